@@ -1,0 +1,77 @@
+package serial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+)
+
+// The errors that callers decide by; match them with [errors.Is]. Every other failure wraps its cause.
+//
+// An error matches [context.Canceled] or [context.DeadlineExceeded] if and only if the caller's own context ended, or a
+// floor's own error does. It may match one of the errors below at the same time.
+var (
+	// ErrInvalidType means that a type is not 1 to 64 bytes of letters, digits (of any script) and - _ . /. Nothing
+	// was sent to Redis.
+	ErrInvalidType = errors.New("serial: invalid type")
+
+	// ErrExhausted means that the period has fewer numbers left than were asked for. The counter did not move; a
+	// smaller batch may still succeed. A wider {seq} helps from the next number on.
+	ErrExhausted = errors.New("serial: numbers exhausted")
+
+	// ErrCounterLost means that the period was open and its counter is gone, went back or holds no number, and no
+	// floor is configured to tell how far it had come. [Generator.Raise] with the last number used ends it.
+	ErrCounterLost = errors.New("serial: counter lost")
+
+	// ErrClockSkew means that Redis's clock is more than 5 s behind the start of a period already entered, or, when a
+	// period is to be opened, differs from this host's by more than [WithMaxSkew].
+	ErrClockSkew = errors.New("serial: clock skew")
+
+	// ErrConflict means that the type is in use with other period bounds: another time zone is configured elsewhere.
+	ErrConflict = errors.New("serial: conflicting period")
+)
+
+// endOf returns the error of a context that has ended, and nil while it lives. A deadline that has just passed counts
+// even if the context's timer has not fired yet: go-redis may give up on it a moment earlier.
+func endOf(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if d, ok := ctx.Deadline(); ok && !time.Now().Before(d) {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// outcome completes the error of a public method: where the caller's context has ended it says so.
+func outcome(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
+	if end := endOf(ctx); end != nil && !errors.Is(err, end) {
+		return fmt.Errorf("%w (and the caller's context has ended: %w)", err, end)
+	}
+	return err
+}
+
+// foreign hides that an error of go-redis, redsync or our own time limits stems from a context, because that context
+// was not the caller's. Everything else about the error still matches.
+func foreign(err error) error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return foreignError{err}
+	}
+	return err
+}
+
+type foreignError struct{ cause error }
+
+func (e foreignError) Error() string { return e.cause.Error() }
+
+// There is no Unwrap: errors.Is and errors.As would walk through it.
+
+func (e foreignError) Is(target error) bool {
+	return target != context.Canceled && target != context.DeadlineExceeded && errors.Is(e.cause, target)
+}
+
+func (e foreignError) As(target any) bool { return errors.As(e.cause, target) }

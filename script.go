@@ -1,0 +1,232 @@
+package serial
+
+import (
+	"context"
+	"crypto/sha1"
+	_ "embed" // the scripts
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// unreachable is how long a call may take to find out that Redis or the lock servers do not answer.
+const unreachable = 10 * time.Second
+
+//go:embed lua/guard.lua
+var guardLua string
+
+//go:embed lua/take.lua
+var takeLua string
+
+//go:embed lua/open.lua
+var openLua string
+
+//go:embed lua/peek.lua
+var peekLua string
+
+var (
+	takeScript = newScript(guardLua + takeLua)
+	openScript = newScript(guardLua + openLua)
+	peekScript = newScript(guardLua + peekLua)
+)
+
+// A script is sent by its digest, and whole only to a server that does not have it.
+type script struct{ source, digest string }
+
+func newScript(source string) *script {
+	sum := sha1.Sum([]byte(source))
+	return &script{source, hex.EncodeToString(sum[:])}
+}
+
+// A reply is what a script answered, type-checked. The statuses and their details are documented in lua/.
+type reply struct {
+	status string    // statusIssued, or why nothing was issued
+	seq    int64     // with statusIssued: the last sequence issued
+	now    time.Time // server's time; zero with statusIssued
+	detail string
+
+	sent, received time.Time // this host's, around the round trip
+}
+
+const (
+	statusIssued    = "issued"
+	statusClock     = "clock"
+	statusConflict  = "conflict"
+	statusFuture    = "future"
+	statusLost      = "lost"
+	statusMissing   = "missing"
+	statusExhausted = "exhausted"
+	statusLate      = "late"
+)
+
+// offset is how far the server's clock is ahead of this host's, to half a round trip.
+func (r *reply) offset() time.Duration {
+	return r.now.Sub(r.sent.Add(r.received.Sub(r.sent) / 2))
+}
+
+func parseReply(v any) (reply, error) {
+	switch v := v.(type) {
+	case int64:
+		return reply{status: statusIssued, seq: v}, nil
+	case []any:
+		if len(v) != 4 {
+			break
+		}
+		status, ok1 := v[0].(string)
+		sec, ok2 := v[1].(int64)
+		usec, ok3 := v[2].(int64)
+		detail, ok4 := v[3].(string)
+		if ok1 && ok2 && ok3 && ok4 {
+			return reply{status: status, now: time.Unix(sec, usec*1000), detail: detail}, nil
+		}
+	}
+	return reply{}, fmt.Errorf("serial: a script answered %v (%T), which it cannot; is a proxy in the way?", v, v)
+}
+
+// A caller sends scripts to Redis in bounded time.
+type caller struct {
+	client  redis.UniversalClient
+	retries int           // after the first attempt, as the client is configured
+	read    time.Duration // the client's read timeout; 0 where it is unknown, unlimited or too long to wait for
+}
+
+func newCaller(client redis.UniversalClient) caller {
+	c := caller{client: client, retries: 3}
+	switch client := client.(type) {
+	case *redis.Client:
+		c.retries, c.read = client.Options().MaxRetries, client.Options().ReadTimeout
+	case *redis.ClusterClient:
+		c.retries, c.read = client.Options().MaxRedirects, client.Options().ReadTimeout
+	}
+	if c.read < 0 || c.read > unreachable-time.Second {
+		c.read = 0
+	}
+	return c
+}
+
+// run sends s and returns its reply. A script that may be repeated is sent again after an error that may pass, like a
+// restart or a failover; otherwise it is sent at most once. An error leaves open whether the script ran.
+func (c caller) run(ctx context.Context, s *script, repeat bool, keys [2]string, args ...any) (reply, error) {
+	start := time.Now()
+	for attempt := 0; ; attempt++ {
+		sent := time.Now()
+		v, err := c.eval(ctx, start, "evalsha", s.digest, keys, args)
+		if redis.HasErrorPrefix(err, "NOSCRIPT") {
+			v, err = c.eval(ctx, start, "eval", s.source, keys, args)
+		}
+		if err == nil {
+			r, err := parseReply(v)
+			r.sent, r.received = sent, time.Now()
+			return r, err
+		}
+		if end := endOf(ctx); end != nil {
+			return reply{}, fmt.Errorf("serial: gave up waiting for Redis, where the command may have run: %w", end)
+		}
+		pause := min(8*time.Millisecond<<attempt, 512*time.Millisecond)
+		pause = pause/2 + rand.N(pause/2)
+		if !repeat || attempt >= c.retries || !transient(err) || time.Since(start)+pause+c.read > unreachable {
+			return reply{}, fmt.Errorf("serial: Redis failed: %w", foreign(err))
+		}
+		if err := sleep(ctx, pause); err != nil {
+			return reply{}, err
+		}
+	}
+}
+
+// eval makes one attempt, of a call that began at start.
+//
+// A context that ends does not interrupt go-redis while it reads (unless the client has ContextTimeoutEnabled), so the
+// caller does not wait for the command but for whichever comes first. That costs a goroutine; a caller whose context
+// can never end does without, as long as the client's own timeouts bound the call.
+func (c caller) eval(ctx context.Context, start time.Time, name, body string, keys [2]string, args []any) (any, error) {
+	all := make([]any, 0, 5+len(args))
+	all = append(all, name, body, 2, keys[0], keys[1])
+	all = append(all, args...)
+	command := onceCmd{redis.NewCmd(ctx, all...)}
+	command.SetFirstKeyPos(3)
+
+	// Waiting for a connection and dialling end in time for one read.
+	within, cancel := context.WithDeadline(ctx, start.Add(unreachable-c.read))
+	process := func() (any, error) {
+		defer cancel()
+		_ = c.client.Process(within, command)
+		return command.Result()
+	}
+	if c.read > 0 && ctx.Done() == nil {
+		return process()
+	}
+	limit := unreachable - time.Since(start)
+	if c.read > 0 {
+		limit = 0 // go-redis keeps the time
+	}
+	return await(ctx, limit, process)
+}
+
+// A onceCmd is not sent again by go-redis itself.
+type onceCmd struct{ *redis.Cmd }
+
+func (onceCmd) NoRetry() bool { return true }
+
+// transient reports whether the same command may succeed a moment later.
+func transient(err error) bool {
+	var network net.Error
+	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		redis.IsLoadingError(err) || redis.IsReadOnlyError(err) || redis.IsClusterDownError(err) ||
+		redis.IsTryAgainError(err) || redis.IsMasterDownError(err) || redis.IsMaxClientsError(err)
+}
+
+// await runs f in a goroutine of its own and returns its results, or an error as soon as ctx ends or limit (if it is
+// not 0) has passed; f then goes on by itself. A panic of f is the caller's.
+func await[T any](ctx context.Context, limit time.Duration, f func() (T, error)) (T, error) {
+	type result struct {
+		v        T
+		err      error
+		panicked any
+	}
+	done := make(chan result, 1)
+	go func() {
+		r := result{err: errors.New("serial: the goroutine of a command was ended from outside")}
+		defer func() {
+			r.panicked = recover()
+			done <- r
+		}()
+		r.v, r.err = f()
+	}()
+	var timeout <-chan time.Time
+	if limit > 0 {
+		timer := time.NewTimer(limit)
+		defer timer.Stop()
+		timeout = timer.C
+	}
+	var none T
+	select {
+	case r := <-done:
+		if r.panicked != nil {
+			panic(r.panicked)
+		}
+		return r.v, r.err
+	case <-ctx.Done():
+		return none, ctx.Err()
+	case <-timeout:
+		return none, fmt.Errorf("serial: no answer within %v: %w", limit, os.ErrDeadlineExceeded)
+	}
+}
+
+// sleep waits for d, or returns the context's error as soon as it ends.
+func sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("serial: gave up waiting: %w", ctx.Err())
+	}
+}

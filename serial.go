@@ -1,0 +1,445 @@
+package serial
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Next issues the next number of a type, such as "IS202110240001". See [Generator.NextNumber].
+func (g *Generator) Next(ctx context.Context, typ string) (string, error) {
+	n, err := g.NextNumber(ctx, typ)
+	return n.String(), err
+}
+
+// sequence issues n numbers. It is the published sequence, each of its four ifs made safe.
+func (c *call) sequence(ctx context.Context, n int) (*batch, error) {
+	for {
+		// 1. The counter exists: increment and return. One script, one round trip.
+		b, err := c.take(ctx, n)
+		if b != nil || err != nil {
+			return b, err
+		}
+		// 2. It is missing: one attempt at the redsync lock of this type and period.
+		lock, err := c.g.locks.try(ctx, c.lockKey())
+		if err != nil {
+			return nil, err
+		}
+		// 3. Got it: take again, and only if the counter is still missing ask the floor and open the period.
+		if lock != nil {
+			b, err = c.open(ctx, n, lock)
+			if b != nil || err != nil {
+				return b, err
+			}
+		}
+		// 4. Did not get it: wait a little for whoever did, and take again.
+		if err := c.wait(ctx); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// A Generator issues serial numbers; most callers want [Generator.Next]. It is safe for use by any number of goroutines,
+// starts none that outlives its work, and has nothing to close: the Redis client stays the caller's. Make it once, with
+// [New]. Any number of Generators, in any number of processes, may issue numbers of one type.
+type Generator struct {
+	config
+	caller  caller
+	locks   locks
+	memory  memory
+	current atomic.Pointer[period] // the one computed last
+}
+
+// New returns a Generator that keeps its counters in client, which may be a *redis.Client (of a single server or from
+// redis.NewFailoverClient) or a *redis.ClusterClient. It sends nothing yet.
+//
+// It is an error if client is nil or a *redis.Ring, or if an option is invalid; the message of each says what is
+// allowed.
+func New(client redis.UniversalClient, opts ...Option) (*Generator, error) {
+	c, err := newConfig(client, opts)
+	if err != nil {
+		return nil, err
+	}
+	return &Generator{
+		config: *c,
+		caller: newCaller(client),
+		locks:  newLocks(c.lockClients),
+		memory: memory{series: map[string]*seen{}},
+	}, nil
+}
+
+// NextNumber issues the next number of a type. Its day is the local day by Redis's clock at the instant of issue.
+//
+// In a period that is open it costs one round trip. The first call of a period opens it under a lock; while another
+// process does that the call waits, as long as ctx lives, and 30 s if ctx has no deadline. If Redis or the lock servers
+// cannot be reached the call fails within 10 s.
+//
+// The call returns as soon as ctx ends, even if Redis hangs. Where the command was already sent the number may have been
+// consumed: that leaves a gap, never a duplicate. The same is true of every other error that wraps a failure of Redis.
+//
+// Errors: [ErrInvalidType], [ErrExhausted], [ErrCounterLost], [ErrClockSkew], [ErrConflict], the floor's own, ctx's, or a
+// failure of Redis.
+func (g *Generator) NextNumber(ctx context.Context, typ string) (Number, error) {
+	b, err := g.issue(ctx, typ, 1)
+	if err != nil {
+		return Number{}, err
+	}
+	return b.number(b.last), nil
+}
+
+// NextN issues n numbers of a type, 1 to 100,000, that follow each other without a gap, in one round trip: all of them
+// or, with an error, none. Errors are those of [Generator.NextNumber]; with [ErrExhausted], which also an n above the
+// largest sequence gives, nothing was consumed. A cancelled call may have consumed all n.
+func (g *Generator) NextN(ctx context.Context, typ string, n int) ([]string, error) {
+	const most = 100_000
+	if n < 1 || n > most {
+		return nil, outcome(ctx, fmt.Errorf("serial: NextN of %d numbers: allowed are 1 to %d", n, most))
+	}
+	b, err := g.issue(ctx, typ, n)
+	if err != nil {
+		return nil, err
+	}
+	numbers := make([]string, n)
+	for i := range numbers {
+		numbers[i] = b.number(b.last - int64(n-1-i)).String()
+	}
+	return numbers, nil
+}
+
+func (g *Generator) issue(ctx context.Context, typ string, n int) (*batch, error) {
+	c, err := g.newCall(ctx, typ)
+	if err != nil {
+		return nil, err
+	}
+	if limit := g.format.maxSeq(); int64(n) > limit {
+		return nil, outcome(ctx, fmt.Errorf("%w: %d of %s were asked for, and a period has %d", ErrExhausted, n, typ, limit))
+	}
+	b, err := c.sequence(ctx, n)
+	return b, outcome(ctx, err)
+}
+
+// Peek returns the last number issued in the current period, with Seq 0 if there was none. It writes nothing, opens
+// nothing and asks no floor. By the time it returns the number may no longer be the last.
+//
+// Errors: [ErrInvalidType], [ErrCounterLost] (also with a floor), [ErrClockSkew], [ErrConflict], ctx's, or a failure of
+// Redis.
+func (g *Generator) Peek(ctx context.Context, typ string) (Number, error) {
+	c, err := g.newCall(ctx, typ)
+	if err != nil {
+		return Number{}, err
+	}
+	r, err := c.ask(ctx, peekScript, 0)
+	if err == nil && (r.status == statusLost || r.status == statusFuture) {
+		err = c.refusal(r)
+	}
+	if err != nil {
+		return Number{}, outcome(ctx, err)
+	}
+	return c.batch(r.seq).number(r.seq), nil
+}
+
+// Raise makes sure that the next number of the current period is at least seq+1, from 0 to the largest sequence. It
+// never lowers a counter. It is how a series is continued from elsewhere, and the operator's word that ends
+// [ErrCounterLost]: the last number used, or 0 if none was. Numbers that this Generator has issued itself stay used
+// whatever seq says. A period that is not open yet is opened, above the floor if there is one.
+//
+// With Redis's clock set back behind a period already entered, Next fails with [ErrClockSkew]; Raise then enters the
+// period of Redis's clock again.
+//
+// Raise may be repeated; after an error it may have been carried out or not. Errors: [ErrInvalidType], [ErrClockSkew]
+// (beyond [WithMaxSkew]), [ErrConflict], the floor's own, ctx's, or a failure of Redis.
+func (g *Generator) Raise(ctx context.Context, typ string, seq int64) error {
+	c, err := g.newCall(ctx, typ)
+	if err != nil {
+		return err
+	}
+	if limit := g.format.maxSeq(); seq < 0 || seq > limit {
+		return outcome(ctx, fmt.Errorf("serial: Raise of %s to %d: allowed are 0 to %d", typ, seq, limit))
+	}
+	return outcome(ctx, c.raise(ctx, seq))
+}
+
+// Parse takes apart a number that a Generator with the same template and time zone has issued. Anything that cannot have
+// been issued is an error: a day that the calendar or the zone does not have, sequence 0, padding that is missing, text
+// before or after. Redis is not asked.
+func (g *Generator) Parse(s string) (Number, error) {
+	return g.format.parse(s, g.location)
+}
+
+// A batch is a run of consecutive numbers that were issued together.
+type batch struct {
+	g      *Generator
+	typ    string
+	period *period
+	last   int64
+}
+
+func (b *batch) number(seq int64) Number {
+	return Number{
+		Type:   b.typ,
+		Start:  time.Unix(b.period.start, 0).In(b.g.location),
+		Seq:    seq,
+		wall:   b.period.wall,
+		format: b.g.format,
+	}
+}
+
+// A call is the state of one call of a public method.
+type call struct {
+	g      *Generator
+	typ    string
+	start  time.Time
+	offset time.Duration // of Redis's clock, see memory
+	period *period       // that the last script was sent for
+	waits  int           // how often it has waited for another opener
+	slept  time.Duration // how long it has waited for Redis's clock to catch up
+}
+
+const (
+	waitLimit  = 30 * time.Second // for others to open the period, if the context has no deadline
+	catchUp    = 5 * time.Second  // a clock set back by no more is waited for
+	clockTries = 10               // a server's clock that is elsewhere so often in a row is not worth following
+)
+
+func (g *Generator) newCall(ctx context.Context, typ string) (*call, error) {
+	if err := checkType(typ); err != nil {
+		return nil, outcome(ctx, err)
+	}
+	if err := endOf(ctx); err != nil {
+		return nil, fmt.Errorf("serial: nothing was sent: %w", err)
+	}
+	return &call{g: g, typ: typ, start: time.Now(), offset: g.memory.offset(typ)}, nil
+}
+
+// periodAt is the period of an instant by Redis's clock.
+func (g *Generator) periodAt(t time.Time) *period {
+	if p := g.current.Load(); p != nil && p.contains(t.Unix()) {
+		return p
+	}
+	p := periodAt(t, g.location)
+	g.current.Store(p)
+	return p
+}
+
+// The keys of a type share its hash tag, and with it one Cluster slot.
+
+func (c *call) recordKey() string  { return c.g.prefix + ":{" + c.typ + "}" }
+func (c *call) counterKey() string { return c.recordKey() + ":" + c.period.label }
+func (c *call) lockKey() string    { return c.counterKey() + ":lock" }
+
+// take is the sequence's first step. It returns nil where the period has to be opened: its counter is missing, or lost
+// while a floor can tell how far it had come.
+func (c *call) take(ctx context.Context, n int) (*batch, error) {
+	r, err := c.ask(ctx, takeScript, n)
+	if err != nil {
+		return nil, err
+	}
+	return c.taken(r)
+}
+
+func (c *call) taken(r reply) (*batch, error) {
+	switch {
+	case r.status == statusIssued:
+		c.g.memory.issued(c.typ, c.period, r.seq, c.offset)
+		return c.batch(r.seq), nil
+	case r.status == statusMissing, r.status == statusLost && c.g.floor != nil:
+		return nil, nil
+	}
+	return nil, c.refusal(r)
+}
+
+func (c *call) batch(last int64) *batch { return &batch{c.g, c.typ, c.period, last} }
+
+// ask runs take or peek for the period that it is now by Redis's clock: it follows that clock where it is elsewhere, and
+// waits a little where it went back.
+func (c *call) ask(ctx context.Context, s *script, n int) (reply, error) {
+	now := time.Now().Add(c.offset)
+	for try := 0; ; try++ {
+		r, err := c.run(ctx, s, true, now, n)
+		if err != nil {
+			return r, err
+		}
+		switch r.status {
+		case statusClock:
+			if try == clockTries {
+				return r, c.refusal(r)
+			}
+			now = r.now
+		case statusFuture:
+			pause := c.begins(r).Sub(r.now)
+			deadline, ok := ctx.Deadline()
+			if c.slept+pause > catchUp || ok && time.Until(deadline) < pause {
+				return r, nil
+			}
+			if err := sleep(ctx, pause); err != nil {
+				return r, err
+			}
+			c.slept += pause
+			now = time.Now().Add(c.offset)
+		default:
+			return r, nil
+		}
+	}
+}
+
+// run sends a script for the period that now is in, and learns from what the answer says of the time.
+func (c *call) run(ctx context.Context, s *script, repeat bool, now time.Time, n int, more ...any) (reply, error) {
+	p := c.g.periodAt(now)
+	if err := c.g.format.checkYear(p.wall.Year()); err != nil {
+		return reply{}, err
+	}
+	c.period = p
+	args := []any{n, p.stamp, p.start, p.end, c.g.format.maxSeq(), c.g.memory.mark(c.typ, p)}
+	r, err := c.g.caller.run(ctx, s, repeat, [2]string{c.counterKey(), c.recordKey()}, append(args, more...)...)
+	if err == nil && !r.now.IsZero() {
+		c.offset = r.offset()
+		c.g.memory.correct(c.typ, c.offset)
+	}
+	return r, err
+}
+
+// open is the sequence's third step. It returns nil where the period is to be looked at afresh: it ended meanwhile, or
+// the lock expired.
+func (c *call) open(ctx context.Context, n int, lock *lock) (*batch, error) {
+	defer lock.release(ctx)
+	locked := c.period
+	r, err := c.ask(ctx, takeScript, n)
+	if err != nil {
+		return nil, err
+	}
+	if b, err := c.taken(r); b != nil || err != nil {
+		return b, err
+	}
+	if c.period.start != locked.start {
+		return nil, nil // the lock is another period's
+	}
+	if err := c.checkSkew(r); err != nil {
+		return nil, err
+	}
+	floor := ""
+	if c.g.floor != nil {
+		used, err := c.askFloor(ctx, lock.since.Add(lockExpiry-floorMargin))
+		if err != nil {
+			return nil, err
+		}
+		floor = strconv.FormatInt(used, 10)
+	}
+	// Sent once: should the answer be lost, a second one would issue again. It is for the period of the check, and Redis
+	// refuses it if it comes too late.
+	r, err = c.run(ctx, openScript, false, r.now, n, floor, r.now.UnixMilli(), lockExpiry.Milliseconds())
+	if err != nil || r.status == statusClock || r.status == statusLate {
+		return nil, err
+	}
+	return c.taken(r)
+}
+
+// raise is what remains of Raise after its checks.
+func (c *call) raise(ctx context.Context, seq int64) error {
+	for {
+		r, err := c.ask(ctx, peekScript, 0)
+		if err != nil {
+			return err
+		}
+		switch r.status {
+		case statusConflict, statusClock:
+			return c.refusal(r)
+		case statusMissing, statusLost, statusFuture:
+			if err := c.checkSkew(r); err != nil {
+				return err
+			}
+			if c.g.floor != nil {
+				used, err := c.askFloor(ctx, time.Now().Add(lockExpiry-floorMargin))
+				if err != nil {
+					return err
+				}
+				seq = max(seq, used)
+			}
+		}
+		r, err = c.run(ctx, openScript, true, time.Now().Add(c.offset), 0, seq, "", 0)
+		if err != nil || r.status == statusIssued {
+			return err
+		}
+		if r.status != statusClock {
+			return c.refusal(r)
+		}
+		if err := c.wait(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// wait lets another process open the period, for a random time that grows to a tenth of a second.
+func (c *call) wait(ctx context.Context) error {
+	if _, ok := ctx.Deadline(); !ok && time.Since(c.start) > waitLimit {
+		return fmt.Errorf("serial: %s %s was not opened within %v, others kept the lock: %w",
+			c.typ, c.period, waitLimit, os.ErrDeadlineExceeded)
+	}
+	pause := min(2*time.Millisecond<<c.waits, 100*time.Millisecond)
+	if c.waits < 10 {
+		c.waits++
+	}
+	return sleep(ctx, pause/2+rand.N(pause))
+}
+
+// askFloor asks the floor, which has until then, and the caller's context, to answer.
+func (c *call) askFloor(ctx context.Context, until time.Time) (int64, error) {
+	within, cancel := context.WithDeadline(ctx, until)
+	start := time.Unix(c.period.start, 0).In(c.g.location)
+	// One that heeds its context answers in time with an error of its own; one that doesn't is not waited for.
+	used, err := await(ctx, time.Until(until)+floorMargin/2, func() (int64, error) {
+		defer cancel()
+		return c.g.floor(within, c.typ, start)
+	})
+	if err != nil {
+		return 0, fmt.Errorf("serial: the floor of %s %s: %w", c.typ, c.period.label, err)
+	}
+	if limit := c.g.format.maxSeq(); used < 0 || used > limit {
+		return 0, fmt.Errorf("serial: the floor of %s %s answered %d: allowed are 0 to %d", c.typ, c.period.label, used, limit)
+	}
+	return used, nil
+}
+
+// checkSkew refuses to open a period by a clock that is too far from this host's. r is the answer that told Redis's
+// time; it arose at some moment between being asked for and received.
+func (c *call) checkSkew(r reply) error {
+	skew := c.g.maxSkew
+	if skew < 0 || !r.now.Before(r.sent.Add(-skew)) && !r.now.After(r.received.Add(skew)) {
+		return nil
+	}
+	return fmt.Errorf("%w: %s %s would be opened at %s by Redis's clock, and it is %s by this host's: allowed are %v",
+		ErrClockSkew, c.typ, c.period.label, r.now.UTC().Format(time.RFC3339), r.received.UTC().Format(time.RFC3339), skew)
+}
+
+// begins returns the start of the period entered that a reply of statusFuture tells of.
+func (c *call) begins(r reply) time.Time {
+	var label string
+	var start int64
+	_, _ = fmt.Sscanf(r.detail, "%s %d", &label, &start)
+	return time.Unix(start, 0)
+}
+
+// refusal turns a status that ends a call into its error.
+func (c *call) refusal(r reply) error {
+	switch r.status {
+	case statusExhausted:
+		return fmt.Errorf("%w: %s %s is at %s of %d", ErrExhausted, c.typ, c.period.label, r.detail, c.g.format.maxSeq())
+	case statusLost:
+		return fmt.Errorf("%w: %s was open, and its counter holds %q; %d is the last number seen here",
+			ErrCounterLost, c.counterKey(), r.detail, c.g.memory.mark(c.typ, c.period))
+	case statusFuture:
+		return fmt.Errorf("%w: Redis's clock says %s, and %s has already entered %s",
+			ErrClockSkew, r.now.UTC().Format(time.RFC3339), c.typ, r.detail)
+	case statusClock:
+		return fmt.Errorf("%w: Redis's clock says %s, and does not stay in one period", ErrClockSkew, r.now.UTC().Format(time.RFC3339))
+	case statusConflict:
+		return fmt.Errorf("%w: %s is in %s, and this generator's would be %s; do all use the same time zone?",
+			ErrConflict, c.typ, r.detail, c.period)
+	}
+	return fmt.Errorf("serial: a script answered %q, which it cannot", r.status)
+}
