@@ -60,21 +60,33 @@ func newPeriod(wall time.Time, start int64, loc *time.Location) *period {
 //
 // time.Date cannot be used: for a midnight that does not exist it answers 23:00 or 01:00, and of one that comes twice
 // it may pick the second. Between two changes of the zone's offset the answer is plain arithmetic, so begin walks
-// those segments, from a day and a half before (no offset has ever been larger than 16 hours): the first segment whose
-// clock reaches wall has it, at its very start if the change of clocks jumped over wall.
+// those segments, from a day and a half before (no zone is further from UTC than a day): the first segment whose clock
+// reaches wall has it, at its very start if the change of clocks jumped over wall.
 func begin(wall time.Time, loc *time.Location) int64 {
-	const dayAndAHalf = 36 * 60 * 60
-	for t := wall.Unix() - dayAndAHalf; ; {
-		in := time.Unix(t, 0).In(loc)
-		_, offset := in.Zone()
-		from, to := in.ZoneBounds() // zero where the zone has no earlier or no later change
-		reached := wall.Unix() - int64(offset)
-		if !from.IsZero() && reached < from.Unix() {
-			return from.Unix()
+	const hour, dayAndAHalf = 60 * 60, 36 * 60 * 60
+	t := wall.Unix() - dayAndAHalf
+	offset := offsetAt(t, loc)
+	for {
+		_, end := time.Unix(t, 0).In(loc).ZoneBounds() // zero if the offset never changes again
+		next := end.Unix()
+		if next <= t {
+			// Where a zone goes on by a rule, Go ends segments with the year as well, and those of leap years a day too
+			// early, so that this day belongs to none. The clocks of no zone change on it.
+			next = t + hour
 		}
-		if to.IsZero() || reached < to.Unix() {
+		reached := wall.Unix() - offset
+		if end.IsZero() || reached < next {
 			return reached
 		}
-		t = to.Unix()
+		t, offset = next, offsetAt(next, loc)
+		if wall.Unix()-offset < t {
+			return t
+		}
 	}
+}
+
+// offsetAt is how far clocks in loc are ahead of UTC at t, in seconds.
+func offsetAt(t int64, loc *time.Location) int64 {
+	_, offset := time.Unix(t, 0).In(loc).Zone()
+	return int64(offset)
 }

@@ -135,7 +135,7 @@ func (g *Generator) Peek(ctx context.Context, typ string) (Number, error) {
 		return Number{}, err
 	}
 	r, err := c.ask(ctx, peekScript, 0)
-	if err == nil && (r.status == statusLost || r.status == statusFuture) {
+	if err == nil && r.status != statusIssued && r.status != statusMissing {
 		err = c.refusal(r)
 	}
 	if err != nil {

@@ -20,7 +20,7 @@
 --   stands  "same"    the caller's period is the one entered
 --           "open"    it may be opened: there is no record, or the period entered has ended and has another label
 --           "future"  the period entered begins after now: the server's clock went back
---   last    what the counter holds, nil for none and for what INCRBY would not take for a number
+--   last    what the counter holds, nil for none and for what INCRBY would not take for a number; at most 10^15
 --   held    the same as text
 --   mark    ARGV 6, as a number
 --   lost    the counter was there once, and is gone, below the mark or no number
@@ -54,7 +54,10 @@ local held = redis.pcall('GET', KEYS[1])
 if type(held) == 'table' then
   held = 'another type of key'
 end
-local last = held and (held == '0' or string.find(held, '^[1-9]%d*$')) and tonumber(held) or nil
+local last
+if held and (held == '0' or string.find(held, '^[1-9]%d*$')) then
+  last = #held > 15 and 1e15 or tonumber(held) -- beyond every limit, and beyond what a double tells apart
+end
 local mark = tonumber(ARGV[6])
 local lost = (not last or last < mark) and (stands == 'same' or mark > 0 or held)
 

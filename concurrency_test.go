@@ -1,0 +1,3 @@
+package serial_test
+
+func issueInChild() bool { return false }

@@ -1,0 +1,5 @@
+//go:build race
+
+package serial_test
+
+func init() { raceDetector = true }

@@ -1,0 +1,626 @@
+package serial_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/dailyserial/serial"
+)
+
+func TestMain(m *testing.M) {
+	if issueInChild() { // this process is a helper of TestProcesses
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// A backend is a place to keep counters; every behaviour below holds on each.
+type backend struct {
+	client func(t *testing.T) redis.UniversalClient
+	fake   bool // miniredis
+}
+
+func TestBehaviour(t *testing.T) {
+	m := miniredis.RunT(t)
+	testBehaviour(t, backend{fake: true, client: func(t *testing.T) redis.UniversalClient {
+		c := redis.NewClient(&redis.Options{Addr: m.Addr()})
+		t.Cleanup(func() { _ = c.Close() })
+		return c
+	}})
+}
+
+// series is one type in a namespace of its own, with two generators of different processes, as it were.
+type series struct {
+	t       *testing.T
+	rdb     redis.UniversalClient
+	loc     *time.Location
+	prefix  string
+	gen     *serial.Generator
+	day     string
+	counter string // keys of type IS
+	record  string
+}
+
+var prefixes atomic.Int64
+
+func (b backend) series(t *testing.T, opts ...serial.Option) *series {
+	s := &series{t: t, rdb: b.client(t), loc: noon(), prefix: fmt.Sprintf("test-%d", prefixes.Add(1))}
+	s.day = today(s.loc)
+	s.record = s.prefix + ":{IS}"
+	s.counter = s.record + ":" + s.day
+	s.gen = s.generator(opts...)
+	return s
+}
+
+// generator makes another one, which remembers nothing.
+func (s *series) generator(opts ...serial.Option) *serial.Generator {
+	s.t.Helper()
+	return newGenerator(s.t, s.rdb, append([]serial.Option{serial.WithLocation(s.loc), serial.WithKeyPrefix(s.prefix)}, opts...)...)
+}
+
+// next requires the sequence that comes next.
+func (s *series) next(gen *serial.Generator, want int) {
+	s.t.Helper()
+	got, err := gen.Next(s.t.Context(), "IS")
+	require.NoError(s.t, err)
+	require.Equal(s.t, fmt.Sprintf("IS%s%04d", s.day, want), got)
+}
+
+// refused requires that Next fails and leaves the counter as it is.
+func (s *series) refused(gen *serial.Generator, want error) {
+	s.t.Helper()
+	before, _ := s.rdb.Get(s.t.Context(), s.counter).Result()
+	got, err := gen.Next(s.t.Context(), "IS")
+	require.ErrorIs(s.t, err, want)
+	require.Empty(s.t, got)
+	after, _ := s.rdb.Get(s.t.Context(), s.counter).Result()
+	require.Equal(s.t, before, after)
+}
+
+// keys are those of IS that exist.
+func (s *series) keys() []string {
+	var found []string
+	for _, key := range []string{s.record, s.counter, s.counter + ":lock"} {
+		if s.rdb.Exists(s.t.Context(), key).Val() == 1 {
+			found = append(found, key)
+		}
+	}
+	return found
+}
+
+func fixedFloor(n int64) serial.Option {
+	return serial.WithFloor(func(context.Context, string, time.Time) (int64, error) { return n, nil })
+}
+
+func testBehaviour(t *testing.T, b backend) {
+	run := func(name string, f func(t *testing.T, s *series)) {
+		t.Run(name, func(t *testing.T) { f(t, b.series(t)) })
+	}
+
+	run("numbers follow each other, each type by itself", func(t *testing.T, s *series) {
+		s.next(s.gen, 1)
+		s.next(s.gen, 2)
+		other, err := s.gen.Next(t.Context(), "订单/A.b-c_9")
+		require.NoError(t, err)
+		require.Equal(t, "订单/A.b-c_9"+s.day+"0001", other)
+		s.next(s.generator(), 3)
+	})
+
+	run("keys and their expiries", func(t *testing.T, s *series) {
+		s.next(s.gen, 1)
+		require.Equal(t, []string{s.record, s.counter}, s.keys(), "the lock is gone")
+		require.Equal(t, "1", s.rdb.Get(t.Context(), s.counter).Val())
+		y, m, d := time.Now().In(s.loc).Date()
+		midnight := time.Date(y, m, d+1, 0, 0, 0, 0, s.loc)
+		require.WithinDuration(t, midnight, time.Now().Add(s.rdb.PTTL(t.Context(), s.counter).Val()), 2*time.Second)
+		require.WithinDuration(t, midnight.Add(7*24*time.Hour), time.Now().Add(s.rdb.PTTL(t.Context(), s.record).Val()), 2*time.Second)
+	})
+
+	run("an expiry that was stripped comes back", func(t *testing.T, s *series) {
+		s.next(s.gen, 1)
+		require.NoError(t, s.rdb.Set(t.Context(), s.counter, 7, 0).Err())
+		s.next(s.gen, 8)
+		require.Positive(t, s.rdb.TTL(t.Context(), s.counter).Val())
+	})
+
+	run("NextN is contiguous, and all or nothing", func(t *testing.T, s *series) {
+		s.next(s.gen, 1)
+		got, err := s.gen.NextN(t.Context(), "IS", 5000)
+		require.NoError(t, err)
+		require.Equal(t, numbers("IS", s.day, 2, 5001), got)
+		got, err = s.gen.NextN(t.Context(), "IS", 4999)
+		require.ErrorIs(t, err, serial.ErrExhausted)
+		require.Nil(t, got)
+		got, err = s.gen.NextN(t.Context(), "IS", 4998)
+		require.NoError(t, err)
+		require.Equal(t, numbers("IS", s.day, 5002, 9999), got)
+		s.refused(s.gen, serial.ErrExhausted)
+		require.Equal(t, "9999", s.rdb.Get(t.Context(), s.counter).Val())
+	})
+
+	run("a batch opens the period", func(t *testing.T, s *series) {
+		got, err := s.gen.NextN(t.Context(), "IS", 3)
+		require.NoError(t, err)
+		require.Equal(t, numbers("IS", s.day, 1, 3), got)
+	})
+
+	run("one round trip in an open period", func(t *testing.T, s *series) {
+		s.next(s.gen, 1)
+		var sent atomic.Int64
+		s.rdb.AddHook(counting(&sent))
+		s.next(s.gen, 2)
+		s.next(s.generator(), 3)
+		_, err := s.gen.NextN(t.Context(), "IS", 1000)
+		require.NoError(t, err)
+		require.EqualValues(t, 3, sent.Load())
+	})
+
+	run("Peek shows the last and writes nothing", func(t *testing.T, s *series) {
+		n, err := s.gen.Peek(t.Context(), "IS")
+		require.NoError(t, err)
+		require.Zero(t, n.Seq)
+		require.Equal(t, "IS"+s.day+"0000", n.String())
+		require.Empty(t, s.keys())
+		s.next(s.gen, 1)
+		s.next(s.gen, 2)
+		n, err = s.generator().Peek(t.Context(), "IS")
+		require.NoError(t, err)
+		require.Equal(t, "IS"+s.day+"0002", n.String())
+		require.Equal(t, "IS", n.Type)
+		require.Equal(t, int64(2), n.Seq)
+		require.Equal(t, s.day+" 000000", n.Start.Format("20060102 150405"))
+		s.next(s.gen, 3)
+	})
+
+	run("Raise lifts and never lowers", func(t *testing.T, s *series) {
+		require.NoError(t, s.gen.Raise(t.Context(), "IS", 41))
+		require.Positive(t, s.rdb.TTL(t.Context(), s.counter).Val())
+		s.next(s.gen, 42)
+		require.NoError(t, s.gen.Raise(t.Context(), "IS", 7))
+		s.next(s.gen, 43)
+		require.NoError(t, s.gen.Raise(t.Context(), "IS", 9999))
+		s.refused(s.gen, serial.ErrExhausted)
+		for _, seq := range []int64{-1, 10000} {
+			require.ErrorContains(t, s.gen.Raise(t.Context(), "IS", seq), "allowed are 0 to 9999")
+		}
+	})
+
+	run("a Raise to 0 opens", func(t *testing.T, s *series) {
+		require.NoError(t, s.gen.Raise(t.Context(), "IS", 0))
+		n, err := s.gen.Peek(t.Context(), "IS")
+		require.NoError(t, err)
+		require.Zero(t, n.Seq)
+		require.Len(t, s.keys(), 2)
+		s.next(s.gen, 1)
+	})
+
+	for _, lost := range []struct {
+		name  string
+		lose  func(s *series)
+		known bool // by the record, so that a generator that remembers nothing sees it too
+	}{
+		{"deleted", func(s *series) { s.rdb.Del(s.t.Context(), s.counter) }, true},
+		{"deleted with the record", func(s *series) { s.rdb.Del(s.t.Context(), s.counter, s.record) }, false},
+		{"set back", func(s *series) { s.rdb.Set(s.t.Context(), s.counter, 2, time.Hour) }, false},
+		{"a word", func(s *series) { s.rdb.Set(s.t.Context(), s.counter, "abc", time.Hour) }, true},
+		{"empty", func(s *series) { s.rdb.Set(s.t.Context(), s.counter, "", time.Hour) }, true},
+		{"negative", func(s *series) { s.rdb.Set(s.t.Context(), s.counter, "-5", time.Hour) }, true},
+		{"a fraction", func(s *series) { s.rdb.Set(s.t.Context(), s.counter, "7.5", time.Hour) }, true},
+		{"an exponent", func(s *series) { s.rdb.Set(s.t.Context(), s.counter, "1e3", time.Hour) }, true},
+		{"hexadecimal", func(s *series) { s.rdb.Set(s.t.Context(), s.counter, "0x10", time.Hour) }, true},
+		{"padded", func(s *series) { s.rdb.Set(s.t.Context(), s.counter, "007", time.Hour) }, true},
+		{"a list", func(s *series) {
+			s.rdb.Del(s.t.Context(), s.counter)
+			s.rdb.RPush(s.t.Context(), s.counter, "7")
+		}, true},
+	} {
+		run("a counter lost: "+lost.name, func(t *testing.T, s *series) {
+			for want := range 3 {
+				s.next(s.gen, want+1)
+			}
+			lost.lose(s)
+			s.refused(s.gen, serial.ErrCounterLost)
+			_, err := s.gen.Peek(t.Context(), "IS")
+			require.ErrorIs(t, err, serial.ErrCounterLost)
+			if lost.known {
+				s.refused(s.generator(), serial.ErrCounterLost)
+			}
+			// Raise ends it, and knows better than an operator who says that none was used.
+			require.NoError(t, s.gen.Raise(t.Context(), "IS", 0))
+			s.next(s.gen, 4)
+			require.Positive(t, s.rdb.TTL(t.Context(), s.counter).Val())
+		})
+		run("a counter lost, with a floor: "+lost.name, func(t *testing.T, s *series) {
+			var asked atomic.Int64
+			floor := serial.WithFloor(func(_ context.Context, typ string, start time.Time) (int64, error) {
+				require.Equal(t, "IS", typ)
+				require.Equal(t, s.day+" 000000", start.Format("20060102 150405"))
+				return 2 * asked.Add(1), nil
+			})
+			gen := s.generator(floor)
+			s.next(gen, 3)
+			s.next(gen, 4)
+			s.next(gen, 5)
+			lost.lose(s)
+			_, err := gen.Peek(t.Context(), "IS")
+			require.ErrorIs(t, err, serial.ErrCounterLost)
+			s.next(gen, 6) // the mark, 5, is above the floor, 4
+			s.next(gen, 7)
+			if lost.known {
+				lost.lose(s)
+				s.next(s.generator(fixedFloor(100)), 101)
+				require.EqualValues(t, 2, asked.Load())
+			}
+			require.Positive(t, s.rdb.TTL(t.Context(), s.counter).Val())
+		})
+	}
+
+	run("Raise(0) is the word that none was used", func(t *testing.T, s *series) {
+		s.next(s.gen, 1)
+		s.rdb.Del(t.Context(), s.counter)
+		other := s.generator()
+		require.NoError(t, other.Raise(t.Context(), "IS", 0))
+		s.next(other, 1)
+		s.next(s.gen, 2) // it remembers 1, and the counter is there again
+	})
+
+	run("a counter found without a record is adopted", func(t *testing.T, s *series) {
+		require.NoError(t, s.rdb.Set(t.Context(), s.counter, 123, 0).Err())
+		n, err := s.gen.Peek(t.Context(), "IS")
+		require.NoError(t, err)
+		require.EqualValues(t, 123, n.Seq)
+		s.next(s.gen, 124)
+		require.Positive(t, s.rdb.TTL(t.Context(), s.counter).Val())
+		s.rdb.Del(t.Context(), s.counter)
+		s.refused(s.generator(), serial.ErrCounterLost) // now there is a record
+	})
+
+	run("a counter beyond the largest sequence is exhausted, not lowered", func(t *testing.T, s *series) {
+		for _, value := range []string{"10000", "9007199254740993", "99999999999999999999"} {
+			s.rdb.Set(t.Context(), s.counter, value, time.Hour)
+			s.refused(s.generator(), serial.ErrExhausted)
+			require.Equal(t, value, s.rdb.Get(t.Context(), s.counter).Val())
+		}
+	})
+
+	run("the largest sequences are exact", func(t *testing.T, s *series) {
+		gen := s.generator(serial.WithTemplate("{type}{date:yyyyMMdd}{seq:15}"))
+		require.NoError(t, gen.Raise(t.Context(), "IS", 999_999_999_999_997))
+		got, err := gen.NextN(t.Context(), "IS", 2)
+		require.NoError(t, err)
+		require.Equal(t, []string{"IS" + s.day + "999999999999998", "IS" + s.day + "999999999999999"}, got)
+		s.refused(gen, serial.ErrExhausted)
+		require.Equal(t, "999999999999999", s.rdb.Get(t.Context(), s.counter).Val())
+	})
+
+	run("floors", func(t *testing.T, s *series) {
+		floor := func(f func(context.Context) (int64, error)) *serial.Generator {
+			return s.generator(serial.WithFloor(func(ctx context.Context, _ string, _ time.Time) (int64, error) { return f(ctx) }))
+		}
+		nothing := func() { s.t.Helper(); require.Empty(t, s.keys(), "nothing is written") }
+
+		s.refused(floor(func(context.Context) (int64, error) { return 0, errBoom }), errBoom)
+		nothing()
+		for _, n := range []int64{-1, 10000} {
+			_, err := s.generator(fixedFloor(n)).Next(t.Context(), "IS")
+			require.ErrorContains(t, err, fmt.Sprintf("answered %d: allowed are 0 to 9999", n))
+			nothing()
+			require.Error(t, s.generator(fixedFloor(n)).Raise(t.Context(), "IS", 1))
+			nothing()
+		}
+		// Its own deadline is the floor's error, not the caller's.
+		_, err := floor(func(context.Context) (int64, error) { return 0, context.DeadlineExceeded }).Next(t.Context(), "IS")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		nothing()
+		require.PanicsWithValue(t, "floor", func() {
+			_, _ = floor(func(context.Context) (int64, error) { panic("floor") }).Next(t.Context(), "IS")
+		})
+		nothing() // the lock neither
+
+		// It is told when to stop, before the lock expires, and sees the caller's values.
+		type key struct{}
+		ctx := context.WithValue(t.Context(), key{}, "value")
+		gen := floor(func(ctx context.Context) (int64, error) {
+			require.Equal(t, "value", ctx.Value(key{}))
+			deadline, ok := ctx.Deadline()
+			require.True(t, ok)
+			require.Less(t, time.Until(deadline), s.rdb.PTTL(ctx, s.counter+":lock").Val())
+			return 9998, nil
+		})
+		got, err := gen.Next(ctx, "IS")
+		require.NoError(t, err)
+		require.Equal(t, "IS"+s.day+"9999", got)
+		s.refused(gen, serial.ErrExhausted)
+	})
+
+	run("a floor at the largest sequence", func(t *testing.T, s *series) {
+		s.refusedFirst(s.generator(fixedFloor(9999)), serial.ErrExhausted)
+		s.refused(s.gen, serial.ErrExhausted)
+	})
+
+	run("Raise asks the floor of a period it opens", func(t *testing.T, s *series) {
+		gen := s.generator(fixedFloor(50))
+		require.NoError(t, gen.Raise(t.Context(), "IS", 7))
+		s.next(gen, 51)
+		require.NoError(t, gen.Raise(t.Context(), "IS", 60))
+		s.next(gen, 61)
+	})
+
+	run("another zone is a conflict at the first call, another name of it is not", func(t *testing.T, s *series) {
+		s.next(s.gen, 1)
+		offset := func() int { _, o := time.Now().In(s.loc).Zone(); return o }()
+		for _, zone := range []*time.Location{
+			time.FixedZone("noon", offset+3600), // same name, as two hosts' "Local"
+			time.FixedZone("noon", offset-3600),
+			time.FixedZone("noon", offset+1),
+		} {
+			gen := s.generator(serial.WithLocation(zone))
+			s.refused(gen, serial.ErrConflict)
+			_, err := gen.Peek(t.Context(), "IS")
+			require.ErrorIs(t, err, serial.ErrConflict)
+			require.ErrorIs(t, gen.Raise(t.Context(), "IS", 5), serial.ErrConflict)
+		}
+		s.next(s.generator(serial.WithLocation(time.FixedZone("another name", offset))), 2)
+	})
+
+	run("a record that makes no sense is a conflict", func(t *testing.T, s *series) {
+		s.rdb.HSet(t.Context(), s.record, "entered", "garbage")
+		s.refused(s.gen, serial.ErrConflict)
+	})
+
+	run("while another holds the lock", func(t *testing.T, s *series) {
+		lock := s.counter + ":lock"
+		require.NoError(t, s.rdb.Set(t.Context(), lock, "another", time.Minute).Err())
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		_, err := s.gen.Next(ctx, "IS")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, "another", s.rdb.Get(t.Context(), lock).Val(), "it is not ours to delete")
+
+		done := make(chan error)
+		go func() {
+			_, err := s.gen.Next(t.Context(), "IS")
+			done <- err
+		}()
+		select {
+		case err := <-done:
+			require.Fail(t, "did not wait", "%v", err)
+		case <-time.After(50 * time.Millisecond): // it cannot be shown otherwise that something does not happen
+		}
+		s.rdb.Del(t.Context(), lock)
+		require.NoError(t, <-done)
+		require.NoError(t, s.gen.Raise(t.Context(), "ANY", 1), "Raise needs no lock")
+	})
+
+	run("scripts that the server forgot", func(t *testing.T, s *series) {
+		for want := range 5 {
+			require.NoError(t, s.flushScripts())
+			s.next(s.gen, want+1)
+		}
+	})
+
+	run("a context that has ended", func(t *testing.T, s *series) {
+		var sent atomic.Int64
+		s.rdb.AddHook(counting(&sent))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := s.gen.Next(ctx, "IS")
+		require.ErrorIs(t, err, context.Canceled)
+		_, err = s.gen.NextN(ctx, "IS", 0)
+		require.ErrorIs(t, err, context.Canceled)
+		_, err = s.gen.Next(ctx, "")
+		require.ErrorIs(t, err, serial.ErrInvalidType)
+		require.ErrorIs(t, err, context.Canceled)
+		_, err = s.gen.Peek(ctx, "IS")
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, s.gen.Raise(ctx, "IS", 1), context.Canceled)
+		expired, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+		defer cancel()
+		_, err = s.gen.Next(expired, "IS")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Zero(t, sent.Load())
+	})
+
+	run("a hundred at once, on four generators", func(t *testing.T, s *series) {
+		gens := make([]*serial.Generator, 4)
+		for i := range gens {
+			gens[i] = newGenerator(t, b.client(t), serial.WithLocation(s.loc), serial.WithKeyPrefix(s.prefix))
+		}
+		require.ElementsMatch(t, numbers("IS", s.day, 1, 100), barrier(t, 100, func(i int) (string, error) {
+			return gens[i%len(gens)].Next(t.Context(), "IS")
+		}))
+	})
+}
+
+// refusedFirst is refused for a call that opens the period.
+func (s *series) refusedFirst(gen *serial.Generator, want error) {
+	s.t.Helper()
+	_, err := gen.Next(s.t.Context(), "IS")
+	require.ErrorIs(s.t, err, want)
+	require.Len(s.t, s.keys(), 2)
+}
+
+func (s *series) flushScripts() error {
+	if c, ok := s.rdb.(*redis.ClusterClient); ok {
+		return c.ForEachMaster(s.t.Context(), func(ctx context.Context, c *redis.Client) error { return c.ScriptFlush(ctx).Err() })
+	}
+	return s.rdb.ScriptFlush(s.t.Context()).Err()
+}
+
+// barrier calls f n times at the same moment and returns what the calls returned.
+func barrier(t *testing.T, n int, f func(i int) (string, error)) []string {
+	t.Helper()
+	got, errs := make([]string, n), make([]error, n)
+	start := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			<-start
+			got[i], errs[i] = f(i)
+		})
+	}
+	close(start)
+	wg.Wait()
+	require.NoError(t, errors.Join(errs...))
+	return got
+}
+
+func TestNewRefuses(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer func() { _ = rdb.Close() }()
+	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}})
+	defer func() { _ = ring.Close() }()
+	template := func(s string) []serial.Option { return []serial.Option{serial.WithTemplate(s)} }
+
+	for _, c := range []struct {
+		name   string
+		client redis.UniversalClient
+		opts   []serial.Option
+		want   []string // what the message must name
+	}{
+		{"nil client", nil, nil, []string{"client is nil"}},
+		{"typed nil client", (*redis.Client)(nil), nil, []string{"client is nil"}},
+		{"typed nil cluster client", (*redis.ClusterClient)(nil), nil, []string{"client is nil"}},
+		{"ring", ring, nil, []string{"*redis.Ring", "*redis.ClusterClient"}},
+		{"nil option", rdb, []serial.Option{nil}, []string{"option 1", "nil"}},
+		{"nil location", rdb, []serial.Option{serial.WithLocation(nil)}, []string{"WithLocation", "nil"}},
+		{"nil floor", rdb, []serial.Option{serial.WithFloor(nil)}, []string{"WithFloor", "nil"}},
+		{"zero skew", rdb, []serial.Option{serial.WithMaxSkew(0)}, []string{"WithMaxSkew", "negative"}},
+		{"no lock client", rdb, []serial.Option{serial.WithLockClients()}, []string{"WithLockClients", "no client"}},
+		{"nil lock client", rdb, []serial.Option{serial.WithLockClients(rdb, nil)}, []string{"nil", "client 2"}},
+		{"typed nil lock client", rdb, []serial.Option{serial.WithLockClients((*redis.Client)(nil))}, []string{"nil", "client 1"}},
+		{"ring lock client", rdb, []serial.Option{serial.WithLockClients(ring)}, []string{"*redis.Ring"}},
+		{"lock client twice", rdb, []serial.Option{serial.WithLockClients(rdb, rdb)}, []string{"client 2", "twice"}},
+		{"empty prefix", rdb, []serial.Option{serial.WithKeyPrefix("")}, []string{"WithKeyPrefix", "empty"}},
+		{"prefix with a colon", rdb, []serial.Option{serial.WithKeyPrefix("a:b")}, []string{"':'", "letters, digits"}},
+		{"long prefix", rdb, []serial.Option{serial.WithKeyPrefix(strings.Repeat("a", 65))}, []string{"65", "1 to 64"}},
+		{"several at once", rdb, []serial.Option{serial.WithLocation(nil), serial.WithMaxSkew(0)}, []string{"WithLocation", "WithMaxSkew"}},
+
+		{"empty template", rdb, template(""), []string{"{type} is missing"}},
+		{"no type", rdb, template("{date:yyyyMMdd}{seq}"), []string{"{type} is missing"}},
+		{"no date", rdb, template("{type}{seq}"), []string{"{date} is missing"}},
+		{"no seq", rdb, template("{type}{date:yyyyMMdd}"), []string{"{seq} is missing"}},
+		{"type twice", rdb, template("{type}{type}{date:yyyyMMdd}{seq}"), []string{"{type} stands twice"}},
+		{"date twice", rdb, template("{type}{date:yyyyMM}{date:dd}{seq}"), []string{"{date:yyyyMM}", "day (dd)"}},
+		{"seq twice", rdb, template("{type}{date:yyyyMMdd}{seq}{seq:5}"), []string{"{seq} stands twice"}},
+		{"unknown field", rdb, template("{type}{day}{date:yyyyMMdd}{seq}"), []string{"{day}", "{date:LAYOUT}"}},
+		{"type with argument", rdb, template("{type:3}{date:yyyyMMdd}{seq}"), []string{"{type:3}"}},
+		{"upper case field", rdb, template("{TYPE}{date:yyyyMMdd}{seq}"), []string{"{TYPE}"}},
+		{"unclosed field", rdb, template("{type}{date:yyyyMMdd}{seq"), []string{"{seq", "not closed"}},
+		{"lone brace", rdb, template("{type}}{date:yyyyMMdd}{seq}"), []string{"single }", "byte 6"}},
+		{"width 0", rdb, template("{type}{date:yyyyMMdd}{seq:0}"), []string{`"0"`, "1 to 15"}},
+		{"width 16", rdb, template("{type}{date:yyyyMMdd}{seq:16}"), []string{`"16"`, "1 to 15"}},
+		{"width padded", rdb, template("{type}{date:yyyyMMdd}{seq:04}"), []string{`"04"`, "1 to 15"}},
+		{"width signed", rdb, template("{type}{date:yyyyMMdd}{seq:+4}"), []string{`"+4"`, "1 to 15"}},
+		{"width empty", rdb, template("{type}{date:yyyyMMdd}{seq:}"), []string{`""`, "1 to 15"}},
+		{"width no number", rdb, template("{type}{date:yyyyMMdd}{seq:x}"), []string{`"x"`, "1 to 15"}},
+		{"width may grow", rdb, template("{type}{date:yyyyMMdd}-{seq:4+}"), []string{`"4+"`, "1 to 15"}},
+		{"date without layout", rdb, template("{type}{date}{seq}"), []string{"year (yyyy or yy) is missing"}},
+		{"no year", rdb, template("{type}{date:MMdd}{seq}"), []string{"year (yyyy or yy) is missing"}},
+		{"no month", rdb, template("{type}{date:yyyydd}{seq}"), []string{"month (MM) is missing"}},
+		{"no day", rdb, template("{type}{date:yyyyMM}{seq}"), []string{"day (dd) is missing"}},
+		{"year twice", rdb, template("{type}{date:yyyyMMddyy}{seq}"), []string{"year (yyyy or yy) stands twice"}},
+		{"minutes for months", rdb, template("{type}{date:yyyymmdd}{seq}"), []string{`"mm"`, "finer than the period", "MM"}},
+		{"finer than a day", rdb, template("{type}{date:yyyyMMddHH}{seq}"), []string{`"HH"`, "finer than the period"}},
+		{"one letter", rdb, template("{type}{date:yyyyMd}{seq}"), []string{`"M"`, "yyyy, yy, MM, dd"}},
+		{"three letters", rdb, template("{type}{date:yyyyMMMdd}{seq}"), []string{`"MMM"`, "yyyy, yy, MM, dd"}},
+		{"five letters", rdb, template("{type}{date:yyyyyMMdd}{seq}"), []string{`"yyyyy"`}},
+		{"two-digit upper-case year", rdb, template("{type}{date:YYMMdd}{seq}"), []string{`"YY"`, "yyyy, yy, MM, dd"}},
+		{"week", rdb, template("{type}{date:yyyyMMddww}{seq}"), []string{`"ww"`}},
+		{"letter in the layout", rdb, template("{type}{date:yyyy-MM-ddT}{seq}"), []string{`"T"`}},
+		{"digit in the layout", rdb, template("{type}{date:yyyy1MMdd}{seq}"), []string{"'1'", "digits"}},
+		{"brace in the layout", rdb, template("{type}{date:yyyy{MMdd}{seq}"), []string{"'{'", "braces"}},
+		{"not UTF-8", rdb, template("\xff{type}{date:yyyyMMdd}{seq}"), []string{"UTF-8"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			gen, err := serial.New(c.client, c.opts...)
+			require.Nil(t, gen)
+			require.Error(t, err)
+			for _, want := range c.want {
+				require.ErrorContains(t, err, want)
+			}
+			require.Regexp(t, "^serial: ", err.Error())
+		})
+	}
+}
+
+func TestCallsRefuse(t *testing.T) {
+	var sent atomic.Int64
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer func() { _ = rdb.Close() }()
+	rdb.AddHook(counting(&sent))
+	gen := newGenerator(t, rdb)
+
+	for _, typ := range []string{
+		"", strings.Repeat("a", 65), strings.Repeat("字", 22), "a b", "a:b", "a{b", "a}b", "a\n", "a*", "\x00", "a\xff", "\uFFFD", "½", "①", "é́",
+	} {
+		_, err := gen.Next(t.Context(), typ)
+		require.ErrorIs(t, err, serial.ErrInvalidType, "%q", typ)
+		require.ErrorContains(t, err, "allowed are", "%q", typ)
+		_, err = gen.NextNumber(t.Context(), typ)
+		require.ErrorIs(t, err, serial.ErrInvalidType)
+		_, err = gen.NextN(t.Context(), typ, 2)
+		require.ErrorIs(t, err, serial.ErrInvalidType)
+		_, err = gen.Peek(t.Context(), typ)
+		require.ErrorIs(t, err, serial.ErrInvalidType)
+		require.ErrorIs(t, gen.Raise(t.Context(), typ, 1), serial.ErrInvalidType)
+	}
+	for _, n := range []int{-1, 0, 100_001} {
+		_, err := gen.NextN(t.Context(), "IS", n)
+		require.ErrorContains(t, err, "allowed are 1 to 100000", "%d", n)
+	}
+	_, err := gen.NextN(t.Context(), "IS", 10_000)
+	require.ErrorIs(t, err, serial.ErrExhausted)
+	require.Zero(t, sent.Load(), "nothing was sent")
+}
+
+// Errors of Redis match their cause, and a context only if it was the caller's.
+func TestErrorsOfRedis(t *testing.T) {
+	for _, cause := range []error{errBoom, io.EOF, context.DeadlineExceeded, context.Canceled, redis.ErrClosed, fmt.Errorf("dial: %w", context.DeadlineExceeded)} {
+		t.Run(cause.Error(), func(t *testing.T) {
+			rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+			defer func() { _ = rdb.Close() }()
+			rdb.AddHook(replacing(func(context.Context, redis.Cmder) error { return cause }))
+			gen := newGenerator(t, rdb)
+			deadline, cancel := context.WithTimeout(t.Context(), time.Hour)
+			defer cancel()
+			for _, ctx := range []context.Context{context.Background(), deadline} {
+				_, err := gen.Next(ctx, "IS")
+				require.ErrorContains(t, err, cause.Error())
+				require.NotErrorIs(t, err, context.DeadlineExceeded)
+				require.NotErrorIs(t, err, context.Canceled)
+				if !errors.Is(cause, context.DeadlineExceeded) && !errors.Is(cause, context.Canceled) {
+					require.ErrorIs(t, err, cause)
+				}
+			}
+		})
+	}
+}
+
+// A server, or something in front of it, may answer anything.
+func TestStrangeReplies(t *testing.T) {
+	for _, reply := range []any{"OK", nil, []any{}, []any{"lost", "1", "2", ""}, []any{"later", int64(time.Now().Unix()), int64(0), ""}} {
+		t.Run(fmt.Sprint(reply), func(t *testing.T) {
+			rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+			defer func() { _ = rdb.Close() }()
+			rdb.AddHook(replacing(func(_ context.Context, cmd redis.Cmder) error {
+				cmd.(interface{ SetVal(any) }).SetVal(reply)
+				return nil
+			}))
+			_, err := newGenerator(t, rdb).Next(t.Context(), "IS")
+			require.ErrorContains(t, err, "which it cannot")
+		})
+	}
+}
