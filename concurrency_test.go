@@ -1,3 +1,647 @@
 package serial_test
 
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+)
+
+// lockExpiry is how long a crashed opener may delay the others; patience is that and some seconds.
+const (
+	lockExpiry = 8 * time.Second
+	patience   = lockExpiry + 4*time.Second
+)
+
+// A hundred goroutines start at the same moment on a counter that is missing: exactly 0001 to 0100.
+func TestBarrier(t *testing.T) {
+	m := miniredis.RunT(t)
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer func() { _ = rdb.Close() }()
+	loc := noon()
+	gen := newGenerator(t, rdb, serial.WithLocation(loc))
+	got := barrier(t, 100, func(int) (string, error) { return gen.Next(t.Context(), "IS") })
+	require.ElementsMatch(t, numbers("IS", today(loc), 1, 100), got)
+}
+
+// Of 20,000 callers exactly 9,999 get a number, and batches that do not fit consume nothing.
+func TestExhaustionAtOnce(t *testing.T) {
+	m := miniredis.RunT(t)
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer func() { _ = rdb.Close() }()
+	loc := noon()
+	gens := []*serial.Generator{newGenerator(t, rdb, serial.WithLocation(loc)), newGenerator(t, rdb, serial.WithLocation(loc))}
+	var mu sync.Mutex
+	var got []string
+	var refused atomic.Int64
+	var wg sync.WaitGroup
+	for i := range 40 {
+		wg.Go(func() {
+			for j := range 20 {
+				all, err := gens[i%2].NextN(t.Context(), "IS", 1+(i+j)%25)
+				if err != nil {
+					require.ErrorIs(t, err, serial.ErrExhausted)
+					refused.Add(1)
+				}
+				mu.Lock()
+				got = append(got, all...)
+				mu.Unlock()
+			}
+			for {
+				one, err := gens[i%2].Next(t.Context(), "IS")
+				if err != nil {
+					require.ErrorIs(t, err, serial.ErrExhausted)
+					return
+				}
+				mu.Lock()
+				got = append(got, one)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	slices.Sort(got)
+	require.Equal(t, numbers("IS", today(loc), 1, 9999), got)
+	require.Equal(t, "9999", rdb.Get(t.Context(), "serial:{IS}:"+today(loc)).Val())
+	require.Positive(t, refused.Load())
+}
+
+// Three generators and many callers across two midnights: every number bears its day, every day's numbers are
+// contiguous from 1, and keys are gone when their day is.
+func TestMidnight(t *testing.T) {
+	for _, zone := range []string{
+		"UTC", "Asia/Shanghai", "America/Havana", // the bubble begins on 2000-01-01 UTC; Havana's next midnight but one is ordinary
+	} {
+		t.Run(zone, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) { crossMidnights(t, location(t, zone), time.Now(), 2) })
+		})
+	}
+}
+
+// The same at the midnights that do not exist or come twice.
+func TestUnusualMidnights(t *testing.T) {
+	for _, c := range []struct{ zone, around string }{
+		{"America/Havana", "2001-03-31"},    // midnight does not exist on 1 April
+		{"America/Havana", "2000-10-28"},    // midnight comes twice on the 29th
+		{"America/Sao_Paulo", "2000-02-26"}, // 25 hours
+		{"Asia/Tehran", "2000-03-20"},
+		{"Antarctica/Casey", "2010-03-04"}, // 27 hours
+		{"Pacific/Apia", "2011-12-28"},     // the 30th was skipped
+	} {
+		t.Run(c.zone+" "+c.around, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				loc := location(t, c.zone)
+				from, err := time.ParseInLocation("2006-01-02 15:04", c.around+" 12:00", loc)
+				require.NoError(t, err)
+				time.Sleep(time.Until(from))
+				crossMidnights(t, loc, from, 3)
+			})
+		})
+	}
+}
+
+// crossMidnights has 12 callers on three generators issue around every change of day, and looks in between.
+func crossMidnights(t *testing.T, loc *time.Location, from time.Time, days int) {
+	m := simulate(t)
+	gens := make([]*serial.Generator, 3)
+	for i := range gens {
+		gens[i] = newGenerator(t, m.client(), serial.WithLocation(loc))
+	}
+	var j journal
+	now := from
+	var labels []string
+	for range days {
+		label, _, end := serial.PeriodBounds(now, loc)
+		labels = append(labels, label)
+		now = time.Unix(end, 0)
+		var wg sync.WaitGroup
+		for i := range 12 {
+			wg.Go(func() {
+				time.Sleep(time.Until(now) - time.Second)
+				for time.Since(now) < time.Second {
+					ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+					took, err := j.next(ctx, gens[i%len(gens)], "IS")
+					cancel()
+					require.NoError(t, err)
+					require.Less(t, took, time.Second)
+					time.Sleep(rand.N(20 * time.Millisecond))
+				}
+			})
+		}
+		wg.Wait()
+		m.requireExpiries()
+		next, _, _ := serial.PeriodBounds(time.Now(), loc)
+		require.Equal(t, []string{"serial:{IS}", "serial:{IS}:" + next}, m.Keys(), "the day that is over is gone")
+		for _, gen := range gens {
+			require.LessOrEqual(t, gen.Remembered(), 1)
+		}
+	}
+	label, _, _ := serial.PeriodBounds(time.Now(), loc)
+	labels = append(labels, label)
+	issued := j.check(t, loc)
+	require.Equal(t, labels, slices.Sorted(maps.Keys(issued)))
+	for day, seqs := range issued {
+		require.Greater(t, len(seqs), 100)
+		require.Equal(t, upTo(len(seqs)), seqs, "%s", day)
+	}
+	time.Sleep(9 * 24 * time.Hour)
+	require.Empty(t, m.Keys())
+}
+
+// faults are what can happen to a process at a command: run has to carry out the command, or not.
+var faults = []struct {
+	name string
+	run  func(f *faulty, run func() error) error
+}{
+	{"midnight strikes before", func(f *faulty, run func() error) error {
+		time.Sleep(time.Until(f.midnight))
+		return run()
+	}},
+	{"midnight strikes after", func(f *faulty, run func() error) error {
+		err := run()
+		time.Sleep(time.Until(f.midnight))
+		return err
+	}},
+	{"paused before", func(f *faulty, run func() error) error {
+		time.Sleep(time.Minute)
+		return run()
+	}},
+	{"paused after", func(f *faulty, run func() error) error {
+		err := run()
+		time.Sleep(time.Minute)
+		return err
+	}},
+	{"paused before until the lock has just expired", func(f *faulty, run func() error) error {
+		time.Sleep(lockExpiry)
+		return run()
+	}},
+	{"killed before", func(f *faulty, run func() error) error {
+		f.dead = true
+		return errKilled
+	}},
+	{"killed after", func(f *faulty, run func() error) error {
+		_ = run()
+		f.dead = true
+		return errKilled
+	}},
+	{"request lost", func(f *faulty, run func() error) error { return io.EOF }},
+	{"reply lost", func(f *faulty, run func() error) error {
+		_ = run()
+		return io.EOF
+	}},
+	{"reply lost, with an error that is not tried again", func(f *faulty, run func() error) error {
+		_ = run()
+		return errBoom
+	}},
+	{"sent twice", func(f *faulty, run func() error) error {
+		_ = run()
+		return run()
+	}},
+	{"sent again a minute later", func(f *faulty, run func() error) error {
+		err := run()
+		go func() { // a copy that lingered in a network
+			time.Sleep(time.Minute)
+			_ = run()
+		}()
+		return err
+	}},
+}
+
+var errKilled = errors.New("killed")
+
+// faulty is a hook that lets one fault happen at the at-th command of a client. A client that was killed sends nothing
+// any more.
+type faulty struct {
+	at       int    // counting those of the connection's set-up,
+	name     string // or at every command of this name
+	fault    func(f *faulty, run func() error) error
+	midnight time.Time
+
+	mu    sync.Mutex
+	count int
+	dead  bool
+}
+
+func (f *faulty) hook() hook {
+	return func(next redis.ProcessHook) redis.ProcessHook {
+		return func(ctx context.Context, cmd redis.Cmder) error {
+			f.mu.Lock()
+			f.count++
+			now, dead := f.count == f.at || cmd.Name() == f.name, f.dead
+			f.mu.Unlock()
+			run := func() error { return next(ctx, cmd) }
+			var err error
+			switch {
+			case dead:
+				err = errKilled
+			case now:
+				err = f.fault(f, run)
+			default:
+				err = run()
+			}
+			cmd.SetErr(err)
+			return err
+		}
+	}
+}
+
+// Every fault at every command of a call, with a context that can end and one that cannot, while another generator goes
+// on: no number twice, none on a wrong day, no key without an expiry, and nobody stuck for longer than the lock's
+// expiry and some seconds.
+func TestFaults(t *testing.T) {
+	scenarios := []struct {
+		name  string
+		floor bool
+		setUp func(t *testing.T, m *simulation)
+	}{
+		{"from a missing counter", false, func(*testing.T, *simulation) {}},
+		{"from a missing counter, with a floor", true, func(*testing.T, *simulation) {}},
+		{"in an open period", false, func(t *testing.T, m *simulation) {
+			_, err := newGenerator(t, m.client(), serial.WithLocation(time.UTC)).Next(t.Context(), "IS")
+			require.NoError(t, err)
+		}},
+		{"from a lost counter, with a floor", true, func(t *testing.T, m *simulation) {
+			_, err := newGenerator(t, m.client(), serial.WithLocation(time.UTC)).Next(t.Context(), "IS")
+			require.NoError(t, err)
+			m.Del("serial:{IS}:20000101")
+		}},
+	}
+	cases := 0
+	for _, sc := range scenarios {
+		for _, fault := range faults {
+			for _, deadline := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s/%s/deadline=%v", sc.name, fault.name, deadline), func(t *testing.T) {
+					for at := 1; ; at++ {
+						reached := false
+						synctest.Test(t, func(t *testing.T) {
+							m := simulate(t)
+							midnight := time.Date(2000, 1, 2, 0, 0, 0, 0, time.UTC)
+							time.Sleep(time.Until(midnight) - 3*time.Second)
+							sc.setUp(t, m)
+							f := &faulty{at: at, fault: fault.run, midnight: midnight}
+							meetFault(t, m, f, sc.floor, deadline)
+							reached = f.count >= at
+						})
+						if !reached {
+							break
+						}
+						cases++
+					}
+				})
+			}
+		}
+	}
+	t.Logf("%d cases", cases)
+	require.Greater(t, cases, 300)
+}
+
+// meetFault has one generator issue a number through f, and another one go on all the while.
+func meetFault(t *testing.T, m *simulation, f *faulty, floor, deadline bool) {
+	var j journal
+	opts := []serial.Option{serial.WithLocation(time.UTC)}
+	if floor { // the numbers that reached their callers, as a database would have them
+		opts = append(opts, serial.WithFloor(func(_ context.Context, _ string, start time.Time) (int64, error) {
+			j.mu.Lock()
+			defer j.mu.Unlock()
+			most := int64(1) // issued by setUp on the first day
+			for _, e := range j.entries {
+				if e.day == start.Format("20060102") {
+					most = max(most, e.seq)
+				}
+			}
+			return most, nil
+		}))
+	}
+	victim := newGenerator(t, m.client(f.hook()), opts...)
+	witness := newGenerator(t, m.client(), opts...)
+
+	var wg sync.WaitGroup
+	stop := make(chan struct{})
+	wg.Go(func() {
+		defer close(stop)
+		ctx := context.Background()
+		if deadline {
+			limited, cancel := context.WithTimeout(ctx, 5*time.Minute)
+			defer cancel()
+			ctx = limited
+		}
+		// A paused process takes as long as it is paused; after that it must come to an end like any other.
+		took, err := j.next(ctx, victim, "IS")
+		require.Less(t, took, time.Minute+patience)
+		if err != nil {
+			require.NotErrorIs(t, err, context.DeadlineExceeded)
+		}
+		if !f.dead {
+			over := f.count >= f.at
+			_, err = j.next(ctx, victim, "IS")
+			require.True(t, err == nil || !over, "the fault is over: %v", err)
+		}
+	})
+	wg.Go(func() {
+		interval := 50 * time.Millisecond
+		for stopping := false; !stopping; interval = min(interval*4/3, 5*time.Second) {
+			select {
+			case <-stop:
+				time.Sleep(2 * time.Minute) // past what lingers
+				stopping = true
+			case <-time.After(interval):
+			}
+			took, err := j.next(t.Context(), witness, "IS")
+			require.NoError(t, err)
+			require.Less(t, took, patience)
+			m.requireExpiries()
+		}
+	})
+	wg.Wait()
+	j.check(t, time.UTC)
+	time.Sleep(9 * 24 * time.Hour)
+	require.Empty(t, m.Keys(), "nothing stays behind")
+}
+
+// A process that stops for good in the middle of opening costs the others the lock's expiry once.
+func TestCrashedOpenerDelaysByTheLockAtMost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := simulate(t)
+		f := &faulty{name: "set", fault: func(f *faulty, run func() error) error {
+			_ = run()
+			f.dead = true
+			return errKilled
+		}}
+		_, err := newGenerator(t, m.client(f.hook())).Next(t.Context(), "IS")
+		require.ErrorIs(t, err, errKilled)
+		require.Len(t, m.Keys(), 1, "the lock is left behind")
+		before := time.Now()
+		_, err = newGenerator(t, m.client()).Next(t.Context(), "IS")
+		require.NoError(t, err)
+		require.InDelta(t, lockExpiry, time.Since(before), float64(time.Second))
+	})
+}
+
+// With the lock in other hands a call waits as long as its context lives, and half a minute without a deadline.
+func TestWaitingForAnotherOpener(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := simulate(t)
+		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC))
+		require.NoError(t, m.Set("serial:{IS}:20000101:lock", "another"))
+		m.SetTTL("serial:{IS}:20000101:lock", time.Hour)
+		for _, limit := range []time.Duration{time.Second, 5 * time.Minute} {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			before := time.Now()
+			_, err := gen.Next(ctx, "IS")
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.Equal(t, limit, time.Since(before))
+			cancel()
+		}
+		for _, ctx := range []context.Context{context.Background(), t.Context()} {
+			before := time.Now()
+			_, err := gen.Next(ctx, "IS")
+			require.ErrorContains(t, err, "not opened within 30s")
+			require.NotErrorIs(t, err, context.DeadlineExceeded)
+			require.InDelta(t, 30*time.Second, time.Since(before), float64(time.Second))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		before := time.Now()
+		_, err := gen.Next(ctx, "IS")
+		require.ErrorIs(t, err, context.Canceled)
+		require.Equal(t, time.Second, time.Since(before))
+	})
+}
+
+// The floor is asked once, not by every process at midnight, however slow it is.
+func TestFloorIsAskedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := simulate(t)
+		var asked atomic.Int64
+		floor := serial.WithFloor(func(context.Context, string, time.Time) (int64, error) {
+			asked.Add(1)
+			time.Sleep(6 * time.Second)
+			return 10, nil
+		})
+		var wg sync.WaitGroup
+		var j journal
+		for range 5 {
+			gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), floor)
+			for range 4 {
+				wg.Go(func() {
+					_, err := j.next(t.Context(), gen, "IS")
+					require.NoError(t, err)
+				})
+			}
+		}
+		wg.Wait()
+		require.EqualValues(t, 1, asked.Load())
+		seqs := j.check(t, time.UTC)["20000101"]
+		require.Len(t, seqs, 20)
+		require.EqualValues(t, 11, seqs[0])
+		require.EqualValues(t, 30, seqs[19])
+	})
+}
+
+// A floor ends with the caller's context, and in any case before the lock does.
+func TestFloorThatHangs(t *testing.T) {
+	for _, heeds := range []bool{true, false} {
+		t.Run(fmt.Sprintf("heeds its context: %v", heeds), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := simulate(t)
+				gen := newGenerator(t, m.client(), serial.WithFloor(func(ctx context.Context, _ string, _ time.Time) (int64, error) {
+					if heeds {
+						<-ctx.Done()
+						return 0, errBoom
+					}
+					time.Sleep(time.Hour)
+					return 0, nil
+				}))
+				before := time.Now()
+				_, err := gen.Next(context.Background(), "IS")
+				require.Error(t, err)
+				require.NotErrorIs(t, err, context.DeadlineExceeded)
+				require.Less(t, time.Since(before), lockExpiry)
+				require.Empty(t, m.Keys(), "the lock is given back")
+
+				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+				defer cancel()
+				before = time.Now()
+				_, err = gen.Next(ctx, "IS")
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.Equal(t, time.Second, time.Since(before))
+				synctest.Wait()
+				require.Empty(t, m.Keys(), "the lock is given back")
+				time.Sleep(2 * time.Hour) // until the one that does not heed it ends
+			})
+		})
+	}
+}
+
+// The midnight that strikes is Redis's. A host whose clock is wrong by less than a day, or by weeks, pays a round trip
+// once.
+func TestHostsWithOtherClocks(t *testing.T) {
+	for _, ahead := range []time.Duration{-40 * 24 * time.Hour, -2 * time.Hour, -time.Second, time.Second, 2 * time.Hour, 400 * 24 * time.Hour} {
+		t.Run(ahead.String(), func(t *testing.T) {
+			m := miniredis.RunT(t)
+			server := time.Now().Add(-ahead).UTC()
+			if y, mo, d := server.Date(); true { // two seconds before the server's midnight
+				server = time.Date(y, mo, d, 23, 59, 58, 0, time.UTC)
+			}
+			m.SetTime(server)
+			var sent atomic.Int64
+			rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+			defer func() { _ = rdb.Close() }()
+			rdb.AddHook(counting(&sent))
+			opener := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1))
+			gen := newGenerator(t, rdb, serial.WithLocation(time.UTC))
+			for day := range 3 {
+				want := server.AddDate(0, 0, day).Format("20060102")
+				m.SetTime(server.AddDate(0, 0, day))
+				got, err := opener.NextN(t.Context(), "IS", 2)
+				require.NoError(t, err)
+				require.Equal(t, numbers("IS", want, 1, 2), got)
+				for i := range 3 {
+					sent.Store(0)
+					got, err := gen.Next(t.Context(), "IS")
+					require.NoError(t, err)
+					require.Equal(t, fmt.Sprintf("IS%s%04d", want, 3+i), got)
+					if i > 0 {
+						require.EqualValues(t, 1, sent.Load())
+					}
+				}
+				if day == 0 { // another type of the same server needs no second lesson
+					_, err := opener.Next(t.Context(), "OTHER")
+					require.NoError(t, err)
+					sent.Store(0)
+					_, err = gen.Next(t.Context(), "OTHER")
+					require.NoError(t, err)
+					require.EqualValues(t, 1, sent.Load())
+				}
+			}
+		})
+	}
+}
+
+// A clock that is far from this host's opens nothing.
+func TestWildClock(t *testing.T) {
+	m := miniredis.RunT(t)
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer func() { _ = rdb.Close() }()
+	for _, c := range []struct {
+		wrong, allowed time.Duration
+		refused        bool
+	}{
+		{-61 * time.Minute, time.Hour, true},
+		{-59 * time.Minute, time.Hour, false},
+		{59 * time.Minute, time.Hour, false},
+		{61 * time.Minute, time.Hour, true},
+		{5 * 365 * 24 * time.Hour, time.Hour, true},
+		{5 * 365 * 24 * time.Hour, -1, false},
+		{time.Minute, time.Second, true},
+	} {
+		m.FlushAll()
+		m.SetTime(time.Now().Add(c.wrong))
+		gen := newGenerator(t, rdb, serial.WithMaxSkew(c.allowed))
+		_, err := gen.Next(t.Context(), "IS")
+		if !c.refused {
+			require.NoError(t, err)
+			continue
+		}
+		require.ErrorIs(t, err, serial.ErrClockSkew)
+		require.ErrorIs(t, gen.Raise(t.Context(), "IS", 5), serial.ErrClockSkew)
+		require.Empty(t, m.Keys())
+		// A period that somebody opened is another matter.
+		_, err = newGenerator(t, rdb, serial.WithMaxSkew(-1)).Next(t.Context(), "IS")
+		require.NoError(t, err)
+		_, err = gen.Next(t.Context(), "IS")
+		require.NoError(t, err)
+	}
+}
+
+// A clock set back behind a period that was entered: a little is waited for, more is refused.
+func TestClockSetBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := simulate(t)
+		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC))
+		midnight := time.Date(2000, 1, 2, 0, 0, 0, 0, time.UTC)
+		time.Sleep(time.Until(midnight.Add(time.Minute)))
+		_, err := gen.Next(t.Context(), "IS")
+		require.NoError(t, err)
+
+		refused := func(gen *serial.Generator, ctx context.Context, within time.Duration) {
+			t.Helper()
+			before := time.Now()
+			_, err := gen.Next(ctx, "IS")
+			require.ErrorIs(t, err, serial.ErrClockSkew)
+			require.LessOrEqual(t, time.Since(before), within)
+			require.Equal(t, []string{"serial:{IS}", "serial:{IS}:20000102"}, m.Keys(), "nothing was opened")
+		}
+		m.SetTime(midnight.Add(-6 * time.Second))
+		refused(gen, t.Context(), 0)
+		m.SetTime(midnight.Add(-3 * time.Second)) // stands still: it never catches up
+		refused(gen, t.Context(), 6*time.Second)
+		soon, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		refused(newGenerator(t, m.client(), serial.WithLocation(time.UTC)), soon, 0) // its context would not live to see it
+		_, err = gen.Peek(t.Context(), "IS")
+		require.ErrorIs(t, err, serial.ErrClockSkew)
+
+		// Now it goes on: it is waited for.
+		thaw := time.AfterFunc(2*time.Second, func() { m.SetTime(midnight.Add(time.Minute)) })
+		defer thaw.Stop()
+		before := time.Now()
+		got, err := gen.Next(t.Context(), "IS")
+		require.NoError(t, err)
+		require.Equal(t, "IS200001020002", got)
+		require.InDelta(t, 3*time.Second, time.Since(before), float64(100*time.Millisecond))
+	})
+}
+
+// Raise replaces a record that lies in the future, and nothing else does.
+func TestRaiseEndsAFuturePeriod(t *testing.T) {
+	m := miniredis.RunT(t)
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer func() { _ = rdb.Close() }()
+	day := time.Now().UTC().Format("20060102")
+	m.SetTime(time.Now().AddDate(5, 0, 0))
+	_, err := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1)).Next(t.Context(), "IS")
+	require.NoError(t, err)
+	m.SetTime(time.Time{})
+
+	gen := newGenerator(t, rdb, serial.WithLocation(time.UTC))
+	_, err = gen.Next(t.Context(), "IS")
+	require.ErrorIs(t, err, serial.ErrClockSkew)
+	require.NoError(t, gen.Raise(t.Context(), "IS", 7))
+	got, err := gen.Next(t.Context(), "IS")
+	require.NoError(t, err)
+	require.Equal(t, "IS"+day+"0008", got)
+}
+
+// Types of a day that is over cost no memory.
+func TestMemoryOfTypes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := simulate(t)
+		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC))
+		for i := range 500 {
+			_, err := gen.Next(t.Context(), fmt.Sprint("T", i))
+			require.NoError(t, err)
+		}
+		require.Equal(t, 500, gen.Remembered())
+		time.Sleep(24 * time.Hour)
+		_, err := gen.Next(t.Context(), "T0")
+		require.NoError(t, err)
+		require.Equal(t, 1, gen.Remembered())
+	})
+}
+
 func issueInChild() bool { return false }

@@ -120,7 +120,7 @@ func TestParse(t *testing.T) {
 		{"IS20211024+001", "digits belong"},
 		{"I:S202110240001", "':'"},
 		{strings.Repeat("x", 65) + "202110240001", "65 bytes"},
-		{"IS２０２１10240001", "digits belong"},
+		{"IS２０２１10240001", "invalid type"},
 	} {
 		n, err := gen.Parse(c.s)
 		require.ErrorContains(t, err, c.want, "%q", c.s)
