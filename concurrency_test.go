@@ -138,7 +138,7 @@ func crossMidnights(t *testing.T, loc *time.Location, from time.Time, days int) 
 					cancel()
 					require.NoError(t, err)
 					require.Less(t, took, time.Second)
-					time.Sleep(rand.N(20 * time.Millisecond))
+					time.Sleep(rand.N(80 * time.Millisecond))
 				}
 			})
 		}
@@ -155,7 +155,7 @@ func crossMidnights(t *testing.T, loc *time.Location, from time.Time, days int) 
 	issued := j.check(t, loc)
 	require.Equal(t, labels, slices.Sorted(maps.Keys(issued)))
 	for day, seqs := range issued {
-		require.Greater(t, len(seqs), 100)
+		require.Greater(t, len(seqs), 50)
 		require.Equal(t, upTo(len(seqs)), seqs, "%s", day)
 	}
 	time.Sleep(9 * 24 * time.Hour)
@@ -643,5 +643,3 @@ func TestMemoryOfTypes(t *testing.T) {
 		require.Equal(t, 1, gen.Remembered())
 	})
 }
-
-func issueInChild() bool { return false }

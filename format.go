@@ -398,7 +398,7 @@ func checkName(name string) string {
 	}
 	for _, r := range name {
 		if !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-_./", r) {
-			return fmt.Sprintf("%q; %s", r, allowed)
+			return fmt.Sprintf("it has %q; %s", r, allowed)
 		}
 	}
 	return ""

@@ -23,8 +23,13 @@ func TestMain(m *testing.M) {
 	if issueInChild() { // this process is a helper of TestProcesses
 		return
 	}
+	redis.SetLogger(silent{}) // servers are killed by the dozen
 	goleak.VerifyTestMain(m)
 }
+
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
 
 // A backend is a place to keep counters; every behaviour below holds on each.
 type backend struct {

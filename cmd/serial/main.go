@@ -1,0 +1,261 @@
+// Serial issues business serial numbers, such as IS202110240001, on the command line.
+//
+//	serial next [-n N] TYPE    issue the next number of TYPE, or the next N, one a line
+//	serial peek TYPE           print the last number that was issued today, if one was
+//	serial raise TYPE SEQ      make sure that the next number is at least SEQ+1
+//	serial parse NUMBER        print the type, the start of the day and the sequence of a number
+//
+// Flags stand between the command and its arguments, as in
+//
+//	serial next -redis redis://localhost:6379/0 -tz Asia/Shanghai IS
+//
+// Every command takes the same ones, next also -n; "serial help" lists them. All processes that issue numbers of one
+// type must agree on -tz, -template and -prefix, be they this command or a program. A URL that holds a password is
+// better kept in $SERIAL_REDIS_URL: other users of the host can read a command line.
+//
+// Numbers go to stdout, everything else to stderr. The exit code is 0 for success, 1 for a failure (numbers already
+// printed then stay issued) and 2 for a command line that makes no sense, for which nothing was sent to Redis.
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+	_ "time/tzdata" // -tz works on a host without a zone database, too
+
+	"github.com/dailyserial/serial"
+	"github.com/redis/go-redis/v9/logging"
+)
+
+const usage = `Usage:
+  serial next [flags] [-n N] TYPE   issue the next number of TYPE, or the next N, one a line
+  serial peek [flags] TYPE          print the last number that was issued today, if one was
+  serial raise [flags] TYPE SEQ     make sure that the next number is at least SEQ+1
+  serial parse [flags] NUMBER       print type, start of the day and sequence; asks no Redis
+
+Flags:
+  -redis URL       redis://, rediss:// or unix://. Add ?master_name=NAME for Sentinel, or
+                   ?addr=HOST:PORT of another node for Cluster. Default $SERIAL_REDIS_URL;
+                   if that is empty, too, counters are in memory and gone afterwards
+  -tz ZONE         whose midnight resets the counters: an IANA name. Default this machine's
+  -template TEXT   how a number is printed. Default {type}{date:yyyyMMdd}{seq:4}
+  -prefix NAME     what every key in Redis begins with. Default serial
+`
+
+// nargs has the commands, and how many arguments each takes.
+var nargs = map[string]int{"next": 1, "peek": 1, "raise": 2, "parse": 1}
+
+// batch is the most that one call of NextN issues.
+const batch = 100_000
+
+// misuse marks an error of the command line itself.
+type misuse struct{ error }
+
+func misused(format string, args ...any) error { return misuse{fmt.Errorf(format, args...)} }
+
+func main() {
+	// go-redis would tell on stderr of every connection that it lost; what matters is in the error.
+	logging.Disable()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal kills, should a write block
+	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
+}
+
+// run carries out a command line and returns the exit code.
+func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
+	out := bufio.NewWriter(stdout) // remembers an error, so that only Flush has to be checked
+	c := &command{n: 1, out: out, stderr: stderr}
+	err := c.read(args, getenv)
+	if err == nil {
+		err = c.execute(ctx)
+	}
+	if errors.Is(err, flag.ErrHelp) {
+		_, _ = out.WriteString(usage)
+		err = nil
+	}
+	if failed := out.Flush(); failed != nil {
+		err = errors.Join(err, fmt.Errorf("the output could not be written: %w", failed))
+	}
+	if err == nil {
+		return 0
+	}
+	for line := range strings.Lines(err.Error()) { // several where New refuses several options
+		_, _ = fmt.Fprintf(stderr, "serial: %s\n", strings.TrimPrefix(strings.TrimSuffix(line, "\n"), "serial: "))
+	}
+	if _, ok := errors.AsType[misuse](err); ok {
+		_, _ = fmt.Fprint(stderr, "\n", usage)
+		return 2
+	}
+	return 1
+}
+
+// A command is a command line that was read.
+type command struct {
+	name   string
+	args   []string
+	n      int   // of next
+	seq    int64 // of raise
+	url    string
+	zone   *time.Location
+	opts   []serial.Option
+	out    *bufio.Writer
+	stderr io.Writer
+}
+
+// read reads the command line. Its errors are misuse, or flag.ErrHelp.
+func (c *command) read(args []string, getenv func(string) string) error {
+	if len(args) == 0 {
+		return misused("no command")
+	}
+	c.name = args[0]
+	switch c.name {
+	case "help", "-h", "-help", "--help":
+		return flag.ErrHelp
+	}
+	want, ok := nargs[c.name]
+	if !ok {
+		return misused("unknown command %q", c.name)
+	}
+	flags := flag.NewFlagSet(c.name, flag.ContinueOnError)
+	flags.SetOutput(io.Discard) // run prints the error, and a usage that does not show the URL as a default
+	flags.StringVar(&c.url, "redis", getenv("SERIAL_REDIS_URL"), "")
+	c.zone = time.Local
+	flags.Func("tz", "", func(name string) (err error) {
+		c.zone, err = time.LoadLocation(name)
+		if err != nil || name == "" { // LoadLocation takes "" for UTC; it is rather a variable that is not set
+			return errors.New("not an IANA time zone, such as Asia/Shanghai")
+		}
+		return nil
+	})
+	// The library's defaults, and its refusals, are not repeated here.
+	option := func(name string, with func(string) serial.Option) {
+		flags.Func(name, "", func(value string) error {
+			c.opts = append(c.opts, with(value))
+			return nil
+		})
+	}
+	option("template", serial.WithTemplate)
+	option("prefix", serial.WithKeyPrefix)
+	if c.name == "next" {
+		flags.IntVar(&c.n, "n", 1, "")
+	}
+	if err := flags.Parse(args[1:]); errors.Is(err, flag.ErrHelp) {
+		return err
+	} else if err != nil {
+		return misuse{err}
+	}
+	if c.args = flags.Args(); len(c.args) != want {
+		return misused("%s takes %d argument(s) after its flags, not %d", c.name, want, len(c.args))
+	}
+	if c.n < 1 {
+		return misused("-n %d: at least 1", c.n)
+	}
+	if c.name == "raise" {
+		var err error
+		if c.seq, err = strconv.ParseInt(c.args[1], 10, 64); err != nil || c.seq < 0 {
+			return misused("SEQ %q: a whole number, at least 0", c.args[1])
+		}
+	}
+	return nil
+}
+
+func (c *command) execute(ctx context.Context) error {
+	client, err := c.connect()
+	if err != nil {
+		return misuse{err}
+	}
+	defer client.Close()
+	gen, err := serial.New(client, append(c.opts, serial.WithLocation(c.zone))...)
+	if err != nil {
+		return misuse{err}
+	}
+	if c.name == "parse" {
+		return c.parse(gen)
+	}
+	if c.url == "" {
+		whose := c.zone.String()
+		if c.zone == time.Local { // whose name Go does not tell
+			whose = "this machine's"
+		}
+		_, _ = fmt.Fprintf(c.stderr, "serial: no Redis URL, so nothing is kept; the time zone is %s, now UTC%s\n",
+			whose, time.Now().In(c.zone).Format("-07:00"))
+	}
+	switch c.name {
+	case "next":
+		return c.next(ctx, gen)
+	case "peek":
+		return c.peek(ctx, gen)
+	}
+	return gen.Raise(ctx, c.args[0], c.seq)
+}
+
+// next prints every batch before it asks for another one: what has been issued is not lost to a later failure, and
+// nothing more is issued once nobody reads it.
+func (c *command) next(ctx context.Context, gen *serial.Generator) error {
+	progress := io.Discard
+	if c.n > batch && isTerminal(c.stderr) {
+		progress = c.stderr
+	}
+	for done := 0; done < c.n; {
+		width, _ := fmt.Fprintf(progress, "serial: %d of %d numbers", done, c.n)
+		numbers, err := gen.NextN(ctx, c.args[0], min(batch, c.n-done))
+		// Erased before anything else is written, for stdout may be the same terminal; with blanks, for not every one
+		// knows an escape sequence for it.
+		_, _ = fmt.Fprintf(progress, "\r%*s\r", width, "")
+		if err != nil && done > 0 {
+			return fmt.Errorf("%w; %d of %d numbers were printed", err, done, c.n)
+		}
+		if err != nil {
+			return err
+		}
+		for _, number := range numbers {
+			_, _ = fmt.Fprintln(c.out, number)
+		}
+		if c.out.Flush() != nil {
+			return nil // run reports it
+		}
+		done += len(numbers)
+	}
+	return nil
+}
+
+func (c *command) peek(ctx context.Context, gen *serial.Generator) error {
+	number, err := gen.Peek(ctx, c.args[0])
+	switch {
+	case err != nil:
+		return err
+	case number.Seq == 0:
+		_, _ = fmt.Fprintf(c.stderr, "serial: no %s was issued since %s\n", number.Type, number.Start.Format(time.RFC3339))
+	default:
+		_, _ = fmt.Fprintln(c.out, number)
+	}
+	return nil
+}
+
+func (c *command) parse(gen *serial.Generator) error {
+	number, err := gen.Parse(c.args[0])
+	if err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(c.out, "type %s\nstart %s\nseq %d\n", number.Type, number.Start.Format(time.RFC3339), number.Seq)
+	return nil
+}
+
+func isTerminal(w io.Writer) bool {
+	file, ok := w.(interface{ Stat() (fs.FileInfo, error) })
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	return err == nil && info.Mode()&fs.ModeCharDevice != 0
+}

@@ -1,0 +1,506 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/stretchr/testify/require"
+)
+
+func TestMain(m *testing.M) {
+	logging.Disable() // as main does; that it does is TestBinary's to see
+	os.Exit(m.Run())
+}
+
+// do runs a command line with nothing in the environment.
+func do(args ...string) (code int, stdout, stderr string) { return doEnv("", args...) }
+
+func doEnv(url string, args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	code = run(context.Background(), args, env(url), &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func env(url string) func(string) string {
+	return func(name string) string {
+		if name == "SERIAL_REDIS_URL" {
+			return url
+		}
+		return ""
+	}
+}
+
+// noon returns a zone in which it is about noon, so that no test runs into a midnight, and the day there.
+func noon() (zone, day string) {
+	now := time.Now().UTC()
+	zone = fmt.Sprintf("Etc/GMT%+d", now.Hour()-12) // their sign is the other way round
+	loc, err := time.LoadLocation(zone)
+	if err != nil {
+		panic(err)
+	}
+	return zone, now.In(loc).Format("20060102")
+}
+
+// lines returns the numbers from first to last, one a line.
+func lines(format string, first, last int) string {
+	var b strings.Builder
+	for i := first; i <= last; i++ {
+		fmt.Fprintf(&b, format+"\n", i)
+	}
+	return b.String()
+}
+
+func TestMisuse(t *testing.T) {
+	for _, row := range []struct {
+		says string
+		args []string
+	}{
+		{"no command", nil},
+		{`unknown command "issue"`, []string{"issue", "IS"}},
+		{`unknown command "-tz"`, []string{"-tz", "UTC", "next", "IS"}},
+		{"next takes 1 argument(s) after its flags, not 0", []string{"next"}},
+		{"not 2", []string{"next", "IS", "PO"}},
+		{"not 3", []string{"next", "IS", "-n", "2"}},
+		{"not 0", []string{"peek"}},
+		{"raise takes 2", []string{"raise", "IS"}},
+		{"not 3", []string{"raise", "IS", "1", "2"}},
+		{"not 0", []string{"parse"}},
+		{"-x", []string{"next", "-x", "IS"}},
+		{"-n", []string{"peek", "-n", "2", "IS"}},
+		{"-n", []string{"next", "-n"}},
+		{`"many"`, []string{"next", "-n", "many", "IS"}},
+		{"out of range", []string{"next", "-n", "99999999999999999999", "IS"}},
+		{"at least 1", []string{"next", "-n", "0", "IS"}},
+		{"at least 1", []string{"next", "-n", "-1", "IS"}},
+		{`SEQ "few"`, []string{"raise", "IS", "few"}},
+		{`SEQ ""`, []string{"raise", "IS", ""}},
+		{`SEQ "1.5"`, []string{"raise", "IS", "1.5"}},
+		{`SEQ "-1"`, []string{"raise", "IS", "-1"}},
+		{`SEQ "99999999999999999999"`, []string{"raise", "IS", "99999999999999999999"}},
+		{`"Mars/Olympus"`, []string{"next", "-tz", "Mars/Olympus", "IS"}},
+		{"IANA", []string{"peek", "-tz", "", "IS"}},
+		{"IANA", []string{"peek", "-tz", "Asia", "IS"}},
+		{"{seq} is missing", []string{"next", "-template", "{type}{date:yyyyMMdd}", "IS"}},
+		{"{type} is missing", []string{"parse", "-template", "", "IS202110240001"}},
+		{"serial: WithKeyPrefix", []string{"raise", "-prefix", "a:b", "IS", "1"}},
+		{"serial: WithKeyPrefix", []string{"raise", "-template", "", "-prefix", "", "IS", "1"}},
+		{"scheme: http", []string{"next", "-redis", "http://localhost", "IS"}},
+		{"not of the form", []string{"next", "-redis", "localhost:6379", "IS"}},
+		{"not of the form", []string{"next", "-redis", "redis:localhost:6379", "IS"}},
+		{"not of the form", []string{"next", "-redis", "redis://local host", "IS"}},
+		{`"x"`, []string{"peek", "-redis", "redis://localhost/x", "IS"}},
+		{"pool_sise", []string{"peek", "-redis", "redis://localhost?pool_sise=3", "IS"}},
+		{"addr", []string{"peek", "-redis", "redis://localhost?addr=other", "IS"}},
+		{"master_name", []string{"peek", "-redis", "redis://localhost?master_name=", "IS"}},
+		{"randomly", []string{"peek", "-redis", "redis://localhost?master_name=m&route_randomly=1", "IS"}},
+		{"database number", []string{"peek", "-redis", "redis://localhost?master_name=m&db=x", "IS"}},
+		{"PoolSize", []string{"peek", "-redis", "redis://localhost?pool_size=9999999999", "IS"}},
+	} {
+		t.Run(strings.Join(row.args, " "), func(t *testing.T) {
+			code, stdout, stderr := do(row.args...)
+			require.Equal(t, 2, code)
+			require.Empty(t, stdout)
+			require.Contains(t, stderr, row.says)
+			message, ok := strings.CutSuffix(stderr, "\n\n"+usage)
+			require.True(t, ok, stderr)
+			for line := range strings.Lines(message) {
+				require.Regexp(t, `^serial: `, line)
+				require.NotRegexp(t, `^serial: serial: `, line)
+			}
+			require.NotContains(t, message, "nothing is kept")
+		})
+	}
+}
+
+func TestHelp(t *testing.T) {
+	for _, args := range [][]string{
+		{"help"}, {"-h"}, {"-help"}, {"--help"}, {"help", "next"},
+		{"next", "-h"}, {"peek", "--help"}, {"raise", "-tz", "UTC", "-h"}, {"parse", "-h", "IS"},
+	} {
+		code, stdout, stderr := doEnv("redis://:hunter2@localhost", args...)
+		require.Equal(t, 0, code, args)
+		require.Equal(t, usage, stdout, args)
+		require.Empty(t, stderr, args)
+	}
+}
+
+// The passwords are hunter2 with something before and after it.
+func TestPasswordIsNotShown(t *testing.T) {
+	for _, row := range []struct {
+		code int
+		url  string
+	}{
+		{2, "redis://u:hunter2/@localhost"},
+		{2, "redis://u:hunter2?@localhost"},
+		{2, "redis://u:hunter2#@localhost"},
+		{2, "redis://u:hunter2%@localhost"},
+		{2, "redis://u:%zhunter2@localhost"},
+		{2, "redis://u:x hunter2@localhost"},
+		{2, "redis://u:1/hunter2@localhost"},
+		{2, "redis://u:1?hunter2@localhost"},
+		{2, "redis://u:1#hunter2@localhost"},
+		{2, "redis://u:@/hunter2@localhost"},
+		{2, "redis:/hunter2@localhost"},
+		{2, "unix://u:1/hunter2@/tmp/redis.sock"},
+		{2, "u:hunter2@localhost"},
+		{2, ":hunter2@localhost"},
+		{2, "hunter2@localhost"},
+		{2, "http://u:hunter2@localhost"},
+		{2, "redis://u:hunter2@localhost/x"},
+		{2, "redis://u:hunter2@localhost?x=1"},
+		{2, "redis://localhost?master_name=m&password=x&hunter2"},
+		{2, "redis://localhost?master_name=m&password=x;hunter2"},
+		{2, "redis://localhost?master_name=m&password=x@hunter2"},
+		{2, "redis://localhost?master_name=m&password=hunter2&db=x"},
+		{2, "redis://localhost?password=hunter2"},
+		{1, "redis://u:hunter2@" + refused(t) + "?max_retries=-1"},
+		{1, "redis://u:%2F%3F%23%40%25hunter2@" + refused(t) + "?max_retries=-1"},
+	} {
+		code, stdout, stderr := do("next", "-redis", row.url, "IS")
+		require.Equal(t, row.code, code, "%s: %s", row.url, stderr)
+		require.Empty(t, stdout)
+		require.NotContains(t, stderr, "hunter2", row.url)
+	}
+
+	m := miniredis.RunT(t)
+	m.RequireAuth("p@ss")
+	code, _, stderr := do("next", "-redis", "redis://:hunter2@"+m.Addr(), "IS")
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "WRONGPASS")
+	require.NotContains(t, stderr, "hunter2")
+	code, _, stderr = do("next", "-redis", "redis://:p%40ss@"+m.Addr(), "IS")
+	require.Equal(t, 0, code, stderr)
+}
+
+// refused returns an address where nothing listens.
+func refused(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	return l.Addr().String()
+}
+
+func TestWithoutURL(t *testing.T) {
+	zone, day := noon()
+	for range 2 { // the second one begins anew
+		code, stdout, stderr := do("next", "-tz", zone, "-n", "3", "IS")
+		require.Equal(t, 0, code)
+		require.Equal(t, lines("IS"+day+"%04d", 1, 3), stdout)
+		require.Contains(t, stderr, "nothing is kept; the time zone is "+zone+", now UTC")
+		require.Equal(t, 1, strings.Count(stderr, "\n"))
+	}
+	code, stdout, stderr := do("raise", "IS", "7")
+	require.Equal(t, 0, code)
+	require.Empty(t, stdout)
+	require.Contains(t, stderr, "this machine's, now UTC"+time.Now().Format("-07:00"))
+}
+
+func TestWithURL(t *testing.T) {
+	m := miniredis.RunT(t)
+	url := "redis://" + m.Addr() + "/0"
+	zone, day := noon()
+	for _, step := range []struct {
+		stdout string
+		args   []string
+	}{
+		{"", []string{"raise", "IS", "0"}},
+		{"IS" + day + "0001\n", []string{"next", "IS"}},
+		{lines("IS"+day+"%04d", 2, 4), []string{"next", "-n", "3", "IS"}},
+		{"IS" + day + "0004\n", []string{"peek", "IS"}},
+		{"", []string{"raise", "IS", "41"}},
+		{"", []string{"raise", "IS", "5"}},
+		{"IS" + day + "0041\n", []string{"peek", "IS"}},
+		{"IS-" + day[2:] + "-42\n", []string{"next", "-template", "{type}-{date:yyMMdd}-{seq:2}", "IS"}},
+		{"PO" + day + "0001\n", []string{"next", "PO"}},
+		{"IS" + day + "0001\n", []string{"next", "-prefix", "other", "IS"}},
+	} {
+		args := append([]string{step.args[0], "-redis", url, "-tz", zone}, step.args[1:]...)
+		code, stdout, stderr := doEnv("redis://"+refused(t), args...) // the flag goes first
+		require.Equal(t, 0, code, "%s: %s", step.args, stderr)
+		require.Equal(t, step.stdout, stdout, step.args)
+		require.Empty(t, stderr, step.args)
+	}
+	_, stdout, _ := doEnv(url, "peek", "-tz", zone, "IS")
+	require.Equal(t, "IS"+day+"0042\n", stdout)
+	require.True(t, m.Exists("other:{IS}:"+day))
+}
+
+func TestPeekOfNothing(t *testing.T) {
+	m := miniredis.RunT(t)
+	zone, day := noon()
+	code, stdout, stderr := doEnv("redis://"+m.Addr(), "peek", "-tz", zone, "IS")
+	require.Equal(t, 0, code)
+	require.Empty(t, stdout)
+	require.Contains(t, stderr, "no IS was issued since "+day[:4]+"-"+day[4:6]+"-"+day[6:]+"T00:00:00")
+	require.Empty(t, m.Keys())
+}
+
+func TestFailure(t *testing.T) {
+	m := miniredis.RunT(t)
+	zone, _ := noon()
+	code, _, stderr := doEnv("redis://"+m.Addr(), "next", "-tz", zone, "IS")
+	require.Equal(t, 0, code, stderr)
+	for _, row := range []struct {
+		says string
+		args []string
+	}{
+		{`invalid type "I S"`, []string{"next", "-tz", zone, "I S"}},
+		{`invalid type ""`, []string{"peek", "-tz", zone, ""}},
+		{"numbers exhausted", []string{"next", "-tz", zone, "-n", "9999", "IS"}},
+		{"numbers exhausted", []string{"next", "-tz", zone, "-n", "250000", "IS"}},
+		{"0 to 9999", []string{"raise", "-tz", zone, "IS", "10000"}},
+		{"conflicting period", []string{"next", "-tz", "Asia/Kathmandu", "IS"}},
+		{"no day 2021-02-29", []string{"parse", "IS202102290001"}},
+		{"is no number", []string{"parse", "IS"}},
+		{"is no number", []string{"parse", "-template", "{type}/{date:yyMMdd}/{seq}", "IS202110240001"}},
+	} {
+		code, stdout, stderr := doEnv("redis://"+m.Addr(), row.args...)
+		require.Equal(t, 1, code, row.args)
+		require.Empty(t, stdout, row.args)
+		require.Contains(t, stderr, row.says)
+		require.Regexp(t, `^serial: [^\n]*\n$`, stderr)
+		require.NotRegexp(t, `^serial: serial: `, stderr)
+		require.NotContains(t, stderr, "were printed")
+	}
+}
+
+func TestParse(t *testing.T) {
+	for _, row := range []struct {
+		stdout string
+		args   []string
+	}{
+		{"type IS\nstart 2021-10-24T00:00:00+08:00\nseq 1\n", []string{"-tz", "Asia/Shanghai", "IS202110240001"}},
+		{"type PO\nstart 2018-11-04T01:00:00-02:00\nseq 120\n", // a day without a midnight
+			[]string{"-tz", "America/Sao_Paulo", "-template", "{type}-{date:yyMMdd}-{seq:6}", "PO-181104-000120"}},
+	} {
+		code, stdout, stderr := doEnv("no URL", append([]string{"parse"}, row.args...)...)
+		require.Equal(t, 0, code, stderr)
+		require.Equal(t, row.stdout, stdout)
+		require.Empty(t, stderr)
+	}
+}
+
+// A terminal is a buffer that takes itself for one.
+type terminal struct {
+	bytes.Buffer
+	info
+}
+
+type info struct{ fs.FileInfo }
+
+func (i info) Stat() (fs.FileInfo, error) { return i, nil }
+func (i info) Mode() fs.FileMode          { return fs.ModeDevice | fs.ModeCharDevice }
+
+func TestBatches(t *testing.T) {
+	const n = 250_000
+	m := miniredis.RunT(t)
+	zone, day := noon()
+	next := []string{"next", "-tz", zone, "-template", "{type}{date:yyyyMMdd}{seq:6}", "-n", fmt.Sprint(n), "IS"}
+
+	code, stdout, stderr := doEnv("redis://"+m.Addr(), next...)
+	require.Equal(t, 0, code)
+	require.True(t, lines("IS"+day+"%06d", 1, n) == stdout) // not Equal, which would print both
+	require.Empty(t, stderr)
+
+	var out bytes.Buffer
+	var errs terminal
+	code = run(context.Background(), next, env("redis://"+m.Addr()), &out, &errs)
+	require.Equal(t, 0, code)
+	require.True(t, lines("IS"+day+"%06d", n+1, 2*n) == out.String())
+	progress := ""
+	for _, done := range []int{0, 100_000, 200_000} {
+		line := fmt.Sprintf("serial: %d of 250000 numbers", done)
+		progress += line + "\r" + strings.Repeat(" ", len(line)) + "\r"
+	}
+	require.Equal(t, progress, errs.String())
+
+	// What is left suffices for one batch, not for two.
+	code, _, stderr = doEnv("redis://"+m.Addr(), "raise", "-tz", zone, next[3], next[4], "IS", "849999")
+	require.Equal(t, 0, code, stderr)
+	code, stdout, stderr = doEnv("redis://"+m.Addr(), next...)
+	require.Equal(t, 1, code)
+	require.True(t, lines("IS"+day+"%06d", 850_000, 949_999) == stdout)
+	require.Regexp(t, `^serial: numbers exhausted: .*; 100000 of 250000 numbers were printed\n$`, stderr)
+}
+
+// A full disk takes room bytes, and no more.
+type fullDisk struct{ room int }
+
+var errFull = errors.New("no space left")
+
+func (d *fullDisk) Write(b []byte) (int, error) {
+	n := min(len(b), d.room)
+	d.room -= n
+	if n < len(b) {
+		return n, errFull
+	}
+	return n, nil
+}
+
+func TestOutputFails(t *testing.T) {
+	m := miniredis.RunT(t)
+	zone, day := noon()
+	for _, args := range [][]string{
+		{"next", "-tz", zone, "-template", "{type}{date:yyyyMMdd}{seq:6}", "-n", "250000", "IS"},
+		{"peek", "-tz", zone, "IS"}, {"parse", "IS202110240001"}, {"help"},
+	} {
+		var errs bytes.Buffer
+		code := run(context.Background(), args, env("redis://"+m.Addr()), &fullDisk{room: 5}, &errs)
+		require.Equal(t, 1, code, args)
+		require.Equal(t, "serial: the output could not be written: no space left\n", errs.String())
+	}
+	last, err := m.Get("serial:{IS}:" + day)
+	require.NoError(t, err)
+	require.Equal(t, "100000", last, "went on issuing numbers that nobody can read")
+}
+
+func TestUnreachable(t *testing.T) {
+	for _, row := range []struct {
+		url  string
+		args []string
+	}{
+		{"redis://" + refused(t), []string{"raise", "IS", "1"}},
+		{"rediss://" + refused(t), []string{"peek", "IS"}},
+		{"unix://" + filepath.Join(t.TempDir(), "redis@1.sock"), []string{"next", "IS"}}, // this @ is no password's
+		{"redis://" + refused(t) + "?addr=" + refused(t), []string{"next", "IS"}},
+		{"redis://" + refused(t) + "?master_name=m", []string{"next", "IS"}},
+	} {
+		t.Run(row.url, func(t *testing.T) {
+			t.Parallel()
+			start := time.Now()
+			code, stdout, stderr := doEnv(row.url, row.args...)
+			require.Less(t, time.Since(start), 8*time.Second)
+			require.Equal(t, 1, code)
+			require.Empty(t, stdout)
+			require.Regexp(t, `^serial: Redis failed: .*(refused|no such file).*\n$`, stderr)
+		})
+	}
+}
+
+func TestURL(t *testing.T) {
+	client, err := dial("rediss://h:1/2")
+	require.NoError(t, err)
+	o := client.(*redis.Client).Options()
+	require.Equal(t, "h:1", o.Addr)
+	require.Equal(t, 2, o.DB)
+	require.NotNil(t, o.TLSConfig)
+
+	client, err = dial("redis://h:1?master_name=m&addr=i:2")
+	require.NoError(t, err)
+	require.Equal(t, "FailoverClient", client.(*redis.Client).Options().Addr)
+
+	client, err = dial("redis://u:p@h:1?addr=i:2&addr=j:3")
+	require.NoError(t, err)
+	require.Equal(t, []string{"h:1", "i:2", "j:3"}, client.(*redis.ClusterClient).Options().Addrs)
+}
+
+// One miniredis also answers as a Cluster of one node, and behind a socket.
+func TestOtherServers(t *testing.T) {
+	m := miniredis.RunT(t)
+	socket := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", socket)
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			from, err := l.Accept()
+			if err != nil {
+				return
+			}
+			to, err := m.Dial()
+			if err != nil {
+				return
+			}
+			go func() { defer to.Close(); io.Copy(to, from) }()
+			go func() { defer from.Close(); io.Copy(from, to) }()
+		}
+	}()
+	zone, day := noon()
+	for i, url := range []string{"redis://" + m.Addr(), "redis://" + m.Addr() + "?addr=" + m.Addr(), "unix://" + socket} {
+		code, stdout, stderr := doEnv(url, "next", "-tz", zone, "IS")
+		require.Equal(t, 0, code, stderr)
+		require.Equal(t, lines("IS"+day+"%04d", i+1, i+1), stdout)
+	}
+}
+
+func TestContextEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	var out, errs bytes.Buffer
+	code := run(ctx, []string{"next", "IS"}, env(""), &out, &errs)
+	require.Equal(t, 1, code)
+	require.Empty(t, out.String())
+	require.Contains(t, errs.String(), "context canceled")
+}
+
+// TestBinary is for what run does not do: exit codes, signals, the silence of go-redis.
+func TestBinary(t *testing.T) {
+	binary := filepath.Join(t.TempDir(), "serial.exe")
+	output, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	command := func(url string, args ...string) (*exec.Cmd, *bytes.Buffer, *bytes.Buffer) {
+		cmd := exec.Command(binary, args...)
+		cmd.Env = append(os.Environ(), "SERIAL_REDIS_URL="+url)
+		var out, errs bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &out, &errs
+		return cmd, &out, &errs
+	}
+
+	nobody := "redis://" + refused(t)
+	for _, row := range []struct {
+		code           int
+		stdout, stderr string
+		url            string
+		args           []string
+	}{
+		{0, `^IS\d{8}0001\n$`, `^serial: .*nothing is kept.*\n$`, "", []string{"next", "-tz", "Asia/Shanghai", "IS"}},
+		{0, `^Usage:`, `^$`, "", []string{"-h"}},
+		{2, `^$`, `^serial: no command\n\nUsage:`, "", nil},
+		{1, `^$`, `^serial: .*is no number.*\n$`, "", []string{"parse", "IS"}},
+		{1, `^$`, `^serial: Redis failed: .*refused.*\n$`, nobody, []string{"next", "IS"}},
+		{1, `^$`, `^serial: Redis failed: .*refused.*\n$`, nobody + "?master_name=m", []string{"next", "IS"}},
+	} {
+		cmd, out, errs := command(row.url, row.args...)
+		_ = cmd.Run()
+		require.Equal(t, row.code, cmd.ProcessState.ExitCode(), row.args)
+		require.Regexp(t, row.stdout, out.String(), row.args)
+		require.Regexp(t, row.stderr, errs.String(), row.args)
+	}
+
+	t.Run("signal", func(t *testing.T) {
+		if runtime.GOOS == "windows" {
+			t.Skip("Windows has no signal to send")
+		}
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		require.NoError(t, err)
+		defer l.Close()
+		cmd, out, errs := command("redis://"+l.Addr().String(), "next", "IS")
+		require.NoError(t, cmd.Start())
+		conn, err := l.Accept() // and never answer
+		require.NoError(t, err)
+		defer conn.Close()
+		start := time.Now()
+		require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+		_ = cmd.Wait()
+		require.Less(t, time.Since(start), 2*time.Second)
+		require.Equal(t, 1, cmd.ProcessState.ExitCode())
+		require.Empty(t, out.String())
+		require.Regexp(t, `^serial: .*context canceled\n$`, errs.String())
+	})
+}

@@ -1,0 +1,84 @@
+package redistest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Cluster is three masters without replicas that share the slots.
+type Cluster struct {
+	Servers []*Server // in the order of their slots
+}
+
+// StartCluster starts a cluster with the extra arguments on every node and returns when all three nodes serve it. They
+// are killed when t ends. A node counts as failed after 2 s of silence, and the whole cluster with it, unless args say
+// otherwise.
+func StartCluster(t testing.TB, args ...string) *Cluster {
+	t.Helper()
+	args = append([]string{
+		"--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-announce-ip", "127.0.0.1",
+	}, args...)
+	c := &Cluster{}
+	for range 3 {
+		c.Servers = append(c.Servers, Start(t, args...))
+	}
+	do := func(s *Server, args ...any) {
+		t.Helper()
+		if err := s.do(args...).Err(); err != nil {
+			t.Fatalf("redistest: %v: %v", args, err)
+		}
+	}
+	for i, s := range c.Servers {
+		// The epoch can be set only while a node knows no other. Left equal, the nodes would first have to settle theirs.
+		do(s, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
+		do(s, "CLUSTER", "ADDSLOTSRANGE", i*16384/3, (i+1)*16384/3-1)
+	}
+	for i, s := range c.Servers {
+		for _, other := range c.Servers[i+1:] { // each pair at once; by gossip it takes longer
+			do(s, "CLUSTER", "MEET", "127.0.0.1", other.port)
+		}
+	}
+	// Two seconds at least: a master that has just started stays closed that long whatever it knows.
+	for _, s := range c.Servers {
+		eventually(t, "cluster", func() error { return joined(s) })
+	}
+	return c
+}
+
+// joined reports why the node does not see the whole cluster yet.
+func joined(s *Server) error {
+	info, err := s.do("CLUSTER", "INFO").Text()
+	if err != nil {
+		return err
+	}
+	for _, want := range []string{"state:ok", "slots_ok:16384", "known_nodes:3", "size:3"} {
+		if !strings.Contains(info, "cluster_"+want+"\r\n") {
+			return fmt.Errorf("%s: no cluster_%s in\n%s", s.Addr(), want, info)
+		}
+	}
+	return nil
+}
+
+// Addrs returns the addresses of the nodes.
+func (c *Cluster) Addrs() []string {
+	return addrs(c.Servers)
+}
+
+// Client returns a new client of the cluster. It is closed when t ends.
+func (c *Cluster) Client(t testing.TB) *redis.ClusterClient {
+	t.Helper()
+	client := redis.NewClusterClient(&redis.ClusterOptions{Addrs: c.Addrs()})
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+func addrs(servers []*Server) []string {
+	addrs := make([]string, len(servers))
+	for i, s := range servers {
+		addrs[i] = s.Addr()
+	}
+	return addrs
+}

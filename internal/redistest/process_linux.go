@@ -1,0 +1,29 @@
+package redistest
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"syscall"
+)
+
+const supported = true
+
+var sigStop, sigCont os.Signal = syscall.SIGSTOP, syscall.SIGCONT
+
+// dieWithParent has the kernel kill the process when the thread that starts it ends, and so with this binary whichever
+// way that dies: no t.Cleanup runs after a timeout or a SIGKILL.
+func dieWithParent() *syscall.SysProcAttr {
+	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+}
+
+// stopped reports whether SIGSTOP has taken effect, or never will because the process is gone.
+func stopped(pid int) bool {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return true
+	}
+	// "pid (name) state …", where the name may hold anything.
+	_, state, _ := bytes.Cut(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" "))
+	return len(state) == 0 || bytes.IndexByte([]byte("TtZX"), state[0]) >= 0
+}

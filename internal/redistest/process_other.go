@@ -1,0 +1,17 @@
+//go:build !unix
+
+package redistest
+
+import (
+	"os"
+	"syscall"
+)
+
+// supported is false where redis-server does not exist: Start skips, and the rest is there to compile.
+const supported = false
+
+var sigStop, sigCont = os.Kill, os.Kill
+
+func dieWithParent() *syscall.SysProcAttr { return nil }
+
+func stopped(int) bool { return true }

@@ -1,0 +1,316 @@
+// Package redistest starts real Redis servers (7.0 or later) for tests: a single one, a cluster, a Sentinel set-up.
+// They listen on free ports of 127.0.0.1 and keep everything in temporary directories; other servers are not touched.
+//
+// A server ends with its test, and on Linux with the test binary too, however that dies. Where redis-server is not
+// installed the test is skipped, or fails if SERIAL_REQUIRE_REDIS=1.
+package redistest
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// patience bounds every wait here. Only something broken takes that long; a busy machine must not.
+const patience = 30 * time.Second
+
+var errPortTaken = errors.New("the port was taken in between")
+
+// Server is a redis-server process. Its methods may be called from several goroutines; Kill, Pause, Resume and Restart
+// wait for each other.
+type Server struct {
+	binary string
+	dir    string
+	args   []string
+	port   int
+
+	mu      sync.Mutex
+	process *process // the latest one, perhaps dead; guarded by mu
+}
+
+// Start starts a server with the extra arguments, such as "--appendonly", "yes", and returns when it answers PING. It
+// is killed when t ends. Without --appendonly it persists nothing. The default user must stay without a password.
+func Start(t testing.TB, args ...string) *Server {
+	t.Helper()
+	return start(t, "", args)
+}
+
+// start is Start with the first contents of the configuration file. What the server itself changes at run time belongs
+// there and not into args, which win over the file at every restart.
+func start(t testing.TB, config string, args []string) *Server {
+	t.Helper()
+	if !supported {
+		t.Skip("redistest: redis-server does not run on this system")
+	}
+	binary, err := exec.LookPath("redis-server")
+	if err != nil {
+		if os.Getenv("SERIAL_REQUIRE_REDIS") == "1" {
+			t.Fatalf("redistest: SERIAL_REQUIRE_REDIS=1, but %v", err)
+		}
+		t.Skipf("redistest: %v", err)
+	}
+	s := &Server{binary: binary, dir: t.TempDir(), args: args}
+	if err := os.WriteFile(filepath.Join(s.dir, "redis.conf"), []byte(config), 0o600); err != nil {
+		t.Fatalf("redistest: %v", err)
+	}
+	for attempt := 1; ; attempt++ {
+		if s.port, err = reservePort(); err == nil {
+			if err = s.launch(); err == nil {
+				break
+			}
+			releasePort(s.port)
+		}
+		if !errors.Is(err, errPortTaken) || attempt == 5 {
+			t.Fatalf("redistest: %v", err)
+		}
+	}
+	// Registered after t.TempDir's own, and so run before it: nobody writes into the directory as it is removed.
+	t.Cleanup(func() {
+		s.Kill()
+		releasePort(s.port)
+	})
+	return s
+}
+
+// Addr returns the server's address, 127.0.0.1:port. It stays the same for good.
+func (s *Server) Addr() string {
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port))
+}
+
+// Options returns new options for a client of the server, all but the address left at their defaults.
+func (s *Server) Options() *redis.Options {
+	return &redis.Options{Addr: s.Addr()}
+}
+
+// Client returns a new client of the server. It is closed when t ends.
+func (s *Server) Client(t testing.TB) *redis.Client {
+	t.Helper()
+	client := redis.NewClient(s.Options())
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// Pause stops the process as it stands (SIGSTOP): connections stay open and nothing answers. When Pause returns, no
+// further command is executed until Resume. On a dead server it does nothing.
+func (s *Server) Pause() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.process.cmd.Process.Signal(sigStop) != nil {
+		return
+	}
+	// The signal has been sent but the process may still be running on another CPU.
+	for !stopped(s.process.cmd.Process.Pid) {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// Resume ends Pause (SIGCONT).
+func (s *Server) Resume() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_ = s.process.cmd.Process.Signal(sigCont)
+}
+
+// Kill kills the process (SIGKILL), paused or not, and returns when it is gone.
+func (s *Server) Kill() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.process.kill()
+}
+
+// Restart starts the server again on the same port with the same directory and arguments, killing it first if it still
+// runs, and returns when it answers PING and has loaded its data.
+func (s *Server) Restart(t testing.TB) {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.process.kill()
+	// While the server was away, a client may have got its port as the local end of a connection to elsewhere.
+	err := s.launch()
+	for deadline := time.Now().Add(patience); errors.Is(err, errPortTaken) && time.Now().Before(deadline); {
+		time.Sleep(50 * time.Millisecond)
+		err = s.launch()
+	}
+	if err != nil {
+		t.Fatalf("redistest: restart: %v", err)
+	}
+}
+
+// launch starts a process and waits until it answers. s.mu must be held, or s be unknown to others; the previous
+// process must be dead. If launch fails no process is left behind.
+func (s *Server) launch() error {
+	p, err := spawn(s.binary, s.dir, slices.Concat(
+		// A file, though mostly an empty one, so that CONFIG REWRITE works: Sentinel counts on it.
+		[]string{"redis.conf", "--save", "", "--enable-debug-command", "yes", "--repl-diskless-sync-delay", "0"},
+		s.args,
+		[]string{"--bind", "127.0.0.1", "--port", strconv.Itoa(s.port)},
+	))
+	if err != nil {
+		return err
+	}
+	deadline := time.Now().Add(patience)
+	for {
+		err := p.answers(s.Addr())
+		if err == nil {
+			s.process = p
+			return nil
+		}
+		select {
+		case <-p.done:
+			err = fmt.Errorf("redis-server ended: %v", p.cmd.ProcessState)
+		case <-time.After(5 * time.Millisecond):
+			if time.Now().Before(deadline) {
+				continue
+			}
+			p.kill()
+			err = fmt.Errorf("redis-server does not answer: %w", err)
+		}
+		log, _ := os.ReadFile(filepath.Join(s.dir, "log"))
+		if strings.Contains(string(log), "Address already in use") {
+			err = errPortTaken
+		}
+		return fmt.Errorf("%w; its log:\n%s", err, log)
+	}
+}
+
+// do sends a command on a connection of its own, so that nothing of the set-up remains in the server's client list.
+func (s *Server) do(args ...any) *redis.Cmd {
+	opt := s.Options()
+	opt.MaxRetries, opt.DialerRetries = -1, 1 // the caller asks again if need be
+	client := redis.NewClient(opt)
+	defer func() { _ = client.Close() }()
+	return client.Do(context.Background(), args...)
+}
+
+// process is a started command.
+type process struct {
+	cmd  *exec.Cmd
+	done chan struct{} // closed when the process is gone and reaped
+}
+
+// spawn starts the binary in dir, with its output in dir/log.
+func spawn(binary, dir string, args []string) (*process, error) {
+	log, err := os.Create(filepath.Join(dir, "log"))
+	if err != nil {
+		return nil, err
+	}
+	p := &process{cmd: exec.Command(binary, args...), done: make(chan struct{})}
+	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, log, log
+	p.cmd.SysProcAttr = dieWithParent()
+	started := make(chan error)
+	go func() {
+		// To Linux the parent is the thread, and the runtime ends threads at will: hold this one until the child is gone.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := p.cmd.Start()
+		_ = log.Close()
+		started <- err
+		if err == nil {
+			_ = p.cmd.Wait()
+			close(p.done)
+		}
+	}()
+	return p, <-started
+}
+
+func (p *process) kill() {
+	_ = p.cmd.Process.Kill()
+	<-p.done
+}
+
+// answers reports why the process does not serve commands at addr yet. It speaks the protocol itself because go-redis
+// takes seconds over a refused connection and logs it.
+func (p *process) answers(addr string) error {
+	conn, err := net.DialTimeout("tcp", addr, time.Second)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = conn.Close() }()
+	_ = conn.SetDeadline(time.Now().Add(time.Second))
+	if _, err := conn.Write([]byte("PING\r\nINFO server\r\n")); err != nil {
+		return err
+	}
+	lines := bufio.NewScanner(conn)
+	if lines.Scan() && lines.Text() != "+PONG" { // such as -LOADING
+		return fmt.Errorf("PING: %s", lines.Text())
+	}
+	// Only the number tells this server from another one that got hold of the port first.
+	want := fmt.Sprintf("process_id:%d", p.cmd.Process.Pid)
+	for lines.Scan() {
+		if lines.Text() == want {
+			return nil
+		}
+	}
+	return fmt.Errorf("no %s in INFO: %v", want, lines.Err())
+}
+
+// reserved holds the ports of the servers of this binary, also while they are dead and could not defend them.
+var reserved = struct {
+	sync.Mutex
+	ports map[int]bool
+}{ports: map[int]bool{}}
+
+// busOffset is where a cluster node's second port is, counted from the first.
+const busOffset = 10000
+
+// reservePort finds a port that is free, as is its bus port. Another process can take it before a server is started.
+func reservePort() (int, error) {
+	reserved.Lock()
+	defer reserved.Unlock()
+	for range 100 {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return 0, err
+		}
+		port := l.Addr().(*net.TCPAddr).Port
+		_ = l.Close()
+		bus := port + busOffset
+		if bus > 65535 || reserved.ports[port] || reserved.ports[bus] {
+			continue
+		}
+		if l, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(bus))); err != nil {
+			continue
+		}
+		_ = l.Close()
+		reserved.ports[port], reserved.ports[bus] = true, true
+		return port, nil
+	}
+	return 0, errors.New("no free port found")
+}
+
+func releasePort(port int) {
+	reserved.Lock()
+	defer reserved.Unlock()
+	delete(reserved.ports, port)
+	delete(reserved.ports, port+busOffset)
+}
+
+// eventually repeats check until it returns nil, and fails t with its last error if that takes too long.
+func eventually(t testing.TB, what string, check func() error) {
+	t.Helper()
+	deadline := time.Now().Add(patience)
+	for {
+		err := check()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("redistest: %s: %v", what, err)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}

@@ -1,0 +1,271 @@
+package redistest_test
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial/internal/redistest"
+)
+
+const (
+	patience = 30 * time.Second
+	tick     = 20 * time.Millisecond
+)
+
+func TestServer(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s := redistest.Start(t, "--appendonly", "yes")
+	addr, pid, rdb := s.Addr(), processID(t, s), s.Client(t)
+	require.NoError(t, rdb.Set(ctx, "k", "v", 0).Err())
+
+	s.Pause()
+	opt := s.Options()
+	opt.ReadTimeout, opt.MaxRetries = 100*time.Millisecond, -1
+	impatient := redis.NewClient(opt)
+	t.Cleanup(func() { _ = impatient.Close() })
+	var netErr net.Error
+	require.ErrorAs(t, impatient.Ping(ctx).Err(), &netErr)
+	require.True(t, netErr.Timeout())
+	s.Resume()
+	require.NoError(t, rdb.Ping(ctx).Err())
+
+	s.Kill()
+	require.True(t, gone(pid))
+	require.True(t, refused(addr))
+	s.Kill() // on a dead server all three do nothing
+	s.Pause()
+	s.Resume()
+
+	s.Restart(t)
+	require.Equal(t, addr, s.Addr())
+	require.Equal(t, "v", rdb.Get(ctx, "k").Val(), "the append-only file survives")
+
+	pid = processID(t, s)
+	s.Pause()
+	s.Restart(t)
+	require.True(t, gone(pid), "a server that still runs is replaced, even a paused one")
+	require.Equal(t, "v", rdb.Get(ctx, "k").Val())
+}
+
+func TestServerConcurrently(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	var wg sync.WaitGroup
+	for _, f := range []func(){s.Pause, s.Resume, s.Kill, func() { s.Restart(t) }, func() { s.Restart(t) }} {
+		wg.Go(func() {
+			for range 5 {
+				f()
+				_ = s.Addr()
+			}
+		})
+	}
+	wg.Wait()
+	s.Restart(t)
+	require.NoError(t, s.Client(t).Ping(t.Context()).Err())
+}
+
+func TestCluster(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	c := redistest.StartCluster(t)
+	rdb := c.Client(t)
+	for i := range 100 {
+		key := fmt.Sprintf("k%d", i)
+		require.NoError(t, rdb.Set(ctx, key, i, 0).Err())
+		got, err := rdb.Get(ctx, key).Int()
+		require.NoError(t, err)
+		require.Equal(t, i, got)
+	}
+	total := int64(0)
+	for _, s := range c.Servers {
+		n, err := s.Client(t).DBSize(ctx).Result()
+		require.NoError(t, err)
+		require.NotZero(t, n)
+		total += n
+	}
+	require.EqualValues(t, 100, total)
+
+	c.Servers[1].Kill()
+	c.Servers[1].Restart(t)
+	require.Eventually(t, func() bool {
+		info, err := rdb.ClusterInfo(ctx).Result()
+		return err == nil && strings.Contains(info, "cluster_state:ok")
+	}, patience, tick, "a node keeps its place over a restart")
+}
+
+func TestSentinel(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	s := redistest.StartSentinel(t)
+	rdb := s.Client(t)
+	require.NoError(t, rdb.Set(ctx, "k", "v", 0).Err())
+	n, err := s.Master.Client(t).DBSize(ctx).Result()
+	require.NoError(t, err)
+	require.EqualValues(t, 1, n, "nothing remains of the set-up")
+
+	replica := s.Replica.Client(t)
+	require.Eventually(t, func() bool { return replica.Get(ctx, "k").Val() == "v" }, patience, tick)
+	s.Master.Kill()
+	requireFollows(t, rdb, s.Replica)
+	require.Equal(t, "v", rdb.Get(ctx, "k").Val())
+	s.Master.Restart(t)
+
+	for _, want := range []*redistest.Server{s.Master, s.Replica} { // back and there again
+		s.Failover(t)
+		role, err := want.Client(t).Do(ctx, "ROLE").Slice()
+		require.NoError(t, err)
+		require.Equal(t, "master", role[0])
+		requireFollows(t, rdb, want)
+		require.Equal(t, "v", rdb.Get(ctx, "k").Val())
+	}
+}
+
+func requireFollows(t *testing.T, rdb *redis.Client, master *redistest.Server) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		info, err := rdb.Info(t.Context(), "server").Result()
+		_, port, _ := net.SplitHostPort(master.Addr())
+		return err == nil && strings.Contains(info, "tcp_port:"+port+"\r\n")
+	}, patience, tick)
+}
+
+func TestGoneAfterTest(t *testing.T) {
+	t.Parallel()
+	var pids []int
+	var addrs []string
+	t.Run("test", func(t *testing.T) {
+		for range 3 {
+			s := redistest.Start(t)
+			pids, addrs = append(pids, processID(t, s)), append(addrs, s.Addr())
+			s.Pause()
+		}
+	})
+	require.Len(t, pids, 3)
+	for i := range pids {
+		require.True(t, gone(pids[i]))
+		require.True(t, refused(addrs[i]))
+	}
+}
+
+// TestGoneAfterKill kills a second test binary, whose t.Cleanup therefore never runs.
+func TestGoneAfterKill(t *testing.T) {
+	t.Parallel()
+	if os.Getenv("REDISTEST_VICTIM") != "" {
+		s := redistest.Start(t)
+		fmt.Println("serving on", s.Addr())
+		_, _ = io.Copy(io.Discard, os.Stdin) // returns if the outer test dies
+		return
+	}
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux kills the server together with the test binary")
+	}
+	redistest.Start(t) // skips here rather than there
+	victim := exec.Command(os.Args[0], "-test.run=^TestGoneAfterKill$")
+	victim.Env = append(os.Environ(), "REDISTEST_VICTIM=1", "TMPDIR="+t.TempDir())
+	victim.Stderr = os.Stderr
+	stdin, err := victim.StdinPipe()
+	require.NoError(t, err)
+	defer func() { _ = stdin.Close() }()
+	stdout, err := victim.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, victim.Start())
+
+	addr := ""
+	for lines := bufio.NewScanner(stdout); addr == "" && lines.Scan(); {
+		_, addr, _ = strings.Cut(lines.Text(), "serving on ")
+	}
+	require.NotEmpty(t, addr)
+	require.False(t, refused(addr))
+	require.NoError(t, victim.Process.Kill())
+	_ = victim.Wait()
+	require.Eventually(t, func() bool { return refused(addr) }, patience, tick)
+}
+
+func TestStartRefuses(t *testing.T) {
+	s := redistest.Start(t)
+	_, taken, _ := net.SplitHostPort(s.Addr())
+	tests := []struct {
+		name, path, require string
+		args                []string
+		wantSkip, wantFatal string
+	}{
+		{name: "no binary", path: t.TempDir(), wantSkip: "redis-server"},
+		{name: "no binary but required", path: t.TempDir(), require: "1", wantFatal: "redis-server"},
+		{name: "bad argument", args: []string{"--no-such-thing", "1"}, wantFatal: "no-such-thing"},
+		{name: "port taken", args: []string{"--cluster-enabled", "yes", "--cluster-port", taken}, wantFatal: "taken"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Setenv("SERIAL_REQUIRE_REDIS", tt.require)
+			if tt.path != "" {
+				t.Setenv("PATH", tt.path)
+			}
+			tb := &recorder{TB: t}
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				redistest.Start(tb, tt.args...)
+			}()
+			<-done
+			require.Contains(t, tb.skip, tt.wantSkip)
+			require.Contains(t, tb.fatal, tt.wantFatal)
+			require.Equal(t, tt.wantSkip == "", tb.skip == "")
+			require.Equal(t, tt.wantFatal == "", tb.fatal == "")
+		})
+	}
+}
+
+// recorder keeps to itself how a test would have ended.
+type recorder struct {
+	testing.TB
+	skip, fatal string
+}
+
+func (r *recorder) Skipf(format string, args ...any) {
+	r.skip = fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+
+func (r *recorder) Fatalf(format string, args ...any) {
+	r.fatal = fmt.Sprintf(format, args...)
+	runtime.Goexit()
+}
+
+func processID(t *testing.T, s *redistest.Server) int {
+	t.Helper()
+	info, err := s.Client(t).Info(t.Context(), "server").Result()
+	require.NoError(t, err)
+	pid := 0
+	_, after, _ := strings.Cut(info, "process_id:")
+	_, err = fmt.Sscan(after, &pid)
+	require.NoError(t, err)
+	return pid
+}
+
+// gone reports whether the process has ended and was waited for, which no t.Cleanup must leave to others.
+func gone(pid int) bool {
+	p, err := os.FindProcess(pid)
+	return err != nil || p.Signal(syscall.Signal(0)) != nil
+}
+
+func refused(addr string) bool {
+	conn, err := net.Dial("tcp", addr)
+	if err == nil {
+		_ = conn.Close()
+	}
+	return err != nil
+}

@@ -1,0 +1,164 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// masterName is the name by which the sentinels know the master.
+const masterName = "serial"
+
+// Sentinel is a master with one replica, watched by three sentinels of which two must agree.
+type Sentinel struct {
+	Master, Replica *Server // the roles they started with: a failover swaps them, not the fields
+	Sentinels       []*Server
+}
+
+// StartSentinel starts the five processes and returns when the replica is online and every sentinel knows it and the
+// other sentinels, so that a failover would succeed. They are killed when t ends.
+//
+// A server counts as down after 1 s of silence, so pausing or killing the master starts a failover. An old master that
+// comes back is demoted after 4 s, and the sentinels do not start another failover within 10 s by themselves.
+func StartSentinel(t testing.TB) *Sentinel {
+	t.Helper()
+	s := &Sentinel{Master: Start(t)}
+	s.Replica = start(t, fmt.Sprintf("replicaof 127.0.0.1 %d\n", s.Master.port), nil)
+	// A sentinel asks its master for replicas at once and then every 10 s, so the replica has to be there first.
+	eventually(t, "replica", s.Master.replicated)
+	config := fmt.Sprintf("sentinel monitor %[1]s 127.0.0.1 %[2]d 2\n"+
+		"sentinel down-after-milliseconds %[1]s 1000\n"+
+		"sentinel failover-timeout %[1]s 5000\n", masterName, s.Master.port)
+	for range 3 {
+		sentinel := start(t, config, []string{"--sentinel"})
+		s.Sentinels = append(s.Sentinels, sentinel)
+		pace(t, sentinel, "PUBLISH-PERIOD", 100)
+	}
+	for _, sentinel := range s.Sentinels {
+		eventually(t, "sentinel", func() error { return watching(sentinel) })
+	}
+	for _, sentinel := range s.Sentinels {
+		// A replica that has been a master for four of these periods is demoted by any sentinel, so this must be longer
+		// than the leader of a failover takes to notice its own success: 1 s and what a busy machine adds.
+		pace(t, sentinel, "PUBLISH-PERIOD", 1000)
+		// A replica not heard from for three of these is not promoted.
+		pace(t, sentinel, "INFO-PERIOD", 1000)
+		// A sentinel that was stalled for so long stands back for 30 s. By default that is 2 s.
+		pace(t, sentinel, "TILT-TRIGGER", 20000)
+	}
+	return s
+}
+
+// pace changes how often a sentinel does something, in milliseconds; a restart forgets it.
+func pace(t testing.TB, sentinel *Server, what string, period int) {
+	t.Helper()
+	if err := sentinel.do("SENTINEL", "DEBUG", what, period).Err(); err != nil {
+		t.Fatalf("redistest: SENTINEL DEBUG %s: %v", what, err)
+	}
+}
+
+// Options returns new options for a client that asks the sentinels for the master.
+func (s *Sentinel) Options() *redis.FailoverOptions {
+	return &redis.FailoverOptions{MasterName: masterName, SentinelAddrs: addrs(s.Sentinels)}
+}
+
+// Client returns a new client that follows the master. It is closed when t ends.
+func (s *Sentinel) Client(t testing.TB) *redis.Client {
+	t.Helper()
+	client := redis.NewFailoverClient(s.Options())
+	t.Cleanup(func() { _ = client.Close() })
+	return client
+}
+
+// Failover has the sentinels swap the roles and returns when all of them report the new master, it is one, and the old
+// one, unless it does not answer, is its replica. (For the time in which there are two, send SENTINEL FAILOVER.)
+func (s *Sentinel) Failover(t testing.TB) {
+	t.Helper()
+	// A server that still has to be demoted, after the previous failover, would be chosen and get the sentinels stuck.
+	for _, sentinel := range s.Sentinels {
+		eventually(t, "sentinel", func() error { return watching(sentinel) })
+	}
+	before, _, err := master(s.Sentinels[0])
+	if err != nil {
+		t.Fatalf("redistest: %v", err)
+	}
+	from, to := s.Master, s.Replica
+	if before != from.Addr() {
+		from, to = to, from
+	}
+	eventually(t, "failover", func() error {
+		for i, sentinel := range s.Sentinels {
+			addr, busy, err := master(sentinel)
+			if i == 0 && err == nil && addr == before && !busy { // not begun yet, or given up
+				err = sentinel.do("SENTINEL", "FAILOVER", masterName).Err()
+			}
+			if err != nil || addr != to.Addr() {
+				return fmt.Errorf("%s reports the master %s: %v", sentinel.Addr(), addr, err)
+			}
+		}
+		if role, err := to.do("ROLE").Slice(); err != nil || role[0] != "master" {
+			return fmt.Errorf("%s has the role %v: %v", to.Addr(), role, err)
+		}
+		return nil
+	})
+	// The sentinels would do the same some seconds later.
+	if from.do("REPLICAOF", "127.0.0.1", to.port).Err() == nil {
+		_ = from.do("CONFIG", "REWRITE").Err()
+	}
+}
+
+// replicated reports why the master's replica is not online yet. "master_link_status:up" on the replica comes too
+// early; what counts is that it acknowledges a write, here of nothing that stays.
+func (s *Server) replicated() error {
+	client := redis.NewClient(s.Options())
+	defer func() { _ = client.Close() }()
+	ctx, acks := context.Background(), (*redis.Cmd)(nil)
+	_, err := client.Pipelined(ctx, func(p redis.Pipeliner) error {
+		p.Set(ctx, "redistest", "", 0)
+		p.Del(ctx, "redistest")
+		acks = p.Do(ctx, "WAIT", 1, 100)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if n, err := acks.Int(); n < 1 {
+		return errors.Join(errors.New("no replica acknowledges"), err)
+	}
+	return nil
+}
+
+// watching reports why the sentinel could not take part in a failover yet.
+func watching(sentinel *Server) error {
+	client := redis.NewSentinelClient(sentinel.Options())
+	defer func() { _ = client.Close() }()
+	ctx := context.Background()
+	replicas, err := client.Replicas(ctx, masterName).Result()
+	if err != nil {
+		return err
+	}
+	if len(replicas) != 1 || replicas[0]["flags"] != "slave" || replicas[0]["master-link-status"] != "ok" {
+		return fmt.Errorf("%s knows the replicas %v", sentinel.Addr(), replicas)
+	}
+	quorum, err := client.CkQuorum(ctx, masterName).Result()
+	if err != nil {
+		return err
+	}
+	if !strings.HasPrefix(quorum, "OK 3 ") {
+		return fmt.Errorf("%s: %s", sentinel.Addr(), quorum)
+	}
+	return nil
+}
+
+// master returns the address of the master as the sentinel has it, and whether the sentinel is about to replace it.
+func master(sentinel *Server) (addr string, busy bool, err error) {
+	client := redis.NewSentinelClient(sentinel.Options())
+	defer func() { _ = client.Close() }()
+	m, err := client.Master(context.Background(), masterName).Result()
+	return net.JoinHostPort(m["ip"], m["port"]), strings.Contains(m["flags"], "failover_in_progress"), err
+}

@@ -1,0 +1,310 @@
+package serial_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/redistest"
+)
+
+// On the servers below everything must hold that holds on miniredis.
+
+func TestBehaviourOnServer(t *testing.T) {
+	server := redistest.Start(t)
+	for _, protocol := range []int{2, 3} {
+		t.Run(fmt.Sprintf("RESP%d", protocol), func(t *testing.T) {
+			testBehaviour(t, backend{client: func(t *testing.T) redis.UniversalClient {
+				opt := server.Options()
+				opt.Protocol = protocol
+				return closing(t, redis.NewClient(opt))
+			}})
+		})
+	}
+}
+
+func TestBehaviourOnCluster(t *testing.T) {
+	cluster := redistest.StartCluster(t)
+	testBehaviour(t, backend{client: func(t *testing.T) redis.UniversalClient { return cluster.Client(t) }})
+
+	// Types on every node, and all keys of one on the same.
+	gen := newGenerator(t, cluster.Client(t), serial.WithLocation(noon()))
+	for i := range 50 {
+		typ := fmt.Sprint("T", i)
+		got, err := gen.NextN(t.Context(), typ, 3)
+		require.NoError(t, err)
+		require.Equal(t, numbers(typ, today(noon()), 1, 3), got)
+	}
+	for _, server := range cluster.Servers {
+		require.NotZero(t, server.Client(t).DBSize(t.Context()).Val())
+	}
+}
+
+func TestBehaviourThroughSentinel(t *testing.T) {
+	sentinel := redistest.StartSentinel(t)
+	testBehaviour(t, backend{client: func(t *testing.T) redis.UniversalClient { return sentinel.Client(t) }})
+
+	// A failover in which nothing is lost: the series goes on, after a while in which calls may fail.
+	loc := noon()
+	gen := newGenerator(t, sentinel.Client(t), serial.WithLocation(loc))
+	_, err := gen.NextN(t.Context(), "IS", 10)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, sentinel.Client(t).Do(t.Context(), "WAIT", 1, 5000).Val())
+	sentinel.Failover(t)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		got, err := gen.Next(t.Context(), "IS")
+		require.NoError(c, err)
+		seq, err := strconv.Atoi(got[len(got)-4:])
+		require.NoError(c, err)
+		require.Greater(c, seq, 10)
+	}, 20*time.Second, 50*time.Millisecond)
+}
+
+func closing(t *testing.T, c *redis.Client) *redis.Client {
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// Persistence on, a restart costs nothing. Without it an empty server is noticed by whoever remembers.
+func TestRestart(t *testing.T) {
+	loc := noon()
+	for _, kept := range []bool{true, false} {
+		t.Run(fmt.Sprintf("kept=%v", kept), func(t *testing.T) {
+			args := []string{"--appendonly", "no"}
+			if kept {
+				args = []string{"--appendonly", "yes", "--appendfsync", "always"}
+			}
+			server := redistest.Start(t, args...)
+			gen := newGenerator(t, server.Client(t), serial.WithLocation(loc))
+			_, err := gen.NextN(t.Context(), "IS", 5)
+			require.NoError(t, err)
+			server.Kill()
+			before := time.Now()
+			_, err = gen.Next(t.Context(), "IS")
+			require.Error(t, err)
+			require.NotErrorIs(t, err, context.DeadlineExceeded)
+			require.Less(t, time.Since(before), 10*time.Second)
+			server.Restart(t)
+			require.EventuallyWithT(t, func(c *assert.CollectT) { // go-redis holds dead connections for a moment
+				got, err := gen.Next(t.Context(), "IS")
+				if kept {
+					require.NoError(c, err)
+					require.Equal(c, "IS"+today(loc)+"0006", got)
+				} else {
+					require.ErrorIs(c, err, serial.ErrCounterLost)
+				}
+			}, 5*time.Second, 10*time.Millisecond)
+		})
+	}
+}
+
+// While the server is stopped a call returns as soon as its context ends, and within ten seconds if it never does,
+// whatever the client's settings.
+func TestStalledServer(t *testing.T) {
+	loc := noon()
+	for name, set := range map[string]func(*redis.Options){
+		"defaults":              func(*redis.Options) {},
+		"ContextTimeoutEnabled": func(o *redis.Options) { o.ContextTimeoutEnabled = true },
+		"no read timeout":       func(o *redis.Options) { o.ReadTimeout = -1 },
+		"no deadlines":          func(o *redis.Options) { o.ReadTimeout, o.WriteTimeout = -2, -2 },
+		"long read timeout":     func(o *redis.Options) { o.ReadTimeout = time.Minute },
+		"short read timeout":    func(o *redis.Options) { o.ReadTimeout = 500 * time.Millisecond },
+		"one connection":        func(o *redis.Options) { o.PoolSize = 1 },
+		"no retries":            func(o *redis.Options) { o.MaxRetries = -1 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel() // each takes ten seconds or more
+			server := redistest.Start(t)
+			opt := server.Options()
+			set(opt)
+			rdb := closing(t, redis.NewClient(opt))
+			gen := newGenerator(t, rdb, serial.WithLocation(loc))
+			_, err := gen.Next(t.Context(), "IS")
+			require.NoError(t, err)
+			server.Pause()
+
+			for _, limit := range []time.Duration{50 * time.Millisecond, 300 * time.Millisecond} {
+				ctx, cancel := context.WithTimeout(t.Context(), limit)
+				before := time.Now()
+				_, err := gen.Next(ctx, "IS")
+				took := time.Since(before)
+				cancel()
+				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.InDelta(t, limit, took, float64(200*time.Millisecond))
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(100*time.Millisecond, cancel)
+			before := time.Now()
+			_, err = gen.NextN(ctx, "NEW", 3)
+			require.ErrorIs(t, err, context.Canceled)
+			require.Less(t, time.Since(before), 400*time.Millisecond)
+
+			endless, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			for _, ctx := range []context.Context{context.Background(), endless} {
+				before := time.Now()
+				_, err := gen.Next(ctx, "IS")
+				require.Error(t, err)
+				require.NotErrorIs(t, err, context.DeadlineExceeded)
+				require.NotErrorIs(t, err, context.Canceled)
+				require.Less(t, time.Since(before), 11*time.Second)
+			}
+		})
+	}
+}
+
+func TestClosedClient(t *testing.T) {
+	server := redistest.Start(t)
+	rdb := redis.NewClient(server.Options())
+	require.NoError(t, rdb.Close())
+	_, err := newGenerator(t, rdb).Next(t.Context(), "IS")
+	require.ErrorIs(t, err, redis.ErrClosed)
+}
+
+// Nothing answers on the port: go-redis's own tries, and then its error.
+func TestRefusedConnection(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	addr := listener.Addr().String()
+	require.NoError(t, listener.Close())
+	rdb := closing(t, redis.NewClient(&redis.Options{Addr: addr}))
+	before := time.Now()
+	_, err = newGenerator(t, rdb).Next(context.Background(), "IS")
+	var refused *net.OpError
+	require.ErrorAs(t, err, &refused)
+	require.NotErrorIs(t, err, context.DeadlineExceeded)
+	require.Less(t, time.Since(before), 10*time.Second)
+}
+
+// The lock on three independent masters: one may be missing, two may not; and then only opening suffers.
+func TestRedlock(t *testing.T) {
+	counters := redistest.Start(t)
+	loc := noon()
+	for _, how := range []string{"killed", "stopped"} {
+		t.Run(how, func(t *testing.T) {
+			var servers []*redistest.Server
+			var clients []redis.UniversalClient
+			for range 3 {
+				server := redistest.Start(t)
+				servers = append(servers, server)
+				clients = append(clients, server.Client(t))
+			}
+			fail := func(s *redistest.Server) {
+				if how == "killed" {
+					s.Kill()
+				} else {
+					s.Pause()
+				}
+			}
+			gen := newGenerator(t, counters.Client(t), serial.WithLocation(loc), serial.WithLockClients(clients...),
+				serial.WithKeyPrefix(how))
+			opens := func(typ string) {
+				got := barrier(t, 20, func(int) (string, error) { return gen.Next(t.Context(), typ) })
+				require.ElementsMatch(t, numbers(typ, today(loc), 1, 20), got)
+			}
+			opens("ALL")
+			for _, client := range clients { // the slowest of the three is not waited for
+				require.Eventually(t, func() bool {
+					return client.Exists(t.Context(), how+":{ALL}:"+today(loc)+":lock").Val() == 0
+				}, 2*time.Second, time.Millisecond)
+			}
+			fail(servers[1])
+			before := time.Now()
+			opens("ONE")
+			require.Less(t, time.Since(before), 5*time.Second)
+
+			fail(servers[2])
+			before = time.Now()
+			_, err := gen.Next(t.Context(), "TWO")
+			require.ErrorContains(t, err, "lock servers")
+			require.NotErrorIs(t, err, context.DeadlineExceeded)
+			require.Less(t, time.Since(before), 11*time.Second)
+			_, err = gen.Next(t.Context(), "ONE")
+			require.NoError(t, err, "an open period needs no lock")
+		})
+	}
+}
+
+// issueInChild is what the processes of TestProcesses do: issue numbers and print them.
+func issueInChild() bool {
+	addr := os.Getenv("SERIAL_TEST_REDIS")
+	if addr == "" {
+		return false
+	}
+	hour, _ := strconv.Atoi(os.Getenv("SERIAL_TEST_ZONE"))
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	gen, err := serial.New(rdb, serial.WithLocation(time.FixedZone("noon", hour)))
+	if err != nil {
+		panic(err)
+	}
+	_, _ = bufio.NewReader(os.Stdin).ReadString('\n') // the barrier
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for range 5 {
+		wg.Go(func() {
+			for range 50 {
+				number, err := gen.Next(context.Background(), "IS")
+				if err != nil {
+					panic(err)
+				}
+				mu.Lock()
+				fmt.Println(number)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return true
+}
+
+// Six operating-system processes start at the same moment on a counter that is missing: exactly 0001 to 1500.
+func TestProcesses(t *testing.T) {
+	server := redistest.Start(t)
+	loc := noon()
+	_, offset := time.Now().In(loc).Zone()
+	var started, running sync.WaitGroup
+	outputs, errs := make([]bytes.Buffer, 6), make([]error, 6)
+	start := make(chan struct{})
+	for i := range outputs {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), "SERIAL_TEST_REDIS="+server.Addr(), fmt.Sprint("SERIAL_TEST_ZONE=", offset))
+		cmd.Stdout = &outputs[i]
+		cmd.Stderr = os.Stderr
+		stdin, err := cmd.StdinPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		started.Add(1)
+		running.Go(func() {
+			started.Done()
+			<-start
+			_, err := stdin.Write([]byte("\n"))
+			errs[i] = errors.Join(err, cmd.Wait())
+		})
+	}
+	started.Wait()
+	close(start)
+	running.Wait()
+	require.NoError(t, errors.Join(errs...))
+	var got []string
+	for i := range outputs {
+		got = append(got, strings.Fields(outputs[i].String())...)
+	}
+	slices.Sort(got)
+	require.Equal(t, numbers("IS", today(loc), 1, 1500), got)
+}
