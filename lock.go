@@ -2,7 +2,6 @@ package serial
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -18,22 +17,23 @@ const (
 	lockExpiry = 8 * time.Second
 	// floorMargin is what remains of it, once the floor has answered, to open the period.
 	floorMargin = time.Second
-	// unlockPatience is how long a caller that has its number waits for the unlock, and the unlock for its servers.
-	unlockPatience = 2 * time.Second
+	// lockPatience is how long an attempt waits for a lock server, if a majority has not answered before. The same goes
+	// for giving the lock back, and for a caller that waits for that.
+	lockPatience = 2 * time.Second
 )
 
 // locks makes the redsync locks around opening periods.
 type locks struct {
-	redsync *redsync.Redsync
+	servers []redis.Pool
 	spare   int // servers that may fail while the others are still a majority
 }
 
 func newLocks(clients []goredisclient.UniversalClient) locks {
-	pools := make([]redis.Pool, len(clients))
-	for i, client := range clients {
-		pools[i] = goredis.NewPool(client)
+	l := locks{spare: (len(clients) - 1) / 2}
+	for _, client := range clients {
+		l.servers = append(l.servers, goredis.NewPool(client))
 	}
-	return locks{redsync.New(pools...), (len(pools) - 1) / 2}
+	return l
 }
 
 // A lock is held until it is released or, should that fail, until it expires.
@@ -42,18 +42,20 @@ type lock struct {
 	since time.Time // when it was asked for, so that it expires lockExpiry later at the earliest
 }
 
-// errTaken is the cause where others kept the lock for too long.
-var errTaken = errors.New("another process holds the lock")
-
 // try makes one attempt at the lock and returns nil if another holds it. It answers as soon as ctx ends, and otherwise
 // within unreachable.
 //
 // redsync is not handed ctx itself: it would forget why it ended, and with a dead context it could not give back what
 // a server may have granted.
 func (l locks) try(ctx context.Context, key string) (*lock, error) {
+	lanes := make([]redis.Pool, len(l.servers))
+	for i, server := range l.servers {
+		lanes[i] = &lane{server: server, set: make(chan struct{})}
+	}
 	k := &lock{
 		// A mutex belongs to one acquisition. FailFast: a majority decides, however slow the other servers are.
-		mutex: l.redsync.NewMutex(key, redsync.WithExpiry(lockExpiry), redsync.WithTimeoutFactor(0.5), redsync.WithFailFast(true)),
+		mutex: redsync.New(lanes...).NewMutex(key, redsync.WithFailFast(true), redsync.WithExpiry(lockExpiry),
+			redsync.WithTimeoutFactor(lockPatience.Seconds()/lockExpiry.Seconds())),
 		since: time.Now(),
 	}
 	// Not buffered, so that either this call receives the answer or the goroutine learns that nobody will.
@@ -61,14 +63,12 @@ func (l locks) try(ctx context.Context, key string) (*lock, error) {
 	abandoned := make(chan struct{})
 	defer close(abandoned)
 	go func() {
-		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), unreachable)
-		defer cancel()
-		err := k.mutex.TryLockContext(within)
+		err := k.mutex.TryLockContext(context.WithoutCancel(ctx))
 		select {
 		case answer <- err:
 		case <-abandoned:
 			if err == nil {
-				k.release(within)
+				k.release(context.WithoutCancel(ctx))
 			}
 		}
 	}()
@@ -109,7 +109,50 @@ func failed(err error) int {
 // release gives the lock back, also for a caller whose context has ended, who does not wait for it. If it fails the
 // lock expires by itself.
 func (k *lock) release(ctx context.Context) {
-	within, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	time.AfterFunc(unlockPatience, cancel) // not on return: FailFast returns before the slowest server is done
-	_, _ = await(ctx, unlockPatience, func() (bool, error) { return k.mutex.UnlockContext(within) })
+	_, _ = await(ctx, lockPatience, func() (bool, error) {
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), lockPatience)
+		defer cancel()
+		return k.mutex.UnlockContext(within)
+	})
+}
+
+// A lane carries the commands of one acquisition to one lock server, one after the other. redsync sends the release
+// without waiting for a slow server to answer the SET; on another connection the two could change places, and the lock
+// would stay behind with nobody to release it. And it relies on contexts to end commands, which go-redis does only
+// where it is configured to: so commands go on by themselves here, and redsync stops waiting for them.
+type lane struct {
+	server redis.Pool
+	set    chan struct{} // closed when the SET is over
+}
+
+func (l *lane) Get(ctx context.Context) (redis.Conn, error) {
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), unreachable)
+	conn, err := l.server.Get(within)
+	return &laneConn{conn, ctx, l, cancel}, err
+}
+
+type laneConn struct {
+	redis.Conn
+	ctx    context.Context // redsync's
+	lane   *lane
+	cancel context.CancelFunc
+}
+
+// Close leaves a command that goes on alone.
+func (c *laneConn) Close() error { return nil }
+
+func (c *laneConn) SetNX(name, value string, expiry time.Duration) (bool, error) {
+	return await(c.ctx, 0, func() (bool, error) {
+		defer c.cancel()
+		defer close(c.lane.set)
+		return c.Conn.SetNX(name, value, expiry)
+	})
+}
+
+func (c *laneConn) Eval(script *redis.Script, keysAndArgs ...any) (any, error) {
+	return await(c.ctx, 0, func() (any, error) {
+		defer c.cancel()
+		<-c.lane.set
+		return c.Conn.Eval(script, keysAndArgs...)
+	})
 }
