@@ -24,7 +24,7 @@ type Sentinel struct {
 // other sentinels, so that a failover would succeed. They are killed when t ends.
 //
 // A server counts as down after 1 s of silence, so pausing or killing the master starts a failover. An old master that
-// comes back is demoted after 4 s, and the sentinels do not start another failover within 10 s by themselves.
+// is restarted comes back empty and as a master; the sentinels make it a replica after about 5 s.
 func StartSentinel(t testing.TB) *Sentinel {
 	t.Helper()
 	s := &Sentinel{Master: Start(t)}
@@ -37,7 +37,13 @@ func StartSentinel(t testing.TB) *Sentinel {
 	for range 3 {
 		sentinel := start(t, config, []string{"--sentinel"})
 		s.Sentinels = append(s.Sentinels, sentinel)
-		pace(t, sentinel, "PUBLISH-PERIOD", 100)
+		pace(t, sentinel, "PUBLISH-PERIOD", 100) // until they have found each other
+		// A new master is first pinged after one such period. By default, 1 s, that is after it counts as down.
+		pace(t, sentinel, "PING-PERIOD", 400)
+		// A replica not heard from for three of these, or five of the above, is not promoted.
+		pace(t, sentinel, "INFO-PERIOD", 1000)
+		// A sentinel that was stalled for so long stands back for 30 s. By default that is 2 s.
+		pace(t, sentinel, "TILT-TRIGGER", 20000)
 	}
 	for _, sentinel := range s.Sentinels {
 		eventually(t, "sentinel", func() error { return watching(sentinel) })
@@ -46,10 +52,6 @@ func StartSentinel(t testing.TB) *Sentinel {
 		// A replica that has been a master for four of these periods is demoted by any sentinel, so this must be longer
 		// than the leader of a failover takes to notice its own success: 1 s and what a busy machine adds.
 		pace(t, sentinel, "PUBLISH-PERIOD", 1000)
-		// A replica not heard from for three of these is not promoted.
-		pace(t, sentinel, "INFO-PERIOD", 1000)
-		// A sentinel that was stalled for so long stands back for 30 s. By default that is 2 s.
-		pace(t, sentinel, "TILT-TRIGGER", 20000)
 	}
 	return s
 }
