@@ -7,7 +7,9 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
+	"net"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -164,54 +166,55 @@ func crossMidnights(t *testing.T, loc *time.Location, from time.Time, days int) 
 
 // faults are what can happen to a process at a command: run has to carry out the command, or not.
 var faults = []struct {
-	name string
-	run  func(f *faulty, run func() error) error
+	name     string
+	harmless bool // the call must succeed all the same
+	run      func(f *faulty, run func() error) error
 }{
-	{"midnight strikes before", func(f *faulty, run func() error) error {
+	{"midnight strikes before", true, func(f *faulty, run func() error) error {
 		time.Sleep(time.Until(f.midnight))
 		return run()
 	}},
-	{"midnight strikes after", func(f *faulty, run func() error) error {
+	{"midnight strikes after", true, func(f *faulty, run func() error) error {
 		err := run()
 		time.Sleep(time.Until(f.midnight))
 		return err
 	}},
-	{"paused before", func(f *faulty, run func() error) error {
+	{"paused before", true, func(f *faulty, run func() error) error {
 		time.Sleep(time.Minute)
 		return run()
 	}},
-	{"paused after", func(f *faulty, run func() error) error {
+	{"paused after", true, func(f *faulty, run func() error) error {
 		err := run()
 		time.Sleep(time.Minute)
 		return err
 	}},
-	{"paused before until the lock has just expired", func(f *faulty, run func() error) error {
+	{"paused before until the lock has just expired", true, func(f *faulty, run func() error) error {
 		time.Sleep(lockExpiry)
 		return run()
 	}},
-	{"killed before", func(f *faulty, run func() error) error {
+	{"killed before", false, func(f *faulty, run func() error) error {
 		f.dead = true
 		return errKilled
 	}},
-	{"killed after", func(f *faulty, run func() error) error {
+	{"killed after", false, func(f *faulty, run func() error) error {
 		_ = run()
 		f.dead = true
 		return errKilled
 	}},
-	{"request lost", func(f *faulty, run func() error) error { return io.EOF }},
-	{"reply lost", func(f *faulty, run func() error) error {
+	{"request lost", false, func(f *faulty, run func() error) error { return io.EOF }},
+	{"reply lost", false, func(f *faulty, run func() error) error {
 		_ = run()
 		return io.EOF
 	}},
-	{"reply lost, with an error that is not tried again", func(f *faulty, run func() error) error {
+	{"reply lost, with an error that is not tried again", false, func(f *faulty, run func() error) error {
 		_ = run()
 		return errBoom
 	}},
-	{"sent twice", func(f *faulty, run func() error) error {
+	{"sent twice", true, func(f *faulty, run func() error) error {
 		_ = run()
 		return run()
 	}},
-	{"sent again a minute later", func(f *faulty, run func() error) error {
+	{"sent again a minute later", true, func(f *faulty, run func() error) error {
 		err := run()
 		go func() { // a copy that lingered in a network
 			time.Sleep(time.Minute)
@@ -293,7 +296,7 @@ func TestFaults(t *testing.T) {
 							time.Sleep(time.Until(midnight) - 3*time.Second)
 							sc.setUp(t, m)
 							f := &faulty{at: at, fault: fault.run, midnight: midnight}
-							meetFault(t, m, f, sc.floor, deadline)
+							meetFault(t, m, f, sc.floor, deadline, fault.harmless)
 							reached = f.count >= at
 						})
 						if !reached {
@@ -310,7 +313,7 @@ func TestFaults(t *testing.T) {
 }
 
 // meetFault has one generator issue a number through f, and another one go on all the while.
-func meetFault(t *testing.T, m *simulation, f *faulty, floor, deadline bool) {
+func meetFault(t *testing.T, m *simulation, f *faulty, floor, deadline, harmless bool) {
 	var j journal
 	opts := []serial.Option{serial.WithLocation(time.UTC)}
 	if floor { // the numbers that reached their callers, as a database would have them
@@ -342,9 +345,10 @@ func meetFault(t *testing.T, m *simulation, f *faulty, floor, deadline bool) {
 		// A paused process takes as long as it is paused; after that it must come to an end like any other.
 		took, err := j.next(ctx, victim, "IS")
 		require.Less(t, took, time.Minute+patience)
-		if err != nil {
-			require.NotErrorIs(t, err, context.DeadlineExceeded)
+		if harmless {
+			require.NoError(t, err)
 		}
+		require.NotErrorIs(t, err, context.DeadlineExceeded)
 		if !f.dead {
 			over := f.count >= f.at
 			_, err = j.next(ctx, victim, "IS")
@@ -642,4 +646,78 @@ func TestMemoryOfTypes(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 1, gen.Remembered())
 	})
+}
+
+// An opening that comes after the lock's expiry is refused by Redis, and tried again from the start.
+func TestLateOpenIsRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := simulate(t)
+		var statuses []string
+		late := hook(func(next redis.ProcessHook) redis.ProcessHook {
+			return func(ctx context.Context, cmd redis.Cmder) error {
+				opening := strings.HasPrefix(cmd.Name(), "eval") && len(cmd.Args()) == 14 // open has most arguments
+				if opening && len(statuses) < 2 {                                         // by digest, and whole
+					time.Sleep(lockExpiry)
+				}
+				err := next(ctx, cmd)
+				if reply, _ := cmd.(interface{ Val() any }); opening && err == nil {
+					statuses = append(statuses, fmt.Sprint(reply.Val())[:5])
+				}
+				return err
+			}
+		})
+		rdb := redis.NewClient(&redis.Options{
+			Addr: "127.0.0.1:6379", Dialer: m.client().Options().Dialer,
+			ReadTimeout: -1, // with a shorter one the library gives up before it sends
+		})
+		defer func() { _ = rdb.Close() }()
+		rdb.AddHook(late)
+		got, err := newGenerator(t, rdb, serial.WithLocation(time.UTC)).Next(t.Context(), "IS")
+		require.NoError(t, err)
+		require.Equal(t, "IS200001010001", got)
+		require.Equal(t, []string{"[late", "[late", "1"}, statuses)
+	})
+}
+
+// The client does not send an opening again by itself when its answer is lost in the network: the number is a gap.
+func TestOpenIsSentOnce(t *testing.T) {
+	m := miniredis.RunT(t)
+	var lost atomic.Int64
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr(), Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+		return &deafConn{Conn: conn, to: "open: create", lost: &lost}, err
+	}})
+	defer func() { _ = rdb.Close() }()
+	loc := noon()
+	gen := newGenerator(t, rdb, serial.WithLocation(loc))
+	_, err := gen.Next(t.Context(), "IS")
+	require.ErrorContains(t, err, "Redis failed")
+	require.EqualValues(t, 1, lost.Load())
+	got, err := gen.Next(t.Context(), "IS")
+	require.NoError(t, err)
+	require.Equal(t, "IS"+today(loc)+"0002", got)
+}
+
+// A deafConn breaks instead of delivering the answer to the first command that contains some text.
+type deafConn struct {
+	net.Conn
+	to   string
+	lost *atomic.Int64
+	deaf bool
+}
+
+func (c *deafConn) Write(b []byte) (int, error) {
+	c.deaf = strings.Contains(string(b), c.to)
+	return c.Conn.Write(b)
+}
+
+func (c *deafConn) Read(b []byte) (int, error) {
+	n, err := c.Conn.Read(b)
+	if c.deaf {
+		c.lost.Add(1)
+		c.deaf = false
+		_ = c.Close()
+		return 0, io.EOF
+	}
+	return n, err
 }

@@ -115,11 +115,13 @@ func newCaller(client redis.UniversalClient) caller {
 // restart or a failover; otherwise it is sent at most once. An error leaves open whether the script ran.
 func (c caller) run(ctx context.Context, s *script, repeat bool, keys [2]string, args ...any) (reply, error) {
 	start := time.Now()
+	probe := false
 	for attempt := 0; ; attempt++ {
 		sent := time.Now()
-		v, err := c.eval(ctx, start, "evalsha", s.digest, keys, args)
+		v, err := c.eval(ctx, start, probe, "evalsha", s.digest, keys, args)
 		if redis.HasErrorPrefix(err, "NOSCRIPT") {
-			v, err = c.eval(ctx, start, "eval", s.source, keys, args)
+			start = time.Now() // it does answer
+			v, err = c.eval(ctx, start, probe, "eval", s.source, keys, args)
 		}
 		if err == nil {
 			r, err := parseReply(v)
@@ -128,6 +130,15 @@ func (c caller) run(ctx context.Context, s *script, repeat bool, keys [2]string,
 		}
 		if end := endOf(ctx); end != nil {
 			return reply{}, fmt.Errorf("serial: gave up waiting for Redis, where the command may have run: %w", end)
+		}
+		if errors.Is(err, context.DeadlineExceeded) && !probe {
+			// Our own time limit. Either Redis is out of reach, or this process stood still for some seconds: one more
+			// quick attempt tells.
+			if !repeat {
+				return reply{status: statusLate}, nil
+			}
+			probe = true
+			continue
 		}
 		pause := min(8*time.Millisecond<<attempt, 512*time.Millisecond)
 		pause = pause/2 + rand.N(pause/2)
@@ -140,31 +151,33 @@ func (c caller) run(ctx context.Context, s *script, repeat bool, keys [2]string,
 	}
 }
 
-// eval makes one attempt, of a call that began at start.
+// eval makes one attempt, of a call that began at start, or a probe, which is a quick one.
 //
 // A context that ends does not interrupt go-redis while it reads (unless the client has ContextTimeoutEnabled), so the
 // caller does not wait for the command but for whichever comes first. That costs a goroutine; a caller whose context
 // can never end does without, as long as the client's own timeouts bound the call.
-func (c caller) eval(ctx context.Context, start time.Time, name, body string, keys [2]string, args []any) (any, error) {
+func (c caller) eval(ctx context.Context, start time.Time, probe bool, name, body string, keys [2]string, args []any) (any, error) {
 	all := make([]any, 0, 5+len(args))
 	all = append(all, name, body, 2, keys[0], keys[1])
 	all = append(all, args...)
 	command := onceCmd{redis.NewCmd(ctx, all...)}
 	command.SetFirstKeyPos(3)
 
-	// Waiting for a connection and dialling end in time for one read.
-	within, cancel := context.WithDeadline(ctx, start.Add(unreachable-c.read))
+	var limit time.Duration // 0: go-redis keeps the time
+	switch {
+	case probe:
+		start, limit = time.Now(), 500*time.Millisecond
+	case c.read == 0:
+		limit = unreachable - time.Since(start)
+	}
+	within, cancel := context.WithDeadline(ctx, start.Add(unreachable-c.read)) // to have a connection: one read may follow
 	process := func() (any, error) {
 		defer cancel()
 		_ = c.client.Process(within, command)
 		return command.Result()
 	}
-	if c.read > 0 && ctx.Done() == nil {
+	if limit == 0 && ctx.Done() == nil {
 		return process()
-	}
-	limit := unreachable - time.Since(start)
-	if c.read > 0 {
-		limit = 0 // go-redis keeps the time
 	}
 	return await(ctx, limit, process)
 }

@@ -27,7 +27,7 @@ func (c *call) sequence(ctx context.Context, n int) (*batch, error) {
 			return b, err
 		}
 		// 2. It is missing: one attempt at the redsync lock of this type and period.
-		lock, err := c.g.locks.try(ctx, c.lockKey())
+		lock, err := c.tryLock(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -194,11 +194,14 @@ func (b *batch) number(seq int64) Number {
 type call struct {
 	g      *Generator
 	typ    string
-	start  time.Time
 	offset time.Duration // of Redis's clock, see memory
 	period *period       // that the last script was sent for
-	waits  int           // how often it has waited for another opener
-	slept  time.Duration // how long it has waited for Redis's clock to catch up
+	slept  time.Duration // waiting for Redis's clock to catch up
+
+	waits    int           // for another opener, up to 10
+	waited   time.Duration // from one wait to the next, in all
+	waitedAt time.Time     // the last time
+	trouble  time.Time     // since when the lock servers fail, zero if they don't
 }
 
 const (
@@ -214,7 +217,7 @@ func (g *Generator) newCall(ctx context.Context, typ string) (*call, error) {
 	if err := endOf(ctx); err != nil {
 		return nil, fmt.Errorf("serial: nothing was sent: %w", err)
 	}
-	return &call{g: g, typ: typ, start: time.Now(), offset: g.memory.offset(typ)}, nil
+	return &call{g: g, typ: typ, offset: g.memory.offset(typ)}, nil
 }
 
 // periodAt is the period of an instant by Redis's clock.
@@ -304,6 +307,25 @@ func (c *call) run(ctx context.Context, s *script, repeat bool, now time.Time, n
 	return r, err
 }
 
+// tryLock is the sequence's second step. Lock servers that fail may be well a moment later, and the counter may be there by
+// then; so it returns nil, as for a lock that another holds, while there is time for another attempt.
+func (c *call) tryLock(ctx context.Context) (*lock, error) {
+	start := time.Now()
+	l, err := c.g.locks.try(ctx, c.lockKey())
+	if err == nil {
+		c.trouble = time.Time{}
+		return l, nil
+	}
+	if c.trouble.IsZero() {
+		c.trouble = start
+	}
+	const attempt = 2 * lockPatience // to ask, and to give back what was granted
+	if endOf(ctx) != nil || !transient(err) || time.Since(c.trouble)+attempt > unreachable {
+		return nil, err
+	}
+	return nil, nil
+}
+
 // open is the sequence's third step. It returns nil where the period is to be looked at afresh: it ended meanwhile, or
 // the lock expired.
 func (c *call) open(ctx context.Context, n int, lock *lock) (*batch, error) {
@@ -376,7 +398,12 @@ func (c *call) raise(ctx context.Context, seq int64) error {
 
 // wait lets another process open the period, for a random time that grows to a tenth of a second.
 func (c *call) wait(ctx context.Context) error {
-	if _, ok := ctx.Deadline(); !ok && time.Since(c.start) > waitLimit {
+	now := time.Now()
+	if c.waits > 0 {
+		c.waited += min(now.Sub(c.waitedAt), unreachable) // no more, should this process have stood still
+	}
+	c.waitedAt = now
+	if _, ok := ctx.Deadline(); !ok && c.waited > waitLimit {
 		return fmt.Errorf("serial: %s %s was not opened within %v, others kept the lock: %w",
 			c.typ, c.period, waitLimit, os.ErrDeadlineExceeded)
 	}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -167,6 +168,33 @@ func TestStalledServer(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What the README asks an ACL to allow is enough.
+func TestAccessControl(t *testing.T) {
+	server := redistest.Start(t)
+	readme, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	_, list, found := strings.Cut(string(readme), "- An ACL needs ")
+	require.True(t, found)
+	list, _, _ = strings.Cut(list, " on")
+	rules := []any{"ACL", "SETUSER", "issuer", "on", ">secret", "~serial:*", "+@connection"}
+	for _, command := range regexp.MustCompile("[A-Z]+").FindAllString(list, -1) {
+		rules = append(rules, "+"+strings.ToLower(command))
+	}
+	require.NoError(t, server.Client(t).Do(t.Context(), rules...).Err())
+	opt := server.Options()
+	opt.Username, opt.Password = "issuer", "secret"
+	rdb := closing(t, redis.NewClient(opt))
+	gen := newGenerator(t, rdb)
+	for range 2 {
+		_, err := gen.Next(t.Context(), "IS")
+		require.NoError(t, err)
+	}
+	require.NoError(t, gen.Raise(t.Context(), "IS", 7))
+	_, err = gen.Peek(t.Context(), "IS")
+	require.NoError(t, err)
+	require.Error(t, rdb.Set(t.Context(), "other", 1, 0).Err())
 }
 
 func TestClosedClient(t *testing.T) {
