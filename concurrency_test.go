@@ -661,7 +661,7 @@ func TestLateOpenIsRefused(t *testing.T) {
 				}
 				err := next(ctx, cmd)
 				if reply, _ := cmd.(interface{ Val() any }); opening && err == nil {
-					statuses = append(statuses, fmt.Sprint(reply.Val())[:5])
+					statuses = append(statuses, strings.Fields(fmt.Sprint(reply.Val()))[0])
 				}
 				return err
 			}
