@@ -631,6 +631,122 @@ func TestRaiseEndsAFuturePeriod(t *testing.T) {
 	require.Equal(t, "IS"+day+"0008", got)
 }
 
+// Midnight between a Raise's look and its write: the new day is opened above its own floor, and the old one's does not
+// leak into it.
+func TestRaiseAcrossMidnight(t *testing.T) {
+	for _, opened := range []bool{false, true} {
+		t.Run(fmt.Sprintf("opened before: %v", opened), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := simulate(t)
+				midnight := time.Date(2000, 1, 2, 0, 0, 0, 0, time.UTC)
+				time.Sleep(time.Until(midnight) - time.Second)
+				floor := serial.WithFloor(func(_ context.Context, _ string, start time.Time) (int64, error) {
+					if start.Before(midnight) {
+						return 4000, nil
+					}
+					return 500, nil
+				})
+				if opened {
+					_, err := newGenerator(t, m.client(), serial.WithLocation(time.UTC)).Next(t.Context(), "IS")
+					require.NoError(t, err)
+				}
+				strike := hook(func(next redis.ProcessHook) redis.ProcessHook {
+					return func(ctx context.Context, cmd redis.Cmder) error {
+						if isOpen(cmd) {
+							time.Sleep(time.Until(midnight))
+						}
+						return next(ctx, cmd)
+					}
+				})
+				gen := newGenerator(t, m.client(strike), serial.WithLocation(time.UTC), floor)
+				require.NoError(t, gen.Raise(t.Context(), "IS", 10))
+				got, err := gen.Next(t.Context(), "IS")
+				require.NoError(t, err)
+				require.Equal(t, "IS200001020501", got)
+			})
+		})
+	}
+}
+
+// A caller that got the lock too late to ask the floor in time starts over, and does not ask with a dead context.
+func TestFloorIsNotAskedTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := simulate(t)
+		asked, sets := 0, 0
+		slow := hook(func(next redis.ProcessHook) redis.ProcessHook {
+			return func(ctx context.Context, cmd redis.Cmder) error {
+				if sets == 1 { // the look under the first lock
+					sets++
+					time.Sleep(lockExpiry - 100*time.Millisecond)
+				}
+				if cmd.Name() == "set" {
+					sets++
+				}
+				return next(ctx, cmd)
+			}
+		})
+		gen := newGenerator(t, m.client(slow), serial.WithLocation(time.UTC),
+			serial.WithFloor(func(ctx context.Context, _ string, _ time.Time) (int64, error) {
+				asked++
+				return 7, ctx.Err()
+			}))
+		got, err := gen.Next(context.Background(), "IS")
+		require.NoError(t, err)
+		require.Equal(t, "IS200001010008", got)
+		require.Equal(t, 1, asked)
+	})
+}
+
+// A clock that jumped past midnight and came back, for one type, does not make others forget what they saw today.
+func TestMarksSurviveAClockThatJumped(t *testing.T) {
+	m := miniredis.RunT(t)
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer func() { _ = rdb.Close() }()
+	gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1))
+	_, err := gen.NextN(t.Context(), "X", 5)
+	require.NoError(t, err)
+	m.SetTime(time.Now().Add(36 * time.Hour))
+	_, err = gen.Next(t.Context(), "Y")
+	require.NoError(t, err)
+	m.SetTime(time.Time{})
+	_, err = gen.NextN(t.Context(), "Z", 5)
+	require.NoError(t, err)
+	for _, typ := range []string{"X", "Z"} {
+		require.NoError(t, m.Set("serial:{"+typ+"}:"+today(time.UTC), "2"))
+		_, err = gen.Next(t.Context(), typ)
+		require.ErrorIs(t, err, serial.ErrCounterLost, typ)
+	}
+}
+
+// A zone so far west that its days bear labels that were used up already does not open them.
+func TestEarlierLabelIsAConflict(t *testing.T) {
+	m := miniredis.RunT(t)
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer func() { _ = rdb.Close() }()
+	east, west := time.FixedZone("", 26*3600), time.FixedZone("", -26*3600)
+	now := time.Date(2025, 3, 10, 22, 0, 0, 0, time.UTC) // the 12th begins in the east
+	m.SetTime(now)
+	got, err := newGenerator(t, rdb, serial.WithLocation(east), serial.WithMaxSkew(-1)).Next(t.Context(), "IS")
+	require.NoError(t, err)
+	require.Equal(t, "IS202503120001", got)
+	m.SetTime(now.Add(29 * time.Hour)) // the 11th has begun in the west
+	_, err = newGenerator(t, rdb, serial.WithLocation(west), serial.WithMaxSkew(-1)).Next(t.Context(), "IS")
+	require.ErrorIs(t, err, serial.ErrConflict)
+}
+
+// A host whose year yy cannot print asks Redis for the time.
+func TestHostInAnotherCentury(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := simulate(t)
+		m.SetTime(time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC))
+		gen := newGenerator(t, m.client(), serial.WithLocation(location(t, "America/New_York")), // still in 1999
+			serial.WithTemplate("{type}{date:yyMMdd}{seq:4}"), serial.WithMaxSkew(-1))
+		got, err := gen.Next(t.Context(), "IS")
+		require.NoError(t, err)
+		require.Equal(t, "IS2110240001", got)
+	})
+}
+
 // Types of a day that is over cost no memory.
 func TestMemoryOfTypes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -648,6 +764,11 @@ func TestMemoryOfTypes(t *testing.T) {
 	})
 }
 
+// isOpen tells the script open by its arguments: it has the most.
+func isOpen(cmd redis.Cmder) bool {
+	return strings.HasPrefix(cmd.Name(), "eval") && len(cmd.Args()) == 14
+}
+
 // An opening that comes after the lock's expiry is refused by Redis, and tried again from the start.
 func TestLateOpenIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -655,8 +776,8 @@ func TestLateOpenIsRefused(t *testing.T) {
 		var statuses []string
 		late := hook(func(next redis.ProcessHook) redis.ProcessHook {
 			return func(ctx context.Context, cmd redis.Cmder) error {
-				opening := strings.HasPrefix(cmd.Name(), "eval") && len(cmd.Args()) == 14 // open has most arguments
-				if opening && len(statuses) < 2 {                                         // by digest, and whole
+				opening := isOpen(cmd)
+				if opening && len(statuses) < 2 { // by digest, and whole
 					time.Sleep(lockExpiry)
 				}
 				err := next(ctx, cmd)

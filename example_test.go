@@ -66,7 +66,7 @@ func ExampleNew() {
 	_, err := serial.New(rdb, serial.WithTemplate("{type}{date:yyyymmdd}{seq:4}"))
 	fmt.Println(err)
 	// Output:
-	// serial: template "{type}{date:yyyymmdd}{seq:4}": {date:yyyymmdd}: "mm" is finer than the period, a day; the month is MM
+	// serial: template "{type}{date:yyyymmdd}{seq:4}": {date:yyyymmdd}: "mm" is finer than the period, a day; allowed are yyyy, yy, MM, dd and separators
 }
 
 func ExampleGenerator_Next() {

@@ -113,7 +113,7 @@ var dateTokens = map[string]fieldKind{
 	"HH": fieldHour, "mm": fieldMinute, "ss": fieldSecond,
 }
 
-const allowedDates = "allowed are yyyy, yy, MM, dd, HH, mm, ss and separators"
+const allowedDates = "allowed are yyyy, yy, MM, dd and separators"
 
 var dateNames = map[fieldKind]string{
 	fieldYear: "the year (yyyy or yy)", fieldMonth: "the month (MM)", fieldDay: "the day (dd)",
@@ -218,7 +218,7 @@ func (f *format) date(layout string) error {
 			return fmt.Errorf("unknown date token %q; %s", token, allowedDates)
 		}
 		if kind > fieldDay {
-			return fmt.Errorf("%q is finer than the period, a day; the month is MM", token)
+			return fmt.Errorf("%q is finer than the period, a day; %s", token, allowedDates)
 		}
 		if seen[kind] {
 			return fmt.Errorf("%s stands twice", dateNames[kind])

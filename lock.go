@@ -2,6 +2,7 @@ package serial
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -36,6 +37,9 @@ func newLocks(clients []goredisclient.UniversalClient) locks {
 	return l
 }
 
+// errTaken is the cause where others kept the lock for too long.
+var errTaken = errors.New("others kept the lock")
+
 // A lock is held until it is released or, should that fail, until it expires.
 type lock struct {
 	mutex *redsync.Mutex
@@ -68,7 +72,7 @@ func (l locks) try(ctx context.Context, key string) (*lock, error) {
 		case answer <- err:
 		case <-abandoned:
 			if err == nil {
-				k.release(context.WithoutCancel(ctx))
+				k.release(context.WithoutCancel(ctx), 0)
 			}
 		}
 	}()
@@ -108,8 +112,8 @@ func failed(err error) int {
 
 // release gives the lock back, also for a caller whose context has ended, who does not wait for it. If it fails the
 // lock expires by itself.
-func (k *lock) release(ctx context.Context) {
-	_, _ = await(ctx, lockPatience, func() (bool, error) {
+func (k *lock) release(ctx context.Context, patience time.Duration) {
+	_, _ = await(ctx, patience, func() (bool, error) {
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), lockPatience)
 		defer cancel()
 		return k.mutex.UnlockContext(within)
@@ -142,7 +146,7 @@ type laneConn struct {
 func (c *laneConn) Close() error { return nil }
 
 func (c *laneConn) SetNX(name, value string, expiry time.Duration) (bool, error) {
-	return await(c.ctx, 0, func() (bool, error) {
+	return await(c.ctx, noLimit, func() (bool, error) {
 		defer c.cancel()
 		defer close(c.lane.set)
 		return c.Conn.SetNX(name, value, expiry)
@@ -150,7 +154,7 @@ func (c *laneConn) SetNX(name, value string, expiry time.Duration) (bool, error)
 }
 
 func (c *laneConn) Eval(script *redis.Script, keysAndArgs ...any) (any, error) {
-	return await(c.ctx, 0, func() (any, error) {
+	return await(c.ctx, noLimit, func() (any, error) {
 		defer c.cancel()
 		<-c.lane.set
 		return c.Conn.Eval(script, keysAndArgs...)

@@ -1,6 +1,7 @@
 package serial
 
 import (
+	"strings"
 	"sync"
 	"time"
 )
@@ -58,21 +59,28 @@ func (m *memory) issued(typ string, p *period, seq int64, offset time.Duration) 
 	defer m.mu.Unlock()
 	if p.start > m.newest {
 		m.newest = p.start
-		for typ, s := range m.series {
-			if s.period.end <= p.start {
-				delete(m.series, typ)
-			}
-		}
+		m.forget(p.start)
 	}
 	s := m.series[typ]
 	switch {
 	case s == nil:
-		if p.start >= m.newest { // a late answer is not worth remembering
-			m.series[typ] = &seen{p, seq, offset}
-		}
+		m.series[strings.Clone(typ)] = &seen{p, seq, offset} // typ may be a part of something large
 	case s.period.start == p.start:
 		s.mark = max(s.mark, seq)
-	case s.period.start < p.start:
+	case s.period.start < p.start: // otherwise it is a late answer, and not worth remembering
 		*s = seen{p, seq, offset}
 	}
+}
+
+// forget drops what ended by start, the start of a period that was entered: but only if it has also ended by the clock
+// of the server that has it, since the clocks of a Cluster's nodes differ. The caller holds mu.
+func (m *memory) forget(start int64) {
+	now := time.Now()
+	kept := map[string]*seen{} // a new one: a map never shrinks
+	for typ, s := range m.series {
+		if s.period.end > start || s.period.end > now.Add(s.offset).Unix() {
+			kept[typ] = s
+		}
+	}
+	m.series = kept
 }

@@ -144,7 +144,7 @@ func WithLockClients(clients ...redis.UniversalClient) Option {
 
 // same reports whether both are one client; clients of a type that cannot be compared never are.
 func same(a, b redis.UniversalClient) bool {
-	return reflect.TypeOf(a).Comparable() && a == b
+	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
 // WithMaxSkew sets by how much Redis's clock may differ from this host's when a period is to be opened. Beyond it the

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -16,8 +17,12 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// unreachable is how long a call may take to find out that Redis or the lock servers do not answer.
-const unreachable = 10 * time.Second
+const (
+	// unreachable is how long a call may take to find out that Redis or the lock servers do not answer.
+	unreachable = 10 * time.Second
+	// probing is the part of it that is kept for a last, quick attempt.
+	probing = 500 * time.Millisecond
+)
 
 //go:embed lua/guard.lua
 var guardLua string
@@ -105,17 +110,19 @@ func newCaller(client redis.UniversalClient) caller {
 	case *redis.ClusterClient:
 		c.retries, c.read = client.Options().MaxRedirects, client.Options().ReadTimeout
 	}
-	if c.read < 0 || c.read > unreachable-time.Second {
+	if c.read < 0 || c.read > unreachable/2 {
 		c.read = 0
 	}
 	return c
 }
 
 // run sends s and returns its reply. A script that may be repeated is sent again after an error that may pass, like a
-// restart or a failover; otherwise it is sent at most once. An error leaves open whether the script ran.
+// restart or a failover; otherwise it is sent at most once, and one that was not sent in time is statusLate. An error
+// leaves open whether the script ran.
 func (c caller) run(ctx context.Context, s *script, repeat bool, keys [2]string, args ...any) (reply, error) {
 	start := time.Now()
 	probe := false
+	var failure error // of the last attempt
 	for attempt := 0; ; attempt++ {
 		sent := time.Now()
 		v, err := c.eval(ctx, start, probe, "evalsha", s.digest, keys, args)
@@ -126,12 +133,21 @@ func (c caller) run(ctx context.Context, s *script, repeat bool, keys [2]string,
 		if err == nil {
 			r, err := parseReply(v)
 			r.sent, r.received = sent, time.Now()
+			if r.status == statusExhausted && failure != nil {
+				// The attempts before may have consumed what is missing now; this status says that nothing was.
+				return reply{}, fmt.Errorf("serial: Redis failed, and has too few numbers left since: %w", foreign(failure))
+			}
 			return r, err
 		}
 		if end := endOf(ctx); end != nil {
-			return reply{}, fmt.Errorf("serial: gave up waiting for Redis, where the command may have run: %w", end)
+			err := fmt.Errorf("serial: gave up waiting for Redis, where the command may have run: %w", end)
+			if failure != nil {
+				err = fmt.Errorf("%w; before that: %w", err, foreign(failure))
+			}
+			return reply{}, err
 		}
-		if errors.Is(err, context.DeadlineExceeded) && !probe {
+		failure = err
+		if !probe && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errNoAnswer)) {
 			// Our own time limit. Either Redis is out of reach, or this process stood still for some seconds: one more
 			// quick attempt tells.
 			if !repeat {
@@ -142,11 +158,11 @@ func (c caller) run(ctx context.Context, s *script, repeat bool, keys [2]string,
 		}
 		pause := min(8*time.Millisecond<<attempt, 512*time.Millisecond)
 		pause = pause/2 + rand.N(pause/2)
-		if !repeat || attempt >= c.retries || !transient(err) || time.Since(start)+pause+c.read > unreachable {
+		if !repeat || probe || attempt >= c.retries || !transient(err) || time.Since(start)+pause+c.read > unreachable-probing {
 			return reply{}, fmt.Errorf("serial: Redis failed: %w", foreign(err))
 		}
 		if err := sleep(ctx, pause); err != nil {
-			return reply{}, err
+			return reply{}, fmt.Errorf("%w; before that: %w", err, foreign(failure))
 		}
 	}
 }
@@ -155,7 +171,7 @@ func (c caller) run(ctx context.Context, s *script, repeat bool, keys [2]string,
 //
 // A context that ends does not interrupt go-redis while it reads (unless the client has ContextTimeoutEnabled), so the
 // caller does not wait for the command but for whichever comes first. That costs a goroutine; a caller whose context
-// can never end does without, as long as the client's own timeouts bound the call.
+// can never end does without where the client's own timeouts bound the call.
 func (c caller) eval(ctx context.Context, start time.Time, probe bool, name, body string, keys [2]string, args []any) (any, error) {
 	all := make([]any, 0, 5+len(args))
 	all = append(all, name, body, 2, keys[0], keys[1])
@@ -163,20 +179,24 @@ func (c caller) eval(ctx context.Context, start time.Time, probe bool, name, bod
 	command := onceCmd{redis.NewCmd(ctx, all...)}
 	command.SetFirstKeyPos(3)
 
-	var limit time.Duration // 0: go-redis keeps the time
+	end := start.Add(unreachable - probing)
+	connected := end.Add(-c.read) // to wait for a connection and make one; a read may follow
+	limit := noLimit              // go-redis keeps the time
 	switch {
 	case probe:
-		start, limit = time.Now(), 500*time.Millisecond
+		connected, limit = time.Now().Add(probing), probing
 	case c.read == 0:
-		limit = unreachable - time.Since(start)
+		limit = time.Until(end)
 	}
-	within, cancel := context.WithDeadline(ctx, start.Add(unreachable-c.read)) // to have a connection: one read may follow
+	within, cancel := context.WithDeadline(ctx, connected)
 	process := func() (any, error) {
 		defer cancel()
-		_ = c.client.Process(within, command)
+		if err := c.client.Process(within, command); err != nil {
+			return nil, err
+		}
 		return command.Result()
 	}
-	if limit == 0 && ctx.Done() == nil {
+	if limit == noLimit && ctx.Done() == nil {
 		return process()
 	}
 	return await(ctx, limit, process)
@@ -195,8 +215,14 @@ func transient(err error) bool {
 		redis.IsTryAgainError(err) || redis.IsMasterDownError(err) || redis.IsMaxClientsError(err)
 }
 
-// await runs f in a goroutine of its own and returns its results, or an error as soon as ctx ends or limit (if it is
-// not 0) has passed; f then goes on by itself. A panic of f is the caller's.
+// errNoAnswer is the cause where await gave up.
+var errNoAnswer = fmt.Errorf("no answer in time: %w", os.ErrDeadlineExceeded)
+
+// noLimit makes await wait for its context alone.
+const noLimit = time.Duration(math.MaxInt64)
+
+// await runs f in a goroutine of its own and returns its results, or an error as soon as ctx ends or limit has passed;
+// f then goes on by itself. A panic of f is the caller's.
 func await[T any](ctx context.Context, limit time.Duration, f func() (T, error)) (T, error) {
 	type result struct {
 		v        T
@@ -213,7 +239,7 @@ func await[T any](ctx context.Context, limit time.Duration, f func() (T, error))
 		r.v, r.err = f()
 	}()
 	var timeout <-chan time.Time
-	if limit > 0 {
+	if limit != noLimit {
 		timer := time.NewTimer(limit)
 		defer timer.Stop()
 		timeout = timer.C
@@ -228,7 +254,7 @@ func await[T any](ctx context.Context, limit time.Duration, f func() (T, error))
 	case <-ctx.Done():
 		return none, ctx.Err()
 	case <-timeout:
-		return none, fmt.Errorf("serial: no answer within %v: %w", limit, os.ErrDeadlineExceeded)
+		return none, errNoAnswer
 	}
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -202,6 +201,7 @@ type call struct {
 	waited   time.Duration // from one wait to the next, in all
 	waitedAt time.Time     // the last time
 	trouble  time.Time     // since when the lock servers fail, zero if they don't
+	lockErr  error         // how they failed last
 }
 
 const (
@@ -264,7 +264,14 @@ func (c *call) batch(last int64) *batch { return &batch{c.g, c.typ, c.period, la
 func (c *call) ask(ctx context.Context, s *script, n int) (reply, error) {
 	now := time.Now().Add(c.offset)
 	for try := 0; ; try++ {
-		r, err := c.run(ctx, s, true, now, n)
+		p := c.g.periodAt(now)
+		if err := c.g.format.checkYear(p.wall.Year()); err != nil {
+			if try > 0 {
+				return reply{}, err
+			}
+			p = nowhere // this host's clock is wrong, or else Redis's will say the same
+		}
+		r, err := c.run(ctx, s, true, p, n)
 		if err != nil {
 			return r, err
 		}
@@ -291,12 +298,11 @@ func (c *call) ask(ctx context.Context, s *script, n int) (reply, error) {
 	}
 }
 
-// run sends a script for the period that now is in, and learns from what the answer says of the time.
-func (c *call) run(ctx context.Context, s *script, repeat bool, now time.Time, n int, more ...any) (reply, error) {
-	p := c.g.periodAt(now)
-	if err := c.g.format.checkYear(p.wall.Year()); err != nil {
-		return reply{}, err
-	}
+// nowhere is a period that no clock is in.
+var nowhere = &period{label: "0", stamp: "0 0 0"}
+
+// run sends a script for p, and learns from what the answer says of the time.
+func (c *call) run(ctx context.Context, s *script, repeat bool, p *period, n int, more ...any) (reply, error) {
 	c.period = p
 	args := []any{n, p.stamp, p.start, p.end, c.g.format.maxSeq(), c.g.memory.mark(c.typ, p)}
 	r, err := c.g.caller.run(ctx, s, repeat, [2]string{c.counterKey(), c.recordKey()}, append(args, more...)...)
@@ -312,6 +318,7 @@ func (c *call) run(ctx context.Context, s *script, repeat bool, now time.Time, n
 func (c *call) tryLock(ctx context.Context) (*lock, error) {
 	start := time.Now()
 	l, err := c.g.locks.try(ctx, c.lockKey())
+	c.lockErr = err
 	if err == nil {
 		c.trouble = time.Time{}
 		return l, nil
@@ -329,10 +336,12 @@ func (c *call) tryLock(ctx context.Context) (*lock, error) {
 // open is the sequence's third step. It returns nil where the period is to be looked at afresh: it ended meanwhile, or
 // the lock expired.
 func (c *call) open(ctx context.Context, n int, lock *lock) (*batch, error) {
-	defer lock.release(ctx)
+	patience := lockPatience
+	defer func() { lock.release(ctx, patience) }()
 	locked := c.period
 	r, err := c.ask(ctx, takeScript, n)
 	if err != nil {
+		patience = 0 // one that fails is not waited for twice
 		return nil, err
 	}
 	if b, err := c.taken(r); b != nil || err != nil {
@@ -346,7 +355,11 @@ func (c *call) open(ctx context.Context, n int, lock *lock) (*batch, error) {
 	}
 	floor := ""
 	if c.g.floor != nil {
-		used, err := c.askFloor(ctx, lock.since.Add(lockExpiry-floorMargin))
+		until := lock.since.Add(lockExpiry - floorMargin)
+		if !time.Now().Before(until) {
+			return nil, nil // it took too long to get here
+		}
+		used, err := c.askFloor(ctx, until)
 		if err != nil {
 			return nil, err
 		}
@@ -354,23 +367,32 @@ func (c *call) open(ctx context.Context, n int, lock *lock) (*batch, error) {
 	}
 	// Sent once: should the answer be lost, a second one would issue again. It is for the period of the check, and Redis
 	// refuses it if it comes too late.
-	r, err = c.run(ctx, openScript, false, r.now, n, floor, r.now.UnixMilli(), lockExpiry.Milliseconds())
-	if err != nil || r.status == statusClock || r.status == statusLate {
+	r, err = c.run(ctx, openScript, false, c.period, n, floor, r.now.UnixMilli(), lockExpiry.Milliseconds())
+	if err != nil {
+		patience = 0
 		return nil, err
+	}
+	if r.status == statusClock || r.status == statusLate {
+		return nil, nil
 	}
 	return c.taken(r)
 }
 
-// raise is what remains of Raise after its checks.
+// raise is what remains of Raise after its checks. Take with no numbers tells how the period stands, and writes nothing.
 func (c *call) raise(ctx context.Context, seq int64) error {
 	for {
-		r, err := c.ask(ctx, peekScript, 0)
+		r, err := c.ask(ctx, takeScript, 0)
 		if err != nil {
 			return err
 		}
+		floor := seq
 		switch r.status {
-		case statusConflict, statusClock:
-			return c.refusal(r)
+		case statusIssued:
+			if r.seq >= seq {
+				return nil
+			}
+		case statusExhausted: // by a counter that stands higher than this template can print
+			return nil
 		case statusMissing, statusLost, statusFuture:
 			if err := c.checkSkew(r); err != nil {
 				return err
@@ -380,10 +402,13 @@ func (c *call) raise(ctx context.Context, seq int64) error {
 				if err != nil {
 					return err
 				}
-				seq = max(seq, used)
+				floor = max(seq, used)
 			}
+		default:
+			return c.refusal(r)
 		}
-		r, err = c.run(ctx, openScript, true, time.Now().Add(c.offset), 0, seq, "", 0)
+		// For the period that was looked at: if that is over by now, nothing is written.
+		r, err = c.run(ctx, openScript, true, c.period, 0, floor, "", 0)
 		if err != nil || r.status == statusIssued {
 			return err
 		}
@@ -404,8 +429,11 @@ func (c *call) wait(ctx context.Context) error {
 	}
 	c.waitedAt = now
 	if _, ok := ctx.Deadline(); !ok && c.waited > waitLimit {
-		return fmt.Errorf("serial: %s %s was not opened within %v, others kept the lock: %w",
-			c.typ, c.period, waitLimit, os.ErrDeadlineExceeded)
+		err := c.lockErr
+		if err == nil {
+			err = errTaken
+		}
+		return fmt.Errorf("serial: %s %s was not opened within %v: %w", c.typ, c.period.label, waitLimit, err)
 	}
 	pause := min(2*time.Millisecond<<c.waits, 100*time.Millisecond)
 	if c.waits < 10 {

@@ -363,6 +363,20 @@ func testBehaviour(t *testing.T, b backend) {
 		s.next(gen, 61)
 	})
 
+	run("Raise of a counter that has to be adopted asks the floor", func(t *testing.T, s *series) {
+		require.NoError(t, s.rdb.Set(t.Context(), s.counter, 5, time.Hour).Err())
+		gen := s.generator(fixedFloor(20))
+		require.NoError(t, gen.Raise(t.Context(), "IS", 0))
+		s.next(gen, 21)
+	})
+
+	run("Raise of a counter that stands higher than the template prints", func(t *testing.T, s *series) {
+		wide := s.generator(serial.WithTemplate("{type}{date:yyyyMMdd}{seq:6}"))
+		require.NoError(t, wide.Raise(t.Context(), "IS", 12345))
+		require.NoError(t, s.gen.Raise(t.Context(), "IS", 7))
+		require.Equal(t, "12345", s.rdb.Get(t.Context(), s.counter).Val())
+	})
+
 	run("another zone is a conflict at the first call, another name of it is not", func(t *testing.T, s *series) {
 		s.next(s.gen, 1)
 		offset := func() int { _, o := time.Now().In(s.loc).Zone(); return o }()
@@ -612,6 +626,57 @@ func TestErrorsOfRedis(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The cause of a failure is told also where the context ended before it passed, and where tries were lost.
+func TestCausesAreKept(t *testing.T) {
+	m := miniredis.RunT(t)
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer func() { _ = rdb.Close() }()
+	gen := newGenerator(t, rdb, serial.WithLocation(noon()))
+	_, err := gen.Next(t.Context(), "IS")
+	require.NoError(t, err)
+	m.SetError("LOADING Redis is loading the dataset in memory")
+	_, err = gen.Next(t.Context(), "IS")
+	require.True(t, redis.IsLoadingError(err), "%v", err)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	_, err = gen.Next(ctx, "IS")
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.True(t, redis.IsLoadingError(err), "%v", err)
+	m.SetError("")
+
+	// A try whose answer was lost may have consumed what the next one misses: that is not ErrExhausted.
+	var lost bool
+	rdb.AddHook(hook(func(next redis.ProcessHook) redis.ProcessHook {
+		return func(ctx context.Context, cmd redis.Cmder) error {
+			err := next(ctx, cmd)
+			if !lost {
+				lost = true
+				err = io.EOF
+				cmd.SetErr(err)
+			}
+			return err
+		}
+	}))
+	_, err = gen.NextN(t.Context(), "IS", 6000)
+	require.ErrorIs(t, err, io.EOF)
+	require.NotErrorIs(t, err, serial.ErrExhausted)
+	n, err := gen.Peek(t.Context(), "IS")
+	require.NoError(t, err)
+	require.EqualValues(t, 6001, n.Seq)
+}
+
+// A client whose type cannot be compared is a client all the same.
+func TestIncomparableClients(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer func() { _ = rdb.Close() }()
+	type wrapped struct {
+		redis.UniversalClient
+		more any
+	}
+	_, err := serial.New(wrapped{rdb, []int{1}}, serial.WithLockClients(wrapped{rdb, []int{1}}, wrapped{rdb, []int{1}}))
+	require.NoError(t, err)
 }
 
 // A server, or something in front of it, may answer anything.

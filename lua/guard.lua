@@ -14,11 +14,12 @@
 --
 -- Replies that issue nothing are {status, seconds, microseconds, detail}, the middle ones being the server's time:
 --   "clock"     the server's clock is not in the period
---   "conflict"  the period entered overlaps it, or bears its label with other bounds; detail: the period entered
+--   "conflict"  the period entered overlaps it, or bears its label, or a later one, with other bounds; detail: the period
+--               entered
 --
 -- What the script that follows finds: time, now, entered, and
 --   stands  "same"    the caller's period is the one entered
---           "open"    it may be opened: there is no record, or the period entered has ended and has another label
+--           "open"    it may be opened: there is no record, or the period entered has ended and has an earlier label
 --           "future"  the period entered begins after now: the server's clock went back
 --   last    what the counter holds, nil for none and for what INCRBY would not take for a number; at most 10^15
 --   held    the same as text
@@ -43,7 +44,7 @@ elseif entered ~= ARGV[2] then
   local label, first, past = string.match(entered, '^(%S+) (%d+) (%d+)$')
   if label and tonumber(first) > now then
     stands = 'future'
-  elseif label and tonumber(past) <= tonumber(ARGV[3]) and label ~= string.match(ARGV[2], '^%S+') then
+  elseif label and tonumber(past) <= tonumber(ARGV[3]) and label < string.match(ARGV[2], '^%S+') then
     stands = 'open'
   else
     return answer('conflict', entered)

@@ -256,7 +256,7 @@ func processID(t *testing.T, s *redistest.Server) int {
 	return pid
 }
 
-// gone reports whether the process has ended and was waited for, which no t.Cleanup must leave to others.
+// gone reports whether the process has ended and has been reaped.
 func gone(pid int) bool {
 	p, err := os.FindProcess(pid)
 	return err != nil || p.Signal(syscall.Signal(0)) != nil
