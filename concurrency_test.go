@@ -193,12 +193,12 @@ var faults = []struct {
 		return run()
 	}},
 	{"killed before", false, func(f *faulty, run func() error) error {
-		f.dead = true
+		f.dead.Store(true)
 		return errKilled
 	}},
 	{"killed after", false, func(f *faulty, run func() error) error {
 		_ = run()
-		f.dead = true
+		f.dead.Store(true)
 		return errKilled
 	}},
 	{"request lost", false, func(f *faulty, run func() error) error { return io.EOF }},
@@ -229,27 +229,23 @@ var errKilled = errors.New("killed")
 // faulty is a hook that lets one fault happen at the at-th command of a client. A client that was killed sends nothing
 // any more.
 type faulty struct {
-	at       int    // counting those of the connection's set-up,
+	at       int64  // counting those of the connection's set-up,
 	name     string // or at every command of this name
 	fault    func(f *faulty, run func() error) error
 	midnight time.Time
 
-	mu    sync.Mutex
-	count int
-	dead  bool
+	count atomic.Int64
+	dead  atomic.Bool
 }
 
 func (f *faulty) hook() hook {
 	return func(next redis.ProcessHook) redis.ProcessHook {
 		return func(ctx context.Context, cmd redis.Cmder) error {
-			f.mu.Lock()
-			f.count++
-			now, dead := f.count == f.at || cmd.Name() == f.name, f.dead
-			f.mu.Unlock()
+			now := f.count.Add(1) == f.at || cmd.Name() == f.name
 			run := func() error { return next(ctx, cmd) }
 			var err error
 			switch {
-			case dead:
+			case f.dead.Load():
 				err = errKilled
 			case now:
 				err = f.fault(f, run)
@@ -288,7 +284,7 @@ func TestFaults(t *testing.T) {
 		for _, fault := range faults {
 			for _, deadline := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s/%s/deadline=%v", sc.name, fault.name, deadline), func(t *testing.T) {
-					for at := 1; ; at++ {
+					for at := int64(1); ; at++ {
 						reached := false
 						synctest.Test(t, func(t *testing.T) {
 							m := simulate(t)
@@ -297,7 +293,7 @@ func TestFaults(t *testing.T) {
 							sc.setUp(t, m)
 							f := &faulty{at: at, fault: fault.run, midnight: midnight}
 							meetFault(t, m, f, sc.floor, deadline, fault.harmless)
-							reached = f.count >= at
+							reached = f.count.Load() >= at
 						})
 						if !reached {
 							break
@@ -349,8 +345,8 @@ func meetFault(t *testing.T, m *simulation, f *faulty, floor, deadline, harmless
 			require.NoError(t, err)
 		}
 		require.NotErrorIs(t, err, context.DeadlineExceeded)
-		if !f.dead {
-			over := f.count >= f.at
+		if !f.dead.Load() {
+			over := f.count.Load() >= f.at
 			_, err = j.next(ctx, victim, "IS")
 			require.True(t, err == nil || !over, "the fault is over: %v", err)
 		}
@@ -382,7 +378,7 @@ func TestCrashedOpenerDelaysByTheLockAtMost(t *testing.T) {
 		m := simulate(t)
 		f := &faulty{name: "set", fault: func(f *faulty, run func() error) error {
 			_ = run()
-			f.dead = true
+			f.dead.Store(true)
 			return errKilled
 		}}
 		_, err := newGenerator(t, m.client(f.hook())).Next(t.Context(), "IS")
