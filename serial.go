@@ -189,53 +189,6 @@ func (b *batch) number(seq int64) Number {
 	}
 }
 
-// A call is the state of one call of a public method.
-type call struct {
-	g      *Generator
-	typ    string
-	offset time.Duration // of Redis's clock, see memory
-	period *period       // that the last script was sent for
-	slept  time.Duration // waiting for Redis's clock to catch up
-
-	waits    int           // for another opener, up to 10
-	waited   time.Duration // from one wait to the next, in all
-	waitedAt time.Time     // the last time
-	trouble  time.Time     // since when the lock servers fail, zero if they don't
-	lockErr  error         // how they failed last
-}
-
-const (
-	waitLimit  = 30 * time.Second // for others to open the period, if the context has no deadline
-	catchUp    = 5 * time.Second  // a clock set back by no more is waited for
-	clockTries = 10               // a server's clock that is elsewhere so often in a row is not worth following
-)
-
-func (g *Generator) newCall(ctx context.Context, typ string) (*call, error) {
-	if err := checkType(typ); err != nil {
-		return nil, outcome(ctx, err)
-	}
-	if err := endOf(ctx); err != nil {
-		return nil, fmt.Errorf("serial: nothing was sent: %w", err)
-	}
-	return &call{g: g, typ: typ, offset: g.memory.offset(typ)}, nil
-}
-
-// periodAt is the period of an instant by Redis's clock.
-func (g *Generator) periodAt(t time.Time) *period {
-	if p := g.current.Load(); p != nil && p.contains(t.Unix()) {
-		return p
-	}
-	p := periodAt(t, g.location)
-	g.current.Store(p)
-	return p
-}
-
-// The keys of a type share its hash tag, and with it one Cluster slot.
-
-func (c *call) recordKey() string  { return c.g.prefix + ":{" + c.typ + "}" }
-func (c *call) counterKey() string { return c.recordKey() + ":" + c.period.label }
-func (c *call) lockKey() string    { return c.counterKey() + ":lock" }
-
 // take is the sequence's first step. It returns nil where the period has to be opened: its counter is missing, or lost
 // while a floor can tell how far it had come.
 func (c *call) take(ctx context.Context, n int) (*batch, error) {
@@ -258,60 +211,6 @@ func (c *call) taken(r reply) (*batch, error) {
 }
 
 func (c *call) batch(last int64) *batch { return &batch{c.g, c.typ, c.period, last} }
-
-// ask runs take or peek for the period that it is now by Redis's clock: it follows that clock where it is elsewhere, and
-// waits a little where it went back.
-func (c *call) ask(ctx context.Context, s *script, n int) (reply, error) {
-	now := time.Now().Add(c.offset)
-	for try := 0; ; try++ {
-		p := c.g.periodAt(now)
-		if err := c.g.format.checkYear(p.wall.Year()); err != nil {
-			if try > 0 {
-				return reply{}, err
-			}
-			p = nowhere // this host's clock is wrong, or else Redis's will say the same
-		}
-		r, err := c.run(ctx, s, true, p, n)
-		if err != nil {
-			return r, err
-		}
-		switch r.status {
-		case statusClock:
-			if try == clockTries {
-				return r, c.refusal(r)
-			}
-			now = r.now
-		case statusFuture:
-			pause := c.begins(r).Sub(r.now)
-			deadline, ok := ctx.Deadline()
-			if c.slept+pause > catchUp || ok && time.Until(deadline) < pause {
-				return r, nil
-			}
-			if err := sleep(ctx, pause); err != nil {
-				return r, err
-			}
-			c.slept += pause
-			now = time.Now().Add(c.offset)
-		default:
-			return r, nil
-		}
-	}
-}
-
-// nowhere is a period that no clock is in.
-var nowhere = &period{label: "0", stamp: "0 0 0"}
-
-// run sends a script for p, and learns from what the answer says of the time.
-func (c *call) run(ctx context.Context, s *script, repeat bool, p *period, n int, more ...any) (reply, error) {
-	c.period = p
-	args := []any{n, p.stamp, p.start, p.end, c.g.format.maxSeq(), c.g.memory.mark(c.typ, p)}
-	r, err := c.g.caller.run(ctx, s, repeat, [2]string{c.counterKey(), c.recordKey()}, append(args, more...)...)
-	if err == nil && !r.now.IsZero() {
-		c.offset = r.offset()
-		c.g.memory.correct(c.typ, c.offset)
-	}
-	return r, err
-}
 
 // tryLock is the sequence's second step. Lock servers that fail may be well a moment later, and the counter may be there by
 // then; so it returns nil, as for a lock that another holds, while there is time for another attempt.
@@ -440,61 +339,4 @@ func (c *call) wait(ctx context.Context) error {
 		c.waits++
 	}
 	return sleep(ctx, pause/2+rand.N(pause))
-}
-
-// askFloor asks the floor, which has until then, and the caller's context, to answer.
-func (c *call) askFloor(ctx context.Context, until time.Time) (int64, error) {
-	within, cancel := context.WithDeadline(ctx, until)
-	start := time.Unix(c.period.start, 0).In(c.g.location)
-	// One that heeds its context answers in time with an error of its own; one that doesn't is not waited for.
-	used, err := await(ctx, time.Until(until)+floorMargin/2, func() (int64, error) {
-		defer cancel()
-		return c.g.floor(within, c.typ, start)
-	})
-	if err != nil {
-		return 0, fmt.Errorf("serial: the floor of %s %s: %w", c.typ, c.period.label, err)
-	}
-	if limit := c.g.format.maxSeq(); used < 0 || used > limit {
-		return 0, fmt.Errorf("serial: the floor of %s %s answered %d: allowed are 0 to %d", c.typ, c.period.label, used, limit)
-	}
-	return used, nil
-}
-
-// checkSkew refuses to open a period by a clock that is too far from this host's. r is the answer that told Redis's
-// time; it arose at some moment between being asked for and received.
-func (c *call) checkSkew(r reply) error {
-	skew := c.g.maxSkew
-	if skew < 0 || !r.now.Before(r.sent.Add(-skew)) && !r.now.After(r.received.Add(skew)) {
-		return nil
-	}
-	return fmt.Errorf("%w: %s %s would be opened at %s by Redis's clock, and it is %s by this host's: allowed are %v",
-		ErrClockSkew, c.typ, c.period.label, r.now.UTC().Format(time.RFC3339), r.received.UTC().Format(time.RFC3339), skew)
-}
-
-// begins returns the start of the period entered that a reply of statusFuture tells of.
-func (c *call) begins(r reply) time.Time {
-	var label string
-	var start int64
-	_, _ = fmt.Sscanf(r.detail, "%s %d", &label, &start)
-	return time.Unix(start, 0)
-}
-
-// refusal turns a status that ends a call into its error.
-func (c *call) refusal(r reply) error {
-	switch r.status {
-	case statusExhausted:
-		return fmt.Errorf("%w: %s %s is at %s of %d", ErrExhausted, c.typ, c.period.label, r.detail, c.g.format.maxSeq())
-	case statusLost:
-		return fmt.Errorf("%w: %s was open, and its counter holds %q; %d is the last number seen here",
-			ErrCounterLost, c.counterKey(), r.detail, c.g.memory.mark(c.typ, c.period))
-	case statusFuture:
-		return fmt.Errorf("%w: Redis's clock says %s, and %s has already entered %s",
-			ErrClockSkew, r.now.UTC().Format(time.RFC3339), c.typ, r.detail)
-	case statusClock:
-		return fmt.Errorf("%w: Redis's clock says %s, and does not stay in one period", ErrClockSkew, r.now.UTC().Format(time.RFC3339))
-	case statusConflict:
-		return fmt.Errorf("%w: %s is in %s, and this generator's would be %s; do all use the same time zone?",
-			ErrConflict, c.typ, r.detail, c.period)
-	}
-	return fmt.Errorf("serial: a script answered %q, which it cannot", r.status)
 }
