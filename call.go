@@ -3,6 +3,7 @@ package serial
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"time"
 )
 
@@ -10,9 +11,11 @@ import (
 type call struct {
 	g      *Generator
 	typ    string
-	offset time.Duration // of Redis's clock, see memory
-	period *period       // that the last script was sent for
-	slept  time.Duration // waiting for Redis's clock to catch up
+	tower  *tower  // of the server that has its keys
+	period *period // that the last script was sent for
+
+	failure *atomic.Pointer[error] // of a flight's last attempt, for members who leave; nil for a call's own
+	slept   time.Duration          // waiting for Redis's clock to catch up
 
 	waits    int           // for another opener, up to 10
 	waited   time.Duration // from one wait to the next, in all
@@ -27,14 +30,26 @@ const (
 	clockTries = 10               // a server's clock that is elsewhere so often in a row is not worth following
 )
 
-func (g *Generator) newCall(ctx context.Context, typ string) (*call, error) {
+func (g *Generator) newCall(ctx context.Context, typ string) (call, error) {
+	c := call{g: g, typ: typ}
 	if err := checkType(typ); err != nil {
-		return nil, outcome(ctx, err)
+		return c, outcome(ctx, err)
 	}
 	if err := endOf(ctx); err != nil {
-		return nil, fmt.Errorf("serial: nothing was sent: %w", err)
+		return c, fmt.Errorf("serial: nothing was sent: %w", err)
 	}
-	return &call{g: g, typ: typ, offset: g.memory.offset(typ)}, nil
+	c.tower = g.towers.only
+	if c.tower == nil {
+		c.tower = g.towers.of(ctx, c.recordKey())
+	}
+	return c, nil
+}
+
+// issued remembers the last number that was issued in the call's period.
+func (c *call) issued(seq int64) {
+	if !c.g.memory.raise(c.typ, c.period, seq) {
+		c.g.memory.add(c.typ, &seen{c.period, seq, &c.tower.clock, c.keys(c.period)})
+	}
 }
 
 // periodAt is the period of an instant by Redis's clock.
@@ -56,7 +71,7 @@ func (c *call) lockKey() string    { return c.counterKey() + ":lock" }
 // ask runs take or peek for the period that it is now by Redis's clock: it follows that clock where it is elsewhere, and
 // waits a little where it went back.
 func (c *call) ask(ctx context.Context, s *script, n int) (reply, error) {
-	now := time.Now().Add(c.offset)
+	now := c.tower.clock.now()
 	for try := 0; ; try++ {
 		p := c.g.periodAt(now)
 		if err := c.g.format.checkYear(p.wall.Year()); err != nil {
@@ -85,7 +100,7 @@ func (c *call) ask(ctx context.Context, s *script, n int) (reply, error) {
 				return r, err
 			}
 			c.slept += pause
-			now = time.Now().Add(c.offset)
+			now = c.tower.clock.now()
 		default:
 			return r, nil
 		}
@@ -93,18 +108,50 @@ func (c *call) ask(ctx context.Context, s *script, n int) (reply, error) {
 }
 
 // nowhere is a period that no clock is in.
-var nowhere = &period{label: "0", stamp: "0 0 0"}
+var nowhere = &period{label: "0", args: [3]any{"0 0 0", 0, 0}}
 
 // run sends a script for p, and learns from what the answer says of the time.
-func (c *call) run(ctx context.Context, s *script, repeat bool, p *period, n int, more ...any) (reply, error) {
+func (c *call) run(ctx context.Context, s *script, repeat bool, p *period, n int, more ...any) (r reply, err error) {
 	c.period = p
-	args := []any{n, p.stamp, p.start, p.end, c.g.format.maxSeq(), c.g.memory.mark(c.typ, p)}
-	r, err := c.g.caller.run(ctx, s, repeat, [2]string{c.counterKey(), c.recordKey()}, append(args, more...)...)
+	if s == takeScript && n == 1 && c.tower.pipe != nil {
+		r, err = c.tower.take(ctx, c, p)
+	} else {
+		r, err = c.send(ctx, time.Now(), s, repeat, p, n, more...)
+		if err == nil {
+			c.g.towers.warm.Store(true)
+			if r.status == statusIssued && n > 0 {
+				c.issued(r.seq)
+			}
+		}
+	}
 	if err == nil && !r.now.IsZero() {
-		c.offset = r.offset()
-		c.g.memory.correct(c.typ, c.offset)
+		c.tower.clock.offset.Store(int64(r.offset()))
 	}
 	return r, err
+}
+
+// send sends a script for p by itself.
+func (c *call) send(ctx context.Context, start time.Time, s *script, repeat bool, p *period, n int, more ...any) (reply, error) {
+	c.period = p
+	return c.g.caller.run(ctx, start, s, repeat, append(c.arguments(p, n), more...), c.failure)
+}
+
+// arguments are what all scripts are given for p, as the arguments of EVALSHA; its first two are left out.
+func (c *call) arguments(p *period, n int) []any {
+	mark, keys := c.g.memory.mark(c.typ, p)
+	if keys[0] == nil {
+		keys = c.keys(p)
+	}
+	args := make([]any, 11, 14)
+	args[2], args[3], args[4] = 2, keys[0], keys[1]
+	args[5], args[6], args[7], args[8], args[9], args[10] = n, p.args[0], p.args[1], p.args[2], c.g.limitArg, mark
+	return args
+}
+
+// keys are the counter and the record, made once for as long as the type is remembered.
+func (c *call) keys(p *period) [2]any {
+	record := c.recordKey()
+	return [2]any{record + ":" + p.label, record}
 }
 
 // askFloor asks the floor, which has until then, and the caller's context, to answer.
@@ -112,14 +159,15 @@ func (c *call) askFloor(ctx context.Context, until time.Time) (int64, error) {
 	within, cancel := context.WithDeadline(ctx, until)
 	start := time.Unix(c.period.start, 0).In(c.g.location)
 	// One that heeds its context answers in time with an error of its own; one that doesn't is not waited for.
+	ask, typ := c.g.floor, c.typ
 	used, err := await(ctx, time.Until(until)+floorMargin/2, func() (int64, error) {
 		defer cancel()
-		return c.g.floor(within, c.typ, start)
+		return ask(within, typ, start)
 	})
 	if err != nil {
 		return 0, fmt.Errorf("serial: the floor of %s %s: %w", c.typ, c.period.label, err)
 	}
-	if limit := c.g.format.maxSeq(); used < 0 || used > limit {
+	if limit := c.g.limit; used < 0 || used > limit {
 		return 0, fmt.Errorf("serial: the floor of %s %s answered %d: allowed are 0 to %d", c.typ, c.period.label, used, limit)
 	}
 	return used, nil
@@ -148,10 +196,11 @@ func (c *call) begins(r reply) time.Time {
 func (c *call) refusal(r reply) error {
 	switch r.status {
 	case statusExhausted:
-		return fmt.Errorf("%w: %s %s is at %s of %d", ErrExhausted, c.typ, c.period.label, r.detail, c.g.format.maxSeq())
+		return fmt.Errorf("%w: %s %s is at %s of %d", ErrExhausted, c.typ, c.period.label, r.detail, c.g.limit)
 	case statusLost:
+		mark, _ := c.g.memory.mark(c.typ, c.period)
 		return fmt.Errorf("%w: %s was open, and its counter holds %q; %d is the last number seen here",
-			ErrCounterLost, c.counterKey(), r.detail, c.g.memory.mark(c.typ, c.period))
+			ErrCounterLost, c.counterKey(), r.detail, mark)
 	case statusFuture:
 		return fmt.Errorf("%w: Redis's clock says %s, and %s has already entered %s",
 			ErrClockSkew, r.now.UTC().Format(time.RFC3339), c.typ, r.detail)

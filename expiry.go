@@ -12,7 +12,7 @@ type period struct {
 	wall  time.Time // the label as a wall clock reads it, kept as if it were UTC
 	start int64     // first instant that belongs to it, Unix seconds
 	end   int64     // first instant that does not any more, Unix seconds
-	stamp string    // the three that tell it from every other, as the record holds them: "LABEL START END"
+	args  [3]any    // for scripts: "LABEL START END", as the record holds them to tell it from every other; start; end
 }
 
 // contains reports whether the instant t, in Unix seconds, lies in p.
@@ -51,7 +51,7 @@ func newPeriod(wall time.Time, start int64, loc *time.Location) *period {
 		start: start,
 		end:   begin(wall.AddDate(0, 0, 1), loc),
 	}
-	p.stamp = fmt.Sprintf("%s %d %d", p.label, p.start, p.end)
+	p.args = [3]any{fmt.Sprintf("%s %d %d", p.label, p.start, p.end), p.start, p.end}
 	return p
 }
 

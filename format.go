@@ -68,14 +68,16 @@ func (n Number) Int64() (int64, error) {
 	return v, nil
 }
 
-// maxSeq is the largest sequence of that many digits.
-func maxSeq(width int) int64 {
-	limit := int64(1)
-	for range width {
-		limit *= 10
+// maxSeq is the largest sequence of that many digits, up to maxWidth.
+func maxSeq(width int) int64 { return powers[width] - 1 }
+
+var powers = func() (p [maxWidth + 1]int64) {
+	p[0] = 1
+	for i := range maxWidth {
+		p[i+1] = 10 * p[i]
 	}
-	return limit - 1
-}
+	return p
+}()
 
 // A format is a parsed template: fields of fixed width, and one type.
 type format struct {

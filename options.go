@@ -22,6 +22,8 @@ func (f optionFunc) apply(c *config) error { return f(c) }
 type config struct {
 	location    *time.Location
 	format      *format
+	limit       int64                                                                 // the largest sequence that format prints
+	limitArg    any                                                                   // the same, for scripts
 	floor       func(ctx context.Context, typ string, start time.Time) (int64, error) // nil: none
 	lockClients []redis.UniversalClient
 	maxSkew     time.Duration // negative: not checked
@@ -50,6 +52,8 @@ func newConfig(client redis.UniversalClient, opts []Option) (*config, error) {
 	if c.lockClients == nil {
 		c.lockClients = []redis.UniversalClient{client}
 	}
+	c.limit = c.format.maxSeq()
+	c.limitArg = c.limit
 	return c, errors.Join(errs...)
 }
 
@@ -91,8 +95,11 @@ func WithLocation(loc *time.Location) Option {
 //
 // Default "{type}{date:yyyyMMdd}{seq:4}".
 func WithTemplate(template string) Option {
-	return optionFunc(func(c *config) (err error) {
-		c.format, err = parseTemplate(template)
+	return optionFunc(func(c *config) error {
+		f, err := parseTemplate(template)
+		if err == nil {
+			c.format = f
+		}
 		return err
 	})
 }

@@ -12,6 +12,9 @@ import (
 	"math/rand/v2"
 	"net"
 	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -58,6 +61,7 @@ type reply struct {
 	detail string
 
 	sent, received time.Time // this host's, around the round trip
+	failure        error     // of the attempt before, which may have run as well; nil if the first one was answered
 }
 
 const (
@@ -68,6 +72,7 @@ const (
 	statusLost      = "lost"
 	statusMissing   = "missing"
 	statusExhausted = "exhausted"
+	statusPart      = "part"
 	statusLate      = "late"
 )
 
@@ -100,10 +105,15 @@ type caller struct {
 	client  redis.UniversalClient
 	retries int           // after the first attempt, as the client is configured
 	read    time.Duration // the client's read timeout; 0 where it is unknown, unlimited or too long to wait for
+
+	mu        sync.Mutex // guards what follows, see connecting
+	shared    context.Context
+	sharedEnd time.Time
+	cancel    context.CancelFunc
 }
 
-func newCaller(client redis.UniversalClient) caller {
-	c := caller{client: client, retries: 3}
+func newCaller(client redis.UniversalClient) *caller {
+	c := &caller{client: client, retries: 3}
 	switch client := client.(type) {
 	case *redis.Client:
 		c.retries, c.read = client.Options().MaxRetries, client.Options().ReadTimeout
@@ -119,34 +129,34 @@ func newCaller(client redis.UniversalClient) caller {
 // run sends s and returns its reply. A script that may be repeated is sent again after an error that may pass, like a
 // restart or a failover; otherwise it is sent at most once, and one that was not sent in time is statusLate. An error
 // leaves open whether the script ran.
-func (c caller) run(ctx context.Context, s *script, repeat bool, keys [2]string, args ...any) (reply, error) {
-	start := time.Now()
+//
+// The time that Redis has to answer counts from start. args are those of EVALSHA; name and script are filled in. Failures
+// that are tried again are noted, if note is not nil, for those who do not wait for the outcome.
+func (c *caller) run(ctx context.Context, start time.Time, s *script, repeat bool, args []any, note *atomic.Pointer[error]) (reply, error) {
 	probe := false
 	var failure error // of the last attempt
 	for attempt := 0; ; attempt++ {
 		sent := time.Now()
-		v, err := c.eval(ctx, start, probe, "evalsha", s.digest, keys, args)
+		v, err := c.eval(ctx, start, probe, "evalsha", s.digest, args)
 		if redis.HasErrorPrefix(err, "NOSCRIPT") {
 			start = time.Now() // it does answer
-			v, err = c.eval(ctx, start, probe, "eval", s.source, keys, args)
+			v, err = c.eval(ctx, start, probe, "eval", s.source, args)
 		}
 		if err == nil {
 			r, err := parseReply(v)
-			r.sent, r.received = sent, time.Now()
+			r.sent, r.received, r.failure = sent, time.Now(), failure
 			if r.status == statusExhausted && failure != nil {
-				// The attempts before may have consumed what is missing now; this status says that nothing was.
-				return reply{}, fmt.Errorf("serial: Redis failed, and has too few numbers left since: %w", foreign(failure))
+				return reply{}, fewLeft(failure)
 			}
 			return r, err
 		}
 		if end := endOf(ctx); end != nil {
-			err := fmt.Errorf("serial: gave up waiting for Redis, where the command may have run: %w", end)
-			if failure != nil {
-				err = fmt.Errorf("%w; before that: %w", err, foreign(failure))
-			}
-			return reply{}, err
+			return reply{}, gaveUp(end, failure)
 		}
 		failure = err
+		if note != nil {
+			note.Store(&err)
+		}
 		if !probe && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errNoAnswer)) {
 			// Our own time limit. Either Redis is out of reach, or this process stood still for some seconds: one more
 			// quick attempt tells.
@@ -167,45 +177,92 @@ func (c caller) run(ctx context.Context, s *script, repeat bool, keys [2]string,
 	}
 }
 
+// gaveUp is the error of a call whose context ended; failure is that of the attempt before, if there was one.
+func gaveUp(end, failure error) error {
+	err := fmt.Errorf("serial: gave up waiting for Redis, where the command may have run: %w", end)
+	if failure != nil {
+		err = fmt.Errorf("%w; before that: %w", err, foreign(failure))
+	}
+	return err
+}
+
+// fewLeft stands for ErrExhausted, which says that nothing was consumed, where the attempt before may have consumed what
+// is missing.
+func fewLeft(failure error) error {
+	return fmt.Errorf("serial: Redis failed, and has too few numbers left since: %w", foreign(failure))
+}
+
+// limit is how long to wait for an answer, by a call that began at start.
+func (c *caller) limit(start time.Time) time.Duration {
+	if c.read > 0 {
+		return noLimit // go-redis keeps the time
+	}
+	return time.Until(start.Add(unreachable - probing))
+}
+
 // eval makes one attempt, of a call that began at start, or a probe, which is a quick one.
 //
 // A context that ends does not interrupt go-redis while it reads (unless the client has ContextTimeoutEnabled), so the
 // caller does not wait for the command but for whichever comes first. That costs a goroutine; a caller whose context
 // can never end does without where the client's own timeouts bound the call.
-func (c caller) eval(ctx context.Context, start time.Time, probe bool, name, body string, keys [2]string, args []any) (any, error) {
-	all := make([]any, 0, 5+len(args))
-	all = append(all, name, body, 2, keys[0], keys[1])
-	all = append(all, args...)
-	command := onceCmd{redis.NewCmd(ctx, all...)}
-	command.SetFirstKeyPos(3)
-
-	end := start.Add(unreachable - probing)
-	connected := end.Add(-c.read) // to wait for a connection and make one; a read may follow
-	limit := noLimit              // go-redis keeps the time
-	switch {
-	case probe:
-		connected, limit = time.Now().Add(probing), probing
-	case c.read == 0:
-		limit = time.Until(end)
-	}
-	within, cancel := context.WithDeadline(ctx, connected)
-	process := func() (any, error) {
+func (c *caller) eval(ctx context.Context, start time.Time, probe bool, name, body string, args []any) (any, error) {
+	command := newCommand(ctx, name, body, args)
+	if !probe && c.read > 0 && ctx.Done() == nil {
+		within, cancel := c.connecting(ctx, start)
 		defer cancel()
-		if err := c.client.Process(within, command); err != nil {
-			return nil, err
-		}
-		return command.Result()
+		return c.process(within, command)
 	}
-	if limit == noLimit && ctx.Done() == nil {
-		return process()
+	limit := c.limit(start)
+	within, cancel := c.connecting(ctx, start)
+	if probe {
+		limit = probing
+		within, cancel = context.WithTimeout(ctx, probing)
 	}
-	return await(ctx, limit, process)
+	return await(ctx, limit, func() (any, error) {
+		defer cancel()
+		return c.process(within, command)
+	})
+}
+
+func (c *caller) process(ctx context.Context, command onceCmd) (any, error) {
+	if err := c.client.Process(ctx, command); err != nil {
+		return nil, err
+	}
+	return command.Result()
+}
+
+// connecting limits the time to wait for a connection and to make one, by a call that began at start, such that a read
+// may follow. Calls that begin at about the same time share one context, if there is nothing in theirs.
+func (c *caller) connecting(ctx context.Context, start time.Time) (context.Context, context.CancelFunc) {
+	const sharing = 250 * time.Millisecond
+	end := start.Add(unreachable - probing - c.read)
+	if ctx != context.Background() {
+		return context.WithDeadline(ctx, end)
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if d := end.Sub(c.sharedEnd); d < 0 || d > sharing {
+		c.sharedEnd = end
+		c.shared, c.cancel = context.WithDeadline(ctx, end) // not to be cancelled: it ends by itself
+	}
+	return c.shared, func() {}
 }
 
 // A onceCmd is not sent again by go-redis itself.
 type onceCmd struct{ *redis.Cmd }
 
 func (onceCmd) NoRetry() bool { return true }
+
+// newCommand takes arguments whose first two are the name and the script's digest or source.
+func newCommand(ctx context.Context, name, body string, args []any) onceCmd {
+	if args[0] != nil { // sent before: go-redis may still be reading it
+		args = slices.Clone(args)
+	}
+	args[0], args[1] = name, body
+	command := onceCmd{redis.NewCmd(ctx, args...)}
+	command.SetFirstKeyPos(3)
+	return command
+}
 
 // transient reports whether the same command may succeed a moment later.
 func transient(err error) bool {
@@ -214,6 +271,9 @@ func transient(err error) bool {
 		redis.IsLoadingError(err) || redis.IsReadOnlyError(err) || redis.IsClusterDownError(err) ||
 		redis.IsTryAgainError(err) || redis.IsMasterDownError(err) || redis.IsMaxClientsError(err)
 }
+
+// errEnded is the error where a hook of the client ended a goroutine.
+var errEnded = errors.New("serial: the goroutine of a command was ended from outside")
 
 // errNoAnswer is the cause where await gave up.
 var errNoAnswer = fmt.Errorf("no answer in time: %w", os.ErrDeadlineExceeded)
@@ -231,7 +291,7 @@ func await[T any](ctx context.Context, limit time.Duration, f func() (T, error))
 	}
 	done := make(chan result, 1)
 	go func() {
-		r := result{err: errors.New("serial: the goroutine of a command was ended from outside")}
+		r := result{err: errEnded}
 		defer func() {
 			r.panicked = recover()
 			done <- r

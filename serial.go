@@ -49,9 +49,10 @@ func (c *call) sequence(ctx context.Context, n int) (*batch, error) {
 // [New]. Any number of Generators, in any number of processes, may issue numbers of one type.
 type Generator struct {
 	config
-	caller  caller
+	caller  *caller
 	locks   locks
 	memory  memory
+	towers  *towers
 	current atomic.Pointer[period] // the one computed last
 }
 
@@ -65,11 +66,13 @@ func New(client redis.UniversalClient, opts ...Option) (*Generator, error) {
 	if err != nil {
 		return nil, err
 	}
+	caller := newCaller(client)
 	return &Generator{
 		config: *c,
-		caller: newCaller(client),
+		caller: caller,
 		locks:  newLocks(c.lockClients),
 		memory: memory{series: map[string]*seen{}},
+		towers: newTowers(caller),
 	}, nil
 }
 
@@ -116,7 +119,7 @@ func (g *Generator) issue(ctx context.Context, typ string, n int) (*batch, error
 	if err != nil {
 		return nil, err
 	}
-	if limit := g.format.maxSeq(); int64(n) > limit {
+	if limit := g.limit; int64(n) > limit {
 		return nil, outcome(ctx, fmt.Errorf("%w: %d of %s were asked for, and a period has %d", ErrExhausted, n, typ, limit))
 	}
 	b, err := c.sequence(ctx, n)
@@ -158,7 +161,7 @@ func (g *Generator) Raise(ctx context.Context, typ string, seq int64) error {
 	if err != nil {
 		return err
 	}
-	if limit := g.format.maxSeq(); seq < 0 || seq > limit {
+	if limit := g.limit; seq < 0 || seq > limit {
 		return outcome(ctx, fmt.Errorf("serial: Raise of %s to %d: allowed are 0 to %d", typ, seq, limit))
 	}
 	return outcome(ctx, c.raise(ctx, seq))
@@ -202,7 +205,6 @@ func (c *call) take(ctx context.Context, n int) (*batch, error) {
 func (c *call) taken(r reply) (*batch, error) {
 	switch {
 	case r.status == statusIssued:
-		c.g.memory.issued(c.typ, c.period, r.seq, c.offset)
 		return c.batch(r.seq), nil
 	case r.status == statusMissing, r.status == statusLost && c.g.floor != nil:
 		return nil, nil

@@ -631,28 +631,37 @@ func TestErrorsOfRedis(t *testing.T) {
 // The cause of a failure is told also where the context ended before it passed, and where tries were lost.
 func TestCausesAreKept(t *testing.T) {
 	m := miniredis.RunT(t)
-	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr(), MaxRetries: 100})
 	defer func() { _ = rdb.Close() }()
 	gen := newGenerator(t, rdb, serial.WithLocation(noon()))
 	_, err := gen.Next(t.Context(), "IS")
 	require.NoError(t, err)
 	m.SetError("LOADING Redis is loading the dataset in memory")
-	_, err = gen.Next(t.Context(), "IS")
-	require.True(t, redis.IsLoadingError(err), "%v", err)
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	_, err = gen.Next(ctx, "IS")
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.True(t, redis.IsLoadingError(err), "%v", err)
-	m.SetError("")
 
-	// A try whose answer was lost may have consumed what the next one misses: that is not ErrExhausted.
-	var lost bool
+	few := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer func() { _ = few.Close() }()
+	_, err = newGenerator(t, few).Next(t.Context(), "IS")
+	require.True(t, redis.IsLoadingError(err), "%v", err)
+}
+
+// A try whose answer was lost may have consumed what the next one misses: that is not ErrExhausted.
+func TestExhaustedByALostTry(t *testing.T) {
+	m := miniredis.RunT(t)
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer func() { _ = rdb.Close() }()
+	gen := newGenerator(t, rdb, serial.WithLocation(noon()))
+	_, err := gen.Next(t.Context(), "IS")
+	require.NoError(t, err)
+	var lost atomic.Bool
 	rdb.AddHook(hook(func(next redis.ProcessHook) redis.ProcessHook {
 		return func(ctx context.Context, cmd redis.Cmder) error {
 			err := next(ctx, cmd)
-			if !lost {
-				lost = true
+			if lost.CompareAndSwap(false, true) {
 				err = io.EOF
 				cmd.SetErr(err)
 			}

@@ -1,0 +1,303 @@
+package serial
+
+import (
+	"context"
+	"runtime"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Callers that want one number of the same type at the same moment share one take: a flight. It increments the counter
+// by their number, and each gets its own part of the range, in the order in which they came. Flights of different types
+// that depart at the same moment share a pipeline.
+//
+// A caller that meets nobody takes off at once, in its own goroutine if its context can never end. While as many
+// flights are in the air as make sense, those who come gather in the next one, which departs when one of them lands: so
+// flights grow with the load by themselves, and a caller waits for a part of a round trip at most.
+
+// How many departures may be under way at a time depends on how long a round trip takes when nothing is in its way. On
+// loopback most of it is work, and the next flight had better gather everybody until the last one has landed; over a
+// network most of it is waiting, and a caller should not wait for another one's trip before its own.
+const (
+	tripOfOne  = 250 * time.Microsecond // for every one of these in a round trip another departure
+	mostFlying = 8
+	enough     = 32 // callers are worth a departure of their own, whatever the round trip
+)
+
+// mostTogether is how many flights of different types depart in one pipeline at most.
+const mostTogether = 256
+
+// A tower makes the flights to one server.
+type tower struct {
+	caller *caller
+	pipe   func() redis.Pipeliner // to that server
+	clock  serverClock
+
+	mu      sync.Mutex
+	flying  int           // departures under way
+	trip    time.Duration // the shortest round trip of late
+	waiting []*flight     // to depart, in order
+	callers int           // in those
+	gates   map[gate]*flight
+}
+
+// towers finds the tower for a type: there is one, but on Cluster one for each master, so that none waits for another.
+type towers struct {
+	only    *tower
+	cluster *redis.ClusterClient
+	warm    atomic.Bool // the cluster's slots are known: to find them out takes as long as its nodes make it
+	known   sync.Map    // of the masters, *redis.Client to *tower
+	caller  *caller
+}
+
+func newTowers(c *caller) *towers {
+	t := &towers{caller: c}
+	if cluster, ok := c.client.(*redis.ClusterClient); ok {
+		t.cluster = cluster
+	} else {
+		t.only = newTower(c, c.client.Pipeline)
+	}
+	return t
+}
+
+// of returns the tower for a key. Where it is not known yet which server that is, it is for go-redis to find out: what is
+// returned then does not share.
+func (t *towers) of(ctx context.Context, key string) *tower {
+	if t.only != nil {
+		return t.only
+	}
+	if !t.warm.Load() {
+		return newTower(t.caller, nil)
+	}
+	master, err := t.cluster.MasterForKey(ctx, key)
+	if err != nil {
+		return newTower(t.caller, nil)
+	}
+	known, ok := t.known.Load(master)
+	if !ok {
+		known, _ = t.known.LoadOrStore(master, newTower(t.caller, master.Pipeline))
+	}
+	return known.(*tower)
+}
+
+// gate is where the callers meet who can share a flight.
+type gate struct {
+	typ   string
+	start int64 // of the period
+}
+
+// A flight is one take for all its members. Who came first names the type, the period and the values of the context.
+type flight struct {
+	call   call
+	ctx    context.Context // never ends: members leave, the others go on
+	opened time.Time       // the time that Redis has to answer counts from here
+	size   int             // members; guarded by the tower's mu until it departs
+
+	done     chan struct{}
+	reply    reply // this and the rest are written before done is closed, and only read after
+	err      error
+	granted  int // members who get a number; the others get statusExhausted
+	panicked any
+}
+
+func newTower(c *caller, pipe func() redis.Pipeliner) *tower {
+	return &tower{caller: c, pipe: pipe, gates: map[gate]*flight{}}
+}
+
+// take has one number of p issued by a flight. What it returns is the reply that a take of its own would have got.
+func (t *tower) take(ctx context.Context, c *call, p *period) (reply, error) {
+	t.mu.Lock()
+	if t.flying == 0 && ctx.Done() == nil && t.caller.read > 0 { // alone, and it may wait for Redis itself
+		t.flying++
+		t.mu.Unlock()
+		start := time.Now()
+		defer t.landed(start)
+		r, err := c.send(ctx, start, takeScript, true, p, 1)
+		if err == nil && r.status == statusIssued {
+			c.issued(r.seq)
+		}
+		return r, err
+	}
+	key := gate{c.typ, p.start}
+	f := t.gates[key]
+	if f == nil {
+		f = &flight{call: *c, ctx: ctx, opened: time.Now(), done: make(chan struct{})}
+		f.call.period = p
+		f.call.failure = new(atomic.Pointer[error])
+		if ctx.Done() != nil {
+			f.ctx = context.WithoutCancel(ctx)
+		}
+		t.gates[key] = f
+		t.waiting = append(t.waiting, f)
+	}
+	seat := f.size
+	f.size++
+	t.callers++
+	if t.flying < t.most() {
+		t.flying++
+		// It starts once the goroutines that are ready to run now have run: whoever they belong to comes along.
+		go t.depart()
+	}
+	t.mu.Unlock()
+
+	if ctx.Done() == nil {
+		<-f.done
+	} else {
+		select {
+		case <-f.done:
+		case <-ctx.Done():
+			if failure := f.call.failure.Load(); failure != nil {
+				return reply{}, gaveUp(ctx.Err(), *failure)
+			}
+			return reply{}, gaveUp(ctx.Err(), nil)
+		}
+	}
+	switch {
+	case f.panicked != nil:
+		panic(f.panicked)
+	case f.err != nil:
+		return reply{}, f.err
+	case f.reply.status != statusIssued:
+		return f.reply, nil
+	case seat < f.granted:
+		return reply{status: statusIssued, seq: f.reply.seq - int64(f.granted-1-seat)}, nil
+	case f.reply.failure != nil:
+		return reply{}, fewLeft(f.reply.failure)
+	}
+	return reply{status: statusExhausted, detail: strconv.FormatInt(f.reply.seq, 10)}, nil
+}
+
+// most is how many departures may be under way. The caller holds mu.
+func (t *tower) most() int {
+	n := 1 + min(int(t.trip/tripOfOne), mostFlying-2)
+	if t.callers >= enough {
+		n++
+	}
+	return n
+}
+
+// landed follows a departure that a caller made itself, at start.
+func (t *tower) landed(start time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.measure(time.Since(start))
+	if len(t.waiting) == 0 {
+		t.flying--
+		return
+	}
+	go t.depart()
+}
+
+// measure keeps the shortest trip in mind, and forgets it in the course of some hundred flights. The caller holds mu.
+func (t *tower) measure(trip time.Duration) {
+	t.trip += t.trip / 256
+	if t.trip == 0 || trip < t.trip {
+		t.trip = trip
+	}
+}
+
+// depart sends what is waiting, until nothing is.
+func (t *tower) depart() {
+	over := false
+	defer func() {
+		if !over { // a hook of the client ended this goroutine
+			go t.depart()
+		}
+	}()
+	for {
+		t.mu.Lock()
+		n := min(len(t.waiting), mostTogether)
+		if n == 0 {
+			t.flying--
+			t.waiting = nil // what grew in a rush is given back
+			over = true
+			t.mu.Unlock()
+			return
+		}
+		flights := t.waiting[:n:n]
+		t.waiting = t.waiting[n:]
+		for _, f := range flights {
+			delete(t.gates, gate{f.call.typ, f.call.period.start}) // nobody boards any more
+			t.callers -= f.size
+		}
+		t.mu.Unlock()
+		start := time.Now()
+		if n == 1 {
+			flights[0].fly()
+		} else {
+			t.flyTogether(flights)
+		}
+		trip := time.Since(start)
+		runtime.Gosched() // those who landed may want to go again, and together
+		t.mu.Lock()
+		t.measure(trip)
+		t.mu.Unlock()
+	}
+}
+
+// fly makes one flight by itself.
+func (f *flight) fly() {
+	f.err = errEnded
+	defer close(f.done)
+	defer func() { f.panicked = recover() }()
+	f.land(f.call.send(f.ctx, f.opened, takeScript, true, f.call.period, f.size, "1"))
+}
+
+// land notes what the flight was answered.
+func (f *flight) land(r reply, err error) {
+	f.reply, f.err, f.granted = r, err, f.size
+	if err == nil && r.status == statusPart {
+		f.reply.status, f.reply.seq = statusIssued, f.call.g.limit
+		f.granted, f.err = strconv.Atoi(r.detail)
+	}
+	if f.err == nil && f.reply.status == statusIssued {
+		f.call.issued(f.reply.seq)
+	}
+}
+
+// flyTogether makes flights of different types in one pipeline. One that did not get through, because the server does
+// not know the script or has the slot no more, or for a failure that may pass, flies again by itself.
+func (t *tower) flyTogether(flights []*flight) {
+	var alone sync.WaitGroup
+	defer alone.Wait()
+	commands := make([]onceCmd, len(flights))
+	landed := 0
+	defer func() {
+		panicked := recover()
+		for _, f := range flights[landed:] { // a hook panicked, or ended this goroutine
+			if panicked == nil {
+				alone.Go(f.fly)
+				continue
+			}
+			f.panicked = panicked
+			close(f.done)
+		}
+	}()
+	sent := time.Now()
+	ctx, cancel := context.WithDeadline(flights[0].ctx, flights[0].opened.Add(unreachable-probing-t.caller.read))
+	defer cancel()
+	pipe := t.pipe()
+	for i, f := range flights {
+		args := append(f.call.arguments(f.call.period, f.size), "1")
+		commands[i] = newCommand(ctx, "evalsha", takeScript.digest, args)
+		_ = pipe.Process(ctx, commands[i])
+	}
+	_, _ = await(ctx, t.caller.limit(flights[0].opened), func() ([]redis.Cmder, error) { return pipe.Exec(ctx) })
+	received := time.Now()
+	for i, f := range flights {
+		landed++
+		v, err := commands[i].Result()
+		if err != nil {
+			alone.Go(f.fly)
+			continue
+		}
+		r, err := parseReply(v)
+		r.sent, r.received = sent, received
+		f.land(r, err)
+		close(f.done)
+	}
+}

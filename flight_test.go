@@ -1,0 +1,303 @@
+package serial_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/redistest"
+)
+
+// gated holds up every single command and pipeline while closed, and counts them.
+type gated struct {
+	gate   atomic.Pointer[chan struct{}]
+	single atomic.Int64
+	piped  atomic.Int64
+}
+
+func (g *gated) close() { c := make(chan struct{}); g.gate.Store(&c) }
+func (g *gated) open()  { close(*g.gate.Swap(nil)) }
+func (g *gated) pass() {
+	if c := g.gate.Load(); c != nil {
+		<-*c
+	}
+}
+
+func (g *gated) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (g *gated) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		g.single.Add(1)
+		g.pass()
+		return next(ctx, cmd)
+	}
+}
+func (g *gated) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		g.piped.Add(1)
+		g.pass()
+		return next(ctx, cmds)
+	}
+}
+
+// Callers who come while others are in the air share one command, whatever their contexts; those who give up burn their
+// own numbers and nobody else's.
+func TestCallersShare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := simulate(t)
+		rdb := m.client()
+		gen := newGenerator(t, rdb, serial.WithLocation(time.UTC))
+		_, err := gen.Next(t.Context(), "IS")
+		require.NoError(t, err)
+		var hold gated
+		rdb.AddHook(&hold)
+		hold.close()
+
+		impatient, giveUp := context.WithCancel(t.Context())
+		var mu sync.Mutex
+		var got []string
+		var gaveUp int
+		var wg sync.WaitGroup
+		for i := range 100 {
+			ctx := []context.Context{context.Background(), t.Context(), impatient}[i%3]
+			wg.Go(func() {
+				number, err := gen.Next(ctx, "IS")
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil {
+					require.ErrorIs(t, err, context.Canceled)
+					gaveUp++
+					return
+				}
+				got = append(got, number)
+			})
+		}
+		synctest.Wait() // all are in the air, or waiting to depart
+		giveUp()
+		synctest.Wait()
+		require.Equal(t, 33, gaveUp, "at once, though Redis hangs")
+		hold.open()
+		wg.Wait()
+		require.Len(t, got, 67)
+		require.LessOrEqual(t, hold.single.Load(), int64(4))
+		slices.Sort(got)
+		require.Len(t, slices.Compact(got), 67, "no number twice")
+		n, err := gen.Peek(t.Context(), "IS")
+		require.NoError(t, err)
+		require.EqualValues(t, 101, n.Seq, "every caller's number was consumed, and no others")
+	})
+}
+
+// A batch that the day has no room for serves those who came first, and tells the others.
+func TestSharingTheLastNumbers(t *testing.T) {
+	m := miniredis.RunT(t)
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer func() { _ = rdb.Close() }()
+	loc := noon()
+	gen := newGenerator(t, rdb, serial.WithLocation(loc))
+	require.NoError(t, gen.Raise(t.Context(), "IS", 9899))
+	var mu sync.Mutex
+	var got []string
+	var wg sync.WaitGroup
+	for range 500 {
+		wg.Go(func() {
+			number, err := gen.Next(t.Context(), "IS")
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				require.ErrorIs(t, err, serial.ErrExhausted)
+				return
+			}
+			got = append(got, number)
+		})
+	}
+	wg.Wait()
+	slices.Sort(got)
+	require.Equal(t, numbers("IS", today(loc), 9900, 9999), got)
+	require.Equal(t, "9999", rdb.Get(t.Context(), "serial:{IS}:"+today(loc)).Val())
+}
+
+// What a hook of the client does to the goroutine of a flight reaches every caller, and the next call works.
+func TestHooksThatBreakFlights(t *testing.T) {
+	for name, harm := range map[string]func(){
+		"panic":  func() { panic("hook") },
+		"Goexit": runtime.Goexit,
+	} {
+		for _, types := range []int{1, 5} {
+			t.Run(fmt.Sprintf("%s, %d types", name, types), func(t *testing.T) {
+				m := miniredis.RunT(t)
+				rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+				defer func() { _ = rdb.Close() }()
+				gen := newGenerator(t, rdb, serial.WithLocation(noon()))
+				for typ := range types {
+					_, err := gen.Next(t.Context(), fmt.Sprint("T", typ))
+					require.NoError(t, err)
+				}
+				var harmless atomic.Bool
+				rdb.AddHook(&breaking{harm, &harmless})
+				var wg sync.WaitGroup
+				var ended atomic.Int64
+				for i := range 50 {
+					wg.Go(func() {
+						defer func() {
+							if recover() != nil {
+								ended.Add(1)
+							}
+						}()
+						// With a context that can end no command runs in the caller's own goroutine.
+						if _, err := gen.Next(t.Context(), fmt.Sprint("T", i%types)); err != nil {
+							ended.Add(1)
+						}
+					})
+				}
+				wg.Wait()
+				require.EqualValues(t, 50, ended.Load())
+				harmless.Store(true)
+				_, err := gen.Next(t.Context(), "T0")
+				require.NoError(t, err)
+			})
+		}
+	}
+}
+
+type breaking struct {
+	harm     func()
+	harmless *atomic.Bool
+}
+
+func (b *breaking) strike() {
+	if !b.harmless.Load() {
+		b.harm()
+	}
+}
+func (b *breaking) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (b *breaking) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error { b.strike(); return next(ctx, cmd) }
+}
+func (b *breaking) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error { b.strike(); return next(ctx, cmds) }
+}
+
+// An error reaches every caller of a flight.
+func TestErrorsOfFlights(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer func() { _ = rdb.Close() }()
+	rdb.AddHook(replacing(func(context.Context, redis.Cmder) error { return errBoom }))
+	gen := newGenerator(t, rdb)
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() {
+			_, err := gen.Next(t.Context(), "IS")
+			require.ErrorIs(t, err, errBoom)
+		})
+	}
+	wg.Wait()
+}
+
+// One type's trouble, a floor that takes seconds or an exhausted day, does not delay another.
+func TestTypesDoNotDelayEachOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := simulate(t)
+		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC),
+			serial.WithFloor(func(_ context.Context, typ string, _ time.Time) (int64, error) {
+				if typ == "SLOW" {
+					time.Sleep(5 * time.Second)
+				}
+				if typ == "FULL" {
+					return 9999, nil
+				}
+				return 0, nil
+			}))
+		start := time.Now()
+		var wg sync.WaitGroup
+		for i := range 60 {
+			typ := []string{"SLOW", "FULL", "A", "B", "C", "D"}[i%6]
+			wg.Go(func() {
+				_, err := gen.Next(t.Context(), typ)
+				switch typ {
+				case "FULL":
+					require.ErrorIs(t, err, serial.ErrExhausted)
+				default:
+					require.NoError(t, err)
+				}
+				if typ != "SLOW" {
+					require.Less(t, time.Since(start), 2*time.Second, "%s", typ)
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+// Many callers on many types, while the server forgets its scripts: every type's numbers are exactly 1 to n.
+func TestManyTypes(t *testing.T) {
+	server := redistest.Start(t)
+	cluster := redistest.StartCluster(t)
+	for name, rdb := range map[string]redis.UniversalClient{"server": server.Client(t), "cluster": cluster.Client(t)} {
+		t.Run(name, func(t *testing.T) {
+			s := &series{t: t, rdb: rdb}
+			var sent gated
+			rdb.AddHook(&sent)
+			gen := newGenerator(t, rdb, serial.WithLocation(noon()))
+			const types, callers, each = 40, 80, 50
+			stop := make(chan struct{})
+			flushed := make(chan error, 1)
+			go func() {
+				for {
+					select {
+					case <-stop:
+						flushed <- nil
+						return
+					case <-time.After(5 * time.Millisecond):
+						if err := s.flushScripts(); err != nil {
+							flushed <- err
+							return
+						}
+					}
+				}
+			}()
+			var mu sync.Mutex
+			got := map[string][]string{}
+			var errs []error
+			var wg sync.WaitGroup
+			for i := range callers {
+				ctx := context.Background()
+				if i%2 == 0 {
+					ctx = t.Context()
+				}
+				wg.Go(func() {
+					for j := range each {
+						typ := fmt.Sprint("T", (i+j)%types)
+						number, err := gen.Next(ctx, typ)
+						mu.Lock()
+						got[typ] = append(got[typ], number)
+						errs = append(errs, err)
+						mu.Unlock()
+					}
+				})
+			}
+			wg.Wait()
+			close(stop)
+			require.NoError(t, <-flushed)
+			require.NoError(t, errors.Join(errs...))
+			require.Len(t, got, types)
+			if name == "server" { // a cluster's masters do not run its hooks
+				require.Positive(t, sent.piped.Load(), "types shared pipelines")
+			}
+			for typ, all := range got {
+				require.ElementsMatch(t, numbers(typ, today(noon()), 1, callers*each/types), all)
+			}
+		})
+	}
+}
