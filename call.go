@@ -14,7 +14,7 @@ type call struct {
 	tower  *tower  // of the server that has its keys
 	period *period // that the last script was sent for
 
-	failure *atomic.Pointer[error] // of a flight's last attempt, for members who leave; nil for a call's own
+	failure *atomic.Pointer[error] // see flight.failure; nil for a call of its own
 	slept   time.Duration          // waiting for Redis's clock to catch up
 
 	waits    int           // for another opener, up to 10

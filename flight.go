@@ -97,6 +97,7 @@ type flight struct {
 	opened time.Time       // the time that Redis has to answer counts from here
 	size   int             // members; guarded by the tower's mu until it departs
 
+	failure  atomic.Pointer[error] // of the last attempt, for members who leave
 	done     chan struct{}
 	reply    reply // this and the rest are written before done is closed, and only read after
 	err      error
@@ -127,7 +128,7 @@ func (t *tower) take(ctx context.Context, c *call, p *period) (reply, error) {
 	if f == nil {
 		f = &flight{call: *c, ctx: ctx, opened: time.Now(), done: make(chan struct{})}
 		f.call.period = p
-		f.call.failure = new(atomic.Pointer[error])
+		f.call.failure = &f.failure
 		if ctx.Done() != nil {
 			f.ctx = context.WithoutCancel(ctx)
 		}
@@ -150,7 +151,7 @@ func (t *tower) take(ctx context.Context, c *call, p *period) (reply, error) {
 		select {
 		case <-f.done:
 		case <-ctx.Done():
-			if failure := f.call.failure.Load(); failure != nil {
+			if failure := f.failure.Load(); failure != nil {
 				return reply{}, gaveUp(ctx.Err(), *failure)
 			}
 			return reply{}, gaveUp(ctx.Err(), nil)
@@ -232,7 +233,9 @@ func (t *tower) depart() {
 			t.flyTogether(flights)
 		}
 		trip := time.Since(start)
-		runtime.Gosched() // those who landed may want to go again, and together
+		if n > 1 || flights[0].size > 1 {
+			runtime.Gosched() // those who landed may want to go again, and together
+		}
 		t.mu.Lock()
 		t.measure(trip)
 		t.mu.Unlock()
