@@ -26,6 +26,11 @@ const (
 	tripOfOne  = 250 * time.Microsecond // for every one of these in a round trip another departure
 	mostFlying = 8
 	enough     = 32 // callers are worth a departure of their own, whatever the round trip
+
+	// Who has waited for longer than overdue and ten round trips has got behind a command that hangs, on a connection
+	// that broke, say; the next departure does not wait for it. There are mostOverdue departures then at most.
+	overdue     = 5 * time.Millisecond
+	mostOverdue = 2 * mostFlying
 )
 
 // mostTogether is how many flights of different types depart in one pipeline at most.
@@ -97,6 +102,7 @@ type flight struct {
 	opened time.Time       // the time that Redis has to answer counts from here
 	size   int             // members; guarded by the tower's mu until it departs
 
+	late     *time.Timer           // runs while it waits for another to land
 	failure  atomic.Pointer[error] // of the last attempt, for members who leave
 	done     chan struct{}
 	reply    reply // this and the rest are written before done is closed, and only read after
@@ -138,10 +144,13 @@ func (t *tower) take(ctx context.Context, c *call, p *period) (reply, error) {
 	seat := f.size
 	f.size++
 	t.callers++
-	if t.flying < t.most() {
+	switch {
+	case t.flying < t.most():
 		t.flying++
 		// It starts once the goroutines that are ready to run now have run: whoever they belong to comes along.
 		go t.depart()
+	case f.late == nil:
+		f.late = time.AfterFunc(overdue+10*t.trip, func() { t.departLate(f) })
 	}
 	t.mu.Unlock()
 
@@ -170,6 +179,16 @@ func (t *tower) take(ctx context.Context, c *call, p *period) (reply, error) {
 		return reply{}, fewLeft(f.reply.failure)
 	}
 	return reply{status: statusExhausted, detail: strconv.FormatInt(f.reply.seq, 10)}, nil
+}
+
+// departLate has f depart if it still waits.
+func (t *tower) departLate(f *flight) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.gates[gate{f.call.typ, f.call.period.start}] == f && t.flying < mostOverdue {
+		t.flying++
+		go t.depart()
+	}
 }
 
 // most is how many departures may be under way. The caller holds mu.
@@ -224,6 +243,9 @@ func (t *tower) depart() {
 		for _, f := range flights {
 			delete(t.gates, gate{f.call.typ, f.call.period.start}) // nobody boards any more
 			t.callers -= f.size
+			if f.late != nil {
+				f.late.Stop()
+			}
 		}
 		t.mu.Unlock()
 		start := time.Now()

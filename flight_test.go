@@ -99,6 +99,41 @@ func TestCallersShare(t *testing.T) {
 	})
 }
 
+// A command that hangs, on a connection that broke, say, holds up those behind it for some milliseconds only.
+func TestOneThatHangsDoesNotDelayTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := simulate(t)
+		rdb := m.client()
+		gen := newGenerator(t, rdb, serial.WithLocation(time.UTC))
+		_, err := gen.Next(t.Context(), "IS")
+		require.NoError(t, err)
+		var hanging atomic.Bool
+		rdb.AddHook(hook(func(next redis.ProcessHook) redis.ProcessHook {
+			return func(ctx context.Context, cmd redis.Cmder) error {
+				if hanging.CompareAndSwap(false, true) {
+					time.Sleep(time.Hour)
+				}
+				return next(ctx, cmd)
+			}
+		}))
+		for _, ctx := range []context.Context{context.Background(), t.Context()} {
+			hanging.Store(false)
+			var wg sync.WaitGroup
+			wg.Go(func() { _, _ = gen.Next(ctx, "IS") })
+			synctest.Wait()
+			start := time.Now()
+			for i := range 20 {
+				wg.Go(func() {
+					_, err := gen.Next(ctx, fmt.Sprint("T", i%3))
+					require.NoError(t, err)
+					require.Less(t, time.Since(start), 500*time.Millisecond)
+				})
+			}
+			wg.Wait()
+		}
+	})
+}
+
 // A batch that the day has no room for serves those who came first, and tells the others.
 func TestSharingTheLastNumbers(t *testing.T) {
 	m := miniredis.RunT(t)
