@@ -97,6 +97,7 @@ type gate struct {
 
 // A flight is one take for all its members. Who came first names the type, the period and the values of the context.
 type flight struct {
+	gate   gate
 	call   call
 	ctx    context.Context // never ends: members leave, the others go on
 	opened time.Time       // the time that Redis has to answer counts from here
@@ -129,16 +130,16 @@ func (t *tower) take(ctx context.Context, c *call, p *period) (reply, error) {
 		}
 		return r, err
 	}
-	key := gate{c.typ, p.start}
-	f := t.gates[key]
+	at := gate{c.typ, p.start}
+	f := t.gates[at]
 	if f == nil {
-		f = &flight{call: *c, ctx: ctx, opened: time.Now(), done: make(chan struct{})}
+		f = &flight{gate: at, call: *c, ctx: ctx, opened: time.Now(), done: make(chan struct{})}
 		f.call.period = p
 		f.call.failure = &f.failure
 		if ctx.Done() != nil {
 			f.ctx = context.WithoutCancel(ctx)
 		}
-		t.gates[key] = f
+		t.gates[at] = f
 		t.waiting = append(t.waiting, f)
 	}
 	seat := f.size
@@ -185,7 +186,7 @@ func (t *tower) take(ctx context.Context, c *call, p *period) (reply, error) {
 func (t *tower) departLate(f *flight) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.gates[gate{f.call.typ, f.call.period.start}] == f && t.flying < mostOverdue {
+	if t.gates[f.gate] == f && t.flying < mostOverdue {
 		t.flying++
 		go t.depart()
 	}
@@ -241,7 +242,7 @@ func (t *tower) depart() {
 		flights := t.waiting[:n:n]
 		t.waiting = t.waiting[n:]
 		for _, f := range flights {
-			delete(t.gates, gate{f.call.typ, f.call.period.start}) // nobody boards any more
+			delete(t.gates, f.gate) // nobody boards any more
 			t.callers -= f.size
 			if f.late != nil {
 				f.late.Stop()

@@ -1,0 +1,180 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+	"time"
+
+	"github.com/bwmarrin/snowflake"
+	"github.com/dailyserial/serial"
+	"github.com/redis/go-redis/v9"
+)
+
+// An op is one call. It may be called by any number of goroutines, each with a rnd of its own.
+type op func(ctx context.Context, rnd *rand.Rand) error
+
+// A contestant is a way to get a number, or several.
+type contestant struct {
+	id      string
+	title   string
+	numbers int  // per call
+	far     bool // measured on the network too
+	drawn   bool // has a curve in the plots
+	// open returns what is measured, ready for use: no call opens a period or creates a key any more.
+	open func(ctx context.Context, t *target) (op, error)
+}
+
+// A target is a server as it is reached through one network. All contestants share the client; those that bring their
+// own say so in their title.
+type target struct {
+	rdb  *redis.Client
+	addr string
+}
+
+const (
+	baseline = "incr"
+	keys     = 1000 // of the contestants that use many
+	batch    = 1000 // of NextN
+)
+
+// contestants lists all there are; the first is what the others are compared with.
+func contestants() []*contestant {
+	return append([]*contestant{
+		{baseline, "INCR", 1, true, true, openIncr},
+		{"incr-1000-keys", "INCR, 1,000 keys", 1, false, false, openIncrKeys},
+		{"get-incr", "GET, then INCR (the published sequence)", 1, false, true, openGetIncr},
+		{"autopipelined", "INCR, autopipelined", 1, true, true, openAutopipelined},
+		{"next", "**Next**", 1, true, true, openNext},
+		{"next-deadline", "**Next**, with a deadline", 1, true, false, openNextDeadline},
+		{"next-1000-types", "**Next**, 1,000 types", 1, false, true, openNextTypes},
+		{"nextn-1000", "**NextN(1000)**", batch, true, false, openNextN},
+		{"snowflake", "bwmarrin/snowflake (not the same job: no date, no shared order)", 1, false, false, openSnowflake},
+	}, peers...)
+}
+
+func openIncr(_ context.Context, t *target) (op, error) {
+	return func(ctx context.Context, _ *rand.Rand) error { return t.rdb.Incr(ctx, "plain").Err() }, nil
+}
+
+func openIncrKeys(_ context.Context, t *target) (op, error) {
+	names := names("plain:")
+	return func(ctx context.Context, rnd *rand.Rand) error {
+		return t.rdb.Incr(ctx, names[rnd.IntN(keys)]).Err()
+	}, nil
+}
+
+func openGetIncr(ctx context.Context, t *target) (op, error) {
+	if err := t.rdb.SetNX(ctx, "published", 0, 0).Err(); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, _ *rand.Rand) error {
+		// Where GET finds nothing the published sequence takes a lock; here it always finds the counter.
+		if err := t.rdb.Get(ctx, "published").Err(); err != nil {
+			return err
+		}
+		return t.rdb.Incr(ctx, "published").Err()
+	}, nil
+}
+
+func openAutopipelined(_ context.Context, t *target) (op, error) {
+	pipeline, err := t.rdb.AutoPipeline() // its blocking face: Incr returns when the answer is there
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, _ *rand.Rand) error { return pipeline.Incr(ctx, "autopipelined").Err() }, nil
+}
+
+// newGenerator returns one with a namespace of its own, in a zone where it is noon now: no day ends during the run.
+func newGenerator(t *target, prefix string) (*serial.Generator, error) {
+	return generatorAt(t, prefix, 12*time.Hour)
+}
+
+// generatorAt is newGenerator with another time of day.
+func generatorAt(t *target, prefix string, timeOfDay time.Duration) (*serial.Generator, error) {
+	now := time.Now().UTC()
+	passed := now.Sub(now.Truncate(24 * time.Hour))
+	zone := time.FixedZone("bench", int((timeOfDay-passed)/time.Second))
+	return serial.New(t.rdb, serial.WithKeyPrefix(prefix), serial.WithLocation(zone),
+		serial.WithTemplate("{type}{date:yyyyMMdd}{seq:15}"))
+}
+
+func openNext(ctx context.Context, t *target) (op, error) {
+	gen, err := newGenerator(t, "next")
+	if err != nil {
+		return nil, err
+	}
+	return warm(ctx, func(context.Context, *rand.Rand) error {
+		_, err := gen.Next(context.Background(), "IS")
+		return err
+	})
+}
+
+func openNextDeadline(ctx context.Context, t *target) (op, error) {
+	gen, err := newGenerator(t, "deadline")
+	if err != nil {
+		return nil, err
+	}
+	return warm(ctx, func(context.Context, *rand.Rand) error {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		_, err := gen.Next(ctx, "IS")
+		return err
+	})
+}
+
+func openNextTypes(ctx context.Context, t *target) (op, error) {
+	gen, err := newGenerator(t, "types")
+	if err != nil {
+		return nil, err
+	}
+	names := names("IS")
+	for _, name := range names {
+		if _, err := gen.Next(ctx, name); err != nil {
+			return nil, err
+		}
+	}
+	return func(_ context.Context, rnd *rand.Rand) error {
+		_, err := gen.Next(context.Background(), names[rnd.IntN(keys)])
+		return err
+	}, nil
+}
+
+func openNextN(ctx context.Context, t *target) (op, error) {
+	gen, err := newGenerator(t, "many")
+	if err != nil {
+		return nil, err
+	}
+	return warm(ctx, func(context.Context, *rand.Rand) error {
+		numbers, err := gen.NextN(context.Background(), "IS", batch)
+		if err == nil && len(numbers) != batch {
+			err = fmt.Errorf("NextN returned %d numbers", len(numbers))
+		}
+		return err
+	})
+}
+
+func openSnowflake(context.Context, *target) (op, error) {
+	node, err := snowflake.NewNode(1)
+	if err != nil {
+		return nil, err
+	}
+	return func(context.Context, *rand.Rand) error {
+		_ = node.Generate().String()
+		return nil
+	}, nil
+}
+
+// warm has o called once, which opens the period.
+func warm(ctx context.Context, o op) (op, error) {
+	return o, o(ctx, rand.New(rand.NewPCG(0, 0)))
+}
+
+func names(prefix string) []string {
+	names := make([]string, keys)
+	for i := range names {
+		names[i] = prefix + strconv.Itoa(i)
+	}
+	return names
+}

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dailyserial/serial"
+	"github.com/redis/go-redis/v9"
+)
+
+const openers = 50 // callers that open periods at the same time
+
+// growth tells what a call and a type cost as types become many, and a call as the day's numbers become large.
+func growth(ctx context.Context, cfg *config, addr string) error {
+	started := time.Now()
+	g := &grower{cfg: cfg, admin: newAdmin(addr)}
+	defer g.admin.close()
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	defer func() { _ = rdb.Close() }()
+	g.target = &target{rdb, addr}
+	g.meter = newMeter(g.admin)
+
+	var b strings.Builder
+	b.WriteString("## Growth with the number of types\n\n" +
+		"| types | opening a period | one caller, ×INCR | 100 callers, ×INCR | process memory | per type " +
+		"| once the period is over | Redis, per type |\n" +
+		"| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	// The first one is not shown: it fills the pools and caches that are no type's.
+	for i, types := range []int{openers, 1, 100, 10_000, 100_000} {
+		line, err := g.types(ctx, types)
+		if err != nil {
+			return fmt.Errorf("%d types: %w", types, err)
+		}
+		if i > 0 {
+			b.WriteString(line)
+		}
+	}
+	fmt.Fprintf(&b, "\nPeriods are opened by %d callers at once. Process memory is HeapAlloc after a garbage "+
+		"collection, less what it was before. Callers pick types at random.\n\n", openers)
+	b.WriteString("## Growth with the day's numbers\n\n" +
+		"| numbers so far | one caller, ×INCR | server CPU per number |\n| ---: | ---: | ---: |\n")
+	for _, used := range []int64{0, 1_000_000, 1_000_000_000_000, 900_000_000_000_000} {
+		line, err := g.numbers(ctx, used)
+		if err != nil {
+			return fmt.Errorf("%d numbers: %w", used, err)
+		}
+		b.WriteString(line)
+	}
+	fmt.Print(b.String())
+	if cfg.out != "" {
+		if err := os.MkdirAll(cfg.out, 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(cfg.out, "growth.md"), []byte(b.String()), 0o644); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(os.Stderr, "took %v\n", time.Since(started).Round(time.Second))
+	return nil
+}
+
+type grower struct {
+	cfg    *config
+	admin  *admin
+	target *target
+	meter  *meter
+}
+
+// types measures so many of them, in a period that goes on and then in one that ends.
+func (g *grower) types(ctx context.Context, n int) (string, error) {
+	names := make([]string, n)
+	for i := range names {
+		names[i] = "T" + strconv.Itoa(i)
+	}
+	if err := g.admin.rdb.FlushAll(ctx).Err(); err != nil {
+		return "", err
+	}
+	stored, err := g.admin.memory(ctx)
+	if err != nil {
+		return "", err
+	}
+	gen, err := newGenerator(g.target, "growth")
+	if err != nil {
+		return "", err
+	}
+	start := time.Now()
+	if err := open(ctx, gen, names); err != nil {
+		return "", err
+	}
+	opening := time.Since(start)
+	with, err := g.admin.memory(ctx)
+	if err != nil {
+		return "", err
+	}
+	stored = with - stored
+	next := func(_ context.Context, rnd *rand.Rand) error {
+		_, err := gen.Next(context.Background(), names[rnd.IntN(n)])
+		return err
+	}
+	rows, err := g.compare(ctx, fmt.Sprintf("%d types", n), []int{1, 100}, next)
+	if err != nil {
+		return "", err
+	}
+
+	gen, next = nil, nil // their memory is not that of the ones to come
+	before := heap()
+	ends := time.Now().Add(2*opening + 3*time.Second)
+	gen, err = generatorAt(g.target, "ending", 24*time.Hour-time.Until(ends))
+	if err != nil {
+		return "", err
+	}
+	if err := open(ctx, gen, names); err != nil {
+		return "", err
+	}
+	full := heap() - before
+	if time.Now().After(ends) {
+		return "", errors.New("the period was over before all types were open")
+	}
+	// A zone is set to the second, and the server's clock decides.
+	select {
+	case <-time.After(time.Until(ends) + 2*time.Second):
+	case <-ctx.Done():
+		return "", ctx.Err()
+	}
+	if _, err := gen.Next(ctx, names[0]); err != nil {
+		return "", err
+	}
+	over := heap() - before
+	runtime.KeepAlive(gen)
+	runtime.KeepAlive(names)
+	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s B | %s | %s B |\n", thousands(float64(n)),
+		duration(float64(opening)/float64(n)), short(rows[0].throughputRatio), short(rows[1].throughputRatio),
+		kilobytes(full), thousands(float64(full)/float64(n)), kilobytes(over),
+		thousands(float64(stored)/float64(n))), nil
+}
+
+// numbers measures a type of which so many have been used.
+func (g *grower) numbers(ctx context.Context, used int64) (string, error) {
+	if err := g.admin.rdb.FlushAll(ctx).Err(); err != nil {
+		return "", err
+	}
+	gen, err := newGenerator(g.target, "growth")
+	if err != nil {
+		return "", err
+	}
+	if err := gen.Raise(ctx, "IS", used); err != nil {
+		return "", err
+	}
+	next := func(context.Context, *rand.Rand) error {
+		_, err := gen.Next(context.Background(), "IS")
+		return err
+	}
+	rows, err := g.compare(ctx, fmt.Sprintf("%d numbers", used), []int{1}, next)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("| %s | %s | %s |\n", thousands(float64(used)), short(rows[0].throughputRatio),
+		cpu(rows[0].serverCPU)), nil
+}
+
+// compare returns do's rows, one for each number of callers.
+func (g *grower) compare(ctx context.Context, name string, callers []int, do op) ([]*row, error) {
+	incr, err := openIncr(ctx, g.target)
+	if err != nil {
+		return nil, err
+	}
+	base := &entrant{&contestant{id: baseline, numbers: 1}, incr}
+	next := &entrant{&contestant{id: "next", numbers: 1}, do}
+	samples, err := g.meter.rounds(ctx, g.cfg, network{name: name}, callers, base, []*entrant{next})
+	if err != nil {
+		return nil, err
+	}
+	var rows []*row
+	for _, r := range summarise(samples) {
+		if r.contestant.id == "next" {
+			rows = append(rows, r)
+		}
+	}
+	return rows, nil
+}
+
+// open issues the first number of each type.
+func open(ctx context.Context, gen *serial.Generator, names []string) error {
+	errs := make([]error, openers)
+	var wg sync.WaitGroup
+	for i := range openers {
+		wg.Go(func() {
+			for j := i; j < len(names) && errs[i] == nil; j += openers {
+				_, errs[i] = gen.Next(ctx, names[j])
+			}
+		})
+	}
+	wg.Wait()
+	return cmp.Or(firstError(errs), ctx.Err())
+}
+
+// heap returns what is in use once finalizers and pools, which take two collections, have let go.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+func kilobytes(bytes int64) string { return thousands(float64(bytes)/1000) + " kB" }

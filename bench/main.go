@@ -1,0 +1,140 @@
+// Command bench measures serial beside a plain INCR and other ways to get a number, on a redis-server of its own.
+//
+//	go run -tags peers . -out results -check
+//
+// README.md says how to read what it prints.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+type config struct {
+	rounds  int
+	length  time.Duration // of one measurement
+	callers []int
+	only    *regexp.Regexp // of contestants, by id
+	network *regexp.Regexp // by name
+	out     string         // directory, "" for none
+	check   bool
+	growth  bool
+}
+
+func main() {
+	cfg, err := parseFlags(os.Args[1:])
+	if err == nil {
+		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+		err = run(ctx, cfg)
+		stop()
+	}
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+	case err != nil:
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+func parseFlags(args []string) (*config, error) {
+	cfg := &config{}
+	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
+	// Short rounds and many of them: a ratio taken within half a second of its INCR is not moved by a machine whose speed
+	// drifts, and the median of many is not moved by a single hiccup.
+	flags.IntVar(&cfg.rounds, "rounds", 15, "`number` of rounds, at least 7 for figures that are published")
+	flags.DurationVar(&cfg.length, "round", 200*time.Millisecond, "`duration` of one measurement in a round")
+	callers := flags.String("callers", "1,4,10,100,1000", "`list` of numbers of callers")
+	only := flags.String("only", "", "measure contestants whose id matches the `regexp`, and INCR")
+	network := flags.String("network", "", "measure on networks whose name matches the `regexp`")
+	flags.StringVar(&cfg.out, "out", "", "`directory` for results.csv, results.md, throughput.svg and p99.svg")
+	flags.BoolVar(&cfg.check, "check", false, "compare with the bars that the library is held to")
+	flags.BoolVar(&cfg.growth, "growth", false, "measure how cost and memory grow with the number of types instead")
+	if err := flags.Parse(args); err != nil {
+		return nil, err
+	}
+	if flags.NArg() > 0 {
+		return nil, fmt.Errorf("unexpected %q", flags.Arg(0))
+	}
+	if cfg.rounds < 1 || cfg.length <= 0 {
+		return nil, errors.New("-rounds and -round must be positive")
+	}
+	for field := range strings.SplitSeq(*callers, ",") {
+		n, err := strconv.Atoi(field)
+		if err != nil || n < 1 || n > most {
+			return nil, fmt.Errorf("-callers: %q is not a number from 1 to %d", field, most)
+		}
+		cfg.callers = append(cfg.callers, n)
+	}
+	var err error
+	if cfg.only, err = regexp.Compile(*only); err != nil {
+		return nil, fmt.Errorf("-only: %w", err)
+	}
+	if cfg.network, err = regexp.Compile(*network); err != nil {
+		return nil, fmt.Errorf("-network: %w", err)
+	}
+	return cfg, nil
+}
+
+func run(ctx context.Context, cfg *config) error {
+	server, err := startServer(ctx)
+	if err != nil {
+		return err
+	}
+	defer server.stop()
+	if cfg.growth {
+		return growth(ctx, cfg, server.addr)
+	}
+	return compare(ctx, cfg, server.addr)
+}
+
+// compare measures, prints and writes everything but growth.
+func compare(ctx context.Context, cfg *config, addr string) error {
+	started := time.Now()
+	var samples []*sample
+	for _, n := range networks {
+		if !cfg.network.MatchString(n.name) {
+			continue
+		}
+		s, err := n.measure(ctx, cfg, addr)
+		if err != nil {
+			return fmt.Errorf("%s: %w", n.name, err)
+		}
+		samples = append(samples, s...)
+	}
+	rows := summarise(samples)
+	report := tables(rows)
+	if cfg.check {
+		report += checks(rows)
+	}
+	fmt.Print(report)
+	if cfg.out != "" {
+		if err := os.MkdirAll(cfg.out, 0o755); err != nil {
+			return err
+		}
+		about, err := machine(ctx, cfg, addr, started)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(cfg.out, "results.md"), []byte(about+"\n"+report), 0o644); err != nil {
+			return err
+		}
+		if err := writeCSV(filepath.Join(cfg.out, "results.csv"), samples); err != nil {
+			return err
+		}
+		if err := plots(cfg.out, rows); err != nil {
+			return err
+		}
+	}
+	fmt.Fprintf(os.Stderr, "took %v\n", time.Since(started).Round(time.Second))
+	return nil
+}

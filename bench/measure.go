@@ -1,0 +1,270 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const most = 10_000 // callers
+
+// A network is a way to reach the server.
+type network struct {
+	name    string
+	delay   time.Duration // of every byte, each way
+	callers int           // no more than that
+}
+
+var networks = []network{
+	{"loopback", 0, most},
+	{"network of 2 ms", time.Millisecond, 100},
+}
+
+// A sample is what one measurement gave.
+type sample struct {
+	network    string
+	contestant *contestant
+	round      int
+	callers    int
+	calls      int
+	elapsed    time.Duration
+	p50, p99   time.Duration
+	allocs     uint64        // of the whole process, proxy included
+	serverCPU  time.Duration // user and kernel
+	base       *sample       // the INCR measured just before or just after; nil for INCR itself
+}
+
+func (s *sample) numbersPerSecond() float64 {
+	return float64(s.calls*s.contestant.numbers) / s.elapsed.Seconds()
+}
+
+func (s *sample) serverCPUPerNumber() float64 { // µs
+	return float64(s.serverCPU.Nanoseconds()) / 1000 / float64(s.calls*s.contestant.numbers)
+}
+
+// An entrant is a contestant that is ready.
+type entrant struct {
+	*contestant
+	do op
+}
+
+// measure has the contestants take turns.
+func (n network) measure(ctx context.Context, cfg *config, addr string) ([]*sample, error) {
+	admin := newAdmin(addr)
+	defer admin.close()
+	if n.delay > 0 {
+		p, err := startProxy(addr, n.delay)
+		if err != nil {
+			return nil, err
+		}
+		defer p.stop()
+		addr = p.addr()
+	}
+	rdb := redis.NewClient(&redis.Options{Addr: addr}) // defaults: as most programs have it
+	defer func() { _ = rdb.Close() }()
+	// The second network starts anew, with the same keys.
+	if err := admin.rdb.FlushAll(ctx).Err(); err != nil {
+		return nil, err
+	}
+	callers := slices.DeleteFunc(slices.Clone(cfg.callers), func(c int) bool { return c > n.callers })
+	m := newMeter(admin)
+	base, others, err := n.enter(ctx, cfg, &target{rdb, addr})
+	if err != nil {
+		return nil, err
+	}
+	return m.rounds(ctx, cfg, n, callers, base, others)
+}
+
+// rounds measures base and the others in alternating rounds, after one that does not count: in it connections are made,
+// scripts loaded and stacks grown.
+func (m *meter) rounds(ctx context.Context, cfg *config, n network, callers []int, base *entrant,
+	others []*entrant) ([]*sample, error) {
+	for _, c := range callers {
+		for _, e := range append(others, base) {
+			if _, err := m.measure(ctx, e, c, 20*time.Millisecond); err != nil {
+				return nil, err
+			}
+		}
+	}
+	var samples []*sample
+	for round := range cfg.rounds {
+		fmt.Fprintf(os.Stderr, "\r%s: round %d of %d ", n.name, round+1, cfg.rounds)
+		for _, c := range callers {
+			parts := n.parts(c)
+			for part := range parts {
+				var turn []*sample
+				for _, e := range lineup(base, others, round*parts+part) {
+					s, err := m.measure(ctx, e, c, cfg.length/time.Duration(parts))
+					if err != nil {
+						return nil, err
+					}
+					s.network, s.round = n.name, round*parts+part+1
+					turn = append(turn, s)
+				}
+				pair(turn)
+				samples = append(samples, turn...)
+			}
+		}
+	}
+	fmt.Fprintln(os.Stderr)
+	return samples, nil
+}
+
+// parts is how many rounds a round is split into. With few callers CPUs fall asleep between calls or do not, and for a
+// tenth of a second or more a call takes several times what it took before, for every contestant alike: only what is
+// measured within that time can be compared. Through a slow network that does not show, and calls are too few to split.
+func (n network) parts(callers int) int {
+	if callers < 10 && n.delay == 0 {
+		return 5
+	}
+	return 1
+}
+
+// enter opens the contestants that are wanted.
+func (n network) enter(ctx context.Context, cfg *config, t *target) (base *entrant, others []*entrant, err error) {
+	for _, c := range contestants() {
+		if c.id != baseline && (!cfg.only.MatchString(c.id) || n.delay > 0 && !c.far) {
+			continue
+		}
+		do, err := c.open(ctx, t)
+		if err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", c.id, err)
+		}
+		if c.id == baseline {
+			base = &entrant{c, do}
+		} else {
+			others = append(others, &entrant{c, do})
+		}
+	}
+	return base, others, nil
+}
+
+// lineup is the order of a round: an INCR, two others, an INCR, the next two and so on, so that each has an INCR next
+// to it. Every second round runs backwards, so that what came after its INCR comes before it; the next but one begins
+// with another contestant.
+func lineup(base *entrant, others []*entrant, round int) []*entrant {
+	if len(others) == 0 {
+		return []*entrant{base}
+	}
+	first := round / 2 % len(others)
+	var line []*entrant
+	for i, e := range slices.Concat(others[first:], others[:first]) {
+		if i%2 == 0 {
+			line = append(line, base)
+		}
+		line = append(line, e)
+	}
+	if len(others)%2 == 0 {
+		line = append(line, base)
+	}
+	if round%2 == 1 {
+		slices.Reverse(line)
+	}
+	return line
+}
+
+// pair finds each sample's INCR in the round.
+func pair(turn []*sample) {
+	for i, s := range turn {
+		switch {
+		case s.contestant.id == baseline:
+		case i > 0 && turn[i-1].contestant.id == baseline:
+			s.base = turn[i-1]
+		default:
+			s.base = turn[i+1]
+		}
+	}
+}
+
+// A meter measures. Its buffer is made once: allocated anew, it would set off the garbage collector.
+type meter struct {
+	admin     *admin
+	latencies []time.Duration
+}
+
+func newMeter(a *admin) *meter {
+	return &meter{a, make([]time.Duration, 1<<20)}
+}
+
+// measure has so many callers call e again and again for the length of time.
+func (m *meter) measure(ctx context.Context, e *entrant, callers int, length time.Duration) (*sample, error) {
+	var (
+		room  = len(m.latencies) / callers // for one caller's latencies; beyond it the latest ones count
+		calls = make([]int, callers)
+		errs  = make([]error, callers)
+		gate  = make(chan struct{})
+		start time.Time
+		ready sync.WaitGroup
+		done  sync.WaitGroup
+	)
+	ready.Add(callers)
+	for i := range callers {
+		done.Go(func() {
+			mine := m.latencies[i*room : (i+1)*room]
+			rnd := rand.New(rand.NewPCG(uint64(i), 1))
+			ready.Done()
+			<-gate
+			n := 0
+			// One look at the clock per call: where a call ends the next one begins.
+			for last := time.Since(start); last < length && errs[i] == nil; n++ {
+				errs[i] = e.do(ctx, rnd)
+				now := time.Since(start)
+				mine[n%room] = now - last
+				last = now
+			}
+			calls[i] = n
+		})
+	}
+	ready.Wait()
+	runtime.GC() // nobody pays for another's garbage
+	cpu, err := m.admin.cpu(ctx)
+	if err != nil {
+		close(gate)
+		done.Wait()
+		return nil, err
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	start = time.Now()
+	close(gate)
+	done.Wait()
+	elapsed := time.Since(start) // with the calls that were under way when the time was over: they are counted too
+	runtime.ReadMemStats(&after)
+	cpuAfter, err := m.admin.cpu(ctx)
+	if err := cmp.Or(firstError(errs), ctx.Err(), err); err != nil {
+		return nil, fmt.Errorf("%s, %d callers: %w", e.id, callers, err)
+	}
+	s := &sample{
+		contestant: e.contestant,
+		callers:    callers,
+		elapsed:    elapsed,
+		allocs:     after.Mallocs - before.Mallocs,
+		serverCPU:  cpuAfter - cpu,
+	}
+	// The callers' latencies are moved together and sorted in place.
+	all := m.latencies[:0]
+	for i, n := range calls {
+		s.calls += n
+		all = append(all, m.latencies[i*room:i*room+min(n, room)]...)
+	}
+	slices.Sort(all)
+	s.p50, s.p99 = all[len(all)/2], all[len(all)*99/100]
+	return s, nil
+}
+
+func firstError(errs []error) error {
+	for _, err := range errs {
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

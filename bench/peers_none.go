@@ -1,0 +1,9 @@
+//go:build !peers
+
+package main
+
+// The Redis peers bring several hundred modules, drivers of every database among them: minutes of compiling that nobody
+// needs who only changes this library.
+var peers []*contestant
+
+const peersLeftOut = "Left out of this build: ceyewan/genesis idgen and the layotto Redis sequencer; add -tags peers."

@@ -1,0 +1,87 @@
+package main
+
+import (
+	"net"
+	"sync"
+	"time"
+)
+
+// A proxy forwards TCP connections and delays every byte by the same time in each direction, as a network does: what is
+// under way does not hold up what follows, so that the delay limits no throughput.
+type proxy struct {
+	listener net.Listener
+	target   string
+	delay    time.Duration
+}
+
+// A chunk is what one read returned.
+type chunk struct {
+	due  time.Time
+	n    int
+	data [16 << 10]byte
+}
+
+// Reused, so that the allocations counted are those of the contestants.
+var chunks = sync.Pool{New: func() any { return new(chunk) }}
+
+// startProxy serves until stop is called.
+func startProxy(target string, delay time.Duration) (*proxy, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, err
+	}
+	p := &proxy{l, target, delay}
+	go p.serve()
+	return p, nil
+}
+
+func (p *proxy) addr() string { return p.listener.Addr().String() }
+
+// stop accepts no more connections; those that are open end with their clients.
+func (p *proxy) stop() { _ = p.listener.Close() }
+
+func (p *proxy) serve() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("tcp", p.target)
+		if err != nil {
+			_ = client.Close()
+			continue
+		}
+		go p.forward(server, client)
+		go p.forward(client, server)
+	}
+}
+
+// forward returns when src has ended and everything it sent has arrived at dst.
+func (p *proxy) forward(dst, src net.Conn) {
+	// As many as would be under way at 1 GB/s and more.
+	queue := make(chan *chunk, 1024)
+	go func() {
+		defer close(queue)
+		for {
+			c := chunks.Get().(*chunk)
+			n, err := src.Read(c.data[:])
+			if n == 0 || err != nil {
+				return
+			}
+			c.n, c.due = n, time.Now().Add(p.delay)
+			queue <- c
+		}
+	}()
+	for c := range queue {
+		time.Sleep(time.Until(c.due))
+		_, err := dst.Write(c.data[:c.n])
+		chunks.Put(c)
+		if err != nil {
+			break
+		}
+	}
+	_ = dst.Close()
+	_ = src.Close()
+	for range queue { // the reader may be waiting for room
+	}
+}
