@@ -28,9 +28,10 @@ const (
 	enough     = 32 // callers are worth a departure of their own, whatever the round trip
 
 	// Who has waited for longer than overdue and ten round trips has got behind a command that hangs, on a connection
-	// that broke, say; the next departure does not wait for it. There are mostOverdue departures then at most.
-	overdue     = 5 * time.Millisecond
-	mostOverdue = 2 * mostFlying
+	// that broke, say: then a new era begins, in which those under way do not count. There is at most one era in every
+	// eraLength, so that a server that hangs is not stormed.
+	overdue   = 5 * time.Millisecond
+	eraLength = 50 * time.Millisecond
 )
 
 // mostTogether is how many flights of different types depart in one pipeline at most.
@@ -40,10 +41,13 @@ const mostTogether = 256
 type tower struct {
 	caller *caller
 	pipe   func() redis.Pipeliner // to that server
+	server *redis.Client          // on Cluster
 	clock  serverClock
 
 	mu      sync.Mutex
-	flying  int           // departures under way
+	era     int           // departures know theirs; one of an earlier era is no more to be reckoned with
+	eraFrom time.Time     // when it began
+	flying  int           // departures of this era that are under way
 	trip    time.Duration // the shortest round trip of late
 	waiting []*flight     // to depart, in order
 	callers int           // in those
@@ -55,7 +59,7 @@ type towers struct {
 	only    *tower
 	cluster *redis.ClusterClient
 	warm    atomic.Bool // the cluster's slots are known: to find them out takes as long as its nodes make it
-	known   sync.Map    // of the masters, *redis.Client to *tower
+	known   sync.Map    // of the masters, by address: *tower
 	caller  *caller
 }
 
@@ -67,6 +71,16 @@ func newTowers(c *caller) *towers {
 		t.only = newTower(c, c.client.Pipeline)
 	}
 	return t
+}
+
+// unsent reports whether the server said that it did not run the script.
+func unsent(err error) bool {
+	for _, prefix := range []string{"NOSCRIPT", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "READONLY", "LOADING"} {
+		if redis.HasErrorPrefix(err, prefix) {
+			return true
+		}
+	}
+	return false
 }
 
 // of returns the tower for a key. Where it is not known yet which server that is, it is for go-redis to find out: what is
@@ -82,9 +96,13 @@ func (t *towers) of(ctx context.Context, key string) *tower {
 	if err != nil {
 		return newTower(t.caller, nil)
 	}
-	known, ok := t.known.Load(master)
-	if !ok {
-		known, _ = t.known.LoadOrStore(master, newTower(t.caller, master.Pipeline))
+	addr := master.Options().Addr
+	known, ok := t.known.Load(addr)
+	if !ok || known.(*tower).server != master { // go-redis may have made a new client of it
+		tower := newTower(t.caller, master.Pipeline)
+		tower.server = master
+		t.known.Store(addr, tower)
+		return tower
 	}
 	return known.(*tower)
 }
@@ -121,11 +139,14 @@ func (t *tower) take(ctx context.Context, c *call, p *period) (reply, error) {
 	t.mu.Lock()
 	if t.flying == 0 && ctx.Done() == nil && t.caller.read > 0 { // alone, and it may wait for Redis itself
 		t.flying++
+		era := t.era
 		t.mu.Unlock()
 		start := time.Now()
-		defer t.landed(start)
+		var answered bool
+		defer func() { t.landed(era, start, answered) }()
 		r, err := c.send(ctx, start, takeScript, true, p, 1)
-		if err == nil && r.status == statusIssued {
+		answered = err == nil
+		if answered && r.status == statusIssued {
 			c.issued(r.seq)
 		}
 		return r, err
@@ -149,7 +170,7 @@ func (t *tower) take(ctx context.Context, c *call, p *period) (reply, error) {
 	case t.flying < t.most():
 		t.flying++
 		// It starts once the goroutines that are ready to run now have run: whoever they belong to comes along.
-		go t.depart()
+		go t.depart(t.era)
 	case f.late == nil:
 		f.late = time.AfterFunc(overdue+10*t.trip, func() { t.departLate(f) })
 	}
@@ -182,14 +203,21 @@ func (t *tower) take(ctx context.Context, c *call, p *period) (reply, error) {
 	return reply{status: statusExhausted, detail: strconv.FormatInt(f.reply.seq, 10)}, nil
 }
 
-// departLate has f depart if it still waits.
+// departLate begins a new era if f still waits.
 func (t *tower) departLate(f *flight) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.gates[f.gate] == f && t.flying < mostOverdue {
-		t.flying++
-		go t.depart()
+	if t.gates[f.gate] != f {
+		return
 	}
+	if wait := eraLength - time.Since(t.eraFrom); wait > 0 {
+		f.late.Reset(wait)
+		return
+	}
+	t.era++
+	t.eraFrom = time.Now()
+	t.flying = 1
+	go t.depart(t.era)
 }
 
 // most is how many departures may be under way. The caller holds mu.
@@ -202,15 +230,19 @@ func (t *tower) most() int {
 }
 
 // landed follows a departure that a caller made itself, at start.
-func (t *tower) landed(start time.Time) {
+func (t *tower) landed(era int, start time.Time, answered bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.measure(time.Since(start))
-	if len(t.waiting) == 0 {
-		t.flying--
-		return
+	if answered {
+		t.measure(time.Since(start))
 	}
-	go t.depart()
+	switch {
+	case era != t.era:
+	case len(t.waiting) == 0:
+		t.flying--
+	default:
+		go t.depart(era)
+	}
 }
 
 // measure keeps the shortest trip in mind, and forgets it in the course of some hundred flights. The caller holds mu.
@@ -221,20 +253,22 @@ func (t *tower) measure(trip time.Duration) {
 	}
 }
 
-// depart sends what is waiting, until nothing is.
-func (t *tower) depart() {
+// depart sends what is waiting, until nothing is or another era has begun.
+func (t *tower) depart(era int) {
 	over := false
 	defer func() {
 		if !over { // a hook of the client ended this goroutine
-			go t.depart()
+			go t.depart(era)
 		}
 	}()
 	for {
 		t.mu.Lock()
 		n := min(len(t.waiting), mostTogether)
-		if n == 0 {
+		if n == 0 && era == t.era {
 			t.flying--
 			t.waiting = nil // what grew in a rush is given back
+		}
+		if n == 0 || era != t.era {
 			over = true
 			t.mu.Unlock()
 			return
@@ -249,6 +283,7 @@ func (t *tower) depart() {
 			}
 		}
 		t.mu.Unlock()
+
 		start := time.Now()
 		if n == 1 {
 			flights[0].fly()
@@ -259,9 +294,11 @@ func (t *tower) depart() {
 		if n > 1 || flights[0].size > 1 {
 			runtime.Gosched() // those who landed may want to go again, and together
 		}
-		t.mu.Lock()
-		t.measure(trip)
-		t.mu.Unlock()
+		if flights[0].err == nil {
+			t.mu.Lock()
+			t.measure(trip)
+			t.mu.Unlock()
+		}
 	}
 }
 
@@ -312,12 +349,22 @@ func (t *tower) flyTogether(flights []*flight) {
 		commands[i] = newCommand(ctx, "evalsha", takeScript.digest, args)
 		_ = pipe.Process(ctx, commands[i])
 	}
-	_, _ = await(ctx, t.caller.limit(flights[0].opened), func() ([]redis.Cmder, error) { return pipe.Exec(ctx) })
+	// ctx is only for the connection: a read may follow.
+	all, failed := await(flights[0].ctx, t.caller.limit(flights[0].opened), func() ([]redis.Cmder, error) { return pipe.Exec(ctx) })
 	received := time.Now()
 	for i, f := range flights {
 		landed++
-		v, err := commands[i].Result()
-		if err != nil {
+		var v any
+		err := failed
+		if all != nil { // otherwise go-redis may still be at them
+			if v, err = commands[i].Result(); v == nil && err == nil {
+				err = failed // a hook did not set it
+			}
+		}
+		if v == nil {
+			if err != nil && !unsent(err) {
+				f.failure.Store(&err)
+			}
 			alone.Go(f.fly)
 			continue
 		}

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"runtime"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -134,6 +136,75 @@ func TestOneThatHangsDoesNotDelayTheOthers(t *testing.T) {
 	})
 }
 
+// However many commands hang, others go on.
+func TestManyThatHangDoNotDelayTheOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := simulate(t)
+		rdb := m.client()
+		gen := newGenerator(t, rdb, serial.WithLocation(time.UTC))
+		for _, typ := range []string{"SLOW", "OK"} {
+			_, err := gen.Next(t.Context(), typ)
+			require.NoError(t, err)
+		}
+		rdb.AddHook(hook(func(next redis.ProcessHook) redis.ProcessHook {
+			return func(ctx context.Context, cmd redis.Cmder) error {
+				if strings.Contains(fmt.Sprint(cmd.Args()...), "{SLOW}") {
+					time.Sleep(time.Hour)
+				}
+				return next(ctx, cmd)
+			}
+		}))
+		var wg sync.WaitGroup
+		for range 50 {
+			wg.Go(func() { _, _ = gen.Next(t.Context(), "SLOW") })
+			time.Sleep(100 * time.Millisecond) // each a flight of its own
+		}
+		for range 3 {
+			start := time.Now()
+			_, err := gen.Next(context.Background(), "OK")
+			require.NoError(t, err)
+			require.Less(t, time.Since(start), 200*time.Millisecond)
+		}
+		wg.Wait()
+		time.Sleep(2 * time.Hour) // until what was left behind has ended
+	})
+}
+
+// Where the answer to a pipeline is lost, the numbers that are missing then may have been consumed by it.
+func TestLostPipelineIsNotExhaustion(t *testing.T) {
+	m := miniredis.RunT(t)
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer func() { _ = rdb.Close() }()
+	gen := newGenerator(t, rdb, serial.WithLocation(noon()))
+	for typ := range 5 {
+		require.NoError(t, gen.Raise(t.Context(), fmt.Sprint("T", typ), 9989))
+	}
+	rdb.AddHook(losing{})
+	var wg sync.WaitGroup
+	for i := range 50 {
+		wg.Go(func() {
+			_, err := gen.Next(t.Context(), fmt.Sprint("T", i%5))
+			require.NotErrorIs(t, err, serial.ErrExhausted)
+		})
+	}
+	wg.Wait()
+}
+
+// losing loses the answers to pipelines.
+type losing struct{}
+
+func (losing) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (losing) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (losing) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		_ = next(ctx, cmds)
+		for _, cmd := range cmds {
+			cmd.SetErr(io.ErrUnexpectedEOF)
+		}
+		return io.ErrUnexpectedEOF
+	}
+}
+
 // A batch that the day has no room for serves those who came first, and tells the others.
 func TestSharingTheLastNumbers(t *testing.T) {
 	m := miniredis.RunT(t)
@@ -192,6 +263,7 @@ func TestHooksThatBreakFlights(t *testing.T) {
 						}()
 						// With a context that can end no command runs in the caller's own goroutine.
 						if _, err := gen.Next(t.Context(), fmt.Sprint("T", i%types)); err != nil {
+							require.ErrorContains(t, err, "ended from outside")
 							ended.Add(1)
 						}
 					})

@@ -135,6 +135,9 @@ func newCaller(client redis.UniversalClient) *caller {
 func (c *caller) run(ctx context.Context, start time.Time, s *script, repeat bool, args []any, note *atomic.Pointer[error]) (reply, error) {
 	probe := false
 	var failure error // of the last attempt
+	if note != nil && note.Load() != nil {
+		failure = *note.Load()
+	}
 	for attempt := 0; ; attempt++ {
 		sent := time.Now()
 		v, err := c.eval(ctx, start, probe, "evalsha", s.digest, args)

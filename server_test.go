@@ -77,6 +77,32 @@ func TestBehaviourThroughSentinel(t *testing.T) {
 	}, 20*time.Second, 50*time.Millisecond)
 }
 
+// Many callers of many types while the server hangs: all come back in time, and told why.
+func TestStalledServerUnderLoad(t *testing.T) {
+	for _, read := range []time.Duration{0, -1} {
+		server := redistest.Start(t)
+		opt := server.Options()
+		opt.ReadTimeout = read
+		gen := newGenerator(t, closing(t, redis.NewClient(opt)), serial.WithLocation(noon()))
+		for typ := range 8 {
+			_, err := gen.Next(t.Context(), fmt.Sprint("T", typ))
+			require.NoError(t, err)
+		}
+		server.Pause()
+		start := time.Now()
+		var wg sync.WaitGroup
+		for i := range 200 {
+			ctx := []context.Context{context.Background(), t.Context()}[i%2]
+			wg.Go(func() {
+				_, err := gen.Next(ctx, fmt.Sprint("T", i%8))
+				assert.ErrorIs(t, err, os.ErrDeadlineExceeded)
+				assert.Less(t, time.Since(start), 11*time.Second)
+			})
+		}
+		wg.Wait()
+	}
+}
+
 func closing(t *testing.T, c *redis.Client) *redis.Client {
 	t.Cleanup(func() { _ = c.Close() })
 	return c
