@@ -361,7 +361,7 @@ func (t *tower) flyTogether(flights []*flight) {
 				err = failed // a hook did not set it
 			}
 		}
-		if v == nil {
+		if err != nil || v == nil {
 			if err != nil && !unsent(err) {
 				f.failure.Store(&err)
 			}

@@ -172,22 +172,35 @@ func TestManyThatHangDoNotDelayTheOthers(t *testing.T) {
 
 // Where the answer to a pipeline is lost, the numbers that are missing then may have been consumed by it.
 func TestLostPipelineIsNotExhaustion(t *testing.T) {
-	m := miniredis.RunT(t)
-	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
-	defer func() { _ = rdb.Close() }()
-	gen := newGenerator(t, rdb, serial.WithLocation(noon()))
-	for typ := range 5 {
-		require.NoError(t, gen.Raise(t.Context(), fmt.Sprint("T", typ), 9989))
-	}
-	rdb.AddHook(losing{})
-	var wg sync.WaitGroup
-	for i := range 50 {
-		wg.Go(func() {
-			_, err := gen.Next(t.Context(), fmt.Sprint("T", i%5))
-			require.NotErrorIs(t, err, serial.ErrExhausted)
-		})
-	}
-	wg.Wait()
+	synctest.Test(t, func(t *testing.T) {
+		m := simulate(t)
+		rdb := m.client()
+		gen := newGenerator(t, rdb, serial.WithLocation(time.UTC))
+		for typ := range 5 {
+			require.NoError(t, gen.Raise(t.Context(), fmt.Sprint("T", typ), 9989))
+		}
+		var hold gated
+		rdb.AddHook(losing{})
+		rdb.AddHook(&hold)
+		hold.close()
+		var wg sync.WaitGroup
+		var failed atomic.Int64
+		for i := range 50 {
+			wg.Go(func() {
+				_, err := gen.Next(t.Context(), fmt.Sprint("T", i%5))
+				require.NotErrorIs(t, err, serial.ErrExhausted)
+				if err != nil {
+					require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+					failed.Add(1)
+				}
+			})
+		}
+		synctest.Wait() // those who do not share the first departure wait for the second
+		hold.open()
+		wg.Wait()
+		require.Positive(t, hold.piped.Load())
+		require.Positive(t, failed.Load())
+	})
 }
 
 // losing loses the answers to pipelines.
