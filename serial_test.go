@@ -366,7 +366,7 @@ func testBehaviour(t *testing.T, b backend) {
 	run("Raise of a counter that has to be adopted asks the floor", func(t *testing.T, s *series) {
 		require.NoError(t, s.rdb.Set(t.Context(), s.counter, 5, time.Hour).Err())
 		gen := s.generator(fixedFloor(20))
-		require.NoError(t, gen.Raise(t.Context(), "IS", 0))
+		require.NoError(t, gen.Raise(t.Context(), "IS", 10))
 		s.next(gen, 21)
 	})
 
