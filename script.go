@@ -109,7 +109,7 @@ type caller struct {
 	mu        sync.Mutex // guards what follows, see connecting
 	shared    context.Context
 	sharedEnd time.Time
-	cancel    context.CancelFunc
+	cancel    context.CancelFunc // of shared, which ends by itself
 }
 
 func newCaller(client redis.UniversalClient) *caller {
@@ -210,18 +210,19 @@ func (c *caller) limit(start time.Time) time.Duration {
 // can never end does without where the client's own timeouts bound the call.
 func (c *caller) eval(ctx context.Context, start time.Time, probe bool, name, body string, args []any) (any, error) {
 	command := newCommand(ctx, name, body, args)
-	if !probe && c.read > 0 && ctx.Done() == nil {
-		within, cancel := c.connecting(ctx, start)
+	if probe {
+		within, cancel := context.WithTimeout(ctx, probing)
+		return await(ctx, probing, func() (any, error) {
+			defer cancel()
+			return c.process(within, command)
+		})
+	}
+	within, cancel := c.connecting(ctx, start)
+	if c.read > 0 && ctx.Done() == nil {
 		defer cancel()
 		return c.process(within, command)
 	}
-	limit := c.limit(start)
-	within, cancel := c.connecting(ctx, start)
-	if probe {
-		limit = probing
-		within, cancel = context.WithTimeout(ctx, probing)
-	}
-	return await(ctx, limit, func() (any, error) {
+	return await(ctx, c.limit(start), func() (any, error) {
 		defer cancel()
 		return c.process(within, command)
 	})
@@ -246,7 +247,7 @@ func (c *caller) connecting(ctx context.Context, start time.Time) (context.Conte
 	defer c.mu.Unlock()
 	if d := end.Sub(c.sharedEnd); d < 0 || d > sharing {
 		c.sharedEnd = end
-		c.shared, c.cancel = context.WithDeadline(ctx, end) // not to be cancelled: it ends by itself
+		c.shared, c.cancel = context.WithDeadline(ctx, end)
 	}
 	return c.shared, func() {}
 }
