@@ -8,9 +8,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Cluster is three masters without replicas that share the slots.
+// Cluster is three masters that share the slots.
 type Cluster struct {
-	Servers []*Server // in the order of their slots
+	Servers  []*Server // in the order of their slots
+	Replicas []*Server // of each, if there are any; a failover swaps the roles, not the fields
 }
 
 // StartCluster starts a cluster with the extra arguments on every node and returns when all three nodes serve it. They

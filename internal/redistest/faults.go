@@ -1,0 +1,272 @@
+package redistest
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// What a test of faults does to servers, beyond stopping and restarting them.
+
+// Do sends one command on a connection of its own and tries it once, so that nothing of it remains at the server and a
+// dead server is an error at once.
+func (s *Server) Do(args ...any) *redis.Cmd { return s.do(args...) }
+
+// StartReplica starts a replica of master and returns when it is online. It is killed when t ends.
+func StartReplica(t testing.TB, master *Server, args ...string) *Server {
+	t.Helper()
+	s := start(t, fmt.Sprintf("replicaof 127.0.0.1 %d\n", master.port), args)
+	eventually(t, "replica", master.replicated)
+	return s
+}
+
+// ReplicaOf makes the server a replica of master, or a master if that is nil, and has it remember that over restarts.
+func (s *Server) ReplicaOf(master *Server) error {
+	host, port := "NO", "ONE"
+	if master != nil {
+		host, port = "127.0.0.1", strconv.Itoa(master.port)
+	}
+	return errors.Join(s.do("REPLICAOF", host, port).Err(), s.do("CONFIG", "REWRITE").Err())
+}
+
+// IsMaster reports whether the server answers, and as a master.
+func (s *Server) IsMaster() bool {
+	role, err := s.do("ROLE").Slice()
+	return err == nil && len(role) > 0 && role[0] == "master"
+}
+
+// AwaitReplica returns when the server has a replica that acknowledges its writes.
+func (s *Server) AwaitReplica(t testing.TB) {
+	t.Helper()
+	eventually(t, "replica", s.replicated)
+}
+
+// CutOff ends the replica's link to its master, both of which live on, until Rejoin: it lags from now on.
+func (s *Server) CutOff(master *Server) error {
+	return errors.Join(
+		s.do("CONFIG", "SET", "masterauth", "wrong").Err(), // to a master without a password any is
+		master.do("CLIENT", "KILL", "TYPE", "replica").Err())
+}
+
+// Rejoin undoes CutOff.
+func (s *Server) Rejoin() error {
+	// Whoever promotes a replica has it rewrite its configuration, and that must not come back with a restart.
+	return errors.Join(s.do("CONFIG", "SET", "masterauth", "").Err(), s.do("CONFIG", "REWRITE").Err())
+}
+
+// Save returns a snapshot (RDB) of the server's data, which Restore takes. The server must not use an append-only file.
+func (s *Server) Save() ([]byte, error) {
+	if err := s.do("SAVE").Err(); err != nil {
+		return nil, err
+	}
+	return os.ReadFile(filepath.Join(s.dir, "dump.rdb"))
+}
+
+// Restore replaces the snapshot that a dead server will start from; nil makes it start empty.
+func (s *Server) Restore(snapshot []byte) error {
+	file := filepath.Join(s.dir, "dump.rdb")
+	if snapshot == nil {
+		if err := os.Remove(file); err != nil && !os.IsNotExist(err) {
+			return err
+		}
+		return nil
+	}
+	return os.WriteFile(file, snapshot, 0o600)
+}
+
+// Roles returns the servers in the roles that the sentinels and they themselves give them by now. It waits until all
+// agree, the replica is online and another failover would succeed. A former master that is back as one is made a replica
+// at once, which the sentinels would do some seconds later.
+func (s *Sentinel) Roles(t testing.TB) (leader, replica *Server) {
+	t.Helper()
+	eventually(t, "sentinel", func() error {
+		for i, sentinel := range s.Sentinels {
+			addr, busy, err := master(sentinel)
+			if err != nil || busy {
+				return fmt.Errorf("%s is about to fail over: %v", sentinel.Addr(), err)
+			}
+			now := s.Master
+			if addr == s.Replica.Addr() {
+				now = s.Replica
+			}
+			if i > 0 && now != leader {
+				return errors.New("the sentinels disagree")
+			}
+			leader = now
+		}
+		replica = s.Master
+		if leader == s.Master {
+			replica = s.Replica
+		}
+		if !leader.IsMaster() {
+			return fmt.Errorf("%s is not the master yet", leader.Addr())
+		}
+		if replica.IsMaster() {
+			_ = replica.ReplicaOf(leader)
+		}
+		for _, sentinel := range s.Sentinels {
+			if err := watching(sentinel); err != nil {
+				return err
+			}
+		}
+		return leader.replicated()
+	})
+	return leader, replica
+}
+
+// AwaitFailover returns when all sentinels report another master than before, and it is one.
+func (s *Sentinel) AwaitFailover(t testing.TB, before *Server) *Server {
+	t.Helper()
+	after := s.Master
+	if before == s.Master {
+		after = s.Replica
+	}
+	eventually(t, "failover", func() error {
+		for _, sentinel := range s.Sentinels {
+			if addr, _, err := master(sentinel); err != nil || addr != after.Addr() {
+				return fmt.Errorf("%s reports the master %s: %v", sentinel.Addr(), addr, err)
+			}
+		}
+		if !after.IsMaster() {
+			return fmt.Errorf("%s is no master yet", after.Addr())
+		}
+		return nil
+	})
+	return after
+}
+
+// StartReplicatedCluster is StartCluster with a replica for each master, and with slots served though others are not.
+func StartReplicatedCluster(t testing.TB, args ...string) *Cluster {
+	t.Helper()
+	args = append([]string{"--cluster-require-full-coverage", "no", "--cluster-allow-replica-migration", "no"}, args...)
+	c := StartCluster(t, args...)
+	for _, m := range c.Servers {
+		s := Start(t, append(args, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000",
+			"--cluster-announce-ip", "127.0.0.1")...)
+		c.Replicas = append(c.Replicas, s)
+		id := m.nodeID(t)
+		for _, other := range c.Servers {
+			s.insist(t, "CLUSTER", "MEET", "127.0.0.1", other.port)
+		}
+		s.insist(t, "CLUSTER", "REPLICATE", id)
+	}
+	for _, s := range slices.Concat(c.Servers, c.Replicas) {
+		eventually(t, "cluster", func() error {
+			nodes, err := s.do("CLUSTER", "NODES").Text()
+			if err == nil && (strings.Count(nodes, "slave ") != 3 || strings.Contains(nodes, "handshake")) {
+				err = errors.New(nodes)
+			}
+			return err
+		})
+	}
+	for i := range c.Servers {
+		c.Pair(t, i)
+	}
+	return c
+}
+
+// insist repeats a command until it succeeds.
+func (s *Server) insist(t testing.TB, args ...any) {
+	t.Helper()
+	eventually(t, fmt.Sprint(args...), func() error { return s.do(args...).Err() })
+}
+
+func (s *Server) nodeID(t testing.TB) (id string) {
+	t.Helper()
+	eventually(t, "node", func() (err error) {
+		id, err = s.do("CLUSTER", "MYID").Text()
+		return err
+	})
+	return id
+}
+
+// Pair returns the i-th master and its replica, in the roles that they have by now. It waits until both are and the
+// replica is online.
+func (c *Cluster) Pair(t testing.TB, i int) (master, replica *Server) {
+	t.Helper()
+	eventually(t, "pair", func() error {
+		master, replica = c.Servers[i], c.Replicas[i]
+		if !master.IsMaster() {
+			master, replica = replica, master
+		}
+		if !master.IsMaster() || replica.IsMaster() {
+			return errors.New("no master, or two")
+		}
+		info, err := master.do("INFO", "replication").Text()
+		if err == nil && !strings.Contains(info, "state=online") {
+			err = errors.New("the replica is not online")
+		}
+		return err
+	})
+	return master, replica
+}
+
+// MoveSlot moves a slot from the master that has it to another, key by key with a pause after each, and returns when both
+// know.
+func (c *Cluster) MoveSlot(t testing.TB, slot int, pause time.Duration) {
+	t.Helper()
+	var masters []*Server
+	from := -1
+	for i := range c.Servers {
+		m := c.Servers[i]
+		if len(c.Replicas) > 0 {
+			m, _ = c.Pair(t, i)
+		}
+		masters = append(masters, m)
+		if m.owns(slot) {
+			from = i
+		}
+	}
+	if from < 0 {
+		t.Fatalf("redistest: no master has slot %d", slot)
+	}
+	src, dst := masters[from], masters[(from+1)%len(masters)]
+	srcID, dstID := src.nodeID(t), dst.nodeID(t)
+	dst.insist(t, "CLUSTER", "SETSLOT", slot, "IMPORTING", srcID)
+	src.insist(t, "CLUSTER", "SETSLOT", slot, "MIGRATING", dstID)
+	for {
+		time.Sleep(pause)
+		keys, err := src.do("CLUSTER", "GETKEYSINSLOT", slot, 1).StringSlice()
+		if err != nil {
+			t.Fatalf("redistest: keys of slot %d: %v", slot, err)
+		}
+		if len(keys) == 0 {
+			break
+		}
+		_ = src.do("MIGRATE", "127.0.0.1", dst.port, keys[0], 0, 1000).Err() // tried again if need be
+	}
+	for _, m := range []*Server{dst, src} { // no key has arisen at the source meanwhile: it sends clients on
+		m.insist(t, "CLUSTER", "SETSLOT", slot, "NODE", dstID)
+	}
+}
+
+// owns reports whether the server is the master of a slot, as it sees it.
+func (s *Server) owns(slot int) bool {
+	nodes, _ := s.do("CLUSTER", "NODES").Text()
+	for line := range strings.Lines(nodes) {
+		fields := strings.Fields(line)
+		if len(fields) < 8 || !strings.Contains(fields[2], "myself") || !strings.Contains(fields[2], "master") {
+			continue
+		}
+		for _, r := range fields[8:] {
+			first, last, found := strings.Cut(r, "-")
+			if !found {
+				last = first
+			}
+			a, err1 := strconv.Atoi(first)
+			b, err2 := strconv.Atoi(last)
+			if err1 == nil && err2 == nil && a <= slot && slot <= b {
+				return true
+			}
+		}
+	}
+	return false
+}
