@@ -43,6 +43,18 @@ func BenchmarkNext(b *testing.B) {
 	}
 }
 
+// BenchmarkString measures how a number is printed, which every Next does.
+func BenchmarkString(b *testing.B) {
+	n, err := parser(b).Parse("IS202110240001")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		_ = n.String()
+	}
+}
+
 // shared has so many goroutines share b.N calls of do.
 func shared(b *testing.B, callers int, do func() error) {
 	var left atomic.Int64

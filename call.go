@@ -3,6 +3,7 @@ package serial
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -13,7 +14,10 @@ type call struct {
 	typ    string
 	tower  *tower  // of the server that has its keys
 	period *period // that the last script was sent for
+	once   string  // key of a request that may come again, "" for none
+	found  reply   // of the take that found the counter missing
 
+	trace   *trace                 // for hooks; nil if there are none
 	failure *atomic.Pointer[error] // see flight.failure; nil for a call of its own
 	slept   time.Duration          // waiting for Redis's clock to catch up
 
@@ -31,7 +35,7 @@ const (
 )
 
 func (g *Generator) newCall(ctx context.Context, typ string) (call, error) {
-	c := call{g: g, typ: typ}
+	c := call{g: g, typ: typ, trace: g.trace()}
 	if err := checkType(typ); err != nil {
 		return c, outcome(ctx, err)
 	}
@@ -48,7 +52,7 @@ func (g *Generator) newCall(ctx context.Context, typ string) (call, error) {
 // issued remembers the last number that was issued in the call's period.
 func (c *call) issued(seq int64) {
 	if !c.g.memory.raise(c.typ, c.period, seq) {
-		c.g.memory.add(c.typ, &seen{c.period, seq, &c.tower.clock, c.keys(c.period)})
+		c.g.memory.add(c.typ, &seen{period: c.period, mark: seq, clock: &c.tower.clock, keys: c.keys(c.period)})
 	}
 }
 
@@ -57,21 +61,48 @@ func (g *Generator) periodAt(t time.Time) *period {
 	if p := g.current.Load(); p != nil && p.contains(t.Unix()) {
 		return p
 	}
-	p := periodAt(t, g.location)
+	p := g.equip(g.calendar.at(t))
+	if g.ledger != nil {
+		p.args[0] = p.args[0].(string) + " ledger"
+	}
 	g.current.Store(p)
+	return p
+}
+
+// equip adds what the options say to a period of the calendar.
+func (g *Generator) equip(p *period) *period {
+	p.date = g.format.dateOf(p.wall)
+	p.expires = p.args[2]
+	if g.retention > 0 {
+		p.expires = g.calendar.later(p, g.retention).end
+	}
 	return p
 }
 
 // The keys of a type share its hash tag, and with it one Cluster slot.
 
 func (c *call) recordKey() string  { return c.g.prefix + ":{" + c.typ + "}" }
-func (c *call) counterKey() string { return c.recordKey() + ":" + c.period.label }
+func (c *call) counterKey() string { return c.keyOf(c.period) }
 func (c *call) lockKey() string    { return c.counterKey() + ":lock" }
 
-// ask runs take or peek for the period that it is now by Redis's clock: it follows that clock where it is elsewhere, and
-// waits a little where it went back.
-func (c *call) ask(ctx context.Context, s *script, n int) (reply, error) {
-	now := c.tower.clock.now()
+// start is the first instant of the call's period.
+func (c *call) start() time.Time { return time.Unix(c.period.start, 0).In(c.g.calendar.location) }
+
+// keyOf is the counter of a period.
+func (c *call) keyOf(p *period) string { return c.recordKey() + ":" + p.label }
+
+// ask runs take or peek for the period that it is now by Redis's clock. claim is what take is given besides n, see
+// lua/take.lua.
+func (c *call) ask(ctx context.Context, s *script, n int, claim ...any) (reply, error) {
+	if s == takeScript && claim == nil {
+		claim = c.g.alone
+	}
+	return c.follow(ctx, c.aim(), func(p *period) (reply, error) { return c.run(ctx, s, true, p, n, claim...) })
+}
+
+// follow has a script sent for the period that it is by Redis's clock, which seems to be now: it follows that clock where
+// it is elsewhere, and waits a little where it went back.
+func (c *call) follow(ctx context.Context, now time.Time, send func(*period) (reply, error)) (reply, error) {
 	for try := 0; ; try++ {
 		p := c.g.periodAt(now)
 		if err := c.g.format.checkYear(p.wall.Year()); err != nil {
@@ -80,7 +111,7 @@ func (c *call) ask(ctx context.Context, s *script, n int) (reply, error) {
 			}
 			p = nowhere // this host's clock is wrong, or else Redis's will say the same
 		}
-		r, err := c.run(ctx, s, true, p, n)
+		r, err := send(p)
 		if err != nil {
 			return r, err
 		}
@@ -90,6 +121,9 @@ func (c *call) ask(ctx context.Context, s *script, n int) (reply, error) {
 				return r, c.refusal(r)
 			}
 			now = r.now
+			if c.g.calendar.period == PerSecond {
+				now = now.Add(r.received.Sub(r.sent)) // until the next one arrives
+			}
 		case statusFuture:
 			pause := c.begins(r).Sub(r.now)
 			deadline, ok := ctx.Deadline()
@@ -100,64 +134,120 @@ func (c *call) ask(ctx context.Context, s *script, n int) (reply, error) {
 				return r, err
 			}
 			c.slept += pause
-			now = c.tower.clock.now()
+			now = c.aim()
 		default:
 			return r, nil
 		}
 	}
 }
 
+// aim is the time by Redis's clock that a script is to be sent for: now, but where a period is over in a second it is
+// when the script gets there.
+func (c *call) aim() time.Time {
+	if c.g.calendar.period == PerSecond {
+		return c.tower.clock.arrival()
+	}
+	return c.tower.clock.now()
+}
+
 // nowhere is a period that no clock is in.
-var nowhere = &period{label: "0", args: [3]any{"0 0 0", 0, 0}}
+var nowhere = &period{label: "0", args: [3]any{"0 0 0", 0, 0}, expires: 0}
 
 // run sends a script for p, and learns from what the answer says of the time.
 func (c *call) run(ctx context.Context, s *script, repeat bool, p *period, n int, more ...any) (r reply, err error) {
 	c.period = p
-	if s == takeScript && n == 1 && c.tower.pipe != nil {
+	if s == takeScript && n == 1 && c.once == "" && len(more) == len(c.g.alone) && c.tower.pipe != nil {
 		r, err = c.tower.take(ctx, c, p)
 	} else {
-		r, err = c.send(ctx, time.Now(), s, repeat, p, n, more...)
-		if err == nil {
-			c.g.towers.warm.Store(true)
-			if r.status == statusIssued && n > 0 {
-				c.issued(r.seq)
-			}
+		r, err = c.send(ctx, time.Now(), s, repeat, p, n, nil, more...)
+		if err == nil && r.status == statusIssued && n > 0 {
+			c.issued(r.seq)
 		}
 	}
-	if err == nil && !r.now.IsZero() {
-		c.tower.clock.offset.Store(int64(r.offset()))
+	c.learn(r, err)
+	if err == nil && (r.status == statusLost || r.detail == lostDetail) {
+		c.sawLost(r)
 	}
 	return r, err
 }
 
-// send sends a script for p by itself.
-func (c *call) send(ctx context.Context, start time.Time, s *script, repeat bool, p *period, n int, more ...any) (reply, error) {
-	c.period = p
-	return c.g.caller.run(ctx, start, s, repeat, append(c.arguments(p, n), more...), c.failure)
+// runKeys sends a script that issues nothing, and has keys besides counter and record.
+func (c *call) runKeys(ctx context.Context, s *script, p *period, keys []any, more ...any) (reply, error) {
+	r, err := c.send(ctx, time.Now(), s, true, p, 0, keys, more...)
+	c.learn(r, err)
+	return r, err
 }
 
-// arguments are what all scripts are given for p, as the arguments of EVALSHA; its first two are left out.
+// learn notes how far the server's clock is ahead, if r says.
+func (c *call) learn(r reply, err error) {
+	if err != nil || r.now.IsZero() {
+		return
+	}
+	offset := r.offset()
+	before := time.Duration(c.tower.clock.offset.Swap(int64(offset)))
+	if r.status == statusClock && offset != before && c.trace != nil { // callers who shared r tell it once
+		c.trace.clock = &ClockInfo{offset, before}
+	}
+}
+
+// send sends a script for p by itself. keys are those that it has besides counter and record.
+func (c *call) send(ctx context.Context, start time.Time, s *script, repeat bool, p *period, n int, keys []any, more ...any) (reply, error) {
+	c.period = p
+	args := c.arguments(p, n)
+	if s == takeScript && c.wary() {
+		args[11] = 0
+	}
+	args = append(args, more...)
+	switch {
+	case c.once == "":
+	case s == takeScript:
+		s, keys = takeOnceScript, []any{c.once}
+	case s == openScript:
+		s, keys = openOnceScript, []any{c.once}
+	}
+	if len(keys) > 0 {
+		args[2] = 2 + len(keys)
+		args = slices.Insert(args, 5, keys...)
+	}
+	r, err := c.g.caller.run(ctx, start, s, repeat, args, c.failure)
+	if err == nil {
+		if !c.g.towers.warm.Load() {
+			c.g.towers.warm.Store(true)
+		}
+		c.tower.clock.took(r.received.Sub(r.sent))
+	}
+	return r, err
+}
+
+// wary reports whether the server's clock is so far from this host's that a take may not enter what was prepared: the
+// sequence then checks it, as it does before it opens a period.
+func (c *call) wary() bool {
+	offset := c.tower.clock.offset.Load()
+	return c.g.maxSkew >= 0 && max(offset, -offset) > int64(c.g.maxSkew)
+}
+
+// arguments are what the scripts are given for p, as the arguments of EVALSHA; its first two are left out.
 func (c *call) arguments(p *period, n int) []any {
 	mark, keys := c.g.memory.mark(c.typ, p)
 	if keys[0] == nil {
 		keys = c.keys(p)
 	}
-	args := make([]any, 11, 14)
+	args := make([]any, 12, 14) // as many as the usual take has
 	args[2], args[3], args[4] = 2, keys[0], keys[1]
 	args[5], args[6], args[7], args[8], args[9], args[10] = n, p.args[0], p.args[1], p.args[2], c.g.limitArg, mark
+	args[11] = p.expires
 	return args
 }
 
 // keys are the counter and the record, made once for as long as the type is remembered.
 func (c *call) keys(p *period) [2]any {
-	record := c.recordKey()
-	return [2]any{record + ":" + p.label, record}
+	return [2]any{c.keyOf(p), c.recordKey()}
 }
 
 // askFloor asks the floor, which has until then, and the caller's context, to answer.
 func (c *call) askFloor(ctx context.Context, until time.Time) (int64, error) {
 	within, cancel := context.WithDeadline(ctx, until)
-	start := time.Unix(c.period.start, 0).In(c.g.location)
+	start := c.start()
 	// One that heeds its context answers in time with an error of its own; one that doesn't is not waited for.
 	ask, typ := c.g.floor, c.typ
 	used, err := await(ctx, time.Until(until)+floorMargin/2, func() (int64, error) {
@@ -204,10 +294,13 @@ func (c *call) refusal(r reply) error {
 	case statusFuture:
 		return fmt.Errorf("%w: Redis's clock says %s, and %s has already entered %s",
 			ErrClockSkew, r.now.UTC().Format(time.RFC3339), c.typ, r.detail)
+	case statusUnknown:
+		return fmt.Errorf("serial: WithLedger needs INFO replication in scripts, to tell one reign of a master from the next; Redis says %q",
+			r.detail)
 	case statusClock:
 		return fmt.Errorf("%w: Redis's clock says %s, and does not stay in one period", ErrClockSkew, r.now.UTC().Format(time.RFC3339))
 	case statusConflict:
-		return fmt.Errorf("%w: %s is in %s, and this generator's would be %s; do all use the same time zone?",
+		return fmt.Errorf("%w: %s is in %q, and this generator's would be %s; do all use the same time zone, period, day start and ledger?",
 			ErrConflict, c.typ, r.detail, c.period)
 	}
 	return fmt.Errorf("serial: a script answered %q, which it cannot", r.status)

@@ -756,9 +756,9 @@ func TestMemoryOfTypes(t *testing.T) {
 	})
 }
 
-// isOpen tells the script open by its arguments: it has the most.
+// isOpen reports whether cmd is lua/open.lua.
 func isOpen(cmd redis.Cmder) bool {
-	return strings.HasPrefix(cmd.Name(), "eval") && len(cmd.Args()) == 14
+	return strings.HasPrefix(cmd.Name(), "eval") && serial.Opens(cmd.Args())
 }
 
 // An opening that comes after the lock's expiry is refused by Redis, and tried again from the start.

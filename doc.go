@@ -1,5 +1,5 @@
-// Package serial issues business serial numbers that start again every day and are never issued twice, however many
-// processes on however many hosts ask at once.
+// Package serial issues business serial numbers that start again every day (or every month, or every second) and are
+// never issued twice, however many processes on however many hosts ask at once.
 //
 //	IS 20211024 0001
 //	│  │        └ sequence within the day, padded to 4 digits
@@ -20,13 +20,15 @@
 //   - Unique: no two successful calls ever return the same number of one key prefix, as long as Redis keeps what it
 //     acknowledged. What Redis loses is detected where it can be, and then refused with [ErrCounterLost], never guessed.
 //   - Ordered: a call that starts after another one has returned gets a greater number of that type.
-//   - Right day: the printed day is the local day, by Redis's clock, at the instant of issue, in every time zone.
+//   - Right day: the printed day is the local day, by Redis's clock, at the instant of issue, in every time zone. What is
+//     said here of days holds for every [Period].
 //   - Live: a process that crashes or hangs while it opens a day delays the others by 8 s at most.
 //
 // # What is not
 //
 //   - Gapless: a caller that gives up, or an answer that is lost, leaves a gap. Where a law demands that there be none,
 //     use a table and a database transaction.
-//   - Safe from a Redis that loses what it acknowledged and from what nobody remembers: an empty restart, a restored
-//     backup. [WithFloor] bounds the damage where the numbers are stored elsewhere.
+//   - Safe, by itself, from a Redis that loses what it acknowledged and from what nobody remembers: an empty restart, a
+//     restored backup. [WithLedger] is; [WithReplicas] is for failovers; [WithFloor] bounds the damage where the numbers
+//     are stored elsewhere.
 package serial

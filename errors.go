@@ -10,7 +10,7 @@ import (
 // The errors that callers decide by; match them with [errors.Is]. Every other failure wraps its cause.
 //
 // An error matches [context.Canceled] or [context.DeadlineExceeded] if and only if the caller's own context ended, or a
-// floor's own error does. It may match one of the errors below at the same time.
+// floor's or ledger's own error does. It may match one of the errors below at the same time.
 var (
 	// ErrInvalidType means that a type is not 1 to 64 bytes of letters, digits (of any script) and - _ . /. Nothing
 	// was sent to Redis.
@@ -20,16 +20,22 @@ var (
 	// smaller batch may still succeed. A wider {seq} helps from the next number on.
 	ErrExhausted = errors.New("serial: numbers exhausted")
 
-	// ErrCounterLost means that the period was open and its counter is gone, went back or holds no number, and no
-	// floor is configured to tell how far it had come. [Generator.Raise] with the last number used ends it.
+	// ErrCounterLost means that the period was open and its counter is gone, went back or holds no number, and neither a
+	// floor nor a ledger is configured to tell how far it had come. [Generator.Raise] with the last number used ends it.
+	// [Generator.Peek], which repairs nothing, gives it with a floor or a ledger too.
 	ErrCounterLost = errors.New("serial: counter lost")
 
 	// ErrClockSkew means that Redis's clock is more than 5 s behind the start of a period already entered, or, when a
-	// period is to be opened, differs from this host's by more than [WithMaxSkew].
+	// period is to be opened, or one that was prepared to be entered, differs from this host's by more than [WithMaxSkew].
 	ErrClockSkew = errors.New("serial: clock skew")
 
-	// ErrConflict means that the type is in use with other period bounds: another time zone is configured elsewhere.
+	// ErrConflict means that the type is in use with other period bounds, where another time zone is configured, or with
+	// a ledger that this Generator does not have.
 	ErrConflict = errors.New("serial: conflicting period")
+
+	// ErrNotReplicated means that too few replicas confirmed a number in time; see [WithReplicas]. It is not issued, and
+	// it is a gap, unless it was for [Generator.NextOnce]: the same request gets it when replicas confirm it.
+	ErrNotReplicated = errors.New("serial: not replicated")
 )
 
 // endOf returns the error of a context that has ended, and nil while it lives. A deadline that has just passed counts

@@ -234,3 +234,106 @@ func ExampleWithFloor() {
 	// IS202110240341 <nil>
 	// IS202110240342 <nil>
 }
+
+// shelf is a ledger for the example; real ones are durable, like those of package sqlledger.
+type shelf map[string]int64
+
+func (l shelf) Reserve(_ context.Context, series, period string, above, n int64) (int64, error) {
+	after := max(l[series+" "+period], above)
+	l[series+" "+period] = after + n
+	return after, nil
+}
+
+func ExampleWithLedger() {
+	ctx := context.Background()
+	m, err := miniredis.Run()
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	reigning(m) // only a miniredis needs that: it lacks the identity that a ledger checks
+	m.SetTime(time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC))
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer func() { _ = rdb.Close() }()
+
+	gen, err := serial.New(rdb, serial.WithLocation(time.UTC), anyClock, serial.WithLedger(shelf{}, 100))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(gen.Next(ctx, "IS"))
+	m.FlushAll() // Redis forgets everything
+	fmt.Println(gen.Next(ctx, "IS"))
+	// Output:
+	// IS202110240001 <nil>
+	// IS202110240101 <nil>
+}
+
+func ExampleWithReplicas() {
+	rdb := redis.NewFailoverClient(&redis.FailoverOptions{
+		MasterName:    "mymaster",
+		SentinelAddrs: []string{"sentinel-1:26379", "sentinel-2:26379", "sentinel-3:26379"},
+	})
+	defer func() { _ = rdb.Close() }()
+
+	// Both replicas may be promoted, so both have to have a number before it is returned.
+	gen, err := serial.New(rdb, serial.WithLocation(time.UTC), serial.WithReplicas(2, 200*time.Millisecond))
+	if err != nil {
+		log.Fatal(err)
+	}
+	next := func(ctx context.Context) (string, error) {
+		number, err := gen.Next(ctx, "IS")
+		if errors.Is(err, serial.ErrNotReplicated) { // the number is burned; the replicas may be back
+			number, err = gen.Next(ctx, "IS")
+		}
+		return number, err
+	}
+	_ = next
+}
+
+// Numbers that start again every hour, and every month with as many digits as it takes.
+func ExampleWithPeriod() {
+	ctx := context.Background()
+	rdb, shanghai, stop := noonOf(2021, time.October, 24)
+	defer stop()
+
+	hourly, err := serial.New(rdb, serial.WithLocation(shanghai), anyClock,
+		serial.WithPeriod(serial.PerHour), serial.WithTemplate("{type}{date:yyyyMMddHH}{seq:4}"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(hourly.Next(ctx, "IS"))
+
+	monthly, err := serial.New(rdb, serial.WithLocation(shanghai), anyClock,
+		serial.WithPeriod(serial.PerMonth), serial.WithTemplate("{type}-{date:yyyyMM}-{seq:3+}"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(monthly.Next(ctx, "PO"))
+	if err := monthly.Raise(ctx, "PO", 999); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(monthly.Next(ctx, "PO"))
+
+	_, err = serial.New(rdb, serial.WithPeriod(serial.PerMonth))
+	fmt.Println(err)
+	// Output:
+	// IS20211024120001 <nil>
+	// PO-202110-001 <nil>
+	// PO-202110-1000 <nil>
+	// serial: template "{type}{date:yyyyMMdd}{seq:4}": {date:yyyyMMdd}: "dd" is finer than the period, a month; allowed are yyyy, yy, MM and separators; PerMonth needs a template of its own, such as "{type}{date:yyyyMM}{seq:4}"
+}
+
+// A plant whose late shift opens the business day at 18:00.
+func ExampleWithDayStart() {
+	rdb, shanghai, stop := noonOf(2021, time.October, 24)
+	defer stop()
+	gen, err := serial.New(rdb, serial.WithLocation(shanghai), anyClock, serial.WithDayStart(18*time.Hour))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	n, err := gen.NextNumber(context.Background(), "IS") // at noon, before the day of the 24th begins at 18:00
+	fmt.Println(n, n.Start.Format(time.RFC3339), err)
+	// Output:
+	// IS202110230001 2021-10-23T18:00:00+08:00 <nil>
+}

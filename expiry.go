@@ -2,17 +2,76 @@ package serial
 
 import (
 	"fmt"
+	"math"
+	"strconv"
+	"strings"
 	"time"
 )
 
-// A period is the span that one counter serves: a day of the configured time zone. It is a value computed once per
-// number from one instant; key, printed date and expiry all come from it.
+// A Period is the span that one counter serves; see [WithPeriod].
+type Period int
+
+// The periods that a counter may serve. All are those of the wall clock and the calendar in the Generator's time zone, so
+// that an hour, a day or a month may be longer or shorter than others.
+const (
+	PerSecond Period = iota + 1 // zero is none, so that one left unset is not taken for it
+	PerMinute
+	PerHour
+	PerDay
+	PerMonth
+	PerYear
+)
+
+const allowedPeriods = "allowed are PerSecond, PerMinute, PerHour, PerDay, PerMonth and PerYear"
+
+// kinds is what differs from one Period to another.
+var kinds = [...]struct {
+	name    string
+	one     string    // for messages
+	seconds int64     // by the wall clock; 0 for those that differ in length
+	finest  fieldKind // of the date fields, the one that tells one period from the next
+	digits  int       // of the label: so much of yyyyMMddHHmmss
+}{
+	PerSecond: {"PerSecond", "a second", 1, fieldSecond, 14},
+	PerMinute: {"PerMinute", "a minute", 60, fieldMinute, 12},
+	PerHour:   {"PerHour", "an hour", 60 * 60, fieldHour, 10},
+	PerDay:    {"PerDay", "a day", 24 * 60 * 60, fieldDay, 8},
+	PerMonth:  {"PerMonth", "a month", 0, fieldMonth, 6},
+	PerYear:   {"PerYear", "a year", 0, fieldYear, 4},
+}
+
+func (p Period) known() bool { return PerSecond <= p && p <= PerYear }
+
+// String returns the name of the constant, such as "PerDay".
+func (p Period) String() string {
+	if !p.known() {
+		return fmt.Sprintf("Period(%d)", int(p))
+	}
+	return kinds[p].name
+}
+
+// noun is the word for one of these periods, such as "day".
+func (p Period) noun() string {
+	_, noun, _ := strings.Cut(kinds[p].one, " ")
+	return noun
+}
+
+// template is the default template with the date that p needs.
+func (p Period) template() string {
+	return strings.Replace(defaultTemplate, "yyyyMMdd", "yyyyMMddHHmmss"[:kinds[p].digits], 1)
+}
+
+// A period is one of those that counters serve, such as 24 October 2021 in the configured time zone. It is a value
+// computed once per number from one instant; key, printed date and expiry all come from it.
 type period struct {
 	label string    // names the period in the counter's key: 20211024
 	wall  time.Time // the label as a wall clock reads it, kept as if it were UTC
 	start int64     // first instant that belongs to it, Unix seconds
 	end   int64     // first instant that does not any more, Unix seconds
 	args  [3]any    // for scripts: "LABEL START END", as the record holds them to tell it from every other; start; end
+	date  string    // the label as the Generator's template prints it
+
+	expires any // for scripts: when its counter does, Unix seconds; the end, or with retention that of a later period
 }
 
 // contains reports whether the instant t, in Unix seconds, lies in p.
@@ -23,70 +82,143 @@ func (p *period) String() string {
 		time.Unix(p.start, 0).UTC().Format(time.RFC3339), time.Unix(p.end, 0).UTC().Format(time.RFC3339))
 }
 
-// periodAt returns the period that t belongs to in loc.
-//
-// The day of t is the latest one that has begun, which is not always the date that a clock on the wall shows: where
-// clocks are set back across midnight the old date returns for a while, but a day once begun is never left.
-func periodAt(t time.Time, loc *time.Location) *period {
-	y, m, d := t.In(loc).Date()
-	// Two days on is further than any set-back reaches, so that begun is true for some day at or before it.
-	for ahead := 2; ; ahead-- {
-		wall := time.Date(y, m, d+ahead, 0, 0, 0, 0, time.UTC)
-		if start := begin(wall, loc); start <= t.Unix() {
-			return newPeriod(wall, start, loc)
-		}
-	}
+// A calendar divides time into periods. Each bears a label, a reading of the wall clock, and begins at the first instant
+// at which the clock shows dayStart past its label or later. So every instant belongs to the period that began last,
+// which is not always what the clock shows: where clocks are set back the old reading returns for a while, but a period
+// once begun is never left. A label that the clock jumped over belongs to no period.
+type calendar struct {
+	location *time.Location
+	period   Period
+	dayStart int64 // seconds; 0 where the period is shorter than a day
 }
 
-// periodOf returns the period whose label is wall, and false where loc has no such day: Apia skipped 30 December 2011.
-func periodOf(wall time.Time, loc *time.Location) (*period, bool) {
-	p := newPeriod(wall, begin(wall, loc), loc)
+// at returns the period that t belongs to.
+func (c calendar) at(t time.Time) *period {
+	return c.nth(c.index(latest(t.Unix(), c.location) - c.dayStart))
+}
+
+// of returns the period whose label is wall, and false where there is none: Apia skipped 30 December 2011.
+func (c calendar) of(wall time.Time) (*period, bool) {
+	p := c.nth(c.index(wall.Unix()))
 	return p, p.start < p.end
 }
 
-func newPeriod(wall time.Time, start int64, loc *time.Location) *period {
-	p := &period{
-		label: wall.Format("20060102"),
-		wall:  wall,
-		start: start,
-		end:   begin(wall.AddDate(0, 0, 1), loc),
+// next returns the period that begins where p ends.
+func (c calendar) next(p *period) *period { return c.at(time.Unix(p.end, 0)) }
+
+// previous returns the period that ends where p begins.
+func (c calendar) previous(p *period) *period { return c.at(time.Unix(p.start-1, 0)) }
+
+// later returns the period n after p, as n calls of next would; n is at least 0.
+func (c calendar) later(p *period, n int) *period {
+	for n > 0 {
+		// Until the clocks change no label is left out, so that it can be counted by their indices.
+		i := c.index(p.wall.Unix())
+		last := i + int64(n)
+		if _, end := segment(p.start, c.location); end < forever {
+			last = min(last, c.index(latest(end-1, c.location)-c.dayStart))
+		}
+		if last == i {
+			p, n = c.next(p), n-1
+			continue
+		}
+		p, n = c.nth(last), n-int(last-i)
 	}
-	p.args = [3]any{fmt.Sprintf("%s %d %d", p.label, p.start, p.end), p.start, p.end}
 	return p
 }
 
+// nth returns the period whose label has that index. It is empty, with its end at its start, where the clock jumped over
+// the label.
+func (c calendar) nth(i int64) *period {
+	wall := c.wall(i)
+	p := &period{
+		label: wall.Format("20060102150405"[:kinds[c.period].digits]),
+		wall:  wall,
+		start: begin(wall.Unix()+c.dayStart, c.location),
+		end:   begin(c.wall(i+1).Unix()+c.dayStart, c.location),
+	}
+	bounds := strconv.FormatInt(p.start, 10) + " " + strconv.FormatInt(p.end, 10)
+	p.args = [3]any{p.label + " " + bounds, p.start, p.end}
+	return p
+}
+
+// index numbers the labels of the calendar in their order, also those that no period bears. It returns the index of the
+// label that a wall reading falls under; wall is that reading as Unix seconds, as if it were UTC.
+func (c calendar) index(wall int64) int64 {
+	switch c.period {
+	case PerYear:
+		return int64(time.Unix(wall, 0).UTC().Year())
+	case PerMonth:
+		y, m, _ := time.Unix(wall, 0).UTC().Date()
+		return int64(y)*12 + int64(m-time.January)
+	}
+	unit := kinds[c.period].seconds
+	return (wall - ((wall%unit)+unit)%unit) / unit // rounded down, also before 1970
+}
+
+// wall is the inverse of index: the label with that index, as if it were UTC.
+func (c calendar) wall(i int64) time.Time {
+	switch c.period {
+	case PerYear:
+		return time.Date(int(i), time.January, 1, 0, 0, 0, 0, time.UTC)
+	case PerMonth:
+		return time.Date(0, time.January+time.Month(i), 1, 0, 0, 0, 0, time.UTC)
+	}
+	return time.Unix(i*kinds[c.period].seconds, 0).UTC()
+}
+
 // begin returns the first instant, in Unix seconds, at which a wall clock in loc shows wall or later. wall is that
-// reading, as if it were UTC.
+// reading as Unix seconds, as if it were UTC.
 //
 // time.Date cannot be used: for a midnight that does not exist it answers 23:00 or 01:00, and of one that comes twice
 // it may pick the second. Between two changes of the zone's offset the answer is plain arithmetic, so begin walks
 // those segments, from a day and a half before (no zone is further from UTC than a day): the first segment whose clock
 // reaches wall has it, at its very start if the change of clocks jumped over wall.
-func begin(wall time.Time, loc *time.Location) int64 {
-	const hour, dayAndAHalf = 60 * 60, 36 * 60 * 60
-	t := wall.Unix() - dayAndAHalf
-	offset := offsetAt(t, loc)
-	for {
-		_, end := time.Unix(t, 0).In(loc).ZoneBounds() // zero if the offset never changes again
-		next := end.Unix()
-		if next <= t {
-			// Where a zone goes on by a rule, Go ends segments with the year as well, and those of leap years a day too
-			// early, so that this day belongs to none. The clocks of no zone change on it.
-			next = t + hour
-		}
-		reached := wall.Unix() - offset
-		if end.IsZero() || reached < next {
+func begin(wall int64, loc *time.Location) int64 {
+	const dayAndAHalf = 36 * 60 * 60
+	from := int64(math.MinInt64) // the first segment began earlier
+	for t := wall - dayAndAHalf; ; {
+		offset, end := segment(t, loc)
+		if reached := max(wall-offset, from); reached < end {
 			return reached
 		}
-		t, offset = next, offsetAt(next, loc)
-		if wall.Unix()-offset < t {
-			return t
-		}
+		t, from = end, end
 	}
 }
 
-// offsetAt is how far clocks in loc are ahead of UTC at t, in seconds.
-func offsetAt(t int64, loc *time.Location) int64 {
-	_, offset := time.Unix(t, 0).In(loc).Zone()
-	return int64(offset)
+// latest returns the latest reading that a wall clock in loc has shown up to an instant, both in Unix seconds, the reading
+// as if it were UTC. It is that of the instant itself unless clocks were set back, by less than two days, shortly before.
+func latest(at int64, loc *time.Location) int64 {
+	const twoDays = 48 * 60 * 60
+	shown := int64(math.MinInt64)
+	for t := at - twoDays; ; {
+		offset, end := segment(t, loc)
+		if end > at {
+			return max(shown, at+offset)
+		}
+		shown = max(shown, end-1+offset)
+		t = end
+	}
+}
+
+// forever is the end of a segment that has none.
+const forever = int64(1) << 60
+
+// segment returns how far clocks in loc are ahead of UTC at t, in seconds, and an instant after t until which that stays.
+// Both instants are Unix seconds.
+func segment(t int64, loc *time.Location) (offset, end int64) {
+	const hour = 60 * 60
+	at := time.Unix(t, 0).In(loc)
+	_, ahead := at.Zone()
+	_, until := at.ZoneBounds()
+	end = until.Unix()
+	switch {
+	case until.IsZero():
+		end = forever
+	case end <= t:
+		// Where a zone goes on by a rule, Go ends segments with the year as well, and those of leap years a day too
+		// early, so that this day belongs to none. The clocks of no zone change on it.
+		end = t + hour
+	}
+	return int64(ahead), end
 }

@@ -5,10 +5,12 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
+	"runtime"
+	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -36,20 +38,17 @@ func TestDays(t *testing.T) {
 	for _, row := range rows[1:] {
 		t.Run(row[0]+" "+row[1], func(t *testing.T) {
 			loc := location(t, row[0])
+			days := serial.NewCalendar(loc, serial.PerDay, 0)
 			start, err := strconv.ParseInt(row[2], 10, 64)
 			require.NoError(t, err)
 			length, err := strconv.ParseInt(row[3], 10, 64)
 			require.NoError(t, err)
 			for _, at := range []int64{start, start + 1, start + length/2, start + length - 1} {
-				label, from, to := serial.PeriodBounds(time.Unix(at, 0), loc)
-				require.Equal(t, row[1], label, "at %d", at)
-				require.Equal(t, start, from)
-				require.Equal(t, start+length, to)
+				require.Equal(t, serial.Span{Label: row[1], Start: start, End: start + length}, days.At(at), "at %d", at)
 			}
-			before, _, _ := serial.PeriodBounds(time.Unix(start, -1), loc)
-			require.Less(t, before, row[1])
-			after, _, _ := serial.PeriodBounds(time.Unix(start+length, 0), loc)
-			require.Greater(t, after, row[1])
+			before, _, after := days.Around(start)
+			require.Less(t, before.Label, row[1])
+			require.Greater(t, after.Label, row[1])
 			n, err := newGenerator(t, rdb, serial.WithLocation(loc)).Parse("IS" + row[1] + "0001")
 			require.NoError(t, err)
 			require.Equal(t, start, n.Start.Unix())
@@ -57,13 +56,85 @@ func TestDays(t *testing.T) {
 	}
 }
 
-// In every zone, around every change of its offset from 1970 to 2037, the day is the latest date that a wall clock has
-// shown so far, and it begins when the clock first shows it.
-func TestDaysOfEveryZone(t *testing.T) {
-	from, to := time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2038, 1, 1, 0, 0, 0, 0, time.UTC)
+// Unusual periods of other kinds, and days that begin late.
+func TestPeriods(t *testing.T) {
+	for _, c := range []struct {
+		zone        string
+		per         serial.Period
+		dayStart    time.Duration
+		label       string
+		start, last string // seconds of it, UTC
+		before      string // label of the period before
+		note        string
+	}{
+		{"UTC", serial.PerSecond, 0, "20211024153059", "2021-10-24 15:30:59", "2021-10-24 15:30:59", "20211024153058", ""},
+		{"UTC", serial.PerMinute, 0, "202110241530", "2021-10-24 15:30:00", "2021-10-24 15:30:59", "202110241529", ""},
+		{"UTC", serial.PerHour, 0, "2021102400", "2021-10-24 00:00:00", "2021-10-24 00:59:59", "2021102323", ""},
+		{"UTC", serial.PerMonth, 0, "202402", "2024-02-01 00:00:00", "2024-02-29 23:59:59", "202401", ""},
+		{"UTC", serial.PerYear, 0, "2024", "2024-01-01 00:00:00", "2024-12-31 23:59:59", "2023", ""},
+		{"UTC", serial.PerDay, 4 * time.Hour, "20211024", "2021-10-24 04:00:00", "2021-10-25 03:59:59", "20211023", ""},
+		{"UTC", serial.PerMonth, 4 * time.Hour, "202112", "2021-12-01 04:00:00", "2022-01-01 03:59:59", "202111", ""},
+		{"UTC", serial.PerYear, 24*time.Hour - time.Second, "2021", "2021-01-01 23:59:59", "2022-01-01 23:59:58", "2020", ""},
+
+		{"America/New_York", serial.PerHour, 0, "2025030903", "2025-03-09 07:00:00", "2025-03-09 07:59:59", "2025030901", "02 does not exist"},
+		{"America/New_York", serial.PerHour, 0, "2025110201", "2025-11-02 05:00:00", "2025-11-02 06:59:59", "2025110200", "01 comes twice"},
+		{"America/New_York", serial.PerMinute, 0, "202511020159", "2025-11-02 05:59:00", "2025-11-02 06:59:59", "202511020158", "01:59 is not left when 01:00 returns"},
+		{"America/New_York", serial.PerSecond, 0, "20251102015959", "2025-11-02 05:59:59", "2025-11-02 06:59:59", "20251102015958", "an hour long"},
+		{"America/New_York", serial.PerDay, 150 * time.Minute, "20250309", "2025-03-09 07:00:00", "2025-03-10 06:29:59", "20250308", "02:30 does not exist"},
+		{"America/New_York", serial.PerDay, 90 * time.Minute, "20251102", "2025-11-02 05:30:00", "2025-11-03 06:29:59", "20251101", "01:30 comes twice"},
+		{"Australia/Lord_Howe", serial.PerHour, 0, "2025040601", "2025-04-05 14:00:00", "2025-04-05 15:29:59", "2025040600", "by half an hour"},
+		{"Australia/Lord_Howe", serial.PerHour, 0, "2025100502", "2025-10-04 15:30:00", "2025-10-04 15:59:59", "2025100501", "half an hour"},
+		{"Asia/Kathmandu", serial.PerHour, 0, "1986010100", "1985-12-31 18:30:00", "1985-12-31 19:14:59", "1985123123", "by a quarter of an hour"},
+		{"Asia/Kathmandu", serial.PerYear, 0, "1986", "1985-12-31 18:30:00", "1986-12-31 18:14:59", "1985", "it begins when clocks are set forward"},
+		{"Africa/Monrovia", serial.PerMinute, 0, "197201070044", "1972-01-07 00:44:30", "1972-01-07 00:44:59", "197201062359", "by 44:30"},
+		{"America/Asuncion", serial.PerMonth, 0, "201710", "2017-10-01 04:00:00", "2017-11-01 02:59:59", "201709", "midnight does not exist"},
+		{"Pacific/Kiritimati", serial.PerYear, 0, "1995", "1994-12-31 10:00:00", "1995-12-31 09:59:59", "1994", "31 December does not exist"},
+		{"Pacific/Apia", serial.PerHour, 0, "2011123100", "2011-12-30 10:00:00", "2011-12-30 10:59:59", "2011122923", "30 December does not exist"},
+		{"Pacific/Apia", serial.PerDay, 0, "20111231", "2011-12-30 10:00:00", "2011-12-31 09:59:59", "20111229", ""},
+		{"Pacific/Apia", serial.PerDay, 4 * time.Hour, "20111230", "2011-12-30 10:00:00", "2011-12-30 13:59:59", "20111229",
+			"until 04:00 on 31 December the business day is the 30th"},
+	} {
+		t.Run(fmt.Sprint(c.zone, " ", c.label, " ", c.dayStart), func(t *testing.T) {
+			start, err := time.Parse(time.DateTime, c.start)
+			require.NoError(t, err)
+			last, err := time.Parse(time.DateTime, c.last)
+			require.NoError(t, err)
+			cal := serial.NewCalendar(location(t, c.zone), c.per, c.dayStart)
+			want := serial.Span{Label: c.label, Start: start.Unix(), End: last.Unix() + 1}
+			require.Equal(t, want, cal.At(start.Unix()), c.note)
+			require.Equal(t, want, cal.At(last.Unix()), c.note)
+			require.Equal(t, c.before, cal.At(start.Unix()-1).Label)
+			before, _, _ := cal.Around(last.Unix())
+			require.Equal(t, cal.At(start.Unix()-1), before)
+			_, _, again := cal.Around(start.Unix() - 1)
+			require.Equal(t, want, again)
+		})
+	}
+}
+
+var labels = map[serial.Period]string{
+	serial.PerSecond: "20060102150405", serial.PerMinute: "200601021504", serial.PerHour: "2006010215",
+	serial.PerDay: "20060102", serial.PerMonth: "200601", serial.PerYear: "2006",
+}
+
+// In every zone, around every change of its offset, the period of an instant is the one of the latest reading that a
+// wall clock has shown so far, and it begins when the clock first shows it.
+func TestPeriodsOfEveryZone(t *testing.T) {
 	seen := map[string]bool{} // zones by their data: many are links to others
 	var changes atomic.Int64
+	zones := make(chan *time.Location)
 	var wg sync.WaitGroup
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			for loc := range zones {
+				h := newHistory(t, loc)
+				changes.Add(int64(len(h.changes)))
+				for i := range h.changes {
+					h.checkAround(t, i)
+				}
+			}
+		})
+	}
 	for name, data := range zoneData(t) {
 		if seen[string(data)] {
 			continue
@@ -74,21 +145,9 @@ func TestDaysOfEveryZone(t *testing.T) {
 		}
 		loc, err := time.LoadLocationFromTZData(name, data)
 		require.NoError(t, err)
-		wg.Go(func() {
-			for at := from; at.Before(to); {
-				_, end := at.In(loc).ZoneBounds()
-				if end.IsZero() {
-					break
-				}
-				if !end.After(at) { // as on the last day of many a leap year: Go's segments end there too early
-					end = at.Add(24 * time.Hour)
-				}
-				at = end
-				changes.Add(1)
-				checkAround(t, loc, at.Unix())
-			}
-		})
+		zones <- loc
 	}
+	close(zones)
 	wg.Wait()
 	t.Logf("%d changes of offset, or ends of Go's segments, in %d zones", changes.Load(), len(seen))
 	require.Greater(t, len(seen), 300)
@@ -100,38 +159,161 @@ func TestDaysOfEveryZone(t *testing.T) {
 // raceDetector is set by a file that is only built with it.
 var raceDetector bool
 
-// checkAround compares the days around an instant with what a person would write down who looks at the clock on the
-// wall all the time.
-func checkAround(t *testing.T, loc *time.Location, instant int64) {
+// A history is what a person would write down who looks at the clock on the wall all the time: when it was changed, and
+// the latest reading that it had shown until then. Readings are Unix seconds as if they were UTC.
+type history struct {
+	loc     *time.Location
+	changes []int64
+	latest  []int64 // before the change
+	random  *rand.Rand
+}
+
+func newHistory(t *testing.T, loc *time.Location) *history {
+	h := &history{loc: loc, random: rand.New(rand.NewPCG(1, uint64(len(loc.String()))))}
+	from, to := time.Date(1965, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2041, 1, 1, 0, 0, 0, 0, time.UTC)
+	for at := from; at.Before(to); {
+		_, end := at.In(loc).ZoneBounds()
+		if end.IsZero() {
+			break
+		}
+		if !end.After(at) { // as on the last day of many a leap year: Go's segments end there too early
+			end = at.Add(24 * time.Hour)
+		}
+		at = end
+		latest := h.wall(at.Unix() - 1)
+		if n := len(h.latest); n > 0 {
+			latest = max(latest, h.latest[n-1])
+		}
+		h.changes, h.latest = append(h.changes, at.Unix()), append(h.latest, latest)
+	}
+	// That no change is missing can be seen between them, where the clock goes on as if nobody touched it.
+	for i, change := range h.changes {
+		const step = 30 * 60
+		for at := change; at < change+48*step && (i+1 == len(h.changes) || at < h.changes[i+1]); at += step {
+			if h.wall(at)-at != h.wall(change)-change {
+				assert.Fail(t, "a change is missing", "%s at %d", loc, at)
+			}
+		}
+	}
+	return h
+}
+
+// wall is the reading of the clock at an instant.
+func (h *history) wall(at int64) int64 {
+	_, offset := time.Unix(at, 0).In(h.loc).Zone()
+	return at + int64(offset)
+}
+
+// shown is the latest reading up to an instant.
+func (h *history) shown(at int64) int64 {
+	wall := h.wall(at)
+	if n := sort.Search(len(h.changes), func(i int) bool { return h.changes[i] > at }); n > 0 {
+		wall = max(wall, h.latest[n-1])
+	}
+	return wall
+}
+
+// checkAround compares the periods around a change of clocks with the history.
+func (h *history) checkAround(t *testing.T, change int) {
 	const hour, day = 60 * 60, 24 * 60 * 60
-	first := instant - 2*day
-	look := []int64{instant - 1, instant, instant + 1} // the instants to look at
-	check := map[int64]bool{}                          // and those to compare at
-	for at := first; at <= instant+2*day; at += day {
-		_, start, end := serial.PeriodBounds(time.Unix(at, 0), loc)
-		look = append(look, start-1, start, end-1, end)
+	at := h.changes[change]
+	if at < 0 || at >= 2145916800 { // outside of 1970 to 2037; the history has more, for years and what is next
+		return
 	}
-	for _, at := range look {
-		check[at] = true
+	by := h.wall(at) - h.wall(at-1) - 1
+	instants := []int64{at}
+	if by < 0 {
+		instants = append(instants, at-by) // when the clock shows again what it did
+	} else {
+		instants = append(instants, at+h.random.Int64N(4*day)-2*day)
 	}
-	for at := first; at <= instant+3*day; at += hour / 2 {
-		look = append(look, at)
-	}
-	check[instant-7*hour], check[instant+7*hour] = true, true
-	slices.Sort(look)
-	latest, began := 0, int64(0)
-	for _, at := range look {
-		y, m, d := time.Unix(at, 0).In(loc).Date()
-		if date := y*10000 + int(m)*100 + d; date > latest {
-			latest, began = date, at
+	dayStarts := [...]time.Duration{4 * time.Hour, 150 * time.Minute, 24*time.Hour - time.Second, 30 * time.Minute, time.Second,
+		time.Duration(h.random.Int64N(day)) * time.Second}
+	for per, layout := range labels {
+		if by == 0 && int(per) != change%len(labels)+1 {
+			continue // nothing happens here, so one will do
 		}
-		if began <= look[0] || !check[at] {
-			continue // a day that began before the first instant is not known exactly
+		for _, dayStart := range []time.Duration{0, dayStarts[change%len(dayStarts)]} {
+			if dayStart > 0 && per < serial.PerDay {
+				break
+			}
+			cal := serial.NewCalendar(h.loc, per, dayStart)
+			label := func(wall int64) int64 { return labelOf(wall-int64(dayStart/time.Second), per) }
+			is := func(p serial.Span, label int64) bool { return p.Label == strconv.FormatInt(label, 10) }
+			for _, at := range instants {
+				want := label(h.shown(at))
+				previous, p, next := cal.Around(at)
+				before, after := label(h.shown(p.Start-1)), label(h.shown(p.End))
+				if !is(p, want) || at < p.Start || p.End <= at || before >= want || label(h.shown(p.Start)) != want ||
+					label(h.shown(p.End-1)) != want || after <= want {
+					assert.Fail(t, "wrong period", "%s, %v from %v, at %d: %v, want %d", h.loc, per, dayStart, at, p, want)
+					return
+				}
+				if previous.End != p.Start || !is(previous, before) || next.Start != p.End || !is(next, after) {
+					assert.Fail(t, "not in a row", "%s, %v from %v, at %d: %v %v %v", h.loc, per, dayStart, at, previous, p, next)
+					return
+				}
+			}
+			if change%64 == 0 {
+				first := at - h.random.Int64N(hour)
+				p := cal.At(first)
+				for n := range 10 {
+					if later := cal.Later(first, n); later != p {
+						assert.Fail(t, "wrong later", "%s, %v from %v, %d after %d: %v, want %v", h.loc, per, dayStart, n, first, later, p)
+						return
+					}
+					p = cal.At(p.End)
+				}
+			}
+			// Where clocks were set forward: a label exists if they have shown it, and what they jumped over does not.
+			before, after := h.shown(at-1), h.shown(at)
+			if by <= 0 || before == after {
+				continue
+			}
+			for _, wall := range []int64{before, before + 1, after - 1, after} {
+				want := label(wall)
+				exists := want == label(before) || want == label(after)
+				start, err := time.Parse(layout, strconv.FormatInt(want, 10))
+				p, ok := cal.Of(start)
+				if err != nil || !is(p, want) || ok != exists || ok && p != cal.At(p.Start) {
+					assert.Fail(t, "wrong label", "%s, %v from %v, label %d: %v %v", h.loc, per, dayStart, want, p, ok)
+					return
+				}
+			}
 		}
-		label, start, end := serial.PeriodBounds(time.Unix(at, 0), loc)
-		if label != strconv.Itoa(latest) || start != began || end <= at {
-			assert.Fail(t, "wrong day", "%s at %d: %s [%d, %d), want %d from %d", loc, at, label, start, end, latest, began)
-			return
+	}
+}
+
+// labelOf is the label that a reading falls under.
+func labelOf(wall int64, per serial.Period) int64 {
+	at := time.Unix(wall, 0).UTC()
+	year, month, day := at.Date()
+	hour, minute, second := at.Clock()
+	label := int64(0)
+	for _, part := range []int{year, int(month), day, hour, minute, second}[:serial.PerYear-per+1] {
+		label = label*100 + int64(part)
+	}
+	return label
+}
+
+// Many periods on is where that many steps lead, through all that clocks do on the way.
+func TestPeriodsFarAhead(t *testing.T) {
+	for _, zone := range []string{"UTC", "America/New_York", "Pacific/Apia", "Australia/Lord_Howe", "Africa/Casablanca"} {
+		loc := location(t, zone)
+		for per, n := range map[serial.Period]int{
+			serial.PerSecond: 3_000, serial.PerMinute: 3_000, serial.PerHour: 12_000, serial.PerDay: 2_000, serial.PerMonth: 800, serial.PerYear: 90,
+		} {
+			cal := serial.NewCalendar(loc, per, 0)
+			for _, first := range []time.Time{
+				time.Date(2011, 12, 29, 0, 0, 0, 0, loc),
+				time.Date(2040, 6, 1, 0, 0, 0, 0, loc), // by rules, and across a last day of a leap year that Go's segments leave out
+			} {
+				p := cal.At(first.Unix())
+				for range n {
+					p = cal.At(p.End)
+				}
+				require.Equal(t, p, cal.Later(first.Unix(), n), "%s %v from %v", zone, per, first)
+			}
 		}
 	}
 }
@@ -166,15 +348,25 @@ func zoneData(t *testing.T) map[string][]byte {
 }
 
 // Offsets that no zone has, and years far away.
-func TestDaysOfFixedZones(t *testing.T) {
-	for _, offset := range []int{0, 1, -1, 14 * 3600, -12 * 3600, 23*3600 + 59*60 + 59, -(23*3600 + 59*60 + 59)} {
+func TestPeriodsOfFixedZones(t *testing.T) {
+	for _, offset := range []int{0, 1, -1, 14 * 3600, -12 * 3600, 23*3600 + 59*60 + 59, -(23*3600 + 59*60 + 59), 100 * 3600} {
 		loc := time.FixedZone(fmt.Sprint(offset), offset)
-		for _, year := range []int{1970, 2000, 2026, 2400, 9999} {
-			noon := time.Date(year, 2, 28, 12, 0, 0, 0, loc)
-			label, start, end := serial.PeriodBounds(noon, loc)
-			require.Equal(t, noon.Format("20060102"), label)
-			require.Equal(t, noon.Unix()-12*3600, start)
-			require.Equal(t, noon.Unix()+12*3600, end)
+		for _, year := range []int{1, 1970, 2000, 2026, 2400, 9999} {
+			at := time.Date(year, 2, 28, 12, 34, 56, 0, loc)
+			for per, start := range map[serial.Period]time.Time{
+				serial.PerSecond: at,
+				serial.PerMinute: time.Date(year, 2, 28, 12, 34, 0, 0, loc),
+				serial.PerHour:   time.Date(year, 2, 28, 12, 0, 0, 0, loc),
+				serial.PerDay:    time.Date(year, 2, 28, 0, 0, 0, 0, loc),
+				serial.PerMonth:  time.Date(year, 2, 1, 0, 0, 0, 0, loc),
+				serial.PerYear:   time.Date(year, 1, 1, 0, 0, 0, 0, loc),
+			} {
+				p := serial.NewCalendar(loc, per, 0).At(at.Unix())
+				require.Equal(t, start.Format(labels[per]), p.Label)
+				require.Equal(t, start.Unix(), p.Start)
+				require.NotEqual(t, p.Label, time.Unix(p.End, 0).In(loc).Format(labels[per]))
+				require.Equal(t, p.Label, time.Unix(p.End-1, 0).In(loc).Format(labels[per]))
+			}
 		}
 	}
 }

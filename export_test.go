@@ -2,10 +2,50 @@ package serial
 
 import "time"
 
-// PeriodBounds gives tests the label and bounds of the period of t.
+// A Calendar gives tests the periods.
+type Calendar struct{ c calendar }
+
+// A Span is a period, without what only scripts and templates need.
+type Span struct {
+	Label      string
+	Start, End int64 // Unix seconds
+}
+
+func spanOf(p *period) Span { return Span{p.label, p.start, p.end} }
+
+func NewCalendar(loc *time.Location, per Period, dayStart time.Duration) Calendar {
+	return Calendar{calendar{loc, per, int64(dayStart / time.Second)}}
+}
+
+// At is the period of an instant, in Unix seconds; Around and Later are those next to it.
+func (c Calendar) At(at int64) Span { return spanOf(c.c.at(time.Unix(at, 0))) }
+
+func (c Calendar) Around(at int64) (previous, current, next Span) {
+	p := c.c.at(time.Unix(at, 0))
+	return spanOf(c.c.previous(p)), spanOf(p), spanOf(c.c.next(p))
+}
+
+func (c Calendar) Later(at int64, n int) Span { return spanOf(c.c.later(c.c.at(time.Unix(at, 0)), n)) }
+
+func (c Calendar) Of(wall time.Time) (Span, bool) {
+	p, ok := c.c.of(wall)
+	return spanOf(p), ok
+}
+
+// PeriodBounds gives tests the label and bounds of the day of t.
 func PeriodBounds(t time.Time, loc *time.Location) (label string, start, end int64) {
-	p := periodAt(t, loc)
+	p := calendar{loc, PerDay, 0}.at(t)
 	return p.label, p.start, p.end
+}
+
+// Opens reports whether a command that is sent with these arguments is lua/open.lua.
+func Opens(args []any) bool {
+	for _, s := range []*script{openScript, openOnceScript} {
+		if args[1] == s.digest || args[1] == s.source {
+			return true
+		}
+	}
+	return false
 }
 
 // Remembered is how many types a generator remembers.
@@ -13,9 +53,9 @@ func (g *Generator) Remembered() int { return len(g.memory.series) }
 
 // Made is the number that g would have issued, and false where it could not have been.
 func (g *Generator) Made(typ string, at time.Time, seq int64) (Number, bool) {
-	p := periodAt(at, g.location)
+	p := g.periodAt(at)
 	if checkType(typ) != nil || seq < 1 || seq > g.format.maxSeq() || g.format.checkYear(p.wall.Year()) != nil || p.end <= 0 {
 		return Number{}, false
 	}
-	return (&batch{g, typ, p, seq}).number(seq), true
+	return (&batch{g: g, typ: typ, period: p, last: seq}).number(seq), true
 }

@@ -2,6 +2,7 @@ package serial
 
 import (
 	"context"
+	"fmt"
 	"runtime"
 	"strconv"
 	"sync"
@@ -25,6 +26,7 @@ import (
 const (
 	tripOfOne  = 250 * time.Microsecond // for every one of these in a round trip another departure
 	mostFlying = 8
+	mostApart  = 4  // departures of types that cannot share: Redis has work while the answers are read
 	enough     = 32 // callers are worth a departure of their own, whatever the round trip
 
 	// Who has waited for longer than overdue and ten round trips has got behind a command that hangs, on a connection
@@ -52,6 +54,7 @@ type tower struct {
 	waiting []*flight     // to depart, in order
 	callers int           // in those
 	gates   map[gate]*flight
+	air     map[gate]int // takes that are under way
 }
 
 // towers finds the tower for a type: there is one, but on Cluster one for each master, so that none waits for another.
@@ -126,36 +129,39 @@ type flight struct {
 	done     chan struct{}
 	reply    reply // this and the rest are written before done is closed, and only read after
 	err      error
-	granted  int // members who get a number; the others get statusExhausted
+	granted  int    // members who get a number
+	rest     string // the status that the others get
 	panicked any
 }
 
 func newTower(c *caller, pipe func() redis.Pipeliner) *tower {
-	return &tower{caller: c, pipe: pipe, gates: map[gate]*flight{}}
+	return &tower{caller: c, pipe: pipe, gates: map[gate]*flight{}, air: map[gate]int{}}
 }
 
 // take has one number of p issued by a flight. What it returns is the reply that a take of its own would have got.
 func (t *tower) take(ctx context.Context, c *call, p *period) (reply, error) {
+	at := gate{c.typ, p.start}
 	t.mu.Lock()
-	if t.flying == 0 && ctx.Done() == nil && t.caller.read > 0 { // alone, and it may wait for Redis itself
+	apart := len(t.waiting) == 0 && t.flying < mostApart && t.air[at] == 0
+	if apart && ctx.Done() == nil && t.caller.read > 0 { // nobody to share with, and it may wait for Redis itself
 		t.flying++
+		t.air[at]++
 		era := t.era
 		t.mu.Unlock()
 		start := time.Now()
 		var answered bool
-		defer func() { t.landed(era, start, answered) }()
-		r, err := c.send(ctx, start, takeScript, true, p, 1)
+		defer func() { t.landed(era, at, start, answered) }()
+		r, err := c.send(ctx, start, takeScript, true, p, 1, nil, c.g.alone...)
 		answered = err == nil
 		if answered && r.status == statusIssued {
 			c.issued(r.seq)
 		}
 		return r, err
 	}
-	at := gate{c.typ, p.start}
 	f := t.gates[at]
 	if f == nil {
 		f = &flight{gate: at, call: *c, ctx: ctx, opened: time.Now(), done: make(chan struct{})}
-		f.call.period = p
+		f.call.period, f.call.trace = p, nil
 		f.call.failure = &f.failure
 		if ctx.Done() != nil {
 			f.ctx = context.WithoutCancel(ctx)
@@ -167,7 +173,7 @@ func (t *tower) take(ctx context.Context, c *call, p *period) (reply, error) {
 	f.size++
 	t.callers++
 	switch {
-	case t.flying < t.most():
+	case t.flying < t.most(), f.size == 1 && t.flying < mostApart && t.air[at] == 0:
 		t.flying++
 		// It starts once the goroutines that are ready to run now have run: whoever they belong to comes along.
 		go t.depart(t.era)
@@ -197,10 +203,10 @@ func (t *tower) take(ctx context.Context, c *call, p *period) (reply, error) {
 		return f.reply, nil
 	case seat < f.granted:
 		return reply{status: statusIssued, seq: f.reply.seq - int64(f.granted-1-seat)}, nil
-	case f.reply.failure != nil:
+	case f.reply.failure != nil && f.rest == statusExhausted:
 		return reply{}, fewLeft(f.reply.failure)
 	}
-	return reply{status: statusExhausted, detail: strconv.FormatInt(f.reply.seq, 10)}, nil
+	return reply{status: f.rest, detail: strconv.FormatInt(f.reply.seq, 10)}, nil
 }
 
 // departLate begins a new era if f still waits.
@@ -230,9 +236,10 @@ func (t *tower) most() int {
 }
 
 // landed follows a departure that a caller made itself, at start.
-func (t *tower) landed(era int, start time.Time, answered bool) {
+func (t *tower) landed(era int, at gate, start time.Time, answered bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	t.land(at)
 	if answered {
 		t.measure(time.Since(start))
 	}
@@ -242,6 +249,13 @@ func (t *tower) landed(era int, start time.Time, answered bool) {
 		t.flying--
 	default:
 		go t.depart(era)
+	}
+}
+
+// land takes at out of the air. The caller holds mu.
+func (t *tower) land(at gate) {
+	if t.air[at]--; t.air[at] == 0 {
+		delete(t.air, at)
 	}
 }
 
@@ -277,6 +291,7 @@ func (t *tower) depart(era int) {
 		t.waiting = t.waiting[n:]
 		for _, f := range flights {
 			delete(t.gates, f.gate) // nobody boards any more
+			t.air[f.gate]++
 			t.callers -= f.size
 			if f.late != nil {
 				f.late.Stop()
@@ -284,21 +299,31 @@ func (t *tower) depart(era int) {
 		}
 		t.mu.Unlock()
 
-		start := time.Now()
-		if n == 1 {
-			flights[0].fly()
-		} else {
-			t.flyTogether(flights)
-		}
-		trip := time.Since(start)
+		t.fly(flights)
 		if n > 1 || flights[0].size > 1 {
 			runtime.Gosched() // those who landed may want to go again, and together
 		}
-		if flights[0].err == nil {
-			t.mu.Lock()
-			t.measure(trip)
-			t.mu.Unlock()
+	}
+}
+
+// fly makes one departure.
+func (t *tower) fly(flights []*flight) {
+	start := time.Now()
+	defer func() {
+		trip := time.Since(start)
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		for _, f := range flights {
+			t.land(f.gate)
 		}
+		if flights[0].err == nil {
+			t.measure(trip)
+		}
+	}()
+	if len(flights) == 1 {
+		flights[0].fly()
+	} else {
+		t.flyTogether(flights)
 	}
 }
 
@@ -307,24 +332,83 @@ func (f *flight) fly() {
 	f.err = errEnded
 	defer close(f.done)
 	defer func() { f.panicked = recover() }()
-	f.land(f.call.send(f.ctx, f.opened, takeScript, true, f.call.period, f.size, "1"))
+	f.land(f.call.send(f.ctx, f.opened, takeScript, true, f.call.period, f.size, nil, f.call.g.shared...))
 }
 
 // land notes what the flight was answered.
 func (f *flight) land(r reply, err error) {
 	f.reply, f.err, f.granted = r, err, f.size
-	if err == nil && r.status == statusPart {
-		f.reply.status, f.reply.seq = statusIssued, f.call.g.limit
-		f.granted, f.err = strconv.Atoi(r.detail)
+	if err == nil && (r.status == statusPart || r.status == statusBlock) {
+		f.reply.status, f.rest = statusIssued, statusExhausted
+		if r.status == statusBlock {
+			f.rest = statusCeiling
+		}
+		_, f.err = fmt.Sscanf(r.detail, "%d %d", &f.granted, &f.reply.seq)
 	}
 	if f.err == nil && f.reply.status == statusIssued {
 		f.call.issued(f.reply.seq)
 	}
 }
 
-// flyTogether makes flights of different types in one pipeline. One that did not get through, because the server does
-// not know the script or has the slot no more, or for a failure that may pass, flies again by itself.
+// flyTogether makes flights of different types in one script call. One that is out of the ordinary flies again by itself.
 func (t *tower) flyTogether(flights []*flight) {
+	if t.server != nil {
+		t.flyInPipeline(flights)
+		return
+	}
+	first := flights[0]
+	var r reply
+	err := errEnded
+	defer func() {
+		panicked := recover()
+		for _, f := range flights {
+			select {
+			case <-f.done:
+			default: // a hook panicked, or ended this goroutine
+				f.err, f.panicked = err, panicked
+				close(f.done)
+			}
+		}
+	}()
+	args := make([]any, 5+8*len(flights), 6+8*len(flights))
+	args[2] = 2 * len(flights)
+	keys, rest := args[3:3+2*len(flights)], args[3+2*len(flights):3+8*len(flights)]
+	args = args[:3+8*len(flights)]
+	for i, f := range flights {
+		own := f.call.arguments(f.call.period, f.size)
+		copy(keys[2*i:], own[3:5])
+		copy(rest[6*i:], own[5:11])
+	}
+	if first.call.g.ledger != nil {
+		args = append(args, "ledger")
+	}
+	var note atomic.Pointer[error]
+	r, err = t.caller.run(first.ctx, first.opened, takesScript, true, args, &note)
+	if err == nil && len(r.each) != len(flights) {
+		err = fmt.Errorf("serial: a script answered for %d types, and was asked for %d", len(r.each), len(flights))
+	}
+	var alone sync.WaitGroup
+	defer alone.Wait()
+	for i, f := range flights {
+		if err == nil && r.each[i] == 0 {
+			if r.failure != nil {
+				f.failure.Store(&r.failure)
+			}
+			alone.Go(f.fly)
+			continue
+		}
+		one := r
+		if err == nil {
+			one.seq = r.each[i]
+		}
+		f.land(one, err)
+		close(f.done)
+	}
+}
+
+// flyInPipeline does it on Cluster, where a script may touch one slot only. One that did not get through, because the
+// server does not know the script or has the slot no more, or for a failure that may pass, flies again by itself.
+func (t *tower) flyInPipeline(flights []*flight) {
 	var alone sync.WaitGroup
 	defer alone.Wait()
 	commands := make([]onceCmd, len(flights))
@@ -345,9 +429,18 @@ func (t *tower) flyTogether(flights []*flight) {
 	defer cancel()
 	pipe := t.pipe()
 	for i, f := range flights {
-		args := append(f.call.arguments(f.call.period, f.size), "1")
+		args := f.call.arguments(f.call.period, f.size)
+		if f.call.wary() {
+			args[11] = 0
+		}
+		args = append(args, f.call.g.shared...)
 		commands[i] = newCommand(ctx, "evalsha", takeScript.digest, args)
 		_ = pipe.Process(ctx, commands[i])
+	}
+	confirm := t.caller.confirm
+	var wait *redis.Cmd
+	if confirm.replicas > 0 {
+		wait = confirm.wait(ctx, pipe)
 	}
 	// ctx is only for the connection: a read may follow.
 	all, failed := await(flights[0].ctx, t.caller.limit(flights[0].opened), func() ([]redis.Cmder, error) { return pipe.Exec(ctx) })
@@ -367,6 +460,9 @@ func (t *tower) flyTogether(flights []*flight) {
 			}
 			alone.Go(f.fly)
 			continue
+		}
+		if wait != nil {
+			v = confirm.check(v, wait)
 		}
 		r, err := parseReply(v)
 		r.sent, r.received = sent, received

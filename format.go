@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -22,10 +23,10 @@ const (
 type Number struct {
 	Type  string    // the business type, such as "IS"
 	Start time.Time // first instant of the number's period, in the Generator's time zone
-	Seq   int64     // sequence within the period, from 1; 0 only from [Generator.Peek], where none was issued
+	Seq   int64     // sequence within the period, from 1; 0 from Peek and History, where none was issued
 
-	wall   time.Time // the period's label, see period.wall
-	format *format   // nil where no Generator made the Number
+	date   string  // as printed
+	format *format // nil where no Generator made the Number
 }
 
 // String returns the number as it was issued, such as "IS202110240001". It is empty for a Number that no [Generator]
@@ -36,7 +37,20 @@ func (n Number) String() string {
 		return ""
 	}
 	var buf [128]byte // on the stack: the returned string is the only allocation
-	return string(n.format.append(buf[:0], n))
+	b := buf[:0]
+	for i := range n.format.fields {
+		switch fl := &n.format.fields[i]; fl.kind {
+		case fieldLiteral:
+			b = append(b, fl.text...)
+		case fieldType:
+			b = append(b, n.Type...)
+		case fieldDate:
+			b = append(b, n.date...)
+		case fieldSeq:
+			b = appendPadded(b, n.Seq, fl.width)
+		}
+	}
+	return string(b)
 }
 
 // Int64 returns the date as printed, with its fields in the order year to second, followed by the padded sequence, as
@@ -54,10 +68,12 @@ func (n Number) Int64() (int64, error) {
 	}
 	var digits []byte
 	for kind := fieldYear; kind <= fieldSecond; kind++ {
-		for _, f := range n.format.fields {
-			if f.kind == kind {
-				digits = f.append(digits, n)
+		rest := n.date
+		for _, fl := range n.format.layout {
+			if fl.kind == kind {
+				digits = append(digits, rest[:fl.width]...)
 			}
+			rest = rest[fl.width:]
 		}
 	}
 	digits = appendPadded(digits, n.Seq, width)
@@ -79,11 +95,13 @@ var powers = func() (p [maxWidth + 1]int64) {
 	return p
 }()
 
-// A format is a parsed template: fields of fixed width, and one type.
+// A format is a parsed template. All fields have a fixed width, but for the type and a sequence that may grow.
 type format struct {
-	fields   []field
-	fixed    int // bytes of all fields but the type
+	fields   []field // literals, the type, the date and the sequence
+	layout   []field // of the date: literals and its parts
+	fixed    int     // bytes of all fields but the type, and with a sequence that has not grown
 	seqWidth int
+	grows    bool // the sequence may be wider than seqWidth
 }
 
 type fieldKind int
@@ -92,7 +110,8 @@ const (
 	fieldLiteral fieldKind = iota
 	fieldType
 	fieldSeq
-	fieldYear // the date fields, from coarse to fine
+	fieldDate
+	fieldYear // the parts of a date, from coarse to fine
 	fieldMonth
 	fieldDay
 	fieldHour
@@ -101,9 +120,9 @@ const (
 )
 
 type field struct {
-	kind    fieldKind
-	width   int    // bytes; 0 for the type
-	literal string // of a fieldLiteral
+	kind  fieldKind
+	width int    // bytes; 0 for the type
+	text  string // of a fieldLiteral, or the token of a part of a date
 }
 
 // dateTokens lists what a date layout may hold besides separators. Upper-case YYYY and DD are common in other
@@ -115,15 +134,18 @@ var dateTokens = map[string]fieldKind{
 	"HH": fieldHour, "mm": fieldMinute, "ss": fieldSecond,
 }
 
-const allowedDates = "allowed are yyyy, yy, MM, dd and separators"
-
-var dateNames = map[fieldKind]string{
-	fieldYear: "the year (yyyy or yy)", fieldMonth: "the month (MM)", fieldDay: "the day (dd)",
-	fieldHour: "the hour (HH)", fieldMinute: "the minute (mm)", fieldSecond: "the second (ss)",
+// dateParts is what messages say of the parts of a date.
+var dateParts = [...]struct{ name, tokens string }{
+	fieldYear:   {"the year (yyyy or yy)", "yyyy, yy"},
+	fieldMonth:  {"the month (MM)", "MM"},
+	fieldDay:    {"the day (dd)", "dd"},
+	fieldHour:   {"the hour (HH)", "HH"},
+	fieldMinute: {"the minute (mm)", "mm"},
+	fieldSecond: {"the second (ss)", "ss"},
 }
 
-// parseTemplate reads a template and checks that it tells every number of every day and type from every other.
-func parseTemplate(template string) (*format, error) {
+// parseTemplate reads a template and checks that it tells every number of every type and period from every other.
+func parseTemplate(template string, per Period) (*format, error) {
 	f := &format{}
 	bad := func(msg string, args ...any) (*format, error) {
 		return nil, fmt.Errorf("serial: template %q: %s", template, fmt.Sprintf(msg, args...))
@@ -135,7 +157,7 @@ func parseTemplate(template string) (*format, error) {
 	for rest := template; rest != ""; {
 		switch {
 		case strings.HasPrefix(rest, "{{"), strings.HasPrefix(rest, "}}"):
-			f.literal(rest[:1])
+			f.fields = appendLiteral(f.fields, rest[:1])
 			rest = rest[2:]
 		case rest[0] == '}':
 			return bad("a single } at byte %d; write }} for a brace", len(template)-len(rest))
@@ -144,7 +166,7 @@ func parseTemplate(template string) (*format, error) {
 			if i < 0 {
 				i = len(rest)
 			}
-			f.literal(rest[:i])
+			f.fields = appendLiteral(f.fields, rest[:i])
 			rest = rest[i:]
 		default:
 			body, after, closed := strings.Cut(rest[1:], "}")
@@ -159,7 +181,7 @@ func parseTemplate(template string) (*format, error) {
 			case name == "seq":
 				err = f.seq(arg, hasArg)
 			case name == "date":
-				err = f.date(arg)
+				err = f.date(arg, per)
 			default:
 				return bad("unknown field {%s}; allowed are {type}, {date:LAYOUT} and {seq:WIDTH}", body)
 			}
@@ -177,22 +199,32 @@ func parseTemplate(template string) (*format, error) {
 			return bad("{%s} is missing; {type}, {date:LAYOUT} and {seq:WIDTH} each stand once", name)
 		}
 	}
+	if err := f.checkGrowth(); err != nil {
+		return bad("{seq:%d+}: %v", f.seqWidth, err)
+	}
 	for _, fl := range f.fields {
 		f.fixed += fl.width
 	}
 	return f, nil
 }
 
-func (f *format) literal(s string) {
-	f.fields = append(f.fields, field{kind: fieldLiteral, width: len(s), literal: s})
+// appendLiteral appends literal text, to what stands before if that is literal too.
+func appendLiteral(fields []field, text string) []field {
+	if last := len(fields) - 1; last >= 0 && fields[last].kind == fieldLiteral {
+		text = fields[last].text + text
+		fields = fields[:last]
+	}
+	return append(fields, field{kind: fieldLiteral, width: len(text), text: text})
 }
 
 func (f *format) seq(arg string, hasArg bool) error {
 	f.seqWidth = defaultWidth
 	if hasArg {
-		width, err := strconv.ParseUint(arg, 10, 8)
-		if err != nil || width < 1 || width > maxWidth || arg[0] == '0' {
-			return fmt.Errorf("%q is no width; allowed are 1 to %d", arg, maxWidth)
+		var digits string
+		digits, f.grows = strings.CutSuffix(arg, "+")
+		width, err := strconv.ParseUint(digits, 10, 8)
+		if err != nil || width < 1 || width > maxWidth || digits[0] == '0' {
+			return fmt.Errorf("%q is no width; allowed are 1 to %d, with + behind it for a sequence that may grow wider", arg, maxWidth)
 		}
 		f.seqWidth = int(width)
 	}
@@ -200,51 +232,103 @@ func (f *format) seq(arg string, hasArg bool) error {
 	return nil
 }
 
-// date reads the layout of the date field into fields of its own.
-func (f *format) date(layout string) error {
+// checkGrowth refuses a sequence that may grow where its digits could not be told from its neighbours': number 11 of type
+// A would read like number 1 of type A1. Between two literals it is all the digits that stand there.
+func (f *format) checkGrowth() error {
+	if !f.grows {
+		return nil
+	}
+	var fields []field
+	for _, fl := range f.fields {
+		if fl.kind == fieldDate {
+			fields = append(fields, f.layout...)
+		} else {
+			fields = append(fields, fl)
+		}
+	}
+	bounds := func(fl field, edge func(string) (rune, int)) bool {
+		r, _ := edge(fl.text)
+		return fl.kind == fieldLiteral && !unicode.IsDigit(r)
+	}
+	at := find(fields, fieldSeq)
+	if at == 0 || !bounds(fields[at-1], utf8.DecodeLastRuneInString) {
+		return errors.New("a sequence that may grow needs a literal that ends in no digit right before it, such as -")
+	}
+	if at+1 < len(fields) && !bounds(fields[at+1], utf8.DecodeRuneInString) {
+		return errors.New("a sequence that may grow needs a literal that begins with no digit right after it, such as -, " +
+			"or to end the template")
+	}
+	return nil
+}
+
+func find(fields []field, kind fieldKind) int {
+	return slices.IndexFunc(fields, func(fl field) bool { return fl.kind == kind })
+}
+
+// date reads the layout of the date field. It must have all the parts of a date that tell one period from another, and
+// none that change within a period.
+func (f *format) date(layout string, per Period) error {
+	finest := kinds[per].finest
+	allowed := "allowed are "
+	for kind := fieldYear; kind <= finest; kind++ {
+		allowed += dateParts[kind].tokens + ", "
+	}
+	allowed = strings.TrimSuffix(allowed, ", ") + " and separators"
+	f.layout = nil
 	var seen [fieldSecond + 1]bool
 	for rest := layout; rest != ""; {
 		c := rest[0]
 		if !isASCIILetter(c) {
-			if c >= '0' && c <= '9' || c == '{' {
-				return fmt.Errorf("%q in a date layout; %s (anything but ASCII letters, digits and braces)", c, allowedDates)
+			if isASCIIDigit(c) || c == '{' {
+				return fmt.Errorf("%q in a date layout; %s (anything but ASCII letters, digits and braces)", c, allowed)
 			}
 			_, size := utf8.DecodeRuneInString(rest)
-			f.literal(rest[:size])
+			f.layout = appendLiteral(f.layout, rest[:size])
 			rest = rest[size:]
 			continue
 		}
 		token := rest[:len(rest)-len(strings.TrimLeft(rest, rest[:1]))]
 		kind, ok := dateTokens[token]
 		if !ok {
-			return fmt.Errorf("unknown date token %q; %s", token, allowedDates)
+			return fmt.Errorf("unknown date token %q; %s", token, allowed)
 		}
-		if kind > fieldDay {
-			return fmt.Errorf("%q is finer than the period, a day; %s", token, allowedDates)
+		if kind > finest {
+			return fmt.Errorf("%q is finer than the period, %s; %s", token, kinds[per].one, allowed)
 		}
 		if seen[kind] {
-			return fmt.Errorf("%s stands twice", dateNames[kind])
+			return fmt.Errorf("%s stands twice", dateParts[kind].name)
 		}
 		seen[kind] = true
-		f.fields = append(f.fields, field{kind: kind, width: len(token)})
+		f.layout = append(f.layout, field{kind: kind, width: len(token), text: token})
 		rest = rest[len(token):]
 	}
-	for kind := fieldYear; kind <= fieldDay; kind++ {
+	for kind := fieldYear; kind <= finest; kind++ {
 		if !seen[kind] {
-			return fmt.Errorf("%s is missing: numbers of different days would read the same", dateNames[kind])
+			return fmt.Errorf("%s is missing: numbers of different %ss would read the same", dateParts[kind].name, per.noun())
 		}
 	}
+	width := 0
+	for _, fl := range f.layout {
+		width += fl.width
+	}
+	f.fields = append(f.fields, field{kind: fieldDate, width: width})
 	return nil
 }
 
 func isASCIILetter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
+func isASCIIDigit(c byte) bool  { return c >= '0' && c <= '9' }
 
 // maxSeq is the largest sequence that the template can print.
-func (f *format) maxSeq() int64 { return maxSeq(f.seqWidth) }
+func (f *format) maxSeq() int64 {
+	if f.grows {
+		return maxSeq(maxWidth)
+	}
+	return maxSeq(f.seqWidth)
+}
 
 // checkYear refuses a year that the template would print like another one.
 func (f *format) checkYear(year int) error {
-	for _, fl := range f.fields {
+	for _, fl := range f.layout {
 		if fl.kind == fieldYear && fl.width == 2 && (year < 2000 || year > 2099) {
 			return fmt.Errorf("serial: the year %d cannot be printed as yy, which stands for 2000 to 2099", year)
 		}
@@ -255,53 +339,51 @@ func (f *format) checkYear(year int) error {
 	return nil
 }
 
-func (f *format) append(b []byte, n Number) []byte {
-	for _, fl := range f.fields {
-		b = fl.append(b, n)
-	}
-	return b
-}
-
-func (fl field) append(b []byte, n Number) []byte {
-	var v int
-	switch fl.kind {
-	case fieldLiteral:
-		return append(b, fl.literal...)
-	case fieldType:
-		return append(b, n.Type...)
-	case fieldSeq:
-		return appendPadded(b, n.Seq, fl.width)
-	case fieldYear:
-		v = n.wall.Year()
-		if fl.width == 2 {
-			v %= 100
+// dateOf returns the label of a period as the template prints it.
+func (f *format) dateOf(wall time.Time) string {
+	var b []byte
+	for _, fl := range f.layout {
+		var v int
+		switch fl.kind {
+		case fieldLiteral:
+			b = append(b, fl.text...)
+			continue
+		case fieldYear:
+			v = wall.Year()
+			if fl.width == 2 {
+				v %= 100
+			}
+		case fieldMonth:
+			v = int(wall.Month())
+		case fieldDay:
+			v = wall.Day()
+		case fieldHour:
+			v = wall.Hour()
+		case fieldMinute:
+			v = wall.Minute()
+		case fieldSecond:
+			v = wall.Second()
 		}
-	case fieldMonth:
-		v = int(n.wall.Month())
-	case fieldDay:
-		v = n.wall.Day()
-	case fieldHour:
-		v = n.wall.Hour()
-	case fieldMinute:
-		v = n.wall.Minute()
-	case fieldSecond:
-		v = n.wall.Second()
+		b = appendPadded(b, int64(v), fl.width)
 	}
-	return appendPadded(b, int64(v), fl.width)
+	return string(b)
 }
 
 // appendPadded appends n in decimal, with leading zeros up to width digits.
 func appendPadded(b []byte, n int64, width int) []byte {
-	for limit := maxSeq(width - 1); width > 1 && n <= limit; limit /= 10 {
-		b = append(b, '0')
-		width--
+	if n < 0 || n > maxSeq(width) {
+		return strconv.AppendInt(b, n, 10)
 	}
-	return strconv.AppendInt(b, n, 10)
+	b = append(b, "000000000000000"[:width]...)
+	for i := len(b) - 1; n > 0; i-- {
+		b[i] += byte(n % 10)
+		n /= 10
+	}
+	return b
 }
 
-// parse takes apart a number that the template printed, for periods of loc. Only the type has no fixed width, so its
-// length is what the others leave.
-func (f *format) parse(s string, loc *time.Location) (Number, error) {
+// parse takes apart a number that the template printed, for periods of cal.
+func (f *format) parse(s string, cal calendar) (Number, error) {
 	bad := func(msg string, args ...any) (Number, error) {
 		return Number{}, fmt.Errorf("serial: %.200q is no number of this generator: %w", s, fmt.Errorf(msg, args...))
 	}
@@ -309,68 +391,140 @@ func (f *format) parse(s string, loc *time.Location) (Number, error) {
 	if len(s) <= f.fixed {
 		return bad("it has %d bytes, the least is %d", len(s), f.fixed+1)
 	}
-	year, month, day := 0, 0, 0
+	seqWidth := f.seqIn(s)
+	typeWidth := len(s) - f.fixed - (seqWidth - f.seqWidth)
+	switch {
+	case seqWidth < f.seqWidth || seqWidth > maxWidth:
+		return bad("its sequence has %d digits; allowed are %d to %d", seqWidth, f.seqWidth, maxWidth)
+	case typeWidth < 1:
+		return bad("nothing is left for its type")
+	}
+	var read reading
 	rest := s
 	for _, fl := range f.fields {
 		width := fl.width
-		if fl.kind == fieldType {
-			width = len(s) - f.fixed
+		switch fl.kind {
+		case fieldType:
+			width = typeWidth
+		case fieldSeq:
+			width = seqWidth
 		}
 		part := rest[:width]
 		rest = rest[width:]
+		var err error
 		switch fl.kind {
 		case fieldLiteral:
-			if part != fl.literal {
-				return bad("%q stands where %q belongs", part, fl.literal)
-			}
-			continue
+			err = fl.match(part)
 		case fieldType:
-			if err := checkType(part); err != nil {
-				return bad("%w", err)
-			}
+			err = checkType(part)
 			n.Type = strings.Clone(part) // not to keep s alive
+		case fieldDate:
+			read, err = f.readDate(part)
+			n.date = strings.Clone(part)
+		case fieldSeq:
+			n.Seq, err = parseDigits(part)
+			switch {
+			case err != nil:
+			case n.Seq < 1:
+				err = errors.New("its sequence is 0, the first is 1")
+			case width > f.seqWidth && part[0] == '0':
+				err = fmt.Errorf("its sequence %s is padded to more than %d digits", part, f.seqWidth)
+			}
+		}
+		if err != nil {
+			return bad("%w", err)
+		}
+	}
+	wall := read.wall()
+	if readingOf(wall) != read {
+		return bad("there is no %s", read.describe(cal.period))
+	}
+	p, ok := cal.of(wall)
+	if !ok {
+		return bad("%s has no %s", cal.location, read.describe(cal.period))
+	}
+	if p.end <= 0 { // no Redis has ever told an earlier time
+		return bad("the %s is before 1970", read.describe(cal.period))
+	}
+	n.Start = time.Unix(p.start, 0).In(cal.location)
+	return n, nil
+}
+
+// seqIn returns how many bytes of s the sequence takes; s is longer than fixed. One that may grow is all the digits next
+// to it: the end of s that the type is not at tells where.
+func (f *format) seqIn(s string) int {
+	const digits = "0123456789"
+	if !f.grows {
+		return f.seqWidth
+	}
+	at := find(f.fields, fieldSeq)
+	if find(f.fields, fieldType) < at {
+		for _, fl := range f.fields[at+1:] {
+			s = s[:len(s)-fl.width]
+		}
+		return len(s) - len(strings.TrimRight(s, digits))
+	}
+	for _, fl := range f.fields[:at] {
+		s = s[fl.width:]
+	}
+	return len(s) - len(strings.TrimLeft(s, digits))
+}
+
+// A reading is what a date says, year to second, which need not exist.
+type reading [fieldSecond - fieldYear + 1]int
+
+// readDate takes apart a date that has the width of the layout. What the layout leaves out is the first of its kind.
+func (f *format) readDate(s string) (reading, error) {
+	r := reading{0, 1, 1}
+	for _, fl := range f.layout {
+		part := s[:fl.width]
+		s = s[fl.width:]
+		if fl.kind == fieldLiteral {
+			if err := fl.match(part); err != nil {
+				return r, err
+			}
 			continue
 		}
 		v, err := parseDigits(part)
 		if err != nil {
-			return bad("%w", err)
+			return r, err
 		}
-		switch fl.kind {
-		case fieldSeq:
-			n.Seq = v
-		case fieldYear:
-			year = int(v)
-			if fl.width == 2 {
-				year += 2000
-			}
-		case fieldMonth:
-			month = int(v)
-		case fieldDay:
-			day = int(v)
+		if fl.kind == fieldYear && fl.width == 2 {
+			v += 2000
 		}
+		r[fl.kind-fieldYear] = int(v)
 	}
-	if n.Seq < 1 {
-		return bad("its sequence is 0, the first is 1")
+	return r, nil
+}
+
+func readingOf(wall time.Time) reading {
+	return reading{wall.Year(), int(wall.Month()), wall.Day(), wall.Hour(), wall.Minute(), wall.Second()}
+}
+
+// wall is the reading as if it were UTC, and another one if it does not exist.
+func (r reading) wall() time.Time {
+	return time.Date(r[0], time.Month(r[1]), r[2], r[3], r[4], r[5], 0, time.UTC)
+}
+
+// describe names a period by its label, such as "day 2021-10-24".
+func (r reading) describe(per Period) string {
+	text := fmt.Sprintf("%04d-%02d-%02d %02d:%02d:%02d", r[0], r[1], r[2], r[3], r[4], r[5])
+	parts := kinds[per].finest - fieldYear
+	return per.noun() + " " + text[:len("2006")+len("-01")*int(parts)]
+}
+
+// match is an error unless part is the literal.
+func (fl field) match(part string) error {
+	if part != fl.text {
+		return fmt.Errorf("%q stands where %q belongs", part, fl.text)
 	}
-	n.wall = time.Date(year, time.Month(month), day, 0, 0, 0, 0, time.UTC)
-	if y, m, d := n.wall.Date(); y != year || int(m) != month || d != day {
-		return bad("there is no day %04d-%02d-%02d", year, month, day)
-	}
-	p, ok := periodOf(n.wall, loc)
-	if !ok {
-		return bad("%s has no day %04d-%02d-%02d", loc, year, month, day)
-	}
-	if p.end <= 0 { // no Redis has ever told an earlier time
-		return bad("the day %04d-%02d-%02d is before 1970", year, month, day)
-	}
-	n.Start = time.Unix(p.start, 0).In(loc)
-	return n, nil
+	return nil
 }
 
 func parseDigits(s string) (int64, error) {
 	var v int64
 	for i := range len(s) {
-		if s[i] < '0' || s[i] > '9' {
+		if !isASCIIDigit(s[i]) {
 			return 0, fmt.Errorf("%q stands where %d digits belong", s, len(s))
 		}
 		v = v*10 + int64(s[i]-'0')

@@ -67,6 +67,105 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
+// Every period prints what tells it from the others, and reads back.
+func TestTemplatesOfPeriods(t *testing.T) {
+	at := time.Date(2021, 10, 24, 15, 30, 59, 0, time.UTC)
+	for _, c := range []struct {
+		per      serial.Period
+		dayStart time.Duration
+		template string
+		seq      int64
+		want     string
+		integer  int64 // 0: it has outgrown its width
+	}{
+		{serial.PerSecond, 0, "{type}{date:yyMMddHHmmss}{seq:4}", 1, "IS2110241530590001", 2110241530590001},
+		{serial.PerSecond, 0, "{type}-{date:dd.MM.yyyy HH:mm:ss}-{seq:1}", 7, "IS-24.10.2021 15:30:59-7", 202110241530597},
+		{serial.PerMinute, 0, "{type}{date:yyyyMMddHHmm}{seq:6}", 42, "IS202110241530000042", 202110241530000042},
+		{serial.PerHour, 0, "{type}{date:yyyyMMddHH}{seq:4}", 42, "IS20211024150042", 20211024150042},
+		{serial.PerMonth, 0, "{type}{date:yyyyMM}{seq:4}", 42, "IS2021100042", 2021100042},
+		{serial.PerMonth, 0, "{date:MM/yy}/{type}/{seq:4}", 42, "10/21/IS/0042", 21100042},
+		{serial.PerYear, 0, "{type}{date:yyyy}{seq:4}", 42, "IS20210042", 20210042},
+		{serial.PerYear, 0, "{date:yy}{type}{seq:4}", 42, "21IS0042", 210042},
+		{serial.PerDay, 15 * time.Hour, "{type}{date:yyyyMMdd}{seq:4}", 42, "IS202110240042", 202110240042},
+		{serial.PerDay, 16 * time.Hour, "{type}{date:yyyyMMdd}{seq:4}", 42, "IS202110230042", 202110230042},
+
+		{serial.PerDay, 0, "{type}{date:yyyyMMdd}-{seq:4+}", 1, "IS20211024-0001", 202110240001},
+		{serial.PerDay, 0, "{type}{date:yyyyMMdd}-{seq:4+}", 9999, "IS20211024-9999", 202110249999},
+		{serial.PerDay, 0, "{type}{date:yyyyMMdd}-{seq:4+}", 10000, "IS20211024-10000", 0},
+		{serial.PerDay, 0, "{type}{date:yyyyMMdd}-{seq:4+}", 999_999_999_999_999, "IS20211024-999999999999999", 0},
+		{serial.PerDay, 0, "{type}{date:yyyyMMdd}-{seq:15+}", 999_999_999_999_999, "IS20211024-999999999999999", 0},
+		{serial.PerDay, 0, "No {seq:1+} of {type}{date:yyyyMMdd}", 10, "No 10 of IS20211024", 0},
+		{serial.PerDay, 0, "{date:yyyy年MM月dd日}{seq:4+}/{type}", 10000, "2021年10月24日10000/IS", 0},
+		{serial.PerDay, 0, "{type}{{{seq:4+}}}{date:yyMMdd}", 10000, "IS{10000}211024", 0},
+		{serial.PerSecond, 0, "{type}.{seq:4+}{date:-yyMMddHHmmss}", 10000, "IS.10000-211024153059", 0},
+	} {
+		t.Run(fmt.Sprint(c.template, c.seq, c.dayStart), func(t *testing.T) {
+			gen := parser(t, serial.WithTemplate(c.template), serial.WithDayStart(c.dayStart), serial.WithPeriod(c.per))
+			n, ok := gen.Made("IS", at, c.seq)
+			require.True(t, ok)
+			require.Equal(t, c.want, n.String())
+			back, err := gen.Parse(c.want)
+			require.NoError(t, err)
+			require.True(t, n == back)
+			integer, err := n.Int64()
+			if c.integer == 0 {
+				require.Error(t, err)
+			} else {
+				require.NoError(t, err)
+				require.Equal(t, c.integer, integer)
+			}
+		})
+	}
+}
+
+// With sequences that grow no two numbers read the same, whatever the order of the fields, the literals between them, and
+// types that look like a part of a number.
+func TestGrowingSequencesReadBack(t *testing.T) {
+	types := []string{"1", "11", "1-1", "-1", "1-", "a1", "20211024-1", "1.1-11", "１"}
+	seqs := []int64{1, 10, 11, 99, 100, 111, 1020211024, 999_999_999_999_999}
+	days := []time.Time{time.Date(2021, 10, 24, 0, 0, 0, 0, time.UTC), time.Date(2011, 11, 11, 0, 0, 0, 0, time.UTC)}
+	rdb := redis.NewClient(&redis.Options{})
+	defer func() { _ = rdb.Close() }()
+	between := []string{"", "-", "1", "-1", "1-", "a", "１"}
+	accepted := 0
+	for _, order := range [][3]string{
+		{"{type}", "{date:yyMMdd}", "{seq:2+}"}, {"{type}", "{seq:2+}", "{date:yyMMdd}"},
+		{"{date:yyMMdd}", "{type}", "{seq:2+}"}, {"{date:yyMMdd}", "{seq:2+}", "{type}"},
+		{"{seq:2+}", "{type}", "{date:yyMMdd}"}, {"{seq:2+}", "{date:yyMMdd}", "{type}"},
+		{"{type}", "{date:yy-MM-dd-}", "{seq:2+}"}, {"{seq:2+}", "{date:-yy-MM-dd}", "{type}"},
+	} {
+		for i := range 3 * 7 * 7 * 2 {
+			before, first, second, end := between[i%3], between[i/3%7], between[i/21%7], []string{"", "."}[i/147]
+			template := before + order[0] + first + order[1] + second + order[2] + end
+			gen, err := serial.New(rdb, serial.WithTemplate(template), serial.WithLocation(time.UTC))
+			if err != nil {
+				require.ErrorContains(t, err, "{seq:2+}: a sequence that may grow needs a literal", template)
+				continue
+			}
+			accepted++
+			printed := map[string]serial.Number{}
+			for _, typ := range types {
+				for _, seq := range seqs {
+					for _, day := range days {
+						n, ok := gen.Made(typ, day, seq)
+						require.True(t, ok)
+						s := n.String()
+						if other, twice := printed[s]; twice {
+							require.Fail(t, "reads the same", "%s: %q is %v and %v", template, s, n, other)
+						}
+						printed[s] = n
+						back, err := gen.Parse(s)
+						if err != nil || back != n {
+							require.Fail(t, "does not read back", "%s: %q: %v %v", template, s, back, err)
+						}
+					}
+				}
+			}
+		}
+	}
+	require.Greater(t, accepted, 500)
+}
+
 func TestNumbersThatNoGeneratorMade(t *testing.T) {
 	var n serial.Number
 	require.Empty(t, n.String())
@@ -142,6 +241,64 @@ func TestParse(t *testing.T) {
 	require.ErrorContains(t, err, `"_" stands where "-" belongs`)
 }
 
+func TestParseOfPeriods(t *testing.T) {
+	newYork := serial.WithLocation(location(t, "America/New_York"))
+	apia := serial.WithLocation(location(t, "Pacific/Apia"))
+	template := serial.WithTemplate
+	hourly := template("{type}{date:yyyyMMddHH}{seq:4}")
+	for _, c := range []struct {
+		per  serial.Period
+		opts []serial.Option
+		s    string
+		want string // RFC 3339, or of the error
+	}{
+		{serial.PerSecond, []serial.Option{template("{type}{date:yyyyMMddHHmmss}{seq}")}, "IS202110241530590001", "2021-10-24T15:30:59Z"},
+		{serial.PerSecond, []serial.Option{template("{type}{date:yyyyMMddHHmmss}{seq}")}, "IS202110241530600001", "there is no second 2021-10-24 15:30:60"},
+		{serial.PerSecond, []serial.Option{template("{type}{date:yyyyMMddHHmmss}{seq}"), newYork}, "IS202503090230000001", "America/New_York has no second 2025-03-09 02:30:00"},
+		{serial.PerSecond, []serial.Option{template("{type}{date:yyyyMMddHHmmss}{seq}"), newYork}, "IS202511020130000001", "2025-11-02T01:30:00-04:00"},
+		{serial.PerMinute, []serial.Option{template("{type}{date:yyyyMMddHHmm}{seq}")}, "IS2021102423590001", "2021-10-24T23:59:00Z"},
+		{serial.PerMinute, []serial.Option{template("{type}{date:yyyyMMddHHmm}{seq}")}, "IS2021102423600001", "there is no minute 2021-10-24 23:60"},
+		{serial.PerMinute, []serial.Option{template("{type}{date:yyyyMMddHHmm}{seq}")}, "IS2021063100000001", "there is no minute 2021-06-31 00:00"},
+		{serial.PerHour, []serial.Option{hourly}, "IS20211024230001", "2021-10-24T23:00:00Z"},
+		{serial.PerHour, []serial.Option{hourly}, "IS20211024240001", "there is no hour 2021-10-24 24"},
+		{serial.PerHour, []serial.Option{hourly, newYork}, "IS20250309020001", "America/New_York has no hour 2025-03-09 02"},
+		{serial.PerHour, []serial.Option{hourly, newYork}, "IS20250309030001", "2025-03-09T03:00:00-04:00"},
+		{serial.PerHour, []serial.Option{hourly, newYork}, "IS20251102010001", "2025-11-02T01:00:00-04:00"},
+		{serial.PerHour, []serial.Option{hourly, apia}, "IS20111230230001", "Pacific/Apia has no hour 2011-12-30 23"},
+		{serial.PerHour, []serial.Option{hourly}, "IS19691231230001", "the hour 1969-12-31 23 is before 1970"},
+		{serial.PerDay, []serial.Option{apia}, "IS201112300001", "Pacific/Apia has no day 2011-12-30"},
+		{serial.PerDay, []serial.Option{apia, serial.WithDayStart(4 * time.Hour)}, "IS201112300001", "2011-12-31T00:00:00+14:00"},
+		{serial.PerDay, []serial.Option{newYork, serial.WithDayStart(150 * time.Minute)}, "IS202503090001", "2025-03-09T03:00:00-04:00"},
+		{serial.PerMonth, []serial.Option{template("{type}{date:yyyyMM}{seq}")}, "IS2021100001", "2021-10-01T00:00:00Z"},
+		{serial.PerMonth, []serial.Option{template("{type}{date:yyyyMM}{seq}"), serial.WithDayStart(4 * time.Hour)}, "IS2021100001", "2021-10-01T04:00:00Z"},
+		{serial.PerMonth, []serial.Option{template("{type}{date:yyyyMM}{seq}")}, "IS2021130001", "there is no month 2021-13"},
+		{serial.PerMonth, []serial.Option{template("{type}{date:yyyyMM}{seq}")}, "IS2021000001", "there is no month 2021-00"},
+		{serial.PerYear, []serial.Option{template("{type}{date:yy}{seq}")}, "IS210001", "2021-01-01T00:00:00Z"},
+		{serial.PerYear, []serial.Option{template("{type}{date:yyyy}{seq}")}, "IS19690001", "the year 1969 is before 1970"},
+
+		{serial.PerDay, []serial.Option{template("{type}{date:yyyyMMdd}-{seq:4+}")}, "IS20211024-00001", "00001 is padded to more than 4 digits"},
+		{serial.PerDay, []serial.Option{template("{type}{date:yyyyMMdd}-{seq:4+}")}, "IS20211024-00010000", "padded to more than 4 digits"},
+		{serial.PerDay, []serial.Option{template("{type}{date:yyyyMMdd}-{seq:4+}")}, "IS20211024-001", "3 digits; allowed are 4 to 15"},
+		{serial.PerDay, []serial.Option{template("{type}{date:yyyyMMdd}-{seq:4+}")}, "IS20211024-1000000000000000", "16 digits; allowed are 4 to 15"},
+		{serial.PerDay, []serial.Option{template("{type}{date:yyyyMMdd}-{seq:4+}")}, "20211024-10000", "nothing is left for its type"},
+		{serial.PerDay, []serial.Option{template("{type}{date:yyyyMMdd}-{seq:4+}")}, "IS20211024-0000", "its sequence is 0"},
+		{serial.PerDay, []serial.Option{template("{type}{date:yyyyMMdd}-{seq:4+}")}, "IS20211024.10000", `"." stands where "-" belongs`},
+		{serial.PerDay, []serial.Option{template("{type}{date:yyyyMMdd}-{seq:4+}")}, "IS20211024-10000-", "0 digits"},
+		{serial.PerDay, []serial.Option{template("{type}{date:yyyyMMdd}-{seq:4}")}, "IS20211024-10000", `"4-" stands where 2 digits belong`},
+		{serial.PerDay, []serial.Option{template("-{seq:4+}-{date:yyyyMMdd}{type}")}, "-00001-20211024IS", "padded to more than 4 digits"},
+		{serial.PerDay, []serial.Option{template("-{seq:4+}-{date:yyyyMMdd}{type}")}, "-001-20211024IS", "3 digits; allowed are 4 to 15"},
+	} {
+		n, err := parser(t, append(c.opts, serial.WithPeriod(c.per))...).Parse(c.s)
+		if strings.Contains(c.want, "T") && err == nil {
+			require.Equal(t, c.want, n.Start.Format(time.RFC3339), "%s", c.s)
+			require.Equal(t, c.s, n.String())
+			continue
+		}
+		require.ErrorContains(t, err, c.want, "%s", c.s)
+		require.Zero(t, n)
+	}
+}
+
 // A template prints two years alike only where it cannot tell them apart; then it refuses.
 func TestYearsThatCannotBePrinted(t *testing.T) {
 	m := miniredis.RunT(t)
@@ -173,17 +330,37 @@ func TestYearsThatCannotBePrinted(t *testing.T) {
 	}
 }
 
+// fuzzed is a generator with one of all periods and some zones, or nil where a fuzzer's template does not fit.
+func fuzzed(t *testing.T, template string, per uint8, dayStart uint32, zone uint8) *serial.Generator {
+	rdb := redis.NewClient(&redis.Options{})
+	t.Cleanup(func() { _ = rdb.Close() })
+	zones := []string{"UTC", "America/New_York", "Pacific/Apia", "Australia/Lord_Howe", "Africa/Monrovia"}
+	opts := []serial.Option{
+		serial.WithTemplate(template), serial.WithLocation(location(t, zones[int(zone)%len(zones)])),
+		serial.WithPeriod(serial.Period(per%6 + 1)),
+	}
+	if serial.Period(per%6+1) >= serial.PerDay {
+		opts = append(opts, serial.WithDayStart(time.Duration(dayStart%86400)*time.Second))
+	}
+	gen, err := serial.New(rdb, opts...)
+	if err != nil {
+		require.Nil(t, gen)
+		require.True(t, utf8.ValidString(err.Error()))
+	}
+	return gen
+}
+
+// What can be read could have been issued, and reads so.
 func FuzzParse(f *testing.F) {
-	f.Add("{type}{date:yyyyMMdd}{seq:4}", "IS202110240001")
-	f.Add("{type}-{date:yyMMdd}-{seq:6}", "PO-211024-000001")
-	f.Add("{seq:15}{{{type}}}{date:dd年MM月yyyy}", "000000000000001{x}24年10月2021")
-	f.Fuzz(func(t *testing.T, template, s string) {
-		rdb := redis.NewClient(&redis.Options{})
-		defer func() { _ = rdb.Close() }()
-		gen, err := serial.New(rdb, serial.WithTemplate(template), serial.WithLocation(time.UTC))
-		if err != nil {
-			require.Nil(t, gen)
-			require.True(t, utf8.ValidString(err.Error()))
+	f.Add("{type}{date:yyyyMMdd}{seq:4}", "IS202110240001", uint8(3), uint32(0), uint8(0))
+	f.Add("{type}-{date:yyMMdd}-{seq:6}", "PO-211024-000001", uint8(3), uint32(14400), uint8(1))
+	f.Add("{seq:15}{{{type}}}{date:dd年MM月yyyy}", "000000000000001{x}24年10月2021", uint8(3), uint32(9000), uint8(2))
+	f.Add("{type}{date:yyMMddHHmmss}{seq:4}", "IS2110241530590001", uint8(0), uint32(0), uint8(3))
+	f.Add("{type}{date:yyMM}-{seq:4+}", "IS2110-10000", uint8(4), uint32(1), uint8(4))
+	f.Add("-{seq:2+}.{type}{date:yyyy}", "-100.100-.2021", uint8(5), uint32(86399), uint8(0))
+	f.Fuzz(func(t *testing.T, template, s string, per uint8, dayStart uint32, zone uint8) {
+		gen := fuzzed(t, template, per, dayStart, zone)
+		if gen == nil {
 			return
 		}
 		n, err := gen.Parse(s)
@@ -192,26 +369,28 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		require.Equal(t, s, n.String())
-		require.Positive(t, n.Seq)
-		require.NotEmpty(t, n.Type)
+		made, ok := gen.Made(n.Type, n.Start, n.Seq)
+		require.True(t, ok)
+		require.Equal(t, made, n)
 		if v, err := n.Int64(); err == nil {
 			require.Positive(t, v)
 		}
 	})
 }
 
-// Whatever is printed reads back the same, and nothing else prints like it.
+// Whatever is printed reads back the same; so nothing else prints like it.
 func FuzzTemplate(f *testing.F) {
-	f.Add("{type}{date:yyyyMMdd}{seq:4}", "IS", int64(1), 0)
-	f.Add("{date:ddMMyy}{seq:1}{type}", "2410217", int64(9), 20000)
-	f.Fuzz(func(t *testing.T, template, typ string, seq int64, day int) {
-		rdb := redis.NewClient(&redis.Options{})
-		defer func() { _ = rdb.Close() }()
-		gen, err := serial.New(rdb, serial.WithTemplate(template), serial.WithLocation(time.UTC))
-		if err != nil {
+	f.Add("{type}{date:yyyyMMdd}{seq:4}", "IS", int64(1), int64(0), uint8(3), uint32(0), uint8(0))
+	f.Add("{date:ddMMyy}{seq:1}{type}", "2410217", int64(9), int64(1728000000), uint8(3), uint32(1), uint8(1))
+	f.Add("{date:yyyy-MM-dd HH:}{seq:1+}:{type}", "1:1", int64(10), int64(1762065000), uint8(2), uint32(0), uint8(1))
+	f.Add("{type}/{seq:3+}/{date:yyMMddHHmmss}", "1/1", int64(1000), int64(1325239200), uint8(0), uint32(0), uint8(2))
+	f.Add("{type}{date:yyMM}-{seq:4+}", "1-1", int64(99999), int64(1325239200), uint8(4), uint32(3600), uint8(2))
+	f.Fuzz(func(t *testing.T, template, typ string, seq, at int64, per uint8, dayStart uint32, zone uint8) {
+		gen := fuzzed(t, template, per, dayStart, zone)
+		if gen == nil {
 			return
 		}
-		n, ok := gen.Made(typ, time.Unix(0, 0).AddDate(0, 0, day), seq)
+		n, ok := gen.Made(typ, time.Unix(at%253402300800, 0), seq)
 		if !ok {
 			return
 		}

@@ -21,13 +21,28 @@ type seen struct {
 	mark   int64        // the greatest sequence issued in period: the high-water mark
 	clock  *serverClock // of the server that has the type's keys
 	keys   [2]any       // see call.keys
+	warned bool         // that period is nearly exhausted
 }
 
 // A serverClock remembers how far a server's clock is ahead of this host's, in nanoseconds, so that a wrong clock costs a
 // round trip once and not with every call.
-type serverClock struct{ offset atomic.Int64 }
+type serverClock struct {
+	offset atomic.Int64
+	trip   atomic.Int64 // how long a round trip takes of late, nanoseconds
+}
 
 func (s *serverClock) now() time.Time { return time.Now().Add(time.Duration(s.offset.Load())) }
+
+// arrival is what the server's clock will show when something that is sent now gets there.
+func (s *serverClock) arrival() time.Time { return s.now().Add(time.Duration(s.trip.Load() / 2)) }
+
+// took notes a round trip. One that took long for once counts for a quarter.
+func (s *serverClock) took(trip time.Duration) {
+	if old := s.trip.Load(); old > 0 {
+		trip = (3*time.Duration(old) + trip) / 4
+	}
+	s.trip.Store(int64(trip))
+}
 
 // mark returns the greatest sequence of typ issued here in p, 0 if none, and its keys, nil if they are not remembered.
 func (m *memory) mark(typ string, p *period) (int64, [2]any) {
@@ -50,6 +65,18 @@ func (m *memory) raise(typ string, p *period, seq int64) bool {
 	if s.period.start == p.start { // otherwise it is a late answer, and not worth remembering
 		s.mark = max(s.mark, seq)
 	}
+	return true
+}
+
+// warn reports, once for typ in p, that it is remembered.
+func (m *memory) warn(typ string, p *period) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := m.series[typ]
+	if s == nil || s.period.start != p.start || s.warned {
+		return false
+	}
+	s.warned = true
 	return true
 }
 

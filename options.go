@@ -20,24 +20,28 @@ type optionFunc func(*config) error
 func (f optionFunc) apply(c *config) error { return f(c) }
 
 type config struct {
-	location    *time.Location
-	format      *format
+	calendar    calendar
+	template    string
+	format      *format                                                               // that template says, for calendar
 	limit       int64                                                                 // the largest sequence that format prints
 	limitArg    any                                                                   // the same, for scripts
 	floor       func(ctx context.Context, typ string, start time.Time) (int64, error) // nil: none
+	ledger      Ledger                                                                // nil: none
+	block       int64
+	confirm     confirmation
 	lockClients []redis.UniversalClient
 	maxSkew     time.Duration // negative: not checked
+	base        int64         // the sequence before the first of a period
+	retention   int           // how many periods a counter outlives its own
 	prefix      string
+	hooks       *Hooks // nil: none
+	nearly      int64  // see nearlyExhausted
 }
 
 func newConfig(client redis.UniversalClient, opts []Option) (*config, error) {
-	standard, err := parseTemplate(defaultTemplate)
-	if err != nil {
-		return nil, err
-	}
 	c := &config{
-		location: time.Local,
-		format:   standard,
+		calendar: calendar{location: time.Local, period: PerDay},
+		template: defaultTemplate,
 		maxSkew:  time.Hour,
 		prefix:   "serial",
 	}
@@ -52,9 +56,47 @@ func newConfig(client redis.UniversalClient, opts []Option) (*config, error) {
 	if c.lockClients == nil {
 		c.lockClients = []redis.UniversalClient{client}
 	}
+	if errs[0] == nil {
+		errs = append(errs, checkReplicate(client, c.confirm))
+	}
+	if err := errors.Join(append(errs, c.checkPeriod()...)...); err != nil {
+		return nil, err
+	}
 	c.limit = c.format.maxSeq()
 	c.limitArg = c.limit
-	return c, errors.Join(errs...)
+	if c.base >= c.limit {
+		return nil, fmt.Errorf("serial: WithStart(%d): the template prints sequences up to %d; allowed are 1 to that", c.base+1, c.limit)
+	}
+	if c.hooks != nil {
+		c.nearly = c.nearlyExhausted()
+	}
+	return c, nil
+}
+
+// checkPeriod checks what must fit the period, and reads the template: options may be given in any order.
+func (c *config) checkPeriod() (errs []error) {
+	per := c.calendar.period
+	if !per.known() {
+		return []error{fmt.Errorf("serial: WithPeriod: %v is no period; %s", per, allowedPeriods)}
+	}
+	var err error
+	c.format, err = parseTemplate(c.template, per)
+	if err != nil && c.template == defaultTemplate {
+		err = fmt.Errorf("%w; %v needs a template of its own, such as %q", err, per, per.template())
+	}
+	errs = append(errs, err)
+	if c.calendar.dayStart != 0 && per < PerDay {
+		errs = append(errs, fmt.Errorf("serial: WithDayStart: %v is shorter than a day; allowed are PerDay, PerMonth and PerYear", per))
+	}
+	if per == PerSecond && c.floor != nil {
+		errs = append(errs, errors.New("serial: WithFloor: a second is too short to ask a floor; "+
+			"allowed are PerMinute and longer, or PerSecond without a floor"))
+	}
+	if per == PerSecond && c.ledger != nil {
+		errs = append(errs, errors.New("serial: WithLedger: a second is too short to ask a ledger; "+
+			"allowed are PerMinute and longer, or PerSecond without a ledger"))
+	}
+	return errs
 }
 
 // checkClient refuses what cannot be used, and *redis.Ring: when a shard dies it rehashes keys, and with them counters.
@@ -78,7 +120,44 @@ func WithLocation(loc *time.Location) Option {
 		if loc == nil {
 			return errors.New("serial: WithLocation: the location is nil")
 		}
-		c.location = loc
+		c.calendar.location = loc
+		return nil
+	})
+}
+
+// WithPeriod sets what one counter serves, and with it how often numbers start again. The template must print that
+// period, so that with anything but PerDay [WithTemplate] must be given too, such as "{type}{date:yyyyMM}{seq:4}" for
+// PerMonth. Every process that issues numbers of a type must use the same one; where they differ, calls fail with
+// [ErrConflict].
+//
+// Periods are those of the wall clock. Where clocks are set forward, the labels they jump over are not used; where they
+// are set back, the period that had begun goes on until the clock has passed it again: with PerSecond and a clock set
+// back from 02:00 to 01:00, the second 01:59:59 lasts an hour and has to do with the sequences of one. For periods
+// shorter than a day therefore choose UTC, or enough digits.
+//
+// With PerSecond neither [WithFloor] nor [WithLedger] is allowed: a second is too short to ask them.
+//
+// Default PerDay; anything but the constants PerSecond to PerYear is refused.
+func WithPeriod(p Period) Option {
+	return optionFunc(func(c *config) error {
+		c.calendar.period = p
+		return nil
+	})
+}
+
+// WithDayStart sets when a business day begins: at 4 * time.Hour, what is issued at 03:59 still belongs to the day before,
+// and bears its date. A month then begins at 04:00 on its first day, and a year at 04:00 on 1 January. It is what a clock
+// on the wall shows, not the time since midnight; where that does not exist, since clocks are set forward over it, the
+// day begins when they are, and where it comes twice, at the first. Every process that issues numbers of a type must use
+// the same one; where they differ, calls fail with [ErrConflict].
+//
+// Default 0, midnight. Allowed are whole seconds from 0 to less than 24 h, and with PerDay, PerMonth and PerYear only.
+func WithDayStart(start time.Duration) Option {
+	return optionFunc(func(c *config) error {
+		if start < 0 || start >= 24*time.Hour || start%time.Second != 0 {
+			return fmt.Errorf("serial: WithDayStart: %v; allowed are whole seconds from 0 to less than 24h", start)
+		}
+		c.calendar.dayStart = int64(start / time.Second)
 		return nil
 	})
 }
@@ -87,20 +166,50 @@ func WithLocation(loc *time.Location) Option {
 // order:
 //
 //	{type}         the business type
-//	{date:LAYOUT}  the day, of yyyy or yy (2000 to 2099), MM and dd, each once, and separators: any text but ASCII
-//	               letters, digits and braces
+//	{date:LAYOUT}  the period, of yyyy or yy (2000 to 2099), MM, dd, HH, mm and ss, and separators: any text but ASCII
+//	               letters, digits and braces. With PerDay it needs the year, MM and dd, each once, and nothing finer;
+//	               with another [Period] the parts that tell that one.
 //	{seq:WIDTH}    the sequence, padded to WIDTH digits, 1 to 15; {seq} is {seq:4}. A period holds 10^WIDTH-1 numbers.
+//	{seq:WIDTH+}   the same, but wider sequences follow: 10000 after 9999, up to 10^15-1. A literal that is no digit must
+//	               stand right before it, and right after it unless it ends the template, since numbers of different
+//	               types could read the same otherwise.
 //
 // {{ and }} print a brace. "{type}-{date:yyMMdd}-{seq:6}" gives "PO-211024-000001".
 //
-// Default "{type}{date:yyyyMMdd}{seq:4}".
+// Default "{type}{date:yyyyMMdd}{seq:4}", which suits PerDay only.
 func WithTemplate(template string) Option {
 	return optionFunc(func(c *config) error {
-		f, err := parseTemplate(template)
-		if err == nil {
-			c.format = f
+		c.template = template
+		return nil
+	})
+}
+
+// WithStart sets the first sequence of every period. It holds for periods that are opened from then on; one that is open
+// goes on from where it is.
+//
+// Default 1; allowed are 1 to the largest sequence that the template prints.
+func WithStart(seq int64) Option {
+	return optionFunc(func(c *config) error {
+		if seq < 1 {
+			return fmt.Errorf("serial: WithStart(%d): allowed are 1 to the largest sequence that the template prints", seq)
 		}
-		return err
+		c.base = seq - 1
+		return nil
+	})
+}
+
+// WithRetention keeps the counters of so many periods after their own has ended, for [Generator.History]; then Redis drops
+// them. It holds for counters that are created from then on; of generators that differ, the longest counts for what both
+// open. Each costs about 100 bytes of Redis's memory.
+//
+// Default 0: a counter is gone when its period is over. Allowed are 0 to 10,000.
+func WithRetention(periods int) Option {
+	return optionFunc(func(c *config) error {
+		if periods < 0 || periods > mostKept {
+			return fmt.Errorf("serial: WithRetention of %d periods: allowed are 0 to %d", periods, mostKept)
+		}
+		c.retention = periods
+		return nil
 	})
 }
 
@@ -154,8 +263,8 @@ func same(a, b redis.UniversalClient) bool {
 	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
-// WithMaxSkew sets by how much Redis's clock may differ from this host's when a period is to be opened. Beyond it the
-// call fails with [ErrClockSkew], so that one wild clock does not open a day in 2031.
+// WithMaxSkew sets by how much Redis's clock may differ from this host's when a period is to be opened, or one that was
+// prepared to be entered. Beyond it the call fails with [ErrClockSkew], so that one wild clock does not open a day in 2031.
 //
 // Default 1 h. 0 is refused; a negative value turns the check off.
 func WithMaxSkew(skew time.Duration) Option {
@@ -167,6 +276,37 @@ func WithMaxSkew(skew time.Duration) Option {
 		c.maxSkew = skew
 		return nil
 	})
+}
+
+// WithReplicas has n replicas confirm every number before it is returned, within timeout: the next master that Redis
+// promotes then has it, provided that n counts every replica that may be promoted. It is WAIT, sent with the command it
+// waits for. With fewer confirmations the call fails with [ErrNotReplicated], and its numbers are gaps.
+//
+// Default 0: no replica is waited for. timeout is in whole milliseconds, at least one, and at most half of the client's
+// read timeout (and 2.5 s where that is unlimited).
+func WithReplicas(n int, timeout time.Duration) Option {
+	return optionFunc(func(c *config) error {
+		if n < 0 || n > 1000 {
+			return fmt.Errorf("serial: WithReplicas: %d replicas; allowed are 0 to 1000", n)
+		}
+		if n > 0 && (timeout < time.Millisecond || timeout%time.Millisecond != 0) {
+			return fmt.Errorf("serial: WithReplicas: a timeout of %v; allowed are whole milliseconds, at least one", timeout)
+		}
+		c.confirm = confirmation{n, timeout}
+		return nil
+	})
+}
+
+// checkReplicate leaves the other half of the read timeout for what is not waiting for replicas.
+func checkReplicate(client redis.UniversalClient, c confirmation) error {
+	most := newCaller(client, c).read / 2
+	if most == 0 {
+		most = unreachable / 4
+	}
+	if c.replicas > 0 && c.timeout > most {
+		return fmt.Errorf("serial: WithReplicas: a timeout of %v; allowed are up to %v, half of the client's read timeout", c.timeout, most)
+	}
+	return nil
 }
 
 // WithKeyPrefix sets what every key begins with: a namespace for a tenant or an environment. Generators with different

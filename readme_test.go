@@ -1,6 +1,11 @@
 package serial_test
 
 import (
+	"fmt"
+	"go/ast"
+	"go/doc"
+	goparser "go/parser"
+	"go/token"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,9 +21,9 @@ func TestReadmeCompiles(t *testing.T) {
 	text, err := os.ReadFile("README.md")
 	require.NoError(t, err)
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(text), -1)
-	require.Len(t, blocks, 2)
+	require.Len(t, blocks, 3)
 	imports := map[string]string{
-		"context.": "context", "fmt.": "fmt", "log.": "log", "time.": "time", "testing.": "testing",
+		"context.": "context", "fmt.": "fmt", "strings.": "strings", "server.": "github.com/alicebob/miniredis/v2/server", "log.": "log", "time.": "time", "testing.": "testing",
 		"redis.": "github.com/redis/go-redis/v9", "serial.": "github.com/dailyserial/serial",
 		"miniredis.": "github.com/alicebob/miniredis/v2", "require.": "github.com/stretchr/testify/require",
 	}
@@ -30,6 +35,9 @@ func TestReadmeCompiles(t *testing.T) {
 			}
 		}
 		source += block[1]
+		if !strings.Contains(block[1], "func main") && !strings.Contains(block[1], "testing.T") {
+			source += "func main() {}\n"
+		}
 		file := "main.go"
 		args := []string{"build", "-o", os.DevNull}
 		if strings.Contains(block[1], "testing.T") {
@@ -41,4 +49,138 @@ func TestReadmeCompiles(t *testing.T) {
 		out, err := exec.Command("go", append(args, file)...).CombinedOutput()
 		require.NoError(t, err, "%s\n%s", out, source)
 	}
+}
+
+// The recipes in the README run as they stand there, each on a Redis of its own.
+func TestRecipes(t *testing.T) {
+	text, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	_, table, _ := strings.Cut(string(text), "## Recipes")
+	table, _, _ = strings.Cut(table, "\n## ")
+	rows := regexp.MustCompile("(?m)^\\| (.*?) \\| (`.*`) \\|$").FindAllStringSubmatch(table, -1)
+	require.GreaterOrEqual(t, len(rows), 10)
+	recipes := ""
+	for _, row := range rows {
+		given := "gen"
+		if strings.Contains(row[2], "gen, err :=") {
+			given = "_"
+		}
+		recipes += fmt.Sprintf("// %s\nfunc(rdb *redis.Client, %s *serial.Generator) error {\n", row[1], given)
+		for _, line := range strings.Split(row[2], "<br>") {
+			line = strings.Trim(line, "`")
+			if name, _, assigns := strings.Cut(line, " := "); assigns {
+				recipes += line + "\nif err != nil { return err }\n_ = " + strings.TrimSuffix(name, ", err") + "\n"
+			} else {
+				recipes += "if _, err := " + line + "; err != nil { return err }\n"
+			}
+		}
+		recipes += "return nil\n},\n"
+	}
+	source := recipesProgram + recipes + "}\n"
+	file := filepath.Join(t.TempDir(), "main.go")
+	require.NoError(t, os.WriteFile(file, []byte(source), 0o600))
+	out, err := exec.Command("go", "run", file).CombinedOutput()
+	require.NoError(t, err, "%s\n%s", out, source)
+}
+
+const recipesProgram = `package main
+
+import (
+	"context"
+	"log"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/dailyserial/serial"
+)
+
+var (
+	ctx    = context.Background()
+	tenant = "acme"
+	r      = httptest.NewRequest(http.MethodPost, "/", nil)
+	db     any
+	_      = time.Second
+
+	lastStored = func(context.Context, string, time.Time) (int64, error) { return 7, nil }
+)
+
+type shelf struct{}
+
+func (shelf) Reserve(_ context.Context, _, _ string, above, n int64) (int64, error) { return above, nil }
+
+// That is a module of its own, with an example of its own.
+var sqlledger = struct {
+	New        func(db any, dialect int) (shelf, error)
+	PostgreSQL int
+}{New: func(any, int) (shelf, error) { return shelf{}, nil }}
+
+func main() {
+	r.Header.Set("Idempotency-Key", "once")
+	for i, recipe := range recipes {
+		m := miniredis.NewMiniRedis()
+		if err := m.Start(); err != nil {
+			log.Fatal(err)
+		}
+		m.Server().SetPreHook(func(c *server.Peer, cmd string, args ...string) bool {
+			if !strings.EqualFold(cmd, "INFO") {
+				return false
+			}
+			c.WriteBulk("master_replid:" + strings.Repeat("0", 40))
+			return true
+		})
+		rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+		gen, err := serial.New(rdb)
+		if err == nil {
+			err = recipe(rdb, gen)
+		}
+		if err != nil {
+			log.Fatalf("recipe %d: %v", i+1, err)
+		}
+	}
+}
+
+var recipes = []func(rdb *redis.Client, gen *serial.Generator) error{
+`
+
+// Every exported function, method and type has an example, but for what only tells of something.
+func TestEveryNameHasAnExample(t *testing.T) {
+	names, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	files := token.NewFileSet()
+	var parsed []*ast.File
+	for _, name := range names {
+		file, err := goparser.ParseFile(files, name, nil, goparser.ParseComments)
+		require.NoError(t, err)
+		if file.Name.Name == "serial" && !strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, "example") {
+			parsed = append(parsed, file)
+		}
+	}
+	p, err := doc.NewFromFiles(files, parsed, "github.com/dailyserial/serial")
+	require.NoError(t, err)
+	var missing []string
+	check := func(name string, examples []*doc.Example) {
+		if len(examples) == 0 {
+			missing = append(missing, name)
+		}
+	}
+	for _, f := range p.Funcs {
+		check(f.Name, f.Examples)
+	}
+	for _, typ := range p.Types {
+		all := typ.Examples
+		for _, f := range append(typ.Funcs, typ.Methods...) {
+			check(typ.Name+"."+f.Name, f.Examples)
+			all = append(all, f.Examples...)
+		}
+		if !strings.HasSuffix(typ.Name, "Info") {
+			check(typ.Name, all)
+		}
+	}
+	require.Equal(t, []string{"Hooks", "Ledger", "Period.String"}, missing, "those are in the examples of WithHooks, WithLedger and Period")
 }

@@ -30,8 +30,17 @@ const (
 //go:embed lua/guard.lua
 var guardLua string
 
+//go:embed lua/hot.lua
+var hotLua string
+
+//go:embed lua/try.lua
+var tryLua string
+
 //go:embed lua/take.lua
 var takeLua string
+
+//go:embed lua/takes.lua
+var takesLua string
 
 //go:embed lua/open.lua
 var openLua string
@@ -39,10 +48,30 @@ var openLua string
 //go:embed lua/peek.lua
 var peekLua string
 
+//go:embed lua/abandon.lua
+var abandonLua string
+
+//go:embed lua/once.lua
+var onceLua string
+
+//go:embed lua/prepare.lua
+var prepareLua string
+
+//go:embed lua/history.lua
+var historyLua string
+
 var (
-	takeScript = newScript(guardLua + takeLua)
-	openScript = newScript(guardLua + openLua)
-	peekScript = newScript(guardLua + peekLua)
+	takeScript    = newScript(hotLua + tryLua + guardLua + takeLua)
+	takesScript   = newScript(hotLua + takesLua)
+	openScript    = newScript(guardLua + openLua)
+	peekScript    = newScript(guardLua + peekLua)
+	abandonScript = newScript(abandonLua)
+	prepareScript = newScript(guardLua + prepareLua)
+	historyScript = newScript(guardLua + historyLua)
+
+	// of a request that may come again
+	takeOnceScript = newScript(onceLua + guardLua + takeLua)
+	openOnceScript = newScript(onceLua + guardLua + openLua)
 )
 
 // A script is sent by its digest, and whole only to a server that does not have it.
@@ -53,10 +82,14 @@ func newScript(source string) *script {
 	return &script{source, hex.EncodeToString(sum[:])}
 }
 
+// issues reports whether numbers may rest on what s writes, so that replicas have to confirm it.
+func (s *script) issues() bool { return s != peekScript && s != historyScript && s != abandonScript }
+
 // A reply is what a script answered, type-checked. The statuses and their details are documented in lua/.
 type reply struct {
 	status string    // statusIssued, or why nothing was issued
 	seq    int64     // with statusIssued: the last sequence issued
+	each   []int64   // of takes: the same for each type, 0 where nothing was issued; of history: of each counter
 	now    time.Time // server's time; zero with statusIssued
 	detail string
 
@@ -74,7 +107,18 @@ const (
 	statusExhausted = "exhausted"
 	statusPart      = "part"
 	statusLate      = "late"
+	statusUnknown   = "unknown"
+	statusBlock     = "block"
+	statusCeiling   = "ceiling"
+	statusReserve   = "reserve"
+	statusClaimed   = "claimed"
+	statusOnce      = "once"
+	statusFloor     = "floor"
+	statusGap       = "gap"
 )
+
+// lostDetail is what take adds where a ledger will repair a lost counter.
+const lostDetail = "lost"
 
 // offset is how far the server's clock is ahead of this host's, to half a round trip.
 func (r *reply) offset() time.Duration {
@@ -83,9 +127,19 @@ func (r *reply) offset() time.Duration {
 
 func parseReply(v any) (reply, error) {
 	switch v := v.(type) {
+	case unconfirmed:
+		r, err := parseReply(v.value)
+		switch r.status {
+		case statusIssued, statusPart, statusBlock, statusOnce:
+			err = v.cause
+		}
+		return r, err
 	case int64:
 		return reply{status: statusIssued, seq: v}, nil
 	case []any:
+		if each := integers(v); len(each) > 0 {
+			return reply{status: statusIssued, each: each}, nil
+		}
 		if len(v) != 4 {
 			break
 		}
@@ -100,11 +154,24 @@ func parseReply(v any) (reply, error) {
 	return reply{}, fmt.Errorf("serial: a script answered %v (%T), which it cannot; is a proxy in the way?", v, v)
 }
 
+// integers returns v as integers, nil if they are not.
+func integers(v []any) []int64 {
+	each := make([]int64, len(v))
+	for i := range v {
+		var ok bool
+		if each[i], ok = v[i].(int64); !ok {
+			return nil
+		}
+	}
+	return each
+}
+
 // A caller sends scripts to Redis in bounded time.
 type caller struct {
 	client  redis.UniversalClient
 	retries int           // after the first attempt, as the client is configured
 	read    time.Duration // the client's read timeout; 0 where it is unknown, unlimited or too long to wait for
+	confirm confirmation
 
 	mu        sync.Mutex // guards what follows, see connecting
 	shared    context.Context
@@ -112,8 +179,8 @@ type caller struct {
 	cancel    context.CancelFunc // of shared, which ends by itself
 }
 
-func newCaller(client redis.UniversalClient) *caller {
-	c := &caller{client: client, retries: 3}
+func newCaller(client redis.UniversalClient, confirm confirmation) *caller {
+	c := &caller{client: client, retries: 3, confirm: confirm}
 	switch client := client.(type) {
 	case *redis.Client:
 		c.retries, c.read = client.Options().MaxRetries, client.Options().ReadTimeout
@@ -140,18 +207,21 @@ func (c *caller) run(ctx context.Context, start time.Time, s *script, repeat boo
 	}
 	for attempt := 0; ; attempt++ {
 		sent := time.Now()
-		v, err := c.eval(ctx, start, probe, "evalsha", s.digest, args)
+		v, err := c.eval(ctx, start, probe, s, "evalsha", s.digest, args)
 		if redis.HasErrorPrefix(err, "NOSCRIPT") {
 			start = time.Now() // it does answer
-			v, err = c.eval(ctx, start, probe, "eval", s.source, args)
+			v, err = c.eval(ctx, start, probe, s, "eval", s.source, args)
 		}
 		if err == nil {
 			r, err := parseReply(v)
 			r.sent, r.received, r.failure = sent, time.Now(), failure
+			if err != nil {
+				return r, err
+			}
 			if r.status == statusExhausted && failure != nil {
 				return reply{}, fewLeft(failure)
 			}
-			return r, err
+			return r, nil
 		}
 		if end := endOf(ctx); end != nil {
 			return reply{}, gaveUp(end, failure)
@@ -169,9 +239,11 @@ func (c *caller) run(ctx context.Context, start time.Time, s *script, repeat boo
 			probe = true
 			continue
 		}
-		pause := min(8*time.Millisecond<<attempt, 512*time.Millisecond)
+		pause := min(8*time.Millisecond<<min(attempt, 6), 512*time.Millisecond)
 		pause = pause/2 + rand.N(pause/2)
-		if !repeat || probe || attempt >= c.retries || !transient(err) || time.Since(start)+pause+c.read > unreachable-probing {
+		// A slot that moves to another node is in between for as long as that takes.
+		tries := attempt < c.retries || redis.IsTryAgainError(err)
+		if !repeat && !unsent(err) || probe || !tries || !transient(err) || time.Since(start)+pause+c.read > unreachable-probing {
 			return reply{}, fmt.Errorf("serial: Redis failed: %w", foreign(err))
 		}
 		if err := sleep(ctx, pause); err != nil {
@@ -208,23 +280,27 @@ func (c *caller) limit(start time.Time) time.Duration {
 // A context that ends does not interrupt go-redis while it reads (unless the client has ContextTimeoutEnabled), so the
 // caller does not wait for the command but for whichever comes first. That costs a goroutine; a caller whose context
 // can never end does without where the client's own timeouts bound the call.
-func (c *caller) eval(ctx context.Context, start time.Time, probe bool, name, body string, args []any) (any, error) {
+func (c *caller) eval(ctx context.Context, start time.Time, probe bool, s *script, name, body string, args []any) (any, error) {
 	command := newCommand(ctx, name, body, args)
+	process := c.process
+	if c.confirm.replicas > 0 && s.issues() {
+		process = c.processConfirmed
+	}
 	if probe {
 		within, cancel := context.WithTimeout(ctx, probing)
 		return await(ctx, probing, func() (any, error) {
 			defer cancel()
-			return c.process(within, command)
+			return process(within, command)
 		})
 	}
 	within, cancel := c.connecting(ctx, start)
 	if c.read > 0 && ctx.Done() == nil {
 		defer cancel()
-		return c.process(within, command)
+		return process(within, command)
 	}
 	return await(ctx, c.limit(start), func() (any, error) {
 		defer cancel()
-		return c.process(within, command)
+		return process(within, command)
 	})
 }
 

@@ -2,6 +2,7 @@ package serial
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strconv"
@@ -53,7 +54,10 @@ type Generator struct {
 	locks   locks
 	memory  memory
 	towers  *towers
+	refills refills
 	current atomic.Pointer[period] // the one computed last
+
+	alone, shared []any // what take is given besides, for one caller and for several
 }
 
 // New returns a Generator that keeps its counters in client, which may be a *redis.Client (of a single server or from
@@ -66,17 +70,23 @@ func New(client redis.UniversalClient, opts ...Option) (*Generator, error) {
 	if err != nil {
 		return nil, err
 	}
-	caller := newCaller(client)
-	return &Generator{
-		config: *c,
-		caller: caller,
-		locks:  newLocks(c.lockClients),
-		memory: memory{series: map[string]*seen{}},
-		towers: newTowers(caller),
-	}, nil
+	caller := newCaller(client, c.confirm)
+	g := &Generator{
+		config:  *c,
+		caller:  caller,
+		locks:   newLocks(c.lockClients),
+		memory:  memory{series: map[string]*seen{}},
+		towers:  newTowers(caller),
+		refills: refills{underway: map[gate]*refill{}},
+		shared:  []any{"1"},
+	}
+	if c.ledger != nil {
+		g.alone, g.shared = []any{"", ""}, []any{"1", ""}
+	}
+	return g, nil
 }
 
-// NextNumber issues the next number of a type. Its day is the local day by Redis's clock at the instant of issue.
+// NextNumber issues the next number of a type, of the period that it is by Redis's clock at the instant of issue.
 //
 // In a period that is open it costs one round trip. The first call of a period opens it under a lock; while another
 // process does that the call waits, as long as ctx lives, and 30 s if ctx has no deadline. If Redis or the lock servers
@@ -85,8 +95,8 @@ func New(client redis.UniversalClient, opts ...Option) (*Generator, error) {
 // The call returns as soon as ctx ends, even if Redis hangs. Where the command was already sent the number may have been
 // consumed: that leaves a gap, never a duplicate. The same is true of every other error that wraps a failure of Redis.
 //
-// Errors: [ErrInvalidType], [ErrExhausted], [ErrCounterLost], [ErrClockSkew], [ErrConflict], the floor's own, ctx's, or a
-// failure of Redis.
+// Errors: [ErrInvalidType], [ErrExhausted], [ErrCounterLost], [ErrClockSkew], [ErrConflict], [ErrNotReplicated], the
+// floor's or the ledger's own, ctx's, or a failure of Redis.
 func (g *Generator) NextNumber(ctx context.Context, typ string) (Number, error) {
 	b, err := g.issue(ctx, typ, 1)
 	if err != nil {
@@ -96,13 +106,9 @@ func (g *Generator) NextNumber(ctx context.Context, typ string) (Number, error) 
 }
 
 // NextN issues n numbers of a type, 1 to 100,000, that follow each other without a gap, in one round trip: all of them
-// or, with an error, none. Errors are those of [Generator.NextNumber]; with [ErrExhausted], which also an n above the
-// largest sequence gives, nothing was consumed. A cancelled call may have consumed all n.
+// or, with an error, none. Errors are those of [Generator.NextNumber], and one for any other n; with [ErrExhausted], which
+// also an n gives that no period has, nothing was consumed. A cancelled call may have consumed all n.
 func (g *Generator) NextN(ctx context.Context, typ string, n int) ([]string, error) {
-	const most = 100_000
-	if n < 1 || n > most {
-		return nil, outcome(ctx, fmt.Errorf("serial: NextN of %d numbers: allowed are 1 to %d", n, most))
-	}
 	b, err := g.issue(ctx, typ, n)
 	if err != nil {
 		return nil, err
@@ -117,19 +123,23 @@ func (g *Generator) NextN(ctx context.Context, typ string, n int) ([]string, err
 func (g *Generator) issue(ctx context.Context, typ string, n int) (*batch, error) {
 	c, err := g.newCall(ctx, typ)
 	if err != nil {
-		return nil, err
+		return c.toldIssued(ctx, n, nil, err)
 	}
-	if limit := g.limit; int64(n) > limit {
-		return nil, outcome(ctx, fmt.Errorf("%w: %d of %s were asked for, and a period has %d", ErrExhausted, n, typ, limit))
+	const most = 100_000
+	if n < 1 || n > most {
+		return c.toldIssued(ctx, n, nil, fmt.Errorf("serial: NextN of %d numbers: allowed are 1 to %d", n, most))
+	}
+	if all := g.limit; int64(n) > all { // a period that is open may have begun before WithStart
+		return c.toldIssued(ctx, n, nil, fmt.Errorf("%w: %d of %s were asked for, and a period has %d", ErrExhausted, n, typ, all))
 	}
 	b, err := c.sequence(ctx, n)
-	return b, outcome(ctx, err)
+	return c.toldIssued(ctx, n, b, err)
 }
 
 // Peek returns the last number issued in the current period, with Seq 0 if there was none. It writes nothing, opens
 // nothing and asks no floor. By the time it returns the number may no longer be the last.
 //
-// Errors: [ErrInvalidType], [ErrCounterLost] (also with a floor), [ErrClockSkew], [ErrConflict], ctx's, or a failure of
+// Errors: [ErrInvalidType], [ErrCounterLost] (also with a floor or a ledger), [ErrClockSkew], [ErrConflict], ctx's, or a failure of
 // Redis.
 func (g *Generator) Peek(ctx context.Context, typ string) (Number, error) {
 	c, err := g.newCall(ctx, typ)
@@ -140,22 +150,24 @@ func (g *Generator) Peek(ctx context.Context, typ string) (Number, error) {
 	if err == nil && r.status != statusIssued && r.status != statusMissing {
 		err = c.refusal(r)
 	}
-	if err != nil {
-		return Number{}, outcome(ctx, err)
+	if err = c.told(ctx, err); err != nil {
+		return Number{}, err
 	}
-	return c.batch(r.seq).number(r.seq), nil
+	seq := c.unlessUnused(r.seq)
+	return c.batch(seq).number(seq), nil
 }
 
 // Raise makes sure that the next number of the current period is at least seq+1, from 0 to the largest sequence. It
 // never lowers a counter. It is how a series is continued from elsewhere, and the operator's word that ends
 // [ErrCounterLost]: the last number used, or 0 if none was. Numbers that this Generator has issued itself stay used
-// whatever seq says. A period that is not open yet is opened, above the floor if there is one.
+// whatever seq says. A period that is not open yet is opened, above the floor if there is one. With a ledger, the next
+// block is set aside above seq.
 //
 // With Redis's clock set back behind a period already entered, Next fails with [ErrClockSkew]; Raise then enters the
 // period of Redis's clock again.
 //
 // Raise may be repeated; after an error it may have been carried out or not. Errors: [ErrInvalidType], [ErrClockSkew]
-// (beyond [WithMaxSkew]), [ErrConflict], the floor's own, ctx's, or a failure of Redis.
+// (beyond [WithMaxSkew]), [ErrConflict], [ErrNotReplicated], the floor's or the ledger's own, ctx's, or a failure of Redis.
 func (g *Generator) Raise(ctx context.Context, typ string, seq int64) error {
 	c, err := g.newCall(ctx, typ)
 	if err != nil {
@@ -164,14 +176,14 @@ func (g *Generator) Raise(ctx context.Context, typ string, seq int64) error {
 	if limit := g.limit; seq < 0 || seq > limit {
 		return outcome(ctx, fmt.Errorf("serial: Raise of %s to %d: allowed are 0 to %d", typ, seq, limit))
 	}
-	return outcome(ctx, c.raise(ctx, seq))
+	return c.told(ctx, c.raise(ctx, seq))
 }
 
-// Parse takes apart a number that a Generator with the same template and time zone has issued. Anything that cannot have
-// been issued is an error: a day that the calendar or the zone does not have, sequence 0, padding that is missing, text
-// before or after. Redis is not asked.
+// Parse takes apart a number that a Generator with the same template, period, day start and time zone has issued.
+// Anything that cannot have been issued is an error: a date that the calendar or the zone does not have, sequence 0,
+// padding that is missing or too long, text before or after. Redis is not asked.
 func (g *Generator) Parse(s string) (Number, error) {
-	return g.format.parse(s, g.location)
+	return g.format.parse(s, g.calendar)
 }
 
 // A batch is a run of consecutive numbers that were issued together.
@@ -180,14 +192,20 @@ type batch struct {
 	typ    string
 	period *period
 	last   int64
+
+	repeated bool // issued to the same request before
 }
 
 func (b *batch) number(seq int64) Number {
+	date := b.period.date
+	if date == "" { // a period that did not come from periodAt
+		date = b.g.format.dateOf(b.period.wall)
+	}
 	return Number{
 		Type:   b.typ,
-		Start:  time.Unix(b.period.start, 0).In(b.g.location),
+		Start:  time.Unix(b.period.start, 0).In(b.g.calendar.location),
 		Seq:    seq,
-		wall:   b.period.wall,
+		date:   date,
 		format: b.g.format,
 	}
 }
@@ -195,28 +213,45 @@ func (b *batch) number(seq int64) Number {
 // take is the sequence's first step. It returns nil where the period has to be opened: its counter is missing, or lost
 // while a floor can tell how far it had come.
 func (c *call) take(ctx context.Context, n int) (*batch, error) {
-	r, err := c.ask(ctx, takeScript, n)
-	if err != nil {
-		return nil, err
+	for {
+		r, err := c.ask(ctx, takeScript, n)
+		if err != nil {
+			return nil, err
+		}
+		if r.status != statusCeiling {
+			return c.taken(r)
+		}
+		if b, err := c.refill(ctx, n); b != nil || err != nil {
+			return b, err
+		}
 	}
-	return c.taken(r)
 }
 
 func (c *call) taken(r reply) (*batch, error) {
 	switch {
 	case r.status == statusIssued:
 		return c.batch(r.seq), nil
+	case r.status == statusOnce:
+		return c.answered(r)
 	case r.status == statusMissing, r.status == statusLost && c.g.floor != nil:
+		c.found = r
 		return nil, nil
 	}
 	return nil, c.refusal(r)
 }
 
-func (c *call) batch(last int64) *batch { return &batch{c.g, c.typ, c.period, last} }
+func (c *call) batch(last int64) *batch {
+	return &batch{g: c.g, typ: c.typ, period: c.period, last: last}
+}
 
 // tryLock is the sequence's second step. Lock servers that fail may be well a moment later, and the counter may be there by
 // then; so it returns nil, as for a lock that another holds, while there is time for another attempt.
+//
+// A second is too short for a lock. Open is safe without, and there is no floor to ask.
 func (c *call) tryLock(ctx context.Context) (*lock, error) {
+	if c.g.calendar.period == PerSecond {
+		return &lock{}, nil
+	}
 	start := time.Now()
 	l, err := c.g.locks.try(ctx, c.lockKey())
 	c.lockErr = err
@@ -237,16 +272,25 @@ func (c *call) tryLock(ctx context.Context) (*lock, error) {
 // open is the sequence's third step. It returns nil where the period is to be looked at afresh: it ended meanwhile, or
 // the lock expired.
 func (c *call) open(ctx context.Context, n int, lock *lock) (*batch, error) {
+	if lock.mutex == nil {
+		return c.openAlone(ctx, n)
+	}
 	patience := lockPatience
 	defer func() { lock.release(ctx, patience) }()
 	locked := c.period
-	r, err := c.ask(ctx, takeScript, n)
+	r, claim, err := c.look(ctx, n, wantOpen)
+	defer claim.release(ctx)
 	if err != nil {
 		patience = 0 // one that fails is not waited for twice
 		return nil, err
 	}
-	if b, err := c.taken(r); b != nil || err != nil {
-		return b, err
+	if r.status == statusClaimed {
+		return nil, nil
+	}
+	if r.status != statusReserve {
+		if b, err := c.taken(r); b != nil || err != nil {
+			return b, err
+		}
 	}
 	if c.period.start != locked.start {
 		return nil, nil // the lock is another period's
@@ -265,61 +309,113 @@ func (c *call) open(ctx context.Context, n int, lock *lock) (*batch, error) {
 			return nil, err
 		}
 		floor = strconv.FormatInt(used, 10)
+		claim.above(used)
 	}
 	// Sent once: should the answer be lost, a second one would issue again. It is for the period of the check, and Redis
 	// refuses it if it comes too late.
-	r, err = c.run(ctx, openScript, false, c.period, n, floor, r.now.UnixMilli(), lockExpiry.Milliseconds())
+	r, err = c.install(ctx, n, false, claim, floor, r.now.UnixMilli(), lockExpiry.Milliseconds())
 	if err != nil {
 		patience = 0
 		return nil, err
 	}
-	if r.status == statusClock || r.status == statusLate {
+	return c.opened(r)
+}
+
+// openAlone is open without a lock, for the second in which it arrives.
+func (c *call) openAlone(ctx context.Context, n int) (*batch, error) {
+	if err := c.checkSkew(c.found); err != nil {
+		return nil, err
+	}
+	p := c.g.periodAt(c.aim())
+	r, err := c.run(ctx, openScript, false, p, n, c.g.base, "", c.found.now.UnixMilli(), lockExpiry.Milliseconds())
+	if err != nil {
+		return nil, err
+	}
+	return c.opened(r)
+}
+
+// opened is what open answered: nil if it came too late.
+func (c *call) opened(r reply) (*batch, error) {
+	switch r.status {
+	case statusClock, statusLate:
 		return nil, nil
+	case statusIssued:
+		c.sawOpened()
 	}
 	return c.taken(r)
 }
 
-// raise is what remains of Raise after its checks. Take with no numbers tells how the period stands, and writes nothing.
+// raise is what remains of Raise after its checks. Take with no numbers tells how the period stands.
 func (c *call) raise(ctx context.Context, seq int64) error {
 	for {
-		r, err := c.ask(ctx, takeScript, 0)
-		if err != nil {
+		done, err := c.raiseOnce(ctx, seq)
+		if done || err != nil {
 			return err
-		}
-		floor := seq
-		switch r.status {
-		case statusIssued:
-			if r.seq >= seq {
-				return nil
-			}
-		case statusExhausted: // by a counter that stands higher than this template can print
-			return nil
-		case statusMissing, statusLost, statusFuture:
-			if err := c.checkSkew(r); err != nil {
-				return err
-			}
-			if c.g.floor != nil {
-				used, err := c.askFloor(ctx, time.Now().Add(lockExpiry-floorMargin))
-				if err != nil {
-					return err
-				}
-				floor = max(seq, used)
-			}
-		default:
-			return c.refusal(r)
-		}
-		// For the period that was looked at: if that is over by now, nothing is written.
-		r, err = c.run(ctx, openScript, true, c.period, 0, floor, "", 0)
-		if err != nil || r.status == statusIssued {
-			return err
-		}
-		if r.status != statusClock {
-			return c.refusal(r)
 		}
 		if err := c.wait(ctx); err != nil {
 			return err
 		}
 	}
+}
+
+func (c *call) raiseOnce(ctx context.Context, seq int64) (done bool, err error) {
+	r, err := c.ask(ctx, takeScript, 0)
+	if err != nil && !(errors.Is(err, ErrNotReplicated) && r.seq < seq) { // nothing rests on that one
+		return false, err
+	}
+	floor, missing := seq, false
+	switch r.status {
+	case statusIssued:
+		if r.seq >= seq {
+			return true, nil
+		}
+	case statusExhausted: // by a counter that stands higher than this template can print
+		return true, nil
+	case statusCeiling: // by a counter that is not as it was left
+	case statusMissing, statusLost, statusFuture:
+		missing = true
+		if err := c.checkSkew(r); err != nil {
+			return false, err
+		}
+		if c.g.floor != nil {
+			used, err := c.askFloor(ctx, time.Now().Add(lockExpiry-floorMargin))
+			if err != nil {
+				return false, err
+			}
+			floor = max(seq, used)
+		}
+	default:
+		return false, c.refusal(r)
+	}
+	var claim *claim
+	if c.g.ledger != nil {
+		looked := c.period
+		if r, claim, err = c.look(ctx, 0, wantRaise); err != nil {
+			return false, err
+		}
+		defer claim.release(ctx)
+		if r.status == statusClaimed || c.period.start != looked.start {
+			return false, nil
+		}
+		if r.status != statusReserve {
+			return false, c.refusal(r)
+		}
+		claim.above(floor)
+	}
+	// For the period that was looked at: if that is over by now, nothing is written.
+	r, err = c.install(ctx, 0, true, claim, floor, "", 0)
+	switch {
+	case err != nil:
+		return false, err
+	case r.status == statusIssued:
+		if missing {
+			c.sawOpened()
+		}
+		return true, nil
+	case r.status == statusClock || r.status == statusLate:
+		return false, nil
+	}
+	return false, c.refusal(r)
 }
 
 // wait lets another process open the period, for a random time that grows to a tenth of a second.

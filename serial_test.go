@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -110,6 +111,9 @@ func fixedFloor(n int64) serial.Option {
 }
 
 func testBehaviour(t *testing.T, b backend) {
+	testOnce(t, b)
+	testPeriods(t, b)
+	testPrepare(t, b)
 	run := func(name string, f func(t *testing.T, s *series)) {
 		t.Run(name, func(t *testing.T) { f(t, b.series(t)) })
 	}
@@ -516,6 +520,13 @@ func TestNewRefuses(t *testing.T) {
 		{"nil option", rdb, []serial.Option{nil}, []string{"option 1", "nil"}},
 		{"nil location", rdb, []serial.Option{serial.WithLocation(nil)}, []string{"WithLocation", "nil"}},
 		{"nil floor", rdb, []serial.Option{serial.WithFloor(nil)}, []string{"WithFloor", "nil"}},
+		{"start 0", rdb, []serial.Option{serial.WithStart(0)}, []string{"WithStart(0)", "1 to the largest"}},
+		{"start beyond the largest sequence", rdb, []serial.Option{serial.WithStart(10_000)}, []string{"WithStart(10000)", "9999"}},
+		{"retention negative", rdb, []serial.Option{serial.WithRetention(-1)}, []string{"WithRetention", "-1", "0 to 10000"}},
+		{"retention too long", rdb, []serial.Option{serial.WithRetention(10_001)}, []string{"WithRetention", "0 to 10000"}},
+		{"hooks' share negative", rdb, []serial.Option{serial.WithHooks(serial.Hooks{NearlyExhaustedAt: -0.1})}, []string{"WithHooks", "-0.1"}},
+		{"hooks' share above 1", rdb, []serial.Option{serial.WithHooks(serial.Hooks{NearlyExhaustedAt: 1.1})}, []string{"WithHooks", "1.1"}},
+		{"hooks' share no number", rdb, []serial.Option{serial.WithHooks(serial.Hooks{NearlyExhaustedAt: math.NaN()})}, []string{"WithHooks", "NaN"}},
 		{"zero skew", rdb, []serial.Option{serial.WithMaxSkew(0)}, []string{"WithMaxSkew", "negative"}},
 		{"no lock client", rdb, []serial.Option{serial.WithLockClients()}, []string{"WithLockClients", "no client"}},
 		{"nil lock client", rdb, []serial.Option{serial.WithLockClients(rdb, nil)}, []string{"nil", "client 2"}},
@@ -545,7 +556,16 @@ func TestNewRefuses(t *testing.T) {
 		{"width signed", rdb, template("{type}{date:yyyyMMdd}{seq:+4}"), []string{`"+4"`, "1 to 15"}},
 		{"width empty", rdb, template("{type}{date:yyyyMMdd}{seq:}"), []string{`""`, "1 to 15"}},
 		{"width no number", rdb, template("{type}{date:yyyyMMdd}{seq:x}"), []string{`"x"`, "1 to 15"}},
-		{"width may grow", rdb, template("{type}{date:yyyyMMdd}-{seq:4+}"), []string{`"4+"`, "1 to 15"}},
+		{"width of + alone", rdb, template("{type}{date:yyyyMMdd}-{seq:+}"), []string{`"+"`, "1 to 15"}},
+		{"width that grows twice", rdb, template("{type}{date:yyyyMMdd}-{seq:4++}"), []string{`"4++"`, "1 to 15"}},
+		{"growing after the date", rdb, template("{type}{date:yyyyMMdd}{seq:4+}"), []string{"{seq:4+}", "right before it"}},
+		{"growing after the type", rdb, template("{date:yyyyMMdd}{type}{seq:4+}"), []string{"{seq:4+}", "right before it"}},
+		{"growing at the beginning", rdb, template("{seq:4+}-{type}{date:yyyyMMdd}"), []string{"{seq:4+}", "right before it"}},
+		{"growing after a digit", rdb, template("{type}{date:yyyyMMdd}-1{seq:4+}"), []string{"{seq:4+}", "right before it"}},
+		{"growing after a digit of another script", rdb, template("{type}{date:yyyyMMdd}-٣{seq:4+}"), []string{"{seq:4+}", "right before it"}},
+		{"growing before the type", rdb, template("{date:yyyyMMdd}-{seq:4+}{type}"), []string{"{seq:4+}", "right after it"}},
+		{"growing before the date", rdb, template("{type}-{seq:4+}{date:yyyyMMdd}"), []string{"{seq:4+}", "right after it"}},
+		{"growing before a digit", rdb, template("{type}{date:yyyyMMdd}-{seq:4+}1"), []string{"{seq:4+}", "right after it"}},
 		{"date without layout", rdb, template("{type}{date}{seq}"), []string{"year (yyyy or yy) is missing"}},
 		{"no year", rdb, template("{type}{date:MMdd}{seq}"), []string{"year (yyyy or yy) is missing"}},
 		{"no month", rdb, template("{type}{date:yyyydd}{seq}"), []string{"month (MM) is missing"}},
@@ -558,6 +578,24 @@ func TestNewRefuses(t *testing.T) {
 		{"five letters", rdb, template("{type}{date:yyyyyMMdd}{seq}"), []string{`"yyyyy"`}},
 		{"two-digit upper-case year", rdb, template("{type}{date:YYMMdd}{seq}"), []string{`"YY"`, "yyyy, yy, MM, dd"}},
 		{"week", rdb, template("{type}{date:yyyyMMddww}{seq}"), []string{`"ww"`}},
+		{"no period", rdb, []serial.Option{serial.WithPeriod(0)}, []string{"WithPeriod", "Period(0)", "PerSecond, PerMinute, PerHour, PerDay, PerMonth and PerYear"}},
+		{"unknown period", rdb, []serial.Option{serial.WithPeriod(serial.PerYear + 1)}, []string{"Period(7)", "PerSecond, PerMinute"}},
+		{"standard template per second", rdb, []serial.Option{serial.WithPeriod(serial.PerSecond)}, []string{"hour (HH) is missing", "PerSecond", `"{type}{date:yyyyMMddHHmmss}{seq:4}"`}},
+		{"standard template per minute", rdb, []serial.Option{serial.WithPeriod(serial.PerMinute)}, []string{"different minutes", `"{type}{date:yyyyMMddHHmm}{seq:4}"`}},
+		{"standard template per hour", rdb, []serial.Option{serial.WithPeriod(serial.PerHour)}, []string{"different hours", `"{type}{date:yyyyMMddHH}{seq:4}"`}},
+		{"standard template per month", rdb, []serial.Option{serial.WithPeriod(serial.PerMonth)}, []string{`"dd"`, "a month", "yyyy, yy, MM and separators", `"{type}{date:yyyyMM}{seq:4}"`}},
+		{"standard template per year", rdb, []serial.Option{serial.WithPeriod(serial.PerYear)}, []string{`"MM"`, "a year", "yyyy, yy and separators", `"{type}{date:yyyy}{seq:4}"`}},
+		{"template before period", rdb, append(template("{type}{date:yyyyMMdd}-{seq}"), serial.WithPeriod(serial.PerHour)), []string{"hour (HH) is missing"}},
+		{"period before template", rdb, append([]serial.Option{serial.WithPeriod(serial.PerHour)}, template("{type}{date:yyyyMMdd}-{seq}")...), []string{"hour (HH) is missing"}},
+		{"minutes per hour", rdb, append(template("{type}{date:yyyyMMddHHmm}{seq}"), serial.WithPeriod(serial.PerHour)), []string{`"mm"`, "an hour", "dd, HH and separators"}},
+		{"no second", rdb, append(template("{type}{date:yyyyMMddHHmm}{seq}"), serial.WithPeriod(serial.PerSecond)), []string{"second (ss) is missing"}},
+		{"unknown token per hour", rdb, append(template("{type}{date:yyyyMMddhh}{seq}"), serial.WithPeriod(serial.PerHour)), []string{`"hh"`, "yyyy, yy, MM, dd, HH and separators"}},
+		{"day start negative", rdb, []serial.Option{serial.WithDayStart(-time.Second)}, []string{"WithDayStart", "-1s", "0 to less than 24h"}},
+		{"day start of a day", rdb, []serial.Option{serial.WithDayStart(24 * time.Hour)}, []string{"24h0m0s", "0 to less than 24h"}},
+		{"day start in fractions", rdb, []serial.Option{serial.WithDayStart(time.Millisecond)}, []string{"1ms", "whole seconds"}},
+		{"day start of hours", rdb, append(template("{type}{date:yyyyMMddHH}{seq}"), serial.WithDayStart(time.Hour), serial.WithPeriod(serial.PerHour)), []string{"WithDayStart", "PerHour", "PerDay, PerMonth and PerYear"}},
+		{"floor per second", rdb, append(template("{type}{date:yyyyMMddHHmmss}{seq}"), fixedFloor(0), serial.WithPeriod(serial.PerSecond)), []string{"WithFloor", "PerMinute"}},
+		{"ledger per second", rdb, append(template("{type}{date:yyyyMMddHHmmss}{seq}"), serial.WithPeriod(serial.PerSecond), serial.WithLedger(noLedger{}, 1)), []string{"WithLedger", "PerMinute"}},
 		{"letter in the layout", rdb, template("{type}{date:yyyy-MM-ddT}{seq}"), []string{`"T"`}},
 		{"digit in the layout", rdb, template("{type}{date:yyyy1MMdd}{seq}"), []string{"'1'", "digits"}},
 		{"brace in the layout", rdb, template("{type}{date:yyyy{MMdd}{seq}"), []string{"'{'", "braces"}},
@@ -572,6 +610,21 @@ func TestNewRefuses(t *testing.T) {
 			}
 			require.Regexp(t, "^serial: ", err.Error())
 		})
+	}
+}
+
+type noLedger struct{}
+
+func (noLedger) Reserve(context.Context, string, string, int64, int64) (int64, error) {
+	return 0, errBoom
+}
+
+func TestPeriodNames(t *testing.T) {
+	for per, name := range map[serial.Period]string{
+		serial.PerSecond: "PerSecond", serial.PerMinute: "PerMinute", serial.PerHour: "PerHour", serial.PerDay: "PerDay",
+		serial.PerMonth: "PerMonth", serial.PerYear: "PerYear", 0: "Period(0)", -1: "Period(-1)", 7: "Period(7)",
+	} {
+		require.Equal(t, name, per.String())
 	}
 }
 

@@ -1,0 +1,513 @@
+package serial_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+)
+
+// A scene is a situation in which several generators issue numbers, one Redis command at a time, in an order that
+// the test decides. A question to the ledger counts as a command.
+type scene struct {
+	players  int
+	each     int  // numbers that a player asks for, one after the other
+	midnight bool // may strike at any point
+	ledger   bool
+	prepare  func(t *testing.T, m *simulation, opts []serial.Option) // before it begins
+}
+
+// A move is what may happen next.
+type move struct {
+	what   string
+	player int
+	late   bool // and then midnight strikes
+}
+
+const (
+	proceeds  = "proceeds" // with its next command
+	dies      = "dies before it"
+	diesAfter = "dies after it" // so that the answer is lost
+	stops     = "stops"         // until all others are done
+	midnight  = "midnight"
+)
+
+// A play is one run of a scene.
+type play struct {
+	scene
+	m    *simulation
+	book *notebook
+	quit chan struct{} // ends what died
+
+	mu     sync.Mutex
+	parked [][]*parkedCommand // by player, at the gate
+	dead   []bool
+	done   []bool
+	got    []int          // how many numbers
+	said   []string       // the last answer to each player
+	tokens map[string]int // of locks and claims: whose they are
+	free   bool           // nothing is held back any more
+	issued []string
+	failed []error
+
+	upset  bool // one died or stopped
+	struck bool // midnight
+	quiet  int  // player who is stopped, or -1
+	slow   int  // player who was, or -1
+}
+
+type parkedCommand struct {
+	kind  string
+	grant chan string
+}
+
+var errDead = errors.New("this process is dead")
+
+// pass holds a command of a player back until it is its turn, and returns what has become of it.
+func (p *play) pass(player int, kind string) (what string) {
+	p.mu.Lock()
+	if p.dead[player] {
+		p.mu.Unlock()
+		return dies
+	}
+	if p.free {
+		p.mu.Unlock()
+		return proceeds
+	}
+	c := &parkedCommand{kind, make(chan string, 1)}
+	p.parked[player] = append(p.parked[player], c)
+	p.mu.Unlock()
+	return <-c.grant
+}
+
+func (p *play) end(player int) {
+	p.mu.Lock()
+	p.dead[player] = true
+	p.mu.Unlock()
+	<-p.quit
+}
+
+// hook is a player's, around its commands.
+func (p *play) hook(player int) hook {
+	return func(next redis.ProcessHook) redis.ProcessHook {
+		return func(ctx context.Context, cmd redis.Cmder) error {
+			args := cmd.Args()
+			var kind string
+			switch cmd.Name() {
+			case "set":
+				kind = "lock"
+				p.mu.Lock()
+				p.tokens[fmt.Sprint(args[2])] = player
+				p.mu.Unlock()
+			case "eval", "evalsha":
+				kind = fmt.Sprintf("%.4s %v", args[1], args[3])
+				for _, arg := range args[3:] {
+					if s, ok := arg.(string); ok && len(s) == 26 { // a claim's
+						p.mu.Lock()
+						p.tokens[s] = player
+						p.mu.Unlock()
+					}
+				}
+			default: // setting up a connection
+				return next(ctx, cmd)
+			}
+			what := p.pass(player, kind)
+			if what == dies {
+				p.end(player)
+				cmd.SetErr(errDead)
+				return errDead
+			}
+			err := next(ctx, cmd)
+			if what == diesAfter {
+				p.end(player)
+				cmd.SetErr(errDead)
+				return errDead
+			}
+			answer, _ := cmd.(*redis.Cmd)
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.said[player] = kind + " " + fmt.Sprint(err)
+			if answer != nil {
+				said := answer.Val()
+				if status, ok := said.([]any); ok && len(status) == 4 {
+					said = []any{status[0], status[3]} // without the time
+				}
+				p.said[player] += fmt.Sprint(said)
+			}
+			return err
+		}
+	}
+}
+
+// Reserve makes a question to the ledger a player's command.
+type gatedLedger struct {
+	*notebook
+	p      *play
+	player int
+}
+
+func (l gatedLedger) Reserve(ctx context.Context, series, period string, above, n int64) (int64, error) {
+	what := l.p.pass(l.player, "reserve")
+	if what == dies {
+		l.p.end(l.player)
+		return 0, errDead
+	}
+	after, err := l.notebook.Reserve(ctx, series, period, above, n)
+	if what == diesAfter {
+		l.p.end(l.player)
+		return 0, errDead
+	}
+	l.p.mu.Lock()
+	defer l.p.mu.Unlock()
+	l.p.said[l.player] = fmt.Sprint("reserved ", after, err)
+	return after, err
+}
+
+// start has every player ask for numbers.
+func (s scene) start(t *testing.T) *play {
+	m := simulate(t)
+	reigning(m.Miniredis)
+	p := &play{scene: s, m: m, book: &notebook{}, quit: make(chan struct{}), quiet: -1, slow: -1, tokens: map[string]int{},
+		parked: make([][]*parkedCommand, s.players), dead: make([]bool, s.players), done: make([]bool, s.players), got: make([]int, s.players), said: make([]string, s.players)}
+	time.Sleep(24*time.Hour - 20*time.Second) // midnight is near, and comes when it is meant to
+	_, err := newGenerator(t, m.client(), p.options(p.book)...).Next(context.Background(), "OTHER")
+	require.NoError(t, err) // the server knows the scripts
+	if s.prepare != nil {
+		s.prepare(t, m, p.options(p.book))
+	}
+	for i := range s.players {
+		gen := newGenerator(t, m.client(p.hook(i)), p.options(gatedLedger{p.book, p, i})...)
+		go func() {
+			for range s.each {
+				p.ask(i, gen)
+			}
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			p.done[i] = true
+		}()
+	}
+	return p
+}
+
+// ask has a player ask for a number.
+func (p *play) ask(i int, gen *serial.Generator) {
+	number, err := gen.Next(context.Background(), "IS")
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.dead[i]:
+	case p.ledger && (p.slow == i || p.struck) && errors.Is(err, os.ErrDeadlineExceeded): // too long from question to answer
+	case err != nil:
+		p.failed = append(p.failed, err)
+	default:
+		p.got[i]++
+		p.issued = append(p.issued, number)
+	}
+}
+
+func (s scene) options(l serial.Ledger) []serial.Option {
+	all := []serial.Option{serial.WithLocation(time.UTC)}
+	if s.ledger {
+		all = append(all, serial.WithLedger(l, 2))
+	}
+	return all
+}
+
+// settle lets time pass until every player who lives and is not done has a command at the gate.
+func (p *play) settle(t *testing.T) {
+	p.await(t, func(i int) bool { return p.done[i] || p.dead[i] || len(p.parked[i]) > 0 })
+}
+
+// await lets time pass until something is true of every player. It is asked under the lock.
+func (p *play) await(t *testing.T, is func(i int) bool) {
+	for patience := 0; ; patience++ {
+		synctest.Wait()
+		p.mu.Lock()
+		all := true
+		for i := range p.players {
+			all = all && is(i)
+		}
+		p.mu.Unlock()
+		if all {
+			return
+		}
+		require.Less(t, patience, 100_000, "somebody is stuck")
+		time.Sleep(2 * time.Millisecond)
+	}
+}
+
+// moves are those that are possible now; none when the play is over.
+func (p *play) moves() (all []move) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	alone := 0
+	for i := range p.players {
+		if !p.dead[i] && !p.done[i] {
+			alone++
+		}
+	}
+	for i, parked := range p.parked {
+		if len(parked) > 0 && !p.dead[i] && i != p.quiet {
+			all = append(all, move{what: proceeds, player: i})
+		}
+	}
+	if i := p.quiet; len(all) == 0 && i >= 0 && len(p.parked[i]) > 0 { // all others are done
+		p.quiet = -1
+		return []move{{what: proceeds, player: i}}
+	}
+	if len(all) == 0 || p.upset {
+		return all
+	}
+	if p.midnight && !p.struck {
+		all = append(all, move{what: midnight})
+	}
+	for i, parked := range p.parked {
+		if alone < 2 || len(parked) == 0 || p.done[i] {
+			continue
+		}
+		for _, what := range []string{dies, diesAfter, stops} {
+			if p.midnight && p.ledger && what != dies { // the others are in scenes with one of both
+				continue
+			}
+			all = append(all, move{what: what, player: i})
+			if p.midnight && !p.struck && !p.ledger {
+				all = append(all, move{what, i, true})
+			}
+		}
+	}
+	return all
+}
+
+func (p *play) carryOut(mv move) {
+	p.mu.Lock()
+	p.upset = p.upset || mv.what == dies || mv.what == diesAfter || mv.what == stops
+	p.struck = p.struck || mv.what == midnight || mv.late
+	switch mv.what {
+	case midnight:
+	case stops:
+		p.quiet, p.slow = mv.player, mv.player
+	default:
+		p.parked[mv.player][0].grant <- mv.what
+		p.parked[mv.player] = p.parked[mv.player][1:]
+	}
+	p.mu.Unlock()
+	if mv.what == midnight || mv.late {
+		synctest.Wait()
+		time.Sleep(time.Until(time.Now().Truncate(24 * time.Hour).Add(24*time.Hour + time.Second)))
+	}
+}
+
+var instants = regexp.MustCompile(`\b\d{12,13}\b`)
+
+// state is all that what happens next depends on. Of the time it has the day: all of a play takes less than the lock's
+// expiry, unless somebody stops or dies, which is in it. Which player is which makes no difference.
+func (p *play) state() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	dump := instants.ReplaceAllString(p.m.Dump(), "T")
+	text := func(order []int) string {
+		var b strings.Builder
+		fmt.Fprintln(&b, p.struck)
+		for _, i := range order {
+			kinds := ""
+			for _, c := range p.parked[i] {
+				kinds += c.kind + ","
+			}
+			fmt.Fprintln(&b, p.done[i], p.got[i], kinds, instants.ReplaceAllString(p.said[i], "T"))
+		}
+		keys := dump
+		for token, owner := range p.tokens {
+			keys = strings.ReplaceAll(keys, token, fmt.Sprintf("<%d>", slices.Index(order, owner)))
+		}
+		return b.String() + keys
+	}
+	return min(text([]int{0, 1}), text([]int{1, 0}))
+}
+
+// finish lets go of everything, and checks what was issued.
+func (p *play) finish(t *testing.T) {
+	p.mu.Lock()
+	p.free = true
+	for i := range p.parked {
+		for _, c := range p.parked[i] {
+			c.grant <- proceeds
+		}
+		p.parked[i] = nil
+	}
+	p.mu.Unlock()
+	p.await(t, func(i int) bool { return p.done[i] || p.dead[i] })
+	require.Empty(t, p.failed)
+	close(p.quit)
+	p.await(t, func(i int) bool { return p.done[i] })
+	// Whoever comes then gets a number too, and a later one.
+	last, err := newGenerator(t, p.m.client(), p.options(p.book)...).Next(context.Background(), "IS")
+	require.NoError(t, err)
+	slices.Sort(p.issued)
+	for i, number := range append(p.issued, last) {
+		require.True(t, i == 0 || number > p.issued[i-1], "%v and then %s", p.issued, last)
+	}
+}
+
+// A position is a state that was reached, and what follows from it: other positions, or "" for the end.
+type position struct {
+	follows []string
+	orders  float64
+}
+
+// explore plays a scene in every possible order. Two orders that lead to the same state go on in the same way, so that
+// one of them is enough; both count. It returns how many orders there are, and how many plays it took.
+func explore(t *testing.T, s scene) (orders float64, plays int) {
+	known, first := map[string]*position{}, ""
+	todo := [][]int{nil} // the choices with which a play begins
+	for len(todo) > 0 {
+		choices := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		plays++
+		synctest.Test(t, func(t *testing.T) {
+			p := s.start(t)
+			before := ""
+			for step := 0; ; step++ {
+				p.settle(t)
+				moves := p.moves()
+				if len(moves) == 0 {
+					known[before].follows = append(known[before].follows, "")
+					break
+				}
+				choice := 0
+				switch {
+				case step < len(choices):
+					choice = choices[step]
+					if step == len(choices)-1 {
+						before = p.state()
+					}
+				case !p.upset:
+					now := p.state()
+					if before != "" {
+						known[before].follows = append(known[before].follows, now)
+					} else {
+						first = now
+					}
+					if known[now] != nil {
+						p.finish(t)
+						return
+					}
+					known[now] = &position{}
+					for other := 1; other < len(moves); other++ {
+						todo = append(todo, append(slices.Clone(choices), other))
+					}
+					choices, before = append(choices, 0), now
+				}
+				require.Less(t, step, 10_000, "somebody is stuck")
+				p.carryOut(moves[choice])
+			}
+			p.finish(t)
+		})
+		if t.Failed() {
+			t.Fatalf("the order was %v", choices)
+		}
+	}
+	var count func(state string) float64
+	count = func(state string) float64 {
+		p := known[state]
+		switch {
+		case p == nil:
+			return 1
+		case p.orders < 0: // somebody waits for what the other has not done yet
+			return 0
+		case p.orders == 0:
+			p.orders = -1
+			sum := 0.0
+			for _, next := range p.follows {
+				sum += count(next)
+			}
+			p.orders = sum
+		}
+		return p.orders
+	}
+	return count(first), plays
+}
+
+// Two generators, in every order of their commands, with one that dies or stops at any point: no number is issued twice,
+// and nobody is stuck.
+func TestInterleavings(t *testing.T) {
+	if raceDetector {
+		t.Skip("one command at a time leaves nothing for the race detector, and it makes this take minutes")
+	}
+	full := func(t *testing.T, m *simulation, opts []serial.Option) {
+		gen := newGenerator(t, m.client(), opts...)
+		_, err := gen.NextN(context.Background(), "IS", 2) // a whole block
+		require.NoError(t, err)
+	}
+	ahead := func(t *testing.T, m *simulation, opts []serial.Option) {
+		require.NoError(t, newGenerator(t, m.client(), opts...).Prepare(context.Background(), "IS", 2))
+	}
+	for _, c := range []struct {
+		name  string
+		scene scene
+		least float64 // orders
+	}{
+		{"from a missing counter", scene{players: 2, each: 2}, 1000},
+		{"from a missing counter, across midnight", scene{players: 2, each: 1, midnight: true}, 1e6},
+		{"prepared, across midnight", scene{players: 2, each: 1, midnight: true, prepare: ahead}, 100},
+		{"with a ledger, at the end of a block", scene{players: 2, each: 2, ledger: true, prepare: full}, 100},
+		{"with a ledger, from nothing", scene{players: 2, each: 2, ledger: true}, 1000},
+		{"with a ledger, across midnight", scene{players: 2, each: 1, ledger: true, midnight: true}, 1000},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			began := time.Now()
+			orders, plays := explore(t, c.scene)
+			t.Logf("%.0f orders, by %d plays in %v", orders, plays, time.Since(began))
+			require.GreaterOrEqual(t, orders, c.least)
+		})
+	}
+}
+
+// Three generators, in some orders.
+func TestSomeInterleavings(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	plays := 150
+	if raceDetector {
+		plays = 15
+	}
+	for range plays {
+		s := scene{players: 3, each: 2, midnight: true, ledger: random.IntN(2) == 0}
+		synctest.Test(t, func(t *testing.T) {
+			p := s.start(t)
+			for step := 0; ; step++ {
+				p.settle(t)
+				moves := p.moves()
+				if len(moves) == 0 {
+					break
+				}
+				require.Less(t, step, 10_000, "somebody is stuck")
+				var mv move // mostly one proceeds, so that it happens late, too, that one doesn't
+				others := slices.IndexFunc(moves, func(mv move) bool { return mv.what != proceeds })
+				switch {
+				case others < 0:
+					mv = moves[random.IntN(len(moves))]
+				case random.IntN(12) > 0:
+					mv = moves[random.IntN(others)]
+				default:
+					mv = moves[others+random.IntN(len(moves)-others)]
+				}
+				p.carryOut(mv)
+			}
+			p.finish(t)
+		})
+	}
+}

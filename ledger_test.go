@@ -1,0 +1,503 @@
+package serial_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/redistest"
+)
+
+// notebook is a ledger that outlives every Redis of a test.
+type notebook struct {
+	mu       sync.Mutex
+	last     map[string]int64
+	asked    []reservation
+	fail     error                                          // if set, the answer
+	hold     func(ctx context.Context, r reservation) error // if set, called first
+	tampered func(after int64) int64                        // if set, changes the answer
+}
+
+type reservation struct {
+	series, period string
+	above, n       int64
+}
+
+func (l *notebook) Reserve(ctx context.Context, series, period string, above, n int64) (int64, error) {
+	r := reservation{series, period, above, n}
+	l.mu.Lock()
+	l.asked = append(l.asked, r)
+	fail, hold, tampered := l.fail, l.hold, l.tampered
+	l.mu.Unlock()
+	if hold != nil {
+		if err := hold(ctx, r); err != nil {
+			return 0, err
+		}
+	}
+	if fail != nil {
+		return 0, fail
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.last == nil {
+		l.last = map[string]int64{}
+	}
+	key := series + " " + period
+	after := max(l.last[key], above)
+	l.last[key] = after + n
+	if tampered != nil {
+		return tampered(after), nil
+	}
+	return after, nil
+}
+
+func (l *notebook) set(f func(l *notebook)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f(l)
+}
+
+func (l *notebook) reservations() []reservation {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]reservation(nil), l.asked...)
+}
+
+// reigning gives a miniredis the identity that it lacks; what it returns begins another reign.
+func reigning(m *miniredis.Miniredis) (another func()) {
+	if m.Server() == nil { // the first connection starts it
+		if conn, err := m.Dial(); err == nil {
+			_ = conn.Close()
+		}
+	}
+	var reign atomic.Int64
+	m.Server().SetPreHook(func(c *server.Peer, cmd string, args ...string) bool {
+		if !strings.EqualFold(cmd, "INFO") || len(args) != 1 || args[0] != "replication" {
+			return false
+		}
+		c.WriteBulk(fmt.Sprintf("# Replication\r\nrole:master\r\nmaster_replid:%040x\r\nmaster_repl_offset:0\r\n", reign.Load()))
+		return true
+	})
+	return func() { reign.Add(1) }
+}
+
+func TestLedger(t *testing.T) {
+	m := miniredis.RunT(t)
+	reigning(m)
+	testLedger(t, backend{fake: true, client: func(t *testing.T) redis.UniversalClient {
+		return closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+	}})
+}
+
+func TestLedgerOnServer(t *testing.T) {
+	s := redistest.Start(t)
+	testLedger(t, backend{client: func(t *testing.T) redis.UniversalClient {
+		return closing(t, redis.NewClient(s.Options()))
+	}})
+}
+
+func TestLedgerOnCluster(t *testing.T) {
+	cluster := redistest.StartCluster(t)
+	testLedger(t, backend{client: func(t *testing.T) redis.UniversalClient { return cluster.Client(t) }})
+}
+
+func testLedger(t *testing.T, b backend) {
+	with := func(name string, block int64, f func(t *testing.T, s *series, l *notebook), opts ...serial.Option) {
+		t.Run(name, func(t *testing.T) {
+			l := &notebook{}
+			f(t, b.series(t, append(opts, serial.WithLedger(l, block))...), l)
+		})
+	}
+
+	with("asked once per block", 3, func(t *testing.T, s *series, l *notebook) {
+		for i := range 7 {
+			s.next(s.gen, i+1)
+		}
+		require.Equal(t, []reservation{{s.record, s.day, 0, 3}, {s.record, s.day, 3, 3}, {s.record, s.day, 6, 3}}, l.reservations())
+		require.Equal(t, "7", s.rdb.Get(t.Context(), s.counter).Val())
+		require.Equal(t, "9", s.rdb.HGet(t.Context(), s.record, "ceiling").Val())
+		for _, key := range s.keys() {
+			require.Positive(t, s.rdb.PTTL(t.Context(), key).Val(), key)
+		}
+		s.next(s.generator(serial.WithLedger(l, 100)), 8)
+		require.Len(t, l.reservations(), 3, "what is set aside is any generator's")
+		last, err := s.gen.Peek(t.Context(), "IS")
+		require.NoError(t, err)
+		require.EqualValues(t, 8, last.Seq)
+	})
+
+	with("batches that cross the ceiling have no gap", 10, func(t *testing.T, s *series, l *notebook) {
+		s.next(s.gen, 1)
+		got, err := s.gen.NextN(t.Context(), "IS", 25)
+		require.NoError(t, err)
+		require.Equal(t, numbers("IS", s.day, 2, 26), got)
+		require.Equal(t, []reservation{{s.record, s.day, 0, 10}, {s.record, s.day, 10, 25}}, l.reservations())
+		s.next(s.gen, 27)
+	})
+
+	with("the last block is as small as needed", 60, func(t *testing.T, s *series, l *notebook) {
+		got, err := s.gen.NextN(t.Context(), "IS", 58)
+		require.NoError(t, err)
+		require.Len(t, got, 58)
+		got, err = s.gen.NextN(t.Context(), "IS", 41)
+		require.NoError(t, err)
+		require.True(t, strings.HasSuffix(got[40], "99"), got[40])
+		require.Equal(t, []reservation{{s.record, s.day, 0, 60}, {s.record, s.day, 60, 39}}, l.reservations())
+		for range 3 {
+			s.refused(s.gen, serial.ErrExhausted)
+		}
+		require.Len(t, l.reservations(), 2, "an exhausted day asks for nothing")
+	}, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:2}"))
+
+	with("numbers that were lost count", 40, func(t *testing.T, s *series, l *notebook) {
+		_, err := s.gen.NextN(t.Context(), "IS", 10)
+		require.NoError(t, err)
+		require.NoError(t, s.rdb.Del(t.Context(), s.record, s.counter).Err())
+		got, err := s.gen.NextN(t.Context(), "IS", 59) // 41 to 99
+		require.NoError(t, err)
+		require.True(t, strings.HasSuffix(got[0], "41") && strings.HasSuffix(got[58], "99"), "%s", got)
+		s.refused(s.gen, serial.ErrExhausted)
+		require.NoError(t, s.rdb.Del(t.Context(), s.record, s.counter).Err())
+		for range 3 {
+			_, err = s.gen.Next(t.Context(), "IS")
+			require.ErrorIs(t, err, serial.ErrExhausted)
+		}
+		require.Len(t, l.reservations(), 3, "once it is known, the ledger is not asked again")
+	}, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:2}"))
+
+	// Whatever happens to the keys, numbers go on above everything that was set aside, and only then.
+	for name, harm := range map[string]func(t *testing.T, s *series) error{
+		"both keys":   func(t *testing.T, s *series) error { return s.rdb.Del(t.Context(), s.record, s.counter).Err() },
+		"the counter": func(t *testing.T, s *series) error { return s.rdb.Del(t.Context(), s.counter).Err() },
+		"the record":  func(t *testing.T, s *series) error { return s.rdb.Del(t.Context(), s.record).Err() },
+		"the ceiling": func(t *testing.T, s *series) error { return s.rdb.HDel(t.Context(), s.record, "ceiling").Err() },
+		"the copy":    func(t *testing.T, s *series) error { return s.rdb.HDel(t.Context(), s.record, "copy").Err() },
+		"the reign":   func(t *testing.T, s *series) error { return s.rdb.HDel(t.Context(), s.record, "reign").Err() },
+		"set back":    func(t *testing.T, s *series) error { return s.rdb.Set(t.Context(), s.counter, 2, time.Hour).Err() },
+		"set to zero": func(t *testing.T, s *series) error { return s.rdb.Set(t.Context(), s.counter, 0, time.Hour).Err() },
+		"set ahead":   func(t *testing.T, s *series) error { return s.rdb.Set(t.Context(), s.counter, 6, time.Hour).Err() },
+		"no number":   func(t *testing.T, s *series) error { return s.rdb.Set(t.Context(), s.counter, "x", time.Hour).Err() },
+		"another key": func(t *testing.T, s *series) error {
+			s.rdb.Del(t.Context(), s.counter)
+			return s.rdb.SAdd(t.Context(), s.counter, "x").Err()
+		},
+		"another reign": func(t *testing.T, s *series) error {
+			return s.rdb.HSet(t.Context(), s.record, "reign", strings.Repeat("e", 40)).Err()
+		},
+	} {
+		for _, who := range []string{"who remembers", "who does not"} {
+			with("lost: "+name+", by one "+who, 10, func(t *testing.T, s *series, l *notebook) {
+				for i := range 5 {
+					s.next(s.gen, i+1)
+				}
+				require.NoError(t, harm(t, s))
+				gen := s.gen
+				if who == "who does not" {
+					gen = s.generator(serial.WithLedger(l, 10))
+				}
+				s.next(gen, 11)
+				s.next(s.gen, 12)
+				require.Len(t, l.reservations(), 2)
+				for _, key := range s.keys() {
+					require.Positive(t, s.rdb.PTTL(t.Context(), key).Val(), key)
+				}
+			})
+		}
+	}
+
+	with("set ahead of what was set aside", 10, func(t *testing.T, s *series, l *notebook) {
+		s.next(s.gen, 1)
+		require.NoError(t, s.rdb.Set(t.Context(), s.counter, 500, time.Hour).Err())
+		s.next(s.gen, 501)
+		require.Equal(t, reservation{s.record, s.day, 500, 10}, l.reservations()[1])
+	})
+
+	with("a ledger that is down", 3, func(t *testing.T, s *series, l *notebook) {
+		s.next(s.gen, 1)
+		l.set(func(l *notebook) { l.fail = errBoom })
+		s.next(s.gen, 2)
+		s.next(s.gen, 3)
+		for range 2 {
+			s.refused(s.gen, errBoom)
+		}
+		_, err := s.gen.NextN(t.Context(), "IS", 5)
+		require.ErrorIs(t, err, errBoom)
+		require.ErrorIs(t, s.gen.Raise(t.Context(), "IS", 50), errBoom)
+		_, err = s.gen.Next(t.Context(), "NEW")
+		require.ErrorIs(t, err, errBoom)
+		l.set(func(l *notebook) { l.fail = nil })
+		start := time.Now()
+		s.next(s.gen, 4)
+		require.Less(t, time.Since(start), lockExpiry/2, "a claim of no more use is given back")
+	})
+
+	with("a ledger that answers nonsense", 3, func(t *testing.T, s *series, l *notebook) {
+		s.next(s.gen, 1)
+		for _, wrong := range []int64{-1, 0, 2, 1e15 - 3, 1 << 60} {
+			l.set(func(l *notebook) { l.tampered = func(int64) int64 { return wrong } })
+			require.NoError(t, s.rdb.Set(t.Context(), s.counter, 7, time.Hour).Err())
+			_, err := s.gen.Next(t.Context(), "IS")
+			require.ErrorContains(t, err, fmt.Sprintf("answered %d: allowed are 7 to 999999999999996", wrong))
+		}
+		require.Equal(t, "7", s.rdb.Get(t.Context(), s.counter).Val())
+	})
+
+	with("a ledger that panics", 1, func(t *testing.T, s *series, l *notebook) {
+		s.next(s.gen, 1)
+		l.set(func(l *notebook) { l.hold = func(context.Context, reservation) error { panic("ledger") } })
+		require.PanicsWithValue(t, "ledger", func() { _, _ = s.gen.Next(t.Context(), "IS") })
+		l.set(func(l *notebook) { l.hold = nil })
+		s.next(s.gen, 2)
+	})
+
+	with("a floor below and above", 10, func(t *testing.T, s *series, l *notebook) {
+		gen := s.generator(serial.WithLedger(l, 10), fixedFloor(25))
+		s.next(gen, 26)
+		require.Equal(t, reservation{s.record, s.day, 25, 10}, l.reservations()[0])
+		require.NoError(t, s.rdb.Del(t.Context(), s.counter).Err())
+		s.next(gen, 36)
+	})
+
+	with("raise", 10, func(t *testing.T, s *series, l *notebook) {
+		require.NoError(t, s.gen.Raise(t.Context(), "IS", 40))
+		require.Equal(t, []reservation{{s.record, s.day, 40, 10}}, l.reservations())
+		s.next(s.gen, 41)
+		require.NoError(t, s.gen.Raise(t.Context(), "IS", 30), "never lowers")
+		s.next(s.gen, 42)
+		require.Len(t, l.reservations(), 1)
+		require.NoError(t, s.gen.Raise(t.Context(), "IS", 9999))
+		require.NoError(t, s.gen.Raise(t.Context(), "IS", 9999))
+		s.refused(s.gen, serial.ErrExhausted)
+		require.NoError(t, s.rdb.Del(t.Context(), s.counter, s.record).Err())
+		_, err := s.gen.Next(t.Context(), "IS")
+		require.ErrorIs(t, err, serial.ErrExhausted, "the ledger remembers")
+	})
+
+	with("who has no ledger is refused, and may have one from now on", 10, func(t *testing.T, s *series, l *notebook) {
+		plain := s.generator()
+		s.next(plain, 1)
+		s.next(plain, 2)
+		s.next(s.gen, 3) // turned on within the period
+		require.Equal(t, []reservation{{s.record, s.day, 2, 10}}, l.reservations())
+		for _, gen := range []*serial.Generator{plain, s.generator(), s.generator(fixedFloor(5))} {
+			s.refused(gen, serial.ErrConflict)
+			require.ErrorIs(t, gen.Raise(t.Context(), "IS", 50), serial.ErrConflict)
+			_, err := gen.Peek(t.Context(), "IS")
+			require.ErrorIs(t, err, serial.ErrConflict)
+		}
+		s.next(s.gen, 4)
+	})
+
+	with("many callers on several generators", 7, func(t *testing.T, s *series, l *notebook) {
+		gens := []*serial.Generator{s.gen, s.generator(serial.WithLedger(l, 7)), s.generator(serial.WithLedger(l, 11))}
+		got := barrier(t, 300, func(i int) (string, error) { return gens[i%3].Next(t.Context(), "IS") })
+		require.ElementsMatch(t, numbers("IS", s.day, 1, 300), got)
+		require.LessOrEqual(t, len(l.reservations()), 300/7+1)
+	})
+}
+
+// A lost reply, a stop or a loss between the reservation and the installation burn the block, and nothing else.
+func TestLateBlock(t *testing.T) {
+	for name, happens := range map[string]func(m *simulation, another func()){
+		"the process stands still": func(*simulation, func()) { time.Sleep(lockExpiry + time.Second) },
+		"another reign":            func(_ *simulation, another func()) { another() },
+		"everything is lost":       func(m *simulation, another func()) { m.FlushAll() },
+	} {
+		for _, opened := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, opened before: %v", name, opened), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					m := simulate(t)
+					another := reigning(m.Miniredis)
+					l := &notebook{}
+					var armed atomic.Bool
+					// Between what the ledger answers and what Redis is told.
+					rdb := m.client(hook(func(next redis.ProcessHook) redis.ProcessHook {
+						return func(ctx context.Context, cmd redis.Cmder) error {
+							if isOpen(cmd) && armed.CompareAndSwap(true, false) {
+								happens(m, another)
+							}
+							return next(ctx, cmd)
+						}
+					}))
+					gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithLedger(l, 5))
+					var j journal
+					if opened {
+						for range 5 {
+							_, err := j.next(t.Context(), gen, "IS")
+							require.NoError(t, err)
+						}
+					}
+					armed.Store(true)
+					for range 8 {
+						_, err := j.next(t.Context(), gen, "IS")
+						require.NoError(t, err)
+					}
+					first := 5
+					if opened {
+						first = 10
+					}
+					for i, e := range j.entries[len(j.entries)-8:] {
+						require.EqualValues(t, first+i+1, e.seq, "the first block is burned")
+					}
+					j.check(t, time.UTC)
+					require.False(t, armed.Load())
+				})
+			})
+		}
+	}
+}
+
+// One that dies with the claim delays the others until it expires; a late installation does not disturb them.
+func TestClaimOfTheDead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := simulate(t)
+		reigning(m.Miniredis)
+		l := &notebook{}
+		option := serial.WithLedger(l, 5)
+		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), option)
+		_, err := gen.NextN(t.Context(), "IS", 5)
+		require.NoError(t, err)
+		dead := newGenerator(t, m.client(), serial.WithLocation(time.UTC), option)
+		l.set(func(l *notebook) {
+			l.hold = func(ctx context.Context, _ reservation) error { time.Sleep(time.Minute); return nil }
+		})
+		gone, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = dead.Next(gone, "IS")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		l.set(func(l *notebook) { l.hold = nil })
+		other, cancelOther := context.WithTimeout(t.Context(), patience)
+		defer cancelOther()
+		start := time.Now()
+		number, err := gen.Next(other, "IS")
+		require.NoError(t, err)
+		require.Equal(t, "IS200001010006", number)
+		require.Less(t, time.Since(start), lockExpiry+time.Second)
+		time.Sleep(2 * time.Minute)
+		number, err = dead.Next(t.Context(), "IS")
+		require.NoError(t, err)
+		require.Equal(t, "IS200001010007", number)
+	})
+}
+
+// While one type waits for its ledger the others go on; and a day ends in the middle of it.
+func TestSlowLedger(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := simulate(t)
+		reigning(m.Miniredis)
+		l := &notebook{}
+		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithLedger(l, 5))
+		for _, typ := range []string{"SLOW", "OK"} {
+			_, err := gen.NextN(t.Context(), typ, 5)
+			require.NoError(t, err)
+		}
+		time.Sleep(24*time.Hour - time.Second - time.Millisecond)
+		for _, typ := range []string{"SLOW", "OK"} {
+			_, err := gen.NextN(t.Context(), typ, 5)
+			require.NoError(t, err)
+		}
+		l.hold = func(_ context.Context, r reservation) error {
+			if strings.Contains(r.series, "SLOW") {
+				time.Sleep(3 * time.Second)
+			}
+			return nil
+		}
+		var wg sync.WaitGroup
+		var j journal
+		for range 20 {
+			wg.Go(func() {
+				_, err := j.next(t.Context(), gen, "SLOW")
+				require.NoError(t, err)
+			})
+		}
+		time.Sleep(time.Millisecond)
+		for range 20 {
+			took, err := j.next(t.Context(), gen, "OK")
+			require.NoError(t, err)
+			require.Less(t, took, 100*time.Millisecond)
+		}
+		wg.Wait()
+		require.LessOrEqual(t, len(l.reservations()), 14)
+	})
+}
+
+// A Redis that does not tell its reign cannot be used with a ledger, and the first call says so.
+func TestReignRefused(t *testing.T) {
+	const says = "WithLedger needs INFO replication in scripts"
+	m := miniredis.RunT(t) // has no such section
+	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+	gen := newGenerator(t, rdb, serial.WithLocation(noon()), serial.WithLedger(&notebook{}, 10))
+	_, err := gen.Next(t.Context(), "IS")
+	require.ErrorContains(t, err, says)
+	require.ErrorContains(t, gen.Raise(t.Context(), "IS", 3), says)
+	require.Empty(t, m.Keys())
+
+	t.Run("by an ACL", func(t *testing.T) {
+		s := redistest.Start(t)
+		require.NoError(t, s.Client(t).Do(t.Context(), "ACL", "SETUSER", "issuer", "on", ">secret", "~*", "+@all", "-info").Err())
+		opt := s.Options()
+		opt.Username, opt.Password = "issuer", "secret"
+		gen := newGenerator(t, closing(t, redis.NewClient(opt)), serial.WithLocation(noon()), serial.WithLedger(&notebook{}, 10))
+		_, err := gen.Next(t.Context(), "IS")
+		require.ErrorContains(t, err, says)
+	})
+}
+
+// Redis restarts empty, and again, and an old backup is restored.
+func TestLedgerOutlivesRedis(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := closing(t, redis.NewClient(s.Options()))
+	l := &notebook{}
+	var j journal
+	loc := noon()
+	gens := []*serial.Generator{
+		newGenerator(t, rdb, serial.WithLocation(loc), serial.WithLedger(l, 4)),
+		newGenerator(t, rdb, serial.WithLocation(loc), serial.WithLedger(l, 4)),
+	}
+	for round := range 4 {
+		for i := range 6 {
+			_, err := j.next(t.Context(), gens[i%2], "IS")
+			require.NoError(t, err)
+		}
+		if round == 2 {
+			gens[0] = newGenerator(t, rdb, serial.WithLocation(loc), serial.WithLedger(l, 4))
+		}
+		s.Kill()
+		s.Restart(t)
+	}
+	_, err := j.next(t.Context(), gens[0], "IS")
+	require.NoError(t, err)
+	j.check(t, loc)
+	require.EqualValues(t, 4*8+1, j.entries[len(j.entries)-1].seq)
+}
+
+// The widest sequences there are, to their end.
+func TestLedgerAtItsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := simulate(t)
+		reigning(m.Miniredis)
+		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:15}"), serial.WithLedger(&notebook{}, 10))
+		require.NoError(t, gen.Raise(t.Context(), "IS", 999_999_999_999_998))
+		number, err := gen.Next(t.Context(), "IS")
+		require.NoError(t, err)
+		require.Equal(t, "IS20000101999999999999999", number)
+		_, err = gen.Next(t.Context(), "IS")
+		require.ErrorIs(t, err, serial.ErrExhausted)
+		require.NoError(t, gen.Raise(t.Context(), "IS", 999_999_999_999_999))
+		m.Del("serial:{IS}:20000101")
+		_, err = newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:15}"),
+			serial.WithLedger(&notebook{last: map[string]int64{"serial:{IS} 20000101": 999_999_999_999_999}}, 10)).Next(t.Context(), "IS")
+		require.ErrorIs(t, err, serial.ErrExhausted)
+	})
+}

@@ -1,0 +1,83 @@
+package serial
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// NextOnce issues a number for a request that may come again: the same request of the same type, from any process, gets
+// the same number for 48 hours, across midnights too. It is for callers that deliver at least once, queues and retried
+// HTTP requests, and for retrying a call of which the answer was lost: neither leaves a duplicate, or a gap.
+//
+// requestID is 1 to 128 bytes of printable UTF-8 that tell the request from every other of that type: an
+// Idempotency-Key, a message's ID. A request that was refused is not remembered, and one that was answered is answered
+// again even if the period is by now exhausted or lost. A request takes about 150 bytes of Redis's memory for those 48
+// hours; if Redis loses them, a request that comes again gets another number.
+//
+// The answer stays. Should the number be taken already, as only a floor that knew too little can bring about, the same
+// request would get it again: use [Generator.Next] for that one.
+//
+// The call costs one round trip, and does not share it with others. Errors are those of [Generator.NextNumber], and one
+// for an invalid requestID, where nothing was sent. After any other error, and after a cancelled call, ask again with the
+// same requestID.
+func (g *Generator) NextOnce(ctx context.Context, typ, requestID string) (string, error) {
+	c, err := g.newCall(ctx, typ)
+	var b *batch
+	if err == nil {
+		if msg := checkRequest(requestID); msg != "" {
+			err = fmt.Errorf("serial: request %.160q: %s", requestID, msg)
+		} else {
+			c.once = c.recordKey() + ":once:" + requestID
+			b, err = c.sequence(ctx, 1)
+		}
+	}
+	if b, err = c.toldIssued(ctx, 1, b, err); err != nil {
+		return "", err
+	}
+	return b.number(b.last).String(), nil
+}
+
+// checkRequest says what is wrong with the ID of a request, or nothing.
+func checkRequest(id string) string {
+	const most = 128
+	switch {
+	case id == "":
+		return "empty; allowed are 1 to 128 bytes"
+	case len(id) > most:
+		return fmt.Sprintf("%d bytes; allowed are 1 to %d", len(id), most)
+	case !utf8.ValidString(id):
+		return "not valid UTF-8; allowed is printable UTF-8"
+	}
+	for _, r := range id {
+		if !unicode.IsPrint(r) {
+			return fmt.Sprintf("it has %q; allowed is printable UTF-8", r)
+		}
+	}
+	return ""
+}
+
+// answered is the number that the request was answered with before.
+func (c *call) answered(r reply) (*batch, error) {
+	i := strings.LastIndexByte(r.detail, ' ')
+	p := &period{}
+	var seq int64
+	_, err := fmt.Sscanf(r.detail[:max(i, 0)], "%s %d %d", &p.label, &p.start, &p.end)
+	if err == nil {
+		_, err = fmt.Sscan(r.detail[i+1:], &seq)
+	}
+	if layout := "20060102150405"; err == nil {
+		p.wall, err = time.Parse(layout[:min(len(p.label), len(layout))], p.label)
+		p.date = c.g.format.dateOf(p.wall)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("serial: %s holds %q, which no request was answered: %w", c.once, r.detail, err)
+	}
+	if p.label == c.period.label && p.start == c.period.start && p.end == c.period.end {
+		c.issued(seq) // the answer of before may have been lost, and with it what it would have been remembered by
+	}
+	return &batch{g: c.g, typ: c.typ, period: p, last: seq, repeated: r.failure == nil}, nil
+}

@@ -1,0 +1,220 @@
+package serial_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+)
+
+// testOnce is the part of the behaviour suite about requests that come again.
+func testOnce(t *testing.T, b backend) {
+	once := func(s *series, gen *serial.Generator, id string, want int) {
+		s.t.Helper()
+		got, err := gen.NextOnce(s.t.Context(), "IS", id)
+		require.NoError(s.t, err)
+		require.Equal(s.t, fmt.Sprintf("IS%s%04d", s.day, want), got)
+	}
+
+	t.Run("the same request gets the same number", func(t *testing.T) {
+		s := b.series(t)
+		once(s, s.gen, "order 1", 1) // opens the day
+		once(s, s.gen, "order 2", 2)
+		once(s, s.generator(), "order 1", 1)
+		s.next(s.gen, 3)
+		once(s, s.gen, "order 2", 2)
+		once(s, s.gen, "订单/{3}:*", 4)
+		once(s, s.generator(), "订单/{3}:*", 4)
+		other, err := s.gen.NextOnce(t.Context(), "PO", "order 1")
+		require.NoError(t, err)
+		require.Equal(t, "PO"+s.day+"0001", other, "requests are their type's own")
+		ttl := s.rdb.TTL(t.Context(), s.record+":once:order 1").Val()
+		require.InDelta(t, 48*time.Hour, ttl, float64(time.Minute))
+	})
+
+	t.Run("a request is remembered whatever becomes of the day", func(t *testing.T) {
+		s := b.series(t)
+		once(s, s.gen, "a", 1)
+		require.NoError(t, s.gen.Raise(t.Context(), "IS", 9999))
+		_, err := s.gen.NextOnce(t.Context(), "IS", "b")
+		require.ErrorIs(t, err, serial.ErrExhausted)
+		once(s, s.gen, "a", 1)
+		require.NoError(t, s.rdb.Del(t.Context(), s.counter).Err())
+		_, err = s.gen.NextOnce(t.Context(), "IS", "b")
+		require.ErrorIs(t, err, serial.ErrCounterLost)
+		once(s, s.gen, "a", 1)
+		require.NoError(t, s.rdb.Set(t.Context(), s.counter, 5000, time.Hour).Err())
+		once(s, s.generator(), "b", 5001) // what was refused is not remembered
+	})
+
+	t.Run("many at once ask for the same", func(t *testing.T) {
+		s := b.series(t)
+		gens := []*serial.Generator{s.gen, s.generator()}
+		got := barrier(t, 60, func(i int) (string, error) { return gens[i%2].NextOnce(t.Context(), "IS", fmt.Sprint(i%3)) })
+		count := map[string]int{}
+		for _, number := range got {
+			count[number]++
+		}
+		require.Equal(t, map[string]int{"IS" + s.day + "0001": 20, "IS" + s.day + "0002": 20, "IS" + s.day + "0003": 20}, count)
+		require.Equal(t, "3", s.rdb.Get(t.Context(), s.counter).Val())
+	})
+
+	t.Run("requests that are refused", func(t *testing.T) {
+		s := b.series(t)
+		for id, says := range map[string]string{
+			"":                       "empty; allowed are 1 to 128 bytes",
+			strings.Repeat("x", 129): "129 bytes; allowed are 1 to 128",
+			"a\xff":                  "not valid UTF-8",
+			"a\nb":                   `it has '\n'; allowed is printable UTF-8`,
+			"a\u00a0b":               "allowed is printable UTF-8",
+		} {
+			_, err := s.gen.NextOnce(t.Context(), "IS", id)
+			require.ErrorContains(t, err, says)
+		}
+		_, err := s.gen.NextOnce(t.Context(), "I S", "x")
+		require.ErrorIs(t, err, serial.ErrInvalidType)
+		require.Empty(t, s.keys())
+		once(s, s.gen, strings.Repeat("é", 64), 1)
+	})
+
+	t.Run("something else stands there", func(t *testing.T) {
+		s := b.series(t)
+		require.NoError(t, s.rdb.Set(t.Context(), s.record+":once:x", "20211024", time.Hour).Err())
+		_, err := s.gen.NextOnce(t.Context(), "IS", "x")
+		require.ErrorContains(t, err, `holds "20211024"`)
+	})
+}
+
+// Answers get lost at every command of the call, and the request comes again: neither a duplicate nor a gap.
+func TestOnceLosesAnswers(t *testing.T) {
+	for _, ledger := range []bool{false, true} {
+		for lost := 1; ; lost++ {
+			done := false
+			t.Run(fmt.Sprintf("ledger %v, answer %d", ledger, lost), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					m := simulate(t)
+					reigning(m.Miniredis)
+					opts := []serial.Option{serial.WithLocation(time.UTC)}
+					if ledger {
+						opts = append(opts, serial.WithLedger(&notebook{}, 3))
+					}
+					var scripts atomic.Int64
+					rdb := m.client(hook(func(next redis.ProcessHook) redis.ProcessHook {
+						return func(ctx context.Context, cmd redis.Cmder) error {
+							err := next(ctx, cmd)
+							if strings.HasPrefix(cmd.Name(), "eval") && !redis.HasErrorPrefix(err, "NOSCRIPT") && scripts.Add(1) == int64(lost) {
+								err = io.ErrUnexpectedEOF
+								cmd.SetErr(err)
+							}
+							return err
+						}
+					}))
+					gen := newGenerator(t, rdb, opts...)
+					for i := range 5 {
+						id := fmt.Sprint("request ", i)
+						var number string
+						require.Eventually(t, func() bool {
+							var err error
+							number, err = gen.NextOnce(t.Context(), "IS", id)
+							return err == nil
+						}, time.Minute, time.Second)
+						require.Equal(t, fmt.Sprintf("IS20000101%04d", i+1), number)
+					}
+					done = scripts.Load() < int64(lost)
+				})
+			})
+			if done || t.Failed() {
+				require.Greater(t, lost, 8)
+				break
+			}
+		}
+	}
+}
+
+// A request that comes again after midnight gets the number of its day.
+func TestOnceAcrossMidnight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := simulate(t)
+		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC))
+		ask := func(id string) string {
+			number, err := gen.NextOnce(t.Context(), "IS", id)
+			require.NoError(t, err)
+			return number
+		}
+		time.Sleep(23 * time.Hour)
+		require.Equal(t, "IS200001010001", ask("a"))
+		time.Sleep(47 * time.Hour)
+		require.Equal(t, "IS200001010001", ask("a"))
+		require.Equal(t, "IS200001030001", ask("b"))
+		m.requireExpiries()
+		time.Sleep(time.Hour + time.Second)
+		require.Equal(t, "IS200001030002", ask("a"), "for 48 hours from the first")
+	})
+}
+
+// With replicas, what comes again is confirmed too, though nothing is issued.
+func testOnceWithReplicas(t *testing.T, b backend, down func(func())) {
+	s := b.series(t, confirmedBy(1))
+	down(func() {
+		_, err := s.gen.NextOnce(t.Context(), "IS", "a")
+		require.ErrorIs(t, err, serial.ErrNotReplicated)
+		_, err = s.gen.NextOnce(t.Context(), "IS", "a")
+		require.ErrorIs(t, err, serial.ErrNotReplicated)
+	})
+	var wg sync.WaitGroup
+	for range 2 {
+		wg.Go(func() {
+			number, err := s.gen.NextOnce(t.Context(), "IS", "a")
+			require.NoError(t, err)
+			require.Equal(t, "IS"+s.day+"0001", number)
+		})
+	}
+	wg.Wait()
+}
+
+// A number that was answered again is remembered as one that was returned: the counter may not go back behind it.
+func TestOnceIsRemembered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := simulate(t)
+		var lose atomic.Bool
+		var counted atomic.Int64
+		rdb := m.client(hook(func(next redis.ProcessHook) redis.ProcessHook {
+			return func(ctx context.Context, cmd redis.Cmder) error {
+				err := next(ctx, cmd)
+				if strings.HasPrefix(cmd.Name(), "eval") && !redis.HasErrorPrefix(err, "NOSCRIPT") && lose.CompareAndSwap(true, false) {
+					err = io.ErrUnexpectedEOF
+					cmd.SetErr(err)
+				}
+				return err
+			}
+		}))
+		gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithHooks(serial.Hooks{
+			Issued: func(_ context.Context, i serial.IssuedInfo) { counted.Add(int64(i.Count)) },
+		}))
+		_, err := gen.Next(t.Context(), "IS")
+		require.NoError(t, err)
+		lose.Store(true)
+		number, err := gen.NextOnce(t.Context(), "IS", "a")
+		require.NoError(t, err)
+		require.Equal(t, "IS200001010002", number)
+		require.EqualValues(t, 2, counted.Load(), "the first answer was this call's own")
+		m.Set("serial:{IS}:20000101", "1")
+		m.SetTTL("serial:{IS}:20000101", time.Hour)
+		_, err = gen.Next(t.Context(), "IS")
+		require.ErrorIs(t, err, serial.ErrCounterLost)
+
+		m.FlushAll()
+		_, err = gen.Next(t.Context(), "IS")
+		require.ErrorIs(t, err, serial.ErrCounterLost)
+	})
+}

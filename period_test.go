@@ -1,0 +1,152 @@
+package serial_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+)
+
+// testPeriods is the part of the behaviour suite about periods other than a day.
+func testPeriods(t *testing.T, b backend) {
+	for _, c := range []struct {
+		period serial.Period
+		layout string // as the template has it
+		goes   string // as time.Format has it
+	}{
+		{serial.PerSecond, "yyyyMMddHHmmss", "20060102150405"},
+		{serial.PerMinute, "yyyyMMddHHmm", "200601021504"},
+		{serial.PerHour, "yyyyMMddHH", "2006010215"},
+		{serial.PerMonth, "yyyyMM", "200601"},
+		{serial.PerYear, "yyyy", "2006"},
+	} {
+		t.Run(c.period.String(), func(t *testing.T) {
+			opts := []serial.Option{serial.WithPeriod(c.period), serial.WithTemplate("{type}{date:" + c.layout + "}{seq:4}")}
+			s := b.series(t, opts...)
+			gens := []*serial.Generator{s.gen, s.generator(opts...)}
+			var mu sync.Mutex
+			seen := map[string]bool{}
+			last := ""
+			for range 5 {
+				for _, gen := range gens {
+					before := time.Now()
+					n, err := gen.NextNumber(t.Context(), "IS")
+					require.NoError(t, err)
+					after := time.Now()
+					number := n.String()
+					mu.Lock()
+					require.False(t, seen[number])
+					seen[number] = true
+					mu.Unlock()
+					require.Greater(t, number, last)
+					last = number
+					if c.period != serial.PerSecond { // which may be over between here and there
+						require.Contains(t, []string{before.In(s.loc).Format(c.goes), after.In(s.loc).Format(c.goes)}, number[2:2+len(c.goes)])
+					}
+					parsed, err := gen.Parse(number)
+					require.NoError(t, err)
+					require.Equal(t, n, parsed)
+				}
+			}
+			ttl := s.rdb.PTTL(t.Context(), s.record+":"+last[2:2+len(c.goes)]).Val()
+			require.NotEqual(t, time.Duration(-1), ttl, "no key without an expiry")
+			// Another kind of period is in use now.
+			if c.period != serial.PerSecond {
+				_, err := s.generator().Next(t.Context(), "IS")
+				require.ErrorIs(t, err, serial.ErrConflict)
+			}
+		})
+	}
+}
+
+// The classic order number, through a network of 400 ms: one sortable integer, strictly increasing, without a lock, and no
+// keys piling up.
+func TestPerSecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := simulate(t)
+		commands := map[string]int{}
+		var mu sync.Mutex
+		far := hook(func(next redis.ProcessHook) redis.ProcessHook {
+			return func(ctx context.Context, cmd redis.Cmder) error {
+				if cmd.Name() != "set" && !strings.HasPrefix(cmd.Name(), "eval") { // setting up a connection
+					return next(ctx, cmd)
+				}
+				mu.Lock()
+				commands[cmd.Name()]++
+				mu.Unlock()
+				time.Sleep(200 * time.Millisecond)
+				err := next(ctx, cmd)
+				time.Sleep(200 * time.Millisecond)
+				return err
+			}
+		})
+		gens := make([]*serial.Generator, 3)
+		for i := range gens {
+			gens[i] = newGenerator(t, m.client(far), serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerSecond),
+				serial.WithTemplate("{type}{date:yyMMddHHmmss}{seq:4}"))
+		}
+		type issued struct {
+			number        int64
+			before, after time.Time
+		}
+		var all []issued
+		var wg sync.WaitGroup
+		for i := range 12 {
+			wg.Go(func() {
+				for range 30 {
+					before := time.Now()
+					n, err := gens[i%3].NextNumber(t.Context(), "IS")
+					require.NoError(t, err)
+					number, err := n.Int64()
+					require.NoError(t, err)
+					mu.Lock()
+					all = append(all, issued{number, before, time.Now()})
+					mu.Unlock()
+					require.LessOrEqual(t, time.Since(before), 4*time.Second)
+					time.Sleep(time.Duration(i) * 37 * time.Millisecond)
+				}
+			})
+		}
+		wg.Wait()
+		seen := map[int64]bool{}
+		for _, a := range all {
+			require.False(t, seen[a.number], "%d was issued twice", a.number)
+			seen[a.number] = true
+			require.LessOrEqual(t, a.before.Truncate(time.Second).Format("060102150405"), fmt.Sprintf("%012d", a.number/10_000))
+			require.GreaterOrEqual(t, a.after.Format("060102150405"), fmt.Sprintf("%012d", a.number/10_000))
+			for _, b := range all {
+				if b.before.After(a.after) {
+					require.Greater(t, b.number, a.number)
+				}
+			}
+		}
+		require.Zero(t, commands["set"], "there is no lock")
+		require.LessOrEqual(t, len(m.Keys()), 3, "counters of seconds that are over are gone: %v", m.Keys())
+		m.requireExpiries()
+	})
+}
+
+// A business day that begins at 04:00, and one that does so where 04:00 comes twice or not at all.
+func TestDayStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := simulate(t)
+		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithDayStart(4*time.Hour))
+		var got []string
+		for range 16 {
+			number, err := gen.Next(t.Context(), "IS")
+			require.NoError(t, err)
+			got = append(got, number)
+			time.Sleep(2 * time.Hour)
+		}
+		require.Equal(t, slices.Concat(numbers("IS", "19991231", 1, 2), numbers("IS", "20000101", 1, 12), numbers("IS", "20000102", 1, 2)), got)
+	})
+}

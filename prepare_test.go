@@ -1,0 +1,637 @@
+package serial_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+)
+
+// testPrepare is the part of the behaviour suite about periods that are opened ahead of time, and kept after their end.
+func testPrepare(t *testing.T, b backend) {
+	// day is the label of the day so many after today.
+	day := func(s *series, n int) string { return time.Now().In(s.loc).AddDate(0, 0, n).Format("20060102") }
+	later := func(s *series, n int) string { return s.record + ":" + day(s, n) }
+	run := func(name string, f func(t *testing.T, s *series), opts ...serial.Option) {
+		t.Run(name, func(t *testing.T) { f(t, b.series(t, opts...)) })
+	}
+
+	run("prepare", func(t *testing.T, s *series) {
+		require.NoError(t, s.gen.Prepare(t.Context(), "IS", 3))
+		midnight := func(n int) time.Time {
+			y, m, d := time.Now().In(s.loc).Date()
+			return time.Date(y, m, d+n, 0, 0, 0, 0, s.loc)
+		}
+		expires := func(key string) time.Time { return time.Now().Add(s.rdb.PTTL(t.Context(), key).Val()) }
+		for n := range 3 {
+			require.Equal(t, "0", s.rdb.Get(t.Context(), later(s, n)).Val())
+			require.WithinDuration(t, midnight(n+1), expires(later(s, n)), 2*time.Second)
+			require.Zero(t, s.rdb.Exists(t.Context(), later(s, n)+":lock").Val())
+		}
+		require.Zero(t, s.rdb.Exists(t.Context(), later(s, 3)).Val())
+		require.WithinDuration(t, midnight(3).Add(7*24*time.Hour), expires(s.record), 2*time.Second, "past the last one opened")
+		last, err := s.gen.Peek(t.Context(), "IS")
+		require.NoError(t, err)
+		require.Zero(t, last.Seq)
+		s.next(s.gen, 1)
+		require.NoError(t, s.generator().Prepare(t.Context(), "IS", 2))
+		require.NoError(t, s.gen.Prepare(t.Context(), "IS", 5))
+		s.next(s.gen, 2)
+		require.EqualValues(t, 5, s.rdb.Exists(t.Context(), later(s, 0), later(s, 1), later(s, 2), later(s, 3), later(s, 4)).Val())
+		require.WithinDuration(t, midnight(5).Add(7*24*time.Hour), expires(s.record), 2*time.Second)
+		require.NoError(t, s.gen.Raise(t.Context(), "IS", 7))
+		require.WithinDuration(t, midnight(5).Add(7*24*time.Hour), expires(s.record), 2*time.Second, "nothing shortens it")
+	})
+
+	run("prepare refuses", func(t *testing.T, s *series) {
+		for _, n := range []int{-1, 0, 101} {
+			require.ErrorContains(t, s.gen.Prepare(t.Context(), "IS", n), "allowed are 1 to 100")
+		}
+		require.ErrorIs(t, s.gen.Prepare(t.Context(), "", 1), serial.ErrInvalidType)
+		require.Empty(t, s.keys())
+		require.NoError(t, s.gen.Prepare(t.Context(), "IS", 100))
+	})
+
+	run("a counter that was prepared and lost", func(t *testing.T, s *series) {
+		require.NoError(t, s.gen.Prepare(t.Context(), "IS", 3))
+		require.NoError(t, s.rdb.Del(t.Context(), later(s, 1)).Err())
+		require.ErrorIs(t, s.gen.Prepare(t.Context(), "IS", 3), serial.ErrCounterLost)
+		require.NoError(t, s.generator(fixedFloor(40)).Prepare(t.Context(), "IS", 3))
+		require.Equal(t, "40", s.rdb.Get(t.Context(), later(s, 1)).Val())
+		require.Equal(t, "0", s.rdb.Get(t.Context(), later(s, 2)).Val(), "that one was open")
+		require.NoError(t, s.rdb.Del(t.Context(), later(s, 0)).Err())
+		require.ErrorIs(t, s.generator().Prepare(t.Context(), "IS", 3), serial.ErrCounterLost)
+		require.NoError(t, s.rdb.Set(t.Context(), later(s, 4), "five", time.Minute).Err())
+		require.NoError(t, s.gen.Raise(t.Context(), "IS", 0))
+		require.ErrorIs(t, s.gen.Prepare(t.Context(), "IS", 5), serial.ErrCounterLost, "a value that is no number is lost too")
+	})
+
+	run("a counter that nobody told of", func(t *testing.T, s *series) {
+		require.NoError(t, s.rdb.Set(t.Context(), later(s, 1), 17, 0).Err())
+		require.NoError(t, s.gen.Prepare(t.Context(), "IS", 2))
+		require.Equal(t, "17", s.rdb.Get(t.Context(), later(s, 1)).Val())
+		require.Positive(t, s.rdb.PTTL(t.Context(), later(s, 1)).Val())
+	})
+
+	run("prepare above the floor", func(t *testing.T, s *series) {
+		asked := map[string]*atomic.Int64{day(s, 0): {}, day(s, 1): {}, day(s, 2): {}}
+		floor := serial.WithFloor(func(_ context.Context, typ string, start time.Time) (int64, error) {
+			if typ != "IS" || start.Location() != s.loc {
+				return 0, errors.New(typ)
+			}
+			asked[start.Format("20060102")].Add(1)
+			return int64(10 * start.Day()), nil
+		})
+		gens := []*serial.Generator{s.generator(floor), s.generator(floor)}
+		barrier(t, 10, func(i int) (string, error) { return "", gens[i%2].Prepare(t.Context(), "IS", 3) })
+		for n := range 3 {
+			start := time.Now().In(s.loc).AddDate(0, 0, n)
+			require.Equal(t, fmt.Sprint(10*start.Day()), s.rdb.Get(t.Context(), later(s, n)).Val())
+			require.EqualValues(t, 1, asked[day(s, n)].Load(), "one asks for all")
+		}
+	})
+
+	run("prepare with a floor that fails", func(t *testing.T, s *series) {
+		for _, answer := range []int64{-1, 10_000} {
+			bad := s.generator(serial.WithFloor(func(_ context.Context, _ string, start time.Time) (int64, error) {
+				if start.Format("20060102") == day(s, 1) {
+					return answer, nil
+				}
+				return 0, nil
+			}))
+			require.ErrorContains(t, bad.Prepare(t.Context(), "IS", 2), "allowed are 0 to 9999")
+		}
+		broken := s.generator(serial.WithFloor(func(context.Context, string, time.Time) (int64, error) { return 0, errBoom }))
+		require.ErrorIs(t, broken.Prepare(t.Context(), "IS", 2), errBoom)
+		require.Zero(t, s.rdb.Exists(t.Context(), later(s, 1)).Val())
+		require.NoError(t, s.gen.Prepare(t.Context(), "IS", 2))
+		require.NoError(t, broken.Prepare(t.Context(), "IS", 2), "nothing is to be asked")
+	})
+
+	run("prepare in another zone", func(t *testing.T, s *series) {
+		require.NoError(t, s.gen.Prepare(t.Context(), "IS", 2))
+		_, offset := time.Now().In(s.loc).Zone()
+		other := s.generator(serial.WithLocation(time.FixedZone("other", offset+3600)))
+		require.ErrorIs(t, other.Prepare(t.Context(), "IS", 2), serial.ErrConflict)
+	})
+
+	run("prepare a full period", func(t *testing.T, s *series) {
+		require.NoError(t, s.gen.Raise(t.Context(), "IS", 9999))
+		require.NoError(t, s.gen.Prepare(t.Context(), "IS", 2))
+		require.Equal(t, "9999", s.rdb.Get(t.Context(), s.counter).Val())
+	})
+
+	run("prepare with a start", func(t *testing.T, s *series) {
+		require.NoError(t, s.gen.Prepare(t.Context(), "IS", 2))
+		require.Equal(t, "499", s.rdb.Get(t.Context(), later(s, 1)).Val())
+		last, err := s.gen.Peek(t.Context(), "IS")
+		require.NoError(t, err)
+		require.Zero(t, last.Seq)
+		past, err := s.gen.History(t.Context(), "IS", 3)
+		require.NoError(t, err)
+		require.Len(t, past, 1)
+		require.Zero(t, past[0].Seq)
+		s.next(s.gen, 500)
+	}, serial.WithStart(500))
+
+	run("the first number of a period", func(t *testing.T, s *series) {
+		start := s.generator(serial.WithStart(9000))
+		_, err := start.NextN(t.Context(), "IS", 1001)
+		require.ErrorIs(t, err, serial.ErrExhausted)
+		batch, err := start.NextN(t.Context(), "IS", 1000)
+		require.NoError(t, err)
+		require.Equal(t, numbers("IS", s.day, 9000, 9999), batch)
+
+		require.NoError(t, start.Raise(t.Context(), "UP", 3))
+		got, err := start.Next(t.Context(), "UP")
+		require.NoError(t, err)
+		require.Equal(t, "UP"+s.day+"9000", got, "Raise opens as Next does")
+		low := s.generator(fixedFloor(20), serial.WithStart(8))
+		got, err = low.Next(t.Context(), "FL")
+		require.NoError(t, err)
+		require.Equal(t, "FL"+s.day+"0021", got)
+		got, err = s.generator(fixedFloor(2), serial.WithStart(8)).Next(t.Context(), "FM")
+		require.NoError(t, err)
+		require.Equal(t, "FM"+s.day+"0008", got)
+	})
+
+	run("another start than that which the period has", func(t *testing.T, s *series) {
+		s.next(s.gen, 1)
+		late := s.generator(serial.WithStart(9000))
+		batch, err := late.NextN(t.Context(), "IS", 9998)
+		require.NoError(t, err)
+		require.Equal(t, numbers("IS", s.day, 2, 9999), batch)
+	})
+
+	run("a counter is kept for as long as anybody wants it", func(t *testing.T, s *series) {
+		long := s.generator(serial.WithRetention(30))
+		require.NoError(t, long.Prepare(t.Context(), "IS", 2))
+		kept := s.rdb.PTTL(t.Context(), later(s, 1)).Val()
+		require.Greater(t, kept, 30*24*time.Hour)
+		for range 3 {
+			require.NoError(t, s.gen.Prepare(t.Context(), "IS", 2))
+			require.NoError(t, s.gen.Raise(t.Context(), "IS", 0))
+			require.InDelta(t, kept, s.rdb.PTTL(t.Context(), later(s, 1)).Val(), float64(3*time.Second))
+		}
+		require.NoError(t, s.gen.Raise(t.Context(), "IS", 5))
+		require.InDelta(t, kept-24*time.Hour, s.rdb.PTTL(t.Context(), later(s, 0)).Val(), float64(3*time.Second))
+	})
+
+	run("a counter beyond the template", func(t *testing.T, s *series) {
+		narrow := s.generator(serial.WithTemplate("{type}{date:yyyyMMdd}{seq:3}"))
+		require.NoError(t, s.gen.Raise(t.Context(), "IS", 5000))
+		require.NoError(t, narrow.Prepare(t.Context(), "IS", 3))
+		require.Equal(t, "5000", s.rdb.Get(t.Context(), s.counter).Val())
+		_, err := narrow.Next(t.Context(), "IS")
+		require.ErrorIs(t, err, serial.ErrExhausted)
+	})
+
+	run("history", func(t *testing.T, s *series) {
+		for n, seq := range map[int]any{-1: 3, -2: "0", -4: 77, -5: "none", -6: 9} {
+			require.NoError(t, s.rdb.Set(t.Context(), later(s, n), seq, time.Minute).Err())
+		}
+		got, err := s.gen.History(t.Context(), "IS", 6)
+		require.NoError(t, err)
+		require.Equal(t, "IS"+day(s, -1)+"0003", got[0].String())
+		seqs := map[string]int64{}
+		for i, n := range got {
+			seqs[n.Start.Format("20060102")] = n.Seq
+			require.True(t, i == 0 || n.Start.Before(got[i-1].Start), "newest first")
+		}
+		require.Equal(t, map[string]int64{day(s, -1): 3, day(s, -2): 0, day(s, -4): 77}, seqs)
+		require.Empty(t, s.keys(), "it opens nothing")
+
+		s.next(s.gen, 1)
+		got, err = s.gen.History(t.Context(), "IS", 1)
+		require.NoError(t, err)
+		require.Equal(t, []string{"IS" + s.day + "0001"}, []string{got[0].String()})
+		require.NoError(t, s.rdb.Del(t.Context(), s.counter).Err())
+		got, err = s.gen.History(t.Context(), "IS", 2500)
+		require.NoError(t, err)
+		require.Len(t, got, 4, "today's is lost")
+		for _, n := range []int{-1, 0, 10_001} {
+			_, err := s.gen.History(t.Context(), "IS", n)
+			require.ErrorContains(t, err, "allowed are 1 to 10000")
+		}
+		_, err = s.gen.History(t.Context(), "", 1)
+		require.ErrorIs(t, err, serial.ErrInvalidType)
+		_, offset := time.Now().In(s.loc).Zone()
+		_, err = s.generator(serial.WithLocation(time.FixedZone("other", offset+3600))).History(t.Context(), "IS", 1)
+		require.ErrorIs(t, err, serial.ErrConflict)
+	})
+
+	run("retention", func(t *testing.T, s *series) {
+		s.next(s.gen, 1)
+		y, mo, d := time.Now().In(s.loc).Date()
+		expires := time.Now().Add(s.rdb.PTTL(t.Context(), s.counter).Val())
+		require.WithinDuration(t, time.Date(y, mo, d+3, 0, 0, 0, 0, s.loc), expires, 2*time.Second)
+		require.NoError(t, s.rdb.Persist(t.Context(), s.counter).Err())
+		s.next(s.gen, 2)
+		require.Greater(t, s.rdb.PTTL(t.Context(), s.counter).Val(), 2*24*time.Hour, "an expiry that was stripped comes back")
+	}, serial.WithRetention(2))
+}
+
+// Three midnights that were prepared: one command each, and no lock; then one that was not.
+func TestPreparedMidnights(t *testing.T) {
+	for _, ledger := range []bool{false, true} {
+		t.Run(fmt.Sprintf("ledger %v", ledger), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := simulate(t)
+				reigning(m.Miniredis)
+				var sent, locks atomic.Int64
+				rdb := m.client(hook(func(next redis.ProcessHook) redis.ProcessHook {
+					return func(ctx context.Context, cmd redis.Cmder) error {
+						switch cmd.Name() {
+						case "set":
+							locks.Add(1)
+						case "eval", "evalsha":
+							sent.Add(1)
+						}
+						return next(ctx, cmd)
+					}
+				}))
+				opts := []serial.Option{serial.WithLocation(time.UTC), serial.WithRetention(1)}
+				if ledger {
+					opts = append(opts, serial.WithLedger(&notebook{}, 10))
+				}
+				gen := newGenerator(t, rdb, opts...)
+				require.NoError(t, gen.Prepare(t.Context(), "IS", 4))
+				require.EqualValues(t, 1, locks.Load(), "of today")
+				for day := range 6 {
+					before := sent.Load()
+					number, err := gen.Next(t.Context(), "IS")
+					require.NoError(t, err)
+					require.Equal(t, time.Now().Format("IS20060102")+"0001", number)
+					if day > 0 && day < 4 {
+						require.EqualValues(t, 1, locks.Load())
+						if !ledger {
+							require.EqualValues(t, 1, sent.Load()-before)
+						}
+					}
+					number, err = newGenerator(t, m.client(), opts...).Next(t.Context(), "IS")
+					require.NoError(t, err)
+					require.Equal(t, time.Now().Format("IS20060102")+"0002", number)
+					m.requireExpiries()
+					require.False(t, m.Exists(time.Now().AddDate(0, 0, -2).Format("serial:{IS}:20060102")), "by the calendar")
+					time.Sleep(24 * time.Hour)
+				}
+				require.EqualValues(t, 3, locks.Load())
+				require.Empty(t, m.HGet("serial:{IS}", "ahead"))
+			})
+		})
+	}
+}
+
+// A prepared counter that is gone when its day begins is lost, and a zone that nobody prepared for has to wait.
+func TestPreparedAndGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := simulate(t)
+		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC))
+		require.NoError(t, gen.Prepare(t.Context(), "IS", 4))
+		m.Del("serial:{IS}:20000102")
+		time.Sleep(24 * time.Hour)
+		fresh := newGenerator(t, m.client(), serial.WithLocation(time.UTC))
+		_, err := fresh.Next(t.Context(), "IS")
+		require.ErrorIs(t, err, serial.ErrCounterLost)
+		_, err = fresh.Peek(t.Context(), "IS")
+		require.ErrorIs(t, err, serial.ErrCounterLost)
+		require.ErrorIs(t, fresh.Prepare(t.Context(), "IS", 1), serial.ErrCounterLost)
+		require.NoError(t, fresh.Raise(t.Context(), "IS", 5))
+		number, err := gen.Next(t.Context(), "IS")
+		require.NoError(t, err)
+		require.Equal(t, "IS200001020006", number)
+
+		east := newGenerator(t, m.client(), serial.WithLocation(time.FixedZone("east", 3600)))
+		for range 2 * 24 {
+			time.Sleep(time.Hour)
+			_, err = east.Next(t.Context(), "IS")
+			require.ErrorIs(t, err, serial.ErrConflict, time.Now())
+		}
+		require.Equal(t, 4, time.Now().Day())
+		_, err = gen.Next(t.Context(), "IS") // nobody has been in the last one but this
+		require.NoError(t, err)
+		time.Sleep(2 * 24 * time.Hour) // its 5 January overlaps that day
+		number, err = east.Next(t.Context(), "IS")
+		require.NoError(t, err)
+		require.Equal(t, "IS200001060001", number)
+	})
+}
+
+// The clock of Redis goes back behind prepared days, and on again.
+func TestPreparedAndSetBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := simulate(t)
+		m.ClockTTL(false) // its expiries are relative, and would come too early
+		opts := []serial.Option{serial.WithLocation(time.UTC), serial.WithMaxSkew(-1)}
+		gen := newGenerator(t, m.client(), opts...)
+		start := time.Now()
+		m.SetTime(start.AddDate(0, 0, 2))
+		require.NoError(t, gen.Prepare(t.Context(), "IS", 3)) // 3, 4 and 5 January
+		_, err := gen.Next(t.Context(), "IS")
+		require.NoError(t, err)
+		m.SetTime(start)
+		_, err = gen.Next(t.Context(), "IS")
+		require.ErrorIs(t, err, serial.ErrClockSkew)
+		require.NoError(t, gen.Raise(t.Context(), "IS", 0))
+		want := []string{"IS200001010001", "IS200001020001", "IS200001030002", "IS200001040001", "IS200001050001", "IS200001060001"}
+		for day, number := range want {
+			m.SetTime(start.AddDate(0, 0, day))
+			got, err := newGenerator(t, m.client(), opts...).Next(t.Context(), "IS")
+			require.NoError(t, err)
+			require.Equal(t, number, got)
+		}
+	})
+}
+
+// Midnight strikes at every command of Prepare in turn.
+func TestPrepareAcrossMidnight(t *testing.T) {
+	for _, floored := range []bool{false, true} {
+		for at := int64(1); ; at++ {
+			struck := false
+			synctest.Test(t, func(t *testing.T) {
+				m := simulate(t)
+				time.Sleep(24*time.Hour - time.Second)
+				var sent atomic.Int64
+				var prepared atomic.Bool
+				rdb := m.client(hook(func(next redis.ProcessHook) redis.ProcessHook {
+					return func(ctx context.Context, cmd redis.Cmder) error {
+						if sent.Add(1) == at && !prepared.Load() {
+							struck = true
+							time.Sleep(2 * time.Second)
+						}
+						return next(ctx, cmd)
+					}
+				}))
+				opts := []serial.Option{serial.WithLocation(time.UTC)}
+				if floored {
+					opts = append(opts, fixedFloor(3))
+				}
+				gen := newGenerator(t, rdb, opts...)
+				require.NoError(t, gen.Prepare(t.Context(), "IS", 3))
+				prepared.Store(true)
+				synctest.Wait() // for a lock that is just being given back
+				m.requireExpiries()
+				first := 1
+				if floored {
+					first = 4
+				}
+				for time.Now().Day() < 5 {
+					number, err := gen.Next(t.Context(), "IS")
+					require.NoError(t, err)
+					require.Equal(t, fmt.Sprintf("IS%s%04d", time.Now().Format("20060102"), first), number)
+					time.Sleep(24 * time.Hour)
+				}
+			})
+			if !struck {
+				require.Greater(t, at, int64(3))
+				break
+			}
+		}
+	}
+}
+
+// History over days that come and go; what was kept goes by the calendar.
+func TestHistory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := simulate(t)
+		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithRetention(3))
+		for day := 1; day <= 6; day++ {
+			if day != 5 {
+				_, err := gen.NextN(t.Context(), "IS", day)
+				require.NoError(t, err)
+			}
+			got, err := gen.History(t.Context(), "IS", 10)
+			require.NoError(t, err)
+			var want []string
+			for past := day; past >= max(1, day-3); past-- {
+				if past != 5 {
+					want = append(want, fmt.Sprintf("IS200001%02d%04d", past, past))
+				}
+			}
+			var have []string
+			for _, n := range got {
+				have = append(have, n.String())
+			}
+			require.Equal(t, want, have)
+			time.Sleep(24 * time.Hour)
+		}
+		// No further back than the calendar of the template: what begins before 2000 has no year of two digits.
+		short := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithTemplate("{type}{date:yyMMdd}{seq}"))
+		_, err := short.History(t.Context(), "IS", 100)
+		require.NoError(t, err)
+	})
+}
+
+// A clock that has gone astray must not enter what was prepared: everything would stand still until that day has come.
+func TestPreparedAndWildClock(t *testing.T) {
+	for _, ledger := range []bool{false, true} {
+		t.Run(fmt.Sprintf("ledger %v", ledger), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := simulate(t)
+				m.ClockTTL(false) // keys are wanted again when the clock is right
+				reigning(m.Miniredis)
+				l := &notebook{}
+				generator := func(opts ...serial.Option) *serial.Generator {
+					if ledger {
+						opts = append(opts, serial.WithLedger(l, 10))
+					}
+					return newGenerator(t, m.client(), append(opts, serial.WithLocation(time.UTC))...)
+				}
+				gen := generator()
+				require.NoError(t, gen.Prepare(t.Context(), "IS", 3))
+				_, err := gen.Next(t.Context(), "IS")
+				require.NoError(t, err)
+				m.SetTime(time.Now().AddDate(0, 0, 2))
+				for _, gen := range []*serial.Generator{gen, generator()} {
+					for range 2 {
+						_, err = gen.Next(t.Context(), "IS")
+						require.ErrorIs(t, err, serial.ErrClockSkew)
+						require.ErrorIs(t, gen.Raise(t.Context(), "IS", 1), serial.ErrClockSkew)
+						require.ErrorIs(t, gen.Prepare(t.Context(), "IS", 1), serial.ErrClockSkew)
+					}
+				}
+				m.SetTime(time.Time{})
+				number, err := gen.Next(t.Context(), "IS")
+				require.NoError(t, err)
+				require.Equal(t, "IS200001010002", number)
+				m.SetTime(time.Now().AddDate(0, 0, 2))
+				number, err = generator(serial.WithMaxSkew(-1)).Next(t.Context(), "IS")
+				require.NoError(t, err)
+				require.Equal(t, "IS200001030001", number)
+				number, err = gen.Next(t.Context(), "IS")
+				require.NoError(t, err, "it is entered now")
+				require.Equal(t, "IS200001030002", number)
+			})
+		})
+	}
+}
+
+// A prepared counter that stands beyond a template is no reason to go round in circles.
+func TestPreparedBeyondTheTemplate(t *testing.T) {
+	for _, ledger := range []bool{false, true} {
+		t.Run(fmt.Sprintf("ledger %v", ledger), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := simulate(t)
+				reigning(m.Miniredis)
+				opts := []serial.Option{serial.WithLocation(time.UTC)}
+				if ledger {
+					opts = append(opts, serial.WithLedger(&notebook{}, 10))
+				}
+				wide := newGenerator(t, m.client(), append(opts, serial.WithStart(5000))...)
+				require.NoError(t, wide.Prepare(t.Context(), "IS", 2))
+				time.Sleep(24 * time.Hour)
+				var sent atomic.Int64
+				narrow := newGenerator(t, m.client(counting(&sent)), append(opts, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:3}"))...)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				require.NoError(t, narrow.Prepare(ctx, "IS", 2))
+				require.Less(t, sent.Load(), int64(40))
+				_, err := narrow.Next(t.Context(), "IS")
+				require.ErrorIs(t, err, serial.ErrExhausted)
+				last, err := m.Get("serial:{IS}:20000102")
+				require.NoError(t, err)
+				require.Equal(t, "4999", last, "nothing lowers a counter")
+				want := "IS200001025000"
+				if ledger {
+					want = "IS200001025001" // one was set aside in vain
+				}
+				number, err := wide.Next(t.Context(), "IS")
+				require.NoError(t, err)
+				require.Equal(t, want, number)
+			})
+		})
+	}
+}
+
+// This host is ahead, and its midnight strikes in the middle of Prepare: Redis's is what counts.
+func TestPrepareAtThisHostsMidnight(t *testing.T) {
+	for _, days := range []int{2, 3} {
+		synctest.Test(t, func(t *testing.T) {
+			m := simulate(t)
+			m.ClockTTL(false)
+			var sent atomic.Int64
+			rdb := m.client(counting(&sent), hook(func(next redis.ProcessHook) redis.ProcessHook {
+				return func(ctx context.Context, cmd redis.Cmder) error {
+					time.Sleep(time.Millisecond)
+					m.SetTime(time.Now().Add(-30 * time.Second))
+					return next(ctx, cmd)
+				}
+			}))
+			time.Sleep(12 * time.Hour)
+			_, err := newGenerator(t, rdb, serial.WithLocation(time.UTC)).Next(t.Context(), "IS")
+			require.NoError(t, err)
+			gen := newGenerator(t, rdb, serial.WithLocation(time.UTC))
+			time.Sleep(time.Until(time.Now().Truncate(24 * time.Hour).Add(24*time.Hour - 500*time.Microsecond)))
+			sent.Store(0)
+			require.NoError(t, gen.Prepare(t.Context(), "IS", days))
+			require.Less(t, sent.Load(), int64(20))
+			for day := range days {
+				require.True(t, m.Exists(fmt.Sprintf("serial:{IS}:2000010%d", 1+day)))
+			}
+		})
+	}
+}
+
+// A process stands still between the floor's answer and its command, and another one learns of a higher floor: that holds.
+func TestPrepareAboveEveryFloor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := simulate(t)
+		var stored atomic.Int64
+		floor := func(hold func()) serial.Option {
+			return serial.WithFloor(func(_ context.Context, _ string, start time.Time) (int64, error) {
+				if start.Day() != 2 {
+					return 0, nil
+				}
+				defer hold()
+				return stored.Load(), nil
+			})
+		}
+		goOn := make(chan struct{})
+		var armed atomic.Bool
+		stopped := hook(func(next redis.ProcessHook) redis.ProcessHook {
+			return func(ctx context.Context, cmd redis.Cmder) error {
+				if strings.HasPrefix(cmd.Name(), "eval") && armed.CompareAndSwap(true, false) {
+					<-goOn
+				}
+				return next(ctx, cmd)
+			}
+		})
+		slow := newGenerator(t, m.client(stopped), serial.WithLocation(time.UTC), floor(func() { armed.Store(true) }))
+		quick := newGenerator(t, m.client(), serial.WithLocation(time.UTC), floor(func() {
+			close(goOn)
+			time.Sleep(time.Second)
+		}))
+		var wg sync.WaitGroup
+		wg.Go(func() { require.NoError(t, slow.Prepare(context.Background(), "IS", 2)) })
+		time.Sleep(9 * time.Second) // the lock expires
+		stored.Store(7)
+		require.NoError(t, quick.Prepare(t.Context(), "IS", 2))
+		wg.Wait()
+		last, err := m.Get("serial:{IS}:20000102")
+		require.NoError(t, err)
+		require.Equal(t, "7", last)
+	})
+}
+
+// The record vanishes before any command of Prepare, and perhaps another process makes a new one, which knows of today
+// alone: it begins again.
+func TestPrepareLosesTheRecord(t *testing.T) {
+	t.Run("and it stays away", func(t *testing.T) { prepareLosesTheRecord(t, false) })
+	t.Run("and it is made anew", func(t *testing.T) { prepareLosesTheRecord(t, true) })
+}
+
+func prepareLosesTheRecord(t *testing.T, anew bool) {
+	for at := int64(1); ; at++ {
+		lost := false
+		synctest.Test(t, func(t *testing.T) {
+			m := simulate(t)
+			var sent atomic.Int64
+			rdb := m.client(hook(func(next redis.ProcessHook) redis.ProcessHook {
+				return func(ctx context.Context, cmd redis.Cmder) error {
+					args := cmd.Args()
+					unlock := len(args) > 3 && strings.HasSuffix(fmt.Sprint(args[3]), ":lock") // the call goes on without it
+					if !unlock && sent.Add(1) == at {
+						lost = true
+						m.Del("serial:{IS}")
+						if anew {
+							number, err := newGenerator(t, m.client(), serial.WithLocation(time.UTC)).Next(context.Background(), "IS")
+							require.NoError(t, err)
+							require.Equal(t, "IS200001010001", number)
+						}
+					}
+					return next(ctx, cmd)
+				}
+			}))
+			gen := newGenerator(t, rdb, serial.WithLocation(time.UTC))
+			require.NoError(t, gen.Prepare(t.Context(), "IS", 5))
+			sent.Store(1000) // it may have done with fewer commands than at
+			first := 1
+			if anew && lost {
+				first = 2
+			}
+			require.True(t, m.Exists("serial:{IS}:20000105"))
+			m.requireExpiries()
+			for range 5 {
+				number, err := gen.Next(t.Context(), "IS")
+				require.NoError(t, err)
+				require.Equal(t, fmt.Sprintf("IS%s%04d", time.Now().Format("20060102"), first), number)
+				first = 1
+				time.Sleep(24 * time.Hour)
+			}
+		})
+		if !lost || at > 60 {
+			require.Greater(t, at, int64(8))
+			break
+		}
+	}
+}

@@ -1,0 +1,108 @@
+package serial
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A confirmation is what WithReplicas demands: that so many replicas have a number before it is returned.
+type confirmation struct {
+	replicas int // 0: none
+	timeout  time.Duration
+}
+
+// unconfirmed is the reply to a command of which too few replicas, or an unknown number, have what it wrote.
+type unconfirmed struct {
+	value any
+	cause error
+}
+
+// wait appends WAIT to a pipeline on one server. It counts only for what the same connection wrote before.
+func (c confirmation) wait(ctx context.Context, pipe redis.Pipeliner) *redis.Cmd {
+	return pipe.Do(ctx, "wait", c.replicas, c.timeout.Milliseconds())
+}
+
+// check returns value as it may be believed after what WAIT answered. A script that wrote nothing makes WAIT speak of
+// nothing, or, from Redis 7.2 on, agree at once: whatever is answered has to rest on a write.
+func (c confirmation) check(value any, wait *redis.Cmd) any {
+	acks, err := wait.Int()
+	switch {
+	case err != nil:
+		return unconfirmed{value, fmt.Errorf("%w: %w", ErrNotReplicated, foreign(err))}
+	case acks < c.replicas:
+		return unconfirmed{value, fmt.Errorf("%w: %d of %d replicas confirmed within %v", ErrNotReplicated, acks, c.replicas, c.timeout)}
+	}
+	return value
+}
+
+// processConfirmed is process for a command whose writes replicas have to confirm: WAIT goes on the same connection and
+// in the same round trip. On Cluster that takes a client of the one node, which does not follow redirections by itself.
+func (c *caller) processConfirmed(ctx context.Context, command onceCmd) (any, error) {
+	cluster, ok := c.client.(*redis.ClusterClient)
+	if !ok {
+		return c.pipeConfirmed(ctx, c.client.Pipeline(), command, false)
+	}
+	node, err := cluster.MasterForKey(ctx, command.Args()[3].(string))
+	asking := false
+	for redirects := 0; ; redirects++ {
+		if err != nil {
+			return nil, err
+		}
+		v, err := c.pipeConfirmed(ctx, node.Pipeline(), command, asking)
+		addr, moved := redis.IsMovedError(err)
+		if !moved {
+			addr, asking = redis.IsAskError(err)
+		}
+		if !moved && !asking || redirects >= c.retries {
+			return v, err
+		}
+		if moved {
+			asking = false
+			cluster.ReloadState(ctx)
+		}
+		node, err = masterAt(ctx, cluster, addr)
+		if err != nil {
+			return nil, err
+		}
+		command = newCommand(ctx, command.Args()[0].(string), command.Args()[1].(string), command.Args())
+	}
+}
+
+func (c *caller) pipeConfirmed(ctx context.Context, pipe redis.Pipeliner, command onceCmd, asking bool) (any, error) {
+	if asking {
+		pipe.Do(ctx, "asking")
+	}
+	_ = pipe.Process(ctx, command)
+	wait := c.confirm.wait(ctx, pipe)
+	_, failed := pipe.Exec(ctx)
+	v, err := command.Result()
+	if v == nil && err == nil {
+		err = failed // a hook did not set it
+	}
+	if err != nil {
+		return nil, err
+	}
+	return c.confirm.check(v, wait), nil
+}
+
+// masterAt returns the client of the master at an address that a redirection named.
+func masterAt(ctx context.Context, cluster *redis.ClusterClient, addr string) (*redis.Client, error) {
+	var mu sync.Mutex
+	var found *redis.Client
+	err := cluster.ForEachMaster(ctx, func(_ context.Context, master *redis.Client) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if master.Options().Addr == addr {
+			found = master
+		}
+		return nil
+	})
+	if found == nil && err == nil {
+		err = fmt.Errorf("serial: redirected to %s, which is no master that the Cluster client knows", addr)
+	}
+	return found, err
+}

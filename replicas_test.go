@@ -1,0 +1,221 @@
+package serial_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/redistest"
+)
+
+const replicate = time.Second
+
+func confirmedBy(n int) serial.Option { return serial.WithReplicas(n, replicate) }
+
+// Numbers are confirmed, or burned; and what the next master does not have was never returned.
+func TestReplicas(t *testing.T) {
+	master := redistest.Start(t, "--repl-diskless-sync-delay", "0")
+	replica := redistest.StartReplica(t, master)
+	// Many warm connections, taken in turn: WAIT on another one than the write's would answer for nothing.
+	opt := master.Options()
+	opt.PoolFIFO, opt.MinIdleConns, opt.PoolSize = true, 8, 8
+	b := backend{client: func(t *testing.T) redis.UniversalClient { return closing(t, redis.NewClient(opt)) }}
+	testReplicas(t, b, replica)
+
+	t.Run("two of one", func(t *testing.T) {
+		s := b.series(t, confirmedBy(2))
+		s.refusedAndBurned(s.gen, 1)
+	})
+
+	t.Run("the replica is promoted", func(t *testing.T) {
+		s := b.series(t, confirmedBy(1))
+		for i := range 5 {
+			s.next(s.gen, i+1)
+		}
+		replica.Pause()
+		s.refusedAndBurned(s.gen, 6)
+		replica.Resume()
+		master.AwaitReplica(t)
+		master.Kill()
+		require.NoError(t, replica.ReplicaOf(nil))
+		got, err := newGenerator(t, closing(t, redis.NewClient(replica.Options())), serial.WithLocation(s.loc),
+			serial.WithKeyPrefix(s.prefix)).Next(t.Context(), "IS")
+		require.NoError(t, err)
+		require.Greater(t, got, "IS"+s.day+"0005")
+	})
+}
+
+// On Cluster the master of the type's slot waits for its own replicas.
+func TestReplicasOnCluster(t *testing.T) {
+	cluster := redistest.StartReplicatedCluster(t)
+	b := backend{client: func(t *testing.T) redis.UniversalClient { return cluster.Client(t) }}
+	var replicas []*redistest.Server
+	for i := range 3 {
+		_, replica := cluster.Pair(t, i)
+		replicas = append(replicas, replica)
+	}
+	testReplicas(t, b, replicas...)
+
+	t.Run("a slot moves", func(t *testing.T) {
+		s := b.series(t, confirmedBy(1))
+		for i := range 3 {
+			s.next(s.gen, i+1)
+		}
+		slot := s.rdb.(*redis.ClusterClient).ClusterKeySlot(t.Context(), s.record).Val()
+		moved := make(chan struct{})
+		defer func() { <-moved }()
+		go func() {
+			defer close(moved)
+			cluster.MoveSlot(t, int(slot), 200*time.Millisecond) // MOVED and ASK, and keys on both sides in between
+		}()
+		issued := 3
+		for going := true; going; {
+			select {
+			case <-moved:
+				going = false
+			default:
+			}
+			issued++
+			s.next(s.gen, issued)
+		}
+		s.next(s.generator(confirmedBy(1)), issued+1)
+	})
+}
+
+// refusedAndBurned requires that Next fails for want of confirmations and that n numbers are used up in all.
+func (s *series) refusedAndBurned(gen *serial.Generator, n int) {
+	s.t.Helper()
+	before := time.Now()
+	_, err := gen.Next(s.t.Context(), "IS")
+	require.ErrorIs(s.t, err, serial.ErrNotReplicated)
+	require.NotErrorIs(s.t, err, context.DeadlineExceeded)
+	require.Less(s.t, time.Since(before), replicate+3*time.Second)
+	require.Equal(s.t, fmt.Sprint(n), s.rdb.Get(s.t.Context(), s.counter).Val())
+}
+
+func testReplicas(t *testing.T, b backend, replicas ...*redistest.Server) {
+	down := func(f func()) {
+		for _, r := range replicas {
+			r.Pause()
+		}
+		f()
+		for _, r := range replicas {
+			r.Resume()
+		}
+		probe := b.series(t, confirmedBy(1)).gen
+		for i := range 20 { // types on every master
+			require.Eventually(t, func() bool {
+				_, err := probe.Next(context.Background(), fmt.Sprint("PROBE", i))
+				return err == nil
+			}, 20*time.Second, 10*time.Millisecond)
+		}
+	}
+
+	t.Run("confirmed, burned, confirmed", func(t *testing.T) {
+		s := b.series(t, confirmedBy(1))
+		s.next(s.gen, 1)
+		s.next(s.gen, 2)
+		down(func() {
+			s.refusedAndBurned(s.gen, 3)
+			_, err := s.gen.NextN(t.Context(), "IS", 5)
+			require.ErrorIs(t, err, serial.ErrNotReplicated)
+			require.ErrorIs(t, s.gen.Raise(t.Context(), "IS", 20), serial.ErrNotReplicated)
+			require.ErrorIs(t, s.gen.Raise(t.Context(), "IS", 20), serial.ErrNotReplicated, "nor does it rest on what was not confirmed")
+			// The first number, which opens the period, too.
+			_, err = s.gen.Next(t.Context(), "NEW")
+			require.ErrorIs(t, err, serial.ErrNotReplicated)
+			last, err := s.gen.Peek(t.Context(), "IS")
+			require.NoError(t, err)
+			require.EqualValues(t, 20, last.Seq)
+			s.next(s.generator(), 21) // who demands nothing is not held up
+		})
+		// What was not confirmed is not remembered either: the counter may go back by so much.
+		require.NoError(t, s.rdb.Set(t.Context(), s.counter, 2, time.Hour).Err())
+		s.next(s.gen, 3)
+		require.NoError(t, s.gen.Raise(t.Context(), "IS", 3))
+		require.NoError(t, s.rdb.Set(t.Context(), s.counter, 2, time.Hour).Err())
+		s.refused(s.gen, serial.ErrCounterLost)
+	})
+
+	t.Run("a request that comes again", func(t *testing.T) { testOnceWithReplicas(t, b, down) })
+
+	t.Run("unknown script", func(t *testing.T) {
+		s := b.series(t, confirmedBy(1))
+		flush := func() {
+			if cluster, ok := s.rdb.(*redis.ClusterClient); ok {
+				require.NoError(t, cluster.ForEachMaster(t.Context(), func(ctx context.Context, m *redis.Client) error {
+					return m.ScriptFlush(ctx).Err()
+				}))
+				return
+			}
+			require.NoError(t, s.rdb.ScriptFlush(t.Context()).Err())
+		}
+		for i := range 3 {
+			flush()
+			s.next(s.gen, i+1)
+		}
+	})
+
+	t.Run("many callers of many types", func(t *testing.T) {
+		s := b.series(t, confirmedBy(1))
+		each := func(want error) {
+			var mu sync.Mutex
+			got := map[string][]string{}
+			var wg sync.WaitGroup
+			for i := range 200 {
+				wg.Go(func() {
+					typ := fmt.Sprint("T", i%20)
+					number, err := s.gen.Next(context.Background(), typ)
+					require.ErrorIs(t, err, want)
+					mu.Lock()
+					defer mu.Unlock()
+					got[typ] = append(got[typ], number)
+				})
+			}
+			wg.Wait()
+			if want == nil {
+				for typ, all := range got {
+					require.Len(t, all, 10)
+					for _, number := range all {
+						require.True(t, strings.HasPrefix(number, typ+s.day), number)
+					}
+				}
+			}
+		}
+		each(nil)
+		down(func() { each(serial.ErrNotReplicated) })
+		each(nil)
+	})
+}
+
+func TestReplicasOptions(t *testing.T) {
+	slow := closing(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ReadTimeout: 400 * time.Millisecond}))
+	none := closing(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", ReadTimeout: -1}))
+	for _, c := range []struct {
+		rdb  *redis.Client
+		n    int
+		wait time.Duration
+		says string
+	}{
+		{slow, -1, time.Second, "-1 replicas; allowed are 0 to 1000"},
+		{slow, 1001, time.Second, "1001 replicas"},
+		{slow, 1, 0, "a timeout of 0s; allowed are whole milliseconds, at least one"},
+		{slow, 1, 1500 * time.Microsecond, "whole milliseconds"},
+		{slow, 1, 201 * time.Millisecond, "allowed are up to 200ms, half of the client's read timeout"},
+		{none, 1, 2501 * time.Millisecond, "allowed are up to 2.5s"},
+	} {
+		_, err := serial.New(c.rdb, serial.WithReplicas(c.n, c.wait))
+		require.ErrorContains(t, err, c.says)
+	}
+	for _, ok := range []time.Duration{time.Millisecond, 200 * time.Millisecond} {
+		newGenerator(t, slow, serial.WithReplicas(1, ok))
+	}
+	newGenerator(t, slow, serial.WithReplicas(0, 0))
+}
