@@ -1,0 +1,294 @@
+//go:build unix
+
+package faults
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A journal collects the calls of all processes, and what may have cost numbers.
+type journal struct {
+	mu     sync.Mutex
+	calls  []call
+	open   map[callID]call
+	latest map[callID]int64 // start of the latest call that succeeded, by worker and type
+	high   map[series]int64
+	lost   map[string]int64 // numbers of commands without an answer, by type
+	losses []loss
+}
+
+// A call issues n numbers, or fails. Instants are nanoseconds since 1970, comparable across the processes of one host.
+type call struct {
+	worker      int
+	typ         string
+	n           int64
+	start, end  int64
+	day         string // of those issued
+	first, last int64
+	failure     string // its class; "" if they were issued, unknown if the process died
+	text        string // of the error
+}
+
+type callID struct {
+	worker int
+	key    string // the call's own number, or a type
+}
+
+type series struct{ typ, day string }
+
+// A loss is a time in which a number of blocks may have been lost by each type.
+type loss struct{ from, to, blocks int64 }
+
+const unknown = "unknown"
+
+func newJournal() *journal {
+	return &journal{open: map[callID]call{}, latest: map[callID]int64{}, high: map[series]int64{}, lost: map[string]int64{}}
+}
+
+func (j *journal) begin(id callID, c call) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.open[id] = c
+}
+
+// finish completes a call that began; set tells how.
+func (j *journal) finish(id callID, set func(c *call)) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	c := j.open[id]
+	delete(j.open, id)
+	set(&c)
+	j.calls = append(j.calls, c)
+	if c.failure == "" {
+		at := callID{c.worker, c.typ}
+		j.latest[at] = max(j.latest[at], c.start)
+		j.high[series{c.typ, c.day}] = max(j.high[series{c.typ, c.day}], c.last)
+	}
+}
+
+// died ends the calls of a worker that is gone.
+func (j *journal) died(worker int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for id, c := range j.open {
+		if id.worker == worker {
+			c.failure = unknown
+			j.calls = append(j.calls, c)
+			delete(j.open, id)
+		}
+	}
+}
+
+// unanswered notes a command that may have taken n numbers for nobody.
+func (j *journal) unanswered(typ string, n int64) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.lost[typ] += n
+}
+
+func (j *journal) mayLose(l loss) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.losses = append(j.losses, l)
+}
+
+// mishap notes that a worker was killed or stopped just now: with it the reservations that it was making.
+func (j *journal) mishap(pause time.Duration) {
+	now := stamp()
+	j.mayLose(loss{now - int64(time.Second), now + int64(pause+time.Second), 1})
+}
+
+func (j *journal) succeededSince(worker int, typ string, t int64) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.latest[callID{worker, typ}] >= t
+}
+
+func (j *journal) highest(typ, day string) int64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.high[series{typ, day}]
+}
+
+// A verdict is what the checker found. Only what is listed in text is wrong, but disorder where there may be two masters.
+type verdict struct {
+	calls, numbers, failed int64
+	failures               map[string][]string // texts by class
+	gaps, allowed          int64               // numbers below the last issued that nobody got, and how many there may be
+	outage                 time.Duration       // the longest time in which nobody got a number of some type that is always in use
+	duplicates, disorder   []string
+	wrongDays, excess      []string
+}
+
+// allowance says what may be missing for other reasons than calls that failed and commands without an answer.
+type allowance struct {
+	block    int64                          // of a ledger, 0 without: what a loss costs
+	reserved func(typ string) []reservation // by a ledger, nil without
+	other    func(typ string) int64         // what a slow ledger or a floor leaves out
+}
+
+// check reads the whole journal, when nothing is added to it any more.
+func (j *journal) check(loc *time.Location, a allowance) verdict {
+	v := verdict{failures: map[string][]string{}, calls: int64(len(j.calls))}
+	types := map[string][]call{}
+	failed, failures := map[string]int64{}, map[string]int{}
+	for _, c := range j.calls {
+		if c.failure != "" {
+			v.failed++
+			v.failures[c.failure] = append(v.failures[c.failure], c.text)
+			failed[c.typ] += c.n
+			failures[c.typ]++
+			continue
+		}
+		types[c.typ] = append(types[c.typ], c)
+		v.numbers += c.last - c.first + 1
+		if from, to := dayOf(c.start, loc), dayOf(c.end, loc); c.day < from || c.day > to {
+			v.wrongDays = append(v.wrongDays, fmt.Sprintf("%v in a call of %s to %s", c, from, to))
+		}
+	}
+	for _, typ := range slices.Sorted(maps.Keys(types)) {
+		calls := types[typ]
+		days := map[string][]call{}
+		for _, c := range calls {
+			days[c.day] = append(days[c.day], c)
+		}
+		var top, distinct int64
+		for _, day := range days {
+			v.disorder = append(v.disorder, disorder(day)...)
+			n, highest, duplicates := overlaps(day)
+			v.duplicates = append(v.duplicates, duplicates...)
+			distinct += n
+			top += highest
+		}
+		v.gaps += top - distinct
+
+		from, to := calls[0].start, int64(0)
+		slices.SortFunc(calls, func(a, b call) int { return cmp.Compare(a.end, b.end) })
+		for i, c := range calls {
+			from, to = min(from, c.start), c.end
+			if i > 0 && typ[0] == 'T' {
+				v.outage = max(v.outage, time.Duration(c.end-calls[i-1].end))
+			}
+		}
+		allowed := j.lost[typ] + failed[typ]
+		if a.other != nil {
+			allowed += a.other(typ)
+		}
+		for _, l := range j.losses {
+			if l.from <= to && l.to >= from {
+				allowed += a.block * l.blocks
+			}
+		}
+		var reserved int64
+		if a.reserved != nil {
+			unused := failures[typ] // calls may have failed over a reservation
+			for _, r := range a.reserved(typ) {
+				n := r.last - r.first + 1
+				reserved += n
+				if unused > 0 && !slices.ContainsFunc(days[r.day], func(c call) bool { return c.last >= r.first && c.first <= r.last }) {
+					unused--
+					allowed += n
+				}
+			}
+		}
+		v.allowed += allowed
+		if top-distinct > allowed {
+			v.excess = append(v.excess, fmt.Sprintf("%s: %d of %d are missing, and %d may be", typ, top-distinct, top, allowed))
+		}
+		allowed += a.block * int64(len(days)) // what is left of a day's last
+		if reserved-distinct > allowed {
+			v.excess = append(v.excess, fmt.Sprintf("%s: %d of %d set aside are missing, and %d may be", typ, reserved-distinct, reserved, allowed))
+		}
+	}
+	return v
+}
+
+// overlaps counts the distinct numbers of one series, and finds those that were issued twice.
+func overlaps(calls []call) (distinct, highest int64, duplicates []string) {
+	calls = slices.SortedFunc(slices.Values(calls), func(a, b call) int { return cmp.Compare(a.first, b.first) })
+	var before call // of those so far the one that reaches farthest
+	for _, c := range calls {
+		if c.first <= highest {
+			duplicates = append(duplicates, fmt.Sprintf("%v and %v", before, c))
+		}
+		if c.last > highest {
+			distinct += c.last - max(c.first-1, highest)
+			highest, before = c.last, c
+		}
+	}
+	return distinct, highest, duplicates
+}
+
+// disorder finds the calls of one series that began after another had returned, and got no greater number.
+func disorder(calls []call) (found []string) {
+	ended := slices.SortedFunc(slices.Values(calls), func(a, b call) int { return cmp.Compare(a.end, b.end) })
+	began := slices.SortedFunc(slices.Values(calls), func(a, b call) int { return cmp.Compare(a.start, b.start) })
+	var latest call // the greatest number of those that have returned
+	for _, c := range began {
+		for len(ended) > 0 && ended[0].end < c.start {
+			if ended[0].last > latest.last {
+				latest = ended[0]
+			}
+			ended = ended[1:]
+		}
+		if c.first <= latest.last {
+			found = append(found, fmt.Sprintf("%v after %v", c, latest))
+		}
+	}
+	return found
+}
+
+func (c call) String() string {
+	return fmt.Sprintf("%s %s %d-%d (worker %d, %s to %s)", c.typ, c.day, c.first, c.last, c.worker, clock(c.start), clock(c.end))
+}
+
+func clock(ns int64) string { return time.Unix(0, ns).UTC().Format("05.000000") }
+
+const dayLayout = "20060102"
+
+func dayOf(ns int64, loc *time.Location) string { return time.Unix(0, ns).In(loc).Format(dayLayout) }
+
+// The checker finds what it is made for, and nothing in a clean journal.
+func TestChecker(t *testing.T) {
+	const typ = "T-00000001"
+	at := func(start, end, first, last int64) call {
+		return call{typ: typ, n: last - first + 1, day: "19700101", start: start, end: end, first: first, last: last}
+	}
+	failing := func(n int64) call { return call{typ: typ, n: n, failure: "failed"} }
+	nextDay := at(3, 4, 3, 3)
+	nextDay.day = "19700102"
+	for _, c := range []struct {
+		name                                          string
+		calls                                         []call
+		lost                                          int64
+		duplicates, disorder, wrongDays, gaps, excess int
+	}{
+		{"clean", []call{at(1, 5, 1, 3), at(2, 9, 5, 6), at(3, 4, 4, 4), at(10, 11, 7, 7)}, 0, 0, 0, 0, 0, 0},
+		{"the same number", []call{at(1, 5, 1, 1), at(2, 6, 1, 1)}, 0, 1, 0, 0, 0, 0},
+		{"within a batch", []call{at(1, 5, 1, 50), at(2, 6, 20, 20), at(2, 6, 51, 51)}, 0, 1, 0, 0, 0, 0},
+		{"batches that overlap", []call{at(1, 9, 1, 20), at(2, 9, 20, 30), at(3, 9, 30, 40)}, 0, 2, 0, 0, 0, 0},
+		{"out of order", []call{at(1, 2, 2, 2), at(3, 4, 1, 1)}, 0, 0, 1, 0, 0, 0},
+		{"at once in any order", []call{at(1, 3, 2, 2), at(3, 4, 1, 1)}, 0, 0, 0, 0, 0, 0},
+		{"another day", []call{at(1, 2, 1, 2), nextDay}, 0, 0, 0, 1, 2, 1},
+		{"a gap", []call{at(1, 2, 1, 1), at(3, 4, 5, 5)}, 0, 0, 0, 0, 3, 1},
+		{"a gap that calls explain", []call{at(1, 2, 1, 1), failing(3), at(3, 4, 5, 5)}, 0, 0, 0, 0, 3, 0},
+		{"a gap that commands explain", []call{at(1, 2, 1, 1), at(3, 4, 5, 5)}, 3, 0, 0, 0, 3, 0},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			j := newJournal()
+			j.calls = c.calls
+			j.lost[typ] = c.lost
+			v := j.check(time.UTC, allowance{})
+			require.Equal(t, []int{c.duplicates, c.disorder, c.wrongDays, c.gaps, c.excess},
+				[]int{len(v.duplicates), len(v.disorder), len(v.wrongDays), int(v.gaps), len(v.excess)})
+		})
+	}
+}

@@ -1,0 +1,22 @@
+// Package faults is the fault suite: processes issue numbers while a random schedule breaks what they depend on, and a
+// checker reads the journal of all of them. It has nothing but tests.
+//
+//	go test ./internal/faults                                          a minute, every run a few seconds
+//	SERIAL_SOAK=10m go test -v -timeout 30m -run Faults ./internal/faults   ten minutes, divided over the runs
+//	SERIAL_SEED=7 go test -run Faults/sentinel ./internal/faults       the same faults in the same order
+//
+// A run is a topology (server, pair, sentinel, cluster) and a protection (none, floor, replicas, ledger). What a
+// protection does not promise to survive is not in its schedule. The seed is in the log of every run; with -v each fault
+// is too, and the tables at the end are Markdown.
+//
+//	faults_test.go    the runs, and what is asserted of each
+//	scenario_test.go  single losses step by step, each with protection and without: so the checker is checked
+//	clock_test.go     clocks that jump
+//	schedule_test.go  which fault when: a pure function of the seed
+//	topology_test.go  the servers, and every kind of fault
+//	proxy_test.go     a network that misbehaves
+//	fleet_test.go     the processes that issue, as seen from the one that watches
+//	worker_test.go    the same as seen from within
+//	ledger_test.go    storage that outlives Redis
+//	checker_test.go   the journal, and what must be true of it
+package faults

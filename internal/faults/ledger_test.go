@@ -1,0 +1,155 @@
+//go:build unix
+
+package faults
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/rpc"
+	"regexp"
+	"sync"
+	"testing"
+	"time"
+)
+
+// storage is what outlives Redis: the ledger, and the floor of those who have none. It lives in the watching process,
+// which never dies, and the workers reach it over a connection.
+type storage struct {
+	journal *journal // tells the floor
+
+	mu       sync.Mutex
+	last     map[ReserveArgs]int64    // the last sequence set aside, by series and period
+	made     map[string][]reservation // by type
+	doubtful map[string]int64         // numbers in reservations whose answer may have come too late, by type
+	floors   map[string]int64         // how often the floor was asked, by type
+	asked    int
+	broken   bool
+	delay    time.Duration // before it reserves if positive, else after
+}
+
+// A reservation set aside the numbers from first to last.
+type reservation struct {
+	day         string
+	first, last int64
+}
+
+// ReserveArgs are exported for net/rpc. Above and N are 0 in keys.
+type ReserveArgs struct {
+	Series, Period string
+	Above, N       int64
+}
+
+// FloorArgs are exported for net/rpc.
+type FloorArgs struct{ Type, Day string }
+
+func newStorage(j *journal) *storage {
+	return &storage{journal: j, last: map[ReserveArgs]int64{}, made: map[string][]reservation{}, doubtful: map[string]int64{},
+		floors: map[string]int64{}}
+}
+
+var errStorage = errors.New("storage failed")
+
+// serve returns the address.
+func (s *storage) serve(t *testing.T) string {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	server := rpc.NewServer()
+	if err := server.RegisterName("Storage", &remoteStorage{s}); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for conn, err := listener.Accept(); err == nil; conn, err = listener.Accept() {
+			go server.ServeConn(conn)
+		}
+	}()
+	return listener.Addr().String()
+}
+
+// disturb makes it fail, or answer late; with neither it is well again.
+func (s *storage) disturb(broken bool, delay time.Duration) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.broken, s.delay = broken, delay
+}
+
+// Reserve is that of serial.Ledger.
+func (s *storage) Reserve(_ context.Context, series, period string, above, n int64) (int64, error) {
+	s.mu.Lock()
+	broken, delay := s.broken, s.delay
+	s.asked++
+	s.mu.Unlock()
+	if broken {
+		return 0, errStorage
+	}
+	time.Sleep(delay)
+	defer time.Sleep(-delay)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	key := ReserveArgs{Series: series, Period: period}
+	after := max(s.last[key], above)
+	typ := typeIn(series)
+	s.made[typ] = append(s.made[typ], reservation{period, after + 1, after + n})
+	s.last[key] = after + n
+	if delay != 0 {
+		s.doubtful[typ] += n
+	}
+	return after, nil
+}
+
+// margin is what a floor adds to what it has seen: more than the numbers that were issued and not yet written down.
+const margin = 5000
+
+func (s *storage) floor(typ, day string) int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.floors[typ]++
+	return s.journal.highest(typ, day) + margin
+}
+
+type remoteStorage struct{ s *storage }
+
+func (r *remoteStorage) Reserve(args ReserveArgs, after *int64) (err error) {
+	*after, err = r.s.Reserve(context.Background(), args.Series, args.Period, args.Above, args.N)
+	return err
+}
+
+func (r *remoteStorage) Floor(args FloorArgs, seq *int64) error {
+	*seq = r.s.floor(args.Type, args.Day)
+	return nil
+}
+
+// storageClient is a worker's end.
+type storageClient struct {
+	*rpc.Client
+	trap *trap
+}
+
+func (c storageClient) Reserve(ctx context.Context, series, period string, above, n int64) (int64, error) {
+	c.trap.pass("reserve", series)
+	defer c.trap.pass("", series)
+	return c.ask(ctx, "Storage.Reserve", ReserveArgs{series, period, above, n})
+}
+
+func (c storageClient) floor(ctx context.Context, typ string, start time.Time) (int64, error) {
+	return c.ask(ctx, "Storage.Floor", FloorArgs{typ, start.Format(dayLayout)})
+}
+
+// ask leaves a question behind when ctx ends. Its error is not ctx's: that would look like the caller's own.
+func (c storageClient) ask(ctx context.Context, method string, args any) (int64, error) {
+	reply := new(int64)
+	select {
+	case call := <-c.Go(method, args, reply, make(chan *rpc.Call, 1)).Done:
+		return *reply, call.Error
+	case <-ctx.Done():
+		return 0, errStorage
+	}
+}
+
+// Every type of the suite is named like this, so that it can be read from a key or a series whatever stands around it.
+var typePattern = regexp.MustCompile(`[TR]-\d{8}`)
+
+func typeIn(s string) string { return typePattern.FindString(s) }

@@ -1,0 +1,144 @@
+//go:build unix
+
+package faults
+
+import (
+	"net"
+	"sync"
+	"testing"
+	"time"
+)
+
+// A proxy is the network between the workers and a server, and the address that stays when another server takes over.
+type proxy struct {
+	listener net.Listener
+
+	mu     sync.Mutex
+	change *sync.Cond // of what follows
+	target string
+	mode   weather
+	delay  time.Duration
+	conns  map[net.Conn]bool // true if replies were dropped: what comes next would be taken for them
+}
+
+type weather int
+
+const (
+	fine      weather = iota
+	slow              // every packet takes longer
+	mute              // replies vanish
+	blackHole         // nothing passes; when it is over requests arrive, however late
+)
+
+func startProxy(t *testing.T, target string) *proxy {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &proxy{listener: listener, target: target, conns: map[net.Conn]bool{}}
+	p.change = sync.NewCond(&p.mu)
+	t.Cleanup(func() {
+		_ = listener.Close()
+		p.turn(fine, 0)
+		p.reset()
+	})
+	go p.serve()
+	return p
+}
+
+func (p *proxy) addr() string { return p.listener.Addr().String() }
+
+// turn changes the weather.
+func (p *proxy) turn(mode weather, delay time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mode, p.delay = mode, delay
+	for conn, torn := range p.conns {
+		if torn {
+			_ = conn.Close()
+		}
+	}
+	p.change.Broadcast()
+}
+
+// reset breaks all connections.
+func (p *proxy) reset() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for conn := range p.conns {
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			_ = tcp.SetLinger(0)
+		}
+		_ = conn.Close()
+	}
+}
+
+// redirect breaks all connections and makes new ones to another server.
+func (p *proxy) redirect(target string) {
+	p.mu.Lock()
+	p.target = target
+	p.mu.Unlock()
+	p.reset()
+}
+
+func (p *proxy) serve() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		target := p.target
+		p.mu.Unlock()
+		server, err := net.DialTimeout("tcp", target, time.Second)
+		if err != nil {
+			_ = client.Close()
+			continue
+		}
+		p.mu.Lock()
+		if target != p.target { // meanwhile
+			_, _ = client.Close(), server.Close()
+			p.mu.Unlock()
+			continue
+		}
+		p.conns[client], p.conns[server] = false, false
+		p.mu.Unlock()
+		go p.forward(server, client, false)
+		go p.forward(client, server, true)
+	}
+}
+
+// forward carries what src sends to dst until either is closed.
+func (p *proxy) forward(dst, src net.Conn, replies bool) {
+	defer func() {
+		_, _ = dst.Close(), src.Close()
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		delete(p.conns, src)
+	}()
+	buffer := make([]byte, 16<<10)
+	for {
+		n, err := src.Read(buffer)
+		if err != nil {
+			return
+		}
+		p.mu.Lock()
+		for p.mode == blackHole {
+			p.change.Wait()
+		}
+		mode, delay := p.mode, p.delay
+		if mode == mute && replies {
+			p.conns[src] = true
+		}
+		p.mu.Unlock()
+		switch {
+		case mode == mute && replies:
+			continue
+		case mode == slow:
+			time.Sleep(delay)
+		}
+		if _, err := dst.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
+}

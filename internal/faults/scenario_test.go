@@ -1,0 +1,186 @@
+//go:build unix
+
+package faults
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+)
+
+// Every loss that Redis can suffer, step by step: what promises to survive it does, and without that the checker finds
+// duplicates. So neither the losses nor the checker are empty.
+var scenarios = []struct {
+	name     string
+	topology topology
+	replicas bool // suffice
+	play     func(t *testing.T, w *world)
+}{
+	{"FLUSHALL", serverTopology, false, func(t *testing.T, w *world) {
+		w.issue(30)
+		w.everyMaster("FLUSHALL")
+		w.issue(30)
+	}},
+	{"a counter and its record deleted", serverTopology, false, func(t *testing.T, w *world) {
+		w.issue(30)
+		w.command("DEL", recordKey(alwaysUsed[0]), w.counterKey())
+		w.issue(30)
+	}},
+	{"a counter set back", serverTopology, false, func(t *testing.T, w *world) {
+		w.issue(30)
+		w.command("SET", w.counterKey(), 10, "KEEPTTL")
+		w.issue(30)
+	}},
+	{"restart empty", serverTopology, false, func(t *testing.T, w *world) {
+		w.issue(30)
+		w.master.Kill()
+		w.master.Restart(t)
+		w.issue(30)
+	}},
+	{"old RDB restored", serverTopology, false, func(t *testing.T, w *world) {
+		w.issue(30)
+		snapshot, err := w.master.Save()
+		require.NoError(t, err)
+		w.issue(30)
+		w.master.Kill()
+		require.NoError(t, w.master.Restore(snapshot))
+		w.master.Restart(t)
+		w.issue(60)
+	}},
+	{"promotion of a lagging replica", pairTopology, true, func(t *testing.T, w *world) {
+		w.issue(30)
+		require.NoError(t, w.replica.CutOff(w.master))
+		w.issue(30)
+		w.promote(false)
+		w.issue(30)
+	}},
+	{"there and back again", pairTopology, true, func(t *testing.T, w *world) {
+		a, run, reign := w.master, field(t, w, "run_id"), field(t, w, "master_replid")
+		w.issue(30)
+		require.NoError(t, w.replica.CutOff(w.master))
+		w.issue(30)
+		w.promote(false) // A takes over B's older data
+		w.promote(false)
+		require.Equal(t, a, w.master)
+		require.Equal(t, run, field(t, w, "run_id"), "by which nothing has changed")
+		require.NotEqual(t, reign, field(t, w, "master_replid"))
+		w.issue(60)
+	}},
+	{"there and back again, issuing there", pairTopology, true, func(t *testing.T, w *world) {
+		w.issue(30)
+		require.NoError(t, w.replica.CutOff(w.master))
+		w.issue(30)
+		w.promote(false)
+		w.issue(40)
+		w.promote(false)
+		w.issue(40)
+	}},
+	{"split brain", pairTopology, true, func(t *testing.T, w *world) {
+		w.issue(30)
+		require.NoError(t, w.replica.CutOff(w.master))
+		require.NoError(t, w.replica.ReplicaOf(nil))
+		for range 5 {
+			w.proxy.redirect(w.replica.Addr())
+			w.issue(20)
+			w.proxy.redirect(w.master.Addr())
+			w.issue(20)
+		}
+	}},
+}
+
+func TestScenarios(t *testing.T) {
+	for _, sc := range scenarios {
+		play := func(name string, p protection, check func(t *testing.T, v verdict)) {
+			t.Run(sc.name+"/"+name, func(t *testing.T) {
+				t.Parallel()
+				w := build(t, sc.topology, p, false, zoneOfMidnightIn(12*time.Hour))
+				sc.play(t, w)
+				check(t, w.journal.check(w.setting.location(), allowance{}))
+			})
+		}
+		play("nothing", protection{}, func(t *testing.T, v verdict) {
+			require.NotEmpty(t, v.duplicates, "the checker finds no duplicates where there must be some")
+		})
+		unique := func(t *testing.T, v verdict) {
+			require.Empty(t, v.duplicates)
+			if sc.name != "split brain" { // two masters, each with numbers of its own
+				require.Empty(t, v.disorder)
+			}
+		}
+		play("ledger", protection{Ledger: true}, unique)
+		if sc.topology == pairTopology {
+			play("ledger and replicas", protection{Ledger: true, Replicas: 1}, unique)
+		}
+		if sc.replicas {
+			play("replicas", protection{Replicas: 1}, unique)
+		}
+	}
+}
+
+// issue has as many numbers issued by a process that knows nothing of the others, one at a time. It gives up where they
+// cannot be replicated.
+func (w *world) issue(n int) {
+	w.t.Helper()
+	client := w.setting.client(nil)
+	defer func() { _ = client.Close() }()
+	gen, err := w.setting.generator(client, w.storage, nil)
+	require.NoError(w.t, err)
+	for i := range n {
+		id := callID{len(w.journal.calls), fmt.Sprint(i)}
+		w.journal.begin(id, call{worker: id.worker, typ: alwaysUsed[0], n: 1, start: stamp()})
+		number, err := gen.NextNumber(context.Background(), alwaysUsed[0])
+		w.journal.finish(id, func(c *call) {
+			c.end = stamp()
+			if err != nil {
+				c.failure = class(context.Background(), err)
+				return
+			}
+			c.day, c.first, c.last = number.Start.Format(dayLayout), number.Seq, number.Seq
+		})
+		if w.protection.Replicas > 0 && err != nil {
+			require.ErrorIs(w.t, err, serial.ErrNotReplicated)
+			return
+		}
+		require.NoError(w.t, err)
+	}
+}
+
+func (w *world) counterKey() string {
+	return recordKey(alwaysUsed[0]) + ":" + dayOf(stamp(), w.setting.location())
+}
+
+// field returns a field of the master's INFO.
+func field(t *testing.T, w *world, name string) string {
+	t.Helper()
+	info, err := w.master.Do("INFO", "everything").Text()
+	require.NoError(t, err)
+	_, after, found := strings.Cut(info, "\n"+name+":")
+	require.True(t, found, name)
+	value, _, _ := strings.Cut(after, "\r")
+	return value
+}
+
+// The same with processes and the journal that the runs use: with nothing to protect them they get duplicates, and the
+// checker says so.
+func TestSuiteFindsDuplicates(t *testing.T) {
+	t.Parallel()
+	for _, p := range []protection{{}, {Ledger: true}} {
+		t.Run(fmt.Sprintf("ledger %v", p.Ledger), func(t *testing.T) {
+			w := build(t, serverTopology, p, false, zoneOfMidnightIn(12*time.Hour))
+			w.fleet = launch(t, w.setting, w.journal, 2)
+			w.awaitService(stamp(), "at first", &summary{struck: map[string]int{}})
+			w.everyMaster("FLUSHALL")
+			w.fleet.replace()
+			w.fleet.stop()
+			v := w.journal.check(w.setting.location(), w.allowance())
+			require.Equal(t, p.Ledger, len(v.duplicates) == 0, "%d duplicates", len(v.duplicates))
+			require.Equal(t, p.Ledger, len(v.disorder) == 0, "%d out of order", len(v.disorder))
+		})
+	}
+}

@@ -1,0 +1,466 @@
+//go:build unix
+
+package faults
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/redistest"
+)
+
+type topology string
+
+const (
+	serverTopology   topology = "server"
+	pairTopology     topology = "pair" // a master and a replica behind an address that whoever promotes moves
+	sentinelTopology topology = "sentinel"
+	clusterTopology  topology = "cluster"
+)
+
+// A world is the servers of a run, and everything that faults act on.
+type world struct {
+	t          *testing.T
+	topology   topology
+	protection protection
+	setting    setting
+	journal    *journal
+	storage    *storage
+	fleet      *fleet
+
+	master, replica *redistest.Server // where there is one pair, in the roles of the moment
+	proxy           *proxy
+	sentinel        *redistest.Sentinel
+	cluster         *redistest.Cluster
+	admin           redis.UniversalClient // not through the proxy
+	evicted         int64                 // keys, each of which may have cost its type a block
+}
+
+// build starts the servers. Those that are durable keep what they acknowledge over a restart.
+func build(t *testing.T, top topology, p protection, durable bool, zone int) *world {
+	w := &world{t: t, topology: top, protection: p, journal: newJournal()}
+	w.storage = newStorage(w.journal)
+	w.setting = setting{Protection: p, Zone: zone, Storage: w.storage.serve(t)}
+	var args []string
+	if durable {
+		args = []string{"--appendonly", "yes", "--appendfsync", "always"}
+	}
+	switch top {
+	case serverTopology, pairTopology:
+		w.master = redistest.Start(t, args...)
+		if top == pairTopology {
+			w.replica = redistest.StartReplica(t, w.master, args...)
+		}
+		w.proxy = startProxy(t, w.master.Addr())
+		w.setting.Addrs = []string{w.proxy.addr()}
+	case sentinelTopology:
+		w.sentinel = redistest.StartSentinel(t)
+		w.master, w.replica = w.sentinel.Roles(t)
+		w.setting.Sentinel, w.setting.Addrs = true, w.sentinel.Options().SentinelAddrs
+	case clusterTopology:
+		w.cluster = redistest.StartReplicatedCluster(t, args...)
+		w.setting.Cluster, w.setting.Addrs = true, w.cluster.Addrs()
+	}
+	w.connect()
+	return w
+}
+
+// connect gives admin a way to the masters.
+func (w *world) connect() {
+	s := w.setting
+	if w.proxy != nil {
+		s.Addrs = []string{w.master.Addr()}
+	}
+	w.admin = s.client(nil)
+	w.t.Cleanup(func() { _ = w.admin.Close() })
+}
+
+// masters are the servers that have the numbers by now.
+func (w *world) masters() (masters []*redistest.Server) {
+	if w.cluster == nil {
+		return []*redistest.Server{w.master}
+	}
+	for i := range w.cluster.Servers {
+		master, _ := w.cluster.Pair(w.t, i)
+		masters = append(masters, master)
+	}
+	return masters
+}
+
+// pair is a master and its replica; which one is chosen at random in a cluster.
+func (w *world) pair(random *rand.Rand) (master, replica *redistest.Server) {
+	i := random.IntN(3)
+	if w.cluster != nil {
+		return w.cluster.Pair(w.t, i)
+	}
+	return w.master, w.replica
+}
+
+// risk is what a fault may do to numbers that were acknowledged.
+type risk int
+
+const (
+	keeps       risk = iota // nothing
+	tells                   // a counter is lost, and its record says so
+	outruns                 // what replicas had not confirmed is lost
+	loses                   // anything
+	storageOnly             // it befalls the ledger
+)
+
+// A fault breaks something and returns how it heals. blocks is how many a type may lose of it, with what is being
+// reserved; one more is allowed for any fault, for a reservation that it catches under way.
+type fault struct {
+	name   string
+	risk   risk
+	blocks int64
+	where  string // topologies, all if empty
+	strike func(w *world, random *rand.Rand, hold time.Duration) (heal func())
+}
+
+// promised reports whether uniqueness has to survive the fault.
+func (p protection) promised(r risk) bool {
+	switch r {
+	case keeps:
+		return true
+	case tells:
+		return p.Replicas == 0 || p.Ledger || p.Floor
+	case outruns:
+		return p.Ledger || p.Replicas > 0
+	}
+	return p.Ledger
+}
+
+// faultsOf are those that belong to a topology and that a protection promises to survive.
+func faultsOf(top topology, p protection) (suitable []fault) {
+	for _, f := range allFaults {
+		if (f.where == "" || strings.Contains(f.where, string(top))) && p.promised(f.risk) {
+			suitable = append(suitable, f)
+		}
+	}
+	return suitable
+}
+
+func nothing() {}
+
+// Below, single means topologies with one master that no sentinel or cluster would replace.
+const single = "server pair"
+
+var allFaults = []fault{
+	{"SIGSTOP, SIGCONT of the server", keeps, 0, single, func(w *world, _ *rand.Rand, _ time.Duration) func() {
+		w.master.Pause()
+		return w.master.Resume
+	}},
+	{"SIGKILL, restart with all data", keeps, 1, "server pair", func(w *world, _ *rand.Rand, hold time.Duration) func() {
+		if w.protection.Ledger { // there is no append-only file
+			_, err := w.master.Save()
+			require.NoError(w.t, err)
+		}
+		w.master.Kill()
+		return func() { w.master.Restart(w.t) }
+	}},
+	{"SIGKILL, restart empty", loses, 1, single, func(w *world, _ *rand.Rand, _ time.Duration) func() {
+		w.master.Kill()
+		require.NoError(w.t, w.master.Restore(nil))
+		return func() { w.master.Restart(w.t) }
+	}},
+	{"old RDB restored", loses, 1, single, func(w *world, _ *rand.Rand, _ time.Duration) func() {
+		snapshot, err := w.master.Save()
+		require.NoError(w.t, err)
+		return func() {
+			w.master.Kill()
+			require.NoError(w.t, w.master.Restore(snapshot))
+			w.master.Restart(w.t)
+		}
+	}},
+	{"SCRIPT FLUSH", keeps, 0, "", func(w *world, _ *rand.Rand, _ time.Duration) func() {
+		w.everyMaster("SCRIPT", "FLUSH")
+		return nothing
+	}},
+	{"DEBUG SLEEP", keeps, 0, "", func(w *world, _ *rand.Rand, hold time.Duration) func() {
+		// Shorter than it takes to count as down.
+		w.everyMaster("DEBUG", "SLEEP", min(hold, 500*time.Millisecond).Seconds())
+		return nothing
+	}},
+	{"CLIENT PAUSE", keeps, 0, "", func(w *world, random *rand.Rand, hold time.Duration) func() {
+		w.everyMaster("CLIENT", "PAUSE", min(hold, 700*time.Millisecond).Milliseconds(),
+			[]string{"ALL", "WRITE"}[random.IntN(2)])
+		return nothing
+	}},
+	{"CLIENT KILL", keeps, 0, "", func(w *world, _ *rand.Rand, _ time.Duration) func() {
+		w.everyMaster("CLIENT", "KILL", "TYPE", "normal")
+		return nothing
+	}},
+	{"DEL of a record", keeps, 1, "", func(w *world, random *rand.Rand, _ time.Duration) func() {
+		w.command("DEL", recordKey(aType(random)))
+		return nothing
+	}},
+	{"DEL of a counter", tells, 1, "", func(w *world, random *rand.Rand, _ time.Duration) func() {
+		typ := aType(random)
+		day := dayOf(stamp(), w.setting.location())
+		used, err := w.command("GETDEL", recordKey(typ)+":"+day).Int64()
+		if err != nil || w.protection.Floor || w.protection.Ledger || day != dayOf(stamp(), w.setting.location()) {
+			return nothing
+		}
+		return func() { w.raise(typ, used) } // an operator who knows the last number used
+	}},
+	{"DEL of a counter and its record", loses, 1, "", func(w *world, random *rand.Rand, _ time.Duration) func() {
+		record := recordKey(aType(random))
+		w.command("DEL", record, record+":"+dayOf(stamp(), w.setting.location()))
+		return nothing
+	}},
+	{"a counter set back", loses, 1, "", func(w *world, random *rand.Rand, _ time.Duration) func() {
+		w.command("SET", recordKey(aType(random))+":"+dayOf(stamp(), w.setting.location()), 1+random.IntN(50), "KEEPTTL")
+		return nothing
+	}},
+	{"FLUSHALL", loses, 1, "", func(w *world, _ *rand.Rand, _ time.Duration) func() {
+		w.everyMaster("FLUSHALL")
+		return nothing
+	}},
+	{"eviction by volatile-ttl", loses, 0, single, evict("volatile-ttl")},
+	{"eviction by allkeys-lru", loses, 0, single, evict("allkeys-lru")},
+
+	{"network: delay", keeps, 0, single, func(w *world, random *rand.Rand, _ time.Duration) func() {
+		w.proxy.turn(slow, time.Duration(5+random.IntN(200))*time.Millisecond)
+		return func() { w.proxy.turn(fine, 0) }
+	}},
+	{"network: replies dropped", keeps, 0, single, func(w *world, _ *rand.Rand, _ time.Duration) func() {
+		w.proxy.turn(mute, 0)
+		return func() { w.proxy.turn(fine, 0) }
+	}},
+	{"network: black hole", keeps, 0, single, func(w *world, _ *rand.Rand, _ time.Duration) func() {
+		w.proxy.turn(blackHole, 0)
+		return func() { w.proxy.turn(fine, 0) }
+	}},
+	{"network: reset", keeps, 0, single, func(w *world, _ *rand.Rand, _ time.Duration) func() {
+		w.proxy.reset()
+		return w.proxy.reset
+	}},
+
+	{"SIGSTOP, SIGCONT of a replica", keeps, 0, "pair sentinel cluster", func(w *world, random *rand.Rand, _ time.Duration) func() {
+		_, replica := w.pair(random)
+		replica.Pause()
+		return replica.Resume
+	}},
+	{"SIGKILL, restart of a replica", keeps, 0, "pair sentinel cluster", func(w *world, random *rand.Rand, _ time.Duration) func() {
+		_, replica := w.pair(random)
+		replica.Kill()
+		return func() { replica.Restart(w.t) }
+	}},
+	{"promotion", outruns, 1, "pair", func(w *world, random *rand.Rand, _ time.Duration) func() {
+		dead := random.IntN(2) == 0
+		if dead {
+			w.master.Kill()
+		}
+		return func() { w.promote(dead) }
+	}},
+	{"promotion of a lagging replica", outruns, 1, "pair", func(w *world, random *rand.Rand, _ time.Duration) func() {
+		dead := random.IntN(2) == 0
+		require.NoError(w.t, w.replica.CutOff(w.master))
+		return func() {
+			if dead {
+				w.master.Kill()
+			}
+			w.promote(dead)
+		}
+	}},
+	{"there and back again", outruns, 2, "pair", func(w *world, _ *rand.Rand, hold time.Duration) func() {
+		require.NoError(w.t, w.replica.CutOff(w.master))
+		return func() {
+			w.promote(false) // the old master takes over older data
+			time.Sleep(hold / 2)
+			w.promote(false)
+		}
+	}},
+
+	{"SENTINEL FAILOVER", outruns, 1, "sentinel", func(w *world, _ *rand.Rand, _ time.Duration) func() {
+		return w.failOver(func() { w.sentinel.Failover(w.t) })
+	}},
+	{"failover: master SIGKILL", outruns, 1, "sentinel cluster", func(w *world, random *rand.Rand, hold time.Duration) func() {
+		master, replica := w.pair(random)
+		master.Kill()
+		return w.failOver(func() {
+			w.awaitFailover(master, replica)
+			master.Restart(w.t)
+		})
+	}},
+	{"failover: master SIGSTOP, SIGCONT", outruns, 1, "sentinel cluster", func(w *world, random *rand.Rand, _ time.Duration) func() {
+		master, replica := w.pair(random)
+		master.Pause()
+		return w.failOver(func() {
+			w.awaitFailover(master, replica)
+			master.Resume()
+		})
+	}},
+	{"failover to a lagging replica", outruns, 1, "sentinel cluster", func(w *world, random *rand.Rand, hold time.Duration) func() {
+		master, replica := w.pair(random)
+		require.NoError(w.t, replica.CutOff(master))
+		return w.failOver(func() {
+			master.Kill()
+			w.awaitFailover(master, replica)
+			require.NoError(w.t, replica.Rejoin())
+			master.Restart(w.t)
+		})
+	}},
+	{"CLUSTER FAILOVER", outruns, 1, "cluster", func(w *world, random *rand.Rand, _ time.Duration) func() {
+		master, replica := w.pair(random)
+		began := time.Now()
+		require.NoError(w.t, replica.Do("CLUSTER", "FAILOVER").Err())
+		return w.failOver(func() {
+			// Redis gives up on it after 5 s where nodes are too busy to answer in time.
+			for !replica.IsMaster() && time.Since(began) < 30*time.Second {
+				if time.Since(began)%(6*time.Second) > 5900*time.Millisecond {
+					_ = replica.Do("CLUSTER", "FAILOVER").Err()
+				}
+				time.Sleep(100 * time.Millisecond)
+			}
+			w.awaitFailover(master, replica)
+		})
+	}},
+	{"CLUSTER FAILOVER TAKEOVER by a lagging replica", outruns, 1, "cluster", func(w *world, random *rand.Rand, _ time.Duration) func() {
+		master, replica := w.pair(random)
+		require.NoError(w.t, replica.CutOff(master))
+		return w.failOver(func() {
+			require.NoError(w.t, replica.Do("CLUSTER", "FAILOVER", "TAKEOVER").Err())
+			w.awaitFailover(master, replica)
+			require.NoError(w.t, replica.Rejoin())
+		})
+	}},
+	{"slot migration", keeps, 1, "cluster", func(w *world, random *rand.Rand, hold time.Duration) func() {
+		slot, err := w.masters()[0].Do("CLUSTER", "KEYSLOT", recordKey(aType(random))).Int()
+		require.NoError(w.t, err)
+		w.cluster.MoveSlot(w.t, slot, min(hold/4, 300*time.Millisecond))
+		return nothing
+	}},
+
+	{"ledger down", storageOnly, 0, "", func(w *world, _ *rand.Rand, _ time.Duration) func() {
+		w.storage.disturb(true, 0)
+		return func() { w.storage.disturb(false, 0) }
+	}},
+	{"ledger slow", storageOnly, 0, "", func(w *world, random *rand.Rand, _ time.Duration) func() {
+		delay := 10*time.Millisecond + time.Duration(random.Int64N(int64(time.Second)))
+		w.storage.disturb(false, []time.Duration{delay, -delay, 10 * time.Second, -10 * time.Second}[random.IntN(4)])
+		return func() { w.storage.disturb(false, 0) }
+	}},
+}
+
+func aType(random *rand.Rand) string { return alwaysUsed[random.IntN(len(alwaysUsed))] }
+
+func recordKey(typ string) string { return "serial:{" + typ + "}" }
+
+// everyMaster sends a command to all masters at once. One that kills its own connection gets no answer.
+func (w *world) everyMaster(args ...any) {
+	done := make(chan error)
+	masters := w.masters()
+	for _, m := range masters {
+		go func() { done <- m.Do(args...).Err() }()
+	}
+	for range masters {
+		if err := <-done; err != nil && args[0] != "CLIENT" {
+			w.t.Errorf("%v: %v", args, err)
+		}
+	}
+}
+
+// command sends a command about a key to its master.
+func (w *world) command(args ...any) *redis.Cmd {
+	cmd := w.admin.Do(context.Background(), args...)
+	if err := cmd.Err(); err != nil && err != redis.Nil {
+		w.t.Errorf("%v: %v", args, err)
+	}
+	return cmd
+}
+
+func (w *world) raise(typ string, seq int64) {
+	plain := w.setting
+	plain.Protection = protection{}
+	gen, err := plain.generator(w.admin, nil, nil)
+	require.NoError(w.t, err)
+	require.NoError(w.t, gen.Raise(context.Background(), typ, seq))
+}
+
+// evict fills the memory, so that Redis throws away keys to make room.
+func evict(policy string) func(*world, *rand.Rand, time.Duration) func() {
+	return func(w *world, _ *rand.Rand, hold time.Duration) func() {
+		m := w.master
+		stat := func(name string) (n int) {
+			info, err := m.Do("INFO").Text()
+			require.NoError(w.t, err)
+			_, after, _ := strings.Cut(info, "\r\n"+name+":")
+			_, err = fmt.Sscan(after, &n)
+			require.NoError(w.t, err)
+			return n
+		}
+		used, before := stat("used_memory"), stat("evicted_keys")
+		require.NoError(w.t, m.Do("CONFIG", "SET", "maxmemory-policy", policy, "maxmemory", used+1<<20).Err())
+		client := redis.NewClient(m.Options())
+		defer func() { _ = client.Close() }()
+		ballast := strings.Repeat("x", 16<<10)
+		for i := range 256 { // four times what there is room for; these outlive the counters
+			_ = client.Set(context.Background(), fmt.Sprint("ballast:", i), ballast, 30*24*time.Hour).Err()
+			time.Sleep(hold / 256)
+		}
+		return func() {
+			require.NoError(w.t, m.Do("CONFIG", "SET", "maxmemory", 0).Err())
+			w.evicted += int64(stat("evicted_keys") - before)
+			for i := range 256 {
+				_ = m.Do("DEL", fmt.Sprint("ballast:", i)).Err()
+			}
+		}
+	}
+}
+
+// promote makes the replica the master to which the proxy leads, and the old master its replica.
+func (w *world) promote(dead bool) {
+	require.NoError(w.t, w.replica.ReplicaOf(nil))
+	w.proxy.redirect(w.replica.Addr())
+	w.master, w.replica = w.replica, w.master
+	if dead {
+		w.replica.Restart(w.t)
+	}
+	require.NoError(w.t, w.master.Rejoin())
+	require.NoError(w.t, w.replica.ReplicaOf(w.master))
+	w.master.AwaitReplica(w.t)
+	w.connect()
+}
+
+// failOver completes a fault that swaps roles without the suite's doing.
+func (w *world) failOver(heal func()) func() {
+	return func() {
+		heal()
+		if w.sentinel != nil {
+			w.master, w.replica = w.sentinel.Roles(w.t)
+		}
+	}
+}
+
+// reigns tells one constellation of masters from the next: every promotion begins another reign.
+func (w *world) reigns() (all string) {
+	if w.sentinel != nil {
+		w.master, w.replica = w.sentinel.Roles(w.t)
+	}
+	for _, m := range w.masters() {
+		info, _ := m.Do("INFO", "replication").Text()
+		_, info, _ = strings.Cut(info, "master_replid:")
+		reign, _, _ := strings.Cut(info, "\r")
+		all += reign + " "
+	}
+	return all
+}
+
+func (w *world) awaitFailover(from, to *redistest.Server) {
+	if w.sentinel != nil {
+		w.sentinel.AwaitFailover(w.t, from)
+		return
+	}
+	require.Eventually(w.t, to.IsMaster, 30*time.Second, 20*time.Millisecond, "the replica did not take over")
+}
+
+var _ serial.Ledger = (*storage)(nil)

@@ -1,0 +1,396 @@
+//go:build unix
+
+package faults
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/rpc"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/dailyserial/serial"
+)
+
+// A setting is what a generator of the suite is made of, here or in a worker.
+type setting struct {
+	Sentinel, Cluster bool
+	Addrs             []string
+	Protection        protection
+	Storage           string // its address
+	Zone              int    // seconds east of UTC
+	Seed              uint64
+}
+
+// protection is what the generators have against losses.
+type protection struct {
+	Floor, Ledger bool
+	Replicas      int
+}
+
+const (
+	block   = 200
+	callers = 6 // of a worker
+	most    = 50
+)
+
+func (s setting) location() *time.Location { return time.FixedZone("suite", s.Zone) }
+
+// client gives up on a server sooner than go-redis by itself does, so that more happens in a minute.
+func (s setting) client(hook redis.Hook) redis.UniversalClient {
+	const dial, read, write = time.Second, 2 * time.Second, time.Second
+	var c redis.UniversalClient
+	switch {
+	case s.Sentinel:
+		c = redis.NewFailoverClient(&redis.FailoverOptions{MasterName: "serial", SentinelAddrs: s.Addrs,
+			DialTimeout: dial, ReadTimeout: read, WriteTimeout: write})
+	case s.Cluster:
+		options := &redis.ClusterOptions{Addrs: s.Addrs, DialTimeout: dial, ReadTimeout: read, WriteTimeout: write}
+		if hook != nil { // at the nodes, where every attempt and every pipeline comes by
+			options.NewClient = func(o *redis.Options) *redis.Client {
+				node := redis.NewClient(o)
+				node.AddHook(hook)
+				return node
+			}
+		}
+		return redis.NewClusterClient(options)
+	default:
+		c = redis.NewClient(&redis.Options{Addr: s.Addrs[0], DialTimeout: dial, ReadTimeout: read, WriteTimeout: write})
+	}
+	if hook != nil {
+		c.AddHook(hook)
+	}
+	return c
+}
+
+type floorFunc = func(ctx context.Context, typ string, start time.Time) (int64, error)
+
+func (s setting) generator(client redis.UniversalClient, ledger serial.Ledger, floor floorFunc) (*serial.Generator, error) {
+	opts := []serial.Option{serial.WithLocation(s.location()), serial.WithTemplate("{type}-{date:yyyyMMdd}-{seq:12}")}
+	if s.Protection.Floor {
+		opts = append(opts, serial.WithFloor(floor))
+	}
+	if s.Protection.Ledger {
+		opts = append(opts, serial.WithLedger(ledger, block))
+	}
+	if n := s.Protection.Replicas; n > 0 {
+		opts = append(opts, serial.WithReplicas(n, 500*time.Millisecond))
+	}
+	return serial.New(client, opts...)
+}
+
+const workerVariable = "SERIAL_FAULTS_WORKER"
+
+// A worker issues numbers until it is told to quit, and writes every call to its standard output as it begins and as it
+// ends, so that even if it is killed nothing is missing but what is unknown.
+type worker struct {
+	setting
+	gen  *serial.Generator
+	trap trap
+	out  sync.Mutex
+	id   atomic.Int64
+	quit chan struct{}
+}
+
+func workerMain(config string) error {
+	w := &worker{quit: make(chan struct{})}
+	w.trap.say = w.say
+	if err := json.Unmarshal([]byte(config), &w.setting); err != nil {
+		return err
+	}
+	redis.SetLogger(silence{})
+	conn, err := rpc.Dial("tcp", w.Storage)
+	if err != nil {
+		return err
+	}
+	storage := storageClient{conn, &w.trap}
+	client := w.client(watch{w})
+	if w.gen, err = w.generator(client, storage, storage.floor); err != nil {
+		return err
+	}
+	go w.obey()
+	var wg sync.WaitGroup
+	for i := range uint64(callers) {
+		random := rand.New(rand.NewPCG(w.Seed, i))
+		wg.Go(func() {
+			for {
+				select {
+				case <-w.quit:
+					return
+				case <-time.After(2*time.Millisecond + rand.N(10*time.Millisecond)):
+					w.call(random)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	w.leaks()
+	w.say("done")
+	return client.Close()
+}
+
+// obey carries out what the watching process says, and dies with it.
+func (w *worker) obey() {
+	lines := bufio.NewScanner(os.Stdin)
+	for lines.Scan() {
+		var how, where string
+		var boundary int
+		if n, _ := fmt.Sscan(lines.Text(), &how, &where, &boundary); n == 3 {
+			w.trap.set(how, where, boundary)
+			continue
+		}
+		close(w.quit) // "quit"
+	}
+	os.Exit(3)
+}
+
+// leaks reports goroutines of the package that are left when every command has had time to end.
+func (w *worker) leaks() {
+	var stacks []byte
+	for range 120 {
+		stacks = make([]byte, 1<<20)
+		stacks = stacks[:runtime.Stack(stacks, true)]
+		if !bytes.Contains(stacks, []byte("github.com/dailyserial/serial.")) {
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	w.say("leak %q", stacks)
+}
+
+// alwaysUsed are the types that are in use all the time; others come and go, so that there is much to open.
+var alwaysUsed = []string{"T-00000001", "T-00000002", "T-00000003"}
+
+func (w *worker) call(random *rand.Rand) {
+	typ := alwaysUsed[random.IntN(len(alwaysUsed))]
+	if random.IntN(3) == 0 {
+		typ = fmt.Sprintf("R-%08d", time.Now().UnixMilli()/500%1e8)
+	}
+	n := 1
+	if random.IntN(5) == 0 {
+		n = 1 + random.IntN(most)
+	}
+	ctx := context.Background()
+	if limit := []time.Duration{0, 0, 2 * time.Second, 20 * time.Millisecond}[random.IntN(4)]; limit > 0 {
+		limited, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		ctx = limited
+	}
+	id := w.id.Add(1)
+	w.say("begin %d %s %d %d", id, typ, n, stamp())
+	first, last, err := issue(ctx, w.gen, typ, n)
+	end := stamp()
+	if err != nil {
+		w.say("failed %d %d %s %q", id, end, class(ctx, err), err)
+		return
+	}
+	w.say("issued %d %d %s %d %d", id, end, first.Start.Format(dayLayout), first.Seq, last)
+}
+
+var errBatch = errors.New("a batch that is none")
+
+// issue has one number issued, or a batch of several.
+func issue(ctx context.Context, gen *serial.Generator, typ string, n int) (first serial.Number, last int64, err error) {
+	if n == 1 {
+		first, err = gen.NextNumber(ctx, typ)
+		return first, first.Seq, err
+	}
+	batch, err := gen.NextN(ctx, typ, n)
+	for i, s := range batch {
+		number, err := gen.Parse(s)
+		if i == 0 {
+			first = number
+		}
+		if last = first.Seq + int64(i); err != nil || number.Seq != last || !number.Start.Equal(first.Start) {
+			return first, last, fmt.Errorf("%w: %v", errBatch, batch)
+		}
+	}
+	return first, last, err
+}
+
+// class sorts errors by what they tell the caller. Those in declared are answers of the package, not failures.
+func class(ctx context.Context, err error) string {
+	for name, declared := range declared {
+		if errors.Is(err, declared) {
+			return name
+		}
+	}
+	deadline, limited := ctx.Deadline()
+	ended := limited && !time.Now().Before(deadline) // its timer may not have fired yet
+	switch {
+	case errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) && !ended:
+		return "misleading"
+	case ended:
+		return "deadline"
+	}
+	return "failed"
+}
+
+var declared = map[string]error{
+	"lost": serial.ErrCounterLost, "unreplicated": serial.ErrNotReplicated, "skew": serial.ErrClockSkew,
+	"conflict": serial.ErrConflict, "exhausted": serial.ErrExhausted, "invalid": serial.ErrInvalidType, "torn": errBatch,
+}
+
+func (w *worker) say(format string, args ...any) {
+	w.out.Lock()
+	defer w.out.Unlock()
+	_, _ = fmt.Fprintf(os.Stdout, format+"\n", args...)
+}
+
+// stamp is the time by this process's monotonic clock, counted from where the wall clock stood at its start: that can be
+// compared between processes, as long as nobody sets the host's clock while the suite runs.
+func stamp() int64 { return started.UnixNano() + int64(time.Since(started)) }
+
+var started = time.Now()
+
+// A trap kills or stops this process in the middle of opening a period, or of a reservation.
+type trap struct {
+	say func(format string, args ...any)
+
+	mu    sync.Mutex
+	how   string // kill or stop; "" if it is not set
+	where string // open or reserve: where it begins to count
+	left  int    // boundaries of that type's commands to pass
+	typ   string // since it counts
+}
+
+func (t *trap) set(how, where string, boundary int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.how, t.where, t.left, t.typ = how, where, boundary, ""
+}
+
+// pass comes before and after every command and reservation; where tells what begins with it.
+func (t *trap) pass(where, key string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if typ := typeIn(key); t.how == "" || t.typ == "" && t.where != where || t.typ != "" && t.typ != typ {
+		return
+	} else {
+		t.typ = typ
+	}
+	if t.left--; t.left >= 0 {
+		return
+	}
+	signal := syscall.SIGKILL
+	if t.how == "stop" {
+		signal = syscall.SIGSTOP
+	}
+	t.how = ""
+	t.say("trapped")
+	_ = syscall.Kill(syscall.Getpid(), signal)
+}
+
+// watch is a hook that leads commands past the trap, and tells of those that may have taken numbers for nobody.
+type watch struct{ w *worker }
+
+func (h watch) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h watch) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		key := firstKey(cmd)
+		where := ""
+		if cmd.Name() == "set" {
+			where = "open" // with its lock
+		}
+		h.w.trap.pass(where, key)
+		err := next(ctx, cmd)
+		h.w.trap.pass("", key)
+		h.unanswered(cmd, err)
+		return err
+	}
+}
+
+func (h watch) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		for _, cmd := range cmds {
+			if n, _ := cmd.(*redis.Cmd); n != nil && cmd.Name() == "wait" {
+				if replicas, _ := n.Int(); replicas < 1 { // nobody waits for more
+					err = serial.ErrNotReplicated // what it waited for was for nobody
+				}
+			}
+		}
+		for _, cmd := range cmds {
+			if cmdErr := cmd.Err(); cmdErr != nil {
+				h.unanswered(cmd, cmdErr)
+			} else {
+				h.unanswered(cmd, err)
+			}
+		}
+		return err
+	}
+}
+
+func (h watch) unanswered(cmd redis.Cmder, err error) {
+	if err == nil {
+		return
+	}
+	for _, refusal := range []string{"NOSCRIPT", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "READONLY", "LOADING"} {
+		if redis.HasErrorPrefix(err, refusal) {
+			return
+		}
+	}
+	for typ, n := range counts(cmd) {
+		h.w.say("unanswered %s %d", typ, n)
+	}
+}
+
+func firstKey(cmd redis.Cmder) string {
+	switch args := cmd.Args(); {
+	case cmd.Name() == "set" && len(args) > 1:
+		return fmt.Sprint(args[1])
+	case strings.HasPrefix(cmd.Name(), "eval") && len(args) > 3:
+		return fmt.Sprint(args[3])
+	}
+	return ""
+}
+
+// counts returns how many numbers of each type a script of the package takes: of its keys each type has two, and of its
+// arguments six where there are several types, the first of which is that.
+func counts(cmd redis.Cmder) map[string]int64 {
+	args, keys := cmd.Args(), 0
+	if !strings.HasPrefix(cmd.Name(), "eval") || len(args) < 5 || strings.HasSuffix(firstKey(cmd), ":lock") {
+		return nil
+	}
+	_, _ = fmt.Sscan(fmt.Sprint(args[2]), &keys)
+	all := map[string]int64{}
+	for i := 0; 2*i < keys && 3+keys+6*i < len(args); i++ {
+		var n int64
+		if _, err := fmt.Sscan(fmt.Sprint(args[3+keys+6*i]), &n); err == nil && n > 0 {
+			all[typeIn(fmt.Sprint(args[3+2*i]))] += n
+		}
+	}
+	return all
+}
+
+type silence struct{}
+
+func (silence) Printf(context.Context, string, ...any) {}
+
+func TestMain(m *testing.M) {
+	if config := os.Getenv(workerVariable); config != "" {
+		if err := workerMain(config); err != nil {
+			fmt.Fprintln(os.Stderr, "worker:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	redis.SetLogger(silence{})
+	code := m.Run()
+	report(os.Stdout)
+	os.Exit(code)
+}
