@@ -1,0 +1,171 @@
+package sqlledger_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial/sqlledger"
+)
+
+func TestPostgreSQLCommitsDurably(t *testing.T) {
+	d := postgres(t)
+	d.ledger(t, nil)
+	for set, want := range map[string]string{
+		"off": "on", "local": "on", "remote_write": "on", "on": "on", "remote_apply": "remote_apply",
+	} {
+		var commit string
+		db := d.open(t, on("COMMIT", func(s *statement) (err error) {
+			if commit, err = s.ask("SHOW synchronous_commit"); err != nil {
+				return err
+			}
+			return s.run(s.text)
+		}), "SET synchronous_commit = "+set)
+		l, err := sqlledger.New(db, d.dialect)
+		require.NoError(t, err)
+		_, err = l.Reserve(t.Context(), "IS", day, 0, 1)
+		require.NoError(t, err)
+		require.Equal(t, want, commit, set)
+
+		var after string
+		require.NoError(t, db.QueryRowContext(t.Context(), "SHOW synchronous_commit").Scan(&after))
+		require.Equal(t, set, after, "only for the transaction")
+	}
+}
+
+func TestSQLiteCommitsDurably(t *testing.T) {
+	for _, dsn := range []string{"_pragma=journal_mode(WAL)", "_pragma=journal_mode(DELETE)", "_pragma=journal_mode(PERSIST)"} {
+		for _, set := range []string{"0", "1", "2", "3"} {
+			d := sqlite3(t).with(dsn)
+			var commit string
+			db := d.open(t, on("COMMIT", func(s *statement) (err error) {
+				if commit, err = s.ask("PRAGMA synchronous"); err != nil {
+					return err
+				}
+				return s.run(s.text)
+			}), "PRAGMA synchronous = "+set)
+			db.SetMaxOpenConns(1)
+			_, err := newLedger(t, d, db).Reserve(t.Context(), "IS", day, 0, 1)
+			require.NoError(t, err)
+			require.Equal(t, "3", commit)
+
+			var after string
+			require.NoError(t, db.QueryRowContext(t.Context(), "PRAGMA synchronous").Scan(&after))
+			require.Equal(t, set, after, "only for the transaction")
+		}
+	}
+}
+
+// A database that would lose a block in a crash is an error, and nothing is set aside.
+func TestLossy(t *testing.T) {
+	refused := func(t *testing.T, l *sqlledger.Ledger, why string) {
+		t.Helper()
+		_, err := l.Reserve(t.Context(), "IS", day, 0, 10)
+		require.EqualError(t, err, "sqlledger: reserve: the database can lose what it commits: "+why)
+	}
+	// What the servers are configured to is not the tests' to change: the query is told otherwise.
+	for _, s := range []struct {
+		open          func(*testing.T) *database
+		instead, told string
+		why           string
+	}{
+		{postgres, "current_setting('fsync')", "'off'", "fsync is off"},
+		{mariadb, "@@GLOBAL.innodb_flush_log_at_trx_commit", "2", "innodb_flush_log_at_trx_commit is not 1"},
+		{mariadb, "@@GLOBAL.log_bin AND @@GLOBAL.sync_binlog", "1 AND 0", "log_bin is on and sync_binlog is not 1"},
+		{mariadb, "@@GLOBAL.log_bin AND @@GLOBAL.sync_binlog", "1 AND 1", ""},
+		{mariadb, "@@GLOBAL.log_bin AND @@GLOBAL.sync_binlog", "0 AND 0", ""},
+	} {
+		t.Run(fmt.Sprintf("%s is %s", s.instead, s.told), func(t *testing.T) {
+			d := s.open(t)
+			told := false
+			l := d.ledger(t, func(st *statement) error {
+				text := strings.Replace(st.text, s.instead, s.told, 1)
+				told = told || text != st.text
+				return st.run(text)
+			})
+			if s.why == "" {
+				_, err := l.Reserve(t.Context(), "IS", day, 0, 10)
+				require.NoError(t, err)
+			} else {
+				refused(t, l, s.why)
+				after, err := d.ledger(t, nil).Reserve(t.Context(), "IS", day, 0, 1)
+				require.NoError(t, err)
+				require.Zero(t, after)
+			}
+			require.True(t, told)
+		})
+	}
+	t.Run("PostgreSQL/table", func(t *testing.T) {
+		for _, kind := range []string{"UNLOGGED", "TEMPORARY"} {
+			d := postgres(t)
+			db := d.open(t, nil)
+			db.SetMaxOpenConns(1)
+			execSQL(t, db, strings.Replace(sqlledger.PostgreSQLSchema, "CREATE", "CREATE "+kind, 1))
+			l, err := sqlledger.New(db, d.dialect)
+			require.NoError(t, err)
+			refused(t, l, "the table is unlogged or temporary")
+		}
+	})
+	t.Run("MySQL/table", func(t *testing.T) {
+		for _, changed := range []string{
+			strings.Replace(sqlledger.MySQLSchema, "CREATE", "CREATE TEMPORARY", 1),
+			strings.Replace(sqlledger.MySQLSchema, "InnoDB", "MyISAM", 1),
+			strings.Replace(sqlledger.MySQLSchema, "InnoDB", "MEMORY", 1),
+		} {
+			d := mariadb(t)
+			db := d.open(t, nil)
+			db.SetMaxOpenConns(1)
+			execSQL(t, db, "CREATE TABLE other (a int) ENGINE = InnoDB")
+			execSQL(t, db, changed)
+			l, err := sqlledger.New(db, d.dialect)
+			require.NoError(t, err)
+			refused(t, l, "the table is temporary or not of InnoDB")
+		}
+	})
+	t.Run("SQLite/journal", func(t *testing.T) {
+		for _, mode := range []string{"off", "memory"} {
+			d := sqlite3(t)
+			d.ledger(t, nil)
+			l, err := sqlledger.New(d.open(t, nil, "PRAGMA journal_mode = "+mode), d.dialect)
+			require.NoError(t, err)
+			refused(t, l, "journal_mode is "+mode)
+		}
+	})
+	t.Run("SQLite/memory", func(t *testing.T) {
+		sqlite3(t) // skips where the driver is left out
+		for _, dsn := range []string{
+			":memory:", "file::memory:?cache=shared", "file:x?mode=memory&cache=shared", "", "file:/x?vfs=memdb",
+		} {
+			const why = "it is in memory or temporary"
+			d := &database{dialect: sqlledger.SQLite, dsn: dsn}
+			db := d.open(t, nil)
+			db.SetMaxOpenConns(1)
+			execSQL(t, db, sqlledger.SQLiteSchema)
+			l, err := sqlledger.New(db, d.dialect)
+			require.NoError(t, err)
+			refused(t, l, why)
+			require.ErrorContains(t, l.CreateTable(t.Context()), why)
+		}
+	})
+	t.Run("SQLite/read only", func(t *testing.T) {
+		d := sqlite3(t)
+		d.ledger(t, nil)
+		l, err := sqlledger.New(d.with("mode=ro").open(t, nil), d.dialect)
+		require.NoError(t, err)
+		_, err = l.Reserve(t.Context(), "IS", day, 0, 10)
+		require.ErrorContains(t, err, "readonly")
+	})
+	t.Run("SQLite/temporary table", func(t *testing.T) {
+		d := sqlite3(t)
+		db := d.open(t, nil, strings.Replace(sqlledger.SQLiteSchema, "CREATE", "CREATE TEMPORARY", 1))
+		for i := range int64(2) {
+			after, err := newLedger(t, d, db).Reserve(t.Context(), "IS", day, 0, 10)
+			require.NoError(t, err)
+			require.Equal(t, 10*i, after)
+			require.NoError(t, db.Close())
+			db = d.open(t, nil)
+		}
+	})
+}

@@ -1,0 +1,261 @@
+package sqlledger_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial/sqlledger"
+)
+
+// A database is one that a test has to itself: a schema of a PostgreSQL server, a database of a MySQL one, a file.
+type database struct {
+	dialect sqlledger.Dialect
+	dsn     string
+	name    string // of the schema or the database
+}
+
+// each runs a test on every dialect. SERIAL_POSTGRES_DSN and SERIAL_MYSQL_DSN say where the servers are, else they are
+// looked for at the usual ports; one that isn't there is a failure with SERIAL_REQUIRE_SQL=1.
+func each(t *testing.T, test func(t *testing.T, d *database)) {
+	t.Run("PostgreSQL", func(t *testing.T) { test(t, postgres(t)) })
+	t.Run("MySQL", func(t *testing.T) { test(t, mariadb(t)) })
+	t.Run("SQLite", func(t *testing.T) { test(t, sqlite3(t)) })
+}
+
+func postgres(t *testing.T) *database {
+	dsn := env("SERIAL_POSTGRES_DSN", "postgres://postgres@127.0.0.1:5432/test?sslmode=disable")
+	return onServer(t, &database{dialect: sqlledger.PostgreSQL, dsn: dsn}, "CREATE SCHEMA", "DROP SCHEMA", "CASCADE")
+}
+
+func mariadb(t *testing.T) *database {
+	dsn := env("SERIAL_MYSQL_DSN", "root@tcp(127.0.0.1:3306)/")
+	return onServer(t, &database{dialect: sqlledger.MySQL, dsn: dsn}, "CREATE DATABASE", "DROP DATABASE", "")
+}
+
+// sqliteDriver is nil under the race detector, see sqlite_test.go.
+var sqliteDriver driver.Driver
+
+func sqlite3(t *testing.T) *database {
+	t.Helper()
+	if sqliteDriver == nil {
+		t.Skip("SQLite is tested without the race detector only")
+	}
+	return &database{dialect: sqlledger.SQLite, dsn: "file:" + filepath.Join(t.TempDir(), "ledger.db")}
+}
+
+func onServer(t *testing.T, d *database, create, drop, how string) *database {
+	t.Helper()
+	server := d.open(t, nil)
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := server.PingContext(ctx); err != nil {
+		if os.Getenv("SERIAL_REQUIRE_SQL") == "1" {
+			t.Fatalf("SERIAL_REQUIRE_SQL=1: %v", err)
+		}
+		t.Skipf("no server: %v", err)
+	}
+	d.name = fmt.Sprintf("sqlledger_%d_%d", os.Getpid(), time.Now().UnixNano())
+	execSQL(t, server, create+" "+d.name)
+	t.Cleanup(func() {
+		_, err := server.Exec(drop + " " + d.name + " " + how)
+		require.NoError(t, err)
+	})
+	return d
+}
+
+func env(name, otherwise string) string {
+	if v := os.Getenv(name); v != "" {
+		return v
+	}
+	return otherwise
+}
+
+// A statement is about to be executed on a connection.
+type statement struct {
+	text string
+	run  func(text string) error // executes it, or another one
+	conn innerConn
+}
+
+// A hook is called instead of every statement.
+type hook func(s *statement) error
+
+// on returns a hook that is called for statements that begin with that word only.
+func on(word string, h hook) hook {
+	return func(s *statement) error {
+		if strings.HasPrefix(s.text, word) {
+			return h(s)
+		}
+		return s.run(s.text)
+	}
+}
+
+// ask returns what a query has for its only value, on the same connection.
+func (s *statement) ask(query string) (string, error) {
+	rows, err := s.conn.QueryContext(context.Background(), query, nil)
+	if err != nil {
+		return "", err
+	}
+	value := make([]driver.Value, 1)
+	err = errors.Join(rows.Next(value), rows.Close())
+	if bytes, ok := value[0].([]byte); ok {
+		return string(bytes), err
+	}
+	return fmt.Sprint(value[0]), err
+}
+
+// open returns connections of their own to d, closed with the test, on each of which init has been executed.
+func (d *database) open(t *testing.T, h hook, init ...string) *sql.DB {
+	t.Helper()
+	c, err := d.connector(h, init...)
+	require.NoError(t, err)
+	db := sql.OpenDB(c)
+	t.Cleanup(func() { _ = db.Close() })
+	return db
+}
+
+// ledger returns one with its table, on connections as open has them.
+func (d *database) ledger(t *testing.T, h hook, init ...string) *sqlledger.Ledger {
+	t.Helper()
+	return newLedger(t, d, d.open(t, h, init...))
+}
+
+func newLedger(t *testing.T, d *database, db *sql.DB) *sqlledger.Ledger {
+	t.Helper()
+	l, err := sqlledger.New(db, d.dialect)
+	require.NoError(t, err)
+	require.NoError(t, l.CreateTable(t.Context()))
+	return l
+}
+
+func (d *database) connector(h hook, init ...string) (*connector, error) {
+	c := &connector{hook: h, init: init}
+	switch d.dialect {
+	case sqlledger.PostgreSQL:
+		config, err := pgx.ParseConfig(d.dsn)
+		if err != nil {
+			return nil, err
+		}
+		if d.name != "" {
+			config.RuntimeParams["search_path"] = d.name
+		}
+		c.connect = stdlib.GetConnector(*config).Connect
+	case sqlledger.MySQL:
+		config, err := mysql.ParseDSN(d.dsn)
+		if err != nil {
+			return nil, err
+		}
+		config.DBName = d.name
+		config.Logger = silent{}
+		mc, err := mysql.NewConnector(config)
+		if err != nil {
+			return nil, err
+		}
+		c.connect = mc.Connect
+	default:
+		c.connect = func(context.Context) (driver.Conn, error) { return sqliteDriver.Open(d.dsn) }
+	}
+	return c, nil
+}
+
+// silent says nothing about the connections that a test breaks.
+type silent struct{}
+
+func (silent) Print(...any) {}
+
+// with returns d reached with a parameter more in its DSN.
+func (d *database) with(parameter string) *database {
+	e := *d
+	if e.dsn += "?"; strings.Count(e.dsn, "?") > 1 {
+		e.dsn = d.dsn + "&"
+	}
+	e.dsn += parameter
+	return &e
+}
+
+// A connector calls hook around the statements of its connections.
+type connector struct {
+	connect func(context.Context) (driver.Conn, error)
+	hook    hook
+	init    []string
+}
+
+func (c *connector) Driver() driver.Driver { return nil }
+
+func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
+	dc, err := c.connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	inner, ok := dc.(innerConn)
+	if !ok {
+		return nil, errors.New("a driver without contexts")
+	}
+	for _, query := range c.init {
+		if _, err := inner.ExecContext(ctx, query, nil); err != nil {
+			return nil, errors.Join(err, dc.Close())
+		}
+	}
+	if c.hook == nil {
+		return dc, nil
+	}
+	return &hookedConn{inner, c.hook}, nil
+}
+
+type innerConn interface {
+	driver.Conn
+	driver.ExecerContext
+	driver.QueryerContext
+	driver.ConnPrepareContext
+	driver.SessionResetter
+}
+
+type hookedConn struct {
+	innerConn
+	hook hook
+}
+
+func (c *hookedConn) CheckNamedValue(v *driver.NamedValue) error {
+	if checker, ok := c.innerConn.(driver.NamedValueChecker); ok {
+		return checker.CheckNamedValue(v)
+	}
+	return driver.ErrSkip
+}
+
+func (c *hookedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (r driver.Result, err error) {
+	err = c.hook(&statement{query, func(query string) (err error) {
+		r, err = c.innerConn.ExecContext(ctx, query, args)
+		return err
+	}, c.innerConn})
+	return r, err
+}
+
+func (c *hookedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (r driver.Rows, err error) {
+	err = c.hook(&statement{query, func(query string) (err error) {
+		r, err = c.innerConn.QueryContext(ctx, query, args)
+		return err
+	}, c.innerConn})
+	return r, err
+}
+
+// PrepareContext is what database/sql turns to where a driver does not take arguments directly.
+func (c *hookedConn) PrepareContext(ctx context.Context, query string) (s driver.Stmt, err error) {
+	err = c.hook(&statement{query, func(query string) (err error) {
+		s, err = c.innerConn.PrepareContext(ctx, query)
+		return err
+	}, c.innerConn})
+	return s, err
+}

@@ -1,0 +1,418 @@
+package sqlledger_test
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial/sqlledger"
+)
+
+const day = "20211024"
+
+func TestReserve(t *testing.T) {
+	each(t, func(t *testing.T, d *database) { reserves(t, d.ledger(t, nil)) })
+}
+
+// reserves checks what every ledger does for one caller. The ledger must be empty.
+func reserves(t *testing.T, l *sqlledger.Ledger) {
+	t.Helper()
+	for i, s := range []struct{ above, n, after int64 }{
+		{0, 10, 0},    // the first
+		{0, 5, 10},    // follows on
+		{12, 1, 15},   // above lies in what was set aside
+		{16, 1, 16},   // above is just that
+		{100, 7, 100}, // above lies beyond
+		{0, 1, 107},
+		{maxSeq, maxSeq, maxSeq}, // the bounds
+		{0, maxSeq, 2 * maxSeq},
+	} {
+		after, err := l.Reserve(t.Context(), "serial:{IS}", day, s.above, s.n)
+		require.NoError(t, err)
+		require.Equal(t, s.after, after, "reservation %d", i)
+	}
+	after, err := l.Reserve(t.Context(), "serial:{PO}", day, 41, 1)
+	require.NoError(t, err)
+	require.EqualValues(t, 41, after, "the first of a period lies above too")
+
+	// Each is a sequence of its own: byte by byte, and as long as it may be.
+	for _, name := range []struct{ series, period string }{
+		{"IS", day}, {"is", day}, {"Is", day}, {"İS", day}, {"IŞ", day}, {"ıs", day}, {"IS ", day}, {" IS", day},
+		{"I\x00S", day}, {"I\x00s", day}, {"\xff", day}, {"\xfe", day}, {"é", day}, {"e\u0301", day}, {"ß", day}, {"ss", day},
+		{`I\S`, day}, {`I'S`, day}, {`I"S`, day}, {"I?S", day}, {"I%s", day}, {`\x4953`, day}, {"7", day}, {"07", day},
+		{"IS", "20211025"}, {"IS", day + " "}, {"IS", "a"}, {"IS", "A"}, {"IS2", "0211024"},
+		{strings.Repeat("x", 255), day}, {strings.Repeat("x", 254), day}, {"IS", strings.Repeat("é", 32)}, {"IS", strings.Repeat("é", 31)},
+	} {
+		after, err := l.Reserve(t.Context(), name.series, name.period, 0, 3)
+		require.NoError(t, err)
+		require.Zero(t, after, "%q %q", name.series, name.period)
+	}
+}
+
+const maxSeq = 999_999_999_999_999
+
+// What a connection may be set to must make no difference.
+func TestSettings(t *testing.T) {
+	for _, dsn := range []string{
+		"default_query_exec_mode=simple_protocol", "default_query_exec_mode=exec", "default_query_exec_mode=describe_exec",
+		"default_transaction_isolation=serializable", "default_transaction_read_only=on", "DateStyle=SQL,DMY",
+		"standard_conforming_strings=off", "client_encoding=LATIN1", "TimeZone=Asia/Shanghai",
+	} {
+		t.Run("PostgreSQL/"+dsn, func(t *testing.T) { d := postgres(t); reserves(t, d.with(dsn).ledgerOn(t, d)) })
+	}
+	for _, dsn := range []string{
+		"clientFoundRows=true", "interpolateParams=true", "parseTime=true&loc=Asia%2FShanghai", "autocommit=0",
+		"sql_mode=%27%27", "sql_mode=%27ANSI%27", "sql_mode=%27TRADITIONAL%2CPAD_CHAR_TO_FULL_LENGTH%2CNO_BACKSLASH_ESCAPES%27",
+		"charset=latin1", "collation=utf8mb4_general_ci", "time_zone=%27%2B08%3A00%27",
+	} {
+		t.Run("MySQL/"+dsn, func(t *testing.T) { reserves(t, mariadb(t).with(dsn).ledger(t, nil)) })
+	}
+	for _, level := range []string{"READ UNCOMMITTED", "READ COMMITTED", "SERIALIZABLE"} {
+		t.Run("MySQL/"+level, func(t *testing.T) {
+			reserves(t, mariadb(t).ledger(t, nil, "SET SESSION TRANSACTION ISOLATION LEVEL "+level))
+		})
+	}
+	t.Run("MySQL/read only", func(t *testing.T) {
+		d := mariadb(t)
+		reserves(t, d.ledgerOn(t, d, "SET SESSION TRANSACTION READ ONLY"))
+	})
+	for _, dsn := range []string{
+		"_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)", "_pragma=journal_mode(TRUNCATE)&_pragma=busy_timeout(1000)",
+		"_pragma=encoding('UTF-16')", "_txlock=exclusive", "_pragma=locking_mode(EXCLUSIVE)",
+	} {
+		t.Run("SQLite/"+dsn, func(t *testing.T) { reserves(t, sqlite3(t).with(dsn).ledger(t, nil)) })
+	}
+}
+
+// ledgerOn returns a ledger whose table was created through another way to the same database.
+func (d *database) ledgerOn(t *testing.T, other *database, init ...string) *sqlledger.Ledger {
+	t.Helper()
+	other.ledger(t, nil)
+	l, err := sqlledger.New(d.open(t, nil, init...), d.dialect)
+	require.NoError(t, err)
+	return l
+}
+
+// A block is what a reservation returned.
+type block struct{ after, n int64 }
+
+// requireTiled checks that blocks cover 1 to their sum, each sequence once.
+func requireTiled(t *testing.T, blocks []block) {
+	t.Helper()
+	slices.SortFunc(blocks, func(a, b block) int { return cmp.Compare(a.after, b.after) })
+	end := int64(0)
+	for _, b := range blocks {
+		require.Equal(t, end, b.after, "of %v", blocks)
+		end += b.n
+	}
+}
+
+// What 32 connections do at once to series that don't exist yet, with the defaults and with those that make
+// transactions fail.
+func TestConnections(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		variants := map[sqlledger.Dialect]map[string][]string{
+			sqlledger.PostgreSQL: {
+				"serializable": {"SET default_transaction_isolation = 'serializable'", "SET synchronous_commit = off"},
+			},
+			sqlledger.MySQL: {
+				"serializable":   {"SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE"},
+				"read committed": {"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED"},
+				"snapshots":      {"SET @a = 1 /*M!101108 , SESSION innodb_snapshot_isolation = ON */"}, // MariaDB's
+			},
+			sqlledger.SQLite: {
+				"wal": {"PRAGMA busy_timeout = 1000", "PRAGMA journal_mode = WAL"},
+			},
+		}[d.dialect]
+		variants["default"] = nil
+		for name, init := range variants {
+			t.Run(name, func(t *testing.T) { connections(t, d, name, init) })
+		}
+	})
+}
+
+func connections(t *testing.T, d *database, prefix string, init []string) {
+	const callers, series, rounds = 32, 3, 2
+	d.ledger(t, nil)
+	ledgers := make([]*sqlledger.Ledger, callers)
+	for i := range ledgers {
+		db := d.open(t, nil, init...)
+		db.SetMaxOpenConns(1)
+		var err error
+		ledgers[i], err = sqlledger.New(db, d.dialect)
+		require.NoError(t, err)
+	}
+	var mu sync.Mutex
+	blocks := make(map[string][]block)
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	for i, l := range ledgers {
+		wg.Go(func() {
+			<-start
+			for r := range rounds {
+				for s := range series {
+					name, n := fmt.Sprintf("%s %d", prefix, (s+i)%series), int64(1+i+r)
+					after, err := l.Reserve(t.Context(), name, day, 0, n)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					mu.Lock()
+					blocks[name] = append(blocks[name], block{after, n})
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	close(start)
+	wg.Wait()
+	require.Len(t, blocks, series)
+	for _, b := range blocks {
+		require.Len(t, b, callers*rounds)
+		requireTiled(t, b)
+	}
+}
+
+func TestRefused(t *testing.T) {
+	// Without a database: nothing asks it.
+	l, err := sqlledger.New(new(sql.DB), sqlledger.MySQL)
+	require.NoError(t, err)
+	for _, s := range []struct {
+		series, period string
+		above, n       int64
+		why            string
+	}{
+		{"", day, 0, 1, "sqlledger: the length of series is 0: allowed are 1 to 255"},
+		{strings.Repeat("x", 256), day, 0, 1, "sqlledger: the length of series is 256: allowed are 1 to 255"},
+		{"IS", "", 0, 1, "sqlledger: the length of period is 0: allowed are 1 to 64"},
+		{"IS", strings.Repeat("é", 32) + "1", 0, 1, "sqlledger: the length of period is 65: allowed are 1 to 64"},
+		{"IS", day, -1, 1, "sqlledger: above is -1: allowed are 0 to 999999999999999"},
+		{"IS", day, maxSeq + 1, 1, "sqlledger: above is 1000000000000000: allowed are 0 to 999999999999999"},
+		{"IS", day, 0, 0, "sqlledger: n is 0: allowed are 1 to 999999999999999"},
+		{"IS", day, 0, math.MaxInt64, "sqlledger: n is 9223372036854775807: allowed are 1 to 999999999999999"},
+	} {
+		_, err := l.Reserve(t.Context(), s.series, s.period, s.above, s.n)
+		require.EqualError(t, err, s.why)
+	}
+	_, err = l.Purge(t.Context(), 72*time.Hour-1)
+	require.EqualError(t, err, "sqlledger: purge: an age of 71h59m59.999999999s: allowed are 72h0m0s and more")
+}
+
+func TestNew(t *testing.T) {
+	_, err := sqlledger.New(nil, sqlledger.SQLite)
+	require.EqualError(t, err, "sqlledger: the database is nil")
+	for _, d := range []sqlledger.Dialect{0, 4, -1} {
+		_, err = sqlledger.New(new(sql.DB), d)
+		require.EqualError(t, err, fmt.Sprintf("sqlledger: there is no dialect %d", d))
+	}
+	for _, s := range []struct {
+		d     sqlledger.Dialect
+		table string
+		ok    bool
+	}{
+		{sqlledger.PostgreSQL, "Ledger_2", true},
+		{sqlledger.PostgreSQL, "shop.ledger", true},
+		{sqlledger.MySQL, "shop.ledger", true},
+		{sqlledger.SQLite, "_", true},
+		{sqlledger.SQLite, "shop.ledger", false},
+		{sqlledger.MySQL, "a.b.c", false},
+		{sqlledger.MySQL, "", false},
+		{sqlledger.MySQL, ".ledger", false},
+		{sqlledger.MySQL, "ledger.", false},
+		{sqlledger.MySQL, "2ledger", false},
+		{sqlledger.MySQL, "led`ger", false},
+		{sqlledger.PostgreSQL, `led"ger`, false},
+		{sqlledger.PostgreSQL, "led ger", false},
+		{sqlledger.PostgreSQL, "ledger\n", false},
+		{sqlledger.PostgreSQL, "lédger", false},
+		{sqlledger.PostgreSQL, strings.Repeat("x", 63), true},
+		{sqlledger.PostgreSQL, strings.Repeat("x", 64), false},
+	} {
+		_, err := sqlledger.New(new(sql.DB), s.d, sqlledger.WithTable(s.table))
+		require.Equal(t, s.ok, err == nil, "%q: %v", s.table, err)
+	}
+}
+
+func TestTables(t *testing.T) {
+	schemas := map[sqlledger.Dialect]string{
+		sqlledger.PostgreSQL: sqlledger.PostgreSQLSchema,
+		sqlledger.MySQL:      sqlledger.MySQLSchema,
+		sqlledger.SQLite:     sqlledger.SQLiteSchema,
+	}
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t, nil)
+		execSQL(t, db, schemas[d.dialect])
+		l := newLedger(t, d, db) // creates it once more
+		after, err := l.Reserve(t.Context(), "IS", day, 0, 5)
+		require.NoError(t, err)
+		require.Zero(t, after)
+
+		names := []string{"Order", "select"} // words of SQL's own
+		if d.dialect != sqlledger.SQLite {
+			names = append(names, d.name+".Elsewhere")
+		}
+		for _, name := range names {
+			elsewhere := *d
+			if strings.Contains(name, ".") {
+				elsewhere.name = "" // nothing but the qualifier says where it is
+			}
+			other, err := sqlledger.New(elsewhere.open(t, nil), d.dialect, sqlledger.WithTable(name))
+			require.NoError(t, err)
+			_, err = other.Reserve(t.Context(), "IS", day, 0, 5)
+			require.Error(t, err, "there is no table yet")
+			require.NoError(t, other.CreateTable(t.Context()))
+			after, err := other.Reserve(t.Context(), "IS", day, 0, 5)
+			require.NoError(t, err)
+			require.Zero(t, after, "its own table")
+			purged, err := other.Purge(t.Context(), 72*time.Hour)
+			require.NoError(t, err)
+			require.Zero(t, purged)
+		}
+	})
+}
+
+func TestCreateTableAtOnce(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		for round := range 5 {
+			var wg sync.WaitGroup
+			start := make(chan struct{})
+			for range 16 {
+				db := d.open(t, nil)
+				require.NoError(t, db.PingContext(t.Context()))
+				l, err := sqlledger.New(db, d.dialect, sqlledger.WithTable(fmt.Sprintf("ledger%d", round)))
+				require.NoError(t, err)
+				wg.Go(func() {
+					<-start
+					if err := l.CreateTable(t.Context()); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			close(start)
+			wg.Wait()
+		}
+	})
+}
+
+// What does not fit is an error, and the last sequence stays what it is.
+func TestOverflow(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t, nil)
+		l := newLedger(t, d, db)
+		_, err := l.Reserve(t.Context(), "IS", day, 0, 1)
+		require.NoError(t, err)
+		execSQL(t, db, fmt.Sprintf("UPDATE serial_ledger SET last = %d", int64(math.MaxInt64-10)))
+		_, err = l.Reserve(t.Context(), "IS", day, 0, 11)
+		require.Error(t, err)
+		after, err := l.Reserve(t.Context(), "IS", day, 0, 10)
+		require.NoError(t, err)
+		require.EqualValues(t, math.MaxInt64-10, after)
+	})
+}
+
+func TestPurge(t *testing.T) {
+	back := map[sqlledger.Dialect]string{
+		sqlledger.PostgreSQL: "reserved_at - %d * interval '1 hour'",
+		sqlledger.MySQL:      "reserved_at - INTERVAL %d HOUR",
+		sqlledger.SQLite:     "strftime('%%Y-%%m-%%d %%H:%%M:%%f', reserved_at, '-%d hours')",
+	}
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t, nil)
+		l := newLedger(t, d, db)
+		// aged is a row whose last reservation was so many hours ago.
+		aged := func(series, period string, hours int) {
+			_, err := l.Reserve(t.Context(), series, period, 0, 7)
+			require.NoError(t, err)
+			if hours > 0 {
+				execSQL(t, db, fmt.Sprintf("UPDATE serial_ledger SET reserved_at = "+back[d.dialect]+" WHERE series = %s AND period = %s",
+					hours, literal(d, series), literal(d, period)))
+			}
+		}
+		for n := range 5 {
+			aged("daily", fmt.Sprint(20211020+n), 24*(4-n))
+		}
+		aged("yearly", "2020", 10000)
+		aged("yearly", "2021", 5000) // a large block: nothing was reserved since
+		aged("daily", "20211019", 0) // reserved from again, a moment ago
+		aged("quiet", "20210101", 9000)
+		aged("labels", "b", 5000) // names say nothing about time
+		aged("labels", "a", 4000)
+
+		left := func() string {
+			var all string
+			rows, err := db.QueryContext(t.Context(), "SELECT series, period FROM serial_ledger ORDER BY series, period")
+			require.NoError(t, err)
+			defer rows.Close()
+			for rows.Next() {
+				var series, period []byte
+				require.NoError(t, rows.Scan(&series, &period))
+				all += fmt.Sprintf("%s %s\n", series, period)
+			}
+			require.NoError(t, rows.Err())
+			return all
+		}
+		purged, err := l.Purge(t.Context(), 73*time.Hour)
+		require.NoError(t, err)
+		require.EqualValues(t, 3, purged)
+		require.Equal(t, "daily 20211019\ndaily 20211021\ndaily 20211022\ndaily 20211023\ndaily 20211024\n"+
+			"labels a\nquiet 20210101\nyearly 2021\n", left())
+		purged, err = l.Purge(t.Context(), 72*time.Hour)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, purged, "one that is 72 h and some moments old")
+		purged, err = l.Purge(t.Context(), 72*time.Hour)
+		require.NoError(t, err)
+		require.Zero(t, purged)
+
+		after, err := l.Reserve(t.Context(), "yearly", "2021", 0, 1)
+		require.NoError(t, err)
+		require.EqualValues(t, 7, after)
+
+		// More than one page of them. Three digits are ten rows, joined with themselves.
+		execSQL(t, db, "DELETE FROM serial_ledger")
+		_, err = l.Reserve(t.Context(), "IS", day, 0, 1)
+		require.NoError(t, err)
+		execSQL(t, db, "CREATE TABLE digits (d varchar(1))")
+		execSQL(t, db, "INSERT INTO digits VALUES ('0'), ('1'), ('2'), ('3'), ('4'), ('5'), ('6'), ('7'), ('8'), ('9')")
+		digits := map[sqlledger.Dialect]string{
+			sqlledger.PostgreSQL: "convert_to(a.d || b.d || c.d, 'UTF8')",
+			sqlledger.MySQL:      "concat(a.d, b.d, c.d)",
+			sqlledger.SQLite:     "CAST(a.d || b.d || c.d AS BLOB)",
+		}[d.dialect]
+		for _, year := range []string{"2019", "2020"} {
+			execSQL(t, db, fmt.Sprintf("INSERT INTO serial_ledger SELECT %s, %s, 1, '%s-01-01 00:00:00.000' FROM digits a, digits b, digits c",
+				digits, literal(d, year), year))
+		}
+		execSQL(t, db, fmt.Sprintf("INSERT INTO serial_ledger SELECT %s, %s, 1, '2018-01-01 00:00:00.000' FROM digits a, digits b, digits c WHERE a.d < '2'",
+			digits, literal(d, "2018")))
+		purged, err = l.Purge(t.Context(), 99*time.Hour)
+		require.NoError(t, err)
+		require.EqualValues(t, 1200, purged)
+		execSQL(t, db, "DELETE FROM serial_ledger WHERE period = "+literal(d, "2020"))
+		require.Equal(t, "IS 20211024\n", left())
+	})
+}
+
+func execSQL(t *testing.T, db interface {
+	ExecContext(context.Context, string, ...any) (sql.Result, error)
+}, query string) {
+	t.Helper()
+	_, err := db.ExecContext(t.Context(), query)
+	require.NoError(t, err, query)
+}
+
+// literal is text as a value of the table's names.
+func literal(d *database, text string) string {
+	if d.dialect == sqlledger.PostgreSQL {
+		return fmt.Sprintf(`'\x%x'::bytea`, text)
+	}
+	return fmt.Sprintf("x'%x'", text)
+}

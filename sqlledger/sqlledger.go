@@ -1,0 +1,307 @@
+// Package sqlledger keeps a [serial.Ledger] in PostgreSQL, MySQL, MariaDB or SQLite, over [database/sql], so that numbers
+// don't come twice whatever Redis loses:
+//
+//	db, err := sql.Open("pgx", "postgres://shop@localhost/shop")
+//	if err != nil {
+//		return err
+//	}
+//	ledger, err := sqlledger.New(db, sqlledger.PostgreSQL)
+//	if err != nil {
+//		return err
+//	}
+//	if err := ledger.CreateTable(ctx); err != nil {
+//		return err
+//	}
+//	gen, err := serial.New(rdb, serial.WithLedger(ledger, 1000))
+//
+// The table has one row per type and period: the last sequence set aside, and when that was, by the database's clock in
+// UTC. [Ledger.Purge] removes old ones. The database is asked once per block.
+//
+// # What the database must be
+//
+// Any driver will do that returns the database's errors. What would let a database lose, in a crash of its own, what it
+// has committed is looked at in every reservation, which fails then and says what it is:
+//
+//   - PostgreSQL: fsync must be on and the table neither unlogged nor temporary. synchronous_commit is raised to on for
+//     the transaction where it is less; remote_apply stays.
+//   - MySQL and MariaDB: the table must be of InnoDB, innodb_flush_log_at_trx_commit 1 and, where there is a binary log,
+//     sync_binlog 1, which is not MariaDB's default.
+//   - SQLite: a file, on a local disk, with a journal_mode other than off and memory; a database in memory is refused.
+//     PRAGMA synchronous is EXTRA for the transaction. On macOS, set PRAGMA fullfsync too.
+//
+// The connections must go to the one server that takes writes: for PostgreSQL say target_session_attrs=read-write.
+// Servers that take writes side by side and settle conflicts later (MySQL's circular replication, PostgreSQL's logical
+// replication both ways) hand out the same block twice. Galera and group replication don't, since they refuse one of two
+// conflicting commits, which is then tried again.
+//
+// # What its own failover can lose
+//
+// A replica that is promoted lacks what it had not received, and what was committed can so be lost unless the old primary
+// waited for it:
+//
+//   - PostgreSQL: name the replicas in synchronous_standby_names and promote no other. Even so, pg_cancel_backend during
+//     the wait ends it and PostgreSQL calls that a success.
+//   - MySQL and MariaDB: with semi-synchronous replication, a rpl_semi_sync_*_timeout that never passes (the default
+//     falls back to asynchronous after 10 s) and the wait point AFTER_SYNC. A Galera cluster or group replication loses
+//     nothing as long as a majority lives.
+//   - SQLite: there is none; with the disk, everything is gone. Tools that copy the file elsewhere lag behind.
+//
+// A backup that is restored lacks everything since it was made.
+//
+// A block lost in this way is set aside again. That does no harm as long as Redis has its counters, since it says how far
+// they have come and gets what lies above. Numbers come twice only where Redis loses the counter of the same period too,
+// as it may in one outage of everything. So when a failover or a restore may have lost something, note every type's
+// last number before Redis is next restarted or replaced; where Redis has lost it already, find the last number used
+// elsewhere, and say so with [serial.Generator.Raise] before any is issued.
+package sqlledger
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/dailyserial/serial"
+)
+
+// What a caller may pass: the interface's bounds, and the columns' sizes.
+const (
+	maxSeq    = 999_999_999_999_999
+	maxSeries = 255
+	maxPeriod = 64
+)
+
+const (
+	defaultTable = "serial_ledger"
+	minAge       = 72 * time.Hour   // longer than any day: where a zone went back over the date line, one had 48 h
+	patience     = 30 * time.Second // with deadlocks and locks, where the context has more
+)
+
+// A Ledger keeps what was set aside in a table of a database. [Ledger.Reserve] is what [serial.WithLedger] calls; it may
+// be called by any number of goroutines and processes at once.
+type Ledger struct {
+	db      *sql.DB
+	dialect Dialect
+	sql     statements
+}
+
+var _ serial.Ledger = (*Ledger)(nil)
+
+// An Option changes what [New] makes.
+type Option interface{ apply(*config) }
+
+type config struct{ table string }
+
+type optionFunc func(*config)
+
+func (f optionFunc) apply(c *config) { f(c) }
+
+// WithTable names the table, as it is written, case included: ledger, or shop.ledger for one in PostgreSQL's schema or
+// MySQL's database shop. Allowed are ASCII letters, digits and _, 63 at most, in SQLite without a schema. All processes
+// that issue numbers of a type must use the same table; without a schema, PostgreSQL's search_path decides which it is.
+//
+// Default serial_ledger.
+func WithTable(name string) Option {
+	return optionFunc(func(c *config) { c.table = name })
+}
+
+// New returns a Ledger in db, which the caller opens and closes. It refuses a nil db, a Dialect that is none of the
+// three and a table name that [WithTable] does not allow, and does not use the database yet.
+func New(db *sql.DB, d Dialect, opts ...Option) (*Ledger, error) {
+	if db == nil {
+		return nil, errors.New("sqlledger: the database is nil")
+	}
+	c := config{table: defaultTable}
+	for _, o := range opts {
+		o.apply(&c)
+	}
+	s, err := d.forTable(c.table)
+	if err != nil {
+		return nil, err
+	}
+	return &Ledger{db: db, dialect: d, sql: s}, nil
+}
+
+// CreateTable creates the table if there is none of its name. Any number of processes may do so at once. The database's
+// user needs the right to, in PostgreSQL even where the table exists.
+func (l *Ledger) CreateTable(ctx context.Context) error {
+	return l.do(ctx, "create the table", func(c *sql.Conn) error {
+		_, err := c.ExecContext(ctx, l.sql.schema)
+		return err
+	})
+}
+
+// Reserve implements [serial.Ledger]: it sets aside the n sequences after the greater of above and the last one set
+// aside for that series and period, and returns the one before them. It takes one short transaction, which is on disk
+// before Reserve returns; in it, others who reserve for the same series and period wait.
+//
+// series has 1 to 255 bytes, period 1 to 64, above is 0 to 10^15-1 and n 1 to 10^15-1; anything else is refused before
+// the database is asked, and a last sequence beyond 2^63-1 by the database.
+//
+// A deadlock or a lock in the way is tried again, for 30 s at most, while the context lives. Other errors are the
+// driver's, wrapped; once the context has ended they match its error too. After one, the block may have been set aside:
+// it is then a gap.
+func (l *Ledger) Reserve(ctx context.Context, series, period string, above, n int64) (after int64, err error) {
+	for _, a := range []struct {
+		name             string
+		value, from, max int64
+	}{
+		{"the length of series", int64(len(series)), 1, maxSeries},
+		{"the length of period", int64(len(period)), 1, maxPeriod},
+		{"above", above, 0, maxSeq},
+		{"n", n, 1, maxSeq},
+	} {
+		if a.value < a.from || a.value > a.max {
+			return 0, fmt.Errorf("sqlledger: %s is %d: allowed are %d to %d", a.name, a.value, a.from, a.max)
+		}
+	}
+	err = l.do(ctx, "reserve", func(c *sql.Conn) error {
+		s, p := []byte(series), []byte(period)
+		upsert := []any{s, p, above + n, above, n}
+		read := append(upsert, n)
+		if l.sql.upsert != "" {
+			if _, err := c.ExecContext(ctx, l.sql.upsert, upsert...); err != nil {
+				return err
+			}
+			read = []any{n, s, p}
+		}
+		var flaw string
+		if err := c.QueryRowContext(ctx, l.sql.read, read...).Scan(&after, &flaw); err != nil {
+			return err
+		}
+		if flaw != "" {
+			return lossy(flaw)
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return after, nil
+}
+
+// Purge deletes the rows of old periods and returns how many: those whose last reservation is longer ago than age, by
+// the database's clock, except the youngest of each series. On an error it returns how many were deleted until then.
+//
+// age must be longer than the longest period in use, plus how far ahead periods are prepared: nothing may still be issued
+// in a period whose row is gone, since only the row keeps numbers from coming twice when Redis loses them. Less than
+// 72 h is refused. For daily numbers 30 days is a good choice, once a day or so.
+func (l *Ledger) Purge(ctx context.Context, age time.Duration) (int64, error) {
+	if age < minAge {
+		return 0, fmt.Errorf("sqlledger: purge: an age of %v: allowed are %v and more", age, minAge)
+	}
+	seconds := int64((age + time.Second - 1) / time.Second)
+	for purged := int64(0); ; {
+		var found int
+		var deleted int64
+		err := l.do(ctx, "purge", func(c *sql.Conn) (err error) {
+			found, deleted, err = l.purge(ctx, c, seconds)
+			return err
+		})
+		if err != nil {
+			return purged, err
+		}
+		if purged += deleted; found < page {
+			return purged, nil
+		}
+	}
+}
+
+// purge deletes some old rows. By its key each, because a DELETE that looks for them would lock, in MySQL, all the rows
+// it looks at, those that are being reserved from too.
+func (l *Ledger) purge(ctx context.Context, c *sql.Conn, seconds int64) (found int, deleted int64, err error) {
+	rows, err := c.QueryContext(ctx, l.sql.old, seconds, page)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { _ = rows.Close() }()
+	var keys [][2][]byte
+	for rows.Next() {
+		var k [2][]byte
+		if err := rows.Scan(&k[0], &k[1]); err != nil {
+			return 0, 0, err
+		}
+		keys = append(keys, k)
+	}
+	if err := rows.Err(); err != nil {
+		return 0, 0, err
+	}
+	for _, k := range keys {
+		r, err := c.ExecContext(ctx, l.sql.remove, seconds, k[0], k[1])
+		if err != nil {
+			return 0, 0, err
+		}
+		n, err := r.RowsAffected()
+		if err != nil {
+			return 0, 0, err
+		}
+		deleted += n
+	}
+	return len(keys), deleted, nil
+}
+
+// do runs f in a transaction, and again where that may help.
+func (l *Ledger) do(ctx context.Context, what string, f func(*sql.Conn) error) error {
+	end := time.Now().Add(patience)
+	for wait := time.Millisecond; ; wait = min(2*wait, 64*time.Millisecond) {
+		again, err := l.try(ctx, f)
+		if err == nil {
+			return nil
+		}
+		if again && time.Now().Before(end) {
+			select {
+			case <-ctx.Done():
+			case <-time.After(rand.N(wait)):
+				continue
+			}
+		}
+		if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
+			return fmt.Errorf("sqlledger: %s: %w (and the context has ended: %w)", what, err, ended)
+		}
+		return fmt.Errorf("sqlledger: %s: %w", what, err)
+	}
+}
+
+// try runs f in a transaction, once, and reports whether to do so again. The statements are not those of a [sql.Tx],
+// whose Commit not every driver ends with the context, and which knows no BEGIN IMMEDIATE.
+func (l *Ledger) try(ctx context.Context, f func(*sql.Conn) error) (again bool, err error) {
+	c, err := l.db.Conn(ctx)
+	if err != nil {
+		return l.dialect.again(err, false), err
+	}
+	defer func() { _ = c.Close() }()
+	if l.dialect == SQLite {
+		restore, err := keepSQLite(ctx, c)
+		if err != nil {
+			return l.dialect.again(err, false), err
+		}
+		defer restore()
+	}
+	committing := false
+	_, err = c.ExecContext(ctx, l.sql.begin)
+	if err != nil && l.dialect.again(err, false) {
+		return true, err // nothing has begun
+	}
+	if err == nil {
+		err = f(c)
+	}
+	if err == nil {
+		committing = true
+		_, err = c.ExecContext(ctx, "COMMIT")
+	}
+	if err == nil {
+		return false, nil
+	}
+	again = l.dialect.again(err, committing)
+	if again && ctx.Err() == nil {
+		if _, failed := c.ExecContext(ctx, "ROLLBACK"); failed == nil {
+			return true, err
+		}
+	}
+	// The transaction may be open still, or the server one that was a primary once: this connection isn't used again.
+	_ = c.Raw(func(any) error { return driver.ErrBadConn })
+	return again, err
+}
