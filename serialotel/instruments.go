@@ -1,0 +1,110 @@
+package serialotel
+
+import (
+	"context"
+	"errors"
+	"runtime/debug"
+	"strings"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/metric"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+
+	"github.com/dailyserial/serial"
+)
+
+// instruments are called without asking their Enabled first: what they are given was made beforehand, and one that is
+// disabled returns at once.
+type instruments struct {
+	numbers, repeated, nearly, losses metric.Int64Counter
+	calls, openings                   metric.Float64Histogram
+	offset                            metric.Float64Gauge
+}
+
+func newInstruments(m metric.Meter) (i instruments, err error) {
+	var errs [7]error
+	i.numbers, errs[0] = m.Int64Counter("serial.numbers.issued", metric.WithUnit("{number}"),
+		metric.WithDescription("Numbers issued."))
+	i.repeated, errs[1] = m.Int64Counter("serial.requests.repeated", metric.WithUnit("{request}"),
+		metric.WithDescription("Requests that came again and were answered with the number they got before."))
+	i.nearly, errs[2] = m.Int64Counter("serial.period.nearly_exhausted", metric.WithUnit("{period}"),
+		metric.WithDescription("Periods with few numbers left, counted once per business type by each Generator."))
+	i.losses, errs[3] = m.Int64Counter("serial.counter.lost", metric.WithUnit("{call}"),
+		metric.WithDescription("Calls that found a counter gone or gone back, whether that was repaired or not."))
+	// Finer at its lower end than the buckets for HTTP: a round trip to a server near by takes 100 µs.
+	i.calls, errs[4] = m.Float64Histogram("serial.call.duration", metric.WithUnit("s"),
+		metric.WithDescription("Duration of calls that were to return numbers, with error.type if they failed."),
+		metric.WithExplicitBucketBoundaries(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
+			1, 2.5, 5, 10))
+	i.openings, errs[5] = m.Float64Histogram("serial.period.open.duration", metric.WithUnit("s"),
+		metric.WithDescription("Time from the beginning of a call until it had opened a period."),
+		metric.WithExplicitBucketBoundaries(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30))
+	i.offset, errs[6] = m.Float64Gauge("serial.clock.offset", metric.WithUnit("s"),
+		metric.WithDescription("By how much Redis's clock is ahead of this host's, when that was last found to have changed."))
+	return i, errors.Join(errs[:]...)
+}
+
+// A series is what is recorded besides a value, made once so that a call builds no attributes. They are slices since to pass
+// one on costs nothing, where a list of arguments is allocated.
+type series struct {
+	add    []metric.AddOption
+	issued []metric.RecordOption
+	failed [][]metric.RecordOption // by index in causes
+}
+
+func newSeries(attrs ...attribute.KeyValue) *series {
+	set := metric.WithAttributeSet(attribute.NewSet(attrs...))
+	s := &series{add: []metric.AddOption{set}, issued: []metric.RecordOption{set}}
+	for _, c := range causes {
+		both := attribute.NewSet(append([]attribute.KeyValue{c.attr}, attrs...)...)
+		s.failed = append(s.failed, []metric.RecordOption{metric.WithAttributeSet(both)})
+	}
+	return s
+}
+
+// causes are what failures are told apart by. Where a call failed and its context has ended, both match: the contexts come
+// last, since the other one says more.
+var causes = [...]struct {
+	err  error
+	attr attribute.KeyValue
+}{
+	{serial.ErrExhausted, semconv.ErrorTypeKey.String("exhausted")},
+	{serial.ErrCounterLost, semconv.ErrorTypeKey.String("counter_lost")},
+	{serial.ErrClockSkew, semconv.ErrorTypeKey.String("clock_skew")},
+	{serial.ErrConflict, semconv.ErrorTypeKey.String("conflict")},
+	{serial.ErrNotReplicated, semconv.ErrorTypeKey.String("not_replicated")},
+	{serial.ErrInvalidType, semconv.ErrorTypeKey.String("invalid_type")},
+	{context.Canceled, semconv.ErrorTypeKey.String("canceled")},
+	{context.DeadlineExceeded, semconv.ErrorTypeKey.String("deadline_exceeded")},
+	{nil, semconv.ErrorTypeOther}, // all that is none of these
+}
+
+// causeOf is the index in causes of an error that is not nil.
+func causeOf(err error) int {
+	other := len(causes) - 1
+	for i, c := range causes[:other] {
+		if errors.Is(err, c.err) {
+			return i
+		}
+	}
+	return other
+}
+
+// version is this module's in the program that runs. The linker wrote it down: a constant would have to be remembered with
+// every release.
+func version() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return versionIn(&debug.BuildInfo{})
+	}
+	return versionIn(info)
+}
+
+func versionIn(info *debug.BuildInfo) string {
+	for _, m := range append([]*debug.Module{&info.Main}, info.Deps...) {
+		if m.Path == scope && m.Version != "" {
+			return strings.TrimPrefix(m.Version, "v")
+		}
+	}
+	return "(devel)" // which is what Go calls a module's own checkout
+}

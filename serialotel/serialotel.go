@@ -1,0 +1,240 @@
+// Package serialotel has OpenTelemetry metrics and spans of a [serial.Generator], by way of its hooks:
+//
+//	hooks, err := serialotel.Hooks()
+//	if err != nil {
+//		return err
+//	}
+//	gen, err := serial.New(rdb, serial.WithHooks(hooks))
+//
+// One set of hooks may serve any number of Generators.
+//
+// # Metrics
+//
+//	instrument                      kind       unit       counts or measures
+//	serial.numbers.issued           counter    {number}   numbers issued
+//	serial.requests.repeated        counter    {request}  requests that NextOnce answered as before
+//	serial.call.duration            histogram  s          calls that were to return numbers; error.type where one failed
+//	serial.period.open.duration     histogram  s          openings of a period, from the beginning of the call
+//	serial.period.nearly_exhausted  counter    {period}   periods with few numbers left, for each Generator
+//	serial.counter.lost             counter    {call}     calls that found a counter gone or gone back
+//	serial.clock.offset             gauge      s          by how much Redis's clock is ahead of this host's
+//
+// A histogram counts too: failures are serial.call.duration by error.type, and periods opened are the count of
+// serial.period.open.duration, to which [serial.Generator.Raise] adds. A lost counter is counted by every call that
+// finds it, Peek and Raise among them, until it is repaired. The offset is recorded only when it turns out to be another
+// than was thought, and with several servers it is that of the server it was found out about last.
+//
+// The buckets of the histograms reach from 100 µs to 10 s and, for openings, from 1 ms to 30 s, which is how long a call
+// without a deadline waits for them. They are advice: a view of the SDK goes before it.
+//
+// error.type is one of exhausted, counter_lost, clock_skew, conflict, not_replicated, invalid_type (the errors of
+// package serial), canceled, deadline_exceeded (the caller's context, a floor or a ledger) and _OTHER. An error that
+// matches several counts as the first of them.
+//
+// # Business types
+//
+// There may be any number of business types, and each would be a time series of its own; so metrics do not tell them
+// apart unless [WithTypes] names the ones to tell apart. Spans always have the type.
+//
+// # Spans
+//
+// Each call that was to return numbers has a span serial.issue, a child of the span in its context. It is made when the
+// call ends and dated back to its beginning. Spans of the call's Redis commands, if the client makes any, are therefore its
+// siblings. Its attributes:
+//
+//	serial.type          business type; left out where it was refused as invalid
+//	serial.period.start  first instant of the period, RFC 3339, in the Generator's time zone
+//	serial.sequence      sequence of the last number
+//	serial.count         numbers issued; 0 for a request that was answered as before
+//	serial.requested     numbers asked for, of a call that failed
+//	error.type           as above, of a call that failed, with the error as status and exception
+//
+// What is out of the ordinary is an event of the span in the caller's context, if that is recorded:
+// serial.period.opened, serial.period.nearly_exhausted, serial.counter.lost and serial.clock.corrected. The caller's, since
+// Peek and Raise tell of them too and have no span.
+//
+// The printed number is in no attribute. But type, period and sequence tell it to whoever knows the template, and the text
+// of an error may name a sequence, a key or a request's ID: where a trace must not hold these, have the collector or a
+// span processor drop serial.sequence, the status description and exception events. Metrics hold none of this.
+//
+// # Hooks of your own
+//
+// The result is a plain struct. Wrap a field, call both, and set NearlyExhaustedAt as you like:
+//
+//	failed := hooks.Failed
+//	hooks.Failed = func(ctx context.Context, info serial.FailedInfo) {
+//		failed(ctx, info)
+//		slog.ErrorContext(ctx, "no number", "type", info.Type, "error", info.Err)
+//	}
+//	hooks.NearlyExhaustedAt = 0.95
+package serialotel
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/metric"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/dailyserial/serial"
+)
+
+// scope names the instrumentation: the module's path, as OpenTelemetry has it.
+const scope = "github.com/dailyserial/serial/serialotel"
+
+const (
+	typeKey     = attribute.Key("serial.type")
+	startKey    = attribute.Key("serial.period.start")
+	waitKey     = attribute.Key("serial.period.wait")
+	sequenceKey = attribute.Key("serial.sequence")
+	countKey    = attribute.Key("serial.count")
+	askedKey    = attribute.Key("serial.requested")
+	usedKey     = attribute.Key("serial.used")
+	sizeKey     = attribute.Key("serial.size")
+	offsetKey   = attribute.Key("serial.clock.offset")
+)
+
+// Hooks returns hooks for [serial.WithHooks] that record what the package describes. They are safe for use by any number
+// of goroutines, start none, and there is nothing to close: the providers stay the caller's. They don't wait for anything,
+// unless a span processor does.
+//
+// It is an error if an option is nil or invalid, or if the meter refuses an instrument; all that is wrong is joined into
+// one error, and the hooks are empty then.
+func Hooks(opts ...Option) (serial.Hooks, error) {
+	c, err := newConfig(opts)
+	if err != nil {
+		return serial.Hooks{}, err
+	}
+	t, err := newTelemetry(c)
+	if err != nil {
+		return serial.Hooks{}, fmt.Errorf("serialotel: the meter refuses an instrument: %w", err)
+	}
+	return serial.Hooks{
+		Issued:          t.issued,
+		Failed:          t.failed,
+		Opened:          t.opened,
+		Lost:            t.lost,
+		ClockCorrected:  t.clockCorrected,
+		NearlyExhausted: t.nearlyExhausted,
+	}, nil
+}
+
+// A telemetry is what the hooks record to. It never changes, so nothing guards it.
+type telemetry struct {
+	tracer trace.Tracer
+	instruments
+	types map[string]*series
+	rest  *series // of every other type
+}
+
+func newTelemetry(c *config) (*telemetry, error) {
+	version := version()
+	t := &telemetry{
+		tracer: c.tracers.Tracer(scope, trace.WithInstrumentationVersion(version), trace.WithSchemaURL(semconv.SchemaURL)),
+		types:  map[string]*series{},
+		rest:   newSeries(),
+	}
+	if len(c.types) > 0 {
+		t.rest = newSeries(typeKey.String(otherType))
+	}
+	for _, typ := range c.types {
+		t.types[typ] = newSeries(typeKey.String(typ))
+	}
+	var err error
+	t.instruments, err = newInstruments(c.meters.Meter(scope, metric.WithInstrumentationVersion(version),
+		metric.WithSchemaURL(semconv.SchemaURL)))
+	return t, err
+}
+
+// of is the series of a type.
+func (t *telemetry) of(typ string) *series {
+	if s := t.types[typ]; s != nil {
+		return s
+	}
+	return t.rest
+}
+
+// span begins the span of a call that has just ended, which took that long. Measurements go with its context, so that
+// their exemplars lead to this span and not to the caller's.
+//
+// Its kind is internal, the default: a call is not one request to a server. It sends several commands or shares one with
+// other calls, waits for locks and asks databases, and the clients of those have spans of kind client.
+//
+// It begins without attributes, which are worth building only if it is sampled. A sampler sees the name and the parent.
+func (t *telemetry) span(ctx context.Context, took time.Duration) (context.Context, trace.Span, time.Time) {
+	end := time.Now()
+	ctx, span := t.tracer.Start(ctx, "serial.issue", trace.WithTimestamp(end.Add(-took)))
+	return ctx, span, end
+}
+
+func (t *telemetry) issued(ctx context.Context, i serial.IssuedInfo) {
+	ctx, span, end := t.span(ctx, i.Duration)
+	s := t.of(i.Last.Type)
+	t.calls.Record(ctx, i.Duration.Seconds(), s.issued...)
+	if i.Count > 0 {
+		t.numbers.Add(ctx, int64(i.Count), s.add...)
+	} else {
+		t.repeated.Add(ctx, 1, s.add...)
+	}
+	if !span.IsRecording() {
+		span.End()
+		return
+	}
+	span.SetAttributes(typeKey.String(i.Last.Type), start(i.Last.Start), sequenceKey.Int64(i.Last.Seq), countKey.Int(i.Count))
+	span.End(trace.WithTimestamp(end))
+}
+
+func (t *telemetry) failed(ctx context.Context, i serial.FailedInfo) {
+	ctx, span, end := t.span(ctx, i.Duration)
+	cause := causeOf(i.Err)
+	t.calls.Record(ctx, i.Duration.Seconds(), t.of(i.Type).failed[cause]...)
+	if !span.IsRecording() {
+		span.End()
+		return
+	}
+	span.SetAttributes(causes[cause].attr, askedKey.Int(i.Count))
+	if causes[cause].err != serial.ErrInvalidType { // else it is anything at all, of any length
+		span.SetAttributes(typeKey.String(i.Type))
+	}
+	span.RecordError(i.Err, trace.WithTimestamp(end))
+	span.SetStatus(codes.Error, i.Err.Error())
+	span.End(trace.WithTimestamp(end))
+}
+
+func (t *telemetry) opened(ctx context.Context, i serial.OpenedInfo) {
+	t.openings.Record(ctx, i.Wait.Seconds(), t.of(i.Type).issued...)
+	if span := trace.SpanFromContext(ctx); span.IsRecording() {
+		span.AddEvent("serial.period.opened",
+			trace.WithAttributes(typeKey.String(i.Type), start(i.Start), waitKey.Float64(i.Wait.Seconds())))
+	}
+}
+
+// lost leaves out what the counter holds: the error has it where nothing repairs the counter.
+func (t *telemetry) lost(ctx context.Context, i serial.LostInfo) {
+	t.losses.Add(ctx, 1, t.of(i.Type).add...)
+	if span := trace.SpanFromContext(ctx); span.IsRecording() {
+		span.AddEvent("serial.counter.lost", trace.WithAttributes(typeKey.String(i.Type), start(i.Start)))
+	}
+}
+
+func (t *telemetry) clockCorrected(ctx context.Context, i serial.ClockInfo) {
+	t.offset.Record(ctx, i.Offset.Seconds())
+	if span := trace.SpanFromContext(ctx); span.IsRecording() {
+		span.AddEvent("serial.clock.corrected", trace.WithAttributes(offsetKey.Float64(i.Offset.Seconds())))
+	}
+}
+
+func (t *telemetry) nearlyExhausted(ctx context.Context, i serial.ExhaustionInfo) {
+	t.nearly.Add(ctx, 1, t.of(i.Last.Type).add...)
+	if span := trace.SpanFromContext(ctx); span.IsRecording() {
+		span.AddEvent("serial.period.nearly_exhausted", trace.WithAttributes(typeKey.String(i.Last.Type), start(i.Last.Start),
+			usedKey.Int64(i.Used), sizeKey.Int64(i.Size)))
+	}
+}
+
+// start is the attribute of a period.
+func start(t time.Time) attribute.KeyValue { return startKey.String(t.Format(time.RFC3339)) }
