@@ -1,25 +1,30 @@
 // Serial issues business serial numbers, such as IS202110240001, on the command line.
 //
-//	serial next [-n N] TYPE    issue the next number of TYPE, or the next N, one a line
-//	serial peek TYPE           print the last number that was issued today, if one was
-//	serial raise TYPE SEQ      make sure that the next number is at least SEQ+1
-//	serial parse NUMBER        print the type, the start of the day and the sequence of a number
+//	serial next [-n N | -once ID] TYPE   issue the next number of TYPE, or the next N, one a line, or that of a request
+//	serial peek TYPE                     print the last number that was issued today, if one was
+//	serial history [-n PERIODS] TYPE     print how many were issued in each of the last periods
+//	serial prepare [-n PERIODS] TYPE     open this period and the next ones ahead of time
+//	serial raise TYPE SEQ                make sure that the next number is at least SEQ+1
+//	serial parse NUMBER                  print the type, the start of the day and the sequence of a number
 //
 // Flags stand between the command and its arguments, as in
 //
 //	serial next -redis redis://localhost:6379/0 -tz Asia/Shanghai IS
 //
-// Every command takes the same ones, next also -n; "serial help" lists them. All processes that issue numbers of one
-// type must agree on -tz, -template and -prefix, be they this command or a program. A URL that holds a password is
-// better kept in $SERIAL_REDIS_URL: other users of the host can read a command line.
+// "serial help" lists them. All processes that issue numbers of one type must agree on -tz, -period, -day-start,
+// -template and -prefix, be they this command or a program. A type whose numbers a program sets aside in a ledger is
+// refused by every command but parse. A URL that holds a password is better kept in $SERIAL_REDIS_URL: other users of the
+// host can read a command line.
 //
-// Numbers go to stdout, everything else to stderr. The exit code is 0 for success, 1 for a failure (numbers already
-// printed then stay issued) and 2 for a command line that makes no sense, for which nothing was sent to Redis.
+// Results go to stdout, with -json as one JSON object a line; everything else goes to stderr. The exit code is 0 for
+// success, 1 for a failure (numbers already printed then stay issued) and 2 for a command line that makes no sense, for
+// which nothing was sent to Redis.
 package main
 
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -27,6 +32,7 @@ import (
 	"io/fs"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -38,22 +44,36 @@ import (
 )
 
 const usage = `Usage:
-  serial next [flags] [-n N] TYPE   issue the next number of TYPE, or the next N, one a line
-  serial peek [flags] TYPE          print the last number that was issued today, if one was
-  serial raise [flags] TYPE SEQ     make sure that the next number is at least SEQ+1
-  serial parse [flags] NUMBER       print type, start of the day and sequence; asks no Redis
+  serial next [flags] [-n N | -once ID] TYPE   issue the next number of TYPE, or the next N, one a
+                                               line, or that of a request, which may come again
+  serial peek [flags] TYPE                     print the last number issued this period, if any
+  serial history [flags] [-n PERIODS] TYPE     print how many were issued in each of the last
+                                               periods, those still kept. Default 7
+  serial prepare [flags] [-n PERIODS] TYPE     open this period and the next ones. Default 2
+  serial raise [flags] TYPE SEQ                make sure that the next number is at least SEQ+1
+  serial parse [flags] NUMBER                  print type, start of the period and sequence;
+                                               asks no Redis
 
 Flags:
-  -redis URL       redis://, rediss:// or unix://. Add ?master_name=NAME for Sentinel, or
-                   ?addr=HOST:PORT of another node for Cluster. Default $SERIAL_REDIS_URL;
-                   if that is empty, too, counters are in memory and gone afterwards
-  -tz ZONE         whose midnight resets the counters: an IANA name. Default this machine's
-  -template TEXT   how a number is printed. Default {type}{date:yyyyMMdd}{seq:4}
-  -prefix NAME     what every key in Redis begins with. Default serial
+  -redis URL        redis://, rediss:// or unix://. Add ?master_name=NAME for Sentinel, or
+                    ?addr=HOST:PORT of another node for Cluster. Default $SERIAL_REDIS_URL;
+                    if that is empty, too, counters are in memory and gone afterwards
+  -tz ZONE          whose midnight resets the counters: an IANA name. Default this machine's
+  -period PERIOD    when numbers start again: second, minute, hour, day, month or year. Default day
+  -day-start TIME   when a business day begins, as in 4h. Default 0, midnight
+  -template TEXT    how a number is printed. Default {type}{date:yyyyMMdd}{seq:4}, with a date
+                    that suits -period
+  -start SEQ        the first sequence of a period. Default 1
+  -retention N      keep counters for so many periods, for history. Default 0
+  -prefix NAME      what every key in Redis begins with. Default serial
+  -json             print one JSON object a line
 `
 
 // nargs has the commands, and how many arguments each takes.
-var nargs = map[string]int{"next": 1, "peek": 1, "raise": 2, "parse": 1}
+var nargs = map[string]int{"next": 1, "peek": 1, "history": 1, "prepare": 1, "raise": 2, "parse": 1}
+
+// many has what -n is where it is not given, for the commands that take it.
+var many = map[string]int{"next": 1, "history": 7, "prepare": 2}
 
 // batch is the most that one call of NextN issues.
 const batch = 100_000
@@ -74,7 +94,7 @@ func main() {
 // run carries out a command line and returns the exit code.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
 	out := bufio.NewWriter(stdout) // remembers an error, so that only Flush has to be checked
-	c := &command{n: 1, out: out, stderr: stderr}
+	c := &command{out: out, stderr: stderr}
 	err := c.read(args, getenv)
 	if err == nil {
 		err = c.execute(ctx)
@@ -103,13 +123,19 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 type command struct {
 	name   string
 	args   []string
-	n      int   // of next
-	seq    int64 // of raise
-	url    string
-	zone   *time.Location
-	opts   []serial.Option
-	out    *bufio.Writer
-	stderr io.Writer
+	n      int    // numbers or periods
+	once   string // of next: the request; "" for none
+	seq    int64  // of raise
+	json   bool
+	period serial.Period
+	// template and start are those of opts, as far as they say how many numbers a period has.
+	template string
+	start    int64
+	url      string
+	zone     *time.Location
+	opts     []serial.Option
+	out      *bufio.Writer
+	stderr   io.Writer
 }
 
 // read reads the command line. Its errors are misuse, or flag.ErrHelp.
@@ -144,10 +170,30 @@ func (c *command) read(args []string, getenv func(string) string) error {
 			return nil
 		})
 	}
-	option("template", serial.WithTemplate)
+	option("template", func(text string) serial.Option {
+		c.template = text
+		return serial.WithTemplate(text)
+	})
 	option("prefix", serial.WithKeyPrefix)
+	c.period, c.start = serial.PerDay, 1
+	flags.Func("period", "", func(name string) error {
+		i := slices.IndexFunc(periods, func(p period) bool { return p.name == name })
+		if i < 0 {
+			return errors.New("allowed are second, minute, hour, day, month and year")
+		}
+		c.period = periods[i].per
+		return nil
+	})
+	var dayStart time.Duration
+	flags.DurationVar(&dayStart, "day-start", 0, "")
+	flags.Int64Var(&c.start, "start", 1, "")
+	retention := flags.Int("retention", 0, "")
+	flags.BoolVar(&c.json, "json", false, "")
+	if n, ok := many[c.name]; ok {
+		flags.IntVar(&c.n, "n", n, "")
+	}
 	if c.name == "next" {
-		flags.IntVar(&c.n, "n", 1, "")
+		flags.StringVar(&c.once, "once", "", "")
 	}
 	if err := flags.Parse(args[1:]); errors.Is(err, flag.ErrHelp) {
 		return err
@@ -157,9 +203,17 @@ func (c *command) read(args []string, getenv func(string) string) error {
 	if c.args = flags.Args(); len(c.args) != want {
 		return misused("%s takes %d argument(s) after its flags, not %d", c.name, want, len(c.args))
 	}
-	if c.n < 1 {
+	if _, ok := many[c.name]; ok && c.n < 1 {
 		return misused("-n %d: at least 1", c.n)
 	}
+	if c.once != "" && c.n > 1 {
+		return misused("-once is for one number, and -n says %d", c.n)
+	}
+	if c.template == "" && !given(flags, "template") {
+		c.template = strings.Replace("{type}{date:yyyyMMdd}{seq:4}", "yyyyMMdd", c.kind().date, 1)
+	}
+	c.opts = append(c.opts, serial.WithLocation(c.zone), serial.WithPeriod(c.period), serial.WithTemplate(c.template),
+		serial.WithDayStart(dayStart), serial.WithStart(c.start), serial.WithRetention(*retention))
 	if c.name == "raise" {
 		var err error
 		if c.seq, err = strconv.ParseInt(c.args[1], 10, 64); err != nil || c.seq < 0 {
@@ -175,7 +229,7 @@ func (c *command) execute(ctx context.Context) error {
 		return misuse{err}
 	}
 	defer client.Close()
-	gen, err := serial.New(client, append(c.opts, serial.WithLocation(c.zone))...)
+	gen, err := serial.New(client, c.opts...)
 	if err != nil {
 		return misuse{err}
 	}
@@ -195,13 +249,29 @@ func (c *command) execute(ctx context.Context) error {
 		return c.next(ctx, gen)
 	case "peek":
 		return c.peek(ctx, gen)
+	case "history":
+		return c.history(ctx, gen)
+	case "prepare":
+		err = gen.Prepare(ctx, c.args[0], c.n)
+	case "raise":
+		err = gen.Raise(ctx, c.args[0], c.seq)
 	}
-	return gen.Raise(ctx, c.args[0], c.seq)
+	if err == nil && c.json {
+		return c.peek(ctx, gen) // how the counter stands now
+	}
+	return err
 }
 
 // next prints every batch before it asks for another one: what has been issued is not lost to a later failure, and
 // nothing more is issued once nobody reads it.
 func (c *command) next(ctx context.Context, gen *serial.Generator) error {
+	if c.once != "" {
+		number, err := gen.NextOnce(ctx, c.args[0], c.once)
+		if err != nil {
+			return err
+		}
+		return c.print(gen, number)
+	}
 	progress := io.Discard
 	if c.n > batch && isTerminal(c.stderr) {
 		progress = c.stderr
@@ -219,7 +289,9 @@ func (c *command) next(ctx context.Context, gen *serial.Generator) error {
 			return err
 		}
 		for _, number := range numbers {
-			_, _ = fmt.Fprintln(c.out, number)
+			if err := c.print(gen, number); err != nil {
+				return err
+			}
 		}
 		if c.out.Flush() != nil {
 			return nil // run reports it
@@ -234,6 +306,8 @@ func (c *command) peek(ctx context.Context, gen *serial.Generator) error {
 	switch {
 	case err != nil:
 		return err
+	case c.json:
+		c.printJSON(number, nil)
 	case number.Seq == 0:
 		_, _ = fmt.Fprintf(c.stderr, "serial: no %s was issued since %s\n", number.Type, number.Start.Format(time.RFC3339))
 	default:
@@ -247,8 +321,40 @@ func (c *command) parse(gen *serial.Generator) error {
 	if err != nil {
 		return err
 	}
+	if c.json {
+		c.printJSON(number, nil)
+		return nil
+	}
 	_, _ = fmt.Fprintf(c.out, "type %s\nstart %s\nseq %d\n", number.Type, number.Start.Format(time.RFC3339), number.Seq)
 	return nil
+}
+
+// print prints a number that was issued.
+func (c *command) print(gen *serial.Generator, number string) error {
+	if !c.json {
+		_, _ = fmt.Fprintln(c.out, number)
+		return nil
+	}
+	n, err := gen.Parse(number)
+	if err == nil {
+		c.printJSON(n, nil)
+	}
+	return err
+}
+
+// printJSON prints a number as a line of JSON; used is the share of the period's numbers, if that is asked for.
+func (c *command) printJSON(n serial.Number, used *float64) {
+	line := struct {
+		Number string    `json:"number,omitempty"` // none if none was issued
+		Type   string    `json:"type"`
+		Start  time.Time `json:"start"`
+		Seq    int64     `json:"seq"`
+		Used   *float64  `json:"used,omitempty"`
+	}{n.String(), n.Type, n.Start, n.Seq, used}
+	if n.Seq == 0 {
+		line.Number = ""
+	}
+	_ = json.NewEncoder(c.out).Encode(line)
 }
 
 func isTerminal(w io.Writer) bool {

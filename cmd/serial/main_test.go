@@ -81,6 +81,19 @@ func TestMisuse(t *testing.T) {
 		{"raise takes 2", []string{"raise", "IS"}},
 		{"not 3", []string{"raise", "IS", "1", "2"}},
 		{"not 0", []string{"parse"}},
+		{"history takes 1", []string{"history"}},
+		{"not 2", []string{"prepare", "IS", "3"}},
+		{"at least 1", []string{"history", "-n", "0", "IS"}},
+		{"at least 1", []string{"prepare", "-n", "-1", "IS"}},
+		{"-once is for one number, and -n says 2", []string{"next", "-once", "a", "-n", "2", "IS"}},
+		{"-once", []string{"peek", "-once", "a", "IS"}},
+		{"allowed are second, minute, hour, day, month and year", []string{"next", "-period", "week", "IS"}},
+		{`"soon"`, []string{"next", "-day-start", "soon", "IS"}},
+		{"serial: WithDayStart", []string{"next", "-day-start", "24h", "IS"}},
+		{"PerHour is shorter than a day", []string{"next", "-day-start", "4h", "-period", "hour", "IS"}},
+		{"serial: WithStart(0)", []string{"next", "-start", "0", "IS"}},
+		{"serial: WithRetention", []string{"next", "-retention", "-1", "IS"}},
+		{"a month", []string{"next", "-period", "month", "-template", "{type}{date:yyyyMMdd}{seq}", "IS"}},
 		{"-x", []string{"next", "-x", "IS"}},
 		{"-n", []string{"peek", "-n", "2", "IS"}},
 		{"-n", []string{"next", "-n"}},
@@ -437,6 +450,106 @@ func TestOtherServers(t *testing.T) {
 		require.Equal(t, 0, code, stderr)
 		require.Equal(t, lines("IS"+day+"%04d", i+1, i+1), stdout)
 	}
+}
+
+// The bar of a day, of a start, of a template without end, and of nothing.
+func TestHistory(t *testing.T) {
+	m := miniredis.RunT(t)
+	zone, day := noon()
+	url := "redis://" + m.Addr()
+	loc, err := time.LoadLocation(zone)
+	require.NoError(t, err)
+	at := func(n int) time.Time { return time.Now().In(loc).AddDate(0, 0, n) }
+	key := func(n int) string { return "serial:{IS}:" + at(n).Format("20060102") }
+	for n, seq := range map[int]string{-1: "9999", -2: "0", -3: "1", -5: "5000"} {
+		require.NoError(t, m.Set(key(n), seq))
+	}
+	_, _, stderr := doEnv(url, "next", "-n", "1250", "-tz", zone, "IS")
+	require.Empty(t, stderr)
+	full := func(n int) string { return strings.Repeat("█", n) + strings.Repeat("·", 24-n) }
+
+	code, stdout, stderr := doEnv(url, "history", "-tz", zone, "IS")
+	require.Equal(t, 0, code, stderr)
+	require.Empty(t, stderr)
+	line := func(n int, rest string) string { return at(n).Format("2006-01-02") + " " + rest + "\n" }
+	require.Equal(t, line(0, full(3)+" 1250  12.5%")+line(-1, full(24)+" 9999 100.0%")+line(-2, full(0)+" 0   0.0%")+
+		line(-3, "▏"+strings.Repeat("·", 23)+" 1   0.0%")+line(-5, full(12)+" 5000  50.0%"), stdout)
+
+	_, stdout, _ = doEnv(url, "history", "-n", "2", "-tz", zone, "-json", "-start", "1000", "IS")
+	midnight := func(n int) string {
+		y, m, d := at(n).Date()
+		return time.Date(y, m, d, 0, 0, 0, 0, loc).Format(time.RFC3339)
+	}
+	require.Equal(t, fmt.Sprintf(`{"number":"IS%s1250","type":"IS","start":"%s","seq":1250,"used":%v}`+"\n"+
+		`{"number":"IS%s9999","type":"IS","start":"%s","seq":9999,"used":1}`+"\n",
+		day, midnight(0), 251.0/9000, at(-1).Format("20060102"), midnight(-1)), stdout)
+
+	_, stdout, _ = doEnv(url, "history", "-n", "2", "-tz", zone, "-template", "{type}{date:yyyyMMdd}-{seq:3+}", "IS")
+	require.Equal(t, line(0, full(3)+" 1250")+line(-1, full(24)+" 9999"), stdout, "of the most")
+
+	code, stdout, stderr = doEnv(url, "history", "-tz", zone, "PO")
+	require.Equal(t, 0, code)
+	require.Empty(t, stdout)
+	require.Equal(t, "serial: no PO is kept of the last 7 periods\n", stderr)
+	code, _, stderr = doEnv(url, "history", "-n", "10001", "-tz", zone, "IS")
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "allowed are 1 to 10000")
+}
+
+func TestPrepare(t *testing.T) {
+	m := miniredis.RunT(t)
+	url := "redis://" + m.Addr()
+	code, stdout, stderr := doEnv(url, "prepare", "-n", "3", "-period", "month", "-start", "7", "-retention", "1", "IS")
+	require.Equal(t, 0, code, stderr)
+	require.Empty(t, stdout)
+	y, mo, _ := time.Now().Date()
+	for n := range 3 {
+		value, err := m.Get("serial:{IS}:" + time.Date(y, mo+time.Month(n), 1, 0, 0, 0, 0, time.UTC).Format("200601"))
+		require.NoError(t, err)
+		require.Equal(t, "6", value)
+	}
+	_, stdout, _ = doEnv(url, "next", "-period", "month", "-start", "7", "IS")
+	require.Equal(t, time.Now().Format("IS200601")+"0007\n", stdout)
+	code, _, stderr = doEnv(url, "prepare", "-n", "101", "IS")
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "allowed are 1 to 100")
+}
+
+// Every command prints the same kind of JSON.
+func TestJSON(t *testing.T) {
+	m := miniredis.RunT(t)
+	zone, day := noon()
+	url := "redis://" + m.Addr()
+	loc, err := time.LoadLocation(zone)
+	require.NoError(t, err)
+	y, mo, d := time.Now().In(loc).Date()
+	start := time.Date(y, mo, d, 0, 0, 0, 0, loc).Format(time.RFC3339)
+	none := fmt.Sprintf(`{"type":"IS","start":"%s","seq":0}`, start)
+	number := func(seq int) string {
+		return fmt.Sprintf(`{"number":"IS%s%04d","type":"IS","start":"%s","seq":%d}`, day, seq, start, seq)
+	}
+	for _, row := range []struct {
+		want string
+		args []string
+	}{
+		{none, []string{"peek", "IS"}},
+		{none, []string{"prepare", "IS"}},
+		{none, []string{"raise", "IS", "0"}},
+		{number(1), []string{"next", "IS"}},
+		{number(2) + "\n" + number(3), []string{"next", "-n", "2", "IS"}},
+		{number(4), []string{"next", "-once", "a", "IS"}},
+		{number(4), []string{"next", "-once", "a", "IS"}},
+		{number(4), []string{"peek", "IS"}},
+		{number(9), []string{"raise", "IS", "9"}},
+		{number(3), []string{"parse", "IS" + day + "0003"}},
+	} {
+		code, stdout, stderr := doEnv(url, append([]string{row.args[0], "-json", "-tz", zone}, row.args[1:]...)...)
+		require.Equal(t, 0, code, stderr)
+		require.Empty(t, stderr)
+		require.Equal(t, row.want+"\n", stdout, row.args)
+	}
+	_, stdout, _ := doEnv(url, "next", "-tz", zone, "-once", "b", "IS")
+	require.Equal(t, lines("IS"+day+"%04d", 10, 10), stdout)
 }
 
 func TestContextEnds(t *testing.T) {
