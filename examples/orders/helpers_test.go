@@ -1,0 +1,215 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+)
+
+// each runs a test on both databases; fresh returns the address of an empty one, which is gone with its test.
+func each(t *testing.T, test func(t *testing.T, fresh func(t *testing.T) string)) {
+	t.Run("PostgreSQL", func(t *testing.T) { test(t, postgres) })
+	t.Run("SQLite", func(t *testing.T) {
+		if !hasSQLite() {
+			t.Skip("SQLite is tested without the race detector only")
+		}
+		test(t, sqlite)
+	})
+}
+
+// anyDatabase is for a test that does not depend on the database.
+func anyDatabase(t *testing.T) string {
+	t.Helper()
+	if hasSQLite() {
+		return sqlite(t)
+	}
+	return postgres(t)
+}
+
+func hasSQLite() bool { return slices.Contains(sql.Drivers(), "sqlite") }
+
+func sqlite(t *testing.T) string { return filepath.Join(t.TempDir(), "orders.db") }
+
+// postgres returns a schema of its own on the server that SERIAL_POSTGRES_DSN names, or the one at the usual port. None
+// there is a failure with SERIAL_REQUIRE_SQL=1.
+func postgres(t *testing.T) string {
+	t.Helper()
+	dsn := os.Getenv("SERIAL_POSTGRES_DSN")
+	if dsn == "" {
+		dsn = "postgres://postgres@127.0.0.1:5432/test?sslmode=disable"
+	}
+	db, err := sql.Open("pgx", dsn)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = db.Close() })
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := db.PingContext(ctx); err != nil {
+		if os.Getenv("SERIAL_REQUIRE_SQL") == "1" {
+			t.Fatalf("SERIAL_REQUIRE_SQL=1: %v", err)
+		}
+		t.Skipf("no PostgreSQL: %v", err)
+	}
+	schema := fmt.Sprintf("orders_%d_%d", os.Getpid(), time.Now().UnixNano())
+	_, err = db.ExecContext(ctx, "CREATE SCHEMA "+schema)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_, err := db.Exec("DROP SCHEMA " + schema + " CASCADE")
+		require.NoError(t, err)
+	})
+	separator := "?"
+	if strings.Contains(dsn, "?") {
+		separator = "&"
+	}
+	return dsn + separator + "search_path=" + schema
+}
+
+// A journal is what was logged or printed.
+type journal struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (j *journal) Write(p []byte) (int, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.Write(p)
+}
+
+func (j *journal) String() string {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.text.String()
+}
+
+func (j *journal) logger() *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }
+
+// embedded returns a client of the Redis in memory, and that.
+func embedded(t *testing.T) (*redis.Client, *miniredis.Miniredis) {
+	t.Helper()
+	m, err := embeddedRedis()
+	require.NoError(t, err)
+	t.Cleanup(m.Close)
+	return client(t, m.Addr()), m
+}
+
+func client(t *testing.T, addr string) *redis.Client {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	t.Cleanup(func() { _ = rdb.Close() })
+	return rdb
+}
+
+// noon is a zone where it is noon, so that no test runs into midnight.
+var noon = time.FixedZone("noon", (12-time.Now().UTC().Hour())*3600)
+
+// A process is what one would be that serves orders: all but Redis and the database is its own.
+type process struct {
+	*service
+	*journal
+	*httptest.Server
+}
+
+// start starts one with the generator that -protect makes or, if there are options, one with those.
+func start(t *testing.T, rdb *redis.Client, dsn, protect string, opts ...serial.Option) *process {
+	t.Helper()
+	p := &process{journal: &journal{}}
+	orders, err := openTable(t.Context(), dsn)
+	require.NoError(t, err)
+	orders.db.SetMaxOpenConns(min(orders.db.Stats().MaxOpenConnections, 8)) // others may want the server, too
+	t.Cleanup(func() { _ = orders.db.Close() })
+	gen, err := newGenerator(t.Context(), rdb, orders, protect, noon, p.logger())
+	if len(opts) > 0 {
+		gen, err = serial.New(rdb, opts...)
+	}
+	require.NoError(t, err)
+	p.service = &service{gen, orders, p.logger()}
+	p.Server = httptest.NewServer(p.routes())
+	t.Cleanup(p.Server.Close)
+	p.Client().Transport.(*http.Transport).MaxIdleConnsPerHost = 100
+	return p
+}
+
+// An answer is one to a request for an order. Only one of order and problem is filled in.
+type answer struct {
+	status int
+	header http.Header
+	order
+	problem
+}
+
+type problem struct {
+	Title  string `json:"title"`
+	Status int    `json:"status"`
+	Detail string `json:"detail"`
+}
+
+// post orders something.
+func (p *process) post(ctx context.Context, key string, d draft) (answer, error) {
+	body, _ := json.Marshal(d)
+	return p.send(ctx, "POST", "/orders", http.Header{"Idempotency-Key": {key}}, string(body))
+}
+
+func (p *process) send(ctx context.Context, method, path string, header http.Header, body string) (a answer, err error) {
+	r, err := http.NewRequestWithContext(ctx, method, p.URL+path, strings.NewReader(body))
+	if err != nil {
+		return a, err
+	}
+	r.Header = header
+	response, err := p.Client().Do(r)
+	if err != nil {
+		return a, err
+	}
+	defer func() { _ = response.Body.Close() }()
+	a.status, a.header = response.StatusCode, response.Header
+	switch response.Header.Get("Content-Type") {
+	case "application/json":
+		err = json.NewDecoder(response.Body).Decode(&a.order)
+	case "application/problem+json":
+		err = json.NewDecoder(response.Body).Decode(&a.problem)
+	}
+	return a, err
+}
+
+// must is post for what has to be answered so.
+func (p *process) must(t *testing.T, status int, key string, d draft) answer {
+	t.Helper()
+	a, err := p.post(t.Context(), key, d)
+	require.NoError(t, err)
+	require.Equal(t, status, a.status, "%s %s\n%s", key, a.Detail, p.journal)
+	return a
+}
+
+// stored returns the number of each key in the table.
+func (p *process) stored(t *testing.T) map[string]string {
+	t.Helper()
+	rows, err := p.orders.db.QueryContext(t.Context(), "SELECT idempotency_key, number FROM orders")
+	require.NoError(t, err)
+	defer func() { _ = rows.Close() }()
+	numbers := map[string]string{}
+	for n := 1; rows.Next(); n++ {
+		var key, number string
+		require.NoError(t, rows.Scan(&key, &number))
+		numbers[key] = number
+		require.Len(t, numbers, n, "two orders of %s", key)
+	}
+	require.NoError(t, rows.Err())
+	return numbers
+}

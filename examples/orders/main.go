@@ -1,0 +1,164 @@
+// Command orders is an HTTP service whose orders have business serial numbers: IS202110240001, never twice, whatever
+// Redis loses and however often a request comes again. It is a place to start from; see README.md.
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+	_ "time/tzdata" // -tz works on a host without a zone database, too
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/sqlledger"
+)
+
+// businessType is what every order's number begins with.
+const businessType = "IS"
+
+// block is how many numbers the ledger sets aside at a time. A loss of Redis costs up to so many of the day's 9,999.
+const block = 100
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	err := run(ctx, os.Args[1:], os.Stdout, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "orders:", err)
+		os.Exit(1)
+	}
+}
+
+// run puts the parts together and serves until ctx ends.
+func run(ctx context.Context, args []string, out io.Writer, log *slog.Logger) (err error) {
+	flags := flag.NewFlagSet("orders", flag.ContinueOnError)
+	addr := flags.String("addr", "127.0.0.1:8080", "the `address` to listen on")
+	redisURL := flags.String("redis", "", "`URL` of Redis; default $ORDERS_REDIS_URL, else one in memory, for demonstration")
+	database := flags.String("database", "", "postgres://... or a file of SQLite; default $ORDERS_DATABASE, else a temporary file")
+	protect := flags.String("protect", "ledger", "what keeps numbers from coming twice if Redis loses them: ledger or floor")
+	zone := flags.String("tz", "UTC", "the time `zone` whose midnight begins a new day; the same in every process")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	location, err := time.LoadLocation(*zone)
+	if err != nil {
+		return err
+	}
+
+	// A URL with a password is better off in the environment: other users of the host can see arguments.
+	url := cmp.Or(*redisURL, os.Getenv("ORDERS_REDIS_URL"))
+	if url == "" {
+		memory, err := embeddedRedis()
+		if err != nil {
+			return err
+		}
+		defer memory.Close()
+		url = "redis://" + memory.Addr()
+		_, _ = fmt.Fprintln(out, "Redis in memory, for demonstration:", url)
+	}
+	options, err := redis.ParseURL(url)
+	if err != nil {
+		return errors.New("the URL of Redis is not of the form redis://USER:PASSWORD@HOST:PORT/DB") // err may show a password
+	}
+	rdb := redis.NewClient(options)
+	defer func() { err = errors.Join(err, rdb.Close()) }()
+
+	dsn := cmp.Or(*database, os.Getenv("ORDERS_DATABASE"))
+	if dsn == "" {
+		folder, err := os.MkdirTemp("", "orders")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = os.RemoveAll(folder) }()
+		dsn = filepath.Join(folder, "orders.db")
+		_, _ = fmt.Fprintln(out, "SQLite in a temporary file:", dsn)
+	}
+	table, err := openTable(ctx, dsn)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, table.db.Close()) }()
+	gen, err := newGenerator(ctx, rdb, table, *protect, location, log)
+	if err != nil {
+		return err
+	}
+
+	listener, err := net.Listen("tcp", *addr)
+	if err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(out, `orders on http://%[1]s
+
+curl -i http://%[1]s/orders -H 'Idempotency-Key: first' -d '{"customer": "Ada", "amount_cents": 1250}'
+`, listener.Addr())
+	return serve(ctx, listener, (&service{gen, table, log}).routes(), log)
+}
+
+func serve(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {
+	server := &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      15 * time.Second, // from the header on, and so more than to read the rest, and than patience
+		IdleTimeout:       time.Minute,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	log.Info("stopping, when the requests that have begun are answered")
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), server.WriteTimeout)
+	defer cancel()
+	return server.Shutdown(limit)
+}
+
+// newGenerator makes what numbers the orders. It uses the database, and Redis not yet: whether that is there, /readyz
+// tells.
+func newGenerator(ctx context.Context, rdb redis.UniversalClient, t *table, protect string, zone *time.Location,
+	log *slog.Logger) (*serial.Generator, error) {
+	var protection serial.Option
+	switch protect {
+	case "ledger":
+		// What Redis may issue is set aside in the database first: Redis may lose everything.
+		ledger, err := sqlledger.New(t.db, t.dialect)
+		if err != nil {
+			return nil, err
+		}
+		if err := ledger.CreateTable(ctx); err != nil {
+			return nil, err
+		}
+		protection = serial.WithLedger(ledger, block)
+	case "floor":
+		// One query less per block and one table less, and not the same; see lastSeq.
+		protection = serial.WithFloor(t.lastSeq)
+	default:
+		return nil, fmt.Errorf("-protect %q: allowed are ledger and floor", protect)
+	}
+	return serial.New(rdb, serial.WithLocation(zone), protection, serial.WithHooks(serial.Hooks{
+		Opened: func(ctx context.Context, i serial.OpenedInfo) {
+			log.InfoContext(ctx, "a day was opened", "type", i.Type, "start", i.Start, "wait", i.Wait)
+		},
+		Lost: func(ctx context.Context, i serial.LostInfo) {
+			log.WarnContext(ctx, "Redis has lost a counter", "type", i.Type, "start", i.Start, "held", i.Held)
+		},
+		NearlyExhausted: func(ctx context.Context, i serial.ExhaustionInfo) {
+			log.WarnContext(ctx, "few numbers are left: widen {seq}", "last", i.Last.String(), "used", i.Used, "of", i.Size)
+		},
+	}))
+}

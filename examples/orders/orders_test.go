@@ -1,0 +1,431 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httptrace"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/redistest"
+)
+
+var ada = draft{"Ada", 1250}
+
+func TestOrder(t *testing.T) {
+	each(t, func(t *testing.T, fresh func(t *testing.T) string) {
+		rdb, _ := embedded(t)
+		p := start(t, rdb, fresh(t), "ledger")
+		a := p.must(t, http.StatusCreated, "first", ada)
+		require.Equal(t, time.Now().In(noon).Format("IS20060102")+"0001", a.Number)
+		require.Equal(t, ada, a.draft)
+		require.Equal(t, "/orders/"+a.Number, a.header.Get("Location"))
+		require.Equal(t, a.order, p.must(t, http.StatusOK, "first", ada).order)
+		require.Equal(t, "this Idempotency-Key was used for another order",
+			p.must(t, http.StatusUnprocessableEntity, "first", draft{"Ada", 1251}).Detail)
+
+		got, err := p.send(t.Context(), "GET", a.header.Get("Location"), nil, "")
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, got.status)
+		require.Equal(t, a.order, got.order)
+
+		_, err = p.orders.db.Exec("UPDATE orders SET deleted_at = CURRENT_TIMESTAMP")
+		require.NoError(t, err)
+		got, err = p.send(t.Context(), "GET", a.header.Get("Location"), nil, "")
+		require.NoError(t, err)
+		require.Equal(t, http.StatusNotFound, got.status)
+		require.Equal(t, a.order, p.must(t, http.StatusOK, "first", ada).order, "its key stays used")
+	})
+}
+
+// A request died after it got its number, and before it stored the order.
+func TestRequestComesAgain(t *testing.T) {
+	each(t, func(t *testing.T, fresh func(t *testing.T) string) {
+		rdb, m := embedded(t)
+		p := start(t, rdb, fresh(t), "ledger")
+		for _, key := range []string{"kept", "lost"} {
+			number, err := p.gen.NextOnce(t.Context(), businessType, key)
+			require.NoError(t, err)
+			p.must(t, http.StatusCreated, "after-"+key, ada)
+			if key == "lost" {
+				m.FlushAll()
+			}
+			again := p.must(t, http.StatusCreated, key, ada).Number
+			require.Equal(t, key == "kept", again == number, "%s, then %s", number, again)
+		}
+	})
+}
+
+// Many of the same request at once, half of them with another body.
+func TestSameKeyAtOnce(t *testing.T) {
+	each(t, func(t *testing.T, fresh func(t *testing.T) string) {
+		rdb, _ := embedded(t)
+		dsn := fresh(t)
+		processes := [2]*process{start(t, rdb, dsn, "ledger"), start(t, rdb, dsn, "ledger")}
+		for round := range 10 {
+			var mu sync.Mutex
+			statuses, numbers := map[int]int{}, map[string]bool{}
+			var wg sync.WaitGroup
+			for i := range 20 {
+				wg.Go(func() {
+					a, err := processes[i%2].post(t.Context(), fmt.Sprint(round), draft{"Ada", int64(1 + i/2%2)})
+					mu.Lock()
+					defer mu.Unlock()
+					if err != nil {
+						a.status = -1
+					}
+					statuses[a.status]++
+					numbers[a.Number] = true
+				})
+			}
+			wg.Wait()
+			require.Equal(t, map[int]int{201: 1, 200: 9, 422: 10}, statuses, processes[0].journal)
+			require.Len(t, numbers, 2, "one, and none in the refusals")
+		}
+	})
+}
+
+func TestFloor(t *testing.T) {
+	each(t, func(t *testing.T, fresh func(t *testing.T) string) {
+		rdb, m := embedded(t)
+		dsn := fresh(t)
+		p := start(t, rdb, dsn, "floor")
+		for i := range 3 {
+			p.must(t, http.StatusCreated, fmt.Sprint(i), ada)
+		}
+		_, err := p.orders.db.Exec("UPDATE orders SET deleted_at = CURRENT_TIMESTAMP WHERE seq >= 2")
+		require.NoError(t, err)
+
+		m.FlushAll()
+		p = start(t, rdb, dsn, "floor") // one that remembers nothing
+		require.Regexp(t, "0004$", p.must(t, http.StatusCreated, "3", ada).Number, "deleted orders count")
+		require.NotContains(t, p.journal.String(), "came twice")
+
+		// What a floor misses: 0005 is issued and not stored yet when Redis loses everything.
+		_, err = p.gen.NextOnce(t.Context(), businessType, "slow")
+		require.NoError(t, err)
+		m.FlushAll()
+		p = start(t, rdb, dsn, "floor")
+		require.Regexp(t, "0005$", p.must(t, http.StatusCreated, "4", ada).Number)
+		require.Regexp(t, "0006$", p.must(t, http.StatusCreated, "slow", ada).Number)
+	})
+}
+
+// A number that another order has already, as after a failover that a floor did not notice.
+func TestNumberTaken(t *testing.T) {
+	each(t, func(t *testing.T, fresh func(t *testing.T) string) {
+		rdb, _ := embedded(t)
+		p := start(t, rdb, fresh(t), "floor")
+		first := p.must(t, http.StatusCreated, "first", ada).Number
+		occupy := func(seq int64) {
+			n, err := p.gen.Parse(fmt.Sprintf("%s%04d", first[:10], seq))
+			require.NoError(t, err)
+			inserted, err := p.orders.insert(t.Context(), n.String(), n, ada)
+			require.NoError(t, err)
+			require.True(t, inserted)
+		}
+		occupy(2)
+		occupy(3)
+		a := p.must(t, http.StatusCreated, "second", ada)
+		require.Regexp(t, "0004$", a.Number)
+		require.Equal(t, 2, strings.Count(p.journal.String(), "came twice"))
+		require.Equal(t, a.order, p.must(t, http.StatusOK, "second", ada).order)
+
+		for seq := range int64(15) {
+			occupy(5 + seq)
+		}
+		require.Empty(t, p.must(t, http.StatusServiceUnavailable, "third", ada).header.Get("Retry-After"))
+		require.Contains(t, p.journal.String(), "needs an operator")
+		require.Regexp(t, "0020$", p.must(t, http.StatusCreated, "third", ada).Number, "each attempt moves the counter on")
+	})
+}
+
+func TestRefusals(t *testing.T) {
+	rdb, _ := embedded(t)
+	p := start(t, rdb, anyDatabase(t), "ledger")
+	today := time.Now().In(noon).Format("20060102")
+	const good = `{"customer": "Ada", "amount_cents": 1250}`
+	key := func(keys ...string) http.Header { return http.Header{"Idempotency-Key": keys} }
+	tests := []struct {
+		name, method, path string
+		header             http.Header
+		body               string
+		status             int
+		detail             string
+	}{
+		{"no key", "POST", "/orders", nil, good, 400, "Idempotency-Key"},
+		{"empty key", "POST", "/orders", key(""), good, 400, "Idempotency-Key"},
+		{"two keys", "POST", "/orders", key("a", "b"), good, 400, "Idempotency-Key"},
+		{"long key", "POST", "/orders", key(strings.Repeat("k", 129)), good, 400, "Idempotency-Key"},
+		{"key with a space", "POST", "/orders", key("a b"), good, 400, "Idempotency-Key"},
+		{"key not of ASCII", "POST", "/orders", key("é"), good, 400, "Idempotency-Key"},
+		{"longest key", "POST", "/orders", key(strings.Repeat("k", 128)), good, 201, ""},
+		{"no body", "POST", "/orders", key("a"), "", 400, "JSON"},
+		{"half a body", "POST", "/orders", key("a"), good[:20], 400, "JSON"},
+		{"two bodies", "POST", "/orders", key("a"), good + good, 400, "JSON"},
+		{"unknown field", "POST", "/orders", key("a"), `{"customer": "Ada", "amount_cents": 1, "x": 1}`, 400, "JSON"},
+		{"amount not whole", "POST", "/orders", key("a"), `{"customer": "Ada", "amount_cents": 1.5}`, 400, "JSON"},
+		{"endless body", "POST", "/orders", key("a"), strings.Repeat(" ", 65<<10) + good, 400, "JSON"},
+		{"no customer", "POST", "/orders", key("a"), `{"amount_cents": 1}`, 400, "customer"},
+		{"customer with NUL", "POST", "/orders", key("a"), `{"customer": "\u0000", "amount_cents": 1}`, 400, "customer"},
+		{"long customer", "POST", "/orders", key("a"), strings.Replace(good, "Ada", strings.Repeat("a", 201), 1), 400, "customer"},
+		{"no amount", "POST", "/orders", key("a"), `{"customer": "Ada"}`, 400, "amount"},
+		{"not a number", "GET", "/orders/IS20211024", nil, "", 400, "not the number"},
+		{"no such day", "GET", "/orders/IS202102300001", nil, "", 400, "not the number"},
+		{"no such order", "GET", "/orders/IS" + today + "0077", nil, "", 404, "no such order"},
+		{"another type's number", "GET", "/orders/PO" + today + "0001", nil, "", 404, "no such order"},
+		{"no such path", "GET", "/", nil, "", 404, ""},
+		{"wrong method", "PUT", "/orders", nil, "", 405, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			a, err := p.send(t.Context(), tt.method, tt.path, tt.header, tt.body)
+			require.NoError(t, err)
+			require.Equal(t, tt.status, a.status)
+			require.Contains(t, a.Detail, tt.detail)
+			if tt.detail != "" {
+				require.Equal(t, problem{http.StatusText(tt.status), tt.status, a.Detail}, a.problem)
+			}
+		})
+	}
+	require.Len(t, p.stored(t), 1)
+	require.NotContains(t, p.journal.String(), "level=ERROR")
+}
+
+// Everything that keeps orders from being taken, and what comes of it.
+func TestUnavailable(t *testing.T) {
+	zone := serial.WithLocation(noon)
+	tests := []struct {
+		name   string
+		opts   []serial.Option
+		broken func(t *testing.T, p *process, rdb *redis.Client)
+		advice string // "" where trying again may help
+	}{
+		{"exhausted", []serial.Option{zone, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:1}")},
+			func(t *testing.T, p *process, _ *redis.Client) { require.NoError(t, p.gen.Raise(t.Context(), "IS", 9)) },
+			"no numbers left"},
+		{"counter lost", []serial.Option{zone},
+			func(t *testing.T, p *process, rdb *redis.Client) {
+				number, err := p.gen.Next(t.Context(), "IS")
+				require.NoError(t, err)
+				require.NoError(t, rdb.Del(t.Context(), "serial:{IS}:"+number[2:10]).Err())
+			},
+			"serial raise IS"},
+		{"conflict", nil,
+			func(t *testing.T, _ *process, rdb *redis.Client) {
+				_, offset := time.Now().In(noon).Zone()
+				other, err := serial.New(rdb, serial.WithLocation(time.FixedZone("elsewhere", offset-3600)))
+				require.NoError(t, err)
+				_, err = other.Next(t.Context(), "IS")
+				require.NoError(t, err)
+			},
+			"another -tz"},
+		{"not replicated", []serial.Option{zone, serial.WithReplicas(1, 10*time.Millisecond)},
+			func(*testing.T, *process, *redis.Client) {}, ""},
+		{"database down", nil,
+			func(t *testing.T, p *process, _ *redis.Client) { require.NoError(t, p.orders.db.Close()) }, ""},
+		{"ledger fails", nil,
+			func(t *testing.T, p *process, _ *redis.Client) {
+				_, err := p.orders.db.ExecContext(t.Context(), "DROP TABLE serial_ledger")
+				require.NoError(t, err)
+			}, ""},
+		{"Redis refuses", nil,
+			func(t *testing.T, _ *process, rdb *redis.Client) {
+				require.NoError(t, rdb.Do(t.Context(), "CONFIG", "SET", "maxmemory", "1").Err())
+			}, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			rdb := client(t, redistest.Start(t).Addr())
+			p := start(t, rdb, anyDatabase(t), "ledger", tt.opts...)
+			tt.broken(t, p, rdb)
+			requireUnavailable(t, p, tt.advice)
+		})
+	}
+
+	t.Run("clock skew", func(t *testing.T) {
+		rdb, m := embedded(t)
+		p := start(t, rdb, anyDatabase(t), "ledger")
+		m.SetTime(time.Now().Add(48 * time.Hour))
+		requireUnavailable(t, p, "correct the clock")
+	})
+
+	t.Run("database hangs", func(t *testing.T) {
+		rdb, _ := embedded(t)
+		p := start(t, rdb, postgres(t), "ledger")
+		tx, err := p.orders.db.BeginTx(t.Context(), nil)
+		require.NoError(t, err)
+		defer func() { _ = tx.Rollback() }()
+		_, err = tx.ExecContext(t.Context(), "LOCK TABLE orders")
+		require.NoError(t, err)
+		requireUnavailable(t, p, "")
+		require.NoError(t, tx.Rollback())
+		p.must(t, http.StatusCreated, "second", ada)
+	})
+
+	// A server that comes back, after requests gave up on it, answers the same request.
+	for name, fault := range map[string]func(*redistest.Server){
+		"Redis down": (*redistest.Server).Kill, "Redis hangs": (*redistest.Server).Pause,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := redistest.Start(t)
+			p := start(t, client(t, s.Addr()), anyDatabase(t), "ledger")
+			p.must(t, http.StatusCreated, "first", ada)
+			fault(s)
+			requireUnavailable(t, p, "")
+			require.Equal(t, http.StatusServiceUnavailable, status(t, p, "/readyz"))
+			require.Equal(t, http.StatusOK, status(t, p, "/healthz"))
+			p.must(t, http.StatusOK, "first", ada)
+			s.Restart(t)
+			require.Eventually(t, func() bool { return status(t, p, "/readyz") == http.StatusOK }, 10*time.Second, 20*time.Millisecond)
+			p.must(t, http.StatusCreated, "second", ada)
+		})
+	}
+}
+
+func requireUnavailable(t *testing.T, p *process, advice string) {
+	t.Helper()
+	began := time.Now()
+	a := p.must(t, http.StatusServiceUnavailable, "second", ada)
+	require.Less(t, time.Since(began), patience+3*time.Second)
+	require.Equal(t, "orders are not available at present; come again with the same key", a.Detail, "nothing leaks")
+	if advice == "" {
+		require.Equal(t, "1", a.header.Get("Retry-After"))
+		require.Contains(t, p.journal.String(), "level=WARN msg=unavailable")
+		return
+	}
+	require.Empty(t, a.header.Get("Retry-After"))
+	require.Contains(t, p.journal.String(), `level=ERROR msg="needs an operator"`)
+	require.Contains(t, p.journal.String(), advice)
+}
+
+func status(t *testing.T, p *process, path string) int {
+	t.Helper()
+	a, err := p.send(t.Context(), "GET", path, nil, "")
+	require.NoError(t, err)
+	return a.status
+}
+
+// A process that took itself out of service for a counter that only its next order can repair would never come back.
+func TestReadyForRepair(t *testing.T) {
+	for _, protect := range []string{"ledger", "floor"} {
+		t.Run(protect, func(t *testing.T) {
+			rdb, m := embedded(t)
+			p := start(t, rdb, anyDatabase(t), protect)
+			require.Equal(t, http.StatusOK, status(t, p, "/readyz"))
+			first := p.must(t, http.StatusCreated, "first", ada)
+			m.FlushAll()
+			_, err := p.gen.Peek(t.Context(), businessType)
+			require.ErrorIs(t, err, serial.ErrCounterLost)
+			require.Equal(t, http.StatusOK, status(t, p, "/readyz"))
+			require.Greater(t, p.must(t, http.StatusCreated, "second", ada).Number, first.Number)
+			require.Contains(t, p.journal.String(), "Redis has lost a counter")
+			require.NoError(t, p.orders.db.Close())
+			require.Equal(t, http.StatusServiceUnavailable, status(t, p, "/readyz"))
+		})
+	}
+}
+
+func TestClientLeft(t *testing.T) {
+	rdb, _ := embedded(t)
+	p := start(t, rdb, anyDatabase(t), "ledger")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r := httptest.NewRequestWithContext(ctx, "POST", "/orders", strings.NewReader(`{"customer": "Ada", "amount_cents": 1250}`))
+	r.Header.Set("Idempotency-Key", "first")
+	w := httptest.NewRecorder()
+	p.routes().ServeHTTP(w, r)
+	require.Equal(t, 499, w.Code)
+	require.Empty(t, w.Body.String())
+	require.NotContains(t, p.journal.String(), "level=WARN")
+	p.must(t, http.StatusCreated, "first", ada)
+}
+
+// The whole program: it says where it is, and finishes the request that it has begun when it is told to stop.
+func TestRun(t *testing.T) {
+	t.Setenv("ORDERS_REDIS_URL", "")
+	t.Setenv("ORDERS_DATABASE", "")
+	each(t, func(t *testing.T, fresh func(t *testing.T) string) {
+		args := []string{"-addr", "127.0.0.1:0"}
+		if !strings.HasSuffix(t.Name(), "SQLite") { // which needs no word
+			args = append(args, "-database", fresh(t))
+		}
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		out := &journal{}
+		ended := make(chan error, 1)
+		go func() { ended <- run(ctx, args, out, out.logger()) }()
+		var addr string
+		require.Eventually(t, func() bool {
+			if m := regexp.MustCompile(`curl -i http://(\S+)/orders `).FindStringSubmatch(out.String()); m != nil {
+				addr = m[1]
+			}
+			return addr != ""
+		}, 20*time.Second, 10*time.Millisecond)
+
+		body, rest := io.Pipe()
+		reading := make(chan struct{})
+		traced := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got100Continue: func() { close(reading) }})
+		r, err := http.NewRequestWithContext(traced, "POST", "http://"+addr+"/orders", body)
+		require.NoError(t, err)
+		r.Header.Set("Idempotency-Key", "first")
+		r.Header.Set("Expect", "100-continue") // the server says when it reads the body
+		transport := &http.Transport{ExpectContinueTimeout: time.Minute}
+		defer transport.CloseIdleConnections()
+		status := make(chan int, 1)
+		go func() {
+			response, err := transport.RoundTrip(r)
+			if err != nil {
+				status <- -1
+				return
+			}
+			_ = response.Body.Close()
+			status <- response.StatusCode
+		}()
+		<-reading
+		stop()
+		require.Eventually(t, func() bool {
+			conn, err := net.Dial("tcp", addr)
+			if err == nil {
+				_ = conn.Close()
+			}
+			return err != nil
+		}, 10*time.Second, 10*time.Millisecond, "no new requests are taken")
+		_, err = io.WriteString(rest, `{"customer": "Ada", "amount_cents": 1250}`)
+		require.NoError(t, errors.Join(err, rest.Close()))
+		require.Equal(t, http.StatusCreated, <-status, out)
+		require.NoError(t, <-ended)
+	})
+}
+
+func TestRunRefuses(t *testing.T) {
+	for _, tt := range []struct {
+		args []string
+		want string
+	}{
+		{[]string{"-protect", "luck"}, "allowed are ledger and floor"},
+		{[]string{"-tz", "Mars/Olympus"}, "Mars"},
+		{[]string{"-redis", "redis://:p%ssword@localhost"}, "not of the form"},
+		{[]string{"-database", "postgres://orders:password@127.0.0.1:1/orders"}, "the orders' table"},
+		{[]string{"-addr", "nowhere"}, "nowhere"},
+	} {
+		if tt.args[0] != "-database" {
+			tt.args = append(tt.args, "-database", anyDatabase(t))
+		}
+		err := run(t.Context(), tt.args, io.Discard, (&journal{}).logger())
+		require.ErrorContains(t, err, tt.want)
+		require.NotContains(t, err.Error(), "ssword")
+	}
+}

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/dailyserial/serial"
+)
+
+const (
+	// patience is how long a request may take, its body included. Then the client is told to come again, with the same key.
+	patience = 5 * time.Second
+
+	// readyWithin is less than the second that Kubernetes waits for a probe.
+	readyWithin = 800 * time.Millisecond
+)
+
+// A service answers requests. It is safe for use by any number of goroutines, and any number of processes may serve the
+// same database and Redis.
+type service struct {
+	gen    *serial.Generator
+	orders *table
+	log    *slog.Logger
+}
+
+func (s *service) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /orders", s.handle(s.create))
+	mux.HandleFunc("GET /orders/{number}", s.handle(s.get))
+	mux.HandleFunc("GET /readyz", s.ready)
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
+	return mux
+}
+
+// place is what this service is about: one key, one order, one number, however often and whenever the request comes. It
+// reports whether the order is new.
+func (s *service) place(ctx context.Context, key string, d draft) (o order, created bool, err error) {
+	const attempts = 10
+	for attempt := range attempts {
+		// 1. The table first. It remembers a request for good; Redis does for 48 hours, and only what it has not lost.
+		o, err = s.orders.byKey(ctx, key)
+		if err == nil && o.draft != d {
+			return o, false, refusal{http.StatusUnprocessableEntity, "this Idempotency-Key was used for another order"}
+		}
+		if !errors.Is(err, errNone) {
+			return o, false, err
+		}
+		// 2. A number: the same one if this request got so far before, and died.
+		number, err := s.number(ctx, key, attempt)
+		if err != nil {
+			return o, false, err
+		}
+		// 3. The order. The table takes each key and each number once.
+		created, err = s.orders.insert(ctx, key, number, d)
+		if created || err != nil {
+			return order{number.String(), d}, created, err
+		}
+		// Something is in the way. Mostly it is this very request, come twice at a time: then step 1 finds it now.
+	}
+	return o, false, errTaken
+}
+
+// number issues one to a request. If another order has it already, which is what a ledger prevents, a next one is taken:
+// each moves on a counter that went back.
+func (s *service) number(ctx context.Context, key string, attempt int) (serial.Number, error) {
+	if attempt > 0 {
+		s.log.ErrorContext(ctx, "a number came twice: Redis lost more than the floor knows of", "key", key)
+		return s.gen.NextNumber(ctx, businessType)
+	}
+	number, err := s.gen.NextOnce(ctx, businessType, key)
+	if err != nil {
+		return serial.Number{}, err
+	}
+	return s.gen.Parse(number)
+}
+
+func (s *service) create(w http.ResponseWriter, r *http.Request) error {
+	key, err := idempotencyKey(r.Header)
+	if err != nil {
+		return err
+	}
+	d, err := readDraft(w, r)
+	if err != nil {
+		return err
+	}
+	o, created, err := s.place(r.Context(), key, d)
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Location", "/orders/"+o.Number)
+	status := http.StatusOK
+	if created {
+		status = http.StatusCreated
+	}
+	write(w, status, "application/json", o)
+	return nil
+}
+
+func (s *service) get(w http.ResponseWriter, r *http.Request) error {
+	number, err := s.gen.Parse(r.PathValue("number"))
+	if err != nil {
+		return refusal{http.StatusBadRequest, "not the number of an order, which is like IS202110240001"}
+	}
+	o, err := s.orders.byNumber(r.Context(), number.String())
+	if err != nil {
+		return err
+	}
+	write(w, http.StatusOK, "application/json", o)
+	return nil
+}
+
+// ready tells whether orders can be numbered and stored. /healthz asks nobody: a restart of this process helps neither
+// Redis nor the database.
+func (s *service) ready(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), readyWithin)
+	defer cancel()
+	_, err := s.gen.Peek(ctx, businessType)
+	if err == nil || errors.Is(err, serial.ErrCounterLost) { // that, the next order repairs; turned away, it never would
+		err = s.orders.db.PingContext(ctx)
+	}
+	if err != nil {
+		s.log.WarnContext(ctx, "not ready", "err", err)
+		http.Error(w, "not ready", http.StatusServiceUnavailable)
+		return
+	}
+	_, _ = io.WriteString(w, "ready\n")
+}
+
+// idempotencyKey returns what tells a request from every other: 1 to 128 visible ASCII characters, which is within what
+// NextOnce takes. Where clients do not trust each other, put the client's own ID before it.
+func idempotencyKey(h http.Header) (string, error) {
+	keys := h.Values("Idempotency-Key")
+	invisible := func(r rune) bool { return r < '!' || r > '~' }
+	if len(keys) != 1 || keys[0] == "" || len(keys[0]) > 128 || strings.ContainsFunc(keys[0], invisible) {
+		return "", refusal{http.StatusBadRequest, "one Idempotency-Key header is required, of 1 to 128 visible ASCII characters: " +
+			"the same for each attempt at one order, such as a UUID"}
+	}
+	return keys[0], nil
+}
+
+func readDraft(w http.ResponseWriter, r *http.Request) (d draft, err error) {
+	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10))
+	body.DisallowUnknownFields()
+	err = body.Decode(&d)
+	if _, end := body.Token(); err != nil || end != io.EOF {
+		return d, refusal{http.StatusBadRequest, `the body must be JSON such as {"customer": "Ada", "amount_cents": 1250}`}
+	}
+	unprintable := func(r rune) bool { return !unicode.IsPrint(r) } // NUL among them, which PostgreSQL does not store
+	if d.Customer == "" || len(d.Customer) > 200 || strings.ContainsFunc(d.Customer, unprintable) || d.AmountCents < 1 {
+		return d, refusal{http.StatusBadRequest, "customer must be 1 to 200 bytes of printable text, amount_cents at least 1"}
+	}
+	return d, nil
+}
+
+// A refusal is an error that is the client's business.
+type refusal struct {
+	status int
+	detail string
+}
+
+func (r refusal) Error() string { return r.detail }
+
+var errTaken = errors.New("every number that was tried is another order's already")
+
+// advice is for the operator, where trying again does not help.
+var advice = map[error]string{
+	serial.ErrExhausted:   "the day has no numbers left: widen {seq} in the template, in every process",
+	serial.ErrCounterLost: "say what the last number used today was: serial raise " + businessType + " LAST",
+	serial.ErrClockSkew:   "correct the clock of Redis or of this host",
+	serial.ErrConflict:    "other processes have another -tz or -protect: give all the same",
+	errTaken:              "say what the last number used today was: serial raise " + businessType + " LAST",
+}
+
+// handle gives f some time, and answers where it returns an error: the client learns what it can do, the log the cause.
+func (s *service) handle(f func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), patience)
+		defer cancel()
+		err := f(w, r.WithContext(ctx))
+		if err == nil {
+			return
+		}
+		log := s.log.With("method", r.Method, "path", r.URL.Path, "err", err)
+		var refused refusal
+		switch {
+		case r.Context().Err() != nil:
+			log.Info("the client has left")
+			w.WriteHeader(499) // as nginx has it; nobody reads it
+			return
+		case errors.Is(err, errNone):
+			refused = refusal{http.StatusNotFound, "there is no such order"}
+		case !errors.As(err, &refused):
+			refused = refusal{http.StatusServiceUnavailable, "orders are not available at present; come again with the same key"}
+			if do := adviceOn(err); do != "" {
+				log.Error("needs an operator", "do", do)
+				break
+			}
+			log.Warn("unavailable") // Redis, a replica or the database is away or slow
+			w.Header().Set("Retry-After", "1")
+		}
+		write(w, refused.status, "application/problem+json", map[string]any{ // RFC 9457
+			"title": http.StatusText(refused.status), "status": refused.status, "detail": refused.detail,
+		})
+	}
+}
+
+func adviceOn(err error) string {
+	for cause, do := range advice {
+		if errors.Is(err, cause) {
+			return do
+		}
+	}
+	return ""
+}
+
+func write(w http.ResponseWriter, status int, contentType string, v any) {
+	w.Header().Set("Content-Type", contentType)
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // a client that has left comes again
+}

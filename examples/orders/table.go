@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/sqlledger"
+)
+
+// schema is the orders' table, for both databases. In earnest, leave it to your migrations.
+//
+// Both UNIQUE are needed: that of the key makes one order of a request that comes twice, that of the number stops what
+// should never happen. seq is the number's own as a number, since the max() of text takes 9999 for more than 10000. Rows
+// are not deleted but marked, so that max(seq) never goes back.
+const schema = `
+CREATE TABLE IF NOT EXISTS orders (
+	number          text        NOT NULL UNIQUE,
+	idempotency_key text        NOT NULL UNIQUE,
+	day             text        NOT NULL,
+	seq             bigint      NOT NULL,
+	customer        text        NOT NULL,
+	amount_cents    bigint      NOT NULL,
+	created_at      timestamptz NOT NULL DEFAULT CURRENT_TIMESTAMP,
+	deleted_at      timestamptz
+);
+CREATE INDEX IF NOT EXISTS orders_by_seq ON orders (day, seq)`
+
+// An order is what clients see.
+type order struct {
+	Number string `json:"number"`
+	draft
+}
+
+// A draft is an order without a number.
+type draft struct {
+	Customer    string `json:"customer"`
+	AmountCents int64  `json:"amount_cents"`
+}
+
+var errNone = errors.New("no such order")
+
+// A table keeps the orders.
+type table struct {
+	db      *sql.DB
+	dialect sqlledger.Dialect
+}
+
+// openTable opens PostgreSQL, or a file of SQLite, and creates the table.
+func openTable(ctx context.Context, dsn string) (*table, error) {
+	dialect, driver, connections := sqlledger.PostgreSQL, "pgx", 20
+	if !strings.HasPrefix(dsn, "postgres://") && !strings.HasPrefix(dsn, "postgresql://") {
+		dialect, driver, connections = sqlledger.SQLite, "sqlite", 1 // it has one writer at a time: better to queue here
+		dsn = "file:" + dsn + "?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)"
+		if !slices.Contains(sql.Drivers(), driver) {
+			return nil, errors.New("built with the race detector, and so without SQLite: -database must be a postgres:// URL")
+		}
+	}
+	db, err := sql.Open(driver, dsn)
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(connections)
+	db.SetMaxIdleConns(connections)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
+	if _, err := db.ExecContext(ctx, schema); err != nil {
+		return nil, errors.Join(fmt.Errorf("the orders' table: %w", err), db.Close())
+	}
+	return &table{db, dialect}, nil
+}
+
+// byKey also returns an order that was deleted: its key stays used.
+func (t *table) byKey(ctx context.Context, key string) (order, error) {
+	return t.find(ctx, "idempotency_key = $1", key)
+}
+
+func (t *table) byNumber(ctx context.Context, number string) (order, error) {
+	return t.find(ctx, "number = $1 AND deleted_at IS NULL", number)
+}
+
+func (t *table) find(ctx context.Context, where, arg string) (o order, err error) {
+	row := t.db.QueryRowContext(ctx, "SELECT number, customer, amount_cents FROM orders WHERE "+where, arg)
+	err = row.Scan(&o.Number, &o.Customer, &o.AmountCents)
+	if errors.Is(err, sql.ErrNoRows) {
+		err = errNone
+	}
+	return o, err
+}
+
+// insert reports whether it did. It does not where the key or the number is there already. The conflict names no column:
+// of two requests with the same of both, PostgreSQL may trip over either.
+func (t *table) insert(ctx context.Context, key string, n serial.Number, d draft) (bool, error) {
+	result, err := t.db.ExecContext(ctx, `INSERT INTO orders (number, idempotency_key, day, seq, customer, amount_cents)
+		VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`,
+		n.String(), key, n.Start.Format(time.DateOnly), n.Seq, d.Customer, d.AmountCents)
+	if err != nil {
+		return false, err
+	}
+	rows, err := result.RowsAffected()
+	return rows > 0, err
+}
+
+// lastSeq is a floor, for [serial.WithFloor]: how far the day's numbers have come, those of deleted orders included. The
+// table has one type only.
+//
+// What it misses are numbers that were issued and are not committed yet. If Redis loses everything just then they are
+// issued once more, and the order that comes second to the table has to take a next one. Here that is all, because nobody
+// learns a number before its order is stored. Where numbers are printed or sent before that, only the ledger will do.
+func (t *table) lastSeq(ctx context.Context, _ string, start time.Time) (last int64, err error) {
+	row := t.db.QueryRowContext(ctx, "SELECT coalesce(max(seq), 0) FROM orders WHERE day = $1", start.Format(time.DateOnly))
+	err = row.Scan(&last)
+	return last, err
+}
