@@ -46,7 +46,7 @@ func contestants() []*contestant {
 		{"incr-1000-keys", "INCR, 1,000 keys", 1, false, false, openIncrKeys},
 		{"get-incr", "GET, then INCR (the published sequence)", 1, false, true, openGetIncr},
 		{"autopipelined", "INCR, autopipelined", 1, true, true, openAutopipelined},
-		{"next", "**Next**", 1, true, true, openNext},
+		{"next", "**Next**", 1, true, true, openPlainNext},
 		{"next-deadline", "**Next**, with a deadline", 1, true, false, openNextDeadline},
 		{"next-1000-types", "**Next**, 1,000 types", 1, false, true, openNextTypes},
 		{"nextn-1000", "**NextN(1000)**", batch, true, false, openNextN},
@@ -87,21 +87,23 @@ func openAutopipelined(_ context.Context, t *target) (op, error) {
 }
 
 // newGenerator returns one with a namespace of its own, in a zone where it is noon now: no day ends during the run.
-func newGenerator(t *target, prefix string) (*serial.Generator, error) {
-	return generatorAt(t, prefix, 12*time.Hour)
+func newGenerator(t *target, prefix string, opts ...serial.Option) (*serial.Generator, error) {
+	return generatorAt(t, prefix, 12*time.Hour, opts...)
 }
 
 // generatorAt is newGenerator with another time of day.
-func generatorAt(t *target, prefix string, timeOfDay time.Duration) (*serial.Generator, error) {
+func generatorAt(t *target, prefix string, timeOfDay time.Duration, opts ...serial.Option) (*serial.Generator, error) {
 	now := time.Now().UTC()
 	passed := now.Sub(now.Truncate(24 * time.Hour))
 	zone := time.FixedZone("bench", int((timeOfDay-passed)/time.Second))
-	return serial.New(t.rdb, serial.WithKeyPrefix(prefix), serial.WithLocation(zone),
-		serial.WithTemplate("{type}{date:yyyyMMdd}{seq:15}"))
+	return serial.New(t.rdb, append(opts, serial.WithKeyPrefix(prefix), serial.WithLocation(zone),
+		serial.WithTemplate("{type}{date:yyyyMMdd}{seq:15}"))...)
 }
 
-func openNext(ctx context.Context, t *target) (op, error) {
-	gen, err := newGenerator(t, "next")
+func openPlainNext(ctx context.Context, t *target) (op, error) { return openNext(ctx, t, "next") }
+
+func openNext(ctx context.Context, t *target, prefix string, opts ...serial.Option) (op, error) {
+	gen, err := newGenerator(t, prefix, opts...)
 	if err != nil {
 		return nil, err
 	}

@@ -29,6 +29,7 @@ type config struct {
 	out     string         // directory, "" for none
 	check   bool
 	growth  bool
+	costs   bool
 }
 
 func main() {
@@ -59,6 +60,7 @@ func parseFlags(args []string) (*config, error) {
 	flags.StringVar(&cfg.out, "out", "", "`directory` for results.csv, results.md, throughput.svg and p99.svg")
 	flags.BoolVar(&cfg.check, "check", false, "compare with the bars that the library is held to")
 	flags.BoolVar(&cfg.growth, "growth", false, "measure how cost and memory grow with the number of types instead")
+	flags.BoolVar(&cfg.costs, "costs", false, "measure what ledger and replicas cost instead")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
@@ -93,6 +95,9 @@ func run(ctx context.Context, cfg *config) error {
 	defer server.stop()
 	if cfg.growth {
 		return growth(ctx, cfg, server.addr)
+	}
+	if cfg.costs {
+		return costs(ctx, cfg, server.addr)
 	}
 	return compare(ctx, cfg, server.addr)
 }
