@@ -32,7 +32,7 @@ type locks struct {
 func newLocks(clients []goredisclient.UniversalClient) locks {
 	l := locks{spare: (len(clients) - 1) / 2}
 	for _, client := range clients {
-		l.servers = append(l.servers, goredis.NewPool(client))
+		l.servers = append(l.servers, goredis.NewPool(direct{client}))
 	}
 	return l
 }
@@ -159,4 +159,35 @@ func (c *laneConn) Eval(script *redis.Script, keysAndArgs ...any) (any, error) {
 		<-c.lane.set
 		return c.Conn.Eval(script, keysAndArgs...)
 	})
+}
+
+// direct sends redsync's commands straight to the server that has their key. Of a command whose keys' distance it is not
+// told go-redis first asks nodes of a Cluster, replicas too, and waits for each that hangs.
+type direct struct{ goredisclient.UniversalClient }
+
+func (d direct) SetNX(ctx context.Context, key string, value any, expiry time.Duration) *goredisclient.BoolCmd {
+	cmd := goredisclient.NewBoolCmd(ctx, "set", key, value, "px", expiry.Milliseconds(), "nx")
+	cmd.SetStepCount(1)
+	_ = d.Process(ctx, cmd)
+	return cmd
+}
+
+func (d direct) EvalSha(ctx context.Context, digest string, keys []string, args ...any) *goredisclient.Cmd {
+	return d.script(ctx, "evalsha", digest, keys, args)
+}
+
+func (d direct) Eval(ctx context.Context, source string, keys []string, args ...any) *goredisclient.Cmd {
+	return d.script(ctx, "eval", source, keys, args)
+}
+
+func (d direct) script(ctx context.Context, name, body string, keys []string, args []any) *goredisclient.Cmd {
+	all := []any{name, body, len(keys)}
+	for _, key := range keys {
+		all = append(all, key)
+	}
+	cmd := goredisclient.NewCmd(ctx, append(all, args...)...)
+	cmd.SetFirstKeyPos(3)
+	cmd.SetStepCount(1)
+	_ = d.Process(ctx, cmd)
+	return cmd
 }

@@ -55,13 +55,48 @@ func TestReplicas(t *testing.T) {
 // On Cluster the master of the type's slot waits for its own replicas.
 func TestReplicasOnCluster(t *testing.T) {
 	cluster := redistest.StartReplicatedCluster(t)
-	b := backend{client: func(t *testing.T) redis.UniversalClient { return cluster.Client(t) }}
+	b := backend{client: func(t *testing.T) redis.UniversalClient {
+		client := cluster.Client(t)
+		// With the first command that a test itself sends go-redis asks any node, also one that is paused by then.
+		require.NoError(t, client.Ping(t.Context()).Err())
+		return client
+	}}
 	var replicas []*redistest.Server
 	for i := range 3 {
 		_, replica := cluster.Pair(t, i)
 		replicas = append(replicas, replica)
 	}
 	testReplicas(t, b, replicas...)
+
+	// go-redis would ask them what a command is, and wait 5 s for each.
+	t.Run("a new process while replicas hang", func(t *testing.T) {
+		var mu sync.Mutex
+		sent := map[string]bool{}
+		client := cluster.Client(t)
+		client.OnNewNode(func(node *redis.Client) {
+			node.AddHook(hook(func(next redis.ProcessHook) redis.ProcessHook {
+				return func(ctx context.Context, cmd redis.Cmder) error {
+					mu.Lock()
+					sent[cmd.Name()] = true
+					mu.Unlock()
+					return next(ctx, cmd)
+				}
+			}))
+		})
+		s := backend{client: func(*testing.T) redis.UniversalClient { return client }}.series(t)
+		for _, r := range replicas {
+			r.Pause()
+			defer r.Resume()
+		}
+		s.next(s.gen, 1) // under the lock
+		s.next(s.gen, 2)
+		require.Eventually(t, func() bool { // the lock is released after the answer
+			mu.Lock()
+			defer mu.Unlock()
+			return sent["set"] && sent["evalsha"]
+		}, 10*time.Second, time.Millisecond)
+		require.False(t, sent["command"], "%v", sent)
+	})
 
 	t.Run("a slot moves", func(t *testing.T) {
 		s := b.series(t, confirmedBy(1))
@@ -105,6 +140,11 @@ func testReplicas(t *testing.T, b backend, replicas ...*redistest.Server) {
 		for _, r := range replicas {
 			r.Pause()
 		}
+		defer func() { // also where f fails
+			for _, r := range replicas {
+				r.Resume()
+			}
+		}()
 		f()
 		for _, r := range replicas {
 			r.Resume()
@@ -165,13 +205,14 @@ func testReplicas(t *testing.T, b backend, replicas ...*redistest.Server) {
 
 	t.Run("many callers of many types", func(t *testing.T) {
 		s := b.series(t, confirmedBy(1))
+		fresh := ""
 		each := func(want error) {
 			var mu sync.Mutex
 			got := map[string][]string{}
 			var wg sync.WaitGroup
 			for i := range 200 {
 				wg.Go(func() {
-					typ := fmt.Sprint("T", i%20)
+					typ := fmt.Sprint(fresh, "T", i%20)
 					number, err := s.gen.Next(context.Background(), typ)
 					require.ErrorIs(t, err, want)
 					mu.Lock()
@@ -192,6 +233,8 @@ func testReplicas(t *testing.T, b backend, replicas ...*redistest.Server) {
 		each(nil)
 		down(func() { each(serial.ErrNotReplicated) })
 		each(nil)
+		fresh = "F"
+		down(func() { each(serial.ErrNotReplicated) })
 	})
 }
 

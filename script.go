@@ -341,6 +341,7 @@ func newCommand(ctx context.Context, name, body string, args []any) onceCmd {
 	args[0], args[1] = name, body
 	command := onceCmd{redis.NewCmd(ctx, args...)}
 	command.SetFirstKeyPos(3)
+	command.SetStepCount(1) // see direct
 	return command
 }
 
