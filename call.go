@@ -16,6 +16,7 @@ type call struct {
 	period *period // that the last script was sent for
 	once   string  // key of a request that may come again, "" for none
 	found  reply   // of the take that found the counter missing
+	made   batch   // what was issued
 
 	trace   *trace                 // for hooks; nil if there are none
 	failure *atomic.Pointer[error] // see flight.failure; nil for a call of its own
@@ -34,19 +35,20 @@ const (
 	clockTries = 10               // a server's clock that is elsewhere so often in a row is not worth following
 )
 
-func (g *Generator) newCall(ctx context.Context, typ string) (call, error) {
-	c := call{g: g, typ: typ, trace: g.trace()}
+// begin makes c a call of g.
+func (c *call) begin(ctx context.Context, g *Generator, typ string) error {
+	c.g, c.typ, c.trace = g, typ, g.trace()
 	if err := checkType(typ); err != nil {
-		return c, outcome(ctx, err)
+		return outcome(ctx, err)
 	}
 	if err := endOf(ctx); err != nil {
-		return c, fmt.Errorf("serial: nothing was sent: %w", err)
+		return fmt.Errorf("serial: nothing was sent: %w", err)
 	}
 	c.tower = g.towers.only
 	if c.tower == nil {
 		c.tower = g.towers.of(ctx, c.recordKey())
 	}
-	return c, nil
+	return nil
 }
 
 // issued remembers the last number that was issued in the call's period.
@@ -98,6 +100,30 @@ func (c *call) ask(ctx context.Context, s *script, n int, claim ...any) (reply, 
 		claim = c.g.alone
 	}
 	return c.follow(ctx, c.aim(), func(p *period) (reply, error) { return c.run(ctx, s, true, p, n, claim...) })
+}
+
+// board is ask for one number, without a look at the clock, where a flight waits that can be shared. It returns nothing if
+// none does, and where Redis's clock has left the flight's period.
+func (c *call) board(ctx context.Context) (*batch, *reply, error) {
+	if c.tower.pipe == nil || c.once != "" {
+		return nil, nil, nil
+	}
+	f, seat := c.tower.board(c)
+	if f == nil {
+		return nil, nil, nil
+	}
+	seq, r, err := f.ride(ctx, seat)
+	if err != nil {
+		return nil, nil, err
+	}
+	if r == nil {
+		return c.batch(seq), nil, nil
+	}
+	c.learn(*r, nil)
+	if r.status == statusClock || r.status == statusFuture {
+		r = nil
+	}
+	return nil, r, nil
 }
 
 // follow has a script sent for the period that it is by Redis's clock, which seems to be now: it follows that clock where
@@ -165,9 +191,6 @@ func (c *call) run(ctx context.Context, s *script, repeat bool, p *period, n int
 		}
 	}
 	c.learn(r, err)
-	if err == nil && (r.status == statusLost || r.detail == lostDetail) {
-		c.sawLost(r)
-	}
 	return r, err
 }
 
@@ -178,10 +201,13 @@ func (c *call) runKeys(ctx context.Context, s *script, p *period, keys []any, mo
 	return r, err
 }
 
-// learn notes how far the server's clock is ahead, if r says.
+// learn notes how far the server's clock is ahead, if r says, and that a counter was lost.
 func (c *call) learn(r reply, err error) {
 	if err != nil || r.now.IsZero() {
 		return
+	}
+	if r.status == statusLost || r.detail == lostDetail {
+		c.sawLost(r)
 	}
 	offset := r.offset()
 	before := time.Duration(c.tower.clock.offset.Swap(int64(offset)))

@@ -138,7 +138,7 @@ func newTower(c *caller, pipe func() redis.Pipeliner) *tower {
 	return &tower{caller: c, pipe: pipe, gates: map[gate]*flight{}, air: map[gate]int{}}
 }
 
-// take has one number of p issued by a flight. What it returns is the reply that a take of its own would have got.
+// take has one number of p issued by a flight.
 func (t *tower) take(ctx context.Context, c *call, p *period) (reply, error) {
 	at := gate{c.typ, p.start}
 	t.mu.Lock()
@@ -169,19 +169,52 @@ func (t *tower) take(ctx context.Context, c *call, p *period) (reply, error) {
 		t.gates[at] = f
 		t.waiting = append(t.waiting, f)
 	}
-	seat := f.size
+	seat := t.seat(f)
+	t.mu.Unlock()
+	seq, r, err := f.ride(ctx, seat)
+	if r != nil {
+		return *r, err
+	}
+	return reply{status: statusIssued, seq: seq}, err
+}
+
+// board takes a seat on a flight that waits to depart, if one does for the type and the period computed last: whoever
+// made it has just looked at the clock. It returns nil if there is none.
+func (t *tower) board(c *call) (f *flight, seat int) {
+	p := c.g.current.Load()
+	if p == nil {
+		return nil, 0
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if len(t.gates) == 0 {
+		return nil, 0
+	}
+	if f = t.gates[gate{c.typ, p.start}]; f != nil {
+		c.period = p
+		seat = t.seat(f)
+	}
+	return f, seat
+}
+
+// seat makes the caller a member of f, and has a departure begin if it is time. The caller holds mu.
+func (t *tower) seat(f *flight) int {
 	f.size++
 	t.callers++
 	switch {
-	case t.flying < t.most(), f.size == 1 && t.flying < mostApart && t.air[at] == 0:
+	case t.flying < t.most(), f.size == 1 && t.flying < mostApart && t.air[f.gate] == 0:
 		t.flying++
 		// It starts once the goroutines that are ready to run now have run: whoever they belong to comes along.
 		go t.depart(t.era)
 	case f.late == nil:
 		f.late = time.AfterFunc(overdue+10*t.trip, func() { t.departLate(f) })
 	}
-	t.mu.Unlock()
+	return f.size - 1
+}
 
+// ride waits for the flight to land, or for ctx. It returns the member's number, or the reply that a take of the member's
+// own would have got instead of one.
+func (f *flight) ride(ctx context.Context, seat int) (int64, *reply, error) {
 	if ctx.Done() == nil {
 		<-f.done
 	} else {
@@ -189,24 +222,24 @@ func (t *tower) take(ctx context.Context, c *call, p *period) (reply, error) {
 		case <-f.done:
 		case <-ctx.Done():
 			if failure := f.failure.Load(); failure != nil {
-				return reply{}, gaveUp(ctx.Err(), *failure)
+				return 0, nil, gaveUp(ctx.Err(), *failure)
 			}
-			return reply{}, gaveUp(ctx.Err(), nil)
+			return 0, nil, gaveUp(ctx.Err(), nil)
 		}
 	}
 	switch {
 	case f.panicked != nil:
 		panic(f.panicked)
 	case f.err != nil:
-		return reply{}, f.err
+		return 0, nil, f.err
 	case f.reply.status != statusIssued:
-		return f.reply, nil
+		return 0, &f.reply, nil
 	case seat < f.granted:
-		return reply{status: statusIssued, seq: f.reply.seq - int64(f.granted-1-seat)}, nil
+		return f.reply.seq - int64(f.granted-1-seat), nil, nil
 	case f.reply.failure != nil && f.rest == statusExhausted:
-		return reply{}, fewLeft(f.reply.failure)
+		return 0, nil, fewLeft(f.reply.failure)
 	}
-	return reply{status: f.rest, detail: strconv.FormatInt(f.reply.seq, 10)}, nil
+	return 0, &reply{status: f.rest, detail: strconv.FormatInt(f.reply.seq, 10)}, nil
 }
 
 // departLate begins a new era if f still waits.

@@ -17,7 +17,8 @@ const mostKept = 10_000
 //
 // It writes nothing. Errors: [ErrInvalidType], [ErrClockSkew], [ErrConflict], ctx's, or a failure of Redis.
 func (g *Generator) History(ctx context.Context, typ string, periods int) ([]Number, error) {
-	c, err := g.newCall(ctx, typ)
+	var c call
+	err := c.begin(ctx, g, typ)
 	if err != nil {
 		return nil, err
 	}

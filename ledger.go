@@ -62,7 +62,7 @@ const (
 // A claim is the right to install one block. Redis gives it to one caller at a time, for the lock's expiry, and open
 // consumes it: so a block that comes late, from a process that stood still or to a server that has forgotten, is burned.
 type claim struct {
-	c           *call
+	c           call // that it was given to
 	token       string
 	reign       string // of the server that gave it
 	floor       int64  // the block has to lie above
@@ -78,11 +78,12 @@ func (c *call) look(ctx context.Context, n int, want string) (reply, *claim, err
 		r, err := c.ask(ctx, takeScript, n)
 		return r, nil, err
 	}
-	k := &claim{c: c, token: rand.Text(), over: true}
+	k := &claim{token: rand.Text(), over: true}
 	r, err := c.ask(ctx, takeScript, n, "", want, k.token, lockExpiry.Milliseconds())
 	if err != nil || r.status != statusReserve {
 		return r, k, err
 	}
+	k.c = *c
 	k.over = false
 	k.until = r.sent.Add(lockExpiry - floorMargin)
 	_, err = fmt.Sscanf(r.detail, "%s %d", &k.reign, &k.floor)
@@ -136,7 +137,7 @@ func (k *claim) release(ctx context.Context) {
 		return
 	}
 	k.over = true
-	own := *k.c
+	own := k.c
 	_, _ = await(ctx, lockPatience, func() (reply, error) {
 		return own.g.caller.run(context.WithoutCancel(ctx), time.Now(), abandonScript, true, own.abandonment(k.token), nil)
 	})

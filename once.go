@@ -25,7 +25,8 @@ import (
 // for an invalid requestID, where nothing was sent. After any other error, and after a cancelled call, ask again with the
 // same requestID.
 func (g *Generator) NextOnce(ctx context.Context, typ, requestID string) (string, error) {
-	c, err := g.newCall(ctx, typ)
+	var c call
+	err := c.begin(ctx, g, typ)
 	var b *batch
 	if err == nil {
 		if msg := checkRequest(requestID); msg != "" {

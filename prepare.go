@@ -21,7 +21,8 @@ import (
 // [ErrClockSkew], [ErrConflict], [ErrNotReplicated], the floor's or the ledger's own, ctx's, or a failure of Redis.
 func (g *Generator) Prepare(ctx context.Context, typ string, periods int) error {
 	const most = 100
-	c, err := g.newCall(ctx, typ)
+	var c call
+	err := c.begin(ctx, g, typ)
 	if err != nil {
 		return err
 	}

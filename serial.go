@@ -98,7 +98,8 @@ func New(client redis.UniversalClient, opts ...Option) (*Generator, error) {
 // Errors: [ErrInvalidType], [ErrExhausted], [ErrCounterLost], [ErrClockSkew], [ErrConflict], [ErrNotReplicated], the
 // floor's or the ledger's own, ctx's, or a failure of Redis.
 func (g *Generator) NextNumber(ctx context.Context, typ string) (Number, error) {
-	b, err := g.issue(ctx, typ, 1)
+	var c call // stays on the stack, with the batch: a number costs one allocation, of its string
+	b, err := g.issue(ctx, &c, typ, 1)
 	if err != nil {
 		return Number{}, err
 	}
@@ -109,7 +110,8 @@ func (g *Generator) NextNumber(ctx context.Context, typ string) (Number, error) 
 // or, with an error, none. Errors are those of [Generator.NextNumber], and one for any other n; with [ErrExhausted], which
 // also an n gives that no period has, nothing was consumed. A cancelled call may have consumed all n.
 func (g *Generator) NextN(ctx context.Context, typ string, n int) ([]string, error) {
-	b, err := g.issue(ctx, typ, n)
+	var c call
+	b, err := g.issue(ctx, &c, typ, n)
 	if err != nil {
 		return nil, err
 	}
@@ -120,9 +122,9 @@ func (g *Generator) NextN(ctx context.Context, typ string, n int) ([]string, err
 	return numbers, nil
 }
 
-func (g *Generator) issue(ctx context.Context, typ string, n int) (*batch, error) {
-	c, err := g.newCall(ctx, typ)
-	if err != nil {
+// issue makes the call c. The batch is a part of it.
+func (g *Generator) issue(ctx context.Context, c *call, typ string, n int) (*batch, error) {
+	if err := c.begin(ctx, g, typ); err != nil {
 		return c.toldIssued(ctx, n, nil, err)
 	}
 	const most = 100_000
@@ -142,7 +144,8 @@ func (g *Generator) issue(ctx context.Context, typ string, n int) (*batch, error
 // Errors: [ErrInvalidType], [ErrCounterLost] (also with a floor or a ledger), [ErrClockSkew], [ErrConflict], ctx's, or a failure of
 // Redis.
 func (g *Generator) Peek(ctx context.Context, typ string) (Number, error) {
-	c, err := g.newCall(ctx, typ)
+	var c call
+	err := c.begin(ctx, g, typ)
 	if err != nil {
 		return Number{}, err
 	}
@@ -169,7 +172,8 @@ func (g *Generator) Peek(ctx context.Context, typ string) (Number, error) {
 // Raise may be repeated; after an error it may have been carried out or not. Errors: [ErrInvalidType], [ErrClockSkew]
 // (beyond [WithMaxSkew]), [ErrConflict], [ErrNotReplicated], the floor's or the ledger's own, ctx's, or a failure of Redis.
 func (g *Generator) Raise(ctx context.Context, typ string, seq int64) error {
-	c, err := g.newCall(ctx, typ)
+	var c call
+	err := c.begin(ctx, g, typ)
 	if err != nil {
 		return err
 	}
@@ -214,12 +218,23 @@ func (b *batch) number(seq int64) Number {
 // while a floor can tell how far it had come.
 func (c *call) take(ctx context.Context, n int) (*batch, error) {
 	for {
-		r, err := c.ask(ctx, takeScript, n)
-		if err != nil {
-			return nil, err
+		var r *reply
+		if n == 1 {
+			var b *batch
+			var err error
+			if b, r, err = c.board(ctx); b != nil || err != nil {
+				return b, err
+			}
+		}
+		if r == nil {
+			asked, err := c.ask(ctx, takeScript, n)
+			if err != nil {
+				return nil, err
+			}
+			r = &asked
 		}
 		if r.status != statusCeiling {
-			return c.taken(r)
+			return c.taken(*r)
 		}
 		if b, err := c.refill(ctx, n); b != nil || err != nil {
 			return b, err
@@ -241,7 +256,8 @@ func (c *call) taken(r reply) (*batch, error) {
 }
 
 func (c *call) batch(last int64) *batch {
-	return &batch{g: c.g, typ: c.typ, period: c.period, last: last}
+	c.made = batch{g: c.g, typ: c.typ, period: c.period, last: last}
+	return &c.made
 }
 
 // tryLock is the sequence's second step. Lock servers that fail may be well a moment later, and the counter may be there by
