@@ -15,13 +15,17 @@ type call struct {
 	tower  *tower  // of the server that has its keys
 	period *period // that the last script was sent for
 	once   string  // key of a request that may come again, "" for none
-	found  reply   // of the take that found the counter missing
 	made   batch   // what was issued
 
 	trace   *trace                 // for hooks; nil if there are none
 	failure *atomic.Pointer[error] // see flight.failure; nil for a call of its own
 	slept   time.Duration          // waiting for Redis's clock to catch up
+	opening *opening               // nil while there is nothing to open or to wait for
+}
 
+// opening is the state of a call that its period is not open for, or that waits for others.
+type opening struct {
+	found    reply         // of the take that found the counter missing
 	waits    int           // for another opener, up to 10
 	waited   time.Duration // from one wait to the next, in all
 	waitedAt time.Time     // the last time
@@ -49,6 +53,14 @@ func (c *call) begin(ctx context.Context, g *Generator, typ string) error {
 		c.tower = g.towers.of(ctx, c.recordKey())
 	}
 	return nil
+}
+
+// opens returns what the call knows of its opening.
+func (c *call) opens() *opening {
+	if c.opening == nil {
+		c.opening = &opening{}
+	}
+	return c.opening
 }
 
 // issued remembers the last number that was issued in the call's period.
@@ -254,15 +266,21 @@ func (c *call) wary() bool {
 
 // arguments are what the scripts are given for p, as the arguments of EVALSHA; its first two are left out.
 func (c *call) arguments(p *period, n int) []any {
+	keys, own := c.given(p, n)
+	args := make([]any, 12, 14) // as many as the usual take has
+	args[2], args[3], args[4] = 2, keys[0], keys[1]
+	copy(args[5:], own[:])
+	args[11] = p.expires
+	return args
+}
+
+// given is what scripts are given for each type.
+func (c *call) given(p *period, n int) (keys [2]any, args [6]any) {
 	mark, keys := c.g.memory.mark(c.typ, p)
 	if keys[0] == nil {
 		keys = c.keys(p)
 	}
-	args := make([]any, 12, 14) // as many as the usual take has
-	args[2], args[3], args[4] = 2, keys[0], keys[1]
-	args[5], args[6], args[7], args[8], args[9], args[10] = n, p.args[0], p.args[1], p.args[2], c.g.limitArg, mark
-	args[11] = p.expires
-	return args
+	return keys, [6]any{n, p.args[0], p.args[1], p.args[2], c.g.limitArg, mark}
 }
 
 // keys are the counter and the record, made once for as long as the type is remembered.

@@ -53,6 +53,8 @@ type tower struct {
 	trip    time.Duration // the shortest round trip of late
 	waiting []*flight     // to depart, in order
 	callers int           // in those
+	watch   *time.Timer   // runs while flights wait, see hurry; nil before any did
+	watched bool          // that it runs
 	gates   map[gate]*flight
 	air     map[gate]int // takes that are under way
 }
@@ -124,7 +126,6 @@ type flight struct {
 	opened time.Time       // the time that Redis has to answer counts from here
 	size   int             // members; guarded by the tower's mu until it departs
 
-	late     *time.Timer           // runs while it waits for another to land
 	failure  atomic.Pointer[error] // of the last attempt, for members who leave
 	done     chan struct{}
 	reply    reply // this and the rest are written before done is closed, and only read after
@@ -206,8 +207,13 @@ func (t *tower) seat(f *flight) int {
 		t.flying++
 		// It starts once the goroutines that are ready to run now have run: whoever they belong to comes along.
 		go t.depart(t.era)
-	case f.late == nil:
-		f.late = time.AfterFunc(overdue+10*t.trip, func() { t.departLate(f) })
+	case !t.watched:
+		t.watched = true
+		if t.watch == nil {
+			t.watch = time.AfterFunc(t.patience(), t.hurry)
+		} else {
+			t.watch.Reset(t.patience())
+		}
 	}
 	return f.size - 1
 }
@@ -242,17 +248,22 @@ func (f *flight) ride(ctx context.Context, seat int) (int64, *reply, error) {
 	return 0, &reply{status: f.rest, detail: strconv.FormatInt(f.reply.seq, 10)}, nil
 }
 
-// departLate begins a new era if f still waits.
-func (t *tower) departLate(f *flight) {
+// patience is how long a flight waits for others to land. The caller holds mu.
+func (t *tower) patience() time.Duration { return overdue + 10*t.trip }
+
+// hurry begins a new era if the first of those who wait has lost its patience.
+func (t *tower) hurry() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.gates[f.gate] != f {
+	if len(t.waiting) == 0 {
+		t.watched = false
 		return
 	}
-	if wait := eraLength - time.Since(t.eraFrom); wait > 0 {
-		f.late.Reset(wait)
+	if wait := max(t.patience()-time.Since(t.waiting[0].opened), eraLength-time.Since(t.eraFrom)); wait > 0 {
+		t.watch.Reset(wait)
 		return
 	}
+	t.watch.Reset(eraLength)
 	t.era++
 	t.eraFrom = time.Now()
 	t.flying = 1
@@ -326,9 +337,6 @@ func (t *tower) depart(era int) {
 			delete(t.gates, f.gate) // nobody boards any more
 			t.air[f.gate]++
 			t.callers -= f.size
-			if f.late != nil {
-				f.late.Stop()
-			}
 		}
 		t.mu.Unlock()
 
@@ -408,9 +416,9 @@ func (t *tower) flyTogether(flights []*flight) {
 	keys, rest := args[3:3+2*len(flights)], args[3+2*len(flights):3+8*len(flights)]
 	args = args[:3+8*len(flights)]
 	for i, f := range flights {
-		own := f.call.arguments(f.call.period, f.size)
-		copy(keys[2*i:], own[3:5])
-		copy(rest[6*i:], own[5:11])
+		itsKeys, own := f.call.given(f.call.period, f.size)
+		copy(keys[2*i:], itsKeys[:])
+		copy(rest[6*i:], own[:])
 	}
 	if first.call.g.ledger != nil {
 		args = append(args, "ledger")

@@ -50,7 +50,7 @@ func (c *call) prepare(ctx context.Context, periods int) error {
 		}
 		switch done {
 		case preparedIt:
-			c.waits, c.waited = 0, 0
+			c.opening = nil // what it waited before does not count
 			p = next
 		case preparedGap:
 			p = current

@@ -249,7 +249,7 @@ func (c *call) taken(r reply) (*batch, error) {
 	case r.status == statusOnce:
 		return c.answered(r)
 	case r.status == statusMissing, r.status == statusLost && c.g.floor != nil:
-		c.found = r
+		c.opens().found = r
 		return nil, nil
 	}
 	return nil, c.refusal(r)
@@ -270,16 +270,17 @@ func (c *call) tryLock(ctx context.Context) (*lock, error) {
 	}
 	start := time.Now()
 	l, err := c.g.locks.try(ctx, c.lockKey())
-	c.lockErr = err
+	o := c.opens()
+	o.lockErr = err
 	if err == nil {
-		c.trouble = time.Time{}
+		o.trouble = time.Time{}
 		return l, nil
 	}
-	if c.trouble.IsZero() {
-		c.trouble = start
+	if o.trouble.IsZero() {
+		o.trouble = start
 	}
 	const attempt = 2 * lockPatience // to ask, and to give back what was granted
-	if endOf(ctx) != nil || !transient(err) || time.Since(c.trouble)+attempt > unreachable {
+	if endOf(ctx) != nil || !transient(err) || time.Since(o.trouble)+attempt > unreachable {
 		return nil, err
 	}
 	return nil, nil
@@ -339,11 +340,12 @@ func (c *call) open(ctx context.Context, n int, lock *lock) (*batch, error) {
 
 // openAlone is open without a lock, for the second in which it arrives.
 func (c *call) openAlone(ctx context.Context, n int) (*batch, error) {
-	if err := c.checkSkew(c.found); err != nil {
+	found := c.opens().found
+	if err := c.checkSkew(found); err != nil {
 		return nil, err
 	}
 	p := c.g.periodAt(c.aim())
-	r, err := c.run(ctx, openScript, false, p, n, c.g.base, "", c.found.now.UnixMilli(), lockExpiry.Milliseconds())
+	r, err := c.run(ctx, openScript, false, p, n, c.g.base, "", found.now.UnixMilli(), lockExpiry.Milliseconds())
 	if err != nil {
 		return nil, err
 	}
@@ -436,21 +438,22 @@ func (c *call) raiseOnce(ctx context.Context, seq int64) (done bool, err error) 
 
 // wait lets another process open the period, for a random time that grows to a tenth of a second.
 func (c *call) wait(ctx context.Context) error {
+	o := c.opens()
 	now := time.Now()
-	if c.waits > 0 {
-		c.waited += min(now.Sub(c.waitedAt), unreachable) // no more, should this process have stood still
+	if o.waits > 0 {
+		o.waited += min(now.Sub(o.waitedAt), unreachable) // no more, should this process have stood still
 	}
-	c.waitedAt = now
-	if _, ok := ctx.Deadline(); !ok && c.waited > waitLimit {
-		err := c.lockErr
+	o.waitedAt = now
+	if _, ok := ctx.Deadline(); !ok && o.waited > waitLimit {
+		err := o.lockErr
 		if err == nil {
 			err = errTaken
 		}
 		return fmt.Errorf("serial: %s %s was not opened within %v: %w", c.typ, c.period.label, waitLimit, err)
 	}
-	pause := min(2*time.Millisecond<<c.waits, 100*time.Millisecond)
-	if c.waits < 10 {
-		c.waits++
+	pause := min(2*time.Millisecond<<o.waits, 100*time.Millisecond)
+	if o.waits < 10 {
+		o.waits++
 	}
 	return sleep(ctx, pause/2+rand.N(pause))
 }
