@@ -16,8 +16,9 @@ var (
 	// was sent to Redis.
 	ErrInvalidType = errors.New("serial: invalid type")
 
-	// ErrExhausted means that the period has fewer numbers left than were asked for. The counter did not move; a
-	// smaller batch may still succeed. A wider {seq} helps from the next number on.
+	// ErrExhausted means that the period has fewer numbers left than were asked for. The counter did not move,
+	// but, with a ledger, to where a block was set aside; a smaller batch may still succeed. A wider {seq} helps from the
+	// next number on.
 	ErrExhausted = errors.New("serial: numbers exhausted")
 
 	// ErrCounterLost means that the period was open and its counter is gone, went back or holds no number, and neither a

@@ -22,8 +22,9 @@ import (
 // request would get it again: use [Generator.Next] for that one.
 //
 // The call costs one round trip, and does not share it with others. Errors are those of [Generator.NextNumber], and one
-// for an invalid requestID, where nothing was sent. After any other error, and after a cancelled call, ask again with the
-// same requestID.
+// for an invalid requestID, where nothing was sent. [ErrConflict] also tells that the request was answered by a Generator
+// with another [Period], whose number this one cannot print. After any other error, and after a cancelled call, ask again
+// with the same requestID.
 func (g *Generator) NextOnce(ctx context.Context, typ, requestID string) (string, error) {
 	var c call
 	err := c.begin(ctx, g, typ)
@@ -76,6 +77,10 @@ func (c *call) answered(r reply) (*batch, error) {
 	}
 	if err != nil {
 		return nil, fmt.Errorf("serial: %s holds %q, which no request was answered: %w", c.once, r.detail, err)
+	}
+	if per := c.g.calendar.period; len(p.label) != kinds[per].digits {
+		return nil, fmt.Errorf("%w: %s was answered with a number of %s, which is not %v: this generator cannot print it",
+			ErrConflict, c.once, p.label, per)
 	}
 	if p.label == c.period.label && p.start == c.period.start && p.end == c.period.end {
 		c.issued(seq) // the answer of before may have been lost, and with it what it would have been remembered by

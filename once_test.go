@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
@@ -217,4 +218,30 @@ func TestOnceIsRemembered(t *testing.T) {
 		_, err = gen.Next(t.Context(), "IS")
 		require.ErrorIs(t, err, serial.ErrCounterLost)
 	})
+}
+
+// A number of another kind of period is none that this generator could print.
+func TestOnceInAnotherPeriod(t *testing.T) {
+	m := miniredis.RunT(t)
+	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+	opts := []serial.Option{serial.WithLocation(time.UTC), serial.WithMaxSkew(-1)}
+	hourly := newGenerator(t, rdb, append(opts, serial.WithPeriod(serial.PerHour), serial.WithTemplate("{type}{date:yyyyMMddHH}{seq}"))...)
+	for hour := 22; hour < 24; hour++ {
+		m.SetTime(time.Date(2021, 10, 24, hour, 0, 0, 0, time.UTC))
+		_, err := hourly.NextOnce(t.Context(), "IS", fmt.Sprint(hour))
+		require.NoError(t, err)
+	}
+	m.SetTime(time.Date(2021, 10, 25, 0, 0, 0, 0, time.UTC))
+	daily := newGenerator(t, rdb, opts...)
+	for hour := 22; hour < 24; hour++ {
+		_, err := daily.NextOnce(t.Context(), "IS", fmt.Sprint(hour))
+		require.ErrorIs(t, err, serial.ErrConflict)
+		require.ErrorContains(t, err, fmt.Sprintf("20211024%d", hour))
+	}
+	number, err := daily.NextOnce(t.Context(), "IS", "new")
+	require.NoError(t, err)
+	require.Equal(t, "IS202110250001", number)
+	number, err = hourly.NextOnce(t.Context(), "IS", "22")
+	require.NoError(t, err)
+	require.Equal(t, "IS20211024220001", number, "it still is what it was")
 }

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
@@ -149,4 +150,90 @@ func TestDayStart(t *testing.T) {
 		}
 		require.Equal(t, slices.Concat(numbers("IS", "19991231", 1, 2), numbers("IS", "20000101", 1, 12), numbers("IS", "20000102", 1, 2)), got)
 	})
+}
+
+// What ended may be followed by periods of another length, also in another zone, but no label is used twice.
+func TestAnotherPeriod(t *testing.T) {
+	kinds := map[serial.Period]string{
+		serial.PerMinute: "yyyyMMddHHmm", serial.PerHour: "yyyyMMddHH", serial.PerDay: "yyyyMMdd", serial.PerMonth: "yyyyMM", serial.PerYear: "yyyy",
+	}
+	east, west := time.FixedZone("+14", 14*3600), time.FixedZone("-12", -12*3600)
+	four := serial.WithDayStart(4 * time.Hour)
+	type step struct {
+		at   string // UTC
+		per  serial.Period
+		zone *time.Location
+		want string // "" for ErrConflict
+		opts []serial.Option
+	}
+	for name, steps := range map[string][]step{
+		"hours, then a month that began with the last of them": {
+			{"2021-10-31 23:30", serial.PerHour, location(t, "Asia/Tokyo"), "IS20211101080001", nil},
+			{"2021-10-31 23:59", serial.PerMonth, time.UTC, "", nil},
+			{"2021-11-01 00:00", serial.PerMonth, time.UTC, "IS2021110001", nil},
+			{"2021-11-01 09:00", serial.PerHour, location(t, "Asia/Tokyo"), "", nil},
+			{"2021-12-01 00:00", serial.PerHour, location(t, "Asia/Tokyo"), "IS20211201090001", nil},
+		},
+		"hours, then a year": {
+			{"2022-01-01 03:30", serial.PerHour, time.UTC, "IS20220101030001", nil},
+			{"2022-01-01 03:59", serial.PerYear, time.UTC, "", []serial.Option{four}},
+			{"2022-01-01 04:00", serial.PerYear, time.UTC, "IS20220001", []serial.Option{four}},
+		},
+		"an hour that another zone had, with minutes in between": {
+			{"2020-12-31 18:30", serial.PerHour, east, "IS20210101080001", nil},
+			{"2021-01-01 08:59", serial.PerMinute, time.UTC, "IS2021010108590001", nil},
+			{"2021-01-01 20:30", serial.PerHour, west, "", nil},
+			{"2021-01-01 21:00", serial.PerHour, west, "IS20210101090001", nil},
+			{"2021-01-01 22:00", serial.PerMinute, west, "IS2021010110000001", nil},
+		},
+		"a day that another zone had, with hours in between": {
+			{"2021-01-02 09:00", serial.PerDay, east, "IS202101020001", nil},
+			{"2021-01-02 10:00", serial.PerHour, time.UTC, "IS20210102100001", nil},
+			{"2021-01-02 12:00", serial.PerDay, west, "", nil},
+			{"2021-01-03 11:59", serial.PerDay, west, "", nil},
+			{"2021-01-03 12:00", serial.PerDay, west, "IS202101030001", nil},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := miniredis.RunT(t)
+			rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+			for _, s := range steps {
+				at, err := time.Parse("2006-01-02 15:04", s.at)
+				require.NoError(t, err)
+				m.SetTime(at)
+				gen := newGenerator(t, rdb, append(s.opts, serial.WithLocation(s.zone), serial.WithPeriod(s.per),
+					serial.WithTemplate("{type}{date:"+kinds[s.per]+"}{seq}"), serial.WithMaxSkew(-1))...)
+				number, err := gen.Next(t.Context(), "IS")
+				if s.want == "" {
+					require.ErrorIs(t, err, serial.ErrConflict, s.at)
+					continue
+				}
+				require.NoError(t, err, s.at)
+				require.Equal(t, s.want, number)
+			}
+		})
+	}
+}
+
+// A clock that was years ahead while lengths changed leaves nothing behind that a Raise does not end.
+func TestAnotherPeriodAfterAWildClock(t *testing.T) {
+	m := miniredis.RunT(t)
+	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+	opts := []serial.Option{serial.WithLocation(time.UTC), serial.WithMaxSkew(-1)}
+	daily := newGenerator(t, rdb, opts...)
+	hourly := newGenerator(t, rdb, append(opts, serial.WithPeriod(serial.PerHour), serial.WithTemplate("{type}{date:yyyyMMddHH}{seq}"))...)
+	m.SetTime(time.Date(2031, 5, 5, 23, 0, 0, 0, time.UTC))
+	_, err := hourly.Next(t.Context(), "IS")
+	require.NoError(t, err)
+	m.SetTime(time.Date(2031, 5, 6, 0, 0, 0, 0, time.UTC))
+	_, err = daily.Next(t.Context(), "IS")
+	require.NoError(t, err)
+	m.SetTime(time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC))
+	require.NoError(t, daily.Raise(t.Context(), "IS", 0))
+	_, err = daily.Next(t.Context(), "IS")
+	require.NoError(t, err)
+	m.SetTime(time.Date(2021, 10, 25, 0, 0, 0, 0, time.UTC))
+	number, err := hourly.Next(t.Context(), "IS")
+	require.NoError(t, err)
+	require.Equal(t, "IS20211025000001", number)
 }

@@ -11,6 +11,7 @@
 --   copy     of the counter
 --   reign    the master_replid under which it was issued from last
 --   claim    "TOKEN UNTIL": who may install a block, until then, in milliseconds of the server's time
+--   was4 ... was14  where the length of periods has changed: the last label entered of so many digits
 --
 -- KEYS  1  counter: string, the last sequence issued in the period
 --       2  record:  hash, as above
@@ -25,13 +26,15 @@
 --
 -- Replies that issue nothing are {status, seconds, microseconds, detail}, the middle ones being the server's time:
 --   "clock"     the server's clock is not in the period
---   "conflict"  the period entered overlaps it, or bears its label, or a later one, with other bounds, or has a ledger that
---               the caller has not; detail: the period entered
+--   "conflict"  the period entered overlaps it, or bears its label with other bounds, or its label or a later one of its
+--               length has been used before, or the period entered has a ledger that the caller has not; detail: the
+--               period entered
 --   "unknown"   the caller has a ledger, and INFO does not tell the server's reign; detail: what it says
 --
 -- What the script that follows finds: time, now, entered, and
 --   stands   "same"    the caller's period is the one entered
---            "open"    it may be opened: there is no record, or the period entered has ended and has an earlier label
+--            "open"    it may be opened: there is no record, or the period entered has ended and the caller's label is
+--                      later than any of its length
 --            "ahead"   so it may be, and it was opened ahead of time: it only has to be entered
 --            "future"  the period entered begins after now: the server's clock went back
 --   last     what the counter holds, as number says
@@ -61,9 +64,10 @@ local function outlive()
   redis.call('EXPIREAT', KEYS[2], string.format('%.0f', past + 7 * 24 * 60 * 60))
 end
 
--- expire has a counter expire then, or when it did already if that is later: another caller may keep it for longer.
+-- expire has a counter expire then, or when it did already if that is later: another caller may keep it for longer. One
+-- that has no record is nobody's.
 local function expire(key, at)
-  local left = redis.call('PTTL', key)
+  local left = entered and redis.call('PTTL', key) or 0
   local stays = left > 0 and math.floor(now + (tonumber(time[2]) / 1000 + left) / 1000 + 0.5) or 0
   redis.call('EXPIREAT', key, string.format('%.0f', math.max(tonumber(at), stays)))
 end
@@ -80,6 +84,15 @@ if now < tonumber(ARGV[3]) or now >= tonumber(ARGV[4]) then
   return answer('clock', '')
 end
 
+-- later tells whether no period of the length of label has been entered that bears it, or a later one. That would happen
+-- where zones are more than a period apart: its numbers would repeat.
+local function later(label, than)
+  if #label ~= #than then
+    than = redis.call('HGET', KEYS[2], 'was' .. #label)
+  end
+  return not than or label > than
+end
+
 local stands = 'same'
 local bare = string.gsub(ARGV[2], ' ledger$', '')
 if not entered then
@@ -88,7 +101,7 @@ elseif entered ~= ARGV[2] and entered .. ' ledger' ~= ARGV[2] then
   local label, first, past = string.match(entered, '^(%S+) (%d+) (%d+)')
   if label and tonumber(first) > now then
     stands = 'future'
-  elseif label and tonumber(past) <= tonumber(ARGV[3]) and label < string.match(ARGV[2], '^%S+') then
+  elseif label and tonumber(past) <= tonumber(ARGV[3]) and later(string.match(ARGV[2], '^%S+'), label) then
     stands = 'open'
     local last, ends = string.match(ahead, '([^;]+ (%d+));$')
     if string.find(ahead, ';' .. bare .. ';', 1, true) then
@@ -103,6 +116,14 @@ end
 
 -- enter makes the caller's the period entered. What was opened further ahead stays so, unless the clock went back.
 local function enter()
+  if stands == 'future' then
+    redis.call('HDEL', KEYS[2], 'was4', 'was6', 'was8', 'was10', 'was12', 'was14')
+  elseif entered then
+    local before = string.match(entered, '^%S+')
+    if #before ~= #string.match(ARGV[2], '^%S+') then
+      redis.call('HSET', KEYS[2], 'was' .. #before, before)
+    end
+  end
   redis.call('HSET', KEYS[2], 'entered', ARGV[2])
   if entered and entered ~= ARGV[2] and bare == ARGV[2] and string.find(entered, ' ledger', 1, true) then
     redis.call('HDEL', KEYS[2], 'ceiling', 'copy', 'reign', 'claim') -- of a period that has ended
