@@ -29,8 +29,10 @@ type opening struct {
 	waits    int           // for another opener, up to 10
 	waited   time.Duration // from one wait to the next, in all
 	waitedAt time.Time     // the last time
+	longer   time.Duration // than waitLimit may be waited, where others wait too
 	trouble  time.Time     // since when the lock servers fail, zero if they don't
 	lockErr  error         // how they failed last
+	checked  bool          // by Prepare: the server's clock against this host's
 }
 
 const (

@@ -466,7 +466,7 @@ func (t *tower) flyInPipeline(flights []*flight) {
 		}
 	}()
 	sent := time.Now()
-	ctx, cancel := context.WithDeadline(flights[0].ctx, flights[0].opened.Add(unreachable-probing-t.caller.read))
+	ctx, cancel := context.WithDeadline(flights[0].ctx, flights[0].opened.Add(trying-t.caller.read))
 	defer cancel()
 	pipe := t.pipe()
 	for i, f := range flights {

@@ -5,7 +5,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"reflect"
 	"strings"
 	"sync"
 	"time"
@@ -41,7 +40,7 @@ type Ledger interface {
 // Default none. nil and a block that is not 1 to 10^15-1 are refused.
 func WithLedger(l Ledger, block int64) Option {
 	return optionFunc(func(c *config) error {
-		if v := reflect.ValueOf(l); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		if isNil(l) {
 			return errors.New("serial: WithLedger: the ledger is nil")
 		}
 		if most := maxSeq(maxWidth); block < 1 || block > most {
@@ -187,12 +186,7 @@ func (c *call) refill(ctx context.Context, n int) (*batch, error) {
 	r := all.underway[at]
 	if r != nil {
 		all.mu.Unlock()
-		select {
-		case <-r.done:
-			return nil, r.err
-		case <-ctx.Done():
-			return nil, fmt.Errorf("serial: gave up waiting for the ledger: %w", ctx.Err())
-		}
+		return nil, c.join(ctx, r)
 	}
 	r = &refill{done: make(chan struct{})}
 	all.underway[at] = r
@@ -200,6 +194,10 @@ func (c *call) refill(ctx context.Context, n int) (*batch, error) {
 
 	own := *c
 	own.typ, own.trace = strings.Clone(c.typ), nil
+	own.opening = &opening{}
+	if deadline, ok := ctx.Deadline(); ok {
+		own.opening.longer = max(0, time.Until(deadline)-waitLimit)
+	}
 	detached := context.WithoutCancel(ctx)
 	b, err := await(ctx, noLimit, func() (b *batch, err error) {
 		defer func() {
@@ -227,8 +225,29 @@ func (c *call) fill(ctx context.Context, n int) (*batch, error) {
 			return b, err
 		}
 		if err := c.wait(ctx); err != nil { // for another process that is at it
-			return nil, ledgerError{err}
+			return nil, err
 		}
+	}
+}
+
+// join waits for a refill that another caller of this process makes.
+func (c *call) join(ctx context.Context, r *refill) error {
+	o, began := c.opens(), time.Now()
+	limit := noLimit
+	if _, ok := ctx.Deadline(); !ok {
+		limit = waitLimit - o.waited
+	}
+	timeout := time.NewTimer(limit)
+	defer timeout.Stop()
+	select {
+	case <-r.done:
+		o.waitedAt = time.Now()
+		o.waited += o.waitedAt.Sub(began)
+		return r.err
+	case <-ctx.Done():
+		return fmt.Errorf("serial: gave up waiting for the ledger: %w", ctx.Err())
+	case <-timeout.C:
+		return fmt.Errorf("serial: no block of %s %s was set aside within %v: %w", c.typ, c.period.label, waitLimit, errTaken)
 	}
 }
 

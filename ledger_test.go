@@ -501,3 +501,49 @@ func TestLedgerAtItsEnd(t *testing.T) {
 		require.ErrorIs(t, err, serial.ErrExhausted)
 	})
 }
+
+// Callers wait for other processes that set aside a block as long as their contexts live, and 30 s without a deadline, each
+// for itself.
+func TestWaitForAnothersBlock(t *testing.T) {
+	for _, patientFirst := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) {
+			m := simulate(t)
+			reigning(m.Miniredis)
+			gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithLedger(&notebook{}, 1))
+			_, err := gen.Next(t.Context(), "IS")
+			require.NoError(t, err)
+			begin := time.Now()
+			hold := func() { m.HSet("serial:{IS}", "claim", fmt.Sprintf("OTHER %d", time.Now().UnixMilli()+2000)) }
+			hold()
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				for time.Since(begin) < 40*time.Second {
+					time.Sleep(time.Second)
+					hold()
+				}
+			})
+			patient := func() {
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				_, err := gen.Next(ctx, "IS")
+				require.NoError(t, err)
+				require.Greater(t, time.Since(begin), 40*time.Second)
+			}
+			other := func() {
+				_, err := gen.Next(context.Background(), "IS")
+				require.Error(t, err)
+				require.NotErrorIs(t, err, context.DeadlineExceeded)
+				require.InDelta(t, 30, time.Since(begin).Seconds(), 0.3)
+			}
+			callers := []func(){patient, other}
+			if !patientFirst {
+				callers = []func(){other, patient}
+			}
+			for _, f := range callers {
+				wg.Go(f)
+				synctest.Wait()
+			}
+			wg.Wait()
+		})
+	}
+}

@@ -99,12 +99,25 @@ func (c *config) checkPeriod() (errs []error) {
 	return errs
 }
 
+// isNil reports whether v is nil, or holds a nil pointer or the like.
+func isNil(v any) bool {
+	r := reflect.ValueOf(v)
+	switch r.Kind() {
+	case reflect.Invalid:
+		return true
+	case reflect.Pointer, reflect.Func, reflect.Map, reflect.Slice, reflect.Chan:
+		return r.IsNil()
+	}
+	return false
+}
+
 // checkClient refuses what cannot be used, and *redis.Ring: when a shard dies it rehashes keys, and with them counters.
 func checkClient(client redis.UniversalClient) error {
-	if v := reflect.ValueOf(client); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+	if isNil(client) {
 		return errors.New("serial: the Redis client is nil")
 	}
-	if _, ok := client.(*redis.Ring); ok {
+	// By a method that only it has, so that a type that embeds one is known too.
+	if _, ok := client.(interface{ SetAddrs(map[string]string) }); ok {
 		return errors.New("serial: *redis.Ring is refused: when a shard dies it moves counters to another one; " +
 			"use *redis.Client, a Sentinel client or *redis.ClusterClient")
 	}
@@ -283,7 +296,8 @@ func WithMaxSkew(skew time.Duration) Option {
 // waits for. With fewer confirmations the call fails with [ErrNotReplicated], and its numbers are gaps.
 //
 // Default 0: no replica is waited for. timeout is in whole milliseconds, at least one, and at most half of the client's
-// read timeout (and 2.5 s where that is unlimited).
+// read timeout (and 2.5 s where that is unlimited). The client must be a *redis.Client or a *redis.ClusterClient itself, not a
+// type that embeds one.
 func WithReplicas(n int, timeout time.Duration) Option {
 	return optionFunc(func(c *config) error {
 		if n < 0 || n > 1000 {
@@ -297,13 +311,22 @@ func WithReplicas(n int, timeout time.Duration) Option {
 	})
 }
 
-// checkReplicate leaves the other half of the read timeout for what is not waiting for replicas.
+// checkReplicate leaves the other half of the read timeout for what is not waiting for replicas. Of another type of client it
+// cannot be known that WAIT goes where the write went.
 func checkReplicate(client redis.UniversalClient, c confirmation) error {
+	if c.replicas == 0 {
+		return nil
+	}
+	switch client.(type) {
+	case *redis.Client, *redis.ClusterClient:
+	default:
+		return fmt.Errorf("serial: WithReplicas: a client of type %T; allowed are *redis.Client and *redis.ClusterClient", client)
+	}
 	most := newCaller(client, c).read / 2
 	if most == 0 {
 		most = unreachable / 4
 	}
-	if c.replicas > 0 && c.timeout > most {
+	if c.timeout > most {
 		return fmt.Errorf("serial: WithReplicas: a timeout of %v; allowed are up to %v, half of the client's read timeout", c.timeout, most)
 	}
 	return nil

@@ -16,7 +16,8 @@ import (
 // the last of the periods prepared has ended. A prepared counter that is gone when its period begins is [ErrCounterLost].
 // With a ledger the first call of a period still has a block set aside.
 //
-// It costs a round trip for each period, and with a floor the lock and a question for each that is not open yet. After an
+// It costs a round trip for each period, one more to compare the clocks if any is to be opened, and with a floor the lock
+// and a question for each of those. After an
 // error, or if ctx ends, some of the periods may be open: it may be repeated. Errors: [ErrInvalidType], [ErrCounterLost],
 // [ErrClockSkew], [ErrConflict], [ErrNotReplicated], the floor's or the ledger's own, ctx's, or a failure of Redis.
 func (g *Generator) Prepare(ctx context.Context, typ string, periods int) error {
@@ -50,7 +51,8 @@ func (c *call) prepare(ctx context.Context, periods int) error {
 		}
 		switch done {
 		case preparedIt:
-			c.opening = nil // what it waited before does not count
+			o := c.opens()
+			o.waits, o.waited = 0, 0
 			p = next
 		case preparedGap:
 			p = current
@@ -103,6 +105,10 @@ func (c *call) prepareOne(ctx context.Context, current, next *period) (*period, 
 		}
 		current, err := c.openCurrent(ctx)
 		return current, preparedGap, err
+	case statusCheck:
+		err := c.checkSkew(r)
+		c.opens().checked = true
+		return current, preparedAgain, err
 	case statusFloor:
 		if r.detail == lostDetail {
 			c.period = next
@@ -146,11 +152,15 @@ func (c *call) prepareAbove(ctx context.Context, current, next *period) error {
 
 // sendPrepare sends lua/prepare.lua, unless next has begun by Redis's clock. It returns the period that it is by that.
 func (c *call) sendPrepare(ctx context.Context, current, next *period, floor string) (r reply, now *period, err error) {
+	checked := ""
+	if c.g.maxSkew < 0 || c.opens().checked {
+		checked = "1"
+	}
 	r, err = c.follow(ctx, time.Unix(current.start, 0), func(p *period) (reply, error) {
 		if now = p; now.start >= next.start {
 			return reply{}, nil
 		}
-		return c.runKeys(ctx, prepareScript, p, []any{c.keyOf(next)}, next.args[0], next.start, next.expires, c.g.base, floor)
+		return c.runKeys(ctx, prepareScript, p, []any{c.keyOf(next)}, next.args[0], next.start, next.expires, c.g.base, floor, checked)
 	})
 	return r, now, err
 }

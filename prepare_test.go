@@ -635,3 +635,27 @@ func prepareLosesTheRecord(t *testing.T, anew bool) {
 		}
 	}
 }
+
+// A day that is open does not vouch for the clock that others would be opened by.
+func TestPrepareByAWrongClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := simulate(t)
+		m.ClockTTL(false) // its expiries are relative, and would come too early
+		time.Sleep(12 * time.Hour)
+		var sent atomic.Int64
+		rdb := m.client(counting(&sent))
+		gen := newGenerator(t, rdb, serial.WithLocation(time.UTC))
+		require.NoError(t, gen.Prepare(t.Context(), "IS", 2))
+		m.SetTime(time.Now().Add(2 * time.Hour))
+		require.ErrorIs(t, gen.Prepare(t.Context(), "IS", 3), serial.ErrClockSkew)
+		require.False(t, m.Exists("serial:{IS}:20000103"))
+		require.NoError(t, gen.Prepare(t.Context(), "IS", 2), "there is nothing to open")
+		sent.Store(0)
+		require.NoError(t, newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1)).Prepare(t.Context(), "IS", 3))
+		require.EqualValues(t, 3, sent.Load(), "a round trip for each")
+		m.SetTime(time.Now())
+		sent.Store(0)
+		require.NoError(t, gen.Prepare(t.Context(), "IS", 5))
+		require.EqualValues(t, 6, sent.Load(), "and one more to compare the clocks")
+	})
+}

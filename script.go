@@ -25,6 +25,8 @@ const (
 	unreachable = 10 * time.Second
 	// probing is the part of it that is kept for a last, quick attempt.
 	probing = 500 * time.Millisecond
+	// trying is what the attempts before it get: a little remains for what a call does besides.
+	trying = unreachable - probing - 100*time.Millisecond
 )
 
 //go:embed lua/guard.lua
@@ -106,6 +108,7 @@ const (
 	statusMissing   = "missing"
 	statusExhausted = "exhausted"
 	statusPart      = "part"
+	statusCheck     = "check"
 	statusLate      = "late"
 	statusUnknown   = "unknown"
 	statusBlock     = "block"
@@ -243,7 +246,7 @@ func (c *caller) run(ctx context.Context, start time.Time, s *script, repeat boo
 		pause = pause/2 + rand.N(pause/2)
 		// A slot that moves to another node is in between for as long as that takes.
 		tries := attempt < c.retries || redis.IsTryAgainError(err)
-		if !repeat && !unsent(err) || probe || !tries || !transient(err) || time.Since(start)+pause+c.read > unreachable-probing {
+		if !repeat && !unsent(err) || probe || !tries || !transient(err) || time.Since(start)+pause+c.read > trying {
 			return reply{}, fmt.Errorf("serial: Redis failed: %w", foreign(err))
 		}
 		if err := sleep(ctx, pause); err != nil {
@@ -272,7 +275,7 @@ func (c *caller) limit(start time.Time) time.Duration {
 	if c.read > 0 {
 		return noLimit // go-redis keeps the time
 	}
-	return time.Until(start.Add(unreachable - probing))
+	return time.Until(start.Add(trying))
 }
 
 // eval makes one attempt, of a call that began at start, or a probe, which is a quick one.
@@ -315,7 +318,7 @@ func (c *caller) process(ctx context.Context, command onceCmd) (any, error) {
 // may follow. Calls that begin at about the same time share one context, if there is nothing in theirs.
 func (c *caller) connecting(ctx context.Context, start time.Time) (context.Context, context.CancelFunc) {
 	const sharing = 250 * time.Millisecond
-	end := start.Add(unreachable - probing - c.read)
+	end := start.Add(trying - c.read)
 	if ctx != context.Background() {
 		return context.WithDeadline(ctx, end)
 	}

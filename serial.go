@@ -444,16 +444,17 @@ func (c *call) wait(ctx context.Context) error {
 		o.waited += min(now.Sub(o.waitedAt), unreachable) // no more, should this process have stood still
 	}
 	o.waitedAt = now
-	if _, ok := ctx.Deadline(); !ok && o.waited > waitLimit {
+	pause := min(2*time.Millisecond<<o.waits, 100*time.Millisecond)
+	pause = pause/2 + rand.N(pause)
+	if _, ok := ctx.Deadline(); !ok && o.waited+pause > waitLimit+o.longer {
 		err := o.lockErr
 		if err == nil {
 			err = errTaken
 		}
-		return fmt.Errorf("serial: %s %s was not opened within %v: %w", c.typ, c.period.label, waitLimit, err)
+		return fmt.Errorf("serial: %s %s was not opened within %v: %w", c.typ, c.period.label, waitLimit+o.longer, err)
 	}
-	pause := min(2*time.Millisecond<<o.waits, 100*time.Millisecond)
 	if o.waits < 10 {
 		o.waits++
 	}
-	return sleep(ctx, pause/2+rand.N(pause))
+	return sleep(ctx, pause)
 }

@@ -398,6 +398,28 @@ func testBehaviour(t *testing.T, b backend) {
 		s.next(s.generator(serial.WithLocation(time.FixedZone("another name", offset))), 2)
 	})
 
+	run("a counter of more digits than a sequence has", func(t *testing.T, s *series) {
+		next := s.record + ":" + time.Now().In(s.loc).AddDate(0, 0, 1).Format("20060102")
+		for _, held := range []string{"1000000000000000", "9000000000000000000", "99999999999999999999"} {
+			s.rdb.Set(t.Context(), s.counter, held, time.Hour)
+			s.rdb.Set(t.Context(), next, held, 36*time.Hour)
+			for range 2 { // without a record, and with one
+				s.refused(s.gen, serial.ErrExhausted)
+				require.NoError(t, s.gen.Raise(t.Context(), "IS", 5))
+			}
+			require.NoError(t, s.gen.Prepare(t.Context(), "IS", 2))
+			require.Equal(t, held, s.rdb.Get(t.Context(), s.counter).Val())
+			require.Equal(t, held, s.rdb.Get(t.Context(), next).Val())
+			s.rdb.Del(t.Context(), s.record)
+		}
+	})
+
+	run("a counter that has no record lives as long as any other", func(t *testing.T, s *series) {
+		s.rdb.Set(t.Context(), s.counter, 5, 1000*time.Hour)
+		s.next(s.gen, 6)
+		require.LessOrEqual(t, s.rdb.PTTL(t.Context(), s.counter).Val(), 25*time.Hour)
+	})
+
 	run("a record that makes no sense is a conflict", func(t *testing.T, s *series) {
 		s.rdb.HSet(t.Context(), s.record, "entered", "garbage")
 		s.refused(s.gen, serial.ErrConflict)
@@ -517,6 +539,9 @@ func TestNewRefuses(t *testing.T) {
 		{"typed nil client", (*redis.Client)(nil), nil, []string{"client is nil"}},
 		{"typed nil cluster client", (*redis.ClusterClient)(nil), nil, []string{"client is nil"}},
 		{"ring", ring, nil, []string{"*redis.Ring", "*redis.ClusterClient"}},
+		{"embedded ring", struct{ *redis.Ring }{ring}, nil, []string{"*redis.Ring", "*redis.ClusterClient"}},
+		{"replicas of a client that may be any", struct{ redis.UniversalClient }{rdb}, []serial.Option{confirmedBy(1)}, []string{"WithReplicas", "*redis.ClusterClient"}},
+		{"nil function as a ledger", rdb, []serial.Option{serial.WithLedger(ledgerFunc(nil), 1)}, []string{"WithLedger", "nil"}},
 		{"nil option", rdb, []serial.Option{nil}, []string{"option 1", "nil"}},
 		{"nil location", rdb, []serial.Option{serial.WithLocation(nil)}, []string{"WithLocation", "nil"}},
 		{"nil floor", rdb, []serial.Option{serial.WithFloor(nil)}, []string{"WithFloor", "nil"}},
@@ -612,6 +637,10 @@ func TestNewRefuses(t *testing.T) {
 		})
 	}
 }
+
+type ledgerFunc func() (int64, error)
+
+func (f ledgerFunc) Reserve(context.Context, string, string, int64, int64) (int64, error) { return f() }
 
 type noLedger struct{}
 

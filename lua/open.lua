@@ -65,7 +65,7 @@ local enough = n == 0 or issued <= limit
 if not enough then
   issued = used
 end
-issued = string.format('%.0f', issued)
+issued = last == 1e15 and held or string.format('%.0f', issued) -- a counter of 16 digits and more stays as it is
 -- The record goes before the counter: a script that dies half-way is not rolled back.
 enter()
 if reign then
@@ -81,4 +81,4 @@ end
 if KEYS[3] then
   redis.call('SET', KEYS[3], ARGV[2] .. ' ' .. issued, 'EX', 48 * 60 * 60)
 end
-return tonumber(issued)
+return math.min(tonumber(issued), 1e15)

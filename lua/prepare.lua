@@ -11,10 +11,12 @@
 --      11  base    the sequence before the first that it has, at most the limit
 --      12  floor   the highest sequence that may have been used in it, at most the limit; '' if nothing tells; '?' if the
 --                  caller is to ask first
+--      13  checked '1' if the caller has compared the server's clock with its own, else ''
 --
 -- Reply: an integer, the sequence at which its counter stands; or, with nothing written, a status as in guard.lua or
 --   "future"     the server's clock went back; detail: the period entered
 --   "missing"    the period that it is now has to be entered first
+--   "check"      the period is not open yet, and the clocks have to be compared first
 --   "gap"        what is open ends before it: the periods between have to be opened first, or again
 --   "conflict"   what is open goes on after it has begun; detail: the last period opened
 --   "floor"      the floor has to be asked; detail: "lost" if its counter was there once
@@ -31,6 +33,9 @@ if not known then
   local past = string.match(opened, '^%S+ %d+ (%d+)')
   if past ~= ARGV[9] then
     return answer(tonumber(past) < tonumber(ARGV[9]) and 'gap' or 'conflict', opened)
+  end
+  if ARGV[13] == '' then
+    return answer('check', '')
   end
 end
 local there = redis.pcall('GET', KEYS[3])
@@ -53,9 +58,8 @@ if not known then
 end
 redis.call('HSET', KEYS[2], 'ahead', ahead)
 outlive()
-used = string.format('%.0f', used)
-if used ~= there then
-  redis.call('SET', KEYS[3], used, 'KEEPTTL')
+if used < 1e15 and string.format('%.0f', used) ~= there then
+  redis.call('SET', KEYS[3], string.format('%.0f', used), 'KEEPTTL')
 end
 expire(KEYS[3], ARGV[10])
-return tonumber(used)
+return used

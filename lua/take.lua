@@ -87,7 +87,10 @@ end
 if redis.call('PTTL', KEYS[1]) < 0 then -- something stripped the expiry: a SET or a PERSIST by hand
   redis.call('EXPIREAT', KEYS[1], wary and ARGV[4] or ARGV[7])
 end
-local issued = redis.call('INCRBY', KEYS[1], string.format('%.0f', count))
+local issued = last -- which may be more than INCRBY takes, where nothing is to be issued
+if last < 1e15 then
+  issued = redis.call('INCRBY', KEYS[1], string.format('%.0f', count))
+end
 if intact then
   redis.call('HSET', KEYS[2], 'copy', string.format('%.0f', issued))
 end
