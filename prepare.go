@@ -104,6 +104,9 @@ func (c *call) prepareOne(ctx context.Context, current, next *period) (*period, 
 			return current, preparedAgain, err
 		}
 		current, err := c.openCurrent(ctx)
+		if r.status == statusMissing { // what is open ahead still is
+			return current, preparedAgain, err
+		}
 		return current, preparedGap, err
 	case statusCheck:
 		err := c.checkSkew(r)

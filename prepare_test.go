@@ -659,3 +659,24 @@ func TestPrepareByAWrongClock(t *testing.T) {
 		require.EqualValues(t, 6, sent.Load(), "and one more to compare the clocks")
 	})
 }
+
+// While many short periods are prepared over a slow network the first of them pass; that does not start it over.
+func TestPrepareSecondsOverANetwork(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := simulate(t)
+		slow := hook(func(next redis.ProcessHook) redis.ProcessHook {
+			return func(ctx context.Context, cmd redis.Cmder) error {
+				time.Sleep(50 * time.Millisecond)
+				err := next(ctx, cmd)
+				time.Sleep(50 * time.Millisecond)
+				return err
+			}
+		})
+		gen := newGenerator(t, m.client(slow), serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerSecond),
+			serial.WithTemplate("{type}{date:yyMMddHHmmss}{seq:4}"))
+		begin := time.Now()
+		require.NoError(t, gen.Prepare(t.Context(), "IS", 50))
+		require.Less(t, time.Since(begin), 10*time.Second, "50 round trips, and some for each second that passed")
+		require.Greater(t, len(m.Keys()), 40)
+	})
+}
