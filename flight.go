@@ -44,6 +44,7 @@ type tower struct {
 	caller *caller
 	pipe   func() redis.Pipeliner // to that server
 	server *redis.Client          // on Cluster
+	group  int                    // flights of different types that depart together, mostTogether at most
 	clock  serverClock
 
 	mu      sync.Mutex
@@ -74,6 +75,9 @@ func newTowers(c *caller) *towers {
 		t.cluster = cluster
 	} else {
 		t.only = newTower(c, c.client.Pipeline)
+		if _, single := c.client.(*redis.Client); !single {
+			t.only.group = 1 // it may be a Cluster, whose types do not share scripts
+		}
 	}
 	return t
 }
@@ -136,7 +140,7 @@ type flight struct {
 }
 
 func newTower(c *caller, pipe func() redis.Pipeliner) *tower {
-	return &tower{caller: c, pipe: pipe, gates: map[gate]*flight{}, air: map[gate]int{}}
+	return &tower{caller: c, pipe: pipe, group: mostTogether, gates: map[gate]*flight{}, air: map[gate]int{}}
 }
 
 // take has one number of p issued by a flight.
@@ -321,7 +325,7 @@ func (t *tower) depart(era int) {
 	}()
 	for {
 		t.mu.Lock()
-		n := min(len(t.waiting), mostTogether)
+		n := min(len(t.waiting), t.group)
 		if n == 0 && era == t.era {
 			t.flying--
 			t.waiting = nil // what grew in a rush is given back

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -101,6 +102,9 @@ func (k *claim) reserve(ctx context.Context, n int) error {
 	g, typ, label := k.c.g, k.c.typ, k.c.period.label
 	k.above(g.base)
 	size := max(1, min(max(g.block, int64(n)), g.limit-k.floor)) // the last block is as small as needed
+	if k.floor >= maxSeq(maxWidth) {                             // by a counter that something else has written
+		return fmt.Errorf("%w: %s %s is at %d", ErrExhausted, typ, label, k.floor)
+	}
 	series, above := k.c.recordKey(), k.floor
 	within, cancel := context.WithDeadline(ctx, k.until)
 	// As with a floor, one that doesn't heed its context is not waited for.
@@ -166,8 +170,9 @@ func (c *call) install(ctx context.Context, n int, repeat bool, claim *claim, fl
 
 // A refill is the reservation of a block for a counter at its ceiling. The callers of one process share it.
 type refill struct {
-	done chan struct{}
-	err  error // written before done is closed
+	done    chan struct{}
+	err     error // written before done is closed
+	waiting atomic.Int64
 }
 
 type refills struct {
@@ -189,14 +194,16 @@ func (c *call) refill(ctx context.Context, n int) (*batch, error) {
 		return nil, c.join(ctx, r)
 	}
 	r = &refill{done: make(chan struct{})}
+	r.waiting.Add(1)
+	defer r.waiting.Add(-1)
 	all.underway[at] = r
 	all.mu.Unlock()
 
 	own := *c
 	own.typ, own.trace = strings.Clone(c.typ), nil
-	own.opening = &opening{}
-	if deadline, ok := ctx.Deadline(); ok {
-		own.opening.longer = max(0, time.Until(deadline)-waitLimit)
+	own.opening = &opening{waited: c.opens().waited}
+	if deadline, ok := ctx.Deadline(); ok { // which is to end the wait, and not its limit
+		own.opening.longer = max(0, own.opening.waited+time.Until(deadline)+time.Second-waitLimit)
 	}
 	detached := context.WithoutCancel(ctx)
 	b, err := await(ctx, noLimit, func() (b *batch, err error) {
@@ -210,7 +217,7 @@ func (c *call) refill(ctx context.Context, n int) (*batch, error) {
 			all.mu.Unlock()
 			close(r.done)
 		}()
-		return own.fill(detached, n)
+		return own.fill(detached, n, r)
 	})
 	if err != nil && ctx.Err() != nil {
 		err = fmt.Errorf("serial: gave up waiting for the ledger: %w", err)
@@ -218,11 +225,14 @@ func (c *call) refill(ctx context.Context, n int) (*batch, error) {
 	return b, err
 }
 
-func (c *call) fill(ctx context.Context, n int) (*batch, error) {
+func (c *call) fill(ctx context.Context, n int, r *refill) (*batch, error) {
 	for {
 		b, again, err := c.fillOnce(ctx, n)
 		if !again {
 			return b, err
+		}
+		if r.waiting.Load() == 0 {
+			c.opening.longer = 0
 		}
 		if err := c.wait(ctx); err != nil { // for another process that is at it
 			return nil, err
@@ -232,22 +242,28 @@ func (c *call) fill(ctx context.Context, n int) (*batch, error) {
 
 // join waits for a refill that another caller of this process makes.
 func (c *call) join(ctx context.Context, r *refill) error {
-	o, began := c.opens(), time.Now()
-	limit := noLimit
+	r.waiting.Add(1)
+	defer r.waiting.Add(-1)
+	var tick <-chan time.Time
 	if _, ok := ctx.Deadline(); !ok {
-		limit = waitLimit - o.waited
+		ticker := time.NewTicker(time.Second) // one at most for all the time that this process stands still
+		defer ticker.Stop()
+		tick = ticker.C
 	}
-	timeout := time.NewTimer(limit)
-	defer timeout.Stop()
-	select {
-	case <-r.done:
-		o.waitedAt = time.Now()
-		o.waited += o.waitedAt.Sub(began)
-		return r.err
-	case <-ctx.Done():
-		return fmt.Errorf("serial: gave up waiting for the ledger: %w", ctx.Err())
-	case <-timeout.C:
-		return fmt.Errorf("serial: no block of %s %s was set aside within %v: %w", c.typ, c.period.label, waitLimit, errTaken)
+	o := c.opens()
+	for last := time.Now(); ; last = time.Now() {
+		select {
+		case <-r.done:
+			o.waitedAt = time.Now()
+			o.waited += min(o.waitedAt.Sub(last), time.Second)
+			return r.err
+		case <-ctx.Done():
+			return fmt.Errorf("serial: gave up waiting for the ledger: %w", ctx.Err())
+		case <-tick:
+			if o.waited += time.Second; o.waited >= waitLimit {
+				return fmt.Errorf("serial: no block of %s %s was set aside within %v: %w", c.typ, c.period.label, waitLimit, errTaken)
+			}
+		}
 	}
 }
 

@@ -502,48 +502,116 @@ func TestLedgerAtItsEnd(t *testing.T) {
 	})
 }
 
+// claimed has another process hold the claim for so long.
+func (s *simulation) claimed(d time.Duration) (wait func()) {
+	begin := time.Now()
+	hold := func() { s.HSet("serial:{IS}", "claim", fmt.Sprintf("OTHER %d", time.Now().UnixMilli()+2000)) }
+	hold()
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for time.Since(begin) < d {
+			time.Sleep(time.Second)
+			hold()
+		}
+	})
+	return wg.Wait
+}
+
 // Callers wait for other processes that set aside a block as long as their contexts live, and 30 s without a deadline, each
 // for itself.
 func TestWaitForAnothersBlock(t *testing.T) {
-	for _, patientFirst := range []bool{true, false} {
-		synctest.Test(t, func(t *testing.T) {
-			m := simulate(t)
-			reigning(m.Miniredis)
-			gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithLedger(&notebook{}, 1))
-			_, err := gen.Next(t.Context(), "IS")
-			require.NoError(t, err)
-			begin := time.Now()
-			hold := func() { m.HSet("serial:{IS}", "claim", fmt.Sprintf("OTHER %d", time.Now().UnixMilli()+2000)) }
-			hold()
-			var wg sync.WaitGroup
-			wg.Go(func() {
-				for time.Since(begin) < 40*time.Second {
-					time.Sleep(time.Second)
-					hold()
-				}
-			})
-			patient := func() {
-				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-				defer cancel()
-				_, err := gen.Next(ctx, "IS")
+	run := func(name string, held time.Duration, f func(t *testing.T, gen *serial.Generator, sent *atomic.Int64)) {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := simulate(t)
+				reigning(m.Miniredis)
+				var sent atomic.Int64
+				gen := newGenerator(t, m.client(counting(&sent)), serial.WithLocation(time.UTC), serial.WithLedger(&notebook{}, 1))
+				_, err := gen.Next(t.Context(), "IS")
 				require.NoError(t, err)
-				require.Greater(t, time.Since(begin), 40*time.Second)
-			}
-			other := func() {
-				_, err := gen.Next(context.Background(), "IS")
-				require.Error(t, err)
-				require.NotErrorIs(t, err, context.DeadlineExceeded)
-				require.InDelta(t, 30, time.Since(begin).Seconds(), 0.3)
-			}
-			callers := []func(){patient, other}
-			if !patientFirst {
-				callers = []func(){other, patient}
-			}
-			for _, f := range callers {
-				wg.Go(f)
+				wait := m.claimed(held)
+				f(t, gen, &sent)
+				wait()
+			})
+		})
+	}
+	next := func(t *testing.T, gen *serial.Generator, d time.Duration) (time.Duration, error) {
+		ctx := context.Background()
+		if d > 0 {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithTimeout(ctx, d)
+			defer cancel()
+		}
+		begin := time.Now()
+		_, err := gen.Next(ctx, "IS")
+		return time.Since(begin), err
+	}
+	for _, deadlines := range [][]time.Duration{{time.Minute, 0}, {0, time.Minute}} {
+		run(fmt.Sprint(deadlines), 40*time.Second, func(t *testing.T, gen *serial.Generator, _ *atomic.Int64) {
+			var wg sync.WaitGroup
+			for _, d := range deadlines {
+				wg.Go(func() {
+					took, err := next(t, gen, d)
+					if d > 0 {
+						require.NoError(t, err)
+						require.Greater(t, took, 40*time.Second)
+						return
+					}
+					require.Error(t, err)
+					require.NotErrorIs(t, err, context.DeadlineExceeded)
+					require.InDelta(t, 30, took.Seconds(), 1)
+				})
 				synctest.Wait()
 			}
 			wg.Wait()
+		})
+	}
+	run("one after the other", 100*time.Second, func(t *testing.T, gen *serial.Generator, _ *atomic.Int64) {
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				took, err := next(t, gen, 0)
+				require.Error(t, err)
+				require.InDelta(t, 30, took.Seconds(), 1)
+			})
+			time.Sleep(time.Second)
+		}
+		wg.Wait()
+	})
+	run("a deadline that comes first", 100*time.Second, func(t *testing.T, gen *serial.Generator, _ *atomic.Int64) {
+		took, err := next(t, gen, 40*time.Second)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, 40*time.Second, took)
+	})
+	run("nobody waits any more", 10*time.Minute, func(t *testing.T, gen *serial.Generator, sent *atomic.Int64) {
+		ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute)
+		time.AfterFunc(time.Second, cancel)
+		_, err := gen.Next(ctx, "IS")
+		require.ErrorIs(t, err, context.Canceled)
+		time.Sleep(31 * time.Second)
+		before := sent.Load()
+		time.Sleep(5 * time.Minute)
+		require.Equal(t, before, sent.Load(), "no command for nobody")
+	})
+}
+
+// A counter that no ledger can have brought about is full, and the ledger is not asked.
+func TestLedgerBesideAStrayCounter(t *testing.T) {
+	for _, held := range []string{"999999999999999", "1000000000000000", "9223372036854775807"} {
+		synctest.Test(t, func(t *testing.T) {
+			m := simulate(t)
+			reigning(m.Miniredis)
+			l := &notebook{}
+			gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithLedger(l, 10))
+			require.NoError(t, m.Set("serial:{IS}:20000101", held))
+			_, err := gen.Next(t.Context(), "IS")
+			require.ErrorIs(t, err, serial.ErrExhausted)
+			require.NoError(t, gen.Raise(t.Context(), "IS", 5))
+			require.ErrorIs(t, gen.Prepare(t.Context(), "IS", 2), serial.ErrExhausted)
+			require.Empty(t, l.reservations())
+			got, err := m.Get("serial:{IS}:20000101")
+			require.NoError(t, err)
+			require.Equal(t, held, got)
 		})
 	}
 }

@@ -116,7 +116,7 @@ func checkClient(client redis.UniversalClient) error {
 	if isNil(client) {
 		return errors.New("serial: the Redis client is nil")
 	}
-	// By a method that only it has, so that a type that embeds one is known too.
+	// By a method that only it has, so that a type that embeds a *redis.Ring is known too.
 	if _, ok := client.(interface{ SetAddrs(map[string]string) }); ok {
 		return errors.New("serial: *redis.Ring is refused: when a shard dies it moves counters to another one; " +
 			"use *redis.Client, a Sentinel client or *redis.ClusterClient")

@@ -215,6 +215,60 @@ func TestAnotherPeriod(t *testing.T) {
 	}
 }
 
+// An operator's Raise, after the clock went back a little, does not make the record forget.
+func TestAnotherPeriodAfterARaise(t *testing.T) {
+	m := miniredis.RunT(t)
+	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+	daily := func(offset int) *serial.Generator {
+		return newGenerator(t, rdb, serial.WithLocation(time.FixedZone("", offset*3600)), serial.WithMaxSkew(-1))
+	}
+	hourly := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1), serial.WithPeriod(serial.PerHour),
+		serial.WithTemplate("{type}{date:yyyyMMddHH}{seq}"))
+	m.SetTime(time.Date(2021, 1, 2, 9, 0, 0, 0, time.UTC))
+	_, err := daily(14).Next(t.Context(), "IS")
+	require.NoError(t, err)
+	m.Del("serial:{IS}:20210102") // it has expired by now
+	for hour := 10; hour < 12; hour++ {
+		m.SetTime(time.Date(2021, 1, 2, hour, 0, 0, 0, time.UTC))
+		_, err = hourly.Next(t.Context(), "IS")
+		require.NoError(t, err)
+	}
+	m.SetTime(time.Date(2021, 1, 2, 10, 59, 50, 0, time.UTC))
+	require.NoError(t, hourly.Raise(t.Context(), "IS", 0))
+	m.SetTime(time.Date(2021, 1, 2, 12, 0, 0, 0, time.UTC))
+	_, err = daily(-12).Next(t.Context(), "IS")
+	require.ErrorIs(t, err, serial.ErrConflict, "that day was another zone's")
+}
+
+// Nor does one after the clock was years ahead.
+func TestAnotherPeriodAfterARaiseFromAfar(t *testing.T) {
+	m := miniredis.RunT(t)
+	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+	hourly := func(offset int) *serial.Generator {
+		return newGenerator(t, rdb, serial.WithLocation(time.FixedZone("", offset*3600)), serial.WithMaxSkew(-1),
+			serial.WithPeriod(serial.PerHour), serial.WithTemplate("{type}{date:yyyyMMddHH}{seq}"))
+	}
+	minutely := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1), serial.WithPeriod(serial.PerMinute),
+		serial.WithTemplate("{type}{date:yyyyMMddHHmm}{seq}"))
+	for _, s := range []struct {
+		at  time.Time
+		gen *serial.Generator
+	}{
+		{time.Date(2020, 12, 31, 18, 30, 0, 0, time.UTC), hourly(14)}, // 2021010108
+		{time.Date(2021, 1, 1, 8, 59, 0, 0, time.UTC), minutely},
+		{time.Date(2031, 5, 5, 23, 0, 0, 0, time.UTC), hourly(0)},
+	} {
+		m.SetTime(s.at)
+		_, err := s.gen.Next(t.Context(), "IS")
+		require.NoError(t, err)
+	}
+	m.SetTime(time.Date(2021, 1, 1, 19, 58, 0, 0, time.UTC))
+	require.NoError(t, minutely.Raise(t.Context(), "IS", 0))
+	m.SetTime(time.Date(2021, 1, 1, 20, 30, 0, 0, time.UTC))
+	_, err := hourly(-12).Next(t.Context(), "IS")
+	require.ErrorIs(t, err, serial.ErrConflict)
+}
+
 // A clock that was years ahead while lengths changed leaves nothing behind that a Raise does not end.
 func TestAnotherPeriodAfterAWildClock(t *testing.T) {
 	m := miniredis.RunT(t)

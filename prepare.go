@@ -51,8 +51,7 @@ func (c *call) prepare(ctx context.Context, periods int) error {
 		}
 		switch done {
 		case preparedIt:
-			o := c.opens()
-			o.waits, o.waited = 0, 0
+			c.opening = &opening{checked: c.opens().checked} // what it waited before does not count
 			p = next
 		case preparedGap:
 			p = current
@@ -103,11 +102,12 @@ func (c *call) prepareOne(ctx context.Context, current, next *period) (*period, 
 		if err := c.wait(ctx); err != nil {
 			return current, preparedAgain, err
 		}
-		current, err := c.openCurrent(ctx)
-		if r.status == statusMissing { // what is open ahead still is
-			return current, preparedAgain, err
+		if r.status == statusGap {
+			current, err := c.openCurrent(ctx)
+			return current, preparedGap, err
 		}
-		return current, preparedGap, err
+		_, err := c.sequence(ctx, 0)        // that it is full does not do: it is to be entered
+		return c.period, preparedAgain, err // what is open ahead still is
 	case statusCheck:
 		err := c.checkSkew(r)
 		c.opens().checked = true

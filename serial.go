@@ -423,6 +423,8 @@ func (c *call) raiseOnce(ctx context.Context, seq int64) (done bool, err error) 
 	// For the period that was looked at: if that is over by now, nothing is written.
 	r, err = c.install(ctx, 0, true, claim, floor, "", 0)
 	switch {
+	case errors.Is(err, ErrExhausted): // so was it without a ledger
+		return true, nil
 	case err != nil:
 		return false, err
 	case r.status == statusIssued:

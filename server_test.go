@@ -55,6 +55,21 @@ func TestBehaviourOnCluster(t *testing.T) {
 	for _, server := range cluster.Servers {
 		require.NotZero(t, server.Client(t).DBSize(t.Context()).Val())
 	}
+
+	// In a type of one's own a Cluster cannot be told: types then do not share scripts.
+	gen = newGenerator(t, struct{ *redis.ClusterClient }{cluster.Client(t)}, serial.WithLocation(noon()), serial.WithKeyPrefix("own"))
+	got := barrier(t, 200, func(i int) (string, error) { return gen.Next(t.Context(), fmt.Sprint("T", i%20)) })
+	for i := range 20 {
+		require.ElementsMatch(t, numbers(fmt.Sprint("T", i), today(noon()), 1, 10), every(got, 20, i))
+	}
+}
+
+// every returns each nth from the ith on.
+func every(all []string, n, i int) (some []string) {
+	for ; i < len(all); i += n {
+		some = append(some, all[i])
+	}
+	return some
 }
 
 func TestBehaviourThroughSentinel(t *testing.T) {

@@ -11,7 +11,7 @@
 --   copy     of the counter
 --   reign    the master_replid under which it was issued from last
 --   claim    "TOKEN UNTIL": who may install a block, until then, in milliseconds of the server's time
---   was4 ... was14  where the length of periods has changed: the last label entered of so many digits
+--   was4 ... was14  where the length of periods has changed: the last period entered whose label has so many digits
 --
 -- KEYS  1  counter: string, the last sequence issued in the period
 --       2  record:  hash, as above
@@ -88,7 +88,12 @@ end
 -- where zones are more than a period apart: its numbers would repeat.
 local function later(label, than)
   if #label ~= #than then
-    than = redis.call('HGET', KEYS[2], 'was' .. #label)
+    local was = redis.call('HGET', KEYS[2], 'was' .. #label) or ''
+    local past
+    than, past = string.match(was, '^(%S+) %d+ (%d+)')
+    if than and tonumber(past) > now then -- entered by a clock that was wrong
+      than = nil
+    end
   end
   return not than or label > than
 end
@@ -116,13 +121,9 @@ end
 
 -- enter makes the caller's the period entered. What was opened further ahead stays so, unless the clock went back.
 local function enter()
-  if stands == 'future' then
-    redis.call('HDEL', KEYS[2], 'was4', 'was6', 'was8', 'was10', 'was12', 'was14')
-  elseif entered then
-    local before = string.match(entered, '^%S+')
-    if #before ~= #string.match(ARGV[2], '^%S+') then
-      redis.call('HSET', KEYS[2], 'was' .. #before, before)
-    end
+  local before = stands ~= 'future' and entered and string.match(entered, '^%S+')
+  if before and #before ~= #string.match(ARGV[2], '^%S+') then
+    redis.call('HSET', KEYS[2], 'was' .. #before, entered)
   end
   redis.call('HSET', KEYS[2], 'entered', ARGV[2])
   if entered and entered ~= ARGV[2] and bare == ARGV[2] and string.find(entered, ' ledger', 1, true) then
