@@ -298,7 +298,9 @@ func TestRedlock(t *testing.T) {
 			fail(servers[1])
 			before := time.Now()
 			opens("ONE")
-			require.Less(t, time.Since(before), 5*time.Second)
+			// Each time that two callers tear the two servers apart, which is chance, costs up to 4 s: to wait for the third, and
+			// to give back. A lock that stayed behind would cost the others 8 s.
+			require.Less(t, time.Since(before), 12*time.Second)
 
 			fail(servers[2])
 			before = time.Now()
