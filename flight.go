@@ -184,7 +184,7 @@ func (t *tower) take(ctx context.Context, c *call, p *period) (reply, error) {
 }
 
 // board takes a seat on a flight that waits to depart, if one does for the type and the period computed last: whoever
-// made it has just looked at the clock. It returns nil if there is none.
+// made it has just looked at the clock. That is the call's period then. It returns nil if there is none.
 func (t *tower) board(c *call) (f *flight, seat int) {
 	p := c.g.current.Load()
 	if p == nil {

@@ -171,8 +171,8 @@ func (c *call) install(ctx context.Context, n int, repeat bool, claim *claim, fl
 // A refill is the reservation of a block for a counter at its ceiling. The callers of one process share it.
 type refill struct {
 	done    chan struct{}
-	err     error // written before done is closed
-	waiting atomic.Int64
+	err     error        // written before done is closed
+	waiting atomic.Int64 // callers who still want it, with the one who makes it
 }
 
 type refills struct {
@@ -225,6 +225,7 @@ func (c *call) refill(ctx context.Context, n int) (*batch, error) {
 	return b, err
 }
 
+// fill is refill in a goroutine of its own. While nobody waits for r it gives up as soon as one without a deadline would.
 func (c *call) fill(ctx context.Context, n int, r *refill) (*batch, error) {
 	for {
 		b, again, err := c.fillOnce(ctx, n)
