@@ -62,9 +62,12 @@ type statements struct {
 	// upsert takes series, period, above+n, above, n. Where it is empty, the database can do it within read.
 	upsert string
 
-	// read returns the sequence before the block, and what about the database would let the block be lost in a crash,
-	// or "". It takes the arguments of upsert and n; or, after an upsert, n, series, period.
+	// read returns the sequence before the block, what about the database would let the block be lost in a crash, or "",
+	// and the table's schema. It takes the arguments of upsert and n; or, after an upsert, n, series, period.
 	read string
+
+	// Where read cannot tell: kept returns the last sequence of series, period; show has the table's CREATE statement.
+	kept, show string
 
 	old, remove string // see below; forTable fills them in
 }
@@ -80,6 +83,9 @@ const (
 	remove = `DELETE FROM {table} WHERE reserved_at < {ago} AND series = ? AND period = ?`
 )
 
+// altered is what is wrong where the row isn't what the statement made of it.
+const altered = "a trigger or a rule changes what is written"
+
 var dialects = map[Dialect]statements{
 	PostgreSQL: {
 		schema: PostgreSQLSchema,
@@ -87,7 +93,9 @@ var dialects = map[Dialect]statements{
 		// Under a stricter isolation, which may be the database's default, those who wait for a row would fail.
 		begin: "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
 		ago:   "now() - ?::bigint * interval '1 second'",
-		// The setting holds until the end of this transaction, and so for its COMMIT.
+		// The setting holds until the end of this transaction, and so for its COMMIT. The subquery for max(o.last) sees what
+		// was committed when the statement began: the row's last sequence before it was at least that. pg_catalog is named
+		// because a temporary pg_class would hide its table.
 		read: `INSERT INTO {table} AS l (series, period, last, reserved_at)
 			VALUES (?::bytea, ?::bytea, ?::bigint, clock_timestamp())
 			ON CONFLICT (series, period) DO UPDATE
@@ -97,9 +105,12 @@ var dialects = map[Dialect]statements{
 					WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true) NOT IN ('on', 'remote_apply')
 					THEN 'synchronous_commit cannot be set'
 				WHEN current_setting('fsync') <> 'on' THEN 'fsync is off'
-				WHEN (SELECT relpersistence FROM pg_class WHERE oid = l.tableoid) <> 'p'
+				WHEN (SELECT relpersistence FROM pg_catalog.pg_class WHERE oid = l.tableoid) <> 'p'
 					THEN 'the table is unlogged or temporary'
-				ELSE '' END`,
+				WHEN l.last - $6::bigint < (SELECT max(o.last) FROM {table} o WHERE o.series = l.series AND o.period = l.period)
+					THEN '` + altered + `'
+				ELSE '' END,
+				(SELECT relnamespace::regnamespace::text FROM pg_catalog.pg_class WHERE oid = '{table}'::regclass)`,
 	},
 	MySQL: {
 		schema: MySQLSchema,
@@ -107,17 +118,29 @@ var dialects = map[Dialect]statements{
 		// Not READ COMMITTED: servers that replicate statements refuse to write under it.
 		begin: "START TRANSACTION READ WRITE",
 		ago:   "UTC_TIMESTAMP(6) - INTERVAL ? SECOND",
-		upsert: `INSERT INTO {table} (series, period, last, reserved_at) VALUES (?, ?, ?, UTC_TIMESTAMP(6))
-			ON DUPLICATE KEY UPDATE last = GREATEST(last, ?) + ?, reserved_at = UTC_TIMESTAMP(6)`,
-		// With a binary log, recovery rolls back what InnoDB has and the log has not.
-		read: `SELECT last - ?, CASE
+		// LAST_INSERT_ID(x) returns x, and LAST_INSERT_ID() in read returns it again: the sequence before the block, or 0 for
+		// a new row. It is unsigned; a sum too large for the column is always an error only if it is signed.
+		upsert: `INSERT INTO {table} (series, period, last, reserved_at)
+			VALUES (?, ?, ? + LAST_INSERT_ID(0), UTC_TIMESTAMP(6))
+			ON DUPLICATE KEY UPDATE last = CAST(LAST_INSERT_ID(GREATEST(last, ?)) AS SIGNED) + ?, reserved_at = UTC_TIMESTAMP(6)`,
+		// With a binary log, recovery rolls back what InnoDB has and the log has not. In a table with AUTO_INCREMENT,
+		// LAST_INSERT_ID() may be of that.
+		read: `SELECT r.below, CASE
 				WHEN NOT EXISTS (SELECT 1 FROM information_schema.tables
 					WHERE table_schema = {in} AND table_name = '{name}' AND engine = 'InnoDB')
 					THEN 'the table is temporary or not of InnoDB'
 				WHEN @@GLOBAL.innodb_flush_log_at_trx_commit <> 1 THEN 'innodb_flush_log_at_trx_commit is not 1'
 				WHEN @@GLOBAL.log_bin AND @@GLOBAL.sync_binlog <> 1 THEN 'log_bin is on and sync_binlog is not 1'
-				ELSE '' END
-			FROM {table} WHERE series = ? AND period = ?`,
+				WHEN r.found > 1 THEN 'series and period are not unique in the table'
+				WHEN LAST_INSERT_ID() > r.below AND NOT EXISTS (SELECT 1 FROM information_schema.columns
+					WHERE table_schema = {in} AND table_name = '{name}' AND extra = 'auto_increment')
+					THEN '` + altered + `'
+				ELSE '' END, {in}
+			FROM (SELECT max(last) - ? AS below, count(*) AS found FROM {table}
+				WHERE series = ? AND period = ? HAVING count(*) > 0) r`,
+		// Only this tells, in all versions, that a temporary table hides the one that information_schema lists. It takes a
+		// right to the whole table: one to columns is not enough.
+		show: "SHOW CREATE TABLE {table}",
 	},
 	SQLite: {
 		schema: SQLiteSchema,
@@ -127,7 +150,9 @@ var dialects = map[Dialect]statements{
 		read: `INSERT INTO {table} (series, period, last, reserved_at)
 			VALUES (?, ?, ?, strftime('%Y-%m-%d %H:%M:%f', 'now'))
 			ON CONFLICT (series, period) DO UPDATE SET last = max(last, ?) + ?, reserved_at = excluded.reserved_at
-			RETURNING last - ?, ''`,
+			RETURNING last - ?, '', 'main'`,
+		// RETURNING does not see what AFTER triggers do.
+		kept: "SELECT last FROM {table} WHERE series = ? AND period = ?",
 	},
 }
 
@@ -157,7 +182,7 @@ func (d Dialect) forTable(name string) (s statements, err error) {
 	table := s.quote + strings.Join(path, s.quote+"."+s.quote) + s.quote
 	s.schema = strings.Replace(s.schema, defaultTable, table, 1)
 	s.old, s.remove = old, remove
-	for _, query := range []*string{&s.upsert, &s.read, &s.old, &s.remove} {
+	for _, query := range []*string{&s.upsert, &s.read, &s.kept, &s.show, &s.old, &s.remove} {
 		*query = strings.NewReplacer("{table}", table, "{name}", name, "{in}", in, "{ago}", s.ago).Replace(*query)
 		for i := 1; d == PostgreSQL && strings.Contains(*query, "?"); i++ {
 			*query = strings.Replace(*query, "?", "$"+strconv.Itoa(i), 1)

@@ -121,7 +121,9 @@ func TestLossy(t *testing.T) {
 			execSQL(t, db, changed)
 			l, err := sqlledger.New(db, d.dialect)
 			require.NoError(t, err)
-			refused(t, l, "the table is temporary or not of InnoDB")
+			_, err = l.Reserve(t.Context(), "IS", day, 0, 10)
+			// MariaDB 11.2 and later list temporary tables, and so the reason may be that alone.
+			require.ErrorContains(t, err, "the database can lose what it commits: the table is temporary")
 		}
 	})
 	t.Run("SQLite/journal", func(t *testing.T) {

@@ -24,10 +24,15 @@
 //
 //   - PostgreSQL: fsync must be on and the table neither unlogged nor temporary. synchronous_commit is raised to on for
 //     the transaction where it is less; remote_apply stays.
-//   - MySQL and MariaDB: the table must be of InnoDB, innodb_flush_log_at_trx_commit 1 and, where there is a binary log,
-//     sync_binlog 1, which is not MariaDB's default.
+//   - MySQL and MariaDB: the table must be of InnoDB and not temporary, innodb_flush_log_at_trx_commit 1 and, where there
+//     is a binary log, sync_binlog 1, which is not MariaDB's default.
 //   - SQLite: a file, on a local disk, with a journal_mode other than off and memory; a database in memory is refused.
 //     PRAGMA synchronous is EXTRA for the transaction. On macOS, set PRAGMA fullfsync too.
+//
+// The table is the one that the reservation wrote to: a temporary table of its name, which hides it on one connection, is
+// refused there. A trigger or rule that prevents a write, or sets the last sequence back, is an error too, except in
+// PostgreSQL's AFTER triggers, which must leave the table alone. On MySQL and MariaDB the user needs SELECT, INSERT and
+// UPDATE on the table as a whole; rights to single columns are not enough.
 //
 // The connections must go to the one server that takes writes: for PostgreSQL say target_session_attrs=read-write.
 // Servers that take writes side by side and settle conflicts later (MySQL's circular replication, PostgreSQL's logical
@@ -62,6 +67,8 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/dailyserial/serial"
@@ -86,6 +93,7 @@ type Ledger struct {
 	db      *sql.DB
 	dialect Dialect
 	sql     statements
+	schema  atomic.Pointer[string] // of the table, at the first reservation
 }
 
 var _ serial.Ledger = (*Ledger)(nil)
@@ -101,7 +109,8 @@ func (f optionFunc) apply(c *config) { f(c) }
 
 // WithTable names the table, as it is written, case included: ledger, or shop.ledger for one in PostgreSQL's schema or
 // MySQL's database shop. Allowed are ASCII letters, digits and _, 63 at most, in SQLite without a schema. All processes
-// that issue numbers of a type must use the same table; without a schema, PostgreSQL's search_path decides which it is.
+// that issue numbers of a type must use the same table. Without a schema, PostgreSQL's search_path or MySQL's current
+// database decides which it is; a reservation fails on a connection where the schema is not that of the Ledger's first.
 //
 // Default serial_ledger.
 func WithTable(name string) Option {
@@ -158,27 +167,60 @@ func (l *Ledger) Reserve(ctx context.Context, series, period string, above, n in
 			return 0, fmt.Errorf("sqlledger: %s is %d: allowed are %d to %d", a.name, a.value, a.from, a.max)
 		}
 	}
-	err = l.do(ctx, "reserve", func(c *sql.Conn) error {
-		s, p := []byte(series), []byte(period)
-		upsert := []any{s, p, above + n, above, n}
-		read := append(upsert, n)
-		if l.sql.upsert != "" {
-			if _, err := c.ExecContext(ctx, l.sql.upsert, upsert...); err != nil {
-				return err
-			}
-			read = []any{n, s, p}
-		}
-		var flaw string
-		if err := c.QueryRowContext(ctx, l.sql.read, read...).Scan(&after, &flaw); err != nil {
-			return err
-		}
-		if flaw != "" {
-			return lossy(flaw)
-		}
-		return nil
+	err = l.do(ctx, "reserve", func(c *sql.Conn) (err error) {
+		after, err = l.reserve(ctx, c, []byte(series), []byte(period), above, n)
+		return err
 	})
 	if err != nil {
 		return 0, err
+	}
+	return after, nil
+}
+
+// reserve is Reserve within a transaction, which must not be committed after an error.
+func (l *Ledger) reserve(ctx context.Context, c *sql.Conn, series, period []byte, above, n int64) (after int64, err error) {
+	upsert := []any{series, period, above + n, above, n}
+	read := append(upsert, n)
+	if l.sql.upsert != "" {
+		if _, err := c.ExecContext(ctx, l.sql.upsert, upsert...); err != nil {
+			return 0, err
+		}
+		read = []any{n, series, period}
+	}
+	var flaw, schema string
+	err = c.QueryRowContext(ctx, l.sql.read, read...).Scan(&after, &flaw, &schema)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return 0, lossy(altered)
+	case err != nil:
+		return 0, err
+	case flaw != "":
+		return 0, lossy(flaw)
+	case after < above:
+		return 0, lossy(altered)
+	}
+	if l.sql.kept != "" {
+		var last int64
+		err := c.QueryRowContext(ctx, l.sql.kept, series, period).Scan(&last)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return 0, err
+		}
+		if last != after+n {
+			return 0, lossy(altered)
+		}
+	}
+	if l.sql.show != "" {
+		var name, create string
+		if err := c.QueryRowContext(ctx, l.sql.show).Scan(&name, &create); err != nil {
+			return 0, err
+		}
+		if strings.HasPrefix(create, "CREATE TEMPORARY") {
+			return 0, lossy("the table is temporary")
+		}
+	}
+	if !l.schema.CompareAndSwap(nil, &schema) && *l.schema.Load() != schema {
+		return 0, fmt.Errorf("the table is in %s on this connection and was in %s: name the schema with WithTable",
+			schema, *l.schema.Load())
 	}
 	return after, nil
 }

@@ -1,0 +1,246 @@
+package sqlledger_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial/sqlledger"
+)
+
+// A temporary table of the ledger's name, which one connection has and others have not, takes nothing that is set aside.
+func TestHidden(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		schemas := map[sqlledger.Dialect][]string{
+			sqlledger.PostgreSQL: {sqlledger.PostgreSQLSchema},
+			sqlledger.MySQL: {
+				sqlledger.MySQLSchema,
+				strings.Replace(sqlledger.MySQLSchema, "InnoDB", "MEMORY", 1),
+			},
+			sqlledger.SQLite: {sqlledger.SQLiteSchema},
+		}[d.dialect]
+		const n = 10
+		l := d.ledger(t, nil)
+		next := int64(0)
+		for _, schema := range schemas {
+			db := d.open(t, nil, strings.Replace(schema, "CREATE", "CREATE TEMPORARY", 1))
+			hidden, err := sqlledger.New(db, d.dialect)
+			require.NoError(t, err)
+			if d.dialect == sqlledger.MySQL {
+				require.NoError(t, hidden.CreateTable(t.Context()))
+			}
+			for range 2 {
+				after, err := l.Reserve(t.Context(), "IS", day, 0, n)
+				require.NoError(t, err)
+				require.Equal(t, next, after)
+				next += n
+
+				after, err = hidden.Reserve(t.Context(), "IS", day, 0, n)
+				if d.dialect == sqlledger.SQLite { // its statements name the schema
+					require.NoError(t, err)
+					require.Equal(t, next, after)
+					next += n
+					continue
+				}
+				require.ErrorContains(t, err, "sqlledger: reserve: the database can lose what it commits: the table is ")
+				require.ErrorContains(t, err, "temporary")
+			}
+			if d.dialect == sqlledger.SQLite {
+				continue
+			}
+			// With its schema it is hidden in MySQL, and found in PostgreSQL.
+			named, err := sqlledger.New(db, d.dialect, sqlledger.WithTable(d.name+".serial_ledger"))
+			require.NoError(t, err)
+			after, err := named.Reserve(t.Context(), "IS", day, 0, n)
+			if d.dialect == sqlledger.MySQL {
+				require.ErrorContains(t, err, "temporary")
+				continue
+			}
+			require.NoError(t, err)
+			require.Equal(t, next, after)
+			next += n
+		}
+	})
+	// What the statements ask the catalogue for is not hidden either.
+	t.Run("PostgreSQL/catalogue", func(t *testing.T) {
+		d := postgres(t)
+		db := d.open(t, nil)
+		db.SetMaxOpenConns(1)
+		execSQL(t, db, strings.Replace(sqlledger.PostgreSQLSchema, "CREATE", "CREATE UNLOGGED", 1))
+		execSQL(t, db, "CREATE TEMPORARY TABLE pg_class AS "+
+			"SELECT oid, relnamespace, 'p'::\"char\" AS relpersistence FROM pg_class")
+		l, err := sqlledger.New(db, d.dialect)
+		require.NoError(t, err)
+		_, err = l.Reserve(t.Context(), "IS", day, 0, 10)
+		require.ErrorContains(t, err, "the table is unlogged or temporary")
+	})
+}
+
+// A view of the ledger's name is refused.
+func TestView(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t, nil)
+		l := newLedger(t, d, db)
+		execSQL(t, db, "ALTER TABLE serial_ledger RENAME TO other")
+		execSQL(t, db, "CREATE VIEW serial_ledger AS SELECT * FROM other")
+		_, err := l.Reserve(t.Context(), "IS", day, 0, 10)
+		require.Error(t, err)
+		var rows int
+		require.NoError(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM other").Scan(&rows))
+		require.Zero(t, rows)
+	})
+}
+
+// A connection on which the name means another schema's table sets nothing aside there.
+func TestOtherSchema(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		if d.dialect == sqlledger.SQLite {
+			t.Skip("has no schemas")
+		}
+		to := map[sqlledger.Dialect]string{sqlledger.PostgreSQL: "SET search_path = ", sqlledger.MySQL: "USE "}[d.dialect]
+		other := map[sqlledger.Dialect]func(*testing.T) *database{
+			sqlledger.PostgreSQL: postgres, sqlledger.MySQL: mariadb,
+		}[d.dialect](t)
+		other.ledger(t, nil)
+		db := d.open(t, nil)
+		db.SetMaxOpenConns(1)
+		l := newLedger(t, d, db)
+		after, err := l.Reserve(t.Context(), "IS", day, 0, 10)
+		require.NoError(t, err)
+		require.Zero(t, after)
+		execSQL(t, db, to+other.name)
+		_, err = l.Reserve(t.Context(), "IS", day, 0, 10)
+		require.EqualError(t, err, fmt.Sprintf("sqlledger: reserve: the table is in %s on this connection and was in %s: "+
+			"name the schema with WithTable", other.name, d.name))
+		execSQL(t, db, to+d.name)
+		after, err = l.Reserve(t.Context(), "IS", day, 0, 10)
+		require.NoError(t, err)
+		require.EqualValues(t, 10, after)
+	})
+}
+
+// What a trigger has the table keep instead of what was written is not set aside.
+func TestAltered(t *testing.T) {
+	const altered = "sqlledger: reserve: the database can lose what it commits: a trigger or a rule changes what is written"
+	type trigger struct{ when, does string }
+	triggers := map[sqlledger.Dialect][]trigger{
+		sqlledger.PostgreSQL: {
+			{"BEFORE UPDATE", "NEW.last := OLD.last; RETURN NEW;"},
+			{"BEFORE UPDATE", "NEW.last := NEW.last - 1; RETURN NEW;"},
+			{"BEFORE UPDATE", "RETURN OLD;"},
+			{"BEFORE UPDATE", "RETURN NULL;"},
+			{"BEFORE INSERT", "NEW.last := 0; RETURN NEW;"},
+			{"BEFORE INSERT", "RETURN NULL;"},
+		},
+		sqlledger.MySQL: {
+			{"BEFORE UPDATE", "SET NEW.last = OLD.last"},
+			{"BEFORE UPDATE", "SET NEW.last = NEW.last - 1"},
+			{"BEFORE UPDATE", "SET NEW.last = OLD.last, NEW.reserved_at = OLD.reserved_at"},
+			{"BEFORE INSERT", "SET NEW.last = 0"},
+			{"BEFORE INSERT", "SET NEW.series = 'other'"},
+		},
+		sqlledger.SQLite: {
+			{"BEFORE UPDATE", "SELECT RAISE(IGNORE);"},
+			{"AFTER UPDATE", "UPDATE serial_ledger SET last = OLD.last WHERE series = OLD.series AND period = OLD.period;"},
+			{"BEFORE INSERT", "SELECT RAISE(IGNORE);"},
+			{"AFTER INSERT", "UPDATE serial_ledger SET last = 0 WHERE series = NEW.series AND period = NEW.period;"},
+			{"AFTER INSERT", "DELETE FROM serial_ledger WHERE series = NEW.series AND period = NEW.period;"},
+		},
+	}
+	create := func(d *database, tr trigger) []string {
+		switch d.dialect {
+		case sqlledger.PostgreSQL:
+			return []string{
+				"CREATE OR REPLACE FUNCTION meddle() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN " + tr.does + " END'",
+				"CREATE TRIGGER meddles " + tr.when + " ON serial_ledger FOR EACH ROW EXECUTE PROCEDURE meddle()",
+			}
+		case sqlledger.MySQL:
+			return []string{"CREATE TRIGGER meddles " + tr.when + " ON serial_ledger FOR EACH ROW " + tr.does}
+		default:
+			return []string{"CREATE TRIGGER meddles " + tr.when + " ON serial_ledger BEGIN " + tr.does + " END"}
+		}
+	}
+	drop := func(d *database) string {
+		if d.dialect == sqlledger.PostgreSQL {
+			return "DROP TRIGGER meddles ON serial_ledger"
+		}
+		return "DROP TRIGGER meddles"
+	}
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t, nil)
+		l := newLedger(t, d, db)
+		for i, tr := range triggers[d.dialect] {
+			t.Run(tr.when+" "+tr.does, func(t *testing.T) {
+				series, kept := fmt.Sprint(i), int64(0)
+				if strings.HasSuffix(tr.when, "UPDATE") {
+					after, err := l.Reserve(t.Context(), series, day, 0, 10)
+					require.NoError(t, err)
+					require.Zero(t, after)
+					kept = 10
+				}
+				for _, query := range create(d, tr) {
+					execSQL(t, db, query)
+				}
+				for range 2 {
+					_, err := l.Reserve(t.Context(), series, day, 0, 10)
+					require.EqualError(t, err, altered)
+				}
+				execSQL(t, db, drop(d))
+				after, err := l.Reserve(t.Context(), series, day, 0, 10)
+				require.NoError(t, err)
+				require.Equal(t, kept, after)
+			})
+		}
+	})
+	t.Run("PostgreSQL/rule", func(t *testing.T) {
+		d := postgres(t)
+		db := d.open(t, nil)
+		l := newLedger(t, d, db)
+		for _, on := range []string{"INSERT", "UPDATE"} {
+			execSQL(t, db, "CREATE RULE meddles AS ON "+on+" TO serial_ledger DO INSTEAD NOTHING")
+			_, err := l.Reserve(t.Context(), "IS", day, 0, 10)
+			require.Error(t, err)
+			execSQL(t, db, "DROP RULE meddles ON serial_ledger")
+		}
+	})
+	t.Run("PostgreSQL/gap", func(t *testing.T) { // which does no harm
+		d := postgres(t)
+		db := d.open(t, nil)
+		l := newLedger(t, d, db)
+		for _, query := range create(d, trigger{"BEFORE INSERT OR UPDATE", "NEW.last := NEW.last + 5; RETURN NEW;"}) {
+			execSQL(t, db, query)
+		}
+		// The row that is proposed for insertion goes through the trigger also where one is there.
+		for _, want := range []int64{5, 20, 35} {
+			after, err := l.Reserve(t.Context(), "IS", day, 0, 10)
+			require.NoError(t, err)
+			require.Equal(t, want, after)
+		}
+	})
+}
+
+// Without their key, MySQL would insert a row more each time.
+func TestMySQLKeys(t *testing.T) {
+	t.Run("none", func(t *testing.T) {
+		d := mariadb(t)
+		db := d.open(t, nil)
+		execSQL(t, db, strings.Replace(sqlledger.MySQLSchema, "PRIMARY KEY", "KEY", 1))
+		l := newLedger(t, d, db)
+		_, err := l.Reserve(t.Context(), "IS", day, 0, 10)
+		require.NoError(t, err)
+		for range 2 {
+			_, err = l.Reserve(t.Context(), "IS", day, 0, 10)
+			require.ErrorContains(t, err, "series and period are not unique")
+		}
+	})
+	t.Run("auto increment", func(t *testing.T) {
+		d := mariadb(t)
+		db := d.open(t, nil)
+		execSQL(t, db, strings.Replace(sqlledger.MySQLSchema,
+			"PRIMARY KEY", "id bigint AUTO_INCREMENT PRIMARY KEY, UNIQUE KEY", 1))
+		execSQL(t, db, "ALTER TABLE serial_ledger AUTO_INCREMENT = 1000000")
+		reserves(t, newLedger(t, d, db))
+	})
+}
