@@ -72,12 +72,12 @@ type statements struct {
 	old, remove string // see below; forTable fills them in
 }
 
-// What Purge asks for, and with the same age, a row's series and period, what it deletes: old rows, and never the youngest
-// of a series, whose period may be the current one.
+// What Purge asks for, after a series and period, and with the same age and a row's series and period, what it deletes:
+// old rows, and never the youngest of a series, whose period may be the current one.
 const (
 	page = 1000
 
-	old = `SELECT series, period FROM {table} l WHERE reserved_at < {ago}
+	old = `SELECT series, period FROM {table} l WHERE reserved_at < {ago} AND (series, period) > (?, ?)
 		AND EXISTS (SELECT 1 FROM {table} y WHERE y.series = l.series AND y.reserved_at > l.reserved_at)
 		ORDER BY series, period LIMIT ?`
 	remove = `DELETE FROM {table} WHERE reserved_at < {ago} AND series = ? AND period = ?`

@@ -227,6 +227,8 @@ func (l *Ledger) reserve(ctx context.Context, c *sql.Conn, series, period []byte
 
 // Purge deletes the rows of old periods and returns how many: those whose last reservation is longer ago than age, by
 // the database's clock, except the youngest of each series. On an error it returns how many were deleted until then.
+// Rows that it finds and cannot delete, for row security, a rule or a trigger, are an error too, once it has been through
+// the others.
 //
 // age must be longer than the longest period in use, plus how far ahead periods are prepared: nothing may still be issued
 // in a period whose row is gone, since only the row keeps numbers from coming twice when Redis loses them. Less than
@@ -236,53 +238,97 @@ func (l *Ledger) Purge(ctx context.Context, age time.Duration) (int64, error) {
 		return 0, fmt.Errorf("sqlledger: purge: an age of %v: allowed are %v and more", age, minAge)
 	}
 	seconds := int64((age + time.Second - 1) / time.Second)
-	for purged := int64(0); ; {
-		var found int
+	var purged, kept int64
+	var first key // of those kept
+	for from := (key{}); ; {
+		var found []key
+		var left map[key]bool
 		var deleted int64
 		err := l.do(ctx, "purge", func(c *sql.Conn) (err error) {
-			found, deleted, err = l.purge(ctx, c, seconds)
+			found, left, deleted, err = l.purge(ctx, c, seconds, from)
 			return err
 		})
 		if err != nil {
 			return purged, err
 		}
-		if purged += deleted; found < page {
-			return purged, nil
+		purged += deleted
+		if len(left) > 0 {
+			// Another Purge may have deleted them meanwhile, or a reservation renewed them. If they are found once more,
+			// it was neither.
+			var there []key
+			err := l.do(ctx, "purge", func(c *sql.Conn) (err error) {
+				there, err = l.old(ctx, c, seconds, from)
+				return err
+			})
+			if err != nil {
+				return purged, err
+			}
+			for _, k := range there {
+				if !left[k] {
+					continue
+				}
+				if kept++; kept == 1 {
+					first = k
+				}
+			}
 		}
+		if len(found) < page {
+			break
+		}
+		from = found[len(found)-1] // whatever became of them, they aren't asked for again
 	}
+	if kept > 0 {
+		return purged, fmt.Errorf("sqlledger: purge: %d old rows were found and not deleted, the first of them period %q of %q: "+
+			"row security, a rule or a trigger may prevent it", kept, first.period, first.series)
+	}
+	return purged, nil
 }
 
-// purge deletes some old rows. By its key each, because a DELETE that looks for them would lock, in MySQL, all the rows
-// it looks at, those that are being reserved from too.
-func (l *Ledger) purge(ctx context.Context, c *sql.Conn, seconds int64) (found int, deleted int64, err error) {
-	rows, err := c.QueryContext(ctx, l.sql.old, seconds, page)
+// A key is a row's.
+type key struct{ series, period string }
+
+// old returns the keys of some old rows, in order: the first ones after from.
+func (l *Ledger) old(ctx context.Context, c *sql.Conn, seconds int64, from key) ([]key, error) {
+	rows, err := c.QueryContext(ctx, l.sql.old, seconds, []byte(from.series), []byte(from.period), page)
 	if err != nil {
-		return 0, 0, err
+		return nil, err
 	}
 	defer func() { _ = rows.Close() }()
-	var keys [][2][]byte
+	var keys []key
 	for rows.Next() {
-		var k [2][]byte
-		if err := rows.Scan(&k[0], &k[1]); err != nil {
-			return 0, 0, err
+		var k key
+		if err := rows.Scan(&k.series, &k.period); err != nil {
+			return nil, err
 		}
 		keys = append(keys, k)
 	}
-	if err := rows.Err(); err != nil {
-		return 0, 0, err
+	return keys, rows.Err()
+}
+
+// purge deletes what old returns. By its key each, because a DELETE that looks for them would lock, in MySQL, all the rows
+// it looks at, those that are being reserved from too. left are those found that were not deleted.
+func (l *Ledger) purge(ctx context.Context, c *sql.Conn, seconds int64, from key) (
+	found []key, left map[key]bool, deleted int64, err error,
+) {
+	found, err = l.old(ctx, c, seconds, from)
+	if err != nil {
+		return nil, nil, 0, err
 	}
-	for _, k := range keys {
-		r, err := c.ExecContext(ctx, l.sql.remove, seconds, k[0], k[1])
+	left = make(map[key]bool)
+	for _, k := range found {
+		r, err := c.ExecContext(ctx, l.sql.remove, seconds, []byte(k.series), []byte(k.period))
 		if err != nil {
-			return 0, 0, err
+			return nil, nil, 0, err
 		}
 		n, err := r.RowsAffected()
 		if err != nil {
-			return 0, 0, err
+			return nil, nil, 0, err
 		}
-		deleted += n
+		if deleted += n; n == 0 {
+			left[k] = true
+		}
 	}
-	return len(keys), deleted, nil
+	return found, left, deleted, nil
 }
 
 // do runs f in a transaction, and again where that may help.
