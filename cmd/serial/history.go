@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"math"
 	"regexp"
@@ -33,12 +32,6 @@ var periods = []period{
 // kind is that of the command's period.
 func (c *command) kind() period {
 	return periods[slices.IndexFunc(periods, func(p period) bool { return p.per == c.period })]
-}
-
-// given reports whether a flag stands on the command line.
-func given(flags *flag.FlagSet, name string) (found bool) {
-	flags.Visit(func(f *flag.Flag) { found = found || f.Name == name })
-	return found
 }
 
 // history prints a line for each period, newest first, with a bar: of the period's numbers, or, where those are without

@@ -11,10 +11,11 @@
 //
 //	serial next -redis redis://localhost:6379/0 -tz Asia/Shanghai IS
 //
-// "serial help" lists them. All processes that issue numbers of one type must agree on -tz, -period, -day-start,
-// -template and -prefix, be they this command or a program. A type whose numbers a program sets aside in a ledger is
-// refused by every command but parse. A URL that holds a password is better kept in $SERIAL_REDIS_URL: other users of the
-// host can read a command line.
+// "serial help" lists them. A value that is empty, as that of a shell variable that is not set, is refused; an empty
+// $SERIAL_REDIS_URL is the same as none. All processes that issue numbers of one type must agree on -tz, -period,
+// -day-start, -template and -prefix, be they this command or a program. A type whose numbers a program sets aside in a
+// ledger is refused by every command but parse. A URL that holds a password is better kept in $SERIAL_REDIS_URL: other
+// users of the host can read a command line.
 //
 // Results go to stdout, with -json as one JSON object a line; everything else goes to stderr. The exit code is 0 for
 // success, 1 for a failure (numbers already printed then stay issued) and 2 for a command line that makes no sense, for
@@ -57,7 +58,7 @@ const usage = `Usage:
 Flags:
   -redis URL        redis://, rediss:// or unix://. Add ?master_name=NAME for Sentinel, or
                     ?addr=HOST:PORT of another node for Cluster. Default $SERIAL_REDIS_URL;
-                    if that is empty, too, counters are in memory and gone afterwards
+                    if that is empty or not set, counters are in memory and gone afterwards
   -tz ZONE          whose midnight resets the counters: an IANA name. Default this machine's
   -period PERIOD    when numbers start again: second, minute, hour, day, month or year. Default day
   -day-start TIME   when a business day begins, as in 4h. Default 0, midnight
@@ -154,29 +155,32 @@ func (c *command) read(args []string, getenv func(string) string) error {
 	}
 	flags := flag.NewFlagSet(c.name, flag.ContinueOnError)
 	flags.SetOutput(io.Discard) // run prints the error, and a usage that does not show the URL as a default
-	flags.StringVar(&c.url, "redis", getenv("SERIAL_REDIS_URL"), "")
+	// An empty value is a shell variable that is not set, and no wish for the default: without its URL, or its -once, the
+	// command would issue numbers that it must not.
+	text := func(name string, set func(string) error) {
+		flags.Func(name, "", func(value string) error {
+			if value == "" {
+				return errors.New("it is empty, as if from a shell variable that is not set; give a value, or leave the flag out")
+			}
+			return set(value)
+		})
+	}
+	c.url = getenv("SERIAL_REDIS_URL") // where empty is the same as not set
+	text("redis", func(url string) error { c.url = url; return nil })
 	c.zone = time.Local
-	flags.Func("tz", "", func(name string) (err error) {
-		c.zone, err = time.LoadLocation(name)
-		if err != nil || name == "" { // LoadLocation takes "" for UTC; it is rather a variable that is not set
+	text("tz", func(name string) (err error) {
+		if c.zone, err = time.LoadLocation(name); err != nil {
 			return errors.New("not an IANA time zone, such as Asia/Shanghai")
 		}
 		return nil
 	})
-	// The library's defaults, and its refusals, are not repeated here.
-	option := func(name string, with func(string) serial.Option) {
-		flags.Func(name, "", func(value string) error {
-			c.opts = append(c.opts, with(value))
-			return nil
-		})
-	}
-	option("template", func(text string) serial.Option {
-		c.template = text
-		return serial.WithTemplate(text)
+	text("template", func(template string) error { c.template = template; return nil })
+	text("prefix", func(prefix string) error {
+		c.opts = append(c.opts, serial.WithKeyPrefix(prefix)) // the library's default is not repeated here
+		return nil
 	})
-	option("prefix", serial.WithKeyPrefix)
 	c.period, c.start = serial.PerDay, 1
-	flags.Func("period", "", func(name string) error {
+	text("period", func(name string) error {
 		i := slices.IndexFunc(periods, func(p period) bool { return p.name == name })
 		if i < 0 {
 			return errors.New("allowed are second, minute, hour, day, month and year")
@@ -193,7 +197,7 @@ func (c *command) read(args []string, getenv func(string) string) error {
 		flags.IntVar(&c.n, "n", n, "")
 	}
 	if c.name == "next" {
-		flags.StringVar(&c.once, "once", "", "")
+		text("once", func(id string) error { c.once = id; return nil })
 	}
 	if err := flags.Parse(args[1:]); errors.Is(err, flag.ErrHelp) {
 		return err
@@ -203,13 +207,20 @@ func (c *command) read(args []string, getenv func(string) string) error {
 	if c.args = flags.Args(); len(c.args) != want {
 		return misused("%s takes %d argument(s) after its flags, not %d", c.name, want, len(c.args))
 	}
+	if c.args[0] == "" {
+		what := "TYPE"
+		if c.name == "parse" {
+			what = "NUMBER"
+		}
+		return misused("the %s is empty, as if from a shell variable that is not set", what)
+	}
 	if _, ok := many[c.name]; ok && c.n < 1 {
 		return misused("-n %d: at least 1", c.n)
 	}
 	if c.once != "" && c.n > 1 {
 		return misused("-once is for one number, and -n says %d", c.n)
 	}
-	if c.template == "" && !given(flags, "template") {
+	if c.template == "" {
 		c.template = strings.Replace("{type}{date:yyyyMMdd}{seq:4}", "yyyyMMdd", c.kind().date, 1)
 	}
 	c.opts = append(c.opts, serial.WithLocation(c.zone), serial.WithPeriod(c.period), serial.WithTemplate(c.template),

@@ -102,17 +102,15 @@ func TestMisuse(t *testing.T) {
 		{"at least 1", []string{"next", "-n", "0", "IS"}},
 		{"at least 1", []string{"next", "-n", "-1", "IS"}},
 		{`SEQ "few"`, []string{"raise", "IS", "few"}},
-		{`SEQ ""`, []string{"raise", "IS", ""}},
 		{`SEQ "1.5"`, []string{"raise", "IS", "1.5"}},
 		{`SEQ "-1"`, []string{"raise", "IS", "-1"}},
 		{`SEQ "99999999999999999999"`, []string{"raise", "IS", "99999999999999999999"}},
 		{`"Mars/Olympus"`, []string{"next", "-tz", "Mars/Olympus", "IS"}},
-		{"IANA", []string{"peek", "-tz", "", "IS"}},
 		{"IANA", []string{"peek", "-tz", "Asia", "IS"}},
 		{"{seq} is missing", []string{"next", "-template", "{type}{date:yyyyMMdd}", "IS"}},
-		{"{type} is missing", []string{"parse", "-template", "", "IS202110240001"}},
+		{"{type} is missing", []string{"parse", "-template", "{seq}", "IS202110240001"}},
 		{"serial: WithKeyPrefix", []string{"raise", "-prefix", "a:b", "IS", "1"}},
-		{"serial: WithKeyPrefix", []string{"raise", "-template", "", "-prefix", "", "IS", "1"}},
+		{"serial: WithKeyPrefix", []string{"raise", "-template", "{seq}", "-prefix", "a:b", "IS", "1"}},
 		{"scheme: http", []string{"next", "-redis", "http://localhost", "IS"}},
 		{"not of the form", []string{"next", "-redis", "localhost:6379", "IS"}},
 		{"not of the form", []string{"next", "-redis", "redis:localhost:6379", "IS"}},
@@ -138,6 +136,45 @@ func TestMisuse(t *testing.T) {
 			}
 			require.NotContains(t, message, "nothing is kept")
 		})
+	}
+}
+
+// A shell variable that is not set makes an empty value. Taken for the default, it would issue numbers that nobody keeps,
+// or two for one request.
+func TestEmpty(t *testing.T) {
+	m := miniredis.RunT(t)
+	for _, row := range []struct {
+		says string
+		args []string
+	}{
+		{"-redis: it is empty", []string{"next", "-redis", "", "IS"}},
+		{"-redis: it is empty", []string{"next", "-redis=", "IS"}},
+		{"-redis: it is empty", []string{"next", "-redis", "redis://" + m.Addr(), "-redis", "", "IS"}},
+		{"-redis: it is empty", []string{"parse", "-redis", "", "IS202110240001"}},
+		{"-once: it is empty", []string{"next", "-once", "", "IS"}},
+		{"-once: it is empty", []string{"next", "-once=", "IS"}},
+		{"-once: it is empty", []string{"next", "-once", "", "-n", "2", "IS"}},
+		{"-tz: it is empty", []string{"peek", "-tz", "", "IS"}},
+		{"-period: it is empty", []string{"history", "-period", "", "IS"}},
+		{"-template: it is empty", []string{"prepare", "-template", "", "IS"}},
+		{"-prefix: it is empty", []string{"raise", "-prefix", "", "IS", "1"}},
+		{"-day-start", []string{"next", "-day-start", "", "IS"}},
+		{"-start", []string{"next", "-start", "", "IS"}},
+		{"-retention", []string{"next", "-retention", "", "IS"}},
+		{"-n", []string{"next", "-n", "", "IS"}},
+		{"-json", []string{"next", "-json=", "IS"}},
+		{"the TYPE is empty", []string{"next", ""}},
+		{"the TYPE is empty", []string{"raise", "", "1"}},
+		{"the NUMBER is empty", []string{"parse", ""}},
+		{`SEQ ""`, []string{"raise", "IS", ""}},
+	} {
+		code, stdout, stderr := doEnv("redis://"+m.Addr(), row.args...)
+		require.Equal(t, 2, code, row.args)
+		require.Empty(t, stdout, row.args)
+		message, ok := strings.CutSuffix(stderr, "\n\n"+usage)
+		require.True(t, ok, stderr)
+		require.Contains(t, message, row.says)
+		require.Empty(t, m.Keys(), row.args)
 	}
 }
 
@@ -274,7 +311,6 @@ func TestFailure(t *testing.T) {
 		args []string
 	}{
 		{`invalid type "I S"`, []string{"next", "-tz", zone, "I S"}},
-		{`invalid type ""`, []string{"peek", "-tz", zone, ""}},
 		{"numbers exhausted", []string{"next", "-tz", zone, "-n", "9999", "IS"}},
 		{"numbers exhausted", []string{"next", "-tz", zone, "-n", "250000", "IS"}},
 		{"0 to 9999", []string{"raise", "-tz", zone, "IS", "10000"}},
