@@ -13,10 +13,11 @@ import (
 // the same number for 48 hours, across midnights too. It is for callers that deliver at least once, queues and retried
 // HTTP requests, and for retrying a call of which the answer was lost: neither leaves a duplicate, or a gap.
 //
-// requestID is 1 to 128 bytes of printable UTF-8 that tell the request from every other of that type: an
-// Idempotency-Key, a message's ID. A request that was refused is not remembered, and one that was answered is answered
-// again even if the period is by now exhausted or lost. A request takes about 150 bytes of Redis's memory for those 48
-// hours; if Redis loses them, a request that comes again gets another number.
+// requestID is 1 to 128 bytes of printable UTF-8 that tell the request from every other of that type, such as a message's
+// ID. An Idempotency-Key is not enough: two users may send the same one, so combine it with the ID of the user, as the
+// recipe in the README does. A request that was refused is not remembered, and one that was answered is answered again even
+// if the period is by now exhausted or lost. A request takes about 150 bytes of Redis's memory for those 48 hours; if Redis
+// loses them, a request that comes again gets another number.
 //
 // The answer stays. Should the number be taken already, as only a floor that knew too little can bring about, the same
 // request would get it again: use [Generator.Next] for that one.

@@ -87,9 +87,9 @@ const recipesProgram = `package main
 
 import (
 	"context"
+	"crypto/sha256"
+	"fmt"
 	"log"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"time"
 
@@ -103,7 +103,8 @@ import (
 var (
 	ctx    = context.Background()
 	tenant = "acme"
-	r      = httptest.NewRequest(http.MethodPost, "/", nil)
+	user   string
+	key    = "once"
 	db     any
 	_      = time.Second
 
@@ -121,7 +122,6 @@ var sqlledger = struct {
 }{New: func(any, int) (shelf, error) { return shelf{}, nil }}
 
 func main() {
-	r.Header.Set("Idempotency-Key", "once")
 	for i, recipe := range recipes {
 		m := miniredis.NewMiniRedis()
 		if err := m.Start(); err != nil {
@@ -136,11 +136,16 @@ func main() {
 		})
 		rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
 		gen, err := serial.New(rdb)
-		if err == nil {
-			err = recipe(rdb, gen)
+		for _, user = range []string{"Ada", "Bob"} {
+			if err == nil {
+				err = recipe(rdb, gen)
+			}
 		}
 		if err != nil {
 			log.Fatalf("recipe %d: %v", i+1, err)
+		}
+		if strings.Count(m.Dump(), ":once:") == 1 {
+			log.Fatalf("recipe %d: two users who send the same key get the same number", i+1)
 		}
 	}
 }
