@@ -110,7 +110,7 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler, log
 	server := &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second,
+		ReadTimeout:       10 * time.Second, // from the first byte on; handle allows a body less
 		WriteTimeout:      15 * time.Second, // from the header on, and so more than to read the rest, and than patience
 		IdleTimeout:       time.Minute,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),

@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"strings"
 	"time"
 	"unicode"
@@ -145,11 +146,16 @@ func idempotencyKey(h http.Header) (string, error) {
 	return keys[0], nil
 }
 
+// readDraft reads the whole body, for which handle has set a deadline.
 func readDraft(w http.ResponseWriter, r *http.Request) (d draft, err error) {
 	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10))
 	body.DisallowUnknownFields()
 	err = body.Decode(&d)
-	if _, end := body.Token(); err != nil || end != io.EOF {
+	_, end := body.Token()
+	if errors.Is(errors.Join(err, end), os.ErrDeadlineExceeded) {
+		return d, errStalled
+	}
+	if err != nil || end != io.EOF {
 		return d, refusal{http.StatusBadRequest, `the body must be JSON such as {"customer": "Ada", "amount_cents": 1250}`}
 	}
 	unprintable := func(r rune) bool { return !unicode.IsPrint(r) } // NUL among them, which PostgreSQL does not store
@@ -167,6 +173,8 @@ type refusal struct {
 
 func (r refusal) Error() string { return r.detail }
 
+var errStalled = refusal{http.StatusRequestTimeout, "the body did not come in time; come again with the same key"}
+
 var errTaken = errors.New("every number that was tried is another order's already")
 
 // advice is for the operator, where trying again does not help.
@@ -183,6 +191,11 @@ func (s *service) handle(f func(http.ResponseWriter, *http.Request) error) http.
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), patience)
 		defer cancel()
+		if deadline, _ := ctx.Deadline(); r.ContentLength != 0 {
+			// The end of a context does not end the read of a body; this does, until the body's end. Where w cannot do it,
+			// ReadTimeout remains.
+			_ = http.NewResponseController(w).SetReadDeadline(deadline)
+		}
 		err := f(w, r.WithContext(ctx))
 		if err == nil {
 			return
@@ -190,6 +203,9 @@ func (s *service) handle(f func(http.ResponseWriter, *http.Request) error) http.
 		log := s.log.With("method", r.Method, "path", r.URL.Path, "err", err)
 		var refused refusal
 		switch {
+		case errors.Is(err, errStalled): // before the next case: a read that fails ends the context of r, too
+			log.Info("the body did not come in time")
+			refused = errStalled
 		case r.Context().Err() != nil:
 			log.Info("the client has left")
 			w.WriteHeader(499) // as nginx has it; nobody reads it

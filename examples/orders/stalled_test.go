@@ -1,0 +1,103 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+)
+
+// A body that does not come takes its request no longer than patience, and is told from a client that has left. Where the
+// answer does not depend on the body, it does not wait for it any longer either.
+func TestStalledBody(t *testing.T) {
+	gen, err := serial.New(client(t, "127.0.0.1:0")) // which nothing is asked of
+	require.NoError(t, err)
+	const good = `{"customer": "Ada", "amount_cents": 1250}`
+	key := "Idempotency-Key: first\r\n"
+	for _, tt := range []struct {
+		name, method, header, body string
+		length                     int
+		leaves                     bool
+		status                     int // 0 for none
+		logged                     string
+	}{
+		{"nothing comes", "POST /orders", key, "", 100, false, 408, "the body did not come in time"},
+		{"half comes", "POST /orders", key, good[:20], len(good), false, 408, "the body did not come in time"},
+		{"all but the end comes", "POST /orders", key, good, len(good) + 1, false, 408, "the body did not come in time"},
+		{"an unwanted body", "POST /orders", "", "", 100, false, 400, ""},
+		{"a wrong body", "POST /orders", key, "!", 100, false, 400, ""},
+		{"a body that is not read", "GET /orders/x", "", "", 100, false, 400, ""},
+		{"the client leaves", "POST /orders", key, good[:20], len(good), true, 0, "the client has left"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				log := &journal{}
+				conn := serving(t, (&service{gen, nil, log.logger()}).routes(), log)
+				began := time.Now()
+				_, err := fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: h\r\n%sContent-Length: %d\r\n\r\n%s",
+					tt.method, tt.header, tt.length, tt.body)
+				require.NoError(t, err)
+				if tt.leaves {
+					require.NoError(t, conn.Close())
+				} else {
+					response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+					require.NoError(t, err)
+					require.Equal(t, patience, time.Since(began))
+					require.Equal(t, tt.status, response.StatusCode)
+					require.True(t, response.Close, "what comes late is no next request")
+					_, err = io.Copy(io.Discard, response.Body)
+					require.NoError(t, err)
+				}
+				synctest.Wait()
+				require.Contains(t, log.String(), tt.logged)
+				if tt.status != 0 {
+					require.NotContains(t, log.String(), "has left")
+				}
+			})
+		})
+	}
+}
+
+// serving returns a connection to a server that is there for the rest of the test.
+func serving(t *testing.T, handler http.Handler, log *journal) net.Conn {
+	ctx, stop := context.WithCancel(t.Context())
+	listener := make(pipes)
+	ended := make(chan error, 1)
+	go func() { ended <- serve(ctx, listener, handler, log.logger()) }()
+	conn := listener.dial()
+	t.Cleanup(func() {
+		_ = conn.Close()
+		stop()
+		require.NoError(t, <-ended)
+	})
+	return conn
+}
+
+// pipes is a listener in memory, where time may be virtual.
+type pipes chan net.Conn
+
+func (p pipes) dial() net.Conn {
+	client, server := net.Pipe()
+	p <- server
+	return client
+}
+
+func (p pipes) Accept() (net.Conn, error) {
+	conn, open := <-p
+	if !open {
+		return nil, net.ErrClosed
+	}
+	return conn, nil
+}
+
+func (p pipes) Close() error   { close(p); return nil }
+func (p pipes) Addr() net.Addr { return &net.IPAddr{} }
