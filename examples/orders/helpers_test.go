@@ -163,8 +163,8 @@ type problem struct {
 
 // post orders something.
 func (p *process) post(ctx context.Context, key string, d draft) (answer, error) {
-	body, _ := json.Marshal(d)
-	return p.send(ctx, "POST", "/orders", http.Header{"Idempotency-Key": {key}}, string(body))
+	header := http.Header{"X-Forwarded-User": {d.Customer}, "Idempotency-Key": {key}}
+	return p.send(ctx, "POST", "/orders", header, fmt.Sprintf(`{"amount_cents": %d}`, d.AmountCents))
 }
 
 func (p *process) send(ctx context.Context, method, path string, header http.Header, body string) (a answer, err error) {
@@ -197,7 +197,7 @@ func (p *process) must(t *testing.T, status int, key string, d draft) answer {
 	return a
 }
 
-// stored returns the number of each key in the table.
+// stored returns the number of each key in the table, where no two customers have the same.
 func (p *process) stored(t *testing.T) map[string]string {
 	t.Helper()
 	rows, err := p.orders.db.QueryContext(t.Context(), "SELECT idempotency_key, number FROM orders")

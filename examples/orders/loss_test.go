@@ -47,7 +47,7 @@ func testLoss(t *testing.T, dsn, protect string) {
 	for c := range clients {
 		wg.Go(func() {
 			for i := range ordersEach {
-				key, d := fmt.Sprintf("client-%d-order-%d", c, i), draft{fmt.Sprint("client ", c), int64(100 + i)}
+				key, d := fmt.Sprintf("client-%d-order-%d", c, i), draft{fmt.Sprint("client-", c), int64(100 + i)}
 				var same sync.WaitGroup
 				for range 1 + rand.IntN(3) {
 					same.Go(func() { seen.add(key, seen.insist(ctx, &serving, key, d)) })
@@ -99,9 +99,9 @@ func testLoss(t *testing.T, dsn, protect string) {
 	last := newProcess()
 	for c := range clients {
 		for i := range ordersEach {
-			key, d := fmt.Sprintf("client-%d-order-%d", c, i), draft{fmt.Sprint("client ", c), int64(100 + i)}
+			key, d := fmt.Sprintf("client-%d-order-%d", c, i), draft{fmt.Sprint("client-", c), int64(100 + i)}
 			require.Equal(t, order{seen.numbers[key], d}, last.must(t, http.StatusOK, key, d).order)
-			last.must(t, http.StatusUnprocessableEntity, key, draft{"somebody else", d.AmountCents})
+			last.must(t, http.StatusUnprocessableEntity, key, draft{d.Customer, d.AmountCents + 1})
 		}
 	}
 	size, err := redisServer.Do("DBSIZE").Int()

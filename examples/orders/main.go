@@ -101,7 +101,7 @@ func run(ctx context.Context, args []string, out io.Writer, log *slog.Logger) (e
 	}
 	_, _ = fmt.Fprintf(out, `orders on http://%[1]s
 
-curl -i http://%[1]s/orders -H 'Idempotency-Key: first' -d '{"customer": "Ada", "amount_cents": 1250}'
+curl -i http://%[1]s/orders -H 'X-Forwarded-User: Ada' -H 'Idempotency-Key: first' -d '{"amount_cents": 1250}'
 `, listener.Addr())
 	return serve(ctx, listener, (&service{gen, table, log}).routes(), log)
 }

@@ -24,6 +24,11 @@ import (
 
 var ada = draft{"Ada", 1250}
 
+// from returns the headers of a customer's request.
+func from(customer string, keys ...string) http.Header {
+	return http.Header{"X-Forwarded-User": {customer}, "Idempotency-Key": keys}
+}
+
 func TestOrder(t *testing.T) {
 	each(t, func(t *testing.T, fresh func(t *testing.T) string) {
 		rdb, _ := embedded(t)
@@ -36,18 +41,58 @@ func TestOrder(t *testing.T) {
 		require.Equal(t, "this Idempotency-Key was used for another order",
 			p.must(t, http.StatusUnprocessableEntity, "first", draft{"Ada", 1251}).Detail)
 
-		got, err := p.send(t.Context(), "GET", a.header.Get("Location"), nil, "")
+		got, err := p.send(t.Context(), "GET", a.header.Get("Location"), from("Ada"), "")
 		require.NoError(t, err)
 		require.Equal(t, http.StatusOK, got.status)
 		require.Equal(t, a.order, got.order)
 
 		_, err = p.orders.db.Exec("UPDATE orders SET deleted_at = CURRENT_TIMESTAMP")
 		require.NoError(t, err)
-		got, err = p.send(t.Context(), "GET", a.header.Get("Location"), nil, "")
+		got, err = p.send(t.Context(), "GET", a.header.Get("Location"), from("Ada"), "")
 		require.NoError(t, err)
 		require.Equal(t, http.StatusNotFound, got.status)
 		require.Equal(t, a.order, p.must(t, http.StatusOK, "first", ada).order, "its key stays used")
 	})
+}
+
+// Two customers who send the same key have an order each, and neither sees the other's.
+func TestTwoCustomers(t *testing.T) {
+	each(t, func(t *testing.T, fresh func(t *testing.T) string) {
+		rdb, _ := embedded(t)
+		p := start(t, rdb, fresh(t), "ledger")
+		bob := draft{"Bob", 1250}
+		first := p.must(t, http.StatusCreated, "first", ada)
+		second := p.must(t, http.StatusCreated, "first", bob)
+		require.NotEqual(t, first.Number, second.Number)
+		require.Equal(t, bob, second.draft)
+		require.Equal(t, first.order, p.must(t, http.StatusOK, "first", ada).order)
+		require.Equal(t, second.order, p.must(t, http.StatusOK, "first", bob).order)
+		require.NotContains(t, p.journal.String(), "came twice")
+
+		got, err := p.send(t.Context(), "GET", first.header.Get("Location"), from("Bob"), "")
+		require.NoError(t, err)
+		require.Equal(t, http.StatusNotFound, got.status)
+		require.Empty(t, got.order)
+	})
+}
+
+// No two pairs of a customer and a key make the same request ID, and NextOnce takes each.
+func TestRequestID(t *testing.T) {
+	rdb, _ := embedded(t)
+	gen, err := serial.New(rdb)
+	require.NoError(t, err)
+	long := strings.Repeat("k", 128)
+	pairs := [][2]string{
+		{"a", "bc"}, {"ab", "c"}, {"a", "b/c"}, {"a/b", "c"}, {"a", `b" "c`}, {`a" "b`, "c"}, {`a\`, `b`}, {`a`, `\b`},
+		{long, long}, {long, long[1:]}, {long[1:], long},
+	}
+	numbers := map[string]bool{}
+	for _, pair := range pairs {
+		number, err := gen.NextOnce(t.Context(), businessType, requestID(pair[0], pair[1]))
+		require.NoError(t, err)
+		numbers[number] = true
+	}
+	require.Len(t, numbers, len(pairs))
 }
 
 // A request died after it got its number, and before it stored the order.
@@ -56,7 +101,7 @@ func TestRequestComesAgain(t *testing.T) {
 		rdb, m := embedded(t)
 		p := start(t, rdb, fresh(t), "ledger")
 		for _, key := range []string{"kept", "lost"} {
-			number, err := p.gen.NextOnce(t.Context(), businessType, key)
+			number, err := p.gen.NextOnce(t.Context(), businessType, requestID("Ada", key))
 			require.NoError(t, err)
 			p.must(t, http.StatusCreated, "after-"+key, ada)
 			if key == "lost" {
@@ -114,7 +159,7 @@ func TestFloor(t *testing.T) {
 		require.NotContains(t, p.journal.String(), "came twice")
 
 		// What a floor misses: 0005 is issued and not stored yet when Redis loses everything.
-		_, err = p.gen.NextOnce(t.Context(), businessType, "slow")
+		_, err = p.gen.NextOnce(t.Context(), businessType, requestID("Ada", "slow"))
 		require.NoError(t, err)
 		m.FlushAll()
 		p = start(t, rdb, dsn, "floor")
@@ -156,8 +201,8 @@ func TestRefusals(t *testing.T) {
 	rdb, _ := embedded(t)
 	p := start(t, rdb, anyDatabase(t), "ledger")
 	today := time.Now().In(noon).Format("20060102")
-	const good = `{"customer": "Ada", "amount_cents": 1250}`
-	key := func(keys ...string) http.Header { return http.Header{"Idempotency-Key": keys} }
+	const good = `{"amount_cents": 1250}`
+	key := func(keys ...string) http.Header { return from("Ada", keys...) }
 	tests := []struct {
 		name, method, path string
 		header             http.Header
@@ -165,7 +210,13 @@ func TestRefusals(t *testing.T) {
 		status             int
 		detail             string
 	}{
-		{"no key", "POST", "/orders", nil, good, 400, "Idempotency-Key"},
+		{"no customer", "POST", "/orders", http.Header{"Idempotency-Key": {"a"}}, good, 403, "X-Forwarded-User"},
+		{"empty customer", "POST", "/orders", from("", "a"), good, 403, "X-Forwarded-User"},
+		{"two customers", "POST", "/orders", http.Header{"X-Forwarded-User": {"Ada", "Bob"}}, good, 403, "X-Forwarded-User"},
+		{"long customer", "POST", "/orders", from(strings.Repeat("a", 129), "a"), good, 403, "X-Forwarded-User"},
+		{"customer not of UTF-8", "POST", "/orders", from("\xff", "a"), good, 403, "X-Forwarded-User"},
+		{"customer in the body", "POST", "/orders", key("a"), `{"customer": "Bob", "amount_cents": 1}`, 400, "JSON"},
+		{"no key", "POST", "/orders", key(), good, 400, "Idempotency-Key"},
 		{"empty key", "POST", "/orders", key(""), good, 400, "Idempotency-Key"},
 		{"two keys", "POST", "/orders", key("a", "b"), good, 400, "Idempotency-Key"},
 		{"long key", "POST", "/orders", key(strings.Repeat("k", 129)), good, 400, "Idempotency-Key"},
@@ -173,19 +224,17 @@ func TestRefusals(t *testing.T) {
 		{"key not of ASCII", "POST", "/orders", key("é"), good, 400, "Idempotency-Key"},
 		{"longest key", "POST", "/orders", key(strings.Repeat("k", 128)), good, 201, ""},
 		{"no body", "POST", "/orders", key("a"), "", 400, "JSON"},
-		{"half a body", "POST", "/orders", key("a"), good[:20], 400, "JSON"},
+		{"half a body", "POST", "/orders", key("a"), good[:15], 400, "JSON"},
 		{"two bodies", "POST", "/orders", key("a"), good + good, 400, "JSON"},
-		{"unknown field", "POST", "/orders", key("a"), `{"customer": "Ada", "amount_cents": 1, "x": 1}`, 400, "JSON"},
-		{"amount not whole", "POST", "/orders", key("a"), `{"customer": "Ada", "amount_cents": 1.5}`, 400, "JSON"},
+		{"unknown field", "POST", "/orders", key("a"), `{"amount_cents": 1, "x": 1}`, 400, "JSON"},
+		{"amount not whole", "POST", "/orders", key("a"), `{"amount_cents": 1.5}`, 400, "JSON"},
 		{"endless body", "POST", "/orders", key("a"), strings.Repeat(" ", 65<<10) + good, 400, "JSON"},
-		{"no customer", "POST", "/orders", key("a"), `{"amount_cents": 1}`, 400, "customer"},
-		{"customer with NUL", "POST", "/orders", key("a"), `{"customer": "\u0000", "amount_cents": 1}`, 400, "customer"},
-		{"long customer", "POST", "/orders", key("a"), strings.Replace(good, "Ada", strings.Repeat("a", 201), 1), 400, "customer"},
-		{"no amount", "POST", "/orders", key("a"), `{"customer": "Ada"}`, 400, "amount"},
-		{"not a number", "GET", "/orders/IS20211024", nil, "", 400, "not the number"},
-		{"no such day", "GET", "/orders/IS202102300001", nil, "", 400, "not the number"},
-		{"no such order", "GET", "/orders/IS" + today + "0077", nil, "", 404, "no such order"},
-		{"another type's number", "GET", "/orders/PO" + today + "0001", nil, "", 404, "no such order"},
+		{"no amount", "POST", "/orders", key("a"), `{}`, 400, "amount"},
+		{"no customer asks", "GET", "/orders/IS" + today + "0001", nil, "", 403, "X-Forwarded-User"},
+		{"not a number", "GET", "/orders/IS20211024", key(), "", 400, "not the number"},
+		{"no such day", "GET", "/orders/IS202102300001", key(), "", 400, "not the number"},
+		{"no such order", "GET", "/orders/IS" + today + "0077", key(), "", 404, "no such order"},
+		{"another type's number", "GET", "/orders/PO" + today + "0001", key(), "", 404, "no such order"},
 		{"no such path", "GET", "/", nil, "", 404, ""},
 		{"wrong method", "PUT", "/orders", nil, "", 405, ""},
 	}
@@ -343,8 +392,8 @@ func TestClientLeft(t *testing.T) {
 	p := start(t, rdb, anyDatabase(t), "ledger")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	r := httptest.NewRequestWithContext(ctx, "POST", "/orders", strings.NewReader(`{"customer": "Ada", "amount_cents": 1250}`))
-	r.Header.Set("Idempotency-Key", "first")
+	r := httptest.NewRequestWithContext(ctx, "POST", "/orders", strings.NewReader(`{"amount_cents": 1250}`))
+	r.Header = from("Ada", "first")
 	w := httptest.NewRecorder()
 	p.routes().ServeHTTP(w, r)
 	require.Equal(t, 499, w.Code)
@@ -380,7 +429,7 @@ func TestRun(t *testing.T) {
 		traced := httptrace.WithClientTrace(t.Context(), &httptrace.ClientTrace{Got100Continue: func() { close(reading) }})
 		r, err := http.NewRequestWithContext(traced, "POST", "http://"+addr+"/orders", body)
 		require.NoError(t, err)
-		r.Header.Set("Idempotency-Key", "first")
+		r.Header = from("Ada", "first")
 		r.Header.Set("Expect", "100-continue") // the server says when it reads the body
 		transport := &http.Transport{ExpectContinueTimeout: time.Minute}
 		defer transport.CloseIdleConnections()
@@ -403,7 +452,7 @@ func TestRun(t *testing.T) {
 			}
 			return err != nil
 		}, 10*time.Second, 10*time.Millisecond, "no new requests are taken")
-		_, err = io.WriteString(rest, `{"customer": "Ada", "amount_cents": 1250}`)
+		_, err = io.WriteString(rest, `{"amount_cents": 1250}`)
 		require.NoError(t, errors.Join(err, rest.Close()))
 		require.Equal(t, http.StatusCreated, <-status, out)
 		require.NoError(t, <-ended)

@@ -2,15 +2,16 @@ package main
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
 	"os"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/dailyserial/serial"
 )
@@ -40,13 +41,13 @@ func (s *service) routes() http.Handler {
 	return mux
 }
 
-// place is what this service is about: one key, one order, one number, however often and whenever the request comes. It
-// reports whether the order is new.
+// place is what this service is about: one key of a customer, one order, one number, however often and whenever the
+// request comes. It reports whether the order is new.
 func (s *service) place(ctx context.Context, key string, d draft) (o order, created bool, err error) {
 	const attempts = 10
 	for attempt := range attempts {
 		// 1. The table first. It remembers a request for good; Redis does for 48 hours, and only what it has not lost.
-		o, err = s.orders.byKey(ctx, key)
+		o, err = s.orders.byKey(ctx, d.Customer, key)
 		if err == nil && o.draft != d {
 			return o, false, refusal{http.StatusUnprocessableEntity, "this Idempotency-Key was used for another order"}
 		}
@@ -54,11 +55,11 @@ func (s *service) place(ctx context.Context, key string, d draft) (o order, crea
 			return o, false, err
 		}
 		// 2. A number: the same one if this request got so far before, and died.
-		number, err := s.number(ctx, key, attempt)
+		number, err := s.number(ctx, d.Customer, key, attempt)
 		if err != nil {
 			return o, false, err
 		}
-		// 3. The order. The table takes each key and each number once.
+		// 3. The order. The table takes each key of a customer and each number once.
 		created, err = s.orders.insert(ctx, key, number, d)
 		if created || err != nil {
 			return order{number.String(), d}, created, err
@@ -70,24 +71,34 @@ func (s *service) place(ctx context.Context, key string, d draft) (o order, crea
 
 // number issues one to a request. If another order has it already, which is what a ledger prevents, a next one is taken:
 // each moves on a counter that went back.
-func (s *service) number(ctx context.Context, key string, attempt int) (serial.Number, error) {
+func (s *service) number(ctx context.Context, customer, key string, attempt int) (serial.Number, error) {
 	if attempt > 0 {
-		s.log.ErrorContext(ctx, "a number came twice: Redis lost more than the floor knows of", "key", key)
+		s.log.ErrorContext(ctx, "a number came twice: Redis lost more than the floor knows of", "customer", customer, "key", key)
 		return s.gen.NextNumber(ctx, businessType)
 	}
-	number, err := s.gen.NextOnce(ctx, businessType, key)
+	number, err := s.gen.NextOnce(ctx, businessType, requestID(customer, key))
 	if err != nil {
 		return serial.Number{}, err
 	}
 	return s.gen.Parse(number)
 }
 
+// requestID returns what tells a request from every other customer's, too: customers choose their keys, and two may choose
+// the same. %q leaves no doubt where the one ends and the other begins, and the hash has the length that NextOnce takes.
+func requestID(customer, key string) string {
+	return fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "%q %q", customer, key)))
+}
+
 func (s *service) create(w http.ResponseWriter, r *http.Request) error {
+	customer, err := caller(r.Header)
+	if err != nil {
+		return err
+	}
 	key, err := idempotencyKey(r.Header)
 	if err != nil {
 		return err
 	}
-	d, err := readDraft(w, r)
+	d, err := readDraft(w, r, customer)
 	if err != nil {
 		return err
 	}
@@ -104,12 +115,17 @@ func (s *service) create(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
+// get shows customers their own orders only: numbers are easily guessed.
 func (s *service) get(w http.ResponseWriter, r *http.Request) error {
+	customer, err := caller(r.Header)
+	if err != nil {
+		return err
+	}
 	number, err := s.gen.Parse(r.PathValue("number"))
 	if err != nil {
 		return refusal{http.StatusBadRequest, "not the number of an order, which is like IS202110240001"}
 	}
-	o, err := s.orders.byNumber(r.Context(), number.String())
+	o, err := s.orders.byNumber(r.Context(), customer, number.String())
 	if err != nil {
 		return err
 	}
@@ -134,33 +150,56 @@ func (s *service) ready(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, "ready\n")
 }
 
-// idempotencyKey returns what tells a request from every other: 1 to 128 visible ASCII characters, which is within what
-// NextOnce takes. Where clients do not trust each other, put the client's own ID before it.
+// caller returns the customer who sends the request. This service takes the word of the proxy in front of it, which
+// authenticates the customer and sets X-Forwarded-User, as oauth2-proxy does. It must overwrite what the customer sends
+// under this name, and nobody may reach this service past it. In a service of your own, put your authentication here.
+func caller(h http.Header) (string, error) {
+	customer, ok := only(h, "X-Forwarded-User")
+	if !ok {
+		return "", refusal{http.StatusForbidden, "the proxy must name the customer, in one X-Forwarded-User header of 1 to 128 " +
+			"visible ASCII characters"}
+	}
+	return customer, nil
+}
+
+// idempotencyKey returns what tells a request from every other of the same customer.
 func idempotencyKey(h http.Header) (string, error) {
-	keys := h.Values("Idempotency-Key")
-	invisible := func(r rune) bool { return r < '!' || r > '~' }
-	if len(keys) != 1 || keys[0] == "" || len(keys[0]) > 128 || strings.ContainsFunc(keys[0], invisible) {
+	key, ok := only(h, "Idempotency-Key")
+	if !ok {
 		return "", refusal{http.StatusBadRequest, "one Idempotency-Key header is required, of 1 to 128 visible ASCII characters: " +
 			"the same for each attempt at one order, such as a UUID"}
 	}
-	return keys[0], nil
+	return key, nil
+}
+
+// only returns a header that must be there once, with 1 to 128 visible ASCII characters.
+func only(h http.Header, name string) (value string, ok bool) {
+	values := h.Values(name)
+	invisible := func(r rune) bool { return r < '!' || r > '~' }
+	if len(values) != 1 || values[0] == "" || len(values[0]) > 128 || strings.ContainsFunc(values[0], invisible) {
+		return "", false
+	}
+	return values[0], true
 }
 
 // readDraft reads the whole body, for which handle has set a deadline.
-func readDraft(w http.ResponseWriter, r *http.Request) (d draft, err error) {
+func readDraft(w http.ResponseWriter, r *http.Request, customer string) (draft, error) {
+	d := draft{Customer: customer}
+	var content struct {
+		AmountCents int64 `json:"amount_cents"`
+	}
 	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10))
 	body.DisallowUnknownFields()
-	err = body.Decode(&d)
+	err := body.Decode(&content)
 	_, end := body.Token()
 	if errors.Is(errors.Join(err, end), os.ErrDeadlineExceeded) {
 		return d, errStalled
 	}
 	if err != nil || end != io.EOF {
-		return d, refusal{http.StatusBadRequest, `the body must be JSON such as {"customer": "Ada", "amount_cents": 1250}`}
+		return d, refusal{http.StatusBadRequest, `the body must be JSON such as {"amount_cents": 1250}`}
 	}
-	unprintable := func(r rune) bool { return !unicode.IsPrint(r) } // NUL among them, which PostgreSQL does not store
-	if d.Customer == "" || len(d.Customer) > 200 || strings.ContainsFunc(d.Customer, unprintable) || d.AmountCents < 1 {
-		return d, refusal{http.StatusBadRequest, "customer must be 1 to 200 bytes of printable text, amount_cents at least 1"}
+	if d.AmountCents = content.AmountCents; d.AmountCents < 1 {
+		return d, refusal{http.StatusBadRequest, "amount_cents must be at least 1"}
 	}
 	return d, nil
 }

@@ -17,19 +17,20 @@ import (
 
 // schema is the orders' table, for both databases. In earnest, leave it to your migrations.
 //
-// Both UNIQUE are needed: that of the key makes one order of a request that comes twice, that of the number stops what
-// should never happen. seq is the number's own as a number, since the max() of text takes 9999 for more than 10000. Rows
-// are not deleted but marked, so that max(seq) never goes back.
+// Both UNIQUE are needed: that of the key, which is a customer's own, makes one order of a request that comes twice, that of
+// the number stops what should never happen. seq is the number's own as a number, since the max() of text takes 9999 for
+// more than 10000. Rows are not deleted but marked, so that max(seq) never goes back.
 const schema = `
 CREATE TABLE IF NOT EXISTS orders (
 	number          text        NOT NULL UNIQUE,
-	idempotency_key text        NOT NULL UNIQUE,
+	idempotency_key text        NOT NULL,
 	day             text        NOT NULL,
 	seq             bigint      NOT NULL,
 	customer        text        NOT NULL,
 	amount_cents    bigint      NOT NULL,
 	created_at      timestamptz NOT NULL DEFAULT CURRENT_TIMESTAMP,
-	deleted_at      timestamptz
+	deleted_at      timestamptz,
+	UNIQUE (customer, idempotency_key)
 );
 CREATE INDEX IF NOT EXISTS orders_by_seq ON orders (day, seq)`
 
@@ -78,16 +79,16 @@ func openTable(ctx context.Context, dsn string) (*table, error) {
 }
 
 // byKey also returns an order that was deleted: its key stays used.
-func (t *table) byKey(ctx context.Context, key string) (order, error) {
-	return t.find(ctx, "idempotency_key = $1", key)
+func (t *table) byKey(ctx context.Context, customer, key string) (order, error) {
+	return t.find(ctx, "customer = $1 AND idempotency_key = $2", customer, key)
 }
 
-func (t *table) byNumber(ctx context.Context, number string) (order, error) {
-	return t.find(ctx, "number = $1 AND deleted_at IS NULL", number)
+func (t *table) byNumber(ctx context.Context, customer, number string) (order, error) {
+	return t.find(ctx, "customer = $1 AND number = $2 AND deleted_at IS NULL", customer, number)
 }
 
-func (t *table) find(ctx context.Context, where, arg string) (o order, err error) {
-	row := t.db.QueryRowContext(ctx, "SELECT number, customer, amount_cents FROM orders WHERE "+where, arg)
+func (t *table) find(ctx context.Context, where string, args ...any) (o order, err error) {
+	row := t.db.QueryRowContext(ctx, "SELECT number, customer, amount_cents FROM orders WHERE "+where, args...)
 	err = row.Scan(&o.Number, &o.Customer, &o.AmountCents)
 	if errors.Is(err, sql.ErrNoRows) {
 		err = errNone
