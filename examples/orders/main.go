@@ -52,6 +52,14 @@ func run(ctx context.Context, args []string, out io.Writer, log *slog.Logger) (e
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
+	flags.Visit(func(f *flag.Flag) {
+		if f.Value.String() == "" { // a shell variable that is not set, and no wish for a demonstration
+			err = errors.Join(err, fmt.Errorf("-%s is empty; give a value, or leave the flag out", f.Name))
+		}
+	})
+	if err != nil {
+		return err
+	}
 	location, err := time.LoadLocation(*zone)
 	if err != nil {
 		return err

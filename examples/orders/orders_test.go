@@ -460,12 +460,18 @@ func TestRun(t *testing.T) {
 }
 
 func TestRunRefuses(t *testing.T) {
+	t.Setenv("ORDERS_REDIS_URL", "")
+	t.Setenv("ORDERS_DATABASE", "")
 	for _, tt := range []struct {
 		args []string
 		want string
 	}{
 		{[]string{"-protect", "luck"}, "allowed are ledger and floor"},
 		{[]string{"-tz", "Mars/Olympus"}, "Mars"},
+		{[]string{"-tz", ""}, "-tz is empty"},
+		{[]string{"-redis", ""}, "-redis is empty"},
+		{[]string{"-database", ""}, "-database is empty"},
+		{[]string{"-addr", ""}, "-addr is empty"},
 		{[]string{"-redis", "redis://:p%ssword@localhost"}, "not of the form"},
 		{[]string{"-database", "postgres://orders:password@127.0.0.1:1/orders"}, "the orders' table"},
 		{[]string{"-addr", "nowhere"}, "nowhere"},
@@ -473,7 +479,9 @@ func TestRunRefuses(t *testing.T) {
 		if tt.args[0] != "-database" {
 			tt.args = append(tt.args, "-database", anyDatabase(t))
 		}
-		err := run(t.Context(), tt.args, io.Discard, (&journal{}).logger())
+		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+		err := run(ctx, tt.args, io.Discard, (&journal{}).logger())
+		cancel()
 		require.ErrorContains(t, err, tt.want)
 		require.NotContains(t, err.Error(), "ssword")
 	}
