@@ -2,7 +2,7 @@
 // They listen on free ports of 127.0.0.1 and keep everything in temporary directories; other servers are not touched.
 //
 // A server ends with its test, and on Linux with the test binary too, however that dies. Where redis-server is not
-// installed the test is skipped, or fails if SERIAL_REQUIRE_REDIS=1.
+// installed or too old the test is skipped, or fails if SERIAL_REQUIRE_REDIS=1.
 package redistest
 
 import (
@@ -53,10 +53,7 @@ func Start(t testing.TB, args ...string) *Server {
 // there and not into args, which win over the file at every restart.
 func start(t testing.TB, config string, args []string) *Server {
 	t.Helper()
-	if !supported {
-		t.Skip("redistest: redis-server does not run on this system")
-	}
-	binary, err := exec.LookPath("redis-server")
+	binary, err := find()
 	if err != nil {
 		if os.Getenv("SERIAL_REQUIRE_REDIS") == "1" {
 			t.Fatalf("redistest: SERIAL_REQUIRE_REDIS=1, but %v", err)
@@ -84,6 +81,28 @@ func start(t testing.TB, config string, args []string) *Server {
 		releasePort(s.port)
 	})
 	return s
+}
+
+// find returns the path of redis-server, or why there is none that these tests can use.
+func find() (string, error) {
+	if !supported {
+		return "", errors.New("redis-server does not run on this system")
+	}
+	binary, err := exec.LookPath("redis-server")
+	if err != nil {
+		return "", err
+	}
+	out, err := exec.Command(binary, "--version").Output()
+	if err != nil {
+		return "", fmt.Errorf("%s --version: %w", binary, err)
+	}
+	_, version, _ := strings.Cut(string(out), " v=") // "Redis server v=7.0.15 …", Valkey's likewise
+	version, _, _ = strings.Cut(version, " ")
+	major, _, _ := strings.Cut(version, ".")
+	if n, err := strconv.Atoi(major); err != nil || n < 7 {
+		return "", fmt.Errorf("%s is of version %q, and the tests need 7.0", binary, version)
+	}
+	return binary, nil
 }
 
 // Addr returns the server's address, 127.0.0.1:port. It stays the same for good.

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -147,6 +148,7 @@ func TestGoneAfterTest(t *testing.T) {
 	t.Parallel()
 	var pids []int
 	var addrs []string
+	redistest.Start(t) // skips here rather than there
 	t.Run("test", func(t *testing.T) {
 		for range 3 {
 			s := redistest.Start(t)
@@ -195,38 +197,67 @@ func TestGoneAfterKill(t *testing.T) {
 	require.Eventually(t, func() bool { return refused(addr) }, patience, tick)
 }
 
+func TestStartFindsNone(t *testing.T) {
+	tests := []struct{ name, program, want string }{
+		{name: "no binary", want: "not found"},
+		{name: "too old", program: "echo Redis server v=6.0.16 sha=00000000:0", want: `"6.0.16"`},
+		{name: "no version", program: "echo hello", want: `""`},
+		{name: "broken", program: "exit 1", want: "exit status 1"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			path := t.TempDir()
+			t.Setenv("PATH", path)
+			if tt.program != "" {
+				script := []byte("#!/bin/sh\n" + tt.program + "\n")
+				require.NoError(t, os.WriteFile(filepath.Join(path, "redis-server"), script, 0o700))
+			}
+			t.Setenv("SERIAL_REQUIRE_REDIS", "")
+			if runtime.GOOS == "windows" {
+				tt.want = "does not run on this system"
+			}
+			tb := outcome(t)
+			require.Contains(t, tb.skip, tt.want)
+			require.Empty(t, tb.fatal)
+
+			t.Setenv("SERIAL_REQUIRE_REDIS", "1")
+			tb = outcome(t)
+			require.Contains(t, tb.fatal, tt.want)
+			require.Empty(t, tb.skip)
+		})
+	}
+}
+
 func TestStartRefuses(t *testing.T) {
 	s := redistest.Start(t)
 	_, taken, _ := net.SplitHostPort(s.Addr())
 	tests := []struct {
-		name, path, require string
-		args                []string
-		wantSkip, wantFatal string
+		name string
+		args []string
+		want string
 	}{
-		{name: "no binary", path: t.TempDir(), wantSkip: "redis-server"},
-		{name: "no binary but required", path: t.TempDir(), require: "1", wantFatal: "redis-server"},
-		{name: "bad argument", args: []string{"--no-such-thing", "1"}, wantFatal: "no-such-thing"},
-		{name: "port taken", args: []string{"--cluster-enabled", "yes", "--cluster-port", taken}, wantFatal: "taken"},
+		{"bad argument", []string{"--no-such-thing", "1"}, "no-such-thing"},
+		{"port taken", []string{"--cluster-enabled", "yes", "--cluster-port", taken}, "taken"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			t.Setenv("SERIAL_REQUIRE_REDIS", tt.require)
-			if tt.path != "" {
-				t.Setenv("PATH", tt.path)
-			}
-			tb := &recorder{TB: t}
-			done := make(chan struct{})
-			go func() {
-				defer close(done)
-				redistest.Start(tb, tt.args...)
-			}()
-			<-done
-			require.Contains(t, tb.skip, tt.wantSkip)
-			require.Contains(t, tb.fatal, tt.wantFatal)
-			require.Equal(t, tt.wantSkip == "", tb.skip == "")
-			require.Equal(t, tt.wantFatal == "", tb.fatal == "")
+			tb := outcome(t, tt.args...)
+			require.Contains(t, tb.fatal, tt.want)
+			require.Empty(t, tb.skip)
 		})
 	}
+}
+
+// outcome returns how a test ends that starts a server with the arguments.
+func outcome(t *testing.T, args ...string) *recorder {
+	tb := &recorder{TB: t}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		redistest.Start(tb, args...)
+	}()
+	<-done
+	return tb
 }
 
 // recorder keeps to itself how a test would have ended.
