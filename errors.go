@@ -12,8 +12,9 @@ import (
 // An error matches [context.Canceled] or [context.DeadlineExceeded] if and only if the caller's own context ended, or a
 // floor's or ledger's own error does. It may match one of the errors below at the same time.
 var (
-	// ErrInvalidType means that a type is not 1 to 64 bytes of letters, digits (of any script) and - _ . /. Nothing
-	// was sent to Redis.
+	// ErrInvalidType means that a type is not 1 to 64 bytes of letters, digits (of any script) and - _ . /, that it has a
+	// letter that prints nothing, or that Unicode's normalization form NFKC changes it, as it does full-width letters and
+	// the KELVIN SIGN. Nothing was sent to Redis.
 	ErrInvalidType = errors.New("serial: invalid type")
 
 	// ErrExhausted means that the period has fewer numbers left than were asked for. The counter did not move,

@@ -59,3 +59,6 @@ func (g *Generator) Made(typ string, at time.Time, seq int64) (Number, bool) {
 	}
 	return (&batch{g: g, typ: typ, period: p, last: seq}).number(seq), true
 }
+
+// CheckType gives tests the rule for types by itself.
+func CheckType(typ string) error { return checkType(typ) }

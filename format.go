@@ -16,7 +16,6 @@ const (
 	defaultTemplate = "{type}{date:yyyyMMdd}{seq:4}"
 	defaultWidth    = 4
 	maxWidth        = 15 // a Lua number is a double: from 16 digits on, sequences would repeat
-	maxName         = 64 // bytes of a type or key prefix
 )
 
 // A Number is one issued serial number, taken apart. It is a plain value, safe to copy and to compare.
@@ -530,32 +529,4 @@ func parseDigits(s string) (int64, error) {
 		v = v*10 + int64(s[i]-'0')
 	}
 	return v, nil
-}
-
-// checkType is the rule for a business type.
-func checkType(typ string) error {
-	if msg := checkName(typ); msg != "" {
-		return fmt.Errorf("%w %.80q: %s", ErrInvalidType, typ, msg)
-	}
-	return nil
-}
-
-// checkName says what is wrong with a type or a key prefix, or nothing. Neither may hold what keys are built with:
-// colons and braces.
-func checkName(name string) string {
-	const allowed = "allowed are letters, digits and - _ . /"
-	switch {
-	case name == "":
-		return "empty; allowed are 1 to 64 bytes"
-	case len(name) > maxName:
-		return fmt.Sprintf("%d bytes; allowed are 1 to %d", len(name), maxName)
-	case !utf8.ValidString(name):
-		return "not valid UTF-8; " + allowed
-	}
-	for _, r := range name {
-		if !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-_./", r) {
-			return fmt.Sprintf("it has %q; %s", r, allowed)
-		}
-	}
-	return ""
 }

@@ -335,7 +335,7 @@ func checkReplicate(client redis.UniversalClient, c confirmation) error {
 // WithKeyPrefix sets what every key begins with: a namespace for a tenant or an environment. Generators with different
 // prefixes share nothing.
 //
-// Default "serial"; 1 to 64 bytes of letters, digits and - _ . /.
+// Default "serial"; anything but what [ErrInvalidType] allows for a type is refused.
 func WithKeyPrefix(prefix string) Option {
 	return optionFunc(func(c *config) error {
 		if msg := checkName(prefix); msg != "" {

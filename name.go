@@ -1,0 +1,88 @@
+package serial
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+const maxName = 64 // bytes of a type or key prefix
+
+// checkType is the rule for a business type.
+func checkType(typ string) error {
+	if msg := checkName(typ); msg != "" {
+		return fmt.Errorf("%w %.80q: %s", ErrInvalidType, typ, msg)
+	}
+	return nil
+}
+
+// checkName says what is wrong with a type or a key prefix, or nothing. Neither may hold colons and braces, which keys are
+// built with. Names that look the same, or that a database takes for the same, must not be two series: so a name has no
+// letter that prints nothing, and it is what Unicode's normalization form NFKC makes of it.
+func checkName(name string) string {
+	switch {
+	case name == "":
+		return "empty; allowed are 1 to 64 bytes"
+	case len(name) > maxName:
+		return fmt.Sprintf("%d bytes; allowed are 1 to %d", len(name), maxName)
+	}
+	for i := range len(name) { // this runs with every number, and most names are ASCII
+		if !nameASCII[name[i]] {
+			return checkUnicodeName(name)
+		}
+	}
+	return ""
+}
+
+// nameASCII holds true for the ASCII characters that a name may have.
+var nameASCII = func() (ok [256]bool) {
+	for _, c := range []byte("-_./") {
+		ok[c] = true
+	}
+	for c := range byte(utf8.RuneSelf) {
+		ok[c] = ok[c] || isASCIILetter(c) || isASCIIDigit(c)
+	}
+	return ok
+}()
+
+// checkUnicodeName is checkName for a name that is not ASCII. What a letter is normalized to is a matter of large tables
+// that grow with Unicode; golang.org/x/text is where the Go project keeps them.
+func checkUnicodeName(name string) string {
+	const allowed = "allowed are letters, digits and - _ . /"
+	if !utf8.ValidString(name) {
+		return "not valid UTF-8; " + allowed
+	}
+	for _, r := range name {
+		switch {
+		case r < utf8.RuneSelf && nameASCII[r]:
+		case !unicode.IsLetter(r) && !unicode.IsDigit(r):
+			return fmt.Sprintf("it has %q (%U); %s", r, r, allowed)
+		case printsNothing(r):
+			return fmt.Sprintf("it has %U, which prints nothing; %s", r, allowed)
+		}
+	}
+	if norm.NFKC.QuickSpanString(name) == len(name) {
+		return ""
+	}
+	// One change can take several characters, such as the parts of a Hangul syllable.
+	for rest := name; rest != ""; {
+		end := norm.NFKC.NextBoundaryInString(rest, true)
+		part := rest[:end]
+		if normal := norm.NFKC.String(part); normal != part {
+			points := strings.Trim(fmt.Sprintf("%U", []rune(part)), "[]")
+			return fmt.Sprintf("it has %q (%s), which NFKC changes to %q; allowed are letters and digits as NFKC leaves them, "+
+				"and - _ . /", part, points, normal)
+		}
+		rest = rest[end:]
+	}
+	return ""
+}
+
+// printsNothing reports whether a letter is blank: a filler, which Unicode lists as ignorable, or a gap in hieroglyphs.
+func printsNothing(r rune) bool {
+	const fullBlank, halfBlank = 0x13441, 0x13442
+	return unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) || r == fullBlank || r == halfBlank
+}
