@@ -1,12 +1,14 @@
 package serial
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // A confirmation is what WithReplicas demands: that so many replicas have a number before it is returned.
@@ -47,6 +49,8 @@ func (c *caller) processConfirmed(ctx context.Context, command onceCmd) (any, er
 		return c.pipeConfirmed(ctx, c.client.Pipeline(), command, false)
 	}
 	node, err := cluster.MasterForKey(ctx, command.Args()[3].(string))
+	release := func() {}
+	defer func() { release() }()
 	asking := false
 	for redirects := 0; ; redirects++ {
 		if err != nil {
@@ -64,10 +68,8 @@ func (c *caller) processConfirmed(ctx context.Context, command onceCmd) (any, er
 			asking = false
 			cluster.ReloadState(ctx)
 		}
-		node, err = masterAt(ctx, cluster, addr)
-		if err != nil {
-			return nil, err
-		}
+		release()
+		node, release, err = masterAt(ctx, cluster, node, addr)
 		command = newCommand(ctx, command.Args()[0].(string), command.Args()[1].(string), command.Args())
 	}
 }
@@ -89,11 +91,13 @@ func (c *caller) pipeConfirmed(ctx context.Context, pipe redis.Pipeliner, comman
 	return c.confirm.check(v, wait), nil
 }
 
-// masterAt returns the client of the master at an address that a redirection named.
-func masterAt(ctx context.Context, cluster *redis.ClusterClient, addr string) (*redis.Client, error) {
+// masterAt returns the client of the master at an address that node named in a redirection, and what is to be called when
+// it is not needed any more.
+func masterAt(ctx context.Context, cluster *redis.ClusterClient, node *redis.Client, addr string) (
+	found *redis.Client, release func(), err error,
+) {
 	var mu sync.Mutex
-	var found *redis.Client
-	err := cluster.ForEachMaster(ctx, func(_ context.Context, master *redis.Client) error {
+	err = cluster.ForEachMaster(ctx, func(_ context.Context, master *redis.Client) error {
 		mu.Lock()
 		defer mu.Unlock()
 		if master.Options().Addr == addr {
@@ -101,8 +105,25 @@ func masterAt(ctx context.Context, cluster *redis.ClusterClient, addr string) (*
 		}
 		return nil
 	})
-	if found == nil && err == nil {
-		err = fmt.Errorf("serial: redirected to %s, which is no master that the Cluster client knows", addr)
+	if err != nil || found != nil {
+		return found, func() {}, err
 	}
-	return found, err
+	stranger := cluster.Options().NewClient(strangerOptions(node, addr))
+	return stranger, func() { _ = stranger.Close() }, nil
+}
+
+// strangerOptions configure a client for a master that the Cluster client does not list: a master has no slots until the
+// first one has moved to it entirely. go-redis hands out no client for such an address, so each command makes one, and
+// leaves no connection behind. It is configured as the client of a node that is listed.
+func strangerOptions(node *redis.Client, addr string) *redis.Options {
+	opt := *node.Options()
+	opt.Addr, opt.NodeAddress = addr, ""
+	opt.MinIdleConns = 0
+	// In the options of a client that exists 0 means none; for a new one it means the default, and -1 means none.
+	opt.MaxRetries = -1 // caller.run tries again
+	opt.ReadTimeout, opt.WriteTimeout = cmp.Or(opt.ReadTimeout, -1), cmp.Or(opt.WriteTimeout, -1)
+	// These two belong to the client of the node.
+	opt.PushNotificationProcessor = nil
+	opt.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	return &opt
 }

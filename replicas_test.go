@@ -3,8 +3,11 @@ package serial_test
 import (
 	"context"
 	"fmt"
+	"net"
+	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -122,6 +125,101 @@ func TestReplicasOnCluster(t *testing.T) {
 		}
 		s.next(s.generator(confirmedBy(1)), issued+1)
 	})
+}
+
+// The first slot moves to a master that had none: no list of slots names it yet, but redirections do.
+func TestReplicasOnGrowingCluster(t *testing.T) {
+	cluster := redistest.StartReplicatedCluster(t)
+	master := joining(t, cluster)
+	replica := joining(t, cluster)
+	id := master.Do("CLUSTER", "MYID").Val()
+	require.Eventually(t, func() bool { return replica.Do("CLUSTER", "REPLICATE", id).Err() == nil }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool {
+		info, err := master.Do("INFO", "replication").Text()
+		return err == nil && strings.Contains(info, "state=online")
+	}, 20*time.Second, 10*time.Millisecond)
+
+	var open atomic.Int64
+	client := redis.NewClusterClient(&redis.ClusterOptions{
+		Addrs: cluster.Addrs(),
+		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			open.Add(1)
+			return &closes{conn, sync.OnceFunc(func() { open.Add(-1) })}, nil
+		},
+	})
+	defer func() { _ = client.Close() }()
+	s := backend{client: func(*testing.T) redis.UniversalClient { return client }}.series(t)
+	gen := s.generator(confirmedBy(1), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:9}")) // there is time for many
+	issued := int64(0)
+	next := func() {
+		t.Helper()
+		issued++
+		n, err := gen.NextNumber(t.Context(), "IS")
+		require.NoError(t, err)
+		require.Equal(t, issued, n.Seq)
+	}
+	next()
+	// Such that it is the next one to the slot's master, which MoveSlot takes.
+	from, err := client.MasterForKey(t.Context(), s.record)
+	require.NoError(t, err)
+	at := 1 + slices.Index(cluster.Addrs(), from.Options().Addr)
+	require.Positive(t, at)
+	cluster.Servers = slices.Insert(cluster.Servers, at, master)
+	cluster.Replicas = slices.Insert(cluster.Replicas, at, replica)
+
+	moved := make(chan struct{})
+	defer func() { <-moved }()
+	go func() {
+		defer close(moved)
+		// Longer than the pauses between attempts, so that one meets the slot when all its keys have moved, and it has not.
+		cluster.MoveSlot(t, int(client.ClusterKeySlot(t.Context(), s.record).Val()), time.Second)
+	}()
+	for going := true; going; {
+		select {
+		case <-moved:
+			going = false
+		default:
+		}
+		next()
+	}
+	require.Positive(t, master.Do("EXISTS", s.counter).Val())
+	next()
+
+	require.NoError(t, client.Close())
+	require.Eventually(t, func() bool { return open.Load() == 0 }, 10*time.Second, time.Millisecond, "connections")
+}
+
+// closes is a connection that tells that it was closed.
+type closes struct {
+	net.Conn
+	told func()
+}
+
+func (c *closes) Close() error {
+	c.told()
+	return c.Conn.Close()
+}
+
+// joining starts another node of a cluster, which gets no slots.
+func joining(t *testing.T, cluster *redistest.Cluster) *redistest.Server {
+	s := redistest.Start(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-announce-ip", "127.0.0.1",
+		"--cluster-require-full-coverage", "no", "--cluster-allow-replica-migration", "no")
+	for _, other := range cluster.Addrs() {
+		_, port, err := net.SplitHostPort(other)
+		require.NoError(t, err)
+		require.NoError(t, s.Do("CLUSTER", "MEET", "127.0.0.1", port).Err())
+	}
+	for _, other := range cluster.Servers { // they have to know it, or redirections name nobody
+		require.Eventually(t, func() bool {
+			nodes, err := other.Do("CLUSTER", "NODES").Text()
+			return err == nil && strings.Contains(nodes, s.Addr()) && !strings.Contains(nodes, "handshake")
+		}, 20*time.Second, 10*time.Millisecond)
+	}
+	return s
 }
 
 // refusedAndBurned requires that Next fails for want of confirmations and that n numbers are used up in all.
