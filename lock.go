@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
@@ -26,11 +27,12 @@ const (
 // locks makes the redsync locks around opening periods.
 type locks struct {
 	servers []redis.Pool
-	spare   int // servers that may fail while the others are still a majority
+	spare   int          // servers that may fail while the others are still a majority
+	torn    *atomic.Bool // an attempt was granted by some servers and refused by others, and none has succeeded since
 }
 
 func newLocks(clients []goredisclient.UniversalClient) locks {
-	l := locks{spare: (len(clients) - 1) / 2}
+	l := locks{spare: (len(clients) - 1) / 2, torn: &atomic.Bool{}}
 	for _, client := range clients {
 		l.servers = append(l.servers, goredis.NewPool(direct{client}))
 	}
@@ -53,8 +55,9 @@ type lock struct {
 // a server may have granted.
 func (l locks) try(ctx context.Context, key string) (*lock, error) {
 	lanes := make([]redis.Pool, len(l.servers))
+	votes := &votes{look: l.torn.Load()}
 	for i, server := range l.servers {
-		lanes[i] = &lane{server: server, set: make(chan struct{})}
+		lanes[i] = &lane{server: server, client: i + 1, votes: votes, set: make(chan struct{})}
 	}
 	k := &lock{
 		// A mutex belongs to one acquisition. FailFast: a majority decides, however slow the other servers are.
@@ -80,10 +83,17 @@ func (l locks) try(ctx context.Context, key string) (*lock, error) {
 	defer timeout.Stop()
 	select {
 	case err := <-answer:
-		switch {
-		case err == nil:
+		if err == nil {
+			l.torn.Store(false)
 			return k, nil
-		case failed(err) <= l.spare:
+		}
+		if same := votes.same.Load(); same != nil {
+			return nil, *same
+		}
+		if votes.granted.Load() && votes.refused.Load() {
+			l.torn.Store(true)
+		}
+		if failed(err) <= l.spare {
 			return nil, nil
 		}
 		return nil, fmt.Errorf("serial: the lock servers failed: %w", foreign(err))
@@ -120,12 +130,31 @@ func (k *lock) release(ctx context.Context, patience time.Duration) {
 	})
 }
 
+// votes are what the lock servers answer to one acquisition.
+//
+// If two clients are of one server, as localhost and 127.0.0.1 may be, it refuses the second SET on account of the first.
+// That looks as if another caller had torn the servers, and would go on for ever. So while attempts are torn, a lane that is
+// refused looks at what the lock holds, which tells the acquisition and the client.
+type votes struct {
+	granted, refused atomic.Bool
+	look             bool                  // at what the lock holds where it is refused
+	same             atomic.Pointer[error] // that two clients are of one server
+}
+
+// holder returns what a lock holds.
+var holder = func() *redis.Script {
+	s := newScript("return redis.call('get', KEYS[1])") // a plain GET may go to a replica
+	return redis.NewScript(1, s.source, s.digest)
+}()
+
 // A lane carries the commands of one acquisition to one lock server, one after the other. redsync sends the release
 // without waiting for a slow server to answer the SET; on another connection the two could change places, and the lock
 // would stay behind with nobody to release it. And it relies on contexts to end commands, which go-redis does only
 // where it is configured to: so commands go on by themselves here, and redsync stops waiting for them.
 type lane struct {
 	server redis.Pool
+	client int // of WithLockClients, from 1
+	votes  *votes
 	set    chan struct{} // closed when the SET is over
 }
 
@@ -149,15 +178,50 @@ func (c *laneConn) SetNX(name, value string, expiry time.Duration) (bool, error)
 	return await(c.ctx, noLimit, func() (bool, error) {
 		defer c.cancel()
 		defer close(c.lane.set)
-		return c.Conn.SetNX(name, value, expiry)
+		granted, err := c.Conn.SetNX(name, c.lane.mark(value), expiry)
+		if err != nil {
+			return false, err
+		}
+		if !granted && c.lane.votes.look {
+			granted = c.ours(name, value)
+		}
+		if granted {
+			c.lane.votes.granted.Store(true)
+		} else {
+			c.lane.votes.refused.Store(true)
+		}
+		return granted, nil
 	})
 }
+
+// ours reports whether a lock that was refused is this lane's own after all, by a SET that was sent twice since its answer
+// was lost. It notes if it is another lane's of this acquisition.
+func (c *laneConn) ours(name, value string) bool {
+	held, _ := c.Conn.Eval(holder, name)
+	text, _ := held.(string)
+	var client int
+	if n, _ := fmt.Sscanf(text, value+"#%d", &client); n == 1 && client != c.lane.client {
+		err := sameServer(min(client, c.lane.client), max(client, c.lane.client))
+		c.lane.votes.same.Store(&err)
+	}
+	return text == c.lane.mark(value)
+}
+
+// sameServer is the error where two clients of WithLockClients, counted from 1, are of one server.
+func sameServer(first, second int) error {
+	return fmt.Errorf("serial: WithLockClients: clients %d and %d are the same server, which grants a lock only once; "+
+		"give every server once", first, second)
+}
+
+// mark adds the client to the value that redsync gives the acquisition.
+func (l *lane) mark(value string) string { return fmt.Sprintf("%s#%d", value, l.client) }
 
 func (c *laneConn) Eval(script *redis.Script, keysAndArgs ...any) (any, error) {
 	return await(c.ctx, noLimit, func() (any, error) {
 		defer c.cancel()
 		<-c.lane.set
-		return c.Conn.Eval(script, keysAndArgs...)
+		name, value := keysAndArgs[0], keysAndArgs[1].(string) // of the release, the only script there is
+		return c.Conn.Eval(script, name, c.lane.mark(value))
 	})
 }
 

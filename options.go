@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -250,7 +251,11 @@ func WithFloor(floor func(ctx context.Context, typ string, start time.Time) (int
 // WithLockClients sets where the lock around opening a period is kept: on independent masters, of which a majority must
 // grant it (Redlock). Uniqueness does not rest on the lock; it decides who asks the floor.
 //
-// Default the counters' own client. An empty list, nil, *redis.Ring and the same client twice are refused.
+// Each client must be of a server of its own, as a server grants a lock only once. Where two clients reach one server by
+// different names, a call that cannot get the lock for that fails, and its error says which clients they are.
+//
+// Default the counters' own client. An empty list, nil, *redis.Ring, the same client twice, two clients of one address and
+// database, and a client of a Cluster beside one of the same address are refused.
 func WithLockClients(clients ...redis.UniversalClient) Option {
 	return optionFunc(func(c *config) error {
 		if len(clients) == 0 {
@@ -260,9 +265,12 @@ func WithLockClients(clients ...redis.UniversalClient) Option {
 			if err := checkClient(client); err != nil {
 				return fmt.Errorf("%w (client %d of WithLockClients)", err, i+1)
 			}
-			for _, other := range clients[:i] {
+			for j, other := range clients[:i] {
 				if same(client, other) {
 					return fmt.Errorf("serial: WithLockClients: client %d is given twice; a majority could never grant the lock", i+1)
+				}
+				if addr := sharedAddr(client, other); addr != "" {
+					return fmt.Errorf("%w (both have the address %s)", sameServer(j+1, i+1), addr)
 				}
 			}
 		}
@@ -274,6 +282,50 @@ func WithLockClients(clients ...redis.UniversalClient) Option {
 // same reports whether both are one client; clients of a type that cannot be compared never are.
 func same(a, b redis.UniversalClient) bool {
 	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
+}
+
+// sharedAddr returns an address by which both clients reach one server, or nothing if none is known. A client of a Cluster
+// and one of a node of it never both grant a lock: for a key the node is the server that the Cluster has, or refuses.
+func sharedAddr(a, b redis.UniversalClient) string {
+	ofA, dbA := addrsOf(a)
+	ofB, dbB := addrsOf(b)
+	if dbA != dbB && dbA != anyDB && dbB != anyDB {
+		return ""
+	}
+	for _, addr := range ofA {
+		if slices.Contains(ofB, addr) {
+			return addr.addr
+		}
+	}
+	return ""
+}
+
+type endpoint struct{ network, addr string }
+
+const anyDB = -1
+
+// addrsOf returns the addresses that a client connects to, and its database. There are none where a function of the user's
+// or of Sentinel's decides where an address leads.
+func addrsOf(client redis.UniversalClient) ([]endpoint, int) {
+	switch client := client.(type) {
+	case *redis.Client:
+		opt := client.Options()
+		usual := redis.NewClient(&redis.Options{}) // go-redis tells of no client whether its dialer is the usual one
+		defer func() { _ = usual.Close() }()
+		if reflect.ValueOf(opt.Dialer).Pointer() != reflect.ValueOf(usual.Options().Dialer).Pointer() {
+			return nil, opt.DB
+		}
+		return []endpoint{{opt.Network, opt.Addr}}, opt.DB
+	case *redis.ClusterClient:
+		var all []endpoint
+		if opt := client.Options(); opt.Dialer == nil && opt.ClusterSlots == nil {
+			for _, addr := range opt.Addrs {
+				all = append(all, endpoint{"tcp", addr})
+			}
+		}
+		return all, anyDB
+	}
+	return nil, anyDB
 }
 
 // WithMaxSkew sets by how much Redis's clock may differ from this host's when a period is to be opened, or one that was

@@ -1,0 +1,200 @@
+package serial_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/redistest"
+)
+
+// Lock clients of which New can know that they are one server are refused, and no others.
+func TestLockClientsOfOneServer(t *testing.T) {
+	rdb := closing(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
+	single := func(opt redis.Options) redis.UniversalClient { return closing(t, redis.NewClient(&opt)) }
+	cluster := func(opt redis.ClusterOptions) redis.UniversalClient {
+		client := redis.NewClusterClient(&opt)
+		t.Cleanup(func() { _ = client.Close() })
+		return client
+	}
+	sentinel := func(name string) redis.UniversalClient {
+		return closing(t, redis.NewFailoverClient(&redis.FailoverOptions{MasterName: name, SentinelAddrs: []string{"127.0.0.1:1"}}))
+	}
+	dial := func(context.Context, string, string) (net.Conn, error) { return nil, errBoom }
+	slots := func(context.Context) ([]redis.ClusterSlot, error) { return nil, errBoom }
+	for _, c := range []struct {
+		name string
+		a, b redis.UniversalClient
+		says string // "" where they are accepted
+	}{
+		{"one address", single(redis.Options{Addr: "h:1"}), single(redis.Options{Addr: "h:1", Password: "x"}), "h:1"},
+		{"the default", single(redis.Options{}), single(redis.Options{Addr: "localhost:6379"}), "localhost:6379"},
+		{"a socket", single(redis.Options{Addr: "/s"}), single(redis.Options{Network: "unix", Addr: "/s"}), "/s"},
+		{"one database", single(redis.Options{Addr: "h:1", DB: 2}), single(redis.Options{Addr: "h:1", DB: 2}), "h:1"},
+		{"two databases", single(redis.Options{Addr: "h:1"}), single(redis.Options{Addr: "h:1", DB: 2}), ""},
+		{"two ports", single(redis.Options{Addr: "h:1"}), single(redis.Options{Addr: "h:2"}), ""},
+		{"two networks", single(redis.Options{Addr: "h:1"}), single(redis.Options{Addr: "h:1", Network: "tcp6"}), ""},
+		{"dialers", single(redis.Options{Addr: "h:1", Dialer: dial}), single(redis.Options{Addr: "h:1", Dialer: dial}), ""},
+		{"a dialer", single(redis.Options{Addr: "h:1", Dialer: dial}), single(redis.Options{Addr: "h:1"}), ""},
+		{"masters by Sentinel", sentinel("a"), sentinel("b"), ""},
+		{"one cluster", cluster(redis.ClusterOptions{Addrs: []string{"a:1", "b:1"}}),
+			cluster(redis.ClusterOptions{Addrs: []string{"c:1", "b:1"}}), "b:1"},
+		{"two clusters", cluster(redis.ClusterOptions{Addrs: []string{"a:1", "b:1"}}),
+			cluster(redis.ClusterOptions{Addrs: []string{"c:1", "d:1"}}), ""},
+		{"dialers of clusters", cluster(redis.ClusterOptions{Addrs: []string{"a:1"}, Dialer: dial}),
+			cluster(redis.ClusterOptions{Addrs: []string{"a:1"}, Dialer: dial}), ""},
+		{"clusters by hand", cluster(redis.ClusterOptions{Addrs: []string{"a:1"}, ClusterSlots: slots}),
+			cluster(redis.ClusterOptions{Addrs: []string{"a:1"}, ClusterSlots: slots}), ""},
+		{"a cluster and a node of it", cluster(redis.ClusterOptions{Addrs: []string{"a:1", "b:1"}}),
+			single(redis.Options{Addr: "b:1"}), "b:1"},
+		{"a cluster and another server", cluster(redis.ClusterOptions{Addrs: []string{"a:1", "b:1"}}),
+			single(redis.Options{Addr: "c:1"}), ""},
+	} {
+		for _, clients := range [][]redis.UniversalClient{{c.a, c.b}, {c.b, rdb, c.a}} {
+			_, err := serial.New(rdb, serial.WithLockClients(clients...))
+			if c.says == "" {
+				require.NoError(t, err, c.name)
+				continue
+			}
+			require.EqualError(t, err, fmt.Sprintf("serial: WithLockClients: clients 1 and %d are the same server, "+
+				"which grants a lock only once; give every server once (both have the address %s)", len(clients), c.says), c.name)
+		}
+	}
+}
+
+// Where New cannot know it, who tries to lock is told instead of waiting for others that there are not.
+func TestLockClientsOfOneServerByOtherNames(t *testing.T) {
+	server, other := redistest.Start(t), redistest.Start(t)
+	_, port, err := net.SplitHostPort(server.Addr())
+	require.NoError(t, err)
+	client := func() redis.UniversalClient { return server.Client(t) }
+	alias := func() redis.UniversalClient {
+		return closing(t, redis.NewClient(&redis.Options{Addr: net.JoinHostPort("localhost", port)}))
+	}
+	loc := noon()
+	gen := func(prefix string, clients ...redis.UniversalClient) *serial.Generator {
+		return newGenerator(t, client(), serial.WithLocation(loc), serial.WithKeyPrefix(prefix), serial.WithLockClients(clients...))
+	}
+
+	t.Run("two", func(t *testing.T) {
+		gen := gen("two", client(), alias())
+		barrier(t, 10, func(i int) (string, error) { // each of them
+			before := time.Now()
+			_, err := gen.Next(context.Background(), fmt.Sprint("T", i%3))
+			require.ErrorContains(t, err, "WithLockClients: clients 1 and 2 are the same server")
+			require.Less(t, time.Since(before), 10*time.Second)
+			return "", nil
+		})
+		require.Zero(t, client().Exists(t.Context(), "two:{T0}:"+today(loc), "two:{T1}:"+today(loc), "two:{T2}:"+today(loc)).Val())
+	})
+
+	t.Run("three, of which the other one fails", func(t *testing.T) {
+		gen := gen("three", other.Client(t), client(), alias())
+		number, err := gen.Next(t.Context(), "A")
+		require.NoError(t, err, "two are a majority")
+		require.Equal(t, "A"+today(loc)+"0001", number)
+		other.Kill()
+		defer other.Restart(t)
+		_, err = gen.Next(t.Context(), "B")
+		require.ErrorContains(t, err, "WithLockClients: clients 2 and 3 are the same server")
+	})
+}
+
+// watching collects the commands that a client sends.
+type watching struct {
+	mu   sync.Mutex
+	sent []redis.Cmder
+}
+
+func (w *watching) hook() hook {
+	return func(next redis.ProcessHook) redis.ProcessHook {
+		return func(ctx context.Context, cmd redis.Cmder) error {
+			w.mu.Lock()
+			w.sent = append(w.sent, cmd)
+			w.mu.Unlock()
+			return next(ctx, cmd)
+		}
+	}
+}
+
+// looks counts the commands that are neither a SET of a lock nor its release.
+func (w *watching) looks() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n := 0
+	for _, cmd := range w.sent {
+		release := len(cmd.Args()) == 5 // script, key and value
+		if cmd.Name() != "set" && cmd.Name() != "hello" && cmd.Name() != "client" && !release {
+			n++
+		}
+	}
+	return n
+}
+
+// A lock that others hold costs no more commands than before; one that is torn between two costs those who are refused a
+// look, and is theirs when it is free.
+func TestLockOfOthers(t *testing.T) {
+	counters := redistest.Start(t).Client(t)
+	servers := []*redis.Client{redistest.Start(t).Client(t), redistest.Start(t).Client(t)}
+	var w watching
+	var clients []redis.UniversalClient
+	for _, s := range servers {
+		client := closing(t, redis.NewClient(s.Options()))
+		client.AddHook(w.hook())
+		clients = append(clients, client)
+	}
+	loc := noon()
+	gen := newGenerator(t, counters, serial.WithLocation(loc), serial.WithLockClients(clients...))
+	wait := func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+		defer cancel()
+		_, err := gen.Next(ctx, "IS")
+		return err
+	}
+	key := "serial:{IS}:" + today(loc) + ":lock"
+	for _, s := range servers {
+		require.NoError(t, s.Set(t.Context(), key, "other", time.Minute).Err())
+	}
+	require.ErrorIs(t, wait(), context.DeadlineExceeded)
+	require.Zero(t, w.looks())
+
+	require.NoError(t, servers[0].Del(t.Context(), key).Err())
+	require.ErrorIs(t, wait(), context.DeadlineExceeded)
+	require.Positive(t, w.looks())
+
+	require.NoError(t, servers[1].Del(t.Context(), key).Err())
+	require.NoError(t, wait())
+	looks := w.looks()
+	for _, s := range servers {
+		require.NoError(t, s.Set(t.Context(), "serial:{NEW}:"+today(loc)+":lock", "other", 300*time.Millisecond).Err())
+	}
+	_, err := gen.Next(t.Context(), "NEW")
+	require.NoError(t, err)
+	require.Equal(t, looks, w.looks())
+}
+
+// A SET that go-redis sends again, as its answer was lost, is refused on account of itself, and not of another server.
+func TestLockThatWasSetTwice(t *testing.T) {
+	counters := redistest.Start(t).Client(t)
+	once, twice := redistest.Start(t).Client(t), redistest.Start(t).Client(t)
+	twice.AddHook(hook(func(next redis.ProcessHook) redis.ProcessHook {
+		return func(ctx context.Context, cmd redis.Cmder) error {
+			if cmd.Name() == "set" {
+				_ = next(ctx, cmd)
+			}
+			return next(ctx, cmd)
+		}
+	}))
+	gen := newGenerator(t, counters, serial.WithLockClients(once, twice))
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+	defer cancel()
+	_, err := gen.Next(ctx, "IS")
+	require.NoError(t, err)
+}
