@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -69,7 +71,7 @@ func (c *caller) processConfirmed(ctx context.Context, command onceCmd) (any, er
 			cluster.ReloadState(ctx)
 		}
 		release()
-		node, release, err = masterAt(ctx, cluster, node, addr)
+		node, release, err = masterAt(ctx, cluster, node, hostPort(addr))
 		command = newCommand(ctx, command.Args()[0].(string), command.Args()[1].(string), command.Args())
 	}
 }
@@ -110,6 +112,15 @@ func masterAt(ctx context.Context, cluster *redis.ClusterClient, node *redis.Cli
 	}
 	stranger := cluster.Options().NewClient(strangerOptions(node, addr))
 	return stranger, func() { _ = stranger.Close() }, nil
+}
+
+// hostPort is an address as go-redis writes it: Redis has no brackets around an IPv6 address.
+func hostPort(addr string) string {
+	colon := strings.LastIndexByte(addr, ':')
+	if colon < 0 {
+		return addr
+	}
+	return net.JoinHostPort(strings.Trim(addr[:colon], "[]"), addr[colon+1:])
 }
 
 // strangerOptions configure a client for a master that the Cluster client does not list: a master has no slots until the

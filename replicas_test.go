@@ -2,6 +2,7 @@ package serial_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"slices"
@@ -11,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
@@ -191,6 +193,48 @@ func TestReplicasOnGrowingCluster(t *testing.T) {
 
 	require.NoError(t, client.Close())
 	require.Eventually(t, func() bool { return open.Load() == 0 }, 10*time.Second, time.Millisecond, "connections")
+}
+
+// Redis names an IPv6 address in a redirection without brackets.
+func TestReplicasByIPv6(t *testing.T) {
+	m := miniredis.RunT(t)
+	var mu sync.Mutex
+	dialed := map[string]bool{}
+	client := redis.NewClusterClient(&redis.ClusterOptions{
+		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+			return []redis.ClusterSlot{{Start: 0, End: 16383, Nodes: []redis.ClusterNode{{Addr: "[::1]:1"}}}}, nil
+		},
+		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			mu.Lock()
+			defer mu.Unlock()
+			dialed[addr] = true
+			return (&net.Dialer{}).DialContext(ctx, "tcp", m.Addr())
+		},
+	})
+	defer func() { _ = client.Close() }()
+	client.OnNewNode(func(node *redis.Client) { node.AddHook(movedPipelines("MOVED 1 ::1:2")) })
+	_, err := newGenerator(t, client, confirmedBy(1)).Next(t.Context(), "IS")
+	require.ErrorIs(t, err, serial.ErrNotReplicated, "miniredis has no replicas")
+	mu.Lock()
+	defer mu.Unlock()
+	require.Contains(t, dialed, "[::1]:2")
+}
+
+// movedPipelines has a node answer so to every command of a pipeline that ends with WAIT.
+type movedPipelines string
+
+func (movedPipelines) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (movedPipelines) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (m movedPipelines) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		if cmds[len(cmds)-1].Name() != "wait" { // setting up a connection
+			return next(ctx, cmds)
+		}
+		for _, cmd := range cmds {
+			cmd.SetErr(errors.New(string(m)))
+		}
+		return cmds[0].Err()
+	}
 }
 
 // closes is a connection that tells that it was closed.
