@@ -27,6 +27,8 @@ type scene struct {
 	each     int  // numbers that a player asks for, one after the other
 	midnight bool // may strike at any point
 	ledger   bool
+	calm     bool                                                    // nobody dies or stops
+	leaving  bool                                                    // instead of that, a caller's context may end
 	prepare  func(t *testing.T, m *simulation, opts []serial.Option) // before it begins
 }
 
@@ -43,6 +45,13 @@ const (
 	diesAfter = "dies after it" // so that the answer is lost
 	stops     = "stops"         // until all others are done
 	midnight  = "midnight"
+
+	// The context of the player's call ends, and the process goes on:
+	leaves      = "leaves before it is sent"
+	leavesWhile = "leaves while it is under way" // it runs once the process has nothing else to send
+	leavesLong  = "leaves, and it hangs"         // it runs when all others are done
+	leavesAfter = "leaves after it"              // the answer comes once the process has nothing else to send
+	arrives     = "arrives"                      // the command, or the answer, that the caller has not waited for
 )
 
 // A play is one run of a scene.
@@ -51,6 +60,8 @@ type play struct {
 	m    *simulation
 	book *notebook
 	quit chan struct{} // ends what died
+
+	quitOnce sync.Once
 
 	mu     sync.Mutex
 	parked [][]*parkedCommand // by player, at the gate
@@ -67,12 +78,24 @@ type play struct {
 	struck bool // midnight
 	quiet  int  // player who is stopped, or -1
 	slow   int  // player who was, or -1
+
+	cancel []context.CancelFunc // of each player's call
+	gone   []bool               // each player's call was left
+	left   int                  // player whose caller left, or -1
+	leftAt time.Time
+	long   bool           // it was by leavesLong
+	hung   *parkedCommand // that the caller has not waited for
+	turns  int            // parked so far
 }
 
 type parkedCommand struct {
 	kind  string
 	grant chan string
+	turn  int
 }
+
+// patienceOfOthers is how long they may wait for what a caller that left has left behind; its lease is 8 s.
+const patienceOfOthers = 3 * time.Second
 
 var errDead = errors.New("this process is dead")
 
@@ -87,7 +110,8 @@ func (p *play) pass(player int, kind string) (what string) {
 		p.mu.Unlock()
 		return proceeds
 	}
-	c := &parkedCommand{kind, make(chan string, 1)}
+	p.turns++
+	c := &parkedCommand{kind, make(chan string, 1), p.turns}
 	p.parked[player] = append(p.parked[player], c)
 	p.mu.Unlock()
 	return <-c.grant
@@ -98,6 +122,21 @@ func (p *play) end(player int) {
 	p.dead[player] = true
 	p.mu.Unlock()
 	<-p.quit
+}
+
+// leave has the context of the player's call end. What hangs then waits for its turn.
+func (p *play) leave(player int, hangs bool) {
+	c := &parkedCommand{grant: make(chan string, 1)}
+	p.mu.Lock()
+	p.gone[player], p.left, p.leftAt = true, player, time.Now()
+	p.cancel[player]()
+	if hangs && !p.free {
+		p.hung = c
+	} else {
+		c.grant <- arrives
+	}
+	p.mu.Unlock()
+	<-c.grant
 }
 
 // hook is a player's, around its commands.
@@ -130,7 +169,17 @@ func (p *play) hook(player int) hook {
 				cmd.SetErr(errDead)
 				return errDead
 			}
-			err := next(ctx, cmd)
+			if what == leaves || what == leavesWhile || what == leavesLong {
+				p.leave(player, what != leaves)
+			}
+			sent := ctx
+			if what == leavesWhile || what == leavesLong { // it is in the network already
+				sent = context.WithoutCancel(ctx)
+			}
+			err := next(sent, cmd)
+			if what == leavesAfter {
+				p.leave(player, true)
+			}
 			if what == diesAfter {
 				p.end(player)
 				cmd.SetErr(errDead)
@@ -165,7 +214,19 @@ func (l gatedLedger) Reserve(ctx context.Context, series, period string, above, 
 		l.p.end(l.player)
 		return 0, errDead
 	}
+	switch what {
+	case leaves:
+		l.p.leave(l.player, false)
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+	case leavesWhile, leavesLong:
+		l.p.leave(l.player, true)
+	}
 	after, err := l.notebook.Reserve(ctx, series, period, above, n)
+	if what == leavesAfter {
+		l.p.leave(l.player, true)
+	}
 	if what == diesAfter {
 		l.p.end(l.player)
 		return 0, errDead
@@ -180,8 +241,9 @@ func (l gatedLedger) Reserve(ctx context.Context, series, period string, above, 
 func (s scene) start(t *testing.T) *play {
 	m := simulate(t)
 	reigning(m.Miniredis)
-	p := &play{scene: s, m: m, book: &notebook{}, quit: make(chan struct{}), quiet: -1, slow: -1, tokens: map[string]int{},
-		parked: make([][]*parkedCommand, s.players), dead: make([]bool, s.players), done: make([]bool, s.players), got: make([]int, s.players), said: make([]string, s.players)}
+	p := &play{scene: s, m: m, book: &notebook{}, quit: make(chan struct{}), quiet: -1, slow: -1, left: -1, tokens: map[string]int{},
+		parked: make([][]*parkedCommand, s.players), dead: make([]bool, s.players), done: make([]bool, s.players), got: make([]int, s.players), said: make([]string, s.players),
+		cancel: make([]context.CancelFunc, s.players), gone: make([]bool, s.players)}
 	time.Sleep(24*time.Hour - 20*time.Second) // midnight is near, and comes when it is meant to
 	_, err := newGenerator(t, m.client(), p.options(p.book)...).Next(context.Background(), "OTHER")
 	require.NoError(t, err) // the server knows the scripts
@@ -204,11 +266,21 @@ func (s scene) start(t *testing.T) *play {
 
 // ask has a player ask for a number.
 func (p *play) ask(i int, gen *serial.Generator) {
-	number, err := gen.Next(context.Background(), "IS")
+	ctx := context.Background()
+	if p.leaving {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithCancel(ctx)
+		defer cancel()
+		p.mu.Lock()
+		p.gone[i], p.cancel[i] = false, cancel
+		p.mu.Unlock()
+	}
+	number, err := gen.Next(ctx, "IS")
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
 	case p.dead[i]:
+	case p.gone[i] && errors.Is(err, context.Canceled):
 	case p.ledger && (p.slow == i || p.struck) && errors.Is(err, os.ErrDeadlineExceeded): // too long from question to answer
 	case err != nil:
 		p.failed = append(p.failed, err)
@@ -227,8 +299,11 @@ func (s scene) options(l serial.Ledger) []serial.Option {
 }
 
 // settle lets time pass until every player who lives and is not done has a command at the gate.
+// Once somebody has left, one command is enough: what time passes then is what the others have to wait.
 func (p *play) settle(t *testing.T) {
-	p.await(t, func(i int) bool { return p.done[i] || p.dead[i] || len(p.parked[i]) > 0 })
+	p.await(t, func(i int) bool {
+		return p.done[i] || p.dead[i] || len(p.parked[i]) > 0 || p.left >= 0 && len(p.afterLeaving()) > 0
+	})
 }
 
 // await lets time pass until something is true of every player. It is asked under the lock.
@@ -253,6 +328,9 @@ func (p *play) await(t *testing.T, is func(i int) bool) {
 func (p *play) moves() (all []move) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.left >= 0 {
+		return p.afterLeaving()
+	}
 	alone := 0
 	for i := range p.players {
 		if !p.dead[i] && !p.done[i] {
@@ -278,7 +356,16 @@ func (p *play) moves() (all []move) {
 		if alone < 2 || len(parked) == 0 || p.done[i] {
 			continue
 		}
+		if p.leaving {
+			for _, what := range []string{leaves, leavesWhile, leavesLong, leavesAfter} {
+				all = append(all, move{what: what, player: i})
+			}
+			continue
+		}
 		for _, what := range []string{dies, diesAfter, stops} {
+			if p.calm {
+				break
+			}
 			if p.midnight && p.ledger && what != dies { // the others are in scenes with one of both
 				continue
 			}
@@ -291,14 +378,43 @@ func (p *play) moves() (all []move) {
 	return all
 }
 
+// afterLeaving is the one move that follows: commands proceed in the order in which they came. It is called under the
+// lock.
+func (p *play) afterLeaving() []move {
+	next, others := -1, true
+	for i, parked := range p.parked {
+		if len(parked) > 0 && (next < 0 || parked[0].turn < p.parked[next][0].turn) {
+			next = i
+		}
+		others = others && (i == p.left || p.done[i])
+	}
+	first := p.hung != nil && !p.long && len(p.parked[p.left]) > 0
+	switch {
+	case first:
+		return []move{{what: proceeds, player: p.left}}
+	case p.hung != nil && (!p.long || next < 0 && others):
+		return []move{{what: arrives, player: p.left}}
+	case next >= 0:
+		return []move{{what: proceeds, player: next}}
+	}
+	return nil
+}
+
 func (p *play) carryOut(mv move) {
 	p.mu.Lock()
-	p.upset = p.upset || mv.what == dies || mv.what == diesAfter || mv.what == stops
+	switch mv.what {
+	case dies, diesAfter, stops, leaves, leavesWhile, leavesLong, leavesAfter:
+		p.upset = true
+	}
+	p.long = p.long || mv.what == leavesLong
 	p.struck = p.struck || mv.what == midnight || mv.late
 	switch mv.what {
 	case midnight:
 	case stops:
 		p.quiet, p.slow = mv.player, mv.player
+	case arrives:
+		p.hung.grant <- arrives
+		p.hung = nil
 	default:
 		p.parked[mv.player][0].grant <- mv.what
 		p.parked[mv.player] = p.parked[mv.player][1:]
@@ -337,24 +453,53 @@ func (p *play) state() string {
 	return min(text([]int{0, 1}), text([]int{1, 0}))
 }
 
-// finish lets go of everything, and checks what was issued.
-func (p *play) finish(t *testing.T) {
-	p.mu.Lock()
+// letGo holds nothing back any more. It is called under the lock.
+func (p *play) letGo() {
 	p.free = true
+	if p.hung != nil {
+		p.hung.grant <- arrives
+		p.hung = nil
+	}
 	for i := range p.parked {
 		for _, c := range p.parked[i] {
 			c.grant <- proceeds
 		}
 		p.parked[i] = nil
 	}
+}
+
+// close ends all that still runs, so that a play that has failed says why.
+func (p *play) close() {
+	p.mu.Lock()
+	p.letGo()
+	p.mu.Unlock()
+	p.quitOnce.Do(func() { close(p.quit) })
+	time.Sleep(time.Minute)
+}
+
+// finish lets go of everything, and checks what was issued.
+func (p *play) finish(t *testing.T) {
+	if p.left >= 0 && !p.long { // a process that hangs may hold up the others, one that was left may not
+		require.Less(t, time.Since(p.leftAt), patienceOfOthers, "player %d left", p.left)
+	}
+	p.mu.Lock()
+	p.letGo()
 	p.mu.Unlock()
 	p.await(t, func(i int) bool { return p.done[i] || p.dead[i] })
 	require.Empty(t, p.failed)
-	close(p.quit)
+	p.quitOnce.Do(func() { close(p.quit) })
 	p.await(t, func(i int) bool { return p.done[i] })
 	// Whoever comes then gets a number too, and a later one.
-	last, err := newGenerator(t, p.m.client(), p.options(p.book)...).Next(context.Background(), "IS")
+	began, n := time.Now(), 1
+	if p.leaving {
+		n = 3 // more than a block, so that a claim or a lock that was left behind shows
+	}
+	all, err := newGenerator(t, p.m.client(), p.options(p.book)...).NextN(context.Background(), "IS", n)
 	require.NoError(t, err)
+	if p.leaving {
+		require.Less(t, time.Since(began), patienceOfOthers, "something was left behind")
+	}
+	last := all[0]
 	slices.Sort(p.issued)
 	for i, number := range append(p.issued, last) {
 		require.True(t, i == 0 || number > p.issued[i-1], "%v and then %s", p.issued, last)
@@ -378,6 +523,7 @@ func explore(t *testing.T, s scene) (orders float64, plays int) {
 		plays++
 		synctest.Test(t, func(t *testing.T) {
 			p := s.start(t)
+			defer p.close()
 			before := ""
 			for step := 0; ; step++ {
 				p.settle(t)
@@ -488,6 +634,7 @@ func TestSomeInterleavings(t *testing.T) {
 		s := scene{players: 3, each: 2, midnight: true, ledger: random.IntN(2) == 0}
 		synctest.Test(t, func(t *testing.T) {
 			p := s.start(t)
+			defer p.close()
 			for step := 0; ; step++ {
 				p.settle(t)
 				moves := p.moves()

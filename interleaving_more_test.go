@@ -1,0 +1,44 @@
+package serial_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+)
+
+// fullBlock uses up a block of a ledger.
+func fullBlock(t *testing.T, m *simulation, opts []serial.Option) {
+	_, err := newGenerator(t, m.client(), opts...).NextN(context.Background(), "IS", 2)
+	require.NoError(t, err)
+}
+
+func playAll(t *testing.T, s scene, least float64) {
+	if raceDetector {
+		t.Skip("one command at a time leaves nothing for the race detector, and it makes this take minutes")
+	}
+	began := time.Now()
+	orders, plays := explore(t, s)
+	t.Logf("%.0f orders, by %d plays in %v", orders, plays, time.Since(began))
+	require.GreaterOrEqual(t, orders, least)
+}
+
+// The context of a caller ends at any point, and its process lives on: the others do not wait for a lease that it has left
+// behind. TestInterleavings had missed this: whoever went away there took its process along, after which a lease has to run
+// out, and every context was context.Background().
+func TestInterleavingsWhereACallerLeaves(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		scene scene
+		least float64
+	}{
+		{"from a missing counter", scene{players: 2, each: 1, leaving: true}, 100},
+		{"with a ledger, at the end of a block", scene{players: 2, each: 1, leaving: true, ledger: true, prepare: fullBlock}, 50},
+		{"with a ledger, from nothing", scene{players: 2, each: 1, leaving: true, ledger: true}, 100},
+	} {
+		t.Run(c.name, func(t *testing.T) { playAll(t, c.scene, c.least) })
+	}
+}
