@@ -27,9 +27,12 @@ type scene struct {
 	each     int  // numbers that a player asks for, one after the other
 	midnight bool // may strike at any point
 	ledger   bool
-	calm     bool                                                    // nobody dies or stops
-	leaving  bool                                                    // instead of that, a caller's context may end
-	prepare  func(t *testing.T, m *simulation, opts []serial.Option) // before it begins
+	calm     bool                                                                      // nobody dies or stops
+	leaving  bool                                                                      // instead of that, a caller's context may end
+	loses    bool                                                                      // Redis may lose the counter at any point, once
+	mixed    bool                                                                      // the first player has no ledger, the others have
+	once     bool                                                                      // every player's first number is for the same request, the others are for requests of its own
+	prepare  func(t *testing.T, m *simulation, opts []serial.Option) (issued []string) // before it begins
 }
 
 // A move is what may happen next.
@@ -45,6 +48,7 @@ const (
 	diesAfter = "dies after it" // so that the answer is lost
 	stops     = "stops"         // until all others are done
 	midnight  = "midnight"
+	loses     = "the counter is lost"
 
 	// The context of the player's call ends, and the process goes on:
 	leaves      = "leaves before it is sent"
@@ -62,6 +66,7 @@ type play struct {
 	quit chan struct{} // ends what died
 
 	quitOnce sync.Once
+	story    []string // the moves, for a play that fails
 
 	mu     sync.Mutex
 	parked [][]*parkedCommand // by player, at the gate
@@ -78,6 +83,11 @@ type play struct {
 	struck bool // midnight
 	quiet  int  // player who is stopped, or -1
 	slow   int  // player who was, or -1
+
+	heard     [][]string        // what each player was told, in scenes that need it
+	lost      bool              // the counter
+	lostPlain bool              // and the record knew of no ledger
+	byRequest map[string]string // the number of each request
 
 	cancel []context.CancelFunc // of each player's call
 	gone   []bool               // each player's call was left
@@ -243,18 +253,22 @@ func (s scene) start(t *testing.T) *play {
 	reigning(m.Miniredis)
 	p := &play{scene: s, m: m, book: &notebook{}, quit: make(chan struct{}), quiet: -1, slow: -1, left: -1, tokens: map[string]int{},
 		parked: make([][]*parkedCommand, s.players), dead: make([]bool, s.players), done: make([]bool, s.players), got: make([]int, s.players), said: make([]string, s.players),
-		cancel: make([]context.CancelFunc, s.players), gone: make([]bool, s.players)}
+		byRequest: map[string]string{}, heard: make([][]string, s.players), cancel: make([]context.CancelFunc, s.players), gone: make([]bool, s.players)}
 	time.Sleep(24*time.Hour - 20*time.Second) // midnight is near, and comes when it is meant to
-	_, err := newGenerator(t, m.client(), p.options(p.book)...).Next(context.Background(), "OTHER")
+	_, err := newGenerator(t, m.client(), s.options(p.book)...).Next(context.Background(), "OTHER")
 	require.NoError(t, err) // the server knows the scripts
 	if s.prepare != nil {
-		s.prepare(t, m, p.options(p.book))
+		before := s
+		before.ledger = s.ledger && !s.mixed
+		p.issued = s.prepare(t, m, before.options(p.book))
 	}
 	for i := range s.players {
-		gen := newGenerator(t, m.client(p.hook(i)), p.options(gatedLedger{p.book, p, i})...)
+		own := s
+		own.ledger = s.ledger && !(s.mixed && i == 0)
+		gen := newGenerator(t, m.client(p.hook(i)), own.options(gatedLedger{p.book, p, i})...)
 		go func() {
-			for range s.each {
-				p.ask(i, gen)
+			for nth := range s.each {
+				p.ask(i, nth, gen)
 			}
 			p.mu.Lock()
 			defer p.mu.Unlock()
@@ -265,7 +279,7 @@ func (s scene) start(t *testing.T) *play {
 }
 
 // ask has a player ask for a number.
-func (p *play) ask(i int, gen *serial.Generator) {
+func (p *play) ask(i, nth int, gen *serial.Generator) {
 	ctx := context.Background()
 	if p.leaving {
 		var cancel context.CancelFunc
@@ -275,20 +289,58 @@ func (p *play) ask(i int, gen *serial.Generator) {
 		p.gone[i], p.cancel[i] = false, cancel
 		p.mu.Unlock()
 	}
-	number, err := gen.Next(ctx, "IS")
+	next, request := gen.Next, ""
+	if p.once {
+		request = "everybody's"
+		if nth > 0 {
+			request = fmt.Sprintf("%d of %d", nth, i)
+		}
+		next = func(ctx context.Context, typ string) (string, error) { return gen.NextOnce(ctx, typ, request) }
+	}
+	number, err := next(ctx, "IS")
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.heard[i] = append(p.heard[i], number)
 	switch {
 	case p.dead[i]:
 	case p.gone[i] && errors.Is(err, context.Canceled):
 	case p.ledger && (p.slow == i || p.struck) && errors.Is(err, os.ErrDeadlineExceeded): // too long from question to answer
+	case p.permits(i, err):
 	case err != nil:
 		p.failed = append(p.failed, err)
+	case request != "" && p.byRequest[request] == number:
+		p.got[i]++
 	default:
 		p.got[i]++
 		p.issued = append(p.issued, number)
+		if request != "" {
+			if first := p.byRequest[request]; first != "" {
+				p.failed = append(p.failed, fmt.Errorf("request %s got %s, and then %s", request, first, number))
+			}
+			p.byRequest[request] = number
+		}
 	}
 }
+
+// permits reports whether a player may be told so in this scene, at this point. It is called under the lock.
+func (p *play) permits(i int, err error) bool {
+	ledger := p.ledger && !(p.mixed && i == 0)
+	switch {
+	case errors.Is(err, serial.ErrCounterLost):
+		return p.lost && (!ledger || p.mixed && p.lostPlain)
+	case errors.Is(err, serial.ErrConflict):
+		return p.mixed && !ledger && p.underLedger()
+	}
+	return false
+}
+
+// underLedger reports whether the record says that the day has a ledger.
+func (p *play) underLedger() bool {
+	return strings.HasSuffix(p.m.HGet("serial:{IS}", "entered"), " ledger")
+}
+
+// counter is the day's.
+func (p *play) counter() string { return "serial:{IS}:" + time.Now().UTC().Format("20060102") }
 
 func (s scene) options(l serial.Ledger) []serial.Option {
 	all := []serial.Option{serial.WithLocation(time.UTC)}
@@ -352,6 +404,9 @@ func (p *play) moves() (all []move) {
 	if p.midnight && !p.struck {
 		all = append(all, move{what: midnight})
 	}
+	if p.loses && !p.lost && p.m.Exists(p.counter()) {
+		all = append(all, move{what: loses})
+	}
 	for i, parked := range p.parked {
 		if alone < 2 || len(parked) == 0 || p.done[i] {
 			continue
@@ -407,9 +462,17 @@ func (p *play) carryOut(mv move) {
 		p.upset = true
 	}
 	p.long = p.long || mv.what == leavesLong
+	command := ""
+	if len(p.parked[mv.player]) > 0 {
+		command = p.parked[mv.player][0].kind
+	}
+	p.story = append(p.story, fmt.Sprintf("%d %s (%s; before that %s)", mv.player, mv.what, command, p.said[mv.player]))
 	p.struck = p.struck || mv.what == midnight || mv.late
 	switch mv.what {
 	case midnight:
+	case loses:
+		p.lost, p.lostPlain = true, !p.underLedger()
+		p.m.Del(p.counter())
 	case stops:
 		p.quiet, p.slow = mv.player, mv.player
 	case arrives:
@@ -436,11 +499,14 @@ func (p *play) state() string {
 	dump := instants.ReplaceAllString(p.m.Dump(), "T")
 	text := func(order []int) string {
 		var b strings.Builder
-		fmt.Fprintln(&b, p.struck)
+		fmt.Fprintln(&b, p.struck, p.lost, p.lostPlain)
 		for _, i := range order {
 			kinds := ""
 			for _, c := range p.parked[i] {
 				kinds += c.kind + ","
+			}
+			if p.loses { // what a generator remembers makes a difference then
+				fmt.Fprintln(&b, p.heard[i])
 			}
 			fmt.Fprintln(&b, p.done[i], p.got[i], kinds, instants.ReplaceAllString(p.said[i], "T"))
 		}
@@ -449,6 +515,9 @@ func (p *play) state() string {
 			keys = strings.ReplaceAll(keys, token, fmt.Sprintf("<%d>", slices.Index(order, owner)))
 		}
 		return b.String() + keys
+	}
+	if p.mixed {
+		return text([]int{0, 1})
 	}
 	return min(text([]int{0, 1}), text([]int{1, 0}))
 }
@@ -469,8 +538,11 @@ func (p *play) letGo() {
 }
 
 // close ends all that still runs, so that a play that has failed says why.
-func (p *play) close() {
+func (p *play) close(t *testing.T) {
 	p.mu.Lock()
+	if t.Failed() {
+		t.Log(strings.Join(p.story, "\n"))
+	}
 	p.letGo()
 	p.mu.Unlock()
 	p.quitOnce.Do(func() { close(p.quit) })
@@ -494,10 +566,24 @@ func (p *play) finish(t *testing.T) {
 	if p.leaving {
 		n = 3 // more than a block, so that a claim or a lock that was left behind shows
 	}
-	all, err := newGenerator(t, p.m.client(), p.options(p.book)...).NextN(context.Background(), "IS", n)
-	require.NoError(t, err)
+	gen := newGenerator(t, p.m.client(), p.options(p.book)...)
+	all, err := gen.NextN(context.Background(), "IS", n)
+	if p.permits(p.players-1, err) { // until an operator tells what was used
+		used, err := gen.Parse(slices.Max(p.issued))
+		require.NoError(t, err)
+		require.NoError(t, gen.Raise(context.Background(), "IS", used.Seq))
+		all, err = gen.NextN(context.Background(), "IS", n)
+		require.NoError(t, err)
+	} else {
+		require.NoError(t, err)
+	}
 	if p.leaving {
 		require.Less(t, time.Since(began), patienceOfOthers, "something was left behind")
+	}
+	if first := p.byRequest["everybody's"]; first != "" {
+		again, err := gen.NextOnce(context.Background(), "IS", "everybody's")
+		require.NoError(t, err)
+		require.Equal(t, first, again)
 	}
 	last := all[0]
 	slices.Sort(p.issued)
@@ -523,7 +609,7 @@ func explore(t *testing.T, s scene) (orders float64, plays int) {
 		plays++
 		synctest.Test(t, func(t *testing.T) {
 			p := s.start(t)
-			defer p.close()
+			defer p.close(t)
 			before := ""
 			for step := 0; ; step++ {
 				p.settle(t)
@@ -592,13 +678,9 @@ func TestInterleavings(t *testing.T) {
 	if raceDetector {
 		t.Skip("one command at a time leaves nothing for the race detector, and it makes this take minutes")
 	}
-	full := func(t *testing.T, m *simulation, opts []serial.Option) {
-		gen := newGenerator(t, m.client(), opts...)
-		_, err := gen.NextN(context.Background(), "IS", 2) // a whole block
-		require.NoError(t, err)
-	}
-	ahead := func(t *testing.T, m *simulation, opts []serial.Option) {
+	ahead := func(t *testing.T, m *simulation, opts []serial.Option) []string {
 		require.NoError(t, newGenerator(t, m.client(), opts...).Prepare(context.Background(), "IS", 2))
+		return nil
 	}
 	for _, c := range []struct {
 		name  string
@@ -608,7 +690,7 @@ func TestInterleavings(t *testing.T) {
 		{"from a missing counter", scene{players: 2, each: 2}, 1000},
 		{"from a missing counter, across midnight", scene{players: 2, each: 1, midnight: true}, 1e6},
 		{"prepared, across midnight", scene{players: 2, each: 1, midnight: true, prepare: ahead}, 100},
-		{"with a ledger, at the end of a block", scene{players: 2, each: 2, ledger: true, prepare: full}, 100},
+		{"with a ledger, at the end of a block", scene{players: 2, each: 2, ledger: true, prepare: fullBlock}, 100},
 		{"with a ledger, from nothing", scene{players: 2, each: 2, ledger: true}, 1000},
 		{"with a ledger, across midnight", scene{players: 2, each: 1, ledger: true, midnight: true}, 1000},
 	} {
@@ -634,7 +716,7 @@ func TestSomeInterleavings(t *testing.T) {
 		s := scene{players: 3, each: 2, midnight: true, ledger: random.IntN(2) == 0}
 		synctest.Test(t, func(t *testing.T) {
 			p := s.start(t)
-			defer p.close()
+			defer p.close(t)
 			for step := 0; ; step++ {
 				p.settle(t)
 				moves := p.moves()
