@@ -59,3 +59,18 @@ func TestInterleavingsWithALoss(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) { playAll(t, c.scene, c.least) })
 	}
 }
+
+// The counter is lost at any point while one generator has a ledger already and the other has none yet. The ledger cannot
+// know what was issued without it. TestInterleavings had missed this: all generators of a scene were alike.
+func TestInterleavingsWhereALedgerIsTurnedOn(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		scene scene
+		least float64
+	}{
+		{"from nothing", scene{players: 2, each: 2, calm: true, loses: true, ledger: true, mixed: true}, 100},
+		{"in mid-day", scene{players: 2, each: 2, calm: true, loses: true, ledger: true, mixed: true, prepare: fullBlock}, 100},
+	} {
+		t.Run(c.name, func(t *testing.T) { playAll(t, c.scene, c.least) })
+	}
+}
