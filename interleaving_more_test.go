@@ -74,3 +74,18 @@ func TestInterleavingsWhereALedgerIsTurnedOn(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) { playAll(t, c.scene, c.least) })
 	}
 }
+
+// Two processes are asked for the same request, and then for one of their own, and one of them dies or stops at any point.
+// TestInterleavings had missed this: it called Next only.
+func TestInterleavingsOfOneRequest(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		scene scene
+		least float64
+	}{
+		{"without a ledger", scene{players: 2, each: 2, once: true}, 100},
+		{"with a ledger", scene{players: 2, each: 1, once: true, ledger: true}, 100},
+	} {
+		t.Run(c.name, func(t *testing.T) { playAll(t, c.scene, c.least) })
+	}
+}
