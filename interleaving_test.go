@@ -195,7 +195,7 @@ func (p *play) hook(player int) hook {
 				cmd.SetErr(errDead)
 				return errDead
 			}
-			answer, _ := cmd.(*redis.Cmd)
+			answer, _ := cmd.(interface{ Val() any }) // the library's commands embed a *redis.Cmd
 			p.mu.Lock()
 			defer p.mu.Unlock()
 			p.said[player] = kind + " " + fmt.Sprint(err)
