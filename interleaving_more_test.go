@@ -2,6 +2,8 @@ package serial_test
 
 import (
 	"context"
+	"errors"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -87,5 +89,178 @@ func TestInterleavingsOfOneRequest(t *testing.T) {
 		{"with a ledger", scene{players: 2, each: 1, once: true, ledger: true}, 100},
 	} {
 		t.Run(c.name, func(t *testing.T) { playAll(t, c.scene, c.least) })
+	}
+}
+
+// wildClock is what a play knows of a server's clock that may be wrong.
+type wildClock struct {
+	ahead    time.Duration
+	jumped   bool
+	passed   bool // midnight, while it was ahead
+	back     bool
+	raising  bool // an operator
+	raised   bool
+	operator *serial.Generator
+	top      map[string]int64  // the greatest sequence of each counter
+	expired  map[string]string // counters that the clock had expire too early
+}
+
+// jump is how far the clock jumps: over two days that nobody enters.
+const jump = 3 * 24 * time.Hour
+
+// saw notes what a script has answered of a counter.
+func (c *wildClock) saw(key string, seq int64) { c.top[key] = max(c.top[key], seq) }
+
+// permits reports whether a player may be told so between the clock's return and an operator's word: the period entered is
+// in the future, or, if nobody entered one meanwhile, today's counter has expired.
+func (c *wildClock) permits(err error) bool {
+	return errors.Is(err, serial.ErrClockSkew) || len(c.expired) > 0 && errors.Is(err, serial.ErrCounterLost)
+}
+
+// clockMoves are those of the clock and of the operator that are possible now. It is called under the lock.
+func (p *play) clockMoves() (all []move) {
+	c := &p.clock
+	switch {
+	case !c.jumped:
+		return []move{{what: jumps}}
+	case !c.back:
+		all = []move{{what: comesBack}, {what: comesSoon}}
+		if !c.passed {
+			all = append(all, move{what: overMidnight})
+		}
+	case !c.raising:
+		all = []move{{what: raises}}
+		if p.m.Exists(p.counter()) {
+			all = append(all, move{what: raisesTo0})
+		}
+	}
+	return all
+}
+
+// carryOutClock is called under the lock, before every move: the clock stands still while it is ahead, except here.
+func (p *play) carryOutClock(mv move) {
+	c := &p.clock
+	switch mv.what {
+	case jumps:
+		c.jumped, c.ahead = true, jump
+		c.expired = map[string]string{}
+		if last, err := p.m.Get(p.counter()); err == nil {
+			c.expired[p.counter()] = last
+		}
+	case overMidnight:
+		c.passed = true
+		c.ahead += 24 * time.Hour
+	case comesBack, comesSoon:
+		p.setBack(mv.what == comesSoon)
+	case raises, raisesTo0:
+		c.raising = true
+		used := c.top[p.counter()]
+		if mv.what == raisesTo0 {
+			used = 0
+		}
+		operator := p.players - 1
+		p.done[operator] = false
+		go func() {
+			err := c.operator.Raise(context.Background(), "IS", used)
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if err != nil {
+				p.failed = append(p.failed, err)
+			}
+			c.raised, p.done[operator] = true, true
+		}()
+	}
+	if c.ahead != 0 {
+		p.m.SetTime(time.Now().Add(c.ahead))
+	}
+}
+
+// setBack has the clock be right again. miniredis keeps how long keys live, and a server when they expire.
+func (p *play) setBack(soon bool) {
+	c := &p.clock
+	lives := map[string]time.Duration{}
+	for _, key := range p.m.Keys() {
+		lives[key] = p.m.TTL(key) + c.ahead
+	}
+	c.back, c.ahead = true, 0
+	p.m.SetTime(time.Time{})
+	p.m.ClockTTL(true) // from now on
+	for key, left := range lives {
+		p.m.SetTTL(key, left)
+	}
+	for key, last := range c.expired {
+		if soon && !p.m.Exists(key) {
+			_ = p.m.Set(key, last)
+			p.m.SetTTL(key, time.Until(time.Now().Truncate(24*time.Hour).Add(24*time.Hour)))
+		}
+	}
+}
+
+// finishDays has the days come that the clock was ahead by, and the one after them. Everybody gets a number on each, once
+// an operator has told what was used where that is not known.
+func (p *play) finishDays(t *testing.T) {
+	ctx := context.Background()
+	gen := newGenerator(t, p.m.client(), p.options(nil)...)
+	seen := map[string]bool{}
+	for _, number := range p.issued {
+		require.False(t, seen[number], "%s twice: %v", number, p.issued)
+		seen[number] = true
+	}
+	entered := map[string]bool{} // by a clock that was ahead
+	today := p.counter()
+	for key := range p.clock.top {
+		entered[key] = key > today
+	}
+	for day := range 6 {
+		if day > 0 {
+			time.Sleep(time.Until(time.Now().Truncate(24 * time.Hour).Add(24*time.Hour + time.Second)))
+		}
+		key := p.counter()
+		there := p.m.Exists(key)
+		for range 2 {
+			number, err := gen.Next(ctx, "IS")
+			switch {
+			case errors.Is(err, serial.ErrClockSkew) && !p.clock.raised:
+				p.clock.raised = true
+				require.NoError(t, gen.Raise(ctx, "IS", p.clock.top[key]))
+				number, err = gen.Next(ctx, "IS")
+			case errors.Is(err, serial.ErrCounterLost) && !there && (entered[key] || day == 0 && !p.clock.raised):
+				require.NoError(t, gen.Raise(ctx, "IS", p.clock.top[key]))
+				there = true
+				number, err = gen.Next(ctx, "IS")
+			}
+			require.NoError(t, err, "on %s", key)
+			require.False(t, seen[number], "%s was issued again", number)
+			seen[number] = true
+			n, err := gen.Parse(number)
+			require.NoError(t, err)
+			if p.clock.top[key] == 0 {
+				require.EqualValues(t, 1, n.Seq, "nobody had entered %s", key)
+			}
+			p.clock.saw(key, n.Seq)
+		}
+	}
+}
+
+// The server's clock is ahead for a while, and the days that were entered meanwhile really come. TestInterleavings had
+// missed this: its clock only went forward, and at the pace of the world.
+func TestInterleavingsOfAClockThatWasAhead(t *testing.T) {
+	playAll(t, scene{players: 2, each: 2, calm: true, wild: true}, 100)
+}
+
+// The same with three generators, in some orders.
+func TestSomeInterleavingsOfAClockThatWasAhead(t *testing.T) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	plays := 60
+	if raceDetector {
+		plays = 6
+	}
+	for range plays {
+		playSome(t, scene{players: 4, each: 3, calm: true, wild: true}, random, 6)
+		if t.Failed() {
+			return
+		}
 	}
 }

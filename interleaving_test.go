@@ -32,6 +32,7 @@ type scene struct {
 	loses    bool                                                                      // Redis may lose the counter at any point, once
 	mixed    bool                                                                      // the first player has no ledger, the others have
 	once     bool                                                                      // every player's first number is for the same request, the others are for requests of its own
+	wild     bool                                                                      // the server's clock may jump ahead and come back, and then the last player is an operator
 	prepare  func(t *testing.T, m *simulation, opts []serial.Option) (issued []string) // before it begins
 }
 
@@ -49,6 +50,13 @@ const (
 	stops     = "stops"         // until all others are done
 	midnight  = "midnight"
 	loses     = "the counter is lost"
+
+	jumps        = "the clock jumps ahead"
+	overMidnight = "the clock that is ahead passes midnight"
+	comesBack    = "the clock comes back"
+	comesSoon    = "the clock comes back at once" // before Redis has dropped what had expired by it
+	raises       = "an operator raises"
+	raisesTo0    = "an operator raises to 0"
 
 	// The context of the player's call ends, and the process goes on:
 	leaves      = "leaves before it is sent"
@@ -88,6 +96,8 @@ type play struct {
 	lost      bool              // the counter
 	lostPlain bool              // and the record knew of no ledger
 	byRequest map[string]string // the number of each request
+
+	clock wildClock
 
 	cancel []context.CancelFunc // of each player's call
 	gone   []bool               // each player's call was left
@@ -205,6 +215,11 @@ func (p *play) hook(player int) hook {
 					said = []any{status[0], status[3]} // without the time
 				}
 				p.said[player] += fmt.Sprint(said)
+				if key, ok := args[3].(string); ok && p.wild {
+					if seq, ok := answer.Val().(int64); ok {
+						p.clock.saw(key, seq)
+					}
+				}
 			}
 			return err
 		}
@@ -257,10 +272,19 @@ func (s scene) start(t *testing.T) *play {
 	time.Sleep(24*time.Hour - 20*time.Second) // midnight is near, and comes when it is meant to
 	_, err := newGenerator(t, m.client(), s.options(p.book)...).Next(context.Background(), "OTHER")
 	require.NoError(t, err) // the server knows the scripts
+	if s.once {
+		_, err = newGenerator(t, m.client(), s.options(p.book)...).NextOnce(context.Background(), "ANOTHER", "any")
+		require.NoError(t, err)
+	}
 	if s.prepare != nil {
 		before := s
 		before.ledger = s.ledger && !s.mixed
 		p.issued = s.prepare(t, m, before.options(p.book))
+	}
+	if s.wild {
+		p.clock = wildClock{top: map[string]int64{}, operator: newGenerator(t, m.client(p.hook(s.players-1)), s.options(nil)...)}
+		p.done[s.players-1] = true
+		s.players--
 	}
 	for i := range s.players {
 		own := s
@@ -297,6 +321,9 @@ func (p *play) ask(i, nth int, gen *serial.Generator) {
 		}
 		next = func(ctx context.Context, typ string) (string, error) { return gen.NextOnce(ctx, typ, request) }
 	}
+	p.mu.Lock()
+	raised := p.clock.raised
+	p.mu.Unlock()
 	number, err := next(ctx, "IS")
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -306,6 +333,7 @@ func (p *play) ask(i, nth int, gen *serial.Generator) {
 	case p.gone[i] && errors.Is(err, context.Canceled):
 	case p.ledger && (p.slow == i || p.struck) && errors.Is(err, os.ErrDeadlineExceeded): // too long from question to answer
 	case p.permits(i, err):
+	case p.wild && p.clock.back && !raised && p.clock.permits(err):
 	case err != nil:
 		p.failed = append(p.failed, err)
 	case request != "" && p.byRequest[request] == number:
@@ -346,6 +374,9 @@ func (s scene) options(l serial.Ledger) []serial.Option {
 	all := []serial.Option{serial.WithLocation(time.UTC)}
 	if s.ledger {
 		all = append(all, serial.WithLedger(l, 2))
+	}
+	if s.wild {
+		all = append(all, serial.WithMaxSkew(-1))
 	}
 	return all
 }
@@ -406,6 +437,9 @@ func (p *play) moves() (all []move) {
 	}
 	if p.loses && !p.lost && p.m.Exists(p.counter()) {
 		all = append(all, move{what: loses})
+	}
+	if p.wild {
+		all = append(all, p.clockMoves()...)
 	}
 	for i, parked := range p.parked {
 		if alone < 2 || len(parked) == 0 || p.done[i] {
@@ -468,8 +502,11 @@ func (p *play) carryOut(mv move) {
 	}
 	p.story = append(p.story, fmt.Sprintf("%d %s (%s; before that %s)", mv.player, mv.what, command, p.said[mv.player]))
 	p.struck = p.struck || mv.what == midnight || mv.late
+	if p.wild {
+		p.carryOutClock(mv)
+	}
 	switch mv.what {
-	case midnight:
+	case midnight, jumps, overMidnight, comesBack, comesSoon, raises, raisesTo0:
 	case loses:
 		p.lost, p.lostPlain = true, !p.underLedger()
 		p.m.Del(p.counter())
@@ -499,13 +536,13 @@ func (p *play) state() string {
 	dump := instants.ReplaceAllString(p.m.Dump(), "T")
 	text := func(order []int) string {
 		var b strings.Builder
-		fmt.Fprintln(&b, p.struck, p.lost, p.lostPlain)
+		fmt.Fprintln(&b, p.struck, p.lost, p.lostPlain, p.clock.ahead, p.clock.jumped, p.clock.back, p.clock.raising, p.clock.raised)
 		for _, i := range order {
 			kinds := ""
 			for _, c := range p.parked[i] {
 				kinds += c.kind + ","
 			}
-			if p.loses { // what a generator remembers makes a difference then
+			if p.loses || p.wild { // what a generator remembers makes a difference then
 				fmt.Fprintln(&b, p.heard[i])
 			}
 			fmt.Fprintln(&b, p.done[i], p.got[i], kinds, instants.ReplaceAllString(p.said[i], "T"))
@@ -516,8 +553,12 @@ func (p *play) state() string {
 		}
 		return b.String() + keys
 	}
-	if p.mixed {
-		return text([]int{0, 1})
+	if p.mixed || p.wild {
+		all := make([]int, p.players)
+		for i := range all {
+			all[i] = i
+		}
+		return text(all)
 	}
 	return min(text([]int{0, 1}), text([]int{1, 0}))
 }
@@ -555,12 +596,19 @@ func (p *play) finish(t *testing.T) {
 		require.Less(t, time.Since(p.leftAt), patienceOfOthers, "player %d left", p.left)
 	}
 	p.mu.Lock()
+	if p.clock.ahead != 0 {
+		p.setBack(false)
+	}
 	p.letGo()
 	p.mu.Unlock()
 	p.await(t, func(i int) bool { return p.done[i] || p.dead[i] })
 	require.Empty(t, p.failed)
 	p.quitOnce.Do(func() { close(p.quit) })
 	p.await(t, func(i int) bool { return p.done[i] })
+	if p.wild {
+		p.finishDays(t)
+		return
+	}
 	// Whoever comes then gets a number too, and a later one.
 	began, n := time.Now(), 1
 	if p.leaving {
@@ -714,29 +762,34 @@ func TestSomeInterleavings(t *testing.T) {
 	}
 	for range plays {
 		s := scene{players: 3, each: 2, midnight: true, ledger: random.IntN(2) == 0}
-		synctest.Test(t, func(t *testing.T) {
-			p := s.start(t)
-			defer p.close(t)
-			for step := 0; ; step++ {
-				p.settle(t)
-				moves := p.moves()
-				if len(moves) == 0 {
-					break
-				}
-				require.Less(t, step, 10_000, "somebody is stuck")
-				var mv move // mostly one proceeds, so that it happens late, too, that one doesn't
-				others := slices.IndexFunc(moves, func(mv move) bool { return mv.what != proceeds })
-				switch {
-				case others < 0:
-					mv = moves[random.IntN(len(moves))]
-				case random.IntN(12) > 0:
-					mv = moves[random.IntN(others)]
-				default:
-					mv = moves[others+random.IntN(len(moves)-others)]
-				}
-				p.carryOut(mv)
-			}
-			p.finish(t)
-		})
+		playSome(t, s, random, 12)
 	}
+}
+
+// playSome plays a scene in some order. One move in so many, on average, is not that somebody proceeds.
+func playSome(t *testing.T, s scene, random *rand.Rand, rarely int) {
+	synctest.Test(t, func(t *testing.T) {
+		p := s.start(t)
+		defer p.close(t)
+		for step := 0; ; step++ {
+			p.settle(t)
+			moves := p.moves()
+			if len(moves) == 0 {
+				break
+			}
+			require.Less(t, step, 10_000, "somebody is stuck")
+			var mv move // mostly one proceeds, so that it happens late, too, that one doesn't
+			others := slices.IndexFunc(moves, func(mv move) bool { return mv.what != proceeds })
+			switch {
+			case others < 0:
+				mv = moves[random.IntN(len(moves))]
+			case random.IntN(rarely) > 0:
+				mv = moves[random.IntN(others)]
+			default:
+				mv = moves[others+random.IntN(len(moves)-others)]
+			}
+			p.carryOut(mv)
+		}
+		p.finish(t)
+	})
 }
