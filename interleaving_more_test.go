@@ -19,6 +19,7 @@ func fullBlock(t *testing.T, m *simulation, opts []serial.Option) []string {
 	return issued
 }
 
+// playAll plays a scene in every possible order, which are so many at least.
 func playAll(t *testing.T, s scene, least float64) {
 	if raceDetector {
 		t.Skip("one command at a time leaves nothing for the race detector, and it makes this take minutes")
@@ -56,7 +57,8 @@ func TestInterleavingsWithALoss(t *testing.T) {
 	}{
 		{"without a ledger", scene{players: 2, each: 2, calm: true, loses: true}, 100},
 		{"with a ledger, from nothing", scene{players: 2, each: 2, calm: true, loses: true, ledger: true}, 100},
-		{"with a ledger, at the end of a block", scene{players: 2, each: 2, calm: true, loses: true, ledger: true, prepare: fullBlock}, 100},
+		{"with a ledger, at the end of a block",
+			scene{players: 2, each: 2, calm: true, loses: true, ledger: true, prepare: fullBlock}, 100},
 	} {
 		t.Run(c.name, func(t *testing.T) { playAll(t, c.scene, c.least) })
 	}
