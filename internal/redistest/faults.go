@@ -270,3 +270,19 @@ func (s *Server) owns(slot int) bool {
 	}
 	return false
 }
+
+// StartSolo starts a server in cluster mode that has all slots, and returns when it serves them. It refuses what touches
+// several slots even where the client is one for a single server.
+func StartSolo(t testing.TB, args ...string) *Server {
+	t.Helper()
+	s := Start(t, append(args, "--cluster-enabled", "yes")...)
+	s.insist(t, "CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+	eventually(t, "cluster", func() error { // two seconds, which a master waits after its start
+		info, err := s.do("CLUSTER", "INFO").Text()
+		if err == nil && !strings.Contains(info, "cluster_state:ok\r\n") {
+			err = errors.New(info)
+		}
+		return err
+	})
+	return s
+}
