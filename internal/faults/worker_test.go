@@ -78,7 +78,8 @@ func (s setting) client(hook redis.Hook) redis.UniversalClient {
 
 type floorFunc = func(ctx context.Context, typ string, start time.Time) (int64, error)
 
-func (s setting) generator(client redis.UniversalClient, ledger serial.Ledger, floor floorFunc, more ...serial.Option) (*serial.Generator, error) {
+func (s setting) generator(client redis.UniversalClient, ledger serial.Ledger, floor floorFunc,
+	more ...serial.Option) (*serial.Generator, error) {
 	opts := []serial.Option{serial.WithLocation(s.location()), serial.WithTemplate("{type}-{date:yyyyMMdd}-{seq:12}")}
 	if s.Protection.Floor {
 		opts = append(opts, serial.WithFloor(floor))
