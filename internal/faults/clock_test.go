@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -15,8 +14,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
@@ -61,41 +58,23 @@ func TestClockJumps(t *testing.T) {
 type clockWorld struct {
 	t       *testing.T
 	random  *rand.Rand
-	redis   *miniredis.Miniredis
+	redis   *memoryRedis
 	ledger  bool
 	journal *journal
 	gens    []*serial.Generator
 	now     time.Time
 	latest  time.Time
-	reign   atomic.Int64
 	order   atomic.Int64 // stands for instants in the journal
 	before  atomic.Int64 // commands until the clock jumps in the middle of a call; not while several are made
 }
 
 func newClockWorld(t *testing.T, p protection, random *rand.Rand) *clockWorld {
-	w := &clockWorld{t: t, random: random, redis: miniredis.NewMiniRedis(), ledger: p.Ledger, journal: newJournal()}
-	t.Cleanup(w.redis.Close)
-	w.redis.ClockTTL(true)
-	// The ledger tells one reign of a master from the next by this, and miniredis has none.
-	conn, err := w.redis.Dial() // which starts it
-	require.NoError(t, err)
-	require.NoError(t, conn.Close())
-	w.redis.Server().SetPreHook(func(c *server.Peer, cmd string, args ...string) bool {
-		if cmd != "INFO" {
-			return false
-		}
-		c.WriteBulk(fmt.Sprintf("# Replication\r\nrole:master\r\nmaster_replid:%040x\r\n", w.reign.Load()))
-		return true
-	})
+	w := &clockWorld{t: t, random: random, redis: newMemoryRedis(t), ledger: p.Ledger, journal: newJournal()}
 	w.set(time.Now().Add(12 * time.Hour))
 	storage := newStorage(w.journal)
 	for range 3 {
-		client := redis.NewClient(&redis.Options{
-			Addr:   "127.0.0.1:6379", // a name would be looked up outside the bubble
-			Dialer: func(context.Context, string, string) (net.Conn, error) { return w.redis.Dial() },
-		})
+		client := w.redis.client(nil, 0)
 		client.AddHook(jumping{w})
-		t.Cleanup(func() { _ = client.Close() })
 		opts := []serial.Option{serial.WithLocation(time.UTC), serial.WithMaxSkew(-1)}
 		if p.Ledger {
 			opts = append(opts, serial.WithLedger(storage, 20))
@@ -143,7 +122,7 @@ func (w *clockWorld) lose() {
 	case 0:
 		w.redis.FlushAll()
 	case 1:
-		w.reign.Add(1)
+		w.redis.reign.Add(1)
 	case 2:
 		w.redis.Del(counter)
 	case 3:

@@ -18,6 +18,7 @@ type proxy struct {
 	target string
 	mode   weather
 	delay  time.Duration
+	spared int               // replies that pass before the weather is felt
 	conns  map[net.Conn]bool // true if replies were dropped: what comes next would be taken for them
 }
 
@@ -26,17 +27,24 @@ type weather int
 const (
 	fine      weather = iota
 	slow              // every packet takes longer
+	late              // every reply does
 	mute              // replies vanish
 	blackHole         // nothing passes; when it is over requests arrive, however late
 )
+
+func newProxy() *proxy {
+	p := &proxy{conns: map[net.Conn]bool{}}
+	p.change = sync.NewCond(&p.mu)
+	return p
+}
 
 func startProxy(t *testing.T, target string) *proxy {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &proxy{listener: listener, target: target, conns: map[net.Conn]bool{}}
-	p.change = sync.NewCond(&p.mu)
+	p := newProxy()
+	p.listener, p.target = listener, target
 	t.Cleanup(func() {
 		_ = listener.Close()
 		p.turn(fine, 0)
@@ -101,11 +109,25 @@ func (p *proxy) serve() {
 			p.mu.Unlock()
 			continue
 		}
-		p.conns[client], p.conns[server] = false, false
+		p.link(client, server)
 		p.mu.Unlock()
-		go p.forward(server, client, false)
-		go p.forward(client, server, true)
 	}
+}
+
+// link is called with mu held.
+func (p *proxy) link(client, server net.Conn) {
+	p.conns[client], p.conns[server] = false, false
+	go p.forward(server, client, false)
+	go p.forward(client, server, true)
+}
+
+// dial returns a connection without a port, for a server that has none.
+func (p *proxy) dial(server net.Conn) net.Conn {
+	client, end := net.Pipe()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.link(end, server)
+	return client
 }
 
 // forward carries what src sends to dst until either is closed.
@@ -123,19 +145,26 @@ func (p *proxy) forward(dst, src net.Conn, replies bool) {
 			return
 		}
 		p.mu.Lock()
+		spared := replies && p.spared > 0
+		if spared {
+			p.spared--
+		}
+		if !spared && (p.mode == slow || p.mode == late && replies) {
+			delay := p.delay
+			p.mu.Unlock()
+			time.Sleep(delay)
+			p.mu.Lock()
+		}
 		for p.mode == blackHole {
 			p.change.Wait()
 		}
-		mode, delay := p.mode, p.delay
-		if mode == mute && replies {
+		vanishes := p.mode == mute && replies
+		if vanishes {
 			p.conns[src] = true
 		}
 		p.mu.Unlock()
-		switch {
-		case mode == mute && replies:
+		if vanishes {
 			continue
-		case mode == slow:
-			time.Sleep(delay)
 		}
 		if _, err := dst.Write(buffer[:n]); err != nil {
 			return

@@ -1,0 +1,59 @@
+//go:build unix
+
+package faults
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// A memoryRedis is a miniredis for a bubble of virtual time, in which seconds of waiting take none.
+type memoryRedis struct {
+	*miniredis.Miniredis
+	t     *testing.T
+	reign atomic.Int64
+}
+
+func newMemoryRedis(t *testing.T) *memoryRedis {
+	m := &memoryRedis{Miniredis: miniredis.NewMiniRedis(), t: t}
+	t.Cleanup(m.Close)
+	m.ClockTTL(true)
+	// The ledger tells one reign of a master from the next by this, and miniredis has none.
+	conn, err := m.Dial() // which starts it
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
+	m.Server().SetPreHook(func(c *server.Peer, cmd string, args ...string) bool {
+		if cmd != "INFO" {
+			return false
+		}
+		c.WriteBulk(fmt.Sprintf("# Replication\r\nrole:master\r\nmaster_replid:%040x\r\n", m.reign.Load()))
+		return true
+	})
+	return m
+}
+
+// client returns a client, through p if that is not nil. read is its read timeout, as go-redis takes it.
+func (m *memoryRedis) client(p *proxy, read time.Duration) *redis.Client {
+	client := redis.NewClient(&redis.Options{
+		Addr: "127.0.0.1:6379", // a name would be looked up outside the bubble
+		Dialer: func(context.Context, string, string) (net.Conn, error) {
+			conn, err := m.Dial()
+			if err == nil && p != nil {
+				conn = p.dial(conn)
+			}
+			return conn, err
+		},
+		ReadTimeout: read,
+	})
+	m.t.Cleanup(func() { _ = client.Close() })
+	return client
+}
