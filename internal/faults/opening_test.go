@@ -1,0 +1,256 @@
+//go:build unix
+
+package faults
+
+import (
+	"context"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+)
+
+// An opening is a way to open a period or to have a block reserved, in which one caller may be in another's way.
+type opening struct {
+	name string
+	protection
+	atCeiling bool
+	call      func(ctx context.Context, gen *serial.Generator, typ string) error
+}
+
+var openings = []opening{
+	{"nothing", protection{}, false, nextOf},
+	{"floor", protection{Floor: true}, false, nextOf},
+	{"ledger", protection{Ledger: true}, false, nextOf},
+	{"ledger and floor", protection{Ledger: true, Floor: true}, false, nextOf},
+	{"ceiling", protection{Ledger: true}, true, nextOf},
+	{"Raise", protection{Ledger: true}, false, func(ctx context.Context, gen *serial.Generator, typ string) error {
+		return gen.Raise(ctx, typ, 40)
+	}},
+	{"NextOnce", protection{Ledger: true}, false, func(ctx context.Context, gen *serial.Generator, typ string) error {
+		_, err := gen.NextOnce(ctx, typ, request)
+		return err
+	}},
+	{"Prepare", protection{Ledger: true}, false, func(ctx context.Context, gen *serial.Generator, typ string) error {
+		return gen.Prepare(ctx, typ, 1)
+	}},
+}
+
+func nextOf(ctx context.Context, gen *serial.Generator, typ string) error {
+	_, err := gen.Next(ctx, typ)
+	return err
+}
+
+// A passage is a process that opens a period. What happens at the boundaries between its commands, its reservations and
+// its questions to the floor is the test's to say.
+type passage struct {
+	serial.Ledger
+	at func(boundary int) // the even ones are before a command, a reservation or a question
+
+	mu     sync.Mutex
+	passed int // boundaries
+}
+
+func (p *passage) pass() {
+	p.mu.Lock()
+	p.passed++
+	i := p.passed - 1
+	p.mu.Unlock()
+	p.at(i)
+}
+
+func (p *passage) Reserve(ctx context.Context, series, period string, above, n int64) (int64, error) {
+	p.pass()
+	defer p.pass()
+	return p.Ledger.Reserve(ctx, series, period, above, n)
+}
+
+func (p *passage) floor(context.Context, string, time.Time) (int64, error) {
+	p.pass()
+	defer p.pass()
+	return 0, nil
+}
+
+// A meeting is a passage and another process, of a type whose period is not open or whose block is used up.
+type meeting struct {
+	passage    passage
+	gen, other *serial.Generator // the passage's, and another's
+}
+
+func newMeeting(t *testing.T, o opening) *meeting {
+	m, storage := newMemoryRedis(t), newStorage(newJournal())
+	w := &meeting{passage: passage{Ledger: storage, at: func(int) {}}}
+	client := m.client(nil, -1)
+	client.AddHook(steps{new(atomic.Int64), func(_ int, run func() error) error {
+		w.passage.pass()
+		defer w.passage.pass()
+		return run()
+	}})
+	s := setting{Protection: o.protection}
+	var err error
+	w.gen, err = s.generator(client, &w.passage, w.passage.floor)
+	require.NoError(t, err)
+	w.other, err = s.generator(m.client(nil, 0), storage, func(context.Context, string, time.Time) (int64, error) { return 0, nil })
+	require.NoError(t, err)
+	for _, gen := range []*serial.Generator{w.gen, w.other} { // which connects, and teaches Redis the scripts
+		require.NoError(t, o.call(t.Context(), gen, alwaysUsed[1]))
+		require.NoError(t, nextOf(t.Context(), gen, alwaysUsed[2]))
+	}
+	w.passage.passed = 0
+	if o.atCeiling {
+		_, err = w.other.NextN(t.Context(), alwaysUsed[0], block)
+		require.NoError(t, err)
+	}
+	return w
+}
+
+// next is how long the other process waits for a number.
+func (w *meeting) next(t *testing.T) time.Duration {
+	began := time.Now()
+	require.NoError(t, nextOf(context.Background(), w.other, alwaysUsed[0]))
+	return time.Since(began)
+}
+
+// Whoever leaves in the middle of an opening is in nobody's way, wherever that is. The suite had missed the claim of a caller
+// who left while the answer was under way: its callers' deadlines were 20 ms and more, in which an opening is over.
+func TestCallerLeavesOpening(t *testing.T) {
+	t.Parallel()
+	for _, o := range openings {
+		t.Run(o.name, func(t *testing.T) {
+			for boundary, passed := -1, 0; boundary < passed; boundary++ { // first a call that nobody leaves
+				var took time.Duration
+				synctest.Test(t, func(t *testing.T) {
+					w := newMeeting(t, o)
+					ctx, leave := context.WithCancel(t.Context())
+					left := make(chan struct{})
+					w.passage.at = func(i int) {
+						if i == boundary {
+							leave()
+							<-left
+						}
+					}
+					_ = o.call(ctx, w.gen, alwaysUsed[0])
+					close(left)
+					took = w.next(t)
+					time.Sleep(time.Minute) // for what was left behind
+					passed = max(passed, w.passage.passed)
+				})
+				if boundary < 0 {
+					require.Greater(t, passed, 3)
+				}
+				if took > time.Second {
+					t.Errorf("it left at boundary %d, and another waited for %v", boundary, took)
+				}
+			}
+		})
+	}
+}
+
+// Whoever dies in the middle of an opening delays the others by the lock's expiry in all, also if it stood still before its
+// last step, or that step's request was under way for long. The suite had missed that a claim began a time of its own: it
+// killed processes or stopped them, never one after the other, and waited for more than twice that time.
+func TestHolderStandsStill(t *testing.T) {
+	t.Parallel()
+	const expiry = 8 * time.Second
+	for _, o := range openings[:6] {
+		t.Run(o.name, func(t *testing.T) {
+			for still, passed := -1, 0; still < passed; still++ {
+				// Before a command, as its request; or between two, for less than it would take for a dead lock server.
+				pause, dies := expiry-500*time.Millisecond, still+1
+				if still%2 != 0 {
+					pause, dies = 1900*time.Millisecond, still+2
+				}
+				var took time.Duration
+				synctest.Test(t, func(t *testing.T) {
+					w := newMeeting(t, o)
+					holds, dead := make(chan struct{}), make(chan struct{})
+					var once sync.Once
+					w.passage.at = func(i int) {
+						if i >= min(3, dies) { // it has the lock or a claim, unless it dies before
+							once.Do(func() { close(holds) })
+						}
+						if still >= 0 && i >= dies {
+							<-dead
+						}
+						if i == still {
+							time.Sleep(pause)
+						}
+					}
+					ctx, bury := context.WithCancel(t.Context())
+					go func() {
+						_ = o.call(ctx, w.gen, alwaysUsed[0])
+						once.Do(func() { close(holds) })
+					}()
+					<-holds
+					took = w.next(t)
+					bury()
+					close(dead)
+					time.Sleep(time.Minute) // for what was left behind
+					if still < 0 {
+						passed = w.passage.passed
+					}
+				})
+				if took > expiry+500*time.Millisecond {
+					t.Errorf("it stood still for %v at boundary %d and died at %d, and another waited for %v", pause, still, dies, took)
+				}
+			}
+		})
+	}
+}
+
+// The same with many callers whose deadlines are over anywhere in an opening. When they have left, whoever has time gets a
+// number at once.
+func TestShortDeadlines(t *testing.T) {
+	t.Parallel()
+	for _, p := range []protection{{}, {Floor: true}, {Ledger: true}} {
+		w := build(t, serverTopology, p, false, zoneOfMidnightIn(12*time.Hour))
+		w.proxy.turn(slow, time.Millisecond) // a network
+		types := typesNamed(60)
+		var hasty sync.WaitGroup
+		var gens []*serial.Generator
+		for range 2 {
+			client := w.setting.client(nil)
+			t.Cleanup(func() { _ = client.Close() })
+			gen, err := w.setting.generator(client, w.storage, func(context.Context, string, time.Time) (int64, error) { return 0, nil })
+			require.NoError(t, err)
+			gens = append(gens, gen)
+			for _, typ := range types {
+				for range 4 {
+					hasty.Go(func() {
+						ctx, cancel := context.WithTimeout(t.Context(), 200*time.Microsecond+rand.N(20*time.Millisecond))
+						defer cancel()
+						if err := nextOf(ctx, gen, typ); err != nil && class(ctx, err) != "deadline" {
+							t.Errorf("%+v: %v", p, err)
+						}
+					})
+				}
+			}
+		}
+		hasty.Wait()
+		var longest atomic.Int64
+		var patient sync.WaitGroup
+		for i, typ := range types {
+			patient.Go(func() {
+				began := time.Now()
+				if err := nextOf(t.Context(), gens[i%2], typ); err != nil {
+					t.Errorf("%+v: %v", p, err)
+				}
+				for took := int64(time.Since(began)); ; {
+					if before := longest.Load(); took <= before || longest.CompareAndSwap(before, took) {
+						return
+					}
+				}
+			})
+		}
+		patient.Wait()
+		if took := time.Duration(longest.Load()); took > 2*time.Second {
+			t.Errorf("%+v: then somebody waited for %v", p, took)
+		}
+	}
+}
