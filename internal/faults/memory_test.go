@@ -21,6 +21,7 @@ type memoryRedis struct {
 	*miniredis.Miniredis
 	t     *testing.T
 	reign atomic.Int64
+	clock time.Time // zero while it goes by itself
 }
 
 func newMemoryRedis(t *testing.T) *memoryRedis {
@@ -39,6 +40,19 @@ func newMemoryRedis(t *testing.T) *memoryRedis {
 		return true
 	})
 	return m
+}
+
+// set stops the clock at t. A server's keys expire at an instant, those of miniredis after a time: where the clock goes
+// back they have as much more of it. What has expired before is gone.
+func (m *memoryRedis) set(t time.Time) {
+	keys, back := m.Keys(), m.clock.Sub(t)
+	m.SetTime(t)
+	m.clock = t
+	for _, key := range keys {
+		if left := m.TTL(key); back > 0 && left > 0 {
+			m.SetTTL(key, left+back)
+		}
+	}
 }
 
 // client returns a client, through p if that is not nil. read is its read timeout, as go-redis takes it.
