@@ -23,6 +23,7 @@ type journal struct {
 	high   map[series]int64
 	lost   map[string]int64 // numbers of commands without an answer, by type
 	losses []loss
+	upset  int64 // until when a worker was killed or stopped last
 }
 
 // A call issues n numbers, or fails. Instants are nanoseconds since 1970, comparable across the processes of one host.
@@ -104,6 +105,16 @@ func (j *journal) mayLose(l loss) {
 func (j *journal) mishap(pause time.Duration) {
 	now := stamp()
 	j.mayLose(loss{now - int64(time.Second), now + int64(pause+time.Second), 1})
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.upset = max(j.upset, now+int64(pause))
+}
+
+// calmSince reports whether no worker was killed or stood still since.
+func (j *journal) calmSince(t int64) bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.upset < t
 }
 
 func (j *journal) succeededSince(worker int, typ string, t int64) bool {

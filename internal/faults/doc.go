@@ -4,6 +4,7 @@
 //	go test ./internal/faults                                          a minute, every run a few seconds
 //	SERIAL_SOAK=10m go test -v -timeout 30m -run Faults ./internal/faults   ten minutes, divided over the runs
 //	SERIAL_SEED=7 go test -run Faults/sentinel ./internal/faults       the same faults in the same order
+//	SERIAL_FAULT='denied|hurry' go test -run Faults ./internal/faults  these faults only
 //
 // A run is a topology (server, pair, sentinel, cluster) and a protection (none, floor, replicas, ledger). What a
 // protection does not promise to survive is not in its schedule. The seed is in the log of every run; with -v each fault
@@ -11,7 +12,11 @@
 //
 //	faults_test.go    the runs, and what is asserted of each
 //	scenario_test.go  single losses step by step, each with protection and without: so the checker is checked
-//	clock_test.go     clocks that jump
+//	opening_test.go   callers who leave, and processes that die, at every boundary of an opening
+//	slow_test.go      every step of a call slow
+//	refusal_test.go   servers that refuse: slots, ACLs
+//	clock_test.go     clocks that jump, and one that was ahead
+//	memory_test.go    a Redis in virtual time, for clocks, slowness and openings
 //	schedule_test.go  which fault when: a pure function of the seed
 //	topology_test.go  the servers, and every kind of fault
 //	proxy_test.go     a network that misbehaves

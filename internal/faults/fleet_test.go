@@ -180,6 +180,15 @@ func (f *fleet) trap(s *ship, pause time.Duration, where string, boundary int) {
 	_, _ = fmt.Fprintln(s.stdin, how, where, boundary)
 }
 
+// hurry gives all workers' callers short deadlines for so long.
+func (f *fleet) hurry(d time.Duration) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, s := range f.ships {
+		_, _ = fmt.Fprintln(s.stdin, "hurry", "all", d.Milliseconds())
+	}
+}
+
 func (f *fleet) kill(s *ship) {
 	f.mu.Lock()
 	s.doomed = true

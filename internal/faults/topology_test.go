@@ -6,7 +6,11 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
+	"regexp"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -138,10 +142,14 @@ func (p protection) promised(r risk) bool {
 	return p.Ledger
 }
 
+// only are the names of the faults that SERIAL_FAULT leaves, all without.
+var only = regexp.MustCompile(os.Getenv("SERIAL_FAULT"))
+
 // faultsOf are those that belong to a topology and that a protection promises to survive.
 func faultsOf(top topology, p protection) (suitable []fault) {
 	for _, f := range allFaults {
-		if (f.where == "" || strings.Contains(f.where, string(top))) && p.promised(f.risk) {
+		if (f.where == "" || strings.Contains(f.where, string(top))) && p.promised(f.risk) &&
+			only.MatchString(f.name) {
 			suitable = append(suitable, f)
 		}
 	}
@@ -217,7 +225,7 @@ var allFaults = []fault{
 		return nothing
 	}},
 	{"a counter set back", loses, 1, "", func(w *world, random *rand.Rand, _ time.Duration) func() {
-		w.command("SET", recordKey(aType(random))+":"+dayOf(stamp(), w.setting.location()), 1+random.IntN(50), "KEEPTTL")
+		w.command("SET", recordKey(aType(random))+":"+dayOf(stamp(), w.setting.location()), 1+random.IntN(50), "XX", "KEEPTTL")
 		return nothing
 	}},
 	{"FLUSHALL", loses, 1, "", func(w *world, _ *rand.Rand, _ time.Duration) func() {
@@ -231,6 +239,10 @@ var allFaults = []fault{
 		w.proxy.turn(slow, time.Duration(5+random.IntN(200))*time.Millisecond)
 		return func() { w.proxy.turn(fine, 0) }
 	}},
+	{"network: late replies", keeps, 0, single, func(w *world, random *rand.Rand, _ time.Duration) func() {
+		w.proxy.turn(late, readTimeout/4+time.Duration(random.Int64N(int64(readTimeout*7/10)))) // in time, each by itself
+		return func() { w.proxy.turn(fine, 0) }
+	}},
 	{"network: replies dropped", keeps, 0, single, func(w *world, _ *rand.Rand, _ time.Duration) func() {
 		w.proxy.turn(mute, 0)
 		return func() { w.proxy.turn(fine, 0) }
@@ -242,6 +254,28 @@ var allFaults = []fault{
 	{"network: reset", keeps, 0, single, func(w *world, _ *rand.Rand, _ time.Duration) func() {
 		w.proxy.reset()
 		return w.proxy.reset
+	}},
+
+	{"callers in a hurry", keeps, 0, "", func(w *world, _ *rand.Rand, hold time.Duration) func() {
+		began := time.Now()
+		w.fleet.hurry(hold)
+		return func() { w.followHurry(began) }
+	}},
+	{"a command denied", keeps, 1, "", func(w *world, random *rand.Rand, _ time.Duration) func() {
+		commands := needed
+		if w.protection.Ledger && w.sentinel == nil { // sentinels need it too
+			commands = append(slices.Clone(needed), "INFO")
+		}
+		command := commands[random.IntN(len(commands))]
+		w.t.Logf("the command is %s", command)
+		if command == "EVAL" {
+			w.everyMaster("SCRIPT", "FLUSH")
+		}
+		w.everyServer("ACL", "SETUSER", "default", "-"+command)
+		return func() {
+			w.expiries(command)
+			w.everyServer("ACL", "SETUSER", "default", "+"+command)
+		}
 	}},
 
 	{"SIGSTOP, SIGCONT of a replica", keeps, 0, "pair sentinel cluster", func(w *world, random *rand.Rand, _ time.Duration) func() {
@@ -356,13 +390,23 @@ func aType(random *rand.Rand) string { return alwaysUsed[random.IntN(len(alwaysU
 func recordKey(typ string) string { return "serial:{" + typ + "}" }
 
 // everyMaster sends a command to all masters at once. One that kills its own connection gets no answer.
-func (w *world) everyMaster(args ...any) {
-	done := make(chan error)
-	masters := w.masters()
-	for _, m := range masters {
-		go func() { done <- m.Do(args...).Err() }()
+func (w *world) everyMaster(args ...any) { w.every(w.masters(), args...) }
+
+// everyServer does that to replicas too.
+func (w *world) everyServer(args ...any) {
+	servers := []*redistest.Server{w.master, w.replica}
+	if w.cluster != nil {
+		servers = slices.Concat(w.cluster.Servers, w.cluster.Replicas)
 	}
-	for range masters {
+	w.every(slices.DeleteFunc(servers, func(s *redistest.Server) bool { return s == nil }), args...)
+}
+
+func (w *world) every(servers []*redistest.Server, args ...any) {
+	done := make(chan error)
+	for _, s := range servers {
+		go func() { done <- s.Do(args...).Err() }()
+	}
+	for range servers {
 		if err := <-done; err != nil && args[0] != "CLIENT" {
 			w.t.Errorf("%v: %v", args, err)
 		}
@@ -384,6 +428,66 @@ func (w *world) raise(typ string, seq int64) {
 	gen, err := plain.generator(w.admin, nil, nil)
 	require.NoError(w.t, err)
 	require.NoError(w.t, gen.Raise(context.Background(), typ, seq))
+}
+
+// expiries fails the test for every key of the package that would live for ever, where a command is denied.
+func (w *world) expiries(command string) {
+	ctx := context.Background()
+	for _, m := range w.masters() {
+		client := redis.NewClient(m.Options())
+		keys, err := client.Keys(ctx, "serial:*").Result()
+		if err != nil {
+			w.t.Errorf("KEYS: %v", err)
+		}
+		pipe := client.Pipeline()
+		var left []*redis.DurationCmd
+		for _, key := range keys {
+			left = append(left, pipe.TTL(ctx, key))
+		}
+		_, _ = pipe.Exec(ctx)
+		for i, key := range keys {
+			if left[i].Val() == -1 {
+				w.t.Errorf("%s has no expiry, without %s", key, command)
+			}
+		}
+		_ = client.Close()
+	}
+}
+
+// followHurry asks for a number of each type that callers in a hurry have left, since then: at once, unless a process that
+// dies or stands still is in the way.
+func (w *world) followHurry(since time.Time) {
+	client := w.setting.client(nil)
+	defer func() { _ = client.Close() }()
+	gen, err := w.setting.generator(client, w.storage, func(_ context.Context, typ string, start time.Time) (int64, error) {
+		return w.storage.floor(typ, start.Format(dayLayout)), nil
+	})
+	require.NoError(w.t, err)
+	var wg sync.WaitGroup
+	for at := time.Now().Add(-2 * time.Second); !at.After(time.Now()); at = at.Add(hurriedType) {
+		if at.Before(since) {
+			continue
+		}
+		wg.Go(func() {
+			typ := hurried(at)
+			id := callID{key: typ}
+			from := stamp()
+			w.journal.begin(id, call{typ: typ, n: 1, start: from})
+			number, err := gen.NextNumber(context.Background(), typ)
+			w.journal.finish(id, func(c *call) {
+				c.end = stamp()
+				if err != nil {
+					c.failure, c.text = class(context.Background(), err), err.Error()
+					return
+				}
+				c.day, c.first, c.last = number.Start.Format(dayLayout), number.Seq, number.Seq
+			})
+			if took := time.Duration(stamp() - from); took > 5*time.Second && w.journal.calmSince(from-int64(15*time.Second)) {
+				w.t.Errorf("behind callers in a hurry, a number of %s took %v: %v", typ, took, err)
+			}
+		})
+	}
+	wg.Wait()
 }
 
 // evict fills the memory, so that Redis throws away keys to make room.

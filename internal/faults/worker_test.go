@@ -45,13 +45,15 @@ const (
 	block   = 200
 	callers = 6 // of a worker
 	most    = 50
+
+	readTimeout = 2 * time.Second
 )
 
 func (s setting) location() *time.Location { return time.FixedZone("suite", s.Zone) }
 
 // client gives up on a server sooner than go-redis by itself does, so that more happens in a minute.
 func (s setting) client(hook redis.Hook) redis.UniversalClient {
-	const dial, read, write = time.Second, 2 * time.Second, time.Second
+	const dial, read, write = time.Second, readTimeout, time.Second
 	var c redis.UniversalClient
 	switch {
 	case s.Sentinel:
@@ -99,11 +101,12 @@ const workerVariable = "SERIAL_FAULTS_WORKER"
 // ends, so that even if it is killed nothing is missing but what is unknown.
 type worker struct {
 	setting
-	gen  *serial.Generator
-	trap trap
-	out  sync.Mutex
-	id   atomic.Int64
-	quit chan struct{}
+	gen   *serial.Generator
+	trap  trap
+	hurry atomic.Int64 // until when its callers have short deadlines
+	out   sync.Mutex
+	id    atomic.Int64
+	quit  chan struct{}
 }
 
 func workerMain(config string) error {
@@ -150,6 +153,10 @@ func (w *worker) obey() {
 		var how, where string
 		var boundary int
 		if n, _ := fmt.Sscan(lines.Text(), &how, &where, &boundary); n == 3 {
+			if how == "hurry" {
+				w.hurry.Store(stamp() + int64(boundary)*int64(time.Millisecond))
+				continue
+			}
 			w.trap.set(how, where, boundary)
 			continue
 		}
@@ -175,6 +182,13 @@ func (w *worker) leaks() {
 // alwaysUsed are the types that are in use all the time; others come and go, so that there is much to open.
 var alwaysUsed = []string{"T-00000001", "T-00000002", "T-00000003"}
 
+// hurriedType is how long callers in a hurry use a type.
+const hurriedType = 100 * time.Millisecond
+
+func hurried(t time.Time) string {
+	return fmt.Sprintf("R-%08d", t.UnixMilli()/hurriedType.Milliseconds()%1e8)
+}
+
 func (w *worker) call(random *rand.Rand) {
 	typ := alwaysUsed[random.IntN(len(alwaysUsed))]
 	if random.IntN(3) == 0 {
@@ -185,7 +199,11 @@ func (w *worker) call(random *rand.Rand) {
 		n = 1 + random.IntN(most)
 	}
 	ctx := context.Background()
-	if limit := []time.Duration{0, 0, 2 * time.Second, 20 * time.Millisecond}[random.IntN(4)]; limit > 0 {
+	limit := []time.Duration{0, 0, 2 * time.Second, 20 * time.Millisecond}[random.IntN(4)]
+	if stamp() < w.hurry.Load() {
+		typ, limit = hurried(time.Now()), 200*time.Microsecond+rand.N(20*time.Millisecond)
+	}
+	if limit > 0 {
 		limited, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		ctx = limited
@@ -340,7 +358,8 @@ func (h watch) unanswered(cmd redis.Cmder, err error) {
 	if err == nil {
 		return
 	}
-	for _, refusal := range []string{"NOSCRIPT", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "READONLY", "LOADING"} {
+	for _, refusal := range []string{"NOSCRIPT", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "READONLY", "LOADING",
+		"NOPERM"} {
 		if redis.HasErrorPrefix(err, refusal) {
 			return
 		}
