@@ -97,7 +97,7 @@ func newMeeting(t *testing.T, o opening) *meeting {
 	var err error
 	w.gen, err = s.generator(client, &w.passage, w.passage.floor)
 	require.NoError(t, err)
-	w.other, err = s.generator(m.client(nil, 0), storage, func(context.Context, string, time.Time) (int64, error) { return 0, nil })
+	w.other, err = s.generator(m.client(nil, 0), storage, noneUsed)
 	require.NoError(t, err)
 	for _, gen := range []*serial.Generator{w.gen, w.other} { // which connects, and teaches Redis the scripts
 		require.NoError(t, o.call(t.Context(), gen, alwaysUsed[1]))
@@ -118,8 +118,10 @@ func (w *meeting) next(t *testing.T) time.Duration {
 	return time.Since(began)
 }
 
-// Whoever leaves in the middle of an opening is in nobody's way, wherever that is. The suite had missed the claim of a caller
-// who left while the answer was under way: its callers' deadlines were 20 ms and more, in which an opening is over.
+func noneUsed(context.Context, string, time.Time) (int64, error) { return 0, nil }
+
+// Whoever leaves in the middle of an opening is in nobody's way, wherever that is. The suite had missed the claim of a
+// caller who left while the answer was under way: its callers' deadlines were 20 ms and more, in which an opening is over.
 func TestCallerLeavesOpening(t *testing.T) {
 	t.Parallel()
 	for _, o := range openings {
@@ -217,7 +219,7 @@ func TestShortDeadlines(t *testing.T) {
 		for range 2 {
 			client := w.setting.client(nil)
 			t.Cleanup(func() { _ = client.Close() })
-			gen, err := w.setting.generator(client, w.storage, func(context.Context, string, time.Time) (int64, error) { return 0, nil })
+			gen, err := w.setting.generator(client, w.storage, noneUsed)
 			require.NoError(t, err)
 			gens = append(gens, gen)
 		}

@@ -70,6 +70,9 @@ func (d *deck) deal() step {
 		mishaps = append(mishaps, killReserves, killReserves, stopReserves, stopReserves)
 	}
 	s.mishap = mishaps[d.random.IntN(len(mishaps))]
+	if s.fault.name == hurry {
+		s.mishap = noMishap
+	}
 	s.worker = d.random.IntN(1 << 16)
 	s.delay = time.Duration(d.random.Int64N(int64(s.hold)))
 	s.pause = 100*time.Millisecond + time.Duration(d.random.Int64N(int64(2*time.Second)))

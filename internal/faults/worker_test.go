@@ -185,9 +185,7 @@ var alwaysUsed = []string{"T-00000001", "T-00000002", "T-00000003"}
 // hurriedType is how long callers in a hurry use a type.
 const hurriedType = 100 * time.Millisecond
 
-func hurried(t time.Time) string {
-	return fmt.Sprintf("R-%08d", t.UnixMilli()/hurriedType.Milliseconds()%1e8)
-}
+func hurried(at int64) string { return fmt.Sprintf("R-%08d", at/int64(hurriedType)%1e8) }
 
 func (w *worker) call(random *rand.Rand) {
 	typ := alwaysUsed[random.IntN(len(alwaysUsed))]
@@ -200,8 +198,8 @@ func (w *worker) call(random *rand.Rand) {
 	}
 	ctx := context.Background()
 	limit := []time.Duration{0, 0, 2 * time.Second, 20 * time.Millisecond}[random.IntN(4)]
-	if stamp() < w.hurry.Load() {
-		typ, limit = hurried(time.Now()), 200*time.Microsecond+rand.N(20*time.Millisecond)
+	if now := stamp(); now < w.hurry.Load() {
+		typ, limit = hurried(now), 200*time.Microsecond+rand.N(20*time.Millisecond)
 	}
 	if limit > 0 {
 		limited, cancel := context.WithTimeout(ctx, limit)
