@@ -54,16 +54,11 @@ type passage struct {
 	serial.Ledger
 	at func(boundary int) // the even ones are before a command, a reservation or a question
 
-	mu     sync.Mutex
-	passed int // boundaries
+	passed atomic.Int64 // boundaries
 }
 
 func (p *passage) pass() {
-	p.mu.Lock()
-	p.passed++
-	i := p.passed - 1
-	p.mu.Unlock()
-	p.at(i)
+	p.at(int(p.passed.Add(1) - 1))
 }
 
 func (p *passage) Reserve(ctx context.Context, series, period string, above, n int64) (int64, error) {
@@ -103,7 +98,7 @@ func newMeeting(t *testing.T, o opening) *meeting {
 		require.NoError(t, o.call(t.Context(), gen, alwaysUsed[1]))
 		require.NoError(t, nextOf(t.Context(), gen, alwaysUsed[2]))
 	}
-	w.passage.passed = 0
+	w.passage.passed.Store(0)
 	if o.atCeiling {
 		_, err = w.other.NextN(t.Context(), alwaysUsed[0], block)
 		require.NoError(t, err)
@@ -142,7 +137,7 @@ func TestCallerLeavesOpening(t *testing.T) {
 					close(left)
 					took = w.next(t)
 					time.Sleep(time.Minute) // for what was left behind
-					passed = max(passed, w.passage.passed)
+					passed = max(passed, int(w.passage.passed.Load()))
 				})
 				if boundary < 0 {
 					require.Greater(t, passed, 3)
@@ -196,7 +191,7 @@ func TestHolderStandsStill(t *testing.T) {
 					close(dead)
 					time.Sleep(time.Minute) // for what was left behind
 					if still < 0 {
-						passed = w.passage.passed
+						passed = int(w.passage.passed.Load())
 					}
 				})
 				if took > expiry+500*time.Millisecond {
