@@ -162,18 +162,25 @@ type denial struct {
 	floor   int64
 	typ     string
 	zone    int
-	made    *atomic.Int64 // commands of the latest process
+	made    atomic.Int64 // commands of the process that is denied one
+
+	mu   sync.Mutex // held while a command is denied
+	over bool       // the call has ended, and what it left behind is denied nothing
 }
 
-// process is a generator of a process that has just started.
-func (d *denial) process() *serial.Generator {
+// process is a generator of a process that has just started, one of whose commands is denied, none if at is -1.
+func (d *denial) process(at int) *serial.Generator {
 	options := *d.server.Options()
 	options.Username, options.Password = d.user, password
 	client := redis.NewClient(&options)
 	d.t.Cleanup(func() { _ = client.Close() })
-	d.made = new(atomic.Int64)
-	client.AddHook(steps{d.made, func(i int, run func() error) error {
-		if i == d.at {
+	client.AddHook(steps{&d.made, func(i int, run func() error) error {
+		if i != at {
+			return run()
+		}
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if !d.over {
 			d.allow("-" + d.command)
 			defer d.allow("+" + d.command)
 		}
@@ -283,21 +290,22 @@ var denied = regexp.MustCompile(`NOPERM|can't run this command|ACL failure`)
 // commands than the one to be denied.
 func (d *denial) play(stage stage) (wrong string, enough bool) {
 	d.do("ACL", "SETUSER", d.user, "on", ">"+password, "~*", "&*", "+@all")
-	at := d.at
-	d.at = -1
 	if stage.ready != nil {
-		stage.ready(d, d.process())
+		stage.ready(d, d.process(-1))
 	}
 	before, _ := d.do("GET", d.counter(0)).Int64()
-	d.at = at
-	gen := d.process()
-	if at < 0 {
+	d.made.Store(0)
+	gen := d.process(d.at)
+	if d.at < 0 {
 		if d.command == "EVAL" {
 			d.do("SCRIPT", "FLUSH")
 		}
 		d.allow("-" + d.command)
 	}
 	seq, err := stage.call(d, gen)
+	d.mu.Lock()
+	d.over = true
+	d.mu.Unlock()
 	enough = int(d.made.Load()) <= d.at
 	if err != nil && !denied.MatchString(err.Error()) {
 		return fmt.Sprintf("failed otherwise: %v", err), enough
@@ -315,15 +323,14 @@ func (d *denial) play(stage stage) (wrong string, enough bool) {
 		}
 	}
 	d.allow("+" + d.command)
-	d.at = -1
 	began := time.Now()
-	again, err := d.next(d.process())
+	again, err := d.next(d.process(-1))
 	switch {
 	case err != nil:
 		return fmt.Sprintf("once it was allowed again: %v", err), enough
 	case again <= max(before, seq):
 		return fmt.Sprintf("once it was allowed again: issued %d after %d", again, max(before, seq)), enough
-	case time.Since(began) > 10*time.Second:
+	case time.Since(began) > 15*time.Second:
 		return fmt.Sprintf("once it was allowed again it took %v", time.Since(began)), enough
 	}
 	return "", enough
