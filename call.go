@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
+
+	"github.com/dailyserial/serial/internal/budget"
 )
 
 // A call is the state of one call of a public method.
@@ -15,7 +18,9 @@ type call struct {
 	tower  *tower  // of the server that has its keys
 	period *period // that the last script was sent for
 	once   string  // key of a request that may come again, "" for none
-	made   batch   // what was issued
+	budget budget.Budget
+	silent bool    // Redis did not answer the last script
+	made   batch // what was issued
 
 	trace   *trace                 // for hooks; nil if there are none
 	failure *atomic.Pointer[error] // see flight.failure; nil for a call of its own
@@ -25,20 +30,15 @@ type call struct {
 
 // opening is the state of a call that its period is not open for, or that waits for others.
 type opening struct {
-	found    reply         // of the take that found the counter missing
-	waits    int           // for another opener, up to 10
-	waited   time.Duration // from one wait to the next, in all
-	waitedAt time.Time     // the last time
-	longer   time.Duration // than waitLimit may be waited, where others wait too
-	trouble  time.Time     // since when the lock servers fail, zero if they don't
-	lockErr  error         // how they failed last
-	checked  bool          // by Prepare: the server's clock against this host's
+	found   reply // of the take that found the counter missing
+	waits   int   // for another opener, up to 10
+	lockErr error // how the lock servers failed last
+	checked bool  // by Prepare: the server's clock against this host's
 }
 
 const (
-	waitLimit  = 30 * time.Second // for others to open the period, if the context has no deadline
-	catchUp    = 5 * time.Second  // a clock set back by no more is waited for
-	clockTries = 10               // a server's clock that is elsewhere so often in a row is not worth following
+	catchUp    = 5 * time.Second // a clock set back by no more is waited for
+	clockTries = 10              // a server's clock that is elsewhere so often in a row is not worth following
 )
 
 // begin makes c a call of g.
@@ -50,6 +50,8 @@ func (c *call) begin(ctx context.Context, g *Generator, typ string) error {
 	if err := endOf(ctx); err != nil {
 		return fmt.Errorf("serial: nothing was sent: %w", err)
 	}
+	_, limited := ctx.Deadline()
+	c.budget = budget.New(limited)
 	c.tower = g.towers.only
 	if c.tower == nil {
 		c.tower = g.towers.of(ctx, c.recordKey())
@@ -119,14 +121,14 @@ func (c *call) ask(ctx context.Context, s *script, n int, claim ...any) (reply, 
 // board is ask for one number, without a look at the clock, where a flight waits that can be shared. It returns nothing if
 // none does, and where Redis's clock has left the flight's period.
 func (c *call) board(ctx context.Context) (*batch, *reply, error) {
-	if c.tower.pipe == nil || c.once != "" {
+	if !c.tower.shares || c.once != "" {
 		return nil, nil, nil
 	}
 	f, seat := c.tower.board(c)
 	if f == nil {
 		return nil, nil, nil
 	}
-	seq, r, err := f.ride(ctx, seat)
+	seq, r, err := f.ride(ctx, seat, &c.budget)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -196,10 +198,10 @@ var nowhere = &period{label: "0", args: [3]any{"0 0 0", 0, 0}, expires: 0}
 // run sends a script for p, and learns from what the answer says of the time.
 func (c *call) run(ctx context.Context, s *script, repeat bool, p *period, n int, more ...any) (r reply, err error) {
 	c.period = p
-	if s == takeScript && n == 1 && c.once == "" && len(more) == len(c.g.alone) && c.tower.pipe != nil {
+	if s == takeScript && n == 1 && c.once == "" && len(more) == len(c.g.alone) && c.tower.shares {
 		r, err = c.tower.take(ctx, c, p)
 	} else {
-		r, err = c.send(ctx, time.Now(), s, repeat, p, n, nil, more...)
+		r, err = c.send(ctx, s, repeat, p, n, nil, more...)
 		if err == nil && r.status == statusIssued && n > 0 {
 			c.issued(r.seq)
 		}
@@ -210,7 +212,7 @@ func (c *call) run(ctx context.Context, s *script, repeat bool, p *period, n int
 
 // runKeys sends a script that issues nothing, and has keys besides counter and record.
 func (c *call) runKeys(ctx context.Context, s *script, p *period, keys []any, more ...any) (reply, error) {
-	r, err := c.send(ctx, time.Now(), s, true, p, 0, keys, more...)
+	r, err := c.send(ctx, s, true, p, 0, keys, more...)
 	c.learn(r, err)
 	return r, err
 }
@@ -231,7 +233,7 @@ func (c *call) learn(r reply, err error) {
 }
 
 // send sends a script for p by itself. keys are those that it has besides counter and record.
-func (c *call) send(ctx context.Context, start time.Time, s *script, repeat bool, p *period, n int, keys []any, more ...any) (reply, error) {
+func (c *call) send(ctx context.Context, s *script, repeat bool, p *period, n int, keys []any, more ...any) (reply, error) {
 	c.period = p
 	args := c.arguments(p, n)
 	if s == takeScript && c.wary() {
@@ -241,16 +243,17 @@ func (c *call) send(ctx context.Context, start time.Time, s *script, repeat bool
 	switch {
 	case c.once == "":
 	case s == takeScript:
-		s, keys = takeOnceScript, []any{c.once}
+		s, keys, args = takeOnceScript, []any{c.once}, append(args, c.printed(p))
 	case s == openScript:
-		s, keys = openOnceScript, []any{c.once}
+		s, keys, args = openOnceScript, []any{c.once}, append(args, c.printed(p))
 	}
 	if len(keys) > 0 {
 		args[2] = 2 + len(keys)
 		args = slices.Insert(args, 5, keys...)
 	}
-	r, err := c.g.caller.run(ctx, start, s, repeat, args, c.failure)
-	if err == nil {
+	r, err := c.g.caller.run(ctx, &c.budget, c.tower.server, s, repeat, args, c.failure)
+	c.silent = err != nil
+	if err == nil && !r.received.IsZero() {
 		if !c.g.towers.warm.Load() {
 			c.g.towers.warm.Store(true)
 		}
@@ -290,16 +293,39 @@ func (c *call) keys(p *period) [2]any {
 	return [2]any{c.keyOf(p), c.recordKey()}
 }
 
+// onward runs f to its end even if ctx ends before: the caller may leave, but not what it holds, a lock or a claim. f then
+// works on a copy of the call.
+func onward[T any](ctx context.Context, c *call, f func(c *call) (T, error)) (T, error) {
+	if ctx.Done() == nil {
+		return f(c)
+	}
+	own := *c
+	own.typ = strings.Clone(c.typ)
+	own.opening = new(opening)
+	*own.opening = *c.opens()
+	if c.trace != nil {
+		own.trace = new(trace)
+		*own.trace = *c.trace
+	}
+	type result struct {
+		v  T
+		of *call
+	}
+	r, err := await(ctx, noLimit, func() (result, error) {
+		v, err := f(&own)
+		return result{v, &own}, err
+	})
+	if r.of == nil && err != nil {
+		return r.v, fmt.Errorf("serial: gave up waiting: %w", err)
+	}
+	*c = *r.of
+	return r.v, err
+}
+
 // askFloor asks the floor, which has until then, and the caller's context, to answer.
 func (c *call) askFloor(ctx context.Context, until time.Time) (int64, error) {
-	within, cancel := context.WithDeadline(ctx, until)
-	start := c.start()
-	// One that heeds its context answers in time with an error of its own; one that doesn't is not waited for.
-	ask, typ := c.g.floor, c.typ
-	used, err := await(ctx, time.Until(until)+floorMargin/2, func() (int64, error) {
-		defer cancel()
-		return ask(within, typ, start)
-	})
+	ask, typ, start := c.g.floor, c.typ, c.start()
+	used, err := askOutside(ctx, &c.budget, until, func(ctx context.Context) (int64, error) { return ask(ctx, typ, start) })
 	if err != nil {
 		return 0, fmt.Errorf("serial: the floor of %s %s: %w", c.typ, c.period.label, err)
 	}
@@ -307,6 +333,29 @@ func (c *call) askFloor(ctx context.Context, until time.Time) (int64, error) {
 		return 0, fmt.Errorf("serial: the floor of %s %s answered %d: allowed are 0 to %d", c.typ, c.period.label, used, limit)
 	}
 	return used, nil
+}
+
+// askOutside asks a floor or a ledger, which has until then to answer, and as long as b has time for it. One that heeds its
+// context answers in time with an error of its own; one that doesn't is not waited for.
+func askOutside(ctx context.Context, b *budget.Budget, until time.Time, ask func(context.Context) (int64, error)) (int64, error) {
+	const rest = floorMargin / 2
+	start := time.Now()
+	limit := min(until.Sub(start), b.Answer()-rest)
+	within, cancel := context.WithTimeout(ctx, limit)
+	v, err := await(ctx, limit+rest, func() (int64, error) {
+		defer cancel()
+		return ask(within)
+	})
+	b.Spend(time.Since(start), limit+rest)
+	return v, err
+}
+
+// patience is how long the call waits until what it holds is given back: not at all for a server that has failed already.
+func (c *call) patience() time.Duration {
+	if c.silent {
+		return 0
+	}
+	return min(lockPatience, c.budget.Answer())
 }
 
 // checkSkew refuses to open a period by a clock that is too far from this host's. r is the answer that told Redis's
@@ -341,6 +390,10 @@ func (c *call) refusal(r reply) error {
 		return fmt.Errorf("%w: Redis's clock says %s, and %s has already entered %s",
 			ErrClockSkew, r.now.UTC().Format(time.RFC3339), c.typ, r.detail)
 	case statusUnknown:
+		if strings.HasPrefix(r.detail, "role:") {
+			return fmt.Errorf("serial: WithLedger needs a master, and Redis says %q: a replica that takes writes shares its master's "+
+				"identity, so that the same numbers would be issued on both; set replica-read-only yes", r.detail)
+		}
 		return fmt.Errorf("serial: WithLedger needs INFO replication in scripts, to tell one reign of a master from the next; Redis says %q",
 			r.detail)
 	case statusClock:

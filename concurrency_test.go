@@ -769,7 +769,7 @@ func TestLateOpenIsRefused(t *testing.T) {
 		late := hook(func(next redis.ProcessHook) redis.ProcessHook {
 			return func(ctx context.Context, cmd redis.Cmder) error {
 				opening := isOpen(cmd)
-				if opening && len(statuses) < 2 { // by digest, and whole
+				if opening && len(statuses) == 0 {
 					time.Sleep(lockExpiry)
 				}
 				err := next(ctx, cmd)
@@ -784,11 +784,13 @@ func TestLateOpenIsRefused(t *testing.T) {
 			ReadTimeout: -1, // with a shorter one the library gives up before it sends
 		})
 		defer func() { _ = rdb.Close() }()
+		_, err := newGenerator(t, m.client(), serial.WithLocation(time.UTC)).Next(t.Context(), "OTHER")
+		require.NoError(t, err) // the server knows the script: to send it twice would take more than a call's 10 s
 		rdb.AddHook(late)
 		got, err := newGenerator(t, rdb, serial.WithLocation(time.UTC)).Next(t.Context(), "IS")
 		require.NoError(t, err)
 		require.Equal(t, "IS200001010001", got)
-		require.Equal(t, []string{"[late", "[late", "1"}, statuses)
+		require.Equal(t, []string{"[late", "1"}, statuses)
 	})
 }
 

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/dailyserial/serial/internal/budget"
 )
 
 // Callers that want one number of the same type at the same moment share one take: a flight. It increments the counter
@@ -42,9 +44,10 @@ const mostTogether = 256
 // A tower makes the flights to one server.
 type tower struct {
 	caller *caller
-	pipe   func() redis.Pipeliner // to that server
-	server *redis.Client          // on Cluster
-	group  int                    // flights of different types that depart together, mostTogether at most
+	server *redis.Client // nil where go-redis finds it
+	shares bool          // callers meet here
+	slots  bool          // the server refuses scripts whose keys are in different ones
+	group  int           // flights of different types that depart together, mostTogether at most
 	clock  serverClock
 
 	mu      sync.Mutex
@@ -74,22 +77,13 @@ func newTowers(c *caller) *towers {
 	if cluster, ok := c.client.(*redis.ClusterClient); ok {
 		t.cluster = cluster
 	} else {
-		t.only = newTower(c, c.client.Pipeline)
-		if _, single := c.client.(*redis.Client); !single {
+		t.only = newTower(c, nil)
+		t.only.shares = true
+		if t.only.server, ok = c.client.(*redis.Client); !ok {
 			t.only.group = 1 // it may be a Cluster, whose types do not share scripts
 		}
 	}
 	return t
-}
-
-// unsent reports whether the server said that it did not run the script.
-func unsent(err error) bool {
-	for _, prefix := range []string{"NOSCRIPT", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "READONLY", "LOADING"} {
-		if redis.HasErrorPrefix(err, prefix) {
-			return true
-		}
-	}
-	return false
 }
 
 // of returns the tower for a key. Where it is not known yet which server that is, it is for go-redis to find out: what is
@@ -108,8 +102,8 @@ func (t *towers) of(ctx context.Context, key string) *tower {
 	addr := master.Options().Addr
 	known, ok := t.known.Load(addr)
 	if !ok || known.(*tower).server != master { // go-redis may have made a new client of it
-		tower := newTower(t.caller, master.Pipeline)
-		tower.server = master
+		tower := newTower(t.caller, master)
+		tower.shares, tower.slots = true, true
 		t.known.Store(addr, tower)
 		return tower
 	}
@@ -127,7 +121,8 @@ type flight struct {
 	gate   gate
 	call   call
 	ctx    context.Context // never ends: members leave, the others go on
-	opened time.Time       // the time that Redis has to answer counts from here
+	opened time.Time       // the time that it waits to depart counts from here
+	until  time.Time       // when it has landed, whatever happens
 	size   int             // members; guarded by the tower's mu until it departs
 
 	failure  atomic.Pointer[error] // of the last attempt, for members who leave
@@ -139,8 +134,8 @@ type flight struct {
 	panicked any
 }
 
-func newTower(c *caller, pipe func() redis.Pipeliner) *tower {
-	return &tower{caller: c, pipe: pipe, group: mostTogether, gates: map[gate]*flight{}, air: map[gate]int{}}
+func newTower(c *caller, server *redis.Client) *tower {
+	return &tower{caller: c, server: server, group: mostTogether, gates: map[gate]*flight{}, air: map[gate]int{}}
 }
 
 // take has one number of p issued by a flight.
@@ -156,7 +151,7 @@ func (t *tower) take(ctx context.Context, c *call, p *period) (reply, error) {
 		start := time.Now()
 		var answered bool
 		defer func() { t.landed(era, at, start, answered) }()
-		r, err := c.send(ctx, start, takeScript, true, p, 1, nil, c.g.alone...)
+		r, err := c.send(ctx, takeScript, true, p, 1, nil, c.g.alone...)
 		answered = err == nil
 		if answered && r.status == statusIssued {
 			c.issued(r.seq)
@@ -166,6 +161,7 @@ func (t *tower) take(ctx context.Context, c *call, p *period) (reply, error) {
 	f := t.gates[at]
 	if f == nil {
 		f = &flight{gate: at, call: *c, ctx: ctx, opened: time.Now(), done: make(chan struct{})}
+		f.until = f.opened.Add(c.budget.Answer())
 		f.call.period, f.call.trace = p, nil
 		f.call.failure = &f.failure
 		if ctx.Done() != nil {
@@ -176,7 +172,7 @@ func (t *tower) take(ctx context.Context, c *call, p *period) (reply, error) {
 	}
 	seat := t.seat(f)
 	t.mu.Unlock()
-	seq, r, err := f.ride(ctx, seat)
+	seq, r, err := f.ride(ctx, seat, &c.budget)
 	if r != nil {
 		return *r, err
 	}
@@ -222,20 +218,32 @@ func (t *tower) seat(f *flight) int {
 	return f.size - 1
 }
 
-// ride waits for the flight to land, or for ctx. It returns the member's number, or the reply that a take of the member's
-// own would have got instead of one.
-func (f *flight) ride(ctx context.Context, seat int) (int64, *reply, error) {
-	if ctx.Done() == nil {
+// ride waits for the flight to land, or for ctx, or until nothing is left of b. It returns the member's number, or the reply
+// that a take of the member's own would have got instead of one.
+func (f *flight) ride(ctx context.Context, seat int, b *budget.Budget) (int64, *reply, error) {
+	left, _ := b.Attempt()
+	var timeout <-chan time.Time
+	if b.Answer() < budget.Answers && time.Now().Add(b.Answer()).Before(f.until) {
+		timer := time.NewTimer(b.Answer())
+		defer timer.Stop()
+		timeout = timer.C
+	}
+	if ctx.Done() == nil && timeout == nil {
 		<-f.done
 	} else {
 		select {
 		case <-f.done:
+		case <-timeout:
+			return 0, nil, sharedError{fmt.Errorf("serial: Redis failed: %w", errNoAnswer)}
 		case <-ctx.Done():
 			if failure := f.failure.Load(); failure != nil {
 				return 0, nil, gaveUp(ctx.Err(), *failure)
 			}
 			return 0, nil, gaveUp(ctx.Err(), nil)
 		}
+	}
+	if f.reply.status != statusIssued {
+		b.Spend(f.reply.received.Sub(f.opened), left)
 	}
 	switch {
 	case f.panicked != nil:
@@ -365,6 +373,9 @@ func (t *tower) fly(flights []*flight) {
 			t.measure(trip)
 		}
 	}()
+	for _, f := range flights {
+		f.waited()
+	}
 	if len(flights) == 1 {
 		flights[0].fly()
 	} else {
@@ -377,7 +388,13 @@ func (f *flight) fly() {
 	f.err = errEnded
 	defer close(f.done)
 	defer func() { f.panicked = recover() }()
-	f.land(f.call.send(f.ctx, f.opened, takeScript, true, f.call.period, f.size, nil, f.call.g.shared...))
+	f.land(f.call.send(f.ctx, takeScript, true, f.call.period, f.size, nil, f.call.g.shared...))
+}
+
+// waited spends what the flight has waited to depart. Should this process have stood still, a quick attempt remains.
+func (f *flight) waited() {
+	left, _ := f.call.budget.Attempt()
+	f.call.budget.Spend(time.Since(f.opened), left)
 }
 
 // land notes what the flight was answered.
@@ -395,9 +412,13 @@ func (f *flight) land(r reply, err error) {
 	}
 }
 
-// flyTogether makes flights of different types in one script call. One that is out of the ordinary flies again by itself.
+// flyTogether makes flights of different types in one script call. One that is out of the ordinary flies again by itself, and
+// so does each where the server refuses the call as a whole: what is wrong may be another type's keys.
 func (t *tower) flyTogether(flights []*flight) {
-	if t.server != nil {
+	t.mu.Lock()
+	slots := t.slots
+	t.mu.Unlock()
+	if slots {
 		t.flyInPipeline(flights)
 		return
 	}
@@ -428,14 +449,26 @@ func (t *tower) flyTogether(flights []*flight) {
 		args = append(args, "ledger")
 	}
 	var note atomic.Pointer[error]
-	r, err = t.caller.run(first.ctx, first.opened, takesScript, true, args, &note)
+	sent := time.Now()
+	r, err = t.caller.run(first.ctx, &first.call.budget, t.server, takesScript, true, args, &note)
+	for _, f := range flights[1:] {
+		left, _ := f.call.budget.Attempt()
+		f.call.budget.Spend(time.Since(sent), left)
+	}
+	crossed := redis.HasErrorPrefix(err, "CROSSSLOT") // a Cluster's server, though the client is a single one's
+	refused := crossed || redis.HasErrorPrefix(err, "NOPERM")
+	if crossed && t.server != nil {
+		t.mu.Lock()
+		t.slots = true
+		t.mu.Unlock()
+	}
 	if err == nil && len(r.each) != len(flights) {
 		err = fmt.Errorf("serial: a script answered for %d types, and was asked for %d", len(r.each), len(flights))
 	}
 	var alone sync.WaitGroup
 	defer alone.Wait()
 	for i, f := range flights {
-		if err == nil && r.each[i] == 0 {
+		if refused || err == nil && r.each[i] == 0 {
 			if r.failure != nil {
 				f.failure.Store(&r.failure)
 			}
@@ -470,9 +503,9 @@ func (t *tower) flyInPipeline(flights []*flight) {
 		}
 	}()
 	sent := time.Now()
-	ctx, cancel := context.WithDeadline(flights[0].ctx, flights[0].opened.Add(trying-t.caller.read))
-	defer cancel()
-	pipe := t.pipe()
+	ctx := flights[0].ctx
+	limit, _ := flights[0].call.budget.Attempt()
+	pipe := t.server.Pipeline()
 	for i, f := range flights {
 		args := f.call.arguments(f.call.period, f.size)
 		if f.call.wary() {
@@ -487,9 +520,12 @@ func (t *tower) flyInPipeline(flights []*flight) {
 	if confirm.replicas > 0 {
 		wait = confirm.wait(ctx, pipe)
 	}
-	// ctx is only for the connection: a read may follow.
-	all, failed := await(flights[0].ctx, t.caller.limit(flights[0].opened), func() ([]redis.Cmder, error) { return pipe.Exec(ctx) })
+	all, failed := awaitAnswer(ctx, t.caller, limit, t.server, pipe.Exec)
 	received := time.Now()
+	for _, f := range flights {
+		left, _ := f.call.budget.Attempt()
+		f.call.budget.Spend(received.Sub(sent), left)
+	}
 	for i, f := range flights {
 		landed++
 		var v any

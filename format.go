@@ -15,7 +15,8 @@ import (
 const (
 	defaultTemplate = "{type}{date:yyyyMMdd}{seq:4}"
 	defaultWidth    = 4
-	maxWidth        = 15 // a Lua number is a double: from 16 digits on, sequences would repeat
+	maxWidth        = 15  // a Lua number is a double: from 16 digits on, sequences would repeat
+	maxTemplate     = 256 // bytes: every answer of NextOnce holds one
 )
 
 // A Number is one issued serial number, taken apart. It is a plain value, safe to copy and to compare.
@@ -148,6 +149,9 @@ func parseTemplate(template string, per Period) (*format, error) {
 	f := &format{}
 	bad := func(msg string, args ...any) (*format, error) {
 		return nil, fmt.Errorf("serial: template %q: %s", template, fmt.Sprintf(msg, args...))
+	}
+	if len(template) > maxTemplate {
+		return nil, fmt.Errorf("serial: template %.80q...: it has %d bytes; allowed are up to %d", template, len(template), maxTemplate)
 	}
 	if !utf8.ValidString(template) {
 		return bad("not valid UTF-8")

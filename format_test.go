@@ -121,7 +121,7 @@ func TestTemplatesOfPeriods(t *testing.T) {
 // With sequences that grow no two numbers read the same, whatever the order of the fields, the literals between them, and
 // types that look like a part of a number.
 func TestGrowingSequencesReadBack(t *testing.T) {
-	types := []string{"1", "11", "1-1", "-1", "1-", "a1", "20211024-1", "1.1-11", "１"}
+	types := []string{"1", "11", "1-1", "-1", "1-", "a1", "20211024-1", "1.1-11", "١"}
 	seqs := []int64{1, 10, 11, 99, 100, 111, 1020211024, 999_999_999_999_999}
 	days := []time.Time{time.Date(2021, 10, 24, 0, 0, 0, 0, time.UTC), time.Date(2011, 11, 11, 0, 0, 0, 0, time.UTC)}
 	rdb := redis.NewClient(&redis.Options{})

@@ -5,10 +5,9 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
+
+	"github.com/dailyserial/serial/internal/budget"
 )
 
 // A Ledger is durable storage that outlives Redis, in which blocks of sequences are set aside before Redis may issue
@@ -56,6 +55,7 @@ func WithLedger(l Ledger, block int64) Option {
 const (
 	wantCeiling = "ceiling"
 	wantOpen    = "open"
+	wantFloor   = "floor"
 	wantRaise   = "raise"
 )
 
@@ -72,21 +72,27 @@ type claim struct {
 }
 
 // look is a take that, with a ledger, comes back with a claim where a block has to be set aside: statusReserve. Without a
-// ledger the claim is nil, whose methods do nothing.
-func (c *call) look(ctx context.Context, n int, want string) (reply, *claim, error) {
+// ledger the claim is nil, whose methods do nothing. ctx must not end: whoever is given a claim has to give it back. lock is
+// the caller's, nil if it has none; the claim does not outlive it, so that who dies with both delays the others once.
+func (c *call) look(ctx context.Context, n int, want string, lock *lock) (reply, *claim, error) {
 	if c.g.ledger == nil {
 		r, err := c.ask(ctx, takeScript, n)
 		return r, nil, err
 	}
-	k := &claim{token: rand.Text(), over: true}
-	r, err := c.ask(ctx, takeScript, n, "", want, k.token, lockExpiry.Milliseconds())
-	if err != nil || r.status != statusReserve {
-		return r, k, err
+	var past any = ""
+	since := time.Now()
+	if lock != nil {
+		found := c.opens().found // by the server's clock, shortly before the lock was asked for
+		past = found.now.Add(lock.since.Sub(found.received) + lockExpiry).UnixMilli()
+		since = lock.since
 	}
+	k := &claim{token: rand.Text(), until: since.Add(lockExpiry - floorMargin)}
+	r, err := c.ask(ctx, takeScript, n, "", want, k.token, lockExpiry.Milliseconds(), past)
 	k.c = *c
-	k.over = false
-	k.until = r.sent.Add(lockExpiry - floorMargin)
-	_, err = fmt.Sscanf(r.detail, "%s %d", &k.reign, &k.floor)
+	k.over = err == nil && r.status != statusReserve
+	if err == nil && !k.over {
+		_, err = fmt.Sscanf(r.detail, "%s %d", &k.reign, &k.floor)
+	}
 	return r, k, err
 }
 
@@ -98,7 +104,7 @@ func (k *claim) above(seq int64) {
 }
 
 // reserve asks the ledger for a block that n numbers fit into, if the period has so many left.
-func (k *claim) reserve(ctx context.Context, n int) error {
+func (k *claim) reserve(ctx context.Context, b *budget.Budget, n int) error {
 	g, typ, label := k.c.g, k.c.typ, k.c.period.label
 	k.above(g.base)
 	size := max(1, min(max(g.block, int64(n)), g.limit-k.floor)) // the last block is as small as needed
@@ -106,14 +112,11 @@ func (k *claim) reserve(ctx context.Context, n int) error {
 		return fmt.Errorf("%w: %s %s is at %d", ErrExhausted, typ, label, k.floor)
 	}
 	series, above := k.c.recordKey(), k.floor
-	within, cancel := context.WithDeadline(ctx, k.until)
-	// As with a floor, one that doesn't heed its context is not waited for.
-	after, err := await(ctx, time.Until(k.until)+floorMargin/2, func() (int64, error) {
-		defer cancel()
-		return g.ledger.Reserve(within, series, label, above, size)
+	after, err := askOutside(ctx, b, k.until, func(ctx context.Context) (int64, error) {
+		return g.ledger.Reserve(ctx, series, label, above, size)
 	})
 	if err != nil {
-		return ledgerError{fmt.Errorf("serial: the ledger of %s %s: %w", typ, label, err)}
+		return sharedError{fmt.Errorf("serial: the ledger of %s %s: %w", typ, label, err)}
 	}
 	widest := maxSeq(maxWidth)
 	most := widest - size
@@ -121,28 +124,24 @@ func (k *claim) reserve(ctx context.Context, n int) error {
 		most = 2 * widest
 	}
 	if after < above || after > most {
-		return ledgerError{fmt.Errorf("serial: the ledger of %s %s set aside %d above %d and answered %d: allowed are %d to %d",
+		return sharedError{fmt.Errorf("serial: the ledger of %s %s set aside %d above %d and answered %d: allowed are %d to %d",
 			typ, label, size, above, after, above, most)}
 	}
 	k.after, k.upto = min(after, widest), min(after+size, widest)
 	return nil
 }
 
-// A ledgerError is one that all who wait for the same block share.
-type ledgerError struct{ error }
-
-func (e ledgerError) Unwrap() error { return e.error }
-
-// release gives back a claim that has not been used, so that the next one need not wait until it expires. Nobody waits
-// for long for that.
-func (k *claim) release(ctx context.Context) {
+// release gives a claim back that has not been used, so that the next one need not wait until it expires. One that may have
+// been used, or not been given, is given back too: it does no harm, and nobody knows better.
+func (k *claim) release(ctx context.Context, patience time.Duration) {
 	if k == nil || k.over {
 		return
 	}
 	k.over = true
 	own := k.c
-	_, _ = await(ctx, lockPatience, func() (reply, error) {
-		return own.g.caller.run(context.WithoutCancel(ctx), time.Now(), abandonScript, true, own.abandonment(k.token), nil)
+	own.budget = budget.New(false)
+	_, _ = await(ctx, patience, func() (reply, error) {
+		return own.g.caller.run(ctx, &own.budget, own.tower.server, abandonScript, true, own.abandonment(k.token), nil)
 	})
 }
 
@@ -156,128 +155,62 @@ func (c *call) abandonment(token string) []any {
 func (c *call) install(ctx context.Context, n int, repeat bool, claim *claim, floor, checked, lease any) (reply, error) {
 	args := []any{c.g.base, floor, checked, lease}
 	if claim != nil {
-		if err := claim.reserve(ctx, n); err != nil {
+		if err := claim.reserve(ctx, &c.budget, n); err != nil {
 			return reply{}, err
 		}
 		args = append(args, claim.token, claim.reign, claim.after, claim.upto)
 	}
 	r, err := c.run(ctx, openScript, repeat, c.period, n, args...)
-	if claim != nil && (err != nil || r.status == statusIssued || r.status == statusExhausted) {
+	if claim != nil && err == nil && (r.status == statusIssued || r.status == statusExhausted) {
 		claim.over = true
 	}
 	return r, err
 }
 
-// A refill is the reservation of a block for a counter at its ceiling. The callers of one process share it.
-type refill struct {
-	done    chan struct{}
-	err     error        // written before done is closed
-	waiting atomic.Int64 // callers who still want it, with the one who makes it
-}
-
-type refills struct {
-	mu       sync.Mutex
-	underway map[gate]*refill
-}
-
 // refill has a block set aside for a counter that is there, but at its ceiling or not as it was left, and issues n numbers
-// from it. It returns nil where another caller of this process did it: then take again.
-//
-// It goes on without a caller that leaves, since others wait for it.
+// from it. It returns nil where another caller of this process did it: then take again. It goes on without a caller that
+// leaves, as long as others wait for it.
 func (c *call) refill(ctx context.Context, n int) (*batch, error) {
-	at := gate{c.typ, c.period.start}
-	all := &c.g.refills
-	all.mu.Lock()
-	r := all.underway[at]
-	if r != nil {
-		all.mu.Unlock()
-		return nil, c.join(ctx, r)
+	at := c.gate()
+	work, mine := c.g.works.begin(at)
+	if !mine {
+		return nil, c.join(ctx, work)
 	}
-	r = &refill{done: make(chan struct{})}
-	r.waiting.Add(1)
-	defer r.waiting.Add(-1)
-	all.underway[at] = r
-	all.mu.Unlock()
-
-	own := *c
-	own.typ, own.trace = strings.Clone(c.typ), nil
-	own.opening = &opening{waited: c.opens().waited}
-	if deadline, ok := ctx.Deadline(); ok { // which is to end the wait, and not its limit
-		own.opening.longer = max(0, own.opening.waited+time.Until(deadline)+time.Second-waitLimit)
-	}
-	detached := context.WithoutCancel(ctx)
-	b, err := await(ctx, noLimit, func() (b *batch, err error) {
-		defer func() {
-			var shared ledgerError
-			if errors.As(err, &shared) {
-				r.err = err
+	work.waiting.Add(1)
+	defer work.waiting.Add(-1)
+	return onward(ctx, c, func(c *call) (b *batch, err error) {
+		defer func() { c.g.works.end(at, work, err) }()
+		steady := context.WithoutCancel(ctx)
+		for {
+			b, again, err := c.fill(steady, n)
+			if !again {
+				return b, err
 			}
-			all.mu.Lock()
-			delete(all.underway, at)
-			all.mu.Unlock()
-			close(r.done)
-		}()
-		return own.fill(detached, n, r)
+			if work.waiting.Load() == 0 {
+				return nil, errTaken // nobody is told
+			}
+			if err := c.wait(steady); err != nil { // for another process that is at it
+				return nil, err
+			}
+		}
 	})
-	if err != nil && ctx.Err() != nil {
-		err = fmt.Errorf("serial: gave up waiting for the ledger: %w", err)
-	}
-	return b, err
 }
 
-// fill is refill in a goroutine of its own. While nobody waits for r it gives up as soon as one without a deadline would.
-func (c *call) fill(ctx context.Context, n int, r *refill) (*batch, error) {
-	for {
-		b, again, err := c.fillOnce(ctx, n)
-		if !again {
-			return b, err
-		}
-		if r.waiting.Load() == 0 {
-			c.opening.longer = 0
-		}
-		if err := c.wait(ctx); err != nil { // for another process that is at it
-			return nil, err
-		}
-	}
-}
-
-// join waits for a refill that another caller of this process makes.
-func (c *call) join(ctx context.Context, r *refill) error {
-	r.waiting.Add(1)
-	defer r.waiting.Add(-1)
-	var tick <-chan time.Time
-	if _, ok := ctx.Deadline(); !ok {
-		ticker := time.NewTicker(time.Second) // one at most for all the time that this process stands still
-		defer ticker.Stop()
-		tick = ticker.C
-	}
-	o := c.opens()
-	for last := time.Now(); ; last = time.Now() {
-		select {
-		case <-r.done:
-			o.waitedAt = time.Now()
-			o.waited += min(o.waitedAt.Sub(last), time.Second)
-			return r.err
-		case <-ctx.Done():
-			return fmt.Errorf("serial: gave up waiting for the ledger: %w", ctx.Err())
-		case <-tick:
-			if o.waited += time.Second; o.waited >= waitLimit {
-				return fmt.Errorf("serial: no block of %s %s was set aside within %v: %w", c.typ, c.period.label, waitLimit, errTaken)
-			}
-		}
-	}
-}
-
-func (c *call) fillOnce(ctx context.Context, n int) (b *batch, again bool, err error) {
-	r, claim, err := c.look(ctx, n, wantCeiling)
-	defer claim.release(ctx)
+// fill makes one attempt of a refill.
+func (c *call) fill(ctx context.Context, n int) (b *batch, again bool, err error) {
+	r, claim, err := c.look(ctx, n, wantCeiling, nil)
+	defer func() { claim.release(ctx, c.patience()) }()
 	if err == nil && r.status == statusReserve {
 		r, err = c.install(ctx, n, false, claim, "", r.now.UnixMilli(), lockExpiry.Milliseconds())
 	}
 	if err != nil {
 		return nil, false, err
 	}
-	if r.status == statusClaimed || r.status == statusLate || r.status == statusClock {
+	switch r.status {
+	case statusClaimed:
+		c.budget.Renew()
+		return nil, true, nil
+	case statusLate, statusClock:
 		return nil, true, nil
 	}
 	b, err = c.taken(r)

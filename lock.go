@@ -12,6 +12,8 @@ import (
 	"github.com/go-redsync/redsync/v4/redis"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
 	goredisclient "github.com/redis/go-redis/v9"
+
+	"github.com/dailyserial/serial/internal/budget"
 )
 
 const (
@@ -46,14 +48,18 @@ var errTaken = errors.New("others kept the lock")
 type lock struct {
 	mutex *redsync.Mutex
 	since time.Time // when it was asked for, so that it expires lockExpiry later at the earliest
+	work  *work     // that this process does under it
 }
 
+// left is what remains of the lock's expiry.
+func (k *lock) left() time.Duration { return lockExpiry - time.Since(k.since) }
+
 // try makes one attempt at the lock and returns nil if another holds it. It answers as soon as ctx ends, and otherwise
-// within unreachable.
+// within limit.
 //
 // redsync is not handed ctx itself: it would forget why it ended, and with a dead context it could not give back what
 // a server may have granted.
-func (l locks) try(ctx context.Context, key string) (*lock, error) {
+func (l locks) try(ctx context.Context, key string, limit time.Duration) (*lock, error) {
 	lanes := make([]redis.Pool, len(l.servers))
 	votes := &votes{look: l.torn.Load()}
 	for i, server := range l.servers {
@@ -79,7 +85,7 @@ func (l locks) try(ctx context.Context, key string) (*lock, error) {
 			}
 		}
 	}()
-	timeout := time.NewTimer(unreachable)
+	timeout := time.NewTimer(limit)
 	defer timeout.Stop()
 	select {
 	case err := <-answer:
@@ -96,11 +102,11 @@ func (l locks) try(ctx context.Context, key string) (*lock, error) {
 		if failed(err) <= l.spare {
 			return nil, nil
 		}
-		return nil, fmt.Errorf("serial: the lock servers failed: %w", foreign(err))
+		return nil, sharedError{fmt.Errorf("serial: the lock servers failed: %w", foreign(err))}
 	case <-ctx.Done():
 		return nil, fmt.Errorf("serial: gave up waiting for the lock: %w", ctx.Err())
 	case <-timeout.C:
-		return nil, fmt.Errorf("serial: the lock servers did not answer within %v: %w", unreachable, os.ErrDeadlineExceeded)
+		return nil, sharedError{fmt.Errorf("serial: the lock servers did not answer: %w", os.ErrDeadlineExceeded)}
 	}
 }
 
@@ -159,7 +165,7 @@ type lane struct {
 }
 
 func (l *lane) Get(ctx context.Context) (redis.Conn, error) {
-	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), unreachable)
+	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), budget.Answers)
 	conn, err := l.server.Get(within)
 	return &laneConn{conn, ctx, l, cancel}, err
 }

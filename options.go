@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/dailyserial/serial/internal/budget"
 )
 
 // An Option configures a [Generator]. Options are checked by [New]; of the same option given twice the last one counts.
@@ -376,7 +378,7 @@ func checkReplicate(client redis.UniversalClient, c confirmation) error {
 	}
 	most := newCaller(client, c).read / 2
 	if most == 0 {
-		most = unreachable / 4
+		most = budget.Answers / 4
 	}
 	if c.timeout > most {
 		return fmt.Errorf("serial: WithReplicas: a timeout of %v; allowed are up to %v, half of the client's read timeout", c.timeout, most)

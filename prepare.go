@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/dailyserial/serial/internal/budget"
 )
 
 // Prepare opens the current period and those that follow it, 1 to 100 in all, so that whoever comes first in one of them
@@ -51,7 +53,8 @@ func (c *call) prepare(ctx context.Context, periods int) error {
 		}
 		switch done {
 		case preparedIt:
-			c.opening = &opening{checked: c.opens().checked} // what it waited before does not count
+			_, limited := ctx.Deadline()
+			c.opening, c.budget = &opening{checked: c.opens().checked}, budget.New(limited) // each period has its own
 			p = next
 		case preparedGap:
 			p = current
@@ -138,7 +141,10 @@ func (c *call) prepareAbove(ctx context.Context, current, next *period) error {
 	if lock == nil {
 		return c.wait(ctx)
 	}
-	defer lock.release(ctx, lockPatience)
+	defer func() {
+		lock.release(ctx, c.patience())
+		c.g.works.end(gate{c.typ, next.start}, lock.work, nil)
+	}()
 	r, now, err := c.sendPrepare(ctx, current, next, "?")
 	if err != nil || now.start >= next.start || r.status != statusFloor {
 		return err

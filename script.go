@@ -18,15 +18,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-)
 
-const (
-	// unreachable is how long a call may take to find out that Redis or the lock servers do not answer.
-	unreachable = 10 * time.Second
-	// probing is the part of it that is kept for a last, quick attempt.
-	probing = 500 * time.Millisecond
-	// trying is what the attempts before it get: a little remains for what a call does besides.
-	trying = unreachable - probing - 100*time.Millisecond
+	"github.com/dailyserial/serial/internal/budget"
 )
 
 //go:embed lua/guard.lua
@@ -190,41 +183,39 @@ func newCaller(client redis.UniversalClient, confirm confirmation) *caller {
 	case *redis.ClusterClient:
 		c.retries, c.read = client.Options().MaxRedirects, client.Options().ReadTimeout
 	}
-	if c.read < 0 || c.read > unreachable/2 {
+	if c.read < 0 || c.read > budget.Answers/2 {
 		c.read = 0
 	}
 	return c
 }
 
-// run sends s and returns its reply. A script that may be repeated is sent again after an error that may pass, like a
-// restart or a failover; otherwise it is sent at most once, and one that was not sent in time is statusLate. An error
-// leaves open whether the script ran.
+// run sends s and returns its reply, within what b has left. A script that may be repeated is sent again after an error that
+// may pass, like a restart or a failover; otherwise it is sent at most once, and one that was not sent in time is statusLate.
+// An error leaves open whether the script ran.
 //
-// The time that Redis has to answer counts from start. args are those of EVALSHA; name and script are filled in. Failures
-// that are tried again are noted, if note is not nil, for those who do not wait for the outcome.
-func (c *caller) run(ctx context.Context, start time.Time, s *script, repeat bool, args []any, note *atomic.Pointer[error]) (reply, error) {
-	probe := false
+// server is the one that has the keys, nil where only go-redis knows. args are those of EVALSHA; name and script are filled
+// in. Failures that are tried again are noted, if note is not nil, for those who do not wait for the outcome.
+func (c *caller) run(ctx context.Context, b *budget.Budget, server *redis.Client, s *script, repeat bool, args []any,
+	note *atomic.Pointer[error]) (reply, error) {
+	quick := false    // the attempt is a probe, and the last one
 	var failure error // of the last attempt
 	if note != nil && note.Load() != nil {
 		failure = *note.Load()
 	}
 	for attempt := 0; ; attempt++ {
-		sent := time.Now()
-		v, err := c.eval(ctx, start, probe, s, "evalsha", s.digest, args)
+		r, limit, err := c.try(ctx, b, &quick, server, s, "evalsha", s.digest, args)
 		if redis.HasErrorPrefix(err, "NOSCRIPT") {
-			start = time.Now() // it does answer
-			v, err = c.eval(ctx, start, probe, s, "eval", s.source, args)
+			r, limit, err = c.try(ctx, b, &quick, server, s, "eval", s.source, args)
 		}
 		if err == nil {
-			r, err := parseReply(v)
-			r.sent, r.received, r.failure = sent, time.Now(), failure
-			if err != nil {
-				return r, err
-			}
+			r.failure = failure
 			if r.status == statusExhausted && failure != nil {
 				return reply{}, fewLeft(failure)
 			}
 			return r, nil
+		}
+		if !r.received.IsZero() { // an answer, but none that may be believed
+			return r, err
 		}
 		if end := endOf(ctx); end != nil {
 			return reply{}, gaveUp(end, failure)
@@ -233,26 +224,58 @@ func (c *caller) run(ctx context.Context, start time.Time, s *script, repeat boo
 		if note != nil {
 			note.Store(&err)
 		}
-		if !probe && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errNoAnswer)) {
+		if !quick && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, errNoAnswer)) {
 			// Our own time limit. Either Redis is out of reach, or this process stood still for some seconds: one more
 			// quick attempt tells.
 			if !repeat {
 				return reply{status: statusLate}, nil
 			}
-			probe = true
+			quick = true
 			continue
+		}
+		// A slot that moves to another node is in between for as long as that takes, and a connection is free when others
+		// are done.
+		tries := attempt < c.retries || redis.IsTryAgainError(err) || errors.Is(err, redis.ErrPoolTimeout)
+		if !repeat && !unsent(err) || quick || limit <= 0 || !tries || !transient(err) {
+			return reply{}, sharedError{fmt.Errorf("serial: Redis failed: %w", foreign(err))}
 		}
 		pause := min(8*time.Millisecond<<min(attempt, 6), 512*time.Millisecond)
 		pause = pause/2 + rand.N(pause/2)
-		// A slot that moves to another node is in between for as long as that takes.
-		tries := attempt < c.retries || redis.IsTryAgainError(err)
-		if !repeat && !unsent(err) || probe || !tries || !transient(err) || time.Since(start)+pause+c.read > trying {
-			return reply{}, fmt.Errorf("serial: Redis failed: %w", foreign(err))
-		}
 		if err := sleep(ctx, pause); err != nil {
 			return reply{}, fmt.Errorf("%w; before that: %w", err, foreign(failure))
 		}
+		b.Spend(pause, pause)
 	}
+}
+
+// try makes one attempt, and says what limit it had: 0 or less if there was no time left for one. A quick attempt is short;
+// so is the one that the budget has left at its end.
+func (c *caller) try(ctx context.Context, b *budget.Budget, quick *bool, server *redis.Client, s *script, name, body string,
+	args []any) (reply, time.Duration, error) {
+	limit, last := b.Attempt()
+	if *quick = *quick || last; *quick {
+		limit = min(limit, budget.Last)
+	}
+	if limit <= 0 {
+		return reply{}, limit, errNoAnswer
+	}
+	// On a connection that is there go-redis keeps the time. What takes longer is this process, which stood still.
+	idle, bound := c.read > 0 && server != nil && server.PoolStats().IdleConns > 0, limit
+	if idle {
+		bound = min(limit, c.read)
+	}
+	sent := time.Now()
+	v, err := c.eval(ctx, limit, idle, server, s, name, body, args)
+	received := time.Now()
+	if took := received.Sub(sent); took < bound+budget.Last {
+		b.Spend(took, bound)
+	}
+	if err != nil {
+		return reply{}, limit, err
+	}
+	r, err := parseReply(v)
+	r.sent, r.received = sent, received
+	return r, limit, err
 }
 
 // gaveUp is the error of a call whose context ended; failure is that of the attempt before, if there was one.
@@ -270,55 +293,75 @@ func fewLeft(failure error) error {
 	return fmt.Errorf("serial: Redis failed, and has too few numbers left since: %w", foreign(failure))
 }
 
-// limit is how long to wait for an answer, by a call that began at start.
-func (c *caller) limit(start time.Time) time.Duration {
-	if c.read > 0 {
-		return noLimit // go-redis keeps the time
-	}
-	return time.Until(start.Add(trying))
-}
-
-// eval makes one attempt, of a call that began at start, or a probe, which is a quick one.
+// eval makes one attempt within limit.
 //
 // A context that ends does not interrupt go-redis while it reads (unless the client has ContextTimeoutEnabled), so the
 // caller does not wait for the command but for whichever comes first. That costs a goroutine; a caller whose context
-// can never end does without where the client's own timeouts bound the call.
-func (c *caller) eval(ctx context.Context, start time.Time, probe bool, s *script, name, body string, args []any) (any, error) {
+// can never end does without where the client's own timeouts bound the call: there is an idle connection, since each of the
+// replies while one is made may take the whole read timeout.
+func (c *caller) eval(ctx context.Context, limit time.Duration, idle bool, server *redis.Client, s *script, name, body string,
+	args []any) (any, error) {
 	command := newCommand(ctx, name, body, args)
 	process := c.process
 	if c.confirm.replicas > 0 && s.issues() {
 		process = c.processConfirmed
 	}
-	if probe {
-		within, cancel := context.WithTimeout(ctx, probing)
-		return await(ctx, probing, func() (any, error) {
-			defer cancel()
-			return process(within, command)
-		})
-	}
-	within, cancel := c.connecting(ctx, start)
-	if c.read > 0 && ctx.Done() == nil {
+	if idle && ctx.Done() == nil && limit > c.read {
+		within, cancel := c.connecting(ctx, time.Now().Add(limit-c.read))
 		defer cancel()
 		return process(within, command)
 	}
-	return await(ctx, c.limit(start), func() (any, error) {
+	return awaitAnswer(ctx, c, limit, server, func(within context.Context) (any, error) { return process(within, command) })
+}
+
+// awaitAnswer awaits f, which sends commands. f is to make no connection once limit has passed.
+//
+// The time limits of go-redis are shorter than ours, but for the replies to several commands. So what outlasts all of them is
+// a server that answers slowly, or this process: it stood still, or a hook of the client does. Another connection tells,
+// and in the second case f is waited for as long as it takes, since nothing could be sent before it is done: go-redis may
+// hold a lock while it makes a connection.
+func awaitAnswer[T any](ctx context.Context, c *caller, limit time.Duration, server *redis.Client, f func(context.Context) (T, error)) (T, error) {
+	within, cancel := context.WithTimeout(ctx, limit)
+	p := start(func() (T, error) {
 		defer cancel()
-		return process(within, command)
+		return f(within)
 	})
+	v, err := p.wait(ctx, limit)
+	if err == errNoAnswer && c.read > 0 && limit > c.read && server != nil && answers(server) {
+		return p.wait(ctx, noLimit)
+	}
+	return v, err
+}
+
+// answers reports whether a server answers at once, on a connection of its own.
+func answers(server *redis.Client) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), budget.Last)
+	defer cancel()
+	_, err := await(ctx, budget.Last, func() (string, error) {
+		own := redis.NewClient(strangerOptions(server, server.Options().Addr))
+		defer func() { _ = own.Close() }()
+		return own.Ping(ctx).Result()
+	})
+	var refused redis.Error
+	return err == nil || errors.As(err, &refused)
 }
 
 func (c *caller) process(ctx context.Context, command onceCmd) (any, error) {
-	if err := c.client.Process(ctx, command); err != nil {
+	return result(ctx, c.client, command)
+}
+
+// result has a client process a command.
+func result(ctx context.Context, client redis.UniversalClient, command onceCmd) (any, error) {
+	if err := client.Process(ctx, command); err != nil {
 		return nil, err
 	}
 	return command.Result()
 }
 
-// connecting limits the time to wait for a connection and to make one, by a call that began at start, such that a read
-// may follow. Calls that begin at about the same time share one context, if there is nothing in theirs.
-func (c *caller) connecting(ctx context.Context, start time.Time) (context.Context, context.CancelFunc) {
+// connecting limits the time to wait for a connection and to make one. Calls that begin at about the same time share one
+// context, if there is nothing in theirs.
+func (c *caller) connecting(ctx context.Context, end time.Time) (context.Context, context.CancelFunc) {
 	const sharing = 250 * time.Millisecond
-	end := start.Add(trying - c.read)
 	if ctx != context.Background() {
 		return context.WithDeadline(ctx, end)
 	}
@@ -352,8 +395,21 @@ func newCommand(ctx context.Context, name, body string, args []any) onceCmd {
 func transient(err error) bool {
 	var network net.Error
 	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) ||
 		redis.IsLoadingError(err) || redis.IsReadOnlyError(err) || redis.IsClusterDownError(err) ||
 		redis.IsTryAgainError(err) || redis.IsMasterDownError(err) || redis.IsMaxClientsError(err)
+}
+
+// unsent reports whether the script did not run: the server said so, or there was no connection to send it on.
+func unsent(err error) bool {
+	for _, prefix := range []string{"NOSCRIPT", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "READONLY", "LOADING"} {
+		if redis.HasErrorPrefix(err, prefix) {
+			return true
+		}
+	}
+	var network *net.OpError
+	return errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) ||
+		errors.As(err, &network) && network.Op == "dial"
 }
 
 // errEnded is the error where a hook of the client ended a goroutine.
@@ -368,20 +424,33 @@ const noLimit = time.Duration(math.MaxInt64)
 // await runs f in a goroutine of its own and returns its results, or an error as soon as ctx ends or limit has passed;
 // f then goes on by itself. A panic of f is the caller's.
 func await[T any](ctx context.Context, limit time.Duration, f func() (T, error)) (T, error) {
-	type result struct {
-		v        T
-		err      error
-		panicked any
-	}
-	done := make(chan result, 1)
+	return start(f).wait(ctx, limit)
+}
+
+// A pending is something that runs in a goroutine of its own.
+type pending[T any] chan outcomeOf[T]
+
+type outcomeOf[T any] struct {
+	v        T
+	err      error
+	panicked any
+}
+
+func start[T any](f func() (T, error)) pending[T] {
+	p := make(pending[T], 1)
 	go func() {
-		r := result{err: errEnded}
+		r := outcomeOf[T]{err: errEnded}
 		defer func() {
 			r.panicked = recover()
-			done <- r
+			p <- r
 		}()
 		r.v, r.err = f()
 	}()
+	return p
+}
+
+// wait is await for what has begun. After errNoAnswer it may be called again.
+func (p pending[T]) wait(ctx context.Context, limit time.Duration) (T, error) {
 	var timeout <-chan time.Time
 	if limit != noLimit {
 		timer := time.NewTimer(limit)
@@ -390,7 +459,7 @@ func await[T any](ctx context.Context, limit time.Duration, f func() (T, error))
 	}
 	var none T
 	select {
-	case r := <-done:
+	case r := <-p:
 		if r.panicked != nil {
 			panic(r.panicked)
 		}

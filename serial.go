@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/dailyserial/serial/internal/budget"
 )
 
 // Next issues the next number of a type, such as "IS202110240001". See [Generator.NextNumber].
@@ -54,7 +56,7 @@ type Generator struct {
 	locks   locks
 	memory  memory
 	towers  *towers
-	refills refills
+	works   works
 	current atomic.Pointer[period] // the one computed last
 
 	alone, shared []any // what take is given besides, for one caller and for several
@@ -72,13 +74,13 @@ func New(client redis.UniversalClient, opts ...Option) (*Generator, error) {
 	}
 	caller := newCaller(client, c.confirm)
 	g := &Generator{
-		config:  *c,
-		caller:  caller,
-		locks:   newLocks(c.lockClients),
-		memory:  memory{series: map[string]*seen{}},
-		towers:  newTowers(caller),
-		refills: refills{underway: map[gate]*refill{}},
-		shared:  []any{"1"},
+		config: *c,
+		caller: caller,
+		locks:  newLocks(c.lockClients),
+		memory: memory{series: map[string]*seen{}},
+		towers: newTowers(caller),
+		works:  works{underway: map[gate]*work{}},
+		shared: []any{"1"},
 	}
 	if c.ledger != nil {
 		g.alone, g.shared = []any{"", ""}, []any{"1", ""}
@@ -197,20 +199,25 @@ type batch struct {
 	period *period
 	last   int64
 
-	repeated bool // issued to the same request before
+	printed  *format // how the same request was answered before; nil otherwise
+	repeated bool    // so it was
 }
 
 func (b *batch) number(seq int64) Number {
+	format := b.g.format
+	if b.printed != nil {
+		format = b.printed
+	}
 	date := b.period.date
 	if date == "" { // a period that did not come from periodAt
-		date = b.g.format.dateOf(b.period.wall)
+		date = format.dateOf(b.period.wall)
 	}
 	return Number{
 		Type:   b.typ,
 		Start:  time.Unix(b.period.start, 0).In(b.g.calendar.location),
 		Seq:    seq,
 		date:   date,
-		format: b.g.format,
+		format: format,
 	}
 }
 
@@ -260,79 +267,104 @@ func (c *call) batch(last int64) *batch {
 	return &c.made
 }
 
-// tryLock is the sequence's second step. Lock servers that fail may be well a moment later, and the counter may be there by
-// then; so it returns nil, as for a lock that another holds, while there is time for another attempt.
+// tryLock is the sequence's second step. It returns nil where another holds the lock: another process, or a caller of this
+// one, which was waited for then. Lock servers that fail may be well a moment later, and the counter may be there by then;
+// so it returns nil for them too while there is time for another attempt.
 //
 // A second is too short for a lock. Open is safe without, and there is no floor to ask.
 func (c *call) tryLock(ctx context.Context) (*lock, error) {
 	if c.g.calendar.period == PerSecond {
 		return &lock{}, nil
 	}
+	work, mine := c.g.works.begin(c.gate())
+	if !mine {
+		return nil, c.join(ctx, work)
+	}
 	start := time.Now()
-	l, err := c.g.locks.try(ctx, c.lockKey())
-	o := c.opens()
-	o.lockErr = err
-	if err == nil {
-		o.trouble = time.Time{}
+	limit, _ := c.budget.Attempt()
+	l, err := c.g.locks.try(ctx, c.lockKey(), limit)
+	const attempt = 2 * lockPatience // to ask, and to give back what was granted
+	c.budget.Spend(time.Since(start), attempt)
+	c.opens().lockErr = err
+	if l != nil {
+		l.work = work
 		return l, nil
 	}
-	if o.trouble.IsZero() {
-		o.trouble = start
+	if err == nil {
+		c.budget.Renew()
+	} else if endOf(ctx) == nil && transient(err) && c.budget.Answer() >= attempt {
+		err = nil
 	}
-	const attempt = 2 * lockPatience // to ask, and to give back what was granted
-	if endOf(ctx) != nil || !transient(err) || time.Since(o.trouble)+attempt > unreachable {
-		return nil, err
-	}
-	return nil, nil
+	c.g.works.end(c.gate(), work, err)
+	return nil, err
 }
 
 // open is the sequence's third step. It returns nil where the period is to be looked at afresh: it ended meanwhile, or
-// the lock expired.
+// the lock expired. Once it is begun it goes on, so that a caller who leaves stops nobody: without numbers for it, if there
+// is no floor to ask.
 func (c *call) open(ctx context.Context, n int, lock *lock) (*batch, error) {
 	if lock.mutex == nil {
 		return c.openAlone(ctx, n)
 	}
-	patience := lockPatience
-	defer func() { lock.release(ctx, patience) }()
-	locked := c.period
-	r, claim, err := c.look(ctx, n, wantOpen)
-	defer claim.release(ctx)
+	return onward(ctx, c, func(c *call) (b *batch, err error) {
+		steady, at := context.WithoutCancel(ctx), c.gate()
+		defer func() {
+			lock.release(steady, c.patience())
+			c.g.works.end(at, lock.work, err)
+		}()
+		return c.openLocked(ctx, steady, n, lock)
+	})
+}
+
+// openLocked is open by whoever has the lock. ctx is the caller's, and steady does not end.
+func (c *call) openLocked(ctx, steady context.Context, n int, lock *lock) (b *batch, err error) {
+	locked, want := c.period, wantOpen
+	if c.g.floor != nil {
+		want = wantFloor
+	}
+	r, claim, err := c.look(steady, n, want, lock)
+	defer func() { claim.release(steady, c.patience()) }()
 	if err != nil {
-		patience = 0 // one that fails is not waited for twice
 		return nil, err
 	}
-	if r.status == statusClaimed {
+	switch r.status {
+	case statusClaimed:
+		c.budget.Renew()
 		return nil, nil
-	}
-	if r.status != statusReserve {
+	case statusLate:
+		return nil, nil
+	case statusReserve:
+	default:
 		if b, err := c.taken(r); b != nil || err != nil {
 			return b, err
 		}
 	}
-	if c.period.start != locked.start {
-		return nil, nil // the lock is another period's
+	left := lockExpiry - r.sent.Sub(lock.since) // when r was asked for
+	if c.period.start != locked.start || left <= 0 {
+		return nil, nil // the lock is another period's, or over
 	}
 	if err := c.checkSkew(r); err != nil {
 		return nil, err
 	}
 	floor := ""
 	if c.g.floor != nil {
-		until := lock.since.Add(lockExpiry - floorMargin)
-		if !time.Now().Before(until) {
+		if lock.left() <= floorMargin {
 			return nil, nil // it took too long to get here
 		}
-		used, err := c.askFloor(ctx, until)
+		used, err := c.askFloor(ctx, lock.since.Add(lockExpiry-floorMargin))
 		if err != nil {
 			return nil, err
 		}
 		floor = strconv.FormatInt(used, 10)
 		claim.above(used)
 	}
+	if endOf(ctx) != nil {
+		n = 0
+	}
 	// Sent once: should the answer be lost, a second one would issue again. It is for the period of the check, and Redis
 	// refuses it if it comes too late.
-	r, err = c.install(ctx, n, false, claim, floor, r.now.UnixMilli(), lockExpiry.Milliseconds())
+	r, err = c.install(steady, n, false, claim, floor, r.now.UnixMilli(), left.Milliseconds())
 	if err != nil {
-		patience = 0
 		return nil, err
 	}
 	return c.opened(r)
@@ -366,7 +398,9 @@ func (c *call) opened(r reply) (*batch, error) {
 // raise is what remains of Raise after its checks. Take with no numbers tells how the period stands.
 func (c *call) raise(ctx context.Context, seq int64) error {
 	for {
-		done, err := c.raiseOnce(ctx, seq)
+		done, err := onward(ctx, c, func(c *call) (bool, error) {
+			return c.raiseOnce(ctx, context.WithoutCancel(ctx), seq)
+		})
 		if done || err != nil {
 			return err
 		}
@@ -376,8 +410,9 @@ func (c *call) raise(ctx context.Context, seq int64) error {
 	}
 }
 
-func (c *call) raiseOnce(ctx context.Context, seq int64) (done bool, err error) {
-	r, err := c.ask(ctx, takeScript, 0)
+// raiseOnce makes one attempt. ctx is the caller's, and steady does not end.
+func (c *call) raiseOnce(ctx, steady context.Context, seq int64) (done bool, err error) {
+	r, err := c.ask(steady, takeScript, 0)
 	if err != nil && !(errors.Is(err, ErrNotReplicated) && r.seq < seq) { // nothing rests on that one
 		return false, err
 	}
@@ -408,11 +443,16 @@ func (c *call) raiseOnce(ctx context.Context, seq int64) (done bool, err error) 
 	var claim *claim
 	if c.g.ledger != nil {
 		looked := c.period
-		if r, claim, err = c.look(ctx, 0, wantRaise); err != nil {
+		r, claim, err = c.look(steady, 0, wantRaise, nil)
+		defer func() { claim.release(steady, c.patience()) }()
+		if err != nil {
 			return false, err
 		}
-		defer claim.release(ctx)
-		if r.status == statusClaimed || c.period.start != looked.start {
+		if r.status == statusClaimed {
+			c.budget.Renew()
+			return false, nil
+		}
+		if c.period.start != looked.start {
 			return false, nil
 		}
 		if r.status != statusReserve {
@@ -421,7 +461,7 @@ func (c *call) raiseOnce(ctx context.Context, seq int64) (done bool, err error) 
 		claim.above(floor)
 	}
 	// For the period that was looked at: if that is over by now, nothing is written.
-	r, err = c.install(ctx, 0, true, claim, floor, "", 0)
+	r, err = c.install(steady, 0, true, claim, floor, "", 0)
 	switch {
 	case errors.Is(err, ErrExhausted): // so was it without a ledger
 		return true, nil
@@ -441,22 +481,24 @@ func (c *call) raiseOnce(ctx context.Context, seq int64) (done bool, err error) 
 // wait lets another process open the period, for a random time that grows to a tenth of a second.
 func (c *call) wait(ctx context.Context) error {
 	o := c.opens()
-	now := time.Now()
-	if o.waits > 0 {
-		o.waited += min(now.Sub(o.waitedAt), unreachable) // no more, should this process have stood still
-	}
-	o.waitedAt = now
 	pause := min(2*time.Millisecond<<o.waits, 100*time.Millisecond)
 	pause = pause/2 + rand.N(pause)
-	if _, ok := ctx.Deadline(); !ok && o.waited+pause > waitLimit+o.longer {
-		err := o.lockErr
-		if err == nil {
-			err = errTaken
-		}
-		return fmt.Errorf("serial: %s %s was not opened within %v: %w", c.typ, c.period.label, waitLimit+o.longer, err)
+	if pause > c.budget.Wait() {
+		return c.waitedTooLong()
 	}
 	if o.waits < 10 {
 		o.waits++
 	}
-	return sleep(ctx, pause)
+	err := sleep(ctx, pause)
+	c.budget.Spend(pause, pause)
+	return err
+}
+
+// waitedTooLong is the error of a call that has waited for others as long as it may.
+func (c *call) waitedTooLong() error {
+	err := c.opens().lockErr
+	if err == nil {
+		err = errTaken
+	}
+	return fmt.Errorf("serial: %s %s was not opened within %v: %w", c.typ, c.period.label, budget.Others, err)
 }

@@ -12,7 +12,10 @@ if stands == 'future' then
 end
 local issued = {lost and -1 or last or -1}
 for i = 3, #KEYS do
-  local there = redis.pcall('GET', KEYS[i])
+  local there, failed = read(KEYS[i])
+  if failed then
+    return failed
+  end
   issued[i - 1] = number(there) or -1
 end
 return issued

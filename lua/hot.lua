@@ -16,7 +16,7 @@ local function hot(k, a, now, info)
     held = redis.pcall('GET', counter)
     -- An error is a table too: its first three fields are nil.
     if kept[1] ~= ARGV[a + 2] or not kept[2] or not kept[4] or kept[3] ~= held or
-        not string.find(info, 'master_replid:' .. kept[4], 1, true) then
+        not string.find(info, 'master_replid:' .. kept[4], 1, true) or string.find(info, 'role:slave', 1, true) then
       return
     end
     ceiling = tonumber(kept[2])
@@ -32,7 +32,11 @@ local function hot(k, a, now, info)
     return
   end
   local issued = last + tonumber(ARGV[a + 1])
-  if issued > tonumber(ARGV[a + 5]) or ceiling and issued > ceiling or redis.pcall('PTTL', counter) < 0 then
+  if issued > tonumber(ARGV[a + 5]) or ceiling and issued > ceiling then
+    return
+  end
+  local left = redis.pcall('PTTL', counter)
+  if type(left) ~= 'number' or left < 0 then
     return
   end
   if type(redis.pcall('INCRBY', counter, ARGV[a + 1])) ~= 'number' then

@@ -22,7 +22,7 @@
 --   "exhausted"  fewer than n numbers are left above counter and floor; detail: the last sequence used. Here the period
 --                is opened at that sequence if it was not yet.
 local raise = ARGV[10] == ''
-local ms = now * 1000 + math.floor(tonumber(time[2]) / 1000)
+local ms = milliseconds()
 if not raise and (ms < tonumber(ARGV[10]) or ms >= tonumber(ARGV[10]) + tonumber(ARGV[11])) then
   return answer('late', '')
 end
@@ -35,11 +35,15 @@ local limit = tonumber(ARGV[5])
 local floor = tonumber(ARGV[9])
 local used = math.max(last or 0, tonumber(ARGV[8]), floor or 0, mark)
 local upto
+if untold and not floor then
+  return answer('lost', held or '')
+end
 if reign then
   local token, past = string.match(redis.call('HGET', KEYS[2], 'claim') or '', '^(%S+) (%d+)$')
   if token ~= ARGV[12] or ms >= tonumber(past) or reign ~= ARGV[13] then
     return answer('late', '')
   end
+  lifetime(KEYS[1], ARGV[7])
   redis.call('HDEL', KEYS[2], 'claim')
   local after = tonumber(ARGV[14])
   upto = tonumber(ARGV[15])
@@ -56,8 +60,6 @@ if reign then
     used = math.max(limit, last or 0)
     upto = used
   end
-elseif lost and not floor then
-  return answer('lost', held or '')
 end
 
 local issued = used + n
@@ -66,19 +68,24 @@ if not enough then
   issued = used
 end
 issued = last == 1e15 and held or string.format('%.0f', issued) -- a counter of 16 digits and more stays as it is
--- The record goes before the counter: a script that dies half-way is not rolled back.
-enter()
+lifetime(KEYS[1], ARGV[7])
+permit(KEYS[1], held)
+if KEYS[3] then
+  permit(KEYS[3], false)
+end
 if reign then
-  redis.call('HSET', KEYS[2], 'ceiling', string.format('%.0f', upto), 'copy', issued, 'reign', reign)
+  enter('ceiling', string.format('%.0f', upto), 'copy', issued, 'reign', reign)
+else
+  enter()
 end
 if issued ~= held then
   redis.call('SET', KEYS[1], issued, 'KEEPTTL')
 end
-expire(KEYS[1], ARGV[7])
+lifetime(KEYS[1], ARGV[7])
 if not enough then
   return answer('exhausted', issued)
 end
 if KEYS[3] then
-  redis.call('SET', KEYS[3], ARGV[2] .. ' ' .. issued, 'EX', 48 * 60 * 60)
+  redis.call('SET', KEYS[3], ARGV[2] .. ' ' .. printed .. ' ' .. issued, 'EX', 48 * 60 * 60)
 end
 return math.min(tonumber(issued), 1e15)

@@ -27,8 +27,8 @@ end
 if stands ~= 'same' then
   return answer('missing', '')
 end
-local known = string.find(ahead, ';' .. ARGV[8] .. ';', 1, true)
-if not known then
+local open = string.find(ahead, ';' .. ARGV[8] .. ';', 1, true)
+if not open then
   local opened = string.match(ahead, '([^;]+);$') or entered
   local past = string.match(opened, '^%S+ %d+ (%d+)')
   if past ~= ARGV[9] then
@@ -38,28 +38,31 @@ if not known then
     return answer('check', '')
   end
 end
-local there = redis.pcall('GET', KEYS[3])
-if type(there) == 'table' then
-  there = 'another type of key'
+local there, failed = read(KEYS[3])
+if failed then
+  return failed
 end
+local once = open or there or known(labelOf(ARGV[8])) -- by a clock that was ahead
 local used = number(there)
 if not used then
   if ARGV[12] == '?' then
-    return answer('floor', (known or there) and 'lost' or '')
+    return answer('floor', once and 'lost' or '')
   end
-  if ARGV[12] == '' and (known or there) then
+  if ARGV[12] == '' and once then
     return answer('lost', there or '')
   end
   used = tonumber(ARGV[11])
 end
 used = math.max(used, tonumber(ARGV[12]) or 0) -- nothing was issued yet, so that it may be lifted
-if not known then
+if not open then
   ahead = (ahead == '' and ';' or ahead) .. ARGV[8] .. ';'
 end
+lifetime(KEYS[3], ARGV[10])
+permit(KEYS[3], there)
 redis.call('HSET', KEYS[2], 'ahead', ahead)
-outlive()
+lifetime(KEYS[2], outlives())
 if used < 1e15 and string.format('%.0f', used) ~= there then
   redis.call('SET', KEYS[3], string.format('%.0f', used), 'KEEPTTL')
 end
-expire(KEYS[3], ARGV[10])
+lifetime(KEYS[3], ARGV[10])
 return used

@@ -7,9 +7,11 @@
 --                 ''        nothing
 --                 'ceiling' a counter that is there
 --                 'open'    also one that is missing: the caller has the lock
+--                 'floor'   the same, and the caller has a floor to ask: also one that is lost, and that no ledger knows
 --                 'raise'   an operator's Raise: any, whatever the state
 --      10  token  of the claim, unique
 --      11  lease  of the claim, milliseconds
+--      12  past   when it ends at the latest, by the server's time in milliseconds: when the lock does; '' without
 --
 -- Reply: an integer, the last of the n numbers issued; or
 --   "part"       the last numbers of the period were issued, fewer than n; detail: "COUNT LAST"
@@ -24,6 +26,7 @@
 --                there once
 --   "reserve"    the same, and now the caller has the claim; detail: "REIGN ABOVE", the block has to lie above that
 --   "claimed"    another has it
+--   "late"       the caller's lock has expired
 local want = ARGV[9]
 if stands == 'future' and want ~= 'raise' then
   return answer('future', entered)
@@ -40,21 +43,26 @@ local function ask()
   if want == '' then
     return answer('ceiling', lost and 'lost' or '')
   end
-  local ms = now * 1000 + math.floor(tonumber(time[2]) / 1000)
+  local ms = milliseconds()
   local token, past = string.match(redis.call('HGET', KEYS[2], 'claim') or '', '^(%S+) (%d+)$')
   if token and token ~= ARGV[10] and ms < tonumber(past) and tonumber(past) <= ms + tonumber(ARGV[11]) then
     return answer('claimed', past)
   end
-  redis.call('HSET', KEYS[2], 'claim', ARGV[10] .. ' ' .. string.format('%.0f', ms + tonumber(ARGV[11])))
-  outlive()
+  local ends = math.min(ms + tonumber(ARGV[11]), tonumber(ARGV[12]) or math.huge)
+  if ends <= ms then
+    return answer('late', '')
+  end
+  lifetime(KEYS[2], outlives())
+  redis.call('HSET', KEYS[2], 'claim', ARGV[10] .. ' ' .. string.format('%.0f', ends))
+  lifetime(KEYS[2], outlives())
   return answer('reserve', reign .. ' ' .. string.format('%.0f', math.max(ceiling or 0, last or 0, mark)))
 end
 
 local wary = ARGV[7] == '0'
+if untold and want ~= 'floor' and want ~= 'raise' then
+  return answer('lost', held or '')
+end
 if not reign then
-  if lost then
-    return answer('lost', held or '')
-  end
   if stands == 'open' or stands == 'ahead' and wary then
     return answer('missing', '')
   end
@@ -64,7 +72,7 @@ elseif not intact then
   if stands == 'same' and last and math.max(last, mark) + n > limit then
     return answer('exhausted', string.format('%.0f', math.max(last, mark)))
   end
-  if (stands == 'open' or stands == 'ahead' and wary or not last) and want ~= 'open' then
+  if (stands == 'open' or stands == 'ahead' and wary or not last) and want ~= 'open' and want ~= 'floor' then
     return answer('missing', lost and 'lost' or '')
   end
   return ask()
@@ -81,6 +89,9 @@ if count < n then
     return ask()
   end
 end
+if KEYS[3] and n > 0 then
+  permit(KEYS[3], false)
+end
 if stands == 'ahead' then
   enter()
 end
@@ -95,7 +106,7 @@ if intact then
   redis.call('HSET', KEYS[2], 'copy', string.format('%.0f', issued))
 end
 if KEYS[3] and n > 0 then
-  redis.call('SET', KEYS[3], ARGV[2] .. ' ' .. string.format('%.0f', issued), 'EX', 48 * 60 * 60)
+  redis.call('SET', KEYS[3], ARGV[2] .. ' ' .. printed .. ' ' .. string.format('%.0f', issued), 'EX', 48 * 60 * 60)
 end
 if count < n then
   return answer(issued == limit and 'part' or 'block', string.format('%.0f %.0f', count, issued))
