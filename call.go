@@ -19,7 +19,7 @@ type call struct {
 	period *period // that the last script was sent for
 	once   string  // key of a request that may come again, "" for none
 	budget budget.Budget
-	silent bool    // Redis did not answer the last script
+	silent bool  // Redis did not answer the last script
 	made   batch // what was issued
 
 	trace   *trace                 // for hooks; nil if there are none
@@ -145,10 +145,12 @@ func (c *call) board(ctx context.Context) (*batch, *reply, error) {
 // follow has a script sent for the period that it is by Redis's clock, which seems to be now: it follows that clock where
 // it is elsewhere, and waits a little where it went back.
 func (c *call) follow(ctx context.Context, now time.Time, send func(*period) (reply, error)) (reply, error) {
-	for try := 0; ; try++ {
+	told := false  // by Redis what time it is
+	elsewhere := 0 // answers in a row that its clock is in another period
+	for {
 		p := c.g.periodAt(now)
 		if err := c.g.format.checkYear(p.wall.Year()); err != nil {
-			if try > 0 {
+			if told {
 				return reply{}, err
 			}
 			p = nowhere // this host's clock is wrong, or else Redis's will say the same
@@ -157,9 +159,10 @@ func (c *call) follow(ctx context.Context, now time.Time, send func(*period) (re
 		if err != nil {
 			return r, err
 		}
+		told = true
 		switch r.status {
 		case statusClock:
-			if try == clockTries {
+			if elsewhere++; elsewhere > clockTries {
 				return r, c.refusal(r)
 			}
 			now = r.now
@@ -176,7 +179,7 @@ func (c *call) follow(ctx context.Context, now time.Time, send func(*period) (re
 				return r, err
 			}
 			c.slept += pause
-			now = c.aim()
+			now, elsewhere = c.aim(), 0
 		default:
 			return r, nil
 		}
@@ -340,7 +343,7 @@ func (c *call) askFloor(ctx context.Context, until time.Time) (int64, error) {
 func askOutside(ctx context.Context, b *budget.Budget, until time.Time, ask func(context.Context) (int64, error)) (int64, error) {
 	const rest = floorMargin / 2
 	start := time.Now()
-	limit := min(until.Sub(start), b.Answer()-rest)
+	limit := max(0, min(until.Sub(start), b.Answer()-rest))
 	within, cancel := context.WithTimeout(ctx, limit)
 	v, err := await(ctx, limit+rest, func() (int64, error) {
 		defer cancel()
@@ -350,12 +353,17 @@ func askOutside(ctx context.Context, b *budget.Budget, until time.Time, ask func
 	return v, err
 }
 
-// patience is how long the call waits until what it holds is given back: not at all for a server that has failed already.
-func (c *call) patience() time.Duration {
+// giveBack gives back what the call holds, and waits a little for that: not for a server that has failed already.
+func (c *call) giveBack(ctx context.Context, held interface {
+	release(ctx context.Context, patience time.Duration)
+}) {
+	patience := min(lockPatience, c.budget.Answer())
 	if c.silent {
-		return 0
+		patience = 0
 	}
-	return min(lockPatience, c.budget.Answer())
+	start := time.Now()
+	held.release(ctx, patience)
+	c.budget.Spend(time.Since(start), max(patience, 0))
 }
 
 // checkSkew refuses to open a period by a clock that is too far from this host's. r is the answer that told Redis's

@@ -520,11 +520,12 @@ func (t *tower) flyInPipeline(flights []*flight) {
 	if confirm.replicas > 0 {
 		wait = confirm.wait(ctx, pipe)
 	}
-	all, failed := awaitAnswer(ctx, t.caller, limit, t.server, pipe.Exec)
+	all, stood, failed := awaitAnswer(ctx, t.caller, limit, t.server, pipe.Exec)
 	received := time.Now()
 	for _, f := range flights {
-		left, _ := f.call.budget.Attempt()
-		f.call.budget.Spend(received.Sub(sent), left)
+		if left, _ := f.call.budget.Attempt(); !stood {
+			f.call.budget.Spend(received.Sub(sent), left)
+		}
 	}
 	for i, f := range flights {
 		landed++

@@ -155,6 +155,9 @@ func (c *call) abandonment(token string) []any {
 func (c *call) install(ctx context.Context, n int, repeat bool, claim *claim, floor, checked, lease any) (reply, error) {
 	args := []any{c.g.base, floor, checked, lease}
 	if claim != nil {
+		if !time.Now().Before(claim.until) {
+			return reply{status: statusLate}, nil
+		}
 		if err := claim.reserve(ctx, &c.budget, n); err != nil {
 			return reply{}, err
 		}
@@ -199,7 +202,7 @@ func (c *call) refill(ctx context.Context, n int) (*batch, error) {
 // fill makes one attempt of a refill.
 func (c *call) fill(ctx context.Context, n int) (b *batch, again bool, err error) {
 	r, claim, err := c.look(ctx, n, wantCeiling, nil)
-	defer func() { claim.release(ctx, c.patience()) }()
+	defer c.giveBack(ctx, claim)
 	if err == nil && r.status == statusReserve {
 		r, err = c.install(ctx, n, false, claim, "", r.now.UnixMilli(), lockExpiry.Milliseconds())
 	}

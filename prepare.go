@@ -142,7 +142,7 @@ func (c *call) prepareAbove(ctx context.Context, current, next *period) error {
 		return c.wait(ctx)
 	}
 	defer func() {
-		lock.release(ctx, c.patience())
+		c.giveBack(ctx, lock)
 		c.g.works.end(gate{c.typ, next.start}, lock.work, nil)
 	}()
 	r, now, err := c.sendPrepare(ctx, current, next, "?")

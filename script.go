@@ -259,16 +259,11 @@ func (c *caller) try(ctx context.Context, b *budget.Budget, quick *bool, server 
 	if limit <= 0 {
 		return reply{}, limit, errNoAnswer
 	}
-	// On a connection that is there go-redis keeps the time. What takes longer is this process, which stood still.
-	idle, bound := c.read > 0 && server != nil && server.PoolStats().IdleConns > 0, limit
-	if idle {
-		bound = min(limit, c.read)
-	}
 	sent := time.Now()
-	v, err := c.eval(ctx, limit, idle, server, s, name, body, args)
+	v, stood, err := c.eval(ctx, limit, server, s, name, body, args)
 	received := time.Now()
-	if took := received.Sub(sent); took < bound+budget.Last {
-		b.Spend(took, bound)
+	if !stood {
+		b.Spend(received.Sub(sent), limit+budget.Last)
 	}
 	if err != nil {
 		return reply{}, limit, err
@@ -293,44 +288,49 @@ func fewLeft(failure error) error {
 	return fmt.Errorf("serial: Redis failed, and has too few numbers left since: %w", foreign(failure))
 }
 
-// eval makes one attempt within limit.
+// eval makes one attempt within limit. It also reports whether this process stood still meanwhile.
 //
 // A context that ends does not interrupt go-redis while it reads (unless the client has ContextTimeoutEnabled), so the
 // caller does not wait for the command but for whichever comes first. That costs a goroutine; a caller whose context
 // can never end does without where the client's own timeouts bound the call: there is an idle connection, since each of the
 // replies while one is made may take the whole read timeout.
-func (c *caller) eval(ctx context.Context, limit time.Duration, idle bool, server *redis.Client, s *script, name, body string,
-	args []any) (any, error) {
+func (c *caller) eval(ctx context.Context, limit time.Duration, server *redis.Client, s *script, name, body string,
+	args []any) (v any, stood bool, err error) {
 	command := newCommand(ctx, name, body, args)
 	process := c.process
 	if c.confirm.replicas > 0 && s.issues() {
 		process = c.processConfirmed
 	}
-	if idle && ctx.Done() == nil && limit > c.read {
-		within, cancel := c.connecting(ctx, time.Now().Add(limit-c.read))
+	if ctx.Done() == nil && c.read > 0 && limit > c.read && server != nil && server.PoolStats().IdleConns > 0 {
+		start := time.Now()
+		within, cancel := c.connecting(ctx, start.Add(limit-c.read))
 		defer cancel()
-		return process(within, command)
+		v, err = process(within, command)
+		return v, time.Since(start) > c.read+budget.Last, err
 	}
 	return awaitAnswer(ctx, c, limit, server, func(within context.Context) (any, error) { return process(within, command) })
 }
 
-// awaitAnswer awaits f, which sends commands. f is to make no connection once limit has passed.
+// awaitAnswer awaits f, which sends commands, and is to make no connection once limit has passed.
 //
-// The time limits of go-redis are shorter than ours, but for the replies to several commands. So what outlasts all of them is
-// a server that answers slowly, or this process: it stood still, or a hook of the client does. Another connection tells,
-// and in the second case f is waited for as long as it takes, since nothing could be sent before it is done: go-redis may
-// hold a lock while it makes a connection.
-func awaitAnswer[T any](ctx context.Context, c *caller, limit time.Duration, server *redis.Client, f func(context.Context) (T, error)) (T, error) {
+// What outlasts the time limits of go-redis is a server that answers slowly while a connection is made, or this process: it
+// stood still, or a hook of the client does. Another connection tells, for as long as budget.Last. In the second case f is
+// waited for as long as it takes: nothing could be sent before it is done, since go-redis may hold a lock.
+func awaitAnswer[T any](ctx context.Context, c *caller, limit time.Duration, server *redis.Client, f func(context.Context) (T, error)) (
+	v T, stood bool, err error) {
+	idle := c.read > 0 && server != nil && server.PoolStats().IdleConns > 0
 	within, cancel := context.WithTimeout(ctx, limit)
-	p := start(func() (T, error) {
+	start := time.Now()
+	p := begins(func() (T, error) {
 		defer cancel()
 		return f(within)
 	})
-	v, err := p.wait(ctx, limit)
+	v, err = p.wait(ctx, limit)
 	if err == errNoAnswer && c.read > 0 && limit > c.read && server != nil && answers(server) {
-		return p.wait(ctx, noLimit)
+		v, err = p.wait(ctx, noLimit)
+		return v, true, err
 	}
-	return v, err
+	return v, idle && time.Since(start) > c.read+budget.Last, err
 }
 
 // answers reports whether a server answers at once, on a connection of its own.
@@ -424,7 +424,7 @@ const noLimit = time.Duration(math.MaxInt64)
 // await runs f in a goroutine of its own and returns its results, or an error as soon as ctx ends or limit has passed;
 // f then goes on by itself. A panic of f is the caller's.
 func await[T any](ctx context.Context, limit time.Duration, f func() (T, error)) (T, error) {
-	return start(f).wait(ctx, limit)
+	return begins(f).wait(ctx, limit)
 }
 
 // A pending is something that runs in a goroutine of its own.
@@ -436,7 +436,7 @@ type outcomeOf[T any] struct {
 	panicked any
 }
 
-func start[T any](f func() (T, error)) pending[T] {
+func begins[T any](f func() (T, error)) pending[T] {
 	p := make(pending[T], 1)
 	go func() {
 		r := outcomeOf[T]{err: errEnded}

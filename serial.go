@@ -307,12 +307,12 @@ func (c *call) open(ctx context.Context, n int, lock *lock) (*batch, error) {
 		return c.openAlone(ctx, n)
 	}
 	return onward(ctx, c, func(c *call) (b *batch, err error) {
-		steady, at := context.WithoutCancel(ctx), c.gate()
+		at := c.gate()
 		defer func() {
-			lock.release(steady, c.patience())
+			c.giveBack(context.WithoutCancel(ctx), lock)
 			c.g.works.end(at, lock.work, err)
 		}()
-		return c.openLocked(ctx, steady, n, lock)
+		return c.openLocked(ctx, context.WithoutCancel(ctx), n, lock)
 	})
 }
 
@@ -323,7 +323,7 @@ func (c *call) openLocked(ctx, steady context.Context, n int, lock *lock) (b *ba
 		want = wantFloor
 	}
 	r, claim, err := c.look(steady, n, want, lock)
-	defer func() { claim.release(steady, c.patience()) }()
+	defer c.giveBack(steady, claim)
 	if err != nil {
 		return nil, err
 	}
@@ -339,18 +339,15 @@ func (c *call) openLocked(ctx, steady context.Context, n int, lock *lock) (b *ba
 			return b, err
 		}
 	}
-	left := lockExpiry - r.sent.Sub(lock.since) // when r was asked for
-	if c.period.start != locked.start || left <= 0 {
-		return nil, nil // the lock is another period's, or over
+	if c.period.start != locked.start || lock.left() <= floorMargin {
+		return nil, nil // the lock is another period's, or it took too long to get here
 	}
+	left := lockExpiry - r.sent.Sub(lock.since) // when r was asked for, or later
 	if err := c.checkSkew(r); err != nil {
 		return nil, err
 	}
 	floor := ""
 	if c.g.floor != nil {
-		if lock.left() <= floorMargin {
-			return nil, nil // it took too long to get here
-		}
 		used, err := c.askFloor(ctx, lock.since.Add(lockExpiry-floorMargin))
 		if err != nil {
 			return nil, err
@@ -444,7 +441,7 @@ func (c *call) raiseOnce(ctx, steady context.Context, seq int64) (done bool, err
 	if c.g.ledger != nil {
 		looked := c.period
 		r, claim, err = c.look(steady, 0, wantRaise, nil)
-		defer func() { claim.release(steady, c.patience()) }()
+		defer c.giveBack(steady, claim)
 		if err != nil {
 			return false, err
 		}
