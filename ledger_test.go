@@ -454,6 +454,79 @@ func TestReignRefused(t *testing.T) {
 	})
 }
 
+// A replica that takes writes has its master's identity, and is refused: with a ledger both would issue the same numbers.
+func TestWritableReplicaRefused(t *testing.T) {
+	master := redistest.Start(t)
+	replica := redistest.StartReplica(t, master, "--replica-read-only", "no")
+	l := &notebook{}
+	on := func(s *redistest.Server) *serial.Generator {
+		return newGenerator(t, s.Client(t), serial.WithLocation(noon()), serial.WithLedger(l, 10))
+	}
+	_, err := on(master).Next(t.Context(), "IS")
+	require.NoError(t, err)
+	require.EqualValues(t, 1, master.Do("WAIT", 1, 5000).Val()) // so that the replica has it all
+	for range 2 {
+		_, err = on(replica).Next(t.Context(), "IS")
+		require.ErrorContains(t, err, `WithLedger needs a master, and Redis says "role:slave"`)
+		require.ErrorContains(t, on(replica).Raise(t.Context(), "IS", 5), "replica-read-only yes")
+	}
+	number, err := on(master).Next(t.Context(), "IS")
+	require.NoError(t, err)
+	require.Equal(t, "IS"+today(noon())+"0002", number)
+	require.NoError(t, replica.ReplicaOf(nil))
+	number, err = on(replica).Next(t.Context(), "IS")
+	require.NoError(t, err)
+	require.Equal(t, "IS"+today(noon())+"0011", number, "a new master sets aside a block of its own")
+}
+
+// Between the claim and its use others have the only connection of the pool: what was not sent for that is tried again.
+func TestPoolIsBusy(t *testing.T) {
+	for _, busy := range []time.Duration{300 * time.Millisecond, 12 * time.Second} {
+		t.Run(busy.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := simulate(t)
+				reigning(m.Miniredis)
+				opts := []serial.Option{serial.WithLocation(time.UTC), serial.WithLedger(&notebook{}, 10)}
+				other := newGenerator(t, m.client(), opts...)
+				_, err := other.Next(t.Context(), "OTHER")
+				require.NoError(t, err)
+
+				rdb := closing(t, redis.NewClient(&redis.Options{
+					Addr: "127.0.0.1:6379", Dialer: m.client().Options().Dialer, PoolSize: 1, PoolTimeout: 31 * time.Millisecond,
+				}))
+				var once sync.Once
+				rdb.AddHook(hook(func(next redis.ProcessHook) redis.ProcessHook {
+					return func(ctx context.Context, cmd redis.Cmder) error {
+						if isOpen(cmd) {
+							once.Do(func() {
+								conn := rdb.Conn()
+								require.NoError(t, conn.Ping(context.Background()).Err())
+								time.AfterFunc(busy, func() { _ = conn.Close() })
+							})
+						}
+						return next(ctx, cmd)
+					}
+				}))
+				before := time.Now()
+				number, err := newGenerator(t, rdb, opts...).Next(t.Context(), "IS")
+				took := time.Since(before)
+				if busy < time.Second {
+					require.NoError(t, err)
+					require.Equal(t, "IS200001010001", number)
+					require.Less(t, took, time.Second)
+					return
+				}
+				require.ErrorIs(t, err, redis.ErrPoolTimeout)
+				require.LessOrEqual(t, took, 10*time.Second)
+				time.Sleep(busy) // the connection is free again, and what the call left is over
+				number, err = other.Next(t.Context(), "IS")
+				require.NoError(t, err)
+				require.Equal(t, "IS200001010011", number, "the block is burned")
+			})
+		})
+	}
+}
+
 // Redis restarts empty, and again, and an old backup is restored.
 func TestLedgerOutlivesRedis(t *testing.T) {
 	s := redistest.Start(t)

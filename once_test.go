@@ -245,3 +245,84 @@ func TestOnceInAnotherPeriod(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "IS20211024220001", number, "it still is what it was")
 }
+
+// A request is answered with the text of the first time, by whatever template and period it is repeated.
+func TestOnceAsPrinted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := simulate(t)
+		with := func(template string, opts ...serial.Option) *serial.Generator {
+			return newGenerator(t, m.client(), append(opts, serial.WithLocation(time.UTC), serial.WithTemplate(template))...)
+		}
+		wide, narrow := with("b-{date:yyyyMMdd}{type}{seq:5}"), with("a-{date:yyyyMMdd}{type}{seq:4}")
+		require.NoError(t, wide.Raise(t.Context(), "IS", 10000))
+		first, err := wide.NextOnce(t.Context(), "IS", "r")
+		require.NoError(t, err)
+		require.Equal(t, "b-20000101IS10001", first)
+
+		other, err := narrow.Next(t.Context(), "IS1")
+		require.NoError(t, err)
+		require.Equal(t, "a-20000101IS10001", other, "what this template would make of it")
+		odd := with("\"q\\\" é 1 \n{{{type}}} {date:yyMM\"dd} {seq:2}")
+		for _, gen := range []*serial.Generator{
+			wide, narrow, odd, with("{type}-{date:yyyy-MM}-{seq:6}", serial.WithPeriod(serial.PerMonth)),
+		} {
+			again, err := gen.NextOnce(t.Context(), "IS", "r")
+			require.NoError(t, err)
+			require.Equal(t, first, again)
+		}
+
+		text, err := odd.NextOnce(t.Context(), "ODD", "r")
+		require.NoError(t, err)
+		require.Equal(t, "\"q\\\" é 1 \n{ODD} 0001\"01 01", text)
+		time.Sleep(36 * time.Hour)
+		again, err := narrow.NextOnce(t.Context(), "ODD", "r")
+		require.NoError(t, err)
+		require.Equal(t, text, again)
+	})
+}
+
+// 0.1.0 remembered a period and a number, and reads of what is remembered now no more than that.
+func TestOnceBesideTheFirstRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := simulate(t)
+		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC))
+		remember := func(id, answer string) {
+			key := "serial:{IS}:once:" + id
+			require.NoError(t, m.Set(key, answer))
+			m.SetTTL(key, time.Hour)
+		}
+		const day = "20000101 946684800 946771200"
+		remember("plain", day+" 17")
+		remember("ledger", day+" ledger 18")
+		for id, want := range map[string]string{"plain": "IS200001010017", "ledger": "IS200001010018"} {
+			number, err := gen.NextOnce(t.Context(), "IS", id)
+			require.NoError(t, err)
+			require.Equal(t, want, number)
+		}
+		remember("wide", day+" 10001")
+		_, err := gen.NextOnce(t.Context(), "IS", "wide")
+		require.ErrorIs(t, err, serial.ErrConflict)
+		require.ErrorContains(t, err, "number 10001 of 20000101: this generator prints numbers up to 9999")
+		remember("hour", "2000010100 946684800 946688400 3")
+		_, err = gen.NextOnce(t.Context(), "IS", "hour")
+		require.ErrorIs(t, err, serial.ErrConflict)
+		for _, broken := range []string{"", "x", day, day + " x", day + ` "20000101" 3`, day + ` "20000101" "{type}" 3`, "123 1 2 3", "200x0101 1 2 3"} {
+			remember("broken", broken)
+			_, err := gen.NextOnce(t.Context(), "IS", "broken")
+			require.ErrorContains(t, err, "which no request was answered", broken)
+		}
+
+		_, err = gen.NextOnce(t.Context(), "PO", "new")
+		require.NoError(t, err)
+		held, err := m.Get("serial:{PO}:once:new")
+		require.NoError(t, err)
+		var label string
+		var start, end, seq int64
+		i := strings.LastIndexByte(held, ' ')
+		_, err = fmt.Sscanf(held[:i], "%s %d %d", &label, &start, &end) // as 0.1.0 does
+		require.NoError(t, err)
+		_, err = fmt.Sscan(held[i+1:], &seq)
+		require.NoError(t, err)
+		require.Equal(t, day+" 1", fmt.Sprint(label, " ", start, " ", end, " ", seq))
+	})
+}

@@ -563,6 +563,7 @@ func TestNewRefuses(t *testing.T) {
 		{"long prefix", rdb, []serial.Option{serial.WithKeyPrefix(strings.Repeat("a", 65))}, []string{"65", "1 to 64"}},
 		{"several at once", rdb, []serial.Option{serial.WithLocation(nil), serial.WithMaxSkew(0)}, []string{"WithLocation", "WithMaxSkew"}},
 
+		{"long template", rdb, template("{type}{date:yyyyMMdd}{seq:4}" + strings.Repeat("-", 229)), []string{"257 bytes", "up to 256"}},
 		{"empty template", rdb, template(""), []string{"{type} is missing"}},
 		{"no type", rdb, template("{date:yyyyMMdd}{seq}"), []string{"{type} is missing"}},
 		{"no date", rdb, template("{type}{seq}"), []string{"{date} is missing"}},
