@@ -26,6 +26,7 @@ type call struct {
 	failure *atomic.Pointer[error] // see flight.failure; nil for a call of its own
 	slept   time.Duration          // waiting for Redis's clock to catch up
 	opening *opening               // nil while there is nothing to open or to wait for
+	work    *work                  // that others of this process wait for; nil if this call does none
 }
 
 // opening is the state of a call that its period is not open for, or that waits for others.
@@ -303,6 +304,7 @@ func onward[T any](ctx context.Context, c *call, f func(c *call) (T, error)) (T,
 		return f(c)
 	}
 	own := *c
+	c.work = nil // it is f's now
 	own.typ = strings.Clone(c.typ)
 	own.opening = new(opening)
 	*own.opening = *c.opens()

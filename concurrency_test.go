@@ -836,3 +836,56 @@ func (c *deafConn) Read(b []byte) (int, error) {
 	}
 	return n, err
 }
+
+// Of the callers of one process one tries the lock, and the others wait for what comes of it: for the lock of another
+// process, and for lock servers that do not answer.
+func TestOneAttemptAtTheLock(t *testing.T) {
+	const callers = 100
+	attempts := func(n *atomic.Int64, hang bool) hook {
+		return func(next redis.ProcessHook) redis.ProcessHook {
+			return func(ctx context.Context, cmd redis.Cmder) error {
+				if cmd.Name() != "set" {
+					return next(ctx, cmd)
+				}
+				n.Add(1)
+				if hang {
+					time.Sleep(time.Hour)
+				}
+				return next(ctx, cmd)
+			}
+		}
+	}
+	t.Run("another has it", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			m := simulate(t)
+			var sent atomic.Int64
+			gen := newGenerator(t, m.client(attempts(&sent, false)), serial.WithLocation(time.UTC))
+			require.NoError(t, m.Set("serial:{IS}:20000101:lock", "another"))
+			m.SetTTL("serial:{IS}:20000101:lock", 3*time.Second)
+			before := time.Now()
+			got := barrier(t, callers, func(int) (string, error) { return gen.Next(context.Background(), "IS") })
+			require.ElementsMatch(t, numbers("IS", "20000101", 1, callers), got)
+			require.Less(t, time.Since(before), 4*time.Second)
+			require.Less(t, sent.Load(), int64(callers), "in 3 s one caller alone tries some forty times")
+		})
+	})
+	t.Run("nobody answers", func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
+			m := simulate(t)
+			var sent atomic.Int64
+			gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithLockClients(m.client(attempts(&sent, true))))
+			before := time.Now()
+			var wg sync.WaitGroup
+			for range callers {
+				wg.Go(func() {
+					_, err := gen.Next(context.Background(), "IS")
+					require.ErrorContains(t, err, "the lock servers")
+				})
+			}
+			wg.Wait()
+			require.LessOrEqual(t, time.Since(before), 10*time.Second)
+			require.LessOrEqual(t, sent.Load(), int64(5))
+			time.Sleep(2 * time.Hour) // until what hangs is over
+		})
+	})
+}

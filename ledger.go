@@ -174,15 +174,14 @@ func (c *call) install(ctx context.Context, n int, repeat bool, claim *claim, fl
 // from it. It returns nil where another caller of this process did it: then take again. It goes on without a caller that
 // leaves, as long as others wait for it.
 func (c *call) refill(ctx context.Context, n int) (*batch, error) {
-	at := c.gate()
-	work, mine := c.g.works.begin(at)
-	if !mine {
-		return nil, c.join(ctx, work)
+	if others := c.beginWork(); others != nil {
+		return nil, c.join(ctx, others)
 	}
+	work := c.work
 	work.waiting.Add(1)
 	defer work.waiting.Add(-1)
 	return onward(ctx, c, func(c *call) (b *batch, err error) {
-		defer func() { c.g.works.end(at, work, err) }()
+		defer func() { c.endWork(err) }()
 		steady := context.WithoutCancel(ctx)
 		for {
 			b, again, err := c.fill(steady, n)
@@ -211,7 +210,7 @@ func (c *call) fill(ctx context.Context, n int) (b *batch, again bool, err error
 	}
 	switch r.status {
 	case statusClaimed:
-		c.budget.Renew()
+		c.sawOthers()
 		return nil, true, nil
 	case statusLate, statusClock:
 		return nil, true, nil

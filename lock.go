@@ -48,7 +48,6 @@ var errTaken = errors.New("others kept the lock")
 type lock struct {
 	mutex *redsync.Mutex
 	since time.Time // when it was asked for, so that it expires lockExpiry later at the earliest
-	work  *work     // that this process does under it
 }
 
 // left is what remains of the lock's expiry.

@@ -134,6 +134,7 @@ func (c *call) prepareOne(ctx context.Context, current, next *period) (*period, 
 // prepareAbove opens next above the floor, which one caller asks at a time. Whether it is open then is to be seen.
 func (c *call) prepareAbove(ctx context.Context, current, next *period) error {
 	c.period = next
+	defer c.endWork(nil)
 	lock, err := c.tryLock(ctx)
 	if err != nil {
 		return err
@@ -141,10 +142,7 @@ func (c *call) prepareAbove(ctx context.Context, current, next *period) error {
 	if lock == nil {
 		return c.wait(ctx)
 	}
-	defer func() {
-		c.giveBack(ctx, lock)
-		c.g.works.end(gate{c.typ, next.start}, lock.work, nil)
-	}()
+	defer c.giveBack(ctx, lock)
 	r, now, err := c.sendPrepare(ctx, current, next, "?")
 	if err != nil || now.start >= next.start || r.status != statusFloor {
 		return err

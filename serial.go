@@ -21,10 +21,11 @@ func (g *Generator) Next(ctx context.Context, typ string) (string, error) {
 }
 
 // sequence issues n numbers. It is the published sequence, each of its four ifs made safe.
-func (c *call) sequence(ctx context.Context, n int) (*batch, error) {
+func (c *call) sequence(ctx context.Context, n int) (b *batch, err error) {
+	defer func() { c.endWork(err) }()
 	for {
 		// 1. The counter exists: increment and return. One script, one round trip.
-		b, err := c.take(ctx, n)
+		b, err = c.take(ctx, n)
 		if b != nil || err != nil {
 			return b, err
 		}
@@ -268,7 +269,7 @@ func (c *call) batch(last int64) *batch {
 }
 
 // tryLock is the sequence's second step. It returns nil where another holds the lock: another process, or a caller of this
-// one, which was waited for then. Lock servers that fail may be well a moment later, and the counter may be there by then;
+// one, who was waited for then. Lock servers that fail may be well a moment later, and the counter may be there by then;
 // so it returns nil for them too while there is time for another attempt.
 //
 // A second is too short for a lock. Open is safe without, and there is no floor to ask.
@@ -276,9 +277,8 @@ func (c *call) tryLock(ctx context.Context) (*lock, error) {
 	if c.g.calendar.period == PerSecond {
 		return &lock{}, nil
 	}
-	work, mine := c.g.works.begin(c.gate())
-	if !mine {
-		return nil, c.join(ctx, work)
+	if others := c.beginWork(); others != nil {
+		return nil, c.join(ctx, others)
 	}
 	start := time.Now()
 	limit, _ := c.budget.Attempt()
@@ -286,17 +286,15 @@ func (c *call) tryLock(ctx context.Context) (*lock, error) {
 	const attempt = 2 * lockPatience // to ask, and to give back what was granted
 	c.budget.Spend(time.Since(start), attempt)
 	c.opens().lockErr = err
-	if l != nil {
-		l.work = work
-		return l, nil
-	}
-	if err == nil {
-		c.budget.Renew()
-	} else if endOf(ctx) == nil && transient(err) && c.budget.Answer() >= attempt {
+	switch {
+	case l != nil:
+		c.work.answered.Store(true)
+	case err == nil:
+		c.sawOthers()
+	case endOf(ctx) == nil && transient(err) && c.budget.Answer() >= attempt:
 		err = nil
 	}
-	c.g.works.end(c.gate(), work, err)
-	return nil, err
+	return l, err
 }
 
 // open is the sequence's third step. It returns nil where the period is to be looked at afresh: it ended meanwhile, or
@@ -307,12 +305,12 @@ func (c *call) open(ctx context.Context, n int, lock *lock) (*batch, error) {
 		return c.openAlone(ctx, n)
 	}
 	return onward(ctx, c, func(c *call) (b *batch, err error) {
-		at := c.gate()
+		steady := context.WithoutCancel(ctx)
 		defer func() {
-			c.giveBack(context.WithoutCancel(ctx), lock)
-			c.g.works.end(at, lock.work, err)
+			c.giveBack(steady, lock)
+			c.endWork(err)
 		}()
-		return c.openLocked(ctx, context.WithoutCancel(ctx), n, lock)
+		return c.openLocked(ctx, steady, n, lock)
 	})
 }
 
@@ -329,7 +327,7 @@ func (c *call) openLocked(ctx, steady context.Context, n int, lock *lock) (b *ba
 	}
 	switch r.status {
 	case statusClaimed:
-		c.budget.Renew()
+		c.sawOthers()
 		return nil, nil
 	case statusLate:
 		return nil, nil
@@ -446,7 +444,7 @@ func (c *call) raiseOnce(ctx, steady context.Context, seq int64) (done bool, err
 			return false, err
 		}
 		if r.status == statusClaimed {
-			c.budget.Renew()
+			c.sawOthers()
 			return false, nil
 		}
 		if c.period.start != looked.start {
