@@ -298,8 +298,7 @@ func (c *call) tryLock(ctx context.Context) (*lock, error) {
 }
 
 // open is the sequence's third step. It returns nil where the period is to be looked at afresh: it ended meanwhile, or
-// the lock expired. Once it is begun it goes on, so that a caller who leaves stops nobody: without numbers for it, if there
-// is no floor to ask.
+// the lock expired. Once it is begun it goes on, so that a caller who leaves stops nobody; but a floor is not asked for it.
 func (c *call) open(ctx context.Context, n int, lock *lock) (*batch, error) {
 	if lock.mutex == nil {
 		return c.openAlone(ctx, n)
@@ -353,9 +352,6 @@ func (c *call) openLocked(ctx, steady context.Context, n int, lock *lock) (b *ba
 		floor = strconv.FormatInt(used, 10)
 		claim.above(used)
 	}
-	if endOf(ctx) != nil {
-		n = 0
-	}
 	// Sent once: should the answer be lost, a second one would issue again. It is for the period of the check, and Redis
 	// refuses it if it comes too late.
 	r, err = c.install(steady, n, false, claim, floor, r.now.UnixMilli(), left.Milliseconds())
@@ -407,7 +403,7 @@ func (c *call) raise(ctx context.Context, seq int64) error {
 
 // raiseOnce makes one attempt. ctx is the caller's, and steady does not end.
 func (c *call) raiseOnce(ctx, steady context.Context, seq int64) (done bool, err error) {
-	r, err := c.ask(steady, takeScript, 0)
+	r, err := c.ask(ctx, takeScript, 0)
 	if err != nil && !(errors.Is(err, ErrNotReplicated) && r.seq < seq) { // nothing rests on that one
 		return false, err
 	}

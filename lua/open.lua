@@ -70,7 +70,7 @@ end
 issued = last == 1e15 and held or string.format('%.0f', issued) -- a counter of 16 digits and more stays as it is
 lifetime(KEYS[1], ARGV[7])
 permit(KEYS[1], held)
-if KEYS[3] then
+if KEYS[3] and n > 0 then
   permit(KEYS[3], false)
 end
 if reign then
@@ -85,7 +85,7 @@ lifetime(KEYS[1], ARGV[7])
 if not enough then
   return answer('exhausted', issued)
 end
-if KEYS[3] then
+if KEYS[3] and n > 0 then
   redis.call('SET', KEYS[3], ARGV[2] .. ' ' .. printed .. ' ' .. issued, 'EX', 48 * 60 * 60)
 end
 return math.min(tonumber(issued), 1e15)
