@@ -1,24 +1,24 @@
 package serialotel
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
-	"unicode"
-	"unicode/utf8"
 
+	"github.com/redis/go-redis/v9"
 	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/dailyserial/serial"
 )
 
 const (
 	// maxTypes keeps the largest instrument, serial.call.duration, within the 2,000 attribute sets that the SDK keeps of an
 	// instrument: a hundred types and the rest, each with ten outcomes.
 	maxTypes = 100
-	maxName  = 64 // bytes of a type, as package serial has it
 
 	otherType = "_OTHER" // what the semantic conventions call all that is not on a list
 )
@@ -82,44 +82,38 @@ func WithTracerProvider(p trace.TracerProvider) Option {
 // the value _OTHER. Each type may add ten time series to serial.call.duration and one to most others.
 //
 // Default none: no metric has the attribute. Allowed are 1 to 100 types, each as package serial allows them, and not
-// _OTHER itself. Anything else is refused.
+// _OTHER itself. Anything else is refused; the error of a type matches [serial.ErrInvalidType].
 func WithTypes(types ...string) Option {
 	types = slices.Clone(types) // the caller may go on to change its slice
 	return optionFunc(func(c *config) error {
 		if n := len(types); n < 1 || n > maxTypes {
 			return fmt.Errorf("serialotel: WithTypes of %d types: allowed are 1 to %d", n, maxTypes)
 		}
-		var errs []error
-		for _, typ := range types {
-			if msg := checkType(typ); msg != "" {
-				errs = append(errs, fmt.Errorf("serialotel: WithTypes: type %.80q: %s", typ, msg))
-			}
-		}
 		c.types = types
-		return errors.Join(errs...)
+		return checkTypes(types)
 	})
 }
 
-// checkType says what is wrong with a type, or nothing. A Generator refuses the same, so one that is invalid here is a
-// typing error that would never match.
-func checkType(typ string) string {
-	const allowed = "allowed are letters, digits and - _ . /"
-	switch {
-	case typ == "":
-		return "empty; allowed are 1 to 64 bytes"
-	case len(typ) > maxName:
-		return fmt.Sprintf("%d bytes; allowed are 1 to %d", len(typ), maxName)
-	case !utf8.ValidString(typ):
-		return "not valid UTF-8; " + allowed
-	case typ == otherType:
-		return "it stands for all types that are not named"
+// noRedis is the client of a Generator that sends nothing.
+type noRedis struct{ redis.UniversalClient }
+
+// checkTypes refuses types that a Generator refuses: they are typing errors, which would never match. The rule is package
+// serial's, so a Generator is asked for a batch of no numbers. That is refused without Redis, an invalid type first.
+func checkTypes(types []string) error {
+	gen, err := serial.New(noRedis{})
+	if err != nil {
+		return err
 	}
-	for _, r := range typ {
-		if !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("-_./", r) {
-			return fmt.Sprintf("it has %q; %s", r, allowed)
+	var errs []error
+	for _, typ := range types {
+		if typ == otherType {
+			errs = append(errs, fmt.Errorf("serialotel: WithTypes: type %q: it stands for all types that are not named", typ))
+		}
+		if _, err := gen.NextN(context.Background(), typ, 0); errors.Is(err, serial.ErrInvalidType) {
+			errs = append(errs, fmt.Errorf("serialotel: WithTypes: %w", err))
 		}
 	}
-	return ""
+	return errors.Join(errs...)
 }
 
 // isNil reports also a nil pointer in an interface, as a constructor leaves behind whose error was not looked at.

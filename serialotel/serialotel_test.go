@@ -408,10 +408,12 @@ func TestHooksRefuses(t *testing.T) {
 		{"nil pointer to one", serialotel.WithTracerProvider((*sdktrace.TracerProvider)(nil)), "WithTracerProvider: the provider is nil"},
 		{"no types", serialotel.WithTypes(), "serialotel: WithTypes of 0 types: allowed are 1 to 100"},
 		{"many types", serialotel.WithTypes(many...), "serialotel: WithTypes of 101 types: allowed are 1 to 100"},
-		{"empty type", serialotel.WithTypes("IS", ""), `serialotel: WithTypes: type "": empty; allowed are 1 to 64 bytes`},
+		{"empty type", serialotel.WithTypes("IS", ""), `serialotel: WithTypes: serial: invalid type "": empty; allowed are 1 to 64 bytes`},
 		{"long type", serialotel.WithTypes(strings.Repeat("x", 65)), "65 bytes; allowed are 1 to 64"},
 		{"type that is not UTF-8", serialotel.WithTypes("\xff"), "not valid UTF-8"},
-		{"type with a colon", serialotel.WithTypes("a:b"), "it has ':'; allowed are letters, digits and - _ . /"},
+		{"type with a colon", serialotel.WithTypes("a:b"), "it has ':' (U+003A); allowed are letters, digits and - _ . /"},
+		{"type that looks like another", serialotel.WithTypes("IS\u3164"), "it has U+3164, which prints nothing"},
+		{"type that normalizes to another", serialotel.WithTypes("ＩＳ"), `which NFKC changes to "I"`},
 		{"the rest", serialotel.WithTypes("_OTHER"), "it stands for all types that are not named"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -422,7 +424,7 @@ func TestHooksRefuses(t *testing.T) {
 	}
 	t.Run("all at once", func(t *testing.T) {
 		_, err := serialotel.Hooks(serialotel.WithMeterProvider(nil), nil, serialotel.WithTypes("", "a b"))
-		for _, want := range []string{"WithMeterProvider", "option 2", `type ""`, `type "a b"`} {
+		for _, want := range []string{"WithMeterProvider", "option 2", `invalid type ""`, `invalid type "a b"`} {
 			require.ErrorContains(t, err, want)
 		}
 	})
@@ -448,6 +450,24 @@ type refusingMeter struct{ metricnoop.Meter }
 
 func (refusingMeter) Float64Gauge(string, ...metric.Float64GaugeOption) (metric.Float64Gauge, error) {
 	return nil, errRefused
+}
+
+// A Generator and WithTypes refuse the same types.
+func TestTypesOfAGenerator(t *testing.T) {
+	_, client := simulate(t)
+	gen := newGenerator(t, client, serial.Hooks{})
+	refused := 0
+	for r := range rune(0x3000) {
+		typ := "A" + string(r)
+		_, err := gen.Parse(typ + "202110240001")
+		_, failed := serialotel.Hooks(serialotel.WithTypes("IS", typ))
+		require.Equal(t, errors.Is(err, serial.ErrInvalidType), failed != nil, "%q: %v, and %v", typ, err, failed)
+		if failed != nil {
+			require.ErrorIs(t, failed, serial.ErrInvalidType)
+			refused++
+		}
+	}
+	require.NotZero(t, refused)
 }
 
 // What was given to WithTypes may be used for something else.
