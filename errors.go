@@ -22,9 +22,10 @@ var (
 	// next number on.
 	ErrExhausted = errors.New("serial: numbers exhausted")
 
-	// ErrCounterLost means that the period was open and its counter is gone, went back or holds no number, and neither a
-	// floor nor a ledger is configured to tell how far it had come. [Generator.Raise] with the last number used ends it.
-	// [Generator.Peek], which repairs nothing, gives it with a floor or a ledger too.
+	// ErrCounterLost means that the period was open and its counter is gone, went back or holds no number, and nothing tells
+	// how far it had come: there is no floor, and no ledger, or one that was turned on after the loss. It is given, too, for
+	// a period that Redis's clock had entered when it was ahead, and whose counter is gone. [Generator.Raise] with the last
+	// number used ends it. [Generator.Peek], which repairs nothing, gives it with a floor or a ledger too.
 	ErrCounterLost = errors.New("serial: counter lost")
 
 	// ErrClockSkew means that Redis's clock is more than 5 s behind the start of a period already entered, or, when a
@@ -32,7 +33,8 @@ var (
 	ErrClockSkew = errors.New("serial: clock skew")
 
 	// ErrConflict means that the type is in use with other period bounds, where another time zone is configured, or with
-	// a ledger that this Generator does not have.
+	// a ledger that this Generator does not have. From [Generator.NextOnce] it may also mean that version 0.1.0 answered the
+	// request with a number that this Generator cannot print.
 	ErrConflict = errors.New("serial: conflicting period")
 
 	// ErrNotReplicated means that too few replicas confirmed a number in time; see [WithReplicas]. It is not issued, and

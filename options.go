@@ -192,7 +192,8 @@ func WithDayStart(start time.Duration) Option {
 //
 // {{ and }} print a brace. "{type}-{date:yyMMdd}-{seq:6}" gives "PO-211024-000001".
 //
-// Default "{type}{date:yyyyMMdd}{seq:4}", which suits PerDay only.
+// Default "{type}{date:yyyyMMdd}{seq:4}", which suits PerDay only. A template has 256 bytes at most, since every answer that
+// [Generator.NextOnce] remembers holds it.
 func WithTemplate(template string) Option {
 	return optionFunc(func(c *config) error {
 		c.template = template
@@ -235,9 +236,9 @@ func WithRetention(periods int) Option {
 // asks and not all of them. The counter then continues above its answer, and a lost counter is repaired instead of
 // giving [ErrCounterLost].
 //
-// The function's context ends with the caller's, or 7 s after the lock was asked for, before the lock's expiry. Its
-// error is returned by the call that needed it, and nothing is issued. An answer below 0 or above the largest sequence
-// is an error too.
+// The function's context ends with the caller's, or 7 s after the lock was asked for, before the lock's expiry, or earlier
+// where Redis was slow before: a call has 10 s for all it waits for. The function's error is returned by the call that
+// needed it, and nothing is issued. An answer below 0 or above the largest sequence is an error too.
 //
 // Default none; nil is refused.
 func WithFloor(floor func(ctx context.Context, typ string, start time.Time) (int64, error)) Option {
