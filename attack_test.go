@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
@@ -49,5 +50,43 @@ func TestOnceWhoseCallerLeavesAnOpening(t *testing.T) {
 			})
 			require.Less(t, left, 20)
 		}
+	}
+}
+
+// While Redis's clock is ahead, numbers are needed now and then. What lies between that time and now was never used, and is
+// no lost period when the clock is right again.
+func TestGapsWhileTheClockWasAhead(t *testing.T) {
+	layouts := map[serial.Period]string{
+		serial.PerSecond: "yyyyMMddHHmmss", serial.PerMinute: "yyyyMMddHHmm", serial.PerHour: "yyyyMMddHH", serial.PerDay: "yyyyMMdd",
+	}
+	units := map[serial.Period]time.Duration{
+		serial.PerSecond: time.Second, serial.PerMinute: time.Minute, serial.PerHour: time.Hour, serial.PerDay: 24 * time.Hour,
+	}
+	for per, unit := range units {
+		t.Run(per.String(), func(t *testing.T) {
+			m := miniredis.RunT(t)
+			m.ClockTTL(true)
+			start := time.Date(2024, 3, 4, 5, 6, 7, 0, time.UTC)
+			m.SetTime(start)
+			rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+			gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1), serial.WithPeriod(per),
+				serial.WithTemplate("{type}{date:"+layouts[per]+"}{seq}"))
+			at := func(units int) error {
+				m.SetTime(start.Add(time.Duration(units) * unit))
+				_, err := gen.Next(t.Context(), "IS")
+				return err
+			}
+			for i := range 3 {
+				require.NoError(t, at(3*i), "gaps before")
+			}
+			for i := range 5 {
+				require.NoError(t, at(100+2*i), "ahead")
+			}
+			require.ErrorIs(t, at(10), serial.ErrClockSkew)
+			require.NoError(t, gen.Raise(t.Context(), "IS", 0))
+			for i := 10; i < 100; i += 3 { // those from 100 on have expired, and are lost
+				require.NoError(t, at(i), "unit %d", i)
+			}
+		})
 	}
 }

@@ -14,7 +14,7 @@
 --   was4 ... was14  where the length of periods has changed: the last period entered whose label has so many digits
 --   used4 ... used14  the labels of so many digits that were ever entered, as runs in ascending order: "FROM-TO;FROM+TO;...",
 --            with + for numbers that were set aside in a ledger. It may name labels that were not, never leave out one that
---            was: where it grows beyond 64 bytes, up to which Redis keeps a hash compact, the two lowest runs become one. After
+--            was: where it grows beyond 64 bytes, up to which Redis keeps a hash compact, two runs become one. After
 --            Redis's clock has been ahead, what lies above the period entered is suspect: its numbers may have been issued.
 --
 -- KEYS  1  counter: string, the last sequence issued in the period
@@ -227,10 +227,22 @@ local function used()
     if #text <= 64 or #runs == 1 then
       return text
     end
-    local lowest = table.remove(runs, 1)
-    runs[1].from = lowest.from
-    if lowest.how == '-' then
-      runs[1].how = '-'
+    -- Two runs become one, and with them what lies between. Below the caller's period that does no harm, unless the clock is
+    -- ahead now: so the smallest gap goes, and none above it before.
+    local at, least
+    for i = 1, #runs - 1 do
+      local gap = (tonumber(runs[i + 1].from) or 0) - (tonumber(runs[i].to) or 0)
+      if runs[i + 1].from > own then
+        gap = gap + 1e15
+      end
+      if not least or gap < least then
+        at, least = i, gap
+      end
+    end
+    local lower = table.remove(runs, at)
+    runs[at].from = lower.from
+    if lower.how == '-' then
+      runs[at].how = '-'
     end
   end
 end
