@@ -57,7 +57,8 @@ func TestOnceWhoseCallerLeavesAnOpening(t *testing.T) {
 // no lost period when the clock is right again.
 func TestGapsWhileTheClockWasAhead(t *testing.T) {
 	layouts := map[serial.Period]string{
-		serial.PerSecond: "yyyyMMddHHmmss", serial.PerMinute: "yyyyMMddHHmm", serial.PerHour: "yyyyMMddHH", serial.PerDay: "yyyyMMdd",
+		serial.PerSecond: "yyyyMMddHHmmss", serial.PerMinute: "yyyyMMddHHmm",
+		serial.PerHour: "yyyyMMddHH", serial.PerDay: "yyyyMMdd",
 	}
 	units := map[serial.Period]time.Duration{
 		serial.PerSecond: time.Second, serial.PerMinute: time.Minute, serial.PerHour: time.Hour, serial.PerDay: 24 * time.Hour,
@@ -88,5 +89,31 @@ func TestGapsWhileTheClockWasAhead(t *testing.T) {
 				require.NoError(t, at(i), "unit %d", i)
 			}
 		})
+	}
+}
+
+// The clock is ahead more than once, by less each time. What lies between two of those times was never used.
+func TestClockAheadByLessEachTime(t *testing.T) {
+	m := miniredis.RunT(t)
+	m.ClockTTL(true)
+	start := time.Date(2024, 3, 4, 5, 6, 7, 0, time.UTC)
+	m.SetTime(start)
+	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+	gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1), serial.WithPeriod(serial.PerSecond),
+		serial.WithTemplate("{type}{date:yyyyMMddHHmmss}{seq}"))
+	at := func(seconds int) error {
+		m.SetTime(start.Add(time.Duration(seconds) * time.Second))
+		_, err := gen.Next(t.Context(), "IS")
+		return err
+	}
+	require.NoError(t, at(0))
+	require.NoError(t, at(1))
+	for i, ahead := range []int{4000, 2000} {
+		require.NoError(t, at(ahead))
+		require.ErrorIs(t, at(10+10*i), serial.ErrClockSkew)
+		require.NoError(t, gen.Raise(t.Context(), "IS", 0))
+	}
+	for seconds := 25; seconds < 4000; seconds += 250 {
+		require.NoError(t, at(seconds), "after %d s", seconds)
 	}
 }

@@ -12,10 +12,11 @@
 --   reign    the master_replid under which it was issued from last
 --   claim    "TOKEN UNTIL": who may install a block, until then, in milliseconds of the server's time
 --   was4 ... was14  where the length of periods has changed: the last period entered whose label has so many digits
---   used4 ... used14  the labels of so many digits that were ever entered, as runs in ascending order: "FROM-TO;FROM+TO;...",
---            with + for numbers that were set aside in a ledger. It may name labels that were not, never leave out one that
---            was: where it grows beyond 64 bytes, up to which Redis keeps a hash compact, two runs become one. After
---            Redis's clock has been ahead, what lies above the period entered is suspect: its numbers may have been issued.
+--   used4 ... used14  the labels of so many digits that were ever entered, as runs in ascending order: "FROM-TO;FROM+TO;",
+--            or "LABEL-;" for one alone, with + for numbers that were set aside in a ledger. It may name labels that were
+--            not, never leave out one that was: where it grows beyond 64 bytes, up to which Redis keeps a hash compact, two
+--            runs become one. After Redis's clock has been ahead, what lies above the period entered is suspect: its numbers
+--            may have been issued.
 --
 -- KEYS  1  counter: string, the last sequence issued in the period
 --       2  record:  hash, as above
@@ -143,8 +144,8 @@ local function runsOf(label)
       end
     end
   end
-  for from, how, to in string.gmatch(redis.call('HGET', KEYS[2], 'used' .. #label) or '', '(%w*)([-+])(%w+);') do
-    table.insert(runs, {from = from, how = how, to = to})
+  for from, how, to in string.gmatch(redis.call('HGET', KEYS[2], 'used' .. #label) or '', '(%w*)([-+])(%w*);') do
+    table.insert(runs, {from = from, how = how, to = to == '' and from or to})
   end
   local last = lastAs(label)
   if last and not covers(last) then
@@ -222,7 +223,7 @@ local function used()
   while true do
     local text = ''
     for _, r in ipairs(runs) do
-      text = text .. r.from .. r.how .. r.to .. ';'
+      text = text .. r.from .. r.how .. (r.to == r.from and '' or r.to) .. ';'
     end
     if #text <= 64 or #runs == 1 then
       return text
