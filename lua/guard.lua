@@ -55,7 +55,7 @@
 --   intact   with a ledger: the counter is the one that was last issued from
 --   bare     the caller's period without " ledger"
 --   ahead    the record's, '' if there is none
---   answer, milliseconds, read, lifetime, permit, outlives, enter, number: see there
+--   answer, milliseconds, read, lifetime, permit, outlives, number, labelOf, known, enter: see there
 --
 -- Scripts are not rolled back. So whatever may be refused is asked for before the first write, and the record is written
 -- before the counter.
