@@ -117,3 +117,27 @@ func TestClockAheadByLessEachTime(t *testing.T) {
 		require.NoError(t, at(seconds), "after %d s", seconds)
 	}
 }
+
+// A process that has issued in a future that was none remembers what it issues since then.
+func TestMarkAfterAClockThatWasAhead(t *testing.T) {
+	m := miniredis.RunT(t)
+	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+	day := time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC)
+	gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1))
+	for _, ahead := range []int{0, 3} {
+		m.SetTime(day.AddDate(0, 0, ahead))
+		_, err := gen.NextN(t.Context(), "IS", 5)
+		require.NoError(t, err)
+	}
+	m.SetTime(day)
+	require.NoError(t, gen.Raise(t.Context(), "IS", 0))
+	for seq := 6; seq <= 8; seq++ {
+		number, err := gen.Next(t.Context(), "IS")
+		require.NoError(t, err)
+		require.Equal(t, fmt.Sprintf("IS20211024%04d", seq), number)
+	}
+	require.NoError(t, m.Set("serial:{IS}:20211024", "2"))
+	m.SetTTL("serial:{IS}:20211024", time.Hour)
+	_, err := gen.Next(t.Context(), "IS")
+	require.ErrorIs(t, err, serial.ErrCounterLost)
+}

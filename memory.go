@@ -59,7 +59,7 @@ func (m *memory) raise(typ string, p *period, seq int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.series[typ]
-	if s == nil || s.period.start < p.start {
+	if s == nil || s.period.start < p.start || s.period.start > p.start && s.wrong() {
 		return false
 	}
 	if s.period.start == p.start { // otherwise it is a late answer, and not worth remembering
@@ -67,6 +67,9 @@ func (m *memory) raise(typ string, p *period, seq int64) bool {
 	}
 	return true
 }
+
+// wrong reports whether the server's clock was ahead when it was in s's period: it is far from it now.
+func (s *seen) wrong() bool { return s.period.start > s.clock.now().Add(catchUp).Unix() }
 
 // warn reports, once for typ in p, that it is remembered.
 func (m *memory) warn(typ string, p *period) bool {
@@ -85,11 +88,12 @@ func (m *memory) warn(typ string, p *period) bool {
 func (m *memory) add(typ string, s *seen) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if s.period.start > m.newest {
+	old := m.series[typ]
+	if s.period.start > m.newest || old != nil && old.wrong() {
 		m.newest = s.period.start
 		m.forget(m.newest)
 	}
-	if old := m.series[typ]; old != nil && old.period.start >= s.period.start { // added by another call meanwhile
+	if old != nil && old.period.start >= s.period.start && !old.wrong() { // added by another call meanwhile
 		if old.period.start == s.period.start {
 			old.mark = max(old.mark, s.mark)
 		}

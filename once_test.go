@@ -326,27 +326,3 @@ func TestOnceBesideTheFirstRelease(t *testing.T) {
 		require.Equal(t, day+" 1", fmt.Sprint(label, " ", start, " ", end, " ", seq))
 	})
 }
-
-// A caller leaves while its request opens the day: what is remembered of it is a number of its own.
-func TestOnceLeftAtTheOpening(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
-		reigning(m.Miniredis)
-		l := &notebook{hold: func(context.Context, reservation) error { time.Sleep(time.Second); return nil }}
-		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithLedger(l, 10))
-		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
-		defer cancel()
-		_, err := gen.NextOnce(ctx, "IS", "left")
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		time.Sleep(time.Second)
-
-		got := map[string]string{}
-		for _, id := range []string{"a", "left", "b", "left"} {
-			number, err := gen.NextOnce(t.Context(), "IS", id)
-			require.NoError(t, err)
-			require.Contains(t, []string{"", number}, got[id])
-			got[id] = number
-		}
-		require.Equal(t, map[string]string{"left": "IS200001010001", "a": "IS200001010002", "b": "IS200001010003"}, got)
-	})
-}

@@ -41,7 +41,7 @@
 -- What the script that follows finds: time, now, entered, and
 --   stands   "same"    the caller's period is the one entered
 --            "open"    it may be opened: there is no record, or the period entered has ended and the caller's label is
---                      later than any of its length
+--                      later than the last of its length, unless a clock that was wrong entered that
 --            "ahead"   so it may be, and it was opened ahead of time: it only has to be entered
 --            "future"  the period entered begins after now: the server's clock went back
 --   last     what the counter holds, as number says

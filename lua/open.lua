@@ -13,7 +13,7 @@
 --      14  after    what the ledger answered: the block is after+1 ...
 --      15  upto     ... to upto, at most 10^15
 --
--- Reply: an integer, the last of the n numbers issued (for n = 0 where the counter stands); or, with nothing written, a
+-- Reply: an integer, the last of the n numbers issued (for n = 0 where the counter stands); or, with no counter written, a
 -- status as in guard.lua or
 --   "late"       the lock has expired since checked, or the server's clock went back; or the claim has expired, the
 --                server's reign is another, or the block is used up: it must not be installed then
