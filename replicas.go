@@ -54,11 +54,9 @@ func (c *caller) processConfirmed(ctx context.Context, command onceCmd) (any, er
 	release := func() {}
 	defer func() { release() }()
 	asking := false
-	for redirects := 0; ; redirects++ {
-		if err != nil {
-			return nil, err
-		}
-		v, err := c.pipeConfirmed(ctx, node.Pipeline(), command, asking)
+	for redirects := 0; err == nil; redirects++ {
+		var v any
+		v, err = c.pipeConfirmed(ctx, node.Pipeline(), command, asking)
 		addr, moved := redis.IsMovedError(err)
 		if !moved {
 			addr, asking = redis.IsAskError(err)
@@ -74,6 +72,7 @@ func (c *caller) processConfirmed(ctx context.Context, command onceCmd) (any, er
 		node, release, err = masterAt(ctx, cluster, node, hostPort(addr))
 		command = newCommand(ctx, command.Args()[0].(string), command.Args()[1].(string), command.Args())
 	}
+	return nil, err
 }
 
 func (c *caller) pipeConfirmed(ctx context.Context, pipe redis.Pipeliner, command onceCmd, asking bool) (any, error) {
