@@ -520,7 +520,7 @@ func (t *tower) flyInPipeline(flights []*flight) {
 	if confirm.replicas > 0 {
 		wait = confirm.wait(ctx, pipe)
 	}
-	all, stood, failed := awaitAnswer(ctx, t.caller, limit, t.server, pipe.Exec)
+	all, stood, failed := awaitAnswer(ctx, t.caller.pools(t.server, true), limit, pipe.Exec)
 	received := time.Now()
 	for _, f := range flights {
 		if left, _ := f.call.budget.Attempt(); !stood {

@@ -169,6 +169,8 @@ type caller struct {
 	read    time.Duration // the client's read timeout; 0 where it is unknown, unlimited or too long to wait for
 	confirm confirmation
 
+	answered atomic.Int64 // when a server did last, in Unix nanoseconds; 0 after an attempt that failed
+
 	mu        sync.Mutex // guards what follows, see connecting
 	shared    context.Context
 	sharedEnd time.Time
@@ -292,23 +294,79 @@ func fewLeft(failure error) error {
 //
 // A context that ends does not interrupt go-redis while it reads (unless the client has ContextTimeoutEnabled), so the
 // caller does not wait for the command but for whichever comes first. That costs a goroutine; a caller whose context
-// can never end does without where the client's own timeouts bound the call: there is an idle connection, since each of the
-// replies while one is made may take the whole read timeout.
+// can never end does without where the client's own timeouts bound the call: there is an idle connection, and one has just
+// served. Where one has to be made, or replaces one that has died, each reply may take the whole read timeout.
 func (c *caller) eval(ctx context.Context, limit time.Duration, server *redis.Client, s *script, name, body string,
 	args []any) (v any, stood bool, err error) {
 	command := newCommand(ctx, name, body, args)
-	process := c.process
+	process, pipelined := c.process, false
 	if c.confirm.replicas > 0 && s.issues() {
-		process = c.processConfirmed
+		process, pipelined = c.processConfirmed, true
 	}
-	if ctx.Done() == nil && c.read > 0 && limit > c.read && server != nil && server.PoolStats().IdleConns > 0 {
-		start := time.Now()
+	at := c.pools(server, pipelined)
+	start := time.Now()
+	defer func() {
+		if err != nil {
+			c.answered.Store(0)
+		} else {
+			c.answered.Store(time.Now().UnixNano())
+		}
+	}()
+	if ctx.Done() == nil && limit > c.read && at.idle && start.UnixNano()-c.answered.Load() < int64(fresh) {
 		within, cancel := c.connecting(ctx, start.Add(limit-c.read))
 		defer cancel()
 		v, err = process(within, command)
-		return v, time.Since(start) > c.read+budget.Last, err
+		return v, at.stood(start), err
 	}
-	return awaitAnswer(ctx, c, limit, server, func(within context.Context) (any, error) { return process(within, command) })
+	return awaitAnswer(ctx, at, limit, func(within context.Context) (any, error) { return process(within, command) })
+}
+
+// fresh is for how long connections are taken to be alive after an answer.
+const fresh = 100 * time.Millisecond
+
+// pools are a server's, before a command is sent. Each of the replies while a connection is made may take the whole read
+// timeout, so that a command which takes longer than that tells of a process that stood still only where it found one.
+type pools struct {
+	server *redis.Client
+	read   time.Duration
+	idle   bool   // there is a connection to be found; false where no time limit of go-redis bounds the command
+	sought uint32 // how often none was found at once
+}
+
+func (c *caller) pools(server *redis.Client, pipelined bool) pools {
+	if server == nil || c.read == 0 {
+		return pools{}
+	}
+	stats := server.PoolStats()
+	own := (*redis.PoolStats)(stats.PipelineStats) // pipelines have a pool of their own, unless that is switched off
+	if !pipelined || own == nil {
+		own = stats
+	}
+	n, _ := sought(stats)
+	return pools{server, c.read, own.IdleConns > 0, n}
+}
+
+// sought counts the commands that had a connection made or waited for one, and those that seek one.
+func sought(stats *redis.PoolStats) (n, seeking uint32) {
+	n, seeking = stats.Misses+stats.WaitCount, stats.PendingRequests
+	if own := stats.PipelineStats; own != nil {
+		n, seeking = n+own.Misses+own.WaitCount, seeking+own.PendingRequests
+	}
+	return n, seeking
+}
+
+// found reports whether every command since found a connection at once.
+func (p pools) found() bool {
+	if !p.idle {
+		return false
+	}
+	n, seeking := sought(p.server.PoolStats())
+	return n == p.sought && seeking == 0
+}
+
+// stood reports whether this process stood still while a command was under way since start.
+func (p pools) stood(start time.Time) bool {
+	return time.Since(start) > p.read+budget.Last && p.found()
 }
 
 // awaitAnswer awaits f, which sends commands, and is to make no connection once limit has passed.
@@ -316,9 +374,8 @@ func (c *caller) eval(ctx context.Context, limit time.Duration, server *redis.Cl
 // What outlasts the time limits of go-redis is a server that answers slowly while a connection is made, or this process: it
 // stood still, or a hook of the client does. Another connection tells, for as long as budget.Last. In the second case f is
 // waited for as long as it takes: nothing could be sent before it is done, since go-redis may hold a lock.
-func awaitAnswer[T any](ctx context.Context, c *caller, limit time.Duration, server *redis.Client, f func(context.Context) (T, error)) (
+func awaitAnswer[T any](ctx context.Context, at pools, limit time.Duration, f func(context.Context) (T, error)) (
 	v T, stood bool, err error) {
-	idle := c.read > 0 && server != nil && server.PoolStats().IdleConns > 0
 	within, cancel := context.WithTimeout(ctx, limit)
 	start := time.Now()
 	p := begins(func() (T, error) {
@@ -326,11 +383,11 @@ func awaitAnswer[T any](ctx context.Context, c *caller, limit time.Duration, ser
 		return f(within)
 	})
 	v, err = p.wait(ctx, limit)
-	if err == errNoAnswer && c.read > 0 && limit > c.read && server != nil && answers(server) {
+	if err == errNoAnswer && at.server != nil && limit > at.read && answers(at.server) {
 		v, err = p.wait(ctx, noLimit)
 		return v, true, err
 	}
-	return v, idle && time.Since(start) > c.read+budget.Last, err
+	return v, at.stood(start), err
 }
 
 // answers reports whether a server answers at once, on a connection of its own.

@@ -1,0 +1,166 @@
+package serial_test
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+)
+
+// inTime is how long a call without a deadline may take where servers are slow, and a moment.
+const inTime = 10*time.Second + 100*time.Millisecond
+
+// A line is the network to a simulation.
+type line struct {
+	mu    sync.Mutex
+	steps []time.Duration // how long the next steps take: a dial, or a reply
+	delay time.Duration   // of every other one
+}
+
+// slow has the line's next steps take that long, and those after them delay.
+func (l *line) slow(delay time.Duration, steps ...time.Duration) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.delay, l.steps = delay, steps
+}
+
+func (l *line) step() {
+	l.mu.Lock()
+	delay := l.delay
+	if len(l.steps) > 0 {
+		delay, l.steps = l.steps[0], l.steps[1:]
+	}
+	l.mu.Unlock()
+	time.Sleep(delay)
+}
+
+// client returns a client of s. Its pool is so large that no command waits for a connection: go-redis keeps the timers of
+// those who do, and bubbles cannot share them.
+func (l *line) client(s *simulation, read time.Duration) *redis.Client {
+	c := redis.NewClient(&redis.Options{
+		Addr:        "127.0.0.1:6379",
+		PoolSize:    1000,
+		ReadTimeout: read,
+		Dialer: func(context.Context, string, string) (net.Conn, error) {
+			l.step()
+			server, err := s.Dial()
+			if err != nil {
+				return nil, err
+			}
+			client, end := net.Pipe()
+			go l.forward(server, end, func() {})
+			go l.forward(end, server, l.step)
+			return client, nil
+		},
+	})
+	s.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func (l *line) forward(dst, src net.Conn, step func()) {
+	defer func() { _, _ = dst.Close(), src.Close() }()
+	buffer := make([]byte, 16<<10)
+	for {
+		n, err := src.Read(buffer)
+		if err != nil {
+			return
+		}
+		step()
+		if _, err := dst.Write(buffer[:n]); err != nil {
+			return
+		}
+	}
+}
+
+// stale is after how long a pool's connections are replaced: they seem to be there until one is wanted.
+const stale = 31 * time.Minute
+
+// A connection that has to be replaced is no sign of a process that stood still, however long that takes.
+func TestSlowServerAndStaleConnections(t *testing.T) {
+	type method func(ctx context.Context, gen *serial.Generator, typ string) error
+	calls := map[string]method{
+		"Next": func(ctx context.Context, gen *serial.Generator, typ string) error {
+			_, err := gen.Next(ctx, typ)
+			return err
+		},
+		"NextOnce": func(ctx context.Context, gen *serial.Generator, typ string) error {
+			_, err := gen.NextOnce(ctx, typ, "1")
+			return err
+		},
+		"Raise": func(ctx context.Context, gen *serial.Generator, typ string) error { return gen.Raise(ctx, typ, 8) },
+		"Peek": func(ctx context.Context, gen *serial.Generator, typ string) error {
+			_, err := gen.Peek(ctx, typ)
+			return err
+		},
+	}
+	var late []string
+	for name, call := range calls {
+		for _, read := range []time.Duration{0, 3 * time.Second, 4900 * time.Millisecond, -1} { // 0 is go-redis's own, 5 s
+			for delay := 500 * time.Millisecond; delay < 6*time.Second; delay += 200 * time.Millisecond {
+				for _, typ := range []string{"open", "new"} {
+					for _, endless := range []bool{true, false} {
+						synctest.Test(t, func(t *testing.T) {
+							var l line
+							gen := newGenerator(t, l.client(simulate(t), read))
+							_, err := gen.Next(t.Context(), "open")
+							require.NoError(t, err)
+							time.Sleep(stale)
+							ctx := context.Background()
+							if !endless {
+								var cancel func()
+								ctx, cancel = context.WithCancel(ctx)
+								defer cancel()
+							}
+							l.slow(delay)
+							began := time.Now()
+							err = call(ctx, gen, typ)
+							if took := time.Since(began); took > inTime {
+								late = append(late, fmt.Sprintf("%s of %q: read timeout %v, replies after %v, endless context %v: %v, %v",
+									name, typ, read, delay, endless, took, err))
+							}
+							time.Sleep(time.Minute) // for commands that were left behind
+						})
+					}
+				}
+			}
+		}
+	}
+	require.Empty(t, late)
+}
+
+// Whichever steps of replacing a connection are slow, also a caller that waits for Redis in its own goroutine returns: once
+// the server answers others at once, it waits for one more reply.
+func TestSlowStepsOfAStaleConnection(t *testing.T) {
+	const readTimeout = 5 * time.Second // go-redis's own
+	delays := []time.Duration{0, 4300 * time.Millisecond, 4900 * time.Millisecond}
+	var late []string
+	for k := range 3 * 3 * 3 * 3 * 3 {
+		synctest.Test(t, func(t *testing.T) {
+			var l line
+			gen := newGenerator(t, l.client(simulate(t), 0))
+			_, err := gen.Next(context.Background(), "IS")
+			require.NoError(t, err)
+			time.Sleep(stale)
+			var steps []time.Duration
+			for n := k; len(steps) < 5; n /= 3 {
+				steps = append(steps, delays[n%3])
+			}
+			l.slow(0, steps...)
+			began := time.Now()
+			_, err = gen.Next(context.Background(), "IS")
+			if took := time.Since(began); took > inTime+readTimeout {
+				late = append(late, fmt.Sprintf("%v: %v, %v", steps, took, err))
+			}
+			time.Sleep(time.Minute)
+		})
+	}
+	require.Empty(t, late)
+}
