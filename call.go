@@ -330,7 +330,7 @@ func onward[T any](ctx context.Context, c *call, f func(c *call) (T, error)) (T,
 // askFloor asks the floor, which has until then, and the caller's context, to answer.
 func (c *call) askFloor(ctx context.Context, until time.Time) (int64, error) {
 	ask, typ, start := c.g.floor, c.typ, c.start()
-	used, err := askOutside(ctx, &c.budget, until, func(ctx context.Context) (int64, error) { return ask(ctx, typ, start) })
+	used, err := c.askOutside(ctx, until, func(ctx context.Context) (int64, error) { return ask(ctx, typ, start) })
 	if err != nil {
 		return 0, fmt.Errorf("serial: the floor of %s %s: %w", c.typ, c.period.label, err)
 	}
@@ -340,18 +340,25 @@ func (c *call) askFloor(ctx context.Context, until time.Time) (int64, error) {
 	return used, nil
 }
 
-// askOutside asks a floor or a ledger, which has until then to answer, and as long as b has time for it. One that heeds its
-// context answers in time with an error of its own; one that doesn't is not waited for.
-func askOutside(ctx context.Context, b *budget.Budget, until time.Time, ask func(context.Context) (int64, error)) (int64, error) {
-	const rest = floorMargin / 2
+// askOutside asks a floor or a ledger, which has until then to answer, and as long as the call has time for it. One that
+// heeds its context answers in time with an error of its own; one that doesn't is not waited for.
+func (c *call) askOutside(ctx context.Context, until time.Time, ask func(context.Context) (int64, error)) (int64, error) {
 	start := time.Now()
-	limit := max(0, min(until.Sub(start), b.Answer()-rest))
+	rest := min(floorMargin/2, c.budget.Answer())
+	limit := max(0, min(until.Sub(start), c.budget.Answer()-rest))
+	if k := c.work; k != nil {
+		k.asking.Store(start.UnixNano())
+		defer func() {
+			k.asked.Add(int64(time.Since(start)))
+			k.asking.Store(0)
+		}()
+	}
 	within, cancel := context.WithTimeout(ctx, limit)
 	v, err := await(ctx, limit+rest, func() (int64, error) {
 		defer cancel()
 		return ask(within)
 	})
-	b.Spend(time.Since(start), limit+rest)
+	c.budget.Spend(time.Since(start), limit+rest)
 	return v, err
 }
 

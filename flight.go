@@ -391,10 +391,15 @@ func (f *flight) fly() {
 	f.land(f.call.send(f.ctx, takeScript, true, f.call.period, f.size, nil, f.call.g.shared...))
 }
 
-// waited spends what the flight has waited to depart. Should this process have stood still, a quick attempt remains.
+// waited spends what the flight has waited to depart. No other one takes longer than its budget to land: if it does, this
+// process stood still, and a quick attempt remains.
 func (f *flight) waited() {
-	left, _ := f.call.budget.Attempt()
-	f.call.budget.Spend(time.Since(f.opened), left)
+	b := &f.call.budget
+	took, left := time.Since(f.opened), b.Answer()
+	if took > budget.Answers+budget.Last {
+		left, _ = b.Attempt()
+	}
+	b.Spend(took, left)
 }
 
 // land notes what the flight was answered.

@@ -104,7 +104,7 @@ func (k *claim) above(seq int64) {
 }
 
 // reserve asks the ledger for a block that n numbers fit into, if the period has so many left.
-func (k *claim) reserve(ctx context.Context, b *budget.Budget, n int) error {
+func (k *claim) reserve(ctx context.Context, c *call, n int) error {
 	g, typ, label := k.c.g, k.c.typ, k.c.period.label
 	k.above(g.base)
 	size := max(1, min(max(g.block, int64(n)), g.limit-k.floor)) // the last block is as small as needed
@@ -112,7 +112,7 @@ func (k *claim) reserve(ctx context.Context, b *budget.Budget, n int) error {
 		return fmt.Errorf("%w: %s %s is at %d", ErrExhausted, typ, label, k.floor)
 	}
 	series, above := k.c.recordKey(), k.floor
-	after, err := askOutside(ctx, b, k.until, func(ctx context.Context) (int64, error) {
+	after, err := c.askOutside(ctx, k.until, func(ctx context.Context) (int64, error) {
 		return g.ledger.Reserve(ctx, series, label, above, size)
 	})
 	if err != nil {
@@ -158,7 +158,7 @@ func (c *call) install(ctx context.Context, n int, repeat bool, claim *claim, fl
 		if !time.Now().Before(claim.until) {
 			return reply{status: statusLate}, nil
 		}
-		if err := claim.reserve(ctx, &c.budget, n); err != nil {
+		if err := claim.reserve(ctx, c, n); err != nil {
 			return reply{}, err
 		}
 		args = append(args, claim.token, claim.reign, claim.after, claim.upto)

@@ -238,11 +238,11 @@ func (c *caller) run(ctx context.Context, b *budget.Budget, server *redis.Client
 		// A slot that moves to another node is in between for as long as that takes, and a connection is free when others
 		// are done.
 		tries := attempt < c.retries || redis.IsTryAgainError(err) || errors.Is(err, redis.ErrPoolTimeout)
-		if !repeat && !unsent(err) || quick || limit <= 0 || !tries || !transient(err) {
-			return reply{}, sharedError{fmt.Errorf("serial: Redis failed: %w", foreign(err))}
-		}
 		pause := min(8*time.Millisecond<<min(attempt, 6), 512*time.Millisecond)
 		pause = pause/2 + rand.N(pause/2)
+		if !repeat && !unsent(err) || quick || limit <= 0 || !tries || !transient(err) || pause >= b.Answer() {
+			return reply{}, sharedError{fmt.Errorf("serial: Redis failed: %w", foreign(err))}
+		}
 		if err := sleep(ctx, pause); err != nil {
 			return reply{}, fmt.Errorf("%w; before that: %w", err, foreign(failure))
 		}
@@ -295,7 +295,8 @@ func fewLeft(failure error) error {
 // A context that ends does not interrupt go-redis while it reads (unless the client has ContextTimeoutEnabled), so the
 // caller does not wait for the command but for whichever comes first. That costs a goroutine; a caller whose context
 // can never end does without where the client's own timeouts bound the call: there is an idle connection, and one has just
-// served. Where one has to be made, or replaces one that has died, each reply may take the whole read timeout.
+// served. (Should another caller take it, and the server turn slow at that very moment, the call takes longer by the replies
+// of a new one.) Where one has to be made, or replaces one that has died, each reply may take the whole read timeout.
 func (c *caller) eval(ctx context.Context, limit time.Duration, server *redis.Client, s *script, name, body string,
 	args []any) (v any, stood bool, err error) {
 	command := newCommand(ctx, name, body, args)

@@ -288,7 +288,6 @@ func (c *call) tryLock(ctx context.Context) (*lock, error) {
 	c.opens().lockErr = err
 	switch {
 	case l != nil:
-		c.work.answered.Store(true)
 	case err == nil:
 		c.sawOthers()
 	case endOf(ctx) == nil && transient(err) && c.budget.Answer() >= attempt:

@@ -164,3 +164,81 @@ func TestSlowStepsOfAStaleConnection(t *testing.T) {
 	}
 	require.Empty(t, late)
 }
+
+// Lock servers that do not answer have not said that others are at work: no caller of many gets its time again because
+// another one has asked them in vain.
+func TestLockServersHangForMany(t *testing.T) {
+	_, _ = net.LookupHost("localhost") // whose first use must not be in a bubble
+	for _, callers := range []int{1, 2, 10, 100} {
+		for _, delay := range []time.Duration{2900 * time.Millisecond, 6 * time.Second, 50 * time.Second} {
+			synctest.Test(t, func(t *testing.T) {
+				var locks []redis.UniversalClient
+				for range 3 {
+					var l line
+					client := l.client(simulate(t), 0)
+					require.NoError(t, client.Ping(t.Context()).Err())
+					l.slow(delay)
+					locks = append(locks, client)
+				}
+				gen := newGenerator(t, simulate(t).client(), serial.WithLockClients(locks...))
+				began := time.Now()
+				var wg sync.WaitGroup
+				for range callers {
+					wg.Go(func() {
+						_, err := gen.Next(t.Context(), "IS")
+						if err == nil || time.Since(began) > inTime {
+							t.Errorf("one of %d callers, of lock servers that answer after %v: %v, %v", callers, delay, time.Since(began), err)
+						}
+					})
+				}
+				wg.Wait()
+				time.Sleep(2 * time.Minute)
+			})
+		}
+	}
+}
+
+// Callers who wait for one of them share its trouble, and do not begin to wait when it is over. (One read timeout more is
+// allowed: caller.eval says which command may take longer.)
+func TestSlowServerForMany(t *testing.T) {
+	var late []string
+	for _, ledger := range []bool{false, true} {
+		for _, callers := range []int{2, 10} {
+			for _, delay := range []time.Duration{2900 * time.Millisecond, 4500 * time.Millisecond, 6 * time.Second, 50 * time.Second} {
+				for quick := range 9 { // replies
+					synctest.Test(t, func(t *testing.T) {
+						m := simulate(t)
+						reigning(m.Miniredis)
+						opts := []serial.Option{serial.WithLocation(time.UTC)}
+						if ledger {
+							opts = append(opts, serial.WithLedger(&notebook{}, 10))
+						}
+						_, err := newGenerator(t, m.client(), opts...).Next(t.Context(), "OTHER") // the server knows the scripts
+						require.NoError(t, err)
+						var l line
+						rdb := l.client(m, 0)
+						require.NoError(t, rdb.Ping(t.Context()).Err())
+						gen := newGenerator(t, rdb, opts...)
+						l.slow(delay, make([]time.Duration, quick)...)
+						var wg sync.WaitGroup
+						var mu sync.Mutex
+						began := time.Now()
+						for range callers {
+							wg.Go(func() {
+								_, err := gen.Next(context.Background(), "IS")
+								if took := time.Since(began); took > inTime+5*time.Second {
+									mu.Lock()
+									defer mu.Unlock()
+									late = append(late, fmt.Sprintf("ledger %v, %d callers, replies after %v but %d: %v, %v", ledger, callers, delay, quick, took, err))
+								}
+							})
+						}
+						wg.Wait()
+						time.Sleep(3 * time.Minute)
+					})
+				}
+			}
+		}
+	}
+	require.Empty(t, late)
+}

@@ -13,11 +13,22 @@ import (
 // A work is what one caller of this process does for all that want the same: to have a period opened, by itself or by another
 // process, or a block set aside.
 type work struct {
-	at       gate
-	done     chan struct{}
-	err      error        // for all who wait; written before done is closed
-	waiting  atomic.Int64 // callers who want it
-	answered atomic.Bool  // servers have answered that it is under way
+	at      gate
+	done    chan struct{}
+	err     error        // for all who wait; written before done is closed
+	waiting atomic.Int64 // callers who want it
+	others  atomic.Int64 // how often a server has answered that others are at it
+	asked   atomic.Int64 // time for which a floor or a ledger was asked, nanoseconds
+	asking  atomic.Int64 // since when one is, Unix nanoseconds; 0 if none is
+}
+
+// away is for how long the work has been waiting for a floor or a ledger, and not for Redis or lock servers.
+func (k *work) away() time.Duration {
+	d := k.asked.Load()
+	if since := k.asking.Load(); since != 0 {
+		d += time.Now().UnixNano() - since
+	}
+	return time.Duration(d)
 }
 
 // works are those under way, one for each type and period.
@@ -71,7 +82,7 @@ func (c *call) endWork(err error) {
 func (c *call) sawOthers() {
 	c.budget.Renew()
 	if c.work != nil {
-		c.work.answered.Store(true)
+		c.work.others.Add(1)
 	}
 }
 
@@ -82,27 +93,37 @@ type sharedError struct{ error }
 func (e sharedError) Unwrap() error { return e.error }
 
 // join waits for another caller of this process, as long as ctx lives, or as the call may wait for others if that has no
-// deadline.
+// deadline. What the other one waits for servers this call waits for them too.
 func (c *call) join(ctx context.Context, k *work) error {
 	k.waiting.Add(1)
 	defer k.waiting.Add(-1)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
+	away, others := k.away(), k.others.Load()
 	for c.budget.Wait() > 0 {
-		step := min(c.budget.Wait(), time.Second) // of which one at most counts while this process stands still
+		if c.budget.Answer() <= 0 {
+			return sharedError{fmt.Errorf("serial: Redis failed: %w", errNoAnswer)}
+		}
+		step := min(c.budget.Wait(), c.budget.Answer(), time.Second) // of which one at most counts while this process stands still
 		timer.Reset(step)
 		start := time.Now()
+		var ended bool
 		select {
 		case <-k.done:
-			c.budget.Spend(time.Since(start), step)
-			if k.err == nil && k.answered.Load() {
-				c.sawOthers()
-			}
-			return k.err
+			ended = true
 		case <-ctx.Done():
 			return fmt.Errorf("serial: gave up waiting: %w", ctx.Err())
 		case <-timer.C:
-			c.budget.Spend(step, step)
+		}
+		before := away
+		away = k.away()
+		c.budget.SpendAway(time.Since(start), step, away-before)
+		if now := k.others.Load(); now != others {
+			others = now
+			c.sawOthers()
+		}
+		if ended {
+			return k.err
 		}
 	}
 	return c.waitedTooLong()
