@@ -16,7 +16,7 @@ import (
 
 // Callers that want one number of the same type at the same moment share one take: a flight. It increments the counter
 // by their number, and each gets its own part of the range, in the order in which they came. Flights of different types
-// that depart at the same moment share a pipeline.
+// that depart at the same moment share a script call; on Cluster, where a script may touch one slot only, a pipeline.
 //
 // A caller that meets nobody takes off at once, in its own goroutine if its context can never end. While as many
 // flights are in the air as make sense, those who come gather in the next one, which departs when one of them lands: so

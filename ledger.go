@@ -33,7 +33,8 @@ type Ledger interface {
 // The ledger is asked once per block, so that a larger block asks less often and loses more when Redis does. While it is
 // down, what was set aside is still issued; then calls fail with its own error. All processes that issue numbers of a
 // type must have the same ledger, though blocks may differ: one without fails with [ErrConflict] as long as a period
-// that the ledger is used for lasts. Turning a ledger on within a period works.
+// that the ledger is used for lasts. Turning a ledger on within a period works; but if the period's counter is lost by then,
+// it stays [ErrCounterLost] until a floor or [Generator.Raise] tells what was used without the ledger.
 //
 // Redis must allow INFO in scripts, to tell one reign of a master from the next; where it doesn't, calls fail and say so.
 //

@@ -91,9 +91,9 @@ func New(client redis.UniversalClient, opts ...Option) (*Generator, error) {
 
 // NextNumber issues the next number of a type, of the period that it is by Redis's clock at the instant of issue.
 //
-// In a period that is open it costs one round trip. The first call of a period opens it under a lock; while another
-// process does that the call waits, as long as ctx lives, and 30 s if ctx has no deadline. If Redis or the lock servers
-// cannot be reached the call fails within 10 s.
+// In a period that is open it costs one round trip. The first call of a period opens it under a lock. While another caller
+// does that the call waits, as long as ctx lives, and 30 s if ctx has no deadline. If Redis or the lock servers do not
+// answer, or answer slowly, the call fails within 10 s, which all its steps share.
 //
 // The call returns as soon as ctx ends, even if Redis hangs. Where the command was already sent the number may have been
 // consumed: that leaves a gap, never a duplicate. The same is true of every other error that wraps a failure of Redis.
@@ -110,8 +110,8 @@ func (g *Generator) NextNumber(ctx context.Context, typ string) (Number, error) 
 }
 
 // NextN issues n numbers of a type, 1 to 100,000, that follow each other without a gap, in one round trip: all of them
-// or, with an error, none. Errors are those of [Generator.NextNumber], and one for any other n; with [ErrExhausted], which
-// also an n gives that no period has, nothing was consumed. A cancelled call may have consumed all n.
+// or, with an error, none. Errors are those of [Generator.NextNumber], and one for any other n. After [ErrExhausted], also
+// if n exceeds a whole period, nothing was consumed. A cancelled call may have consumed all n.
 func (g *Generator) NextN(ctx context.Context, typ string, n int) ([]string, error) {
 	var c call
 	b, err := g.issue(ctx, &c, typ, n)
