@@ -670,3 +670,20 @@ func TestLedgerBesideAStrayCounter(t *testing.T) {
 		})
 	}
 }
+
+// A storm on the only connection of a pool, as days open: whoever finds no connection in time asks again.
+func TestStormOnOneConnection(t *testing.T) {
+	const types, callers = 40, 10
+	s := redistest.Start(t)
+	opt := s.Options()
+	opt.PoolSize, opt.PoolTimeout = 1, 31*time.Millisecond
+	gen := newGenerator(t, closing(t, redis.NewClient(opt)), serial.WithLocation(noon()), serial.WithLedger(&notebook{}, 7))
+	got := barrier(t, types*callers, func(i int) (string, error) {
+		return gen.Next(t.Context(), fmt.Sprintf("T%d", i%types))
+	})
+	var want []string
+	for typ := range types {
+		want = append(want, numbers(fmt.Sprintf("T%d", typ), today(noon()), 1, callers)...)
+	}
+	require.ElementsMatch(t, want, got)
+}
