@@ -219,7 +219,11 @@ var allFaults = []fault{
 		if err != nil || w.protection.Floor || w.protection.Ledger || day != dayOf(stamp(), w.setting.location()) {
 			return nothing
 		}
-		return func() { w.raise(typ, used) } // an operator who knows the last number used
+		return func() { // an operator who knows the last number used, of that day and not of the next one
+			if day == dayOf(stamp()+int64(time.Second), w.setting.location()) {
+				w.raise(typ, used)
+			}
+		}
 	}},
 	{"DEL of a counter and its record", loses, 1, "", func(w *world, random *rand.Rand, _ time.Duration) func() {
 		record := recordKey(aType(random))
