@@ -297,11 +297,13 @@ func (c *call) keys(p *period) [2]any {
 	return [2]any{c.keyOf(p), c.recordKey()}
 }
 
-// onward runs f to its end even if ctx ends before: the caller may leave, but not what it holds, a lock or a claim. f then
-// works on a copy of the call.
+// onward runs f to its end even if ctx ends before: the caller may leave, but not what it holds, a lock or a claim. f works
+// on a copy of the call, so that the call itself can stay on its goroutine's stack.
 func onward[T any](ctx context.Context, c *call, f func(c *call) (T, error)) (T, error) {
 	if ctx.Done() == nil {
-		return f(c)
+		own := *c
+		defer func() { *c = own }()
+		return f(&own)
 	}
 	own := *c
 	c.work = nil // it is f's now
