@@ -23,12 +23,6 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// lockExpiry is how long a crashed opener may delay the others; patience is that and some seconds.
-const (
-	lockExpiry = 8 * time.Second
-	patience   = lockExpiry + 4*time.Second
-)
-
 // A hundred goroutines start at the same moment on a counter that is missing: exactly 0001 to 0100.
 func TestBarrier(t *testing.T) {
 	m := miniredis.RunT(t)
@@ -162,6 +156,15 @@ func crossMidnights(t *testing.T, loc *time.Location, from time.Time, days int) 
 	}
 	time.Sleep(9 * 24 * time.Hour)
 	require.Empty(t, m.Keys())
+}
+
+// upTo is 1 to n.
+func upTo(n int) []int64 {
+	all := make([]int64, n)
+	for i := range all {
+		all[i] = int64(i + 1)
+	}
+	return all
 }
 
 // faults are what can happen to a process at a command: run has to carry out the command, or not.
@@ -754,11 +757,6 @@ func TestMemoryOfTypes(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, 1, gen.Remembered())
 	})
-}
-
-// isOpen reports whether cmd is lua/open.lua.
-func isOpen(cmd redis.Cmder) bool {
-	return strings.HasPrefix(cmd.Name(), "eval") && serial.Opens(cmd.Args())
 }
 
 // An opening that comes after the lock's expiry is refused by Redis, and tried again from the start.

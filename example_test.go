@@ -13,27 +13,6 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// noonOf returns a Redis for the examples, in memory, at noon of a day in Shanghai.
-func noonOf(year int, month time.Month, day int) (rdb *redis.Client, shanghai *time.Location, stop func()) {
-	shanghai, err := time.LoadLocation("Asia/Shanghai")
-	if err != nil {
-		log.Fatal(err)
-	}
-	m, err := miniredis.Run()
-	if err != nil {
-		log.Fatal(err)
-	}
-	m.SetTime(time.Date(year, month, day, 12, 0, 0, 0, shanghai))
-	rdb = redis.NewClient(&redis.Options{Addr: m.Addr()})
-	return rdb, shanghai, func() {
-		_ = rdb.Close()
-		m.Close()
-	}
-}
-
-// anyClock lets the examples use a Redis that lives in 2021.
-var anyClock = serial.WithMaxSkew(-1)
-
 func Example() {
 	ctx := context.Background()
 	rdb, shanghai, stop := noonOf(2021, time.October, 24)

@@ -156,9 +156,6 @@ func TestPeriodsOfEveryZone(t *testing.T) {
 	}
 }
 
-// raceDetector is set by a file that is only built with it.
-var raceDetector bool
-
 // A history is what a person would write down who looks at the clock on the wall all the time: when it was changed, and
 // the latest reading that it had shown until then. Readings are Unix seconds as if they were UTC.
 type history struct {

@@ -14,15 +14,6 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// parser is a generator that is never asked to issue.
-func parser(t testing.TB, opts ...serial.Option) *serial.Generator {
-	rdb := redis.NewClient(&redis.Options{})
-	t.Cleanup(func() { _ = rdb.Close() })
-	gen, err := serial.New(rdb, append([]serial.Option{serial.WithLocation(time.UTC)}, opts...)...)
-	require.NoError(t, err)
-	return gen
-}
-
 func TestTemplates(t *testing.T) {
 	m := miniredis.RunT(t)
 	m.SetTime(time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC))

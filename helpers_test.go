@@ -4,19 +4,116 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"github.com/dailyserial/serial"
 )
+
+func TestMain(m *testing.M) {
+	if issueInChild() { // this process is a helper of TestProcesses
+		return
+	}
+	redis.SetLogger(silent{}) // servers are killed by the dozen
+	goleak.VerifyTestMain(m)
+}
+
+type silent struct{}
+
+func (silent) Printf(context.Context, string, ...any) {}
+
+// raceDetector is set by a file that is only built with it.
+var raceDetector bool
+
+var errBoom = errors.New("boom")
+
+// lockExpiry is how long a crashed opener may delay the others; patience is that and some seconds.
+const (
+	lockExpiry = 8 * time.Second
+	patience   = lockExpiry + 4*time.Second
+)
+
+func newGenerator(t *testing.T, client redis.UniversalClient, opts ...serial.Option) *serial.Generator {
+	t.Helper()
+	gen, err := serial.New(client, opts...)
+	require.NoError(t, err)
+	return gen
+}
+
+// parser is a generator that is never asked to issue.
+func parser(t testing.TB, opts ...serial.Option) *serial.Generator {
+	rdb := redis.NewClient(&redis.Options{})
+	t.Cleanup(func() { _ = rdb.Close() })
+	gen, err := serial.New(rdb, append([]serial.Option{serial.WithLocation(time.UTC)}, opts...)...)
+	require.NoError(t, err)
+	return gen
+}
+
+func closing(t *testing.T, c *redis.Client) *redis.Client {
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func fixedFloor(n int64) serial.Option {
+	return serial.WithFloor(func(context.Context, string, time.Time) (int64, error) { return n, nil })
+}
+
+const replicate = time.Second
+
+func confirmedBy(n int) serial.Option { return serial.WithReplicas(n, replicate) }
+
+func location(t *testing.T, name string) *time.Location {
+	t.Helper()
+	loc, err := time.LoadLocation(name)
+	require.NoError(t, err)
+	return loc
+}
+
+// noon is a zone in which it is about noon, so that no test on a real clock meets a midnight by chance.
+func noon() *time.Location {
+	now := time.Now().UTC()
+	return time.FixedZone("noon", (12-now.Hour())*3600)
+}
+
+func today(loc *time.Location) string { return time.Now().In(loc).Format("20060102") }
+
+func numbers(typ, day string, from, to int) []string {
+	var all []string
+	for seq := from; seq <= to; seq++ {
+		all = append(all, fmt.Sprintf("%s%s%04d", typ, day, seq))
+	}
+	return all
+}
+
+// barrier calls f n times at the same moment and returns what the calls returned.
+func barrier(t *testing.T, n int, f func(i int) (string, error)) []string {
+	t.Helper()
+	got, errs := make([]string, n), make([]error, n)
+	start := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() {
+			<-start
+			got[i], errs[i] = f(i)
+		})
+	}
+	close(start)
+	wg.Wait()
+	require.NoError(t, errors.Join(errs...))
+	return got
+}
 
 // simulation is a miniredis whose clock and expiries are those of a synctest bubble.
 type simulation struct {
@@ -84,34 +181,81 @@ func replacing(f func(ctx context.Context, cmd redis.Cmder) error) hook {
 	}
 }
 
-func newGenerator(t *testing.T, client redis.UniversalClient, opts ...serial.Option) *serial.Generator {
-	t.Helper()
-	gen, err := serial.New(client, opts...)
-	require.NoError(t, err)
-	return gen
+// isOpen reports whether cmd is lua/open.lua.
+func isOpen(cmd redis.Cmder) bool {
+	return strings.HasPrefix(cmd.Name(), "eval") && serial.Opens(cmd.Args())
 }
 
-func location(t *testing.T, name string) *time.Location {
-	t.Helper()
-	loc, err := time.LoadLocation(name)
-	require.NoError(t, err)
-	return loc
+// A backend is a place to keep counters; every behaviour below holds on each.
+type backend struct {
+	client func(t *testing.T) redis.UniversalClient
+	fake   bool // miniredis
 }
 
-// noon is a zone in which it is about noon, so that no test on a real clock meets a midnight by chance.
-func noon() *time.Location {
-	now := time.Now().UTC()
-	return time.FixedZone("noon", (12-now.Hour())*3600)
+// series is one type in a namespace of its own, with two generators of different processes, as it were.
+type series struct {
+	t       *testing.T
+	rdb     redis.UniversalClient
+	loc     *time.Location
+	prefix  string
+	gen     *serial.Generator
+	day     string
+	counter string // keys of type IS
+	record  string
 }
 
-func today(loc *time.Location) string { return time.Now().In(loc).Format("20060102") }
+var prefixes atomic.Int64
 
-func numbers(typ, day string, from, to int) []string {
-	var all []string
-	for seq := from; seq <= to; seq++ {
-		all = append(all, fmt.Sprintf("%s%s%04d", typ, day, seq))
+func (b backend) series(t *testing.T, opts ...serial.Option) *series {
+	s := &series{t: t, rdb: b.client(t), loc: noon(), prefix: fmt.Sprintf("test-%d", prefixes.Add(1))}
+	s.day = today(s.loc)
+	s.record = s.prefix + ":{IS}"
+	s.counter = s.record + ":" + s.day
+	s.gen = s.generator(opts...)
+	return s
+}
+
+// generator makes another one, which remembers nothing.
+func (s *series) generator(opts ...serial.Option) *serial.Generator {
+	s.t.Helper()
+	return newGenerator(s.t, s.rdb, append([]serial.Option{serial.WithLocation(s.loc), serial.WithKeyPrefix(s.prefix)}, opts...)...)
+}
+
+// next requires the sequence that comes next.
+func (s *series) next(gen *serial.Generator, want int) {
+	s.t.Helper()
+	got, err := gen.Next(s.t.Context(), "IS")
+	require.NoError(s.t, err)
+	require.Equal(s.t, fmt.Sprintf("IS%s%04d", s.day, want), got)
+}
+
+// refused requires that Next fails and leaves the counter as it is.
+func (s *series) refused(gen *serial.Generator, want error) {
+	s.t.Helper()
+	before, _ := s.rdb.Get(s.t.Context(), s.counter).Result()
+	got, err := gen.Next(s.t.Context(), "IS")
+	require.ErrorIs(s.t, err, want)
+	require.Empty(s.t, got)
+	after, _ := s.rdb.Get(s.t.Context(), s.counter).Result()
+	require.Equal(s.t, before, after)
+}
+
+// keys are those of IS that exist.
+func (s *series) keys() []string {
+	var found []string
+	for _, key := range []string{s.record, s.counter, s.counter + ":lock"} {
+		if s.rdb.Exists(s.t.Context(), key).Val() == 1 {
+			found = append(found, key)
+		}
 	}
-	return all
+	return found
+}
+
+func (s *series) flushScripts() error {
+	if c, ok := s.rdb.(*redis.ClusterClient); ok {
+		return c.ForEachMaster(s.t.Context(), func(ctx context.Context, c *redis.Client) error { return c.ScriptFlush(ctx).Err() })
+	}
+	return s.rdb.ScriptFlush(s.t.Context()).Err()
 }
 
 // journal collects what any number of callers were issued, and when.
@@ -175,13 +319,96 @@ func (j *journal) check(t *testing.T, loc *time.Location) map[string][]int64 {
 	return days
 }
 
-// upTo is 1 to n.
-func upTo(n int) []int64 {
-	all := make([]int64, n)
-	for i := range all {
-		all[i] = int64(i + 1)
-	}
-	return all
+// notebook is a ledger that outlives every Redis of a test.
+type notebook struct {
+	mu       sync.Mutex
+	last     map[string]int64
+	asked    []reservation
+	fail     error                                          // if set, the answer
+	hold     func(ctx context.Context, r reservation) error // if set, called first
+	tampered func(after int64) int64                        // if set, changes the answer
 }
 
-var errBoom = errors.New("boom")
+type reservation struct {
+	series, period string
+	above, n       int64
+}
+
+func (l *notebook) Reserve(ctx context.Context, series, period string, above, n int64) (int64, error) {
+	r := reservation{series, period, above, n}
+	l.mu.Lock()
+	l.asked = append(l.asked, r)
+	fail, hold, tampered := l.fail, l.hold, l.tampered
+	l.mu.Unlock()
+	if hold != nil {
+		if err := hold(ctx, r); err != nil {
+			return 0, err
+		}
+	}
+	if fail != nil {
+		return 0, fail
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.last == nil {
+		l.last = map[string]int64{}
+	}
+	key := series + " " + period
+	after := max(l.last[key], above)
+	l.last[key] = after + n
+	if tampered != nil {
+		return tampered(after), nil
+	}
+	return after, nil
+}
+
+func (l *notebook) set(f func(l *notebook)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f(l)
+}
+
+func (l *notebook) reservations() []reservation {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]reservation(nil), l.asked...)
+}
+
+// reigning gives a miniredis the identity that it lacks; what it returns begins another reign.
+func reigning(m *miniredis.Miniredis) (another func()) {
+	if m.Server() == nil { // the first connection starts it
+		if conn, err := m.Dial(); err == nil {
+			_ = conn.Close()
+		}
+	}
+	var reign atomic.Int64
+	m.Server().SetPreHook(func(c *server.Peer, cmd string, args ...string) bool {
+		if !strings.EqualFold(cmd, "INFO") || len(args) != 1 || args[0] != "replication" {
+			return false
+		}
+		c.WriteBulk(fmt.Sprintf("# Replication\r\nrole:master\r\nmaster_replid:%040x\r\nmaster_repl_offset:0\r\n", reign.Load()))
+		return true
+	})
+	return func() { reign.Add(1) }
+}
+
+// noonOf returns a Redis for the examples, in memory, at noon of a day in Shanghai.
+func noonOf(year int, month time.Month, day int) (rdb *redis.Client, shanghai *time.Location, stop func()) {
+	shanghai, err := time.LoadLocation("Asia/Shanghai")
+	if err != nil {
+		log.Fatal(err)
+	}
+	m, err := miniredis.Run()
+	if err != nil {
+		log.Fatal(err)
+	}
+	m.SetTime(time.Date(year, month, day, 12, 0, 0, 0, shanghai))
+	rdb = redis.NewClient(&redis.Options{Addr: m.Addr()})
+	return rdb, shanghai, func() {
+		_ = rdb.Close()
+		m.Close()
+	}
+}
+
+// anyClock lets the examples use a Redis that lives in 2021.
+var anyClock = serial.WithMaxSkew(-1)

@@ -791,3 +791,21 @@ func playSome(t *testing.T, s scene, random *rand.Rand, rarely int) {
 		p.finish(t)
 	})
 }
+
+// fullBlock issues two numbers: with a ledger, a whole block.
+func fullBlock(t *testing.T, m *simulation, opts []serial.Option) []string {
+	issued, err := newGenerator(t, m.client(), opts...).NextN(context.Background(), "IS", 2)
+	require.NoError(t, err)
+	return issued
+}
+
+// playAll plays a scene in every possible order, which are so many at least.
+func playAll(t *testing.T, s scene, least float64) {
+	if raceDetector {
+		t.Skip("one command at a time leaves nothing for the race detector, and it makes this take minutes")
+	}
+	began := time.Now()
+	orders, plays := explore(t, s)
+	t.Logf("%.0f orders, by %d plays in %v", orders, plays, time.Since(began))
+	require.GreaterOrEqual(t, orders, least)
+}

@@ -11,86 +11,12 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
-	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
 	"github.com/dailyserial/serial/internal/redistest"
 )
-
-// notebook is a ledger that outlives every Redis of a test.
-type notebook struct {
-	mu       sync.Mutex
-	last     map[string]int64
-	asked    []reservation
-	fail     error                                          // if set, the answer
-	hold     func(ctx context.Context, r reservation) error // if set, called first
-	tampered func(after int64) int64                        // if set, changes the answer
-}
-
-type reservation struct {
-	series, period string
-	above, n       int64
-}
-
-func (l *notebook) Reserve(ctx context.Context, series, period string, above, n int64) (int64, error) {
-	r := reservation{series, period, above, n}
-	l.mu.Lock()
-	l.asked = append(l.asked, r)
-	fail, hold, tampered := l.fail, l.hold, l.tampered
-	l.mu.Unlock()
-	if hold != nil {
-		if err := hold(ctx, r); err != nil {
-			return 0, err
-		}
-	}
-	if fail != nil {
-		return 0, fail
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.last == nil {
-		l.last = map[string]int64{}
-	}
-	key := series + " " + period
-	after := max(l.last[key], above)
-	l.last[key] = after + n
-	if tampered != nil {
-		return tampered(after), nil
-	}
-	return after, nil
-}
-
-func (l *notebook) set(f func(l *notebook)) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	f(l)
-}
-
-func (l *notebook) reservations() []reservation {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return append([]reservation(nil), l.asked...)
-}
-
-// reigning gives a miniredis the identity that it lacks; what it returns begins another reign.
-func reigning(m *miniredis.Miniredis) (another func()) {
-	if m.Server() == nil { // the first connection starts it
-		if conn, err := m.Dial(); err == nil {
-			_ = conn.Close()
-		}
-	}
-	var reign atomic.Int64
-	m.Server().SetPreHook(func(c *server.Peer, cmd string, args ...string) bool {
-		if !strings.EqualFold(cmd, "INFO") || len(args) != 1 || args[0] != "replication" {
-			return false
-		}
-		c.WriteBulk(fmt.Sprintf("# Replication\r\nrole:master\r\nmaster_replid:%040x\r\nmaster_repl_offset:0\r\n", reign.Load()))
-		return true
-	})
-	return func() { reign.Add(1) }
-}
 
 func TestLedger(t *testing.T) {
 	m := miniredis.RunT(t)

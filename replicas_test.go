@@ -20,10 +20,6 @@ import (
 	"github.com/dailyserial/serial/internal/redistest"
 )
 
-const replicate = time.Second
-
-func confirmedBy(n int) serial.Option { return serial.WithReplicas(n, replicate) }
-
 // Numbers are confirmed, or burned; and what the next master does not have was never returned.
 func TestReplicas(t *testing.T) {
 	master := redistest.Start(t, "--repl-diskless-sync-delay", "0")

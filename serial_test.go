@@ -7,7 +7,6 @@ import (
 	"io"
 	"math"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -15,28 +14,9 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
 
 	"github.com/dailyserial/serial"
 )
-
-func TestMain(m *testing.M) {
-	if issueInChild() { // this process is a helper of TestProcesses
-		return
-	}
-	redis.SetLogger(silent{}) // servers are killed by the dozen
-	goleak.VerifyTestMain(m)
-}
-
-type silent struct{}
-
-func (silent) Printf(context.Context, string, ...any) {}
-
-// A backend is a place to keep counters; every behaviour below holds on each.
-type backend struct {
-	client func(t *testing.T) redis.UniversalClient
-	fake   bool // miniredis
-}
 
 func TestBehaviour(t *testing.T) {
 	m := miniredis.RunT(t)
@@ -45,69 +25,6 @@ func TestBehaviour(t *testing.T) {
 		t.Cleanup(func() { _ = c.Close() })
 		return c
 	}})
-}
-
-// series is one type in a namespace of its own, with two generators of different processes, as it were.
-type series struct {
-	t       *testing.T
-	rdb     redis.UniversalClient
-	loc     *time.Location
-	prefix  string
-	gen     *serial.Generator
-	day     string
-	counter string // keys of type IS
-	record  string
-}
-
-var prefixes atomic.Int64
-
-func (b backend) series(t *testing.T, opts ...serial.Option) *series {
-	s := &series{t: t, rdb: b.client(t), loc: noon(), prefix: fmt.Sprintf("test-%d", prefixes.Add(1))}
-	s.day = today(s.loc)
-	s.record = s.prefix + ":{IS}"
-	s.counter = s.record + ":" + s.day
-	s.gen = s.generator(opts...)
-	return s
-}
-
-// generator makes another one, which remembers nothing.
-func (s *series) generator(opts ...serial.Option) *serial.Generator {
-	s.t.Helper()
-	return newGenerator(s.t, s.rdb, append([]serial.Option{serial.WithLocation(s.loc), serial.WithKeyPrefix(s.prefix)}, opts...)...)
-}
-
-// next requires the sequence that comes next.
-func (s *series) next(gen *serial.Generator, want int) {
-	s.t.Helper()
-	got, err := gen.Next(s.t.Context(), "IS")
-	require.NoError(s.t, err)
-	require.Equal(s.t, fmt.Sprintf("IS%s%04d", s.day, want), got)
-}
-
-// refused requires that Next fails and leaves the counter as it is.
-func (s *series) refused(gen *serial.Generator, want error) {
-	s.t.Helper()
-	before, _ := s.rdb.Get(s.t.Context(), s.counter).Result()
-	got, err := gen.Next(s.t.Context(), "IS")
-	require.ErrorIs(s.t, err, want)
-	require.Empty(s.t, got)
-	after, _ := s.rdb.Get(s.t.Context(), s.counter).Result()
-	require.Equal(s.t, before, after)
-}
-
-// keys are those of IS that exist.
-func (s *series) keys() []string {
-	var found []string
-	for _, key := range []string{s.record, s.counter, s.counter + ":lock"} {
-		if s.rdb.Exists(s.t.Context(), key).Val() == 1 {
-			found = append(found, key)
-		}
-	}
-	return found
-}
-
-func fixedFloor(n int64) serial.Option {
-	return serial.WithFloor(func(context.Context, string, time.Time) (int64, error) { return n, nil })
 }
 
 func testBehaviour(t *testing.T, b backend) {
@@ -495,31 +412,6 @@ func (s *series) refusedFirst(gen *serial.Generator, want error) {
 	_, err := gen.Next(s.t.Context(), "IS")
 	require.ErrorIs(s.t, err, want)
 	require.Len(s.t, s.keys(), 2)
-}
-
-func (s *series) flushScripts() error {
-	if c, ok := s.rdb.(*redis.ClusterClient); ok {
-		return c.ForEachMaster(s.t.Context(), func(ctx context.Context, c *redis.Client) error { return c.ScriptFlush(ctx).Err() })
-	}
-	return s.rdb.ScriptFlush(s.t.Context()).Err()
-}
-
-// barrier calls f n times at the same moment and returns what the calls returned.
-func barrier(t *testing.T, n int, f func(i int) (string, error)) []string {
-	t.Helper()
-	got, errs := make([]string, n), make([]error, n)
-	start := make(chan struct{})
-	var wg sync.WaitGroup
-	for i := range n {
-		wg.Go(func() {
-			<-start
-			got[i], errs[i] = f(i)
-		})
-	}
-	close(start)
-	wg.Wait()
-	require.NoError(t, errors.Join(errs...))
-	return got
 }
 
 func TestNewRefuses(t *testing.T) {

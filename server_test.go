@@ -118,11 +118,6 @@ func TestStalledServerUnderLoad(t *testing.T) {
 	}
 }
 
-func closing(t *testing.T, c *redis.Client) *redis.Client {
-	t.Cleanup(func() { _ = c.Close() })
-	return c
-}
-
 // Persistence on, a restart costs nothing. Without it an empty server is noticed by whoever remembers.
 func TestRestart(t *testing.T) {
 	loc := noon()
