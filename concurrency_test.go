@@ -26,8 +26,7 @@ import (
 // A hundred goroutines start at the same moment on a counter that is missing: exactly 0001 to 0100.
 func TestBarrier(t *testing.T) {
 	m := miniredis.RunT(t)
-	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
-	defer func() { _ = rdb.Close() }()
+	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
 	loc := noon()
 	gen := newGenerator(t, rdb, serial.WithLocation(loc))
 	got := barrier(t, 100, func(int) (string, error) { return gen.Next(t.Context(), "IS") })
@@ -37,8 +36,7 @@ func TestBarrier(t *testing.T) {
 // Of 20,000 callers exactly 9,999 get a number, and batches that do not fit consume nothing.
 func TestExhaustionAtOnce(t *testing.T) {
 	m := miniredis.RunT(t)
-	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
-	defer func() { _ = rdb.Close() }()
+	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
 	loc := noon()
 	gens := []*serial.Generator{newGenerator(t, rdb, serial.WithLocation(loc)), newGenerator(t, rdb, serial.WithLocation(loc))}
 	var mu sync.Mutex
@@ -502,8 +500,7 @@ func TestHostsWithOtherClocks(t *testing.T) {
 			}
 			m.SetTime(server)
 			var sent atomic.Int64
-			rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
-			defer func() { _ = rdb.Close() }()
+			rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
 			rdb.AddHook(counting(&sent))
 			opener := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1))
 			gen := newGenerator(t, rdb, serial.WithLocation(time.UTC))
@@ -538,8 +535,7 @@ func TestHostsWithOtherClocks(t *testing.T) {
 // A clock that is far from this host's opens nothing.
 func TestWildClock(t *testing.T) {
 	m := miniredis.RunT(t)
-	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
-	defer func() { _ = rdb.Close() }()
+	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
 	for _, c := range []struct {
 		wrong, allowed time.Duration
 		refused        bool
@@ -613,8 +609,7 @@ func TestClockSetBack(t *testing.T) {
 // Raise replaces a record that lies in the future, and nothing else does.
 func TestRaiseEndsAFuturePeriod(t *testing.T) {
 	m := miniredis.RunT(t)
-	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
-	defer func() { _ = rdb.Close() }()
+	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
 	day := time.Now().UTC().Format("20060102")
 	m.SetTime(time.Now().AddDate(5, 0, 0))
 	_, err := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1)).Next(t.Context(), "IS")
@@ -699,8 +694,7 @@ func TestFloorIsNotAskedTooLate(t *testing.T) {
 // A clock that jumped past midnight and came back: a type that is first seen then has a mark like any other.
 func TestMarksAfterAClockThatJumped(t *testing.T) {
 	m := miniredis.RunT(t)
-	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
-	defer func() { _ = rdb.Close() }()
+	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
 	gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1))
 	m.SetTime(time.Now().Add(36 * time.Hour))
 	_, err := gen.Next(t.Context(), "A")
@@ -716,8 +710,7 @@ func TestMarksAfterAClockThatJumped(t *testing.T) {
 // A zone so far west that its days bear labels that were used up already does not open them.
 func TestEarlierLabelIsAConflict(t *testing.T) {
 	m := miniredis.RunT(t)
-	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
-	defer func() { _ = rdb.Close() }()
+	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
 	east, west := time.FixedZone("", 26*3600), time.FixedZone("", -26*3600)
 	now := time.Date(2025, 3, 10, 22, 0, 0, 0, time.UTC) // the 12th begins in the east
 	m.SetTime(now)
@@ -777,11 +770,10 @@ func TestLateOpenIsRefused(t *testing.T) {
 				return err
 			}
 		})
-		rdb := redis.NewClient(&redis.Options{
+		rdb := closing(t, redis.NewClient(&redis.Options{
 			Addr: "127.0.0.1:6379", Dialer: m.client().Options().Dialer,
 			ReadTimeout: -1, // with a shorter one the library gives up before it sends
-		})
-		defer func() { _ = rdb.Close() }()
+		}))
 		_, err := newGenerator(t, m.client(), serial.WithLocation(time.UTC)).Next(t.Context(), "OTHER")
 		require.NoError(t, err) // the server knows the script: to send it twice would take more than a call's 10 s
 		rdb.AddHook(late)
@@ -796,11 +788,10 @@ func TestLateOpenIsRefused(t *testing.T) {
 func TestOpenIsSentOnce(t *testing.T) {
 	m := miniredis.RunT(t)
 	var lost atomic.Int64
-	rdb := redis.NewClient(&redis.Options{Addr: m.Addr(), Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr(), Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
 		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 		return &deafConn{Conn: conn, to: "open: create", lost: &lost}, err
-	}})
-	defer func() { _ = rdb.Close() }()
+	}}))
 	loc := noon()
 	gen := newGenerator(t, rdb, serial.WithLocation(loc))
 	_, err := gen.Next(t.Context(), "IS")

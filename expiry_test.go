@@ -33,8 +33,7 @@ func TestDays(t *testing.T) {
 	rows, err := csv.NewReader(file).ReadAll()
 	require.NoError(t, err)
 	require.Greater(t, len(rows), 10)
-	rdb := redis.NewClient(&redis.Options{})
-	defer func() { _ = rdb.Close() }()
+	rdb := closing(t, redis.NewClient(&redis.Options{}))
 	for _, row := range rows[1:] {
 		t.Run(row[0]+" "+row[1], func(t *testing.T) {
 			loc := location(t, row[0])

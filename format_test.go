@@ -17,8 +17,7 @@ import (
 func TestTemplates(t *testing.T) {
 	m := miniredis.RunT(t)
 	m.SetTime(time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC))
-	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
-	defer func() { _ = rdb.Close() }()
+	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
 	for i, c := range []struct {
 		template, typ string
 		want          string
@@ -115,8 +114,7 @@ func TestGrowingSequencesReadBack(t *testing.T) {
 	types := []string{"1", "11", "1-1", "-1", "1-", "a1", "20211024-1", "1.1-11", "١"}
 	seqs := []int64{1, 10, 11, 99, 100, 111, 1020211024, 999_999_999_999_999}
 	days := []time.Time{time.Date(2021, 10, 24, 0, 0, 0, 0, time.UTC), time.Date(2011, 11, 11, 0, 0, 0, 0, time.UTC)}
-	rdb := redis.NewClient(&redis.Options{})
-	defer func() { _ = rdb.Close() }()
+	rdb := closing(t, redis.NewClient(&redis.Options{}))
 	between := []string{"", "-", "1", "-1", "1-", "a", "１"}
 	accepted := 0
 	for _, order := range [][3]string{
@@ -293,8 +291,7 @@ func TestParseOfPeriods(t *testing.T) {
 // A template prints two years alike only where it cannot tell them apart; then it refuses.
 func TestYearsThatCannotBePrinted(t *testing.T) {
 	m := miniredis.RunT(t)
-	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
-	defer func() { _ = rdb.Close() }()
+	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
 	for _, c := range []struct {
 		year     int
 		template string
@@ -323,8 +320,7 @@ func TestYearsThatCannotBePrinted(t *testing.T) {
 
 // fuzzed is a generator with one of all periods and some zones, or nil where a fuzzer's template does not fit.
 func fuzzed(t *testing.T, template string, per uint8, dayStart uint32, zone uint8) *serial.Generator {
-	rdb := redis.NewClient(&redis.Options{})
-	t.Cleanup(func() { _ = rdb.Close() })
+	rdb := closing(t, redis.NewClient(&redis.Options{}))
 	zones := []string{"UTC", "America/New_York", "Pacific/Apia", "Australia/Lord_Howe", "Africa/Monrovia"}
 	opts := []serial.Option{
 		serial.WithTemplate(template), serial.WithLocation(location(t, zones[int(zone)%len(zones)])),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"net"
 	"slices"
@@ -45,7 +46,7 @@ const (
 	patience   = lockExpiry + 4*time.Second
 )
 
-func newGenerator(t *testing.T, client redis.UniversalClient, opts ...serial.Option) *serial.Generator {
+func newGenerator(t testing.TB, client redis.UniversalClient, opts ...serial.Option) *serial.Generator {
 	t.Helper()
 	gen, err := serial.New(client, opts...)
 	require.NoError(t, err)
@@ -54,14 +55,12 @@ func newGenerator(t *testing.T, client redis.UniversalClient, opts ...serial.Opt
 
 // parser is a generator that is never asked to issue.
 func parser(t testing.TB, opts ...serial.Option) *serial.Generator {
-	rdb := redis.NewClient(&redis.Options{})
-	t.Cleanup(func() { _ = rdb.Close() })
-	gen, err := serial.New(rdb, append([]serial.Option{serial.WithLocation(time.UTC)}, opts...)...)
-	require.NoError(t, err)
-	return gen
+	rdb := closing(t, redis.NewClient(&redis.Options{}))
+	return newGenerator(t, rdb, append([]serial.Option{serial.WithLocation(time.UTC)}, opts...)...)
 }
 
-func closing(t *testing.T, c *redis.Client) *redis.Client {
+// closing closes c when the test ends.
+func closing[C io.Closer](t testing.TB, c C) C {
 	t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -132,14 +131,13 @@ func simulate(t *testing.T) *simulation {
 // client returns a client of its own, closed with the test. Its address is an IP: a name would be looked up by
 // goroutines outside the bubble.
 func (s *simulation) client(hooks ...redis.Hook) *redis.Client {
-	c := redis.NewClient(&redis.Options{
+	c := closing(s.t, redis.NewClient(&redis.Options{
 		Addr:   "127.0.0.1:6379",
 		Dialer: func(context.Context, string, string) (net.Conn, error) { return s.Dial() },
-	})
+	}))
 	for _, h := range hooks {
 		c.AddHook(h)
 	}
-	s.t.Cleanup(func() { _ = c.Close() })
 	return c
 }
 
@@ -189,7 +187,6 @@ func isOpen(cmd redis.Cmder) bool {
 // A backend is a place to keep counters; every behaviour below holds on each.
 type backend struct {
 	client func(t *testing.T) redis.UniversalClient
-	fake   bool // miniredis
 }
 
 // series is one type in a namespace of its own, with two generators of different processes, as it were.

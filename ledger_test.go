@@ -21,7 +21,7 @@ import (
 func TestLedger(t *testing.T) {
 	m := miniredis.RunT(t)
 	reigning(m)
-	testLedger(t, backend{fake: true, client: func(t *testing.T) redis.UniversalClient {
+	testLedger(t, backend{client: func(t *testing.T) redis.UniversalClient {
 		return closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
 	}})
 }

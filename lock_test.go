@@ -19,11 +19,7 @@ import (
 func TestLockClientsOfOneServer(t *testing.T) {
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
 	single := func(opt redis.Options) redis.UniversalClient { return closing(t, redis.NewClient(&opt)) }
-	cluster := func(opt redis.ClusterOptions) redis.UniversalClient {
-		client := redis.NewClusterClient(&opt)
-		t.Cleanup(func() { _ = client.Close() })
-		return client
-	}
+	cluster := func(opt redis.ClusterOptions) redis.UniversalClient { return closing(t, redis.NewClusterClient(&opt)) }
 	sentinel := func(name string) redis.UniversalClient {
 		return closing(t, redis.NewFailoverClient(&redis.FailoverOptions{MasterName: name, SentinelAddrs: []string{"127.0.0.1:1"}}))
 	}

@@ -138,7 +138,7 @@ func TestReplicasOnGrowingCluster(t *testing.T) {
 	}, 20*time.Second, 10*time.Millisecond)
 
 	var open atomic.Int64
-	client := redis.NewClusterClient(&redis.ClusterOptions{
+	client := closing(t, redis.NewClusterClient(&redis.ClusterOptions{
 		Addrs: cluster.Addrs(),
 		Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
@@ -148,8 +148,7 @@ func TestReplicasOnGrowingCluster(t *testing.T) {
 			open.Add(1)
 			return &closes{conn, sync.OnceFunc(func() { open.Add(-1) })}, nil
 		},
-	})
-	defer func() { _ = client.Close() }()
+	}))
 	s := backend{client: func(*testing.T) redis.UniversalClient { return client }}.series(t)
 	gen := s.generator(confirmedBy(1), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:9}")) // there is time for many
 	issued := int64(0)
@@ -196,7 +195,7 @@ func TestReplicasByIPv6(t *testing.T) {
 	m := miniredis.RunT(t)
 	var mu sync.Mutex
 	dialed := map[string]bool{}
-	client := redis.NewClusterClient(&redis.ClusterOptions{
+	client := closing(t, redis.NewClusterClient(&redis.ClusterOptions{
 		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
 			return []redis.ClusterSlot{{Start: 0, End: 16383, Nodes: []redis.ClusterNode{{Addr: "[::1]:1"}}}}, nil
 		},
@@ -206,8 +205,7 @@ func TestReplicasByIPv6(t *testing.T) {
 			dialed[addr] = true
 			return (&net.Dialer{}).DialContext(ctx, "tcp", m.Addr())
 		},
-	})
-	defer func() { _ = client.Close() }()
+	}))
 	client.OnNewNode(func(node *redis.Client) { node.AddHook(movedPipelines("MOVED 1 ::1:2")) })
 	_, err := newGenerator(t, client, confirmedBy(1)).Next(t.Context(), "IS")
 	require.ErrorIs(t, err, serial.ErrNotReplicated, "miniredis has no replicas")
@@ -326,17 +324,8 @@ func testReplicas(t *testing.T, b backend, replicas ...*redistest.Server) {
 
 	t.Run("unknown script", func(t *testing.T) {
 		s := b.series(t, confirmedBy(1))
-		flush := func() {
-			if cluster, ok := s.rdb.(*redis.ClusterClient); ok {
-				require.NoError(t, cluster.ForEachMaster(t.Context(), func(ctx context.Context, m *redis.Client) error {
-					return m.ScriptFlush(ctx).Err()
-				}))
-				return
-			}
-			require.NoError(t, s.rdb.ScriptFlush(t.Context()).Err())
-		}
 		for i := range 3 {
-			flush()
+			require.NoError(t, s.flushScripts())
 			s.next(s.gen, i+1)
 		}
 	})

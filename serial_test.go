@@ -20,10 +20,8 @@ import (
 
 func TestBehaviour(t *testing.T) {
 	m := miniredis.RunT(t)
-	testBehaviour(t, backend{fake: true, client: func(t *testing.T) redis.UniversalClient {
-		c := redis.NewClient(&redis.Options{Addr: m.Addr()})
-		t.Cleanup(func() { _ = c.Close() })
-		return c
+	testBehaviour(t, backend{client: func(t *testing.T) redis.UniversalClient {
+		return closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
 	}})
 }
 
@@ -415,10 +413,8 @@ func (s *series) refusedFirst(gen *serial.Generator, want error) {
 }
 
 func TestNewRefuses(t *testing.T) {
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
-	defer func() { _ = rdb.Close() }()
-	ring := redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}})
-	defer func() { _ = ring.Close() }()
+	rdb := closing(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
+	ring := closing(t, redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}}))
 	template := func(s string) []serial.Option { return []serial.Option{serial.WithTemplate(s)} }
 
 	for _, c := range []struct {
@@ -552,8 +548,7 @@ func TestPeriodNames(t *testing.T) {
 
 func TestCallsRefuse(t *testing.T) {
 	var sent atomic.Int64
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
-	defer func() { _ = rdb.Close() }()
+	rdb := closing(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
 	rdb.AddHook(counting(&sent))
 	gen := newGenerator(t, rdb)
 
@@ -584,8 +579,7 @@ func TestCallsRefuse(t *testing.T) {
 func TestErrorsOfRedis(t *testing.T) {
 	for _, cause := range []error{errBoom, io.EOF, context.DeadlineExceeded, context.Canceled, redis.ErrClosed, fmt.Errorf("dial: %w", context.DeadlineExceeded)} {
 		t.Run(cause.Error(), func(t *testing.T) {
-			rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
-			defer func() { _ = rdb.Close() }()
+			rdb := closing(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
 			rdb.AddHook(replacing(func(context.Context, redis.Cmder) error { return cause }))
 			gen := newGenerator(t, rdb)
 			deadline, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -606,8 +600,7 @@ func TestErrorsOfRedis(t *testing.T) {
 // The cause of a failure is told also where the context ended before it passed, and where tries were lost.
 func TestCausesAreKept(t *testing.T) {
 	m := miniredis.RunT(t)
-	rdb := redis.NewClient(&redis.Options{Addr: m.Addr(), MaxRetries: 100})
-	defer func() { _ = rdb.Close() }()
+	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr(), MaxRetries: 100}))
 	gen := newGenerator(t, rdb, serial.WithLocation(noon()))
 	_, err := gen.Next(t.Context(), "IS")
 	require.NoError(t, err)
@@ -618,8 +611,7 @@ func TestCausesAreKept(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.True(t, redis.IsLoadingError(err), "%v", err)
 
-	few := redis.NewClient(&redis.Options{Addr: m.Addr()})
-	defer func() { _ = few.Close() }()
+	few := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
 	_, err = newGenerator(t, few).Next(t.Context(), "IS")
 	require.True(t, redis.IsLoadingError(err), "%v", err)
 }
@@ -627,8 +619,7 @@ func TestCausesAreKept(t *testing.T) {
 // A try whose answer was lost may have consumed what the next one misses: that is not ErrExhausted.
 func TestExhaustedByALostTry(t *testing.T) {
 	m := miniredis.RunT(t)
-	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
-	defer func() { _ = rdb.Close() }()
+	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
 	gen := newGenerator(t, rdb, serial.WithLocation(noon()))
 	_, err := gen.Next(t.Context(), "IS")
 	require.NoError(t, err)
@@ -653,8 +644,7 @@ func TestExhaustedByALostTry(t *testing.T) {
 
 // A client whose type cannot be compared is a client all the same.
 func TestIncomparableClients(t *testing.T) {
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
-	defer func() { _ = rdb.Close() }()
+	rdb := closing(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
 	type wrapped struct {
 		redis.UniversalClient
 		more any
@@ -667,8 +657,7 @@ func TestIncomparableClients(t *testing.T) {
 func TestStrangeReplies(t *testing.T) {
 	for _, reply := range []any{"OK", nil, []any{}, []any{"lost", "1", "2", ""}, []any{"later", int64(time.Now().Unix()), int64(0), ""}} {
 		t.Run(fmt.Sprint(reply), func(t *testing.T) {
-			rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
-			defer func() { _ = rdb.Close() }()
+			rdb := closing(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
 			rdb.AddHook(replacing(func(_ context.Context, cmd redis.Cmder) error {
 				cmd.(interface{ SetVal(any) }).SetVal(reply)
 				return nil

@@ -45,7 +45,7 @@ func (l *line) step() {
 // client returns a client of s. Its pool is so large that no command waits for a connection: go-redis keeps the timers of
 // those who do, and bubbles cannot share them.
 func (l *line) client(s *simulation, read time.Duration) *redis.Client {
-	c := redis.NewClient(&redis.Options{
+	return closing(s.t, redis.NewClient(&redis.Options{
 		Addr:        "127.0.0.1:6379",
 		PoolSize:    1000,
 		ReadTimeout: read,
@@ -60,9 +60,7 @@ func (l *line) client(s *simulation, read time.Duration) *redis.Client {
 			go l.forward(end, server, l.step)
 			return client, nil
 		},
-	})
-	s.t.Cleanup(func() { _ = c.Close() })
-	return c
+	}))
 }
 
 func (l *line) forward(dst, src net.Conn, step func()) {
