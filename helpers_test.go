@@ -212,6 +212,11 @@ func (b backend) series(t *testing.T, opts ...serial.Option) *series {
 	return s
 }
 
+// run runs a test of one behaviour on a series of its own.
+func (b backend) run(t *testing.T, name string, f func(t *testing.T, s *series), opts ...serial.Option) {
+	t.Run(name, func(t *testing.T) { f(t, b.series(t, opts...)) })
+}
+
 // generator makes another one, which remembers nothing.
 func (s *series) generator(opts ...serial.Option) *serial.Generator {
 	s.t.Helper()

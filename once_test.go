@@ -18,7 +18,7 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// testOnce is the part of the behaviour suite about requests that come again.
+// testOnce covers repeated requests, in the behaviour suite.
 func testOnce(t *testing.T, b backend) {
 	once := func(s *series, gen *serial.Generator, id string, want int) {
 		s.t.Helper()
@@ -27,8 +27,7 @@ func testOnce(t *testing.T, b backend) {
 		require.Equal(s.t, fmt.Sprintf("IS%s%04d", s.day, want), got)
 	}
 
-	t.Run("the same request gets the same number", func(t *testing.T) {
-		s := b.series(t)
+	b.run(t, "the same request gets the same number", func(t *testing.T, s *series) {
 		once(s, s.gen, "order 1", 1) // opens the day
 		once(s, s.gen, "order 2", 2)
 		once(s, s.generator(), "order 1", 1)
@@ -43,8 +42,7 @@ func testOnce(t *testing.T, b backend) {
 		require.InDelta(t, 48*time.Hour, ttl, float64(time.Minute))
 	})
 
-	t.Run("a request is remembered whatever becomes of the day", func(t *testing.T) {
-		s := b.series(t)
+	b.run(t, "a request is remembered whatever becomes of the day", func(t *testing.T, s *series) {
 		once(s, s.gen, "a", 1)
 		require.NoError(t, s.gen.Raise(t.Context(), "IS", 9999))
 		_, err := s.gen.NextOnce(t.Context(), "IS", "b")
@@ -58,8 +56,7 @@ func testOnce(t *testing.T, b backend) {
 		once(s, s.generator(), "b", 5001) // what was refused is not remembered
 	})
 
-	t.Run("many at once ask for the same", func(t *testing.T) {
-		s := b.series(t)
+	b.run(t, "many at once ask for the same", func(t *testing.T, s *series) {
 		gens := []*serial.Generator{s.gen, s.generator()}
 		got := barrier(t, 60, func(i int) (string, error) { return gens[i%2].NextOnce(t.Context(), "IS", fmt.Sprint(i%3)) })
 		count := map[string]int{}
@@ -70,8 +67,7 @@ func testOnce(t *testing.T, b backend) {
 		require.Equal(t, "3", s.rdb.Get(t.Context(), s.counter).Val())
 	})
 
-	t.Run("requests that are refused", func(t *testing.T) {
-		s := b.series(t)
+	b.run(t, "requests that are refused", func(t *testing.T, s *series) {
 		for id, says := range map[string]string{
 			"":                       "empty; allowed are 1 to 128 bytes",
 			strings.Repeat("x", 129): "129 bytes; allowed are 1 to 128",
@@ -88,8 +84,7 @@ func testOnce(t *testing.T, b backend) {
 		once(s, s.gen, strings.Repeat("é", 64), 1)
 	})
 
-	t.Run("something else stands there", func(t *testing.T) {
-		s := b.series(t)
+	b.run(t, "something else stands there", func(t *testing.T, s *series) {
 		require.NoError(t, s.rdb.Set(t.Context(), s.record+":once:x", "20211024", time.Hour).Err())
 		_, err := s.gen.NextOnce(t.Context(), "IS", "x")
 		require.ErrorContains(t, err, `holds "20211024"`)

@@ -17,7 +17,7 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// testPeriods is the part of the behaviour suite about periods other than a day.
+// testPeriods covers periods other than a day, in the behaviour suite.
 func testPeriods(t *testing.T, b backend) {
 	for _, c := range []struct {
 		period serial.Period

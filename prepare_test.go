@@ -17,16 +17,13 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// testPrepare is the part of the behaviour suite about periods that are opened ahead of time, and kept after their end.
+// testPrepare covers periods that are opened ahead of time or kept after their end, in the behaviour suite.
 func testPrepare(t *testing.T, b backend) {
 	// day is the label of the day so many after today.
 	day := func(s *series, n int) string { return time.Now().In(s.loc).AddDate(0, 0, n).Format("20060102") }
 	later := func(s *series, n int) string { return s.record + ":" + day(s, n) }
-	run := func(name string, f func(t *testing.T, s *series), opts ...serial.Option) {
-		t.Run(name, func(t *testing.T) { f(t, b.series(t, opts...)) })
-	}
 
-	run("prepare", func(t *testing.T, s *series) {
+	b.run(t, "prepare", func(t *testing.T, s *series) {
 		require.NoError(t, s.gen.Prepare(t.Context(), "IS", 3))
 		midnight := func(n int) time.Time {
 			y, m, d := time.Now().In(s.loc).Date()
@@ -53,7 +50,7 @@ func testPrepare(t *testing.T, b backend) {
 		require.WithinDuration(t, midnight(5).Add(7*24*time.Hour), expires(s.record), 2*time.Second, "nothing shortens it")
 	})
 
-	run("prepare refuses", func(t *testing.T, s *series) {
+	b.run(t, "prepare refuses", func(t *testing.T, s *series) {
 		for _, n := range []int{-1, 0, 101} {
 			require.ErrorContains(t, s.gen.Prepare(t.Context(), "IS", n), "allowed are 1 to 100")
 		}
@@ -62,7 +59,7 @@ func testPrepare(t *testing.T, b backend) {
 		require.NoError(t, s.gen.Prepare(t.Context(), "IS", 100))
 	})
 
-	run("a counter that was prepared and lost", func(t *testing.T, s *series) {
+	b.run(t, "a counter that was prepared and lost", func(t *testing.T, s *series) {
 		require.NoError(t, s.gen.Prepare(t.Context(), "IS", 3))
 		require.NoError(t, s.rdb.Del(t.Context(), later(s, 1)).Err())
 		require.ErrorIs(t, s.gen.Prepare(t.Context(), "IS", 3), serial.ErrCounterLost)
@@ -76,14 +73,14 @@ func testPrepare(t *testing.T, b backend) {
 		require.ErrorIs(t, s.gen.Prepare(t.Context(), "IS", 5), serial.ErrCounterLost, "a value that is no number is lost too")
 	})
 
-	run("a counter that nobody told of", func(t *testing.T, s *series) {
+	b.run(t, "a counter that nobody told of", func(t *testing.T, s *series) {
 		require.NoError(t, s.rdb.Set(t.Context(), later(s, 1), 17, 0).Err())
 		require.NoError(t, s.gen.Prepare(t.Context(), "IS", 2))
 		require.Equal(t, "17", s.rdb.Get(t.Context(), later(s, 1)).Val())
 		require.Positive(t, s.rdb.PTTL(t.Context(), later(s, 1)).Val())
 	})
 
-	run("prepare above the floor", func(t *testing.T, s *series) {
+	b.run(t, "prepare above the floor", func(t *testing.T, s *series) {
 		asked := map[string]*atomic.Int64{day(s, 0): {}, day(s, 1): {}, day(s, 2): {}}
 		floor := serial.WithFloor(func(_ context.Context, typ string, start time.Time) (int64, error) {
 			if typ != "IS" || start.Location() != s.loc {
@@ -101,7 +98,7 @@ func testPrepare(t *testing.T, b backend) {
 		}
 	})
 
-	run("prepare with a floor that fails", func(t *testing.T, s *series) {
+	b.run(t, "prepare with a floor that fails", func(t *testing.T, s *series) {
 		for _, answer := range []int64{-1, 10_000} {
 			bad := s.generator(serial.WithFloor(func(_ context.Context, _ string, start time.Time) (int64, error) {
 				if start.Format("20060102") == day(s, 1) {
@@ -118,20 +115,20 @@ func testPrepare(t *testing.T, b backend) {
 		require.NoError(t, broken.Prepare(t.Context(), "IS", 2), "nothing is to be asked")
 	})
 
-	run("prepare in another zone", func(t *testing.T, s *series) {
+	b.run(t, "prepare in another zone", func(t *testing.T, s *series) {
 		require.NoError(t, s.gen.Prepare(t.Context(), "IS", 2))
 		_, offset := time.Now().In(s.loc).Zone()
 		other := s.generator(serial.WithLocation(time.FixedZone("other", offset+3600)))
 		require.ErrorIs(t, other.Prepare(t.Context(), "IS", 2), serial.ErrConflict)
 	})
 
-	run("prepare a full period", func(t *testing.T, s *series) {
+	b.run(t, "prepare a full period", func(t *testing.T, s *series) {
 		require.NoError(t, s.gen.Raise(t.Context(), "IS", 9999))
 		require.NoError(t, s.gen.Prepare(t.Context(), "IS", 2))
 		require.Equal(t, "9999", s.rdb.Get(t.Context(), s.counter).Val())
 	})
 
-	run("prepare with a start", func(t *testing.T, s *series) {
+	b.run(t, "prepare with a start", func(t *testing.T, s *series) {
 		require.NoError(t, s.gen.Prepare(t.Context(), "IS", 2))
 		require.Equal(t, "499", s.rdb.Get(t.Context(), later(s, 1)).Val())
 		last, err := s.gen.Peek(t.Context(), "IS")
@@ -144,7 +141,7 @@ func testPrepare(t *testing.T, b backend) {
 		s.next(s.gen, 500)
 	}, serial.WithStart(500))
 
-	run("the first number of a period", func(t *testing.T, s *series) {
+	b.run(t, "the first number of a period", func(t *testing.T, s *series) {
 		start := s.generator(serial.WithStart(9000))
 		_, err := start.NextN(t.Context(), "IS", 1001)
 		require.ErrorIs(t, err, serial.ErrExhausted)
@@ -165,7 +162,7 @@ func testPrepare(t *testing.T, b backend) {
 		require.Equal(t, "FM"+s.day+"0008", got)
 	})
 
-	run("another start than that which the period has", func(t *testing.T, s *series) {
+	b.run(t, "another start than that which the period has", func(t *testing.T, s *series) {
 		s.next(s.gen, 1)
 		late := s.generator(serial.WithStart(9000))
 		batch, err := late.NextN(t.Context(), "IS", 9998)
@@ -173,7 +170,7 @@ func testPrepare(t *testing.T, b backend) {
 		require.Equal(t, numbers("IS", s.day, 2, 9999), batch)
 	})
 
-	run("a counter is kept for as long as anybody wants it", func(t *testing.T, s *series) {
+	b.run(t, "a counter is kept for as long as anybody wants it", func(t *testing.T, s *series) {
 		long := s.generator(serial.WithRetention(30))
 		require.NoError(t, long.Prepare(t.Context(), "IS", 2))
 		kept := s.rdb.PTTL(t.Context(), later(s, 1)).Val()
@@ -187,7 +184,7 @@ func testPrepare(t *testing.T, b backend) {
 		require.InDelta(t, kept-24*time.Hour, s.rdb.PTTL(t.Context(), later(s, 0)).Val(), float64(3*time.Second))
 	})
 
-	run("a counter beyond the template", func(t *testing.T, s *series) {
+	b.run(t, "a counter beyond the template", func(t *testing.T, s *series) {
 		narrow := s.generator(serial.WithTemplate("{type}{date:yyyyMMdd}{seq:3}"))
 		require.NoError(t, s.gen.Raise(t.Context(), "IS", 5000))
 		require.NoError(t, narrow.Prepare(t.Context(), "IS", 3))
@@ -196,7 +193,7 @@ func testPrepare(t *testing.T, b backend) {
 		require.ErrorIs(t, err, serial.ErrExhausted)
 	})
 
-	run("history", func(t *testing.T, s *series) {
+	b.run(t, "history", func(t *testing.T, s *series) {
 		for n, seq := range map[int]any{-1: 3, -2: "0", -4: 77, -5: "none", -6: 9} {
 			require.NoError(t, s.rdb.Set(t.Context(), later(s, n), seq, time.Minute).Err())
 		}
@@ -230,7 +227,7 @@ func testPrepare(t *testing.T, b backend) {
 		require.ErrorIs(t, err, serial.ErrConflict)
 	})
 
-	run("retention", func(t *testing.T, s *series) {
+	b.run(t, "retention", func(t *testing.T, s *series) {
 		s.next(s.gen, 1)
 		y, mo, d := time.Now().In(s.loc).Date()
 		expires := time.Now().Add(s.rdb.PTTL(t.Context(), s.counter).Val())

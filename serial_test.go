@@ -25,15 +25,25 @@ func TestBehaviour(t *testing.T) {
 	}})
 }
 
+// testBehaviour is the suite that every backend must pass, one function for each concern.
 func testBehaviour(t *testing.T, b backend) {
+	testTake(t, b)
+	testLargestSequences(t, b)
+	testWaiting(t, b)
+	testOpen(t, b)
+	testFloor(t, b)
+	testCounterLost(t, b)
+	testConflict(t, b)
+	testPeek(t, b)
+	testRaise(t, b)
 	testOnce(t, b)
 	testPeriods(t, b)
 	testPrepare(t, b)
-	run := func(name string, f func(t *testing.T, s *series)) {
-		t.Run(name, func(t *testing.T) { f(t, b.series(t)) })
-	}
+}
 
-	run("numbers follow each other, each type by itself", func(t *testing.T, s *series) {
+// testTake covers step 1: the counter exists and is incremented.
+func testTake(t *testing.T, b backend) {
+	b.run(t, "numbers follow each other, each type by itself", func(t *testing.T, s *series) {
 		s.next(s.gen, 1)
 		s.next(s.gen, 2)
 		other, err := s.gen.Next(t.Context(), "订单/A.b-c_9")
@@ -42,24 +52,18 @@ func testBehaviour(t *testing.T, b backend) {
 		s.next(s.generator(), 3)
 	})
 
-	run("keys and their expiries", func(t *testing.T, s *series) {
+	b.run(t, "one round trip in an open period", func(t *testing.T, s *series) {
 		s.next(s.gen, 1)
-		require.Equal(t, []string{s.record, s.counter}, s.keys(), "the lock is gone")
-		require.Equal(t, "1", s.rdb.Get(t.Context(), s.counter).Val())
-		y, m, d := time.Now().In(s.loc).Date()
-		midnight := time.Date(y, m, d+1, 0, 0, 0, 0, s.loc)
-		require.WithinDuration(t, midnight, time.Now().Add(s.rdb.PTTL(t.Context(), s.counter).Val()), 2*time.Second)
-		require.WithinDuration(t, midnight.Add(7*24*time.Hour), time.Now().Add(s.rdb.PTTL(t.Context(), s.record).Val()), 2*time.Second)
+		var sent atomic.Int64
+		s.rdb.AddHook(counting(&sent))
+		s.next(s.gen, 2)
+		s.next(s.generator(), 3)
+		_, err := s.gen.NextN(t.Context(), "IS", 1000)
+		require.NoError(t, err)
+		require.EqualValues(t, 3, sent.Load())
 	})
 
-	run("an expiry that was stripped comes back", func(t *testing.T, s *series) {
-		s.next(s.gen, 1)
-		require.NoError(t, s.rdb.Set(t.Context(), s.counter, 7, 0).Err())
-		s.next(s.gen, 8)
-		require.Positive(t, s.rdb.TTL(t.Context(), s.counter).Val())
-	})
-
-	run("NextN is contiguous, and all or nothing", func(t *testing.T, s *series) {
+	b.run(t, "NextN is contiguous, and all or nothing", func(t *testing.T, s *series) {
 		s.next(s.gen, 1)
 		got, err := s.gen.NextN(t.Context(), "IS", 5000)
 		require.NoError(t, err)
@@ -74,133 +78,136 @@ func testBehaviour(t *testing.T, b backend) {
 		require.Equal(t, "9999", s.rdb.Get(t.Context(), s.counter).Val())
 	})
 
-	run("a batch opens the period", func(t *testing.T, s *series) {
+	b.run(t, "a hundred at once, on four generators", func(t *testing.T, s *series) {
+		gens := make([]*serial.Generator, 4)
+		for i := range gens {
+			gens[i] = newGenerator(t, b.client(t), serial.WithLocation(s.loc), serial.WithKeyPrefix(s.prefix))
+		}
+		require.ElementsMatch(t, numbers("IS", s.day, 1, 100), barrier(t, 100, func(i int) (string, error) {
+			return gens[i%len(gens)].Next(t.Context(), "IS")
+		}))
+	})
+
+	b.run(t, "an expiry that was stripped comes back", func(t *testing.T, s *series) {
+		s.next(s.gen, 1)
+		require.NoError(t, s.rdb.Set(t.Context(), s.counter, 7, 0).Err())
+		s.next(s.gen, 8)
+		require.Positive(t, s.rdb.TTL(t.Context(), s.counter).Val())
+	})
+
+	b.run(t, "scripts that the server forgot", func(t *testing.T, s *series) {
+		for want := range 5 {
+			require.NoError(t, s.flushScripts())
+			s.next(s.gen, want+1)
+		}
+	})
+}
+
+// testLargestSequences covers step 1 at the largest sequence and above it.
+func testLargestSequences(t *testing.T, b backend) {
+	b.run(t, "the largest sequences are exact", func(t *testing.T, s *series) {
+		gen := s.generator(serial.WithTemplate("{type}{date:yyyyMMdd}{seq:15}"))
+		require.NoError(t, gen.Raise(t.Context(), "IS", 999_999_999_999_997))
+		got, err := gen.NextN(t.Context(), "IS", 2)
+		require.NoError(t, err)
+		require.Equal(t, []string{"IS" + s.day + "999999999999998", "IS" + s.day + "999999999999999"}, got)
+		s.refused(gen, serial.ErrExhausted)
+		require.Equal(t, "999999999999999", s.rdb.Get(t.Context(), s.counter).Val())
+	})
+
+	b.run(t, "a counter beyond the largest sequence is exhausted, not lowered", func(t *testing.T, s *series) {
+		for _, value := range []string{"10000", "9007199254740993", "99999999999999999999"} {
+			s.rdb.Set(t.Context(), s.counter, value, time.Hour)
+			s.refused(s.generator(), serial.ErrExhausted)
+			require.Equal(t, value, s.rdb.Get(t.Context(), s.counter).Val())
+		}
+	})
+
+	b.run(t, "a counter of more digits than a sequence has", func(t *testing.T, s *series) {
+		next := s.record + ":" + time.Now().In(s.loc).AddDate(0, 0, 1).Format("20060102")
+		for _, held := range []string{"1000000000000000", "9000000000000000000", "99999999999999999999"} {
+			s.rdb.Set(t.Context(), s.counter, held, time.Hour)
+			s.rdb.Set(t.Context(), next, held, 36*time.Hour)
+			for range 2 { // without a record, and with one
+				s.refused(s.gen, serial.ErrExhausted)
+				require.NoError(t, s.gen.Raise(t.Context(), "IS", 5))
+			}
+			require.NoError(t, s.gen.Prepare(t.Context(), "IS", 2))
+			require.Equal(t, held, s.rdb.Get(t.Context(), s.counter).Val())
+			require.Equal(t, held, s.rdb.Get(t.Context(), next).Val())
+			s.rdb.Del(t.Context(), s.record)
+		}
+	})
+}
+
+// testWaiting covers steps 2 and 4: the lock is held by another, and the caller waits while its context lives.
+func testWaiting(t *testing.T, b backend) {
+	b.run(t, "while another holds the lock", func(t *testing.T, s *series) {
+		lock := s.counter + ":lock"
+		require.NoError(t, s.rdb.Set(t.Context(), lock, "another", time.Minute).Err())
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		_, err := s.gen.Next(ctx, "IS")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Equal(t, "another", s.rdb.Get(t.Context(), lock).Val(), "it is not ours to delete")
+
+		done := make(chan error)
+		go func() {
+			_, err := s.gen.Next(t.Context(), "IS")
+			done <- err
+		}()
+		select {
+		case err := <-done:
+			require.Fail(t, "did not wait", "%v", err)
+		case <-time.After(50 * time.Millisecond): // it cannot be shown otherwise that something does not happen
+		}
+		s.rdb.Del(t.Context(), lock)
+		require.NoError(t, <-done)
+		require.NoError(t, s.gen.Raise(t.Context(), "ANY", 1), "Raise needs no lock")
+	})
+
+	b.run(t, "a context that has ended", func(t *testing.T, s *series) {
+		var sent atomic.Int64
+		s.rdb.AddHook(counting(&sent))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := s.gen.Next(ctx, "IS")
+		require.ErrorIs(t, err, context.Canceled)
+		_, err = s.gen.NextN(ctx, "IS", 0)
+		require.ErrorIs(t, err, context.Canceled)
+		_, err = s.gen.Next(ctx, "")
+		require.ErrorIs(t, err, serial.ErrInvalidType)
+		require.ErrorIs(t, err, context.Canceled)
+		_, err = s.gen.Peek(ctx, "IS")
+		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, s.gen.Raise(ctx, "IS", 1), context.Canceled)
+		expired, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
+		defer cancel()
+		_, err = s.gen.Next(expired, "IS")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Zero(t, sent.Load())
+	})
+}
+
+// testOpen covers step 3: the counter is missing, or has no record, and the period is opened.
+func testOpen(t *testing.T, b backend) {
+	b.run(t, "keys and their expiries", func(t *testing.T, s *series) {
+		s.next(s.gen, 1)
+		require.Equal(t, []string{s.record, s.counter}, s.keys(), "the lock is gone")
+		require.Equal(t, "1", s.rdb.Get(t.Context(), s.counter).Val())
+		y, m, d := time.Now().In(s.loc).Date()
+		midnight := time.Date(y, m, d+1, 0, 0, 0, 0, s.loc)
+		require.WithinDuration(t, midnight, time.Now().Add(s.rdb.PTTL(t.Context(), s.counter).Val()), 2*time.Second)
+		require.WithinDuration(t, midnight.Add(7*24*time.Hour), time.Now().Add(s.rdb.PTTL(t.Context(), s.record).Val()), 2*time.Second)
+	})
+
+	b.run(t, "a batch opens the period", func(t *testing.T, s *series) {
 		got, err := s.gen.NextN(t.Context(), "IS", 3)
 		require.NoError(t, err)
 		require.Equal(t, numbers("IS", s.day, 1, 3), got)
 	})
 
-	run("one round trip in an open period", func(t *testing.T, s *series) {
-		s.next(s.gen, 1)
-		var sent atomic.Int64
-		s.rdb.AddHook(counting(&sent))
-		s.next(s.gen, 2)
-		s.next(s.generator(), 3)
-		_, err := s.gen.NextN(t.Context(), "IS", 1000)
-		require.NoError(t, err)
-		require.EqualValues(t, 3, sent.Load())
-	})
-
-	run("Peek shows the last and writes nothing", func(t *testing.T, s *series) {
-		n, err := s.gen.Peek(t.Context(), "IS")
-		require.NoError(t, err)
-		require.Zero(t, n.Seq)
-		require.Equal(t, "IS"+s.day+"0000", n.String())
-		require.Empty(t, s.keys())
-		s.next(s.gen, 1)
-		s.next(s.gen, 2)
-		n, err = s.generator().Peek(t.Context(), "IS")
-		require.NoError(t, err)
-		require.Equal(t, "IS"+s.day+"0002", n.String())
-		require.Equal(t, "IS", n.Type)
-		require.Equal(t, int64(2), n.Seq)
-		require.Equal(t, s.day+" 000000", n.Start.Format("20060102 150405"))
-		s.next(s.gen, 3)
-	})
-
-	run("Raise lifts and never lowers", func(t *testing.T, s *series) {
-		require.NoError(t, s.gen.Raise(t.Context(), "IS", 41))
-		require.Positive(t, s.rdb.TTL(t.Context(), s.counter).Val())
-		s.next(s.gen, 42)
-		require.NoError(t, s.gen.Raise(t.Context(), "IS", 7))
-		s.next(s.gen, 43)
-		require.NoError(t, s.gen.Raise(t.Context(), "IS", 9999))
-		s.refused(s.gen, serial.ErrExhausted)
-		for _, seq := range []int64{-1, 10000} {
-			require.ErrorContains(t, s.gen.Raise(t.Context(), "IS", seq), "allowed are 0 to 9999")
-		}
-	})
-
-	run("a Raise to 0 opens", func(t *testing.T, s *series) {
-		require.NoError(t, s.gen.Raise(t.Context(), "IS", 0))
-		n, err := s.gen.Peek(t.Context(), "IS")
-		require.NoError(t, err)
-		require.Zero(t, n.Seq)
-		require.Len(t, s.keys(), 2)
-		s.next(s.gen, 1)
-	})
-
-	for _, lost := range []struct {
-		name  string
-		lose  func(s *series)
-		known bool // by the record, so that a generator that remembers nothing sees it too
-	}{
-		{"deleted", func(s *series) { s.rdb.Del(s.t.Context(), s.counter) }, true},
-		{"deleted with the record", func(s *series) { s.rdb.Del(s.t.Context(), s.counter, s.record) }, false},
-		{"set back", func(s *series) { s.rdb.Set(s.t.Context(), s.counter, 2, time.Hour) }, false},
-		{"a word", func(s *series) { s.rdb.Set(s.t.Context(), s.counter, "abc", time.Hour) }, true},
-		{"empty", func(s *series) { s.rdb.Set(s.t.Context(), s.counter, "", time.Hour) }, true},
-		{"negative", func(s *series) { s.rdb.Set(s.t.Context(), s.counter, "-5", time.Hour) }, true},
-		{"a fraction", func(s *series) { s.rdb.Set(s.t.Context(), s.counter, "7.5", time.Hour) }, true},
-		{"an exponent", func(s *series) { s.rdb.Set(s.t.Context(), s.counter, "1e3", time.Hour) }, true},
-		{"hexadecimal", func(s *series) { s.rdb.Set(s.t.Context(), s.counter, "0x10", time.Hour) }, true},
-		{"padded", func(s *series) { s.rdb.Set(s.t.Context(), s.counter, "007", time.Hour) }, true},
-		{"a list", func(s *series) {
-			s.rdb.Del(s.t.Context(), s.counter)
-			s.rdb.RPush(s.t.Context(), s.counter, "7")
-		}, true},
-	} {
-		run("a counter lost: "+lost.name, func(t *testing.T, s *series) {
-			for want := range 3 {
-				s.next(s.gen, want+1)
-			}
-			lost.lose(s)
-			s.refused(s.gen, serial.ErrCounterLost)
-			_, err := s.gen.Peek(t.Context(), "IS")
-			require.ErrorIs(t, err, serial.ErrCounterLost)
-			if lost.known {
-				s.refused(s.generator(), serial.ErrCounterLost)
-			}
-			// Raise ends it, and knows better than an operator who says that none was used.
-			require.NoError(t, s.gen.Raise(t.Context(), "IS", 0))
-			s.next(s.gen, 4)
-			require.Positive(t, s.rdb.TTL(t.Context(), s.counter).Val())
-		})
-		run("a counter lost, with a floor: "+lost.name, func(t *testing.T, s *series) {
-			var asked atomic.Int64
-			floor := serial.WithFloor(func(_ context.Context, typ string, start time.Time) (int64, error) {
-				require.Equal(t, "IS", typ)
-				require.Equal(t, s.day+" 000000", start.Format("20060102 150405"))
-				return 2 * asked.Add(1), nil
-			})
-			gen := s.generator(floor)
-			s.next(gen, 3)
-			s.next(gen, 4)
-			s.next(gen, 5)
-			lost.lose(s)
-			_, err := gen.Peek(t.Context(), "IS")
-			require.ErrorIs(t, err, serial.ErrCounterLost)
-			s.next(gen, 6) // the mark, 5, is above the floor, 4
-			s.next(gen, 7)
-			if lost.known {
-				lost.lose(s)
-				s.next(s.generator(fixedFloor(100)), 101)
-				require.EqualValues(t, 2, asked.Load())
-			}
-			require.Positive(t, s.rdb.TTL(t.Context(), s.counter).Val())
-		})
-	}
-
-	run("Raise(0) is the word that none was used", func(t *testing.T, s *series) {
-		s.next(s.gen, 1)
-		s.rdb.Del(t.Context(), s.counter)
-		other := s.generator()
-		require.NoError(t, other.Raise(t.Context(), "IS", 0))
-		s.next(other, 1)
-		s.next(s.gen, 2) // it remembers 1, and the counter is there again
-	})
-
-	run("a counter found without a record is adopted", func(t *testing.T, s *series) {
+	b.run(t, "a counter found without a record is adopted", func(t *testing.T, s *series) {
 		require.NoError(t, s.rdb.Set(t.Context(), s.counter, 123, 0).Err())
 		n, err := s.gen.Peek(t.Context(), "IS")
 		require.NoError(t, err)
@@ -211,25 +218,16 @@ func testBehaviour(t *testing.T, b backend) {
 		s.refused(s.generator(), serial.ErrCounterLost) // now there is a record
 	})
 
-	run("a counter beyond the largest sequence is exhausted, not lowered", func(t *testing.T, s *series) {
-		for _, value := range []string{"10000", "9007199254740993", "99999999999999999999"} {
-			s.rdb.Set(t.Context(), s.counter, value, time.Hour)
-			s.refused(s.generator(), serial.ErrExhausted)
-			require.Equal(t, value, s.rdb.Get(t.Context(), s.counter).Val())
-		}
+	b.run(t, "a counter that has no record lives as long as any other", func(t *testing.T, s *series) {
+		s.rdb.Set(t.Context(), s.counter, 5, 1000*time.Hour)
+		s.next(s.gen, 6)
+		require.LessOrEqual(t, s.rdb.PTTL(t.Context(), s.counter).Val(), 25*time.Hour)
 	})
+}
 
-	run("the largest sequences are exact", func(t *testing.T, s *series) {
-		gen := s.generator(serial.WithTemplate("{type}{date:yyyyMMdd}{seq:15}"))
-		require.NoError(t, gen.Raise(t.Context(), "IS", 999_999_999_999_997))
-		got, err := gen.NextN(t.Context(), "IS", 2)
-		require.NoError(t, err)
-		require.Equal(t, []string{"IS" + s.day + "999999999999998", "IS" + s.day + "999999999999999"}, got)
-		s.refused(gen, serial.ErrExhausted)
-		require.Equal(t, "999999999999999", s.rdb.Get(t.Context(), s.counter).Val())
-	})
-
-	run("floors", func(t *testing.T, s *series) {
+// testFloor covers step 3 with a floor.
+func testFloor(t *testing.T, b backend) {
+	b.run(t, "floors", func(t *testing.T, s *series) {
 		floor := func(f func(context.Context) (int64, error)) *serial.Generator {
 			return s.generator(serial.WithFloor(func(ctx context.Context, _ string, _ time.Time) (int64, error) { return f(ctx) }))
 		}
@@ -269,34 +267,81 @@ func testBehaviour(t *testing.T, b backend) {
 		s.refused(gen, serial.ErrExhausted)
 	})
 
-	run("a floor at the largest sequence", func(t *testing.T, s *series) {
-		s.refusedFirst(s.generator(fixedFloor(9999)), serial.ErrExhausted)
+	b.run(t, "a floor at the largest sequence", func(t *testing.T, s *series) {
+		_, err := s.generator(fixedFloor(9999)).Next(t.Context(), "IS")
+		require.ErrorIs(t, err, serial.ErrExhausted)
+		require.Len(t, s.keys(), 2)
 		s.refused(s.gen, serial.ErrExhausted)
 	})
+}
 
-	run("Raise asks the floor of a period it opens", func(t *testing.T, s *series) {
-		gen := s.generator(fixedFloor(50))
-		require.NoError(t, gen.Raise(t.Context(), "IS", 7))
-		s.next(gen, 51)
-		require.NoError(t, gen.Raise(t.Context(), "IS", 60))
-		s.next(gen, 61)
-	})
+// testCounterLost covers the guard where a counter is missing, has gone back or holds no number.
+func testCounterLost(t *testing.T, b backend) {
+	for _, lost := range []struct {
+		name  string
+		lose  func(s *series)
+		known bool // by the record, so that a generator that remembers nothing sees it too
+	}{
+		{"deleted", func(s *series) { s.rdb.Del(s.t.Context(), s.counter) }, true},
+		{"deleted with the record", func(s *series) { s.rdb.Del(s.t.Context(), s.counter, s.record) }, false},
+		{"set back", func(s *series) { s.rdb.Set(s.t.Context(), s.counter, 2, time.Hour) }, false},
+		{"a word", func(s *series) { s.rdb.Set(s.t.Context(), s.counter, "abc", time.Hour) }, true},
+		{"empty", func(s *series) { s.rdb.Set(s.t.Context(), s.counter, "", time.Hour) }, true},
+		{"negative", func(s *series) { s.rdb.Set(s.t.Context(), s.counter, "-5", time.Hour) }, true},
+		{"a fraction", func(s *series) { s.rdb.Set(s.t.Context(), s.counter, "7.5", time.Hour) }, true},
+		{"an exponent", func(s *series) { s.rdb.Set(s.t.Context(), s.counter, "1e3", time.Hour) }, true},
+		{"hexadecimal", func(s *series) { s.rdb.Set(s.t.Context(), s.counter, "0x10", time.Hour) }, true},
+		{"padded", func(s *series) { s.rdb.Set(s.t.Context(), s.counter, "007", time.Hour) }, true},
+		{"a list", func(s *series) {
+			s.rdb.Del(s.t.Context(), s.counter)
+			s.rdb.RPush(s.t.Context(), s.counter, "7")
+		}, true},
+	} {
+		b.run(t, "a counter lost: "+lost.name, func(t *testing.T, s *series) {
+			for want := range 3 {
+				s.next(s.gen, want+1)
+			}
+			lost.lose(s)
+			s.refused(s.gen, serial.ErrCounterLost)
+			_, err := s.gen.Peek(t.Context(), "IS")
+			require.ErrorIs(t, err, serial.ErrCounterLost)
+			if lost.known {
+				s.refused(s.generator(), serial.ErrCounterLost)
+			}
+			// Raise ends it, and knows better than an operator who says that none was used.
+			require.NoError(t, s.gen.Raise(t.Context(), "IS", 0))
+			s.next(s.gen, 4)
+			require.Positive(t, s.rdb.TTL(t.Context(), s.counter).Val())
+		})
+		b.run(t, "a counter lost, with a floor: "+lost.name, func(t *testing.T, s *series) {
+			var asked atomic.Int64
+			floor := serial.WithFloor(func(_ context.Context, typ string, start time.Time) (int64, error) {
+				require.Equal(t, "IS", typ)
+				require.Equal(t, s.day+" 000000", start.Format("20060102 150405"))
+				return 2 * asked.Add(1), nil
+			})
+			gen := s.generator(floor)
+			s.next(gen, 3)
+			s.next(gen, 4)
+			s.next(gen, 5)
+			lost.lose(s)
+			_, err := gen.Peek(t.Context(), "IS")
+			require.ErrorIs(t, err, serial.ErrCounterLost)
+			s.next(gen, 6) // the mark, 5, is above the floor, 4
+			s.next(gen, 7)
+			if lost.known {
+				lost.lose(s)
+				s.next(s.generator(fixedFloor(100)), 101)
+				require.EqualValues(t, 2, asked.Load())
+			}
+			require.Positive(t, s.rdb.TTL(t.Context(), s.counter).Val())
+		})
+	}
+}
 
-	run("Raise of a counter that has to be adopted asks the floor", func(t *testing.T, s *series) {
-		require.NoError(t, s.rdb.Set(t.Context(), s.counter, 5, time.Hour).Err())
-		gen := s.generator(fixedFloor(20))
-		require.NoError(t, gen.Raise(t.Context(), "IS", 10))
-		s.next(gen, 21)
-	})
-
-	run("Raise of a counter that stands higher than the template prints", func(t *testing.T, s *series) {
-		wide := s.generator(serial.WithTemplate("{type}{date:yyyyMMdd}{seq:6}"))
-		require.NoError(t, wide.Raise(t.Context(), "IS", 12345))
-		require.NoError(t, s.gen.Raise(t.Context(), "IS", 7))
-		require.Equal(t, "12345", s.rdb.Get(t.Context(), s.counter).Val())
-	})
-
-	run("another zone is a conflict at the first call, another name of it is not", func(t *testing.T, s *series) {
+// testConflict covers the guard where the record does not fit the caller's period.
+func testConflict(t *testing.T, b backend) {
+	b.run(t, "another zone is a conflict at the first call, another name of it is not", func(t *testing.T, s *series) {
 		s.next(s.gen, 1)
 		offset := func() int { _, o := time.Now().In(s.loc).Zone(); return o }()
 		for _, zone := range []*time.Location{
@@ -313,103 +358,84 @@ func testBehaviour(t *testing.T, b backend) {
 		s.next(s.generator(serial.WithLocation(time.FixedZone("another name", offset))), 2)
 	})
 
-	run("a counter of more digits than a sequence has", func(t *testing.T, s *series) {
-		next := s.record + ":" + time.Now().In(s.loc).AddDate(0, 0, 1).Format("20060102")
-		for _, held := range []string{"1000000000000000", "9000000000000000000", "99999999999999999999"} {
-			s.rdb.Set(t.Context(), s.counter, held, time.Hour)
-			s.rdb.Set(t.Context(), next, held, 36*time.Hour)
-			for range 2 { // without a record, and with one
-				s.refused(s.gen, serial.ErrExhausted)
-				require.NoError(t, s.gen.Raise(t.Context(), "IS", 5))
-			}
-			require.NoError(t, s.gen.Prepare(t.Context(), "IS", 2))
-			require.Equal(t, held, s.rdb.Get(t.Context(), s.counter).Val())
-			require.Equal(t, held, s.rdb.Get(t.Context(), next).Val())
-			s.rdb.Del(t.Context(), s.record)
-		}
-	})
-
-	run("a counter that has no record lives as long as any other", func(t *testing.T, s *series) {
-		s.rdb.Set(t.Context(), s.counter, 5, 1000*time.Hour)
-		s.next(s.gen, 6)
-		require.LessOrEqual(t, s.rdb.PTTL(t.Context(), s.counter).Val(), 25*time.Hour)
-	})
-
-	run("a record that makes no sense is a conflict", func(t *testing.T, s *series) {
+	b.run(t, "a record that makes no sense is a conflict", func(t *testing.T, s *series) {
 		s.rdb.HSet(t.Context(), s.record, "entered", "garbage")
 		s.refused(s.gen, serial.ErrConflict)
 	})
+}
 
-	run("while another holds the lock", func(t *testing.T, s *series) {
-		lock := s.counter + ":lock"
-		require.NoError(t, s.rdb.Set(t.Context(), lock, "another", time.Minute).Err())
-		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-		defer cancel()
-		_, err := s.gen.Next(ctx, "IS")
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.Equal(t, "another", s.rdb.Get(t.Context(), lock).Val(), "it is not ours to delete")
-
-		done := make(chan error)
-		go func() {
-			_, err := s.gen.Next(t.Context(), "IS")
-			done <- err
-		}()
-		select {
-		case err := <-done:
-			require.Fail(t, "did not wait", "%v", err)
-		case <-time.After(50 * time.Millisecond): // it cannot be shown otherwise that something does not happen
-		}
-		s.rdb.Del(t.Context(), lock)
-		require.NoError(t, <-done)
-		require.NoError(t, s.gen.Raise(t.Context(), "ANY", 1), "Raise needs no lock")
-	})
-
-	run("scripts that the server forgot", func(t *testing.T, s *series) {
-		for want := range 5 {
-			require.NoError(t, s.flushScripts())
-			s.next(s.gen, want+1)
-		}
-	})
-
-	run("a context that has ended", func(t *testing.T, s *series) {
-		var sent atomic.Int64
-		s.rdb.AddHook(counting(&sent))
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		_, err := s.gen.Next(ctx, "IS")
-		require.ErrorIs(t, err, context.Canceled)
-		_, err = s.gen.NextN(ctx, "IS", 0)
-		require.ErrorIs(t, err, context.Canceled)
-		_, err = s.gen.Next(ctx, "")
-		require.ErrorIs(t, err, serial.ErrInvalidType)
-		require.ErrorIs(t, err, context.Canceled)
-		_, err = s.gen.Peek(ctx, "IS")
-		require.ErrorIs(t, err, context.Canceled)
-		require.ErrorIs(t, s.gen.Raise(ctx, "IS", 1), context.Canceled)
-		expired, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
-		defer cancel()
-		_, err = s.gen.Next(expired, "IS")
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		require.Zero(t, sent.Load())
-	})
-
-	run("a hundred at once, on four generators", func(t *testing.T, s *series) {
-		gens := make([]*serial.Generator, 4)
-		for i := range gens {
-			gens[i] = newGenerator(t, b.client(t), serial.WithLocation(s.loc), serial.WithKeyPrefix(s.prefix))
-		}
-		require.ElementsMatch(t, numbers("IS", s.day, 1, 100), barrier(t, 100, func(i int) (string, error) {
-			return gens[i%len(gens)].Next(t.Context(), "IS")
-		}))
+func testPeek(t *testing.T, b backend) {
+	b.run(t, "Peek shows the last and writes nothing", func(t *testing.T, s *series) {
+		n, err := s.gen.Peek(t.Context(), "IS")
+		require.NoError(t, err)
+		require.Zero(t, n.Seq)
+		require.Equal(t, "IS"+s.day+"0000", n.String())
+		require.Empty(t, s.keys())
+		s.next(s.gen, 1)
+		s.next(s.gen, 2)
+		n, err = s.generator().Peek(t.Context(), "IS")
+		require.NoError(t, err)
+		require.Equal(t, "IS"+s.day+"0002", n.String())
+		require.Equal(t, "IS", n.Type)
+		require.Equal(t, int64(2), n.Seq)
+		require.Equal(t, s.day+" 000000", n.Start.Format("20060102 150405"))
+		s.next(s.gen, 3)
 	})
 }
 
-// refusedFirst is refused for a call that opens the period.
-func (s *series) refusedFirst(gen *serial.Generator, want error) {
-	s.t.Helper()
-	_, err := gen.Next(s.t.Context(), "IS")
-	require.ErrorIs(s.t, err, want)
-	require.Len(s.t, s.keys(), 2)
+func testRaise(t *testing.T, b backend) {
+	b.run(t, "Raise lifts and never lowers", func(t *testing.T, s *series) {
+		require.NoError(t, s.gen.Raise(t.Context(), "IS", 41))
+		require.Positive(t, s.rdb.TTL(t.Context(), s.counter).Val())
+		s.next(s.gen, 42)
+		require.NoError(t, s.gen.Raise(t.Context(), "IS", 7))
+		s.next(s.gen, 43)
+		require.NoError(t, s.gen.Raise(t.Context(), "IS", 9999))
+		s.refused(s.gen, serial.ErrExhausted)
+		for _, seq := range []int64{-1, 10000} {
+			require.ErrorContains(t, s.gen.Raise(t.Context(), "IS", seq), "allowed are 0 to 9999")
+		}
+	})
+
+	b.run(t, "a Raise to 0 opens", func(t *testing.T, s *series) {
+		require.NoError(t, s.gen.Raise(t.Context(), "IS", 0))
+		n, err := s.gen.Peek(t.Context(), "IS")
+		require.NoError(t, err)
+		require.Zero(t, n.Seq)
+		require.Len(t, s.keys(), 2)
+		s.next(s.gen, 1)
+	})
+
+	b.run(t, "Raise(0) is the word that none was used", func(t *testing.T, s *series) {
+		s.next(s.gen, 1)
+		s.rdb.Del(t.Context(), s.counter)
+		other := s.generator()
+		require.NoError(t, other.Raise(t.Context(), "IS", 0))
+		s.next(other, 1)
+		s.next(s.gen, 2) // it remembers 1, and the counter is there again
+	})
+
+	b.run(t, "Raise asks the floor of a period it opens", func(t *testing.T, s *series) {
+		gen := s.generator(fixedFloor(50))
+		require.NoError(t, gen.Raise(t.Context(), "IS", 7))
+		s.next(gen, 51)
+		require.NoError(t, gen.Raise(t.Context(), "IS", 60))
+		s.next(gen, 61)
+	})
+
+	b.run(t, "Raise of a counter that has to be adopted asks the floor", func(t *testing.T, s *series) {
+		require.NoError(t, s.rdb.Set(t.Context(), s.counter, 5, time.Hour).Err())
+		gen := s.generator(fixedFloor(20))
+		require.NoError(t, gen.Raise(t.Context(), "IS", 10))
+		s.next(gen, 21)
+	})
+
+	b.run(t, "Raise of a counter that stands higher than the template prints", func(t *testing.T, s *series) {
+		wide := s.generator(serial.WithTemplate("{type}{date:yyyyMMdd}{seq:6}"))
+		require.NoError(t, wide.Raise(t.Context(), "IS", 12345))
+		require.NoError(t, s.gen.Raise(t.Context(), "IS", 7))
+		require.Equal(t, "12345", s.rdb.Get(t.Context(), s.counter).Val())
+	})
 }
 
 func TestNewRefuses(t *testing.T) {
