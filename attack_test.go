@@ -14,8 +14,8 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// A caller of NextOnce leaves while its call opens the day. It was issued nothing, so the request must not be answered with
-// the number that came last.
+// A caller of NextOnce leaves while its call opens the day. It was issued nothing, so its request must not get the number that
+// was issued last.
 func TestOnceWhoseCallerLeavesAnOpening(t *testing.T) {
 	for _, ledger := range []bool{false, true} {
 		for left, done := 1, false; !done; left++ {
@@ -53,8 +53,8 @@ func TestOnceWhoseCallerLeavesAnOpening(t *testing.T) {
 	}
 }
 
-// While Redis's clock is ahead, numbers are needed now and then. What lies between that time and now was never used, and is
-// no lost period when the clock is right again.
+// Numbers are issued while Redis's clock is ahead. The periods between now and that time were never used, so they are not lost
+// when the clock is right again.
 func TestGapsWhileTheClockWasAhead(t *testing.T) {
 	layouts := map[serial.Period]string{
 		serial.PerSecond: "yyyyMMddHHmmss", serial.PerMinute: "yyyyMMddHHmm",
@@ -92,7 +92,7 @@ func TestGapsWhileTheClockWasAhead(t *testing.T) {
 	}
 }
 
-// The clock is ahead more than once, by less each time. What lies between two of those times was never used.
+// The clock is ahead more than once, by less each time. The periods between two of those times were never used.
 func TestClockAheadByLessEachTime(t *testing.T) {
 	m := miniredis.RunT(t)
 	m.ClockTTL(true)
@@ -118,7 +118,7 @@ func TestClockAheadByLessEachTime(t *testing.T) {
 	}
 }
 
-// A process that has issued in a future that was none remembers what it issues since then.
+// A generator that issued numbers while the clock was ahead still has a mark for those that it issues afterwards.
 func TestMarkAfterAClockThatWasAhead(t *testing.T) {
 	m := miniredis.RunT(t)
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))

@@ -23,7 +23,7 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// A hundred goroutines start at the same moment on a counter that is missing: exactly 0001 to 0100.
+// A hundred goroutines start at the same moment on a missing counter and are issued exactly 0001 to 0100.
 func TestBarrier(t *testing.T) {
 	m := miniredis.RunT(t)
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
@@ -33,7 +33,7 @@ func TestBarrier(t *testing.T) {
 	require.ElementsMatch(t, numbers("IS", today(loc), 1, 100), got)
 }
 
-// Of 20,000 callers exactly 9,999 get a number, and batches that do not fit consume nothing.
+// Callers who ask for more than there is are issued exactly 9,999 numbers, and a NextN that does not fit consumes nothing.
 func TestExhaustionAtOnce(t *testing.T) {
 	m := miniredis.RunT(t)
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
@@ -74,8 +74,8 @@ func TestExhaustionAtOnce(t *testing.T) {
 	require.Positive(t, refused.Load())
 }
 
-// Three generators and many callers across two midnights: every number bears its day, every day's numbers are
-// contiguous from 1, and keys are gone when their day is.
+// Many callers on three generators cross two midnights: every number bears its day, each day's numbers are contiguous from 1,
+// and a day's keys expire with it.
 func TestMidnight(t *testing.T) {
 	for _, zone := range []string{
 		"UTC", "Asia/Shanghai", "America/Havana", // the bubble begins on 2000-01-01 UTC; Havana's next midnight but one is ordinary
@@ -86,7 +86,7 @@ func TestMidnight(t *testing.T) {
 	}
 }
 
-// The same at the midnights that do not exist or come twice.
+// The same holds at midnights that do not exist or come twice.
 func TestUnusualMidnights(t *testing.T) {
 	for _, c := range []struct{ zone, around string }{
 		{"America/Havana", "2001-03-31"},    // midnight does not exist on 1 April
@@ -108,7 +108,7 @@ func TestUnusualMidnights(t *testing.T) {
 	}
 }
 
-// crossMidnights has 12 callers on three generators issue around every change of day, and looks in between.
+// crossMidnights has 12 callers on three generators issue numbers around every midnight, and checks the keys in between.
 func crossMidnights(t *testing.T, loc *time.Location, from time.Time, days int) {
 	m := simulate(t)
 	gens := make([]*serial.Generator, 3)
@@ -156,7 +156,7 @@ func crossMidnights(t *testing.T, loc *time.Location, from time.Time, days int) 
 	require.Empty(t, m.Keys())
 }
 
-// upTo is 1 to n.
+// upTo returns 1 to n.
 func upTo(n int) []int64 {
 	all := make([]int64, n)
 	for i := range all {
@@ -227,8 +227,7 @@ var faults = []struct {
 
 var errKilled = errors.New("killed")
 
-// faulty is a hook that lets one fault happen at the at-th command of a client. A client that was killed sends nothing
-// any more.
+// faulty is a hook that makes one fault happen at a client's at-th command. A client that was killed sends nothing more.
 type faulty struct {
 	at       int64  // counting those of the connection's set-up,
 	name     string // or at every command of this name
@@ -259,9 +258,8 @@ func (f *faulty) hook() hook {
 	}
 }
 
-// Every fault at every command of a call, with a context that can end and one that cannot, while another generator goes
-// on: no number twice, none on a wrong day, no key without an expiry, and nobody stuck for longer than the lock's
-// expiry and some seconds.
+// Each fault happens at each command of a call, with a context that can end and one that cannot, while another generator goes
+// on. No number is issued twice or on a wrong day, no key lacks an expiry, and nobody is stuck for longer than patience.
 func TestFaults(t *testing.T) {
 	scenarios := []struct {
 		name  string
@@ -309,7 +307,7 @@ func TestFaults(t *testing.T) {
 	require.Greater(t, cases, 300)
 }
 
-// meetFault has one generator issue a number through f, and another one go on all the while.
+// meetFault has one generator issue a number through f while another goes on.
 func meetFault(t *testing.T, m *simulation, f *faulty, floor, deadline, harmless bool) {
 	var j journal
 	opts := []serial.Option{serial.WithLocation(time.UTC)}
@@ -339,7 +337,7 @@ func meetFault(t *testing.T, m *simulation, f *faulty, floor, deadline, harmless
 			defer cancel()
 			ctx = limited
 		}
-		// A paused process takes as long as it is paused; after that it must come to an end like any other.
+		// A paused call takes as long as the pause, and from then on no longer than any other.
 		took, err := j.next(ctx, victim, "IS")
 		require.Less(t, took, time.Minute+patience)
 		if harmless {
@@ -392,7 +390,7 @@ func TestCrashedOpenerDelaysByTheLockAtMost(t *testing.T) {
 	})
 }
 
-// With the lock in other hands a call waits as long as its context lives, and half a minute without a deadline.
+// While another holds the lock, a call waits as long as its context lives, or half a minute without a deadline.
 func TestWaitingForAnotherOpener(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := simulate(t)
@@ -423,7 +421,7 @@ func TestWaitingForAnotherOpener(t *testing.T) {
 	})
 }
 
-// The floor is asked once, not by every process at midnight, however slow it is.
+// At midnight one process asks the floor and the others do not, however slow it is.
 func TestFloorIsAskedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := simulate(t)
@@ -453,7 +451,7 @@ func TestFloorIsAskedOnce(t *testing.T) {
 	})
 }
 
-// A floor ends with the caller's context, and in any case before the lock does.
+// The floor's context ends with the caller's, and always before the lock expires.
 func TestFloorThatHangs(t *testing.T) {
 	for _, heeds := range []bool{true, false} {
 		t.Run(fmt.Sprintf("heeds its context: %v", heeds), func(t *testing.T) {
@@ -488,8 +486,7 @@ func TestFloorThatHangs(t *testing.T) {
 	}
 }
 
-// The midnight that strikes is Redis's. A host whose clock is wrong by less than a day, or by weeks, pays a round trip
-// once.
+// Redis's midnight counts. A host whose clock is wrong, by less than a day or by weeks, pays an extra round trip once.
 func TestHostsWithOtherClocks(t *testing.T) {
 	for _, ahead := range []time.Duration{-40 * 24 * time.Hour, -2 * time.Hour, -time.Second, time.Second, 2 * time.Hour, 400 * 24 * time.Hour} {
 		t.Run(ahead.String(), func(t *testing.T) {
@@ -532,7 +529,7 @@ func TestHostsWithOtherClocks(t *testing.T) {
 	}
 }
 
-// A clock that is far from this host's opens nothing.
+// A Redis whose clock is far from this host's opens nothing.
 func TestWildClock(t *testing.T) {
 	m := miniredis.RunT(t)
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
@@ -559,7 +556,7 @@ func TestWildClock(t *testing.T) {
 		require.ErrorIs(t, err, serial.ErrClockSkew)
 		require.ErrorIs(t, gen.Raise(t.Context(), "IS", 5), serial.ErrClockSkew)
 		require.Empty(t, m.Keys())
-		// A period that somebody opened is another matter.
+		// A period that is already open serves every clock.
 		_, err = newGenerator(t, rdb, serial.WithMaxSkew(-1)).Next(t.Context(), "IS")
 		require.NoError(t, err)
 		_, err = gen.Next(t.Context(), "IS")
@@ -567,7 +564,7 @@ func TestWildClock(t *testing.T) {
 	}
 }
 
-// A clock set back behind a period that was entered: a little is waited for, more is refused.
+// The clock is set back to before the period entered: callers wait for a little, and are refused if it is more.
 func TestClockSetBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := simulate(t)
@@ -595,7 +592,7 @@ func TestClockSetBack(t *testing.T) {
 		_, err = gen.Peek(t.Context(), "IS")
 		require.ErrorIs(t, err, serial.ErrClockSkew)
 
-		// Now it goes on: it is waited for.
+		// The clock runs again, and callers wait for it.
 		thaw := time.AfterFunc(2*time.Second, func() { m.SetTime(midnight.Add(time.Minute)) })
 		defer thaw.Stop()
 		before := time.Now()
@@ -625,8 +622,7 @@ func TestRaiseEndsAFuturePeriod(t *testing.T) {
 	require.Equal(t, "IS"+day+"0008", got)
 }
 
-// Midnight between a Raise's look and its write: the new day is opened above its own floor, and the old one's does not
-// leak into it.
+// Midnight comes between a Raise's read and its write: the new day is opened above its own floor, not above the old day's.
 func TestRaiseAcrossMidnight(t *testing.T) {
 	for _, opened := range []bool{false, true} {
 		t.Run(fmt.Sprintf("opened before: %v", opened), func(t *testing.T) {
@@ -662,7 +658,7 @@ func TestRaiseAcrossMidnight(t *testing.T) {
 	}
 }
 
-// A caller that got the lock too late to ask the floor in time starts over, and does not ask with a dead context.
+// A caller that gets the lock too late to ask the floor starts over; it never asks with a context that has ended.
 func TestFloorIsNotAskedTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := simulate(t)
@@ -691,7 +687,7 @@ func TestFloorIsNotAskedTooLate(t *testing.T) {
 	})
 }
 
-// A clock that jumped past midnight and came back: a type that is first seen then has a mark like any other.
+// After the clock jumped past midnight and came back, a type that is seen for the first time has a mark like any other.
 func TestMarksAfterAClockThatJumped(t *testing.T) {
 	m := miniredis.RunT(t)
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
@@ -707,7 +703,7 @@ func TestMarksAfterAClockThatJumped(t *testing.T) {
 	require.ErrorIs(t, err, serial.ErrCounterLost)
 }
 
-// A zone so far west that its days bear labels that were used up already does not open them.
+// A zone so far west that its day has a label that was used already does not open that day.
 func TestEarlierLabelIsAConflict(t *testing.T) {
 	m := miniredis.RunT(t)
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
@@ -722,7 +718,7 @@ func TestEarlierLabelIsAConflict(t *testing.T) {
 	require.ErrorIs(t, err, serial.ErrConflict)
 }
 
-// A host whose year yy cannot print asks Redis for the time.
+// A host whose clock shows a year that yy cannot print asks Redis for the time.
 func TestHostInAnotherCentury(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := simulate(t)
@@ -735,7 +731,7 @@ func TestHostInAnotherCentury(t *testing.T) {
 	})
 }
 
-// Types of a day that is over cost no memory.
+// Types that were used on an earlier day only cost no memory.
 func TestMemoryOfTypes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := simulate(t)
@@ -752,7 +748,7 @@ func TestMemoryOfTypes(t *testing.T) {
 	})
 }
 
-// An opening that comes after the lock's expiry is refused by Redis, and tried again from the start.
+// Redis refuses an opening that arrives after the lock's expiry, and the call starts over.
 func TestLateOpenIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := simulate(t)
@@ -784,7 +780,7 @@ func TestLateOpenIsRefused(t *testing.T) {
 	})
 }
 
-// The client does not send an opening again by itself when its answer is lost in the network: the number is a gap.
+// If the answer to an opening is lost in the network, the client does not repeat the command: the number is a gap.
 func TestOpenIsSentOnce(t *testing.T) {
 	m := miniredis.RunT(t)
 	var lost atomic.Int64
@@ -826,8 +822,8 @@ func (c *deafConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Of the callers of one process one tries the lock, and the others wait for what comes of it: for the lock of another
-// process, and for lock servers that do not answer.
+// Of a process's callers one tries the lock and the others wait for the result, whether another process holds the lock or the
+// lock servers do not answer.
 func TestOneAttemptAtTheLock(t *testing.T) {
 	const callers = 100
 	attempts := func(n *atomic.Int64, hang bool) hook {

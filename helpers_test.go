@@ -24,10 +24,10 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if issueInChild() { // this process is a helper of TestProcesses
+	if issueInChild() { // this is a process that TestProcesses started
 		return
 	}
-	redis.SetLogger(silent{}) // servers are killed by the dozen
+	redis.SetLogger(silent{}) // go-redis logs every connection to a server that a test kills
 	goleak.VerifyTestMain(m)
 }
 
@@ -35,15 +35,14 @@ type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
 
-// raceDetector is set by a file that is only built with it.
+// raceDetector reports whether the race detector is on; race_test.go sets it.
 var raceDetector bool
 
 var errBoom = errors.New("boom")
 
-// lockExpiry is how long a crashed opener may delay the others; patience is that and some seconds.
 const (
-	lockExpiry = 8 * time.Second
-	patience   = lockExpiry + 4*time.Second
+	lockExpiry = 8 * time.Second            // the longest that a crashed opener may delay the others
+	patience   = lockExpiry + 4*time.Second // the longest that a call may then take
 )
 
 func newGenerator(t testing.TB, client redis.UniversalClient, opts ...serial.Option) *serial.Generator {
@@ -53,7 +52,7 @@ func newGenerator(t testing.TB, client redis.UniversalClient, opts ...serial.Opt
 	return gen
 }
 
-// parser is a generator that is never asked to issue.
+// parser returns a generator for tests that never issue a number.
 func parser(t testing.TB, opts ...serial.Option) *serial.Generator {
 	rdb := closing(t, redis.NewClient(&redis.Options{}))
 	return newGenerator(t, rdb, append([]serial.Option{serial.WithLocation(time.UTC)}, opts...)...)
@@ -65,11 +64,12 @@ func closing[C io.Closer](t testing.TB, c C) C {
 	return c
 }
 
+// fixedFloor is a floor that always answers n.
 func fixedFloor(n int64) serial.Option {
 	return serial.WithFloor(func(context.Context, string, time.Time) (int64, error) { return n, nil })
 }
 
-const replicate = time.Second
+const replicate = time.Second // the timeout of confirmedBy
 
 func confirmedBy(n int) serial.Option { return serial.WithReplicas(n, replicate) }
 
@@ -80,14 +80,16 @@ func location(t *testing.T, name string) *time.Location {
 	return loc
 }
 
-// noon is a zone in which it is about noon, so that no test on a real clock meets a midnight by chance.
+// noon returns a zone in which it is about noon, so that tests on the real clock never meet midnight.
 func noon() *time.Location {
 	now := time.Now().UTC()
 	return time.FixedZone("noon", (12-now.Hour())*3600)
 }
 
+// today returns the label of the current day.
 func today(loc *time.Location) string { return time.Now().In(loc).Format("20060102") }
 
+// numbers returns the numbers of typ on day from one sequence to another.
 func numbers(typ, day string, from, to int) []string {
 	var all []string
 	for seq := from; seq <= to; seq++ {
@@ -96,7 +98,7 @@ func numbers(typ, day string, from, to int) []string {
 	return all
 }
 
-// barrier calls f n times at the same moment and returns what the calls returned.
+// barrier makes n concurrent calls of f, none of which may fail, and returns their results.
 func barrier(t *testing.T, n int, f func(i int) (string, error)) []string {
 	t.Helper()
 	got, errs := make([]string, n), make([]error, n)
@@ -114,13 +116,13 @@ func barrier(t *testing.T, n int, f func(i int) (string, error)) []string {
 	return got
 }
 
-// simulation is a miniredis whose clock and expiries are those of a synctest bubble.
+// simulation is a miniredis that takes its time, also for expiries, from a synctest bubble.
 type simulation struct {
 	*miniredis.Miniredis
 	t *testing.T
 }
 
-// simulate must be called inside a bubble.
+// simulate starts a simulation. It must be called inside a bubble.
 func simulate(t *testing.T) *simulation {
 	m := miniredis.NewMiniRedis()
 	m.ClockTTL(true)
@@ -128,8 +130,7 @@ func simulate(t *testing.T) *simulation {
 	return &simulation{m, t}
 }
 
-// client returns a client of its own, closed with the test. Its address is an IP: a name would be looked up by
-// goroutines outside the bubble.
+// client returns a new client. Its address is an IP because goroutines outside the bubble would look up a name.
 func (s *simulation) client(hooks ...redis.Hook) *redis.Client {
 	c := closing(s.t, redis.NewClient(&redis.Options{
 		Addr:   "127.0.0.1:6379",
@@ -141,7 +142,7 @@ func (s *simulation) client(hooks ...redis.Hook) *redis.Client {
 	return c
 }
 
-// requireExpiries checks that no key lives for ever.
+// requireExpiries requires that every key has an expiry.
 func (s *simulation) requireExpiries() {
 	s.t.Helper()
 	for _, key := range s.Keys() {
@@ -158,7 +159,7 @@ func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 	return next
 }
 
-// counting counts the commands that a client sends.
+// counting adds the number of commands that a client sends to n.
 func counting(n *atomic.Int64) hook {
 	return func(next redis.ProcessHook) redis.ProcessHook {
 		return func(ctx context.Context, cmd redis.Cmder) error {
@@ -168,7 +169,7 @@ func counting(n *atomic.Int64) hook {
 	}
 }
 
-// replacing has f instead of every command; it must set the command's error.
+// replacing calls f instead of sending a command, and sets the command's error to what f returns.
 func replacing(f func(ctx context.Context, cmd redis.Cmder) error) hook {
 	return func(redis.ProcessHook) redis.ProcessHook {
 		return func(ctx context.Context, cmd redis.Cmder) error {
@@ -184,21 +185,21 @@ func isOpen(cmd redis.Cmder) bool {
 	return strings.HasPrefix(cmd.Name(), "eval") && serial.Opens(cmd.Args())
 }
 
-// A backend is a place to keep counters; every behaviour below holds on each.
+// A backend is a Redis that a behaviour suite runs on.
 type backend struct {
 	client func(t *testing.T) redis.UniversalClient
 }
 
-// series is one type in a namespace of its own, with two generators of different processes, as it were.
+// series is the type IS under a key prefix of its own.
 type series struct {
 	t       *testing.T
 	rdb     redis.UniversalClient
 	loc     *time.Location
 	prefix  string
 	gen     *serial.Generator
-	day     string
-	counter string // keys of type IS
-	record  string
+	day     string // label of the current day
+	counter string // key of the day's counter
+	record  string // key of the record
 }
 
 var prefixes atomic.Int64
@@ -212,18 +213,18 @@ func (b backend) series(t *testing.T, opts ...serial.Option) *series {
 	return s
 }
 
-// run runs a test of one behaviour on a series of its own.
+// run runs f as a subtest, on a new series.
 func (b backend) run(t *testing.T, name string, f func(t *testing.T, s *series), opts ...serial.Option) {
 	t.Run(name, func(t *testing.T) { f(t, b.series(t, opts...)) })
 }
 
-// generator makes another one, which remembers nothing.
+// generator returns a new generator of the series, like that of another process.
 func (s *series) generator(opts ...serial.Option) *serial.Generator {
 	s.t.Helper()
 	return newGenerator(s.t, s.rdb, append([]serial.Option{serial.WithLocation(s.loc), serial.WithKeyPrefix(s.prefix)}, opts...)...)
 }
 
-// next requires the sequence that comes next.
+// next issues a number and requires that its sequence is want.
 func (s *series) next(gen *serial.Generator, want int) {
 	s.t.Helper()
 	got, err := gen.Next(s.t.Context(), "IS")
@@ -231,7 +232,7 @@ func (s *series) next(gen *serial.Generator, want int) {
 	require.Equal(s.t, fmt.Sprintf("IS%s%04d", s.day, want), got)
 }
 
-// refused requires that Next fails and leaves the counter as it is.
+// refused requires that Next fails with want and leaves the counter as it is.
 func (s *series) refused(gen *serial.Generator, want error) {
 	s.t.Helper()
 	before, _ := s.rdb.Get(s.t.Context(), s.counter).Result()
@@ -242,7 +243,7 @@ func (s *series) refused(gen *serial.Generator, want error) {
 	require.Equal(s.t, before, after)
 }
 
-// keys are those of IS that exist.
+// keys returns which of the record, the day's counter and its lock exist.
 func (s *series) keys() []string {
 	var found []string
 	for _, key := range []string{s.record, s.counter, s.counter + ":lock"} {
@@ -260,7 +261,7 @@ func (s *series) flushScripts() error {
 	return s.rdb.ScriptFlush(s.t.Context()).Err()
 }
 
-// journal collects what any number of callers were issued, and when.
+// journal records the numbers that concurrent callers were issued, and when.
 type journal struct {
 	mu      sync.Mutex
 	entries []entry
@@ -273,7 +274,7 @@ type entry struct {
 	before, after time.Time // of the call
 }
 
-// next issues a number, writes it down and returns how long the call took.
+// next issues a number, records it and returns how long the call took.
 func (j *journal) next(ctx context.Context, gen *serial.Generator, typ string) (time.Duration, error) {
 	before := time.Now()
 	n, err := gen.NextNumber(ctx, typ)
@@ -286,8 +287,8 @@ func (j *journal) next(ctx context.Context, gen *serial.Generator, typ string) (
 	return after.Sub(before), err
 }
 
-// check makes sure that no number was issued twice, that each bears a day on which its call ran, and that a call that
-// began after another one had returned got a greater number. It returns the sequences of each day, sorted.
+// check requires that no number was issued twice, that the day of each is one on which its call ran, and that a call that
+// began after another had returned got a greater number. It returns the sequences of each day, sorted.
 func (j *journal) check(t *testing.T, loc *time.Location) map[string][]int64 {
 	t.Helper()
 	j.mu.Lock()
@@ -321,13 +322,13 @@ func (j *journal) check(t *testing.T, loc *time.Location) map[string][]int64 {
 	return days
 }
 
-// notebook is a ledger that outlives every Redis of a test.
+// notebook is a ledger in memory.
 type notebook struct {
 	mu       sync.Mutex
 	last     map[string]int64
 	asked    []reservation
-	fail     error                                          // if set, the answer
-	hold     func(ctx context.Context, r reservation) error // if set, called first
+	fail     error                                          // if set, the error of every reservation
+	hold     func(ctx context.Context, r reservation) error // if set, called before each reservation
 	tampered func(after int64) int64                        // if set, changes the answer
 }
 
@@ -376,7 +377,7 @@ func (l *notebook) reservations() []reservation {
 	return append([]reservation(nil), l.asked...)
 }
 
-// reigning gives a miniredis the identity that it lacks; what it returns begins another reign.
+// reigning gives a miniredis a replication ID, which it lacks; another changes the ID.
 func reigning(m *miniredis.Miniredis) (another func()) {
 	if m.Server() == nil { // the first connection starts it
 		if conn, err := m.Dial(); err == nil {
@@ -412,5 +413,5 @@ func noonOf(year int, month time.Month, day int) (rdb *redis.Client, shanghai *t
 	}
 }
 
-// anyClock lets the examples use a Redis that lives in 2021.
+// anyClock lets the examples use a Redis whose clock stands in 2021.
 var anyClock = serial.WithMaxSkew(-1)

@@ -16,7 +16,7 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// heard writes down what hooks are told, with durations left out unless they are remarkable.
+// heard records what hooks are told, without durations unless they are remarkable.
 type heard struct {
 	mu    sync.Mutex
 	lines []string
@@ -130,7 +130,7 @@ func TestHooks(t *testing.T) {
 		require.NoError(t, gen.Prepare(ctx, "IS", 2))
 		requireHeard()
 
-		// Redis's clock is an hour ahead: told once, on the next day.
+		// Redis's clock is an hour ahead: the hook runs once, on the next day.
 		m.SetTime(time.Now().Add(24 * time.Hour))
 		time.Sleep(23*time.Hour + 30*time.Minute)
 		m.SetTime(time.Now().Add(59 * time.Minute))
@@ -140,7 +140,7 @@ func TestHooks(t *testing.T) {
 		require.Equal(t, "clock 59m0s, not 0s ok", got[0])
 		m.SetTime(time.Time{})
 
-		// With a ledger a lost counter is repaired, and that is told too.
+		// With a ledger a lost counter is repaired, and the hook runs too.
 		time.Sleep(24 * time.Hour)
 		l := &notebook{}
 		gen = newGenerator(t, m.client(), append(opts, serial.WithLedger(l, 10))...)
@@ -153,7 +153,7 @@ func TestHooks(t *testing.T) {
 	})
 }
 
-// One option may be given to several generators, at once.
+// Several generators may share one option, concurrently.
 func TestHooksOfSeveral(t *testing.T) {
 	rdb := simulate(t).client()
 	option := serial.WithHooks(serial.Hooks{})
@@ -167,7 +167,7 @@ func TestHooksOfSeveral(t *testing.T) {
 	wg.Wait()
 }
 
-// A hook that panics, blocks or calls the generator stops nobody else, and the number is issued.
+// A hook that panics, blocks or calls the generator stops no other caller, and the number is issued.
 func TestHooksMisbehave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := simulate(t)
@@ -212,7 +212,7 @@ func TestHooksMisbehave(t *testing.T) {
 	})
 }
 
-// Callers who share a script call are told each for itself, and nearing exhaustion once for all.
+// Callers who share a script call run Issued for each of them, and NearlyExhausted once.
 func TestHooksOfMany(t *testing.T) {
 	m := simulate(t)
 	var issued, near atomic.Int64

@@ -12,9 +12,9 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// The context of a caller ends at any point, and its process lives on: the others do not wait for a lease that it has left
-// behind. TestInterleavings had missed this: whoever went away there took its process along, after which a lease has to run
-// out, and every context was context.Background().
+// The context of a caller ends at any point and its process lives on: the others do not wait for a lease that it left behind.
+// TestInterleavings does not cover this: there a whole process dies, after which a lease has to run out, and every context is
+// context.Background().
 func TestInterleavingsWhereACallerLeaves(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -30,7 +30,7 @@ func TestInterleavingsWhereACallerLeaves(t *testing.T) {
 }
 
 // The counter is lost at any point: with a ledger everybody gets a number, without one a later number or ErrCounterLost.
-// TestInterleavings had missed this: there Redis keeps what it acknowledged.
+// TestInterleavings does not cover this: there Redis keeps what it acknowledged.
 func TestInterleavingsWithALoss(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -47,7 +47,7 @@ func TestInterleavingsWithALoss(t *testing.T) {
 }
 
 // The counter is lost at any point while one generator has a ledger already and the other has none yet. The ledger cannot
-// know what was issued without it. TestInterleavings had missed this: all generators of a scene were alike.
+// know what was issued without it. TestInterleavings does not cover this: there all generators of a scene are alike.
 func TestInterleavingsWhereALedgerIsTurnedOn(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -62,7 +62,7 @@ func TestInterleavingsWhereALedgerIsTurnedOn(t *testing.T) {
 }
 
 // Two processes are asked for the same request, and then for one of their own, and one of them dies or stops at any point.
-// TestInterleavings had missed this: it called Next only.
+// TestInterleavings does not cover this: it calls Next only.
 func TestInterleavingsOfOneRequest(t *testing.T) {
 	for _, c := range []struct {
 		name  string
@@ -80,28 +80,28 @@ func TestInterleavingsOfOneRequest(t *testing.T) {
 type wildClock struct {
 	ahead    time.Duration
 	jumped   bool
-	passed   bool // midnight, while it was ahead
+	passed   bool // midnight came while it was ahead
 	back     bool
 	raising  bool // an operator
 	raised   bool
 	operator *serial.Generator
 	top      map[string]int64  // the greatest sequence of each counter
-	expired  map[string]string // counters that the clock had expire too early
+	expired  map[string]string // counters that expired early by this clock
 }
 
 // jump is how far the clock jumps: over two days that nobody enters.
 const jump = 3 * 24 * time.Hour
 
-// saw notes what a script has answered of a counter.
+// saw records a counter's sequence from a script's answer.
 func (c *wildClock) saw(key string, seq int64) { c.top[key] = max(c.top[key], seq) }
 
-// permits reports whether a player may be told so between the clock's return and an operator's word: the period entered is
-// in the future, or, if nobody entered one meanwhile, today's counter has expired.
+// permits reports whether a player may get err between the clock's return and an operator's Raise: the period entered is in the
+// future, or, if nobody entered one meanwhile, today's counter has expired.
 func (c *wildClock) permits(err error) bool {
 	return errors.Is(err, serial.ErrClockSkew) || len(c.expired) > 0 && errors.Is(err, serial.ErrCounterLost)
 }
 
-// clockMoves are those of the clock and of the operator that are possible now. It is called under the lock.
+// clockMoves returns the moves of the clock and the operator that are possible now. mu must be held.
 func (p *play) clockMoves() (all []move) {
 	c := &p.clock
 	switch {
@@ -121,7 +121,7 @@ func (p *play) clockMoves() (all []move) {
 	return all
 }
 
-// carryOutClock is called under the lock, before every move: the clock stands still while it is ahead, except here.
+// carryOutClock runs before every move, with mu held: while the clock is ahead, it moves only here.
 func (p *play) carryOutClock(mv move) {
 	c := &p.clock
 	switch mv.what {
@@ -159,7 +159,7 @@ func (p *play) carryOutClock(mv move) {
 	}
 }
 
-// setBack has the clock be right again. miniredis keeps how long keys live, and a server when they expire.
+// setBack makes the clock right again. miniredis stores how long a key lives, a server when it expires.
 func (p *play) setBack(soon bool) {
 	c := &p.clock
 	lives := map[string]time.Duration{}
@@ -180,8 +180,8 @@ func (p *play) setBack(soon bool) {
 	}
 }
 
-// finishDays has the days come that the clock was ahead by, and the one after them. Everybody gets a number on each, once
-// an operator has told what was used where that is not known.
+// finishDays lets the days pass that the clock was ahead by, and one more. Everybody gets a number on each, after an operator's
+// Raise where it is not known what was used.
 func (p *play) finishDays(t *testing.T) {
 	ctx := context.Background()
 	gen := newGenerator(t, p.m.client(), p.options(nil)...)
@@ -226,13 +226,13 @@ func (p *play) finishDays(t *testing.T) {
 	}
 }
 
-// The server's clock is ahead for a while, and the days that were entered meanwhile really come. TestInterleavings had
-// missed this: its clock only went forward, and at the pace of the world.
+// The server's clock is ahead for a while, and then the days that were entered meanwhile really come. TestInterleavings does not
+// cover this: its clock is always right.
 func TestInterleavingsOfAClockThatWasAhead(t *testing.T) {
 	playAll(t, scene{players: 2, each: 2, calm: true, wild: true}, 100)
 }
 
-// The same with three generators, in some orders.
+// The same, with three generators in some of the possible orders.
 func TestSomeInterleavingsOfAClockThatWasAhead(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)

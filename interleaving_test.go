@@ -25,23 +25,23 @@ import (
 type scene struct {
 	players  int
 	each     int  // numbers that a player asks for, one after the other
-	midnight bool // may strike at any point
+	midnight bool // midnight may strike at any point
 	ledger   bool
 	calm     bool // nobody dies or stops
-	leaving  bool // instead of that, the context of a call may end
-	loses    bool // Redis may lose the counter at any point, once
-	mixed    bool // the first player has no ledger, the others have
-	once     bool // first comes a request that all players share, then those of their own
+	leaving  bool // the context of a call may end; nobody dies or stops
+	loses    bool // Redis may lose the counter once, at any point
+	mixed    bool // the first player has no ledger, the others have one
+	once     bool // all players first repeat one request, and then have their own
 	wild     bool // the server's clock may jump ahead and come back; the last player is an operator
 
-	prepare func(t *testing.T, m *simulation, opts []serial.Option) (issued []string) // before it begins
+	prepare func(t *testing.T, m *simulation, opts []serial.Option) (issued []string) // run before the scene begins
 }
 
 // A move is what may happen next.
 type move struct {
 	what   string
 	player int
-	late   bool // and then midnight strikes
+	late   bool // midnight strikes after it
 }
 
 const (
@@ -72,41 +72,41 @@ type play struct {
 	scene
 	m    *simulation
 	book *notebook
-	quit chan struct{} // ends what died
+	quit chan struct{} // closed to end the calls of dead players
 
 	quitOnce sync.Once
 	story    []string // the moves, for a play that fails
 
 	mu     sync.Mutex
-	parked [][]*parkedCommand // by player, at the gate
+	parked [][]*parkedCommand // commands held back, by player
 	dead   []bool
 	done   []bool
-	got    []int          // how many numbers
+	got    []int          // count of numbers issued to each player
 	said   []string       // the last answer to each player
-	tokens map[string]int // of locks and claims: whose they are
-	free   bool           // nothing is held back any more
+	tokens map[string]int // owner of each token of a lock or a claim
+	free   bool           // nothing is held back any longer
 	issued []string
 	failed []error
 
-	upset  bool // one died or stopped, or its caller left
-	struck bool // midnight
+	upset  bool // a player died or stopped, or its caller left
+	struck bool // midnight has struck
 	quiet  int  // player who is stopped, or -1
-	slow   int  // player who was, or -1
+	slow   int  // player who was stopped, or -1
 
-	heard     [][]string        // what each player was told, in scenes that need it
-	lost      bool              // the counter
-	lostPlain bool              // and the record knew of no ledger
+	heard     [][]string        // all answers to each player, in scenes that need them
+	lost      bool              // the counter was lost
+	lostPlain bool              // it was lost while the record had no ledger
 	byRequest map[string]string // the number of each request
 
 	clock wildClock
 
 	cancel []context.CancelFunc // of each player's call
-	gone   []bool               // each player's call was left
+	gone   []bool               // the caller of each player has left
 	left   int                  // player whose caller left, or -1
 	leftAt time.Time
-	long   bool           // it was by leavesLong
-	hung   *parkedCommand // that the caller has not waited for
-	turns  int            // parked so far
+	long   bool           // that caller left by leavesLong
+	hung   *parkedCommand // the command that the caller did not wait for
+	turns  int            // count of commands parked so far
 }
 
 type parkedCommand struct {
@@ -115,12 +115,12 @@ type parkedCommand struct {
 	turn  int
 }
 
-// patienceOfOthers is how long they may wait for what a caller that left has left behind; its lease is 8 s.
+// patienceOfOthers is how long the others may wait for the lock or claim of a caller that left; its lease is 8 s.
 const patienceOfOthers = 3 * time.Second
 
 var errDead = errors.New("this process is dead")
 
-// pass holds a command of a player back until it is its turn, and returns what has become of it.
+// pass holds a player's command back until its turn comes, and returns what happens to it.
 func (p *play) pass(player int, kind string) (what string) {
 	p.mu.Lock()
 	if p.dead[player] {
@@ -145,7 +145,7 @@ func (p *play) end(player int) {
 	<-p.quit
 }
 
-// leave has the context of the player's call end. What hangs then waits for its turn.
+// leave ends the context of the player's call. If its command hangs, that waits for its turn.
 func (p *play) leave(player int, hangs bool) {
 	c := &parkedCommand{grant: make(chan string, 1)}
 	p.mu.Lock()
@@ -160,7 +160,7 @@ func (p *play) leave(player int, hangs bool) {
 	<-c.grant
 }
 
-// hook is a player's, around its commands.
+// hook returns the hook around a player's commands.
 func (p *play) hook(player int) hook {
 	return func(next redis.ProcessHook) redis.ProcessHook {
 		return func(ctx context.Context, cmd redis.Cmder) error {
@@ -227,7 +227,7 @@ func (p *play) hook(player int) hook {
 	}
 }
 
-// Reserve makes a question to the ledger a player's command.
+// Reserve counts as a command of its player.
 type gatedLedger struct {
 	*notebook
 	p      *play
@@ -353,7 +353,7 @@ func (p *play) ask(i, nth int, gen *serial.Generator) {
 	}
 }
 
-// permits reports whether a player may be told so in this scene, at this point. It is called under the lock.
+// permits reports whether a player may get err at this point of the scene. mu must be held.
 func (p *play) permits(i int, err error) bool {
 	ledger := p.ledger && !(p.mixed && i == 0)
 	switch {
@@ -370,7 +370,7 @@ func (p *play) underLedger() bool {
 	return strings.HasSuffix(p.m.HGet("serial:{IS}", "entered"), " ledger")
 }
 
-// counter is the day's.
+// counter returns the key of the day's counter.
 func (p *play) counter() string { return "serial:{IS}:" + time.Now().UTC().Format("20060102") }
 
 func (s scene) options(l serial.Ledger) []serial.Option {
@@ -384,15 +384,15 @@ func (s scene) options(l serial.Ledger) []serial.Option {
 	return all
 }
 
-// settle lets time pass until every player who lives and is not done has a command at the gate.
-// Once somebody has left, one command is enough: what time passes then is what the others have to wait.
+// settle lets time pass until every player who lives and is not done has a command parked. Once a caller has left, one command
+// is enough: the time that passes is then what the others wait.
 func (p *play) settle(t *testing.T) {
 	p.await(t, func(i int) bool {
 		return p.done[i] || p.dead[i] || len(p.parked[i]) > 0 || p.left >= 0 && len(p.afterLeaving()) > 0
 	})
 }
 
-// await lets time pass until something is true of every player. It is asked under the lock.
+// await lets time pass until is holds for every player. It calls is with mu held.
 func (p *play) await(t *testing.T, is func(i int) bool) {
 	for patience := 0; ; patience++ {
 		synctest.Wait()
@@ -410,7 +410,7 @@ func (p *play) await(t *testing.T, is func(i int) bool) {
 	}
 }
 
-// moves are those that are possible now; none when the play is over.
+// moves returns the moves that are possible now, none if the play is over.
 func (p *play) moves() (all []move) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -470,8 +470,7 @@ func (p *play) moves() (all []move) {
 	return all
 }
 
-// afterLeaving is the one move that follows: commands proceed in the order in which they came. It is called under the
-// lock.
+// afterLeaving returns the one move that can follow: commands proceed in the order in which they came. mu must be held.
 func (p *play) afterLeaving() []move {
 	next, others := -1, true
 	for i, parked := range p.parked {
@@ -531,8 +530,8 @@ func (p *play) carryOut(mv move) {
 
 var instants = regexp.MustCompile(`\b\d{12,13}\b`)
 
-// state is all that what happens next depends on. Of the time it has the day: all of a play takes less than the lock's
-// expiry, unless somebody stops or dies, which is in it. Which player is which makes no difference.
+// state returns everything that the rest of the play depends on. Of the time it has the day only: a play takes less than the
+// lock's expiry unless a player stops or dies, which the state shows. Which player is which makes no difference.
 func (p *play) state() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -567,7 +566,7 @@ func (p *play) state() string {
 	return min(text([]int{0, 1}), text([]int{1, 0}))
 }
 
-// letGo holds nothing back any more. It is called under the lock.
+// letGo holds nothing back any longer. mu must be held.
 func (p *play) letGo() {
 	p.free = true
 	if p.hung != nil {
@@ -582,7 +581,7 @@ func (p *play) letGo() {
 	}
 }
 
-// close ends all that still runs, so that a play that has failed says why.
+// close ends whatever still runs, so that a play that failed can say why.
 func (p *play) close(t *testing.T) {
 	p.mu.Lock()
 	if t.Failed() {
@@ -644,14 +643,14 @@ func (p *play) finish(t *testing.T) {
 	}
 }
 
-// A position is a state that was reached, and what follows from it: other positions, or "" for the end.
+// A position is a state that was reached and the states that follow from it; "" is the end.
 type position struct {
 	follows []string
 	orders  float64
 }
 
-// explore plays a scene in every possible order. Two orders that lead to the same state go on in the same way, so that
-// one of them is enough; both count. It returns how many orders there are, and how many plays it took.
+// explore plays a scene in every possible order. Of two orders that lead to the same state it plays one to the end and counts
+// both. It returns the number of orders and the number of plays.
 func explore(t *testing.T, s scene) (orders float64, plays int) {
 	known, first := map[string]*position{}, ""
 	todo := [][]int{nil} // the choices with which a play begins
@@ -724,8 +723,8 @@ func explore(t *testing.T, s scene) (orders float64, plays int) {
 	return count(first), plays
 }
 
-// Two generators, in every order of their commands, with one that dies or stops at any point: no number is issued twice,
-// and nobody is stuck.
+// Two generators run in every order of their commands, and one dies or stops at any point: no number is issued twice, and nobody
+// is stuck.
 func TestInterleavings(t *testing.T) {
 	ahead := func(t *testing.T, m *simulation, opts []serial.Option) []string {
 		require.NoError(t, newGenerator(t, m.client(), opts...).Prepare(context.Background(), "IS", 2))
@@ -749,7 +748,7 @@ func TestInterleavings(t *testing.T) {
 	}
 }
 
-// Three generators, in some orders.
+// Three generators run in some of the possible orders.
 func TestSomeInterleavings(t *testing.T) {
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -764,7 +763,7 @@ func TestSomeInterleavings(t *testing.T) {
 	}
 }
 
-// playSome plays a scene in some order. One move in so many, on average, is not that somebody proceeds.
+// playSome plays a scene in a random order. On average one move in rarely is something else than that a player proceeds.
 func playSome(t *testing.T, s scene, random *rand.Rand, rarely int) {
 	synctest.Test(t, func(t *testing.T) {
 		p := s.start(t)
@@ -792,14 +791,14 @@ func playSome(t *testing.T, s scene, random *rand.Rand, rarely int) {
 	})
 }
 
-// fullBlock issues two numbers: with a ledger, a whole block.
+// fullBlock issues two numbers, which with a ledger are a whole block.
 func fullBlock(t *testing.T, m *simulation, opts []serial.Option) []string {
 	issued, err := newGenerator(t, m.client(), opts...).NextN(context.Background(), "IS", 2)
 	require.NoError(t, err)
 	return issued
 }
 
-// playAll plays a scene in every possible order, which are so many at least.
+// playAll plays a scene in every possible order and requires that these are at least as many as least.
 func playAll(t *testing.T, s scene, least float64) {
 	if raceDetector {
 		t.Skip("one command at a time leaves nothing for the race detector, and it makes this take minutes")

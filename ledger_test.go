@@ -102,7 +102,7 @@ func testLedger(t *testing.T, b backend) {
 		require.Len(t, l.reservations(), 3, "once it is known, the ledger is not asked again")
 	}, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:2}"))
 
-	// Whatever happens to the keys, numbers go on above everything that was set aside, and only then.
+	// Whatever happens to the keys, the next number is above everything that was set aside, and one new block is enough.
 	for name, harm := range map[string]func(t *testing.T, s *series) error{
 		"both keys":   func(t *testing.T, s *series) error { return s.rdb.Del(t.Context(), s.record, s.counter).Err() },
 		"the counter": func(t *testing.T, s *series) error { return s.rdb.Del(t.Context(), s.counter).Err() },
@@ -233,7 +233,7 @@ func testLedger(t *testing.T, b backend) {
 	})
 }
 
-// A lost reply, a stop or a loss between the reservation and the installation burn the block, and nothing else.
+// A lost reply, a pause or a loss between reservation and installation burns that block and nothing else.
 func TestLateBlock(t *testing.T) {
 	for name, happens := range map[string]func(m *simulation, another func()){
 		"the process stands still": func(*simulation, func()) { time.Sleep(lockExpiry + time.Second) },
@@ -247,7 +247,7 @@ func TestLateBlock(t *testing.T) {
 					another := reigning(m.Miniredis)
 					l := &notebook{}
 					var armed atomic.Bool
-					// Between what the ledger answers and what Redis is told.
+					// This is between the ledger's answer and the command that installs the block.
 					rdb := m.client(hook(func(next redis.ProcessHook) redis.ProcessHook {
 						return func(ctx context.Context, cmd redis.Cmder) error {
 							if isOpen(cmd) && armed.CompareAndSwap(true, false) {
@@ -284,7 +284,7 @@ func TestLateBlock(t *testing.T) {
 	}
 }
 
-// One that dies with the claim delays the others until it expires; a late installation does not disturb them.
+// A process that dies with the claim delays the others until the claim expires; a late installation does not disturb them.
 func TestClaimOfTheDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := simulate(t)
@@ -317,7 +317,7 @@ func TestClaimOfTheDead(t *testing.T) {
 	})
 }
 
-// While one type waits for its ledger the others go on; and a day ends in the middle of it.
+// While one type waits for its ledger the others go on, even if the day ends meanwhile.
 func TestSlowLedger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := simulate(t)
@@ -358,7 +358,7 @@ func TestSlowLedger(t *testing.T) {
 	})
 }
 
-// A Redis that does not tell its reign cannot be used with a ledger, and the first call says so.
+// A Redis that does not tell its replication ID cannot be used with a ledger, and the first call says so.
 func TestReignRefused(t *testing.T) {
 	const says = "WithLedger needs INFO replication in scripts"
 	m := miniredis.RunT(t) // has no such section
@@ -380,7 +380,7 @@ func TestReignRefused(t *testing.T) {
 	})
 }
 
-// A replica that takes writes has its master's identity, and is refused: with a ledger both would issue the same numbers.
+// A writable replica has its master's replication ID, and is refused: with a ledger both would issue the same numbers.
 func TestWritableReplicaRefused(t *testing.T) {
 	master := redistest.Start(t)
 	replica := redistest.StartReplica(t, master, "--replica-read-only", "no")
@@ -405,8 +405,8 @@ func TestWritableReplicaRefused(t *testing.T) {
 	require.Equal(t, "IS"+today(noon())+"0011", number, "a new master sets aside a block of its own")
 }
 
-// Between the claim and its use others have the only connection of the pool, for longer than go-redis waits and tries again:
-// what was not sent for that is sent later. (Not in a bubble: go-redis's pools share their timers.)
+// Between the claim and its use, others hold the pool's only connection for longer than go-redis waits and tries again. What
+// could not be sent is sent later. (This is not in a bubble because the pools of go-redis share timers.)
 func TestPoolIsBusy(t *testing.T) {
 	m := miniredis.RunT(t)
 	reigning(m)
@@ -435,7 +435,7 @@ func TestPoolIsBusy(t *testing.T) {
 	require.Greater(t, time.Since(before), 500*time.Millisecond)
 }
 
-// Redis restarts empty, and again, and an old backup is restored.
+// Redis restarts empty twice, and then from an old backup.
 func TestLedgerOutlivesRedis(t *testing.T) {
 	s := redistest.Start(t)
 	rdb := closing(t, redis.NewClient(s.Options()))
@@ -463,7 +463,7 @@ func TestLedgerOutlivesRedis(t *testing.T) {
 	require.EqualValues(t, 4*8+1, j.entries[len(j.entries)-1].seq)
 }
 
-// The widest sequences there are, to their end.
+// The largest sequences of all are issued to the last.
 func TestLedgerAtItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := simulate(t)
@@ -483,7 +483,7 @@ func TestLedgerAtItsEnd(t *testing.T) {
 	})
 }
 
-// claimed has another process hold the claim for so long.
+// claimed has another process hold the claim for d.
 func (s *simulation) claimed(d time.Duration) (wait func()) {
 	begin := time.Now()
 	hold := func() { s.HSet("serial:{IS}", "claim", fmt.Sprintf("OTHER %d", time.Now().UnixMilli()+2000)) }
@@ -498,8 +498,7 @@ func (s *simulation) claimed(d time.Duration) (wait func()) {
 	return wg.Wait
 }
 
-// Callers wait for other processes that set aside a block as long as their contexts live, and 30 s without a deadline, each
-// for itself.
+// While another process sets aside a block, each caller waits as long as its own context lives, or 30 s without a deadline.
 func TestWaitForAnothersBlock(t *testing.T) {
 	run := func(name string, held time.Duration, f func(t *testing.T, gen *serial.Generator, sent *atomic.Int64)) {
 		t.Run(name, func(t *testing.T) {
@@ -576,7 +575,7 @@ func TestWaitForAnothersBlock(t *testing.T) {
 	})
 }
 
-// A counter that no ledger can have brought about is full, and the ledger is not asked.
+// A counter above the largest sequence is exhausted, and the ledger is not asked.
 func TestLedgerBesideAStrayCounter(t *testing.T) {
 	for _, held := range []string{"999999999999999", "1000000000000000", "9223372036854775807"} {
 		synctest.Test(t, func(t *testing.T) {
@@ -597,7 +596,7 @@ func TestLedgerBesideAStrayCounter(t *testing.T) {
 	}
 }
 
-// A storm on the only connection of a pool, as days open: whoever finds no connection in time asks again.
+// Many callers open days over a pool of one connection: whoever gets no connection in time asks again.
 func TestStormOnOneConnection(t *testing.T) {
 	const types, callers = 40, 10
 	s := redistest.Start(t)

@@ -13,10 +13,10 @@ import (
 	"github.com/dailyserial/serial/internal/redistest"
 )
 
-// What docs/guarantees.md says that nothing here prevents: should one of these tests fail, that page is to be corrected.
+// The tests below show what docs/guarantees.md says that nothing prevents. If one fails, correct that page.
 
-// limits plays f with each protection, by a new process and by one that remembers. numbers are those that come then; 0 is
-// ErrCounterLost.
+// limits runs f with each protection, on a new generator and on one that remembers. numbers has the sequence that f must
+// return; 0 stands for ErrCounterLost.
 func limits(t *testing.T, numbers [3][2]int64, f func(t *testing.T, remembers bool, stored *int64, opts []serial.Option) (serial.Number, error)) {
 	for i, with := range []string{"nothing", "floor", "ledger"} {
 		for j, remembers := range []bool{false, true} {
@@ -66,7 +66,7 @@ func TestLimitOfAClockNineDaysAhead(t *testing.T) {
 	})
 }
 
-// A server goes back in time with its memory and keeps its replication ID: a ledger does not notice either.
+// A server's memory goes back in time and its replication ID stays: not even a ledger notices.
 func TestLimitOfAServerThatGoesBack(t *testing.T) {
 	limits(t, [3][2]int64{{4, 0}, {4, 7}, {4, 11}}, func(t *testing.T, remembers bool, stored *int64, opts []serial.Option) (serial.Number, error) {
 		s := redistest.Start(t)

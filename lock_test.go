@@ -15,7 +15,7 @@ import (
 	"github.com/dailyserial/serial/internal/redistest"
 )
 
-// Lock clients of which New can know that they are one server are refused, and no others.
+// New refuses lock clients that it can tell to be one server, and no others.
 func TestLockClientsOfOneServer(t *testing.T) {
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
 	single := func(opt redis.Options) redis.UniversalClient { return closing(t, redis.NewClient(&opt)) }
@@ -65,7 +65,7 @@ func TestLockClientsOfOneServer(t *testing.T) {
 	}
 }
 
-// Where New cannot know it, who tries to lock is told instead of waiting for others that there are not.
+// Where New cannot tell, the attempt to lock fails with that reason instead of waiting for a holder that does not exist.
 func TestLockClientsOfOneServerByOtherNames(t *testing.T) {
 	server, other := redistest.Start(t), redistest.Start(t)
 	_, port, err := net.SplitHostPort(server.Addr())
@@ -120,7 +120,7 @@ func (w *watching) hook() hook {
 	}
 }
 
-// looks counts the commands that are neither a SET of a lock nor its release.
+// looks counts the commands that neither set a lock nor release one.
 func (w *watching) looks() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -134,8 +134,8 @@ func (w *watching) looks() int {
 	return n
 }
 
-// A lock that others hold costs no more commands than before; one that is torn between two costs those who are refused a
-// look, and is theirs when it is free.
+// A lock that another holds on all servers costs no extra commands. If another holds it on some only, a caller that is refused
+// looks who holds them, and gets the lock when it is free.
 func TestLockOfOthers(t *testing.T) {
 	counters := redistest.Start(t).Client(t)
 	servers := []*redis.Client{redistest.Start(t).Client(t), redistest.Start(t).Client(t)}
@@ -176,7 +176,7 @@ func TestLockOfOthers(t *testing.T) {
 	require.Equal(t, looks, w.looks())
 }
 
-// A SET that go-redis sends again, as its answer was lost, is refused on account of itself, and not of another server.
+// A SET that go-redis repeats after a lost answer is refused because of the first one, not because of another server.
 func TestLockThatWasSetTwice(t *testing.T) {
 	counters := redistest.Start(t).Client(t)
 	once, twice := redistest.Start(t).Client(t), redistest.Start(t).Client(t)

@@ -91,7 +91,7 @@ func testOnce(t *testing.T, b backend) {
 	})
 }
 
-// Answers get lost at every command of the call, and the request comes again: neither a duplicate nor a gap.
+// The answer of any one command is lost and the request is repeated: there is neither a duplicate nor a gap.
 func TestOnceLosesAnswers(t *testing.T) {
 	for _, ledger := range []bool{false, true} {
 		for lost := 1; ; lost++ {
@@ -137,7 +137,7 @@ func TestOnceLosesAnswers(t *testing.T) {
 	}
 }
 
-// A request that comes again after midnight gets the number of its day.
+// A request that is repeated after midnight gets the number of its first day.
 func TestOnceAcrossMidnight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := simulate(t)
@@ -158,7 +158,7 @@ func TestOnceAcrossMidnight(t *testing.T) {
 	})
 }
 
-// With replicas, what comes again is confirmed too, though nothing is issued.
+// testOnceWithReplicas covers a repeated request that waits for replicas, though it issues nothing.
 func testOnceWithReplicas(t *testing.T, b backend, down func(func())) {
 	s := b.series(t, confirmedBy(1))
 	down(func() {
@@ -178,7 +178,7 @@ func testOnceWithReplicas(t *testing.T, b backend, down func(func())) {
 	wg.Wait()
 }
 
-// A number that was answered again is remembered as one that was returned: the counter may not go back behind it.
+// The answer to a repeated request counts for the mark: the counter may not go back below it.
 func TestOnceIsRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := simulate(t)
@@ -215,7 +215,7 @@ func TestOnceIsRemembered(t *testing.T) {
 	})
 }
 
-// A number of another kind of period is none that this generator could print.
+// A number of another kind of period is not one that this generator could print.
 func TestOnceInAnotherPeriod(t *testing.T) {
 	m := miniredis.RunT(t)
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
@@ -241,7 +241,7 @@ func TestOnceInAnotherPeriod(t *testing.T) {
 	require.Equal(t, "IS20211024220001", number, "it still is what it was")
 }
 
-// A request is answered with the text of the first time, by whatever template and period it is repeated.
+// A repeated request gets the text of the first answer, whatever template and period it is repeated with.
 func TestOnceAsPrinted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := simulate(t)
@@ -276,7 +276,7 @@ func TestOnceAsPrinted(t *testing.T) {
 	})
 }
 
-// 0.1.0 remembered a period and a number, and reads of what is remembered now no more than that.
+// 0.1.0 stored a period and a sequence for a request, and reads no more than these from what is stored now.
 func TestOnceBesideTheFirstRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := simulate(t)

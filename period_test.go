@@ -60,7 +60,7 @@ func testPeriods(t *testing.T, b backend) {
 			}
 			ttl := s.rdb.PTTL(t.Context(), s.record+":"+last[2:2+len(c.goes)]).Val()
 			require.NotEqual(t, time.Duration(-1), ttl, "no key without an expiry")
-			// Another kind of period is in use now.
+			// This kind of period is in use now, so another is refused.
 			if c.period != serial.PerSecond {
 				_, err := s.generator().Next(t.Context(), "IS")
 				require.ErrorIs(t, err, serial.ErrConflict)
@@ -69,8 +69,8 @@ func testPeriods(t *testing.T, b backend) {
 	}
 }
 
-// The classic order number, through a network of 400 ms: one sortable integer, strictly increasing, without a lock, and no
-// keys piling up.
+// The classic order number over a network of 400 ms: one sortable integer, strictly increasing, taken without a lock. Keys do
+// not pile up.
 func TestPerSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := simulate(t)
@@ -136,7 +136,7 @@ func TestPerSecond(t *testing.T) {
 	})
 }
 
-// A business day that begins at 04:00, and one that does so where 04:00 comes twice or not at all.
+// A business day begins at 04:00, also where 04:00 comes twice or not at all.
 func TestDayStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := simulate(t)
@@ -152,7 +152,7 @@ func TestDayStart(t *testing.T) {
 	})
 }
 
-// What ended may be followed by periods of another length, also in another zone, but no label is used twice.
+// After a period has ended, others of another length or zone may follow, but no label is used twice.
 func TestAnotherPeriod(t *testing.T) {
 	kinds := map[serial.Period]string{
 		serial.PerMinute: "yyyyMMddHHmm", serial.PerHour: "yyyyMMddHH", serial.PerDay: "yyyyMMdd", serial.PerMonth: "yyyyMM", serial.PerYear: "yyyy",
@@ -215,7 +215,7 @@ func TestAnotherPeriod(t *testing.T) {
 	}
 }
 
-// An operator's Raise, after the clock went back a little, does not make the record forget.
+// An operator's Raise after the clock went back a little does not erase what the record knows.
 func TestAnotherPeriodAfterARaise(t *testing.T) {
 	m := miniredis.RunT(t)
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
@@ -240,7 +240,7 @@ func TestAnotherPeriodAfterARaise(t *testing.T) {
 	require.ErrorIs(t, err, serial.ErrConflict, "that day was another zone's")
 }
 
-// Nor does one after the clock was years ahead.
+// Nor does a Raise after the clock was years ahead.
 func TestAnotherPeriodAfterARaiseFromAfar(t *testing.T) {
 	m := miniredis.RunT(t)
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
@@ -269,7 +269,7 @@ func TestAnotherPeriodAfterARaiseFromAfar(t *testing.T) {
 	require.ErrorIs(t, err, serial.ErrConflict)
 }
 
-// A clock that was years ahead while lengths changed leaves nothing behind that a Raise does not end.
+// The clock was years ahead while the kind of period changed: one Raise repairs what this left behind.
 func TestAnotherPeriodAfterAWildClock(t *testing.T) {
 	m := miniredis.RunT(t)
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))

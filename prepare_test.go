@@ -238,7 +238,7 @@ func testPrepare(t *testing.T, b backend) {
 	}, serial.WithRetention(2))
 }
 
-// Three midnights that were prepared: one command each, and no lock; then one that was not.
+// Each of three prepared midnights costs one command and no lock; the fourth was not prepared.
 func TestPreparedMidnights(t *testing.T) {
 	for _, ledger := range []bool{false, true} {
 		t.Run(fmt.Sprintf("ledger %v", ledger), func(t *testing.T) {
@@ -289,7 +289,8 @@ func TestPreparedMidnights(t *testing.T) {
 	}
 }
 
-// A prepared counter that is gone when its day begins is lost, and a zone that nobody prepared for has to wait.
+// A prepared counter that is gone when its day begins is lost, and a zone that nobody prepared for is a conflict until
+// the prepared days are over.
 func TestPreparedAndGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := simulate(t)
@@ -324,7 +325,7 @@ func TestPreparedAndGone(t *testing.T) {
 	})
 }
 
-// The clock of Redis goes back behind prepared days, and on again.
+// Redis's clock goes back to before the prepared days, and forward again.
 func TestPreparedAndSetBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := simulate(t)
@@ -397,7 +398,7 @@ func TestPrepareAcrossMidnight(t *testing.T) {
 	}
 }
 
-// History over days that come and go; what was kept goes by the calendar.
+// History lists the days that are still kept; retention follows the calendar.
 func TestHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := simulate(t)
@@ -422,14 +423,14 @@ func TestHistory(t *testing.T) {
 			require.Equal(t, want, have)
 			time.Sleep(24 * time.Hour)
 		}
-		// No further back than the calendar of the template: what begins before 2000 has no year of two digits.
+		// A year of two digits cannot print what begins before 2000, so History stops there.
 		short := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithTemplate("{type}{date:yyMMdd}{seq}"))
 		_, err := short.History(t.Context(), "IS", 100)
 		require.NoError(t, err)
 	})
 }
 
-// A clock that has gone astray must not enter what was prepared: everything would stand still until that day has come.
+// A wrong clock must not enter a prepared day: no number could be issued until that day has come.
 func TestPreparedAndWildClock(t *testing.T) {
 	for _, ledger := range []bool{false, true} {
 		t.Run(fmt.Sprintf("ledger %v", ledger), func(t *testing.T) {
@@ -473,7 +474,7 @@ func TestPreparedAndWildClock(t *testing.T) {
 	}
 }
 
-// A prepared counter that stands beyond a template is no reason to go round in circles.
+// A prepared counter above what a template prints does not make Prepare repeat itself without end.
 func TestPreparedBeyondTheTemplate(t *testing.T) {
 	for _, ledger := range []bool{false, true} {
 		t.Run(fmt.Sprintf("ledger %v", ledger), func(t *testing.T) {
@@ -510,7 +511,7 @@ func TestPreparedBeyondTheTemplate(t *testing.T) {
 	}
 }
 
-// This host is ahead, and its midnight strikes in the middle of Prepare: Redis's is what counts.
+// This host's clock is ahead and reaches midnight during Prepare: Redis's midnight is what counts.
 func TestPrepareAtThisHostsMidnight(t *testing.T) {
 	for _, days := range []int{2, 3} {
 		synctest.Test(t, func(t *testing.T) {
@@ -539,7 +540,8 @@ func TestPrepareAtThisHostsMidnight(t *testing.T) {
 	}
 }
 
-// A process stands still between the floor's answer and its command, and another one learns of a higher floor: that holds.
+// A process pauses between the floor's answer and its command while another learns of a higher floor: the higher one
+// holds.
 func TestPrepareAboveEveryFloor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := simulate(t)
@@ -580,8 +582,8 @@ func TestPrepareAboveEveryFloor(t *testing.T) {
 	})
 }
 
-// The record vanishes before any command of Prepare, and perhaps another process makes a new one, which knows of today
-// alone: it begins again.
+// The record is lost before any one command of Prepare, and another process may write a new one that knows of today alone.
+// Prepare begins again.
 func TestPrepareLosesTheRecord(t *testing.T) {
 	t.Run("and it stays away", func(t *testing.T) { prepareLosesTheRecord(t, false) })
 	t.Run("and it is made anew", func(t *testing.T) { prepareLosesTheRecord(t, true) })
@@ -633,7 +635,7 @@ func prepareLosesTheRecord(t *testing.T, anew bool) {
 	}
 }
 
-// A day that is open does not vouch for the clock that others would be opened by.
+// By a wrong clock no further day is opened, even if today is open.
 func TestPrepareByAWrongClock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := simulate(t)
@@ -657,7 +659,7 @@ func TestPrepareByAWrongClock(t *testing.T) {
 	})
 }
 
-// While many short periods are prepared over a slow network the first of them pass; that does not start it over.
+// Over a slow network the first of many short periods end before the last is prepared. Prepare does not start over.
 func TestPrepareSecondsOverANetwork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := simulate(t)

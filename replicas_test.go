@@ -20,11 +20,11 @@ import (
 	"github.com/dailyserial/serial/internal/redistest"
 )
 
-// Numbers are confirmed, or burned; and what the next master does not have was never returned.
+// A number that is not confirmed is burned, so a promoted replica has every number that was returned.
 func TestReplicas(t *testing.T) {
 	master := redistest.Start(t, "--repl-diskless-sync-delay", "0")
 	replica := redistest.StartReplica(t, master)
-	// Many warm connections, taken in turn: WAIT on another one than the write's would answer for nothing.
+	// Many warm connections, taken in turn, expose a WAIT on another connection than the write's: it acknowledges falsely.
 	opt := master.Options()
 	opt.PoolFIFO, opt.MinIdleConns, opt.PoolSize = true, 8, 8
 	b := backend{client: func(t *testing.T) redis.UniversalClient { return closing(t, redis.NewClient(opt)) }}
@@ -58,7 +58,7 @@ func TestReplicasOnCluster(t *testing.T) {
 	cluster := redistest.StartReplicatedCluster(t)
 	b := backend{client: func(t *testing.T) redis.UniversalClient {
 		client := cluster.Client(t)
-		// With the first command that a test itself sends go-redis asks any node, also one that is paused by then.
+		// go-redis asks any node with a client's first command, even a paused one.
 		require.NoError(t, client.Ping(t.Context()).Err())
 		return client
 	}}
@@ -69,7 +69,7 @@ func TestReplicasOnCluster(t *testing.T) {
 	}
 	testReplicas(t, b, replicas...)
 
-	// go-redis would ask them what a command is, and wait 5 s for each.
+	// go-redis would ask the replicas for their list of commands and wait 5 s for each.
 	t.Run("a new process while replicas hang", func(t *testing.T) {
 		var mu sync.Mutex
 		sent := map[string]bool{}
@@ -160,7 +160,7 @@ func TestReplicasOnGrowingCluster(t *testing.T) {
 		require.Equal(t, issued, n.Seq)
 	}
 	next()
-	// Such that it is the next one to the slot's master, which MoveSlot takes.
+	// MoveSlot moves a slot to the master that follows its own in this list.
 	from, err := client.MasterForKey(t.Context(), s.record)
 	require.NoError(t, err)
 	at := 1 + slices.Index(cluster.Addrs(), from.Options().Addr)
@@ -172,7 +172,7 @@ func TestReplicasOnGrowingCluster(t *testing.T) {
 	defer func() { <-moved }()
 	go func() {
 		defer close(moved)
-		// Longer than the pauses between attempts, so that one meets the slot when all its keys have moved, and it has not.
+		// This is longer than the pauses between attempts, so one of them finds the keys moved but not yet the slot.
 		cluster.MoveSlot(t, int(client.ClusterKeySlot(t.Context(), s.record).Val()), time.Second)
 	}()
 	for going := true; going; {
@@ -190,7 +190,7 @@ func TestReplicasOnGrowingCluster(t *testing.T) {
 	require.Eventually(t, func() bool { return open.Load() == 0 }, 10*time.Second, time.Millisecond, "connections")
 }
 
-// Redis names an IPv6 address in a redirection without brackets.
+// In a redirection Redis writes an IPv6 address without brackets.
 func TestReplicasByIPv6(t *testing.T) {
 	m := miniredis.RunT(t)
 	var mu sync.Mutex
@@ -214,7 +214,7 @@ func TestReplicasByIPv6(t *testing.T) {
 	require.Contains(t, dialed, "[::1]:2")
 }
 
-// movedPipelines has a node answer so to every command of a pipeline that ends with WAIT.
+// movedPipelines is the error with which a node answers every command of a pipeline that ends with WAIT.
 type movedPipelines string
 
 func (movedPipelines) DialHook(next redis.DialHook) redis.DialHook          { return next }
@@ -231,7 +231,7 @@ func (m movedPipelines) ProcessPipelineHook(next redis.ProcessPipelineHook) redi
 	}
 }
 
-// closes is a connection that tells that it was closed.
+// closes is a connection that calls told when it is closed.
 type closes struct {
 	net.Conn
 	told func()
@@ -242,7 +242,7 @@ func (c *closes) Close() error {
 	return c.Conn.Close()
 }
 
-// joining starts another node of a cluster, which gets no slots.
+// joining starts another node of a cluster, without slots.
 func joining(t *testing.T, cluster *redistest.Cluster) *redistest.Server {
 	s := redistest.Start(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-announce-ip", "127.0.0.1",
 		"--cluster-require-full-coverage", "no", "--cluster-allow-replica-migration", "no")
@@ -304,7 +304,7 @@ func testReplicas(t *testing.T, b backend, replicas ...*redistest.Server) {
 			require.ErrorIs(t, err, serial.ErrNotReplicated)
 			require.ErrorIs(t, s.gen.Raise(t.Context(), "IS", 20), serial.ErrNotReplicated)
 			require.ErrorIs(t, s.gen.Raise(t.Context(), "IS", 20), serial.ErrNotReplicated, "nor does it rest on what was not confirmed")
-			// The first number, which opens the period, too.
+			// The same holds for the first number, which opens the period.
 			_, err = s.gen.Next(t.Context(), "NEW")
 			require.ErrorIs(t, err, serial.ErrNotReplicated)
 			last, err := s.gen.Peek(t.Context(), "IS")
@@ -312,7 +312,7 @@ func testReplicas(t *testing.T, b backend, replicas ...*redistest.Server) {
 			require.EqualValues(t, 20, last.Seq)
 			s.next(s.generator(), 21) // who demands nothing is not held up
 		})
-		// What was not confirmed is not remembered either: the counter may go back by so much.
+		// Numbers that were not confirmed do not count for the mark, so the counter may go back below them.
 		require.NoError(t, s.rdb.Set(t.Context(), s.counter, 2, time.Hour).Err())
 		s.next(s.gen, 3)
 		require.NoError(t, s.gen.Raise(t.Context(), "IS", 3))

@@ -242,7 +242,7 @@ func testFloor(t *testing.T, b backend) {
 			require.Error(t, s.generator(fixedFloor(n)).Raise(t.Context(), "IS", 1))
 			nothing()
 		}
-		// Its own deadline is the floor's error, not the caller's.
+		// A deadline of the floor's own is the floor's error.
 		_, err := floor(func(context.Context) (int64, error) { return 0, context.DeadlineExceeded }).Next(t.Context(), "IS")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		nothing()
@@ -251,7 +251,7 @@ func testFloor(t *testing.T, b backend) {
 		})
 		nothing() // the lock neither
 
-		// It is told when to stop, before the lock expires, and sees the caller's values.
+		// The floor's context ends before the lock expires, and has the caller's values.
 		type key struct{}
 		ctx := context.WithValue(t.Context(), key{}, "value")
 		gen := floor(func(ctx context.Context) (int64, error) {
@@ -308,7 +308,7 @@ func testCounterLost(t *testing.T, b backend) {
 			if lost.known {
 				s.refused(s.generator(), serial.ErrCounterLost)
 			}
-			// Raise ends it, and knows better than an operator who says that none was used.
+			// Raise ends it. The generator's mark is above the operator's 0, and counts.
 			require.NoError(t, s.gen.Raise(t.Context(), "IS", 0))
 			s.next(s.gen, 4)
 			require.Positive(t, s.rdb.TTL(t.Context(), s.counter).Val())
@@ -601,7 +601,7 @@ func TestCallsRefuse(t *testing.T) {
 	require.Zero(t, sent.Load(), "nothing was sent")
 }
 
-// Errors of Redis match their cause, and a context only if it was the caller's.
+// An error of Redis matches its cause, but matches a context's error only if the caller's context has ended.
 func TestErrorsOfRedis(t *testing.T) {
 	for _, cause := range []error{errBoom, io.EOF, context.DeadlineExceeded, context.Canceled, redis.ErrClosed, fmt.Errorf("dial: %w", context.DeadlineExceeded)} {
 		t.Run(cause.Error(), func(t *testing.T) {
@@ -623,7 +623,7 @@ func TestErrorsOfRedis(t *testing.T) {
 	}
 }
 
-// The cause of a failure is told also where the context ended before it passed, and where tries were lost.
+// An error names its cause even if the context ended first or attempts were repeated.
 func TestCausesAreKept(t *testing.T) {
 	m := miniredis.RunT(t)
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr(), MaxRetries: 100}))
@@ -642,7 +642,7 @@ func TestCausesAreKept(t *testing.T) {
 	require.True(t, redis.IsLoadingError(err), "%v", err)
 }
 
-// A try whose answer was lost may have consumed what the next one misses: that is not ErrExhausted.
+// An attempt whose answer was lost may have consumed the numbers that the next attempt lacks: that is not ErrExhausted.
 func TestExhaustedByALostTry(t *testing.T) {
 	m := miniredis.RunT(t)
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
@@ -668,7 +668,7 @@ func TestExhaustedByALostTry(t *testing.T) {
 	require.EqualValues(t, 6001, n.Seq)
 }
 
-// A client whose type cannot be compared is a client all the same.
+// A client of a type that cannot be compared is accepted.
 func TestIncomparableClients(t *testing.T) {
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
 	type wrapped struct {

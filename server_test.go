@@ -25,7 +25,7 @@ import (
 	"github.com/dailyserial/serial/internal/redistest"
 )
 
-// On the servers below everything must hold that holds on miniredis.
+// Whatever holds on miniredis must hold on the servers below.
 
 func TestBehaviourOnServer(t *testing.T) {
 	server := redistest.Start(t)
@@ -44,7 +44,7 @@ func TestBehaviourOnCluster(t *testing.T) {
 	cluster := redistest.StartCluster(t)
 	testBehaviour(t, backend{client: func(t *testing.T) redis.UniversalClient { return cluster.Client(t) }})
 
-	// Types on every node, and all keys of one on the same.
+	// The types are spread over all nodes, and the keys of one type are on one node.
 	gen := newGenerator(t, cluster.Client(t), serial.WithLocation(noon()))
 	for i := range 50 {
 		typ := fmt.Sprint("T", i)
@@ -56,7 +56,7 @@ func TestBehaviourOnCluster(t *testing.T) {
 		require.NotZero(t, server.Client(t).DBSize(t.Context()).Val())
 	}
 
-	// In a type of one's own a Cluster cannot be told: types then do not share scripts.
+	// A client of the caller's own type is not known to be a Cluster's: types then share no script calls.
 	gen = newGenerator(t, struct{ *redis.ClusterClient }{cluster.Client(t)}, serial.WithLocation(noon()), serial.WithKeyPrefix("own"))
 	got := barrier(t, 200, func(i int) (string, error) { return gen.Next(t.Context(), fmt.Sprint("T", i%20)) })
 	for i := range 20 {
@@ -64,7 +64,7 @@ func TestBehaviourOnCluster(t *testing.T) {
 	}
 }
 
-// every returns each nth from the ith on.
+// every returns each nth element from the ith on.
 func every(all []string, n, i int) (some []string) {
 	for ; i < len(all); i += n {
 		some = append(some, all[i])
@@ -76,7 +76,7 @@ func TestBehaviourThroughSentinel(t *testing.T) {
 	sentinel := redistest.StartSentinel(t)
 	testBehaviour(t, backend{client: func(t *testing.T) redis.UniversalClient { return sentinel.Client(t) }})
 
-	// A failover in which nothing is lost: the series goes on, after a while in which calls may fail.
+	// After a failover that loses nothing the series goes on; calls may fail for a while.
 	loc := noon()
 	gen := newGenerator(t, sentinel.Client(t), serial.WithLocation(loc))
 	_, err := gen.NextN(t.Context(), "IS", 10)
@@ -92,7 +92,7 @@ func TestBehaviourThroughSentinel(t *testing.T) {
 	}, 20*time.Second, 50*time.Millisecond)
 }
 
-// Many callers of many types while the server hangs: all come back in time, and told why.
+// While the server hangs, many callers of many types all return in time, with the reason.
 func TestStalledServerUnderLoad(t *testing.T) {
 	for _, read := range []time.Duration{0, -1} {
 		server := redistest.Start(t)
@@ -118,7 +118,7 @@ func TestStalledServerUnderLoad(t *testing.T) {
 	}
 }
 
-// Persistence on, a restart costs nothing. Without it an empty server is noticed by whoever remembers.
+// With persistence a restart loses nothing. Without it a generator that remembers its numbers notices the loss.
 func TestRestart(t *testing.T) {
 	loc := noon()
 	for _, kept := range []bool{true, false} {
@@ -151,8 +151,8 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// While the server is stopped a call returns as soon as its context ends, and within ten seconds if it never does,
-// whatever the client's settings.
+// While the server is stopped, a call returns as soon as its context ends, and within ten seconds if it never ends, whatever
+// the client's settings.
 func TestStalledServer(t *testing.T) {
 	loc := noon()
 	var wg sync.WaitGroup // all at once, whatever -parallel says: they mostly wait
@@ -208,7 +208,7 @@ func TestStalledServer(t *testing.T) {
 	wg.Wait()
 }
 
-// What the README asks an ACL to allow is enough.
+// The commands that the README lists for an ACL are enough.
 func TestAccessControl(t *testing.T) {
 	server := redistest.Start(t)
 	readme, err := os.ReadFile("README.md")
@@ -243,7 +243,7 @@ func TestClosedClient(t *testing.T) {
 	require.ErrorIs(t, err, redis.ErrClosed)
 }
 
-// Nothing answers on the port: go-redis's own tries, and then its error.
+// Where nothing listens on the port, a call returns go-redis's error once its attempts have failed.
 func TestRefusedConnection(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -258,7 +258,7 @@ func TestRefusedConnection(t *testing.T) {
 	require.Less(t, time.Since(before), 10*time.Second)
 }
 
-// The lock on three independent masters: one may be missing, two may not; and then only opening suffers.
+// With the lock on three independent masters one may fail. If two fail, only opening a period fails.
 func TestRedlock(t *testing.T) {
 	counters := redistest.Start(t)
 	loc := noon()
@@ -293,8 +293,8 @@ func TestRedlock(t *testing.T) {
 			fail(servers[1])
 			before := time.Now()
 			opens("ONE")
-			// Each time that two callers tear the two servers apart, which is chance, costs up to 4 s: to wait for the third, and
-			// to give back. A lock that stayed behind would cost the others 8 s.
+			// By chance two callers may get one of the two servers each. That costs up to 4 s each time: to wait for the third
+			// server, and to release. A lock that was never released would cost the others 8 s.
 			require.Less(t, time.Since(before), 12*time.Second)
 
 			fail(servers[2])
@@ -309,7 +309,7 @@ func TestRedlock(t *testing.T) {
 	}
 }
 
-// issueInChild is what the processes of TestProcesses do: issue numbers and print them.
+// issueInChild issues and prints numbers if TestProcesses started this process, and reports whether it did.
 func issueInChild() bool {
 	addr := os.Getenv("SERIAL_TEST_REDIS")
 	if addr == "" {
@@ -341,7 +341,7 @@ func issueInChild() bool {
 	return true
 }
 
-// Six operating-system processes start at the same moment on a counter that is missing: exactly 0001 to 1500.
+// Six operating-system processes start at the same moment on a missing counter and issue exactly 0001 to 1500.
 func TestProcesses(t *testing.T) {
 	server := redistest.Start(t)
 	loc := noon()

@@ -15,17 +15,17 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// inTime is how long a call without a deadline may take where servers are slow, and a moment.
+// inTime is the longest that a call without a deadline may take where servers are slow, and a little more.
 const inTime = 10*time.Second + 100*time.Millisecond
 
-// A line is the network to a simulation.
+// A line is the network between a client and a simulation.
 type line struct {
 	mu    sync.Mutex
-	steps []time.Duration // how long the next steps take: a dial, or a reply
-	delay time.Duration   // of every other one
+	steps []time.Duration // durations of the next steps; a step is a dial or a reply
+	delay time.Duration   // duration of every step after them
 }
 
-// slow has the line's next steps take that long, and those after them delay.
+// slow sets the durations of the next steps, and delay for those after them.
 func (l *line) slow(delay time.Duration, steps ...time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -42,8 +42,8 @@ func (l *line) step() {
 	time.Sleep(delay)
 }
 
-// client returns a client of s. Its pool is so large that no command waits for a connection: go-redis keeps the timers of
-// those who do, and bubbles cannot share them.
+// client returns a client of s. Its pool is so large that no command waits for a connection: go-redis reuses the timers of
+// such waits, and bubbles cannot share timers.
 func (l *line) client(s *simulation, read time.Duration) *redis.Client {
 	return closing(s.t, redis.NewClient(&redis.Options{
 		Addr:        "127.0.0.1:6379",
@@ -78,10 +78,10 @@ func (l *line) forward(dst, src net.Conn, step func()) {
 	}
 }
 
-// stale is after how long a pool's connections are replaced: they seem to be there until one is wanted.
+// stale is the idle time after which a pool replaces a connection, which it notices only when the connection is wanted.
 const stale = 31 * time.Minute
 
-// A connection that has to be replaced is no sign of a process that stood still, however long that takes.
+// However long it takes to replace a connection, that does not count as a pause of this process.
 func TestSlowServerAndStaleConnections(t *testing.T) {
 	type method func(ctx context.Context, gen *serial.Generator, typ string) error
 	calls := map[string]method{
@@ -134,8 +134,8 @@ func TestSlowServerAndStaleConnections(t *testing.T) {
 	require.Empty(t, late)
 }
 
-// Whichever steps of replacing a connection are slow, also a caller that waits for Redis in its own goroutine returns: once
-// the server answers others at once, it waits for one more reply.
+// Whichever step of replacing a connection is slow, a caller that waits for Redis in its own goroutine returns too: once the
+// server answers others at once, it waits for one more reply.
 func TestSlowStepsOfAStaleConnection(t *testing.T) {
 	const readTimeout = 5 * time.Second // go-redis's own
 	delays := []time.Duration{0, 4300 * time.Millisecond, 4900 * time.Millisecond}
@@ -163,8 +163,8 @@ func TestSlowStepsOfAStaleConnection(t *testing.T) {
 	require.Empty(t, late)
 }
 
-// Lock servers that do not answer have not said that others are at work: no caller of many gets its time again because
-// another one has asked them in vain.
+// Lock servers that do not answer do not say that another holds the lock: no caller's time starts again because another
+// caller's attempt failed.
 func TestLockServersHangForMany(t *testing.T) {
 	_, _ = net.LookupHost("localhost") // whose first use must not be in a bubble
 	for _, callers := range []int{1, 2, 10, 100} {
@@ -196,8 +196,8 @@ func TestLockServersHangForMany(t *testing.T) {
 	}
 }
 
-// Callers who wait for one of them share its trouble, and do not begin to wait when it is over. (One read timeout more is
-// allowed: caller.eval says which command may take longer.)
+// Callers who wait for another caller share its delay: their own time does not start when it returns. (One read timeout more
+// is allowed: caller.eval says which command may take longer.)
 func TestSlowServerForMany(t *testing.T) {
 	var late []string
 	for _, ledger := range []bool{false, true} {
