@@ -1,0 +1,501 @@
+package coalesce_test
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial/internal/coalesce"
+)
+
+type (
+	lane  = coalesce.Lane[string, int, int]
+	batch = coalesce.Batch[string, int, int]
+)
+
+// A server holds every call until it is told to answer. The result of a batch is its size.
+type server struct {
+	*lane
+	calls   chan []*batch // in the order in which they began
+	answers chan struct{}
+}
+
+func newServer(together int) *server {
+	s := &server{calls: make(chan []*batch, 10000), answers: make(chan struct{})}
+	s.lane = coalesce.New(func() int { return together }, func(batches []*batch) {
+		s.calls <- batches
+		<-s.answers
+		for _, b := range batches {
+			b.Finish(b.Size(), nil)
+		}
+	})
+	return s
+}
+
+// join has a caller come, and every call begin that can.
+func (s *server) join(key string) (b *batch, place int) {
+	b, place = s.Join(key, 0)
+	synctest.Wait()
+	return b, place
+}
+
+// answer has the call return that began first.
+func (s *server) answer() {
+	s.answers <- struct{}{}
+	synctest.Wait()
+}
+
+// end has all calls return, and those that follow. Nothing is left then.
+func (s *server) end(t *testing.T) {
+	close(s.answers)
+	time.Sleep(10 * time.Second) // until the stall timer has run
+	synctest.Wait()
+	require.True(t, s.Idle())
+}
+
+// sizes returns the members of each batch of the next call.
+func (s *server) sizes() (sizes []int) {
+	for _, b := range <-s.calls {
+		sizes = append(sizes, b.Size())
+	}
+	return sizes
+}
+
+// fill takes all places in flight that lone callers can have, and returns what gives one of them back.
+func (s *server) fill(t *testing.T) (leave func()) {
+	var places []coalesce.Place
+	key := func() string { return fmt.Sprint("alone", len(places)) }
+	for p, ok := s.Alone(key()); ok; p, ok = s.Alone(key()) {
+		places = append(places, p)
+	}
+	require.Len(t, places, coalesce.MostApart)
+	return func() {
+		p := places[len(places)-1]
+		places = places[:len(places)-1]
+		s.Leave(key(), p, false)
+		synctest.Wait()
+	}
+}
+
+// trip has a call answered after d.
+func (s *server) trip(t *testing.T, d time.Duration) {
+	p, ok := s.Alone("trip")
+	require.True(t, ok)
+	time.Sleep(d)
+	s.Leave("trip", p, true)
+}
+
+// flying has callers of one key come one by one, and returns how many calls they have in flight.
+func (s *server) flying(callers int) int {
+	for range callers {
+		s.join("flying")
+	}
+	return len(s.calls)
+}
+
+// Who meets nobody makes its call in its own goroutine, for nothing.
+func TestAlone(t *testing.T) {
+	s := newServer(1)
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		p, ok := s.Alone("A")
+		require.True(t, ok)
+		s.Leave("A", p, true)
+	}))
+	require.True(t, s.Idle())
+	p, ok := s.Alone("A")
+	require.True(t, ok)
+	_, ok = s.Alone("A")
+	require.False(t, ok, "one of its key is in flight")
+	s.Leave("A", p, false)
+	require.True(t, s.Idle())
+	require.Empty(t, s.calls)
+}
+
+// Nobody goes ahead of those who wait.
+func TestNobodyIsAloneWhileOthersWait(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(1)
+		s.join("A")
+		s.join("A")
+		require.Len(t, s.calls, 1)
+		_, ok := s.Alone("B")
+		require.False(t, ok)
+		s.end(t)
+	})
+}
+
+// Callers who come during a call share the next one, in the order in which they came.
+func TestCallersShareTheNextCall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(1)
+		p, _ := s.Alone("A")
+		start := time.Now()
+		time.Sleep(time.Millisecond)
+		var first *batch
+		for i := range 10 {
+			b, place := s.Join("A", 100+i)
+			require.Equal(t, i, place)
+			if first == nil {
+				first = b
+			}
+			require.Same(t, first, b)
+			time.Sleep(time.Microsecond)
+		}
+		require.Empty(t, s.calls)
+		s.Leave("A", p, false)
+		synctest.Wait()
+		require.Equal(t, []int{10}, s.sizes())
+		require.Equal(t, batch{Key: "A", Payload: 100, Begun: start.Add(time.Millisecond)},
+			batch{Key: first.Key, Payload: first.Payload, Begun: first.Begun})
+
+		second, place := s.join("A")
+		require.Zero(t, place, "the first batch is under way")
+		require.Empty(t, s.calls)
+		s.answer()
+		r, err := first.Wait(t.Context(), 0)
+		require.NoError(t, err)
+		require.Equal(t, 10, r)
+		require.Equal(t, []int{1}, s.sizes())
+		s.end(t)
+		r, err = second.Wait(context.Background(), 0)
+		require.NoError(t, err)
+		require.Equal(t, 1, r)
+	})
+}
+
+// However many come, together or alone, everybody has a part of its own and none is left over.
+func TestExactParts(t *testing.T) {
+	const callers, each, keys = 1000, 20, 3
+	var counters [keys]atomic.Int64
+	l := coalesce.New(func() int { return 2 }, func(batches []*coalesce.Batch[int, int, int64]) {
+		runtime.Gosched()
+		for _, b := range batches {
+			b.Finish(counters[b.Key].Add(int64(b.Size()))-int64(b.Size()), nil)
+		}
+	})
+	var mu sync.Mutex
+	got := [keys]map[int64]bool{{}, {}, {}}
+	var wg sync.WaitGroup
+	for i := range callers {
+		wg.Go(func() {
+			for j := range each {
+				key := (i + j) % keys
+				var n int64
+				if p, ok := l.Alone(key); ok {
+					n = counters[key].Add(1)
+					l.Leave(key, p, true)
+				} else {
+					b, place := l.Join(key, 0)
+					before, err := b.Wait(context.Background(), 0)
+					if err != nil {
+						t.Error(err)
+					}
+					n = before + int64(place) + 1
+				}
+				mu.Lock()
+				got[key][n] = true
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	total := 0
+	for key := range keys {
+		total += len(got[key])
+		for n := range counters[key].Load() {
+			require.True(t, got[key][n+1], "part %d of key %d", n+1, key)
+		}
+	}
+	require.Equal(t, callers*each, total)
+	require.Eventually(t, l.Idle, time.Second, time.Millisecond)
+}
+
+// Batches of different keys share a call, as many as it takes, in the order in which they began.
+func TestKeysTravelTogether(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(4)
+		leave := s.fill(t)
+		for i := range 20 {
+			s.join(fmt.Sprint(i % 10))
+		}
+		require.Empty(t, s.calls)
+		leave()
+		for i, n := range []int{4, 4, 2} {
+			require.Len(t, s.calls, 1)
+			call := <-s.calls
+			require.Len(t, call, n)
+			for j, b := range call {
+				require.Equal(t, fmt.Sprint(4*i+j), b.Key)
+				require.Equal(t, 2, b.Size())
+			}
+			s.answer()
+		}
+		for range coalesce.MostApart - 1 {
+			leave()
+		}
+		s.end(t)
+	})
+}
+
+// A key that has nothing in flight does not wait for others as long as few are.
+func TestKeysApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(100)
+		for i := range 2 * coalesce.MostApart {
+			s.join(fmt.Sprint(i))
+		}
+		require.Len(t, s.calls, coalesce.MostApart)
+		s.end(t)
+	})
+}
+
+// The number of calls in flight follows from the minimum round trip, and from how many wait.
+func TestLimit(t *testing.T) {
+	const µs, ms = time.Microsecond, time.Millisecond
+	for _, c := range []struct {
+		trips []time.Duration
+		limit int
+	}{
+		{nil, 1}, {[]time.Duration{249 * µs}, 1}, {[]time.Duration{250 * µs}, 2}, {[]time.Duration{ms}, 5},
+		{[]time.Duration{100 * ms}, 7}, {[]time.Duration{100 * ms, 600 * µs, 100 * ms}, 3},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newServer(1)
+			for _, d := range c.trips {
+				s.trip(t, d)
+			}
+			require.Equal(t, c.limit, s.flying(20), "%v", c.trips)
+			require.Equal(t, c.limit, s.flying(coalesce.Enough-20+c.limit-1))
+			require.Equal(t, c.limit+1, s.flying(1), "so many wait")
+			require.Equal(t, c.limit+1, s.flying(coalesce.Enough-1))
+			s.end(t)
+		})
+	}
+}
+
+// The minimum round trip is that of late, and of calls that were answered.
+func TestMinimumRoundTrip(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(1)
+		s.trip(t, 600*time.Microsecond)
+		p, _ := s.Alone("A")
+		s.Leave("A", p, false)
+		for range 1000 {
+			s.trip(t, time.Millisecond)
+		}
+		p, _ = s.Alone("A")
+		s.Leave("A", p, false)
+		require.Equal(t, 5, s.flying(10))
+		s.end(t)
+	})
+}
+
+// A call that has stalled holds up the others for some milliseconds only. However many stall, there is one more in every
+// interval at most, and those that return in the end do not count twice.
+func TestStalled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(1)
+		s.trip(t, 100*time.Microsecond)
+		start := time.Now()
+		want := []time.Duration{0, 6 * time.Millisecond} // when calls begin; the first stalls after 5 ms and 10 round trips
+		for len(want) < 21 {
+			want = append(want, want[len(want)-1]+coalesce.StallInterval)
+		}
+		var began []time.Duration
+		for time.Since(start) < time.Second {
+			if s.flying(1) > len(began) {
+				began = append(began, time.Since(start))
+			}
+			time.Sleep(2 * time.Millisecond) // so that fewer than Enough wait at a time
+		}
+		require.Equal(t, want, began)
+		for range len(want) - 1 {
+			s.answer()
+			require.Len(t, s.calls, len(want), "the last one only holds a place")
+		}
+		s.answer()
+		require.Len(t, s.calls, len(want)+1)
+		require.Equal(t, len(want)+1, s.flying(3))
+		s.end(t)
+	})
+}
+
+// A caller that stalls in its own goroutine does not hold up those who come later at all.
+func TestStalledAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(1)
+		p, _ := s.Alone("flying")
+		time.Sleep(time.Hour)
+		require.Equal(t, 1, s.flying(2), "the second one waits for the first")
+		s.Leave("flying", p, true)
+		synctest.Wait()
+		require.Len(t, s.calls, 1)
+		s.answer()
+		require.Len(t, s.calls, 2)
+		s.end(t)
+	})
+}
+
+// A call that is healthy keeps its place, however long others have to wait for the next ones.
+func TestLongQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(1)
+		leave := s.fill(t)
+		for i := range 100 {
+			s.join(fmt.Sprint(i))
+		}
+		for range coalesce.MostApart {
+			leave()
+		}
+		for i := range 100 {
+			require.Len(t, s.calls, min(100, i+coalesce.MostApart))
+			time.Sleep(time.Millisecond)
+			s.answer()
+		}
+		s.end(t)
+	})
+}
+
+// A member that leaves does not stop the others, and keeps its part.
+func TestMembersLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(1)
+		ctx, cancel := context.WithCancel(t.Context())
+		b, _ := s.join("A")
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			_, err := b.Wait(ctx, time.Hour)
+			require.ErrorIs(t, err, context.Canceled)
+		})
+		second, _ := s.Join("A", 0)
+		third, _ := s.Join("A", 0)
+		require.Same(t, second, third)
+		wg.Go(func() {
+			start := time.Now()
+			_, err := second.Wait(ctx, time.Millisecond)
+			require.ErrorIs(t, err, coalesce.ErrTimeout)
+			require.Equal(t, time.Millisecond, time.Since(start))
+			cancel()
+		})
+		wg.Wait()
+		wg.Go(func() {
+			r, err := third.Wait(t.Context(), time.Hour)
+			require.NoError(t, err)
+			require.Equal(t, 2, r)
+		})
+		s.end(t)
+		wg.Wait()
+	})
+}
+
+// What happens to send reaches every member whose batch it had not finished, and no other. The lane goes on.
+func TestSendIsEnded(t *testing.T) {
+	for name, harm := range map[string]func(){
+		"panic":  func() { panic("hook") },
+		"Goexit": runtime.Goexit,
+		"return": func() {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				harmed := false
+				var s *server
+				s = &server{answers: make(chan struct{}), lane: coalesce.New(func() int { return 3 }, func(batches []*batch) {
+					<-s.answers
+					batches[0].Finish(7, nil)
+					if len(batches) > 1 && !harmed {
+						harmed = true
+						harm()
+						return
+					}
+					for _, b := range batches[1:] {
+						b.Finish(7, nil)
+					}
+				})}
+				leave := s.fill(t)
+				var healthy, panicked, ended atomic.Int64
+				for i := range 20 {
+					b, _ := s.Join(fmt.Sprint(i%5), 0)
+					go func() {
+						defer func() {
+							if r := recover(); r != nil {
+								require.Equal(t, "hook", r)
+								panicked.Add(1)
+							}
+						}()
+						if r, err := b.Wait(t.Context(), 0); err != nil {
+							require.ErrorIs(t, err, coalesce.ErrEnded)
+							ended.Add(1)
+						} else {
+							require.Equal(t, 7, r)
+							healthy.Add(1)
+						}
+					}()
+				}
+				leave()
+				s.answer() // three keys of the five
+				for range coalesce.MostApart - 1 {
+					leave()
+				}
+				s.end(t)
+				require.EqualValues(t, 12, healthy.Load())
+				if name == "panic" {
+					require.EqualValues(t, 8, panicked.Load())
+				} else {
+					require.EqualValues(t, 8, ended.Load())
+				}
+			})
+		})
+	}
+}
+
+// A burst keeps nothing behind: no goroutine (or its bubble would not end), no timer, no memory for any key.
+func TestIdle(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(10)
+		for i := range 1000 {
+			s.Join(fmt.Sprint(i), 0)
+		}
+		synctest.Wait()
+		require.False(t, s.Idle())
+		s.end(t)
+	})
+}
+
+func instant(batches []*batch) {
+	for _, b := range batches {
+		b.Finish(0, nil)
+	}
+}
+
+func BenchmarkAlone(b *testing.B) {
+	l := coalesce.New(func() int { return 256 }, instant)
+	b.ReportAllocs()
+	for b.Loop() {
+		if p, ok := l.Alone("A"); ok {
+			l.Leave("A", p, true)
+		}
+	}
+}
+
+func BenchmarkJoin(b *testing.B) {
+	for _, callers := range []int{1, 4, 100, 1000} {
+		b.Run(fmt.Sprint(callers), func(b *testing.B) {
+			l := coalesce.New(func() int { return 256 }, instant)
+			b.ReportAllocs()
+			b.SetParallelism(max(1, callers/runtime.GOMAXPROCS(0)))
+			b.RunParallel(func(pb *testing.PB) {
+				for pb.Next() {
+					batch, _ := l.Join("A", 0)
+					_, _ = batch.Wait(context.Background(), 0)
+				}
+			})
+		})
+	}
+}
