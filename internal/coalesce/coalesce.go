@@ -231,8 +231,7 @@ func (l *Lane[K, P, R]) relieve() {
 	l.arm()
 }
 
-// dispatch sends batches until none waits or its place is gone. As a goroutine of its own it lets those that are ready to
-// run come along.
+// dispatch sends batches until none waits or its place is gone.
 func (l *Lane[K, P, R]) dispatch(p Place) {
 	over := false
 	defer func() {
@@ -241,15 +240,13 @@ func (l *Lane[K, P, R]) dispatch(p Place) {
 		}
 	}()
 	for {
+		runtime.Gosched() // whoever is ready to run comes along, such as those who were just answered and call again
 		var batches []*Batch[K, P, R]
 		if p, batches = l.next(p); len(batches) == 0 {
 			over = true
 			return
 		}
 		l.call(p, batches)
-		if len(batches) > 1 || batches[0].size > 1 {
-			runtime.Gosched() // those who were answered may want to call again, and together
-		}
 	}
 }
 

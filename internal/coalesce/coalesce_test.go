@@ -217,6 +217,28 @@ func TestExactParts(t *testing.T) {
 	require.Eventually(t, l.Idle, time.Second, time.Millisecond)
 }
 
+// Goroutines that are ready to run share the first call already, though it waits for nobody.
+func TestReadyGoroutinesShare(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	const rounds = 100
+	var calls atomic.Int64
+	l := coalesce.New(one, func(batches []*batch) {
+		calls.Add(1)
+		instant(batches)
+	})
+	for range rounds {
+		var wg sync.WaitGroup
+		for range 10 {
+			wg.Go(func() {
+				b, _ := l.Join("A", 0)
+				_, _ = b.Wait(context.Background(), 0)
+			})
+		}
+		wg.Wait()
+	}
+	require.Less(t, calls.Load(), int64(rounds*3/2), "one call for each round, but when the scheduler has it otherwise")
+}
+
 // Batches of different keys share a call, as many as it takes, in the order in which they began.
 func TestKeysTravelTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -347,15 +369,16 @@ func TestStalledAlone(t *testing.T) {
 func TestLongQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(1)
+		s.trip(t, 100*time.Microsecond)
 		leave := s.fill(t)
-		for i := range 100 {
+		for i := range 30 { // fewer than Enough
 			s.join(fmt.Sprint(i))
 		}
 		for range coalesce.MostApart {
 			leave()
 		}
-		for i := range 100 {
-			require.Len(t, s.calls, min(100, i+coalesce.MostApart))
+		for i := range 30 {
+			require.Len(t, s.calls, min(30, i+coalesce.MostApart))
 			time.Sleep(time.Millisecond)
 			s.answer()
 		}
@@ -467,6 +490,8 @@ func TestIdle(t *testing.T) {
 		s.end(t)
 	})
 }
+
+func one() int { return 1 }
 
 func instant(batches []*batch) {
 	for _, b := range batches {
