@@ -1,0 +1,100 @@
+package redisrun
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// This file tells failures apart: whose context ended, what may pass, what was never sent, and what all share.
+
+var (
+	// ErrNoAnswer means that a time limit of ours has passed.
+	ErrNoAnswer = fmt.Errorf("no answer in time: %w", os.ErrDeadlineExceeded)
+	// ErrUnanswered means that no answer came in time to a command that is sent at most once. It may have run.
+	ErrUnanswered = errors.New("serial: no answer in time to a command that cannot be repeated")
+	// ErrEnded means that a hook of the client ended a goroutine.
+	ErrEnded = errors.New("serial: the goroutine of a command was ended from outside")
+)
+
+// EndOf returns the error of a context that has ended, and nil while it lives. A deadline that has just passed counts
+// even if the context's timer has not fired yet: go-redis may give up on it a moment earlier.
+func EndOf(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	if d, ok := ctx.Deadline(); ok && !time.Now().Before(d) {
+		return context.DeadlineExceeded
+	}
+	return nil
+}
+
+// GaveUp is the error of a call whose context ended; failure is that of the attempt before, nil if there was none.
+func GaveUp(end, failure error) error {
+	err := fmt.Errorf("serial: gave up waiting for Redis, where the command may have run: %w", end)
+	if failure != nil {
+		err = fmt.Errorf("%w; before that: %w", err, Foreign(failure))
+	}
+	return err
+}
+
+// Foreign hides that an error of go-redis, redsync or our own time limits stems from a context, because that context
+// was not the caller's. Everything else about the error still matches.
+func Foreign(err error) error {
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return foreignError{err}
+	}
+	return err
+}
+
+type foreignError struct{ cause error }
+
+func (e foreignError) Error() string { return e.cause.Error() }
+
+// There is no Unwrap: errors.Is and errors.As would walk through it.
+
+func (e foreignError) Is(target error) bool {
+	return target != context.Canceled && target != context.DeadlineExceeded && errors.Is(e.cause, target)
+}
+
+func (e foreignError) As(target any) bool { return errors.As(e.cause, target) }
+
+// Outage marks the failure of a server that all who want the same share: each by itself would ask in vain.
+func Outage(err error) error { return outageError{err} }
+
+// IsOutage reports whether err is one, or wraps one.
+func IsOutage(err error) bool {
+	var outage outageError
+	return errors.As(err, &outage)
+}
+
+type outageError struct{ error }
+
+func (e outageError) Unwrap() error { return e.error }
+
+// Transient reports whether the same command may succeed a moment later.
+func Transient(err error) bool {
+	var network net.Error
+	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+		errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) ||
+		redis.IsLoadingError(err) || redis.IsReadOnlyError(err) || redis.IsClusterDownError(err) ||
+		redis.IsTryAgainError(err) || redis.IsMasterDownError(err) || redis.IsMaxClientsError(err)
+}
+
+// unsent reports whether the script did not run: the server said so, or there was no connection to send it on.
+func unsent(err error) bool {
+	for _, prefix := range []string{"NOSCRIPT", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "READONLY", "LOADING"} {
+		if redis.HasErrorPrefix(err, prefix) {
+			return true
+		}
+	}
+	var network *net.OpError
+	return errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) ||
+		errors.As(err, &network) && network.Op == "dial"
+}

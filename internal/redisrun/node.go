@@ -1,0 +1,95 @@
+package redisrun
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// This file finds the server that has a key. Servers are told apart so that none waits for another.
+
+// mostTogether is how many types may go in one call.
+const mostTogether = 256
+
+// A Node is a server that has keys. Its methods may be called concurrently.
+type Node struct {
+	server  *redis.Client // nil where go-redis finds it
+	known   bool
+	oneSlot atomic.Bool
+}
+
+// Known is false where only go-redis knows which server has a key; then nothing is remembered of it.
+func (n *Node) Known() bool { return n.known }
+
+// Together is how many types may go in one call at most. What is no client of one server may be a Cluster's, whose types do not
+// share scripts.
+func (n *Node) Together() int {
+	if n.server == nil {
+		return 1
+	}
+	return mostTogether
+}
+
+// OneSlot reports whether the server refuses scripts whose keys are in different slots, and takes a pipeline instead.
+func (n *Node) OneSlot() bool { return n.oneSlot.Load() }
+
+// SetOneSlot notes that it does: it is a Cluster's, though the client is not. It changes nothing where only go-redis knows
+// the server, as calls go alone there.
+func (n *Node) SetOneSlot() { n.oneSlot.Store(n.server != nil) }
+
+// Nodes are the servers of a client, with a T for each.
+type Nodes[T any] struct {
+	runner  *Runner
+	create  func(*Node) T
+	cluster *redis.ClusterClient // nil where there is one server only
+	only    T                    // of that one
+	masters sync.Map             // by address: master[T]
+}
+
+type master[T any] struct {
+	server *redis.Client
+	of     T
+}
+
+// NewNodes returns the servers of r's client. create is called for each, and for each key whose server is not known.
+func NewNodes[T any](r *Runner, create func(*Node) T) *Nodes[T] {
+	n := &Nodes[T]{runner: r, create: create}
+	switch client := r.client.(type) {
+	case *redis.ClusterClient:
+		n.cluster = client
+	case *redis.Client:
+		n.only = create(&Node{server: client, known: true})
+	default:
+		n.only = create(&Node{known: true})
+	}
+	return n
+}
+
+// Only is what belongs to the one server that there is, and false if there are several.
+func (n *Nodes[T]) Only() (T, bool) { return n.only, n.cluster == nil }
+
+// Of is what belongs to the server that has a key. To find out a Cluster's slots takes as long as its nodes make it, and until
+// a first command has done that, nobody else waits for it.
+func (n *Nodes[T]) Of(ctx context.Context, key string) T {
+	if n.cluster == nil {
+		return n.only
+	}
+	var server *redis.Client
+	if n.runner.warm.Load() {
+		server, _ = n.cluster.MasterForKey(ctx, key)
+	}
+	if server == nil {
+		return n.create(&Node{})
+	}
+	addr := server.Options().Addr
+	if m, ok := n.masters.Load(addr); ok && m.(master[T]).server == server { // go-redis may have made a new client of it
+		return m.(master[T]).of
+	}
+	node := &Node{server: server, known: true}
+	node.oneSlot.Store(true)
+	m := master[T]{server, n.create(node)}
+	n.masters.Store(addr, m)
+	return m.of
+}
