@@ -1,0 +1,353 @@
+package redisrun_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial/internal/budget"
+	"github.com/dailyserial/serial/internal/redisrun"
+)
+
+var increment = redisrun.NewScript("return redis.call('INCRBY', KEYS[1], 1)")
+
+func command(key string) redisrun.Command {
+	return redisrun.Command{Script: increment, Args: []any{nil, nil, 1, key}}
+}
+
+// A fixture is a miniredis, and what stands between it and its client.
+type fixture struct {
+	*miniredis.Miniredis
+	node *redisrun.Node
+	hang bool // no connection can be made
+
+	mu   sync.Mutex
+	hook func(next func() error) error // around each script or pipeline, nil for none; guarded by mu
+	sent []string                      // names of commands; guarded by mu
+}
+
+// inBubble runs f in a synctest bubble.
+func inBubble(t *testing.T, replicas redisrun.Replicas, f func(t *testing.T, x *fixture, r *redisrun.Runner)) {
+	synctest.Test(t, func(t *testing.T) {
+		x := &fixture{Miniredis: miniredis.NewMiniRedis()}
+		t.Cleanup(x.Close)
+		client := redis.NewClient(&redis.Options{
+			Addr: "127.0.0.1:6379",
+			Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
+				if x.hang {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				return x.Dial()
+			},
+		})
+		t.Cleanup(func() { _ = client.Close() })
+		client.AddHook(x)
+		r := redisrun.New(client, replicas)
+		x.node = single(t, r)
+		defer time.Sleep(time.Minute) // for commands that were left behind
+		f(t, x, r)
+	})
+}
+
+// single is the only node of r's client.
+func single(t *testing.T, r *redisrun.Runner) *redisrun.Node {
+	node, only := redisrun.NewNodes(r, func(n *redisrun.Node) *redisrun.Node { return n }).Only()
+	require.True(t, only)
+	return node
+}
+
+func (x *fixture) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (x *fixture) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		return x.around([]redis.Cmder{cmd}, func() error { return next(ctx, cmd) })
+	}
+}
+
+func (x *fixture) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		return x.around(cmds, func() error { return next(ctx, cmds) })
+	}
+}
+
+func (x *fixture) around(cmds []redis.Cmder, next func() error) error {
+	if !strings.HasPrefix(cmds[0].Name(), "eval") { // of go-redis itself, for a new connection
+		return next()
+	}
+	x.mu.Lock()
+	for _, cmd := range cmds {
+		x.sent = append(x.sent, cmd.Name())
+	}
+	hook := x.hook
+	x.mu.Unlock()
+	if hook == nil {
+		return next()
+	}
+	err := hook(next)
+	for _, cmd := range cmds {
+		cmd.SetErr(err)
+	}
+	return err
+}
+
+func (x *fixture) setHook(hook func(next func() error) error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.hook = hook
+}
+
+// names are those of the commands that were sent since the last look.
+func (x *fixture) names() []string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	names := x.sent
+	x.sent = nil
+	return names
+}
+
+// loseAnswer has the next command, or pipeline, run and its answer lost.
+func (x *fixture) loseAnswer() {
+	x.setHook(func(next func() error) error {
+		x.setHook(nil)
+		_ = next()
+		return io.EOF
+	})
+}
+
+func (x *fixture) run(ctx context.Context, r *redisrun.Runner, c redisrun.Command, note *redisrun.Note) (redisrun.Reply, error) {
+	b := budget.New(false)
+	return r.Run(ctx, &b, x.node, c, note)
+}
+
+func TestScriptIsSentWholeWhereItIsUnknown(t *testing.T) {
+	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
+		for i := range 2 {
+			reply, err := x.run(t.Context(), r, command("k"), nil)
+			require.NoError(t, err)
+			require.EqualValues(t, 1+i, reply.Value)
+			require.NoError(t, reply.Before, "the script did not run before")
+		}
+		require.Equal(t, []string{"evalsha", "eval", "evalsha"}, x.names())
+	})
+}
+
+func TestLostAnswer(t *testing.T) {
+	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
+		_, err := x.run(t.Context(), r, command("k"), nil)
+		require.NoError(t, err)
+
+		x.loseAnswer()
+		var note redisrun.Note
+		reply, err := x.run(t.Context(), r, command("k"), &note)
+		require.NoError(t, err)
+		require.EqualValues(t, 3, reply.Value, "it ran twice")
+		require.Equal(t, io.EOF, reply.Before)
+		require.Equal(t, io.EOF, *note.Load())
+
+		reply, err = x.run(t.Context(), r, command("k"), &note)
+		require.NoError(t, err)
+		require.Equal(t, io.EOF, reply.Before, "the note tells of an attempt before")
+
+		x.loseAnswer()
+		once := command("k")
+		once.Once = true
+		_, err = x.run(t.Context(), r, once, nil)
+		require.ErrorIs(t, err, io.EOF)
+		require.True(t, redisrun.IsOutage(fmt.Errorf("wrapped: %w", err)))
+		x.CheckGet(t, "k", "5")
+	})
+}
+
+// No server can be reached: a call ends in time, and no error of a context of ours shows.
+func TestUnreachable(t *testing.T) {
+	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
+		x.hang = true
+		start := time.Now()
+		_, err := x.run(t.Context(), r, command("k"), nil)
+		require.LessOrEqual(t, time.Since(start), budget.Answers)
+		require.True(t, redisrun.IsOutage(err))
+		require.NotErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "serial: Redis failed: ")
+
+		once := command("k")
+		once.Once = true
+		x.names()
+		_, err = x.run(t.Context(), r, once, nil)
+		require.Equal(t, redisrun.ErrUnanswered, err)
+		require.Len(t, x.names(), 1)
+
+		var used budget.Budget
+		_, err = r.Run(t.Context(), &used, x.node, command("k"), nil)
+		require.ErrorIs(t, err, redisrun.ErrNoAnswer)
+		require.Empty(t, x.names(), "there is no time left to send it")
+	})
+}
+
+func TestCallerLeaves(t *testing.T) {
+	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
+		x.hang = true
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		var note redisrun.Note
+		before := errors.New("before")
+		note.Store(&before)
+		start := time.Now()
+		_, err := x.run(ctx, r, command("k"), &note)
+		require.Equal(t, time.Second, time.Since(start))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, err, before)
+		require.False(t, redisrun.IsOutage(err))
+	})
+}
+
+// A process that stood still has not waited for a server: what that took is not spent, and the answer is waited for.
+func TestProcessStoodStill(t *testing.T) {
+	for name, endless := range map[string]bool{"in its own goroutine": true, "in another": false} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
+				ctx := context.Background()
+				if !endless {
+					ctx = t.Context()
+				}
+				_, err := x.run(ctx, r, command("k"), nil)
+				require.NoError(t, err)
+				x.setHook(func(next func() error) error { defer time.Sleep(time.Minute); return next() })
+				b := budget.New(false)
+				reply, err := r.Run(ctx, &b, x.node, command("k"), nil)
+				require.NoError(t, err)
+				require.EqualValues(t, 2, reply.Value)
+				require.Equal(t, time.Minute, reply.Received.Sub(reply.Sent))
+				require.Equal(t, budget.Answers, b.Answer())
+			})
+		})
+	}
+}
+
+func TestUnconfirmed(t *testing.T) {
+	inBubble(t, redisrun.Replicas{N: 1, Timeout: time.Second}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
+		reply, err := x.run(t.Context(), r, command("k"), nil)
+		require.NoError(t, err)
+		require.NoError(t, reply.Unconfirmed, "nobody asked")
+
+		confirmed := command("k")
+		confirmed.Confirm = true
+		x.names()
+		reply, err = x.run(t.Context(), r, confirmed, nil)
+		require.NoError(t, err)
+		require.EqualValues(t, 2, reply.Value)
+		require.EqualError(t, reply.Unconfirmed, "0 of 1 replicas confirmed within 1s")
+		require.Equal(t, []string{"evalsha", "wait"}, x.names())
+
+		confirmed.Args = command("k").Args
+		b := budget.New(false)
+		o := r.RunAll(t.Context(), &b, x.node, []redisrun.Command{confirmed}, make([]*redisrun.Note, 1))
+		require.EqualError(t, o[0].Reply.Unconfirmed, "0 of 1 replicas confirmed within 1s")
+	})
+}
+
+func TestRunAll(t *testing.T) {
+	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
+		x.HSet("B", "f", "v")
+		all := func(notes ...*redisrun.Note) []redisrun.Outcome {
+			b := budget.New(false)
+			return r.RunAll(t.Context(), &b, x.node, []redisrun.Command{command("A"), command("B"), command("C")}, notes)
+		}
+		for i := range 2 { // first, the server does not know the script
+			o := all(nil, nil, nil)
+			for _, j := range []int{0, 2} {
+				require.NoError(t, o[j].Err)
+				require.EqualValues(t, 1+i, o[j].Reply.Value)
+				require.NoError(t, o[j].Reply.Before)
+				require.False(t, o[j].Reply.Sent.IsZero())
+			}
+			require.ErrorContains(t, o[1].Err, "WRONGTYPE")
+		}
+		x.Del("B")
+		var note redisrun.Note
+		x.loseAnswer()
+		for i, o := range all(nil, &note, nil) {
+			require.NoError(t, o.Err)
+			require.EqualValues(t, []int{4, 2, 4}[i], o.Reply.Value, "it ran twice")
+			require.Equal(t, io.EOF, o.Reply.Before)
+		}
+		require.Equal(t, io.EOF, *note.Load())
+	})
+}
+
+// What a hook of the client does to a goroutine is the caller's.
+func TestHooksThatBreak(t *testing.T) {
+	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
+		all := func() []redisrun.Outcome {
+			b := budget.New(false)
+			return r.RunAll(t.Context(), &b, x.node, []redisrun.Command{command("A")}, make([]*redisrun.Note, 1))
+		}
+		x.setHook(func(func() error) error { runtime.Goexit(); return nil })
+		_, err := x.run(t.Context(), r, command("A"), nil)
+		require.ErrorIs(t, err, redisrun.ErrEnded)
+		require.ErrorIs(t, all()[0].Err, redisrun.ErrEnded)
+		x.setHook(func(func() error) error { panic("hook") })
+		require.PanicsWithValue(t, "hook", func() { _, _ = x.run(t.Context(), r, command("A"), nil) })
+		require.PanicsWithValue(t, "hook", func() { all() })
+	})
+}
+
+func TestForeign(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	cause := &net.OpError{Op: "dial", Err: ctx.Err()}
+	err := fmt.Errorf("wrapped: %w", redisrun.Foreign(cause))
+	require.NotErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, err, cause)
+	var network *net.OpError
+	require.ErrorAs(t, err, &network)
+	require.ErrorContains(t, err, "context canceled")
+	require.Equal(t, io.EOF, redisrun.Foreign(io.EOF))
+}
+
+func TestNodes(t *testing.T) {
+	m := miniredis.RunT(t)
+	made := 0
+	nodes := func(client redis.UniversalClient) (*redisrun.Runner, *redisrun.Nodes[*redisrun.Node]) {
+		t.Cleanup(func() { _ = client.Close() })
+		r := redisrun.New(client, redisrun.Replicas{})
+		return r, redisrun.NewNodes(r, func(n *redisrun.Node) *redisrun.Node { made++; return n })
+	}
+
+	r, _ := nodes(redis.NewClient(&redis.Options{Addr: m.Addr()}))
+	node := single(t, r)
+	require.True(t, node.Known())
+	require.Equal(t, 256, node.Together())
+	require.False(t, node.OneSlot())
+	node.SetOneSlot()
+	require.True(t, node.OneSlot())
+
+	r, _ = nodes(struct{ redis.UniversalClient }{redis.NewClient(&redis.Options{Addr: m.Addr()})})
+	require.Equal(t, 1, single(t, r).Together(), "it may be a Cluster")
+
+	r, cluster := nodes(redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{m.Addr()}}))
+	_, only := cluster.Only()
+	require.False(t, only)
+	node = cluster.Of(t.Context(), "k")
+	require.False(t, node.Known(), "nobody waits to find out the slots")
+	b := budget.New(false)
+	_, err := r.Run(t.Context(), &b, node, command("k"), nil)
+	require.NoError(t, err)
+	made = 0
+	node = cluster.Of(t.Context(), "k")
+	require.True(t, node.Known() && node.OneSlot())
+	require.Same(t, node, cluster.Of(t.Context(), "k"))
+	require.Equal(t, 1, made)
+}
