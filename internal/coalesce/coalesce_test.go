@@ -2,6 +2,7 @@ package coalesce_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -25,6 +26,7 @@ type server struct {
 	*lane
 	calls   chan []*batch // in the order in which they began
 	answers chan struct{}
+	err     error // of every batch
 }
 
 func newServer(together int) *server {
@@ -33,7 +35,7 @@ func newServer(together int) *server {
 		s.calls <- batches
 		<-s.answers
 		for _, b := range batches {
-			b.Finish(b.Size(), nil)
+			b.Finish(b.Size(), s.err)
 		}
 	})
 	return s
@@ -116,6 +118,17 @@ func TestAlone(t *testing.T) {
 	s.Leave("A", p, false)
 	require.True(t, s.Idle())
 	require.Empty(t, s.calls)
+}
+
+// To join a batch that waits costs nothing either.
+func TestJoinWaiting(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(1)
+		s.join("A")
+		s.join("A")
+		require.Zero(t, testing.AllocsPerRun(10, func() { s.Join("A", 0) }))
+		s.end(t)
+	})
 }
 
 // Nobody goes ahead of those who wait.
@@ -317,6 +330,20 @@ func TestMinimumRoundTrip(t *testing.T) {
 		require.Equal(t, 5, s.flying(10))
 		s.end(t)
 	})
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(1)
+		call := func(d time.Duration) {
+			s.join("trip")
+			time.Sleep(d)
+			s.answer()
+			<-s.calls
+		}
+		call(600 * time.Microsecond)
+		s.err = errors.New("refused")
+		call(0)
+		require.Equal(t, 3, s.flying(10))
+		s.end(t)
+	})
 }
 
 // A call that has stalled holds up the others for some milliseconds only. However many stall, there is one more in every
@@ -324,9 +351,9 @@ func TestMinimumRoundTrip(t *testing.T) {
 func TestStalled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(1)
-		s.trip(t, 100*time.Microsecond)
+		s.trip(t, 200*time.Microsecond)
 		start := time.Now()
-		want := []time.Duration{0, 6 * time.Millisecond} // when calls begin; the first stalls after 5 ms and 10 round trips
+		want := []time.Duration{0, 8 * time.Millisecond} // when calls begin; the first stalls after 5 ms and 10 round trips
 		for len(want) < 21 {
 			want = append(want, want[len(want)-1]+coalesce.StallInterval)
 		}
@@ -345,6 +372,39 @@ func TestStalled(t *testing.T) {
 		s.answer()
 		require.Len(t, s.calls, len(want)+1)
 		require.Equal(t, len(want)+1, s.flying(3))
+		s.end(t)
+	})
+}
+
+// The oldest call gives up its place, and the others keep theirs.
+func TestOldestStalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(1)
+		s.trip(t, 300*time.Microsecond)
+		require.Equal(t, 1, s.flying(1))
+		time.Sleep(5 * time.Millisecond)
+		require.Equal(t, 2, s.flying(2))
+		time.Sleep(4 * time.Millisecond)
+		require.Equal(t, 3, s.flying(1), "the first has stalled")
+		s.answer()
+		require.Len(t, s.calls, 3)
+		s.answer()
+		require.Len(t, s.calls, 4)
+		s.end(t)
+	})
+}
+
+// The stall timer outlives a call that is answered, for those who wait for the next one.
+func TestNextCallStalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(1)
+		s.trip(t, 100*time.Microsecond)
+		require.Equal(t, 1, s.flying(2))
+		time.Sleep(4 * time.Millisecond)
+		s.answer()
+		require.Equal(t, 2, s.flying(1))
+		time.Sleep(time.Second)
+		require.Len(t, s.calls, 3)
 		s.end(t)
 	})
 }
@@ -378,8 +438,9 @@ func TestLongQueue(t *testing.T) {
 			leave()
 		}
 		for i := range 30 {
-			require.Len(t, s.calls, min(30, i+coalesce.MostApart))
 			time.Sleep(time.Millisecond)
+			synctest.Wait()
+			require.Len(t, s.calls, min(30, i+coalesce.MostApart))
 			s.answer()
 		}
 		s.end(t)
