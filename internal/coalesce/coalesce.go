@@ -25,10 +25,10 @@ var (
 // next batch had better gather everybody until the last call has returned. Over a network most of it is waiting, and a
 // caller should not wait for another one's round trip before its own.
 const (
-	tripOfOne  = 250 * time.Microsecond // of the minimum round trip, for each further call in flight
-	mostFlying = 8
-	mostApart  = 4  // calls in flight up to which a key that has none may begin one: the server works while answers are read
-	enough     = 32 // waiting callers that are worth one more call, whatever the round trip
+	tripPerCall  = 250 * time.Microsecond // of the minimum round trip, for each further call in flight
+	mostInFlight = 8
+	mostApart    = 4  // calls in flight up to which a key that has none may begin one: the server works while answers are read
+	manyWaiting  = 32 // waiting callers that are worth one more call, whatever the round trip
 
 	// A call that takes longer than stallBase and stallTrips minimum round trips has stalled, on a broken connection, say.
 	// It gives its place in flight to those who wait. One call does so in every stallInterval at most, so that a server
@@ -163,8 +163,8 @@ func (l *Lane[K, P, R]) apart(key K) bool { return len(l.inFlight) < mostApart &
 
 // limit is how many calls may be in flight. The caller holds mu.
 func (l *Lane[K, P, R]) limit() int {
-	n := 1 + min(int(l.trip/tripOfOne), mostFlying-2)
-	if l.members >= enough {
+	n := 1 + min(int(l.trip/tripPerCall), mostInFlight-2)
+	if l.members >= manyWaiting {
 		n++
 	}
 	return n

@@ -3,7 +3,7 @@ package coalesce
 // Seen by tests only.
 const (
 	MostApart     = mostApart
-	Enough        = enough
+	ManyWaiting   = manyWaiting
 	StallInterval = stallInterval
 )
 
