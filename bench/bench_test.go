@@ -5,12 +5,22 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/dailyserial/serial/internal/redistest"
 )
+
+// TestMain makes the test's binary a worker where the program would be one.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == workerFlag {
+		main()
+		return
+	}
+	os.Exit(m.Run())
+}
 
 // It is about the program, and no figure is judged: a test's machine is never idle.
 func TestCompare(t *testing.T) {
@@ -21,7 +31,7 @@ func TestCompare(t *testing.T) {
 		rounds:  2,
 		length:  20 * time.Millisecond,
 		callers: []int{1, 10},
-		only:    regexp.MustCompile("^(next|autopipelined)$"),
+		only:    regexp.MustCompile("^(next|next-1000-types|autopipelined)$"),
 		network: regexp.MustCompile(""),
 		out:     out,
 		check:   true,
@@ -29,19 +39,48 @@ func TestCompare(t *testing.T) {
 	if err := compare(context.Background(), cfg, server.Addr()); err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{
-		"results.md":     "| 10 | **Next** | network of 2 ms | p50 ×INCR | ≤ 1.15 |",
-		"results.csv":    "\nloopback,2,next,10,",
-		"throughput.svg": ">Next</text>",
-		"p99.svg":        ">INCR, autopipelined</text>",
-	} {
-		text, err := os.ReadFile(filepath.Join(out, name))
-		if err != nil {
-			t.Fatal(err)
+	requireFiles(t, out, map[string][]string{
+		"results.md": {
+			"| 10 | **Next** | network of 2 ms | p50 ×INCR | ≤ 1.15 |",
+			"| 4 | **Next**, 1,000 types | fleet | server CPU per number ×INCR | ≤ 1.60 |",
+		},
+		"results.csv":    {"\nloopback,2,next,10,", "\nfleet,2,next,4,"},
+		"throughput.svg": {">Next</text>"},
+		"p99.svg":        {">INCR, autopipelined</text>"},
+	})
+}
+
+// No worker calls before the start, what all of them did counts, and one that ends ends the measurement.
+func TestFleet(t *testing.T) {
+	server := redistest.Start(t)
+	rdb := server.Client(t)
+	f, err := startFleet(os.Args[0], 3, job{Addr: server.Addr()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.stop()
+	measure := func(begin func()) (*tally, error) {
+		return f.call(t.Context(), &entrant{contestant: byID(baseline)}, 4, 20*time.Millisecond, func() error {
+			begin()
+			return nil
+		})
+	}
+	sum, err := measure(func() {
+		if n := rdb.Exists(t.Context(), "plain").Val(); n != 0 {
+			t.Error("workers called before the start")
 		}
-		if !strings.Contains(string(text), want) {
-			t.Errorf("%s has no %q:\n%s", name, want, text)
-		}
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := rdb.Get(t.Context(), "plain").Val(); n != strconv.Itoa(sum.Calls) {
+		t.Errorf("%d calls counted, the server had %s", sum.Calls, n)
+	}
+	if took := sum.End.Sub(sum.Start); took < 20*time.Millisecond {
+		t.Errorf("took %v", took)
+	}
+	if _, err := measure(server.Kill); err == nil || !strings.Contains(err.Error(), "bench: ") {
+		t.Errorf("without a server: %v", err)
 	}
 }
 
@@ -71,6 +110,22 @@ func TestLineup(t *testing.T) {
 				if seen[e.id] != 1 {
 					t.Fatalf("round %d of %d: %s is there %d times", round, n, e.id, seen[e.id])
 				}
+			}
+		}
+	}
+}
+
+// requireFiles demands that each file contains each text.
+func requireFiles(t *testing.T, dir string, wants map[string][]string) {
+	t.Helper()
+	for name, wanted := range wants {
+		text, err := os.ReadFile(filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, want := range wanted {
+			if !strings.Contains(string(text), want) {
+				t.Errorf("%s has no %q:\n%s", name, want, text)
 			}
 		}
 	}

@@ -22,10 +22,12 @@ func bars() []bar {
 		p50        = func(r *row) float64 { return r.p50Ratio }
 		p99        = func(r *row) float64 { return r.p99Ratio }
 		allocs     = func(r *row) float64 { return r.allocs }
+		serverCPU  = func(r *row) float64 { return r.cpuRatio }
 		near, far  = networks[0].name, networks[1].name
+		many       = networks[2]
 	)
 	return []bar{
-		{1, "next", near, "throughput ×INCR", throughput, 0.70, false},
+		{1, "next", near, "throughput ×INCR", throughput, 0.75, false},
 		{1, "next-deadline", near, "throughput ×INCR", throughput, 0.60, false},
 		{4, "next", near, "throughput ×INCR", throughput, 0.75, false},
 		{10, "next", near, "throughput ×INCR", throughput, 0.9, false},
@@ -33,7 +35,7 @@ func bars() []bar {
 		{1000, "next", near, "throughput ×INCR", throughput, 20, false},
 		{1, "next-1000-types", near, "throughput ×INCR", throughput, 0.70, false},
 		{4, "next-1000-types", near, "throughput ×INCR", throughput, 0.65, false},
-		{10, "next-1000-types", near, "throughput ×INCR", throughput, 0.7, false},
+		{10, "next-1000-types", near, "throughput ×INCR", throughput, 0.65, false},
 		{100, "next-1000-types", near, "throughput ×INCR", throughput, 1.2, false},
 		{1000, "next-1000-types", near, "throughput ×INCR", throughput, 1.8, false},
 		{1, "next", near, "p99 ×INCR", p99, 1.7, true},
@@ -47,6 +49,8 @@ func bars() []bar {
 		{1, "nextn-1000", far, "p50 ×INCR", p50, 2, true}, // two round trips' time
 		{1, "nextn-1000", near, "allocations per call", allocs, batch + 30, true},
 		{100, "next", near, "allocations per call", allocs, 12, true},
+		{many.callers, "next", many.name, "server CPU per number ×INCR", serverCPU, 1.6, true},
+		{many.callers, "next-1000-types", many.name, "server CPU per number ×INCR", serverCPU, 1.6, true},
 	}
 }
 

@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
@@ -21,6 +23,7 @@ type contestant struct {
 	title   string
 	numbers int  // per call
 	far     bool // measured on the network too
+	inFleet bool // measured in a fleet too
 	drawn   bool // has a curve in the plots
 	// open returns what is measured, ready for use: no call opens a period or creates a key any more.
 	open func(ctx context.Context, t *target) (op, error)
@@ -29,8 +32,11 @@ type contestant struct {
 // A target is a server as it is reached through one network. All contestants share the client; those that bring their
 // own say so in their title.
 type target struct {
-	rdb  *redis.Client
-	addr string
+	rdb    *redis.Client
+	addr   string
+	prefix string    // of the generators' key prefixes
+	noon   time.Time // in the generators' zone; zero is now
+	fleet  fleet     // nil if this process is to call
 }
 
 const (
@@ -42,16 +48,22 @@ const (
 // contestants lists all there are; the first is what the others are compared with.
 func contestants() []*contestant {
 	return append([]*contestant{
-		{baseline, "INCR", 1, true, true, openIncr},
-		{"incr-1000-keys", "INCR, 1,000 keys", 1, false, false, openIncrKeys},
-		{"get-incr", "GET, then INCR (the published sequence)", 1, false, true, openGetIncr},
-		{"autopipelined", "INCR, autopipelined", 1, true, true, openAutopipelined},
-		{"next", "**Next**", 1, true, true, openPlainNext},
-		{"next-deadline", "**Next**, with a deadline", 1, true, false, openNextDeadline},
-		{"next-1000-types", "**Next**, 1,000 types", 1, false, true, openNextTypes},
-		{"nextn-1000", "**NextN(1000)**", batch, true, false, openNextN},
-		{"snowflake", "bwmarrin/snowflake (not the same job: no date, no shared order)", 1, false, false, openSnowflake},
+		{baseline, "INCR", 1, true, true, true, openIncr},
+		{"incr-1000-keys", "INCR, 1,000 keys", 1, false, true, false, openIncrKeys},
+		{"get-incr", "GET, then INCR (the published sequence)", 1, false, false, true, openGetIncr},
+		{"autopipelined", "INCR, autopipelined", 1, true, false, true, openAutopipelined},
+		{"next", "**Next**", 1, true, true, true, openPlainNext},
+		{"next-deadline", "**Next**, with a deadline", 1, true, false, false, openNextDeadline},
+		{"next-1000-types", "**Next**, 1,000 types", 1, false, true, true, openNextTypes},
+		{"nextn-1000", "**NextN(1000)**", batch, true, false, false, openNextN},
+		{"snowflake", "bwmarrin/snowflake (not the same job: no date, no shared order)", 1, false, false, false, openSnowflake},
 	}, peers...)
+}
+
+// byID returns a contestant that there is.
+func byID(id string) *contestant {
+	all := contestants()
+	return all[slices.IndexFunc(all, func(c *contestant) bool { return c.id == id })]
 }
 
 func openIncr(_ context.Context, t *target) (op, error) {
@@ -93,10 +105,10 @@ func newGenerator(t *target, prefix string, opts ...serial.Option) (*serial.Gene
 
 // generatorAt is newGenerator with another time of day.
 func generatorAt(t *target, prefix string, timeOfDay time.Duration, opts ...serial.Option) (*serial.Generator, error) {
-	now := time.Now().UTC()
+	now := cmp.Or(t.noon, time.Now()).UTC()
 	passed := now.Sub(now.Truncate(24 * time.Hour))
 	zone := time.FixedZone("bench", int((timeOfDay-passed)/time.Second))
-	return serial.New(t.rdb, append(opts, serial.WithKeyPrefix(prefix), serial.WithLocation(zone),
+	return serial.New(t.rdb, append(opts, serial.WithKeyPrefix(t.prefix+prefix), serial.WithLocation(zone),
 		serial.WithTemplate("{type}{date:yyyyMMdd}{seq:15}"))...)
 }
 

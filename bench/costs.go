@@ -42,13 +42,13 @@ func costs(ctx context.Context, cfg *config, addr string) error {
 	if err := replica.follow(ctx, addr, rdb); err != nil {
 		return err
 	}
-	t := &target{rdb, addr}
+	t := &target{rdb: rdb, addr: addr}
 	enter := func(id, title string, opts ...serial.Option) *entrant {
 		var do op
 		if err == nil {
 			do, err = openNext(ctx, t, "cost-"+id, opts...)
 		}
-		return &entrant{&contestant{id: id, title: title, numbers: 1}, do}
+		return &entrant{contestant: &contestant{id: id, title: title, numbers: 1}, do: do}
 	}
 	ledger := func() serial.Ledger { return &shelf{last: map[string]int64{}} }
 	base := enter(baseline, "Next, unprotected")

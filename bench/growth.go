@@ -27,7 +27,7 @@ func growth(ctx context.Context, cfg *config, addr string) error {
 	defer g.admin.close()
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	defer func() { _ = rdb.Close() }()
-	g.target = &target{rdb, addr}
+	g.target = &target{rdb: rdb, addr: addr}
 	g.meter = newMeter(g.admin)
 
 	var b strings.Builder
@@ -174,8 +174,8 @@ func (g *grower) compare(ctx context.Context, name string, callers []int, do op)
 	if err != nil {
 		return nil, err
 	}
-	base := &entrant{&contestant{id: baseline, numbers: 1}, incr}
-	next := &entrant{&contestant{id: "next", numbers: 1}, do}
+	base := &entrant{contestant: &contestant{id: baseline, numbers: 1}, do: incr}
+	next := &entrant{contestant: &contestant{id: "next", numbers: 1}, do: do}
 	samples, err := g.meter.rounds(ctx, g.cfg, network{name: name}, callers, base, []*entrant{next})
 	if err != nil {
 		return nil, err

@@ -33,8 +33,11 @@ type config struct {
 }
 
 func main() {
-	cfg, err := parseFlags(os.Args[1:])
-	if err == nil {
+	var cfg *config
+	var err error
+	if len(os.Args) > 1 && os.Args[1] == workerFlag {
+		err = work(os.Stdin, os.Stdout)
+	} else if cfg, err = parseFlags(os.Args[1:]); err == nil {
 		ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 		err = run(ctx, cfg)
 		stop()
@@ -57,7 +60,7 @@ func parseFlags(args []string) (*config, error) {
 	callers := flags.String("callers", "1,4,10,100,1000", "`list` of numbers of callers")
 	only := flags.String("only", "", "measure contestants whose id matches the `regexp`, and INCR")
 	network := flags.String("network", "", "measure on networks whose name matches the `regexp`")
-	flags.StringVar(&cfg.out, "out", "", "`directory` for results.csv, results.md, throughput.svg and p99.svg")
+	flags.StringVar(&cfg.out, "out", "", "`directory` for tables, curves and every single measurement")
 	flags.BoolVar(&cfg.check, "check", false, "compare with the bars that the library is held to")
 	flags.BoolVar(&cfg.growth, "growth", false, "measure how cost and memory grow with the number of types instead")
 	flags.BoolVar(&cfg.costs, "costs", false, "measure what ledger and replicas cost instead")
@@ -130,7 +133,8 @@ func compare(ctx context.Context, cfg *config, addr string) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(cfg.out, "results.md"), []byte(about+"\n"+report), 0o644); err != nil {
+		text := about + "\n" + report
+		if err := os.WriteFile(filepath.Join(cfg.out, "results.md"), []byte(text), 0o644); err != nil {
 			return err
 		}
 		if err := writeCSV(filepath.Join(cfg.out, "results.csv"), samples); err != nil {

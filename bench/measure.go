@@ -18,14 +18,16 @@ const most = 10_000 // callers
 
 // A network is a way to reach the server.
 type network struct {
-	name    string
-	delay   time.Duration // of every byte, each way
-	callers int           // no more than that
+	name      string
+	delay     time.Duration // of every byte, each way
+	callers   int           // the most at a time; in a fleet the only number, of each process
+	processes int           // 0 if all callers are in this one
 }
 
 var networks = []network{
-	{"loopback", 0, most},
-	{"network of 2 ms", time.Millisecond, 100},
+	{"loopback", 0, most, 0},
+	{"network of 2 ms", time.Millisecond, 100, 0},
+	{"fleet", 0, 4, 8},
 }
 
 // A sample is what one measurement gave.
@@ -33,11 +35,11 @@ type sample struct {
 	network    string
 	contestant *contestant
 	round      int
-	callers    int
+	callers    int // of each process
 	calls      int
 	elapsed    time.Duration
 	p50, p99   time.Duration
-	allocs     uint64        // of the whole process, proxy included
+	allocs     uint64        // of whole processes, proxy included
 	serverCPU  time.Duration // user and kernel
 	base       *sample       // the INCR measured just before or just after; nil for INCR itself
 }
@@ -53,7 +55,8 @@ func (s *sample) serverCPUPerNumber() float64 { // µs
 // An entrant is a contestant that is ready.
 type entrant struct {
 	*contestant
-	do op
+	do    op
+	fleet fleet // nil if this process calls do itself
 }
 
 // measure has the contestants take turns.
@@ -74,13 +77,22 @@ func (n network) measure(ctx context.Context, cfg *config, addr string) ([]*samp
 	if err := admin.rdb.FlushAll(ctx).Err(); err != nil {
 		return nil, err
 	}
-	callers := slices.DeleteFunc(slices.Clone(cfg.callers), func(c int) bool { return c > n.callers })
-	m := newMeter(admin)
-	base, others, err := n.enter(ctx, cfg, &target{rdb, addr})
+	t := &target{rdb: rdb, addr: addr}
+	if n.processes > 0 {
+		program, err := os.Executable()
+		if err != nil {
+			return nil, err
+		}
+		if t.fleet, err = startFleet(program, n.processes, job{Addr: addr, Noon: time.Now()}); err != nil {
+			return nil, err
+		}
+		defer t.fleet.stop()
+	}
+	base, others, err := n.enter(ctx, cfg, t)
 	if err != nil {
 		return nil, err
 	}
-	return m.rounds(ctx, cfg, n, callers, base, others)
+	return newMeter(admin).rounds(ctx, cfg, n, n.counts(cfg), base, others)
 }
 
 // rounds measures base and the others in alternating rounds, after one that does not count: in it connections are made,
@@ -118,11 +130,19 @@ func (m *meter) rounds(ctx context.Context, cfg *config, n network, callers []in
 	return samples, nil
 }
 
+// counts returns the numbers of callers that are measured.
+func (n network) counts(cfg *config) []int {
+	if n.processes > 1 {
+		return []int{n.callers}
+	}
+	return slices.DeleteFunc(slices.Clone(cfg.callers), func(c int) bool { return c > n.callers })
+}
+
 // parts is how many rounds a round is split into. With few callers CPUs fall asleep between calls or do not, and for a
 // tenth of a second or more a call takes several times what it took before, for every contestant alike: only what is
 // measured within that time can be compared. Through a slow network that does not show, and calls are too few to split.
 func (n network) parts(callers int) int {
-	if callers < 10 && n.delay == 0 {
+	if max(n.processes, 1)*callers < 10 && n.delay == 0 {
 		return 5
 	}
 	return 1
@@ -131,17 +151,19 @@ func (n network) parts(callers int) int {
 // enter opens the contestants that are wanted.
 func (n network) enter(ctx context.Context, cfg *config, t *target) (base *entrant, others []*entrant, err error) {
 	for _, c := range contestants() {
-		if c.id != baseline && (!cfg.only.MatchString(c.id) || n.delay > 0 && !c.far) {
+		if c.id != baseline && (!cfg.only.MatchString(c.id) || n.delay > 0 && !c.far || n.processes > 0 && !c.inFleet) {
 			continue
 		}
-		do, err := c.open(ctx, t)
-		if err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", c.id, err)
+		e := &entrant{contestant: c, fleet: t.fleet}
+		if t.fleet == nil {
+			if e.do, err = c.open(ctx, t); err != nil {
+				return nil, nil, fmt.Errorf("%s: %w", c.id, err)
+			}
 		}
 		if c.id == baseline {
-			base = &entrant{c, do}
+			base = e
 		} else {
-			others = append(others, &entrant{c, do})
+			others = append(others, e)
 		}
 	}
 	return base, others, nil
@@ -194,14 +216,50 @@ func newMeter(a *admin) *meter {
 	return &meter{a, make([]time.Duration, 1<<20)}
 }
 
-// measure has so many callers call e again and again for the length of time.
+// measure has so many callers, of each process, call e again and again for the length of time.
 func (m *meter) measure(ctx context.Context, e *entrant, callers int, length time.Duration) (*sample, error) {
+	call := m.call
+	if e.fleet != nil {
+		call = e.fleet.call
+	}
+	var cpu time.Duration
+	t, err := call(ctx, e, callers, length, func() (err error) {
+		cpu, err = m.admin.cpu(ctx)
+		return err
+	})
+	cpuAfter, cpuErr := m.admin.cpu(ctx)
+	if err := cmp.Or(err, ctx.Err(), cpuErr); err != nil {
+		return nil, fmt.Errorf("%s, %d callers: %w", e.id, callers, err)
+	}
+	return &sample{
+		contestant: e.contestant,
+		callers:    callers,
+		calls:      t.Calls,
+		elapsed:    t.End.Sub(t.Start),
+		p50:        t.P50,
+		p99:        t.P99,
+		allocs:     t.Allocs,
+		serverCPU:  cpuAfter - cpu,
+	}, nil
+}
+
+// A tally is what the callers of one process did, or of several.
+type tally struct {
+	Calls      int
+	Start, End time.Time // with the calls that were under way when the time was over: they are counted too
+	P50, P99   time.Duration
+	Allocs     uint64
+}
+
+// call has so many callers of this process call e. They start when begin, called once all is ready, has returned.
+func (m *meter) call(ctx context.Context, e *entrant, callers int, length time.Duration,
+	begin func() error) (*tally, error) {
 	var (
 		room  = len(m.latencies) / callers // for one caller's latencies; beyond it the latest ones count
 		calls = make([]int, callers)
 		errs  = make([]error, callers)
 		gate  = make(chan struct{})
-		start time.Time
+		t     tally
 		ready sync.WaitGroup
 		done  sync.WaitGroup
 	)
@@ -209,14 +267,15 @@ func (m *meter) measure(ctx context.Context, e *entrant, callers int, length tim
 	for i := range callers {
 		done.Go(func() {
 			mine := m.latencies[i*room : (i+1)*room]
-			rnd := rand.New(rand.NewPCG(uint64(i), 1))
+			// The processes of a fleet pick different types.
+			rnd := rand.New(rand.NewPCG(uint64(i), uint64(os.Getpid())))
 			ready.Done()
 			<-gate
 			n := 0
 			// One look at the clock per call: where a call ends the next one begins.
-			for last := time.Since(start); last < length && errs[i] == nil; n++ {
+			for last := time.Since(t.Start); last < length && errs[i] == nil; n++ {
 				errs[i] = e.do(ctx, rnd)
-				now := time.Since(start)
+				now := time.Since(t.Start)
 				mine[n%room] = now - last
 				last = now
 			}
@@ -225,39 +284,31 @@ func (m *meter) measure(ctx context.Context, e *entrant, callers int, length tim
 	}
 	ready.Wait()
 	runtime.GC() // nobody pays for another's garbage
-	cpu, err := m.admin.cpu(ctx)
-	if err != nil {
+	if err := begin(); err != nil {
 		close(gate)
 		done.Wait()
 		return nil, err
 	}
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	start = time.Now()
+	t.Start = time.Now()
 	close(gate)
 	done.Wait()
-	elapsed := time.Since(start) // with the calls that were under way when the time was over: they are counted too
+	t.End = time.Now()
 	runtime.ReadMemStats(&after)
-	cpuAfter, err := m.admin.cpu(ctx)
-	if err := cmp.Or(firstError(errs), ctx.Err(), err); err != nil {
-		return nil, fmt.Errorf("%s, %d callers: %w", e.id, callers, err)
+	if err := firstError(errs); err != nil {
+		return nil, err
 	}
-	s := &sample{
-		contestant: e.contestant,
-		callers:    callers,
-		elapsed:    elapsed,
-		allocs:     after.Mallocs - before.Mallocs,
-		serverCPU:  cpuAfter - cpu,
-	}
+	t.Allocs = after.Mallocs - before.Mallocs
 	// The callers' latencies are moved together and sorted in place.
 	all := m.latencies[:0]
 	for i, n := range calls {
-		s.calls += n
+		t.Calls += n
 		all = append(all, m.latencies[i*room:i*room+min(n, room)]...)
 	}
 	slices.Sort(all)
-	s.p50, s.p99 = all[len(all)/2], all[len(all)*99/100]
-	return s, nil
+	t.P50, t.P99 = all[len(all)/2], all[len(all)*99/100]
+	return &t, nil
 }
 
 func firstError(errs []error) error {

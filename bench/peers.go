@@ -15,8 +15,8 @@ import (
 )
 
 var peers = []*contestant{
-	{"genesis", "ceyewan/genesis idgen (no date)", 1, false, true, openGenesis},
-	{"layotto", "layotto Redis sequencer (no date; its own go-redis v8 client)", 1, false, true, openLayotto},
+	{"genesis", "ceyewan/genesis idgen (no date)", 1, false, false, true, openGenesis},
+	{"layotto", "layotto Redis sequencer (no date; its own go-redis v8 client)", 1, false, false, true, openLayotto},
 }
 
 const peersLeftOut = ""

@@ -16,18 +16,23 @@ func tables(rows []*row) string {
 		if i == 0 || rows[i-1].network != r.network {
 			fmt.Fprintf(&b, "## %s\n\n", strings.ToUpper(r.network[:1])+r.network[1:])
 			b.WriteString("| callers | | calls/s | numbers/s | ×INCR (quartiles) | p50 | ×INCR | p99 | ×INCR " +
-				"| allocations per call | server CPU per number |\n")
-			b.WriteString("| ---: | :--- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+				"| allocations per call | server CPU per number | ×INCR (quartiles) |\n")
+			b.WriteString("| ---: | :--- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
 		}
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s (%s–%s) | %s | %s | %s | %s | %s | %s |\n",
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s (%s–%s) | %s | %s | %s | %s | %s | %s | %s (%s–%s) |\n",
 			thousands(float64(r.callers)), r.contestant.title, thousands(r.callsPerSecond), thousands(r.numbersPerSecond),
 			short(r.throughputRatio), short(r.lowRatio), short(r.highRatio),
-			duration(r.p50), short(r.p50Ratio), duration(r.p99), short(r.p99Ratio), allocations(r.allocs), cpu(r.serverCPU))
+			duration(r.p50), short(r.p50Ratio), duration(r.p99), short(r.p99Ratio), allocations(r.allocs), cpu(r.serverCPU),
+			short(r.cpuRatio), short(r.lowCPURatio), short(r.highCPURatio))
 		if i == len(rows)-1 || rows[i+1].network != r.network {
 			fmt.Fprintf(&b, "\nMedians of %d alternating rounds or more; ratios are medians of each round's ratio to the INCR "+
 				"measured next to it.\n", rounds(rows, r.network))
 			if peersLeftOut != "" && rows[i].network == networks[0].name {
 				fmt.Fprintf(&b, "%s\n", peersLeftOut)
+			}
+			if many := networks[2]; r.network == many.name {
+				fmt.Fprintf(&b, "There are %d processes of so many callers each; p50 and p99 are medians of the processes' own.\n",
+					many.processes)
 			}
 			b.WriteString("\n")
 		}
@@ -59,17 +64,18 @@ func writeCSV(path string, samples []*sample) (err error) {
 	}()
 	w := csv.NewWriter(f)
 	_ = w.Write([]string{"network", "round", "contestant", "callers", "calls", "numbers", "elapsed_ns", "p50_ns",
-		"p99_ns", "allocations", "server_cpu_us", "throughput_ratio", "p50_ratio", "p99_ratio"})
+		"p99_ns", "allocations", "server_cpu_us", "throughput_ratio", "p50_ratio", "p99_ratio", "server_cpu_ratio"})
 	for _, s := range samples {
 		record := []string{
 			s.network, strconv.Itoa(s.round), s.contestant.id, strconv.Itoa(s.callers), strconv.Itoa(s.calls),
 			strconv.Itoa(s.calls * s.contestant.numbers), integer(s.elapsed), integer(s.p50), integer(s.p99),
-			strconv.FormatUint(s.allocs, 10), strconv.FormatInt(s.serverCPU.Microseconds(), 10), "", "", "",
+			strconv.FormatUint(s.allocs, 10), strconv.FormatInt(s.serverCPU.Microseconds(), 10), "", "", "", "",
 		}
 		if b := s.base; b != nil {
 			record[11] = fmt.Sprintf("%.4f", s.numbersPerSecond()/b.numbersPerSecond())
 			record[12] = fmt.Sprintf("%.4f", float64(s.p50)/float64(b.p50))
 			record[13] = fmt.Sprintf("%.4f", float64(s.p99)/float64(b.p99))
+			record[14] = fmt.Sprintf("%.4f", s.serverCPUPerNumber()/b.serverCPUPerNumber())
 		}
 		_ = w.Write(record)
 	}

@@ -22,6 +22,9 @@ type row struct {
 	throughputRatio     float64
 	lowRatio, highRatio float64 // quartiles of the throughput's ratio
 	p50Ratio, p99Ratio  float64
+
+	cpuRatio                  float64 // of server CPU per number
+	lowCPURatio, highCPURatio float64 // its quartiles
 }
 
 // summarise returns a row for each contestant and number of callers, in the order of the table.
@@ -69,7 +72,7 @@ func newRow(group []*sample) *row {
 	}
 	p50 := func(s *sample) float64 { return float64(s.p50) }
 	p99 := func(s *sample) float64 { return float64(s.p99) }
-	throughput := (*sample).numbersPerSecond
+	throughput, serverCPU := (*sample).numbersPerSecond, (*sample).serverCPUPerNumber
 	return &row{
 		network:    group[0].network,
 		contestant: group[0].contestant,
@@ -81,13 +84,17 @@ func newRow(group []*sample) *row {
 		p50:              of(p50),
 		p99:              of(p99),
 		allocs:           of(func(s *sample) float64 { return float64(s.allocs) / float64(s.calls) }),
-		serverCPU:        of((*sample).serverCPUPerNumber),
+		serverCPU:        of(serverCPU),
 
 		throughputRatio: ratio(0.5, throughput),
 		lowRatio:        ratio(0.25, throughput),
 		highRatio:       ratio(0.75, throughput),
 		p50Ratio:        ratio(0.5, p50),
 		p99Ratio:        ratio(0.5, p99),
+
+		cpuRatio:     ratio(0.5, serverCPU),
+		lowCPURatio:  ratio(0.25, serverCPU),
+		highCPURatio: ratio(0.75, serverCPU),
 	}
 }
 
