@@ -50,6 +50,26 @@ func TestCompare(t *testing.T) {
 	})
 }
 
+func TestAgainst(t *testing.T) {
+	server := redistest.Start(t)
+	quiet(t)
+	cfg := &config{
+		rounds:  2,
+		length:  20 * time.Millisecond,
+		callers: []int{1, 10},
+		only:    regexp.MustCompile("^next(-1000-types)?$"),
+		network: regexp.MustCompile(""),
+		out:     t.TempDir(),
+		against: "..",
+	}
+	if err := against(context.Background(), cfg, server.Addr()); err != nil {
+		t.Fatal(err)
+	}
+	requireFiles(t, cfg.out, map[string][]string{"before-after.md": {
+		"\n- Old: ", "\n| 1 × 1 | **Next** |", "\n| 1 × 10 | **Next**, 1,000 types |", "\n| 8 × 4 | **Next**, 1,000 types |",
+	}})
+}
+
 // No worker calls before the start, what all of them did counts, and one that ends ends the measurement.
 func TestFleet(t *testing.T) {
 	server := redistest.Start(t)

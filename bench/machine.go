@@ -19,7 +19,6 @@ func machine(ctx context.Context, cfg *config, addr string, started time.Time) (
 		return "", err
 	}
 	var b strings.Builder
-	b.WriteString("# Results\n\n")
 	for _, line := range [][2]string{
 		{"CPU", fmt.Sprintf("%s, %d cores, shared by clients and server", cpuModel(), runtime.NumCPU())},
 		{"System", runtime.GOOS + "/" + runtime.GOARCH},
@@ -80,6 +79,9 @@ func commandLine(cfg *config) string {
 	}
 	if cfg.check {
 		line += " -check"
+	}
+	if cfg.against != "" {
+		line += " -against DIR"
 	}
 	return line + " -out results"
 }

@@ -30,6 +30,7 @@ type config struct {
 	check   bool
 	growth  bool
 	costs   bool
+	against string // directory, "" for none
 }
 
 func main() {
@@ -64,6 +65,7 @@ func parseFlags(args []string) (*config, error) {
 	flags.BoolVar(&cfg.check, "check", false, "compare with the bars that the library is held to")
 	flags.BoolVar(&cfg.growth, "growth", false, "measure how cost and memory grow with the number of types instead")
 	flags.BoolVar(&cfg.costs, "costs", false, "measure what ledger and replicas cost instead")
+	flags.StringVar(&cfg.against, "against", "", "measure the checkout in another `directory` beside this one instead")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
@@ -102,6 +104,9 @@ func run(ctx context.Context, cfg *config) error {
 	if cfg.costs {
 		return costs(ctx, cfg, server.addr)
 	}
+	if cfg.against != "" {
+		return against(ctx, cfg, server.addr)
+	}
 	return compare(ctx, cfg, server.addr)
 }
 
@@ -133,7 +138,7 @@ func compare(ctx context.Context, cfg *config, addr string) error {
 		if err != nil {
 			return err
 		}
-		text := about + "\n" + report
+		text := "# Results\n\n" + about + "\n" + report
 		if err := os.WriteFile(filepath.Join(cfg.out, "results.md"), []byte(text), 0o644); err != nil {
 			return err
 		}

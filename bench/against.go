@@ -1,0 +1,143 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// against measures another checkout of the library (old) beside this one (new): workers of both take turns.
+func against(ctx context.Context, cfg *config, addr string) error {
+	started := time.Now()
+	dir, err := os.MkdirTemp("", "serial-bench-")
+	if err != nil {
+		return err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	alone, many := network{"one process", 0, most, 1}, networks[2]
+	var fleets [2]fleet // old and new
+	for i, checkout := range []string{cfg.against, ".."} {
+		// New is built too, so that both have the same tags and flags.
+		program := filepath.Join(dir, fmt.Sprint("bench", i))
+		if err := build(ctx, checkout, dir, program); err != nil {
+			return err
+		}
+		if fleets[i], err = startFleet(program, many.processes, job{addr, fmt.Sprint("build", i, "-"), started}); err != nil {
+			return err
+		}
+		defer fleets[i].stop()
+	}
+	admin := newAdmin(addr)
+	defer admin.close()
+	m := newMeter(admin)
+
+	var b strings.Builder
+	b.WriteString("| processes × callers | | old, ×INCR | new, ×INCR | new / old (quartiles) " +
+		"| allocations per call, old | new | server CPU per number, old | new | new / old (quartiles) |\n" +
+		"| ---: | :--- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
+	for _, n := range []network{alone, many} {
+		enter := func(build int, id string) *entrant { return &entrant{byID(id), nil, fleets[build][:n.processes]} }
+		for _, id := range []string{"next", "next-deadline", "next-1000-types"} {
+			before, after := enter(0, id), enter(1, id)
+			if !cfg.only.MatchString(id) || !cfg.network.MatchString(n.name) || n.processes > 1 && !after.inFleet {
+				continue
+			}
+			// Only the two take turns, so that each round has them side by side.
+			samples, err := m.rounds(ctx, cfg, n, n.counts(cfg), enter(1, baseline), []*entrant{before, after})
+			if err != nil {
+				return err
+			}
+			for _, callers := range n.counts(cfg) {
+				was, is := taken(samples, before, callers), taken(samples, after, callers)
+				writeChange(&b, n.processes, newRow(was), newRow(is), newRow(comparedWith(was, is)))
+			}
+		}
+	}
+	fmt.Fprintf(&b, "\nMedians of %d alternating rounds or more; ratios are medians of each round's ratio.\n", cfg.rounds)
+	fmt.Print(b.String())
+	if cfg.out == "" {
+		return nil
+	}
+	about, err := machine(ctx, cfg, addr, started)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(cfg.out, 0o755); err != nil {
+		return err
+	}
+	text := fmt.Sprintf("# Before and after\n\n%s- Old: %s\n- New: %s\n\n%s", about, revision(ctx, cfg.against),
+		revision(ctx, ".."), b.String())
+	return os.WriteFile(filepath.Join(cfg.out, "before-after.md"), []byte(text), 0o644)
+}
+
+// taken returns e's measurements with so many callers, in the order of the rounds.
+func taken(samples []*sample, e *entrant, callers int) []*sample {
+	var group []*sample
+	for _, s := range samples {
+		if s.contestant == e.contestant && s.callers == callers {
+			group = append(group, s)
+		}
+	}
+	return group
+}
+
+// comparedWith returns group with the measurement of the same round in old as the base, instead of INCR's.
+func comparedWith(old, group []*sample) []*sample {
+	compared := make([]*sample, len(group))
+	for i, s := range group {
+		c := *s
+		c.base = old[i]
+		compared[i] = &c
+	}
+	return compared
+}
+
+func writeChange(b *strings.Builder, processes int, was, is, change *row) {
+	fmt.Fprintf(b, "| %d × %s | %s | %s | %s | %s (%s–%s) | %s | %s | %s | %s | %s (%s–%s) |\n",
+		processes, thousands(float64(is.callers)), is.contestant.title, short(was.throughputRatio), short(is.throughputRatio),
+		short(change.throughputRatio), short(change.lowRatio), short(change.highRatio),
+		allocations(was.allocs), allocations(is.allocs), cpu(was.serverCPU), cpu(is.serverCPU),
+		short(change.cpuRatio), short(change.lowCPURatio), short(change.highCPURatio))
+}
+
+// build builds this program with the library in checkout. It works in the program's directory.
+func build(ctx context.Context, checkout, dir, program string) error {
+	checkout, err := filepath.Abs(checkout)
+	if err != nil {
+		return err
+	}
+	mod := filepath.Join(dir, "go.mod")
+	for _, name := range []string{"go.mod", "go.sum"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
+			return err
+		}
+	}
+	for _, args := range [][]string{
+		{"mod", "edit", "-replace", "github.com/dailyserial/serial=" + checkout, mod},
+		// The other checkout may require other versions.
+		{"build", "-mod=mod", "-modfile", mod, "-o", program, "."},
+	} {
+		if text, err := exec.CommandContext(ctx, "go", args...).CombinedOutput(); err != nil {
+			return fmt.Errorf("go %s: %w: %s", args[0], err, text)
+		}
+	}
+	return nil
+}
+
+// revision names the commit that is checked out.
+func revision(ctx context.Context, checkout string) string {
+	text, err := exec.CommandContext(ctx, "git", "-C", checkout, "describe", "--tags", "--always", "--dirty").Output()
+	if err != nil {
+		return "unknown commit"
+	}
+	return string(bytes.TrimSpace(text))
+}
