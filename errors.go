@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
+
+	"github.com/dailyserial/serial/internal/redisrun"
 )
 
 // The errors that callers decide by; match them with [errors.Is]. Every other failure wraps its cause.
@@ -42,46 +43,13 @@ var (
 	ErrNotReplicated = errors.New("serial: not replicated")
 )
 
-// endOf returns the error of a context that has ended, and nil while it lives. A deadline that has just passed counts
-// even if the context's timer has not fired yet: go-redis may give up on it a moment earlier.
-func endOf(ctx context.Context) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	if d, ok := ctx.Deadline(); ok && !time.Now().Before(d) {
-		return context.DeadlineExceeded
-	}
-	return nil
-}
-
 // outcome completes the error of a public method: where the caller's context has ended it says so.
 func outcome(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	if end := endOf(ctx); end != nil && !errors.Is(err, end) {
+	if end := redisrun.EndOf(ctx); end != nil && !errors.Is(err, end) {
 		return fmt.Errorf("%w (and the caller's context has ended: %w)", err, end)
 	}
 	return err
 }
-
-// foreign hides that an error of go-redis, redsync or our own time limits stems from a context, because that context
-// was not the caller's. Everything else about the error still matches.
-func foreign(err error) error {
-	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return foreignError{err}
-	}
-	return err
-}
-
-type foreignError struct{ cause error }
-
-func (e foreignError) Error() string { return e.cause.Error() }
-
-// There is no Unwrap: errors.Is and errors.As would walk through it.
-
-func (e foreignError) Is(target error) bool {
-	return target != context.Canceled && target != context.DeadlineExceeded && errors.Is(e.cause, target)
-}
-
-func (e foreignError) As(target any) bool { return errors.As(e.cause, target) }

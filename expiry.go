@@ -3,7 +3,6 @@ package serial
 import (
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -62,16 +61,12 @@ func (p Period) template() string {
 }
 
 // A period is one of those that counters serve, such as 24 October 2021 in the configured time zone. It is a value
-// computed once per number from one instant; key, printed date and expiry all come from it.
+// computed from one instant; key, printed date and expiry all come from it.
 type period struct {
 	label string    // names the period in the counter's key: 20211024
 	wall  time.Time // the label as a wall clock reads it, kept as if it were UTC
 	start int64     // first instant that belongs to it, Unix seconds
 	end   int64     // first instant that does not any more, Unix seconds
-	args  [3]any    // for scripts: "LABEL START END", as the record holds them to tell it from every other; start; end
-	date  string    // the label as the Generator's template prints it
-
-	expires any // for scripts: when its counter does, Unix seconds; the end, or with retention that of a later period
 }
 
 // contains reports whether the instant t, in Unix seconds, lies in p.
@@ -131,15 +126,12 @@ func (c calendar) later(p *period, n int) *period {
 // the label.
 func (c calendar) nth(i int64) *period {
 	wall := c.wall(i)
-	p := &period{
+	return &period{
 		label: wall.Format("20060102150405"[:kinds[c.period].digits]),
 		wall:  wall,
 		start: begin(wall.Unix()+c.dayStart, c.location),
 		end:   begin(c.wall(i+1).Unix()+c.dayStart, c.location),
 	}
-	bounds := strconv.FormatInt(p.start, 10) + " " + strconv.FormatInt(p.end, 10)
-	p.args = [3]any{p.label + " " + bounds, p.start, p.end}
-	return p
 }
 
 // index numbers the labels of the calendar in their order, also those that no period bears. It returns the index of the

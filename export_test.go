@@ -1,6 +1,10 @@
 package serial
 
-import "time"
+import (
+	"time"
+
+	"github.com/dailyserial/serial/internal/store"
+)
 
 // A Calendar gives tests the periods.
 type Calendar struct{ c calendar }
@@ -38,26 +42,19 @@ func PeriodBounds(t time.Time, loc *time.Location) (label string, start, end int
 	return p.label, p.start, p.end
 }
 
-// Opens reports whether a command that is sent with these arguments is lua/open.lua.
-func Opens(args []any) bool {
-	for _, s := range []*script{openScript, openOnceScript} {
-		if args[1] == s.digest || args[1] == s.source {
-			return true
-		}
-	}
-	return false
-}
+// Opens reports whether a command that is sent with these arguments is open.lua.
+func Opens(args []any) bool { return store.IsOpen(args) }
 
 // Remembered is how many types a generator remembers.
-func (g *Generator) Remembered() int { return len(g.memory.series) }
+func (g *Generator) Remembered() int { return len(g.marks.of) }
 
 // Made is the number that g would have issued, and false where it could not have been.
 func (g *Generator) Made(typ string, at time.Time, seq int64) (Number, bool) {
-	p := g.periodAt(at)
-	if checkType(typ) != nil || seq < 1 || seq > g.format.maxSeq() || g.format.checkYear(p.wall.Year()) != nil || p.end <= 0 {
+	s := g.spanAt(at)
+	if checkType(typ) != nil || seq < 1 || seq > g.format.maxSeq() || g.format.checkYear(s.wall.Year()) != nil || s.end <= 0 {
 		return Number{}, false
 	}
-	return (&batch{g: g, typ: typ, period: p, last: seq}).number(seq), true
+	return g.number(typ, &result{span: s, format: g.format}, seq), true
 }
 
 // CheckType gives tests the rule for types by itself.

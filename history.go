@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+
+	"github.com/dailyserial/serial/internal/store"
 )
 
 // mostKept is how many periods back counters may be kept.
@@ -34,46 +36,41 @@ func (c *call) history(ctx context.Context, periods int) ([]Number, error) {
 	var numbers []Number
 	var oldest *period // that was read
 	for periods > 0 {
-		var spans []*period
-		r, err := c.follow(ctx, c.aim(), func(p *period) (reply, error) {
-			spans = nil
-			var keys []any
+		var read []*period
+		r, err := c.follow(ctx, c.aim(), func(s *span) (store.Reply, error) {
+			c.span, read = s, nil
 			if oldest == nil {
-				spans = append(spans, p)
+				read = append(read, &s.period)
 			}
-			for from := cmp.Or(oldest, p); len(spans) < min(periods, together); {
+			var others []*store.Period
+			for from := cmp.Or(oldest, &s.period); len(read) < min(periods, together); {
 				from = c.g.calendar.previous(from)
-				spans = append(spans, from)
-				keys = append(keys, c.keyOf(from))
+				read = append(read, from)
+				others = append(others, &store.Period{Label: from.label})
 			}
-			return c.runKeys(ctx, historyScript, p, keys)
+			series := c.series()
+			r, err := c.g.store.History(ctx, &c.budget, c.node.Node, &series, others)
+			return r, c.heard(&r, err)
 		})
 		if err != nil {
 			return nil, err
 		}
-		if r.status != statusIssued {
+		if r.Status != store.Issued {
 			return nil, c.refusal(r)
 		}
-		each := r.each[len(r.each)-len(spans):] // but for the current period, where that was read before
+		each := r.Each[len(r.Each)-len(read):] // but for the current period, where that was read before
 		for i, seq := range each {
-			if err := c.g.format.checkYear(spans[i].wall.Year()); err != nil {
+			p := read[i]
+			if err := c.g.format.checkYear(p.wall.Year()); err != nil {
 				return numbers, nil // the calendar goes back no further
 			}
 			if seq >= 0 {
-				b := batch{g: c.g, typ: c.typ, period: spans[i], last: c.unlessUnused(seq)}
-				numbers = append(numbers, b.number(b.last))
+				of := result{span: &span{period: *p, date: c.g.format.dateOf(p.wall)}, format: c.g.format}
+				numbers = append(numbers, c.g.number(c.typ, &of, c.g.unlessUnused(seq)))
 			}
 		}
-		periods -= len(spans)
-		oldest = spans[len(spans)-1]
+		periods -= len(read)
+		oldest = read[len(read)-1]
 	}
 	return numbers, nil
-}
-
-// unlessUnused is 0 for a counter that was opened, and not used.
-func (c *call) unlessUnused(seq int64) int64 {
-	if seq == c.g.base {
-		return 0
-	}
-	return seq
 }

@@ -105,24 +105,11 @@ type trace struct {
 	clock  *ClockInfo
 }
 
-// trace starts the trace of a call, if anybody wants to know.
-func (g *Generator) trace() *trace {
-	if g.hooks == nil {
-		return nil
+// sawLost notes that the call's counter is lost, and what it holds, if that is known.
+func (c *call) sawLost(held string) {
+	if c.trace != nil && c.trace.lost == nil {
+		c.trace.lost = &LostInfo{c.typ, c.start(), held}
 	}
-	return &trace{began: time.Now()}
-}
-
-// sawLost notes that a reply tells of a lost counter.
-func (c *call) sawLost(r reply) {
-	if c.trace == nil || c.trace.lost != nil {
-		return
-	}
-	held := r.detail
-	if r.status != statusLost {
-		held = ""
-	}
-	c.trace.lost = &LostInfo{c.typ, c.start(), held}
 }
 
 // sawOpened notes that the call has opened its period.
@@ -154,26 +141,26 @@ func (c *call) told(ctx context.Context, err error) error {
 }
 
 // toldIssued is told for a call that was to issue n numbers.
-func (c *call) toldIssued(ctx context.Context, n int, b *batch, err error) (*batch, error) {
+func (c *call) toldIssued(ctx context.Context, n int, err error) error {
 	err = c.told(ctx, err)
 	t := c.trace
 	if t == nil {
-		return b, err
+		return err
 	}
 	h := c.g.hooks
 	if err != nil {
 		tell(ctx, h.Failed, FailedInfo{c.typ, n, err, t.took})
-		return b, err
+		return err
 	}
-	if b.repeated {
+	if c.made.repeated {
 		n = 0
 	}
-	last := b.number(b.last)
+	last := c.number(c.made.last)
 	tell(ctx, h.Issued, IssuedInfo{last, n, t.took})
-	if n > 0 && h.NearlyExhausted != nil && b.last >= c.g.nearly && c.g.memory.warn(c.typ, b.period) {
-		tell(ctx, h.NearlyExhausted, ExhaustionInfo{last, b.last - c.g.base, c.g.limit - c.g.base})
+	if n > 0 && h.NearlyExhausted != nil && last.Seq >= c.g.nearly && c.g.marks.warn(c.typ, c.made.span.start) {
+		tell(ctx, h.NearlyExhausted, ExhaustionInfo{last, last.Seq - c.g.base, c.g.limit - c.g.base})
 	}
-	return b, err
+	return nil
 }
 
 // tell calls one hook, whose panic is its own.

@@ -212,8 +212,8 @@ func (p *play) hook(player int) hook {
 			p.said[player] = kind + " " + fmt.Sprint(err)
 			if answer != nil {
 				said := answer.Val()
-				if status, ok := said.([]any); ok && len(status) == 4 {
-					said = []any{status[0], status[3]} // without the time
+				if status, ok := said.([]any); ok && len(status) > 3 {
+					said = append(status[:1:1], status[3:]...) // without the time
 				}
 				p.said[player] += fmt.Sprint(said)
 				if key, ok := args[3].(string); ok && p.wild {

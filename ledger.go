@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/dailyserial/serial/internal/budget"
+	"github.com/dailyserial/serial/internal/redisrun"
+	"github.com/dailyserial/serial/internal/store"
 )
 
 // A Ledger is durable storage that outlives Redis, in which blocks of sequences are set aside before Redis may issue
@@ -52,47 +54,44 @@ func WithLedger(l Ledger, block int64) Option {
 	})
 }
 
-// What a take wants to have a block set aside for; see lua/take.lua.
-const (
-	wantCeiling = "ceiling"
-	wantOpen    = "open"
-	wantFloor   = "floor"
-	wantRaise   = "raise"
-)
-
 // A claim is the right to install one block. Redis gives it to one caller at a time, for the lock's expiry, and open
 // consumes it: so a block that comes late, from a process that stood still or to a server that has forgotten, is burned.
+// The methods of a nil claim do nothing: there is no ledger.
 type claim struct {
-	c           call // that it was given to
-	token       string
-	reign       string // of the server that gave it
-	floor       int64  // the block has to lie above
-	until       time.Time
-	after, upto int64 // the block, once it is reserved
-	over        bool  // used up, or of no use any more
+	g     *Generator
+	typ   string
+	node  *node
+	span  *span
+	block store.Block // its bounds once it is reserved
+	floor int64       // the block has to lie above
+	until time.Time   // the claim is of no use from then on
+	over  bool        // the claim is used up, or was not given
 }
 
-// look is a take that, with a ledger, comes back with a claim where a block has to be set aside: statusReserve. Without a
-// ledger the claim is nil, whose methods do nothing. ctx must not end: whoever is given a claim has to give it back. lock is
-// the caller's, nil if it has none; the claim does not outlive it, so that who dies with both delays the others once.
-func (c *call) look(ctx context.Context, n int, want string, lock *lock) (reply, *claim, error) {
-	if c.g.ledger == nil {
-		r, err := c.ask(ctx, takeScript, n)
-		return r, nil, err
+// look is a take that, with a ledger, comes back with a claim where a block has to be set aside. ctx must not end: whoever is
+// given a claim has to give it back. lock is the caller's, nil if it has none; the claim does not outlive it, so that a process
+// that dies with both delays the others once.
+func (c *call) look(ctx context.Context, n int, purpose store.Purpose, lock *lock) (store.Reply, *claim, error) {
+	take := store.Take{N: n, Purpose: store.All}
+	var k *claim
+	if c.g.ledger != nil {
+		take.Purpose, take.Claim = purpose, store.Claim{Token: rand.Text(), Lease: lockExpiry}
+		since := time.Now()
+		if lock != nil {
+			since = lock.since
+			found := c.opens().found // by the server's clock, shortly before the lock was asked for
+			take.Claim.Until = found.Now.Add(since.Sub(found.Received) + lockExpiry)
+		}
+		k = &claim{g: c.g, typ: c.typ, node: c.node, until: since.Add(lockExpiry - floorMargin)}
+		k.block.Token = take.Claim.Token
 	}
-	var past any = ""
-	since := time.Now()
-	if lock != nil {
-		found := c.opens().found // by the server's clock, shortly before the lock was asked for
-		past = found.now.Add(lock.since.Sub(found.received) + lockExpiry).UnixMilli()
-		since = lock.since
-	}
-	k := &claim{token: rand.Text(), until: since.Add(lockExpiry - floorMargin)}
-	r, err := c.ask(ctx, takeScript, n, "", want, k.token, lockExpiry.Milliseconds(), past)
-	k.c = *c
-	k.over = err == nil && r.status != statusReserve
-	if err == nil && !k.over {
-		_, err = fmt.Sscanf(r.detail, "%s %d", &k.reign, &k.floor)
+	r, err := c.follow(ctx, c.aim(), func(s *span) (store.Reply, error) {
+		c.span = s
+		return c.send(ctx, take)
+	})
+	if k != nil {
+		k.span, k.floor, k.block.ReplicationID = c.span, r.Above, r.ReplicationID
+		k.over = err == nil && r.Status != store.Reserved
 	}
 	return r, k, err
 }
@@ -106,29 +105,29 @@ func (k *claim) above(seq int64) {
 
 // reserve asks the ledger for a block that n numbers fit into, if the period has so many left.
 func (k *claim) reserve(ctx context.Context, c *call, n int) error {
-	g, typ, label := k.c.g, k.c.typ, k.c.period.label
+	const widest = store.MaxSeq
+	g, label := k.g, k.span.label
 	k.above(g.base)
-	size := max(1, min(max(g.block, int64(n)), g.limit-k.floor)) // the last block is as small as needed
-	if k.floor >= maxSeq(maxWidth) {                             // by a counter that something else has written
-		return fmt.Errorf("%w: %s %s is at %d", ErrExhausted, typ, label, k.floor)
+	if k.floor >= widest { // by a counter that something else has written
+		return fmt.Errorf("%w: %s %s is at %d", ErrExhausted, k.typ, label, k.floor)
 	}
-	series, above := k.c.recordKey(), k.floor
+	size := max(1, min(max(g.block, int64(n)), g.limit-k.floor)) // the last block is as small as needed
+	series, above := g.store.RecordKey(k.typ), k.floor
 	after, err := c.askOutside(ctx, k.until, func(ctx context.Context) (int64, error) {
 		return g.ledger.Reserve(ctx, series, label, above, size)
 	})
 	if err != nil {
-		return sharedError{fmt.Errorf("serial: the ledger of %s %s: %w", typ, label, err)}
+		return redisrun.Outage(fmt.Errorf("serial: the ledger of %s %s: %w", k.typ, label, err))
 	}
-	widest := maxSeq(maxWidth)
 	most := widest - size
 	if g.limit == widest { // whose last block may reach beyond it
 		most = 2 * widest
 	}
 	if after < above || after > most {
-		return sharedError{fmt.Errorf("serial: the ledger of %s %s set aside %d above %d and answered %d: allowed are %d to %d",
-			typ, label, size, above, after, above, most)}
+		return redisrun.Outage(fmt.Errorf("serial: the ledger of %s %s set aside %d above %d and answered %d: allowed are %d to %d",
+			k.typ, label, size, above, after, above, most))
 	}
-	k.after, k.upto = min(after, widest), min(after+size, widest)
+	k.block.After, k.block.Upto = min(after, widest), min(after+size, widest)
 	return nil
 }
 
@@ -139,83 +138,76 @@ func (k *claim) release(ctx context.Context, patience time.Duration) {
 		return
 	}
 	k.over = true
-	own := k.c
-	own.budget = budget.New(false)
-	_, _ = await(ctx, patience, func() (reply, error) {
-		return own.g.caller.run(ctx, &own.budget, own.tower.server, abandonScript, true, own.abandonment(k.token), nil)
+	_, _ = redisrun.Await(ctx, patience, func() (bool, error) {
+		own := budget.New(false)
+		return true, k.g.store.Release(ctx, &own, k.node.Node, k.typ, k.block.Token)
 	})
 }
 
-func (c *call) abandonment(token string) []any {
-	keys := c.keys(c.period)
-	return []any{nil, nil, 2, keys[0], keys[1], token}
-}
-
-// install sends open, for the period that was looked at: Redis refuses it if that is over. floor, checked and lease are
-// those of lua/open.lua. With a claim, a block is set aside first.
-func (c *call) install(ctx context.Context, n int, repeat bool, claim *claim, floor, checked, lease any) (reply, error) {
-	args := []any{c.g.base, floor, checked, lease}
+// install sends open, for the period that was looked at: Redis refuses it if that is over. With a claim, a block is set aside
+// first.
+func (c *call) install(ctx context.Context, claim *claim, o store.Open) (store.Reply, error) {
 	if claim != nil {
 		if !time.Now().Before(claim.until) {
-			return reply{status: statusLate}, nil
+			return store.Reply{Status: store.Late}, nil
 		}
-		if err := claim.reserve(ctx, c, n); err != nil {
-			return reply{}, err
+		if err := claim.reserve(ctx, c, o.N); err != nil {
+			return store.Reply{}, err
 		}
-		args = append(args, claim.token, claim.reign, claim.after, claim.upto)
+		o.Block = &claim.block
 	}
-	r, err := c.run(ctx, openScript, repeat, c.period, n, args...)
-	if claim != nil && err == nil && (r.status == statusIssued || r.status == statusExhausted) {
+	o.Series, o.Base, o.Request = c.series(), c.g.base, c.printed()
+	r, err := c.g.store.Open(ctx, &c.budget, c.node.Node, &o)
+	err = c.heard(&r, err)
+	if claim != nil && err == nil && (r.Status == store.Issued || r.Status == store.Exhausted) {
 		claim.over = true
 	}
 	return r, err
 }
 
 // refill has a block set aside for a counter that is there, but at its ceiling or not as it was left, and issues n numbers
-// from it. It returns nil where another caller of this process did it: then take again. It goes on without a caller that
-// leaves, as long as others wait for it.
-func (c *call) refill(ctx context.Context, n int) (*batch, error) {
+// from it. It comes out as again where another caller of this process did it. It goes on without a caller that leaves, as long
+// as others wait for it.
+func (c *call) refill(ctx context.Context, n int) (step, error) {
 	if others := c.beginWork(); others != nil {
-		return nil, c.join(ctx, others)
+		return c.join(ctx, others)
 	}
 	work := c.work
 	work.waiting.Add(1)
 	defer work.waiting.Add(-1)
-	return onward(ctx, c, func(c *call) (b *batch, err error) {
+	return c.onward(ctx, func(c *call) (next step, err error) {
 		defer func() { c.endWork(err) }()
 		steady := context.WithoutCancel(ctx)
 		for {
-			b, again, err := c.fill(steady, n)
-			if !again {
-				return b, err
+			if next, err = c.fill(steady, n); next != wait {
+				return next, err
 			}
 			if work.waiting.Load() == 0 {
-				return nil, errTaken // nobody is told
+				return failed, errTaken // nobody is told
 			}
-			if err := c.wait(steady); err != nil { // for another process that is at it
-				return nil, err
+			if next, err = c.wait(steady); next != again { // for another process that is at it
+				return next, err
 			}
 		}
 	})
 }
 
 // fill makes one attempt of a refill.
-func (c *call) fill(ctx context.Context, n int) (b *batch, again bool, err error) {
-	r, claim, err := c.look(ctx, n, wantCeiling, nil)
-	defer c.giveBack(ctx, claim)
-	if err == nil && r.status == statusReserve {
-		r, err = c.install(ctx, n, false, claim, "", r.now.UnixMilli(), lockExpiry.Milliseconds())
+func (c *call) fill(ctx context.Context, n int) (step, error) {
+	r, claim, err := c.look(ctx, n, store.ForCeiling, nil)
+	defer c.release(ctx, claim)
+	if err == nil && r.Status == store.Reserved {
+		r, err = c.install(ctx, claim, store.Open{N: n, Checked: r.Now, Lease: lockExpiry})
 	}
 	if err != nil {
-		return nil, false, err
+		return failed, err
 	}
-	switch r.status {
-	case statusClaimed:
+	switch r.Status {
+	case store.Claimed:
 		c.sawOthers()
-		return nil, true, nil
-	case statusLate, statusClock:
-		return nil, true, nil
+		return wait, nil
+	case store.Late, store.Clock:
+		return wait, nil
 	}
-	b, err = c.taken(r)
-	return b, false, err
+	return c.taken(r)
 }

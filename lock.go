@@ -14,6 +14,7 @@ import (
 	goredisclient "github.com/redis/go-redis/v9"
 
 	"github.com/dailyserial/serial/internal/budget"
+	"github.com/dailyserial/serial/internal/redisrun"
 )
 
 const (
@@ -41,7 +42,7 @@ func newLocks(clients []goredisclient.UniversalClient) locks {
 	return l
 }
 
-// errTaken is the cause where others kept the lock for too long.
+// errTaken is the error where others hold the lock.
 var errTaken = errors.New("others kept the lock")
 
 // A lock is held until it is released or, should that fail, until it expires.
@@ -53,7 +54,7 @@ type lock struct {
 // left is what remains of the lock's expiry.
 func (k *lock) left() time.Duration { return lockExpiry - time.Since(k.since) }
 
-// try makes one attempt at the lock and returns nil if another holds it. It answers as soon as ctx ends, and otherwise
+// try makes one attempt at the lock. The error is errTaken if another holds it. It answers as soon as ctx ends, and otherwise
 // within limit.
 //
 // redsync is not handed ctx itself: it would forget why it ended, and with a dead context it could not give back what
@@ -98,27 +99,27 @@ func (l locks) try(ctx context.Context, key string, limit time.Duration) (*lock,
 		if votes.granted.Load() && votes.refused.Load() {
 			l.torn.Store(true)
 		}
-		if failed(err) <= l.spare {
-			return nil, nil
+		if undecided(err) <= l.spare {
+			return nil, errTaken
 		}
-		return nil, sharedError{fmt.Errorf("serial: the lock servers failed: %w", foreign(err))}
+		return nil, redisrun.Outage(fmt.Errorf("serial: the lock servers failed: %w", redisrun.Foreign(err)))
 	case <-ctx.Done():
 		return nil, fmt.Errorf("serial: gave up waiting for the lock: %w", ctx.Err())
 	case <-timeout.C:
-		return nil, sharedError{fmt.Errorf("serial: the lock servers did not answer: %w", os.ErrDeadlineExceeded)}
+		return nil, redisrun.Outage(fmt.Errorf("serial: the lock servers did not answer: %w", os.ErrDeadlineExceeded))
 	}
 }
 
-// failed counts the servers that could not say whether the lock is free. Where a majority could, it is with others, or
+// undecided counts the servers that could not say whether the lock is free. Where a majority could, it is with others, or
 // torn between them.
-func failed(err error) int {
+func undecided(err error) int {
 	switch err := err.(type) {
 	case *redsync.RedisError:
 		return 1
 	case interface{ Unwrap() []error }:
 		n := 0
 		for _, e := range err.Unwrap() {
-			n += failed(e)
+			n += undecided(e)
 		}
 		return n
 	}
@@ -128,7 +129,7 @@ func failed(err error) int {
 // release gives the lock back, also for a caller whose context has ended, who does not wait for it. If it fails the
 // lock expires by itself.
 func (k *lock) release(ctx context.Context, patience time.Duration) {
-	_, _ = await(ctx, patience, func() (bool, error) {
+	_, _ = redisrun.Await(ctx, patience, func() (bool, error) {
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), lockPatience)
 		defer cancel()
 		return k.mutex.UnlockContext(within)
@@ -148,8 +149,8 @@ type votes struct {
 
 // holder returns what a lock holds.
 var holder = func() *redis.Script {
-	s := newScript("return redis.call('get', KEYS[1])") // a plain GET may go to a replica
-	return redis.NewScript(1, s.source, s.digest)
+	s := redisrun.NewScript("return redis.call('get', KEYS[1])") // a plain GET may go to a replica
+	return redis.NewScript(1, s.Source(), s.Digest())
 }()
 
 // A lane carries the commands of one acquisition to one lock server, one after the other. redsync sends the release
@@ -180,7 +181,7 @@ type laneConn struct {
 func (c *laneConn) Close() error { return nil }
 
 func (c *laneConn) SetNX(name, value string, expiry time.Duration) (bool, error) {
-	return await(c.ctx, noLimit, func() (bool, error) {
+	return redisrun.Await(c.ctx, redisrun.NoLimit, func() (bool, error) {
 		defer c.cancel()
 		defer close(c.lane.set)
 		granted, err := c.Conn.SetNX(name, c.lane.mark(value), expiry)
@@ -222,7 +223,7 @@ func sameServer(first, second int) error {
 func (l *lane) mark(value string) string { return fmt.Sprintf("%s#%d", value, l.client) }
 
 func (c *laneConn) Eval(script *redis.Script, keysAndArgs ...any) (any, error) {
-	return await(c.ctx, noLimit, func() (any, error) {
+	return redisrun.Await(c.ctx, redisrun.NoLimit, func() (any, error) {
 		defer c.cancel()
 		<-c.lane.set
 		name, value := keysAndArgs[0], keysAndArgs[1].(string) // of the release, the only script there is

@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/dailyserial/serial/internal/budget"
+	"github.com/dailyserial/serial/internal/redisrun"
 )
 
 // An Option configures a [Generator]. Options are checked by [New]; of the same option given twice the last one counts.
@@ -27,11 +28,10 @@ type config struct {
 	template    string
 	format      *format                                                               // that template says, for calendar
 	limit       int64                                                                 // the largest sequence that format prints
-	limitArg    any                                                                   // the same, for scripts
 	floor       func(ctx context.Context, typ string, start time.Time) (int64, error) // nil: none
 	ledger      Ledger                                                                // nil: none
 	block       int64
-	confirm     confirmation
+	confirm     redisrun.Replicas
 	lockClients []redis.UniversalClient
 	maxSkew     time.Duration // negative: not checked
 	base        int64         // the sequence before the first of a period
@@ -66,7 +66,6 @@ func newConfig(client redis.UniversalClient, opts []Option) (*config, error) {
 		return nil, err
 	}
 	c.limit = c.format.maxSeq()
-	c.limitArg = c.limit
 	if c.base >= c.limit {
 		return nil, fmt.Errorf("serial: WithStart(%d): the template prints sequences up to %d; allowed are 1 to that", c.base+1, c.limit)
 	}
@@ -230,27 +229,6 @@ func WithRetention(periods int) Option {
 	})
 }
 
-// WithFloor sets a source that outlives Redis, usually a database's max() over the numbers stored: a function that tells
-// the highest sequence of typ that may already have been used in the period that begins at start, 0 if none was. It is
-// asked whenever a counter has to be created or repaired, under the lock of that type and period, so that one process
-// asks and not all of them. The counter then continues above its answer, and a lost counter is repaired instead of
-// giving [ErrCounterLost].
-//
-// The function's context ends with the caller's, or 7 s after the lock was asked for, before the lock's expiry, or earlier
-// where Redis was slow before: a call has 10 s for all it waits for. The function's error is returned by the call that
-// needed it, and nothing is issued. An answer below 0 or above the largest sequence is an error too.
-//
-// Default none; nil is refused.
-func WithFloor(floor func(ctx context.Context, typ string, start time.Time) (int64, error)) Option {
-	return optionFunc(func(c *config) error {
-		if floor == nil {
-			return errors.New("serial: WithFloor: the function is nil")
-		}
-		c.floor = floor
-		return nil
-	})
-}
-
 // WithLockClients sets where the lock around opening a period is kept: on independent masters, of which a majority must
 // grant it (Redlock). Uniqueness does not rest on the lock; it decides who asks the floor.
 //
@@ -361,15 +339,15 @@ func WithReplicas(n int, timeout time.Duration) Option {
 		if n > 0 && (timeout < time.Millisecond || timeout%time.Millisecond != 0) {
 			return fmt.Errorf("serial: WithReplicas: a timeout of %v; allowed are whole milliseconds, at least one", timeout)
 		}
-		c.confirm = confirmation{n, timeout}
+		c.confirm = redisrun.Replicas{N: n, Timeout: timeout}
 		return nil
 	})
 }
 
 // checkReplicate leaves the other half of the read timeout for what is not waiting for replicas. Of another type of client it
 // cannot be known that WAIT goes where the write went.
-func checkReplicate(client redis.UniversalClient, c confirmation) error {
-	if c.replicas == 0 {
+func checkReplicate(client redis.UniversalClient, c redisrun.Replicas) error {
+	if c.N == 0 {
 		return nil
 	}
 	switch client.(type) {
@@ -377,12 +355,12 @@ func checkReplicate(client redis.UniversalClient, c confirmation) error {
 	default:
 		return fmt.Errorf("serial: WithReplicas: a client of type %T; allowed are *redis.Client and *redis.ClusterClient", client)
 	}
-	most := newCaller(client, c).read / 2
+	most := redisrun.ReadTimeout(client) / 2
 	if most == 0 {
 		most = budget.Answers / 4
 	}
-	if c.timeout > most {
-		return fmt.Errorf("serial: WithReplicas: a timeout of %v; allowed are up to %v, half of the client's read timeout", c.timeout, most)
+	if c.Timeout > most {
+		return fmt.Errorf("serial: WithReplicas: a timeout of %v; allowed are up to %v, half of the client's read timeout", c.Timeout, most)
 	}
 	return nil
 }

@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/dailyserial/serial/internal/budget"
+	"github.com/dailyserial/serial/internal/store"
 )
 
 // Prepare opens the current period and those that follow it, 1 to 100 in all, so that whoever comes first in one of them
@@ -35,139 +35,138 @@ func (g *Generator) Prepare(ctx context.Context, typ string, periods int) error 
 	return c.told(ctx, c.prepare(ctx, periods))
 }
 
-// prepare opens one period after the other, as Redis's clock and the record have them meanwhile.
+// prepare opens one period after the other, as the server's clock and the record have them meanwhile.
 func (c *call) prepare(ctx context.Context, periods int) error {
-	current, err := c.openCurrent(ctx)
-	if err != nil {
+	if err := c.openCurrent(ctx); err != nil {
 		return err
 	}
-	last := c.g.calendar.later(current, periods-1)
-	for p := current; p.start < last.start; {
-		next := c.g.equip(c.g.calendar.next(p))
+	current := c.span
+	last := c.g.calendar.later(&current.period, periods-1)
+	for p := &current.period; p.start < last.start; {
+		next := c.g.spanOf(c.g.calendar.next(p))
 		if err := c.g.format.checkYear(next.wall.Year()); err != nil {
 			return err
 		}
-		var done prepared
-		if current, done, err = c.prepareOne(ctx, current, next); err != nil {
+		out, err := c.prepareOne(ctx, &current, next)
+		if err != nil {
 			return err
 		}
-		switch done {
-		case preparedIt:
+		switch out {
+		case prepared:
 			_, limited := ctx.Deadline()
 			c.opening, c.budget = &opening{checked: c.opens().checked}, budget.New(limited) // each period has its own
-			p = next
-		case preparedGap:
-			p = current
+			p = &next.period
+		case gap:
+			p = &current.period
 		}
 	}
 	return nil
 }
 
-// prepared says how prepareOne came out.
-type prepared int
+// A preparation says how prepareOne came out.
+type preparation int
 
 const (
-	preparedAgain prepared = iota // everything is to be looked at afresh
-	preparedGap                   // so it is, from the current period on
-	preparedIt
+	afresh   preparation = iota // everything is to be looked at again
+	gap                         // so it is, from the current period on
+	prepared                    // the period is open
 )
 
 // openCurrent has no number issued, and the period opened if it is not. One that is full is open.
-func (c *call) openCurrent(ctx context.Context) (*period, error) {
-	_, err := c.sequence(ctx, 0)
-	if errors.Is(err, ErrExhausted) {
-		err = nil
+func (c *call) openCurrent(ctx context.Context) error {
+	if err := c.sequence(ctx, 0); !errors.Is(err, ErrExhausted) {
+		return err
 	}
-	return c.period, err
+	return nil
 }
 
-// prepareOne opens next. current is the period that it is by Redis's clock, or was a moment ago; it returns that too.
-func (c *call) prepareOne(ctx context.Context, current, next *period) (*period, prepared, error) {
-	floor := ""
+// prepareOne opens next. current is the span of the server's clock, or was a moment ago, and is moved on with that.
+func (c *call) prepareOne(ctx context.Context, current **span, next *span) (preparation, error) {
+	var floor store.Floor
 	if c.g.floor != nil {
-		floor = "?"
+		floor = store.FloorToAsk()
 	}
-	r, current, err := c.sendPrepare(ctx, current, next, floor)
+	r, err := c.sendPrepare(ctx, current, next, floor)
 	if err != nil {
-		return current, preparedAgain, err
+		return afresh, err
 	}
-	if current.start >= next.start { // it has begun
-		current, err := c.openCurrent(ctx)
-		if err == nil && current.start < next.start {
-			return current, preparedAgain, nil // the clock went back
-		}
-		return current, preparedIt, err
+	reopen := func() error {
+		err := c.openCurrent(ctx)
+		*current = c.span
+		return err
 	}
-	switch r.status {
-	case statusIssued:
-		return current, preparedIt, nil
-	case statusMissing, statusGap: // the record is not as this call has left it
-		if err := c.wait(ctx); err != nil {
-			return current, preparedAgain, err
+	if (*current).start >= next.start { // it has begun
+		if err := reopen(); err != nil || (*current).start < next.start { // the clock went back
+			return afresh, err
 		}
-		if r.status == statusGap {
-			current, err := c.openCurrent(ctx)
-			return current, preparedGap, err
+		return prepared, nil
+	}
+	switch r.Status {
+	case store.Issued:
+		return prepared, nil
+	case store.Missing: // the record is not as this call has left it
+		if _, err := c.wait(ctx); err != nil {
+			return afresh, err
 		}
-		_, err := c.sequence(ctx, 0)        // that it is full does not do: it is to be entered
-		return c.period, preparedAgain, err // what is open ahead still is
-	case statusCheck:
-		err := c.checkSkew(r)
+		err := c.sequence(ctx, 0) // that it is full does not do: it is to be entered
+		*current = c.span
+		return afresh, err // what is open ahead still is
+	case store.Gap:
+		if _, err := c.wait(ctx); err != nil {
+			return afresh, err
+		}
+		return gap, reopen()
+	case store.Unchecked:
 		c.opens().checked = true
-		return current, preparedAgain, err
-	case statusFloor:
-		if r.detail == lostDetail {
-			c.period = next
-			c.sawLost(r)
-		}
-	case statusLost:
-		c.period = next
-		c.sawLost(r)
-		return current, preparedAgain, c.refusal(r)
-	default:
-		return current, preparedAgain, c.refusal(r)
+		return afresh, c.checkSkew(r)
+	case store.NeedsFloor:
+		return afresh, c.prepareAbove(ctx, current, next)
 	}
-	err = c.prepareAbove(ctx, current, next)
-	return current, preparedAgain, err
+	return afresh, c.refusal(r)
 }
 
 // prepareAbove opens next above the floor, which one caller asks at a time. Whether it is open then is to be seen.
-func (c *call) prepareAbove(ctx context.Context, current, next *period) error {
-	c.period = next
+func (c *call) prepareAbove(ctx context.Context, current **span, next *span) error {
+	c.span = next
 	defer c.endWork(nil)
-	lock, err := c.tryLock(ctx)
-	if err != nil {
+	lock, out, err := c.tryLock(ctx)
+	switch out {
+	case failed:
+		return err
+	case locked:
+	default:
+		_, err = c.wait(ctx)
 		return err
 	}
-	if lock == nil {
-		return c.wait(ctx)
-	}
-	defer c.giveBack(ctx, lock)
-	r, now, err := c.sendPrepare(ctx, current, next, "?")
-	if err != nil || now.start >= next.start || r.status != statusFloor {
+	defer c.release(ctx, lock)
+	r, err := c.sendPrepare(ctx, current, next, store.FloorToAsk())
+	if err != nil || (*current).start >= next.start || r.Status != store.NeedsFloor {
 		return err
 	}
-	c.period = next
+	c.span = next
 	used, err := c.askFloor(ctx, lock.since.Add(lockExpiry-floorMargin))
 	if err != nil {
 		return err
 	}
 	// However late it comes: nothing has been issued of a period that has not begun, and its counter is only lifted.
-	_, _, err = c.sendPrepare(ctx, current, next, strconv.FormatInt(used, 10))
+	_, err = c.sendPrepare(ctx, current, next, store.FloorAt(used))
 	return err
 }
 
-// sendPrepare sends lua/prepare.lua, unless next has begun by Redis's clock. It returns the period that it is by that.
-func (c *call) sendPrepare(ctx context.Context, current, next *period, floor string) (r reply, now *period, err error) {
-	checked := ""
-	if c.g.maxSkew < 0 || c.opens().checked {
-		checked = "1"
-	}
-	r, err = c.follow(ctx, time.Unix(current.start, 0), func(p *period) (reply, error) {
-		if now = p; now.start >= next.start {
-			return reply{}, nil
+// sendPrepare has the store prepare next, unless that has begun by the server's clock. It moves current to the span of that clock.
+func (c *call) sendPrepare(ctx context.Context, current **span, next *span, floor store.Floor) (store.Reply, error) {
+	return c.follow(ctx, time.Unix((*current).start, 0), func(s *span) (store.Reply, error) {
+		*current, c.span = s, s
+		if s.start >= next.start {
+			return store.Reply{}, nil
 		}
-		return c.runKeys(ctx, prepareScript, p, []any{c.keyOf(next)}, next.args[0], next.start, next.expires, c.g.base, floor, checked)
+		r, err := c.g.store.Prepare(ctx, &c.budget, c.node.Node, &store.Prepare{
+			Series: c.series(), Next: &next.stored, Base: c.g.base, Floor: floor,
+			Checked: c.g.maxSkew < 0 || c.opens().checked,
+		})
+		if r.Status == store.Lost || r.WasThere {
+			c.span = next // whose counter it is
+		}
+		return r, c.heard(&r, err)
 	})
-	return r, now, err
 }

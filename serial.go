@@ -2,16 +2,14 @@ package serial
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"math/rand/v2"
-	"strconv"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/dailyserial/serial/internal/budget"
+	"github.com/dailyserial/serial/internal/redisrun"
+	"github.com/dailyserial/serial/internal/store"
 )
 
 // Next issues the next number of a type, such as "IS202110240001". See [Generator.NextNumber].
@@ -21,29 +19,60 @@ func (g *Generator) Next(ctx context.Context, typ string) (string, error) {
 }
 
 // sequence issues n numbers. It is the published sequence, each of its four ifs made safe.
-func (c *call) sequence(ctx context.Context, n int) (b *batch, err error) {
+func (c *call) sequence(ctx context.Context, n int) (err error) {
 	defer func() { c.endWork(err) }()
+	var lock *lock
 	for {
 		// 1. The counter exists: increment and return. One script, one round trip.
-		b, err = c.take(ctx, n)
-		if b != nil || err != nil {
-			return b, err
-		}
+		next, err := c.take(ctx, n)
 		// 2. It is missing: one attempt at the redsync lock of this type and period.
-		lock, err := c.tryLock(ctx)
-		if err != nil {
-			return nil, err
+		if next == tryLock {
+			lock, next, err = c.tryLock(ctx)
 		}
 		// 3. Got it: take again, and only if the counter is still missing ask the floor and open the period.
-		if lock != nil {
-			b, err = c.open(ctx, n, lock)
-			if b != nil || err != nil {
-				return b, err
-			}
+		if next == locked {
+			next, err = c.open(ctx, n, lock)
 		}
 		// 4. Did not get it: wait a little for whoever did, and take again.
-		if err := c.wait(ctx); err != nil {
-			return nil, err
+		if next == wait {
+			next, err = c.wait(ctx)
+		}
+		if next != again {
+			return err
+		}
+	}
+}
+
+// A step is how a part of the sequence came out, and what follows.
+type step int
+
+const (
+	failed  step = iota // with an error
+	done                // the numbers are issued
+	tryLock             // the counter is missing, or lost while a floor can tell how far it had come
+	locked              // the caller has the lock
+	wait                // others are at work, or everything is to be looked at afresh
+	again               // take again
+)
+
+// take is the first step.
+func (c *call) take(ctx context.Context, n int) (step, error) {
+	for {
+		r, err := c.follow(ctx, c.aim(), func(s *span) (store.Reply, error) {
+			c.span = s
+			if n == 1 && c.request == "" && c.node.Known() {
+				return c.share(ctx)
+			}
+			return c.send(ctx, store.Take{N: n, Purpose: store.All})
+		})
+		if err != nil {
+			return failed, err
+		}
+		if r.Status != store.Ceiling {
+			return c.taken(r)
+		}
+		if next, err := c.refill(ctx, n); next != again {
+			return next, err
 		}
 	}
 }
@@ -53,14 +82,12 @@ func (c *call) sequence(ctx context.Context, n int) (b *batch, err error) {
 // [New]. Any number of Generators, in any number of processes, may issue numbers of one type.
 type Generator struct {
 	config
-	caller  *caller
+	store   *store.Store
+	nodes   *redisrun.Nodes[*node]
 	locks   locks
-	memory  memory
-	towers  *towers
+	marks   marks
 	works   works
-	current atomic.Pointer[period] // the one computed last
-
-	alone, shared []any // what take is given besides, for one caller and for several
+	current atomic.Pointer[span] // the one computed last
 }
 
 // New returns a Generator that keeps its counters in client, which may be a *redis.Client (of a single server or from
@@ -73,19 +100,15 @@ func New(client redis.UniversalClient, opts ...Option) (*Generator, error) {
 	if err != nil {
 		return nil, err
 	}
-	caller := newCaller(client, c.confirm)
+	runner := redisrun.New(client, c.confirm)
 	g := &Generator{
 		config: *c,
-		caller: caller,
+		store:  store.New(runner, c.prefix, c.limit, c.ledger != nil),
 		locks:  newLocks(c.lockClients),
-		memory: memory{series: map[string]*seen{}},
-		towers: newTowers(caller),
-		works:  works{underway: map[gate]*work{}},
-		shared: []any{"1"},
+		marks:  marks{of: map[string]*mark{}},
+		works:  works{underway: map[batchKey]*work{}},
 	}
-	if c.ledger != nil {
-		g.alone, g.shared = []any{"", ""}, []any{"1", ""}
-	}
+	g.nodes = redisrun.NewNodes(runner, func(n *redisrun.Node) *node { return newNode(g, n) })
 	return g, nil
 }
 
@@ -101,12 +124,11 @@ func New(client redis.UniversalClient, opts ...Option) (*Generator, error) {
 // Errors: [ErrInvalidType], [ErrExhausted], [ErrCounterLost], [ErrClockSkew], [ErrConflict], [ErrNotReplicated], the
 // floor's or the ledger's own, ctx's, or a failure of Redis.
 func (g *Generator) NextNumber(ctx context.Context, typ string) (Number, error) {
-	var c call // stays on the stack, with the batch: a number costs one allocation, of its string
-	b, err := g.issue(ctx, &c, typ, 1)
-	if err != nil {
+	var c call
+	if err := c.issue(ctx, g, typ, 1); err != nil {
 		return Number{}, err
 	}
-	return b.number(b.last), nil
+	return c.number(c.made.last), nil
 }
 
 // NextN issues n numbers of a type, 1 to 100,000, that follow each other without a gap, in one round trip: all of them
@@ -114,31 +136,30 @@ func (g *Generator) NextNumber(ctx context.Context, typ string) (Number, error) 
 // if n exceeds a whole period, nothing was consumed. A cancelled call may have consumed all n.
 func (g *Generator) NextN(ctx context.Context, typ string, n int) ([]string, error) {
 	var c call
-	b, err := g.issue(ctx, &c, typ, n)
-	if err != nil {
+	if err := c.issue(ctx, g, typ, n); err != nil {
 		return nil, err
 	}
 	numbers := make([]string, n)
 	for i := range numbers {
-		numbers[i] = b.number(b.last - int64(n-1-i)).String()
+		numbers[i] = c.number(c.made.last - int64(n-1-i)).String()
 	}
 	return numbers, nil
 }
 
-// issue makes the call c. The batch is a part of it.
-func (g *Generator) issue(ctx context.Context, c *call, typ string, n int) (*batch, error) {
-	if err := c.begin(ctx, g, typ); err != nil {
-		return c.toldIssued(ctx, n, nil, err)
-	}
+// issue makes c a call of g that issues n numbers of a type.
+func (c *call) issue(ctx context.Context, g *Generator, typ string, n int) error {
 	const most = 100_000
-	if n < 1 || n > most {
-		return c.toldIssued(ctx, n, nil, fmt.Errorf("serial: NextN of %d numbers: allowed are 1 to %d", n, most))
+	err := c.begin(ctx, g, typ)
+	switch {
+	case err != nil:
+	case n < 1 || n > most:
+		err = fmt.Errorf("serial: NextN of %d numbers: allowed are 1 to %d", n, most)
+	case int64(n) > g.limit: // a period that is open may have begun before WithStart
+		err = fmt.Errorf("%w: %d of %s were asked for, and a period has %d", ErrExhausted, n, typ, g.limit)
+	default:
+		err = c.sequence(ctx, n)
 	}
-	if all := g.limit; int64(n) > all { // a period that is open may have begun before WithStart
-		return c.toldIssued(ctx, n, nil, fmt.Errorf("%w: %d of %s were asked for, and a period has %d", ErrExhausted, n, typ, all))
-	}
-	b, err := c.sequence(ctx, n)
-	return c.toldIssued(ctx, n, b, err)
+	return c.toldIssued(ctx, n, err)
 }
 
 // Peek returns the last number issued in the current period, with Seq 0 if there was none. It writes nothing, opens
@@ -152,38 +173,20 @@ func (g *Generator) Peek(ctx context.Context, typ string) (Number, error) {
 	if err != nil {
 		return Number{}, err
 	}
-	r, err := c.ask(ctx, peekScript, 0)
-	if err == nil && r.status != statusIssued && r.status != statusMissing {
+	r, err := c.follow(ctx, c.aim(), func(s *span) (store.Reply, error) {
+		c.span = s
+		series := c.series()
+		r, err := g.store.Peek(ctx, &c.budget, c.node.Node, &series)
+		return r, c.heard(&r, err)
+	})
+	if err == nil && r.Status != store.Issued && r.Status != store.Missing {
 		err = c.refusal(r)
 	}
 	if err = c.told(ctx, err); err != nil {
 		return Number{}, err
 	}
-	seq := c.unlessUnused(r.seq)
-	return c.batch(seq).number(seq), nil
-}
-
-// Raise makes sure that the next number of the current period is at least seq+1, from 0 to the largest sequence. It
-// never lowers a counter. It is how a series is continued from elsewhere, and the operator's word that ends
-// [ErrCounterLost]: the last number used, or 0 if none was. Numbers that this Generator has issued itself stay used
-// whatever seq says. A period that is not open yet is opened, above the floor if there is one. With a ledger, the next
-// block is set aside above seq.
-//
-// With Redis's clock set back behind a period already entered, Next fails with [ErrClockSkew]; Raise then enters the
-// period of Redis's clock again.
-//
-// Raise may be repeated; after an error it may have been carried out or not. Errors: [ErrInvalidType], [ErrClockSkew]
-// (beyond [WithMaxSkew]), [ErrConflict], [ErrNotReplicated], the floor's or the ledger's own, ctx's, or a failure of Redis.
-func (g *Generator) Raise(ctx context.Context, typ string, seq int64) error {
-	var c call
-	err := c.begin(ctx, g, typ)
-	if err != nil {
-		return err
-	}
-	if limit := g.limit; seq < 0 || seq > limit {
-		return outcome(ctx, fmt.Errorf("serial: Raise of %s to %d: allowed are 0 to %d", typ, seq, limit))
-	}
-	return c.told(ctx, c.raise(ctx, seq))
+	c.issued(r.Last)
+	return c.number(c.g.unlessUnused(r.Last)), nil
 }
 
 // Parse takes apart a number that a Generator with the same template, period, day start and time zone has issued.
@@ -193,302 +196,25 @@ func (g *Generator) Parse(s string) (Number, error) {
 	return g.format.parse(s, g.calendar)
 }
 
-// A batch is a run of consecutive numbers that were issued together.
-type batch struct {
-	g      *Generator
-	typ    string
-	period *period
-	last   int64
-
-	printed  *format // how the same request was answered before; nil otherwise
-	repeated bool    // so it was
+// number is one of the numbers issued.
+func (c *call) number(seq int64) Number {
+	return c.g.number(c.typ, &c.made, seq)
 }
 
-func (b *batch) number(seq int64) Number {
-	format := b.g.format
-	if b.printed != nil {
-		format = b.printed
-	}
-	date := b.period.date
-	if date == "" { // a period that did not come from periodAt
-		date = format.dateOf(b.period.wall)
-	}
+func (g *Generator) number(typ string, of *result, seq int64) Number {
 	return Number{
-		Type:   b.typ,
-		Start:  time.Unix(b.period.start, 0).In(b.g.calendar.location),
+		Type:   typ,
+		Start:  time.Unix(of.span.start, 0).In(g.calendar.location),
 		Seq:    seq,
-		date:   date,
-		format: format,
+		date:   of.span.date,
+		format: of.format,
 	}
 }
 
-// take is the sequence's first step. It returns nil where the period has to be opened: its counter is missing, or lost
-// while a floor can tell how far it had come.
-func (c *call) take(ctx context.Context, n int) (*batch, error) {
-	for {
-		var r *reply
-		if n == 1 {
-			var b *batch
-			var err error
-			if b, r, err = c.board(ctx); b != nil || err != nil {
-				return b, err
-			}
-		}
-		if r == nil {
-			asked, err := c.ask(ctx, takeScript, n)
-			if err != nil {
-				return nil, err
-			}
-			r = &asked
-		}
-		if r.status != statusCeiling {
-			return c.taken(*r)
-		}
-		if b, err := c.refill(ctx, n); b != nil || err != nil {
-			return b, err
-		}
+// unlessUnused is 0 for a counter that was opened, and not used.
+func (g *Generator) unlessUnused(seq int64) int64 {
+	if seq == g.base {
+		return 0
 	}
-}
-
-func (c *call) taken(r reply) (*batch, error) {
-	switch {
-	case r.status == statusIssued:
-		return c.batch(r.seq), nil
-	case r.status == statusOnce:
-		return c.answered(r)
-	case r.status == statusMissing, r.status == statusLost && c.g.floor != nil:
-		c.opens().found = r
-		return nil, nil
-	}
-	return nil, c.refusal(r)
-}
-
-func (c *call) batch(last int64) *batch {
-	c.made = batch{g: c.g, typ: c.typ, period: c.period, last: last}
-	return &c.made
-}
-
-// tryLock is the sequence's second step. It returns nil where another holds the lock: another process, or a caller of this
-// one, who was waited for then. Lock servers that fail may be well a moment later, and the counter may be there by then;
-// so it returns nil for them too while there is time for another attempt.
-//
-// A second is too short for a lock. Open is safe without, and there is no floor to ask.
-func (c *call) tryLock(ctx context.Context) (*lock, error) {
-	if c.g.calendar.period == PerSecond {
-		return &lock{}, nil
-	}
-	if others := c.beginWork(); others != nil {
-		return nil, c.join(ctx, others)
-	}
-	start := time.Now()
-	limit, _ := c.budget.Attempt()
-	l, err := c.g.locks.try(ctx, c.lockKey(), limit)
-	const attempt = 2 * lockPatience // to ask, and to give back what was granted
-	c.budget.Spend(time.Since(start), attempt)
-	c.opens().lockErr = err
-	switch {
-	case l != nil:
-	case err == nil:
-		c.sawOthers()
-	case endOf(ctx) == nil && transient(err) && c.budget.Answer() >= attempt:
-		err = nil
-	}
-	return l, err
-}
-
-// open is the sequence's third step. It returns nil where the period is to be looked at afresh: it ended meanwhile, or
-// the lock expired. Once it is begun it goes on, so that a caller who leaves stops nobody; but a floor is not asked for it.
-func (c *call) open(ctx context.Context, n int, lock *lock) (*batch, error) {
-	if lock.mutex == nil {
-		return c.openAlone(ctx, n)
-	}
-	return onward(ctx, c, func(c *call) (b *batch, err error) {
-		steady := context.WithoutCancel(ctx)
-		defer func() {
-			c.giveBack(steady, lock)
-			c.endWork(err)
-		}()
-		return c.openLocked(ctx, steady, n, lock)
-	})
-}
-
-// openLocked is open by whoever has the lock. ctx is the caller's, and steady does not end.
-func (c *call) openLocked(ctx, steady context.Context, n int, lock *lock) (b *batch, err error) {
-	locked, want := c.period, wantOpen
-	if c.g.floor != nil {
-		want = wantFloor
-	}
-	r, claim, err := c.look(steady, n, want, lock)
-	defer c.giveBack(steady, claim)
-	if err != nil {
-		return nil, err
-	}
-	switch r.status {
-	case statusClaimed:
-		c.sawOthers()
-		return nil, nil
-	case statusLate:
-		return nil, nil
-	case statusReserve:
-	default:
-		if b, err := c.taken(r); b != nil || err != nil {
-			return b, err
-		}
-	}
-	if c.period.start != locked.start || lock.left() <= floorMargin {
-		return nil, nil // the lock is another period's, or it took too long to get here
-	}
-	left := lockExpiry - r.sent.Sub(lock.since) // when r was asked for, or later
-	if err := c.checkSkew(r); err != nil {
-		return nil, err
-	}
-	floor := ""
-	if c.g.floor != nil {
-		used, err := c.askFloor(ctx, lock.since.Add(lockExpiry-floorMargin))
-		if err != nil {
-			return nil, err
-		}
-		floor = strconv.FormatInt(used, 10)
-		claim.above(used)
-	}
-	// Sent once: should the answer be lost, a second one would issue again. It is for the period of the check, and Redis
-	// refuses it if it comes too late.
-	r, err = c.install(steady, n, false, claim, floor, r.now.UnixMilli(), left.Milliseconds())
-	if err != nil {
-		return nil, err
-	}
-	return c.opened(r)
-}
-
-// openAlone is open without a lock, for the second in which it arrives.
-func (c *call) openAlone(ctx context.Context, n int) (*batch, error) {
-	found := c.opens().found
-	if err := c.checkSkew(found); err != nil {
-		return nil, err
-	}
-	p := c.g.periodAt(c.aim())
-	r, err := c.run(ctx, openScript, false, p, n, c.g.base, "", found.now.UnixMilli(), lockExpiry.Milliseconds())
-	if err != nil {
-		return nil, err
-	}
-	return c.opened(r)
-}
-
-// opened is what open answered: nil if it came too late.
-func (c *call) opened(r reply) (*batch, error) {
-	switch r.status {
-	case statusClock, statusLate:
-		return nil, nil
-	case statusIssued:
-		c.sawOpened()
-	}
-	return c.taken(r)
-}
-
-// raise is what remains of Raise after its checks. Take with no numbers tells how the period stands.
-func (c *call) raise(ctx context.Context, seq int64) error {
-	for {
-		done, err := onward(ctx, c, func(c *call) (bool, error) {
-			return c.raiseOnce(ctx, context.WithoutCancel(ctx), seq)
-		})
-		if done || err != nil {
-			return err
-		}
-		if err := c.wait(ctx); err != nil {
-			return err
-		}
-	}
-}
-
-// raiseOnce makes one attempt. ctx is the caller's, and steady does not end.
-func (c *call) raiseOnce(ctx, steady context.Context, seq int64) (done bool, err error) {
-	r, err := c.ask(ctx, takeScript, 0)
-	if err != nil && !(errors.Is(err, ErrNotReplicated) && r.seq < seq) { // nothing rests on that one
-		return false, err
-	}
-	floor, missing := seq, false
-	switch r.status {
-	case statusIssued:
-		if r.seq >= seq {
-			return true, nil
-		}
-	case statusExhausted: // by a counter that stands higher than this template can print
-		return true, nil
-	case statusCeiling: // by a counter that is not as it was left
-	case statusMissing, statusLost, statusFuture:
-		missing = true
-		if err := c.checkSkew(r); err != nil {
-			return false, err
-		}
-		if c.g.floor != nil {
-			used, err := c.askFloor(ctx, time.Now().Add(lockExpiry-floorMargin))
-			if err != nil {
-				return false, err
-			}
-			floor = max(seq, used)
-		}
-	default:
-		return false, c.refusal(r)
-	}
-	var claim *claim
-	if c.g.ledger != nil {
-		looked := c.period
-		r, claim, err = c.look(steady, 0, wantRaise, nil)
-		defer c.giveBack(steady, claim)
-		if err != nil {
-			return false, err
-		}
-		if r.status == statusClaimed {
-			c.sawOthers()
-			return false, nil
-		}
-		if c.period.start != looked.start {
-			return false, nil
-		}
-		if r.status != statusReserve {
-			return false, c.refusal(r)
-		}
-		claim.above(floor)
-	}
-	// For the period that was looked at: if that is over by now, nothing is written.
-	r, err = c.install(steady, 0, true, claim, floor, "", 0)
-	switch {
-	case errors.Is(err, ErrExhausted): // so was it without a ledger
-		return true, nil
-	case err != nil:
-		return false, err
-	case r.status == statusIssued:
-		if missing {
-			c.sawOpened()
-		}
-		return true, nil
-	case r.status == statusClock || r.status == statusLate:
-		return false, nil
-	}
-	return false, c.refusal(r)
-}
-
-// wait lets another process open the period, for a random time that grows to a tenth of a second.
-func (c *call) wait(ctx context.Context) error {
-	o := c.opens()
-	pause := min(2*time.Millisecond<<o.waits, 100*time.Millisecond)
-	pause = pause/2 + rand.N(pause)
-	if pause > c.budget.Wait() {
-		return c.waitedTooLong()
-	}
-	if o.waits < 10 {
-		o.waits++
-	}
-	err := sleep(ctx, pause)
-	c.budget.Spend(pause, pause)
-	return err
-}
-
-// waitedTooLong is the error of a call that has waited for others as long as it may.
-func (c *call) waitedTooLong() error {
-	err := c.opens().lockErr
-	if err == nil {
-		err = errTaken
-	}
-	return fmt.Errorf("serial: %s %s was not opened within %v: %w", c.typ, c.period.label, budget.Others, err)
+	return seq
 }

@@ -2,50 +2,38 @@ package serial
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"github.com/dailyserial/serial/internal/redisrun"
 )
 
 // A work is what one caller of this process does for all that want the same: to have a period opened, by itself or by another
 // process, or a block set aside.
 type work struct {
-	at      gate
+	key     batchKey
 	done    chan struct{}
 	err     error        // for all who wait; written before done is closed
 	waiting atomic.Int64 // callers who want it
-	others  atomic.Int64 // how often a server has answered that others are at it
-	asked   atomic.Int64 // time for which a floor or a ledger was asked, nanoseconds
-	asking  atomic.Int64 // since when one is, Unix nanoseconds; 0 if none is
+	others  atomic.Int64 // answers of servers that other processes are at it
+	outside atomic.Bool  // a floor or a ledger is being asked, and no server
 }
 
-// away is for how long the work has been waiting for a floor or a ledger, and not for Redis or lock servers.
-func (k *work) away() time.Duration {
-	d := k.asked.Load()
-	if since := k.asking.Load(); since != 0 {
-		d += time.Now().UnixNano() - since
-	}
-	return time.Duration(d)
-}
-
-// works are those under way, one for each type and period.
+// works are those under way.
 type works struct {
 	mu       sync.Mutex
-	underway map[gate]*work
+	underway map[batchKey]*work // guarded by mu; one for each type and period
 }
-
-// gate is what the call's work is known by.
-func (c *call) gate() gate { return gate{c.typ, c.period.start} }
 
 // beginWork makes what the call's period needs the call's work, until endWork. It returns the work of another caller, if it
 // is under way.
 func (c *call) beginWork() (others *work) {
-	at := c.gate()
+	key := batchKey{c.typ, c.span.start}
 	if c.work != nil {
-		if c.work.at == at {
+		if c.work.key == key {
 			return nil
 		}
 		c.endWork(nil) // of a period that is over
@@ -53,27 +41,27 @@ func (c *call) beginWork() (others *work) {
 	w := &c.g.works
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if others = w.underway[at]; others == nil {
-		c.work = &work{at: gate{strings.Clone(at.typ), at.start}, done: make(chan struct{})}
-		w.underway[c.work.at] = c.work
+	if others = w.underway[key]; others == nil {
+		key.typ = strings.Clone(key.typ)
+		c.work = &work{key: key, done: make(chan struct{})}
+		w.underway[key] = c.work
 	}
 	return others
 }
 
-// endWork has those who wait for the call's work go on, with err if that is theirs too. It does nothing if there is none.
+// endWork has those who wait for the call's work go on, with err if it is an outage. It does nothing if there is none.
 func (c *call) endWork(err error) {
 	k := c.work
 	if k == nil {
 		return
 	}
 	c.work = nil
-	var shared sharedError
-	if errors.As(err, &shared) {
+	if redisrun.IsOutage(err) {
 		k.err = err
 	}
 	w := &c.g.works
 	w.mu.Lock()
-	delete(w.underway, k.at)
+	delete(w.underway, k.key)
 	w.mu.Unlock()
 	close(k.done)
 }
@@ -86,45 +74,43 @@ func (c *call) sawOthers() {
 	}
 }
 
-// A sharedError is one that all who wait for the same work share: a server or a ledger that fails. Each by itself would ask
-// it in vain, one after the other.
-type sharedError struct{ error }
-
-func (e sharedError) Unwrap() error { return e.error }
-
 // join waits for another caller of this process, as long as ctx lives, or as the call may wait for others if that has no
-// deadline. What the other one waits for servers this call waits for them too.
-func (c *call) join(ctx context.Context, k *work) error {
+// deadline. What that one waits for servers, this call waits for them too.
+func (c *call) join(ctx context.Context, k *work) (step, error) {
 	k.waiting.Add(1)
 	defer k.waiting.Add(-1)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	away, others := k.away(), k.others.Load()
-	for c.budget.Wait() > 0 {
+	for others := k.others.Load(); c.budget.Wait() > 0; {
 		if c.budget.Answer() <= 0 {
-			return sharedError{fmt.Errorf("serial: Redis failed: %w", errNoAnswer)}
+			return failed, redisrun.Outage(fmt.Errorf("serial: Redis failed: %w", redisrun.ErrNoAnswer))
 		}
-		step := min(c.budget.Wait(), c.budget.Answer(), time.Second) // of which one at most counts while this process stands still
-		timer.Reset(step)
+		limit := min(c.budget.Wait(), c.budget.Answer(), 250*time.Millisecond) // so much counts if this process stands still
+		timer.Reset(limit)
 		start := time.Now()
-		var ended bool
+		ended := false
 		select {
 		case <-k.done:
 			ended = true
 		case <-ctx.Done():
-			return fmt.Errorf("serial: gave up waiting: %w", ctx.Err())
+			return failed, fmt.Errorf("serial: gave up waiting: %w", ctx.Err())
 		case <-timer.C:
 		}
-		before := away
-		away = k.away()
-		c.budget.SpendAway(time.Since(start), step, away-before)
+		if took := time.Since(start); k.outside.Load() {
+			c.budget.SpendOthers(took, limit)
+		} else {
+			c.budget.Spend(took, limit)
+		}
 		if now := k.others.Load(); now != others {
 			others = now
 			c.sawOthers()
 		}
-		if ended {
-			return k.err
+		switch {
+		case ended && k.err != nil:
+			return failed, k.err
+		case ended:
+			return again, nil
 		}
 	}
-	return c.waitedTooLong()
+	return failed, c.waitedTooLong()
 }

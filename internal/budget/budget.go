@@ -56,11 +56,8 @@ func (b *Budget) Spend(took, limit time.Duration) {
 	b.others -= took
 }
 
-// SpendAway is Spend for a step that for so long of its time was not spent on servers.
-func (b *Budget) SpendAway(took, limit, away time.Duration) {
-	b.Spend(took, limit)
-	b.answers += min(max(away, 0), took, limit)
-}
+// SpendOthers is Spend for a step that waited for others, who were waiting for no server.
+func (b *Budget) SpendOthers(took, limit time.Duration) { b.others -= min(took, limit) }
 
 // Renew gives servers their time again, since one has just answered that others are at work.
 func (b *Budget) Renew() { b.answers = min(Answers, b.others) }

@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -68,6 +69,9 @@ type Batch[K comparable, P, R any] struct {
 	Key     K
 	Payload P         // the first member's
 	Begun   time.Time // when the first member came
+
+	// Note holds the failure of the sender's last attempt, for members that leave before the outcome.
+	Note atomic.Pointer[error]
 
 	size     int // guarded by the lane's mu until the batch is sent
 	done     chan struct{}

@@ -13,6 +13,7 @@ import (
 	"net/rpc"
 	"os"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,6 +24,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/store"
 )
 
 // A setting is what a generator of the suite is made of, here or in a worker.
@@ -377,8 +379,8 @@ func firstKey(cmd redis.Cmder) string {
 	return ""
 }
 
-// counts returns how many numbers of each type a script of the package takes: of its keys each type has two, and of its
-// arguments six where there are several types, the first of which is that.
+// counts returns how many numbers of each type a script of the package takes. Each type has two keys. Open has the number as its
+// seventh argument; take has two words there, and behind them the number and the mark of each type.
 func counts(cmd redis.Cmder) map[string]int64 {
 	args, keys := cmd.Args(), 0
 	if !strings.HasPrefix(cmd.Name(), "eval") || len(args) < 5 || strings.HasSuffix(firstKey(cmd), ":lock") {
@@ -386,13 +388,26 @@ func counts(cmd redis.Cmder) map[string]int64 {
 	}
 	_, _ = fmt.Sscan(fmt.Sprint(args[2]), &keys)
 	all := map[string]int64{}
-	for i := 0; 2*i < keys && 3+keys+6*i < len(args); i++ {
+	at := 3 + keys + 6
+	switch {
+	case store.IsOpen(args):
+	case at < len(args) && !isNumber(args[at]):
+		at += 2
+	default:
+		return nil // it takes none
+	}
+	for i := 0; 2*i+1 < keys && at+2*i < len(args); i++ {
 		var n int64
-		if _, err := fmt.Sscan(fmt.Sprint(args[3+keys+6*i]), &n); err == nil && n > 0 {
+		if _, err := fmt.Sscan(fmt.Sprint(args[at+2*i]), &n); err == nil && n > 0 {
 			all[typeIn(fmt.Sprint(args[3+2*i]))] += n
 		}
 	}
 	return all
+}
+
+func isNumber(arg any) bool {
+	_, err := strconv.ParseInt(fmt.Sprint(arg), 10, 64)
+	return err == nil
 }
 
 type silence struct{}

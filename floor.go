@@ -1,0 +1,63 @@
+package serial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dailyserial/serial/internal/redisrun"
+)
+
+// WithFloor sets a source that outlives Redis, usually a database's max() over the numbers stored: a function that tells
+// the highest sequence of typ that may already have been used in the period that begins at start, 0 if none was. It is
+// asked whenever a counter has to be created or repaired, under the lock of that type and period, so that one process
+// asks and not all of them. The counter then continues above its answer, and a lost counter is repaired instead of
+// giving [ErrCounterLost].
+//
+// The function's context ends with the caller's, or 7 s after the lock was asked for, before the lock's expiry, or earlier
+// where Redis was slow before: a call has 10 s for all it waits for. The function's error is returned by the call that
+// needed it, and nothing is issued. An answer below 0 or above the largest sequence is an error too.
+//
+// Default none; nil is refused.
+func WithFloor(floor func(ctx context.Context, typ string, start time.Time) (int64, error)) Option {
+	return optionFunc(func(c *config) error {
+		if floor == nil {
+			return errors.New("serial: WithFloor: the function is nil")
+		}
+		c.floor = floor
+		return nil
+	})
+}
+
+// askFloor asks the floor, which has until then, and the caller's context, to answer.
+func (c *call) askFloor(ctx context.Context, until time.Time) (int64, error) {
+	ask, typ, start := c.g.floor, c.typ, c.start()
+	used, err := c.askOutside(ctx, until, func(ctx context.Context) (int64, error) { return ask(ctx, typ, start) })
+	if err != nil {
+		return 0, fmt.Errorf("serial: the floor of %s %s: %w", c.typ, c.span.label, err)
+	}
+	if limit := c.g.limit; used < 0 || used > limit {
+		return 0, fmt.Errorf("serial: the floor of %s %s answered %d: allowed are 0 to %d", c.typ, c.span.label, used, limit)
+	}
+	return used, nil
+}
+
+// askOutside asks a floor or a ledger, which has until then to answer, and as long as the call has time for it. One that
+// heeds its context answers in time with an error of its own; one that doesn't is not waited for.
+func (c *call) askOutside(ctx context.Context, until time.Time, ask func(context.Context) (int64, error)) (int64, error) {
+	start := time.Now()
+	rest := min(floorMargin/2, c.budget.Answer())
+	limit := max(0, min(until.Sub(start), c.budget.Answer()-rest))
+	if k := c.work; k != nil {
+		k.outside.Store(true)
+		defer k.outside.Store(false)
+	}
+	within, cancel := context.WithTimeout(ctx, limit)
+	v, err := redisrun.Await(ctx, limit+rest, func() (int64, error) {
+		defer cancel()
+		return ask(within)
+	})
+	c.budget.Spend(time.Since(start), limit+rest)
+	return v, err
+}

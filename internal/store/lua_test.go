@@ -1,0 +1,418 @@
+package store_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial/internal/redistest"
+)
+
+// script returns the source of a script that is put together from files.
+func script(t *testing.T, names ...string) string {
+	t.Helper()
+	var s strings.Builder
+	for _, name := range names {
+		file, err := os.ReadFile("lua/" + name + ".lua")
+		require.NoError(t, err)
+		s.Write(file)
+	}
+	return s.String()
+}
+
+// takes returns take, and take without its usual branch.
+func takes(t *testing.T) (usual, full string) {
+	t.Helper()
+	usual = script(t, "judge", "once", "take")
+	const branch = "local usual = "
+	require.Equal(t, 1, strings.Count(usual, branch))
+	return usual, strings.Replace(usual, branch, branch+"false and ", 1)
+}
+
+// onServers runs f on a miniredis and on a server. id is the server's replication ID.
+func onServers(t *testing.T, f func(t *testing.T, s *lab)) {
+	t.Run("miniredis", func(t *testing.T) {
+		m := miniredis.RunT(t)
+		m.SetTime(time.Now())
+		id := strings.Repeat("a", 40)
+		m.Server().SetPreHook(func(c *server.Peer, cmd string, args ...string) bool {
+			if cmd == "INFO" {
+				c.WriteBulk("# Replication\r\nrole:master\r\nmaster_replid:" + id + "\r\n")
+			}
+			return cmd == "INFO"
+		})
+		client := redis.NewClient(&redis.Options{Addr: m.Addr()})
+		t.Cleanup(func() { _ = client.Close() })
+		f(t, newLab(t, client, id, false))
+	})
+	t.Run("server", func(t *testing.T) {
+		client := redistest.Start(t).Client(t)
+		info, err := client.Info(t.Context(), "replication").Result()
+		require.NoError(t, err)
+		_, id, _ := strings.Cut(info, "master_replid:")
+		f(t, newLab(t, client, id[:40], true))
+	})
+}
+
+// A lab makes random states of types and runs scripts on them.
+type lab struct {
+	*rand.Rand
+	t      *testing.T
+	client *redis.Client
+	id     string // replication ID
+	real   bool   // a server, which takes no padded number for a number
+	now    int64
+	seen   map[string]int // how often each class of outcome came
+}
+
+func newLab(t *testing.T, client *redis.Client, id string, real bool) *lab {
+	now, err := client.Time(t.Context()).Result()
+	require.NoError(t, err)
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	return &lab{rand.New(rand.NewPCG(seed, 0)), t, client, id, real, now.Unix(), map[string]int{}}
+}
+
+func pick[T any](l *lab, of ...T) T { return of[l.IntN(len(of))] }
+
+// A call is what the types of one take have in common, and their period.
+type call struct {
+	first, past    int64
+	period, ledger string
+	limit          int64
+	purpose, clock string
+	more           []any // behind n and mark
+	request        bool
+}
+
+const (
+	token = "own"
+	cases = 1500
+)
+
+func (l *lab) call(types int) *call {
+	c := &call{first: l.now - 1000, past: l.now + 5000, limit: pick[int64](l, 20, 30, 999_999_999_999_999), purpose: pick(l, "issue", "all")}
+	c.clock = pick(l, "trusted", "trusted", "doubted")
+	if l.IntN(20) == 0 {
+		c.past = l.now - 10 // it is over
+	}
+	c.period = fmt.Sprintf("20211024 %d %d", c.first, c.past)
+	if l.IntN(2) == 0 {
+		c.ledger = "ledger"
+		if types == 1 && l.IntN(2) == 0 {
+			c.purpose = pick(l, "ceiling", "open", "floor", "raise")
+			// Whole seconds behind now, so that no two runs of a script see a claim or a lock end in between.
+			c.more = []any{token, pick(l, 8000, 60_000), pick[any](l, "", (l.now-100)*1000, (l.now+500)*1000)}
+		}
+	}
+	if c.request = types == 1 && l.IntN(5) == 0; c.request {
+		c.more = append(c.more, `"20211024" "{seq}"`)
+	}
+	return c
+}
+
+// A series is the state of one type, as the commands that make it, and what it is asked for.
+type series struct {
+	name  string
+	setup [][]any
+	n     int
+	mark  int64
+}
+
+func (s *series) keys() []string { return []string{s.name + ":c", s.name, s.name + ":once"} }
+
+// series makes a state: one of two is close to the usual one, so that each rule decides in some.
+func (l *lab) series(name string, c *call) *series {
+	s := &series{name: name, n: l.IntN(5)}
+	keys := s.keys()
+	odd := func(int) bool { return false }
+	if l.IntN(2) == 0 {
+		odd = func(of int) bool { return l.IntN(of) == 0 }
+	}
+	counter := fmt.Sprint(pick(l, 0, 5, 8, 9, 10, 11, 18, 19, 20, 24, 28, 29, 30, 31))
+	s.mark = pick[int64](l, 0, 0, 5, 10, 11)
+	if odd(6) {
+		counter = pick(l, "-5", "-1", "abc", "", " 5", "1e3", "0x10", "5.0", "999999999999998", "1000000000000000", "12345678901234567",
+			"9223372036854775806", "9223372036854775807", "123456789012345678901234567890")
+		if l.real {
+			counter = pick(l, counter, "007", "+5", "-0", "00") // which INCRBY of a miniredis takes
+		}
+	}
+	switch {
+	case odd(8): // no counter
+	case odd(12):
+		s.setup = append(s.setup, []any{"RPUSH", keys[0], "x"})
+	default:
+		s.setup = append(s.setup, []any{"SET", keys[0], counter})
+	}
+	if !odd(8) {
+		s.setup = append(s.setup, []any{"EXPIREAT", keys[0], c.past + pick[int64](l, 20, 0, 86400)})
+	}
+	if odd(15) {
+		return s // no record
+	}
+	if odd(15) {
+		s.setup = append(s.setup, []any{"SET", keys[1], "no hash"}, []any{"EXPIREAT", keys[1], l.now + 999})
+		return s
+	}
+	entered := c.period
+	if (c.ledger != "") != odd(8) {
+		entered += " ledger"
+	}
+	if odd(3) {
+		entered = pick(l,
+			fmt.Sprintf("20211023 %d %d", c.first-6000, c.first),             // the one before
+			fmt.Sprintf("20211023 %d %d ledger", c.first-6000, c.first),      //
+			fmt.Sprintf("20211021 %d %d", c.first-26000, c.first-20000),      // an earlier one
+			fmt.Sprintf("2021102309 %d %d", c.first-6000, c.first),           // of another kind
+			fmt.Sprintf("20211025 %d %d", c.first-6000, c.first),             // with a label that is later
+			fmt.Sprintf("20211024 %d %d", c.first-6000, c.first),             // with the same label
+			fmt.Sprintf("20211023 %d %d", c.first-5000, c.first+1),           // that overlaps
+			fmt.Sprintf("20211025 %d %d", l.now+2000, l.now+8000), "garbage", // in the future
+		)
+	}
+	fields := []any{"HSET", keys[1], "entered", entered}
+	if l.IntN(3) == 0 {
+		next := fmt.Sprintf("20211025 %d %d;", c.past, c.past+6000)
+		fields = append(fields, "ahead", pick(l, ";"+c.period+";", ";"+c.period+";"+next, ";"+next))
+	}
+	if l.IntN(3) == 0 {
+		fields = append(fields, "used8", pick(l, "20211020-20211023;", "20211020+20211025;", "20211024-;", "20211001-20211002;20211004-;20211006+;"))
+	}
+	if odd(3) {
+		fields = append(fields, "was8", fmt.Sprintf(pick(l, "20211022 %d %d", "20211026 %d %d"), c.first-9000, pick(l, c.first-7000, l.now+9)))
+	}
+	if strings.Contains(entered, "ledger") && !odd(10) {
+		copied, id := counter, l.id
+		if odd(6) {
+			copied = "3"
+		}
+		if odd(3) {
+			id = strings.Repeat("b", 40)
+		}
+		fields = append(fields, "ceiling", pick(l, 10, 20, 25, 40), "copy", copied, "reign", id)
+	}
+	if l.IntN(3) == 0 {
+		fields = append(fields, "claim", pick(l, fmt.Sprintf("%s %d", token, (l.now+30)*1000), fmt.Sprintf("other %d", (l.now+30)*1000),
+			fmt.Sprintf("other %d", (l.now+4000)*1000), fmt.Sprintf("other %d", (l.now-30)*1000)))
+	}
+	s.setup = append(s.setup, fields)
+	if !odd(8) {
+		s.setup = append(s.setup, []any{"EXPIREAT", keys[1], c.past + pick[int64](l, 20, 86400*30)})
+	}
+	if c.request && l.IntN(3) == 0 {
+		s.setup = append(s.setup, []any{"SET", keys[2], "an answer", "EX", 999})
+	}
+	return s
+}
+
+// prepare puts the state of each series into the server.
+func (l *lab) prepare(all ...*series) {
+	l.t.Helper()
+	p := l.client.Pipeline()
+	for _, s := range all {
+		p.Del(l.t.Context(), s.keys()...)
+		for _, command := range s.setup {
+			p.Do(l.t.Context(), command...)
+		}
+	}
+	_, err := p.Exec(l.t.Context())
+	require.NoError(l.t, err)
+}
+
+// take runs the script for some types, and returns a reply for each.
+func (l *lab) take(source string, c *call, all ...*series) []any {
+	args := []any{"EVAL", source, nil}
+	for _, s := range all {
+		keys := s.keys()
+		args = append(args, keys[0], keys[1])
+		if c.request {
+			args = append(args, keys[2])
+		}
+	}
+	args[2] = len(args) - 3
+	args = append(args, c.period, c.first, c.past, c.limit, c.past+20, c.ledger, c.purpose, c.clock)
+	for _, s := range all {
+		args = append(args, s.n, s.mark)
+	}
+	v, err := l.client.Do(l.t.Context(), append(args, c.more...)...).Result()
+	if len(all) > 1 {
+		require.NoError(l.t, err)
+		require.Len(l.t, v, len(all))
+	} else if v = []any{v}; err != nil {
+		v = []any{err}
+	}
+	replies := v.([]any)
+	for i, v := range replies {
+		if reply, ok := v.([]any); ok { // without the time
+			require.GreaterOrEqual(l.t, len(reply), 3)
+			replies[i] = append([]any{reply[0]}, reply[3:]...)
+		}
+		if err, ok := v.(error); ok {
+			require.Regexp(l.t, "WRONGTYPE|can't run this command", err.Error())
+			replies[i] = err.Error()
+		}
+	}
+	return replies
+}
+
+// class names the outcome that a reply tells of.
+func class(reply any) string {
+	switch reply := reply.(type) {
+	case int64:
+		return "issued"
+	case string:
+		return "error"
+	default:
+		return reply.([]any)[0].(string)
+	}
+}
+
+// dump returns what each key holds, and when it expires. The end of the caller's own claim depends on the instant.
+func (l *lab) dump(all ...*series) map[string]string {
+	l.t.Helper()
+	p := l.client.Pipeline()
+	var types, expiries []redis.Cmder
+	var keys []string
+	for _, s := range all {
+		for _, key := range s.keys() {
+			keys = append(keys, key)
+			types = append(types, p.Type(l.t.Context(), key))
+			expiries = append(expiries, p.Do(l.t.Context(), "PEXPIRETIME", key))
+		}
+	}
+	_, err := p.Exec(l.t.Context())
+	require.NoError(l.t, err)
+	held := map[string]string{}
+	for i, key := range keys {
+		var v any
+		switch types[i].(*redis.StatusCmd).Val() {
+		case "none":
+			continue
+		case "string":
+			v = l.client.Get(l.t.Context(), key).Val()
+		case "list":
+			v = l.client.LRange(l.t.Context(), key, 0, -1).Val()
+		case "hash":
+			fields := l.client.HGetAll(l.t.Context(), key).Val()
+			if strings.HasPrefix(fields["claim"], token) {
+				fields["claim"] = token
+			}
+			v = fields
+		}
+		expires := expiries[i].(*redis.Cmd).Val().(int64)
+		if strings.HasSuffix(key, ":once") && expires > 0 {
+			expires = (expires/1000 - l.now) / 100 // EX counts from the instant
+		}
+		held[key] = fmt.Sprintf("%q until %d", fmt.Sprint(v), expires)
+	}
+	return held
+}
+
+// The usual branch of take and the full truth give the same replies and leave the same behind. What issues nothing leaves the counter as it
+// was.
+func TestTakeUsualAndFull(t *testing.T) {
+	usual, full := takes(t)
+	onServers(t, func(t *testing.T, l *lab) {
+		l.t = t
+		outcomes := strings.Fields("issued part block clock conflict future lost missing exhausted ceiling reserve claimed late once error")
+		for i := 0; i < cases || len(l.seen) < len(outcomes) && i < 20*cases; i++ {
+			c := l.call(1)
+			s := l.series("IS", c)
+			l.prepare(s)
+			before := l.dump(s)
+			replies := l.take(usual, c, s)
+			after := l.dump(s)
+			l.prepare(s)
+			state := fmt.Sprintf("%+v\n%+v\n%v", c, s, before)
+			require.Equal(t, l.take(full, c, s), replies, state)
+			require.Equal(t, l.dump(s), after, state)
+
+			outcome := class(replies[0])
+			l.seen[outcome]++
+			if outcome != "issued" && outcome != "part" && outcome != "block" {
+				require.Equal(t, before[s.name+":c"], after[s.name+":c"], state)
+			} else if s.n > 0 {
+				require.NotContains(t, after[s.name+":c"], "until -1", state)
+			}
+			if !strings.Contains("issued part block reserve once error", outcome) { // these write
+				require.Equal(t, before, after, state)
+			}
+		}
+		t.Log(l.seen)
+		for _, outcome := range outcomes {
+			require.Positive(t, l.seen[outcome], outcome)
+		}
+	})
+}
+
+// Types in one call are answered as each by itself, whatever the others' keys hold.
+func TestTakeSeveral(t *testing.T) {
+	usual, _ := takes(t)
+	onServers(t, func(t *testing.T, l *lab) {
+		l.t = t
+		mixed := 0
+		for range cases / 5 {
+			types := 2 + l.IntN(5)
+			c := l.call(types)
+			var all []*series
+			for i := range types {
+				all = append(all, l.series(fmt.Sprint("T", i), c))
+			}
+			l.prepare(all...)
+			replies := l.take(usual, c, all...)
+			held := l.dump(all...)
+			l.prepare(all...)
+			outcomes := map[string]bool{}
+			for i, s := range all {
+				require.Equal(t, l.take(usual, c, s)[0], replies[i], "%+v\n%+v", c, s)
+				outcomes[class(replies[i])] = true
+			}
+			require.Equal(t, l.dump(all...), held, "%+v", c)
+			if outcomes["issued"] && outcomes["error"] {
+				mixed++
+			}
+		}
+		require.Positive(t, mixed)
+	})
+}
+
+// A command that an ACL refuses is the error of each type, and nothing is issued.
+func TestTakeRefused(t *testing.T) {
+	usual, _ := takes(t)
+	rdb := redistest.Start(t).Client(t)
+	l := newLab(t, rdb, "", true)
+	for _, command := range []string{"pttl", "incrby", "hget"} {
+		require.NoError(t, rdb.Do(t.Context(), "ACL", "SETUSER", command, "on", "nopass", "~*", "+@all", "-"+command).Err())
+		options := *rdb.Options()
+		options.Username, options.Password = command, "any"
+		c := &call{first: l.now - 1000, past: l.now + 5000, limit: 20, purpose: "issue", clock: "trusted"}
+		c.period = fmt.Sprintf("20211024 %d %d", c.first, c.past)
+		var all []*series
+		for _, name := range []string{"A", "B"} {
+			s := &series{name: name, n: 1}
+			s.setup = [][]any{{"SET", s.keys()[0], 5, "EX", 9999}, {"HSET", name, "entered", c.period}, {"EXPIRE", name, 9999}}
+			all = append(all, s)
+		}
+		l.client = rdb
+		l.prepare(all...)
+		l.client = redis.NewClient(&options)
+		for _, reply := range l.take(usual, c, all...) {
+			require.Contains(t, reply, "can't run")
+		}
+		require.Contains(t, l.take(usual, c, all[0])[0], "can't run")
+		require.NoError(t, l.client.Close())
+		l.client = rdb
+		for _, s := range all {
+			require.Contains(t, l.dump(s)[s.keys()[0]], `"5" until`)
+		}
+	}
+}

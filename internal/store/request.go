@@ -1,0 +1,181 @@
+package store
+
+import (
+	"context"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/dailyserial/serial/internal/budget"
+	"github.com/dailyserial/serial/internal/redisrun"
+)
+
+// A Purpose is what a Take is for.
+type Purpose string
+
+const (
+	Issue Purpose = "issue" // numbers, fewer than asked for if no more are left: callers share them
+	All   Purpose = "all"   // all the numbers or none; with none asked for, how the period stands
+
+	// The others take all or none too, and want to have a block set aside where that is needed, with a [Claim]:
+	ForCeiling Purpose = "ceiling" // for a counter that is there
+	ForOpening Purpose = "open"    // also for one that is missing: the caller has the lock
+	ForFloor   Purpose = "floor"   // the same with a floor to ask: also for one that is lost and that no ledger knows
+	ForRaise   Purpose = "raise"   // an operator's Raise: whatever the state
+)
+
+// A Take asks for the numbers that follow the counter.
+type Take struct {
+	Series
+	N       int
+	Purpose Purpose
+	Doubted bool           // the server's clock is far from this host's: nothing prepared may be entered
+	Claim   Claim          // zero where no block is wanted
+	Request Request        // zero where none is to be remembered
+	Note    *redisrun.Note // nil where nobody leaves before the outcome
+}
+
+// A Claim is the right to install one block of a ledger. The server gives it to one caller at a time.
+type Claim struct {
+	Token string        // unique
+	Lease time.Duration // for which it lasts
+	Until time.Time     // its end at the latest, by the server's clock; zero where there is no lock that it ends with
+}
+
+// A Request is one that may come again. It gets the answer that it got before.
+type Request struct {
+	ID      string
+	Printed string // how its number is printed, kept with the answer
+}
+
+// An Answer is what a request was answered.
+type Answer struct {
+	Period  Period
+	Printed string // empty if version 0.1.0 wrote it
+	Seq     int64
+}
+
+// Take issues numbers, or says why it does not.
+func (s *Store) Take(ctx context.Context, b *budget.Budget, node *Node, t *Take) (Reply, error) {
+	r, err := s.runner.Run(ctx, b, node, s.take(t), t.Note)
+	return read(r, err, t.N)
+}
+
+// TakeAll is Take for several types of one period at once, with the purpose [Issue] and no claims and requests: in one
+// script call, or in one pipeline where a script may touch one slot only. It hands over each reply as it comes.
+func (s *Store) TakeAll(ctx context.Context, b *budget.Budget, node *Node, takes []Take, reply func(i int, r Reply, err error)) {
+	if node.OneSlot() {
+		commands, notes := make([]redisrun.Command, len(takes)), make([]*redisrun.Note, len(takes))
+		for i := range takes {
+			commands[i], notes[i] = s.take(&takes[i]), takes[i].Note
+		}
+		for i, o := range s.runner.RunAll(ctx, b, node, commands, notes) {
+			r, err := read(o.Reply, o.Err, takes[i].N)
+			reply(i, r, err)
+		}
+		return
+	}
+	all, err := s.runner.Run(ctx, b, node, s.take(&takes[0], takes[1:]...), new(redisrun.Note))
+	crossed := redis.HasErrorPrefix(err, "CROSSSLOT") // a Cluster's server, though the client is a single one's
+	if crossed {
+		node.SetOneSlot()
+	}
+	if crossed || redis.HasErrorPrefix(err, "NOPERM") {
+		// The server refused the call as a whole. What is wrong may be one type's keys, so each asks by itself.
+		var alone sync.WaitGroup
+		defer alone.Wait()
+		for i := range takes {
+			alone.Go(func() {
+				own := *b
+				r, err := s.Take(ctx, &own, node, &takes[i])
+				reply(i, r, err)
+			})
+		}
+		return
+	}
+	each, ok := all.Value.([]any)
+	if err == nil && (!ok || len(each) != len(takes)) {
+		err = unreadable(all.Value)
+	}
+	for i := range takes {
+		one := all
+		if err == nil {
+			one.Value = each[i]
+		}
+		r, err := read(one, err, takes[i].N)
+		reply(i, r, err)
+	}
+}
+
+// A Floor is the highest sequence that may have been used in a period. The zero Floor is none.
+type Floor struct{ arg string }
+
+// FloorAt is a floor that has answered.
+func FloorAt(seq int64) Floor { return Floor{strconv.FormatInt(seq, 10)} }
+
+// FloorToAsk is a floor that is asked if [Prepare] is answered [NeedsFloor].
+func FloorToAsk() Floor { return Floor{"?"} }
+
+// An Open creates a period's counter, or lifts it, and takes numbers from it. It is sent at most once, since a second
+// one would issue again.
+type Open struct {
+	Series
+	N       int
+	Base    int64 // the sequence before the first that a period has
+	Floor   Floor
+	Checked time.Time     // when the counter was seen to be missing, by the server's clock; zero for an operator's Raise
+	Lease   time.Duration // since then, after which the server refuses to open
+	Block   *Block        // nil without a ledger
+	Request Request       // zero where none is to be remembered
+}
+
+// A Block is what a ledger has set aside: the sequences after After, up to Upto.
+type Block struct {
+	Token         string // of the claim
+	ReplicationID string // of the server that gave the claim
+	After, Upto   int64
+}
+
+// Open opens a period. [Late] may also mean that no answer came in time.
+func (s *Store) Open(ctx context.Context, b *budget.Budget, node *Node, o *Open) (Reply, error) {
+	r, err := s.runner.Run(ctx, b, node, s.open(o), nil)
+	if err == redisrun.ErrUnanswered {
+		return Reply{Status: Late}, nil
+	}
+	return read(r, err, o.N)
+}
+
+// Peek reads the counter and writes nothing.
+func (s *Store) Peek(ctx context.Context, b *budget.Budget, node *Node, series *Series) (Reply, error) {
+	r, err := s.runner.Run(ctx, b, node, s.peek(series), nil)
+	return read(r, err, 0)
+}
+
+// A Prepare opens the period Next of a type ahead of time.
+type Prepare struct {
+	Series  // of the period that it is now
+	Next    *Period
+	Base    int64 // the sequence before the first that a period has
+	Floor   Floor
+	Checked bool // the server's clock has been compared with this host's
+}
+
+// Prepare opens a period that has not begun.
+func (s *Store) Prepare(ctx context.Context, b *budget.Budget, node *Node, p *Prepare) (Reply, error) {
+	r, err := s.runner.Run(ctx, b, node, s.prepare(p), nil)
+	return read(r, err, 0)
+}
+
+// History reads the counter of the series and those of other periods, into [Reply.Each].
+func (s *Store) History(ctx context.Context, b *budget.Budget, node *Node, series *Series, others []*Period) (Reply, error) {
+	r, err := s.runner.Run(ctx, b, node, s.history(series, others), nil)
+	return read(r, err, 0)
+}
+
+// Release gives a claim back, so that nobody waits until it expires.
+func (s *Store) Release(ctx context.Context, b *budget.Budget, node *Node, typ, token string) error {
+	_, err := s.runner.Run(ctx, b, node, s.release(typ, token), nil)
+	return err
+}

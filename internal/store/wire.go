@@ -1,0 +1,262 @@
+package store
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dailyserial/serial/internal/redisrun"
+)
+
+// What crosses to Lua is built and read in this file. The heads of the scripts in lua say what each argument and each
+// element of a reply means; docs/design.md says which field is which.
+
+// A Status is how a script answered.
+type Status string
+
+const (
+	Issued     Status = "issued"    // Last, and Count for a Take
+	Clock      Status = "clock"     // the server's clock is not in the period
+	Conflict   Status = "conflict"  // Entered: another calendar's, or one with a ledger
+	Future     Status = "future"    // Entered: it begins after the server's now
+	Lost       Status = "lost"      // Held: what the counter holds; it was there once
+	Missing    Status = "missing"   // the period has to be opened
+	Exhausted  Status = "exhausted" // Held: the last sequence issued
+	Ceiling    Status = "ceiling"   // a block has to be set aside first
+	Reserved   Status = "reserve"   // the caller has the claim: ReplicationID, Above
+	Claimed    Status = "claimed"   // another has it
+	Late       Status = "late"      // the lock, the claim or the caller's time has passed
+	Unknown    Status = "unknown"   // Held: what INFO says instead of a master's replication ID
+	Repeated   Status = "once"      // Answer: of a request that came before
+	Unchecked  Status = "check"     // of Prepare: the clocks have to be compared first
+	Gap        Status = "gap"       // of Prepare: the periods before have to be opened first
+	NeedsFloor Status = "floor"     // of Prepare: the floor has to be asked
+
+	part, block = "part", "block" // read as Issued: the last numbers of the period or of the block, fewer than asked for
+)
+
+// A Reply is what a script answered.
+type Reply struct {
+	Status Status
+
+	Last          int64   // the last sequence issued, or where the counter stands
+	Count         int     // numbers issued, all that were asked for unless Rest says why there are fewer
+	Rest          Status  // Exhausted or Ceiling
+	Each          []int64 // of History: the last sequence of each period, -1 where there is none
+	Held          string  // as the Status says
+	Entered       string  // the period entered, as the record has it
+	WasThere      bool    // with Missing, Ceiling and NeedsFloor: the counter was there once
+	ReplicationID string  // of the server that gave the claim
+	Above         int64   // the block has to lie above that
+	Answer        Answer
+
+	Now            time.Time // the server's clock; zero if numbers were issued
+	Sent, Received time.Time // around the round trip, by this host's clock
+	Before         error     // failure of an earlier attempt, which may have run as well; nil if the first one was answered
+	Unconfirmed    error     // why replicas do not confirm the numbers issued; nil if they do, or need not
+}
+
+// command makes a script's command for a series. keys are those besides counter and record, and more is room for arguments
+// besides those that all scripts have.
+func (s *Store) command(script *redisrun.Script, series *Series, more int, keys ...any) redisrun.Command {
+	a := make([]any, 3, 3+2+len(keys)+6+more)
+	a[2] = 2 + len(keys) // behind the name and the digest
+	k := s.keys(series)
+	a = append(append(a, k.counter, k.record), keys...)
+	p := series.Period
+	a = append(a, p.text, p.start, p.end, s.limit, p.expires, s.ledger)
+	return redisrun.Command{Script: script, Args: a}
+}
+
+// take is for one type, or for more of the same period.
+func (s *Store) take(t *Take, more ...Take) redisrun.Command {
+	var keys []any
+	if t.Request.ID != "" {
+		keys = append(keys, s.RequestKey(t.Type, t.Request.ID))
+	}
+	for i := range more {
+		k := s.keys(&more[i].Series)
+		keys = append(keys, k.counter, k.record)
+	}
+	c := s.command(takeScript, &t.Series, 8+2*len(more), keys...)
+	c.Confirm = true
+	c.Args = append(c.Args, purposeArg(t.Purpose), clockArg(t.Doubted), t.N, t.Mark)
+	for i := range more {
+		c.Args = append(c.Args, more[i].N, more[i].Mark)
+	}
+	if t.Claim.Token != "" {
+		c.Args = append(c.Args, t.Claim.Token, t.Claim.Lease.Milliseconds(), milliseconds(t.Claim.Until))
+	}
+	if t.Request.ID != "" {
+		c.Args = append(c.Args, t.Request.Printed)
+	}
+	return c
+}
+
+func (s *Store) open(o *Open) redisrun.Command {
+	var keys []any
+	if o.Request.ID != "" {
+		keys = append(keys, s.RequestKey(o.Type, o.Request.ID))
+	}
+	c := s.command(openScript, &o.Series, 11, keys...)
+	c.Confirm, c.Once = true, !o.Checked.IsZero() // a Raise may be repeated
+	c.Args = append(c.Args, o.N, o.Mark, o.Base, o.Floor.arg, milliseconds(o.Checked), o.Lease.Milliseconds())
+	if o.Block != nil {
+		c.Args = append(c.Args, o.Block.Token, o.Block.ReplicationID, o.Block.After, o.Block.Upto)
+	}
+	if o.Request.ID != "" {
+		c.Args = append(c.Args, o.Request.Printed)
+	}
+	return c
+}
+
+func (s *Store) peek(series *Series) redisrun.Command {
+	c := s.command(peekScript, series, 1)
+	c.Args = append(c.Args, series.Mark)
+	return c
+}
+
+func (s *Store) prepare(p *Prepare) redisrun.Command {
+	c := s.command(prepareScript, &p.Series, 7, s.CounterKey(p.Type, p.Next.Label))
+	c.Confirm = true
+	checked := ""
+	if p.Checked {
+		checked = "checked"
+	}
+	c.Args = append(c.Args, p.Mark, p.Next.text, p.Next.start, p.Next.expires, p.Base, p.Floor.arg, checked)
+	return c
+}
+
+func (s *Store) history(series *Series, others []*Period) redisrun.Command {
+	keys := make([]any, len(others))
+	for i, p := range others {
+		keys[i] = s.CounterKey(series.Type, p.Label)
+	}
+	c := s.command(historyScript, series, 1, keys...)
+	c.Args = append(c.Args, series.Mark)
+	return c
+}
+
+func (s *Store) release(typ, token string) redisrun.Command {
+	return redisrun.Command{Script: releaseScript, Args: []any{nil, nil, 1, s.RecordKey(typ), token}}
+}
+
+// purposeArg and clockArg give constants as arguments, which costs no allocation.
+func purposeArg(p Purpose) any {
+	switch p {
+	case Issue:
+		return "issue"
+	case All:
+		return "all"
+	}
+	return string(p)
+}
+
+func clockArg(doubted bool) any {
+	if doubted {
+		return "doubted"
+	}
+	return "trusted"
+}
+
+// milliseconds is an instant by the server's clock, "" for none.
+func milliseconds(t time.Time) any {
+	if t.IsZero() {
+		return ""
+	}
+	return t.UnixMilli()
+}
+
+// read makes a Reply of what a script answered that was asked for n numbers.
+func read(in redisrun.Reply, err error, n int) (Reply, error) {
+	r := Reply{Sent: in.Sent, Received: in.Received, Before: in.Before}
+	if err != nil {
+		return r, err
+	}
+	switch v := in.Value.(type) {
+	case int64:
+		r.Status, r.Last, r.Count = Issued, v, n
+	case error: // of one type among several
+		return r, fmt.Errorf("serial: Redis failed: %w", v)
+	case []any:
+		if r.Each = integers(v); r.Each != nil {
+			r.Status = Issued
+		} else if !r.status(v) {
+			return r, unreadable(v)
+		}
+	default:
+		return r, unreadable(v)
+	}
+	if r.Status == Issued || r.Status == Repeated { // otherwise nothing rests on what was written
+		r.Unconfirmed = in.Unconfirmed
+	}
+	return r, nil
+}
+
+func unreadable(v any) error {
+	return fmt.Errorf("serial: a script answered %v (%T), which it cannot; is a proxy in the way?", v, v)
+}
+
+// integers returns v as integers, nil if they are not.
+func integers(v []any) []int64 {
+	each := make([]int64, len(v))
+	for i := range v {
+		var ok bool
+		if each[i], ok = v[i].(int64); !ok {
+			return nil
+		}
+	}
+	return each
+}
+
+// status reads {status, seconds, microseconds, text, integer, integer}, and reports false if it cannot.
+func (r *Reply) status(v []any) bool {
+	if len(v) != 6 {
+		return false
+	}
+	status, ok1 := v[0].(string)
+	text, ok2 := v[3].(string)
+	n := integers([]any{v[1], v[2], v[4], v[5]})
+	if !ok1 || !ok2 || n == nil {
+		return false
+	}
+	r.Status, r.Now = Status(status), time.Unix(n[0], n[1]*1000)
+	switch r.Status {
+	case part, block: // fewer were issued than asked for
+		r.Status, r.Rest, r.Now = Issued, Exhausted, time.Time{}
+		if status == block {
+			r.Rest = Ceiling
+		}
+		r.Count, r.Last = int(n[2]), n[3]
+	case Conflict, Future:
+		r.Entered = text
+	case Missing, Ceiling, NeedsFloor:
+		r.WasThere = text == "lost"
+	case Reserved:
+		r.ReplicationID, r.Above = text, n[2]
+	case Repeated:
+		r.Held, r.Answer = text, parseAnswer(text)
+	default:
+		r.Held = text
+	}
+	return true
+}
+
+// parseAnswer reads "PERIOD PRINTED SEQUENCE". Of what no request was answered it returns an Answer without a period.
+func parseAnswer(s string) (a Answer) {
+	end := strings.LastIndexByte(s, ' ')
+	if end < 0 {
+		return a
+	}
+	p, ok := ParsePeriod(s[:end])
+	seq, err := strconv.ParseInt(s[end+1:], 10, 64)
+	if !ok || err != nil {
+		return a
+	}
+	a.Period, a.Seq = p, seq
+	if quoted := strings.IndexByte(s, '"'); quoted >= 0 && quoted < end {
+		a.Printed = s[quoted:end]
+	}
+	return a
+}

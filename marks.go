@@ -1,0 +1,85 @@
+package serial
+
+import (
+	"strings"
+	"sync"
+
+	"github.com/dailyserial/serial/internal/store"
+)
+
+// The marks are the greatest sequences that a Generator has returned, one for each type in its latest period. Nothing depends on
+// them for uniqueness, but they notice a counter that went back.
+type marks struct {
+	mu     sync.Mutex
+	of     map[string]*mark // by type
+	newest int64            // start of the newest period that anything was issued in, Unix seconds
+}
+
+// A mark is what is remembered of one type.
+type mark struct {
+	start, end int64      // of the period, Unix seconds
+	seq        int64      // the greatest sequence returned: the high-water mark
+	clock      *clock     // of the server that has the type's keys
+	keys       store.Keys // of the type and the period
+	warned     bool       // the period is known to be nearly exhausted
+}
+
+// series is the series of a type in a period, with what is remembered of it.
+func (m *marks) series(typ string, s *span) store.Series {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	series := store.Series{Type: typ, Period: &s.stored}
+	if k := m.of[typ]; k != nil && k.start == s.start {
+		series.Mark, series.Keys = k.seq, k.keys
+	}
+	return series
+}
+
+// raise remembers that seq was returned. keys makes the keys of a type that is not remembered yet. The first number in a new
+// period forgets the periods that have ended, so that a type costs memory only while it is used.
+func (m *marks) raise(typ string, s *span, seq int64, clock *clock, keys func(string, *store.Period) store.Keys) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	old := m.of[typ]
+	if old != nil && old.start == s.start {
+		old.seq = max(old.seq, seq)
+		return
+	}
+	wrong := old != nil && old.wrong()
+	if old != nil && old.start > s.start && !wrong {
+		return // a late answer is not worth remembering
+	}
+	if s.start > m.newest || wrong {
+		m.newest = s.start
+		m.forget(m.newest)
+	}
+	typ = strings.Clone(typ) // it may be a part of something large
+	m.of[typ] = &mark{start: s.start, end: s.end, seq: seq, clock: clock, keys: keys(typ, &s.stored)}
+}
+
+// wrong reports whether the server's clock was ahead when it was in the mark's period: it is far from it now.
+func (k *mark) wrong() bool { return k.start > k.clock.now().Add(catchUp).Unix() }
+
+// forget drops what ended by start, the start of a period that was entered: but only if it has also ended by the clock
+// of the server that has it, since the clocks of a Cluster's nodes differ. The caller holds mu.
+func (m *marks) forget(start int64) {
+	kept := map[string]*mark{} // a new one: a map never shrinks
+	for typ, k := range m.of {
+		if k.end > start || k.end > k.clock.now().Unix() {
+			kept[typ] = k
+		}
+	}
+	m.of = kept
+}
+
+// warn reports, once for a type in a period, that it is remembered.
+func (m *marks) warn(typ string, start int64) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	k := m.of[typ]
+	if k == nil || k.start != start || k.warned {
+		return false
+	}
+	k.warned = true
+	return true
+}

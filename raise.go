@@ -1,0 +1,117 @@
+package serial
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dailyserial/serial/internal/store"
+)
+
+// Raise makes sure that the next number of the current period is at least seq+1, from 0 to the largest sequence. It
+// never lowers a counter. It is how a series is continued from elsewhere, and the operator's word that ends
+// [ErrCounterLost]: the last number used, or 0 if none was. Numbers that this Generator has issued itself stay used
+// whatever seq says. A period that is not open yet is opened, above the floor if there is one. With a ledger, the next
+// block is set aside above seq.
+//
+// With Redis's clock set back behind a period already entered, Next fails with [ErrClockSkew]; Raise then enters the
+// period of Redis's clock again.
+//
+// Raise may be repeated; after an error it may have been carried out or not. Errors: [ErrInvalidType], [ErrClockSkew]
+// (beyond [WithMaxSkew]), [ErrConflict], [ErrNotReplicated], the floor's or the ledger's own, ctx's, or a failure of Redis.
+func (g *Generator) Raise(ctx context.Context, typ string, seq int64) error {
+	var c call
+	err := c.begin(ctx, g, typ)
+	if err != nil {
+		return err
+	}
+	if limit := g.limit; seq < 0 || seq > limit {
+		return outcome(ctx, fmt.Errorf("serial: Raise of %s to %d: allowed are 0 to %d", typ, seq, limit))
+	}
+	return c.told(ctx, c.raise(ctx, seq))
+}
+
+// raise is what remains of Raise after its checks.
+func (c *call) raise(ctx context.Context, seq int64) error {
+	for {
+		next, err := c.onward(ctx, func(c *call) (step, error) {
+			return c.raiseOnce(ctx, context.WithoutCancel(ctx), seq)
+		})
+		if next == wait {
+			next, err = c.wait(ctx)
+		}
+		if next != again {
+			return err
+		}
+	}
+}
+
+// raiseOnce makes one attempt. ctx is the caller's, and steady does not end. A take of no numbers tells how the period stands.
+func (c *call) raiseOnce(ctx, steady context.Context, seq int64) (step, error) {
+	r, err := c.follow(ctx, c.aim(), func(s *span) (store.Reply, error) {
+		c.span = s
+		return c.send(ctx, store.Take{Purpose: store.All})
+	})
+	if err != nil && !(errors.Is(err, ErrNotReplicated) && r.Last < seq) { // nothing rests on that one
+		return failed, err
+	}
+	floor, missing := seq, false
+	switch r.Status {
+	case store.Issued:
+		if r.Last >= seq {
+			return done, nil
+		}
+	case store.Exhausted: // by a counter that stands higher than this template can print
+		return done, nil
+	case store.Ceiling: // by a counter that is not as it was left
+	case store.Missing, store.Lost, store.Future:
+		missing = true
+		if err := c.checkSkew(r); err != nil {
+			return failed, err
+		}
+		if c.g.floor != nil {
+			used, err := c.askFloor(ctx, time.Now().Add(lockExpiry-floorMargin))
+			if err != nil {
+				return failed, err
+			}
+			floor = max(seq, used)
+		}
+	default:
+		return failed, c.refusal(r)
+	}
+	var claim *claim
+	if c.g.ledger != nil {
+		looked := c.span
+		r, claim, err = c.look(steady, 0, store.ForRaise, nil)
+		defer c.release(steady, claim)
+		switch {
+		case err != nil:
+			return failed, err
+		case r.Status == store.Claimed:
+			c.sawOthers()
+			return wait, nil
+		case c.span.start != looked.start:
+			return wait, nil
+		case r.Status != store.Reserved:
+			return failed, c.refusal(r)
+		}
+		claim.above(floor)
+	}
+	// For the period that was looked at: if that is over by now, nothing is written.
+	r, err = c.install(steady, claim, store.Open{Floor: store.FloorAt(floor)})
+	switch {
+	case errors.Is(err, ErrExhausted): // so was it without a ledger
+		return done, nil
+	case err != nil:
+		return failed, err
+	case r.Status == store.Issued:
+		if missing {
+			c.sawOpened()
+		}
+		return done, nil
+	case r.Status == store.Clock || r.Status == store.Late:
+		return wait, nil
+	}
+	return failed, c.refusal(r)
+}
