@@ -192,13 +192,24 @@ func TestUnreachable(t *testing.T) {
 		var used budget.Budget
 		_, err = r.Run(t.Context(), &used, x.node, command("k"), nil)
 		require.ErrorIs(t, err, redisrun.ErrNoAnswer)
+		synctest.Wait()
 		require.Empty(t, x.names(), "there is no time left to send it")
+	})
+}
+
+// A time limit that passed at once is no reason to try for ever.
+func TestOneMoreAttemptAfterATimeLimit(t *testing.T) {
+	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
+		x.setHook(func(func() error) error { return context.DeadlineExceeded })
+		_, err := x.run(t.Context(), r, command("k"), nil)
+		require.True(t, redisrun.IsOutage(err))
+		require.Len(t, x.names(), 2)
 	})
 }
 
 func TestCallerLeaves(t *testing.T) {
 	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
-		x.hang = true
+		x.setHook(func(next func() error) error { time.Sleep(time.Minute); return next() })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		var note redisrun.Note
@@ -215,20 +226,26 @@ func TestCallerLeaves(t *testing.T) {
 
 // A process that stood still has not waited for a server: what that took is not spent, and the answer is waited for.
 func TestProcessStoodStill(t *testing.T) {
-	for name, endless := range map[string]bool{"in its own goroutine": true, "in another": false} {
+	for name, test := range map[string]struct{ endless, connected bool }{
+		"in the caller's goroutine": {true, true},
+		"in another goroutine":      {false, true},
+		"as it made a connection":   {false, false},
+	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
 				ctx := context.Background()
-				if !endless {
+				if !test.endless {
 					ctx = t.Context()
 				}
-				_, err := x.run(ctx, r, command("k"), nil)
-				require.NoError(t, err)
+				if test.connected {
+					_, err := x.run(ctx, r, command("k"), nil)
+					require.NoError(t, err)
+				}
 				x.setHook(func(next func() error) error { defer time.Sleep(time.Minute); return next() })
 				b := budget.New(false)
 				reply, err := r.Run(ctx, &b, x.node, command("k"), nil)
 				require.NoError(t, err)
-				require.EqualValues(t, 2, reply.Value)
+				require.NotNil(t, reply.Value)
 				require.Equal(t, time.Minute, reply.Received.Sub(reply.Sent))
 				require.Equal(t, budget.Answers, b.Answer())
 			})
