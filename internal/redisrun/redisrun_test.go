@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -96,9 +97,12 @@ func (x *fixture) around(cmds []redis.Cmder, next func() error) error {
 	if hook == nil {
 		return next()
 	}
-	err := hook(next)
-	for _, cmd := range cmds {
-		cmd.SetErr(err)
+	var ran error
+	err := hook(func() error { ran = next(); return ran })
+	if err != ran {
+		for _, cmd := range cmds {
+			cmd.SetErr(err)
+		}
 	}
 	return err
 }
@@ -130,6 +134,16 @@ func (x *fixture) loseAnswer() {
 func (x *fixture) run(ctx context.Context, r *redisrun.Runner, c redisrun.Command, note *redisrun.Note) (redisrun.Reply, error) {
 	b := budget.New(false)
 	return r.Run(ctx, &b, x.node, c, note)
+}
+
+// runAll returns the outcomes in the order of commands.
+func (x *fixture) runAll(ctx context.Context, r *redisrun.Runner, commands []redisrun.Command, notes ...*redisrun.Note) []redisrun.Outcome {
+	b := budget.New(false)
+	outcomes := make([]redisrun.Outcome, len(commands))
+	for i, o := range r.RunAll(ctx, &b, x.node, commands, notes) {
+		outcomes[i] = o
+	}
+	return outcomes
 }
 
 func TestScriptIsSentWholeWhereItIsUnknown(t *testing.T) {
@@ -269,8 +283,7 @@ func TestUnconfirmed(t *testing.T) {
 		require.Equal(t, []string{"evalsha", "wait"}, x.names())
 
 		confirmed.Args = command("k").Args
-		b := budget.New(false)
-		o := r.RunAll(t.Context(), &b, x.node, []redisrun.Command{confirmed}, make([]*redisrun.Note, 1))
+		o := x.runAll(t.Context(), r, []redisrun.Command{confirmed}, nil)
 		require.EqualError(t, o[0].Reply.Unconfirmed, "0 of 1 replicas confirmed within 1s")
 	})
 }
@@ -279,8 +292,7 @@ func TestRunAll(t *testing.T) {
 	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
 		x.HSet("B", "f", "v")
 		all := func(notes ...*redisrun.Note) []redisrun.Outcome {
-			b := budget.New(false)
-			return r.RunAll(t.Context(), &b, x.node, []redisrun.Command{command("A"), command("B"), command("C")}, notes)
+			return x.runAll(t.Context(), r, []redisrun.Command{command("A"), command("B"), command("C")}, notes...)
 		}
 		for i := range 2 { // first, the server does not know the script
 			o := all(nil, nil, nil)
@@ -304,13 +316,37 @@ func TestRunAll(t *testing.T) {
 	})
 }
 
+// A command that has to be repeated delays none of the others.
+func TestOutcomesComeAsTheyAreKnown(t *testing.T) {
+	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
+		_, err := x.run(t.Context(), r, command("A"), nil) // the server knows the script
+		require.NoError(t, err)
+		x.HSet("B", "f", "v")
+		x.HSet("C", "f", "v")
+		var calls atomic.Int32
+		x.setHook(func(next func() error) error {
+			if calls.Add(1) == 2 { // the first repeat
+				time.Sleep(5 * time.Second)
+			}
+			return next()
+		})
+		b := budget.New(false)
+		commands := []redisrun.Command{command("B"), command("C"), command("A")}
+		var succeeded []bool
+		var took []time.Duration
+		start := time.Now()
+		for _, o := range r.RunAll(t.Context(), &b, x.node, commands, make([]*redisrun.Note, 3)) {
+			succeeded, took = append(succeeded, o.Err == nil), append(took, time.Since(start))
+		}
+		require.Equal(t, []bool{true, false, false}, succeeded)
+		require.Equal(t, []time.Duration{0, 0, 5 * time.Second}, took)
+	})
+}
+
 // What a hook of the client does to a goroutine is the caller's.
 func TestHooksThatBreak(t *testing.T) {
 	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
-		all := func() []redisrun.Outcome {
-			b := budget.New(false)
-			return r.RunAll(t.Context(), &b, x.node, []redisrun.Command{command("A")}, make([]*redisrun.Note, 1))
-		}
+		all := func() []redisrun.Outcome { return x.runAll(t.Context(), r, []redisrun.Command{command("A")}, nil) }
 		x.setHook(func(func() error) error { runtime.Goexit(); return nil })
 		_, err := x.run(t.Context(), r, command("A"), nil)
 		require.ErrorIs(t, err, redisrun.ErrEnded)

@@ -8,6 +8,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"iter"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -199,16 +200,52 @@ func (r *Runner) try(ctx context.Context, b *budget.Budget, quick *bool, node *N
 // RunAll sends commands to one node in a pipeline; none of them is to be sent only once, and replicas have to confirm all of
 // them if one asks for it. One that did not get through, because the server does not know the script or has the slot no more, or
 // for a failure that may pass, is repeated by itself with what is left of b, and all those at the same time. Each has its note,
-// which may be nil. The outcomes are in the order of commands.
-func (r *Runner) RunAll(ctx context.Context, b *budget.Budget, node *Node, commands []Command, notes []*Note) []Outcome {
+// which may be nil. Each outcome comes with its command's index, as soon as it is known.
+func (r *Runner) RunAll(ctx context.Context, b *budget.Budget, node *Node, commands []Command, notes []*Note) iter.Seq2[int, Outcome] {
+	return func(yield func(int, Outcome) bool) {
+		outcomes := r.tryAll(ctx, b, node, commands)
+		repeats, ended := map[int]pending[Reply]{}, make(chan int, len(commands))
+		for i, o := range outcomes {
+			if o.Err == nil && o.Reply.Value != nil {
+				continue
+			}
+			note, own := notes[i], *b
+			if note == nil {
+				note = new(Note)
+			}
+			if err := o.Err; err != nil && !unsent(err) {
+				note.Store(&err)
+			}
+			repeats[i] = begin(func() (Reply, error) {
+				defer func() { ended <- i }()
+				return r.Run(ctx, &own, node, commands[i], note)
+			})
+		}
+		for i, o := range outcomes {
+			if repeats[i] == nil && !yield(i, o) {
+				return
+			}
+		}
+		for range repeats {
+			i := <-ended
+			reply, err := repeats[i].wait(context.Background(), NoLimit)
+			if !yield(i, Outcome{reply, err}) {
+				return
+			}
+		}
+	}
+}
+
+// tryAll makes one attempt.
+func (r *Runner) tryAll(ctx context.Context, b *budget.Budget, node *Node, commands []Command) []Outcome {
 	confirm := r.replicas.N > 0 && slices.ContainsFunc(commands, func(c Command) bool { return c.Confirm })
 	sendable := make([]onceCmd, len(commands))
 	for i, c := range commands {
 		sendable[i] = newCommand(ctx, "evalsha", c.Script.digest, c.Args)
 	}
 	limit, _ := b.Attempt()
-	sent := time.Now()
 	pool := r.poolOf(node, true)
+	sent := time.Now()
 	outcomes, stood, failed := awaitAnswer(ctx, pool, limit, func(within context.Context) ([]Outcome, error) {
 		return r.exec(within, node.server.Pipeline(), confirm, sendable...), nil
 	})
@@ -219,26 +256,8 @@ func (r *Runner) RunAll(ctx context.Context, b *budget.Budget, node *Node, comma
 	if outcomes == nil { // go-redis may still be at the commands
 		outcomes = slices.Repeat([]Outcome{{Err: failed}}, len(commands))
 	}
-	repeats := make([]pending[Reply], len(commands))
 	for i := range outcomes {
-		o := &outcomes[i]
-		o.Reply.Sent, o.Reply.Received = sent, received
-		if o.Err == nil && o.Reply.Value != nil {
-			continue
-		}
-		note, own := notes[i], *b
-		if note == nil {
-			note = new(Note)
-		}
-		if err := o.Err; err != nil && !unsent(err) {
-			note.Store(&err)
-		}
-		repeats[i] = begin(func() (Reply, error) { return r.Run(ctx, &own, node, commands[i], note) })
-	}
-	for i, p := range repeats {
-		if p != nil {
-			outcomes[i].Reply, outcomes[i].Err = p.wait(context.Background(), NoLimit)
-		}
+		outcomes[i].Reply.Sent, outcomes[i].Reply.Received = sent, received
 	}
 	return outcomes
 }
