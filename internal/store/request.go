@@ -3,7 +3,6 @@ package store
 import (
 	"context"
 	"strconv"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -63,48 +62,39 @@ func (s *Store) Take(ctx context.Context, b *budget.Budget, node *Node, t *Take)
 	return read(r, err, t.N)
 }
 
-// TakeAll is Take for several types of one period at once, with the purpose [Issue] and no claims and requests: in one
-// script call, or in one pipeline where a script may touch one slot only. It hands over each reply as it comes.
+// TakeAll is Take for several types of one period at once, with the purpose [Issue] and no claims and requests. It hands over
+// each reply as it comes.
+//
+// It is one script call, and one pipeline where a script may touch one slot only. So it is if the server refuses the call as a
+// whole: what is wrong may be one type's keys.
 func (s *Store) TakeAll(ctx context.Context, b *budget.Budget, node *Node, takes []Take, reply func(i int, r Reply, err error)) {
-	if node.OneSlot() {
-		commands, notes := make([]redisrun.Command, len(takes)), make([]*redisrun.Note, len(takes))
-		for i := range takes {
-			commands[i], notes[i] = s.take(&takes[i]), takes[i].Note
+	if !node.OneSlot() {
+		all, err := s.runner.Run(ctx, b, node, s.take(&takes[0], takes[1:]...), new(redisrun.Note))
+		crossed := redis.HasErrorPrefix(err, "CROSSSLOT") // a Cluster's server, though the client is a single one's
+		if crossed {
+			node.SetOneSlot()
 		}
-		for i, o := range s.runner.RunAll(ctx, b, node, commands, notes) {
-			r, err := read(o.Reply, o.Err, takes[i].N)
-			reply(i, r, err)
-		}
-		return
-	}
-	all, err := s.runner.Run(ctx, b, node, s.take(&takes[0], takes[1:]...), new(redisrun.Note))
-	crossed := redis.HasErrorPrefix(err, "CROSSSLOT") // a Cluster's server, though the client is a single one's
-	if crossed {
-		node.SetOneSlot()
-	}
-	if crossed || redis.HasErrorPrefix(err, "NOPERM") {
-		// The server refused the call as a whole. What is wrong may be one type's keys, so each asks by itself.
-		var alone sync.WaitGroup
-		defer alone.Wait()
-		for i := range takes {
-			alone.Go(func() {
-				own := *b
-				r, err := s.Take(ctx, &own, node, &takes[i])
+		if !crossed && !redis.HasErrorPrefix(err, "NOPERM") {
+			each, ok := all.Value.([]any)
+			if err == nil && (!ok || len(each) != len(takes)) {
+				err = unreadable(all.Value)
+			}
+			for i := range takes {
+				if err == nil {
+					all.Value = each[i]
+				}
+				r, err := read(all, err, takes[i].N)
 				reply(i, r, err)
-			})
+			}
+			return
 		}
-		return
 	}
-	each, ok := all.Value.([]any)
-	if err == nil && (!ok || len(each) != len(takes)) {
-		err = unreadable(all.Value)
-	}
+	commands, notes := make([]redisrun.Command, len(takes)), make([]*redisrun.Note, len(takes))
 	for i := range takes {
-		one := all
-		if err == nil {
-			one.Value = each[i]
-		}
-		r, err := read(one, err, takes[i].N)
+		commands[i], notes[i] = s.take(&takes[i]), takes[i].Note
+	}
+	for i, o := range s.runner.RunAll(ctx, b, node, commands, notes) {
+		r, err := read(o.Reply, o.Err, takes[i].N)
 		reply(i, r, err)
 	}
 }
