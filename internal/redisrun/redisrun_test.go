@@ -1,12 +1,14 @@
 package redisrun_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -136,13 +138,24 @@ func (x *fixture) run(ctx context.Context, r *redisrun.Runner, c redisrun.Comman
 	return r.Run(ctx, &b, x.node, c, note)
 }
 
+// An outcome is what RunAll told of a command.
+type outcome struct {
+	Reply redisrun.Reply
+	Err   error
+	after time.Duration
+}
+
 // runAll returns the outcomes in the order of commands.
-func (x *fixture) runAll(ctx context.Context, r *redisrun.Runner, commands []redisrun.Command, notes ...*redisrun.Note) []redisrun.Outcome {
+func (x *fixture) runAll(ctx context.Context, r *redisrun.Runner, commands []redisrun.Command, notes ...*redisrun.Note) []outcome {
 	b := budget.New(false)
-	outcomes := make([]redisrun.Outcome, len(commands))
-	for i, o := range r.RunAll(ctx, &b, x.node, commands, notes) {
-		outcomes[i] = o
+	outcomes := make([]outcome, len(commands))
+	start := time.Now()
+	for len(notes) < len(commands) {
+		notes = append(notes, new(redisrun.Note))
 	}
+	r.RunAll(ctx, &b, x.node, commands, notes, func(i int, reply redisrun.Reply, err error) {
+		outcomes[i] = outcome{reply, err, time.Since(start)}
+	})
 	return outcomes
 }
 
@@ -283,7 +296,7 @@ func TestUnconfirmed(t *testing.T) {
 		require.Equal(t, []string{"evalsha", "wait"}, x.names())
 
 		confirmed.Args = command("k").Args
-		o := x.runAll(t.Context(), r, []redisrun.Command{confirmed}, nil)
+		o := x.runAll(t.Context(), r, []redisrun.Command{confirmed})
 		require.EqualError(t, o[0].Reply.Unconfirmed, "0 of 1 replicas confirmed within 1s")
 	})
 }
@@ -291,11 +304,11 @@ func TestUnconfirmed(t *testing.T) {
 func TestRunAll(t *testing.T) {
 	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
 		x.HSet("B", "f", "v")
-		all := func(notes ...*redisrun.Note) []redisrun.Outcome {
+		all := func(notes ...*redisrun.Note) []outcome {
 			return x.runAll(t.Context(), r, []redisrun.Command{command("A"), command("B"), command("C")}, notes...)
 		}
 		for i := range 2 { // first, the server does not know the script
-			o := all(nil, nil, nil)
+			o := all()
 			for _, j := range []int{0, 2} {
 				require.NoError(t, o[j].Err)
 				require.EqualValues(t, 1+i, o[j].Reply.Value)
@@ -307,7 +320,7 @@ func TestRunAll(t *testing.T) {
 		x.Del("B")
 		var note redisrun.Note
 		x.loseAnswer()
-		for i, o := range all(nil, &note, nil) {
+		for i, o := range all(new(redisrun.Note), &note) {
 			require.NoError(t, o.Err)
 			require.EqualValues(t, []int{4, 2, 4}[i], o.Reply.Value, "it ran twice")
 			require.Equal(t, io.EOF, o.Reply.Before)
@@ -330,23 +343,17 @@ func TestOutcomesComeAsTheyAreKnown(t *testing.T) {
 			}
 			return next()
 		})
-		b := budget.New(false)
-		commands := []redisrun.Command{command("B"), command("C"), command("A")}
-		var succeeded []bool
-		var took []time.Duration
-		start := time.Now()
-		for _, o := range r.RunAll(t.Context(), &b, x.node, commands, make([]*redisrun.Note, 3)) {
-			succeeded, took = append(succeeded, o.Err == nil), append(took, time.Since(start))
-		}
-		require.Equal(t, []bool{true, false, false}, succeeded)
-		require.Equal(t, []time.Duration{0, 0, 5 * time.Second}, took)
+		o := x.runAll(t.Context(), r, []redisrun.Command{command("B"), command("C"), command("A")})
+		slices.SortFunc(o, func(a, b outcome) int { return cmp.Compare(a.after, b.after) })
+		require.Equal(t, []time.Duration{0, 0, 5 * time.Second}, []time.Duration{o[0].after, o[1].after, o[2].after})
+		require.Error(t, o[2].Err)
 	})
 }
 
 // What a hook of the client does to a goroutine is the caller's.
 func TestHooksThatBreak(t *testing.T) {
 	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
-		all := func() []redisrun.Outcome { return x.runAll(t.Context(), r, []redisrun.Command{command("A")}, nil) }
+		all := func() []outcome { return x.runAll(t.Context(), r, []redisrun.Command{command("A")}) }
 		x.setHook(func(func() error) error { runtime.Goexit(); return nil })
 		_, err := x.run(t.Context(), r, command("A"), nil)
 		require.ErrorIs(t, err, redisrun.ErrEnded)

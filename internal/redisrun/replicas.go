@@ -44,7 +44,7 @@ func (r *Runner) processConfirmed(ctx context.Context, command onceCmd) (Reply, 
 	cluster, ok := r.client.(*redis.ClusterClient)
 	if !ok {
 		o := r.exec(ctx, r.client.Pipeline(), true, command)[0]
-		return o.Reply, o.Err
+		return o.reply, o.err
 	}
 	node, err := cluster.MasterForKey(ctx, command.Args()[3].(string))
 	release := func() {}
@@ -56,12 +56,12 @@ func (r *Runner) processConfirmed(ctx context.Context, command onceCmd) (Reply, 
 			pipe.Do(ctx, "asking")
 		}
 		o := r.exec(ctx, pipe, true, command)[0]
-		addr, moved := redis.IsMovedError(o.Err)
+		addr, moved := redis.IsMovedError(o.err)
 		if !moved {
-			addr, asking = redis.IsAskError(o.Err)
+			addr, asking = redis.IsAskError(o.err)
 		}
 		if !moved && !asking || redirects >= r.retries {
-			return o.Reply, o.Err
+			return o.reply, o.err
 		}
 		if moved {
 			asking = false

@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"iter"
 	"math/rand/v2"
 	"slices"
 	"sync/atomic"
@@ -50,12 +49,6 @@ type Reply struct {
 	Unconfirmed    error     // why what the command wrote is not confirmed; nil if it is, or if nobody asked
 }
 
-// An Outcome is what became of one of several commands.
-type Outcome struct {
-	Reply Reply
-	Err   error
-}
-
 // A Note holds the failure of the last attempt, for those who leave before the outcome.
 type Note = atomic.Pointer[error]
 
@@ -69,7 +62,6 @@ type Runner struct {
 	answered atomic.Int64 // time of the last answer, in Unix nanoseconds; 0 after an attempt that failed
 	warm     atomic.Bool  // a server has answered, so that the client knows a Cluster's slots
 
-	connecting atomic.Pointer[connectLimit] // of the calls that began lately, nil before the first
 }
 
 // New returns a Runner that has replicas confirm the commands that ask for it.
@@ -174,9 +166,7 @@ func (r *Runner) try(ctx context.Context, b *budget.Budget, quick *bool, node *N
 	var err error
 	sent := time.Now()
 	if ctx.Done() == nil && limit > r.read && pool.idle && sent.UnixNano()-r.answered.Load() < int64(fresh) {
-		within, cancel := r.connectWithin(ctx, sent.Add(limit-r.read))
-		defer cancel()
-		reply, err = r.process(within, command, confirm)
+		reply, err = r.process(connectLimit{ctx, sent.Add(limit - r.read)}, command, confirm)
 	} else {
 		reply, stood, err = awaitAnswer(ctx, pool, limit, func(within context.Context) (Reply, error) {
 			return r.process(within, command, confirm)
@@ -199,45 +189,39 @@ func (r *Runner) try(ctx context.Context, b *budget.Budget, quick *bool, node *N
 
 // RunAll sends commands to one node in a pipeline; none of them is to be sent only once, and replicas have to confirm all of
 // them if one asks for it. One that did not get through, because the server does not know the script or has the slot no more, or
-// for a failure that may pass, is repeated by itself with what is left of b, and all those at the same time. Each has its note,
-// which may be nil. Each outcome comes with its command's index, as soon as it is known.
-func (r *Runner) RunAll(ctx context.Context, b *budget.Budget, node *Node, commands []Command, notes []*Note) iter.Seq2[int, Outcome] {
-	return func(yield func(int, Outcome) bool) {
-		outcomes := r.tryAll(ctx, b, node, commands)
-		repeats, ended := map[int]pending[Reply]{}, make(chan int, len(commands))
-		for i, o := range outcomes {
-			if o.Err == nil && o.Reply.Value != nil {
-				continue
-			}
-			note, own := notes[i], *b
-			if note == nil {
-				note = new(Note)
-			}
-			if err := o.Err; err != nil && !unsent(err) {
-				note.Store(&err)
-			}
-			repeats[i] = begin(func() (Reply, error) {
-				defer func() { ended <- i }()
-				return r.Run(ctx, &own, node, commands[i], note)
-			})
+// for a failure that may pass, is repeated by itself with what is left of b, and all those at the same time. Each has its note.
+// outcome is told what became of each, by its index, as soon as it is known, from several goroutines.
+func (r *Runner) RunAll(ctx context.Context, b *budget.Budget, node *Node, commands []Command, notes []*Note,
+	outcome func(i int, r Reply, err error)) {
+	var repeats []pending[bool]
+	for i, o := range r.tryAll(ctx, b, node, commands) {
+		if o.err == nil && o.reply.Value != nil {
+			outcome(i, o.reply, nil)
+			continue
 		}
-		for i, o := range outcomes {
-			if repeats[i] == nil && !yield(i, o) {
-				return
-			}
+		if err := o.err; err != nil && !unsent(err) {
+			notes[i].Store(&err)
 		}
-		for range repeats {
-			i := <-ended
-			reply, err := repeats[i].wait(context.Background(), NoLimit)
-			if !yield(i, Outcome{reply, err}) {
-				return
-			}
-		}
+		own := *b
+		repeats = append(repeats, begin(func() (bool, error) {
+			reply, err := r.Run(ctx, &own, node, commands[i], notes[i])
+			outcome(i, reply, err)
+			return true, nil
+		}))
+	}
+	for _, p := range repeats {
+		_, _ = p.wait(context.Background(), NoLimit)
 	}
 }
 
+// An attempt is what became of one command of a pipeline.
+type attempt struct {
+	reply Reply
+	err   error
+}
+
 // tryAll makes one attempt.
-func (r *Runner) tryAll(ctx context.Context, b *budget.Budget, node *Node, commands []Command) []Outcome {
+func (r *Runner) tryAll(ctx context.Context, b *budget.Budget, node *Node, commands []Command) []attempt {
 	confirm := r.replicas.N > 0 && slices.ContainsFunc(commands, func(c Command) bool { return c.Confirm })
 	sendable := make([]onceCmd, len(commands))
 	for i, c := range commands {
@@ -246,7 +230,7 @@ func (r *Runner) tryAll(ctx context.Context, b *budget.Budget, node *Node, comma
 	limit, _ := b.Attempt()
 	pool := r.poolOf(node, true)
 	sent := time.Now()
-	outcomes, stood, failed := awaitAnswer(ctx, pool, limit, func(within context.Context) ([]Outcome, error) {
+	outcomes, stood, failed := awaitAnswer(ctx, pool, limit, func(within context.Context) ([]attempt, error) {
 		return r.exec(within, node.server.Pipeline(), confirm, sendable...), nil
 	})
 	received := time.Now()
@@ -254,10 +238,10 @@ func (r *Runner) tryAll(ctx context.Context, b *budget.Budget, node *Node, comma
 		b.Spend(took, limit+budget.Last)
 	}
 	if outcomes == nil { // go-redis may still be at the commands
-		outcomes = slices.Repeat([]Outcome{{Err: failed}}, len(commands))
+		outcomes = slices.Repeat([]attempt{{err: failed}}, len(commands))
 	}
 	for i := range outcomes {
-		outcomes[i].Reply.Sent, outcomes[i].Reply.Received = sent, received
+		outcomes[i].reply.Sent, outcomes[i].reply.Received = sent, received
 	}
 	return outcomes
 }
@@ -292,7 +276,7 @@ func (r *Runner) process(ctx context.Context, command onceCmd, confirm bool) (Re
 }
 
 // exec sends commands in a pipeline, and WAIT behind them if replicas have to confirm.
-func (r *Runner) exec(ctx context.Context, pipe redis.Pipeliner, confirm bool, commands ...onceCmd) []Outcome {
+func (r *Runner) exec(ctx context.Context, pipe redis.Pipeliner, confirm bool, commands ...onceCmd) []attempt {
 	for _, c := range commands {
 		_ = pipe.Process(ctx, c)
 	}
@@ -302,13 +286,13 @@ func (r *Runner) exec(ctx context.Context, pipe redis.Pipeliner, confirm bool, c
 	}
 	_, failed := pipe.Exec(ctx)
 	unconfirmed := check()
-	outcomes := make([]Outcome, len(commands))
+	outcomes := make([]attempt, len(commands))
 	for i, c := range commands {
 		v, err := c.Result()
 		if v == nil && err == nil {
 			err = failed // a hook did not set it
 		}
-		outcomes[i] = Outcome{Reply{Value: v, Unconfirmed: unconfirmed}, err}
+		outcomes[i] = attempt{Reply{Value: v, Unconfirmed: unconfirmed}, err}
 	}
 	return outcomes
 }

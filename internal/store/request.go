@@ -93,10 +93,10 @@ func (s *Store) TakeAll(ctx context.Context, b *budget.Budget, node *Node, takes
 	for i := range takes {
 		commands[i], notes[i] = s.take(&takes[i]), takes[i].Note
 	}
-	for i, o := range s.runner.RunAll(ctx, b, node, commands, notes) {
-		r, err := read(o.Reply, o.Err, takes[i].N)
+	s.runner.RunAll(ctx, b, node, commands, notes, func(i int, in redisrun.Reply, err error) {
+		r, err := read(in, err, takes[i].N)
 		reply(i, r, err)
-	}
+	})
 }
 
 // A Floor is the highest sequence that may have been used in a period. The zero Floor is none.
