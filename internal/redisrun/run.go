@@ -62,6 +62,8 @@ type Runner struct {
 	answered atomic.Int64 // time of the last answer, in Unix nanoseconds; 0 after an attempt that failed
 	warm     atomic.Bool  // a server has answered, so that the client knows a Cluster's slots
 
+	connecting atomic.Pointer[connectLimit] // of the calls that began lately, nil before the first
+
 }
 
 // New returns a Runner that has replicas confirm the commands that ask for it.
@@ -166,7 +168,9 @@ func (r *Runner) try(ctx context.Context, b *budget.Budget, quick *bool, node *N
 	var err error
 	sent := time.Now()
 	if ctx.Done() == nil && limit > r.read && pool.idle && sent.UnixNano()-r.answered.Load() < int64(fresh) {
-		reply, err = r.process(connectLimit{ctx, sent.Add(limit - r.read)}, command, confirm)
+		within, cancel := r.connectWithin(ctx, sent.Add(limit-r.read))
+		defer cancel()
+		reply, err = r.process(within, command, confirm)
 	} else {
 		reply, stood, err = awaitAnswer(ctx, pool, limit, func(within context.Context) (Reply, error) {
 			return r.process(within, command, confirm)
