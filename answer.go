@@ -49,8 +49,8 @@ func (c *call) repeat(r store.Reply) (step, error) {
 }
 
 // readAnswer returns the span of an answer, and the format that printed it, which is nil if version 0.1.0 answered.
-func (g *Generator) readAnswer(a store.Answer) (*span, *format, error) {
-	if a.Period.Label == "" {
+func (g *Generator) readAnswer(a *store.Answer) (*span, *format, error) {
+	if a == nil {
 		return nil, nil, errors.New("it is no period, date, template and sequence")
 	}
 	per, err := periodOf(a.Period.Label)

@@ -37,7 +37,31 @@ func newNode(g *Generator, n *store.Node) *node {
 	return own
 }
 
-// share has one number issued for the call's span, together with other callers of the type.
+// joinWaiting has one number issued together with callers who wait already, if there are any: whoever came first has just looked at
+// the clock. Else, and if the server's clock has left their period, it comes out as again.
+func (c *call) joinWaiting(ctx context.Context) (step, error) {
+	s := c.g.current.Load()
+	if s == nil || !c.node.Known() {
+		return again, nil
+	}
+	b, place := c.node.lane.JoinWaiting(batchKey{c.typ, s.start})
+	if b == nil {
+		return again, nil
+	}
+	c.span = s
+	r, err := c.member(ctx, b, place)
+	switch {
+	case err != nil:
+		return failed, err
+	case r == nil:
+		return done, nil
+	case r.Status == store.Clock || r.Status == store.Future:
+		return again, nil
+	}
+	return c.answered(ctx, 1, *r)
+}
+
+// share has one number issued for the call's span, together with other callers of the type if there are any.
 func (c *call) share(ctx context.Context) (store.Reply, error) {
 	key, lane := batchKey{c.typ, c.span.start}, c.node.lane
 	if ctx.Done() == nil { // the caller may wait for Redis itself
@@ -50,6 +74,15 @@ func (c *call) share(ctx context.Context) (store.Reply, error) {
 		}
 	}
 	b, place := lane.Join(key, asked{ctx, c.span})
+	r, err := c.member(ctx, b, place)
+	if r == nil {
+		return store.Reply{Status: store.Issued, Last: c.made.last}, err
+	}
+	return *r, err
+}
+
+// member waits for the reply to a batch and takes the call's number. It returns the reply if there is none for it.
+func (c *call) member(ctx context.Context, b *batch, place int) (*store.Reply, error) {
 	var limit time.Duration // none: the batch has all the time that a fresh call has
 	if left := c.budget.Answer(); left < budget.Answers {
 		limit = max(left, 1)
@@ -58,55 +91,63 @@ func (c *call) share(ctx context.Context) (store.Reply, error) {
 	switch {
 	case err == nil:
 	case err == coalesce.ErrTimeout:
-		return r, redisrun.Outage(fmt.Errorf("serial: Redis failed: %w", redisrun.ErrNoAnswer))
+		return nil, redisrun.Outage(fmt.Errorf("serial: Redis failed: %w", redisrun.ErrNoAnswer))
 	case err == ctx.Err():
 		var failure error
 		if last := b.Note.Load(); last != nil {
 			failure = *last
 		}
-		return r, redisrun.GaveUp(err, failure)
+		return nil, redisrun.GaveUp(err, failure)
 	default:
-		return r, err
+		return nil, err
 	}
-	c.learn(&r)
-	if r.Status == store.Issued {
-		if place < r.Count {
-			r.Last -= int64(r.Count - 1 - place)
-			return r, nil
-		}
-		r.Status, r.Held = r.Rest, fmt.Sprint(r.Last)
+	if r.Status == store.Issued && place < r.Count {
+		c.issued(r.Last - int64(r.Count-1-place))
+		return nil, nil
 	}
 	left, _ := c.budget.Attempt()
 	c.budget.Spend(r.Received.Sub(b.Begun), left)
+	if r.Status == store.Issued { // for those who came before
+		return &store.Reply{Status: r.Rest, Held: fmt.Sprint(r.Last), Before: r.Before}, nil
+	}
+	c.learn(r)
 	return r, nil
 }
 
 // send sends batches: those of one period together.
 func (n *node) send(batches []*batch) {
-	for len(batches) > 0 {
-		span := batches[0].Payload.span
-		var takes []store.Take
-		var now, later []*batch
-		for _, b := range batches {
-			if b.Payload.span.start != span.start {
-				later = append(later, b) // around midnight
-				continue
-			}
-			now = append(now, b)
-			takes = append(takes, store.Take{
-				Series: n.g.marks.series(b.Key.typ, span), N: b.Size(),
-				Purpose: store.Issue, Doubted: n.doubted(), Note: &b.Note,
-			})
-		}
-		ctx := context.WithoutCancel(now[0].Payload.ctx)
-		left := remaining(now[0].Begun)
-		if len(now) == 1 {
-			r, err := n.g.store.Take(ctx, &left, n.Node, &takes[0])
-			n.finish(now[0], r, err)
+	if len(batches) == 1 {
+		b := batches[0]
+		take, left := n.take(b), remaining(b.Begun)
+		r, err := n.g.store.Take(context.WithoutCancel(b.Payload.ctx), &left, n.Node, &take)
+		n.finish(b, r, err)
+		return
+	}
+	first := batches[0]
+	var takes []store.Take
+	var later []*batch // around midnight
+	now := batches[:0]
+	for _, b := range batches {
+		if b.Key.start == first.Key.start {
+			now, takes = append(now, b), append(takes, n.take(b))
 		} else {
-			n.g.store.TakeAll(ctx, &left, n.Node, takes, func(i int, r store.Reply, err error) { n.finish(now[i], r, err) })
+			later = append(later, b)
 		}
-		batches = later
+	}
+	left := remaining(first.Begun)
+	n.g.store.TakeAll(context.WithoutCancel(first.Payload.ctx), &left, n.Node, takes, func(i int, r store.Reply, err error) {
+		n.finish(now[i], r, err)
+	})
+	if len(later) > 0 {
+		n.send(later)
+	}
+}
+
+// take is what a batch asks for.
+func (n *node) take(b *batch) store.Take {
+	return store.Take{
+		Series: n.g.marks.series(b.Key.typ, b.Payload.span), N: b.Size(),
+		Purpose: store.Issue, Doubted: n.doubted(), Note: &b.Note,
 	}
 }
 

@@ -57,10 +57,16 @@ const (
 
 // take is the first step.
 func (c *call) take(ctx context.Context, n int) (step, error) {
+	alike := n == 1 && c.request == "" // many callers ask for the same
 	for {
+		if alike {
+			if next, err := c.joinWaiting(ctx); next != again {
+				return next, err
+			}
+		}
 		r, err := c.follow(ctx, c.aim(), func(s *span) (store.Reply, error) {
 			c.span = s
-			if n == 1 && c.request == "" && c.node.Known() {
+			if alike && c.node.Known() {
 				return c.share(ctx)
 			}
 			return c.send(ctx, store.Take{N: n, Purpose: store.All})
@@ -68,13 +74,18 @@ func (c *call) take(ctx context.Context, n int) (step, error) {
 		if err != nil {
 			return failed, err
 		}
-		if r.Status != store.Ceiling {
-			return c.taken(r)
-		}
-		if next, err := c.refill(ctx, n); next != again {
+		if next, err := c.answered(ctx, n, r); next != again {
 			return next, err
 		}
 	}
+}
+
+// answered says what follows from the reply to a take.
+func (c *call) answered(ctx context.Context, n int, r store.Reply) (step, error) {
+	if r.Status == store.Ceiling {
+		return c.refill(ctx, n)
+	}
+	return c.taken(r)
 }
 
 // A Generator issues serial numbers; most callers want [Generator.Next]. It is safe for use by any number of goroutines,

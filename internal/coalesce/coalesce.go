@@ -89,27 +89,30 @@ func (b *Batch[K, P, R]) Finish(r R, err error) {
 	close(b.done)
 }
 
-// Wait returns the batch's result, or ctx's error, or ErrTimeout after limit if that is not 0. A member that leaves does
+// Wait returns the batch's result, which all members share, or ctx's error, or ErrTimeout after limit if that is not 0. A member that leaves does
 // not stop the others. If send panicked before it finished the batch, every member panics alike.
-func (b *Batch[K, P, R]) Wait(ctx context.Context, limit time.Duration) (R, error) {
-	var none R
-	var timeout <-chan time.Time
-	if limit != 0 {
-		timer := time.NewTimer(limit)
-		defer timer.Stop()
-		timeout = timer.C
-	}
-	select {
-	case <-b.done:
-	case <-timeout:
-		return none, ErrTimeout
-	case <-ctx.Done():
-		return none, ctx.Err()
+func (b *Batch[K, P, R]) Wait(ctx context.Context, limit time.Duration) (*R, error) {
+	if ctx.Done() == nil && limit == 0 {
+		<-b.done // half as dear as a select
+	} else {
+		var timeout <-chan time.Time
+		if limit != 0 {
+			timer := time.NewTimer(limit)
+			defer timer.Stop()
+			timeout = timer.C
+		}
+		select {
+		case <-b.done:
+		case <-timeout:
+			return nil, ErrTimeout
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
 	}
 	if b.panicked != nil {
 		panic(b.panicked)
 	}
-	return b.result, b.err
+	return &b.result, b.err
 }
 
 // A Place is held by a call in flight.
@@ -151,15 +154,33 @@ func (l *Lane[K, P, R]) Join(key K, p P) (b *Batch[K, P, R], place int) {
 		l.open[key] = b
 		l.waiting = append(l.waiting, b)
 	}
+	return b, l.add(b)
+}
+
+// JoinWaiting is Join if a batch of key waits to be sent, else the batch is nil.
+func (l *Lane[K, P, R]) JoinWaiting(key K) (b *Batch[K, P, R], place int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.open) > 0 {
+		b = l.open[key]
+	}
+	if b == nil {
+		return nil, 0
+	}
+	return b, l.add(b)
+}
+
+// add makes the caller a member of a batch that waits. The caller holds mu.
+func (l *Lane[K, P, R]) add(b *Batch[K, P, R]) (place int) {
 	b.size++
 	l.members++
 	switch {
-	case len(l.inFlight) < l.limit(), b.size == 1 && l.apart(key):
+	case len(l.inFlight) < l.limit(), b.size == 1 && l.apart(b.Key):
 		go l.dispatch(l.enter())
 	case !l.armed:
 		l.arm()
 	}
-	return b, b.size - 1
+	return b.size - 1
 }
 
 // apart reports whether a call of key may begin as none of its key is in flight, and few others are. The caller holds mu.
@@ -244,13 +265,15 @@ func (l *Lane[K, P, R]) dispatch(p Place) {
 		}
 	}()
 	for {
-		runtime.Gosched() // whoever is ready to run comes along, such as those who were just answered and call again
 		var batches []*Batch[K, P, R]
 		if p, batches = l.next(p); len(batches) == 0 {
 			over = true
 			return
 		}
 		l.call(p, batches)
+		if len(batches) > 1 || batches[0].size > 1 {
+			runtime.Gosched() // those who were just answered may want to call again, and together
+		}
 	}
 }
 

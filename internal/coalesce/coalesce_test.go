@@ -174,12 +174,12 @@ func TestCallersShareTheNextCall(t *testing.T) {
 		s.answer()
 		r, err := first.Wait(t.Context(), 0)
 		require.NoError(t, err)
-		require.Equal(t, 10, r)
+		require.Equal(t, 10, *r)
 		require.Equal(t, []int{1}, s.sizes())
 		s.end(t)
 		r, err = second.Wait(context.Background(), 0)
 		require.NoError(t, err)
-		require.Equal(t, 1, r)
+		require.Equal(t, 1, *r)
 	})
 }
 
@@ -210,7 +210,7 @@ func TestExactParts(t *testing.T) {
 					if err != nil {
 						t.Error(err)
 					}
-					n = before + int64(place) + 1
+					n = *before + int64(place) + 1
 				}
 				mu.Lock()
 				got[key][n] = true

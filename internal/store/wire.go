@@ -49,7 +49,7 @@ type Reply struct {
 	WasThere      bool    // with Missing, Ceiling and NeedsFloor: the counter was there once
 	ReplicationID string  // of the server that gave the claim
 	Above         int64   // the block has to lie above that
-	Answer        Answer
+	Answer        *Answer // of Repeated
 
 	Now            time.Time // the server's clock; zero if numbers were issued
 	Sent, Received time.Time // around the round trip, by this host's clock
@@ -243,18 +243,18 @@ func (r *Reply) status(v []any) bool {
 	return true
 }
 
-// parseAnswer reads "PERIOD PRINTED SEQUENCE". Of what no request was answered it returns an Answer without a period.
-func parseAnswer(s string) (a Answer) {
+// parseAnswer reads "PERIOD PRINTED SEQUENCE". It returns nil for what no request was answered.
+func parseAnswer(s string) *Answer {
 	end := strings.LastIndexByte(s, ' ')
 	if end < 0 {
-		return a
+		return nil
 	}
 	p, ok := ParsePeriod(s[:end])
 	seq, err := strconv.ParseInt(s[end+1:], 10, 64)
 	if !ok || err != nil {
-		return a
+		return nil
 	}
-	a.Period, a.Seq = p, seq
+	a := &Answer{Period: p, Seq: seq}
 	if quoted := strings.IndexByte(s, '"'); quoted >= 0 && quoted < end {
 		a.Printed = s[quoted:end]
 	}
