@@ -1,5 +1,5 @@
-// Package serial issues business serial numbers that start again every day (or every month, or every second) and are
-// never issued twice, however many processes on however many hosts ask at once.
+// Package serial issues business serial numbers that start again every day (or every month, or every second). No number is
+// ever issued twice, however many processes on however many hosts ask at once.
 //
 //	IS 20211024 0001
 //	│  │        └ sequence within the day, padded to 4 digits
@@ -17,22 +17,22 @@
 //
 // # What is guaranteed
 //
-//   - Unique: no two successful calls ever return the same number of one key prefix, as long as Redis keeps what it
-//     acknowledged. What Redis loses is detected where it can be, and then refused with [ErrCounterLost], never guessed.
-//   - Ordered: a call that starts after another one has returned gets a greater number of that type.
-//   - Right day: the printed day is the local day, by Redis's clock, at the instant of issue, in every time zone. What is
-//     said here of days holds for every [Period].
+//   - Unique: no two successful calls under one key prefix ever return the same number, as long as Redis keeps what it
+//     acknowledged. Losses are detected where possible and then refused with [ErrCounterLost]; a number is never guessed.
+//   - Ordered: a call that starts after another has returned gets a greater number of the same type.
+//   - Right day: the printed day is the local day at the instant of issue, by Redis's clock, in every time zone. What is
+//     said here about days holds for every [Period].
 //   - Live: a process that crashes or hangs while it opens a day delays the others by 8 s in all. A call without a deadline
-//     fails within 10 s where Redis or the lock servers do not answer or answer slowly, and within 30 s where others keep
-//     the lock.
+//     fails within 10 s if Redis or the lock servers do not answer or answer slowly, and within 30 s if others keep the
+//     lock.
 //
-// # What is not
+// # What is not guaranteed
 //
-//   - Gapless: a caller that gives up, or an answer that is lost, leaves a gap. Where a law demands that there be none,
-//     use a table and a database transaction.
-//   - Safe, by itself, from a Redis that loses what it acknowledged and from what nobody remembers: an empty restart, a
-//     restored backup, a clock that was more than a week ahead. [WithLedger] is; [WithReplicas] is for failovers;
-//     [WithFloor] bounds the damage where the numbers are stored elsewhere.
-//   - Safe from a running Redis that goes back in time with its memory, as a resumed snapshot of a virtual machine does.
-//     Restart Redis after that, before a client reaches it.
+//   - No gaps: a caller that gives up, or a lost answer, leaves a gap. Where the law demands numbers without gaps, use a
+//     table and a database transaction.
+//   - Uniqueness after a loss that neither Redis nor a running process remembers: an empty restart, a restored backup, a
+//     clock that was more than a week ahead. [WithLedger] guarantees it even then; [WithReplicas] covers failovers;
+//     [WithFloor] limits the damage if the numbers are stored elsewhere.
+//   - Uniqueness on a running Redis that goes back in time with its memory, such as a resumed snapshot of a virtual
+//     machine. Restart Redis after that, before a client reaches it.
 package serial

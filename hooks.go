@@ -7,79 +7,81 @@ import (
 	"time"
 )
 
-// Hooks are functions that a [Generator] calls as it works, for metrics, traces and logs; package
-// github.com/dailyserial/serial/serialotel has them for OpenTelemetry. Each may be nil, and then costs nothing.
+// Hooks are functions that a [Generator] calls as it works, for metrics, traces and logs. Package
+// github.com/dailyserial/serial/serialotel provides them for OpenTelemetry. Each may be nil, and then costs nothing.
 //
-// They are called in the goroutine of the call they tell of, just before it returns, with its context, which may have
-// ended; never while a lock is held. So a slow one slows that call down and no other. Of one call they are told in this
-// order: ClockCorrected, Lost, Opened, Issued or Failed, NearlyExhausted. They must be safe for use by several goroutines.
-// One that panics is left alone: the number is issued all the same.
+// A hook runs in the goroutine of the call that it reports, just before that call returns, and gets the call's context,
+// which may have ended. No lock is held meanwhile, so a slow hook delays that call and no other. For one call, hooks run in
+// this order: ClockCorrected, Lost, Opened, Issued or Failed, NearlyExhausted. Hooks must be safe for use by several
+// goroutines. If a hook panics, the panic is dropped and the number is issued all the same.
 type Hooks struct {
 	// Issued is called for every call that returns numbers.
 	Issued func(context.Context, IssuedInfo)
 	// Failed is called for every call that was to return numbers and returns an error.
 	Failed func(context.Context, FailedInfo)
-	// Opened is called where a call has opened the current period, or opened it again after its counter was lost. Those that
-	// Prepare opens ahead are not told of, nor is a counter that was put right by a block of the ledger.
+	// Opened is called for every call that has opened the current period, or reopened it after its counter was lost. It is
+	// not called for periods that Prepare opens ahead, nor for a counter that a block of the ledger has put right.
 	Opened func(context.Context, OpenedInfo)
-	// Lost is called for every call that has found that a counter is gone or went back, whether that was repaired or not:
-	// of many at once, each tells. History leaves a lost counter out, and does not tell.
+	// Lost is called for every call that has found a counter gone or set back, whether that was repaired or not. If many
+	// calls find the same loss, it is called for each. It is not called by History, which leaves a lost counter out.
 	Lost func(context.Context, LostInfo)
-	// ClockCorrected is called where a server's clock was found in another period than this process thought, as by a
-	// host whose clock is wrong; from then on its offset is reckoned with. Around midnight a few milliseconds are enough.
+	// ClockCorrected is called when a server's clock turns out to be in another period than this process assumed, for
+	// example because the host's clock is wrong. From then on the offset is taken into account. Around midnight an offset
+	// of a few milliseconds is enough.
 	ClockCorrected func(context.Context, ClockInfo)
-	// NearlyExhausted is called once per type and period by a Generator, when NearlyExhaustedAt of its numbers are used.
+	// NearlyExhausted is called once per type and period by each Generator, when the share NearlyExhaustedAt of the
+	// period's numbers is used.
 	NearlyExhausted func(context.Context, ExhaustionInfo)
 	// NearlyExhaustedAt is a share of the numbers of a period, more than 0 and at most 1; 0 stands for 0.8.
 	NearlyExhaustedAt float64
 }
 
-// IssuedInfo tells of a call that returned numbers.
+// IssuedInfo describes a call that returned numbers.
 type IssuedInfo struct {
-	Last     Number        // the last of them
-	Count    int           // how many were issued; 0 for a request that [Generator.NextOnce] answered as before
-	Duration time.Duration // of the call
+	Last     Number        // last number issued
+	Count    int           // numbers issued; 0 for a request that [Generator.NextOnce] answered as before
+	Duration time.Duration // duration of the call
 }
 
-// FailedInfo tells of a call that returned an error instead of numbers.
+// FailedInfo describes a call that returned an error instead of numbers.
 type FailedInfo struct {
-	Type     string        // as it was asked for; it may be invalid
-	Count    int           // how many numbers were asked for
-	Err      error         // that the call returns
-	Duration time.Duration // of the call
+	Type     string        // type that was asked for; it may be invalid
+	Count    int           // numbers asked for
+	Err      error         // error that the call returns
+	Duration time.Duration // duration of the call
 }
 
-// OpenedInfo tells of a period that was opened.
+// OpenedInfo describes a period that was opened.
 type OpenedInfo struct {
 	Type  string
 	Start time.Time     // first instant of the period
-	Wait  time.Duration // from the beginning of the call until the period was open
+	Wait  time.Duration // time from the beginning of the call until the period was open
 }
 
-// LostInfo tells of a counter that was there once.
+// LostInfo describes a counter that is gone or went back.
 type LostInfo struct {
 	Type  string
 	Start time.Time // first instant of the period
-	Held  string    // what the counter holds now, if that is known
+	Held  string    // current content of the counter, if known
 }
 
-// ClockInfo tells how far a server's clock is ahead of this host's.
+// ClockInfo describes how far a server's clock is ahead of this host's.
 type ClockInfo struct {
-	Offset, Before time.Duration // to half a round trip; Before is what was reckoned with so far
+	Offset, Before time.Duration // new and previous estimate, each accurate to half a round trip
 }
 
-// ExhaustionInfo tells of a period that has few numbers left.
+// ExhaustionInfo describes a period that has few numbers left.
 type ExhaustionInfo struct {
 	Last       Number
-	Used, Size int64 // sequences of the period that are used, and that it has
+	Used, Size int64 // sequences of the period that are used, and all that it has
 }
 
-// WithHooks has functions called as the Generator works; see [Hooks].
+// WithHooks sets functions to call as the Generator works; see [Hooks].
 //
-// Default none. A share NearlyExhaustedAt that is not 0 to 1 is refused.
+// Default none. A NearlyExhaustedAt outside 0 to 1 is refused.
 func WithHooks(hooks Hooks) Option {
 	return optionFunc(func(c *config) error {
-		hooks := hooks // an option may be used by several
+		hooks := hooks // an option may be passed to several Generators
 		if at := hooks.NearlyExhaustedAt; !(at >= 0 && at <= 1) {
 			return fmt.Errorf("serial: WithHooks: NearlyExhaustedAt is %v; allowed are more than 0 to 1, and 0 for 0.8", at)
 		}
@@ -91,21 +93,21 @@ func WithHooks(hooks Hooks) Option {
 	})
 }
 
-// nearlyExhausted is the sequence from which on NearlyExhausted is due.
+// nearlyExhausted is the first sequence for which NearlyExhausted is due.
 func (c *config) nearlyExhausted() int64 {
 	return c.base + int64(math.Ceil(c.hooks.NearlyExhaustedAt*float64(c.limit-c.base)))
 }
 
-// A trace is what hooks will be told when a call ends. It is the caller's goroutine's alone.
+// A trace collects what the hooks are called with when a call ends. Only the caller's goroutine uses it.
 type trace struct {
 	began  time.Time
-	took   time.Duration // the call, without the hooks
+	took   time.Duration // duration of the call, without the hooks
 	opened *OpenedInfo
 	lost   *LostInfo
 	clock  *ClockInfo
 }
 
-// sawLost notes that the call's counter is lost, and what it holds, if that is known.
+// sawLost notes that the call's counter is lost, and what it holds, if known.
 func (c *call) sawLost(held string) {
 	if c.trace != nil && c.trace.lost == nil {
 		c.trace.lost = &LostInfo{c.typ, c.start(), held}
@@ -119,7 +121,7 @@ func (c *call) sawOpened() {
 	}
 }
 
-// told is the end of a call: it calls the hooks for what happened, and returns what the caller gets.
+// told ends a call: it calls the hooks for what happened, and returns the error for the caller.
 func (c *call) told(ctx context.Context, err error) error {
 	err = outcome(ctx, err)
 	t := c.trace
@@ -163,7 +165,7 @@ func (c *call) toldIssued(ctx context.Context, n int, err error) error {
 	return nil
 }
 
-// tell calls one hook, whose panic is its own.
+// tell calls one hook and drops its panic.
 func tell[T any](ctx context.Context, hook func(context.Context, T), info T) {
 	if hook == nil {
 		return

@@ -14,7 +14,7 @@ import (
 	"github.com/dailyserial/serial/internal/redisrun"
 )
 
-// An Option configures a [Generator]. Options are checked by [New]; of the same option given twice the last one counts.
+// An Option configures a [Generator]. [New] checks the options. If an option is given twice, the last one counts.
 type Option interface {
 	apply(*config) error
 }
@@ -26,19 +26,19 @@ func (f optionFunc) apply(c *config) error { return f(c) }
 type config struct {
 	calendar    calendar
 	template    string
-	format      *format                                                               // that template says, for calendar
-	limit       int64                                                                 // the largest sequence that format prints
-	floor       func(ctx context.Context, typ string, start time.Time) (int64, error) // nil: none
-	ledger      Ledger                                                                // nil: none
-	block       int64
+	format      *format                                                               // parsed template
+	limit       int64                                                                 // largest sequence that format prints
+	floor       func(ctx context.Context, typ string, start time.Time) (int64, error) // nil for none
+	ledger      Ledger                                                                // nil for none
+	block       int64                                                                 // sequences per reservation
 	confirm     redisrun.Replicas
 	lockClients []redis.UniversalClient
-	maxSkew     time.Duration // negative: not checked
-	base        int64         // the sequence before the first of a period
-	retention   int           // how many periods a counter outlives its own
+	maxSkew     time.Duration // negative to turn the check off
+	base        int64         // sequence before the first of a period
+	retention   int           // periods for which a counter is kept after its own
 	prefix      string
-	hooks       *Hooks // nil: none
-	nearly      int64  // see nearlyExhausted
+	hooks       *Hooks // nil for none
+	nearly      int64  // first sequence for which NearlyExhausted is due
 }
 
 func newConfig(client redis.UniversalClient, opts []Option) (*config, error) {
@@ -75,7 +75,8 @@ func newConfig(client redis.UniversalClient, opts []Option) (*config, error) {
 	return c, nil
 }
 
-// checkPeriod checks what must fit the period, and reads the template: options may be given in any order.
+// checkPeriod checks the options that must fit the period, and parses the template. It runs after all options, which may be
+// given in any order.
 func (c *config) checkPeriod() (errs []error) {
 	per := c.calendar.period
 	if !per.known() {
@@ -101,7 +102,7 @@ func (c *config) checkPeriod() (errs []error) {
 	return errs
 }
 
-// isNil reports whether v is nil, or holds a nil pointer or the like.
+// isNil reports whether v is nil or holds a nil pointer, function, map, slice or channel.
 func isNil(v any) bool {
 	r := reflect.ValueOf(v)
 	switch r.Kind() {
@@ -113,12 +114,13 @@ func isNil(v any) bool {
 	return false
 }
 
-// checkClient refuses what cannot be used, and *redis.Ring: when a shard dies it rehashes keys, and with them counters.
+// checkClient refuses a nil client and *redis.Ring: when a shard dies, a Ring moves keys, and counters with them, to
+// another.
 func checkClient(client redis.UniversalClient) error {
 	if isNil(client) {
 		return errors.New("serial: the Redis client is nil")
 	}
-	// By a method that only it has, so that a type that embeds a *redis.Ring is known too.
+	// A Ring is known by a method that only it has, so a type that embeds a *redis.Ring is refused too.
 	if _, ok := client.(interface{ SetAddrs(map[string]string) }); ok {
 		return errors.New("serial: *redis.Ring is refused: when a shard dies it moves counters to another one; " +
 			"use *redis.Client, a Sentinel client or *redis.ClusterClient")
@@ -126,8 +128,8 @@ func checkClient(client redis.UniversalClient) error {
 	return nil
 }
 
-// WithLocation sets the time zone whose midnight resets the counters. Every process that issues numbers of a type must
-// use the same one; where they differ, calls fail with [ErrConflict].
+// WithLocation sets the time zone whose midnight resets the counters. Every process that issues numbers of a type must use
+// the same one; if they differ, calls fail with [ErrConflict].
 //
 // Default [time.Local]; nil is refused.
 func WithLocation(loc *time.Location) Option {
@@ -140,19 +142,18 @@ func WithLocation(loc *time.Location) Option {
 	})
 }
 
-// WithPeriod sets what one counter serves, and with it how often numbers start again. The template must print that
-// period, so that with anything but PerDay [WithTemplate] must be given too, such as "{type}{date:yyyyMM}{seq:4}" for
-// PerMonth. Every process that issues numbers of a type must use the same one; where they differ, calls fail with
-// [ErrConflict].
+// WithPeriod sets the span that one counter serves, and so how often numbers start again. The template must print that
+// period: with anything but PerDay, give [WithTemplate] too, such as "{type}{date:yyyyMM}{seq:4}" for PerMonth. Every
+// process that issues numbers of a type must use the same period; if they differ, calls fail with [ErrConflict].
 //
-// Periods are those of the wall clock. Where clocks are set forward, the labels they jump over are not used; where they
-// are set back, the period that had begun goes on until the clock has passed it again: with PerSecond and a clock set
-// back from 02:00 to 01:00, the second 01:59:59 lasts an hour and has to do with the sequences of one. For periods
-// shorter than a day therefore choose UTC, or enough digits.
+// Periods follow the wall clock. Where clocks are set forward, the labels that they jump over are not used. Where clocks
+// are set back, the period that had begun goes on until the clock has passed it again. With PerSecond and a clock set back
+// from 02:00 to 01:00, the second 01:59:59 lasts an hour and has only the sequences of one second. For periods shorter than
+// a day, therefore choose UTC or enough digits.
 //
 // With PerSecond neither [WithFloor] nor [WithLedger] is allowed: a second is too short to ask them.
 //
-// Default PerDay; anything but the constants PerSecond to PerYear is refused.
+// Default PerDay. Allowed are the constants PerSecond to PerYear.
 func WithPeriod(p Period) Option {
 	return optionFunc(func(c *config) error {
 		c.calendar.period = p
@@ -160,13 +161,14 @@ func WithPeriod(p Period) Option {
 	})
 }
 
-// WithDayStart sets when a business day begins: at 4 * time.Hour, what is issued at 03:59 still belongs to the day before,
-// and bears its date. A month then begins at 04:00 on its first day, and a year at 04:00 on 1 January. It is what a clock
-// on the wall shows, not the time since midnight; where that does not exist, since clocks are set forward over it, the
-// day begins when they are, and where it comes twice, at the first. Every process that issues numbers of a type must use
-// the same one; where they differ, calls fail with [ErrConflict].
+// WithDayStart sets the time of day at which a business day begins. With 4 * time.Hour, a number issued at 03:59 belongs to
+// the day before and bears its date. A month then begins at 04:00 on its first day, and a year at 04:00 on 1 January. The
+// start is a reading of the wall clock, not the time since midnight. If clocks are set forward over it, the day begins at
+// that moment; if it comes twice, the day begins at the first. Every process that issues numbers of a type must use the
+// same start; if they differ, calls fail with [ErrConflict].
 //
-// Default 0, midnight. Allowed are whole seconds from 0 to less than 24 h, and with PerDay, PerMonth and PerYear only.
+// Default 0, midnight. Allowed are whole seconds from 0 to less than 24 h; other values than 0 need PerDay, PerMonth or
+// PerYear.
 func WithDayStart(start time.Duration) Option {
 	return optionFunc(func(c *config) error {
 		if start < 0 || start >= 24*time.Hour || start%time.Second != 0 {
@@ -181,18 +183,18 @@ func WithDayStart(start time.Duration) Option {
 // order:
 //
 //	{type}         the business type
-//	{date:LAYOUT}  the period, of yyyy or yy (2000 to 2099), MM, dd, HH, mm and ss, and separators: any text but ASCII
-//	               letters, digits and braces. With PerDay it needs the year, MM and dd, each once, and nothing finer;
-//	               with another [Period] the parts that tell that one.
+//	{date:LAYOUT}  the period: yyyy or yy (2000 to 2099), MM, dd, HH, mm and ss, and separators, which are any text but
+//	               ASCII letters, digits and braces. With PerDay the layout needs the year, MM and dd, each once, and
+//	               nothing finer; with another [Period], the parts that identify it.
 //	{seq:WIDTH}    the sequence, padded to WIDTH digits, 1 to 15; {seq} is {seq:4}. A period holds 10^WIDTH-1 numbers.
-//	{seq:WIDTH+}   the same, but wider sequences follow: 10000 after 9999, up to 10^15-1. A literal that is no digit must
-//	               stand right before it, and right after it unless it ends the template, since numbers of different
-//	               types could read the same otherwise.
+//	{seq:WIDTH+}   the same, but the sequence may grow wider: 10000 follows 9999, up to 10^15-1. A literal must stand
+//	               right before the field, and right after it unless it ends the template, with no digit next to the
+//	               field. Otherwise numbers of different types could read the same.
 //
 // {{ and }} print a brace. "{type}-{date:yyMMdd}-{seq:6}" gives "PO-211024-000001".
 //
-// Default "{type}{date:yyyyMMdd}{seq:4}", which suits PerDay only. A template has 256 bytes at most, since every answer that
-// [Generator.NextOnce] remembers holds it.
+// Default "{type}{date:yyyyMMdd}{seq:4}", which suits PerDay only. A template has 256 bytes at most, since every answer
+// that [Generator.NextOnce] remembers holds it.
 func WithTemplate(template string) Option {
 	return optionFunc(func(c *config) error {
 		c.template = template
@@ -200,8 +202,8 @@ func WithTemplate(template string) Option {
 	})
 }
 
-// WithStart sets the first sequence of every period. It holds for periods that are opened from then on; one that is open
-// goes on from where it is.
+// WithStart sets the first sequence of every period. It applies to periods that are opened from then on; a period that is
+// open goes on from where it is.
 //
 // Default 1; allowed are 1 to the largest sequence that the template prints.
 func WithStart(seq int64) Option {
@@ -214,9 +216,9 @@ func WithStart(seq int64) Option {
 	})
 }
 
-// WithRetention keeps the counters of so many periods after their own has ended, for [Generator.History]; then Redis drops
-// them. It holds for counters that are created from then on; of generators that differ, the longest counts for what both
-// open. Each costs about 100 bytes of Redis's memory.
+// WithRetention keeps every counter for that many periods after its own, for [Generator.History]; then Redis drops it. It
+// applies to counters that are created from then on. If several Generators with different retentions open a period, the
+// longest one counts. A counter costs about 100 bytes of Redis's memory.
 //
 // Default 0: a counter is gone when its period is over. Allowed are 0 to 10,000.
 func WithRetention(periods int) Option {
@@ -229,14 +231,14 @@ func WithRetention(periods int) Option {
 	})
 }
 
-// WithLockClients sets where the lock around opening a period is kept: on independent masters, of which a majority must
-// grant it (Redlock). Uniqueness does not rest on the lock; it decides who asks the floor.
+// WithLockClients sets where the lock for opening a period is kept: on independent masters, of which a majority must grant
+// it (Redlock). Uniqueness does not rest on the lock, which only decides who asks the floor.
 //
-// Each client must be of a server of its own, as a server grants a lock only once. Where two clients reach one server by
-// different names, a call that cannot get the lock for that fails, and its error says which clients they are.
+// Each client must reach a server of its own, since a server grants a lock only once. If two clients reach one server by
+// different names, a call that cannot get the lock for that reason fails, and its error names the two clients.
 //
-// Default the counters' own client. An empty list, nil, *redis.Ring, the same client twice, two clients of one address and
-// database, and a client of a Cluster beside one of the same address are refused.
+// Default the counters' own client. Refused are an empty list, nil, *redis.Ring, the same client twice, two clients of one
+// address and database, and a client of a Cluster beside another client of the same address.
 func WithLockClients(clients ...redis.UniversalClient) Option {
 	return optionFunc(func(c *config) error {
 		if len(clients) == 0 {
@@ -260,13 +262,13 @@ func WithLockClients(clients ...redis.UniversalClient) Option {
 	})
 }
 
-// same reports whether both are one client; clients of a type that cannot be compared never are.
+// same reports whether a and b are one client. Clients of a type that cannot be compared never are.
 func same(a, b redis.UniversalClient) bool {
 	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
-// sharedAddr returns an address by which both clients reach one server, or nothing if none is known. A client of a Cluster
-// and one of a node of it never both grant a lock: for a key the node is the server that the Cluster has, or refuses.
+// sharedAddr returns an address by which both clients reach one server, or "" if none is known. A client of a Cluster and
+// one of its nodes never both grant a lock: for a key, that node is the Cluster's own server or refuses.
 func sharedAddr(a, b redis.UniversalClient) string {
 	ofA, dbA := addrsOf(a)
 	ofB, dbB := addrsOf(b)
@@ -285,13 +287,13 @@ type endpoint struct{ network, addr string }
 
 const anyDB = -1
 
-// addrsOf returns the addresses that a client connects to, and its database. There are none where a function of the user's
-// or of Sentinel's decides where an address leads.
+// addrsOf returns the addresses that a client connects to, and its database. It returns no address if a function of the
+// user's or of Sentinel's decides where an address leads.
 func addrsOf(client redis.UniversalClient) ([]endpoint, int) {
 	switch client := client.(type) {
 	case *redis.Client:
 		opt := client.Options()
-		usual := redis.NewClient(&redis.Options{}) // go-redis tells of no client whether its dialer is the usual one
+		usual := redis.NewClient(&redis.Options{}) // go-redis does not tell whether a client has the usual dialer
 		defer func() { _ = usual.Close() }()
 		if reflect.ValueOf(opt.Dialer).Pointer() != reflect.ValueOf(usual.Options().Dialer).Pointer() {
 			return nil, opt.DB
@@ -309,8 +311,8 @@ func addrsOf(client redis.UniversalClient) ([]endpoint, int) {
 	return nil, anyDB
 }
 
-// WithMaxSkew sets by how much Redis's clock may differ from this host's when a period is to be opened, or one that was
-// prepared to be entered. Beyond it the call fails with [ErrClockSkew], so that one wild clock does not open a day in 2031.
+// WithMaxSkew sets by how much Redis's clock may differ from this host's when a period is to be opened or a prepared one
+// entered. Beyond that the call fails with [ErrClockSkew], so that one wild clock does not open a day in 2031.
 //
 // Default 1 h. 0 is refused; a negative value turns the check off.
 func WithMaxSkew(skew time.Duration) Option {
@@ -324,13 +326,14 @@ func WithMaxSkew(skew time.Duration) Option {
 	})
 }
 
-// WithReplicas has n replicas confirm every number before it is returned, within timeout: the next master that Redis
-// promotes then has it, provided that n counts every replica that may be promoted. It is WAIT, sent with the command it
-// waits for. With fewer confirmations the call fails with [ErrNotReplicated], and its numbers are gaps.
+// WithReplicas makes n replicas confirm every number before it is returned, within timeout. The next master that Redis
+// promotes then has the number, provided that n counts every replica that may be promoted. The confirmation is a WAIT, sent
+// with the command that it confirms. With too few confirmations the call fails with [ErrNotReplicated], and its numbers are
+// gaps.
 //
-// Default 0: no replica is waited for. timeout is in whole milliseconds, at least one, and at most half of the client's
-// read timeout (and 2.5 s where that is unlimited). The client must be a *redis.Client or a *redis.ClusterClient itself, not a
-// type that embeds one.
+// Default 0: no replica is waited for; n is 1000 at most. timeout is in whole milliseconds, at least one, and at most half
+// of the client's read timeout, or 2.5 s if that is unlimited. The client must be a *redis.Client or a *redis.ClusterClient
+// itself, not a type that embeds one.
 func WithReplicas(n int, timeout time.Duration) Option {
 	return optionFunc(func(c *config) error {
 		if n < 0 || n > 1000 {
@@ -344,8 +347,8 @@ func WithReplicas(n int, timeout time.Duration) Option {
 	})
 }
 
-// checkReplicate leaves the other half of the read timeout for what is not waiting for replicas. Of another type of client it
-// cannot be known that WAIT goes where the write went.
+// checkReplicate limits the timeout, so that half of the read timeout remains for everything but the replicas. It refuses
+// other types of client, which may send WAIT elsewhere than the write.
 func checkReplicate(client redis.UniversalClient, c redisrun.Replicas) error {
 	if c.N == 0 {
 		return nil
@@ -368,7 +371,7 @@ func checkReplicate(client redis.UniversalClient, c redisrun.Replicas) error {
 // WithKeyPrefix sets what every key begins with: a namespace for a tenant or an environment. Generators with different
 // prefixes share nothing.
 //
-// Default "serial"; anything but what [ErrInvalidType] allows for a type is refused.
+// Default "serial"; anything that [ErrInvalidType] does not allow for a type is refused.
 func WithKeyPrefix(prefix string) Option {
 	return optionFunc(func(c *config) error {
 		if msg := checkName(prefix); msg != "" {
