@@ -10,10 +10,10 @@ import (
 // A Period is the span that one counter serves; see [WithPeriod].
 type Period int
 
-// The periods that a counter may serve. All are those of the wall clock and the calendar in the Generator's time zone, so
-// that an hour, a day or a month may be longer or shorter than others.
+// The periods that a counter may serve follow the wall clock and the calendar in the Generator's time zone. So an hour, a
+// day or a month may be longer or shorter than others.
 const (
-	PerSecond Period = iota + 1 // zero is none, so that one left unset is not taken for it
+	PerSecond Period = iota + 1 // zero is no Period, so one left unset is refused
 	PerMinute
 	PerHour
 	PerDay
@@ -23,13 +23,13 @@ const (
 
 const allowedPeriods = "allowed are PerSecond, PerMinute, PerHour, PerDay, PerMonth and PerYear"
 
-// kinds is what differs from one Period to another.
+// kinds holds what differs from one Period to another.
 var kinds = [...]struct {
 	name    string
-	one     string    // for messages
-	seconds int64     // by the wall clock; 0 for those that differ in length
-	finest  fieldKind // of the date fields, the one that tells one period from the next
-	digits  int       // of the label: so much of yyyyMMddHHmmss
+	one     string    // one of them, for messages
+	seconds int64     // length by the wall clock; 0 if it varies
+	finest  fieldKind // date field that tells one period from the next
+	digits  int       // digits of the label, which begins yyyyMMddHHmmss
 }{
 	PerSecond: {"PerSecond", "a second", 1, fieldSecond, 14},
 	PerMinute: {"PerMinute", "a minute", 60, fieldMinute, 12},
@@ -49,24 +49,24 @@ func (p Period) String() string {
 	return kinds[p].name
 }
 
-// noun is the word for one of these periods, such as "day".
+// noun returns the word for one of these periods, such as "day".
 func (p Period) noun() string {
 	_, noun, _ := strings.Cut(kinds[p].one, " ")
 	return noun
 }
 
-// template is the default template with the date that p needs.
+// template returns the default template with the date that p needs.
 func (p Period) template() string {
 	return strings.Replace(defaultTemplate, "yyyyMMdd", "yyyyMMddHHmmss"[:kinds[p].digits], 1)
 }
 
-// A period is one of those that counters serve, such as 24 October 2021 in the configured time zone. It is a value
+// A period is one of the spans that counters serve, such as 24 October 2021 in the configured time zone. It is a value
 // computed from one instant; key, printed date and expiry all come from it.
 type period struct {
-	label string    // names the period in the counter's key: 20211024
-	wall  time.Time // the label as a wall clock reads it, kept as if it were UTC
-	start int64     // first instant that belongs to it, Unix seconds
-	end   int64     // first instant that does not any more, Unix seconds
+	label string    // name of the period in the counter's key, such as 20211024
+	wall  time.Time // label as a wall-clock reading, as if it were UTC
+	start int64     // first instant of the period, Unix seconds
+	end   int64     // first instant after the period, Unix seconds
 }
 
 // contains reports whether the instant t, in Unix seconds, lies in p.
@@ -77,14 +77,14 @@ func (p *period) String() string {
 		time.Unix(p.start, 0).UTC().Format(time.RFC3339), time.Unix(p.end, 0).UTC().Format(time.RFC3339))
 }
 
-// A calendar divides time into periods. Each bears a label, a reading of the wall clock, and begins at the first instant
-// at which the clock shows dayStart past its label or later. So every instant belongs to the period that began last,
-// which is not always what the clock shows: where clocks are set back the old reading returns for a while, but a period
-// once begun is never left. A label that the clock jumped over belongs to no period.
+// A calendar divides time into periods. Each has a label, which is a reading of the wall clock, and begins at the first
+// instant at which the clock shows dayStart past that label or later. So every instant belongs to the period that began
+// last. This is not always the period that the clock shows: where clocks are set back, the old reading returns for a while,
+// but a period once begun is never left. A label that the clock jumped over belongs to no period.
 type calendar struct {
 	location *time.Location
 	period   Period
-	dayStart int64 // seconds; 0 where the period is shorter than a day
+	dayStart int64 // seconds after midnight; 0 if the period is shorter than a day
 }
 
 // at returns the period that t belongs to.
@@ -92,7 +92,7 @@ func (c calendar) at(t time.Time) *period {
 	return c.nth(c.index(latest(t.Unix(), c.location) - c.dayStart))
 }
 
-// of returns the period whose label is wall, and false where there is none: Apia skipped 30 December 2011.
+// of returns the period whose label is wall. It reports false if there is none: Apia skipped 30 December 2011.
 func (c calendar) of(wall time.Time) (*period, bool) {
 	p := c.nth(c.index(wall.Unix()))
 	return p, p.start < p.end
@@ -104,10 +104,10 @@ func (c calendar) next(p *period) *period { return c.at(time.Unix(p.end, 0)) }
 // previous returns the period that ends where p begins.
 func (c calendar) previous(p *period) *period { return c.at(time.Unix(p.start-1, 0)) }
 
-// later returns the period n after p, as n calls of next would; n is at least 0.
+// later returns the n-th period after p, as n calls of next would; n is at least 0.
 func (c calendar) later(p *period, n int) *period {
 	for n > 0 {
-		// Until the clocks change no label is left out, so that it can be counted by their indices.
+		// Until the clocks change, no label is left out, so indices count the periods.
 		i := c.index(p.wall.Unix())
 		last := i + int64(n)
 		if _, end := segment(p.start, c.location); end < forever {
@@ -122,8 +122,8 @@ func (c calendar) later(p *period, n int) *period {
 	return p
 }
 
-// nth returns the period whose label has that index. It is empty, with its end at its start, where the clock jumped over
-// the label.
+// nth returns the period whose label has the index i. If the clock jumped over the label, the period is empty and ends at
+// its start.
 func (c calendar) nth(i int64) *period {
 	wall := c.wall(i)
 	return &period{
@@ -134,8 +134,8 @@ func (c calendar) nth(i int64) *period {
 	}
 }
 
-// index numbers the labels of the calendar in their order, also those that no period bears. It returns the index of the
-// label that a wall reading falls under; wall is that reading as Unix seconds, as if it were UTC.
+// index numbers the labels of the calendar in their order, including those that no period has. It returns the index of the
+// label that a wall-clock reading falls under; wall is that reading in Unix seconds, as if it were UTC.
 func (c calendar) index(wall int64) int64 {
 	switch c.period {
 	case PerYear:
@@ -145,10 +145,10 @@ func (c calendar) index(wall int64) int64 {
 		return int64(y)*12 + int64(m-time.January)
 	}
 	unit := kinds[c.period].seconds
-	return (wall - ((wall%unit)+unit)%unit) / unit // rounded down, also before 1970
+	return (wall - ((wall%unit)+unit)%unit) / unit // rounds down, also before 1970
 }
 
-// wall is the inverse of index: the label with that index, as if it were UTC.
+// wall is the inverse of index: it returns the label with index i, as if it were UTC.
 func (c calendar) wall(i int64) time.Time {
 	switch c.period {
 	case PerYear:
@@ -159,13 +159,13 @@ func (c calendar) wall(i int64) time.Time {
 	return time.Unix(i*kinds[c.period].seconds, 0).UTC()
 }
 
-// begin returns the first instant, in Unix seconds, at which a wall clock in loc shows wall or later. wall is that
-// reading as Unix seconds, as if it were UTC.
+// begin returns the first instant, in Unix seconds, at which a wall clock in loc shows wall or later. wall is that reading
+// in Unix seconds, as if it were UTC.
 //
-// time.Date cannot be used: for a midnight that does not exist it answers 23:00 or 01:00, and of one that comes twice
-// it may pick the second. Between two changes of the zone's offset the answer is plain arithmetic, so begin walks
-// those segments, from a day and a half before (no zone is further from UTC than a day): the first segment whose clock
-// reaches wall has it, at its very start if the change of clocks jumped over wall.
+// time.Date cannot be used: for a midnight that does not exist it returns 23:00 or 01:00, and for one that comes twice it
+// may return the second. Between two changes of the zone's offset the answer is plain arithmetic. So begin walks these
+// segments, from a day and a half before (no zone is further from UTC than a day). The first segment whose clock reaches
+// wall has the answer, at its very start if the change of clocks jumped over wall.
 func begin(wall int64, loc *time.Location) int64 {
 	const dayAndAHalf = 36 * 60 * 60
 	from := int64(math.MinInt64) // the first segment began earlier
@@ -178,8 +178,9 @@ func begin(wall int64, loc *time.Location) int64 {
 	}
 }
 
-// latest returns the latest reading that a wall clock in loc has shown up to an instant, both in Unix seconds, the reading
-// as if it were UTC. It is that of the instant itself unless clocks were set back, by less than two days, shortly before.
+// latest returns the latest reading that a wall clock in loc has shown up to the instant at. Both are Unix seconds, the
+// reading as if it were UTC. It is the reading at that instant unless clocks were set back, by less than two days, shortly
+// before.
 func latest(at int64, loc *time.Location) int64 {
 	const twoDays = 48 * 60 * 60
 	shown := int64(math.MinInt64)
@@ -193,11 +194,11 @@ func latest(at int64, loc *time.Location) int64 {
 	}
 }
 
-// forever is the end of a segment that has none.
+// forever is the end of a segment that does not end.
 const forever = int64(1) << 60
 
-// segment returns how far clocks in loc are ahead of UTC at t, in seconds, and an instant after t until which that stays.
-// Both instants are Unix seconds.
+// segment returns how far clocks in loc are ahead of UTC at t, in seconds, and an instant after t until which that offset
+// stays. Both instants are Unix seconds.
 func segment(t int64, loc *time.Location) (offset, end int64) {
 	const hour = 60 * 60
 	at := time.Unix(t, 0).In(loc)
@@ -208,8 +209,8 @@ func segment(t int64, loc *time.Location) (offset, end int64) {
 	case until.IsZero():
 		end = forever
 	case end <= t:
-		// Where a zone goes on by a rule, Go ends segments with the year as well, and those of leap years a day too
-		// early, so that this day belongs to none. The clocks of no zone change on it.
+		// Where a zone follows a rule, Go also ends segments with the year. In leap years it ends them a day too early, so
+		// that this day belongs to none. No zone changes its clocks on that day.
 		end = t + hour
 	}
 	return int64(ahead), end

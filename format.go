@@ -21,17 +21,16 @@ const (
 
 // A Number is one issued serial number, taken apart. It is a plain value, safe to copy and to compare.
 type Number struct {
-	Type  string    // the business type, such as "IS"
+	Type  string    // business type, such as "IS"
 	Start time.Time // first instant of the number's period, in the Generator's time zone
-	Seq   int64     // sequence within the period, from 1; 0 from Peek and History, where none was issued
+	Seq   int64     // sequence within the period, from 1; 0 from Peek and History if none was issued
 
-	date   string  // as printed
-	format *format // nil where no Generator made the Number
+	date   string  // date as printed
+	format *format // parsed template; nil if no Generator made the Number
 }
 
-// String returns the number as it was issued, such as "IS202110240001". It is empty for a Number that no [Generator]
-// made. A sequence wider than the template's padding, which Peek can show where something else wrote the counter, is
-// printed in full.
+// String returns the number as it was issued, such as "IS202110240001", or "" for a Number that no [Generator] made. A
+// sequence wider than the template's padding, which Peek shows if something else wrote the counter, is printed in full.
 func (n Number) String() string {
 	if n.format == nil {
 		return ""
@@ -53,11 +52,12 @@ func (n Number) String() string {
 	return string(b)
 }
 
-// Int64 returns the date as printed, with its fields in the order year to second, followed by the padded sequence, as
-// one integer: 202110240001 for IS202110240001. The numbers of one type and template sort by it in the order of issue.
+// Int64 returns the number as one integer: the date as printed, with its fields in the order year to second, followed by
+// the padded sequence. IS202110240001 gives 202110240001. The numbers of one type and template sort by it in the order of
+// issue.
 //
-// It is an error if the digits do not fit into an int64, if the sequence has outgrown its padding (the integers would
-// not sort), and for a Number that no [Generator] made.
+// It is an error if the digits do not fit into an int64, if the sequence has outgrown its padding (the integers would not
+// sort), or if no [Generator] made the Number.
 func (n Number) Int64() (int64, error) {
 	if n.format == nil {
 		return 0, errors.New("serial: Int64 of a Number that no Generator made")
@@ -84,7 +84,7 @@ func (n Number) Int64() (int64, error) {
 	return v, nil
 }
 
-// maxSeq is the largest sequence of that many digits, up to maxWidth.
+// maxSeq is the largest sequence of width digits; width is at most maxWidth.
 func maxSeq(width int) int64 { return powers[width] - 1 }
 
 var powers = func() (p [maxWidth + 1]int64) {
@@ -95,13 +95,13 @@ var powers = func() (p [maxWidth + 1]int64) {
 	return p
 }()
 
-// A format is a parsed template. All fields have a fixed width, but for the type and a sequence that may grow.
+// A format is a parsed template. All its fields have a fixed width, except the type and a sequence that may grow.
 type format struct {
-	fields   []field // literals, the type, the date and the sequence
-	layout   []field // of the date: literals and its parts
-	fixed    int     // bytes of all fields but the type, and with a sequence that has not grown
-	seqWidth int
-	grows    bool // the sequence may be wider than seqWidth
+	fields   []field // literals, type, date and sequence, as in the template
+	layout   []field // literals and parts of the date
+	fixed    int     // bytes of all fields but the type, with a sequence that has not grown
+	seqWidth int     // digits that the sequence is padded to
+	grows    bool    // the sequence may be wider than seqWidth
 }
 
 type fieldKind int
@@ -122,11 +122,11 @@ const (
 type field struct {
 	kind  fieldKind
 	width int    // bytes; 0 for the type
-	text  string // of a fieldLiteral, or the token of a part of a date
+	text  string // text of a literal, or token of a part of a date
 }
 
-// dateTokens lists what a date layout may hold besides separators. Upper-case YYYY and DD are common in other
-// libraries and cannot mean anything else here; MM and mm differ.
+// dateTokens maps what a date layout may hold, besides separators, to the part that it prints. Upper-case YYYY and DD are
+// common in other libraries and cannot mean anything else here; MM and mm differ.
 var dateTokens = map[string]fieldKind{
 	"yyyy": fieldYear, "YYYY": fieldYear, "yy": fieldYear,
 	"MM": fieldMonth,
@@ -134,7 +134,7 @@ var dateTokens = map[string]fieldKind{
 	"HH": fieldHour, "mm": fieldMinute, "ss": fieldSecond,
 }
 
-// dateParts is what messages say of the parts of a date.
+// dateParts is how messages name the parts of a date, and what they list as allowed.
 var dateParts = [...]struct{ name, tokens string }{
 	fieldYear:   {"the year (yyyy or yy)", "yyyy, yy"},
 	fieldMonth:  {"the month (MM)", "MM"},
@@ -144,7 +144,7 @@ var dateParts = [...]struct{ name, tokens string }{
 	fieldSecond: {"the second (ss)", "ss"},
 }
 
-// parseTemplate reads a template and checks that it tells every number of every type and period from every other.
+// parseTemplate parses a template. It refuses a template that could print numbers of different types or periods alike.
 func parseTemplate(template string, per Period) (*format, error) {
 	f := &format{}
 	bad := func(msg string, args ...any) (*format, error) {
@@ -211,7 +211,7 @@ func parseTemplate(template string, per Period) (*format, error) {
 	return f, nil
 }
 
-// appendLiteral appends literal text, to what stands before if that is literal too.
+// appendLiteral appends literal text, and joins it to a literal right before it.
 func appendLiteral(fields []field, text string) []field {
 	if last := len(fields) - 1; last >= 0 && fields[last].kind == fieldLiteral {
 		text = fields[last].text + text
@@ -235,8 +235,8 @@ func (f *format) seq(arg string, hasArg bool) error {
 	return nil
 }
 
-// checkGrowth refuses a sequence that may grow where its digits could not be told from its neighbours': number 11 of type
-// A would read like number 1 of type A1. Between two literals it is all the digits that stand there.
+// checkGrowth refuses a growing sequence whose digits could not be told from what stands beside them: number 11 of type A
+// would read like number 1 of type A1. Between two literals, the sequence is all the digits that stand there.
 func (f *format) checkGrowth() error {
 	if !f.grows {
 		return nil
@@ -268,8 +268,8 @@ func find(fields []field, kind fieldKind) int {
 	return slices.IndexFunc(fields, func(fl field) bool { return fl.kind == kind })
 }
 
-// date reads the layout of the date field. It must have all the parts of a date that tell one period from another, and
-// none that change within a period.
+// date parses the layout of the date field. The layout must have all the parts of a date that tell one period from another,
+// and none that change within a period.
 func (f *format) date(layout string, per Period) error {
 	finest := kinds[per].finest
 	allowed := "allowed are "
@@ -385,7 +385,7 @@ func appendPadded(b []byte, n int64, width int) []byte {
 	return b
 }
 
-// parse takes apart a number that the template printed, for periods of cal.
+// parse takes apart a number that the template printed for a period of cal.
 func (f *format) parse(s string, cal calendar) (Number, error) {
 	bad := func(msg string, args ...any) (Number, error) {
 		return Number{}, fmt.Errorf("serial: %.200q is no number of this generator: %w", s, fmt.Errorf(msg, args...))
@@ -420,7 +420,7 @@ func (f *format) parse(s string, cal calendar) (Number, error) {
 			err = fl.match(part)
 		case fieldType:
 			err = checkType(part)
-			n.Type = strings.Clone(part) // not to keep s alive
+			n.Type = strings.Clone(part) // a copy does not keep s alive
 		case fieldDate:
 			read, err = f.readDate(part)
 			n.date = strings.Clone(part)
@@ -446,15 +446,16 @@ func (f *format) parse(s string, cal calendar) (Number, error) {
 	if !ok {
 		return bad("%s has no %s", cal.location, read.describe(cal.period))
 	}
-	if p.end <= 0 { // no Redis has ever told an earlier time
+	if p.end <= 0 { // no Redis server has ever had an earlier time
 		return bad("the %s is before 1970", read.describe(cal.period))
 	}
 	n.Start = time.Unix(p.start, 0).In(cal.location)
 	return n, nil
 }
 
-// seqIn returns how many bytes of s the sequence takes; s is longer than fixed. One that may grow is all the digits next
-// to it: the end of s that the type is not at tells where.
+// seqIn returns how many bytes of s the sequence takes; s is longer than fixed. For a growing sequence it cuts off the
+// fields between the sequence and the end of s that the type is not at, which have a fixed width, and counts the digits
+// there.
 func (f *format) seqIn(s string) int {
 	const digits = "0123456789"
 	if !f.grows {
@@ -473,10 +474,10 @@ func (f *format) seqIn(s string) int {
 	return len(s) - len(strings.TrimLeft(s, digits))
 }
 
-// A reading is what a date says, year to second, which need not exist.
+// A reading is the date and time that a number shows, year to second. It need not exist.
 type reading [fieldSecond - fieldYear + 1]int
 
-// readDate takes apart a date that has the width of the layout. What the layout leaves out is the first of its kind.
+// readDate parses a date that has the width of the layout. A part that the layout leaves out gets its lowest value.
 func (f *format) readDate(s string) (reading, error) {
 	r := reading{0, 1, 1}
 	for _, fl := range f.layout {
@@ -504,7 +505,7 @@ func readingOf(wall time.Time) reading {
 	return reading{wall.Year(), int(wall.Month()), wall.Day(), wall.Hour(), wall.Minute(), wall.Second()}
 }
 
-// wall is the reading as if it were UTC, and another one if it does not exist.
+// wall is the reading as if it were UTC. If the reading does not exist, wall is another one.
 func (r reading) wall() time.Time {
 	return time.Date(r[0], time.Month(r[1]), r[2], r[3], r[4], r[5], 0, time.UTC)
 }
@@ -516,7 +517,7 @@ func (r reading) describe(per Period) string {
 	return per.noun() + " " + text[:len("2006")+len("-01")*int(parts)]
 }
 
-// match is an error unless part is the literal.
+// match returns an error unless part is the literal.
 func (fl field) match(part string) error {
 	if part != fl.text {
 		return fmt.Errorf("%q stands where %q belongs", part, fl.text)

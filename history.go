@@ -11,13 +11,14 @@ import (
 // mostKept is how many periods back counters may be kept.
 const mostKept = 10_000
 
-// History returns the last number issued in each of the latest periods, 1 to 10,000 with the current one, newest first:
-// its Seq tells how many were issued (from [WithStart] on), 0 if the period was opened and nothing was. Left out are
-// periods in which the type was not used, and those whose counters are not kept any more; see [WithRetention]. A counter
-// that was lost is left out too. What a floor or [Generator.Raise] said counts as issued, as does, where generators differ
-// in [WithStart], what another one's start is.
+// History returns the last number issued in each of the latest periods, newest first. periods is 1 to 10,000 and includes
+// the current period. The Seq of a number tells how many were issued, counted from [WithStart], and is 0 if the period was
+// opened and none was. Periods in which the type was not used are left out, and so are those whose counter is lost or no
+// longer kept; see [WithRetention]. Sequences that a floor, [Generator.Raise] or another Generator's [WithStart] has
+// skipped count as issued.
 //
-// It writes nothing. Errors: [ErrInvalidType], [ErrClockSkew], [ErrConflict], ctx's, or a failure of Redis.
+// It writes nothing. Errors: [ErrInvalidType], [ErrClockSkew], [ErrConflict], one for any other periods, ctx's, or a
+// failure of Redis.
 func (g *Generator) History(ctx context.Context, typ string, periods int) ([]Number, error) {
 	var c call
 	err := c.begin(ctx, g, typ)

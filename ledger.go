@@ -12,35 +12,37 @@ import (
 	"github.com/dailyserial/serial/internal/store"
 )
 
-// A Ledger is durable storage that outlives Redis, in which blocks of sequences are set aside before Redis may issue
-// from them; see [WithLedger]. It is called from any number of processes at once, and by a [Generator] from any number
-// of goroutines. Package github.com/dailyserial/serial/sqlledger keeps one in a database.
+// A Ledger is durable storage that outlives Redis. It sets aside blocks of sequences before Redis may issue from them; see
+// [WithLedger]. It is called from any number of processes at once, and by a [Generator] from any number of goroutines.
+// Package github.com/dailyserial/serial/sqlledger keeps one in a database.
 type Ledger interface {
-	// Reserve durably sets aside n sequences of one period: n that follow each other, all greater than above and than
-	// every sequence that was ever set aside for that series and period before. It returns the one just before the first:
-	// those set aside are after+1 to after+n. It must not answer before that would survive a crash of whatever stores it.
+	// Reserve durably sets aside n consecutive sequences of one period, all greater than above and than every sequence that
+	// was ever set aside for that series and period. It returns the one just before the first: those set aside are after+1
+	// to after+n. It must not return before they would survive a crash of the storage.
 	//
-	// series is unique per key prefix and type, period the label of one of its periods, 20211024; both are compared byte
-	// by byte. above is at least 0 and n at least 1; both are below 10^15.
+	// series is unique per key prefix and type. period is the label of one of its periods, such as 20211024. Both are
+	// compared byte by byte. above is at least 0 and n at least 1; both are below 10^15.
 	//
-	// An error leaves open whether anything was set aside: what was is a gap. The same is true where the context ends;
-	// it does so before the lock or the claim under which the ledger is asked expires.
+	// After an error the sequences may have been set aside or not; if they were, they are a gap. The same is true if ctx
+	// ends, which it does before the lock or the claim of the reservation expires.
 	Reserve(ctx context.Context, series, period string, above, n int64) (after int64, err error)
 }
 
-// WithLedger sets aside numbers in durable storage, in blocks of that many, before Redis may issue them. Whatever Redis
-// then loses (a failover, an empty restart, an old backup) costs a gap, of at most the block that was in use and those
-// being reserved, and never a duplicate: the counter continues above everything the ledger has ever set aside.
+// WithLedger has numbers set aside in durable storage, block at a time, before Redis may issue them. Whatever Redis then
+// loses (a failover, an empty restart, an old backup) costs a gap and never a duplicate: the counter continues above
+// everything the ledger has ever set aside. The gap is at most the block in use and those being reserved.
 //
-// The ledger is asked once per block, so that a larger block asks less often and loses more when Redis does. While it is
-// down, what was set aside is still issued; then calls fail with its own error. All processes that issue numbers of a
-// type must have the same ledger, though blocks may differ: one without fails with [ErrConflict] as long as a period
-// that the ledger is used for lasts. Turning a ledger on within a period works; but if the period's counter is lost by then,
-// it stays [ErrCounterLost] until a floor or [Generator.Raise] tells what was used without the ledger.
+// The ledger is asked once per block: a larger block asks less often, and costs a larger gap when Redis loses data. While
+// the ledger is down, what was set aside is still issued; then calls fail with the ledger's error. All processes that issue
+// numbers of a type must have the same ledger, but may have different blocks. A process without it gets [ErrConflict] until
+// the last period for which the ledger was used has ended. A ledger may be turned on within a period; but if the period's
+// counter is lost by then, it stays [ErrCounterLost] until a floor or [Generator.Raise] tells what was used without the
+// ledger.
 //
-// Redis must allow INFO in scripts, to tell one reign of a master from the next; where it doesn't, calls fail and say so.
+// Redis must allow INFO in scripts, which tells the server's replication ID: a new one means that the server was restarted
+// or promoted and may have lost data. If INFO is refused, calls fail and say so.
 //
-// Default none. nil and a block that is not 1 to 10^15-1 are refused.
+// Default none. A nil ledger is refused, and so is a block that is not 1 to 10^15-1.
 func WithLedger(l Ledger, block int64) Option {
 	return optionFunc(func(c *config) error {
 		if isNil(l) {

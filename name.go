@@ -9,9 +9,9 @@ import (
 	"golang.org/x/text/unicode/norm"
 )
 
-const maxName = 64 // bytes of a type or key prefix
+const maxName = 64 // bytes of a type or a key prefix
 
-// checkType is the rule for a business type.
+// checkType checks a business type.
 func checkType(typ string) error {
 	if msg := checkName(typ); msg != "" {
 		return fmt.Errorf("%w %.80q: %s", ErrInvalidType, typ, msg)
@@ -19,9 +19,9 @@ func checkType(typ string) error {
 	return nil
 }
 
-// checkName says what is wrong with a type or a key prefix, or nothing. Neither may hold colons and braces, which keys are
-// built with. Names that look the same, or that a database takes for the same, must not be two series: so a name has no
-// letter that prints nothing, and it is what Unicode's normalization form NFKC makes of it.
+// checkName says what is wrong with a type or a key prefix, or "" if nothing is. Neither may hold colons and braces, which
+// keys are built with. Names that look the same, or that a database takes for the same, must not be two series. So
+// a name has no letter that prints nothing, and Unicode's normalization form NFKC leaves it as it is.
 func checkName(name string) string {
 	switch {
 	case name == "":
@@ -29,7 +29,7 @@ func checkName(name string) string {
 	case len(name) > maxName:
 		return fmt.Sprintf("%d bytes; allowed are 1 to %d", len(name), maxName)
 	}
-	for i := range len(name) { // this runs with every number, and most names are ASCII
+	for i := range len(name) { // runs for every number, and most names are ASCII
 		if !nameASCII[name[i]] {
 			return checkUnicodeName(name)
 		}
@@ -37,7 +37,7 @@ func checkName(name string) string {
 	return ""
 }
 
-// nameASCII holds true for the ASCII characters that a name may have.
+// nameASCII is true for the ASCII characters that a name may have.
 var nameASCII = func() (ok [256]bool) {
 	for _, c := range []byte("-_./") {
 		ok[c] = true
@@ -48,8 +48,8 @@ var nameASCII = func() (ok [256]bool) {
 	return ok
 }()
 
-// checkUnicodeName is checkName for a name that is not ASCII. What a letter is normalized to is a matter of large tables
-// that grow with Unicode; golang.org/x/text is where the Go project keeps them.
+// checkUnicodeName is checkName for a name that is not ASCII. Normalization takes large tables that grow with Unicode;
+// golang.org/x/text is where the Go project keeps them.
 func checkUnicodeName(name string) string {
 	const allowed = "allowed are letters, digits and - _ . /"
 	if !utf8.ValidString(name) {
@@ -67,7 +67,7 @@ func checkUnicodeName(name string) string {
 	if norm.NFKC.QuickSpanString(name) == len(name) {
 		return ""
 	}
-	// One change can take several characters, such as the parts of a Hangul syllable.
+	// One change can involve several characters, such as the parts of a Hangul syllable.
 	for rest := name; rest != ""; {
 		end := norm.NFKC.NextBoundaryInString(rest, true)
 		part := rest[:end]
@@ -81,7 +81,8 @@ func checkUnicodeName(name string) string {
 	return ""
 }
 
-// printsNothing reports whether a letter is blank: a filler, which Unicode lists as ignorable, or a gap in hieroglyphs.
+// printsNothing reports whether a letter is blank: a filler, which Unicode lists as ignorable, or a blank among
+// hieroglyphs.
 func printsNothing(r rune) bool {
 	const fullBlank, halfBlank = 0x13441, 0x13442
 	return unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) || r == fullBlank || r == halfBlank

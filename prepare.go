@@ -10,18 +10,18 @@ import (
 	"github.com/dailyserial/serial/internal/store"
 )
 
-// Prepare opens the current period and those that follow it, 1 to 100 in all, so that whoever comes first in one of them
-// only has to enter it, without a lock, and with [WithFloor] without a question. It is for the evening before a busy
-// day, or for a job that runs every day; how often, and by how many at once, makes no difference.
+// Prepare opens the current period and those that follow it, 1 to 100 in all. The first caller in a prepared period then
+// only has to enter it, without a lock and without asking the floor of [WithFloor]. Prepare is for the evening before a
+// busy day, or for a job that runs every day. It may run any number of times, and in any number of processes at once.
 //
-// What is prepared belongs to the same time zone, period and day start: with others, calls fail with [ErrConflict] until
-// the last of the periods prepared has ended. A prepared counter that is gone when its period begins is [ErrCounterLost].
-// With a ledger the first call of a period still has a block set aside.
+// A prepared period belongs to the same time zone, period and day start: with others, calls fail with [ErrConflict] until
+// the last prepared period has ended. A prepared counter that is gone when its period begins is lost, see [ErrCounterLost].
+// With a ledger, the first call of a period still has a block set aside.
 //
-// It costs a round trip for each period, one more to compare the clocks if any is to be opened, and with a floor the lock
-// and a question for each of those. After an
-// error, or if ctx ends, some of the periods may be open: it may be repeated. Errors: [ErrInvalidType], [ErrCounterLost],
-// [ErrClockSkew], [ErrConflict], [ErrNotReplicated], the floor's or the ledger's own, ctx's, or a failure of Redis.
+// Prepare costs a round trip for each period, and one more to compare the clocks if any is to be opened. With a floor, each
+// period that is to be opened also costs the lock and a call of the floor. After an error, or if ctx ends, some of the
+// periods may be open; Prepare may be repeated. Errors: [ErrInvalidType], [ErrCounterLost], [ErrClockSkew], [ErrConflict],
+// [ErrNotReplicated], one for any other periods, the floor's or the ledger's own, ctx's, or a failure of Redis.
 func (g *Generator) Prepare(ctx context.Context, typ string, periods int) error {
 	const most = 100
 	var c call

@@ -9,17 +9,18 @@ import (
 	"github.com/dailyserial/serial/internal/store"
 )
 
-// Raise makes sure that the next number of the current period is at least seq+1, from 0 to the largest sequence. It
-// never lowers a counter. It is how a series is continued from elsewhere, and the operator's word that ends
-// [ErrCounterLost]: the last number used, or 0 if none was. Numbers that this Generator has issued itself stay used
-// whatever seq says. A period that is not open yet is opened, above the floor if there is one. With a ledger, the next
-// block is set aside above seq.
+// Raise makes sure that the next number of the current period is at least seq+1. seq is 0 to the largest sequence; Raise
+// never lowers a counter. Use it to continue a series from elsewhere, and to end [ErrCounterLost] as the operator who knows
+// the last number used: seq is that number, or 0 if none was. Numbers that this Generator has issued itself stay used
+// whatever seq says. If the period is not open yet, Raise opens it, above the floor if there is one. With a ledger, the
+// next block is set aside above seq.
 //
-// With Redis's clock set back behind a period already entered, Next fails with [ErrClockSkew]; Raise then enters the
-// period of Redis's clock again.
+// If Redis's clock was set back behind a period already entered, Next fails with [ErrClockSkew]; Raise then enters the
+// current period of Redis's clock again.
 //
-// Raise may be repeated; after an error it may have been carried out or not. Errors: [ErrInvalidType], [ErrClockSkew]
-// (beyond [WithMaxSkew]), [ErrConflict], [ErrNotReplicated], the floor's or the ledger's own, ctx's, or a failure of Redis.
+// After an error or a cancelled call, the counter may have been raised or not; Raise may be repeated. Errors:
+// [ErrInvalidType], [ErrClockSkew] (beyond [WithMaxSkew]), [ErrConflict], [ErrNotReplicated], one for any other seq, the
+// floor's or the ledger's own, ctx's, or a failure of Redis.
 func (g *Generator) Raise(ctx context.Context, typ string, seq int64) error {
 	var c call
 	err := c.begin(ctx, g, typ)

@@ -88,9 +88,9 @@ func (c *call) answered(ctx context.Context, n int, r store.Reply) (step, error)
 	return c.taken(r)
 }
 
-// A Generator issues serial numbers; most callers want [Generator.Next]. It is safe for use by any number of goroutines,
-// starts none that outlives its work, and has nothing to close: the Redis client stays the caller's. Make it once, with
-// [New]. Any number of Generators, in any number of processes, may issue numbers of one type.
+// A Generator issues serial numbers; most callers want [Generator.Next]. It is safe for use by any number of goroutines.
+// Its own goroutines end with their work, and there is nothing to close: the Redis client stays the caller's. Make it once,
+// with [New]. Any number of Generators, in any number of processes, may issue numbers of one type.
 type Generator struct {
 	config
 	store   *store.Store
@@ -104,8 +104,7 @@ type Generator struct {
 // New returns a Generator that keeps its counters in client, which may be a *redis.Client (of a single server or from
 // redis.NewFailoverClient) or a *redis.ClusterClient. It sends nothing yet.
 //
-// It is an error if client is nil or a *redis.Ring, or if an option is invalid; the message of each says what is
-// allowed.
+// It is an error if client is nil or a *redis.Ring, or if an option is invalid. The message of each says what is allowed.
 func New(client redis.UniversalClient, opts ...Option) (*Generator, error) {
 	c, err := newConfig(client, opts)
 	if err != nil {
@@ -123,13 +122,13 @@ func New(client redis.UniversalClient, opts ...Option) (*Generator, error) {
 	return g, nil
 }
 
-// NextNumber issues the next number of a type, of the period that it is by Redis's clock at the instant of issue.
+// NextNumber issues the next number of a type, for the period that Redis's clock shows at the instant of issue.
 //
-// In a period that is open it costs one round trip. The first call of a period opens it under a lock. While another caller
-// does that the call waits, as long as ctx lives, and 30 s if ctx has no deadline. If Redis or the lock servers do not
-// answer, or answer slowly, the call fails within 10 s, which all its steps share.
+// In an open period the call costs one round trip. The first call of a period opens it under a lock. While another caller
+// does that, the call waits until ctx ends, or for 30 s if ctx has no deadline. If Redis or the lock servers do not answer,
+// or answer slowly, the call fails within 10 s, which all its steps share.
 //
-// The call returns as soon as ctx ends, even if Redis hangs. Where the command was already sent the number may have been
+// The call returns as soon as ctx ends, even if Redis hangs. If the command was already sent, the number may have been
 // consumed: that leaves a gap, never a duplicate. The same is true of every other error that wraps a failure of Redis.
 //
 // Errors: [ErrInvalidType], [ErrExhausted], [ErrCounterLost], [ErrClockSkew], [ErrConflict], [ErrNotReplicated], the
@@ -142,9 +141,9 @@ func (g *Generator) NextNumber(ctx context.Context, typ string) (Number, error) 
 	return c.number(c.made.last), nil
 }
 
-// NextN issues n numbers of a type, 1 to 100,000, that follow each other without a gap, in one round trip: all of them
-// or, with an error, none. Errors are those of [Generator.NextNumber], and one for any other n. After [ErrExhausted], also
-// if n exceeds a whole period, nothing was consumed. A cancelled call may have consumed all n.
+// NextN issues n consecutive numbers of a type, 1 to 100,000, in one round trip: all of them or, with an error, none.
+// Errors are those of [Generator.NextNumber], and one for any other n. After [ErrExhausted], also if n exceeds a whole
+// period, nothing was consumed. A cancelled call may have consumed all n.
 func (g *Generator) NextN(ctx context.Context, typ string, n int) ([]string, error) {
 	var c call
 	if err := c.issue(ctx, g, typ, n); err != nil {
@@ -173,11 +172,11 @@ func (c *call) issue(ctx context.Context, g *Generator, typ string, n int) error
 	return c.toldIssued(ctx, n, err)
 }
 
-// Peek returns the last number issued in the current period, with Seq 0 if there was none. It writes nothing, opens
-// nothing and asks no floor. By the time it returns the number may no longer be the last.
+// Peek returns the last number issued in the current period, with Seq 0 if there was none. It writes nothing, opens nothing
+// and asks no floor. By the time it returns, others may have issued more.
 //
-// Errors: [ErrInvalidType], [ErrCounterLost] (also with a floor or a ledger), [ErrClockSkew], [ErrConflict], ctx's, or a failure of
-// Redis.
+// Errors: [ErrInvalidType], [ErrCounterLost] (also with a floor or a ledger), [ErrClockSkew], [ErrConflict], ctx's, or a
+// failure of Redis.
 func (g *Generator) Peek(ctx context.Context, typ string) (Number, error) {
 	var c call
 	err := c.begin(ctx, g, typ)
@@ -200,9 +199,9 @@ func (g *Generator) Peek(ctx context.Context, typ string) (Number, error) {
 	return c.number(c.g.unlessUnused(r.Last)), nil
 }
 
-// Parse takes apart a number that a Generator with the same template, period, day start and time zone has issued.
-// Anything that cannot have been issued is an error: a date that the calendar or the zone does not have, sequence 0,
-// padding that is missing or too long, text before or after. Redis is not asked.
+// Parse takes apart a number that was issued by a Generator with the same template, period, day start and time zone. It
+// refuses anything that cannot have been issued: a date that the calendar or the zone does not have, sequence 0, missing or
+// excess padding, text before or after. It does not ask Redis.
 func (g *Generator) Parse(s string) (Number, error) {
 	return g.format.parse(s, g.calendar)
 }
