@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// A Dialect says which database a [Ledger] is kept in.
+// A Dialect is the kind of database in which a [Ledger] is kept.
 type Dialect int
 
 const (
@@ -21,11 +21,12 @@ const (
 	SQLite                        // 3.35 or later
 )
 
-// The tables that [Ledger.CreateTable] makes, by the default name: for those who keep their schema themselves. A table
-// may have more columns if they have defaults, but not other types: the names are bytes, because what compares text may
-// take "IS" for "is" or for "IS ".
+// These are the tables that [Ledger.CreateTable] creates, with the default name, for those who keep their schema
+// themselves. A table may have more columns if they have defaults. The types must stay: names are bytes, because a
+// comparison of text may take "IS" for "is" or for "IS ".
 //
-// To read them: SELECT convert_from(series, 'UTF8'), last FROM serial_ledger in PostgreSQL, and as they are elsewhere.
+// To read a table in PostgreSQL: SELECT convert_from(series, 'UTF8'), last FROM serial_ledger. Elsewhere no conversion is
+// needed.
 const (
 	PostgreSQLSchema = `CREATE TABLE IF NOT EXISTS serial_ledger (
 	series      bytea       NOT NULL,
@@ -52,28 +53,30 @@ const (
 ) WITHOUT ROWID`
 )
 
-// statements are a dialect's. {table} is the table, quoted, {name} and {in} its name and schema as they are compared.
+// statements are a dialect's. In them, {table} stands for the quoted table, {name} and {in} for its name and schema as
+// values.
 type statements struct {
 	schema string
-	quote  string // around an identifier
+	quote  string // quotation mark around an identifier
 	begin  string
-	ago    string // the instant that lies an argument's seconds back
+	ago    string // instant that lies an argument's number of seconds back
 
-	// upsert takes series, period, above+n, above, n. Where it is empty, the database can do it within read.
+	// upsert takes series, period, above+n, above, n. It is empty if read does its work too.
 	upsert string
 
-	// read returns the sequence before the block, what about the database would let the block be lost in a crash, or "",
-	// and the table's schema. It takes the arguments of upsert and n; or, after an upsert, n, series, period.
+	// read returns three columns: the sequence before the block; what about the database would let the block be lost in a
+	// crash, or ""; and the table's schema. It takes the arguments of upsert and n or, after an upsert, n, series, period.
 	read string
 
-	// Where read cannot tell: kept returns the last sequence of series, period; show has the table's CREATE statement.
+	// These are used where read cannot tell: kept returns the last sequence of series, period; show returns the table's
+	// CREATE statement.
 	kept, show string
 
-	old, remove string // see below; forTable fills them in
+	old, remove string // of Purge; forTable fills them in
 }
 
-// What Purge asks for, after a series and period, and with the same age and a row's series and period, what it deletes:
-// old rows, and never the youngest of a series, whose period may be the current one.
+// Purge asks for old rows by old, after a series and period, and deletes each by remove, with the same age and the row's
+// series and period. The youngest row of a series is never old: its period may be the current one.
 const (
 	page = 1000
 
@@ -83,7 +86,7 @@ const (
 	remove = `DELETE FROM {table} WHERE reserved_at < {ago} AND series = ? AND period = ?`
 )
 
-// altered is what is wrong where the row isn't what the statement made of it.
+// altered is the message if the row isn't what the statement made of it.
 const altered = "a trigger or a rule changes what is written"
 
 var dialects = map[Dialect]statements{
@@ -93,7 +96,7 @@ var dialects = map[Dialect]statements{
 		// Under a stricter isolation, which may be the database's default, those who wait for a row would fail.
 		begin: "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
 		ago:   "now() - ?::bigint * interval '1 second'",
-		// The setting holds until the end of this transaction, and so for its COMMIT. The subquery for max(o.last) sees what
+		// The setting holds until the end of this transaction, its COMMIT included. The subquery for max(o.last) sees what
 		// was committed when the statement began: the row's last sequence before it was at least that. pg_catalog is named
 		// because a temporary pg_class would hide its table.
 		read: `INSERT INTO {table} AS l (series, period, last, reserved_at)
@@ -118,13 +121,13 @@ var dialects = map[Dialect]statements{
 		// Not READ COMMITTED: servers that replicate statements refuse to write under it.
 		begin: "START TRANSACTION READ WRITE",
 		ago:   "UTC_TIMESTAMP(6) - INTERVAL ? SECOND",
-		// LAST_INSERT_ID(x) returns x, and LAST_INSERT_ID() in read returns it again: the sequence before the block, or 0 for
-		// a new row. It is unsigned; a sum too large for the column is always an error only if it is signed.
+		// LAST_INSERT_ID(x) returns x, and LAST_INSERT_ID() in read returns it again: the sequence before the block, or 0
+		// for a new row. It is unsigned; only for a signed sum is one too large for the column always an error.
 		upsert: `INSERT INTO {table} (series, period, last, reserved_at)
 			VALUES (?, ?, ? + LAST_INSERT_ID(0), UTC_TIMESTAMP(6))
 			ON DUPLICATE KEY UPDATE last = CAST(LAST_INSERT_ID(GREATEST(last, ?)) AS SIGNED) + ?, reserved_at = UTC_TIMESTAMP(6)`,
-		// With a binary log, recovery rolls back what InnoDB has and the log has not. In a table with AUTO_INCREMENT,
-		// LAST_INSERT_ID() may be of that.
+		// With a binary log, recovery rolls back what InnoDB has and the log does not. In a table with AUTO_INCREMENT,
+		// LAST_INSERT_ID() may be that column's value.
 		read: `SELECT r.below, CASE
 				WHEN NOT EXISTS (SELECT 1 FROM information_schema.tables
 					WHERE table_schema = {in} AND table_name = '{name}' AND engine = 'InnoDB')
@@ -138,7 +141,7 @@ var dialects = map[Dialect]statements{
 				ELSE '' END, {in}
 			FROM (SELECT max(last) - ? AS below, count(*) AS found FROM {table}
 				WHERE series = ? AND period = ? HAVING count(*) > 0) r`,
-		// Only this tells, in all versions, that a temporary table hides the one that information_schema lists. It takes a
+		// Only this shows, in all versions, that a temporary table hides the one that information_schema lists. It takes a
 		// right to the whole table: one to columns is not enough.
 		show: "SHOW CREATE TABLE {table}",
 	},
@@ -158,8 +161,8 @@ var dialects = map[Dialect]statements{
 
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
 
-// forTable returns the statements of d for a table. Its name may have a schema before it, save in SQLite, where that
-// would be another file.
+// forTable returns the statements of d for a table. The name may have a schema before it, but not in SQLite, where a schema
+// is another file.
 func (d Dialect) forTable(name string) (s statements, err error) {
 	s, ok := dialects[d]
 	if !ok {
@@ -191,20 +194,21 @@ func (d Dialect) forTable(name string) (s statements, err error) {
 	return s, nil
 }
 
-// PostgreSQL's serialization failure, deadlock and lock_timeout; and what some of those that create the same table at once
-// get, in spite of IF NOT EXISTS.
+// postgresAgain are PostgreSQL's serialization failure, deadlock and lock_timeout, and the errors that some of several
+// simultaneous CREATE TABLE get in spite of IF NOT EXISTS.
 var postgresAgain = []string{"40001", "40P01", "55P03", "23505", "42P07", "42710"}
 
-// Of MySQL's errors, these say that it has rolled the transaction back: a deadlock, also one with another node of a Galera
-// cluster (1213), a conflict in group replication (3101). After the others it can be: a row that changed since it was
-// read (1020), a wait for a lock that took too long (1205). Drivers share no type for errors, but all print the number.
+// mysqlRolledBack are the errors after which MySQL has rolled the transaction back: a deadlock, also with another node of a
+// Galera cluster (1213), and a conflict in group replication (3101). After the others in mysqlAgain it can be rolled back:
+// a row that changed since it was read (1020), a wait for a lock that took too long (1205). Drivers share no type for
+// errors, but all print the number.
 var (
 	mysqlRolledBack = regexp.MustCompile(`(?i)\berror (1213|3101)\b`)
 	mysqlAgain      = regexp.MustCompile(`(?i)\berror (1213|3101|1020|1205)\b`)
 )
 
-// again reports whether trying once more may help. If committing, err is that of COMMIT, and then the answer is yes only
-// if nothing was committed: where that is unknown, the block is a gap.
+// again reports whether trying once more may help. If committing, err is that of COMMIT, and again is true only if nothing
+// was committed. If that is unknown, the block is a gap.
 func (d Dialect) again(err error, committing bool) bool {
 	if errors.Is(err, driver.ErrBadConn) {
 		return !committing
@@ -219,13 +223,13 @@ func (d Dialect) again(err error, committing bool) bool {
 		}
 		return mysqlAgain.MatchString(err.Error())
 	default:
-		// SQLite's own words, in every driver: "database is locked", "database table is locked".
+		// SQLite's own words are the same in every driver: "database is locked", "database table is locked".
 		return strings.Contains(err.Error(), "is locked")
 	}
 }
 
-// keepSQLite has SQLite keep what it commits on this connection, until restore is called, and fails where it could not.
-// No transaction may have begun.
+// keepSQLite makes SQLite keep what it commits on this connection, until restore is called. It fails if SQLite cannot. No
+// transaction may have begun.
 func keepSQLite(ctx context.Context, c *sql.Conn) (restore func(), err error) {
 	var file, journal string
 	var synchronous int
@@ -241,7 +245,7 @@ func keepSQLite(ctx context.Context, c *sql.Conn) (restore func(), err error) {
 			return nil, err
 		}
 	}
-	// Every connection to :memory: has a database of its own, and would set the same block aside.
+	// Every connection to :memory: has a database of its own, and would set the same block aside again.
 	if file == "" {
 		return nil, lossy("it is in memory or temporary")
 	}
@@ -257,7 +261,7 @@ func keepSQLite(ctx context.Context, c *sql.Conn) (restore func(), err error) {
 		return nil, err
 	}
 	return func() {
-		// Left as it is, it would be slower and no less right.
+		// If this fails, the connection is slower and no less safe.
 		_, _ = c.ExecContext(context.WithoutCancel(ctx), fmt.Sprintf("PRAGMA main.synchronous = %d", synchronous))
 	}, nil
 }

@@ -1,5 +1,5 @@
-// Package sqlledger keeps a [serial.Ledger] in PostgreSQL, MySQL, MariaDB or SQLite, over [database/sql], so that numbers
-// don't come twice whatever Redis loses:
+// Package sqlledger keeps a [serial.Ledger] in PostgreSQL, MySQL, MariaDB or SQLite, over [database/sql], so that no number
+// comes twice whatever Redis loses:
 //
 //	db, err := sql.Open("pgx", "postgres://shop@localhost/shop")
 //	if err != nil {
@@ -14,50 +14,50 @@
 //	}
 //	gen, err := serial.New(rdb, serial.WithLedger(ledger, 1000))
 //
-// The table has one row per type and period: the last sequence set aside, and when that was, by the database's clock in
-// UTC. [Ledger.Purge] removes old ones. The database is asked once per block.
+// The table has one row per type and period: the last sequence set aside, and when it was set aside, by the database's
+// clock in UTC. [Ledger.Purge] removes old rows. The database is asked once per block.
 //
 // # What the database must be
 //
-// Any driver will do that returns the database's errors. What would let a database lose, in a crash of its own, what it
-// has committed is looked at in every reservation, which fails then and says what it is:
+// Any driver will do that returns the database's errors. Every reservation checks for settings that would let the database
+// lose, in a crash of its own, what it has committed. If it finds one, it fails and names it:
 //
-//   - PostgreSQL: fsync must be on and the table neither unlogged nor temporary. synchronous_commit is raised to on for
-//     the transaction where it is less; remote_apply stays.
-//   - MySQL and MariaDB: the table must be of InnoDB and not temporary, innodb_flush_log_at_trx_commit 1 and, where there
-//     is a binary log, sync_binlog 1, which is not MariaDB's default.
-//   - SQLite: a file, on a local disk, with a journal_mode other than off and memory; a database in memory is refused.
-//     PRAGMA synchronous is EXTRA for the transaction. On macOS, set PRAGMA fullfsync too.
+//   - PostgreSQL: fsync must be on, and the table neither unlogged nor temporary. If synchronous_commit is less than on, it
+//     is raised to on for the transaction; remote_apply stays.
+//   - MySQL and MariaDB: the table must be of InnoDB and not temporary, innodb_flush_log_at_trx_commit must be 1 and, if
+//     there is a binary log, sync_binlog 1, which is not MariaDB's default.
+//   - SQLite: it must be a file, on a local disk, with a journal_mode other than off and memory; a database in memory is
+//     refused. PRAGMA synchronous is EXTRA for the transaction. On macOS, set PRAGMA fullfsync too.
 //
-// The table is the one that the reservation wrote to: a temporary table of its name, which hides it on one connection, is
-// refused there. A trigger or rule that prevents a write, or sets the last sequence back, is an error too, except in
-// PostgreSQL's AFTER triggers, which must leave the table alone. On MySQL and MariaDB the user needs SELECT, INSERT and
-// UPDATE on the table as a whole; rights to single columns are not enough.
+// The checks are about the table that the reservation wrote to. A temporary table of the same name, which hides the table
+// on one connection, is refused there. A trigger or rule that prevents a write, or sets the last sequence back, is an error
+// too. The exception are PostgreSQL's AFTER triggers, which are not noticed and must leave the table alone. On MySQL and
+// MariaDB the user needs SELECT, INSERT and UPDATE on the table as a whole; rights to single columns are not enough.
 //
-// The connections must go to the one server that takes writes: for PostgreSQL say target_session_attrs=read-write.
-// Servers that take writes side by side and settle conflicts later (MySQL's circular replication, PostgreSQL's logical
-// replication both ways) hand out the same block twice. Galera and group replication don't, since they refuse one of two
-// conflicting commits, which is then tried again.
+// The connections must go to the one server that takes writes: for PostgreSQL say target_session_attrs=read-write. Servers
+// that take writes side by side and settle conflicts later (MySQL's circular replication, PostgreSQL's logical replication
+// both ways) hand out the same block twice. Galera and group replication don't: they refuse one of two conflicting commits,
+// which is then tried again.
 //
-// # What its own failover can lose
+// # What a failover of the database can lose
 //
-// A replica that is promoted lacks what it had not received, and what was committed can so be lost unless the old primary
-// waited for it:
+// A replica that is promoted lacks what it had not received. So a committed block can be lost unless the old primary waited
+// for that replica:
 //
-//   - PostgreSQL: name the replicas in synchronous_standby_names and promote no other. Even so, pg_cancel_backend during
-//     the wait ends it and PostgreSQL calls that a success.
-//   - MySQL and MariaDB: with semi-synchronous replication, a rpl_semi_sync_*_timeout that never passes (the default
+//   - PostgreSQL: name the replicas in synchronous_standby_names and promote no other. Even so, pg_cancel_backend ends that
+//     wait, and PostgreSQL then reports success.
+//   - MySQL and MariaDB: use semi-synchronous replication, with a rpl_semi_sync_*_timeout that never passes (the default
 //     falls back to asynchronous after 10 s) and the wait point AFTER_SYNC. A Galera cluster or group replication loses
 //     nothing as long as a majority lives.
-//   - SQLite: there is none; with the disk, everything is gone. Tools that copy the file elsewhere lag behind.
+//   - SQLite: there is no failover; if the disk is lost, everything is. Tools that copy the file elsewhere lag behind.
 //
-// A backup that is restored lacks everything since it was made.
+// A restored backup lacks everything since it was made.
 //
-// A block lost in this way is set aside again. That does no harm as long as Redis has its counters, since it says how far
-// they have come and gets what lies above. Numbers come twice only where Redis loses the counter of the same period too,
-// as it may in one outage of everything. So when a failover or a restore may have lost something, note every type's
-// last number before Redis is next restarted or replaced; where Redis has lost it already, find the last number used
-// elsewhere, and say so with [serial.Generator.Raise] before any is issued.
+// A block that is lost in this way is set aside again. That does no harm as long as Redis has its counters, since Redis
+// says how far they have come and gets a block above that. Numbers come twice only if Redis loses the counter of the same
+// period too, as it may in one outage of everything. So when a failover or a restore may have lost something, note every
+// type's last number before Redis is next restarted or replaced. If Redis has lost it already, find the last number used
+// elsewhere, and enter it with [serial.Generator.Raise] before any is issued.
 package sqlledger
 
 import (
@@ -74,7 +74,7 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// What a caller may pass: the interface's bounds, and the columns' sizes.
+// The limits of what a caller may pass: the interface's bounds, and the columns' sizes.
 const (
 	maxSeq    = 999_999_999_999_999
 	maxSeries = 255
@@ -83,22 +83,22 @@ const (
 
 const (
 	defaultTable = "serial_ledger"
-	minAge       = 72 * time.Hour   // longer than any day: where a zone went back over the date line, one had 48 h
-	patience     = 30 * time.Second // with deadlocks and locks, where the context has more
+	minAge       = 72 * time.Hour   // longer than any day: one in a zone that moved across the date line had 48 h
+	patience     = 30 * time.Second // limit for repeating after deadlocks and lock waits, if the context allows more
 )
 
-// A Ledger keeps what was set aside in a table of a database. [Ledger.Reserve] is what [serial.WithLedger] calls; it may
-// be called by any number of goroutines and processes at once.
+// A Ledger keeps what was set aside in a table of a database. [serial.WithLedger] calls its [Ledger.Reserve]. It is safe
+// for use by any number of goroutines, and any number of processes may use the same table at once.
 type Ledger struct {
 	db      *sql.DB
 	dialect Dialect
 	sql     statements
-	schema  atomic.Pointer[string] // of the table, at the first reservation
+	schema  atomic.Pointer[string] // schema of the table, as the first reservation found it
 }
 
 var _ serial.Ledger = (*Ledger)(nil)
 
-// An Option changes what [New] makes.
+// An Option configures the Ledger that [New] returns.
 type Option interface{ apply(*config) }
 
 type config struct{ table string }
@@ -107,18 +107,19 @@ type optionFunc func(*config)
 
 func (f optionFunc) apply(c *config) { f(c) }
 
-// WithTable names the table, as it is written, case included: ledger, or shop.ledger for one in PostgreSQL's schema or
-// MySQL's database shop. Allowed are ASCII letters, digits and _, 63 at most, in SQLite without a schema. All processes
-// that issue numbers of a type must use the same table. Without a schema, PostgreSQL's search_path or MySQL's current
-// database decides which it is; a reservation fails on a connection where the schema is not that of the Ledger's first.
+// WithTable names the table, exactly as it is written, case included: ledger, or shop.ledger for one in PostgreSQL's schema
+// or MySQL's database shop. A name has at most 63 ASCII letters, digits and _, and no digit first; SQLite allows no schema.
+// All processes that issue numbers of a type must use the same table. Without a schema, PostgreSQL's search_path or MySQL's
+// current database decides which table is used. A reservation fails on a connection where that is another schema than at
+// the Ledger's first reservation.
 //
 // Default serial_ledger.
 func WithTable(name string) Option {
 	return optionFunc(func(c *config) { c.table = name })
 }
 
-// New returns a Ledger in db, which the caller opens and closes. It refuses a nil db, a Dialect that is none of the
-// three and a table name that [WithTable] does not allow, and does not use the database yet.
+// New returns a Ledger in db, which the caller opens and closes. It refuses a nil db, an unknown Dialect and a table name
+// that [WithTable] does not allow. It does not use the database yet.
 func New(db *sql.DB, d Dialect, opts ...Option) (*Ledger, error) {
 	if db == nil {
 		return nil, errors.New("sqlledger: the database is nil")
@@ -134,8 +135,8 @@ func New(db *sql.DB, d Dialect, opts ...Option) (*Ledger, error) {
 	return &Ledger{db: db, dialect: d, sql: s}, nil
 }
 
-// CreateTable creates the table if there is none of its name. Any number of processes may do so at once. The database's
-// user needs the right to, in PostgreSQL even where the table exists.
+// CreateTable creates the table unless it exists. Any number of processes may do so at once. The database's user needs the
+// right to create it, in PostgreSQL even if the table exists.
 func (l *Ledger) CreateTable(ctx context.Context) error {
 	return l.do(ctx, "create the table", func(c *sql.Conn) error {
 		_, err := c.ExecContext(ctx, l.sql.schema)
@@ -143,16 +144,16 @@ func (l *Ledger) CreateTable(ctx context.Context) error {
 	})
 }
 
-// Reserve implements [serial.Ledger]: it sets aside the n sequences after the greater of above and the last one set
-// aside for that series and period, and returns the one before them. It takes one short transaction, which is on disk
-// before Reserve returns; in it, others who reserve for the same series and period wait.
+// Reserve implements [serial.Ledger]: it sets aside the n sequences after the greater of above and the last one set aside
+// for that series and period, and returns the one before them. It takes one short transaction, which is on disk before
+// Reserve returns. Others who reserve for the same series and period wait for its end.
 //
-// series has 1 to 255 bytes, period 1 to 64, above is 0 to 10^15-1 and n 1 to 10^15-1; anything else is refused before
-// the database is asked, and a last sequence beyond 2^63-1 by the database.
+// series has 1 to 255 bytes, period 1 to 64, above is 0 to 10^15-1 and n 1 to 10^15-1. Anything else is refused before the
+// database is asked. A last sequence beyond 2^63-1 is refused by the database.
 //
-// A deadlock or a lock in the way is tried again, for 30 s at most, while the context lives. Other errors are the
-// driver's, wrapped; once the context has ended they match its error too. After one, the block may have been set aside:
-// it is then a gap.
+// After a deadlock, or if a lock is in the way, Reserve tries again, for 30 s at most, while the context lives. Other
+// errors are the driver's, wrapped; once the context has ended they match its error too. After an error or a cancelled
+// call, the block may have been set aside: it is then a gap.
 func (l *Ledger) Reserve(ctx context.Context, series, period string, above, n int64) (after int64, err error) {
 	for _, a := range []struct {
 		name             string
@@ -225,21 +226,21 @@ func (l *Ledger) reserve(ctx context.Context, c *sql.Conn, series, period []byte
 	return after, nil
 }
 
-// Purge deletes the rows of old periods and returns how many: those whose last reservation is longer ago than age, by
-// the database's clock, except the youngest of each series. On an error it returns how many were deleted until then.
-// Rows that it finds and cannot delete, for row security, a rule or a trigger, are an error too, once it has been through
-// the others.
+// Purge deletes the rows of old periods and returns how many it deleted. A row is old if its last reservation is longer ago
+// than age, by the database's clock; the youngest row of each series is kept. After an error or a cancelled call, the count
+// is that of the rows deleted until then. If row security, a rule or a trigger keeps old rows from being deleted, Purge
+// deletes the others and then returns an error.
 //
-// age must be longer than the longest period in use, plus how far ahead periods are prepared: nothing may still be issued
-// in a period whose row is gone, since only the row keeps numbers from coming twice when Redis loses them. Less than
-// 72 h is refused. For daily numbers 30 days is a good choice, once a day or so.
+// age must be longer than the longest period in use, plus how far ahead periods are prepared: in a period whose row is gone
+// no number may be issued any more, since only the row keeps numbers from coming twice when Redis loses them. Less than 72
+// h is refused. For daily numbers, 30 days is a good choice, and once a day is often enough.
 func (l *Ledger) Purge(ctx context.Context, age time.Duration) (int64, error) {
 	if age < minAge {
 		return 0, fmt.Errorf("sqlledger: purge: an age of %v: allowed are %v and more", age, minAge)
 	}
 	seconds := int64((age + time.Second - 1) / time.Second)
 	var purged, kept int64
-	var first key // of those kept
+	var first key // first key of an old row that was not deleted
 	for from := (key{}); ; {
 		var found []key
 		var left map[key]bool
@@ -253,8 +254,8 @@ func (l *Ledger) Purge(ctx context.Context, age time.Duration) (int64, error) {
 		}
 		purged += deleted
 		if len(left) > 0 {
-			// Another Purge may have deleted them meanwhile, or a reservation renewed them. If they are found once more,
-			// it was neither.
+			// Another Purge may have deleted them meanwhile, or a reservation renewed them. If they are found once more, it
+			// was neither.
 			var there []key
 			err := l.do(ctx, "purge", func(c *sql.Conn) (err error) {
 				there, err = l.old(ctx, c, seconds, from)
@@ -275,7 +276,7 @@ func (l *Ledger) Purge(ctx context.Context, age time.Duration) (int64, error) {
 		if len(found) < page {
 			break
 		}
-		from = found[len(found)-1] // whatever became of them, they aren't asked for again
+		from = found[len(found)-1] // whether deleted or not, they are not asked for again
 	}
 	if kept > 0 {
 		return purged, fmt.Errorf("sqlledger: purge: %d old rows were found and not deleted, the first of them period %q of %q: "+
@@ -284,10 +285,10 @@ func (l *Ledger) Purge(ctx context.Context, age time.Duration) (int64, error) {
 	return purged, nil
 }
 
-// A key is a row's.
+// A key is the primary key of a row.
 type key struct{ series, period string }
 
-// old returns the keys of some old rows, in order: the first ones after from.
+// old returns the keys of the first old rows after from, in order.
 func (l *Ledger) old(ctx context.Context, c *sql.Conn, seconds int64, from key) ([]key, error) {
 	rows, err := c.QueryContext(ctx, l.sql.old, seconds, []byte(from.series), []byte(from.period), page)
 	if err != nil {
@@ -305,8 +306,8 @@ func (l *Ledger) old(ctx context.Context, c *sql.Conn, seconds int64, from key) 
 	return keys, rows.Err()
 }
 
-// purge deletes what old returns. By its key each, because a DELETE that looks for them would lock, in MySQL, all the rows
-// it looks at, those that are being reserved from too. left are those found that were not deleted.
+// purge deletes the rows that old returns, each by its key: in MySQL, a DELETE that searches for them would lock every row
+// that it looks at, including those in use. left are those that were found and not deleted.
 func (l *Ledger) purge(ctx context.Context, c *sql.Conn, seconds int64, from key) (
 	found []key, left map[key]bool, deleted int64, err error,
 ) {
@@ -331,7 +332,7 @@ func (l *Ledger) purge(ctx context.Context, c *sql.Conn, seconds int64, from key
 	return found, left, deleted, nil
 }
 
-// do runs f in a transaction, and again where that may help.
+// do runs f in a transaction, and repeats it where that may help.
 func (l *Ledger) do(ctx context.Context, what string, f func(*sql.Conn) error) error {
 	end := time.Now().Add(patience)
 	for wait := time.Millisecond; ; wait = min(2*wait, 64*time.Millisecond) {
@@ -353,8 +354,8 @@ func (l *Ledger) do(ctx context.Context, what string, f func(*sql.Conn) error) e
 	}
 }
 
-// try runs f in a transaction, once, and reports whether to do so again. The statements are not those of a [sql.Tx],
-// whose Commit not every driver ends with the context, and which knows no BEGIN IMMEDIATE.
+// try runs f once in a transaction, and reports whether to repeat it. It does not use a [sql.Tx]: with some drivers its
+// Commit does not end with the context, and it knows no BEGIN IMMEDIATE.
 func (l *Ledger) try(ctx context.Context, f func(*sql.Conn) error) (again bool, err error) {
 	c, err := l.db.Conn(ctx)
 	if err != nil {
@@ -389,7 +390,7 @@ func (l *Ledger) try(ctx context.Context, f func(*sql.Conn) error) (again bool, 
 			return true, err
 		}
 	}
-	// The transaction may be open still, or the server one that was a primary once: this connection isn't used again.
+	// The transaction may still be open, or the server may be a former primary: this connection isn't used again.
 	_ = c.Raw(func(any) error { return driver.ErrBadConn })
 	return again, err
 }
