@@ -15,9 +15,9 @@ import (
 	"github.com/dailyserial/serial/serialotel"
 )
 
-// Numbers are counted where the program's metrics go. A program that sets its providers globally needs no options.
+// The numbers are counted by the program's metrics. A program that sets its providers globally needs no options.
 func Example() {
-	server, err := miniredis.Run() // for Redis
+	server, err := miniredis.Run() // stands for Redis
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -25,7 +25,7 @@ func Example() {
 	server.SetTime(time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC))
 	client := redis.NewClient(&redis.Options{Addr: server.Addr()})
 	defer client.Close()
-	reader := sdkmetric.NewManualReader() // for an exporter
+	reader := sdkmetric.NewManualReader() // stands for an exporter
 
 	hooks, err := serialotel.Hooks(
 		serialotel.WithMeterProvider(sdkmetric.NewMeterProvider(sdkmetric.WithReader(reader))),
@@ -59,7 +59,7 @@ func Example() {
 	// serial.numbers.issued 3 {number}
 }
 
-// The hooks are a plain struct: a field may be wrapped by a function that calls it.
+// The hooks are a plain struct: a field may be replaced by a function that calls the old one.
 func Example_hooksOfYourOwn() {
 	hooks, err := serialotel.Hooks()
 	if err != nil {
@@ -71,7 +71,7 @@ func Example_hooksOfYourOwn() {
 		failed(ctx, info)
 		fmt.Println(info.Type, info.Err)
 	}
-	// As a Generator calls it that was made with serial.WithHooks(hooks):
+	// A Generator made with serial.WithHooks(hooks) calls it like this:
 	hooks.Failed(context.Background(), serial.FailedInfo{Type: "IS", Count: 1, Err: serial.ErrExhausted})
 	// Output: IS serial: numbers exhausted
 }

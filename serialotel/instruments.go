@@ -13,8 +13,8 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// instruments are called without asking their Enabled first: what they are given was made beforehand, and one that is
-// disabled returns at once.
+// instruments are called without asking their Enabled method first: their arguments are made beforehand, and a disabled
+// instrument returns at once.
 type instruments struct {
 	numbers, repeated, nearly, losses metric.Int64Counter
 	calls, openings                   metric.Float64Histogram
@@ -31,7 +31,7 @@ func newInstruments(m metric.Meter) (i instruments, err error) {
 		metric.WithDescription("Periods with few numbers left, counted once per business type by each Generator."))
 	i.losses, errs[3] = m.Int64Counter("serial.counter.lost", metric.WithUnit("{call}"),
 		metric.WithDescription("Calls that found a counter gone or gone back, whether that was repaired or not."))
-	// Finer at its lower end than the buckets for HTTP: a round trip to a server near by takes 100 µs.
+	// The lowest buckets are finer than those for HTTP: a round trip to a nearby server takes 100 µs.
 	i.calls, errs[4] = m.Float64Histogram("serial.call.duration", metric.WithUnit("s"),
 		metric.WithDescription("Duration of calls that were to return numbers, with error.type if they failed."),
 		metric.WithExplicitBucketBoundaries(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
@@ -44,8 +44,8 @@ func newInstruments(m metric.Meter) (i instruments, err error) {
 	return i, errors.Join(errs[:]...)
 }
 
-// A series is what is recorded besides a value, made once so that a call builds no attributes. They are slices since to pass
-// one on costs nothing, where a list of arguments is allocated.
+// A series holds the options of every measurement of one type, made once so that a call builds no attributes. They are
+// slices because passing a slice on costs nothing, while a list of arguments is allocated.
 type series struct {
 	add    []metric.AddOption
 	issued []metric.RecordOption
@@ -62,8 +62,8 @@ func newSeries(attrs ...attribute.KeyValue) *series {
 	return s
 }
 
-// causes are what failures are told apart by. Where a call failed and its context has ended, both match: the contexts come
-// last, since the other one says more.
+// causes are the kinds of failure that error.type tells apart. If a call failed and its context has ended, the error
+// matches both. The contexts come last, since the other cause says more.
 var causes = [...]struct {
 	err  error
 	attr attribute.KeyValue
@@ -76,10 +76,10 @@ var causes = [...]struct {
 	{serial.ErrInvalidType, semconv.ErrorTypeKey.String("invalid_type")},
 	{context.Canceled, semconv.ErrorTypeKey.String("canceled")},
 	{context.DeadlineExceeded, semconv.ErrorTypeKey.String("deadline_exceeded")},
-	{nil, semconv.ErrorTypeOther}, // all that is none of these
+	{nil, semconv.ErrorTypeOther}, // anything else
 }
 
-// causeOf is the index in causes of an error that is not nil.
+// causeOf returns the index in causes of an error that is not nil.
 func causeOf(err error) int {
 	other := len(causes) - 1
 	for i, c := range causes[:other] {
@@ -90,8 +90,8 @@ func causeOf(err error) int {
 	return other
 }
 
-// version is this module's in the program that runs. The linker wrote it down: a constant would have to be remembered with
-// every release.
+// version returns this module's version in the running program, as the linker recorded it. A constant would have to be
+// changed with every release.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -106,5 +106,5 @@ func versionIn(info *debug.BuildInfo) string {
 			return strings.TrimPrefix(m.Version, "v")
 		}
 	}
-	return "(devel)" // which is what Go calls a module's own checkout
+	return "(devel)" // Go's own name for the version of a checkout
 }

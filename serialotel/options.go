@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	// maxTypes keeps the largest instrument, serial.call.duration, within the 2,000 attribute sets that the SDK keeps of an
-	// instrument: a hundred types and the rest, each with ten outcomes.
+	// maxTypes keeps the largest instrument, serial.call.duration, within the 2,000 attribute sets that the SDK keeps for
+	// an instrument: a hundred types and one for the rest, with ten outcomes each.
 	maxTypes = 100
 
-	otherType = "_OTHER" // what the semantic conventions call all that is not on a list
+	otherType = "_OTHER" // name that the semantic conventions give to everything not on a list
 )
 
-// An Option configures [Hooks]. Of the same option given twice the last one counts.
+// An Option configures [Hooks]. If an option is given twice, the last one counts.
 type Option interface {
 	apply(*config) error
 }
@@ -51,9 +51,9 @@ func newConfig(opts []Option) (*config, error) {
 	return c, errors.Join(errs...)
 }
 
-// WithMeterProvider sets where metrics go. For spans alone, give it the one of go.opentelemetry.io/otel/metric/noop.
+// WithMeterProvider sets where metrics go. For spans alone, give it the provider of go.opentelemetry.io/otel/metric/noop.
 //
-// Default [otel.GetMeterProvider]; one that is set globally later is followed. nil is refused.
+// Default [otel.GetMeterProvider], also if the global provider is set later. nil is refused.
 func WithMeterProvider(p metric.MeterProvider) Option {
 	return optionFunc(func(c *config) error {
 		if isNil(p) {
@@ -64,10 +64,10 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 	})
 }
 
-// WithTracerProvider sets where spans go. For metrics alone, give it the one of go.opentelemetry.io/otel/trace/noop; the
-// events are then still those of the caller's span, wherever it goes.
+// WithTracerProvider sets where spans go. For metrics alone, give it the provider of go.opentelemetry.io/otel/trace/noop;
+// the events then still belong to the caller's span, wherever it goes.
 //
-// Default [otel.GetTracerProvider]; one that is set globally later is followed. nil is refused.
+// Default [otel.GetTracerProvider], also if the global provider is set later. nil is refused.
 func WithTracerProvider(p trace.TracerProvider) Option {
 	return optionFunc(func(c *config) error {
 		if isNil(p) {
@@ -78,13 +78,13 @@ func WithTracerProvider(p trace.TracerProvider) Option {
 	})
 }
 
-// WithTypes has metrics tell these business types apart, by an attribute serial.type; all others, invalid ones too, share
-// the value _OTHER. Each type may add ten time series to serial.call.duration and one to most others.
+// WithTypes gives metrics an attribute serial.type that tells these business types apart. All other types, invalid ones
+// too, share the value _OTHER. Each type may add ten time series to serial.call.duration and one to most other instruments.
 //
-// Default none: no metric has the attribute. Allowed are 1 to 100 types, each as package serial allows them, and not
-// _OTHER itself. Anything else is refused; the error of a type matches [serial.ErrInvalidType].
+// Default none: no metric has the attribute. Allowed are 1 to 100 types that package serial allows, but not _OTHER itself.
+// Anything else is refused; the error for a type matches [serial.ErrInvalidType].
 func WithTypes(types ...string) Option {
-	types = slices.Clone(types) // the caller may go on to change its slice
+	types = slices.Clone(types) // the caller may change its slice later
 	return optionFunc(func(c *config) error {
 		if n := len(types); n < 1 || n > maxTypes {
 			return fmt.Errorf("serialotel: WithTypes of %d types: allowed are 1 to %d", n, maxTypes)
@@ -97,8 +97,9 @@ func WithTypes(types ...string) Option {
 // noRedis is the client of a Generator that sends nothing.
 type noRedis struct{ redis.UniversalClient }
 
-// checkTypes refuses types that a Generator refuses: they are typing errors, which would never match. The rule is package
-// serial's, so a Generator is asked for a batch of no numbers. That is refused without Redis, an invalid type first.
+// checkTypes refuses types that a Generator refuses: they are typing errors, which would never match. The rule is in
+// package serial, so a Generator is asked for no numbers of each type. It refuses that without Redis, and an invalid type
+// first.
 func checkTypes(types []string) error {
 	gen, err := serial.New(noRedis{})
 	if err != nil {
@@ -116,7 +117,7 @@ func checkTypes(types []string) error {
 	return errors.Join(errs...)
 }
 
-// isNil reports also a nil pointer in an interface, as a constructor leaves behind whose error was not looked at.
+// isNil also finds a nil pointer in an interface, as a constructor may return it with an error that was ignored.
 func isNil(provider any) bool {
 	v := reflect.ValueOf(provider)
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()

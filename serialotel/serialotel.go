@@ -1,4 +1,4 @@
-// Package serialotel has OpenTelemetry metrics and spans of a [serial.Generator], by way of its hooks:
+// Package serialotel provides OpenTelemetry metrics and spans for a [serial.Generator], through its hooks:
 //
 //	hooks, err := serialotel.Hooks()
 //	if err != nil {
@@ -19,42 +19,42 @@
 //	serial.counter.lost             counter    {call}     calls that found a counter gone or gone back
 //	serial.clock.offset             gauge      s          by how much Redis's clock is ahead of this host's
 //
-// A histogram counts too: failures are serial.call.duration by error.type, and periods opened are the count of
-// serial.period.open.duration, to which [serial.Generator.Raise] adds. A lost counter is counted by every call that
-// finds it, Peek and Raise among them, until it is repaired. The offset is recorded only when it turns out to be another
-// than was thought, and with several servers it is that of the server it was found out about last.
+// A histogram counts too. Failures are the count of serial.call.duration by error.type. Periods opened are the count of
+// serial.period.open.duration, to which [serial.Generator.Raise] adds. A lost counter is counted by every call that finds
+// it, Peek and Raise among them, until it is repaired. The offset is recorded only when it turns out to differ from the one
+// assumed. With several servers, it is the offset of the server for which that was found last.
 //
-// The buckets of the histograms reach from 100 µs to 10 s and, for openings, from 1 ms to 30 s, which is how long a call
-// without a deadline waits for them. They are advice: a view of the SDK goes before it.
+// The buckets of the histograms reach from 100 µs to 10 s. For openings they reach from 1 ms to 30 s, which is how long a
+// call without a deadline waits for them. The buckets are advice: a view of the SDK takes precedence.
 //
-// error.type is one of exhausted, counter_lost, clock_skew, conflict, not_replicated, invalid_type (the errors of
-// package serial), canceled, deadline_exceeded (the caller's context, a floor or a ledger) and _OTHER. An error that
-// matches several counts as the first of them.
+// error.type is one of exhausted, counter_lost, clock_skew, conflict, not_replicated, invalid_type (the errors of package
+// serial), canceled, deadline_exceeded (the caller's context, a floor or a ledger) and _OTHER. An error that matches
+// several counts as the first of them.
 //
 // # Business types
 //
-// There may be any number of business types, and each would be a time series of its own; so metrics do not tell them
-// apart unless [WithTypes] names the ones to tell apart. Spans always have the type.
+// There may be any number of business types, and each would be a time series of its own. So metrics do not tell types apart
+// unless [WithTypes] names them. Spans always have the type.
 //
 // # Spans
 //
-// Each call that was to return numbers has a span serial.issue, a child of the span in its context. It is made when the
-// call ends and dated back to its beginning. Spans of the call's Redis commands, if the client makes any, are therefore its
-// siblings. Its attributes:
+// Each call that was to return numbers has a span serial.issue, a child of the span in its context. The span is made when
+// the call ends, and dated back to its beginning. So if the client makes spans of the call's Redis commands, they are its
+// siblings. Its attributes are:
 //
-//	serial.type          business type; left out where it was refused as invalid
+//	serial.type          business type; left out if it was refused as invalid
 //	serial.period.start  first instant of the period, RFC 3339, in the Generator's time zone
 //	serial.sequence      sequence of the last number
 //	serial.count         numbers issued; 0 for a request that was answered as before
-//	serial.requested     numbers asked for, of a call that failed
-//	error.type           as above, of a call that failed, with the error as status and exception
+//	serial.requested     numbers asked for, if the call failed
+//	error.type           as above, if the call failed, with the error as status and exception
 //
-// What is out of the ordinary is an event of the span in the caller's context, if that is recorded:
-// serial.period.opened, serial.period.nearly_exhausted, serial.counter.lost and serial.clock.corrected. The caller's, since
-// Peek and Raise tell of them too and have no span.
+// What is out of the ordinary is an event of the span in the caller's context, if that span is recorded:
+// serial.period.opened, serial.period.nearly_exhausted, serial.counter.lost and serial.clock.corrected. Events belong to
+// the caller's span because Peek and Raise report them too and have no span of their own.
 //
-// The printed number is in no attribute. But type, period and sequence tell it to whoever knows the template, and the text
-// of an error may name a sequence, a key or a request's ID: where a trace must not hold these, have the collector or a
+// No attribute has the printed number. But whoever knows the template can tell it from type, period and sequence, and the
+// text of an error may name a sequence, a key or a request's ID. If a trace must not hold these, have the collector or a
 // span processor drop serial.sequence, the status description and exception events. Metrics hold none of this.
 //
 // # Hooks of your own
@@ -83,7 +83,7 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// scope names the instrumentation: the module's path, as OpenTelemetry has it.
+// scope names the instrumentation by the module's path, as OpenTelemetry expects.
 const scope = "github.com/dailyserial/serial/serialotel"
 
 const (
@@ -98,12 +98,12 @@ const (
 	offsetKey   = attribute.Key("serial.clock.offset")
 )
 
-// Hooks returns hooks for [serial.WithHooks] that record what the package describes. They are safe for use by any number
-// of goroutines, start none, and there is nothing to close: the providers stay the caller's. They don't wait for anything,
-// unless a span processor does.
+// Hooks returns hooks for [serial.WithHooks] that record what the package describes. They are safe for use by any number of
+// goroutines, start none, and need no closing: the providers stay the caller's. They wait for nothing, unless a span
+// processor does.
 //
-// It is an error if an option is nil or invalid, or if the meter refuses an instrument; all that is wrong is joined into
-// one error, and the hooks are empty then.
+// It is an error if an option is nil or invalid, or if the meter refuses an instrument. All causes are joined into one
+// error, and the hooks are then empty.
 func Hooks(opts ...Option) (serial.Hooks, error) {
 	c, err := newConfig(opts)
 	if err != nil {
@@ -128,7 +128,7 @@ type telemetry struct {
 	tracer trace.Tracer
 	instruments
 	types map[string]*series
-	rest  *series // of every other type
+	rest  *series // series of every other type
 }
 
 func newTelemetry(c *config) (*telemetry, error) {
@@ -150,7 +150,7 @@ func newTelemetry(c *config) (*telemetry, error) {
 	return t, err
 }
 
-// of is the series of a type.
+// of returns the series of a type.
 func (t *telemetry) of(typ string) *series {
 	if s := t.types[typ]; s != nil {
 		return s
@@ -158,11 +158,11 @@ func (t *telemetry) of(typ string) *series {
 	return t.rest
 }
 
-// span begins the span of a call that has just ended, which took that long. Measurements go with its context, so that
+// span begins the span of a call that has just ended and took that long. Measurements are made with its context, so that
 // their exemplars lead to this span and not to the caller's.
 //
-// Its kind is internal, the default: a call is not one request to a server. It sends several commands or shares one with
-// other calls, waits for locks and asks databases, and the clients of those have spans of kind client.
+// Its kind is internal, the default: a call is not one request to a server. It sends several commands, or shares one with
+// other calls, waits for locks and asks databases, whose clients have spans of kind client.
 //
 // It begins without attributes, which are worth building only if it is sampled. A sampler sees the name and the parent.
 func (t *telemetry) span(ctx context.Context, took time.Duration) (context.Context, trace.Span, time.Time) {
@@ -197,7 +197,7 @@ func (t *telemetry) failed(ctx context.Context, i serial.FailedInfo) {
 		return
 	}
 	span.SetAttributes(causes[cause].attr, askedKey.Int(i.Count))
-	if causes[cause].err != serial.ErrInvalidType { // else it is anything at all, of any length
+	if causes[cause].err != serial.ErrInvalidType { // an invalid type may be anything, of any length
 		span.SetAttributes(typeKey.String(i.Type))
 	}
 	span.RecordError(i.Err, trace.WithTimestamp(end))
@@ -213,7 +213,7 @@ func (t *telemetry) opened(ctx context.Context, i serial.OpenedInfo) {
 	}
 }
 
-// lost leaves out what the counter holds: the error has it where nothing repairs the counter.
+// lost leaves out what the counter holds: if nothing repairs the counter, the error has it.
 func (t *telemetry) lost(ctx context.Context, i serial.LostInfo) {
 	t.losses.Add(ctx, 1, t.of(i.Type).add...)
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
@@ -236,5 +236,5 @@ func (t *telemetry) nearlyExhausted(ctx context.Context, i serial.ExhaustionInfo
 	}
 }
 
-// start is the attribute of a period.
+// start returns the attribute of a period's start.
 func start(t time.Time) attribute.KeyValue { return startKey.String(t.Format(time.RFC3339)) }

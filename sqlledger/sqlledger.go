@@ -31,7 +31,7 @@
 //
 // The checks are about the table that the reservation wrote to. A temporary table of the same name, which hides the table
 // on one connection, is refused there. A trigger or rule that prevents a write, or sets the last sequence back, is an error
-// too. The exception are PostgreSQL's AFTER triggers, which are not noticed and must leave the table alone. On MySQL and
+// too. The exceptions are PostgreSQL's AFTER triggers, which are not noticed and must leave the table alone. On MySQL and
 // MariaDB the user needs SELECT, INSERT and UPDATE on the table as a whole; rights to single columns are not enough.
 //
 // The connections must go to the one server that takes writes: for PostgreSQL say target_session_attrs=read-write. Servers

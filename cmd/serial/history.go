@@ -12,12 +12,12 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// A period is what -period may say.
+// A period is a value of -period.
 type period struct {
 	name string
 	per  serial.Period
-	date string // in the default template
-	line string // of history: a layout for time.Format
+	date string // date in the default template
+	line string // layout of a line of history, for time.Format
 }
 
 var periods = []period{
@@ -29,13 +29,13 @@ var periods = []period{
 	{"year", serial.PerYear, "yyyy", "2006"},
 }
 
-// kind is that of the command's period.
+// kind returns the command's period.
 func (c *command) kind() period {
 	return periods[slices.IndexFunc(periods, func(p period) bool { return p.per == c.period })]
 }
 
-// history prints a line for each period, newest first, with a bar: of the period's numbers, or, where those are without
-// end, of the most that were issued in any of them.
+// history prints a line for each period, newest first, with a bar. The bar shows the share of the period's numbers or, if
+// these have no limit, of the most that were issued in any of the periods.
 func (c *command) history(ctx context.Context, gen *serial.Generator) error {
 	numbers, err := gen.History(ctx, c.args[0], c.n)
 	if err != nil {
@@ -69,12 +69,12 @@ func (c *command) history(ctx context.Context, gen *serial.Generator) error {
 	return nil
 }
 
-// count is how many numbers were issued up to n.
+// count returns how many numbers were issued up to n.
 func (c *command) count(n serial.Number) int64 { return max(n.Seq-c.start+1, 0) }
 
 var sequence = regexp.MustCompile(`\{seq(?::(\d+)(\+?))?\}`)
 
-// size is how many numbers a period has, and false where there is no end to them.
+// size returns how many numbers a period has, and false if there is no limit.
 func (c *command) size() (int64, bool) {
 	width := 4
 	field := sequence.FindStringSubmatch(c.template)
@@ -89,7 +89,7 @@ func bar(share float64) string {
 	const width = 24
 	eighths := int(math.Round(share * width * 8))
 	if share > 0 {
-		eighths = max(eighths, 1) // a little is not nothing
+		eighths = max(eighths, 1) // little differs from nothing
 	}
 	eighths = min(eighths, width*8)
 	full := strings.Repeat("█", eighths/8)

@@ -11,15 +11,15 @@
 //
 //	serial next -redis redis://localhost:6379/0 -tz Asia/Shanghai IS
 //
-// "serial help" lists them. A value that is empty, as that of a shell variable that is not set, is refused; an empty
+// "serial help" lists them. An empty value, as from a shell variable that is not set, is refused; only an empty
 // $SERIAL_REDIS_URL is the same as none. All processes that issue numbers of one type must agree on -tz, -period,
-// -day-start, -template and -prefix, be they this command or a program. A type whose numbers a program sets aside in a
-// ledger is refused by every command but parse. A URL that holds a password is better kept in $SERIAL_REDIS_URL: other
-// users of the host can read a command line.
+// -day-start, -template and -prefix, whether they are this command or another program. If a program sets a type's numbers
+// aside in a ledger, every command but parse refuses that type. Keep a URL that holds a password in $SERIAL_REDIS_URL:
+// other users of the host can read a command line.
 //
 // Results go to stdout, with -json as one JSON object a line; everything else goes to stderr. The exit code is 0 for
-// success, 1 for a failure (numbers already printed then stay issued) and 2 for a command line that makes no sense, for
-// which nothing was sent to Redis.
+// success, 1 for a failure (numbers already printed then stay issued) and 2 for an invalid command line, for which nothing
+// was sent to Redis.
 package main
 
 import (
@@ -70,10 +70,10 @@ Flags:
   -json             print one JSON object a line
 `
 
-// nargs has the commands, and how many arguments each takes.
+// nargs has the number of arguments of each command.
 var nargs = map[string]int{"next": 1, "peek": 1, "history": 1, "prepare": 1, "raise": 2, "parse": 1}
 
-// many has what -n is where it is not given, for the commands that take it.
+// many has the default of -n, for the commands that take it.
 var many = map[string]int{"next": 1, "history": 7, "prepare": 2}
 
 // batch is the most that one call of NextN issues.
@@ -85,16 +85,16 @@ type misuse struct{ error }
 func misused(format string, args ...any) error { return misuse{fmt.Errorf(format, args...)} }
 
 func main() {
-	// go-redis would tell on stderr of every connection that it lost; what matters is in the error.
+	// go-redis would report every lost connection on stderr; what matters is in the error.
 	logging.Disable()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal kills, should a write block
+	context.AfterFunc(ctx, stop) // a second signal kills the process, if a write blocks
 	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
 }
 
 // run carries out a command line and returns the exit code.
 func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
-	out := bufio.NewWriter(stdout) // remembers an error, so that only Flush has to be checked
+	out := bufio.NewWriter(stdout) // it remembers an error, so only Flush has to be checked
 	c := &command{out: out, stderr: stderr}
 	err := c.read(args, getenv)
 	if err == nil {
@@ -110,7 +110,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	if err == nil {
 		return 0
 	}
-	for line := range strings.Lines(err.Error()) { // several where New refuses several options
+	for line := range strings.Lines(err.Error()) { // there are several if New refuses several options
 		_, _ = fmt.Fprintf(stderr, "serial: %s\n", strings.TrimPrefix(strings.TrimSuffix(line, "\n"), "serial: "))
 	}
 	if _, ok := errors.AsType[misuse](err); ok {
@@ -120,16 +120,16 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 	return 1
 }
 
-// A command is a command line that was read.
+// A command is a parsed command line.
 type command struct {
 	name   string
 	args   []string
 	n      int    // numbers or periods
-	once   string // of next: the request; "" for none
-	seq    int64  // of raise
+	once   string // request ID of next; "" for none
+	seq    int64  // argument SEQ of raise
 	json   bool
 	period serial.Period
-	// template and start are those of opts, as far as they say how many numbers a period has.
+	// template and start are also in opts; here they tell how many numbers a period has.
 	template string
 	start    int64
 	url      string
@@ -139,7 +139,7 @@ type command struct {
 	stderr   io.Writer
 }
 
-// read reads the command line. Its errors are misuse, or flag.ErrHelp.
+// read parses the command line. Its errors are misuse, or flag.ErrHelp.
 func (c *command) read(args []string, getenv func(string) string) error {
 	if len(args) == 0 {
 		return misused("no command")
@@ -154,9 +154,9 @@ func (c *command) read(args []string, getenv func(string) string) error {
 		return misused("unknown command %q", c.name)
 	}
 	flags := flag.NewFlagSet(c.name, flag.ContinueOnError)
-	flags.SetOutput(io.Discard) // run prints the error, and a usage that does not show the URL as a default
-	// An empty value is a shell variable that is not set, and no wish for the default: without its URL, or its -once, the
-	// command would issue numbers that it must not.
+	flags.SetOutput(io.Discard) // run prints the error, and a usage without the URL as a default
+	// An empty value comes from a shell variable that is not set, and does not ask for the default: without its URL, or its
+	// -once, the command would issue numbers that it must not.
 	text := func(name string, set func(string) error) {
 		flags.Func(name, "", func(value string) error {
 			if value == "" {
@@ -165,7 +165,7 @@ func (c *command) read(args []string, getenv func(string) string) error {
 			return set(value)
 		})
 	}
-	c.url = getenv("SERIAL_REDIS_URL") // where empty is the same as not set
+	c.url = getenv("SERIAL_REDIS_URL") // here, empty is the same as not set
 	text("redis", func(url string) error { c.url = url; return nil })
 	c.zone = time.Local
 	text("tz", func(name string) (err error) {
@@ -249,7 +249,7 @@ func (c *command) execute(ctx context.Context) error {
 	}
 	if c.url == "" {
 		whose := c.zone.String()
-		if c.zone == time.Local { // whose name Go does not tell
+		if c.zone == time.Local { // Go does not tell its name
 			whose = "this machine's"
 		}
 		_, _ = fmt.Fprintf(c.stderr, "serial: no Redis URL, so nothing is kept; the time zone is %s, now UTC%s\n",
@@ -268,13 +268,13 @@ func (c *command) execute(ctx context.Context) error {
 		err = gen.Raise(ctx, c.args[0], c.seq)
 	}
 	if err == nil && c.json {
-		return c.peek(ctx, gen) // how the counter stands now
+		return c.peek(ctx, gen) // prints where the counter is now
 	}
 	return err
 }
 
-// next prints every batch before it asks for another one: what has been issued is not lost to a later failure, and
-// nothing more is issued once nobody reads it.
+// next prints every batch before it asks for another one. So a later failure loses nothing that was issued, and nothing
+// more is issued once nobody reads it.
 func (c *command) next(ctx context.Context, gen *serial.Generator) error {
 	if c.once != "" {
 		number, err := gen.NextOnce(ctx, c.args[0], c.once)
@@ -290,8 +290,8 @@ func (c *command) next(ctx context.Context, gen *serial.Generator) error {
 	for done := 0; done < c.n; {
 		width, _ := fmt.Fprintf(progress, "serial: %d of %d numbers", done, c.n)
 		numbers, err := gen.NextN(ctx, c.args[0], min(batch, c.n-done))
-		// Erased before anything else is written, for stdout may be the same terminal; with blanks, for not every one
-		// knows an escape sequence for it.
+		// The progress is erased before anything else is written, since stdout may be the same terminal. It is erased with
+		// blanks, since not every terminal knows an escape sequence for that.
 		_, _ = fmt.Fprintf(progress, "\r%*s\r", width, "")
 		if err != nil && done > 0 {
 			return fmt.Errorf("%w; %d of %d numbers were printed", err, done, c.n)
@@ -353,10 +353,10 @@ func (c *command) print(gen *serial.Generator, number string) error {
 	return err
 }
 
-// printJSON prints a number as a line of JSON; used is the share of the period's numbers, if that is asked for.
+// printJSON prints a number as a line of JSON. used is the share of the period's numbers, or nil to leave it out.
 func (c *command) printJSON(n serial.Number, used *float64) {
 	line := struct {
-		Number string    `json:"number,omitempty"` // none if none was issued
+		Number string    `json:"number,omitempty"` // left out if none was issued
 		Type   string    `json:"type"`
 		Start  time.Time `json:"start"`
 		Seq    int64     `json:"seq"`

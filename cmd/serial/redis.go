@@ -14,7 +14,7 @@ import (
 
 // connect returns the client that the command needs. It sends nothing yet.
 func (c *command) connect() (redis.UniversalClient, error) {
-	if c.url == "" || c.name == "parse" { // which New wants a client for, and never uses it
+	if c.url == "" || c.name == "parse" { // parse never uses the client that New requires
 		return embedded(), nil
 	}
 	client, err := dial(c.url)
@@ -24,28 +24,28 @@ func (c *command) connect() (redis.UniversalClient, error) {
 	return client, nil
 }
 
-// embedded returns a client of a Redis in this process's memory, which begins with the first command and listens
+// embedded returns a client of a Redis in this process's memory. That Redis starts with the first command and listens
 // nowhere.
 func embedded() redis.UniversalClient {
 	m := miniredis.NewMiniRedis()
 	m.ClockTTL(true) // expire keys by the clock
 	return redis.NewClient(&redis.Options{
-		Addr:   "127.0.0.1:0", // never dialled, but go-redis would look up a name
+		Addr:   "127.0.0.1:0", // never dialled; go-redis would look up a name
 		Dialer: func(context.Context, string, string) (net.Conn, error) { return m.Dial() },
 	})
 }
 
-// dial makes the client that a URL asks for. No error of it shows a password, nor a piece of one.
+// dial returns the client that a URL asks for. No error of it shows a password, or a part of one.
 func dial(address string) (client redis.UniversalClient, err error) {
 	query, err := check(address)
 	if err != nil {
 		return nil, err
 	}
 	defer func() {
-		if p := recover(); p != nil { // from go-redis, for options that it reads but cannot take
+		if p := recover(); p != nil { // go-redis panics over some options that it can parse but not use
 			client, err = nil, fmt.Errorf("an option is refused: %v", p)
 		}
-		if err != nil && query.Has("password") { // of which an & makes an option that the error would show
+		if err != nil && query.Has("password") { // an & in it makes an option that the error would show
 			err = errors.New("an option is unknown or has a wrong value; in a password write & as %26")
 		}
 	}()
@@ -55,7 +55,7 @@ func dial(address string) (client redis.UniversalClient, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if o.DialerRetries == 0 { // go-redis's five use up the time for a call, and the cause is never told
+		if o.DialerRetries == 0 { // go-redis's five attempts use up the time of a call, and hide the cause
 			o.DialerRetries = 1
 		}
 		return redis.NewFailoverClient(o), nil
@@ -73,8 +73,8 @@ func dial(address string) (client redis.UniversalClient, err error) {
 	return redis.NewClient(o), nil
 }
 
-// check refuses a URL that a special character in the password may have torn apart. A piece of the password would be
-// taken for the port, the path or an option, and shown in an error sooner or later.
+// check refuses a URL that a special character in the password may have split. A part of the password would be taken for
+// the port, the path or an option, and would be shown in an error sooner or later.
 func check(address string) (url.Values, error) {
 	const encode = "percent-encode special characters: %2F for /, %3F for ?, %23 for #, %40 for @, %25 for %"
 	u, err := url.Parse(address)
@@ -85,7 +85,7 @@ func check(address string) (url.Values, error) {
 	if err != nil {
 		return nil, errors.New("the query cannot be read; " + encode)
 	}
-	socket := u.Scheme == "unix" && u.Host == "" // its path may hold an @, and no part of a password
+	socket := u.Scheme == "unix" && u.Host == "" // its path may hold an @ and holds no part of a password
 	if strings.Contains(u.RawQuery, "@") || !socket && strings.Contains(u.EscapedPath(), "@") {
 		return nil, errors.New("an @ after the host; " + encode)
 	}
