@@ -9,21 +9,21 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// embeddedRedis starts a Redis in this process's memory, FOR DEMONSTRATION ONLY: what it holds ends with the process. In
-// a service of your own, delete this file.
+// embeddedRedis starts a Redis in this process's memory, FOR DEMONSTRATION ONLY: its data ends with the process. In a
+// service of your own, delete this file.
 func embeddedRedis() (*miniredis.Miniredis, error) {
 	m, err := miniredis.Run()
 	if err != nil {
 		return nil, err
 	}
 	m.ClockTTL(true) // expire keys by the clock
-	// A ledger asks Redis for the reign that its numbers are of, which a miniredis does not know.
-	reign := fmt.Sprintf("role:master\r\nmaster_replid:%040x\r\n", time.Now().UnixNano())
+	// A ledger asks Redis for its replication ID, which a miniredis does not have.
+	info := fmt.Sprintf("role:master\r\nmaster_replid:%040x\r\n", time.Now().UnixNano())
 	m.Server().SetPreHook(func(c *server.Peer, cmd string, args ...string) bool {
 		if !strings.EqualFold(cmd, "INFO") || len(args) != 1 || args[0] != "replication" {
 			return false
 		}
-		c.WriteBulk(reign)
+		c.WriteBulk(info)
 		return true
 	})
 	return m, nil

@@ -1,5 +1,5 @@
-// Command orders is an HTTP service whose orders have business serial numbers: IS202110240001, never twice, whatever
-// Redis loses and however often a request comes again. It is a place to start from; see README.md.
+// Command orders is an HTTP service whose orders have business serial numbers such as IS202110240001. No number comes
+// twice, whatever Redis loses and however often a request comes again. It is meant as a start for your own; see README.md.
 package main
 
 import (
@@ -28,7 +28,7 @@ import (
 // businessType is what every order's number begins with.
 const businessType = "IS"
 
-// block is how many numbers the ledger sets aside at a time. A loss of Redis costs up to so many of the day's 9,999.
+// block is how many numbers the ledger sets aside at a time. A loss of Redis costs at most that many of the day's 9,999.
 const block = 100
 
 func main() {
@@ -53,7 +53,7 @@ func run(ctx context.Context, args []string, out io.Writer, log *slog.Logger) (e
 		return err
 	}
 	flags.Visit(func(f *flag.Flag) {
-		if f.Value.String() == "" { // a shell variable that is not set, and no wish for a demonstration
+		if f.Value.String() == "" { // a shell variable that is not set, not a wish for a demonstration
 			err = errors.Join(err, fmt.Errorf("-%s is empty; give a value, or leave the flag out", f.Name))
 		}
 	})
@@ -65,7 +65,7 @@ func run(ctx context.Context, args []string, out io.Writer, log *slog.Logger) (e
 		return err
 	}
 
-	// A URL with a password is better off in the environment: other users of the host can see arguments.
+	// A URL with a password belongs in the environment: other users of the host can see arguments.
 	url := cmp.Or(*redisURL, os.Getenv("ORDERS_REDIS_URL"))
 	if url == "" {
 		memory, err := embeddedRedis()
@@ -118,8 +118,8 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler, log
 	server := &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second, // from the first byte on; handle allows a body less
-		WriteTimeout:      15 * time.Second, // from the header on, and so more than to read the rest, and than patience
+		ReadTimeout:       10 * time.Second, // from the first byte of a request; handle allows a body less
+		WriteTimeout:      15 * time.Second, // from the end of the header, so longer than ReadTimeout and than patience
 		IdleTimeout:       time.Minute,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
@@ -136,14 +136,14 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler, log
 	return server.Shutdown(limit)
 }
 
-// newGenerator makes what numbers the orders. It uses the database, and Redis not yet: whether that is there, /readyz
-// tells.
+// newGenerator returns the Generator that numbers the orders. It uses the database but not yet Redis; /readyz tells whether
+// Redis is there.
 func newGenerator(ctx context.Context, rdb redis.UniversalClient, t *table, protect string, zone *time.Location,
 	log *slog.Logger) (*serial.Generator, error) {
 	var protection serial.Option
 	switch protect {
 	case "ledger":
-		// What Redis may issue is set aside in the database first: Redis may lose everything.
+		// The database sets aside first what Redis may issue, so Redis may lose everything.
 		ledger, err := sqlledger.New(t.db, t.dialect)
 		if err != nil {
 			return nil, err
@@ -153,7 +153,7 @@ func newGenerator(ctx context.Context, rdb redis.UniversalClient, t *table, prot
 		}
 		protection = serial.WithLedger(ledger, block)
 	case "floor":
-		// One query less per block and one table less, and not the same; see lastSeq.
+		// This saves a query per block and a table, and protects less; see lastSeq.
 		protection = serial.WithFloor(t.lastSeq)
 	default:
 		return nil, fmt.Errorf("-protect %q: allowed are ledger and floor", protect)

@@ -17,15 +17,15 @@ import (
 )
 
 const (
-	// patience is how long a request may take, its body included. Then the client is told to come again, with the same key.
+	// patience is how long a request may take, including its body. Then the client is told to try again with the same key.
 	patience = 5 * time.Second
 
 	// readyWithin is less than the second that Kubernetes waits for a probe.
 	readyWithin = 800 * time.Millisecond
 )
 
-// A service answers requests. It is safe for use by any number of goroutines, and any number of processes may serve the
-// same database and Redis.
+// A service answers requests. It is safe for use by any number of goroutines. Any number of processes may serve the same
+// database and Redis.
 type service struct {
 	gen    *serial.Generator
 	orders *table
@@ -41,12 +41,12 @@ func (s *service) routes() http.Handler {
 	return mux
 }
 
-// place is what this service is about: one key of a customer, one order, one number, however often and whenever the
+// place is the purpose of this service: one key of a customer, one order, one number, however often and whenever the
 // request comes. It reports whether the order is new.
 func (s *service) place(ctx context.Context, key string, d draft) (o order, created bool, err error) {
 	const attempts = 10
 	for attempt := range attempts {
-		// 1. The table first. It remembers a request for good; Redis does for 48 hours, and only what it has not lost.
+		// 1. Ask the table. It remembers a request for good; Redis remembers it for 48 hours, if it loses nothing.
 		o, err = s.orders.byKey(ctx, d.Customer, key)
 		if err == nil && o.draft != d {
 			return o, false, refusal{http.StatusUnprocessableEntity, "this Idempotency-Key was used for another order"}
@@ -54,23 +54,23 @@ func (s *service) place(ctx context.Context, key string, d draft) (o order, crea
 		if !errors.Is(err, errNone) {
 			return o, false, err
 		}
-		// 2. A number: the same one if this request got so far before, and died.
+		// 2. Take a number. A request that got one before, and then failed, gets the same one.
 		number, err := s.number(ctx, d.Customer, key, attempt)
 		if err != nil {
 			return o, false, err
 		}
-		// 3. The order. The table takes each key of a customer and each number once.
+		// 3. Insert the order. The table takes each key of a customer once, and each number once.
 		created, err = s.orders.insert(ctx, key, number, d)
 		if created || err != nil {
 			return order{number.String(), d}, created, err
 		}
-		// Something is in the way. Mostly it is this very request, come twice at a time: then step 1 finds it now.
+		// The insert found a conflict, mostly with this very request, sent twice at a time. Then step 1 finds it now.
 	}
 	return o, false, errTaken
 }
 
-// number issues one to a request. If another order has it already, which is what a ledger prevents, a next one is taken:
-// each moves on a counter that went back.
+// number issues a number to a request. If another order has that number, which a ledger prevents, it takes another one:
+// each attempt moves on a counter that went back.
 func (s *service) number(ctx context.Context, customer, key string, attempt int) (serial.Number, error) {
 	if attempt > 0 {
 		s.log.ErrorContext(ctx, "a number came twice: Redis lost more than the floor knows of", "customer", customer, "key", key)
@@ -83,8 +83,8 @@ func (s *service) number(ctx context.Context, customer, key string, attempt int)
 	return s.gen.Parse(number)
 }
 
-// requestID returns what tells a request from every other customer's, too: customers choose their keys, and two may choose
-// the same. %q leaves no doubt where the one ends and the other begins, and the hash has the length that NextOnce takes.
+// requestID returns what tells a request from every other, of any customer: customers choose their keys, and two may choose
+// the same. %q makes clear where the one ends and the other begins. The hash has a length that NextOnce takes.
 func requestID(customer, key string) string {
 	return fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "%q %q", customer, key)))
 }
@@ -115,7 +115,7 @@ func (s *service) create(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// get shows customers their own orders only: numbers are easily guessed.
+// get shows customers only their own orders: numbers are easily guessed.
 func (s *service) get(w http.ResponseWriter, r *http.Request) error {
 	customer, err := caller(r.Header)
 	if err != nil {
@@ -133,13 +133,13 @@ func (s *service) get(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// ready tells whether orders can be numbered and stored. /healthz asks nobody: a restart of this process helps neither
+// ready reports whether orders can be numbered and stored. /healthz asks nobody: a restart of this process helps neither
 // Redis nor the database.
 func (s *service) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), readyWithin)
 	defer cancel()
 	_, err := s.gen.Peek(ctx, businessType)
-	if err == nil || errors.Is(err, serial.ErrCounterLost) { // that, the next order repairs; turned away, it never would
+	if err == nil || errors.Is(err, serial.ErrCounterLost) { // the next order repairs a lost counter, and must not be turned away
 		err = s.orders.db.PingContext(ctx)
 	}
 	if err != nil {
@@ -150,9 +150,9 @@ func (s *service) ready(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, "ready\n")
 }
 
-// caller returns the customer who sends the request. This service takes the word of the proxy in front of it, which
-// authenticates the customer and sets X-Forwarded-User, as oauth2-proxy does. It must overwrite what the customer sends
-// under this name, and nobody may reach this service past it. In a service of your own, put your authentication here.
+// caller returns the customer who sends the request. This service trusts the proxy in front of it, which authenticates the
+// customer and sets X-Forwarded-User, as oauth2-proxy does. The proxy must overwrite what the customer sends under this
+// name, and nobody may reach this service without the proxy. In a service of your own, put your authentication here.
 func caller(h http.Header) (string, error) {
 	customer, ok := only(h, "X-Forwarded-User")
 	if !ok {
@@ -172,7 +172,7 @@ func idempotencyKey(h http.Header) (string, error) {
 	return key, nil
 }
 
-// only returns a header that must be there once, with 1 to 128 visible ASCII characters.
+// only returns a header that must be there exactly once, with 1 to 128 visible ASCII characters.
 func only(h http.Header, name string) (value string, ok bool) {
 	values := h.Values(name)
 	invisible := func(r rune) bool { return r < '!' || r > '~' }
@@ -204,7 +204,7 @@ func readDraft(w http.ResponseWriter, r *http.Request, customer string) (draft, 
 	return d, nil
 }
 
-// A refusal is an error that is the client's business.
+// A refusal is an error that the client can correct.
 type refusal struct {
 	status int
 	detail string
@@ -216,7 +216,7 @@ var errStalled = refusal{http.StatusRequestTimeout, "the body did not come in ti
 
 var errTaken = errors.New("every number that was tried is another order's already")
 
-// advice is for the operator, where trying again does not help.
+// advice tells the operator what to do where trying again does not help.
 var advice = map[error]string{
 	serial.ErrExhausted:   "the day has no numbers left: widen {seq} in the template, in every process",
 	serial.ErrCounterLost: "say what the last number used today was: serial raise " + businessType + " LAST",
@@ -225,14 +225,15 @@ var advice = map[error]string{
 	errTaken:              "say what the last number used today was: serial raise " + businessType + " LAST",
 }
 
-// handle gives f some time, and answers where it returns an error: the client learns what it can do, the log the cause.
+// handle limits the time of f and answers if f returns an error: the client learns what it can do, and the log has the
+// cause.
 func (s *service) handle(f func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), patience)
 		defer cancel()
 		if deadline, _ := ctx.Deadline(); r.ContentLength != 0 {
-			// The end of a context does not end the read of a body; this does, until the body's end. Where w cannot do it,
-			// ReadTimeout remains.
+			// The end of a context does not end the read of a body. This deadline does, until the body has been read. If w
+			// does not support it, ReadTimeout remains.
 			_ = http.NewResponseController(w).SetReadDeadline(deadline)
 		}
 		err := f(w, r.WithContext(ctx))
@@ -242,12 +243,12 @@ func (s *service) handle(f func(http.ResponseWriter, *http.Request) error) http.
 		log := s.log.With("method", r.Method, "path", r.URL.Path, "err", err)
 		var refused refusal
 		switch {
-		case errors.Is(err, errStalled): // before the next case: a read that fails ends the context of r, too
+		case errors.Is(err, errStalled): // before the next case: a failed read ends the context of r, too
 			log.Info("the body did not come in time")
 			refused = errStalled
 		case r.Context().Err() != nil:
 			log.Info("the client has left")
-			w.WriteHeader(499) // as nginx has it; nobody reads it
+			w.WriteHeader(499) // nginx's code for it; nobody reads it
 			return
 		case errors.Is(err, errNone):
 			refused = refusal{http.StatusNotFound, "there is no such order"}
@@ -278,5 +279,5 @@ func adviceOn(err error) string {
 func write(w http.ResponseWriter, status int, contentType string, v any) {
 	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // a client that has left comes again
+	_ = json.NewEncoder(w).Encode(v) // a client that has left tries again
 }

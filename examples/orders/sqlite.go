@@ -2,5 +2,5 @@
 
 package main
 
-// With the race detector it takes a quarter of an hour to compile, so that race builds do without; see openTable.
+// With the race detector the driver takes a quarter of an hour to compile, so race builds do without it; see openTable.
 import _ "modernc.org/sqlite"

@@ -15,11 +15,11 @@ import (
 	"github.com/dailyserial/serial/sqlledger"
 )
 
-// schema is the orders' table, for both databases. In earnest, leave it to your migrations.
+// schema creates the orders' table, in both databases. In production, leave it to your migrations.
 //
-// Both UNIQUE are needed: that of the key, which is a customer's own, makes one order of a request that comes twice, that of
-// the number stops what should never happen. seq is the number's own as a number, since the max() of text takes 9999 for
-// more than 10000. Rows are not deleted but marked, so that max(seq) never goes back.
+// Both UNIQUE constraints are needed. That of the key, which belongs to a customer, makes one order of a request that comes
+// twice. That of the number stops what should never happen. seq has the number's sequence as an integer, since the max() of
+// text takes 9999 for more than 10000. Rows are marked and not deleted, so that max(seq) never goes back.
 const schema = `
 CREATE TABLE IF NOT EXISTS orders (
 	number          text        NOT NULL UNIQUE,
@@ -58,7 +58,7 @@ type table struct {
 func openTable(ctx context.Context, dsn string) (*table, error) {
 	dialect, driver, connections := sqlledger.PostgreSQL, "pgx", 20
 	if !strings.HasPrefix(dsn, "postgres://") && !strings.HasPrefix(dsn, "postgresql://") {
-		dialect, driver, connections = sqlledger.SQLite, "sqlite", 1 // it has one writer at a time: better to queue here
+		dialect, driver, connections = sqlledger.SQLite, "sqlite", 1 // SQLite has one writer at a time, so it is better to queue here
 		dsn = "file:" + dsn + "?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)"
 		if !slices.Contains(sql.Drivers(), driver) {
 			return nil, errors.New("built with the race detector, and so without SQLite: -database must be a postgres:// URL")
@@ -96,8 +96,8 @@ func (t *table) find(ctx context.Context, where string, args ...any) (o order, e
 	return o, err
 }
 
-// insert reports whether it did. It does not where the key or the number is there already. The conflict names no column:
-// of two requests with the same of both, PostgreSQL may trip over either.
+// insert reports whether it inserted the order. It does not if the key or the number is there already. The conflict clause
+// names no column: of two requests with the same key and number, PostgreSQL may find either conflict first.
 func (t *table) insert(ctx context.Context, key string, n serial.Number, d draft) (bool, error) {
 	result, err := t.db.ExecContext(ctx, `INSERT INTO orders (number, idempotency_key, day, seq, customer, amount_cents)
 		VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`,
@@ -109,12 +109,12 @@ func (t *table) insert(ctx context.Context, key string, n serial.Number, d draft
 	return rows > 0, err
 }
 
-// lastSeq is a floor, for [serial.WithFloor]: how far the day's numbers have come, those of deleted orders included. The
-// table has one type only.
+// lastSeq is a floor, for [serial.WithFloor]: it returns the highest sequence of a day, including those of deleted orders.
+// The table has one type only.
 //
-// What it misses are numbers that were issued and are not committed yet. If Redis loses everything just then they are
-// issued once more, and the order that comes second to the table has to take a next one. Here that is all, because nobody
-// learns a number before its order is stored. Where numbers are printed or sent before that, only the ledger will do.
+// It does not know numbers that were issued but are not committed yet. If Redis loses everything just then, they are issued
+// once more, and the order that reaches the table second has to take another one. Here that is all that happens, because
+// nobody learns a number before its order is stored. If numbers are printed or sent before that, only the ledger will do.
 func (t *table) lastSeq(ctx context.Context, _ string, start time.Time) (last int64, err error) {
 	row := t.db.QueryRowContext(ctx, "SELECT coalesce(max(seq), 0) FROM orders WHERE day = $1", start.Format(time.DateOnly))
 	err = row.Scan(&last)

@@ -10,13 +10,13 @@ import (
 
 // Cluster is three masters that share the slots.
 type Cluster struct {
-	Servers  []*Server // in the order of their slots
-	Replicas []*Server // of each, if there are any; a failover swaps the roles, not the fields
+	Servers  []*Server // masters at the start, in the order of their slots
+	Replicas []*Server // replica of each master, if there are any; a failover swaps the roles, not the fields
 }
 
-// StartCluster starts a cluster with the extra arguments on every node and returns when all three nodes serve it. They
-// are killed when t ends. A node counts as failed after 2 s of silence, and the whole cluster with it, unless args say
-// otherwise.
+// StartCluster starts a cluster with the extra arguments on every node, and returns when all three nodes serve it. The
+// nodes are killed when t ends. Unless args say otherwise, a node counts as failed after 2 s of silence, and the whole
+// cluster with it.
 func StartCluster(t testing.TB, args ...string) *Cluster {
 	t.Helper()
 	args = append([]string{
@@ -33,23 +33,24 @@ func StartCluster(t testing.TB, args ...string) *Cluster {
 		}
 	}
 	for i, s := range c.Servers {
-		// The epoch can be set only while a node knows no other. Left equal, the nodes would first have to settle theirs.
+		// The epoch can be set only while a node knows no other. With equal epochs, the nodes would first have to settle
+		// theirs.
 		do(s, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
 		do(s, "CLUSTER", "ADDSLOTSRANGE", i*16384/3, (i+1)*16384/3-1)
 	}
 	for i, s := range c.Servers {
-		for _, other := range c.Servers[i+1:] { // each pair at once; by gossip it takes longer
+		for _, other := range c.Servers[i+1:] { // each pair directly; by gossip it takes longer
 			do(s, "CLUSTER", "MEET", "127.0.0.1", other.port)
 		}
 	}
-	// Two seconds at least: a master that has just started stays closed that long whatever it knows.
+	// This takes at least two seconds: a master that has just started refuses clients that long, whatever it knows.
 	for _, s := range c.Servers {
 		eventually(t, "cluster", func() error { return joined(s) })
 	}
 	return c
 }
 
-// joined reports why the node does not see the whole cluster yet.
+// joined returns an error if the node does not see the whole cluster yet.
 func joined(s *Server) error {
 	info, err := s.do("CLUSTER", "INFO").Text()
 	if err != nil {

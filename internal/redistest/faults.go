@@ -14,10 +14,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What a test of faults does to servers, beyond stopping and restarting them.
+// This file has what tests of faults do to servers, beyond stopping and restarting them.
 
-// Do sends one command on a connection of its own and tries it once, so that nothing of it remains at the server and a
-// dead server is an error at once.
+// Do sends one command on a connection of its own and tries it once. So nothing of it remains at the server, and a dead
+// server is an error at once.
 func (s *Server) Do(args ...any) *redis.Cmd { return s.do(args...) }
 
 // StartReplica starts a replica of master and returns when it is online. It is killed when t ends.
@@ -28,7 +28,7 @@ func StartReplica(t testing.TB, master *Server, args ...string) *Server {
 	return s
 }
 
-// ReplicaOf makes the server a replica of master, or a master if that is nil, and has it remember that over restarts.
+// ReplicaOf makes the server a replica of master, or a master if master is nil, and makes it remember that over restarts.
 func (s *Server) ReplicaOf(master *Server) error {
 	host, port := "NO", "ONE"
 	if master != nil {
@@ -37,7 +37,7 @@ func (s *Server) ReplicaOf(master *Server) error {
 	return errors.Join(s.do("REPLICAOF", host, port).Err(), s.do("CONFIG", "REWRITE").Err())
 }
 
-// IsMaster reports whether the server answers, and as a master.
+// IsMaster reports whether the server answers, and is a master.
 func (s *Server) IsMaster() bool {
 	role, err := s.do("ROLE").Slice()
 	return err == nil && len(role) > 0 && role[0] == "master"
@@ -49,20 +49,21 @@ func (s *Server) AwaitReplica(t testing.TB) {
 	eventually(t, "replica", s.replicated)
 }
 
-// CutOff ends the replica's link to its master, both of which live on, until Rejoin: it lags from now on.
+// CutOff cuts the replica's link to its master until Rejoin. Both live on, and the replica lags from now on.
 func (s *Server) CutOff(master *Server) error {
 	return errors.Join(
-		s.do("CONFIG", "SET", "masterauth", "wrong").Err(), // to a master without a password any is
+		s.do("CONFIG", "SET", "masterauth", "wrong").Err(), // a master without a password refuses any
 		master.do("CLIENT", "KILL", "TYPE", "replica").Err())
 }
 
 // Rejoin undoes CutOff.
 func (s *Server) Rejoin() error {
-	// Whoever promotes a replica has it rewrite its configuration, and that must not come back with a restart.
+	// Whoever promotes a replica makes it rewrite its configuration, and the wrong password must not come back with a
+	// restart.
 	return errors.Join(s.do("CONFIG", "SET", "masterauth", "").Err(), s.do("CONFIG", "REWRITE").Err())
 }
 
-// Save returns a snapshot (RDB) of the server's data, which Restore takes. The server must not use an append-only file.
+// Save returns a snapshot (RDB) of the server's data, for Restore. The server must not use an append-only file.
 func (s *Server) Save() ([]byte, error) {
 	if err := s.do("SAVE").Err(); err != nil {
 		return nil, err
@@ -82,9 +83,9 @@ func (s *Server) Restore(snapshot []byte) error {
 	return os.WriteFile(file, snapshot, 0o600)
 }
 
-// Roles returns the servers in the roles that the sentinels and they themselves give them by now. It waits until all
-// agree, the replica is online and another failover would succeed. A former master that is back as one is made a replica
-// at once, which the sentinels would do some seconds later.
+// Roles returns the servers in their current roles, as the sentinels and the servers themselves have them. It waits until
+// all agree, the replica is online and another failover would succeed. A former master that has come back as a master is
+// made a replica at once; the sentinels would do that some seconds later.
 func (s *Sentinel) Roles(t testing.TB) (leader, replica *Server) {
 	t.Helper()
 	eventually(t, "sentinel", func() error {
@@ -122,7 +123,7 @@ func (s *Sentinel) Roles(t testing.TB) (leader, replica *Server) {
 	return leader, replica
 }
 
-// AwaitFailover returns when all sentinels report another master than before, and it is one.
+// AwaitFailover returns when all sentinels report another master than before, and that server is a master.
 func (s *Sentinel) AwaitFailover(t testing.TB, before *Server) *Server {
 	t.Helper()
 	after := s.Master
@@ -143,7 +144,7 @@ func (s *Sentinel) AwaitFailover(t testing.TB, before *Server) *Server {
 	return after
 }
 
-// StartReplicatedCluster is StartCluster with a replica for each master, and with slots served though others are not.
+// StartReplicatedCluster is StartCluster with a replica for each master. A slot is served even if others are not.
 func StartReplicatedCluster(t testing.TB, args ...string) *Cluster {
 	t.Helper()
 	args = append([]string{"--cluster-require-full-coverage", "no", "--cluster-allow-replica-migration", "no"}, args...)
@@ -188,8 +189,8 @@ func (s *Server) nodeID(t testing.TB) (id string) {
 	return id
 }
 
-// Pair returns the i-th master and its replica, in the roles that they have by now. It waits until both are and the
-// replica is online.
+// Pair returns the i-th master and its replica, in their current roles. It waits until there is one of each and the replica
+// is online.
 func (c *Cluster) Pair(t testing.TB, i int) (master, replica *Server) {
 	t.Helper()
 	eventually(t, "pair", func() error {
@@ -209,8 +210,7 @@ func (c *Cluster) Pair(t testing.TB, i int) (master, replica *Server) {
 	return master, replica
 }
 
-// MoveSlot moves a slot from the master that has it to another, key by key with a pause after each, and returns when both
-// know.
+// MoveSlot moves a slot from its master to another one, key by key with a pause after each, and returns when both know.
 func (c *Cluster) MoveSlot(t testing.TB, slot int, pause time.Duration) {
 	t.Helper()
 	var masters []*Server
@@ -241,14 +241,14 @@ func (c *Cluster) MoveSlot(t testing.TB, slot int, pause time.Duration) {
 		if len(keys) == 0 {
 			break
 		}
-		_ = src.do("MIGRATE", "127.0.0.1", dst.port, keys[0], 0, 1000).Err() // tried again if need be
+		_ = src.do("MIGRATE", "127.0.0.1", dst.port, keys[0], 0, 1000).Err() // repeated if it fails
 	}
-	for _, m := range []*Server{dst, src} { // no key has arisen at the source meanwhile: it sends clients on
+	for _, m := range []*Server{dst, src} { // the source has got no new keys: it redirects clients
 		m.insist(t, "CLUSTER", "SETSLOT", slot, "NODE", dstID)
 	}
 }
 
-// owns reports whether the server is the master of a slot, as it sees it.
+// owns reports whether the server itself sees itself as the master of a slot.
 func (s *Server) owns(slot int) bool {
 	nodes, _ := s.do("CLUSTER", "NODES").Text()
 	for line := range strings.Lines(nodes) {
@@ -271,13 +271,13 @@ func (s *Server) owns(slot int) bool {
 	return false
 }
 
-// StartSolo starts a server in cluster mode that has all slots, and returns when it serves them. It refuses what touches
-// several slots even where the client is one for a single server.
+// StartSolo starts a server in cluster mode that has all slots, and returns when it serves them. It refuses commands for
+// several slots even if the client is one for a single server.
 func StartSolo(t testing.TB, args ...string) *Server {
 	t.Helper()
 	s := Start(t, append(args, "--cluster-enabled", "yes")...)
 	s.insist(t, "CLUSTER", "ADDSLOTSRANGE", 0, 16383)
-	eventually(t, "cluster", func() error { // two seconds, which a master waits after its start
+	eventually(t, "cluster", func() error { // takes the two seconds that a master waits after its start
 		info, err := s.do("CLUSTER", "INFO").Text()
 		if err == nil && !strings.Contains(info, "cluster_state:ok\r\n") {
 			err = errors.New(info)

@@ -11,13 +11,13 @@ const supported = true
 
 var sigStop, sigCont os.Signal = syscall.SIGSTOP, syscall.SIGCONT
 
-// dieWithParent has the kernel kill the process when the thread that starts it ends, and so with this binary whichever
-// way that dies: no t.Cleanup runs after a timeout or a SIGKILL.
+// dieWithParent has the kernel kill the process when the thread that starts it ends, and so however this binary dies: no
+// t.Cleanup runs after a timeout or a SIGKILL.
 func dieWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }
 
-// stopped reports whether SIGSTOP has taken effect, or never will because the process is gone.
+// stopped reports whether SIGSTOP has taken effect, or cannot any more because the process is gone.
 func stopped(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

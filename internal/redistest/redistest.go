@@ -1,8 +1,8 @@
-// Package redistest starts real Redis servers (7.0 or later) for tests: a single one, a cluster, a Sentinel set-up.
-// They listen on free ports of 127.0.0.1 and keep everything in temporary directories; other servers are not touched.
+// Package redistest starts real Redis servers (7.0 or later) for tests: a single server, a cluster or a Sentinel set-up.
+// They listen on free ports of 127.0.0.1 and keep everything in temporary directories. Other servers are not touched.
 //
-// A server ends with its test, and on Linux with the test binary too, however that dies. Where redis-server is not
-// installed or too old the test is skipped, or fails if SERIAL_REQUIRE_REDIS=1.
+// A server ends with its test, and on Linux also with the test binary, however that dies. If redis-server is not installed
+// or too old, the test is skipped, or fails if SERIAL_REQUIRE_REDIS=1.
 package redistest
 
 import (
@@ -25,13 +25,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// patience bounds every wait here. Only something broken takes that long; a busy machine must not.
+// patience bounds every wait here. Only a fault takes that long, and a busy machine does not.
 const patience = 30 * time.Second
 
 var errPortTaken = errors.New("the port was taken in between")
 
-// Server is a redis-server process. Its methods may be called from several goroutines; Kill, Pause, Resume and Restart
-// wait for each other.
+// Server is a redis-server process. Its methods may be called from several goroutines; Kill, Pause, Resume and Restart wait
+// for each other.
 type Server struct {
 	binary string
 	dir    string
@@ -39,7 +39,7 @@ type Server struct {
 	port   int
 
 	mu      sync.Mutex
-	process *process // the latest one, perhaps dead; guarded by mu
+	process *process // latest process, perhaps dead; guarded by mu
 }
 
 // Start starts a server with the extra arguments, such as "--appendonly", "yes", and returns when it answers PING. It
@@ -75,7 +75,8 @@ func start(t testing.TB, config string, args []string) *Server {
 			t.Fatalf("redistest: %v", err)
 		}
 	}
-	// Registered after t.TempDir's own, and so run before it: nobody writes into the directory as it is removed.
+	// The cleanup is registered after that of t.TempDir and so runs before it: nobody writes into the directory while it is
+	// removed.
 	t.Cleanup(func() {
 		s.Kill()
 		releasePort(s.port)
@@ -83,7 +84,7 @@ func start(t testing.TB, config string, args []string) *Server {
 	return s
 }
 
-// find returns the path of redis-server, or why there is none that these tests can use.
+// find returns the path of redis-server, or an error that says why these tests cannot use one.
 func find() (string, error) {
 	if !supported {
 		return "", errors.New("redis-server does not run on this system")
@@ -105,12 +106,12 @@ func find() (string, error) {
 	return binary, nil
 }
 
-// Addr returns the server's address, 127.0.0.1:port. It stays the same for good.
+// Addr returns the server's address, 127.0.0.1:port, which never changes.
 func (s *Server) Addr() string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port))
 }
 
-// Options returns new options for a client of the server, all but the address left at their defaults.
+// Options returns new options for a client of the server; all but the address have their defaults.
 func (s *Server) Options() *redis.Options {
 	return &redis.Options{Addr: s.Addr()}
 }
@@ -123,8 +124,8 @@ func (s *Server) Client(t testing.TB) *redis.Client {
 	return client
 }
 
-// Pause stops the process as it stands (SIGSTOP): connections stay open and nothing answers. When Pause returns, no
-// further command is executed until Resume. On a dead server it does nothing.
+// Pause stops the process where it is (SIGSTOP): connections stay open and nothing answers. When Pause returns, no further
+// command is executed until Resume. On a dead server it does nothing.
 func (s *Server) Pause() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,7 +159,7 @@ func (s *Server) Restart(t testing.TB) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.process.kill()
-	// While the server was away, a client may have got its port as the local end of a connection to elsewhere.
+	// While the server was dead, a client's connection to elsewhere may have got its port as the local end.
 	err := s.launch()
 	for deadline := time.Now().Add(patience); errors.Is(err, errPortTaken) && time.Now().Before(deadline); {
 		time.Sleep(50 * time.Millisecond)
@@ -169,11 +170,11 @@ func (s *Server) Restart(t testing.TB) {
 	}
 }
 
-// launch starts a process and waits until it answers. s.mu must be held, or s be unknown to others; the previous
-// process must be dead. If launch fails no process is left behind.
+// launch starts a process and waits until it answers. s.mu must be held, or s be unknown to others, and the previous
+// process must be dead. If launch fails, it leaves no process behind.
 func (s *Server) launch() error {
 	p, err := spawn(s.binary, s.dir, slices.Concat(
-		// A file, though mostly an empty one, so that CONFIG REWRITE works: Sentinel counts on it.
+		// There is a configuration file, mostly an empty one, so that CONFIG REWRITE works: Sentinel needs it.
 		[]string{"redis.conf", "--save", "", "--enable-debug-command", "yes", "--repl-diskless-sync-delay", "0"},
 		s.args,
 		[]string{"--bind", "127.0.0.1", "--port", strconv.Itoa(s.port)},
@@ -209,7 +210,7 @@ func (s *Server) launch() error {
 // do sends a command on a connection of its own, so that nothing of the set-up remains in the server's client list.
 func (s *Server) do(args ...any) *redis.Cmd {
 	opt := s.Options()
-	opt.MaxRetries, opt.DialerRetries = -1, 1 // the caller asks again if need be
+	opt.MaxRetries, opt.DialerRetries = -1, 1 // the caller repeats it if necessary
 	client := redis.NewClient(opt)
 	defer func() { _ = client.Close() }()
 	return client.Do(context.Background(), args...)
@@ -232,7 +233,7 @@ func spawn(binary, dir string, args []string) (*process, error) {
 	p.cmd.SysProcAttr = dieWithParent()
 	started := make(chan error)
 	go func() {
-		// To Linux the parent is the thread, and the runtime ends threads at will: hold this one until the child is gone.
+		// To Linux the parent is the thread, and the runtime may end any thread: this one is held until the child is gone.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := p.cmd.Start()
@@ -251,8 +252,8 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// answers reports why the process does not serve commands at addr yet. It speaks the protocol itself because go-redis
-// takes seconds over a refused connection and logs it.
+// answers returns an error if the process does not serve commands at addr yet. It speaks the protocol itself, because
+// go-redis takes seconds over a refused connection and logs it.
 func (p *process) answers(addr string) error {
 	conn, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
@@ -267,7 +268,7 @@ func (p *process) answers(addr string) error {
 	if lines.Scan() && lines.Text() != "+PONG" { // such as -LOADING
 		return fmt.Errorf("PING: %s", lines.Text())
 	}
-	// Only the number tells this server from another one that got hold of the port first.
+	// Only the process ID tells this server from another one that got the port first.
 	want := fmt.Sprintf("process_id:%d", p.cmd.Process.Pid)
 	for lines.Scan() {
 		if lines.Text() == want {
@@ -277,16 +278,17 @@ func (p *process) answers(addr string) error {
 	return fmt.Errorf("no %s in INFO: %v", want, lines.Err())
 }
 
-// reserved holds the ports of the servers of this binary, also while they are dead and could not defend them.
+// reserved holds the ports of this binary's servers, also while a server is dead and does not hold its port itself.
 var reserved = struct {
 	sync.Mutex
 	ports map[int]bool
 }{ports: map[int]bool{}}
 
-// busOffset is where a cluster node's second port is, counted from the first.
+// busOffset is the distance from a cluster node's port to its bus port.
 const busOffset = 10000
 
-// reservePort finds a port that is free, as is its bus port. Another process can take it before a server is started.
+// reservePort finds a port that is free and whose bus port is free. Another process can take either before a server is
+// started.
 func reservePort() (int, error) {
 	reserved.Lock()
 	defer reserved.Unlock()
@@ -318,7 +320,7 @@ func releasePort(port int) {
 	delete(reserved.ports, port+busOffset)
 }
 
-// eventually repeats check until it returns nil, and fails t with its last error if that takes too long.
+// eventually repeats check until it returns nil. If that takes too long, it fails t with the last error.
 func eventually(t testing.TB, what string, check func() error) {
 	t.Helper()
 	deadline := time.Now().Add(patience)

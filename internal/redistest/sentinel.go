@@ -14,17 +14,17 @@ import (
 // masterName is the name by which the sentinels know the master.
 const masterName = "serial"
 
-// Sentinel is a master with one replica, watched by three sentinels of which two must agree.
+// Sentinel is a master with one replica, watched by three sentinels, of which two must agree.
 type Sentinel struct {
-	Master, Replica *Server // the roles they started with: a failover swaps them, not the fields
+	Master, Replica *Server // roles at the start; a failover swaps the roles, not the fields
 	Sentinels       []*Server
 }
 
-// StartSentinel starts the five processes and returns when the replica is online and every sentinel knows it and the
-// other sentinels, so that a failover would succeed. They are killed when t ends.
+// StartSentinel starts the five processes. It returns when the replica is online and every sentinel knows it and the other
+// sentinels, so that a failover would succeed. The processes are killed when t ends.
 //
-// A server counts as down after 1 s of silence, so pausing or killing the master starts a failover. An old master that
-// is restarted comes back empty and as a master; the sentinels make it a replica after about 5 s.
+// A server counts as down after 1 s of silence, so pausing or killing the master starts a failover. An old master that is
+// restarted comes back empty and as a master; the sentinels make it a replica after about 5 s.
 func StartSentinel(t testing.TB) *Sentinel {
 	t.Helper()
 	s := &Sentinel{Master: Start(t)}
@@ -38,25 +38,25 @@ func StartSentinel(t testing.TB) *Sentinel {
 		sentinel := start(t, config, []string{"--sentinel"})
 		s.Sentinels = append(s.Sentinels, sentinel)
 		pace(t, sentinel, "PUBLISH-PERIOD", 100) // until they have found each other
-		// A new master is first pinged after one such period. By default, 1 s, that is after it counts as down.
+		// A new master is first pinged after one such period. With the default of 1 s, that is after it counts as down.
 		pace(t, sentinel, "PING-PERIOD", 400)
-		// A replica not heard from for three of these, or five of the above, is not promoted.
+		// A replica that was silent for three of these periods, or five of the above, is not promoted.
 		pace(t, sentinel, "INFO-PERIOD", 1000)
-		// A sentinel that was stalled for so long stands back for 30 s. By default that is 2 s.
+		// A sentinel that was stalled for that long does nothing for 30 s. The default is 2 s.
 		pace(t, sentinel, "TILT-TRIGGER", 20000)
 	}
 	for _, sentinel := range s.Sentinels {
 		eventually(t, "sentinel", func() error { return watching(sentinel) })
 	}
 	for _, sentinel := range s.Sentinels {
-		// A replica that has been a master for four of these periods is demoted by any sentinel, so this must be longer
-		// than the leader of a failover takes to notice its own success: 1 s and what a busy machine adds.
+		// A replica that has been a master for four of these periods is demoted by any sentinel. So the period must be
+		// longer than the leader of a failover takes to notice its own success: 1 s and what a busy machine adds.
 		pace(t, sentinel, "PUBLISH-PERIOD", 1000)
 	}
 	return s
 }
 
-// pace changes how often a sentinel does something, in milliseconds; a restart forgets it.
+// pace sets a period of a sentinel, in milliseconds; a restart resets it.
 func pace(t testing.TB, sentinel *Server, what string, period int) {
 	t.Helper()
 	if err := sentinel.do("SENTINEL", "DEBUG", what, period).Err(); err != nil {
@@ -77,11 +77,11 @@ func (s *Sentinel) Client(t testing.TB) *redis.Client {
 	return client
 }
 
-// Failover has the sentinels swap the roles and returns when all of them report the new master, it is one, and the old
-// one, unless it does not answer, is its replica. (For the time in which there are two, send SENTINEL FAILOVER.)
+// Failover makes the sentinels swap the roles. It returns when all of them report the new master, it is one, and the old
+// one is its replica, unless it does not answer. (For the time in which there are two masters, send SENTINEL FAILOVER.)
 func (s *Sentinel) Failover(t testing.TB) {
 	t.Helper()
-	// A server that still has to be demoted, after the previous failover, would be chosen and get the sentinels stuck.
+	// A server that is still to be demoted after the previous failover would be chosen, and the sentinels get stuck.
 	for _, sentinel := range s.Sentinels {
 		eventually(t, "sentinel", func() error { return watching(sentinel) })
 	}
@@ -114,8 +114,8 @@ func (s *Sentinel) Failover(t testing.TB) {
 	}
 }
 
-// replicated reports why the master's replica is not online yet. "master_link_status:up" on the replica comes too
-// early; what counts is that it acknowledges a write, here of nothing that stays.
+// replicated returns an error if the master's replica is not online yet. "master_link_status:up" on the replica comes too
+// early. What counts is that the replica acknowledges a write, here one that leaves nothing behind.
 func (s *Server) replicated() error {
 	client := redis.NewClient(s.Options())
 	defer func() { _ = client.Close() }()
@@ -135,7 +135,7 @@ func (s *Server) replicated() error {
 	return nil
 }
 
-// watching reports why the sentinel could not take part in a failover yet.
+// watching returns an error if the sentinel could not take part in a failover yet.
 func watching(sentinel *Server) error {
 	client := redis.NewSentinelClient(sentinel.Options())
 	defer func() { _ = client.Close() }()
@@ -157,7 +157,7 @@ func watching(sentinel *Server) error {
 	return nil
 }
 
-// master returns the address of the master as the sentinel has it, and whether the sentinel is about to replace it.
+// master returns the address of the master as the sentinel has it, and whether a failover is under way there.
 func master(sentinel *Server) (addr string, busy bool, err error) {
 	client := redis.NewSentinelClient(sentinel.Options())
 	defer func() { _ = client.Close() }()
