@@ -23,7 +23,7 @@ import (
 	"github.com/dailyserial/serial/serialotel"
 )
 
-// observer has everything that was recorded.
+// observer holds everything that was recorded.
 type observer struct {
 	t       *testing.T
 	reader  *sdkmetric.ManualReader
@@ -59,7 +59,7 @@ func (o *observer) collect() metricdata.ResourceMetrics {
 	return all
 }
 
-// metrics are all data points, a line each, sorted.
+// metrics returns all data points, a line each, sorted.
 func (o *observer) metrics() []string {
 	o.t.Helper()
 	var lines []string
@@ -90,7 +90,7 @@ func (o *observer) metrics() []string {
 	return lines
 }
 
-// ended returns the spans that ended since the last time, but the callers' own.
+// ended returns the spans that ended since its last call, without the callers' own.
 func (o *observer) ended() (spans tracetest.SpanStubs) {
 	for _, s := range o.spans.GetSpans() {
 		if s.Name != "caller" {
@@ -101,7 +101,7 @@ func (o *observer) ended() (spans tracetest.SpanStubs) {
 	return spans
 }
 
-// list is attributes in the order they have.
+// list returns attributes in their order.
 func list(attrs []attribute.KeyValue) string {
 	var parts []string
 	for _, kv := range attrs {
@@ -110,7 +110,7 @@ func list(attrs []attribute.KeyValue) string {
 	return strings.Join(parts, " ")
 }
 
-// events are a span's, a line each.
+// events returns a span's events, a line each.
 func events(s tracetest.SpanStub) []string {
 	var lines []string
 	for _, e := range s.Events {
@@ -119,8 +119,8 @@ func events(s tracetest.SpanStub) []string {
 	return lines
 }
 
-// simulate is a miniredis on the clock of a synctest bubble, inside which it must be called, and a client that dials it in
-// memory. The address is an IP: a name would be looked up by goroutines outside the bubble.
+// simulate returns a miniredis on the clock of a synctest bubble, inside which it must be called, and a client that dials
+// it in memory. The address is an IP: a name would be looked up by goroutines outside the bubble.
 func simulate(t *testing.T) (*miniredis.Miniredis, *redis.Client) {
 	t.Helper()
 	m := miniredis.NewMiniRedis()
@@ -141,7 +141,7 @@ func newGenerator(t *testing.T, client redis.UniversalClient, hooks serial.Hooks
 	return gen
 }
 
-// slow has every command of that name take a second more.
+// slow makes every command of that name take a second longer.
 type slow string
 
 func (slow) DialHook(next redis.DialHook) redis.DialHook { return next }

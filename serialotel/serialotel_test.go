@@ -143,7 +143,7 @@ func TestFailures(t *testing.T) {
 		defer cancel()
 		_, err = gen.NextOnce(ctx, "IS", "request")
 		fails("deadline_exceeded", "IS", 1, err, context.DeadlineExceeded)
-		time.Sleep(time.Second) // the command that nobody waits for any more ends before the bubble does
+		time.Sleep(time.Second) // the command that nobody waits for ends before the bubble does
 
 		require.Equal(t, []string{
 			"serial.call.duration error.type=canceled: 1 in 0s",
@@ -162,7 +162,7 @@ func TestFailures(t *testing.T) {
 	})
 }
 
-// An error that matches several counts as the most telling, and one that matches none as _OTHER.
+// An error that matches several causes counts as the most telling; one that matches none counts as _OTHER.
 func TestErrorType(t *testing.T) {
 	for want, err := range map[string]error{
 		"exhausted":         serial.ErrExhausted,
@@ -184,7 +184,7 @@ func TestErrorType(t *testing.T) {
 	}
 }
 
-// What is out of the ordinary is counted, and told to the caller's span: also by calls that have none of their own.
+// What is out of the ordinary is counted and added to the caller's span, also by calls without a span of their own.
 func TestEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, client := simulate(t)
@@ -231,7 +231,7 @@ func TestEvents(t *testing.T) {
 	})
 }
 
-// Types are in no metric unless they are named, however many there are.
+// Metrics have no types unless these are named, however many there are.
 func TestTypes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client := simulate(t)
@@ -283,7 +283,7 @@ func TestTypes(t *testing.T) {
 	})
 }
 
-// The list in the package's doc, as it reaches an exporter.
+// The list in the package's doc is what reaches an exporter.
 func TestInstruments(t *testing.T) {
 	o := observe(t)
 	h := o.hooks()
@@ -329,7 +329,7 @@ func TestInstruments(t *testing.T) {
 	}, units)
 }
 
-// An exemplar leads to the call's own span, and a call without a caller's span has a trace of its own.
+// An exemplar leads to the call's own span. Without a caller's span, a call has a trace of its own.
 func TestExemplars(t *testing.T) {
 	o := observe(t)
 	o.hooks().Issued(t.Context(), serial.IssuedInfo{Count: 1})
@@ -362,7 +362,7 @@ func TestNotSampled(t *testing.T) {
 	require.Len(t, o.metrics(), 7)
 }
 
-// A call that nobody records builds nothing but the time that its span would have begun at.
+// A call that nobody records builds nothing but the time at which its span would have begun.
 func TestCheap(t *testing.T) {
 	h, err := serialotel.Hooks(serialotel.WithMeterProvider(metricnoop.NewMeterProvider()),
 		serialotel.WithTracerProvider(tracenoop.NewTracerProvider()), serialotel.WithTypes("IS"))
@@ -373,14 +373,14 @@ func TestCheap(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, func() { h.Lost(ctx, serial.LostInfo{Type: "IS"}) }))
 }
 
-// Providers that are set globally after the hooks were made are followed.
+// Providers that are set globally after the hooks were made are used.
 func TestGlobalProviders(t *testing.T) {
 	if delegated.Swap(true) {
 		t.Skip("once in a process the API passes on to providers that are set later")
 	}
 	h, err := serialotel.Hooks()
 	require.NoError(t, err)
-	h.Issued(t.Context(), serial.IssuedInfo{Count: 1}) // to nobody
+	h.Issued(t.Context(), serial.IssuedInfo{Count: 1}) // recorded by nobody
 	o := observe(t)
 	otel.SetMeterProvider(o.meters)
 	otel.SetTracerProvider(o.tracers)
@@ -441,7 +441,7 @@ func TestHooksRefuses(t *testing.T) {
 
 var errRefused = errors.New("no gauges here")
 
-// refusing has no gauges.
+// refusing is a meter that refuses gauges.
 type refusing struct{ metricnoop.MeterProvider }
 
 func (refusing) Meter(string, ...metric.MeterOption) metric.Meter { return refusingMeter{} }
@@ -470,7 +470,7 @@ func TestTypesOfAGenerator(t *testing.T) {
 	require.NotZero(t, refused)
 }
 
-// What was given to WithTypes may be used for something else.
+// The slice given to WithTypes may be changed later.
 func TestTypesAreCopied(t *testing.T) {
 	o := observe(t)
 	types := []string{"IS"}
@@ -495,7 +495,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// A hundred goroutines with spans of their own: nothing is counted twice or lost, and each span has its own parent.
+// A hundred goroutines have spans of their own: nothing is counted twice or lost, and each span has the right parent.
 func TestMany(t *testing.T) {
 	m := miniredis.RunT(t)
 	m.SetTime(time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC))

@@ -65,7 +65,7 @@ func TestLossy(t *testing.T) {
 		_, err := l.Reserve(t.Context(), "IS", day, 0, 10)
 		require.EqualError(t, err, "sqlledger: reserve: the database can lose what it commits: "+why)
 	}
-	// What the servers are configured to is not the tests' to change: the query is told otherwise.
+	// The tests must not change the servers' configuration: the query is given other settings instead.
 	for _, s := range []struct {
 		open          func(*testing.T) *database
 		instead, told string
@@ -122,7 +122,7 @@ func TestLossy(t *testing.T) {
 			l, err := sqlledger.New(db, d.dialect)
 			require.NoError(t, err)
 			_, err = l.Reserve(t.Context(), "IS", day, 0, 10)
-			// MariaDB 11.2 and later list temporary tables, and so the reason may be that alone.
+			// MariaDB 11.2 and later list temporary tables, and may report only that reason.
 			require.ErrorContains(t, err, "the database can lose what it commits: the table is temporary")
 		}
 	})
@@ -136,7 +136,7 @@ func TestLossy(t *testing.T) {
 		}
 	})
 	t.Run("SQLite/memory", func(t *testing.T) {
-		sqlite3(t) // skips where the driver is left out
+		sqlite3(t) // skips if the driver is left out
 		for _, dsn := range []string{
 			":memory:", "file::memory:?cache=shared", "file:x?mode=memory&cache=shared", "", "file:/x?vfs=memdb",
 		} {

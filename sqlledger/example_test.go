@@ -13,7 +13,7 @@ import (
 	"github.com/dailyserial/serial/sqlledger"
 )
 
-// What a Generator does with a ledger. The driver is imported by the program: _ "modernc.org/sqlite".
+// This is what a Generator does with a ledger. The program imports the driver: _ "modernc.org/sqlite".
 func Example() {
 	dir, err := os.MkdirTemp("", "")
 	if err != nil {

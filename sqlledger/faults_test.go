@@ -37,14 +37,15 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A worker is this test binary as a process of its own. When told to go on, it reserves so often, and prints what it got.
+// A worker is this test binary as a process of its own. When told to proceed, it reserves rounds times and prints the
+// results.
 type worker struct {
 	cmd *exec.Cmd
 	in  io.WriteCloser
 	out *bufio.Scanner
 }
 
-// A worker that hangs does so when it is about to commit, and says so.
+// startWorker starts a worker. One that hangs stops when it is about to commit, and says so.
 func startWorker(t *testing.T, d *database, rounds int, hang bool) *worker {
 	t.Helper()
 	binary, err := os.Executable()
@@ -65,7 +66,7 @@ func startWorker(t *testing.T, d *database, rounds int, hang bool) *worker {
 	return w
 }
 
-// line requires that the worker prints it next.
+// line requires that the worker prints that line next.
 func (w *worker) line(t *testing.T, line string) {
 	t.Helper()
 	require.True(t, w.out.Scan(), "the worker ended: %v", w.out.Err())
@@ -173,7 +174,7 @@ func TestKilled(t *testing.T) {
 	})
 }
 
-// The server ends the connection before it gets the COMMIT.
+// The server closes the connection before it gets the COMMIT.
 func TestConnectionLost(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		if d.dialect == sqlledger.SQLite {
@@ -208,7 +209,7 @@ func TestConnectionLost(t *testing.T) {
 	})
 }
 
-// The block of a COMMIT whose answer is lost is a gap, and the caller gets an error: it is not tried again.
+// If the answer to a COMMIT is lost, the block is a gap and the caller gets an error: the reservation is not repeated.
 func TestAnswerLost(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		for _, lost := range []error{io.ErrUnexpectedEOF, driver.ErrBadConn} {
@@ -232,7 +233,7 @@ func TestAnswerLost(t *testing.T) {
 	})
 }
 
-// What the database rolled back is tried again; what it may have committed, or will refuse for ever, is not.
+// What the database rolled back is repeated. What it may have committed, or would refuse for ever, is not.
 func TestTriedAgain(t *testing.T) {
 	const begin, change, commit = "BEGIN", "INSERT", "COMMIT"
 	type fault struct {
@@ -307,14 +308,15 @@ func TestTriedAgain(t *testing.T) {
 	})
 }
 
-// A deadlock as the servers make it, and not only the error.
+// This is a real deadlock in the servers, and not only the error.
 func TestDeadlock(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		if d.dialect == sqlledger.SQLite {
 			t.Skip("has one lock")
 		}
 		const last = "UPDATE serial_ledger SET last = last + 1 WHERE series = "
-		// Who is chosen to fail: in PostgreSQL, who looks first; in MySQL, who has changed less.
+		// The transaction that fails is, in PostgreSQL, the one that looks first, and in MySQL the one that has changed
+		// less.
 		patient := map[sqlledger.Dialect]string{
 			sqlledger.PostgreSQL: "SET deadlock_timeout = '1min'",
 			sqlledger.MySQL:      "SET @nothing = 1",
@@ -353,7 +355,7 @@ func TestDeadlock(t *testing.T) {
 	})
 }
 
-// A lock that is given up within 30 s is waited for, whatever the database's own limit.
+// A lock that is released within 30 s is waited for, whatever the database's own limit is.
 func TestWaits(t *testing.T) {
 	short := map[sqlledger.Dialect]string{
 		sqlledger.PostgreSQL: "SET lock_timeout = 100",
@@ -362,7 +364,7 @@ func TestWaits(t *testing.T) {
 	}
 	each(t, func(t *testing.T, d *database) {
 		if d.dialect == sqlledger.MySQL {
-			d = d.with("interpolateParams=true") // prepared statements would get around the hook
+			d = d.with("interpolateParams=true") // prepared statements would bypass the hook
 		}
 		l := d.ledger(t, nil, short[d.dialect])
 		_, err := l.Reserve(t.Context(), "IS", day, 0, 3)
@@ -404,7 +406,7 @@ func TestWaits(t *testing.T) {
 	})
 }
 
-// lock takes the row of "IS" until it is released.
+// lock locks the row of "IS" until it is released.
 func lock(t *testing.T, d *database) (release func()) {
 	t.Helper()
 	c, err := d.open(t, nil).Conn(t.Context())
@@ -456,7 +458,7 @@ func TestContext(t *testing.T) {
 	})
 }
 
-// Its end is told from what failed, also where the driver doesn't say so.
+// The end of the context is found in what failed, also if the driver does not name it.
 func TestContextEndsAtCommit(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		ctx, cancel := context.WithCancel(t.Context())

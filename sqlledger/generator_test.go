@@ -15,7 +15,7 @@ import (
 	"github.com/dailyserial/serial/internal/redistest"
 )
 
-// Generators with a ledger in a database, and a Redis that forgets everything again and again.
+// Generators have a ledger in a database, and a Redis that loses everything again and again.
 func TestGenerator(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		server := redistest.Start(t)

@@ -20,15 +20,15 @@ import (
 	"github.com/dailyserial/serial/sqlledger"
 )
 
-// A database is one that a test has to itself: a schema of a PostgreSQL server, a database of a MySQL one, a file.
+// A database is one test's own: a schema of a PostgreSQL server, a database of a MySQL server, or a file.
 type database struct {
 	dialect sqlledger.Dialect
 	dsn     string
-	name    string // of the schema or the database
+	name    string // name of the schema or the database
 }
 
-// each runs a test on every dialect. SERIAL_POSTGRES_DSN and SERIAL_MYSQL_DSN say where the servers are, else they are
-// looked for at the usual ports; one that isn't there is a failure with SERIAL_REQUIRE_SQL=1.
+// each runs a test on every dialect. SERIAL_POSTGRES_DSN and SERIAL_MYSQL_DSN say where the servers are; by default they
+// are looked for at the usual ports. With SERIAL_REQUIRE_SQL=1, a missing server is a failure.
 func each(t *testing.T, test func(t *testing.T, d *database)) {
 	t.Run("PostgreSQL", func(t *testing.T) { test(t, postgres(t)) })
 	t.Run("MySQL", func(t *testing.T) { test(t, mariadb(t)) })
@@ -83,7 +83,7 @@ func env(name, otherwise string) string {
 	return otherwise
 }
 
-// A statement is about to be executed on a connection.
+// A statement is one that is about to be executed on a connection.
 type statement struct {
 	text string
 	run  func(text string) error // executes it, or another one
@@ -93,7 +93,7 @@ type statement struct {
 // A hook is called instead of every statement.
 type hook func(s *statement) error
 
-// on returns a hook that is called for statements that begin with that word only.
+// on returns a hook that is called only for statements that begin with that word.
 func on(word string, h hook) hook {
 	return func(s *statement) error {
 		if strings.HasPrefix(s.text, word) {
@@ -103,7 +103,7 @@ func on(word string, h hook) hook {
 	}
 }
 
-// ask returns what a query has for its only value, on the same connection.
+// ask returns the only value of a query on the same connection.
 func (s *statement) ask(query string) (string, error) {
 	rows, err := s.conn.QueryContext(context.Background(), query, nil)
 	if err != nil {
@@ -117,7 +117,7 @@ func (s *statement) ask(query string) (string, error) {
 	return fmt.Sprint(value[0]), err
 }
 
-// open returns connections of their own to d, closed with the test, on each of which init has been executed.
+// open returns new connections to d, closed when the test ends. init is executed on each of them.
 func (d *database) open(t *testing.T, h hook, init ...string) *sql.DB {
 	t.Helper()
 	c, err := d.connector(h, init...)
@@ -127,7 +127,7 @@ func (d *database) open(t *testing.T, h hook, init ...string) *sql.DB {
 	return db
 }
 
-// ledger returns one with its table, on connections as open has them.
+// ledger returns a ledger and creates its table, on connections made by open.
 func (d *database) ledger(t *testing.T, h hook, init ...string) *sqlledger.Ledger {
 	t.Helper()
 	return newLedger(t, d, d.open(t, h, init...))
@@ -171,12 +171,12 @@ func (d *database) connector(h hook, init ...string) (*connector, error) {
 	return c, nil
 }
 
-// silent says nothing about the connections that a test breaks.
+// silent discards messages about the connections that a test breaks.
 type silent struct{}
 
 func (silent) Print(...any) {}
 
-// with returns d reached with a parameter more in its DSN.
+// with returns d with another parameter in its DSN.
 func (d *database) with(parameter string) *database {
 	e := *d
 	if e.dsn += "?"; strings.Count(e.dsn, "?") > 1 {
@@ -251,7 +251,7 @@ func (c *hookedConn) QueryContext(ctx context.Context, query string, args []driv
 	return r, err
 }
 
-// PrepareContext is what database/sql turns to where a driver does not take arguments directly.
+// database/sql calls PrepareContext if a driver does not take arguments directly.
 func (c *hookedConn) PrepareContext(ctx context.Context, query string) (s driver.Stmt, err error) {
 	err = c.hook(&statement{query, func(query string) (err error) {
 		s, err = c.innerConn.PrepareContext(ctx, query)

@@ -28,10 +28,10 @@ func reserves(t *testing.T, l *sqlledger.Ledger) {
 	t.Helper()
 	for i, s := range []struct{ above, n, after int64 }{
 		{0, 10, 0},    // the first
-		{0, 5, 10},    // follows on
-		{12, 1, 15},   // above lies in what was set aside
-		{16, 1, 16},   // above is just that
-		{100, 7, 100}, // above lies beyond
+		{0, 5, 10},    // follows the first
+		{12, 1, 15},   // above is within what was set aside
+		{16, 1, 16},   // above is the last one set aside
+		{100, 7, 100}, // above is beyond it
 		{0, 1, 107},
 		{maxSeq, maxSeq, maxSeq}, // the bounds
 		{0, maxSeq, 2 * maxSeq},
@@ -44,7 +44,7 @@ func reserves(t *testing.T, l *sqlledger.Ledger) {
 	require.NoError(t, err)
 	require.EqualValues(t, 41, after, "the first of a period lies above too")
 
-	// Each is a sequence of its own: byte by byte, and as long as it may be.
+	// Series and periods are compared byte by byte, up to the longest: each pair has a sequence of its own.
 	for _, name := range []struct{ series, period string }{
 		{"IS", day}, {"is", day}, {"Is", day}, {"İS", day}, {"IŞ", day}, {"ıs", day}, {"IS ", day}, {" IS", day},
 		{"I\x00S", day}, {"I\x00s", day}, {"\xff", day}, {"\xfe", day}, {"é", day}, {"e\u0301", day}, {"ß", day}, {"ss", day},
@@ -60,7 +60,7 @@ func reserves(t *testing.T, l *sqlledger.Ledger) {
 
 const maxSeq = 999_999_999_999_999
 
-// What a connection may be set to must make no difference.
+// The settings of a connection must make no difference.
 func TestSettings(t *testing.T) {
 	for _, dsn := range []string{
 		"default_query_exec_mode=simple_protocol", "default_query_exec_mode=exec", "default_query_exec_mode=describe_exec",
@@ -105,7 +105,7 @@ func (d *database) ledgerOn(t *testing.T, other *database, init ...string) *sqll
 // A block is what a reservation returned.
 type block struct{ after, n int64 }
 
-// requireTiled checks that blocks cover 1 to their sum, each sequence once.
+// requireTiled checks that the blocks cover 1 to the sum of their sizes, each sequence once.
 func requireTiled(t *testing.T, blocks []block) {
 	t.Helper()
 	slices.SortFunc(blocks, func(a, b block) int { return cmp.Compare(a.after, b.after) })
@@ -116,7 +116,7 @@ func requireTiled(t *testing.T, blocks []block) {
 	}
 }
 
-// What 32 connections do at once to series that don't exist yet, with the defaults and with those that make
+// 32 connections reserve at once for series that don't exist yet, with the default settings and with those that make
 // transactions fail.
 func TestConnections(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
@@ -183,7 +183,7 @@ func connections(t *testing.T, d *database, prefix string, init []string) {
 }
 
 func TestRefused(t *testing.T) {
-	// Without a database: nothing asks it.
+	// No database is needed: nothing is sent to it.
 	l, err := sqlledger.New(new(sql.DB), sqlledger.MySQL)
 	require.NoError(t, err)
 	for _, s := range []struct {
@@ -251,19 +251,19 @@ func TestTables(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t, nil)
 		execSQL(t, db, schemas[d.dialect])
-		l := newLedger(t, d, db) // creates it once more
+		l := newLedger(t, d, db) // creates the table once more
 		after, err := l.Reserve(t.Context(), "IS", day, 0, 5)
 		require.NoError(t, err)
 		require.Zero(t, after)
 
-		names := []string{"Order", "select"} // words of SQL's own
+		names := []string{"Order", "select"} // SQL keywords
 		if d.dialect != sqlledger.SQLite {
 			names = append(names, d.name+".Elsewhere")
 		}
 		for _, name := range names {
 			elsewhere := *d
 			if strings.Contains(name, ".") {
-				elsewhere.name = "" // nothing but the qualifier says where it is
+				elsewhere.name = "" // only the qualifier says where it is
 			}
 			other, err := sqlledger.New(elsewhere.open(t, nil), d.dialect, sqlledger.WithTable(name))
 			require.NoError(t, err)
@@ -303,7 +303,7 @@ func TestCreateTableAtOnce(t *testing.T) {
 	})
 }
 
-// What does not fit is an error, and the last sequence stays what it is.
+// What does not fit is an error, and the last sequence stays as it is.
 func TestOverflow(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t, nil)
@@ -342,7 +342,7 @@ func TestPurge(t *testing.T) {
 		}
 		aged("yearly", "2020", 10000)
 		aged("yearly", "2021", 5000) // a large block: nothing was reserved since
-		aged("daily", "20211019", 0) // reserved from again, a moment ago
+		aged("daily", "20211019", 0) // renewed a moment ago
 		aged("quiet", "20210101", 9000)
 		aged("labels", "b", 5000) // names say nothing about time
 		aged("labels", "a", 4000)
@@ -376,7 +376,7 @@ func TestPurge(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 7, after)
 
-		// More than one page of them. Three digits are ten rows, joined with themselves.
+		// This makes more than one page of rows. Three digits are ten rows, joined with themselves.
 		execSQL(t, db, "DELETE FROM serial_ledger")
 		_, err = l.Reserve(t.Context(), "IS", day, 0, 1)
 		require.NoError(t, err)
@@ -409,7 +409,7 @@ func execSQL(t *testing.T, db interface {
 	require.NoError(t, err, query)
 }
 
-// literal is text as a value of the table's names.
+// literal returns text as a value of the table's name columns.
 func literal(d *database, text string) string {
 	if d.dialect == sqlledger.PostgreSQL {
 		return fmt.Sprintf(`'\x%x'::bytea`, text)

@@ -14,7 +14,7 @@ import (
 	"github.com/dailyserial/serial/sqlledger"
 )
 
-// oldRows puts so many rows of a series into the table that Purge is to delete, and one more, the youngest.
+// oldRows inserts that many rows of a series for Purge to delete, and one more, the youngest.
 func oldRows(t *testing.T, d *database, l *sqlledger.Ledger, series string, n int) {
 	t.Helper()
 	_, err := l.Reserve(t.Context(), series, day, 0, 1)
@@ -26,9 +26,9 @@ func oldRows(t *testing.T, d *database, l *sqlledger.Ledger, series string, n in
 	execSQL(t, d.open(t, nil), "INSERT INTO serial_ledger VALUES "+strings.Join(values, ", "))
 }
 
-// Rows that stay whatever is asked for are an error, and others are deleted in spite of them.
+// Rows that cannot be deleted are an error, and the others are deleted all the same.
 func TestPurgeKept(t *testing.T) {
-	const more = 1100 // than Purge asks for at once
+	const more = 1100 // more than Purge asks for at once
 	prevent := func(d *database, what string) []string {
 		switch what {
 		case "rule":
@@ -81,7 +81,7 @@ func TestPurgeKept(t *testing.T) {
 			}
 			var init []string
 			if s.what == "row security" {
-				t.Cleanup(func() { // a role outlives its schema, and its rights hold it
+				t.Cleanup(func() { // a role outlives its schema, and cannot be dropped while it has rights
 					for _, query := range []string{"DROP OWNED BY ", "DROP ROLE "} {
 						_, err := admin.Exec(query + d.name)
 						require.NoError(t, err)
@@ -122,7 +122,7 @@ func TestPurgeKept(t *testing.T) {
 	}
 }
 
-// Rows that another Purge deletes meanwhile, or that are reserved from again, are none of its errors.
+// Rows that another Purge deletes meanwhile, or that a reservation renews, are no error.
 func TestPurgeAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		if d.dialect == sqlledger.SQLite {
@@ -150,7 +150,7 @@ func TestPurgeAtOnce(t *testing.T) {
 	})
 }
 
-// A row that comes again as soon as it is deleted is deleted once.
+// A row that comes back as soon as it is deleted is deleted once.
 func TestPurgeEnds(t *testing.T) {
 	for _, s := range []struct {
 		name    string

@@ -10,7 +10,7 @@ import (
 	"github.com/dailyserial/serial/sqlledger"
 )
 
-// A temporary table of the ledger's name, which one connection has and others have not, takes nothing that is set aside.
+// A temporary table of the ledger's name, which one connection has and others do not, sets nothing aside.
 func TestHidden(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		schemas := map[sqlledger.Dialect][]string{
@@ -50,7 +50,7 @@ func TestHidden(t *testing.T) {
 			if d.dialect == sqlledger.SQLite {
 				continue
 			}
-			// With its schema it is hidden in MySQL, and found in PostgreSQL.
+			// With its schema in the name, it is hidden in MySQL and found in PostgreSQL.
 			named, err := sqlledger.New(db, d.dialect, sqlledger.WithTable(d.name+".serial_ledger"))
 			require.NoError(t, err)
 			after, err := named.Reserve(t.Context(), "IS", day, 0, n)
@@ -63,7 +63,7 @@ func TestHidden(t *testing.T) {
 			next += n
 		}
 	})
-	// What the statements ask the catalogue for is not hidden either.
+	// The catalogue tables that the statements ask are not hidden either.
 	t.Run("PostgreSQL/catalogue", func(t *testing.T) {
 		d := postgres(t)
 		db := d.open(t, nil)
@@ -93,7 +93,7 @@ func TestView(t *testing.T) {
 	})
 }
 
-// A connection on which the name means another schema's table sets nothing aside there.
+// On a connection where the name means another schema's table, nothing is set aside.
 func TestOtherSchema(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		if d.dialect == sqlledger.SQLite {
@@ -121,7 +121,7 @@ func TestOtherSchema(t *testing.T) {
 	})
 }
 
-// What a trigger has the table keep instead of what was written is not set aside.
+// If a trigger makes the table keep something else than what was written, nothing is set aside.
 func TestAltered(t *testing.T) {
 	const altered = "sqlledger: reserve: the database can lose what it commits: a trigger or a rule changes what is written"
 	type trigger struct{ when, does string }
@@ -205,14 +205,14 @@ func TestAltered(t *testing.T) {
 			execSQL(t, db, "DROP RULE meddles ON serial_ledger")
 		}
 	})
-	t.Run("PostgreSQL/gap", func(t *testing.T) { // which does no harm
+	t.Run("PostgreSQL/gap", func(t *testing.T) { // a gap does no harm
 		d := postgres(t)
 		db := d.open(t, nil)
 		l := newLedger(t, d, db)
 		for _, query := range create(d, trigger{"BEFORE INSERT OR UPDATE", "NEW.last := NEW.last + 5; RETURN NEW;"}) {
 			execSQL(t, db, query)
 		}
-		// The row that is proposed for insertion goes through the trigger also where one is there.
+		// The row that is proposed for insertion goes through the trigger, even if the row exists.
 		for _, want := range []int64{5, 20, 35} {
 			after, err := l.Reserve(t.Context(), "IS", day, 0, 10)
 			require.NoError(t, err)
@@ -221,7 +221,7 @@ func TestAltered(t *testing.T) {
 	})
 }
 
-// Without their key, MySQL would insert a row more each time.
+// Without the key, MySQL would insert another row each time.
 func TestMySQLKeys(t *testing.T) {
 	t.Run("none", func(t *testing.T) {
 		d := mariadb(t)

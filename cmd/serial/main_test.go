@@ -24,11 +24,11 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	logging.Disable() // as main does; that it does is TestBinary's to see
+	logging.Disable() // as main does; TestBinary checks that it does
 	os.Exit(m.Run())
 }
 
-// do runs a command line with nothing in the environment.
+// do runs a command line with an empty environment.
 func do(args ...string) (code int, stdout, stderr string) { return doEnv("", args...) }
 
 func doEnv(url string, args ...string) (code int, stdout, stderr string) {
@@ -46,10 +46,10 @@ func env(url string) func(string) string {
 	}
 }
 
-// noon returns a zone in which it is about noon, so that no test runs into a midnight, and the day there.
+// noon returns a zone in which it is about noon, so that no test meets a midnight, and the current day there.
 func noon() (zone, day string) {
 	now := time.Now().UTC()
-	zone = fmt.Sprintf("Etc/GMT%+d", now.Hour()-12) // their sign is the other way round
+	zone = fmt.Sprintf("Etc/GMT%+d", now.Hour()-12) // the sign of these zones is reversed
 	loc, err := time.LoadLocation(zone)
 	if err != nil {
 		panic(err)
@@ -139,8 +139,8 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
-// A shell variable that is not set makes an empty value. Taken for the default, it would issue numbers that nobody keeps,
-// or two for one request.
+// A shell variable that is not set gives an empty value. If that counted as the default, the command would issue numbers
+// that nobody keeps, or two for one request.
 func TestEmpty(t *testing.T) {
 	m := miniredis.RunT(t)
 	for _, row := range []struct {
@@ -190,7 +190,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// The passwords are hunter2 with something before and after it.
+// The passwords are hunter2 with something before or after it.
 func TestPasswordIsNotShown(t *testing.T) {
 	for _, row := range []struct {
 		code int
@@ -248,7 +248,7 @@ func refused(t *testing.T) string {
 
 func TestWithoutURL(t *testing.T) {
 	zone, day := noon()
-	for range 2 { // the second one begins anew
+	for range 2 { // the second run begins again at 0001
 		code, stdout, stderr := do("next", "-tz", zone, "-n", "3", "IS")
 		require.Equal(t, 0, code)
 		require.Equal(t, lines("IS"+day+"%04d", 1, 3), stdout)
@@ -345,7 +345,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// A terminal is a buffer that takes itself for one.
+// A terminal is a buffer that claims to be one.
 type terminal struct {
 	bytes.Buffer
 	info
@@ -364,7 +364,7 @@ func TestBatches(t *testing.T) {
 
 	code, stdout, stderr := doEnv("redis://"+m.Addr(), next...)
 	require.Equal(t, 0, code)
-	require.True(t, lines("IS"+day+"%06d", 1, n) == stdout) // not Equal, which would print both
+	require.True(t, lines("IS"+day+"%06d", 1, n) == stdout) // not Equal: it would print both
 	require.Empty(t, stderr)
 
 	var out bytes.Buffer
@@ -379,7 +379,7 @@ func TestBatches(t *testing.T) {
 	}
 	require.Equal(t, progress, errs.String())
 
-	// What is left suffices for one batch, not for two.
+	// What is left is enough for one batch, not for two.
 	code, _, stderr = doEnv("redis://"+m.Addr(), "raise", "-tz", zone, next[3], next[4], "IS", "849999")
 	require.Equal(t, 0, code, stderr)
 	code, stdout, stderr = doEnv("redis://"+m.Addr(), next...)
@@ -388,7 +388,7 @@ func TestBatches(t *testing.T) {
 	require.Regexp(t, `^serial: numbers exhausted: .*; 100000 of 250000 numbers were printed\n$`, stderr)
 }
 
-// A full disk takes room bytes, and no more.
+// A full disk takes room bytes and no more.
 type fullDisk struct{ room int }
 
 var errFull = errors.New("no space left")
@@ -426,7 +426,7 @@ func TestUnreachable(t *testing.T) {
 	}{
 		{"redis://" + refused(t), []string{"raise", "IS", "1"}},
 		{"rediss://" + refused(t), []string{"peek", "IS"}},
-		{"unix://" + filepath.Join(t.TempDir(), "redis@1.sock"), []string{"next", "IS"}}, // this @ is no password's
+		{"unix://" + filepath.Join(t.TempDir(), "redis@1.sock"), []string{"next", "IS"}}, // this @ does not belong to a password
 		{"redis://" + refused(t) + "?addr=" + refused(t), []string{"next", "IS"}},
 		{"redis://" + refused(t) + "?master_name=m", []string{"next", "IS"}},
 	} {
@@ -459,7 +459,7 @@ func TestURL(t *testing.T) {
 	require.Equal(t, []string{"h:1", "i:2", "j:3"}, client.(*redis.ClusterClient).Options().Addrs)
 }
 
-// One miniredis also answers as a Cluster of one node, and behind a socket.
+// A miniredis also answers as a Cluster of one node, and behind a socket.
 func TestOtherServers(t *testing.T) {
 	m := miniredis.RunT(t)
 	socket := filepath.Join(t.TempDir(), "s")
@@ -488,7 +488,7 @@ func TestOtherServers(t *testing.T) {
 	}
 }
 
-// The bar of a day, of a start, of a template without end, and of nothing.
+// The bars are those of a day, of another start, of a template without a limit, and of nothing.
 func TestHistory(t *testing.T) {
 	m := miniredis.RunT(t)
 	zone, day := noon()
@@ -598,7 +598,7 @@ func TestContextEnds(t *testing.T) {
 	require.Contains(t, errs.String(), "context canceled")
 }
 
-// TestBinary is for what run does not do: exit codes, signals, the silence of go-redis.
+// TestBinary tests what run does not do: exit codes, signals, the silence of go-redis.
 func TestBinary(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "serial.exe")
 	output, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput()

@@ -24,7 +24,7 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// each runs a test on both databases; fresh returns the address of an empty one, which is gone with its test.
+// each runs a test on both databases. fresh returns the address of an empty database, which is dropped when its test ends.
 func each(t *testing.T, test func(t *testing.T, fresh func(t *testing.T) string)) {
 	t.Run("PostgreSQL", func(t *testing.T) { test(t, postgres) })
 	t.Run("SQLite", func(t *testing.T) {
@@ -48,8 +48,8 @@ func hasSQLite() bool { return slices.Contains(sql.Drivers(), "sqlite") }
 
 func sqlite(t *testing.T) string { return filepath.Join(t.TempDir(), "orders.db") }
 
-// postgres returns a schema of its own on the server that SERIAL_POSTGRES_DSN names, or the one at the usual port. None
-// there is a failure with SERIAL_REQUIRE_SQL=1.
+// postgres returns a schema of its own on the server that SERIAL_POSTGRES_DSN names, or on the one at the usual port. With
+// SERIAL_REQUIRE_SQL=1, a missing server is a failure.
 func postgres(t *testing.T) string {
 	t.Helper()
 	dsn := os.Getenv("SERIAL_POSTGRES_DSN")
@@ -81,7 +81,7 @@ func postgres(t *testing.T) string {
 	return dsn + separator + "search_path=" + schema
 }
 
-// A journal is what was logged or printed.
+// A journal collects what was logged or printed.
 type journal struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -101,7 +101,7 @@ func (j *journal) String() string {
 
 func (j *journal) logger() *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }
 
-// embedded returns a client of the Redis in memory, and that.
+// embedded returns the Redis in memory and a client of it.
 func embedded(t *testing.T) (*redis.Client, *miniredis.Miniredis) {
 	t.Helper()
 	m, err := embeddedRedis()
@@ -117,23 +117,23 @@ func client(t *testing.T, addr string) *redis.Client {
 	return rdb
 }
 
-// noon is a zone where it is noon, so that no test runs into midnight.
+// noon is a zone where it is noon, so that no test meets a midnight.
 var noon = time.FixedZone("noon", (12-time.Now().UTC().Hour())*3600)
 
-// A process is what one would be that serves orders: all but Redis and the database is its own.
+// A process stands for a process that serves orders: everything but Redis and the database is its own.
 type process struct {
 	*service
 	*journal
 	*httptest.Server
 }
 
-// start starts one with the generator that -protect makes or, if there are options, one with those.
+// start starts a process with the generator that -protect makes or, if there are options, with a generator of these.
 func start(t *testing.T, rdb *redis.Client, dsn, protect string, opts ...serial.Option) *process {
 	t.Helper()
 	p := &process{journal: &journal{}}
 	orders, err := openTable(t.Context(), dsn)
 	require.NoError(t, err)
-	orders.db.SetMaxOpenConns(min(orders.db.Stats().MaxOpenConnections, 8)) // others may want the server, too
+	orders.db.SetMaxOpenConns(min(orders.db.Stats().MaxOpenConnections, 8)) // other tests use the server, too
 	t.Cleanup(func() { _ = orders.db.Close() })
 	gen, err := newGenerator(t.Context(), rdb, orders, protect, noon, p.logger())
 	if len(opts) > 0 {
@@ -147,7 +147,7 @@ func start(t *testing.T, rdb *redis.Client, dsn, protect string, opts ...serial.
 	return p
 }
 
-// An answer is one to a request for an order. Only one of order and problem is filled in.
+// An answer is the answer to a request for an order. Only one of order and problem is filled in.
 type answer struct {
 	status int
 	header http.Header
@@ -188,7 +188,7 @@ func (p *process) send(ctx context.Context, method, path string, header http.Hea
 	return a, err
 }
 
-// must is post for what has to be answered so.
+// must is post with a required status.
 func (p *process) must(t *testing.T, status int, key string, d draft) answer {
 	t.Helper()
 	a, err := p.post(t.Context(), key, d)
@@ -197,7 +197,7 @@ func (p *process) must(t *testing.T, status int, key string, d draft) answer {
 	return a
 }
 
-// stored returns the number of each key in the table, where no two customers have the same.
+// stored returns the number of each key in the table, in which no two customers have the same key.
 func (p *process) stored(t *testing.T) map[string]string {
 	t.Helper()
 	rows, err := p.orders.db.QueryContext(t.Context(), "SELECT idempotency_key, number FROM orders")

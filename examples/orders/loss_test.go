@@ -15,8 +15,8 @@ import (
 	"github.com/dailyserial/serial/internal/redistest"
 )
 
-// Clients that send every request one to three times at once, leave in the middle and come again, to two processes, while
-// Redis restarts empty, twice, and one of the processes with it.
+// Clients send every request one to three times at once to two processes, leave in the middle and come again. Meanwhile
+// Redis restarts empty, twice, and one of the processes restarts with it.
 func TestRedisLosesEverything(t *testing.T) {
 	each(t, func(t *testing.T, fresh func(t *testing.T) string) {
 		for _, protect := range []string{"ledger", "floor"} {
@@ -67,12 +67,12 @@ func testLoss(t *testing.T, dsn, protect string) {
 	for i, now := range []<-chan struct{}{third, twoThirds} {
 		await(now)
 		redisServer.Kill()
-		if i == 1 { // away until somebody is turned away; the first time it is back sooner
+		if i == 1 { // Redis is away until a client is turned away; the first time it is back sooner
 			await(seen.turnedAway)
 		}
 		redisServer.Restart(t) // nothing was saved
 		all = append(all, newProcess())
-		serving[1].Store(all[len(all)-1]) // one that remembers nothing, beside one that does
+		serving[1].Store(all[len(all)-1]) // a process that remembers nothing, beside one that does
 	}
 	wg.Wait()
 
@@ -91,9 +91,9 @@ func testLoss(t *testing.T, dsn, protect string) {
 		}
 	}
 
-	// A key of before is answered from the table, by whatever process, and no number is taken for it.
+	// A key used before is answered from the table, by any process, and no number is taken for it.
 	for _, p := range all {
-		p.Server.Close() // with all that clients have left behind
+		p.Server.Close() // with all requests that clients have left
 	}
 	require.NoError(t, redisServer.Do("FLUSHALL").Err())
 	last := newProcess()
@@ -109,7 +109,7 @@ func testLoss(t *testing.T, dsn, protect string) {
 	require.Zero(t, size)
 }
 
-// insist sends a request until it is answered with an order. Sometimes it leaves in the middle at first.
+// insist repeats a request until it is answered with an order. At first it sometimes leaves in the middle.
 func (s *answers) insist(ctx context.Context, serving *[2]atomic.Pointer[process], key string, d draft) answer {
 	hasty := rand.IntN(3) == 0
 	for ctx.Err() == nil {
@@ -131,12 +131,12 @@ func (s *answers) insist(ctx context.Context, serving *[2]atomic.Pointer[process
 			s.left.Add(1)
 		}
 		hasty = false
-		time.Sleep(rand.N(50 * time.Millisecond)) // less than Retry-After says, but somewhat
+		time.Sleep(rand.N(50 * time.Millisecond)) // less than Retry-After asks for
 	}
 	return answer{problem: problem{Detail: "no answer in time"}}
 }
 
-// answers are what clients got.
+// answers collects what clients got.
 type answers struct {
 	mu      sync.Mutex
 	numbers map[string]string // by key
@@ -145,10 +145,10 @@ type answers struct {
 	left    atomic.Int64 // attempts that ended in the middle
 	reached map[int]chan struct{}
 
-	turnedAway chan struct{} // gets something at a 503, if anybody waits for it
+	turnedAway chan struct{} // receives a value at a 503, if anybody waits for it
 }
 
-// when returns a channel that is closed when so many keys are answered.
+// when returns a channel that is closed once that many keys are answered.
 func (s *answers) when(n int) <-chan struct{} {
 	s.reached[n] = make(chan struct{})
 	return s.reached[n]

@@ -55,7 +55,7 @@ func TestOrder(t *testing.T) {
 	})
 }
 
-// Two customers who send the same key have an order each, and neither sees the other's.
+// Two customers who send the same key have one order each, and neither sees the other's.
 func TestTwoCustomers(t *testing.T) {
 	each(t, func(t *testing.T, fresh func(t *testing.T) string) {
 		rdb, _ := embedded(t)
@@ -76,7 +76,7 @@ func TestTwoCustomers(t *testing.T) {
 	})
 }
 
-// No two pairs of a customer and a key make the same request ID, and NextOnce takes each.
+// No two pairs of a customer and a key give the same request ID, and NextOnce accepts each.
 func TestRequestID(t *testing.T) {
 	rdb, _ := embedded(t)
 	gen, err := serial.New(rdb)
@@ -95,7 +95,7 @@ func TestRequestID(t *testing.T) {
 	require.Len(t, numbers, len(pairs))
 }
 
-// A request died after it got its number, and before it stored the order.
+// A request failed after it got its number and before it stored the order.
 func TestRequestComesAgain(t *testing.T) {
 	each(t, func(t *testing.T, fresh func(t *testing.T) string) {
 		rdb, m := embedded(t)
@@ -154,11 +154,11 @@ func TestFloor(t *testing.T) {
 		require.NoError(t, err)
 
 		m.FlushAll()
-		p = start(t, rdb, dsn, "floor") // one that remembers nothing
+		p = start(t, rdb, dsn, "floor") // a process that remembers nothing
 		require.Regexp(t, "0004$", p.must(t, http.StatusCreated, "3", ada).Number, "deleted orders count")
 		require.NotContains(t, p.journal.String(), "came twice")
 
-		// What a floor misses: 0005 is issued and not stored yet when Redis loses everything.
+		// This is what a floor does not know: 0005 is issued and not stored yet when Redis loses everything.
 		_, err = p.gen.NextOnce(t.Context(), businessType, requestID("Ada", "slow"))
 		require.NoError(t, err)
 		m.FlushAll()
@@ -168,7 +168,7 @@ func TestFloor(t *testing.T) {
 	})
 }
 
-// A number that another order has already, as after a failover that a floor did not notice.
+// Another order has the number already, as after a failover that a floor did not notice.
 func TestNumberTaken(t *testing.T) {
 	each(t, func(t *testing.T, fresh func(t *testing.T) string) {
 		rdb, _ := embedded(t)
@@ -253,7 +253,7 @@ func TestRefusals(t *testing.T) {
 	require.NotContains(t, p.journal.String(), "level=ERROR")
 }
 
-// Everything that keeps orders from being taken, and what comes of it.
+// This is everything that prevents orders, and what clients and the operator learn.
 func TestUnavailable(t *testing.T) {
 	zone := serial.WithLocation(noon)
 	tests := []struct {
@@ -324,7 +324,7 @@ func TestUnavailable(t *testing.T) {
 		p.must(t, http.StatusCreated, "second", ada)
 	})
 
-	// A server that comes back, after requests gave up on it, answers the same request.
+	// A server that comes back after requests gave up on it answers the same request.
 	for name, fault := range map[string]func(*redistest.Server){
 		"Redis down": (*redistest.Server).Kill, "Redis hangs": (*redistest.Server).Pause,
 	} {
@@ -367,7 +367,7 @@ func status(t *testing.T, p *process, path string) int {
 	return a.status
 }
 
-// A process that took itself out of service for a counter that only its next order can repair would never come back.
+// A process that went out of service for a lost counter, which only its next order can repair, would never come back.
 func TestReadyForRepair(t *testing.T) {
 	for _, protect := range []string{"ledger", "floor"} {
 		t.Run(protect, func(t *testing.T) {
@@ -402,13 +402,13 @@ func TestClientLeft(t *testing.T) {
 	p.must(t, http.StatusCreated, "first", ada)
 }
 
-// The whole program: it says where it is, and finishes the request that it has begun when it is told to stop.
+// The whole program says where it listens, and when it is told to stop, it finishes the requests that it has begun.
 func TestRun(t *testing.T) {
 	t.Setenv("ORDERS_REDIS_URL", "")
 	t.Setenv("ORDERS_DATABASE", "")
 	each(t, func(t *testing.T, fresh func(t *testing.T) string) {
 		args := []string{"-addr", "127.0.0.1:0"}
-		if !strings.HasSuffix(t.Name(), "SQLite") { // which needs no word
+		if !strings.HasSuffix(t.Name(), "SQLite") { // SQLite needs none
 			args = append(args, "-database", fresh(t))
 		}
 		ctx, stop := context.WithCancel(t.Context())

@@ -16,10 +16,10 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// A body that does not come takes its request no longer than patience, and is told from a client that has left. Where the
-// answer does not depend on the body, it does not wait for it any longer either.
+// A body that does not come keeps its request no longer than patience, and is told apart from a client that has left. If
+// the answer does not depend on the body, it waits for it no longer either.
 func TestStalledBody(t *testing.T) {
-	gen, err := serial.New(client(t, "127.0.0.1:0")) // which nothing is asked of
+	gen, err := serial.New(client(t, "127.0.0.1:0")) // it is never asked
 	require.NoError(t, err)
 	const good = `{"amount_cents": 1250}`
 	const ada = "X-Forwarded-User: Ada\r\n"
@@ -28,7 +28,7 @@ func TestStalledBody(t *testing.T) {
 		name, method, header, body string
 		length                     int
 		leaves                     bool
-		status                     int // 0 for none
+		status                     int // 0 if there is no answer
 		logged                     string
 	}{
 		{"nothing comes", "POST /orders", key, "", 100, false, 408, "the body did not come in time"},
@@ -68,7 +68,7 @@ func TestStalledBody(t *testing.T) {
 	}
 }
 
-// serving returns a connection to a server that is there for the rest of the test.
+// serving returns a connection to a server that runs for the rest of the test.
 func serving(t *testing.T, handler http.Handler, log *journal) net.Conn {
 	ctx, stop := context.WithCancel(t.Context())
 	listener := make(pipes)
@@ -83,7 +83,7 @@ func serving(t *testing.T, handler http.Handler, log *journal) net.Conn {
 	return conn
 }
 
-// pipes is a listener in memory, where time may be virtual.
+// pipes is a listener in memory, for tests with virtual time.
 type pipes chan net.Conn
 
 func (p pipes) dial() net.Conn {

@@ -125,7 +125,7 @@ func TestSentinel(t *testing.T) {
 	require.Equal(t, "v", rdb.Get(ctx, "k").Val())
 	s.Master.Restart(t)
 
-	for _, want := range []*redistest.Server{s.Master, s.Replica} { // back and there again
+	for _, want := range []*redistest.Server{s.Master, s.Replica} { // fails over, and back
 		s.Failover(t)
 		role, err := want.Client(t).Do(ctx, "ROLE").Slice()
 		require.NoError(t, err)
@@ -248,7 +248,7 @@ func TestStartRefuses(t *testing.T) {
 	}
 }
 
-// outcome returns how a test ends that starts a server with the arguments.
+// outcome returns how a test ends that starts a server with these arguments.
 func outcome(t *testing.T, args ...string) *recorder {
 	tb := &recorder{TB: t}
 	done := make(chan struct{})
@@ -260,7 +260,7 @@ func outcome(t *testing.T, args ...string) *recorder {
 	return tb
 }
 
-// recorder keeps to itself how a test would have ended.
+// recorder records how a test would have ended.
 type recorder struct {
 	testing.TB
 	skip, fatal string
