@@ -441,7 +441,7 @@ func TestHooksRefuses(t *testing.T) {
 
 var errRefused = errors.New("no gauges here")
 
-// refusing is a meter that refuses gauges.
+// refusing is a provider whose meter refuses gauges.
 type refusing struct{ metricnoop.MeterProvider }
 
 func (refusing) Meter(string, ...metric.MeterOption) metric.Meter { return refusingMeter{} }

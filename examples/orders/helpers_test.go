@@ -101,7 +101,7 @@ func (j *journal) String() string {
 
 func (j *journal) logger() *slog.Logger { return slog.New(slog.NewTextHandler(j, nil)) }
 
-// embedded returns the Redis in memory and a client of it.
+// embedded returns a client of a Redis in memory, and that Redis.
 func embedded(t *testing.T) (*redis.Client, *miniredis.Miniredis) {
 	t.Helper()
 	m, err := embeddedRedis()
