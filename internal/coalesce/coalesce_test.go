@@ -471,7 +471,7 @@ func TestMembersLeave(t *testing.T) {
 		wg.Go(func() {
 			r, err := third.Wait(t.Context(), time.Hour)
 			require.NoError(t, err)
-			require.Equal(t, 2, r)
+			require.Equal(t, 2, *r)
 		})
 		s.end(t)
 		wg.Wait()
@@ -516,7 +516,7 @@ func TestSendIsEnded(t *testing.T) {
 							require.ErrorIs(t, err, coalesce.ErrEnded)
 							ended.Add(1)
 						} else {
-							require.Equal(t, 7, r)
+							require.Equal(t, 7, *r)
 							healthy.Add(1)
 						}
 					}()
