@@ -86,6 +86,21 @@ func (c *call) issued(last int64) step {
 	return done
 }
 
+// number is one of the numbers issued.
+func (c *call) number(seq int64) Number {
+	return c.g.number(c.typ, &c.made, seq)
+}
+
+func (g *Generator) number(typ string, of *result, seq int64) Number {
+	return Number{
+		Type:   typ,
+		Start:  time.Unix(of.span.start, 0).In(g.calendar.location),
+		Seq:    seq,
+		date:   of.span.date,
+		format: of.format,
+	}
+}
+
 // heard is what follows every script that was sent for the call: it keeps what the reply tells.
 func (c *call) heard(r *store.Reply, err error) error {
 	c.silent = err != nil
@@ -107,6 +122,20 @@ func (c *call) learn(r *store.Reply) {
 	}
 }
 
+// sawLost notes that the call's counter is lost, and what it holds, if known.
+func (c *call) sawLost(held string) {
+	if c.trace != nil && c.trace.lost == nil {
+		c.trace.lost = &LostInfo{c.typ, c.start(), held}
+	}
+}
+
+// sawOpened notes that the call has opened its period.
+func (c *call) sawOpened() {
+	if c.trace != nil {
+		c.trace.opened = &OpenedInfo{c.typ, c.start(), time.Since(c.trace.began)}
+	}
+}
+
 // noted keeps what a reply tells of numbers and of the way. Numbers that are not confirmed are an error.
 func (n *node) noted(typ string, s *span, r *store.Reply) error {
 	if !r.Received.IsZero() {
@@ -119,6 +148,20 @@ func (n *node) noted(typ string, s *span, r *store.Reply) error {
 		n.g.marks.raise(typ, s, r.Last, &n.clock, n.g.store.KeysOf)
 	}
 	return nil
+}
+
+// taken says what follows from the reply to a take or an open.
+func (c *call) taken(r store.Reply) (step, error) {
+	switch {
+	case r.Status == store.Issued:
+		return c.issued(r.Last), nil
+	case r.Status == store.Repeated:
+		return c.repeat(r)
+	case r.Status == store.Missing, r.Status == store.Lost && c.g.floor != nil:
+		c.opens().found = r
+		return tryLock, nil
+	}
+	return failed, c.refusal(r)
 }
 
 // wait lets others open the period, for a random time that grows to a tenth of a second.
@@ -213,8 +256,6 @@ func (c *call) refusal(r store.Reply) error {
 		}
 		return fmt.Errorf("serial: WithLedger needs INFO replication in scripts, to tell one reign of a master from the next; Redis says %q",
 			r.Held)
-	case store.Clock:
-		return fmt.Errorf("%w: Redis's clock says %s, and does not stay in one period", ErrClockSkew, r.Now.UTC().Format(time.RFC3339))
 	case store.Conflict:
 		return fmt.Errorf("%w: %s is in %q, and this generator's would be %s; do all use the same time zone, period, day start and ledger?",
 			ErrConflict, c.typ, r.Entered, &c.span.period)

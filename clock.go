@@ -104,7 +104,8 @@ func (c *call) follow(ctx context.Context, now time.Time, send func(*span) (stor
 		switch r.Status {
 		case store.Clock:
 			if elsewhere++; elsewhere > clockTries {
-				return r, c.refusal(r)
+				return r, fmt.Errorf("%w: Redis's clock says %s, and does not stay in one period",
+					ErrClockSkew, r.Now.UTC().Format(time.RFC3339))
 			}
 			now = r.Now
 			if c.g.calendar.period == PerSecond {

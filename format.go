@@ -318,9 +318,6 @@ func (f *format) date(layout string, per Period) error {
 	return nil
 }
 
-func isASCIILetter(c byte) bool { return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' }
-func isASCIIDigit(c byte) bool  { return c >= '0' && c <= '9' }
-
 // maxSeq is the largest sequence that the template can print.
 func (f *format) maxSeq() int64 {
 	if f.grows {

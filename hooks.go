@@ -107,20 +107,6 @@ type trace struct {
 	clock  *ClockInfo
 }
 
-// sawLost notes that the call's counter is lost, and what it holds, if known.
-func (c *call) sawLost(held string) {
-	if c.trace != nil && c.trace.lost == nil {
-		c.trace.lost = &LostInfo{c.typ, c.start(), held}
-	}
-}
-
-// sawOpened notes that the call has opened its period.
-func (c *call) sawOpened() {
-	if c.trace != nil {
-		c.trace.opened = &OpenedInfo{c.typ, c.start(), time.Since(c.trace.began)}
-	}
-}
-
 // told ends a call: it calls the hooks for what happened, and returns the error for the caller.
 func (c *call) told(ctx context.Context, err error) error {
 	err = outcome(ctx, err)

@@ -9,20 +9,6 @@ import (
 	"github.com/dailyserial/serial/internal/store"
 )
 
-// taken says what follows from the reply to a take or an open.
-func (c *call) taken(r store.Reply) (step, error) {
-	switch {
-	case r.Status == store.Issued:
-		return c.issued(r.Last), nil
-	case r.Status == store.Repeated:
-		return c.repeat(r)
-	case r.Status == store.Missing, r.Status == store.Lost && c.g.floor != nil:
-		c.opens().found = r
-		return tryLock, nil
-	}
-	return failed, c.refusal(r)
-}
-
 // tryLock is the sequence's second step. Where another process holds the lock it comes out as wait, and where another caller of
 // this process does, who was waited for then, as again. Lock servers that fail may be well a moment later, and the counter may
 // be there by then: so it is wait for them too while there is time for another attempt.

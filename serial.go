@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"sync/atomic"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -20,7 +19,11 @@ func (g *Generator) Next(ctx context.Context, typ string) (string, error) {
 
 // sequence issues n numbers. It is the published sequence, each of its four ifs made safe.
 func (c *call) sequence(ctx context.Context, n int) (err error) {
-	defer func() { c.endWork(err) }()
+	defer func() {
+		if c.work != nil {
+			c.endWork(err)
+		}
+	}()
 	var lock *lock
 	for {
 		// 1. The counter exists: increment and return. One script, one round trip.
@@ -169,6 +172,9 @@ func (c *call) issue(ctx context.Context, g *Generator, typ string, n int) error
 	default:
 		err = c.sequence(ctx, n)
 	}
+	if err == nil && c.trace == nil {
+		return nil
+	}
 	return c.toldIssued(ctx, n, err)
 }
 
@@ -204,21 +210,6 @@ func (g *Generator) Peek(ctx context.Context, typ string) (Number, error) {
 // excess padding, text before or after. It does not ask Redis.
 func (g *Generator) Parse(s string) (Number, error) {
 	return g.format.parse(s, g.calendar)
-}
-
-// number is one of the numbers issued.
-func (c *call) number(seq int64) Number {
-	return c.g.number(c.typ, &c.made, seq)
-}
-
-func (g *Generator) number(typ string, of *result, seq int64) Number {
-	return Number{
-		Type:   typ,
-		Start:  time.Unix(of.span.start, 0).In(g.calendar.location),
-		Seq:    seq,
-		date:   of.span.date,
-		format: of.format,
-	}
 }
 
 // unlessUnused is 0 for a counter that was opened, and not used.

@@ -265,15 +265,13 @@ func (l *Lane[K, P, R]) dispatch(p Place) {
 		}
 	}()
 	for {
+		runtime.Gosched() // whoever is ready to run comes along, such as those who were just answered and call again
 		var batches []*Batch[K, P, R]
 		if p, batches = l.next(p); len(batches) == 0 {
 			over = true
 			return
 		}
 		l.call(p, batches)
-		if len(batches) > 1 || batches[0].size > 1 {
-			runtime.Gosched() // those who were just answered may want to call again, and together
-		}
 	}
 }
 

@@ -103,7 +103,7 @@ func (r *Runner) Run(ctx context.Context, b *budget.Budget, node *Node, c Comman
 	}
 	for attempt := 0; ; attempt++ {
 		reply, limit, err := r.try(ctx, b, &quick, node, &c, "evalsha", c.Script.digest)
-		if redis.HasErrorPrefix(err, "NOSCRIPT") {
+		if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
 			reply, limit, err = r.try(ctx, b, &quick, node, &c, "eval", c.Script.source)
 		}
 		if err == nil {
