@@ -38,7 +38,7 @@ func newNode(g *Generator, n *store.Node) *node {
 }
 
 // joinWaiting has one number issued together with callers who wait already, if there are any: whoever came first has just looked at
-// the clock. Else, and if the server's clock has left their period, it comes out as again.
+// the clock. Else, and if they get no numbers, it comes out as again.
 func (c *call) joinWaiting(ctx context.Context) (step, error) {
 	s := c.g.current.Load()
 	if s == nil || !c.node.Known() {
@@ -55,10 +55,10 @@ func (c *call) joinWaiting(ctx context.Context) (step, error) {
 		return failed, err
 	case r == nil:
 		return done, nil
-	case r.Status == store.Clock || r.Status == store.Future:
-		return again, nil
+	case r.Status == store.Exhausted: // perhaps by an attempt whose answer was lost, which only this reply tells
+		return failed, c.refusal(*r)
 	}
-	return c.answered(ctx, 1, *r)
+	return again, nil
 }
 
 // share has one number issued for the call's span, together with other callers of the type if there are any.

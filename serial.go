@@ -77,18 +77,13 @@ func (c *call) take(ctx context.Context, n int) (step, error) {
 		if err != nil {
 			return failed, err
 		}
-		if next, err := c.answered(ctx, n, r); next != again {
+		if r.Status != store.Ceiling {
+			return c.taken(r)
+		}
+		if next, err := c.refill(ctx, n); next != again {
 			return next, err
 		}
 	}
-}
-
-// answered says what follows from the reply to a take.
-func (c *call) answered(ctx context.Context, n int, r store.Reply) (step, error) {
-	if r.Status == store.Ceiling {
-		return c.refill(ctx, n)
-	}
-	return c.taken(r)
 }
 
 // A Generator issues serial numbers; most callers want [Generator.Next]. It is safe for use by any number of goroutines.
