@@ -65,9 +65,9 @@ func (c *call) joinWaiting(ctx context.Context) (step, error) {
 func (c *call) share(ctx context.Context) (store.Reply, error) {
 	key, lane := batchKey{c.typ, c.span.start}, c.node.lane
 	if ctx.Done() == nil { // the caller may wait for Redis itself
-		if place, ok := lane.Alone(key); ok {
+		if place, ok := lane.Alone(); ok {
 			answered := false
-			defer func() { lane.Leave(key, place, answered) }()
+			defer func() { lane.Leave(place, answered) }()
 			r, err := c.send(ctx, store.Take{N: 1, Purpose: store.Issue})
 			answered = err == nil
 			return r, err

@@ -28,7 +28,6 @@ var (
 const (
 	tripPerCall  = 250 * time.Microsecond // of the minimum round trip, for each further call in flight
 	mostInFlight = 8
-	mostApart    = 4  // calls in flight up to which a key that has none may begin one: the server works while answers are read
 	manyWaiting  = 32 // waiting callers that are worth one more call, whatever the round trip
 
 	// A call that takes longer than stallBase and stallTrips minimum round trips has stalled, on a broken connection, say.
@@ -52,7 +51,6 @@ type Lane[K comparable, P, R any] struct {
 	open     map[K]*Batch[K, P, R] // the waiting batches, by key
 	members  int                   // callers in all waiting batches
 	inFlight []time.Time           // beginnings of the calls in flight, oldest first, without those that gave up their place
-	sending  map[K]int             // batches of each key in flight, stalled ones too
 	trip     time.Duration         // minimum round trip of late
 	armed    bool                  // the stall timer is running
 	gaveUp   time.Time             // when a stalled call last gave up its place
@@ -61,7 +59,7 @@ type Lane[K comparable, P, R any] struct {
 // New returns a lane. send sends batches of different keys in one call and finishes each of them (Batch.Finish), in any
 // order, before it returns. together is how many it takes, at least 1.
 func New[K comparable, P, R any](together func() int, send func([]*Batch[K, P, R])) *Lane[K, P, R] {
-	return &Lane[K, P, R]{together: together, send: send, open: map[K]*Batch[K, P, R]{}, sending: map[K]int{}}
+	return &Lane[K, P, R]{together: together, send: send, open: map[K]*Batch[K, P, R]{}}
 }
 
 // A Batch is one request for all its members.
@@ -118,23 +116,21 @@ func (b *Batch[K, P, R]) Wait(ctx context.Context, limit time.Duration) (*R, err
 // A Place is held by a call in flight.
 type Place struct{ begun time.Time }
 
-// Alone reserves a place in flight for a caller that would share with nobody: nobody waits, nobody of key is in flight, and
-// few calls are. The caller then makes its call itself and must call Leave, also if the call panics.
-func (l *Lane[K, P, R]) Alone(key K) (Place, bool) {
+// Alone reserves a place in flight for a caller that would share with nobody: nobody waits, and a place is free. The caller
+// then makes its call itself and must call Leave, also if the call panics.
+func (l *Lane[K, P, R]) Alone() (Place, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.waiting) > 0 || !l.apart(key) {
+	if len(l.waiting) > 0 || len(l.inFlight) >= l.limit() {
 		return Place{}, false
 	}
-	l.sending[key]++
 	return l.enter(), true
 }
 
 // Leave ends a call that Alone allowed. If it was answered, the time it took counts as a round trip.
-func (l *Lane[K, P, R]) Leave(key K, p Place, answered bool) {
+func (l *Lane[K, P, R]) Leave(p Place, answered bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.returned(key)
 	if answered {
 		l.measure(p)
 	}
@@ -175,16 +171,13 @@ func (l *Lane[K, P, R]) add(b *Batch[K, P, R]) (place int) {
 	b.size++
 	l.members++
 	switch {
-	case len(l.inFlight) < l.limit(), b.size == 1 && l.apart(b.Key):
+	case len(l.inFlight) < l.limit():
 		go l.dispatch(l.enter())
 	case !l.armed:
 		l.arm()
 	}
 	return b.size - 1
 }
-
-// apart reports whether a call of key may begin as none of its key is in flight, and few others are. The caller holds mu.
-func (l *Lane[K, P, R]) apart(key K) bool { return len(l.inFlight) < mostApart && l.sending[key] == 0 }
 
 // limit is how many calls may be in flight. The caller holds mu.
 func (l *Lane[K, P, R]) limit() int {
@@ -211,13 +204,6 @@ func (l *Lane[K, P, R]) exit(p Place) bool {
 	}
 	l.inFlight = slices.Delete(l.inFlight, i, i+1)
 	return true
-}
-
-// returned notes that a batch of key is no longer in flight. The caller holds mu.
-func (l *Lane[K, P, R]) returned(key K) {
-	if l.sending[key]--; l.sending[key] == 0 {
-		delete(l.sending, key)
-	}
 }
 
 // measure keeps the shortest round trip, and forgets it in the course of some hundred calls. The caller holds mu.
@@ -264,14 +250,32 @@ func (l *Lane[K, P, R]) dispatch(p Place) {
 			go l.dispatch(p)
 		}
 	}()
-	for {
-		runtime.Gosched() // whoever is ready to run comes along, such as those who were just answered and call again
+	for answered := 0; ; {
+		l.gather(answered)
 		var batches []*Batch[K, P, R]
 		if p, batches = l.next(p); len(batches) == 0 {
 			over = true
 			return
 		}
 		l.call(p, batches)
+		answered = 0
+		for _, b := range batches {
+			answered += b.size
+		}
+	}
+}
+
+// gather lets goroutines that are ready to run come along, above all the callers who were just answered and call again.
+func (l *Lane[K, P, R]) gather(answered int) {
+	runtime.Gosched()
+	for tries := 1; tries < 4 && answered < manyWaiting; tries++ { // of many, enough have come by then
+		l.mu.Lock()
+		all := l.members >= answered
+		l.mu.Unlock()
+		if all {
+			return
+		}
+		runtime.Gosched()
 	}
 }
 
@@ -293,7 +297,6 @@ func (l *Lane[K, P, R]) next(p Place) (Place, []*Batch[K, P, R]) {
 	l.waiting = l.waiting[n:]
 	for _, b := range batches {
 		delete(l.open, b.Key)
-		l.sending[b.Key]++
 		l.members -= b.size
 	}
 	return l.enter(), batches
@@ -314,9 +317,6 @@ func (l *Lane[K, P, R]) call(p Place, batches []*Batch[K, P, R]) {
 		}
 		l.mu.Lock()
 		defer l.mu.Unlock()
-		for _, b := range batches {
-			l.returned(b.Key)
-		}
 		if batches[0].err == nil {
 			l.measure(p)
 		}
