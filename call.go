@@ -87,18 +87,11 @@ func (c *call) issued(last int64) step {
 }
 
 // number is one of the numbers issued.
-func (c *call) number(seq int64) Number {
-	return c.g.number(c.typ, &c.made, seq)
-}
+func (c *call) number(seq int64) Number { return c.g.number(c.typ, &c.made, seq) }
 
 func (g *Generator) number(typ string, of *result, seq int64) Number {
-	return Number{
-		Type:   typ,
-		Start:  time.Unix(of.span.start, 0).In(g.calendar.location),
-		Seq:    seq,
-		date:   of.span.date,
-		format: of.format,
-	}
+	start := time.Unix(of.span.start, 0).In(g.calendar.location)
+	return Number{Type: typ, Start: start, Seq: seq, date: of.span.date, format: of.format}
 }
 
 // heard is what follows every script that was sent for the call: it keeps what the reply tells.

@@ -12,17 +12,17 @@ import (
 )
 
 // A Purpose is what a Take is for.
-type Purpose string
+type Purpose struct{ arg any }
 
-const (
-	Issue Purpose = "issue" // numbers, fewer than asked for if no more are left: callers share them
-	All   Purpose = "all"   // all the numbers or none; with none asked for, how the period stands
+var (
+	Issue = Purpose{"issue"} // numbers, fewer than asked for if no more are left: callers share them
+	All   = Purpose{"all"}   // all the numbers or none; with none asked for, how the period stands
 
 	// The others take all or none too, and want to have a block set aside where that is needed, with a [Claim]:
-	ForCeiling Purpose = "ceiling" // for a counter that is there
-	ForOpening Purpose = "open"    // also for one that is missing: the caller has the lock
-	ForFloor   Purpose = "floor"   // the same with a floor to ask: also for one that is lost and that no ledger knows
-	ForRaise   Purpose = "raise"   // an operator's Raise: whatever the state
+	ForCeiling = Purpose{"ceiling"} // for a counter that is there
+	ForOpening = Purpose{"open"}    // also for one that is missing: the caller has the lock
+	ForFloor   = Purpose{"floor"}   // the same with a floor to ask: also for one that is lost and that no ledger knows
+	ForRaise   = Purpose{"raise"}   // an operator's Raise: whatever the state
 )
 
 // A Take asks for the numbers that follow the counter.
@@ -130,17 +130,16 @@ type Block struct {
 
 // Open opens a period. [Late] may also mean that no answer came in time.
 func (s *Store) Open(ctx context.Context, b *budget.Budget, node *Node, o *Open) (Reply, error) {
-	r, err := s.runner.Run(ctx, b, node, s.open(o), nil)
+	r, err := s.run(ctx, b, node, s.open(o), o.N)
 	if err == redisrun.ErrUnanswered {
 		return Reply{Status: Late}, nil
 	}
-	return read(r, err, o.N)
+	return r, err
 }
 
 // Peek reads the counter and writes nothing.
 func (s *Store) Peek(ctx context.Context, b *budget.Budget, node *Node, series *Series) (Reply, error) {
-	r, err := s.runner.Run(ctx, b, node, s.peek(series), nil)
-	return read(r, err, 0)
+	return s.run(ctx, b, node, s.command(peekScript, series, nil, series.Mark), 0)
 }
 
 // A Prepare opens the period Next of a type ahead of time.
@@ -154,18 +153,26 @@ type Prepare struct {
 
 // Prepare opens a period that has not begun.
 func (s *Store) Prepare(ctx context.Context, b *budget.Budget, node *Node, p *Prepare) (Reply, error) {
-	r, err := s.runner.Run(ctx, b, node, s.prepare(p), nil)
-	return read(r, err, 0)
+	return s.run(ctx, b, node, s.prepare(p), 0)
 }
 
 // History reads the counter of the series and those of other periods, into [Reply.Each].
 func (s *Store) History(ctx context.Context, b *budget.Budget, node *Node, series *Series, others []*Period) (Reply, error) {
-	r, err := s.runner.Run(ctx, b, node, s.history(series, others), nil)
-	return read(r, err, 0)
+	keys := make([]any, len(others))
+	for i, p := range others {
+		keys[i] = s.CounterKey(series.Type, p.Label)
+	}
+	return s.run(ctx, b, node, s.command(historyScript, series, keys, series.Mark), 0)
 }
 
 // Release gives a claim back, so that nobody waits until it expires.
 func (s *Store) Release(ctx context.Context, b *budget.Budget, node *Node, typ, token string) error {
-	_, err := s.runner.Run(ctx, b, node, s.release(typ, token), nil)
+	_, err := s.run(ctx, b, node, redisrun.Command{Script: releaseScript, Args: []any{nil, nil, 1, s.RecordKey(typ), token}}, 0)
 	return err
+}
+
+// run runs a command that is to issue n numbers.
+func (s *Store) run(ctx context.Context, b *budget.Budget, node *Node, c redisrun.Command, n int) (Reply, error) {
+	r, err := s.runner.Run(ctx, b, node, c, nil)
+	return read(r, err, n)
 }

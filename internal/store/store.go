@@ -81,13 +81,6 @@ func (s *Store) LockKey(typ, label string) string { return s.CounterKey(typ, lab
 // RequestKey is the key of what a request was answered.
 func (s *Store) RequestKey(typ, id string) string { return s.RecordKey(typ) + ":once:" + id }
 
-func (s *Store) keys(series *Series) Keys {
-	if series.Keys == (Keys{}) {
-		return s.KeysOf(series.Type, series.Period)
-	}
-	return series.Keys
-}
-
 // ParsePeriod reads a period as the record has it. It has no arguments for scripts.
 func ParsePeriod(text string) (p Period, ok bool) {
 	fields := strings.Fields(text)

@@ -57,107 +57,70 @@ type Reply struct {
 	Unconfirmed    error     // why replicas do not confirm the numbers issued; nil if they do, or need not
 }
 
-// command makes a script's command for a series. keys are those besides counter and record, and more is room for arguments
-// besides those that all scripts have.
-func (s *Store) command(script *redisrun.Script, series *Series, more int, keys ...any) redisrun.Command {
-	a := make([]any, 3, 3+2+len(keys)+6+more)
-	a[2] = 2 + len(keys) // behind the name and the digest
-	k := s.keys(series)
-	a = append(append(a, k.counter, k.record), keys...)
-	p := series.Period
-	a = append(a, p.text, p.start, p.end, s.limit, p.expires, s.ledger)
-	return redisrun.Command{Script: script, Args: a}
+// command makes a script's command for a series. keys are those besides counter and record, and own the arguments besides those
+// that all judged scripts have.
+func (s *Store) command(script *redisrun.Script, series *Series, keys []any, own ...any) redisrun.Command {
+	k, p := series.Keys, series.Period
+	if k == (Keys{}) {
+		k = s.KeysOf(series.Type, p)
+	}
+	args := make([]any, 0, 5+len(keys)+6+len(own))
+	args = append(args, nil, nil, 2+len(keys), k.counter, k.record) // behind the name and the digest
+	args = append(args, keys...)
+	args = append(args, p.text, p.start, p.end, s.limit, p.expires, s.ledger)
+	return redisrun.Command{Script: script, Args: append(args, own...)}
 }
 
 // take is for one type, or for more of the same period.
 func (s *Store) take(t *Take, more ...Take) redisrun.Command {
 	var keys []any
-	if t.Request.ID != "" {
-		keys = append(keys, s.RequestKey(t.Type, t.Request.ID))
+	var clock any = "trusted"
+	if t.Doubted {
+		clock = "doubted"
 	}
+	var few [8]any // enough for one type, on the stack
+	own := append(few[:0], t.Purpose.arg, clock, t.N, t.Mark)
 	for i := range more {
-		k := s.keys(&more[i].Series)
-		keys = append(keys, k.counter, k.record)
-	}
-	c := s.command(takeScript, &t.Series, 8+2*len(more), keys...)
-	c.Confirm = true
-	c.Args = append(c.Args, purposeArg(t.Purpose), clockArg(t.Doubted), t.N, t.Mark)
-	for i := range more {
-		c.Args = append(c.Args, more[i].N, more[i].Mark)
+		k := more[i].Keys
+		if k == (Keys{}) {
+			k = s.KeysOf(more[i].Type, more[i].Period)
+		}
+		keys, own = append(keys, k.counter, k.record), append(own, more[i].N, more[i].Mark)
 	}
 	if t.Claim.Token != "" {
-		c.Args = append(c.Args, t.Claim.Token, t.Claim.Lease.Milliseconds(), milliseconds(t.Claim.Until))
+		own = append(own, t.Claim.Token, t.Claim.Lease.Milliseconds(), milliseconds(t.Claim.Until))
 	}
 	if t.Request.ID != "" {
-		c.Args = append(c.Args, t.Request.Printed)
+		keys, own = append(keys, s.RequestKey(t.Type, t.Request.ID)), append(own, t.Request.Printed)
 	}
+	c := s.command(takeScript, &t.Series, keys, own...)
+	c.Confirm = true
 	return c
 }
 
 func (s *Store) open(o *Open) redisrun.Command {
 	var keys []any
-	if o.Request.ID != "" {
-		keys = append(keys, s.RequestKey(o.Type, o.Request.ID))
-	}
-	c := s.command(openScript, &o.Series, 11, keys...)
-	c.Confirm, c.Once = true, !o.Checked.IsZero() // a Raise may be repeated
-	c.Args = append(c.Args, o.N, o.Mark, o.Base, o.Floor.arg, milliseconds(o.Checked), o.Lease.Milliseconds())
+	own := []any{o.N, o.Mark, o.Base, o.Floor.arg, milliseconds(o.Checked), o.Lease.Milliseconds()}
 	if o.Block != nil {
-		c.Args = append(c.Args, o.Block.Token, o.Block.ReplicationID, o.Block.After, o.Block.Upto)
+		own = append(own, o.Block.Token, o.Block.ReplicationID, o.Block.After, o.Block.Upto)
 	}
 	if o.Request.ID != "" {
-		c.Args = append(c.Args, o.Request.Printed)
+		keys, own = append(keys, s.RequestKey(o.Type, o.Request.ID)), append(own, o.Request.Printed)
 	}
-	return c
-}
-
-func (s *Store) peek(series *Series) redisrun.Command {
-	c := s.command(peekScript, series, 1)
-	c.Args = append(c.Args, series.Mark)
+	c := s.command(openScript, &o.Series, keys, own...)
+	c.Confirm, c.Once = true, !o.Checked.IsZero() // a Raise may be repeated
 	return c
 }
 
 func (s *Store) prepare(p *Prepare) redisrun.Command {
-	c := s.command(prepareScript, &p.Series, 7, s.CounterKey(p.Type, p.Next.Label))
-	c.Confirm = true
 	checked := ""
 	if p.Checked {
 		checked = "checked"
 	}
-	c.Args = append(c.Args, p.Mark, p.Next.text, p.Next.start, p.Next.expires, p.Base, p.Floor.arg, checked)
+	c := s.command(prepareScript, &p.Series, []any{s.CounterKey(p.Type, p.Next.Label)},
+		p.Mark, p.Next.text, p.Next.start, p.Next.expires, p.Base, p.Floor.arg, checked)
+	c.Confirm = true
 	return c
-}
-
-func (s *Store) history(series *Series, others []*Period) redisrun.Command {
-	keys := make([]any, len(others))
-	for i, p := range others {
-		keys[i] = s.CounterKey(series.Type, p.Label)
-	}
-	c := s.command(historyScript, series, 1, keys...)
-	c.Args = append(c.Args, series.Mark)
-	return c
-}
-
-func (s *Store) release(typ, token string) redisrun.Command {
-	return redisrun.Command{Script: releaseScript, Args: []any{nil, nil, 1, s.RecordKey(typ), token}}
-}
-
-// purposeArg and clockArg give constants as arguments, which costs no allocation.
-func purposeArg(p Purpose) any {
-	switch p {
-	case Issue:
-		return "issue"
-	case All:
-		return "all"
-	}
-	return string(p)
-}
-
-func clockArg(doubted bool) any {
-	if doubted {
-		return "doubted"
-	}
-	return "trusted"
 }
 
 // milliseconds is an instant by the server's clock, "" for none.
