@@ -247,7 +247,7 @@ func (c *call) refusal(r store.Reply) error {
 			return fmt.Errorf("serial: WithLedger needs a master, and Redis says %q: a replica that takes writes shares its master's "+
 				"identity, so that the same numbers would be issued on both; set replica-read-only yes", r.Held)
 		}
-		return fmt.Errorf("serial: WithLedger needs INFO replication in scripts, to tell one reign of a master from the next; Redis says %q",
+		return fmt.Errorf("serial: WithLedger needs INFO replication in scripts, to read the server's replication ID; Redis says %q",
 			r.Held)
 	case store.Conflict:
 		return fmt.Errorf("%w: %s is in %q, and this generator's would be %s; do all use the same time zone, period, day start and ledger?",

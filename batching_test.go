@@ -167,7 +167,7 @@ func TestManyThatHangDoNotDelayTheOthers(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 50 {
 			wg.Go(func() { _, _ = gen.Next(t.Context(), "SLOW") })
-			time.Sleep(100 * time.Millisecond) // each a flight of its own
+			time.Sleep(100 * time.Millisecond) // each a call of its own
 		}
 		for range 3 {
 			start := time.Now()
@@ -266,7 +266,7 @@ func TestSharingTheLastNumbers(t *testing.T) {
 	require.Equal(t, "9999", rdb.Get(t.Context(), "serial:{IS}:"+today(loc)).Val())
 }
 
-// What a hook of the client does to the goroutine of a flight reaches every caller, and the next call works.
+// What a hook of the client does to the goroutine of a call reaches every caller, and the next call works.
 func TestHooksThatBreakFlights(t *testing.T) {
 	for name, harm := range map[string]func(){
 		"panic":  func() { panic("hook") },
@@ -328,7 +328,7 @@ func (b *breaking) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 	return func(ctx context.Context, cmds []redis.Cmder) error { b.strike(); return next(ctx, cmds) }
 }
 
-// An error reaches every caller of a flight.
+// An error reaches every caller of a batch.
 func TestErrorsOfFlights(t *testing.T) {
 	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer func() { _ = rdb.Close() }()
