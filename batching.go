@@ -49,16 +49,11 @@ func (c *call) joinWaiting(ctx context.Context) (step, error) {
 		return again, nil
 	}
 	c.span = s
-	r, err := c.member(ctx, b, place)
-	switch {
-	case err != nil:
-		return failed, err
-	case r == nil:
-		return done, nil
-	case r.Status == store.Exhausted: // perhaps by an attempt whose answer was lost, which only this reply tells
+	next, r, err := c.member(ctx, b, place)
+	if next == again && r.Status == store.Exhausted { // perhaps by an attempt whose answer was lost, which only this reply tells
 		return failed, c.refusal(*r)
 	}
-	return again, nil
+	return next, err
 }
 
 // share has one number issued for the call's span, together with other callers of the type if there are any.
@@ -74,15 +69,19 @@ func (c *call) share(ctx context.Context) (store.Reply, error) {
 		}
 	}
 	b, place := lane.Join(key, asked{ctx, c.span})
-	r, err := c.member(ctx, b, place)
-	if r == nil {
-		return store.Reply{Status: store.Issued, Last: c.made.last}, err
+	next, r, err := c.member(ctx, b, place)
+	switch next {
+	case done:
+		return store.Reply{Status: store.Issued, Last: c.made.last}, nil
+	case again:
+		return *r, nil
 	}
-	return *r, err
+	return store.Reply{}, err
 }
 
-// member waits for the reply to a batch and takes the call's number. It returns the reply if there is none for it.
-func (c *call) member(ctx context.Context, b *batch, place int) (*store.Reply, error) {
+// member waits for the reply to a batch and takes the call's number: done. If there is none for it, that is again, and the reply
+// says why.
+func (c *call) member(ctx context.Context, b *batch, place int) (step, *store.Reply, error) {
 	var limit time.Duration // none: the batch has all the time that a fresh call has
 	if left := c.budget.Answer(); left < budget.Answers {
 		limit = max(left, 1)
@@ -91,27 +90,26 @@ func (c *call) member(ctx context.Context, b *batch, place int) (*store.Reply, e
 	switch {
 	case err == nil:
 	case err == coalesce.ErrTimeout:
-		return nil, redisrun.Outage(fmt.Errorf("serial: Redis failed: %w", redisrun.ErrNoAnswer))
+		return failed, nil, redisrun.Outage(fmt.Errorf("serial: Redis failed: %w", redisrun.ErrNoAnswer))
 	case err == ctx.Err():
 		var failure error
 		if last := b.Note.Load(); last != nil {
 			failure = *last
 		}
-		return nil, redisrun.GaveUp(err, failure)
+		return failed, nil, redisrun.GaveUp(err, failure)
 	default:
-		return nil, err
+		return failed, nil, err
 	}
 	if r.Status == store.Issued && place < r.Count {
-		c.issued(r.Last - int64(r.Count-1-place))
-		return nil, nil
+		return c.issued(r.Last - int64(r.Count-1-place)), nil, nil
 	}
 	left, _ := c.budget.Attempt()
 	c.budget.Spend(r.Received.Sub(b.Begun), left)
 	if r.Status == store.Issued { // for those who came before
-		return &store.Reply{Status: r.Rest, Held: fmt.Sprint(r.Last), Before: r.Before}, nil
+		return again, &store.Reply{Status: r.Rest, Held: fmt.Sprint(r.Last), Before: r.Before}, nil
 	}
 	c.learn(r)
-	return r, nil
+	return again, r, nil
 }
 
 // send sends batches: those of one period together.
