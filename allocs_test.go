@@ -27,8 +27,8 @@ func TestAllocations(t *testing.T) {
 		call func() error
 		most float64
 	}{
-		"Next":                 {func() error { _, err := gen.Next(background, "IS"); return err }, 15},
-		"Next with a deadline": {func() error { _, err := gen.Next(limited, "IS"); return err }, 26}, // 25 on a machine that is not busy
+		"Next":                 {func() error { _, err := gen.Next(background, "IS"); return err }, 13},
+		"Next with a deadline": {func() error { _, err := gen.Next(limited, "IS"); return err }, 23}, // 22 on a machine that is not busy
 		"NextN of 1000":        {func() error { _, err := gen.NextN(background, "IS", 1000); return err }, 1030},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -114,17 +114,16 @@ func (c *call) member(ctx context.Context, b *batch, place int) (step, *store.Re
 
 // send sends batches: those of one period together.
 func (n *node) send(batches []*batch) {
+	first := batches[0]
+	left, ctx := remaining(first.Begun), context.WithoutCancel(first.Payload.ctx)
 	if len(batches) == 1 {
-		b := batches[0]
-		take, left := n.take(b), remaining(b.Begun)
-		r, err := n.g.store.Take(context.WithoutCancel(b.Payload.ctx), &left, n.Node, &take)
-		n.finish(b, r, err)
+		take := n.take(first)
+		r, err := n.g.store.Take(ctx, &left, n.Node, &take)
+		n.finish(first, r, err)
 		return
 	}
-	first := batches[0]
 	var takes []store.Take
-	var later []*batch // around midnight
-	now := batches[:0]
+	var now, later []*batch
 	for _, b := range batches {
 		if b.Key.start == first.Key.start {
 			now, takes = append(now, b), append(takes, n.take(b))
@@ -132,13 +131,12 @@ func (n *node) send(batches []*batch) {
 			later = append(later, b)
 		}
 	}
-	left := remaining(first.Begun)
-	n.g.store.TakeAll(context.WithoutCancel(first.Payload.ctx), &left, n.Node, takes, func(i int, r store.Reply, err error) {
-		n.finish(now[i], r, err)
-	})
-	if len(later) > 0 {
+	if len(later) > 0 { // around midnight, or where the clock jumps
+		n.send(now)
 		n.send(later)
+		return
 	}
+	n.g.store.TakeAll(ctx, &left, n.Node, takes, func(i int, r store.Reply, err error) { n.finish(batches[i], r, err) })
 }
 
 // take is what a batch asks for.

@@ -110,12 +110,9 @@ local function judged(judge, remember, time, id, i, entered, held, left)
     redis.call('EXPIREAT', counter, ARGV[5])
   end
   local small = last < 1e15 -- else it may be more than INCRBY takes, and nothing is to be issued
-  local issued = small and last + count or last
-  if j.intact then
+  local issued = small and redis.call('INCRBY', counter, count) or last
+  if j.intact then -- after the counter: if INCRBY is refused, the block goes on to be used
     redis.call('HSET', record, 'copy', string.format('%.0f', issued))
-  end
-  if small then
-    redis.call('INCRBY', counter, count)
   end
   if request and n > 0 then
     remember(request, j.recorded, ARGV[#ARGV], issued)
