@@ -70,28 +70,26 @@ func (s *server) sizes() (sizes []int) {
 	return sizes
 }
 
-// fill takes all places in flight that lone callers can have, and returns what gives one of them back.
-func (s *server) fill(t *testing.T) (leave func()) {
-	var places []coalesce.Place
-	key := func() string { return fmt.Sprint("alone", len(places)) }
-	for p, ok := s.Alone(key()); ok; p, ok = s.Alone(key()) {
-		places = append(places, p)
+// fill has lone callers take all places in flight, and returns how many there are and what gives them back.
+func (s *server) fill() (places int, leave func()) {
+	var taken []coalesce.Place
+	for p, ok := s.Alone(); ok; p, ok = s.Alone() {
+		taken = append(taken, p)
 	}
-	require.Len(t, places, coalesce.MostApart)
-	return func() {
-		p := places[len(places)-1]
-		places = places[:len(places)-1]
-		s.Leave(key(), p, false)
+	return len(taken), func() {
+		for _, p := range taken {
+			s.Leave(p, false)
+		}
 		synctest.Wait()
 	}
 }
 
 // trip has a call answered after d.
 func (s *server) trip(t *testing.T, d time.Duration) {
-	p, ok := s.Alone("trip")
+	p, ok := s.Alone()
 	require.True(t, ok)
 	time.Sleep(d)
-	s.Leave("trip", p, true)
+	s.Leave(p, true)
 }
 
 // begun has callers of one key come one by one, and returns how many calls have begun.
@@ -106,39 +104,54 @@ func (s *server) begun(callers int) int {
 func TestAlone(t *testing.T) {
 	s := newServer(1)
 	require.Zero(t, testing.AllocsPerRun(100, func() {
-		p, ok := s.Alone("A")
+		p, ok := s.Alone()
 		require.True(t, ok)
-		s.Leave("A", p, true)
+		s.Leave(p, true)
 	}))
-	require.True(t, s.Idle())
-	p, ok := s.Alone("A")
-	require.True(t, ok)
-	_, ok = s.Alone("A")
-	require.False(t, ok, "one of its key is in flight")
-	s.Leave("A", p, false)
 	require.True(t, s.Idle())
 	require.Empty(t, s.calls)
 }
 
-// To join a batch that waits costs nothing either.
+// A batch that waits is joined for nothing, and without a payload.
 func TestJoinWaiting(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(1)
+		nobody := func(key string) {
+			b, _ := s.JoinWaiting(key)
+			require.Nil(t, b)
+		}
+		nobody("A")
+		require.True(t, s.Idle())
 		s.join("A")
-		s.join("A")
-		require.Zero(t, testing.AllocsPerRun(10, func() { s.Join("A", 0) }))
+		nobody("A") // it is in flight
+		first, _ := s.join("A")
+		nobody("B")
+		b, place := s.JoinWaiting("A")
+		require.Same(t, first, b)
+		require.Equal(t, 1, place)
+		require.Zero(t, testing.AllocsPerRun(10, func() { // it runs eleven times
+			s.JoinWaiting("A")
+			s.Join("A", 0)
+		}))
+		s.answer()
+		nobody("A")
+		require.Equal(t, []int{1}, s.sizes())
+		require.Equal(t, []int{24}, s.sizes())
 		s.end(t)
 	})
 }
 
-// Nobody goes ahead of those who wait.
+// Nobody goes ahead of those who wait, even if a place is free.
 func TestNobodyIsAloneWhileOthersWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(1)
-		s.join("A")
-		s.join("A")
-		require.Len(t, s.calls, 1)
-		_, ok := s.Alone("B")
+		for _, key := range []string{"A", "B", "C"} {
+			s.join(key)
+		}
+		time.Sleep(time.Millisecond) // a round trip that allows several calls
+		s.answer()
+		require.Len(t, s.calls, 2)
+		_, ok := s.Alone()
 		require.False(t, ok)
 		s.end(t)
 	})
@@ -148,7 +161,7 @@ func TestNobodyIsAloneWhileOthersWait(t *testing.T) {
 func TestCallersShareTheNextCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(1)
-		p, _ := s.Alone("A")
+		_, leave := s.fill()
 		start := time.Now()
 		time.Sleep(time.Millisecond)
 		var first *batch
@@ -162,8 +175,7 @@ func TestCallersShareTheNextCall(t *testing.T) {
 			time.Sleep(time.Microsecond)
 		}
 		require.Empty(t, s.calls)
-		s.Leave("A", p, false)
-		synctest.Wait()
+		leave()
 		require.Equal(t, []int{10}, s.sizes())
 		require.Equal(t, batch{Key: "A", Payload: 100, Begun: start.Add(time.Millisecond)},
 			batch{Key: first.Key, Payload: first.Payload, Begun: first.Begun})
@@ -201,9 +213,9 @@ func TestExactParts(t *testing.T) {
 			for j := range each {
 				key := (i + j) % keys
 				var n int64
-				if p, ok := l.Alone(key); ok {
+				if p, ok := l.Alone(); ok {
 					n = counters[key].Add(1)
-					l.Leave(key, p, true)
+					l.Leave(p, true)
 				} else {
 					b, place := l.Join(key, 0)
 					before, err := b.Wait(context.Background(), 0)
@@ -234,28 +246,43 @@ func TestReadyGoroutinesShare(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const rounds = 100
 	var calls atomic.Int64
-	l := coalesce.New(one, func(batches []*batch) {
-		calls.Add(1)
-		instant(batches)
-	})
 	for range rounds {
+		l := coalesce.New(one, counted(&calls)) // new, as no dispatcher gathers there yet
 		var wg sync.WaitGroup
 		for range 10 {
-			wg.Go(func() {
-				b, _ := l.Join("A", 0)
-				_, _ = b.Wait(context.Background(), 0)
-			})
+			wg.Go(func() { share(l) })
 		}
 		wg.Wait()
 	}
-	require.Less(t, calls.Load(), int64(rounds*3/2), "one call for each round, but when the scheduler has it otherwise")
+	require.Less(t, calls.Load(), int64(rounds*3/2), "one call a round, unless the scheduler interferes")
+}
+
+// Callers who were just answered and call again share the next call, even if some of them take a little longer.
+func TestAnsweredCallersShare(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
+	const rounds = 100
+	var calls atomic.Int64
+	l := coalesce.New(one, counted(&calls))
+	var wg sync.WaitGroup
+	for i := range 10 {
+		wg.Go(func() {
+			for range rounds {
+				for range i % 3 {
+					runtime.Gosched()
+				}
+				share(l)
+			}
+		})
+	}
+	wg.Wait()
+	require.Less(t, calls.Load(), int64(rounds*3/2), "one call a round, unless the scheduler interferes")
 }
 
 // Batches of different keys share a call, as many as it takes, in the order in which they began.
 func TestKeysTravelTogether(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(4)
-		leave := s.fill(t)
+		_, leave := s.fill()
 		for i := range 20 {
 			s.join(fmt.Sprint(i % 10))
 		}
@@ -271,21 +298,6 @@ func TestKeysTravelTogether(t *testing.T) {
 			}
 			s.answer()
 		}
-		for range coalesce.MostApart - 1 {
-			leave()
-		}
-		s.end(t)
-	})
-}
-
-// A key that has nothing in flight does not wait for others as long as few are.
-func TestKeysApart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer(100)
-		for i := range 2 * coalesce.MostApart {
-			s.join(fmt.Sprint(i))
-		}
-		require.Len(t, s.calls, coalesce.MostApart)
 		s.end(t)
 	})
 }
@@ -305,6 +317,9 @@ func TestLimit(t *testing.T) {
 			for _, d := range c.trips {
 				s.trip(t, d)
 			}
+			places, leave := s.fill()
+			require.Equal(t, c.limit, places, "%v", c.trips)
+			leave()
 			require.Equal(t, c.limit, s.begun(20), "%v", c.trips)
 			require.Equal(t, c.limit, s.begun(coalesce.ManyWaiting-20+c.limit-1))
 			require.Equal(t, c.limit+1, s.begun(1), "so many wait")
@@ -319,13 +334,13 @@ func TestMinimumRoundTrip(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(1)
 		s.trip(t, 600*time.Microsecond)
-		p, _ := s.Alone("A")
-		s.Leave("A", p, false)
+		_, leave := s.fill()
+		leave()
 		for range 1000 {
 			s.trip(t, time.Millisecond)
 		}
-		p, _ = s.Alone("A")
-		s.Leave("A", p, false)
+		_, leave = s.fill()
+		leave()
 		require.Equal(t, 5, s.begun(10))
 		s.end(t)
 	})
@@ -412,11 +427,10 @@ func TestNextCallStalls(t *testing.T) {
 func TestStalledAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(1)
-		p, _ := s.Alone("A")
+		_, leave := s.fill()
 		time.Sleep(time.Hour)
 		require.Equal(t, 1, s.begun(2), "the second one waits for the first")
-		s.Leave("A", p, true)
-		synctest.Wait()
+		leave()
 		require.Len(t, s.calls, 1)
 		s.answer()
 		require.Len(t, s.calls, 2)
@@ -429,17 +443,15 @@ func TestLongQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(1)
 		s.trip(t, 100*time.Microsecond)
-		leave := s.fill(t)
+		_, leave := s.fill()
 		for i := range 30 { // fewer than ManyWaiting
 			s.join(fmt.Sprint(i))
 		}
-		for range coalesce.MostApart {
-			leave()
-		}
+		leave()
 		for i := range 30 {
 			time.Sleep(time.Millisecond)
 			synctest.Wait()
-			require.Len(t, s.calls, min(30, i+coalesce.MostApart))
+			require.Len(t, s.calls, i+1)
 			s.answer()
 		}
 		s.end(t)
@@ -488,8 +500,9 @@ func TestSendIsEnded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				harmed := false
-				var s *server
-				s = &server{answers: make(chan struct{}), lane: coalesce.New(func() int { return 3 }, func(batches []*batch) {
+				s := &server{calls: make(chan []*batch, 10), answers: make(chan struct{})}
+				s.lane = coalesce.New(func() int { return 3 }, func(batches []*batch) {
+					s.calls <- batches
 					<-s.answers
 					batches[0].Finish(7, nil)
 					if len(batches) > 1 && !harmed {
@@ -500,8 +513,8 @@ func TestSendIsEnded(t *testing.T) {
 					for _, b := range batches[1:] {
 						b.Finish(7, nil)
 					}
-				})}
-				leave := s.fill(t)
+				})
+				_, leave := s.fill()
 				var healthy, panicked, ended atomic.Int64
 				for i := range 20 {
 					b, _ := s.Join(fmt.Sprint(i%5), 0)
@@ -523,9 +536,7 @@ func TestSendIsEnded(t *testing.T) {
 				}
 				leave()
 				s.answer() // three keys of the five
-				for range coalesce.MostApart - 1 {
-					leave()
-				}
+				require.Len(t, s.calls, 2)
 				s.end(t)
 				require.EqualValues(t, 12, healthy.Load())
 				if name == "panic" {
@@ -559,12 +570,26 @@ func instant(batches []*batch) {
 	}
 }
 
+// counted is instant, and counts its calls.
+func counted(calls *atomic.Int64) func([]*batch) {
+	return func(batches []*batch) {
+		calls.Add(1)
+		instant(batches)
+	}
+}
+
+// share has one caller come and be answered.
+func share(l *lane) {
+	b, _ := l.Join("A", 0)
+	_, _ = b.Wait(context.Background(), 0)
+}
+
 func BenchmarkAlone(b *testing.B) {
 	l := coalesce.New(func() int { return 256 }, instant)
 	b.ReportAllocs()
 	for b.Loop() {
-		if p, ok := l.Alone("A"); ok {
-			l.Leave("A", p, true)
+		if p, ok := l.Alone(); ok {
+			l.Leave(p, true)
 		}
 	}
 }
@@ -577,8 +602,7 @@ func BenchmarkJoin(b *testing.B) {
 			b.SetParallelism(max(1, callers/runtime.GOMAXPROCS(0)))
 			b.RunParallel(func(pb *testing.PB) {
 				for pb.Next() {
-					batch, _ := l.Join("A", 0)
-					_, _ = batch.Wait(context.Background(), 0)
+					share(l)
 				}
 			})
 		})

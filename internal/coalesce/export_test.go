@@ -2,7 +2,6 @@ package coalesce
 
 // Seen by tests only.
 const (
-	MostApart     = mostApart
 	ManyWaiting   = manyWaiting
 	StallInterval = stallInterval
 )
@@ -11,5 +10,5 @@ const (
 func (l *Lane[K, P, R]) Idle() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return !l.armed && l.waiting == nil && l.members == 0 && len(l.open)+len(l.inFlight)+len(l.sending) == 0
+	return !l.armed && l.waiting == nil && l.members == 0 && len(l.open)+len(l.inFlight) == 0
 }
