@@ -57,7 +57,8 @@ type Lane[K comparable, P, R any] struct {
 }
 
 // New returns a lane. send sends batches of different keys in one call and finishes each of them (Batch.Finish), in any
-// order, before it returns. together is how many it takes, at least 1.
+// order, before it returns. It may reorder the slice, but every batch stays in it: whatever send leaves unfinished, the lane
+// finishes. together is how many batches send takes, at least 1.
 func New[K comparable, P, R any](together func() int, send func([]*Batch[K, P, R])) *Lane[K, P, R] {
 	return &Lane[K, P, R]{together: together, send: send, open: map[K]*Batch[K, P, R]{}}
 }
@@ -87,8 +88,8 @@ func (b *Batch[K, P, R]) Finish(r R, err error) {
 	close(b.done)
 }
 
-// Wait returns the batch's result, which all members share, or ctx's error, or ErrTimeout after limit if that is not 0. A member that leaves does
-// not stop the others. If send panicked before it finished the batch, every member panics alike.
+// Wait returns the batch's result, which all members share, or ctx's error, or ErrTimeout after limit if that is not 0. A
+// member that leaves does not stop the others. If send panicked before it finished the batch, every member panics alike.
 func (b *Batch[K, P, R]) Wait(ctx context.Context, limit time.Duration) (*R, error) {
 	if ctx.Done() == nil && limit == 0 {
 		<-b.done // half as dear as a select
@@ -116,8 +117,8 @@ func (b *Batch[K, P, R]) Wait(ctx context.Context, limit time.Duration) (*R, err
 // A Place is held by a call in flight.
 type Place struct{ begun time.Time }
 
-// Alone reserves a place in flight for a caller that would share with nobody: nobody waits, and a place is free. The caller
-// then makes its call itself and must call Leave, also if the call panics.
+// Alone reserves a place in flight for a caller if one is free and nobody waits. The caller then makes its call itself and
+// must call Leave, even if the call panics.
 func (l *Lane[K, P, R]) Alone() (Place, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -153,14 +154,11 @@ func (l *Lane[K, P, R]) Join(key K, p P) (b *Batch[K, P, R], place int) {
 	return b, l.add(b)
 }
 
-// JoinWaiting is Join if a batch of key waits to be sent, else the batch is nil.
+// JoinWaiting is Join if a batch of key waits to be sent. Otherwise the batch is nil.
 func (l *Lane[K, P, R]) JoinWaiting(key K) (b *Batch[K, P, R], place int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if len(l.open) > 0 {
-		b = l.open[key]
-	}
-	if b == nil {
+	if b = l.open[key]; b == nil {
 		return nil, 0
 	}
 	return b, l.add(b)
