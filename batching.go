@@ -49,11 +49,16 @@ func (c *call) joinWaiting(ctx context.Context) (step, error) {
 		return again, nil
 	}
 	c.span = s
-	next, r, err := c.member(ctx, b, place)
-	if next == again && r.Status == store.Exhausted { // perhaps by an attempt whose answer was lost, which only this reply tells
-		return failed, c.refusal(*r)
+	r, err := c.member(ctx, b, place)
+	switch {
+	case err != nil:
+		return failed, err
+	case r.Status == store.Issued:
+		return c.issued(r.Last), nil
+	case r.Status == store.Exhausted: // perhaps by an attempt whose answer was lost, which only this reply tells
+		return failed, c.refusal(r)
 	}
-	return next, err
+	return again, nil
 }
 
 // share has one number issued for the call's span, together with other callers of the type if there are any.
@@ -69,19 +74,11 @@ func (c *call) share(ctx context.Context) (store.Reply, error) {
 		}
 	}
 	b, place := lane.Join(key, asked{ctx, c.span})
-	next, r, err := c.member(ctx, b, place)
-	switch next {
-	case done:
-		return store.Reply{Status: store.Issued, Last: c.made.last}, nil
-	case again:
-		return *r, nil
-	}
-	return store.Reply{}, err
+	return c.member(ctx, b, place)
 }
 
-// member waits for the reply to a batch and takes the call's number: done. If there is none for it, that is again, and the reply
-// says why.
-func (c *call) member(ctx context.Context, b *batch, place int) (step, *store.Reply, error) {
+// member waits for the reply to a batch and returns the part of it that is the call's.
+func (c *call) member(ctx context.Context, b *batch, place int) (store.Reply, error) {
 	var limit time.Duration // none: the batch has all the time that a fresh call has
 	if left := c.budget.Answer(); left < budget.Answers {
 		limit = max(left, 1)
@@ -90,26 +87,26 @@ func (c *call) member(ctx context.Context, b *batch, place int) (step, *store.Re
 	switch {
 	case err == nil:
 	case err == coalesce.ErrTimeout:
-		return failed, nil, redisrun.Outage(fmt.Errorf("serial: Redis failed: %w", redisrun.ErrNoAnswer))
+		return store.Reply{}, redisrun.Outage(fmt.Errorf("serial: Redis failed: %w", redisrun.ErrNoAnswer))
 	case err == ctx.Err():
 		var failure error
 		if last := b.Note.Load(); last != nil {
 			failure = *last
 		}
-		return failed, nil, redisrun.GaveUp(err, failure)
+		return store.Reply{}, redisrun.GaveUp(err, failure)
 	default:
-		return failed, nil, err
+		return store.Reply{}, err
 	}
 	if r.Status == store.Issued && place < r.Count {
-		return c.issued(r.Last - int64(r.Count-1-place)), nil, nil
+		return store.Reply{Status: store.Issued, Last: r.Last - int64(r.Count-1-place)}, nil
 	}
 	left, _ := c.budget.Attempt()
 	c.budget.Spend(r.Received.Sub(b.Begun), left)
 	if r.Status == store.Issued { // for those who came before
-		return again, &store.Reply{Status: r.Rest, Held: fmt.Sprint(r.Last), Before: r.Before}, nil
+		return store.Reply{Status: r.Rest, Held: fmt.Sprint(r.Last), Before: r.Before}, nil
 	}
 	c.learn(r)
-	return again, r, nil
+	return *r, nil
 }
 
 // send sends batches: those of one period together.
