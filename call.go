@@ -1,6 +1,7 @@
 package serial
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
@@ -24,12 +25,12 @@ type call struct {
 	slept   time.Duration // waiting for the server's clock to catch up
 	silent  bool          // the server did not answer the last script
 
-	trace   *trace   // for hooks, nil if there are none
-	opening *opening // nil while there is nothing to open and nobody to wait for
-	work    *work    // that others of this process wait for, nil for none
+	trace   *trace // for hooks, nil if there are none
+	opening opening
+	work    *work // that others of this process wait for, nil for none
 }
 
-// An opening is the state of a call whose period is not open, or that waits for others.
+// An opening is the state of a call whose period is not open, or that waits for others, else zero.
 type opening struct {
 	found   store.Reply // of the take that found the counter missing
 	waits   int         // for others, up to 10
@@ -64,14 +65,6 @@ func (c *call) begin(ctx context.Context, g *Generator, typ string) error {
 		c.node = g.nodes.Of(ctx, g.store.RecordKey(typ))
 	}
 	return nil
-}
-
-// opens returns what the call knows of its opening.
-func (c *call) opens() *opening {
-	if c.opening == nil {
-		c.opening = &opening{}
-	}
-	return c.opening
 }
 
 // start is the first instant of the call's period.
@@ -129,6 +122,14 @@ func (c *call) sawOpened() {
 	}
 }
 
+// sawOthers notes that a server has answered, and that it is others who are waited for.
+func (c *call) sawOthers() {
+	c.budget.Renew()
+	if c.work != nil {
+		c.work.others.Add(1)
+	}
+}
+
 // noted keeps what a reply tells of numbers and of the way. Numbers that are not confirmed are an error.
 func (n *node) noted(typ string, s *span, r *store.Reply) error {
 	if !r.Received.IsZero() {
@@ -143,23 +144,30 @@ func (n *node) noted(typ string, s *span, r *store.Reply) error {
 	return nil
 }
 
-// taken says what follows from the reply to a take or an open.
-func (c *call) taken(r store.Reply) (step, error) {
+// taken says what follows from the outcome of a take or an open.
+func (c *call) taken(r store.Reply, err error) (step, error) {
 	switch {
+	case err != nil:
+		return failed, err
 	case r.Status == store.Issued:
 		return c.issued(r.Last), nil
 	case r.Status == store.Repeated:
 		return c.repeat(r)
 	case r.Status == store.Missing, r.Status == store.Lost && c.g.floor != nil:
-		c.opens().found = r
+		c.opening.found = r
 		return tryLock, nil
+	case r.Status == store.Claimed:
+		c.sawOthers()
+		return wait, nil
+	case r.Status == store.Late, r.Status == store.Clock:
+		return wait, nil
 	}
 	return failed, c.refusal(r)
 }
 
 // wait lets others open the period, for a random time that grows to a tenth of a second.
 func (c *call) wait(ctx context.Context) (step, error) {
-	o := c.opens()
+	o := &c.opening
 	pause := min(2*time.Millisecond<<o.waits, 100*time.Millisecond)
 	pause = pause/2 + rand.N(pause)
 	if pause > c.budget.Wait() {
@@ -177,10 +185,7 @@ func (c *call) wait(ctx context.Context) (step, error) {
 
 // waitedTooLong is the error of a call that has waited for others as long as it may.
 func (c *call) waitedTooLong() error {
-	err := c.opens().lockErr
-	if err == nil {
-		err = errTaken
-	}
+	err := cmp.Or(c.opening.lockErr, errTaken)
 	return fmt.Errorf("serial: %s %s was not opened within %v: %w", c.typ, c.span.label, budget.Others, err)
 }
 
@@ -194,8 +199,6 @@ func (c *call) onward(ctx context.Context, f func(c *call) (step, error)) (step,
 	}
 	c.work = nil // it is f's now
 	own.typ = strings.Clone(c.typ)
-	own.opening = new(opening)
-	*own.opening = *c.opens()
 	if c.trace != nil {
 		own.trace = new(trace)
 		*own.trace = *c.trace
@@ -217,7 +220,7 @@ func (c *call) onward(ctx context.Context, f func(c *call) (step, error)) (step,
 
 // release gives back what the call holds, and waits a little for that: not for a server that has failed already.
 func (c *call) release(ctx context.Context, held interface {
-	release(ctx context.Context, patience time.Duration)
+	release(context.Context, time.Duration)
 }) {
 	patience := min(lockPatience, c.budget.Answer())
 	if c.silent {

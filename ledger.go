@@ -81,7 +81,7 @@ func (c *call) look(ctx context.Context, n int, purpose store.Purpose, lock *loc
 		since := time.Now()
 		if lock != nil {
 			since = lock.since
-			found := c.opens().found // by the server's clock, shortly before the lock was asked for
+			found := c.opening.found // by the server's clock, shortly before the lock was asked for
 			take.Claim.Until = found.Now.Add(since.Sub(found.Received) + lockExpiry)
 		}
 		k = &claim{g: c.g, typ: c.typ, node: c.node, until: since.Add(lockExpiry - floorMargin)}
@@ -201,15 +201,5 @@ func (c *call) fill(ctx context.Context, n int) (step, error) {
 	if err == nil && r.Status == store.Reserved {
 		r, err = c.install(ctx, claim, store.Open{N: n, Checked: r.Now, Lease: lockExpiry})
 	}
-	if err != nil {
-		return failed, err
-	}
-	switch r.Status {
-	case store.Claimed:
-		c.sawOthers()
-		return wait, nil
-	case store.Late, store.Clock:
-		return wait, nil
-	}
-	return c.taken(r)
+	return c.taken(r, err)
 }

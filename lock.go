@@ -51,9 +51,6 @@ type lock struct {
 	since time.Time // when it was asked for, so that it expires lockExpiry later at the earliest
 }
 
-// left is what remains of the lock's expiry.
-func (k *lock) left() time.Duration { return lockExpiry - time.Since(k.since) }
-
 // try makes one attempt at the lock. The error is errTaken if another holds it. It answers as soon as ctx ends, and otherwise
 // within limit.
 //

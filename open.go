@@ -27,7 +27,7 @@ func (c *call) tryLock(ctx context.Context) (*lock, step, error) {
 	l, err := c.g.locks.try(ctx, c.g.store.LockKey(c.typ, c.span.label), limit)
 	const attempt = 2 * lockPatience // to ask, and to give back what was granted
 	c.budget.Spend(time.Since(start), attempt)
-	c.opens().lockErr = nil
+	c.opening.lockErr = nil
 	switch {
 	case err == nil:
 		return l, locked, nil
@@ -35,7 +35,7 @@ func (c *call) tryLock(ctx context.Context) (*lock, step, error) {
 		c.sawOthers()
 		return nil, wait, nil
 	}
-	c.opens().lockErr = err
+	c.opening.lockErr = err
 	if redisrun.EndOf(ctx) == nil && redisrun.Transient(err) && c.budget.Answer() >= attempt {
 		return nil, wait, nil
 	}
@@ -66,21 +66,12 @@ func (c *call) openLocked(ctx, steady context.Context, n int, lock *lock) (step,
 	}
 	r, claim, err := c.look(steady, n, purpose, lock)
 	defer c.release(steady, claim)
-	switch {
-	case err != nil:
-		return failed, err
-	case r.Status == store.Claimed:
-		c.sawOthers()
-		return wait, nil
-	case r.Status == store.Late:
-		return wait, nil
-	case r.Status == store.Reserved:
-	default:
-		if next, err := c.taken(r); next != tryLock {
+	if err != nil || r.Status != store.Reserved {
+		if next, err := c.taken(r, err); next != tryLock {
 			return next, err
 		}
 	}
-	if c.span.start != span.start || lock.left() <= floorMargin {
+	if c.span.start != span.start || time.Since(lock.since) >= lockExpiry-floorMargin {
 		return wait, nil // the lock is another period's, or it took too long to get here
 	}
 	o := store.Open{N: n, Checked: r.Now}
@@ -97,36 +88,25 @@ func (c *call) openLocked(ctx, steady context.Context, n int, lock *lock) (step,
 		claim.above(used)
 	}
 	// For the period of the check: Redis refuses it if it comes too late.
-	r, err = c.install(steady, claim, o)
-	if err != nil {
-		return failed, err
-	}
-	return c.opened(r)
+	return c.opened(c.install(steady, claim, o))
 }
 
 // openAlone is open without a lock, for the second in which it arrives.
 func (c *call) openAlone(ctx context.Context, n int) (step, error) {
-	found := c.opens().found
+	found := c.opening.found
 	if err := c.checkSkew(found); err != nil {
 		return failed, err
 	}
 	c.span = c.g.spanAt(c.aim())
-	r, err := c.install(ctx, nil, store.Open{N: n, Checked: found.Now, Lease: lockExpiry})
-	if err != nil {
-		return failed, err
-	}
-	return c.opened(r)
+	return c.opened(c.install(ctx, nil, store.Open{N: n, Checked: found.Now, Lease: lockExpiry}))
 }
 
-// opened says what follows from the reply to an open.
-func (c *call) opened(r store.Reply) (step, error) {
-	switch r.Status {
-	case store.Clock, store.Late:
-		return wait, nil
-	case store.Issued:
+// opened is taken for a period that was missing.
+func (c *call) opened(r store.Reply, err error) (step, error) {
+	if err == nil && r.Status == store.Issued {
 		c.sawOpened()
 	}
-	next, err := c.taken(r)
+	next, err := c.taken(r, err)
 	if next == tryLock {
 		next = wait
 	}

@@ -54,7 +54,7 @@ func (c *call) prepare(ctx context.Context, periods int) error {
 		switch out {
 		case prepared:
 			_, limited := ctx.Deadline()
-			c.opening, c.budget = &opening{checked: c.opens().checked}, budget.New(limited) // each period has its own
+			c.opening, c.budget = opening{checked: c.opening.checked}, budget.New(limited) // each period has its own
 			p = &next.period
 		case gap:
 			p = &current.period
@@ -117,7 +117,7 @@ func (c *call) prepareOne(ctx context.Context, current **span, next *span) (prep
 		}
 		return gap, reopen()
 	case store.Unchecked:
-		c.opens().checked = true
+		c.opening.checked = true
 		return afresh, c.checkSkew(r)
 	case store.NeedsFloor:
 		return afresh, c.prepareAbove(ctx, current, next)
@@ -162,7 +162,7 @@ func (c *call) sendPrepare(ctx context.Context, current **span, next *span, floo
 		}
 		r, err := c.g.store.Prepare(ctx, &c.budget, c.node.Node, &store.Prepare{
 			Series: c.series(), Next: &next.stored, Base: c.g.base, Floor: floor,
-			Checked: c.g.maxSkew < 0 || c.opens().checked,
+			Checked: c.g.maxSkew < 0 || c.opening.checked,
 		})
 		if r.Status == store.Lost || r.WasThere {
 			c.span = next // whose counter it is

@@ -19,11 +19,7 @@ func (g *Generator) Next(ctx context.Context, typ string) (string, error) {
 
 // sequence issues n numbers. It is the published sequence, each of its four ifs made safe.
 func (c *call) sequence(ctx context.Context, n int) (err error) {
-	defer func() {
-		if c.work != nil {
-			c.endWork(err)
-		}
-	}()
+	defer func() { c.endWork(err) }()
 	var lock *lock
 	for {
 		// 1. The counter exists: increment and return. One script, one round trip.
@@ -74,11 +70,8 @@ func (c *call) take(ctx context.Context, n int) (step, error) {
 			}
 			return c.send(ctx, store.Take{N: n, Purpose: store.All})
 		})
-		if err != nil {
-			return failed, err
-		}
-		if r.Status != store.Ceiling {
-			return c.taken(r)
+		if err != nil || r.Status != store.Ceiling {
+			return c.taken(r, err)
 		}
 		if next, err := c.refill(ctx, n); next != again {
 			return next, err
@@ -166,9 +159,6 @@ func (c *call) issue(ctx context.Context, g *Generator, typ string, n int) error
 		err = fmt.Errorf("%w: %d of %s were asked for, and a period has %d", ErrExhausted, n, typ, g.limit)
 	default:
 		err = c.sequence(ctx, n)
-	}
-	if err == nil && c.trace == nil {
-		return nil
 	}
 	return c.toldIssued(ctx, n, err)
 }

@@ -66,14 +66,6 @@ func (c *call) endWork(err error) {
 	close(k.done)
 }
 
-// sawOthers notes that a server has answered, and that it is others who are waited for.
-func (c *call) sawOthers() {
-	c.budget.Renew()
-	if c.work != nil {
-		c.work.others.Add(1)
-	}
-}
-
 // join waits for another caller of this process, as long as ctx lives, or as the call may wait for others if that has no
 // deadline. What that one waits for servers, this call waits for them too.
 func (c *call) join(ctx context.Context, k *work) (step, error) {
