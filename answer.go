@@ -53,11 +53,15 @@ func (g *Generator) readAnswer(a *store.Answer) (*span, *format, error) {
 	if a == nil {
 		return nil, nil, errors.New("it is no period, date, template and sequence")
 	}
-	per, err := periodOf(a.Period.Label)
-	if err != nil {
-		return nil, nil, err
-	}
 	s := &span{period: period{label: a.Period.Label, start: a.Period.Start, end: a.Period.End}}
+	per := PerSecond
+	for per.known() && kinds[per].digits != len(s.label) {
+		per++
+	}
+	if !per.known() {
+		return nil, nil, fmt.Errorf("no period is called %q", s.label)
+	}
+	var err error
 	if s.wall, err = time.Parse("20060102150405"[:len(s.label)], s.label); err != nil || a.Printed == "" {
 		return s, nil, err
 	}
@@ -67,14 +71,4 @@ func (g *Generator) readAnswer(a *store.Answer) (*span, *format, error) {
 	}
 	f, err := parseTemplate(template, per)
 	return s, f, err
-}
-
-// periodOf returns the Period whose labels look like this one.
-func periodOf(label string) (Period, error) {
-	for per := PerSecond; per.known(); per++ {
-		if kinds[per].digits == len(label) {
-			return per, nil
-		}
-	}
-	return 0, fmt.Errorf("no period is called %q", label)
 }

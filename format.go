@@ -85,15 +85,7 @@ func (n Number) Int64() (int64, error) {
 }
 
 // maxSeq is the largest sequence of width digits; width is at most maxWidth.
-func maxSeq(width int) int64 { return powers[width] - 1 }
-
-var powers = func() (p [maxWidth + 1]int64) {
-	p[0] = 1
-	for i := range maxWidth {
-		p[i+1] = 10 * p[i]
-	}
-	return p
-}()
+func maxSeq(width int) int64 { return int64(math.Pow10(width)) - 1 } // exact, since 10^15 is
 
 // A format is a parsed template. All its fields have a fixed width, except the type and a sequence that may grow.
 type format struct {
@@ -277,7 +269,6 @@ func (f *format) date(layout string, per Period) error {
 		allowed += dateParts[kind].tokens + ", "
 	}
 	allowed = strings.TrimSuffix(allowed, ", ") + " and separators"
-	f.layout = nil
 	var seen [fieldSecond + 1]bool
 	for rest := layout; rest != ""; {
 		c := rest[0]
@@ -342,27 +333,15 @@ func (f *format) checkYear(year int) error {
 // dateOf returns the label of a period as the template prints it.
 func (f *format) dateOf(wall time.Time) string {
 	var b []byte
+	r := readingOf(wall)
 	for _, fl := range f.layout {
-		var v int
-		switch fl.kind {
-		case fieldLiteral:
+		if fl.kind == fieldLiteral {
 			b = append(b, fl.text...)
 			continue
-		case fieldYear:
-			v = wall.Year()
-			if fl.width == 2 {
-				v %= 100
-			}
-		case fieldMonth:
-			v = int(wall.Month())
-		case fieldDay:
-			v = wall.Day()
-		case fieldHour:
-			v = wall.Hour()
-		case fieldMinute:
-			v = wall.Minute()
-		case fieldSecond:
-			v = wall.Second()
+		}
+		v := r[fl.kind-fieldYear]
+		if fl.kind == fieldYear && fl.width == 2 {
+			v %= 100
 		}
 		b = appendPadded(b, int64(v), fl.width)
 	}

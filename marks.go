@@ -45,7 +45,8 @@ func (m *marks) raise(typ string, s *span, seq int64, clock *clock, keys func(st
 		old.seq = max(old.seq, seq)
 		return
 	}
-	wrong := old != nil && old.wrong()
+	// The server's clock was ahead when it was in the old period: it is far from it now.
+	wrong := old != nil && old.start > old.clock.now().Add(catchUp).Unix()
 	if old != nil && old.start > s.start && !wrong {
 		return // a late answer is not worth remembering
 	}
@@ -56,9 +57,6 @@ func (m *marks) raise(typ string, s *span, seq int64, clock *clock, keys func(st
 	typ = strings.Clone(typ) // it may be a part of something large
 	m.of[typ] = &mark{start: s.start, end: s.end, seq: seq, clock: clock, keys: keys(typ, &s.stored)}
 }
-
-// wrong reports whether the server's clock was ahead when it was in the mark's period: it is far from it now.
-func (k *mark) wrong() bool { return k.start > k.clock.now().Add(catchUp).Unix() }
 
 // forget drops what ended by start, the start of a period that was entered: but only if it has also ended by the clock
 // of the server that has it, since the clocks of a Cluster's nodes differ. The caller holds mu.

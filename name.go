@@ -30,23 +30,17 @@ func checkName(name string) string {
 		return fmt.Sprintf("%d bytes; allowed are 1 to %d", len(name), maxName)
 	}
 	for i := range len(name) { // runs for every number, and most names are ASCII
-		if !nameASCII[name[i]] {
+		if !nameASCII(name[i]) {
 			return checkUnicodeName(name)
 		}
 	}
 	return ""
 }
 
-// nameASCII is true for the ASCII characters that a name may have.
-var nameASCII = func() (ok [256]bool) {
-	for _, c := range []byte("-_./") {
-		ok[c] = true
-	}
-	for c := range byte(utf8.RuneSelf) {
-		ok[c] = ok[c] || isASCIILetter(c) || isASCIIDigit(c)
-	}
-	return ok
-}()
+// nameASCII reports whether c is an ASCII character that a name may have.
+func nameASCII(c byte) bool {
+	return isASCIILetter(c) || isASCIIDigit(c) || strings.IndexByte("-_./", c) >= 0
+}
 
 // checkUnicodeName is checkName for a name that is not ASCII. Normalization takes large tables that grow with Unicode;
 // golang.org/x/text is where the Go project keeps them.
@@ -57,7 +51,7 @@ func checkUnicodeName(name string) string {
 	}
 	for _, r := range name {
 		switch {
-		case r < utf8.RuneSelf && nameASCII[r]:
+		case r < utf8.RuneSelf && nameASCII(byte(r)):
 		case !unicode.IsLetter(r) && !unicode.IsDigit(r):
 			return fmt.Sprintf("it has %q (%U); %s", r, r, allowed)
 		case printsNothing(r):
