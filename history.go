@@ -21,8 +21,7 @@ const mostKept = 10_000
 // failure of Redis.
 func (g *Generator) History(ctx context.Context, typ string, periods int) ([]Number, error) {
 	var c call
-	err := c.begin(ctx, g, typ)
-	if err != nil {
+	if err := c.begin(ctx, g, typ); err != nil {
 		return nil, err
 	}
 	if periods < 1 || periods > mostKept {

@@ -1,6 +1,7 @@
 package serial
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -85,9 +86,7 @@ func WithHooks(hooks Hooks) Option {
 		if at := hooks.NearlyExhaustedAt; !(at >= 0 && at <= 1) {
 			return fmt.Errorf("serial: WithHooks: NearlyExhaustedAt is %v; allowed are more than 0 to 1, and 0 for 0.8", at)
 		}
-		if hooks.NearlyExhaustedAt == 0 {
-			hooks.NearlyExhaustedAt = 0.8
-		}
+		hooks.NearlyExhaustedAt = cmp.Or(hooks.NearlyExhaustedAt, 0.8)
 		c.hooks = &hooks
 		return nil
 	})
@@ -116,15 +115,9 @@ func (c *call) told(ctx context.Context, err error) error {
 	}
 	t.took = time.Since(t.began)
 	h := c.g.hooks
-	if t.clock != nil {
-		tell(ctx, h.ClockCorrected, *t.clock)
-	}
-	if t.lost != nil {
-		tell(ctx, h.Lost, *t.lost)
-	}
-	if t.opened != nil {
-		tell(ctx, h.Opened, *t.opened)
-	}
+	tell(ctx, h.ClockCorrected, t.clock)
+	tell(ctx, h.Lost, t.lost)
+	tell(ctx, h.Opened, t.opened)
 	return err
 }
 
@@ -137,25 +130,25 @@ func (c *call) toldIssued(ctx context.Context, n int, err error) error {
 	}
 	h := c.g.hooks
 	if err != nil {
-		tell(ctx, h.Failed, FailedInfo{c.typ, n, err, t.took})
+		tell(ctx, h.Failed, &FailedInfo{c.typ, n, err, t.took})
 		return err
 	}
 	if c.made.repeated {
 		n = 0
 	}
 	last := c.number(c.made.last)
-	tell(ctx, h.Issued, IssuedInfo{last, n, t.took})
-	if n > 0 && h.NearlyExhausted != nil && last.Seq >= c.g.nearly && c.g.marks.warn(c.typ, c.made.span.start) {
-		tell(ctx, h.NearlyExhausted, ExhaustionInfo{last, last.Seq - c.g.base, c.g.limit - c.g.base})
+	tell(ctx, h.Issued, &IssuedInfo{last, n, t.took})
+	if n > 0 && h.NearlyExhausted != nil && last.Seq >= c.g.nearlyExhausted() && c.g.marks.warn(c.typ, c.made.span.start) {
+		tell(ctx, h.NearlyExhausted, &ExhaustionInfo{last, last.Seq - c.g.base, c.g.limit - c.g.base})
 	}
 	return nil
 }
 
-// tell calls one hook and drops its panic.
-func tell[T any](ctx context.Context, hook func(context.Context, T), info T) {
-	if hook == nil {
+// tell calls one hook, if there is one and something to tell, and drops its panic.
+func tell[T any](ctx context.Context, hook func(context.Context, T), info *T) {
+	if hook == nil || info == nil {
 		return
 	}
 	defer func() { _ = recover() }()
-	hook(ctx, info)
+	hook(ctx, *info)
 }

@@ -38,7 +38,6 @@ type config struct {
 	retention   int           // periods for which a counter is kept after its own
 	prefix      string
 	hooks       *Hooks // nil for none
-	nearly      int64  // first sequence for which NearlyExhausted is due
 }
 
 func newConfig(client redis.UniversalClient, opts []Option) (*config, error) {
@@ -68,9 +67,6 @@ func newConfig(client redis.UniversalClient, opts []Option) (*config, error) {
 	c.limit = c.format.maxSeq()
 	if c.base >= c.limit {
 		return nil, fmt.Errorf("serial: WithStart(%d): the template prints sequences up to %d; allowed are 1 to that", c.base+1, c.limit)
-	}
-	if c.hooks != nil {
-		c.nearly = c.nearlyExhausted()
 	}
 	return c, nil
 }
@@ -249,7 +245,7 @@ func WithLockClients(clients ...redis.UniversalClient) Option {
 				return fmt.Errorf("%w (client %d of WithLockClients)", err, i+1)
 			}
 			for j, other := range clients[:i] {
-				if same(client, other) {
+				if reflect.ValueOf(client).Comparable() && reflect.ValueOf(other).Comparable() && client == other {
 					return fmt.Errorf("serial: WithLockClients: client %d is given twice; a majority could never grant the lock", i+1)
 				}
 				if addr := sharedAddr(client, other); addr != "" {
@@ -260,11 +256,6 @@ func WithLockClients(clients ...redis.UniversalClient) Option {
 		c.lockClients = append([]redis.UniversalClient(nil), clients...)
 		return nil
 	})
-}
-
-// same reports whether a and b are one client. Clients of a type that cannot be compared never are.
-func same(a, b redis.UniversalClient) bool {
-	return reflect.ValueOf(a).Comparable() && reflect.ValueOf(b).Comparable() && a == b
 }
 
 // sharedAddr returns an address by which both clients reach one server, or "" if none is known. A client of a Cluster and

@@ -25,8 +25,7 @@ import (
 func (g *Generator) Prepare(ctx context.Context, typ string, periods int) error {
 	const most = 100
 	var c call
-	err := c.begin(ctx, g, typ)
-	if err != nil {
+	if err := c.begin(ctx, g, typ); err != nil {
 		return err
 	}
 	if periods < 1 || periods > most {

@@ -23,8 +23,7 @@ import (
 // floor's or the ledger's own, ctx's, or a failure of Redis.
 func (g *Generator) Raise(ctx context.Context, typ string, seq int64) error {
 	var c call
-	err := c.begin(ctx, g, typ)
-	if err != nil {
+	if err := c.begin(ctx, g, typ); err != nil {
 		return err
 	}
 	if limit := g.limit; seq < 0 || seq > limit {

@@ -170,8 +170,7 @@ func (c *call) issue(ctx context.Context, g *Generator, typ string, n int) error
 // failure of Redis.
 func (g *Generator) Peek(ctx context.Context, typ string) (Number, error) {
 	var c call
-	err := c.begin(ctx, g, typ)
-	if err != nil {
+	if err := c.begin(ctx, g, typ); err != nil {
 		return Number{}, err
 	}
 	r, err := c.follow(ctx, c.aim(), func(s *span) (store.Reply, error) {
