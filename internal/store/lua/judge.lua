@@ -37,15 +37,11 @@
 -- master returns the replication ID of this server if it is a master, else nil and what INFO says.
 local function master()
   local info = redis.pcall('INFO', 'replication')
-  if type(info) ~= 'string' then
-    return nil, info.err or ''
-  end
+  if type(info) ~= 'string' then return nil, info.err or '' end
   local _, at = string.find(info, 'master_replid:', 1, true) -- several times as fast as a pattern
   local id = at and string.match(info, '^%x+', at + 1)
   local slave = string.find(info, 'role:slave', 1, true)
-  if not id or slave then
-    return nil, id and 'role:slave' or info
-  end
+  if not id or slave then return nil, id and 'role:slave' or info end
   return id
 end
 
@@ -79,16 +75,12 @@ local function judge(time, counter, record, mark, raise, id, entered, held)
     return {status, now, time[2] + 0, text or '', one or 0, two or 0}
   end
 
-  if now < ARGV[2] + 0 or now >= past then
-    return nil, j.answer('clock')
-  end
+  if now < ARGV[2] + 0 or now >= past then return nil, j.answer('clock') end
 
   -- read returns what a counter holds, false if it is not there. Of all errors only WRONGTYPE tells what a key holds.
   function j.read(key)
     local held = redis.pcall('GET', key)
-    if type(held) ~= 'table' then
-      return held
-    end
+    if type(held) ~= 'table' then return held end
     return string.find(held.err, 'WRONGTYPE', 1, true) and 'another type of key' or redis.call('GET', key)
   end
 
@@ -116,13 +108,9 @@ local function judge(time, counter, record, mark, raise, id, entered, held)
   end
 
   -- permit fails if key must not be set. It sets nothing, since the condition is never true.
-  function j.permit(key, there)
-    redis.call('SET', key, '', there and 'NX' or 'XX')
-  end
+  function j.permit(key, there) redis.call('SET', key, '', there and 'NX' or 'XX') end
 
-  local function labelOf(period)
-    return string.match(period, '^%S+')
-  end
+  local function labelOf(period) return string.match(period, '^%S+') end
 
   -- lastAs returns the label of the last period entered whose label is as long as this one, and the instant after it; or nil.
   local function lastAs(label)
@@ -140,9 +128,7 @@ local function judge(time, counter, record, mark, raise, id, entered, held)
     local runs = {}
     local function covers(this)
       for _, run in ipairs(runs) do
-        if run.from <= this and this <= run.to then
-          return run
-        end
+        if run.from <= this and this <= run.to then return run end
       end
     end
     for from, how, to in string.gmatch(redis.call('HGET', record, 'used' .. #label) or '', '(%w*)([-+])(%w*);') do
@@ -181,9 +167,7 @@ local function judge(time, counter, record, mark, raise, id, entered, held)
     local follows = entered and j.stands ~= 'future' and string.match(entered, '^%S+ %d+ (%d+)') == ARGV[2]
     local previous = follows and covers(labelOf(entered))
     if run then
-      if how == '-' then
-        run.how = how
-      end
+      run.how = how == '-' and how or run.how
     elseif previous and previous.how == how and previous.to == labelOf(entered) then
       previous.to = own
     else
@@ -198,26 +182,19 @@ local function judge(time, counter, record, mark, raise, id, entered, held)
       for _, r in ipairs(runs) do
         text = text .. r.from .. r.how .. (r.to == r.from and '' or r.to) .. ';'
       end
-      if #text <= 64 or #runs == 1 then
-        return text
-      end
+      if #text <= 64 or #runs == 1 then return text end
       -- Two runs become one, and what lies between counts as used. Below the caller's period that does no harm, unless the clock
       -- is ahead now: so the smallest gap goes, and none above it before.
       local at, least
       for i = 1, #runs - 1 do
         local gap = (tonumber(runs[i + 1].from) or 0) - (tonumber(runs[i].to) or 0)
-        if runs[i + 1].from > own then
-          gap = gap + 1e15
-        end
+        gap = runs[i + 1].from > own and gap + 1e15 or gap
         if not least or gap < least then
           at, least = i, gap
         end
       end
       local lower = table.remove(runs, at)
-      runs[at].from = lower.from
-      if lower.how == '-' then
-        runs[at].how = '-'
-      end
+      runs[at].from, runs[at].how = lower.from, lower.how == '-' and '-' or runs[at].how
     end
   end
 
@@ -252,9 +229,7 @@ local function judge(time, counter, record, mark, raise, id, entered, held)
     j.keep()
   end
 
-  if type(entered) ~= 'string' then
-    entered = redis.call('HGET', record, 'entered')
-  end
+  entered = type(entered) == 'string' and entered or redis.call('HGET', record, 'entered')
   j.entered, j.ahead = entered, redis.call('HGET', record, 'ahead') or ''
   j.recorded = ledger and ARGV[1] .. ' ledger' or ARGV[1]
   j.stands = 'same'
@@ -269,9 +244,7 @@ local function judge(time, counter, record, mark, raise, id, entered, held)
       -- A label is used once: where zones are more than a period apart its numbers would repeat. One that was entered last, but
       -- has not ended, was entered by a wrong clock.
       local last, over = lastAs(own)
-      if last and over <= now and own <= last then
-        return nil, j.answer('conflict', entered)
-      end
+      if last and over <= now and own <= last then return nil, j.answer('conflict', entered) end
       j.stands = 'open'
       suspect = j.known(own)
       local opened, goes = string.match(j.ahead, '([^;]+ (%d+));$')
@@ -285,10 +258,7 @@ local function judge(time, counter, record, mark, raise, id, entered, held)
     end
   end
 
-  j.held = held
-  if type(held) ~= 'string' then
-    j.held = j.read(counter)
-  end
+  j.held = type(held) == 'string' and held or j.read(counter)
   j.last = j.number(j.held)
   j.lost = (not j.last or j.last < mark) and (j.stands == 'same' or j.stands == 'ahead' or suspect or mark > 0 or j.held)
   j.untold = j.lost
@@ -296,9 +266,7 @@ local function judge(time, counter, record, mark, raise, id, entered, held)
     local says
     if not id then
       id, says = master()
-      if not id then
-        return nil, j.answer('unknown', says)
-      end
+      if not id then return nil, j.answer('unknown', says) end
     end
     j.id = id
     if entered == j.recorded then
@@ -308,9 +276,7 @@ local function judge(time, counter, record, mark, raise, id, entered, held)
     end
     j.untold = j.lost and (suspect == '-' or j.stands == 'same' and entered ~= j.recorded)
   end
-  if j.stands == 'future' and not raise then
-    return nil, j.answer('future', entered)
-  end
+  if j.stands == 'future' and not raise then return nil, j.answer('future', entered) end
   return j
 end
 

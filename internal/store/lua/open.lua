@@ -29,34 +29,22 @@
 local time = redis.call('TIME')
 local request = KEYS[3]
 local answered = request and recall(request, time)
-if answered then
-  return answered
-end
+if answered then return answered end
 local n, mark, limit, expires = ARGV[7] + 0, ARGV[8] + 0, ARGV[4] + 0, ARGV[5] + 0
 local counter, record = KEYS[1], KEYS[2]
 local j, refusal = judge(time, counter, record, mark, true)
-if not j then
-  return refusal
-end
+if not j then return refusal end
 local raise, ms = ARGV[11] == '', j.milliseconds
-if not raise and (ms < ARGV[11] + 0 or ms >= ARGV[11] + ARGV[12]) then
-  return j.answer('late')
-end
-if j.stands == 'future' and not raise then
-  return j.answer('future', j.entered)
-end
+if not raise and (ms < ARGV[11] + 0 or ms >= ARGV[11] + ARGV[12]) then return j.answer('late') end
+if j.stands == 'future' and not raise then return j.answer('future', j.entered) end
 
 local floor = tonumber(ARGV[10])
 local used = math.max(j.last or 0, ARGV[9] + 0, floor or 0, mark)
 local upto
-if j.untold and not floor then
-  return j.answer('lost', j.held or '')
-end
+if j.untold and not floor then return j.answer('lost', j.held or '') end
 if j.id then
   local token, past = string.match(redis.call('HGET', record, 'claim') or '', '^(%S+) (%d+)$')
-  if token ~= ARGV[13] or ms >= tonumber(past) or j.id ~= ARGV[14] then
-    return j.answer('late')
-  end
+  if token ~= ARGV[13] or ms >= tonumber(past) or j.id ~= ARGV[14] then return j.answer('late') end
   j.lifetime(counter, expires)
   redis.call('HDEL', record, 'claim')
   local after = ARGV[15] + 0
@@ -67,9 +55,7 @@ if j.id then
   if used + n > limit and j.intact and j.last < j.ceiling and not raise then -- the rest of the block before is not thrown away
     return j.answer('exhausted', j.held)
   end
-  if used + n > upto and used + n <= limit then
-    return j.answer('late')
-  end
+  if used + n > upto and used + n <= limit then return j.answer('late') end
   if used > limit then -- of another template's, or set aside in vain
     used = math.max(limit, j.last or 0)
     upto = used
@@ -93,9 +79,7 @@ if text ~= j.held then
   redis.call('SET', counter, text, 'KEEPTTL')
 end
 j.lifetime(counter, expires)
-if not enough then
-  return j.answer('exhausted', text)
-end
+if not enough then return j.answer('exhausted', text) end
 if request and n > 0 then
   remember(request, j.recorded, ARGV[#ARGV], issued)
 end

@@ -8,10 +8,6 @@
 --   "lost" HELD       the counter was there once; what it holds now, "" if it is gone
 --   "missing" ""      nothing was issued in the period yet
 local j, refusal = judge(redis.call('TIME'), KEYS[1], KEYS[2], ARGV[7] + 0)
-if not j then
-  return refusal
-end
-if j.lost then
-  return j.answer('lost', j.held or '')
-end
+if not j then return refusal end
+if j.lost then return j.answer('lost', j.held or '') end
 return j.last or j.answer('missing', '')

@@ -11,7 +11,7 @@
 --      11  base     the sequence before its first one, at most the limit
 --      12  floor    the highest sequence that may have been used in it, at most the limit; "" if nothing tells; "?" if the
 --                   caller is to ask first
---      13  checked  "1" if the caller has compared the server's clock with its own, else ""
+--      13  checked  "checked" if the caller has compared the server's clock with its own, else ""
 --
 -- Reply: an integer, the sequence at which its counter stands; or, with nothing written, a status of judge.lua or
 --   "missing" ""       the current period has to be entered first
@@ -21,37 +21,24 @@
 --   "floor" LOST       the floor has to be asked; "lost" if its counter was there once, else ""
 --   "lost" HELD        its counter was there once; what it holds now, "" if it is gone
 local j, refusal = judge(redis.call('TIME'), KEYS[1], KEYS[2], ARGV[7] + 0)
-if not j then
-  return refusal
-end
-if j.stands ~= 'same' then
-  return j.answer('missing', '')
-end
+if not j then return refusal end
+if j.stands ~= 'same' then return j.answer('missing', '') end
 local counter, expires, floor = KEYS[3], ARGV[10] + 0, ARGV[12]
 local open = string.find(j.ahead, ';' .. ARGV[8] .. ';', 1, true)
 if not open then
   local opened = string.match(j.ahead, '([^;]+);$') or j.entered
   local past = string.match(opened, '^%S+ %d+ (%d+)')
   if past ~= ARGV[9] then
-    if tonumber(past) < ARGV[9] + 0 then
-      return j.answer('gap')
-    end
-    return j.answer('conflict', opened)
+    return tonumber(past) < ARGV[9] + 0 and j.answer('gap') or j.answer('conflict', opened)
   end
-  if ARGV[13] == '' then
-    return j.answer('check')
-  end
+  if ARGV[13] == '' then return j.answer('check') end
 end
 local held = j.read(counter)
 local used = j.number(held)
 if not used then
   local once = open or held or j.known(ARGV[8]) -- by a clock that was ahead
-  if floor == '?' then
-    return j.answer('floor', once and 'lost' or '')
-  end
-  if floor == '' and once then
-    return j.answer('lost', held or '')
-  end
+  if floor == '?' then return j.answer('floor', once and 'lost' or '') end
+  if floor == '' and once then return j.answer('lost', held or '') end
   used = ARGV[11] + 0
 end
 used = math.max(used, tonumber(floor) or 0) -- nothing was issued yet, so that it may be lifted

@@ -39,18 +39,14 @@ local function judged(judge, remember, time, id, i, entered, held, left)
   local counter, record, n, mark = KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i + 7] + 0, ARGV[2 * i + 8] + 0
   local purpose, request = ARGV[7], #KEYS == 3 and KEYS[3]
   local j, refusal = judge(time, counter, record, mark, purpose == 'raise', id, entered, held)
-  if not j then
-    return refusal
-  end
+  if not j then return refusal end
   local last, limit = j.last, ARGV[4] + 0
   local claims = purpose ~= 'issue' and purpose ~= 'all'
 
   -- ask claims a block, if the caller wants one and no other has the claim. A claim that seems to last longer than its lease was
   -- made before the server's clock went back.
   local function ask()
-    if not claims then
-      return j.answer('ceiling', j.lost and 'lost' or '')
-    end
+    if not claims then return j.answer('ceiling', j.lost and 'lost' or '') end
     local ms, lease = j.milliseconds, ARGV[12] + 0
     local token, past = string.match(redis.call('HGET', record, 'claim') or '', '^(%S+) (%d+)$')
     past = tonumber(past)
@@ -58,24 +54,18 @@ local function judged(judge, remember, time, id, i, entered, held, left)
       return j.answer('claimed', '', past)
     end
     local ends = math.min(ms + lease, tonumber(ARGV[13]) or math.huge)
-    if ends <= ms then
-      return j.answer('late')
-    end
+    if ends <= ms then return j.answer('late') end
     j.keep()
     redis.call('HSET', record, 'claim', ARGV[11] .. ' ' .. string.format('%.0f', ends))
     j.keep()
     return j.answer('reserve', j.id, math.max(j.ceiling or 0, last or 0, mark))
   end
 
-  if j.untold and purpose ~= 'floor' and purpose ~= 'raise' then
-    return j.answer('lost', j.held or '')
-  end
+  if j.untold and purpose ~= 'floor' and purpose ~= 'raise' then return j.answer('lost', j.held or '') end
   local top = limit -- of what may be issued now
   local closed = j.stands == 'open' or j.stands == 'ahead' and ARGV[8] == 'doubted'
   if not j.id then
-    if closed then
-      return j.answer('missing', '')
-    end
+    if closed then return j.answer('missing', '') end
   elseif purpose == 'raise' then
     return ask()
   elseif not j.intact then
@@ -92,12 +82,8 @@ local function judged(judge, remember, time, id, i, entered, held, left)
 
   local count = math.min(n, math.max(top - last, 0))
   if count < n then
-    if last >= limit or purpose ~= 'issue' and last + n > limit then
-      return j.answer('exhausted', j.held)
-    end
-    if count < 1 or purpose ~= 'issue' then
-      return ask()
-    end
+    if last >= limit or purpose ~= 'issue' and last + n > limit then return j.answer('exhausted', j.held) end
+    if count < 1 or purpose ~= 'issue' then return ask() end
   end
   if request and n > 0 then
     j.permit(request, false)
@@ -117,9 +103,7 @@ local function judged(judge, remember, time, id, i, entered, held, left)
   if request and n > 0 then
     remember(request, j.recorded, ARGV[#ARGV], issued)
   end
-  if count < n then
-    return j.answer(issued == limit and 'part' or 'block', '', count, issued)
-  end
+  if count < n then return j.answer(issued == limit and 'part' or 'block', '', count, issued) end
   return issued
 end
 
@@ -127,9 +111,7 @@ local time = redis.call('TIME')
 local now, limit = time[1] + 0, ARGV[4] + 0
 local id = ARGV[6] ~= '' and master()
 local answered = #KEYS == 3 and recall(KEYS[3], time)
-if answered then
-  return answered
-end
+if answered then return answered end
 local usual = now >= ARGV[2] + 0 and now < ARGV[3] + 0 and ARGV[7] ~= 'raise' and #KEYS ~= 3 and (id or ARGV[6] == '')
 local replies = #KEYS > 3 and {}
 for i = 1, #KEYS / 2 do
@@ -159,9 +141,7 @@ for i = 1, #KEYS / 2 do
     local done, answer = pcall(judged, judge, remember, time, id, i, entered, held, left)
     reply = (done or type(answer) == 'table') and answer or {err = answer} -- an error is a string in Redis 6.2
   end
-  if not replies then
-    return reply
-  end
+  if not replies then return reply end
   replies[i] = reply
 end
 return replies
