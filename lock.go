@@ -147,7 +147,7 @@ type votes struct {
 // holder returns what a lock holds.
 var holder = func() *redis.Script {
 	s := redisrun.NewScript("return redis.call('get', KEYS[1])") // a plain GET may go to a replica
-	return redis.NewScript(1, s.Source(), s.Digest())
+	return redis.NewScript(1, s.Source, s.Digest)
 }()
 
 // A lane carries the commands of one acquisition to one lock server, one after the other. redsync sends the release

@@ -192,9 +192,7 @@ func (g *Generator) Peek(ctx context.Context, typ string) (Number, error) {
 // Parse takes apart a number that was issued by a Generator with the same template, period, day start and time zone. It
 // refuses anything that cannot have been issued: a date that the calendar or the zone does not have, sequence 0, missing or
 // excess padding, text before or after. It does not ask Redis.
-func (g *Generator) Parse(s string) (Number, error) {
-	return g.format.parse(s, g.calendar)
-}
+func (g *Generator) Parse(s string) (Number, error) { return g.format.parse(s, g.calendar) }
 
 // unlessUnused is 0 for a counter that was opened, and not used.
 func (g *Generator) unlessUnused(seq int64) int64 {

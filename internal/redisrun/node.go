@@ -10,9 +10,6 @@ import (
 
 // This file finds the server that has a key. Servers are told apart so that none waits for another.
 
-// mostTogether is how many types may go in one call.
-const mostTogether = 256
-
 // A Node is a server that has keys. Its methods may be called concurrently.
 type Node struct {
 	server  *redis.Client // nil where go-redis finds it
@@ -26,10 +23,11 @@ func (n *Node) Known() bool { return n.known }
 // Together is how many types may go in one call at most. What is no client of one server may be a Cluster's, whose types do not
 // share scripts.
 func (n *Node) Together() int {
+	const most = 256
 	if n.server == nil {
 		return 1
 	}
-	return mostTogether
+	return most
 }
 
 // OneSlot reports whether the server refuses scripts whose keys are in different slots, and takes a pipeline instead.
@@ -70,12 +68,9 @@ func NewNodes[T any](r *Runner, create func(*Node) T) *Nodes[T] {
 // Only is what belongs to the one server that there is, and false if there are several.
 func (n *Nodes[T]) Only() (T, bool) { return n.only, n.cluster == nil }
 
-// Of is what belongs to the server that has a key. To find out a Cluster's slots takes as long as its nodes make it, and until
+// Of is what belongs to the server of several that has a key. To find out a Cluster's slots takes as long as its nodes make it, and until
 // a first command has done that, nobody else waits for it.
 func (n *Nodes[T]) Of(ctx context.Context, key string) T {
-	if n.cluster == nil {
-		return n.only
-	}
 	var server *redis.Client
 	if n.runner.warm.Load() {
 		server, _ = n.cluster.MasterForKey(ctx, key)

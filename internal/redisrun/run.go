@@ -19,19 +19,13 @@ import (
 )
 
 // A Script is sent by its digest, and whole only to a server that does not have it.
-type Script struct{ source, digest string }
+type Script struct{ Source, Digest string }
 
 // NewScript returns the script of a source.
 func NewScript(source string) *Script {
 	sum := sha1.Sum([]byte(source))
 	return &Script{source, hex.EncodeToString(sum[:])}
 }
-
-// Digest is the name by which servers know the script.
-func (s *Script) Digest() string { return s.digest }
-
-// Source is the script itself.
-func (s *Script) Source() string { return s.source }
 
 // A Command is one run of a script. It is used once: go-redis may read Args even after its caller has left.
 type Command struct {
@@ -63,7 +57,6 @@ type Runner struct {
 	warm     atomic.Bool  // a server has answered, so that the client knows a Cluster's slots
 
 	connecting atomic.Pointer[connectLimit] // of the calls that began lately, nil before the first
-
 }
 
 // New returns a Runner that has replicas confirm the commands that ask for it.
@@ -102,9 +95,9 @@ func (r *Runner) Run(ctx context.Context, b *budget.Budget, node *Node, c Comman
 		failure = *note.Load()
 	}
 	for attempt := 0; ; attempt++ {
-		reply, limit, err := r.try(ctx, b, &quick, node, &c, "evalsha", c.Script.digest)
+		reply, limit, err := r.try(ctx, b, &quick, node, &c, "evalsha", c.Script.Digest)
 		if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-			reply, limit, err = r.try(ctx, b, &quick, node, &c, "eval", c.Script.source)
+			reply, limit, err = r.try(ctx, b, &quick, node, &c, "eval", c.Script.Source)
 		}
 		if err == nil {
 			reply.Before = failure
@@ -141,9 +134,6 @@ func (r *Runner) Run(ctx context.Context, b *budget.Budget, node *Node, c Comman
 	}
 }
 
-// fresh is for how long connections are taken to be alive after an answer.
-const fresh = 100 * time.Millisecond
-
 // try makes one attempt, and says what limit it had: 0 or less if there was no time left for one. A quick attempt is short;
 // so is the one that the budget has left at its end.
 //
@@ -154,6 +144,7 @@ const fresh = 100 * time.Millisecond
 // of a new one.) Where one has to be made, or replaces one that has died, each reply may take the whole read timeout.
 func (r *Runner) try(ctx context.Context, b *budget.Budget, quick *bool, node *Node, c *Command, name, body string) (
 	Reply, time.Duration, error) {
+	const fresh = 100 * time.Millisecond // after an answer connections are taken to be alive
 	limit, last := b.Attempt()
 	if *quick = *quick || last; *quick {
 		limit = min(limit, budget.Last)
@@ -185,9 +176,7 @@ func (r *Runner) try(ctx context.Context, b *budget.Budget, quick *bool, node *N
 		return Reply{}, limit, err
 	}
 	r.answered.Store(reply.Received.UnixNano())
-	if !r.warm.Load() {
-		r.warm.Store(true)
-	}
+	r.warm.Store(true)
 	return reply, limit, nil
 }
 
@@ -229,7 +218,7 @@ func (r *Runner) tryAll(ctx context.Context, b *budget.Budget, node *Node, comma
 	confirm := r.replicas.N > 0 && slices.ContainsFunc(commands, func(c Command) bool { return c.Confirm })
 	sendable := make([]onceCmd, len(commands))
 	for i, c := range commands {
-		sendable[i] = newCommand(ctx, "evalsha", c.Script.digest, c.Args)
+		sendable[i] = newCommand(ctx, "evalsha", c.Script.Digest, c.Args)
 	}
 	limit, _ := b.Attempt()
 	pool := r.poolOf(node, true)

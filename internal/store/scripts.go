@@ -32,6 +32,4 @@ func script(names ...string) *redisrun.Script {
 }
 
 // IsOpen reports whether the arguments of a command are those of open.lua, for tests that stop a process there.
-func IsOpen(args []any) bool {
-	return args[1] == openScript.Digest() || args[1] == openScript.Source()
-}
+func IsOpen(args []any) bool { return args[1] == openScript.Digest || args[1] == openScript.Source }
