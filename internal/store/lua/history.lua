@@ -9,7 +9,5 @@
 local j, refusal = judge(redis.call('TIME'), KEYS[1], KEYS[2], ARGV[7] + 0)
 if not j then return refusal end
 local issued = {not j.lost and j.last or -1}
-for i = 3, #KEYS do
-  issued[i - 1] = j.number(j.read(KEYS[i])) or -1
-end
+for i = 3, #KEYS do issued[i - 1] = j.number(j.read(KEYS[i])) or -1 end
 return issued

@@ -137,9 +137,7 @@ local function judge(time, counter, record, mark, raise, id, entered, held)
     local last = lastAs(label)
     if last and not covers(last) then
       local at = #runs
-      while at > 0 and runs[at].to > last do
-        at = at - 1
-      end
+      while at > 0 and runs[at].to > last do at = at - 1 end
       if at == 0 then
         table.insert(runs, 1, {from = '', how = '-', to = last})
       else
@@ -172,9 +170,7 @@ local function judge(time, counter, record, mark, raise, id, entered, held)
       previous.to = own
     else
       local at = 1
-      while runs[at] and runs[at].to < own do
-        at = at + 1
-      end
+      while runs[at] and runs[at].to < own do at = at + 1 end
       table.insert(runs, at, {from = own, how = how, to = own})
     end
     while true do
@@ -189,9 +185,7 @@ local function judge(time, counter, record, mark, raise, id, entered, held)
       for i = 1, #runs - 1 do
         local gap = (tonumber(runs[i + 1].from) or 0) - (tonumber(runs[i].to) or 0)
         gap = runs[i + 1].from > own and gap + 1e15 or gap
-        if not least or gap < least then
-          at, least = i, gap
-        end
+        if not least or gap < least then at, least = i, gap end
       end
       local lower = table.remove(runs, at)
       runs[at].from, runs[at].how = lower.from, lower.how == '-' and '-' or runs[at].how
@@ -210,9 +204,7 @@ local function judge(time, counter, record, mark, raise, id, entered, held)
     end
     local rest = ''
     for one, first in string.gmatch(j.ahead, '([^;]+ (%d+) %d+);') do
-      if j.stands ~= 'future' and tonumber(first) >= past then
-        rest = rest .. one .. ';'
-      end
+      if j.stands ~= 'future' and tonumber(first) >= past then rest = rest .. one .. ';' end
     end
     if rest ~= '' then
       rest = ';' .. rest

@@ -67,20 +67,14 @@ local issued = enough and used + n or used
 local text = j.last == 1e15 and j.held or string.format('%.0f', issued) -- a counter of 16 digits and more stays as it is
 j.lifetime(counter, expires)
 j.permit(counter, j.held)
-if request and n > 0 then
-  j.permit(request, false)
-end
+if request and n > 0 then j.permit(request, false) end
 if j.id then
   j.enter('ceiling', string.format('%.0f', upto), 'copy', text, 'reign', j.id)
 else
   j.enter()
 end
-if text ~= j.held then
-  redis.call('SET', counter, text, 'KEEPTTL')
-end
+if text ~= j.held then redis.call('SET', counter, text, 'KEEPTTL') end
 j.lifetime(counter, expires)
 if not enough then return j.answer('exhausted', text) end
-if request and n > 0 then
-  remember(request, j.recorded, ARGV[#ARGV], issued)
-end
+if request and n > 0 then remember(request, j.recorded, ARGV[#ARGV], issued) end
 return math.min(issued, 1e15)

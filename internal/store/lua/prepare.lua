@@ -42,9 +42,7 @@ if not used then
   used = ARGV[11] + 0
 end
 used = math.max(used, tonumber(floor) or 0) -- nothing was issued yet, so that it may be lifted
-if not open then
-  j.ahead = (j.ahead == '' and ';' or j.ahead) .. ARGV[8] .. ';'
-end
+if not open then j.ahead = (j.ahead == '' and ';' or j.ahead) .. ARGV[8] .. ';' end
 j.lifetime(counter, expires)
 j.permit(counter, held)
 redis.call('HSET', KEYS[2], 'ahead', j.ahead)

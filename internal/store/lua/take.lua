@@ -85,24 +85,17 @@ local function judged(judge, remember, time, id, i, entered, held, left)
     if last >= limit or purpose ~= 'issue' and last + n > limit then return j.answer('exhausted', j.held) end
     if count < 1 or purpose ~= 'issue' then return ask() end
   end
-  if request and n > 0 then
-    j.permit(request, false)
-  end
-  if j.stands == 'ahead' then
-    j.enter()
-  end
+  if request and n > 0 then j.permit(request, false) end
+  if j.stands == 'ahead' then j.enter() end
   left = type(left) == 'number' and left or redis.call('PTTL', counter)
   if left < 0 then -- something stripped the expiry: a SET or a PERSIST by hand
     redis.call('EXPIREAT', counter, ARGV[5])
   end
   local small = last < 1e15 -- else it may be more than INCRBY takes, and nothing is to be issued
   local issued = small and redis.call('INCRBY', counter, count) or last
-  if j.intact then -- after the counter: if INCRBY is refused, the block goes on to be used
-    redis.call('HSET', record, 'copy', string.format('%.0f', issued))
-  end
-  if request and n > 0 then
-    remember(request, j.recorded, ARGV[#ARGV], issued)
-  end
+  -- The copy comes after the counter: if INCRBY is refused, the block goes on to be used.
+  if j.intact then redis.call('HSET', record, 'copy', string.format('%.0f', issued)) end
+  if request and n > 0 then remember(request, j.recorded, ARGV[#ARGV], issued) end
   if count < n then return j.answer(issued == limit and 'part' or 'block', '', count, issued) end
   return issued
 end
