@@ -89,8 +89,7 @@ func (g *Generator) number(typ string, of *result, seq int64) Number {
 
 // heard is what follows every script that was sent for the call: it keeps what the reply tells.
 func (c *call) heard(r *store.Reply, err error) error {
-	c.silent = err != nil
-	if err != nil {
+	if c.silent = err != nil; c.silent {
 		return err
 	}
 	c.learn(r)
@@ -173,9 +172,7 @@ func (c *call) wait(ctx context.Context) (step, error) {
 	if pause > c.budget.Wait() {
 		return failed, c.waitedTooLong()
 	}
-	if o.waits < 10 {
-		o.waits++
-	}
+	o.waits = min(o.waits+1, 10)
 	if err := redisrun.Sleep(ctx, pause); err != nil {
 		return failed, err
 	}

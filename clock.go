@@ -64,10 +64,7 @@ func (g *Generator) spanAt(t time.Time) *span {
 
 // spanOf adds to a period what the options say of it.
 func (g *Generator) spanOf(p *period) *span {
-	expires := p.end
-	if g.retention > 0 {
-		expires = g.calendar.later(p, g.retention).end
-	}
+	expires := g.calendar.later(p, g.retention).end
 	return &span{*p, g.format.dateOf(p.wall), store.NewPeriod(p.label, p.start, p.end, expires)}
 }
 

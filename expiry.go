@@ -178,9 +178,8 @@ func begin(wall int64, loc *time.Location) int64 {
 	}
 }
 
-// latest returns the latest reading that a wall clock in loc has shown up to the instant at. Both are Unix seconds, the
-// reading as if it were UTC. It is the reading at that instant unless clocks were set back, by less than two days, shortly
-// before.
+// latest returns the latest reading that a wall clock in loc has shown up to the instant at. Both are Unix seconds, the reading
+// as if it were UTC. It is the reading at that instant unless clocks were set back, by less than two days, shortly before.
 func latest(at int64, loc *time.Location) int64 {
 	const twoDays = 48 * 60 * 60
 	shown := int64(math.MinInt64)

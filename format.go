@@ -233,14 +233,8 @@ func (f *format) checkGrowth() error {
 	if !f.grows {
 		return nil
 	}
-	var fields []field
-	for _, fl := range f.fields {
-		if fl.kind == fieldDate {
-			fields = append(fields, f.layout...)
-		} else {
-			fields = append(fields, fl)
-		}
-	}
+	date := find(f.fields, fieldDate)
+	fields := slices.Replace(slices.Clone(f.fields), date, date+1, f.layout...)
 	bounds := func(fl field, edge func(string) (rune, int)) bool {
 		r, _ := edge(fl.text)
 		return fl.kind == fieldLiteral && !unicode.IsDigit(r)
@@ -429,9 +423,8 @@ func (f *format) parse(s string, cal calendar) (Number, error) {
 	return n, nil
 }
 
-// seqIn returns how many bytes of s the sequence takes; s is longer than fixed. For a growing sequence it cuts off the
-// fields between the sequence and the end of s that the type is not at, which have a fixed width, and counts the digits
-// there.
+// seqIn returns how many bytes of s the sequence takes; s is longer than fixed. For a growing sequence it cuts off the fields
+// between the sequence and the end of s that the type is not at, which have a fixed width, and counts the digits there.
 func (f *format) seqIn(s string) int {
 	const digits = "0123456789"
 	if !f.grows {
@@ -502,12 +495,9 @@ func (fl field) match(part string) error {
 }
 
 func parseDigits(s string) (int64, error) {
-	var v int64
-	for i := range len(s) {
-		if !isASCIIDigit(s[i]) {
-			return 0, fmt.Errorf("%q stands where %d digits belong", s, len(s))
-		}
-		v = v*10 + int64(s[i]-'0')
+	v, err := strconv.ParseUint(s, 10, 63) // which takes digits only
+	if err != nil {
+		return 0, fmt.Errorf("%q stands where %d digits belong", s, len(s))
 	}
-	return v, nil
+	return int64(v), nil
 }

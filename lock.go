@@ -185,10 +185,7 @@ func (c *laneConn) SetNX(name, value string, expiry time.Duration) (bool, error)
 		if err != nil {
 			return false, err
 		}
-		if !granted && c.lane.votes.look {
-			granted = c.ours(name, value)
-		}
-		if granted {
+		if granted = granted || c.lane.votes.look && c.ours(name, value); granted {
 			c.lane.votes.granted.Store(true)
 		} else {
 			c.lane.votes.refused.Store(true)

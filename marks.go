@@ -52,18 +52,18 @@ func (m *marks) raise(typ string, s *span, seq int64, clock *clock, keys func(st
 	}
 	if s.start > m.newest || wrong {
 		m.newest = s.start
-		m.forget(m.newest)
+		m.forget()
 	}
 	typ = strings.Clone(typ) // it may be a part of something large
 	m.of[typ] = &mark{start: s.start, end: s.end, seq: seq, clock: clock, keys: keys(typ, &s.stored)}
 }
 
-// forget drops what ended by start, the start of a period that was entered: but only if it has also ended by the clock
-// of the server that has it, since the clocks of a Cluster's nodes differ. The caller holds mu.
-func (m *marks) forget(start int64) {
+// forget drops what ended before the newest period: but only if it has also ended by the clock of the server that has it, since
+// the clocks of a Cluster's nodes differ. The caller holds mu.
+func (m *marks) forget() {
 	kept := map[string]*mark{} // a new one: a map never shrinks
 	for typ, k := range m.of {
-		if k.end > start || k.end > k.clock.now().Unix() {
+		if k.end > m.newest || k.end > k.clock.now().Unix() {
 			kept[typ] = k
 		}
 	}

@@ -75,8 +75,7 @@ func checkUnicodeName(name string) string {
 	return ""
 }
 
-// printsNothing reports whether a letter is blank: a filler, which Unicode lists as ignorable, or a blank among
-// hieroglyphs.
+// printsNothing reports whether a letter is blank: a filler, which Unicode lists as ignorable, or a blank among hieroglyphs.
 func printsNothing(r rune) bool {
 	const fullBlank, halfBlank = 0x13441, 0x13442
 	return unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) || r == fullBlank || r == halfBlank

@@ -110,8 +110,7 @@ func isNil(v any) bool {
 	return false
 }
 
-// checkClient refuses a nil client and *redis.Ring: when a shard dies, a Ring moves keys, and counters with them, to
-// another.
+// checkClient refuses a nil client and *redis.Ring: when a shard dies, a Ring moves keys, and counters with them, to another.
 func checkClient(client redis.UniversalClient) error {
 	if isNil(client) {
 		return errors.New("serial: the Redis client is nil")
