@@ -80,9 +80,9 @@ func (c *call) aim() time.Time {
 	return c.node.clock.now()
 }
 
-// follow has a script sent for the span of the server's clock, which seems to be now: it follows that clock where it is
-// elsewhere, and waits a little where it went back.
-func (c *call) follow(ctx context.Context, now time.Time, send func(*span) (store.Reply, error)) (store.Reply, error) {
+// follow has a script sent for the span of the server's clock, which seems to be now, and makes that the call's span: it follows
+// that clock where it is elsewhere, and waits a little where it went back.
+func (c *call) follow(ctx context.Context, now time.Time, send func() (store.Reply, error)) (store.Reply, error) {
 	told := false  // by the server what time it is
 	elsewhere := 0 // answers in a row that its clock is in another period
 	for {
@@ -93,7 +93,8 @@ func (c *call) follow(ctx context.Context, now time.Time, send func(*span) (stor
 			}
 			s = nowhere // this host's clock is wrong, or else the server's will say the same
 		}
-		r, err := send(s)
+		c.span = s
+		r, err := send()
 		if err != nil {
 			return r, err
 		}

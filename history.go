@@ -37,13 +37,13 @@ func (c *call) history(ctx context.Context, periods int) ([]Number, error) {
 	var oldest *period // that was read
 	for periods > 0 {
 		var read []*period
-		r, err := c.follow(ctx, c.aim(), func(s *span) (store.Reply, error) {
-			c.span, read = s, nil
+		r, err := c.follow(ctx, c.aim(), func() (store.Reply, error) {
+			read = nil
 			if oldest == nil {
-				read = append(read, &s.period)
+				read = append(read, &c.span.period)
 			}
 			var others []*store.Period
-			for from := cmp.Or(oldest, &s.period); len(read) < min(periods, together); {
+			for from := cmp.Or(oldest, &c.span.period); len(read) < min(periods, together); {
 				from = c.g.calendar.previous(from)
 				read = append(read, from)
 				others = append(others, &store.Period{Label: from.label})

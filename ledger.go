@@ -87,10 +87,7 @@ func (c *call) look(ctx context.Context, n int, purpose store.Purpose, lock *loc
 		k = &claim{g: c.g, typ: c.typ, node: c.node, until: since.Add(lockExpiry - floorMargin)}
 		k.block.Token = take.Claim.Token
 	}
-	r, err := c.follow(ctx, c.aim(), func(s *span) (store.Reply, error) {
-		c.span = s
-		return c.send(ctx, take)
-	})
+	r, err := c.follow(ctx, c.aim(), func() (store.Reply, error) { return c.send(ctx, take) })
 	if k != nil {
 		k.span, k.floor, k.block.ReplicationID = c.span, r.Above, r.ReplicationID
 		k.over = err == nil && r.Status != store.Reserved

@@ -154,9 +154,9 @@ func (c *call) prepareAbove(ctx context.Context, current **span, next *span) err
 
 // sendPrepare has the store prepare next, unless that has begun by the server's clock. It moves current to the span of that clock.
 func (c *call) sendPrepare(ctx context.Context, current **span, next *span, floor store.Floor) (store.Reply, error) {
-	return c.follow(ctx, time.Unix((*current).start, 0), func(s *span) (store.Reply, error) {
-		*current, c.span = s, s
-		if s.start >= next.start {
+	return c.follow(ctx, time.Unix((*current).start, 0), func() (store.Reply, error) {
+		*current = c.span
+		if c.span.start >= next.start {
 			return store.Reply{}, nil
 		}
 		r, err := c.g.store.Prepare(ctx, &c.budget, c.node.Node, &store.Prepare{

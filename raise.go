@@ -49,10 +49,7 @@ func (c *call) raise(ctx context.Context, seq int64) error {
 
 // raiseOnce makes one attempt. ctx is the caller's, and steady does not end. A take of no numbers tells how the period stands.
 func (c *call) raiseOnce(ctx, steady context.Context, seq int64) (step, error) {
-	r, err := c.follow(ctx, c.aim(), func(s *span) (store.Reply, error) {
-		c.span = s
-		return c.send(ctx, store.Take{Purpose: store.All})
-	})
+	r, err := c.follow(ctx, c.aim(), func() (store.Reply, error) { return c.send(ctx, store.Take{Purpose: store.All}) })
 	if err != nil && !(errors.Is(err, ErrNotReplicated) && r.Last < seq) { // nothing rests on that one
 		return failed, err
 	}

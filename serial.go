@@ -63,8 +63,7 @@ func (c *call) take(ctx context.Context, n int) (step, error) {
 				return next, err
 			}
 		}
-		r, err := c.follow(ctx, c.aim(), func(s *span) (store.Reply, error) {
-			c.span = s
+		r, err := c.follow(ctx, c.aim(), func() (store.Reply, error) {
 			if alike && c.node.Known() {
 				return c.share(ctx)
 			}
@@ -173,8 +172,7 @@ func (g *Generator) Peek(ctx context.Context, typ string) (Number, error) {
 	if err := c.begin(ctx, g, typ); err != nil {
 		return Number{}, err
 	}
-	r, err := c.follow(ctx, c.aim(), func(s *span) (store.Reply, error) {
-		c.span = s
+	r, err := c.follow(ctx, c.aim(), func() (store.Reply, error) {
 		series := c.series()
 		r, err := g.store.Peek(ctx, &c.budget, c.node.Node, &series)
 		return r, c.heard(&r, err)
