@@ -30,12 +30,11 @@ const (
 // locks makes the redsync locks around opening periods.
 type locks struct {
 	servers []redis.Pool
-	spare   int          // servers that may fail while the others are still a majority
 	torn    *atomic.Bool // an attempt was granted by some servers and refused by others, and none has succeeded since
 }
 
 func newLocks(clients []goredisclient.UniversalClient) locks {
-	l := locks{spare: (len(clients) - 1) / 2, torn: &atomic.Bool{}}
+	l := locks{torn: &atomic.Bool{}}
 	for _, client := range clients {
 		l.servers = append(l.servers, goredis.NewPool(direct{client}))
 	}
@@ -82,8 +81,6 @@ func (l locks) try(ctx context.Context, key string, limit time.Duration) (*lock,
 			}
 		}
 	}()
-	timeout := time.NewTimer(limit)
-	defer timeout.Stop()
 	select {
 	case err := <-answer:
 		if err == nil {
@@ -96,13 +93,13 @@ func (l locks) try(ctx context.Context, key string, limit time.Duration) (*lock,
 		if votes.granted.Load() && votes.refused.Load() {
 			l.torn.Store(true)
 		}
-		if undecided(err) <= l.spare {
+		if undecided(err) <= (len(l.servers)-1)/2 { // the others are a majority
 			return nil, errTaken
 		}
 		return nil, redisrun.Outage(fmt.Errorf("serial: the lock servers failed: %w", redisrun.Foreign(err)))
 	case <-ctx.Done():
 		return nil, fmt.Errorf("serial: gave up waiting for the lock: %w", ctx.Err())
-	case <-timeout.C:
+	case <-time.After(limit):
 		return nil, redisrun.Outage(fmt.Errorf("serial: the lock servers did not answer: %w", os.ErrDeadlineExceeded))
 	}
 }

@@ -36,10 +36,10 @@ func (g *Generator) Prepare(ctx context.Context, typ string, periods int) error 
 
 // prepare opens one period after the other, as the server's clock and the record have them meanwhile.
 func (c *call) prepare(ctx context.Context, periods int) error {
-	if err := c.openCurrent(ctx); err != nil {
+	var current *span
+	if err := c.openCurrent(ctx, &current); err != nil {
 		return err
 	}
-	current := c.span
 	last := c.g.calendar.later(&current.period, periods-1)
 	for p := &current.period; p.start < last.start; {
 		next := c.g.spanOf(c.g.calendar.next(p))
@@ -71,12 +71,14 @@ const (
 	prepared                    // the period is open
 )
 
-// openCurrent has no number issued, and the period opened if it is not. One that is full is open.
-func (c *call) openCurrent(ctx context.Context) error {
-	if err := c.sequence(ctx, 0); !errors.Is(err, ErrExhausted) {
-		return err
+// openCurrent has no number issued, and the period opened if it is not. One that is full is open. current becomes its span.
+func (c *call) openCurrent(ctx context.Context, current **span) error {
+	err := c.sequence(ctx, 0)
+	*current = c.span
+	if errors.Is(err, ErrExhausted) {
+		return nil
 	}
-	return nil
+	return err
 }
 
 // prepareOne opens next. current is the span of the server's clock, or was a moment ago, and is moved on with that.
@@ -89,13 +91,8 @@ func (c *call) prepareOne(ctx context.Context, current **span, next *span) (prep
 	if err != nil {
 		return afresh, err
 	}
-	reopen := func() error {
-		err := c.openCurrent(ctx)
-		*current = c.span
-		return err
-	}
 	if (*current).start >= next.start { // it has begun
-		if err := reopen(); err != nil || (*current).start < next.start { // the clock went back
+		if err := c.openCurrent(ctx, current); err != nil || (*current).start < next.start { // the clock went back
 			return afresh, err
 		}
 		return prepared, nil
@@ -114,7 +111,7 @@ func (c *call) prepareOne(ctx context.Context, current **span, next *span) (prep
 		if _, err := c.wait(ctx); err != nil {
 			return afresh, err
 		}
-		return gap, reopen()
+		return gap, c.openCurrent(ctx, current)
 	case store.Unchecked:
 		c.opening.checked = true
 		return afresh, c.checkSkew(r)
@@ -129,12 +126,10 @@ func (c *call) prepareAbove(ctx context.Context, current **span, next *span) err
 	c.span = next
 	defer c.endWork(nil)
 	lock, out, err := c.tryLock(ctx)
-	switch out {
-	case failed:
-		return err
-	case locked:
-	default:
-		_, err = c.wait(ctx)
+	if out != locked {
+		if out != failed {
+			_, err = c.wait(ctx)
+		}
 		return err
 	}
 	defer c.release(ctx, lock)

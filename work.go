@@ -71,14 +71,11 @@ func (c *call) endWork(err error) {
 func (c *call) join(ctx context.Context, k *work) (step, error) {
 	k.waiting.Add(1)
 	defer k.waiting.Add(-1)
-	timer := time.NewTimer(0)
-	defer timer.Stop()
 	for others := k.others.Load(); c.budget.Wait() > 0; {
 		if c.budget.Answer() <= 0 {
 			return failed, redisrun.Outage(fmt.Errorf("serial: Redis failed: %w", redisrun.ErrNoAnswer))
 		}
 		limit := min(c.budget.Wait(), c.budget.Answer(), 250*time.Millisecond) // so much counts if this process stands still
-		timer.Reset(limit)
 		start := time.Now()
 		ended := false
 		select {
@@ -86,7 +83,7 @@ func (c *call) join(ctx context.Context, k *work) (step, error) {
 			ended = true
 		case <-ctx.Done():
 			return failed, fmt.Errorf("serial: gave up waiting: %w", ctx.Err())
-		case <-timer.C:
+		case <-time.After(limit):
 		}
 		if took := time.Since(start); k.outside.Load() {
 			c.budget.SpendOthers(took, limit)

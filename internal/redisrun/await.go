@@ -63,10 +63,8 @@ func (p pending[T]) wait(ctx context.Context, limit time.Duration) (none T, err 
 
 // Sleep waits for d, or returns the context's error as soon as it ends.
 func Sleep(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("serial: gave up waiting: %w", ctx.Err())
