@@ -94,6 +94,8 @@ func (c *call) member(ctx context.Context, b *batch, place int) (store.Reply, er
 			failure = *last
 		}
 		return store.Reply{}, redisrun.GaveUp(err, failure)
+	case err == coalesce.ErrEnded:
+		return store.Reply{}, fmt.Errorf("serial: %w", err)
 	default:
 		return store.Reply{}, err
 	}
@@ -116,6 +118,7 @@ func (n *node) send(batches []*batch) {
 	if len(batches) == 1 {
 		take := n.take(first)
 		r, err := n.g.store.Take(ctx, &left, n.Node, &take)
+		n.clock.measure(&r)
 		n.finish(first, r, err)
 		return
 	}

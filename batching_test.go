@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"runtime"
 	"slices"
 	"strings"
@@ -439,4 +440,58 @@ func TestManyTypes(t *testing.T) {
 			}
 		})
 	}
+}
+
+// The name of the master leads to another server after a failover, and connections to the old one, now a replica, remain. What
+// they answer to several types is repeated.
+func TestOldMasterRefusesSeveralTypes(t *testing.T) {
+	master := redistest.Start(t, "--repl-diskless-sync-delay", "0")
+	replica := redistest.StartReplica(t, master)
+	var addr atomic.Value
+	addr.Store(master.Addr())
+	opt := master.Options()
+	opt.Dialer = func(ctx context.Context, network, _ string) (net.Conn, error) {
+		var d net.Dialer
+		return d.DialContext(ctx, network, addr.Load().(string))
+	}
+	opt.MinIdleConns = 4
+	gen := newGenerator(t, closing(t, redis.NewClient(opt)), serial.WithLocation(noon()))
+	round := func() {
+		var wg sync.WaitGroup
+		for i := range 64 {
+			wg.Go(func() {
+				if _, err := gen.Next(t.Context(), fmt.Sprint("T", i%8)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+	for range 20 {
+		round()
+	}
+	master.AwaitReplica(t)
+	require.NoError(t, replica.ReplicaOf(nil))
+	require.NoError(t, master.ReplicaOf(replica))
+	addr.Store(replica.Addr())
+	for range 40 {
+		round()
+	}
+}
+
+// An empty array is no number.
+func TestEmptyArray(t *testing.T) {
+	m := miniredis.RunT(t)
+	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+	rdb.AddHook(hook(func(next redis.ProcessHook) redis.ProcessHook {
+		return func(ctx context.Context, cmd redis.Cmder) error {
+			if strings.HasPrefix(cmd.Name(), "eval") {
+				cmd.(interface{ SetVal(any) }).SetVal([]any{})
+				return nil
+			}
+			return next(ctx, cmd)
+		}
+	}))
+	_, err := newGenerator(t, rdb, serial.WithLocation(noon())).Next(t.Context(), "IS")
+	require.ErrorContains(t, err, "which it cannot")
 }

@@ -93,6 +93,7 @@ func (c *call) heard(r *store.Reply, err error) error {
 		return err
 	}
 	c.learn(r)
+	c.node.clock.measure(r)
 	return c.node.noted(c.typ, c.span, r)
 }
 
@@ -129,11 +130,8 @@ func (c *call) sawOthers() {
 	}
 }
 
-// noted keeps what a reply tells of numbers and of the way. Numbers that are not confirmed are an error.
+// noted keeps what a reply tells of numbers. Numbers that are not confirmed are an error.
 func (n *node) noted(typ string, s *span, r *store.Reply) error {
-	if !r.Received.IsZero() {
-		n.clock.measure(r.Received.Sub(r.Sent))
-	}
 	if r.Unconfirmed != nil {
 		return fmt.Errorf("%w: %w", ErrNotReplicated, r.Unconfirmed)
 	}

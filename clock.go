@@ -27,8 +27,12 @@ func (k *clock) now() time.Time { return time.Now().Add(time.Duration(k.offset.L
 // arrival is what the server's clock will show when something that is sent now gets there.
 func (k *clock) arrival() time.Time { return k.now().Add(time.Duration(k.trip.Load() / 2)) }
 
-// measure notes a round trip. One that took long counts for a quarter.
-func (k *clock) measure(trip time.Duration) {
+// measure notes the round trip of a reply. One that took long counts for a quarter.
+func (k *clock) measure(r *store.Reply) {
+	trip := r.Received.Sub(r.Sent)
+	if r.Received.IsZero() { // none came
+		return
+	}
 	if old := k.trip.Load(); old > 0 {
 		trip = (3*time.Duration(old) + trip) / 4
 	}

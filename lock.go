@@ -87,6 +87,9 @@ func (l locks) try(ctx context.Context, key string, limit time.Duration) (*lock,
 			l.torn.Store(false)
 			return k, nil
 		}
+		if p := votes.panicked.Load(); p != nil {
+			panic(*p)
+		}
 		if same := votes.same.Load(); same != nil {
 			return nil, *same
 		}
@@ -139,6 +142,15 @@ type votes struct {
 	granted, refused atomic.Bool
 	look             bool                  // at what the lock holds where it is refused
 	same             atomic.Pointer[error] // that two clients are of one server
+	panicked         atomic.Pointer[any]   // what a hook of a client panicked with, in a goroutine of redsync
+}
+
+// recovered keeps a panic for the caller of the acquisition; nobody else would recover it.
+func (v *votes) recovered(err *error) {
+	if p := recover(); p != nil {
+		v.panicked.Store(&p)
+		*err = redisrun.ErrEnded
+	}
 }
 
 // holder returns what a lock holds.
@@ -174,7 +186,8 @@ type laneConn struct {
 // Close leaves a command that goes on alone.
 func (c *laneConn) Close() error { return nil }
 
-func (c *laneConn) SetNX(name, value string, expiry time.Duration) (bool, error) {
+func (c *laneConn) SetNX(name, value string, expiry time.Duration) (granted bool, err error) {
+	defer c.lane.votes.recovered(&err)
 	return redisrun.Await(c.ctx, redisrun.NoLimit, func() (bool, error) {
 		defer c.cancel()
 		defer close(c.lane.set)
@@ -213,7 +226,8 @@ func sameServer(first, second int) error {
 // mark adds the client to the value that redsync gives the acquisition.
 func (l *lane) mark(value string) string { return fmt.Sprintf("%s#%d", value, l.client) }
 
-func (c *laneConn) Eval(script *redis.Script, keysAndArgs ...any) (any, error) {
+func (c *laneConn) Eval(script *redis.Script, keysAndArgs ...any) (v any, err error) {
+	defer c.lane.votes.recovered(&err)
 	return redisrun.Await(c.ctx, redisrun.NoLimit, func() (any, error) {
 		defer c.cancel()
 		<-c.lane.set

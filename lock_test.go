@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
@@ -193,4 +195,20 @@ func TestLockThatWasSetTwice(t *testing.T) {
 	defer cancel()
 	_, err := gen.Next(ctx, "IS")
 	require.NoError(t, err)
+}
+
+// A hook that panics in a goroutine of redsync panics in the caller's, and does not end the process.
+func TestPanicAtTheLock(t *testing.T) {
+	m := miniredis.RunT(t)
+	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+	rdb.AddHook(hook(func(next redis.ProcessHook) redis.ProcessHook {
+		return func(ctx context.Context, cmd redis.Cmder) error {
+			if strings.EqualFold(cmd.Name(), "set") {
+				panic("hook")
+			}
+			return next(ctx, cmd)
+		}
+	}))
+	gen := newGenerator(t, rdb, serial.WithLocation(noon()))
+	require.PanicsWithValue(t, "hook", func() { _, _ = gen.Next(t.Context(), "IS") })
 }

@@ -216,7 +216,7 @@ func (l *Lane[K, P, R]) measure(p Place) {
 // that there is a call in flight.
 func (l *Lane[K, P, R]) arm() {
 	l.armed = true
-	time.AfterFunc(l.untilStalled(), l.relieve)
+	time.AfterFunc(min(l.untilStalled(), stallInterval), l.relieve) // the minimum round trip may shrink meanwhile
 }
 
 // untilStalled is the time until the oldest call in flight may give up its place. The caller holds mu.

@@ -364,6 +364,30 @@ func TestHooksThatBreak(t *testing.T) {
 	})
 }
 
+// A panic in the repeat of one command ends RunAll only when the other repeats have ended.
+func TestPanicOfOneRepeat(t *testing.T) {
+	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
+		var calls atomic.Int32
+		x.setHook(func(next func() error) error {
+			switch calls.Add(1) {
+			case 1: // the pipeline, whose script the server does not know
+				return next()
+			case 2:
+				panic("hook")
+			}
+			time.Sleep(time.Second)
+			return next()
+		})
+		b := budget.New(false)
+		var told atomic.Int32
+		require.PanicsWithValue(t, "hook", func() {
+			r.RunAll(t.Context(), &b, x.node, []redisrun.Command{command("A"), command("B")}, []*redisrun.Note{{}, {}},
+				func(int, redisrun.Reply, error) { told.Add(1) })
+		})
+		require.EqualValues(t, 1, told.Load(), "before it ended")
+	})
+}
+
 func TestForeign(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

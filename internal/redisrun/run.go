@@ -120,8 +120,8 @@ func (r *Runner) Run(ctx context.Context, b *budget.Budget, node *Node, c Comman
 			continue
 		}
 		// A slot that moves to another node is in between for as long as that takes, and a connection is free when others
-		// are done.
-		tries := attempt < r.retries || redis.IsTryAgainError(err) || errors.Is(err, redis.ErrPoolTimeout)
+		// are done. After a failover every connection to the old master has to be tried once, and is dropped then.
+		tries := attempt < r.retries || redis.IsTryAgainError(err) || redis.IsReadOnlyError(err) || errors.Is(err, redis.ErrPoolTimeout)
 		pause := min(8*time.Millisecond<<min(attempt, 6), 512*time.Millisecond)
 		pause = pause/2 + rand.N(pause/2)
 		if c.Once && !unsent(err) || quick || limit <= 0 || !tries || !Transient(err) || pause >= b.Answer() {
@@ -202,8 +202,14 @@ func (r *Runner) RunAll(ctx context.Context, b *budget.Budget, node *Node, comma
 			return true, nil
 		}))
 	}
-	for _, p := range repeats {
-		_, _ = p.wait(context.Background(), NoLimit)
+	var panicked any
+	for _, p := range repeats { // all of them, so that a panic of one is not told to the others' callers
+		if r := <-p; r.panicked != nil {
+			panicked = r.panicked
+		}
+	}
+	if panicked != nil {
+		panic(panicked)
 	}
 }
 

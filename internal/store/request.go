@@ -63,40 +63,55 @@ func (s *Store) Take(ctx context.Context, b *budget.Budget, node *Node, t *Take)
 }
 
 // TakeAll is Take for several types of one period at once, with the purpose [Issue] and no claims and requests. It hands over
-// each reply as it comes.
+// each reply as it comes, from several goroutines.
 //
-// It is one script call, and one pipeline where a script may touch one slot only. So it is if the server refuses the call as a
-// whole: what is wrong may be one type's keys.
+// It is one script call, and one pipeline where a script may touch one slot only. If the server refuses the call as a whole, what
+// is wrong may be one type's keys: then it is a pipeline too, as it is for those whose own commands fail.
 func (s *Store) TakeAll(ctx context.Context, b *budget.Budget, node *Node, takes []Take, reply func(i int, r Reply, err error)) {
-	if !node.OneSlot() {
-		all, err := s.runner.Run(ctx, b, node, s.take(&takes[0], takes[1:]...), new(redisrun.Note))
-		crossed := redis.HasErrorPrefix(err, "CROSSSLOT") // a Cluster's server, though the client is a single one's
-		if crossed {
-			node.SetOneSlot()
-		}
-		if !crossed && !redis.HasErrorPrefix(err, "NOPERM") {
-			each, ok := all.Value.([]any)
-			if err == nil && (!ok || len(each) != len(takes)) {
-				err = unreadable(all.Value)
-			}
-			for i := range takes {
-				if err == nil {
-					all.Value = each[i]
-				}
-				r, err := read(all, err, takes[i].N)
-				reply(i, r, err)
-			}
-			return
-		}
-	}
-	commands, notes := make([]redisrun.Command, len(takes)), make([]*redisrun.Note, len(takes))
-	for i := range takes {
-		commands[i], notes[i] = s.take(&takes[i]), takes[i].Note
-	}
-	s.runner.RunAll(ctx, b, node, commands, notes, func(i int, in redisrun.Reply, err error) {
+	tell := func(i int, in redisrun.Reply, err error) {
 		r, err := read(in, err, takes[i].N)
 		reply(i, r, err)
-	})
+	}
+	var alone []int // takes that go in a pipeline
+	together := !node.OneSlot()
+	if together {
+		all, err := s.runner.Run(ctx, b, node, s.take(&takes[0], takes[1:]...), new(redisrun.Note))
+		each, ok := all.Value.([]any)
+		switch {
+		case redis.HasErrorPrefix(err, "CROSSSLOT"): // a Cluster's server, though the client is a single one's
+			node.SetOneSlot()
+			together = false
+		case redis.HasErrorPrefix(err, "NOPERM"):
+			together = false
+		case err == nil && (!ok || len(each) != len(takes)):
+			err = unreadable(all.Value)
+		}
+		for i := 0; together && i < len(takes); i++ {
+			one := all
+			if err == nil {
+				one.Value = each[i]
+			}
+			if failure, ok := one.Value.(error); ok && err == nil {
+				takes[i].Note.Store(&failure)
+				alone = append(alone, i)
+				continue
+			}
+			tell(i, one, err)
+		}
+	}
+	if !together {
+		for i := range takes {
+			alone = append(alone, i)
+		}
+	}
+	if len(alone) == 0 {
+		return
+	}
+	commands, notes := make([]redisrun.Command, len(alone)), make([]*redisrun.Note, len(alone))
+	for k, i := range alone {
+		commands[k], notes[k] = s.take(&takes[i]), takes[i].Note
+	}
+	s.runner.RunAll(ctx, b, node, commands, notes, func(k int, in redisrun.Reply, err error) { tell(alone[k], in, err) })
 }
 
 // A Floor is the highest sequence that may have been used in a period. The zero Floor is none.
@@ -162,7 +177,13 @@ func (s *Store) History(ctx context.Context, b *budget.Budget, node *Node, serie
 	for i, p := range others {
 		keys[i] = s.CounterKey(series.Type, p.Label)
 	}
-	return s.run(ctx, b, node, s.command(historyScript, series, keys, series.Mark), 0)
+	in, err := s.runner.Run(ctx, b, node, s.command(historyScript, series, keys, series.Mark), nil)
+	if each, ok := in.Value.([]any); ok && err == nil {
+		if n := integers(each); len(n) == 1+len(others) {
+			return Reply{Status: Issued, Each: n, Sent: in.Sent, Received: in.Received}, nil
+		}
+	}
+	return read(in, err, 0)
 }
 
 // Release gives a claim back, so that nobody waits until it expires.

@@ -140,12 +140,8 @@ func read(in redisrun.Reply, err error, n int) (Reply, error) {
 	switch v := in.Value.(type) {
 	case int64:
 		r.Status, r.Last, r.Count = Issued, v, n
-	case error: // of one type among several
-		return r, fmt.Errorf("serial: Redis failed: %w", v)
 	case []any:
-		if r.Each = integers(v); r.Each != nil {
-			r.Status = Issued
-		} else if !r.status(v) {
+		if !r.status(v) {
 			return r, unreadable(v)
 		}
 	default:

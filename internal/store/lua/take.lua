@@ -133,6 +133,8 @@ for i = 1, #KEYS / 2 do
   else
     local done, answer = pcall(judged, judge, remember, time, id, i, entered, held, left)
     reply = (done or type(answer) == 'table') and answer or {err = answer} -- an error is a string in Redis 6.2
+    -- A replica refuses whatever is written, of every type. As the error of the call it is repeated on another connection.
+    if not done and string.find(reply.err, 'READONLY', 1, true) then return reply end
   end
   if not replies then return reply end
   replies[i] = reply
