@@ -11,7 +11,6 @@ const (
 	Answers = 10 * time.Second
 	// Others is how long a call without a deadline waits for others, in all: for who holds the lock, or has a block set aside.
 	Others = 30 * time.Second
-
 	// Last is kept of it for one more attempt, a quick one: a process that stood still has used up the time by itself.
 	Last = 500 * time.Millisecond
 	// rest is for what a call does besides.

@@ -53,9 +53,8 @@ type Runner struct {
 	retries  int           // after the first attempt, as the client is configured
 	read     time.Duration // see ReadTimeout
 
-	answered atomic.Int64 // time of the last answer, in Unix nanoseconds; 0 after an attempt that failed
-	warm     atomic.Bool  // a server has answered, so that the client knows a Cluster's slots
-
+	answered   atomic.Int64                 // time of the last answer, in Unix nanoseconds; 0 after an attempt that failed
+	warm       atomic.Bool                  // a server has answered, so that the client knows a Cluster's slots
 	connecting atomic.Pointer[connectLimit] // of the calls that began lately, nil before the first
 }
 

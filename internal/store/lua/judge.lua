@@ -71,9 +71,7 @@ local function judge(time, counter, record, mark, raise, id, entered, held)
   local now, past = time[1] + 0, ARGV[3] + 0
   local j = {milliseconds = now * 1000 + math.floor(time[2] / 1000)}
 
-  function j.answer(status, text, one, two)
-    return {status, now, time[2] + 0, text or '', one or 0, two or 0}
-  end
+  function j.answer(status, text, one, two) return {status, now, time[2] + 0, text or '', one or 0, two or 0} end
 
   if now < ARGV[2] + 0 or now >= past then return nil, j.answer('clock') end
 

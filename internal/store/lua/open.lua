@@ -1,6 +1,5 @@
--- open: create the period's counter, or lift the one that is there, and issue numbers from it.
---
--- It is safe in any order and any number of times: it judges everything anew and never lowers a counter.
+-- open: create the period's counter, or lift the one that is there, and issue numbers from it. It is safe in any order and any
+-- number of times: it judges everything anew and never lowers a counter.
 --
 -- KEYS  1 counter, 2 record, 3 a request (see once.lua) or nothing
 -- ARGV  1 to 6 as in judge.lua

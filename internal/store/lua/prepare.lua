@@ -1,6 +1,5 @@
--- prepare: open a period ahead of time, so that whoever is first in it enters it without a lock.
---
--- It may be repeated, and always writes, so that replicas can confirm it.
+-- prepare: open a period ahead of time, so that whoever is first in it enters it without a lock. It may be repeated, and always
+-- writes, so that replicas can confirm it.
 --
 -- KEYS  1 counter, 2 record, of the current period; 3 counter of the period to open
 -- ARGV  1 to 6 as in judge.lua, of the current period; limit and expires are not used
