@@ -9,8 +9,8 @@ import (
 	"github.com/dailyserial/serial/internal/store"
 )
 
-// printed is the call's request, zero if there is none. What its answer holds besides the period and the sequence makes that
-// the same text comes again, whatever the template is by then.
+// printed is the call's request, zero if there is none. Its answer also holds the printed date and
+// the template, so that the same text comes again, whatever the template is by then.
 func (c *call) printed() store.Request {
 	if c.request == "" {
 		return store.Request{}

@@ -28,7 +28,7 @@ func (g *Generator) History(ctx context.Context, typ string, periods int) ([]Num
 		return nil, outcome(ctx, fmt.Errorf("serial: History of %d periods: allowed are 1 to %d", periods, mostKept))
 	}
 	numbers, err := c.history(ctx, periods)
-	return numbers, c.told(ctx, err)
+	return numbers, c.finish(ctx, err)
 }
 
 func (c *call) history(ctx context.Context, periods int) ([]Number, error) {

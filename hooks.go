@@ -106,8 +106,8 @@ type trace struct {
 	clock  *ClockInfo
 }
 
-// told ends a call: it calls the hooks for what happened, and returns the error for the caller.
-func (c *call) told(ctx context.Context, err error) error {
+// finish ends a call: it calls the hooks for what happened, and returns the error for the caller.
+func (c *call) finish(ctx context.Context, err error) error {
 	err = outcome(ctx, err)
 	t := c.trace
 	if t == nil {
@@ -121,9 +121,9 @@ func (c *call) told(ctx context.Context, err error) error {
 	return err
 }
 
-// toldIssued is told for a call that was to issue n numbers.
-func (c *call) toldIssued(ctx context.Context, n int, err error) error {
-	err = c.told(ctx, err)
+// finishIssue is finish for a call that was to issue n numbers.
+func (c *call) finishIssue(ctx context.Context, n int, err error) error {
+	err = c.finish(ctx, err)
 	t := c.trace
 	if t == nil {
 		return err

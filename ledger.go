@@ -182,7 +182,7 @@ func (c *call) refill(ctx context.Context, n int) (step, error) {
 				return next, err
 			}
 			if work.waiting.Load() == 0 {
-				return failed, errTaken // nobody is told
+				return failed, errTaken // nobody waits for the outcome
 			}
 			if next, err = c.wait(steady); next != again { // for another process that is at it
 				return next, err

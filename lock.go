@@ -30,11 +30,11 @@ const (
 // locks makes the redsync locks around opening periods.
 type locks struct {
 	servers []redis.Pool
-	torn    *atomic.Bool // an attempt was granted by some servers and refused by others, and none has succeeded since
+	split   *atomic.Bool // an attempt was granted by some servers and refused by others, and none has succeeded since
 }
 
 func newLocks(clients []goredisclient.UniversalClient) locks {
-	l := locks{torn: &atomic.Bool{}}
+	l := locks{split: &atomic.Bool{}}
 	for _, client := range clients {
 		l.servers = append(l.servers, goredis.NewPool(direct{client}))
 	}
@@ -57,7 +57,7 @@ type lock struct {
 // a server may have granted.
 func (l locks) try(ctx context.Context, key string, limit time.Duration) (*lock, error) {
 	lanes := make([]redis.Pool, len(l.servers))
-	votes := &votes{look: l.torn.Load()}
+	votes := &votes{look: l.split.Load()}
 	for i, server := range l.servers {
 		lanes[i] = &lane{server: server, client: i + 1, votes: votes, set: make(chan struct{})}
 	}
@@ -84,7 +84,7 @@ func (l locks) try(ctx context.Context, key string, limit time.Duration) (*lock,
 	select {
 	case err := <-answer:
 		if err == nil {
-			l.torn.Store(false)
+			l.split.Store(false)
 			return k, nil
 		}
 		if p := votes.panicked.Load(); p != nil {
@@ -94,7 +94,7 @@ func (l locks) try(ctx context.Context, key string, limit time.Duration) (*lock,
 			return nil, *same
 		}
 		if votes.granted.Load() && votes.refused.Load() {
-			l.torn.Store(true)
+			l.split.Store(true)
 		}
 		if undecided(err) <= (len(l.servers)-1)/2 { // the others are a majority
 			return nil, errTaken
@@ -108,7 +108,7 @@ func (l locks) try(ctx context.Context, key string, limit time.Duration) (*lock,
 }
 
 // undecided counts the servers that could not say whether the lock is free. Where a majority could, it is with others, or
-// torn between them.
+// split between them.
 func undecided(err error) int {
 	switch err := err.(type) {
 	case *redsync.RedisError:
@@ -136,7 +136,7 @@ func (k *lock) release(ctx context.Context, patience time.Duration) {
 // votes are what the lock servers answer to one acquisition.
 //
 // If two clients are of one server, as localhost and 127.0.0.1 may be, it refuses the second SET on account of the first.
-// That looks as if another caller had torn the servers, and would go on for ever. So while attempts are torn, a lane that is
+// That looks as if another caller had split the servers, and would go on for ever. So while attempts are split, a lane that is
 // refused looks at what the lock holds, which tells the acquisition and the client.
 type votes struct {
 	granted, refused atomic.Bool

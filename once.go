@@ -37,7 +37,7 @@ func (g *Generator) NextOnce(ctx context.Context, typ, requestID string) (string
 			err = c.sequence(ctx, 1)
 		}
 	}
-	if err = c.toldIssued(ctx, 1, err); err != nil {
+	if err = c.finishIssue(ctx, 1, err); err != nil {
 		return "", err
 	}
 	return c.number(c.made.last).String(), nil

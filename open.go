@@ -43,7 +43,8 @@ func (c *call) tryLock(ctx context.Context) (*lock, step, error) {
 }
 
 // open is the sequence's third step. It comes out as wait where the period is to be looked at afresh: it ended meanwhile, or the
-// lock expired. Once begun it goes on, so that a caller who leaves stops nobody; but a floor is not asked for it.
+// lock expired. An opening goes on without a caller who leaves, so that nobody waits for its lock to expire; only the floor is
+// asked no longer.
 func (c *call) open(ctx context.Context, n int, lock *lock) (step, error) {
 	if lock == nil {
 		return c.openAlone(ctx, n)

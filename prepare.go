@@ -31,7 +31,7 @@ func (g *Generator) Prepare(ctx context.Context, typ string, periods int) error 
 	if periods < 1 || periods > most {
 		return outcome(ctx, fmt.Errorf("serial: Prepare of %d periods: allowed are 1 to %d", periods, most))
 	}
-	return c.told(ctx, c.prepare(ctx, periods))
+	return c.finish(ctx, c.prepare(ctx, periods))
 }
 
 // prepare opens one period after the other, as the server's clock and the record have them meanwhile.

@@ -29,7 +29,7 @@ func (g *Generator) Raise(ctx context.Context, typ string, seq int64) error {
 	if limit := g.limit; seq < 0 || seq > limit {
 		return outcome(ctx, fmt.Errorf("serial: Raise of %s to %d: allowed are 0 to %d", typ, seq, limit))
 	}
-	return c.told(ctx, c.raise(ctx, seq))
+	return c.finish(ctx, c.raise(ctx, seq))
 }
 
 // raise is what remains of Raise after its checks.

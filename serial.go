@@ -159,7 +159,7 @@ func (c *call) issue(ctx context.Context, g *Generator, typ string, n int) error
 	default:
 		err = c.sequence(ctx, n)
 	}
-	return c.toldIssued(ctx, n, err)
+	return c.finishIssue(ctx, n, err)
 }
 
 // Peek returns the last number issued in the current period, with Seq 0 if there was none. It writes nothing, opens nothing
@@ -180,7 +180,7 @@ func (g *Generator) Peek(ctx context.Context, typ string) (Number, error) {
 	if err == nil && r.Status != store.Issued && r.Status != store.Missing {
 		err = c.refusal(r)
 	}
-	if err = c.told(ctx, err); err != nil {
+	if err = c.finish(ctx, err); err != nil {
 		return Number{}, err
 	}
 	c.issued(r.Last)

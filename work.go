@@ -67,7 +67,7 @@ func (c *call) endWork(err error) {
 }
 
 // join waits for another caller of this process, as long as ctx lives, or as the call may wait for others if that has no
-// deadline. What that one waits for servers, this call waits for them too.
+// deadline. Time for which that caller waits for servers is charged to this call too.
 func (c *call) join(ctx context.Context, k *work) (step, error) {
 	k.waiting.Add(1)
 	defer k.waiting.Add(-1)

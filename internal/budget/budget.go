@@ -11,7 +11,8 @@ const (
 	Answers = 10 * time.Second
 	// Others is how long a call without a deadline waits for others, in all: for who holds the lock, or has a block set aside.
 	Others = 30 * time.Second
-	// Last is kept of it for one more attempt, a quick one: a process that stood still has used up the time by itself.
+	// Last is the part of Answers that is kept for one more attempt, a quick one: a process that stood still has used up the rest
+	// by itself.
 	Last = 500 * time.Millisecond
 	// rest is for what a call does besides.
 	rest = 100 * time.Millisecond
@@ -26,9 +27,9 @@ type Budget struct {
 	others  time.Duration // left altogether, while others are at work
 }
 
-// New returns the budget of a call: unlimited is whether its context will end its wait for others.
-func New(unlimited bool) Budget {
-	if unlimited {
+// New returns the budget of a call. Its context ends its wait for others if that has a deadline.
+func New(deadline bool) Budget {
+	if deadline {
 		return Budget{Answers, math.MaxInt64}
 	}
 	return Budget{Answers, Others}

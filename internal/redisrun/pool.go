@@ -20,7 +20,7 @@ type pool struct {
 	server *redis.Client // nil where no time limit of go-redis bounds the command
 	read   time.Duration
 	idle   bool   // there is a connection to be found
-	sought uint32 // how often none was found at once
+	missed uint32 // how often none was found at once
 }
 
 // poolOf returns the pool of single commands or of pipelines.
@@ -33,12 +33,12 @@ func (r *Runner) poolOf(node *Node, pipelined bool) pool {
 	if !pipelined || own == nil {
 		own = stats
 	}
-	n, _ := sought(stats)
+	n, _ := missed(stats)
 	return pool{node.server, r.read, own.IdleConns > 0, n}
 }
 
-// sought counts the commands that had a connection made or waited for one, and those that seek one.
-func sought(stats *redis.PoolStats) (n, seeking uint32) {
+// missed counts the commands that had a connection made or waited for one, and those that seek one.
+func missed(stats *redis.PoolStats) (n, seeking uint32) {
 	n, seeking = stats.Misses+stats.WaitCount, stats.PendingRequests
 	if own := stats.PipelineStats; own != nil {
 		n, seeking = n+own.Misses+own.WaitCount, seeking+own.PendingRequests
@@ -52,8 +52,8 @@ func (p pool) stood(took time.Duration) bool {
 	if !p.idle || took <= p.read+budget.Last {
 		return false
 	}
-	n, seeking := sought(p.server.PoolStats())
-	return n == p.sought && seeking == 0
+	n, seeking := missed(p.server.PoolStats())
+	return n == p.missed && seeking == 0
 }
 
 // awaitAnswer awaits f, which sends commands, and is to make no connection once limit has passed. It also reports whether
@@ -82,7 +82,7 @@ func answers(server *redis.Client) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), budget.Last)
 	defer cancel()
 	_, err := Await(ctx, budget.Last, func() (string, error) {
-		own := redis.NewClient(strangerOptions(server, server.Options().Addr))
+		own := redis.NewClient(unlistedOptions(server, server.Options().Addr))
 		defer func() { _ = own.Close() }()
 		return own.Ping(ctx).Result()
 	})

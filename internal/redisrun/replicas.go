@@ -91,8 +91,8 @@ func masterAt(ctx context.Context, cluster *redis.ClusterClient, node *redis.Cli
 	if err != nil || found != nil {
 		return found, func() {}, err
 	}
-	stranger := cluster.Options().NewClient(strangerOptions(node, addr))
-	return stranger, func() { _ = stranger.Close() }, nil
+	unlisted := cluster.Options().NewClient(unlistedOptions(node, addr))
+	return unlisted, func() { _ = unlisted.Close() }, nil
 }
 
 // hostPort is an address as go-redis writes it: Redis has no brackets around an IPv6 address.
@@ -104,10 +104,10 @@ func hostPort(addr string) string {
 	return net.JoinHostPort(strings.Trim(addr[:colon], "[]"), addr[colon+1:])
 }
 
-// strangerOptions configure a client for a master that the Cluster client does not list: a master has no slots until the
+// unlistedOptions configure a client for a master that the Cluster client does not list: a master has no slots until the
 // first one has moved to it entirely. go-redis hands out no client for such an address, so each command makes one, and
 // leaves no connection behind. It is configured as the client of a node that is listed.
-func strangerOptions(node *redis.Client, addr string) *redis.Options {
+func unlistedOptions(node *redis.Client, addr string) *redis.Options {
 	opt := *node.Options()
 	opt.Addr, opt.NodeAddress = addr, ""
 	opt.MinIdleConns = 0
