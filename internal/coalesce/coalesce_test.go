@@ -461,26 +461,27 @@ func TestLongQueue(t *testing.T) {
 // A slow first call does not put off for long what is done about one that stalls later.
 func TestStalledAfterASlowStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		took := 3 * time.Second
+		var took atomic.Int64
+		took.Store(int64(3 * time.Second))
 		lane := coalesce.New(func() int { return 1 }, func(batches []*coalesce.Batch[string, int, int]) {
-			time.Sleep(took)
+			time.Sleep(time.Duration(took.Load()))
 			batches[0].Finish(0, nil)
 		})
 		p, _ := lane.Alone()
-		time.Sleep(took)
+		time.Sleep(3 * time.Second)
 		lane.Leave(p, true) // the minimum round trip is 3 s now
 		for i := range 9 {
 			lane.Join(fmt.Sprint(i), 0)
 		}
 		synctest.Wait()
-		took = 100 * time.Microsecond
+		took.Store(int64(100 * time.Microsecond))
 		time.Sleep(5 * time.Second)
 		lane.Join("Z", 0)
 		time.Sleep(time.Second)
-		took = 5 * time.Second
+		took.Store(int64(5 * time.Second))
 		lane.Join("hangs", 0)
 		time.Sleep(time.Millisecond)
-		took = 100 * time.Microsecond
+		took.Store(int64(100 * time.Microsecond))
 		start := time.Now()
 		b, _ := lane.Join("behind", 0)
 		_, err := b.Wait(t.Context(), 0)
