@@ -364,15 +364,15 @@ func TestHooksThatBreak(t *testing.T) {
 	})
 }
 
-// A panic in the repeat of one command ends RunAll only when the other repeats have ended.
-func TestPanicOfOneRepeat(t *testing.T) {
+// Panics in the repeats of some commands end RunAll only when the other repeats have ended.
+func TestPanicsOfRepeats(t *testing.T) {
 	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
 		var calls atomic.Int32
 		x.setHook(func(next func() error) error {
 			switch calls.Add(1) {
 			case 1: // the pipeline, whose script the server does not know
 				return next()
-			case 2:
+			case 2, 3:
 				panic("hook")
 			}
 			time.Sleep(time.Second)
@@ -381,7 +381,7 @@ func TestPanicOfOneRepeat(t *testing.T) {
 		b := budget.New(false)
 		var told atomic.Int32
 		require.PanicsWithValue(t, "hook", func() {
-			r.RunAll(t.Context(), &b, x.node, []redisrun.Command{command("A"), command("B")}, []*redisrun.Note{{}, {}},
+			r.RunAll(t.Context(), &b, x.node, []redisrun.Command{command("A"), command("B"), command("C")}, []*redisrun.Note{{}, {}, {}},
 				func(int, redisrun.Reply, error) { told.Add(1) })
 		})
 		require.EqualValues(t, 1, told.Load(), "before it ended")
