@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
@@ -172,6 +173,7 @@ type denial struct {
 func (d *denial) process(at int) *serial.Generator {
 	options := *d.server.Options()
 	options.Username, options.Password = d.user, password
+	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled} // that of the server's client may change
 	client := redis.NewClient(&options)
 	d.t.Cleanup(func() { _ = client.Close() })
 	client.AddHook(steps{&d.made, func(i int, run func() error) error {
