@@ -11,6 +11,7 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial/internal/redistest"
@@ -393,6 +394,7 @@ func TestTakeRefused(t *testing.T) {
 	for _, command := range []string{"pttl", "incrby", "hget"} {
 		require.NoError(t, rdb.Do(t.Context(), "ACL", "SETUSER", command, "on", "nopass", "~*", "+@all", "-"+command).Err())
 		options := *rdb.Options()
+		options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled} // that of rdb may change
 		options.Username, options.Password = command, "any"
 		c := &call{first: l.now - 1000, past: l.now + 5000, limit: 20, purpose: "issue", clock: "trusted"}
 		c.period = fmt.Sprintf("20211024 %d %d", c.first, c.past)
