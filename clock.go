@@ -69,11 +69,13 @@ func (g *Generator) spanAt(t time.Time) *span {
 // spanOf adds to a period what the options say of it.
 func (g *Generator) spanOf(p *period) *span {
 	expires := g.calendar.later(p, g.retention).end
-	return &span{*p, g.format.dateOf(p.wall), store.NewPeriod(p.label, p.start, p.end, expires)}
+	return &span{*p, g.format.dateOf(p.wall), g.store.NewPeriod(p.label, p.start, p.end, expires)}
 }
 
 // nowhere is a span that no clock is in.
-var nowhere = &span{period{label: "0"}, "", store.NewPeriod("0", 0, 0, 0)}
+func (g *Generator) nowhere() *span {
+	return &span{period{label: "0"}, "", g.store.NewPeriod("0", 0, 0, 0)}
+}
 
 // aim is the time by the server's clock that a script is to be sent for: now, but where a period is over in a second it is
 // when the script gets there.
@@ -95,7 +97,7 @@ func (c *call) follow(ctx context.Context, now time.Time, send func() (store.Rep
 			if told {
 				return store.Reply{}, err
 			}
-			s = nowhere // this host's clock is wrong, or else the server's will say the same
+			s = c.g.nowhere() // this host's clock is wrong, or else the server's will say the same
 		}
 		c.span = s
 		r, err := send()

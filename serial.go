@@ -105,9 +105,9 @@ func New(client redis.UniversalClient, opts ...Option) (*Generator, error) {
 		config: *c,
 		store:  store.New(runner, c.prefix, c.limit, c.ledger != nil),
 		locks:  newLocks(c.lockClients),
-		marks:  marks{of: map[string]*mark{}},
 		works:  works{underway: map[batchKey]*work{}},
 	}
+	g.marks = marks{of: map[string]*mark{}, keys: g.store.KeysOf}
 	g.nodes = redisrun.NewNodes(runner, func(n *redisrun.Node) *node { return newNode(g, n) })
 	return g, nil
 }

@@ -13,7 +13,6 @@ import (
 	"net/rpc"
 	"os"
 	"runtime"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -379,8 +378,8 @@ func firstKey(cmd redis.Cmder) string {
 	return ""
 }
 
-// counts returns how many numbers of each type a script of the package takes. Each type has two keys. Open has the number as its
-// seventh argument; take has two words there, and behind them the number and the mark of each type.
+// counts returns how many numbers of each type a script of the package takes. Each type has two keys. Take and open have the number
+// and the mark of each type as their sixth argument and on.
 func counts(cmd redis.Cmder) map[string]int64 {
 	args, keys := cmd.Args(), 0
 	if !strings.HasPrefix(cmd.Name(), "eval") || len(args) < 5 || strings.HasSuffix(firstKey(cmd), ":lock") {
@@ -388,13 +387,9 @@ func counts(cmd redis.Cmder) map[string]int64 {
 	}
 	_, _ = fmt.Sscan(fmt.Sprint(args[2]), &keys)
 	all := map[string]int64{}
-	at := 3 + keys + 6
-	switch {
-	case store.IsOpen(args):
-	case at < len(args) && !isNumber(args[at]):
-		at += 2
-	default:
-		return nil // it takes none
+	at := 3 + keys + 5
+	if !store.Issues(args) {
+		return nil
 	}
 	for i := 0; 2*i+1 < keys && at+2*i < len(args); i++ {
 		var n int64
@@ -403,11 +398,6 @@ func counts(cmd redis.Cmder) map[string]int64 {
 		}
 	}
 	return all
-}
-
-func isNumber(arg any) bool {
-	_, err := strconv.ParseInt(fmt.Sprint(arg), 10, 64)
-	return err == nil
 }
 
 type silence struct{}

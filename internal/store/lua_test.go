@@ -3,7 +3,6 @@ package store_test
 import (
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -15,24 +14,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial/internal/redistest"
+	"github.com/dailyserial/serial/internal/store"
 )
-
-// script returns the source of a script that is put together from files.
-func script(t *testing.T, names ...string) string {
-	t.Helper()
-	var s strings.Builder
-	for _, name := range names {
-		file, err := os.ReadFile("lua/" + name + ".lua")
-		require.NoError(t, err)
-		s.Write(file)
-	}
-	return s.String()
-}
 
 // takes returns take, and take without its usual branch.
 func takes(t *testing.T) (usual, full string) {
 	t.Helper()
-	usual = script(t, "judge", "once", "take")
+	usual = store.TakeSource
 	const branch = "local usual = "
 	require.Equal(t, 1, strings.Count(usual, branch))
 	return usual, strings.Replace(usual, branch, branch+"false and ", 1)
@@ -86,12 +74,13 @@ func pick[T any](l *lab, of ...T) T { return of[l.IntN(len(of))] }
 
 // A call is what the types of one take have in common, and their period.
 type call struct {
-	first, past    int64
-	period, ledger string
-	limit          int64
-	purpose, clock string
-	more           []any // behind n and mark
-	request        bool
+	first, past   int64
+	period        string
+	ledger        bool
+	limit         int64
+	purpose, care string
+	more          []any // behind n and mark
+	request       bool
 }
 
 const (
@@ -101,13 +90,12 @@ const (
 
 func (l *lab) call(types int) *call {
 	c := &call{first: l.now - 1000, past: l.now + 5000, limit: pick[int64](l, 20, 30, 999_999_999_999_999), purpose: pick(l, "issue", "all")}
-	c.clock = pick(l, "trusted", "trusted", "doubted")
+	c.care = pick(l, "", "", "doubted", "full")
 	if l.IntN(20) == 0 {
 		c.past = l.now - 10 // it is over
 	}
 	c.period = fmt.Sprintf("20211024 %d %d", c.first, c.past)
-	if l.IntN(2) == 0 {
-		c.ledger = "ledger"
+	if c.ledger = l.IntN(2) == 0; c.ledger {
 		if types == 1 && l.IntN(2) == 0 {
 			c.purpose = pick(l, "ceiling", "open", "floor", "raise")
 			// Whole seconds behind now, so that no two runs of a script see a claim or a lock end in between.
@@ -165,7 +153,7 @@ func (l *lab) series(name string, c *call) *series {
 		return s
 	}
 	entered := c.period
-	if (c.ledger != "") != odd(8) {
+	if c.ledger != odd(8) {
 		entered += " ledger"
 	}
 	if odd(3) {
@@ -240,9 +228,16 @@ func (l *lab) take(source string, c *call, all ...*series) []any {
 		}
 	}
 	args[2] = len(args) - 3
-	args = append(args, c.period, c.first, c.past, c.limit, c.past+20, c.ledger, c.purpose, c.clock)
+	period := c.period
+	if c.ledger {
+		period += " ledger"
+	}
+	args = append(args, period, c.first, c.past, c.limit, c.past+20)
 	for _, s := range all {
 		args = append(args, s.n, s.mark)
+	}
+	if c.ledger || c.request || c.purpose != "issue" || c.care != "" || l.IntN(4) == 0 {
+		args = append(args, c.purpose, c.care)
 	}
 	v, err := l.client.Do(l.t.Context(), append(args, c.more...)...).Result()
 	if len(all) > 1 {
@@ -396,7 +391,7 @@ func TestTakeRefused(t *testing.T) {
 		options := *rdb.Options()
 		options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled} // that of rdb may change
 		options.Username, options.Password = command, "any"
-		c := &call{first: l.now - 1000, past: l.now + 5000, limit: 20, purpose: "issue", clock: "trusted"}
+		c := &call{first: l.now - 1000, past: l.now + 5000, limit: 20, purpose: "issue"}
 		c.period = fmt.Sprintf("20211024 %d %d", c.first, c.past)
 		var all []*series
 		for _, name := range []string{"A", "B"} {

@@ -12,17 +12,17 @@ import (
 )
 
 // A Purpose is what a Take is for.
-type Purpose struct{ arg any }
+type Purpose string
 
-var (
-	Issue = Purpose{"issue"} // numbers, fewer than asked for if no more are left: callers share them
-	All   = Purpose{"all"}   // all the numbers or none; with none asked for, how the period stands
+const (
+	Issue Purpose = "issue" // numbers, fewer than asked for if no more are left: callers share them
+	All   Purpose = "all"   // all the numbers or none; with none asked for, how the period stands
 
 	// The others take all or none too, and want to have a block set aside where that is needed, with a [Claim]:
-	ForCeiling = Purpose{"ceiling"} // for a counter that is there
-	ForOpening = Purpose{"open"}    // also for one that is missing: the caller has the lock
-	ForFloor   = Purpose{"floor"}   // the same with a floor to ask: also for one that is lost and that no ledger knows
-	ForRaise   = Purpose{"raise"}   // an operator's Raise: whatever the state
+	ForCeiling Purpose = "ceiling" // for a counter that is there
+	ForOpening Purpose = "open"    // also for one that is missing: the caller has the lock
+	ForFloor   Purpose = "floor"   // the same with a floor to ask: also for one that is lost and that no ledger knows
+	ForRaise   Purpose = "raise"   // an operator's Raise: whatever the state
 )
 
 // A Take asks for the numbers that follow the counter.
@@ -72,46 +72,41 @@ func (s *Store) TakeAll(ctx context.Context, b *budget.Budget, node *Node, takes
 		r, err := read(in, err, takes[i].N)
 		reply(i, r, err)
 	}
-	var alone []int // takes that go in a pipeline
-	together := !node.OneSlot()
-	if together {
-		all, err := s.runner.Run(ctx, b, node, s.take(&takes[0], takes[1:]...), new(redisrun.Note))
-		each, ok := all.Value.([]any)
-		switch {
-		case redis.HasErrorPrefix(err, "CROSSSLOT"): // a Cluster's server, though the client is a single one's
+	var all redisrun.Reply
+	var err error
+	refused := node.OneSlot()
+	if !refused {
+		all, err = s.runner.Run(ctx, b, node, s.take(&takes[0], takes[1:]...), new(redisrun.Note))
+		if redis.HasErrorPrefix(err, "CROSSSLOT") { // a Cluster's server, though the client is a single one's
 			node.SetOneSlot()
-			together = false
-		case redis.HasErrorPrefix(err, "NOPERM"):
-			together = false
-		case err == nil && (!ok || len(each) != len(takes)):
-			err = unreadable(all.Value)
 		}
-		for i := 0; together && i < len(takes); i++ {
-			one := all
-			if err == nil {
-				one.Value = each[i]
-			}
-			if failure, ok := one.Value.(error); ok && err == nil {
-				takes[i].Note.Store(&failure)
-				alone = append(alone, i)
-				continue
-			}
+		refused = redis.HasErrorPrefix(err, "CROSSSLOT") || redis.HasErrorPrefix(err, "NOPERM")
+	}
+	each, _ := all.Value.([]any)
+	if err == nil && !refused && len(each) != len(takes) {
+		err = unreadable(all.Value)
+	}
+	var alone []int // takes that go in a pipeline
+	var commands []redisrun.Command
+	var notes []*redisrun.Note
+	for i := range takes {
+		one := all
+		if err == nil && !refused {
+			one.Value = each[i]
+		}
+		failure, failed := one.Value.(error)
+		if !failed && !refused {
 			tell(i, one, err)
+			continue
 		}
-	}
-	if !together {
-		for i := range takes {
-			alone = append(alone, i)
+		if failed {
+			takes[i].Note.Store(&failure)
 		}
+		alone, commands, notes = append(alone, i), append(commands, s.take(&takes[i])), append(notes, takes[i].Note)
 	}
-	if len(alone) == 0 {
-		return
+	if len(alone) > 0 {
+		s.runner.RunAll(ctx, b, node, commands, notes, func(k int, in redisrun.Reply, err error) { tell(alone[k], in, err) })
 	}
-	commands, notes := make([]redisrun.Command, len(alone)), make([]*redisrun.Note, len(alone))
-	for k, i := range alone {
-		commands[k], notes[k] = s.take(&takes[i]), takes[i].Note
-	}
-	s.runner.RunAll(ctx, b, node, commands, notes, func(k int, in redisrun.Reply, err error) { tell(alone[k], in, err) })
 }
 
 // A Floor is the highest sequence that may have been used in a period. The zero Floor is none.

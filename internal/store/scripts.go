@@ -10,17 +10,17 @@ import (
 var lua embed.FS
 
 var (
-	takeScript    = script("judge", "once", "take")
-	openScript    = script("judge", "once", "open")
-	peekScript    = script("judge", "peek")
-	prepareScript = script("judge", "prepare")
-	historyScript = script("judge", "history")
-	releaseScript = script("release")
+	// Most calls of take need none of the rules, whose functions are therefore not made before they do.
+	takeScript    = redisrun.NewScript("local function rules()\n" + files("judge", "once") + "return judge, recall, remember, master\nend\n" + files("take"))
+	openScript    = redisrun.NewScript(files("judge", "once", "open"))
+	peekScript    = redisrun.NewScript(files("judge", "peek"))
+	prepareScript = redisrun.NewScript(files("judge", "prepare"))
+	historyScript = redisrun.NewScript(files("judge", "history"))
+	releaseScript = redisrun.NewScript(files("release"))
 )
 
-// script puts a script together of files in lua.
-func script(names ...string) *redisrun.Script {
-	source := ""
+// files returns files in lua, one behind the other.
+func files(names ...string) (source string) {
 	for _, name := range names {
 		part, err := lua.ReadFile("lua/" + name + ".lua")
 		if err != nil {
@@ -28,8 +28,13 @@ func script(names ...string) *redisrun.Script {
 		}
 		source += string(part)
 	}
-	return redisrun.NewScript(source)
+	return source
 }
 
 // IsOpen reports whether the arguments of a command are those of open.lua, for tests that stop a process there.
 func IsOpen(args []any) bool { return args[1] == openScript.Digest || args[1] == openScript.Source }
+
+// Issues reports whether they are those of a script that issues numbers, for tests that count those of lost replies.
+func Issues(args []any) bool {
+	return IsOpen(args) || args[1] == takeScript.Digest || args[1] == takeScript.Source
+}

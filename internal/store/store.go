@@ -23,18 +23,14 @@ const MaxSeq = 1e15 - 1
 type Store struct {
 	runner *redisrun.Runner
 	prefix string
-	limit  any // the largest sequence of a period, an int64
-	ledger any // "ledger" or ""
+	limit  any  // the largest sequence of a period, an int64
+	ledger bool // numbers are set aside before they are issued
 }
 
 // New returns the Store of a key prefix. limit is the largest sequence of a period, at most [MaxSeq]. With a ledger, numbers are
 // set aside in it before they are issued.
 func New(runner *redisrun.Runner, prefix string, limit int64, ledger bool) *Store {
-	s := &Store{runner: runner, prefix: prefix, limit: limit, ledger: ""}
-	if ledger {
-		s.ledger = "ledger"
-	}
-	return s
+	return &Store{runner, prefix, limit, ledger}
 }
 
 // A Period is the span that one counter serves.
@@ -42,13 +38,23 @@ type Period struct {
 	Label      string // its name in keys and in the record, such as "20211024"
 	Start, End int64  // the first instant, and the first one after it, Unix seconds
 
-	text, start, end, expires any // the same as arguments, and when the counter expires
+	text, start, end, expires any // the same as arguments, the text as in the record, and when the counter expires
 }
 
 // NewPeriod returns the Period whose counter expires at an instant that is not before its end. All instants are Unix seconds.
-func NewPeriod(label string, start, end, expires int64) Period {
-	text := label + " " + strconv.FormatInt(start, 10) + " " + strconv.FormatInt(end, 10)
-	return Period{Label: label, Start: start, End: end, text: text, start: start, end: end, expires: expires}
+func (s *Store) NewPeriod(label string, start, end, expires int64) Period {
+	p := Period{Label: label, Start: start, End: end, start: start, end: end, expires: expires}
+	text := p.bounds()
+	if s.ledger {
+		text += " ledger"
+	}
+	p.text = text
+	return p
+}
+
+// bounds is the period as the record has it, but for what issues its numbers.
+func (p *Period) bounds() string {
+	return p.Label + " " + strconv.FormatInt(p.Start, 10) + " " + strconv.FormatInt(p.End, 10)
 }
 
 // A Series is the counter of one type in one period.
@@ -56,6 +62,7 @@ type Series struct {
 	Type   string
 	Period *Period
 	Mark   int64 // the greatest sequence of the period that this process has returned, 0 if none
+	Full   bool  // too few numbers were left for a call of this process
 	Keys   Keys  // zero if they are not known yet
 }
 

@@ -64,28 +64,34 @@ func (s *Store) command(script *redisrun.Script, series *Series, keys []any, own
 	if k == (Keys{}) {
 		k = s.KeysOf(series.Type, p)
 	}
-	args := make([]any, 0, 5+len(keys)+6+len(own))
+	args := make([]any, 0, 5+len(keys)+5+len(own))
 	args = append(args, nil, nil, 2+len(keys), k.counter, k.record) // behind the name and the digest
 	args = append(args, keys...)
-	args = append(args, p.text, p.start, p.end, s.limit, p.expires, s.ledger)
+	args = append(args, p.text, p.start, p.end, s.limit, p.expires)
 	return redisrun.Command{Script: script, Args: append(args, own...)}
 }
 
 // take is for one type, or for more of the same period.
 func (s *Store) take(t *Take, more ...Take) redisrun.Command {
 	var keys []any
-	var clock any = "trusted"
-	if t.Doubted {
-		clock = "doubted"
-	}
 	var few [8]any // enough for one type, on the stack
-	own := append(few[:0], t.Purpose.arg, clock, t.N, t.Mark)
+	own := append(few[:0], t.N, t.Mark)
 	for i := range more {
 		k := more[i].Keys
 		if k == (Keys{}) {
 			k = s.KeysOf(more[i].Type, more[i].Period)
 		}
 		keys, own = append(keys, k.counter, k.record), append(own, more[i].N, more[i].Mark)
+	}
+	care := ""
+	switch {
+	case t.Doubted:
+		care = "doubted"
+	case t.Full:
+		care = "full"
+	}
+	if s.ledger || t.Purpose != Issue || care != "" || t.Request.ID != "" {
+		own = append(own, string(t.Purpose), care)
 	}
 	if t.Claim.Token != "" {
 		own = append(own, t.Claim.Token, t.Claim.Lease.Milliseconds(), milliseconds(t.Claim.Until))
@@ -118,7 +124,7 @@ func (s *Store) prepare(p *Prepare) redisrun.Command {
 		checked = "checked"
 	}
 	c := s.command(prepareScript, &p.Series, []any{s.CounterKey(p.Type, p.Next.Label)},
-		p.Mark, p.Next.text, p.Next.start, p.Next.expires, p.Base, p.Floor.arg, checked)
+		p.Mark, p.Next.bounds(), p.Next.start, p.Next.expires, p.Base, p.Floor.arg, checked)
 	c.Confirm = true
 	return c
 }

@@ -17,12 +17,12 @@
 --            ahead, labels above the period entered are suspect: their numbers may have been issued.
 --
 -- KEYS  each script has its own. A counter is a string, the last sequence issued in its period.
--- ARGV  1  period   that the caller thinks it is in: "LABEL FIRST PAST"
+-- ARGV  1  period   that the caller thinks it is in, as the record would have it: "LABEL FIRST PAST", and " ledger" behind that
+--                   if the caller has one
 --       2  first    its first instant, Unix seconds
 --       3  past     the first instant after it, Unix seconds
 --       4  limit    the largest sequence, at most 10^15-1
 --       5  expires  when the counter does, Unix seconds, at least past
---       6  ledger   "ledger" if the numbers are set aside in one, else ""
 --
 -- Replies that issue nothing are {status, seconds, microseconds, ...}: the server's time, then the details. Of every script:
 --   "clock"             the server's clock is not in the period
@@ -47,8 +47,7 @@ end
 
 -- judge returns what is known of the caller's period, counter and record; or nil and a reply. time is the server's; mark is the
 -- greatest sequence of the period that the caller has seen, 0 if none; raise is true for a caller who copes with "future";
--- id, entered and held are the server's replication ID, the record's field and what the counter holds if the script has read
--- them. The functions are made here, so that the usual branch of take does not pay for them.
+-- id and entered are the server's replication ID and the record's field if the script has read them.
 --
 -- The fields of what it returns:
 --   stands   "same"    the caller's period is the one entered
@@ -64,10 +63,9 @@ end
 --   ceiling  with a ledger: the record's, nil if there is none for the caller's period
 --   intact   with a ledger: the counter is as the last number issued has left it
 --   entered, ahead  the record's, false and "" if there is none
---   recorded the caller's period as in the record
 --   milliseconds    the server's time
 --   answer, read, number, lifetime, keep, permit, known, enter  functions, see there
-local function judge(time, counter, record, mark, raise, id, entered, held)
+local function judge(time, counter, record, mark, raise, id, entered)
   local now, past = time[1] + 0, ARGV[3] + 0
   local j = {milliseconds = now * 1000 + math.floor(time[2] / 1000)}
 
@@ -152,7 +150,7 @@ local function judge(time, counter, record, mark, raise, id, entered, held)
     return run and run.how
   end
 
-  local ledger, own = ARGV[6] ~= '', labelOf(ARGV[1])
+  local ledger, own = string.find(ARGV[1], ' ledger', 1, true), labelOf(ARGV[1])
 
   -- used returns the runs as the record holds them, with one more label: the next one of a run, if it follows the period entered
   -- and nothing else is different, or a run of its own.
@@ -194,7 +192,7 @@ local function judge(time, counter, record, mark, raise, id, entered, held)
   -- unless the clock went back.
   function j.enter(...)
     j.keep()
-    local fields = {'entered', j.recorded, 'used' .. #own, used(), ...}
+    local fields = {'entered', ARGV[1], 'used' .. #own, used(), ...}
     local before = j.stands ~= 'future' and entered and labelOf(entered)
     if before and #before ~= #own then
       table.insert(fields, 'was' .. #before)
@@ -221,12 +219,11 @@ local function judge(time, counter, record, mark, raise, id, entered, held)
 
   entered = type(entered) == 'string' and entered or redis.call('HGET', record, 'entered')
   j.entered, j.ahead = entered, redis.call('HGET', record, 'ahead') or ''
-  j.recorded = ledger and ARGV[1] .. ' ledger' or ARGV[1]
   j.stands = 'same'
   local suspect -- the period to open has a label that was entered before, by a clock that was ahead: '-', or '+' with a ledger
   if not entered then
     j.stands = 'open'
-  elseif entered ~= j.recorded and entered .. ' ledger' ~= j.recorded then
+  elseif entered ~= ARGV[1] and entered .. ' ledger' ~= ARGV[1] then
     local first, ends = string.match(entered, '^%S+ (%d+) (%d+)')
     if first and tonumber(first) > now then
       j.stands = 'future'
@@ -238,7 +235,7 @@ local function judge(time, counter, record, mark, raise, id, entered, held)
       j.stands = 'open'
       suspect = j.known(own)
       local opened, goes = string.match(j.ahead, '([^;]+ (%d+));$')
-      if string.find(j.ahead, ';' .. ARGV[1] .. ';', 1, true) then
+      if string.find(j.ahead, ';' .. string.gsub(ARGV[1], ' ledger', '') .. ';', 1, true) then
         j.stands = 'ahead'
       elseif opened and tonumber(goes) > ARGV[2] + 0 then -- another calendar's
         return nil, j.answer('conflict', opened)
@@ -248,7 +245,7 @@ local function judge(time, counter, record, mark, raise, id, entered, held)
     end
   end
 
-  j.held = type(held) == 'string' and held or j.read(counter)
+  j.held = j.read(counter)
   j.last = j.number(j.held)
   j.lost = (not j.last or j.last < mark) and (j.stands == 'same' or j.stands == 'ahead' or suspect or mark > 0 or j.held)
   j.untold = j.lost
@@ -259,12 +256,12 @@ local function judge(time, counter, record, mark, raise, id, entered, held)
       if not id then return nil, j.answer('unknown', says) end
     end
     j.id = id
-    if entered == j.recorded then
+    if entered == ARGV[1] then
       local block = redis.call('HMGET', record, 'ceiling', 'copy', 'reign')
       j.ceiling = tonumber(block[1])
       j.intact = j.ceiling and block[2] == j.held and block[3] == id and not j.lost
     end
-    j.untold = j.lost and (suspect == '-' or j.stands == 'same' and entered ~= j.recorded)
+    j.untold = j.lost and (suspect == '-' or j.stands == 'same' and entered ~= ARGV[1])
   end
   if j.stands == 'future' and not raise then return nil, j.answer('future', entered) end
   return j

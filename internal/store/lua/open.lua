@@ -2,19 +2,19 @@
 -- number of times: it judges everything anew and never lowers a counter.
 --
 -- KEYS  1 counter, 2 record, 3 a request (see once.lua) or nothing
--- ARGV  1 to 6 as in judge.lua
---       7  n        how many numbers, at least 0
---       8  mark     the greatest sequence of the period that the caller has seen, 0 if none
---       9  base     the sequence before the first that a period has, at most the limit
---      10  floor    the highest sequence that may have been used, at most the limit; "" if nothing tells
---      11  checked  when the caller saw, under the lock, that the counter was missing: milliseconds by the server's clock; ""
+-- ARGV  1 to 5 as in judge.lua
+--       6  n        how many numbers, at least 0
+--       7  mark     the greatest sequence of the period that the caller has seen, 0 if none
+--       8  base     the sequence before the first that a period has, at most the limit
+--       9  floor    the highest sequence that may have been used, at most the limit; "" if nothing tells
+--      10  checked  when the caller saw, under the lock, that the counter was missing: milliseconds by the server's clock; ""
 --                   for an operator's Raise, which needs no lock and replaces a record that lies in the future
---      12  lease    the lock's expiry, milliseconds: open is refused once it has passed since checked
+--      11  lease    the lock's expiry, milliseconds: open is refused once it has passed since checked
 --     with a ledger:
---      13  token    of the caller's claim, which open consumes
---      14  id       replication ID that came with it
---      15  after    what the ledger answered: the block is after+1 ...
---      16  upto     ... to upto, at most 10^15
+--      12  token    of the caller's claim, which open consumes
+--      13  id       replication ID that came with it
+--      14  after    what the ledger answered: the block is after+1 ...
+--      15  upto     ... to upto, at most 10^15
 --     last, for a request:
 --          printed  "DATE TEMPLATE"
 --
@@ -29,25 +29,25 @@ local time = redis.call('TIME')
 local request = KEYS[3]
 local answered = request and recall(request, time)
 if answered then return answered end
-local n, mark, limit, expires = ARGV[7] + 0, ARGV[8] + 0, ARGV[4] + 0, ARGV[5] + 0
+local n, mark, limit, expires = ARGV[6] + 0, ARGV[7] + 0, ARGV[4] + 0, ARGV[5] + 0
 local counter, record = KEYS[1], KEYS[2]
 local j, refusal = judge(time, counter, record, mark, true)
 if not j then return refusal end
-local raise, ms = ARGV[11] == '', j.milliseconds
-if not raise and (ms < ARGV[11] + 0 or ms >= ARGV[11] + ARGV[12]) then return j.answer('late') end
+local raise, ms = ARGV[10] == '', j.milliseconds
+if not raise and (ms < ARGV[10] + 0 or ms >= ARGV[10] + ARGV[11]) then return j.answer('late') end
 if j.stands == 'future' and not raise then return j.answer('future', j.entered) end
 
-local floor = tonumber(ARGV[10])
-local used = math.max(j.last or 0, ARGV[9] + 0, floor or 0, mark)
+local floor = tonumber(ARGV[9])
+local used = math.max(j.last or 0, ARGV[8] + 0, floor or 0, mark)
 local upto
 if j.untold and not floor then return j.answer('lost', j.held or '') end
 if j.id then
   local token, past = string.match(redis.call('HGET', record, 'claim') or '', '^(%S+) (%d+)$')
-  if token ~= ARGV[13] or ms >= tonumber(past) or j.id ~= ARGV[14] then return j.answer('late') end
+  if token ~= ARGV[12] or ms >= tonumber(past) or j.id ~= ARGV[13] then return j.answer('late') end
   j.lifetime(counter, expires)
   redis.call('HDEL', record, 'claim')
-  local after = ARGV[15] + 0
-  upto = ARGV[16] + 0
+  local after = ARGV[14] + 0
+  upto = ARGV[15] + 0
   if not j.intact or after ~= j.ceiling then -- a block that follows on without a gap continues the counter
     used = math.max(used, after)
   end
@@ -75,5 +75,5 @@ end
 if text ~= j.held then redis.call('SET', counter, text, 'KEEPTTL') end
 j.lifetime(counter, expires)
 if not enough then return j.answer('exhausted', text) end
-if request and n > 0 then remember(request, j.recorded, ARGV[#ARGV], issued) end
+if request and n > 0 then remember(request, ARGV[1], ARGV[#ARGV], issued) end
 return math.min(issued, 1e15)

@@ -2,15 +2,15 @@
 -- writes, so that replicas can confirm it.
 --
 -- KEYS  1 counter, 2 record, of the current period; 3 counter of the period to open
--- ARGV  1 to 6 as in judge.lua, of the current period; limit and expires are not used
---       7  mark     the greatest sequence of the current period that the caller has seen, 0 if none
---       8  period   to open, "LABEL FIRST PAST"
---       9  first    its first instant, Unix seconds
---      10  expires  when its counter does, Unix seconds, at least the end of that period
---      11  base     the sequence before its first one, at most the limit
---      12  floor    the highest sequence that may have been used in it, at most the limit; "" if nothing tells; "?" if the
+-- ARGV  1 to 5 as in judge.lua, of the current period; limit and expires are not used
+--       6  mark     the greatest sequence of the current period that the caller has seen, 0 if none
+--       7  period   to open, "LABEL FIRST PAST"
+--       8  first    its first instant, Unix seconds
+--       9  expires  when its counter does, Unix seconds, at least the end of that period
+--      10  base     the sequence before its first one, at most the limit
+--      11  floor    the highest sequence that may have been used in it, at most the limit; "" if nothing tells; "?" if the
 --                   caller is to ask first
---      13  checked  "checked" if the caller has compared the server's clock with its own, else ""
+--      12  checked  "checked" if the caller has compared the server's clock with its own, else ""
 --
 -- Reply: an integer, the sequence at which its counter stands; or, with nothing written, a status of judge.lua or
 --   "missing" ""       the current period has to be entered first
@@ -19,29 +19,29 @@
 --   "conflict" OPENED  the last period opened ends after it has begun
 --   "floor" LOST       the floor has to be asked; "lost" if its counter was there once, else ""
 --   "lost" HELD        its counter was there once; what it holds now, "" if it is gone
-local j, refusal = judge(redis.call('TIME'), KEYS[1], KEYS[2], ARGV[7] + 0)
+local j, refusal = judge(redis.call('TIME'), KEYS[1], KEYS[2], ARGV[6] + 0)
 if not j then return refusal end
 if j.stands ~= 'same' then return j.answer('missing', '') end
-local counter, expires, floor = KEYS[3], ARGV[10] + 0, ARGV[12]
-local open = string.find(j.ahead, ';' .. ARGV[8] .. ';', 1, true)
+local counter, expires, floor = KEYS[3], ARGV[9] + 0, ARGV[11]
+local open = string.find(j.ahead, ';' .. ARGV[7] .. ';', 1, true)
 if not open then
   local opened = string.match(j.ahead, '([^;]+);$') or j.entered
   local past = string.match(opened, '^%S+ %d+ (%d+)')
-  if past ~= ARGV[9] then
-    return tonumber(past) < ARGV[9] + 0 and j.answer('gap') or j.answer('conflict', opened)
+  if past ~= ARGV[8] then
+    return tonumber(past) < ARGV[8] + 0 and j.answer('gap') or j.answer('conflict', opened)
   end
-  if ARGV[13] == '' then return j.answer('check') end
+  if ARGV[12] == '' then return j.answer('check') end
 end
 local held = j.read(counter)
 local used = j.number(held)
 if not used then
-  local once = open or held or j.known(ARGV[8]) -- by a clock that was ahead
+  local once = open or held or j.known(ARGV[7]) -- by a clock that was ahead
   if floor == '?' then return j.answer('floor', once and 'lost' or '') end
   if floor == '' and once then return j.answer('lost', held or '') end
-  used = ARGV[11] + 0
+  used = ARGV[10] + 0
 end
 used = math.max(used, tonumber(floor) or 0) -- nothing was issued yet, so that it may be lifted
-if not open then j.ahead = (j.ahead == '' and ';' or j.ahead) .. ARGV[8] .. ';' end
+if not open then j.ahead = (j.ahead == '' and ';' or j.ahead) .. ARGV[7] .. ';' end
 j.lifetime(counter, expires)
 j.permit(counter, held)
 redis.call('HSET', KEYS[2], 'ahead', j.ahead)

@@ -1,21 +1,22 @@
 -- take: the counter exists, so increment it, for one type or for several, without a lock. No key can expire in between.
 --
 -- KEYS  for each type: counter, record; then, for a single type only, a request (see once.lua) or nothing
--- ARGV  1 to 6 as in judge.lua
---       7  purpose  "issue"  fewer than n numbers will do: the callers share them
+-- ARGV  1 to 5 as in judge.lua
+--       6  n, mark  for each type: how many numbers, and the greatest sequence that the caller has seen, 0 if none
+--     behind those, unless they are "issue" and "" and there is no ledger:
+--          purpose  "issue"  fewer than n numbers will do: the callers share them
 --                   "all"    all n or none; n = 0 tells how the period stands
 --                   or, for a single type with a ledger and all n or none, what the caller claims a block for:
 --                   "ceiling"  a counter that is there
 --                   "open"     also one that is missing: the caller has the lock
 --                   "floor"    the same, and the caller has a floor to ask: also one that is lost, and that no ledger knows
 --                   "raise"    an operator's Raise: any, whatever the state
---       8  clock    "trusted", or "doubted" where the server's is so far from the caller's that a prepared period must not be
---                   entered without a second look
---       9  n, mark  for each type: how many numbers, and the greatest sequence that the caller has seen, 0 if none
+--          care     "", or "doubted" where the server's clock is so far from the caller's that a prepared period must not be
+--                   entered without a second look, or "full" where too few numbers were left before
 --     for a claim:
---      11  token    unique
---      12  lease    of the claim, milliseconds
---      13  past     when it ends at the latest, milliseconds by the server's clock: when the lock does; "" without a lock
+--          token    unique
+--          lease    of the claim, milliseconds
+--          past     when it ends at the latest, milliseconds by the server's clock: when the lock does; "" without a lock
 --     last, for a request:
 --          printed  "DATE TEMPLATE"
 --
@@ -35,35 +36,34 @@
 -- For several types an array of such replies. The error of one type's commands is its element, and does not stop the others.
 
 -- judged takes for the i-th type by all the rules. It is passed what it uses: each local that it captured would cost every call.
-local function judged(judge, remember, time, id, i, entered, held, left)
-  local counter, record, n, mark = KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i + 7] + 0, ARGV[2 * i + 8] + 0
-  local purpose, request = ARGV[7], #KEYS == 3 and KEYS[3]
-  local j, refusal = judge(time, counter, record, mark, purpose == 'raise', id, entered, held)
+local function judged(judge, remember, time, id, i, entered, own)
+  local counter, record, n, mark = KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i + 4] + 0, ARGV[2 * i + 5] + 0
+  local purpose, request = ARGV[own] or 'issue', #KEYS == 3 and KEYS[3]
+  local j, refusal = judge(time, counter, record, mark, purpose == 'raise', id, entered)
   if not j then return refusal end
   local last, limit = j.last, ARGV[4] + 0
-  local claims = purpose ~= 'issue' and purpose ~= 'all'
 
   -- ask claims a block, if the caller wants one and no other has the claim. A claim that seems to last longer than its lease was
   -- made before the server's clock went back.
   local function ask()
-    if not claims then return j.answer('ceiling', j.lost and 'lost' or '') end
-    local ms, lease = j.milliseconds, ARGV[12] + 0
+    if purpose == 'issue' or purpose == 'all' then return j.answer('ceiling', j.lost and 'lost' or '') end
+    local ms, mine, lease = j.milliseconds, ARGV[own + 2], ARGV[own + 3] + 0
     local token, past = string.match(redis.call('HGET', record, 'claim') or '', '^(%S+) (%d+)$')
     past = tonumber(past)
-    if token and token ~= ARGV[11] and ms < past and past <= ms + lease then
+    if token and token ~= mine and ms < past and past <= ms + lease then
       return j.answer('claimed', '', past)
     end
-    local ends = math.min(ms + lease, tonumber(ARGV[13]) or math.huge)
+    local ends = math.min(ms + lease, tonumber(ARGV[own + 4]) or math.huge)
     if ends <= ms then return j.answer('late') end
     j.keep()
-    redis.call('HSET', record, 'claim', ARGV[11] .. ' ' .. string.format('%.0f', ends))
+    redis.call('HSET', record, 'claim', mine .. ' ' .. string.format('%.0f', ends))
     j.keep()
     return j.answer('reserve', j.id, math.max(j.ceiling or 0, last or 0, mark))
   end
 
   if j.untold and purpose ~= 'floor' and purpose ~= 'raise' then return j.answer('lost', j.held or '') end
   local top = limit -- of what may be issued now
-  local closed = j.stands == 'open' or j.stands == 'ahead' and ARGV[8] == 'doubted'
+  local closed = j.stands == 'open' or j.stands == 'ahead' and ARGV[own + 1] == 'doubted'
   if not j.id then
     if closed then return j.answer('missing', '') end
   elseif purpose == 'raise' then
@@ -87,56 +87,63 @@ local function judged(judge, remember, time, id, i, entered, held, left)
   end
   if request and n > 0 then j.permit(request, false) end
   if j.stands == 'ahead' then j.enter() end
-  left = type(left) == 'number' and left or redis.call('PTTL', counter)
-  if left < 0 then -- something stripped the expiry: a SET or a PERSIST by hand
+  if redis.call('PTTL', counter) < 0 then -- something stripped the expiry: a SET or a PERSIST by hand
     redis.call('EXPIREAT', counter, ARGV[5])
   end
-  local small = last < 1e15 -- else it may be more than INCRBY takes, and nothing is to be issued
-  local issued = small and redis.call('INCRBY', counter, count) or last
+  local issued = last < 1e15 and redis.call('INCRBY', counter, count) or last -- else none is to be issued, and INCRBY may fail
   -- The copy comes after the counter: if INCRBY is refused, the block goes on to be used.
   if j.intact then redis.call('HSET', record, 'copy', string.format('%.0f', issued)) end
-  if request and n > 0 then remember(request, j.recorded, ARGV[#ARGV], issued) end
+  if request and n > 0 then remember(request, ARGV[1], ARGV[#ARGV], issued) end
   if count < n then return j.answer(issued == limit and 'part' or 'block', '', count, issued) end
   return issued
 end
 
-local time = redis.call('TIME')
-local now, limit = time[1] + 0, ARGV[4] + 0
-local id = ARGV[6] ~= '' and master()
-local answered = #KEYS == 3 and recall(KEYS[3], time)
-if answered then return answered end
-local usual = now >= ARGV[2] + 0 and now < ARGV[3] + 0 and ARGV[7] ~= 'raise' and #KEYS ~= 3 and (id or ARGV[6] == '')
-local replies = #KEYS > 3 and {}
-for i = 1, #KEYS / 2 do
-  local counter, record, n = KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i + 7]
-  local reply, same, entered, held, left, ceiling
+local judge, recall, remember, master
+local time, types = redis.call('TIME'), #KEYS > 3 and #KEYS / 2 or 1
+local now, own = time[1] + 0, 6 + 2 * types
+local usual = now >= ARGV[2] + 0 and now < ARGV[3] + 0
+local id
+if ARGV[own] then
+  judge, recall, remember, master = rules()
+  local answered = #KEYS == 3 and recall(KEYS[3], time)
+  if answered then return answered end
+  local ledger = string.find(ARGV[1], ' ledger', 1, true)
+  id = ledger and master()
+  usual = usual and #KEYS ~= 3 and (id or not ledger) and ARGV[own] ~= 'raise' and ARGV[own + 1] == ''
+end
+local limit, replies = ARGV[4] + 0
+for i = 1, types do
+  local counter, record, n = KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i + 4]
+  local entered, top, copy, reply
   if usual and id then
     local kept = redis.pcall('HMGET', record, 'entered', 'ceiling', 'copy', 'reign')
-    held = redis.pcall('GET', counter)
-    entered, ceiling = kept[1], tonumber(kept[2]) -- nil for an error, as kept[3] and kept[4]
-    same = ceiling and kept[3] == held and kept[4] == id and entered == ARGV[1] .. ' ledger'
+    entered, top, copy = kept[1], kept[4] == id and tonumber(kept[2]), tonumber(kept[3])
+    top = top and copy and math.min(top, limit)
   elseif usual then
-    entered = redis.pcall('HGET', record, 'entered')
-    held = redis.pcall('GET', counter)
-    same = entered == ARGV[1]
+    entered, top = redis.pcall('HGET', record, 'entered'), limit
   end
-  -- What tonumber takes for a number and begins with a digit above 0, INCRBY does too, or refuses.
-  local last = same and type(held) == 'string' and (string.byte(held) or 0) > 48 and tonumber(held)
-  if last and last >= ARGV[2 * i + 8] + 0 and last + n <= (ceiling and math.min(ceiling, limit) or limit) then
-    left = redis.pcall('PTTL', counter)
-    reply = type(left) == 'number' and left >= 0 and redis.pcall('INCRBY', counter, n)
-  end
-  if type(reply) == 'number' then
-    if id then
-      redis.pcall('HSET', record, 'copy', reply) -- if it is refused, the next take has a block set aside
+  -- The usual branch increments first and looks then: that saves a GET, and what is not to be issued is undone. The time to live
+  -- tells that the counter is there. What is no number INCRBY refuses.
+  local left = top and entered == ARGV[1] and redis.pcall('PTTL', counter)
+  if type(left) == 'number' and left >= 0 then
+    local last = redis.pcall('INCRBY', counter, n)
+    local before = type(last) == 'number' and last - n
+    if before and before >= ARGV[2 * i + 5] + 0 and last <= top and (not copy or before == copy) then
+      reply = last
+      if copy then redis.pcall('HSET', record, 'copy', reply) end -- if it is refused, the next take has a block set aside
+    elseif before and n ~= '0' then
+      redis.pcall('INCRBY', counter, '-' .. n)
     end
-  else
-    local done, answer = pcall(judged, judge, remember, time, id, i, entered, held, left)
+  end
+  if not reply then
+    if not judge then judge, recall, remember = rules() end
+    local done, answer = pcall(judged, judge, remember, time, id, i, entered, own)
     reply = (done or type(answer) == 'table') and answer or {err = answer} -- an error is a string in Redis 6.2
     -- A replica refuses whatever is written, of every type. As the error of the call it is repeated on another connection.
     if not done and string.find(reply.err, 'READONLY', 1, true) then return reply end
   end
-  if not replies then return reply end
+  if types == 1 then return reply end
+  replies = replies or {}
   replies[i] = reply
 end
 return replies

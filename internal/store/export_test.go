@@ -1,0 +1,4 @@
+package store
+
+// TakeSource is the source of take.
+var TakeSource = takeScript.Source
