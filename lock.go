@@ -10,8 +10,7 @@ import (
 
 	"github.com/go-redsync/redsync/v4"
 	"github.com/go-redsync/redsync/v4/redis"
-	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
-	goredisclient "github.com/redis/go-redis/v9"
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/dailyserial/serial/internal/budget"
 	"github.com/dailyserial/serial/internal/redisrun"
@@ -29,16 +28,8 @@ const (
 
 // locks makes the redsync locks around opening periods.
 type locks struct {
-	servers []redis.Pool
-	split   *atomic.Bool // an attempt was granted by some servers and refused by others, and none has succeeded since
-}
-
-func newLocks(clients []goredisclient.UniversalClient) locks {
-	l := locks{split: &atomic.Bool{}}
-	for _, client := range clients {
-		l.servers = append(l.servers, goredis.NewPool(direct{client}))
-	}
-	return l
+	clients []goredis.UniversalClient
+	split   atomic.Bool // an attempt was granted by some servers and refused by others, and none has succeeded since
 }
 
 // errTaken is the error where others hold the lock.
@@ -55,10 +46,10 @@ type lock struct {
 //
 // redsync is not handed ctx itself: it would forget why it ended, and with a dead context it could not give back what
 // a server may have granted.
-func (l locks) try(ctx context.Context, key string, limit time.Duration) (*lock, error) {
-	lanes := make([]redis.Pool, len(l.servers))
+func (l *locks) try(ctx context.Context, key string, limit time.Duration) (*lock, error) {
+	lanes := make([]redis.Pool, len(l.clients))
 	votes := &votes{look: l.split.Load()}
-	for i, server := range l.servers {
+	for i, server := range l.clients {
 		lanes[i] = &lane{server: server, client: i + 1, votes: votes, set: make(chan struct{})}
 	}
 	k := &lock{
@@ -96,7 +87,7 @@ func (l locks) try(ctx context.Context, key string, limit time.Duration) (*lock,
 		if votes.granted.Load() && votes.refused.Load() {
 			l.split.Store(true)
 		}
-		if undecided(err) <= (len(l.servers)-1)/2 { // the others are a majority
+		if undecided(err) <= (len(l.clients)-1)/2 { // the others are a majority
 			return nil, errTaken
 		}
 		return nil, redisrun.Outage(fmt.Errorf("serial: the lock servers failed: %w", redisrun.Foreign(err)))
@@ -153,61 +144,72 @@ func (v *votes) recovered(err *error) {
 	}
 }
 
-// holder returns what a lock holds.
-var holder = func() *redis.Script {
-	s := redisrun.NewScript("return redis.call('get', KEYS[1])") // a plain GET may go to a replica
-	return redis.NewScript(1, s.Source, s.Digest)
-}()
-
 // A lane carries the commands of one acquisition to one lock server, one after the other. redsync sends the release
 // without waiting for a slow server to answer the SET; on another connection the two could change places, and the lock
 // would stay behind with nobody to release it. And it relies on contexts to end commands, which go-redis does only
 // where it is configured to: so commands go on by themselves here, and redsync stops waiting for them.
 type lane struct {
-	server redis.Pool
+	server goredis.UniversalClient
 	client int // of WithLockClients, from 1
 	votes  *votes
 	set    chan struct{} // closed when the SET is over
 }
 
-func (l *lane) Get(ctx context.Context) (redis.Conn, error) {
-	within, cancel := context.WithTimeout(context.WithoutCancel(ctx), budget.Answers)
-	conn, err := l.server.Get(within)
-	return &laneConn{conn, ctx, l, cancel}, err
+func (l *lane) Get(ctx context.Context) (redis.Conn, error) { return laneConn{lane: l, ctx: ctx}, nil }
+
+// mark adds the client to the value that redsync gives the acquisition.
+func (l *lane) mark(value string) string { return fmt.Sprintf("%s#%d", value, l.client) }
+
+// send sends a command straight to the server that has its key. Of a command whose keys' distance it is not told go-redis
+// first asks nodes of a Cluster, replicas too, and waits for each that hangs.
+func (l *lane) send(ctx context.Context, args ...any) (any, error) {
+	cmd := goredis.NewCmd(ctx, args...)
+	cmd.SetStepCount(1)
+	_ = l.server.Process(ctx, cmd)
+	return cmd.Result()
 }
 
+// A laneConn has what redsync uses of a connection.
 type laneConn struct {
-	redis.Conn
-	ctx    context.Context // redsync's
-	lane   *lane
-	cancel context.CancelFunc
+	redis.Conn // nil: nothing else is called
+	lane       *lane
+	ctx        context.Context // redsync's
 }
 
 // Close leaves a command that goes on alone.
-func (c *laneConn) Close() error { return nil }
+func (c laneConn) Close() error { return nil }
 
-func (c *laneConn) SetNX(name, value string, expiry time.Duration) (granted bool, err error) {
+// run runs f, which sends commands, and stops waiting for it when redsync does.
+func (c laneConn) run(f func(context.Context) (any, error)) (v any, err error) {
 	defer c.lane.votes.recovered(&err)
-	return redisrun.Await(c.ctx, redisrun.NoLimit, func() (bool, error) {
-		defer c.cancel()
-		defer close(c.lane.set)
-		granted, err := c.Conn.SetNX(name, c.lane.mark(value), expiry)
-		if err != nil {
-			return false, err
-		}
-		if granted = granted || c.lane.votes.look && c.ours(name, value); granted {
-			c.lane.votes.granted.Store(true)
-		} else {
-			c.lane.votes.refused.Store(true)
-		}
-		return granted, nil
+	return redisrun.Await(c.ctx, redisrun.NoLimit, func() (any, error) {
+		within, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), budget.Answers)
+		defer cancel()
+		return f(within)
 	})
+}
+
+func (c laneConn) SetNX(name, value string, expiry time.Duration) (bool, error) {
+	granted, err := c.run(func(ctx context.Context) (any, error) {
+		defer close(c.lane.set)
+		reply, err := c.lane.send(ctx, "set", name, c.lane.mark(value), "px", expiry.Milliseconds(), "nx")
+		switch {
+		case err != nil && err != goredis.Nil:
+			return false, err
+		case reply == "OK", c.lane.votes.look && c.ours(ctx, name, value):
+			c.lane.votes.granted.Store(true)
+			return true, nil
+		}
+		c.lane.votes.refused.Store(true)
+		return false, nil
+	})
+	return granted == true, err
 }
 
 // ours reports whether a lock that was refused is this lane's own after all, by a SET that was sent twice since its answer
 // was lost. It notes if it is another lane's of this acquisition.
-func (c *laneConn) ours(name, value string) bool {
-	held, _ := c.Conn.Eval(holder, name)
+func (c laneConn) ours(ctx context.Context, name, value string) bool {
+	held, _ := c.lane.send(ctx, "eval", "return redis.call('get', KEYS[1])", 1, name) // a plain GET may go to a replica
 	text, _ := held.(string)
 	var client int
 	if n, _ := fmt.Sscanf(text, value+"#%d", &client); n == 1 && client != c.lane.client {
@@ -223,46 +225,15 @@ func sameServer(first, second int) error {
 		"give every server once", first, second)
 }
 
-// mark adds the client to the value that redsync gives the acquisition.
-func (l *lane) mark(value string) string { return fmt.Sprintf("%s#%d", value, l.client) }
-
-func (c *laneConn) Eval(script *redis.Script, keysAndArgs ...any) (v any, err error) {
-	defer c.lane.votes.recovered(&err)
-	return redisrun.Await(c.ctx, redisrun.NoLimit, func() (any, error) {
-		defer c.cancel()
+// Eval runs the release, the only script there is.
+func (c laneConn) Eval(script *redis.Script, keysAndArgs ...any) (any, error) {
+	return c.run(func(ctx context.Context) (any, error) {
 		<-c.lane.set
-		name, value := keysAndArgs[0], keysAndArgs[1].(string) // of the release, the only script there is
-		return c.Conn.Eval(script, name, c.lane.mark(value))
+		name, value := keysAndArgs[0], c.lane.mark(keysAndArgs[1].(string))
+		v, err := c.lane.send(ctx, "evalsha", script.Hash, 1, name, value)
+		if goredis.HasErrorPrefix(err, "NOSCRIPT") {
+			v, err = c.lane.send(ctx, "eval", script.Src, 1, name, value)
+		}
+		return v, err
 	})
-}
-
-// direct sends redsync's commands straight to the server that has their key. Of a command whose keys' distance it is not
-// told go-redis first asks nodes of a Cluster, replicas too, and waits for each that hangs.
-type direct struct{ goredisclient.UniversalClient }
-
-func (d direct) SetNX(ctx context.Context, key string, value any, expiry time.Duration) *goredisclient.BoolCmd {
-	cmd := goredisclient.NewBoolCmd(ctx, "set", key, value, "px", expiry.Milliseconds(), "nx")
-	cmd.SetStepCount(1)
-	_ = d.Process(ctx, cmd)
-	return cmd
-}
-
-func (d direct) EvalSha(ctx context.Context, digest string, keys []string, args ...any) *goredisclient.Cmd {
-	return d.script(ctx, "evalsha", digest, keys, args)
-}
-
-func (d direct) Eval(ctx context.Context, source string, keys []string, args ...any) *goredisclient.Cmd {
-	return d.script(ctx, "eval", source, keys, args)
-}
-
-func (d direct) script(ctx context.Context, name, body string, keys []string, args []any) *goredisclient.Cmd {
-	all := []any{name, body, len(keys)}
-	for _, key := range keys {
-		all = append(all, key)
-	}
-	cmd := goredisclient.NewCmd(ctx, append(all, args...)...)
-	cmd.SetFirstKeyPos(3)
-	cmd.SetStepCount(1)
-	_ = d.Process(ctx, cmd)
-	return cmd
 }

@@ -104,7 +104,7 @@ func New(client redis.UniversalClient, opts ...Option) (*Generator, error) {
 	g := &Generator{
 		config: *c,
 		store:  store.New(runner, c.prefix, c.limit, c.ledger != nil),
-		locks:  newLocks(c.lockClients),
+		locks:  locks{clients: c.lockClients},
 		works:  works{underway: map[batchKey]*work{}},
 	}
 	g.marks = marks{of: map[string]*mark{}, keys: g.store.KeysOf}
