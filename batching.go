@@ -123,18 +123,13 @@ func (n *node) send(batches []*batch) {
 		return
 	}
 	var takes []store.Take
-	var now, later []*batch
-	for _, b := range batches {
-		if b.Key.start == first.Key.start {
-			now, takes = append(now, b), append(takes, n.take(b))
-		} else {
-			later = append(later, b)
+	for i, b := range batches {
+		if b.Key.start != first.Key.start { // around midnight, or where the clock jumps
+			n.send(batches[:i])
+			n.send(batches[i:])
+			return
 		}
-	}
-	if len(later) > 0 { // around midnight, or where the clock jumps
-		n.send(now)
-		n.send(later)
-		return
+		takes = append(takes, n.take(b))
 	}
 	n.g.store.TakeAll(ctx, &left, n.Node, takes, func(i int, r store.Reply, err error) { n.finish(batches[i], r, err) })
 }
