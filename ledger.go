@@ -60,10 +60,7 @@ func WithLedger(l Ledger, block int64) Option {
 // consumes it: so a block that comes late, from a process that stood still or to a server that has forgotten, is burned.
 // The methods of a nil claim do nothing: there is no ledger.
 type claim struct {
-	g     *Generator
-	typ   string
-	node  *node
-	span  *span
+	call  *call       // that was given it
 	block store.Block // its bounds once it is reserved
 	floor int64       // the block has to lie above
 	until time.Time   // the claim is of no use from then on
@@ -84,12 +81,12 @@ func (c *call) look(ctx context.Context, n int, purpose store.Purpose, lock *loc
 			found := c.opening.found // by the server's clock, shortly before the lock was asked for
 			take.Claim.Until = found.Now.Add(since.Sub(found.Received) + lockExpiry)
 		}
-		k = &claim{g: c.g, typ: c.typ, node: c.node, until: since.Add(lockExpiry - floorMargin)}
+		k = &claim{call: c, until: since.Add(lockExpiry - floorMargin)}
 		k.block.Token = take.Claim.Token
 	}
 	r, err := c.follow(ctx, c.aim(), func() (store.Reply, error) { return c.send(ctx, take) })
 	if k != nil {
-		k.span, k.floor, k.block.ReplicationID = c.span, r.Above, r.ReplicationID
+		k.floor, k.block.ReplicationID = r.Above, r.ReplicationID
 		k.over = err == nil && r.Status != store.Reserved
 	}
 	return r, k, err
@@ -103,20 +100,20 @@ func (k *claim) above(seq int64) {
 }
 
 // reserve asks the ledger for a block that n numbers fit into, if the period has so many left.
-func (k *claim) reserve(ctx context.Context, c *call, n int) error {
+func (k *claim) reserve(ctx context.Context, n int) error {
 	const widest = store.MaxSeq
-	g, label := k.g, k.span.label
+	c, g, label := k.call, k.call.g, k.call.span.label
 	k.above(g.base)
 	if k.floor >= widest { // by a counter that something else has written
-		return fmt.Errorf("%w: %s %s is at %d", ErrExhausted, k.typ, label, k.floor)
+		return fmt.Errorf("%w: %s %s is at %d", ErrExhausted, c.typ, label, k.floor)
 	}
 	size := max(1, min(max(g.block, int64(n)), g.limit-k.floor)) // the last block is as small as needed
-	series, above := g.store.RecordKey(k.typ), k.floor
+	series, above := g.store.RecordKey(c.typ), k.floor
 	after, err := c.askOutside(ctx, k.until, func(ctx context.Context) (int64, error) {
 		return g.ledger.Reserve(ctx, series, label, above, size)
 	})
 	if err != nil {
-		return redisrun.Outage(fmt.Errorf("serial: the ledger of %s %s: %w", k.typ, label, err))
+		return redisrun.Outage(fmt.Errorf("serial: the ledger of %s %s: %w", c.typ, label, err))
 	}
 	most := widest - size
 	if g.limit == widest { // whose last block may reach beyond it
@@ -124,7 +121,7 @@ func (k *claim) reserve(ctx context.Context, c *call, n int) error {
 	}
 	if after < above || after > most {
 		return redisrun.Outage(fmt.Errorf("serial: the ledger of %s %s set aside %d above %d and answered %d: allowed are %d to %d",
-			k.typ, label, size, above, after, above, most))
+			c.typ, label, size, above, after, above, most))
 	}
 	k.block.After, k.block.Upto = min(after, widest), min(after+size, widest)
 	return nil
@@ -138,8 +135,8 @@ func (k *claim) release(ctx context.Context, patience time.Duration) {
 	}
 	k.over = true
 	_, _ = redisrun.Await(ctx, patience, func() (bool, error) {
-		own := budget.New(false)
-		return true, k.g.store.Release(ctx, &own, k.node.Node, k.typ, k.block.Token)
+		own, c := budget.New(false), k.call
+		return true, c.g.store.Release(ctx, &own, c.node.Node, c.typ, k.block.Token)
 	})
 }
 
@@ -150,7 +147,7 @@ func (c *call) install(ctx context.Context, claim *claim, o store.Open) (store.R
 		if !time.Now().Before(claim.until) {
 			return store.Reply{Status: store.Late}, nil
 		}
-		if err := claim.reserve(ctx, c, o.N); err != nil {
+		if err := claim.reserve(ctx, o.N); err != nil {
 			return store.Reply{}, err
 		}
 		o.Block = &claim.block
@@ -165,15 +162,11 @@ func (c *call) install(ctx context.Context, claim *claim, o store.Open) (store.R
 }
 
 // refill has a block set aside for a counter that is there, but at its ceiling or not as it was left, and issues n numbers
-// from it. It comes out as again where another caller of this process did it. It goes on without a caller that leaves, as long
-// as others wait for it.
+// from it. It comes out as again where another caller of this process did it. An attempt goes on without a caller that leaves.
 func (c *call) refill(ctx context.Context, n int) (step, error) {
 	if others := c.beginWork(); others != nil {
 		return c.join(ctx, others)
 	}
-	work := c.work
-	work.waiting.Add(1)
-	defer work.waiting.Add(-1)
 	return c.onward(ctx, func(c *call) (next step, err error) {
 		defer func() { c.endWork(err) }()
 		steady := context.WithoutCancel(ctx)
@@ -181,10 +174,7 @@ func (c *call) refill(ctx context.Context, n int) (step, error) {
 			if next, err = c.fill(steady, n); next != wait {
 				return next, err
 			}
-			if work.waiting.Load() == 0 {
-				return failed, errTaken // nobody waits for the outcome
-			}
-			if next, err = c.wait(steady); next != again { // for another process that is at it
+			if next, err = c.wait(ctx); next != again { // for another process that is at it
 				return next, err
 			}
 		}

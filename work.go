@@ -17,7 +17,6 @@ type work struct {
 	key     batchKey
 	done    chan struct{}
 	err     error        // for all who wait; written before done is closed
-	waiting atomic.Int64 // callers who want it
 	others  atomic.Int64 // answers of servers that other processes are at it
 	outside atomic.Bool  // a floor or a ledger is being asked, and no server
 }
@@ -69,8 +68,6 @@ func (c *call) endWork(err error) {
 // join waits for another caller of this process, as long as ctx lives, or as the call may wait for others if that has no
 // deadline. Time for which that caller waits for servers is charged to this call too.
 func (c *call) join(ctx context.Context, k *work) (step, error) {
-	k.waiting.Add(1)
-	defer k.waiting.Add(-1)
 	for others := k.others.Load(); c.budget.Wait() > 0; {
 		if c.budget.Answer() <= 0 {
 			return failed, redisrun.Outage(fmt.Errorf("serial: Redis failed: %w", redisrun.ErrNoAnswer))
