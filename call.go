@@ -23,9 +23,7 @@ type call struct {
 	budget  budget.Budget
 	made    result
 	slept   time.Duration // waiting for the server's clock to catch up
-	silent  bool          // the server did not answer the last script
-
-	trace   *trace // for hooks, nil if there are none
+	trace   trace
 	opening opening
 	work    *work // that others of this process wait for, nil for none
 }
@@ -35,7 +33,6 @@ type opening struct {
 	found   store.Reply // of the take that found the counter missing
 	waits   int         // for others, up to 10
 	lockErr error       // last failure of the lock servers
-	checked bool        // by Prepare: the server's clock against this host's
 }
 
 // A result is the numbers that a call issued.
@@ -50,7 +47,7 @@ type result struct {
 func (c *call) begin(ctx context.Context, g *Generator, typ string) error {
 	c.g, c.typ = g, typ
 	if g.hooks != nil {
-		c.trace = &trace{began: time.Now()}
+		c.trace.began = time.Now()
 	}
 	if err := checkType(typ); err != nil {
 		return outcome(ctx, err)
@@ -80,16 +77,14 @@ func (c *call) issued(last int64) step {
 }
 
 // number is one of the numbers issued.
-func (c *call) number(seq int64) Number { return c.g.number(c.typ, &c.made, seq) }
-
-func (g *Generator) number(typ string, of *result, seq int64) Number {
-	start := time.Unix(of.span.start, 0).In(g.calendar.location)
-	return Number{Type: typ, Start: start, Seq: seq, date: of.span.date, format: of.format}
+func (c *call) number(seq int64) Number {
+	s := c.made.span
+	return Number{Type: c.typ, Start: time.Unix(s.start, 0).In(c.g.calendar.location), Seq: seq, date: s.date, format: c.made.format}
 }
 
 // heard is what follows every script that was sent for the call: it keeps what the reply tells.
 func (c *call) heard(r *store.Reply, err error) error {
-	if c.silent = err != nil; c.silent {
+	if err != nil {
 		return err
 	}
 	c.learn(r)
@@ -103,23 +98,21 @@ func (c *call) learn(r *store.Reply) {
 		c.sawLost(r.Held)
 	}
 	offset, before := c.node.clock.learn(r)
-	if r.Status == store.Clock && offset != before && c.trace != nil { // callers who shared a reply tell it once
+	if r.Status == store.Clock && offset != before { // callers who shared a reply tell it once
 		c.trace.clock = &ClockInfo{offset, before}
 	}
 }
 
 // sawLost notes that the call's counter is lost, and what it holds, if known.
 func (c *call) sawLost(held string) {
-	if c.trace != nil && c.trace.lost == nil {
+	if c.trace.lost == nil {
 		c.trace.lost = &LostInfo{c.typ, c.start(), held}
 	}
 }
 
 // sawOpened notes that the call has opened its period.
 func (c *call) sawOpened() {
-	if c.trace != nil {
-		c.trace.opened = &OpenedInfo{c.typ, c.start(), time.Since(c.trace.began)}
-	}
+	c.trace.opened = &OpenedInfo{c.typ, c.start(), time.Since(c.trace.began)}
 }
 
 // sawOthers notes that a server has answered, and that it is others who are waited for.
@@ -189,16 +182,8 @@ func (c *call) waitedTooLong() error {
 // on a copy of the call, so that the call itself can stay on its goroutine's stack.
 func (c *call) onward(ctx context.Context, f func(c *call) (step, error)) (step, error) {
 	own := *c
-	if ctx.Done() == nil {
-		defer func() { *c = own }()
-		return f(&own)
-	}
 	c.work = nil // it is f's now
 	own.typ = strings.Clone(c.typ)
-	if c.trace != nil {
-		own.trace = new(trace)
-		*own.trace = *c.trace
-	}
 	type end struct {
 		next step
 		of   *call
@@ -207,24 +192,21 @@ func (c *call) onward(ctx context.Context, f func(c *call) (step, error)) (step,
 		next, err := f(&own)
 		return end{next, &own}, err
 	})
-	if e.of == nil && err != nil {
+	if e.of == nil {
 		return failed, fmt.Errorf("serial: gave up waiting: %w", err)
 	}
 	*c = *e.of
 	return e.next, err
 }
 
-// release gives back what the call holds, and waits a little for that: not for a server that has failed already.
+// release gives back what the call holds, and waits a little for that.
 func (c *call) release(ctx context.Context, held interface {
 	release(context.Context, time.Duration)
 }) {
-	patience := min(lockPatience, c.budget.Answer())
-	if c.silent {
-		patience = 0
-	}
+	patience := max(0, min(lockPatience, c.budget.Answer()))
 	start := time.Now()
 	held.release(ctx, patience)
-	c.budget.Spend(time.Since(start), max(patience, 0))
+	c.budget.Spend(time.Since(start), patience)
 }
 
 // refusal turns the status of a reply that ends a call into an error.

@@ -54,7 +54,8 @@ func (g *Generator) Made(typ string, at time.Time, seq int64) (Number, bool) {
 	if checkType(typ) != nil || seq < 1 || seq > g.format.maxSeq() || g.format.checkYear(s.wall.Year()) != nil || s.end <= 0 {
 		return Number{}, false
 	}
-	return g.number(typ, &result{span: s, format: g.format}, seq), true
+	c := call{g: g, typ: typ, made: result{span: s, format: g.format}}
+	return c.number(seq), true
 }
 
 // CheckType gives tests the rule for types by itself.

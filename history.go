@@ -65,8 +65,8 @@ func (c *call) history(ctx context.Context, periods int) ([]Number, error) {
 				return numbers, nil // the calendar goes back no further
 			}
 			if seq >= 0 {
-				of := result{span: &span{period: *p, date: c.g.format.dateOf(p.wall)}, format: c.g.format}
-				numbers = append(numbers, c.g.number(c.typ, &of, c.g.unlessUnused(seq)))
+				c.made = result{span: &span{period: *p, date: c.g.format.dateOf(p.wall)}, format: c.g.format}
+				numbers = append(numbers, c.number(c.g.unlessUnused(seq)))
 			}
 		}
 		periods -= len(read)

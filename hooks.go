@@ -92,12 +92,7 @@ func WithHooks(hooks Hooks) Option {
 	})
 }
 
-// nearlyExhausted is the first sequence for which NearlyExhausted is due.
-func (c *config) nearlyExhausted() int64 {
-	return c.base + int64(math.Ceil(c.hooks.NearlyExhaustedAt*float64(c.limit-c.base)))
-}
-
-// A trace collects what the hooks are called with when a call ends. Only the caller's goroutine uses it.
+// A trace collects what the hooks are called with when a call ends.
 type trace struct {
 	began  time.Time
 	took   time.Duration // duration of the call, without the hooks
@@ -109,12 +104,11 @@ type trace struct {
 // finish ends a call: it calls the hooks for what happened, and returns the error for the caller.
 func (c *call) finish(ctx context.Context, err error) error {
 	err = outcome(ctx, err)
-	t := c.trace
-	if t == nil {
+	h, t := c.g.hooks, &c.trace
+	if h == nil {
 		return err
 	}
 	t.took = time.Since(t.began)
-	h := c.g.hooks
 	tell(ctx, h.ClockCorrected, t.clock)
 	tell(ctx, h.Lost, t.lost)
 	tell(ctx, h.Opened, t.opened)
@@ -124,22 +118,23 @@ func (c *call) finish(ctx context.Context, err error) error {
 // finishIssue is finish for a call that was to issue n numbers.
 func (c *call) finishIssue(ctx context.Context, n int, err error) error {
 	err = c.finish(ctx, err)
-	t := c.trace
-	if t == nil {
+	h, took := c.g.hooks, c.trace.took
+	switch {
+	case h == nil:
 		return err
-	}
-	h := c.g.hooks
-	if err != nil {
-		tell(ctx, h.Failed, &FailedInfo{c.typ, n, err, t.took})
+	case err != nil:
+		tell(ctx, h.Failed, &FailedInfo{c.typ, n, err, took})
 		return err
 	}
 	if c.made.repeated {
 		n = 0
 	}
 	last := c.number(c.made.last)
-	tell(ctx, h.Issued, &IssuedInfo{last, n, t.took})
-	if n > 0 && h.NearlyExhausted != nil && last.Seq >= c.g.nearlyExhausted() && c.g.marks.warn(c.typ, c.made.span.start) {
-		tell(ctx, h.NearlyExhausted, &ExhaustionInfo{last, last.Seq - c.g.base, c.g.limit - c.g.base})
+	tell(ctx, h.Issued, &IssuedInfo{last, n, took})
+	used, size := last.Seq-c.g.base, c.g.limit-c.g.base
+	due := int64(math.Ceil(h.NearlyExhaustedAt * float64(size)))
+	if n > 0 && h.NearlyExhausted != nil && used >= due && c.g.marks.warn(c.typ, c.made.span.start) {
+		tell(ctx, h.NearlyExhausted, &ExhaustionInfo{last, used, size})
 	}
 	return nil
 }

@@ -24,143 +24,133 @@ import (
 // [ErrNotReplicated], one for any other periods, the floor's or the ledger's own, ctx's, or a failure of Redis.
 func (g *Generator) Prepare(ctx context.Context, typ string, periods int) error {
 	const most = 100
-	var c call
-	if err := c.begin(ctx, g, typ); err != nil {
+	var p preparation
+	if err := p.begin(ctx, g, typ); err != nil {
 		return err
 	}
 	if periods < 1 || periods > most {
 		return outcome(ctx, fmt.Errorf("serial: Prepare of %d periods: allowed are 1 to %d", periods, most))
 	}
-	return c.finish(ctx, c.prepare(ctx, periods))
+	if g.floor != nil {
+		p.floor = store.FloorToAsk()
+	}
+	return p.finish(ctx, p.run(ctx, periods))
 }
 
-// prepare opens one period after the other, as the server's clock and the record have them meanwhile.
-func (c *call) prepare(ctx context.Context, periods int) error {
-	var current *span
-	if err := c.openCurrent(ctx, &current); err != nil {
+// A preparation opens one period after the other, as the server's clock and the record have them meanwhile.
+type preparation struct {
+	call
+	floor   store.Floor // to be asked, if there is one
+	current *span       // of the server's clock, a moment ago
+	open    *period     // the last one that is known to be open
+	checked bool        // the server's clock was compared with this host's
+}
+
+func (p *preparation) run(ctx context.Context, periods int) error {
+	if err := p.openCurrent(ctx); err != nil {
 		return err
 	}
-	last := c.g.calendar.later(&current.period, periods-1)
-	for p := &current.period; p.start < last.start; {
-		next := c.g.spanOf(c.g.calendar.next(p))
-		if err := c.g.format.checkYear(next.wall.Year()); err != nil {
+	last := p.g.calendar.later(p.open, periods-1)
+	for p.open.start < last.start {
+		before := p.open
+		if err := p.openNext(ctx); err != nil {
 			return err
 		}
-		out, err := c.prepareOne(ctx, &current, next)
-		if err != nil {
-			return err
-		}
-		switch out {
-		case prepared:
+		if p.open.start > before.start { // each period has a budget of its own
 			_, limited := ctx.Deadline()
-			c.opening, c.budget = opening{checked: c.opening.checked}, budget.New(limited) // each period has its own
-			p = &next.period
-		case gap:
-			p = &current.period
+			p.opening, p.budget = opening{}, budget.New(limited)
 		}
 	}
 	return nil
 }
 
-// A preparation says how prepareOne came out.
-type preparation int
-
-const (
-	afresh   preparation = iota // everything is to be looked at again
-	gap                         // so it is, from the current period on
-	prepared                    // the period is open
-)
-
-// openCurrent has no number issued, and the period opened if it is not. One that is full is open. current becomes its span.
-func (c *call) openCurrent(ctx context.Context, current **span) error {
-	err := c.sequence(ctx, 0)
-	*current = c.span
+// openCurrent has no number issued, and the period opened if it is not. One that is full is open.
+func (p *preparation) openCurrent(ctx context.Context) error {
+	err := p.sequence(ctx, 0)
+	p.current, p.open = p.span, &p.span.period
 	if errors.Is(err, ErrExhausted) {
 		return nil
 	}
 	return err
 }
 
-// prepareOne opens next. current is the span of the server's clock, or was a moment ago, and is moved on with that.
-func (c *call) prepareOne(ctx context.Context, current **span, next *span) (preparation, error) {
-	var floor store.Floor
-	if c.g.floor != nil {
-		floor = store.FloorToAsk()
+// openNext makes one attempt to open the period after the last one that is open.
+func (p *preparation) openNext(ctx context.Context) error {
+	next := p.g.spanOf(p.g.calendar.next(p.open))
+	if err := p.g.format.checkYear(next.wall.Year()); err != nil {
+		return err
 	}
-	r, err := c.sendPrepare(ctx, current, next, floor)
+	r, err := p.send(ctx, next, p.floor)
 	if err != nil {
-		return afresh, err
+		return err
 	}
-	if (*current).start >= next.start { // it has begun
-		if err := c.openCurrent(ctx, current); err != nil || (*current).start < next.start { // the clock went back
-			return afresh, err
-		}
-		return prepared, nil
+	if p.current.start >= next.start { // it has begun
+		return p.openCurrent(ctx)
 	}
 	switch r.Status {
 	case store.Issued:
-		return prepared, nil
+		p.open = &next.period
+		return nil
 	case store.Missing: // the record is not as this call has left it
-		if _, err := c.wait(ctx); err != nil {
-			return afresh, err
+		if _, err := p.wait(ctx); err != nil {
+			return err
 		}
-		err := c.sequence(ctx, 0) // that it is full does not do: it is to be entered
-		*current = c.span
-		return afresh, err // what is open ahead still is
+		err := p.sequence(ctx, 0) // that it is full does not do: it is to be entered
+		p.current = p.span
+		return err // what is open ahead still is
 	case store.Gap:
-		if _, err := c.wait(ctx); err != nil {
-			return afresh, err
+		if _, err := p.wait(ctx); err != nil {
+			return err
 		}
-		return gap, c.openCurrent(ctx, current)
+		return p.openCurrent(ctx)
 	case store.Unchecked:
-		c.opening.checked = true
-		return afresh, c.checkSkew(r)
+		p.checked = true
+		return p.checkSkew(r)
 	case store.NeedsFloor:
-		return afresh, c.prepareAbove(ctx, current, next)
+		return p.aboveFloor(ctx, next)
 	}
-	return afresh, c.refusal(r)
+	return p.refusal(r)
 }
 
-// prepareAbove opens next above the floor, which one caller asks at a time. Whether it is open then is to be seen.
-func (c *call) prepareAbove(ctx context.Context, current **span, next *span) error {
-	c.span = next
-	defer c.endWork(nil)
-	lock, out, err := c.tryLock(ctx)
+// aboveFloor opens next above the floor, which one caller asks at a time. Whether it is open then is to be seen.
+func (p *preparation) aboveFloor(ctx context.Context, next *span) error {
+	p.span = next
+	defer p.endWork(nil)
+	lock, out, err := p.tryLock(ctx)
 	if out != locked {
 		if out != failed {
-			_, err = c.wait(ctx)
+			_, err = p.wait(ctx)
 		}
 		return err
 	}
-	defer c.release(ctx, lock)
-	r, err := c.sendPrepare(ctx, current, next, store.FloorToAsk())
-	if err != nil || (*current).start >= next.start || r.Status != store.NeedsFloor {
+	defer p.release(ctx, lock)
+	r, err := p.send(ctx, next, p.floor)
+	if err != nil || p.current.start >= next.start || r.Status != store.NeedsFloor {
 		return err
 	}
-	c.span = next
-	used, err := c.askFloor(ctx, lock.since.Add(lockExpiry-floorMargin))
+	p.span = next
+	used, err := p.askFloor(ctx, lock.since.Add(lockExpiry-floorMargin))
 	if err != nil {
 		return err
 	}
 	// However late it comes: nothing has been issued of a period that has not begun, and its counter is only lifted.
-	_, err = c.sendPrepare(ctx, current, next, store.FloorAt(used))
+	_, err = p.send(ctx, next, store.FloorAt(used))
 	return err
 }
 
-// sendPrepare has the store prepare next, unless that has begun by the server's clock. It moves current to the span of that clock.
-func (c *call) sendPrepare(ctx context.Context, current **span, next *span, floor store.Floor) (store.Reply, error) {
-	return c.follow(ctx, time.Unix((*current).start, 0), func() (store.Reply, error) {
-		*current = c.span
-		if c.span.start >= next.start {
+// send has the store prepare next, unless that has begun by the server's clock.
+func (p *preparation) send(ctx context.Context, next *span, floor store.Floor) (store.Reply, error) {
+	return p.follow(ctx, time.Unix(p.current.start, 0), func() (store.Reply, error) {
+		p.current = p.span
+		if p.span.start >= next.start {
 			return store.Reply{}, nil
 		}
-		r, err := c.g.store.Prepare(ctx, &c.budget, c.node.Node, &store.Prepare{
-			Series: c.series(), Next: &next.stored, Base: c.g.base, Floor: floor,
-			Checked: c.g.maxSkew < 0 || c.opening.checked,
+		r, err := p.g.store.Prepare(ctx, &p.budget, p.node.Node, &store.Prepare{
+			Series: p.series(), Next: &next.stored, Base: p.g.base, Floor: floor, Checked: p.g.maxSkew < 0 || p.checked,
 		})
 		if r.Status == store.Lost || r.WasThere {
-			c.span = next // whose counter it is
+			p.span = next // whose counter it is
 		}
-		return r, c.heard(&r, err)
+		return r, p.heard(&r, err)
 	})
 }
