@@ -50,15 +50,10 @@ func (c *call) joinWaiting(ctx context.Context) (step, error) {
 	}
 	c.span = s
 	r, err := c.member(ctx, b, place)
-	switch {
-	case err != nil:
-		return failed, err
-	case r.Status == store.Issued:
-		return c.issued(r.Last), nil
-	case r.Status == store.Exhausted: // perhaps by an attempt whose answer was lost, which only this reply tells
-		return failed, c.refusal(r)
+	if err == nil && r.Status != store.Issued && r.Status != store.Exhausted {
+		return again, nil
 	}
-	return again, nil
+	return c.taken(r, err) // exhausted perhaps by an attempt whose answer was lost, which only this reply tells
 }
 
 // share has one number issued for the call's span, together with other callers of the type if there are any.
@@ -118,7 +113,6 @@ func (n *node) send(batches []*batch) {
 	if len(batches) == 1 {
 		take := n.take(first)
 		r, err := n.g.store.Take(ctx, &left, n.Node, &take)
-		n.clock.measure(&r)
 		n.finish(first, r, err)
 		return
 	}

@@ -88,31 +88,18 @@ func (c *call) heard(r *store.Reply, err error) error {
 		return err
 	}
 	c.learn(r)
-	c.node.clock.measure(r)
 	return c.node.noted(c.typ, c.span, r)
 }
 
 // learn keeps what a reply tells of the clock and of a lost counter.
 func (c *call) learn(r *store.Reply) {
-	if r.Status == store.Lost || r.WasThere {
-		c.sawLost(r.Held)
+	if c.trace.lost == nil && (r.Status == store.Lost || r.WasThere) {
+		c.trace.lost = &LostInfo{c.typ, c.start(), r.Held}
 	}
 	offset, before := c.node.clock.learn(r)
 	if r.Status == store.Clock && offset != before { // callers who shared a reply tell it once
 		c.trace.clock = &ClockInfo{offset, before}
 	}
-}
-
-// sawLost notes that the call's counter is lost, and what it holds, if known.
-func (c *call) sawLost(held string) {
-	if c.trace.lost == nil {
-		c.trace.lost = &LostInfo{c.typ, c.start(), held}
-	}
-}
-
-// sawOpened notes that the call has opened its period.
-func (c *call) sawOpened() {
-	c.trace.opened = &OpenedInfo{c.typ, c.start(), time.Since(c.trace.began)}
 }
 
 // sawOthers notes that a server has answered, and that it is others who are waited for.
@@ -123,8 +110,9 @@ func (c *call) sawOthers() {
 	}
 }
 
-// noted keeps what a reply tells of numbers. Numbers that are not confirmed are an error.
+// noted keeps what a reply tells of its time and of numbers. Numbers that are not confirmed are an error.
 func (n *node) noted(typ string, s *span, r *store.Reply) error {
+	n.clock.measure(r)
 	if r.Unconfirmed != nil {
 		return fmt.Errorf("%w: %w", ErrNotReplicated, r.Unconfirmed)
 	}

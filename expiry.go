@@ -55,11 +55,6 @@ func (p Period) noun() string {
 	return noun
 }
 
-// template returns the default template with the date that p needs.
-func (p Period) template() string {
-	return strings.Replace(defaultTemplate, "yyyyMMdd", "yyyyMMddHHmmss"[:kinds[p].digits], 1)
-}
-
 // A period is one of the spans that counters serve, such as 24 October 2021 in the configured time zone. It is a value
 // computed from one instant; key, printed date and expiry all come from it.
 type period struct {

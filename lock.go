@@ -84,10 +84,11 @@ func (l *locks) try(ctx context.Context, key string, limit time.Duration) (*lock
 		if same := votes.same.Load(); same != nil {
 			return nil, *same
 		}
-		if votes.granted.Load() && votes.refused.Load() {
+		granted, refused := votes.granted.Load(), votes.refused.Load()
+		if granted > 0 && refused > 0 {
 			l.split.Store(true)
 		}
-		if undecided(err) <= (len(l.clients)-1)/2 { // the others are a majority
+		if int(granted+refused) > len(l.clients)/2 { // a majority could say: it is with others, or split between them
 			return nil, errTaken
 		}
 		return nil, redisrun.Outage(fmt.Errorf("serial: the lock servers failed: %w", redisrun.Foreign(err)))
@@ -96,22 +97,6 @@ func (l *locks) try(ctx context.Context, key string, limit time.Duration) (*lock
 	case <-time.After(limit):
 		return nil, redisrun.Outage(fmt.Errorf("serial: the lock servers did not answer: %w", os.ErrDeadlineExceeded))
 	}
-}
-
-// undecided counts the servers that could not say whether the lock is free. Where a majority could, it is with others, or
-// split between them.
-func undecided(err error) int {
-	switch err := err.(type) {
-	case *redsync.RedisError:
-		return 1
-	case interface{ Unwrap() []error }:
-		n := 0
-		for _, e := range err.Unwrap() {
-			n += undecided(e)
-		}
-		return n
-	}
-	return 0
 }
 
 // release gives the lock back, also for a caller whose context has ended, who does not wait for it. If it fails the
@@ -130,7 +115,7 @@ func (k *lock) release(ctx context.Context, patience time.Duration) {
 // That looks as if another caller had split the servers, and would go on for ever. So while attempts are split, a lane that is
 // refused looks at what the lock holds, which tells the acquisition and the client.
 type votes struct {
-	granted, refused atomic.Bool
+	granted, refused atomic.Int32          // servers that have answered so in time
 	look             bool                  // at what the lock holds where it is refused
 	same             atomic.Pointer[error] // that two clients are of one server
 	panicked         atomic.Pointer[any]   // what a hook of a client panicked with, in a goroutine of redsync
@@ -193,16 +178,18 @@ func (c laneConn) SetNX(name, value string, expiry time.Duration) (bool, error) 
 	granted, err := c.run(func(ctx context.Context) (any, error) {
 		defer close(c.lane.set)
 		reply, err := c.lane.send(ctx, "set", name, c.lane.mark(value), "px", expiry.Milliseconds(), "nx")
-		switch {
-		case err != nil && err != goredis.Nil:
+		if err != nil && err != goredis.Nil {
 			return false, err
-		case reply == "OK", c.lane.votes.look && c.ours(ctx, name, value):
-			c.lane.votes.granted.Store(true)
-			return true, nil
 		}
-		c.lane.votes.refused.Store(true)
-		return false, nil
+		return reply == "OK" || c.lane.votes.look && c.ours(ctx, name, value), nil
 	})
+	switch {
+	case err != nil:
+	case granted == true:
+		c.lane.votes.granted.Add(1)
+	default:
+		c.lane.votes.refused.Add(1)
+	}
 	return granted == true, err
 }
 

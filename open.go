@@ -75,8 +75,7 @@ func (c *call) openLocked(ctx, steady context.Context, n int, lock *lock) (step,
 	if c.span.start != span.start || time.Since(lock.since) >= lockExpiry-floorMargin {
 		return wait, nil // the lock is another period's, or it took too long to get here
 	}
-	o := store.Open{N: n, Checked: r.Now}
-	o.Lease = lockExpiry - r.Sent.Sub(lock.since) // from when r was asked for, or later
+	o := store.Open{N: n, Checked: r.Now, Lease: lockExpiry - r.Sent.Sub(lock.since)} // from when r was asked for, or later
 	if err := c.checkSkew(r); err != nil {
 		return failed, err
 	}
@@ -105,7 +104,7 @@ func (c *call) openAlone(ctx context.Context, n int) (step, error) {
 // opened is taken for a period that was missing.
 func (c *call) opened(r store.Reply, err error) (step, error) {
 	if err == nil && r.Status == store.Issued {
-		c.sawOpened()
+		c.trace.opened = &OpenedInfo{c.typ, c.start(), time.Since(c.trace.began)}
 	}
 	next, err := c.taken(r, err)
 	if next == tryLock {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -81,7 +82,8 @@ func (c *config) checkPeriod() (errs []error) {
 	var err error
 	c.format, err = parseTemplate(c.template, per)
 	if err != nil && c.template == defaultTemplate {
-		err = fmt.Errorf("%w; %v needs a template of its own, such as %q", err, per, per.template())
+		suitable := strings.Replace(defaultTemplate, "yyyyMMdd", "yyyyMMddHHmmss"[:kinds[per].digits], 1)
+		err = fmt.Errorf("%w; %v needs a template of its own, such as %q", err, per, suitable)
 	}
 	errs = append(errs, err)
 	if c.calendar.dayStart != 0 && per < PerDay {

@@ -97,18 +97,8 @@ func (c *call) raiseOnce(ctx, steady context.Context, seq int64) (step, error) {
 	}
 	// For the period that was looked at: if that is over by now, nothing is written.
 	r, err = c.install(steady, claim, store.Open{Floor: store.FloorAt(floor)})
-	switch {
-	case errors.Is(err, ErrExhausted): // so was it without a ledger
+	if errors.Is(err, ErrExhausted) || err == nil && r.Status == store.Issued && !missing { // exhausted: so was it without a ledger
 		return done, nil
-	case err != nil:
-		return failed, err
-	case r.Status == store.Issued:
-		if missing {
-			c.sawOpened()
-		}
-		return done, nil
-	case r.Status == store.Clock || r.Status == store.Late:
-		return wait, nil
 	}
-	return failed, c.refusal(r)
+	return c.opened(r, err)
 }

@@ -3,6 +3,7 @@ package serial
 import (
 	"context"
 	"fmt"
+	"sync"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
@@ -87,7 +88,7 @@ type Generator struct {
 	nodes   *redisrun.Nodes[*node]
 	locks   locks
 	marks   marks
-	works   works
+	works   sync.Map             // those under way: batchKey to *work
 	current atomic.Pointer[span] // the one computed last
 }
 
@@ -105,7 +106,6 @@ func New(client redis.UniversalClient, opts ...Option) (*Generator, error) {
 		config: *c,
 		store:  store.New(runner, c.prefix, c.limit, c.ledger != nil),
 		locks:  locks{clients: c.lockClients},
-		works:  works{underway: map[batchKey]*work{}},
 	}
 	g.marks = marks{of: map[string]*mark{}, keys: g.store.KeysOf}
 	g.nodes = redisrun.NewNodes(runner, func(n *redisrun.Node) *node { return newNode(g, n) })

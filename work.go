@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,31 +20,21 @@ type work struct {
 	outside atomic.Bool  // a floor or a ledger is being asked, and no server
 }
 
-// works are those under way.
-type works struct {
-	mu       sync.Mutex
-	underway map[batchKey]*work // guarded by mu; one for each type and period
-}
-
 // beginWork makes what the call's period needs the call's work, until endWork. It returns the work of another caller, if it
 // is under way.
 func (c *call) beginWork() (others *work) {
-	key := batchKey{c.typ, c.span.start}
 	if c.work != nil {
-		if c.work.key == key {
+		if c.work.key.start == c.span.start {
 			return nil
 		}
 		c.endWork(nil) // of a period that is over
 	}
-	w := &c.g.works
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if others = w.underway[key]; others == nil {
-		key.typ = strings.Clone(key.typ)
-		c.work = &work{key: key, done: make(chan struct{})}
-		w.underway[key] = c.work
+	own := &work{key: batchKey{strings.Clone(c.typ), c.span.start}, done: make(chan struct{})}
+	if others, found := c.g.works.LoadOrStore(own.key, own); found {
+		return others.(*work)
 	}
-	return others
+	c.work = own
+	return nil
 }
 
 // endWork has those who wait for the call's work go on, with err if it is an outage. It does nothing if there is none.
@@ -58,10 +47,7 @@ func (c *call) endWork(err error) {
 	if redisrun.IsOutage(err) {
 		k.err = err
 	}
-	w := &c.g.works
-	w.mu.Lock()
-	delete(w.underway, k.key)
-	w.mu.Unlock()
+	c.g.works.Delete(k.key)
 	close(k.done)
 }
 
