@@ -172,7 +172,7 @@ func (l *Lane[K, P, R]) add(b *Batch[K, P, R]) (place int) {
 	case len(l.inFlight) < l.limit():
 		go l.dispatch(l.enter())
 	case !l.armed:
-		l.arm()
+		l.watch()
 	}
 	return b.size - 1
 }
@@ -212,47 +212,32 @@ func (l *Lane[K, P, R]) measure(p Place) {
 	}
 }
 
-// arm has the stall timer run until the oldest call in flight will have stalled. The caller holds mu. Somebody waits, so
-// that there is a call in flight.
-func (l *Lane[K, P, R]) arm() {
-	l.armed = true
-	time.AfterFunc(min(l.untilStalled(), stallInterval), l.relieve) // the minimum round trip may shrink meanwhile
-}
-
-// untilStalled is the time until the oldest call in flight may give up its place. The caller holds mu.
-func (l *Lane[K, P, R]) untilStalled() time.Duration {
-	return max(stallBase+stallTrips*l.trip-time.Since(l.inFlight[0]), stallInterval-time.Since(l.gaveUp))
-}
-
-// relieve gives the place of the oldest call in flight to those who wait, if it has stalled.
-func (l *Lane[K, P, R]) relieve() {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.armed = false
-	if len(l.waiting) == 0 {
-		return
-	}
-	if l.untilStalled() <= 0 {
+// watch gives the place of the oldest call in flight to those who wait, if it has stalled, and looks again when it may have. The
+// caller holds mu. Somebody waits, so that there is a call in flight.
+func (l *Lane[K, P, R]) watch() {
+	wait := max(stallBase+stallTrips*l.trip-time.Since(l.inFlight[0]), stallInterval-time.Since(l.gaveUp))
+	if wait <= 0 {
 		l.inFlight = slices.Delete(l.inFlight, 0, 1)
 		l.gaveUp = time.Now()
 		go l.dispatch(l.enter())
+		wait = stallInterval
 	}
-	l.arm()
+	l.armed = true
+	time.AfterFunc(min(wait, stallInterval), func() { // the minimum round trip may shrink meanwhile
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		if l.armed = len(l.waiting) > 0; l.armed {
+			l.watch()
+		}
+	})
 }
 
 // dispatch sends batches until none waits or its place is gone.
 func (l *Lane[K, P, R]) dispatch(p Place) {
-	over := false
-	defer func() {
-		if !over { // send ended this goroutine
-			go l.dispatch(p)
-		}
-	}()
 	for answered := 0; ; {
 		l.gather(answered)
 		var batches []*Batch[K, P, R]
 		if p, batches = l.next(p); len(batches) == 0 {
-			over = true
 			return
 		}
 		l.call(p, batches)
@@ -300,8 +285,9 @@ func (l *Lane[K, P, R]) next(p Place) (Place, []*Batch[K, P, R]) {
 	return l.enter(), batches
 }
 
-// call makes one call.
+// call makes one call. If send ends the goroutine, the dispatcher goes on in another one.
 func (l *Lane[K, P, R]) call(p Place, batches []*Batch[K, P, R]) {
+	returned := false
 	defer func() {
 		panicked := recover()
 		for _, b := range batches {
@@ -318,6 +304,10 @@ func (l *Lane[K, P, R]) call(p Place, batches []*Batch[K, P, R]) {
 		if batches[0].err == nil {
 			l.measure(p)
 		}
+		if !returned && panicked == nil {
+			go l.dispatch(p)
+		}
 	}()
 	l.send(batches)
+	returned = true
 }
