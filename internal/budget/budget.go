@@ -51,9 +51,8 @@ func (b *Budget) Wait() time.Duration { return b.others }
 
 // Spend uses up what a step took. limit is what it was given, beyond which this process stood still.
 func (b *Budget) Spend(took, limit time.Duration) {
-	took = min(took, limit)
-	b.answers -= took
-	b.others -= took
+	b.answers -= min(took, limit)
+	b.SpendOthers(took, limit)
 }
 
 // SpendOthers is Spend for a step that waited for others, who were waiting for no server.

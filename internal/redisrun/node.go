@@ -43,12 +43,7 @@ type Nodes[T any] struct {
 	create  func(*Node) T
 	cluster *redis.ClusterClient // nil where there is one server only
 	only    T                    // of that one
-	masters sync.Map             // by address: master[T]
-}
-
-type master[T any] struct {
-	server *redis.Client
-	of     T
+	masters sync.Map             // T by *redis.Client, of which go-redis may make a new one for an address
 }
 
 // NewNodes returns the servers of r's client. create is called for each, and for each key whose server is not known.
@@ -78,13 +73,11 @@ func (n *Nodes[T]) Of(ctx context.Context, key string) T {
 	if server == nil {
 		return n.create(&Node{})
 	}
-	addr := server.Options().Addr
-	if m, ok := n.masters.Load(addr); ok && m.(master[T]).server == server { // go-redis may have made a new client of it
-		return m.(master[T]).of
+	if of, ok := n.masters.Load(server); ok {
+		return of.(T)
 	}
 	node := &Node{server: server, known: true}
 	node.oneSlot.Store(true)
-	m := master[T]{server, n.create(node)}
-	n.masters.Store(addr, m)
-	return m.of
+	of, _ := n.masters.LoadOrStore(server, n.create(node))
+	return of.(T)
 }

@@ -3,10 +3,8 @@ package redisrun
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -22,77 +20,34 @@ type Replicas struct {
 	Timeout time.Duration
 }
 
-// wait appends WAIT to a pipeline on one server. Once that is executed, the result tells why what it wrote is not confirmed. A
-// script that wrote nothing makes WAIT speak of nothing, or, from Redis 7.2 on, agree at once: whatever is answered has to rest
-// on a write.
-func (r Replicas) wait(ctx context.Context, pipe redis.Pipeliner) func() error {
-	wait := pipe.Do(ctx, "wait", r.N, r.Timeout.Milliseconds())
-	return func() error {
-		acks, err := wait.Int()
-		if err != nil {
-			return Foreign(err)
-		}
-		if acks < r.N {
-			return fmt.Errorf("%d of %d replicas confirmed within %v", acks, r.N, r.Timeout)
-		}
+// processOnMaster has the master of its key process the only one of commands, which replicas have to confirm.
+func (r *Runner) processOnMaster(ctx context.Context, cluster *redis.ClusterClient, commands []onceCmd) (unconfirmed error) {
+	command, asking := commands[0], false
+	server, err := cluster.MasterForKey(ctx, command.Args()[3].(string))
+	if err != nil {
+		command.SetErr(err)
 		return nil
 	}
-}
-
-// processConfirmed is process for a command that replicas have to confirm.
-func (r *Runner) processConfirmed(ctx context.Context, command onceCmd) (Reply, error) {
-	cluster, ok := r.client.(*redis.ClusterClient)
-	if !ok {
-		o := r.exec(ctx, r.client.Pipeline(), true, command)[0]
-		return o.reply, o.err
-	}
-	node, err := cluster.MasterForKey(ctx, command.Args()[3].(string))
-	release := func() {}
-	defer func() { release() }()
-	asking := false
-	for redirects := 0; err == nil; redirects++ {
-		pipe := node.Pipeline()
+	for redirects := 0; ; redirects++ {
+		pipe := server.Pipeline()
 		if asking {
 			pipe.Do(ctx, "asking")
 		}
-		o := r.exec(ctx, pipe, true, command)[0]
-		addr, moved := redis.IsMovedError(o.err)
-		if !moved {
-			addr, asking = redis.IsAskError(o.err)
-		}
-		if !moved && !asking || redirects >= r.retries {
-			return o.reply, o.err
-		}
+		unconfirmed = r.exec(ctx, pipe, true, commands)
+		addr, moved := redis.IsMovedError(command.Err())
 		if moved {
 			asking = false
 			cluster.ReloadState(ctx)
+		} else if addr, asking = redis.IsAskError(command.Err()); !asking {
+			return unconfirmed
 		}
-		release()
-		node, release, err = masterAt(ctx, cluster, node, hostPort(addr))
-		command = newCommand(ctx, command.Args()[0].(string), command.Args()[1].(string), command.Args())
-	}
-	return Reply{}, err
-}
-
-// masterAt returns the client of the master at an address that node named in a redirection, and what is to be called when
-// it is not needed any more.
-func masterAt(ctx context.Context, cluster *redis.ClusterClient, node *redis.Client, addr string) (
-	found *redis.Client, release func(), err error,
-) {
-	var mu sync.Mutex
-	err = cluster.ForEachMaster(ctx, func(_ context.Context, master *redis.Client) error {
-		mu.Lock()
-		defer mu.Unlock()
-		if master.Options().Addr == addr {
-			found = master
+		if redirects >= r.retries {
+			return unconfirmed
 		}
-		return nil
-	})
-	if err != nil || found != nil {
-		return found, func() {}, err
+		next := cluster.Options().NewClient(unlistedOptions(server, hostPort(addr)))
+		defer func() { _ = next.Close() }()
+		server = next
 	}
-	unlisted := cluster.Options().NewClient(unlistedOptions(node, addr))
-	return unlisted, func() { _ = unlisted.Close() }, nil
 }
 
 // hostPort is an address as go-redis writes it: Redis has no brackets around an IPv6 address.
@@ -104,11 +59,11 @@ func hostPort(addr string) string {
 	return net.JoinHostPort(strings.Trim(addr[:colon], "[]"), addr[colon+1:])
 }
 
-// unlistedOptions configure a client for a master that the Cluster client does not list: a master has no slots until the
-// first one has moved to it entirely. go-redis hands out no client for such an address, so each command makes one, and
-// leaves no connection behind. It is configured as the client of a node that is listed.
-func unlistedOptions(node *redis.Client, addr string) *redis.Options {
-	opt := *node.Options()
+// unlistedOptions configure a client for a master that server names in a redirection. The Cluster client may not list it: a master
+// has no slots until the first one has moved to it entirely. go-redis hands out no client for such an address, so each
+// redirected command makes one, and leaves no connection behind. It is configured as the client of a node that is listed.
+func unlistedOptions(server *redis.Client, addr string) *redis.Options {
+	opt := *server.Options()
 	opt.Addr, opt.NodeAddress = addr, ""
 	opt.MinIdleConns = 0
 	// In the options of a client that exists 0 means none; for a new one it means the default, and -1 means none.

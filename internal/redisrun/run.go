@@ -53,9 +53,9 @@ type Runner struct {
 	retries  int           // after the first attempt, as the client is configured
 	read     time.Duration // see ReadTimeout
 
-	answered   atomic.Int64                 // time of the last answer, in Unix nanoseconds; 0 after an attempt that failed
-	warm       atomic.Bool                  // a server has answered, so that the client knows a Cluster's slots
-	connecting atomic.Pointer[connectLimit] // of the calls that began lately, nil before the first
+	answered   atomic.Int64                    // time of the last answer, in Unix nanoseconds; 0 after an attempt that failed
+	warm       atomic.Bool                     // a server has answered, so that the client knows a Cluster's slots
+	connecting atomic.Pointer[context.Context] // for connections of the calls that began lately, nil before the first
 }
 
 // New returns a Runner that has replicas confirm the commands that ask for it.
@@ -93,14 +93,22 @@ func (r *Runner) Run(ctx context.Context, b *budget.Budget, node *Node, c Comman
 	if note != nil && note.Load() != nil {
 		failure = *note.Load()
 	}
+	name, body := any("evalsha"), any(c.Script.Digest)
 	for attempt := 0; ; attempt++ {
-		reply, limit, err := r.try(ctx, b, &quick, node, &c, "evalsha", c.Script.Digest)
-		if err != nil && redis.HasErrorPrefix(err, "NOSCRIPT") {
-			reply, limit, err = r.try(ctx, b, &quick, node, &c, "eval", c.Script.Source)
+		limit, last := b.Attempt()
+		if quick = quick || last; quick {
+			limit = min(limit, budget.Last)
 		}
+		command := newCommand(ctx, name, body, c.Args)
+		reply, err := command.read(r.try(ctx, b, node, limit, c.Confirm, command))
 		if err == nil {
 			reply.Before = failure
 			return reply, nil
+		}
+		if name == "evalsha" && redis.HasErrorPrefix(err, "NOSCRIPT") {
+			name, body = "eval", c.Script.Source
+			attempt--
+			continue
 		}
 		if end := EndOf(ctx); end != nil {
 			return Reply{}, GaveUp(end, failure)
@@ -123,60 +131,65 @@ func (r *Runner) Run(ctx context.Context, b *budget.Budget, node *Node, c Comman
 		tries := attempt < r.retries || redis.IsTryAgainError(err) || redis.IsReadOnlyError(err) || errors.Is(err, redis.ErrPoolTimeout)
 		pause := min(8*time.Millisecond<<min(attempt, 6), 512*time.Millisecond)
 		pause = pause/2 + rand.N(pause/2)
-		if c.Once && !unsent(err) || quick || limit <= 0 || !tries || !Transient(err) || pause >= b.Answer() {
+		if c.Once && !unsent(err) || quick || !tries || !Transient(err) || pause >= b.Answer() {
 			return Reply{}, Outage(fmt.Errorf("serial: Redis failed: %w", Foreign(err)))
 		}
-		if err := Sleep(ctx, pause); err != nil {
-			return Reply{}, fmt.Errorf("%w; before that: %w", err, Foreign(failure))
+		if Sleep(ctx, pause) != nil {
+			return Reply{}, GaveUp(ctx.Err(), failure)
 		}
 		b.Spend(pause, pause)
 	}
 }
 
-// try makes one attempt, and says what limit it had: 0 or less if there was no time left for one. A quick attempt is short;
-// so is the one that the budget has left at its end.
+// try makes one attempt at commands that are sent together, within limit, and charges b for it. The commands hold their results,
+// which are not to be read after an error: go-redis may still be at them. The reply is what they share.
 //
 // A context that ends does not interrupt go-redis while it reads (unless the client has ContextTimeoutEnabled), so the
 // caller does not wait for the command but for whichever comes first. That costs a goroutine; a caller whose context
 // can never end does without where the client's own timeouts bound the call: there is an idle connection, and one has just
 // served. (Should another caller take it, and the server turn slow at that very moment, the call takes longer by the replies
 // of a new one.) Where one has to be made, or replaces one that has died, each reply may take the whole read timeout.
-func (r *Runner) try(ctx context.Context, b *budget.Budget, quick *bool, node *Node, c *Command, name, body string) (
-	Reply, time.Duration, error) {
+//
+// What outlasts even that is a server that answers slowly while a connection is made, or this process: it stood still, or a
+// hook of the client does. Another connection tells, for as long as budget.Last. In the second case the command is waited for
+// as long as it takes: nothing could be sent before it is done, since go-redis may hold a lock.
+func (r *Runner) try(ctx context.Context, b *budget.Budget, node *Node, limit time.Duration, confirmed bool, commands ...onceCmd) (
+	reply Reply, err error) {
 	const fresh = 100 * time.Millisecond // after an answer connections are taken to be alive
-	limit, last := b.Attempt()
-	if *quick = *quick || last; *quick {
-		limit = min(limit, budget.Last)
-	}
 	if limit <= 0 {
-		return Reply{}, limit, ErrNoAnswer
+		return Reply{}, ErrNoAnswer
 	}
-	command, confirm := newCommand(ctx, name, body, c.Args), c.Confirm && r.replicas.N > 0
-	pool := r.poolOf(node, confirm)
-	var reply Reply
-	var stood bool
-	var err error
-	sent := time.Now()
-	if ctx.Done() == nil && limit > r.read && pool.idle && sent.UnixNano()-r.answered.Load() < int64(fresh) {
-		within, cancel := r.connectWithin(ctx, sent.Add(limit-r.read))
+	confirm := confirmed && r.replicas.N > 0
+	pipelined := confirm || len(commands) > 1
+	pool := r.poolOf(node, pipelined)
+	bounded, stood := pool != nil && limit > r.read, false
+	reply.Sent = time.Now()
+	if ctx.Done() == nil && bounded && pool.IdleConns > 0 && reply.Sent.UnixNano()-r.answered.Load() < int64(fresh) {
+		within, cancel := r.connectWithin(ctx, reply.Sent.Add(limit-r.read))
 		defer cancel()
-		reply, err = r.process(within, command, confirm)
+		reply.Unconfirmed = r.process(within, node, confirm, commands)
 	} else {
-		reply, stood, err = awaitAnswer(ctx, pool, limit, func(within context.Context) (Reply, error) {
-			return r.process(within, command, confirm)
+		within, cancel := context.WithTimeout(ctx, limit)
+		answer := begin(func() (unconfirmed, err error) {
+			defer cancel()
+			return r.process(within, node, confirm, commands), nil
 		})
+		reply.Unconfirmed, err = answer.wait(ctx, limit)
+		if stood = err == ErrNoAnswer && bounded && answers(node.server); stood {
+			reply.Unconfirmed, err = answer.wait(ctx, NoLimit)
+		}
 	}
-	reply.Sent, reply.Received = sent, time.Now()
-	if took := reply.Received.Sub(sent); !stood && !pool.stood(took) {
+	reply.Received = time.Now()
+	if took := reply.Received.Sub(reply.Sent); !stood && !r.stood(node, pipelined, pool, took) {
 		b.Spend(took, limit+budget.Last)
 	}
-	if err != nil {
+	if err != nil || commands[0].Err() != nil {
 		r.answered.Store(0)
-		return Reply{}, limit, err
+		return reply, err
 	}
 	r.answered.Store(reply.Received.UnixNano())
 	r.warm.Store(true)
-	return reply, limit, nil
+	return reply, nil
 }
 
 // RunAll sends commands to one node in a pipeline; none of them is to be sent only once, and replicas have to confirm all of
@@ -185,13 +198,21 @@ func (r *Runner) try(ctx context.Context, b *budget.Budget, quick *bool, node *N
 // outcome is told what became of each, by its index, as soon as it is known, from several goroutines.
 func (r *Runner) RunAll(ctx context.Context, b *budget.Budget, node *Node, commands []Command, notes []*Note,
 	outcome func(i int, r Reply, err error)) {
+	confirm := slices.ContainsFunc(commands, func(c Command) bool { return c.Confirm })
+	sent := make([]onceCmd, len(commands))
+	for i, c := range commands {
+		sent[i] = newCommand(ctx, "evalsha", c.Script.Digest, c.Args)
+	}
+	limit, _ := b.Attempt()
+	shared, failed := r.try(ctx, b, node, limit, confirm, sent...)
 	var repeats []pending[bool]
-	for i, o := range r.tryAll(ctx, b, node, commands) {
-		if o.err == nil && o.reply.Value != nil {
-			outcome(i, o.reply, nil)
+	for i, c := range sent {
+		reply, err := c.read(shared, failed)
+		if err == nil && reply.Value != nil {
+			outcome(i, reply, nil)
 			continue
 		}
-		if err := o.err; err != nil && !unsent(err) {
+		if err != nil && !unsent(err) {
 			notes[i].Store(&err)
 		}
 		own := *b
@@ -212,45 +233,13 @@ func (r *Runner) RunAll(ctx context.Context, b *budget.Budget, node *Node, comma
 	}
 }
 
-// An attempt is what became of one command of a pipeline.
-type attempt struct {
-	reply Reply
-	err   error
-}
-
-// tryAll makes one attempt.
-func (r *Runner) tryAll(ctx context.Context, b *budget.Budget, node *Node, commands []Command) []attempt {
-	confirm := r.replicas.N > 0 && slices.ContainsFunc(commands, func(c Command) bool { return c.Confirm })
-	sendable := make([]onceCmd, len(commands))
-	for i, c := range commands {
-		sendable[i] = newCommand(ctx, "evalsha", c.Script.Digest, c.Args)
-	}
-	limit, _ := b.Attempt()
-	pool := r.poolOf(node, true)
-	sent := time.Now()
-	outcomes, stood, failed := awaitAnswer(ctx, pool, limit, func(within context.Context) ([]attempt, error) {
-		return r.exec(within, node.server.Pipeline(), confirm, sendable...), nil
-	})
-	received := time.Now()
-	if took := received.Sub(sent); !stood && !pool.stood(took) {
-		b.Spend(took, limit+budget.Last)
-	}
-	if outcomes == nil { // go-redis may still be at the commands
-		outcomes = slices.Repeat([]attempt{{err: failed}}, len(commands))
-	}
-	for i := range outcomes {
-		outcomes[i].reply.Sent, outcomes[i].reply.Received = sent, received
-	}
-	return outcomes
-}
-
 // A onceCmd is not sent again by go-redis itself.
 type onceCmd struct{ *redis.Cmd }
 
 func (onceCmd) NoRetry() bool { return true }
 
 // newCommand takes arguments whose first two are the name and the script's digest or source.
-func newCommand(ctx context.Context, name, body string, args []any) onceCmd {
+func newCommand(ctx context.Context, name, body any, args []any) onceCmd {
 	if args[0] != nil { // sent before: go-redis may still be reading it
 		args = slices.Clone(args)
 	}
@@ -261,36 +250,51 @@ func newCommand(ctx context.Context, name, body string, args []any) onceCmd {
 	return command
 }
 
-// process sends one command and returns its reply without the times.
-func (r *Runner) process(ctx context.Context, command onceCmd, confirm bool) (Reply, error) {
-	if confirm {
-		return r.processConfirmed(ctx, command)
+// read completes the reply of an attempt, unless that failed.
+func (c onceCmd) read(reply Reply, err error) (Reply, error) {
+	if err == nil {
+		reply.Value, err = c.Result()
 	}
-	if err := r.client.Process(ctx, command); err != nil {
-		return Reply{}, err
-	}
-	v, err := command.Result()
-	return Reply{Value: v}, err
+	return reply, err
 }
 
-// exec sends commands in a pipeline, and WAIT behind them if replicas have to confirm.
-func (r *Runner) exec(ctx context.Context, pipe redis.Pipeliner, confirm bool, commands ...onceCmd) []attempt {
+// process sends commands, in a pipeline if there are several or replicas have to confirm. It returns why these have not.
+func (r *Runner) process(ctx context.Context, node *Node, confirm bool, commands []onceCmd) (unconfirmed error) {
+	cluster, ok := r.client.(*redis.ClusterClient)
+	switch {
+	case len(commands) > 1:
+		return r.exec(ctx, node.server.Pipeline(), confirm, commands)
+	case confirm && ok:
+		return r.processOnMaster(ctx, cluster, commands)
+	case confirm:
+		return r.exec(ctx, r.client.Pipeline(), true, commands)
+	}
+	commands[0].SetErr(r.client.Process(ctx, commands[0]))
+	return nil
+}
+
+// exec sends commands in a pipeline, and WAIT behind them if replicas have to confirm. A script that wrote nothing makes WAIT speak
+// of nothing, or, from Redis 7.2 on, agree at once: whatever is answered has to rest on a write.
+func (r *Runner) exec(ctx context.Context, pipe redis.Pipeliner, confirm bool, commands []onceCmd) (unconfirmed error) {
 	for _, c := range commands {
 		_ = pipe.Process(ctx, c)
 	}
-	check := func() error { return nil }
+	var wait *redis.Cmd
 	if confirm {
-		check = r.replicas.wait(ctx, pipe)
+		wait = pipe.Do(ctx, "wait", r.replicas.N, r.replicas.Timeout.Milliseconds())
 	}
-	_, failed := pipe.Exec(ctx)
-	unconfirmed := check()
-	outcomes := make([]attempt, len(commands))
-	for i, c := range commands {
-		v, err := c.Result()
-		if v == nil && err == nil {
-			err = failed // a hook did not set it
+	_, failure := pipe.Exec(ctx)
+	for _, c := range commands {
+		if c.Val() == nil && c.Err() == nil {
+			c.SetErr(failure) // a hook did not
 		}
-		outcomes[i] = attempt{Reply{Value: v, Unconfirmed: unconfirmed}, err}
 	}
-	return outcomes
+	if !confirm {
+		return nil
+	}
+	acks, err := wait.Int()
+	if err == nil && acks < r.replicas.N {
+		err = fmt.Errorf("%d of %d replicas confirmed within %v", acks, r.replicas.N, r.replicas.Timeout)
+	}
+	return Foreign(err)
 }
