@@ -31,12 +31,6 @@ type asked struct {
 	span *span
 }
 
-func newNode(g *Generator, n *store.Node) *node {
-	own := &node{Node: n, g: g}
-	own.lane = coalesce.New(n.Together, own.send)
-	return own
-}
-
 // joinWaiting has one number issued together with callers who wait already, if there are any: whoever came first has just looked at
 // the clock. Else, and if they get no numbers, it comes out as again.
 func (c *call) joinWaiting(ctx context.Context) (step, error) {

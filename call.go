@@ -23,6 +23,7 @@ type call struct {
 	budget  budget.Budget
 	made    result
 	slept   time.Duration // waiting for the server's clock to catch up
+	silent  bool          // the server did not answer the last script
 	trace   trace
 	opening opening
 	work    *work // that others of this process wait for, nil for none
@@ -84,7 +85,7 @@ func (c *call) number(seq int64) Number {
 
 // heard is what follows every script that was sent for the call: it keeps what the reply tells.
 func (c *call) heard(r *store.Reply, err error) error {
-	if err != nil {
+	if c.silent = err != nil; c.silent {
 		return err
 	}
 	c.learn(r)
@@ -187,12 +188,14 @@ func (c *call) onward(ctx context.Context, f func(c *call) (step, error)) (step,
 	return e.next, err
 }
 
-// release gives back what the call holds, and waits a little for that.
+// release gives back what the call holds, and waits a little for that: not for a server that has failed already.
 func (c *call) release(ctx context.Context, held interface {
 	release(context.Context, time.Duration)
 }) {
-	patience := max(0, min(lockPatience, c.budget.Answer()))
-	start := time.Now()
+	patience, start := time.Duration(0), time.Now()
+	if !c.silent {
+		patience = max(0, min(lockPatience, c.budget.Answer()))
+	}
 	held.release(ctx, patience)
 	c.budget.Spend(time.Since(start), patience)
 }

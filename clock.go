@@ -72,11 +72,6 @@ func (g *Generator) spanOf(p *period) *span {
 	return &span{*p, g.format.dateOf(p.wall), g.store.NewPeriod(p.label, p.start, p.end, expires)}
 }
 
-// nowhere is a span that no clock is in.
-func (g *Generator) nowhere() *span {
-	return &span{period{label: "0"}, "", g.store.NewPeriod("0", 0, 0, 0)}
-}
-
 // aim is the time by the server's clock that a script is to be sent for: now, but where a period is over in a second it is
 // when the script gets there.
 func (c *call) aim() time.Time {
@@ -97,7 +92,8 @@ func (c *call) follow(ctx context.Context, now time.Time, send func() (store.Rep
 			if told {
 				return store.Reply{}, err
 			}
-			s = c.g.nowhere() // this host's clock is wrong, or else the server's will say the same
+			// This host's clock is wrong, or else the server's will say the same: no clock is in this span.
+			s = &span{period{label: "0"}, "", c.g.store.NewPeriod("0", 0, 0, 0)}
 		}
 		c.span = s
 		r, err := send()

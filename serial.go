@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/dailyserial/serial/internal/coalesce"
 	"github.com/dailyserial/serial/internal/redisrun"
 	"github.com/dailyserial/serial/internal/store"
 )
@@ -108,7 +109,11 @@ func New(client redis.UniversalClient, opts ...Option) (*Generator, error) {
 		locks:  locks{clients: c.lockClients},
 	}
 	g.marks = marks{of: map[string]*mark{}, keys: g.store.KeysOf}
-	g.nodes = redisrun.NewNodes(runner, func(n *redisrun.Node) *node { return newNode(g, n) })
+	g.nodes = redisrun.NewNodes(runner, func(n *redisrun.Node) *node {
+		own := &node{Node: n, g: g}
+		own.lane = coalesce.New(n.Together, own.send)
+		return own
+	})
 	return g, nil
 }
 

@@ -11,7 +11,8 @@ var lua embed.FS
 
 var (
 	// Most calls of take need none of the rules, whose functions are therefore not made before they do.
-	takeScript    = redisrun.NewScript("local function rules()\n" + files("judge", "once") + "return judge, recall, remember, master\nend\n" + files("take"))
+	takeScript = redisrun.NewScript("local function rules()\n" + files("judge", "once") +
+		"return judge, recall, remember, master\nend\n" + files("take"))
 	openScript    = redisrun.NewScript(files("judge", "once", "open"))
 	peekScript    = redisrun.NewScript(files("judge", "peek"))
 	prepareScript = redisrun.NewScript(files("judge", "prepare"))

@@ -7,8 +7,7 @@
 package store
 
 import (
-	"strconv"
-	"strings"
+	"fmt"
 
 	"github.com/dailyserial/serial/internal/redisrun"
 )
@@ -44,17 +43,15 @@ type Period struct {
 // NewPeriod returns the Period whose counter expires at an instant that is not before its end. All instants are Unix seconds.
 func (s *Store) NewPeriod(label string, start, end, expires int64) Period {
 	p := Period{Label: label, Start: start, End: end, start: start, end: end, expires: expires}
-	text := p.bounds()
-	if s.ledger {
-		text += " ledger"
+	if p.text = p.bounds(); s.ledger {
+		p.text = p.bounds() + " ledger"
 	}
-	p.text = text
 	return p
 }
 
 // bounds is the period as the record has it, but for what issues its numbers.
 func (p *Period) bounds() string {
-	return p.Label + " " + strconv.FormatInt(p.Start, 10) + " " + strconv.FormatInt(p.End, 10)
+	return fmt.Sprintf("%s %d %d", p.Label, p.Start, p.End)
 }
 
 // A Series is the counter of one type in one period.
@@ -90,11 +87,6 @@ func (s *Store) RequestKey(typ, id string) string { return s.RecordKey(typ) + ":
 
 // ParsePeriod reads a period as the record has it. It has no arguments for scripts.
 func ParsePeriod(text string) (p Period, ok bool) {
-	fields := strings.Fields(text)
-	if len(fields) < 3 {
-		return p, false
-	}
-	start, err1 := strconv.ParseInt(fields[1], 10, 64)
-	end, err2 := strconv.ParseInt(fields[2], 10, 64)
-	return Period{Label: fields[0], Start: start, End: end}, err1 == nil && err2 == nil
+	n, _ := fmt.Sscan(text, &p.Label, &p.Start, &p.End)
+	return p, n == 3
 }

@@ -74,8 +74,7 @@ func (s *Store) command(script *redisrun.Script, series *Series, keys []any, own
 // take is for one type, or for more of the same period.
 func (s *Store) take(t *Take, more ...Take) redisrun.Command {
 	var keys []any
-	var few [8]any // enough for one type, on the stack
-	own := append(few[:0], t.N, t.Mark)
+	own := append(make([]any, 0, 8), t.N, t.Mark) // enough for one type, on the stack
 	for i := range more {
 		k := more[i].Keys
 		if k == (Keys{}) {
