@@ -42,7 +42,7 @@ func (c *call) repeat(r store.Reply) (step, error) {
 	}
 	if s.label == c.span.label && s.start == c.span.start && s.end == c.span.end {
 		// The answer of before may have been lost, and with it what the number would have been remembered by.
-		c.g.marks.raise(c.typ, c.span, r.Answer.Seq, false, &c.node.clock)
+		c.g.marks.raise(c.typ, c.span, r.Answer.Seq, &c.node.clock)
 	}
 	c.made = result{span: s, last: r.Answer.Seq, format: f, repeated: r.Before == nil}
 	return done, nil

@@ -117,9 +117,8 @@ func (n *node) noted(typ string, s *span, r *store.Reply) error {
 	if r.Unconfirmed != nil {
 		return fmt.Errorf("%w: %w", ErrNotReplicated, r.Unconfirmed)
 	}
-	full := r.Status == store.Exhausted || r.Rest == store.Exhausted
-	if r.Status == store.Issued && r.Count > 0 || full {
-		n.g.marks.raise(typ, s, r.Last, full, &n.clock)
+	if r.Status == store.Issued && r.Count > 0 {
+		n.g.marks.raise(typ, s, r.Last, &n.clock)
 	}
 	return nil
 }

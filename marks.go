@@ -23,7 +23,6 @@ type mark struct {
 	clock      *clock     // of the server that has the type's keys
 	keys       store.Keys // of the type and the period
 	warned     bool       // the period is known to be nearly exhausted
-	full       bool       // a call asked for more numbers than were left
 }
 
 // series is the series of a type in a period, with what is remembered of it.
@@ -32,19 +31,19 @@ func (m *marks) series(typ string, s *span) store.Series {
 	defer m.mu.Unlock()
 	series := store.Series{Type: typ, Period: &s.stored}
 	if k := m.of[typ]; k != nil && k.start == s.start {
-		series.Mark, series.Full, series.Keys = k.seq, k.full, k.keys
+		series.Mark, series.Keys = k.seq, k.keys
 	}
 	return series
 }
 
-// raise remembers that seq was returned, 0 for none, and whether the period is full. The first number in a new period forgets
-// the periods that have ended, so that a type costs memory only while it is used.
-func (m *marks) raise(typ string, s *span, seq int64, full bool, clock *clock) {
+// raise remembers that seq was returned. The first number in a new period forgets the periods that have ended, so that a type
+// costs memory only while it is used.
+func (m *marks) raise(typ string, s *span, seq int64, clock *clock) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	old := m.of[typ]
 	if old != nil && old.start == s.start {
-		old.seq, old.full = max(old.seq, seq), old.full || full
+		old.seq = max(old.seq, seq)
 		return
 	}
 	// The server's clock was ahead when it was in the old period: it is far from it now.
@@ -57,7 +56,7 @@ func (m *marks) raise(typ string, s *span, seq int64, full bool, clock *clock) {
 		m.forget()
 	}
 	typ = strings.Clone(typ) // it may be a part of something large
-	m.of[typ] = &mark{start: s.start, end: s.end, seq: seq, full: full, clock: clock, keys: m.keys(typ, &s.stored)}
+	m.of[typ] = &mark{start: s.start, end: s.end, seq: seq, clock: clock, keys: m.keys(typ, &s.stored)}
 }
 
 // forget drops what ended before the newest period: but only if it has also ended by the clock of the server that has it, since

@@ -74,13 +74,13 @@ func pick[T any](l *lab, of ...T) T { return of[l.IntN(len(of))] }
 
 // A call is what the types of one take have in common, and their period.
 type call struct {
-	first, past   int64
-	period        string
-	ledger        bool
-	limit         int64
-	purpose, care string
-	more          []any // behind n and mark
-	request       bool
+	first, past    int64
+	period         string
+	ledger         bool
+	limit          int64
+	purpose, clock string
+	more           []any // behind n and mark
+	request        bool
 }
 
 const (
@@ -90,7 +90,7 @@ const (
 
 func (l *lab) call(types int) *call {
 	c := &call{first: l.now - 1000, past: l.now + 5000, limit: pick[int64](l, 20, 30, 999_999_999_999_999), purpose: pick(l, "issue", "all")}
-	c.care = pick(l, "", "", "doubted", "full")
+	c.clock = pick(l, "", "", "doubted")
 	if l.IntN(20) == 0 {
 		c.past = l.now - 10 // it is over
 	}
@@ -236,8 +236,8 @@ func (l *lab) take(source string, c *call, all ...*series) []any {
 	for _, s := range all {
 		args = append(args, s.n, s.mark)
 	}
-	if c.ledger || c.request || c.purpose != "issue" || c.care != "" || l.IntN(4) == 0 {
-		args = append(args, c.purpose, c.care)
+	if c.ledger || c.request || c.purpose != "issue" || c.clock != "" || l.IntN(4) == 0 {
+		args = append(args, c.purpose, c.clock)
 	}
 	v, err := l.client.Do(l.t.Context(), append(args, c.more...)...).Result()
 	if len(all) > 1 {

@@ -59,7 +59,6 @@ type Series struct {
 	Type   string
 	Period *Period
 	Mark   int64 // the greatest sequence of the period that this process has returned, 0 if none
-	Full   bool  // too few numbers were left for a call of this process
 	Keys   Keys  // zero if they are not known yet
 }
 

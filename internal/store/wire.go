@@ -82,15 +82,12 @@ func (s *Store) take(t *Take, more ...Take) redisrun.Command {
 		}
 		keys, own = append(keys, k.counter, k.record), append(own, more[i].N, more[i].Mark)
 	}
-	care := ""
-	switch {
-	case t.Doubted:
-		care = "doubted"
-	case t.Full:
-		care = "full"
-	}
-	if s.ledger || t.Purpose != Issue || care != "" || t.Request.ID != "" {
-		own = append(own, string(t.Purpose), care)
+	if s.ledger || t.Purpose != Issue || t.Doubted || t.Request.ID != "" {
+		clock := ""
+		if t.Doubted {
+			clock = "doubted"
+		}
+		own = append(own, string(t.Purpose), clock)
 	}
 	if t.Claim.Token != "" {
 		own = append(own, t.Claim.Token, t.Claim.Lease.Milliseconds(), milliseconds(t.Claim.Until))

@@ -11,8 +11,8 @@
 --                   "open"     also one that is missing: the caller has the lock
 --                   "floor"    the same, and the caller has a floor to ask: also one that is lost, and that no ledger knows
 --                   "raise"    an operator's Raise: any, whatever the state
---          care     "", or "doubted" where the server's clock is so far from the caller's that a prepared period must not be
---                   entered without a second look, or "full" where too few numbers were left before
+--          clock    "", or "doubted" where the server's is so far from the caller's that a prepared period must not be
+--                   entered without a second look
 --     for a claim:
 --          token    unique
 --          lease    of the claim, milliseconds
@@ -109,30 +109,33 @@ if ARGV[own] then
   if answered then return answered end
   local ledger = string.find(ARGV[1], ' ledger', 1, true)
   id = ledger and master()
-  usual = usual and #KEYS ~= 3 and (id or not ledger) and ARGV[own] ~= 'raise' and ARGV[own + 1] == ''
+  usual = usual and #KEYS ~= 3 and (id or not ledger) and ARGV[own] ~= 'raise'
 end
 local limit, replies = ARGV[4] + 0
 for i = 1, types do
   local counter, record, n = KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i + 4]
-  local entered, top, copy, reply
+  local entered, held, top, copy, reply
   if usual and id then
     local kept = redis.pcall('HMGET', record, 'entered', 'ceiling', 'copy', 'reign')
-    entered, top, copy = kept[1], kept[4] == id and tonumber(kept[2]), tonumber(kept[3])
-    top = top and copy and math.min(top, limit)
+    entered, copy = kept[1], kept[4] == id and kept[3] -- nil for an error
+    top = copy and tonumber(kept[2]) and math.min(kept[2], limit)
   elseif usual then
     entered, top = redis.pcall('HGET', record, 'entered'), limit
   end
-  -- The usual branch increments first and looks then: that saves a GET, and what is not to be issued is undone. The time to live
-  -- tells that the counter is there. What is no number INCRBY refuses.
-  local left = top and entered == ARGV[1] and redis.pcall('PTTL', counter)
-  if type(left) == 'number' and left >= 0 then
-    local last = redis.pcall('INCRBY', counter, n)
-    local before = type(last) == 'number' and last - n
-    if before and before >= ARGV[2 * i + 5] + 0 and last <= top and (not copy or before == copy) then
-      reply = last
-      if copy then redis.pcall('HSET', record, 'copy', reply) end -- if it is refused, the next take has a block set aside
-    elseif before and n ~= '0' then
-      redis.pcall('INCRBY', counter, '-' .. n)
+  if top and entered == ARGV[1] then
+    held = redis.pcall('GET', counter)
+    -- It is usually what the caller has seen last. What else tonumber takes for a number and begins with a digit above 0, INCRBY
+    -- does too, or refuses.
+    local mark = ARGV[2 * i + 5]
+    local last = held == mark and held or type(held) == 'string' and (string.byte(held) or 0) > 48 and tonumber(held)
+    if last and (held == mark or last >= mark + 0) and last + n <= top and (not id or held == copy) then
+      local left = redis.pcall('PTTL', counter)
+      reply = type(left) == 'number' and left >= 0 and redis.pcall('INCRBY', counter, n)
+      if type(reply) ~= 'number' then
+        reply = nil
+      elseif id then
+        redis.pcall('HSET', record, 'copy', reply) -- if it is refused, the next take has a block set aside
+      end
     end
   end
   if not reply then
