@@ -198,31 +198,3 @@ func (c *call) release(ctx context.Context, held interface {
 	held.release(ctx, patience)
 	c.budget.Spend(time.Since(start), patience)
 }
-
-// refusal turns the status of a reply that ends a call into an error.
-func (c *call) refusal(r store.Reply) error {
-	switch r.Status {
-	case store.Exhausted:
-		if r.Before != nil { // the attempt before may have consumed what is missing, and ErrExhausted says that nothing was
-			return fmt.Errorf("serial: Redis failed, and has too few numbers left since: %w", redisrun.Foreign(r.Before))
-		}
-		return fmt.Errorf("%w: %s %s is at %s of %d", ErrExhausted, c.typ, c.span.label, r.Held, c.g.limit)
-	case store.Lost:
-		return fmt.Errorf("%w: %s was open, and its counter holds %q; %d is the last number seen here",
-			ErrCounterLost, c.g.store.CounterKey(c.typ, c.span.label), r.Held, c.series().Mark)
-	case store.Future:
-		return fmt.Errorf("%w: Redis's clock says %s, and %s has already entered %s",
-			ErrClockSkew, r.Now.UTC().Format(time.RFC3339), c.typ, r.Entered)
-	case store.Unknown:
-		if strings.HasPrefix(r.Held, "role:") {
-			return fmt.Errorf("serial: WithLedger needs a master, and Redis says %q: a replica that takes writes shares its master's "+
-				"identity, so that the same numbers would be issued on both; set replica-read-only yes", r.Held)
-		}
-		return fmt.Errorf("serial: WithLedger needs INFO replication in scripts, to read the server's replication ID; Redis says %q",
-			r.Held)
-	case store.Conflict:
-		return fmt.Errorf("%w: %s is in %q, and this generator's would be %s; do all use the same time zone, period, day start and ledger?",
-			ErrConflict, c.typ, r.Entered, &c.span.period)
-	}
-	return fmt.Errorf("serial: a script answered %q, which it cannot", r.Status)
-}

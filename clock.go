@@ -143,6 +143,6 @@ func (c *call) checkSkew(r store.Reply) error {
 	if skew < 0 || !r.Now.Before(r.Sent.Add(-skew)) && !r.Now.After(r.Received.Add(skew)) {
 		return nil
 	}
-	return fmt.Errorf("%w: %s %s would be opened at %s by Redis's clock, and it is %s by this host's: allowed are %v",
-		ErrClockSkew, c.typ, c.span.label, r.Now.UTC().Format(time.RFC3339), r.Received.UTC().Format(time.RFC3339), skew)
+	return fmt.Errorf("%w: %s of %s would be opened at %s by Redis's clock, and it is %s by this host's: allowed are %v; set the wrong clock",
+		ErrClockSkew, c.typ, readable(c.span.label), r.Now.UTC().Format(time.RFC3339), r.Received.UTC().Format(time.RFC3339), skew)
 }

@@ -36,9 +36,14 @@ var (
 	ErrClockSkew = errors.New("serial: clock skew")
 
 	// ErrConflict means that the type is in use with other period bounds, such as those of another time zone, or with a
-	// ledger that this Generator does not have. From [Generator.NextOnce] it may also mean that version 0.1.0 answered the
+	// ledger that this Generator does not have. It ends with the period in force, which the message names, or at once by
+	// [Generator.Takeover]. From [Generator.NextOnce] it may also mean that version 0.1.0 answered the
 	// request with a number that this Generator cannot print.
 	ErrConflict = errors.New("serial: conflicting period")
+
+	// ErrInvalidRequest means that [Generator.NextOnce] was given a request ID that is not 1 to 128 bytes of printable UTF-8, or
+	// [Generator.NextN] a count that is not 1 to 100,000. Nothing was sent to Redis.
+	ErrInvalidRequest = errors.New("serial: invalid request")
 
 	// ErrNotReplicated means that too few replicas confirmed a number in time; see [WithReplicas]. The number is not issued
 	// and leaves a gap, except with [Generator.NextOnce]: the same request gets it once replicas confirm it.

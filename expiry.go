@@ -67,9 +67,13 @@ type period struct {
 // contains reports whether the instant t, in Unix seconds, lies in p.
 func (p *period) contains(t int64) bool { return p.start <= t && t < p.end }
 
-func (p *period) String() string {
-	return fmt.Sprintf("%s [%s, %s)", p.label,
-		time.Unix(p.start, 0).UTC().Format(time.RFC3339), time.Unix(p.end, 0).UTC().Format(time.RFC3339))
+// readable is a period's label as people write dates, such as 2021-10-24.
+func readable(label string) string {
+	wall, err := time.Parse("20060102150405"[:min(len(label), 14)], label)
+	if err != nil {
+		return label
+	}
+	return wall.Format("2006-01-02 15:04:05"[:len(label)+(len(label)-4)/2])
 }
 
 // A calendar divides time into periods. Each has a label, which is a reading of the wall clock, and begins at the first

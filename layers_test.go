@@ -24,6 +24,7 @@ const module = "github.com/dailyserial/serial"
 
 // layers are the files of the package, from top to bottom. A file may use those of the rows below its own.
 var layers = [][]string{
+	{"takeover.go"},
 	{"once.go", "raise.go", "prepare.go", "history.go"},
 	{"serial.go"},
 	{"open.go"},
@@ -31,7 +32,7 @@ var layers = [][]string{
 	{"batching.go", "floor.go", "options.go"},
 	{"hooks.go", "work.go", "lock.go"},
 	{"call.go"},
-	{"answer.go"},
+	{"answer.go", "refusal.go"},
 	{"marks.go"},
 	{"clock.go"},
 	{"errors.go", "doc.go"},

@@ -23,24 +23,30 @@ import (
 // same request would get it again: use [Generator.Next] for that request.
 //
 // The call costs one round trip, which it does not share with other calls. Errors are those of [Generator.NextNumber], and
-// one for an invalid requestID, for which nothing was sent. [ErrConflict] may also mean that version 0.1.0 of this package
+// [ErrInvalidRequest] for an invalid requestID, for which nothing was sent. [ErrConflict] may also mean that version 0.1.0 of this package
 // answered the request with a number that this Generator cannot print, because it is of another [Period] or larger than the
 // template holds. After any other error, and after a cancelled call, ask again with the same requestID.
 func (g *Generator) NextOnce(ctx context.Context, typ, requestID string) (string, error) {
+	n, err := g.NextNumberOnce(ctx, typ, requestID)
+	return n.String(), err
+}
+
+// NextNumberOnce is [Generator.NextOnce] with the number taken apart.
+func (g *Generator) NextNumberOnce(ctx context.Context, typ, requestID string) (Number, error) {
 	var c call
 	err := c.begin(ctx, g, typ)
 	if err == nil {
 		if msg := checkRequest(requestID); msg != "" {
-			err = fmt.Errorf("serial: request %.160q: %s", requestID, msg)
+			err = fmt.Errorf("%w: request %.160q: %s", ErrInvalidRequest, requestID, msg)
 		} else {
 			c.request = requestID
 			err = c.sequence(ctx, 1)
 		}
 	}
 	if err = c.finishIssue(ctx, 1, err); err != nil {
-		return "", err
+		return Number{}, err
 	}
-	return c.number(c.made.last).String(), nil
+	return c.number(c.made.last), nil
 }
 
 // checkRequest says what is wrong with the ID of a request, or nothing.

@@ -41,12 +41,14 @@ type config struct {
 	hooks       *Hooks // nil for none
 }
 
+const defaultPrefix = "serial"
+
 func newConfig(client redis.UniversalClient, opts []Option) (*config, error) {
 	c := &config{
 		calendar: calendar{location: time.Local, period: PerDay},
 		template: defaultTemplate,
 		maxSkew:  time.Hour,
-		prefix:   "serial",
+		prefix:   defaultPrefix,
 	}
 	errs := []error{checkClient(client)}
 	for i, o := range opts {

@@ -26,17 +26,17 @@ func (g *Generator) Raise(ctx context.Context, typ string, seq int64) error {
 	if err := c.begin(ctx, g, typ); err != nil {
 		return err
 	}
-	if limit := g.limit; seq < 0 || seq > limit {
-		return outcome(ctx, fmt.Errorf("serial: Raise of %s to %d: allowed are 0 to %d", typ, seq, limit))
-	}
-	return c.finish(ctx, c.raise(ctx, seq))
+	return c.finish(ctx, c.raise(ctx, store.ForRaise, seq))
 }
 
-// raise is what remains of Raise after its checks.
-func (c *call) raise(ctx context.Context, seq int64) error {
+// raise is what an operator's Raise or Takeover does.
+func (c *call) raise(ctx context.Context, purpose store.Purpose, seq int64) error {
+	if limit := c.g.limit; seq < 0 || seq > limit {
+		return fmt.Errorf("serial: %s of %s to %d: allowed are 0 to %d", operation[purpose], c.typ, seq, limit)
+	}
 	for {
 		next, err := c.onward(ctx, func(c *call) (step, error) {
-			return c.raiseOnce(ctx, context.WithoutCancel(ctx), seq)
+			return c.raiseOnce(ctx, context.WithoutCancel(ctx), purpose, seq)
 		})
 		if next == wait {
 			next, err = c.wait(ctx)
@@ -47,22 +47,25 @@ func (c *call) raise(ctx context.Context, seq int64) error {
 	}
 }
 
+var operation = map[store.Purpose]string{store.ForRaise: "Raise", store.ForTakeover: "Takeover"}
+
 // raiseOnce makes one attempt. ctx is the caller's, and steady does not end. A take of no numbers tells how the period stands.
-func (c *call) raiseOnce(ctx, steady context.Context, seq int64) (step, error) {
+func (c *call) raiseOnce(ctx, steady context.Context, purpose store.Purpose, seq int64) (step, error) {
 	r, err := c.follow(ctx, c.aim(), func() (store.Reply, error) { return c.send(ctx, store.Take{Purpose: store.All}) })
 	if err != nil && !(errors.Is(err, ErrNotReplicated) && r.Last < seq) { // nothing rests on that one
 		return failed, err
 	}
 	floor, missing := seq, false
-	switch r.Status {
-	case store.Issued:
+	switch {
+	case r.Status == store.Issued:
 		if r.Last >= seq {
 			return done, nil
 		}
-	case store.Exhausted: // by a counter that stands higher than this template can print
+	case r.Status == store.Exhausted: // by a counter that stands higher than this template can print
 		return done, nil
-	case store.Ceiling: // by a counter that is not as it was left
-	case store.Missing, store.Lost, store.Future:
+	case r.Status == store.Ceiling: // by a counter that is not as it was left
+	case r.Status == store.Missing, r.Status == store.Lost, r.Status == store.Future,
+		r.Status == store.Conflict && purpose == store.ForTakeover:
 		missing = true
 		if err := c.checkSkew(r); err != nil {
 			return failed, err
@@ -80,7 +83,7 @@ func (c *call) raiseOnce(ctx, steady context.Context, seq int64) (step, error) {
 	var claim *claim
 	if c.g.ledger != nil {
 		looked := c.span
-		r, claim, err = c.look(steady, 0, store.ForRaise, nil)
+		r, claim, err = c.look(steady, 0, purpose, nil)
 		defer c.release(steady, claim)
 		switch {
 		case err != nil:
@@ -96,7 +99,7 @@ func (c *call) raiseOnce(ctx, steady context.Context, seq int64) (step, error) {
 		claim.above(floor)
 	}
 	// For the period that was looked at: if that is over by now, nothing is written.
-	r, err = c.install(steady, claim, store.Open{Floor: store.FloorAt(floor)})
+	r, err = c.install(steady, claim, store.Open{Purpose: purpose, Floor: store.FloorAt(floor)})
 	if errors.Is(err, ErrExhausted) || err == nil && r.Status == store.Issued && !missing { // exhausted: so was it without a ledger
 		return done, nil
 	}

@@ -137,16 +137,26 @@ func (g *Generator) NextNumber(ctx context.Context, typ string) (Number, error) 
 }
 
 // NextN issues n consecutive numbers of a type, 1 to 100,000, in one round trip: all of them or, with an error, none.
-// Errors are those of [Generator.NextNumber], and one for any other n. After [ErrExhausted], also if n exceeds a whole
-// period, nothing was consumed. A cancelled call may have consumed all n.
+// Errors are those of [Generator.NextNumber], and [ErrInvalidRequest] for any other n. After [ErrExhausted], also if n exceeds
+// a whole period, nothing was consumed. A cancelled call may have consumed all n.
 func (g *Generator) NextN(ctx context.Context, typ string, n int) ([]string, error) {
+	return many(ctx, g, typ, n, Number.String)
+}
+
+// NextNumbers is [Generator.NextN] with the numbers taken apart.
+func (g *Generator) NextNumbers(ctx context.Context, typ string, n int) ([]Number, error) {
+	return many(ctx, g, typ, n, func(n Number) Number { return n })
+}
+
+// many issues n numbers and returns them as the caller wants them.
+func many[T any](ctx context.Context, g *Generator, typ string, n int, as func(Number) T) ([]T, error) {
 	var c call
 	if err := c.issue(ctx, g, typ, n); err != nil {
 		return nil, err
 	}
-	numbers := make([]string, n)
+	numbers := make([]T, n)
 	for i := range numbers {
-		numbers[i] = c.number(c.made.last - int64(n-1-i)).String()
+		numbers[i] = as(c.number(c.made.last - int64(n-1-i)))
 	}
 	return numbers, nil
 }
@@ -158,7 +168,7 @@ func (c *call) issue(ctx context.Context, g *Generator, typ string, n int) error
 	switch {
 	case err != nil:
 	case n < 1 || n > most:
-		err = fmt.Errorf("serial: NextN of %d numbers: allowed are 1 to %d", n, most)
+		err = fmt.Errorf("%w: %d numbers at once: allowed are 1 to %d", ErrInvalidRequest, n, most)
 	case int64(n) > g.limit: // a period that is open may have begun before WithStart
 		err = fmt.Errorf("%w: %d of %s were asked for, and a period has %d", ErrExhausted, n, typ, g.limit)
 	default:

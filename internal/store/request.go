@@ -19,10 +19,11 @@ const (
 	All   Purpose = "all"   // all the numbers or none; with none asked for, how the period stands
 
 	// The others take all or none too, and want to have a block set aside where that is needed, with a [Claim]:
-	ForCeiling Purpose = "ceiling" // for a counter that is there
-	ForOpening Purpose = "open"    // also for one that is missing: the caller has the lock
-	ForFloor   Purpose = "floor"   // the same with a floor to ask: also for one that is lost and that no ledger knows
-	ForRaise   Purpose = "raise"   // an operator's Raise: whatever the state
+	ForCeiling  Purpose = "ceiling"  // for a counter that is there
+	ForOpening  Purpose = "open"     // also for one that is missing: the caller has the lock
+	ForFloor    Purpose = "floor"    // the same with a floor to ask: also for one that is lost and that no ledger knows
+	ForRaise    Purpose = "raise"    // an operator's Raise: whatever the state
+	ForTakeover Purpose = "takeover" // an operator's Takeover: whosever the period is
 )
 
 // A Take asks for the numbers that follow the counter.
@@ -125,7 +126,8 @@ type Open struct {
 	N       int
 	Base    int64 // the sequence before the first that a period has
 	Floor   Floor
-	Checked time.Time     // when the counter was seen to be missing, by the server's clock; zero for an operator's Raise
+	Purpose Purpose       // of an operator, ForRaise or ForTakeover, who needs no lock; else empty
+	Checked time.Time     // when the counter was seen to be missing, by the server's clock
 	Lease   time.Duration // since then, after which the server refuses to open
 	Block   *Block        // nil without a ledger
 	Request Request       // zero where none is to be remembered

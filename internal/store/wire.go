@@ -90,7 +90,11 @@ func (s *Store) take(t *Take, more ...Take) redisrun.Command {
 		own = append(own, string(t.Purpose), clock)
 	}
 	if t.Claim.Token != "" {
-		own = append(own, t.Claim.Token, t.Claim.Lease.Milliseconds(), milliseconds(t.Claim.Until))
+		var until any = ""
+		if !t.Claim.Until.IsZero() {
+			until = t.Claim.Until.UnixMilli()
+		}
+		own = append(own, t.Claim.Token, t.Claim.Lease.Milliseconds(), until)
 	}
 	if t.Request.ID != "" {
 		keys, own = append(keys, s.RequestKey(t.Type, t.Request.ID)), append(own, t.Request.Printed)
@@ -102,7 +106,11 @@ func (s *Store) take(t *Take, more ...Take) redisrun.Command {
 
 func (s *Store) open(o *Open) redisrun.Command {
 	var keys []any
-	own := []any{o.N, o.Mark, o.Base, o.Floor.arg, milliseconds(o.Checked), o.Lease.Milliseconds()}
+	var checked any = string(o.Purpose)
+	if o.Purpose == "" {
+		checked = o.Checked.UnixMilli()
+	}
+	own := []any{o.N, o.Mark, o.Base, o.Floor.arg, checked, o.Lease.Milliseconds()}
 	if o.Block != nil {
 		own = append(own, o.Block.Token, o.Block.ReplicationID, o.Block.After, o.Block.Upto)
 	}
@@ -110,7 +118,7 @@ func (s *Store) open(o *Open) redisrun.Command {
 		keys, own = append(keys, s.RequestKey(o.Type, o.Request.ID)), append(own, o.Request.Printed)
 	}
 	c := s.command(openScript, &o.Series, keys, own...)
-	c.Confirm, c.Once = true, !o.Checked.IsZero() // a Raise may be repeated
+	c.Confirm, c.Once = true, o.Purpose == "" // an operator's may be repeated
 	return c
 }
 
@@ -123,14 +131,6 @@ func (s *Store) prepare(p *Prepare) redisrun.Command {
 		p.Mark, p.Next.bounds(), p.Next.start, p.Next.expires, p.Base, p.Floor.arg, checked)
 	c.Confirm = true
 	return c
-}
-
-// milliseconds is an instant by the server's clock, "" for none.
-func milliseconds(t time.Time) any {
-	if t.IsZero() {
-		return ""
-	}
-	return t.UnixMilli()
 }
 
 // read makes a Reply of what a script answered that was asked for n numbers.

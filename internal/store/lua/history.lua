@@ -6,7 +6,7 @@
 --
 -- Reply: for every counter an integer, the last sequence issued, -1 where there is none or it holds no number; the current
 -- period's first. Or a status of judge.lua.
-local j, refusal = judge(redis.call('TIME'), KEYS[1], KEYS[2], ARGV[6] + 0)
+local j, refusal = judge(redis.call('TIME'), KEYS[1], KEYS[2], ARGV[6] + 0, 'read')
 if not j then return refusal end
 local issued = {not j.lost and j.last or -1}
 for i = 3, #KEYS do issued[i - 1] = j.number(j.read(KEYS[i])) or -1 end

@@ -46,8 +46,11 @@ local function master()
 end
 
 -- judge returns what is known of the caller's period, counter and record; or nil and a reply. time is the server's; mark is the
--- greatest sequence of the period that the caller has seen, 0 if none; raise is true for a caller who copes with "future";
--- id and entered are the server's replication ID and the record's field if the script has read them.
+-- greatest sequence of the period that the caller has seen, 0 if none; id and entered are the server's replication ID and the
+-- record's field if the script has read them. leave is what else the caller copes with:
+--   "future"    what stands so, instead of a refusal
+--   "takeover"  that and a conflict, which stands as "taken"
+--   "read"      a ledger that it does not have: it reads only
 --
 -- The fields of what it returns:
 --   stands   "same"    the caller's period is the one entered
@@ -55,6 +58,7 @@ end
 --                      than the last of its length, unless a wrong clock entered that
 --            "ahead"   the same, and it was opened ahead of time: it only has to be entered
 --            "future"  the period entered begins after now: the server's clock went back
+--            "taken"   another calendar's, or another's ledger, is in force, and the caller takes over
 --   held     what the counter holds, as text; false if there is none
 --   last     the same as a number, see number
 --   lost     the counter was there once, and is gone, below the mark or no number
@@ -65,7 +69,7 @@ end
 --   entered, ahead  the record's, false and "" if there is none
 --   milliseconds    the server's time
 --   answer, read, number, lifetime, keep, permit, known, enter  functions, see there
-local function judge(time, counter, record, mark, raise, id, entered)
+local function judge(time, counter, record, mark, leave, id, entered)
   local now, past = time[1] + 0, ARGV[3] + 0
   local j = {milliseconds = now * 1000 + math.floor(time[2] / 1000)}
 
@@ -107,6 +111,12 @@ local function judge(time, counter, record, mark, raise, id, entered)
   function j.permit(key, there) redis.call('SET', key, '', there and 'NX' or 'XX') end
 
   local function labelOf(period) return string.match(period, '^%S+') end
+
+  -- conflict refuses on account of a period, but for a caller who takes over.
+  local function conflict(with)
+    if leave ~= 'takeover' then return j.answer('conflict', with) end
+    j.stands = 'taken'
+  end
 
   -- lastAs returns the label of the last period entered whose label is as long as this one, and the instant after it; or nil.
   local function lastAs(label)
@@ -189,7 +199,7 @@ local function judge(time, counter, record, mark, raise, id, entered)
   end
 
   -- enter makes the caller's period the one entered, and sets the fields given besides. What was opened further ahead stays so,
-  -- unless the clock went back.
+  -- unless the clock went back or the calendar is another.
   function j.enter(...)
     j.keep()
     local fields = {'entered', ARGV[1], 'used' .. #own, used(), ...}
@@ -200,7 +210,7 @@ local function judge(time, counter, record, mark, raise, id, entered)
     end
     local rest = ''
     for one, first in string.gmatch(j.ahead, '([^;]+ (%d+) %d+);') do
-      if j.stands ~= 'future' and tonumber(first) >= past then rest = rest .. one .. ';' end
+      if j.stands ~= 'future' and j.stands ~= 'taken' and tonumber(first) >= past then rest = rest .. one .. ';' end
     end
     if rest ~= '' then
       rest = ';' .. rest
@@ -223,7 +233,8 @@ local function judge(time, counter, record, mark, raise, id, entered)
   local suspect -- the period to open has a label that was entered before, by a clock that was ahead: '-', or '+' with a ledger
   if not entered then
     j.stands = 'open'
-  elseif entered ~= ARGV[1] and entered .. ' ledger' ~= ARGV[1] then
+  elseif entered ~= ARGV[1] and entered .. ' ledger' ~= ARGV[1] and (leave ~= 'read' or entered ~= ARGV[1] .. ' ledger') then
+    local refusal
     local first, ends = string.match(entered, '^%S+ (%d+) (%d+)')
     if first and tonumber(first) > now then
       j.stands = 'future'
@@ -231,18 +242,20 @@ local function judge(time, counter, record, mark, raise, id, entered)
       -- A label is used once: where zones are more than a period apart its numbers would repeat. One that was entered last, but
       -- has not ended, was entered by a wrong clock.
       local last, over = lastAs(own)
-      if last and over <= now and own <= last then return nil, j.answer('conflict', entered) end
+      local opened, goes = string.match(j.ahead, '([^;]+ (%d+));$')
       j.stands = 'open'
       suspect = j.known(own)
-      local opened, goes = string.match(j.ahead, '([^;]+ (%d+));$')
-      if string.find(j.ahead, ';' .. string.gsub(ARGV[1], ' ledger', '') .. ';', 1, true) then
+      if last and over <= now and own <= last then
+        refusal = conflict(entered)
+      elseif string.find(j.ahead, ';' .. string.gsub(ARGV[1], ' ledger', '') .. ';', 1, true) then
         j.stands = 'ahead'
       elseif opened and tonumber(goes) > ARGV[2] + 0 then -- another calendar's
-        return nil, j.answer('conflict', opened)
+        refusal = conflict(opened)
       end
     else
-      return nil, j.answer('conflict', entered)
+      refusal = conflict(entered)
     end
+    if refusal then return nil, refusal end
   end
 
   j.held = j.read(counter)
@@ -263,7 +276,7 @@ local function judge(time, counter, record, mark, raise, id, entered)
     end
     j.untold = j.lost and (suspect == '-' or j.stands == 'same' and entered ~= ARGV[1])
   end
-  if j.stands == 'future' and not raise then return nil, j.answer('future', entered) end
+  if j.stands == 'future' and leave ~= 'future' and leave ~= 'takeover' then return nil, j.answer('future', entered) end
   return j
 end
 

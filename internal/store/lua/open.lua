@@ -7,8 +7,9 @@
 --       7  mark     the greatest sequence of the period that the caller has seen, 0 if none
 --       8  base     the sequence before the first that a period has, at most the limit
 --       9  floor    the highest sequence that may have been used, at most the limit; "" if nothing tells
---      10  checked  when the caller saw, under the lock, that the counter was missing: milliseconds by the server's clock; ""
---                   for an operator's Raise, which needs no lock and replaces a record that lies in the future
+--      10  checked  when the caller saw, under the lock, that the counter was missing: milliseconds by the server's clock. Or
+--                   what an operator wants, who needs no lock: "raise" replaces a record that lies in the future, "takeover" also
+--                   one of another calendar
 --      11  lease    the lock's expiry, milliseconds: open is refused once it has passed since checked
 --     with a ledger:
 --      12  token    of the caller's claim, which open consumes
@@ -31,11 +32,12 @@ local answered = request and recall(request, time)
 if answered then return answered end
 local n, mark, limit, expires = ARGV[6] + 0, ARGV[7] + 0, ARGV[4] + 0, ARGV[5] + 0
 local counter, record = KEYS[1], KEYS[2]
-local j, refusal = judge(time, counter, record, mark, true)
+local checked, lease = tonumber(ARGV[10]), ARGV[11] + 0 -- checked is nil for an operator
+local j, refusal = judge(time, counter, record, mark, ARGV[10] == 'takeover' and 'takeover' or 'future')
 if not j then return refusal end
-local raise, ms = ARGV[10] == '', j.milliseconds
-if not raise and (ms < ARGV[10] + 0 or ms >= ARGV[10] + ARGV[11]) then return j.answer('late') end
-if j.stands == 'future' and not raise then return j.answer('future', j.entered) end
+local ms = j.milliseconds
+if checked and (ms < checked or ms >= checked + lease) then return j.answer('late') end
+if j.stands == 'future' and checked then return j.answer('future', j.entered) end
 
 local floor = tonumber(ARGV[9])
 local used = math.max(j.last or 0, ARGV[8] + 0, floor or 0, mark)
@@ -51,7 +53,7 @@ if j.id then
   if not j.intact or after ~= j.ceiling then -- a block that follows on without a gap continues the counter
     used = math.max(used, after)
   end
-  if used + n > limit and j.intact and j.last < j.ceiling and not raise then -- the rest of the block before is not thrown away
+  if used + n > limit and j.intact and j.last < j.ceiling and checked then -- the rest of the block before is not thrown away
     return j.answer('exhausted', j.held)
   end
   if used + n > upto and used + n <= limit then return j.answer('late') end

@@ -7,7 +7,7 @@
 -- Reply: an integer, the last sequence issued; or a status of judge.lua or
 --   "lost" HELD       the counter was there once; what it holds now, "" if it is gone
 --   "missing" ""      nothing was issued in the period yet
-local j, refusal = judge(redis.call('TIME'), KEYS[1], KEYS[2], ARGV[6] + 0)
+local j, refusal = judge(redis.call('TIME'), KEYS[1], KEYS[2], ARGV[6] + 0, 'read')
 if not j then return refusal end
 if j.lost then return j.answer('lost', j.held or '') end
 return j.last or j.answer('missing', '')

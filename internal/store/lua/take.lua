@@ -11,6 +11,7 @@
 --                   "open"     also one that is missing: the caller has the lock
 --                   "floor"    the same, and the caller has a floor to ask: also one that is lost, and that no ledger knows
 --                   "raise"    an operator's Raise: any, whatever the state
+--                   "takeover" an operator's Takeover: any, whosever the period is
 --          clock    "", or "doubted" where the server's is so far from the caller's that a prepared period must not be
 --                   entered without a second look
 --     for a claim:
@@ -39,7 +40,8 @@
 local function judged(judge, remember, time, id, i, entered, own)
   local counter, record, n, mark = KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i + 4] + 0, ARGV[2 * i + 5] + 0
   local purpose, request = ARGV[own] or 'issue', #KEYS == 3 and KEYS[3]
-  local j, refusal = judge(time, counter, record, mark, purpose == 'raise', id, entered)
+  local operator = purpose == 'raise' or purpose == 'takeover'
+  local j, refusal = judge(time, counter, record, mark, purpose == 'raise' and 'future' or purpose, id, entered)
   if not j then return refusal end
   local last, limit = j.last, ARGV[4] + 0
 
@@ -50,7 +52,7 @@ local function judged(judge, remember, time, id, i, entered, own)
     local ms, mine, lease = j.milliseconds, ARGV[own + 2], ARGV[own + 3] + 0
     local token, past = string.match(redis.call('HGET', record, 'claim') or '', '^(%S+) (%d+)$')
     past = tonumber(past)
-    if token and token ~= mine and ms < past and past <= ms + lease then
+    if token and token ~= mine and ms < past and past <= ms + lease and j.stands ~= 'taken' then
       return j.answer('claimed', '', past)
     end
     local ends = math.min(ms + lease, tonumber(ARGV[own + 4]) or math.huge)
@@ -61,12 +63,12 @@ local function judged(judge, remember, time, id, i, entered, own)
     return j.answer('reserve', j.id, math.max(j.ceiling or 0, last or 0, mark))
   end
 
-  if j.untold and purpose ~= 'floor' and purpose ~= 'raise' then return j.answer('lost', j.held or '') end
+  if j.untold and purpose ~= 'floor' and not operator then return j.answer('lost', j.held or '') end
   local top = limit -- of what may be issued now
   local closed = j.stands == 'open' or j.stands == 'ahead' and ARGV[own + 1] == 'doubted'
   if not j.id then
     if closed then return j.answer('missing', '') end
-  elseif purpose == 'raise' then
+  elseif operator then
     return ask()
   elseif not j.intact then
     if j.stands == 'same' and last and math.max(last, mark) + n > limit then
@@ -109,7 +111,7 @@ if ARGV[own] then
   if answered then return answered end
   local ledger = string.find(ARGV[1], ' ledger', 1, true)
   id = ledger and master()
-  usual = usual and #KEYS ~= 3 and (id or not ledger) and ARGV[own] ~= 'raise'
+  usual = usual and #KEYS ~= 3 and (id or not ledger) and ARGV[own] ~= 'raise' and ARGV[own] ~= 'takeover'
 end
 local limit, replies = ARGV[4] + 0
 for i = 1, types do

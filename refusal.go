@@ -1,0 +1,86 @@
+package serial
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/dailyserial/serial/internal/redisrun"
+	"github.com/dailyserial/serial/internal/store"
+)
+
+// refusal turns the status of a reply that ends a call into an error. It says what happened, with dates, and what ends it.
+func (c *call) refusal(r store.Reply) error {
+	label := readable(c.span.label)
+	switch r.Status {
+	case store.Exhausted:
+		if r.Before != nil { // the attempt before may have consumed what is missing, and ErrExhausted says that nothing was
+			return fmt.Errorf("serial: Redis failed, and has too few numbers left since: %w", redisrun.Foreign(r.Before))
+		}
+		return fmt.Errorf("%w: %s of %s is at %s of %d; a wider {seq} in the template takes effect at once",
+			ErrExhausted, c.typ, label, r.Held, c.g.limit)
+	case store.Lost:
+		held := fmt.Sprintf("holds %.40q", r.Held)
+		if r.Held == "" {
+			held = "is gone"
+		}
+		if mark := c.g.marks.series(c.typ, c.span).Mark; mark > 0 {
+			held += fmt.Sprintf(", and %d is the last number that this process has seen", mark)
+		}
+		return fmt.Errorf("%w: numbers of %s were issued in %s, and %s %s; find the last one used, and run: %s",
+			ErrCounterLost, c.typ, label, c.g.store.CounterKey(c.typ, c.span.label), held, c.operate("raise"))
+	case store.Future:
+		return fmt.Errorf("%w: Redis's clock says %s, and %s is in %s already, entered by a clock that was ahead; if Redis's clock is right "+
+			"now, run: %s", ErrClockSkew, r.Now.UTC().Format(time.RFC3339), c.typ, c.g.interval(r.Entered), c.operate("raise"))
+	case store.Unknown:
+		if strings.HasPrefix(r.Held, "role:") {
+			return fmt.Errorf("serial: WithLedger needs a master, and Redis says %q: a replica that takes writes shares its master's "+
+				"identity, so that the same numbers would be issued on both; set replica-read-only yes", r.Held)
+		}
+		return fmt.Errorf("serial: WithLedger needs INFO replication in scripts, to read the server's replication ID; Redis says %q",
+			r.Held)
+	case store.Conflict:
+		own := fmt.Sprintf("%s %d %d", c.span.label, c.span.start, c.span.end)
+		cause := "another time zone, period or day start is in use"
+		if r.Entered == own+" ledger" {
+			cause = "its numbers are set aside in a ledger, which this generator does not have"
+		}
+		return fmt.Errorf("%w: %s is in %s, and by this generator's %v it would be in %s: %s; if this generator is right, "+
+			"stop the other process and run: %s", ErrConflict, c.typ, c.g.interval(r.Entered), c.g.calendar.period, c.g.interval(own),
+			cause, c.operate("takeover"))
+	}
+	return fmt.Errorf("serial: a script answered %q, which it cannot", r.Status)
+}
+
+// interval describes a period as the record has it, in UTC and in the Generator's time zone.
+func (g *Generator) interval(recorded string) string {
+	p, ok := store.ParsePeriod(recorded)
+	if !ok {
+		return fmt.Sprintf("%.80q", recorded)
+	}
+	from, to := time.Unix(p.Start, 0), time.Unix(p.End, 0)
+	zone := g.calendar.location
+	return fmt.Sprintf("%s from %s to %s (%s to %s in %s)", readable(p.Label), from.UTC().Format(time.RFC3339), to.UTC().Format(time.RFC3339),
+		from.In(zone).Format(time.DateTime), to.In(zone).Format(time.DateTime), zone)
+}
+
+// operate is the command of cmd/serial with which an operator ends an error of the call's type. SEQ is left to be filled in. A
+// ledger is only in the process that has it.
+func (c *call) operate(command string) string {
+	g := c.g
+	if g.ledger != nil {
+		return fmt.Sprintf("Generator.%s%s(ctx, %q, SEQ) in a process with the ledger", strings.ToUpper(command[:1]), command[1:], c.typ)
+	}
+	line := "serial " + command
+	flag := func(name, value, usual string) {
+		if value != usual {
+			line += fmt.Sprintf(" -%s '%s'", name, strings.ReplaceAll(value, "'", `'\''`))
+		}
+	}
+	flag("tz", g.calendar.location.String(), "")
+	flag("period", g.calendar.period.noun(), PerDay.noun())
+	flag("day-start", (time.Duration(g.calendar.dayStart) * time.Second).String(), "0s")
+	flag("template", g.template, strings.Replace(defaultTemplate, "yyyyMMdd", "yyyyMMddHHmmss"[:kinds[g.calendar.period].digits], 1))
+	flag("prefix", g.prefix, defaultPrefix)
+	return line + " " + c.typ + " SEQ, where SEQ is the last number used of " + readable(c.span.label) + ", or 0"
+}

@@ -1,0 +1,31 @@
+package serial
+
+import (
+	"context"
+
+	"github.com/dailyserial/serial/internal/store"
+)
+
+// Takeover gives a series to this Generator: from then on its time zone, [Period], day start and ledger are the right ones,
+// and every process with others gets [ErrConflict]. It is for an operator, and ends [ErrConflict] at once, which otherwise
+// lasts until the period in force has ended: after a process in the wrong time zone has opened a day (stop that process
+// first), to change the calendar in the middle of a month or a year, and to start or leave a ledger in the middle of a period.
+//
+// seq is the last number used of the current period as this Generator counts, 0 if none was; allowed are 0 to the largest
+// sequence. The next number is above seq, above the counter of that period if there is one, and above the answer of the floor
+// and of the ledger, if this Generator has them. Where both calendars give the period the same label, as two time zones give a
+// day, they have the same counter: it goes on. No counter is ever lowered.
+//
+// What [Generator.Prepare] has opened for the other calendar is dropped. A later period whose label was in use before, as that
+// of a day that another time zone entered first, goes on above its counter; if that counter is gone it is [ErrCounterLost].
+//
+// Where nobody else's calendar is in force Takeover does what [Generator.Raise] does. So it may be repeated, as after an error
+// or a cancelled call, which leave open whether it was done. Errors: those of Raise; [ErrClockSkew] if Redis's clock differs
+// from this host's by more than [WithMaxSkew], for then nobody knows which period is the current one.
+func (g *Generator) Takeover(ctx context.Context, typ string, seq int64) error {
+	var c call
+	if err := c.begin(ctx, g, typ); err != nil {
+		return err
+	}
+	return c.finish(ctx, c.raise(ctx, store.ForTakeover, seq))
+}
