@@ -97,7 +97,7 @@ func (l *lab) call(types int) *call {
 	c.period = fmt.Sprintf("20211024 %d %d", c.first, c.past)
 	if c.ledger = l.IntN(2) == 0; c.ledger {
 		if types == 1 && l.IntN(2) == 0 {
-			c.purpose = pick(l, "ceiling", "open", "floor", "raise")
+			c.purpose = pick(l, "ceiling", "open", "floor", "raise", "takeover")
 			// Whole seconds behind now, so that no two runs of a script see a claim or a lock end in between.
 			c.more = []any{token, pick(l, 8000, 60_000), pick[any](l, "", (l.now-100)*1000, (l.now+500)*1000)}
 		}
