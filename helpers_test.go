@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"math/rand/v2"
 	"net"
+	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -37,6 +40,22 @@ func (silent) Printf(context.Context, string, ...any) {}
 
 // raceDetector reports whether the race detector is on; race_test.go sets it.
 var raceDetector bool
+
+// long reports whether the tests that have a short form are to run in full, as in CI.
+func long() bool { return os.Getenv("SERIAL_TEST_LONG") == "1" && !testing.Short() }
+
+// seeded returns a source of random numbers whose seed is logged, so that SERIAL_SEED can repeat what failed.
+func seeded(t *testing.T) *rand.Rand {
+	t.Helper()
+	seed := rand.Uint64()
+	if s := os.Getenv("SERIAL_SEED"); s != "" {
+		var err error
+		seed, err = strconv.ParseUint(s, 10, 64)
+		require.NoError(t, err, "SERIAL_SEED")
+	}
+	t.Logf("SERIAL_SEED=%d", seed)
+	return rand.New(rand.NewPCG(seed, 0))
+}
 
 var errBoom = errors.New("boom")
 

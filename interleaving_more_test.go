@@ -3,7 +3,6 @@ package serial_test
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -234,12 +233,14 @@ func TestInterleavingsOfAClockThatWasAhead(t *testing.T) {
 
 // The same, with three generators in some of the possible orders.
 func TestSomeInterleavingsOfAClockThatWasAhead(t *testing.T) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
-	plays := 60
-	if raceDetector {
+	t.Parallel()
+	random := seeded(t)
+	plays := 15
+	switch {
+	case raceDetector:
 		plays = 6
+	case long():
+		plays = 60
 	}
 	for range plays {
 		playSome(t, scene{players: 4, each: 3, calm: true, wild: true}, random, 6)

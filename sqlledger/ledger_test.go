@@ -315,7 +315,7 @@ func TestOverflow(t *testing.T) {
 		require.Error(t, err)
 		after, err := l.Reserve(t.Context(), "IS", day, 0, 10)
 		require.NoError(t, err)
-		require.EqualValues(t, math.MaxInt64-10, after)
+		require.Equal(t, int64(math.MaxInt64-10), after)
 	})
 }
 
