@@ -382,6 +382,7 @@ func TestTypesDoNotDelayEachOther(t *testing.T) {
 
 // Many callers on many types, while the server forgets its scripts: every type's numbers are exactly 1 to n.
 func TestManyTypes(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	cluster := redistest.StartCluster(t)
 	for name, rdb := range map[string]redis.UniversalClient{"server": server.Client(t), "cluster": cluster.Client(t)} {
@@ -445,6 +446,7 @@ func TestManyTypes(t *testing.T) {
 // The name of the master leads to another server after a failover, and connections to the old one, now a replica, remain. What
 // they answer to several types is repeated.
 func TestOldMasterRefusesSeveralTypes(t *testing.T) {
+	t.Parallel()
 	master := redistest.Start(t, "--repl-diskless-sync-delay", "0")
 	replica := redistest.StartReplica(t, master)
 	var addr atomic.Value

@@ -24,6 +24,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/redistest"
 )
 
 func TestMain(m *testing.M) {
@@ -31,6 +32,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	redis.SetLogger(silent{}) // go-redis logs every connection to a server that a test kills
+	redistest.RunAtOnce(8)
 	goleak.VerifyTestMain(m)
 }
 

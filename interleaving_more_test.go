@@ -24,7 +24,10 @@ func TestInterleavingsWhereACallerLeaves(t *testing.T) {
 		{"with a ledger, at the end of a block", scene{players: 2, each: 1, leaving: true, ledger: true, prepare: fullBlock}, 50},
 		{"with a ledger, from nothing", scene{players: 2, each: 1, leaving: true, ledger: true}, 100},
 	} {
-		t.Run(c.name, func(t *testing.T) { playAll(t, c.scene, c.least) })
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			playAll(t, c.scene, c.least)
+		})
 	}
 }
 
@@ -41,7 +44,10 @@ func TestInterleavingsWithALoss(t *testing.T) {
 		{"with a ledger, at the end of a block",
 			scene{players: 2, each: 2, calm: true, loses: true, ledger: true, prepare: fullBlock}, 100},
 	} {
-		t.Run(c.name, func(t *testing.T) { playAll(t, c.scene, c.least) })
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			playAll(t, c.scene, c.least)
+		})
 	}
 }
 
@@ -56,7 +62,10 @@ func TestInterleavingsWhereALedgerIsTurnedOn(t *testing.T) {
 		{"from nothing", scene{players: 2, each: 2, calm: true, loses: true, ledger: true, mixed: true}, 100},
 		{"in mid-day", scene{players: 2, each: 2, calm: true, loses: true, ledger: true, mixed: true, prepare: fullBlock}, 100},
 	} {
-		t.Run(c.name, func(t *testing.T) { playAll(t, c.scene, c.least) })
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			playAll(t, c.scene, c.least)
+		})
 	}
 }
 
@@ -71,7 +80,10 @@ func TestInterleavingsOfOneRequest(t *testing.T) {
 		{"without a ledger", scene{players: 2, each: 2, once: true}, 100},
 		{"with a ledger", scene{players: 2, each: 1, once: true, ledger: true}, 100},
 	} {
-		t.Run(c.name, func(t *testing.T) { playAll(t, c.scene, c.least) })
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			playAll(t, c.scene, c.least)
+		})
 	}
 }
 
@@ -233,7 +245,6 @@ func TestInterleavingsOfAClockThatWasAhead(t *testing.T) {
 
 // The same, with three generators in some of the possible orders.
 func TestSomeInterleavingsOfAClockThatWasAhead(t *testing.T) {
-	t.Parallel()
 	random := seeded(t)
 	plays := 15
 	switch {

@@ -752,13 +752,15 @@ func TestInterleavings(t *testing.T) {
 		{"with a ledger, from nothing", scene{players: 2, each: 2, ledger: true}, 1000},
 		{"with a ledger, across midnight", scene{players: 2, each: 1, ledger: true, midnight: true}, 1000},
 	} {
-		t.Run(c.name, func(t *testing.T) { playAll(t, c.scene, c.least) })
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			playAll(t, c.scene, c.least)
+		})
 	}
 }
 
 // Three generators run in some of the possible orders.
 func TestSomeInterleavings(t *testing.T) {
-	t.Parallel()
 	random := seeded(t)
 	plays := 30
 	switch {
@@ -817,7 +819,6 @@ func playAll(t *testing.T, s scene, least float64) {
 	if raceDetector {
 		t.Skip("one command at a time leaves nothing for the race detector, and it makes this take minutes")
 	}
-	t.Parallel()
 	began := time.Now()
 	if !long() {
 		_, plays, left := explore(t, s, fewPlays, seeded(t))

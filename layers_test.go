@@ -43,6 +43,7 @@ var layers = [][]string{
 // TestLayers holds that the files of the package use each other downwards only. A use is a call or a value of a function or
 // of a method, unless an interface comes between. Types, constants, variables and fields belong to all.
 func TestLayers(t *testing.T) {
+	t.Parallel()
 	row := map[string]int{}
 	for i, files := range layers {
 		for _, name := range files {
@@ -87,6 +88,7 @@ func TestLayers(t *testing.T) {
 
 // TestImports holds what each layer may import.
 func TestImports(t *testing.T) {
+	t.Parallel()
 	packages := list(t, ".", "./internal/...")
 	for name, p := range packages {
 		if strings.HasPrefix(name, module+"/internal/") {

@@ -27,6 +27,7 @@ func TestLedger(t *testing.T) {
 }
 
 func TestLedgerOnServer(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	testLedger(t, backend{client: func(t *testing.T) redis.UniversalClient {
 		return closing(t, redis.NewClient(s.Options()))
@@ -34,6 +35,7 @@ func TestLedgerOnServer(t *testing.T) {
 }
 
 func TestLedgerOnCluster(t *testing.T) {
+	t.Parallel()
 	cluster := redistest.StartCluster(t)
 	testLedger(t, backend{client: func(t *testing.T) redis.UniversalClient { return cluster.Client(t) }})
 }
@@ -383,6 +385,7 @@ func TestReignRefused(t *testing.T) {
 
 // A writable replica has its master's replication ID, and is refused: with a ledger both would issue the same numbers.
 func TestWritableReplicaRefused(t *testing.T) {
+	t.Parallel()
 	master := redistest.Start(t)
 	replica := redistest.StartReplica(t, master, "--replica-read-only", "no")
 	l := &notebook{}
@@ -438,6 +441,7 @@ func TestPoolIsBusy(t *testing.T) {
 
 // Redis restarts empty twice, and then from an old backup.
 func TestLedgerOutlivesRedis(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := closing(t, redis.NewClient(s.Options()))
 	l := &notebook{}

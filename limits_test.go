@@ -68,6 +68,7 @@ func TestLimitOfAClockNineDaysAhead(t *testing.T) {
 
 // A server's memory goes back in time and its replication ID stays: not even a ledger notices.
 func TestLimitOfAServerThatGoesBack(t *testing.T) {
+	t.Parallel()
 	limits(t, [3][2]int64{{4, 0}, {4, 7}, {4, 11}}, func(t *testing.T, remembers bool, stored *int64, opts []serial.Option) (serial.Number, error) {
 		s := redistest.Start(t)
 		opts = append(opts, serial.WithLocation(noon()))

@@ -69,6 +69,7 @@ func TestLockClientsOfOneServer(t *testing.T) {
 
 // Where New cannot tell, the attempt to lock fails with that reason instead of waiting for a holder that does not exist.
 func TestLockClientsOfOneServerByOtherNames(t *testing.T) {
+	t.Parallel()
 	server, other := redistest.Start(t), redistest.Start(t)
 	_, port, err := net.SplitHostPort(server.Addr())
 	require.NoError(t, err)
@@ -139,6 +140,7 @@ func (w *watching) looks() int {
 // A lock that another holds on all servers costs no extra commands. If another holds it on some only, a caller that is refused
 // looks who holds them, and gets the lock when it is free.
 func TestLockOfOthers(t *testing.T) {
+	t.Parallel()
 	counters := redistest.Start(t).Client(t)
 	servers := []*redis.Client{redistest.Start(t).Client(t), redistest.Start(t).Client(t)}
 	var w watching
@@ -180,6 +182,7 @@ func TestLockOfOthers(t *testing.T) {
 
 // A SET that go-redis repeats after a lost answer is refused because of the first one, not because of another server.
 func TestLockThatWasSetTwice(t *testing.T) {
+	t.Parallel()
 	counters := redistest.Start(t).Client(t)
 	once, twice := redistest.Start(t).Client(t), redistest.Start(t).Client(t)
 	twice.AddHook(hook(func(next redis.ProcessHook) redis.ProcessHook {

@@ -18,6 +18,7 @@ import (
 
 // The programs in the README compile as they stand there.
 func TestReadmeCompiles(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("README.md")
 	require.NoError(t, err)
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(text), -1)
@@ -39,10 +40,10 @@ func TestReadmeCompiles(t *testing.T) {
 			source += "func main() {}\n"
 		}
 		file := "main.go"
-		args := []string{"build", "-o", os.DevNull}
+		args := []string{"build", "-ldflags=-s -w", "-o", os.DevNull}
 		if strings.Contains(block[1], "testing.T") {
 			file = "main_test.go"
-			args = []string{"test"} // this one can be run
+			args = []string{"test", "-ldflags=-s -w"} // this one can be run
 		}
 		file = filepath.Join(t.TempDir(), file)
 		require.NoError(t, os.WriteFile(file, []byte(source), 0o600))
@@ -53,6 +54,7 @@ func TestReadmeCompiles(t *testing.T) {
 
 // The recipes in the README run as they stand there, each on a Redis of its own.
 func TestRecipes(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("README.md")
 	require.NoError(t, err)
 	_, table, _ := strings.Cut(string(text), "## Recipes")
@@ -79,7 +81,7 @@ func TestRecipes(t *testing.T) {
 	source := recipesProgram + recipes + "}\n"
 	file := filepath.Join(t.TempDir(), "main.go")
 	require.NoError(t, os.WriteFile(file, []byte(source), 0o600))
-	out, err := exec.Command("go", "run", file).CombinedOutput()
+	out, err := exec.Command("go", "run", "-ldflags=-s -w", file).CombinedOutput()
 	require.NoError(t, err, "%s\n%s", out, source)
 }
 

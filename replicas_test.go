@@ -22,6 +22,7 @@ import (
 
 // A number that is not confirmed is burned, so a promoted replica has every number that was returned.
 func TestReplicas(t *testing.T) {
+	t.Parallel()
 	master := redistest.Start(t, "--repl-diskless-sync-delay", "0")
 	replica := redistest.StartReplica(t, master)
 	// Many warm connections, taken in turn, expose a WAIT on another connection than the write's: it acknowledges falsely.
@@ -55,6 +56,7 @@ func TestReplicas(t *testing.T) {
 
 // On Cluster the master of the type's slot waits for its own replicas.
 func TestReplicasOnCluster(t *testing.T) {
+	t.Parallel()
 	cluster := redistest.StartReplicatedCluster(t)
 	b := backend{client: func(t *testing.T) redis.UniversalClient {
 		client := cluster.Client(t)
@@ -127,6 +129,7 @@ func TestReplicasOnCluster(t *testing.T) {
 
 // The first slot moves to a master that had none: no list of slots names it yet, but redirections do.
 func TestReplicasOnGrowingCluster(t *testing.T) {
+	t.Parallel()
 	cluster := redistest.StartReplicatedCluster(t)
 	master := joining(t, cluster)
 	replica := joining(t, cluster)

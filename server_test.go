@@ -28,6 +28,7 @@ import (
 // Whatever holds on miniredis must hold on the servers below.
 
 func TestBehaviourOnServer(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	for _, protocol := range []int{2, 3} {
 		t.Run(fmt.Sprintf("RESP%d", protocol), func(t *testing.T) {
@@ -41,6 +42,7 @@ func TestBehaviourOnServer(t *testing.T) {
 }
 
 func TestBehaviourOnCluster(t *testing.T) {
+	t.Parallel()
 	cluster := redistest.StartCluster(t)
 	testBehaviour(t, backend{client: func(t *testing.T) redis.UniversalClient { return cluster.Client(t) }})
 
@@ -73,6 +75,7 @@ func every(all []string, n, i int) (some []string) {
 }
 
 func TestBehaviourThroughSentinel(t *testing.T) {
+	t.Parallel()
 	sentinel := redistest.StartSentinel(t)
 	testBehaviour(t, backend{client: func(t *testing.T) redis.UniversalClient { return sentinel.Client(t) }})
 
@@ -94,35 +97,41 @@ func TestBehaviourThroughSentinel(t *testing.T) {
 
 // While the server hangs, many callers of many types all return in time, with the reason.
 func TestStalledServerUnderLoad(t *testing.T) {
+	t.Parallel()
 	for _, read := range []time.Duration{0, -1} {
-		server := redistest.Start(t)
-		opt := server.Options()
-		opt.ReadTimeout = read
-		gen := newGenerator(t, closing(t, redis.NewClient(opt)), serial.WithLocation(noon()))
-		for typ := range 8 {
-			_, err := gen.Next(t.Context(), fmt.Sprint("T", typ))
-			require.NoError(t, err)
-		}
-		server.Pause()
-		start := time.Now()
-		var wg sync.WaitGroup
-		for i := range 200 {
-			ctx := []context.Context{context.Background(), t.Context()}[i%2]
-			wg.Go(func() {
-				_, err := gen.Next(ctx, fmt.Sprint("T", i%8))
-				assert.ErrorIs(t, err, os.ErrDeadlineExceeded)
-				assert.Less(t, time.Since(start), 11*time.Second)
-			})
-		}
-		wg.Wait()
+		t.Run(fmt.Sprintf("read timeout %v", read), func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			opt := server.Options()
+			opt.ReadTimeout = read
+			gen := newGenerator(t, closing(t, redis.NewClient(opt)), serial.WithLocation(noon()))
+			for typ := range 8 {
+				_, err := gen.Next(t.Context(), fmt.Sprint("T", typ))
+				require.NoError(t, err)
+			}
+			server.Pause()
+			start := time.Now()
+			var wg sync.WaitGroup
+			for i := range 200 {
+				ctx := []context.Context{context.Background(), t.Context()}[i%2]
+				wg.Go(func() {
+					_, err := gen.Next(ctx, fmt.Sprint("T", i%8))
+					assert.ErrorIs(t, err, os.ErrDeadlineExceeded)
+					assert.Less(t, time.Since(start), 11*time.Second)
+				})
+			}
+			wg.Wait()
+		})
 	}
 }
 
 // With persistence a restart loses nothing. Without it a generator that remembers its numbers notices the loss.
 func TestRestart(t *testing.T) {
+	t.Parallel()
 	loc := noon()
 	for _, kept := range []bool{true, false} {
 		t.Run(fmt.Sprintf("kept=%v", kept), func(t *testing.T) {
+			t.Parallel()
 			args := []string{"--appendonly", "no"}
 			if kept {
 				args = []string{"--appendonly", "yes", "--appendfsync", "always"}
@@ -154,6 +163,7 @@ func TestRestart(t *testing.T) {
 // While the server is stopped, a call returns as soon as its context ends, and within ten seconds if it never ends, whatever
 // the client's settings.
 func TestStalledServer(t *testing.T) {
+	t.Parallel()
 	loc := noon()
 	var wg sync.WaitGroup // all at once, whatever -parallel says: they mostly wait
 	for name, set := range map[string]func(*redis.Options){
@@ -260,10 +270,12 @@ func TestRefusedConnection(t *testing.T) {
 
 // With the lock on three independent masters one may fail. If two fail, only opening a period fails.
 func TestRedlock(t *testing.T) {
+	t.Parallel()
 	counters := redistest.Start(t)
 	loc := noon()
 	for _, how := range []string{"killed", "stopped"} {
 		t.Run(how, func(t *testing.T) {
+			t.Parallel()
 			var servers []*redistest.Server
 			var clients []redis.UniversalClient
 			for range 3 {

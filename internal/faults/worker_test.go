@@ -23,6 +23,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/redistest"
 	"github.com/dailyserial/serial/internal/store"
 )
 
@@ -413,6 +414,7 @@ func TestMain(m *testing.M) {
 		return
 	}
 	redis.SetLogger(silence{})
+	redistest.RunAtOnce(4)
 	code := m.Run()
 	report(os.Stdout)
 	os.Exit(code)

@@ -1,0 +1,21 @@
+package redistest
+
+import (
+	"flag"
+	"runtime"
+	"strconv"
+)
+
+// RunAtOnce lets n parallel tests run at once where there are fewer CPUs, unless -parallel was given. Tests with servers mostly
+// wait. As each has a few servers at most, n also bounds how many processes there are at a time. Call it in TestMain, before
+// m.Run.
+func RunAtOnce(n int) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given && runtime.GOMAXPROCS(0) < n {
+		if err := flag.Set("test.parallel", strconv.Itoa(n)); err != nil {
+			panic(err) // outside a test
+		}
+	}
+}
