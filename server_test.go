@@ -300,7 +300,7 @@ func TestRedlock(t *testing.T) {
 			for _, client := range clients { // the slowest of the three is not waited for
 				require.Eventually(t, func() bool {
 					return client.Exists(t.Context(), how+":{ALL}:"+today(loc)+":lock").Val() == 0
-				}, 2*time.Second, time.Millisecond)
+				}, lockExpiry/2, time.Millisecond)
 			}
 			fail(servers[1])
 			before := time.Now()

@@ -203,9 +203,8 @@ func TestHolderStandsStill(t *testing.T) {
 }
 
 // The same with many callers whose deadlines are over anywhere in an opening. When they have left, whoever has time gets a
-// number at once.
+// number at once. (This is not parallel because what it measures is time.)
 func TestShortDeadlines(t *testing.T) {
-	t.Parallel()
 	for _, p := range []protection{{}, {Floor: true}, {Ledger: true}} {
 		w := build(t, serverTopology, p, false, zoneOfMidnightIn(12*time.Hour))
 		w.proxy.turn(slow, time.Millisecond) // a network
