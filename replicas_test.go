@@ -270,7 +270,7 @@ func (s *series) refusedAndBurned(gen *serial.Generator, n int) {
 	_, err := gen.Next(s.t.Context(), "IS")
 	require.ErrorIs(s.t, err, serial.ErrNotReplicated)
 	require.NotErrorIs(s.t, err, context.DeadlineExceeded)
-	require.Less(s.t, time.Since(before), replicate+3*time.Second)
+	require.Less(s.t, time.Since(before), replicate+5*time.Second)
 	require.Equal(s.t, fmt.Sprint(n), s.rdb.Get(s.t.Context(), s.counter).Val())
 }
 

@@ -247,7 +247,7 @@ func TestShortDeadlines(t *testing.T) {
 			})
 		}
 		patient.Wait()
-		if took := time.Duration(longest.Load()); took > 2*time.Second {
+		if took := time.Duration(longest.Load()); took > 4*time.Second { // a lease that was left behind lasts 8 s
 			t.Errorf("%+v: then somebody waited for %v", p, took)
 		}
 	}
