@@ -1,0 +1,102 @@
+package serialtest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// dial returns a connection through a pipe. While Redis is stopped, that is cut from the beginning, and the first write tells:
+// where dialling itself fails too often, go-redis looks for a server only once a second.
+func (r *Redis) dial(context.Context, string, string) (net.Conn, error) {
+	client, server := net.Pipe()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stopped {
+		_ = server.Close()
+	} else {
+		r.server.Server().ServeConn(newServerConn(server))
+	}
+	return clientConn{client}, nil
+}
+
+// errRefused is the error of a command that was not sent. go-redis takes off one wrapping.
+var errRefused = fmt.Errorf("serialtest: no connection: %w", &net.OpError{
+	Op: "dial", Net: "pipe", Addr: &net.UnixAddr{Name: "serialtest", Net: "pipe"}, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED),
+})
+
+// A clientConn is the client's end of a pipe. It fails as a socket does, with errors after which go-redis tries again.
+type clientConn struct{ net.Conn }
+
+func (c clientConn) Read(p []byte) (int, error) {
+	n, err := c.Conn.Read(p)
+	if errors.Is(err, io.ErrClosedPipe) {
+		err = io.EOF
+	}
+	return n, err
+}
+
+func (c clientConn) Write(p []byte) (int, error) {
+	n, err := c.Conn.Write(p)
+	if errors.Is(err, io.ErrClosedPipe) {
+		if err = io.EOF; n == 0 {
+			err = errRefused
+		}
+	}
+	return n, err
+}
+
+// Deadlines of a pipe that was cut fail; of a socket only reads and writes do.
+
+func (c clientConn) SetDeadline(t time.Time) error      { _ = c.Conn.SetDeadline(t); return nil }
+func (c clientConn) SetReadDeadline(t time.Time) error  { _ = c.Conn.SetReadDeadline(t); return nil }
+func (c clientConn) SetWriteDeadline(t time.Time) error { _ = c.Conn.SetWriteDeadline(t); return nil }
+
+// A serverConn is the server's end of a pipe, which has no buffer. Its writes do not wait for the client: that may still be
+// writing commands of a pipeline, which the server reads only after its answers to the first ones are written.
+type serverConn struct {
+	net.Conn
+	answers chan []byte // what is not written yet, in one piece; only Write sends
+	closed  chan struct{}
+	close   func()
+}
+
+func newServerConn(conn net.Conn) *serverConn {
+	c := &serverConn{Conn: conn, answers: make(chan []byte, 1), closed: make(chan struct{})}
+	c.close = sync.OnceFunc(func() { close(c.closed) })
+	go func() {
+		for {
+			select {
+			case p := <-c.answers:
+				if _, err := c.Conn.Write(p); err != nil {
+					return
+				}
+			case <-c.closed:
+				return
+			}
+		}
+	}()
+	return c
+}
+
+// Write is called by one goroutine at a time.
+func (c *serverConn) Write(p []byte) (int, error) {
+	var before []byte
+	select {
+	case before = <-c.answers:
+	default:
+	}
+	c.answers <- append(before, p...)
+	return len(p), nil
+}
+
+func (c *serverConn) Close() error {
+	c.close()
+	return c.Conn.Close()
+}
