@@ -25,7 +25,7 @@ func TestReadmeCompiles(t *testing.T) {
 	require.Len(t, blocks, 3)
 	imports := map[string]string{
 		"context.": "context", "fmt.": "fmt", "strings.": "strings", "server.": "github.com/alicebob/miniredis/v2/server", "log.": "log", "time.": "time", "testing.": "testing",
-		"redis.": "github.com/redis/go-redis/v9", "serial.": "github.com/dailyserial/serial",
+		"redis.": "github.com/redis/go-redis/v9", "serial.": "github.com/dailyserial/serial", "serialtest.": "github.com/dailyserial/serial/serialtest",
 		"miniredis.": "github.com/alicebob/miniredis/v2", "require.": "github.com/stretchr/testify/require",
 	}
 	for _, block := range blocks {
@@ -36,6 +36,9 @@ func TestReadmeCompiles(t *testing.T) {
 			}
 		}
 		source += block[1]
+		if strings.HasPrefix(block[1], "package") { // a whole file
+			source = block[1]
+		}
 		if !strings.Contains(block[1], "func main") && !strings.Contains(block[1], "testing.T") {
 			source += "func main() {}\n"
 		}
