@@ -29,14 +29,14 @@ func StartCluster(t testing.TB, args ...string) *Cluster {
 	do := func(s *Server, args ...any) {
 		t.Helper()
 		if err := s.do(args...).Err(); err != nil {
-			t.Fatalf("redistest: %v: %v", args, err)
+			t.Fatalf("redistest: %v: %v", args[:2], err)
 		}
 	}
 	for i, s := range c.Servers {
 		// The epoch can be set only while a node knows no other. With equal epochs, the nodes would first have to settle
 		// theirs.
 		do(s, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
-		do(s, "CLUSTER", "ADDSLOTSRANGE", i*16384/3, (i+1)*16384/3-1)
+		do(s, addSlots(i*16384/3, (i+1)*16384/3-1)...)
 	}
 	for i, s := range c.Servers {
 		for _, other := range c.Servers[i+1:] { // each pair directly; by gossip it takes longer
@@ -48,6 +48,15 @@ func StartCluster(t testing.TB, args ...string) *Cluster {
 		eventually(t, "cluster", func() error { return joined(s) })
 	}
 	return c
+}
+
+// addSlots returns the command that gives a node these slots. ADDSLOTSRANGE exists from 7.0 on.
+func addSlots(first, last int) []any {
+	command := []any{"CLUSTER", "ADDSLOTS"}
+	for slot := first; slot <= last; slot++ {
+		command = append(command, slot)
+	}
+	return command
 }
 
 // joined returns an error if the node does not see the whole cluster yet.

@@ -177,7 +177,7 @@ func StartReplicatedCluster(t testing.TB, args ...string) *Cluster {
 // insist repeats a command until it succeeds.
 func (s *Server) insist(t testing.TB, args ...any) {
 	t.Helper()
-	eventually(t, fmt.Sprint(args...), func() error { return s.do(args...).Err() })
+	eventually(t, fmt.Sprint(args[:2]...), func() error { return s.do(args...).Err() })
 }
 
 func (s *Server) nodeID(t testing.TB) (id string) {
@@ -276,7 +276,7 @@ func (s *Server) owns(slot int) bool {
 func StartSolo(t testing.TB, args ...string) *Server {
 	t.Helper()
 	s := Start(t, append(args, "--cluster-enabled", "yes")...)
-	s.insist(t, "CLUSTER", "ADDSLOTSRANGE", 0, 16383)
+	s.insist(t, addSlots(0, 16383)...)
 	eventually(t, "cluster", func() error { // takes the two seconds that a master waits after its start
 		info, err := s.do("CLUSTER", "INFO").Text()
 		if err == nil && !strings.Contains(info, "cluster_state:ok\r\n") {

@@ -1,4 +1,4 @@
-// Package redistest starts real Redis servers (7.0 or later) for tests: a single server, a cluster or a Sentinel set-up.
+// Package redistest starts real Redis servers (6.2 or later, or Valkey) for tests: a single server, a cluster or a Sentinel set-up.
 // They listen on free ports of 127.0.0.1 and keep everything in temporary directories. Other servers are not touched.
 //
 // A server ends with its test, and on Linux also with the test binary, however that dies. If redis-server is not installed
@@ -34,6 +34,7 @@ var errPortTaken = errors.New("the port was taken in between")
 // for each other.
 type Server struct {
 	binary string
+	old    bool // the binary is older than 7.0
 	dir    string
 	args   []string
 	port   int
@@ -53,14 +54,14 @@ func Start(t testing.TB, args ...string) *Server {
 // there and not into args, which win over the file at every restart.
 func start(t testing.TB, config string, args []string) *Server {
 	t.Helper()
-	binary, err := find()
+	binary, old, err := find()
 	if err != nil {
 		if os.Getenv("SERIAL_REQUIRE_REDIS") == "1" {
 			t.Fatalf("redistest: SERIAL_REQUIRE_REDIS=1, but %v", err)
 		}
 		t.Skipf("redistest: %v", err)
 	}
-	s := &Server{binary: binary, dir: t.TempDir(), args: args}
+	s := &Server{binary: binary, old: old, dir: t.TempDir(), args: args}
 	if err := os.WriteFile(filepath.Join(s.dir, "redis.conf"), []byte(config), 0o600); err != nil {
 		t.Fatalf("redistest: %v", err)
 	}
@@ -84,26 +85,26 @@ func start(t testing.TB, config string, args []string) *Server {
 	return s
 }
 
-// find returns the path of redis-server, or an error that says why these tests cannot use one.
-func find() (string, error) {
+// find returns the path of redis-server and whether it is older than 7.0, or an error that says why these tests cannot use
+// one.
+func find() (binary string, old bool, err error) {
 	if !supported {
-		return "", errors.New("redis-server does not run on this system")
+		return "", false, errors.New("redis-server does not run on this system")
 	}
-	binary, err := exec.LookPath("redis-server")
-	if err != nil {
-		return "", err
+	if binary, err = exec.LookPath("redis-server"); err != nil {
+		return "", false, err
 	}
 	out, err := exec.Command(binary, "--version").Output()
 	if err != nil {
-		return "", fmt.Errorf("%s --version: %w", binary, err)
+		return "", false, fmt.Errorf("%s --version: %w", binary, err)
 	}
 	_, version, _ := strings.Cut(string(out), " v=") // "Redis server v=7.0.15 …", Valkey's likewise
 	version, _, _ = strings.Cut(version, " ")
-	major, _, _ := strings.Cut(version, ".")
-	if n, err := strconv.Atoi(major); err != nil || n < 7 {
-		return "", fmt.Errorf("%s is of version %q, and the tests need 7.0", binary, version)
+	var major, minor int
+	if _, err := fmt.Sscanf(version, "%d.%d.", &major, &minor); err != nil || major < 6 || major == 6 && minor < 2 {
+		return "", false, fmt.Errorf("%s is of version %q, and the tests need 6.2", binary, version)
 	}
-	return binary, nil
+	return binary, major < 7, nil
 }
 
 // Addr returns the server's address, 127.0.0.1:port, which never changes.
@@ -173,9 +174,14 @@ func (s *Server) Restart(t testing.TB) {
 // launch starts a process and waits until it answers. s.mu must be held, or s be unknown to others, and the previous
 // process must be dead. If launch fails, it leaves no process behind.
 func (s *Server) launch() error {
+	debug := []string{"--enable-debug-command", "yes"}
+	if s.old {
+		debug = nil // DEBUG needs no permission there, and the setting does not exist
+	}
 	p, err := spawn(s.binary, s.dir, slices.Concat(
 		// There is a configuration file, mostly an empty one, so that CONFIG REWRITE works: Sentinel needs it.
-		[]string{"redis.conf", "--save", "", "--enable-debug-command", "yes", "--repl-diskless-sync-delay", "0"},
+		[]string{"redis.conf", "--save", "", "--repl-diskless-sync-delay", "0"},
+		debug,
 		s.args,
 		[]string{"--bind", "127.0.0.1", "--port", strconv.Itoa(s.port)},
 	))
