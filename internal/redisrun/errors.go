@@ -90,9 +90,10 @@ func Transient(err error) bool {
 
 // unsent reports whether the script did not run: the server said so, or there was no connection to send it on.
 func unsent(err error) bool {
-	refusals := []string{"NOSCRIPT", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "READONLY", "LOADING"}
+	refusals := []string{"NOSCRIPT", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "LOADING"}
 	var network *net.OpError
 	return slices.ContainsFunc(refusals, func(prefix string) bool { return redis.HasErrorPrefix(err, prefix) }) ||
+		redis.IsReadOnlyError(err) || // in Redis 6.2, READONLY is inside the error of a script
 		errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) ||
 		errors.As(err, &network) && network.Op == "dial"
 }

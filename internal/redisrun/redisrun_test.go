@@ -198,6 +198,27 @@ func TestLostAnswer(t *testing.T) {
 	})
 }
 
+// After a failover a connection may still lead to the old master, a replica now. It refuses a script at the first write, so what may
+// be sent only once is sent again.
+func TestSentAgainAfterReadOnly(t *testing.T) {
+	const refusal = "READONLY You can't write against a read only replica."
+	for _, says := range []string{refusal, "ERR Error running script (call to f_0): @user_script:1: @user_script: 1: -" + refusal} { // from 7.0 on, and 6.2
+		inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
+			x.setHook(func(next func() error) error {
+				x.setHook(nil)
+				x.SetError(says)
+				defer x.SetError("")
+				return next()
+			})
+			once := command("k")
+			once.Once = true
+			reply, err := x.run(t.Context(), r, once, nil)
+			require.NoError(t, err)
+			require.EqualValues(t, 1, reply.Value)
+		})
+	}
+}
+
 // No server can be reached: a call ends in time, and no error of a context of ours shows.
 func TestUnreachable(t *testing.T) {
 	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
