@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -20,48 +19,47 @@ type period struct {
 	line string // layout of a line of history, for time.Format
 }
 
+// daily is the default.
+var daily = period{"day", serial.PerDay, "yyyyMMdd", "2006-01-02"}
+
 var periods = []period{
 	{"second", serial.PerSecond, "yyyyMMddHHmmss", "2006-01-02 15:04:05"},
 	{"minute", serial.PerMinute, "yyyyMMddHHmm", "2006-01-02 15:04"},
 	{"hour", serial.PerHour, "yyyyMMddHH", "2006-01-02 15h"},
-	{"day", serial.PerDay, "yyyyMMdd", "2006-01-02"},
+	daily,
 	{"month", serial.PerMonth, "yyyyMM", "2006-01"},
 	{"year", serial.PerYear, "yyyy", "2006"},
 }
 
-// kind returns the command's period.
-func (c *command) kind() period {
-	return periods[slices.IndexFunc(periods, func(p period) bool { return p.per == c.period })]
-}
-
 // history prints a line for each period, newest first, with a bar. The bar shows the share of the period's numbers or, if
 // these have no limit, of the most that were issued in any of the periods.
-func (c *command) history(ctx context.Context, gen *serial.Generator) error {
-	numbers, err := gen.History(ctx, c.args[0], c.n)
+func (c *command) history(ctx context.Context) error {
+	numbers, err := c.gen.History(ctx, c.args[0], c.n)
 	if err != nil {
 		return err
 	}
-	all, bounded := c.size()
-	if !bounded {
-		for _, n := range numbers {
-			all = max(all, c.count(n))
-		}
+	var most int64
+	for _, n := range numbers {
+		most = max(most, c.count(n))
+	}
+	digits := len(strconv.FormatInt(most, 10))
+	largest, limited := c.largest()
+	all := largest - c.start + 1
+	if !limited {
+		all = max(most, 1)
 	}
 	for _, n := range numbers {
-		used := float64(c.count(n)) / float64(max(all, 1))
+		used, percent := float64(c.count(n))/float64(all), ""
+		line := lineOf(n)
+		if limited {
+			percent = fmt.Sprintf(" %5.1f%%", 100*used)
+			line.Used = &used
+		}
 		if c.json {
-			share := &used
-			if !bounded {
-				share = nil
-			}
-			c.printJSON(n, share)
+			c.printJSON(line)
 			continue
 		}
-		percent := ""
-		if bounded {
-			percent = fmt.Sprintf(" %5.1f%%", 100*used)
-		}
-		_, _ = fmt.Fprintf(c.out, "%s %s %d%s\n", n.Start.Format(c.kind().line), bar(used), c.count(n), percent)
+		_, _ = fmt.Fprintf(c.out, "%s %s %*d%s\n", n.Start.Format(c.period.line), bar(used), digits, c.count(n), percent)
 	}
 	if len(numbers) == 0 {
 		_, _ = fmt.Fprintf(c.stderr, "serial: no %s is kept of the last %d periods\n", c.args[0], c.n)
@@ -72,16 +70,22 @@ func (c *command) history(ctx context.Context, gen *serial.Generator) error {
 // count returns how many numbers were issued up to n.
 func (c *command) count(n serial.Number) int64 { return max(n.Seq-c.start+1, 0) }
 
-var sequence = regexp.MustCompile(`\{seq(?::(\d+)(\+?))?\}`)
+var (
+	literal  = strings.NewReplacer("{{", "", "}}", "") // removes braces that begin and end no field
+	sequence = regexp.MustCompile(`\{seq(?::(\d+)(\+?))?\}`)
+)
 
-// size returns how many numbers a period has, and false if there is no limit.
-func (c *command) size() (int64, bool) {
-	width := 4
-	field := sequence.FindStringSubmatch(c.template)
-	if len(field) > 1 && field[1] != "" {
+// largest returns the largest sequence of a period, and false if it is only where the library ends.
+func (c *command) largest() (int64, bool) {
+	width, limited := 4, true
+	if field := sequence.FindStringSubmatch(literal.Replace(c.template)); len(field) > 0 && field[1] != "" {
 		width, _ = strconv.Atoi(field[1])
+		limited = field[2] == ""
 	}
-	return int64(math.Pow10(width)) - c.start, len(field) == 0 || field[2] == ""
+	if !limited {
+		width = 15
+	}
+	return int64(math.Pow10(width)) - 1, limited
 }
 
 // bar draws a share, 0 to 1, in eighths of a character.

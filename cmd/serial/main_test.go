@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 	"syscall"
@@ -32,18 +33,26 @@ func TestMain(m *testing.M) {
 func do(args ...string) (code int, stdout, stderr string) { return doEnv("", args...) }
 
 func doEnv(url string, args ...string) (code int, stdout, stderr string) {
+	return environment{"SERIAL_REDIS_URL": url}.do(args...)
+}
+
+func env(url string) func(string) string { return environment{"SERIAL_REDIS_URL": url}.get }
+
+// An environment holds variables by name.
+type environment map[string]string
+
+func (e environment) get(name string) string { return e[name] }
+
+func (e environment) do(args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
-	code = run(context.Background(), args, env(url), &out, &errs)
+	code = run(context.Background(), args, e.get, &out, &errs)
 	return code, out.String(), errs.String()
 }
 
-func env(url string) func(string) string {
-	return func(name string) string {
-		if name == "SERIAL_REDIS_URL" {
-			return url
-		}
-		return ""
-	}
+// untouched requires that nobody has even connected.
+func untouched(t *testing.T, m *miniredis.Miniredis, args []string) {
+	t.Helper()
+	require.Zero(t, m.TotalConnectionCount(), args)
 }
 
 // noon returns a zone in which it is about noon, so that no test meets a midnight, and the current day there.
@@ -67,6 +76,8 @@ func lines(format string, first, last int) string {
 }
 
 func TestMisuse(t *testing.T) {
+	m := miniredis.RunT(t)
+	surroundings := environment{"SERIAL_REDIS_URL": "redis://" + m.Addr(), "SERIAL_TZ": "UTC"}
 	for _, row := range []struct {
 		says string
 		args []string
@@ -74,15 +85,21 @@ func TestMisuse(t *testing.T) {
 		{"no command", nil},
 		{`unknown command "issue"`, []string{"issue", "IS"}},
 		{`unknown command "-tz"`, []string{"-tz", "UTC", "next", "IS"}},
-		{"next takes 1 argument(s) after its flags, not 0", []string{"next"}},
-		{"not 2", []string{"next", "IS", "PO"}},
-		{"not 3", []string{"next", "IS", "-n", "2"}},
-		{"not 0", []string{"peek"}},
-		{"raise takes 2", []string{"raise", "IS"}},
-		{"not 3", []string{"raise", "IS", "1", "2"}},
-		{"not 0", []string{"parse"}},
-		{"history takes 1", []string{"history"}},
-		{"not 2", []string{"prepare", "IS", "3"}},
+		{"next takes TYPE, and the TYPE is missing", []string{"next"}},
+		{"too many arguments: next takes TYPE, and got 2", []string{"next", "IS", "PO"}},
+		{"takes TYPE, and got 2", []string{"next", "IS", "-n", "2", "PO"}},
+		{"TYPE is missing", []string{"peek"}},
+		{"raise takes TYPE SEQ, and the SEQ is missing", []string{"raise", "IS"}},
+		{"takes TYPE SEQ, and got 3", []string{"raise", "IS", "1", "2"}},
+		{"NUMBER is missing", []string{"parse"}},
+		{"TYPE is missing", []string{"history"}},
+		{"TYPE is missing", []string{"history", "-json"}},
+		{"TYPE is missing", []string{"history", "--"}},
+		{"takes TYPE, and got 2", []string{"prepare", "IS", "3"}},
+		{"and got 3", []string{"next", "IS", "--", "-n", "2"}},
+		{"version takes none, and got 1", []string{"version", "IS"}},
+		{"version has no flag -json", []string{"version", "-json"}},
+		{`unknown command "issue"`, []string{"help", "issue"}},
 		{"at least 1", []string{"history", "-n", "0", "IS"}},
 		{"at least 1", []string{"prepare", "-n", "-1", "IS"}},
 		{"-once is for one number, and -n says 2", []string{"next", "-once", "a", "-n", "2", "IS"}},
@@ -94,16 +111,27 @@ func TestMisuse(t *testing.T) {
 		{"serial: WithStart(0)", []string{"next", "-start", "0", "IS"}},
 		{"serial: WithRetention", []string{"next", "-retention", "-1", "IS"}},
 		{"a month", []string{"next", "-period", "month", "-template", "{type}{date:yyyyMMdd}{seq}", "IS"}},
-		{"-x", []string{"next", "-x", "IS"}},
-		{"-n", []string{"peek", "-n", "2", "IS"}},
-		{"-n", []string{"next", "-n"}},
+		{`"25:00"`, []string{"next", "-day-start", "25:00", "IS"}},
+		{`"04:60": not a time of day, such as 04:00, and not a duration, such as 4h`, []string{"next", "-day-start", "04:60", "IS"}},
+		{"whole seconds", []string{"next", "-day-start", "04:00:00.5", "IS"}},
+		{"next has no flag -x", []string{"next", "-x", "IS"}},
+		{"next has no flag -x", []string{"next", "IS", "--x=1"}},
+		{"peek has no flag -n", []string{"peek", "-n", "2", "IS"}},
+		{"-n needs a value", []string{"next", "-n"}},
+		{"-n needs a value", []string{"next", "IS", "-n"}},
+		{"-once needs a value, and what follows is a flag; if that is the value, write -once=VALUE", []string{"next", "-once", "-json", "IS"}},
+		{"-once needs a value, and what follows is a flag", []string{"next", "IS", "-once", "--tz=UTC"}},
+		{"-once needs a value, and what follows is a flag", []string{"next", "-once", "--", "IS"}},
+		{`-json "maybe"`, []string{"next", "-json=maybe", "IS"}},
 		{`"many"`, []string{"next", "-n", "many", "IS"}},
 		{"out of range", []string{"next", "-n", "99999999999999999999", "IS"}},
 		{"at least 1", []string{"next", "-n", "0", "IS"}},
-		{"at least 1", []string{"next", "-n", "-1", "IS"}},
+		{`-n "-1": at least 1`, []string{"next", "-n", "-1", "IS"}},
 		{`SEQ "few"`, []string{"raise", "IS", "few"}},
 		{`SEQ "1.5"`, []string{"raise", "IS", "1.5"}},
 		{`SEQ "-1"`, []string{"raise", "IS", "-1"}},
+		{`SEQ "-1"`, []string{"raise", "-json", "IS", "-1", "-start", "2"}},
+		{`SEQ "-1"`, []string{"raise", "--", "IS", "-1"}},
 		{`SEQ "99999999999999999999"`, []string{"raise", "IS", "99999999999999999999"}},
 		{`"Mars/Olympus"`, []string{"next", "-tz", "Mars/Olympus", "IS"}},
 		{"IANA", []string{"peek", "-tz", "Asia", "IS"}},
@@ -124,19 +152,22 @@ func TestMisuse(t *testing.T) {
 		{"PoolSize", []string{"peek", "-redis", "redis://localhost?pool_size=9999999999", "IS"}},
 	} {
 		t.Run(strings.Join(row.args, " "), func(t *testing.T) {
-			code, stdout, stderr := do(row.args...)
+			code, stdout, stderr := surroundings.do(row.args...)
 			require.Equal(t, 2, code)
 			require.Empty(t, stdout)
-			require.Contains(t, stderr, row.says)
-			message, ok := strings.CutSuffix(stderr, "\n\n"+usage)
-			require.True(t, ok, stderr)
-			for line := range strings.Lines(message) {
-				require.Regexp(t, `^serial: `, line)
-				require.NotRegexp(t, `^serial: serial: `, line)
-			}
-			require.NotContains(t, message, "nothing is kept")
+			isReason(t, stderr, row.says)
+			untouched(t, m, row.args)
 		})
 	}
+}
+
+// isReason requires of an error output that a line about the usage comes first, and nothing but the reasons behind it.
+func isReason(t *testing.T, stderr, why string) {
+	t.Helper()
+	require.Regexp(t, `^usage: serial \S.* \("serial help.*\n(serial: .*\n)+$`, stderr)
+	require.NotContains(t, stderr, "serial: serial: ")
+	_, reasons, _ := strings.Cut(stderr, "\n")
+	require.Contains(t, reasons, why)
 }
 
 // A shell variable that is not set gives an empty value. If that counted as the default, the command would issue numbers
@@ -166,27 +197,69 @@ func TestEmpty(t *testing.T) {
 		{"the TYPE is empty", []string{"next", ""}},
 		{"the TYPE is empty", []string{"raise", "", "1"}},
 		{"the NUMBER is empty", []string{"parse", ""}},
-		{`SEQ ""`, []string{"raise", "IS", ""}},
+		{"the SEQ is empty", []string{"raise", "IS", ""}},
 	} {
 		code, stdout, stderr := doEnv("redis://"+m.Addr(), row.args...)
 		require.Equal(t, 2, code, row.args)
 		require.Empty(t, stdout, row.args)
-		message, ok := strings.CutSuffix(stderr, "\n\n"+usage)
-		require.True(t, ok, stderr)
-		require.Contains(t, message, row.says)
-		require.Empty(t, m.Keys(), row.args)
+		isReason(t, stderr, row.says)
+		untouched(t, m, row.args)
 	}
 }
 
 func TestHelp(t *testing.T) {
-	for _, args := range [][]string{
-		{"help"}, {"-h"}, {"-help"}, {"--help"}, {"help", "next"},
-		{"next", "-h"}, {"peek", "--help"}, {"raise", "-tz", "UTC", "-h"}, {"parse", "-h", "IS"},
+	surroundings := environment{"SERIAL_REDIS_URL": "redis://:hunter2@localhost", "SERIAL_TZ": "Mars/Olympus"}
+	for _, row := range []struct {
+		begins string
+		args   []string
+	}{
+		{"Usage: serial COMMAND ", []string{"help"}},
+		{"Usage: serial COMMAND ", []string{"-h"}},
+		{"Usage: serial COMMAND ", []string{"-help"}},
+		{"Usage: serial COMMAND ", []string{"--help"}},
+		{"Usage: serial COMMAND ", []string{"help", "help"}},
+		{"Usage: serial next [flags] TYPE\n", []string{"help", "next"}},
+		{"Usage: serial next [flags] TYPE\n", []string{"next", "-h"}},
+		{"Usage: serial next [flags] TYPE\n", []string{"next", "IS", "PO", "-help"}},
+		{"Usage: serial peek [flags] TYPE\n", []string{"peek", "--help"}},
+		{"Usage: serial raise [flags] TYPE SEQ\n", []string{"raise", "-tz", "UTC", "-h"}},
+		{"Usage: serial parse [flags] NUMBER\n", []string{"parse", "-h", "IS"}},
+		{"Usage: serial version\n", []string{"version", "-h"}},
 	} {
-		code, stdout, stderr := doEnv("redis://:hunter2@localhost", args...)
-		require.Equal(t, 0, code, args)
-		require.Equal(t, usage, stdout, args)
-		require.Empty(t, stderr, args)
+		code, stdout, stderr := surroundings.do(row.args...)
+		require.Equal(t, 0, code, row.args)
+		require.Empty(t, stderr, row.args)
+		require.True(t, strings.HasPrefix(stdout, row.begins), stdout)
+		require.Equal(t, strings.HasPrefix(row.begins, "Usage: serial COMMAND"), strings.Contains(stdout, "\nCommands:\n"), stdout)
+	}
+	// A command's help has its own flags and no other command's.
+	flags := func(command string) (names []string) {
+		_, stdout, _ := do("help", command)
+		for _, match := range regexp.MustCompile(`(?m)^  -(\S+)`).FindAllStringSubmatch(stdout, -1) {
+			names = append(names, match[1])
+		}
+		return names
+	}
+	all := []string{"redis", "tz", "period", "day-start", "template", "start", "retention", "prefix", "json"}
+	require.Equal(t, append([]string{"n", "once"}, all...), flags("next"))
+	require.Equal(t, append([]string{"n"}, all...), flags("history"))
+	require.Equal(t, append([]string{"n"}, all...), flags("prepare"))
+	for _, command := range []string{"peek", "raise", "parse"} {
+		require.Equal(t, all, flags(command))
+	}
+	require.Empty(t, flags("version"))
+}
+
+// What the help lists, the package's documentation does, too.
+func TestDocumentation(t *testing.T) {
+	source, err := os.ReadFile("main.go")
+	require.NoError(t, err)
+	for _, s := range commands {
+		_, args, _ := strings.Cut(s.synopsis(), s.name)
+		require.Regexp(t, `(?m)^//\tserial `+s.name+`( \[[^]]*\])?`+args+` +`+regexp.QuoteMeta(s.summary)+`$`, string(source))
+	}
+	for text := range strings.Lines(help(nil)) {
+		require.LessOrEqual(t, len(text), 86)
 	}
 }
 
@@ -222,7 +295,7 @@ func TestPasswordIsNotShown(t *testing.T) {
 		{1, "redis://u:hunter2@" + refused(t) + "?max_retries=-1"},
 		{1, "redis://u:%2F%3F%23%40%25hunter2@" + refused(t) + "?max_retries=-1"},
 	} {
-		code, stdout, stderr := do("next", "-redis", row.url, "IS")
+		code, stdout, stderr := do("next", "-tz", "UTC", "-redis", row.url, "IS")
 		require.Equal(t, row.code, code, "%s: %s", row.url, stderr)
 		require.Empty(t, stdout)
 		require.NotContains(t, stderr, "hunter2", row.url)
@@ -230,12 +303,22 @@ func TestPasswordIsNotShown(t *testing.T) {
 
 	m := miniredis.RunT(t)
 	m.RequireAuth("p@ss")
-	code, _, stderr := do("next", "-redis", "redis://:hunter2@"+m.Addr(), "IS")
+	code, _, stderr := do("next", "-tz", "UTC", "-redis", "redis://:hunter2@"+m.Addr(), "IS")
 	require.Equal(t, 1, code)
 	require.Contains(t, stderr, "WRONGPASS")
 	require.NotContains(t, stderr, "hunter2")
-	code, _, stderr = do("next", "-redis", "redis://:p%40ss@"+m.Addr(), "IS")
+	code, _, stderr = do("next", "-tz", "UTC", "-redis", "redis://:p%40ss@"+m.Addr(), "IS")
 	require.Equal(t, 0, code, stderr)
+
+	for _, args := range [][]string{ // without -redis, or misspelt
+		{"next", "redis://:hunter2@localhost", "IS"}, {"next", "-url=redis://:hunter2@localhost", "IS"},
+		{"next", "-once", "-redis=redis://:hunter2@localhost", "IS"},
+		{"next", "IS", "redis://:hunter2@localhost", "PO"},
+	} {
+		code, _, stderr = do(args...)
+		require.Equal(t, 2, code, args)
+		require.NotContains(t, stderr, "hunter2", args)
+	}
 }
 
 // refused returns an address where nothing listens.
@@ -255,10 +338,17 @@ func TestWithoutURL(t *testing.T) {
 		require.Contains(t, stderr, "nothing is kept; the time zone is "+zone+", now UTC")
 		require.Equal(t, 1, strings.Count(stderr, "\n"))
 	}
-	code, stdout, stderr := do("raise", "IS", "7")
+	code, stdout, stderr := do("next", "IS") // as in the README
 	require.Equal(t, 0, code)
-	require.Empty(t, stdout)
+	require.Regexp(t, `^IS\d{8}0001\n$`, stdout)
 	require.Contains(t, stderr, "this machine's, now UTC"+time.Now().Format("-07:00"))
+
+	for _, args := range [][]string{{"peek", "IS"}, {"history", "IS"}, {"prepare", "IS"}, {"raise", "IS", "7"}} {
+		code, stdout, stderr := do(append(args, "-tz", zone)...)
+		require.Equal(t, 2, code, args)
+		require.Empty(t, stdout)
+		isReason(t, stderr, args[0]+" needs a Redis URL: -redis or $SERIAL_REDIS_URL")
+	}
 }
 
 func TestWithURL(t *testing.T) {
@@ -269,12 +359,12 @@ func TestWithURL(t *testing.T) {
 		stdout string
 		args   []string
 	}{
-		{"", []string{"raise", "IS", "0"}},
+		{"next IS" + day + "0001\n", []string{"raise", "IS", "0"}},
 		{"IS" + day + "0001\n", []string{"next", "IS"}},
 		{lines("IS"+day+"%04d", 2, 4), []string{"next", "-n", "3", "IS"}},
 		{"IS" + day + "0004\n", []string{"peek", "IS"}},
-		{"", []string{"raise", "IS", "41"}},
-		{"", []string{"raise", "IS", "5"}},
+		{"next IS" + day + "0042\n", []string{"raise", "IS", "41"}},
+		{"next IS" + day + "0042\n", []string{"raise", "IS", "5"}},
 		{"IS" + day + "0041\n", []string{"peek", "IS"}},
 		{"IS-" + day[2:] + "-42\n", []string{"next", "-template", "{type}-{date:yyMMdd}-{seq:2}", "IS"}},
 		{"PO" + day + "0001\n", []string{"next", "PO"}},
@@ -298,6 +388,7 @@ func TestPeekOfNothing(t *testing.T) {
 	require.Equal(t, 0, code)
 	require.Empty(t, stdout)
 	require.Contains(t, stderr, "no IS was issued since "+day[:4]+"-"+day[4:6]+"-"+day[6:]+"T00:00:00")
+	require.Equal(t, 1, strings.Count(stderr, "\n"))
 	require.Empty(t, m.Keys())
 }
 
@@ -407,7 +498,7 @@ func TestOutputFails(t *testing.T) {
 	zone, day := noon()
 	for _, args := range [][]string{
 		{"next", "-tz", zone, "-template", "{type}{date:yyyyMMdd}{seq:6}", "-n", "250000", "IS"},
-		{"peek", "-tz", zone, "IS"}, {"parse", "IS202110240001"}, {"help"},
+		{"peek", "-tz", zone, "IS"}, {"version"}, {"parse", "IS202110240001"}, {"help"},
 	} {
 		var errs bytes.Buffer
 		code := run(context.Background(), args, env("redis://"+m.Addr()), &fullDisk{room: 5}, &errs)
@@ -433,7 +524,7 @@ func TestUnreachable(t *testing.T) {
 		t.Run(row.url, func(t *testing.T) {
 			t.Parallel()
 			start := time.Now()
-			code, stdout, stderr := doEnv(row.url, row.args...)
+			code, stdout, stderr := doEnv(row.url, append(row.args, "-tz", "UTC")...)
 			require.Less(t, time.Since(start), 8*time.Second)
 			require.Equal(t, 1, code)
 			require.Empty(t, stdout)
@@ -508,8 +599,8 @@ func TestHistory(t *testing.T) {
 	require.Equal(t, 0, code, stderr)
 	require.Empty(t, stderr)
 	line := func(n int, rest string) string { return at(n).Format("2006-01-02") + " " + rest + "\n" }
-	require.Equal(t, line(0, full(3)+" 1250  12.5%")+line(-1, full(24)+" 9999 100.0%")+line(-2, full(0)+" 0   0.0%")+
-		line(-3, "▏"+strings.Repeat("·", 23)+" 1   0.0%")+line(-5, full(12)+" 5000  50.0%"), stdout)
+	require.Equal(t, line(0, full(3)+" 1250  12.5%")+line(-1, full(24)+" 9999 100.0%")+line(-2, full(0)+"    0   0.0%")+
+		line(-3, "▏"+strings.Repeat("·", 23)+"    1   0.0%")+line(-5, full(12)+" 5000  50.0%"), stdout)
 
 	_, stdout, _ = doEnv(url, "history", "-n", "2", "-tz", zone, "-json", "-start", "1000", "IS")
 	midnight := func(n int) string {
@@ -523,6 +614,9 @@ func TestHistory(t *testing.T) {
 	_, stdout, _ = doEnv(url, "history", "-n", "2", "-tz", zone, "-template", "{type}{date:yyyyMMdd}-{seq:3+}", "IS")
 	require.Equal(t, line(0, full(3)+" 1250")+line(-1, full(24)+" 9999"), stdout, "of the most")
 
+	_, stdout, _ = doEnv(url, "history", "-n", "1", "-tz", zone, "-template", "{{seq:9}}-{type}-{date:yyyyMMdd}-{seq}", "IS")
+	require.Equal(t, line(0, full(3)+" 1250  12.5%"), stdout, "of the field, not of the literal")
+
 	code, stdout, stderr = doEnv(url, "history", "-tz", zone, "PO")
 	require.Equal(t, 0, code)
 	require.Empty(t, stdout)
@@ -535,18 +629,20 @@ func TestHistory(t *testing.T) {
 func TestPrepare(t *testing.T) {
 	m := miniredis.RunT(t)
 	url := "redis://" + m.Addr()
-	code, stdout, stderr := doEnv(url, "prepare", "-n", "3", "-period", "month", "-start", "7", "-retention", "1", "IS")
+	with := []string{"-tz", "UTC", "-period", "month", "-start", "7", "IS"}
+	code, stdout, stderr := doEnv(url, append([]string{"prepare", "-n", "3", "-retention", "1"}, with...)...)
 	require.Equal(t, 0, code, stderr)
-	require.Empty(t, stdout)
-	y, mo, _ := time.Now().Date()
+	first := time.Now().UTC().Format("IS200601") + "0007\n"
+	require.Equal(t, "next "+first, stdout)
+	y, mo, _ := time.Now().UTC().Date()
 	for n := range 3 {
 		value, err := m.Get("serial:{IS}:" + time.Date(y, mo+time.Month(n), 1, 0, 0, 0, 0, time.UTC).Format("200601"))
 		require.NoError(t, err)
 		require.Equal(t, "6", value)
 	}
-	_, stdout, _ = doEnv(url, "next", "-period", "month", "-start", "7", "IS")
-	require.Equal(t, time.Now().Format("IS200601")+"0007\n", stdout)
-	code, _, stderr = doEnv(url, "prepare", "-n", "101", "IS")
+	_, stdout, _ = doEnv(url, append([]string{"next"}, with...)...)
+	require.Equal(t, first, stdout)
+	code, _, stderr = doEnv(url, "prepare", "-tz", "UTC", "-n", "101", "IS")
 	require.Equal(t, 1, code)
 	require.Contains(t, stderr, "allowed are 1 to 100")
 }
@@ -561,6 +657,9 @@ func TestJSON(t *testing.T) {
 	y, mo, d := time.Now().In(loc).Date()
 	start := time.Date(y, mo, d, 0, 0, 0, 0, loc).Format(time.RFC3339)
 	none := fmt.Sprintf(`{"type":"IS","start":"%s","seq":0}`, start)
+	before := func(number string, next int) string { // the number, completed by the one that comes next
+		return fmt.Sprintf(`%s,"next":"IS%s%04d"}`, strings.TrimSuffix(number, "}"), day, next)
+	}
 	number := func(seq int) string {
 		return fmt.Sprintf(`{"number":"IS%s%04d","type":"IS","start":"%s","seq":%d}`, day, seq, start, seq)
 	}
@@ -569,14 +668,14 @@ func TestJSON(t *testing.T) {
 		args []string
 	}{
 		{none, []string{"peek", "IS"}},
-		{none, []string{"prepare", "IS"}},
-		{none, []string{"raise", "IS", "0"}},
+		{before(none, 1), []string{"prepare", "IS"}},
+		{before(none, 1), []string{"raise", "IS", "0"}},
 		{number(1), []string{"next", "IS"}},
 		{number(2) + "\n" + number(3), []string{"next", "-n", "2", "IS"}},
 		{number(4), []string{"next", "-once", "a", "IS"}},
 		{number(4), []string{"next", "-once", "a", "IS"}},
 		{number(4), []string{"peek", "IS"}},
-		{number(9), []string{"raise", "IS", "9"}},
+		{before(number(9), 10), []string{"raise", "IS", "9"}},
 		{number(3), []string{"parse", "IS" + day + "0003"}},
 	} {
 		code, stdout, stderr := doEnv(url, append([]string{row.args[0], "-json", "-tz", zone}, row.args[1:]...)...)
@@ -605,7 +704,7 @@ func TestBinary(t *testing.T) {
 	require.NoError(t, err, "%s", output)
 	command := func(url string, args ...string) (*exec.Cmd, *bytes.Buffer, *bytes.Buffer) {
 		cmd := exec.Command(binary, args...)
-		cmd.Env = append(os.Environ(), "SERIAL_REDIS_URL="+url)
+		cmd.Env = append(os.Environ(), "SERIAL_REDIS_URL="+url, "SERIAL_TZ=Asia/Shanghai")
 		var out, errs bytes.Buffer
 		cmd.Stdout, cmd.Stderr = &out, &errs
 		return cmd, &out, &errs
@@ -618,9 +717,10 @@ func TestBinary(t *testing.T) {
 		url            string
 		args           []string
 	}{
-		{0, `^IS\d{8}0001\n$`, `^serial: .*nothing is kept.*\n$`, "", []string{"next", "-tz", "Asia/Shanghai", "IS"}},
+		{0, `^IS\d{8}0001\n$`, `^serial: .*nothing is kept.*\n$`, "", []string{"next", "IS"}},
+		{0, `^serial \S+, .*go1\.\S+\n$`, `^$`, "", []string{"version"}},
 		{0, `^Usage:`, `^$`, "", []string{"-h"}},
-		{2, `^$`, `^serial: no command\n\nUsage:`, "", nil},
+		{2, `^$`, `^usage: .*\nserial: no command\n$`, "", nil},
 		{1, `^$`, `^serial: .*is no number.*\n$`, "", []string{"parse", "IS"}},
 		{1, `^$`, `^serial: Redis failed: .*refused.*\n$`, nobody, []string{"next", "IS"}},
 		{1, `^$`, `^serial: Redis failed: .*refused.*\n$`, nobody + "?master_name=m", []string{"next", "IS"}},

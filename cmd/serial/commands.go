@@ -1,0 +1,114 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"strings"
+)
+
+// A subcommand is a row of the table of commands.
+type subcommand struct {
+	name    string
+	args    string // as in "TYPE [FILE]"; how many there may be is counted here
+	summary string // one line
+	detail  string // what else its own help says
+	needs   need
+	flags   []option // its own; see also common
+	n       int      // default of -n
+	run     func(*command, context.Context) error
+}
+
+// A need is what a command cannot do without.
+type need int
+
+const (
+	nothing  need = iota // not even the flags that say how numbers look
+	scheme               // these flags, and no Redis
+	counters             // Redis; without a URL, counters in memory do
+	redisURL             // Redis
+)
+
+// commands are all but help.
+var commands = []subcommand{
+	{
+		name: "next", args: "TYPE", needs: counters, n: 1, run: (*command).next,
+		summary: "issue the next number, or the next N, or that of a request",
+		detail: `Without a Redis URL, the counters are in memory and gone afterwards. If only
+some of N numbers can be issued, those are printed, and the exit code is 1.`,
+		flags: []option{
+			count("N", "issue so many numbers, one a line. Default 1"),
+			{"once", "ID", "issue the number of this request; for 48 hours, the same request gets the\nsame number again",
+				func(c *command, id string) error { c.once = id; return nil }},
+		},
+	},
+	{
+		name: "peek", args: "TYPE", needs: redisURL, run: (*command).peek,
+		summary: "print the last number issued this period, if there is one",
+		detail:  "If there is none, that is said on stderr, and stdout stays empty.",
+	},
+	{
+		name: "history", args: "TYPE", needs: redisURL, n: 7, run: (*command).history,
+		summary: "print how many were issued in each of the last periods",
+		detail: `The newest period comes first. Those that were not used or are no longer kept
+are left out; see -retention.`,
+		flags: []option{count("PERIODS", "how many periods, the current one included. Default 7")},
+	},
+	{
+		name: "prepare", args: "TYPE", needs: redisURL, n: 2, run: (*command).prepare,
+		summary: "open this period and the next ones; print the next number",
+		flags:   []option{count("PERIODS", "how many periods, the current one included. Default 2")},
+	},
+	{
+		name: "raise", args: "TYPE SEQ", needs: redisURL, run: (*command).raise,
+		summary: "make sure that the next number is at least SEQ+1; print it",
+		detail: `SEQ is the last sequence used, or 0 if none was. A counter is never lowered. If
+the type's numbers are set aside in a ledger, the program that has the ledger
+has to raise them.`,
+	},
+	{
+		name: "parse", args: "NUMBER", needs: scheme, run: (*command).parse,
+		summary: "print type, start of the period and sequence of a number",
+		detail: `This asks no Redis and ignores $SERIAL_REDIS_URL. -redis may be given as to the
+other commands; the time zone is then required, too. Otherwise the default of
+-tz is $SERIAL_TZ, or this machine's zone.`,
+	},
+	{
+		name: "version", needs: nothing, run: (*command).version,
+		summary: "print the version of this program",
+	},
+}
+
+// find returns a command by its name.
+func find(name string) (*subcommand, error) {
+	i := slices.IndexFunc(commands, func(s subcommand) bool { return s.name == name })
+	if i < 0 {
+		return nil, misused("unknown command %q", name)
+	}
+	return &commands[i], nil
+}
+
+// options are all flags of a command, its own first.
+func (s *subcommand) options() []option {
+	if s.needs == nothing {
+		return s.flags
+	}
+	return slices.Concat(s.flags, common)
+}
+
+// check refuses a wrong number of arguments, and empty ones. It shows none: one may be a URL with a password.
+func (s *subcommand) check(args []string) error {
+	names := strings.Fields(s.args)
+	for i, name := range names {
+		switch {
+		case i < len(args) && args[i] == "":
+			return misused("the %s is empty, as if from a shell variable that is not set", strings.Trim(name, "[]"))
+		case i >= len(args) && !strings.HasPrefix(name, "["):
+			return misused("%s takes %s, and the %s is missing", s.name, s.args, name)
+		}
+	}
+	if len(args) > len(names) {
+		return misused("too many arguments: %s takes %s, and got %d", s.name, cmp.Or(s.args, "none"), len(args))
+	}
+	return nil
+}

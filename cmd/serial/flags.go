@@ -1,0 +1,241 @@
+package main
+
+import (
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dailyserial/serial"
+)
+
+// An option is a flag. No error of set shows the value; the caller does.
+type option struct {
+	name  string
+	value string // what stands for the value in the help; "" for a switch
+	text  string
+	set   func(c *command, value string) error // value is not empty, and "true" or "false" for a switch
+}
+
+// common are the flags of every command that has to do with numbers. All commands take all of them, since a type's flags
+// have to be the same for each: a script can keep them in one variable.
+var common = []option{
+	{"redis", "URL", `redis://, rediss:// or unix://. Add ?master_name=NAME for Sentinel,
+or ?addr=HOST:PORT of another node for Cluster. Default $SERIAL_REDIS_URL`,
+		func(c *command, url string) error { c.url = url; return nil }},
+	{"tz", "ZONE", `whose midnight resets the counters: an IANA name, or Local for this
+machine's. Default $SERIAL_TZ. Required with a Redis URL`,
+		func(c *command, name string) (err error) { c.zone, err = zone(name); return err }},
+	{"period", "PERIOD", "when numbers start again: " + choices() + ".\nDefault day",
+		func(c *command, name string) error {
+			i := slices.IndexFunc(periods, func(p period) bool { return p.name == name })
+			if i < 0 {
+				return errors.New("allowed are " + strings.Replace(choices(), " or ", " and ", 1))
+			}
+			c.period = periods[i]
+			return nil
+		}},
+	{"day-start", "TIME", "when a business day begins, as in 04:00 or 4h. Default 0, midnight",
+		func(c *command, value string) error {
+			start, err := timeOfDay(value)
+			c.opts = append(c.opts, serial.WithDayStart(start))
+			return err
+		}},
+	{"template", "TEXT", `how a number is printed. Default {type}{date:yyyyMMdd}{seq:4}, with a
+date that suits -period`,
+		func(c *command, template string) error { c.template = template; return nil }},
+	{"start", "SEQ", "the first sequence of a period. Default 1",
+		func(c *command, value string) (err error) { c.start, err = integer(value, 64); return err }},
+	{"retention", "N", "keep counters for so many periods, for history. Default 0",
+		func(c *command, value string) error {
+			n, err := integer(value, strconv.IntSize)
+			c.opts = append(c.opts, serial.WithRetention(int(n)))
+			return err
+		}},
+	{"prefix", "NAME", "what every key in Redis begins with. Default serial",
+		func(c *command, prefix string) error {
+			c.opts = append(c.opts, serial.WithKeyPrefix(prefix))
+			return nil
+		}},
+	{"json", "", "print one JSON object a line",
+		func(c *command, value string) (err error) {
+			if c.json, err = strconv.ParseBool(value); err != nil {
+				return errors.New("a switch is true or false")
+			}
+			return nil
+		}},
+}
+
+// count is the flag -n.
+func count(value, text string) option {
+	return option{"n", value, text, func(c *command, value string) error {
+		n, err := integer(value, strconv.IntSize)
+		if err == nil && n < 1 {
+			err = errors.New("at least 1")
+		}
+		c.n = int(n)
+		return err
+	}}
+}
+
+// choices are the values of -period.
+func choices() string {
+	var names []string
+	for _, p := range periods {
+		names = append(names, p.name)
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
+
+// integer reads a whole number, also one such as 0x10 or 10_000.
+func integer(value string, bits int) (int64, error) {
+	n, err := strconv.ParseInt(value, 0, bits)
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return 0, errors.New("out of range")
+	case err != nil:
+		return 0, errors.New("not a whole number")
+	}
+	return n, nil
+}
+
+// zone finds a time zone. LoadLocation takes "" for UTC, so it must not be empty.
+func zone(name string) (*time.Location, error) {
+	loc, err := time.LoadLocation(name)
+	if err != nil {
+		return nil, errors.New("not an IANA time zone, such as Asia/Shanghai")
+	}
+	return loc, nil
+}
+
+// timeOfDay reads a time by the clock, as the time since midnight, or a duration.
+func timeOfDay(value string) (time.Duration, error) {
+	for _, layout := range []string{"15:04", "15:04:05"} {
+		if t, err := time.Parse(layout, value); err == nil {
+			return t.Sub(time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC)), nil
+		}
+	}
+	d, err := time.ParseDuration(value)
+	if err != nil {
+		return 0, errors.New("not a time of day, such as 04:00, and not a duration, such as 4h")
+	}
+	return d, nil
+}
+
+// read reads the command line and the environment. Its errors are misuse, or errHelp.
+func (c *command) read(line []string, getenv func(string) string) error {
+	if len(line) == 0 {
+		return misused("no command")
+	}
+	name, line := line[0], line[1:]
+	switch name {
+	case "-h", "-help", "--help":
+		return errHelp
+	case "help":
+		if len(line) == 0 || line[0] == "help" {
+			return errHelp
+		}
+		name, line = line[0], []string{"-h"}
+	}
+	var err error
+	if c.row, err = find(name); err != nil {
+		return err
+	}
+	c.n, c.start, c.period = c.row.n, 1, daily
+	if err := c.split(line); err != nil {
+		return err
+	}
+	if err := c.row.check(c.args); err != nil {
+		return err
+	}
+	if c.row.needs == nothing {
+		return nil
+	}
+	return c.complete(getenv)
+}
+
+// split tells flags from arguments, and sets the flags. Package flag would end them at the first argument.
+func (c *command) split(line []string) error {
+	options := c.row.options()
+	lookup := func(word string) (o *option, name, value string, hasValue bool) {
+		name, value, hasValue = strings.Cut(strings.TrimPrefix(strings.TrimPrefix(word, "-"), "-"), "=")
+		if i := slices.IndexFunc(options, func(o option) bool { return o.name == name }); i >= 0 {
+			o = &options[i]
+		}
+		return o, name, value, hasValue
+	}
+	for len(line) > 0 {
+		word := line[0]
+		line = line[1:]
+		if word == "--" {
+			c.args = append(c.args, line...)
+			return nil
+		}
+		if !isFlag(word) {
+			c.args = append(c.args, word)
+			continue
+		}
+		o, name, value, given := lookup(word)
+		switch {
+		case o == nil && (name == "h" || name == "help"):
+			return errHelp
+		case o == nil:
+			return misused("%s has no flag -%s", c.row.name, name)
+		case given:
+		case o.value == "":
+			value = "true"
+		case len(line) == 0:
+			return misused("-%s needs a value", name)
+		default:
+			value, line = line[0], line[1:]
+			// A variable that is not set, without quotes, leaves no word at all. What comes next is not meant as the value then.
+			if next, _, _, _ := lookup(value); value == "--" || isFlag(value) && next != nil {
+				return misused("-%s needs a value, and what follows is a flag; if that is the value, write -%s=VALUE", name, name)
+			}
+		}
+		// An empty value comes from a shell variable that is not set, and does not ask for the default: without its URL, or its
+		// -once, the command would issue numbers that it must not.
+		if value == "" {
+			return misused("-%s: it is empty, as if from a shell variable that is not set; give a value, or leave the flag out", name)
+		}
+		if err := o.set(c, value); err != nil {
+			return misused("-%s %q: %w", name, value, err)
+		}
+	}
+	return nil
+}
+
+// isFlag tells a flag from an argument, such as "-" or a negative number.
+func isFlag(word string) bool {
+	return len(word) > 1 && word[0] == '-' && (word[1] < '0' || word[1] > '9')
+}
+
+// complete adds what the environment and the defaults have, and refuses what is missing.
+func (c *command) complete(getenv func(string) string) error {
+	if c.row.needs != scheme && c.url == "" { // otherwise a URL is only one that the command line has
+		c.url = getenv("SERIAL_REDIS_URL") // here, empty is the same as not set
+	}
+	if c.row.needs == redisURL && c.url == "" {
+		return misused("%s needs a Redis URL: -redis or $SERIAL_REDIS_URL", c.row.name)
+	}
+	if name := getenv("SERIAL_TZ"); c.zone == nil && name != "" {
+		var err error
+		if c.zone, err = zone(name); err != nil {
+			return misused("$SERIAL_TZ %q: %w", name, err)
+		}
+	}
+	if c.zone == nil && c.url != "" {
+		return misused("with a Redis URL the time zone is required, the same as in all other processes: -tz or $SERIAL_TZ")
+	}
+	if c.zone == nil {
+		c.zone = time.Local
+	}
+	if c.template == "" {
+		c.template = strings.Replace("{type}{date:yyyyMMdd}{seq:4}", "yyyyMMdd", c.period.date, 1)
+	}
+	c.opts = append(c.opts, serial.WithLocation(c.zone), serial.WithPeriod(c.period.per), serial.WithTemplate(c.template),
+		serial.WithStart(c.start))
+	return nil
+}

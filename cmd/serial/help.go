@@ -1,0 +1,65 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// errHelp asks for the help of the command, or if there is none for that of the program.
+var errHelp = errors.New("help is wanted")
+
+// synopsis is the command with its arguments.
+func (s *subcommand) synopsis(flags ...string) string {
+	return strings.TrimSpace(strings.Join(slices.Concat([]string{"serial", s.name}, flags, []string{s.args}), " "))
+}
+
+// usage is the synopsis with "[flags]" if there are any.
+func (s *subcommand) usage() string {
+	if len(s.options()) == 0 {
+		return s.synopsis()
+	}
+	return s.synopsis("[flags]")
+}
+
+// hint says how to go on after a misuse. A nil row stands for the program.
+func hint(row *subcommand) string {
+	if row == nil {
+		return `usage: serial COMMAND [flags] ARGUMENTS ("serial help" lists the commands)`
+	}
+	return fmt.Sprintf(`usage: %s ("serial help %s" explains it)`, row.usage(), row.name)
+}
+
+// help returns the help of a command, or with nil that of the program.
+func help(row *subcommand) string {
+	var b strings.Builder
+	if row == nil {
+		b.WriteString("Usage: serial COMMAND [flags] ARGUMENTS\n\nCommands:\n")
+		for _, s := range commands {
+			fmt.Fprintf(&b, "  %-22s %s\n", s.synopsis(), s.summary)
+		}
+		b.WriteString(`
+"serial help COMMAND" lists the flags of a command. They may stand before or
+behind its arguments, and -- ends them. $SERIAL_REDIS_URL and $SERIAL_TZ are the
+defaults of -redis and -tz. With a Redis URL the time zone is required; without
+one, only next, parse and version work.
+
+The exit code is 0 for success, 1 for a failure, and 2 for an invalid command
+line, for which nothing was sent to Redis.
+`)
+		return b.String()
+	}
+	fmt.Fprintf(&b, "Usage: %s\n\n%s%s.\n", row.usage(), strings.ToUpper(row.summary[:1]), row.summary[1:])
+	if row.detail != "" {
+		b.WriteString(row.detail + "\n")
+	}
+	for i, o := range row.options() {
+		if i == 0 {
+			b.WriteString("\nFlags, before or behind the arguments:\n")
+		}
+		text := strings.ReplaceAll(o.text, "\n", "\n"+strings.Repeat(" ", 20))
+		fmt.Fprintf(&b, "  %-17s %s\n", strings.TrimSuffix("-"+o.name+" "+o.value, " "), text)
+	}
+	return b.String()
+}

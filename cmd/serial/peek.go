@@ -1,0 +1,35 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+func (c *command) peek(ctx context.Context) error {
+	number, err := c.gen.Peek(ctx, c.args[0])
+	switch {
+	case err != nil:
+		return err
+	case c.json:
+		c.printJSON(lineOf(number))
+	case number.Seq == 0:
+		_, _ = fmt.Fprintf(c.stderr, "serial: no %s was issued since %s\n", number.Type, number.Start.Format(time.RFC3339))
+	default:
+		_, _ = fmt.Fprintln(c.out, number)
+	}
+	return nil
+}
+
+func (c *command) parse(context.Context) error {
+	number, err := c.gen.Parse(c.args[0])
+	switch {
+	case err != nil:
+		return err
+	case c.json:
+		c.printJSON(lineOf(number))
+	default:
+		_, _ = fmt.Fprintf(c.out, "type %s\nstart %s\nseq %d\n", number.Type, number.Start.Format(time.RFC3339), number.Seq)
+	}
+	return nil
+}
