@@ -1,0 +1,68 @@
+package main
+
+import (
+	"context"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/dailyserial/serial"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// A ledger of one series and period is the last sequence set aside.
+type ledger struct{ last atomic.Int64 }
+
+func (l *ledger) Reserve(_ context.Context, _, _ string, above, n int64) (int64, error) {
+	after := max(l.last.Load(), above)
+	l.last.Store(after + n)
+	return after, nil
+}
+
+// The numbers of a series with a ledger can be read by the command, and only the service that has the ledger can go on.
+func TestLedger(t *testing.T) {
+	m := miniredis.RunT(t)
+	m.Server().SetPreHook(func(c *server.Peer, cmd string, args ...string) bool {
+		if !strings.EqualFold(cmd, "INFO") {
+			return false
+		}
+		c.WriteBulk("role:master\r\nmaster_replid:" + strings.Repeat("0", 40) + "\r\n") // which a miniredis lacks
+		return true
+	})
+	zone, day := noon()
+	loc, err := time.LoadLocation(zone)
+	require.NoError(t, err)
+	client := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	t.Cleanup(func() { client.Close() })
+	gen, err := serial.New(client, serial.WithLocation(loc), serial.WithLedger(&ledger{}, 10))
+	require.NoError(t, err)
+	_, err = gen.NextN(t.Context(), "IS", 3)
+	require.NoError(t, err)
+
+	surroundings := environment{"SERIAL_REDIS_URL": "redis://" + m.Addr(), "SERIAL_TZ": zone}
+	code, stdout, stderr := surroundings.do("peek", "IS")
+	require.Equal(t, 0, code, stderr)
+	require.Equal(t, "IS"+day+"0003\n", stdout)
+	code, stdout, stderr = surroundings.do("history", "IS")
+	require.Equal(t, 0, code, stderr)
+	require.Regexp(t, ` 3 +0\.0%\n$`, stdout)
+
+	refusals := func() {
+		for method, args := range map[string][]string{
+			"Raise": {"raise", "IS", "7"}, "Next": {"next", "IS"}, "Prepare": {"prepare", "IS"},
+		} {
+			code, stdout, stderr := surroundings.do(args...)
+			require.Equal(t, 1, code, args)
+			require.Empty(t, stdout, args)
+			require.Regexp(t, `^serial: conflicting period: .*; its numbers are set aside in a ledger, .*: `+
+				`the service that has the ledger must call `+method+`\n$`, stderr)
+		}
+	}
+	refusals()
+	m.Del("serial:{IS}:" + day) // what is lost can be told, too
+	refusals()
+}
