@@ -151,6 +151,9 @@ func (l *Ledger) CreateTable(ctx context.Context) error {
 // series has 1 to 255 bytes, period 1 to 64, above is 0 to 10^15-1 and n 1 to 10^15-1. Anything else is refused before the
 // database is asked. A last sequence beyond 2^63-1 is refused by the database.
 //
+// A caller in a transaction of its own must not wait for Reserve, if the transaction has the only connection of the pool or,
+// with SQLite, has written to the same file: Reserve would wait for the transaction until ctx ends. The error then says so.
+//
 // After a deadlock, or if a lock is in the way, Reserve tries again, for 30 s at most, while the context lives. Other
 // errors are the driver's, wrapped; once the context has ended they match its error too. After an error or a cancelled
 // call, the block may have been set aside: it is then a gap.
@@ -332,20 +335,31 @@ func (l *Ledger) purge(ctx context.Context, c *sql.Conn, seconds int64, from key
 	return found, left, deleted, nil
 }
 
+// itself is advice for whoever has waited in vain. The ledger cannot tell whether the caller is the one it waited for.
+const itself = "if the caller has a transaction open here, it waits for itself: take the number before the transaction begins"
+
 // do runs f in a transaction, and repeats it where that may help.
 func (l *Ledger) do(ctx context.Context, what string, f func(*sql.Conn) error) error {
 	end := time.Now().Add(patience)
+	var before error // of the previous attempt
 	for wait := time.Millisecond; ; wait = min(2*wait, 64*time.Millisecond) {
 		again, err := l.try(ctx, f)
 		if err == nil {
 			return nil
 		}
+		if before != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) { // says less than why it had to be repeated
+			again, err = true, before
+		}
 		if again && time.Now().Before(end) {
 			select {
 			case <-ctx.Done():
 			case <-time.After(rand.N(wait)):
+				before = err
 				continue
 			}
+		}
+		if again && l.dialect == SQLite {
+			err = fmt.Errorf("%w: another connection is writing to this file; %s, or keep the ledger in a file of its own", err, itself)
 		}
 		if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
 			return fmt.Errorf("sqlledger: %s: %w (and the context has ended: %w)", what, err, ended)
@@ -357,17 +371,24 @@ func (l *Ledger) do(ctx context.Context, what string, f func(*sql.Conn) error) e
 // try runs f once in a transaction, and reports whether to repeat it. It does not use a [sql.Tx]: with some drivers its
 // Commit does not end with the context, and it knows no BEGIN IMMEDIATE.
 func (l *Ledger) try(ctx context.Context, f func(*sql.Conn) error) (again bool, err error) {
+	waits := l.db.Stats().WaitCount
 	c, err := l.db.Conn(ctx)
+	if pool := l.db.Stats(); err != nil && ctx.Err() != nil && pool.WaitCount > waits {
+		return false, fmt.Errorf("%w: all connections of the pool were in use (it has %d); %s, or give the ledger a pool of its own",
+			err, pool.MaxOpenConnections, itself)
+	}
 	if err != nil {
 		return l.dialect.again(err, false), err
 	}
 	defer func() { _ = c.Close() }()
 	if l.dialect == SQLite {
-		restore, err := keepSQLite(ctx, c)
-		if err != nil {
-			return l.dialect.again(err, false), err
+		for _, set := range []func(context.Context, *sql.Conn) (func(), error){hurrySQLite, keepSQLite} {
+			restore, err := set(ctx, c)
+			if err != nil {
+				return l.dialect.again(err, false), err
+			}
+			defer restore()
 		}
-		defer restore()
 	}
 	committing := false
 	_, err = c.ExecContext(ctx, l.sql.begin)

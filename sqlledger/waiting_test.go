@@ -1,0 +1,114 @@
+package sqlledger_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/redistest"
+	"github.com/dailyserial/serial/sqlledger"
+)
+
+// A caller who asks for a block within a transaction that has the pool's only connection learns that it waited for itself.
+func TestWaitsForItselfInThePool(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t, nil)
+		db.SetMaxOpenConns(1)
+		l := newLedger(t, d, db)
+		tx := begin(t, db)
+		err := reserveBriefly(t, l)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "all connections of the pool were in use (it has 1)")
+		require.ErrorContains(t, err, "take the number before the transaction begins, or give the ledger a pool of its own")
+
+		require.NoError(t, tx.Rollback())
+		_, err = l.Reserve(t.Context(), "IS", day, 0, 1)
+		require.NoError(t, err)
+	})
+}
+
+// The same with SQLite, where another connection does not help: the file has one writer. The driver ignores the context while
+// it waits for the file.
+func TestWaitsForItselfInTheFile(t *testing.T) {
+	for _, busy := range []string{"0", "100", "5000", "60000"} {
+		t.Run(busy, func(t *testing.T) {
+			d := sqlite3(t).with("_pragma=busy_timeout(" + busy + ")")
+			db := d.open(t, nil)
+			l := newLedger(t, d, db)
+			tx := begin(t, db)
+			_, err := tx.Exec("CREATE TABLE orders (number text)")
+			require.NoError(t, err)
+			err = reserveBriefly(t, l)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.ErrorContains(t, err, "is locked")
+			require.ErrorContains(t, err, "another connection is writing to this file")
+			require.ErrorContains(t, err, "take the number before the transaction begins, or keep the ledger in a file of its own")
+
+			require.NoError(t, tx.Rollback())
+			_, err = l.Reserve(t.Context(), "IS", day, 0, 1)
+			require.NoError(t, err)
+			var after string
+			db.SetMaxOpenConns(1)
+			require.NoError(t, db.QueryRowContext(t.Context(), "PRAGMA busy_timeout").Scan(&after))
+			require.Equal(t, busy, after, "only for the reservation")
+		})
+	}
+}
+
+// A server that cannot be reached is another matter, also for a pool of one connection.
+func TestWaitsForTheNetwork(t *testing.T) {
+	db := sql.OpenDB(&connector{connect: func(ctx context.Context) (driver.Conn, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}})
+	t.Cleanup(func() { _ = db.Close() })
+	db.SetMaxOpenConns(1)
+	l, err := sqlledger.New(db, sqlledger.PostgreSQL)
+	require.NoError(t, err)
+	err = reserveBriefly(t, l)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.NotContains(t, err.Error(), "transaction")
+}
+
+// The generator's own limit for the ledger ends before the driver's, and the error still says what was waited for.
+func TestGeneratorWaitsForItself(t *testing.T) {
+	d := sqlite3(t).with("_pragma=busy_timeout(60000)")
+	db := d.open(t, nil)
+	gen, err := serial.New(redistest.Start(t).Client(t), serial.WithLedger(newLedger(t, d, db), 10))
+	require.NoError(t, err)
+	tx := begin(t, db)
+	_, err = tx.Exec("CREATE TABLE orders (number text)")
+	require.NoError(t, err)
+	start := time.Now()
+	_, err = gen.Next(t.Context(), "IS")
+	require.ErrorContains(t, err, "take the number before the transaction begins")
+	require.Less(t, time.Since(start), 9*time.Second)
+	require.NoError(t, tx.Rollback())
+	number, err := gen.Next(t.Context(), "IS")
+	require.NoError(t, err)
+	require.Contains(t, number, "IS")
+}
+
+func begin(t *testing.T, db *sql.DB) *sql.Tx {
+	t.Helper()
+	tx, err := db.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tx.Rollback() })
+	return tx
+}
+
+// reserveBriefly reserves with a context that ends soon.
+func reserveBriefly(t *testing.T, l *sqlledger.Ledger) error {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	start := time.Now()
+	_, err := l.Reserve(ctx, "IS", day, 0, 1)
+	require.Less(t, time.Since(start), 10*time.Second)
+	return err
+}
