@@ -1,0 +1,18 @@
+// Package schema has ent's schema of the orders.
+package schema
+
+import (
+	"entgo.io/ent"
+	"entgo.io/ent/schema/field"
+)
+
+// An Order is a document with a number.
+type Order struct{ ent.Schema }
+
+// Fields of the Order.
+func (Order) Fields() []ent.Field {
+	return []ent.Field{
+		field.String("number").Unique().Immutable(),
+		field.String("customer"),
+	}
+}

@@ -1,0 +1,99 @@
+// Package transactions shows how to number a document that is stored in a database transaction: take the number first.
+// docs/transactions.md explains why; its code is this file's.
+package transactions
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+
+	"gorm.io/gorm"
+
+	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/examples/guides/transactions/ent"
+	"github.com/dailyserial/serial/examples/guides/transactions/sqlc"
+	"github.com/dailyserial/serial/sqlledger"
+)
+
+// An Order is a document with a number, as GORM has it.
+type Order struct {
+	ID       int64
+	Number   string `gorm:"uniqueIndex"`
+	Customer string
+}
+
+func placeSQL(ctx context.Context, gen *serial.Generator, db *sql.DB, customer string) (string, error) {
+	number, err := gen.Next(ctx, "IS") // before the transaction begins
+	if err != nil {
+		return "", err
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = tx.Rollback() }() // does nothing after Commit
+	_, err = tx.ExecContext(ctx, "INSERT INTO orders (number, customer) VALUES ($1, $2)", number, customer)
+	if err != nil {
+		return "", err
+	}
+	return number, tx.Commit()
+}
+
+func placeGORM(ctx context.Context, gen *serial.Generator, db *gorm.DB, customer string) (string, error) {
+	number, err := gen.Next(ctx, "IS") // before the transaction begins
+	if err != nil {
+		return "", err
+	}
+	return number, db.WithContext(ctx).Transaction(func(tx *gorm.DB) error {
+		return tx.Create(&Order{Number: number, Customer: customer}).Error
+	})
+}
+
+func placeSQLC(ctx context.Context, gen *serial.Generator, db *sql.DB, customer string) (string, error) {
+	number, err := gen.Next(ctx, "IS") // before the transaction begins
+	if err != nil {
+		return "", err
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = tx.Rollback() }() // does nothing after Commit
+	err = sqlc.New(db).WithTx(tx).InsertOrder(ctx, sqlc.InsertOrderParams{Number: number, Customer: customer})
+	if err != nil {
+		return "", err
+	}
+	return number, tx.Commit()
+}
+
+func placeEnt(ctx context.Context, gen *serial.Generator, client *ent.Client, customer string) (string, error) {
+	number, err := gen.Next(ctx, "IS") // before the transaction begins
+	if err != nil {
+		return "", err
+	}
+	tx, err := client.Tx(ctx)
+	if err != nil {
+		return "", err
+	}
+	err = tx.Order.Create().SetNumber(number).SetCustomer(customer).Exec(ctx)
+	if err != nil {
+		return "", errors.Join(err, tx.Rollback())
+	}
+	return number, tx.Commit()
+}
+
+func openLedger(ctx context.Context, dsn string) (*sqlledger.Ledger, error) {
+	db, err := sql.Open("pgx", dsn)
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(2)
+	ledger, err := sqlledger.New(db, sqlledger.PostgreSQL)
+	if err == nil {
+		err = ledger.CreateTable(ctx)
+	}
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return ledger, nil
+}
