@@ -1,0 +1,146 @@
+package serial_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/redistest"
+)
+
+// guide returns the text of a guide in docs/. The code of transactions.md and migrating.md is tested in examples/guides.
+func guide(t *testing.T, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join("docs", name))
+	require.NoError(t, err)
+	return strings.ReplaceAll(string(text), "\r\n", "\n")
+}
+
+// Every error that operators may meet has an entry in the runbook, with the same four rows.
+func TestRunbookHasEveryError(t *testing.T) {
+	source, err := os.ReadFile("errors.go")
+	require.NoError(t, err)
+	text := guide(t, "operations.md")
+	for _, sentinel := range regexp.MustCompile(`(?m)^\t(Err\w+) += errors\.New`).FindAllStringSubmatch(string(source), -1) {
+		require.Contains(t, text, "\n### "+sentinel[1]+"\n")
+	}
+	_, runbook, _ := strings.Cut(text, "\n## Runbook\n")
+	runbook, _, _ = strings.Cut(runbook, "\n## ")
+	for _, entry := range strings.Split(runbook, "\n### ")[1:] {
+		name, _, _ := strings.Cut(entry, "\n")
+		for _, row := range []string{"means", "look at", "ends it", "never"} {
+			require.Contains(t, entry, "\n| "+row+" | ", name)
+		}
+	}
+}
+
+// The runbook's command ends the errors that it is said to end.
+func TestRunbookCommand(t *testing.T) {
+	zone := noon()
+	command := regexp.MustCompile(`(?m)^    serial (raise .* IS 340)$`).FindStringSubmatch(guide(t, "operations.md"))
+	require.NotNil(t, command)
+	binary := filepath.Join(t.TempDir(), "serial.exe")
+	out, err := exec.Command("go", "build", "-o", binary, "./cmd/serial").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	run := func(t *testing.T, addr string) {
+		t.Helper()
+		_, offset := time.Now().In(zone).Zone()
+		name := fmt.Sprintf("Etc/GMT%+d", -offset/3600) // the sign of these zones is reversed
+		args := strings.NewReplacer("localhost:6379", addr, "Asia/Shanghai", name).Replace(command[1])
+		out, err := exec.Command(binary, strings.Fields(args)...).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	}
+
+	t.Run("ErrCounterLost", func(t *testing.T) {
+		server := redistest.Start(t)
+		rdb := server.Client(t)
+		gen := newGenerator(t, rdb, serial.WithLocation(zone))
+		_, err := gen.Next(t.Context(), "IS")
+		require.NoError(t, err)
+		require.NoError(t, rdb.Del(t.Context(), "serial:{IS}:"+today(zone)).Err())
+		_, err = gen.Next(t.Context(), "IS")
+		require.ErrorIs(t, err, serial.ErrCounterLost)
+		run(t, server.Addr())
+		number, err := gen.Next(t.Context(), "IS")
+		require.NoError(t, err)
+		require.Equal(t, "IS"+today(zone)+"0341", number)
+	})
+	t.Run("ErrClockSkew", func(t *testing.T) {
+		m := miniredis.RunT(t)
+		m.SetTime(time.Now().Add(48 * time.Hour))
+		ahead := newGenerator(t, closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()})),
+			serial.WithLocation(zone), serial.WithMaxSkew(-1))
+		_, err := ahead.Next(t.Context(), "IS")
+		require.NoError(t, err)
+		m.SetTime(time.Time{})
+		gen := newGenerator(t, closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()})), serial.WithLocation(zone))
+		_, err = gen.Next(t.Context(), "IS")
+		require.ErrorIs(t, err, serial.ErrClockSkew)
+		run(t, m.Addr())
+		number, err := gen.Next(t.Context(), "IS")
+		require.NoError(t, err)
+		require.Equal(t, "IS"+today(zone)+"0341", number)
+	})
+}
+
+// What operations.md says of Redis's memory holds on a real server.
+func TestCapacity(t *testing.T) {
+	rdb := redistest.Start(t).Client(t)
+	gen := newGenerator(t, rdb, serial.WithLocation(noon()))
+	const id = "3f2504e0-4f89-41d3-9a0c-0305e82c3301"
+	_, err := gen.NextOnce(t.Context(), "IS", id)
+	require.NoError(t, err)
+	used := func(key string) int64 {
+		n, err := rdb.MemoryUsage(t.Context(), key).Result()
+		require.NoError(t, err)
+		return n
+	}
+	require.Less(t, used("serial:{IS}:once:"+id), int64(300))
+	require.Less(t, used("serial:{IS}")+used("serial:{IS}:"+today(noon())), int64(400))
+}
+
+// Links between the guides, and to files and headings of this repository, lead somewhere.
+func TestGuidesLinks(t *testing.T) {
+	files, err := filepath.Glob("docs/*.md")
+	require.NoError(t, err)
+	for _, file := range files {
+		text := guide(t, filepath.Base(file))
+		for _, link := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(text, -1) {
+			if strings.Contains(link[1], "://") {
+				continue
+			}
+			path, anchor, _ := strings.Cut(link[1], "#")
+			target := filepath.Join("docs", path)
+			if path == "" {
+				target = file
+			}
+			_, err := os.Stat(target)
+			require.NoError(t, err, "%s: %s", file, link[1])
+			if anchor != "" {
+				require.Contains(t, anchors(t, target), anchor, "%s: %s", file, link[1])
+			}
+		}
+	}
+}
+
+// anchors returns the fragments that the headings of a file have on GitHub.
+func anchors(t *testing.T, file string) (all []string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	for _, heading := range regexp.MustCompile(`(?m)^##+ (.*?)\r?$`).FindAllStringSubmatch(string(text), -1) {
+		kept := regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(heading[1]), "")
+		all = append(all, strings.ReplaceAll(kept, " ", "-"))
+	}
+	return all
+}

@@ -1,0 +1,201 @@
+package serialotel_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/sdk/metric/metricdata"
+	"go.yaml.in/yaml/v3"
+
+	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/serialotel"
+)
+
+// What the dashboard and the alerts ask for is what is exported: metrics, labels and the values of error_type. And all that
+// is exported is on the dashboard.
+func TestDashboardAndAlerts(t *testing.T) {
+	exported := exportedToPrometheus(t)
+	scraped := []string{"job", "instance"} // Prometheus adds them
+	for file, queries := range map[string][]string{
+		"dashboards/serial.json": dashboardQueries(t), "alerts/serial.yml": alertQueries(t),
+	} {
+		require.GreaterOrEqual(t, len(queries), 8, file)
+		asked := map[string]bool{}
+		for _, query := range queries {
+			require.Equal(t, strings.Count(query, "("), strings.Count(query, ")"), query)
+			var labels []string // of the metrics in this query
+			for _, name := range regexp.MustCompile(`\bserial_\w+`).FindAllString(query, -1) {
+				if name == "serial_type" {
+					continue
+				}
+				require.Contains(t, exported, name, "%s: %s", file, query)
+				labels = append(labels, exported[name]...)
+				asked[strings.TrimSuffix(strings.TrimSuffix(name, "_bucket"), "_count")] = true
+			}
+			for _, list := range regexp.MustCompile(`by \(([^)]*)\)`).FindAllStringSubmatch(query, -1) {
+				for _, label := range strings.Split(list[1], ", ") {
+					require.Contains(t, append(scraped, labels...), label, "%s: %s", file, query)
+				}
+			}
+			for _, match := range regexp.MustCompile(`(\w+)(?:=|!=|=~|!~)"([^"]*)"`).FindAllStringSubmatch(query, -1) {
+				label, values := match[1], match[2]
+				require.Contains(t, append(scraped, labels...), label, "%s: %s", file, query)
+				for _, value := range strings.Split(values, "|") {
+					if label == "error_type" && value != "" {
+						require.Contains(t, exported["error_type"], value, "%s: %s", file, query)
+					}
+				}
+			}
+		}
+		if file == "dashboards/serial.json" {
+			require.Len(t, asked, 7, "one query of each instrument")
+		}
+	}
+}
+
+// dashboardQueries returns what the dashboard asks Prometheus.
+func dashboardQueries(t *testing.T) (queries []string) {
+	t.Helper()
+	text, err := os.ReadFile("dashboards/serial.json")
+	require.NoError(t, err)
+	var dashboard struct {
+		Panels []struct {
+			ID      int
+			Title   string
+			Targets []struct{ Expr, RefID string }
+		}
+		Templating struct {
+			List []struct{ Name, Type, Query string }
+		}
+	}
+	require.NoError(t, json.Unmarshal(text, &dashboard))
+	for i, p := range dashboard.Panels {
+		require.Equal(t, i+1, p.ID)
+		require.NotEmpty(t, p.Targets, p.Title)
+		for _, target := range p.Targets {
+			queries = append(queries, target.Expr)
+		}
+	}
+	for _, v := range dashboard.Templating.List {
+		if v.Type == "query" {
+			require.Equal(t, fmt.Sprintf("label_values(serial_call_duration_seconds_count, %s)", v.Name), v.Query)
+		}
+	}
+	return queries
+}
+
+// alertQueries returns the conditions of the alerts. Each alert has a runbook.
+func alertQueries(t *testing.T) (queries []string) {
+	t.Helper()
+	text, err := os.ReadFile("alerts/serial.yml")
+	require.NoError(t, err)
+	var file struct {
+		Groups []struct {
+			Rules []struct {
+				Alert, Expr, For    string
+				Labels, Annotations map[string]string
+			}
+		}
+	}
+	require.NoError(t, yaml.Unmarshal(text, &file))
+	guide, err := os.ReadFile("../docs/operations.md")
+	require.NoError(t, err)
+	var anchors []string
+	for _, heading := range regexp.MustCompile(`(?m)^##+ (.*)$`).FindAllStringSubmatch(string(guide), -1) {
+		anchors = append(anchors, strings.ReplaceAll(strings.ToLower(heading[1]), " ", "-"))
+	}
+	for _, rule := range file.Groups[0].Rules {
+		queries = append(queries, rule.Expr)
+		if rule.For != "" {
+			_, err := time.ParseDuration(rule.For)
+			require.NoError(t, err)
+		}
+		require.NotEmpty(t, rule.Annotations["summary"])
+		require.Contains(t, []string{"page", "ticket"}, rule.Labels["severity"])
+		_, anchor, _ := strings.Cut(rule.Annotations["runbook_url"], "docs/operations.md#")
+		require.Contains(t, anchors, anchor, rule.Alert)
+	}
+	return queries
+}
+
+// exportedToPrometheus returns the labels of each metric, as they are named in Prometheus, and the values of error_type. It
+// makes every hook record something.
+func exportedToPrometheus(t *testing.T) map[string][]string {
+	t.Helper()
+	o := observe(t)
+	synctest.Test(t, func(t *testing.T) {
+		hooks := o.hooks(serialotel.WithTypes("IS"))
+		_, client := simulate(t)
+		gen := newGenerator(t, client, hooks)
+		_, err := gen.NextOnce(t.Context(), "IS", "one")
+		require.NoError(t, err)
+		_, err = gen.NextOnce(t.Context(), "IS", "one")
+		require.NoError(t, err)
+		for _, cause := range []error{
+			serial.ErrExhausted, serial.ErrCounterLost, serial.ErrClockSkew, serial.ErrConflict, serial.ErrNotReplicated,
+			serial.ErrInvalidType, context.Canceled, context.DeadlineExceeded, errors.New("anything else"),
+		} {
+			hooks.Failed(t.Context(), serial.FailedInfo{Type: "IS", Count: 1, Err: cause})
+		}
+		hooks.Lost(t.Context(), serial.LostInfo{Type: "IS"})
+		hooks.ClockCorrected(t.Context(), serial.ClockInfo{Offset: time.Second})
+		hooks.NearlyExhausted(t.Context(), serial.ExhaustionInfo{Last: serial.Number{Type: "IS"}})
+	})
+	exported := map[string][]string{}
+	label := func(name string, extra ...string) func(keys []string) {
+		return func(keys []string) {
+			for _, key := range append(keys, extra...) {
+				if !slices.Contains(exported[name], key) {
+					exported[name] = append(exported[name], key)
+				}
+			}
+			exported[name] = append([]string{}, exported[name]...) // also without a label
+		}
+	}
+	for _, m := range o.collect().ScopeMetrics[0].Metrics {
+		name := strings.ReplaceAll(m.Name, ".", "_")
+		if m.Unit == "s" { // a unit in braces is no part of the name
+			name += "_seconds"
+		}
+		switch d := m.Data.(type) {
+		case metricdata.Sum[int64]:
+			for _, p := range d.DataPoints {
+				label(name + "_total")(labels(p.Attributes.ToSlice(), exported))
+			}
+		case metricdata.Gauge[float64]:
+			for _, p := range d.DataPoints {
+				label(name)(labels(p.Attributes.ToSlice(), exported))
+			}
+		case metricdata.Histogram[float64]:
+			for _, p := range d.DataPoints {
+				keys := labels(p.Attributes.ToSlice(), exported)
+				label(name + "_count")(keys)
+				label(name + "_sum")(keys)
+				label(name+"_bucket", "le")(keys)
+			}
+		}
+	}
+	return exported
+}
+
+// labels returns the attributes' names in Prometheus, and notes the values of error_type.
+func labels(attrs []attribute.KeyValue, exported map[string][]string) (names []string) {
+	for _, kv := range attrs {
+		name := strings.ReplaceAll(string(kv.Key), ".", "_")
+		if names = append(names, name); name == "error_type" {
+			exported[name] = append(exported[name], kv.Value.String())
+		}
+	}
+	return names
+}
