@@ -166,6 +166,15 @@ func (c *call) waitedTooLong() error {
 	return fmt.Errorf("serial: %s %s was not opened within %v: %w", c.typ, c.span.label, budget.Others, err)
 }
 
+// gaveUp is the error of a call whose context ended while a period was opened or a block set aside.
+func (c *call) gaveUp(end error) error {
+	what := "to be opened"
+	if c.g.ledger != nil {
+		what += " and for its ledger, which may itself wait for a transaction that the caller holds"
+	}
+	return fmt.Errorf("serial: gave up waiting for %s %s %s: %w", c.typ, c.span.label, what, end)
+}
+
 // onward runs f to its end even if ctx ends before: the caller may leave, but not what it holds, a lock or a claim. f works
 // on a copy of the call, so that the call itself can stay on its goroutine's stack.
 func (c *call) onward(ctx context.Context, f func(c *call) (step, error)) (step, error) {
@@ -181,7 +190,7 @@ func (c *call) onward(ctx context.Context, f func(c *call) (step, error)) (step,
 		return end{next, &own}, err
 	})
 	if e.of == nil {
-		return failed, fmt.Errorf("serial: gave up waiting: %w", err)
+		return failed, c.gaveUp(err)
 	}
 	*c = *e.of
 	return e.next, err

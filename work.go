@@ -65,7 +65,7 @@ func (c *call) join(ctx context.Context, k *work) (step, error) {
 		case <-k.done:
 			ended = true
 		case <-ctx.Done():
-			return failed, fmt.Errorf("serial: gave up waiting: %w", ctx.Err())
+			return failed, c.gaveUp(ctx.Err())
 		case <-time.After(limit):
 		}
 		if took := time.Since(start); k.outside.Load() {

@@ -74,6 +74,7 @@ var causes = [...]struct {
 	{serial.ErrConflict, semconv.ErrorTypeKey.String("conflict")},
 	{serial.ErrNotReplicated, semconv.ErrorTypeKey.String("not_replicated")},
 	{serial.ErrInvalidType, semconv.ErrorTypeKey.String("invalid_type")},
+	{serial.ErrInvalidRequest, semconv.ErrorTypeKey.String("invalid_request")},
 	{context.Canceled, semconv.ErrorTypeKey.String("canceled")},
 	{context.DeadlineExceeded, semconv.ErrorTypeKey.String("deadline_exceeded")},
 	{nil, semconv.ErrorTypeOther}, // anything else

@@ -27,8 +27,8 @@
 // The buckets of the histograms reach from 100 µs to 10 s. For openings they reach from 1 ms to 30 s, which is how long a
 // call without a deadline waits for them. The buckets are advice: a view of the SDK takes precedence.
 //
-// error.type is one of exhausted, counter_lost, clock_skew, conflict, not_replicated, invalid_type (the errors of package
-// serial), canceled, deadline_exceeded (the caller's context, a floor or a ledger) and _OTHER. An error that matches
+// error.type is one of exhausted, counter_lost, clock_skew, conflict, not_replicated, invalid_type, invalid_request (the errors of
+// package serial), canceled, deadline_exceeded (the caller's context, a floor or a ledger) and _OTHER. An error that matches
 // several counts as the first of them.
 //
 // # Business types

@@ -171,6 +171,7 @@ func TestErrorType(t *testing.T) {
 		"conflict":          serial.ErrConflict,
 		"not_replicated":    fmt.Errorf("%w (%w)", context.DeadlineExceeded, serial.ErrNotReplicated),
 		"invalid_type":      fmt.Errorf("%w (%w)", serial.ErrInvalidType, context.Canceled),
+		"invalid_request":   serial.ErrInvalidRequest,
 		"canceled":          context.Canceled,
 		"deadline_exceeded": context.DeadlineExceeded,
 		"_OTHER":            errors.New("connection refused"),

@@ -67,6 +67,15 @@ the type's numbers are set aside in a ledger, the program that has the ledger
 has to raise them.`,
 	},
 	{
+		name: "takeover", args: "TYPE SEQ", needs: redisURL, run: (*command).takeover,
+		summary: "make -tz, -period and -day-start the right ones; print the next number",
+		detail: `This ends "conflicting period": a process with another time zone, period or day
+start, or with a ledger, has opened the period. Stop that process first. From
+then on it is the other one that is refused. SEQ is the last sequence used of
+the period that it is now by -tz, -period and -day-start, or 0 if none was. A
+counter is never lowered.`,
+	},
+	{
 		name: "parse", args: "NUMBER", needs: scheme, run: (*command).parse,
 		summary: "print type, start of the period and sequence of a number",
 		detail: `This asks no Redis and ignores $SERIAL_REDIS_URL. -redis may be given as to the

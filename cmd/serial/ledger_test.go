@@ -52,17 +52,21 @@ func TestLedger(t *testing.T) {
 	require.Regexp(t, ` 3 +0\.0%\n$`, stdout)
 
 	refusals := func() {
-		for method, args := range map[string][]string{
-			"Raise": {"raise", "IS", "7"}, "Next": {"next", "IS"}, "Prepare": {"prepare", "IS"},
-		} {
+		for _, args := range [][]string{{"raise", "IS", "7"}, {"next", "IS"}, {"prepare", "IS"}} {
 			code, stdout, stderr := surroundings.do(args...)
 			require.Equal(t, 1, code, args)
 			require.Empty(t, stdout, args)
-			require.Regexp(t, `^serial: conflicting period: .*; its numbers are set aside in a ledger, .*: `+
-				`the service that has the ledger must call `+method+`\n$`, stderr)
+			require.Regexp(t, `^serial: conflicting period: the numbers of IS in .* are set aside in a ledger, .*; `+
+				`let a process do this that has it, .*\n$`, stderr)
 		}
 	}
 	refusals()
 	m.Del("serial:{IS}:" + day) // what is lost can be told, too
 	refusals()
+
+	code, stdout, stderr = surroundings.do("takeover", "IS", "7")
+	require.Equal(t, 0, code, stderr)
+	require.Equal(t, "next IS"+day+"0008\n", stdout)
+	_, err = gen.Next(t.Context(), "IS")
+	require.NoError(t, err, "a ledger may be turned on at any time")
 }

@@ -46,7 +46,7 @@ func (c *command) next(ctx context.Context) error {
 			return fmt.Errorf("%w; %d of %d numbers were printed", err, done, c.n)
 		}
 		if err != nil {
-			return c.ofLedger(ctx, err, "Next")
+			return err
 		}
 		for _, number := range numbers {
 			if err := c.print(number); err != nil {

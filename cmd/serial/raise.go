@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -16,7 +15,18 @@ func (c *command) raise(ctx context.Context) error {
 		return err
 	}
 	if err := c.gen.Raise(ctx, c.args[0], seq); err != nil {
-		return c.ofLedger(ctx, err, "Raise")
+		return err
+	}
+	return c.announce(ctx)
+}
+
+func (c *command) takeover(ctx context.Context) error {
+	seq, err := c.seq()
+	if err != nil {
+		return err
+	}
+	if err := c.gen.Takeover(ctx, c.args[0], seq); err != nil {
+		return err
 	}
 	return c.announce(ctx)
 }
@@ -32,7 +42,7 @@ func (c *command) seq() (int64, error) {
 
 func (c *command) prepare(ctx context.Context) error {
 	if err := c.gen.Prepare(ctx, c.args[0], c.n); err != nil {
-		return c.ofLedger(ctx, err, "Prepare")
+		return err
 	}
 	return c.announce(ctx)
 }
@@ -67,17 +77,4 @@ func (c *command) after(last serial.Number) (serial.Number, bool) {
 	}
 	largest, _ := c.largest()
 	return next, next.Seq <= largest
-}
-
-// ofLedger completes an error of a type whose numbers are set aside in a ledger. Such a type can be read without the ledger,
-// and one that is in use with another calendar cannot. method is what its owner has to call.
-func (c *command) ofLedger(ctx context.Context, err error, method string) error {
-	if !errors.Is(err, serial.ErrConflict) {
-		return err
-	}
-	if _, failed := c.gen.Peek(ctx, c.args[0]); failed != nil && !errors.Is(failed, serial.ErrCounterLost) {
-		return err
-	}
-	return fmt.Errorf("%w; its numbers are set aside in a ledger, which this command does not have: "+
-		"the service that has the ledger must call %s", err, method)
 }

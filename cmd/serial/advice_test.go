@@ -1,0 +1,100 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/dailyserial/serial"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+var advice = regexp.MustCompile(`run: serial (.*) SEQ, where SEQ is`)
+
+// The command that an error of the library names ends it.
+func TestAdvice(t *testing.T) {
+	zone, day := noon()
+	loc, err := time.LoadLocation(zone)
+	require.NoError(t, err)
+	for _, row := range []struct {
+		name string
+		opts []serial.Option
+		do   func(t *testing.T, m *miniredis.Miniredis, other func(...serial.Option) *serial.Generator)
+		want error
+		next string
+	}{
+		{"lost", nil, func(t *testing.T, m *miniredis.Miniredis, _ func(...serial.Option) *serial.Generator) {
+			m.Del("serial:{IS}:" + day)
+		}, serial.ErrCounterLost, "IS" + day + "0008"},
+		{"another zone", nil, func(t *testing.T, m *miniredis.Miniredis, other func(...serial.Option) *serial.Generator) {
+			m.FlushAll()
+			_, err := other(serial.WithLocation(time.FixedZone("", 3600*(13-time.Now().UTC().Hour())))).Next(t.Context(), "IS")
+			require.NoError(t, err)
+		}, serial.ErrConflict, "IS" + day + "0008"},
+		{"a record in the future", nil, func(t *testing.T, m *miniredis.Miniredis, other func(...serial.Option) *serial.Generator) {
+			m.SetTime(time.Now().Add(48 * time.Hour))
+			_, err := other(serial.WithMaxSkew(-1)).Next(t.Context(), "IS")
+			require.NoError(t, err)
+			m.SetTime(time.Now())
+		}, serial.ErrClockSkew, "IS" + day + "0008"},
+		{"everything is another's", []serial.Option{serial.WithPeriod(serial.PerMonth), serial.WithDayStart(4 * time.Hour),
+			serial.WithKeyPrefix("shop"), serial.WithTemplate("{type}'{date:yyyyMM}-{seq:6}")},
+			func(t *testing.T, m *miniredis.Miniredis, other func(...serial.Option) *serial.Generator) {
+				m.FlushAll()
+				_, err := other(serial.WithKeyPrefix("shop")).Next(t.Context(), "IS")
+				require.NoError(t, err)
+			}, serial.ErrConflict, "IS'" + day[:6] + "-000008"},
+	} {
+		t.Run(row.name, func(t *testing.T) {
+			m := miniredis.RunT(t)
+			client := redis.NewClient(&redis.Options{Addr: m.Addr()})
+			t.Cleanup(func() { client.Close() })
+			generator := func(opts ...serial.Option) *serial.Generator {
+				gen, err := serial.New(client, append([]serial.Option{serial.WithLocation(loc)}, opts...)...)
+				require.NoError(t, err)
+				return gen
+			}
+			_, err := generator(row.opts...).Next(t.Context(), "IS")
+			require.NoError(t, err)
+			row.do(t, m, generator)
+			gen := generator(row.opts...)
+			_, err = gen.Next(t.Context(), "IS")
+			require.ErrorIs(t, err, row.want)
+			found := advice.FindStringSubmatch(err.Error())
+			require.NotNil(t, found, err)
+
+			code, stdout, stderr := doEnv("redis://"+m.Addr(), append(words(t, found[1]), "7")...)
+			require.Equal(t, 0, code, stderr)
+			require.Equal(t, "next "+row.next+"\n", stdout)
+			got, err := gen.Next(t.Context(), "IS")
+			require.NoError(t, err)
+			require.Equal(t, row.next, got)
+		})
+	}
+}
+
+// words splits a command line as a shell does, where quotes are single ones.
+func words(t *testing.T, line string) []string {
+	t.Helper()
+	var all []string
+	word, quoted := "", false
+	for i := 0; i < len(line); i++ {
+		switch c := line[i]; {
+		case c == '\'':
+			quoted = !quoted
+		case c == '\\' && !quoted:
+			i++
+			word += line[i : i+1]
+		case c == ' ' && !quoted:
+			all, word = append(all, word), ""
+		default:
+			word += string(c)
+		}
+	}
+	require.False(t, quoted, line)
+	require.NotContains(t, strings.Join(append(all, word), ""), "ZONE")
+	return append(all, word)
+}
