@@ -168,11 +168,11 @@ func (c *call) waitedTooLong() error {
 
 // gaveUp is the error of a call whose context ended while a period was opened or a block set aside.
 func (c *call) gaveUp(end error) error {
-	what := "to be opened"
+	what := "its period to be opened"
 	if c.g.ledger != nil {
 		what += " and for its ledger, which may itself wait for a transaction that the caller holds"
 	}
-	return fmt.Errorf("serial: gave up waiting for %s %s %s: %w", c.typ, c.span.label, what, end)
+	return fmt.Errorf("serial: gave up waiting for %s, for %s: %w", c.typ, what, end)
 }
 
 // onward runs f to its end even if ctx ends before: the caller may leave, but not what it holds, a lock or a claim. f works
