@@ -68,7 +68,7 @@ has to raise them.`,
 	},
 	{
 		name: "takeover", args: "TYPE SEQ", needs: redisURL, run: (*command).takeover,
-		summary: "make -tz, -period and -day-start the right ones; print the next number",
+		summary: "make this calendar the right one; print the next number",
 		detail: `This ends "conflicting period": a process with another time zone, period or day
 start, or with a ledger, has opened the period. Stop that process first. From
 then on it is the other one that is refused. SEQ is the last sequence used of

@@ -5,7 +5,7 @@
 //	serial history [-n PERIODS] TYPE     print how many were issued in each of the last periods
 //	serial prepare [-n PERIODS] TYPE     open this period and the next ones; print the next number
 //	serial raise TYPE SEQ                make sure that the next number is at least SEQ+1; print it
-//	serial takeover TYPE SEQ             make -tz, -period and -day-start the right ones; print the next number
+//	serial takeover TYPE SEQ             make this calendar the right one; print the next number
 //	serial parse NUMBER                  print type, start of the period and sequence of a number
 //	serial version                       print the version of this program
 //
