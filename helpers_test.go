@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -415,24 +414,3 @@ func reigning(m *miniredis.Miniredis) (another func()) {
 	})
 	return func() { reign.Add(1) }
 }
-
-// noonOf returns a Redis for the examples, in memory, at noon of a day in Shanghai.
-func noonOf(year int, month time.Month, day int) (rdb *redis.Client, shanghai *time.Location, stop func()) {
-	shanghai, err := time.LoadLocation("Asia/Shanghai")
-	if err != nil {
-		log.Fatal(err)
-	}
-	m, err := miniredis.Run()
-	if err != nil {
-		log.Fatal(err)
-	}
-	m.SetTime(time.Date(year, month, day, 12, 0, 0, 0, shanghai))
-	rdb = redis.NewClient(&redis.Options{Addr: m.Addr()})
-	return rdb, shanghai, func() {
-		_ = rdb.Close()
-		m.Close()
-	}
-}
-
-// anyClock lets the examples use a Redis whose clock stands in 2021.
-var anyClock = serial.WithMaxSkew(-1)

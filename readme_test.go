@@ -158,7 +158,8 @@ func main() {
 var recipes = []func(rdb *redis.Client, gen *serial.Generator) error{
 `
 
-// Every exported function, method and type has an example, but for what only tells of something.
+// Every exported function, method and type has an example, but for what only tells of something. An example stands alone: a
+// reader on pkg.go.dev sees all that it uses, and can run it.
 func TestEveryNameHasAnExample(t *testing.T) {
 	names, err := filepath.Glob("*.go")
 	require.NoError(t, err)
@@ -178,7 +179,12 @@ func TestEveryNameHasAnExample(t *testing.T) {
 		if len(examples) == 0 {
 			missing = append(missing, name)
 		}
+		for _, e := range examples {
+			require.NotNil(t, e.Play, "the example of %s uses what stands in another file", name)
+			require.NotEmpty(t, e.Output, name)
+		}
 	}
+	check("the package", p.Examples)
 	for _, f := range p.Funcs {
 		check(f.Name, f.Examples)
 	}

@@ -1,0 +1,48 @@
+package serial_test
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/serialtest"
+)
+
+// A memoryLedger shows what a ledger does. One that is of use stores the same durably, as that of package sqlledger does.
+type memoryLedger struct {
+	mu   sync.Mutex
+	last map[string]int64 // last sequence set aside, by series and period
+}
+
+func (l *memoryLedger) Reserve(_ context.Context, series, period string, above, n int64) (int64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	key := series + " " + period
+	after := max(l.last[key], above)
+	l.last[key] = after + n
+	return after, nil
+}
+
+// Redis loses everything, and no number comes twice.
+func ExampleWithLedger() {
+	t := new(testing.T) // go test passes one to a test
+	redis := serialtest.NewRedis(t, time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC))
+	defer redis.Stop()
+	ledger := &memoryLedger{last: map[string]int64{}}
+	gen, err := serial.New(redis.Client(), serial.WithLocation(time.UTC), serial.WithLedger(ledger, 100), serial.WithMaxSkew(-1))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	ctx := context.Background()
+	fmt.Println(gen.Next(ctx, "IS"))
+	redis.Lose()
+	fmt.Println(gen.Next(ctx, "IS"))
+	// Output:
+	// IS202110240001 <nil>
+	// IS202110240101 <nil>
+}
