@@ -182,18 +182,28 @@ func WithDayStart(start time.Duration) Option {
 // order:
 //
 //	{type}         the business type
-//	{date:LAYOUT}  the period: yyyy or yy (2000 to 2099), MM, dd, HH, mm and ss, and separators, which are any text but
-//	               ASCII letters, digits and braces. With PerDay the layout needs the year, MM and dd, each once, and
-//	               nothing finer; with another [Period], the parts that identify it.
+//	{date:LAYOUT}  the period's date and time; see below
 //	{seq:WIDTH}    the sequence, padded to WIDTH digits, 1 to 15; {seq} is {seq:4}. A period holds 10^WIDTH-1 numbers.
 //	{seq:WIDTH+}   the same, but the sequence may grow wider: 10000 follows 9999, up to 10^15-1. A literal must stand
 //	               right before the field, and right after it unless it ends the template, with no digit next to the
 //	               field. Otherwise numbers of different types could read the same.
 //
+// The tokens of a layout are
+//
+//	yyyy, YYYY     the year
+//	yy             the year in two digits, 2000 to 2099; in any other year, calls fail
+//	MM             the month
+//	dd, DD         the day
+//	HH, mm, ss     the hour (00 to 23), the minute and the second
+//
+// and no other spelling is accepted: MM is the month, mm the minute. Between them may stand any text but ASCII letters, digits
+// and braces. A layout needs the parts that tell one [Period] from the next, each once and in any order, and nothing finer:
+// with PerDay the year, the month and the day.
+//
 // {{ and }} print a brace. "{type}-{date:yyMMdd}-{seq:6}" gives "PO-211024-000001".
 //
-// Default "{type}{date:yyyyMMdd}{seq:4}", which suits PerDay only. A template has 256 bytes at most, since every answer
-// that [Generator.NextOnce] remembers holds it.
+// Default "{type}{date:yyyyMMdd}{seq:4}", which suits PerDay only. A template is valid UTF-8, of 256 bytes at most, since
+// every answer that [Generator.NextOnce] remembers holds it.
 func WithTemplate(template string) Option {
 	return optionFunc(func(c *config) error {
 		c.template = template
