@@ -216,13 +216,16 @@ var errStalled = refusal{http.StatusRequestTimeout, "the body did not come in ti
 
 var errTaken = errors.New("every number that was tried is another order's already")
 
+// The command's SERIAL_REDIS_URL and SERIAL_TZ are what -redis and -tz are here.
+const raise = "find the last number used today, set SERIAL_REDIS_URL and SERIAL_TZ, and run: serial raise " + businessType + " LAST"
+
 // advice tells the operator what to do where trying again does not help.
 var advice = map[error]string{
 	serial.ErrExhausted:   "the day has no numbers left: widen {seq} in the template, in every process",
-	serial.ErrCounterLost: "say what the last number used today was: serial raise " + businessType + " LAST",
+	serial.ErrCounterLost: raise,
 	serial.ErrClockSkew:   "correct the clock of Redis or of this host",
 	serial.ErrConflict:    "other processes have another -tz or -protect: give all the same",
-	errTaken:              "say what the last number used today was: serial raise " + businessType + " LAST",
+	errTaken:              raise,
 }
 
 // handle limits the time of f and answers if f returns an error: the client learns what it can do, and the log has the
