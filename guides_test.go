@@ -109,30 +109,6 @@ func TestCapacity(t *testing.T) {
 	require.Less(t, used("serial:{IS}")+used("serial:{IS}:"+today(noon())), int64(400))
 }
 
-// Links between the guides, and to files and headings of this repository, lead somewhere.
-func TestGuidesLinks(t *testing.T) {
-	files, err := filepath.Glob("docs/*.md")
-	require.NoError(t, err)
-	for _, file := range files {
-		text := guide(t, filepath.Base(file))
-		for _, link := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(text, -1) {
-			if strings.Contains(link[1], "://") {
-				continue
-			}
-			path, anchor, _ := strings.Cut(link[1], "#")
-			target := filepath.Join("docs", path)
-			if path == "" {
-				target = file
-			}
-			_, err := os.Stat(target)
-			require.NoError(t, err, "%s: %s", file, link[1])
-			if anchor != "" {
-				require.Contains(t, anchors(t, target), anchor, "%s: %s", file, link[1])
-			}
-		}
-	}
-}
-
 // anchors returns the fragments that the headings of a file have on GitHub.
 func anchors(t *testing.T, file string) (all []string) {
 	t.Helper()

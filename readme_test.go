@@ -12,7 +12,9 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/stretchr/testify/require"
 )
 
@@ -157,6 +159,99 @@ func main() {
 
 var recipes = []func(rdb *redis.Client, gen *serial.Generator) error{
 `
+
+// The command does what the README shows.
+func TestReadmeCommand(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	_, session, found := strings.Cut(strings.ReplaceAll(string(text), "\r\n", "\n"), "```console\n")
+	require.True(t, found)
+	session, _, _ = strings.Cut(session, "```")
+
+	m := miniredis.RunT(t)
+	zone := noon()
+	now := time.Now().In(zone)
+	_, offset := now.Zone()
+	name := fmt.Sprintf("Etc/GMT%+d", -offset/3600) // the sign of these zones is reversed
+	session = strings.NewReplacer("localhost:6379", m.Addr(), "Asia/Shanghai", name, "+08:00", now.Format("Z07:00")).Replace(session)
+	binary := filepath.Join(t.TempDir(), "serial.exe")
+	out, err := exec.Command("go", "build", "-o", binary, "./cmd/serial").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	var env []string
+	for _, step := range strings.Split(session, "$ ")[1:] {
+		line, want, _ := strings.Cut(step, "\n")
+		words := strings.Fields(line)
+		if words[0] == "export" {
+			env = append(os.Environ(), words[1:]...)
+			continue
+		}
+		require.Equal(t, "serial", words[0])
+		cmd := exec.Command(binary, words[1:]...)
+		cmd.Env = env
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		if words[1] != "parse" { // that is of the README's day
+			want = strings.ReplaceAll(want, "20211024", now.Format("20060102"))
+		}
+		require.Equal(t, want, string(out), line)
+	}
+}
+
+// The README's figures are those of the last measurement.
+func TestReadmeFigures(t *testing.T) {
+	text, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	results, err := os.ReadFile("bench/results/results.md")
+	require.NoError(t, err)
+	near, far, found := strings.Cut(string(results), "\n## Network of 2 ms")
+	require.True(t, found)
+	far, _, _ = strings.Cut(far, "\n## ")
+	const throughput, p50, p99 = 4, 6, 8
+	ratio := func(table, callers string, column int) string {
+		for _, line := range strings.Split(table, "\n") {
+			if strings.HasPrefix(line, "| "+callers+" | **Next** |") {
+				value, _, _ := strings.Cut(strings.Split(line, " | ")[column], " (")
+				return value + " "
+			}
+		}
+		return "" // was not measured
+	}
+	for _, callers := range []string{"1", "10", "100", "1,000"} {
+		require.Contains(t, string(text), fmt.Sprintf("\n| %s | %s| %s| %s|", callers,
+			ratio(near, callers, throughput), ratio(near, callers, p99), ratio(far, callers, p50)))
+	}
+}
+
+// Links to files and headings of this repository lead somewhere.
+func TestLinks(t *testing.T) {
+	files, err := filepath.Glob("*.md")
+	require.NoError(t, err)
+	for _, pattern := range []string{"docs/*.md", "*/README.md", "*/*/README.md"} {
+		more, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		files = append(files, more...)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, link := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(string(text), -1) {
+			if strings.Contains(link[1], "://") {
+				continue
+			}
+			path, anchor, _ := strings.Cut(link[1], "#")
+			target := filepath.Join(filepath.Dir(file), path)
+			if path == "" {
+				target = file
+			}
+			_, err := os.Stat(target)
+			require.NoError(t, err, "%s: %s", file, link[1])
+			if anchor != "" {
+				require.Contains(t, anchors(t, target), anchor, "%s: %s", file, link[1])
+			}
+		}
+	}
+}
 
 // Every exported function, method and type has an example, but for what only tells of something. An example stands alone: a
 // reader on pkg.go.dev sees all that it uses, and can run it.
