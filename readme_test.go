@@ -15,7 +15,10 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
 )
 
 // The programs in the README compile as they stand there.
@@ -160,7 +163,7 @@ func main() {
 var recipes = []func(rdb *redis.Client, gen *serial.Generator) error{
 `
 
-// The command does what the README shows.
+// The command does what the README shows, after the README's program has issued a number.
 func TestReadmeCommand(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("README.md")
@@ -174,7 +177,10 @@ func TestReadmeCommand(t *testing.T) {
 	now := time.Now().In(zone)
 	_, offset := now.Zone()
 	name := fmt.Sprintf("Etc/GMT%+d", -offset/3600) // the sign of these zones is reversed
-	session = strings.NewReplacer("localhost:6379", m.Addr(), "Asia/Shanghai", name, "+08:00", now.Format("Z07:00")).Replace(session)
+	session = strings.NewReplacer("localhost:6379", m.Addr(), "=UTC", "="+name, "00Z", "00"+now.Format("Z07:00")).Replace(session)
+	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+	_, err = newGenerator(t, rdb, serial.WithLocation(zone)).Next(t.Context(), "IS")
+	require.NoError(t, err)
 	binary := filepath.Join(t.TempDir(), "serial.exe")
 	out, err := exec.Command("go", "build", "-o", binary, "./cmd/serial").CombinedOutput()
 	require.NoError(t, err, "%s", out)
