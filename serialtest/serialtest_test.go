@@ -249,7 +249,7 @@ func TestExpiry(t *testing.T) {
 		ctx := t.Context()
 		require.NoError(t, rdb.Do(ctx, "SET", "hour", 1, "PX", time.Hour.Milliseconds()).Err())
 		require.NoError(t, rdb.Do(ctx, "SET", "night", 1, "PXAT", night.UnixMilli()).Err())
-		require.NoError(t, rdb.Do(ctx, "SET", "ages", 1, "EXAT", 253402214400).Err())
+		require.NoError(t, rdb.Do(ctx, "SET", "ages", 1, "EXAT", int64(253402214400)).Err())
 		require.NoError(t, rdb.Set(ctx, "ever", 1, 0).Err())
 		has := func(keys ...string) {
 			t.Helper()
