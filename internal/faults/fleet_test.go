@@ -140,8 +140,8 @@ func (f *fleet) hear(s *ship, line string) {
 		f.mu.Unlock()
 		f.journal.mishap(pause)
 		if pause > 0 {
-			for _, after := range []time.Duration{pause, pause + time.Second} { // it may stop only after it was told to go on
-				time.AfterFunc(after, func() { _ = s.cmd.Process.Signal(syscall.SIGCONT) })
+			for late := range 60 { // it may stop only after it was told to go on
+				time.AfterFunc(pause+time.Duration(late)*time.Second, func() { _ = s.cmd.Process.Signal(syscall.SIGCONT) })
 			}
 		}
 	case "leak":
@@ -255,6 +255,7 @@ func (f *fleet) stop() {
 		for _, s := range f.ships {
 			f.t.Errorf("worker %d does not end", s.number)
 			_ = s.cmd.Process.Signal(syscall.SIGQUIT)
+			_ = s.cmd.Process.Signal(syscall.SIGCONT) // a process that is stopped does not notice
 		}
 	})
 	f.ended.Wait()
