@@ -9,36 +9,31 @@ import (
 	"github.com/dailyserial/serial/internal/store"
 )
 
-// printed is the call's request, zero if there is none. Its answer also holds the printed date and
-// the template, so that the same text comes again, whatever the template is by then.
+// printed is the call's request, zero if there is none. Its answer also holds the printed date, the template, and which key hides
+// the sequence, so that the same text comes again, whatever this Generator's template is by then.
 func (c *call) printed() store.Request {
 	if c.request == "" {
 		return store.Request{}
 	}
-	return store.Request{ID: c.request, Printed: strconv.Quote(c.span.date) + " " + strconv.Quote(c.g.template)}
+	r := store.Request{ID: c.request, Printed: strconv.Quote(c.span.date) + " " + strconv.Quote(c.g.template)}
+	if c.g.mark != "" {
+		r.Key = "plain"
+		if h := c.g.format.hidden; h != nil {
+			r.Key = h.fingerprint
+		}
+	}
+	return r
 }
 
 // repeat makes the number that the request was answered with before the call's result.
 func (c *call) repeat(r store.Reply) (step, error) {
 	key := c.g.store.RequestKey(c.typ, c.request)
 	s, f, err := c.g.readAnswer(r.Answer)
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrConflict):
+		return failed, fmt.Errorf("%w: %s", err, key)
+	case err != nil:
 		return failed, fmt.Errorf("serial: %s holds %q, which no request was answered: %w", key, r.Held, err)
-	}
-	if f == nil { // version 0.1.0 left the printing to whoever repeats the answer
-		switch per := c.g.calendar.period; {
-		case len(s.label) != kinds[per].digits:
-			return failed, fmt.Errorf("%w: %s was answered with a number of %s, which is not %v: this generator cannot print it",
-				ErrConflict, key, s.label, per)
-		case r.Answer.Seq > c.g.limit:
-			return failed, fmt.Errorf("%w: %s was answered with number %d of %s: this generator prints numbers up to %d",
-				ErrConflict, key, r.Answer.Seq, s.label, c.g.limit)
-		}
-		f = c.g.format
-		if err := f.checkYear(s.wall.Year()); err != nil {
-			return failed, err
-		}
-		s.date = f.dateOf(s.wall)
 	}
 	if s.label == c.span.label && s.start == c.span.start && s.end == c.span.end {
 		// The answer of before may have been lost, and with it what the number would have been remembered by.
@@ -48,27 +43,58 @@ func (c *call) repeat(r store.Reply) (step, error) {
 	return done, nil
 }
 
-// readAnswer returns the span of an answer, and the format that printed it, which is nil if version 0.1.0 answered.
+// readAnswer returns the span of an answer, and the format that printed it.
 func (g *Generator) readAnswer(a *store.Answer) (*span, *format, error) {
 	if a == nil {
 		return nil, nil, errors.New("it is no period, date, template and sequence")
 	}
-	s := &span{period: period{label: a.Period.Label, start: a.Period.Start, end: a.Period.End}}
-	per := PerSecond
-	for per.known() && kinds[per].digits != len(s.label) {
-		per++
+	per, ok := kindOf(a.Period.Label)
+	if !ok {
+		return nil, nil, fmt.Errorf("no period is called %q", a.Period.Label)
 	}
-	if !per.known() {
-		return nil, nil, fmt.Errorf("no period is called %q", s.label)
-	}
-	var err error
-	if s.wall, err = time.Parse("20060102150405"[:len(s.label)], s.label); err != nil || a.Printed == "" {
-		return s, nil, err
+	s := &span{stretch: stretch{period: period{label: a.Period.Label, start: a.Period.Start, end: a.Period.End}}}
+	s.from, s.to = s.start, s.end
+	if a.Printed == "" { // version 0.1.0 left the printing to whoever repeats the answer
+		return s, g.format, g.printAnswer(s, per, a.Seq)
 	}
 	var template string
-	if _, err = fmt.Sscanf(a.Printed, "%q %q", &s.date, &template); err != nil {
+	if _, err := fmt.Sscanf(a.Printed, "%q %q", &s.date, &template); err != nil {
 		return nil, nil, err
 	}
-	f, err := parseTemplate(template, per)
-	return s, f, err
+	f, err := parseTemplate(template)
+	if err != nil {
+		return nil, nil, err
+	}
+	if a.Key != "" && a.Key != "plain" {
+		if f.hidden = g.format.hidden; f.hidden == nil || f.hidden.fingerprint != a.Key {
+			return nil, nil, fmt.Errorf("%w: the request was answered with a hidden sequence, whose key this generator does not have", ErrConflict)
+		}
+		if f.hidden, err = newHidden(g.key, g.prefix, f.alphabet, f.seqWidth, f.grows); err != nil {
+			return nil, nil, err
+		}
+	}
+	f.calendar = g.calendar.per(per)
+	if f.date == nil {
+		return s, f, nil
+	}
+	if at, err := f.find(s.date); err == nil && s.start <= at.date.Unix() && at.date.Unix() < s.end {
+		s.from = at.date.Unix()
+	}
+	return s, f, nil
+}
+
+// printAnswer completes the span of an answer of version 0.1.0, which holds no date.
+func (g *Generator) printAnswer(s *span, per Period, seq int64) error {
+	wall, err := time.Parse(kinds[per].label, s.label)
+	switch {
+	case per != g.calendar.period || g.mark != "":
+		return fmt.Errorf("%w: the request was answered with a number of %s, which this generator cannot print", ErrConflict, readable(s.label))
+	case err != nil:
+		return err
+	case seq > g.limit:
+		return fmt.Errorf("%w: the request was answered with number %d of %s: this generator prints numbers up to %d",
+			ErrConflict, seq, s.label, g.limit)
+	}
+	s.date = g.format.print(wall)
+	return g.format.printable(wall)
 }

@@ -22,7 +22,7 @@ type node struct {
 // A batchKey is what callers have in common who share a take.
 type batchKey struct {
 	typ   string
-	start int64 // of the period, Unix seconds
+	start int64 // of the span, Unix seconds
 }
 
 // asked is what the first caller of a batch asked for.
@@ -38,7 +38,7 @@ func (c *call) joinWaiting(ctx context.Context) (step, error) {
 	if s == nil || !c.node.Known() {
 		return again, nil
 	}
-	b, place := c.node.lane.JoinWaiting(batchKey{c.typ, s.start})
+	b, place := c.node.lane.JoinWaiting(batchKey{c.typ, s.from})
 	if b == nil {
 		return again, nil
 	}
@@ -52,7 +52,7 @@ func (c *call) joinWaiting(ctx context.Context) (step, error) {
 
 // share has one number issued for the call's span, together with other callers of the type if there are any.
 func (c *call) share(ctx context.Context) (store.Reply, error) {
-	key, lane := batchKey{c.typ, c.span.start}, c.node.lane
+	key, lane := batchKey{c.typ, c.span.from}, c.node.lane
 	if ctx.Done() == nil { // the caller may wait for Redis itself
 		if place, ok := lane.Alone(); ok {
 			answered := false
@@ -100,7 +100,7 @@ func (c *call) member(ctx context.Context, b *batch, place int) (store.Reply, er
 	return *r, nil
 }
 
-// send sends batches: those of one period together.
+// send sends batches: those of one span together.
 func (n *node) send(batches []*batch) {
 	first := batches[0]
 	left, ctx := remaining(first.Begun), context.WithoutCancel(first.Payload.ctx)

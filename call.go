@@ -50,7 +50,7 @@ func (c *call) begin(ctx context.Context, g *Generator, typ string) error {
 	if g.hooks != nil {
 		c.trace.began = time.Now()
 	}
-	if err := checkType(typ); err != nil {
+	if err := g.format.checkType(typ); err != nil {
 		return outcome(ctx, err)
 	}
 	if err := redisrun.EndOf(ctx); err != nil {
@@ -79,8 +79,7 @@ func (c *call) issued(last int64) step {
 
 // number is one of the numbers issued.
 func (c *call) number(seq int64) Number {
-	s := c.made.span
-	return Number{Type: c.typ, Start: time.Unix(s.start, 0).In(c.g.calendar.location), Seq: seq, date: s.date, format: c.made.format}
+	return c.made.span.number(c.typ, seq, c.g.calendar.location, c.made.format)
 }
 
 // heard is what follows every script that was sent for the call: it keeps what the reply tells.

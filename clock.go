@@ -49,10 +49,9 @@ func (k *clock) learn(r *store.Reply) (offset, before time.Duration) {
 	return offset, time.Duration(k.offset.Swap(int64(offset)))
 }
 
-// A span is a period as a Generator uses it.
+// A span is a stretch of time as a Generator uses it.
 type span struct {
-	period
-	date   string       // the label as the template prints it
+	stretch
 	stored store.Period // the period as Redis has it
 }
 
@@ -61,21 +60,17 @@ func (g *Generator) spanAt(t time.Time) *span {
 	if s := g.current.Load(); s != nil && s.contains(t.Unix()) {
 		return s
 	}
-	s := g.spanOf(g.calendar.at(t))
+	s := &span{stretch: g.stretchAt(t)}
+	expires := g.calendar.later(&s.period, g.retention).end
+	s.stored = g.store.NewPeriod(s.label, s.start, s.end, s.from, s.to, expires)
 	g.current.Store(s)
 	return s
 }
 
-// spanOf adds to a period what the options say of it.
-func (g *Generator) spanOf(p *period) *span {
-	expires := g.calendar.later(p, g.retention).end
-	return &span{*p, g.format.dateOf(p.wall), g.store.NewPeriod(p.label, p.start, p.end, expires)}
-}
-
-// aim is the time by the server's clock that a script is to be sent for: now, but where a period is over in a second it is
-// when the script gets there.
+// aim is the time by the server's clock that a script is to be sent for: now, but where a span is over in a second it is when
+// the script gets there.
 func (c *call) aim() time.Time {
-	if c.g.calendar.period == PerSecond {
+	if c.g.brief {
 		return c.node.clock.arrival()
 	}
 	return c.node.clock.now()
@@ -88,12 +83,12 @@ func (c *call) follow(ctx context.Context, now time.Time, send func() (store.Rep
 	elsewhere := 0 // answers in a row that its clock is in another period
 	for {
 		s := c.g.spanAt(now)
-		if err := c.g.format.checkYear(s.wall.Year()); err != nil {
+		if err := c.g.format.printable(s.reading); err != nil {
 			if told {
 				return store.Reply{}, err
 			}
 			// This host's clock is wrong, or else the server's will say the same: no clock is in this span.
-			s = &span{period{label: "0"}, "", c.g.store.NewPeriod("0", 0, 0, 0)}
+			s = &span{stretch: stretch{period: period{label: "0"}}, stored: c.g.store.NewPeriod("0", 0, 0, 0, 0, 0)}
 		}
 		c.span = s
 		r, err := send()
@@ -108,7 +103,7 @@ func (c *call) follow(ctx context.Context, now time.Time, send func() (store.Rep
 					ErrClockSkew, r.Now.UTC().Format(time.RFC3339))
 			}
 			now = r.Now
-			if c.g.calendar.period == PerSecond {
+			if c.g.brief {
 				now = now.Add(r.Received.Sub(r.Sent)) // until the next one arrives
 			}
 		case store.Future:

@@ -45,6 +45,13 @@ var (
 	// [Generator.NextN] a count that is not 1 to 100,000. Nothing was sent to Redis.
 	ErrInvalidRequest = errors.New("serial: invalid request")
 
+	// ErrInvalidNumber means that a text is no number that can have been issued with the template, period and time zone given;
+	// see [Generator.Parse] and [Scheme.Parse].
+	ErrInvalidNumber = errors.New("serial: invalid number")
+
+	// ErrCheckDigit means that a number is mistyped: its check digit does not fit. It matches [ErrInvalidNumber] too.
+	ErrCheckDigit = errors.New("serial: wrong check digit")
+
 	// ErrNotReplicated means that too few replicas confirmed a number in time; see [WithReplicas]. The number is not issued
 	// and leaves a gap, except with [Generator.NextOnce]: the same request gets it once replicas confirm it.
 	ErrNotReplicated = errors.New("serial: not replicated")

@@ -18,28 +18,37 @@ const (
 	PerHour
 	PerDay
 	PerMonth
-	PerYear
+	PerYear    // a business year, see [WithYearStart]; the calendar year by default
+	PerWeek    // an ISO 8601 week: from Monday, week 1 has the year's first Thursday
+	PerQuarter // of the business year
+	Never      // numbers never start again, until the year 9999
 )
 
-const allowedPeriods = "allowed are PerSecond, PerMinute, PerHour, PerDay, PerMonth and PerYear"
+const allowedPeriods = "allowed are PerSecond, PerMinute, PerHour, PerDay, PerWeek, PerMonth, PerQuarter, PerYear and Never"
 
 // kinds holds what differs from one Period to another.
 var kinds = [...]struct {
 	name    string
-	one     string    // one of them, for messages
-	seconds int64     // length by the wall clock; 0 if it varies
-	finest  fieldKind // date field that tells one period from the next
-	digits  int       // digits of the label, which begins yyyyMMddHHmmss
+	one     string // one of them, for messages
+	seconds int64  // length by the wall clock; 0 if it varies
+	months  int    // the same in months
+	label   string // layout of its labels, for time.Format; "" where that cannot write them
+	date    string // of a template that suits it
 }{
-	PerSecond: {"PerSecond", "a second", 1, fieldSecond, 14},
-	PerMinute: {"PerMinute", "a minute", 60, fieldMinute, 12},
-	PerHour:   {"PerHour", "an hour", 60 * 60, fieldHour, 10},
-	PerDay:    {"PerDay", "a day", 24 * 60 * 60, fieldDay, 8},
-	PerMonth:  {"PerMonth", "a month", 0, fieldMonth, 6},
-	PerYear:   {"PerYear", "a year", 0, fieldYear, 4},
+	PerSecond:  {"PerSecond", "a second", 1, 0, "20060102150405", "yyyyMMddHHmmss"},
+	PerMinute:  {"PerMinute", "a minute", 60, 0, "200601021504", "yyyyMMddHHmm"},
+	PerHour:    {"PerHour", "an hour", 60 * 60, 0, "2006010215", "yyyyMMddHH"},
+	PerDay:     {"PerDay", "a day", daySeconds, 0, "20060102", "yyyyMMdd"},
+	PerMonth:   {"PerMonth", "a month", 0, 1, "200601", "yyyyMM"},
+	PerYear:    {"PerYear", "a year", 0, 12, "2006", "yyyy"},
+	PerWeek:    {"PerWeek", "a week", 7 * daySeconds, 0, "", "GGGG-WW"},
+	PerQuarter: {"PerQuarter", "a quarter", 0, 3, "", "FFFF-Q"},
+	Never:      {"Never", "all time", 0, 0, "", ""},
 }
 
-func (p Period) known() bool { return PerSecond <= p && p <= PerYear }
+const daySeconds = 24 * 60 * 60
+
+func (p Period) known() bool { return PerSecond <= p && p <= Never }
 
 // String returns the name of the constant, such as "PerDay".
 func (p Period) String() string {
@@ -55,11 +64,32 @@ func (p Period) noun() string {
 	return noun
 }
 
+// shorter reports whether p is shorter than a day, so that it has no day start.
+func (p Period) shorter() bool { return p < PerDay }
+
+// kindOf is the Period that a label is of, which its form tells.
+func kindOf(label string) (Period, bool) {
+	switch {
+	case label == "all":
+		return Never, true
+	case len(label) == len("2024W01") && label[4] == 'W':
+		return PerWeek, true
+	case len(label) == len("2024Q1") && label[4] == 'Q':
+		return PerQuarter, true
+	}
+	for per := PerSecond; per <= PerYear; per++ {
+		if len(label) == len(kinds[per].label) {
+			return per, true
+		}
+	}
+	return 0, false
+}
+
 // A period is one of the spans that counters serve, such as 24 October 2021 in the configured time zone. It is a value
-// computed from one instant; key, printed date and expiry all come from it.
+// computed from one instant; key and expiry come from it.
 type period struct {
-	label string    // name of the period in the counter's key, such as 20211024
-	wall  time.Time // label as a wall-clock reading, as if it were UTC
+	label string    // name of the period in the counter's key, such as 20211024, 2024W01, 2024Q1 or all
+	wall  time.Time // the wall-clock reading that it begins with, as if it were UTC
 	start int64     // first instant of the period, Unix seconds
 	end   int64     // first instant after the period, Unix seconds
 }
@@ -69,7 +99,15 @@ func (p *period) contains(t int64) bool { return p.start <= t && t < p.end }
 
 // readable is a period's label as people write dates, such as 2021-10-24.
 func readable(label string) string {
-	wall, err := time.Parse("20060102150405"[:min(len(label), 14)], label)
+	switch per, ok := kindOf(label); {
+	case !ok:
+		return label
+	case per == Never:
+		return "all time"
+	case per == PerWeek || per == PerQuarter:
+		return label[:4] + "-" + label[4:]
+	}
+	wall, err := time.Parse("20060102150405"[:len(label)], label)
 	if err != nil {
 		return label
 	}
@@ -81,17 +119,63 @@ func readable(label string) string {
 // last. This is not always the period that the clock shows: where clocks are set back, the old reading returns for a while,
 // but a period once begun is never left. A label that the clock jumped over belongs to no period.
 type calendar struct {
-	location *time.Location
-	period   Period
-	dayStart int64 // seconds after midnight; 0 if the period is shorter than a day
+	location  *time.Location
+	period    Period
+	dayStart  int64     // seconds after midnight; 0 if the period is shorter than a day
+	yearStart yearStart // of the business year
 }
+
+// A yearStart is the first day of a business year. The zero yearStart is January 1.
+type yearStart struct {
+	month int // after January
+	day   int // after the 1st
+}
+
+// of returns the business year that a day belongs to, named after the calendar year in which it begins, and the quarter, 1 to 4.
+func (s yearStart) of(day time.Time) (year, quarter int) {
+	y, m, d := day.Date()
+	month := y*12 + int(m-time.January) - s.month
+	if d <= s.day {
+		month--
+	}
+	year = floorDiv(month, 12)
+	return year, (month-12*year)/3 + 1
+}
+
+// ends returns the calendar year in which a business year ends.
+func (s yearStart) ends(year int) int {
+	if s == (yearStart{}) {
+		return year
+	}
+	return year + 1
+}
+
+// usualDate is a date layout that tells the calendar's periods apart, "" where none has to.
+func (c calendar) usualDate() string {
+	if c.period == PerYear && c.yearStart != (yearStart{}) {
+		return "FFFF"
+	}
+	return kinds[c.period].date
+}
+
+// usualTemplate is the default template with a date that suits the calendar.
+func (c calendar) usualTemplate() string {
+	date := c.usualDate()
+	if date == "" {
+		return strings.Replace(defaultTemplate, "{date:yyyyMMdd}", "", 1)
+	}
+	return strings.Replace(defaultTemplate, "yyyyMMdd", date, 1)
+}
+
+// always is the only period of Never. Its counter expires at the end of the year 9999.
+var always = &period{label: "all", wall: time.Unix(0, 0).UTC(), end: 253402214400}
 
 // at returns the period that t belongs to.
 func (c calendar) at(t time.Time) *period {
 	return c.nth(c.index(latest(t.Unix(), c.location) - c.dayStart))
 }
 
-// of returns the period whose label is wall. It reports false if there is none: Apia skipped 30 December 2011.
+// of returns the period that begins with the reading wall. It reports false if there is none: Apia skipped 30 December 2011.
 func (c calendar) of(wall time.Time) (*period, bool) {
 	p := c.nth(c.index(wall.Unix()))
 	return p, p.start < p.end
@@ -105,7 +189,7 @@ func (c calendar) previous(p *period) *period { return c.at(time.Unix(p.start-1,
 
 // later returns the n-th period after p, as n calls of next would; n is at least 0.
 func (c calendar) later(p *period, n int) *period {
-	for n > 0 {
+	for n > 0 && c.period != Never {
 		// Until the clocks change, no label is left out, so indices count the periods.
 		i := c.index(p.wall.Unix())
 		last := i + int64(n)
@@ -124,38 +208,75 @@ func (c calendar) later(p *period, n int) *period {
 // nth returns the period whose label has the index i. If the clock jumped over the label, the period is empty and ends at
 // its start.
 func (c calendar) nth(i int64) *period {
+	if c.period == Never {
+		return always
+	}
 	wall := c.wall(i)
 	return &period{
-		label: wall.Format("20060102150405"[:kinds[c.period].digits]),
+		label: c.label(wall),
 		wall:  wall,
 		start: begin(wall.Unix()+c.dayStart, c.location),
 		end:   begin(c.wall(i+1).Unix()+c.dayStart, c.location),
 	}
 }
 
+// label names the period that begins with the reading wall.
+func (c calendar) label(wall time.Time) string {
+	switch c.period {
+	case PerWeek:
+		year, week := wall.ISOWeek()
+		return fmt.Sprintf("%04dW%02d", year, week)
+	case PerQuarter:
+		year, quarter := c.yearStart.of(wall)
+		return fmt.Sprintf("%04dQ%d", year, quarter)
+	}
+	return wall.Format(kinds[c.period].label)
+}
+
+// Weeks are counted from Thursday, 1 January 1970: the first Monday was three days before.
+const mondayBefore = 3 * daySeconds
+
 // index numbers the labels of the calendar in their order, including those that no period has. It returns the index of the
 // label that a wall-clock reading falls under; wall is that reading in Unix seconds, as if it were UTC.
 func (c calendar) index(wall int64) int64 {
-	switch c.period {
-	case PerYear:
-		return int64(time.Unix(wall, 0).UTC().Year())
-	case PerMonth:
+	kind := kinds[c.period]
+	switch {
+	case c.period == PerWeek:
+		return floorDiv(wall+mondayBefore, kind.seconds)
+	case kind.seconds > 0:
+		return floorDiv(wall, kind.seconds)
+	case c.period == PerMonth:
 		y, m, _ := time.Unix(wall, 0).UTC().Date()
 		return int64(y)*12 + int64(m-time.January)
 	}
-	unit := kinds[c.period].seconds
-	return (wall - ((wall%unit)+unit)%unit) / unit // rounds down, also before 1970
+	year, quarter := c.yearStart.of(time.Unix(wall, 0).UTC())
+	if c.period == PerQuarter {
+		return int64(year)*4 + int64(quarter-1)
+	}
+	return int64(year)
 }
 
 // wall is the inverse of index: it returns the label with index i, as if it were UTC.
 func (c calendar) wall(i int64) time.Time {
-	switch c.period {
-	case PerYear:
-		return time.Date(int(i), time.January, 1, 0, 0, 0, 0, time.UTC)
-	case PerMonth:
+	kind := kinds[c.period]
+	switch {
+	case c.period == PerWeek:
+		return time.Unix(i*kind.seconds-mondayBefore, 0).UTC()
+	case kind.seconds > 0:
+		return time.Unix(i*kind.seconds, 0).UTC()
+	case c.period == PerMonth:
 		return time.Date(0, time.January+time.Month(i), 1, 0, 0, 0, 0, time.UTC)
 	}
-	return time.Unix(i*kinds[c.period].seconds, 0).UTC()
+	return time.Date(0, time.Month(1+c.yearStart.month+kind.months*int(i)), 1+c.yearStart.day, 0, 0, 0, 0, time.UTC)
+}
+
+// floorDiv is a/b, rounded down also below 0; b is positive.
+func floorDiv[T int | int64](a, b T) T {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return q
 }
 
 // begin returns the first instant, in Unix seconds, at which a wall clock in loc shows wall or later. wall is that reading

@@ -18,7 +18,7 @@ type Span struct {
 func spanOf(p *period) Span { return Span{p.label, p.start, p.end} }
 
 func NewCalendar(loc *time.Location, per Period, dayStart time.Duration) Calendar {
-	return Calendar{calendar{loc, per, int64(dayStart / time.Second)}}
+	return Calendar{calendar{location: loc, period: per, dayStart: int64(dayStart / time.Second)}}
 }
 
 // At is the period of an instant, in Unix seconds; Around and Later are those next to it.
@@ -38,7 +38,7 @@ func (c Calendar) Of(wall time.Time) (Span, bool) {
 
 // PeriodBounds gives tests the label and bounds of the day of t.
 func PeriodBounds(t time.Time, loc *time.Location) (label string, start, end int64) {
-	p := calendar{loc, PerDay, 0}.at(t)
+	p := calendar{location: loc, period: PerDay}.at(t)
 	return p.label, p.start, p.end
 }
 
@@ -50,12 +50,8 @@ func (g *Generator) Remembered() int { return len(g.marks.of) }
 
 // Made is the number that g would have issued, and false where it could not have been.
 func (g *Generator) Made(typ string, at time.Time, seq int64) (Number, bool) {
-	s := g.spanAt(at)
-	if checkType(typ) != nil || seq < 1 || seq > g.format.maxSeq() || g.format.checkYear(s.wall.Year()) != nil || s.end <= 0 {
-		return Number{}, false
-	}
-	c := call{g: g, typ: typ, made: result{span: s, format: g.format}}
-	return c.number(seq), true
+	n, err := g.Scheme().Number(typ, at, seq)
+	return n, err == nil
 }
 
 // CheckType gives tests the rule for types by itself.

@@ -21,13 +21,13 @@ import (
 //
 // Default none; nil is refused.
 func WithFloor(floor func(ctx context.Context, typ string, start time.Time) (int64, error)) Option {
-	return optionFunc(func(c *config) error {
+	return option{"WithFloor", false, func(c *config) error {
 		if floor == nil {
 			return errors.New("serial: WithFloor: the function is nil")
 		}
 		c.floor = floor
 		return nil
-	})
+	}}
 }
 
 // askFloor asks the floor, which has until then, and the caller's context, to answer.

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -23,22 +24,30 @@ const (
 type Number struct {
 	Type  string    // business type, such as "IS"
 	Start time.Time // first instant of the number's period, in the Generator's time zone
-	Seq   int64     // sequence within the period, from 1; 0 from Peek and History if none was issued
+	// Date is the first instant of what is printed of the date. It is later than Start where a template prints more than its
+	// period (the month of a number that is counted by the year), else the same. It is zero where it is not known: such a
+	// template's numbers from Peek and History.
+	Date time.Time
+	Seq  int64 // sequence within the period, from 1; 0 from Peek and History if none was issued
 
-	date   string  // date as printed
-	format *format // parsed template; nil if no Generator made the Number
+	date   string  // as printed
+	label  string  // of the period, which hides the sequence
+	format *format // parsed template; nil if no Generator or Scheme made the Number
 }
 
-// String returns the number as it was issued, such as "IS202110240001", or "" for a Number that no [Generator] made. A
-// sequence wider than the template's padding, which Peek shows if something else wrote the counter, is printed in full.
+// String returns the number as it was issued, such as "IS202110240001". It is "" for a Number that no [Generator] or [Scheme]
+// made, or whose Date is not known. A sequence wider than the template's padding, which Peek shows if something else wrote
+// the counter, is printed in full, in decimal.
 func (n Number) String() string {
-	if n.format == nil {
+	f := n.format
+	if f == nil || f.date != nil && n.date == "" {
 		return ""
 	}
 	var buf [128]byte // on the stack: the returned string is the only allocation
 	b := buf[:0]
-	for i := range n.format.fields {
-		switch fl := &n.format.fields[i]; fl.kind {
+	check := -1 // where its characters belong
+	for i := range f.fields {
+		switch fl := &f.fields[i]; fl.kind {
 		case fieldLiteral:
 			b = append(b, fl.text...)
 		case fieldType:
@@ -46,37 +55,57 @@ func (n Number) String() string {
 		case fieldDate:
 			b = append(b, n.date...)
 		case fieldSeq:
-			b = appendPadded(b, n.Seq, fl.width)
+			b = f.appendSeq(b, n.Type, n.label, n.Seq)
+		case fieldCheck:
+			check = len(b)
+			b = append(b, f.check.blank()...)
 		}
+	}
+	if check >= 0 {
+		f.check.fill(b, check)
 	}
 	return string(b)
 }
 
-// Int64 returns the number as one integer: the date as printed, with its fields in the order year to second, followed by
-// the padded sequence. IS202110240001 gives 202110240001. The numbers of one type and template sort by it in the order of
-// issue.
+// Int64 returns the number as one integer: the date as printed, from coarse to fine, followed by the padded sequence.
+// IS202110240001 gives 202110240001. The numbers of one type and template sort by it in the order of issue. Years of two digits
+// count as in their long form only in which dates are allowed; check digits are left out.
 //
-// It is an error if the digits do not fit into an int64, if the sequence has outgrown its padding (the integers would not
-// sort), or if no [Generator] made the Number.
+// Allowed are a year alone, year MM [dd [HH [mm [ss]]]], year DDD [HH ...], GGGG WW and FFFF Q, of two years as in FFFF-EE the
+// first, and no date at all, each in any order. It is an error if the date is another, if the digits do not fit into an int64,
+// if the sequence has outgrown its padding (the integers would not sort), for an alphabet of letters, for a hidden sequence, and
+// if no [Generator] or [Scheme] made the Number.
 func (n Number) Int64() (int64, error) {
-	if n.format == nil {
+	f := n.format
+	if f == nil {
 		return 0, errors.New("serial: Int64 of a Number that no Generator made")
 	}
-	width := n.format.seqWidth
-	if n.Seq < 0 || n.Seq > maxSeq(width) {
-		return 0, fmt.Errorf("serial: Int64: sequence %d has outgrown its %d digits", n.Seq, width)
+	switch {
+	case f.hidden != nil:
+		return 0, errors.New("serial: Int64: the sequence is hidden, and would not be in the integer")
+	case f.alphabet != decimal:
+		return 0, fmt.Errorf("serial: Int64: the sequence is printed in %s", f.alphabet.name)
+	case n.Seq < 0 || n.Seq > decimal.largest(f.seqWidth):
+		return 0, fmt.Errorf("serial: Int64: sequence %d has outgrown its %d digits", n.Seq, f.seqWidth)
 	}
 	var digits []byte
-	for kind := fieldYear; kind <= fieldSecond; kind++ {
-		rest := n.date
-		for _, fl := range n.format.layout {
-			if fl.kind == kind {
-				digits = append(digits, rest[:fl.width]...)
+	if f.date != nil {
+		order, ok := f.date.sortable()
+		if !ok || n.date == "" {
+			return 0, fmt.Errorf("serial: Int64: a date of %s makes no integers that sort", f.date.names())
+		}
+		for _, p := range order {
+			rest := n.date
+			for _, fl := range f.date.fields {
+				if fl.part == p {
+					digits = append(digits, rest[:fl.width]...)
+					break
+				}
+				rest = rest[fl.width:]
 			}
-			rest = rest[fl.width:]
 		}
 	}
-	digits = appendPadded(digits, n.Seq, width)
+	digits = appendPadded(digits, n.Seq, f.seqWidth, decimal)
 	v, err := strconv.ParseInt(string(digits), 10, 64)
 	if err != nil {
 		return 0, fmt.Errorf("serial: Int64: %s is larger than %d", digits, int64(math.MaxInt64))
@@ -84,16 +113,18 @@ func (n Number) Int64() (int64, error) {
 	return v, nil
 }
 
-// maxSeq is the largest sequence of width digits; width is at most maxWidth.
-func maxSeq(width int) int64 { return int64(math.Pow10(width)) - 1 } // exact, since 10^15 is
-
 // A format is a parsed template. All its fields have a fixed width, except the type and a sequence that may grow.
 type format struct {
-	fields   []field // literals, type, date and sequence, as in the template
-	layout   []field // literals and parts of the date
+	fields   []field // literals, type, date, sequence and check, as in the template
+	date     *layout // nil without a date
 	fixed    int     // bytes of all fields but the type, with a sequence that has not grown
 	seqWidth int     // digits that the sequence is padded to
 	grows    bool    // the sequence may be wider than seqWidth
+	alphabet *alphabet
+	check    *check       // nil for none
+	hidden   *hidden      // nil for a sequence that is printed as it is
+	calendar calendar     // of the numbers
+	last     atomic.Value // the last date that parse has found: found
 }
 
 type fieldKind int
@@ -103,42 +134,23 @@ const (
 	fieldType
 	fieldSeq
 	fieldDate
-	fieldYear // the parts of a date, from coarse to fine
-	fieldMonth
-	fieldDay
-	fieldHour
-	fieldMinute
-	fieldSecond
+	fieldCheck
 )
 
+// A field is a part of a template, or of a date layout.
 type field struct {
 	kind  fieldKind
+	part  part   // of a date layout
 	width int    // bytes; 0 for the type
 	text  string // text of a literal, or token of a part of a date
 }
 
-// dateTokens maps what a date layout may hold, besides separators, to the part that it prints. Upper-case YYYY and DD are
-// common in other libraries and cannot mean anything else here; MM and mm differ.
-var dateTokens = map[string]fieldKind{
-	"yyyy": fieldYear, "YYYY": fieldYear, "yy": fieldYear,
-	"MM": fieldMonth,
-	"dd": fieldDay, "DD": fieldDay,
-	"HH": fieldHour, "mm": fieldMinute, "ss": fieldSecond,
-}
+// allowedFields is what messages say of a template.
+const allowedFields = "allowed are {type}, {date:LAYOUT}, {seq:WIDTH} and {check:ALGORITHM}"
 
-// dateParts is how messages name the parts of a date, and what they list as allowed.
-var dateParts = [...]struct{ name, tokens string }{
-	fieldYear:   {"the year (yyyy or yy)", "yyyy, yy"},
-	fieldMonth:  {"the month (MM)", "MM"},
-	fieldDay:    {"the day (dd)", "dd"},
-	fieldHour:   {"the hour (HH)", "HH"},
-	fieldMinute: {"the minute (mm)", "mm"},
-	fieldSecond: {"the second (ss)", "ss"},
-}
-
-// parseTemplate parses a template. It refuses a template that could print numbers of different types or periods alike.
-func parseTemplate(template string, per Period) (*format, error) {
-	f := &format{}
+// parseTemplate parses a template. Whether its numbers can be told apart in a calendar is for checkCalendar to say.
+func parseTemplate(template string) (*format, error) {
+	f := &format{alphabet: decimal}
 	bad := func(msg string, args ...any) (*format, error) {
 		return nil, fmt.Errorf("serial: template %q: %s", template, fmt.Sprintf(msg, args...))
 	}
@@ -174,22 +186,28 @@ func parseTemplate(template string, per Period) (*format, error) {
 			case name == "type" && !hasArg:
 				f.fields = append(f.fields, field{kind: fieldType})
 			case name == "seq":
-				err = f.seq(arg, hasArg)
+				err = f.parseSeq(arg, hasArg)
 			case name == "date":
-				err = f.date(arg, per)
+				if f.date, err = parseLayout(arg); err == nil {
+					f.fields = append(f.fields, field{kind: fieldDate, width: f.date.width})
+				}
+			case name == "check":
+				if f.check, err = newCheck(arg); err == nil {
+					f.fields = append(f.fields, field{kind: fieldCheck, width: len(f.check.blank())})
+				}
 			default:
-				return bad("unknown field {%s}; allowed are {type}, {date:LAYOUT} and {seq:WIDTH}", body)
+				return bad("unknown field {%s}; %s", body, allowedFields)
 			}
 			if err != nil {
 				return bad("{%s}: %v", body, err)
 			}
 			if seen[name]++; seen[name] > 1 {
-				return bad("{%s} stands twice; {type}, {date:LAYOUT} and {seq:WIDTH} each stand once", name)
+				return bad("{%s} stands twice; {type}, {date:LAYOUT}, {seq:WIDTH} and {check:ALGORITHM} each stand once", name)
 			}
 			rest = after
 		}
 	}
-	for _, name := range []string{"type", "date", "seq"} {
+	for _, name := range []string{"type", "seq"} {
 		if seen[name] == 0 {
 			return bad("{%s} is missing; {type}, {date:LAYOUT} and {seq:WIDTH} each stand once", name)
 		}
@@ -197,29 +215,57 @@ func parseTemplate(template string, per Period) (*format, error) {
 	if err := f.checkGrowth(); err != nil {
 		return bad("{seq:%d+}: %v", f.seqWidth, err)
 	}
+	if f.check != nil && f.check.digitsOnly() && f.alphabet != decimal {
+		return bad("{check:%s} covers digits only, and the sequence is printed in %s; take %s", f.check.Name, f.alphabet.name, checksOfLetters)
+	}
 	for _, fl := range f.fields {
 		f.fixed += fl.width
 	}
 	return f, nil
 }
 
-// appendLiteral appends literal text, and joins it to a literal right before it.
-func appendLiteral(fields []field, text string) []field {
-	if last := len(fields) - 1; last >= 0 && fields[last].kind == fieldLiteral {
-		text = fields[last].text + text
-		fields = fields[:last]
+// checkCalendar refuses a template that could print numbers of different periods alike.
+func (f *format) checkCalendar(template string, c calendar) error {
+	f.calendar = c
+	if f.date == nil {
+		if c.period != Never {
+			return fmt.Errorf("serial: template %q: {date} is missing; {type}, {date:LAYOUT} and {seq:WIDTH} each stand once, and "+
+				"only numbers of Never need no date", template)
+		}
+		return nil
 	}
-	return append(fields, field{kind: fieldLiteral, width: len(text), text: text})
+	if err := f.date.check(c); err != nil {
+		return fmt.Errorf("serial: template %q: {date:%s}: %w", template, f.date.text, err)
+	}
+	return nil
 }
 
-func (f *format) seq(arg string, hasArg bool) error {
+func (f *format) parseSeq(arg string, hasArg bool) error {
 	f.seqWidth = defaultWidth
 	if hasArg {
+		count, name, hasAlphabet := strings.Cut(arg, ":")
+		if hasAlphabet {
+			switch name {
+			case base32.name:
+				f.alphabet = base32
+			case base36.name:
+				f.alphabet = base36
+			default:
+				return fmt.Errorf("%q is no alphabet; allowed are base32 and base36, and none for decimal digits", name)
+			}
+		}
 		var digits string
-		digits, f.grows = strings.CutSuffix(arg, "+")
+		digits, f.grows = strings.CutSuffix(count, "+")
+		if f.grows && hasAlphabet {
+			return fmt.Errorf("a sequence in %s cannot grow; only a decimal one can", name)
+		}
 		width, err := strconv.ParseUint(digits, 10, 8)
-		if err != nil || width < 1 || width > maxWidth || digits[0] == '0' {
-			return fmt.Errorf("%q is no width; allowed are 1 to %d, with + behind it for a sequence that may grow wider", arg, maxWidth)
+		if err != nil || width < 1 || int(width) > f.alphabet.widest || digits[0] == '0' {
+			more := ", with + behind it for a sequence that may grow wider"
+			if hasAlphabet {
+				more = ""
+			}
+			return fmt.Errorf("%q is no width; allowed are 1 to %d%s", count, f.alphabet.widest, more)
 		}
 		f.seqWidth = int(width)
 	}
@@ -233,11 +279,13 @@ func (f *format) checkGrowth() error {
 	if !f.grows {
 		return nil
 	}
-	date := find(f.fields, fieldDate)
-	fields := slices.Replace(slices.Clone(f.fields), date, date+1, f.layout...)
+	fields := slices.Clone(f.fields)
+	if date := find(fields, fieldDate); date >= 0 {
+		fields = slices.Replace(fields, date, date+1, f.date.fields...)
+	}
 	bounds := func(fl field, edge func(string) (rune, int)) bool {
 		r, _ := edge(fl.text)
-		return fl.kind == fieldLiteral && !unicode.IsDigit(r)
+		return fl.kind == fieldLiteral && fl.part == separator && !unicode.IsDigit(r)
 	}
 	at := find(fields, fieldSeq)
 	if at == 0 || !bounds(fields[at-1], utf8.DecodeLastRuneInString) {
@@ -254,111 +302,86 @@ func find(fields []field, kind fieldKind) int {
 	return slices.IndexFunc(fields, func(fl field) bool { return fl.kind == kind })
 }
 
-// date parses the layout of the date field. The layout must have all the parts of a date that tell one period from another,
-// and none that change within a period.
-func (f *format) date(layout string, per Period) error {
-	finest := kinds[per].finest
-	allowed := "allowed are "
-	for kind := fieldYear; kind <= finest; kind++ {
-		allowed += dateParts[kind].tokens + ", "
-	}
-	allowed = strings.TrimSuffix(allowed, ", ") + " and separators"
-	var seen [fieldSecond + 1]bool
-	for rest := layout; rest != ""; {
-		c := rest[0]
-		if !isASCIILetter(c) {
-			if isASCIIDigit(c) || c == '{' {
-				return fmt.Errorf("%q in a date layout; %s (anything but ASCII letters, digits and braces)", c, allowed)
-			}
-			_, size := utf8.DecodeRuneInString(rest)
-			f.layout = appendLiteral(f.layout, rest[:size])
-			rest = rest[size:]
-			continue
-		}
-		token := rest[:len(rest)-len(strings.TrimLeft(rest, rest[:1]))]
-		kind, ok := dateTokens[token]
-		if !ok {
-			return fmt.Errorf("unknown date token %q; %s", token, allowed)
-		}
-		if kind > finest {
-			return fmt.Errorf("%q is finer than the period, %s; %s", token, kinds[per].one, allowed)
-		}
-		if seen[kind] {
-			return fmt.Errorf("%s stands twice", dateParts[kind].name)
-		}
-		seen[kind] = true
-		f.layout = append(f.layout, field{kind: kind, width: len(token), text: token})
-		rest = rest[len(token):]
-	}
-	for kind := fieldYear; kind <= finest; kind++ {
-		if !seen[kind] {
-			return fmt.Errorf("%s is missing: numbers of different %ss would read the same", dateParts[kind].name, per.noun())
-		}
-	}
-	width := 0
-	for _, fl := range f.layout {
-		width += fl.width
-	}
-	f.fields = append(f.fields, field{kind: fieldDate, width: width})
-	return nil
-}
-
 // maxSeq is the largest sequence that the template can print.
 func (f *format) maxSeq() int64 {
 	if f.grows {
-		return maxSeq(maxWidth)
+		return decimal.largest(maxWidth)
 	}
-	return maxSeq(f.seqWidth)
+	return f.alphabet.largest(f.seqWidth)
 }
 
-// checkYear refuses a year that the template would print like another one.
-func (f *format) checkYear(year int) error {
-	for _, fl := range f.layout {
-		if fl.kind == fieldYear && fl.width == 2 && (year < 2000 || year > 2099) {
-			return fmt.Errorf("serial: the year %d cannot be printed as yy, which stands for 2000 to 2099", year)
-		}
+// appendSeq appends a sequence as it is printed.
+func (f *format) appendSeq(b []byte, typ, label string, seq int64) []byte {
+	if f.hidden != nil && seq >= 0 && seq <= f.maxSeq() {
+		seq = f.hidden.image(typ, label, seq)
 	}
-	if year < 0 || year > 9999 {
-		return fmt.Errorf("serial: the year %d does not have four digits", year)
+	return appendPadded(b, seq, f.seqWidth, f.alphabet)
+}
+
+// checkType refuses types whose numbers the template cannot print: what a check digit covers are ASCII letters.
+func (f *format) checkType(typ string) error {
+	if err := checkType(typ); err != nil || f.check == nil || f.check.digitsOnly() {
+		return err
+	}
+	for i := range len(typ) {
+		if typ[i] >= utf8.RuneSelf {
+			return fmt.Errorf("%w %.80q: {check:%s} covers letters; allowed are ASCII letters, digits and - _ . /", ErrInvalidType, typ, f.check.Name)
+		}
 	}
 	return nil
 }
 
-// dateOf returns the label of a period as the template prints it.
-func (f *format) dateOf(wall time.Time) string {
-	var b []byte
-	r := readingOf(wall)
-	for _, fl := range f.layout {
-		if fl.kind == fieldLiteral {
-			b = append(b, fl.text...)
-			continue
-		}
-		v := r[fl.kind-fieldYear]
-		if fl.kind == fieldYear && fl.width == 2 {
-			v %= 100
-		}
-		b = appendPadded(b, int64(v), fl.width)
+// printable refuses a time whose date the template would print like another one.
+func (f *format) printable(wall time.Time) error {
+	if f.date == nil {
+		return nil
 	}
-	return string(b)
+	return f.date.printable(wall, f.calendar.yearStart)
 }
 
-// appendPadded appends n in decimal, with leading zeros up to width digits.
-func appendPadded(b []byte, n int64, width int) []byte {
-	if n < 0 || n > maxSeq(width) {
-		return strconv.AppendInt(b, n, 10)
+// print returns the date of a reading of the clock, "" without one.
+func (f *format) print(wall time.Time) string {
+	if f.date == nil {
+		return ""
 	}
-	b = append(b, "000000000000000"[:width]...)
-	for i := len(b) - 1; n > 0; i-- {
-		b[i] += byte(n % 10)
-		n /= 10
-	}
-	return b
+	return f.date.print(wall, f.calendar.yearStart)
 }
 
-// parse takes apart a number that the template printed for a period of cal.
-func (f *format) parse(s string, cal calendar) (Number, error) {
+// A found is what a printed date stands for.
+type found struct {
+	text        string
+	start, date time.Time
+	label       string
+}
+
+// find returns what a printed date stands for. It remembers the last one, since numbers that are parsed often have the same.
+func (f *format) find(text string) (*found, error) {
+	if last, ok := f.last.Load().(*found); ok && last.text == text {
+		return last, nil
+	}
+	is := &found{text: strings.Clone(text)} // a copy does not keep the number alive
+	at := time.Unix(0, 0)
+	if f.date != nil {
+		var err error
+		if at, err = f.date.find(text, f.calendar); err != nil {
+			return nil, err
+		}
+	}
+	p := f.calendar.at(at)
+	is.label = p.label
+	is.start = time.Unix(p.start, 0).In(f.calendar.location)
+	if is.date = is.start; f.date != nil {
+		from, _, _ := f.date.spanAt(f.calendar, at, p)
+		is.date = time.Unix(from, 0).In(f.calendar.location)
+	}
+	f.last.Store(is)
+	return is, nil
+}
+
+// parse takes apart a number that the template printed.
+func (f *format) parse(s string) (Number, error) {
 	bad := func(msg string, args ...any) (Number, error) {
-		return Number{}, fmt.Errorf("serial: %.200q is no number of this generator: %w", s, fmt.Errorf(msg, args...))
+		return Number{}, fmt.Errorf("%w: %.200q is no number of this generator: %w", ErrInvalidNumber, s, fmt.Errorf(msg, args...))
 	}
 	n := Number{format: f}
 	if len(s) <= f.fixed {
@@ -372,9 +395,10 @@ func (f *format) parse(s string, cal calendar) (Number, error) {
 	case typeWidth < 1:
 		return bad("nothing is left for its type")
 	}
-	var read reading
+	date := ""
 	rest := s
-	for _, fl := range f.fields {
+	for i := range f.fields {
+		fl := &f.fields[i]
 		width := fl.width
 		switch fl.kind {
 		case fieldType:
@@ -387,39 +411,43 @@ func (f *format) parse(s string, cal calendar) (Number, error) {
 		var err error
 		switch fl.kind {
 		case fieldLiteral:
-			err = fl.match(part)
+			if part != fl.text {
+				err = fmt.Errorf("%q stands where %q belongs", part, fl.text)
+			}
 		case fieldType:
-			err = checkType(part)
+			err = f.checkType(part)
 			n.Type = strings.Clone(part) // a copy does not keep s alive
 		case fieldDate:
-			read, err = f.readDate(part)
-			n.date = strings.Clone(part)
+			date = part
+			if last, ok := f.last.Load().(*found); !ok || last.text != date {
+				_, err = f.date.read(date)
+			}
 		case fieldSeq:
-			n.Seq, err = parseDigits(part)
+			n.Seq, err = parseDigits(part, f.alphabet)
 			switch {
-			case err != nil:
+			case err != nil || f.hidden != nil:
 			case n.Seq < 1:
 				err = errors.New("its sequence is 0, the first is 1")
 			case width > f.seqWidth && part[0] == '0':
 				err = fmt.Errorf("its sequence %s is padded to more than %d digits", part, f.seqWidth)
 			}
+		case fieldCheck:
+			err = f.check.verify(s, len(s)-len(rest)-width)
 		}
 		if err != nil {
 			return bad("%w", err)
 		}
 	}
-	wall := read.wall()
-	if readingOf(wall) != read {
-		return bad("there is no %s", read.describe(cal.period))
+	is, err := f.find(date)
+	if err != nil {
+		return bad("%w", err)
 	}
-	p, ok := cal.of(wall)
-	if !ok {
-		return bad("%s has no %s", cal.location, read.describe(cal.period))
+	n.Start, n.Date, n.date, n.label = is.start, is.date, is.text, is.label
+	if f.hidden != nil {
+		if n.Seq = f.hidden.sequence(n.Type, n.label, n.Seq); n.Seq < 1 {
+			return bad("it stands for sequence 0, and the first is 1")
+		}
 	}
-	if p.end <= 0 { // no Redis server has ever had an earlier time
-		return bad("the %s is before 1970", read.describe(cal.period))
-	}
-	n.Start = time.Unix(p.start, 0).In(cal.location)
 	return n, nil
 }
 
@@ -441,63 +469,4 @@ func (f *format) seqIn(s string) int {
 		s = s[fl.width:]
 	}
 	return len(s) - len(strings.TrimLeft(s, digits))
-}
-
-// A reading is the date and time that a number shows, year to second. It need not exist.
-type reading [fieldSecond - fieldYear + 1]int
-
-// readDate parses a date that has the width of the layout. A part that the layout leaves out gets its lowest value.
-func (f *format) readDate(s string) (reading, error) {
-	r := reading{0, 1, 1}
-	for _, fl := range f.layout {
-		part := s[:fl.width]
-		s = s[fl.width:]
-		if fl.kind == fieldLiteral {
-			if err := fl.match(part); err != nil {
-				return r, err
-			}
-			continue
-		}
-		v, err := parseDigits(part)
-		if err != nil {
-			return r, err
-		}
-		if fl.kind == fieldYear && fl.width == 2 {
-			v += 2000
-		}
-		r[fl.kind-fieldYear] = int(v)
-	}
-	return r, nil
-}
-
-func readingOf(wall time.Time) reading {
-	return reading{wall.Year(), int(wall.Month()), wall.Day(), wall.Hour(), wall.Minute(), wall.Second()}
-}
-
-// wall is the reading as if it were UTC. If the reading does not exist, wall is another one.
-func (r reading) wall() time.Time {
-	return time.Date(r[0], time.Month(r[1]), r[2], r[3], r[4], r[5], 0, time.UTC)
-}
-
-// describe names a period by its label, such as "day 2021-10-24".
-func (r reading) describe(per Period) string {
-	text := fmt.Sprintf("%04d-%02d-%02d %02d:%02d:%02d", r[0], r[1], r[2], r[3], r[4], r[5])
-	parts := kinds[per].finest - fieldYear
-	return per.noun() + " " + text[:len("2006")+len("-01")*int(parts)]
-}
-
-// match returns an error unless part is the literal.
-func (fl field) match(part string) error {
-	if part != fl.text {
-		return fmt.Errorf("%q stands where %q belongs", part, fl.text)
-	}
-	return nil
-}
-
-func parseDigits(s string) (int64, error) {
-	v, err := strconv.ParseUint(s, 10, 63) // which takes digits only
-	if err != nil {
-		return 0, fmt.Errorf("%q stands where %d digits belong", s, len(s))
-	}
-	return int64(v), nil
 }

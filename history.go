@@ -35,6 +35,9 @@ func (c *call) history(ctx context.Context, periods int) ([]Number, error) {
 	const together = 1000 // in one script call, so that Redis is not held up
 	var numbers []Number
 	var oldest *period // that was read
+	if c.g.calendar.period == Never {
+		periods = 1
+	}
 	for periods > 0 {
 		var read []*period
 		r, err := c.follow(ctx, c.aim(), func() (store.Reply, error) {
@@ -61,11 +64,11 @@ func (c *call) history(ctx context.Context, periods int) ([]Number, error) {
 		each := r.Each[len(r.Each)-len(read):] // but for the current period, where that was read before
 		for i, seq := range each {
 			p := read[i]
-			if err := c.g.format.checkYear(p.wall.Year()); err != nil {
+			if err := c.g.format.printable(p.wall); err != nil {
 				return numbers, nil // the calendar goes back no further
 			}
 			if seq >= 0 {
-				c.made = result{span: &span{period: *p, date: c.g.format.dateOf(p.wall)}, format: c.g.format}
+				c.made = result{span: &span{stretch: c.g.undated(p)}, format: c.g.format}
 				numbers = append(numbers, c.number(c.g.unlessUnused(seq)))
 			}
 		}

@@ -82,13 +82,13 @@ type ExhaustionInfo struct {
 // Default none. A NearlyExhaustedAt outside 0 to 1 is refused.
 func WithHooks(hooks Hooks) Option {
 	hooks.NearlyExhaustedAt = cmp.Or(hooks.NearlyExhaustedAt, 0.8)
-	return optionFunc(func(c *config) error {
+	return option{"WithHooks", false, func(c *config) error {
 		if at := hooks.NearlyExhaustedAt; !(at >= 0 && at <= 1) {
 			return fmt.Errorf("serial: WithHooks: NearlyExhaustedAt is %v; allowed are more than 0 to 1, and 0 for 0.8", at)
 		}
 		c.hooks = &hooks
 		return nil
-	})
+	}}
 }
 
 // A trace collects what the hooks are called with when a call ends.

@@ -44,16 +44,16 @@ type Ledger interface {
 //
 // Default none. A nil ledger is refused, and so is a block that is not 1 to 10^15-1.
 func WithLedger(l Ledger, block int64) Option {
-	return optionFunc(func(c *config) error {
+	return option{"WithLedger", false, func(c *config) error {
 		if isNil(l) {
 			return errors.New("serial: WithLedger: the ledger is nil")
 		}
-		if most := maxSeq(maxWidth); block < 1 || block > most {
+		if most := int64(store.MaxSeq); block < 1 || block > most {
 			return fmt.Errorf("serial: WithLedger: a block of %d: allowed are 1 to %d", block, most)
 		}
 		c.ledger, c.block = l, block
 		return nil
-	})
+	}}
 }
 
 // A claim is the right to install one block. Redis gives it to one caller at a time, for the lock's expiry, and open
@@ -151,6 +151,9 @@ func (c *call) install(ctx context.Context, claim *claim, o store.Open) (store.R
 			return store.Reply{}, err
 		}
 		o.Block = &claim.block
+	}
+	if now := c.g.spanAt(c.aim()); now.start == c.span.start {
+		c.span = now // what is printed of the date may have changed since the period was looked at
 	}
 	o.Series, o.Base, o.Request = c.series(), c.g.base, c.printed()
 	r, err := c.g.store.Open(ctx, &c.budget, c.node.Node, &o)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -15,91 +14,62 @@ import (
 	"github.com/dailyserial/serial/internal/redisrun"
 )
 
-// An Option configures a [Generator]. [New] checks the options. If an option is given twice, the last one counts.
+// An Option configures a [Generator], and some configure a [Scheme]. [New] and [NewScheme] check the options. If an option is
+// given twice, the last one counts.
 type Option interface {
 	apply(*config) error
 }
 
-type optionFunc func(*config) error
+// An option is the only Option.
+type option struct {
+	name     string
+	ofScheme bool // allowed for NewScheme
+	set      func(*config) error
+}
 
-func (f optionFunc) apply(c *config) error { return f(c) }
+func (o option) apply(c *config) error {
+	if c.schemeOnly && !o.ofScheme {
+		return fmt.Errorf("serial: NewScheme: %s is for a Generator; allowed are WithLocation, WithTemplate, WithPeriod, WithDayStart, "+
+			"WithYearStart, WithStart, WithHiddenSequence and WithKeyPrefix", o.name)
+	}
+	return o.set(c)
+}
 
 type config struct {
-	calendar    calendar
-	template    string
-	format      *format                                                               // parsed template
-	limit       int64                                                                 // largest sequence that format prints
+	scheme
+	schemeOnly  bool                                                                  // it is for NewScheme
 	floor       func(ctx context.Context, typ string, start time.Time) (int64, error) // nil for none
 	ledger      Ledger                                                                // nil for none
 	block       int64                                                                 // sequences per reservation
 	confirm     redisrun.Replicas
 	lockClients []redis.UniversalClient
 	maxSkew     time.Duration // negative to turn the check off
-	base        int64         // sequence before the first of a period
 	retention   int           // periods for which a counter is kept after its own
-	prefix      string
-	hooks       *Hooks // nil for none
+	hooks       *Hooks        // nil for none
 }
 
-const defaultPrefix = "serial"
-
 func newConfig(client redis.UniversalClient, opts []Option) (*config, error) {
-	c := &config{
-		calendar: calendar{location: time.Local, period: PerDay},
-		template: defaultTemplate,
-		maxSkew:  time.Hour,
-		prefix:   defaultPrefix,
-	}
-	errs := []error{checkClient(client)}
-	for i, o := range opts {
-		if o == nil {
-			errs = append(errs, fmt.Errorf("serial: option %d of New is nil", i+1))
-			continue
-		}
-		errs = append(errs, o.apply(c))
-	}
+	c := &config{scheme: newScheme(), maxSkew: time.Hour}
+	errs := append([]error{checkClient(client)}, c.applyAll(opts)...)
 	if c.lockClients == nil {
 		c.lockClients = []redis.UniversalClient{client}
 	}
 	if errs[0] == nil {
 		errs = append(errs, checkReplicate(client, c.confirm))
 	}
-	if err := errors.Join(append(errs, c.checkPeriod()...)...); err != nil {
-		return nil, err
-	}
-	c.limit = c.format.maxSeq()
-	if c.base >= c.limit {
-		return nil, fmt.Errorf("serial: WithStart(%d): the template prints sequences up to %d; allowed are 1 to that", c.base+1, c.limit)
-	}
-	return c, nil
-}
-
-// checkPeriod checks the options that must fit the period, and parses the template. It runs after all options, which may be
-// given in any order.
-func (c *config) checkPeriod() (errs []error) {
-	per := c.calendar.period
-	if !per.known() {
-		return []error{fmt.Errorf("serial: WithPeriod: %v is no period; %s", per, allowedPeriods)}
-	}
-	var err error
-	c.format, err = parseTemplate(c.template, per)
-	if err != nil && c.template == defaultTemplate {
-		suitable := strings.Replace(defaultTemplate, "yyyyMMdd", "yyyyMMddHHmmss"[:kinds[per].digits], 1)
-		err = fmt.Errorf("%w; %v needs a template of its own, such as %q", err, per, suitable)
-	}
-	errs = append(errs, err)
-	if c.calendar.dayStart != 0 && per < PerDay {
-		errs = append(errs, fmt.Errorf("serial: WithDayStart: %v is shorter than a day; allowed are PerDay, PerMonth and PerYear", per))
-	}
-	if per == PerSecond && c.floor != nil {
+	if per := c.calendar.period; per == PerSecond && c.floor != nil {
 		errs = append(errs, errors.New("serial: WithFloor: a second is too short to ask a floor; "+
 			"allowed are PerMinute and longer, or PerSecond without a floor"))
-	}
-	if per == PerSecond && c.ledger != nil {
+	} else if per == PerSecond && c.ledger != nil {
 		errs = append(errs, errors.New("serial: WithLedger: a second is too short to ask a ledger; "+
 			"allowed are PerMinute and longer, or PerSecond without a ledger"))
+	} else if per == Never && c.retention > 0 {
+		errs = append(errs, errors.New("serial: WithRetention: Never has one period, which is kept anyway; leave the option out"))
 	}
-	return errs
+	if err := errors.Join(append(errs, c.complete()...)...); err != nil {
+		return nil, err
+	}
+	return c, nil
 }
 
 // isNil reports whether v is nil or holds a nil pointer, function, map, slice or channel.
@@ -132,13 +102,13 @@ func checkClient(client redis.UniversalClient) error {
 //
 // Default [time.Local]; nil is refused.
 func WithLocation(loc *time.Location) Option {
-	return optionFunc(func(c *config) error {
+	return option{"WithLocation", true, func(c *config) error {
 		if loc == nil {
 			return errors.New("serial: WithLocation: the location is nil")
 		}
 		c.calendar.location = loc
 		return nil
-	})
+	}}
 }
 
 // WithPeriod sets the span that one counter serves, and so how often numbers start again. The template must print that
@@ -154,10 +124,10 @@ func WithLocation(loc *time.Location) Option {
 //
 // Default PerDay. Allowed are the constants PerSecond to PerYear.
 func WithPeriod(p Period) Option {
-	return optionFunc(func(c *config) error {
+	return option{"WithPeriod", true, func(c *config) error {
 		c.calendar.period = p
 		return nil
-	})
+	}}
 }
 
 // WithDayStart sets the time of day at which a business day begins. With 4 * time.Hour, a number issued at 03:59 belongs to
@@ -169,13 +139,50 @@ func WithPeriod(p Period) Option {
 // Default 0, midnight. Allowed are whole seconds from 0 to less than 24 h; other values than 0 need PerDay, PerMonth or
 // PerYear.
 func WithDayStart(start time.Duration) Option {
-	return optionFunc(func(c *config) error {
+	return option{"WithDayStart", true, func(c *config) error {
 		if start < 0 || start >= 24*time.Hour || start%time.Second != 0 {
 			return fmt.Errorf("serial: WithDayStart: %v; allowed are whole seconds from 0 to less than 24h", start)
 		}
 		c.calendar.dayStart = int64(start / time.Second)
 		return nil
-	})
+	}}
+}
+
+// WithHiddenSequence prints, instead of the sequence, its image under FF1 (NIST SP 800-38G) with a key of 16, 24 or 32 bytes:
+// unique, of the same width, and for whoever does not have the key without order, so that nobody can tell how many numbers
+// were issued. [Number.Seq], [Generator.Peek], [Generator.Raise], floor and ledger keep the plain sequence, and
+// [Generator.Parse] finds it. The printed text may be all zeros.
+//
+// All processes that issue numbers of a type must have the same key: another one is [ErrConflict] until the period has ended.
+// So change the key between periods, and keep a [Scheme] with the old one to parse old numbers: Parse with a wrong key gives a
+// wrong Seq and no error. docs/hidden-volume.md says what this hides and what it doesn't.
+//
+// Default none. Refused are other lengths of the key, a growing sequence, and fewer than a million sequences: less than six
+// digits, or four characters of base32 or base36.
+func WithHiddenSequence(key []byte) Option {
+	key = append([]byte(nil), key...)
+	return option{"WithHiddenSequence", true, func(c *config) error {
+		if n := len(key); n != 16 && n != 24 && n != 32 {
+			return fmt.Errorf("serial: WithHiddenSequence: a key of %d bytes; allowed are 16, 24 and 32", n)
+		}
+		c.key = key
+		return nil
+	}}
+}
+
+// WithYearStart sets the first day of the business year, for [PerYear], [PerQuarter] and the tokens FFFF, FF, EEEE, EE and Q of
+// a template. Elsewhere it is without effect. Every process that issues numbers of a type by business years or quarters must
+// use the same one; if they differ, calls fail with [ErrConflict].
+//
+// Default 1 January. Allowed are days 1 to 28 of a month.
+func WithYearStart(month time.Month, day int) Option {
+	return option{"WithYearStart", true, func(c *config) error {
+		if month < time.January || month > time.December || day < 1 || day > 28 {
+			return fmt.Errorf("serial: WithYearStart: month %d, day %d; allowed are January to December, and days 1 to 28", month, day)
+		}
+		c.calendar.yearStart = yearStart{int(month - time.January), day - 1}
+		return nil
+	}}
 }
 
 // WithTemplate sets how numbers are printed. A template is literal text with three fields, each exactly once and in any
@@ -205,10 +212,10 @@ func WithDayStart(start time.Duration) Option {
 // Default "{type}{date:yyyyMMdd}{seq:4}", which suits PerDay only. A template is valid UTF-8, of 256 bytes at most, since
 // every answer that [Generator.NextOnce] remembers holds it.
 func WithTemplate(template string) Option {
-	return optionFunc(func(c *config) error {
+	return option{"WithTemplate", true, func(c *config) error {
 		c.template = template
 		return nil
-	})
+	}}
 }
 
 // WithStart sets the first sequence of every period. It applies to periods that are opened from then on; a period that is
@@ -216,13 +223,13 @@ func WithTemplate(template string) Option {
 //
 // Default 1; allowed are 1 to the largest sequence that the template prints.
 func WithStart(seq int64) Option {
-	return optionFunc(func(c *config) error {
+	return option{"WithStart", true, func(c *config) error {
 		if seq < 1 {
 			return fmt.Errorf("serial: WithStart(%d): allowed are 1 to the largest sequence that the template prints", seq)
 		}
 		c.base = seq - 1
 		return nil
-	})
+	}}
 }
 
 // WithRetention keeps every counter for that many periods after its own, for [Generator.History]; then Redis drops it. It
@@ -231,13 +238,13 @@ func WithStart(seq int64) Option {
 //
 // Default 0: a counter is gone when its period is over. Allowed are 0 to 10,000.
 func WithRetention(periods int) Option {
-	return optionFunc(func(c *config) error {
+	return option{"WithRetention", false, func(c *config) error {
 		if periods < 0 || periods > mostKept {
 			return fmt.Errorf("serial: WithRetention of %d periods: allowed are 0 to %d", periods, mostKept)
 		}
 		c.retention = periods
 		return nil
-	})
+	}}
 }
 
 // WithLockClients sets where the lock for opening a period is kept: on independent masters, of which a majority must grant
@@ -249,7 +256,7 @@ func WithRetention(periods int) Option {
 // Default the counters' own client. Refused are an empty list, nil, *redis.Ring, the same client twice, two clients of one
 // address and database, and a client of a Cluster beside another client of the same address.
 func WithLockClients(clients ...redis.UniversalClient) Option {
-	return optionFunc(func(c *config) error {
+	return option{"WithLockClients", false, func(c *config) error {
 		if len(clients) == 0 {
 			return errors.New("serial: WithLockClients: no client; leave the option out to lock on the counters' own")
 		}
@@ -268,7 +275,7 @@ func WithLockClients(clients ...redis.UniversalClient) Option {
 		}
 		c.lockClients = append([]redis.UniversalClient(nil), clients...)
 		return nil
-	})
+	}}
 }
 
 // sharedAddr returns an address by which both clients reach one server, or "" if none is known. A client of a Cluster and
@@ -320,14 +327,14 @@ func addrsOf(client redis.UniversalClient) ([]endpoint, int) {
 //
 // Default 1 h. 0 is refused; a negative value turns the check off.
 func WithMaxSkew(skew time.Duration) Option {
-	return optionFunc(func(c *config) error {
+	return option{"WithMaxSkew", false, func(c *config) error {
 		if skew == 0 {
 			return errors.New("serial: WithMaxSkew: 0 would refuse every clock; " +
 				"allowed are positive values, and negative ones to turn the check off")
 		}
 		c.maxSkew = skew
 		return nil
-	})
+	}}
 }
 
 // WithReplicas makes n replicas confirm every number before it is returned, within timeout. The next master that Redis
@@ -339,7 +346,7 @@ func WithMaxSkew(skew time.Duration) Option {
 // of the client's read timeout, or 2.5 s if that is unlimited. The client must be a *redis.Client or a *redis.ClusterClient
 // itself, not a type that embeds one.
 func WithReplicas(n int, timeout time.Duration) Option {
-	return optionFunc(func(c *config) error {
+	return option{"WithReplicas", false, func(c *config) error {
 		if n < 0 || n > 1000 {
 			return fmt.Errorf("serial: WithReplicas: %d replicas; allowed are 0 to 1000", n)
 		}
@@ -348,7 +355,7 @@ func WithReplicas(n int, timeout time.Duration) Option {
 		}
 		c.confirm = redisrun.Replicas{N: n, Timeout: timeout}
 		return nil
-	})
+	}}
 }
 
 // checkReplicate limits the timeout, so that half of the read timeout remains for everything but the replicas. It refuses
@@ -377,11 +384,11 @@ func checkReplicate(client redis.UniversalClient, c redisrun.Replicas) error {
 //
 // Default "serial"; anything that [ErrInvalidType] does not allow for a type is refused.
 func WithKeyPrefix(prefix string) Option {
-	return optionFunc(func(c *config) error {
+	return option{"WithKeyPrefix", true, func(c *config) error {
 		if msg := checkName(prefix); msg != "" {
 			return fmt.Errorf("serial: WithKeyPrefix(%.80q): %s", prefix, msg)
 		}
 		c.prefix = prefix
 		return nil
-	})
+	}}
 }

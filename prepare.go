@@ -28,8 +28,12 @@ func (g *Generator) Prepare(ctx context.Context, typ string, periods int) error 
 	if err := p.begin(ctx, g, typ); err != nil {
 		return err
 	}
-	if periods < 1 || periods > most {
-		return outcome(ctx, fmt.Errorf("serial: Prepare of %d periods: allowed are 1 to %d", periods, most))
+	allowed := most
+	if g.calendar.period == Never {
+		allowed = 1
+	}
+	if periods < 1 || periods > allowed {
+		return outcome(ctx, fmt.Errorf("serial: Prepare of %d periods: allowed are 1 to %d", periods, allowed))
 	}
 	if g.floor != nil {
 		p.floor = store.FloorToAsk()
@@ -76,8 +80,10 @@ func (p *preparation) openCurrent(ctx context.Context) error {
 
 // openNext makes one attempt to open the period after the last one that is open.
 func (p *preparation) openNext(ctx context.Context) error {
-	next := p.g.spanOf(p.g.calendar.next(p.open))
-	if err := p.g.format.checkYear(next.wall.Year()); err != nil {
+	next := &span{stretch: p.g.stretchAt(time.Unix(p.open.end, 0))}
+	next.stored = p.g.store.NewPeriod(next.label, next.start, next.end, next.from, next.to,
+		p.g.calendar.later(&next.period, p.g.retention).end)
+	if err := p.g.format.printable(next.reading); err != nil {
 		return err
 	}
 	r, err := p.send(ctx, next, p.floor)
@@ -140,7 +146,7 @@ func (p *preparation) aboveFloor(ctx context.Context, next *span) error {
 
 // send has the store prepare next, unless that has begun by the server's clock.
 func (p *preparation) send(ctx context.Context, next *span, floor store.Floor) (store.Reply, error) {
-	return p.follow(ctx, time.Unix(p.current.start, 0), func() (store.Reply, error) {
+	return p.follow(ctx, time.Unix(p.current.from, 0), func() (store.Reply, error) {
 		p.current = p.span
 		if p.span.start >= next.start {
 			return store.Reply{}, nil

@@ -41,15 +41,31 @@ func (c *call) refusal(r store.Reply) error {
 			r.Held)
 	case store.Conflict:
 		own := fmt.Sprintf("%s %d %d", c.span.label, c.span.start, c.span.end)
-		if r.Entered == own+" ledger" {
+		mine, theirs := own, strings.TrimSuffix(r.Entered, " ledger")
+		if c.g.mark != "" {
+			mine += " #" + c.g.mark
+		}
+		switch bounds, _, _ := strings.Cut(theirs, " #"); {
+		case theirs == mine && theirs != r.Entered:
 			return fmt.Errorf("%w: the numbers of %s in %s are set aside in a ledger, which this generator does not have; let a process do "+
 				"this that has it, or, to go on without the ledger, stop those and run: %s", ErrConflict, c.typ, label, c.operate("takeover"))
+		case bounds == own:
+			return fmt.Errorf("%w: the numbers of %s in %s are printed by another order of fields, alphabet, check digit or key, and might be "+
+				"printed alike: %s", ErrConflict, c.typ, label, c.switchPrint())
 		}
 		return fmt.Errorf("%w: %s is in %s, and by this generator's %v it would be in %s: another time zone, period or day start is in use; "+
 			"if this generator is right, stop the other process and run: %s", ErrConflict, c.typ, c.g.interval(r.Entered),
 			c.g.calendar.period, c.g.interval(own), c.operate("takeover"))
 	}
 	return fmt.Errorf("serial: a script answered %q, which it cannot", r.Status)
+}
+
+// switchPrint says how what is printed may change.
+func (c *call) switchPrint() string {
+	if c.g.calendar.period == Never {
+		return "take another type or key prefix for this template"
+	}
+	return "this template may be used from " + time.Unix(c.span.end, 0).UTC().Format(time.RFC3339) + " on, by all processes at once"
 }
 
 // interval describes a period as the record has it, in UTC and in the Generator's time zone.
@@ -79,8 +95,11 @@ func (c *call) operate(command string) string {
 	}
 	flag("tz", g.calendar.location.String(), "")
 	flag("period", g.calendar.period.noun(), PerDay.noun())
+	if y := g.calendar.yearStart; y != (yearStart{}) {
+		flag("year-start", fmt.Sprintf("%02d-%02d", y.month+1, y.day+1), "")
+	}
 	flag("day-start", (time.Duration(g.calendar.dayStart) * time.Second).String(), "0s")
-	flag("template", g.template, strings.Replace(defaultTemplate, "yyyyMMdd", "yyyyMMddHHmmss"[:kinds[g.calendar.period].digits], 1))
+	flag("template", g.template, g.calendar.usualTemplate())
 	flag("prefix", g.prefix, defaultPrefix)
 	return line + " " + c.typ + " SEQ, where SEQ is the last number used of " + readable(c.span.label) + ", or 0"
 }

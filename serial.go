@@ -105,7 +105,7 @@ func New(client redis.UniversalClient, opts ...Option) (*Generator, error) {
 	runner := redisrun.New(client, c.confirm)
 	g := &Generator{
 		config: *c,
-		store:  store.New(runner, c.prefix, c.limit, c.ledger != nil),
+		store:  store.New(runner, c.prefix, c.limit, c.ledger != nil, c.mark),
 		locks:  locks{clients: c.lockClients},
 	}
 	g.marks = marks{of: map[string]*mark{}, keys: g.store.KeysOf}
@@ -198,14 +198,17 @@ func (g *Generator) Peek(ctx context.Context, typ string) (Number, error) {
 	if err = c.finish(ctx, err); err != nil {
 		return Number{}, err
 	}
-	c.issued(r.Last)
+	c.made = result{span: &span{stretch: c.g.undated(&c.span.period)}, format: c.g.format}
 	return c.number(c.g.unlessUnused(r.Last)), nil
 }
 
 // Parse takes apart a number that was issued by a Generator with the same template, period, day start and time zone. It
 // refuses anything that cannot have been issued: a date that the calendar or the zone does not have, sequence 0, missing or
 // excess padding, text before or after. It does not ask Redis.
-func (g *Generator) Parse(s string) (Number, error) { return g.format.parse(s, g.calendar) }
+func (g *Generator) Parse(s string) (Number, error) { return g.format.parse(s) }
+
+// Scheme returns the Generator's own Scheme: what needs no Redis.
+func (g *Generator) Scheme() *Scheme { return &Scheme{g.scheme} }
 
 // unlessUnused is 0 for a counter that was opened, and not used.
 func (g *Generator) unlessUnused(seq int64) int64 {

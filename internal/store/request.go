@@ -48,12 +48,14 @@ type Claim struct {
 type Request struct {
 	ID      string
 	Printed string // how its number is printed, kept with the answer
+	Key     string // which key hides the sequence, or "plain"; "" where version 0.1.0 can read the answer
 }
 
 // An Answer is what a request was answered.
 type Answer struct {
 	Period  Period
 	Printed string // empty if version 0.1.0 wrote it
+	Key     string // as in the Request
 	Seq     int64
 }
 

@@ -22,14 +22,15 @@ const MaxSeq = 1e15 - 1
 type Store struct {
 	runner *redisrun.Runner
 	prefix string
-	limit  any  // the largest sequence of a period, an int64
-	ledger bool // numbers are set aside before they are issued
+	limit  any    // the largest sequence of a period, an int64
+	ledger bool   // numbers are set aside before they are issued
+	print  string // print mark, "" for none
 }
 
 // New returns the Store of a key prefix. limit is the largest sequence of a period, at most [MaxSeq]. With a ledger, numbers are
-// set aside in it before they are issued.
-func New(runner *redisrun.Runner, prefix string, limit int64, ledger bool) *Store {
-	return &Store{runner, prefix, limit, ledger}
+// set aside in it before they are issued. print tells apart how generators print numbers; it is empty or hexadecimal digits.
+func New(runner *redisrun.Runner, prefix string, limit int64, ledger bool, print string) *Store {
+	return &Store{runner, prefix, limit, ledger, print}
 }
 
 // A Period is the span that one counter serves.
@@ -37,15 +38,21 @@ type Period struct {
 	Label      string // its name in keys and in the record, such as "20211024"
 	Start, End int64  // the first instant, and the first one after it, Unix seconds
 
-	text, start, end, expires any // the same as arguments, the text as in the record, and when the counter expires
+	text, from, to, expires any // arguments: as in the record, when the date is printed, and when the counter expires
 }
 
-// NewPeriod returns the Period whose counter expires at an instant that is not before its end. All instants are Unix seconds.
-func (s *Store) NewPeriod(label string, start, end, expires int64) Period {
-	p := Period{Label: label, Start: start, End: end, start: start, end: end, expires: expires}
-	if p.text = p.bounds(); s.ledger {
-		p.text = p.bounds() + " ledger"
+// NewPeriod returns the Period whose counter expires at an instant that is not before its end. Numbers are issued from one instant
+// of it to before another, for as long as they print the same date. All instants are Unix seconds.
+func (s *Store) NewPeriod(label string, start, end, from, to, expires int64) Period {
+	p := Period{Label: label, Start: start, End: end, from: from, to: to, expires: expires}
+	text := p.bounds()
+	if s.print != "" {
+		text += " #" + s.print
 	}
+	if s.ledger {
+		text += " ledger"
+	}
+	p.text = text
 	return p
 }
 

@@ -67,7 +67,7 @@ func (s *Store) command(script *redisrun.Script, series *Series, keys []any, own
 	args := make([]any, 0, 5+len(keys)+5+len(own))
 	args = append(args, nil, nil, 2+len(keys), k.counter, k.record) // behind the name and the digest
 	args = append(args, keys...)
-	args = append(args, p.text, p.start, p.end, s.limit, p.expires)
+	args = append(args, p.text, p.from, p.to, s.limit, p.expires)
 	return redisrun.Command{Script: script, Args: append(args, own...)}
 }
 
@@ -97,7 +97,7 @@ func (s *Store) take(t *Take, more ...Take) redisrun.Command {
 		own = append(own, t.Claim.Token, t.Claim.Lease.Milliseconds(), until)
 	}
 	if t.Request.ID != "" {
-		keys, own = append(keys, s.RequestKey(t.Type, t.Request.ID)), append(own, t.Request.Printed)
+		keys, own = append(keys, s.RequestKey(t.Type, t.Request.ID)), append(own, t.Request.Printed, t.Request.Key)
 	}
 	c := s.command(takeScript, &t.Series, keys, own...)
 	c.Confirm = true
@@ -115,7 +115,7 @@ func (s *Store) open(o *Open) redisrun.Command {
 		own = append(own, o.Block.Token, o.Block.ReplicationID, o.Block.After, o.Block.Upto)
 	}
 	if o.Request.ID != "" {
-		keys, own = append(keys, s.RequestKey(o.Type, o.Request.ID)), append(own, o.Request.Printed)
+		keys, own = append(keys, s.RequestKey(o.Type, o.Request.ID)), append(own, o.Request.Printed, o.Request.Key)
 	}
 	c := s.command(openScript, &o.Series, keys, own...)
 	c.Confirm, c.Once = true, o.Purpose == "" // an operator's may be repeated
@@ -128,7 +128,7 @@ func (s *Store) prepare(p *Prepare) redisrun.Command {
 		checked = "checked"
 	}
 	c := s.command(prepareScript, &p.Series, []any{s.CounterKey(p.Type, p.Next.Label)},
-		p.Mark, p.Next.bounds(), p.Next.start, p.Next.expires, p.Base, p.Floor.arg, checked)
+		p.Mark, p.Next.bounds(), p.Next.Start, p.Next.expires, p.Base, p.Floor.arg, checked)
 	c.Confirm = true
 	return c
 }
@@ -204,9 +204,13 @@ func (r *Reply) status(v []any) bool {
 	return true
 }
 
-// parseAnswer reads "PERIOD PRINTED SEQUENCE". It returns nil for what no request was answered.
+// parseAnswer reads "PERIOD PRINTED SEQUENCE", or that with " #KEY" behind it. It returns nil for what no request was answered.
 func parseAnswer(s string) *Answer {
-	end := strings.LastIndexByte(s, ' ')
+	end, key := strings.LastIndexByte(s, ' '), ""
+	if end >= 0 && strings.HasPrefix(s[end+1:], "#") {
+		s, key = s[:end], s[end+2:]
+		end = strings.LastIndexByte(s, ' ')
+	}
 	if end < 0 {
 		return nil
 	}
@@ -215,7 +219,7 @@ func parseAnswer(s string) *Answer {
 	if !ok || err != nil {
 		return nil
 	}
-	a := &Answer{Period: p, Seq: seq}
+	a := &Answer{Period: p, Seq: seq, Key: key}
 	if quoted := strings.IndexByte(s, '"'); quoted >= 0 && quoted < end {
 		a.Printed = s[quoted:end]
 	}

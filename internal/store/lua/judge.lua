@@ -2,31 +2,33 @@
 --
 -- The record is a hash. Its fields:
 --   entered  the last period entered: "LABEL FIRST PAST", its label, its first instant and the first instant after it in Unix
---            seconds, and " ledger" behind that if its numbers are set aside in one. Periods are compared by these, never by the
---            name of a time zone.
+--            seconds; behind that " #PRINT" if its numbers have a print mark, and " ledger" if they are set aside in one. Periods
+--            are compared by these, never by the name of a time zone. A print mark is of all that could make two processes print
+--            different sequences alike.
 --   ahead    absent, or the periods that follow it without a gap and were opened ahead of time: ";LABEL FIRST PAST;...;"
 --   and of the period entered, with a ledger:
 --   ceiling  the last sequence that was set aside
 --   copy     of the counter
 --   reign    the replication ID of the server that issued last
 --   claim    "TOKEN UNTIL": who may install a block, until then, in milliseconds by the server's clock
---   was4 ... was14  where the length of periods has changed: the last period entered whose label has so many digits
---   used4 ... used14  the labels of so many digits that were ever entered, as runs in ascending order: "FROM-TO;FROM+TO;", or
+--   was4 ... was14, wasW, wasQ, was3  where the kind of periods has changed: the last period entered of a kind, which is how many
+--            digits its labels have, W for weeks, Q for quarters and 3 for "all"
+--   used4 ...  the labels of a kind that were ever entered, as runs in ascending order: "FROM-TO;FROM+TO;", or
 --            "LABEL-;" for one alone; + marks numbers set aside in a ledger. It may name labels that were never entered, and omits
 --            none that was: beyond 64 bytes, up to which Redis keeps a hash compact, two runs become one. After Redis's clock was
 --            ahead, labels above the period entered are suspect: their numbers may have been issued.
 --
 -- KEYS  each script has its own. A counter is a string, the last sequence issued in its period.
--- ARGV  1  period   that the caller thinks it is in, as the record would have it: "LABEL FIRST PAST", and " ledger" behind that
---                   if the caller has one
---       2  first    its first instant, Unix seconds
---       3  past     the first instant after it, Unix seconds
+-- ARGV  1  period   that the caller thinks it is in, as the record would have it
+--       2  from     the first instant of the part of it in which the same date is printed, Unix seconds
+--       3  to       the first instant after that part
 --       4  limit    the largest sequence, at most 10^15-1
---       5  expires  when the counter does, Unix seconds, at least past
+--       5  expires  when the counter does, Unix seconds, at least the end of the period
 --
 -- Replies that issue nothing are {status, seconds, microseconds, ...}: the server's time, then the details. Of every script:
---   "clock"             the server's clock is not in the period
---   "conflict" ENTERED  the period entered, as in the record, overlaps the caller's, or has its label with other bounds, or its
+--   "clock"             the server's clock is not in that part of the period
+--   "conflict" ENTERED  the period entered, as in the record, overlaps the caller's, or has its label with other bounds or another
+--                       print mark, or its
 --                       label or a later one of its length was used before, or its numbers are set aside in a ledger, which the
 --                       caller does not have
 --   "future" ENTERED    the period entered begins after now: the server's clock went back
@@ -55,7 +57,7 @@ end
 -- The fields of what it returns:
 --   stands   "same"    the caller's period is the one entered
 --            "open"    it may be opened: there is no record, or the period entered has ended and the caller's label is later
---                      than the last of its length, unless a wrong clock entered that
+--                      than the last of its kind, unless a wrong clock entered that
 --            "ahead"   the same, and it was opened ahead of time: it only has to be entered
 --            "future"  the period entered begins after now: the server's clock went back
 --            "taken"   another calendar's, or another's ledger, is in force, and the caller takes over
@@ -70,12 +72,14 @@ end
 --   milliseconds    the server's time
 --   answer, read, number, lifetime, keep, permit, known, enter  functions, see there
 local function judge(time, counter, record, mark, leave, id, entered)
-  local now, past = time[1] + 0, ARGV[3] + 0
+  local now = time[1] + 0
   local j = {milliseconds = now * 1000 + math.floor(time[2] / 1000)}
 
   function j.answer(status, text, one, two) return {status, now, time[2] + 0, text or '', one or 0, two or 0} end
 
-  if now < ARGV[2] + 0 or now >= past then return nil, j.answer('clock') end
+  if now < ARGV[2] + 0 or now >= ARGV[3] + 0 then return nil, j.answer('clock') end
+  local bounds, begins, past = string.match(ARGV[1], '^(%S+ (%d+) (%d+))')
+  begins, past = begins + 0, past + 0
 
   -- read returns what a counter holds, false if it is not there. Of all errors only WRONGTYPE tells what a key holds.
   function j.read(key)
@@ -112,23 +116,29 @@ local function judge(time, counter, record, mark, leave, id, entered)
 
   local function labelOf(period) return string.match(period, '^%S+') end
 
-  -- conflict refuses on account of a period, but for a caller who takes over.
+  -- kindOf returns what tells a label's kind from others, see the field was.
+  local function kindOf(label) return string.match(label, '[WQ]') or #label end
+
+  local function printOf(period) return string.match(period, ' #%x+') end
+
+  -- conflict refuses on account of a period, but for a caller who takes over: not from another print of the same numbers.
   local function conflict(with)
-    if leave ~= 'takeover' then return j.answer('conflict', with) end
+    local alike = with == entered and labelOf(with) == labelOf(ARGV[1])
+    if leave ~= 'takeover' or alike and printOf(with) ~= printOf(ARGV[1]) then return j.answer('conflict', with) end
     j.stands = 'taken'
   end
 
-  -- lastAs returns the label of the last period entered whose label is as long as this one, and the instant after it; or nil.
+  -- lastAs returns the label of the last period entered that is of this label's kind, and the instant after it; or nil.
   local function lastAs(label)
     local period = entered
-    if not period or #labelOf(period) ~= #label then
-      period = redis.call('HGET', record, 'was' .. #label) or ''
+    if not period or kindOf(labelOf(period)) ~= kindOf(label) then
+      period = redis.call('HGET', record, 'was' .. kindOf(label)) or ''
     end
     local last, ends = string.match(period, '^(%S+) %d+ (%d+)')
     return last, tonumber(ends)
   end
 
-  -- runsOf returns the runs of labels as long as this one that were ever entered, and a function that finds a label's run. 0.1.0
+  -- runsOf returns the runs of labels of this one's kind that were ever entered, and a function that finds a label's run. 0.1.0
   -- writes no runs: what lies between the last run and a last label that is in none may have been used.
   local function runsOf(label)
     local runs = {}
@@ -137,7 +147,7 @@ local function judge(time, counter, record, mark, leave, id, entered)
         if run.from <= this and this <= run.to then return run end
       end
     end
-    for from, how, to in string.gmatch(redis.call('HGET', record, 'used' .. #label) or '', '(%w*)([-+])(%w*);') do
+    for from, how, to in string.gmatch(redis.call('HGET', record, 'used' .. kindOf(label)) or '', '(%w*)([-+])(%w*);') do
       table.insert(runs, {from = from, how = how, to = to == '' and from or to})
     end
     local last = lastAs(label)
@@ -168,7 +178,7 @@ local function judge(time, counter, record, mark, leave, id, entered)
     local runs, covers = runsOf(own)
     local how = ledger and '+' or '-'
     local run = covers(own)
-    local follows = entered and j.stands ~= 'future' and string.match(entered, '^%S+ %d+ (%d+)') == ARGV[2]
+    local follows = entered and j.stands ~= 'future' and tonumber(string.match(entered, '^%S+ %d+ (%d+)')) == begins
     local previous = follows and covers(labelOf(entered))
     if run then
       run.how = how == '-' and how or run.how
@@ -189,7 +199,8 @@ local function judge(time, counter, record, mark, leave, id, entered)
       -- is ahead now: so the smallest gap goes, and none above it before.
       local at, least
       for i = 1, #runs - 1 do
-        local gap = (tonumber(runs[i + 1].from) or 0) - (tonumber(runs[i].to) or 0)
+        local function number(of) return tonumber((string.gsub(of, '%D', ''))) or 0 end
+        local gap = number(runs[i + 1].from) - number(runs[i].to)
         gap = runs[i + 1].from > own and gap + 1e15 or gap
         if not least or gap < least then at, least = i, gap end
       end
@@ -202,10 +213,10 @@ local function judge(time, counter, record, mark, leave, id, entered)
   -- unless the clock went back or the calendar is another.
   function j.enter(...)
     j.keep()
-    local fields = {'entered', ARGV[1], 'used' .. #own, used(), ...}
+    local fields = {'entered', ARGV[1], 'used' .. kindOf(own), used(), ...}
     local before = j.stands ~= 'future' and entered and labelOf(entered)
-    if before and #before ~= #own then
-      table.insert(fields, 'was' .. #before)
+    if before and kindOf(before) ~= kindOf(own) then
+      table.insert(fields, 'was' .. kindOf(before))
       table.insert(fields, entered)
     end
     local rest = ''
@@ -238,7 +249,7 @@ local function judge(time, counter, record, mark, leave, id, entered)
     local first, ends = string.match(entered, '^%S+ (%d+) (%d+)')
     if first and tonumber(first) > now then
       j.stands = 'future'
-    elseif first and tonumber(ends) <= ARGV[2] + 0 then
+    elseif first and tonumber(ends) <= begins then
       -- A label is used once: where zones are more than a period apart its numbers would repeat. One that was entered last, but
       -- has not ended, was entered by a wrong clock.
       local last, over = lastAs(own)
@@ -247,9 +258,9 @@ local function judge(time, counter, record, mark, leave, id, entered)
       suspect = j.known(own)
       if last and over <= now and own <= last then
         refusal = conflict(entered)
-      elseif string.find(j.ahead, ';' .. string.gsub(ARGV[1], ' ledger', '') .. ';', 1, true) then
+      elseif string.find(j.ahead, ';' .. bounds .. ';', 1, true) then
         j.stands = 'ahead'
-      elseif opened and tonumber(goes) > ARGV[2] + 0 then -- another calendar's
+      elseif opened and tonumber(goes) > begins then -- another calendar's
         refusal = conflict(opened)
       end
     else

@@ -17,7 +17,7 @@
 --      14  after    what the ledger answered: the block is after+1 ...
 --      15  upto     ... to upto, at most 10^15
 --     last, for a request:
---          printed  "DATE TEMPLATE"
+--          printed  "DATE TEMPLATE", and the key as in once.lua, "" for none
 --
 -- Reply: an integer, the last of the n numbers issued (for n = 0 where the counter stands); or a status of judge.lua or
 --   "late"            the lock has expired since checked, or the server's clock went back; or the claim has expired, the
@@ -77,5 +77,5 @@ end
 if text ~= j.held then redis.call('SET', counter, text, 'KEEPTTL') end
 j.lifetime(counter, expires)
 if not enough then return j.answer('exhausted', text) end
-if request and n > 0 then remember(request, ARGV[1], ARGV[#ARGV], issued) end
+if request and n > 0 then remember(request, issued) end
 return math.min(issued, 1e15)

@@ -19,7 +19,7 @@
 --          lease    of the claim, milliseconds
 --          past     when it ends at the latest, milliseconds by the server's clock: when the lock does; "" without a lock
 --     last, for a request:
---          printed  "DATE TEMPLATE"
+--          printed  "DATE TEMPLATE", and the key as in once.lua, "" for none
 --
 -- Reply: for a single type an integer, the last of the n numbers issued; or what recall returns, or
 --   "part" COUNT LAST   the last numbers of the period were issued, fewer than n: integers
@@ -95,7 +95,7 @@ local function judged(judge, remember, time, id, i, entered, own)
   local issued = last < 1e15 and redis.call('INCRBY', counter, count) or last -- else none is to be issued, and INCRBY may fail
   -- The copy comes after the counter: if INCRBY is refused, the block goes on to be used.
   if j.intact then redis.call('HSET', record, 'copy', string.format('%.0f', issued)) end
-  if request and n > 0 then remember(request, ARGV[1], ARGV[#ARGV], issued) end
+  if request and n > 0 then remember(request, issued) end
   if count < n then return j.answer(issued == limit and 'part' or 'block', '', count, issued) end
   return issued
 end

@@ -1,0 +1,66 @@
+package serial
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// An alphabet is the digits that a sequence is printed in.
+type alphabet struct {
+	name, digits string
+	widest       int // so that every sequence stays below 10^15
+}
+
+var (
+	decimal = &alphabet{"decimal", "0123456789", maxWidth}
+	base32  = &alphabet{"base32", "0123456789ABCDEFGHJKMNPQRSTVWXYZ", 9} // Crockford's: no letter is misread
+	base36  = &alphabet{"base36", "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ", 9}
+)
+
+// largest is the largest sequence of so many digits, at most the widest.
+func (a *alphabet) largest(width int) int64 {
+	n := int64(1)
+	for range width {
+		n *= int64(len(a.digits))
+	}
+	return n - 1
+}
+
+// appendPadded appends n, with leading zeros up to width digits, if it has no more, and in decimal otherwise.
+func appendPadded(b []byte, n int64, width int, a *alphabet) []byte {
+	if n < 0 {
+		return strconv.AppendInt(b, n, 10)
+	}
+	at := len(b)
+	b = append(b, "000000000000000"[:width]...)
+	base, rest := int64(len(a.digits)), n
+	for i := len(b) - 1; rest > 0; i-- {
+		if i < at {
+			return strconv.AppendInt(b[:at], n, 10)
+		}
+		b[i] = a.digits[rest%base]
+		rest /= base
+	}
+	return b
+}
+
+// parseDigits is the inverse of appendPadded for what is not wider than its padding.
+func parseDigits(s string, a *alphabet) (int64, error) {
+	v := int64(0)
+	for i := range len(s) {
+		digit := strings.IndexByte(a.digits, s[i])
+		if digit < 0 {
+			return 0, fmt.Errorf("%q stands where %d digits belong%s", s, len(s), a.note())
+		}
+		v = v*int64(len(a.digits)) + int64(digit)
+	}
+	return v, nil
+}
+
+func (a *alphabet) note() string {
+	if a == decimal {
+		return ""
+	}
+	return " of " + a.name + ", " + a.digits
+}

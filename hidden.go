@@ -1,0 +1,51 @@
+package serial
+
+import (
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/dailyserial/serial/internal/ff1"
+)
+
+// A hidden turns sequences into what is printed of them, and back.
+type hidden struct {
+	cipher      *ff1.Cipher
+	prefix      string // of keys
+	fingerprint string // tells one key from another, and not what it is
+}
+
+func newHidden(key []byte, prefix string, a *alphabet, width int, grows bool) (*hidden, error) {
+	const least = 1_000_000
+	if grows || a.largest(width) < least-1 {
+		return nil, fmt.Errorf("serial: WithHiddenSequence: the template has %d sequences; allowed are a million or more of one width: "+
+			"{seq:6} to {seq:15}, {seq:4:base32}, {seq:4:base36} or wider, without +", a.largest(width))
+	}
+	cipher, err := ff1.New(key, len(a.digits), width)
+	if err != nil {
+		return nil, fmt.Errorf("serial: WithHiddenSequence: %w", err)
+	}
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte("serial: fingerprint of a key for hidden sequences"))
+	return &hidden{cipher, prefix, hex.EncodeToString(mac.Sum(nil)[:8])}, nil
+}
+
+// image is what is printed of a sequence.
+func (h *hidden) image(typ, label string, seq int64) int64 {
+	var buf [256]byte
+	return h.cipher.Encrypt(h.tweak(buf[:0], typ, label), seq)
+}
+
+// sequence is the inverse of image.
+func (h *hidden) sequence(typ, label string, image int64) int64 {
+	var buf [256]byte
+	return h.cipher.Decrypt(h.tweak(buf[:0], typ, label), image)
+}
+
+// tweak is the key of the counter in Redis, so that each counter has images of its own.
+func (h *hidden) tweak(b []byte, typ, label string) []byte {
+	b = append(append(b, h.prefix...), ":{"...)
+	b = append(append(b, typ...), "}:"...)
+	return append(b, label...)
+}

@@ -1,0 +1,497 @@
+package serial
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// A layout is the parsed layout of a date field: tokens and separators, each of a fixed width.
+type layout struct {
+	fields []field
+	has    [len(parts)]bool // parts that it prints
+	width  int              // bytes
+	text   string           // as in the template
+}
+
+// A part is what a token prints of a date.
+type part int
+
+const (
+	separator    part = iota
+	year              // Y
+	month             // M
+	day               // D
+	dayOfYear         // N
+	weekYear          // G
+	week              // W
+	businessYear      // F
+	businessEnd       // E, as good as F
+	quarter           // Q
+	hour
+	minute
+	second
+)
+
+// parts holds what differs from one part to another.
+var parts = [...]struct {
+	name   string
+	period Period // after which it has another value, at the latest
+}{
+	year:         {"the calendar year (yyyy or yy)", PerYear},
+	month:        {"the month (MM)", PerMonth},
+	day:          {"the day (dd)", PerDay},
+	dayOfYear:    {"the day of the year (DDD)", PerDay},
+	weekYear:     {"the week year (GGGG or GG)", PerWeek},
+	week:         {"the week (WW)", PerWeek},
+	businessYear: {"the business year (FFFF or FF)", PerYear},
+	businessEnd:  {"the year in which the business year ends (EEEE or EE)", PerYear},
+	quarter:      {"the quarter (Q)", PerQuarter},
+	hour:         {"the hour (HH)", PerHour},
+	minute:       {"the minute (mm)", PerMinute},
+	second:       {"the second (ss)", PerSecond},
+}
+
+// tokens are what a layout may hold besides separators, and the part that each prints. YYYY and DD are common in other
+// libraries and taken for yyyy and dd; beside weeks, YYYY is refused.
+var tokens = map[string]part{
+	"yyyy": year, "YYYY": year, "yy": year, "MM": month, "dd": day, "DD": day, "DDD": dayOfYear,
+	"GGGG": weekYear, "GG": weekYear, "WW": week,
+	"FFFF": businessYear, "FF": businessYear, "EEEE": businessEnd, "EE": businessEnd, "Q": quarter,
+	"HH": hour, "mm": minute, "ss": second,
+}
+
+const allowedTokens = "allowed are yyyy, yy, MM, dd, DDD, GGGG, GG, WW, Q, FFFF, FF, EEEE, EE, HH, mm, ss and separators"
+
+// usual is how a token is called where its width and spelling do not matter.
+var usual = map[string]string{"yy": "yyyy", "YYYY": "yyyy", "DD": "dd", "GG": "GGGG", "FF": "FFFF", "EE": "EEEE"}
+
+// parseLayout parses the layout of a date field.
+func parseLayout(text string) (*layout, error) {
+	l := &layout{text: text}
+	seen := map[string]bool{}
+	for rest := text; rest != ""; {
+		c := rest[0]
+		if !isASCIILetter(c) {
+			if isASCIIDigit(c) || c == '{' {
+				return nil, fmt.Errorf("%q in a date layout; %s (anything but ASCII letters, digits and braces)", c, allowedTokens)
+			}
+			_, size := utf8.DecodeRuneInString(rest)
+			l.fields = appendLiteral(l.fields, rest[:size])
+			rest = rest[size:]
+			continue
+		}
+		token := rest[:len(rest)-len(strings.TrimLeft(rest, rest[:1]))]
+		p, ok := tokens[token]
+		if !ok {
+			return nil, fmt.Errorf("unknown date token %q; %s", token, allowedTokens)
+		}
+		// FFFF and FF may stand together, as in 2024-24; two calendar years or days may not.
+		if seen[token] || (p == year || p == day) && l.has[p] {
+			return nil, fmt.Errorf("%s stands twice", parts[p].name)
+		}
+		seen[token], l.has[p] = true, true
+		l.fields = append(l.fields, field{part: p, width: len(token), text: token})
+		rest = rest[len(token):]
+	}
+	for _, f := range l.fields {
+		l.width += f.width
+	}
+	if !slices.Contains(l.has[:], true) {
+		return nil, fmt.Errorf("it prints nothing of the date: %s is missing; %s", parts[year].name, allowedTokens)
+	}
+	return l, nil
+}
+
+// appendLiteral appends literal text, and joins it to a literal right before it.
+func appendLiteral(fields []field, text string) []field {
+	if last := len(fields) - 1; last >= 0 && fields[last].kind == fieldLiteral && fields[last].part == separator {
+		text = fields[last].text + text
+		fields = fields[:last]
+	}
+	return append(fields, field{kind: fieldLiteral, width: len(text), text: text})
+}
+
+// determines reports whether dates that print alike lie in one period.
+func (l *layout) determines(per Period, start yearStart) bool {
+	// This is the table of the documentation, see WithTemplate: what is known follows from what is printed.
+	Y, M, D, N := l.has[year], l.has[month], l.has[day], l.has[dayOfYear]
+	G, W := l.has[weekYear], l.has[week]
+	F, Q := l.has[businessYear] || l.has[businessEnd], l.has[quarter]
+	if start == (yearStart{}) { // the business year is the calendar year
+		Y = Y || F
+		F = Y
+	}
+	first := start.day == 0 // business years begin with a month
+
+	known := map[Period]bool{Never: true}
+	known[PerDay] = Y && M && D || Y && N || G && W && D || F && M && D
+	known[PerWeek] = known[PerDay] || G && W
+	known[PerMonth] = known[PerDay] || Y && M || first && F && M
+	known[PerQuarter] = known[PerDay] || F && Q || first && known[PerMonth]
+	known[PerYear] = known[PerDay] || F || first && known[PerMonth]
+	known[PerHour] = known[PerDay] && l.has[hour]
+	known[PerMinute] = known[PerHour] && l.has[minute]
+	known[PerSecond] = known[PerMinute] && l.has[second]
+	return known[per]
+}
+
+// check refuses a layout whose text does not tell the calendar's periods apart, or that the calendar cannot print.
+func (l *layout) check(c calendar) error {
+	for _, f := range l.fields {
+		switch {
+		case f.text == "YYYY" && (c.period == PerWeek || l.has[week] || l.has[weekYear]):
+			return errors.New("YYYY beside weeks: elsewhere it is the week year; print GGGG for that, or yyyy for the calendar year")
+		case c.dayStart != 0 && f.part >= hour:
+			return fmt.Errorf("%s: with a day start, what is printed is the business day, which has no hours", f.text)
+		}
+	}
+	if l.determines(c.period, c.yearStart) {
+		return nil
+	}
+	return fmt.Errorf("%s; print %s", l.ambiguity(c), c.usualDate())
+}
+
+// ambiguity says why the layout does not tell the calendar's periods apart, by two days that print alike if there are any.
+func (l *layout) ambiguity(c calendar) string {
+	noun := c.period.noun()
+	if finest, ok := classicParts[c.period]; ok && !slices.Contains(l.has[dayOfYear:hour], true) {
+		for _, p := range []part{year, month, day, hour, minute, second} {
+			if p > finest || l.has[p] {
+				continue
+			}
+			missing := fmt.Sprintf("%s is missing: numbers of different %ss would read the same", parts[p].name, noun)
+			if p == month && l.has[minute] {
+				missing += `, and "mm" is the minute`
+			}
+			return missing
+		}
+	}
+	days := c
+	if c.period.shorter() {
+		days.period, noun = PerDay, "day"
+	}
+	const years = 8
+	type sample struct {
+		wall  time.Time
+		index int64
+	}
+	seen := map[string]sample{}
+	for wall := time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC); wall.Year() < 2024+years; wall = wall.AddDate(0, 0, 1) {
+		text, now := l.print(wall, c.yearStart), sample{wall, days.index(wall.Unix())}
+		if before, ok := seen[text]; !ok {
+			seen[text] = now
+		} else if before.index != now.index {
+			const dates = "2 January 2006"
+			return fmt.Sprintf("%s does not tell %ss apart: %s is printed for %s and for %s", l.names(), noun, text,
+				before.wall.Format(dates), wall.Format(dates))
+		}
+	}
+	return fmt.Sprintf("%s does not tell %ss apart for certain", l.names(), noun)
+}
+
+// names lists the tokens of the layout.
+func (l *layout) names() string {
+	var all []string
+	for _, f := range l.fields {
+		if f.part != separator {
+			all = append(all, f.text)
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+// value is a part of a date. wall is a reading of the clock, as if it were UTC.
+func (p part) value(wall time.Time, start yearStart) int {
+	switch p {
+	case year:
+		return wall.Year()
+	case month:
+		return int(wall.Month())
+	case day:
+		return wall.Day()
+	case dayOfYear:
+		return wall.YearDay()
+	case weekYear, week:
+		y, w := wall.ISOWeek()
+		if p == week {
+			return w
+		}
+		return y
+	case businessYear, businessEnd, quarter:
+		y, q := start.of(wall)
+		switch p {
+		case quarter:
+			return q
+		case businessEnd:
+			return start.ends(y)
+		}
+		return y
+	case hour:
+		return wall.Hour()
+	case minute:
+		return wall.Minute()
+	}
+	return wall.Second()
+}
+
+// isYear reports whether p is a year, of which two digits stand for 2000 to 2099.
+func (p part) isYear() bool {
+	return p == year || p == weekYear || p == businessYear || p == businessEnd
+}
+
+// printable refuses a reading of the clock with a year that the layout would print like another one.
+func (l *layout) printable(wall time.Time, start yearStart) error {
+	for _, f := range l.fields {
+		if !f.part.isYear() {
+			continue
+		}
+		y := f.part.value(wall, start)
+		if f.width == 2 && (y < 2000 || y > 2099) {
+			return fmt.Errorf("serial: the year %d cannot be printed as %s, which stands for 2000 to 2099", y, f.text)
+		}
+		if y < 0 || y > 9999 {
+			return fmt.Errorf("serial: the year %d does not have four digits", y)
+		}
+	}
+	if y := wall.Year(); y < 0 || y > 9999 {
+		return fmt.Errorf("serial: the year %d does not have four digits", y)
+	}
+	return nil
+}
+
+// print returns a reading of the clock as the layout has it.
+func (l *layout) print(wall time.Time, start yearStart) string {
+	return string(l.append(nil, wall, start))
+}
+
+func (l *layout) append(b []byte, wall time.Time, start yearStart) []byte {
+	for _, f := range l.fields {
+		if f.part == separator {
+			b = append(b, f.text...)
+			continue
+		}
+		v := f.part.value(wall, start)
+		if f.part.isYear() && f.width == 2 {
+			v %= 100
+		}
+		b = appendPadded(b, int64(v), f.width, decimal)
+	}
+	return b
+}
+
+// finest is the shortest period after which the layout prints something else: PerDay for dates.
+func (l *layout) finest() Period {
+	for p := second; p >= hour; p-- {
+		if l.has[p] {
+			return parts[p].period
+		}
+	}
+	return PerDay
+}
+
+// spanAt returns the time around t, from its first instant to the first one after it, in which the layout prints the same, and
+// the reading of the clock that it prints. in is the period of c that t belongs to, and bounds that time.
+func (l *layout) spanAt(c calendar, t time.Time, in *period) (from, to int64, wall time.Time) {
+	if l.classic(c.period) {
+		return in.start, in.end, in.wall
+	}
+	from, to = in.start, in.end
+	for p := year; p <= second; p++ {
+		if l.has[p] {
+			own := c.per(parts[p].period)
+			if p == year {
+				own.yearStart = yearStart{}
+			}
+			span := own.at(t)
+			from, to = max(from, span.start), min(to, span.end)
+		}
+	}
+	return from, to, c.per(l.finest()).at(t).wall
+}
+
+// per is the calendar of another period.
+func (c calendar) per(p Period) calendar {
+	if c.period = p; p.shorter() {
+		c.dayStart = 0
+	}
+	return c
+}
+
+// A reading is what a date text shows of each part, and which it shows.
+type reading [len(parts)]int
+
+// read parses a date that has the width of the layout.
+func (l *layout) read(s string) (reading, error) {
+	var r reading
+	for _, f := range l.fields {
+		text := s[:f.width]
+		s = s[f.width:]
+		if f.part == separator {
+			if text != f.text {
+				return r, fmt.Errorf("%q stands where %q belongs", text, f.text)
+			}
+			continue
+		}
+		v, err := parseDigits(text, decimal)
+		if err != nil {
+			return r, err
+		}
+		if f.part.isYear() && f.width == 2 {
+			v += 2000
+		}
+		r[f.part] = int(v)
+	}
+	return r, nil
+}
+
+// find returns the first instant at which the layout prints a text. c is the calendar of the numbers.
+func (l *layout) find(s string, c calendar) (time.Time, error) {
+	r, err := l.read(s)
+	if err != nil {
+		return time.Time{}, err
+	}
+	first, days := l.among(r, c.yearStart)
+	clock := time.Duration(r[hour])*time.Hour + time.Duration(r[minute])*time.Minute + time.Duration(r[second])*time.Second
+	finest, exists := c.per(l.finest()), false
+	var text [64]byte
+	for i := range days {
+		wall := first.AddDate(0, 0, i).Add(clock)
+		if string(l.append(text[:0], wall, c.yearStart)) != s {
+			continue
+		}
+		exists = true
+		p, ok := finest.of(wall)
+		if !ok {
+			continue
+		}
+		if p.end <= 0 { // no Redis server has ever had an earlier time
+			return time.Time{}, fmt.Errorf("the %s is before 1970", l.describe(r, s, c.period))
+		}
+		return time.Unix(p.start, 0).In(c.location), nil
+	}
+	if exists {
+		return time.Time{}, fmt.Errorf("%s has no %s", c.location, l.describe(r, s, c.period))
+	}
+	return time.Time{}, fmt.Errorf("there is no %s", l.describe(r, s, c.period))
+}
+
+// describe names what a date text shows, such as "day 2021-10-24".
+func (l *layout) describe(r reading, s string, per Period) string {
+	if !l.classic(per) {
+		return "date " + s
+	}
+	text := fmt.Sprintf("%04d-%02d-%02d %02d:%02d:%02d", r[year], r[month], r[day], r[hour], r[minute], r[second])
+	return per.noun() + " " + text[:len(kinds[per].label)+(len(kinds[per].label)-4)/2]
+}
+
+// among returns the first of so many days among which a reading is.
+func (l *layout) among(r reading, start yearStart) (first time.Time, days int) {
+	date := func(y, m, d int) time.Time { return time.Date(y, time.Month(m), d, 0, 0, 0, 0, time.UTC) }
+	const all = 366
+	switch {
+	case l.has[year] && l.has[month] && l.has[day]:
+		return date(r[year], r[month], r[day]), 1
+	case l.has[year] && l.has[dayOfYear]:
+		return date(r[year], 1, r[dayOfYear]), 1
+	case l.has[year] && l.has[month]:
+		return date(r[year], r[month], 1), 31
+	case l.has[year]:
+		return date(r[year], 1, 1), all
+	case l.has[weekYear]:
+		fourth := date(r[weekYear], 1, 4) // is always in week 1
+		monday := fourth.AddDate(0, 0, -(int(fourth.Weekday())+6)%7)
+		if l.has[week] {
+			return monday.AddDate(0, 0, 7*(r[week]-1)), 7
+		}
+		return monday, 7 * 53
+	case l.has[businessYear]:
+		return date(r[businessYear], 1+start.month, 1+start.day), all
+	case l.has[businessEnd]:
+		y := r[businessEnd] - start.ends(0)
+		return date(y, 1+start.month, 1+start.day), all
+	}
+	return date(2000, 1, 1), 28 * 366 // of Never: no year is printed, and the calendar repeats after so long
+}
+
+// usual lists the tokens in order, in their usual spelling.
+func (l *layout) usual() string {
+	var all []string
+	for _, f := range l.fields {
+		if f.part != separator {
+			all = append(all, cmp.Or(usual[f.text], f.text))
+		}
+	}
+	return strings.Join(all, " ")
+}
+
+// varies reports whether what the layout prints may change within a period.
+func (l *layout) varies(c calendar) bool {
+	january, first := c.yearStart == (yearStart{}), c.yearStart.day == 0
+	for p := year; p <= second; p++ {
+		same := false // throughout a period
+		switch per := c.period; {
+		case per == Never:
+		case p >= hour:
+			same = per <= parts[p].period
+		case per <= PerDay:
+			same = true
+		case p == weekYear || p == week:
+			same = per == PerWeek
+		case p == year:
+			same = per == PerMonth || january && (per == PerQuarter || per == PerYear)
+		case p == month:
+			same = per == PerMonth
+		case p == quarter:
+			same = per == PerQuarter || first && per == PerMonth
+		case p == businessYear || p == businessEnd:
+			same = per == PerYear || per == PerQuarter || first && per == PerMonth
+		}
+		if l.has[p] && !same {
+			return true
+		}
+	}
+	return false
+}
+
+// sortable returns the parts by which dates sort as integers, and false if there are none.
+func (l *layout) sortable() (order []part, ok bool) {
+	for p := year; p <= second; p++ {
+		if l.has[p] && !(p == businessEnd && l.has[businessYear]) {
+			order = append(order, p)
+		}
+	}
+	days := order
+	for p := second; p >= hour; p-- {
+		if n := len(days) - 1; n > 0 && days[n] == p {
+			days = days[:n]
+		}
+	}
+	for _, allowed := range [][]part{{year}, {weekYear}, {businessYear}, {businessEnd}, {year, month}, {weekYear, week}, {businessYear, quarter},
+		{year, month, day}, {year, dayOfYear}} {
+		if slices.Equal(days, allowed) {
+			of := allowed[len(allowed)-1] // hours belong to days, minutes to hours
+			clock := len(order) - len(days)
+			return order, clock == 0 || (of == day || of == dayOfYear) && order[len(order)-1] == hour+part(clock-1)
+		}
+	}
+	return nil, false
+}
+
+// classicParts are the finest parts that version 0.1.0 wants for a period. It wants all coarser ones too.
+var classicParts = map[Period]part{
+	PerYear: year, PerMonth: month, PerDay: day, PerHour: hour, PerMinute: minute, PerSecond: second,
+}
+
+// classic reports whether the layout has exactly the parts that version 0.1.0 wants for a period.
+func (l *layout) classic(per Period) bool {
+	finest, ok := classicParts[per]
+	for _, p := range []part{year, month, day, hour, minute, second} {
+		ok = ok && l.has[p] == (p <= finest)
+	}
+	return ok && !slices.Contains(l.has[dayOfYear:hour], true)
+}

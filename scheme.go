@@ -1,0 +1,215 @@
+package serial
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/dailyserial/serial/internal/schemes"
+)
+
+// A Scheme is how numbers look and when they start again: what of a [Generator] needs no Redis. It parses and prints numbers
+// and tells periods, for services that only check what a user typed, for audits, and for package gapless. Make it with
+// [NewScheme], or take a Generator's by [Generator.Scheme]. It is safe for use by any number of goroutines.
+type Scheme struct{ scheme }
+
+type scheme struct {
+	calendar calendar
+	template string
+	format   *format // parsed template
+	limit    int64   // largest sequence that format prints
+	base     int64   // sequence before the first of a period
+	prefix   string  // of keys
+	key      []byte  // for hidden sequences, nil for none
+	mark     string  // of all that could make two processes print different sequences alike; "" where 0.1.0 prints so too
+	brief    bool    // what is printed, or counted, is over in a second
+	varies   bool    // what is printed of the date may change within a period
+}
+
+const defaultPrefix = "serial"
+
+func newScheme() scheme {
+	return scheme{calendar: calendar{location: time.Local, period: PerDay}, template: defaultTemplate, prefix: defaultPrefix}
+}
+
+// NewScheme returns a Scheme. Allowed are the options [WithLocation], [WithTemplate], [WithPeriod], [WithDayStart],
+// [WithYearStart], [WithStart], [WithHiddenSequence] and [WithKeyPrefix], which hidden sequences depend on. It is an error if
+// an option is another or invalid; the message names it and says what is allowed.
+func NewScheme(opts ...Option) (*Scheme, error) {
+	c := &config{scheme: newScheme(), schemeOnly: true}
+	if err := errors.Join(append(c.applyAll(opts), c.complete()...)...); err != nil {
+		return nil, err
+	}
+	return &Scheme{c.scheme}, nil
+}
+
+// applyAll applies options, which may be given in any order.
+func (c *config) applyAll(opts []Option) (errs []error) {
+	for i, o := range opts {
+		if o == nil {
+			errs = append(errs, fmt.Errorf("serial: option %d is nil", i+1))
+			continue
+		}
+		errs = append(errs, o.apply(c))
+	}
+	return errs
+}
+
+// complete checks what must fit together, and parses the template.
+func (s *scheme) complete() (errs []error) {
+	c := s.calendar
+	if !c.period.known() {
+		return []error{fmt.Errorf("serial: WithPeriod: %v is no period; %s", c.period, allowedPeriods)}
+	}
+	if c.dayStart != 0 && (c.period.shorter() || c.period == Never) {
+		errs = append(errs, fmt.Errorf("serial: WithDayStart: %v has no days; allowed are PerDay, PerWeek, PerMonth, PerQuarter and PerYear",
+			c.period))
+	}
+	f, err := parseTemplate(s.template)
+	if err == nil {
+		err = f.checkCalendar(s.template, c)
+	}
+	if err != nil {
+		if s.template == defaultTemplate {
+			err = fmt.Errorf("%w; %v needs a template of its own, such as %q", err, c.period, c.usualTemplate())
+		}
+		return append(errs, err)
+	}
+	s.format, s.limit = f, f.maxSeq()
+	if s.base >= s.limit {
+		errs = append(errs, fmt.Errorf("serial: WithStart(%d): the template prints sequences up to %d; allowed are 1 to that", s.base+1, s.limit))
+	}
+	if s.key != nil {
+		if f.hidden, err = newHidden(s.key, s.prefix, f.alphabet, f.seqWidth, f.grows); err != nil {
+			errs = append(errs, err)
+		}
+	}
+	s.mark = s.printMark()
+	s.brief = c.period == PerSecond || f.date != nil && f.date.has[second]
+	s.varies = f.date != nil && f.date.varies(c)
+	return errs
+}
+
+// printMark is a hash of all that could make two processes print different sequences of a period alike: the order of fields and
+// tokens, the alphabet, the check digit and the key. Widths, literals and spellings are not in it. What 0.1.0 prints too has none.
+func (s *scheme) printMark() string {
+	f := s.format
+	classic := f.date != nil && f.date.classic(s.calendar.period) && f.alphabet == decimal && f.check == nil && f.hidden == nil
+	if classic {
+		return ""
+	}
+	var text strings.Builder
+	for _, fl := range f.fields {
+		switch fl.kind {
+		case fieldType:
+			text.WriteString("type;")
+		case fieldDate:
+			text.WriteString("date:" + f.date.usual() + ";")
+		case fieldSeq:
+			text.WriteString("seq:" + f.alphabet.name + ";")
+		case fieldCheck:
+			text.WriteString("check:" + f.check.Name + ";")
+		}
+	}
+	if f.hidden != nil {
+		text.WriteString("hidden:" + f.hidden.fingerprint)
+	}
+	sum := sha256.Sum256([]byte(text.String()))
+	return hex.EncodeToString(sum[:8])
+}
+
+// A stretch is the part of a period in which the same date is printed: usually all of it.
+type stretch struct {
+	period
+	from, to int64     // its first instant and the first one after it, Unix seconds
+	reading  time.Time // of the clock, which is printed
+	date     string    // as printed
+}
+
+// contains reports whether the instant t, in Unix seconds, lies in s.
+func (s *stretch) contains(t int64) bool { return s.from <= t && t < s.to }
+
+// stretchAt is the stretch of an instant.
+func (s *scheme) stretchAt(t time.Time) stretch {
+	p := s.calendar.at(t)
+	of := stretch{period: *p, from: p.start, to: p.end, reading: p.wall}
+	if f := s.format; f.date != nil {
+		of.from, of.to, of.reading = f.date.spanAt(s.calendar, t, p)
+		of.date = f.print(of.reading)
+	}
+	return of
+}
+
+// undated is a period's stretch for a number of which nobody knows when in the period it was issued.
+func (s *scheme) undated(p *period) stretch {
+	of := stretch{period: *p, from: p.start, to: p.end, reading: p.wall}
+	if !s.varies {
+		of.date = s.format.print(p.wall)
+	}
+	return of
+}
+
+// number is the number of a stretch that format prints. Where its date is not known, it is "".
+func (s *stretch) number(typ string, seq int64, loc *time.Location, f *format) Number {
+	n := Number{Type: typ, Start: time.Unix(s.start, 0).In(loc), Seq: seq, date: s.date, label: s.label, format: f}
+	if n.Date = n.Start; s.from != s.start {
+		n.Date = time.Unix(s.from, 0).In(loc)
+	}
+	if s.date == "" && f.date != nil {
+		n.Date = time.Time{}
+	}
+	return n
+}
+
+// Number returns the number of a type that is issued at an instant with a sequence.
+//
+// Errors: [ErrInvalidType]; [ErrExhausted] for a sequence above the last of [Scheme.Limits]; one for a sequence below 1, for an
+// instant before 1970 or after the year 9999, and for a date that the template cannot print.
+func (s *Scheme) Number(typ string, at time.Time, seq int64) (Number, error) {
+	if err := s.format.checkType(typ); err != nil {
+		return Number{}, err
+	}
+	of := s.stretchAt(at)
+	switch err := s.format.printable(of.reading); {
+	case err != nil:
+		return Number{}, err
+	case of.end <= 0 || !of.contains(at.Unix()):
+		return Number{}, fmt.Errorf("serial: a number at %v; allowed are 1970 to 9999", at)
+	case seq < 1:
+		return Number{}, fmt.Errorf("serial: sequence %d of %s: allowed are 1 to %d", seq, typ, s.limit)
+	case seq > s.limit:
+		return Number{}, fmt.Errorf("%w: sequence %d of %s: allowed are 1 to %d", ErrExhausted, seq, typ, s.limit)
+	}
+	return of.number(strings.Clone(typ), seq, s.calendar.location, s.format), nil
+}
+
+// Parse takes apart a number that was issued with this Scheme. It refuses anything that cannot have been issued: a date that the
+// calendar or the zone does not have, parts of a date that do not fit each other, sequence 0, missing or excess padding, text
+// before or after. With a hidden sequence and another key, Seq is wrong. Errors: [ErrInvalidNumber], which [ErrCheckDigit]
+// matches too.
+func (s *Scheme) Parse(number string) (Number, error) { return s.format.parse(number) }
+
+// Period returns the period of an instant: its label, as in keys and in a ledger, its first instant and the first one after it.
+func (s *Scheme) Period(at time.Time) (label string, start, end time.Time) {
+	p, loc := s.calendar.at(at), s.calendar.location
+	return p.label, time.Unix(p.start, 0).In(loc), time.Unix(p.end, 0).In(loc)
+}
+
+func init() {
+	schemes.Of = func(scheme any) schemes.Inside {
+		s := scheme.(*Scheme)
+		return schemes.Inside{
+			Prefix: s.prefix, PrintMark: s.mark, CheckType: s.format.checkType,
+			At: func(t time.Time) (schemes.Stretch, error) {
+				of := s.stretchAt(t)
+				return schemes.Stretch{Label: of.label, Start: of.start, End: of.end, From: of.from, To: of.to}, s.format.printable(of.reading)
+			},
+		}
+	}
+}
+
+// Limits returns the first and the last sequence of a period.
+func (s *Scheme) Limits() (first, last int64) { return s.base + 1, s.limit }
