@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +28,7 @@ func TestReadmeCompiles(t *testing.T) {
 	text, err := os.ReadFile("README.md")
 	require.NoError(t, err)
 	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(text), -1)
-	require.Len(t, blocks, 3)
+	require.Len(t, blocks, 4)
 	imports := map[string]string{
 		"context.": "context", "fmt.": "fmt", "strings.": "strings", "server.": "github.com/alicebob/miniredis/v2/server", "log.": "log", "time.": "time", "testing.": "testing",
 		"redis.": "github.com/redis/go-redis/v9", "serial.": "github.com/dailyserial/serial", "serialtest.": "github.com/dailyserial/serial/serialtest",
@@ -161,6 +162,94 @@ func main() {
 }
 
 var recipes = []func(rdb *redis.Client, gen *serial.Generator) error{
+`
+
+// The README's business numbers are printed as it says: the first one and the 1,000th of 30 December 2024.
+func TestBusinessNumbers(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	_, table, found := strings.Cut(string(text), "## Numbers as businesses print them")
+	require.True(t, found)
+	table, _, _ = strings.Cut(table, "\n## ")
+	rows := regexp.MustCompile("(?m)^\\| (.*?) \\| `(serial\\..*)` \\| `(.*?)` \\| `(.*?)`, `(.*?)` \\|$").FindAllStringSubmatch(table, -1)
+	require.GreaterOrEqual(t, len(rows), 11)
+	require.Len(t, rows, strings.Count(table, "\n| ")-2, "every row is tested")
+	source := businessProgram
+	for _, row := range rows {
+		source += fmt.Sprintf("\t// %s\n\t{%q, []string{%q, %q}, []serial.Option{%s}},\n", row[1], row[3], row[4], row[5], row[2])
+		if strings.Contains(row[1], "GST") {
+			require.Len(t, row[4], 16, "rule 46 allows no more")
+		}
+		if digits, isRF := strings.CutPrefix(row[4], "RF"); isRF {
+			rest := 0
+			for _, c := range digits[2:] + "RF" + digits[:2] {
+				v, err := strconv.ParseInt(string(c), 36, 0)
+				require.NoError(t, err)
+				shift := 10
+				if v > 9 { // a letter is two digits
+					shift = 100
+				}
+				rest = (rest*shift + int(v)) % 97
+			}
+			require.Equal(t, 1, rest, "%s: moved to the end, RF and check digits make 1", row[4])
+		}
+	}
+	source += "}\n"
+	file := filepath.Join(t.TempDir(), "main.go")
+	require.NoError(t, os.WriteFile(file, []byte(source), 0o600))
+	out, err := exec.Command("go", "run", "-ldflags=-s -w", file).CombinedOutput()
+	require.NoError(t, err, "%s\n%s", out, source)
+}
+
+const businessProgram = `package main
+
+import (
+	"context"
+	"log"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/dailyserial/serial"
+)
+
+var key = []byte("an example's key")
+
+func main() {
+	ctx := context.Background()
+	for _, r := range rows {
+		m := miniredis.NewMiniRedis()
+		if err := m.Start(); err != nil {
+			log.Fatal(err)
+		}
+		m.SetTime(time.Date(2024, time.December, 30, 12, 0, 0, 0, time.UTC))
+		rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+		gen, err := serial.New(rdb, append(r.options, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1))...)
+		if err != nil {
+			log.Fatal(err)
+		}
+		for i, want := range r.prints {
+			if err := gen.Raise(ctx, r.typ, []int64{0, 999}[i]); err != nil {
+				log.Fatal(err)
+			}
+			n, err := gen.NextNumber(ctx, r.typ)
+			if err != nil || n.String() != want {
+				log.Fatalf("%s, %v, instead of %s", n, err, want)
+			}
+			if back, err := gen.Parse(want); err != nil || back != n {
+				log.Fatalf("%s parsed: %+v, %v", want, back, err)
+			}
+		}
+	}
+}
+
+var rows = []struct {
+	typ     string
+	prints  []string
+	options []serial.Option
+}{
 `
 
 // The command does what the README shows, after the README's program has issued a number.
