@@ -22,6 +22,8 @@ func whatToDo(err error) string {
 		return "nothing: the caller has left, and the number may be a gap"
 	case errors.Is(err, serial.ErrInvalidType), errors.Is(err, serial.ErrInvalidRequest):
 		return "correct the caller"
+	case errors.Is(err, serial.ErrInvalidNumber): // of Parse; serial.ErrCheckDigit, too
+		return "ask for the number again"
 	case errors.Is(err, serial.ErrExhausted):
 		return "widen {seq} in every process"
 	case errors.Is(err, serial.ErrCounterLost), errors.Is(err, serial.ErrClockSkew), errors.Is(err, serial.ErrConflict):
@@ -51,6 +53,8 @@ func Example_errors() {
 	fmt.Println(whatToDo(err))
 	_, err = gen.Next(ctx, "I S")
 	fmt.Println(whatToDo(err))
+	_, err = gen.Parse("IS2021102400l7") // with an l
+	fmt.Println(whatToDo(err))
 	_, err = gen.NextN(ctx, "IS", 9999) // one of them is used
 	fmt.Println(whatToDo(err))
 	m.FlushAll()
@@ -59,6 +63,7 @@ func Example_errors() {
 	// Output:
 	// use the number
 	// correct the caller
+	// ask for the number again
 	// widen {seq} in every process
 	// call an operator: the error says which command ends it
 }

@@ -62,6 +62,57 @@ func ExampleWithLocation() {
 	// IS202110250001 <nil>
 }
 
+// A fiscal year of the United States begins on 1 October, and is named after the calendar year in which it ends.
+func ExampleWithYearStart() {
+	m, err := miniredis.Run() // a Redis in memory, in place of yours
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	m.SetTime(time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC)) // its clock
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer rdb.Close()
+	gen, err := serial.New(rdb, serial.WithMaxSkew(-1), serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerYear),
+		serial.WithYearStart(time.October, 1), serial.WithTemplate("{type}-FY{date:EE}-{seq:5}"))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	fmt.Println(gen.Next(context.Background(), "PO"))
+	// Output:
+	// PO-FY22-00001 <nil>
+}
+
+// Order numbers that do not tell how many orders there are.
+func ExampleWithHiddenSequence() {
+	m, err := miniredis.Run() // a Redis in memory, in place of yours
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	m.SetTime(time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC)) // its clock
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer rdb.Close()
+	key := []byte("an example's key") // yours is random, and secret
+	gen, err := serial.New(rdb, serial.WithMaxSkew(-1), serial.WithLocation(time.UTC),
+		serial.WithTemplate("{type}{date:yyMMdd}{seq:6}"), serial.WithHiddenSequence(key))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	for range 3 {
+		n, err := gen.NextNumber(context.Background(), "ORD")
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(n, n.Seq)
+	}
+	// Output:
+	// ORD211024381187 1
+	// ORD211024754087 2
+	// ORD211024185360 3
+}
+
 func ExamplePeriod() {
 	fmt.Println(serial.PerDay, serial.PerMonth)
 	// Output:

@@ -57,7 +57,7 @@ func ExampleNew() {
 	_, err := serial.New(rdb, serial.WithTemplate("{type}{date:yyyymmdd}{seq:4}"))
 	fmt.Println(err)
 	// Output:
-	// serial: template "{type}{date:yyyymmdd}{seq:4}": {date:yyyymmdd}: "mm" is finer than the period, a day; allowed are yyyy, yy, MM, dd and separators
+	// serial: template "{type}{date:yyyymmdd}{seq:4}": {date:yyyymmdd}: the month (MM) is missing: numbers of different days would read the same, and "mm" is the minute; print yyyyMMdd
 }
 
 func ExampleGenerator_Next() {
@@ -374,7 +374,7 @@ func ExampleGenerator_Parse() {
 	fmt.Println(err)
 	// Output:
 	// IS 2021-10-24 17 <nil>
-	// serial: "IS202106310001" is no number of this generator: there is no day 2021-06-31
+	// serial: invalid number: "IS202106310001" is no number of this generator: there is no day 2021-06-31
 }
 
 // A number can be taken apart and stored in columns.
