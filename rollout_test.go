@@ -1,0 +1,246 @@
+package serial_test
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/serialtest"
+)
+
+// Settings change under load, and back, as docs/operations.md says that they may.
+func TestRollout(t *testing.T) {
+	options := func(opts ...serial.Option) []serial.Option { return opts }
+	template := func(s string) []serial.Option { return options(serial.WithTemplate(s)) }
+	yearly := func(s string, opts ...serial.Option) []serial.Option {
+		return append(opts, serial.WithPeriod(serial.PerYear), serial.WithTemplate(s))
+	}
+	ever := func(s string) []serial.Option {
+		return options(serial.WithPeriod(serial.Never), serial.WithTemplate(s))
+	}
+	shanghai := location(t, "Asia/Shanghai")
+	day, month := 24*time.Hour, 31*24*time.Hour
+	const dated = "{type}{date:yyyyMMdd}"
+	ledger := func() []serial.Option { return options(serial.WithLedger(new(serialtest.Ledger), 50)) }
+	one, two := serial.WithHiddenSequence([]byte("an example's key")), serial.WithHiddenSequence([]byte("another's secret"))
+
+	for row, changes := range map[string][]change{
+		"literals, separators": {
+			{old: template("{type}{date:yyyyMMdd}{seq:4}"), new: template("{type}-{date:yyyy-MM-dd}-{seq:4}"), steps: atAnyTime(day)},
+		},
+		"width of `{seq}`": {
+			{old: template(dated + "{seq:4}"), new: template(dated + "{seq:6}"), steps: atAnyTime(day)},
+			{old: template(dated + "-{seq:4}"), new: template(dated + "-{seq:4+}"), steps: atAnyTime(day)},
+			{old: append(template(dated+"{seq:6}"), one), new: append(template(dated+"{seq:8}"), one), steps: atAnyTime(day)},
+			{old: template(dated + "{seq:4}{check:luhn}"), new: template(dated + "{seq:5}{check:luhn}"), steps: atAnyTime(day)},
+		},
+		"first sequence, retention": {
+			{new: options(serial.WithStart(101), serial.WithRetention(30)), steps: atAnyTime(day)},
+		},
+		"floor, skew, hooks, lock servers": {
+			{new: options(fixedFloor(0), serial.WithHooks(serial.Hooks{}), serial.WithMaxSkew(-1)), steps: atAnyTime(day)},
+		},
+		"block of a ledger": {func() change {
+			of := new(serialtest.Ledger)
+			return change{old: options(serial.WithLedger(of, 10)), new: options(serial.WithLedger(of, 40)), steps: atAnyTime(day)}
+		}()},
+		"a ledger": {
+			{new: ledger(), steps: []step{oldOnly, newFirst, newOnly, {pass: day}, oldOnly}},
+			{new: ledger(), steps: []step{oldOnly, newFirst, newOnly, takeOld, oldOnly}},
+		},
+		"time zone": {
+			{new: options(serial.WithLocation(shanghai)), steps: betweenPeriods(day)},
+			{new: options(serial.WithLocation(shanghai)), steps: withTakeover},
+		},
+		"day start": {
+			{new: options(serial.WithDayStart(4 * time.Hour)), steps: betweenPeriods(day)},
+			{new: options(serial.WithDayStart(4 * time.Hour)), steps: withTakeover},
+		},
+		"period": {
+			{new: options(serial.WithPeriod(serial.PerMonth), serial.WithTemplate("{type}-{date:yyyyMM}-{seq:4}")), steps: betweenPeriods(month)},
+			{new: options(serial.WithPeriod(serial.PerMonth), serial.WithTemplate("{type}-{date:yyyyMM}-{seq:4}")), steps: withTakeover},
+			{new: options(serial.WithPeriod(serial.PerMonth)), steps: betweenPeriods(month)}, // the same template
+			{new: options(serial.WithPeriod(serial.PerMonth)), steps: withTakeover},
+			{new: options(serial.WithPeriod(serial.PerWeek), serial.WithTemplate("{type}-{date:GGGG-WW}-{seq:4}")), steps: withTakeover},
+			{new: ever("{type}{seq:7}"), steps: withTakeover},
+		},
+		"year start": {
+			{old: yearly("{type}-{date:FFFF}-{seq:4}"), new: yearly("{type}/{date:FFFF}/{seq:4}", serial.WithYearStart(time.April, 1)), steps: withTakeover},
+			{old: yearly("{type}-{date:yyyyMM}-{seq:4}"), new: yearly("{type}-{date:yyyyMM}-{seq:4}", serial.WithYearStart(time.October, 1)), steps: withTakeover},
+		},
+		"order of fields and tokens": {
+			{old: template("{type}-{date:yyMMdd}-{seq:4}"), new: template("{type}/{date:ddMMyy}/{seq:4}"), steps: atAnyTime(day)}, // as of 0.1.0
+			{old: template("{type}-{date:yyDDD}-{seq:4}"), new: template("{type}/{date:DDDyy}/{seq:4}"), steps: byPrint(day)},
+			{old: template("{type}{date:yyDDD}{seq:4}"), new: template("{date:yyDDD}{type}{seq:4}"), steps: byPrint(day)},
+			{old: yearly("{type}-{date:yyyyMM}-{seq:4}"), new: yearly("{type}-{date:yyyy}-{seq:4}"), steps: byPrint(365 * day)},
+		},
+		"alphabet": {
+			{old: template(dated + "{seq:4}"), new: template(dated + "{seq:4:base32}"), steps: byPrint(day)},
+			{old: template(dated + "{seq:4:base32}"), new: template(dated + "{seq:4:base36}"), steps: byPrint(day)},
+		},
+		"check digit": {
+			{old: template(dated + "{seq:4}"), new: template(dated + "{seq:4}{check:damm}"), steps: byPrint(day)},
+			{old: template(dated + "{seq:4}{check:luhn}"), new: template(dated + "{seq:4}{check:damm}"), steps: byPrint(day)},
+		},
+		"key": {
+			{old: template(dated + "{seq:6}"), new: append(template(dated+"{seq:6}"), one), steps: byPrint(day)},
+			{old: append(template(dated+"{seq:6}"), one), new: append(template(dated+"{seq:6}"), two), steps: byPrint(day)},
+		},
+		"print of `Never`": {
+			{old: ever("{type}{seq:7}"), new: ever("{type}{seq:7}{check:luhn}"), steps: []step{oldOnly, oldFirst, {takeover: true, toNew: true, fails: true},
+				{pass: 365 * day}, oldFirst}},
+		},
+		"key prefix": {
+			{old: template("{type}-{date:yyyyMMdd}-{seq:4}"), new: append(template("{type}/{date:yyyyMMdd}/{seq:4}"), serial.WithKeyPrefix("other")), steps: atAnyTime(day)},
+		},
+	} {
+		t.Run(strings.ReplaceAll(row, "`", ""), func(t *testing.T) {
+			t.Parallel()
+			require.Contains(t, guide(t, "operations.md"), "\n| "+row+" | ", "the table has a row for it")
+			for i, c := range changes {
+				t.Run(fmt.Sprint(i), c.run)
+			}
+		})
+	}
+}
+
+// Every row of the table is tested.
+func TestRolloutHasEveryRow(t *testing.T) {
+	_, table, found := strings.Cut(guide(t, "operations.md"), "\n## Changing settings\n")
+	require.True(t, found)
+	table, _, _ = strings.Cut(table, "\n\n**")
+	text, err := os.ReadFile("rollout_test.go")
+	require.NoError(t, err)
+	source := string(text)
+	rows := regexp.MustCompile(`(?m)^\| (.*?) \| `).FindAllStringSubmatch(table, -1)[2:]
+	require.NotEmpty(t, rows)
+	for _, row := range rows {
+		require.Contains(t, source, fmt.Sprintf("\t\t%q: {", row[1]))
+	}
+}
+
+// A change is one of settings, and what follows.
+type change struct {
+	old, new []serial.Option
+	steps    []step
+}
+
+// A step is a time to wait, a takeover, or a burst of twenty callers. In a burst, half of them have the old settings and half
+// the new ones. Those named get numbers; the others get ErrConflict. Where both are to get some, it does not matter who is first.
+type step struct {
+	pass            time.Duration
+	takeover, toNew bool
+	fails           bool // the takeover does
+	first           string
+	old, new        bool
+}
+
+var (
+	both     = step{old: true, new: true}
+	oldOnly  = step{old: true}               // nobody has the new ones yet
+	newOnly  = step{new: true}               // nobody has the old ones any more
+	oldFirst = step{first: "old", old: true} // and the new ones come too early
+	newFirst = step{first: "new", new: true} // and the old ones are left over
+	takeNew  = step{takeover: true, toNew: true}
+	takeOld  = step{takeover: true}
+)
+
+func atAnyTime(period time.Duration) []step {
+	return []step{oldOnly, both, newOnly, {pass: period}, both, oldOnly, newOnly}
+}
+
+// betweenPeriods waits until whatever overlaps has ended: two periods of the longer kind.
+func betweenPeriods(period time.Duration) []step {
+	return []step{oldOnly, oldFirst, {pass: 2 * period}, newFirst, newOnly, {pass: 2 * period}, oldFirst, oldOnly}
+}
+
+var withTakeover = []step{oldOnly, oldFirst, takeNew, newFirst, newOnly, takeOld, oldFirst, oldOnly}
+
+// byPrint is for what Takeover does not end.
+func byPrint(period time.Duration) []step {
+	return []step{oldOnly, oldFirst, {takeover: true, toNew: true, fails: true}, oldFirst, {pass: period}, newFirst, newOnly,
+		{takeover: true, fails: true}, {pass: period}, oldFirst, oldOnly}
+}
+
+func (c change) run(t *testing.T) {
+	now := time.Date(2021, time.October, 24, 9, 0, 0, 0, time.UTC)
+	r := serialtest.NewRedis(t, now)
+	generators := func(opts []serial.Option) []*serial.Generator { // of two processes
+		var all []*serial.Generator
+		for range 2 {
+			all = append(all, newGenerator(t, r.Client(), append([]serial.Option{serial.WithLocation(time.UTC), serial.WithMaxSkew(-1)}, opts...)...))
+		}
+		return all
+	}
+	older, newer := generators(c.old), generators(c.new)
+	var mu sync.Mutex
+	seen, greatest := map[string]bool{}, int64(0)
+	burst := func(gens []*serial.Generator, callers int, succeeds bool) func() {
+		var wg sync.WaitGroup
+		for i := range callers {
+			wg.Go(func() {
+				for range 3 {
+					n, err := gens[i%2].NextNumber(t.Context(), "IS")
+					mu.Lock()
+					switch {
+					case succeeds && err != nil:
+						t.Errorf("no number: %v", err)
+					case !succeeds && !errors.Is(err, serial.ErrConflict):
+						t.Errorf("%v, %v instead of ErrConflict", n, err)
+					case succeeds && seen[n.String()]:
+						t.Errorf("%s was issued twice", n)
+					case succeeds:
+						seen[n.String()] = true
+						greatest = max(greatest, n.Seq)
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		return wg.Wait
+	}
+	for i, s := range c.steps {
+		switch {
+		case s.pass > 0:
+			now = now.Add(s.pass)
+			r.SetTime(now)
+			greatest = 0
+		case s.takeover:
+			gens := older
+			if s.toNew {
+				gens = newer
+			}
+			err := gens[0].Takeover(t.Context(), "IS", greatest)
+			if s.fails {
+				require.ErrorIs(t, err, serial.ErrConflict, "step %d", i)
+			} else {
+				require.NoError(t, err, "step %d", i)
+			}
+		case s.first == "" && s.old != s.new:
+			gens := older
+			if s.new {
+				gens = newer
+			}
+			burst(gens, 20, true)()
+		default:
+			for _, first := range []string{"old", "new"} { // whoever is first decides
+				if s.first == first {
+					_, err := map[string]*serial.Generator{"old": older[0], "new": newer[0]}[first].Next(t.Context(), "IS")
+					require.NoError(t, err, "step %d", i)
+				}
+			}
+			waitOld, waitNew := burst(older, 10, s.old), burst(newer, 10, s.new)
+			waitOld()
+			waitNew()
+		}
+		require.False(t, t.Failed(), "step %d: %+v", i, s)
+	}
+}
