@@ -93,6 +93,91 @@ func TestRunbookCommand(t *testing.T) {
 	})
 }
 
+// The code in hidden-volume.md runs as it stands there, and numbers of both keys are read.
+func TestHiddenVolumeGuide(t *testing.T) {
+	t.Parallel()
+	text := guide(t, "hidden-volume.md")
+	block := func(first string) string {
+		_, rest, found := strings.Cut(text, "\n    "+first)
+		require.True(t, found, first)
+		code, _, _ := strings.Cut(first+rest, "\n\n")
+		return strings.ReplaceAll(code, "\n    ", "\n")
+	}
+	issue, decode, read := block("gen, err := serial.New(rdb,"), block("key, err := hex.DecodeString"), block("n, err := old.Parse(number)")
+	source := fmt.Sprintf(hiddenVolumeProgram, decode, issue, read)
+	file := filepath.Join(t.TempDir(), "main.go")
+	require.NoError(t, os.WriteFile(file, []byte(source), 0o600))
+	run := exec.Command("go", "run", "-ldflags=-s -w", file)
+	run.Env = append(os.Environ(), "SERIAL_HIDDEN_KEY="+strings.Repeat("0123456789abcdef", 4))
+	out, err := run.CombinedOutput()
+	require.NoError(t, err, "%s\n%s", out, source)
+}
+
+const hiddenVolumeProgram = `package main
+
+import (
+	"context"
+	"encoding/hex"
+	"log"
+	"os"
+	"regexp"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/dailyserial/serial"
+)
+
+func main() {
+	m := miniredis.NewMiniRedis()
+	if err := m.Start(); err != nil {
+		log.Fatal(err)
+	}
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	ctx := context.Background()
+	%s
+	check(err)
+	%s
+	check(err)
+	if !regexp.MustCompile("^ORD[0-9]{14}$").MatchString(no) {
+		log.Fatal(no)
+	}
+	if n, err := gen.Parse(no); err != nil || n.Seq != 1 {
+		log.Fatal(n, err)
+	}
+
+	scheme := func(key string) *serial.Scheme {
+		s, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:6}"),
+			serial.WithHiddenSequence([]byte(key)))
+		check(err)
+		return s
+	}
+	old, current := scheme("the key of 2024."), scheme("the key of 2025.")
+	rotated := time.Date(2025, time.January, 1, 0, 0, 0, 0, time.UTC)
+	for s, day := range map[*serial.Scheme]time.Time{old: rotated.Add(-time.Second), current: rotated} {
+		for seq := range int64(2000) {
+			printed, err := s.Number("ORD", day, seq+1)
+			check(err)
+			if n, err := parse(printed.String(), old, current, rotated); err != nil || n.Seq != seq+1 {
+				log.Fatal(printed, n.Seq, err)
+			}
+		}
+	}
+}
+
+func parse(number string, old, current *serial.Scheme, rotated time.Time) (serial.Number, error) {
+	%s
+	return n, err
+}
+
+func check(err error) {
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+`
+
 // What operations.md says of Redis's memory holds on a real server.
 func TestCapacity(t *testing.T) {
 	rdb := redistest.Start(t).Client(t)
