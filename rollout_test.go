@@ -26,6 +26,8 @@ func TestRollout(t *testing.T) {
 	ever := func(s string) []serial.Option {
 		return options(serial.WithPeriod(serial.Never), serial.WithTemplate(s))
 	}
+	monthly := options(serial.WithPeriod(serial.PerMonth), serial.WithTemplate("{type}-{date:yyyyMM}-{seq:4}"))
+	april, october := serial.WithYearStart(time.April, 1), serial.WithYearStart(time.October, 1)
 	shanghai := location(t, "Asia/Shanghai")
 	day, month := 24*time.Hour, 31*24*time.Hour
 	const dated = "{type}{date:yyyyMMdd}"
@@ -65,16 +67,16 @@ func TestRollout(t *testing.T) {
 			{new: options(serial.WithDayStart(4 * time.Hour)), steps: withTakeover},
 		},
 		"period": {
-			{new: options(serial.WithPeriod(serial.PerMonth), serial.WithTemplate("{type}-{date:yyyyMM}-{seq:4}")), steps: betweenPeriods(month)},
-			{new: options(serial.WithPeriod(serial.PerMonth), serial.WithTemplate("{type}-{date:yyyyMM}-{seq:4}")), steps: withTakeover},
+			{new: monthly, steps: betweenPeriods(month)},
+			{new: monthly, steps: withTakeover},
 			{new: options(serial.WithPeriod(serial.PerMonth)), steps: betweenPeriods(month)}, // the same template
 			{new: options(serial.WithPeriod(serial.PerMonth)), steps: withTakeover},
 			{new: options(serial.WithPeriod(serial.PerWeek), serial.WithTemplate("{type}-{date:GGGG-WW}-{seq:4}")), steps: withTakeover},
 			{new: ever("{type}{seq:7}"), steps: withTakeover},
 		},
 		"year start": {
-			{old: yearly("{type}-{date:FFFF}-{seq:4}"), new: yearly("{type}/{date:FFFF}/{seq:4}", serial.WithYearStart(time.April, 1)), steps: withTakeover},
-			{old: yearly("{type}-{date:yyyyMM}-{seq:4}"), new: yearly("{type}-{date:yyyyMM}-{seq:4}", serial.WithYearStart(time.October, 1)), steps: withTakeover},
+			{old: yearly("{type}-{date:FFFF}-{seq:4}"), new: yearly("{type}/{date:FFFF}/{seq:4}", april), steps: withTakeover},
+			{old: yearly("{type}-{date:yyyyMM}-{seq:4}"), new: yearly("{type}-{date:yyyyMM}-{seq:4}", october), steps: withTakeover},
 		},
 		"order of fields and tokens": {
 			{old: template("{type}-{date:yyMMdd}-{seq:4}"), new: template("{type}/{date:ddMMyy}/{seq:4}"), steps: atAnyTime(day)}, // as of 0.1.0
@@ -99,7 +101,8 @@ func TestRollout(t *testing.T) {
 				{pass: 365 * day}, oldFirst}},
 		},
 		"key prefix": {
-			{old: template("{type}-{date:yyyyMMdd}-{seq:4}"), new: append(template("{type}/{date:yyyyMMdd}/{seq:4}"), serial.WithKeyPrefix("other")), steps: atAnyTime(day)},
+			{old: template("{type}-{date:yyyyMMdd}-{seq:4}"), new: append(template("{type}/{date:yyyyMMdd}/{seq:4}"), serial.WithKeyPrefix("other")),
+				steps: atAnyTime(day)},
 		},
 	} {
 		t.Run(strings.ReplaceAll(row, "`", ""), func(t *testing.T) {
@@ -137,6 +140,7 @@ type change struct {
 // the new ones. Those named get numbers; the others get ErrConflict. Where both are to get some, it does not matter who is first.
 type step struct {
 	pass            time.Duration
+	prepare         bool // with the old settings
 	takeover, toNew bool
 	fails           bool // the takeover does
 	first           string
@@ -166,8 +170,8 @@ var withTakeover = []step{oldOnly, oldFirst, takeNew, newFirst, newOnly, takeOld
 
 // byPrint is for what Takeover does not end.
 func byPrint(period time.Duration) []step {
-	return []step{oldOnly, oldFirst, {takeover: true, toNew: true, fails: true}, oldFirst, {pass: period}, newFirst, newOnly,
-		{takeover: true, fails: true}, {pass: period}, oldFirst, oldOnly}
+	return []step{oldOnly, oldFirst, {takeover: true, toNew: true, fails: true}, oldFirst, {prepare: true}, {pass: period}, newFirst,
+		newOnly, {takeover: true, fails: true}, {pass: period}, oldFirst, oldOnly}
 }
 
 func (c change) run(t *testing.T) {
@@ -213,6 +217,8 @@ func (c change) run(t *testing.T) {
 			now = now.Add(s.pass)
 			r.SetTime(now)
 			greatest = 0
+		case s.prepare:
+			require.NoError(t, older[0].Prepare(t.Context(), "IS", 2), "step %d", i)
 		case s.takeover:
 			gens := older
 			if s.toNew {
