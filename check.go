@@ -48,7 +48,7 @@ func (c *check) verify(number string, at int) error {
 	var own [2]byte
 	want := c.characters(own[:0], append(whole[:0], number...), at)
 	if got := number[at : at+c.Width]; got != string(want) {
-		return fmt.Errorf("%w %s: it would have to be %s, or another character is mistyped", ErrCheckDigit, got, want)
+		return fmt.Errorf("%w %s: it would have to be %s, or another character is mistyped", ErrCheckDigit, got, string(want)) // so that own stays on the stack
 	}
 	return nil
 }

@@ -35,10 +35,11 @@ var (
 	// one entered.
 	ErrClockSkew = errors.New("serial: clock skew")
 
-	// ErrConflict means that the type is in use with other period bounds, such as those of another time zone, or with a
-	// ledger that this Generator does not have. It ends with the period in force, which the message names, or at once by
-	// [Generator.Takeover]. From [Generator.NextOnce] it may also mean that version 0.1.0 answered the
-	// request with a number that this Generator cannot print.
+	// ErrConflict means that the type is in use with other period bounds, such as those of another time zone, with a ledger
+	// that this Generator does not have, or with a template or key by which two sequences could print alike. It ends with the
+	// period in force, which the message names, or at once by [Generator.Takeover], which does not end a conflict of
+	// templates and keys. From [Generator.NextOnce] it may also mean that the request was answered with a number that this
+	// Generator cannot print: one of version 0.1.0, or one whose sequence is hidden by a key that it does not have.
 	ErrConflict = errors.New("serial: conflicting period")
 
 	// ErrInvalidRequest means that [Generator.NextOnce] was given a request ID that is not 1 to 128 bytes of printable UTF-8, or
@@ -49,7 +50,8 @@ var (
 	// see [Generator.Parse] and [Scheme.Parse].
 	ErrInvalidNumber = errors.New("serial: invalid number")
 
-	// ErrCheckDigit means that a number is mistyped: its check digit does not fit. It matches [ErrInvalidNumber] too.
+	// ErrCheckDigit means that a number is mistyped: its check digit does not fit. It comes before what else may be wrong with
+	// the sequence or the date, but not before a character that cannot stand where it does. [ErrInvalidNumber] matches too.
 	ErrCheckDigit = errors.New("serial: wrong check digit")
 
 	// ErrNotReplicated means that too few replicas confirmed a number in time; see [WithReplicas]. The number is not issued

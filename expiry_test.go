@@ -225,24 +225,25 @@ func (h *history) checkAround(t *testing.T, change int) {
 	}
 	dayStarts := [...]time.Duration{4 * time.Hour, 150 * time.Minute, 24*time.Hour - time.Second, 30 * time.Minute, time.Second,
 		time.Duration(h.random.Int64N(day)) * time.Second}
-	for per, layout := range labels {
-		if by == 0 && int(per) != change%len(labels)+1 {
+	start := yearStarts[change%len(yearStarts)]
+	for per := serial.PerSecond; per < serial.Never; per++ {
+		if by == 0 && int(per) != change%int(serial.Never-1)+1 {
 			continue // nothing happens here, so one will do
 		}
 		for _, dayStart := range []time.Duration{0, dayStarts[change%len(dayStarts)]} {
 			if dayStart > 0 && per < serial.PerDay {
 				break
 			}
-			cal := serial.NewCalendar(h.loc, per, dayStart)
-			label := func(wall int64) int64 { return labelOf(wall-int64(dayStart/time.Second), per) }
-			is := func(p serial.Span, label int64) bool { return p.Label == strconv.FormatInt(label, 10) }
+			cal := serial.NewCalendar(h.loc, per, dayStart).From(start.month, start.day)
+			label := func(wall int64) string { return labelOf(wall-int64(dayStart/time.Second), per, start) }
+			is := func(p serial.Span, label string) bool { return p.Label == label }
 			for _, at := range instants {
 				want := label(h.shown(at))
 				previous, p, next := cal.Around(at)
 				before, after := label(h.shown(p.Start-1)), label(h.shown(p.End))
 				if !is(p, want) || at < p.Start || p.End <= at || before >= want || label(h.shown(p.Start)) != want ||
 					label(h.shown(p.End-1)) != want || after <= want {
-					assert.Fail(t, "wrong period", "%s, %v from %v, at %d: %v, want %d", h.loc, per, dayStart, at, p, want)
+					assert.Fail(t, "wrong period", "%s, %v from %v, at %d: %v, want %s", h.loc, per, dayStart, at, p, want)
 					return
 				}
 				if previous.End != p.Start || !is(previous, before) || next.Start != p.End || !is(next, after) {
@@ -269,10 +270,9 @@ func (h *history) checkAround(t *testing.T, change int) {
 			for _, wall := range []int64{before, before + 1, after - 1, after} {
 				want := label(wall)
 				exists := want == label(before) || want == label(after)
-				start, err := time.Parse(layout, strconv.FormatInt(want, 10))
-				p, ok := cal.Of(start)
-				if err != nil || !is(p, want) || ok != exists || ok && p != cal.At(p.Start) {
-					assert.Fail(t, "wrong label", "%s, %v from %v, label %d: %v %v", h.loc, per, dayStart, want, p, ok)
+				p, ok := cal.Of(time.Unix(wall-int64(dayStart/time.Second), 0).UTC())
+				if !is(p, want) || ok != exists || ok && p != cal.At(p.Start) {
+					assert.Fail(t, "wrong label", "%s, %v from %v, label %s: %v %v", h.loc, per, dayStart, want, p, ok)
 					return
 				}
 			}
@@ -280,16 +280,77 @@ func (h *history) checkAround(t *testing.T, change int) {
 	}
 }
 
-// labelOf is the label that a reading falls under.
-func labelOf(wall int64, per serial.Period) int64 {
+// labelOf is the label that a reading falls under. Labels of one period sort as time does.
+func labelOf(wall int64, per serial.Period, start yearStart) string {
 	at := time.Unix(wall, 0).UTC()
 	year, month, day := at.Date()
-	hour, minute, second := at.Clock()
-	label := int64(0)
-	for _, part := range []int{year, int(month), day, hour, minute, second}[:serial.PerYear-per+1] {
-		label = label*100 + int64(part)
+	switch per {
+	case serial.PerWeek: // a week belongs to the year that its Thursday is in
+		thursday := at.AddDate(0, 0, 3-(int(at.Weekday())+6)%7)
+		return fmt.Sprintf("%04dW%02d", thursday.Year(), (thursday.YearDay()+6)/7)
+	case serial.PerQuarter, serial.PerYear:
+		begins := func(year, quarter int) bool {
+			return !at.Before(time.Date(year, start.month+time.Month(3*(quarter-1)), start.day, 0, 0, 0, 0, time.UTC))
+		}
+		if !begins(year, 1) {
+			year--
+		}
+		quarter := 1
+		for quarter < 4 && begins(year, quarter+1) {
+			quarter++
+		}
+		if per == serial.PerYear {
+			return fmt.Sprintf("%04d", year)
+		}
+		return fmt.Sprintf("%04dQ%d", year, quarter)
 	}
-	return label
+	hour, minute, second := at.Clock()
+	label := fmt.Sprintf("%04d%02d%02d%02d%02d%02d", year, month, day, hour, minute, second)
+	return label[:len(labels[per])]
+}
+
+// Weeks and quarters by their labels, known ones.
+func TestWeeksAndQuarters(t *testing.T) {
+	for _, c := range []struct {
+		per         serial.Period
+		start       yearStart
+		at, label   string
+		first, last string
+	}{
+		{serial.PerWeek, yearStart{}, "2005-01-02", "2004W53", "2004-12-27", "2005-01-02"},
+		{serial.PerWeek, yearStart{}, "2005-01-03", "2005W01", "2005-01-03", "2005-01-09"},
+		{serial.PerWeek, yearStart{}, "2009-12-31", "2009W53", "2009-12-28", "2010-01-03"},
+		{serial.PerWeek, yearStart{}, "2016-01-01", "2015W53", "2015-12-28", "2016-01-03"},
+		{serial.PerWeek, yearStart{}, "2024-12-30", "2025W01", "2024-12-30", "2025-01-05"},
+		{serial.PerWeek, yearStart{time.April, 6}, "2024-01-01", "2024W01", "2024-01-01", "2024-01-07"},
+		{serial.PerQuarter, yearStart{time.January, 1}, "2024-03-31", "2024Q1", "2024-01-01", "2024-03-31"},
+		{serial.PerQuarter, yearStart{time.April, 1}, "2024-03-31", "2023Q4", "2024-01-01", "2024-03-31"},
+		{serial.PerQuarter, yearStart{time.April, 6}, "2025-01-05", "2024Q3", "2024-10-06", "2025-01-05"},
+		{serial.PerQuarter, yearStart{time.December, 28}, "2025-03-27", "2024Q1", "2024-12-28", "2025-03-27"},
+		{serial.PerYear, yearStart{time.April, 6}, "2025-04-05", "2024", "2024-04-06", "2025-04-05"},
+		{serial.PerYear, yearStart{time.October, 1}, "2024-10-01", "2024", "2024-10-01", "2025-09-30"},
+		{serial.PerYear, yearStart{time.January, 1}, "2024-12-31", "2024", "2024-01-01", "2024-12-31"},
+		{serial.PerMonth, yearStart{time.April, 6}, "2024-04-05", "202404", "2024-04-01", "2024-04-30"}, // a business year changes no month
+	} {
+		day := func(s string) int64 {
+			at, err := time.Parse(time.DateOnly, s)
+			require.NoError(t, err)
+			return at.Unix()
+		}
+		cal := serial.NewCalendar(time.UTC, c.per, 0)
+		if c.start.day > 0 {
+			cal = cal.From(c.start.month, c.start.day)
+		}
+		require.Equal(t, serial.Span{Label: c.label, Start: day(c.first), End: day(c.last) + 86400}, cal.At(day(c.at)), c.label)
+	}
+	always := serial.Span{Label: "all", Start: 0, End: 253402214400}
+	for _, zone := range []string{"UTC", "Pacific/Apia", "America/New_York"} {
+		cal := serial.NewCalendar(location(t, zone), serial.Never, 0)
+		for _, at := range []int64{0, 1, 1700000000, 253402214399} {
+			require.Equal(t, always, cal.At(at))
+			require.Equal(t, always, cal.Later(at, 3))
+		}
+	}
 }
 
 // Many periods on is where that many steps lead, through all that clocks do on the way.

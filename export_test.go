@@ -31,6 +31,7 @@ func (c Calendar) Around(at int64) (previous, current, next Span) {
 
 func (c Calendar) Later(at int64, n int) Span { return spanOf(c.c.later(c.c.at(time.Unix(at, 0)), n)) }
 
+// Of is the period whose label a reading falls under, and whether it exists.
 func (c Calendar) Of(wall time.Time) (Span, bool) {
 	p, ok := c.c.of(wall)
 	return spanOf(p), ok
@@ -56,3 +57,30 @@ func (g *Generator) Made(typ string, at time.Time, seq int64) (Number, bool) {
 
 // CheckType gives tests the rule for types by itself.
 func CheckType(typ string) error { return checkType(typ) }
+
+// From is c with another first day of the business year.
+func (c Calendar) From(month time.Month, day int) Calendar {
+	c.c.yearStart = yearStart{int(month - time.January), day - 1}
+	return c
+}
+
+// Determines reports whether what a date layout prints determines the period.
+func Determines(layout string, per Period, month time.Month, day int) bool {
+	l, err := parseLayout(layout)
+	if err != nil {
+		panic(err)
+	}
+	return l.determines(per, yearStart{int(month - time.January), day - 1})
+}
+
+// Stretch is the part of a period in which the same date is printed; of an instant, in Unix seconds.
+func (s *Scheme) Stretch(at int64) (from, to int64, date string) {
+	of := s.stretchAt(time.Unix(at, 0))
+	return of.from, of.to, of.date
+}
+
+// Varies reports whether what is printed of the date may change within a period.
+func (s *Scheme) Varies() bool { return s.varies }
+
+// PrintMark is the print mark.
+func (s *Scheme) PrintMark() string { return s.mark }

@@ -1,6 +1,7 @@
 package serial
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"math"
@@ -26,7 +27,8 @@ type Number struct {
 	Start time.Time // first instant of the number's period, in the Generator's time zone
 	// Date is the first instant of what is printed of the date. It is later than Start where a template prints more than its
 	// period (the month of a number that is counted by the year), else the same. It is zero where it is not known: such a
-	// template's numbers from Peek and History.
+	// template's numbers from Peek and History. Where the same is printed again within the period (the day without its
+	// month), it is the first time.
 	Date time.Time
 	Seq  int64 // sequence within the period, from 1; 0 from Peek and History if none was issued
 
@@ -68,8 +70,8 @@ func (n Number) String() string {
 }
 
 // Int64 returns the number as one integer: the date as printed, from coarse to fine, followed by the padded sequence.
-// IS202110240001 gives 202110240001. The numbers of one type and template sort by it in the order of issue. Years of two digits
-// count as in their long form only in which dates are allowed; check digits are left out.
+// IS202110240001 gives 202110240001. The numbers of one type and template sort by it in the order of issue. A year of two digits
+// stays one; check digits are left out.
 //
 // Allowed are a year alone, year MM [dd [HH [mm [ss]]]], year DDD [HH ...], GGGG WW and FFFF Q, of two years as in FFFF-EE the
 // first, and no date at all, each in any order. It is an error if the date is another, if the digits do not fit into an int64,
@@ -360,22 +362,31 @@ func (f *format) find(text string) (*found, error) {
 		return last, nil
 	}
 	is := &found{text: strings.Clone(text)} // a copy does not keep the number alive
-	at := time.Unix(0, 0)
-	if f.date != nil {
-		var err error
-		if at, err = f.date.find(text, f.calendar); err != nil {
+	if f.date == nil {
+		f.dates(is, f.calendar.at(time.Unix(0, 0)), 0)
+	} else {
+		at, err := f.date.find(text, f.calendar)
+		if err != nil {
 			return nil, err
 		}
-	}
-	p := f.calendar.at(at)
-	is.label = p.label
-	is.start = time.Unix(p.start, 0).In(f.calendar.location)
-	if is.date = is.start; f.date != nil {
-		from, _, _ := f.date.spanAt(f.calendar, at, p)
-		is.date = time.Unix(from, 0).In(f.calendar.location)
+		p := f.calendar.at(at)
+		from, to, _ := f.date.spanAt(f.calendar, at, p) // it may have begun before 1970
+		if from >= to {
+			return nil, fmt.Errorf("%s is not before the end of %s", text, readable(p.label))
+		}
+		f.dates(is, p, from)
 	}
 	f.last.Store(is)
 	return is, nil
+}
+
+// dates completes is.
+func (f *format) dates(is *found, p *period, from int64) {
+	is.label = p.label
+	is.start = time.Unix(p.start, 0).In(f.calendar.location)
+	if is.date = is.start; from != p.start {
+		is.date = time.Unix(from, 0).In(f.calendar.location)
+	}
 }
 
 // parse takes apart a number that the template printed.
@@ -396,6 +407,7 @@ func (f *format) parse(s string) (Number, error) {
 		return bad("nothing is left for its type")
 	}
 	date := ""
+	var wrong error // of a sequence; what a check digit says of it comes first
 	rest := s
 	for i := range f.fields {
 		fl := &f.fields[i]
@@ -425,11 +437,11 @@ func (f *format) parse(s string) (Number, error) {
 		case fieldSeq:
 			n.Seq, err = parseDigits(part, f.alphabet)
 			switch {
-			case err != nil || f.hidden != nil:
+			case f.hidden != nil:
 			case n.Seq < 1:
-				err = errors.New("its sequence is 0, the first is 1")
+				wrong = errors.New("its sequence is 0, the first is 1")
 			case width > f.seqWidth && part[0] == '0':
-				err = fmt.Errorf("its sequence %s is padded to more than %d digits", part, f.seqWidth)
+				wrong = fmt.Errorf("its sequence %s is padded to more than %d digits", part, f.seqWidth)
 			}
 		case fieldCheck:
 			err = f.check.verify(s, len(s)-len(rest)-width)
@@ -439,7 +451,7 @@ func (f *format) parse(s string) (Number, error) {
 		}
 	}
 	is, err := f.find(date)
-	if err != nil {
+	if err = cmp.Or(wrong, err); err != nil {
 		return bad("%w", err)
 	}
 	n.Start, n.Date, n.date, n.label = is.start, is.date, is.text, is.label

@@ -318,16 +318,21 @@ func TestYearsThatCannotBePrinted(t *testing.T) {
 	}
 }
 
-// fuzzed is a generator with one of all periods and some zones, or nil where a fuzzer's template does not fit.
+// fuzzed is a generator with one of all periods, some zones and year starts, and perhaps a key, or nil where a fuzzer's template
+// does not fit.
 func fuzzed(t *testing.T, template string, per uint8, dayStart uint32, zone uint8) *serial.Generator {
 	rdb := closing(t, redis.NewClient(&redis.Options{}))
 	zones := []string{"UTC", "America/New_York", "Pacific/Apia", "Australia/Lord_Howe", "Africa/Monrovia"}
+	start, period := yearStarts[int(zone)/len(zones)%len(yearStarts)], serial.Period(per%9+1)
 	opts := []serial.Option{
 		serial.WithTemplate(template), serial.WithLocation(location(t, zones[int(zone)%len(zones)])),
-		serial.WithPeriod(serial.Period(per%6 + 1)),
+		serial.WithPeriod(period), serial.WithYearStart(start.month, start.day),
 	}
-	if serial.Period(per%6+1) >= serial.PerDay {
+	if period >= serial.PerDay && period != serial.Never {
 		opts = append(opts, serial.WithDayStart(time.Duration(dayStart%86400)*time.Second))
+	}
+	if per >= 128 {
+		opts = append(opts, serial.WithHiddenSequence(hiddenKey))
 	}
 	gen, err := serial.New(rdb, opts...)
 	if err != nil {
@@ -345,6 +350,10 @@ func FuzzParse(f *testing.F) {
 	f.Add("{type}{date:yyMMddHHmmss}{seq:4}", "IS2110241530590001", uint8(0), uint32(0), uint8(3))
 	f.Add("{type}{date:yyMM}-{seq:4+}", "IS2110-10000", uint8(4), uint32(1), uint8(4))
 	f.Add("-{seq:2+}.{type}{date:yyyy}", "-100.100-.2021", uint8(5), uint32(86399), uint8(0))
+	f.Add("{type}{date:GGGG-WW}{seq:4:base32}{check:37-36}", "IS2025-0100011", uint8(6), uint32(14400), uint8(1))
+	f.Add("{type}/{date:FFFF-EE}/{seq:4}", "INV/2024-25/0001", uint8(5), uint32(0), uint8(10))
+	f.Add("RF{check:97-10}{type}{seq:8}", "RF18539007547034", uint8(8), uint32(0), uint8(0))
+	f.Add("{type}{date:yyyy dd}{seq:6}", "IS2024 30000001", uint8(140), uint32(0), uint8(3))
 	f.Fuzz(func(t *testing.T, template, s string, per uint8, dayStart uint32, zone uint8) {
 		gen := fuzzed(t, template, per, dayStart, zone)
 		if gen == nil {
@@ -356,7 +365,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		require.Equal(t, s, n.String())
-		made, ok := gen.Made(n.Type, n.Start, n.Seq)
+		made, ok := gen.Made(n.Type, n.Date, n.Seq)
 		require.True(t, ok)
 		require.Equal(t, made, n)
 		if v, err := n.Int64(); err == nil {
@@ -372,6 +381,9 @@ func FuzzTemplate(f *testing.F) {
 	f.Add("{date:yyyy-MM-dd HH:}{seq:1+}:{type}", "1:1", int64(10), int64(1762065000), uint8(2), uint32(0), uint8(1))
 	f.Add("{type}/{seq:3+}/{date:yyMMddHHmmss}", "1/1", int64(1000), int64(1325239200), uint8(0), uint32(0), uint8(2))
 	f.Add("{type}{date:yyMM}-{seq:4+}", "1-1", int64(99999), int64(1325239200), uint8(4), uint32(3600), uint8(2))
+	f.Add("{type}{date:GG.WW}{seq:9:base36}{check:97-10}", "x", int64(101559956668415), int64(1735516800), uint8(6), uint32(9000), uint8(2))
+	f.Add("{date:FF-FFFF Q ss}{type}{seq:1}", "x", int64(9), int64(1735516800), uint8(7), uint32(0), uint8(16))
+	f.Add("{date:DDD}{type}{seq:4:base32}", "x", int64(9), int64(1735516800), uint8(143), uint32(0), uint8(13))
 	f.Fuzz(func(t *testing.T, template, typ string, seq, at int64, per uint8, dayStart uint32, zone uint8) {
 		gen := fuzzed(t, template, per, dayStart, zone)
 		if gen == nil {

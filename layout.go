@@ -159,9 +159,10 @@ func (l *layout) check(c calendar) error {
 // ambiguity says why the layout does not tell the calendar's periods apart, by two days that print alike if there are any.
 func (l *layout) ambiguity(c calendar) string {
 	noun := c.period.noun()
-	if finest, ok := classicParts[c.period]; ok && !slices.Contains(l.has[dayOfYear:hour], true) {
+	dates := !slices.Contains(l.has[dayOfYear:hour], true) && !(c.period == PerYear && c.yearStart != yearStart{})
+	if finest, ok := classicParts[c.period]; ok && (dates || l.determines(PerDay, c.yearStart)) {
 		for _, p := range []part{year, month, day, hour, minute, second} {
-			if p > finest || l.has[p] {
+			if p > finest || l.has[p] || p < hour && !dates {
 				continue
 			}
 			missing := fmt.Sprintf("%s is missing: numbers of different %ss would read the same", parts[p].name, noun)
@@ -191,7 +192,7 @@ func (l *layout) ambiguity(c calendar) string {
 				before.wall.Format(dates), wall.Format(dates))
 		}
 	}
-	return fmt.Sprintf("%s does not tell %ss apart for certain", l.names(), noun)
+	return fmt.Sprintf("%s is none of the dates that tell %ss apart in every calendar", l.names(), noun)
 }
 
 // names lists the tokens of the layout.
@@ -314,6 +315,20 @@ func (l *layout) spanAt(c calendar, t time.Time, in *period) (from, to int64, wa
 	return from, to, c.per(l.finest()).at(t).wall
 }
 
+// unbroken reports whether the time in which the layout prints a text is in one piece. The day alone comes again every month.
+func (l *layout) unbroken(start yearStart) bool {
+	for p := year; p <= second; p++ {
+		of := start
+		if p == year {
+			of = yearStart{}
+		}
+		if l.has[p] && !l.determines(parts[p].period, of) {
+			return false
+		}
+	}
+	return true
+}
+
 // per is the calendar of another period.
 func (c calendar) per(p Period) calendar {
 	if c.period = p; p.shorter() {
@@ -349,7 +364,7 @@ func (l *layout) read(s string) (reading, error) {
 	return r, nil
 }
 
-// find returns the first instant at which the layout prints a text. c is the calendar of the numbers.
+// find returns the first instant since 1970 at which the layout prints a text. c is the calendar of the numbers.
 func (l *layout) find(s string, c calendar) (time.Time, error) {
 	r, err := l.read(s)
 	if err != nil {
@@ -357,27 +372,50 @@ func (l *layout) find(s string, c calendar) (time.Time, error) {
 	}
 	first, days := l.among(r, c.yearStart)
 	clock := time.Duration(r[hour])*time.Hour + time.Duration(r[minute])*time.Minute + time.Duration(r[second])*time.Second
-	finest, exists := c.per(l.finest()), false
+	finest, exists, over := c.per(l.finest()), false, false
 	var text [64]byte
 	for i := range days {
 		wall := first.AddDate(0, 0, i).Add(clock)
-		if string(l.append(text[:0], wall, c.yearStart)) != s {
+		if string(l.append(text[:0], wall, c.yearStart)) != s || l.printable(wall, c.yearStart) != nil {
 			continue
 		}
 		exists = true
-		p, ok := finest.of(wall)
-		if !ok {
-			continue
+		for _, wall := range l.alike(wall) {
+			switch p, ok := finest.of(wall); {
+			case !ok: // clocks jumped over it
+			case p.end <= 0: // no Redis server has ever had an earlier time
+				over = true
+			default:
+				return time.Unix(p.start, 0).In(c.location), nil
+			}
 		}
-		if p.end <= 0 { // no Redis server has ever had an earlier time
-			return time.Time{}, fmt.Errorf("the %s is before 1970", l.describe(r, s, c.period))
-		}
-		return time.Unix(p.start, 0).In(c.location), nil
 	}
-	if exists {
+	switch {
+	case over:
+		return time.Time{}, fmt.Errorf("the %s is before 1970", l.describe(r, s, c.period))
+	case exists:
 		return time.Time{}, fmt.Errorf("%s has no %s", c.location, l.describe(r, s, c.period))
 	}
 	return time.Time{}, fmt.Errorf("there is no %s", l.describe(r, s, c.period))
+}
+
+// alike returns the readings of a day that the layout prints like the first one: others only if it prints the minute or the
+// second without what is coarser. wall has 0 for the parts of the clock that are not printed.
+func (l *layout) alike(wall time.Time) []time.Time {
+	hours, minutes := 1, 1
+	if !l.has[hour] && l.finest().shorter() {
+		hours = 24
+	}
+	if !l.has[minute] && l.has[second] {
+		minutes = 60
+	}
+	all := make([]time.Time, 0, hours*minutes)
+	for h := range hours {
+		for m := range minutes {
+			all = append(all, wall.Add(time.Duration(h)*time.Hour+time.Duration(m)*time.Minute))
+		}
+	}
+	return all
 }
 
 // describe names what a date text shows, such as "day 2021-10-24".
@@ -415,7 +453,7 @@ func (l *layout) among(r reading, start yearStart) (first time.Time, days int) {
 		y := r[businessEnd] - start.ends(0)
 		return date(y, 1+start.month, 1+start.day), all
 	}
-	return date(2000, 1, 1), 28 * 366 // of Never: no year is printed, and the calendar repeats after so long
+	return date(1969, 12, 31), 28 * 366 // of Never: no year is printed, and the calendar repeats after so long
 }
 
 // usual lists the tokens in order, in their usual spelling.

@@ -27,6 +27,7 @@ type scheme struct {
 	mark     string  // of all that could make two processes print different sequences alike; "" where 0.1.0 prints so too
 	brief    bool    // what is printed, or counted, is over in a second
 	varies   bool    // what is printed of the date may change within a period
+	broken   bool    // what is printed of the date may come again within a period
 }
 
 const defaultPrefix = "serial"
@@ -90,6 +91,7 @@ func (s *scheme) complete() (errs []error) {
 	s.mark = s.printMark()
 	s.brief = c.period == PerSecond || f.date != nil && f.date.has[second]
 	s.varies = f.date != nil && f.date.varies(c)
+	s.broken = f.date != nil && !f.date.unbroken(c.yearStart)
 	return errs
 }
 
@@ -121,10 +123,11 @@ func (s *scheme) printMark() string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// A stretch is the part of a period in which the same date is printed: usually all of it.
+// A stretch is a part of a period in which the same date is printed: usually all of it.
 type stretch struct {
 	period
 	from, to int64     // its first instant and the first one after it, Unix seconds
+	earlier  int64     // seconds before from at which the period first printed the same; 0 unless that comes again
 	reading  time.Time // of the clock, which is printed
 	date     string    // as printed
 }
@@ -139,6 +142,11 @@ func (s *scheme) stretchAt(t time.Time) stretch {
 	if f := s.format; f.date != nil {
 		of.from, of.to, of.reading = f.date.spanAt(s.calendar, t, p)
 		of.date = f.print(of.reading)
+		if s.broken {
+			if first, err := f.find(of.date); err == nil {
+				of.earlier = of.from - first.date.Unix()
+			}
+		}
 	}
 	return of
 }
@@ -155,8 +163,8 @@ func (s *scheme) undated(p *period) stretch {
 // number is the number of a stretch that format prints. Where its date is not known, it is "".
 func (s *stretch) number(typ string, seq int64, loc *time.Location, f *format) Number {
 	n := Number{Type: typ, Start: time.Unix(s.start, 0).In(loc), Seq: seq, date: s.date, label: s.label, format: f}
-	if n.Date = n.Start; s.from != s.start {
-		n.Date = time.Unix(s.from, 0).In(loc)
+	if n.Date = n.Start; s.from-s.earlier != s.start {
+		n.Date = time.Unix(s.from-s.earlier, 0).In(loc)
 	}
 	if s.date == "" && f.date != nil {
 		n.Date = time.Time{}
@@ -176,7 +184,7 @@ func (s *Scheme) Number(typ string, at time.Time, seq int64) (Number, error) {
 	switch err := s.format.printable(of.reading); {
 	case err != nil:
 		return Number{}, err
-	case of.end <= 0 || !of.contains(at.Unix()):
+	case of.to <= 0 || !of.contains(at.Unix()):
 		return Number{}, fmt.Errorf("serial: a number at %v; allowed are 1970 to 9999", at)
 	case seq < 1:
 		return Number{}, fmt.Errorf("serial: sequence %d of %s: allowed are 1 to %d", seq, typ, s.limit)
