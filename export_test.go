@@ -47,7 +47,7 @@ func PeriodBounds(t time.Time, loc *time.Location) (label string, start, end int
 func Opens(args []any) bool { return store.IsOpen(args) }
 
 // Remembered is how many types a generator remembers.
-func (g *Generator) Remembered() int { return len(g.marks.of) }
+func (g *Generator) Remembered() int { return len(g.marks.of) + len(g.marks.older) }
 
 // Made is the number that g would have issued, and false where it could not have been.
 func (g *Generator) Made(typ string, at time.Time, seq int64) (Number, bool) {

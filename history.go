@@ -64,8 +64,8 @@ func (c *call) history(ctx context.Context, periods int) ([]Number, error) {
 		each := r.Each[len(r.Each)-len(read):] // but for the current period, where that was read before
 		for i, seq := range each {
 			p := read[i]
-			if err := c.g.format.printable(p.wall); err != nil {
-				return numbers, nil // the calendar goes back no further
+			if c.g.before(p) {
+				return numbers, nil
 			}
 			if seq >= 0 {
 				c.made = result{span: &span{stretch: c.g.undated(p)}, format: c.g.format}
@@ -76,4 +76,12 @@ func (c *call) history(ctx context.Context, periods int) ([]Number, error) {
 		oldest = read[len(read)-1]
 	}
 	return numbers, nil
+}
+
+// before reports whether a period is before all that numbers can be printed of.
+func (s *scheme) before(p *period) bool {
+	if s.varies { // none of its dates need be the period's first
+		return p.end <= 0
+	}
+	return s.format.printable(p.wall) != nil
 }

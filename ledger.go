@@ -152,7 +152,7 @@ func (c *call) install(ctx context.Context, claim *claim, o store.Open) (store.R
 		}
 		o.Block = &claim.block
 	}
-	if now := c.g.spanAt(c.aim()); now.start == c.span.start {
+	if now := c.g.spanAt(c.aim()); now.start == c.span.start && c.g.format.printable(now.reading) == nil {
 		c.span = now // what is printed of the date may have changed since the period was looked at
 	}
 	o.Series, o.Base, o.Request = c.series(), c.g.base, c.printed()

@@ -39,19 +39,18 @@ func (c *call) refusal(r store.Reply) error {
 		}
 		return fmt.Errorf("serial: WithLedger needs INFO replication in scripts, to read the server's replication ID; Redis says %q",
 			r.Held)
+	case store.OtherPrint:
+		return fmt.Errorf("%w: numbers of %s in %s were printed with another order of fields, alphabet, check digit or key, so that this "+
+			"generator might print the same text again; %s", ErrConflict, c.typ, label, c.switchPrint(r.Entered))
 	case store.Conflict:
 		own := fmt.Sprintf("%s %d %d", c.span.label, c.span.start, c.span.end)
 		mine, theirs := own, strings.TrimSuffix(r.Entered, " ledger")
 		if c.g.mark != "" {
 			mine += " #" + c.g.mark
 		}
-		switch bounds, _, _ := strings.Cut(theirs, " #"); {
-		case theirs == mine && theirs != r.Entered:
+		if theirs == mine && theirs != r.Entered {
 			return fmt.Errorf("%w: the numbers of %s in %s are set aside in a ledger, which this generator does not have; let a process do "+
 				"this that has it, or, to go on without the ledger, stop those and run: %s", ErrConflict, c.typ, label, c.operate("takeover"))
-		case bounds == own:
-			return fmt.Errorf("%w: the numbers of %s in %s are printed by another order of fields, alphabet, check digit or key, and might be "+
-				"printed alike: %s", ErrConflict, c.typ, label, c.switchPrint())
 		}
 		return fmt.Errorf("%w: %s is in %s, and by this generator's %v it would be in %s: another time zone, period or day start is in use; "+
 			"if this generator is right, stop the other process and run: %s", ErrConflict, c.typ, c.g.interval(r.Entered),
@@ -60,12 +59,14 @@ func (c *call) refusal(r store.Reply) error {
 	return fmt.Errorf("serial: a script answered %q, which it cannot", r.Status)
 }
 
-// switchPrint says how what is printed may change.
-func (c *call) switchPrint() string {
-	if c.g.calendar.period == Never {
-		return "take another type or key prefix for this template"
+// switchPrint says how what is printed may change, which the period's other numbers do not allow.
+func (c *call) switchPrint(recorded string) string {
+	p, ok := store.ParsePeriod(recorded)
+	if !ok || c.g.calendar.period == Never {
+		return "give this generator its old template and key, or another type or key prefix"
 	}
-	return "this template may be used from " + time.Unix(c.span.end, 0).UTC().Format(time.RFC3339) + " on, by all processes at once"
+	return fmt.Sprintf("give it its old template and key until that has ended, and all processes the new one from %s on",
+		time.Unix(p.End, 0).UTC().Format(time.RFC3339))
 }
 
 // interval describes a period as the record has it, in UTC and in the Generator's time zone.

@@ -108,7 +108,7 @@ func New(client redis.UniversalClient, opts ...Option) (*Generator, error) {
 		store:  store.New(runner, c.prefix, c.limit, c.ledger != nil, c.mark),
 		locks:  locks{clients: c.lockClients},
 	}
-	g.marks = marks{of: map[string]*mark{}, keys: g.store.KeysOf}
+	g.marks = marks{of: map[string]*mark{}, keys: g.store.KeysOf, endless: c.calendar.period == Never}
 	g.nodes = redisrun.NewNodes(runner, func(n *redisrun.Node) *node {
 		own := &node{Node: n, g: g}
 		own.lane = coalesce.New(n.Together, own.send)

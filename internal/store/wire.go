@@ -19,6 +19,7 @@ const (
 	Issued     Status = "issued"    // Last, and Count for a Take
 	Clock      Status = "clock"     // the server's clock is not in the period
 	Conflict   Status = "conflict"  // Entered: another calendar's, or one with a ledger
+	OtherPrint Status = "print"     // Entered: numbers of the period's label were issued with its print mark, which is another
 	Future     Status = "future"    // Entered: it begins after the server's now
 	Lost       Status = "lost"      // Held: what the counter holds; it was there once
 	Missing    Status = "missing"   // the period has to be opened
@@ -190,7 +191,7 @@ func (r *Reply) status(v []any) bool {
 			r.Rest = Ceiling
 		}
 		r.Count, r.Last = int(n[2]), n[3]
-	case Conflict, Future:
+	case Conflict, OtherPrint, Future:
 		r.Entered = text
 	case Missing, Ceiling, NeedsFloor:
 		r.WasThere = text == "lost"

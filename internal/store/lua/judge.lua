@@ -12,7 +12,8 @@
 --   reign    the replication ID of the server that issued last
 --   claim    "TOKEN UNTIL": who may install a block, until then, in milliseconds by the server's clock
 --   was4 ... was14, wasW, wasQ, was3  where the kind of periods has changed: the last period entered of a kind, which is how many
---            digits its labels have, W for weeks, Q for quarters and 3 for "all"
+--            digits its labels have, W for weeks, Q for quarters and 3 for "all". Of the kind of the period entered: the last one
+--            that a clock or a calendar had entered, which was ahead
 --   used4 ...  the labels of a kind that were ever entered, as runs in ascending order: "FROM-TO;FROM+TO;", or
 --            "LABEL-;" for one alone; + marks numbers set aside in a ledger. It may name labels that were never entered, and omits
 --            none that was: beyond 64 bytes, up to which Redis keeps a hash compact, two runs become one. After Redis's clock was
@@ -27,10 +28,10 @@
 --
 -- Replies that issue nothing are {status, seconds, microseconds, ...}: the server's time, then the details. Of every script:
 --   "clock"             the server's clock is not in that part of the period
---   "conflict" ENTERED  the period entered, as in the record, overlaps the caller's, or has its label with other bounds or another
---                       print mark, or its
---                       label or a later one of its length was used before, or its numbers are set aside in a ledger, which the
+--   "conflict" ENTERED  the period entered, as in the record, overlaps the caller's, or has its label with other bounds, or its
+--                       label or a later one of its kind was used before, or its numbers are set aside in a ledger, which the
 --                       caller does not have
+--   "print" PERIOD      numbers of the caller's label were issued with another print mark, as this period's, as in the record
 --   "future" ENTERED    the period entered begins after now: the server's clock went back
 --   "unknown" SAYS      the caller has a ledger, and INFO does not tell the replication ID of a master, but what SAYS is
 -- The error of a command is the script's. Scripts are not rolled back. So whatever may be refused is asked for before the first
@@ -121,13 +122,6 @@ local function judge(time, counter, record, mark, leave, id, entered)
 
   local function printOf(period) return string.match(period, ' #%x+') end
 
-  -- conflict refuses on account of a period, but for a caller who takes over: not from another print of the same numbers.
-  local function conflict(with)
-    local alike = with == entered and labelOf(with) == labelOf(ARGV[1])
-    if leave ~= 'takeover' or alike and printOf(with) ~= printOf(ARGV[1]) then return j.answer('conflict', with) end
-    j.stands = 'taken'
-  end
-
   -- lastAs returns the label of the last period entered that is of this label's kind, and the instant after it; or nil.
   local function lastAs(label)
     local period = entered
@@ -136,6 +130,12 @@ local function judge(time, counter, record, mark, leave, id, entered)
     end
     local last, ends = string.match(period, '^(%S+) %d+ (%d+)')
     return last, tonumber(ends)
+  end
+
+  -- conflict refuses on account of a period, but for a caller who takes over.
+  local function conflict(with)
+    if leave ~= 'takeover' then return j.answer('conflict', with) end
+    j.stands = 'taken'
   end
 
   -- runsOf returns the runs of labels of this one's kind that were ever entered, and a function that finds a label's run. 0.1.0
@@ -171,6 +171,16 @@ local function judge(time, counter, record, mark, leave, id, entered)
   end
 
   local ledger, own = string.find(ARGV[1], ' ledger', 1, true), labelOf(ARGV[1])
+
+  -- alike returns a period with another print mark if numbers of the caller's label may have been issued with that, else nil. No
+  -- operator can know better.
+  local function alike()
+    if not j.known(ARGV[1]) then return nil end
+    for _, period in ipairs({entered, redis.call('HGET', record, 'was' .. kindOf(own)) or nil}) do
+      local label = labelOf(period)
+      if kindOf(label) == kindOf(own) and label >= own and printOf(period) ~= printOf(ARGV[1]) then return period end
+    end
+  end
 
   -- used returns the runs as the record holds them, with one more label: the next one of a run, if it follows the period entered
   -- and nothing else is different, or a run of its own.
@@ -214,8 +224,9 @@ local function judge(time, counter, record, mark, leave, id, entered)
   function j.enter(...)
     j.keep()
     local fields = {'entered', ARGV[1], 'used' .. kindOf(own), used(), ...}
-    local before = j.stands ~= 'future' and entered and labelOf(entered)
-    if before and kindOf(before) ~= kindOf(own) then
+    local before = entered and labelOf(entered)
+    local ahead = before and kindOf(before) == kindOf(own) and before > own
+    if ahead or before and j.stands ~= 'future' and kindOf(before) ~= kindOf(own) then
       table.insert(fields, 'was' .. kindOf(before))
       table.insert(fields, entered)
     end
@@ -266,6 +277,8 @@ local function judge(time, counter, record, mark, leave, id, entered)
     else
       refusal = conflict(entered)
     end
+    local other = (j.stands ~= 'future' or leave == 'future' or leave == 'takeover') and alike()
+    if other then return nil, j.answer('print', other) end
     if refusal then return nil, refusal end
   end
 
