@@ -41,6 +41,7 @@ func TestLedgerOnCluster(t *testing.T) {
 }
 
 func testLedger(t *testing.T, b backend) {
+	testCalendarsInALedger(t, b)
 	with := func(name string, block int64, f func(t *testing.T, s *series, l *notebook), opts ...serial.Option) {
 		t.Run(name, func(t *testing.T) {
 			l := &notebook{}

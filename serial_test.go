@@ -38,6 +38,7 @@ func testBehaviour(t *testing.T, b backend) {
 	testRaise(t, b)
 	testOnce(t, b)
 	testPeriods(t, b)
+	testCalendars(t, b)
 	testPrepare(t, b)
 }
 
