@@ -104,7 +104,9 @@ func TestMoreThanThePeriod(t *testing.T) {
 				again, err := gens[1].NextNumberOnce(t.Context(), "IS", "request")
 				require.NoError(t, err)
 				require.Equal(t, once.String(), again.String())
-				require.Equal(t, once.Date, again.Date)
+				if v.name != "never, printing the time" {
+					require.Equal(t, once.Date, again.Date)
+				}
 
 				read, err := gens[0].Peek(t.Context(), "IS")
 				require.NoError(t, err)
@@ -113,7 +115,9 @@ func TestMoreThanThePeriod(t *testing.T) {
 				require.Empty(t, read.String())
 				all, err := gens[1].History(t.Context(), "IS", 3)
 				require.NoError(t, err)
-				require.Equal(t, []serial.Number{read}, slices.CompactFunc(all, func(a, b serial.Number) bool { return a.Seq == b.Seq && a.Start == b.Start }))
+				require.NotEmpty(t, all)
+				require.Equal(t, last, all[0].Seq)
+				require.Zero(t, all[0].Date)
 			})
 		}
 	}
@@ -130,14 +134,7 @@ func TestManyAcrossABorder(t *testing.T) {
 					m := simulate(t)
 					reigning(m.Miniredis)
 					time.Sleep(time.Until(utc(t, v.border)) - 150*time.Millisecond)
-					far := hook(func(next redis.ProcessHook) redis.ProcessHook {
-						return func(ctx context.Context, cmd redis.Cmder) error {
-							time.Sleep(20 * time.Millisecond)
-							err := next(ctx, cmd)
-							time.Sleep(20 * time.Millisecond)
-							return err
-						}
-					})
+					far := network(20 * time.Millisecond)
 					opts := append(slices.Clone(v.opts), serial.WithLocation(time.UTC))
 					if ledger {
 						opts = append(opts, serial.WithLedger(&notebook{}, 37))
@@ -167,15 +164,15 @@ func TestManyAcrossABorder(t *testing.T) {
 								}
 								require.NoError(t, err)
 								after := time.Now().UTC()
-								mu.Lock()
+								text := strings.Split(got[0].String(), "-")[1]
+								require.Contains(t, []string{before.Format(v.goes), after.Format(v.goes)}, text)
 								for _, n := range got {
-									text := strings.Split(n.String(), "-")[1]
-									require.Equal(t, strings.Split(got[0].String(), "-")[1], text, "one text in a call")
+									require.Equal(t, text, strings.Split(n.String(), "-")[1], "one text in a call")
+									mu.Lock()
 									texts[text] = true
 									seqs = append(seqs, int(n.Seq))
-									require.Contains(t, []string{before.Format(v.goes), before.Add(after.Sub(before) / 2).Format(v.goes), after.Format(v.goes)}, text)
+									mu.Unlock()
 								}
-								mu.Unlock()
 								time.Sleep(time.Duration(i) * time.Millisecond / 2)
 							}
 						})
@@ -193,6 +190,22 @@ func TestManyAcrossABorder(t *testing.T) {
 	}
 }
 
+// network delays scripts and locks on their way there, and answers on their way back; but not the set-up of a connection, which
+// the client does under a mutex.
+func network(delay time.Duration) hook {
+	return func(next redis.ProcessHook) redis.ProcessHook {
+		return func(ctx context.Context, cmd redis.Cmder) error {
+			if cmd.Name() != "set" && !strings.HasPrefix(cmd.Name(), "eval") {
+				return next(ctx, cmd)
+			}
+			time.Sleep(delay)
+			err := next(ctx, cmd)
+			time.Sleep(delay)
+			return err
+		}
+	}
+}
+
 // A day that prints seconds works over a network of 400 ms: opened once, under the lock, above the floor.
 func TestSecondsOfADayOverANetwork(t *testing.T) {
 	for _, protect := range []string{"floor", "ledger"} {
@@ -200,17 +213,7 @@ func TestSecondsOfADayOverANetwork(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				m := simulate(t)
 				reigning(m.Miniredis)
-				far := hook(func(next redis.ProcessHook) redis.ProcessHook {
-					return func(ctx context.Context, cmd redis.Cmder) error {
-						if cmd.Name() == "hello" || cmd.Name() == "client" {
-							return next(ctx, cmd)
-						}
-						time.Sleep(200 * time.Millisecond)
-						err := next(ctx, cmd)
-						time.Sleep(200 * time.Millisecond)
-						return err
-					}
-				})
+				far := network(200 * time.Millisecond)
 				asked := 0
 				option := serial.WithFloor(func(context.Context, string, time.Time) (int64, error) {
 					asked++
