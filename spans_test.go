@@ -133,7 +133,7 @@ func TestManyAcrossABorder(t *testing.T) {
 					const callers, each = 100, 6
 					m := simulate(t)
 					reigning(m.Miniredis)
-					time.Sleep(time.Until(utc(t, v.border)) - 150*time.Millisecond)
+					time.Sleep(time.Until(utc(t, v.border)) - 300*time.Millisecond) // opening it takes a while
 					far := network(20 * time.Millisecond)
 					opts := append(slices.Clone(v.opts), serial.WithLocation(time.UTC))
 					if ledger {
