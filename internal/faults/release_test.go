@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
 )
 
 // Processes of 0.1.0 and of today serve the same series at the same time. Those of 0.1.0 run what is built from its commit.
@@ -35,6 +37,7 @@ func TestReleases(t *testing.T) {
 		})
 	}
 	t.Run("requests", func(t *testing.T) { requestsOfReleases(t, w, commands) })
+	t.Run("what 0.1.0 lacks", func(t *testing.T) { lackedByReleases(t, w, commands[0]) })
 	t.Run("prepared", func(t *testing.T) { preparedByReleases(t, w, commands) })
 	w.expiries("any fault")
 }
@@ -303,5 +306,40 @@ func preparedByReleases(t *testing.T, w *world, commands []command) {
 			require.Error(t, err, out)
 			require.Contains(t, out, "lost: ")
 		}
+	}
+}
+
+// Beside periods and prints that 0.1.0 lacks it is refused, and changes nothing; what NextOnce answered there it does not repeat.
+func lackedByReleases(t *testing.T, w *world, old command) {
+	for name, opts := range map[string][]serial.Option{
+		"weeks":    {serial.WithPeriod(serial.PerWeek), serial.WithTemplate("{type}{date:GGGG-WW}{seq}")},
+		"quarters": {serial.WithPeriod(serial.PerQuarter), serial.WithTemplate("{type}{date:FFFF-Q}{seq}")},
+		"never":    {serial.WithPeriod(serial.Never), serial.WithTemplate("{type}{seq}")},
+		"checked":  {serial.WithTemplate("{type}{date:yyyyMMdd}{seq}{check:damm}")},
+		"base32":   {serial.WithTemplate("{type}{date:yyyyMMdd}{seq:4:base32}")},
+		"years":    {serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}{date:yyyyMM}{seq}")},
+	} {
+		gen, err := serial.New(w.admin, append(opts, serial.WithLocation(w.setting.location()))...)
+		require.NoError(t, err)
+		typ := "lacked-" + name
+		first, err := gen.NextOnce(t.Context(), typ, "request")
+		require.NoError(t, err)
+		record := w.admin.HGetAll(t.Context(), recordKey(typ)).Val()
+		for _, per := range []string{"minute", "hour", "day", "month", "year"} {
+			for _, args := range [][]string{{"next", typ}, {"peek", typ}, {"raise", typ, "5"}, {"prepare", typ}} {
+				out, err := old.run(args[0], append([]string{"-period", per}, args[1:]...)...)
+				require.Error(t, err, "%s %s %v: %s", name, per, args, out)
+				require.Contains(t, out, "conflict", "%s %s %v", name, per, args)
+			}
+			out, err := old.run("next", "-period", per, "-once", "request", typ)
+			require.Error(t, err, "%s %s: %s", name, per, out)
+		}
+		require.Equal(t, record, w.admin.HGetAll(t.Context(), recordKey(typ)).Val())
+		again, err := gen.NextOnce(t.Context(), typ, "request")
+		require.NoError(t, err)
+		require.Equal(t, first, again)
+		n, err := gen.NextNumber(t.Context(), typ)
+		require.NoError(t, err)
+		require.EqualValues(t, 2, n.Seq)
 	}
 }
