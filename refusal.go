@@ -82,11 +82,15 @@ func (g *Generator) interval(recorded string) string {
 }
 
 // operate is the command of cmd/serial with which an operator ends an error of the call's type. SEQ is left to be filled in. A
-// ledger is only in the process that has it.
+// ledger or a key is only in the process that has it.
 func (c *call) operate(command string) string {
 	g := c.g
-	if g.ledger != nil {
-		return fmt.Sprintf("Generator.%s%s(ctx, %q, SEQ) in a process with the ledger", strings.ToUpper(command[:1]), command[1:], c.typ)
+	if g.ledger != nil || g.key != nil {
+		what := "ledger"
+		if g.ledger == nil {
+			what = "key of the hidden sequence"
+		}
+		return fmt.Sprintf("Generator.%s%s(ctx, %q, SEQ) in a process with the %s", strings.ToUpper(command[:1]), command[1:], c.typ, what)
 	}
 	line := "serial " + command
 	flag := func(name, value, usual string) {
@@ -95,7 +99,11 @@ func (c *call) operate(command string) string {
 		}
 	}
 	flag("tz", g.calendar.location.String(), "")
-	flag("period", g.calendar.period.noun(), PerDay.noun())
+	period := g.calendar.period.noun()
+	if g.calendar.period == Never {
+		period = "never"
+	}
+	flag("period", period, PerDay.noun())
 	if y := g.calendar.yearStart; y != (yearStart{}) {
 		flag("year-start", fmt.Sprintf("%02d-%02d", y.month+1, y.day+1), "")
 	}
