@@ -94,9 +94,6 @@ type period struct {
 	end   int64     // first instant after the period, Unix seconds
 }
 
-// contains reports whether the instant t, in Unix seconds, lies in p.
-func (p *period) contains(t int64) bool { return p.start <= t && t < p.end }
-
 // readable is a period's label as people write dates, such as 2021-10-24.
 func readable(label string) string {
 	switch per, ok := kindOf(label); {

@@ -17,7 +17,8 @@ import (
 // is by then exhausted or lost. A request takes about 250 bytes of Redis's memory for those 48 hours; if Redis loses them,
 // a request that comes again gets another number.
 //
-// The number is repeated as it was printed, even by a Generator with another template or [Period].
+// The number is repeated as it was printed, even by a Generator with another template or [Period]; a hidden number only by one
+// that has its key, see [WithHiddenSequence].
 //
 // The answer is final. If the number turns out to be taken already, which only a floor that knew too little can cause, the
 // same request would get it again: use [Generator.Next] for that request.

@@ -52,7 +52,7 @@ func (c *call) refusal(r store.Reply) error {
 			return fmt.Errorf("%w: the numbers of %s in %s are set aside in a ledger, which this generator does not have; let a process do "+
 				"this that has it, or, to go on without the ledger, stop those and run: %s", ErrConflict, c.typ, label, c.operate("takeover"))
 		}
-		return fmt.Errorf("%w: %s is in %s, and by this generator's %v it would be in %s: another time zone, period or day start is in use; "+
+		return fmt.Errorf("%w: %s is in %s, and by this generator's %v it would be in %s: another time zone, period, day start or year start is in use; "+
 			"if this generator is right, stop the other process and run: %s", ErrConflict, c.typ, c.g.interval(r.Entered),
 			c.g.calendar.period, c.g.interval(own), c.operate("takeover"))
 	}

@@ -202,9 +202,9 @@ func (g *Generator) Peek(ctx context.Context, typ string) (Number, error) {
 	return c.number(c.g.unlessUnused(r.Last)), nil
 }
 
-// Parse takes apart a number that was issued by a Generator with the same template, period, day start and time zone. It
-// refuses anything that cannot have been issued: a date that the calendar or the zone does not have, sequence 0, missing or
-// excess padding, text before or after. It does not ask Redis.
+// Parse takes apart a number that was issued by a Generator with the same template, period, day start, year start and time
+// zone. It refuses anything that cannot have been issued: a date that the calendar or the zone does not have, sequence 0, missing
+// or excess padding, text before or after. It does not ask Redis. See [Scheme.Parse] for its errors.
 func (g *Generator) Parse(s string) (Number, error) { return g.format.parse(s) }
 
 // Scheme returns the Generator's own Scheme: what needs no Redis.

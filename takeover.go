@@ -6,13 +6,14 @@ import (
 	"github.com/dailyserial/serial/internal/store"
 )
 
-// Takeover gives a series to this Generator: from then on its time zone, [Period], day start and ledger are the right ones,
-// and every process with others gets [ErrConflict]. It is for an operator, and ends [ErrConflict] at once, which otherwise
+// Takeover gives a series to this Generator: from then on its time zone, [Period], day start, year start and ledger are the
+// right ones, and every process with others gets [ErrConflict]. It is for an operator, and ends [ErrConflict] at once, which otherwise
 // lasts until the period in force has ended: after a process in the wrong time zone has opened a day (stop that process
-// first), to change the calendar in the middle of a month or a year, and to start or leave a ledger in the middle of a period.
+// first), to change the calendar in the middle of a month or a year, to start or leave [Never], and to leave a ledger in the
+// middle of a period. Another print of the same period (see [WithTemplate]) is refused with ErrConflict all the same.
 //
-// seq is the last number used of the current period as this Generator counts, 0 if none was; allowed are 0 to the largest
-// sequence. The next number is above seq, above the counter of that period if there is one, and above the answer of the floor
+// seq is the last number used of the current period as this Generator counts, whoever has printed it, 0 if none was; allowed
+// are 0 to the largest sequence. The next number is above seq, above the counter of that period if there is one, and above the answer of the floor
 // and of the ledger, if this Generator has them. Where both calendars give the period the same label, as two time zones give a
 // day, they have the same counter: it goes on. No counter is ever lowered.
 //
