@@ -391,10 +391,31 @@ func (f *format) dates(is *found, p *period, from int64) {
 
 // parse takes apart a number that the template printed.
 func (f *format) parse(s string) (Number, error) {
-	bad := func(msg string, args ...any) (Number, error) {
-		return Number{}, fmt.Errorf("%w: %.200q is no number of this generator: %w", ErrInvalidNumber, s, fmt.Errorf(msg, args...))
+	n, err := f.read(s, f.find)
+	if err != nil {
+		return Number{}, err
 	}
-	n := Number{format: f}
+	return n.number(f), nil
+}
+
+// A parsed is a number taken apart. Its type is a part of the text that was read.
+type parsed struct {
+	typ  string
+	date *found
+	seq  int64
+}
+
+// number is what was read, with a copy of the type, which does not keep the text alive.
+func (n parsed) number(f *format) Number {
+	is := n.date
+	return Number{Type: strings.Clone(n.typ), Start: is.start, Date: is.date, Seq: n.seq, date: is.text, label: is.label, format: f}
+}
+
+// read is parse without its allocations. find finds what a printed date stands for.
+func (f *format) read(s string, find func(string) (*found, error)) (n parsed, err error) {
+	bad := func(msg string, args ...any) (parsed, error) {
+		return parsed{}, fmt.Errorf("%w: %.200q is no number of this generator: %w", ErrInvalidNumber, s, fmt.Errorf(msg, args...))
+	}
 	if len(s) <= f.fixed {
 		return bad("it has %d bytes, the least is %d", len(s), f.fixed+1)
 	}
@@ -420,7 +441,6 @@ func (f *format) parse(s string) (Number, error) {
 		}
 		part := rest[:width]
 		rest = rest[width:]
-		var err error
 		switch fl.kind {
 		case fieldLiteral:
 			if part != fl.text {
@@ -428,17 +448,17 @@ func (f *format) parse(s string) (Number, error) {
 			}
 		case fieldType:
 			err = f.checkType(part)
-			n.Type = strings.Clone(part) // a copy does not keep s alive
+			n.typ = part
 		case fieldDate:
 			date = part
 			if last, ok := f.last.Load().(*found); !ok || last.text != date {
 				_, err = f.date.read(date)
 			}
 		case fieldSeq:
-			n.Seq, err = parseDigits(part, f.alphabet)
+			n.seq, err = parseDigits(part, f.alphabet)
 			switch {
 			case f.hidden != nil:
-			case n.Seq < 1:
+			case n.seq < 1:
 				wrong = errors.New("its sequence is 0, the first is 1")
 			case width > f.seqWidth && part[0] == '0':
 				wrong = fmt.Errorf("its sequence %s is padded to more than %d digits", part, f.seqWidth)
@@ -450,13 +470,12 @@ func (f *format) parse(s string) (Number, error) {
 			return bad("%w", err)
 		}
 	}
-	is, err := f.find(date)
+	n.date, err = find(date)
 	if err = cmp.Or(wrong, err); err != nil {
 		return bad("%w", err)
 	}
-	n.Start, n.Date, n.date, n.label = is.start, is.date, is.text, is.label
 	if f.hidden != nil {
-		if n.Seq = f.hidden.sequence(n.Type, n.label, n.Seq); n.Seq < 1 {
+		if n.seq = f.hidden.sequence(n.typ, n.date.label, n.seq); n.seq < 1 {
 			return bad("it stands for sequence 0, and the first is 1")
 		}
 	}

@@ -25,7 +25,7 @@ const module = "github.com/dailyserial/serial"
 // layers are the files of the package, from top to bottom. A file may use those of the rows below its own.
 var layers = [][]string{
 	{"takeover.go"},
-	{"once.go", "raise.go", "prepare.go", "history.go"},
+	{"once.go", "raise.go", "prepare.go", "history.go", "audit.go"},
 	{"serial.go"},
 	{"open.go"},
 	{"ledger.go"},
@@ -36,6 +36,7 @@ var layers = [][]string{
 	{"marks.go"},
 	{"clock.go"},
 	{"errors.go", "doc.go"},
+	{"report.go"},
 	{"scheme.go"},
 	{"format.go"},
 	{"hidden.go", "check.go", "layout.go"},
@@ -97,7 +98,7 @@ func TestImports(t *testing.T) {
 			require.False(t, slices.Contains(p.Deps, module), "%s depends on the root", name)
 		}
 	}
-	for name, allowed := range map[string][]string{"coalesce": {}, "budget": {}, "checkdigit": {}, "ff1": {}, "schemes": {}, "redisrun": {"budget"}, "store": {"budget", "redisrun"}} {
+	for name, allowed := range map[string][]string{"coalesce": {}, "budget": {}, "checkdigit": {}, "ff1": {}, "schemes": {}, "tally": {}, "redisrun": {"budget"}, "store": {"budget", "redisrun"}} {
 		ours := []string{}
 		for _, path := range packages[module+"/internal/"+name].Deps {
 			if of, ok := strings.CutPrefix(path, module+"/internal/"); ok {
@@ -109,13 +110,13 @@ func TestImports(t *testing.T) {
 		}
 		require.Subset(t, allowed, ours, "what internal/%s depends on", name)
 	}
-	for _, name := range []string{"format.go", "layout.go", "check.go", "hidden.go", "expiry.go", "scheme.go"} {
+	for _, name := range []string{"format.go", "layout.go", "check.go", "hidden.go", "expiry.go", "scheme.go", "report.go"} {
 		f, err := goparser.ParseFile(token.NewFileSet(), name, nil, goparser.ImportsOnly)
 		require.NoError(t, err)
 		for _, spec := range f.Imports {
 			path, err := strconv.Unquote(spec.Path.Value)
 			require.NoError(t, err)
-			pure := packages[path].Standard || slices.Contains([]string{"checkdigit", "ff1", "schemes"}, strings.TrimPrefix(path, module+"/internal/"))
+			pure := packages[path].Standard || slices.Contains([]string{"checkdigit", "ff1", "schemes", "tally"}, strings.TrimPrefix(path, module+"/internal/"))
 			require.True(t, path != "context" && pure, "%s imports %s", name, path)
 		}
 	}

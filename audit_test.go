@@ -1,0 +1,486 @@
+package serial_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+)
+
+// used yields texts as they are.
+func used(texts ...string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		for _, text := range texts {
+			if !yield(text, nil) {
+				return
+			}
+		}
+	}
+}
+
+func newScheme(t testing.TB, opts ...serial.Option) *serial.Scheme {
+	t.Helper()
+	s, err := serial.NewScheme(append([]serial.Option{serial.WithLocation(time.UTC)}, opts...)...)
+	require.NoError(t, err)
+	return s
+}
+
+// An account is held against one that is made in the simplest way, with sets of everything.
+func TestAudit(t *testing.T) {
+	t.Parallel()
+	rng := seeded(t)
+	at := time.Date(2021, 10, 24, 15, 0, 0, 0, time.UTC)
+	for name, opts := range map[string][]serial.Option{
+		"usual":     nil,
+		"start":     {serial.WithStart(50)},
+		"growing":   {serial.WithTemplate("{type}-{date:yyyyMMdd}-{seq:2+}")},
+		"letters":   {serial.WithTemplate("{seq:4:base32}{date:yyyyMMdd}{type}{check:37-36}")},
+		"hidden":    {serial.WithTemplate("{type}{date:yyyyMMdd}{seq:6}"), serial.WithHiddenSequence(make([]byte, 16))},
+		"per year":  {serial.WithTemplate("{type}{date:yyyyMM}{seq:4}"), serial.WithPeriod(serial.PerYear)},
+		"all times": {serial.WithTemplate("{type}{seq:4}"), serial.WithPeriod(serial.Never)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScheme(t, opts...)
+			first, _ := s.Limits()
+			for range 50 {
+				last := rng.Int64N(200)
+				var texts []string
+				for range rng.IntN(300) {
+					typ, when := "IS", at
+					switch rng.IntN(20) {
+					case 0:
+						typ = []string{"I", "IS2", "PO"}[rng.IntN(3)]
+					case 1:
+						when = at.AddDate([]int{-1, 1}[rng.IntN(2)], 0, 0)
+					case 2: // in the same year, another month
+						when = at.AddDate(0, []int{-3, 2}[rng.IntN(2)], 0)
+					}
+					n, err := s.Number(typ, when, 1+rng.Int64N(250))
+					require.NoError(t, err)
+					text := n.String()
+					if rng.IntN(20) == 0 {
+						text = []string{"", "\xff", text + "0", text[1:], strings.Repeat("é", 300), "x" + text}[rng.IntN(6)]
+					}
+					texts = append(texts, text)
+				}
+				want := serial.Report{Type: "IS", First: first, Last: last}
+				_, want.Start, _ = s.Period(at)
+				times := map[int64]int{}
+				for _, text := range texts {
+					n, err := s.Parse(text)
+					switch {
+					case err != nil:
+						want.ForeignCount++
+						want.Foreign = append(want.Foreign, text[:min(len(text), 256)])
+						continue
+					case n.Type != "IS" || n.Start != want.Start:
+						want.OtherCount++
+						continue
+					}
+					if times[n.Seq]++; times[n.Seq] == 2 {
+						want.DuplicateCount++
+						want.Duplicates = append(want.Duplicates, n)
+					}
+					switch {
+					case n.Seq < first || n.Seq > last:
+						want.BeyondCount++
+						want.Beyond = append(want.Beyond, n)
+					case times[n.Seq] == 1:
+						want.Count++
+					}
+				}
+				for seq := first; seq <= last; seq++ {
+					if times[seq] > 0 {
+						continue
+					}
+					want.MissingCount++
+					if n := len(want.Missing) - 1; n >= 0 && want.Missing[n].Last == seq-1 {
+						want.Missing[n].Last = seq
+					} else {
+						want.Missing = append(want.Missing, serial.Range{First: seq, Last: seq})
+					}
+				}
+				got, err := s.Audit("IS", at, last, used(texts...))
+				require.NoError(t, err)
+				require.Equal(t, want, got)
+				require.Equal(t, max(0, last-first+1), got.Count+got.MissingCount)
+			}
+		})
+	}
+}
+
+// The lists hold the first thousand of what came, and no text whole that is long.
+func TestAuditLists(t *testing.T) {
+	t.Parallel()
+	s := newScheme(t, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:9}"))
+	at := time.Date(2021, 10, 24, 15, 0, 0, 0, time.UTC)
+	var texts []string
+	for n := range 3000 { // the even ones to 6000 are missing
+		number := fmt.Sprintf("IS20211024%09d", 2*n+1)
+		texts = append(texts, number, number, number, fmt.Sprintf("IS20211024%09d", 10_000+n%1500), fmt.Sprint("foreign ", n))
+	}
+	got, err := s.Audit("IS", at, 6000, used(texts...))
+	require.NoError(t, err)
+	counts := []int64{got.Count, got.MissingCount, got.DuplicateCount, got.BeyondCount, got.ForeignCount, got.OtherCount}
+	require.Equal(t, []int64{3000, 3000, 3000 + 1500, 3000, 3000, 0}, counts)
+	for _, list := range []int{len(got.Missing), len(got.Duplicates), len(got.Beyond), len(got.Foreign)} {
+		require.Equal(t, 1000, list)
+	}
+	require.Equal(t, serial.Range{First: 2, Last: 2}, got.Missing[0])
+	require.Equal(t, serial.Range{First: 2000, Last: 2000}, got.Missing[999])
+	require.Equal(t, "IS20211024000001999", got.Duplicates[999].String())
+	require.EqualValues(t, 10_999, got.Beyond[999].Seq)
+	require.Equal(t, "foreign 999", got.Foreign[999])
+
+	for text, want := range map[string]string{
+		strings.Repeat("a", 256):          strings.Repeat("a", 256),
+		strings.Repeat("a", 257):          strings.Repeat("a", 256),
+		"a" + strings.Repeat("é", 200):    "a" + strings.Repeat("é", 127),
+		"aa" + strings.Repeat("😀", 100):   "aa" + strings.Repeat("😀", 63),
+		strings.Repeat("\x80", 300):       strings.Repeat("\x80", 252), // no text at all
+		strings.Repeat("é", 128):          strings.Repeat("é", 128),
+		strings.Repeat("é", 128) + "more": strings.Repeat("é", 128),
+	} {
+		got, err := s.Audit("IS", at, 0, used(text))
+		require.NoError(t, err)
+		require.Equal(t, []string{want}, got.Foreign)
+	}
+}
+
+func TestAuditRefuses(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2021, 10, 24, 15, 0, 0, 0, time.UTC)
+	s := newScheme(t, serial.WithTemplate("{type}{date:yyMMdd}{seq:15}"))
+	wide := func(yield func(string, error) bool) {
+		for n := 0; yield(fmt.Sprintf("IS211024%015d", 1+n*1_000_000), nil); n++ {
+			require.Less(t, n, 1_000_000)
+		}
+	}
+	broken := func(yield func(string, error) bool) {
+		_ = yield("IS211024000000000000001", nil) && yield("", errBoom) && yield("", errors.New("went on"))
+	}
+	gen := parser(t, serial.WithTemplate("{type}{date:yyMMdd}{seq:15}"))
+	for _, row := range []struct {
+		says string
+		is   error
+		typ  string
+		at   time.Time
+		last int64
+		used iter.Seq2[string, error]
+	}{
+		{"it has ':'", serial.ErrInvalidType, "I:S", at, 1, used()},
+		{"empty", serial.ErrInvalidType, "", at, 1, used()},
+		{"the used numbers are nil", nil, "IS", at, 1, nil},
+		{"allowed are 0 and more", nil, "IS", at, -1, used()},
+		{"allowed are 1970 to 9999", nil, "IS", at.AddDate(-100, 0, 0), 1, used()},
+		{"2000 to 2099", nil, "IS", at.AddDate(8000, 0, 0), 1, used()},
+		{"1999", nil, "IS", at.AddDate(-22, 0, 0), 1, used()},
+		{"Audit of IS in 2021-10-24: boom", errBoom, "IS", at, 1, broken},
+		{"Audit of IS in 2021-10-24: the sequences are spread so widely", nil, "IS", at, 1, wide},
+	} {
+		got, err := s.Audit(row.typ, row.at, row.last, row.used)
+		require.ErrorContains(t, err, row.says)
+		require.True(t, strings.HasPrefix(err.Error(), "serial: "), err)
+		if row.is != nil {
+			require.ErrorIs(t, err, row.is)
+		}
+		require.Zero(t, got)
+		if row.last == 1 && row.is != errBoom && !strings.Contains(row.says, "spread") { // a generator says the same, and asks nobody
+			_, err := gen.Audit(t.Context(), row.typ, row.at, row.used)
+			require.ErrorContains(t, err, row.says)
+			require.NotContains(t, err.Error(), "Redis")
+		}
+	}
+}
+
+// Ten million numbers take two bits each, whatever their order, and nothing is allocated for a number.
+func TestAuditOfMany(t *testing.T) {
+	n := int64(1_000_000)
+	if long() {
+		n *= 10
+	}
+	s := newScheme(t, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:8}"))
+	// The texts are made without an allocation too: each is a part of one string, with the sequence written over it. So the order is
+	// random only by thousands.
+	chunk := strings.Repeat("IS2021102400000000", 1000)
+	order := rand.Perm(int(n / 1000))
+	texts := func(yield func(string, error) bool) {
+		buf := []byte(chunk)
+		for _, thousand := range order {
+			for i := range 1000 {
+				for k, v := len(buf)/1000*(i+1)-1, int64(thousand*1000+i+1); v > 0; k, v = k-1, v/10 {
+					buf[k] = '0' + byte(v%10)
+				}
+			}
+			all := string(buf)
+			for i := range 1000 {
+				if !yield(all[i*18:(i+1)*18], nil) {
+					return
+				}
+			}
+			copy(buf, chunk)
+		}
+	}
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range texts {
+	}
+	runtime.ReadMemStats(&after)
+	own := after.TotalAlloc - before.TotalAlloc
+	got, err := s.Audit("IS", time.Date(2021, 10, 24, 15, 0, 0, 0, time.UTC), n, texts)
+	runtime.ReadMemStats(&before)
+	require.NoError(t, err)
+	require.Equal(t, n, got.Count)
+	require.Zero(t, got.MissingCount+got.DuplicateCount+got.BeyondCount+got.ForeignCount+got.OtherCount)
+	require.Less(t, before.TotalAlloc-after.TotalAlloc-own, uint64(4<<20), "bytes, never mind what was freed")
+}
+
+// What is issued while the used numbers are read is neither beyond nor missing nor double.
+func TestAuditMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := simulate(t)
+		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithStart(3))
+		numbers, err := gen.NextN(t.Context(), "IS", 10) // 3 to 12
+		require.NoError(t, err)
+		got, err := gen.Audit(t.Context(), "IS", time.Now(), func(yield func(string, error) bool) {
+			for _, n := range numbers[1:] {
+				yield(n, nil)
+			}
+			more, err := gen.NextN(t.Context(), "IS", 1500) // 13 to 1512
+			require.NoError(t, err)
+			for _, n := range slices.Concat(more[1499:], more[1499:], more[:1200], more[:1200], more[:1]) {
+				yield(n, nil)
+			}
+			for _, seq := range []int{1513, 1, 2000, 1513, 1513, 12, 2, 2} {
+				yield(fmt.Sprintf("IS20000101%04d", seq), nil)
+			}
+		})
+		require.NoError(t, err)
+		require.Equal(t, []int64{3, 12, 9, 1, 3, 7, 0, 0}, []int64{got.First, got.Last, got.Count, got.MissingCount, got.DuplicateCount,
+			got.BeyondCount, got.ForeignCount, got.OtherCount})
+		require.Equal(t, []serial.Range{{First: 3, Last: 3}}, got.Missing)
+		require.ElementsMatch(t, []string{"IS200001010001", "IS200001010002", "IS200001010002", "IS200001011513", "IS200001011513",
+			"IS200001011513", "IS200001012000"}, texts(got.Beyond))
+		require.ElementsMatch(t, []string{"IS200001010002", "IS200001010012", "IS200001011513"}, texts(got.Duplicates))
+		require.Equal(t, time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), got.Start)
+
+		require.NoError(t, gen.Prepare(t.Context(), "PO", 1))
+		got, err = gen.Audit(t.Context(), "PO", time.Now(), used())
+		require.NoError(t, err)
+		require.Zero(t, got.Last, "opened, and not used")
+	})
+}
+
+func texts(numbers []serial.Number) (all []string) {
+	for _, n := range numbers {
+		all = append(all, n.String())
+	}
+	return all
+}
+
+// The period is the current one, or an earlier one that is kept.
+func TestAuditPeriods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := simulate(t)
+		client := m.client()
+		loc := location(t, "Asia/Shanghai") // it is 08:00 there
+		keeping := newGenerator(t, client, serial.WithLocation(loc), serial.WithRetention(2))
+		forgetting := newGenerator(t, client, serial.WithLocation(loc))
+		audit := func(gen *serial.Generator, typ string, at time.Time, numbers ...string) (serial.Report, error) {
+			return gen.Audit(t.Context(), typ, at, used(numbers...))
+		}
+		day1 := time.Now()
+		got, err := audit(keeping, "IS", day1)
+		require.NoError(t, err, "never used")
+		require.Equal(t, serial.Report{Type: "IS", Start: time.Date(2000, 1, 1, 0, 0, 0, 0, loc), First: 1}, got)
+		got, err = audit(keeping, "IS", day1, "IS200001010001")
+		require.NoError(t, err)
+		require.EqualValues(t, 1, got.BeyondCount)
+		require.Empty(t, m.Keys(), "it writes nothing")
+
+		for _, typ := range []string{"IS", "PO"} {
+			gen := map[string]*serial.Generator{"IS": keeping, "PO": forgetting}[typ]
+			_, err = gen.NextN(t.Context(), typ, 3)
+			require.NoError(t, err)
+		}
+		_, err = audit(keeping, "IS", day1.AddDate(0, 0, 1))
+		require.ErrorContains(t, err, "2000-01-02: the period has not begun by Redis's clock, which is in 2000-01-01")
+		_, err = audit(keeping, "IS", day1.AddDate(0, 0, -1))
+		require.ErrorContains(t, err, "1999-12-31: Redis has no counter of it: none was issued, or it is no longer kept")
+		got, err = audit(keeping, "IS", day1, "IS200001010001")
+		require.NoError(t, err)
+		require.EqualValues(t, []any{int64(3), int64(2)}, []any{got.Last, got.MissingCount})
+
+		time.Sleep(24 * time.Hour)
+		for _, typ := range []string{"IS", "IS", "PO"} {
+			_, err = keeping.Next(t.Context(), typ)
+			require.NoError(t, err)
+		}
+		for _, gen := range []*serial.Generator{keeping, forgetting} {
+			got, err = audit(gen, "IS", day1, "IS200001010002", "IS200001020001")
+			require.NoError(t, err)
+			require.EqualValues(t, []any{int64(3), int64(2), int64(1)}, []any{got.Last, got.MissingCount, got.OtherCount})
+			require.Equal(t, time.Date(2000, 1, 1, 0, 0, 0, 0, loc), got.Start)
+			got, err = audit(gen, "IS", time.Now(), "IS200001010002", "IS200001020001")
+			require.NoError(t, err)
+			require.EqualValues(t, []any{int64(2), int64(1), int64(1)}, []any{got.Last, got.MissingCount, got.OtherCount})
+		}
+		_, err = audit(keeping, "PO", day1)
+		require.ErrorContains(t, err, "no longer kept")
+
+		// The day ends while the numbers are read.
+		slow := func(yield func(string, error) bool) {
+			time.Sleep(24 * time.Hour)
+			yield("IS200001020002", nil)
+		}
+		day2 := time.Now()
+		got, err = keeping.Audit(t.Context(), "IS", day2, slow)
+		require.NoError(t, err)
+		require.EqualValues(t, []any{int64(2), int64(1)}, []any{got.Last, got.MissingCount})
+		_, err = forgetting.Next(t.Context(), "QQ")
+		require.NoError(t, err)
+		got, err = forgetting.Audit(t.Context(), "QQ", time.Now(), slow)
+		require.ErrorContains(t, err, "no longer kept")
+		require.Zero(t, got)
+	})
+}
+
+// A counter that cannot be right is refused, before the numbers are read or after.
+func TestAuditOfALostCounter(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := simulate(t)
+		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), fixedFloor(0))
+		_, err := gen.NextN(t.Context(), "IS", 3)
+		require.NoError(t, err)
+		fresh := newGenerator(t, m.client(), serial.WithLocation(time.UTC))
+		meanwhile := func(what func()) iter.Seq2[string, error] {
+			return func(yield func(string, error) bool) {
+				what()
+				yield("IS200001010001", nil)
+			}
+		}
+		got, err := fresh.Audit(t.Context(), "IS", time.Now(), meanwhile(func() { require.NoError(t, m.Set("serial:{IS}:20000101", "2")) }))
+		require.ErrorIs(t, err, serial.ErrCounterLost)
+		require.ErrorContains(t, err, "went back from 3 to 2")
+		require.Zero(t, got)
+		require.NoError(t, m.Set("serial:{IS}:20000101", "3"))
+		got, err = fresh.Audit(t.Context(), "IS", time.Now(), meanwhile(func() { m.Del("serial:{IS}:20000101") }))
+		require.ErrorIs(t, err, serial.ErrCounterLost)
+		require.Zero(t, got)
+		for _, gen := range []*serial.Generator{gen, fresh} {
+			_, err = gen.Audit(t.Context(), "IS", time.Now(), func(func(string, error) bool) { t.Error("the numbers are read") })
+			require.ErrorIs(t, err, serial.ErrCounterLost)
+		}
+		elsewhere := newGenerator(t, m.client(), serial.WithLocation(location(t, "Asia/Shanghai")))
+		_, err = elsewhere.Audit(t.Context(), "IS", time.Now(), used())
+		require.ErrorIs(t, err, serial.ErrConflict)
+	})
+}
+
+// The end of the caller's context, a failure of the used numbers and one of Redis end it, each by its own error.
+func TestAuditEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := simulate(t)
+		client := closing(t, redis.NewClient(&redis.Options{
+			Addr: "127.0.0.1:6379", Dialer: func(context.Context, string, string) (net.Conn, error) { return m.Dial() }, ReadTimeout: time.Minute,
+		}))
+		gen := newGenerator(t, client, serial.WithLocation(time.UTC))
+		_, err := gen.Next(t.Context(), "IS")
+		require.NoError(t, err)
+		endless := func(from int, what func()) iter.Seq2[string, error] {
+			return func(yield func(string, error) bool) {
+				for n := 0; yield("IS200001010001", nil); n++ {
+					require.Less(t, n, from+10, "went on")
+					if n == from {
+						what()
+					}
+				}
+			}
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		got, err := gen.Audit(ctx, "IS", time.Now(), endless(5, cancel))
+		require.ErrorIs(t, err, context.Canceled)
+		require.Zero(t, got)
+		_, err = gen.Audit(ctx, "IS", time.Now(), func(func(string, error) bool) { t.Error("the numbers are read") })
+		require.ErrorIs(t, err, context.Canceled)
+		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		_, err = gen.Audit(ctx, "IS", time.Now(), endless(5, func() { time.Sleep(2 * time.Second) }))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		_, err = gen.Audit(t.Context(), "IS", time.Now(), func(yield func(string, error) bool) { yield("", errBoom) })
+		require.ErrorIs(t, err, errBoom)
+		require.NotErrorIs(t, err, context.Canceled)
+
+		// Each reading has ten seconds.
+		var delay atomic.Int64
+		m.Server().SetPreHook(func(_ *server.Peer, cmd string, _ ...string) bool {
+			if strings.EqualFold(cmd, "EVALSHA") {
+				time.Sleep(time.Duration(delay.Load()))
+			}
+			return false
+		})
+		delay.Store(int64(8 * time.Second))
+		began := time.Now()
+		got, err = gen.Audit(t.Context(), "IS", time.Now(), used("IS200001010001"))
+		require.NoError(t, err)
+		require.EqualValues(t, 1, got.Count)
+		require.Equal(t, 16*time.Second, time.Since(began))
+		delay.Store(int64(20 * time.Second))
+		began = time.Now()
+		_, err = gen.Audit(t.Context(), "IS", time.Now(), used("IS200001010001"))
+		require.Error(t, err)
+		require.NotErrorIs(t, err, context.DeadlineExceeded)
+		require.LessOrEqual(t, time.Since(began), 10*time.Second)
+		time.Sleep(time.Hour) // for what was left behind
+	})
+}
+
+// Every kind of period has its account.
+func TestAuditOfEveryPeriod(t *testing.T) {
+	for per, template := range map[serial.Period]string{
+		serial.PerSecond: "{type}{date:yyyyMMddHHmmss}{seq}", serial.PerHour: "{type}{date:yyyyMMddHH}{seq}",
+		serial.PerWeek: "{type}{date:GGGGWW}{seq}", serial.PerMonth: "{type}{date:yyyyMMdd}{seq}",
+		serial.PerQuarter: "{type}{date:FFFFQ}{seq}", serial.PerYear: "{type}{date:FFFF}{seq}", serial.Never: "{type}{seq}",
+	} {
+		t.Run(per.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := simulate(t)
+				opts := []serial.Option{serial.WithLocation(time.UTC), serial.WithPeriod(per), serial.WithTemplate(template)}
+				if per != serial.Never {
+					opts = append(opts, serial.WithRetention(1))
+				}
+				gen := newGenerator(t, m.client(), opts...)
+				numbers, err := gen.NextN(t.Context(), "IS", 5)
+				require.NoError(t, err)
+				at := time.Now()
+				_, _, end := gen.Scheme().Period(at)
+				for range 2 {
+					got, err := gen.Audit(t.Context(), "IS", at, used(numbers[0], numbers[2], numbers[2]))
+					require.NoError(t, err)
+					require.EqualValues(t, []int64{5, 2, 3, 1}, []int64{got.Last, got.Count, got.MissingCount, got.DuplicateCount})
+					require.Equal(t, []string{numbers[2]}, texts(got.Duplicates))
+					if per != serial.Never {
+						time.Sleep(time.Until(end)) // the period before is still kept
+						_, err = gen.Next(t.Context(), "IS")
+						require.NoError(t, err)
+					}
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,96 @@
+package tally_test
+
+import (
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial/internal/tally"
+)
+
+// A Tally is held against a map.
+func TestTally(t *testing.T) {
+	t.Parallel()
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 60 {
+		spread := []int64{1, 60, 70, 5000, 20_000, 1e15}[rng.IntN(6)]
+		exact := rng.Int64N(spread + 1)
+		counted, times := tally.New(exact), map[int64]int64{}
+		for range rng.IntN(2000) {
+			n := rng.Int64N(spread)
+			if rng.IntN(3) == 0 {
+				n = spread - 1
+			}
+			before, err := counted.Add(n)
+			require.NoError(t, err)
+			require.EqualValues(t, min(times[n], 2), before)
+			times[n]++
+		}
+		from, to := rng.Int64N(spread), rng.Int64N(spread)
+		if rng.IntN(3) == 0 {
+			from, to = 0, spread-1
+		}
+		next, want, gaps := from, [][2]int64{}, [][2]int64{}
+		for _, n := range slices.Sorted(maps.Keys(times)) {
+			if n < from || n > to {
+				continue
+			}
+			if n > next {
+				gaps = append(gaps, [2]int64{next, n - 1})
+			}
+			next = n + 1
+			if n <= exact {
+				times[n] = min(times[n], 2)
+			}
+			want = append(want, [2]int64{n, times[n]})
+		}
+		if next <= to {
+			gaps = append(gaps, [2]int64{next, to})
+		}
+		require.Equal(t, want, pairs(counted.All, from, to, len(want)))
+		require.Equal(t, gaps, pairs(counted.Gaps, from, to, len(gaps)))
+		if len(gaps) > 1 { // whoever has seen enough may stop
+			require.Equal(t, gaps[:1], pairs(counted.Gaps, from, to, 1))
+			require.Equal(t, want[:1], pairs(counted.All, from, to, 1))
+		}
+	}
+}
+
+// pairs are the first so many that are yielded. If there are no more than that, the iterator has to end by itself.
+func pairs[Seq ~func(func(int64, int64) bool)](of func(from, to int64) Seq, from, to int64, n int) [][2]int64 {
+	all := [][2]int64{}
+	for a, b := range of(from, to) {
+		if all = append(all, [2]int64{a, b}); len(all) == n && n == 1 {
+			break
+		}
+	}
+	return all
+}
+
+// What takes more than 256 MB is refused, and what was counted before stays.
+func TestFull(t *testing.T) {
+	counted := tally.New(0)
+	var err error
+	n := int64(0)
+	for ; err == nil; n++ {
+		_, err = counted.Add(n * 4096)
+	}
+	require.Equal(t, tally.ErrFull, err)
+	require.InEpsilon(t, 256<<20, (n-1)*(4096/4), 0.1, "the bytes of the pages")
+	_, err = counted.Add((n - 1) * 4096)
+	require.Equal(t, tally.ErrFull, err)
+	before, err := counted.Add(4095) // there is a page for it
+	require.NoError(t, err)
+	require.Zero(t, before)
+	for n = 4096; err == nil; n++ { // to count a third occurrence takes memory too
+		for range 3 {
+			_, err = counted.Add(n)
+		}
+	}
+	require.Equal(t, tally.ErrFull, err)
+	require.Less(t, n, int64(4096+20))
+	require.Equal(t, [][2]int64{{n - 1, 2}, {2 * 4096, 1}}, pairs(counted.All, n-1, 2*4096, 3)[:2])
+}
