@@ -19,6 +19,7 @@ func TestAdvice(t *testing.T) {
 	zone, day := noon()
 	loc, err := time.LoadLocation(zone)
 	require.NoError(t, err)
+	fiscal := time.Now().In(loc).AddDate(0, -3, -5).Format("2006") // the business year from 6 April
 	for _, row := range []struct {
 		name string
 		opts []serial.Option
@@ -40,6 +41,10 @@ func TestAdvice(t *testing.T) {
 			require.NoError(t, err)
 			m.SetTime(time.Now())
 		}, serial.ErrClockSkew, "IS" + day + "0008"},
+		{"a business year", []serial.Option{serial.WithPeriod(serial.PerYear), serial.WithYearStart(time.April, 6),
+			serial.WithTemplate("{type}{date:FFFF}{seq:4}")}, func(t *testing.T, m *miniredis.Miniredis, _ func(...serial.Option) *serial.Generator) {
+			m.Del("serial:{IS}:" + fiscal)
+		}, serial.ErrCounterLost, "IS" + fiscal + "0008"},
 		{"everything is another's", []serial.Option{serial.WithPeriod(serial.PerMonth), serial.WithDayStart(4 * time.Hour),
 			serial.WithKeyPrefix("shop"), serial.WithTemplate("{type}'{date:yyyyMM}-{seq:6}")},
 			func(t *testing.T, m *miniredis.Miniredis, other func(...serial.Option) *serial.Generator) {

@@ -9,14 +9,15 @@ import (
 
 // A subcommand is a row of the table of commands.
 type subcommand struct {
-	name    string
-	args    string // as in "TYPE [FILE]"; how many there may be is counted here
-	summary string // one line
-	detail  string // what else its own help says
-	needs   need
-	flags   []option // its own; see also common
-	n       int      // default of -n
-	run     func(*command, context.Context) error
+	name     string
+	args     string // as in "TYPE [FILE]"; how many there may be is counted here
+	summary  string // one line
+	detail   string // what else its own help says
+	needs    need
+	flags    []option // its own; see also common
+	n        int      // default of -n
+	explains bool     // a template that is refused is no misuse
+	run      func(*command, context.Context) error
 }
 
 // A need is what a command cannot do without.
@@ -76,6 +77,37 @@ the period that it is now by -tz, -period and -day-start, or 0 if none was. A
 counter is never lowered.`,
 	},
 	{
+		name: "audit", args: "TYPE [FILE]", needs: redisURL, run: (*command).audit,
+		summary: "tell which numbers are missing, double or never issued",
+		detail: `FILE, or else stdin, has the numbers that were used, one a line. The exit code
+is 3 if not all are accounted for. What is issued meanwhile does not matter.
+Missing are also numbers that nobody got: those that raise, a floor or a block
+of a ledger skipped, and those whose caller gave up.`,
+		flags: []option{
+			{"date", "DATE", `a date of the period, such as 2021-10-24; with a period shorter than a
+day also the time, as in "2021-10-24 15:04". Default now`,
+				func(c *command, date string) error { c.date = date; return nil }},
+			column,
+		},
+	},
+	{
+		name: "import", args: "[TYPE] [FILE]", needs: redisURL, run: (*command).imports,
+		summary: "raise counters to the numbers of another system",
+		detail: `FILE, or else stdin, has the numbers, one a line. Of each type, or of TYPE only,
+the counter of the current period is raised to the greatest number found. What
+is done is listed, and what is ignored: numbers of other periods. If a line is
+no number, nothing is written. One argument is FILE if there is such a file.`,
+		flags: []option{
+			{"dry-run", "", "list only what would be done. Default where stdin is a terminal;\n-dry-run=false writes",
+				func(c *command, value string) error {
+					dry, err := switched(value)
+					c.dryRun = &dry
+					return err
+				}},
+			column,
+		},
+	},
+	{
 		name: "parse", args: "NUMBER", needs: scheme, run: (*command).parse,
 		summary: "print type, start of the period and sequence of a number",
 		detail: `This asks no Redis and ignores $SERIAL_REDIS_URL. -redis may be given as to the
@@ -83,10 +115,20 @@ other commands; the time zone is then required, too. Otherwise the default of
 -tz is $SERIAL_TZ, or this machine's zone.`,
 	},
 	{
+		name: "template", args: "TEMPLATE", needs: scheme, explains: true, run: (*command).explain,
+		summary: "explain a template by examples, or say why it is refused",
+		detail: `This asks no Redis and ignores $SERIAL_REDIS_URL. If the template is refused, the
+exit code is 1.`,
+	},
+	{
 		name: "version", needs: nothing, run: (*command).version,
 		summary: "print the version of this program",
 	},
 }
+
+// column is the flag -column.
+var column = option{"column", "NAME", "the input is CSV whose first line names the columns; the numbers are in\nthis one",
+	func(c *command, name string) error { c.column = name; return nil }}
 
 // find returns a command by its name.
 func find(name string) (*subcommand, error) {

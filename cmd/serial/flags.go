@@ -1,7 +1,9 @@
 package main
 
 import (
+	"encoding/hex"
 	"errors"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -27,7 +29,7 @@ or ?addr=HOST:PORT of another node for Cluster. Default $SERIAL_REDIS_URL`,
 	{"tz", "ZONE", `whose midnight resets the counters: an IANA name, or Local for this
 machine's. Default $SERIAL_TZ. Required with a Redis URL`,
 		func(c *command, name string) (err error) { c.zone, err = zone(name); return err }},
-	{"period", "PERIOD", "when numbers start again: " + choices() + ".\nDefault day",
+	{"period", "PERIOD", "when numbers start again: one of\n" + choices() + ".\nDefault day",
 		func(c *command, name string) error {
 			i := slices.IndexFunc(periods, func(p period) bool { return p.name == name })
 			if i < 0 {
@@ -39,19 +41,43 @@ machine's. Default $SERIAL_TZ. Required with a Redis URL`,
 	{"day-start", "TIME", "when a business day begins, as in 04:00 or 4h. Default 0, midnight",
 		func(c *command, value string) error {
 			start, err := timeOfDay(value)
+			c.dayStart = start
 			c.opts = append(c.opts, serial.WithDayStart(start))
 			return err
+		}},
+	{"year-start", "MM-DD", `first day of the business year, as in 04-01; for the periods year and
+quarter and for the tokens FFFF, FF, EEEE, EE and Q. Default 01-01`,
+		func(c *command, value string) error {
+			day, err := time.Parse("01-02", value)
+			if err != nil {
+				return errors.New("not a month and a day, such as 04-01")
+			}
+			c.yearStart = value
+			c.opts = append(c.opts, serial.WithYearStart(day.Month(), day.Day()))
+			return nil
 		}},
 	{"template", "TEXT", `how a number is printed. Default {type}{date:yyyyMMdd}{seq:4}, with a
 date that suits -period`,
 		func(c *command, template string) error { c.template = template; return nil }},
 	{"start", "SEQ", "the first sequence of a period. Default 1",
 		func(c *command, value string) (err error) { c.start, err = integer(value, 64); return err }},
-	{"retention", "N", "keep counters for so many periods, for history. Default 0",
+	{"retention", "N", "keep counters for so many periods, for history and audit. Default 0",
 		func(c *command, value string) error {
 			n, err := integer(value, strconv.IntSize)
-			c.opts = append(c.opts, serial.WithRetention(int(n)))
+			c.more = append(c.more, serial.WithRetention(int(n)))
 			return err
+		}},
+	{"hidden-key", "FILE", `a file with the key that hides sequences, in hexadecimal digits.
+Default $SERIAL_HIDDEN_KEY, which has these digits itself`,
+		func(c *command, name string) error {
+			text, err := os.ReadFile(name)
+			if err != nil { // the name is not shown: it may be the key itself
+				return misused("-hidden-key: the file cannot be read: %w", errors.Unwrap(err))
+			}
+			if c.hiddenKey, err = hiddenKey(string(text)); err != nil {
+				return misused("-hidden-key: %w", err)
+			}
+			return nil
 		}},
 	{"prefix", "NAME", "what every key in Redis begins with. Default serial",
 		func(c *command, prefix string) error {
@@ -60,11 +86,27 @@ date that suits -period`,
 		}},
 	{"json", "", "print one JSON object a line",
 		func(c *command, value string) (err error) {
-			if c.json, err = strconv.ParseBool(value); err != nil {
-				return errors.New("a switch is true or false")
-			}
-			return nil
+			c.json, err = switched(value)
+			return err
 		}},
+}
+
+// hiddenKey reads the key of a hidden sequence. No error of it shows a part of the key.
+func hiddenKey(text string) ([]byte, error) {
+	key, err := hex.DecodeString(strings.TrimSpace(text))
+	if err != nil || len(key) == 0 {
+		return nil, errors.New("the key is not of hexadecimal digits, of which it has 32, 48 or 64")
+	}
+	return key, nil
+}
+
+// switched reads the value of a switch.
+func switched(value string) (bool, error) {
+	on, err := strconv.ParseBool(value)
+	if err != nil {
+		return false, errors.New("a switch is true or false")
+	}
+	return on, nil
 }
 
 // count is the flag -n.
@@ -200,7 +242,11 @@ func (c *command) split(line []string) error {
 		if value == "" {
 			return misused("-%s: it is empty, as if from a shell variable that is not set; give a value, or leave the flag out", name)
 		}
-		if err := o.set(c, value); err != nil {
+		switch err := o.set(c, value).(type) {
+		case nil:
+		case misuse:
+			return err
+		default:
 			return misused("-%s %q: %w", name, value, err)
 		}
 	}
@@ -232,10 +278,37 @@ func (c *command) complete(getenv func(string) string) error {
 	if c.zone == nil {
 		c.zone = time.Local
 	}
+	if digits := getenv("SERIAL_HIDDEN_KEY"); c.hiddenKey == nil && digits != "" {
+		var err error
+		if c.hiddenKey, err = hiddenKey(digits); err != nil {
+			return misused("$SERIAL_HIDDEN_KEY: %w", err)
+		}
+	}
+	if c.hiddenKey != nil {
+		c.opts = append(c.opts, serial.WithHiddenSequence(c.hiddenKey))
+	}
+	if c.row.explains {
+		if c.template != "" {
+			return misused("%s takes the template as its argument; leave -template out", c.row.name)
+		}
+		c.template = c.args[0]
+	}
 	if c.template == "" {
-		c.template = strings.Replace("{type}{date:yyyyMMdd}{seq:4}", "yyyyMMdd", c.period.date, 1)
+		c.template = c.defaultTemplate()
 	}
 	c.opts = append(c.opts, serial.WithLocation(c.zone), serial.WithPeriod(c.period.per), serial.WithTemplate(c.template),
 		serial.WithStart(c.start))
 	return nil
+}
+
+// defaultTemplate has the date that suits the period, as messages of the library take for granted.
+func (c *command) defaultTemplate() string {
+	date := c.period.date
+	switch {
+	case date == "":
+		return "{type}{seq:4}"
+	case c.period.per == serial.PerYear && c.yearStart != "" && c.yearStart != "01-01":
+		date = "FFFF"
+	}
+	return "{type}{date:" + date + "}{seq:4}"
 }

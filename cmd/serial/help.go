@@ -37,16 +37,16 @@ func help(row *subcommand) string {
 	if row == nil {
 		b.WriteString("Usage: serial COMMAND [flags] ARGUMENTS\n\nCommands:\n")
 		for _, s := range commands {
-			fmt.Fprintf(&b, "  %-22s %s\n", s.synopsis(), s.summary)
+			fmt.Fprintf(&b, "  %-27s %s\n", s.synopsis(), s.summary)
 		}
 		b.WriteString(`
 "serial help COMMAND" lists the flags of a command. They may stand before or
 behind its arguments, and -- ends them. $SERIAL_REDIS_URL and $SERIAL_TZ are the
 defaults of -redis and -tz. With a Redis URL the time zone is required; without
-one, only next, parse and version work.
+one, only next, parse, template and version work.
 
-The exit code is 0 for success, 1 for a failure, and 2 for an invalid command
-line, for which nothing was sent to Redis.
+The exit code is 0 for success, 1 for a failure, 2 for an invalid command line,
+for which nothing was sent to Redis, and 3 for an audit that found something.
 `)
 		return b.String()
 	}

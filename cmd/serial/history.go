@@ -4,9 +4,9 @@ import (
 	"context"
 	"fmt"
 	"math"
-	"regexp"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/dailyserial/serial"
 )
@@ -15,9 +15,12 @@ import (
 type period struct {
 	name string
 	per  serial.Period
-	date string // date in the default template
-	line string // layout of a line of history, for time.Format
+	date string // date in the default template, "" for none
+	line string // layout of its name, for time.Format; "" where the label is the name
 }
+
+// shorter reports whether a date does not name one of these periods.
+func (p period) shorter() bool { return p.per < serial.PerDay }
 
 // daily is the default.
 var daily = period{"day", serial.PerDay, "yyyyMMdd", "2006-01-02"}
@@ -27,8 +30,11 @@ var periods = []period{
 	{"minute", serial.PerMinute, "yyyyMMddHHmm", "2006-01-02 15:04"},
 	{"hour", serial.PerHour, "yyyyMMddHH", "2006-01-02 15h"},
 	daily,
+	{"week", serial.PerWeek, "GGGG-WW", ""},
 	{"month", serial.PerMonth, "yyyyMM", "2006-01"},
+	{"quarter", serial.PerQuarter, "FFFF-Q", ""},
 	{"year", serial.PerYear, "yyyy", "2006"},
+	{"never", serial.Never, "", ""},
 }
 
 // history prints a line for each period, newest first, with a bar. The bar shows the share of the period's numbers or, if
@@ -43,7 +49,8 @@ func (c *command) history(ctx context.Context) error {
 		most = max(most, c.count(n))
 	}
 	digits := len(strconv.FormatInt(most, 10))
-	largest, limited := c.largest()
+	_, largest := c.scheme.Limits()
+	limited := largest < mostEver
 	all := largest - c.start + 1
 	if !limited {
 		all = max(most, 1)
@@ -59,7 +66,7 @@ func (c *command) history(ctx context.Context) error {
 			c.printJSON(line)
 			continue
 		}
-		_, _ = fmt.Fprintf(c.out, "%s %s %*d%s\n", n.Start.Format(c.period.line), bar(used), digits, c.count(n), percent)
+		_, _ = fmt.Fprintf(c.out, "%s %s %*d%s\n", c.name(n.Start), bar(used), digits, c.count(n), percent)
 	}
 	if len(numbers) == 0 {
 		_, _ = fmt.Fprintf(c.stderr, "serial: no %s is kept of the last %d periods\n", c.args[0], c.n)
@@ -70,22 +77,19 @@ func (c *command) history(ctx context.Context) error {
 // count returns how many numbers were issued up to n.
 func (c *command) count(n serial.Number) int64 { return max(n.Seq-c.start+1, 0) }
 
-var (
-	literal  = strings.NewReplacer("{{", "", "}}", "") // removes braces that begin and end no field
-	sequence = regexp.MustCompile(`\{seq(?::(\d+)(\+?))?\}`)
-)
+// mostEver is the largest sequence there can be. A template that prints it has no limit of its own.
+const mostEver = 999_999_999_999_999
 
-// largest returns the largest sequence of a period, and false if it is only where the library ends.
-func (c *command) largest() (int64, bool) {
-	width, limited := 4, true
-	if field := sequence.FindStringSubmatch(literal.Replace(c.template)); len(field) > 0 && field[1] != "" {
-		width, _ = strconv.Atoi(field[1])
-		limited = field[2] == ""
+// name is how people write the period that begins then.
+func (c *command) name(start time.Time) string {
+	if c.period.line != "" {
+		return start.Format(c.period.line)
 	}
-	if !limited {
-		width = 15
+	label, _, _ := c.scheme.Period(start)
+	if label == "all" {
+		return "all time"
 	}
-	return int64(math.Pow10(width)) - 1, limited
+	return label[:4] + "-" + label[4:]
 }
 
 // bar draws a share, 0 to 1, in eighths of a character.

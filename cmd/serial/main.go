@@ -1,13 +1,16 @@
 // Serial issues business serial numbers, such as IS202110240001, on the command line.
 //
-//	serial next [-n N | -once ID] TYPE   issue the next number, or the next N, or that of a request
-//	serial peek TYPE                     print the last number issued this period, if there is one
-//	serial history [-n PERIODS] TYPE     print how many were issued in each of the last periods
-//	serial prepare [-n PERIODS] TYPE     open this period and the next ones; print the next number
-//	serial raise TYPE SEQ                make sure that the next number is at least SEQ+1; print it
-//	serial takeover TYPE SEQ             make this calendar the right one; print the next number
-//	serial parse NUMBER                  print type, start of the period and sequence of a number
-//	serial version                       print the version of this program
+//	serial next [-n N | -once ID] TYPE       issue the next number, or the next N, or that of a request
+//	serial peek TYPE                         print the last number issued this period, if there is one
+//	serial history [-n PERIODS] TYPE         print how many were issued in each of the last periods
+//	serial prepare [-n PERIODS] TYPE         open this period and the next ones; print the next number
+//	serial raise TYPE SEQ                    make sure that the next number is at least SEQ+1; print it
+//	serial takeover TYPE SEQ                 make this calendar the right one; print the next number
+//	serial audit [-date DATE] TYPE [FILE]    tell which numbers are missing, double or never issued
+//	serial import [-dry-run] [TYPE] [FILE]   raise counters to the numbers of another system
+//	serial parse NUMBER                      print type, start of the period and sequence of a number
+//	serial template TEMPLATE                 explain a template by examples, or say why it is refused
+//	serial version                           print the version of this program
 //
 // "serial help next" lists the flags of next. They may stand before or behind the arguments, as in
 //
@@ -17,18 +20,29 @@
 // Keep a URL that holds a password in $SERIAL_REDIS_URL: other users of the host can read a command line. An empty value on
 // the command line, as from a shell variable that is not set, is refused.
 //
-// All processes that issue numbers of one type must agree on -tz, -period, -day-start, -template and -prefix, whether they
-// are this command or another program. So with a Redis URL the time zone is required: this machine's may not be the others'.
-// Without a URL, only next, parse and version work. The counters of next are then in memory and gone afterwards.
+// All processes that issue numbers of one type must agree on -tz, -period, -day-start, -year-start, -template, -hidden-key and
+// -prefix, whether they are this command or another program. So with a Redis URL the time zone is required: this machine's may
+// not be the others'. Without a URL, only next, parse, template and version work. The counters of next are then in memory and gone
+// afterwards.
 //
-// Parse never asks Redis, and it ignores $SERIAL_REDIS_URL. It uses the time zone only to tell when the number's period began.
+// The key of a hidden sequence is secret. It is read, as hexadecimal digits, from $SERIAL_HIDDEN_KEY or from the file that
+// -hidden-key names, and never stands on the command line.
+//
+// Parse and template never ask Redis, and they ignore $SERIAL_REDIS_URL. They use the time zone only to tell when periods begin.
 // So unless -redis is given, this machine's zone is the default.
+//
+// Audit and import read numbers from a file or from stdin, one a line, or with -column from a column of CSV whose first line names
+// the columns. Blank lines do not count, and lines may end as on Windows. Audit reads the counter of the current period, or of
+// the one that -date lies in if its counter is still kept, and tells what is missing among the numbers or comes twice, what was
+// never issued and what is no number. If there is any of this, the exit code is 3. Import raises the counter of every type's
+// current period to the greatest number found, and lists what it did and which numbers of other periods it ignored. If a line is
+// no number, nothing is written. With -dry-run, the default where stdin is a terminal, it only says what it would do.
 //
 // If a program sets a type's numbers aside in a ledger, only programs with that ledger can issue, prepare and raise them.
 //
 // Results go to stdout, with -json as one JSON object a line; everything else goes to stderr, and an error ends with its
-// reason. The exit code is 0 for success, 1 for a failure (numbers already printed then stay issued) and 2 for an invalid
-// command line, for which nothing was sent to Redis. 3 is reserved.
+// reason. The exit code is 0 for success, 1 for a failure (numbers already printed then stay issued), 2 for an invalid command
+// line, for which nothing was sent to Redis, and 3 for an audit that found something.
 package main
 
 import (
@@ -58,13 +72,13 @@ func main() {
 	logging.Disable()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal kills the process, if a write blocks
-	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdout, os.Stderr))
+	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr))
 }
 
 // run carries out a command line and returns the exit code.
-func run(ctx context.Context, args []string, getenv func(string) string, stdout, stderr io.Writer) int {
+func run(ctx context.Context, args []string, getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) int {
 	out := bufio.NewWriter(stdout) // it remembers an error, so only Flush has to be checked
-	c := &command{out: out, stderr: stderr}
+	c := &command{stdin: stdin, out: out, stderr: stderr}
 	err := c.read(args, getenv)
 	if err == nil {
 		err = c.execute(ctx)
@@ -80,6 +94,9 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdout,
 		return 0
 	}
 	code := 1
+	if err == errFound {
+		code = 3
+	}
 	if _, ok := errors.AsType[misuse](err); ok {
 		code = 2
 		_, _ = fmt.Fprintln(stderr, hint(c.row)) // first, since the reason is what has to be read
@@ -97,16 +114,25 @@ type command struct {
 
 	n      int    // numbers or periods
 	once   string // request ID of next; "" for none
+	date   string // of the period that audit is for; "" for the current one
+	column string // of CSV; "" for lines
+	dryRun *bool  // nil where it was not said
 	json   bool
 	url    string // "" for none
 	zone   *time.Location
 	period period
-	// template and start are also in opts; here they tell which numbers a period has.
-	template string
-	start    int64
-	opts     []serial.Option
 
-	gen    *serial.Generator // nil for a command that needs nothing
+	dayStart  time.Duration
+	yearStart string // as given; "" for January 1
+	hiddenKey []byte // nil for none
+	template  string // "" for the default
+	start     int64
+	opts      []serial.Option // of a scheme
+	more      []serial.Option // of a generator besides
+
+	gen    *serial.Generator // nil for a command that needs no Redis
+	scheme *serial.Scheme    // nil for a command that needs nothing
+	stdin  io.Reader
 	out    *bufio.Writer
 	stderr io.Writer
 }
@@ -116,13 +142,31 @@ func (c *command) execute(ctx context.Context) error {
 	if c.row.needs == nothing {
 		return c.row.run(c, ctx)
 	}
+	if c.row.needs == scheme {
+		var err error
+		if c.scheme, err = serial.NewScheme(c.opts...); err != nil && !c.row.explains {
+			return misuse{err}
+		} else if err != nil {
+			return err
+		}
+		return c.row.run(c, ctx)
+	}
 	client, err := c.connect()
 	if err != nil {
 		return misuse{err}
 	}
 	defer client.Close()
-	if c.gen, err = serial.New(client, c.opts...); err != nil {
+	if c.gen, err = serial.New(client, append(c.opts, c.more...)...); err != nil {
 		return misuse{err}
 	}
+	c.scheme = c.gen.Scheme()
 	return c.row.run(c, ctx)
+}
+
+// arg is an argument that may be left out, "" then.
+func (c *command) arg(i int) string {
+	if i < len(c.args) {
+		return c.args[i]
+	}
+	return ""
 }

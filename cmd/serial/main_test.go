@@ -38,14 +38,14 @@ func doEnv(url string, args ...string) (code int, stdout, stderr string) {
 
 func env(url string) func(string) string { return environment{"SERIAL_REDIS_URL": url}.get }
 
-// An environment holds variables by name.
+// An environment holds variables by name, and as "stdin" the input.
 type environment map[string]string
 
 func (e environment) get(name string) string { return e[name] }
 
 func (e environment) do(args ...string) (code int, stdout, stderr string) {
 	var out, errs bytes.Buffer
-	code = run(context.Background(), args, e.get, &out, &errs)
+	code = run(context.Background(), args, e.get, strings.NewReader(e["stdin"]), &out, &errs)
 	return code, out.String(), errs.String()
 }
 
@@ -104,13 +104,13 @@ func TestMisuse(t *testing.T) {
 		{"at least 1", []string{"prepare", "-n", "-1", "IS"}},
 		{"-once is for one number, and -n says 2", []string{"next", "-once", "a", "-n", "2", "IS"}},
 		{"-once", []string{"peek", "-once", "a", "IS"}},
-		{"allowed are second, minute, hour, day, month and year", []string{"next", "-period", "week", "IS"}},
+		{"allowed are second, minute, hour, day, week, month, quarter, year and never", []string{"next", "-period", "decade", "IS"}},
 		{`"soon"`, []string{"next", "-day-start", "soon", "IS"}},
 		{"serial: WithDayStart", []string{"next", "-day-start", "24h", "IS"}},
-		{"PerHour is shorter than a day", []string{"next", "-day-start", "4h", "-period", "hour", "IS"}},
+		{"PerHour has no days", []string{"next", "-day-start", "4h", "-period", "hour", "IS"}},
 		{"serial: WithStart(0)", []string{"next", "-start", "0", "IS"}},
 		{"serial: WithRetention", []string{"next", "-retention", "-1", "IS"}},
-		{"a month", []string{"next", "-period", "month", "-template", "{type}{date:yyyyMMdd}{seq}", "IS"}},
+		{"of different months would read the same", []string{"next", "-period", "month", "-template", "{type}{date:yyyy}{seq}", "IS"}},
 		{`"25:00"`, []string{"next", "-day-start", "25:00", "IS"}},
 		{`"04:60": not a time of day, such as 04:00, and not a duration, such as 4h`, []string{"next", "-day-start", "04:60", "IS"}},
 		{"whole seconds", []string{"next", "-day-start", "04:00:00.5", "IS"}},
@@ -194,6 +194,12 @@ func TestEmpty(t *testing.T) {
 		{"-retention", []string{"next", "-retention", "", "IS"}},
 		{"-n", []string{"next", "-n", "", "IS"}},
 		{"-json", []string{"next", "-json=", "IS"}},
+		{"-year-start", []string{"peek", "-year-start", "", "IS"}},
+		{"-column", []string{"audit", "-column", "", "IS"}},
+		{"-dry-run", []string{"import", "-dry-run="}},
+		{"the FILE is empty", []string{"audit", "IS", ""}},
+		{"the TYPE is empty", []string{"import", ""}},
+		{"the TEMPLATE is empty", []string{"template", ""}},
 		{"the TYPE is empty", []string{"next", ""}},
 		{"the TYPE is empty", []string{"raise", "", "1"}},
 		{"the NUMBER is empty", []string{"parse", ""}},
@@ -224,6 +230,8 @@ func TestHelp(t *testing.T) {
 		{"Usage: serial peek [flags] TYPE\n", []string{"peek", "--help"}},
 		{"Usage: serial raise [flags] TYPE SEQ\n", []string{"raise", "-tz", "UTC", "-h"}},
 		{"Usage: serial parse [flags] NUMBER\n", []string{"parse", "-h", "IS"}},
+		{"Usage: serial audit [flags] TYPE [FILE]\n", []string{"help", "audit"}},
+		{"Usage: serial import [flags] [TYPE] [FILE]\n", []string{"import", "-h"}},
 		{"Usage: serial version\n", []string{"version", "-h"}},
 	} {
 		code, stdout, stderr := surroundings.do(row.args...)
@@ -240,13 +248,15 @@ func TestHelp(t *testing.T) {
 		}
 		return names
 	}
-	all := []string{"redis", "tz", "period", "day-start", "template", "start", "retention", "prefix", "json"}
+	all := []string{"redis", "tz", "period", "day-start", "year-start", "template", "start", "retention", "hidden-key", "prefix", "json"}
 	require.Equal(t, append([]string{"n", "once"}, all...), flags("next"))
 	require.Equal(t, append([]string{"n"}, all...), flags("history"))
 	require.Equal(t, append([]string{"n"}, all...), flags("prepare"))
-	for _, command := range []string{"peek", "raise", "parse"} {
+	for _, command := range []string{"peek", "raise", "parse", "template"} {
 		require.Equal(t, all, flags(command))
 	}
+	require.Equal(t, append([]string{"date", "column"}, all...), flags("audit"))
+	require.Equal(t, append([]string{"dry-run", "column"}, all...), flags("import"))
 	require.Empty(t, flags("version"))
 }
 
@@ -256,10 +266,10 @@ func TestDocumentation(t *testing.T) {
 	require.NoError(t, err)
 	for _, s := range commands {
 		_, args, _ := strings.Cut(s.synopsis(), s.name)
-		require.Regexp(t, `(?m)^//\tserial `+s.name+`( \[[^]]*\])?`+args+` +`+regexp.QuoteMeta(s.summary)+`$`, string(source))
+		require.Regexp(t, `(?m)^//\tserial `+s.name+`( \[[^]]*\])?`+regexp.QuoteMeta(args)+` +`+regexp.QuoteMeta(s.summary)+`$`, string(source))
 	}
 	for text := range strings.Lines(help(nil)) {
-		require.LessOrEqual(t, len(text), 86)
+		require.LessOrEqual(t, len(text), 90)
 	}
 }
 
@@ -343,7 +353,7 @@ func TestWithoutURL(t *testing.T) {
 	require.Regexp(t, `^IS\d{8}0001\n$`, stdout)
 	require.Contains(t, stderr, "this machine's, now UTC"+time.Now().Format("-07:00"))
 
-	for _, args := range [][]string{{"peek", "IS"}, {"history", "IS"}, {"prepare", "IS"}, {"raise", "IS", "7"}} {
+	for _, args := range [][]string{{"peek", "IS"}, {"history", "IS"}, {"prepare", "IS"}, {"raise", "IS", "7"}, {"audit", "IS"}, {"import"}} {
 		code, stdout, stderr := do(append(args, "-tz", zone)...)
 		require.Equal(t, 2, code, args)
 		require.Empty(t, stdout)
@@ -460,7 +470,7 @@ func TestBatches(t *testing.T) {
 
 	var out bytes.Buffer
 	var errs terminal
-	code = run(context.Background(), next, env("redis://"+m.Addr()), &out, &errs)
+	code = run(context.Background(), next, env("redis://"+m.Addr()), nil, &out, &errs)
 	require.Equal(t, 0, code)
 	require.True(t, lines("IS"+day+"%06d", n+1, 2*n) == out.String())
 	progress := ""
@@ -501,7 +511,7 @@ func TestOutputFails(t *testing.T) {
 		{"peek", "-tz", zone, "IS"}, {"version"}, {"parse", "IS202110240001"}, {"help"},
 	} {
 		var errs bytes.Buffer
-		code := run(context.Background(), args, env("redis://"+m.Addr()), &fullDisk{room: 5}, &errs)
+		code := run(context.Background(), args, env("redis://"+m.Addr()), nil, &fullDisk{room: 5}, &errs)
 		require.Equal(t, 1, code, args)
 		require.Equal(t, "serial: the output could not be written: no space left\n", errs.String())
 	}
@@ -691,7 +701,7 @@ func TestContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	var out, errs bytes.Buffer
-	code := run(ctx, []string{"next", "IS"}, env(""), &out, &errs)
+	code := run(ctx, []string{"next", "IS"}, env(""), nil, &out, &errs)
 	require.Equal(t, 1, code)
 	require.Empty(t, out.String())
 	require.Contains(t, errs.String(), "context canceled")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"time"
 )
 
@@ -61,11 +62,16 @@ func (c *command) next(ctx context.Context) error {
 	return nil
 }
 
-func isTerminal(w io.Writer) bool {
-	file, ok := w.(interface{ Stat() (fs.FileInfo, error) })
+// isTerminal reports whether an input or output is a terminal, as far as can be told.
+func isTerminal(stream any) bool {
+	file, ok := stream.(interface{ Stat() (fs.FileInfo, error) })
 	if !ok {
 		return false
 	}
 	info, err := file.Stat()
-	return err == nil && info.Mode()&fs.ModeCharDevice != 0
+	if err != nil || info.Mode()&fs.ModeCharDevice == 0 {
+		return false
+	}
+	null, err := os.Stat(os.DevNull) // which a service has for stdin
+	return err != nil || !os.SameFile(info, null)
 }

@@ -22,7 +22,7 @@ func (c *command) peek(ctx context.Context) error {
 }
 
 func (c *command) parse(context.Context) error {
-	number, err := c.gen.Parse(c.args[0])
+	number, err := c.scheme.Parse(c.args[0])
 	switch {
 	case err != nil:
 		return err

@@ -14,7 +14,7 @@ func (c *command) print(number string) error {
 		_, _ = fmt.Fprintln(c.out, number)
 		return nil
 	}
-	n, err := c.gen.Parse(number)
+	n, err := c.scheme.Parse(number)
 	if err == nil {
 		c.printJSON(lineOf(n))
 	}

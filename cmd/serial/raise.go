@@ -75,6 +75,6 @@ func (c *command) after(last serial.Number) (serial.Number, bool) {
 	if last.Seq == 0 {
 		next.Seq = c.start
 	}
-	largest, _ := c.largest()
+	_, largest := c.scheme.Limits()
 	return next, next.Seq <= largest
 }

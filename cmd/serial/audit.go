@@ -1,0 +1,181 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dailyserial/serial"
+)
+
+// errFound means that an audit has found something: exit code 3. What it is was printed.
+var errFound = errors.New("not all numbers are accounted for")
+
+// audit prints which numbers of a period are missing, double, beyond the counter or foreign.
+func (c *command) audit(ctx context.Context) error {
+	at, err := c.instant()
+	if err != nil {
+		return err
+	}
+	input, err := c.open(c.arg(1))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = input.Close() }()
+	report, err := c.gen.Audit(ctx, c.args[0], at, func(yield func(string, error) bool) {
+		for e, err := range c.entries(ctx, input) {
+			if !yield(e.text, err) {
+				return
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if c.json {
+		c.printReportJSON(&report)
+	} else {
+		c.printReport(&report)
+	}
+	if report.MissingCount+report.DuplicateCount+report.BeyondCount+report.ForeignCount > 0 {
+		return errFound
+	}
+	return nil
+}
+
+// dates are the layouts of -date, the shortest first.
+var dates = []string{time.DateOnly, "2006-01-02 15:04", time.DateTime, "2006-01-02T15:04", "2006-01-02T15:04:05"}
+
+// instant is an instant of the period that -date names, now without -date.
+func (c *command) instant() (time.Time, error) {
+	if c.date == "" {
+		return time.Now(), nil
+	}
+	for _, layout := range dates {
+		wall, err := time.Parse(layout, c.date)
+		if err != nil {
+			continue
+		}
+		day := layout == time.DateOnly
+		if day && c.period.shorter() {
+			return time.Time{}, misused("-date %q: with -period %s, it needs the time, as in \"2021-10-24 15:04\"", c.date, c.period.name)
+		}
+		y, m, d := wall.Date()
+		hour, minute, second := wall.Clock()
+		if day { // its last second belongs to the business day too, whenever that begins
+			hour, minute, second = 23, 59, 59
+		}
+		at := time.Date(y, m, d, hour, minute, second, 0, c.zone)
+		if got := at.Format(layout); got != wall.Format(layout) {
+			return time.Time{}, misused("-date %q: the clocks of %v skipped it", c.date, c.zone)
+		}
+		return at, nil
+	}
+	return time.Time{}, misused("-date %q: not a date, such as 2021-10-24", c.date)
+}
+
+// printReport prints a report for people: a line for each count, and below it the list.
+func (c *command) printReport(r *serial.Report) {
+	all := max(0, r.Last-r.First+1)
+	period := c.name(r.Start)
+	_, _ = fmt.Fprintf(c.out, "%s in %s (from %s)\n", r.Type, period, r.Start.Format(time.RFC3339))
+	if all == 0 {
+		_, _ = fmt.Fprintln(c.out, "issued     0")
+	} else {
+		_, _ = fmt.Fprintf(c.out, "issued     %d: %s to %s\n", all, c.digits(r.First), c.digits(r.Last))
+	}
+	_, _ = fmt.Fprintf(c.out, "used       %d\n", r.Count)
+	var ranges, doubles, beyond, foreign []string
+	missing := r.MissingCount
+	for _, gap := range r.Missing {
+		ranges = append(ranges, c.rangeOf(gap))
+		missing -= gap.Last - gap.First + 1
+	}
+	for _, n := range r.Duplicates {
+		doubles = append(doubles, c.digits(n.Seq))
+	}
+	for _, n := range r.Beyond {
+		beyond = append(beyond, c.digits(n.Seq))
+	}
+	for _, text := range r.Foreign {
+		foreign = append(foreign, fmt.Sprintf("%q", text))
+	}
+	c.list("missing", r.MissingCount, missing, ranges)
+	c.list("double", r.DuplicateCount, r.DuplicateCount-int64(len(doubles)), doubles)
+	c.list("beyond", r.BeyondCount, r.BeyondCount-int64(len(beyond)), beyond)
+	c.list("foreign", r.ForeignCount, r.ForeignCount-int64(len(foreign)), foreign)
+	if r.OtherCount > 0 {
+		_, _ = fmt.Fprintf(c.out, "others     %d, of other types or periods\n", r.OtherCount)
+	}
+	verdict := "all numbers are accounted for"
+	if r.MissingCount+r.DuplicateCount+r.BeyondCount+r.ForeignCount > 0 {
+		verdict = errFound.Error()
+	}
+	_, _ = fmt.Fprintf(c.out, "%s in %s: %s\nchecked %s, signed ______________________________\n", r.Type, period, verdict,
+		time.Now().In(c.zone).Format(time.RFC3339))
+}
+
+// list prints a count and what it counts. more is how many are not listed.
+func (c *command) list(name string, count, more int64, all []string) {
+	_, _ = fmt.Fprintf(c.out, "%-10s %d\n", name, count)
+	for _, one := range all {
+		_, _ = fmt.Fprintln(c.out, " ", one)
+	}
+	if more > 0 {
+		_, _ = fmt.Fprintf(c.out, "  and %d more\n", more)
+	}
+}
+
+// rangeOf prints a range of sequences, such as 0007 or 0007-0012.
+func (c *command) rangeOf(r serial.Range) string {
+	if r.First == r.Last {
+		return c.digits(r.First)
+	}
+	return c.digits(r.First) + "-" + c.digits(r.Last)
+}
+
+// printReportJSON prints a report on one line.
+func (c *command) printReportJSON(r *serial.Report) {
+	type gap struct {
+		First int64 `json:"first"`
+		Last  int64 `json:"last"`
+	}
+	out := struct {
+		Type           string    `json:"type"`
+		Start          time.Time `json:"start"`
+		First          int64     `json:"first"`
+		Last           int64     `json:"last"`
+		Count          int64     `json:"count"`
+		Missing        []gap     `json:"missing"`
+		Duplicates     []string  `json:"duplicates"`
+		Beyond         []string  `json:"beyond"`
+		Foreign        []string  `json:"foreign"`
+		MissingCount   int64     `json:"missingCount"`
+		DuplicateCount int64     `json:"duplicateCount"`
+		BeyondCount    int64     `json:"beyondCount"`
+		ForeignCount   int64     `json:"foreignCount"`
+		OtherCount     int64     `json:"otherCount"`
+	}{
+		r.Type, r.Start, r.First, r.Last, r.Count, []gap{}, c.texts(r.Duplicates), c.texts(r.Beyond), append([]string{}, r.Foreign...),
+		r.MissingCount, r.DuplicateCount, r.BeyondCount, r.ForeignCount, r.OtherCount,
+	}
+	for _, one := range r.Missing {
+		out.Missing = append(out.Missing, gap(one))
+	}
+	_ = json.NewEncoder(c.out).Encode(out)
+}
+
+// texts are the numbers as issued, or where the printed date is not known the sequences.
+func (c *command) texts(numbers []serial.Number) []string {
+	all := []string{}
+	for _, n := range numbers {
+		text := n.String()
+		if text == "" {
+			text = c.digits(n.Seq)
+		}
+		all = append(all, text)
+	}
+	return all
+}

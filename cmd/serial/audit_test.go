@@ -1,0 +1,281 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/stretchr/testify/require"
+)
+
+// issued is a Redis in which IS has so many numbers, with the environment for it and the current day.
+func issued(t *testing.T, n int, flags ...string) (*miniredis.Miniredis, environment, string) {
+	t.Helper()
+	m := miniredis.RunT(t)
+	zone, day := noon()
+	e := environment{"SERIAL_REDIS_URL": "redis://" + m.Addr(), "SERIAL_TZ": zone}
+	if n > 0 {
+		code, _, stderr := e.do(append([]string{"next", "-n", fmt.Sprint(n), "IS"}, flags...)...)
+		require.Equal(t, 0, code, stderr)
+	}
+	return m, e, day
+}
+
+// with is the environment with an input.
+func (e environment) with(stdin string) environment {
+	return environment{"SERIAL_REDIS_URL": e["SERIAL_REDIS_URL"], "SERIAL_TZ": e["SERIAL_TZ"], "SERIAL_HIDDEN_KEY": e["SERIAL_HIDDEN_KEY"],
+		"stdin": stdin}
+}
+
+// written is the path of a file with that text.
+func written(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "numbers.csv")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+func TestAudit(t *testing.T) {
+	m, e, day := issued(t, 14)
+	number := func(seq int) string { return fmt.Sprintf("IS%s%04d", day, seq) }
+	dashed := day[:4] + "-" + day[4:6] + "-" + day[6:]
+	all := lines("IS"+day+"%04d", 1, 14)
+	before := m.Dump()
+
+	code, stdout, stderr := e.with(all).do("audit", "IS")
+	require.Equal(t, 0, code, stderr)
+	require.Empty(t, stderr)
+	require.Regexp(t, `^IS in `+dashed+` \(from `+dashed+`T00:00:00.*\)
+issued     14: 0001 to 0014
+used       14
+missing    0
+double     0
+beyond     0
+foreign    0
+IS in `+dashed+`: all numbers are accounted for
+checked \d{4}-\d\d-\d\dT.*, signed _+
+$`, stdout)
+
+	wrong := strings.Join([]string{number(1), number(2), number(2), number(3), number(3), number(3), number(4), number(5), number(7),
+		"IS" + day + "000a", number(13), number(15), number(15), number(0), "PO" + day + "0001", "IS202001010001", ""}, "\n")
+	code, stdout, stderr = e.with(wrong).do("audit", "IS")
+	require.Equal(t, 3, code)
+	require.Equal(t, "serial: not all numbers are accounted for\n", stderr)
+	require.Regexp(t, `
+issued     14: 0001 to 0014
+used       7
+missing    7
+  0006
+  0008-0012
+  0014
+double     3
+  0002
+  0003
+  0015
+beyond     2
+  0015
+  0015
+foreign    2
+  "IS`+day+`000a"
+  "`+number(0)+`"
+others     2, of other types or periods
+IS in `+dashed+`: not all numbers are accounted for
+checked .*, signed _+
+$`, stdout)
+
+	code, stdout, stderr = e.with(wrong).do("audit", "-json", "IS")
+	require.Equal(t, 3, code, stderr)
+	require.Equal(t, 1, strings.Count(stdout, "\n"))
+	require.Regexp(t, `^\{"type":"IS","start":"`+dashed+`T00:00:00[^"]*","first":1,"last":14,"count":7,`+
+		`"missing":\[\{"first":6,"last":6\},\{"first":8,"last":12\},\{"first":14,"last":14\}\],"duplicates":\["`+number(2)+`","`+number(3)+
+		`","`+number(15)+`"\],"beyond":\["`+number(15)+`","`+number(15)+`"\],"foreign":\["IS`+day+`000a","`+number(0)+`"\],`+
+		`"missingCount":7,"duplicateCount":3,"beyondCount":2,"foreignCount":2,"otherCount":2\}`+"\n$", stdout)
+	code, stdout, _ = e.with(all).do("audit", "-json", "IS")
+	require.Equal(t, 0, code)
+	require.Contains(t, stdout, `"missing":[],"duplicates":[],"beyond":[],"foreign":[],`, "empty, and not null")
+	require.Equal(t, before, m.Dump(), "it writes nothing")
+
+	// Each finding by itself is enough for 3.
+	for _, more := range []string{number(14), number(15), "x", number(0)} {
+		code, _, _ = e.with(all+more).do("audit", "IS")
+		require.Equal(t, 3, code, more)
+	}
+	code, _, _ = e.with(strings.Replace(all, number(9)+"\n", "", 1)).do("audit", "IS")
+	require.Equal(t, 3, code)
+	for _, more := range []string{"PO" + day + "0001", "\n \r\n\t\n"} {
+		code, _, stderr = e.with(all+more).do("audit", "IS")
+		require.Equal(t, 0, code, stderr)
+	}
+	code, stdout, stderr = e.with("").do("audit", "PO")
+	require.Equal(t, 0, code, stderr)
+	require.Contains(t, stdout, "issued     0\nused       0\n")
+}
+
+// What is too long for the lists is counted.
+func TestAuditOfMuch(t *testing.T) {
+	_, e, day := issued(t, 5000)
+	var odd strings.Builder
+	for seq := 1; seq <= 5000; seq += 2 {
+		fmt.Fprintf(&odd, "IS%s%04d\nx%d\n", day, seq, seq)
+	}
+	code, stdout, _ := e.with(odd.String()).do("audit", "IS")
+	require.Equal(t, 3, code)
+	require.Contains(t, stdout, "missing    2500\n  0002\n")
+	require.Contains(t, stdout, "  2000\n  and 1500 more\ndouble     0\n")
+	require.Contains(t, stdout, "foreign    2500\n  \"x1\"\n")
+}
+
+// The numbers come from stdin or a file, as lines or as a column.
+func TestInput(t *testing.T) {
+	_, e, day := issued(t, 2)
+	one, two := "IS"+day+"0001", "IS"+day+"0002"
+	table := "id,number,note\n1," + one + ",\"a, b\"\n2,,none\n3,\"" + two + "\",\n"
+	long := strings.Repeat("x", 200_000)
+	for _, row := range []struct {
+		stdin string
+		args  []string
+	}{
+		{one + "\n" + two, nil},
+		{"\n\n" + one + "\r\n  \r\n" + two + "\r", nil},
+		{"\ufeff" + one + "\r\n" + two + "\r\n", nil},
+		{one + "\n" + two, []string{"-"}},
+		{long, []string{written(t, two+"\n"+one+"\n")}},
+		{table, []string{"-column", "number"}},
+		{"\ufeff" + strings.ReplaceAll(strings.Replace(table, "id,number", "number,id", 1), "id,", "id,"), []string{"-column", "id"}},
+		{"", []string{"-column", "number", written(t, table)}},
+	} {
+		code, stdout, stderr := e.with(row.stdin).do(append([]string{"audit", "IS"}, row.args...)...)
+		require.Equal(t, 0, code, "%s\n%s", stderr, stdout)
+	}
+	code, stdout, _ := e.with(one+"\n"+long+"\n"+two+"\n").do("audit", "IS")
+	require.Equal(t, 3, code)
+	require.Contains(t, stdout, "used       2\n", "after a long line")
+	require.Contains(t, stdout, "foreign    1\n  \""+strings.Repeat("x", 256)+"\"\n")
+
+	for _, row := range []struct {
+		says, stdin string
+		args        []string
+	}{
+		{`no column is called "Number"; there are ["id" "number" "note"]`, table, []string{"-column", "Number"}},
+		{`two columns are called "a"`, "a,b,a\n1,2,3\n", []string{"-column", "a"}},
+		{"the input is empty", "", []string{"-column", "a"}},
+		{"cannot be read as CSV: record on line 3: wrong number of fields", "a,b\n1,2\n3\n", []string{"-column", "a"}},
+		{"no such file", "", []string{filepath.Join(t.TempDir(), "gone")}},
+		{"is a directory", "", []string{t.TempDir()}},
+	} {
+		code, stdout, stderr := e.with(row.stdin).do(append([]string{"audit", "IS"}, row.args...)...)
+		require.Equal(t, 1, code, row.says)
+		require.Empty(t, stdout)
+		require.Contains(t, stderr, row.says)
+	}
+}
+
+// -date is a date in the zone, and of a business day.
+func TestAuditDate(t *testing.T) {
+	m := miniredis.RunT(t)
+	e := environment{"SERIAL_REDIS_URL": "redis://" + m.Addr(), "SERIAL_TZ": "Asia/Shanghai"}
+	shanghai, err := time.LoadLocation("Asia/Shanghai")
+	require.NoError(t, err)
+	now := time.Now().In(shanghai)
+	past := now.AddDate(0, 0, -3)
+	day := past.Format("20060102")
+	require.NoError(t, m.Set("serial:{IS}:"+day, "2")) // kept since then
+	numbers := lines("IS"+day+"%04d", 1, 2)
+	for _, flags := range [][]string{nil, {"-day-start", "13:00"}, {"-day-start", "23:59:59"}} {
+		code, stdout, stderr := e.with(numbers).do(append([]string{"audit", "-date", past.Format("2006-01-02"), "IS"}, flags...)...)
+		require.Equal(t, 0, code, stderr)
+		require.Contains(t, stdout, "IS in "+past.Format("2006-01-02"))
+	}
+	start := time.Date(now.Year(), now.Month()-2, 1, 0, 0, 0, 0, shanghai)
+	require.NoError(t, m.Set("serial:{IS}:"+start.Format("200601"), "2"))
+	for days, layout := range map[int]string{0: "2006-01-02", 20: "2006-01-02", 9: "2006-01-02 15:04"} {
+		date := start.AddDate(0, 0, days).Format(layout)
+		code, stdout, stderr := e.with(lines("IS"+start.Format("200601")+"%04d", 1, 2)).do("audit", "-period", "month", "-date", date, "IS")
+		require.Equal(t, 0, code, stderr)
+		require.Contains(t, stdout, "IS in "+start.Format("2006-01 "))
+	}
+	hour := now.Truncate(time.Hour).Add(-30 * time.Hour)
+	require.NoError(t, m.Set("serial:{IS}:"+hour.Format("2006010215"), "2"))
+	for _, layout := range []string{"2006-01-02 15:04", "2006-01-02T15:04:05"} {
+		numbers := lines("IS"+hour.Format("2006010215")+"%04d", 1, 2)
+		code, _, stderr := e.with(numbers).do("audit", "-period", "hour", "-date", hour.Format(layout), "IS")
+		require.Equal(t, 0, code, stderr)
+	}
+	for _, row := range []struct {
+		code int
+		says string
+		args []string
+	}{
+		{2, "not a date, such as 2021-10-24", []string{"-date", "24.10.2021"}},
+		{2, "not a date", []string{"-date", "2021-02-29"}},
+		{2, "it is empty", []string{"-date", ""}},
+		{2, "it needs the time", []string{"-date", "2021-10-24", "-period", "hour"}},
+		{2, "the clocks of Pacific/Apia skipped it", []string{"-date", "2011-12-30", "-tz", "Pacific/Apia"}},
+		{1, "no longer kept", []string{"-date", now.AddDate(0, 0, -4).Format("2006-01-02")}},
+		{1, "has not begun", []string{"-date", now.AddDate(0, 0, 2).Format("2006-01-02")}},
+		{1, "1970 to 9999", []string{"-date", "1920-01-01"}},
+	} {
+		code, stdout, stderr := e.do(append([]string{"audit", "IS"}, row.args...)...)
+		require.Equal(t, row.code, code, "%s: %s", row.args, stderr)
+		require.Empty(t, stdout)
+		require.Contains(t, stderr, row.says)
+	}
+}
+
+// Sequences are printed as in the template.
+func TestAuditDigits(t *testing.T) {
+	for _, row := range []struct {
+		missing string
+		flags   []string
+		keep    int // of 40, this one is missing
+	}{
+		{"0033", nil, 33},
+		{"33", []string{"-template", "{type}-{date:yyyyMMdd}-{seq:2+}"}, 33},
+		{"000000000000033", []string{"-template", "{type}{date:yyyyMMdd}{seq:15}"}, 33},
+		{"0011", []string{"-template", "{type}{date:yyyyMMdd}{seq:4:base32}"}, 33},
+		{"00Z", []string{"-template", "{type}{date:yyyyMMdd}{seq:3:base32}"}, 31},
+		{"0000X", []string{"-template", "{type}{date:yyyyMMdd}{seq:5:base36}"}, 33},
+		{"000033", []string{"-template", "{type}{date:yyyyMMdd}{seq:6}"}, 33},
+	} {
+		_, e, _ := issued(t, 0)
+		e["SERIAL_HIDDEN_KEY"] = ""
+		if strings.Contains(strings.Join(row.flags, ""), "{seq:6}") {
+			e["SERIAL_HIDDEN_KEY"] = strings.Repeat("0f", 16)
+		}
+		_, stdout, stderr := e.do(append([]string{"next", "-n", "40", "IS"}, row.flags...)...)
+		require.Empty(t, stderr)
+		numbers := strings.Fields(stdout)
+		stored := strings.Join(append(numbers[:row.keep-1:row.keep-1], numbers[row.keep:]...), "\n")
+		code, stdout, stderr := e.with(stored).do(append([]string{"audit", "IS"}, row.flags...)...)
+		require.Equal(t, 3, code, stderr)
+		require.Contains(t, stdout, "missing    1\n  "+row.missing+"\ndouble     0\n")
+	}
+	// All of Crockford's digits, in their order.
+	_, stdout, _ := do("template", "-json", "-tz", "UTC", "{type}{date:yyyyMMdd}{seq:1:base32}")
+	require.NotEmpty(t, stdout)
+	digits := ""
+	for i := range 32 {
+		digits += crockford.Replace(fmt.Sprintf("%c", "0123456789abcdefghijklmnopqrstuv"[i]))
+	}
+	require.Equal(t, "0123456789ABCDEFGHJKMNPQRSTVWXYZ", digits)
+}
+
+// A long input shows on a terminal how far it was read.
+func TestAuditProgress(t *testing.T) {
+	_, e, day := issued(t, 1)
+	var out bytes.Buffer
+	var errs terminal
+	input := strings.NewReader(strings.Repeat("IS"+day+"0001\n", 1_000_001))
+	require.Equal(t, 3, run(context.Background(), []string{"audit", "IS", "-json"}, e.get, input, &out, &errs))
+	first, second := "serial: 500000 numbers were read", "serial: 1000000 numbers were read"
+	blank := func(text string) string { return "\r" + strings.Repeat(" ", len(text)) + "\r" }
+	require.Equal(t, first+blank(first)+second+blank(second)+"serial: not all numbers are accounted for\n", errs.String())
+	require.True(t, json.Valid(out.Bytes()))
+}

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dailyserial/serial"
+)
+
+// A found is what the input has of one type and period.
+type found struct {
+	Type     string    `json:"type"`
+	Start    time.Time `json:"start"`
+	Action   string    `json:"action"` // see below
+	Count    int64     `json:"count"`  // numbers found
+	Greatest int64     `json:"greatest"`
+	Last     *int64    `json:"last,omitempty"` // where the counter stood; left out for what is ignored, and if it is lost
+}
+
+// The actions of import.
+const (
+	raised     = "raised"      // to the greatest number found
+	wouldRaise = "would raise" // without -dry-run
+	stays      = "stays"       // the counter has come further
+	ignored    = "ignored"     // of another period, or of another type than the one named
+)
+
+// unreadable is what the input has that is no number.
+type unreadable struct {
+	count int64
+	first []error
+}
+
+// imports raises the counters of the current period to the greatest numbers of another system.
+func (c *command) imports(ctx context.Context) error {
+	typ, name := c.arg(0), c.arg(1)
+	if len(c.args) == 1 && c.isFile(typ) {
+		typ, name = "", typ
+	}
+	dry := isTerminal(c.stdin)
+	if c.dryRun != nil {
+		dry = *c.dryRun
+	}
+	input, err := c.open(name)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = input.Close() }()
+	all, bad, err := c.collect(ctx, input)
+	if err != nil {
+		return err
+	}
+	// Nothing is written before all that may be wrong is known.
+	current := map[string]serial.Number{}
+	for _, f := range all {
+		if _, ok := current[f.Type]; !ok && (typ == "" || f.Type == typ) {
+			if current[f.Type], err = c.last(ctx, f.Type); err != nil {
+				return err
+			}
+		}
+		if last, ok := current[f.Type]; ok && last.Start.Equal(f.Start) {
+			f.Action = wouldRaise
+			if f.Last = &last.Seq; last.Seq < 0 {
+				f.Last = nil
+			} else if last.Seq >= f.Greatest {
+				f.Action = stays
+			}
+		}
+	}
+	if typ != "" && len(current) == 0 && bad.count == 0 {
+		return fmt.Errorf("the input has no number of type %s, so nothing was written", typ)
+	}
+	failed := bad.report()
+	for _, f := range all {
+		if f.Action == wouldRaise && !dry && failed == nil {
+			if failed = c.lift(ctx, f); failed == nil {
+				f.Action = raised
+			}
+		}
+		c.printFound(f)
+	}
+	if len(all) == 0 && failed == nil {
+		_, _ = fmt.Fprintln(c.stderr, "serial: the input has no numbers, so nothing was written")
+	} else if dry && failed == nil {
+		_, _ = fmt.Fprintln(c.stderr, "serial: nothing was written; -dry-run=false writes")
+	}
+	return failed
+}
+
+// isFile reports whether the only argument is FILE and not TYPE: there is such a file, or nothing else to read.
+func (c *command) isFile(arg string) bool {
+	_, err := os.Stat(arg)
+	return err == nil || arg == "-" || isTerminal(c.stdin)
+}
+
+// collect reads the input: what it has of every type and period, in that order, and what is no number.
+func (c *command) collect(ctx context.Context, input io.Reader) ([]*found, *unreadable, error) {
+	type key struct {
+		typ   string
+		start int64
+	}
+	all, bad := map[key]*found{}, &unreadable{}
+	for e, err := range c.entries(ctx, input) {
+		if err != nil {
+			return nil, nil, err
+		}
+		n, err := c.scheme.Parse(e.text)
+		if err != nil {
+			bad.add(fmt.Errorf("line %d: %s", e.line, strings.TrimPrefix(err.Error(), "serial: ")))
+			continue
+		}
+		k := key{n.Type, n.Start.Unix()}
+		f := all[k]
+		if f == nil {
+			f = &found{Type: n.Type, Start: n.Start, Action: ignored}
+			all[k] = f
+		}
+		f.Count++
+		f.Greatest = max(f.Greatest, n.Seq)
+	}
+	return slices.SortedFunc(maps.Values(all), func(a, b *found) int {
+		return cmp.Or(cmp.Compare(a.Type, b.Type), a.Start.Compare(b.Start))
+	}), bad, nil
+}
+
+func (u *unreadable) add(err error) {
+	const most = 10
+	if u.count++; len(u.first) < most {
+		u.first = append(u.first, err)
+	}
+}
+
+// report is an error that shows the first lines that are no numbers, nil if there is none.
+func (u *unreadable) report() error {
+	if u.count == 0 {
+		return nil
+	}
+	more := ""
+	if n := u.count - int64(len(u.first)); n > 0 {
+		more = fmt.Sprintf(", of which the first %d are shown", len(u.first))
+	}
+	return errors.Join(append(u.first, fmt.Errorf("%s cannot be parsed%s; nothing was written", counted(u.count, "line"), more))...)
+}
+
+// last is the last number of a type. Its Seq is negative if the counter is lost, which raising it mends.
+func (c *command) last(ctx context.Context, typ string) (serial.Number, error) {
+	n, err := c.gen.Peek(ctx, typ)
+	if errors.Is(err, serial.ErrCounterLost) {
+		_, start, _ := c.scheme.Period(time.Now())
+		return serial.Number{Type: typ, Start: start, Seq: -1}, nil
+	}
+	return n, err
+}
+
+// lift raises a counter, and makes sure that it was that of the period meant: Raise knows the current one only.
+func (c *command) lift(ctx context.Context, f *found) error {
+	if err := c.gen.Raise(ctx, f.Type, f.Greatest); err != nil {
+		return err
+	}
+	now, err := c.gen.Peek(ctx, f.Type)
+	if err == nil && !now.Start.Equal(f.Start) {
+		err = fmt.Errorf("%s: %s ended meanwhile, and what was raised may be %s", f.Type, c.name(f.Start), c.name(now.Start))
+	}
+	return err
+}
+
+func (c *command) printFound(f *found) {
+	if c.json {
+		_ = json.NewEncoder(c.out).Encode(f)
+		return
+	}
+	how, found := "", counted(f.Count, "number")
+	switch greatest := c.digits(f.Greatest); {
+	case f.Action == ignored:
+		how = fmt.Sprintf("%s up to %s", found, greatest)
+	case f.Action == stays:
+		how = fmt.Sprintf("at %s; %s up to %s", c.digits(*f.Last), found, greatest)
+	case f.Last == nil:
+		how = fmt.Sprintf("to %s, the counter is lost; %s", greatest, found)
+	default:
+		how = fmt.Sprintf("from %s to %s; %s", c.digits(*f.Last), greatest, found)
+	}
+	_, _ = fmt.Fprintf(c.out, "%s %s in %s: %s\n", f.Action, f.Type, c.name(f.Start), how)
+}
+
+// counted is so many of something.
+func counted(n int64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

@@ -1,0 +1,316 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/stretchr/testify/require"
+)
+
+// A keyboard is an input that claims to be a terminal.
+type keyboard struct {
+	io.Reader
+	info
+}
+
+func TestImport(t *testing.T) {
+	m, e, day := issued(t, 3)
+	dashed := day[:4] + "-" + day[4:6] + "-" + day[6:]
+	stored := strings.Join([]string{
+		"IS" + day + "0007", "IS" + day + "0041", "IS" + day + "0009", "PO" + day + "0002", "IS202001020300", "IS202001020299",
+		"QQ202001020300"}, "\r\n")
+	counter := func(typ string) string {
+		v, _ := m.Get("serial:{" + typ + "}:" + day)
+		return v
+	}
+	would := "would raise IS in " + dashed + ": from 0003 to 0041; 3 numbers\n"
+	others := "ignored QQ in 2020-01-02: 1 number up to 0300\n"
+	before := m.Dump()
+
+	// Nothing is written for a dry run, which is the default at a terminal.
+	for _, args := range [][]string{{"-dry-run"}, {"-dry-run=true"}} {
+		code, stdout, stderr := e.with(stored).do(append([]string{"import"}, args...)...)
+		require.Equal(t, 0, code, stderr)
+		require.Equal(t, "ignored IS in 2020-01-02: 2 numbers up to 0300\n"+would+
+			"would raise PO in "+dashed+": from 0000 to 0002; 1 number\n"+others, stdout)
+		require.Equal(t, "serial: nothing was written; -dry-run=false writes\n", stderr)
+	}
+	var out, errs bytes.Buffer
+	code := run(context.Background(), []string{"import"}, e.get, keyboard{strings.NewReader(stored), info{}}, &out, &errs)
+	require.Equal(t, 0, code, errs.String())
+	require.Contains(t, out.String(), would)
+	require.Contains(t, errs.String(), "the numbers are read from this terminal")
+	require.Equal(t, before, m.Dump())
+
+	// A line that is no number: nothing is written, whatever was asked for.
+	for _, bad := range []string{"IS" + day + "000", "x", "IS202002300001"} {
+		code, stdout, stderr := e.with(stored+"\n\n"+bad+"\n"+bad).do("import", "-dry-run=false")
+		require.Equal(t, 1, code)
+		require.Contains(t, stdout, would)
+		require.Contains(t, stderr, fmt.Sprintf("serial: line 9: invalid number: %q is no number", bad))
+		require.Contains(t, stderr, "serial: line 10: ")
+		require.True(t, strings.HasSuffix(stderr, "serial: 2 lines cannot be parsed; nothing was written\n"), stderr)
+	}
+	_, _, stderr := e.with(stored+"\n"+strings.Repeat("x\n", 30)).do("import", "-dry-run=false")
+	require.Equal(t, 11, strings.Count(stderr, "\n"))
+	require.Contains(t, stderr, "30 lines cannot be parsed, of which the first 10 are shown; nothing was written")
+	require.Equal(t, before, m.Dump())
+
+	// Of one type only.
+	code, stdout, stderr := e.with(stored).do("import", "PO")
+	require.Equal(t, 0, code, stderr)
+	require.Contains(t, stdout, "raised PO in "+dashed+": from 0000 to 0002; 1 number\n")
+	require.Contains(t, stdout, "ignored IS in "+dashed+": 3 numbers up to 0041\n")
+	require.Equal(t, []string{"3", "2"}, []string{counter("IS"), counter("PO")})
+
+	// All, and again.
+	code, stdout, stderr = e.with(stored).do("import")
+	require.Equal(t, 0, code, stderr)
+	require.Empty(t, stderr)
+	require.Equal(t, "ignored IS in 2020-01-02: 2 numbers up to 0300\nraised IS in "+dashed+": from 0003 to 0041; 3 numbers\n"+
+		"stays PO in "+dashed+": at 0002; 1 number up to 0002\n"+others, stdout)
+	require.Equal(t, []string{"41", "2", ""}, []string{counter("IS"), counter("PO"), counter("QQ")})
+	_, stdout, _ = e.with(stored).do("import", "-json")
+	require.Regexp(t, `^\{"type":"IS","start":"2020-01-02T[^"]*","action":"ignored","count":2,"greatest":300\}
+\{"type":"IS","start":"`+dashed+`T[^"]*","action":"stays","count":3,"greatest":41,"last":41\}
+`, stdout)
+	_, stdout, _ = e.do("next", "IS")
+	require.Equal(t, "IS"+day+"0042\n", stdout)
+
+	// A lost counter is what import mends.
+	m.Del("serial:{IS}:" + day)
+	code, stdout, stderr = e.with("IS"+day+"0050").do("import", "IS", "-")
+	require.Equal(t, 0, code, stderr)
+	require.Equal(t, "raised IS in "+dashed+": to 0050, the counter is lost; 1 number\n", stdout)
+	require.Equal(t, "50", counter("IS"))
+}
+
+// One argument is FILE if there is one of that name, and where nothing else could be read.
+func TestImportArguments(t *testing.T) {
+	m, e, day := issued(t, 0)
+	counter := func(typ string) string {
+		v, _ := m.Get("serial:{" + typ + "}:" + day)
+		return v
+	}
+	path := written(t, "number\nIS"+day+"0005\nPO"+day+"0006\n")
+	code, _, stderr := e.with("").do("import", "-column", "number", path)
+	require.Equal(t, 0, code, stderr)
+	require.Equal(t, []string{"5", "6"}, []string{counter("IS"), counter("PO")})
+	require.NoError(t, os.WriteFile(path, []byte("IS"+day+"0007\nPO"+day+"0008\n"), 0o600))
+	code, _, stderr = e.with("").do("import", "IS", path)
+	require.Equal(t, 0, code, stderr)
+	require.Equal(t, []string{"7", "6"}, []string{counter("IS"), counter("PO")})
+
+	for _, row := range []struct {
+		code  int
+		says  string
+		stdin string
+		args  []string
+	}{
+		{1, "no such file", "", []string{"IS", path + "x"}},
+		{1, "the input has no number of type numbers.txt, so nothing was written", "", []string{"numbers.txt"}},
+		{1, "the input has no number of type QQ", "IS" + day + "0009", []string{"QQ"}},
+		{0, "the input has no numbers, so nothing was written", "\n", nil},
+		{2, "a switch is true or false", "", []string{"-dry-run=maybe"}},
+		{2, "too many arguments", "", []string{"IS", path, "x"}},
+	} {
+		code, stdout, stderr := e.with(row.stdin).do(append([]string{"import"}, row.args...)...)
+		require.Equal(t, row.code, code, stderr)
+		require.Empty(t, stdout)
+		require.Contains(t, stderr, row.says)
+	}
+	var out, errs bytes.Buffer
+	code = run(context.Background(), []string{"import", path + "x"}, e.get, keyboard{strings.NewReader(""), info{}}, &out, &errs)
+	require.Equal(t, 1, code)
+	require.Contains(t, errs.String(), "no such file")
+	null, err := os.Open(os.DevNull)
+	require.NoError(t, err)
+	defer null.Close()
+	require.NoError(t, os.WriteFile(path, []byte("IS"+day+"0012\n"), 0o600))
+	require.Equal(t, 0, run(context.Background(), []string{"import", path}, e.get, null, &out, &errs))
+	require.Equal(t, "12", counter("IS"), "a service's input is no terminal")
+}
+
+// A period that ends while its counter is raised is told: Raise knows the current one only.
+func TestImportAtTheEnd(t *testing.T) {
+	m := miniredis.RunT(t)
+	now := time.Now().UTC().Truncate(time.Minute).Add(30 * time.Second)
+	m.SetTime(now)
+	scripts := 0
+	m.Server().SetPreHook(func(_ *server.Peer, cmd string, _ ...string) bool {
+		if cmd == "EVALSHA" {
+			if scripts++; scripts == 2 { // the first one was of Peek
+				m.SetTime(now.Add(time.Minute))
+			}
+		}
+		return false
+	})
+	e := environment{"SERIAL_REDIS_URL": "redis://" + m.Addr(), "SERIAL_TZ": "UTC"}
+	code, stdout, stderr := e.with("IS"+now.Format("200601021504")+"0007").do("import", "-period", "minute")
+	require.Equal(t, 1, code)
+	require.Contains(t, stdout, "would raise IS")
+	require.Contains(t, stderr, fmt.Sprintf("IS: %s ended meanwhile, and what was raised may be %s", now.Format("2006-01-02 15:04"),
+		now.Add(time.Minute).Format("2006-01-02 15:04")))
+}
+
+// Business years, weeks, quarters and what never starts again are imported and told by their names.
+func TestPeriods(t *testing.T) {
+	zone, _ := noon()
+	loc, err := time.LoadLocation(zone)
+	require.NoError(t, err)
+	now := time.Now().In(loc)
+	year, week := now.ISOWeek()
+	fiscal, quarter := now.Year(), (int(now.Month())+8)%12/3+1
+	if now.Month() < time.April {
+		fiscal--
+	}
+	for _, row := range []struct {
+		number, name string
+		flags        []string
+	}{
+		{fmt.Sprintf("IS%04d-%02d", year, week), fmt.Sprintf("%04d-W%02d", year, week), []string{"-period", "week"}},
+		{fmt.Sprintf("IS%04d-%d", fiscal, quarter), fmt.Sprintf("%04d-Q%d", fiscal, quarter), []string{"-period", "quarter", "-year-start", "04-01"}},
+		{fmt.Sprintf("IS%04d", fiscal), fmt.Sprint(fiscal), []string{"-period", "year", "-year-start=04-01"}},
+		{fmt.Sprintf("IS%04d", now.Year()), now.Format("2006"), []string{"-period", "year", "-year-start=01-01"}},
+		{"IS", "all time", []string{"-period", "never"}},
+	} {
+		_, e, _ := issued(t, 0)
+		with := func(args ...string) []string { return append(args, row.flags...) }
+		code, stdout, stderr := e.do(with("next", "IS")...)
+		require.Equal(t, 0, code, stderr)
+		require.Equal(t, row.number+"0001\n", stdout)
+		code, stdout, stderr = e.with(row.number + "0008").do(with("import")...)
+		require.Equal(t, 0, code, stderr)
+		require.Equal(t, "raised IS in "+row.name+": from 0001 to 0008; 1 number\n", stdout)
+		code, stdout, stderr = e.do(with("history", "IS")...)
+		require.Equal(t, 0, code, stderr)
+		require.True(t, strings.HasPrefix(stdout, row.name+" "), stdout)
+		code, stdout, _ = e.with(lines(row.number+"%04d", 2, 8)).do(with("audit", "-date", now.Format("2006-01-02"), "IS")...)
+		require.Equal(t, 3, code)
+		require.Contains(t, stdout, "IS in "+row.name+" (from ")
+		require.Contains(t, stdout, "missing    1\n  0001\n")
+	}
+	for _, value := range []string{"4-31", "13-01", "april", "04-31"} {
+		code, _, stderr := do("parse", "-year-start", value, "IS202110240001")
+		require.Equal(t, 2, code)
+		require.Contains(t, stderr, "not a month and a day, such as 04-01")
+	}
+	code, _, stderr := do("parse", "-year-start", "02-29", "IS202110240001")
+	require.Equal(t, 2, code)
+	require.Contains(t, stderr, "WithYearStart")
+}
+
+// The key of a hidden sequence comes from a file or the environment, and nothing shows it.
+func TestHiddenKey(t *testing.T) {
+	const key = "000102030405060708090a0b0c0d0e0f"
+	const template = "{type}{date:yyyyMMdd}{seq:6}"
+	zone, day := noon()
+	m, e, _ := issued(t, 0)
+	e["SERIAL_HIDDEN_KEY"] = key
+	code, hidden, stderr := e.do("next", "-template", template, "IS")
+	require.Equal(t, 0, code, stderr)
+	require.NotEqual(t, "IS"+day+"000001\n", hidden)
+	path := written(t, key+"\n")
+	for _, env := range []environment{{}, {"SERIAL_HIDDEN_KEY": strings.Repeat("ff", 32)}, {"SERIAL_HIDDEN_KEY": "no key"}} {
+		code, stdout, stderr := env.do("parse", "-tz", zone, "-template", template, "-hidden-key", path, strings.TrimSpace(hidden))
+		require.Equal(t, 0, code, stderr)
+		require.Contains(t, stdout, "\nseq 1\n", "what the command line says comes first")
+	}
+	connections := m.TotalConnectionCount()
+	for _, row := range []struct {
+		says string
+		env  environment
+		args []string
+	}{
+		{"$SERIAL_HIDDEN_KEY: the key is not of hexadecimal digits", environment{"SERIAL_HIDDEN_KEY": "hunter2"}, nil},
+		{"a key of 4 bytes; allowed are 16, 24 and 32", environment{"SERIAL_HIDDEN_KEY": "deadbeef"}, nil},
+		{"-hidden-key: the file cannot be read: no such file", nil, []string{"-hidden-key", "hunter2"}},
+		{"-hidden-key: the key is not of hexadecimal digits", nil, []string{"-hidden-key", written(t, "hunter2")}},
+		{"-hidden-key: the key is not of hexadecimal digits", nil, []string{"-hidden-key", written(t, "\n")}},
+		{"-hidden-key: it is empty", nil, []string{"-hidden-key", ""}},
+		{"allowed are a million or more", environment{"SERIAL_HIDDEN_KEY": key}, []string{"-template", "{type}{date:yyyyMMdd}{seq:4}"}},
+	} {
+		args := append([]string{"next", "-redis", e["SERIAL_REDIS_URL"], "-tz", zone, "-template", template, "IS"}, row.args...)
+		code, stdout, stderr := row.env.do(args...)
+		require.Equal(t, 2, code, args)
+		require.Empty(t, stdout)
+		require.Contains(t, stderr, row.says)
+		require.NotContains(t, stderr, "hunter2")
+	}
+	require.Equal(t, connections, m.TotalConnectionCount())
+}
+
+func TestTemplate(t *testing.T) {
+	e := environment{"SERIAL_REDIS_URL": "no URL", "SERIAL_TZ": "Asia/Shanghai"}
+	shanghai, err := time.LoadLocation("Asia/Shanghai")
+	require.NoError(t, err)
+	next := time.Now().In(shanghai).Year() + 1
+	day := func(layout string, y int, m time.Month, d int) string {
+		return time.Date(y, m, d, 0, 0, 0, 0, shanghai).Format(layout)
+	}
+	code, stdout, stderr := e.do("template", "{type}-{date:yyMMdd}-{seq:6}")
+	require.Equal(t, 0, code, stderr)
+	require.Empty(t, stderr)
+	require.Contains(t, stdout, "template   {type}-{date:yyMMdd}-{seq:6}\nperiod     day\nsequences  000001 to 999999; they start again at ")
+	require.Regexp(t, `(?m)^\S+  IS-\d{6}-000001 +now$`, stdout)
+	require.Regexp(t, fmt.Sprintf(`(?m)^%d-12-31T23:59:59\+08:00  IS-%s-000001 +the end of the year$`, next-1, day("060102", next-1, 12, 31)), stdout)
+	require.Regexp(t, fmt.Sprintf(`(?m)^%d-01-01T00:00:00\+08:00  IS-%s-000001 +New Year$`, next, day("060102", next, 1, 1)), stdout)
+	require.Regexp(t, `(?m) the end of the (month|year)$`, stdout)
+	require.NotContains(t, stdout, "business")
+	require.Regexp(t, `(?m)^integer    \d{6}000001$`, stdout)
+
+	_, stdout, _ = e.do("template", "{type}/{date:FFFF-EE}/{seq:4+}", "-period", "year", "-year-start", "04-01", "-day-start", "04:00", "-start", "7")
+	require.Contains(t, stdout, "period     year\nsequences  0007 to 10^15-1; they start again at ")
+	require.Regexp(t, `(?m)^(\d{4})-04-01T03:59:59\+08:00  IS/\d{4}-\d\d/0007 +the end of the business year$`, stdout)
+	require.Regexp(t, `(?m)^\d{4}-04-01T04:00:00\+08:00  IS/\d{4}-\d\d/0007 +the next business year$`, stdout)
+	for line := range strings.Lines(stdout) { // the years are those of the instants
+		var y, from, to int
+		if _, err := fmt.Sscanf(line, "%d-04-01T03:59:59+08:00  IS/%d-%d/", &y, &from, &to); err == nil {
+			require.Equal(t, []int{y - 1, y % 100}, []int{from, to})
+		}
+		if _, err := fmt.Sscanf(line, "%d-04-01T04:00:00+08:00  IS/%d-%d/", &y, &from, &to); err == nil {
+			require.Equal(t, []int{y, y%100 + 1}, []int{from, to})
+		}
+	}
+
+	_, stdout, _ = e.do("template", "{type}{seq:3:base32}", "-period", "never")
+	require.Contains(t, stdout, "sequences  001 to ZZZ; they never start again\n")
+	require.Contains(t, stdout, "integer    none: the sequence is printed in base32\n")
+	_, stdout, _ = e.do("template", "-json", "{type}{date:yyyyMMdd}{seq}")
+	require.Regexp(t, `^\{"example":"now","at":"[^"]+","number":"IS\d{8}0001","type":"IS","start":"[^"]+","seq":1\}\n`, stdout)
+
+	for template, says := range map[string]string{
+		"{type}{seq}":                        "{date} is missing",
+		"{type}{date:yyyyMM}{seq}":           "of different days would read the same",
+		"{type}{date:yyyyMMdd}{seq}{check:x": "is not closed",
+	} {
+		code, stdout, stderr := e.do("template", template)
+		require.Equal(t, 1, code, "not a misuse")
+		require.Empty(t, stdout)
+		require.Contains(t, stderr, says)
+		require.NotContains(t, stderr, "usage:")
+		gen, _, said := e.do("parse", "-template", template, "IS202110240001")
+		require.Equal(t, 2, gen)
+		require.True(t, strings.HasSuffix(said, stderr), "what New says: %s", said)
+	}
+	for _, row := range []struct {
+		says string
+		args []string
+	}{
+		{"TEMPLATE is missing", []string{"template"}},
+		{"leave -template out", []string{"template", "-template", "a", "b"}},
+		{"too many arguments", []string{"template", "a", "b"}},
+	} {
+		code, _, stderr := e.do(row.args...)
+		require.Equal(t, 2, code)
+		require.Contains(t, stderr, row.says)
+	}
+}

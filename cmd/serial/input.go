@@ -1,0 +1,146 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/csv"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"os"
+	"strings"
+)
+
+// An entry is a line of the input, or a field of its column.
+type entry struct {
+	text string
+	line int
+}
+
+// open returns the input: the file of that name or, without one, stdin.
+func (c *command) open(name string) (io.ReadCloser, error) {
+	if name == "" || name == "-" {
+		if isTerminal(c.stdin) {
+			_, _ = fmt.Fprintln(c.stderr, "serial: the numbers are read from this terminal, one a line")
+		}
+		return io.NopCloser(c.stdin), nil
+	}
+	return os.Open(name)
+}
+
+// entries yields what the input holds, without blank lines, until ctx ends. The first error ends it.
+func (c *command) entries(ctx context.Context, input io.Reader) iter.Seq2[entry, error] {
+	const often = 500_000
+	return func(yield func(entry, error) bool) {
+		progress, width := io.Discard, 0
+		if isTerminal(c.stderr) {
+			progress = c.stderr
+		}
+		// Progress is erased as that of next is.
+		erase := func() { _, _ = fmt.Fprintf(progress, "\r%*s\r", width, "") }
+		n := 0
+		for e, err := range c.fields(input) {
+			if err == nil {
+				err = ctx.Err()
+			}
+			if err == nil && strings.TrimSpace(e.text) == "" {
+				continue
+			}
+			if n++; n%often == 0 {
+				if width > 0 {
+					erase()
+				}
+				width, _ = fmt.Fprintf(progress, "serial: %d numbers were read", n)
+			}
+			if !yield(e, err) || err != nil {
+				break
+			}
+		}
+		if width > 0 {
+			erase()
+		}
+	}
+}
+
+// fields yields the lines of the input, or with -column the fields of that column.
+func (c *command) fields(input io.Reader) iter.Seq2[entry, error] {
+	const size = 64 << 10
+	r := bufio.NewReaderSize(input, size)
+	mark := []byte("\ufeff") // with which programs on Windows begin
+	if start, _ := r.Peek(len(mark)); bytes.Equal(start, mark) {
+		_, _ = r.Discard(len(mark))
+	}
+	if c.column != "" {
+		return c.csv(r)
+	}
+	return func(yield func(entry, error) bool) {
+		for n := 1; ; n++ {
+			line, more, err := r.ReadLine()
+			text := strings.TrimSuffix(string(line), "\r")
+			for more && err == nil { // no number is that long, so its beginning is enough
+				_, more, err = r.ReadLine()
+			}
+			if errors.Is(err, io.EOF) {
+				return
+			}
+			if err != nil {
+				err = fmt.Errorf("the input cannot be read: %w", err)
+			}
+			if !yield(entry{text, n}, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// csv yields the fields of a column that the first record names.
+func (c *command) csv(input io.Reader) iter.Seq2[entry, error] {
+	return func(yield func(entry, error) bool) {
+		r := csv.NewReader(input)
+		r.ReuseRecord = true
+		at := -1
+		for {
+			record, err := r.Read()
+			switch {
+			case errors.Is(err, io.EOF) && at < 0:
+				err = errors.New("the input is empty, and its first line should name the columns")
+			case errors.Is(err, io.EOF):
+				return
+			case err != nil:
+				err = fmt.Errorf("the input cannot be read as CSV: %w", err)
+			case at < 0:
+				if at, err = columnOf(record, c.column); err == nil {
+					continue
+				}
+			}
+			if err != nil {
+				yield(entry{}, err)
+				return
+			}
+			line, _ := r.FieldPos(at)
+			if !yield(entry{record[at], line}, nil) {
+				return
+			}
+		}
+	}
+}
+
+// columnOf returns the place of the only column of that name.
+func columnOf(header []string, name string) (int, error) {
+	at := -1
+	for i, column := range header {
+		switch {
+		case column != name:
+		case at >= 0:
+			return 0, fmt.Errorf("two columns are called %q", name)
+		default:
+			at = i
+		}
+	}
+	if at < 0 {
+		return 0, fmt.Errorf("no column is called %q; there are %q", name, header)
+	}
+	return at, nil
+}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dailyserial/serial"
+)
+
+// An example is an instant at which a template is shown.
+type example struct {
+	what string
+	at   time.Time
+}
+
+// examples are the instants at which templates differ, in the order of time, with the last second before each turn.
+func (c *command) examples(now time.Time) []example {
+	y, m, _ := now.Date()
+	all := []example{{"now", now}}
+	turn := func(before, after string, y int, m time.Month, d int) {
+		at := time.Date(y, m, d, 0, 0, int(c.dayStart/time.Second), 0, c.zone)
+		all = append(all, example{before, at.Add(-time.Second)}, example{after, at})
+	}
+	turn("the end of the month", "the next month", y, m+1, 1)
+	turn("the end of the year", "New Year", y+1, time.January, 1)
+	if day, err := time.Parse("01-02", c.yearStart); err == nil && c.yearStart != "01-01" {
+		if !time.Date(y, day.Month(), day.Day(), 0, 0, int(c.dayStart/time.Second), 0, c.zone).After(now) {
+			y++
+		}
+		turn("the end of the business year", "the next business year", y, day.Month(), day.Day())
+	}
+	slices.SortStableFunc(all, func(a, b example) int { return a.at.Compare(b.at) })
+	return slices.CompactFunc(all, func(a, b example) bool { return a.at.Equal(b.at) })
+}
+
+// explain shows what a template prints and what it can hold. If it is refused, that was said before.
+func (c *command) explain(context.Context) error {
+	const typ = "IS"
+	first, last := c.scheme.Limits()
+	now := time.Now().In(c.zone).Truncate(time.Second)
+	_, _, end := c.scheme.Period(now)
+	if !c.json {
+		holds := c.digits(first) + " to " + c.digits(last)
+		if last == mostEver {
+			holds = c.digits(first) + " to 10^15-1"
+		}
+		again := "they start again at " + end.Format(time.RFC3339)
+		if c.period.per == serial.Never {
+			again = "they never start again"
+		}
+		_, _ = fmt.Fprintf(c.out, "template   %s\nperiod     %s\nsequences  %s; %s\n", c.template, c.period.name, holds, again)
+		if c.hiddenKey != nil {
+			_, _ = fmt.Fprintln(c.out, "           hidden: what is printed does not tell them")
+		}
+	}
+	for _, e := range c.examples(now) {
+		n, err := c.scheme.Number(typ, e.at, first)
+		switch {
+		case c.json && err == nil:
+			_ = json.NewEncoder(c.out).Encode(struct {
+				Example string    `json:"example"`
+				At      time.Time `json:"at"`
+				line
+			}{e.what, e.at, lineOf(n)})
+		case err == nil:
+			_, _ = fmt.Fprintf(c.out, "%s  %-24s %s\n", e.at.Format(time.RFC3339), n, e.what)
+		default:
+			_, _ = fmt.Fprintf(c.stderr, "serial: %s: %s\n", e.what, strings.TrimPrefix(err.Error(), "serial: "))
+		}
+	}
+	if c.json {
+		return nil
+	}
+	n, err := c.scheme.Number(typ, now, first)
+	if err != nil {
+		return err
+	}
+	if v, err := n.Int64(); err == nil {
+		_, _ = fmt.Fprintf(c.out, "integer    %d\n", v)
+	} else {
+		_, _ = fmt.Fprintf(c.out, "integer    none: %s\n", strings.TrimPrefix(err.Error(), "serial: Int64: "))
+	}
+	return nil
+}
+
+// digits prints a sequence as the template does, padded and in its alphabet, but never hidden.
+func (c *command) digits(seq int64) string {
+	base, width := c.printed()
+	text := strconv.FormatInt(seq, 10)
+	switch {
+	case base == 36:
+		text = strings.ToUpper(strconv.FormatInt(seq, base))
+	case base == 32:
+		text = crockford.Replace(strconv.FormatInt(seq, base))
+	}
+	if len(text) > width && base != 10 { // as the library does with what something else has written
+		return strconv.FormatInt(seq, 10)
+	}
+	return strings.Repeat("0", max(0, width-len(text))) + text
+}
+
+// crockford turns the digits of base 32 that Go prints into those of Crockford.
+var crockford = strings.NewReplacer("a", "A", "b", "B", "c", "C", "d", "D", "e", "E", "f", "F", "g", "G", "h", "H",
+	"i", "J", "j", "K", "k", "M", "l", "N", "m", "P", "n", "Q", "o", "R", "p", "S", "q", "T", "r", "V", "s", "W", "t", "X",
+	"u", "Y", "v", "Z")
+
+// printed is the base in which the template prints sequences, and to which width. The largest sequence tells: it is
+// 10ⁿ-1, 32ⁿ-1 or 36ⁿ-1, which are never equal. Where a sequence may grow, numbers differ in length.
+func (c *command) printed() (base, width int) {
+	_, last := c.scheme.Limits()
+	for _, base := range []int64{32, 36} {
+		for width, n := 1, base; n <= last+1; width, n = width+1, n*base {
+			if n == last+1 {
+				return int(base), width
+			}
+		}
+	}
+	width = len(strconv.FormatInt(last, 10))
+	now := time.Now()
+	short, err := c.scheme.Number("IS", now, 1)
+	if err != nil {
+		return 10, width
+	}
+	long, err := c.scheme.Number("IS", now, last)
+	if err != nil {
+		return 10, width
+	}
+	return 10, width - (len(long.String()) - len(short.String()))
+}
