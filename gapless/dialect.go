@@ -1,0 +1,147 @@
+package gapless
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// A Dialect is the kind of database that has the table.
+type Dialect int
+
+const (
+	PostgreSQL Dialect = iota + 1 // 9.5 or later
+	MySQL                         // MySQL 5.7 or later, MariaDB 10.2 or later
+	SQLite                        // 3.35 or later
+)
+
+// statements are a dialect's. In them, {table} stands for the quoted table, {name} for its name, and {now} for the clock as
+// Unix microseconds.
+type statements struct {
+	schema string
+	quote  string // quotation mark around an identifier
+	now    string
+
+	// upsert takes series, period, mark, above+n, mark, n, above+n. Since max(last, above)+n = max(last+n, above+n), this is all
+	// it needs. A row of which nothing is taken has no mark yet. It is empty if read does its work too.
+	upsert string
+
+	// read returns last, previous, mark and now. It takes the arguments of upsert or, after an upsert, series, period.
+	read string
+
+	undo, last string // take series, period
+	ask        string // returns now
+	flaw       string // returns why the table is unfit, "" if it isn't; empty where nothing can be wrong
+}
+
+const (
+	undo = "UPDATE {table} SET last = previous WHERE series = ? AND period = ?"
+	last = "SELECT last, mark FROM {table} WHERE series = ? AND period = ?"
+	ask  = "SELECT {now}"
+)
+
+var dialects = map[Dialect]statements{
+	PostgreSQL: {
+		schema: `CREATE TABLE IF NOT EXISTS {table} (
+	series   bytea  NOT NULL,
+	period   bytea  NOT NULL,
+	mark     bytea  NOT NULL,
+	previous bigint NOT NULL,
+	last     bigint NOT NULL,
+	PRIMARY KEY (series, period)
+)`,
+		quote: `"`,
+		// Not now(), which is the start of the transaction. In RETURNING, it is read after the wait for the row's lock.
+		now: "floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
+		read: `INSERT INTO {table} AS c (series, period, mark, previous, last)
+			VALUES (?::bytea, ?::bytea, ?::bytea, 0, ?::bigint)
+			ON CONFLICT (series, period) DO UPDATE
+			SET mark = CASE c.last WHEN 0 THEN ?::bytea ELSE c.mark END, previous = c.last, last = GREATEST(c.last + ?::bigint, ?::bigint)
+			RETURNING c.last, c.previous, c.mark, {now}`,
+		flaw: `SELECT CASE relpersistence WHEN 'p' THEN '' ELSE 'it is unlogged or temporary' END
+			FROM pg_catalog.pg_class WHERE oid = '{table}'::regclass`,
+	},
+	MySQL: {
+		schema: `CREATE TABLE IF NOT EXISTS {table} (
+	series   varbinary(255) NOT NULL,
+	period   varbinary(64)  NOT NULL,
+	mark     varbinary(64)  NOT NULL,
+	previous bigint         NOT NULL,
+	last     bigint         NOT NULL,
+	PRIMARY KEY (series, period)
+) ENGINE = InnoDB`,
+		quote: "`",
+		// It is the start of its statement, hence of one that follows the wait for the row's lock.
+		now: "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))",
+		// Assignments are made from left to right: last is the old one until it is set. LAST_INSERT_ID stays as it is, since the
+		// table has no AUTO_INCREMENT.
+		upsert: `INSERT INTO {table} (series, period, mark, previous, last) VALUES (?, ?, ?, 0, ?)
+			ON DUPLICATE KEY UPDATE mark = IF(last = 0, ?, mark), previous = last, last = GREATEST(last + ?, ?)`,
+		// Without FOR UPDATE, REPEATABLE READ would show the row as it was when the transaction began to read.
+		read: `SELECT last, previous, mark, {now} FROM {table} WHERE series = ? AND period = ? FOR UPDATE`,
+		flaw: `SELECT CASE engine WHEN 'InnoDB' THEN '' ELSE concat('its engine is ', coalesce(engine, 'none')) END
+			FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = '{name}'`,
+	},
+	SQLite: {
+		schema: `CREATE TABLE IF NOT EXISTS {table} (
+	series   BLOB    NOT NULL,
+	period   BLOB    NOT NULL,
+	mark     BLOB    NOT NULL,
+	previous INTEGER NOT NULL,
+	last     INTEGER NOT NULL,
+	PRIMARY KEY (series, period)
+) WITHOUT ROWID`,
+		quote: `"`,
+		// 'now' is the same throughout a statement. %f is the seconds with three decimals.
+		now: "strftime('%s', 'now') * 1000000 + substr(strftime('%f', 'now'), 4) * 1000",
+		read: `INSERT INTO {table} AS c (series, period, mark, previous, last) VALUES (?, ?, ?, 0, ?)
+			ON CONFLICT (series, period) DO UPDATE
+			SET mark = CASE c.last WHEN 0 THEN ? ELSE c.mark END, previous = c.last, last = max(c.last + ?, ?)
+			RETURNING last, previous, mark, {now}`,
+	},
+}
+
+var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
+
+// forTable returns the statements of d for a table.
+func (d Dialect) forTable(name string) (s statements, err error) {
+	s, ok := dialects[d]
+	if !ok {
+		return s, fmt.Errorf("gapless: there is no dialect %d; allowed are PostgreSQL, MySQL and SQLite", int(d))
+	}
+	if !identifier.MatchString(name) {
+		return s, fmt.Errorf("gapless: table %.80q: allowed are 1 to 63 ASCII letters, digits and _, no digit first", name)
+	}
+	s.undo, s.last, s.ask = undo, last, ask
+	replace := strings.NewReplacer("{table}", s.quote+name+s.quote, "{name}", name, "{now}", s.now)
+	for _, query := range []*string{&s.schema, &s.upsert, &s.read, &s.undo, &s.last, &s.ask, &s.flaw} {
+		*query = replace.Replace(*query)
+		for i := 1; d == PostgreSQL && strings.Contains(*query, "?"); i++ {
+			*query = strings.Replace(*query, "?", "$"+strconv.Itoa(i), 1)
+		}
+	}
+	return s, nil
+}
+
+// postgresAgain are the errors that some of several simultaneous CREATE TABLE get in spite of IF NOT EXISTS.
+var postgresAgain = []string{"23505", "42P07", "42710"}
+
+// mysqlAgain is a deadlock and a wait for a lock that took too long. Drivers share no type for errors, but all print the number.
+var mysqlAgain = regexp.MustCompile(`(?i)\berror (1213|1205)\b`)
+
+// again reports whether creating the table once more may help.
+func (d Dialect) again(err error) bool {
+	switch d {
+	case PostgreSQL:
+		var state interface{ SQLState() string } // pgx's errors and lib/pq's have it
+		return errors.As(err, &state) && slices.Contains(postgresAgain, state.SQLState())
+	case MySQL:
+		return mysqlAgain.MatchString(err.Error())
+	default:
+		// SQLite's own words are the same in every driver: "database is locked", "database table is locked".
+		return strings.Contains(err.Error(), "is locked")
+	}
+}

@@ -1,0 +1,367 @@
+// Package gapless issues serial numbers without gaps, from a table in PostgreSQL, MySQL, MariaDB or SQLite, over
+// [database/sql]. A number is taken inside the transaction that stores its document, so that it exists if and only if that
+// transaction was committed:
+//
+//	scheme, err := serial.NewScheme(serial.WithTemplate("{type}-{date:yyyy}-{seq:6}"), serial.WithPeriod(serial.PerYear))
+//	if err != nil {
+//		return err
+//	}
+//	numbers, err := gapless.New(gapless.PostgreSQL, scheme)
+//	if err != nil {
+//		return err
+//	}
+//	if err := numbers.CreateTable(ctx, db); err != nil { // once, as the program starts
+//		return err
+//	}
+//
+//	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted})
+//	if err != nil {
+//		return err
+//	}
+//	defer func() { _ = tx.Rollback() }()
+//	// Everything else that the transaction does comes first: from here to Commit, others who want an INV wait.
+//	number, err := numbers.Next(ctx, tx, "INV") // INV-2026-000001
+//	if err != nil {
+//		return err
+//	}
+//	_, err = tx.ExecContext(ctx, "INSERT INTO invoices (number, total) VALUES ($1, $2)", number.String(), total)
+//	if err != nil {
+//		return err
+//	}
+//	return tx.Commit()
+//
+// # What is guaranteed
+//
+//   - No gaps: the numbers of committed transactions of one type and period are 1, 2, 3, and so on. If a transaction is rolled
+//     back, also to a savepoint, its number is free again, and the next transaction gets it. The same holds if its connection
+//     breaks, or its process or the database crashes.
+//   - No duplicates, however many processes ask at once.
+//   - The order of numbers is the order of commits.
+//   - The period is that of the database's clock at the instant when the number was taken, after any wait for others. The
+//     clock of the program's host does not matter.
+//
+// This holds as long as nothing else writes to the table, and documents are not deleted: void them instead. It holds for one
+// scheme per type at a time. A scheme that prints sequences of the same period in another way is refused with
+// [serial.ErrConflict]; one with another period or time zone is not noticed. A type belongs to a [serial.Generator] on Redis or
+// to this package, never to both: that is not noticed either. Keep a UNIQUE constraint on the documents' numbers.
+//
+// # What it costs
+//
+// Transactions that take numbers of the same type and period run one after another, from the taking to the commit. So take the
+// number last, keep the rest short, and wait for nobody in between. If a transaction takes numbers of several types, take them
+// in one order everywhere, such as by name, or two transactions wait for each other until the database ends one as a deadlock.
+// Different types and periods do not wait for each other, except on SQLite, which has one writer at a time.
+//
+// How long a caller waits is bounded by its context and by the database's own limits: lock_timeout in PostgreSQL,
+// innodb_lock_wait_timeout in MySQL. On SQLite only PRAGMA busy_timeout counts.
+//
+// # What the database must be
+//
+// Use READ COMMITTED. At REPEATABLE READ and above, PostgreSQL fails those who have waited for others with the SQLSTATE 40001;
+// such a transaction has to be repeated. MySQL and MariaDB work at their default, REPEATABLE READ, and at READ COMMITTED.
+// Where the first transaction of a period rolls back while others wait for it, they may get a deadlock, the error 1213, and
+// have to be repeated. MariaDB with innodb_snapshot_isolation needs READ COMMITTED, or gives the error 1020.
+//
+// On SQLite, begin transactions with BEGIN IMMEDIATE (_txlock=immediate in the data source name of some drivers) and set a
+// busy timeout. Else a transaction that has read before it takes a number may fail at once, with "database is locked".
+//
+// Any driver will do, and whatever passes on its transactions: [Tx] says what of.
+package gapless
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/schemes"
+)
+
+const (
+	defaultTable = "serial_gapless"
+	most         = 100_000 // numbers at once
+	// patience is how often Next follows the database's clock into another period. Once is usual at midnight. Only where a period
+	// is shorter than the wait for others will it take more.
+	patience = 20
+)
+
+// A Tx is a transaction of the caller's, who commits it or rolls it back. These are some:
+//
+//   - [*sql.Tx], whatever the driver; pgx is used by its package stdlib
+//   - sqlx's *sqlx.Tx
+//   - GORM's tx.Statement.ConnPool.(gapless.Tx), with the tx that its method Transaction passes to a function
+//
+// A [*sql.DB] or [*sql.Conn] is none, and does not compile: without a transaction there is no promise. Commit and Rollback are
+// never called.
+type Tx interface {
+	Querier
+	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+	Commit() error
+	Rollback() error
+}
+
+// A Querier can ask a question: a transaction, a [*sql.DB] or a [*sql.Conn].
+type Querier interface {
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// A Generator issues numbers without gaps: [Generator.Next] is what most callers want. It is safe for use by any number of
+// goroutines, and any number of processes may use the same table at once. It has no connection of its own, so that one
+// Generator may serve several databases.
+type Generator struct {
+	scheme  *serial.Scheme
+	inside  schemes.Inside
+	dialect Dialect
+	sql     statements
+	ahead   atomic.Int64 // how far the database's clock was ahead of this host's when last read, as a time.Duration
+}
+
+// An Option configures the Generator that [New] returns.
+type Option interface{ apply(*config) }
+
+type config struct{ table string }
+
+type optionFunc func(*config)
+
+func (f optionFunc) apply(c *config) { f(c) }
+
+// WithTable names the table, exactly as it is written, case included. A name has 1 to 63 ASCII letters, digits and _, and no
+// digit first. PostgreSQL's search_path or MySQL's current database says where it is. All processes that issue numbers of a
+// type must use the same table.
+//
+// Default serial_gapless.
+func WithTable(name string) Option {
+	return optionFunc(func(c *config) { c.table = name })
+}
+
+// New returns a Generator of numbers of a scheme, in which [serial.WithKeyPrefix] keeps those apart who share a table, such as
+// tenants. It refuses a nil scheme, an unknown Dialect, a nil option and a table name that [WithTable] does not allow. It does
+// not use a database.
+func New(dialect Dialect, scheme *serial.Scheme, opts ...Option) (*Generator, error) {
+	if scheme == nil {
+		return nil, errors.New("gapless: the scheme is nil")
+	}
+	c := config{table: defaultTable}
+	for i, o := range opts {
+		if o == nil {
+			return nil, fmt.Errorf("gapless: option %d of %d is nil", i+1, len(opts))
+		}
+		o.apply(&c)
+	}
+	s, err := dialect.forTable(c.table)
+	if err != nil {
+		return nil, err
+	}
+	return &Generator{scheme: scheme, inside: schemes.Of(scheme), dialect: dialect, sql: s}, nil
+}
+
+// Next takes the next number of a type, in the current period of the database's clock, for the document that tx stores. If
+// others have taken numbers of that type and period and not yet ended their transactions, it waits for them. From then on,
+// others wait for tx to end.
+//
+// Errors: [serial.ErrInvalidType]; [serial.ErrExhausted] if the period has no number left; [serial.ErrConflict] if numbers of
+// this period were taken by a scheme that prints sequences in another way; an error for a date that the template cannot
+// print. After these, nothing was taken and tx can go on. Every other error wraps the driver's, and also matches the error of
+// ctx if that has ended. Then tx must be rolled back: a number may have been taken, and would be a gap.
+func (g *Generator) Next(ctx context.Context, tx Tx, typ string) (serial.Number, error) {
+	return one(g.next(ctx, tx, typ, nil, 1))
+}
+
+// NextN takes n consecutive numbers, 1 to 100,000, like [Generator.Next]: all of them or none. Errors are those of Next, and
+// [serial.ErrInvalidRequest] for any other n. After [serial.ErrExhausted], a smaller n may succeed.
+func (g *Generator) NextN(ctx context.Context, tx Tx, typ string, n int) ([]serial.Number, error) {
+	return g.next(ctx, tx, typ, nil, n)
+}
+
+// NextOn takes the next number of the period that date lies in, whatever the database's clock says: for documents that are
+// dated back or ahead. What is printed of the date is that of date, in the scheme's time zone. Any date from 1970 to 9999
+// will do that the template can print; no period is ever closed. Errors are those of [Generator.Next].
+func (g *Generator) NextOn(ctx context.Context, tx Tx, typ string, date time.Time) (serial.Number, error) {
+	return one(g.next(ctx, tx, typ, &date, 1))
+}
+
+// Last returns the last number taken of a type, in the period that at lies in: Seq is 0 if none was. It takes nothing and waits
+// for nobody. Asked of a transaction, it sees what that has taken; asked of anything else, what was committed. Where the
+// template prints more than the period, what was printed is not known: Date is then zero, and String returns "".
+//
+// Errors: [serial.ErrInvalidType]; [serial.ErrConflict] if numbers of the period were taken by a scheme that prints sequences
+// in another way; an error for a date that the template cannot print; the driver's own, as for a missing table.
+func (g *Generator) Last(ctx context.Context, q Querier, typ string, at time.Time) (serial.Number, error) {
+	number, of, err := g.on(typ, at)
+	if err != nil {
+		return serial.Number{}, err
+	}
+	if missing(q) {
+		return serial.Number{}, errors.New("gapless: the Querier is nil")
+	}
+	var mark []byte
+	number.Seq = 0
+	err = q.QueryRowContext(ctx, g.sql.last, g.series(typ), []byte(of.Label)).Scan(&number.Seq, &mark)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+	case err != nil:
+		return serial.Number{}, g.failed(ctx, "the last number of "+typ, err)
+	case number.Seq != 0 && string(mark) != g.inside.PrintMark:
+		return serial.Number{}, conflict(typ, of.Label)
+	}
+	if of.From != of.Start || of.To != of.End {
+		return serial.Number{Type: number.Type, Start: number.Start, Seq: number.Seq}, nil
+	}
+	return number, nil
+}
+
+// Raise makes sure that the next number of a type is at least seq+1, in the period that at lies in, if tx is committed. It
+// never lowers anything. Use it once, to continue a series from elsewhere: seq is the last number used there. Others who want a
+// number of that type and period wait until tx ends.
+//
+// Errors: [serial.ErrInvalidType]; [serial.ErrConflict] if numbers of the period were taken by a scheme that prints sequences
+// in another way; an error for a seq that is not 0 to the largest sequence, or a date that the template cannot print. After
+// these, nothing was raised and tx can go on. Every other error wraps the driver's, as for [Generator.Next].
+func (g *Generator) Raise(ctx context.Context, tx Tx, typ string, at time.Time, seq int64) error {
+	_, of, err := g.on(typ, at)
+	if err != nil {
+		return err
+	}
+	if _, last := g.scheme.Limits(); seq < 0 || seq > last {
+		return fmt.Errorf("gapless: Raise of %s to %d: allowed are 0 to %d", typ, seq, last)
+	}
+	if missing(tx) {
+		return errNoTx
+	}
+	// Taking no numbers after seq is to raise to seq.
+	c, err := g.take(ctx, tx, typ, of.Label, seq, 0)
+	if err == nil && c.mark != g.inside.PrintMark {
+		if err = g.undo(ctx, tx, typ, of.Label); err == nil {
+			return conflict(typ, of.Label)
+		}
+	}
+	if err != nil {
+		return g.failed(ctx, "raise "+typ, err)
+	}
+	return nil
+}
+
+var errNoTx = errors.New("gapless: the transaction is nil")
+
+// one is the only number of a batch of one.
+func one(numbers []serial.Number, err error) (serial.Number, error) {
+	if err != nil {
+		return serial.Number{}, err
+	}
+	return numbers[0], nil
+}
+
+// next takes n numbers in the period of date or, if that is nil, of the database's clock.
+func (g *Generator) next(ctx context.Context, tx Tx, typ string, date *time.Time, n int) ([]serial.Number, error) {
+	if err := g.inside.CheckType(typ); err != nil {
+		return nil, fmt.Errorf("gapless: %w", err)
+	}
+	if n < 1 || n > most {
+		return nil, fmt.Errorf("gapless: %w: %d numbers at once: allowed are 1 to %d", serial.ErrInvalidRequest, n, most)
+	}
+	if missing(tx) {
+		return nil, errNoTx
+	}
+	what := "next number of " + typ
+	var at time.Time
+	if date != nil {
+		at = *date
+	} else {
+		at = time.Now().Add(time.Duration(g.ahead.Load()))
+	}
+	number, of, err := g.on(typ, at)
+	if err != nil && date == nil {
+		// The date of the estimate cannot be printed, perhaps because this host's clock is wrong.
+		if at, err = g.ask(ctx, tx); err != nil {
+			return nil, g.failed(ctx, what, err)
+		}
+		number, of, err = g.on(typ, at)
+	}
+	if err != nil {
+		return nil, err
+	}
+	first, last := g.scheme.Limits()
+	for range patience {
+		c, err := g.take(ctx, tx, typ, of.Label, first-1, int64(n))
+		if err != nil {
+			return nil, g.failed(ctx, what, err)
+		}
+		taken := of.Label
+		if date == nil {
+			// Only now is it known when the number was taken. If that was in the period that was tried, it is good, whatever
+			// else is printed of the date.
+			number, of, err = g.on(typ, c.now)
+		}
+		if err == nil && of.Label == taken {
+			switch {
+			case c.mark != g.inside.PrintMark:
+				err = conflict(typ, of.Label)
+			case c.last > last:
+				err = fmt.Errorf("gapless: %w: %d more after sequence %d of %s in period %s: allowed are %d to %d", serial.ErrExhausted,
+					n, max(c.previous, first-1), typ, of.Label, first, last)
+			default:
+				return batch(number, c.last, n), nil
+			}
+		}
+		read := time.Now()
+		if failure := g.undo(ctx, tx, typ, taken); failure != nil {
+			return nil, g.failed(ctx, what, failure)
+		}
+		if err != nil {
+			return nil, err
+		}
+		// The next try reaches the database about as long from now as the undoing took, which waited for nobody.
+		number, of, err = g.on(typ, c.now.Add(2*time.Since(read)))
+		if err != nil {
+			return nil, err
+		}
+	}
+	return nil, fmt.Errorf("gapless: %s: %d periods ended, one after another, while the transaction waited for others: repeat it", what, patience)
+}
+
+// on is a type's number in the period of an instant, whose Seq has yet to be set, and that instant's part of the period. It is an
+// error if there can be no such number.
+func (g *Generator) on(typ string, at time.Time) (serial.Number, schemes.Stretch, error) {
+	number, err := g.scheme.Number(typ, at, 1)
+	if err != nil {
+		return serial.Number{}, schemes.Stretch{}, fmt.Errorf("gapless: %w", err)
+	}
+	of, err := g.inside.At(at)
+	if err != nil {
+		return serial.Number{}, schemes.Stretch{}, fmt.Errorf("gapless: %w", err)
+	}
+	return number, of, nil
+}
+
+// batch is n numbers that end with sequence last.
+func batch(number serial.Number, last int64, n int) []serial.Number {
+	numbers := make([]serial.Number, n)
+	for i := range numbers {
+		number.Seq = last - int64(n-1-i)
+		numbers[i] = number
+	}
+	return numbers
+}
+
+func conflict(typ, label string) error {
+	return fmt.Errorf("gapless: %w: numbers of %s in period %s were taken by a scheme that differs in the order of fields, the alphabet, "+
+		"the check digit or the key, and could print the same; use that scheme until the period ends, or another type",
+		serial.ErrConflict, typ, label)
+}
+
+// missing reports whether q is nil, or a nil *sql.Tx, which is what remains of a failed BeginTx.
+func missing(q Querier) bool {
+	tx, ok := q.(*sql.Tx)
+	return q == nil || ok && tx == nil
+}
+
+// failed completes an error of the database's. If the caller's context has ended, the error says so: not all drivers do.
+func (g *Generator) failed(ctx context.Context, what string, err error) error {
+	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
+		return fmt.Errorf("gapless: %s: %w (and the context has ended: %w)", what, err, ended)
+	}
+	return fmt.Errorf("gapless: %s: %w", what, err)
+}

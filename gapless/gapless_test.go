@@ -1,0 +1,488 @@
+package gapless_test
+
+import (
+	"database/sql"
+	"fmt"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/gapless"
+)
+
+func TestNew(t *testing.T) {
+	s := scheme(t)
+	for _, r := range []struct {
+		dialect gapless.Dialect
+		scheme  *serial.Scheme
+		opts    []gapless.Option
+		want    string
+	}{
+		{0, s, nil, "gapless: there is no dialect 0; allowed are PostgreSQL, MySQL and SQLite"},
+		{4, s, nil, "gapless: there is no dialect 4; allowed are PostgreSQL, MySQL and SQLite"},
+		{gapless.MySQL, nil, nil, "gapless: the scheme is nil"},
+		{gapless.MySQL, s, []gapless.Option{gapless.WithTable("a"), nil}, "gapless: option 2 of 2 is nil"},
+		{gapless.SQLite, s, []gapless.Option{gapless.WithTable("")}, `gapless: table "": allowed are 1 to 63 ASCII letters, digits and _, no digit first`},
+	} {
+		g, err := gapless.New(r.dialect, r.scheme, r.opts...)
+		require.EqualError(t, err, r.want)
+		require.Nil(t, g)
+	}
+	for _, name := range []string{"a b", "1a", `a"b`, "a`b", "a;b", "a.b", "ä", "a\n", strings.Repeat("a", 64)} {
+		_, err := gapless.New(gapless.PostgreSQL, s, gapless.WithTable(name))
+		require.ErrorContains(t, err, "gapless: table ", name)
+	}
+	for _, name := range []string{"a", "_1", "Order", "select", strings.Repeat("a", 63)} {
+		g, err := gapless.New(gapless.PostgreSQL, s, gapless.WithTable(name))
+		require.NoError(t, err, name)
+		require.Contains(t, g.Schema(), `CREATE TABLE IF NOT EXISTS "`+name+`" (`)
+	}
+}
+
+// A value can be passed where an interface is wanted if and only if its type implements it.
+func TestOnlyTransactionsCompile(t *testing.T) {
+	tx, querier := reflect.TypeFor[gapless.Tx](), reflect.TypeFor[gapless.Querier]()
+	require.True(t, reflect.TypeFor[*sql.Tx]().Implements(tx))
+	require.False(t, reflect.TypeFor[*sql.DB]().Implements(tx))
+	require.False(t, reflect.TypeFor[*sql.Conn]().Implements(tx))
+	for _, q := range []reflect.Type{reflect.TypeFor[*sql.Tx](), reflect.TypeFor[*sql.DB](), reflect.TypeFor[*sql.Conn](), tx} {
+		require.True(t, q.Implements(querier), q)
+	}
+}
+
+// Numbers continue after a commit, and are free again after a rollback, also one to a savepoint.
+func TestNext(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t)
+		g := d.generator(t, db, serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}-{date:yyyy}-{seq:4}"))
+		now := d.clock(t, db)
+		year := fmt.Sprint(now.UTC().Year())
+		next := func(tx *sql.Tx, typ, want string) {
+			t.Helper()
+			n, err := g.Next(t.Context(), tx, typ)
+			require.NoError(t, err)
+			require.Equal(t, want, n.String())
+		}
+		last := func(q gapless.Querier, want int64) {
+			t.Helper()
+			n, err := g.Last(t.Context(), q, "INV", now)
+			require.NoError(t, err)
+			require.Equal(t, want, n.Seq)
+			require.Equal(t, fmt.Sprintf("INV-%s-%04d", year, want), n.String())
+		}
+		last(db, 0)
+		commits(t, db, func(tx *sql.Tx) {
+			next(tx, "INV", "INV-"+year+"-0001")
+			next(tx, "INV", "INV-"+year+"-0002")
+			last(tx, 2)
+		})
+		last(db, 2)
+		tx := begin(t, db)
+		next(tx, "INV", "INV-"+year+"-0003")
+		require.NoError(t, tx.Rollback())
+		last(db, 2)
+		commits(t, db, func(tx *sql.Tx) {
+			next(tx, "INV", "INV-"+year+"-0003")
+			for _, typ := range []string{"INV", "NEW"} { // in a row that is there, and in one that is not
+				for range 2 {
+					for _, command := range []string{"SAVEPOINT s", "next", "next", "ROLLBACK TO SAVEPOINT s"} {
+						if command == "next" {
+							_, err := g.Next(t.Context(), tx, typ)
+							require.NoError(t, err)
+							continue
+						}
+						_, err := tx.ExecContext(t.Context(), command)
+						require.NoError(t, err)
+					}
+				}
+			}
+			next(tx, "INV", "INV-"+year+"-0004")
+			next(tx, "NEW", "NEW-"+year+"-0001")
+			numbers, err := g.NextN(t.Context(), tx, "INV", 3)
+			require.NoError(t, err)
+			require.Len(t, numbers, 3)
+			for i, n := range numbers {
+				require.Equal(t, fmt.Sprintf("INV-%s-%04d", year, 5+i), n.String())
+				back, err := scheme(t, serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}-{date:yyyy}-{seq:4}")).Parse(n.String())
+				require.NoError(t, err)
+				require.Equal(t, back.Seq, n.Seq)
+				require.True(t, back.Start.Equal(n.Start))
+			}
+			next(tx, "ÄÖ/数.1", "ÄÖ/数.1-"+year+"-0001")
+			next(tx, "inv", "inv-"+year+"-0001")
+		})
+		last(db, 7)
+	})
+}
+
+// NextOn counts each period by itself, in every kind of scheme, and what it prints can be read back.
+func TestSchemes(t *testing.T) {
+	key := serial.WithHiddenSequence([]byte("0123456789abcdef"))
+	shanghai := time.FixedZone("", 8*3600)
+	schemes := []struct {
+		opts   []serial.Option
+		on     []string // in the order of taking
+		prints []string // nothing where it is hidden
+	}{
+		{
+			nil,
+			[]string{"2021-10-24T12:00:00Z", "2021-10-24T23:59:59Z", "2021-10-25T00:00:00Z", "1970-01-02T12:00:00Z", "9999-12-30T00:00:00Z", "2021-10-24T00:00:00Z"},
+			[]string{"IS202110240001", "IS202110240002", "IS202110250001", "IS197001020001", "IS999912300001", "IS202110240003"},
+		},
+		{
+			[]serial.Option{serial.WithLocation(shanghai), serial.WithDayStart(4 * time.Hour)},
+			[]string{"2021-10-23T20:00:00Z", "2021-10-24T19:59:59Z", "2021-10-24T20:00:00Z"},
+			[]string{"IS202110240001", "IS202110240002", "IS202110250001"},
+		},
+		{
+			[]serial.Option{serial.WithPeriod(serial.PerWeek), serial.WithTemplate("{type}{date:GGGG-WW}-{seq:4}")},
+			[]string{"2024-12-29T00:00:00Z", "2024-12-30T00:00:00Z", "2025-01-05T00:00:00Z"},
+			[]string{"IS2024-52-0001", "IS2025-01-0001", "IS2025-01-0002"},
+		},
+		{
+			[]serial.Option{serial.WithPeriod(serial.PerQuarter), serial.WithYearStart(time.April, 1), serial.WithTemplate("{type}/{date:FFFF-EE/Q}/{seq:3}")},
+			[]string{"2024-03-31T00:00:00Z", "2024-04-01T00:00:00Z", "2024-06-30T00:00:00Z", "2024-07-01T00:00:00Z"},
+			[]string{"IS/2023-24/4/001", "IS/2024-25/1/001", "IS/2024-25/1/002", "IS/2024-25/2/001"},
+		},
+		{
+			[]serial.Option{serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}{date:yyyyMM}-{seq:4}")}, // more than the period
+			[]string{"2021-10-24T00:00:00Z", "2021-11-01T00:00:00Z", "2021-02-01T00:00:00Z", "2022-01-01T00:00:00Z"},
+			[]string{"IS202110-0001", "IS202111-0002", "IS202102-0003", "IS202201-0001"},
+		},
+		{
+			[]serial.Option{serial.WithPeriod(serial.Never), serial.WithTemplate("{type}-{seq:2+}"), serial.WithStart(99)},
+			[]string{"2021-10-24T00:00:00Z", "2030-10-24T00:00:00Z"},
+			[]string{"IS-99", "IS-100"},
+		},
+		{
+			[]serial.Option{serial.WithPeriod(serial.PerSecond), serial.WithTemplate("{type}{date:yyyyMMddHHmmss}{seq:4:base32}"), serial.WithStart(32)},
+			[]string{"2021-10-24T00:00:01Z", "2021-10-24T00:00:01.9Z", "2021-10-24T00:00:02Z"},
+			[]string{"IS202110240000010010", "IS202110240000010011", "IS202110240000020010"},
+		},
+		{
+			[]serial.Option{serial.WithTemplate("{type}{date:yyyyMMdd}{seq:4}{check:damm}")},
+			[]string{"2021-10-24T00:00:01Z", "2021-10-24T00:00:01Z"},
+			nil,
+		},
+		{
+			[]serial.Option{serial.WithTemplate("{type}{date:yyyyMMdd}{seq:6}"), key},
+			[]string{"2021-10-24T00:00:01Z", "2021-10-24T00:00:01Z", "2021-10-25T00:00:01Z"},
+			nil,
+		},
+	}
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t)
+		for i, s := range schemes {
+			opts := append([]serial.Option{serial.WithKeyPrefix(fmt.Sprint("p", i))}, s.opts...)
+			g := d.generator(t, db, opts...)
+			of := scheme(t, opts...)
+			first, _ := of.Limits()
+			used := map[string]int64{}
+			for j, on := range s.on {
+				at, err := time.Parse(time.RFC3339, on)
+				require.NoError(t, err)
+				commits(t, db, func(tx *sql.Tx) {
+					n, err := g.NextOn(t.Context(), tx, "IS", at)
+					require.NoError(t, err, on)
+					label, start, end := of.Period(at)
+					require.Equal(t, first+used[label], n.Seq, on)
+					used[label]++
+					if s.prints != nil {
+						require.Equal(t, s.prints[j], n.String(), on)
+					}
+					require.True(t, n.Start.Equal(start))
+					back, err := of.Parse(n.String())
+					require.NoError(t, err)
+					require.Equal(t, n.Seq, back.Seq)
+					require.True(t, n.Date.Equal(back.Date))
+
+					last, err := g.Last(t.Context(), tx, "IS", at)
+					require.NoError(t, err)
+					require.Equal(t, n.Seq, last.Seq)
+					require.True(t, last.Start.Equal(start))
+					if n.Date.Equal(start) && !strings.Contains(n.String(), "IS202110-") && end.After(start) {
+						require.Equal(t, n.String(), last.String())
+					} else {
+						require.True(t, last.Date.IsZero())
+						require.Empty(t, last.String())
+					}
+				})
+			}
+			tx := begin(t, db)
+			n, err := g.Next(t.Context(), tx, "IS")
+			require.NoError(t, err, "by the clock")
+			require.Positive(t, n.Seq)
+			require.NoError(t, tx.Rollback())
+		}
+	})
+}
+
+// After what is refused, nothing was taken, and the transaction goes on.
+func TestRefused(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t)
+		day := date(t, "2021-10-24")
+		classic := func(opts ...serial.Option) *gapless.Generator {
+			return d.generator(t, db, append([]serial.Option{serial.WithTemplate("{type}{date:yyMMdd}{seq:1}")}, opts...)...)
+		}
+		g := classic()
+		other := classic(serial.WithTemplate("{type}{date:yyMMdd}{seq:4:base36}"))
+		late := classic(serial.WithStart(5))
+		commits(t, db, func(tx *sql.Tx) {
+			on := func(g *gapless.Generator, typ string, want int64) {
+				t.Helper()
+				n, err := g.NextOn(t.Context(), tx, typ, day)
+				require.NoError(t, err)
+				require.Equal(t, want, n.Seq)
+			}
+			last := func(typ string, want int64) {
+				t.Helper()
+				n, err := g.Last(t.Context(), tx, typ, day)
+				require.NoError(t, err)
+				require.Equal(t, want, n.Seq)
+			}
+			for _, typ := range []string{"", "I S", strings.Repeat("x", 65), "Ａ"} {
+				_, err := g.Next(t.Context(), tx, typ)
+				require.ErrorIs(t, err, serial.ErrInvalidType)
+				_, err = g.NextN(t.Context(), tx, typ, 1)
+				require.ErrorIs(t, err, serial.ErrInvalidType)
+				_, err = g.NextOn(t.Context(), tx, typ, day)
+				require.ErrorIs(t, err, serial.ErrInvalidType)
+				_, err = g.Last(t.Context(), tx, typ, day)
+				require.ErrorIs(t, err, serial.ErrInvalidType)
+				require.ErrorIs(t, g.Raise(t.Context(), tx, typ, day, 1), serial.ErrInvalidType)
+			}
+			for _, n := range []int{-1, 0, 100_001} {
+				_, err := g.NextN(t.Context(), tx, "IS", n)
+				require.ErrorIs(t, err, serial.ErrInvalidRequest)
+			}
+			for _, at := range []time.Time{{}, date(t, "1969-12-30"), date(t, "1999-12-30"), date(t, "2100-01-02")} { // yy
+				_, err := g.NextOn(t.Context(), tx, "IS", at)
+				require.Error(t, err)
+				_, err = g.Last(t.Context(), tx, "IS", at)
+				require.Error(t, err)
+				require.Error(t, g.Raise(t.Context(), tx, "IS", at, 1))
+			}
+			for _, seq := range []int64{-1, 10} {
+				require.ErrorContains(t, g.Raise(t.Context(), tx, "IS", day, seq), "allowed are 0 to 9")
+			}
+
+			// Exhausted, first in a period of which nothing was taken.
+			numbers, err := g.NextN(t.Context(), tx, "IS", 10)
+			require.ErrorIs(t, err, serial.ErrExhausted)
+			require.Nil(t, numbers)
+			for want := range int64(7) {
+				on(g, "IS", want+1)
+			}
+			today := d.clock(t, db)
+			numbers, err = g.NextN(t.Context(), tx, "NN", 7)
+			require.NoError(t, err)
+			require.EqualValues(t, 7, numbers[6].Seq)
+			_, err = g.NextN(t.Context(), tx, "NN", 3)
+			require.ErrorIs(t, err, serial.ErrExhausted)
+			_, err = g.NextN(t.Context(), tx, "NN", 2)
+			require.NoError(t, err)
+			for range 2 {
+				_, err = g.Next(t.Context(), tx, "NN")
+				require.ErrorIs(t, err, serial.ErrExhausted)
+			}
+			n, err := g.Last(t.Context(), tx, "NN", today)
+			require.NoError(t, err)
+			require.EqualValues(t, 9, n.Seq)
+			last("IS", 7)
+
+			// A scheme that prints sequences in another way is refused, unless nothing was taken.
+			_, err = other.NextOn(t.Context(), tx, "IS", day)
+			require.ErrorIs(t, err, serial.ErrConflict)
+			require.ErrorIs(t, other.Raise(t.Context(), tx, "IS", day, 9), serial.ErrConflict)
+			_, err = other.Last(t.Context(), tx, "IS", day)
+			require.ErrorIs(t, err, serial.ErrConflict)
+			last("IS", 7)
+			on(g, "IS", 8)
+			require.NoError(t, other.Raise(t.Context(), tx, "NO", day, 0))
+			last("NO", 0)
+			on(g, "NO", 1)
+			_, err = other.NextOn(t.Context(), tx, "NO", day)
+			require.ErrorIs(t, err, serial.ErrConflict)
+
+			// Raise never lowers. Last does not count the numbers below a start.
+			require.NoError(t, g.Raise(t.Context(), tx, "IS", day, 3))
+			last("IS", 8)
+			require.NoError(t, g.Raise(t.Context(), tx, "UP", day, 3))
+			last("UP", 3)
+			on(g, "UP", 4)
+			on(late, "UP", 5)
+			on(late, "UP", 6)
+			on(late, "ST", 5)
+			_, err = late.NextN(t.Context(), tx, "SX", 6)
+			require.ErrorIs(t, err, serial.ErrExhausted)
+			last("SX", 0)
+			// With a later start than before, what is undone leaves what was.
+			on(g, "SY", 1)
+			_, err = late.NextN(t.Context(), tx, "SY", 100_000)
+			require.ErrorIs(t, err, serial.ErrExhausted)
+			require.NoError(t, g.Raise(t.Context(), tx, "RM", day, 9))
+			_, err = g.NextOn(t.Context(), tx, "RM", day)
+			require.ErrorIs(t, err, serial.ErrExhausted)
+			last("RM", 9)
+		})
+		var none *sql.Tx
+		for _, tx := range []gapless.Tx{nil, none} {
+			_, err := g.Next(t.Context(), tx, "IS")
+			require.EqualError(t, err, "gapless: the transaction is nil")
+			require.EqualError(t, g.Raise(t.Context(), tx, "IS", day, 1), "gapless: the transaction is nil")
+		}
+		_, err := g.Last(t.Context(), nil, "IS", day)
+		require.EqualError(t, err, "gapless: the Querier is nil")
+	})
+}
+
+// An error of the database's is passed on.
+func TestNoTable(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t)
+		g, err := gapless.New(d.dialect, scheme(t), gapless.WithTable("missing"))
+		require.NoError(t, err)
+		_, err = g.Last(t.Context(), db, "IS", date(t, "2021-10-24"))
+		require.ErrorContains(t, err, "gapless: the last number of IS: ")
+		tx := begin(t, db)
+		_, err = g.Next(t.Context(), tx, "IS")
+		require.ErrorContains(t, err, "gapless: next number of IS: ")
+		require.ErrorContains(t, err, "missing")
+		require.NoError(t, tx.Rollback())
+		require.EqualError(t, g.CreateTable(t.Context(), nil), "gapless: create the table: the database is nil")
+	})
+}
+
+func TestCreateTable(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		var creators sync.WaitGroup
+		for range 16 {
+			db := d.open(t)
+			g, err := gapless.New(d.dialect, scheme(t), gapless.WithTable("Order")) // a keyword
+			require.NoError(t, err)
+			creators.Go(func() {
+				if err := g.CreateTable(t.Context(), db); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		creators.Wait()
+		db := d.open(t)
+		g, err := gapless.New(d.dialect, scheme(t), gapless.WithTable("Order"))
+		require.NoError(t, err)
+		commits(t, db, func(tx *sql.Tx) {
+			n, err := g.Next(t.Context(), tx, "IS")
+			require.NoError(t, err)
+			require.EqualValues(t, 1, n.Seq)
+		})
+		unfit := map[gapless.Dialect][2]string{
+			gapless.PostgreSQL: {"CREATE TABLE", "CREATE UNLOGGED TABLE"},
+			gapless.MySQL:      {"InnoDB", "MyISAM"},
+		}[d.dialect]
+		if unfit[0] == "" {
+			return
+		}
+		g, err = gapless.New(d.dialect, scheme(t), gapless.WithTable("unfit"))
+		require.NoError(t, err)
+		execSQL(t, db, strings.Replace(g.Schema(), unfit[0], unfit[1], 1))
+		require.ErrorContains(t, g.CreateTable(t.Context(), db), ": numbers would not be kept as documents are")
+	})
+}
+
+// What the program thinks the time is makes no difference, and leaves nothing that counts in the wrong periods.
+func TestClock(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t)
+		for i, opts := range [][]serial.Option{
+			{serial.WithTemplate("{type}{date:yyMMdd}{seq:4}")},
+			{serial.WithTemplate("{type}{date:yyMMdd}{seq:4}"), serial.WithStart(100)},
+			{serial.WithPeriod(serial.PerHour), serial.WithTemplate("{type}{date:yyMMddHH}{seq:4}")},
+			{serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}{date:yyyyMMdd}-{seq:4}")},
+		} {
+			g := d.generator(t, db, append(opts, serial.WithKeyPrefix(fmt.Sprint("p", i)))...)
+			first, _ := scheme(t, opts...).Limits()
+			for j, ahead := range []time.Duration{0, -48 * time.Hour, 400 * 24 * time.Hour, -50 * 365 * 24 * time.Hour, -80 * 365 * 24 * time.Hour} {
+				before := d.clock(t, db)
+				commits(t, db, func(tx *sql.Tx) {
+					g.Misjudge(ahead)
+					n, err := g.Next(t.Context(), tx, "IS")
+					require.NoError(t, err)
+					if d.clock(t, db).Truncate(time.Hour).Equal(before.Truncate(time.Hour)) { // no period has ended meanwhile
+						require.Equal(t, first+int64(j), n.Seq, "%d, %v", i, ahead)
+					}
+					require.WithinRange(t, n.Date, before.UTC().Truncate(24*time.Hour), d.clock(t, db))
+				})
+				if of, err := scheme(t, opts...).Number("IS", before.Add(ahead), 1); ahead != 0 && err == nil {
+					last, err := g.Last(t.Context(), db, "IS", before.Add(ahead))
+					require.NoError(t, err)
+					if i != 3 || of.Start.Year() != before.UTC().Year() {
+						require.Zero(t, last.Seq)
+					}
+				}
+			}
+		}
+	})
+}
+
+// The settings of a connection make no difference.
+func TestSettings(t *testing.T) {
+	check := func(t *testing.T, d *database) {
+		db := d.open(t)
+		g := d.generator(t, db)
+		for want := range int64(3) {
+			commits(t, db, func(tx *sql.Tx) {
+				n, err := g.NextOn(t.Context(), tx, "É", date(t, "2021-10-24"))
+				require.NoError(t, err)
+				require.Equal(t, want+1, n.Seq)
+				n, err = g.Next(t.Context(), tx, "IS")
+				require.NoError(t, err)
+				require.Less(t, time.Since(n.Start), 25*time.Hour)
+			})
+		}
+		_, err := g.NextOn(t.Context(), begin(t, db), "é", date(t, "2021-10-24"))
+		require.NoError(t, err)
+	}
+	for _, dsn := range []string{
+		"default_query_exec_mode=simple_protocol", "default_query_exec_mode=exec", "default_query_exec_mode=describe_exec",
+		"default_transaction_isolation=serializable", "standard_conforming_strings=off", "client_encoding=LATIN1", "TimeZone=Asia/Shanghai",
+	} {
+		t.Run("PostgreSQL/"+dsn, func(t *testing.T) { check(t, postgreSQL(t).with(dsn)) })
+	}
+	for _, dsn := range []string{
+		"clientFoundRows=true", "interpolateParams=true", "parseTime=true&loc=Asia%2FShanghai", "sql_mode=%27%27", "sql_mode=%27ANSI%27",
+		"sql_mode=%27TRADITIONAL%2CPAD_CHAR_TO_FULL_LENGTH%2CNO_BACKSLASH_ESCAPES%27", "charset=latin1", "time_zone=%27%2B08%3A00%27",
+	} {
+		t.Run("MySQL/"+dsn, func(t *testing.T) { check(t, mariaDB(t).with(dsn)) })
+	}
+	for _, dsn := range []string{"_pragma=journal_mode(WAL)", "_pragma=encoding('UTF-16')"} {
+		t.Run("SQLite/"+dsn, func(t *testing.T) { check(t, sqlite3(t).with(dsn)) })
+	}
+}
+
+// LAST_INSERT_ID is the caller's.
+func TestLastInsertID(t *testing.T) {
+	d := mariaDB(t)
+	db := d.open(t)
+	g := d.generator(t, db)
+	execSQL(t, db, "CREATE TABLE documents (id bigint AUTO_INCREMENT PRIMARY KEY) AUTO_INCREMENT = 4711")
+	for range 2 {
+		commits(t, db, func(tx *sql.Tx) {
+			var before, after int64
+			_, err := tx.ExecContext(t.Context(), "INSERT INTO documents VALUES ()")
+			require.NoError(t, err)
+			require.NoError(t, tx.QueryRowContext(t.Context(), "SELECT LAST_INSERT_ID()").Scan(&before))
+			require.GreaterOrEqual(t, before, int64(4711))
+			_, err = g.Next(t.Context(), tx, "IS")
+			require.NoError(t, err)
+			require.NoError(t, g.Raise(t.Context(), tx, "IS", date(t, "2021-10-24"), 7))
+			require.NoError(t, tx.QueryRowContext(t.Context(), "SELECT LAST_INSERT_ID()").Scan(&after))
+			require.Equal(t, before, after)
+		})
+	}
+}

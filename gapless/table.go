@@ -1,0 +1,111 @@
+package gapless
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+	"math/rand/v2"
+	"time"
+)
+
+// A counter is the row of a type and period as a statement left it. Its lock is held until the transaction ends.
+type counter struct {
+	last     int64     // sequence taken, 0 for none
+	previous int64     // last before the statement
+	mark     string    // print mark of the scheme that took the numbers
+	now      time.Time // by the database's clock, after the lock was got
+}
+
+// series is a type's key in the table. A prefix has no colon.
+func (g *Generator) series(typ string) []byte { return []byte(g.inside.Prefix + ":" + typ) }
+
+// take waits for the counter's lock and adds n to it, or to above if that is greater. Whether this may be so is for the caller
+// to judge, by what the counter was and by its clock: under the lock, undo can follow.
+func (g *Generator) take(ctx context.Context, tx Tx, typ, label string, above, n int64) (counter, error) {
+	series, period, mark := g.series(typ), []byte(label), []byte(g.inside.PrintMark)
+	upsert := []any{series, period, mark, above + n, mark, n, above + n}
+	read := upsert
+	if g.sql.upsert != "" {
+		if _, err := tx.ExecContext(ctx, g.sql.upsert, upsert...); err != nil {
+			return counter{}, err
+		}
+		read = []any{series, period}
+	}
+	var c counter
+	var printed []byte
+	var micros int64
+	if err := tx.QueryRowContext(ctx, g.sql.read, read...).Scan(&c.last, &c.previous, &printed, &micros); err != nil {
+		return counter{}, err
+	}
+	c.mark, c.now = string(printed), g.noted(micros)
+	return c, nil
+}
+
+// undo takes back what take did to the counter, whose lock is held.
+func (g *Generator) undo(ctx context.Context, tx Tx, typ, label string) error {
+	_, err := tx.ExecContext(ctx, g.sql.undo, g.series(typ), []byte(label))
+	return err
+}
+
+// ask reads the database's clock.
+func (g *Generator) ask(ctx context.Context, tx Tx) (time.Time, error) {
+	var micros int64
+	if err := tx.QueryRowContext(ctx, g.sql.ask).Scan(&micros); err != nil {
+		return time.Time{}, err
+	}
+	return g.noted(micros), nil
+}
+
+// noted is a reading of the database's clock, in microseconds since 1970. It remembers how far that is ahead.
+func (g *Generator) noted(micros int64) time.Time {
+	now := time.UnixMicro(micros)
+	g.ahead.Store(int64(time.Until(now)))
+	return now
+}
+
+// Schema returns the statement with which [Generator.CreateTable] creates the table, for those who keep their schema
+// themselves. A table may have more columns if they have defaults. The types must stay: names are bytes, because a comparison
+// of text may take "IS" for "is" or for "IS ". The table must be neither unlogged nor temporary, and on MySQL of InnoDB.
+//
+// There is a row for each type and period: series is the key prefix, a colon and the type; period is the period's label, such
+// as 20211024; mark is a hash of what the template decides of the sequence's print, "" for the usual; last is the last sequence
+// taken, 0 if none was, and previous the one before it was last changed. To read it in PostgreSQL: SELECT convert_from(series, 'UTF8'),
+// convert_from(period, 'UTF8'), last FROM serial_gapless. Elsewhere no conversion is needed. Never delete rows of periods in
+// which numbers may still be taken, also by [Generator.NextOn].
+func (g *Generator) Schema() string { return g.sql.schema }
+
+// CreateTable creates the table unless it exists. Any number of processes may do so at once. The database's user needs the
+// right to create it, in PostgreSQL even if the table exists. It is an error if the table would not keep numbers together with
+// documents, being unlogged in PostgreSQL or not of InnoDB in MySQL. Every other error wraps the driver's; after it, or if ctx
+// has ended, the table may exist or not, and CreateTable may be repeated.
+func (g *Generator) CreateTable(ctx context.Context, db *sql.DB) error {
+	const what = "create the table"
+	if db == nil {
+		return fmt.Errorf("gapless: %s: the database is nil", what)
+	}
+	end := time.Now().Add(30 * time.Second)
+	for wait := time.Millisecond; ; wait = min(2*wait, 64*time.Millisecond) {
+		_, err := db.ExecContext(ctx, g.sql.schema)
+		if err == nil {
+			break
+		}
+		if ctx.Err() != nil || !g.dialect.again(err) || time.Now().After(end) {
+			return g.failed(ctx, what, err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(rand.N(wait)):
+		}
+	}
+	if g.sql.flaw == "" {
+		return nil
+	}
+	var flaw string
+	if err := db.QueryRowContext(ctx, g.sql.flaw).Scan(&flaw); err != nil {
+		return g.failed(ctx, what, err)
+	}
+	if flaw != "" {
+		return fmt.Errorf("gapless: %s: %s: numbers would not be kept as documents are", what, flaw)
+	}
+	return nil
+}
