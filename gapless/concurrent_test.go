@@ -1,0 +1,567 @@
+package gapless_test
+
+import (
+	"bufio"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/gapless"
+)
+
+// documents creates the table of what numbers are for.
+func (d *database) documents(t *testing.T, db *sql.DB) {
+	t.Helper()
+	suffix := ""
+	if d.dialect == gapless.MySQL {
+		suffix = " ENGINE = InnoDB"
+	}
+	execSQL(t, db, "CREATE TABLE documents (number varchar(100) NOT NULL PRIMARY KEY)"+suffix)
+}
+
+// store stores a document.
+func store(ctx context.Context, tx gapless.Tx, number serial.Number) error {
+	_, err := tx.ExecContext(ctx, "INSERT INTO documents VALUES ('"+number.String()+"')")
+	return err
+}
+
+// requireGapless checks that the numbers of the documents are 1 to the last one of each type and period.
+func requireGapless(t *testing.T, db *sql.DB, g *gapless.Generator, s *serial.Scheme) (count int) {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), "SELECT number FROM documents")
+	require.NoError(t, err)
+	defer func() { _ = rows.Close() }()
+	type series struct{ typ, label string }
+	seqs, at := map[series][]int64{}, map[series]time.Time{}
+	for rows.Next() {
+		var text string
+		require.NoError(t, rows.Scan(&text))
+		n, err := s.Parse(text)
+		require.NoError(t, err)
+		label, _, _ := s.Period(n.Start)
+		key := series{n.Type, label}
+		seqs[key], at[key] = append(seqs[key], n.Seq), n.Start
+		count++
+	}
+	require.NoError(t, rows.Err())
+	first, _ := s.Limits()
+	for key, found := range seqs {
+		slices.Sort(found)
+		for i, seq := range found {
+			require.Equal(t, first+int64(i), seq, "%v has a gap or a duplicate: %v", key, found)
+		}
+		last, err := g.Last(t.Context(), db, key.typ, at[key])
+		require.NoError(t, err)
+		require.Equal(t, found[len(found)-1], last.Seq, "%v", key)
+	}
+	return count
+}
+
+// again reports whether a transaction failed only because others were at work.
+func again(err error) bool {
+	var mysqlError *mysql.MySQLError
+	return errors.As(err, &mysqlError) && mysqlError.Number == 1213
+}
+
+// Transactions of all kinds of fates leave no gap and no duplicate among the documents.
+func TestFates(t *testing.T) {
+	const goroutines, each1 = 200, 4
+	s := scheme(t, serial.WithTemplate("{type}{date:yyyyMMdd}-{seq:4}"))
+	each(t, func(t *testing.T, d *database) {
+		db, admin := d.open(t), d.open(t)
+		connections := 40
+		if d.dialect == gapless.SQLite {
+			connections = 8 // they wait by polling, so that more are only slower
+		}
+		db.SetMaxOpenConns(connections)
+		db.SetMaxIdleConns(connections)
+		d.documents(t, db)
+		g := d.generator(t, db, serial.WithTemplate("{type}{date:yyyyMMdd}-{seq:4}"))
+		types := []string{"A", "B", "C"}
+		back := date(t, "2021-10-24")
+		run := func(seed uint64) error {
+			r := rand.New(rand.NewPCG(seed, 0))
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			tx, err := db.BeginTx(ctx, nil)
+			if err != nil {
+				return err
+			}
+			defer func() { _ = tx.Rollback() }()
+			document := func(typ string, on bool) error {
+				var n serial.Number
+				var err error
+				if on {
+					n, err = g.NextOn(ctx, tx, typ, back)
+				} else {
+					n, err = g.Next(ctx, tx, typ)
+				}
+				if err != nil {
+					return err
+				}
+				return store(ctx, tx, n)
+			}
+			typ, on := types[r.IntN(len(types))], r.IntN(4) == 0
+			fate := r.IntN(7)
+			if fate == 1 { // to a savepoint, then on
+				if _, err := tx.ExecContext(ctx, "SAVEPOINT s"); err != nil {
+					return err
+				}
+				if err := document(typ, on); err != nil {
+					return err
+				}
+				if _, err := tx.ExecContext(ctx, "ROLLBACK TO SAVEPOINT s"); err != nil {
+					return err
+				}
+			}
+			if fate == 2 { // the context ends while it waits, or soon after
+				time.AfterFunc(time.Duration(r.IntN(20))*time.Millisecond, cancel)
+			}
+			if err := document(typ, on); err != nil {
+				return err
+			}
+			switch fate {
+			case 3:
+				return tx.Rollback()
+			case 4: // the connection is killed
+				var id int64
+				switch d.dialect {
+				case gapless.PostgreSQL:
+					if err := tx.QueryRowContext(ctx, "SELECT pg_backend_pid()").Scan(&id); err != nil {
+						return err
+					}
+					_, err = admin.ExecContext(t.Context(), fmt.Sprintf("SELECT pg_terminate_backend(%d)", id))
+				case gapless.MySQL:
+					if err := tx.QueryRowContext(ctx, "SELECT connection_id()").Scan(&id); err != nil {
+						return err
+					}
+					_, err = admin.ExecContext(t.Context(), fmt.Sprintf("KILL %d", id))
+				default:
+					return tx.Rollback()
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			case 5: // several at once
+				numbers, err := g.NextN(ctx, tx, typ, 3)
+				if err != nil {
+					return err
+				}
+				for _, n := range numbers {
+					if err := store(ctx, tx, n); err != nil {
+						return err
+					}
+				}
+			}
+			return tx.Commit()
+		}
+		var committed, failed int
+		var mu sync.Mutex
+		var workers sync.WaitGroup
+		for i := range goroutines {
+			workers.Go(func() {
+				for j := range each1 {
+					err := run(uint64(i*each1 + j))
+					for again(err) {
+						err = run(uint64(i*each1 + j))
+					}
+					mu.Lock()
+					if err == nil {
+						committed++
+					} else {
+						failed++
+					}
+					mu.Unlock()
+				}
+			})
+		}
+		workers.Wait()
+		count := requireGapless(t, db, g, s)
+		t.Logf("%d transactions ended well and %d did not; %d documents", committed, failed, count)
+		require.Greater(t, count, goroutines*each1/3)
+	})
+}
+
+// Fifty begin a period at once. Where the one who is first rolls back, MySQL ends some of the others as deadlocks.
+func TestFirstUse(t *testing.T) {
+	s := scheme(t, serial.WithPeriod(serial.Never), serial.WithTemplate("{type}-{seq:4}"))
+	each(t, func(t *testing.T, d *database) {
+		const callers = 50
+		db := d.open(t)
+		admin := d.open(t)
+		d.documents(t, db)
+		g := d.generator(t, admin, serial.WithPeriod(serial.Never), serial.WithTemplate("{type}-{seq:4}"))
+		for _, typ := range []string{"commits", "rolls-back"} {
+			first := begin(t, db)
+			n, err := g.Next(t.Context(), first, typ)
+			require.NoError(t, err)
+			require.EqualValues(t, 1, n.Seq)
+			require.NoError(t, store(t.Context(), first, n))
+			var workers sync.WaitGroup
+			for range callers {
+				workers.Go(func() {
+					for {
+						err := func() error {
+							tx, err := db.BeginTx(t.Context(), nil)
+							if err != nil {
+								return err
+							}
+							defer func() { _ = tx.Rollback() }()
+							n, err := g.Next(t.Context(), tx, typ)
+							if err == nil {
+								err = store(t.Context(), tx, n)
+							}
+							if err != nil {
+								return err
+							}
+							return tx.Commit()
+						}()
+						if err == nil {
+							return
+						}
+						if !again(err) {
+							t.Error(err)
+							return
+						}
+					}
+				})
+			}
+			d.waiting(t, admin, callers)
+			if typ == "commits" {
+				require.NoError(t, first.Commit())
+			} else {
+				require.NoError(t, first.Rollback())
+			}
+			workers.Wait()
+		}
+		require.Equal(t, 2*callers+1, requireGapless(t, db, g, s))
+	})
+}
+
+// Those who wait while a period ends get numbers of the next one: of a day, and of seconds that are shorter than the wait.
+func TestPeriodEnds(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		db, admin := d.open(t), d.open(t)
+		d.documents(t, db)
+		for _, day := range []bool{true, false} {
+			const waiting = 20
+			opts := []serial.Option{serial.WithPeriod(serial.PerSecond), serial.WithTemplate("S{type}{date:yyyyMMddHHmmss}-{seq:4}"), serial.WithKeyPrefix("s")}
+			if day {
+				// A zone in which the day ends in two or three seconds.
+				left := 24*3600 - int(d.clock(t, admin).Unix()%(24*3600)) - 3
+				opts = []serial.Option{serial.WithLocation(time.FixedZone("", left)), serial.WithTemplate("{type}{date:yyyyMMdd}-{seq:4}")}
+			}
+			s := scheme(t, opts...)
+			g := d.generator(t, admin, opts...)
+			execSQL(t, db, "DELETE FROM documents")
+
+			first := begin(t, db)
+			before, err := g.Next(t.Context(), first, "IS")
+			require.NoError(t, err)
+			require.EqualValues(t, 1, before.Seq)
+			require.NoError(t, store(t.Context(), first, before))
+			_, _, end := s.Period(before.Start)
+			numbers := make(chan serial.Number, waiting)
+			var workers sync.WaitGroup
+			for range waiting {
+				workers.Go(func() {
+					for {
+						n, err := func() (n serial.Number, err error) {
+							tx, err := db.BeginTx(t.Context(), nil)
+							if err != nil {
+								return n, err
+							}
+							defer func() { _ = tx.Rollback() }()
+							if n, err = g.Next(t.Context(), tx, "IS"); err == nil {
+								err = store(t.Context(), tx, n)
+							}
+							if err != nil {
+								return n, err
+							}
+							return n, tx.Commit()
+						}()
+						if again(err) {
+							continue
+						}
+						if err != nil {
+							t.Error(err)
+						}
+						numbers <- n
+						return
+					}
+				})
+			}
+			if day {
+				d.waiting(t, admin, waiting)
+			}
+			require.Eventually(t, func() bool { return d.clock(t, admin).After(end) }, 30*time.Second, 10*time.Millisecond)
+			require.NoError(t, first.Commit())
+			workers.Wait()
+			close(numbers)
+			for n := range numbers {
+				if day {
+					require.False(t, n.Start.Before(end), "%v of %v, which ended at %v", n, n.Start, end)
+				}
+			}
+			require.Equal(t, waiting+1, requireGapless(t, db, g, s))
+			last, err := g.Last(t.Context(), db, "IS", before.Start)
+			require.NoError(t, err)
+			if day {
+				require.EqualValues(t, 1, last.Seq, "nothing was taken of the day that ended")
+			}
+		}
+	})
+}
+
+// The order of numbers is that of commits: whoever has a greater one sees the documents of all smaller ones.
+func TestOrder(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t)
+		db.SetMaxOpenConns(8)
+		d.documents(t, db)
+		g := d.generator(t, db)
+		day := date(t, "2021-10-24")
+		var workers sync.WaitGroup
+		for range 8 {
+			workers.Go(func() {
+				for range 10 {
+					for {
+						err := func() error {
+							tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: d.readCommitted()})
+							if err != nil {
+								return err
+							}
+							defer func() { _ = tx.Rollback() }()
+							n, err := g.NextOn(t.Context(), tx, "IS", day)
+							if err != nil {
+								return err
+							}
+							var seen int64
+							if err := tx.QueryRowContext(t.Context(), "SELECT count(*) FROM documents").Scan(&seen); err != nil {
+								return err
+							}
+							if seen != n.Seq-1 {
+								t.Errorf("number %d sees %d documents", n.Seq, seen)
+							}
+							if err := store(t.Context(), tx, n); err != nil {
+								return err
+							}
+							return tx.Commit()
+						}()
+						if err == nil {
+							break
+						}
+						if !again(err) {
+							t.Error(err)
+							return
+						}
+					}
+				}
+			})
+		}
+		workers.Wait()
+		require.Equal(t, 80, requireGapless(t, db, g, scheme(t)))
+	})
+}
+
+func (d *database) readCommitted() sql.IsolationLevel {
+	if d.dialect == gapless.SQLite {
+		return sql.LevelDefault
+	}
+	return sql.LevelReadCommitted
+}
+
+// Types and periods do not wait for each other, except on SQLite.
+func TestIndependent(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		if d.dialect == gapless.SQLite {
+			t.Skip("has one writer")
+		}
+		db := d.open(t)
+		g := d.generator(t, db)
+		other := d.generator(t, db, serial.WithKeyPrefix("other"))
+		for range 2 { // first with new rows, then with old ones
+			held := begin(t, db)
+			_, err := g.NextOn(t.Context(), held, "IS", date(t, "2021-10-24"))
+			require.NoError(t, err)
+			commits(t, db, func(tx *sql.Tx) {
+				_, err := g.NextOn(t.Context(), tx, "IT", date(t, "2021-10-24"))
+				require.NoError(t, err)
+				_, err = g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-25"))
+				require.NoError(t, err)
+				_, err = other.NextOn(t.Context(), tx, "IS", date(t, "2021-10-24"))
+				require.NoError(t, err)
+			})
+			last, err := g.Last(t.Context(), db, "IS", date(t, "2021-10-24")) // waits for nobody
+			require.NoError(t, err)
+			require.Less(t, last.Seq, int64(2))
+			require.NoError(t, held.Commit())
+		}
+	})
+}
+
+// A caller waits as long as its context, and the error says so.
+func TestContextEnds(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		if d.dialect == gapless.SQLite {
+			t.Skip("waits for the busy timeout")
+		}
+		db := d.open(t)
+		g := d.generator(t, db)
+		held := begin(t, db)
+		_, err := g.NextOn(t.Context(), held, "IS", date(t, "2021-10-24"))
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		tx := begin(t, db)
+		_, err = g.NextOn(ctx, tx, "IS", date(t, "2021-10-24"))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		_ = tx.Rollback()
+		require.NoError(t, held.Rollback())
+		commits(t, db, func(tx *sql.Tx) {
+			n, err := g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-24"))
+			require.NoError(t, err)
+			require.EqualValues(t, 1, n.Seq)
+		})
+	})
+}
+
+// PostgreSQL fails those who have waited at REPEATABLE READ; repeated, they get the next number.
+func TestRepeatableRead(t *testing.T) {
+	d := postgreSQL(t)
+	db := d.open(t)
+	g := d.generator(t, db)
+	day := date(t, "2021-10-24")
+	commits(t, db, func(tx *sql.Tx) {
+		_, err := g.NextOn(t.Context(), tx, "IS", day)
+		require.NoError(t, err)
+	})
+	tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
+	require.NoError(t, err)
+	var one int
+	require.NoError(t, tx.QueryRowContext(t.Context(), "SELECT 1").Scan(&one)) // its snapshot
+	commits(t, db, func(tx *sql.Tx) {
+		_, err := g.NextOn(t.Context(), tx, "IS", day)
+		require.NoError(t, err)
+	})
+	_, err = g.NextOn(t.Context(), tx, "IS", day)
+	var state interface{ SQLState() string }
+	require.ErrorAs(t, err, &state)
+	require.Equal(t, "40001", state.SQLState())
+	require.NoError(t, tx.Rollback())
+}
+
+const workerEnv = "GAPLESS_TEST_WORKER"
+
+func TestMain(m *testing.M) {
+	if arguments := os.Getenv(workerEnv); arguments != "" {
+		if err := hang(strings.Split(arguments, "|")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// hang takes a number as a process of its own, prints it and does not commit.
+func hang(arguments []string) error {
+	dialect, err := strconv.Atoi(arguments[0])
+	if err != nil {
+		return err
+	}
+	d := &database{dialect: gapless.Dialect(dialect), dsn: arguments[1], name: arguments[2]}
+	db, err := d.connect()
+	if err != nil {
+		return err
+	}
+	s, err := serial.NewScheme(serial.WithLocation(time.UTC))
+	if err != nil {
+		return err
+	}
+	g, err := gapless.New(d.dialect, s)
+	if err != nil {
+		return err
+	}
+	ctx := context.Background()
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	n, err := g.NextOn(ctx, tx, "IS", time.Date(2021, 10, 24, 0, 0, 0, 0, time.UTC))
+	if err == nil {
+		err = store(ctx, tx, n)
+	}
+	if err != nil {
+		return err
+	}
+	fmt.Println(n)
+	_, err = bufio.NewReader(os.Stdin).ReadString('\n') // never comes
+	return err
+}
+
+// While a process hangs with a number, the others wait; when it is killed, the number is free again.
+func TestKilled(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		db, admin := d.open(t), d.open(t)
+		d.documents(t, db)
+		g := d.generator(t, db)
+		day := date(t, "2021-10-24")
+		for range 2 {
+			binary, err := os.Executable()
+			require.NoError(t, err)
+			cmd := exec.Command(binary)
+			cmd.Env = append(os.Environ(), fmt.Sprintf("%s=%d|%s|%s", workerEnv, d.dialect, d.dsn, d.name))
+			cmd.Stderr = os.Stderr
+			in, err := cmd.StdinPipe()
+			require.NoError(t, err)
+			defer func() { _ = in.Close() }()
+			out, err := cmd.StdoutPipe()
+			require.NoError(t, err)
+			require.NoError(t, cmd.Start())
+			t.Cleanup(func() {
+				_ = cmd.Process.Kill()
+				_ = cmd.Wait()
+			})
+			line, err := bufio.NewReader(out).ReadString('\n')
+			require.NoError(t, err)
+			done := make(chan serial.Number)
+			go func() {
+				defer close(done)
+				tx, err := db.BeginTx(t.Context(), nil)
+				if err == nil {
+					defer func() { _ = tx.Rollback() }()
+					var n serial.Number
+					if n, err = g.NextOn(t.Context(), tx, "IS", day); err == nil {
+						if err = store(t.Context(), tx, n); err == nil {
+							err = tx.Commit()
+						}
+					}
+					done <- n
+				}
+				if err != nil {
+					t.Error(err)
+				}
+			}()
+			d.waiting(t, admin, 1)
+			require.NoError(t, cmd.Process.Kill())
+			require.Equal(t, strings.TrimSpace(line), (<-done).String())
+			<-done
+		}
+		require.Equal(t, 2, requireGapless(t, db, g, scheme(t)))
+	})
+}
