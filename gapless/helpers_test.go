@@ -206,9 +206,11 @@ func (d *database) clock(t testing.TB, db *sql.DB) time.Time {
 // waiting requires that so many transactions come to wait for a lock. SQLite does not tell.
 func (d *database) waiting(t testing.TB, db *sql.DB, n int) {
 	t.Helper()
+	tick := 5 * time.Millisecond
 	query := "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name = '" + d.name + "'"
 	switch d.dialect {
 	case gapless.MySQL:
+		tick = 150 * time.Millisecond // what InnoDB tells is renewed if nobody has asked for 100 ms
 		query = "SELECT count(*) FROM information_schema.innodb_trx t JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id " +
 			"WHERE t.trx_state = 'LOCK WAIT' AND p.db = '" + d.name + "'"
 	case gapless.SQLite:
@@ -218,5 +220,5 @@ func (d *database) waiting(t testing.TB, db *sql.DB, n int) {
 		var found int
 		require.NoError(t, db.QueryRowContext(t.Context(), query).Scan(&found))
 		return found == n
-	}, 30*time.Second, 5*time.Millisecond)
+	}, 30*time.Second, tick)
 }

@@ -1,0 +1,163 @@
+//go:build !race
+
+package gapless_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"log"
+	"time"
+
+	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/gapless"
+)
+
+// openShop opens a database in memory. The program imports the driver: _ "modernc.org/sqlite".
+func openShop() *sql.DB {
+	db, err := sql.Open("sqlite", ":memory:")
+	if err != nil {
+		log.Fatal(err)
+	}
+	db.SetMaxOpenConns(1) // each connection would have a memory of its own
+	if _, err := db.Exec("CREATE TABLE invoices (number TEXT NOT NULL UNIQUE, total INTEGER NOT NULL)"); err != nil {
+		log.Fatal(err)
+	}
+	return db
+}
+
+// An invoice that fails leaves no gap: the next one gets its number.
+func Example() {
+	ctx := context.Background()
+	db := openShop()
+	defer db.Close()
+	scheme, err := serial.NewScheme(serial.WithPeriod(serial.Never), serial.WithTemplate("{type}-{seq:6}"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	numbers, err := gapless.New(gapless.SQLite, scheme)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := numbers.CreateTable(ctx, db); err != nil {
+		log.Fatal(err)
+	}
+
+	invoice := func(total int) error {
+		tx, err := db.BeginTx(ctx, nil)
+		if err != nil {
+			return err
+		}
+		defer func() { _ = tx.Rollback() }() // does nothing after Commit
+		number, err := numbers.Next(ctx, tx, "INV")
+		if err != nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, "INSERT INTO invoices VALUES (?, ?)", number.String(), total); err != nil {
+			return err
+		}
+		if total == 0 {
+			return fmt.Errorf("%v: nothing to pay", number)
+		}
+		fmt.Println(number)
+		return tx.Commit()
+	}
+	for _, total := range []int{1200, 0, 99} {
+		if err := invoice(total); err != nil {
+			fmt.Println("failed:", err)
+		}
+	}
+	// Output:
+	// INV-000001
+	// failed: INV-000002: nothing to pay
+	// INV-000002
+}
+
+// An invoice of last year that is entered late gets the next number of last year.
+func ExampleGenerator_NextOn() {
+	ctx := context.Background()
+	db := openShop()
+	defer db.Close()
+	scheme, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerYear),
+		serial.WithYearStart(time.April, 1), serial.WithTemplate("{type}/{date:FFFF-EE}/{seq:4}"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	numbers, err := gapless.New(gapless.SQLite, scheme)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := numbers.CreateTable(ctx, db); err != nil {
+		log.Fatal(err)
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, date := range []time.Time{
+		time.Date(2025, 3, 31, 0, 0, 0, 0, time.UTC),
+		time.Date(2025, 4, 1, 0, 0, 0, 0, time.UTC),
+		time.Date(2025, 3, 30, 0, 0, 0, 0, time.UTC),
+	} {
+		number, err := numbers.NextOn(ctx, tx, "INV", date)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(number)
+	}
+	if err := tx.Commit(); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// INV/2024-25/0001
+	// INV/2025-26/0001
+	// INV/2024-25/0002
+}
+
+// Numbers that an old system has used are not taken again.
+func ExampleGenerator_Raise() {
+	ctx := context.Background()
+	db := openShop()
+	defer db.Close()
+	scheme, err := serial.NewScheme(serial.WithPeriod(serial.Never), serial.WithTemplate("{type}-{seq:4}"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	numbers, err := gapless.New(gapless.SQLite, scheme)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := numbers.CreateTable(ctx, db); err != nil {
+		log.Fatal(err)
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := numbers.Raise(ctx, tx, "INV", time.Now(), 9997); err != nil {
+		log.Fatal(err)
+	}
+	for range 2 {
+		number, err := numbers.Next(ctx, tx, "INV")
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(number)
+	}
+	_, err = numbers.Next(ctx, tx, "INV")
+	fmt.Println(errors.Is(err, serial.ErrExhausted))
+	if err := tx.Commit(); err != nil { // the transaction can go on
+		log.Fatal(err)
+	}
+	last, err := numbers.Last(ctx, db, "INV", time.Now())
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(last)
+	// Output:
+	// INV-9998
+	// INV-9999
+	// true
+	// INV-9999
+}
