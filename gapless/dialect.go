@@ -1,6 +1,7 @@
 package gapless
 
 import (
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"regexp"
@@ -124,6 +125,26 @@ func (d Dialect) forTable(name string) (s statements, err error) {
 		}
 	}
 	return s, nil
+}
+
+// bind returns a statement and its arguments, each a []byte or an int64, as they are sent. Drivers of MySQL prepare a statement
+// that has arguments, which takes another round trip. So there they become literals, of a kind that needs no escaping.
+func (d Dialect) bind(query string, args ...any) (string, []any) {
+	if d != MySQL {
+		return query, args
+	}
+	bound := make([]byte, 0, 512)
+	for _, arg := range args {
+		before, after, _ := strings.Cut(query, "?")
+		bound, query = append(bound, before...), after
+		switch v := arg.(type) {
+		case []byte:
+			bound = append(hex.AppendEncode(append(bound, "x'"...), v), '\'')
+		case int64:
+			bound = strconv.AppendInt(bound, v, 10)
+		}
+	}
+	return string(append(bound, query...)), nil
 }
 
 // postgresAgain are the errors that some of several simultaneous CREATE TABLE get in spite of IF NOT EXISTS.

@@ -199,7 +199,8 @@ func (g *Generator) Last(ctx context.Context, q Querier, typ string, at time.Tim
 	}
 	var mark []byte
 	number.Seq = 0
-	err = q.QueryRowContext(ctx, g.sql.last, g.series(typ), []byte(of.Label)).Scan(&number.Seq, &mark)
+	query, args := g.dialect.bind(g.sql.last, g.series(typ), []byte(of.Label))
+	err = q.QueryRowContext(ctx, query, args...).Scan(&number.Seq, &mark)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 	case err != nil:

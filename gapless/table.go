@@ -26,7 +26,8 @@ func (g *Generator) take(ctx context.Context, tx Tx, typ, label string, above, n
 	upsert := []any{series, period, mark, above + n, mark, n, above + n}
 	read := upsert
 	if g.sql.upsert != "" {
-		if _, err := tx.ExecContext(ctx, g.sql.upsert, upsert...); err != nil {
+		query, args := g.dialect.bind(g.sql.upsert, upsert...)
+		if _, err := tx.ExecContext(ctx, query, args...); err != nil {
 			return counter{}, err
 		}
 		read = []any{series, period}
@@ -34,7 +35,8 @@ func (g *Generator) take(ctx context.Context, tx Tx, typ, label string, above, n
 	var c counter
 	var printed []byte
 	var micros int64
-	if err := tx.QueryRowContext(ctx, g.sql.read, read...).Scan(&c.last, &c.previous, &printed, &micros); err != nil {
+	query, args := g.dialect.bind(g.sql.read, read...)
+	if err := tx.QueryRowContext(ctx, query, args...).Scan(&c.last, &c.previous, &printed, &micros); err != nil {
 		return counter{}, err
 	}
 	c.mark, c.now = string(printed), g.noted(micros)
@@ -43,7 +45,8 @@ func (g *Generator) take(ctx context.Context, tx Tx, typ, label string, above, n
 
 // undo takes back what take did to the counter, whose lock is held.
 func (g *Generator) undo(ctx context.Context, tx Tx, typ, label string) error {
-	_, err := tx.ExecContext(ctx, g.sql.undo, g.series(typ), []byte(label))
+	query, args := g.dialect.bind(g.sql.undo, g.series(typ), []byte(label))
+	_, err := tx.ExecContext(ctx, query, args...)
 	return err
 }
 
