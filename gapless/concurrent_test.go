@@ -39,12 +39,19 @@ func store(ctx context.Context, tx gapless.Tx, number serial.Number) error {
 	return err
 }
 
-// requireGapless checks that the numbers of the documents are 1 to the last one of each type and period.
-func requireGapless(t *testing.T, db *sql.DB, g *gapless.Generator, s *serial.Scheme) (count int) {
+// requireGapless checks that the numbers of the documents are 1 to the last one of each type and period. That holds at every
+// instant, so it is asked in one snapshot: a COMMIT whose caller has gone may still be under way.
+func (d *database) requireGapless(t *testing.T, db *sql.DB, g *gapless.Generator, s *serial.Scheme) (count int) {
 	t.Helper()
-	rows, err := db.QueryContext(t.Context(), "SELECT number FROM documents")
+	level := sql.LevelRepeatableRead
+	if d.dialect == gapless.SQLite {
+		level = sql.LevelDefault
+	}
+	tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: level})
 	require.NoError(t, err)
-	defer func() { _ = rows.Close() }()
+	defer func() { require.NoError(t, tx.Rollback()) }()
+	rows, err := tx.QueryContext(t.Context(), "SELECT number FROM documents")
+	require.NoError(t, err)
 	type series struct{ typ, label string }
 	seqs, at := map[series][]int64{}, map[series]time.Time{}
 	for rows.Next() {
@@ -58,13 +65,14 @@ func requireGapless(t *testing.T, db *sql.DB, g *gapless.Generator, s *serial.Sc
 		count++
 	}
 	require.NoError(t, rows.Err())
+	require.NoError(t, rows.Close())
 	first, _ := s.Limits()
 	for key, found := range seqs {
 		slices.Sort(found)
 		for i, seq := range found {
 			require.Equal(t, first+int64(i), seq, "%v has a gap or a duplicate: %v", key, found)
 		}
-		last, err := g.Last(t.Context(), db, key.typ, at[key])
+		last, err := g.Last(t.Context(), tx, key.typ, at[key])
 		require.NoError(t, err)
 		require.Equal(t, found[len(found)-1], last.Seq, "%v", key)
 	}
@@ -79,7 +87,7 @@ func again(err error) bool {
 
 // Transactions of all kinds of fates leave no gap and no duplicate among the documents.
 func TestFates(t *testing.T) {
-	const goroutines, each1 = 200, 4
+	const goroutines, rounds = 200, 4
 	s := scheme(t, serial.WithTemplate("{type}{date:yyyyMMdd}-{seq:4}"))
 	each(t, func(t *testing.T, d *database) {
 		db, admin := d.open(t), d.open(t)
@@ -174,10 +182,10 @@ func TestFates(t *testing.T) {
 		var workers sync.WaitGroup
 		for i := range goroutines {
 			workers.Go(func() {
-				for j := range each1 {
-					err := run(uint64(i*each1 + j))
+				for j := range rounds {
+					err := run(uint64(i*rounds + j))
 					for again(err) {
-						err = run(uint64(i*each1 + j))
+						err = run(uint64(i*rounds + j))
 					}
 					mu.Lock()
 					if err == nil {
@@ -189,10 +197,23 @@ func TestFates(t *testing.T) {
 				}
 			})
 		}
-		workers.Wait()
-		count := requireGapless(t, db, g, s)
-		t.Logf("%d transactions ended well and %d did not; %d documents", committed, failed, count)
-		require.Greater(t, count, goroutines*each1/3)
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			workers.Wait()
+		}()
+		checks := 0
+		for running := true; running; checks++ {
+			d.requireGapless(t, admin, g, s)
+			select {
+			case <-ended:
+				running = false
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+		count := d.requireGapless(t, admin, g, s)
+		t.Logf("%d transactions ended well and %d did not; %d documents, looked at %d times", committed, failed, count, checks)
+		require.Greater(t, count, goroutines*rounds/3)
 	})
 }
 
@@ -248,7 +269,7 @@ func TestFirstUse(t *testing.T) {
 			}
 			workers.Wait()
 		}
-		require.Equal(t, 2*callers+1, requireGapless(t, db, g, s))
+		require.Equal(t, 2*callers+1, d.requireGapless(t, db, g, s))
 	})
 }
 
@@ -317,7 +338,7 @@ func TestPeriodEnds(t *testing.T) {
 					require.False(t, n.Start.Before(end), "%v of %v, which ended at %v", n, n.Start, end)
 				}
 			}
-			require.Equal(t, waiting+1, requireGapless(t, db, g, s))
+			require.Equal(t, waiting+1, d.requireGapless(t, db, g, s))
 			last, err := g.Last(t.Context(), db, "IS", before.Start)
 			require.NoError(t, err)
 			if day {
@@ -374,7 +395,7 @@ func TestOrder(t *testing.T) {
 			})
 		}
 		workers.Wait()
-		require.Equal(t, 80, requireGapless(t, db, g, scheme(t)))
+		require.Equal(t, 80, d.requireGapless(t, db, g, scheme(t)))
 	})
 }
 
@@ -562,6 +583,6 @@ func TestKilled(t *testing.T) {
 			require.Equal(t, strings.TrimSpace(line), (<-done).String())
 			<-done
 		}
-		require.Equal(t, 2, requireGapless(t, db, g, scheme(t)))
+		require.Equal(t, 2, d.requireGapless(t, db, g, scheme(t)))
 	})
 }

@@ -333,9 +333,13 @@ func TestRefused(t *testing.T) {
 			require.ErrorIs(t, err, serial.ErrExhausted)
 			last("SX", 0)
 			// With a later start than before, what is undone leaves what was.
-			on(g, "SY", 1)
+			numbers, err = g.NextN(t.Context(), tx, "SY", 2)
+			require.NoError(t, err)
 			_, err = late.NextN(t.Context(), tx, "SY", 100_000)
 			require.ErrorIs(t, err, serial.ErrExhausted)
+			n, err = g.Last(t.Context(), tx, "SY", numbers[1].Start)
+			require.NoError(t, err)
+			require.EqualValues(t, 2, n.Seq)
 			require.NoError(t, g.Raise(t.Context(), tx, "RM", day, 9))
 			_, err = g.NextOn(t.Context(), tx, "RM", day)
 			require.ErrorIs(t, err, serial.ErrExhausted)
@@ -473,6 +477,24 @@ func TestSettings(t *testing.T) {
 	for _, dsn := range []string{"_pragma=journal_mode(WAL)", "_pragma=encoding('UTF-16')"} {
 		t.Run("SQLite/"+dsn, func(t *testing.T) { check(t, sqlite3(t).with(dsn)) })
 	}
+}
+
+// A row that others have changed since the transaction first read is seen as it is, also if it need not be raised.
+func TestSnapshot(t *testing.T) {
+	d := mariaDB(t)
+	db := d.open(t)
+	g := d.generator(t, db)
+	day := date(t, "2021-10-24")
+	tx := begin(t, db)
+	_, err := g.Last(t.Context(), tx, "IS", day)
+	require.NoError(t, err)
+	for range 2 { // after the second, there is nothing to write any more
+		commits(t, db, func(tx *sql.Tx) { require.NoError(t, g.Raise(t.Context(), tx, "IS", day, 5)) })
+	}
+	require.NoError(t, g.Raise(t.Context(), tx, "IS", day, 5))
+	n, err := g.NextOn(t.Context(), tx, "IS", day)
+	require.NoError(t, err)
+	require.EqualValues(t, 6, n.Seq)
 }
 
 // LAST_INSERT_ID is the caller's.
