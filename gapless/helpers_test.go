@@ -209,19 +209,31 @@ func (d *database) clock(t testing.TB, db *sql.DB) time.Time {
 // waiting requires that so many transactions come to wait for a lock. SQLite does not tell.
 func (d *database) waiting(t testing.TB, db *sql.DB, n int) {
 	t.Helper()
-	tick := 5 * time.Millisecond
+	if d.dialect == gapless.SQLite {
+		return
+	}
+	require.Eventually(t, func() bool { return d.waiters(t, db) == n }, 30*time.Second, d.tick())
+}
+
+// waiters counts the transactions that wait for a lock.
+func (d *database) waiters(t testing.TB, db *sql.DB) (found int) {
+	t.Helper()
 	query := "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name = '" + d.name + "'"
 	switch d.dialect {
 	case gapless.MySQL:
-		tick = 150 * time.Millisecond // what InnoDB tells is renewed if nobody has asked for 100 ms
 		query = "SELECT count(*) FROM information_schema.innodb_trx t JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id " +
 			"WHERE t.trx_state = 'LOCK WAIT' AND p.db = '" + d.name + "'"
 	case gapless.SQLite:
-		return
+		return 0
 	}
-	require.Eventually(t, func() bool {
-		var found int
-		require.NoError(t, db.QueryRowContext(t.Context(), query).Scan(&found))
-		return found == n
-	}, 30*time.Second, tick)
+	require.NoError(t, db.QueryRowContext(t.Context(), query).Scan(&found))
+	return found
+}
+
+// tick is how often waiters may be asked: what InnoDB tells is renewed if nobody has asked for 100 ms.
+func (d *database) tick() time.Duration {
+	if d.dialect == gapless.MySQL {
+		return 150 * time.Millisecond
+	}
+	return 10 * time.Millisecond
 }
