@@ -320,7 +320,8 @@ func (g *Generator) next(ctx context.Context, tx Tx, typ string, date *time.Time
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("gapless: %s: %d periods ended, one after another, while the transaction waited for others: repeat it", what, patience)
+	return nil, fmt.Errorf("gapless: %s: %d periods ended, one after another, while the transaction waited for others: repeat it",
+		what, patience)
 }
 
 // on is a type's number in the period of an instant, whose Seq has yet to be set, and that instant's part of the period. It is an
@@ -348,8 +349,8 @@ func batch(number serial.Number, last int64, n int) []serial.Number {
 }
 
 func conflict(typ, label string) error {
-	return fmt.Errorf("gapless: %w: numbers of %s in period %s were taken by a scheme that differs in the order of fields, the alphabet, "+
-		"the check digit or the key, and could print the same; use that scheme until the period ends, or another type",
+	return fmt.Errorf("gapless: %w: numbers of %s in period %s were taken by a scheme that differs in the order of fields, "+
+		"the alphabet, the check digit or the key, and could print the same; use that scheme until the period ends, or another type",
 		serial.ErrConflict, typ, label)
 }
 

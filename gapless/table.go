@@ -72,9 +72,11 @@ func (g *Generator) noted(micros int64) time.Time {
 //
 // There is a row for each type and period: series is the key prefix, a colon and the type; period is the period's label, such
 // as 20211024; mark is a hash of what the template decides of the sequence's print, "" for the usual; last is the last sequence
-// taken, 0 if none was, and previous the one before it was last changed. To read it in PostgreSQL: SELECT convert_from(series, 'UTF8'),
-// convert_from(period, 'UTF8'), last FROM serial_gapless. Elsewhere no conversion is needed. Never delete rows of periods in
-// which numbers may still be taken, also by [Generator.NextOn].
+// taken, 0 if none was, and previous what last was before its last change. To read it in PostgreSQL:
+//
+//	SELECT convert_from(series, 'UTF8'), convert_from(period, 'UTF8'), last FROM serial_gapless
+//
+// Elsewhere no conversion is needed. Never delete rows of periods in which numbers may still be taken, also by [Generator.NextOn].
 func (g *Generator) Schema() string { return g.sql.schema }
 
 // CreateTable creates the table unless it exists. Any number of processes may do so at once. The database's user needs the
