@@ -1,0 +1,289 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	_ "embed"
+	"fmt"
+	"html/template"
+	"iter"
+	"net/http"
+	"time"
+
+	"github.com/dailyserial/serial"
+)
+
+// An audit is what the page shows, and /audit?format=json.
+type audit struct {
+	Date     string  `json:"date"`
+	Orders   account `json:"orders"`   // of the day
+	Invoices account `json:"invoices"` // of the month
+	Days     []day   `json:"days"`     // of the month
+	zone     string
+}
+
+// An account is a [serial.Report] to be read.
+type account struct {
+	Type       string  `json:"type"`
+	Period     string  `json:"period"`
+	Last       int64   `json:"last"`
+	Stored     int64   `json:"stored"`
+	Voided     int64   `json:"voided"` // invoices
+	Missing    finding `json:"missing"`
+	Duplicates finding `json:"duplicates"`
+	Beyond     finding `json:"beyond"`
+	Foreign    finding `json:"foreign"`
+	Error      string  `json:"error,omitempty"` // why nothing is known
+}
+
+// A finding is numbers that are not as they should be: all of them are counted, and the first 1,000 listed.
+type finding struct {
+	Count int64    `json:"count"`
+	List  []string `json:"list"`
+}
+
+// A day is how many documents it has.
+type day struct {
+	Date     string `json:"date"`
+	Orders   int64  `json:"orders"`   // stored
+	Missing  int64  `json:"missing"`  // orders that were numbered and are not stored, as far as Redis still knows
+	Invoices int64  `json:"invoices"` // stored, void or not
+	Voided   int64  `json:"voided"`
+}
+
+// Clean reports whether every number is accounted for.
+func (a account) Clean() bool {
+	return a.Error == "" && a.Missing.Count+a.Duplicates.Count+a.Beyond.Count+a.Foreign.Count == 0
+}
+
+func accountOf(r serial.Report, layout string) account {
+	a := account{Type: r.Type, Period: r.Start.Format(layout), Last: r.Last, Stored: r.Count}
+	a.Missing = finding{r.MissingCount, []string{}}
+	for _, m := range r.Missing { // sequences, since nobody knows what day a missing invoice would have printed
+		text := fmt.Sprint(m.First)
+		if m.Last > m.First {
+			text = fmt.Sprintf("%d–%d", m.First, m.Last)
+		}
+		a.Missing.List = append(a.Missing.List, text)
+	}
+	a.Duplicates = finding{r.DuplicateCount, texts(r.Duplicates)}
+	a.Beyond = finding{r.BeyondCount, texts(r.Beyond)}
+	a.Foreign = finding{r.ForeignCount, append([]string{}, r.Foreign...)}
+	return a
+}
+
+func texts(numbers []serial.Number) []string {
+	list := []string{}
+	for _, n := range numbers {
+		list = append(list, n.String())
+	}
+	return list
+}
+
+// audit accounts for the orders of a day and the invoices of its month.
+func (s *service) audit(ctx context.Context, at time.Time) (audit, error) {
+	a := audit{Date: at.Format(time.DateOnly), zone: s.zone.String()}
+
+	// Audit asks Redis for the counter and only then reads the orders, so an order that is stored meanwhile is not missing.
+	// All orders are read: an audit that chose them by a column of the same table would trust what it is to check.
+	report, err := s.orders.Audit(ctx, orderType, at, stored(ctx, s.db, "SELECT number FROM orders"))
+	a.Orders = accountOf(report, time.DateOnly)
+	if err != nil { // of a day that has no counter, or none any more, or Redis is away: the invoices are shown all the same
+		if ctx.Err() != nil {
+			return a, err
+		}
+		a.Orders.Type, a.Orders.Period, a.Orders.Error = orderType, a.Date, err.Error()
+	}
+
+	// One transaction sees counter and invoices at one instant. It is for reading, so it makes nobody wait.
+	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return a, err
+	}
+	defer func() { _ = tx.Rollback() }()
+	last, err := s.invoices.Last(ctx, tx, invoiceType, at)
+	if err != nil {
+		return a, err
+	}
+	report, err = s.scheme.Audit(invoiceType, at, last.Seq, stored(ctx, tx, "SELECT number FROM invoices"))
+	if err != nil {
+		return a, err
+	}
+	a.Invoices = accountOf(report, "2006-01")
+	a.Days, err = s.days(ctx, tx, at)
+	for _, d := range a.Days {
+		a.Invoices.Voided += d.Voided
+	}
+	return a, err
+}
+
+// A source is a database or a transaction.
+type source interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// stored yields the numbers that a query selects. It asks the database when the first one is wanted.
+func stored(ctx context.Context, from source, query string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		rows, err := from.QueryContext(ctx, query)
+		if err != nil {
+			yield("", err)
+			return
+		}
+		defer func() { _ = rows.Close() }()
+		for rows.Next() {
+			var number string
+			err := rows.Scan(&number)
+			if !yield(number, err) || err != nil {
+				return
+			}
+		}
+		if err := rows.Err(); err != nil {
+			yield("", err)
+		}
+	}
+}
+
+// days counts the documents of a month.
+func (s *service) days(ctx context.Context, from source, at time.Time) ([]day, error) {
+	var days []day
+	first := time.Date(at.Year(), at.Month(), 1, 12, 0, 0, 0, s.zone) // noon exists on every day
+	for d := first; d.Month() == at.Month(); d = d.AddDate(0, 0, 1) {
+		days = append(days, day{Date: d.Format(time.DateOnly)})
+	}
+
+	// What Redis has counted is read first, so that no order is missing that is stored meanwhile.
+	issued := map[string]int64{}
+	history, err := s.orders.History(ctx, orderType, kept+1)
+	if err != nil {
+		s.log.WarnContext(ctx, "the chart shows no missing orders", "err", err)
+	}
+	for _, n := range history {
+		issued[n.Start.Format(time.DateOnly)] = n.Seq
+	}
+	rows, err := from.QueryContext(ctx, `
+		SELECT day, count(*), 0, 0 FROM orders WHERE day BETWEEN ?1 AND ?2 GROUP BY day UNION ALL
+		SELECT day, 0, count(*), count(voided_at) FROM invoices WHERE day BETWEEN ?1 AND ?2 GROUP BY day`,
+		days[0].Date, days[len(days)-1].Date)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		var d day
+		if err := rows.Scan(&d.Date, &d.Orders, &d.Invoices, &d.Voided); err != nil {
+			return nil, err
+		}
+		for i := range days {
+			if days[i].Date == d.Date {
+				days[i].Orders += d.Orders
+				days[i].Invoices += d.Invoices
+				days[i].Voided += d.Voided
+			}
+		}
+	}
+	for i, d := range days {
+		days[i].Missing = max(0, issued[d.Date]-d.Orders)
+	}
+	return days, rows.Err()
+}
+
+//go:embed audit.html
+var pageText string
+
+var page = template.Must(template.New("audit").Parse(pageText))
+
+func (s *service) showAudit(w http.ResponseWriter, r *http.Request) error {
+	at := time.Now().In(s.zone)
+	if date := r.FormValue("date"); date != "" {
+		var err error
+		if at, err = s.day(date); err != nil {
+			return refusal{http.StatusBadRequest, "date must be like 2021-10-24, from 1971 on"}
+		}
+	}
+	a, err := s.audit(r.Context(), at)
+	if err != nil {
+		return err
+	}
+	switch format := r.FormValue("format"); format {
+	case "json":
+		return write(w, http.StatusOK, a, nil)
+	case "", "html":
+	default:
+		return refusal{http.StatusBadRequest, "format must be html or json"}
+	}
+	var text bytes.Buffer
+	err = page.Execute(&text, struct {
+		audit
+		Zone  string
+		Chart chart
+	}{a, a.zone, draw(a)})
+	if err != nil {
+		return fmt.Errorf("the page: %w", err)
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'") // loads nothing
+	_, _ = text.WriteTo(w)
+	return nil
+}
+
+// A chart is numbers per day, as the SVG of the page has them.
+type chart struct {
+	Width, Height, Left, Bottom int // of the plot, within the picture
+	Lines                       []line
+	Columns                     []column
+}
+
+type line struct {
+	Y     float64
+	Value int64
+}
+
+type column struct {
+	day
+	X, Width, Middle float64
+	Label            int
+	Selected         bool
+	Bars             []bar
+}
+
+type bar struct {
+	Class               string
+	X, Y, Width, Height float64
+}
+
+// draw stacks missing orders on the stored ones and, beside them, void invoices on the others.
+func draw(a audit) chart {
+	c := chart{Width: 760, Height: 240, Left: 40, Bottom: 210}
+	const top = 10
+	var most int64 = 1
+	for _, d := range a.Days {
+		most = max(most, d.Orders+d.Missing, d.Invoices)
+	}
+	step := int64(1) // 1, 2 or 5 times a power of ten, so that there are at most five lines
+	for i := 0; 5*step < most; i++ {
+		step = step * []int64{2, 5, 2}[i%3] / []int64{1, 2, 1}[i%3]
+	}
+	most = (most + step - 1) / step * step
+	scale := float64(c.Bottom-top) / float64(most)
+	for v := int64(0); v <= most; v += step {
+		c.Lines = append(c.Lines, line{float64(c.Bottom) - float64(v)*scale, v})
+	}
+	width := float64(c.Width-c.Left) / float64(len(a.Days))
+	for i, d := range a.Days {
+		x := float64(c.Left) + float64(i)*width
+		col := column{day: d, X: x, Width: width, Middle: x + width/2, Label: i + 1, Selected: d.Date == a.Date}
+		stack := func(x float64, base, n int64, class string) {
+			if n > 0 {
+				col.Bars = append(col.Bars, bar{class, x, float64(c.Bottom) - float64(base+n)*scale, width * 0.38, float64(n) * scale})
+			}
+		}
+		stack(x+width*0.1, 0, d.Orders, "orders")
+		stack(x+width*0.1, d.Orders, d.Missing, "missing")
+		stack(x+width*0.52, 0, d.Invoices-d.Voided, "invoices")
+		stack(x+width*0.52, d.Invoices-d.Voided, d.Voided, "voided")
+		c.Columns = append(c.Columns, col)
+	}
+	return c
+}

@@ -1,0 +1,127 @@
+// Command invoices is an HTTP service that numbers two kinds of documents: orders from Redis, fast and with gaps, and invoices
+// from the database, in the invoice's own transaction and without gaps. Its page /audit accounts for every number. See README.md.
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+	_ "time/tzdata" // -tz works on a host without a zone database, too
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // a second signal ends the process at once
+	err := run(ctx, os.Args[1:], os.Stdout, slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	if err != nil && !errors.Is(err, flag.ErrHelp) {
+		fmt.Fprintln(os.Stderr, "invoices:", err)
+		os.Exit(1)
+	}
+}
+
+// run puts the parts together and serves until ctx ends.
+func run(ctx context.Context, args []string, out io.Writer, log *slog.Logger) (err error) {
+	flags := flag.NewFlagSet("invoices", flag.ContinueOnError)
+	addr := flags.String("addr", "127.0.0.1:8080", "the `address` to listen on")
+	redisURL := flags.String("redis", "", "`URL` of Redis; default $INVOICES_REDIS_URL, else one in memory, for demonstration")
+	file := flags.String("database", "", "`file` of SQLite; default a temporary one")
+	tz := flags.String("tz", "UTC", "the time `zone` whose midnight begins a new day; the same in every process")
+	if err := flags.Parse(args); err != nil {
+		return err
+	}
+	zone, err := time.LoadLocation(*tz)
+	if err != nil {
+		return err
+	}
+
+	url := cmp.Or(*redisURL, os.Getenv("INVOICES_REDIS_URL"))
+	var memory *miniredis.Miniredis
+	if url == "" {
+		if memory, err = embeddedRedis(); err != nil {
+			return err
+		}
+		defer memory.Close()
+		url = "redis://" + memory.Addr()
+		_, _ = fmt.Fprintln(out, "Redis in memory, for demonstration:", url)
+	}
+	options, err := redis.ParseURL(url)
+	if err != nil {
+		return errors.New("the URL of Redis is not of the form redis://USER:PASSWORD@HOST:PORT/DB") // err may show a password
+	}
+	rdb := redis.NewClient(options)
+	defer func() { err = errors.Join(err, rdb.Close()) }()
+
+	demo := memory != nil && *file == ""
+	if *file == "" {
+		folder, err := os.MkdirTemp("", "invoices")
+		if err != nil {
+			return err
+		}
+		defer func() { _ = os.RemoveAll(folder) }()
+		*file = filepath.Join(folder, "invoices.db")
+		_, _ = fmt.Fprintln(out, "SQLite in a temporary file:", *file)
+	}
+	db, err := openDatabase(ctx, *file)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	s, err := newService(ctx, rdb, db, zone, log)
+	if err != nil {
+		return err
+	}
+	if demo {
+		if err := sample(ctx, memory, rdb, db, zone, log); err != nil {
+			return err
+		}
+	}
+
+	listener, err := net.Listen("tcp", *addr)
+	if err != nil {
+		return err
+	}
+	_, _ = fmt.Fprintf(out, `
+Look at http://%[1]s/audit
+
+curl http://%[1]s/orders -d '{"customer": "Ada", "amount_cents": 1250}'
+curl -X POST http://%[1]s/orders/NUMBER/invoice
+curl -X POST http://%[1]s/invoices/NUMBER/void
+curl http://%[1]s/invoices
+`, listener.Addr())
+	return serve(ctx, listener, s.routes(), log)
+}
+
+func serve(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {
+	server := &http.Server{
+		Handler:           handler,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       10 * time.Second,
+		WriteTimeout:      patience + 10*time.Second,
+		IdleTimeout:       time.Minute,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(listener) }()
+	select {
+	case err := <-served:
+		return err
+	case <-ctx.Done():
+	}
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), server.WriteTimeout)
+	defer cancel()
+	return server.Shutdown(limit)
+}

@@ -1,0 +1,333 @@
+package main
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/gapless"
+)
+
+const (
+	orderType   = "ORD" // ORD202110240001
+	invoiceType = "INV" // INV-20211024-00001
+
+	largest  = 1_000_000_00     // cents of an order
+	patience = 10 * time.Second // per request
+	kept     = 400              // days for which Redis keeps counters of orders, for the audit
+)
+
+// schema creates the tables. In production, leave it to your migrations.
+//
+// Numbers are unique, whoever issues them. Day is the one that the number prints. An order has one invoice that is not void. No
+// invoice can be deleted: its number would be missing.
+var schema = fmt.Sprintf(`
+CREATE TABLE IF NOT EXISTS orders (
+	number       text    PRIMARY KEY,
+	day          text    NOT NULL,
+	seq          integer NOT NULL,
+	customer     text    NOT NULL,
+	amount_cents integer NOT NULL CHECK (amount_cents BETWEEN 0 AND %d)
+);
+CREATE INDEX IF NOT EXISTS orders_by_seq ON orders (day, seq);
+CREATE TABLE IF NOT EXISTS invoices (
+	number       text    PRIMARY KEY,
+	day          text    NOT NULL,
+	order_number text    NOT NULL REFERENCES orders (number),
+	amount_cents integer NOT NULL CHECK (amount_cents > 0),
+	voided_at    text
+);
+CREATE INDEX IF NOT EXISTS invoices_by_day ON invoices (day);
+CREATE UNIQUE INDEX IF NOT EXISTS one_invoice ON invoices (order_number) WHERE voided_at IS NULL;
+CREATE TRIGGER IF NOT EXISTS invoices_stay BEFORE DELETE ON invoices
+BEGIN
+	SELECT RAISE(ABORT, 'invoices are voided, not deleted');
+END`, largest)
+
+// A draft is an order without a number.
+type draft struct {
+	Customer    string `json:"customer"`
+	AmountCents int64  `json:"amount_cents"`
+}
+
+type order struct {
+	Number string `json:"number"`
+	draft
+}
+
+type invoice struct {
+	Number      string  `json:"number"`
+	Order       string  `json:"order"`
+	AmountCents int64   `json:"amount_cents"`
+	VoidedAt    *string `json:"voided_at"` // null unless void
+}
+
+// A service answers requests. It is safe for use by any number of goroutines.
+type service struct {
+	db       *sql.DB
+	zone     *time.Location
+	orders   *serial.Generator
+	invoices *gapless.Generator
+	scheme   *serial.Scheme // of the invoices
+	log      *slog.Logger
+}
+
+// openDatabase opens a file of SQLite and creates the service's tables. Transactions begin with BEGIN IMMEDIATE: one that read
+// first and then wanted to write would fail at once if another has written meanwhile. Writers wait for each other up to the busy
+// timeout, and in the pool as long as their contexts allow.
+func openDatabase(ctx context.Context, file string) (*sql.DB, error) {
+	if !slices.Contains(sql.Drivers(), "sqlite") {
+		return nil, errors.New("built with the race detector, and so without SQLite")
+	}
+	db, err := sql.Open("sqlite", "file:"+file+
+		"?_txlock=immediate&_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=foreign_keys(1)")
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(4)
+	db.SetMaxIdleConns(4)
+	if _, err := db.ExecContext(ctx, schema); err != nil {
+		return nil, errors.Join(fmt.Errorf("create the tables: %w", err), db.Close())
+	}
+	return db, nil
+}
+
+// newService returns a service. It uses the database but not yet Redis.
+func newService(ctx context.Context, rdb redis.UniversalClient, db *sql.DB, zone *time.Location, log *slog.Logger,
+	opts ...serial.Option) (*service, error) {
+	s := &service{db: db, zone: zone, log: log}
+	var err error
+	// Orders are counted by the day. If Redis loses a counter, it continues above the orders that are stored.
+	opts = append(opts, serial.WithLocation(zone), serial.WithRetention(kept), serial.WithFloor(s.lastOrder))
+	s.orders, err = serial.New(rdb, opts...)
+	if err != nil {
+		return nil, err
+	}
+	// Invoices print the day, and are counted by the month.
+	s.scheme, err = serial.NewScheme(serial.WithLocation(zone), serial.WithPeriod(serial.PerMonth),
+		serial.WithTemplate("{type}-{date:yyyyMMdd}-{seq:5}"))
+	if err != nil {
+		return nil, err
+	}
+	if s.invoices, err = gapless.New(gapless.SQLite, s.scheme); err != nil {
+		return nil, err
+	}
+	return s, s.invoices.CreateTable(ctx, db)
+}
+
+// lastOrder is the floor of [serial.WithFloor].
+func (s *service) lastOrder(ctx context.Context, _ string, start time.Time) (last int64, err error) {
+	row := s.db.QueryRowContext(ctx, "SELECT coalesce(max(seq), 0) FROM orders WHERE day = ?", start.Format(time.DateOnly))
+	err = row.Scan(&last)
+	return last, err
+}
+
+// place stores an order. Its number is taken first, outside of any transaction: Redis cannot take it back, and a transaction
+// would only make others wait for Redis. If the order then fails, its number is a gap.
+func (s *service) place(ctx context.Context, d draft) (order, error) {
+	number, err := s.orders.NextNumber(ctx, orderType)
+	if err != nil {
+		return order{}, err
+	}
+	_, err = s.db.ExecContext(ctx, "INSERT INTO orders (number, day, seq, customer, amount_cents) VALUES (?, ?, ?, ?, ?)",
+		number.String(), number.Date.Format(time.DateOnly), number.Seq, d.Customer, d.AmountCents)
+	if broken(err) {
+		return order{}, refusal{http.StatusUnprocessableEntity, fmt.Sprintf("amount_cents must be 0 to %d", largest)}
+	}
+	return order{number.String(), d}, err
+}
+
+// invoice stores the invoice of an order, or finds the one that the order has. The number and its invoice are committed
+// together, or neither is: whatever fails, the next invoice gets the number. If date is not zero, the invoice is dated back: it
+// prints that day, and gets the next number of that month.
+func (s *service) invoice(ctx context.Context, of string, date time.Time) (v invoice, created bool, err error) {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return v, false, err
+	}
+	defer func() { _ = tx.Rollback() }() // does nothing after Commit
+	v, err = scan(tx.QueryRowContext(ctx, selectInvoices+"WHERE order_number = ? AND voided_at IS NULL", of))
+	if err == nil || !errors.Is(err, sql.ErrNoRows) {
+		return v, false, err
+	}
+	v.Order = of
+	if err := tx.QueryRowContext(ctx, "SELECT amount_cents FROM orders WHERE number = ?", of).Scan(&v.AmountCents); err != nil {
+		return v, false, err
+	}
+
+	// The number comes last: from here to the commit, everybody else waits.
+	var number serial.Number
+	if date.IsZero() {
+		number, err = s.invoices.Next(ctx, tx, invoiceType) // by the database's clock
+	} else {
+		number, err = s.invoices.NextOn(ctx, tx, invoiceType, date)
+	}
+	if err != nil {
+		return v, false, err
+	}
+	v.Number = number.String()
+	_, err = tx.ExecContext(ctx, "INSERT INTO invoices (number, day, order_number, amount_cents) VALUES (?, ?, ?, ?)",
+		v.Number, number.Date.Format(time.DateOnly), v.Order, v.AmountCents)
+	if broken(err) {
+		return v, false, refusal{http.StatusUnprocessableEntity, "this order has nothing to pay"}
+	}
+	if err != nil {
+		return v, false, err
+	}
+	return v, true, tx.Commit()
+}
+
+// void marks an invoice, which keeps its number. The order can have another invoice then, with a new number. To void an invoice
+// again changes nothing.
+func (s *service) void(ctx context.Context, number string) (invoice, error) {
+	_, err := s.db.ExecContext(ctx, `UPDATE invoices SET voided_at = strftime('%Y-%m-%dT%H:%M:%SZ', 'now')
+		WHERE number = ? AND voided_at IS NULL`, number)
+	if err != nil {
+		return invoice{}, err
+	}
+	return scan(s.db.QueryRowContext(ctx, selectInvoices+"WHERE number = ?", number))
+}
+
+// latest is the 100 invoices that were stored last, the newest first.
+func (s *service) latest(ctx context.Context) ([]invoice, error) {
+	rows, err := s.db.QueryContext(ctx, selectInvoices+"ORDER BY rowid DESC LIMIT 100")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = rows.Close() }()
+	all := []invoice{}
+	for rows.Next() {
+		v, err := scan(rows)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, v)
+	}
+	return all, rows.Err()
+}
+
+const selectInvoices = "SELECT number, order_number, amount_cents, voided_at FROM invoices "
+
+func scan(row interface{ Scan(...any) error }) (v invoice, err error) {
+	err = row.Scan(&v.Number, &v.Order, &v.AmountCents, &v.VoidedAt)
+	return v, err
+}
+
+// broken reports whether a CHECK of a table refused a row. 275 is SQLITE_CONSTRAINT_CHECK.
+func broken(err error) bool {
+	var e interface{ Code() int }
+	return errors.As(err, &e) && e.Code() == 275
+}
+
+func (s *service) routes() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /orders", s.handle(func(w http.ResponseWriter, r *http.Request) error {
+		var d draft
+		if err := read(w, r, &d); err != nil || strings.TrimSpace(d.Customer) == "" {
+			return refusal{http.StatusBadRequest, `the body must be JSON such as {"customer": "Ada", "amount_cents": 1250}`}
+		}
+		o, err := s.place(r.Context(), d)
+		return write(w, http.StatusCreated, o, err)
+	}))
+	mux.HandleFunc("POST /orders/{number}/invoice", s.handle(func(w http.ResponseWriter, r *http.Request) error {
+		var dated struct{ Date string }
+		var date time.Time
+		err := read(w, r, &dated)
+		if err == nil && dated.Date != "" {
+			date, err = s.day(dated.Date)
+		}
+		if err != nil || date.After(time.Now().Add(12*time.Hour)) { // today's noon may be yet to come
+			return refusal{http.StatusBadRequest, `the body must be empty, or to date it back {"date": "2021-10-24"}`}
+		}
+		v, created, err := s.invoice(r.Context(), r.PathValue("number"), date)
+		if created {
+			return write(w, http.StatusCreated, v, err)
+		}
+		return write(w, http.StatusOK, v, err)
+	}))
+	mux.HandleFunc("POST /invoices/{number}/void", s.handle(func(w http.ResponseWriter, r *http.Request) error {
+		v, err := s.void(r.Context(), r.PathValue("number"))
+		return write(w, http.StatusOK, v, err)
+	}))
+	mux.HandleFunc("GET /invoices", s.handle(func(w http.ResponseWriter, r *http.Request) error {
+		all, err := s.latest(r.Context())
+		return write(w, http.StatusOK, all, err)
+	}))
+	mux.HandleFunc("GET /audit", s.handle(s.showAudit))
+	mux.Handle("GET /{$}", http.RedirectHandler("/audit", http.StatusFound))
+	return mux
+}
+
+// read decodes a body. An empty one leaves v as it is.
+func read(w http.ResponseWriter, r *http.Request, v any) error {
+	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10))
+	body.DisallowUnknownFields()
+	err := body.Decode(v)
+	if err == io.EOF {
+		return nil
+	}
+	if _, end := body.Token(); err == nil && end != io.EOF {
+		err = errors.New("more than one value")
+	}
+	return err
+}
+
+// day is noon of a day that is written as 2021-10-24. Noon exists also on days that begin at 01:00.
+func (s *service) day(text string) (time.Time, error) {
+	day, err := time.ParseInLocation(time.DateOnly, text, s.zone)
+	if err == nil && day.Year() < 1971 {
+		err = errors.New("the year is before 1971")
+	}
+	return day.Add(12 * time.Hour), err
+}
+
+// A refusal is an error that the client can correct.
+type refusal struct {
+	status int
+	detail string
+}
+
+func (r refusal) Error() string { return r.detail }
+
+// handle limits the time of f and answers if f returns an error.
+func (s *service) handle(f func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		ctx, cancel := context.WithTimeout(r.Context(), patience)
+		defer cancel()
+		err := f(w, r.WithContext(ctx))
+		if err == nil {
+			return
+		}
+		refused := refusal{http.StatusServiceUnavailable, "not available at present"}
+		switch {
+		case errors.As(err, &refused):
+		case errors.Is(err, sql.ErrNoRows):
+			refused = refusal{http.StatusNotFound, "there is no such number"}
+		case r.Context().Err() == nil: // else the client has left
+			s.log.Error("unavailable", "method", r.Method, "path", r.URL.Path, "err", err)
+		}
+		_ = write(w, refused.status, map[string]string{"error": refused.detail}, nil)
+	}
+}
+
+// write answers with v, or returns err if there is one.
+func write(w http.ResponseWriter, status int, v any, err error) error {
+	if err != nil {
+		return err
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // nobody reads it if the client has left
+	return nil
+}
