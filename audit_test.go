@@ -33,13 +33,6 @@ func used(texts ...string) iter.Seq2[string, error] {
 	}
 }
 
-func newScheme(t testing.TB, opts ...serial.Option) *serial.Scheme {
-	t.Helper()
-	s, err := serial.NewScheme(append([]serial.Option{serial.WithLocation(time.UTC)}, opts...)...)
-	require.NoError(t, err)
-	return s
-}
-
 // An account is held against one that is made in the simplest way, with sets of everything.
 func TestAudit(t *testing.T) {
 	t.Parallel()

@@ -32,8 +32,8 @@
 //
 // # What is not guaranteed
 //
-//   - No gaps: a caller that gives up, or a lost answer, leaves a gap. Where the law demands numbers without gaps, use a
-//     table and a database transaction.
+//   - No gaps: a caller that gives up, or a lost answer, leaves a gap. Where the law demands numbers without gaps, use
+//     package github.com/dailyserial/serial/gapless.
 //   - Uniqueness after a loss that neither Redis nor a running process remembers: an empty restart, a restored backup, a
 //     clock that was more than a week ahead. [WithLedger] guarantees it even then; [WithReplicas] covers failovers;
 //     [WithFloor] limits the damage if the numbers are stored elsewhere.

@@ -14,6 +14,7 @@ import (
 )
 
 func newScheme(t testing.TB, opts ...serial.Option) *serial.Scheme {
+	t.Helper()
 	s, err := serial.NewScheme(append([]serial.Option{serial.WithLocation(time.UTC)}, opts...)...)
 	require.NoError(t, err)
 	return s
