@@ -388,5 +388,6 @@ func TestEveryNameHasAnExample(t *testing.T) {
 			check(typ.Name, all)
 		}
 	}
-	require.Equal(t, []string{"Hooks", "Ledger", "Period.String"}, missing, "those are in the examples of WithHooks, WithLedger and Period")
+	require.Equal(t, []string{"Hooks", "Ledger", "Period.String", "Range", "Report"}, missing,
+		"those are in the examples of WithHooks, WithLedger, Period and Audit")
 }
