@@ -146,8 +146,8 @@ type allowance struct {
 	other    func(typ string) int64         // what a slow ledger or a floor leaves out
 }
 
-// check reads the whole journal, when nothing is added to it any more.
-func (j *journal) check(loc *time.Location, a allowance) verdict {
+// check reads the whole journal, when nothing is added to it any more. What it calls days are the setting's periods.
+func (j *journal) check(s setting, a allowance) verdict {
 	v := verdict{failures: map[string][]string{}, calls: int64(len(j.calls))}
 	types := map[string][]call{}
 	failed, failures := map[string]int64{}, map[string]int{}
@@ -161,7 +161,7 @@ func (j *journal) check(loc *time.Location, a allowance) verdict {
 		}
 		types[c.typ] = append(types[c.typ], c)
 		v.numbers += c.last - c.first + 1
-		if from, to := dayOf(c.start, loc), dayOf(c.end, loc); c.day < from || c.day > to {
+		if from, to := s.dayOf(c.start), s.dayOf(c.end); c.day < from || c.day > to {
 			v.wrongDays = append(v.wrongDays, fmt.Sprintf("%v in a call of %s to %s", c, from, to))
 		}
 	}
@@ -265,8 +265,6 @@ func clock(ns int64) string { return time.Unix(0, ns).UTC().Format("05.000000") 
 
 const dayLayout = "20060102"
 
-func dayOf(ns int64, loc *time.Location) string { return time.Unix(0, ns).In(loc).Format(dayLayout) }
-
 // The checker finds what it is made for, and nothing in a clean journal.
 func TestChecker(t *testing.T) {
 	const typ = "T-00000001"
@@ -297,7 +295,7 @@ func TestChecker(t *testing.T) {
 			j := newJournal()
 			j.calls = c.calls
 			j.lost[typ] = c.lost
-			v := j.check(time.UTC, allowance{})
+			v := j.check(setting{}, allowance{})
 			require.Equal(t, []int{c.duplicates, c.disorder, c.wrongDays, c.gaps, c.excess},
 				[]int{len(v.duplicates), len(v.disorder), len(v.wrongDays), int(v.gaps), len(v.excess)})
 		})

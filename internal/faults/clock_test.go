@@ -42,7 +42,7 @@ func TestClockJumps(t *testing.T) {
 					for _, gen := range w.gens {
 						require.NoError(t, w.call(gen, 1, time.Minute))
 					}
-					v := w.journal.check(time.UTC, allowance{})
+					v := w.journal.check(setting{}, allowance{})
 					require.Empty(t, v.duplicates, "course %d", i)
 					require.Empty(t, v.disorder, "course %d", i)
 					refused, issued = refused+int(v.failed), issued+int(v.numbers)

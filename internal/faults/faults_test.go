@@ -32,21 +32,26 @@ type run struct {
 	protection protection
 	// ordered says that there are never two masters that take writes from workers. Where there are, two numbers that
 	// are both unique may come in the wrong order.
-	ordered bool
+	ordered  bool
+	calendar string // a key of calendars
 }
 
 var runs = []run{
-	{"server/none", serverTopology, protection{}, true},
-	{"server/floor", serverTopology, protection{Floor: true}, true},
-	{"server/ledger", serverTopology, protection{Ledger: true}, true},
-	{"pair/replicas", pairTopology, protection{Replicas: 1}, true},
-	{"pair/ledger", pairTopology, protection{Ledger: true}, true},
-	{"pair/ledger and replicas", pairTopology, protection{Ledger: true, Replicas: 1}, true},
-	{"sentinel/replicas", sentinelTopology, protection{Replicas: 1}, true},
-	{"sentinel/ledger", sentinelTopology, protection{Ledger: true}, false},
-	{"cluster/none", clusterTopology, protection{}, true},
-	{"cluster/replicas", clusterTopology, protection{Replicas: 1}, true},
-	{"cluster/ledger", clusterTopology, protection{Ledger: true}, false},
+	{"server/none", serverTopology, protection{}, true, ""},
+	{"server/floor", serverTopology, protection{Floor: true}, true, ""},
+	{"server/ledger", serverTopology, protection{Ledger: true}, true, ""},
+	{"pair/replicas", pairTopology, protection{Replicas: 1}, true, ""},
+	{"pair/ledger", pairTopology, protection{Ledger: true}, true, ""},
+	{"pair/ledger and replicas", pairTopology, protection{Ledger: true, Replicas: 1}, true, ""},
+	{"sentinel/replicas", sentinelTopology, protection{Replicas: 1}, true, ""},
+	{"sentinel/ledger", sentinelTopology, protection{Ledger: true}, false, ""},
+	{"cluster/none", clusterTopology, protection{}, true, ""},
+	{"cluster/replicas", clusterTopology, protection{Replicas: 1}, true, ""},
+	{"cluster/ledger", clusterTopology, protection{Ledger: true}, false, ""},
+	{"server/weeks", serverTopology, protection{}, true, "weeks"},
+	{"server/quarters and floor", serverTopology, protection{Floor: true}, true, "quarters"},
+	{"pair/years that print days, and ledger", pairTopology, protection{Ledger: true}, true, "years"},
+	{"cluster/for ever, with replicas", clusterTopology, protection{Replicas: 1}, true, "for ever"},
 }
 
 func TestFaults(t *testing.T) {
@@ -61,7 +66,7 @@ func TestFaults(t *testing.T) {
 			faults := faultsOf(r.topology, r.protection)
 			// Midnight strikes in the middle.
 			w := build(t, r.topology, r.protection, !r.protection.Ledger, zoneOfMidnightIn(length/2))
-			w.setting.Seed = seed + uint64(i)<<32
+			w.setting.Seed, w.setting.Calendar = seed+uint64(i)<<32, r.calendar
 			s := &summary{name: r.name, struck: map[string]int{}}
 			w.fleet = launch(t, w.setting, w.journal, 3)
 			began := time.Now()
@@ -69,7 +74,7 @@ func TestFaults(t *testing.T) {
 			w.fleet.stop()
 			s.length = time.Since(began)
 			s.asked, s.deaths = w.storage.asked, w.fleet.deaths
-			s.verdict = w.journal.check(w.setting.location(), w.allowance())
+			s.verdict = w.journal.check(w.setting, w.allowance())
 			s.publish()
 			w.judge(s.verdict, r.ordered)
 			require.Greater(t, s.numbers, int64(100), "hardly anything was issued")

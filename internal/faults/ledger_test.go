@@ -125,7 +125,8 @@ func (r *remoteStorage) Floor(args FloorArgs, seq *int64) error {
 // storageClient is a worker's end.
 type storageClient struct {
 	*rpc.Client
-	trap *trap
+	trap    *trap
+	setting setting
 }
 
 func (c storageClient) Reserve(ctx context.Context, series, period string, above, n int64) (int64, error) {
@@ -135,7 +136,7 @@ func (c storageClient) Reserve(ctx context.Context, series, period string, above
 }
 
 func (c storageClient) floor(ctx context.Context, typ string, start time.Time) (int64, error) {
-	return c.ask(ctx, "Storage.Floor", FloorArgs{typ, start.Format(dayLayout)})
+	return c.ask(ctx, "Storage.Floor", FloorArgs{typ, c.setting.label(start)})
 }
 
 // ask leaves a question behind when ctx ends. Its error is not ctx's: that would look like the caller's own.

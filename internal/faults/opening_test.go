@@ -23,24 +23,39 @@ type opening struct {
 	protection
 	atCeiling bool
 	call      func(ctx context.Context, gen *serial.Generator, typ string) error
+	calendar  string
 }
 
 var openings = []opening{
-	{"nothing", protection{}, false, nextOf},
-	{"floor", protection{Floor: true}, false, nextOf},
-	{"ledger", protection{Ledger: true}, false, nextOf},
-	{"ledger and floor", protection{Ledger: true, Floor: true}, false, nextOf},
-	{"ceiling", protection{Ledger: true}, true, nextOf},
+	{"nothing", protection{}, false, nextOf, ""},
+	{"floor", protection{Floor: true}, false, nextOf, ""},
+	{"ledger", protection{Ledger: true}, false, nextOf, ""},
+	{"ledger and floor", protection{Ledger: true, Floor: true}, false, nextOf, ""},
+	{"ceiling", protection{Ledger: true}, true, nextOf, ""},
 	{"Raise", protection{Ledger: true}, false, func(ctx context.Context, gen *serial.Generator, typ string) error {
 		return gen.Raise(ctx, typ, 40)
-	}},
+	}, ""},
 	{"NextOnce", protection{Ledger: true}, false, func(ctx context.Context, gen *serial.Generator, typ string) error {
 		_, err := gen.NextOnce(ctx, typ, request)
 		return err
-	}},
+	}, ""},
 	{"Prepare", protection{Ledger: true}, false, func(ctx context.Context, gen *serial.Generator, typ string) error {
 		return gen.Prepare(ctx, typ, 1)
-	}},
+	}, ""},
+}
+
+// withCalendars are openings, and those of Next with every calendar.
+func withCalendars(all []opening) []opening {
+	some := slices.Clone(all)
+	for name := range calendars {
+		for _, o := range openings[:5] {
+			if name != "" {
+				o.name, o.calendar = o.name+", "+name, name
+				some = append(some, o)
+			}
+		}
+	}
+	return some
 }
 
 func nextOf(ctx context.Context, gen *serial.Generator, typ string) error {
@@ -88,7 +103,7 @@ func newMeeting(t *testing.T, o opening) *meeting {
 		defer w.passage.pass()
 		return run()
 	}})
-	s := setting{Protection: o.protection}
+	s := setting{Protection: o.protection, Calendar: o.calendar}
 	var err error
 	w.gen, err = s.generator(client, &w.passage, w.passage.floor)
 	require.NoError(t, err)
@@ -119,7 +134,7 @@ func noneUsed(context.Context, string, time.Time) (int64, error) { return 0, nil
 // caller who left while the answer was under way: its callers' deadlines were 20 ms and more, in which an opening is over.
 func TestCallerLeavesOpening(t *testing.T) {
 	t.Parallel()
-	for _, o := range openings {
+	for _, o := range withCalendars(openings) {
 		t.Run(o.name, func(t *testing.T) {
 			for boundary, passed := -1, 0; boundary < passed; boundary++ { // first a call that nobody leaves
 				var took time.Duration
@@ -156,7 +171,7 @@ func TestCallerLeavesOpening(t *testing.T) {
 func TestHolderStandsStill(t *testing.T) {
 	t.Parallel()
 	const expiry = 8 * time.Second
-	for _, o := range openings[:6] {
+	for _, o := range withCalendars(openings[:6]) {
 		t.Run(o.name, func(t *testing.T) {
 			for still, passed := -1, 0; still < passed; still++ {
 				// Before a command, as its request; or between two, for less than it would take for a dead lock server.

@@ -142,9 +142,9 @@ func runReleases(t *testing.T, released string, p protection) {
 	require.NoError(t, err)
 	require.NoError(t, gen.Prepare(t.Context(), alwaysUsed[0], 2))
 
-	days := []string{dayOf(midnight, w.setting.location())}
+	days := []string{w.setting.dayOf(midnight)}
 	if now := stamp(); now < midnight { // unless the machine is so busy that the day is over
-		days = append(days, dayOf(now, w.setting.location()))
+		days = append(days, w.setting.dayOf(now))
 		time.Sleep(time.Duration(midnight-now) - 100*time.Millisecond)
 	}
 	for _, s := range stopped {
@@ -154,7 +154,7 @@ func runReleases(t *testing.T, released string, p protection) {
 	w.awaitService(max(midnight, stamp()), "midnight", s)
 	f.stop()
 
-	w.judge(w.journal.check(w.setting.location(), w.allowance()), true)
+	w.judge(w.journal.check(w.setting, w.allowance()), true)
 	w.expiries("any fault")
 	issued := map[series]map[bool]int{} // calls, by whether the worker is of 0.1.0
 	for _, c := range w.journal.calls {
@@ -225,7 +225,7 @@ func requestsOfReleases(t *testing.T, w *world, commands []command) {
 		require.NoError(t, err, "%s %s %v: %s", c.path, verb, args, out)
 		return out
 	}
-	number := func(seq int) string { return fmt.Sprintf("%s%s%04d", typ, dayOf(stamp(), w.setting.location()), seq) }
+	number := func(seq int) string { return fmt.Sprintf("%s%s%04d", typ, w.setting.dayOf(stamp()), seq) }
 	last := 0
 	for i, one := range commands {
 		other := commands[1-i]

@@ -101,7 +101,7 @@ func TestScenarios(t *testing.T) {
 				t.Parallel()
 				w := build(t, sc.topology, p, false, zoneOfMidnightIn(12*time.Hour))
 				sc.play(t, w)
-				check(t, w.journal.check(w.setting.location(), allowance{}))
+				check(t, w.journal.check(w.setting, allowance{}))
 			})
 		}
 		play("nothing", protection{}, func(t *testing.T, v verdict) {
@@ -141,7 +141,7 @@ func (w *world) issue(n int) {
 				c.failure = class(context.Background(), err)
 				return
 			}
-			c.day, c.first, c.last = number.Start.Format(dayLayout), number.Seq, number.Seq
+			c.day, c.first, c.last = w.setting.label(number.Start), number.Seq, number.Seq
 		})
 		if w.protection.Replicas > 0 && err != nil {
 			require.ErrorIs(w.t, err, serial.ErrNotReplicated)
@@ -152,7 +152,7 @@ func (w *world) issue(n int) {
 }
 
 func (w *world) counterKey() string {
-	return recordKey(alwaysUsed[0]) + ":" + dayOf(stamp(), w.setting.location())
+	return recordKey(alwaysUsed[0]) + ":" + w.setting.dayOf(stamp())
 }
 
 // field returns a field of the master's INFO.
@@ -178,7 +178,7 @@ func TestSuiteFindsDuplicates(t *testing.T) {
 			w.everyMaster("FLUSHALL")
 			w.fleet.replace()
 			w.fleet.stop()
-			v := w.journal.check(w.setting.location(), w.allowance())
+			v := w.journal.check(w.setting, w.allowance())
 			require.Equal(t, p.Ledger, len(v.duplicates) == 0, "%d duplicates", len(v.duplicates))
 			require.Equal(t, p.Ledger, len(v.disorder) == 0, "%d out of order", len(v.disorder))
 		})

@@ -214,24 +214,24 @@ var allFaults = []fault{
 	}},
 	{"DEL of a counter", tells, 1, "", func(w *world, random *rand.Rand, _ time.Duration) func() {
 		typ := aType(random)
-		day := dayOf(stamp(), w.setting.location())
+		day := w.setting.dayOf(stamp())
 		used, err := w.command("GETDEL", recordKey(typ)+":"+day).Int64()
-		if err != nil || w.protection.Floor || w.protection.Ledger || day != dayOf(stamp(), w.setting.location()) {
+		if err != nil || w.protection.Floor || w.protection.Ledger || day != w.setting.dayOf(stamp()) {
 			return nothing
 		}
 		return func() { // an operator who knows the last number used, of that day and not of the next one
-			if day == dayOf(stamp()+int64(time.Second), w.setting.location()) {
+			if day == w.setting.dayOf(stamp()+int64(time.Second)) {
 				w.raise(typ, used)
 			}
 		}
 	}},
 	{"DEL of a counter and its record", loses, 1, "", func(w *world, random *rand.Rand, _ time.Duration) func() {
 		record := recordKey(aType(random))
-		w.command("DEL", record, record+":"+dayOf(stamp(), w.setting.location()))
+		w.command("DEL", record, record+":"+w.setting.dayOf(stamp()))
 		return nothing
 	}},
 	{"a counter set back", loses, 1, "", func(w *world, random *rand.Rand, _ time.Duration) func() {
-		w.command("SET", recordKey(aType(random))+":"+dayOf(stamp(), w.setting.location()), 1+random.IntN(50), "XX", "KEEPTTL")
+		w.command("SET", recordKey(aType(random))+":"+w.setting.dayOf(stamp()), 1+random.IntN(50), "XX", "KEEPTTL")
 		return nothing
 	}},
 	{"FLUSHALL", loses, 1, "", func(w *world, _ *rand.Rand, _ time.Duration) func() {
@@ -466,7 +466,7 @@ func (w *world) followHurry(since int64) {
 	client := w.setting.client(nil)
 	defer func() { _ = client.Close() }()
 	gen, err := w.setting.generator(client, w.storage, func(_ context.Context, typ string, start time.Time) (int64, error) {
-		return w.storage.floor(typ, start.Format(dayLayout)), nil
+		return w.storage.floor(typ, w.setting.label(start)), nil
 	})
 	require.NoError(w.t, err)
 	var wg sync.WaitGroup
@@ -483,7 +483,7 @@ func (w *world) followHurry(since int64) {
 					c.failure, c.text = class(context.Background(), err), err.Error()
 					return
 				}
-				c.day, c.first, c.last = number.Start.Format(dayLayout), number.Seq, number.Seq
+				c.day, c.first, c.last = w.setting.label(number.Start), number.Seq, number.Seq
 			})
 			if took := time.Duration(stamp() - from); took > 5*time.Second && w.journal.calmSince(since) {
 				w.t.Errorf("behind callers in a hurry, a number of %s took %v: %v", typ, took, err)

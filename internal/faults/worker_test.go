@@ -35,6 +35,17 @@ type setting struct {
 	Storage           string // its address
 	Zone              int    // seconds east of UTC
 	Seed              uint64
+	Calendar          string // a key of calendars
+}
+
+// calendars are those of the tests, by name; "" is that of most.
+var calendars = map[string][]serial.Option{
+	"":         {serial.WithTemplate("{type}-{date:yyyyMMdd}-{seq:12}")},
+	"weeks":    {serial.WithPeriod(serial.PerWeek), serial.WithTemplate("{type}-{date:GGGG-WW}-{seq:12}")},
+	"quarters": {serial.WithPeriod(serial.PerQuarter), serial.WithYearStart(time.April, 6), serial.WithTemplate("{type}-{date:FFFF-Q}-{seq:12}")},
+	"years":    {serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}-{date:yyyyMMdd}-{seq:12}{check:97-10}")}, // more than the period
+	"for ever": {serial.WithPeriod(serial.Never), serial.WithTemplate("{type}-{seq:9:base32}")},
+	"hidden":   {serial.WithTemplate("{type}-{date:yyyyMMdd-HH}-{seq:12}"), serial.WithHiddenSequence([]byte("sixteen bytes...")[:16])},
 }
 
 // protection is what the generators have against losses.
@@ -50,6 +61,29 @@ const (
 
 	readTimeout = 2 * time.Second
 )
+
+// label names the period of an instant.
+func (s setting) label(t time.Time) string {
+	type key struct {
+		zone     int
+		calendar string
+	}
+	scheme, ok := schemes.Load(key{s.Zone, s.Calendar})
+	if !ok {
+		made, err := serial.NewScheme(append([]serial.Option{serial.WithLocation(s.location())}, calendars[s.Calendar]...)...)
+		if err != nil {
+			panic(err)
+		}
+		scheme, _ = schemes.LoadOrStore(key{s.Zone, s.Calendar}, made)
+	}
+	label, _, _ := scheme.(*serial.Scheme).Period(t)
+	return label
+}
+
+var schemes sync.Map // that label has made
+
+// dayOf is label for Unix nanoseconds.
+func (s setting) dayOf(ns int64) string { return s.label(time.Unix(0, ns)) }
 
 func (s setting) location() *time.Location { return time.FixedZone("suite", s.Zone) }
 
@@ -84,7 +118,7 @@ type floorFunc = func(ctx context.Context, typ string, start time.Time) (int64, 
 
 func (s setting) generator(client redis.UniversalClient, ledger serial.Ledger, floor floorFunc,
 	more ...serial.Option) (*serial.Generator, error) {
-	opts := []serial.Option{serial.WithLocation(s.location()), serial.WithTemplate("{type}-{date:yyyyMMdd}-{seq:12}")}
+	opts := append([]serial.Option{serial.WithLocation(s.location())}, calendars[s.Calendar]...)
 	if s.Protection.Floor {
 		opts = append(opts, serial.WithFloor(floor))
 	}
@@ -122,7 +156,7 @@ func workerMain(config string) error {
 	if err != nil {
 		return err
 	}
-	storage := storageClient{conn, &w.trap}
+	storage := storageClient{conn, &w.trap, w.setting}
 	client := w.client(watch{w})
 	if w.gen, err = w.generator(client, storage, storage.floor); err != nil {
 		return err
@@ -216,7 +250,7 @@ func (w *worker) call(random *rand.Rand) {
 		w.say("failed %d %d %s %q", id, end, class(ctx, err), err)
 		return
 	}
-	w.say("issued %d %d %s %d %d", id, end, first.Start.Format(dayLayout), first.Seq, last)
+	w.say("issued %d %d %s %d %d", id, end, w.label(first.Start), first.Seq, last)
 }
 
 var errBatch = errors.New("a batch that is none")
