@@ -41,7 +41,13 @@ func newScheme() scheme {
 // an option is another or invalid; the message names it and says what is allowed.
 func NewScheme(opts ...Option) (*Scheme, error) {
 	c := &config{scheme: newScheme(), schemeOnly: true}
-	if err := errors.Join(append(c.applyAll(opts), c.complete()...)...); err != nil {
+	errs := append(c.applyAll(opts), c.complete()...)
+	for i, err := range errs {
+		if err != nil && strings.HasPrefix(err.Error(), "serial: template ") {
+			errs[i] = fmt.Errorf("%w (WithTemplate)", err)
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
 	return &Scheme{c.scheme}, nil

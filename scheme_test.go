@@ -644,3 +644,16 @@ func TestSchemesAllocateLittle(t *testing.T) {
 		require.LessOrEqual(t, testing.AllocsPerRun(100, func() { _, _ = s.Parse(text) }), most, template)
 	}
 }
+
+// Every error of NewScheme names the option that is wrong.
+func TestSchemeErrorsNameTheOption(t *testing.T) {
+	for name, option := range map[string]serial.Option{
+		"WithLocation": serial.WithLocation(nil), "WithTemplate": serial.WithTemplate("{type}{seq}"), "WithPeriod": serial.WithPeriod(0),
+		"WithDayStart": serial.WithDayStart(-1), "WithYearStart": serial.WithYearStart(time.February, 29), "WithStart": serial.WithStart(0),
+		"WithHiddenSequence": serial.WithHiddenSequence(nil), "WithKeyPrefix": serial.WithKeyPrefix("a b"),
+		"WithRetention": serial.WithRetention(1), "WithHooks": serial.WithHooks(serial.Hooks{}), "WithReplicas": serial.WithReplicas(1, time.Second),
+	} {
+		_, err := serial.NewScheme(option)
+		require.ErrorContains(t, err, name)
+	}
+}
