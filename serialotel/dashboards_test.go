@@ -144,7 +144,7 @@ func exportedToPrometheus(t *testing.T) map[string][]string {
 		require.NoError(t, err)
 		for _, cause := range []error{
 			serial.ErrExhausted, serial.ErrCounterLost, serial.ErrClockSkew, serial.ErrConflict, serial.ErrNotReplicated,
-			serial.ErrInvalidType, context.Canceled, context.DeadlineExceeded, errors.New("anything else"),
+			serial.ErrInvalidType, serial.ErrInvalidRequest, context.Canceled, context.DeadlineExceeded, errors.New("anything else"),
 		} {
 			hooks.Failed(t.Context(), serial.FailedInfo{Type: "IS", Count: 1, Err: cause})
 		}
