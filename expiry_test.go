@@ -119,6 +119,7 @@ var labels = map[serial.Period]string{
 // In every zone, around every change of its offset, the period of an instant is the one of the latest reading that a
 // wall clock has shown so far, and it begins when the clock first shows it.
 func TestPeriodsOfEveryZone(t *testing.T) {
+	t.Parallel()
 	seen := map[string]bool{} // zones by their data: many are links to others
 	var changes atomic.Int64
 	zones := make(chan *time.Location)

@@ -101,6 +101,7 @@ var strictlyRefused = []string{
 // What a layout prints determines the period for certain, or the layout is refused. To see that of all sets of tokens, it is
 // enough to look at the smallest ones that tell periods apart, since more tokens tell more.
 func TestLayoutsThatDetermineThePeriod(t *testing.T) {
+	t.Parallel()
 	sets := make([]tokenSet, 1<<len(dateTokens))
 	for i := range sets {
 		sets[i] = tokenSet(i)
@@ -141,6 +142,7 @@ func TestLayoutsThatDetermineThePeriod(t *testing.T) {
 // Other spellings determine the same; the year in which a business year ends is as good as the one in which it begins; the
 // parts of the clock add to a date, each to the one before.
 func TestSpellingsAndClocks(t *testing.T) {
+	t.Parallel()
 	for _, start := range yearStarts {
 		determines := func(layout string, per serial.Period) bool {
 			return serial.Determines(layout, per, start.month, start.day)

@@ -62,6 +62,7 @@ func randomTemplate(r *rand.Rand) string {
 
 // What a random Scheme prints around changes of clocks and calendars reads back as the same number, and nothing else does.
 func TestNumbersReadBack(t *testing.T) {
+	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
 	zones := []string{"UTC", "America/New_York", "America/Havana", "Pacific/Apia", "Pacific/Kwajalein", "Antarctica/Casey", "Antarctica/Troll",
 		"Australia/Lord_Howe", "Asia/Shanghai"}
