@@ -27,7 +27,10 @@ func BenchmarkAgainstMinimum(b *testing.B) {
 	}{{"PostgreSQL", postgreSQL}, {"MySQL", mariaDB}, {"SQLite", sqlite3}} {
 		b.Run(make.name, func(b *testing.B) {
 			d := make.new(b)
-			for _, load := range []struct{ callers, types int }{{1, 1}, {8, 1}, {32, 1}, {8, 8}, {32, 32}} {
+			if d.dialect == gapless.MySQL {
+				d = d.with("interpolateParams=true") // else the minimum, with its parameters, takes more round trips than we do
+			}
+			for _, load := range []struct{ callers, types int }{{1, 1}, {8, 1}, {64, 1}, {8, 8}, {64, 8}, {64, 64}} {
 				b.Run(fmt.Sprintf("callers=%d/types=%d", load.callers, load.types), func(b *testing.B) {
 					against(b, d, load.callers, load.types)
 				})

@@ -4,10 +4,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // A Dialect is the kind of database that has the table.
@@ -19,12 +21,17 @@ const (
 	SQLite                        // 3.35 or later
 )
 
-// statements are a dialect's. In them, {table} stands for the quoted table, {name} for its name, and {now} for the clock as
-// Unix microseconds.
+// statements are a dialect's. In them, {table} stands for the quoted table, {name} for its name, and {now} for the clock, as a
+// reading.
 type statements struct {
 	schema string
 	quote  string // quotation mark around an identifier
 	now    string
+
+	// update adds to a row of this mark, which is the usual case, for less than an upsert costs. It takes n, series, period, mark,
+	// max(above, 1) and returns last and now, or nothing where an upsert is needed. It is empty in MySQL, where all who update a
+	// missing row lock the gap, and then none of them can fill it.
+	update string
 
 	// upsert takes series, period, mark, above+n, mark, n, above+n. Since max(last, above)+n = max(last+n, above+n), this is all
 	// it needs. A row of which nothing is taken has no mark yet. It is empty if read does its work too.
@@ -39,6 +46,9 @@ type statements struct {
 }
 
 const (
+	// Those who waited for the row's lock judge the row as it is then.
+	update = "UPDATE {table} SET previous = last, last = last + ? WHERE series = ? AND period = ? AND mark = ? AND last >= ? " +
+		"RETURNING last, {now}"
 	undo = "UPDATE {table} SET last = previous WHERE series = ? AND period = ?"
 	last = "SELECT last, mark FROM {table} WHERE series = ? AND period = ?"
 	ask  = "SELECT {now}"
@@ -56,7 +66,8 @@ var dialects = map[Dialect]statements{
 )`,
 		quote: `"`,
 		// Not now(), which is the start of the transaction. In RETURNING, it is read after the wait for the row's lock.
-		now: "floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
+		now:    "floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
+		update: update,
 		read: `INSERT INTO {table} AS c (series, period, mark, previous, last)
 			VALUES (?::bytea, ?::bytea, ?::bytea, 0, ?::bigint)
 			ON CONFLICT (series, period) DO UPDATE
@@ -95,14 +106,37 @@ var dialects = map[Dialect]statements{
 	last     INTEGER NOT NULL,
 	PRIMARY KEY (series, period)
 ) WITHOUT ROWID`,
-		quote: `"`,
-		// 'now' is the same throughout a statement. %f is the seconds with three decimals.
-		now: "strftime('%s', 'now') * 1000000 + substr(strftime('%f', 'now'), 4) * 1000",
+		quote:  `"`,
+		now:    "julianday('now')", // a short one: drivers parse a statement each time they run it
+		update: update,
 		read: `INSERT INTO {table} AS c (series, period, mark, previous, last) VALUES (?, ?, ?, 0, ?)
 			ON CONFLICT (series, period) DO UPDATE
 			SET mark = CASE c.last WHEN 0 THEN ? ELSE c.mark END, previous = c.last, last = max(c.last + ?, ?)
 			RETURNING last, previous, mark, {now}`,
 	},
+}
+
+// A reading is what the database's clock says: Unix microseconds or, in SQLite, which counts milliseconds, a Julian day.
+type reading struct{ time.Time }
+
+// Scan takes a column that {now} filled.
+func (r *reading) Scan(column any) error {
+	switch now := column.(type) {
+	case float64:
+		const epoch = 210_866_760_000_000 // milliseconds from Julian day 0 to 1970
+		r.Time = time.UnixMilli(int64(math.Round(now*86_400_000)) - epoch)
+	case int64:
+		r.Time = time.UnixMicro(now)
+	case []byte: // some drivers of MySQL pass on what the server wrote
+		micros, err := strconv.ParseInt(string(now), 10, 64)
+		if err != nil {
+			return err
+		}
+		r.Time = time.UnixMicro(micros)
+	default:
+		return fmt.Errorf("the database's clock is a %T", column)
+	}
+	return nil
 }
 
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
@@ -118,7 +152,7 @@ func (d Dialect) forTable(name string) (s statements, err error) {
 	}
 	s.undo, s.last, s.ask = undo, last, ask
 	replace := strings.NewReplacer("{table}", s.quote+name+s.quote, "{name}", name, "{now}", s.now)
-	for _, query := range []*string{&s.schema, &s.upsert, &s.read, &s.undo, &s.last, &s.ask, &s.flaw} {
+	for _, query := range []*string{&s.schema, &s.update, &s.upsert, &s.read, &s.undo, &s.last, &s.ask, &s.flaw} {
 		*query = replace.Replace(*query)
 		for i := 1; d == PostgreSQL && strings.Contains(*query, "?"); i++ {
 			*query = strings.Replace(*query, "?", "$"+strconv.Itoa(i), 1)

@@ -4,3 +4,10 @@ import "time"
 
 // Misjudge has g take the database's clock to be that far ahead of this host's.
 func (g *Generator) Misjudge(ahead time.Duration) { g.ahead.Store(int64(ahead)) }
+
+// Read reads the database's clock from the column that a statement returned.
+func Read(column any) (time.Time, error) {
+	var r reading
+	err := r.Scan(column)
+	return r.Time, err
+}

@@ -276,7 +276,7 @@ func (g *Generator) next(ctx context.Context, tx Tx, typ string, date *time.Time
 	number, of, err := g.on(typ, at)
 	if err != nil && date == nil {
 		// The date of the estimate cannot be printed, perhaps because this host's clock is wrong.
-		if at, err = g.ask(ctx, tx); err != nil {
+		if at, err = g.query(ctx, tx, g.sql.ask, nil); err != nil {
 			return nil, g.failed(ctx, what, err)
 		}
 		number, of, err = g.on(typ, at)

@@ -320,6 +320,10 @@ func TestRefused(t *testing.T) {
 			_, err = other.NextOn(t.Context(), tx, "NO", day)
 			require.ErrorIs(t, err, serial.ErrConflict)
 
+			on(other, "OT", 1)
+			_, err = g.NextOn(t.Context(), tx, "OT", day)
+			require.ErrorIs(t, err, serial.ErrConflict)
+
 			// Raise never lowers. Last does not count the numbers below a start.
 			require.NoError(t, g.Raise(t.Context(), tx, "IS", day, 3))
 			last("IS", 8)
@@ -328,7 +332,11 @@ func TestRefused(t *testing.T) {
 			on(g, "UP", 4)
 			on(late, "UP", 5)
 			on(late, "UP", 6)
+			require.NoError(t, g.Raise(t.Context(), tx, "UP", day, 8))
+			on(g, "UP", 9)
 			on(late, "ST", 5)
+			on(g, "SZ", 1)
+			on(late, "SZ", 5)
 			_, err = late.NextN(t.Context(), tx, "SX", 6)
 			require.ErrorIs(t, err, serial.ErrExhausted)
 			last("SX", 0)
@@ -442,6 +450,19 @@ func TestClock(t *testing.T) {
 			}
 		}
 	})
+}
+
+// SQLite's clock is read to the millisecond, or a number would get another day than the one in which it was taken.
+func TestJulianDay(t *testing.T) {
+	db := sqlite3(t).open(t)
+	for ms := int64(0); ms < 253_402_300_800_000; ms = (ms+1)*3/2 + 86_399_999 {
+		at := time.UnixMilli(ms).UTC()
+		var julian float64
+		require.NoError(t, db.QueryRowContext(t.Context(), "SELECT julianday(?)", at.Format("2006-01-02 15:04:05.000")).Scan(&julian))
+		now, err := gapless.Read(julian)
+		require.NoError(t, err)
+		require.True(t, at.Equal(now), "%v is %.9f, read as %v", at, julian, now)
+	}
 }
 
 // The settings of a connection make no difference.

@@ -3,6 +3,7 @@ package gapless
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -23,24 +24,26 @@ func (g *Generator) series(typ string) []byte { return []byte(g.inside.Prefix + 
 // to judge, by what the counter was and by its clock: under the lock, undo can follow.
 func (g *Generator) take(ctx context.Context, tx Tx, typ, label string, above, n int64) (counter, error) {
 	series, period, mark := g.series(typ), []byte(label), []byte(g.inside.PrintMark)
+	c := counter{mark: g.inside.PrintMark}
+	var err error
+	if g.sql.update != "" {
+		c.now, err = g.query(ctx, tx, g.sql.update, []any{n, series, period, mark, max(above, 1)}, &c.last)
+		if !errors.Is(err, sql.ErrNoRows) {
+			c.previous = c.last - n
+			return c, err
+		}
+	}
 	upsert := []any{series, period, mark, above + n, mark, n, above + n}
 	read := upsert
 	if g.sql.upsert != "" {
 		query, args := g.dialect.bind(g.sql.upsert, upsert...)
 		if _, err := tx.ExecContext(ctx, query, args...); err != nil {
-			return counter{}, err
+			return c, err
 		}
 		read = []any{series, period}
 	}
-	var c counter
-	var printed []byte
-	var micros int64
-	query, args := g.dialect.bind(g.sql.read, read...)
-	if err := tx.QueryRowContext(ctx, query, args...).Scan(&c.last, &c.previous, &printed, &micros); err != nil {
-		return counter{}, err
-	}
-	c.mark, c.now = string(printed), g.noted(micros)
-	return c, nil
+	c.now, err = g.query(ctx, tx, g.sql.read, read, &c.last, &c.previous, &c.mark)
+	return c, err
 }
 
 // undo takes back what take did to the counter, whose lock is held.
@@ -50,20 +53,15 @@ func (g *Generator) undo(ctx context.Context, tx Tx, typ, label string) error {
 	return err
 }
 
-// ask reads the database's clock.
-func (g *Generator) ask(ctx context.Context, tx Tx) (time.Time, error) {
-	var micros int64
-	if err := tx.QueryRowContext(ctx, g.sql.ask).Scan(&micros); err != nil {
-		return time.Time{}, err
+// query runs a statement that returns dest and the database's clock, and remembers how far that is ahead.
+func (g *Generator) query(ctx context.Context, tx Tx, query string, args []any, dest ...any) (time.Time, error) {
+	var now reading
+	query, args = g.dialect.bind(query, args...)
+	err := tx.QueryRowContext(ctx, query, args...).Scan(append(dest, &now)...)
+	if err == nil {
+		g.ahead.Store(int64(time.Until(now.Time)))
 	}
-	return g.noted(micros), nil
-}
-
-// noted is a reading of the database's clock, in microseconds since 1970. It remembers how far that is ahead.
-func (g *Generator) noted(micros int64) time.Time {
-	now := time.UnixMicro(micros)
-	g.ahead.Store(int64(time.Until(now)))
-	return now
+	return now.Time, err
 }
 
 // Schema returns the statement with which [Generator.CreateTable] creates the table, for those who keep their schema
