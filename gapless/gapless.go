@@ -291,7 +291,7 @@ func (g *Generator) next(ctx context.Context, tx Tx, typ string, date *time.Time
 			return nil, g.failed(ctx, what, err)
 		}
 		taken := of.Label
-		if date == nil {
+		if date == nil && !of.Contains(c.now) {
 			// Only now is it known when the number was taken. If that was in the period that was tried, it is good, whatever
 			// else is printed of the date.
 			number, of, err = g.on(typ, c.now)

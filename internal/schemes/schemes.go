@@ -20,5 +20,8 @@ type Stretch struct {
 	From, To   int64  // of the part
 }
 
+// Contains reports whether t lies in the part.
+func (s Stretch) Contains(t time.Time) bool { return s.From <= t.Unix() && t.Unix() < s.To }
+
 // Of returns the inside of a *serial.Scheme. Package serial sets it.
 var Of func(scheme any) Inside
