@@ -24,7 +24,7 @@ func BenchmarkAgainstMinimum(b *testing.B) {
 	for _, make := range []struct {
 		name string
 		new  func(testing.TB) *database
-	}{{"PostgreSQL", postgreSQL}, {"MySQL", mariaDB}, {"SQLite", sqlite3}} {
+	}{{"PostgreSQL", postgreSQL}, {"MySQL", mariaDB}, {"SQLite", inFile}} {
 		b.Run(make.name, func(b *testing.B) {
 			d := make.new(b)
 			if d.dialect == gapless.MySQL {

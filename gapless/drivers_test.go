@@ -1,13 +1,18 @@
 package gapless_test
 
 import (
+	"database/sql"
+	"sync"
 	"testing"
 
 	"github.com/jmoiron/sqlx"
+	"github.com/lib/pq"
 	"github.com/stretchr/testify/require"
+	"gorm.io/driver/mysql"
 	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
 
+	"github.com/dailyserial/serial"
 	"github.com/dailyserial/serial/gapless"
 )
 
@@ -34,35 +39,76 @@ func TestSQLX(t *testing.T) {
 	})
 }
 
+// PostgreSQL has another driver that is widely used.
+func TestPQ(t *testing.T) {
+	d := postgreSQL(t)
+	connector, err := pq.NewConnector(d.dsn + "&search_path=" + d.name)
+	require.NoError(t, err)
+	db := sql.OpenDB(connector)
+	t.Cleanup(func() { _ = db.Close() })
+	var workers sync.WaitGroup
+	for range 20 {
+		workers.Go(func() { d.generator(t, db) }) // creates the table
+	}
+	workers.Wait()
+	g := d.generator(t, db, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:1}"))
+	commits(t, db, func(tx *sql.Tx) {
+		n, err := g.Next(t.Context(), tx, "IS")
+		require.NoError(t, err)
+		require.EqualValues(t, 1, n.Seq)
+		_, err = g.NextN(t.Context(), tx, "IS", 9)
+		require.ErrorIs(t, err, serial.ErrExhausted)
+		require.NoError(t, g.Raise(t.Context(), tx, "IS", d.clock(t, db), 5))
+		numbers, err := g.NextN(t.Context(), tx, "IS", 4)
+		require.NoError(t, err)
+		require.EqualValues(t, 9, numbers[3].Seq)
+	})
+}
+
+// How GORM uses a database, or why that is not tested.
+var (
+	dialectors = map[gapless.Dialect]func(*sql.DB) gorm.Dialector{
+		gapless.PostgreSQL: func(db *sql.DB) gorm.Dialector { return postgres.New(postgres.Config{Conn: db}) },
+		gapless.MySQL:      func(db *sql.DB) gorm.Dialector { return mysql.New(mysql.Config{Conn: db}) },
+	}
+	noDialector = map[gapless.Dialect]string{}
+)
+
 // A GORM transaction is one while its pool is a Tx; a GORM database is none.
 func TestGORM(t *testing.T) {
-	for _, prepare := range []bool{false, true} {
-		d := postgreSQL(t)
+	each(t, func(t *testing.T, d *database) {
+		if why := noDialector[d.dialect]; why != "" {
+			t.Skip(why)
+		}
 		db := d.open(t)
 		g := d.generator(t, db)
-		orm, err := gorm.Open(postgres.New(postgres.Config{Conn: db}), &gorm.Config{PrepareStmt: prepare})
-		require.NoError(t, err)
-		type Invoice struct{ Number string }
-		require.NoError(t, orm.AutoMigrate(&Invoice{}))
-		_, ok := orm.Statement.ConnPool.(gapless.Tx)
-		require.False(t, ok)
-		place := func(fails error) error {
-			return orm.WithContext(t.Context()).Transaction(func(tx *gorm.DB) error {
-				n, err := g.NextOn(t.Context(), tx.Statement.ConnPool.(gapless.Tx), "IS", date(t, "2021-10-24"))
-				if err != nil {
-					return err
-				}
-				if err := tx.Create(&Invoice{n.String()}).Error; err != nil {
-					return err
-				}
-				return fails
-			})
+		for i, prepare := range []bool{false, true} {
+			orm, err := gorm.Open(dialectors[d.dialect](db), &gorm.Config{PrepareStmt: prepare})
+			require.NoError(t, err)
+			type Invoice struct{ Number string }
+			require.NoError(t, orm.AutoMigrate(&Invoice{}))
+			_, ok := orm.Statement.ConnPool.(gapless.Tx)
+			require.False(t, ok)
+			day := date(t, "2021-10-24").AddDate(0, 0, i)
+			place := func(fails error) error {
+				return orm.WithContext(t.Context()).Transaction(func(tx *gorm.DB) error {
+					n, err := g.NextOn(t.Context(), tx.Statement.ConnPool.(gapless.Tx), "IS", day)
+					if err != nil {
+						return err
+					}
+					if err := tx.Create(&Invoice{n.String()}).Error; err != nil {
+						return err
+					}
+					return fails
+				})
+			}
+			require.ErrorIs(t, place(gorm.ErrInvalidData), gorm.ErrInvalidData)
+			require.NoError(t, place(nil))
+			require.NoError(t, place(nil))
+			var numbers []string
+			require.NoError(t, orm.Model(&Invoice{}).Order("number").Where("number LIKE ?", "IS"+day.Format("20060102")+"%").
+				Pluck("number", &numbers).Error)
+			require.Equal(t, []string{"IS" + day.Format("20060102") + "0001", "IS" + day.Format("20060102") + "0002"}, numbers)
 		}
-		require.ErrorIs(t, place(gorm.ErrInvalidData), gorm.ErrInvalidData)
-		require.NoError(t, place(nil))
-		require.NoError(t, place(nil))
-		var numbers []string
-		require.NoError(t, orm.Model(&Invoice{}).Order("number").Pluck("number", &numbers).Error)
-		require.Equal(t, []string{"IS202110240001", "IS202110240002"}, numbers)
-	}
+	})
 }

@@ -454,7 +454,7 @@ func TestClock(t *testing.T) {
 
 // SQLite's clock is read to the millisecond, or a number would get another day than the one in which it was taken.
 func TestJulianDay(t *testing.T) {
-	db := sqlite3(t).open(t)
+	db := inFile(t).open(t)
 	for ms := int64(0); ms < 253_402_300_800_000; ms = (ms+1)*3/2 + 86_399_999 {
 		at := time.UnixMilli(ms).UTC()
 		var julian float64
@@ -496,7 +496,7 @@ func TestSettings(t *testing.T) {
 		t.Run("MySQL/"+dsn, func(t *testing.T) { check(t, mariaDB(t).with(dsn)) })
 	}
 	for _, dsn := range []string{"_pragma=journal_mode(WAL)", "_pragma=encoding('UTF-16')"} {
-		t.Run("SQLite/"+dsn, func(t *testing.T) { check(t, sqlite3(t).with(dsn)) })
+		t.Run("SQLite/"+dsn, func(t *testing.T) { check(t, inFile(t).with(dsn)) })
 	}
 }
 

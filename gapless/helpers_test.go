@@ -32,7 +32,7 @@ type database struct {
 func each(t *testing.T, test func(t *testing.T, d *database)) {
 	t.Run("PostgreSQL", func(t *testing.T) { test(t, postgreSQL(t)) })
 	t.Run("MySQL", func(t *testing.T) { test(t, mariaDB(t)) })
-	t.Run("SQLite", func(t *testing.T) { test(t, sqlite3(t)) })
+	t.Run("SQLite", func(t *testing.T) { test(t, inFile(t)) })
 }
 
 func postgreSQL(t testing.TB) *database {
@@ -45,15 +45,15 @@ func mariaDB(t testing.TB) *database {
 	return onServer(t, &database{dialect: gapless.MySQL, dsn: dsn}, "CREATE DATABASE", "DROP DATABASE", "")
 }
 
-// sqliteDriver is nil under the race detector, see sqlite_test.go.
-var sqliteDriver driver.Driver
+// The driver of SQLite, and its parameter for a busy timeout.
+var (
+	sqliteDriver driver.Driver
+	sqliteBusy   string
+)
 
-func sqlite3(t testing.TB) *database {
+func inFile(t testing.TB) *database {
 	t.Helper()
-	if sqliteDriver == nil {
-		t.Skip("SQLite is tested without the race detector only")
-	}
-	return &database{dialect: gapless.SQLite, dsn: "file:" + filepath.Join(t.TempDir(), "test.db") + "?_txlock=immediate&_pragma=busy_timeout(60000)"}
+	return &database{dialect: gapless.SQLite, dsn: "file:" + filepath.Join(t.TempDir(), "test.db") + "?_txlock=immediate&" + sqliteBusy}
 }
 
 func onServer(t testing.TB, d *database, create, drop, how string) *database {

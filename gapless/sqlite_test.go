@@ -2,8 +2,16 @@
 
 package gapless_test
 
-import "modernc.org/sqlite"
+import (
+	"modernc.org/sqlite"
 
-// The driver is SQLite's C, translated to Go. With the race detector it takes a quarter of an hour to compile, and it does
-// not use this package's concurrency. So race builds leave it out.
-func init() { sqliteDriver = new(sqlite.Driver) }
+	"github.com/dailyserial/serial/gapless"
+)
+
+// The driver is SQLite's C, translated to Go. With the race detector it takes a quarter of an hour to compile: see
+// sqlite_race_test.go.
+func init() {
+	sqliteDriver = new(sqlite.Driver)
+	sqliteBusy = "_pragma=busy_timeout(60000)"
+	noDialector[gapless.SQLite] = "GORM's package for SQLite needs a C compiler; the race detector does, too, and then this is tested"
+}

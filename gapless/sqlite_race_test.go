@@ -1,0 +1,21 @@
+//go:build race
+
+package gapless_test
+
+import (
+	"database/sql"
+
+	"github.com/mattn/go-sqlite3"
+	"gorm.io/driver/sqlite"
+	"gorm.io/gorm"
+
+	"github.com/dailyserial/serial/gapless"
+)
+
+// The driver is SQLite's C.
+func init() {
+	sqliteDriver = new(sqlite3.SQLiteDriver)
+	sqliteBusy = "_busy_timeout=60000"
+	dialectors[gapless.SQLite] = func(db *sql.DB) gorm.Dialector { return sqlite.Dialector{Conn: db} }
+	sql.Register("sqlite", sqliteDriver) // the name that the examples use
+}
