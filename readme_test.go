@@ -22,43 +22,49 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// The programs in the README compile as they stand there.
+// The programs in the README and in guides compile as they stand there.
 func TestReadmeCompiles(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("README.md")
-	require.NoError(t, err)
-	blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(text), -1)
-	require.Len(t, blocks, 4)
-	imports := map[string]string{
-		"context.": "context", "fmt.": "fmt", "strings.": "strings", "server.": "github.com/alicebob/miniredis/v2/server", "log.": "log", "time.": "time", "testing.": "testing",
+	for file, n := range map[string]int{"README.md": 4, "docs/audit.md": 1, "docs/gapless.md": 1} {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+		require.Len(t, blocks, n, file)
+		for _, block := range blocks {
+			requireCompiles(t, block[1])
+		}
+	}
+}
+
+// requireCompiles compiles a program, or a part of one. A test is run.
+func requireCompiles(t *testing.T, code string) {
+	t.Helper()
+	source := "package main\n"
+	for name, path := range map[string]string{
+		"context.": "context", "fmt.": "fmt", "iter.": "iter", "log.": "log", "sql.": "database/sql", "testing.": "testing", "time.": "time",
 		"redis.": "github.com/redis/go-redis/v9", "serial.": "github.com/dailyserial/serial", "serialtest.": "github.com/dailyserial/serial/serialtest",
-		"miniredis.": "github.com/alicebob/miniredis/v2", "require.": "github.com/stretchr/testify/require",
+		"require.": "github.com/stretchr/testify/require",
+	} {
+		if regexp.MustCompile(`\b` + regexp.QuoteMeta(name)).MatchString(code) {
+			source += "import \"" + path + "\"\n"
+		}
 	}
-	for _, block := range blocks {
-		source := "package main\n"
-		for name, path := range imports {
-			if regexp.MustCompile(`\b` + regexp.QuoteMeta(name)).MatchString(block[1]) {
-				source += "import \"" + path + "\"\n"
-			}
-		}
-		source += block[1]
-		if strings.HasPrefix(block[1], "package") { // a whole file
-			source = block[1]
-		}
-		if !strings.Contains(block[1], "func main") && !strings.Contains(block[1], "testing.T") {
-			source += "func main() {}\n"
-		}
-		file := "main.go"
-		args := []string{"build", "-ldflags=-s -w", "-o", os.DevNull}
-		if strings.Contains(block[1], "testing.T") {
-			file = "main_test.go"
-			args = []string{"test", "-ldflags=-s -w"} // this one can be run
-		}
-		file = filepath.Join(t.TempDir(), file)
-		require.NoError(t, os.WriteFile(file, []byte(source), 0o600))
-		out, err := exec.Command("go", append(args, file)...).CombinedOutput()
-		require.NoError(t, err, "%s\n%s", out, source)
+	source += code
+	if strings.HasPrefix(code, "package") { // a whole file
+		source = code
 	}
+	test := strings.Contains(code, "testing.T")
+	if !strings.Contains(code, "func main") && !test {
+		source += "func main() {}\n"
+	}
+	file, args := "main.go", []string{"build", "-ldflags=-s -w", "-o", os.DevNull}
+	if test {
+		file, args = "main_test.go", []string{"test", "-ldflags=-s -w"}
+	}
+	file = filepath.Join(t.TempDir(), file)
+	require.NoError(t, os.WriteFile(file, []byte(source), 0o600))
+	out, err := exec.Command("go", append(args, file)...).CombinedOutput()
+	require.NoError(t, err, "%s\n%s", out, source)
 }
 
 // The recipes in the README run as they stand there, each on a Redis of its own.
