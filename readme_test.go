@@ -324,6 +324,29 @@ func TestReadmeFigures(t *testing.T) {
 	}
 }
 
+// The guide's figures of gapless are those of the last measurement.
+func TestGaplessFigures(t *testing.T) {
+	text, err := os.ReadFile("docs/gapless.md")
+	require.NoError(t, err)
+	results, err := os.ReadFile("gapless/testdata/throughput.txt")
+	require.NoError(t, err)
+	cells := map[string]string{}
+	rate := regexp.MustCompile(`(?m)^\w+/(\w+)/callers=(\d+)/types=(\d+)-\d+\s+\d+\s+(\d+) gapless/s\s+\d+ minimum/s\s+([\d.]+) ratio$`)
+	for _, m := range rate.FindAllStringSubmatch(string(results), -1) {
+		ratio, err := strconv.ParseFloat(m[5], 64)
+		require.NoError(t, err)
+		thousands, rest := m[4][:len(m[4])-3], m[4][len(m[4])-3:]
+		cells[m[1]+" "+m[2]+" "+m[3]] = fmt.Sprintf("%s,%s (%.2f)", thousands, rest, ratio)
+	}
+	rows := regexp.MustCompile(`(?m)^\| (\d+) \| (\d+) \| (.*) \| (.*) \| (.*) \|$`).FindAllStringSubmatch(string(text), -1)
+	require.Len(t, rows, 6)
+	for _, row := range rows {
+		for i, database := range []string{"PostgreSQL", "MySQL", "SQLite"} {
+			require.Equal(t, cells[database+" "+row[1]+" "+row[2]], row[3+i], row[0])
+		}
+	}
+}
+
 // Links to files and headings of this repository lead somewhere.
 func TestLinks(t *testing.T) {
 	files, err := filepath.Glob("*.md")

@@ -31,6 +31,9 @@ func BenchmarkAgainstMinimum(b *testing.B) {
 				d = d.with("interpolateParams=true") // else the minimum, with its parameters, takes more round trips than we do
 			}
 			for _, load := range []struct{ callers, types int }{{1, 1}, {8, 1}, {64, 1}, {8, 8}, {64, 8}, {64, 64}} {
+				if d.dialect == gapless.SQLite && load.types > 8 {
+					continue // it has one writer, and types make no difference
+				}
 				b.Run(fmt.Sprintf("callers=%d/types=%d", load.callers, load.types), func(b *testing.B) {
 					against(b, d, load.callers, load.types)
 				})
@@ -41,7 +44,10 @@ func BenchmarkAgainstMinimum(b *testing.B) {
 
 // against measures so many callers, who share so many types.
 func against(b *testing.B, d *database, callers, types int) {
-	const round = 300 * time.Millisecond
+	round := 300 * time.Millisecond
+	if d.dialect == gapless.SQLite {
+		round = time.Second // who waits for the writer sleeps for up to 100 ms at a time
+	}
 	ctx := b.Context()
 	db := d.open(b)
 	db.SetMaxOpenConns(callers)
