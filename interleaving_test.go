@@ -33,6 +33,7 @@ type scene struct {
 	mixed    bool // the first player has no ledger, the others have one
 	once     bool // all players first repeat one request, and then have their own
 	wild     bool // the server's clock may jump ahead and come back; the last player is an operator
+	varies   bool // numbers count through the year and print the day
 
 	prepare func(t *testing.T, m *simulation, opts []serial.Option) (issued []string) // run before the scene begins
 }
@@ -371,7 +372,13 @@ func (p *play) underLedger() bool {
 }
 
 // counter returns the key of the day's counter.
-func (p *play) counter() string { return "serial:{IS}:" + time.Now().UTC().Format("20060102") }
+func (p *play) counter() string {
+	layout := "20060102"
+	if p.varies {
+		layout = "2006"
+	}
+	return "serial:{IS}:" + time.Now().UTC().Format(layout)
+}
 
 func (s scene) options(l serial.Ledger) []serial.Option {
 	all := []serial.Option{serial.WithLocation(time.UTC)}
@@ -380,6 +387,9 @@ func (s scene) options(l serial.Ledger) []serial.Option {
 	}
 	if s.wild {
 		all = append(all, serial.WithMaxSkew(-1))
+	}
+	if s.varies {
+		all = append(all, serial.WithPeriod(serial.PerYear))
 	}
 	return all
 }
@@ -638,8 +648,15 @@ func (p *play) finish(t *testing.T) {
 	}
 	last := all[0]
 	slices.Sort(p.issued)
+	var seq int64
 	for i, number := range append(p.issued, last) {
 		require.True(t, i == 0 || number > p.issued[i-1], "%v and then %s", p.issued, last)
+		if p.varies { // midnight begins another print and no other counter
+			n, err := gen.Parse(number)
+			require.NoError(t, err)
+			require.Greater(t, n.Seq, seq, "%v and then %s", p.issued, last)
+			seq = n.Seq
+		}
 	}
 }
 
@@ -748,6 +765,7 @@ func TestInterleavings(t *testing.T) {
 		{"from a missing counter", scene{players: 2, each: 2}, 1000},
 		{"from a missing counter, across midnight", scene{players: 2, each: 1, midnight: true}, 1e6},
 		{"prepared, across midnight", scene{players: 2, each: 1, midnight: true, prepare: ahead}, 100},
+		{"of a year that prints the day, across midnight", scene{players: 2, each: 1, midnight: true, varies: true}, 1000},
 		{"with a ledger, at the end of a block", scene{players: 2, each: 2, ledger: true, prepare: fullBlock}, 100},
 		{"with a ledger, from nothing", scene{players: 2, each: 2, ledger: true}, 1000},
 		{"with a ledger, across midnight", scene{players: 2, each: 1, ledger: true, midnight: true}, 1000},
@@ -770,7 +788,7 @@ func TestSomeInterleavings(t *testing.T) {
 		plays = 150
 	}
 	for range plays {
-		s := scene{players: 3, each: 2, midnight: true, ledger: random.IntN(2) == 0}
+		s := scene{players: 3, each: 2, midnight: true, ledger: random.IntN(2) == 0, varies: random.IntN(2) == 0}
 		playSome(t, s, random, 12)
 	}
 }
