@@ -10,13 +10,13 @@ import (
 )
 
 // Audit accounts for the numbers of a type in the period that an instant lies in: which were counted and never used, which were
-// used twice, which never were issued. used yields the numbers as the application has stored them, in any order, also those of
+// used twice, which were never issued. used yields the numbers as the application has stored them, in any order, also those of
 // other types and periods. See [Scheme.Audit] for what counts as missing, and for the memory that it takes.
 //
 // The counter is read before used is, which gives [Report].Last, and again afterwards: what was issued between the two readings
 // is ignored, whether or not it is among the used numbers. A number that was issued before and is stored only after used has
 // passed it shows as missing. The period is the current one or one whose counter is still kept, see [WithRetention]. Of the
-// current one Last is 0 if the type was not used.
+// current one, Last is 0 if the type was not used.
 //
 // It writes nothing. ctx ends it between two numbers. Each reading of the counter ends within 10 s if Redis does not answer.
 // Errors: [ErrInvalidType]; [ErrCounterLost] if the current period's counter is lost, also with a floor or a ledger, or went back

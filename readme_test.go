@@ -25,12 +25,15 @@ import (
 // The programs in the README and in guides compile as they stand there.
 func TestReadmeCompiles(t *testing.T) {
 	t.Parallel()
-	for file, n := range map[string]int{"README.md": 4, "docs/audit.md": 1, "docs/gapless.md": 1} {
+	for file, n := range map[string]int{"README.md": 4, "docs/audit.md": 1, "docs/gapless.md": 2} {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
 		blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(text), -1)
 		require.Len(t, blocks, n, file)
 		for _, block := range blocks {
+			if strings.Contains(block[1], "gapless.") {
+				continue // that module tests it
+			}
 			requireCompiles(t, block[1])
 		}
 	}

@@ -26,7 +26,7 @@ type Report struct {
 	Count      int64    // different sequences of this type and period among the used numbers, from First to Last
 	Missing    []Range  // sequences from First to Last that are not among them, in ascending order
 	Duplicates []Number // each sequence that came more than once, whatever its text, as it came the second time
-	Beyond     []Number // each time that a sequence above Last or below First came
+	Beyond     []Number // each occurrence of a sequence above Last or below First
 	Foreign    []string // what is no number of this scheme, cut at 256 bytes
 
 	MissingCount   int64 // sequences
@@ -43,7 +43,7 @@ type Range struct{ First, Last int64 }
 const listed = 1000
 
 // Audit accounts for the numbers of a type in the period that an instant lies in: which were counted and never used, which were
-// used twice, which never were issued. last is the last sequence issued, 0 if none was. used yields the numbers as the
+// used twice, which were never issued. last is the last sequence issued, 0 if none was. used yields the numbers as the
 // application has stored them, in any order, also those of other types and periods. [Generator.Audit] asks Redis for last.
 //
 // Missing includes numbers that nobody got: those that a floor, [Generator.Raise] or a burned block of a ledger skipped, and

@@ -2,7 +2,8 @@
 // [database/sql]. A number is taken inside the transaction that stores its document, so that it exists if and only if that
 // transaction was committed:
 //
-//	scheme, err := serial.NewScheme(serial.WithTemplate("{type}-{date:yyyy}-{seq:6}"), serial.WithPeriod(serial.PerYear))
+//	scheme, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerYear),
+//		serial.WithTemplate("{type}-{date:yyyy}-{seq:6}"))
 //	if err != nil {
 //		return err
 //	}
@@ -47,25 +48,26 @@
 //
 // # What it costs
 //
-// Transactions that take numbers of the same type and period run one after another, from the taking to the commit. So take the
-// number last, keep the rest short, and wait for nobody in between. If a transaction takes numbers of several types, take them
-// in one order everywhere, such as by name, or two transactions wait for each other until the database ends one as a deadlock.
-// Different types and periods do not wait for each other, except on SQLite, which has one writer at a time.
+// Transactions that take numbers of the same type and period run one after another, from taking the number to the commit. So
+// take the number last, keep the rest short, and wait for nobody in between. If a transaction takes numbers of several types,
+// take them in one order everywhere, such as by name, or two transactions wait for each other until the database ends one as
+// a deadlock. Different types and periods do not wait for each other, except on SQLite, which has one writer at a time.
 //
 // How long a caller waits is bounded by its context and by the database's own limits: lock_timeout in PostgreSQL,
 // innodb_lock_wait_timeout in MySQL. On SQLite only PRAGMA busy_timeout counts.
 //
 // # What the database must be
 //
-// Use READ COMMITTED. At REPEATABLE READ and above, PostgreSQL fails those who have waited for others with the SQLSTATE 40001;
-// such a transaction has to be repeated. MySQL and MariaDB work at their default, REPEATABLE READ, and at READ COMMITTED.
-// Where the first transaction of a period rolls back while others wait for it, they may get a deadlock, the error 1213, and
-// have to be repeated. MariaDB with innodb_snapshot_isolation needs READ COMMITTED, or gives the error 1020.
+// Use READ COMMITTED. At REPEATABLE READ and above, PostgreSQL gives the SQLSTATE 40001 if others have committed a number since
+// the transaction's first statement; it then has to be repeated. MySQL and MariaDB work at REPEATABLE READ, their default, and at
+// READ COMMITTED. Where the first transaction of a period rolls back while others wait for it, they may get a deadlock, the error
+// 1213, and have to be repeated. MariaDB with innodb_snapshot_isolation, its default since 11.6.2, needs READ COMMITTED, or gives
+// the error 1020.
 //
 // On SQLite, begin transactions with BEGIN IMMEDIATE (_txlock=immediate in the data source name of some drivers) and set a
 // busy timeout. Else a transaction that has read before it takes a number may fail at once, with "database is locked".
 //
-// Any driver will do, and whatever passes on its transactions: [Tx] says what of.
+// Any driver will do, and any library that exposes its transactions: see [Tx].
 package gapless
 
 import (
@@ -88,9 +90,9 @@ const (
 	patience = 20
 )
 
-// A Tx is a transaction of the caller's, who commits it or rolls it back. These are some:
+// A Tx is a transaction of the caller, who commits it or rolls it back. These are some:
 //
-//   - [*sql.Tx], whatever the driver; pgx is used by its package stdlib
+//   - [*sql.Tx], whatever the driver; pgx is used through its package stdlib, and its own pgx.Tx is none
 //   - sqlx's *sqlx.Tx
 //   - GORM's tx.Statement.ConnPool.(gapless.Tx), with the tx that its method Transaction passes to a function
 //
@@ -137,9 +139,9 @@ func WithTable(name string) Option {
 	return optionFunc(func(c *config) { c.table = name })
 }
 
-// New returns a Generator of numbers of a scheme, in which [serial.WithKeyPrefix] keeps those apart who share a table, such as
-// tenants. It refuses a nil scheme, an unknown Dialect, a nil option and a table name that [WithTable] does not allow. It does
-// not use a database.
+// New returns a Generator of numbers of a scheme, whose [serial.WithKeyPrefix] keeps tenants who share a table apart. It
+// refuses a nil scheme, an unknown Dialect, a nil option and a table name that [WithTable] does not allow. It does not use a
+// database.
 func New(dialect Dialect, scheme *serial.Scheme, opts ...Option) (*Generator, error) {
 	if scheme == nil {
 		return nil, errors.New("gapless: the scheme is nil")
@@ -177,15 +179,15 @@ func (g *Generator) NextN(ctx context.Context, tx Tx, typ string, n int) ([]seri
 }
 
 // NextOn takes the next number of the period that date lies in, whatever the database's clock says: for documents that are
-// dated back or ahead. What is printed of the date is that of date, in the scheme's time zone. Any date from 1970 to 9999
-// will do that the template can print; no period is ever closed. Errors are those of [Generator.Next].
+// dated back or ahead. The number prints date in the scheme's time zone. Any date from 1970 to 9999 that the template can print
+// will do; no period is ever closed. Errors are those of [Generator.Next].
 func (g *Generator) NextOn(ctx context.Context, tx Tx, typ string, date time.Time) (serial.Number, error) {
 	return one(g.next(ctx, tx, typ, &date, 1))
 }
 
 // Last returns the last number taken of a type, in the period that at lies in: Seq is 0 if none was. It takes nothing and waits
 // for nobody. Asked of a transaction, it sees what that has taken; asked of anything else, what was committed. Where the
-// template prints more than the period, what was printed is not known: Date is then zero, and String returns "".
+// template prints more of the date than the period, what was printed is not known: Date is then zero, and String returns "".
 //
 // Errors: [serial.ErrInvalidType]; [serial.ErrConflict] if numbers of the period were taken by a scheme that prints sequences
 // in another way; an error for a date that the template cannot print; the driver's own, as for a missing table.

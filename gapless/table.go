@@ -69,7 +69,7 @@ func (g *Generator) query(ctx context.Context, tx Tx, query string, args []any, 
 // of text may take "IS" for "is" or for "IS ". The table must be neither unlogged nor temporary, and on MySQL of InnoDB.
 //
 // There is a row for each type and period: series is the key prefix, a colon and the type; period is the period's label, such
-// as 20211024; mark is a hash of what the template decides of the sequence's print, "" for the usual; last is the last sequence
+// as 20211024; mark is a hash of how the template prints the sequence, "" for the usual way; last is the last sequence
 // taken, 0 if none was, and previous what last was before its last change. To read it in PostgreSQL:
 //
 //	SELECT convert_from(series, 'UTF8'), convert_from(period, 'UTF8'), last FROM serial_gapless
@@ -79,8 +79,8 @@ func (g *Generator) Schema() string { return g.sql.schema }
 
 // CreateTable creates the table unless it exists. Any number of processes may do so at once. The database's user needs the
 // right to create it, in PostgreSQL even if the table exists. It is an error if the table would not keep numbers together with
-// documents, being unlogged in PostgreSQL or not of InnoDB in MySQL. Every other error wraps the driver's; after it, or if ctx
-// has ended, the table may exist or not, and CreateTable may be repeated.
+// documents, since it is unlogged in PostgreSQL or not of InnoDB in MySQL. Every other error wraps the driver's; after it, or if
+// ctx has ended, the table may exist or not, and CreateTable may be repeated.
 func (g *Generator) CreateTable(ctx context.Context, db *sql.DB) error {
 	const what = "create the table"
 	if db == nil {

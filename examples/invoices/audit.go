@@ -96,7 +96,8 @@ func (s *service) audit(ctx context.Context, at time.Time) (audit, error) {
 		a.Orders.Type, a.Orders.Period, a.Orders.Error = orderType, a.Date, err.Error()
 	}
 
-	// One transaction sees counter and invoices at one instant. It is for reading, so it makes nobody wait.
+	// One transaction sees counter and invoices at one instant, on PostgreSQL only at REPEATABLE READ. It is for reading, so it makes
+	// nobody wait.
 	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return a, err
