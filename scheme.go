@@ -207,6 +207,7 @@ func (s *Scheme) Number(typ string, at time.Time, seq int64) (Number, error) {
 func (s *Scheme) Parse(number string) (Number, error) { return s.format.parse(number) }
 
 // Period returns the period of an instant: its label, as in keys and in a ledger, its first instant and the first one after it.
+// Only labels of 1970 to 9999 are ever used; outside, there are no numbers.
 func (s *Scheme) Period(at time.Time) (label string, start, end time.Time) {
 	p, loc := s.calendar.at(at), s.calendar.location
 	return p.label, time.Unix(p.start, 0).In(loc), time.Unix(p.end, 0).In(loc)
@@ -215,6 +216,9 @@ func (s *Scheme) Period(at time.Time) (label string, start, end time.Time) {
 func init() {
 	schemes.Of = func(scheme any) schemes.Inside {
 		s := scheme.(*Scheme)
+		if s.format == nil {
+			return schemes.Inside{}
+		}
 		return schemes.Inside{
 			Prefix: s.prefix, PrintMark: s.mark, CheckType: s.format.checkType,
 			At: func(t time.Time) (schemes.Stretch, error) {

@@ -29,8 +29,8 @@ type statements struct {
 	now    string
 
 	// update adds to a row of this mark, which is the usual case, for less than an upsert costs. It takes n, series, period, mark,
-	// max(above, 1) and returns last and now, or nothing where an upsert is needed. It is empty in MySQL, where all who update a
-	// missing row lock the gap, and then none of them can fill it.
+	// above and returns last and now, or nothing where an upsert is needed. It is empty in MySQL, where all who update a missing
+	// row lock the gap, and then none of them can fill it.
 	update string
 
 	// upsert takes series, period, mark, above+n, mark, n, above+n. Since max(last, above)+n = max(last+n, above+n), this is all
@@ -42,7 +42,9 @@ type statements struct {
 
 	undo, last string // take series, period
 	ask        string // returns now
-	flaw       string // returns why the table is unfit, "" if it isn't; empty where nothing can be wrong
+	exists     string // returns whether there is the table, wherever it is found; empty where schema looks in the same place
+	probe      string // fails if the table lacks a column
+	flaw       string // returns why the table is unfit, "-" if it isn't; empty where nothing can be wrong
 }
 
 const (
@@ -52,6 +54,8 @@ const (
 	undo = "UPDATE {table} SET last = previous WHERE series = ? AND period = ?"
 	last = "SELECT last, mark FROM {table} WHERE series = ? AND period = ?"
 	ask  = "SELECT {now}"
+
+	probe = "SELECT series, period, mark, previous, last FROM {table} WHERE 1 = 0"
 )
 
 var dialects = map[Dialect]statements{
@@ -66,14 +70,17 @@ var dialects = map[Dialect]statements{
 )`,
 		quote: `"`,
 		// Not now(), which is the start of the transaction. In RETURNING, it is read after the wait for the row's lock.
-		now:    "floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
-		update: update,
+		now: "floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
+		// At SERIALIZABLE, an update that reads a small table from end to end conflicts with those of other types.
+		update: strings.Replace(update, "WHERE", "WHERE current_setting('transaction_isolation') <> 'serializable' AND", 1),
 		read: `INSERT INTO {table} AS c (series, period, mark, previous, last)
 			VALUES (?::bytea, ?::bytea, ?::bytea, 0, ?::bigint)
 			ON CONFLICT (series, period) DO UPDATE
 			SET mark = CASE c.last WHEN 0 THEN ?::bytea ELSE c.mark END, previous = c.last, last = GREATEST(c.last + ?::bigint, ?::bigint)
 			RETURNING c.last, c.previous, c.mark, {now}`,
-		flaw: `SELECT CASE relpersistence WHEN 'p' THEN '' ELSE 'it is unlogged or temporary' END
+		// IF NOT EXISTS looks into the first schema of search_path only, and would hide the table of a later one.
+		exists: `SELECT to_regclass('{table}') IS NOT NULL`,
+		flaw: `SELECT CASE relpersistence WHEN 'p' THEN '-' ELSE 'it is unlogged or temporary' END
 			FROM pg_catalog.pg_class WHERE oid = '{table}'::regclass`,
 	},
 	MySQL: {
@@ -94,7 +101,7 @@ var dialects = map[Dialect]statements{
 			ON DUPLICATE KEY UPDATE mark = IF(last = 0, ?, mark), previous = last, last = GREATEST(last + ?, ?)`,
 		// Without FOR UPDATE, REPEATABLE READ would show the row as it was when the transaction began to read.
 		read: `SELECT last, previous, mark, {now} FROM {table} WHERE series = ? AND period = ? FOR UPDATE`,
-		flaw: `SELECT CASE engine WHEN 'InnoDB' THEN '' ELSE concat('its engine is ', coalesce(engine, 'none')) END
+		flaw: `SELECT CASE engine WHEN 'InnoDB' THEN '-' ELSE concat('its engine is ', coalesce(engine, 'none')) END
 			FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = '{name}'`,
 	},
 	SQLite: {
@@ -150,9 +157,9 @@ func (d Dialect) forTable(name string) (s statements, err error) {
 	if !identifier.MatchString(name) {
 		return s, fmt.Errorf("gapless: table %.80q: allowed are 1 to 63 ASCII letters, digits and _, no digit first", name)
 	}
-	s.undo, s.last, s.ask = undo, last, ask
+	s.undo, s.last, s.ask, s.probe = undo, last, ask, probe
 	replace := strings.NewReplacer("{table}", s.quote+name+s.quote, "{name}", name, "{now}", s.now)
-	for _, query := range []*string{&s.schema, &s.update, &s.upsert, &s.read, &s.undo, &s.last, &s.ask, &s.flaw} {
+	for _, query := range []*string{&s.schema, &s.update, &s.upsert, &s.read, &s.undo, &s.last, &s.ask, &s.exists, &s.probe, &s.flaw} {
 		*query = replace.Replace(*query)
 		for i := 1; d == PostgreSQL && strings.Contains(*query, "?"); i++ {
 			*query = strings.Replace(*query, "?", "$"+strconv.Itoa(i), 1)

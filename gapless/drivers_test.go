@@ -1,9 +1,11 @@
 package gapless_test
 
 import (
+	"context"
 	"database/sql"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
@@ -46,12 +48,17 @@ func TestPQ(t *testing.T) {
 	require.NoError(t, err)
 	db := sql.OpenDB(connector)
 	t.Cleanup(func() { _ = db.Close() })
+	g, err := gapless.New(d.dialect, scheme(t, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:1}")))
+	require.NoError(t, err)
 	var workers sync.WaitGroup
 	for range 20 {
-		workers.Go(func() { d.generator(t, db) }) // creates the table
+		workers.Go(func() {
+			if err := g.CreateTable(t.Context(), db); err != nil {
+				t.Error(err)
+			}
+		})
 	}
 	workers.Wait()
-	g := d.generator(t, db, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:1}"))
 	commits(t, db, func(tx *sql.Tx) {
 		n, err := g.Next(t.Context(), tx, "IS")
 		require.NoError(t, err)
@@ -62,6 +69,12 @@ func TestPQ(t *testing.T) {
 		numbers, err := g.NextN(t.Context(), tx, "IS", 4)
 		require.NoError(t, err)
 		require.EqualValues(t, 9, numbers[3].Seq)
+
+		// The driver's error for a context that ended does not match that of the context.
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+		defer cancel()
+		_, err = g.Next(ctx, begin(t, db), "IS")
+		require.ErrorIs(t, err, context.DeadlineExceeded)
 	})
 }
 

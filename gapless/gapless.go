@@ -85,8 +85,8 @@ import (
 const (
 	defaultTable = "serial_gapless"
 	most         = 100_000 // numbers at once
-	// patience is how often Next follows the database's clock into another period. Once is usual at midnight. Only where a period
-	// is shorter than the wait for others will it take more.
+	// patience is how many periods Next tries. The second is usual at midnight. Only where a period is shorter than the wait for
+	// others will it take more.
 	patience = 20
 )
 
@@ -118,8 +118,15 @@ type Generator struct {
 	inside  schemes.Inside
 	dialect Dialect
 	sql     statements
-	ahead   atomic.Int64 // how far the database's clock was ahead of this host's when last read, as a time.Duration
+	clock   atomic.Pointer[clock]
 }
+
+// A clock is what the database's clock said, and when: nil before it was ever read. What it says now follows from the time that
+// has passed, whatever happens to this host's wall clock, and is late by the answer's way here. So it is never ahead, and nobody
+// begins a period early: who does keeps the next period's row locked while it waits for this one's, which can be a deadlock.
+type clock struct{ said, read time.Time }
+
+func (c *clock) now() time.Time { return c.said.Add(time.Since(c.read)) }
 
 // An Option configures the Generator that [New] returns.
 type Option interface{ apply(*config) }
@@ -140,8 +147,8 @@ func WithTable(name string) Option {
 }
 
 // New returns a Generator of numbers of a scheme, whose [serial.WithKeyPrefix] keeps tenants who share a table apart. It
-// refuses a nil scheme, an unknown Dialect, a nil option and a table name that [WithTable] does not allow. It does not use a
-// database.
+// refuses a scheme that is nil or empty, an unknown Dialect, a nil option and a table name that [WithTable] does not allow. It does
+// not use a database.
 func New(dialect Dialect, scheme *serial.Scheme, opts ...Option) (*Generator, error) {
 	if scheme == nil {
 		return nil, errors.New("gapless: the scheme is nil")
@@ -157,8 +164,15 @@ func New(dialect Dialect, scheme *serial.Scheme, opts ...Option) (*Generator, er
 	if err != nil {
 		return nil, err
 	}
-	return &Generator{scheme: scheme, inside: schemes.Of(scheme), dialect: dialect, sql: s}, nil
+	inside := schemes.Of(scheme)
+	if inside.At == nil {
+		return nil, errors.New("gapless: the scheme is empty; allowed are those of serial.NewScheme and Generator.Scheme")
+	}
+	return &Generator{scheme: scheme, inside: inside, dialect: dialect, sql: s}, nil
 }
+
+// Scheme returns the scheme of g's numbers.
+func (g *Generator) Scheme() *serial.Scheme { return g.scheme }
 
 // Next takes the next number of a type, in the current period of the database's clock, for the document that tx stores. If
 // others have taken numbers of that type and period and not yet ended their transactions, it waits for them. From then on,
@@ -166,8 +180,9 @@ func New(dialect Dialect, scheme *serial.Scheme, opts ...Option) (*Generator, er
 //
 // Errors: [serial.ErrInvalidType]; [serial.ErrExhausted] if the period has no number left; [serial.ErrConflict] if numbers of
 // this period were taken by a scheme that prints sequences in another way; an error for a date that the template cannot
-// print. After these, nothing was taken and tx can go on. Every other error wraps the driver's, and also matches the error of
-// ctx if that has ended. Then tx must be rolled back: a number may have been taken, and would be a gap.
+// print; one for a nil tx. After these, nothing was taken and tx can go on. If so many as 20 periods end, one after another, while
+// it waits for others, that is an error too: roll back and repeat. Every other error wraps the driver's, and also matches the error
+// of ctx if that has ended. Then tx must be rolled back: a number may have been taken, and would be a gap.
 func (g *Generator) Next(ctx context.Context, tx Tx, typ string) (serial.Number, error) {
 	return one(g.next(ctx, tx, typ, nil, 1))
 }
@@ -186,7 +201,8 @@ func (g *Generator) NextOn(ctx context.Context, tx Tx, typ string, date time.Tim
 }
 
 // Last returns the last number taken of a type, in the period that at lies in: Seq is 0 if none was. It takes nothing and waits
-// for nobody. Asked of a transaction, it sees what that has taken; asked of anything else, what was committed. Where the
+// for nobody, except on MySQL in a transaction at SERIALIZABLE. Asked of a transaction, it sees what that has taken and otherwise
+// what its snapshot shows; asked of anything else, what was committed. Where the
 // template prints more of the date than the period, what was printed is not known: Date is then zero, and String returns "".
 //
 // Errors: [serial.ErrInvalidType]; [serial.ErrConflict] if numbers of the period were taken by a scheme that prints sequences
@@ -269,20 +285,7 @@ func (g *Generator) next(ctx context.Context, tx Tx, typ string, date *time.Time
 		return nil, errNoTx
 	}
 	what := "next number of " + typ
-	var at time.Time
-	if date != nil {
-		at = *date
-	} else {
-		at = time.Now().Add(time.Duration(g.ahead.Load()))
-	}
-	number, of, err := g.on(typ, at)
-	if err != nil && date == nil {
-		// The date of the estimate cannot be printed, perhaps because this host's clock is wrong.
-		if at, err = g.query(ctx, tx, g.sql.ask, nil); err != nil {
-			return nil, g.failed(ctx, what, err)
-		}
-		number, of, err = g.on(typ, at)
-	}
+	number, of, err := g.begin(ctx, tx, typ, date, what)
 	if err != nil {
 		return nil, err
 	}
@@ -309,21 +312,32 @@ func (g *Generator) next(ctx context.Context, tx Tx, typ string, date *time.Time
 				return batch(number, c.last, n), nil
 			}
 		}
-		read := time.Now()
 		if failure := g.undo(ctx, tx, typ, taken); failure != nil {
 			return nil, g.failed(ctx, what, failure)
 		}
 		if err != nil {
 			return nil, err
 		}
-		// The next try reaches the database about as long from now as the undoing took, which waited for nobody.
-		number, of, err = g.on(typ, c.now.Add(2*time.Since(read)))
-		if err != nil {
-			return nil, err
-		}
 	}
 	return nil, fmt.Errorf("gapless: %s: %d periods ended, one after another, while the transaction waited for others: repeat it",
 		what, patience)
+}
+
+// begin is on for date or, if that is nil, for what the database's clock says by now.
+func (g *Generator) begin(ctx context.Context, tx Tx, typ string, date *time.Time, what string) (serial.Number, schemes.Stretch, error) {
+	if date != nil {
+		return g.on(typ, *date)
+	}
+	if c := g.clock.Load(); c != nil {
+		if number, of, err := g.on(typ, c.now()); err == nil {
+			return number, of, nil
+		} // the clock was wrong when last read
+	}
+	now, err := g.query(ctx, tx, g.sql.ask, nil)
+	if err != nil {
+		return serial.Number{}, schemes.Stretch{}, g.failed(ctx, what, err)
+	}
+	return g.on(typ, now)
 }
 
 // on is a type's number in the period of an instant, whose Seq has yet to be set, and that instant's part of the period. It is an
@@ -356,10 +370,19 @@ func conflict(typ, label string) error {
 		serial.ErrConflict, typ, label)
 }
 
-// missing reports whether q is nil, or a nil *sql.Tx, which is what remains of a failed BeginTx.
+// missing reports whether q is nil, or a nil pointer such as a failed BeginTx returns.
 func missing(q Querier) bool {
-	tx, ok := q.(*sql.Tx)
-	return q == nil || ok && tx == nil
+	switch q := q.(type) {
+	case nil:
+		return true
+	case *sql.Tx:
+		return q == nil
+	case *sql.DB:
+		return q == nil
+	case *sql.Conn:
+		return q == nil
+	}
+	return false
 }
 
 // failed completes an error of the database's. If the caller's context has ended, the error says so: not all drivers do.

@@ -1,12 +1,15 @@
 package gapless_test
 
 import (
+	"context"
 	"database/sql"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -26,6 +29,7 @@ func TestNew(t *testing.T) {
 		{0, s, nil, "gapless: there is no dialect 0; allowed are PostgreSQL, MySQL and SQLite"},
 		{4, s, nil, "gapless: there is no dialect 4; allowed are PostgreSQL, MySQL and SQLite"},
 		{gapless.MySQL, nil, nil, "gapless: the scheme is nil"},
+		{gapless.MySQL, new(serial.Scheme), nil, "gapless: the scheme is empty; allowed are those of serial.NewScheme and Generator.Scheme"},
 		{gapless.MySQL, s, []gapless.Option{gapless.WithTable("a"), nil}, "gapless: option 2 of 2 is nil"},
 		{gapless.SQLite, s, []gapless.Option{gapless.WithTable("")}, `gapless: table "": allowed are 1 to 63 ASCII letters, digits and _, no digit first`},
 	} {
@@ -378,11 +382,18 @@ func TestNoTable(t *testing.T) {
 		require.ErrorContains(t, err, "missing")
 		require.NoError(t, tx.Rollback())
 		require.EqualError(t, g.CreateTable(t.Context(), nil), "gapless: create the table: the database is nil")
+		for _, q := range []gapless.Querier{nil, (*sql.Tx)(nil), (*sql.DB)(nil), (*sql.Conn)(nil)} {
+			_, err = g.Last(t.Context(), q, "IS", time.Now())
+			require.EqualError(t, err, "gapless: the Querier is nil")
+		}
 	})
 }
 
 func TestCreateTable(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
+		if d.dialect == gapless.SQLite {
+			d.dsn, _, _ = strings.Cut(d.dsn, "?") // without a busy timeout, those who are in the way fail at once
+		}
 		var creators sync.WaitGroup
 		for range 16 {
 			db := d.open(t)
@@ -403,6 +414,10 @@ func TestCreateTable(t *testing.T) {
 			require.NoError(t, err)
 			require.EqualValues(t, 1, n.Seq)
 		})
+		execSQL(t, db, "CREATE TABLE misshapen (series int)")
+		g, err = gapless.New(d.dialect, scheme(t), gapless.WithTable("misshapen"))
+		require.NoError(t, err)
+		require.ErrorContains(t, g.CreateTable(t.Context(), db), "gapless: create the table: ")
 		unfit := map[gapless.Dialect][2]string{
 			gapless.PostgreSQL: {"CREATE TABLE", "CREATE UNLOGGED TABLE"},
 			gapless.MySQL:      {"InnoDB", "MyISAM"},
@@ -450,6 +465,112 @@ func TestClock(t *testing.T) {
 			}
 		}
 	})
+}
+
+// A row is made in the right period only, and no row in one that the host's clock is in: who took a number there and gave it back
+// would keep its lock.
+func TestNoOtherPeriod(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t)
+		rows := func() (n int) {
+			t.Helper()
+			require.NoError(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM serial_gapless").Scan(&n))
+			return n
+		}
+		opts := []serial.Option{serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:4}")}
+		g := d.generator(t, db, opts...)
+		next := func(g *gapless.Generator, typ string) {
+			t.Helper()
+			commits(t, db, func(tx *sql.Tx) {
+				_, err := g.Next(t.Context(), tx, typ)
+				require.NoError(t, err)
+			})
+		}
+		synctest.Test(t, func(t *testing.T) { // the host's clock says 2000
+			db := d.open(t)
+			g := d.generator(t, db, opts...)
+			tx := begin(t, db)
+			_, err := g.Next(t.Context(), tx, "IS")
+			require.NoError(t, err)
+			require.NoError(t, tx.Commit())
+			require.NoError(t, db.Close())
+		})
+		require.Equal(t, 1, rows())
+		next(g, "IS")
+		require.Equal(t, 1, rows())
+
+		// What the clock said is remembered, also by a transaction that is rolled back.
+		g.Misjudge(500 * 24 * time.Hour)
+		tx := begin(t, db)
+		_, err := g.Next(t.Context(), tx, "OT")
+		require.NoError(t, err)
+		require.NoError(t, tx.Rollback())
+		next(g, "OT")
+		require.Equal(t, 2, rows())
+	})
+}
+
+// If what was taken cannot be given back, the error is not one after which the transaction can go on.
+func TestUndoFails(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t)
+		g := d.generator(t, db, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:1}"))
+		_, err := g.NextN(t.Context(), noUndo{begin(t, db)}, "IS", 10)
+		require.ErrorIs(t, err, errNoUndo)
+		require.NotErrorIs(t, err, serial.ErrExhausted)
+	})
+}
+
+var errNoUndo = errors.New("no undo")
+
+type noUndo struct{ *sql.Tx }
+
+func (tx noUndo) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	if strings.HasPrefix(query, "UPDATE") {
+		return nil, errNoUndo
+	}
+	return tx.Tx.ExecContext(ctx, query, args...)
+}
+
+// PostgreSQL finds a table anywhere in search_path: CreateTable makes no other one that would hide it.
+func TestSearchPath(t *testing.T) {
+	d, other := postgreSQL(t), postgreSQL(t)
+	db := d.open(t)
+	g := d.generator(t, db)
+	both := *d
+	both.name = other.name + "," + d.name
+	later := both.open(t)
+	for _, db := range []*sql.DB{db, later} {
+		require.NoError(t, g.CreateTable(t.Context(), later))
+		commits(t, db, func(tx *sql.Tx) {
+			_, err := g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-24"))
+			require.NoError(t, err)
+		})
+	}
+	last, err := g.Last(t.Context(), db, "IS", date(t, "2021-10-24"))
+	require.NoError(t, err)
+	require.EqualValues(t, 2, last.Seq)
+}
+
+// At SERIALIZABLE, transactions of PostgreSQL that take numbers of different types do not disturb each other.
+func TestSerializable(t *testing.T) {
+	d := postgreSQL(t)
+	db := d.open(t)
+	g := d.generator(t, db)
+	day := date(t, "2021-10-24")
+	for range 2 { // first with new rows, then with old ones
+		execSQL(t, db, "VACUUM ANALYZE serial_gapless") // so that it is known how small the table is
+		var both [2]*sql.Tx
+		for i, typ := range []string{"A", "Z"} {
+			tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelSerializable})
+			require.NoError(t, err)
+			_, err = g.NextOn(t.Context(), tx, typ, day)
+			require.NoError(t, err)
+			both[i] = tx
+		}
+		require.NoError(t, both[0].Commit())
+		require.NoError(t, both[1].Commit())
+	}
 }
 
 // SQLite's clock is read to the millisecond, or a number would get another day than the one in which it was taken.

@@ -27,7 +27,7 @@ func (g *Generator) take(ctx context.Context, tx Tx, typ, label string, above, n
 	c := counter{mark: g.inside.PrintMark}
 	var err error
 	if g.sql.update != "" {
-		c.now, err = g.query(ctx, tx, g.sql.update, []any{n, series, period, mark, max(above, 1)}, &c.last)
+		c.now, err = g.query(ctx, tx, g.sql.update, []any{n, series, period, mark, above}, &c.last)
 		if !errors.Is(err, sql.ErrNoRows) {
 			c.previous = c.last - n
 			return c, err
@@ -53,13 +53,13 @@ func (g *Generator) undo(ctx context.Context, tx Tx, typ, label string) error {
 	return err
 }
 
-// query runs a statement that returns dest and the database's clock, and remembers how far that is ahead.
+// query runs a statement that returns dest and the database's clock, and remembers what that said.
 func (g *Generator) query(ctx context.Context, tx Tx, query string, args []any, dest ...any) (time.Time, error) {
 	var now reading
 	query, args = g.dialect.bind(query, args...)
 	err := tx.QueryRowContext(ctx, query, args...).Scan(append(dest, &now)...)
 	if err == nil {
-		g.ahead.Store(int64(time.Until(now.Time)))
+		g.clock.Store(&clock{now.Time, time.Now()})
 	}
 	return now.Time, err
 }
@@ -77,10 +77,11 @@ func (g *Generator) query(ctx context.Context, tx Tx, query string, args []any, 
 // Elsewhere no conversion is needed. Never delete rows of periods in which numbers may still be taken, also by [Generator.NextOn].
 func (g *Generator) Schema() string { return g.sql.schema }
 
-// CreateTable creates the table unless it exists. Any number of processes may do so at once. The database's user needs the
-// right to create it, in PostgreSQL even if the table exists. It is an error if the table would not keep numbers together with
-// documents, since it is unlogged in PostgreSQL or not of InnoDB in MySQL. Every other error wraps the driver's; after it, or if
-// ctx has ended, the table may exist or not, and CreateTable may be repeated.
+// CreateTable creates the table unless it exists, in PostgreSQL anywhere in search_path. Any number of processes may do so at once.
+// The database's user needs the right to create it, in MySQL even if the table exists. It is an error if the table would not keep
+// numbers together with documents, since it is unlogged in PostgreSQL or not of InnoDB in MySQL. Every other error wraps the
+// driver's, as for a table of that name without the columns of [Generator.Schema]; after it, or if ctx has ended, the table may
+// exist or not, and CreateTable may be repeated. It ends within 30 s and the time of one statement if others are in the way.
 func (g *Generator) CreateTable(ctx context.Context, db *sql.DB) error {
 	const what = "create the table"
 	if db == nil {
@@ -88,7 +89,7 @@ func (g *Generator) CreateTable(ctx context.Context, db *sql.DB) error {
 	}
 	end := time.Now().Add(30 * time.Second)
 	for wait := time.Millisecond; ; wait = min(2*wait, 64*time.Millisecond) {
-		_, err := db.ExecContext(ctx, g.sql.schema)
+		err := g.create(ctx, db)
 		if err == nil {
 			break
 		}
@@ -100,6 +101,9 @@ func (g *Generator) CreateTable(ctx context.Context, db *sql.DB) error {
 		case <-time.After(rand.N(wait)):
 		}
 	}
+	if _, err := db.ExecContext(ctx, g.sql.probe); err != nil {
+		return g.failed(ctx, what, err)
+	}
 	if g.sql.flaw == "" {
 		return nil
 	}
@@ -107,8 +111,20 @@ func (g *Generator) CreateTable(ctx context.Context, db *sql.DB) error {
 	if err := db.QueryRowContext(ctx, g.sql.flaw).Scan(&flaw); err != nil {
 		return g.failed(ctx, what, err)
 	}
-	if flaw != "" {
+	if flaw != "-" {
 		return fmt.Errorf("gapless: %s: %s: numbers would not be kept as documents are", what, flaw)
 	}
 	return nil
+}
+
+// create creates the table if there is none.
+func (g *Generator) create(ctx context.Context, db *sql.DB) error {
+	if g.sql.exists != "" {
+		var exists bool
+		if err := db.QueryRowContext(ctx, g.sql.exists).Scan(&exists); err != nil || exists {
+			return err
+		}
+	}
+	_, err := db.ExecContext(ctx, g.sql.schema)
+	return err
 }

@@ -3,7 +3,7 @@ package schemes
 
 import "time"
 
-// Inside is what a Scheme keeps to itself.
+// Inside is what a Scheme keeps to itself. The modules beside package serial may be of an older version: only add to it.
 type Inside struct {
 	Prefix    string // of keys
 	PrintMark string // of all that could make two processes print different sequences alike; "" for templates of version 0.1.0
@@ -23,5 +23,5 @@ type Stretch struct {
 // Contains reports whether t lies in the part.
 func (s Stretch) Contains(t time.Time) bool { return s.From <= t.Unix() && t.Unix() < s.To }
 
-// Of returns the inside of a *serial.Scheme. Package serial sets it.
+// Of returns the inside of a *serial.Scheme, an empty one of an empty Scheme. Package serial sets it, and its type stays.
 var Of func(scheme any) Inside
