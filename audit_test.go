@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"math"
 	"math/rand/v2"
 	"net"
 	"runtime"
@@ -179,7 +180,9 @@ func TestAuditRefuses(t *testing.T) {
 		{"it has ':'", serial.ErrInvalidType, "I:S", at, 1, used()},
 		{"empty", serial.ErrInvalidType, "", at, 1, used()},
 		{"the used numbers are nil", nil, "IS", at, 1, nil},
-		{"allowed are 0 and more", nil, "IS", at, -1, used()},
+		{"allowed are 0 to 999999999999999", nil, "IS", at, -1, used()},
+		{"allowed are 0 to 999999999999999", nil, "IS", at, 1_000_000_000_000_000, used()},
+		{"allowed are 0 to 999999999999999", nil, "IS", at, math.MaxInt64, used()},
 		{"allowed are 1970 to 9999", nil, "IS", at.AddDate(-100, 0, 0), 1, used()},
 		{"2000 to 2099", nil, "IS", at.AddDate(8000, 0, 0), 1, used()},
 		{"1999", nil, "IS", at.AddDate(-22, 0, 0), 1, used()},
@@ -271,6 +274,15 @@ func TestAuditMeanwhile(t *testing.T) {
 			"IS200001011513", "IS200001012000"}, texts(got.Beyond))
 		require.ElementsMatch(t, []string{"IS200001010002", "IS200001010012", "IS200001011513"}, texts(got.Duplicates))
 		require.Equal(t, time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), got.Start)
+
+		late := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithStart(50))
+		got, err = late.Audit(t.Context(), "LA", time.Now(), func(yield func(string, error) bool) {
+			_, err := late.NextN(t.Context(), "LA", 6)
+			require.NoError(t, err)
+			yield("LA200001010010", nil)
+		})
+		require.NoError(t, err)
+		require.EqualValues(t, 1, got.BeyondCount, "below the first, whatever was issued meanwhile")
 
 		require.NoError(t, gen.Prepare(t.Context(), "PO", 1))
 		got, err = gen.Audit(t.Context(), "PO", time.Now(), used())

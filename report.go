@@ -14,9 +14,9 @@ import (
 	"github.com/dailyserial/serial/internal/tally"
 )
 
-// A Report is the account of a type's numbers in one period: what was counted against what was used. All is well if
-// MissingCount, DuplicateCount, BeyondCount and ForeignCount are 0. The lists hold the first 1,000; the counts are exact, and
-// Count + MissingCount is Last - First + 1, or 0 if that is negative.
+// A Report is the account of a type's numbers in one period: what was counted against what was used. All is well if it is
+// [Report.Clean]. The lists hold the first 1,000; the counts are exact, and Count + MissingCount is Last - First + 1, or 0 if that is
+// negative.
 type Report struct {
 	Type  string
 	Start time.Time // first instant of the period
@@ -39,6 +39,11 @@ type Report struct {
 // A Range is the sequences from First to Last, both included.
 type Range struct{ First, Last int64 }
 
+// Clean reports whether every number is accounted for: nothing is missing, came twice, was never issued or is no number.
+func (r Report) Clean() bool {
+	return r.MissingCount == 0 && r.DuplicateCount == 0 && r.BeyondCount == 0 && r.ForeignCount == 0
+}
+
 // listed is how many entries the lists of a Report have.
 const listed = 1000
 
@@ -52,15 +57,15 @@ const listed = 1000
 // It takes two bits of memory for each sequence, in pages of 4,096: 2.5 MB for ten million numbers. If used yields sequences
 // spread so widely that it would take more than 256 MB, that is an error.
 //
-// Other errors: [ErrInvalidType]; one for a negative last, for a nil used, for an instant before 1970 or after the year 9999, and
+// Other errors: [ErrInvalidType]; one for a last below 0 or of more than 15 digits, for a nil used, for an instant before 1970 or after the year 9999, and
 // for a date that the template cannot print; and the first error that used yields, wrapped. With an error, there is no Report.
 func (s *Scheme) Audit(typ string, at time.Time, last int64, used iter.Seq2[string, error]) (Report, error) {
 	p, err := s.audited(typ, at, used)
 	if err != nil {
 		return Report{}, err
 	}
-	if last < 0 {
-		return Report{}, fmt.Errorf("serial: Audit of %s: the last sequence is %d; allowed are 0 and more", typ, last)
+	if largest := decimal.largest(maxWidth); last < 0 || last > largest {
+		return Report{}, fmt.Errorf("serial: Audit of %s: the last sequence is %d; allowed are 0 to %d", typ, last, largest)
 	}
 	return s.audit(typ, p, last, used, func() (int64, error) { return last, nil })
 }

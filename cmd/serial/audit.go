@@ -15,7 +15,7 @@ var errFound = errors.New("not all numbers are accounted for")
 
 // audit prints which numbers of a period are missing, double, beyond the counter or foreign.
 func (c *command) audit(ctx context.Context) error {
-	at, err := c.instant()
+	at, err := c.instant(ctx)
 	if err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (c *command) audit(ctx context.Context) error {
 	} else {
 		c.printReport(&report)
 	}
-	if report.MissingCount+report.DuplicateCount+report.BeyondCount+report.ForeignCount > 0 {
+	if !report.Clean() {
 		return errFound
 	}
 	return nil
@@ -48,10 +48,10 @@ func (c *command) audit(ctx context.Context) error {
 // dates are the layouts of -date, the shortest first.
 var dates = []string{time.DateOnly, "2006-01-02 15:04", time.DateTime, "2006-01-02T15:04", "2006-01-02T15:04:05"}
 
-// instant is an instant of the period that -date names, now without -date.
-func (c *command) instant() (time.Time, error) {
+// instant is an instant of the period that -date names or, without -date, what Redis's clock says.
+func (c *command) instant(ctx context.Context) (time.Time, error) {
 	if c.date == "" {
-		return time.Now(), nil
+		return c.client.Time(ctx).Result()
 	}
 	for _, layout := range dates {
 		wall, err := time.Parse(layout, c.date)
@@ -62,14 +62,26 @@ func (c *command) instant() (time.Time, error) {
 		if day && c.period.shorter() {
 			return time.Time{}, misused("-date %q: with -period %s, it needs the time, as in \"2021-10-24 15:04\"", c.date, c.period.name)
 		}
+		skipped := misused("-date %q: the clocks of %v skipped it", c.date, c.zone)
+		if day { // the business day, wherever it begins
+			days, err := serial.NewScheme(serial.WithLocation(c.zone), serial.WithDayStart(c.dayStart))
+			if err != nil {
+				return time.Time{}, err
+			}
+			n, err := days.Parse("X" + wall.Format("20060102") + "0001")
+			switch {
+			case wall.Year() < 1970:
+				return wall, nil // which Audit refuses
+			case err != nil:
+				return time.Time{}, skipped
+			}
+			return n.Start, nil
+		}
 		y, m, d := wall.Date()
 		hour, minute, second := wall.Clock()
-		if day { // its last second belongs to the business day too, whenever that begins
-			hour, minute, second = 23, 59, 59
-		}
 		at := time.Date(y, m, d, hour, minute, second, 0, c.zone)
 		if got := at.Format(layout); got != wall.Format(layout) {
-			return time.Time{}, misused("-date %q: the clocks of %v skipped it", c.date, c.zone)
+			return time.Time{}, skipped
 		}
 		return at, nil
 	}
@@ -110,7 +122,7 @@ func (c *command) printReport(r *serial.Report) {
 		_, _ = fmt.Fprintf(c.out, "others     %d, of other types or periods\n", r.OtherCount)
 	}
 	verdict := "all numbers are accounted for"
-	if r.MissingCount+r.DuplicateCount+r.BeyondCount+r.ForeignCount > 0 {
+	if !r.Clean() {
 		verdict = errFound.Error()
 	}
 	_, _ = fmt.Fprintf(c.out, "%s in %s: %s\nchecked %s, signed ______________________________\n", r.Type, period, verdict,

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -159,6 +160,11 @@ func TestInput(t *testing.T) {
 	require.Contains(t, stdout, "used       2\n", "after a long line")
 	require.Contains(t, stdout, "foreign    1\n  \""+strings.Repeat("x", 256)+"\"\n")
 
+	// A last line without an end, as long as a buffer, is one too.
+	code, stdout, _ = e.with(one+"\n"+two+"\n"+strings.Repeat("x", 64<<10)).do("audit", "IS")
+	require.Equal(t, 3, code)
+	require.Contains(t, stdout, "foreign    1\n")
+
 	for _, row := range []struct {
 		says, stdin string
 		args        []string
@@ -218,6 +224,9 @@ func TestAuditDate(t *testing.T) {
 		{2, "it is empty", []string{"-date", ""}},
 		{2, "it needs the time", []string{"-date", "2021-10-24", "-period", "hour"}},
 		{2, "the clocks of Pacific/Apia skipped it", []string{"-date", "2011-12-30", "-tz", "Pacific/Apia"}},
+		{1, "Audit of IS in 2018-05-04: Redis has no counter", []string{"-date", "2018-05-04", "-tz", "Asia/Pyongyang"}}, // ended at 23:30
+		{1, "Audit of IS in 2010-03-04: Redis has no counter", []string{"-date", "2010-03-04", "-tz", "Antarctica/Casey"}},
+		{1, "Audit of IS in 2025-03-29: Redis has no counter", []string{"-date", "2025-03-29", "-tz", "America/Nuuk", "-day-start", "23:30"}},
 		{1, "no longer kept", []string{"-date", now.AddDate(0, 0, -4).Format("2006-01-02")}},
 		{1, "has not begun", []string{"-date", now.AddDate(0, 0, 2).Format("2006-01-02")}},
 		{1, "1970 to 9999", []string{"-date", "1920-01-01"}},
@@ -228,6 +237,42 @@ func TestAuditDate(t *testing.T) {
 		require.Contains(t, stderr, row.says)
 	}
 }
+
+// Without -date, Redis's clock says which period is the current one.
+func TestAuditNow(t *testing.T) {
+	m := miniredis.RunT(t)
+	m.SetTime(time.Now().Add(40 * time.Minute))
+	e := environment{"SERIAL_REDIS_URL": "redis://" + m.Addr(), "SERIAL_TZ": "UTC"}
+	code, number, stderr := e.do("next", "-period", "minute", "IS")
+	require.Equal(t, 0, code, stderr)
+	code, _, stderr = e.with(number).do("audit", "-period", "minute", "IS")
+	require.Equal(t, 0, code, stderr)
+}
+
+// A signal ends it while it waits for input.
+func TestAuditInterrupted(t *testing.T) {
+	_, e, day := issued(t, 2)
+	in, out := io.Pipe()
+	defer out.Close()
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		_, _ = out.Write([]byte("IS" + day + "0001\n"))
+		cancel()
+	}()
+	var printed, errs bytes.Buffer
+	require.Equal(t, 1, run(ctx, []string{"audit", "IS"}, e.get, in, &printed, &errs))
+	require.Contains(t, errs.String(), "context canceled")
+	require.Empty(t, printed.String())
+
+	ctx, cancel = context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	require.Equal(t, 1, run(ctx, []string{"audit", "IS"}, e.get, endless{}, &printed, &errs))
+}
+
+// endless is a line without an end.
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return len(p), nil }
 
 // Sequences are printed as in the template.
 func TestAuditDigits(t *testing.T) {

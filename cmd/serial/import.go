@@ -59,37 +59,48 @@ func (c *command) imports(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Nothing is written before all that may be wrong is known.
+	// Nothing is written before all is known that can be known without writing. A series with a ledger cannot be raised from here,
+	// which only raising it tells.
+	first, _ := c.scheme.Limits()
 	current := map[string]serial.Number{}
 	for _, f := range all {
 		if _, ok := current[f.Type]; !ok && (typ == "" || f.Type == typ) {
 			if current[f.Type], err = c.last(ctx, f.Type); err != nil {
-				return err
+				return errors.Join(bad.report(), err)
 			}
 		}
 		if last, ok := current[f.Type]; ok && last.Start.Equal(f.Start) {
 			f.Action = wouldRaise
 			if f.Last = &last.Seq; last.Seq < 0 {
 				f.Last = nil
-			} else if last.Seq >= f.Greatest {
+			} else if max(last.Seq, first-1) >= f.Greatest {
 				f.Action = stays
 			}
 		}
 	}
 	if typ != "" && len(current) == 0 && bad.count == 0 {
-		return fmt.Errorf("the input has no number of type %s, so nothing was written", typ)
+		hint := ""
+		if len(c.args) == 1 {
+			hint = ", and there is no file of that name"
+		}
+		return fmt.Errorf("the input has no number of type %s%s, so nothing was written", typ, hint)
 	}
-	failed := bad.report()
+	failed, lifted := bad.report(), int64(0)
 	for _, f := range all {
 		if f.Action == wouldRaise && !dry && failed == nil {
 			if failed = c.lift(ctx, f); failed == nil {
 				f.Action = raised
+			} else {
+				failed = fmt.Errorf("%w; %s raised before %s, and none after it", failed, counted(lifted, "type"), f.Type)
 			}
+			lifted++
 		}
 		c.printFound(f)
 	}
 	if len(all) == 0 && failed == nil {
 		_, _ = fmt.Fprintln(c.stderr, "serial: the input has no numbers, so nothing was written")
+	} else if failed == nil && !slices.ContainsFunc(all, func(f *found) bool { return f.Action != ignored }) {
+		_, _ = fmt.Fprintln(c.stderr, "serial: no number is of a current period, so nothing was written; is the time zone right?")
 	} else if dry && failed == nil {
 		_, _ = fmt.Fprintln(c.stderr, "serial: nothing was written; -dry-run=false writes")
 	}
@@ -154,11 +165,12 @@ func (u *unreadable) report() error {
 // last is the last number of a type. Its Seq is negative if the counter is lost, which raising it mends.
 func (c *command) last(ctx context.Context, typ string) (serial.Number, error) {
 	n, err := c.gen.Peek(ctx, typ)
-	if errors.Is(err, serial.ErrCounterLost) {
-		_, start, _ := c.scheme.Period(time.Now())
-		return serial.Number{Type: typ, Start: start, Seq: -1}, nil
+	if !errors.Is(err, serial.ErrCounterLost) {
+		return n, err
 	}
-	return n, err
+	now, err := c.client.Time(ctx).Result() // which decides what the current period is
+	_, start, _ := c.scheme.Period(now)
+	return serial.Number{Type: typ, Start: start, Seq: -1}, err
 }
 
 // lift raises a counter, and makes sure that it was that of the period meant: Raise knows the current one only.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -116,7 +117,7 @@ func TestImportArguments(t *testing.T) {
 		args  []string
 	}{
 		{1, "no such file", "", []string{"IS", path + "x"}},
-		{1, "the input has no number of type numbers.txt, so nothing was written", "", []string{"numbers.txt"}},
+		{1, "the input has no number of type numbers.txt, and there is no file of that name, so nothing was written", "", []string{"numbers.txt"}},
 		{1, "the input has no number of type QQ", "IS" + day + "0009", []string{"QQ"}},
 		{0, "the input has no numbers, so nothing was written", "\n", nil},
 		{2, "a switch is true or false", "", []string{"-dry-run=maybe"}},
@@ -159,6 +160,62 @@ func TestImportAtTheEnd(t *testing.T) {
 	require.Contains(t, stdout, "would raise IS")
 	require.Contains(t, stderr, fmt.Sprintf("IS: %s ended meanwhile, and what was raised may be %s", now.Format("2006-01-02 15:04"),
 		now.Add(time.Minute).Format("2006-01-02 15:04")))
+}
+
+// Redis's clock says which period is the current one, also of a type whose counter is lost.
+func TestImportOfALostCounter(t *testing.T) {
+	m := miniredis.RunT(t)
+	now := time.Now().UTC().Add(10 * time.Minute)
+	m.SetTime(now)
+	e := environment{"SERIAL_REDIS_URL": "redis://" + m.Addr(), "SERIAL_TZ": "UTC"}
+	code, number, stderr := e.do("next", "-period", "minute", "IS")
+	require.Equal(t, 0, code, stderr)
+	number = strings.TrimSpace(number)
+	m.Del("serial:{IS}:" + number[2:14])
+	code, stdout, stderr := e.with(number[:14]+"0050").do("import", "-period", "minute", "IS", "-")
+	require.Equal(t, 0, code, stderr)
+	require.Contains(t, stdout, "raised IS")
+
+	// What is of no current period is not overlooked.
+	code, stdout, stderr = e.with("IS2021102400000050").do("import", "-period", "minute")
+	require.Equal(t, 0, code, stderr)
+	require.Contains(t, stdout, "ignored IS")
+	require.Equal(t, "serial: no number is of a current period, so nothing was written; is the time zone right?\n", stderr)
+}
+
+// What is below the first sequence raises nothing. Of a type that cannot be read, the bad lines are told all the same.
+func TestImportOfLittle(t *testing.T) {
+	m, e, day := issued(t, 0)
+	code, stdout, stderr := e.with("IS"+day+"0050").do("import", "-start", "100")
+	require.Equal(t, 0, code, stderr)
+	require.Contains(t, stdout, "stays IS")
+	m.HSet("serial:{IS}", "entered", "nonsense")
+	code, _, stderr = e.with("IS" + day + "0050\nbad").do("import")
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, `"bad" is no number`)
+	require.Contains(t, stderr, "IS")
+}
+
+// If a type cannot be raised, neither are those behind it.
+func TestImportFails(t *testing.T) {
+	m, e, day := issued(t, 0)
+	scripts := 0
+	m.Server().SetPreHook(func(peer *server.Peer, cmd string, args ...string) bool {
+		if cmd != "EVALSHA" || !slices.Contains(args, "serial:{AA}") {
+			return false
+		}
+		if scripts++; scripts == 1 { // Peek's
+			return false
+		}
+		peer.WriteError("ERR boom")
+		return true
+	})
+	code, stdout, stderr := e.with("AA" + day + "0002\nIS" + day + "0007").do("import")
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "boom")
+	require.Contains(t, stderr, "; 0 types raised before AA, and none after it")
+	require.NotContains(t, stdout, "raised")
+	require.False(t, m.Exists("serial:{IS}:"+day))
 }
 
 // Business years, weeks, quarters and what never starts again are imported and told by their names.

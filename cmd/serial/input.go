@@ -41,7 +41,7 @@ func (c *command) entries(ctx context.Context, input io.Reader) iter.Seq2[entry,
 		// Progress is erased as that of next is.
 		erase := func() { _, _ = fmt.Fprintf(progress, "\r%*s\r", width, "") }
 		n := 0
-		for e, err := range c.fields(input) {
+		for e, err := range c.fields(ctx, input) {
 			if err == nil {
 				err = ctx.Err()
 			}
@@ -65,9 +65,9 @@ func (c *command) entries(ctx context.Context, input io.Reader) iter.Seq2[entry,
 }
 
 // fields yields the lines of the input, or with -column the fields of that column.
-func (c *command) fields(input io.Reader) iter.Seq2[entry, error] {
+func (c *command) fields(ctx context.Context, input io.Reader) iter.Seq2[entry, error] {
 	const size = 64 << 10
-	r := bufio.NewReaderSize(input, size)
+	r := bufio.NewReaderSize(interruptible{ctx, input}, size)
 	mark := []byte("\ufeff") // with which programs on Windows begin
 	if start, _ := r.Peek(len(mark)); bytes.Equal(start, mark) {
 		_, _ = r.Discard(len(mark))
@@ -79,11 +79,17 @@ func (c *command) fields(input io.Reader) iter.Seq2[entry, error] {
 		for n := 1; ; n++ {
 			line, more, err := r.ReadLine()
 			text := strings.TrimSuffix(string(line), "\r")
+			if more {
+				text += "…" // not blank, whatever it begins with
+			}
 			for more && err == nil { // no number is that long, so its beginning is enough
 				_, more, err = r.ReadLine()
 			}
 			if errors.Is(err, io.EOF) {
-				return
+				if text == "" {
+					return
+				}
+				err = nil // the last line fills the buffer
 			}
 			if err != nil {
 				err = fmt.Errorf("the input cannot be read: %w", err)
@@ -127,6 +133,30 @@ func (c *command) csv(input io.Reader) iter.Seq2[entry, error] {
 	}
 }
 
+// An interruptible is an input whose Read ends with ctx, also while nothing comes. What is read after that is lost.
+type interruptible struct {
+	ctx   context.Context
+	input io.Reader
+}
+
+func (r interruptible) Read(p []byte) (int, error) {
+	type result struct {
+		n   int
+		err error
+	}
+	buffer, done := make([]byte, len(p)), make(chan result, 1)
+	go func() {
+		n, err := r.input.Read(buffer)
+		done <- result{n, err}
+	}()
+	select {
+	case <-r.ctx.Done():
+		return 0, r.ctx.Err()
+	case got := <-done:
+		return copy(p, buffer[:got.n]), got.err
+	}
+}
+
 // columnOf returns the place of the only column of that name.
 func columnOf(header []string, name string) (int, error) {
 	at := -1
@@ -139,7 +169,10 @@ func columnOf(header []string, name string) (int, error) {
 			at = i
 		}
 	}
-	if at < 0 {
+	switch {
+	case at < 0 && len(header) == 1 && strings.ContainsAny(header[0], ";\t"):
+		return 0, fmt.Errorf("no column is called %q, and the only one is %q; columns are separated by commas", name, header[0])
+	case at < 0:
 		return 0, fmt.Errorf("no column is called %q; there are %q", name, header)
 	}
 	return at, nil

@@ -59,6 +59,7 @@ import (
 	_ "time/tzdata" // -tz works on a host without a zone database, too
 
 	"github.com/dailyserial/serial"
+	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/logging"
 )
 
@@ -130,8 +131,9 @@ type command struct {
 	opts      []serial.Option // of a scheme
 	more      []serial.Option // of a generator besides
 
-	gen    *serial.Generator // nil for a command that needs no Redis
-	scheme *serial.Scheme    // nil for a command that needs nothing
+	client redis.UniversalClient // nil for a command that needs no Redis, as gen is
+	gen    *serial.Generator
+	scheme *serial.Scheme // nil for a command that needs nothing
 	stdin  io.Reader
 	out    *bufio.Writer
 	stderr io.Writer
@@ -151,12 +153,12 @@ func (c *command) execute(ctx context.Context) error {
 		}
 		return c.row.run(c, ctx)
 	}
-	client, err := c.connect()
-	if err != nil {
+	var err error
+	if c.client, err = c.connect(); err != nil {
 		return misuse{err}
 	}
-	defer client.Close()
-	if c.gen, err = serial.New(client, append(c.opts, c.more...)...); err != nil {
+	defer c.client.Close()
+	if c.gen, err = serial.New(c.client, append(c.opts, c.more...)...); err != nil {
 		return misuse{err}
 	}
 	c.scheme = c.gen.Scheme()
