@@ -96,6 +96,16 @@ func (s *service) audit(ctx context.Context, at time.Time) (audit, error) {
 		a.Orders.Type, a.Orders.Period, a.Orders.Error = orderType, a.Date, err.Error()
 	}
 
+	// For the chart, too, what Redis has counted is read first, so that no order is missing that is stored meanwhile.
+	issued := map[string]int64{}
+	history, err := s.orders.History(ctx, orderType, kept+1)
+	if err != nil {
+		s.log.WarnContext(ctx, "the chart shows no missing orders", "err", err)
+	}
+	for _, n := range history {
+		issued[n.Start.Format(time.DateOnly)] = n.Seq
+	}
+
 	// One transaction sees counter and invoices at one instant, on PostgreSQL only at REPEATABLE READ. It is for reading, so it makes
 	// nobody wait.
 	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
@@ -107,12 +117,12 @@ func (s *service) audit(ctx context.Context, at time.Time) (audit, error) {
 	if err != nil {
 		return a, err
 	}
-	report, err = s.scheme.Audit(invoiceType, at, last.Seq, stored(ctx, tx, "SELECT number FROM invoices"))
+	report, err = s.invoices.Scheme().Audit(invoiceType, at, last.Seq, stored(ctx, tx, "SELECT number FROM invoices"))
 	if err != nil {
 		return a, err
 	}
 	a.Invoices = accountOf(report, "2006-01")
-	a.Days, err = s.days(ctx, tx, at)
+	a.Days, err = s.days(ctx, tx, at, issued)
 	for _, d := range a.Days {
 		a.Invoices.Voided += d.Voided
 	}
@@ -146,22 +156,12 @@ func stored(ctx context.Context, from source, query string) iter.Seq2[string, er
 	}
 }
 
-// days counts the documents of a month.
-func (s *service) days(ctx context.Context, from source, at time.Time) ([]day, error) {
+// days counts the documents of a month. issued is how many orders were counted, by day.
+func (s *service) days(ctx context.Context, from source, at time.Time, issued map[string]int64) ([]day, error) {
 	var days []day
 	first := time.Date(at.Year(), at.Month(), 1, 12, 0, 0, 0, s.zone) // noon exists on every day
 	for d := first; d.Month() == at.Month(); d = d.AddDate(0, 0, 1) {
 		days = append(days, day{Date: d.Format(time.DateOnly)})
-	}
-
-	// What Redis has counted is read first, so that no order is missing that is stored meanwhile.
-	issued := map[string]int64{}
-	history, err := s.orders.History(ctx, orderType, kept+1)
-	if err != nil {
-		s.log.WarnContext(ctx, "the chart shows no missing orders", "err", err)
-	}
-	for _, n := range history {
-		issued[n.Start.Format(time.DateOnly)] = n.Seq
 	}
 	rows, err := from.QueryContext(ctx, `
 		SELECT day, count(*), 0, 0 FROM orders WHERE day BETWEEN ?1 AND ?2 GROUP BY day UNION ALL

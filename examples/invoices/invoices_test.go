@@ -199,7 +199,7 @@ func TestAtOnce(t *testing.T) {
 	for want := int64(1); rows.Next(); want++ {
 		var number, of string
 		require.NoError(t, rows.Scan(&number, &of))
-		parsed, err := c.service.scheme.Parse(number)
+		parsed, err := c.service.invoices.Scheme().Parse(number)
 		require.NoError(t, err)
 		require.Equal(t, want, parsed.Seq, "a gap or a duplicate at %s", number)
 		stored[of] = number
@@ -391,4 +391,37 @@ func TestRun(t *testing.T) {
 	require.NotZero(t, a.Orders.Missing.Count)
 	cancel()
 	require.NoError(t, <-ended)
+}
+
+// What else the service relies on: the floor, once Redis has lost everything and no process remembers; an audit that makes nobody
+// wait; one invoice per order, whoever writes; no invoice of tomorrow; the newest one first.
+func TestRelies(t *testing.T) {
+	c := start(t)
+	first, second := c.order(t, 100), c.order(t, 200)
+	c.redis.FlushAll()
+	rdb := redis.NewClient(&redis.Options{Addr: c.redis.Addr()})
+	defer func() { _ = rdb.Close() }()
+	fresh, err := newService(t.Context(), rdb, c.service.db, time.UTC, c.service.log, serial.WithMaxSkew(-1))
+	require.NoError(t, err)
+	third, err := fresh.place(t.Context(), draft{"Eve", 300})
+	require.NoError(t, err)
+	require.Equal(t, second.Number[:len(second.Number)-4]+"0003", third.Number)
+
+	v := c.invoice(t, first.Number, "")
+	tomorrow := time.Now().UTC().AddDate(0, 0, 2).Format(time.DateOnly)
+	c.send(t, http.StatusBadRequest, "POST", "/orders/"+second.Number+"/invoice", fmt.Sprintf(`{"date": %q}`, tomorrow))
+	late := c.invoice(t, second.Number, "2021-10-24")
+	var all []invoice
+	c.send(t, http.StatusOK, "GET", "/invoices", "", &all)
+	require.Equal(t, []string{late.Number, v.Number}, []string{all[0].Number, all[1].Number})
+	_, err = c.service.db.ExecContext(t.Context(), "INSERT INTO invoices (number, day, order_number, amount_cents) VALUES ('x', 'y', ?, 1)",
+		first.Number)
+	require.ErrorContains(t, err, "UNIQUE")
+
+	tx, err := c.service.db.BeginTx(t.Context(), nil) // writes
+	require.NoError(t, err)
+	defer func() { _ = tx.Rollback() }()
+	began := time.Now()
+	c.audit(t, "")
+	require.Less(t, time.Since(began), 4*time.Second, "the busy timeout is 5 s")
 }

@@ -79,7 +79,6 @@ type service struct {
 	zone     *time.Location
 	orders   *serial.Generator
 	invoices *gapless.Generator
-	scheme   *serial.Scheme // of the invoices
 	log      *slog.Logger
 }
 
@@ -115,12 +114,12 @@ func newService(ctx context.Context, rdb redis.UniversalClient, db *sql.DB, zone
 		return nil, err
 	}
 	// Invoices print the day, and are counted by the month.
-	s.scheme, err = serial.NewScheme(serial.WithLocation(zone), serial.WithPeriod(serial.PerMonth),
+	scheme, err := serial.NewScheme(serial.WithLocation(zone), serial.WithPeriod(serial.PerMonth),
 		serial.WithTemplate("{type}-{date:yyyyMMdd}-{seq:5}"))
 	if err != nil {
 		return nil, err
 	}
-	if s.invoices, err = gapless.New(gapless.SQLite, s.scheme); err != nil {
+	if s.invoices, err = gapless.New(gapless.SQLite, scheme); err != nil {
 		return nil, err
 	}
 	return s, s.invoices.CreateTable(ctx, db)
