@@ -51,7 +51,8 @@
 // Transactions that take numbers of the same type and period run one after another, from taking the number to the commit. So
 // take the number last, keep the rest short, and wait for nobody in between. If a transaction takes numbers of several types,
 // take them in one order everywhere, such as by name, or two transactions wait for each other until the database ends one as
-// a deadlock. Different types and periods do not wait for each other, except on SQLite, which has one writer at a time.
+// a deadlock. Different types and periods do not wait for each other, except on SQLite, which has one writer at a time, and on
+// MySQL with a new type or period after another one's first transaction has rolled back.
 //
 // How long a caller waits is bounded by its context and by the database's own limits: lock_timeout in PostgreSQL,
 // innodb_lock_wait_timeout in MySQL. On SQLite only PRAGMA busy_timeout counts.
