@@ -39,3 +39,24 @@ func ExampleScheme_Audit() {
 	// never issued: [IS202110240009]
 	// no numbers: [IS-0003]
 }
+
+// What is missing, double, never issued or no number has to be explained.
+func ExampleReport_Clean() {
+	scheme, err := serial.NewScheme(serial.WithLocation(time.UTC))
+	if err != nil {
+		log.Fatal(err)
+	}
+	stored := func(yield func(string, error) bool) {
+		_ = yield("IS202110240002", nil) && yield("IS202110240001", nil)
+	}
+	for _, last := range []int64{2, 3} {
+		report, err := scheme.Audit("IS", time.Date(2021, time.October, 24, 0, 0, 0, 0, time.UTC), last, stored)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(report.Clean(), report.Missing)
+	}
+	// Output:
+	// true []
+	// false [{3 3}]
+}
