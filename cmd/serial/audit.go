@@ -15,7 +15,7 @@ var errFound = errors.New("not all numbers are accounted for")
 
 // audit prints which numbers of a period are missing, double, beyond the counter or foreign.
 func (c *command) audit(ctx context.Context) error {
-	at, err := c.instant(ctx)
+	at, err := c.instant()
 	if err != nil {
 		return err
 	}
@@ -24,6 +24,13 @@ func (c *command) audit(ctx context.Context) error {
 		return err
 	}
 	defer func() { _ = input.Close() }()
+	if c.date == "" {
+		last, err := c.gen.Peek(ctx, c.args[0]) // Redis's clock says what the current period is
+		if err != nil {
+			return err
+		}
+		at = last.Start
+	}
 	report, err := c.gen.Audit(ctx, c.args[0], at, func(yield func(string, error) bool) {
 		for e, err := range c.entries(ctx, input) {
 			if !yield(e.text, err) {
@@ -48,10 +55,10 @@ func (c *command) audit(ctx context.Context) error {
 // dates are the layouts of -date, the shortest first.
 var dates = []string{time.DateOnly, "2006-01-02 15:04", time.DateTime, "2006-01-02T15:04", "2006-01-02T15:04:05"}
 
-// instant is an instant of the period that -date names or, without -date, what Redis's clock says.
-func (c *command) instant(ctx context.Context) (time.Time, error) {
+// instant is an instant of the period that -date names, zero without -date.
+func (c *command) instant() (time.Time, error) {
 	if c.date == "" {
-		return c.client.Time(ctx).Result()
+		return time.Time{}, nil
 	}
 	for _, layout := range dates {
 		wall, err := time.Parse(layout, c.date)

@@ -249,6 +249,18 @@ func TestAuditNow(t *testing.T) {
 	require.Equal(t, 0, code, stderr)
 }
 
+// Nothing is sent for a type that is none, or a file that is not there.
+func TestAuditSendsNothing(t *testing.T) {
+	m := miniredis.RunT(t)
+	e := environment{"SERIAL_REDIS_URL": "redis://" + m.Addr(), "SERIAL_TZ": "UTC"}
+	for _, args := range [][]string{{"audit", "I S"}, {"audit", "IS", filepath.Join(t.TempDir(), "none")}, {"audit", "-date", "x", "IS"}} {
+		code, stdout, _ := e.with("").do(args...)
+		require.NotZero(t, code, args)
+		require.Empty(t, stdout)
+		untouched(t, m, args)
+	}
+}
+
 // A signal ends it while it waits for input.
 func TestAuditInterrupted(t *testing.T) {
 	_, e, day := issued(t, 2)
