@@ -108,3 +108,60 @@ func ExampleGenerator_Scheme() {
 	// Output:
 	// IS202110240017 <nil>
 }
+
+// What identifies a series in a ledger and in the tables of package gapless.
+func ExampleScheme_Series() {
+	invoices, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithKeyPrefix("shop"))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	fmt.Println(invoices.Series("INV"))
+	// Output:
+	// shop:INV <nil>
+}
+
+// A series keeps what it counts by.
+func ExampleScheme_Calendar() {
+	invoices, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerYear),
+		serial.WithYearStart(time.April, 1), serial.WithTemplate("{type}/{date:FFFF-EE}/{seq:4}"))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	fmt.Println(invoices.Calendar())
+	// Output:
+	// years from April 1
+}
+
+// A template may be made wider within a day, but get no check digit.
+func ExampleScheme_PrintMark() {
+	mark := func(template string) string {
+		s, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithTemplate(template))
+		if err != nil {
+			log.Fatal(err)
+		}
+		return s.PrintMark()
+	}
+
+	today := mark("{type}{date:yyyyMMdd}{seq:4}")
+	fmt.Println(today == mark("{type}{date:yyyyMMdd}{seq:5}"))
+	fmt.Println(today == mark("{type}{date:yyyyMMdd}{seq:4}{check:damm}"))
+	// Output:
+	// true
+	// false
+}
+
+// Numbers are counted by the year and print the month, which is their span.
+func ExampleScheme_Span() {
+	invoices, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerYear),
+		serial.WithTemplate("{type}-{date:yyyyMM}-{seq:5}"))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	start, end, err := invoices.Span(time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC))
+	fmt.Println(start.Format(time.DateOnly), end.Format(time.DateOnly), err)
+	// Output:
+	// 2021-10-01 2021-11-01 <nil>
+}

@@ -30,20 +30,21 @@ const allowedPeriods = "allowed are PerSecond, PerMinute, PerHour, PerDay, PerWe
 var kinds = [...]struct {
 	name    string
 	one     string // one of them, for messages
+	several string // what a series with this Period counts by, for messages, the record and the ledger
 	seconds int64  // length by the wall clock; 0 if it varies
 	months  int    // the same in months
 	label   string // layout of its labels, for time.Format; "" where that cannot write them
 	date    string // of a template that suits it
 }{
-	PerSecond:  {"PerSecond", "a second", 1, 0, "20060102150405", "yyyyMMddHHmmss"},
-	PerMinute:  {"PerMinute", "a minute", 60, 0, "200601021504", "yyyyMMddHHmm"},
-	PerHour:    {"PerHour", "an hour", 60 * 60, 0, "2006010215", "yyyyMMddHH"},
-	PerDay:     {"PerDay", "a day", daySeconds, 0, "20060102", "yyyyMMdd"},
-	PerMonth:   {"PerMonth", "a month", 0, 1, "200601", "yyyyMM"},
-	PerYear:    {"PerYear", "a year", 0, 12, "2006", "yyyy"},
-	PerWeek:    {"PerWeek", "a week", 7 * daySeconds, 0, "", "GGGG-WW"},
-	PerQuarter: {"PerQuarter", "a quarter", 0, 3, "", "FFFF-Q"},
-	Never:      {"Never", "all time", 0, 0, "", ""},
+	PerSecond:  {"PerSecond", "a second", "seconds", 1, 0, "20060102150405", "yyyyMMddHHmmss"},
+	PerMinute:  {"PerMinute", "a minute", "minutes", 60, 0, "200601021504", "yyyyMMddHHmm"},
+	PerHour:    {"PerHour", "an hour", "hours", 60 * 60, 0, "2006010215", "yyyyMMddHH"},
+	PerDay:     {"PerDay", "a day", "days", daySeconds, 0, "20060102", "yyyyMMdd"},
+	PerMonth:   {"PerMonth", "a month", "months", 0, 1, "200601", "yyyyMM"},
+	PerYear:    {"PerYear", "a year", "years", 0, 12, "2006", "yyyy"},
+	PerWeek:    {"PerWeek", "a week", "weeks", 7 * daySeconds, 0, "", "GGGG-WW"},
+	PerQuarter: {"PerQuarter", "a quarter", "quarters", 0, 3, "", "FFFF-Q"},
+	Never:      {"Never", "all time", "all time", 0, 0, "", ""},
 }
 
 const daySeconds = 24 * 60 * 60
@@ -147,6 +148,29 @@ func (s yearStart) ends(year int) int {
 	return year + 1
 }
 
+// String returns a yearStart as people write it, such as "April 1".
+func (s yearStart) String() string {
+	return time.Date(2000, time.January+time.Month(s.month), 1+s.day, 0, 0, 0, 0, time.UTC).Format(yearStartLayout)
+}
+
+const yearStartLayout, fromYearStart = "January 2", " from "
+
+// counts is what a series counts by: its Period and, if business years matter, where they start. A series keeps it as long as it
+// lives. businessYears is whether a part of a business year is printed.
+func (c calendar) counts(businessYears bool) string {
+	text := kinds[c.period].several
+	switch {
+	case c.yearStart == (yearStart{}):
+		return text
+	case c.period == PerYear || c.period == PerQuarter:
+	case businessYears:
+		text += " of years"
+	default:
+		return text
+	}
+	return text + fromYearStart + c.yearStart.String()
+}
+
 // usualDate is a date layout that tells the calendar's periods apart, "" where none has to.
 func (c calendar) usualDate() string {
 	if c.period == PerYear && c.yearStart != (yearStart{}) {
@@ -167,9 +191,28 @@ func (c calendar) usualTemplate() string {
 // always is the only period of Never. Its counter expires at the end of the year 9999.
 var always = &period{label: "all", wall: time.Unix(0, 0).UTC(), end: 253402214400}
 
-// at returns the period that t belongs to.
+// The years 1 to 9999 and two days more, in Unix seconds: no zone is a day from UTC, and no day start is later than a day.
+const (
+	earliestInstant = -62135596800 - 2*daySeconds
+	latestInstant   = 253402300800 + 2*daySeconds
+)
+
+// at returns the period that t belongs to. For an instant that is not in the years 1 to 9999 it may be a period that does not contain it.
 func (c calendar) at(t time.Time) *period {
-	return c.nth(c.index(latest(t.Unix(), c.location) - c.dayStart))
+	at := min(max(t.Unix(), earliestInstant), latestInstant)
+	return c.nth(c.index(latest(at, c.location) - c.dayStart))
+}
+
+// dated reports whether the date of an instant, of its business day if the calendar has one, is in 1970 to 9999.
+func (c calendar) dated(t time.Time) bool {
+	if c.period == Never {
+		return t.Unix() < always.end && c.per(PerHour).dated(t)
+	}
+	days := c
+	days.period = PerDay
+	day := days.at(t)
+	year := day.wall.Year()
+	return day.start <= t.Unix() && t.Unix() < day.end && year >= 1970 && year <= 9999
 }
 
 // of returns the period that begins with the reading wall. It reports false if there is none: Apia skipped 30 December 2011.

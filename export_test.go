@@ -81,6 +81,3 @@ func (s *Scheme) Stretch(at int64) (from, to int64, date string) {
 
 // Varies reports whether what is printed of the date may change within a period.
 func (s *Scheme) Varies() bool { return s.varies }
-
-// PrintMark is the print mark.
-func (s *Scheme) PrintMark() string { return s.mark }

@@ -78,11 +78,8 @@ func (s *scheme) audited(typ string, at time.Time, used iter.Seq2[string, error]
 	if used == nil {
 		return nil, errors.New("serial: Audit: the used numbers are nil; nobody used any is an iterator that yields nothing")
 	}
-	of := s.stretchAt(at)
-	if of.end <= 0 || !of.contains(at.Unix()) {
-		return nil, fmt.Errorf("serial: Audit at %v; allowed are 1970 to 9999", at)
-	}
-	return &of.period, s.format.printable(of.reading)
+	of, err := s.datedSpan(at)
+	return &of.period, err
 }
 
 // audit accounts for the numbers of a type in a period, whose last sequence was last before used is read. until is asked

@@ -24,7 +24,8 @@ type scheme struct {
 	base     int64   // sequence before the first of a period
 	prefix   string  // of keys
 	key      []byte  // for hidden sequences, nil for none
-	mark     string  // of all that could make two processes print different sequences alike; "" where 0.1.0 prints so too
+	counts   string  // what a series counts by, for as long as it lives
+	mark     string  // of all that could make two processes print different sequences alike
 	brief    bool    // what is printed, or counted, is over in a second
 	varies   bool    // what is printed of the date may change within a period
 	broken   bool    // what is printed of the date may come again within a period
@@ -94,6 +95,7 @@ func (s *scheme) complete() (errs []error) {
 			errs = append(errs, err)
 		}
 	}
+	s.counts = c.counts(f.date != nil && (f.date.has[businessYear] || f.date.has[businessEnd] || f.date.has[quarter]))
 	s.mark = s.printMark()
 	s.brief = c.period == PerSecond || f.date != nil && f.date.has[second]
 	s.varies = f.date != nil && f.date.varies(c)
@@ -102,13 +104,9 @@ func (s *scheme) complete() (errs []error) {
 }
 
 // printMark is a hash of all that could make two processes print different sequences of a period alike: the order of fields and
-// tokens, the alphabet, the check digit and the key. Widths, literals and spellings are not in it. What 0.1.0 prints too has none.
+// tokens, the alphabet, the check digit and the key. Widths, literals and spellings are not in it.
 func (s *scheme) printMark() string {
 	f := s.format
-	classic := f.date != nil && f.date.classic(s.calendar.period) && f.alphabet == decimal && f.check == nil && f.hidden == nil
-	if classic {
-		return ""
-	}
 	var text strings.Builder
 	for _, fl := range f.fields {
 		switch fl.kind {
@@ -186,12 +184,10 @@ func (s *Scheme) Number(typ string, at time.Time, seq int64) (Number, error) {
 	if err := s.format.checkType(typ); err != nil {
 		return Number{}, err
 	}
-	of := s.stretchAt(at)
-	switch err := s.format.printable(of.reading); {
+	of, err := s.datedSpan(at)
+	switch {
 	case err != nil:
 		return Number{}, err
-	case of.to <= 0 || !of.contains(at.Unix()):
-		return Number{}, fmt.Errorf("serial: a number at %v; allowed are 1970 to 9999", at)
 	case seq < 1:
 		return Number{}, fmt.Errorf("serial: sequence %d of %s: allowed are 1 to %d", seq, typ, s.limit)
 	case seq > s.limit:
@@ -206,9 +202,59 @@ func (s *Scheme) Number(typ string, at time.Time, seq int64) (Number, error) {
 // matches too.
 func (s *Scheme) Parse(number string) (Number, error) { return s.format.parse(number) }
 
-// Period returns the period of an instant: its label, as in keys and in a ledger, its first instant and the first one after it.
-// Only labels of 1970 to 9999 are ever used; outside, there are no numbers.
+// datedSpan is the span of an instant, or an error if the instant has no date that can be printed.
+func (s *scheme) datedSpan(at time.Time) (stretch, error) {
+	if !s.calendar.dated(at) {
+		last := "9999"
+		if s.calendar.period == Never {
+			last = "before " + time.Unix(always.end, 0).UTC().Format(time.RFC3339)
+		}
+		return stretch{}, fmt.Errorf("serial: a number at Unix time %d in %v: allowed are 1970 to %s", at.Unix(), s.calendar.location, last)
+	}
+	of := s.stretchAt(at)
+	return of, s.format.printable(of.reading)
+}
+
+// Series returns the name of a type's series, as a [Ledger] and package gapless know it: the key prefix, a colon and the type, such
+// as "serial:IS". The error is [ErrInvalidType].
+func (s *Scheme) Series(typ string) (string, error) {
+	if err := s.format.checkType(typ); err != nil {
+		return "", err
+	}
+	return s.series(typ), nil
+}
+
+func (s *scheme) series(typ string) string { return s.prefix + ":" + typ }
+
+// Calendar returns what a series of this Scheme counts by, such as "days" or "years from April 1": its [Period] and, where quarters
+// or business years are counted or printed, the first day of the business year. A series keeps it as long as it lives: a process
+// with another one gets [ErrConflict].
+func (s *Scheme) Calendar() string { return s.counts }
+
+// PrintMark returns a hash of everything that decides whether two processes could print different sequences of one period alike:
+// the order of fields and tokens, the alphabet, the check digit and the key of the hidden sequence. A period keeps it: a process
+// with another one gets [ErrConflict] until a later period begins. Widths, literals and separators are not part of it.
+func (s *Scheme) PrintMark() string { return s.mark }
+
+// Span returns the first instant of the time around at in which the same date is printed, and the first one after it. That is at's
+// period, or a part of it where the template prints more than the period.
+//
+// It is an error if the date of at is not in 1970 to 9999 in the Scheme's time zone, or if the template cannot print it.
+func (s *Scheme) Span(at time.Time) (start, end time.Time, err error) {
+	of, err := s.datedSpan(at)
+	if err != nil {
+		return time.Time{}, time.Time{}, err
+	}
+	loc := s.calendar.location
+	return time.Unix(of.from, 0).In(loc), time.Unix(of.to, 0).In(loc), nil
+}
+
+// Period returns the period of an instant: its label, as in keys and in a ledger, its first instant and the first one after it. If
+// the date of the instant is not in 1970 to 9999 in the Scheme's time zone, there is none: all three are zero.
 func (s *Scheme) Period(at time.Time) (label string, start, end time.Time) {
+	if !s.calendar.dated(at) {
+		return "", time.Time{}, time.Time{}
+	}
 	p, loc := s.calendar.at(at), s.calendar.location
 	return p.label, time.Unix(p.start, 0).In(loc), time.Unix(p.end, 0).In(loc)
 }
