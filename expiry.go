@@ -153,7 +153,7 @@ func (s yearStart) String() string {
 	return time.Date(2000, time.January+time.Month(s.month), 1+s.day, 0, 0, 0, 0, time.UTC).Format(yearStartLayout)
 }
 
-const yearStartLayout, fromYearStart = "January 2", " from "
+const yearStartLayout, ofYears, fromYearStart = "January 2", " of years", " from "
 
 // counts is what a series counts by: its Period and, if business years matter, where they start. A series keeps it as long as it
 // lives. businessYears is whether a part of a business year is printed.
@@ -164,11 +164,27 @@ func (c calendar) counts(businessYears bool) string {
 		return text
 	case c.period == PerYear || c.period == PerQuarter:
 	case businessYears:
-		text += " of years"
+		text += ofYears
 	default:
 		return text
 	}
 	return text + fromYearStart + c.yearStart.String()
+}
+
+// parseCounts is the inverse of counts.
+func parseCounts(text string) (per Period, start yearStart, ok bool) {
+	several, from, hasStart := strings.Cut(text, fromYearStart)
+	for per := PerSecond; per <= Never; per++ {
+		if name := kinds[per].several; several != name && several != name+ofYears {
+			continue
+		}
+		if !hasStart {
+			return per, yearStart{}, true
+		}
+		day, err := time.Parse(yearStartLayout, from)
+		return per, yearStart{int(day.Month() - time.January), day.Day() - 1}, err == nil
+	}
+	return 0, yearStart{}, false
 }
 
 // usualDate is a date layout that tells the calendar's periods apart, "" where none has to.

@@ -41,32 +41,34 @@ func (c *call) refusal(r store.Reply) error {
 			r.Held)
 	case store.OtherPrint:
 		return fmt.Errorf("%w: numbers of %s in %s were printed with another order of fields, alphabet, check digit or key, so that this "+
-			"generator might print the same text again; %s", ErrConflict, c.typ, label, c.switchPrint(r.Entered))
-	case store.Conflict:
-		own := fmt.Sprintf("%s %d %d", c.span.label, c.span.start, c.span.end)
-		mine, theirs := own, strings.TrimSuffix(r.Entered, " ledger")
-		if c.g.mark != "" {
-			mine += " #" + c.g.mark
+			"generator might print the same text again; %s", ErrConflict, c.typ, label, c.switchPrint(r.Held))
+	case store.Calendar:
+		theirs := fmt.Sprintf("its record holds %.80q", r.Entered)
+		if p, ok := store.ParsePeriod(r.Entered); ok && p.Calendar != "" {
+			theirs = "it counts by " + p.Calendar
 		}
-		if theirs == mine && theirs != r.Entered {
+		return fmt.Errorf("%w: %s: %s, and this generator by %s; a series keeps its period and year start: give this generator the same ones, "+
+			"or begin a new series with another type, or with another key prefix and another literal in the template",
+			ErrConflict, c.g.store.RecordKey(c.typ), theirs, c.g.counts)
+	case store.Conflict:
+		own := store.Period{Label: c.span.label, Start: c.span.start, End: c.span.end}
+		if p, ok := store.ParsePeriod(r.Entered); ok && p.Ledger && p.Label == own.Label && p.Start == own.Start && p.End == own.End {
 			return fmt.Errorf("%w: the numbers of %s in %s are set aside in a ledger, which this generator does not have; let a process do "+
 				"this that has it, or, to go on without the ledger, stop those and run: %s", ErrConflict, c.typ, label, c.operate("takeover"))
 		}
-		return fmt.Errorf("%w: %s is in %s, and by this generator's %v it would be in %s: another time zone, period, day start or year start is in use; "+
+		return fmt.Errorf("%w: %s is in %s, and by this generator's clock it would be in %s: another time zone or day start is in use; "+
 			"if this generator is right, stop the other process and run: %s", ErrConflict, c.typ, c.g.interval(r.Entered),
-			c.g.calendar.period, c.g.interval(own), c.operate("takeover"))
+			c.g.describe(own), c.operate("takeover"))
 	}
-	return fmt.Errorf("serial: a script answered %q, which it cannot", r.Status)
+	return fmt.Errorf("serial: unexpected script reply %q", r.Status)
 }
 
-// switchPrint says how what is printed may change, which the period's other numbers do not allow.
-func (c *call) switchPrint(recorded string) string {
-	p, ok := store.ParsePeriod(recorded)
-	if !ok || c.g.calendar.period == Never {
+// switchPrint says when what is printed may change, given the greatest label that was used.
+func (c *call) switchPrint(greatest string) string {
+	if c.g.calendar.period == Never {
 		return "give this generator its old template and key, or another type or key prefix"
 	}
-	return fmt.Sprintf("give it its old template and key until that has ended, and all processes the new one from %s on",
-		time.Unix(p.End, 0).UTC().Format(time.RFC3339))
+	return fmt.Sprintf("give it its old template and key until %s has ended, and then the new one to all processes", readable(greatest))
 }
 
 // interval describes a period as the record has it, in UTC and in the Generator's time zone.
@@ -75,6 +77,10 @@ func (g *Generator) interval(recorded string) string {
 	if !ok {
 		return fmt.Sprintf("%.80q", recorded)
 	}
+	return g.describe(p)
+}
+
+func (g *Generator) describe(p store.Period) string {
 	from, to := time.Unix(p.Start, 0), time.Unix(p.End, 0)
 	zone := g.calendar.location
 	return fmt.Sprintf("%s from %s to %s (%s to %s in %s)", readable(p.Label), from.UTC().Format(time.RFC3339), to.UTC().Format(time.RFC3339),

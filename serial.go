@@ -105,7 +105,7 @@ func New(client redis.UniversalClient, opts ...Option) (*Generator, error) {
 	runner := redisrun.New(client, c.confirm)
 	g := &Generator{
 		config: *c,
-		store:  store.New(runner, c.prefix, c.limit, c.ledger != nil, c.mark),
+		store:  store.New(runner, c.prefix, c.limit, c.counts, c.mark, c.ledger != nil),
 		locks:  locks{clients: c.lockClients},
 	}
 	g.marks = marks{of: map[string]*mark{}, keys: g.store.KeysOf, endless: c.calendar.period == Never}

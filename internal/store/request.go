@@ -23,7 +23,7 @@ const (
 	ForOpening  Purpose = "open"     // also for one that is missing: the caller has the lock
 	ForFloor    Purpose = "floor"    // the same with a floor to ask: also for one that is lost and that no ledger knows
 	ForRaise    Purpose = "raise"    // an operator's Raise: whatever the state
-	ForTakeover Purpose = "takeover" // an operator's Takeover: whosever the period is
+	ForTakeover Purpose = "takeover" // an operator's Takeover: whoever owns the period
 )
 
 // A Take asks for the numbers that follow the counter.
@@ -48,13 +48,13 @@ type Claim struct {
 type Request struct {
 	ID      string
 	Printed string // how its number is printed, kept with the answer
-	Key     string // which key hides the sequence, or "plain"; "" where version 0.1.0 can read the answer
+	Key     string // fingerprint of the key that hides the sequence, or "plain"
 }
 
 // An Answer is what a request was answered.
 type Answer struct {
 	Period  Period
-	Printed string // empty if version 0.1.0 wrote it
+	Printed string // as in the Request
 	Key     string // as in the Request
 	Seq     int64
 }

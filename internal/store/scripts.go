@@ -11,12 +11,12 @@ var lua embed.FS
 
 var (
 	// Most calls of take need none of the rules, whose functions are therefore not made before they do.
-	takeScript = redisrun.NewScript("local function rules()\n" + files("judge", "once") +
-		"return judge, recall, remember, master\nend\n" + files("take"))
-	openScript    = redisrun.NewScript(files("judge", "once", "open"))
-	peekScript    = redisrun.NewScript(files("judge", "peek"))
-	prepareScript = redisrun.NewScript(files("judge", "prepare"))
-	historyScript = redisrun.NewScript(files("judge", "history"))
+	takeScript = redisrun.NewScript("local function rules()\n" + files("rules", "once") +
+		"return periodRules, recall, remember, master\nend\n" + files("take"))
+	openScript    = redisrun.NewScript(files("rules", "once", "open"))
+	peekScript    = redisrun.NewScript(files("rules", "peek"))
+	prepareScript = redisrun.NewScript(files("rules", "prepare"))
+	historyScript = redisrun.NewScript(files("rules", "history"))
 	releaseScript = redisrun.NewScript(files("release"))
 )
 

@@ -8,6 +8,8 @@ package store
 
 import (
 	"fmt"
+	"regexp"
+	"strconv"
 
 	"github.com/dailyserial/serial/internal/redisrun"
 )
@@ -23,20 +25,27 @@ type Store struct {
 	runner *redisrun.Runner
 	prefix string
 	limit  any    // the largest sequence of a period, an int64
+	manner string // what a period's numbers have in common besides its bounds, as in the record
 	ledger bool   // numbers are set aside before they are issued
-	print  string // print mark, "" for none
 }
 
-// New returns the Store of a key prefix. limit is the largest sequence of a period, at most [MaxSeq]. With a ledger, numbers are
-// set aside in it before they are issued. print tells apart how generators print numbers; it is empty or hexadecimal digits.
-func New(runner *redisrun.Runner, prefix string, limit int64, ledger bool, print string) *Store {
-	return &Store{runner, prefix, limit, ledger, print}
+// New returns the Store of a key prefix. limit is the largest sequence of a period, at most [MaxSeq]. calendar is what its series
+// count by, in letters, digits and spaces. print is the print mark, hexadecimal digits. With a ledger, numbers are set aside in it
+// before they are issued.
+func New(runner *redisrun.Runner, prefix string, limit int64, calendar, print string, ledger bool) *Store {
+	manner := " " + calendar + " #" + print
+	if ledger {
+		manner += " ledger"
+	}
+	return &Store{runner, prefix, limit, manner, ledger}
 }
 
 // A Period is the span that one counter serves.
 type Period struct {
 	Label      string // its name in keys and in the record, such as "20211024"
 	Start, End int64  // the first instant, and the first one after it, Unix seconds
+	Calendar   string // what its series counts by; empty but for a period entered that was read
+	Ledger     bool   // its numbers are set aside in a ledger; false but for a period that was read
 
 	text, from, to, expires any // arguments: as in the record, when the date is printed, and when the counter expires
 }
@@ -45,14 +54,7 @@ type Period struct {
 // of it to before another, for as long as they print the same date. All instants are Unix seconds.
 func (s *Store) NewPeriod(label string, start, end, from, to, expires int64) Period {
 	p := Period{Label: label, Start: start, End: end, from: from, to: to, expires: expires}
-	text := p.bounds()
-	if s.print != "" {
-		text += " #" + s.print
-	}
-	if s.ledger {
-		text += " ledger"
-	}
-	p.text = text
+	p.text = p.bounds() + s.manner
 	return p
 }
 
@@ -91,8 +93,17 @@ func (s *Store) LockKey(typ, label string) string { return s.CounterKey(typ, lab
 // RequestKey is the key of what a request was answered.
 func (s *Store) RequestKey(typ, id string) string { return s.RecordKey(typ) + ":once:" + id }
 
+var recorded = regexp.MustCompile(`^(\S+) (\d+) (\d+)(?: ([^#"]+) #[0-9a-f]+( ledger)?)?$`)
+
 // ParsePeriod reads a period as the record has it. It has no arguments for scripts.
 func ParsePeriod(text string) (p Period, ok bool) {
-	n, _ := fmt.Sscan(text, &p.Label, &p.Start, &p.End)
-	return p, n == 3
+	m := recorded.FindStringSubmatch(text)
+	if m == nil {
+		return p, false
+	}
+	p = Period{Label: m[1], Calendar: m[4], Ledger: m[5] != ""}
+	var errs [2]error
+	p.Start, errs[0] = strconv.ParseInt(m[2], 10, 64)
+	p.End, errs[1] = strconv.ParseInt(m[3], 10, 64)
+	return p, errs == [2]error{}
 }

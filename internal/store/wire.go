@@ -2,8 +2,8 @@ package store
 
 import (
 	"fmt"
+	"regexp"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/dailyserial/serial/internal/redisrun"
@@ -18,8 +18,9 @@ type Status string
 const (
 	Issued     Status = "issued"    // Last, and Count for a Take
 	Clock      Status = "clock"     // the server's clock is not in the period
-	Conflict   Status = "conflict"  // Entered: another calendar's, or one with a ledger
-	OtherPrint Status = "print"     // Entered: numbers of the period's label were issued with its print mark, which is another
+	Calendar   Status = "calendar"  // Entered: the series counts by its calendar, which is another
+	Conflict   Status = "conflict"  // Entered: another time zone's or day start's, or one with a ledger
+	OtherPrint Status = "print"     // Held: the print mark may change with a label greater than that
 	Future     Status = "future"    // Entered: it begins after the server's now
 	Lost       Status = "lost"      // Held: what the counter holds; it was there once
 	Missing    Status = "missing"   // the period has to be opened
@@ -86,7 +87,7 @@ func (s *Store) take(t *Take, more ...Take) redisrun.Command {
 	if s.ledger || t.Purpose != Issue || t.Doubted || t.Request.ID != "" {
 		clock := ""
 		if t.Doubted {
-			clock = "doubted"
+			clock = "untrusted"
 		}
 		own = append(own, string(t.Purpose), clock)
 	}
@@ -157,7 +158,7 @@ func read(in redisrun.Reply, err error, n int) (Reply, error) {
 }
 
 func unreadable(v any) error {
-	return fmt.Errorf("serial: a script answered %v (%T), which it cannot; is a proxy in the way?", v, v)
+	return fmt.Errorf("serial: unexpected script reply %v (%T); is a proxy in the way?", v, v)
 }
 
 // integers returns v as integers, nil if they are not.
@@ -191,7 +192,7 @@ func (r *Reply) status(v []any) bool {
 			r.Rest = Ceiling
 		}
 		r.Count, r.Last = int(n[2]), n[3]
-	case Conflict, OtherPrint, Future:
+	case Calendar, Conflict, Future:
 		r.Entered = text
 	case Missing, Ceiling, NeedsFloor:
 		r.WasThere = text == "lost"
@@ -205,24 +206,18 @@ func (r *Reply) status(v []any) bool {
 	return true
 }
 
-// parseAnswer reads "PERIOD PRINTED SEQUENCE", or that with " #KEY" behind it. It returns nil for what no request was answered.
+var answered = regexp.MustCompile(`(?s)^([^"]+) (".*") (\d+) ([0-9a-z]+)$`)
+
+// parseAnswer reads 'PERIOD "DATE" "TEMPLATE" SEQUENCE KEY'. It returns nil for anything else.
 func parseAnswer(s string) *Answer {
-	end, key := strings.LastIndexByte(s, ' '), ""
-	if end >= 0 && strings.HasPrefix(s[end+1:], "#") {
-		s, key = s[:end], s[end+2:]
-		end = strings.LastIndexByte(s, ' ')
-	}
-	if end < 0 {
+	m := answered.FindStringSubmatch(s)
+	if m == nil {
 		return nil
 	}
-	p, ok := ParsePeriod(s[:end])
-	seq, err := strconv.ParseInt(s[end+1:], 10, 64)
+	p, ok := ParsePeriod(m[1])
+	seq, err := strconv.ParseInt(m[3], 10, 64)
 	if !ok || err != nil {
 		return nil
 	}
-	a := &Answer{Period: p, Seq: seq, Key: key}
-	if quoted := strings.IndexByte(s, '"'); quoted >= 0 && quoted < end {
-		a.Printed = s[quoted:end]
-	}
-	return a
+	return &Answer{Period: p, Printed: m[2], Key: m[4], Seq: seq}
 }

@@ -1,8 +1,7 @@
 -- once.lua, functions only: a request that comes again is answered as before, whatever has become of the period.
 --
--- Its key is a string, "PERIOD DATE TEMPLATE SEQUENCE": the period as in the record, then the date as it was printed and the
--- template, both quoted as in Go. 0.1.0 wrote neither, and reads past them. Behind a number that 0.1.0 cannot print stands " #KEY",
--- which it does not read past: the fingerprint of the key that hides the sequence, or "plain".
+-- Its key is a string, 'PERIOD "DATE" "TEMPLATE" SEQUENCE KEY': the period as in the record, the date as it was printed and the
+-- template, both quoted as in Go, and the fingerprint of the key that hides the sequence, or "plain".
 
 -- recall returns {"once", seconds, microseconds, ANSWER}, what the key holds; or nil for a request that was not answered yet.
 local function recall(request, time)
@@ -14,10 +13,9 @@ local function recall(request, time)
   end
 end
 
--- remember keeps for 48 hours what a request is answered. The last two arguments are "DATE TEMPLATE" and KEY, "" for none.
+-- remember keeps for 48 hours what a request is answered. The last two arguments are '"DATE" "TEMPLATE"' and KEY.
 local function remember(request, issued)
-  local key = ARGV[#ARGV] ~= '' and ' #' .. ARGV[#ARGV] or ''
-  local answer = ARGV[1] .. ' ' .. ARGV[#ARGV - 1] .. ' ' .. string.format('%.0f', issued) .. key
+  local answer = ARGV[1] .. ' ' .. ARGV[#ARGV - 1] .. ' ' .. string.format('%.0f', issued) .. ' ' .. ARGV[#ARGV]
   redis.call('SET', request, answer, 'EX', 48 * 60 * 60)
 end
 

@@ -1,8 +1,8 @@
 -- open: create the period's counter, or lift the one that is there, and issue numbers from it. It is safe in any order and any
--- number of times: it judges everything anew and never lowers a counter.
+-- number of times: it applies every rule anew and never lowers a counter.
 --
 -- KEYS  1 counter, 2 record, 3 a request (see once.lua) or nothing
--- ARGV  1 to 5 as in judge.lua
+-- ARGV  1 to 5 as in rules.lua
 --       6  n        how many numbers, at least 0
 --       7  mark     the greatest sequence of the period that the caller has seen, 0 if none
 --       8  base     the sequence before the first that a period has, at most the limit
@@ -17,9 +17,9 @@
 --      14  after    what the ledger answered: the block is after+1 ...
 --      15  upto     ... to upto, at most 10^15
 --     last, for a request:
---          printed  "DATE TEMPLATE", and the key as in once.lua, "" for none
+--          printed  the date and the template, then the key, as in once.lua
 --
--- Reply: an integer, the last of the n numbers issued (for n = 0 where the counter stands); or a status of judge.lua or
+-- Reply: an integer, the last of the n numbers issued (for n = 0 where the counter stands); or a status of rules.lua or
 --   "late"            the lock has expired since checked, or the server's clock went back; or the claim has expired, the
 --                     replication ID is another, or the block is used up: it must not be installed then
 --   "lost" HELD       the counter was there once, and there is no floor; what it holds now, "" if it is gone
@@ -33,49 +33,49 @@ if answered then return answered end
 local n, mark, limit, expires = ARGV[6] + 0, ARGV[7] + 0, ARGV[4] + 0, ARGV[5] + 0
 local counter, record = KEYS[1], KEYS[2]
 local checked, lease = tonumber(ARGV[10]), ARGV[11] + 0 -- checked is nil for an operator
-local j, refusal = judge(time, counter, record, mark, ARGV[10] == 'takeover' and 'takeover' or 'future')
-if not j then return refusal end
-local ms = j.milliseconds
-if checked and (ms < checked or ms >= checked + lease) then return j.answer('late') end
-if j.stands == 'future' and checked then return j.answer('future', j.entered) end
+local p, refusal = periodRules(time, counter, record, mark, ARGV[10] == 'takeover' and 'takeover' or 'future')
+if not p then return refusal end
+local ms = p.milliseconds
+if checked and (ms < checked or ms >= checked + lease) then return p.answer('late') end
+if p.state == 'future' and checked then return p.answer('future', p.entered) end
 
 local floor = tonumber(ARGV[9])
-local used = math.max(j.last or 0, ARGV[8] + 0, floor or 0, mark)
+local used = math.max(p.last or 0, ARGV[8] + 0, floor or 0, mark)
 local upto
-if j.untold and not floor then return j.answer('lost', j.held or '') end
-if j.id then
+if p.unrecoverable and not floor then return p.answer('lost', p.held or '') end
+if p.id then
   local token, past = string.match(redis.call('HGET', record, 'claim') or '', '^(%S+) (%d+)$')
-  if token ~= ARGV[12] or ms >= tonumber(past) or j.id ~= ARGV[13] then return j.answer('late') end
-  j.lifetime(counter, expires)
+  if token ~= ARGV[12] or ms >= tonumber(past) or p.id ~= ARGV[13] then return p.answer('late') end
+  p.lifetime(counter, expires)
   redis.call('HDEL', record, 'claim')
   local after = ARGV[14] + 0
   upto = ARGV[15] + 0
-  if not j.intact or after ~= j.ceiling then -- a block that follows on without a gap continues the counter
+  if not p.intact or after ~= p.ceiling then -- a block that follows on without a gap continues the counter
     used = math.max(used, after)
   end
-  if used + n > limit and j.intact and j.last < j.ceiling and checked then -- the rest of the block before is not thrown away
-    return j.answer('exhausted', j.held)
+  if used + n > limit and p.intact and p.last < p.ceiling and checked then -- the rest of the block before is not thrown away
+    return p.answer('exhausted', p.held)
   end
-  if used + n > upto and used + n <= limit then return j.answer('late') end
+  if used + n > upto and used + n <= limit then return p.answer('late') end
   if used > limit then -- of another template's, or set aside in vain
-    used = math.max(limit, j.last or 0)
+    used = math.max(limit, p.last or 0)
     upto = used
   end
 end
 
 local enough = n == 0 or used + n <= limit
 local issued = enough and used + n or used
-local text = j.last == 1e15 and j.held or string.format('%.0f', issued) -- a counter of 16 digits and more stays as it is
-j.lifetime(counter, expires)
-j.permit(counter, j.held)
-if request and n > 0 then j.permit(request, false) end
-if j.id then
-  j.enter('ceiling', string.format('%.0f', upto), 'copy', text, 'reign', j.id)
+local text = p.last == 1e15 and p.held or string.format('%.0f', issued) -- a counter of 16 digits and more stays as it is
+p.lifetime(counter, expires)
+p.permit(counter, p.held)
+if request and n > 0 then p.permit(request, false) end
+if p.id then
+  p.enter('ceiling', string.format('%.0f', upto), 'counterCopy', text, 'replID', p.id)
 else
-  j.enter()
+  p.enter()
 end
-if text ~= j.held then redis.call('SET', counter, text, 'KEEPTTL') end
-j.lifetime(counter, expires)
-if not enough then return j.answer('exhausted', text) end
+if text ~= p.held then redis.call('SET', counter, text, 'KEEPTTL') end
+p.lifetime(counter, expires)
+if not enough then return p.answer('exhausted', text) end
 if request and n > 0 then remember(request, issued) end
 return math.min(issued, 1e15)

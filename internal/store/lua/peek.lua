@@ -1,13 +1,13 @@
 -- peek: read the counter, on the master, and write nothing.
 --
 -- KEYS  1 counter, 2 record
--- ARGV  1 to 5 as in judge.lua; limit and expires are not used
+-- ARGV  1 to 5 as in rules.lua; limit and expires are not used
 --       6  mark  the greatest sequence of the period that the caller has seen, 0 if none
 --
--- Reply: an integer, the last sequence issued; or a status of judge.lua or
+-- Reply: an integer, the last sequence issued; or a status of rules.lua or
 --   "lost" HELD       the counter was there once; what it holds now, "" if it is gone
 --   "missing" ""      nothing was issued in the period yet
-local j, refusal = judge(redis.call('TIME'), KEYS[1], KEYS[2], ARGV[6] + 0, 'read')
-if not j then return refusal end
-if j.lost then return j.answer('lost', j.held or '') end
-return j.last or j.answer('missing', '')
+local p, refusal = periodRules(redis.call('TIME'), KEYS[1], KEYS[2], ARGV[6] + 0, 'read')
+if not p then return refusal end
+if p.lost then return p.answer('lost', p.held or '') end
+return p.last or p.answer('missing', '')

@@ -2,7 +2,7 @@
 -- writes, so that replicas can confirm it.
 --
 -- KEYS  1 counter, 2 record, of the current period; 3 counter of the period to open
--- ARGV  1 to 5 as in judge.lua, of the current period; limit and expires are not used
+-- ARGV  1 to 5 as in rules.lua, of the current period; limit and expires are not used
 --       6  mark     the greatest sequence of the current period that the caller has seen, 0 if none
 --       7  period   to open, "LABEL FIRST PAST"
 --       8  first    its first instant, Unix seconds
@@ -12,42 +12,42 @@
 --                   caller is to ask first
 --      12  checked  "checked" if the caller has compared the server's clock with its own, else ""
 --
--- Reply: an integer, the sequence at which its counter stands; or, with nothing written, a status of judge.lua or
+-- Reply: an integer, the sequence at which its counter stands; or, with nothing written, a status of rules.lua or
 --   "missing" ""       the current period has to be entered first
 --   "check"            the period is not open yet, and the clocks have to be compared first
 --   "gap"              the last period opened ends before it: the periods between have to be opened first, or again
 --   "conflict" OPENED  the last period opened ends after it has begun
 --   "floor" LOST       the floor has to be asked; "lost" if its counter was there once, else ""
 --   "lost" HELD        its counter was there once; what it holds now, "" if it is gone
-local j, refusal = judge(redis.call('TIME'), KEYS[1], KEYS[2], ARGV[6] + 0)
-if not j then return refusal end
-if j.stands ~= 'same' then return j.answer('missing', '') end
+local p, refusal = periodRules(redis.call('TIME'), KEYS[1], KEYS[2], ARGV[6] + 0)
+if not p then return refusal end
+if p.state ~= 'same' then return p.answer('missing', '') end
 local counter, expires, floor = KEYS[3], ARGV[9] + 0, ARGV[11]
-local open = string.find(j.ahead, ';' .. ARGV[7] .. ';', 1, true)
+local open = string.find(p.ahead, ';' .. ARGV[7] .. ';', 1, true)
 if not open then
-  local opened = string.match(j.ahead, '([^;]+);$') or j.entered
+  local opened = string.match(p.ahead, '([^;]+);$') or p.entered
   local past = string.match(opened, '^%S+ %d+ (%d+)')
   if past ~= ARGV[8] then
-    return tonumber(past) < ARGV[8] + 0 and j.answer('gap') or j.answer('conflict', opened)
+    return tonumber(past) < ARGV[8] + 0 and p.answer('gap') or p.answer('conflict', opened)
   end
-  if ARGV[12] == '' then return j.answer('check') end
+  if ARGV[12] == '' then return p.answer('check') end
 end
-local held = j.read(counter)
-local used = j.number(held)
+local held = p.read(counter)
+local used = p.number(held)
 if not used then
-  local once = open or held or j.known(ARGV[7]) -- by a clock that was ahead
-  if floor == '?' then return j.answer('floor', once and 'lost' or '') end
-  if floor == '' and once then return j.answer('lost', held or '') end
+  local once = open or held or p.known(ARGV[7]) -- by a clock that was ahead
+  if floor == '?' then return p.answer('floor', once and 'lost' or '') end
+  if floor == '' and once then return p.answer('lost', held or '') end
   used = ARGV[10] + 0
 end
 used = math.max(used, tonumber(floor) or 0) -- nothing was issued yet, so that it may be lifted
-if not open then j.ahead = (j.ahead == '' and ';' or j.ahead) .. ARGV[7] .. ';' end
-j.lifetime(counter, expires)
-j.permit(counter, held)
-redis.call('HSET', KEYS[2], 'ahead', j.ahead)
-j.keep()
+if not open then p.ahead = (p.ahead == '' and ';' or p.ahead) .. ARGV[7] .. ';' end
+p.lifetime(counter, expires)
+p.permit(counter, held)
+redis.call('HSET', KEYS[2], 'ahead', p.ahead)
+p.keep()
 if used < 1e15 and string.format('%.0f', used) ~= held then
   redis.call('SET', counter, string.format('%.0f', used), 'KEEPTTL')
 end
-j.lifetime(counter, expires)
+p.lifetime(counter, expires)
 return used

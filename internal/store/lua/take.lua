@@ -1,7 +1,7 @@
 -- take: the counter exists, so increment it, for one type or for several, without a lock. No key can expire in between.
 --
 -- KEYS  for each type: counter, record; then, for a single type only, a request (see once.lua) or nothing
--- ARGV  1 to 5 as in judge.lua
+-- ARGV  1 to 5 as in rules.lua
 --       6  n, mark  for each type: how many numbers, and the greatest sequence that the caller has seen, 0 if none
 --     behind those, unless they are "issue" and "" and there is no ledger:
 --          purpose  "issue"  fewer than n numbers will do: the callers share them
@@ -11,20 +11,20 @@
 --                   "open"     also one that is missing: the caller has the lock
 --                   "floor"    the same, and the caller has a floor to ask: also one that is lost, and that no ledger knows
 --                   "raise"    an operator's Raise: any, whatever the state
---                   "takeover" an operator's Takeover: any, whosever the period is
---          clock    "", or "doubted" where the server's is so far from the caller's that a prepared period must not be
+--                   "takeover" an operator's Takeover: any, whoever owns the period
+--          clock    "", or "untrusted" where the server's is so far from the caller's that a prepared period must not be
 --                   entered without a second look
 --     for a claim:
 --          token    unique
 --          lease    of the claim, milliseconds
 --          past     when it ends at the latest, milliseconds by the server's clock: when the lock does; "" without a lock
 --     last, for a request:
---          printed  "DATE TEMPLATE", and the key as in once.lua, "" for none
+--          printed  the date and the template, then the key, as in once.lua
 --
 -- Reply: for a single type an integer, the last of the n numbers issued; or what recall returns, or
 --   "part" COUNT LAST   the last numbers of the period were issued, fewer than n: integers
 --   "block" COUNT LAST  the same of the numbers that are set aside
--- or, with nothing issued, a status of judge.lua or
+-- or, with nothing issued, a status of rules.lua or
 --   "lost" HELD         the counter was there once; what it holds now, "" if it is gone
 --   "missing" LOST      the period has to be opened, or a counter found without a record to be adopted, or a prepared period to
 --                       be entered by a caller who must look twice; "lost" if a ledger will repair a lost counter, else ""
@@ -36,77 +36,78 @@
 --   "late"              the caller's lock has expired
 -- For several types an array of such replies. The error of one type's commands is its element, and does not stop the others.
 
--- judged takes for the i-th type by all the rules. It is passed what it uses: each local that it captured would cost every call.
-local function judged(judge, remember, time, id, i, entered, own)
+-- takeByRules takes for the i-th type by all the rules. It is passed what it uses: each local that it captured would cost every
+-- call.
+local function takeByRules(periodRules, remember, time, id, i, own)
   local counter, record, n, mark = KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i + 4] + 0, ARGV[2 * i + 5] + 0
   local purpose, request = ARGV[own] or 'issue', #KEYS == 3 and KEYS[3]
   local operator = purpose == 'raise' or purpose == 'takeover'
-  local j, refusal = judge(time, counter, record, mark, purpose == 'raise' and 'future' or purpose, id, entered)
-  if not j then return refusal end
-  local last, limit = j.last, ARGV[4] + 0
+  local p, refusal = periodRules(time, counter, record, mark, purpose == 'raise' and 'future' or purpose, id)
+  if not p then return refusal end
+  local last, limit = p.last, ARGV[4] + 0
 
   -- ask claims a block, if the caller wants one and no other has the claim. A claim that seems to last longer than its lease was
   -- made before the server's clock went back.
   local function ask()
-    if purpose == 'issue' or purpose == 'all' then return j.answer('ceiling', j.lost and 'lost' or '') end
-    local ms, mine, lease = j.milliseconds, ARGV[own + 2], ARGV[own + 3] + 0
+    if purpose == 'issue' or purpose == 'all' then return p.answer('ceiling', p.lost and 'lost' or '') end
+    local ms, mine, lease = p.milliseconds, ARGV[own + 2], ARGV[own + 3] + 0
     local token, past = string.match(redis.call('HGET', record, 'claim') or '', '^(%S+) (%d+)$')
     past = tonumber(past)
-    if token and token ~= mine and ms < past and past <= ms + lease and j.stands ~= 'taken' then
-      return j.answer('claimed', '', past)
+    if token and token ~= mine and ms < past and past <= ms + lease and p.state ~= 'taken' then
+      return p.answer('claimed', '', past)
     end
     local ends = math.min(ms + lease, tonumber(ARGV[own + 4]) or math.huge)
-    if ends <= ms then return j.answer('late') end
-    j.keep()
+    if ends <= ms then return p.answer('late') end
+    p.keep()
     redis.call('HSET', record, 'claim', mine .. ' ' .. string.format('%.0f', ends))
-    j.keep()
-    return j.answer('reserve', j.id, math.max(j.ceiling or 0, last or 0, mark))
+    p.keep()
+    return p.answer('reserve', p.id, math.max(p.ceiling or 0, last or 0, mark))
   end
 
-  if j.untold and purpose ~= 'floor' and not operator then return j.answer('lost', j.held or '') end
+  if p.unrecoverable and purpose ~= 'floor' and not operator then return p.answer('lost', p.held or '') end
   local top = limit -- of what may be issued now
-  local closed = j.stands == 'open' or j.stands == 'ahead' and ARGV[own + 1] == 'doubted'
-  if not j.id then
-    if closed then return j.answer('missing', '') end
+  local closed = p.state == 'open' or p.state == 'ahead' and ARGV[own + 1] == 'untrusted'
+  if not p.id then
+    if closed then return p.answer('missing', '') end
   elseif operator then
     return ask()
-  elseif not j.intact then
-    if j.stands == 'same' and last and math.max(last, mark) + n > limit then
-      return j.answer('exhausted', string.format('%.0f', math.max(last, mark)))
+  elseif not p.intact then
+    if p.state == 'same' and last and math.max(last, mark) + n > limit then
+      return p.answer('exhausted', string.format('%.0f', math.max(last, mark)))
     end
     if (closed or not last) and purpose ~= 'open' and purpose ~= 'floor' then
-      return j.answer('missing', j.lost and 'lost' or '')
+      return p.answer('missing', p.lost and 'lost' or '')
     end
     return ask()
   else
-    top = math.min(limit, j.ceiling)
+    top = math.min(limit, p.ceiling)
   end
 
   local count = math.min(n, math.max(top - last, 0))
   if count < n then
-    if last >= limit or purpose ~= 'issue' and last + n > limit then return j.answer('exhausted', j.held) end
+    if last >= limit or purpose ~= 'issue' and last + n > limit then return p.answer('exhausted', p.held) end
     if count < 1 or purpose ~= 'issue' then return ask() end
   end
-  if request and n > 0 then j.permit(request, false) end
-  if j.stands == 'ahead' then j.enter() end
+  if request and n > 0 then p.permit(request, false) end
+  if p.state == 'ahead' then p.enter() end
   if redis.call('PTTL', counter) < 0 then -- something stripped the expiry: a SET or a PERSIST by hand
     redis.call('EXPIREAT', counter, ARGV[5])
   end
   local issued = last < 1e15 and redis.call('INCRBY', counter, count) or last -- else none is to be issued, and INCRBY may fail
   -- The copy comes after the counter: if INCRBY is refused, the block goes on to be used.
-  if j.intact then redis.call('HSET', record, 'copy', string.format('%.0f', issued)) end
+  if p.intact then redis.call('HSET', record, 'counterCopy', string.format('%.0f', issued)) end
   if request and n > 0 then remember(request, issued) end
-  if count < n then return j.answer(issued == limit and 'part' or 'block', '', count, issued) end
+  if count < n then return p.answer(issued == limit and 'part' or 'block', '', count, issued) end
   return issued
 end
 
-local judge, recall, remember, master
+local periodRules, recall, remember, master
 local time, types = redis.call('TIME'), #KEYS > 3 and #KEYS / 2 or 1
 local now, own = time[1] + 0, 6 + 2 * types
 local usual = now >= ARGV[2] + 0 and now < ARGV[3] + 0
 local id
 if ARGV[own] then
-  judge, recall, remember, master = rules()
+  periodRules, recall, remember, master = rules()
   local answered = #KEYS == 3 and recall(KEYS[3], time)
   if answered then return answered end
   local ledger = string.find(ARGV[1], ' ledger', 1, true)
@@ -118,7 +119,7 @@ for i = 1, types do
   local counter, record, n = KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i + 4]
   local entered, held, top, copy, reply
   if usual and id then
-    local kept = redis.pcall('HMGET', record, 'entered', 'ceiling', 'copy', 'reign')
+    local kept = redis.pcall('HMGET', record, 'entered', 'ceiling', 'counterCopy', 'replID')
     entered, copy = kept[1], kept[4] == id and kept[3] -- nil for an error
     top = copy and tonumber(kept[2]) and math.min(kept[2], limit)
   elseif usual then
@@ -136,13 +137,13 @@ for i = 1, types do
       if type(reply) ~= 'number' then
         reply = nil
       elseif id then
-        redis.pcall('HSET', record, 'copy', reply) -- if it is refused, the next take has a block set aside
+        redis.pcall('HSET', record, 'counterCopy', reply) -- if it is refused, the next take has a block set aside
       end
     end
   end
   if not reply then
-    if not judge then judge, recall, remember = rules() end
-    local done, answer = pcall(judged, judge, remember, time, id, i, entered, own)
+    if not periodRules then periodRules, recall, remember = rules() end
+    local done, answer = pcall(takeByRules, periodRules, remember, time, id, i, own)
     reply = (done or type(answer) == 'table') and answer or {err = answer} -- an error is a string in Redis 6.2
     -- A replica refuses whatever is written, of every type. As the error of the call it is repeated on another connection.
     if not done and string.find(reply.err, 'READONLY', 1, true) then return reply end

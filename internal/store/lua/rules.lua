@@ -1,0 +1,242 @@
+-- rules.lua comes first in every script that needs the rules about periods. It has functions only, and states every rule once.
+--
+-- The record is a hash. Its fields:
+--   entered  the last period entered: "LABEL FIRST PAST CALENDAR #PRINT". FIRST is its first instant and PAST the first one after
+--            it, in Unix seconds; periods are compared by these, never by the name of a time zone. CALENDAR is what the series
+--            counts by. It stays as long as the record lives, so labels sort as their periods do. PRINT is the print mark, of all
+--            that could make two processes print different sequences of a period alike. " ledger" follows if the period's numbers
+--            are set aside in one.
+--   ahead    absent, or the periods that follow it without a gap and were opened ahead of time: ";LABEL FIRST PAST;...;"
+--   used     the labels that may have been used, as runs in ascending order: "FROM-TO;FROM-TO;". It omits none that was, and beyond
+--            three runs, up to which Redis usually keeps a hash compact, two become one.
+--   print    the first label with the print mark of the period entered, which every label entered since has
+--   ledger   absent, or the first label of those whose numbers are all set aside in a ledger
+--   and of the period entered, with a ledger:
+--   ceiling      the last sequence that was set aside
+--   counterCopy  of the counter
+--   replID       the replication ID of the server that issued last
+--   claim        "TOKEN UNTIL": who may install a block, until then, in milliseconds by the server's clock
+--
+-- KEYS  each script has its own. A counter is a string, the last sequence issued in its period.
+-- ARGV  1  period   that the caller thinks it is in, as the record would have it
+--       2  from     the first instant of its span, in which the same date is printed, Unix seconds
+--       3  to       the first instant after that span
+--       4  limit    the largest sequence, at most 10^15-1
+--       5  expires  when the counter does, Unix seconds, at least the end of the period
+--
+-- Replies that issue nothing are {status, seconds, microseconds, ...}: the server's time, then the details. Of every script:
+--   "clock"             the server's clock is not in the span
+--   "calendar" ENTERED  the series counts by another calendar, as the record's period says
+--   "conflict" ENTERED  the period entered, as in the record, overlaps the caller's, or bears its label or a later one, or its
+--                       numbers are set aside in a ledger, which the caller does not have
+--   "print" GREATEST    the caller's print mark is another, and its label is not greater than the greatest ever entered; or its
+--                       label may have been used with another print mark
+--   "future" ENTERED    the period entered begins after now: the server's clock went back
+--   "unknown" SAYS      the caller has a ledger, and INFO does not tell the replication ID of a master, but what SAYS is
+-- The error of a command is the script's. Scripts are not rolled back. So whatever may be refused is asked for before the first
+-- write, and the record is written before the counter.
+
+-- master returns the replication ID of this server if it is a master, else nil and what INFO says.
+local function master()
+  local info = redis.pcall('INFO', 'replication')
+  if type(info) ~= 'string' then return nil, info.err or '' end
+  local _, at = string.find(info, 'master_replid:', 1, true) -- several times as fast as a pattern
+  local id = at and string.match(info, '^%x+', at + 1)
+  local slave = string.find(info, 'role:slave', 1, true)
+  if not id or slave then return nil, id and 'role:slave' or info end
+  return id
+end
+
+-- periodRules returns what is known of the caller's period, counter and record; or nil and a reply. time is the server's; mark is
+-- the greatest sequence of the period that the caller has seen, 0 if none; id is the server's replication ID if the script has
+-- read it. tolerate is what else the caller copes with:
+--   "future"    that state, instead of a refusal
+--   "takeover"  that and a conflict, which becomes the state "taken"
+--   "read"      a ledger that it does not have: it reads only
+--
+-- The fields of what it returns:
+--   state    "same"    the caller's period is the one entered
+--            "open"    it may be opened: there is no record, or the period entered has ended and the caller's label is later
+--            "ahead"   the same, and it was opened ahead of time: it only has to be entered
+--            "future"  the period entered begins after now: the server's clock went back
+--            "taken"   another time zone's or day start's period, or another's ledger, is in force, and the caller takes over
+--   held     what the counter holds, as text; false if there is none
+--   last     the same as a number, see number
+--   lost     the counter was there once, and is gone, below the mark or not a number
+--   unrecoverable   it is lost, and no ledger can tell how far it had come: there is none, or it was turned on later
+--   id       with a ledger: the server's replication ID
+--   ceiling  with a ledger: the record's, nil if there is none for the caller's period
+--   intact   with a ledger: the counter is as the last number issued has left it
+--   entered, ahead  the record's, false and "" if there is none
+--   milliseconds    the server's time
+--   answer, read, number, lifetime, keep, permit, known, enter  functions, see there
+local function periodRules(time, counter, record, mark, tolerate, id)
+  local now = time[1] + 0
+  local p = {milliseconds = now * 1000 + math.floor(time[2] / 1000), state = 'same'}
+
+  function p.answer(status, text, first, second) return {status, now, time[2] + 0, text or '', first or 0, second or 0} end
+
+  if now < ARGV[2] + 0 or now >= ARGV[3] + 0 then return nil, p.answer('clock') end
+  local pattern = '^((%S+) (%d+) (%d+)) (.-) (#%x+)(.*)$'
+  local bounds, label, begins, past, calendar, print, ledger = string.match(ARGV[1], pattern)
+  begins, past, ledger = begins + 0, past + 0, ledger ~= ''
+  local kept = redis.call('HMGET', record, 'entered', 'ahead', 'used', 'print', 'ledger', 'ceiling', 'counterCopy', 'replID')
+  local entered, firstPrint, firstLedger = kept[1], kept[4] or '', kept[5]
+  local _, last, first, ends, theirs, printed = string.match(entered or '', pattern)
+  if entered and theirs ~= calendar then return nil, p.answer('calendar', entered) end
+  p.entered, p.ahead = entered, kept[2] or ''
+  local runs, greatest = {}, '' -- the greatest label ever entered
+  for from, to in string.gmatch(kept[3] or '', '(%w+)-(%w+);') do
+    table.insert(runs, {from = from, to = to})
+    greatest = to
+  end
+
+  -- read returns what a counter holds, false if it is not there. Of all errors only WRONGTYPE tells what a key holds.
+  function p.read(key)
+    local held = redis.pcall('GET', key)
+    if type(held) ~= 'table' then return held end
+    return string.find(held.err, 'WRONGTYPE', 1, true) and 'another type of key' or redis.call('GET', key)
+  end
+
+  -- number returns what a counter holds, nil for none and for what INCRBY would not take for a number; at most 10^15, which is
+  -- beyond every limit and still exact as a double.
+  function p.number(held)
+    if held and (held == '0' or string.find(held, '^[1-9]%d*$')) then
+      return #held > 15 and 1e15 or tonumber(held)
+    end
+  end
+
+  -- lifetime sets when a key expires: then, or when it does already if that is later, since another caller may keep it longer.
+  -- A counter without a record is nobody's. Call it before the key is written, since EXPIREAT may be refused and does nothing to
+  -- a key that is not there, and again afterwards.
+  function p.lifetime(key, at)
+    local left = entered and redis.call('PTTL', key) or 0
+    local stays = left > 0 and math.floor((p.milliseconds + left) / 1000 + 0.5) or 0
+    redis.call('EXPIREAT', key, string.format('%.0f', math.max(at, stays)))
+  end
+
+  -- keep has the record live for seven days after the last period opened: it is still there after a weekend or a holiday.
+  function p.keep()
+    local opened = tonumber(string.match(p.ahead, '(%d+);$') or 0)
+    p.lifetime(record, math.max(past, opened) + 7 * 24 * 60 * 60)
+  end
+
+  -- permit fails if key must not be set. It sets nothing, since the condition is never true.
+  function p.permit(key, there) redis.call('SET', key, '', there and 'NX' or 'XX') end
+
+  -- known returns whether a label may have been used. Of the labels after the period entered, these are a fast clock's.
+  function p.known(l)
+    for _, run in ipairs(runs) do
+      if run.from <= l and l <= run.to then return true end
+    end
+  end
+
+  -- use adds the caller's label to those used, and returns them as the record holds them.
+  local function use()
+    local at = 1 -- where the runs above the label begin
+    while runs[at] and runs[at].from <= label do at = at + 1 end
+    local before = runs[at - 1]
+    if before and before.to == last and ends + 0 == begins then
+      before.to = label
+    elseif not p.known(label) then
+      table.insert(runs, at, {from = label, to = label})
+    end
+    if #runs > 3 then
+      -- What lies between two runs that become one counts as used, which does no harm below the label, unless the clock is ahead
+      -- now. So the smallest gap goes, and none above the label before.
+      local function number(l) return tonumber((string.gsub(l, '%D', ''))) end
+      local merged, least
+      for i = 1, #runs - 1 do
+        local gap = number(runs[i + 1].from) - number(runs[i].to)
+        if runs[i + 1].from > label then gap = gap + 1e15 end
+        if not least or gap < least then merged, least = i, gap end
+      end
+      runs[merged].to = table.remove(runs, merged + 1).to
+    end
+    local text = ''
+    for _, run in ipairs(runs) do text = text .. run.from .. '-' .. run.to .. ';' end
+    return text
+  end
+
+  -- enter makes the caller's period the one entered, and sets the fields given besides. What was opened further ahead stays so,
+  -- unless the clock went back or the calendar is another.
+  function p.enter(...)
+    p.keep()
+    local fields = {...}
+    local function set(field, value)
+      table.insert(fields, field)
+      table.insert(fields, value)
+    end
+    set('entered', ARGV[1])
+    if label > greatest then
+      if printed ~= print then set('print', label) end
+      if ledger and not firstLedger then set('ledger', label) end
+    end
+    set('used', use())
+    local rest = ''
+    for period, begun in string.gmatch(p.ahead, '([^;]+ (%d+) %d+);') do
+      if p.state ~= 'future' and p.state ~= 'taken' and tonumber(begun) >= past then rest = rest .. period .. ';' end
+    end
+    if rest ~= '' then
+      rest = ';' .. rest
+      set('ahead', rest)
+    elseif p.ahead ~= '' then
+      redis.call('HDEL', record, 'ahead')
+    end
+    p.ahead = rest
+    if entered and not ledger and string.find(entered, ' ledger', 1, true) then
+      redis.call('HDEL', record, 'ledger', 'ceiling', 'counterCopy', 'replID', 'claim') -- of a period that has ended
+    end
+    redis.call('HSET', record, unpack(fields))
+    p.keep()
+  end
+
+  local usedByFastClock
+  if not entered then
+    p.state = 'open'
+  elseif entered ~= ARGV[1] and entered .. ' ledger' ~= ARGV[1] and (tolerate ~= 'read' or entered ~= ARGV[1] .. ' ledger') then
+    local conflict
+    if tonumber(first) > now then
+      p.state = 'future'
+    elseif tonumber(ends) <= begins and label > last then
+      p.state, usedByFastClock = 'open', p.known(label)
+      local opened, goes = string.match(p.ahead, '([^;]+ (%d+));$')
+      if string.find(p.ahead, ';' .. bounds .. ';', 1, true) then
+        p.state = 'ahead'
+      elseif opened and tonumber(goes) > begins then -- another time zone's or day start's
+        conflict = opened
+      end
+    else
+      conflict = entered
+    end
+    local operator = tolerate == 'future' or tolerate == 'takeover'
+    -- No operator can know better.
+    if (label <= greatest and printed ~= print or p.known(label) and label < firstPrint) and (p.state ~= 'future' or operator) then
+      return nil, p.answer('print', greatest)
+    end
+    if conflict and tolerate ~= 'takeover' then return nil, p.answer('conflict', conflict) end
+    if conflict then p.state = 'taken' end
+  end
+
+  p.held = p.read(counter)
+  p.last = p.number(p.held)
+  p.lost = (not p.last or p.last < mark) and (p.state == 'same' or p.state == 'ahead' or usedByFastClock or mark > 0 or p.held)
+  p.unrecoverable = p.lost
+  if ledger then
+    local says
+    if not id then
+      id, says = master()
+      if not id then return nil, p.answer('unknown', says) end
+    end
+    p.id = id
+    if entered == ARGV[1] then
+      p.ceiling = tonumber(kept[6])
+      p.intact = p.ceiling and kept[7] == p.held and kept[8] == id and not p.lost
+    end
+    local ledgerKnows = firstLedger and label >= firstLedger
+    p.unrecoverable = p.lost and (usedByFastClock and not ledgerKnows or p.state == 'same' and entered ~= ARGV[1])
+  end
+  if p.state == 'future' and tolerate ~= 'future' and tolerate ~= 'takeover' then return nil, p.answer('future', entered) end
+  return p
+end
+
