@@ -18,12 +18,12 @@ type memoryLedger struct {
 	last map[string]int64 // last sequence set aside, by series and period
 }
 
-func (l *memoryLedger) Reserve(_ context.Context, series, period string, above, n int64) (int64, error) {
+func (l *memoryLedger) Reserve(_ context.Context, r serial.Reservation) (int64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	key := series + " " + period
-	after := max(l.last[key], above)
-	l.last[key] = after + n
+	key := r.Series + " " + r.Period
+	after := max(l.last[key], r.Above)
+	l.last[key] = after + r.N
 	return after, nil
 }
 

@@ -346,19 +346,13 @@ func (j *journal) check(t *testing.T, loc *time.Location) map[string][]int64 {
 type notebook struct {
 	mu       sync.Mutex
 	last     map[string]int64
-	asked    []reservation
-	fail     error                                          // if set, the error of every reservation
-	hold     func(ctx context.Context, r reservation) error // if set, called before each reservation
-	tampered func(after int64) int64                        // if set, changes the answer
+	asked    []serial.Reservation
+	fail     error                                                 // if set, the error of every reservation
+	hold     func(ctx context.Context, r serial.Reservation) error // if set, called before each reservation
+	tampered func(after int64) int64                               // if set, changes the answer
 }
 
-type reservation struct {
-	series, period string
-	above, n       int64
-}
-
-func (l *notebook) Reserve(ctx context.Context, series, period string, above, n int64) (int64, error) {
-	r := reservation{series, period, above, n}
+func (l *notebook) Reserve(ctx context.Context, r serial.Reservation) (int64, error) {
 	l.mu.Lock()
 	l.asked = append(l.asked, r)
 	fail, hold, tampered := l.fail, l.hold, l.tampered
@@ -376,9 +370,9 @@ func (l *notebook) Reserve(ctx context.Context, series, period string, above, n 
 	if l.last == nil {
 		l.last = map[string]int64{}
 	}
-	key := series + " " + period
-	after := max(l.last[key], above)
-	l.last[key] = after + n
+	key := r.Series + " " + r.Period
+	after := max(l.last[key], r.Above)
+	l.last[key] = after + r.N
 	if tampered != nil {
 		return tampered(after), nil
 	}
@@ -391,10 +385,10 @@ func (l *notebook) set(f func(l *notebook)) {
 	f(l)
 }
 
-func (l *notebook) reservations() []reservation {
+func (l *notebook) reservations() []serial.Reservation {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return append([]reservation(nil), l.asked...)
+	return slices.Clone(l.asked)
 }
 
 // reigning gives a miniredis a replication ID, which it lacks; another changes the ID.

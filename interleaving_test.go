@@ -235,7 +235,7 @@ type gatedLedger struct {
 	player int
 }
 
-func (l gatedLedger) Reserve(ctx context.Context, series, period string, above, n int64) (int64, error) {
+func (l gatedLedger) Reserve(ctx context.Context, r serial.Reservation) (int64, error) {
 	what := l.p.pass(l.player, "reserve")
 	if what == dies {
 		l.p.end(l.player)
@@ -250,7 +250,7 @@ func (l gatedLedger) Reserve(ctx context.Context, series, period string, above, 
 	case leavesWhile, leavesLong:
 		l.p.leave(l.player, true)
 	}
-	after, err := l.notebook.Reserve(ctx, series, period, above, n)
+	after, err := l.notebook.Reserve(ctx, r)
 	if what == leavesAfter {
 		l.p.leave(l.player, true)
 	}

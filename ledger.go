@@ -16,16 +16,28 @@ import (
 // [WithLedger]. It is called from any number of processes at once, and by a [Generator] from any number of goroutines.
 // Package github.com/dailyserial/serial/sqlledger keeps one in a database.
 type Ledger interface {
-	// Reserve durably sets aside n consecutive sequences of one period, all greater than above and than every sequence that
-	// was ever set aside for that series and period. It returns the one just before the first: those set aside are after+1
-	// to after+n. It must not return before they would survive a crash of the storage.
+	// Reserve durably sets aside r.N consecutive sequences of one period, all greater than r.Above and than every sequence
+	// that was ever set aside for that series and period. It returns the one just before the first: those set aside are
+	// after+1 to after+r.N. It must not return before they would survive a crash of the storage.
 	//
-	// series is unique per key prefix and type. period is the label of one of its periods, such as 20211024. Both are
-	// compared byte by byte. above is at least 0 and n at least 1; both are below 10^15.
+	// Reserve should also keep the calendar of each series and the print mark of each period, as its first reservation had
+	// them. To a reservation with another one it should answer an error that matches [ErrConflict], and set nothing aside.
+	// Redis compares them as well; but once it has lost its record, only the ledger can. A ledger that does not compare them
+	// lets numbers come twice if the settings of a series change and Redis loses its data.
 	//
 	// After an error the sequences may have been set aside or not; if they were, they are a gap. The same is true if ctx
 	// ends, which it does before the lock or the claim of the reservation expires.
-	Reserve(ctx context.Context, series, period string, above, n int64) (after int64, err error)
+	Reserve(ctx context.Context, r Reservation) (after int64, err error)
+}
+
+// A Reservation is what a [Ledger] is asked to set aside. Its texts are compared byte by byte.
+type Reservation struct {
+	Series   string // as [Scheme.Series] returns it, such as "serial:IS": 1 to 64 bytes of key prefix, a colon and 1 to 64 of type
+	Period   string // label of one of its periods, such as "20211024": 1 to 14 bytes
+	Calendar string // as [Scheme.Calendar] returns it, such as "days": 1 to 64 bytes, one for a series
+	Print    string // as [Scheme.PrintMark] returns it: 1 to 64 bytes, one for a period of a series
+	Above    int64  // the sequences set aside are greater: 0 to 10^15-1
+	N        int64  // how many to set aside: 1 to 10^15-1
 }
 
 // WithLedger has numbers set aside in durable storage, block at a time, before Redis may issue them. Whatever Redis then
@@ -108,9 +120,9 @@ func (k *claim) reserve(ctx context.Context, n int) error {
 		return fmt.Errorf("%w: %s %s is at %d", ErrExhausted, c.typ, label, k.floor)
 	}
 	size := max(1, min(max(g.block, int64(n)), g.limit-k.floor)) // the last block is as small as needed
-	series, above := g.store.RecordKey(c.typ), k.floor
+	r := Reservation{Series: g.series(c.typ), Period: label, Calendar: g.counts, Print: g.mark, Above: k.floor, N: size}
 	after, err := c.askOutside(ctx, k.until, func(ctx context.Context) (int64, error) {
-		return g.ledger.Reserve(ctx, series, label, above, size)
+		return g.ledger.Reserve(ctx, r)
 	})
 	if err != nil {
 		return redisrun.Outage(fmt.Errorf("serial: the ledger of %s %s: %w", c.typ, label, err))
@@ -119,9 +131,9 @@ func (k *claim) reserve(ctx context.Context, n int) error {
 	if g.limit == widest { // whose last block may reach beyond it
 		most = 2 * widest
 	}
-	if after < above || after > most {
+	if after < r.Above || after > most {
 		return redisrun.Outage(fmt.Errorf("serial: the ledger of %s %s set aside %d above %d and answered %d: allowed are %d to %d",
-			c.typ, label, size, above, after, above, most))
+			c.typ, label, size, r.Above, after, r.Above, most))
 	}
 	k.block.After, k.block.Upto = min(after, widest), min(after+size, widest)
 	return nil

@@ -40,6 +40,18 @@ func TestLedgerOnCluster(t *testing.T) {
 	testLedger(t, backend{client: func(t *testing.T) redis.UniversalClient { return cluster.Client(t) }})
 }
 
+// reservation is what a ledger is asked for by the series' generator.
+func (s *series) reservation(period string, above, n int64) serial.Reservation {
+	return s.reservationOf(s.gen, period, above, n)
+}
+
+// reservationOf is what a ledger is asked for by another generator of the series.
+func (s *series) reservationOf(gen *serial.Generator, period string, above, n int64) serial.Reservation {
+	scheme := gen.Scheme()
+	return serial.Reservation{Series: s.prefix + ":IS", Period: period, Calendar: scheme.Calendar(), Print: scheme.PrintMark(),
+		Above: above, N: n}
+}
+
 func testLedger(t *testing.T, b backend) {
 	testCalendarsInALedger(t, b)
 	with := func(name string, block int64, f func(t *testing.T, s *series, l *notebook), opts ...serial.Option) {
@@ -53,7 +65,7 @@ func testLedger(t *testing.T, b backend) {
 		for i := range 7 {
 			s.next(s.gen, i+1)
 		}
-		require.Equal(t, []reservation{{s.record, s.day, 0, 3}, {s.record, s.day, 3, 3}, {s.record, s.day, 6, 3}}, l.reservations())
+		require.Equal(t, []serial.Reservation{s.reservation(s.day, 0, 3), s.reservation(s.day, 3, 3), s.reservation(s.day, 6, 3)}, l.reservations())
 		require.Equal(t, "7", s.rdb.Get(t.Context(), s.counter).Val())
 		require.Equal(t, "9", s.rdb.HGet(t.Context(), s.record, "ceiling").Val())
 		for _, key := range s.keys() {
@@ -71,7 +83,7 @@ func testLedger(t *testing.T, b backend) {
 		got, err := s.gen.NextN(t.Context(), "IS", 25)
 		require.NoError(t, err)
 		require.Equal(t, numbers("IS", s.day, 2, 26), got)
-		require.Equal(t, []reservation{{s.record, s.day, 0, 10}, {s.record, s.day, 10, 25}}, l.reservations())
+		require.Equal(t, []serial.Reservation{s.reservation(s.day, 0, 10), s.reservation(s.day, 10, 25)}, l.reservations())
 		s.next(s.gen, 27)
 	})
 
@@ -82,7 +94,7 @@ func testLedger(t *testing.T, b backend) {
 		got, err = s.gen.NextN(t.Context(), "IS", 41)
 		require.NoError(t, err)
 		require.True(t, strings.HasSuffix(got[40], "99"), got[40])
-		require.Equal(t, []reservation{{s.record, s.day, 0, 60}, {s.record, s.day, 60, 39}}, l.reservations())
+		require.Equal(t, []serial.Reservation{s.reservation(s.day, 0, 60), s.reservation(s.day, 60, 39)}, l.reservations())
 		for range 3 {
 			s.refused(s.gen, serial.ErrExhausted)
 		}
@@ -149,7 +161,7 @@ func testLedger(t *testing.T, b backend) {
 		s.next(s.gen, 1)
 		require.NoError(t, s.rdb.Set(t.Context(), s.counter, 500, time.Hour).Err())
 		s.next(s.gen, 501)
-		require.Equal(t, reservation{s.record, s.day, 500, 10}, l.reservations()[1])
+		require.Equal(t, s.reservation(s.day, 500, 10), l.reservations()[1])
 	})
 
 	with("a ledger that is down", 3, func(t *testing.T, s *series, l *notebook) {
@@ -184,7 +196,7 @@ func testLedger(t *testing.T, b backend) {
 
 	with("a ledger that panics", 1, func(t *testing.T, s *series, l *notebook) {
 		s.next(s.gen, 1)
-		l.set(func(l *notebook) { l.hold = func(context.Context, reservation) error { panic("ledger") } })
+		l.set(func(l *notebook) { l.hold = func(context.Context, serial.Reservation) error { panic("ledger") } })
 		require.PanicsWithValue(t, "ledger", func() { _, _ = s.gen.Next(t.Context(), "IS") })
 		l.set(func(l *notebook) { l.hold = nil })
 		s.next(s.gen, 2)
@@ -193,14 +205,14 @@ func testLedger(t *testing.T, b backend) {
 	with("a floor below and above", 10, func(t *testing.T, s *series, l *notebook) {
 		gen := s.generator(serial.WithLedger(l, 10), fixedFloor(25))
 		s.next(gen, 26)
-		require.Equal(t, reservation{s.record, s.day, 25, 10}, l.reservations()[0])
+		require.Equal(t, s.reservation(s.day, 25, 10), l.reservations()[0])
 		require.NoError(t, s.rdb.Del(t.Context(), s.counter).Err())
 		s.next(gen, 36)
 	})
 
 	with("raise", 10, func(t *testing.T, s *series, l *notebook) {
 		require.NoError(t, s.gen.Raise(t.Context(), "IS", 40))
-		require.Equal(t, []reservation{{s.record, s.day, 40, 10}}, l.reservations())
+		require.Equal(t, []serial.Reservation{s.reservation(s.day, 40, 10)}, l.reservations())
 		s.next(s.gen, 41)
 		require.NoError(t, s.gen.Raise(t.Context(), "IS", 30), "never lowers")
 		s.next(s.gen, 42)
@@ -218,7 +230,7 @@ func testLedger(t *testing.T, b backend) {
 		s.next(plain, 1)
 		s.next(plain, 2)
 		s.next(s.gen, 3) // turned on within the period
-		require.Equal(t, []reservation{{s.record, s.day, 2, 10}}, l.reservations())
+		require.Equal(t, []serial.Reservation{s.reservation(s.day, 2, 10)}, l.reservations())
 		for _, gen := range []*serial.Generator{plain, s.generator(), s.generator(fixedFloor(5))} {
 			s.refused(gen, serial.ErrConflict)
 			require.ErrorIs(t, gen.Raise(t.Context(), "IS", 50), serial.ErrConflict)
@@ -300,7 +312,7 @@ func TestClaimOfTheDead(t *testing.T) {
 		require.NoError(t, err)
 		dead := newGenerator(t, m.client(), serial.WithLocation(time.UTC), option)
 		l.set(func(l *notebook) {
-			l.hold = func(ctx context.Context, _ reservation) error { time.Sleep(time.Minute); return nil }
+			l.hold = func(ctx context.Context, _ serial.Reservation) error { time.Sleep(time.Minute); return nil }
 		})
 		gone, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -337,8 +349,8 @@ func TestSlowLedger(t *testing.T) {
 			_, err := gen.NextN(t.Context(), typ, 5)
 			require.NoError(t, err)
 		}
-		l.hold = func(_ context.Context, r reservation) error {
-			if strings.Contains(r.series, "SLOW") {
+		l.hold = func(_ context.Context, r serial.Reservation) error {
+			if strings.Contains(r.Series, "SLOW") {
 				time.Sleep(3 * time.Second)
 			}
 			return nil

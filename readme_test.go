@@ -133,7 +133,7 @@ var (
 
 type shelf struct{}
 
-func (shelf) Reserve(_ context.Context, _, _ string, above, n int64) (int64, error) { return above, nil }
+func (shelf) Reserve(_ context.Context, r serial.Reservation) (int64, error) { return r.Above, nil }
 
 // That is a module of its own, with an example of its own.
 var sqlledger = struct {

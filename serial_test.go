@@ -552,11 +552,11 @@ func TestNewRefuses(t *testing.T) {
 
 type ledgerFunc func() (int64, error)
 
-func (f ledgerFunc) Reserve(context.Context, string, string, int64, int64) (int64, error) { return f() }
+func (f ledgerFunc) Reserve(context.Context, serial.Reservation) (int64, error) { return f() }
 
 type noLedger struct{}
 
-func (noLedger) Reserve(context.Context, string, string, int64, int64) (int64, error) {
+func (noLedger) Reserve(context.Context, serial.Reservation) (int64, error) {
 	return 0, errBoom
 }
 

@@ -225,7 +225,7 @@ func TestSecondsOfADayOverANetwork(t *testing.T) {
 					return 0, nil
 				})
 				if protect == "ledger" {
-					option = serial.WithLedger(&notebook{hold: func(context.Context, reservation) error {
+					option = serial.WithLedger(&notebook{hold: func(context.Context, serial.Reservation) error {
 						asked++
 						time.Sleep(300 * time.Millisecond)
 						return nil

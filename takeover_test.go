@@ -141,7 +141,7 @@ func testTakeover(t *testing.T, b backend) {
 	b.run(t, "takeover does not wait for another calendar's claim", func(t *testing.T, s *series) {
 		asked := make(chan struct{})
 		held := make(chan struct{})
-		l := &notebook{hold: func(ctx context.Context, r reservation) error {
+		l := &notebook{hold: func(ctx context.Context, r serial.Reservation) error {
 			close(asked)
 			<-held
 			return nil

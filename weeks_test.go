@@ -133,7 +133,8 @@ func testCalendarsInALedger(t *testing.T, b backend) {
 				require.NoError(t, err)
 				require.EqualValues(t, 101+i, n.Seq)
 			}
-			require.Equal(t, []reservation{{s.record, label, 100, 5}, {s.record, label, 105, 5}}, l.reservations())
+			want := []serial.Reservation{s.reservationOf(gen, label, 100, 5), s.reservationOf(gen, label, 105, 5)}
+			require.Equal(t, want, l.reservations())
 			requireExpiry(t, s.rdb, s.record+":"+label, end)
 		})
 	}

@@ -20,11 +20,12 @@ type shelf struct {
 	last map[string]int64
 }
 
-func (l *shelf) Reserve(_ context.Context, series, period string, above, n int64) (int64, error) {
+func (l *shelf) Reserve(_ context.Context, r serial.Reservation) (int64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	after := max(l.last[series+" "+period], above)
-	l.last[series+" "+period] = after + n
+	key := r.Series + " " + r.Period
+	after := max(l.last[key], r.Above)
+	l.last[key] = after + r.N
 	return after, nil
 }
 

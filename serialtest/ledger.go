@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"sync"
+
+	"github.com/dailyserial/serial"
 )
 
 // A Ledger is a [serial.Ledger] in memory, for [serial.WithLedger]. The zero Ledger is ready for use, and must not be copied
@@ -13,21 +15,21 @@ type Ledger struct {
 	last map[[2]string]int64 // the greatest sequence set aside, by series and period; guarded by mu
 }
 
-// Reserve sets aside n sequences. It fails only if ctx has ended or n is less than 1; nothing is set aside then.
-func (l *Ledger) Reserve(ctx context.Context, series, period string, above, n int64) (after int64, err error) {
+// Reserve sets aside r.N sequences. It fails only if ctx has ended or r.N is less than 1; nothing is set aside then.
+func (l *Ledger) Reserve(ctx context.Context, r serial.Reservation) (after int64, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
 	}
-	if n < 1 {
-		return 0, fmt.Errorf("serialtest: a reservation of %d numbers", n)
+	if r.N < 1 {
+		return 0, fmt.Errorf("serialtest: a reservation of %d numbers", r.N)
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.last == nil {
 		l.last = map[[2]string]int64{}
 	}
-	key := [2]string{series, period}
-	after = max(above, l.last[key])
-	l.last[key] = after + n
+	key := [2]string{r.Series, r.Period}
+	after = max(r.Above, l.last[key])
+	l.last[key] = after + r.N
 	return after, nil
 }

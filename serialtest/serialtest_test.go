@@ -410,11 +410,11 @@ type interrupted struct {
 	by func()
 }
 
-func (l *interrupted) Reserve(ctx context.Context, series, period string, above, n int64) (int64, error) {
+func (l *interrupted) Reserve(ctx context.Context, r serial.Reservation) (int64, error) {
 	if l.by != nil {
 		l.by()
 	}
-	return l.Ledger.Reserve(ctx, series, period, above, n)
+	return l.Ledger.Reserve(ctx, r)
 }
 
 // Calls succeed after Start while others were interrupted, and no number comes twice.

@@ -25,7 +25,7 @@ func TestPostgreSQLCommitsDurably(t *testing.T) {
 		}), "SET synchronous_commit = "+set)
 		l, err := sqlledger.New(db, d.dialect)
 		require.NoError(t, err)
-		_, err = l.Reserve(t.Context(), "IS", day, 0, 1)
+		_, err = l.Reserve(t.Context(), days("IS", day, 0, 1))
 		require.NoError(t, err)
 		require.Equal(t, want, commit, set)
 
@@ -47,7 +47,7 @@ func TestSQLiteCommitsDurably(t *testing.T) {
 				return s.run(s.text)
 			}), "PRAGMA synchronous = "+set)
 			db.SetMaxOpenConns(1)
-			_, err := newLedger(t, d, db).Reserve(t.Context(), "IS", day, 0, 1)
+			_, err := newLedger(t, d, db).Reserve(t.Context(), days("IS", day, 0, 1))
 			require.NoError(t, err)
 			require.Equal(t, "3", commit)
 
@@ -62,7 +62,7 @@ func TestSQLiteCommitsDurably(t *testing.T) {
 func TestLossy(t *testing.T) {
 	refused := func(t *testing.T, l *sqlledger.Ledger, why string) {
 		t.Helper()
-		_, err := l.Reserve(t.Context(), "IS", day, 0, 10)
+		_, err := l.Reserve(t.Context(), days("IS", day, 0, 10))
 		require.EqualError(t, err, "sqlledger: reserve: the database can lose what it commits: "+why)
 	}
 	// The tests must not change the servers' configuration: the query is given other settings instead.
@@ -86,11 +86,11 @@ func TestLossy(t *testing.T) {
 				return st.run(text)
 			})
 			if s.why == "" {
-				_, err := l.Reserve(t.Context(), "IS", day, 0, 10)
+				_, err := l.Reserve(t.Context(), days("IS", day, 0, 10))
 				require.NoError(t, err)
 			} else {
 				refused(t, l, s.why)
-				after, err := d.ledger(t, nil).Reserve(t.Context(), "IS", day, 0, 1)
+				after, err := d.ledger(t, nil).Reserve(t.Context(), days("IS", day, 0, 1))
 				require.NoError(t, err)
 				require.Zero(t, after)
 			}
@@ -121,7 +121,7 @@ func TestLossy(t *testing.T) {
 			execSQL(t, db, changed)
 			l, err := sqlledger.New(db, d.dialect)
 			require.NoError(t, err)
-			_, err = l.Reserve(t.Context(), "IS", day, 0, 10)
+			_, err = l.Reserve(t.Context(), days("IS", day, 0, 10))
 			// MariaDB 11.2 and later list temporary tables, and may report only that reason.
 			require.ErrorContains(t, err, "the database can lose what it commits: the table is temporary")
 		}
@@ -156,14 +156,14 @@ func TestLossy(t *testing.T) {
 		d.ledger(t, nil)
 		l, err := sqlledger.New(d.with("mode=ro").open(t, nil), d.dialect)
 		require.NoError(t, err)
-		_, err = l.Reserve(t.Context(), "IS", day, 0, 10)
+		_, err = l.Reserve(t.Context(), days("IS", day, 0, 10))
 		require.ErrorContains(t, err, "readonly")
 	})
 	t.Run("SQLite/temporary table", func(t *testing.T) {
 		d := sqlite3(t)
 		db := d.open(t, nil, strings.Replace(sqlledger.SQLiteSchema, "CREATE", "CREATE TEMPORARY", 1))
 		for i := range int64(2) {
-			after, err := newLedger(t, d, db).Reserve(t.Context(), "IS", day, 0, 10)
+			after, err := newLedger(t, d, db).Reserve(t.Context(), days("IS", day, 0, 10))
 			require.NoError(t, err)
 			require.Equal(t, 10*i, after)
 			require.NoError(t, db.Close())

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/dailyserial/serial"
 	"github.com/dailyserial/serial/sqlledger"
 )
 
@@ -35,7 +36,8 @@ func Example() {
 		log.Fatal(err)
 	}
 	for _, above := range []int64{0, 0, 7500} {
-		after, err := ledger.Reserve(ctx, "serial:{IS}", "20211024", above, 1000)
+		after, err := ledger.Reserve(ctx, serial.Reservation{Series: "serial:IS", Period: "20211024", Calendar: "days",
+			Print: "0d1f2a3b4c5d6e7f", Above: above, N: 1000})
 		if err != nil {
 			log.Fatal(err)
 		}

@@ -112,7 +112,7 @@ func work(arguments []string) error {
 	}
 	for i := range rounds {
 		n := int64(1 + i)
-		after, err := l.Reserve(context.Background(), "IS", day, 0, n)
+		after, err := l.Reserve(context.Background(), days("IS", day, 0, n))
 		if err != nil {
 			return err
 		}
@@ -154,7 +154,7 @@ func TestProcesses(t *testing.T) {
 func TestKilled(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		l := d.ledger(t, nil)
-		after, err := l.Reserve(t.Context(), "IS", day, 0, 10)
+		after, err := l.Reserve(t.Context(), days("IS", day, 0, 10))
 		require.NoError(t, err)
 		require.Zero(t, after)
 		w := startWorker(t, d, 1, true)
@@ -164,11 +164,11 @@ func TestKilled(t *testing.T) {
 
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
-		_, err = l.Reserve(ctx, "IS", day, 0, 10)
+		_, err = l.Reserve(ctx, days("IS", day, 0, 10))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 
 		require.NoError(t, w.cmd.Process.Kill())
-		after, err = l.Reserve(t.Context(), "IS", day, 0, 10)
+		after, err = l.Reserve(t.Context(), days("IS", day, 0, 10))
 		require.NoError(t, err)
 		require.EqualValues(t, 10, after)
 	})
@@ -197,13 +197,13 @@ func TestConnectionLost(t *testing.T) {
 			require.Error(t, err)
 			return err
 		}))
-		after, err := l.Reserve(t.Context(), "IS", day, 0, 10)
+		after, err := l.Reserve(t.Context(), days("IS", day, 0, 10))
 		require.NoError(t, err)
 		require.Zero(t, after)
 		lose.Store(true)
-		_, err = l.Reserve(t.Context(), "IS", day, 0, 10)
+		_, err = l.Reserve(t.Context(), days("IS", day, 0, 10))
 		require.Error(t, err)
-		after, err = l.Reserve(t.Context(), "IS", day, 0, 10)
+		after, err = l.Reserve(t.Context(), days("IS", day, 0, 10))
 		require.NoError(t, err)
 		require.EqualValues(t, 10, after)
 	})
@@ -220,13 +220,13 @@ func TestAnswerLost(t *testing.T) {
 				}
 				return lost
 			}))
-			first, err := l.Reserve(t.Context(), "IS", day, 0, 10)
+			first, err := l.Reserve(t.Context(), days("IS", day, 0, 10))
 			require.NoError(t, err)
 			lose.Store(true)
-			_, err = l.Reserve(t.Context(), "IS", day, 0, 10)
+			_, err = l.Reserve(t.Context(), days("IS", day, 0, 10))
 			require.ErrorIs(t, err, lost)
 			require.ErrorContains(t, err, "sqlledger: reserve: ")
-			after, err := l.Reserve(t.Context(), "IS", day, 0, 10)
+			after, err := l.Reserve(t.Context(), days("IS", day, 0, 10))
 			require.NoError(t, err)
 			require.Equal(t, first+20, after)
 		}
@@ -288,12 +288,12 @@ func TestTriedAgain(t *testing.T) {
 				return s.run(s.text)
 			})
 			series := fmt.Sprint(i)
-			first, err := l.Reserve(t.Context(), series, day, 0, 3)
+			first, err := l.Reserve(t.Context(), days(series, day, 0, 3))
 			require.NoError(t, err)
 			require.Zero(t, first)
 			inject.Store(true)
 			tries.Store(0)
-			after, err := l.Reserve(t.Context(), series, day, 0, 3)
+			after, err := l.Reserve(t.Context(), days(series, day, 0, 3))
 			require.Equal(t, f.tries, tries.Load(), "%s: %v", f.at, f.err)
 			if f.tries > 1 {
 				require.NoError(t, err)
@@ -301,7 +301,7 @@ func TestTriedAgain(t *testing.T) {
 			} else {
 				require.ErrorIs(t, err, f.err)
 			}
-			after, err = l.Reserve(t.Context(), series, day, 0, 3)
+			after, err = l.Reserve(t.Context(), days(series, day, 0, 3))
 			require.NoError(t, err)
 			require.EqualValues(t, 3*f.tries, after, "%s: %v", f.at, f.err)
 		}
@@ -340,7 +340,7 @@ func TestDeadlock(t *testing.T) {
 			return err
 		}))
 		for _, series := range []string{"PO", "A", "B", "C", "D", "E", "F", "IS"} {
-			_, err := l.Reserve(t.Context(), series, day, 0, 3)
+			_, err := l.Reserve(t.Context(), days(series, day, 0, 3))
 			require.NoError(t, err)
 		}
 		execSQL(t, other, "BEGIN")
@@ -348,7 +348,7 @@ func TestDeadlock(t *testing.T) {
 			execSQL(t, other, last+literal(d, series))
 		}
 		cross.Store(true)
-		after, err := l.Reserve(t.Context(), "IS", day, 0, 3)
+		after, err := l.Reserve(t.Context(), days("IS", day, 0, 3))
 		require.NoError(t, err)
 		require.EqualValues(t, 3, after)
 		require.NoError(t, <-crossed)
@@ -367,7 +367,7 @@ func TestWaits(t *testing.T) {
 			d = d.with("interpolateParams=true") // prepared statements would bypass the hook
 		}
 		l := d.ledger(t, nil, short[d.dialect])
-		_, err := l.Reserve(t.Context(), "IS", day, 0, 3)
+		_, err := l.Reserve(t.Context(), days("IS", day, 0, 3))
 		require.NoError(t, err)
 		release := lock(t, d)
 		var failed atomic.Int32
@@ -387,7 +387,7 @@ func TestWaits(t *testing.T) {
 			}
 			release()
 		}()
-		after, err := waiting.Reserve(t.Context(), "IS", day, 0, 3)
+		after, err := waiting.Reserve(t.Context(), days("IS", day, 0, 3))
 		require.NoError(t, err)
 		require.EqualValues(t, 3, after)
 	})
@@ -399,7 +399,7 @@ func TestWaits(t *testing.T) {
 			l, err := sqlledger.New(d.open(t, on("BEGIN", func(*statement) error { return locked })), d.dialect)
 			require.NoError(t, err)
 			start := time.Now()
-			_, err = l.Reserve(t.Context(), "IS", day, 0, 3)
+			_, err = l.Reserve(t.Context(), days("IS", day, 0, 3))
 			require.ErrorIs(t, err, locked)
 			require.InDelta(t, 30, time.Since(start).Seconds(), 1)
 		})
@@ -433,26 +433,26 @@ func TestContext(t *testing.T) {
 			return s.run(s.text)
 		}))
 		l := newLedger(t, d, db)
-		_, err := l.Reserve(t.Context(), "IS", day, 0, 3)
+		_, err := l.Reserve(t.Context(), days("IS", day, 0, 3))
 		require.NoError(t, err)
 		committed.Store(0)
 		cancelled, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err = l.Reserve(cancelled, "IS", day, 0, 3)
+		_, err = l.Reserve(cancelled, days("IS", day, 0, 3))
 		require.ErrorIs(t, err, context.Canceled)
 
 		release := lock(t, d)
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()
-		_, err = l.Reserve(ctx, "IS", day, 0, 3)
+		_, err = l.Reserve(ctx, days("IS", day, 0, 3))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.Less(t, time.Since(start), 5*time.Second)
 		require.Zero(t, committed.Load())
 		release()
 
 		require.Zero(t, db.Stats().InUse)
-		after, err := l.Reserve(t.Context(), "IS", day, 0, 3)
+		after, err := l.Reserve(t.Context(), days("IS", day, 0, 3))
 		require.NoError(t, err)
 		require.EqualValues(t, 3, after)
 	})
@@ -472,10 +472,10 @@ func TestContextEndsAtCommit(t *testing.T) {
 			return broken
 		}))
 		end.Store(true)
-		_, err := l.Reserve(ctx, "IS", day, 0, 3)
+		_, err := l.Reserve(ctx, days("IS", day, 0, 3))
 		require.ErrorIs(t, err, context.Canceled)
 		require.ErrorIs(t, err, broken)
-		after, err := l.Reserve(t.Context(), "IS", day, 0, 3)
+		after, err := l.Reserve(t.Context(), days("IS", day, 0, 3))
 		require.NoError(t, err)
 		require.Zero(t, after, "the connection was given back with its transaction")
 	})

@@ -17,6 +17,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dailyserial/serial"
 	"github.com/dailyserial/serial/sqlledger"
 )
 
@@ -131,6 +132,11 @@ func (d *database) open(t *testing.T, h hook, init ...string) *sql.DB {
 func (d *database) ledger(t *testing.T, h hook, init ...string) *sqlledger.Ledger {
 	t.Helper()
 	return newLedger(t, d, d.open(t, h, init...))
+}
+
+// days is a reservation of a series that counts by days, of numbers that print alike.
+func days(series, period string, above, n int64) serial.Reservation {
+	return serial.Reservation{Series: series, Period: period, Calendar: "days", Print: "0123456789abcdef", Above: above, N: n}
 }
 
 func newLedger(t *testing.T, d *database, db *sql.DB) *sqlledger.Ledger {

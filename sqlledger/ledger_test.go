@@ -36,11 +36,11 @@ func reserves(t *testing.T, l *sqlledger.Ledger) {
 		{maxSeq, maxSeq, maxSeq}, // the bounds
 		{0, maxSeq, 2 * maxSeq},
 	} {
-		after, err := l.Reserve(t.Context(), "serial:{IS}", day, s.above, s.n)
+		after, err := l.Reserve(t.Context(), days("serial:IS", day, s.above, s.n))
 		require.NoError(t, err)
 		require.Equal(t, s.after, after, "reservation %d", i)
 	}
-	after, err := l.Reserve(t.Context(), "serial:{PO}", day, 41, 1)
+	after, err := l.Reserve(t.Context(), days("serial:PO", day, 41, 1))
 	require.NoError(t, err)
 	require.EqualValues(t, 41, after, "the first of a period lies above too")
 
@@ -52,7 +52,7 @@ func reserves(t *testing.T, l *sqlledger.Ledger) {
 		{"IS", "20211025"}, {"IS", day + " "}, {"IS", "a"}, {"IS", "A"}, {"IS2", "0211024"},
 		{strings.Repeat("x", 255), day}, {strings.Repeat("x", 254), day}, {"IS", strings.Repeat("é", 32)}, {"IS", strings.Repeat("é", 31)},
 	} {
-		after, err := l.Reserve(t.Context(), name.series, name.period, 0, 3)
+		after, err := l.Reserve(t.Context(), days(name.series, name.period, 0, 3))
 		require.NoError(t, err)
 		require.Zero(t, after, "%q %q", name.series, name.period)
 	}
@@ -161,7 +161,7 @@ func connections(t *testing.T, d *database, prefix string, init []string) {
 			for r := range rounds {
 				for s := range series {
 					name, n := fmt.Sprintf("%s %d", prefix, (s+i)%series), int64(1+i+r)
-					after, err := l.Reserve(t.Context(), name, day, 0, n)
+					after, err := l.Reserve(t.Context(), days(name, day, 0, n))
 					if err != nil {
 						t.Error(err)
 						return
@@ -200,7 +200,7 @@ func TestRefused(t *testing.T) {
 		{"IS", day, 0, 0, "sqlledger: n is 0: allowed are 1 to 999999999999999"},
 		{"IS", day, 0, math.MaxInt64, "sqlledger: n is 9223372036854775807: allowed are 1 to 999999999999999"},
 	} {
-		_, err := l.Reserve(t.Context(), s.series, s.period, s.above, s.n)
+		_, err := l.Reserve(t.Context(), days(s.series, s.period, s.above, s.n))
 		require.EqualError(t, err, s.why)
 	}
 	_, err = l.Purge(t.Context(), 72*time.Hour-1)
@@ -252,7 +252,7 @@ func TestTables(t *testing.T) {
 		db := d.open(t, nil)
 		execSQL(t, db, schemas[d.dialect])
 		l := newLedger(t, d, db) // creates the table once more
-		after, err := l.Reserve(t.Context(), "IS", day, 0, 5)
+		after, err := l.Reserve(t.Context(), days("IS", day, 0, 5))
 		require.NoError(t, err)
 		require.Zero(t, after)
 
@@ -267,10 +267,10 @@ func TestTables(t *testing.T) {
 			}
 			other, err := sqlledger.New(elsewhere.open(t, nil), d.dialect, sqlledger.WithTable(name))
 			require.NoError(t, err)
-			_, err = other.Reserve(t.Context(), "IS", day, 0, 5)
+			_, err = other.Reserve(t.Context(), days("IS", day, 0, 5))
 			require.Error(t, err, "there is no table yet")
 			require.NoError(t, other.CreateTable(t.Context()))
-			after, err := other.Reserve(t.Context(), "IS", day, 0, 5)
+			after, err := other.Reserve(t.Context(), days("IS", day, 0, 5))
 			require.NoError(t, err)
 			require.Zero(t, after, "its own table")
 			purged, err := other.Purge(t.Context(), 72*time.Hour)
@@ -308,12 +308,12 @@ func TestOverflow(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t, nil)
 		l := newLedger(t, d, db)
-		_, err := l.Reserve(t.Context(), "IS", day, 0, 1)
+		_, err := l.Reserve(t.Context(), days("IS", day, 0, 1))
 		require.NoError(t, err)
 		execSQL(t, db, fmt.Sprintf("UPDATE serial_ledger SET last = %d", int64(math.MaxInt64-10)))
-		_, err = l.Reserve(t.Context(), "IS", day, 0, 11)
+		_, err = l.Reserve(t.Context(), days("IS", day, 0, 11))
 		require.Error(t, err)
-		after, err := l.Reserve(t.Context(), "IS", day, 0, 10)
+		after, err := l.Reserve(t.Context(), days("IS", day, 0, 10))
 		require.NoError(t, err)
 		require.Equal(t, int64(math.MaxInt64-10), after)
 	})
@@ -330,7 +330,7 @@ func TestPurge(t *testing.T) {
 		l := newLedger(t, d, db)
 		// aged is a row whose last reservation was so many hours ago.
 		aged := func(series, period string, hours int) {
-			_, err := l.Reserve(t.Context(), series, period, 0, 7)
+			_, err := l.Reserve(t.Context(), days(series, period, 0, 7))
 			require.NoError(t, err)
 			if hours > 0 {
 				execSQL(t, db, fmt.Sprintf("UPDATE serial_ledger SET reserved_at = "+back[d.dialect]+" WHERE series = %s AND period = %s",
@@ -372,13 +372,13 @@ func TestPurge(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, purged)
 
-		after, err := l.Reserve(t.Context(), "yearly", "2021", 0, 1)
+		after, err := l.Reserve(t.Context(), days("yearly", "2021", 0, 1))
 		require.NoError(t, err)
 		require.EqualValues(t, 7, after)
 
 		// This makes more than one page of rows. Three digits are ten rows, joined with themselves.
 		execSQL(t, db, "DELETE FROM serial_ledger")
-		_, err = l.Reserve(t.Context(), "IS", day, 0, 1)
+		_, err = l.Reserve(t.Context(), days("IS", day, 0, 1))
 		require.NoError(t, err)
 		execSQL(t, db, "CREATE TABLE digits (d varchar(1))")
 		execSQL(t, db, "INSERT INTO digits VALUES ('0'), ('1'), ('2'), ('3'), ('4'), ('5'), ('6'), ('7'), ('8'), ('9')")

@@ -17,7 +17,7 @@ import (
 // oldRows inserts that many rows of a series for Purge to delete, and one more, the youngest.
 func oldRows(t *testing.T, d *database, l *sqlledger.Ledger, series string, n int) {
 	t.Helper()
-	_, err := l.Reserve(t.Context(), series, day, 0, 1)
+	_, err := l.Reserve(t.Context(), days(series, day, 0, 1))
 	require.NoError(t, err)
 	values := make([]string, n)
 	for i := range values {
@@ -134,7 +134,7 @@ func TestPurgeAtOnce(t *testing.T) {
 		var once atomic.Bool
 		purging, err := sqlledger.New(d.open(t, on("DELETE", func(s *statement) error {
 			if once.CompareAndSwap(false, true) {
-				_, err := l.Reserve(context.Background(), "a", "000500", 0, 1)
+				_, err := l.Reserve(context.Background(), days("a", "000500", 0, 1))
 				purged, failed := l.Purge(context.Background(), 72*time.Hour)
 				if err := errors.Join(err, failed); err != nil || purged != 1100 {
 					t.Errorf("%d purged meanwhile: %v", purged, err)

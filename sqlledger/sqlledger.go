@@ -144,11 +144,11 @@ func (l *Ledger) CreateTable(ctx context.Context) error {
 	})
 }
 
-// Reserve implements [serial.Ledger]: it sets aside the n sequences after the greater of above and the last one set aside
+// Reserve implements [serial.Ledger]: it sets aside the r.N sequences after the greater of r.Above and the last one set aside
 // for that series and period, and returns the one before them. It takes one short transaction, which is on disk before
 // Reserve returns. Others who reserve for the same series and period wait for its end.
 //
-// series has 1 to 255 bytes, period 1 to 64, above is 0 to 10^15-1 and n 1 to 10^15-1. Anything else is refused before the
+// The series has 1 to 255 bytes, the period 1 to 64; r.Above is 0 to 10^15-1 and r.N 1 to 10^15-1. Anything else is refused before the
 // database is asked. A last sequence beyond 2^63-1 is refused by the database.
 //
 // A caller in a transaction of its own must not wait for Reserve, if the transaction has the only connection of the pool or,
@@ -157,22 +157,22 @@ func (l *Ledger) CreateTable(ctx context.Context) error {
 // After a deadlock, or if a lock is in the way, Reserve tries again, for 30 s at most, while the context lives. Other
 // errors are the driver's, wrapped; once the context has ended they match its error too. After an error or a cancelled
 // call, the block may have been set aside: it is then a gap.
-func (l *Ledger) Reserve(ctx context.Context, series, period string, above, n int64) (after int64, err error) {
+func (l *Ledger) Reserve(ctx context.Context, r serial.Reservation) (after int64, err error) {
 	for _, a := range []struct {
 		name             string
 		value, from, max int64
 	}{
-		{"the length of series", int64(len(series)), 1, maxSeries},
-		{"the length of period", int64(len(period)), 1, maxPeriod},
-		{"above", above, 0, maxSeq},
-		{"n", n, 1, maxSeq},
+		{"the length of series", int64(len(r.Series)), 1, maxSeries},
+		{"the length of period", int64(len(r.Period)), 1, maxPeriod},
+		{"above", r.Above, 0, maxSeq},
+		{"n", r.N, 1, maxSeq},
 	} {
 		if a.value < a.from || a.value > a.max {
 			return 0, fmt.Errorf("sqlledger: %s is %d: allowed are %d to %d", a.name, a.value, a.from, a.max)
 		}
 	}
 	err = l.do(ctx, "reserve", func(c *sql.Conn) (err error) {
-		after, err = l.reserve(ctx, c, []byte(series), []byte(period), above, n)
+		after, err = l.reserve(ctx, c, []byte(r.Series), []byte(r.Period), r.Above, r.N)
 		return err
 	})
 	if err != nil {

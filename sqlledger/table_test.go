@@ -32,12 +32,12 @@ func TestHidden(t *testing.T) {
 				require.NoError(t, hidden.CreateTable(t.Context()))
 			}
 			for range 2 {
-				after, err := l.Reserve(t.Context(), "IS", day, 0, n)
+				after, err := l.Reserve(t.Context(), days("IS", day, 0, n))
 				require.NoError(t, err)
 				require.Equal(t, next, after)
 				next += n
 
-				after, err = hidden.Reserve(t.Context(), "IS", day, 0, n)
+				after, err = hidden.Reserve(t.Context(), days("IS", day, 0, n))
 				if d.dialect == sqlledger.SQLite { // its statements name the schema
 					require.NoError(t, err)
 					require.Equal(t, next, after)
@@ -53,7 +53,7 @@ func TestHidden(t *testing.T) {
 			// With its schema in the name, it is hidden in MySQL and found in PostgreSQL.
 			named, err := sqlledger.New(db, d.dialect, sqlledger.WithTable(d.name+".serial_ledger"))
 			require.NoError(t, err)
-			after, err := named.Reserve(t.Context(), "IS", day, 0, n)
+			after, err := named.Reserve(t.Context(), days("IS", day, 0, n))
 			if d.dialect == sqlledger.MySQL {
 				require.ErrorContains(t, err, "temporary")
 				continue
@@ -73,7 +73,7 @@ func TestHidden(t *testing.T) {
 			"SELECT oid, relnamespace, 'p'::\"char\" AS relpersistence FROM pg_class")
 		l, err := sqlledger.New(db, d.dialect)
 		require.NoError(t, err)
-		_, err = l.Reserve(t.Context(), "IS", day, 0, 10)
+		_, err = l.Reserve(t.Context(), days("IS", day, 0, 10))
 		require.ErrorContains(t, err, "the table is unlogged or temporary")
 	})
 }
@@ -85,7 +85,7 @@ func TestView(t *testing.T) {
 		l := newLedger(t, d, db)
 		execSQL(t, db, "ALTER TABLE serial_ledger RENAME TO other")
 		execSQL(t, db, "CREATE VIEW serial_ledger AS SELECT * FROM other")
-		_, err := l.Reserve(t.Context(), "IS", day, 0, 10)
+		_, err := l.Reserve(t.Context(), days("IS", day, 0, 10))
 		require.Error(t, err)
 		var rows int
 		require.NoError(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM other").Scan(&rows))
@@ -107,15 +107,15 @@ func TestOtherSchema(t *testing.T) {
 		db := d.open(t, nil)
 		db.SetMaxOpenConns(1)
 		l := newLedger(t, d, db)
-		after, err := l.Reserve(t.Context(), "IS", day, 0, 10)
+		after, err := l.Reserve(t.Context(), days("IS", day, 0, 10))
 		require.NoError(t, err)
 		require.Zero(t, after)
 		execSQL(t, db, to+other.name)
-		_, err = l.Reserve(t.Context(), "IS", day, 0, 10)
+		_, err = l.Reserve(t.Context(), days("IS", day, 0, 10))
 		require.EqualError(t, err, fmt.Sprintf("sqlledger: reserve: the table is in %s on this connection and was in %s: "+
 			"name the schema with WithTable", other.name, d.name))
 		execSQL(t, db, to+d.name)
-		after, err = l.Reserve(t.Context(), "IS", day, 0, 10)
+		after, err = l.Reserve(t.Context(), days("IS", day, 0, 10))
 		require.NoError(t, err)
 		require.EqualValues(t, 10, after)
 	})
@@ -175,7 +175,7 @@ func TestAltered(t *testing.T) {
 			t.Run(tr.when+" "+tr.does, func(t *testing.T) {
 				series, kept := fmt.Sprint(i), int64(0)
 				if strings.HasSuffix(tr.when, "UPDATE") {
-					after, err := l.Reserve(t.Context(), series, day, 0, 10)
+					after, err := l.Reserve(t.Context(), days(series, day, 0, 10))
 					require.NoError(t, err)
 					require.Zero(t, after)
 					kept = 10
@@ -184,11 +184,11 @@ func TestAltered(t *testing.T) {
 					execSQL(t, db, query)
 				}
 				for range 2 {
-					_, err := l.Reserve(t.Context(), series, day, 0, 10)
+					_, err := l.Reserve(t.Context(), days(series, day, 0, 10))
 					require.EqualError(t, err, altered)
 				}
 				execSQL(t, db, drop(d))
-				after, err := l.Reserve(t.Context(), series, day, 0, 10)
+				after, err := l.Reserve(t.Context(), days(series, day, 0, 10))
 				require.NoError(t, err)
 				require.Equal(t, kept, after)
 			})
@@ -200,7 +200,7 @@ func TestAltered(t *testing.T) {
 		l := newLedger(t, d, db)
 		for _, on := range []string{"INSERT", "UPDATE"} {
 			execSQL(t, db, "CREATE RULE meddles AS ON "+on+" TO serial_ledger DO INSTEAD NOTHING")
-			_, err := l.Reserve(t.Context(), "IS", day, 0, 10)
+			_, err := l.Reserve(t.Context(), days("IS", day, 0, 10))
 			require.Error(t, err)
 			execSQL(t, db, "DROP RULE meddles ON serial_ledger")
 		}
@@ -214,7 +214,7 @@ func TestAltered(t *testing.T) {
 		}
 		// The row that is proposed for insertion goes through the trigger, even if the row exists.
 		for _, want := range []int64{5, 20, 35} {
-			after, err := l.Reserve(t.Context(), "IS", day, 0, 10)
+			after, err := l.Reserve(t.Context(), days("IS", day, 0, 10))
 			require.NoError(t, err)
 			require.Equal(t, want, after)
 		}
@@ -228,10 +228,10 @@ func TestMySQLKeys(t *testing.T) {
 		db := d.open(t, nil)
 		execSQL(t, db, strings.Replace(sqlledger.MySQLSchema, "PRIMARY KEY", "KEY", 1))
 		l := newLedger(t, d, db)
-		_, err := l.Reserve(t.Context(), "IS", day, 0, 10)
+		_, err := l.Reserve(t.Context(), days("IS", day, 0, 10))
 		require.NoError(t, err)
 		for range 2 {
-			_, err = l.Reserve(t.Context(), "IS", day, 0, 10)
+			_, err = l.Reserve(t.Context(), days("IS", day, 0, 10))
 			require.ErrorContains(t, err, "series and period are not unique")
 		}
 	})

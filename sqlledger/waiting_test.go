@@ -27,7 +27,7 @@ func TestWaitsForItselfInThePool(t *testing.T) {
 		require.ErrorContains(t, err, "take the number before the transaction begins, or give the ledger a pool of its own")
 
 		require.NoError(t, tx.Rollback())
-		_, err = l.Reserve(t.Context(), "IS", day, 0, 1)
+		_, err = l.Reserve(t.Context(), days("IS", day, 0, 1))
 		require.NoError(t, err)
 	})
 }
@@ -50,7 +50,7 @@ func TestWaitsForItselfInTheFile(t *testing.T) {
 			require.ErrorContains(t, err, "take the number before the transaction begins, or keep the ledger in a file of its own")
 
 			require.NoError(t, tx.Rollback())
-			_, err = l.Reserve(t.Context(), "IS", day, 0, 1)
+			_, err = l.Reserve(t.Context(), days("IS", day, 0, 1))
 			require.NoError(t, err)
 			var after string
 			db.SetMaxOpenConns(1)
@@ -108,7 +108,7 @@ func reserveBriefly(t *testing.T, l *sqlledger.Ledger) error {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
 	start := time.Now()
-	_, err := l.Reserve(ctx, "IS", day, 0, 1)
+	_, err := l.Reserve(ctx, days("IS", day, 0, 1))
 	require.Less(t, time.Since(start), 10*time.Second)
 	return err
 }

@@ -17,9 +17,9 @@ import (
 // A ledger of one series and period is the last sequence set aside.
 type ledger struct{ last atomic.Int64 }
 
-func (l *ledger) Reserve(_ context.Context, _, _ string, above, n int64) (int64, error) {
-	after := max(l.last.Load(), above)
-	l.last.Store(after + n)
+func (l *ledger) Reserve(_ context.Context, r serial.Reservation) (int64, error) {
+	after := max(l.last.Load(), r.Above)
+	l.last.Store(after + r.N)
 	return after, nil
 }
 

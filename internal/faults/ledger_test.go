@@ -11,6 +11,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/dailyserial/serial"
 )
 
 // storage is what outlives Redis: the ledger, and the floor of those who have none. It lives in the watching process,
@@ -19,7 +21,7 @@ type storage struct {
 	journal *journal // tells the floor
 
 	mu       sync.Mutex
-	last     map[ReserveArgs]int64    // the last sequence set aside, by series and period
+	last     map[[2]string]int64      // the last sequence set aside, by series and period
 	made     map[string][]reservation // by type
 	doubtful map[string]int64         // numbers in reservations whose answer may have come too late, by type
 	floors   map[string]int64         // how often the floor was asked, by type
@@ -34,17 +36,11 @@ type reservation struct {
 	first, last int64
 }
 
-// ReserveArgs are exported for net/rpc. Above and N are 0 in keys.
-type ReserveArgs struct {
-	Series, Period string
-	Above, N       int64
-}
-
 // FloorArgs are exported for net/rpc.
 type FloorArgs struct{ Type, Day string }
 
 func newStorage(j *journal) *storage {
-	return &storage{journal: j, last: map[ReserveArgs]int64{}, made: map[string][]reservation{}, doubtful: map[string]int64{},
+	return &storage{journal: j, last: map[[2]string]int64{}, made: map[string][]reservation{}, doubtful: map[string]int64{},
 		floors: map[string]int64{}}
 }
 
@@ -77,7 +73,7 @@ func (s *storage) disturb(broken bool, delay time.Duration) {
 }
 
 // Reserve is that of serial.Ledger.
-func (s *storage) Reserve(_ context.Context, series, period string, above, n int64) (int64, error) {
+func (s *storage) Reserve(_ context.Context, r serial.Reservation) (int64, error) {
 	s.mu.Lock()
 	broken, delay := s.broken, s.delay
 	s.asked++
@@ -89,13 +85,13 @@ func (s *storage) Reserve(_ context.Context, series, period string, above, n int
 	defer time.Sleep(-delay)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := ReserveArgs{Series: series, Period: period}
-	after := max(s.last[key], above)
-	typ := typeIn(series)
-	s.made[typ] = append(s.made[typ], reservation{period, after + 1, after + n})
-	s.last[key] = after + n
+	key := [2]string{r.Series, r.Period}
+	after := max(s.last[key], r.Above)
+	typ := typeIn(r.Series)
+	s.made[typ] = append(s.made[typ], reservation{r.Period, after + 1, after + r.N})
+	s.last[key] = after + r.N
 	if delay != 0 {
-		s.doubtful[typ] += n
+		s.doubtful[typ] += r.N
 	}
 	return after, nil
 }
@@ -112,8 +108,8 @@ func (s *storage) floor(typ, day string) int64 {
 
 type remoteStorage struct{ s *storage }
 
-func (r *remoteStorage) Reserve(args ReserveArgs, after *int64) (err error) {
-	*after, err = r.s.Reserve(context.Background(), args.Series, args.Period, args.Above, args.N)
+func (r *remoteStorage) Reserve(args serial.Reservation, after *int64) (err error) {
+	*after, err = r.s.Reserve(context.Background(), args)
 	return err
 }
 
@@ -129,10 +125,10 @@ type storageClient struct {
 	setting setting
 }
 
-func (c storageClient) Reserve(ctx context.Context, series, period string, above, n int64) (int64, error) {
-	c.trap.pass("reserve", series)
-	defer c.trap.pass("", series)
-	return c.ask(ctx, "Storage.Reserve", ReserveArgs{series, period, above, n})
+func (c storageClient) Reserve(ctx context.Context, r serial.Reservation) (int64, error) {
+	c.trap.pass("reserve", r.Series)
+	defer c.trap.pass("", r.Series)
+	return c.ask(ctx, "Storage.Reserve", r)
 }
 
 func (c storageClient) floor(ctx context.Context, typ string, start time.Time) (int64, error) {

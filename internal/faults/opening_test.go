@@ -80,10 +80,10 @@ func (p *passage) pass() {
 	p.at(int(p.passed.Add(1) - 1))
 }
 
-func (p *passage) Reserve(ctx context.Context, series, period string, above, n int64) (int64, error) {
+func (p *passage) Reserve(ctx context.Context, r serial.Reservation) (int64, error) {
 	p.pass()
 	defer p.pass()
-	return p.Ledger.Reserve(ctx, series, period, above, n)
+	return p.Ledger.Reserve(ctx, r)
 }
 
 func (p *passage) floor(context.Context, string, time.Time) (int64, error) {
