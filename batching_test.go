@@ -495,5 +495,5 @@ func TestEmptyArray(t *testing.T) {
 		}
 	}))
 	_, err := newGenerator(t, rdb, serial.WithLocation(noon())).Next(t.Context(), "IS")
-	require.ErrorContains(t, err, "which it cannot")
+	require.ErrorContains(t, err, "unexpected script reply")
 }

@@ -119,22 +119,22 @@ func testLedger(t *testing.T, b backend) {
 
 	// Whatever happens to the keys, the next number is above everything that was set aside, and one new block is enough.
 	for name, harm := range map[string]func(t *testing.T, s *series) error{
-		"both keys":   func(t *testing.T, s *series) error { return s.rdb.Del(t.Context(), s.record, s.counter).Err() },
-		"the counter": func(t *testing.T, s *series) error { return s.rdb.Del(t.Context(), s.counter).Err() },
-		"the record":  func(t *testing.T, s *series) error { return s.rdb.Del(t.Context(), s.record).Err() },
-		"the ceiling": func(t *testing.T, s *series) error { return s.rdb.HDel(t.Context(), s.record, "ceiling").Err() },
-		"the copy":    func(t *testing.T, s *series) error { return s.rdb.HDel(t.Context(), s.record, "copy").Err() },
-		"the reign":   func(t *testing.T, s *series) error { return s.rdb.HDel(t.Context(), s.record, "reign").Err() },
-		"set back":    func(t *testing.T, s *series) error { return s.rdb.Set(t.Context(), s.counter, 2, time.Hour).Err() },
-		"set to zero": func(t *testing.T, s *series) error { return s.rdb.Set(t.Context(), s.counter, 0, time.Hour).Err() },
-		"set ahead":   func(t *testing.T, s *series) error { return s.rdb.Set(t.Context(), s.counter, 6, time.Hour).Err() },
-		"no number":   func(t *testing.T, s *series) error { return s.rdb.Set(t.Context(), s.counter, "x", time.Hour).Err() },
+		"both keys":          func(t *testing.T, s *series) error { return s.rdb.Del(t.Context(), s.record, s.counter).Err() },
+		"the counter":        func(t *testing.T, s *series) error { return s.rdb.Del(t.Context(), s.counter).Err() },
+		"the record":         func(t *testing.T, s *series) error { return s.rdb.Del(t.Context(), s.record).Err() },
+		"the ceiling":        func(t *testing.T, s *series) error { return s.rdb.HDel(t.Context(), s.record, "ceiling").Err() },
+		"the copy":           func(t *testing.T, s *series) error { return s.rdb.HDel(t.Context(), s.record, "counterCopy").Err() },
+		"the replication ID": func(t *testing.T, s *series) error { return s.rdb.HDel(t.Context(), s.record, "replID").Err() },
+		"set back":           func(t *testing.T, s *series) error { return s.rdb.Set(t.Context(), s.counter, 2, time.Hour).Err() },
+		"set to zero":        func(t *testing.T, s *series) error { return s.rdb.Set(t.Context(), s.counter, 0, time.Hour).Err() },
+		"set ahead":          func(t *testing.T, s *series) error { return s.rdb.Set(t.Context(), s.counter, 6, time.Hour).Err() },
+		"no number":          func(t *testing.T, s *series) error { return s.rdb.Set(t.Context(), s.counter, "x", time.Hour).Err() },
 		"another key": func(t *testing.T, s *series) error {
 			s.rdb.Del(t.Context(), s.counter)
 			return s.rdb.SAdd(t.Context(), s.counter, "x").Err()
 		},
-		"another reign": func(t *testing.T, s *series) error {
-			return s.rdb.HSet(t.Context(), s.record, "reign", strings.Repeat("e", 40)).Err()
+		"another replication ID": func(t *testing.T, s *series) error {
+			return s.rdb.HSet(t.Context(), s.record, "replID", strings.Repeat("e", 40)).Err()
 		},
 	} {
 		for _, who := range []string{"who remembers", "who does not"} {
@@ -253,7 +253,7 @@ func testLedger(t *testing.T, b backend) {
 func TestLateBlock(t *testing.T) {
 	for name, happens := range map[string]func(m *simulation, another func()){
 		"the process stands still": func(*simulation, func()) { time.Sleep(lockExpiry + time.Second) },
-		"another reign":            func(_ *simulation, another func()) { another() },
+		"another replication ID":   func(_ *simulation, another func()) { another() },
 		"everything is lost":       func(m *simulation, another func()) { m.FlushAll() },
 	} {
 		for _, opened := range []bool{false, true} {

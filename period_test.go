@@ -152,57 +152,51 @@ func TestDayStart(t *testing.T) {
 	})
 }
 
-// After a period has ended, others of another length or zone may follow, but no label is used twice.
-func TestAnotherPeriod(t *testing.T) {
-	kinds := map[serial.Period]string{
-		serial.PerMinute: "yyyyMMddHHmm", serial.PerHour: "yyyyMMddHH", serial.PerDay: "yyyyMMdd", serial.PerMonth: "yyyyMM", serial.PerYear: "yyyy",
-	}
+// After a period has ended, one of another zone or day start may follow, but no label is used twice.
+func TestAnotherZone(t *testing.T) {
+	days, hours := "yyyyMMdd", "yyyyMMddHH"
 	east, west := time.FixedZone("+14", 14*3600), time.FixedZone("-12", -12*3600)
 	four := serial.WithDayStart(4 * time.Hour)
 	type step struct {
 		at   string // UTC
-		per  serial.Period
 		zone *time.Location
 		want string // "" for ErrConflict
 		opts []serial.Option
 	}
-	for name, steps := range map[string][]step{
-		"hours, then a month that began with the last of them": {
-			{"2021-10-31 23:30", serial.PerHour, location(t, "Asia/Tokyo"), "IS20211101080001", nil},
-			{"2021-10-31 23:59", serial.PerMonth, time.UTC, "", nil},
-			{"2021-11-01 00:00", serial.PerMonth, time.UTC, "IS2021110001", nil},
-			{"2021-11-01 09:00", serial.PerHour, location(t, "Asia/Tokyo"), "", nil},
-			{"2021-12-01 00:00", serial.PerHour, location(t, "Asia/Tokyo"), "IS20211201090001", nil},
-		},
-		"hours, then a year": {
-			{"2022-01-01 03:30", serial.PerHour, time.UTC, "IS20220101030001", nil},
-			{"2022-01-01 03:59", serial.PerYear, time.UTC, "", []serial.Option{four}},
-			{"2022-01-01 04:00", serial.PerYear, time.UTC, "IS20220001", []serial.Option{four}},
-		},
-		"an hour that another zone had, with minutes in between": {
-			{"2020-12-31 18:30", serial.PerHour, east, "IS20210101080001", nil},
-			{"2021-01-01 08:59", serial.PerMinute, time.UTC, "IS2021010108590001", nil},
-			{"2021-01-01 20:30", serial.PerHour, west, "", nil},
-			{"2021-01-01 21:00", serial.PerHour, west, "IS20210101090001", nil},
-			{"2021-01-01 22:00", serial.PerMinute, west, "IS2021010110000001", nil},
-		},
-		"a day that another zone had, with hours in between": {
-			{"2021-01-02 09:00", serial.PerDay, east, "IS202101020001", nil},
-			{"2021-01-02 10:00", serial.PerHour, time.UTC, "IS20210102100001", nil},
-			{"2021-01-02 12:00", serial.PerDay, west, "", nil},
-			{"2021-01-03 11:59", serial.PerDay, west, "", nil},
-			{"2021-01-03 12:00", serial.PerDay, west, "IS202101030001", nil},
-		},
+	for name, test := range map[string]struct {
+		per   serial.Period
+		date  string
+		steps []step
+	}{
+		"a day that another zone had": {serial.PerDay, days, []step{
+			{"2021-01-02 09:00", east, "IS202101020001", nil},
+			{"2021-01-02 12:00", west, "", nil},
+			{"2021-01-03 11:59", west, "", nil},
+			{"2021-01-03 12:00", west, "IS202101030001", nil},
+			{"2021-01-03 12:00", east, "", nil},
+		}},
+		"an hour that another zone had": {serial.PerHour, hours, []step{
+			{"2020-12-31 18:30", east, "IS20210101080001", nil},
+			{"2021-01-01 20:30", west, "", nil},
+			{"2021-01-01 21:00", west, "IS20210101090001", nil},
+		}},
+		"another day start": {serial.PerDay, days, []step{
+			{"2021-10-24 12:00", time.UTC, "IS202110240001", nil},
+			{"2021-10-25 03:59", time.UTC, "", []serial.Option{four}},
+			{"2021-10-25 04:00", time.UTC, "IS202110250001", []serial.Option{four}},
+			{"2021-10-26 03:59", time.UTC, "", nil},
+			{"2021-10-27 00:00", time.UTC, "IS202110270001", nil},
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := miniredis.RunT(t)
 			rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
-			for _, s := range steps {
+			for _, s := range test.steps {
 				at, err := time.Parse("2006-01-02 15:04", s.at)
 				require.NoError(t, err)
 				m.SetTime(at)
-				gen := newGenerator(t, rdb, append(s.opts, serial.WithLocation(s.zone), serial.WithPeriod(s.per),
-					serial.WithTemplate("{type}{date:"+kinds[s.per]+"}{seq}"), serial.WithMaxSkew(-1))...)
+				gen := newGenerator(t, rdb, append(s.opts, serial.WithLocation(s.zone), serial.WithPeriod(test.per),
+					serial.WithTemplate("{type}{date:"+test.date+"}{seq}"), serial.WithMaxSkew(-1))...)
 				number, err := gen.Next(t.Context(), "IS")
 				if s.want == "" {
 					require.ErrorIs(t, err, serial.ErrConflict, s.at)
@@ -213,81 +207,4 @@ func TestAnotherPeriod(t *testing.T) {
 			}
 		})
 	}
-}
-
-// An operator's Raise after the clock went back a little does not erase what the record knows.
-func TestAnotherPeriodAfterARaise(t *testing.T) {
-	m := miniredis.RunT(t)
-	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
-	daily := func(offset int) *serial.Generator {
-		return newGenerator(t, rdb, serial.WithLocation(time.FixedZone("", offset*3600)), serial.WithMaxSkew(-1))
-	}
-	hourly := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1), serial.WithPeriod(serial.PerHour),
-		serial.WithTemplate("{type}{date:yyyyMMddHH}{seq}"))
-	m.SetTime(time.Date(2021, 1, 2, 9, 0, 0, 0, time.UTC))
-	_, err := daily(14).Next(t.Context(), "IS")
-	require.NoError(t, err)
-	m.Del("serial:{IS}:20210102") // it has expired by now
-	for hour := 10; hour < 12; hour++ {
-		m.SetTime(time.Date(2021, 1, 2, hour, 0, 0, 0, time.UTC))
-		_, err = hourly.Next(t.Context(), "IS")
-		require.NoError(t, err)
-	}
-	m.SetTime(time.Date(2021, 1, 2, 10, 59, 50, 0, time.UTC))
-	require.NoError(t, hourly.Raise(t.Context(), "IS", 0))
-	m.SetTime(time.Date(2021, 1, 2, 12, 0, 0, 0, time.UTC))
-	_, err = daily(-12).Next(t.Context(), "IS")
-	require.ErrorIs(t, err, serial.ErrConflict, "that day was another zone's")
-}
-
-// Nor does a Raise after the clock was years ahead.
-func TestAnotherPeriodAfterARaiseFromAfar(t *testing.T) {
-	m := miniredis.RunT(t)
-	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
-	hourly := func(offset int) *serial.Generator {
-		return newGenerator(t, rdb, serial.WithLocation(time.FixedZone("", offset*3600)), serial.WithMaxSkew(-1),
-			serial.WithPeriod(serial.PerHour), serial.WithTemplate("{type}{date:yyyyMMddHH}{seq}"))
-	}
-	minutely := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1), serial.WithPeriod(serial.PerMinute),
-		serial.WithTemplate("{type}{date:yyyyMMddHHmm}{seq}"))
-	for _, s := range []struct {
-		at  time.Time
-		gen *serial.Generator
-	}{
-		{time.Date(2020, 12, 31, 18, 30, 0, 0, time.UTC), hourly(14)}, // 2021010108
-		{time.Date(2021, 1, 1, 8, 59, 0, 0, time.UTC), minutely},
-		{time.Date(2031, 5, 5, 23, 0, 0, 0, time.UTC), hourly(0)},
-	} {
-		m.SetTime(s.at)
-		_, err := s.gen.Next(t.Context(), "IS")
-		require.NoError(t, err)
-	}
-	m.SetTime(time.Date(2021, 1, 1, 19, 58, 0, 0, time.UTC))
-	require.NoError(t, minutely.Raise(t.Context(), "IS", 0))
-	m.SetTime(time.Date(2021, 1, 1, 20, 30, 0, 0, time.UTC))
-	_, err := hourly(-12).Next(t.Context(), "IS")
-	require.ErrorIs(t, err, serial.ErrConflict)
-}
-
-// The clock was years ahead while the kind of period changed: one Raise repairs what this left behind.
-func TestAnotherPeriodAfterAWildClock(t *testing.T) {
-	m := miniredis.RunT(t)
-	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
-	opts := []serial.Option{serial.WithLocation(time.UTC), serial.WithMaxSkew(-1)}
-	daily := newGenerator(t, rdb, opts...)
-	hourly := newGenerator(t, rdb, append(opts, serial.WithPeriod(serial.PerHour), serial.WithTemplate("{type}{date:yyyyMMddHH}{seq}"))...)
-	m.SetTime(time.Date(2031, 5, 5, 23, 0, 0, 0, time.UTC))
-	_, err := hourly.Next(t.Context(), "IS")
-	require.NoError(t, err)
-	m.SetTime(time.Date(2031, 5, 6, 0, 0, 0, 0, time.UTC))
-	_, err = daily.Next(t.Context(), "IS")
-	require.NoError(t, err)
-	m.SetTime(time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC))
-	require.NoError(t, daily.Raise(t.Context(), "IS", 0))
-	_, err = daily.Next(t.Context(), "IS")
-	require.NoError(t, err)
-	m.SetTime(time.Date(2021, 10, 25, 0, 0, 0, 0, time.UTC))
-	number, err := hourly.Next(t.Context(), "IS")
-	require.NoError(t, err)
-	require.Equal(t, "IS20211025000001", number)
 }

@@ -48,7 +48,7 @@ func TestPrintsOfAPeriod(t *testing.T) {
 				for _, gen := range []*serial.Generator{with(opts...), with(append(opts, serial.WithLedger(&notebook{}, 5))...)} {
 					_, err := gen.Next(t.Context(), "IS")
 					require.ErrorIs(t, err, serial.ErrConflict, foreign)
-					require.ErrorContains(t, err, "all processes the new one from 2021-10-25T00:00:00Z on")
+					require.ErrorContains(t, err, "give it its old template and key until 2021-10-24 has ended, and then the new one to all processes")
 					_, err = gen.NextOnce(t.Context(), "IS", "another")
 					require.ErrorIs(t, err, serial.ErrConflict, foreign)
 					_, err = gen.Peek(t.Context(), "IS")
@@ -107,7 +107,7 @@ func TestPrintsThatMayChange(t *testing.T) {
 	}
 }
 
-// No operator gives a label another print: not by way of another calendar, and not by way of a clock that was ahead.
+// No operator gives a label another print: neither by way of another time zone nor of a clock that was ahead.
 func TestPrintsOutliveTakeovers(t *testing.T) {
 	m := miniredis.RunT(t)
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
@@ -121,37 +121,49 @@ func TestPrintsOutliveTakeovers(t *testing.T) {
 	decimal, letters := with("{type}{seq:6}", utc, never), with("{type}{seq:6:base32}", utc, never)
 	_, err := decimal.Next(t.Context(), "N")
 	require.NoError(t, err)
-	require.NoError(t, day.Takeover(t.Context(), "N", 0))
 	require.ErrorIs(t, letters.Takeover(t.Context(), "N", 0), serial.ErrConflict)
 	require.ErrorContains(t, letters.Takeover(t.Context(), "N", 0), "another type or key prefix")
-	require.NoError(t, decimal.Takeover(t.Context(), "N", 0))
 	n, err := decimal.NextNumber(t.Context(), "N")
 	require.NoError(t, err)
 	require.EqualValues(t, 2, n.Seq)
 
-	// A zone that is ahead has entered the 25th, which comes again.
+	// A zone that is ahead has entered the 25th, so another print waits until that has passed everywhere.
+	at := func(d, h int) { m.SetTime(time.Date(2021, 10, d, h, 0, 0, 0, time.UTC)) }
+	letterDay := with("{type}{date:yyyyMMdd}{seq:4:base32}", utc)
 	east := with("{type}{date:yyyyMMdd}{seq:4:base32}", serial.WithLocation(time.FixedZone("east", 14*3600)))
 	_, err = east.Next(t.Context(), "Z")
 	require.NoError(t, err)
-	require.NoError(t, day.Takeover(t.Context(), "Z", 0))
-	_, err = day.Next(t.Context(), "Z")
-	require.NoError(t, err)
-	m.SetTime(time.Date(2021, 10, 25, 0, 0, 0, 0, time.UTC))
+	require.ErrorIs(t, day.Takeover(t.Context(), "Z", 0), serial.ErrConflict)
+	at(25, 12)
 	_, err = day.Next(t.Context(), "Z")
 	require.ErrorIs(t, err, serial.ErrConflict)
-	m.SetTime(time.Date(2021, 10, 26, 0, 0, 0, 0, time.UTC))
+	at(26, 0)
 	_, err = day.Next(t.Context(), "Z")
 	require.NoError(t, err)
 
-	// A clock that is ahead enters the 28th.
-	m.SetTime(time.Date(2021, 10, 28, 12, 0, 0, 0, time.UTC))
-	_, err = with("{type}{date:yyyyMMdd}{seq:4:base32}", utc).Next(t.Context(), "Z")
+	// A clock that is ahead enters the 28th. Until that has passed, there is one print; of labels used before, there is none.
+	at(28, 12)
+	_, err = letterDay.Next(t.Context(), "Z")
 	require.NoError(t, err)
-	m.SetTime(time.Date(2021, 10, 27, 12, 0, 0, 0, time.UTC))
-	require.NoError(t, day.Raise(t.Context(), "Z", 0))
-	_, err = day.Next(t.Context(), "Z")
-	require.NoError(t, err)
-	m.SetTime(time.Date(2021, 10, 28, 12, 0, 0, 0, time.UTC))
+	at(27, 12)
+	require.ErrorContains(t, day.Raise(t.Context(), "Z", 0), "until 2021-10-28 has ended")
+	require.NoError(t, letterDay.Raise(t.Context(), "Z", 0))
+	at(26, 12)
+	for _, gen := range []*serial.Generator{day, letterDay} {
+		require.ErrorIs(t, gen.Raise(t.Context(), "Z", 5), serial.ErrConflict)
+		require.ErrorIs(t, gen.Takeover(t.Context(), "Z", 5), serial.ErrConflict)
+	}
+	at(28, 13)
 	_, err = day.Next(t.Context(), "Z")
 	require.ErrorIs(t, err, serial.ErrConflict)
+	n, err = letterDay.NextNumber(t.Context(), "Z")
+	require.NoError(t, err)
+	require.EqualValues(t, 2, n.Seq)
+	at(29, 12)
+	_, err = day.Next(t.Context(), "Z")
+	require.NoError(t, err)
+	at(28, 14)
+	for _, gen := range []*serial.Generator{day, letterDay} {
+		require.ErrorIs(t, gen.Raise(t.Context(), "Z", 5), serial.ErrConflict)
+	}
 }

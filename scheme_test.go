@@ -150,7 +150,10 @@ func TestNumbersReadBack(t *testing.T) {
 				}
 				if other, err := s.Parse(string(b)); err == nil {
 					require.Equal(t, string(b), other.String(), name)
-					again, err := s.Number(other.Type, time.Unix(max(0, other.Date.Unix()), 0), other.Seq)
+					if other.Date.Unix() < 2*86400 {
+						continue
+					}
+					again, err := s.Number(other.Type, other.Date, other.Seq)
 					require.NoError(t, err, "%s: %s", name, b)
 					require.True(t, again == other, "%s: %s: %v %v", name, b, again, other)
 				} else {
@@ -571,7 +574,7 @@ func TestSchemesOfManyGoroutines(t *testing.T) {
 	wg.Wait()
 }
 
-// A mark tells what could print two sequences alike. Templates of version 0.1.0 have none.
+// A mark tells what could print two sequences alike.
 func TestPrintMarks(t *testing.T) {
 	mark := func(per serial.Period, template string, opts ...serial.Option) string {
 		return newScheme(t, append(opts, serial.WithPeriod(per), serial.WithTemplate(template))...).PrintMark()
@@ -583,7 +586,7 @@ func TestPrintMarks(t *testing.T) {
 	} {
 		for _, other := range same {
 			require.Equal(t, mark(serial.PerWeek, same[0]), mark(serial.PerWeek, other), other)
-			require.Len(t, mark(serial.PerWeek, other), 16)
+			require.Len(t, mark(serial.PerWeek, other), 12)
 		}
 	}
 	require.Equal(t, mark(serial.PerYear, "{type}{date:FFFF-EE}{seq}"), mark(serial.PerYear, "{type}{date:FF/EEEE}{seq}"))

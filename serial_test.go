@@ -687,7 +687,7 @@ func TestStrangeReplies(t *testing.T) {
 				return nil
 			}))
 			_, err := newGenerator(t, rdb).Next(t.Context(), "IS")
-			require.ErrorContains(t, err, "which it cannot")
+			require.ErrorContains(t, err, "unexpected script reply")
 		})
 	}
 }

@@ -36,8 +36,6 @@ func testTakeover(t *testing.T, b backend) {
 		_, offset := time.Now().In(s.loc).Zone()
 		return s.generator(append([]serial.Option{serial.WithLocation(time.FixedZone("stray", offset+3600))}, opts...)...)
 	}
-	monthly := []serial.Option{serial.WithPeriod(serial.PerMonth), serial.WithTemplate("{type}{date:yyyyMM}{seq}")}
-
 	b.run(t, "takeover from another zone goes on above its counter", func(t *testing.T, s *series) {
 		other := stray(s)
 		s.next(other, 1)
@@ -76,22 +74,6 @@ func testTakeover(t *testing.T, b backend) {
 		s.refused(s.gen, serial.ErrCounterLost)
 		require.NoError(t, s.gen.Takeover(t.Context(), "IS", 3))
 		s.next(s.gen, 7) // its own memory
-	})
-
-	b.run(t, "takeover of a month by a day, and back", func(t *testing.T, s *series) {
-		month := s.generator(monthly...)
-		_, err := month.Next(t.Context(), "IS")
-		require.NoError(t, err)
-		s.refused(s.gen, serial.ErrConflict)
-		require.NoError(t, s.gen.Takeover(t.Context(), "IS", 0))
-		s.next(s.gen, 1)
-		_, err = month.Next(t.Context(), "IS")
-		require.ErrorIs(t, err, serial.ErrConflict)
-		require.NoError(t, month.Takeover(t.Context(), "IS", 0))
-		got, err := month.Next(t.Context(), "IS")
-		require.NoError(t, err)
-		require.Equal(t, "IS"+s.day[:6]+"0002", got, "its counter was still there")
-		s.refused(s.gen, serial.ErrConflict)
 	})
 
 	b.run(t, "takeover drops what was prepared", func(t *testing.T, s *series) {
@@ -305,9 +287,9 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 	shanghai := newGenerator(t, rdb, anyClock, serial.WithLocation(location(t, "Asia/Shanghai")))
 	_, err = shanghai.Next(t.Context(), "IS")
 	require.EqualError(t, err, "serial: conflicting period: IS is in 2021-10-25 from 2021-10-25T00:00:00Z to 2021-10-26T00:00:00Z "+
-		"(2021-10-25 08:00:00 to 2021-10-26 08:00:00 in Asia/Shanghai), and by this generator's PerDay it would be in "+
+		"(2021-10-25 08:00:00 to 2021-10-26 08:00:00 in Asia/Shanghai), and by this generator's clock it would be in "+
 		"2021-10-25 from 2021-10-24T16:00:00Z to 2021-10-25T16:00:00Z (2021-10-25 00:00:00 to 2021-10-26 00:00:00 in Asia/Shanghai): "+
-		"another time zone, period, day start or year start is in use; if this generator is right, stop the other process and run: "+
+		"another time zone or day start is in use; if this generator is right, stop the other process and run: "+
 		"serial takeover -tz 'Asia/Shanghai' IS SEQ, where SEQ is the last number used of 2021-10-25, or 0")
 
 	m.Del("serial:{IS}:20211025")

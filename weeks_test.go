@@ -97,18 +97,11 @@ func testCalendars(t *testing.T, b backend) {
 				require.ErrorIs(t, err, serial.ErrConflict, other.name)
 				require.ErrorIs(t, foreign.Raise(t.Context(), "IS", 3), serial.ErrConflict, other.name)
 				require.ErrorIs(t, foreign.Prepare(t.Context(), "IS", 1), serial.ErrConflict, other.name)
+				require.ErrorIs(t, foreign.Takeover(t.Context(), "IS", 3), serial.ErrConflict, other.name)
+				_, err = foreign.History(t.Context(), "IS", 1)
+				require.ErrorIs(t, err, serial.ErrConflict, other.name)
 			}
 			next(11)
-
-			// A day takes over, and the period takes over again.
-			day := s.generator()
-			require.NoError(t, day.Takeover(t.Context(), "IS", 0))
-			s.next(day, 1)
-			_, err = gen.Next(t.Context(), "IS")
-			require.ErrorIs(t, err, serial.ErrConflict)
-			require.NoError(t, gen.Takeover(t.Context(), "IS", 0))
-			next(12)
-			s.refused(day, serial.ErrConflict)
 
 			require.NoError(t, s.rdb.Del(t.Context(), counter).Err())
 			_, err = gen.Next(t.Context(), "IS")

@@ -63,11 +63,9 @@ type lab struct {
 }
 
 func newLab(t *testing.T, client *redis.Client, id string, real bool) *lab {
-	now, err := client.Time(t.Context()).Result()
-	require.NoError(t, err)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
-	return &lab{rand.New(rand.NewPCG(seed, 0)), t, client, id, real, now.Unix(), map[string]int{}}
+	return &lab{Rand: rand.New(rand.NewPCG(seed, 0)), t: t, client: client, id: id, real: real, seen: map[string]int{}}
 }
 
 func pick[T any](l *lab, of ...T) T { return of[l.IntN(len(of))] }
@@ -84,8 +82,9 @@ type call struct {
 }
 
 const (
-	token = "own"
-	cases = 1500
+	token  = "own"
+	manner = " days #0123456789ab" // of a period, behind its bounds
+	cases  = 1500
 	// What Redis says within a script when an ACL refuses a command: up to 7.0, and since.
 	denied = "can't run this command|no permissions to run"
 )
@@ -96,13 +95,17 @@ var expiry = redis.NewScript(`
 	local left, now = redis.call('PTTL', KEYS[1]), redis.call('TIME')
 	return left < 0 and -1 or math.floor((left + now[1] * 1000 + now[2] / 1000) / 100 + 0.5)`)
 
+// call reads the server's clock first: no instant that matters is less than ten seconds from it.
 func (l *lab) call(types int) *call {
+	now, err := l.client.Time(l.t.Context()).Result()
+	require.NoError(l.t, err)
+	l.now = now.Unix()
 	c := &call{first: l.now - 1000, past: l.now + 5000, limit: pick[int64](l, 20, 30, 999_999_999_999_999), purpose: pick(l, "issue", "all")}
-	c.clock = pick(l, "", "", "doubted")
+	c.clock = pick(l, "", "", "untrusted")
 	if l.IntN(20) == 0 {
 		c.past = l.now - 10 // it is over
 	}
-	c.period = fmt.Sprintf("20211024 %d %d", c.first, c.past)
+	c.period = fmt.Sprintf("20211024 %d %d%s", c.first, c.past, manner)
 	if c.ledger = l.IntN(2) == 0; c.ledger {
 		if types == 1 && l.IntN(2) == 0 {
 			c.purpose = pick(l, "ceiling", "open", "floor", "raise", "takeover")
@@ -165,27 +168,35 @@ func (l *lab) series(name string, c *call) *series {
 		entered += " ledger"
 	}
 	if odd(3) {
+		period := func(label string, first, past int64) string {
+			return fmt.Sprintf("%s %d %d%s", label, first, past, manner)
+		}
 		entered = pick(l,
-			fmt.Sprintf("20211023 %d %d", c.first-6000, c.first),             // the one before
-			fmt.Sprintf("20211023 %d %d ledger", c.first-6000, c.first),      //
-			fmt.Sprintf("20211021 %d %d", c.first-26000, c.first-20000),      // an earlier one
-			fmt.Sprintf("2021102309 %d %d", c.first-6000, c.first),           // of another kind
-			fmt.Sprintf("20211025 %d %d", c.first-6000, c.first),             // with a label that is later
-			fmt.Sprintf("20211024 %d %d", c.first-6000, c.first),             // with the same label
-			fmt.Sprintf("20211023 %d %d", c.first-5000, c.first+1),           // that overlaps
-			fmt.Sprintf("20211025 %d %d", l.now+2000, l.now+8000), "garbage", // in the future
+			period("20211023", c.first-6000, c.first),                                 // the one before
+			period("20211023", c.first-6000, c.first)+" ledger",                       //
+			period("20211021", c.first-26000, c.first-20000),                          // an earlier one
+			strings.Replace(period("20211023", c.first-6000, c.first), "ab", "cd", 1), // with another print mark
+			strings.Replace(period("20211023", c.first-6000, c.first), "days", "days of years from April 1", 1),
+			period("20211025", c.first-6000, c.first),             // with a label that is later
+			period("20211024", c.first-6000, c.first),             // with the same label
+			period("20211023", c.first-5000, c.first+1),           // that overlaps
+			period("20211025", l.now+2000, l.now+8000), "garbage", // in the future
 		)
 	}
 	fields := []any{"HSET", keys[1], "entered", entered}
 	if l.IntN(3) == 0 {
-		next := fmt.Sprintf("20211025 %d %d;", c.past, c.past+6000)
-		fields = append(fields, "ahead", pick(l, ";"+c.period+";", ";"+c.period+";"+next, ";"+next))
+		bounds, next := strings.TrimSuffix(c.period, manner), fmt.Sprintf("20211025 %d %d;", c.past, c.past+6000)
+		fields = append(fields, "ahead", pick(l, ";"+bounds+";", ";"+bounds+";"+next, ";"+next))
 	}
-	if l.IntN(3) == 0 {
-		fields = append(fields, "used8", pick(l, "20211020-20211023;", "20211020+20211025;", "20211024-;", "20211001-20211002;20211004-;20211006+;"))
+	if l.IntN(3) > 0 {
+		fields = append(fields, "used", pick(l, "20211020-20211023;", "20211020-20211025;", "20211024-20211024;",
+			"20211001-20211002;20211004-20211004;20211006-20211030;"))
+	}
+	if l.IntN(3) > 0 {
+		fields = append(fields, "print", pick(l, "20211020", "20211024", "20211025"))
 	}
 	if odd(3) {
-		fields = append(fields, "was8", fmt.Sprintf(pick(l, "20211022 %d %d", "20211026 %d %d"), c.first-9000, pick(l, c.first-7000, l.now+9)))
+		fields = append(fields, "ledger", pick(l, "20211020", "20211024", "20211025"))
 	}
 	if strings.Contains(entered, "ledger") && !odd(10) {
 		copied, id := counter, l.id
@@ -195,7 +206,7 @@ func (l *lab) series(name string, c *call) *series {
 		if odd(3) {
 			id = strings.Repeat("b", 40)
 		}
-		fields = append(fields, "ceiling", pick(l, 10, 20, 25, 40), "copy", copied, "reign", id)
+		fields = append(fields, "ceiling", pick(l, 10, 20, 25, 40), "counterCopy", copied, "replID", id)
 	}
 	if l.IntN(3) == 0 {
 		fields = append(fields, "claim", pick(l, fmt.Sprintf("%s %d", token, (l.now+30)*1000), fmt.Sprintf("other %d", (l.now+30)*1000),
@@ -206,7 +217,7 @@ func (l *lab) series(name string, c *call) *series {
 		s.setup = append(s.setup, []any{"EXPIREAT", keys[1], c.past + pick[int64](l, 20, 86400*30)})
 	}
 	if c.request && l.IntN(3) == 0 {
-		s.setup = append(s.setup, []any{"SET", keys[2], "an answer", "EX", 999})
+		s.setup = append(s.setup, []any{"SET", keys[2], "an answer"}, []any{"EXPIREAT", keys[2], l.now + 999})
 	}
 	return s
 }
@@ -313,8 +324,9 @@ func (l *lab) dump(all ...*series) map[string]string {
 			v = fields
 		}
 		expires := expiries[i].(*redis.Cmd).Val().(int64)
-		if strings.HasSuffix(key, ":once") && expires > 0 {
-			expires = (expires/10 - l.now) / 100 // EX counts from the instant
+		if strings.HasSuffix(key, ":once") && expires > (l.now+1000)*10 {
+			require.InDelta(l.t, l.now+48*60*60, expires/10, 600) // which counts from the instant that it was written
+			expires = 0
 		}
 		held[key] = fmt.Sprintf("%q until %d", fmt.Sprint(v), expires)
 	}
@@ -327,7 +339,7 @@ func TestTakeUsualAndFull(t *testing.T) {
 	usual, full := takes(t)
 	onServers(t, func(t *testing.T, l *lab) {
 		l.t = t
-		outcomes := strings.Fields("issued part block clock conflict future lost missing exhausted ceiling reserve claimed late once error")
+		outcomes := strings.Fields("issued part block clock calendar conflict print future lost missing exhausted ceiling reserve claimed late once error")
 		for i := 0; i < cases || len(l.seen) < len(outcomes) && i < 20*cases; i++ {
 			c := l.call(1)
 			s := l.series("IS", c)
@@ -394,13 +406,14 @@ func TestTakeRefused(t *testing.T) {
 	usual, _ := takes(t)
 	rdb := redistest.Start(t).Client(t)
 	l := newLab(t, rdb, "", true)
-	for _, command := range []string{"pttl", "incrby", "hget"} {
+	for _, command := range []string{"pttl", "incrby", "get"} {
 		require.NoError(t, rdb.Do(t.Context(), "ACL", "SETUSER", command, "on", "nopass", "~*", "+@all", "-"+command).Err())
 		options := *rdb.Options()
 		options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled} // that of rdb may change
 		options.Username, options.Password = command, "any"
-		c := &call{first: l.now - 1000, past: l.now + 5000, limit: 20, purpose: "issue"}
-		c.period = fmt.Sprintf("20211024 %d %d", c.first, c.past)
+		c := l.call(1)
+		c.limit, c.purpose, c.past, c.ledger, c.request, c.clock, c.more = 20, "issue", l.now+5000, false, false, "", nil
+		c.period = fmt.Sprintf("20211024 %d %d%s", c.first, c.past, manner)
 		var all []*series
 		for _, name := range []string{"A", "B"} {
 			s := &series{name: name, n: 1}
