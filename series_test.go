@@ -1,0 +1,178 @@
+package serial_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+)
+
+// requireOtherCalendar requires that every call of gen is refused, names both calendars and changes nothing.
+func requireOtherCalendar(t *testing.T, m *miniredis.Miniredis, gen *serial.Generator, theirs, own string) {
+	t.Helper()
+	before := m.Dump()
+	for name, call := range map[string]func() error{
+		"Next":     func() error { _, err := gen.Next(t.Context(), "IS"); return err },
+		"NextN":    func() error { _, err := gen.NextN(t.Context(), "IS", 3); return err },
+		"NextOnce": func() error { _, err := gen.NextOnce(t.Context(), "IS", "new"); return err },
+		"Peek":     func() error { _, err := gen.Peek(t.Context(), "IS"); return err },
+		"History":  func() error { _, err := gen.History(t.Context(), "IS", 2); return err },
+		"Raise":    func() error { return gen.Raise(t.Context(), "IS", 9) },
+		"Takeover": func() error { return gen.Takeover(t.Context(), "IS", 9) },
+		"Prepare":  func() error { return gen.Prepare(t.Context(), "IS", 1) },
+		"Audit": func() error {
+			now := time.Now()
+			_, err := gen.Audit(t.Context(), "IS", now, func(func(string, error) bool) {})
+			return err
+		},
+	} {
+		err := call()
+		require.ErrorIs(t, err, serial.ErrConflict, name)
+		require.ErrorContains(t, err, fmt.Sprintf("it counts by %s, and this generator by %s;", theirs, own), name)
+		require.ErrorContains(t, err, "begin a new series with another type, or with another key prefix and another literal in the template", name)
+	}
+	require.Equal(t, before, m.Dump())
+}
+
+// A series keeps its Period and year start, whatever its time zone, day start and template, at boundaries and while periods are prepared.
+func TestOneCalendar(t *testing.T) {
+	tokyo, berlin := location(t, "Asia/Tokyo"), location(t, "Europe/Berlin")
+	day := serial.WithTemplate("{type}{date:yyyyMMdd}-{seq:4}")
+	monthOfYears := func(start time.Month) []serial.Option {
+		return []serial.Option{serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerMonth), serial.WithYearStart(start, 1),
+			serial.WithTemplate("{type}{date:FFFFMM}{seq:4}")}
+	}
+	for name, test := range map[string]struct {
+		at, then    string // UTC
+		first, next []serial.Option
+		theirs, own string
+	}{
+		"a month that prints days, then days from 04:00": {
+			"2024-11-03 01:00", "2024-11-03 04:00",
+			[]serial.Option{serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerMonth), day},
+			[]serial.Option{serial.WithLocation(time.UTC), serial.WithDayStart(4 * time.Hour), day},
+			"months", "days",
+		},
+		"the same from Tokyo to Berlin": {
+			"2024-10-31 16:00", "2024-11-30 23:00",
+			[]serial.Option{serial.WithLocation(tokyo), serial.WithPeriod(serial.PerMonth), day},
+			[]serial.Option{serial.WithLocation(berlin), day},
+			"months", "days",
+		},
+		"months of years from April, then from July": {
+			"2023-05-10 12:00", "2024-05-10 12:00", monthOfYears(time.April), monthOfYears(time.July),
+			"months of years from April 1", "months of years from July 1",
+		},
+		"a clock half an hour ahead, then days": {
+			"2024-06-30 23:45", "2024-07-01 00:00",
+			[]serial.Option{serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerMonth), day},
+			[]serial.Option{serial.WithLocation(time.UTC), day},
+			"months", "days",
+		},
+		"weeks after days of another zone and day start": {
+			"2024-10-06 20:00", "2024-10-07 12:00",
+			[]serial.Option{serial.WithLocation(tokyo), serial.WithDayStart(9 * time.Hour), day},
+			[]serial.Option{serial.WithLocation(berlin), serial.WithPeriod(serial.PerWeek), day},
+			"days", "weeks",
+		},
+		"years from another day": {
+			"2024-05-10 12:00", "2025-04-06 00:00",
+			[]serial.Option{serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerYear), serial.WithYearStart(time.April, 6),
+				serial.WithTemplate("{type}{date:FFFF}{seq:4}")},
+			[]serial.Option{serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}{date:FFFF}{seq:4}")},
+			"years from April 6", "years",
+		},
+		"Never": {
+			"2024-05-10 12:00", "2025-04-06 00:00",
+			[]serial.Option{serial.WithLocation(time.UTC), serial.WithPeriod(serial.Never), serial.WithTemplate("{type}{seq:8}")},
+			[]serial.Option{serial.WithLocation(time.UTC)},
+			"all time", "days",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := miniredis.RunT(t)
+			rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+			anyClock := serial.WithMaxSkew(-1)
+			first := newGenerator(t, rdb, append(test.first, anyClock)...)
+			next := newGenerator(t, rdb, append(test.next, anyClock)...)
+			at := func(s string) {
+				now, err := time.Parse("2006-01-02 15:04", s)
+				require.NoError(t, err)
+				m.SetTime(now)
+			}
+			at(test.at)
+			_, err := first.NextN(t.Context(), "IS", 3)
+			require.NoError(t, err)
+			once, err := first.NextOnce(t.Context(), "IS", "answered")
+			require.NoError(t, err)
+			requireOtherCalendar(t, m, next, test.theirs, test.own)
+			if test.theirs != "all time" {
+				require.NoError(t, first.Prepare(t.Context(), "IS", 2))
+				requireOtherCalendar(t, m, next, test.theirs, test.own)
+			}
+			at(test.then)
+			requireOtherCalendar(t, m, next, test.theirs, test.own)
+			again, err := next.NextOnce(t.Context(), "IS", "answered")
+			require.NoError(t, err)
+			require.Equal(t, once, again)
+
+			// A new type is a new series.
+			_, err = next.Next(t.Context(), "IS2")
+			require.NoError(t, err)
+		})
+	}
+}
+
+// Where no quarters or business years are counted or printed, the year start is not part of the calendar.
+func TestYearStartWithoutEffect(t *testing.T) {
+	m := miniredis.RunT(t)
+	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+	for i, month := range []time.Month{time.January, time.April, time.July} {
+		n, err := newGenerator(t, rdb, serial.WithLocation(noon()), serial.WithYearStart(month, 6)).NextNumber(t.Context(), "IS")
+		require.NoError(t, err)
+		require.EqualValues(t, i+1, n.Seq)
+	}
+}
+
+// The clock is ahead, and right again: what it was ahead to is lost, what lies before is new.
+func TestLabelsAfterAFastClock(t *testing.T) {
+	m := miniredis.RunT(t)
+	m.ClockTTL(true)
+	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+	gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1))
+	next := func(day int) (string, error) {
+		m.SetTime(time.Date(2021, 10, day, 12, 0, 0, 0, time.UTC))
+		return gen.Next(t.Context(), "IS")
+	}
+	for _, day := range []int{23, 24, 27, 28} {
+		_, err := next(day)
+		require.NoError(t, err)
+	}
+	_, err := next(24)
+	require.ErrorIs(t, err, serial.ErrClockSkew)
+	require.NoError(t, gen.Raise(t.Context(), "IS", 1))
+	for _, want := range []string{"IS202110240002", "IS202110250001", "IS202110260001"} {
+		var day int
+		_, err := fmt.Sscanf(want, "IS202110%2d", &day)
+		require.NoError(t, err)
+		got, err := next(day)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	for _, day := range []int{27, 28} {
+		_, err = next(day)
+		require.ErrorIs(t, err, serial.ErrCounterLost, "it has expired")
+		require.NoError(t, gen.Raise(t.Context(), "IS", 1))
+		got, err := next(day)
+		require.NoError(t, err)
+		require.Equal(t, fmt.Sprintf("IS202110%d0002", day), got)
+	}
+	got, err := next(29)
+	require.NoError(t, err)
+	require.Equal(t, "IS202110290001", got)
+}
