@@ -16,6 +16,7 @@ import (
 
 	"github.com/dailyserial/serial"
 	"github.com/dailyserial/serial/internal/redistest"
+	"github.com/dailyserial/serial/serialtest"
 )
 
 func TestLedger(t *testing.T) {
@@ -38,6 +39,71 @@ func TestLedgerOnCluster(t *testing.T) {
 	t.Parallel()
 	cluster := redistest.StartCluster(t)
 	testLedger(t, backend{client: func(t *testing.T) redis.UniversalClient { return cluster.Client(t) }})
+}
+
+// Redis comes back empty after the settings of a series were changed: the ledger still knows them, and nothing is printed that
+// was printed before.
+func TestLedgerKeepsSettings(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	rdb := server.Client(t)
+	zone := noon()
+	dated := serial.WithTemplate("{type}{date:yyyyMMdd}{seq:6}")
+	hidden := func(key string) []serial.Option {
+		return []serial.Option{dated, serial.WithHiddenSequence([]byte(key))}
+	}
+	for name, c := range map[string]struct {
+		old, new []serial.Option
+		says     []string
+	}{
+		"months that print days, then days": {
+			[]serial.Option{dated, serial.WithPeriod(serial.PerMonth)}, []serial.Option{dated}, []string{`"months"`, `"days"`},
+		},
+		"years from April, then years from July": {
+			[]serial.Option{dated, serial.WithPeriod(serial.PerYear), serial.WithYearStart(time.April, 1)},
+			[]serial.Option{dated, serial.WithPeriod(serial.PerYear), serial.WithYearStart(time.July, 1)},
+			[]string{`"years from April 1"`, `"years from July 1"`},
+		},
+		"another key": {hidden("an example's key"), hidden("another's secret"), []string{"check digit or key"}},
+		"another order of fields": {
+			[]serial.Option{dated}, []serial.Option{serial.WithTemplate("{date:yyyyMMdd}{type}{seq:6}")}, []string{"another order of fields"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var ledger serialtest.Ledger
+			generator := func(opts []serial.Option) *serial.Generator {
+				return newGenerator(t, rdb, append(opts, serial.WithLocation(zone), serial.WithLedger(&ledger, 10))...)
+			}
+			next := func(gen *serial.Generator, want int64) {
+				t.Helper()
+				n, err := gen.NextNumber(t.Context(), "IS")
+				require.NoError(t, err)
+				require.Equal(t, want, n.Seq)
+			}
+			lose := func() { require.NoError(t, rdb.FlushAll(t.Context()).Err()) }
+			lose()
+			first, changed := generator(c.old), generator(c.new)
+			next(first, 1)
+			for range 2 {
+				lose()
+				for _, call := range []func() error{
+					func() error { _, err := changed.Next(t.Context(), "IS"); return err },
+					func() error { _, err := changed.NextN(t.Context(), "IS", 3); return err },
+					func() error { _, err := changed.NextOnce(t.Context(), "IS", "order 1"); return err },
+					func() error { return changed.Raise(t.Context(), "IS", 0) },
+					func() error { return changed.Takeover(t.Context(), "IS", 0) },
+				} {
+					err := call()
+					require.ErrorIs(t, err, serial.ErrConflict)
+					for _, says := range c.says {
+						require.ErrorContains(t, err, says)
+					}
+				}
+			}
+			lose()
+			next(first, 11)
+		})
+	}
 }
 
 // reservation is what a ledger is asked for by the series' generator.

@@ -6,16 +6,27 @@ import (
 	"sync"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/settings"
 )
 
 // A Ledger is a [serial.Ledger] in memory, for [serial.WithLedger]. The zero Ledger is ready for use, and must not be copied
 // after that. It is no part of a [Redis], so it outlives [Redis.Lose]. Generators that stand for several processes share one.
 type Ledger struct {
-	mu   sync.Mutex
-	last map[[2]string]int64 // the greatest sequence set aside, by series and period; guarded by mu
+	mu        sync.Mutex
+	calendars map[string]string          // by series; guarded by mu, as is periods
+	periods   map[periodKey]periodLedger // what is kept of each period
 }
 
-// Reserve sets aside r.N sequences. It fails only if ctx has ended or r.N is less than 1; nothing is set aside then.
+type periodKey struct{ series, period string }
+
+type periodLedger struct {
+	last      int64 // the greatest sequence set aside
+	printMark string
+}
+
+// Reserve sets aside r.N sequences. It keeps the calendar of each series and the print mark of each period: for another one
+// the error matches [serial.ErrConflict]. It also fails if ctx has ended or r.N is less than 1. After an error nothing is set
+// aside.
 func (l *Ledger) Reserve(ctx context.Context, r serial.Reservation) (after int64, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err
@@ -25,11 +36,23 @@ func (l *Ledger) Reserve(ctx context.Context, r serial.Reservation) (after int64
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.last == nil {
-		l.last = map[[2]string]int64{}
+	calendar, ok := l.calendars[r.Series]
+	if !ok {
+		calendar = r.Calendar
 	}
-	key := [2]string{r.Series, r.Period}
-	after = max(r.Above, l.last[key])
-	l.last[key] = after + r.N
+	key := periodKey{r.Series, r.Period}
+	kept, ok := l.periods[key]
+	if !ok {
+		kept.printMark = r.Print
+	}
+	if err := settings.Check(r, calendar, kept.printMark); err != nil {
+		return 0, err
+	}
+	if l.periods == nil {
+		l.calendars, l.periods = map[string]string{}, map[periodKey]periodLedger{}
+	}
+	after = max(r.Above, kept.last)
+	kept.last = after + r.N
+	l.calendars[r.Series], l.periods[key] = calendar, kept
 	return after, nil
 }

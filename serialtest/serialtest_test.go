@@ -460,6 +460,41 @@ func TestDownUnderCalls(t *testing.T) {
 	}
 }
 
+// A Ledger keeps what a series counts by and how a period's numbers are printed. What it refuses leaves nothing behind.
+func TestLedgerConflict(t *testing.T) {
+	var l serialtest.Ledger
+	asked := func(series, period, calendar, printMark string) serial.Reservation {
+		return serial.Reservation{Series: series, Period: period, Calendar: calendar, Print: printMark, N: 10}
+	}
+	_, err := l.Reserve(t.Context(), serial.Reservation{Series: "serial:IS", Period: "2024W45", Calendar: "days", Print: "b"})
+	require.EqualError(t, err, "serialtest: a reservation of 0 numbers")
+	after, err := l.Reserve(t.Context(), asked("serial:IS", "2024W45", "weeks", "a"))
+	require.NoError(t, err)
+	require.Zero(t, after)
+	for _, period := range []string{"2024W45", "20241104"} {
+		_, err = l.Reserve(t.Context(), asked("serial:IS", period, "days", "a"))
+		require.ErrorIs(t, err, serial.ErrConflict)
+		require.ErrorContains(t, err, `series "serial:IS" counts by "weeks" in the ledger and by "days" here`)
+		require.ErrorContains(t, err, "use another type, or another key prefix together with another literal")
+	}
+	_, err = l.Reserve(t.Context(), asked("serial:IS", "2024W45", "weeks", "b"))
+	require.ErrorIs(t, err, serial.ErrConflict)
+	require.ErrorContains(t, err, "another order of fields, alphabet, check digit or key")
+
+	for _, r := range []serial.Reservation{
+		asked("serial:IS", "20241104", "weeks", "c"), // another print mark than that of what was refused
+		asked("serial:IS", "2024W46", "weeks", "b"),
+		asked("serial:PO", "2024W45", "days", "b"),
+	} {
+		after, err = l.Reserve(t.Context(), r)
+		require.NoError(t, err)
+		require.Zero(t, after)
+	}
+	after, err = l.Reserve(t.Context(), asked("serial:IS", "2024W45", "weeks", "a"))
+	require.NoError(t, err)
+	require.EqualValues(t, 10, after)
+}
+
 func TestLoseWithLedger(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
 		var ledger serialtest.Ledger
