@@ -35,11 +35,16 @@ var (
 	// one entered.
 	ErrClockSkew = errors.New("serial: clock skew")
 
-	// ErrConflict means that the type is in use with other period bounds, such as those of another time zone, with a ledger
-	// that this Generator does not have, or with a template or key by which two sequences could print alike. It ends with the
-	// period in force, which the message names, or at once by [Generator.Takeover], which does not end a conflict of
-	// templates and keys. From [Generator.NextOnce] it may also mean that the request was answered with a number that this
-	// Generator cannot print: one of version 0.1.0, or one whose sequence is hidden by a key that it does not have.
+	// ErrConflict means that the type is in use with other settings. The message names them:
+	//
+	//   - another [Period] or year start: the series keeps its own, so that this never ends. A new series needs another type, or
+	//     another key prefix together with another literal in the template.
+	//   - other period bounds, such as those of another time zone, or a ledger that this Generator does not have: it ends with the
+	//     period in force, or at once by [Generator.Takeover]
+	//   - a template or key by which two sequences could print alike: it ends with the last period that was used with it
+	//
+	// From [Generator.NextOnce] it may also mean that the request was answered with a number whose sequence is hidden by a key
+	// that this Generator does not have.
 	ErrConflict = errors.New("serial: conflicting period")
 
 	// ErrInvalidRequest means that [Generator.NextOnce] was given a request ID that is not 1 to 128 bytes of printable UTF-8, or

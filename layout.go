@@ -520,12 +520,12 @@ func (l *layout) sortable() (order []part, ok bool) {
 	return nil, false
 }
 
-// classicParts are the finest parts that version 0.1.0 wants for a period. It wants all coarser ones too.
+// classicParts are the finest parts of the usual dates of a period, which have all coarser ones too.
 var classicParts = map[Period]part{
 	PerYear: year, PerMonth: month, PerDay: day, PerHour: hour, PerMinute: minute, PerSecond: second,
 }
 
-// classic reports whether the layout has exactly the parts that version 0.1.0 wants for a period.
+// classic reports whether the layout has exactly the parts of a period's usual date.
 func (l *layout) classic(per Period) bool {
 	finest, ok := classicParts[per]
 	for _, p := range []part{year, month, day, hour, minute, second} {

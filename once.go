@@ -24,9 +24,8 @@ import (
 // same request would get it again: use [Generator.Next] for that request.
 //
 // The call costs one round trip, which it does not share with other calls. Errors are those of [Generator.NextNumber], and
-// [ErrInvalidRequest] for an invalid requestID, for which nothing was sent. [ErrConflict] may also mean that version 0.1.0 of this package
-// answered the request with a number that this Generator cannot print, because it is of another [Period] or larger than the
-// template holds. After any other error, and after a cancelled call, ask again with the same requestID.
+// [ErrInvalidRequest] for an invalid requestID, for which nothing was sent. [ErrConflict] may also mean that the
+// request was answered with a hidden number, whose key this Generator does not have. After any other error, and after a cancelled call, ask again with the same requestID.
 func (g *Generator) NextOnce(ctx context.Context, typ, requestID string) (string, error) {
 	n, err := g.NextNumberOnce(ctx, typ, requestID)
 	return n.String(), err

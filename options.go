@@ -122,7 +122,7 @@ func WithLocation(loc *time.Location) Option {
 //
 // The template must print what tells one period from the next; see [WithTemplate]. The default one prints the day, which tells
 // all periods from each other but those shorter than a day. Every process that issues numbers of a type must use the same
-// period; if they differ, calls fail with [ErrConflict].
+// period, for as long as the series lives; if one differs, its calls fail with [ErrConflict].
 //
 // Periods follow the wall clock. Where clocks are set forward, the labels that they jump over are not used. Where clocks
 // are set back, the period that had begun goes on until the clock has passed it again. With PerSecond and a clock set back
@@ -193,8 +193,8 @@ func WithHiddenSequence(key []byte) Option {
 // FF, EEEE, EE and Q of a template. Elsewhere it has no effect. Quarters begin on the same day of every third month. In keys
 // and in a ledger, a year is named after the calendar year in which it begins.
 //
-// Every process that issues numbers of a type by business years or quarters must use the same start; if they differ, calls
-// fail with [ErrConflict].
+// Where quarters or business years are counted or printed, every process that issues numbers of a type must use the same start, for
+// as long as the series lives; if one differs, its calls fail with [ErrConflict].
 //
 // Default January 1. Allowed are days 1 to 28 of every month.
 func WithYearStart(month time.Month, day int) Option {
@@ -277,8 +277,7 @@ func WithYearStart(month time.Month, day int) Option {
 //
 // A template is valid UTF-8, of 256 bytes at most, since every answer that [Generator.NextOnce] remembers holds it. All
 // processes that issue numbers of a type must print its fields and tokens in the same order, with the same alphabet and check
-// digit; otherwise two sequences could be printed alike, and calls fail with [ErrConflict] until the period has ended. (Only
-// another order is not noticed if a template prints exactly the period, in decimal, with neither check digit nor key.) Widths,
+// digit; otherwise two sequences could be printed alike, and calls fail with [ErrConflict] until the period has ended. Widths,
 // literals and separators may differ, as long as the texts cannot be equal; docs/operations.md says what may change when.
 //
 // Default "{type}{date:yyyyMMdd}{seq:4}".

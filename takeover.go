@@ -6,21 +6,21 @@ import (
 	"github.com/dailyserial/serial/internal/store"
 )
 
-// Takeover gives a series to this Generator: from then on its time zone, [Period], day start, year start and ledger are the
-// right ones, and every process with others gets [ErrConflict]. It is for an operator, and ends [ErrConflict] at once, which otherwise
-// lasts until the period in force has ended: after a process in the wrong time zone has opened a day (stop that process
-// first), to change the calendar in the middle of a month or a year, to start or leave [Never], and to leave a ledger in the
-// middle of a period. Another print of the same period (see [WithTemplate]) is refused with ErrConflict all the same.
+// Takeover gives a series to this Generator: from then on its time zone, day start and ledger are the right ones, and every process
+// with others gets [ErrConflict]. It is for an operator, and ends [ErrConflict] at once, which otherwise lasts until the period in
+// force has ended: after a process in the wrong time zone has opened a day (stop that process first), to change the time zone in the
+// middle of a month or a year, and to leave a ledger in the middle of a period. Another [Period] or year start, and another print of
+// the same period (see [WithTemplate]), are refused with ErrConflict all the same.
 //
 // seq is the last number used of the current period as this Generator counts, whoever has printed it, 0 if none was; allowed
 // are 0 to the largest sequence. The next number is above seq, above the counter of that period if there is one, and above the answer of the floor
-// and of the ledger, if this Generator has them. Where both calendars give the period the same label, as two time zones give a
+// and of the ledger, if this Generator has them. Where both give the period the same label, as two time zones give a
 // day, they have the same counter: it goes on. No counter is ever lowered.
 //
-// What [Generator.Prepare] has opened for the other calendar is dropped. A later period whose label was in use before, as that
+// What [Generator.Prepare] has opened for the other time zone is dropped. A later period whose label was in use before, as that
 // of a day that another time zone entered first, goes on above its counter; if that counter is gone it is [ErrCounterLost].
 //
-// Where nobody else's calendar is in force Takeover does what [Generator.Raise] does. So it may be repeated, as after an error
+// Where nobody else's period is in force Takeover does what [Generator.Raise] does. So it may be repeated, as after an error
 // or a cancelled call, which leave open whether it was done. Errors: those of Raise; [ErrClockSkew] if Redis's clock differs
 // from this host's by more than [WithMaxSkew], for then nobody knows which period is the current one.
 func (g *Generator) Takeover(ctx context.Context, typ string, seq int64) error {
