@@ -26,12 +26,16 @@ const (
 // themselves. A table may have more columns if they have defaults. The types must stay: names are bytes, because a
 // comparison of text may take "IS" for "is" or for "IS ".
 //
+// A period's row has its print mark in the column settings. Each series has one more row, whose period is empty: its
+// settings are the calendar.
+//
 // To read a table in PostgreSQL: SELECT convert_from(series, 'UTF8'), last FROM serial_ledger. Elsewhere no conversion is
 // needed.
 const (
 	PostgreSQLSchema = `CREATE TABLE IF NOT EXISTS serial_ledger (
 	series      bytea       NOT NULL,
 	period      bytea       NOT NULL,
+	settings    bytea       NOT NULL,
 	last        bigint      NOT NULL,
 	reserved_at timestamptz NOT NULL,
 	PRIMARY KEY (series, period)
@@ -40,6 +44,7 @@ const (
 	MySQLSchema = `CREATE TABLE IF NOT EXISTS serial_ledger (
 	series      varbinary(255) NOT NULL,
 	period      varbinary(64)  NOT NULL,
+	settings    varbinary(64)  NOT NULL,
 	last        bigint         NOT NULL,
 	reserved_at datetime(6)    NOT NULL,
 	PRIMARY KEY (series, period)
@@ -48,6 +53,7 @@ const (
 	SQLiteSchema = `CREATE TABLE IF NOT EXISTS serial_ledger (
 	series      BLOB    NOT NULL,
 	period      BLOB    NOT NULL,
+	settings    BLOB    NOT NULL,
 	last        INTEGER NOT NULL,
 	reserved_at TEXT    NOT NULL,
 	PRIMARY KEY (series, period)
@@ -55,112 +61,162 @@ const (
 )
 
 // statements are a dialect's. In them, {table} stands for the quoted table, {name} and {in} for its name and schema as
-// values.
+// values, {none} for the empty period of a series' own row, which ” is not everywhere. What else stands in braces is an
+// argument; see arguments.
+//
+// Every reservation locks the row of its series first, and then the row of its period. So those with different calendars
+// come one after another, whatever their periods are, and none waits for another in a circle.
 type statements struct {
 	schema string
 	quote  string // quotation mark around an identifier
+	empty  string // an empty value of the columns' type
 	begin  string
-	ago    string // instant that lies an argument's number of seconds back
+	ago    string // instant that lies {seconds} back
 
-	// upsert takes series, period, above+n, above, n. It is empty if read does its work too.
-	upsert string
+	// upsert is executed before read. It is empty if read does all the work.
+	upsert query
 
-	// read returns three columns: the sequence before the block; what about the database would let the block be lost in a
-	// crash, or ""; and the table's schema. It takes the arguments of upsert and n or, after an upsert, n, series, period.
-	read string
+	// read returns the sequence before the block; what about the database would let the block be lost in a crash, or NULL;
+	// the table's schema; the calendar that is kept for the series, and the print mark that is kept for the period.
+	read query
 
-	// These are used where read cannot tell: kept returns the last sequence of series, period; show returns the table's
-	// CREATE statement.
-	kept, show string
+	// These are used where read cannot tell: kept returns the last sequence of the period, if its row and the row of its
+	// series have the settings; show returns the table's CREATE statement.
+	kept, show query
 
-	old, remove string // of Purge; forTable fills them in
+	check, old, remove query // forTable fills them in
 }
 
+// A query is a statement and the names of its arguments, in order.
+type query struct {
+	text string
+	args []string
+}
+
+// arguments are the values of a query's arguments, by name.
+type arguments map[string]any
+
+func (q query) bind(a arguments) []any {
+	values := make([]any, len(q.args))
+	for i, name := range q.args {
+		values[i] = a[name]
+	}
+	return values
+}
+
+// check fails if the table lacks the columns that it has not always had.
+//
 // Purge asks for old rows by old, after a series and period, and deletes each by remove, with the same age and the row's
-// series and period. The youngest row of a series is never old: its period may be the current one.
+// series and period. The youngest row of a series is never old: its period may be the current one. A series' own row stays
+// with it. MariaDB may take an empty argument for NULL.
 const (
 	page = 1000
 
-	old = `SELECT series, period FROM {table} l WHERE reserved_at < {ago} AND (series, period) > (?, ?)
-		AND EXISTS (SELECT 1 FROM {table} y WHERE y.series = l.series AND y.reserved_at > l.reserved_at)
-		ORDER BY series, period LIMIT ?`
-	remove = `DELETE FROM {table} WHERE reserved_at < {ago} AND series = ? AND period = ?`
+	check = `SELECT settings FROM {table} LIMIT 0`
+
+	old = `SELECT series, period FROM {table} l WHERE reserved_at < {ago} AND period <> {none}
+		AND (series, period) > (coalesce({series}, {none}), coalesce({period}, {none}))
+		AND EXISTS (SELECT 1 FROM {table} y WHERE y.series = l.series AND y.period <> {none} AND y.reserved_at > l.reserved_at)
+		ORDER BY series, period LIMIT {page}`
+	remove = `DELETE FROM {table} WHERE reserved_at < {ago} AND series = {series} AND period = {period}`
 )
 
-// altered is the message if the row isn't what the statement made of it.
+// altered is the message if a row isn't what the statement made of it.
 const altered = "a trigger or a rule changes what is written"
 
 var dialects = map[Dialect]statements{
 	PostgreSQL: {
 		schema: PostgreSQLSchema,
 		quote:  `"`,
+		empty:  "''::bytea",
 		// Under a stricter isolation, which may be the database's default, those who wait for a row would fail.
 		begin: "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
-		ago:   "now() - ?::bigint * interval '1 second'",
-		// The setting holds until the end of this transaction, its COMMIT included. The subquery for max(o.last) sees what
-		// was committed when the statement began: the row's last sequence before it was at least that. pg_catalog is named
-		// because a temporary pg_class would hide its table.
-		read: `INSERT INTO {table} AS l (series, period, last, reserved_at)
-			VALUES (?::bytea, ?::bytea, ?::bigint, clock_timestamp())
+		ago:   "now() - {seconds}::bigint * interval '1 second'",
+		// The period's row is made from s, so the series' row comes first. set_config holds until the end of this
+		// transaction, its COMMIT included. The subquery for max(o.last) sees what was committed when the statement began:
+		// the row's last sequence before it was at least that. pg_catalog is named because a temporary pg_class would hide
+		// its table.
+		read: query{text: `WITH s AS (
+			INSERT INTO {table} AS s (series, period, settings, last, reserved_at)
+			VALUES ({series}::bytea, {none}, {calendar}::bytea, 0, clock_timestamp())
+			ON CONFLICT (series, period) DO UPDATE SET reserved_at = excluded.reserved_at
+			RETURNING s.series, s.settings
+		)
+		INSERT INTO {table} AS l (series, period, settings, last, reserved_at)
+			SELECT s.series, {period}::bytea, {print}::bytea, {above}::bigint + {n}::bigint, clock_timestamp() FROM s
 			ON CONFLICT (series, period) DO UPDATE
-			SET last = GREATEST(l.last, ?::bigint) + ?::bigint, reserved_at = excluded.reserved_at
-			RETURNING l.last - ?::bigint, CASE
+			SET last = GREATEST(l.last, {above}::bigint) + {n}::bigint, reserved_at = excluded.reserved_at
+			RETURNING l.last - {n}::bigint, CASE
 				WHEN set_config('synchronous_commit', CASE current_setting('synchronous_commit')
 					WHEN 'remote_apply' THEN 'remote_apply' ELSE 'on' END, true) NOT IN ('on', 'remote_apply')
 					THEN 'synchronous_commit cannot be set'
 				WHEN current_setting('fsync') <> 'on' THEN 'fsync is off'
 				WHEN (SELECT relpersistence FROM pg_catalog.pg_class WHERE oid = l.tableoid) <> 'p'
 					THEN 'the table is unlogged or temporary'
-				WHEN l.last - $6::bigint < (SELECT max(o.last) FROM {table} o WHERE o.series = l.series AND o.period = l.period)
+				WHEN l.last - {n}::bigint < (SELECT max(o.last) FROM {table} o WHERE o.series = l.series AND o.period = l.period)
 					THEN '` + altered + `'
-				ELSE '' END,
-				(SELECT relnamespace::regnamespace::text FROM pg_catalog.pg_class WHERE oid = '{table}'::regclass)`,
+				END,
+				(SELECT relnamespace::regnamespace::text FROM pg_catalog.pg_class WHERE oid = '{table}'::regclass),
+				(SELECT s.settings FROM s), l.settings`},
 	},
 	MySQL: {
 		schema: MySQLSchema,
 		quote:  "`",
+		empty:  "X''", // with EMPTY_STRING_IS_NULL in MariaDB's sql_mode, '' is NULL
 		// Not READ COMMITTED: servers that replicate statements refuse to write under it.
 		begin: "START TRANSACTION READ WRITE",
-		ago:   "UTC_TIMESTAMP(6) - INTERVAL ? SECOND",
-		// LAST_INSERT_ID(x) returns x, and LAST_INSERT_ID() in read returns it again: the sequence before the block, or 0
-		// for a new row. It is unsigned; only for a signed sum is one too large for the column always an error.
-		upsert: `INSERT INTO {table} (series, period, last, reserved_at)
-			VALUES (?, ?, ? + LAST_INSERT_ID(0), UTC_TIMESTAMP(6))
-			ON DUPLICATE KEY UPDATE last = CAST(LAST_INSERT_ID(GREATEST(last, ?)) AS SIGNED) + ?, reserved_at = UTC_TIMESTAMP(6)`,
+		ago:   "UTC_TIMESTAMP(6) - INTERVAL {seconds} SECOND",
+		// LAST_INSERT_ID(x) returns x, and LAST_INSERT_ID() in read returns it again: the period's sequence before the
+		// block, or 0 for a new row. It is unsigned; only for a signed sum is one too large for the column always an error.
+		upsert: query{text: `INSERT INTO {table} (series, period, settings, last, reserved_at)
+			VALUES ({series}, {none}, {calendar}, 0, UTC_TIMESTAMP(6)),
+				({series}, {period}, {print}, {first} + LAST_INSERT_ID(0), UTC_TIMESTAMP(6))
+			ON DUPLICATE KEY UPDATE reserved_at = UTC_TIMESTAMP(6),
+				last = IF(period = {none}, 0, CAST(LAST_INSERT_ID(GREATEST(last, {above})) AS SIGNED) + {n})`},
 		// With a binary log, recovery rolls back what InnoDB has and the log does not. In a table with AUTO_INCREMENT,
 		// LAST_INSERT_ID() may be that column's value.
-		read: `SELECT r.below, CASE
+		read: query{text: `SELECT r.below, CASE
 				WHEN NOT EXISTS (SELECT 1 FROM information_schema.tables
 					WHERE table_schema = {in} AND table_name = '{name}' AND engine = 'InnoDB')
 					THEN 'the table is temporary or not of InnoDB'
 				WHEN @@GLOBAL.innodb_flush_log_at_trx_commit <> 1 THEN 'innodb_flush_log_at_trx_commit is not 1'
 				WHEN @@GLOBAL.log_bin AND @@GLOBAL.sync_binlog <> 1 THEN 'log_bin is on and sync_binlog is not 1'
-				WHEN r.found > 1 THEN 'series and period are not unique in the table'
+				WHEN s.found > 1 OR r.found > 1 THEN 'series and period are not unique in the table'
 				WHEN LAST_INSERT_ID() > r.below AND NOT EXISTS (SELECT 1 FROM information_schema.columns
 					WHERE table_schema = {in} AND table_name = '{name}' AND extra = 'auto_increment')
 					THEN '` + altered + `'
-				ELSE '' END, {in}
-			FROM (SELECT max(last) - ? AS below, count(*) AS found FROM {table}
-				WHERE series = ? AND period = ? HAVING count(*) > 0) r`,
+				END, {in}, s.calendar, r.print
+			FROM (SELECT max(settings) AS calendar, count(*) AS found FROM {table}
+				WHERE series = {series} AND period = {none} HAVING count(*) > 0) s,
+				(SELECT max(last) - {n} AS below, max(settings) AS print, count(*) AS found FROM {table}
+				WHERE series = {series} AND period = {period} HAVING count(*) > 0) r`},
 		// Only this shows, in all versions, that a temporary table hides the one that information_schema lists. It takes a
 		// right to the whole table: one to columns is not enough.
-		show: "SHOW CREATE TABLE {table}",
+		show: query{text: "SHOW CREATE TABLE {table}"},
 	},
 	SQLite: {
 		schema: SQLiteSchema,
 		quote:  `"`,
+		empty:  "x''",
 		begin:  "BEGIN IMMEDIATE",
-		ago:    "strftime('%Y-%m-%d %H:%M:%f', 'now', -? || ' seconds')",
-		read: `INSERT INTO {table} (series, period, last, reserved_at)
-			VALUES (?, ?, ?, strftime('%Y-%m-%d %H:%M:%f', 'now'))
-			ON CONFLICT (series, period) DO UPDATE SET last = max(last, ?) + ?, reserved_at = excluded.reserved_at
-			RETURNING last - ?, '', 'main'`,
+		ago:    "strftime('%Y-%m-%d %H:%M:%f', 'now', -{seconds} || ' seconds')",
+		upsert: query{text: `INSERT INTO {table} (series, period, settings, last, reserved_at)
+			VALUES ({series}, {none}, {calendar}, 0, strftime('%Y-%m-%d %H:%M:%f', 'now'))
+			ON CONFLICT (series, period) DO UPDATE SET reserved_at = excluded.reserved_at`},
+		read: query{text: `INSERT INTO {table} (series, period, settings, last, reserved_at)
+			VALUES ({series}, {period}, {print}, {first}, strftime('%Y-%m-%d %H:%M:%f', 'now'))
+			ON CONFLICT (series, period) DO UPDATE SET last = max(last, {above}) + {n}, reserved_at = excluded.reserved_at
+			RETURNING last - {n}, NULL, 'main', (SELECT settings FROM {table} WHERE series = {series} AND period = {none}), settings`},
 		// RETURNING does not see what AFTER triggers do.
-		kept: "SELECT last FROM {table} WHERE series = ? AND period = ?",
+		kept: query{text: `SELECT last FROM {table} WHERE series = {series} AND period = {period} AND settings = {print}
+			AND EXISTS (SELECT 1 FROM {table} WHERE series = {series} AND period = {none} AND settings = {calendar})`},
 	},
 }
 
-var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
+var (
+	identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
+	argument   = regexp.MustCompile(`\{[a-z]+\}`)
+)
 
 // forTable returns the statements of d for a table. The name may have a schema before it, but not in SQLite, where a schema
 // is another file.
@@ -185,12 +241,16 @@ func (d Dialect) forTable(name string) (s statements, err error) {
 	}
 	table := s.quote + strings.Join(path, s.quote+"."+s.quote) + s.quote
 	s.schema = strings.Replace(s.schema, defaultTable, table, 1)
-	s.old, s.remove = old, remove
-	for _, query := range []*string{&s.upsert, &s.read, &s.kept, &s.show, &s.old, &s.remove} {
-		*query = strings.NewReplacer("{table}", table, "{name}", name, "{in}", in, "{ago}", s.ago).Replace(*query)
-		for i := 1; d == PostgreSQL && strings.Contains(*query, "?"); i++ {
-			*query = strings.Replace(*query, "?", "$"+strconv.Itoa(i), 1)
-		}
+	s.check, s.old, s.remove = query{text: check}, query{text: old}, query{text: remove}
+	for _, q := range []*query{&s.upsert, &s.read, &s.kept, &s.show, &s.check, &s.old, &s.remove} {
+		text := strings.ReplaceAll(q.text, "{ago}", s.ago)
+		text = strings.NewReplacer("{table}", table, "{name}", name, "{in}", in, "{none}", s.empty).Replace(text)
+		q.text = argument.ReplaceAllStringFunc(text, func(arg string) string {
+			if q.args = append(q.args, strings.Trim(arg, "{}")); d == PostgreSQL {
+				return "$" + strconv.Itoa(len(q.args))
+			}
+			return "?"
+		})
 	}
 	return s, nil
 }
@@ -227,6 +287,17 @@ func (d Dialect) again(err error, committing bool) bool {
 		// SQLite's own words are the same in every driver: "database is locked", "database table is locked".
 		return strings.Contains(err.Error(), "is locked")
 	}
+}
+
+var noColumn = regexp.MustCompile(`(?i)\berror 1054\b|no column named|no such column`) // in MySQL's words and SQLite's
+
+// outdated reports whether err means that the table lacks a column.
+func (d Dialect) outdated(err error) bool {
+	var state interface{ SQLState() string }
+	if d == PostgreSQL {
+		return errors.As(err, &state) && state.SQLState() == "42703"
+	}
+	return noColumn.MatchString(err.Error())
 }
 
 // keepSQLite makes SQLite keep what it commits on this connection, until restore is called. It fails if SQLite cannot. No

@@ -236,6 +236,7 @@ func TestAnswerLost(t *testing.T) {
 // What the database rolled back is repeated. What it may have committed, or would refuse for ever, is not.
 func TestTriedAgain(t *testing.T) {
 	const begin, change, commit = "BEGIN", "INSERT", "COMMIT"
+	const with = "WITH" // begins PostgreSQL's statement that changes something
 	type fault struct {
 		at    string
 		err   error
@@ -244,13 +245,13 @@ func TestTriedAgain(t *testing.T) {
 	faults := map[sqlledger.Dialect][]fault{
 		sqlledger.PostgreSQL: {
 			{begin, driver.ErrBadConn, 2},
-			{change, driver.ErrBadConn, 2},
-			{change, &pgconn.PgError{Code: "40001"}, 2},
-			{change, &pgconn.PgError{Code: "40P01"}, 2},
-			{change, &pgconn.PgError{Code: "55P03"}, 2},
+			{with, driver.ErrBadConn, 2},
+			{with, &pgconn.PgError{Code: "40001"}, 2},
+			{with, &pgconn.PgError{Code: "40P01"}, 2},
+			{with, &pgconn.PgError{Code: "55P03"}, 2},
 			{commit, &pgconn.PgError{Code: "40001"}, 2},
 			{commit, &pgconn.PgError{Code: "40003"}, 1},
-			{change, &pgconn.PgError{Code: "25006"}, 1},
+			{with, &pgconn.PgError{Code: "25006"}, 1},
 		},
 		sqlledger.MySQL: {
 			{"START", driver.ErrBadConn, 2},

@@ -76,6 +76,21 @@ func TestSettings(t *testing.T) {
 	} {
 		t.Run("MySQL/"+dsn, func(t *testing.T) { reserves(t, mariadb(t).with(dsn).ledger(t, nil)) })
 	}
+	// With this, '' is NULL. MySQL does not have it.
+	for _, dsn := range []string{"", "&interpolateParams=true"} {
+		t.Run("MariaDB/EMPTY_STRING_IS_NULL"+dsn, func(t *testing.T) {
+			d := mariadb(t)
+			var version string
+			require.NoError(t, d.open(t, nil).QueryRowContext(t.Context(), "SELECT version()").Scan(&version))
+			if !strings.Contains(version, "MariaDB") {
+				t.Skip("MySQL does not know the mode")
+			}
+			d = d.with("sql_mode=%27TRADITIONAL%2CEMPTY_STRING_IS_NULL%27" + dsn)
+			purges(t, d)
+			execSQL(t, d.open(t, nil), "DELETE FROM serial_ledger")
+			reserves(t, d.ledger(t, nil))
+		})
+	}
 	for _, level := range []string{"READ UNCOMMITTED", "READ COMMITTED", "SERIALIZABLE"} {
 		t.Run("MySQL/"+level, func(t *testing.T) {
 			reserves(t, mariadb(t).ledger(t, nil, "SET SESSION TRANSACTION ISOLATION LEVEL "+level))
@@ -203,6 +218,16 @@ func TestRefused(t *testing.T) {
 		_, err := l.Reserve(t.Context(), days(s.series, s.period, s.above, s.n))
 		require.EqualError(t, err, s.why)
 	}
+	for length, text := range map[int]string{0: "", 65: strings.Repeat("x", 65)} {
+		r := days("IS", day, 0, 1)
+		r.Calendar = text
+		_, err := l.Reserve(t.Context(), r)
+		require.EqualError(t, err, fmt.Sprintf("sqlledger: the length of calendar is %d: allowed are 1 to 64", length))
+		r = days("IS", day, 0, 1)
+		r.Print = text
+		_, err = l.Reserve(t.Context(), r)
+		require.EqualError(t, err, fmt.Sprintf("sqlledger: the length of print is %d: allowed are 1 to 64", length))
+	}
 	_, err = l.Purge(t.Context(), 72*time.Hour-1)
 	require.EqualError(t, err, "sqlledger: purge: an age of 71h59m59.999999999s: allowed are 72h0m0s and more")
 }
@@ -319,86 +344,92 @@ func TestOverflow(t *testing.T) {
 	})
 }
 
-func TestPurge(t *testing.T) {
+func TestPurge(t *testing.T) { each(t, purges) }
+
+// purges checks what Purge deletes. The database must be empty.
+func purges(t *testing.T, d *database) {
 	back := map[sqlledger.Dialect]string{
 		sqlledger.PostgreSQL: "reserved_at - %d * interval '1 hour'",
 		sqlledger.MySQL:      "reserved_at - INTERVAL %d HOUR",
 		sqlledger.SQLite:     "strftime('%%Y-%%m-%%d %%H:%%M:%%f', reserved_at, '-%d hours')",
 	}
-	each(t, func(t *testing.T, d *database) {
-		db := d.open(t, nil)
-		l := newLedger(t, d, db)
-		// aged is a row whose last reservation was so many hours ago.
-		aged := func(series, period string, hours int) {
+	db := d.open(t, nil)
+	l := newLedger(t, d, db)
+	// aged is a row whose last reservation was so many hours ago.
+	aged := func(series, period string, hours int) {
+		if period != "" {
 			_, err := l.Reserve(t.Context(), days(series, period, 0, 7))
 			require.NoError(t, err)
-			if hours > 0 {
-				execSQL(t, db, fmt.Sprintf("UPDATE serial_ledger SET reserved_at = "+back[d.dialect]+" WHERE series = %s AND period = %s",
-					hours, literal(d, series), literal(d, period)))
-			}
 		}
-		for n := range 5 {
-			aged("daily", fmt.Sprint(20211020+n), 24*(4-n))
+		if hours > 0 {
+			execSQL(t, db, fmt.Sprintf("UPDATE serial_ledger SET reserved_at = "+back[d.dialect]+" WHERE series = %s AND period = %s",
+				hours, literal(d, series), literal(d, period)))
 		}
-		aged("yearly", "2020", 10000)
-		aged("yearly", "2021", 5000) // a large block: nothing was reserved since
-		aged("daily", "20211019", 0) // renewed a moment ago
-		aged("quiet", "20210101", 9000)
-		aged("labels", "b", 5000) // names say nothing about time
-		aged("labels", "a", 4000)
+	}
+	for n := range 5 {
+		aged("daily", fmt.Sprint(20211020+n), 24*(4-n))
+	}
+	aged("yearly", "2020", 10000)
+	aged("yearly", "2021", 5000) // a large block: nothing was reserved since
+	aged("daily", "20211019", 0) // renewed a moment ago
+	aged("quiet", "20210101", 9000)
+	aged("labels", "b", 5000) // names say nothing about time
+	aged("labels", "a", 4000)
+	for _, series := range []string{"daily", "yearly", "quiet", "labels"} {
+		aged(series, "", 20000) // its own row
+	}
 
-		left := func() string {
-			var all string
-			rows, err := db.QueryContext(t.Context(), "SELECT series, period FROM serial_ledger ORDER BY series, period")
-			require.NoError(t, err)
-			defer rows.Close()
-			for rows.Next() {
-				var series, period []byte
-				require.NoError(t, rows.Scan(&series, &period))
-				all += fmt.Sprintf("%s %s\n", series, period)
-			}
-			require.NoError(t, rows.Err())
-			return all
+	left := func() string {
+		var all string
+		rows, err := db.QueryContext(t.Context(), "SELECT series, period FROM serial_ledger ORDER BY series, period")
+		require.NoError(t, err)
+		defer rows.Close()
+		for rows.Next() {
+			var series, period []byte
+			require.NoError(t, rows.Scan(&series, &period))
+			all += fmt.Sprintf("%s %s\n", series, period)
 		}
-		purged, err := l.Purge(t.Context(), 73*time.Hour)
-		require.NoError(t, err)
-		require.EqualValues(t, 3, purged)
-		require.Equal(t, "daily 20211019\ndaily 20211021\ndaily 20211022\ndaily 20211023\ndaily 20211024\n"+
-			"labels a\nquiet 20210101\nyearly 2021\n", left())
-		purged, err = l.Purge(t.Context(), 72*time.Hour)
-		require.NoError(t, err)
-		require.EqualValues(t, 1, purged, "one that is 72 h and some moments old")
-		purged, err = l.Purge(t.Context(), 72*time.Hour)
-		require.NoError(t, err)
-		require.Zero(t, purged)
+		require.NoError(t, rows.Err())
+		return all
+	}
+	purged, err := l.Purge(t.Context(), 73*time.Hour)
+	require.NoError(t, err)
+	require.EqualValues(t, 3, purged)
+	require.Equal(t, "daily \ndaily 20211019\ndaily 20211021\ndaily 20211022\ndaily 20211023\ndaily 20211024\n"+
+		"labels \nlabels a\nquiet \nquiet 20210101\nyearly \nyearly 2021\n", left())
+	purged, err = l.Purge(t.Context(), 72*time.Hour)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, purged, "one that is 72 h and some moments old")
+	purged, err = l.Purge(t.Context(), 72*time.Hour)
+	require.NoError(t, err)
+	require.Zero(t, purged)
 
-		after, err := l.Reserve(t.Context(), days("yearly", "2021", 0, 1))
-		require.NoError(t, err)
-		require.EqualValues(t, 7, after)
+	after, err := l.Reserve(t.Context(), days("yearly", "2021", 0, 1))
+	require.NoError(t, err)
+	require.EqualValues(t, 7, after)
 
-		// This makes more than one page of rows. Three digits are ten rows, joined with themselves.
-		execSQL(t, db, "DELETE FROM serial_ledger")
-		_, err = l.Reserve(t.Context(), days("IS", day, 0, 1))
-		require.NoError(t, err)
-		execSQL(t, db, "CREATE TABLE digits (d varchar(1))")
-		execSQL(t, db, "INSERT INTO digits VALUES ('0'), ('1'), ('2'), ('3'), ('4'), ('5'), ('6'), ('7'), ('8'), ('9')")
-		digits := map[sqlledger.Dialect]string{
-			sqlledger.PostgreSQL: "convert_to(a.d || b.d || c.d, 'UTF8')",
-			sqlledger.MySQL:      "concat(a.d, b.d, c.d)",
-			sqlledger.SQLite:     "CAST(a.d || b.d || c.d AS BLOB)",
-		}[d.dialect]
-		for _, year := range []string{"2019", "2020"} {
-			execSQL(t, db, fmt.Sprintf("INSERT INTO serial_ledger SELECT %s, %s, 1, '%s-01-01 00:00:00.000' FROM digits a, digits b, digits c",
-				digits, literal(d, year), year))
-		}
-		execSQL(t, db, fmt.Sprintf("INSERT INTO serial_ledger SELECT %s, %s, 1, '2018-01-01 00:00:00.000' FROM digits a, digits b, digits c WHERE a.d < '2'",
-			digits, literal(d, "2018")))
-		purged, err = l.Purge(t.Context(), 99*time.Hour)
-		require.NoError(t, err)
-		require.EqualValues(t, 1200, purged)
-		execSQL(t, db, "DELETE FROM serial_ledger WHERE period = "+literal(d, "2020"))
-		require.Equal(t, "IS 20211024\n", left())
-	})
+	// This makes more than one page of rows. Three digits are ten rows, joined with themselves.
+	execSQL(t, db, "DELETE FROM serial_ledger")
+	_, err = l.Reserve(t.Context(), days("IS", day, 0, 1))
+	require.NoError(t, err)
+	execSQL(t, db, "CREATE TABLE digits (d varchar(1))")
+	execSQL(t, db, "INSERT INTO digits VALUES ('0'), ('1'), ('2'), ('3'), ('4'), ('5'), ('6'), ('7'), ('8'), ('9')")
+	digits := map[sqlledger.Dialect]string{
+		sqlledger.PostgreSQL: "convert_to(a.d || b.d || c.d, 'UTF8')",
+		sqlledger.MySQL:      "concat(a.d, b.d, c.d)",
+		sqlledger.SQLite:     "CAST(a.d || b.d || c.d AS BLOB)",
+	}[d.dialect]
+	for _, year := range []string{"2019", "2020"} {
+		execSQL(t, db, fmt.Sprintf("INSERT INTO serial_ledger SELECT %s, %s, %s, 1, '%s-01-01 00:00:00.000' FROM digits a, digits b, digits c",
+			digits, literal(d, year), literal(d, "print"), year))
+	}
+	execSQL(t, db, fmt.Sprintf("INSERT INTO serial_ledger SELECT %s, %s, %s, 1, '2018-01-01 00:00:00.000' FROM digits a, digits b, digits c WHERE a.d < '2'",
+		digits, literal(d, "2018"), literal(d, "print")))
+	purged, err = l.Purge(t.Context(), 99*time.Hour)
+	require.NoError(t, err)
+	require.EqualValues(t, 1200, purged)
+	execSQL(t, db, "DELETE FROM serial_ledger WHERE period = "+literal(d, "2020"))
+	require.Equal(t, "IS \nIS 20211024\n", left())
 }
 
 func execSQL(t *testing.T, db interface {

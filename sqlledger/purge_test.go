@@ -21,7 +21,8 @@ func oldRows(t *testing.T, d *database, l *sqlledger.Ledger, series string, n in
 	require.NoError(t, err)
 	values := make([]string, n)
 	for i := range values {
-		values[i] = fmt.Sprintf("(%s, %s, 1, '2020-01-01 00:00:00.000')", literal(d, series), literal(d, fmt.Sprintf("%06d", i)))
+		values[i] = fmt.Sprintf("(%s, %s, %s, 1, '2020-01-01 00:00:00.000')",
+			literal(d, series), literal(d, fmt.Sprintf("%06d", i)), literal(d, days("", "", 0, 0).Print))
 	}
 	execSQL(t, d.open(t, nil), "INSERT INTO serial_ledger VALUES "+strings.Join(values, ", "))
 }
@@ -164,7 +165,7 @@ func TestPurgeEnds(t *testing.T) {
 		}},
 		{"SQLite", sqlite3, []string{
 			"CREATE TRIGGER again AFTER DELETE ON serial_ledger BEGIN " +
-				"INSERT INTO serial_ledger VALUES (OLD.series, OLD.period, OLD.last, OLD.reserved_at); END",
+				"INSERT INTO serial_ledger VALUES (OLD.series, OLD.period, OLD.settings, OLD.last, OLD.reserved_at); END",
 		}},
 	} {
 		t.Run(s.name, func(t *testing.T) {

@@ -72,13 +72,14 @@ import (
 	"time"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/settings"
 )
 
 // The limits of what a caller may pass: the interface's bounds, and the columns' sizes.
 const (
 	maxSeq    = 999_999_999_999_999
 	maxSeries = 255
-	maxPeriod = 64
+	maxText   = 64
 )
 
 const (
@@ -136,10 +137,14 @@ func New(db *sql.DB, d Dialect, opts ...Option) (*Ledger, error) {
 }
 
 // CreateTable creates the table unless it exists. Any number of processes may do so at once. The database's user needs the
-// right to create it, in PostgreSQL even if the table exists.
+// right to create it, in PostgreSQL even if the table exists, and to read it. A table that version 0.4 or an earlier one has
+// created lacks a column, which is an error.
 func (l *Ledger) CreateTable(ctx context.Context) error {
 	return l.do(ctx, "create the table", func(c *sql.Conn) error {
-		_, err := c.ExecContext(ctx, l.sql.schema)
+		if _, err := c.ExecContext(ctx, l.sql.schema); err != nil {
+			return err
+		}
+		_, err := c.ExecContext(ctx, l.sql.check.text)
 		return err
 	})
 }
@@ -163,7 +168,9 @@ func (l *Ledger) Reserve(ctx context.Context, r serial.Reservation) (after int64
 		value, from, max int64
 	}{
 		{"the length of series", int64(len(r.Series)), 1, maxSeries},
-		{"the length of period", int64(len(r.Period)), 1, maxPeriod},
+		{"the length of period", int64(len(r.Period)), 1, maxText},
+		{"the length of calendar", int64(len(r.Calendar)), 1, maxText},
+		{"the length of print", int64(len(r.Print)), 1, maxText},
 		{"above", r.Above, 0, maxSeq},
 		{"n", r.N, 1, maxSeq},
 	} {
@@ -172,7 +179,7 @@ func (l *Ledger) Reserve(ctx context.Context, r serial.Reservation) (after int64
 		}
 	}
 	err = l.do(ctx, "reserve", func(c *sql.Conn) (err error) {
-		after, err = l.reserve(ctx, c, []byte(r.Series), []byte(r.Period), r.Above, r.N)
+		after, err = l.reserve(ctx, c, r)
 		return err
 	})
 	if err != nil {
@@ -182,40 +189,46 @@ func (l *Ledger) Reserve(ctx context.Context, r serial.Reservation) (after int64
 }
 
 // reserve is Reserve within a transaction, which must not be committed after an error.
-func (l *Ledger) reserve(ctx context.Context, c *sql.Conn, series, period []byte, above, n int64) (after int64, err error) {
-	upsert := []any{series, period, above + n, above, n}
-	read := append(upsert, n)
-	if l.sql.upsert != "" {
-		if _, err := c.ExecContext(ctx, l.sql.upsert, upsert...); err != nil {
+func (l *Ledger) reserve(ctx context.Context, c *sql.Conn, r serial.Reservation) (after int64, err error) {
+	args := arguments{
+		"series": []byte(r.Series), "period": []byte(r.Period), "calendar": []byte(r.Calendar), "print": []byte(r.Print),
+		"above": r.Above, "n": r.N, "first": r.Above + r.N,
+	}
+	if q := l.sql.upsert; q.text != "" {
+		if _, err := c.ExecContext(ctx, q.text, q.bind(args)...); err != nil {
 			return 0, err
 		}
-		read = []any{n, series, period}
 	}
-	var flaw, schema string
-	err = c.QueryRowContext(ctx, l.sql.read, read...).Scan(&after, &flaw, &schema)
+	var flaw sql.NullString
+	var schema string
+	var calendar, printMark []byte
+	err = c.QueryRowContext(ctx, l.sql.read.text, l.sql.read.bind(args)...).Scan(&after, &flaw, &schema, &calendar, &printMark)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return 0, lossy(altered)
 	case err != nil:
 		return 0, err
-	case flaw != "":
-		return 0, lossy(flaw)
-	case after < above:
+	case flaw.Valid:
+		return 0, lossy(flaw.String)
+	case after < r.Above || calendar == nil:
 		return 0, lossy(altered)
 	}
-	if l.sql.kept != "" {
+	if err := settings.Check(r, string(calendar), string(printMark)); err != nil {
+		return 0, err
+	}
+	if q := l.sql.kept; q.text != "" {
 		var last int64
-		err := c.QueryRowContext(ctx, l.sql.kept, series, period).Scan(&last)
+		err := c.QueryRowContext(ctx, q.text, q.bind(args)...).Scan(&last)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return 0, err
 		}
-		if last != after+n {
+		if last != after+r.N {
 			return 0, lossy(altered)
 		}
 	}
-	if l.sql.show != "" {
+	if q := l.sql.show; q.text != "" {
 		var name, create string
-		if err := c.QueryRowContext(ctx, l.sql.show).Scan(&name, &create); err != nil {
+		if err := c.QueryRowContext(ctx, q.text).Scan(&name, &create); err != nil {
 			return 0, err
 		}
 		if strings.HasPrefix(create, "CREATE TEMPORARY") {
@@ -291,9 +304,15 @@ func (l *Ledger) Purge(ctx context.Context, age time.Duration) (int64, error) {
 // A key is the primary key of a row.
 type key struct{ series, period string }
 
+// arguments are those of the queries of Purge.
+func (k key) arguments(seconds int64) arguments {
+	return arguments{"series": []byte(k.series), "period": []byte(k.period), "seconds": seconds, "page": page}
+}
+
 // old returns the keys of the first old rows after from, in order.
 func (l *Ledger) old(ctx context.Context, c *sql.Conn, seconds int64, from key) ([]key, error) {
-	rows, err := c.QueryContext(ctx, l.sql.old, seconds, []byte(from.series), []byte(from.period), page)
+	q := l.sql.old
+	rows, err := c.QueryContext(ctx, q.text, q.bind(from.arguments(seconds))...)
 	if err != nil {
 		return nil, err
 	}
@@ -320,7 +339,7 @@ func (l *Ledger) purge(ctx context.Context, c *sql.Conn, seconds int64, from key
 	}
 	left = make(map[key]bool)
 	for _, k := range found {
-		r, err := c.ExecContext(ctx, l.sql.remove, seconds, []byte(k.series), []byte(k.period))
+		r, err := c.ExecContext(ctx, l.sql.remove.text, l.sql.remove.bind(k.arguments(seconds))...)
 		if err != nil {
 			return nil, nil, 0, err
 		}
@@ -360,6 +379,10 @@ func (l *Ledger) do(ctx context.Context, what string, f func(*sql.Conn) error) e
 		}
 		if again && l.dialect == SQLite {
 			err = fmt.Errorf("%w: another connection is writing to this file; %s, or keep the ledger in a file of its own", err, itself)
+		}
+		if l.dialect.outdated(err) {
+			err = fmt.Errorf("%w: the table was not created by this version; have CreateTable create a new one, either under another "+
+				"name, see WithTable, or after this one has been dropped", err)
 		}
 		if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
 			return fmt.Errorf("sqlledger: %s: %w (and the context has ended: %w)", what, err, ended)
@@ -405,10 +428,11 @@ func (l *Ledger) try(ctx context.Context, f func(*sql.Conn) error) (again bool, 
 	if err == nil {
 		return false, nil
 	}
-	again = l.dialect.again(err, committing)
-	if again && ctx.Err() == nil {
+	conflict := errors.Is(err, serial.ErrConflict) // found here, not by the database
+	again = !conflict && l.dialect.again(err, committing)
+	if (again || conflict) && ctx.Err() == nil {
 		if _, failed := c.ExecContext(ctx, "ROLLBACK"); failed == nil {
-			return true, err
+			return again, err
 		}
 	}
 	// The transaction may still be open, or the server may be a former primary: this connection isn't used again.
