@@ -32,7 +32,7 @@ type Ledger interface {
 
 // A Reservation is what a [Ledger] is asked to set aside. Its texts are compared byte by byte.
 type Reservation struct {
-	Series   string // as [Scheme.Series] returns it, such as "serial:IS": 1 to 64 bytes of key prefix, a colon and 1 to 64 of type
+	Series   string // as [Scheme.Series] returns it, such as "serial:IS": 3 to 129 bytes
 	Period   string // label of one of its periods, such as "20211024": 1 to 14 bytes
 	Calendar string // as [Scheme.Calendar] returns it, such as "days": 1 to 64 bytes, one for a series
 	Print    string // as [Scheme.PrintMark] returns it: 1 to 64 bytes, one for a period of a series

@@ -42,7 +42,7 @@ func TestLedgerOnCluster(t *testing.T) {
 }
 
 // Redis comes back empty after the settings of a series were changed: the ledger still knows them, and nothing is printed that
-// was printed before.
+// was printed before. See docs/guarantees.md, "How a ledger keeps its word".
 func TestLedgerKeepsSettings(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -66,7 +66,8 @@ func TestLedgerKeepsSettings(t *testing.T) {
 		},
 		"another key": {hidden("an example's key"), hidden("another's secret"), []string{"check digit or key"}},
 		"another order of fields": {
-			[]serial.Option{dated}, []serial.Option{serial.WithTemplate("{date:yyyyMMdd}{type}{seq:6}")}, []string{"another order of fields"},
+			[]serial.Option{dated}, []serial.Option{serial.WithTemplate("{date:yyyyMMdd}{type}{seq:6}")},
+			[]string{"another order of fields"},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -114,8 +115,9 @@ func (s *series) reservation(period string, above, n int64) serial.Reservation {
 // reservationOf is what a ledger is asked for by another generator of the series.
 func (s *series) reservationOf(gen *serial.Generator, period string, above, n int64) serial.Reservation {
 	scheme := gen.Scheme()
-	return serial.Reservation{Series: s.prefix + ":IS", Period: period, Calendar: scheme.Calendar(), Print: scheme.PrintMark(),
-		Above: above, N: n}
+	return serial.Reservation{
+		Series: s.prefix + ":IS", Period: period, Calendar: scheme.Calendar(), Print: scheme.PrintMark(), Above: above, N: n,
+	}
 }
 
 func testLedger(t *testing.T, b backend) {
@@ -131,7 +133,9 @@ func testLedger(t *testing.T, b backend) {
 		for i := range 7 {
 			s.next(s.gen, i+1)
 		}
-		require.Equal(t, []serial.Reservation{s.reservation(s.day, 0, 3), s.reservation(s.day, 3, 3), s.reservation(s.day, 6, 3)}, l.reservations())
+		require.Equal(t, []serial.Reservation{
+			s.reservation(s.day, 0, 3), s.reservation(s.day, 3, 3), s.reservation(s.day, 6, 3),
+		}, l.reservations())
 		require.Equal(t, "7", s.rdb.Get(t.Context(), s.counter).Val())
 		require.Equal(t, "9", s.rdb.HGet(t.Context(), s.record, "ceiling").Val())
 		for _, key := range s.keys() {
@@ -562,7 +566,7 @@ func TestLedgerAtItsEnd(t *testing.T) {
 		require.NoError(t, gen.Raise(t.Context(), "IS", 999_999_999_999_999))
 		m.Del("serial:{IS}:20000101")
 		_, err = newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:15}"),
-			serial.WithLedger(&notebook{last: map[string]int64{"serial:{IS} 20000101": 999_999_999_999_999}}, 10)).Next(t.Context(), "IS")
+			serial.WithLedger(&notebook{last: map[string]int64{"serial:IS 20000101": 999_999_999_999_999}}, 10)).Next(t.Context(), "IS")
 		require.ErrorIs(t, err, serial.ErrExhausted)
 	})
 }

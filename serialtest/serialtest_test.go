@@ -466,7 +466,9 @@ func TestLedgerConflict(t *testing.T) {
 	asked := func(series, period, calendar, printMark string) serial.Reservation {
 		return serial.Reservation{Series: series, Period: period, Calendar: calendar, Print: printMark, N: 10}
 	}
-	_, err := l.Reserve(t.Context(), serial.Reservation{Series: "serial:IS", Period: "2024W45", Calendar: "days", Print: "b"})
+	none := asked("serial:IS", "2024W45", "days", "b")
+	none.N = 0
+	_, err := l.Reserve(t.Context(), none)
 	require.EqualError(t, err, "serialtest: a reservation of 0 numbers")
 	after, err := l.Reserve(t.Context(), asked("serial:IS", "2024W45", "weeks", "a"))
 	require.NoError(t, err)

@@ -26,7 +26,8 @@ func TestConflict(t *testing.T) {
 		db.SetMaxOpenConns(1)
 		l := newLedger(t, d, db)
 		reserve := func(series, period, calendar, printMark string) (int64, error) {
-			return l.Reserve(t.Context(), serial.Reservation{Series: series, Period: period, Calendar: calendar, Print: printMark, N: 10})
+			r := serial.Reservation{Series: series, Period: period, Calendar: calendar, Print: printMark, N: 10}
+			return l.Reserve(t.Context(), r)
 		}
 		refused := func(series, period, calendar, printMark, why string) {
 			t.Helper()
@@ -40,8 +41,8 @@ func TestConflict(t *testing.T) {
 				"to change that, use "+anew, "serial:IS", kept, other)
 		}
 		printed := func(period string) string {
-			return fmt.Sprintf("numbers of period %q of series %q were printed with another order of fields, alphabet, check digit "+
-				"or key, by which two sequences could print alike: keep to that until a later period begins, or use "+anew,
+			return fmt.Sprintf("numbers of period %q of series %q were printed with another order of fields, alphabet, check "+
+				"digit or key, by which two sequences could print alike: keep to that until a later period begins, or use "+anew,
 				period, "serial:IS")
 		}
 
@@ -155,8 +156,8 @@ func TestOutdatedTable(t *testing.T) {
 		_, err := l.Reserve(t.Context(), days("IS", day, 0, 10))
 		for _, err := range []error{err, l.CreateTable(t.Context())} {
 			require.ErrorContains(t, err, "settings")
-			require.ErrorContains(t, err, "the table was not created by this version; have CreateTable create a new one, either "+
-				"under another name, see WithTable, or after this one has been dropped")
+			require.ErrorContains(t, err, "the table was not created by this version; have CreateTable create a new one, "+
+				"either under another name, see WithTable, or after this one has been dropped")
 		}
 		execSQL(t, db, "DROP TABLE serial_ledger")
 		reserves(t, newLedger(t, d, db))

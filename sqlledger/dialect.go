@@ -107,8 +107,8 @@ func (q query) bind(a arguments) []any {
 // check fails if the table lacks the columns that it has not always had.
 //
 // Purge asks for old rows by old, after a series and period, and deletes each by remove, with the same age and the row's
-// series and period. The youngest row of a series is never old: its period may be the current one. A series' own row stays
-// with it. MariaDB may take an empty argument for NULL.
+// series and period. The youngest period of a series is never old: it may be the current one. So a series always needs its own
+// row, and that is never old either. MariaDB may take an empty argument for NULL.
 const (
 	page = 1000
 
@@ -116,7 +116,8 @@ const (
 
 	old = `SELECT series, period FROM {table} l WHERE reserved_at < {ago} AND period <> {none}
 		AND (series, period) > (coalesce({series}, {none}), coalesce({period}, {none}))
-		AND EXISTS (SELECT 1 FROM {table} y WHERE y.series = l.series AND y.period <> {none} AND y.reserved_at > l.reserved_at)
+		AND EXISTS (SELECT 1 FROM {table} y WHERE y.series = l.series AND y.period <> {none}
+			AND y.reserved_at > l.reserved_at)
 		ORDER BY series, period LIMIT {page}`
 	remove = `DELETE FROM {table} WHERE reserved_at < {ago} AND series = {series} AND period = {period}`
 )
@@ -206,7 +207,8 @@ var dialects = map[Dialect]statements{
 		read: query{text: `INSERT INTO {table} (series, period, settings, last, reserved_at)
 			VALUES ({series}, {period}, {print}, {first}, strftime('%Y-%m-%d %H:%M:%f', 'now'))
 			ON CONFLICT (series, period) DO UPDATE SET last = max(last, {above}) + {n}, reserved_at = excluded.reserved_at
-			RETURNING last - {n}, NULL, 'main', (SELECT settings FROM {table} WHERE series = {series} AND period = {none}), settings`},
+			RETURNING last - {n}, NULL, 'main',
+				(SELECT settings FROM {table} WHERE series = {series} AND period = {none}), settings`},
 		// RETURNING does not see what AFTER triggers do.
 		kept: query{text: `SELECT last FROM {table} WHERE series = {series} AND period = {period} AND settings = {print}
 			AND EXISTS (SELECT 1 FROM {table} WHERE series = {series} AND period = {none} AND settings = {calendar})`},

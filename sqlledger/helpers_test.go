@@ -136,7 +136,9 @@ func (d *database) ledger(t *testing.T, h hook, init ...string) *sqlledger.Ledge
 
 // days is a reservation of a series that counts by days, of numbers that print alike.
 func days(series, period string, above, n int64) serial.Reservation {
-	return serial.Reservation{Series: series, Period: period, Calendar: "days", Print: "0123456789abcdef", Above: above, N: n}
+	return serial.Reservation{
+		Series: series, Period: period, Calendar: "days", Print: "0123456789abcdef", Above: above, N: n,
+	}
 }
 
 func newLedger(t *testing.T, d *database, db *sql.DB) *sqlledger.Ledger {

@@ -14,8 +14,12 @@
 //	}
 //	gen, err := serial.New(rdb, serial.WithLedger(ledger, 1000))
 //
-// The table has one row per type and period: the last sequence set aside, and when it was set aside, by the database's
+// The table has one row per series and period: the last sequence set aside, and when it was set aside, by the database's
 // clock in UTC. [Ledger.Purge] removes old rows. The database is asked once per block.
+//
+// The table also keeps the calendar of each series, in a row of its own, and the print mark of each period. So when Redis has
+// lost its data and a series is used with another [serial.Period], year start, order of fields, alphabet, check digit or key
+// than before, calls still fail with [serial.ErrConflict] and no number comes twice.
 //
 // # What the database must be
 //
@@ -151,10 +155,14 @@ func (l *Ledger) CreateTable(ctx context.Context) error {
 
 // Reserve implements [serial.Ledger]: it sets aside the r.N sequences after the greater of r.Above and the last one set aside
 // for that series and period, and returns the one before them. It takes one short transaction, which is on disk before
-// Reserve returns. Others who reserve for the same series and period wait for its end.
+// Reserve returns. Others who reserve for the same series wait for its end.
 //
-// The series has 1 to 255 bytes, the period 1 to 64; r.Above is 0 to 10^15-1 and r.N 1 to 10^15-1. Anything else is refused before the
-// database is asked. A last sequence beyond 2^63-1 is refused by the database.
+// The series has 1 to 255 bytes; period, calendar and print mark have 1 to 64; r.Above is 0 to 10^15-1 and r.N 1 to 10^15-1.
+// Anything else is refused before the database is asked. A last sequence beyond 2^63-1 is refused by the database.
+//
+// The first reservation of a series decides its calendar, and the first one of a period its print mark. Another calendar or
+// print mark is an error that matches [serial.ErrConflict]; nothing is set aside. [Ledger.Purge] removes print marks with
+// their periods, and never a calendar.
 //
 // A caller in a transaction of its own must not wait for Reserve, if the transaction has the only connection of the pool or,
 // with SQLite, has written to the same file: Reserve would wait for the transaction until ctx ends. The error then says so.
@@ -202,7 +210,8 @@ func (l *Ledger) reserve(ctx context.Context, c *sql.Conn, r serial.Reservation)
 	var flaw sql.NullString
 	var schema string
 	var calendar, printMark []byte
-	err = c.QueryRowContext(ctx, l.sql.read.text, l.sql.read.bind(args)...).Scan(&after, &flaw, &schema, &calendar, &printMark)
+	row := c.QueryRowContext(ctx, l.sql.read.text, l.sql.read.bind(args)...)
+	err = row.Scan(&after, &flaw, &schema, &calendar, &printMark)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return 0, lossy(altered)
@@ -243,9 +252,9 @@ func (l *Ledger) reserve(ctx context.Context, c *sql.Conn, r serial.Reservation)
 }
 
 // Purge deletes the rows of old periods and returns how many it deleted. A row is old if its last reservation is longer ago
-// than age, by the database's clock; the youngest row of each series is kept. After an error or a cancelled call, the count
-// is that of the rows deleted until then. If row security, a rule or a trigger keeps old rows from being deleted, Purge
-// deletes the others and then returns an error.
+// than age, by the database's clock. The youngest period of each series is kept, and so is the calendar. After an error or
+// a cancelled call, the count is that of the rows deleted until then. If row security, a rule or a trigger keeps old rows
+// from being deleted, Purge deletes the others and then returns an error.
 //
 // age must be longer than the longest period in use, plus how far ahead periods are prepared: in a period whose row is gone
 // no number may be issued any more, since only the row keeps numbers from coming twice when Redis loses them. Less than 72
@@ -381,8 +390,8 @@ func (l *Ledger) do(ctx context.Context, what string, f func(*sql.Conn) error) e
 			err = fmt.Errorf("%w: another connection is writing to this file; %s, or keep the ledger in a file of its own", err, itself)
 		}
 		if l.dialect.outdated(err) {
-			err = fmt.Errorf("%w: the table was not created by this version; have CreateTable create a new one, either under another "+
-				"name, see WithTable, or after this one has been dropped", err)
+			err = fmt.Errorf("%w: the table was not created by this version; have CreateTable create a new one, "+
+				"either under another name, see WithTable, or after this one has been dropped", err)
 		}
 		if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
 			return fmt.Errorf("sqlledger: %s: %w (and the context has ended: %w)", what, err, ended)
