@@ -82,6 +82,8 @@ type walk struct {
 	typ   string           // of the last number issued, "" before
 	texts map[string]int   // step at which each was issued
 	used  map[string]int64 // the greatest sequence by type and label, which an honest operator finds
+	begun map[string]int   // how many series of each type are over
+	seen  map[string]bool  // series that were used
 	trace []string
 	said  map[string]int // how often each outcome came
 }
@@ -183,7 +185,7 @@ func (w *walk) issue(p *walker, typ string) bool {
 	w.texts[text] = len(w.trace) - 1
 	label, _, _ := p.gen.Scheme().Period(w.now())
 	w.used[typ+" "+label] = max(w.used[typ+" "+label], n.Seq)
-	w.typ = typ
+	w.typ, _, _ = strings.Cut(typ, "-")
 	w.said["issued"]++
 	return true
 }
@@ -201,9 +203,22 @@ func (w *walk) operate(p *walker, typ string, takeover bool) {
 	}
 }
 
+// series is the name of a series of a type: another one where its record has expired and not all count by one calendar. Nothing but a
+// ledger tells a series that was unused for so long from a new one.
+func (w *walk) series(typ string) string {
+	calendar := w.procs[0].gen.Scheme().Calendar()
+	same := !slices.ContainsFunc(w.procs, func(p *walker) bool { return p.gen.Scheme().Calendar() != calendar })
+	if name := fmt.Sprint(typ, "-", w.begun[typ]); !w.lose && !same && w.seen[name] && !w.redis.Exists("serial:{"+name+"}") {
+		w.begun[typ]++
+	}
+	name := fmt.Sprint(typ, "-", w.begun[typ])
+	w.seen[name] = true
+	return name
+}
+
 func (w *walk) step() {
 	p := w.procs[w.IntN(len(w.procs))]
-	typ := []string{"B", "B", "B", "B1"}[w.IntN(4)]
+	typ := w.series([]string{"B", "B", "B", "B1"}[w.IntN(4)])
 	switch w.IntN(16) {
 	case 0, 1: // to a border
 		_, _, end := p.gen.Scheme().Period(w.now())
@@ -285,7 +300,7 @@ func TestWalk(t *testing.T) {
 	for began := time.Now(); time.Since(began) < long; walks++ {
 		m.FlushAll()
 		w := &walk{Rand: rand.New(rand.NewPCG(first, walks)), t: t, redis: m, client: client, ledger: new(serialtest.Ledger), zones: zones,
-			texts: map[string]int{}, used: map[string]int64{}, said: said}
+			texts: map[string]int{}, used: map[string]int64{}, begun: map[string]int{}, seen: map[string]bool{}, said: said}
 		w.lose = w.IntN(3) == 0
 		w.truth = time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(w.Int64N(int64(800 * 24 * time.Hour))))
 		w.note("walk %d of seed %d", walks, first)
@@ -309,9 +324,10 @@ func TestWalk(t *testing.T) {
 
 // goesOn reports whether a process can issue on.
 func (w *walk) goesOn(p *walker) bool {
-	if w.issue(p, w.typ) {
+	typ := w.series(w.typ)
+	if w.issue(p, typ) {
 		return true
 	}
-	w.operate(p, w.typ, true)
-	return w.issue(p, w.typ)
+	w.operate(p, typ, true)
+	return w.issue(p, typ)
 }
