@@ -6,7 +6,9 @@ import (
 	"net"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -214,4 +216,40 @@ func TestPanicAtTheLock(t *testing.T) {
 	}))
 	gen := newGenerator(t, rdb, serial.WithLocation(noon()))
 	require.PanicsWithValue(t, "hook", func() { _, _ = gen.Next(t.Context(), "IS") })
+}
+
+// An open that arrives after the lock has expired is refused, however late the counter was seen to be missing: by then another may have
+// opened the period, above a floor that has grown since.
+func TestOpenAfterTheLockHasExpired(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := simulate(t)
+		var began time.Time
+		var slow, first atomic.Bool
+		var opened string
+		gen := newGenerator(t, m.client(hook(func(next redis.ProcessHook) redis.ProcessHook {
+			return func(ctx context.Context, cmd redis.Cmder) error {
+				switch {
+				case !slow.Load():
+				case cmd.Name() == "set": // the lock is granted, and the answer is slow
+					err := next(ctx, cmd)
+					time.Sleep(1500 * time.Millisecond)
+					return err
+				case isOpen(cmd) && first.CompareAndSwap(false, true):
+					time.Sleep(time.Until(began.Add(lockExpiry + time.Second)))
+					ctx = context.WithoutCancel(ctx)
+					err := next(ctx, cmd)
+					opened = fmt.Sprint(cmd.(interface{ Val() any }).Val())
+					return err
+				}
+				return next(ctx, cmd)
+			}
+		})), serial.WithLocation(time.UTC))
+		_, err := gen.Next(t.Context(), "OTHER") // the server knows the scripts
+		require.NoError(t, err)
+		began = time.Now()
+		slow.Store(true)
+		_, _ = gen.Next(t.Context(), "IS")
+		time.Sleep(time.Minute)
+		require.Contains(t, opened, "late")
+	})
 }
