@@ -10,6 +10,8 @@ import (
 	"github.com/jmoiron/sqlx"
 	"github.com/lib/pq"
 	"github.com/stretchr/testify/require"
+	"github.com/uptrace/bun"
+	"github.com/uptrace/bun/dialect/pgdialect"
 	"gorm.io/driver/mysql"
 	"gorm.io/driver/postgres"
 	"gorm.io/gorm"
@@ -39,6 +41,34 @@ func TestSQLX(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 1, last.Seq)
 	})
+}
+
+// bun writes arguments into a statement where it finds a "?", and PostgreSQL's statements have none.
+func TestBun(t *testing.T) {
+	d := postgreSQL(t)
+	db := d.open(t)
+	g := d.generator(t, db)
+	day := date(t, "2021-10-24")
+	orm := bun.NewDB(db, pgdialect.New())
+	tx, err := orm.BeginTx(t.Context(), nil)
+	require.NoError(t, err)
+	const dropped = "drops the arguments of PostgreSQL's statements: use what it embeds, such as tx.Tx"
+	for _, tx := range []gapless.Tx{tx, &tx} {
+		_, err = g.NextOn(t.Context(), tx, "IS", day)
+		require.ErrorContains(t, err, dropped)
+		require.ErrorContains(t, g.Raise(t.Context(), tx, "IS", day, 3), dropped)
+		_, err = g.Last(t.Context(), tx, "IS", day)
+		require.ErrorContains(t, err, dropped)
+	}
+	_, err = g.Last(t.Context(), orm, "IS", day)
+	require.ErrorContains(t, err, dropped)
+	n, err := g.NextOn(t.Context(), tx.Tx, "IS", day)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, n.Seq)
+	require.NoError(t, tx.Commit())
+	last, err := g.Last(t.Context(), orm.DB, "IS", day)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, last.Seq)
 }
 
 // PostgreSQL has another driver that is widely used.

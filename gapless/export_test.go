@@ -1,6 +1,9 @@
 package gapless
 
-import "time"
+import (
+	"strings"
+	"time"
+)
 
 // Misjudge has g take the database's clock to be that far ahead of this host's.
 func (g *Generator) Misjudge(ahead time.Duration) {
@@ -12,4 +15,14 @@ func Read(column any) (time.Time, error) {
 	var r reading
 	err := r.Scan(column)
 	return r.Time, err
+}
+
+// UseSavepoints has g use MySQL's way to find out that a transaction has ended.
+func (g *Generator) UseSavepoints() { g.savepoints.Store(true) }
+
+// WithoutVariable has MariaDB see what MySQL sees: nothing but a comment.
+func (g *Generator) WithoutVariable() {
+	for _, query := range []*string{&g.sql.upsert, &g.sql.read, &g.sql.tells} {
+		*query = strings.ReplaceAll(*query, "/*M!", "/*")
+	}
 }

@@ -42,20 +42,38 @@
 //     clock of the program's host does not matter.
 //
 // This holds as long as nothing else writes to the table, and documents are not deleted: void them instead. It holds for one
-// scheme per type at a time. A scheme that prints sequences of the same period in another way is refused with
-// [serial.ErrConflict]; one with another period or time zone is not noticed. A type belongs to a [serial.Generator] on Redis or
-// to this package, never to both: that is not noticed either. Keep a UNIQUE constraint on the documents' numbers.
+// scheme per type at a time:
+//
+//   - A series, which is a key prefix and a type, keeps its period and year start, its [serial.Scheme.Calendar], as long as any of
+//     its rows lives. A scheme with another one is refused with [serial.ErrConflict] in every period. To count in another way, begin
+//     another series: another type, or another key prefix together with another literal in the template.
+//   - A period keeps the order of fields, the alphabet, the check digit and the key. A scheme with others gets
+//     [serial.ErrConflict] in that period.
+//   - Another time zone, day start or literal is not noticed: change it together with the type.
+//
+// A type belongs to a [serial.Generator] on Redis or to this package, never to both: that is not noticed either. Keep a UNIQUE
+// constraint on the documents' numbers. In MySQL and MariaDB, their column needs a binary collation: see [Generator.Schema].
 //
 // # What it costs
 //
 // Transactions that take numbers of the same type and period run one after another, from taking the number to the commit. So
 // take the number last, keep the rest short, and wait for nobody in between. If a transaction takes numbers of several types,
 // take them in one order everywhere, such as by name, or two transactions wait for each other until the database ends one as
-// a deadlock. Different types and periods do not wait for each other, except on SQLite, which has one writer at a time, and on
-// MySQL with a new type or period after another one's first transaction has rolled back.
+// a deadlock. Different types and periods do not wait for each other, with three exceptions: SQLite has one writer at a time;
+// on MySQL, a new type or period may wait after another one's first transaction has rolled back; and until the first transaction of a
+// new type has ended, those who want the first number of another period of that type wait for it.
 //
 // How long a caller waits is bounded by its context and by the database's own limits: lock_timeout in PostgreSQL,
 // innodb_lock_wait_timeout in MySQL. On SQLite only PRAGMA busy_timeout counts.
+//
+// # When a transaction has ended
+//
+// A number is not taken outside a transaction, where it would be a gap if the document failed. Some databases end a transaction
+// unasked: MySQL and MariaDB at a deadlock, and before a statement such as CREATE TABLE; SQLite when a write is interrupted, or fails
+// with OR ROLLBACK. If the program goes on with the transaction, [Generator.Next] and [Generator.Raise] return an error, and take
+// nothing. On SQLite this costs a statement that does nothing; on MySQL, two (SAVEPOINT and RELEASE SAVEPOINT), before the lock is
+// taken; on MariaDB, none. PostgreSQL does not end transactions unasked: there, a COMMIT or ROLLBACK that the program sends as the
+// text of a statement is not noticed, so always call Commit and Rollback.
 //
 // # What the database must be
 //
@@ -96,9 +114,14 @@ const (
 //   - [*sql.Tx], whatever the driver; pgx is used through its package stdlib, and its own pgx.Tx is none
 //   - sqlx's *sqlx.Tx
 //   - GORM's tx.Statement.ConnPool.(gapless.Tx), with the tx that its method Transaction passes to a function
+//   - bun's tx.Tx, which its bun.Tx embeds; bun.Tx itself is refused on PostgreSQL, because it drops the arguments of statements
 //
 // A [*sql.DB] or [*sql.Conn] is none, and does not compile: without a transaction there is no promise. Commit and Rollback are
 // never called.
+//
+// A Tx is for one goroutine at a time. If a second one takes a number while a call is taking one in the same Tx, it gets an error,
+// and nothing was taken for it. That is noticed by comparing Tx values: two wrappers of one transaction are not, and on MySQL both
+// callers may then get the same number.
 type Tx interface {
 	Querier
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
@@ -179,10 +202,12 @@ func (g *Generator) Scheme() *serial.Scheme { return g.scheme }
 // others have taken numbers of that type and period and not yet ended their transactions, it waits for them. From then on,
 // others wait for tx to end.
 //
-// Errors: [serial.ErrInvalidType]; [serial.ErrExhausted] if the period has no number left; [serial.ErrConflict] if numbers of
-// this period were taken by a scheme that prints sequences in another way; an error for a date that the template cannot
-// print; one for a nil tx. After these, nothing was taken and tx can go on. If so many as 20 periods end, one after another, while
-// it waits for others, that is an error too: roll back and repeat. Every other error wraps the driver's, and also matches the error
+// Errors: [serial.ErrInvalidType]; [serial.ErrExhausted] if the period has no number left; [serial.ErrConflict] if the type's
+// numbers count by another period or year start, or if those of this period were taken by a scheme that prints sequences in another
+// way; an error for a date that is not in 1970 to 9999 or that the template cannot print; one for a tx that is nil, in which another
+// call is taking a number, or which [Tx] says is refused. After these, nothing was taken and tx can go on. If the database has ended
+// the transaction, that is an error, and nothing was taken: roll back and repeat. If 20 periods end, one after another, while it
+// waits for others, that is an error too: roll back and repeat. Every other error wraps the driver's, and also matches the error
 // of ctx if that has ended. Then tx must be rolled back: a number may have been taken, and would be a gap.
 func (g *Generator) Next(ctx context.Context, tx Tx, typ string) (serial.Number, error) {
 	return one(g.next(ctx, tx, typ, nil, 1))
@@ -195,19 +220,21 @@ func (g *Generator) NextN(ctx context.Context, tx Tx, typ string, n int) ([]seri
 }
 
 // NextOn takes the next number of the period that date lies in, whatever the database's clock says: for documents that are
-// dated back or ahead. The number prints date in the scheme's time zone. Any date from 1970 to 9999 that the template can print
-// will do; no period is ever closed. Errors are those of [Generator.Next].
+// dated back or ahead. The number prints date in the scheme's time zone. Any date from 1970 to 9999, in that zone, that the
+// template can print will do, with [serial.Never] before 31 December 9999 in UTC; no period is ever closed. Errors are those of [Generator.Next].
 func (g *Generator) NextOn(ctx context.Context, tx Tx, typ string, date time.Time) (serial.Number, error) {
 	return one(g.next(ctx, tx, typ, &date, 1))
 }
 
 // Last returns the last number taken of a type, in the period that at lies in: Seq is 0 if none was. It takes nothing and waits
 // for nobody, except on MySQL in a transaction at SERIALIZABLE. Asked of a transaction, it sees what that has taken and otherwise
-// what its snapshot shows; asked of anything else, what was committed. Where the
-// template prints more of the date than the period, what was printed is not known: Date is then zero, and String returns "".
+// what its snapshot shows; asked of a pool, what was committed: on MySQL it begins a transaction of its own, lest autocommit=0
+// has left an old snapshot. A [*sql.Conn] with autocommit=0 is in a transaction. Where the template prints more of the date than the
+// period, what was printed is not known: Date is then zero, and String returns "".
 //
-// Errors: [serial.ErrInvalidType]; [serial.ErrConflict] if numbers of the period were taken by a scheme that prints sequences
-// in another way; an error for a date that the template cannot print; the driver's own, as for a missing table.
+// Errors: [serial.ErrInvalidType]; [serial.ErrConflict] if the type's numbers count by another period or year start, or if those of
+// the period were taken by a scheme that prints sequences in another way; an error for a date that is not in 1970 to 9999 or that the
+// template cannot print; one for a q that is nil or bun's on PostgreSQL; the driver's own, as for a missing table.
 func (g *Generator) Last(ctx context.Context, q Querier, typ string, at time.Time) (serial.Number, error) {
 	number, of, err := g.on(typ, at)
 	if err != nil {
@@ -237,9 +264,8 @@ func (g *Generator) Last(ctx context.Context, q Querier, typ string, at time.Tim
 // never lowers anything. Use it once, to continue a series from elsewhere: seq is the last number used there. Others who want a
 // number of that type and period wait until tx ends.
 //
-// Errors: [serial.ErrInvalidType]; [serial.ErrConflict] if numbers of the period were taken by a scheme that prints sequences
-// in another way; an error for a seq that is not 0 to the largest sequence, or a date that the template cannot print. After
-// these, nothing was raised and tx can go on. Every other error wraps the driver's, as for [Generator.Next].
+// Errors: an error for a seq that is not 0 to the largest sequence, after which nothing was raised and tx can go on; otherwise
+// those of [Generator.Next], except [serial.ErrExhausted].
 func (g *Generator) Raise(ctx context.Context, tx Tx, typ string, at time.Time, seq int64) error {
 	_, of, err := g.on(typ, at)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"os"
 	"reflect"
 	"strings"
 	"sync"
@@ -12,6 +13,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+	"github.com/jmoiron/sqlx"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
@@ -357,8 +360,7 @@ func TestRefused(t *testing.T) {
 			require.ErrorIs(t, err, serial.ErrExhausted)
 			last("RM", 9)
 		})
-		var none *sql.Tx
-		for _, tx := range []gapless.Tx{nil, none} {
+		for _, tx := range []gapless.Tx{nil, (*sql.Tx)(nil), (*sqlx.Tx)(nil)} {
 			_, err := g.Next(t.Context(), tx, "IS")
 			require.EqualError(t, err, "gapless: the transaction is nil")
 			require.EqualError(t, g.Raise(t.Context(), tx, "IS", day, 1), "gapless: the transaction is nil")
@@ -366,6 +368,112 @@ func TestRefused(t *testing.T) {
 		_, err := g.Last(t.Context(), nil, "IS", day)
 		require.EqualError(t, err, "gapless: the Querier is nil")
 	})
+}
+
+// Instants without a date in 1970 to 9999, in the scheme's zone, are refused at once, whatever was asked before.
+func TestUndated(t *testing.T) {
+	west := serial.WithLocation(time.FixedZone("", -8*3600))
+	april := serial.WithYearStart(time.April, 1)
+	newYear := time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC)
+	far := time.Date(9999, 12, 31, 12, 0, 0, 0, time.UTC)
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t)
+		for prefix, r := range map[string]struct {
+			opts  []serial.Option
+			good  time.Time
+			wrong map[time.Time]string
+		}{
+			"days": {[]serial.Option{west}, newYear.Add(8 * time.Hour),
+				map[time.Time]string{newYear.Add(8*time.Hour - 1): "allowed are 1970 to 9999", time.Unix(time.Now().UnixNano(), 0): "9999"}},
+			"weeks": {perWeek(), newYear, map[time.Time]string{newYear.Add(-time.Second): "allowed are 1970 to 9999"}},
+			"years": {append(perYear(time.April), april, west), date(t, "1971-03-31"),
+				map[time.Time]string{newYear.Add(8*time.Hour - 1): "allowed are 1970 to 9999"}},
+			"never": {[]serial.Option{serial.WithPeriod(serial.Never), serial.WithTemplate("{type}-{seq:4}")}, date(t, "9999-12-30"),
+				map[time.Time]string{far: "allowed are 1970 to before 9999-12-31T00:00:00Z", newYear.Add(-1): "1970",
+					time.Unix(time.Now().UnixNano(), 0): "9999"}},
+		} {
+			g := d.generator(t, db, append(r.opts, serial.WithKeyPrefix(prefix))...)
+			commits(t, db, func(tx *sql.Tx) {
+				_, err := g.NextOn(t.Context(), tx, "IS", r.good)
+				require.NoError(t, err, prefix)
+				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				for at, want := range r.wrong {
+					_, err = g.NextOn(ctx, tx, "IS", at)
+					require.ErrorContains(t, err, want, "%v of %s", at, prefix)
+					_, err = g.Last(ctx, tx, "IS", at)
+					require.ErrorContains(t, err, want)
+					require.ErrorContains(t, g.Raise(ctx, tx, "IS", at, 1), want)
+				}
+				require.NoError(t, ctx.Err())
+			})
+		}
+	})
+}
+
+// Asked of a pool, Last sees all that was committed, even where autocommit is off and a connection has an old snapshot.
+func TestAutocommitOff(t *testing.T) {
+	d := mariaDB(t)
+	db := d.open(t)
+	g := d.generator(t, db)
+	pool := d.with("autocommit=0").open(t)
+	pool.SetMaxOpenConns(1)
+	for _, q := range []gapless.Querier{pool, sqlx.NewDb(pool, "mysql")} {
+		for range 3 {
+			var seen int64
+			require.NoError(t, pool.QueryRowContext(t.Context(), "SELECT count(*) FROM serial_gapless").Scan(&seen))
+			var n serial.Number
+			commits(t, db, func(tx *sql.Tx) {
+				var err error
+				n, err = g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-24"))
+				require.NoError(t, err)
+			})
+			last, err := g.Last(t.Context(), q, "IS", date(t, "2021-10-24"))
+			require.NoError(t, err)
+			require.Equal(t, n, last)
+		}
+	}
+	tx := begin(t, pool)
+	n, err := g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-24"))
+	require.NoError(t, err)
+	require.EqualValues(t, 7, n.Seq)
+}
+
+// The column that the documentation gives for numbers tells types apart that MariaDB's default collation takes for one.
+func TestCollation(t *testing.T) {
+	const column = "varchar(100) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL UNIQUE"
+	for _, path := range []string{"table.go", "../docs/gapless.md"} {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.True(t, strings.Contains(string(text), "number "+column), path)
+	}
+	d := mariaDB(t).with("charset=utf8mb4")
+	db := d.open(t)
+	g := d.generator(t, db, serial.WithPeriod(serial.Never), serial.WithTemplate("{type}-{seq:4}"))
+	execSQL(t, db, "CREATE TABLE binary_invoices (number "+column+")")
+	execSQL(t, db, "CREATE TABLE usual_invoices (number varchar(100) NOT NULL UNIQUE) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci")
+	store := func(table, typ string) error {
+		tx := begin(t, db)
+		n, err := g.Next(t.Context(), tx, typ)
+		require.NoError(t, err)
+		if _, err := tx.ExecContext(t.Context(), "INSERT INTO "+table+" VALUES (?)", n.String()); err != nil {
+			require.NoError(t, tx.Rollback())
+			return err
+		}
+		return tx.Commit()
+	}
+	for _, alike := range [][2]string{{"IS", "is"}, {"É", "E"}, {"ß", "s"}} {
+		require.NoError(t, store("usual_invoices", alike[0]))
+		for range 2 { // and for ever
+			var duplicate *mysql.MySQLError
+			require.ErrorAs(t, store("usual_invoices", alike[1]), &duplicate)
+			require.EqualValues(t, 1062, duplicate.Number)
+		}
+		for _, typ := range alike {
+			require.NoError(t, store("binary_invoices", typ))
+			require.NoError(t, store("binary_invoices", typ))
+		}
+	}
 }
 
 // An error of the database's is passed on.
@@ -382,7 +490,7 @@ func TestNoTable(t *testing.T) {
 		require.ErrorContains(t, err, "missing")
 		require.NoError(t, tx.Rollback())
 		require.EqualError(t, g.CreateTable(t.Context(), nil), "gapless: create the table: the database is nil")
-		for _, q := range []gapless.Querier{nil, (*sql.Tx)(nil), (*sql.DB)(nil), (*sql.Conn)(nil)} {
+		for _, q := range []gapless.Querier{nil, (*sql.Tx)(nil), (*sql.DB)(nil), (*sql.Conn)(nil), (*sqlx.Tx)(nil), (*sqlx.DB)(nil)} {
 			_, err = g.Last(t.Context(), q, "IS", time.Now())
 			require.EqualError(t, err, "gapless: the Querier is nil")
 		}

@@ -30,7 +30,7 @@ const (
 
 // schema creates the tables. In production, leave it to your migrations.
 //
-// Numbers are unique, whoever issues them. Day is the one that the number prints. An order has one invoice that is not void. No
+// Numbers are unique, whoever issues them, and compared byte by byte, which MySQL would need COLLATE utf8mb4_bin for. Day is the one that the number prints. An order has one invoice that is not void. No
 // invoice can be deleted: its number would be missing.
 var schema = fmt.Sprintf(`
 CREATE TABLE IF NOT EXISTS orders (

@@ -19,7 +19,7 @@ import (
 //
 // Both UNIQUE constraints are needed. That of the key, which belongs to a customer, makes one order of a request that comes
 // twice. That of the number stops what should never happen. seq has the number's sequence as an integer, since the max() of
-// text takes 9999 for more than 10000. Rows are marked and not deleted, so that max(seq) never goes back.
+// text takes 9999 for more than 10000. Both databases compare numbers byte by byte, which MySQL would need COLLATE utf8mb4_bin for. Rows are marked and not deleted, so that max(seq) never goes back.
 const schema = `
 CREATE TABLE IF NOT EXISTS orders (
 	number          text        NOT NULL UNIQUE,

@@ -237,6 +237,7 @@ func (s byDate) next(ctx context.Context, typ string) (string, error) {
 	return s.gen.Next(ctx, typ)
 }
 
+// The number is compared byte by byte. In MySQL, its column needs COLLATE utf8mb4_bin for that.
 const orders = `CREATE TABLE orders (
 	number text NOT NULL UNIQUE, type text NOT NULL, day text NOT NULL, seq bigint NOT NULL, customer text NOT NULL)`
 

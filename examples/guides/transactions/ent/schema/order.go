@@ -3,6 +3,7 @@ package schema
 
 import (
 	"entgo.io/ent"
+	"entgo.io/ent/dialect"
 	"entgo.io/ent/schema/field"
 )
 
@@ -12,7 +13,8 @@ type Order struct{ ent.Schema }
 // Fields of the Order.
 func (Order) Fields() []ent.Field {
 	return []ent.Field{
-		field.String("number").Unique().Immutable(),
+		field.String("number").Unique().Immutable().
+			SchemaType(map[string]string{dialect.MySQL: "varchar(100) COLLATE utf8mb4_bin"}), // compared byte by byte
 		field.String("customer"),
 	}
 }

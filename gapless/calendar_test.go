@@ -1,0 +1,127 @@
+package gapless_test
+
+import (
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/gapless"
+)
+
+func perWeek() []serial.Option {
+	return []serial.Option{serial.WithPeriod(serial.PerWeek), serial.WithTemplate("{type}{date:GGGGWW}{seq:4}")}
+}
+
+func perYear(from time.Month) []serial.Option {
+	return []serial.Option{serial.WithPeriod(serial.PerYear), serial.WithYearStart(from, 1), serial.WithTemplate("{type}{date:FFFF}{seq:4}")}
+}
+
+// requireConflict checks that g can do nothing with a series, in any period, and that the message has want.
+func requireConflict(t *testing.T, g *gapless.Generator, tx *sql.Tx, typ, want string) {
+	t.Helper()
+	_, err := g.Next(t.Context(), tx, typ)
+	require.ErrorIs(t, err, serial.ErrConflict)
+	require.ErrorContains(t, err, want)
+	for _, day := range []string{"1999-10-24", "2021-10-24", "2040-10-24"} {
+		_, err = g.NextOn(t.Context(), tx, typ, date(t, day))
+		require.ErrorIs(t, err, serial.ErrConflict)
+		require.ErrorContains(t, err, want)
+		require.ErrorContains(t, err, "begins under another type, or another key prefix together with another literal")
+		err = g.Raise(t.Context(), tx, typ, date(t, day), 5)
+		require.ErrorIs(t, err, serial.ErrConflict)
+		require.ErrorContains(t, err, want)
+		_, err = g.Last(t.Context(), tx, typ, date(t, day))
+		require.ErrorIs(t, err, serial.ErrConflict)
+		require.ErrorContains(t, err, want)
+	}
+}
+
+// A series keeps its period and year start as long as any of its rows lives.
+func TestOneCalendar(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t)
+		days, weeks := d.generator(t, db), d.generator(t, db, perWeek()...)
+		april, july := d.generator(t, db, perYear(time.April)...), d.generator(t, db, perYear(time.July)...)
+		day := date(t, "2021-10-24")
+		takes := func(g *gapless.Generator, tx *sql.Tx, typ string, want int64) {
+			t.Helper()
+			n, err := g.NextOn(t.Context(), tx, typ, day)
+			require.NoError(t, err)
+			require.Equal(t, want, n.Seq)
+		}
+		commits(t, db, func(tx *sql.Tx) { // unseen by others, and then seen
+			takes(days, tx, "D", 1)
+			takes(april, tx, "A", 1)
+			require.NoError(t, weeks.Raise(t.Context(), tx, "W", day, 7))
+			requireConflict(t, weeks, tx, "D", "numbers of D count by days, and this scheme's by weeks;")
+			takes(days, tx, "D", 2)
+		})
+		commits(t, db, func(tx *sql.Tx) {
+			requireConflict(t, weeks, tx, "D", "numbers of D count by days, and this scheme's by weeks;")
+			requireConflict(t, days, tx, "W", "numbers of W count by weeks, and this scheme's by days;")
+			requireConflict(t, july, tx, "A", "numbers of A count by years from April 1, and this scheme's by years from July 1;")
+			takes(days, tx, "D", 3)
+			takes(april, tx, "A", 2)
+			takes(weeks, tx, "W", 8)
+			takes(weeks, tx, "X", 1) // another type
+		})
+
+		// Whoever deletes old rows with the gate changes nothing.
+		commits(t, db, func(tx *sql.Tx) {
+			_, err := tx.ExecContext(t.Context(), "DELETE FROM serial_gapless WHERE length(period) = 0")
+			require.NoError(t, err)
+			requireConflict(t, weeks, tx, "D", "numbers of D count by days, and this scheme's by weeks;")
+			takes(days, tx, "D", 4)
+			_, err = days.NextOn(t.Context(), tx, "D", date(t, "2022-10-24"))
+			require.NoError(t, err)
+			_, err = tx.ExecContext(t.Context(), "DELETE FROM serial_gapless WHERE length(period) > 0")
+			require.NoError(t, err)
+			requireConflict(t, weeks, tx, "D", "numbers of D count by days, and this scheme's by weeks;")
+			_, err = tx.ExecContext(t.Context(), "DELETE FROM serial_gapless")
+			require.NoError(t, err)
+			takes(weeks, tx, "D", 1)
+		})
+	})
+}
+
+// If two calendars begin a series at the same moment, the second waits until it is known whether the first has.
+func TestCalendarsAtOnce(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		db, admin := d.open(t), d.open(t)
+		days, weeks := d.generator(t, db), d.generator(t, db, perWeek()...)
+		day := date(t, "2021-10-24")
+		for typ, end := range map[string]func(*sql.Tx) error{"C": (*sql.Tx).Commit, "R": (*sql.Tx).Rollback} {
+			first := begin(t, db)
+			_, err := days.NextOn(t.Context(), first, typ, day)
+			require.NoError(t, err)
+			second := make(chan error)
+			go func() {
+				tx, err := db.BeginTx(t.Context(), nil)
+				if err != nil {
+					second <- err
+					return
+				}
+				_, err = weeks.NextOn(t.Context(), tx, typ, day)
+				if committed := tx.Commit(); err == nil {
+					err = committed
+				}
+				second <- err
+			}()
+			d.waiting(t, admin, 1)
+			require.NoError(t, end(first))
+			last := weeks
+			if err = <-second; typ == "C" {
+				require.ErrorIs(t, err, serial.ErrConflict)
+				last = days
+			} else {
+				require.NoError(t, err)
+			}
+			n, err := last.Last(t.Context(), db, typ, day)
+			require.NoError(t, err)
+			require.EqualValues(t, 1, n.Seq)
+		}
+	})
+}

@@ -1,0 +1,251 @@
+package gapless_test
+
+import (
+	"context"
+	"database/sql"
+	"sync"
+	"testing"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/gapless"
+)
+
+// requireEnded checks that nothing can be taken in tx, which the database has ended, and that nothing was.
+func requireEnded(t *testing.T, db *sql.DB, g *gapless.Generator, tx *sql.Tx, want string) {
+	t.Helper()
+	day := date(t, "2021-10-24")
+	for _, typ := range []string{"IS", "NEW"} {
+		before, err := g.Last(t.Context(), db, typ, day)
+		require.NoError(t, err)
+		for range 2 {
+			_, err = g.NextOn(t.Context(), tx, typ, day)
+			require.ErrorContains(t, err, want)
+			require.NotErrorIs(t, err, serial.ErrConflict)
+			require.ErrorContains(t, g.Raise(t.Context(), tx, typ, day, 100), want)
+		}
+		_, err = g.Next(t.Context(), tx, typ)
+		require.ErrorContains(t, err, want)
+		after, err := g.Last(t.Context(), db, typ, day)
+		require.NoError(t, err)
+		require.Equal(t, before, after)
+	}
+	_ = tx.Rollback() // some drivers say that there is none
+	var rows int
+	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM serial_gapless").Scan(&rows))
+	require.Equal(t, 2, rows, "that of IS and its gate")
+	commits(t, db, func(tx *sql.Tx) {
+		n, err := g.NextOn(t.Context(), tx, "IS", day)
+		require.NoError(t, err)
+		require.EqualValues(t, 2, n.Seq)
+	})
+}
+
+// What ends a transaction unasked, by dialect. Each leaves tx as if it still ran.
+func TestDatabaseEndsTransaction(t *testing.T) {
+	const ended = "the database has ended the transaction"
+	run := func(t *testing.T, tx *sql.Tx, query string) {
+		t.Helper()
+		_, err := tx.ExecContext(t.Context(), query)
+		require.NoError(t, err)
+	}
+	// start returns a generator of which a number was taken, and a transaction with a document.
+	start := func(t *testing.T, d *database) (*sql.DB, *gapless.Generator, *sql.Tx) {
+		t.Helper()
+		db := d.open(t)
+		g := d.generator(t, db)
+		execSQL(t, db, "CREATE TABLE documents (number varchar(100) NOT NULL PRIMARY KEY)")
+		execSQL(t, db, "INSERT INTO documents VALUES ('a'), ('b')")
+		commits(t, db, func(tx *sql.Tx) {
+			_, err := g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-24"))
+			require.NoError(t, err)
+		})
+		tx := begin(t, db)
+		run(t, tx, "INSERT INTO documents VALUES ('c')")
+		return db, g, tx
+	}
+	t.Run("PostgreSQL", func(t *testing.T) { // where an error leaves a transaction that only refuses
+		db, g, tx := start(t, postgreSQL(t))
+		_, err := tx.ExecContext(t.Context(), "INSERT INTO documents VALUES ('c')")
+		require.Error(t, err)
+		requireEnded(t, db, g, tx, "25P02")
+	})
+	for name, savepoints := range map[string]bool{"MariaDB": false, "MySQL": true} { // MySQL's way works on MariaDB, too
+		ways := func(t *testing.T) (*sql.DB, *gapless.Generator, *sql.Tx) {
+			db, g, tx := start(t, mariaDB(t))
+			if savepoints {
+				g.UseSavepoints()
+			}
+			return db, g, tx
+		}
+		t.Run(name+"/DDL", func(t *testing.T) {
+			db, g, tx := ways(t)
+			run(t, tx, "CREATE TABLE more (a int)")
+			requireEnded(t, db, g, tx, ended)
+		})
+		t.Run(name+"/rollback as text", func(t *testing.T) {
+			db, g, tx := ways(t)
+			run(t, tx, "ROLLBACK")
+			requireEnded(t, db, g, tx, ended)
+		})
+		t.Run(name+"/deadlock", func(t *testing.T) {
+			db, g, tx := ways(t)
+			other := begin(t, db)
+			run(t, other, "INSERT INTO documents VALUES ('d'), ('e'), ('f')") // who has written less is the victim
+			run(t, other, "UPDATE documents SET number = 'a' WHERE number = 'a'")
+			run(t, tx, "UPDATE documents SET number = 'b' WHERE number = 'b'")
+			waits := make(chan error)
+			go func() {
+				_, err := other.ExecContext(context.Background(), "UPDATE documents SET number = 'b' WHERE number = 'b'")
+				waits <- err
+			}()
+			_, err := tx.ExecContext(t.Context(), "UPDATE documents SET number = 'a' WHERE number = 'a'")
+			var deadlock *mysql.MySQLError
+			require.ErrorAs(t, err, &deadlock)
+			require.EqualValues(t, 1213, deadlock.Number)
+			require.NoError(t, <-waits)
+			require.NoError(t, other.Rollback())
+			requireEnded(t, db, g, tx, ended)
+		})
+	}
+	t.Run("SQLite/OR ROLLBACK", func(t *testing.T) {
+		db, g, tx := start(t, inFile(t))
+		_, err := tx.ExecContext(t.Context(), "INSERT OR ROLLBACK INTO documents VALUES ('a')")
+		require.Error(t, err)
+		requireEnded(t, db, g, tx, ended)
+	})
+	t.Run("SQLite/interrupted", func(t *testing.T) {
+		db, g, tx := start(t, inFile(t))
+		for {
+			ctx, cancel := context.WithCancel(t.Context())
+			go cancel() // before the write, or while it is under way
+			_, err := tx.ExecContext(ctx, "INSERT INTO documents "+
+				"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT 'n' || i FROM n")
+			require.Error(t, err)
+			if _, err := tx.ExecContext(t.Context(), "ROLLBACK"); err != nil {
+				break // the interrupt has ended it
+			}
+			_ = tx.Rollback()
+			tx = begin(t, db)
+		}
+		requireEnded(t, db, g, tx, ended)
+	})
+	t.Run("SQLite/commit as text", func(t *testing.T) {
+		db, g, tx := start(t, inFile(t))
+		run(t, tx, "COMMIT")
+		requireEnded(t, db, g, tx, ended)
+	})
+}
+
+// A server that cannot tell by a variable is found out, and numbers are then taken as everywhere.
+func TestSavepoints(t *testing.T) {
+	d := mariaDB(t)
+	db := d.open(t)
+	g := d.generator(t, db)
+	g.UseSavepoints()
+	for want := range int64(3) {
+		commits(t, db, func(tx *sql.Tx) {
+			_, err := tx.ExecContext(t.Context(), "SAVEPOINT mine")
+			require.NoError(t, err)
+			n, err := g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-24"))
+			require.NoError(t, err)
+			require.Equal(t, want+1, n.Seq)
+			_, err = tx.ExecContext(t.Context(), "RELEASE SAVEPOINT mine")
+			require.NoError(t, err)
+		})
+	}
+	g = d.generator(t, db)
+	g.WithoutVariable() // what a server does that takes it for a comment
+	commits(t, db, func(tx *sql.Tx) {
+		n, err := g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-24"))
+		require.NoError(t, err)
+		require.EqualValues(t, 4, n.Seq)
+	})
+	tx := begin(t, db)
+	_, err := tx.ExecContext(t.Context(), "ROLLBACK")
+	require.NoError(t, err)
+	_, err = g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-24"))
+	require.ErrorContains(t, err, "the database has ended the transaction")
+}
+
+// slow is a Tx whose statements wait.
+type slow struct {
+	*sql.Tx
+	started chan struct{}
+	goOn    chan struct{}
+	once    *sync.Once
+}
+
+func (tx slow) wait() {
+	tx.once.Do(func() {
+		close(tx.started)
+		<-tx.goOn
+	})
+}
+
+func (tx slow) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	tx.wait()
+	return tx.Tx.ExecContext(ctx, query, args...)
+}
+
+func (tx slow) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	tx.wait()
+	return tx.Tx.QueryRowContext(ctx, query, args...)
+}
+
+// While a call takes a number in a transaction, another one is refused, whatever Generator it is of.
+func TestSharedTx(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t)
+		g, other := d.generator(t, db), d.generator(t, db)
+		day := date(t, "2021-10-24")
+		tx := slow{begin(t, db), make(chan struct{}), make(chan struct{}), new(sync.Once)}
+		first := make(chan error)
+		go func() {
+			_, err := g.NextOn(context.Background(), tx, "IS", day)
+			first <- err
+		}()
+		<-tx.started
+		for _, g := range []*gapless.Generator{g, other} {
+			_, err := g.NextOn(t.Context(), tx, "IS", day)
+			require.ErrorContains(t, err, "a Tx is for one goroutine at a time")
+			require.ErrorContains(t, g.Raise(t.Context(), tx, "IS", day, 7), "a Tx is for one goroutine at a time")
+		}
+		close(tx.goOn)
+		require.NoError(t, <-first)
+		n, err := other.NextOn(t.Context(), tx, "IS", day)
+		require.NoError(t, err)
+		require.EqualValues(t, 2, n.Seq)
+	})
+}
+
+// Goroutines that share a transaction in spite of the rule get no number twice.
+func TestSharedTxUnique(t *testing.T) {
+	d := mariaDB(t)
+	db := d.open(t)
+	g := d.generator(t, db)
+	tx := begin(t, db)
+	var mu sync.Mutex
+	taken := map[int64]bool{}
+	var workers sync.WaitGroup
+	for range 2 {
+		workers.Go(func() {
+			for range 500 {
+				n, err := g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-24"))
+				if err != nil {
+					continue
+				}
+				mu.Lock()
+				if taken[n.Seq] {
+					t.Errorf("%v comes twice", n)
+				}
+				taken[n.Seq] = true
+				mu.Unlock()
+			}
+		})
+	}
+	workers.Wait()
+	require.NotEmpty(t, taken)
+}
