@@ -298,7 +298,9 @@ func (r *Redis) setTime(now time.Time) {
 	r.server.DB(0) // which removes what has expired, so that it is not there again when the clock goes back
 }
 
-var lockKey = regexp.MustCompile(`\{[^{}]+\}:\w+:lock$`)
+// lockKey matches the key of a period's lock, and no answer to a request, whose ID may look like one: the label of a period
+// begins with its year or is "all", where an answer's key has "once".
+var lockKey = regexp.MustCompile(`^[^{}]+:\{[^{}]+\}:(\d\w*|all):lock$`)
 
 // releaseLocks removes the locks and claims of generators. They would expire after 8 s, but the clock stands still.
 func (r *Redis) releaseLocks() {

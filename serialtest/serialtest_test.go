@@ -600,6 +600,31 @@ func TestNextOnce(t *testing.T) {
 	})
 }
 
+// Start releases the locks of periods, and tells them from answers to requests whose IDs look like a lock.
+func TestRequestsThatLookLikeLocks(t *testing.T) {
+	everywhere(t, func(t *testing.T) {
+		gen, r := serialtest.New(t, noon)
+		rdb := r.Client()
+		once := func(id, want string) {
+			t.Helper()
+			number, err := gen.NextOnce(t.Context(), "IS", id)
+			require.NoError(t, err)
+			require.Equal(t, want, number)
+		}
+		ids := []string{"lock", "20211024:lock", "{IS}:20211024:lock", "a {b}:c:lock", "{IS}"}
+		for range 2 {
+			for i, id := range ids {
+				once(id, fmt.Sprintf("IS20211024%04d", i+1))
+			}
+			require.NoError(t, rdb.Set(t.Context(), "serial:{IS}:20211024:lock", "held", 0).Err())
+			require.NoError(t, rdb.Set(t.Context(), "a/b:{x.y}:all:lock", "held", 0).Err())
+			r.Stop()
+			r.Start()
+			require.Zero(t, rdb.Exists(t.Context(), "serial:{IS}:20211024:lock", "a/b:{x.y}:all:lock").Val())
+		}
+	})
+}
+
 // A service may close the client it was given. A test goes on with another.
 func TestClients(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
