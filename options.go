@@ -263,13 +263,16 @@ func WithYearStart(month time.Month, day int) Option {
 //	damm   one digit; misses no swap
 //	gs1    one digit, as of GTIN and SSCC; misses swaps of digits that differ by 5
 //	11-10  one digit, of ISO 7064 MOD 11,10; misses 1 swap in 45
-//	97-10  two digits, of ISO 7064 MOD 97-10; misses the swaps of B1, M2 and X3, and a few letters typed as a digit
-//	37-36  one digit or capital letter, of ISO 7064 MOD 37,36; misses 1 swap in 630
+//	97-10  two digits, of ISO 7064 MOD 97-10; misses the swaps of B1, M2 and X3, 1 in 97 letters typed as a
+//	       digit and 1 in 97 digits typed as a letter
+//	37-36  one digit or capital letter, of ISO 7064 MOD 37,36; misses 1 swap in 630, and 1 in 180 swaps of two digits
 //
-// Each finds every other single wrong character, and every other swap of two characters that are covered one after the other.
+// These shares are averages over all numbers; one template's may differ. Each algorithm finds every other single wrong
+// character, and every other swap of two characters that are covered one after the other.
+//
 // The first four cover all ASCII digits of the rest of the number and nothing else, and are refused with base32 and base36. The
-// last two cover all ASCII letters too, where lower case counts as upper case, and allow ASCII types only ([ErrInvalidType]).
-// The rest is covered in the order printed, but 97-10 covers what stands behind it and then what stands before it: so
+// last two cover all ASCII letters too, count lower case as upper case, and allow ASCII types only ([ErrInvalidType]). The rest
+// of the number is covered in the order printed, but 97-10 covers what stands behind it and then what stands before it: so
 // "RF{check:97-10}..." is a creditor reference of ISO 11649, and at the end it is plain MOD 97-10. [Generator.Parse] returns
 // [ErrCheckDigit] if the check digit does not fit.
 //

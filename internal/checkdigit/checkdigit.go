@@ -6,10 +6,11 @@
 //	gs1     GS1, ISO/IEC 15420    digits              one digit               digits that differ by 5
 //	11-10   ISO 7064 MOD 11,10    digits              one digit               1 in 45
 //	97-10   ISO 7064 MOD 97-10    digits and letters  two digits, 02 to 98    B1, M2 and X3 and their reverse
-//	37-36   ISO 7064 MOD 37,36    digits and letters  one of 0–9 and A–Z      1 in 630
+//	37-36   ISO 7064 MOD 37,36    digits and letters  one of 0–9 and A–Z      1 in 630, of two digits 1 in 180
 //
-// Each of them finds every single wrong character, except that 97-10 misses about one in a hundred digits in place of a letter
-// and letters in place of a digit: a letter counts as two digits, so all that stands before it moves by one place.
+// Each of them finds every single wrong character, with one exception: 97-10 misses 1 in 97 letters typed as a digit and 1 in 97
+// digits typed as a letter. A letter counts as two digits, so everything before it moves by one place. These shares, and those
+// of swaps, assume that all remainders before the error are equally likely; in numbers of one template they vary.
 //
 // Neighbours are characters that are covered one after the other. The check counts as the last of them: where it is printed
 // elsewhere, a swap of it with what stands beside it may be missed.
