@@ -49,6 +49,13 @@ func Opens(args []any) bool { return store.IsOpen(args) }
 // Remembered is how many types a generator remembers.
 func (g *Generator) Remembered() int { return len(g.marks.of) + len(g.marks.older) }
 
+// Remember has g remember that it issued a number of a type now, without Redis.
+func (g *Generator) Remember(typ string) {
+	s := &span{stretch: g.stretchAt(time.Now())}
+	s.stored = g.store.NewPeriod(s.label, s.start, s.end, s.from, s.to, s.end)
+	g.marks.raise(typ, s, 1, &clock{})
+}
+
 // Made is the number that g would have issued, and false where it could not have been.
 func (g *Generator) Made(typ string, at time.Time, seq int64) (Number, bool) {
 	n, err := g.Scheme().Number(typ, at, seq)

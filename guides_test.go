@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -121,6 +122,7 @@ import (
 	"log"
 	"os"
 	"regexp"
+	"runtime"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -192,6 +194,37 @@ func TestCapacity(t *testing.T) {
 	}
 	require.Less(t, used("serial:{IS}:once:"+id), int64(300))
 	require.Less(t, used("serial:{IS}")+used("serial:{IS}:"+today(noon())), int64(400))
+}
+
+// What operations.md says of this process's memory holds for 100,000 types: the heap after a collection, less what it was
+// before.
+func TestCapacityOfProcess(t *testing.T) {
+	heap := func() int64 {
+		runtime.GC()
+		runtime.GC() // pools need two
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return int64(m.HeapAlloc)
+	}
+	rdb := redis.NewClient(&redis.Options{}) // nothing is sent
+	t.Cleanup(func() { _ = rdb.Close() })
+	for _, row := range []struct {
+		name  string
+		bytes float64 // per type
+	}{{"T%05d", 200}, {"tenant-%06d/invoices", 260}, {"%064d", 400}} {
+		gen := newGenerator(t, rdb, serial.WithLocation(time.UTC))
+		names := make([]string, 100_000)
+		for i := range names {
+			names[i] = fmt.Sprintf(row.name, i)
+		}
+		before := heap()
+		for _, name := range names {
+			gen.Remember(name)
+		}
+		require.InEpsilon(t, row.bytes, float64(heap()-before)/float64(len(names)), 0.1, row.name)
+		require.Equal(t, len(names), gen.Remembered())
+		runtime.KeepAlive(names)
+	}
 }
 
 // anchors returns the fragments that the headings of a file have on GitHub.

@@ -46,7 +46,8 @@ func growth(ctx context.Context, cfg *config, addr string) error {
 		}
 	}
 	fmt.Fprintf(&b, "\nPeriods are opened by %d callers at once. Process memory is HeapAlloc after a garbage "+
-		"collection, less what it was before. Callers pick types at random.\n\n", openers)
+		"collection, less what it was before; types have names of 2 to 6 bytes, and longer ones take more. "+
+		"Callers pick types at random.\n\n", openers)
 	b.WriteString("## Growth with the day's numbers\n\n" +
 		"| numbers so far | one caller, ×INCR | server CPU per number |\n| ---: | ---: | ---: |\n")
 	for _, used := range []int64{0, 1_000_000, 1_000_000_000_000, 900_000_000_000_000} {
