@@ -85,6 +85,10 @@ func (c *command) name(start time.Time) string {
 	if c.period.line != "" {
 		return start.Format(c.period.line)
 	}
+	// Periods are known by the days from 1970 on, and the first one may have begun before that.
+	if first := time.Date(1970, 1, 1, 0, 0, int(c.dayStart/time.Second), 0, c.zone); start.Before(first) {
+		start = first
+	}
 	label, _, _ := c.scheme.Period(start)
 	if label == "all" {
 		return "all time"
