@@ -131,14 +131,14 @@ func choices() string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-// integer reads a whole number, also one such as 0x10 or 10_000.
+// integer reads a whole number in decimal, also one with leading zeros, such as a sequence that was copied from a number.
 func integer(value string, bits int) (int64, error) {
-	n, err := strconv.ParseInt(value, 0, bits)
+	n, err := strconv.ParseInt(value, 10, bits)
 	switch {
 	case errors.Is(err, strconv.ErrRange):
 		return 0, errors.New("out of range")
 	case err != nil:
-		return 0, errors.New("not a whole number")
+		return 0, errors.New("not a whole number; allowed are the digits 0 to 9, as in 1000, without underscores and prefixes such as 0x")
 	}
 	return n, nil
 }

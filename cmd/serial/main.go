@@ -71,6 +71,7 @@ func misused(format string, args ...any) error { return misuse{fmt.Errorf(format
 func main() {
 	// go-redis would report every lost connection on stderr; what matters is in the error.
 	logging.Disable()
+	signal.Ignore(syscall.SIGPIPE) // a write to a pipe without readers fails, and the error tells what was issued
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal kills the process, if a write blocks
 	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr))
@@ -79,7 +80,7 @@ func main() {
 // run carries out a command line and returns the exit code.
 func run(ctx context.Context, args []string, getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) int {
 	out := bufio.NewWriter(stdout) // it remembers an error, so only Flush has to be checked
-	c := &command{stdin: stdin, out: out, stderr: stderr}
+	c := &command{stdin: stdin, stdout: stdout, out: out, stderr: stderr}
 	err := c.read(args, getenv)
 	if err == nil {
 		err = c.execute(ctx)
@@ -88,7 +89,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdin i
 		_, _ = out.WriteString(help(c.row))
 		err = nil
 	}
-	if failed := out.Flush(); failed != nil {
+	if failed := out.Flush(); failed != nil && !errors.Is(err, failed) {
 		err = errors.Join(err, fmt.Errorf("the output could not be written: %w", failed))
 	}
 	if err == nil {
@@ -135,7 +136,8 @@ type command struct {
 	gen    *serial.Generator
 	scheme *serial.Scheme // nil for a command that needs nothing
 	stdin  io.Reader
-	out    *bufio.Writer
+	stdout io.Writer
+	out    *bufio.Writer // of stdout
 	stderr io.Writer
 }
 

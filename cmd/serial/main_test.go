@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -102,7 +103,7 @@ func TestMisuse(t *testing.T) {
 		{`unknown command "issue"`, []string{"help", "issue"}},
 		{"at least 1", []string{"history", "-n", "0", "IS"}},
 		{"at least 1", []string{"prepare", "-n", "-1", "IS"}},
-		{"-once is for one number, and -n says 2", []string{"next", "-once", "a", "-n", "2", "IS"}},
+		{"-once issues one number, and -n asks for 2", []string{"next", "-once", "a", "-n", "2", "IS"}},
 		{"-once", []string{"peek", "-once", "a", "IS"}},
 		{"allowed are second, minute, hour, day, week, month, quarter, year and never", []string{"next", "-period", "decade", "IS"}},
 		{`"soon"`, []string{"next", "-day-start", "soon", "IS"}},
@@ -124,6 +125,14 @@ func TestMisuse(t *testing.T) {
 		{"-once needs a value, and what follows is a flag", []string{"next", "-once", "--", "IS"}},
 		{`-json "maybe"`, []string{"next", "-json=maybe", "IS"}},
 		{`"many"`, []string{"next", "-n", "many", "IS"}},
+		{`-n "0x10": not a whole number; allowed are the digits 0 to 9`, []string{"next", "-n", "0x10", "IS"}},
+		{`-n "1_000": not a whole number; allowed are the digits 0 to 9`, []string{"history", "-n", "1_000", "IS"}},
+		{`-n "0b1": not a whole number`, []string{"prepare", "-n", "0b1", "IS"}},
+		{`-start "0o7": not a whole number`, []string{"next", "-start", "0o7", "IS"}},
+		{`-start "10_000": not a whole number`, []string{"raise", "-start", "10_000", "IS", "1"}},
+		{`-retention "0x1F": not a whole number`, []string{"peek", "-retention", "0x1F", "IS"}},
+		{`SEQ "0x10": not a whole number; allowed are the digits 0 to 9`, []string{"raise", "IS", "0x10"}},
+		{`SEQ "1_000": not a whole number`, []string{"takeover", "IS", "1_000"}},
 		{"out of range", []string{"next", "-n", "99999999999999999999", "IS"}},
 		{"at least 1", []string{"next", "-n", "0", "IS"}},
 		{`-n "-1": at least 1`, []string{"next", "-n", "-1", "IS"}},
@@ -506,14 +515,39 @@ func (d *fullDisk) Write(b []byte) (int, error) {
 func TestOutputFails(t *testing.T) {
 	m := miniredis.RunT(t)
 	zone, day := noon()
-	for _, args := range [][]string{
-		{"next", "-tz", zone, "-template", "{type}{date:yyyyMMdd}{seq:6}", "-n", "250000", "IS"},
-		{"peek", "-tz", zone, "IS"}, {"version"}, {"parse", "IS202110240001"}, {"help"},
+	wide := []string{"-tz", zone, "-template", "{type}{date:yyyyMMdd}{seq:6}"}
+	const general = "the output could not be written"
+	for _, row := range []struct {
+		says string
+		args []string
+	}{
+		{"the 100000 numbers from IS" + day + "000001 to IS" + day + "100000 were issued but could not all be written",
+			slices.Concat([]string{"next", "-n", "250000", "IS"}, wide)},
+		{"the number PO" + day + "000001 was issued but could not be written", append([]string{"next", "PO"}, wide...)},
+		{"the number PO" + day + "000002 was issued but could not be written", append([]string{"next", "-json", "PO"}, wide...)},
+		{"the number PO" + day + "000003 was issued but could not be written", append([]string{"next", "-once", "a", "PO"}, wide...)},
+		{"the 2 numbers from PO" + day + "000004 to PO" + day + "000005 were issued but could not all be written",
+			append([]string{"next", "-n", "2", "-json", "PO"}, wide...)},
+		{"raise succeeded, but " + general, []string{"raise", "-tz", zone, "PO", "7"}},
+		{"prepare succeeded, but " + general, []string{"prepare", "-tz", zone, "-json", "PO"}},
+		{general, []string{"peek", "-tz", zone, "IS"}},
+		{general, []string{"history", "-tz", zone, "-json", "IS"}},
+		{general, []string{"audit", "-tz", zone, "PO"}},
+		{general, []string{"import", "-tz", zone, "PO"}},
+		{general, []string{"version"}},
+		{general, []string{"parse", "IS202110240001"}},
+		{general, []string{"template", "{type}{date:yyyyMMdd}{seq}"}},
+		{general, []string{"help"}},
 	} {
 		var errs bytes.Buffer
-		code := run(context.Background(), args, env("redis://"+m.Addr()), nil, &fullDisk{room: 5}, &errs)
-		require.Equal(t, 1, code, args)
-		require.Equal(t, "serial: the output could not be written: no space left\n", errs.String())
+		stdin := strings.NewReader("PO" + day + "0001")
+		code := run(context.Background(), row.args, env("redis://"+m.Addr()), stdin, &fullDisk{room: 5}, &errs)
+		require.Equal(t, 1, code, row.args)
+		if row.args[0] == "audit" { // which has found something, too
+			require.Contains(t, errs.String(), "serial: "+row.says+": no space left\n")
+			continue
+		}
+		require.Equal(t, "serial: "+row.says+": no space left\n", errs.String(), row.args)
 	}
 	last, err := m.Get("serial:{IS}:" + day)
 	require.NoError(t, err)
@@ -697,6 +731,50 @@ func TestJSON(t *testing.T) {
 	require.Equal(t, lines("IS"+day+"%04d", 10, 10), stdout)
 }
 
+// A request gets the number that was printed for it, whatever the template is by now.
+func TestOnceAfterAChange(t *testing.T) {
+	m := miniredis.RunT(t)
+	zone, day := noon()
+	e := environment{"SERIAL_REDIS_URL": "redis://" + m.Addr(), "SERIAL_TZ": zone}
+	_, before, _ := e.do("next", "-json", "-once", "a", "IS")
+	require.Contains(t, before, `{"number":"IS`+day+`0001","type":"IS",`)
+	for _, template := range []string{"{type}-{date:yyMMdd}-{seq:6}", "{seq:6}{date:yyyyMMdd}{type}"} {
+		code, stdout, stderr := e.do("next", "-json", "-once", "a", "-template", template, "IS")
+		require.Equal(t, 0, code, stderr)
+		require.Equal(t, before, stdout, template)
+		_, stdout, _ = e.do("next", "-once", "a", "-template", template, "IS")
+		require.Equal(t, "IS"+day+"0001\n", stdout)
+	}
+}
+
+// Leading zeros do not make a number octal: a sequence may be copied as it is printed.
+func TestDecimal(t *testing.T) {
+	m := miniredis.RunT(t)
+	zone, day := noon()
+	e := environment{"SERIAL_REDIS_URL": "redis://" + m.Addr(), "SERIAL_TZ": zone}
+	for _, row := range []struct {
+		stdout string
+		args   []string
+	}{
+		{"A" + day + "5001\n", []string{"next", "-start", "05001", "A"}},
+		{lines("B"+day+"%04d", 1, 10), []string{"next", "-n", "010", "B"}},
+		{"next C" + day + "0341\n", []string{"raise", "C", "0340"}},
+		{"next C" + day + "0342\n", []string{"takeover", "C", "0341"}},
+		{"next D" + day + "0001\n", []string{"prepare", "-n", "011", "-retention", "010", "D"}},
+	} {
+		code, stdout, stderr := e.do(row.args...)
+		require.Equal(t, 0, code, stderr)
+		require.Equal(t, row.stdout, stdout)
+	}
+	loc, err := time.LoadLocation(zone)
+	require.NoError(t, err)
+	y, mo, d := time.Now().In(loc).Date()
+	after := func(days int) time.Time { return time.Date(y, mo, d+days, 0, 0, 0, 0, loc) }
+	expires := time.Now().Add(m.TTL("serial:{D}:" + day))
+	require.WithinDuration(t, after(11), expires, time.Minute, "retention")
+	require.True(t, m.Exists("serial:{D}:"+after(10).Format("20060102")))
+}
+
 func TestContextEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -741,6 +819,44 @@ func TestBinary(t *testing.T) {
 		require.Regexp(t, row.stdout, out.String(), row.args)
 		require.Regexp(t, row.stderr, errs.String(), row.args)
 	}
+
+	t.Run("output", func(t *testing.T) {
+		if runtime.GOOS == "windows" {
+			t.Skip("needs a shell")
+		}
+		m := miniredis.RunT(t)
+		shell := func(line string) (code int, stderr string) {
+			cmd, _, _ := command("redis://"+m.Addr(), "")
+			cmd.Path, cmd.Args = "/bin/sh", []string{"sh", "-c", line, binary}
+			var errs bytes.Buffer
+			cmd.Stdout, cmd.Stderr = nil, &errs
+			_ = cmd.Run()
+			return cmd.ProcessState.ExitCode(), errs.String()
+		}
+		for _, line := range []string{`"$0" next IS >&-`, `"$0" next -once a IS 1<>/dev/null`, `"$0" next -n 3 IS 1</dev/null`} {
+			code, stderr := shell(line)
+			require.Equal(t, 1, code, line)
+			require.Regexp(t, `^serial: stdout .*; nothing was sent\n$`, stderr, line)
+			untouched(t, m, []string{line})
+		}
+		code, stderr := shell(`"$0" next IS >/dev/null`) // asked for
+		require.Equal(t, 0, code, stderr)
+		if _, err := os.Stat("/dev/full"); err == nil {
+			code, stderr = shell(`"$0" next IS >/dev/full`)
+			require.Equal(t, 1, code)
+			require.Contains(t, stderr, "no space left on device")
+		}
+
+		r, w, err := os.Pipe()
+		require.NoError(t, err)
+		defer w.Close()
+		require.NoError(t, r.Close()) // nobody reads
+		cmd, _, errs := command("redis://"+m.Addr(), "next", "IS")
+		cmd.Stdout = w
+		_ = cmd.Run()
+		require.Equal(t, 1, cmd.ProcessState.ExitCode())
+		require.Regexp(t, `^serial: the number IS\d{8}000\d was issued but could not be written: .*broken pipe\n$`, errs.String())
+	})
 
 	t.Run("signal", func(t *testing.T) {
 		if runtime.GOOS == "windows" {

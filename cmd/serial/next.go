@@ -2,21 +2,28 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
+	"runtime"
 	"time"
+
+	"github.com/dailyserial/serial"
 )
 
 // batch is the most that one call of NextN issues.
 const batch = 100_000
 
-// next prints every batch before it asks for another one. So a later failure loses nothing that was issued, and nothing
-// more is issued once nobody reads it.
+// next prints each batch before it asks for the next one. So a later failure loses nothing that was issued, and issuing stops when
+// nobody reads the numbers any more.
 func (c *command) next(ctx context.Context) error {
 	if c.once != "" && c.n > 1 {
-		return misused("-once is for one number, and -n says %d", c.n)
+		return misused("-once issues one number, and -n asks for %d", c.n)
+	}
+	if err := checkOpen(c.stdout); err != nil {
+		return fmt.Errorf("%w; nothing was sent", err)
 	}
 	if c.url == "" {
 		whose := c.zone.String()
@@ -27,11 +34,11 @@ func (c *command) next(ctx context.Context) error {
 			whose, time.Now().In(c.zone).Format("-07:00"))
 	}
 	if c.once != "" {
-		number, err := c.gen.NextOnce(ctx, c.args[0], c.once)
+		number, err := c.gen.NextNumberOnce(ctx, c.args[0], c.once)
 		if err != nil {
 			return err
 		}
-		return c.print(number)
+		return c.printAll([]serial.Number{number})
 	}
 	progress := io.Discard
 	if c.n > batch && isTerminal(c.stderr) {
@@ -39,7 +46,7 @@ func (c *command) next(ctx context.Context) error {
 	}
 	for done := 0; done < c.n; {
 		width, _ := fmt.Fprintf(progress, "serial: %d of %d numbers", done, c.n)
-		numbers, err := c.gen.NextN(ctx, c.args[0], min(batch, c.n-done))
+		numbers, err := c.gen.NextNumbers(ctx, c.args[0], min(batch, c.n-done))
 		// The progress is erased before anything else is written, since stdout may be the same terminal. It is erased with
 		// blanks, since not every terminal knows an escape sequence for that.
 		_, _ = fmt.Fprintf(progress, "\r%*s\r", width, "")
@@ -49,15 +56,46 @@ func (c *command) next(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		for _, number := range numbers {
-			if err := c.print(number); err != nil {
-				return err
-			}
-		}
-		if c.out.Flush() != nil {
-			return nil // run reports it
+		if err := c.printAll(numbers); err != nil {
+			return err
 		}
 		done += len(numbers)
+	}
+	return nil
+}
+
+// printAll writes numbers that were issued. The error tells them, since nobody else will get them.
+func (c *command) printAll(numbers []serial.Number) error {
+	for _, n := range numbers {
+		c.print(n)
+	}
+	err := c.out.Flush()
+	switch first, last := numbers[0], numbers[len(numbers)-1]; {
+	case err == nil:
+		return nil
+	case len(numbers) == 1:
+		return fmt.Errorf("the number %s was issued but could not be written: %w", first, err)
+	default:
+		return fmt.Errorf("the %d numbers from %s to %s were issued but could not all be written: %w", len(numbers), first, last, err)
+	}
+}
+
+// checkOpen returns an error if stdout is known to take nothing.
+func checkOpen(stdout io.Writer) error {
+	file, ok := stdout.(*os.File)
+	if !ok {
+		return nil
+	}
+	if _, err := file.Write(nil); err != nil {
+		return fmt.Errorf("stdout cannot be written: %w", err)
+	}
+	// Go opens os.DevNull for a stdout that is closed, and so that it can be read too. "> /dev/null" cannot be read.
+	info, err := file.Stat()
+	if err != nil || !isNull(info) || runtime.GOOS == "windows" {
+		return nil
+	}
+	if _, err := file.Read(make([]byte, 1)); err == io.EOF {
+		return errors.New("stdout is closed, or is " + os.DevNull + " opened for reading too, as for a closed one")
 	}
 	return nil
 }
@@ -72,6 +110,11 @@ func isTerminal(stream any) bool {
 	if err != nil || info.Mode()&fs.ModeCharDevice == 0 {
 		return false
 	}
-	null, err := os.Stat(os.DevNull) // which a service has for stdin
-	return err != nil || !os.SameFile(info, null)
+	return !isNull(info) // which a service has for stdin
+}
+
+// isNull reports whether a file is os.DevNull.
+func isNull(info fs.FileInfo) bool {
+	null, err := os.Stat(os.DevNull)
+	return err == nil && os.SameFile(info, null)
 }

@@ -8,13 +8,22 @@ import (
 
 func (c *command) peek(ctx context.Context) error {
 	number, err := c.gen.Peek(ctx, c.args[0])
+	if err != nil {
+		return err
+	}
+	line, err := c.lineNow(ctx, number)
 	switch {
 	case err != nil:
 		return err
 	case c.json:
-		c.printJSON(lineOf(number))
+		c.printJSON(line)
 	case number.Seq == 0:
 		_, _ = fmt.Fprintf(c.stderr, "serial: no %s was issued since %s\n", number.Type, number.Start.Format(time.RFC3339))
+	case number.Date.IsZero(): // Redis does not keep what was printed
+		_, _ = fmt.Fprintf(c.out, "seq %d\n", number.Seq)
+		if line.Today != "" {
+			_, _ = fmt.Fprintln(c.out, "today", line.Today)
+		}
 	default:
 		_, _ = fmt.Fprintln(c.out, number)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -9,26 +10,23 @@ import (
 )
 
 // print prints a number that was issued.
-func (c *command) print(number string) error {
-	if !c.json {
-		_, _ = fmt.Fprintln(c.out, number)
-		return nil
-	}
-	n, err := c.scheme.Parse(number)
-	if err == nil {
+func (c *command) print(n serial.Number) {
+	if c.json {
 		c.printJSON(lineOf(n))
+	} else {
+		_, _ = fmt.Fprintln(c.out, n)
 	}
-	return err
 }
 
 // A line is what -json prints.
 type line struct {
-	Number string    `json:"number,omitempty"` // left out if none was issued
+	Number string    `json:"number,omitempty"` // left out if none was issued, or if its date is not known
 	Type   string    `json:"type"`
 	Start  time.Time `json:"start"`
 	Seq    int64     `json:"seq"`
-	Used   *float64  `json:"used,omitempty"` // share of the period's numbers
-	Next   string    `json:"next,omitempty"` // the number after this one; left out if none is left
+	Today  string    `json:"today,omitempty"` // if its date is not known: the number with this sequence, issued now
+	Used   *float64  `json:"used,omitempty"`  // share of the period's numbers
+	Next   string    `json:"next,omitempty"`  // the number after this one; left out if none is left
 }
 
 func lineOf(n serial.Number) line {
@@ -37,6 +35,31 @@ func lineOf(n serial.Number) line {
 		l.Number = n.String()
 	}
 	return l
+}
+
+// lineNow is lineOf for the last number of a period.
+func (c *command) lineNow(ctx context.Context, n serial.Number) (line, error) {
+	l := lineOf(n)
+	if n.Seq == 0 || !n.Date.IsZero() {
+		return l, nil
+	}
+	today, err := c.dateNow(ctx, n)
+	l.Today = today.String()
+	return l, err
+}
+
+// dateNow returns the number with the sequence of n that would be issued now, by Redis's clock. If n's period has ended meanwhile, it
+// is one of its beginning. The Number is zero if there is none.
+func (c *command) dateNow(ctx context.Context, n serial.Number) (serial.Number, error) {
+	now, err := c.client.Time(ctx).Result()
+	if err != nil {
+		return serial.Number{}, err
+	}
+	if _, start, _ := c.scheme.Period(now); !start.Equal(n.Start) {
+		now = n.Start
+	}
+	dated, _ := c.scheme.Number(n.Type, now, n.Seq) // fails for a counter that something else has written
+	return dated, nil
 }
 
 func (c *command) printJSON(l line) { _ = json.NewEncoder(c.out).Encode(l) }

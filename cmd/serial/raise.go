@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/dailyserial/serial"
@@ -33,9 +33,12 @@ func (c *command) takeover(ctx context.Context) error {
 
 // seq reads the argument SEQ.
 func (c *command) seq() (int64, error) {
-	seq, err := strconv.ParseInt(c.args[1], 10, 64)
-	if err != nil || seq < 0 {
-		return 0, misused("SEQ %q: a whole number, at least 0", c.args[1])
+	seq, err := integer(c.args[1], 64)
+	if err == nil && seq < 0 {
+		err = errors.New("at least 0")
+	}
+	if err != nil {
+		return 0, misused("SEQ %q: %w", c.args[1], err)
 	}
 	return seq, nil
 }
@@ -47,23 +50,39 @@ func (c *command) prepare(ctx context.Context) error {
 	return c.announce(ctx)
 }
 
-// announce prints what the next number will be, unless others issue it meanwhile.
+// announce prints the next number, which others may issue meanwhile. If its date is not known, that is the number of today, and its
+// sequence is printed too.
 func (c *command) announce(ctx context.Context) error {
 	last, err := c.gen.Peek(ctx, c.args[0])
 	if err != nil {
 		return fmt.Errorf("%s succeeded, but the next number could not be read: %w", c.row.name, err)
 	}
-	line := lineOf(last)
-	if after, ok := c.after(last); ok {
+	line, err := c.lineNow(ctx, last)
+	after, left := c.after(last)
+	undated := after.Date.IsZero()
+	if err == nil && left && undated {
+		after, err = c.dateNow(ctx, after)
+	}
+	if err != nil {
+		return fmt.Errorf("%s succeeded, but the date of the next number could not be read: %w", c.row.name, err)
+	}
+	if left {
 		line.Next = after.String()
 	} else {
-		_, _ = fmt.Fprintf(c.stderr, "serial: no %s is left in the period that began at %s\n", last.Type, last.Start.Format(time.RFC3339))
+		_, _ = fmt.Fprintf(c.stderr, "serial: no number of type %s is left in the period that began at %s\n",
+			last.Type, last.Start.Format(time.RFC3339))
 	}
 	switch {
 	case c.json:
 		c.printJSON(line)
-	case line.Next != "":
+	case left:
 		_, _ = fmt.Fprintln(c.out, "next", line.Next)
+		if undated {
+			_, _ = fmt.Fprintln(c.out, "seq", after.Seq)
+		}
+	}
+	if err := c.out.Flush(); err != nil {
+		return fmt.Errorf("%s succeeded, but the output could not be written: %w", c.row.name, err)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 
@@ -49,9 +50,45 @@ func TestAnnounce(t *testing.T) {
 	}
 	_, stdout, stderr := surroundings.do("raise", "-json", "G", "0")
 	require.Regexp(t, `^\{"number":"G`+day+`9999","type":"G","start":"`+start+`[^"]*","seq":9999\}\n$`, stdout)
-	require.Contains(t, stderr, "no G is left")
+	require.Contains(t, stderr, "no number of type G is left")
 	code, _, _ := surroundings.do("next", "G")
 	require.Equal(t, 1, code)
+}
+
+// Where a template prints more than the period, Redis does not know what was printed. So these commands print the sequence, and
+// its number of today.
+func TestTodaysNumber(t *testing.T) {
+	zone, day := noon()
+	for _, row := range []struct{ period, template, number string }{
+		{"month", "{type}-{date:yyyyMMdd}-{seq:5}", "IS-" + day + "-%05d"},
+		{"never", "{type}-{date:yyyyMMdd}-{seq:5}", "IS-" + day + "-%05d"},
+		{"year", "{seq:5}/{date:yyMMdd}/{type}", "%05d/" + day[2:] + "/IS"},
+	} {
+		m := miniredis.RunT(t)
+		e := environment{"SERIAL_REDIS_URL": "redis://" + m.Addr(), "SERIAL_TZ": zone}
+		number := func(seq int) string { return fmt.Sprintf(row.number, seq) }
+		ok := func(want string, args ...string) {
+			t.Helper()
+			code, stdout, stderr := e.do(append(args, "-period", row.period, "-template", row.template)...)
+			require.Equal(t, 0, code, stderr)
+			require.Empty(t, stderr)
+			require.Regexp(t, "^"+want+"$", stdout)
+		}
+		next := func(seq int) string { return fmt.Sprintf("next %s\nseq %d\n", number(seq), seq) }
+		ok(next(1), "prepare", "-n", "1", "IS")
+		ok(`\{"type":"IS","start":"[^"]*","seq":0,"next":"`+number(1)+`"\}`+"\n", "prepare", "-n", "1", "-json", "IS")
+		ok(next(8), "raise", "IS", "7")
+		ok(next(10), "takeover", "IS", "9")
+		ok(number(10)+"\n", "next", "IS")
+		ok("seq 10\ntoday "+number(10)+"\n", "peek", "IS")
+		ok(`\{"type":"IS","start":"[^"]*","seq":10,"today":"`+number(10)+`"\}`+"\n", "peek", "-json", "IS")
+		ok(`\{"type":"IS","start":"[^"]*","seq":11,"today":"`+number(11)+`","next":"`+number(12)+`"\}`+"\n", "raise", "-json", "IS", "11")
+
+		code, stdout, stderr := e.do("raise", "IS", "99999", "-period", row.period, "-template", row.template)
+		require.Equal(t, 0, code, stderr)
+		require.Empty(t, stdout)
+		require.Contains(t, stderr, "no number of type IS is left")
+	}
 }
 
 // The counter is raised, and then Redis does not tell where it stands.
