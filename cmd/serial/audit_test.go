@@ -169,7 +169,7 @@ func TestInput(t *testing.T) {
 		says, stdin string
 		args        []string
 	}{
-		{`no column is called "Number"; there are ["id" "number" "note"]`, table, []string{"-column", "Number"}},
+		{`no column is called "Number"; the columns are ["id" "number" "note"]`, table, []string{"-column", "Number"}},
 		{`two columns are called "a"`, "a,b,a\n1,2,3\n", []string{"-column", "a"}},
 		{"the input is empty", "", []string{"-column", "a"}},
 		{"cannot be read as CSV: record on line 3: wrong number of fields", "a,b\n1,2\n3\n", []string{"-column", "a"}},

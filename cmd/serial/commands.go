@@ -35,10 +35,12 @@ var commands = []subcommand{
 	{
 		name: "next", args: "TYPE", needs: counters, n: 1, run: (*command).next,
 		summary: "issue the next number, or the next N, or that of a request",
-		detail: `Without a Redis URL, the counters are in memory and gone afterwards. If only
-some of N numbers can be issued, those are printed, and the exit code is 1.`,
+		detail: `Without a Redis URL, the counters are in memory, for this run only. If only some
+of N numbers can be issued, those are printed, and the exit code is 1. If numbers
+were issued but could not be printed, the error names them. If stdout is closed,
+nothing is issued.`,
 		flags: []option{
-			count("N", "issue so many numbers, one a line. Default 1"),
+			count("N", "issue N numbers, one per line. Default 1"),
 			{"once", "ID", "issue the number of this request; for 48 hours, the same request gets the\nsame number again",
 				func(c *command, id string) error { c.once = id; return nil }},
 		},
@@ -46,46 +48,49 @@ some of N numbers can be issued, those are printed, and the exit code is 1.`,
 	{
 		name: "peek", args: "TYPE", needs: redisURL, run: (*command).peek,
 		summary: "print the last number issued this period, if there is one",
-		detail:  "If there is none, that is said on stderr, and stdout stays empty.",
+		detail: `If there is none, a line on stderr says so, and stdout stays empty.
+` + undated,
 	},
 	{
 		name: "history", args: "TYPE", needs: redisURL, n: 7, run: (*command).history,
 		summary: "print how many were issued in each of the last periods",
-		detail: `The newest period comes first. Those that were not used or are no longer kept
-are left out; see -retention.`,
+		detail: `The newest period comes first. Periods that were not used or are no longer kept
+are omitted; see -retention.`,
 		flags: []option{count("PERIODS", "how many periods, the current one included. Default 7")},
 	},
 	{
 		name: "prepare", args: "TYPE", needs: redisURL, n: 2, run: (*command).prepare,
 		summary: "open this period and the next ones; print the next number",
+		detail:  undated,
 		flags:   []option{count("PERIODS", "how many periods, the current one included. Default 2")},
 	},
 	{
 		name: "raise", args: "TYPE SEQ", needs: redisURL, run: (*command).raise,
 		summary: "make sure that the next number is at least SEQ+1; print it",
 		detail: `SEQ is the last sequence used, or 0 if none was. A counter is never lowered. If
-the type's numbers are set aside in a ledger, the program that has the ledger
-has to raise them.`,
+the type's numbers are set aside in a ledger, the program with the ledger has to
+raise them.
+` + undated,
 	},
 	{
 		name: "takeover", args: "TYPE SEQ", needs: redisURL, run: (*command).takeover,
 		summary: "make this calendar the right one; print the next number",
-		detail: `This ends "conflicting period": a process with another time zone, period or day
-start, or with a ledger, has opened the period. Stop that process first. From
-then on it is the other one that is refused. SEQ is the last sequence used of
-the period that it is now by -tz, -period and -day-start, or 0 if none was. A
-counter is never lowered.`,
+		detail: `This ends "conflicting period" if a process with another time zone or day start,
+or with a ledger, has opened the period. Stop that process first: from then on,
+it is refused. SEQ is the last sequence used in the current period by -tz and
+-day-start, or 0 if none was. A counter is never lowered.
+` + undated,
 	},
 	{
 		name: "audit", args: "TYPE [FILE]", needs: redisURL, run: (*command).audit,
-		summary: "tell which numbers are missing, double or never issued",
-		detail: `FILE, or else stdin, has the numbers that were used, one a line. The exit code
-is 3 if not all are accounted for. What is issued meanwhile does not matter.
-Missing are also numbers that nobody got: those that raise, a floor or a block
-of a ledger skipped, and those whose caller gave up.`,
+		summary: "list the numbers that are missing, double or never issued",
+		detail: `FILE, or else stdin, has the numbers that were used, one per line. The exit code
+is 3 if not all are accounted for. Numbers issued meanwhile do not matter. The
+missing numbers include those that nobody got: raise, a floor or a block of a
+ledger skipped them, or their caller gave up.`,
 		flags: []option{
-			{"date", "DATE", `a date of the period, such as 2021-10-24; with a period shorter than a
-day also the time, as in "2021-10-24 15:04". Default now`,
+			{"date", "DATE", `a date in the period, such as 2021-10-24; if periods are shorter than a
+day, with the time, as in "2021-10-24 15:04". Default now`,
 				func(c *command, date string) error { c.date = date; return nil }},
 			column,
 		},
@@ -93,12 +98,13 @@ day also the time, as in "2021-10-24 15:04". Default now`,
 	{
 		name: "import", args: "[TYPE] [FILE]", needs: redisURL, run: (*command).imports,
 		summary: "raise counters to the numbers of another system",
-		detail: `FILE, or else stdin, has the numbers, one a line. Of each type, or of TYPE only,
-the counter of the current period is raised to the greatest number found. What
-is done is listed, and what is ignored: numbers of other periods. If a line is
-no number, nothing is written. One argument is FILE if there is such a file.`,
+		detail: `FILE, or else stdin, has the numbers, one per line. For each type, or for TYPE
+only, the counter of the current period is raised to the greatest number found.
+The output lists what is done, and the numbers of other periods, which are
+ignored. If a line is not a number, nothing is written. A single argument is
+FILE if such a file exists.`,
 		flags: []option{
-			{"dry-run", "", "list only what would be done. Default where stdin is a terminal;\n-dry-run=false writes",
+			{"dry-run", "", "only list what would be done. Default where stdin is a terminal;\n-dry-run=false writes",
 				func(c *command, value string) error {
 					dry, err := switched(value)
 					c.dryRun = &dry
@@ -110,14 +116,14 @@ no number, nothing is written. One argument is FILE if there is such a file.`,
 	{
 		name: "parse", args: "NUMBER", needs: scheme, run: (*command).parse,
 		summary: "print type, start of the period and sequence of a number",
-		detail: `This asks no Redis and ignores $SERIAL_REDIS_URL. -redis may be given as to the
-other commands; the time zone is then required, too. Otherwise the default of
--tz is $SERIAL_TZ, or this machine's zone.`,
+		detail: `This does not ask Redis and ignores $SERIAL_REDIS_URL. If -redis is given, as to
+the other commands, the time zone is required too. Otherwise the default of -tz
+is $SERIAL_TZ, or this machine's zone.`,
 	},
 	{
 		name: "template", args: "TEMPLATE", needs: scheme, explains: true, run: (*command).explain,
 		summary: "explain a template by examples, or say why it is refused",
-		detail: `This asks no Redis and ignores $SERIAL_REDIS_URL. If the template is refused, the
+		detail: `This does not ask Redis and ignores $SERIAL_REDIS_URL. If the template is refused, the
 exit code is 1.`,
 	},
 	{
@@ -126,8 +132,12 @@ exit code is 1.`,
 	},
 }
 
+// undated is the help about numbers whose date is not known.
+const undated = `If the template prints more of the date than the period, this prints the
+sequence, and the number that it has today.`
+
 // column is the flag -column.
-var column = option{"column", "NAME", "the input is CSV whose first line names the columns; the numbers are in\nthis one",
+var column = option{"column", "NAME", "the input is CSV whose first line names the columns; this one has\nthe numbers",
 	func(c *command, name string) error { c.column = name; return nil }}
 
 // find returns a command by its name.
@@ -153,7 +163,7 @@ func (s *subcommand) check(args []string) error {
 	for i, name := range names {
 		switch {
 		case i < len(args) && args[i] == "":
-			return misused("the %s is empty, as if from a shell variable that is not set", strings.Trim(name, "[]"))
+			return misused("the %s is empty, perhaps from a shell variable that is not set", strings.Trim(name, "[]"))
 		case i >= len(args) && !strings.HasPrefix(name, "["):
 			return misused("%s takes %s, and the %s is missing", s.name, s.args, name)
 		}

@@ -57,11 +57,11 @@ quarter and for the tokens FFFF, FF, EEEE, EE and Q. Default 01-01`,
 			return nil
 		}},
 	{"template", "TEXT", `how a number is printed. Default {type}{date:yyyyMMdd}{seq:4}, with a
-date that suits -period`,
+date that matches -period`,
 		func(c *command, template string) error { c.template = template; return nil }},
 	{"start", "SEQ", "the first sequence of a period. Default 1",
 		func(c *command, value string) (err error) { c.start, err = integer(value, 64); return err }},
-	{"retention", "N", "keep counters for so many periods, for history and audit. Default 0",
+	{"retention", "N", "how many periods counters are kept for after their own, for history\nand audit. Default 0",
 		func(c *command, value string) error {
 			n, err := integer(value, strconv.IntSize)
 			c.more = append(c.more, serial.WithRetention(int(n)))
@@ -79,12 +79,12 @@ Default $SERIAL_HIDDEN_KEY, which has these digits itself`,
 			}
 			return nil
 		}},
-	{"prefix", "NAME", "what every key in Redis begins with. Default serial",
+	{"prefix", "NAME", "prefix of all keys in Redis. Default serial",
 		func(c *command, prefix string) error {
 			c.opts = append(c.opts, serial.WithKeyPrefix(prefix))
 			return nil
 		}},
-	{"json", "", "print one JSON object a line",
+	{"json", "", "print one JSON object per line",
 		func(c *command, value string) (err error) {
 			c.json, err = switched(value)
 			return err
@@ -95,7 +95,7 @@ Default $SERIAL_HIDDEN_KEY, which has these digits itself`,
 func hiddenKey(text string) ([]byte, error) {
 	key, err := hex.DecodeString(strings.TrimSpace(text))
 	if err != nil || len(key) == 0 {
-		return nil, errors.New("the key is not of hexadecimal digits, of which it has 32, 48 or 64")
+		return nil, errors.New("not a key of 32, 48 or 64 hexadecimal digits")
 	}
 	return key, nil
 }
@@ -104,7 +104,7 @@ func hiddenKey(text string) ([]byte, error) {
 func switched(value string) (bool, error) {
 	on, err := strconv.ParseBool(value)
 	if err != nil {
-		return false, errors.New("a switch is true or false")
+		return false, errors.New("allowed are true and false")
 	}
 	return on, nil
 }
@@ -138,7 +138,8 @@ func integer(value string, bits int) (int64, error) {
 	case errors.Is(err, strconv.ErrRange):
 		return 0, errors.New("out of range")
 	case err != nil:
-		return 0, errors.New("not a whole number; allowed are the digits 0 to 9, as in 1000, without underscores and prefixes such as 0x")
+		return 0, errors.New("not a whole number; allowed are the digits 0 to 9, as in 1000, without underscores and " +
+			"prefixes such as 0x")
 	}
 	return n, nil
 }
@@ -234,13 +235,13 @@ func (c *command) split(line []string) error {
 			value, line = line[0], line[1:]
 			// A variable that is not set, without quotes, leaves no word at all. What comes next is not meant as the value then.
 			if next, _, _, _ := lookup(value); value == "--" || isFlag(value) && next != nil {
-				return misused("-%s needs a value, and what follows is a flag; if that is the value, write -%s=VALUE", name, name)
+				return misused("-%s needs a value, and a flag follows; if that is the value, write -%s=VALUE", name, name)
 			}
 		}
-		// An empty value comes from a shell variable that is not set, and does not ask for the default: without its URL, or its
-		// -once, the command would issue numbers that it must not.
+		// An empty value usually comes from a shell variable that is not set. If it meant the default, the command would issue
+		// numbers without the URL, or without -once.
 		if value == "" {
-			return misused("-%s: it is empty, as if from a shell variable that is not set; give a value, or leave the flag out", name)
+			return misused("-%s: it is empty, perhaps from a shell variable that is not set; give a value, or omit the flag", name)
 		}
 		switch err := o.set(c, value).(type) {
 		case nil:
@@ -289,7 +290,7 @@ func (c *command) complete(getenv func(string) string) error {
 	}
 	if c.row.explains {
 		if c.template != "" {
-			return misused("%s takes the template as its argument; leave -template out", c.row.name)
+			return misused("%s takes the template as its argument; omit -template", c.row.name)
 		}
 		c.template = c.args[0]
 	}

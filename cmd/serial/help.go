@@ -40,8 +40,8 @@ func help(row *subcommand) string {
 			fmt.Fprintf(&b, "  %-27s %s\n", s.synopsis(), s.summary)
 		}
 		b.WriteString(`
-"serial help COMMAND" lists the flags of a command. They may stand before or
-behind its arguments, and -- ends them. $SERIAL_REDIS_URL and $SERIAL_TZ are the
+"serial help COMMAND" lists the flags of a command. They may come before or
+after its arguments, and -- ends them. $SERIAL_REDIS_URL and $SERIAL_TZ are the
 defaults of -redis and -tz. With a Redis URL the time zone is required; without
 one, only next, parse, template and version work.
 
@@ -56,7 +56,7 @@ for which nothing was sent to Redis, and 3 for an audit that found something.
 	}
 	for i, o := range row.options() {
 		if i == 0 {
-			b.WriteString("\nFlags, before or behind the arguments:\n")
+			b.WriteString("\nFlags, before or after the arguments:\n")
 		}
 		text := strings.ReplaceAll(o.text, "\n", "\n"+strings.Repeat(" ", 20))
 		fmt.Fprintf(&b, "  %-17s %s\n", strings.TrimSuffix("-"+o.name+" "+o.value, " "), text)

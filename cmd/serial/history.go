@@ -69,7 +69,7 @@ func (c *command) history(ctx context.Context) error {
 		_, _ = fmt.Fprintf(c.out, "%s %s %*d%s\n", c.name(n.Start), bar(used), digits, c.count(n), percent)
 	}
 	if len(numbers) == 0 {
-		_, _ = fmt.Fprintf(c.stderr, "serial: no %s is kept of the last %d periods\n", c.args[0], c.n)
+		_, _ = fmt.Fprintf(c.stderr, "serial: no counter of %s is kept for the last %d periods\n", c.args[0], c.n)
 	}
 	return nil
 }

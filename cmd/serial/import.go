@@ -34,7 +34,7 @@ const (
 	ignored    = "ignored"     // of another period, or of another type than the one named
 )
 
-// unreadable is what the input has that is no number.
+// unreadable is what the input has that is not a number.
 type unreadable struct {
 	count int64
 	first []error
@@ -83,7 +83,7 @@ func (c *command) imports(ctx context.Context) error {
 		if len(c.args) == 1 {
 			hint = ", and there is no file of that name"
 		}
-		return fmt.Errorf("the input has no number of type %s%s, so nothing was written", typ, hint)
+		return fmt.Errorf("the input has no numbers of type %s%s, so nothing was written", typ, hint)
 	}
 	failed, lifted := bad.report(), int64(0)
 	for _, f := range all {
@@ -100,7 +100,7 @@ func (c *command) imports(ctx context.Context) error {
 	if len(all) == 0 && failed == nil {
 		_, _ = fmt.Fprintln(c.stderr, "serial: the input has no numbers, so nothing was written")
 	} else if failed == nil && !slices.ContainsFunc(all, func(f *found) bool { return f.Action != ignored }) {
-		_, _ = fmt.Fprintln(c.stderr, "serial: no number is of a current period, so nothing was written; is the time zone right?")
+		_, _ = fmt.Fprintln(c.stderr, "serial: none of the numbers is of a current period, so nothing was written; is the time zone right?")
 	} else if dry && failed == nil {
 		_, _ = fmt.Fprintln(c.stderr, "serial: nothing was written; -dry-run=false writes")
 	}
@@ -113,7 +113,7 @@ func (c *command) isFile(arg string) bool {
 	return err == nil || arg == "-" || isTerminal(c.stdin)
 }
 
-// collect reads the input: what it has of every type and period, in that order, and what is no number.
+// collect reads the input: what it has of every type and period, in that order, and the lines that are not numbers.
 func (c *command) collect(ctx context.Context, input io.Reader) ([]*found, *unreadable, error) {
 	type key struct {
 		typ   string
@@ -150,7 +150,7 @@ func (u *unreadable) add(err error) {
 	}
 }
 
-// report is an error that shows the first lines that are no numbers, nil if there is none.
+// report is an error that shows the first lines that are not numbers, nil if there are none.
 func (u *unreadable) report() error {
 	if u.count == 0 {
 		return nil

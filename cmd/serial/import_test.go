@@ -117,10 +117,10 @@ func TestImportArguments(t *testing.T) {
 		args  []string
 	}{
 		{1, "no such file", "", []string{"IS", path + "x"}},
-		{1, "the input has no number of type numbers.txt, and there is no file of that name, so nothing was written", "", []string{"numbers.txt"}},
-		{1, "the input has no number of type QQ", "IS" + day + "0009", []string{"QQ"}},
+		{1, "the input has no numbers of type numbers.txt, and there is no file of that name, so nothing was written", "", []string{"numbers.txt"}},
+		{1, "the input has no numbers of type QQ", "IS" + day + "0009", []string{"QQ"}},
 		{0, "the input has no numbers, so nothing was written", "\n", nil},
-		{2, "a switch is true or false", "", []string{"-dry-run=maybe"}},
+		{2, "allowed are true and false", "", []string{"-dry-run=maybe"}},
 		{2, "too many arguments", "", []string{"IS", path, "x"}},
 	} {
 		code, stdout, stderr := e.with(row.stdin).do(append([]string{"import"}, row.args...)...)
@@ -180,7 +180,7 @@ func TestImportOfALostCounter(t *testing.T) {
 	code, stdout, stderr = e.with("IS2021102400000050").do("import", "-period", "minute")
 	require.Equal(t, 0, code, stderr)
 	require.Contains(t, stdout, "ignored IS")
-	require.Equal(t, "serial: no number is of a current period, so nothing was written; is the time zone right?\n", stderr)
+	require.Equal(t, "serial: none of the numbers is of a current period, so nothing was written; is the time zone right?\n", stderr)
 }
 
 // What is below the first sequence raises nothing. Of a type that cannot be read, the bad lines are told all the same.
@@ -219,6 +219,15 @@ func TestImportFails(t *testing.T) {
 }
 
 // Business years, weeks, quarters and what never starts again are imported and told by their names.
+// The only period of Never began in 1969 west of Greenwich.
+func TestNeverIn1969(t *testing.T) {
+	_, e, _ := issued(t, 0)
+	e["SERIAL_TZ"] = "America/New_York"
+	code, stdout, stderr := e.with("IS0008").do("import", "-period", "never")
+	require.Equal(t, 0, code, stderr)
+	require.Equal(t, "raised IS in all time: from 0000 to 0008; 1 number\n", stdout)
+}
+
 func TestPeriods(t *testing.T) {
 	zone, _ := noon()
 	loc, err := time.LoadLocation(zone)
@@ -287,11 +296,11 @@ func TestHiddenKey(t *testing.T) {
 		env  environment
 		args []string
 	}{
-		{"$SERIAL_HIDDEN_KEY: the key is not of hexadecimal digits", environment{"SERIAL_HIDDEN_KEY": "hunter2"}, nil},
+		{"$SERIAL_HIDDEN_KEY: not a key of 32, 48 or 64 hexadecimal digits", environment{"SERIAL_HIDDEN_KEY": "hunter2"}, nil},
 		{"a key of 4 bytes; allowed are 16, 24 and 32", environment{"SERIAL_HIDDEN_KEY": "deadbeef"}, nil},
 		{"-hidden-key: the file cannot be read: no such file", nil, []string{"-hidden-key", "hunter2"}},
-		{"-hidden-key: the key is not of hexadecimal digits", nil, []string{"-hidden-key", written(t, "hunter2")}},
-		{"-hidden-key: the key is not of hexadecimal digits", nil, []string{"-hidden-key", written(t, "\n")}},
+		{"-hidden-key: not a key of 32, 48 or 64 hexadecimal digits", nil, []string{"-hidden-key", written(t, "hunter2")}},
+		{"-hidden-key: not a key of 32, 48 or 64 hexadecimal digits", nil, []string{"-hidden-key", written(t, "\n")}},
 		{"-hidden-key: it is empty", nil, []string{"-hidden-key", ""}},
 		{"allowed are a million or more", environment{"SERIAL_HIDDEN_KEY": key}, []string{"-template", "{type}{date:yyyyMMdd}{seq:4}"}},
 	} {
@@ -363,7 +372,7 @@ func TestTemplate(t *testing.T) {
 		args []string
 	}{
 		{"TEMPLATE is missing", []string{"template"}},
-		{"leave -template out", []string{"template", "-template", "a", "b"}},
+		{"omit -template", []string{"template", "-template", "a", "b"}},
 		{"too many arguments", []string{"template", "a", "b"}},
 	} {
 		code, _, stderr := e.do(row.args...)

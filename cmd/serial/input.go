@@ -23,7 +23,7 @@ type entry struct {
 func (c *command) open(name string) (io.ReadCloser, error) {
 	if name == "" || name == "-" {
 		if isTerminal(c.stdin) {
-			_, _ = fmt.Fprintln(c.stderr, "serial: the numbers are read from this terminal, one a line")
+			_, _ = fmt.Fprintln(c.stderr, "serial: the numbers are read from this terminal, one per line")
 		}
 		return io.NopCloser(c.stdin), nil
 	}
@@ -173,7 +173,7 @@ func columnOf(header []string, name string) (int, error) {
 	case at < 0 && len(header) == 1 && strings.ContainsAny(header[0], ";\t"):
 		return 0, fmt.Errorf("no column is called %q, and the only one is %q; columns are separated by commas", name, header[0])
 	case at < 0:
-		return 0, fmt.Errorf("no column is called %q; there are %q", name, header)
+		return 0, fmt.Errorf("no column is called %q; the columns are %q", name, header)
 	}
 	return at, nil
 }

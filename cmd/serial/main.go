@@ -6,43 +6,46 @@
 //	serial prepare [-n PERIODS] TYPE         open this period and the next ones; print the next number
 //	serial raise TYPE SEQ                    make sure that the next number is at least SEQ+1; print it
 //	serial takeover TYPE SEQ                 make this calendar the right one; print the next number
-//	serial audit [-date DATE] TYPE [FILE]    tell which numbers are missing, double or never issued
+//	serial audit [-date DATE] TYPE [FILE]    list the numbers that are missing, double or never issued
 //	serial import [-dry-run] [TYPE] [FILE]   raise counters to the numbers of another system
 //	serial parse NUMBER                      print type, start of the period and sequence of a number
 //	serial template TEMPLATE                 explain a template by examples, or say why it is refused
 //	serial version                           print the version of this program
 //
-// "serial help next" lists the flags of next. They may stand before or behind the arguments, as in
+// "serial help next" lists the flags of next. Flags may come before or after the arguments, as in
 //
 //	serial next IS -redis redis://localhost:6379/0 -tz Asia/Shanghai
 //
 // and -- ends them. $SERIAL_REDIS_URL and $SERIAL_TZ are the defaults of -redis and -tz; if empty, they count as not set.
-// Keep a URL that holds a password in $SERIAL_REDIS_URL: other users of the host can read a command line. An empty value on
-// the command line, as from a shell variable that is not set, is refused.
+// Keep a URL with a password in $SERIAL_REDIS_URL: other users of the host can read a command line. An empty value on the
+// command line is refused, since it usually comes from a shell variable that is not set. Whole numbers are decimal.
 //
 // All processes that issue numbers of one type must agree on -tz, -period, -day-start, -year-start, -template, -hidden-key and
-// -prefix, whether they are this command or another program. So with a Redis URL the time zone is required: this machine's may
-// not be the others'. Without a URL, only next, parse, template and version work. The counters of next are then in memory and gone
-// afterwards.
+// -prefix, whether they run this command or another program. So the time zone is required with a Redis URL: this machine's may
+// differ from the others'. Without a URL, only next, parse, template and version work, and next counts in memory, for this run only.
 //
 // The key of a hidden sequence is secret. It is read, as hexadecimal digits, from $SERIAL_HIDDEN_KEY or from the file that
-// -hidden-key names, and never stands on the command line.
+// -hidden-key names, never from the command line.
 //
-// Parse and template never ask Redis, and they ignore $SERIAL_REDIS_URL. They use the time zone only to tell when periods begin.
-// So unless -redis is given, this machine's zone is the default.
+// If the template prints more of the date than the period, such as the day of a number that is counted by the month, Redis does
+// not keep what was printed. Then peek, raise, takeover and prepare print the sequence, and the number that it has today.
 //
-// Audit and import read numbers from a file or from stdin, one a line, or with -column from a column of CSV whose first line names
-// the columns. Blank lines do not count, and lines may end as on Windows. Audit reads the counter of the current period, or of
-// the one that -date lies in if its counter is still kept, and tells what is missing among the numbers or comes twice, what was
-// never issued and what is no number. If there is any of this, the exit code is 3. Import raises the counter of every type's
-// current period to the greatest number found, and lists what it did and which numbers of other periods it ignored. If a line is
-// no number, nothing is written. With -dry-run, the default where stdin is a terminal, it only says what it would do.
+// Parse and template never ask Redis, and they ignore $SERIAL_REDIS_URL. They need the time zone only to tell when periods begin.
+// So unless -redis is given, the default is this machine's zone.
+//
+// Audit and import read numbers from a file or from stdin, one per line, or with -column from a column of CSV whose first line names
+// the columns. They skip blank lines and accept the line ends of Windows. Audit reads the counter of the current period, or of the
+// period of -date if its counter is still kept. It lists the numbers that are missing, appear twice or were never issued, and the
+// lines that are not numbers. If it finds any, the exit code is 3. Import raises the counter of every type's current period to the
+// greatest number found, and lists what it did and which numbers of other periods it ignored. If a line is not a number, it writes
+// nothing. With -dry-run, the default where stdin is a terminal, it only says what it would do.
 //
 // If a program sets a type's numbers aside in a ledger, only programs with that ledger can issue, prepare and raise them.
 //
-// Results go to stdout, with -json as one JSON object a line; everything else goes to stderr, and an error ends with its
-// reason. The exit code is 0 for success, 1 for a failure (numbers already printed then stay issued), 2 for an invalid command
-// line, for which nothing was sent to Redis, and 3 for an audit that found something.
+// Results go to stdout, with -json as one JSON object per line; everything else goes to stderr, and an error ends with its
+// reason. The exit code is 0 for success, 1 for a failure, 2 for an invalid command line, for which nothing was sent to Redis, and 3
+// for an audit that found something. Numbers that were printed before a failure stay issued. If numbers were issued but could not be
+// printed, the error names them. If stdout is closed, next issues nothing.
 package main
 
 import (

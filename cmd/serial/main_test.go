@@ -67,7 +67,7 @@ func noon() (zone, day string) {
 	return zone, now.In(loc).Format("20060102")
 }
 
-// lines returns the numbers from first to last, one a line.
+// lines returns the numbers from first to last, one per line.
 func lines(format string, first, last int) string {
 	var b strings.Builder
 	for i := first; i <= last; i++ {
@@ -120,9 +120,9 @@ func TestMisuse(t *testing.T) {
 		{"peek has no flag -n", []string{"peek", "-n", "2", "IS"}},
 		{"-n needs a value", []string{"next", "-n"}},
 		{"-n needs a value", []string{"next", "IS", "-n"}},
-		{"-once needs a value, and what follows is a flag; if that is the value, write -once=VALUE", []string{"next", "-once", "-json", "IS"}},
-		{"-once needs a value, and what follows is a flag", []string{"next", "IS", "-once", "--tz=UTC"}},
-		{"-once needs a value, and what follows is a flag", []string{"next", "-once", "--", "IS"}},
+		{"-once needs a value, and a flag follows; if that is the value, write -once=VALUE", []string{"next", "-once", "-json", "IS"}},
+		{"-once needs a value, and a flag follows", []string{"next", "IS", "-once", "--tz=UTC"}},
+		{"-once needs a value, and a flag follows", []string{"next", "-once", "--", "IS"}},
 		{`-json "maybe"`, []string{"next", "-json=maybe", "IS"}},
 		{`"many"`, []string{"next", "-n", "many", "IS"}},
 		{`-n "0x10": not a whole number; allowed are the digits 0 to 9`, []string{"next", "-n", "0x10", "IS"}},
@@ -664,7 +664,7 @@ func TestHistory(t *testing.T) {
 	code, stdout, stderr = doEnv(url, "history", "-tz", zone, "PO")
 	require.Equal(t, 0, code)
 	require.Empty(t, stdout)
-	require.Equal(t, "serial: no PO is kept of the last 7 periods\n", stderr)
+	require.Equal(t, "serial: no counter of PO is kept for the last 7 periods\n", stderr)
 	code, _, stderr = doEnv(url, "history", "-n", "10001", "-tz", zone, "IS")
 	require.Equal(t, 1, code)
 	require.Contains(t, stderr, "allowed are 1 to 10000")
@@ -833,7 +833,9 @@ func TestBinary(t *testing.T) {
 			_ = cmd.Run()
 			return cmd.ProcessState.ExitCode(), errs.String()
 		}
-		for _, line := range []string{`"$0" next IS >&-`, `"$0" next -once a IS 1<>/dev/null`, `"$0" next -n 3 IS 1</dev/null`} {
+		for _, line := range []string{
+			`"$0" next IS >&-`, `"$0" next -once a IS 1<>/dev/null`, `"$0" next -n 3 IS 1</dev/null`,
+		} {
 			code, stderr := shell(line)
 			require.Equal(t, 1, code, line)
 			require.Regexp(t, `^serial: stdout .*; nothing was sent\n$`, stderr, line)

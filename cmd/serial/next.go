@@ -76,7 +76,8 @@ func (c *command) printAll(numbers []serial.Number) error {
 	case len(numbers) == 1:
 		return fmt.Errorf("the number %s was issued but could not be written: %w", first, err)
 	default:
-		return fmt.Errorf("the %d numbers from %s to %s were issued but could not all be written: %w", len(numbers), first, last, err)
+		return fmt.Errorf("the %d numbers from %s to %s were issued but could not all be written: %w",
+			len(numbers), first, last, err)
 	}
 }
 

@@ -82,7 +82,8 @@ func TestTodaysNumber(t *testing.T) {
 		ok(number(10)+"\n", "next", "IS")
 		ok("seq 10\ntoday "+number(10)+"\n", "peek", "IS")
 		ok(`\{"type":"IS","start":"[^"]*","seq":10,"today":"`+number(10)+`"\}`+"\n", "peek", "-json", "IS")
-		ok(`\{"type":"IS","start":"[^"]*","seq":11,"today":"`+number(11)+`","next":"`+number(12)+`"\}`+"\n", "raise", "-json", "IS", "11")
+		ok(`\{"type":"IS","start":"[^"]*","seq":11,"today":"`+number(11)+`","next":"`+number(12)+`"\}`+"\n",
+			"raise", "-json", "IS", "11")
 
 		code, stdout, stderr := e.do("raise", "IS", "99999", "-period", row.period, "-template", row.template)
 		require.Equal(t, 0, code, stderr)
