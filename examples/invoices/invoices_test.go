@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -392,6 +394,86 @@ func TestRun(t *testing.T) {
 	cancel()
 	require.NoError(t, <-ended)
 }
+
+// A page of another site, which somebody visits who can reach the service, changes nothing. Programs and the service's own pages do.
+func TestCrossOrigin(t *testing.T) {
+	c := start(t)
+	o := c.order(t, 100)
+	v := c.invoice(t, o.Number, "")
+	send := func(path, name, value string) int {
+		r, err := http.NewRequestWithContext(t.Context(), "POST", c.URL+path, nil)
+		require.NoError(t, err)
+		r.Header.Set(name, value)
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		response, err := c.Client().Do(r)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		return response.StatusCode
+	}
+	void := "/invoices/" + v.Number + "/void"
+	for name, value := range map[string]string{"Sec-Fetch-Site": "cross-site", "Origin": "https://example.com"} {
+		for _, path := range []string{void, "/orders", "/orders/" + o.Number + "/invoice"} {
+			require.Equal(t, http.StatusForbidden, send(path, name, value), path)
+		}
+	}
+	var all []invoice
+	c.send(t, http.StatusOK, "GET", "/invoices", "", &all)
+	require.Equal(t, []invoice{v}, all)
+
+	require.Equal(t, http.StatusOK, send(void, "Sec-Fetch-Site", "same-origin"))
+	v = c.invoice(t, o.Number, "")
+	require.Equal(t, http.StatusOK, send("/invoices/"+v.Number+"/void", "Origin", c.URL))
+	c.send(t, http.StatusOK, "GET", "/invoices", "", &all)
+	require.Len(t, all, 2)
+	require.NotNil(t, all[0].VoidedAt)
+	require.NotNil(t, all[1].VoidedAt)
+}
+
+// A body that does not come keeps its request no longer than patience. That is told apart from a wrong body.
+func TestStalledBody(t *testing.T) {
+	for _, path := range []string{"/orders", "/orders/ORD202110240001/invoice"} {
+		for body, status := range map[string]int{
+			"":                   http.StatusRequestTimeout,
+			`{"customer": "Ada"`: http.StatusRequestTimeout,
+			`{}`:                 http.StatusRequestTimeout, // the end is missing
+			"!":                  http.StatusBadRequest,
+		} {
+			synctest.Test(t, func(t *testing.T) {
+				handler := (&service{log: slog.New(slog.DiscardHandler)}).routes() // it is never asked
+				ctx, stop := context.WithCancel(t.Context())
+				conn, server := net.Pipe()
+				listener := make(pipes, 1)
+				listener <- server
+				ended := make(chan error, 1)
+				go func() { ended <- serve(ctx, listener, handler, slog.New(slog.DiscardHandler)) }()
+				began := time.Now()
+				_, err := fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: h\r\nContent-Length: 100\r\n\r\n%s", path, body)
+				require.NoError(t, err)
+				response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+				require.NoError(t, err)
+				require.Equal(t, status, response.StatusCode, "%s %q", path, body)
+				require.LessOrEqual(t, time.Since(began), patience)
+				require.NoError(t, conn.Close())
+				stop()
+				require.NoError(t, <-ended)
+			})
+		}
+	}
+}
+
+// pipes is a listener in memory, for tests with virtual time.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	conn, open := <-p
+	if !open {
+		return nil, net.ErrClosed
+	}
+	return conn, nil
+}
+
+func (p pipes) Close() error   { close(p); return nil }
+func (p pipes) Addr() net.Addr { return &net.IPAddr{} }
 
 // What else the service relies on: the floor, once Redis has lost everything and no process remembers; an audit that makes nobody
 // wait; one invoice per order, whoever writes; no invoice of tomorrow; the newest one first.

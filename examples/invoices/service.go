@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -234,7 +235,7 @@ func (s *service) routes() http.Handler {
 	mux.HandleFunc("POST /orders", s.handle(func(w http.ResponseWriter, r *http.Request) error {
 		var d draft
 		if err := read(w, r, &d); err != nil || strings.TrimSpace(d.Customer) == "" {
-			return refusal{http.StatusBadRequest, `the body must be JSON such as {"customer": "Ada", "amount_cents": 1250}`}
+			return wrongBody(err, `JSON such as {"customer": "Ada", "amount_cents": 1250}`)
 		}
 		o, err := s.place(r.Context(), d)
 		return write(w, http.StatusCreated, o, err)
@@ -247,7 +248,7 @@ func (s *service) routes() http.Handler {
 			date, err = s.day(dated.Date)
 		}
 		if err != nil || date.After(time.Now().Add(12*time.Hour)) { // today's noon may be yet to come
-			return refusal{http.StatusBadRequest, `the body must be empty, or to date it back {"date": "2021-10-24"}`}
+			return wrongBody(err, `empty, or to date it back {"date": "2021-10-24"}`)
 		}
 		v, created, err := s.invoice(r.Context(), r.PathValue("number"), date)
 		if created {
@@ -265,10 +266,15 @@ func (s *service) routes() http.Handler {
 	}))
 	mux.HandleFunc("GET /audit", s.handle(s.showAudit))
 	mux.Handle("GET /{$}", http.RedirectHandler("/audit", http.StatusFound))
-	return mux
+	// Any page that the user visits can have the browser send forms here, also if only this host can reach the service.
+	guard := http.NewCrossOriginProtection()
+	guard.SetDenyHandler(s.handle(func(http.ResponseWriter, *http.Request) error {
+		return refusal{http.StatusForbidden, "a page of another site sent this request"}
+	}))
+	return guard.Handler(mux)
 }
 
-// read decodes a body. An empty one leaves v as it is.
+// read decodes a body, for which handle has set a deadline. An empty one leaves v as it is.
 func read(w http.ResponseWriter, r *http.Request, v any) error {
 	body := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10))
 	body.DisallowUnknownFields()
@@ -276,10 +282,24 @@ func read(w http.ResponseWriter, r *http.Request, v any) error {
 	if err == io.EOF {
 		return nil
 	}
-	if _, end := body.Token(); err == nil && end != io.EOF {
-		err = errors.New("more than one value")
+	_, end := body.Token()
+	switch {
+	case errors.Is(errors.Join(err, end), os.ErrDeadlineExceeded):
+		return errStalled
+	case err == nil && end != io.EOF:
+		return errors.New("more than one value")
 	}
 	return err
+}
+
+var errStalled = refusal{http.StatusRequestTimeout, "the body did not come in time"}
+
+// wrongBody is the refusal of a body that cannot be read, or is not what it must be.
+func wrongBody(err error, must string) error {
+	if errors.Is(err, errStalled) {
+		return err
+	}
+	return refusal{http.StatusBadRequest, "the body must be " + must}
 }
 
 // day is noon of a day that is written as 2021-10-24. Noon exists also on days that begin at 01:00.
@@ -304,6 +324,10 @@ func (s *service) handle(f func(http.ResponseWriter, *http.Request) error) http.
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), patience)
 		defer cancel()
+		if deadline, _ := ctx.Deadline(); r.ContentLength != 0 {
+			// The end of a context does not end the read of a body. This deadline does. If w does not support it, ReadTimeout remains.
+			_ = http.NewResponseController(w).SetReadDeadline(deadline)
+		}
 		err := f(w, r.WithContext(ctx))
 		if err == nil {
 			return
