@@ -46,7 +46,7 @@ func run(ctx context.Context, args []string, out io.Writer, log *slog.Logger) (e
 	flags := flag.NewFlagSet("orders", flag.ContinueOnError)
 	addr := flags.String("addr", "127.0.0.1:8080", "the `address` to listen on")
 	redisURL := flags.String("redis", "", "`URL` of Redis; default $ORDERS_REDIS_URL, else one in memory, for demonstration")
-	database := flags.String("database", "", "postgres://... or a file of SQLite; default $ORDERS_DATABASE, else a temporary file")
+	database := flags.String("database", "", "postgres://..., \"host=... dbname=...\" or a file of SQLite; default $ORDERS_DATABASE, else a temporary file")
 	protect := flags.String("protect", "ledger", "what keeps numbers from coming twice if Redis loses them: ledger or floor")
 	zone := flags.String("tz", "UTC", "the time `zone` whose midnight begins a new day; the same in every process")
 	if err := flags.Parse(args); err != nil {
@@ -54,7 +54,7 @@ func run(ctx context.Context, args []string, out io.Writer, log *slog.Logger) (e
 	}
 	flags.Visit(func(f *flag.Flag) {
 		if f.Value.String() == "" { // a shell variable that is not set, not a wish for a demonstration
-			err = errors.Join(err, fmt.Errorf("-%s is empty; give a value, or leave the flag out", f.Name))
+			err = errors.Join(err, fmt.Errorf("-%s is empty; give a value, or omit the flag", f.Name))
 		}
 	})
 	if err != nil {

@@ -9,17 +9,20 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/http/httptrace"
+	"os"
 	"regexp"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
 	"github.com/dailyserial/serial/internal/redistest"
+	"github.com/dailyserial/serial/sqlledger"
 )
 
 var ada = draft{"Ada", 1250}
@@ -462,6 +465,7 @@ func TestRun(t *testing.T) {
 func TestRunRefuses(t *testing.T) {
 	t.Setenv("ORDERS_REDIS_URL", "")
 	t.Setenv("ORDERS_DATABASE", "")
+	t.Chdir(t.TempDir())
 	for _, tt := range []struct {
 		args []string
 		want string
@@ -474,15 +478,65 @@ func TestRunRefuses(t *testing.T) {
 		{[]string{"-addr", ""}, "-addr is empty"},
 		{[]string{"-redis", "redis://:p%ssword@localhost"}, "not of the form"},
 		{[]string{"-database", "postgres://orders:password@127.0.0.1:1/orders"}, "the orders' table"},
+		{[]string{"-database", "host=127.0.0.1 port=1 user=orders password=password dbname=orders"}, "the orders' table"},
+		{[]string{"-database", " user = orders password='pass word' host=127.0.0.1 port=1"}, "the orders' table"},
+		{[]string{"-database", "host=127.0.0.1 port=one password=password"}, "the database is neither"},
+		{[]string{"-database", "password=pass word host=127.0.0.1"}, "the database is neither"},
+		{[]string{"-database", "postgres://orders:p%ssword@127.0.0.1:1/orders"}, "the database is neither"},
+		{[]string{"-database", "mysql://orders:password@127.0.0.1/orders"}, "the database is neither"},
+		{[]string{"-database", "orders:password@tcp(127.0.0.1:1)/orders"}, "the database is neither"},
 		{[]string{"-addr", "nowhere"}, "nowhere"},
 	} {
 		if tt.args[0] != "-database" {
 			tt.args = append(tt.args, "-database", anyDatabase(t))
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-		err := run(ctx, tt.args, io.Discard, (&journal{}).logger())
+		out := &journal{}
+		err := run(ctx, tt.args, out, out.logger())
 		cancel()
 		require.ErrorContains(t, err, tt.want)
-		require.NotContains(t, err.Error(), "ssword")
+		require.NotRegexp(t, "ss ?word", strings.ReplaceAll(err.Error(), errDatabase.Error(), "")+out.String())
 	}
+	files, err := os.ReadDir(".")
+	require.NoError(t, err)
+	require.Empty(t, files, "an address was taken for the name of a file")
+}
+
+// PostgreSQL is also found by keywords and values.
+func TestKeywords(t *testing.T) {
+	config, err := pgx.ParseConfig(postgres(t))
+	require.NoError(t, err)
+	rdb, _ := embedded(t)
+	dsn := fmt.Sprintf("host=%s port=%d user=%s password='%s' dbname=%s search_path=%s sslmode=disable",
+		config.Host, config.Port, config.User, config.Password, config.Database, config.RuntimeParams["search_path"])
+	p := start(t, rdb, dsn, "ledger")
+	p.must(t, http.StatusCreated, "first", ada)
+	require.Equal(t, sqlledger.PostgreSQL, p.orders.dialect)
+}
+
+// A page of another site, which the user of the proxy visits, orders nothing. Programs and the site's own pages do.
+func TestCrossOrigin(t *testing.T) {
+	rdb, _ := embedded(t)
+	p := start(t, rdb, anyDatabase(t), "ledger")
+	post := func(key, name, value string) answer {
+		header := from("Ada", key)
+		header.Set(name, value)
+		a, err := p.send(t.Context(), "POST", "/orders", header, `{"amount_cents": 1250}`)
+		require.NoError(t, err)
+		return a
+	}
+	for name, value := range map[string]string{"Sec-Fetch-Site": "cross-site", "Origin": "https://example.com"} {
+		a := post("foreign", name, value)
+		require.Equal(t, http.StatusForbidden, a.status, value)
+		require.Equal(t, problem{"Forbidden", http.StatusForbidden, errForeign.detail}, a.problem)
+	}
+	require.Empty(t, p.stored(t))
+	n, err := rdb.DBSize(t.Context()).Result()
+	require.NoError(t, err)
+	require.Zero(t, n)
+
+	require.Equal(t, http.StatusCreated, post("page", "Sec-Fetch-Site", "same-origin").status)
+	require.Equal(t, http.StatusCreated, post("old-browser", "Origin", p.URL).status)
+	p.must(t, http.StatusCreated, "program", ada)
+	require.Len(t, p.stored(t), 3)
 }

@@ -38,7 +38,10 @@ func (s *service) routes() http.Handler {
 	mux.HandleFunc("GET /orders/{number}", s.handle(s.get))
 	mux.HandleFunc("GET /readyz", s.ready)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
-	return mux
+	// A browser sends along what authenticates its user at the proxy, whichever page asks for it.
+	guard := http.NewCrossOriginProtection()
+	guard.SetDenyHandler(s.handle(func(http.ResponseWriter, *http.Request) error { return errForeign }))
+	return guard.Handler(mux)
 }
 
 // place is the purpose of this service: one key of a customer, one order, one number, however often and whenever the
@@ -76,11 +79,7 @@ func (s *service) number(ctx context.Context, customer, key string, attempt int)
 		s.log.ErrorContext(ctx, "a number came twice: Redis lost more than the floor knows of", "customer", customer, "key", key)
 		return s.gen.NextNumber(ctx, businessType)
 	}
-	number, err := s.gen.NextOnce(ctx, businessType, requestID(customer, key))
-	if err != nil {
-		return serial.Number{}, err
-	}
-	return s.gen.Parse(number)
+	return s.gen.NextNumberOnce(ctx, businessType, requestID(customer, key))
 }
 
 // requestID returns what tells a request from every other, of any customer: customers choose their keys, and two may choose
@@ -211,6 +210,8 @@ type refusal struct {
 }
 
 func (r refusal) Error() string { return r.detail }
+
+var errForeign = refusal{http.StatusForbidden, "a page of another site sent this request"}
 
 var errStalled = refusal{http.StatusRequestTimeout, "the body did not come in time; come again with the same key"}
 

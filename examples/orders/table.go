@@ -5,10 +5,12 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	_ "github.com/jackc/pgx/v5/stdlib"
 
 	"github.com/dailyserial/serial"
@@ -48,20 +50,33 @@ type draft struct {
 
 var errNone = errors.New("no such order")
 
+var errDatabase = errors.New("the database is neither of the form postgres://USER:PASSWORD@HOST:PORT/NAME or " +
+	"\"host=HOST port=PORT user=USER password=PASSWORD dbname=NAME\", nor a file, whose name has no =, @ or ://")
+
 // A table keeps the orders.
 type table struct {
 	db      *sql.DB
 	dialect sqlledger.Dialect
 }
 
-// openTable opens PostgreSQL, or a file of SQLite, and creates the table.
+// keywords matches what libpq calls a keyword/value string, such as "host=localhost dbname=shop".
+var keywords = regexp.MustCompile(`^\s*\w+\s*=`)
+
+// openTable opens PostgreSQL, or a file of SQLite, and creates the table. No error of it shows a password.
 func openTable(ctx context.Context, dsn string) (*table, error) {
 	dialect, driver, connections := sqlledger.PostgreSQL, "pgx", 20
-	if !strings.HasPrefix(dsn, "postgres://") && !strings.HasPrefix(dsn, "postgresql://") {
+	if strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://") || keywords.MatchString(dsn) {
+		if _, err := pgx.ParseConfig(dsn); err != nil {
+			return nil, errDatabase // err may show a part of a password
+		}
+	} else {
+		if strings.Contains(dsn, "://") || strings.Contains(dsn, "@") { // the address of another kind of database
+			return nil, errDatabase
+		}
 		dialect, driver, connections = sqlledger.SQLite, "sqlite", 1 // SQLite has one writer at a time, so it is better to queue here
 		dsn = "file:" + dsn + "?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)"
 		if !slices.Contains(sql.Drivers(), driver) {
-			return nil, errors.New("built with the race detector, and so without SQLite: -database must be a postgres:// URL")
+			return nil, errors.New("built with the race detector, and so without SQLite: -database must be PostgreSQL")
 		}
 	}
 	db, err := sql.Open(driver, dsn)
