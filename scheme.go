@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/dailyserial/serial/internal/schemes"
 )
 
 // A Scheme is how numbers look and when they start again: what of a [Generator] needs no Redis. It parses and prints numbers
@@ -257,22 +255,6 @@ func (s *Scheme) Period(at time.Time) (label string, start, end time.Time) {
 	}
 	p, loc := s.calendar.at(at), s.calendar.location
 	return p.label, time.Unix(p.start, 0).In(loc), time.Unix(p.end, 0).In(loc)
-}
-
-func init() {
-	schemes.Of = func(scheme any) schemes.Inside {
-		s := scheme.(*Scheme)
-		if s.format == nil {
-			return schemes.Inside{}
-		}
-		return schemes.Inside{
-			Prefix: s.prefix, PrintMark: s.mark, CheckType: s.format.checkType,
-			At: func(t time.Time) (schemes.Stretch, error) {
-				of := s.stretchAt(t)
-				return schemes.Stretch{Label: of.label, Start: of.start, End: of.end, From: of.from, To: of.to}, s.format.printable(of.reading)
-			},
-		}
-	}
 }
 
 // Limits returns the first and the last sequence of a period.

@@ -437,6 +437,10 @@ func TestIndependent(t *testing.T) {
 		db := d.open(t)
 		g := d.generator(t, db)
 		other := d.generator(t, db, serial.WithKeyPrefix("other"))
+		commits(t, db, func(tx *sql.Tx) { // those who begin a series do wait
+			_, err := g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-23"))
+			require.NoError(t, err)
+		})
 		for range 2 { // first with new rows, then with old ones
 			held := begin(t, db)
 			_, err := g.NextOn(t.Context(), held, "IS", date(t, "2021-10-24"))

@@ -34,17 +34,29 @@ type statements struct {
 	update string
 
 	// upsert takes series, period, mark, above+n, mark, n, above+n. Since max(last, above)+n = max(last+n, above+n), this is all
-	// it needs. A row of which nothing is taken has no mark yet. It is empty if read does its work too.
+	// it needs. A row of which nothing is taken has no mark yet. It is empty if read does its work too. In MySQL, it takes checked
+	// before the second mark: 1 if it is known that there is a transaction, else 0. With 0 it does nothing outside a transaction, and
+	// nothing at all where the server cannot tell.
 	upsert string
 
-	// read returns last, previous, mark and now. It takes the arguments of upsert or, after an upsert, series, period.
+	// read returns last, previous, mark and now. It takes the arguments of upsert or, after an upsert, series, period, checked,
+	// and returns nothing where that did nothing.
 	read string
 
-	undo, last string // take series, period
-	ask        string // returns now
-	exists     string // returns whether there is the table, wherever it is found; empty where schema looks in the same place
-	probe      string // fails if the table lacks a column
-	flaw       string // returns why the table is unfit, "-" if it isn't; empty where nothing can be wrong
+	// gate takes series, period. It returns the mark of the series' gate or, where that was deleted, of another period from which
+	// numbers were taken. At PostgreSQL's SERIALIZABLE it is gateUnread.
+	gate string
+
+	// last takes series, period, series, period, series, period. It returns what gate returns and the period's mark and last, or
+	// NULL for what is missing.
+	last string
+
+	undo   string // takes series, period
+	tells  string // returns whether the server can tell that it is outside a transaction; empty except in MySQL
+	ask    string // returns now
+	exists string // returns whether there is the table, wherever it is found; empty where schema looks in the same place
+	probe  string // fails if the table lacks a column
+	flaw   string // returns why the table is unfit, "-" if it isn't; empty where nothing can be wrong
 }
 
 const (
@@ -52,11 +64,18 @@ const (
 	update = "UPDATE {table} SET previous = last, last = last + ? WHERE series = ? AND period = ? AND mark = ? AND last >= ? " +
 		"RETURNING last, {now}"
 	undo = "UPDATE {table} SET last = previous WHERE series = ? AND period = ?"
-	last = "SELECT last, mark FROM {table} WHERE series = ? AND period = ?"
-	ask  = "SELECT {now}"
+	gate = "SELECT mark FROM {table} WHERE series = ? AND period <> ? AND last > 0 ORDER BY period LIMIT 1"
+	last = "SELECT (" + gate + "), (SELECT mark FROM {table} WHERE series = ? AND period = ?), " +
+		"(SELECT last FROM {table} WHERE series = ? AND period = ?)"
+	ask = "SELECT {now}"
+
+	notSerializable = "WHERE current_setting('transaction_isolation') <> 'serializable' AND" // PostgreSQL's
 
 	probe = "SELECT series, period, mark, previous, last FROM {table} WHERE 1 = 0"
 )
+
+// inTransaction takes checked. To MySQL, which has no such variable, what only MariaDB runs is a comment.
+const inTransaction = "(? = 1 /*M! OR @@in_transaction = 1 */)"
 
 var dialects = map[Dialect]statements{
 	PostgreSQL: {
@@ -72,7 +91,7 @@ var dialects = map[Dialect]statements{
 		// Not now(), which is the start of the transaction. In RETURNING, it is read after the wait for the row's lock.
 		now: "floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
 		// At SERIALIZABLE, an update that reads a small table from end to end conflicts with those of other types.
-		update: strings.Replace(update, "WHERE", "WHERE current_setting('transaction_isolation') <> 'serializable' AND", 1),
+		update: strings.Replace(update, "WHERE", notSerializable, 1),
 		read: `INSERT INTO {table} AS c (series, period, mark, previous, last)
 			VALUES (?::bytea, ?::bytea, ?::bytea, 0, ?::bigint)
 			ON CONFLICT (series, period) DO UPDATE
@@ -97,10 +116,12 @@ var dialects = map[Dialect]statements{
 		now: "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))",
 		// Assignments are made from left to right: last is the old one until it is set. LAST_INSERT_ID stays as it is, since the
 		// table has no AUTO_INCREMENT.
-		upsert: `INSERT INTO {table} (series, period, mark, previous, last) VALUES (?, ?, ?, 0, ?)
+		upsert: `INSERT INTO {table} (series, period, mark, previous, last) SELECT ?, ?, ?, 0, ? FROM DUAL WHERE ` + inTransaction + `
 			ON DUPLICATE KEY UPDATE mark = IF(last = 0, ?, mark), previous = last, last = GREATEST(last + ?, ?)`,
 		// Without FOR UPDATE, REPEATABLE READ would show the row as it was when the transaction began to read.
-		read: `SELECT last, previous, mark, {now} FROM {table} WHERE series = ? AND period = ? FOR UPDATE`,
+		read: `SELECT last, previous, mark, {now} FROM {table} WHERE series = ? AND period = ?
+			AND ` + inTransaction + ` FOR UPDATE`,
+		tells: "SELECT /*M! 1 + */ 0",
 		flaw: `SELECT CASE engine WHEN 'InnoDB' THEN '-' ELSE concat('its engine is ', coalesce(engine, 'none')) END
 			FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = '{name}'`,
 	},
@@ -157,9 +178,15 @@ func (d Dialect) forTable(name string) (s statements, err error) {
 	if !identifier.MatchString(name) {
 		return s, fmt.Errorf("gapless: table %.80q: allowed are 1 to 63 ASCII letters, digits and _, no digit first", name)
 	}
-	s.undo, s.last, s.ask, s.probe = undo, last, ask, probe
+	s.undo, s.gate, s.last, s.ask, s.probe = undo, gate, last, ask, probe
+	if d == PostgreSQL {
+		// At SERIALIZABLE, a search for the gate conflicts with those who begin other series or periods.
+		s.gate = "(" + strings.Replace(gate, "WHERE", notSerializable, 1) + ") UNION ALL SELECT '" + gateUnread +
+			"'::bytea WHERE current_setting('transaction_isolation') = 'serializable'"
+	}
 	replace := strings.NewReplacer("{table}", s.quote+name+s.quote, "{name}", name, "{now}", s.now)
-	for _, query := range []*string{&s.schema, &s.update, &s.upsert, &s.read, &s.undo, &s.last, &s.ask, &s.exists, &s.probe, &s.flaw} {
+	for _, query := range []*string{&s.schema, &s.update, &s.upsert, &s.read, &s.undo, &s.gate, &s.last, &s.ask, &s.exists, &s.probe,
+		&s.flaw} {
 		*query = replace.Replace(*query)
 		for i := 1; d == PostgreSQL && strings.Contains(*query, "?"); i++ {
 			*query = strings.Replace(*query, "?", "$"+strconv.Itoa(i), 1)
@@ -193,6 +220,9 @@ var postgresAgain = []string{"23505", "42P07", "42710"}
 
 // mysqlAgain is a deadlock and a wait for a lock that took too long. Drivers share no type for errors, but all print the number.
 var mysqlAgain = regexp.MustCompile(`(?i)\berror (1213|1205)\b`)
+
+// noSavepoint is MySQL's error for a savepoint that is not there.
+var noSavepoint = regexp.MustCompile(`(?i)\berror 1305\b`)
 
 // again reports whether creating the table once more may help.
 func (d Dialect) again(err error) bool {

@@ -94,11 +94,13 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"reflect"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/dailyserial/serial"
-	"github.com/dailyserial/serial/internal/schemes"
 )
 
 const (
@@ -138,12 +140,25 @@ type Querier interface {
 // goroutines, and any number of processes may use the same table at once. It has no connection of its own, so that one
 // Generator may serve several databases.
 type Generator struct {
-	scheme  *serial.Scheme
-	inside  schemes.Inside
-	dialect Dialect
-	sql     statements
-	clock   atomic.Pointer[clock]
+	scheme     *serial.Scheme
+	mark       string // calendar and print mark, for rows of periods
+	dialect    Dialect
+	sql        statements
+	clock      atomic.Pointer[clock]
+	span       atomic.Pointer[span] // of the last instant asked for
+	savepoints atomic.Bool          // the server is MySQL, which cannot tell otherwise that it is outside a transaction
 }
+
+// A span is a time in which the same date is printed, of one period.
+type span struct {
+	number   serial.Number // of that date, with a type and a sequence of no meaning
+	label    string        // of the period
+	from, to int64         // Unix seconds
+	whole    bool          // it is the whole period
+}
+
+// contains reports whether t is in s.
+func (s *span) contains(t time.Time) bool { return s.from <= t.Unix() && t.Unix() < s.to }
 
 // A clock is what the database's clock said, and when: nil before it was ever read. What it says now follows from the time that
 // has passed, whatever happens to this host's wall clock, and is late by the answer's way here. So it is never ahead, and nobody
@@ -188,11 +203,11 @@ func New(dialect Dialect, scheme *serial.Scheme, opts ...Option) (*Generator, er
 	if err != nil {
 		return nil, err
 	}
-	inside := schemes.Of(scheme)
-	if inside.At == nil {
+	calendar := scheme.Calendar()
+	if calendar == "" {
 		return nil, errors.New("gapless: the scheme is empty; allowed are those of serial.NewScheme and Generator.Scheme")
 	}
-	return &Generator{scheme: scheme, inside: inside, dialect: dialect, sql: s}, nil
+	return &Generator{scheme: scheme, mark: calendar + markJoint + scheme.PrintMark(), dialect: dialect, sql: s}, nil
 }
 
 // Scheme returns the scheme of g's numbers.
@@ -236,28 +251,52 @@ func (g *Generator) NextOn(ctx context.Context, tx Tx, typ string, date time.Tim
 // the period were taken by a scheme that prints sequences in another way; an error for a date that is not in 1970 to 9999 or that the
 // template cannot print; one for a q that is nil or bun's on PostgreSQL; the driver's own, as for a missing table.
 func (g *Generator) Last(ctx context.Context, q Querier, typ string, at time.Time) (serial.Number, error) {
-	number, of, err := g.on(typ, at)
+	series, err := g.scheme.Series(typ)
+	if err != nil {
+		return serial.Number{}, fmt.Errorf("gapless: %w", err)
+	}
+	s, err := g.spanAt(typ, at)
 	if err != nil {
 		return serial.Number{}, err
 	}
-	if missing(q) {
-		return serial.Number{}, errors.New("gapless: the Querier is nil")
+	if err := g.check(q, "Querier"); err != nil {
+		return serial.Number{}, err
 	}
-	var mark []byte
-	number.Seq = 0
-	query, args := g.dialect.bind(g.sql.last, g.series(typ), []byte(of.Label))
-	err = q.QueryRowContext(ctx, query, args...).Scan(&number.Seq, &mark)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-	case err != nil:
-		return serial.Number{}, g.failed(ctx, "the last number of "+typ, err)
-	case number.Seq != 0 && string(mark) != g.inside.PrintMark:
-		return serial.Number{}, conflict(typ, of.Label)
+	what := "the last number of " + typ
+	if db, ok := q.(pool); ok && g.dialect == MySQL {
+		// Where autocommit is off, a connection of the pool may be in a transaction whose snapshot is old.
+		tx, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+		if err != nil {
+			return serial.Number{}, g.failed(ctx, what, err)
+		}
+		defer func() { _ = tx.Rollback() }()
+		q = tx
 	}
-	if of.From != of.Start || of.To != of.End {
-		return serial.Number{Type: number.Type, Start: number.Start, Seq: number.Seq}, nil
+	var seq sql.NullInt64
+	var gate, mark []byte
+	key, period := []byte(series), []byte(s.label)
+	query, args := g.dialect.bind(g.sql.last, key, period, key, period, key, period)
+	if err := q.QueryRowContext(ctx, query, args...).Scan(&gate, &mark, &seq); err != nil {
+		return serial.Number{}, g.failed(ctx, what, err)
+	}
+	if calendar, _, _ := strings.Cut(string(gate), markJoint); gate != nil && calendar != g.scheme.Calendar() {
+		return serial.Number{}, g.conflict(typ, s.label, calendar)
+	}
+	if seq.Int64 != 0 && string(mark) != g.mark {
+		return serial.Number{}, g.conflict(typ, s.label, string(mark))
+	}
+	number := s.number
+	number.Type, number.Seq = strings.Clone(typ), seq.Int64
+	if !s.whole {
+		number = serial.Number{Type: number.Type, Start: number.Start, Seq: number.Seq}
 	}
 	return number, nil
+}
+
+// A pool is a [*sql.DB], or wraps one.
+type pool interface {
+	BeginTx(ctx context.Context, opts *sql.TxOptions) (*sql.Tx, error)
+	Stats() sql.DBStats
 }
 
 // Raise makes sure that the next number of a type is at least seq+1, in the period that at lies in, if tx is committed. It
@@ -267,21 +306,27 @@ func (g *Generator) Last(ctx context.Context, q Querier, typ string, at time.Tim
 // Errors: an error for a seq that is not 0 to the largest sequence, after which nothing was raised and tx can go on; otherwise
 // those of [Generator.Next], except [serial.ErrExhausted].
 func (g *Generator) Raise(ctx context.Context, tx Tx, typ string, at time.Time, seq int64) error {
-	_, of, err := g.on(typ, at)
+	series, err := g.scheme.Series(typ)
+	if err != nil {
+		return fmt.Errorf("gapless: %w", err)
+	}
+	s, err := g.spanAt(typ, at)
 	if err != nil {
 		return err
 	}
 	if _, last := g.scheme.Limits(); seq < 0 || seq > last {
 		return fmt.Errorf("gapless: Raise of %s to %d: allowed are 0 to %d", typ, seq, last)
 	}
-	if missing(tx) {
-		return errNoTx
+	leave, err := g.enter(tx)
+	if err != nil {
+		return err
 	}
+	defer leave()
 	// Taking no numbers after seq is to raise to seq.
-	c, err := g.take(ctx, tx, typ, of.Label, seq, 0)
-	if err == nil && c.mark != g.inside.PrintMark {
-		if err = g.undo(ctx, tx, typ, of.Label); err == nil {
-			return conflict(typ, of.Label)
+	c, err := g.take(ctx, tx, typ, series, s.label, seq, 0)
+	if err == nil && c.mark != g.mark {
+		if err = g.undo(ctx, tx, series, s.label); err == nil {
+			return g.conflict(typ, s.label, c.mark)
 		}
 	}
 	if err != nil {
@@ -290,7 +335,27 @@ func (g *Generator) Raise(ctx context.Context, tx Tx, typ string, at time.Time, 
 	return nil
 }
 
-var errNoTx = errors.New("gapless: the transaction is nil")
+// errEnded tells of a transaction that the caller has not ended.
+var errEnded = errors.New("the database has ended the transaction, as for a deadlock, a statement that creates or changes a table, or a " +
+	"write that failed or was interrupted; nothing was taken: roll back and begin again")
+
+// busy has each Tx in which a number is being taken.
+var busy sync.Map
+
+// enter keeps others from tx until leave is called.
+func (g *Generator) enter(tx Tx) (leave func(), err error) {
+	if err := g.check(tx, "transaction"); err != nil {
+		return nil, err
+	}
+	if !reflect.ValueOf(tx).Comparable() {
+		return func() {}, nil
+	}
+	if _, taken := busy.LoadOrStore(tx, nil); taken {
+		return nil, errors.New("gapless: another call is taking a number in this transaction, and this one has taken nothing: " +
+			"a Tx is for one goroutine at a time")
+	}
+	return func() { busy.Delete(tx) }, nil
+}
 
 // one is the only number of a batch of one.
 func one(numbers []serial.Number, err error) (serial.Number, error) {
@@ -302,44 +367,47 @@ func one(numbers []serial.Number, err error) (serial.Number, error) {
 
 // next takes n numbers in the period of date or, if that is nil, of the database's clock.
 func (g *Generator) next(ctx context.Context, tx Tx, typ string, date *time.Time, n int) ([]serial.Number, error) {
-	if err := g.inside.CheckType(typ); err != nil {
+	series, err := g.scheme.Series(typ)
+	if err != nil {
 		return nil, fmt.Errorf("gapless: %w", err)
 	}
 	if n < 1 || n > most {
 		return nil, fmt.Errorf("gapless: %w: %d numbers at once: allowed are 1 to %d", serial.ErrInvalidRequest, n, most)
 	}
-	if missing(tx) {
-		return nil, errNoTx
+	leave, err := g.enter(tx)
+	if err != nil {
+		return nil, err
 	}
+	defer leave()
 	what := "next number of " + typ
-	number, of, err := g.begin(ctx, tx, typ, date, what)
+	s, err := g.begin(ctx, tx, typ, date, what)
 	if err != nil {
 		return nil, err
 	}
 	first, last := g.scheme.Limits()
 	for range patience {
-		c, err := g.take(ctx, tx, typ, of.Label, first-1, int64(n))
+		c, err := g.take(ctx, tx, typ, series, s.label, first-1, int64(n))
 		if err != nil {
 			return nil, g.failed(ctx, what, err)
 		}
-		taken := of.Label
-		if date == nil && !of.Contains(c.now) {
+		taken := s.label
+		if date == nil && !s.contains(c.now) {
 			// Only now is it known when the number was taken. If that was in the period that was tried, it is good, whatever
 			// else is printed of the date.
-			number, of, err = g.on(typ, c.now)
+			s, err = g.spanAt(typ, c.now)
 		}
-		if err == nil && of.Label == taken {
+		if err == nil && s.label == taken {
 			switch {
-			case c.mark != g.inside.PrintMark:
-				err = conflict(typ, of.Label)
+			case c.mark != g.mark:
+				err = g.conflict(typ, s.label, c.mark)
 			case c.last > last:
 				err = fmt.Errorf("gapless: %w: %d more after sequence %d of %s in period %s: allowed are %d to %d", serial.ErrExhausted,
-					n, max(c.previous, first-1), typ, of.Label, first, last)
+					n, max(c.previous, first-1), typ, s.label, first, last)
 			default:
-				return batch(number, c.last, n), nil
+				return batch(s.number, typ, c.last, n), nil
 			}
 		}
-		if failure := g.undo(ctx, tx, typ, taken); failure != nil {
+		if failure := g.undo(ctx, tx, series, taken); failure != nil {
 			return nil, g.failed(ctx, what, failure)
 		}
 		if err != nil {
@@ -350,39 +418,53 @@ func (g *Generator) next(ctx context.Context, tx Tx, typ string, date *time.Time
 		what, patience)
 }
 
-// begin is on for date or, if that is nil, for what the database's clock says by now.
-func (g *Generator) begin(ctx context.Context, tx Tx, typ string, date *time.Time, what string) (serial.Number, schemes.Stretch, error) {
+// begin is spanAt for date or, if that is nil, for what the database's clock says by now.
+func (g *Generator) begin(ctx context.Context, tx Tx, typ string, date *time.Time, what string) (*span, error) {
 	if date != nil {
-		return g.on(typ, *date)
+		return g.spanAt(typ, *date)
 	}
 	if c := g.clock.Load(); c != nil {
-		if number, of, err := g.on(typ, c.now()); err == nil {
-			return number, of, nil
+		if s, err := g.spanAt(typ, c.now()); err == nil {
+			return s, nil
 		} // the clock was wrong when last read
 	}
 	now, err := g.query(ctx, tx, g.sql.ask, nil)
 	if err != nil {
-		return serial.Number{}, schemes.Stretch{}, g.failed(ctx, what, err)
+		return nil, g.failed(ctx, what, err)
 	}
-	return g.on(typ, now)
+	return g.spanAt(typ, now)
 }
 
-// on is a type's number in the period of an instant, whose Seq has yet to be set, and that instant's part of the period. It is an
-// error if there can be no such number.
-func (g *Generator) on(typ string, at time.Time) (serial.Number, schemes.Stretch, error) {
+// Whatever the zone, these instants have dates in 1970 to 9999.
+const (
+	dated    = 4 * 24 * 3600
+	datedEnd = 253_402_300_800 - 4*24*3600
+)
+
+// spanAt returns a span that contains an instant, in which a number of typ can be printed, or an error if there is none. It is cut
+// off at dated and datedEnd, unless at lies beyond.
+func (g *Generator) spanAt(typ string, at time.Time) (*span, error) {
+	if s := g.span.Load(); s != nil && s.contains(at) {
+		return s, nil
+	}
 	number, err := g.scheme.Number(typ, at, 1)
 	if err != nil {
-		return serial.Number{}, schemes.Stretch{}, fmt.Errorf("gapless: %w", err)
+		return nil, fmt.Errorf("gapless: %w", err)
 	}
-	of, err := g.inside.At(at)
+	from, to, err := g.scheme.Span(at)
 	if err != nil {
-		return serial.Number{}, schemes.Stretch{}, fmt.Errorf("gapless: %w", err)
+		return nil, fmt.Errorf("gapless: %w", err)
 	}
-	return number, of, nil
+	label, start, end := g.scheme.Period(at)
+	s := &span{number: number, label: label, from: max(from.Unix(), dated), to: min(to.Unix(), datedEnd),
+		whole: from.Equal(start) && to.Equal(end)}
+	g.span.Store(s)
+	return s, nil
 }
 
-// batch is n numbers that end with sequence last.
-func batch(number serial.Number, last int64, n int) []serial.Number {
+// batch is n numbers of a type that end with sequence last, and are otherwise like number.
+func batch(number serial.Number, typ string, last int64, n int) []serial.Number {
+	number.Type = strings.Clone(typ)
 	numbers := make([]serial.Number, n)
 	for i := range numbers {
 		number.Seq = last - int64(n-1-i)
@@ -391,29 +473,42 @@ func batch(number serial.Number, last int64, n int) []serial.Number {
 	return numbers
 }
 
-func conflict(typ, label string) error {
+// conflict tells which of its settings a scheme must not have, by the mark of the row or the gate that another one has written.
+func (g *Generator) conflict(typ, label, mark string) error {
+	if calendar, _, _ := strings.Cut(mark, markJoint); calendar != g.scheme.Calendar() {
+		return fmt.Errorf("gapless: %w: numbers of %s count by %s, and this scheme's by %s; a series keeps its period and year start: one "+
+			"that counts in another way begins under another type, or another key prefix together with another literal in the template",
+			serial.ErrConflict, typ, calendar, g.scheme.Calendar())
+	}
 	return fmt.Errorf("gapless: %w: numbers of %s in period %s were taken by a scheme that differs in the order of fields, "+
 		"the alphabet, the check digit or the key, and could print the same; use that scheme until the period ends, or another type",
 		serial.ErrConflict, typ, label)
 }
 
-// missing reports whether q is nil, or a nil pointer such as a failed BeginTx returns.
-func missing(q Querier) bool {
-	switch q := q.(type) {
-	case nil:
-		return true
-	case *sql.Tx:
-		return q == nil
-	case *sql.DB:
-		return q == nil
-	case *sql.Conn:
-		return q == nil
+// check returns an error if q, which is called name, cannot be used: nil, as after a BeginTx that failed, or bun's on PostgreSQL.
+func (g *Generator) check(q Querier, name string) error {
+	v := reflect.ValueOf(q)
+	if !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		return fmt.Errorf("gapless: the %s is nil", name)
 	}
-	return false
+	if g.dialect != PostgreSQL {
+		return nil
+	}
+	of := v.Type()
+	if v.Kind() == reflect.Pointer {
+		of = of.Elem()
+	}
+	if of.PkgPath() == "github.com/uptrace/bun" {
+		return fmt.Errorf("gapless: a %T drops the arguments of PostgreSQL's statements: use what it embeds, such as tx.Tx", q)
+	}
+	return nil
 }
 
-// failed completes an error of the database's. If the caller's context has ended, the error says so: not all drivers do.
+// failed completes an error of take or of the database's. If the caller's context has ended, the error says so: not all drivers do.
 func (g *Generator) failed(ctx context.Context, what string, err error) error {
+	if errors.Is(err, serial.ErrConflict) {
+		return err
+	}
 	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
 		return fmt.Errorf("gapless: %s: %w (and the context has ended: %w)", what, err, ended)
 	}

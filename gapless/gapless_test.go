@@ -582,7 +582,7 @@ func TestNoOtherPeriod(t *testing.T) {
 		db := d.open(t)
 		rows := func() (n int) {
 			t.Helper()
-			require.NoError(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM serial_gapless").Scan(&n))
+			require.NoError(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM serial_gapless WHERE length(period) > 0").Scan(&n))
 			return n
 		}
 		opts := []serial.Option{serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:4}")}

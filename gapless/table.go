@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 )
 
@@ -13,42 +14,143 @@ import (
 type counter struct {
 	last     int64     // sequence taken, 0 for none
 	previous int64     // last before the statement
-	mark     string    // print mark of the scheme that took the numbers
+	mark     string    // calendar and print mark of the scheme that took the numbers, or the calendar of a gate
 	now      time.Time // by the database's clock, after the lock was got
 }
 
-// series is a type's key in the table. A prefix has no colon.
-func (g *Generator) series(typ string) []byte { return []byte(g.inside.Prefix + ":" + typ) }
+const (
+	gatePeriod = ""  // period of a series' gate: no label is empty
+	markJoint  = ":" // between calendar and print mark in the mark of a period's row
+	gateUnread = "-" // in place of a gate's mark
+)
 
-// take waits for the counter's lock and adds n to it, or to above if that is greater. Whether this may be so is for the caller
-// to judge, by what the counter was and by its clock: under the lock, undo can follow.
-func (g *Generator) take(ctx context.Context, tx Tx, typ, label string, above, n int64) (counter, error) {
-	series, period, mark := g.series(typ), []byte(label), []byte(g.inside.PrintMark)
-	c := counter{mark: g.inside.PrintMark}
-	var err error
+// take waits for the lock of a period's row and adds n to what was taken, or to above if that is greater. Whether this may be
+// so is for the caller to judge, by what the counter was and by its clock: under the lock, undo can follow. If the series has
+// another calendar, nothing is taken, and the error is serial.ErrConflict.
+func (g *Generator) take(ctx context.Context, tx Tx, typ, series, label string, above, n int64) (counter, error) {
+	if err := g.checkBegun(ctx, tx); err != nil {
+		return counter{}, err
+	}
+	// Where there is no row yet, the series' gate tells the calendar. It is asked first, if possible: whoever waits for those who
+	// begin the series holds no row of it then.
+	calendar := ""
 	if g.sql.update != "" {
-		c.now, err = g.query(ctx, tx, g.sql.update, []any{n, series, period, mark, above}, &c.last)
+		c := counter{mark: g.mark}
+		var err error
+		c.now, err = g.query(ctx, tx, g.sql.update, []any{n, []byte(series), []byte(label), []byte(g.mark), above}, &c.last)
 		if !errors.Is(err, sql.ErrNoRows) {
 			c.previous = c.last - n
 			return c, err
 		}
-	}
-	upsert := []any{series, period, mark, above + n, mark, n, above + n}
-	read := upsert
-	if g.sql.upsert != "" {
-		query, args := g.dialect.bind(g.sql.upsert, upsert...)
-		if _, err := tx.ExecContext(ctx, query, args...); err != nil {
+		if calendar, err = g.calendarOf(ctx, tx, series, label, false); err != nil {
 			return c, err
 		}
-		read = []any{series, period}
+		if calendar != "" && calendar != g.scheme.Calendar() {
+			return c, g.conflict(typ, label, calendar)
+		}
 	}
-	c.now, err = g.query(ctx, tx, g.sql.read, read, &c.last, &c.previous, &c.mark)
-	return c, err
+	c, err := g.upsert(ctx, tx, series, label, g.mark, above, n)
+	if err != nil || calendar != "" || c.previous != 0 {
+		return c, err
+	}
+	if calendar, err = g.calendarOf(ctx, tx, series, label, true); err != nil || calendar == g.scheme.Calendar() {
+		return c, err
+	}
+	if err := g.undo(ctx, tx, series, label); err != nil {
+		return c, err
+	}
+	return c, g.conflict(typ, label, calendar)
+}
+
+// checkBegun returns an error unless tx is in a transaction, where a statement of its own has to find out: SQLite has no function
+// that tells. In MySQL, upsert does it. PostgreSQL never ends a transaction unasked.
+func (g *Generator) checkBegun(ctx context.Context, tx Tx) error {
+	if g.dialect != SQLite {
+		return nil
+	}
+	_, err := tx.ExecContext(ctx, "BEGIN") // locks nothing
+	switch {
+	case err == nil:
+		_, err = tx.ExecContext(context.WithoutCancel(ctx), "ROLLBACK")
+		return errors.Join(errEnded, err)
+	case strings.Contains(err.Error(), "within a transaction"): // SQLite's own words, the same in every driver
+		return nil
+	}
+	return err
+}
+
+// calendarOf returns the calendar of a series. If the series begins here, with the period label, that is g's, and whoever else
+// begins it waits until tx ends. Without must, it may return "" where it would be in the way of others.
+func (g *Generator) calendarOf(ctx context.Context, tx Tx, series, label string, must bool) (string, error) {
+	var mark string
+	query, args := g.dialect.bind(g.sql.gate, []byte(series), []byte(label))
+	err := tx.QueryRowContext(ctx, query, args...).Scan(&mark)
+	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return "", err
+	}
+	if mark == gateUnread && !must {
+		return "", nil
+	}
+	calendar, _, period := strings.Cut(mark, markJoint)
+	if mark != "" && mark != gateUnread && (!period || calendar != g.scheme.Calendar()) {
+		return calendar, nil
+	}
+	// There is no gate: the series is new, or somebody has deleted it.
+	c, err := g.upsert(ctx, tx, series, gatePeriod, g.scheme.Calendar(), 1, 0)
+	return c.mark, err
+}
+
+// upsert adds to a row, or inserts it. A row of which something was taken keeps its mark.
+func (g *Generator) upsert(ctx context.Context, tx Tx, series, label, mark string, above, n int64) (counter, error) {
+	var c counter
+	var err error
+	key, period, own := []byte(series), []byte(label), []byte(mark)
+	if g.sql.upsert == "" {
+		c.now, err = g.query(ctx, tx, g.sql.read, []any{key, period, own, above + n, own, n, above + n}, &c.last, &c.previous, &c.mark)
+		return c, err
+	}
+	checked := int64(0)
+	if g.savepoints.Load() {
+		if err := checkSavepoint(ctx, tx); err != nil {
+			return c, err
+		}
+		checked = 1
+	}
+	query, args := g.dialect.bind(g.sql.upsert, key, period, own, above+n, checked, own, n, above+n)
+	if _, err := tx.ExecContext(ctx, query, args...); err != nil {
+		return c, err
+	}
+	c.now, err = g.query(ctx, tx, g.sql.read, []any{key, period, checked}, &c.last, &c.previous, &c.mark)
+	if checked == 1 || !errors.Is(err, sql.ErrNoRows) {
+		return c, err
+	}
+	// Both did nothing: MariaDB is outside a transaction, or this is MySQL.
+	var tells bool
+	if err := tx.QueryRowContext(ctx, g.sql.tells).Scan(&tells); err != nil {
+		return c, err
+	}
+	if tells {
+		return c, errEnded
+	}
+	g.savepoints.Store(true)
+	return g.upsert(ctx, tx, series, label, mark, above, n)
+}
+
+// checkSavepoint returns an error unless tx is in a transaction: outside, a savepoint ends with its statement.
+func checkSavepoint(ctx context.Context, tx Tx) error {
+	if _, err := tx.ExecContext(ctx, "SAVEPOINT serial_gapless"); err != nil {
+		return err
+	}
+	_, err := tx.ExecContext(ctx, "RELEASE SAVEPOINT serial_gapless")
+	if err != nil && noSavepoint.MatchString(err.Error()) {
+		return fmt.Errorf("%w: %w", errEnded, err)
+	}
+	return err
 }
 
 // undo takes back what take did to the counter, whose lock is held.
-func (g *Generator) undo(ctx context.Context, tx Tx, typ, label string) error {
-	query, args := g.dialect.bind(g.sql.undo, g.series(typ), []byte(label))
+func (g *Generator) undo(ctx context.Context, tx Tx, series, label string) error {
+	query, args := g.dialect.bind(g.sql.undo, []byte(series), []byte(label))
 	_, err := tx.ExecContext(ctx, query, args...)
 	return err
 }
@@ -69,12 +171,22 @@ func (g *Generator) query(ctx context.Context, tx Tx, query string, args []any, 
 // of text may take "IS" for "is" or for "IS ". The table must be neither unlogged nor temporary, and on MySQL of InnoDB.
 //
 // There is a row for each type and period: series is the key prefix, a colon and the type; period is the period's label, such
-// as 20211024; mark is a hash of how the template prints the sequence, "" for the usual way; last is the last sequence
-// taken, 0 if none was, and previous what last was before its last change. To read it in PostgreSQL:
+// as 20211024; mark is the scheme's [serial.Scheme.Calendar], a colon and its [serial.Scheme.PrintMark]; last is the last sequence
+// taken, 0 if none was, and previous what last was before its last change. Beside these, each series has a row whose period is
+// "" and whose mark is the calendar. To read the table in PostgreSQL:
 //
-//	SELECT convert_from(series, 'UTF8'), convert_from(period, 'UTF8'), last FROM serial_gapless
+//	SELECT convert_from(series, 'UTF8'), convert_from(period, 'UTF8'), last FROM serial_gapless WHERE period <> ''
 //
 // Elsewhere no conversion is needed. Never delete rows of periods in which numbers may still be taken, also by [Generator.NextOn].
+// Without any row, a series begins anew, with any calendar.
+//
+// In the tables of documents, compare the column of the numbers byte by byte, too. PostgreSQL and SQLite do so by default.
+// MySQL and MariaDB need a binary collation, such as
+//
+//	number varchar(100) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL UNIQUE
+//
+// Their default collations take the types IS and is, É and E, or ß and s for one, so that the UNIQUE column refuses the numbers of the
+// second type. As each refused number is free again, that type gets the same number for ever.
 func (g *Generator) Schema() string { return g.sql.schema }
 
 // CreateTable creates the table unless it exists, in PostgreSQL anywhere in search_path. Any number of processes may do so at once.
