@@ -20,9 +20,9 @@ type Ledger interface {
 	// that was ever set aside for that series and period. It returns the one just before the first: those set aside are
 	// after+1 to after+r.N. It must not return before they would survive a crash of the storage.
 	//
-	// Reserve should also keep the calendar of each series and the print mark of each period, as its first reservation had
-	// them. To a reservation with another one it should answer an error that matches [ErrConflict], and set nothing aside.
-	// Redis compares them as well; but once it has lost its record, only the ledger can. A ledger that does not compare them
+	// Reserve should also keep the calendar of each series and the print mark of each period, as the first reservation had
+	// them. To a reservation with another one it should answer the error of [Reservation.Check], which matches [ErrConflict],
+	// and set nothing aside. Redis compares them as well; but once it has lost its record, only the ledger can. A ledger that does not compare them
 	// lets numbers come twice if the settings of a series change and Redis loses its data.
 	//
 	// After an error the sequences may have been set aside or not; if they were, they are a gap. The same is true if ctx
@@ -38,6 +38,22 @@ type Reservation struct {
 	Print    string // as [Scheme.PrintMark] returns it: 1 to 64 bytes, one for a period of a series
 	Above    int64  // the sequences set aside are greater: 0 to 10^15-1
 	N        int64  // how many to set aside: 1 to 10^15-1
+}
+
+// Check is for those who write a [Ledger]. It compares r with the calendar that the ledger keeps for the series and the print mark
+// that it keeps for the period. If one is another, the error matches [ErrConflict] and says how to go on.
+func (r Reservation) Check(calendar, printMark string) error {
+	const anew = "use another type, or another key prefix together with another literal in the template"
+	switch {
+	case r.Calendar != calendar:
+		return fmt.Errorf("%w: series %q counts by %q in the ledger and by %q here; a series keeps what it counts by: "+
+			"to change that, "+anew, ErrConflict, r.Series, calendar, r.Calendar)
+	case r.Print != printMark:
+		return fmt.Errorf("%w: numbers of period %q of series %q were printed with another order of fields, alphabet, "+
+			"check digit or key, by which two sequences could print alike: keep to that until a later period begins, or "+anew,
+			ErrConflict, r.Period, r.Series)
+	}
+	return nil
 }
 
 // WithLedger has numbers set aside in durable storage, block at a time, before Redis may issue them. Whatever Redis then

@@ -1,27 +1,21 @@
 package serialtest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
 
 	"github.com/dailyserial/serial"
-	"github.com/dailyserial/serial/internal/settings"
 )
 
 // A Ledger is a [serial.Ledger] in memory, for [serial.WithLedger]. The zero Ledger is ready for use, and must not be copied
 // after that. It is no part of a [Redis], so it outlives [Redis.Lose]. Generators that stand for several processes share one.
 type Ledger struct {
-	mu        sync.Mutex
-	calendars map[string]string          // by series; guarded by mu, as is periods
-	periods   map[periodKey]periodLedger // what is kept of each period
-}
-
-type periodKey struct{ series, period string }
-
-type periodLedger struct {
-	last      int64 // the greatest sequence set aside
-	printMark string
+	mu        sync.Mutex           // guards what follows
+	calendars map[string]string    // by series
+	prints    map[[2]string]string // by series and period
+	last      map[[2]string]int64  // the greatest sequence set aside, by series and period
 }
 
 // Reserve sets aside r.N sequences. It keeps the calendar of each series and the print mark of each period: for another one
@@ -36,23 +30,14 @@ func (l *Ledger) Reserve(ctx context.Context, r serial.Reservation) (after int64
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	calendar, ok := l.calendars[r.Series]
-	if !ok {
-		calendar = r.Calendar
-	}
-	key := periodKey{r.Series, r.Period}
-	kept, ok := l.periods[key]
-	if !ok {
-		kept.printMark = r.Print
-	}
-	if err := settings.Check(r, calendar, kept.printMark); err != nil {
+	key := [2]string{r.Series, r.Period}
+	if err := r.Check(cmp.Or(l.calendars[r.Series], r.Calendar), cmp.Or(l.prints[key], r.Print)); err != nil {
 		return 0, err
 	}
-	if l.periods == nil {
-		l.calendars, l.periods = map[string]string{}, map[periodKey]periodLedger{}
+	if l.last == nil {
+		l.calendars, l.prints, l.last = map[string]string{}, map[[2]string]string{}, map[[2]string]int64{}
 	}
-	after = max(r.Above, kept.last)
-	kept.last = after + r.N
-	l.calendars[r.Series], l.periods[key] = calendar, kept
+	after = max(r.Above, l.last[key])
+	l.calendars[r.Series], l.prints[key], l.last[key] = r.Calendar, r.Print, after+r.N
 	return after, nil
 }

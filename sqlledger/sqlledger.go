@@ -76,7 +76,6 @@ import (
 	"time"
 
 	"github.com/dailyserial/serial"
-	"github.com/dailyserial/serial/internal/settings"
 )
 
 // The limits of what a caller may pass: the interface's bounds, and the columns' sizes.
@@ -222,7 +221,7 @@ func (l *Ledger) reserve(ctx context.Context, c *sql.Conn, r serial.Reservation)
 	case after < r.Above || calendar == nil:
 		return 0, lossy(altered)
 	}
-	if err := settings.Check(r, string(calendar), string(printMark)); err != nil {
+	if err := r.Check(string(calendar), string(printMark)); err != nil {
 		return 0, err
 	}
 	if q := l.sql.kept; q.text != "" {
