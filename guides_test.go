@@ -122,7 +122,6 @@ import (
 	"log"
 	"os"
 	"regexp"
-	"runtime"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
