@@ -11,7 +11,7 @@ var (
 	// OrdersColumns holds the columns for the "orders" table.
 	OrdersColumns = []*schema.Column{
 		{Name: "id", Type: field.TypeInt, Increment: true},
-		{Name: "number", Type: field.TypeString, Unique: true},
+		{Name: "number", Type: field.TypeString, Unique: true, SchemaType: map[string]string{"mysql": "varchar(100) COLLATE utf8mb4_bin"}},
 		{Name: "customer", Type: field.TypeString},
 	}
 	// OrdersTable holds the schema information for the "orders" table.
