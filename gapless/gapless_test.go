@@ -388,6 +388,8 @@ func TestUndated(t *testing.T) {
 			"weeks": {perWeek(), newYear, map[time.Time]string{newYear.Add(-time.Second): "allowed are 1970 to 9999"}},
 			"years": {append(perYear(time.April), april, west), date(t, "1971-03-31"),
 				map[time.Time]string{newYear.Add(8*time.Hour - 1): "allowed are 1970 to 9999"}},
+			"lastyears": {perYear(time.April), far.AddDate(0, -1, 0),
+				map[time.Time]string{far.Add(12 * time.Hour): "allowed are 1970 to 9999"}},
 			"never": {[]serial.Option{serial.WithPeriod(serial.Never), serial.WithTemplate("{type}-{seq:4}")}, date(t, "9999-12-30"),
 				map[time.Time]string{far: "allowed are 1970 to before 9999-12-31T00:00:00Z", newYear.Add(-1): "1970",
 					time.Unix(time.Now().UnixNano(), 0): "9999"}},
