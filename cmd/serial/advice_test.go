@@ -45,11 +45,12 @@ func TestAdvice(t *testing.T) {
 			serial.WithTemplate("{type}{date:FFFF}{seq:4}")}, func(t *testing.T, m *miniredis.Miniredis, _ func(...serial.Option) *serial.Generator) {
 			m.Del("serial:{IS}:" + fiscal)
 		}, serial.ErrCounterLost, "IS" + fiscal + "0008"},
-		{"everything is another's", []serial.Option{serial.WithPeriod(serial.PerMonth), serial.WithDayStart(4 * time.Hour),
+		{"another day start, and every flag", []serial.Option{serial.WithPeriod(serial.PerMonth), serial.WithDayStart(4 * time.Hour),
 			serial.WithKeyPrefix("shop"), serial.WithTemplate("{type}'{date:yyyyMM}-{seq:6}")},
 			func(t *testing.T, m *miniredis.Miniredis, other func(...serial.Option) *serial.Generator) {
 				m.FlushAll()
-				_, err := other(serial.WithKeyPrefix("shop")).Next(t.Context(), "IS")
+				_, err := other(serial.WithKeyPrefix("shop"), serial.WithPeriod(serial.PerMonth),
+					serial.WithTemplate("{type}{date:yyyyMM}{seq:4}")).Next(t.Context(), "IS")
 				require.NoError(t, err)
 			}, serial.ErrConflict, "IS'" + day[:6] + "-000008"},
 	} {

@@ -227,7 +227,7 @@ var stages = []stage{
 		_, yesterday, _ := strings.Cut(d.counter(-1), "}:")
 		d.do("HSET", recordKey(d.typ), "entered", strings.NewReplacer(today, yesterday, fmt.Sprint(first),
 			fmt.Sprint(first-day), fmt.Sprint(past), fmt.Sprint(past-day)).Replace(entered))
-		d.do("HDEL", recordKey(d.typ), fmt.Sprint("used", len(today))) // that it was today already
+		d.do("HDEL", recordKey(d.typ), "used", "print") // that it was today already
 		d.do("DEL", d.counter(0))
 	}, (*denial).next},
 	{"Raise", "", func(d *denial, gen *serial.Generator) { d.open(gen) }, (*denial).raise},
