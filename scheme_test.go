@@ -644,3 +644,54 @@ func TestSchemeErrorsNameTheOption(t *testing.T) {
 		require.ErrorContains(t, err, name)
 	}
 }
+
+// Instants without a date of 1970 to 9999 are errors at once, however far away, in zones with rules too.
+func TestFarInstants(t *testing.T) {
+	t.Parallel()
+	far := []time.Time{time.Unix(time.Now().UnixNano(), 0), time.Unix(1<<62, 0), time.Unix(-1<<62, 0), time.Unix(253402300800+48*3600, 0),
+		time.Unix(-48*3600, 0), {}}
+	for _, zone := range []string{"UTC", "America/New_York", "Europe/Berlin", "Pacific/Apia", "Asia/Gaza"} {
+		for per := serial.PerSecond; per <= serial.Never; per++ {
+			s := newScheme(t, serial.WithPeriod(per), serial.WithLocation(location(t, zone)),
+				serial.WithTemplate("{type}{date:yyyyMMddHHmmssGGGGWWFFFFQ}{seq}"))
+			for _, at := range far {
+				name := fmt.Sprint(per, zone, at.Unix())
+				_, err := s.Number("IS", at, 1)
+				require.ErrorContains(t, err, "allowed are 1970 to", name)
+				_, _, err = s.Span(at)
+				require.ErrorContains(t, err, "allowed are 1970 to", name)
+				_, err = s.Audit("IS", at, 1, func(func(string, error) bool) {})
+				require.ErrorContains(t, err, "allowed are 1970 to", name)
+				label, start, end := s.Period(at)
+				require.Zero(t, label, name)
+				require.True(t, start.IsZero() && end.IsZero(), name)
+			}
+		}
+	}
+}
+
+// The date counts as it is in the zone, and with a day start that of the business day.
+func TestFirstAndLastInstants(t *testing.T) {
+	for _, c := range []struct {
+		at   string
+		opts []serial.Option
+		ok   bool
+	}{
+		{"1970-01-01T00:00:00Z", nil, true},
+		{"1969-12-31T23:59:59Z", nil, false},
+		{"9999-12-31T23:59:59Z", nil, true},
+		{"1970-01-01T00:00:00Z", []serial.Option{serial.WithLocation(time.FixedZone("", -3600))}, false},
+		{"1969-12-31T23:00:00Z", []serial.Option{serial.WithLocation(time.FixedZone("", 3600))}, true},
+		{"9999-12-31T23:00:00Z", []serial.Option{serial.WithLocation(time.FixedZone("", 3600))}, false},
+		{"1970-01-01T03:59:59Z", []serial.Option{serial.WithDayStart(4 * time.Hour)}, false},
+		{"1970-01-01T04:00:00Z", []serial.Option{serial.WithDayStart(4 * time.Hour)}, true},
+	} {
+		at, err := time.Parse(time.RFC3339, c.at)
+		require.NoError(t, err)
+		s := newScheme(t, append([]serial.Option{serial.WithLocation(time.UTC)}, c.opts...)...)
+		_, err = s.Number("IS", at, 1)
+		require.Equal(t, c.ok, err == nil, "%s: %v", c.at, err)
+		label, _, _ := s.Period(at)
+		require.Equal(t, c.ok, label != "", c.at)
+	}
+}
