@@ -370,6 +370,35 @@ func TestLateBlock(t *testing.T) {
 	}
 }
 
+// The reply that gives the claim comes so late that it is of no use: nothing is asked of the ledger, and the call goes on.
+func TestLateClaim(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := simulate(t)
+		reigning(m.Miniredis)
+		l := &notebook{hold: func(ctx context.Context, _ serial.Reservation) error { return ctx.Err() }}
+		var armed atomic.Bool
+		gen := newGenerator(t, m.client(hook(func(next redis.ProcessHook) redis.ProcessHook {
+			return func(ctx context.Context, cmd redis.Cmder) error {
+				err := next(ctx, cmd)
+				if strings.Contains(fmt.Sprint(cmd.Args()...), "ceiling") && armed.CompareAndSwap(true, false) {
+					time.Sleep(7200 * time.Millisecond)
+				}
+				return err
+			}
+		})), serial.WithLocation(time.UTC), serial.WithLedger(l, 5))
+		for range 5 {
+			_, err := gen.Next(t.Context(), "IS")
+			require.NoError(t, err)
+		}
+		armed.Store(true)
+		n, err := gen.NextNumber(t.Context(), "IS")
+		require.NoError(t, err)
+		require.EqualValues(t, 6, n.Seq)
+		require.False(t, armed.Load())
+		require.Len(t, l.reservations(), 2)
+	})
+}
+
 // A process that dies with the claim delays the others until the claim expires; a late installation does not disturb them.
 func TestClaimOfTheDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -279,3 +279,22 @@ func TestNeverForgetsIdleTypes(t *testing.T) {
 		require.ErrorIs(t, err, serial.ErrCounterLost, "47 hours are remembered")
 	})
 }
+
+// A type is remembered for 48 hours whenever others are used in between.
+func TestNeverRemembersBesideOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := simulate(t)
+		gen := newGenerator(t, m.client(), append(endless.opts, serial.WithLocation(time.UTC))...)
+		for _, step := range []struct {
+			typ  string
+			wait time.Duration
+		}{{"X", 23 * time.Hour}, {"IS", 2 * time.Hour}, {"X", 24 * time.Hour}, {"X", 20 * time.Hour}} {
+			_, err := gen.NextN(t.Context(), step.typ, 2)
+			require.NoError(t, err)
+			time.Sleep(step.wait)
+		}
+		require.NoError(t, m.Set("serial:{IS}:all", "1"))
+		_, err := gen.Next(t.Context(), "IS")
+		require.ErrorIs(t, err, serial.ErrCounterLost, "46 hours are remembered")
+	})
+}
