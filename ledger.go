@@ -22,8 +22,9 @@ type Ledger interface {
 	//
 	// Reserve should also keep the calendar of each series and the print mark of each period, as the first reservation had
 	// them. To a reservation with another one it should answer the error of [Reservation.Check], which matches [ErrConflict],
-	// and set nothing aside. Redis compares them as well; but once it has lost its record, only the ledger can. A ledger that does not compare them
-	// lets numbers come twice if the settings of a series change and Redis loses its data.
+	// and set nothing aside; the first reservation decides, even if its caller died. Redis compares them as well, but once it has
+	// lost its record, only the ledger can. A ledger that does not compare them lets numbers come twice if the settings of a series
+	// change and Redis loses its data.
 	//
 	// After an error the sequences may have been set aside or not; if they were, they are a gap. The same is true if ctx
 	// ends, which it does before the lock or the claim of the reservation expires.

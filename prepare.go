@@ -14,8 +14,10 @@ import (
 // only has to enter it, without a lock and without asking the floor of [WithFloor]. Prepare is for the evening before a
 // busy day, or for a job that runs every day. It may run any number of times, and in any number of processes at once.
 //
-// A prepared period belongs to the same time zone, period and day start: with others, calls fail with [ErrConflict] until
-// the last prepared period has ended. A prepared counter that is gone when its period begins is lost, see [ErrCounterLost].
+// A prepared period belongs to the same time zone and day start: with others, calls fail with [ErrConflict] until the last
+// prepared period has ended. A prepared counter that is gone when its period begins is lost, see [ErrCounterLost]. Prepare returns
+// the same for a later period that a fast clock had used, if its counter is gone: with a ledger the first call of that period
+// repairs it, otherwise [Generator.Raise] does once the period has begun.
 // With a ledger, the first call of a period still has a block set aside.
 //
 // Prepare costs a round trip for each period, and one more to compare the clocks if any is to be opened. With a floor, each

@@ -16,7 +16,7 @@ import (
 // next block is set aside above seq.
 //
 // If Redis's clock was set back behind a period already entered, Next fails with [ErrClockSkew]; Raise then enters the
-// current period of Redis's clock again.
+// current period of Redis's clock again. That is [ErrConflict] if the period was used with another print mark, see [WithTemplate].
 //
 // After an error or a cancelled call, the counter may have been raised or not; Raise may be repeated. Errors:
 // [ErrInvalidType], [ErrClockSkew] (beyond [WithMaxSkew]), [ErrConflict], [ErrNotReplicated], one for any other seq, the

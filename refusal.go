@@ -40,16 +40,21 @@ func (c *call) refusal(r store.Reply) error {
 		return fmt.Errorf("serial: WithLedger needs INFO replication in scripts, to read the server's replication ID; Redis says %q",
 			r.Held)
 	case store.OtherPrint:
-		return fmt.Errorf("%w: numbers of %s in %s were printed with another order of fields, alphabet, check digit or key, so that this "+
-			"generator might print the same text again; %s", ErrConflict, c.typ, label, c.switchPrint(r.Held))
-	case store.Calendar:
-		theirs := fmt.Sprintf("its record holds %.80q", r.Entered)
-		if p, ok := store.ParsePeriod(r.Entered); ok && p.Calendar != "" {
-			theirs = "it counts by " + p.Calendar
+		used := "up to " + readable(r.Held)
+		if c.g.calendar.period == Never {
+			used = "of all time"
 		}
-		return fmt.Errorf("%w: %s: %s, and this generator by %s; a series keeps its period and year start: give this generator the same ones, "+
-			"or begin a new series with another type, or with another key prefix and another literal in the template",
-			ErrConflict, c.g.store.RecordKey(c.typ), theirs, c.g.counts)
+		return fmt.Errorf("%w: numbers of %s %s were printed with another order of fields, alphabet, check digit or key, so that this "+
+			"generator might print the same text again; %s", ErrConflict, c.typ, used, c.switchPrint(r.Held))
+	case store.Calendar:
+		p, ok := store.ParsePeriod(r.Entered)
+		if !ok || p.Calendar == "" {
+			return fmt.Errorf("%w: %s holds %.80q, which this version did not write; find the last number used, delete the key, and run: %s",
+				ErrConflict, c.g.store.RecordKey(c.typ), r.Entered, c.operate("raise"))
+		}
+		return fmt.Errorf("%w: %s: it counts by %s, and this generator by %s; a series keeps its period and year start: give this generator the "+
+			"same ones, or begin a new series with another type, or with another key prefix and another literal in the template",
+			ErrConflict, c.g.store.RecordKey(c.typ), p.Calendar, c.g.counts)
 	case store.Conflict:
 		own := store.Period{Label: c.span.label, Start: c.span.start, End: c.span.end}
 		if p, ok := store.ParsePeriod(r.Entered); ok && p.Ledger && p.Label == own.Label && p.Start == own.Start && p.End == own.End {

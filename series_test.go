@@ -2,6 +2,7 @@ package serial_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -175,4 +176,119 @@ func TestLabelsAfterAFastClock(t *testing.T) {
 	got, err := next(29)
 	require.NoError(t, err)
 	require.Equal(t, "IS202110290001", got)
+}
+
+// stage is a miniredis whose clock a test sets, with generators of one series on it.
+type stage struct {
+	*miniredis.Miniredis
+	t   *testing.T
+	rdb *redis.Client
+}
+
+func newStage(t *testing.T) *stage {
+	m := miniredis.RunT(t)
+	m.ClockTTL(true)
+	reigning(m)
+	return &stage{m, t, closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))}
+}
+
+func (s *stage) generator(opts ...serial.Option) *serial.Generator {
+	return newGenerator(s.t, s.rdb, append([]serial.Option{serial.WithMaxSkew(-1), serial.WithLocation(time.UTC)}, opts...)...)
+}
+
+// at sets the clock to an hour of a day in October 2021.
+func (s *stage) at(day, hour int) { s.SetTime(time.Date(2021, 10, day, hour, 30, 0, 0, time.UTC)) }
+
+func (s *stage) next(gen *serial.Generator) string {
+	s.t.Helper()
+	number, err := gen.Next(s.t.Context(), "IS")
+	require.NoError(s.t, err)
+	return number
+}
+
+// A takeover enters a label that lies below the period in force, which ends where the new one begins. Labels above it stay used.
+func TestTakeoverForgetsNoLabel(t *testing.T) {
+	hours := []serial.Option{serial.WithPeriod(serial.PerHour), serial.WithTemplate("{type}{date:yyyyMMddHH}{seq:6}")}
+	s := newStage(t)
+	east := s.generator(append(slices.Clone(hours), serial.WithLocation(time.FixedZone("east", 3*3600)))...)
+	utc := s.generator(hours...)
+	hidden := s.generator(append(slices.Clone(hours), serial.WithHiddenSequence(hiddenKey))...)
+	for hour := 7; hour <= 10; hour++ { // 10 to 13 in the east
+		s.at(24, hour)
+		s.next(east)
+	}
+	s.at(24, 11)
+	require.NoError(t, utc.Takeover(t.Context(), "IS", 1))
+	require.Equal(t, "IS2021102411000002", s.next(utc))
+	s.at(24, 12)
+	_, err := hidden.Next(t.Context(), "IS")
+	require.ErrorIs(t, err, serial.ErrConflict, "the hour was printed plain")
+	_, err = utc.Next(t.Context(), "IS")
+	require.ErrorIs(t, err, serial.ErrCounterLost)
+
+	s = newStage(t) // days that are 48 hours apart
+	east = s.generator(serial.WithLocation(time.FixedZone("east", 14*3600)))
+	west := s.generator(serial.WithLocation(time.FixedZone("west", -11*3600)), serial.WithDayStart(23*time.Hour))
+	for day := 22; day <= 23; day++ {
+		s.at(day, 11)
+		s.next(east)
+	}
+	s.at(24, 11)
+	require.NoError(t, west.Takeover(t.Context(), "IS", 0))
+	s.next(west)
+	s.at(25, 11)
+	_, err = west.Next(t.Context(), "IS")
+	require.ErrorIs(t, err, serial.ErrCounterLost)
+}
+
+// Prepare opens no label that a fast clock has used, also if its counter is gone.
+func TestPrepareAfterAFastClock(t *testing.T) {
+	s := newStage(t)
+	gen := s.generator()
+	for _, day := range []int{24, 26} {
+		s.at(day, 12)
+		s.next(gen)
+	}
+	s.at(24, 13)
+	gen = s.generator() // which remembers nothing
+	require.NoError(t, gen.Raise(t.Context(), "IS", 1))
+	s.at(25, 12)
+	s.next(gen)
+	s.Del("serial:{IS}:20211026")
+	require.ErrorIs(t, gen.Prepare(t.Context(), "IS", 2), serial.ErrCounterLost)
+	s.at(26, 12)
+	_, err := gen.Next(t.Context(), "IS")
+	require.ErrorIs(t, err, serial.ErrCounterLost)
+}
+
+// After a fast clock has begun a print mark, days before that have it too, where they were not used with another one.
+func TestPrintMarkBeforeAFastClock(t *testing.T) {
+	s := newStage(t)
+	letters := serial.WithTemplate("{type}X{date:yyyyMMdd}{seq:4:base32}")
+	old, gen := s.generator(), s.generator(letters)
+	s.at(22, 12)
+	s.next(old)
+	s.at(25, 12)
+	s.next(gen)
+	s.at(24, 12)
+	err := old.Raise(t.Context(), "IS", 0)
+	require.ErrorIs(t, err, serial.ErrConflict)
+	require.ErrorContains(t, err, "numbers of IS up to 2021-10-25 were printed with another order of fields")
+	require.NoError(t, gen.Raise(t.Context(), "IS", 0))
+	s.next(gen)
+	require.NoError(t, s.generator(letters, serial.WithLocation(time.FixedZone("", 3600))).Takeover(t.Context(), "IS", 1))
+	s.at(22, 13)
+	require.ErrorIs(t, gen.Raise(t.Context(), "IS", 1), serial.ErrConflict, "that day was printed in decimal")
+}
+
+// A record that something else has written is told as such.
+func TestForeignRecord(t *testing.T) {
+	s := newStage(t)
+	s.at(24, 12)
+	s.HSet("serial:{IS}", "entered", "20211024 1 2")
+	gen := s.generator()
+	for _, err := range []error{gen.Raise(t.Context(), "IS", 1), gen.Takeover(t.Context(), "IS", 1)} {
+		require.ErrorIs(t, err, serial.ErrConflict)
+		require.ErrorContains(t, err, `serial:{IS} holds "20211024 1 2", which this version did not write`)
+	}
 }

@@ -125,3 +125,24 @@ func TestCalendarsAtOnce(t *testing.T) {
 		}
 	})
 }
+
+// A scheme that was refused is refused again, whatever row its attempt has left, at every level of isolation.
+func TestRefusedCalendarStaysRefused(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t)
+		days := d.generator(t, db)
+		months := d.generator(t, db, serial.WithPeriod(serial.PerMonth), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:4}"))
+		day := date(t, "2021-10-24")
+		commits(t, db, func(tx *sql.Tx) {
+			_, err := days.NextOn(t.Context(), tx, "IS", day)
+			require.NoError(t, err)
+		})
+		for _, level := range []sql.IsolationLevel{sql.LevelSerializable, sql.LevelDefault, sql.LevelSerializable} {
+			tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: level})
+			require.NoError(t, err)
+			_, err = months.NextOn(t.Context(), tx, "IS", day)
+			require.ErrorIs(t, err, serial.ErrConflict)
+			require.NoError(t, tx.Commit())
+		}
+	})
+}

@@ -61,8 +61,8 @@ type statements struct {
 
 const (
 	// Those who waited for the row's lock judge the row as it is then.
-	update = "UPDATE {table} SET previous = last, last = last + ? WHERE series = ? AND period = ? AND mark = ? AND last >= ? " +
-		"RETURNING last, {now}"
+	update = "UPDATE {table} SET previous = last, last = last + ? " +
+		"WHERE series = ? AND period = ? AND mark = ? AND last > 0 AND last >= ? RETURNING last, {now}"
 	undo = "UPDATE {table} SET last = previous WHERE series = ? AND period = ?"
 	gate = "SELECT mark FROM {table} WHERE series = ? AND period <> ? AND last > 0 ORDER BY period LIMIT 1"
 	last = "SELECT (" + gate + "), (SELECT mark FROM {table} WHERE series = ? AND period = ?), " +

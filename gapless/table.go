@@ -177,7 +177,8 @@ func (g *Generator) query(ctx context.Context, tx Tx, query string, args []any, 
 //
 //	SELECT convert_from(series, 'UTF8'), convert_from(period, 'UTF8'), last FROM serial_gapless WHERE period <> ''
 //
-// Elsewhere no conversion is needed. Never delete rows of periods in which numbers may still be taken, also by [Generator.NextOn].
+// Elsewhere no conversion is needed. Never delete rows of periods in which numbers may still be taken, also by [Generator.NextOn],
+// nor a series' row whose period is empty, which keeps what it counts by: a condition such as period < '20210101' matches that too.
 // Without any row, a series begins anew, with any calendar.
 //
 // In the tables of documents, compare the column of the numbers byte by byte, too. PostgreSQL and SQLite do so by default.

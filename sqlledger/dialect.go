@@ -61,7 +61,7 @@ const (
 )
 
 // statements are a dialect's. In them, {table} stands for the quoted table, {name} and {in} for its name and schema as
-// values, {none} for the empty period of a series' own row, which ” is not everywhere. What else stands in braces is an
+// values, {none} for the empty period of a series' own row, whose literal differs. What else stands in braces is an
 // argument; see arguments.
 //
 // Every reservation locks the row of its series first, and then the row of its period. So those with different calendars

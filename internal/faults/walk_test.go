@@ -12,8 +12,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
@@ -47,7 +45,7 @@ var walkPrints = []struct {
 	{template: "TAG-{seq:5}{check:damm}"},
 }
 
-var walkDates = []string{"yyyyMMdd", "yyyyMM", "FFFFMM", "FFFFQ", "FFFF", "GGGGWW", "yyyy", "yyyyMMddHH", "FFFFMMdd", "yyyyDDD", ""}
+var walkDates = []string{"yyyyMMdd", "yyyyMM", "FFFFMM", "FFFFQ", "FFFF", "GGGGWW", "yyyy", "yyyyMMddHH", "yyyyMMddHHmm", "FFFFMMdd", "yyyyDDD", ""}
 
 func (s walkSetting) options(ledger serial.Ledger) []serial.Option {
 	tag := "{type}" + string(rune('a'+slices.Index(walkDates, s.date)))
@@ -70,22 +68,23 @@ func (s walkSetting) options(ledger serial.Ledger) []serial.Option {
 type walk struct {
 	*rand.Rand
 	t      *testing.T
-	redis  *miniredis.Miniredis
-	client *redis.Client
+	redis  *serialtest.Redis
+	client redis.UniversalClient
 	ledger *serialtest.Ledger
 	zones  []*time.Location
 
-	truth time.Time     // never goes back
-	skew  time.Duration // of Redis's clock, at most three days: its record outlives the way back
-	lose  bool          // Redis may lose everything, since all have the ledger
-	procs []*walker
-	typ   string           // of the last number issued, "" before
-	texts map[string]int   // step at which each was issued
-	used  map[string]int64 // the greatest sequence by type and label, which an honest operator finds
-	begun map[string]int   // how many series of each type are over
-	seen  map[string]bool  // series that were used
-	trace []string
-	said  map[string]int // how often each outcome came
+	truth    time.Time     // never goes back
+	skew     time.Duration // of Redis's clock, at most three days: its record outlives the way back
+	lose     bool          // Redis may lose everything, since all have the ledger
+	procs    []*walker
+	settings []walkSetting    // all that a process ever had
+	typ      string           // of the last number issued, "" before
+	texts    map[string]int   // step at which each was issued
+	used     map[string]int64 // the greatest sequence by type and label, which an honest operator finds
+	begun    map[string]int   // how many series of each type are over
+	seen     map[string]bool  // series that were used
+	trace    []string
+	said     map[string]int // how often each outcome came
 }
 
 // A walker is a process: settings, and what they make.
@@ -96,8 +95,12 @@ type walker struct {
 
 func (w *walk) setting() walkSetting {
 	starts := []time.Month{time.January, time.January, time.April, time.July}
+	period := serial.PerHour
+	if w.IntN(3) > 0 {
+		period = serial.Period(int(serial.PerMinute) + w.IntN(int(serial.Never-serial.PerMinute)+1))
+	}
 	return walkSetting{
-		period: serial.Period(int(serial.PerHour) + w.IntN(int(serial.Never-serial.PerHour)+1)), zone: w.zones[w.IntN(len(w.zones))],
+		period: period, zone: w.zones[w.IntN(len(w.zones))],
 		dayStart: []time.Duration{0, 0, 0, 4 * time.Hour, 23 * time.Hour}[w.IntN(5)], yearStart: starts[w.IntN(len(starts))], yearDay: 1 + 5*w.IntN(2),
 		date: walkDates[w.IntN(len(walkDates))], print: w.IntN(len(walkPrints)), ledger: w.lose || w.IntN(4) == 0,
 	}
@@ -138,7 +141,7 @@ func (w *walk) start() {
 			continue
 		}
 		base = &s
-		w.procs = append(w.procs, &walker{s, gen})
+		w.procs, w.settings = append(w.procs, &walker{s, gen}), append(w.settings, s)
 	}
 	for i, p := range w.procs {
 		w.note("process %d: %v %v day start %v year start %v %d, %q print %d ledger %v", i, p.period, p.zone, p.dayStart, p.yearStart, p.yearDay,
@@ -208,7 +211,7 @@ func (w *walk) operate(p *walker, typ string, takeover bool) {
 func (w *walk) series(typ string) string {
 	calendar := w.procs[0].gen.Scheme().Calendar()
 	same := !slices.ContainsFunc(w.procs, func(p *walker) bool { return p.gen.Scheme().Calendar() != calendar })
-	if name := fmt.Sprint(typ, "-", w.begun[typ]); !w.lose && !same && w.seen[name] && !w.redis.Exists("serial:{"+name+"}") {
+	if name := fmt.Sprint(typ, "-", w.begun[typ]); !w.lose && !same && w.seen[name] && w.client.Exists(w.t.Context(), "serial:{"+name+"}").Val() == 0 {
 		w.begun[typ]++
 	}
 	name := fmt.Sprint(typ, "-", w.begun[typ])
@@ -247,22 +250,42 @@ func (w *walk) step() {
 			return
 		}
 		w.tell("Prepare", p, typ, serial.Number{}, p.gen.Prepare(w.t.Context(), typ, 1+w.IntN(3)))
-	case 9: // the process starts again
-		gen, err := serial.New(w.client, p.options(w.ledger)...)
-		require.NoError(w.t, err)
-		p.gen = gen
+	case 9: // the process starts again, perhaps with another zone, day start, print or ledger
+		s, other := p.walkSetting, w.setting()
+		switch w.IntN(6) {
+		case 0:
+			s.zone = other.zone
+		case 1:
+			s.dayStart = other.dayStart
+		case 2:
+			s.print = other.print
+		case 3:
+			s.ledger = other.ledger
+		}
+		if gen, err := serial.New(w.client, s.options(w.ledger)...); err == nil {
+			*p = walker{s, gen}
+			w.settings = append(w.settings, s)
+			w.note("process %d: %+v", slices.Index(w.procs, p), s)
+		}
 	case 10:
 		label, _, _ := p.gen.Scheme().Period(w.now())
-		w.redis.Del("serial:{" + typ + "}:" + label)
+		require.NoError(w.t, w.client.Del(w.t.Context(), "serial:{"+typ+"}:"+label).Err())
 		w.note("the counter of %s in %s is lost", typ, label)
 	case 11:
 		if w.lose {
-			w.redis.FlushAll()
+			w.redis.Lose()
 			w.note("everything is lost")
 		}
 	default:
 		for range 1 + w.IntN(3) {
 			w.issue(p, typ)
+			if w.IntN(4) == 0 { // the next period
+				_, _, end := p.gen.Scheme().Period(w.now())
+				if jump := end.Sub(w.now()); jump > 0 && jump < 25*time.Hour {
+					w.truth = w.truth.Add(jump)
+					w.setTime()
+				}
+			}
 		}
 	}
 }
@@ -278,16 +301,8 @@ func TestWalk(t *testing.T) {
 	if given := soak(t); given > 0 {
 		long = given
 	}
-	m := miniredis.RunT(t)
-	m.ClockTTL(true)
-	m.Server().SetPreHook(func(c *server.Peer, cmd string, args ...string) bool {
-		if cmd == "INFO" {
-			c.WriteBulk("# Replication\r\nrole:master\r\nmaster_replid:" + strings.Repeat("a", 40) + "\r\n")
-		}
-		return cmd == "INFO"
-	})
-	client := redis.NewClient(&redis.Options{Addr: m.Addr()})
-	t.Cleanup(func() { _ = client.Close() })
+	r := serialtest.NewRedis(t, time.Now())
+	client := r.Client()
 	var zones []*time.Location
 	for _, name := range []string{"UTC", "Asia/Tokyo", "Europe/Berlin", "America/New_York", "Pacific/Kiritimati", "Pacific/Pago_Pago"} {
 		zone, err := time.LoadLocation(name)
@@ -297,9 +312,10 @@ func TestWalk(t *testing.T) {
 	first := seed(t)
 	said := map[string]int{}
 	walks := uint64(0)
-	for began := time.Now(); time.Since(began) < long; walks++ {
-		m.FlushAll()
-		w := &walk{Rand: rand.New(rand.NewPCG(first, walks)), t: t, redis: m, client: client, ledger: new(serialtest.Ledger), zones: zones,
+	const least = 50 // walks in which every outcome comes
+	for began := time.Now(); walks < least || time.Since(began) < long; walks++ {
+		r.Lose()
+		w := &walk{Rand: rand.New(rand.NewPCG(first, walks)), t: t, redis: r, client: client, ledger: new(serialtest.Ledger), zones: zones,
 			texts: map[string]int{}, used: map[string]int64{}, begun: map[string]int{}, seen: map[string]bool{}, said: said}
 		w.lose = w.IntN(3) == 0
 		w.truth = time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(w.Int64N(int64(800 * 24 * time.Hour))))
@@ -313,7 +329,7 @@ func TestWalk(t *testing.T) {
 			w.skew = 0
 			w.truth = w.truth.Add(4 * 24 * time.Hour)
 			w.setTime()
-			require.True(t, slices.ContainsFunc(w.procs, w.goesOn), "stuck\n%s", strings.Join(w.trace, "\n"))
+			require.True(t, slices.ContainsFunc(w.settings, w.goesOn), "stuck\n%s", strings.Join(w.trace, "\n"))
 		}
 	}
 	t.Logf("%d walks: %v", walks, said)
@@ -322,9 +338,11 @@ func TestWalk(t *testing.T) {
 	}
 }
 
-// goesOn reports whether a process can issue on.
-func (w *walk) goesOn(p *walker) bool {
-	typ := w.series(w.typ)
+// goesOn reports whether a process with these settings can issue on.
+func (w *walk) goesOn(s walkSetting) bool {
+	gen, err := serial.New(w.client, s.options(w.ledger)...)
+	require.NoError(w.t, err)
+	p, typ := &walker{s, gen}, w.series(w.typ)
 	if w.issue(p, typ) {
 		return true
 	}

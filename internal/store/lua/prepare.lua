@@ -35,7 +35,7 @@ end
 local held = p.read(counter)
 local used = p.number(held)
 if not used then
-  local once = open or held or p.known(ARGV[7]) -- by a clock that was ahead
+  local once = open or held or p.known(string.match(ARGV[7], '^%S+')) -- by a clock that was ahead
   if floor == '?' then return p.answer('floor', once and 'lost' or '') end
   if floor == '' and once then return p.answer('lost', held or '') end
   used = ARGV[10] + 0

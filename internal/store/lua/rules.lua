@@ -9,7 +9,7 @@
 --   ahead    absent, or the periods that follow it without a gap and were opened ahead of time: ";LABEL FIRST PAST;...;"
 --   used     the labels that may have been used, as runs in ascending order: "FROM-TO;FROM-TO;". It omits none that was, and beyond
 --            three runs, up to which Redis usually keeps a hash compact, two become one.
---   print    the first label with the print mark of the period entered, which every label entered since has
+--   print    the label from which on every label that was used has the print mark of the period entered
 --   ledger   absent, or the first label of those whose numbers are all set aside in a ledger
 --   and of the period entered, with a ledger:
 --   ceiling      the last sequence that was set aside
@@ -136,7 +136,7 @@ local function periodRules(time, counter, record, mark, tolerate, id)
     local at = 1 -- where the runs above the label begin
     while runs[at] and runs[at].from <= label do at = at + 1 end
     local before = runs[at - 1]
-    if before and before.to == last and ends + 0 == begins then
+    if before and before.to == last and label > last and ends + 0 == begins then
       before.to = label
     elseif not p.known(label) then
       table.insert(runs, at, {from = label, to = label})
@@ -171,6 +171,10 @@ local function periodRules(time, counter, record, mark, tolerate, id)
     if label > greatest then
       if printed ~= print then set('print', label) end
       if ledger and not firstLedger then set('ledger', label) end
+    elseif label < firstPrint then
+      local new = true -- from the label on, no other print mark was used
+      for _, run in ipairs(runs) do new = new and (run.to < label or run.from >= firstPrint) end
+      if new then set('print', label) end
     end
     set('used', use())
     local rest = ''
