@@ -62,9 +62,6 @@ func (g *Generator) Made(typ string, at time.Time, seq int64) (Number, bool) {
 	return n, err == nil
 }
 
-// CheckType gives tests the rule for types by itself.
-func CheckType(typ string) error { return checkType(typ) }
-
 // From is c with another first day of the business year.
 func (c Calendar) From(month time.Month, day int) Calendar {
 	c.c.yearStart = yearStart{int(month - time.January), day - 1}

@@ -12,6 +12,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/dailyserial/serial/internal/name"
 )
 
 const (
@@ -322,8 +324,11 @@ func (f *format) appendSeq(b []byte, typ, label string, seq int64) []byte {
 
 // checkType refuses types whose numbers the template cannot print: what a check digit covers are ASCII letters.
 func (f *format) checkType(typ string) error {
-	if err := checkType(typ); err != nil || f.check == nil || f.check.digitsOnly() {
-		return err
+	if err := name.Check(typ); err != nil {
+		return fmt.Errorf("%w %.80q: %w", ErrInvalidType, typ, err)
+	}
+	if f.check == nil || f.check.digitsOnly() {
+		return nil
 	}
 	for i := range len(typ) {
 		if typ[i] >= utf8.RuneSelf {

@@ -155,6 +155,36 @@ func TestGrowingSequencesReadBack(t *testing.T) {
 	require.Greater(t, accepted, 500)
 }
 
+// Types and key prefixes are names by one rule, which internal/name tests in full.
+func TestTypesAndPrefixes(t *testing.T) {
+	rdb := closing(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
+	gen := newGenerator(t, rdb)
+	for _, name := range []string{"IS", "A-b_c.d/9", strings.Repeat("x", 64), "入库", "송장", "१२३", "𠀀"} {
+		n, err := gen.Parse(name + "202110240001")
+		require.NoError(t, err, name)
+		require.Equal(t, name, n.Type)
+		newGenerator(t, rdb, serial.WithKeyPrefix(name))
+	}
+	for name, says := range map[string]string{
+		"":                      "empty; allowed are 1 to 64 bytes",
+		strings.Repeat("x", 65): "65 bytes; allowed are 1 to 64",
+		"a\xff":                 "not valid UTF-8",
+		"a:b":                   "it has ':' (U+003A); allowed are letters, digits and - _ . /",
+		"IS\u115f":              "it has U+115F, which prints nothing",
+		"ＩＳ":                    `it has "Ｉ" (U+FF29), which NFKC changes to "I"`,
+	} {
+		_, err := gen.Next(t.Context(), name)
+		require.ErrorIs(t, err, serial.ErrInvalidType, "%q", name)
+		require.ErrorContains(t, err, says)
+		_, err = serial.New(rdb, serial.WithKeyPrefix(name))
+		require.ErrorContains(t, err, says)
+		if name != "" {
+			_, err = gen.Parse(name + "202110240001")
+			require.ErrorIs(t, err, serial.ErrInvalidType, "%q", name)
+		}
+	}
+}
+
 func TestNumbersThatNoGeneratorMade(t *testing.T) {
 	var n serial.Number
 	require.Empty(t, n.String())

@@ -76,8 +76,8 @@ func parseLayout(text string) (*layout, error) {
 	seen := map[string]bool{}
 	for rest := text; rest != ""; {
 		c := rest[0]
-		if !isASCIILetter(c) {
-			if isASCIIDigit(c) || c == '{' {
+		if lower := c | 0x20; lower < 'a' || lower > 'z' {
+			if c >= '0' && c <= '9' || c == '{' {
 				return nil, fmt.Errorf("%q in a date layout; %s (anything but ASCII letters, digits and braces)", c, allowedTokens)
 			}
 			_, size := utf8.DecodeRuneInString(rest)

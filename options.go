@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/dailyserial/serial/internal/budget"
+	"github.com/dailyserial/serial/internal/name"
 	"github.com/dailyserial/serial/internal/redisrun"
 )
 
@@ -459,8 +460,8 @@ func checkReplicate(client redis.UniversalClient, c redisrun.Replicas) error {
 // Default "serial"; anything that [ErrInvalidType] does not allow for a type is refused.
 func WithKeyPrefix(prefix string) Option {
 	return option{"WithKeyPrefix", true, func(c *config) error {
-		if msg := checkName(prefix); msg != "" {
-			return fmt.Errorf("serial: WithKeyPrefix(%.80q): %s", prefix, msg)
+		if err := name.Check(prefix); err != nil {
+			return fmt.Errorf("serial: WithKeyPrefix(%.80q): %w", prefix, err)
 		}
 		c.prefix = prefix
 		return nil
