@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/dailyserial/serial/internal/calendar"
 	"github.com/dailyserial/serial/internal/store"
 )
 
@@ -34,7 +35,7 @@ func (c *call) repeat(r store.Reply) (step, error) {
 	case err != nil:
 		return failed, fmt.Errorf("serial: %s holds %q, which is not a stored answer: %w", key, r.Held, err)
 	}
-	if s.label == c.span.label && s.start == c.span.start && s.end == c.span.end {
+	if s.Label == c.span.Label && s.Start == c.span.Start && s.End == c.span.End {
 		// The answer of before may have been lost, and with it what the number would have been remembered by.
 		c.g.marks.raise(c.typ, c.span, r.Answer.Seq, &c.node.clock)
 	}
@@ -47,12 +48,12 @@ func (g *Generator) readAnswer(a *store.Answer) (*span, *format, error) {
 	if a == nil {
 		return nil, nil, errors.New("want a period, a date, a template, a sequence and a key")
 	}
-	per, start, ok := parseCounts(a.Period.Calendar)
+	per, start, ok := calendar.ParseName(a.Period.Calendar)
 	if !ok {
 		return nil, nil, fmt.Errorf("unknown calendar %q", a.Period.Calendar)
 	}
-	s := &span{stretch: stretch{period: period{label: a.Period.Label, start: a.Period.Start, end: a.Period.End}}}
-	s.from, s.to = s.start, s.end
+	s := &span{stretch: stretch{Period: calendar.Period{Label: a.Period.Label, Start: a.Period.Start, End: a.Period.End}}}
+	s.from, s.to = s.Start, s.End
 	var template string
 	if _, err := fmt.Sscanf(a.Printed, "%q %q", &s.date, &template); err != nil {
 		return nil, nil, err
@@ -69,12 +70,12 @@ func (g *Generator) readAnswer(a *store.Answer) (*span, *format, error) {
 			return nil, nil, err
 		}
 	}
-	f.calendar = g.calendar.per(per)
-	f.calendar.yearStart = start
+	f.calendar = g.calendar.With(per)
+	f.calendar.YearStart = start
 	if f.date == nil {
 		return s, f, nil
 	}
-	if at, err := f.find(s.date); err == nil && s.start <= at.date.Unix() && at.date.Unix() < s.end {
+	if at, err := f.find(s.date); err == nil && s.Start <= at.date.Unix() && at.date.Unix() < s.End {
 		s.from = at.date.Unix()
 	}
 	return s, f, nil

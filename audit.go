@@ -6,6 +6,7 @@ import (
 	"iter"
 	"time"
 
+	"github.com/dailyserial/serial/internal/calendar"
 	"github.com/dailyserial/serial/internal/store"
 )
 
@@ -35,7 +36,7 @@ func (g *Generator) Audit(ctx context.Context, typ string, at time.Time, used it
 		after, err := g.counter(ctx, typ, p)
 		if err == nil && after < last {
 			err = fmt.Errorf("%w: the counter of %s in %s went back from %d to %d while the used numbers were read", ErrCounterLost,
-				typ, readable(p.label), last, after)
+				typ, calendar.FormatLabel(p.Label), last, after)
 		}
 		return after, err
 	})
@@ -43,15 +44,15 @@ func (g *Generator) Audit(ctx context.Context, typ string, at time.Time, used it
 }
 
 // counter reads the counter of a period that is the current one or still kept: 0 if none was issued.
-func (g *Generator) counter(ctx context.Context, typ string, p *period) (int64, error) {
+func (g *Generator) counter(ctx context.Context, typ string, p *calendar.Period) (int64, error) {
 	var c call
 	if err := c.begin(ctx, g, typ); err != nil {
 		return 0, err
 	}
 	r, err := c.follow(ctx, c.aim(), func() (store.Reply, error) {
 		series := c.series()
-		if p.start < c.span.start {
-			r, err := g.store.History(ctx, &c.budget, c.node.Node, &series, []*store.Period{{Label: p.label}})
+		if p.Start < c.span.Start {
+			r, err := g.store.History(ctx, &c.budget, c.node.Node, &series, []*store.Period{{Label: p.Label}})
 			return r, c.heard(&r, err)
 		}
 		r, err := g.store.Peek(ctx, &c.budget, c.node.Node, &series)
@@ -62,13 +63,13 @@ func (g *Generator) counter(ctx context.Context, typ string, p *period) (int64, 
 	case err != nil:
 	case r.Status != store.Issued && r.Status != store.Missing:
 		err = c.refusal(r)
-	case p.start > c.span.start:
+	case p.Start > c.span.Start:
 		err = fmt.Errorf("serial: Audit of %s in %s: the period has not begun by Redis's clock, which is in %s",
-			typ, readable(p.label), readable(c.span.label))
-	case p.start < c.span.start:
+			typ, calendar.FormatLabel(p.Label), calendar.FormatLabel(c.span.Label))
+	case p.Start < c.span.Start:
 		if last = r.Each[1]; last < 0 {
 			err = fmt.Errorf("serial: Audit of %s in %s: Redis has no counter of it: none was issued, or it is no longer kept; "+
-				"WithRetention keeps counters beyond their period", typ, readable(p.label))
+				"WithRetention keeps counters beyond their period", typ, calendar.FormatLabel(p.Label))
 		}
 	}
 	if err = c.finish(ctx, err); err != nil {

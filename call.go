@@ -66,7 +66,7 @@ func (c *call) begin(ctx context.Context, g *Generator, typ string) error {
 }
 
 // start is the first instant of the call's period.
-func (c *call) start() time.Time { return time.Unix(c.span.start, 0).In(c.g.calendar.location) }
+func (c *call) start() time.Time { return time.Unix(c.span.Start, 0).In(c.g.calendar.Location) }
 
 // series is the series of the call's type and span.
 func (c *call) series() store.Series { return c.g.marks.series(c.typ, c.span) }
@@ -79,7 +79,7 @@ func (c *call) issued(last int64) step {
 
 // number is one of the numbers issued.
 func (c *call) number(seq int64) Number {
-	return c.made.span.number(c.typ, seq, c.g.calendar.location, c.made.format)
+	return c.made.span.number(c.typ, seq, c.g.calendar.Location, c.made.format)
 }
 
 // heard is what follows every script that was sent for the call: it keeps what the reply tells.
@@ -162,7 +162,7 @@ func (c *call) wait(ctx context.Context) (step, error) {
 // waitedTooLong is the error of a call that has waited for others as long as it may.
 func (c *call) waitedTooLong() error {
 	err := cmp.Or(c.opening.lockErr, errTaken)
-	return fmt.Errorf("serial: %s %s was not opened within %v: %w", c.typ, c.span.label, budget.Others, err)
+	return fmt.Errorf("serial: %s %s was not opened within %v: %w", c.typ, c.span.Label, budget.Others, err)
 }
 
 // gaveUp is the error of a call whose context ended while a period was opened or a block set aside.

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dailyserial/serial/internal/calendar"
 	"github.com/dailyserial/serial/internal/redisrun"
 	"github.com/dailyserial/serial/internal/store"
 )
@@ -61,8 +62,8 @@ func (g *Generator) spanAt(t time.Time) *span {
 		return s
 	}
 	s := &span{stretch: g.stretchAt(t)}
-	expires := g.calendar.later(&s.period, g.retention).end
-	s.stored = g.store.NewPeriod(s.label, s.start, s.end, s.from, s.to, expires)
+	expires := g.calendar.Later(&s.Period, g.retention).End
+	s.stored = g.store.NewPeriod(s.Label, s.Start, s.End, s.from, s.to, expires)
 	g.current.Store(s)
 	return s
 }
@@ -88,7 +89,7 @@ func (c *call) follow(ctx context.Context, now time.Time, send func() (store.Rep
 				return store.Reply{}, err
 			}
 			// This host's clock is wrong, or else the server's will say the same: no clock is in this span.
-			s = &span{stretch: stretch{period: period{label: "0"}}, stored: c.g.store.NewPeriod("0", 0, 0, 0, 0, 0)}
+			s = &span{stretch: stretch{Period: calendar.Period{Label: "0"}}, stored: c.g.store.NewPeriod("0", 0, 0, 0, 0, 0)}
 		}
 		c.span = s
 		r, err := send()
@@ -139,5 +140,5 @@ func (c *call) checkSkew(r store.Reply) error {
 		return nil
 	}
 	return fmt.Errorf("%w: %s of %s would be opened at %s by Redis's clock, and it is %s by this host's: allowed are %v; set the wrong clock",
-		ErrClockSkew, c.typ, readable(c.span.label), r.Now.UTC().Format(time.RFC3339), r.Received.UTC().Format(time.RFC3339), skew)
+		ErrClockSkew, c.typ, calendar.FormatLabel(c.span.Label), r.Now.UTC().Format(time.RFC3339), r.Received.UTC().Format(time.RFC3339), skew)
 }

@@ -13,6 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/dailyserial/serial/internal/calendar"
 	"github.com/dailyserial/serial/internal/name"
 )
 
@@ -125,10 +126,10 @@ type format struct {
 	seqWidth int     // digits that the sequence is padded to
 	grows    bool    // the sequence may be wider than seqWidth
 	alphabet *alphabet
-	check    *check       // nil for none
-	hidden   *hidden      // nil for a sequence that is printed as it is
-	calendar calendar     // of the numbers
-	last     atomic.Value // the last date that parse has found: found
+	check    *check            // nil for none
+	hidden   *hidden           // nil for a sequence that is printed as it is
+	calendar calendar.Calendar // of the numbers
+	last     atomic.Value      // the last date that parse has found: found
 }
 
 type fieldKind int
@@ -229,10 +230,10 @@ func parseTemplate(template string) (*format, error) {
 }
 
 // checkCalendar refuses a template that could print numbers of different periods alike.
-func (f *format) checkCalendar(template string, c calendar) error {
+func (f *format) checkCalendar(template string, c calendar.Calendar) error {
 	f.calendar = c
 	if f.date == nil {
-		if c.period != Never {
+		if c.Unit != calendar.Never {
 			return fmt.Errorf("serial: template %q: {date} is missing; {type}, {date:LAYOUT} and {seq:WIDTH} each stand once, and "+
 				"only numbers of Never need no date", template)
 		}
@@ -343,7 +344,7 @@ func (f *format) printable(wall time.Time) error {
 	if f.date == nil {
 		return nil
 	}
-	return f.date.printable(wall, f.calendar.yearStart)
+	return f.date.printable(wall, f.calendar.YearStart)
 }
 
 // print returns the date of a reading of the clock, "" without one.
@@ -351,7 +352,7 @@ func (f *format) print(wall time.Time) string {
 	if f.date == nil {
 		return ""
 	}
-	return f.date.print(wall, f.calendar.yearStart)
+	return f.date.print(wall, f.calendar.YearStart)
 }
 
 // A found is what a printed date stands for.
@@ -368,16 +369,16 @@ func (f *format) find(text string) (*found, error) {
 	}
 	is := &found{text: strings.Clone(text)} // a copy does not keep the number alive
 	if f.date == nil {
-		f.dates(is, f.calendar.at(time.Unix(0, 0)), 0)
+		f.dates(is, f.calendar.At(time.Unix(0, 0)), 0)
 	} else {
 		at, err := f.date.find(text, f.calendar)
 		if err != nil {
 			return nil, err
 		}
-		p := f.calendar.at(at)
+		p := f.calendar.At(at)
 		from, to, _ := f.date.spanAt(f.calendar, at, p) // it may have begun before 1970
 		if from >= to {
-			return nil, fmt.Errorf("%s is not before the end of %s", text, readable(p.label))
+			return nil, fmt.Errorf("%s is not before the end of %s", text, calendar.FormatLabel(p.Label))
 		}
 		f.dates(is, p, from)
 	}
@@ -386,11 +387,11 @@ func (f *format) find(text string) (*found, error) {
 }
 
 // dates completes is.
-func (f *format) dates(is *found, p *period, from int64) {
-	is.label = p.label
-	is.start = time.Unix(p.start, 0).In(f.calendar.location)
-	if is.date = is.start; from != p.start {
-		is.date = time.Unix(from, 0).In(f.calendar.location)
+func (f *format) dates(is *found, p *calendar.Period, from int64) {
+	is.label = p.Label
+	is.start = time.Unix(p.Start, 0).In(f.calendar.Location)
+	if is.date = is.start; from != p.Start {
+		is.date = time.Unix(from, 0).In(f.calendar.Location)
 	}
 }
 

@@ -1,7 +1,10 @@
 package serial_test
 
 import (
+	"encoding/csv"
 	"fmt"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -258,6 +261,21 @@ func TestParse(t *testing.T) {
 	require.EqualValues(t, -8*3600, first.Start.Unix())
 	_, err = parser(t, serial.WithTemplate("{type}-{date:yyMMdd}-{seq:6}")).Parse("PO_211024-000001")
 	require.ErrorContains(t, err, `"_" stands where "-" belongs`)
+}
+
+// Numbers of days that begin or end where clocks change have the day's first instant.
+func TestParseOfUnusualDays(t *testing.T) {
+	file, err := os.Open("internal/calendar/testdata/days.csv")
+	require.NoError(t, err)
+	defer func() { _ = file.Close() }()
+	rows, err := csv.NewReader(file).ReadAll()
+	require.NoError(t, err)
+	require.Greater(t, len(rows), 10)
+	for _, row := range rows[1:] {
+		n, err := parser(t, serial.WithLocation(location(t, row[0]))).Parse("IS" + row[1] + "0001")
+		require.NoError(t, err)
+		require.Equal(t, row[2], strconv.FormatInt(n.Start.Unix(), 10))
+	}
 }
 
 func TestParseOfPeriods(t *testing.T) {

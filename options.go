@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/dailyserial/serial/internal/budget"
+	"github.com/dailyserial/serial/internal/calendar"
 	"github.com/dailyserial/serial/internal/name"
 	"github.com/dailyserial/serial/internal/redisrun"
 )
@@ -58,13 +59,13 @@ func newConfig(client redis.UniversalClient, opts []Option) (*config, error) {
 	if errs[0] == nil {
 		errs = append(errs, checkReplicate(client, c.confirm))
 	}
-	if per := c.calendar.period; per == PerSecond && c.floor != nil {
+	if per := c.calendar.Unit; per == calendar.Second && c.floor != nil {
 		errs = append(errs, errors.New("serial: WithFloor: a second is too short to ask a floor; "+
 			"allowed are PerMinute and longer, or PerSecond without a floor"))
-	} else if per == PerSecond && c.ledger != nil {
+	} else if per == calendar.Second && c.ledger != nil {
 		errs = append(errs, errors.New("serial: WithLedger: a second is too short to ask a ledger; "+
 			"allowed are PerMinute and longer, or PerSecond without a ledger"))
-	} else if per == Never && c.retention > 0 {
+	} else if per == calendar.Never && c.retention > 0 {
 		errs = append(errs, errors.New("serial: WithRetention: Never has one period, which is kept anyway; leave the option out"))
 	}
 	if err := errors.Join(append(errs, c.complete()...)...); err != nil {
@@ -98,70 +99,6 @@ func checkClient(client redis.UniversalClient) error {
 	return nil
 }
 
-// WithLocation sets the time zone whose midnight resets the counters. Every process that issues numbers of a type must use
-// the same one; if they differ, calls fail with [ErrConflict].
-//
-// Default [time.Local]; nil is refused.
-func WithLocation(loc *time.Location) Option {
-	return option{"WithLocation", true, func(c *config) error {
-		if loc == nil {
-			return errors.New("serial: WithLocation: the location is nil")
-		}
-		c.calendar.location = loc
-		return nil
-	}}
-}
-
-// WithPeriod sets the span that one counter serves, and so how often numbers start again:
-//
-//	PerSecond, PerMinute, PerHour   by the wall clock
-//	PerDay                          from midnight, or from [WithDayStart]
-//	PerWeek                         from Monday: ISO 8601, by which 30 December 2024 is in week 1 of 2025
-//	PerMonth                        from the 1st
-//	PerQuarter, PerYear             of the business year, see [WithYearStart]
-//	Never                           numbers never start again
-//
-// The template must print what tells one period from the next; see [WithTemplate]. The default one prints the day, which tells
-// all periods from each other but those shorter than a day. Every process that issues numbers of a type must use the same
-// period, for as long as the series lives; if one differs, its calls fail with [ErrConflict].
-//
-// Periods follow the wall clock. Where clocks are set forward, the labels that they jump over are not used. Where clocks
-// are set back, the period that had begun goes on until the clock has passed it again. With PerSecond and a clock set back
-// from 02:00 to 01:00, the second 01:59:59 lasts an hour and has only the sequences of one second. For periods shorter than
-// a day, therefore choose UTC or enough digits.
-//
-// With PerSecond neither [WithFloor] nor [WithLedger] is allowed: a second is too short to ask them.
-//
-// Never is one period, from 1970 to the end of the year 9999 in UTC, in every time zone; its counter expires then. Its numbers
-// need no date. A day start, a retention and [Generator.Prepare] of more than one period are refused. A process that has not
-// used a type for 48 hours may forget the last number it got, by which it would notice that the counter went back.
-//
-// Default PerDay. Any other value than these constants is refused.
-func WithPeriod(p Period) Option {
-	return option{"WithPeriod", true, func(c *config) error {
-		c.calendar.period = p
-		return nil
-	}}
-}
-
-// WithDayStart sets the time of day at which a business day begins. With 4 * time.Hour, a number issued at 03:59 belongs to
-// the day before and bears its date. A week then begins at 04:00 on Monday, a month at 04:00 on its first day, and quarters
-// and years accordingly. The start is a reading of the wall clock, not the time since midnight. If clocks are set forward over
-// it, the day begins at that moment; if it comes twice, the day begins at the first. Every process that issues numbers of a
-// type must use the same start; if they differ, calls fail with [ErrConflict].
-//
-// Default 0, midnight. Allowed are whole seconds from 0 to less than 24 h. Other values than 0 are refused for PerSecond,
-// PerMinute, PerHour and Never, and with a template that prints HH, mm or ss: a business day has no hours.
-func WithDayStart(start time.Duration) Option {
-	return option{"WithDayStart", true, func(c *config) error {
-		if start < 0 || start >= 24*time.Hour || start%time.Second != 0 {
-			return fmt.Errorf("serial: WithDayStart: %v; allowed are whole seconds from 0 to less than 24h", start)
-		}
-		c.calendar.dayStart = int64(start / time.Second)
-		return nil
-	}}
-}
-
 // WithHiddenSequence prints another number in place of the sequence, so that nobody without the key can tell how many numbers
 // were issued in a period, or which of two came first. The sequence is encrypted with FF1 (NIST SP 800-38G), to as many
 // digits of the same alphabet. Each period and type has an order of its own, in which every printed number is unique; it
@@ -185,25 +122,6 @@ func WithHiddenSequence(key []byte) Option {
 			return fmt.Errorf("serial: WithHiddenSequence: a key of %d bytes; allowed are 16, 24 and 32", n)
 		}
 		c.key = key
-		return nil
-	}}
-}
-
-// WithYearStart sets the first day of the business year: April 1 in India and Japan, April 6 for British taxes, July 1 in
-// Australia, October 1 for the government of the United States. It is for [PerYear] and [PerQuarter], and for the tokens FFFF,
-// FF, EEEE, EE and Q of a template. Elsewhere it has no effect. Quarters begin on the same day of every third month. In keys
-// and in a ledger, a year is named after the calendar year in which it begins.
-//
-// Where quarters or business years are counted or printed, every process that issues numbers of a type must use the same start, for
-// as long as the series lives; if one differs, its calls fail with [ErrConflict].
-//
-// Default January 1. Allowed are days 1 to 28 of every month.
-func WithYearStart(month time.Month, day int) Option {
-	return option{"WithYearStart", true, func(c *config) error {
-		if month < time.January || month > time.December || day < 1 || day > 28 {
-			return fmt.Errorf("serial: WithYearStart: month %d, day %d; allowed are January to December, and days 1 to 28", month, day)
-		}
-		c.calendar.yearStart = yearStart{int(month - time.January), day - 1}
 		return nil
 	}}
 }

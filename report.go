@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/dailyserial/serial/internal/calendar"
 	"github.com/dailyserial/serial/internal/tally"
 )
 
@@ -71,7 +72,7 @@ func (s *Scheme) Audit(typ string, at time.Time, last int64, used iter.Seq2[stri
 }
 
 // audited is the period to audit.
-func (s *scheme) audited(typ string, at time.Time, used iter.Seq2[string, error]) (*period, error) {
+func (s *scheme) audited(typ string, at time.Time, used iter.Seq2[string, error]) (*calendar.Period, error) {
 	if err := s.format.checkType(typ); err != nil {
 		return nil, err
 	}
@@ -79,15 +80,15 @@ func (s *scheme) audited(typ string, at time.Time, used iter.Seq2[string, error]
 		return nil, errors.New("serial: Audit: the used numbers are nil; nobody used any is an iterator that yields nothing")
 	}
 	of, err := s.datedSpan(at)
-	return &of.period, err
+	return &of.Period, err
 }
 
 // audit accounts for the numbers of a type in a period, whose last sequence was last before used is read. until is asked
 // afterwards what it is then.
-func (s *scheme) audit(typ string, p *period, last int64, used iter.Seq2[string, error], until func() (int64, error)) (Report, error) {
+func (s *scheme) audit(typ string, p *calendar.Period, last int64, used iter.Seq2[string, error], until func() (int64, error)) (Report, error) {
 	first := s.base + 1
 	a := &audit{
-		Report: Report{Type: strings.Clone(typ), Start: time.Unix(p.start, 0).In(s.calendar.location), First: first, Last: last},
+		Report: Report{Type: strings.Clone(typ), Start: time.Unix(p.Start, 0).In(s.calendar.Location), First: first, Last: last},
 		scheme: s, period: p, sure: max(last, first-1), dates: map[string]*found{},
 	}
 	a.tally = tally.New(a.sure)
@@ -96,7 +97,7 @@ func (s *scheme) audit(typ string, p *period, last int64, used iter.Seq2[string,
 			err = a.add(text)
 		}
 		if err != nil {
-			return Report{}, fmt.Errorf("serial: Audit of %s in %s: %w", typ, readable(p.label), err)
+			return Report{}, fmt.Errorf("serial: Audit of %s in %s: %w", typ, calendar.FormatLabel(p.Label), err)
 		}
 	}
 	after, err := until()
@@ -111,7 +112,7 @@ func (s *scheme) audit(typ string, p *period, last int64, used iter.Seq2[string,
 type audit struct {
 	Report
 	*scheme
-	period  *period
+	period  *calendar.Period
 	sure    int64 // sequences up to it are judged at once; those above may be issued before the audit ends
 	above   int64 // occurrences of those above
 	doubled list
@@ -130,7 +131,7 @@ func (a *audit) add(text string) error {
 			a.Foreign = append(a.Foreign, shortened(text))
 		}
 		return nil
-	case n.typ != a.Type || n.date.label != a.period.label:
+	case n.typ != a.Type || n.date.label != a.period.Label:
 		a.OtherCount++
 		return nil
 	}
@@ -200,7 +201,7 @@ func (l *list) numbers(a *audit, after int64, belongs func(times int64) int64) [
 			if len(numbers) == listed {
 				return numbers
 			}
-			numbers = append(numbers, of.number(a.Type, seq, a.calendar.location, a.format))
+			numbers = append(numbers, of.number(a.Type, seq, a.calendar.Location, a.format))
 		}
 	}
 	return numbers

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/dailyserial/serial/internal/calendar"
 )
 
 // A Scheme is how numbers look and when they start again: what of a [Generator] needs no Redis. It parses and prints numbers
@@ -15,7 +17,7 @@ import (
 type Scheme struct{ scheme }
 
 type scheme struct {
-	calendar calendar
+	calendar calendar.Calendar
 	template string
 	format   *format // parsed template
 	limit    int64   // largest sequence that format prints
@@ -32,7 +34,7 @@ type scheme struct {
 const defaultPrefix = "serial"
 
 func newScheme() scheme {
-	return scheme{calendar: calendar{location: time.Local, period: PerDay}, template: defaultTemplate, prefix: defaultPrefix}
+	return scheme{calendar: calendar.Calendar{Location: time.Local, Unit: calendar.Day}, template: defaultTemplate, prefix: defaultPrefix}
 }
 
 // NewScheme returns a Scheme. Allowed are the options [WithLocation], [WithTemplate], [WithPeriod], [WithDayStart],
@@ -66,13 +68,13 @@ func (c *config) applyAll(opts []Option) (errs []error) {
 
 // complete checks what must fit together, and parses the template.
 func (s *scheme) complete() (errs []error) {
-	c := s.calendar
-	if !c.period.known() {
-		return []error{fmt.Errorf("serial: WithPeriod: %v is no period; %s", c.period, allowedPeriods)}
+	c, per := s.calendar, Period(s.calendar.Unit)
+	if !c.Unit.Valid() {
+		return []error{fmt.Errorf("serial: WithPeriod: %v is no period; %s", per, allowedPeriods)}
 	}
-	if c.dayStart != 0 && (c.period.shorter() || c.period == Never) {
+	if c.DayStart != 0 && (c.Unit.ShorterThanDay() || per == Never) {
 		errs = append(errs, fmt.Errorf("serial: WithDayStart: %v has no days; allowed are PerDay, PerWeek, PerMonth, PerQuarter and PerYear",
-			c.period))
+			per))
 	}
 	f, err := parseTemplate(s.template)
 	if err == nil {
@@ -80,7 +82,7 @@ func (s *scheme) complete() (errs []error) {
 	}
 	if err != nil {
 		if s.template == defaultTemplate {
-			err = fmt.Errorf("%w; %v needs a template of its own, such as %q", err, c.period, c.usualTemplate())
+			err = fmt.Errorf("%w; %v needs a template of its own, such as %q", err, per, usualTemplate(c))
 		}
 		return append(errs, err)
 	}
@@ -93,11 +95,11 @@ func (s *scheme) complete() (errs []error) {
 			errs = append(errs, err)
 		}
 	}
-	s.counts = c.counts(f.date != nil && (f.date.has[businessYear] || f.date.has[businessEnd] || f.date.has[quarter]))
+	s.counts = c.Name(f.date != nil && (f.date.has[businessYear] || f.date.has[businessEnd] || f.date.has[quarter]))
 	s.mark = s.printMark()
-	s.brief = c.period == PerSecond || f.date != nil && f.date.has[second]
+	s.brief = per == PerSecond || f.date != nil && f.date.has[second]
 	s.varies = f.date != nil && f.date.varies(c)
-	s.broken = f.date != nil && !f.date.unbroken(c.yearStart)
+	s.broken = f.date != nil && !f.date.unbroken(c.YearStart)
 	return errs
 }
 
@@ -127,7 +129,7 @@ func (s *scheme) printMark() string {
 
 // A stretch is a part of a period in which the same date is printed: usually all of it.
 type stretch struct {
-	period
+	calendar.Period
 	from, to int64     // its first instant and the first one after it, Unix seconds
 	earlier  int64     // seconds before from at which the period first printed the same; 0 unless that comes again
 	reading  time.Time // of the clock, which is printed
@@ -139,8 +141,8 @@ func (s *stretch) contains(t int64) bool { return s.from <= t && t < s.to }
 
 // stretchAt is the stretch of an instant.
 func (s *scheme) stretchAt(t time.Time) stretch {
-	p := s.calendar.at(t)
-	of := stretch{period: *p, from: p.start, to: p.end, reading: p.wall}
+	p := s.calendar.At(t)
+	of := stretch{Period: *p, from: p.Start, to: p.End, reading: p.Wall}
 	if f := s.format; f.date != nil {
 		of.from, of.to, of.reading = f.date.spanAt(s.calendar, t, p)
 		of.date = f.print(of.reading)
@@ -154,18 +156,18 @@ func (s *scheme) stretchAt(t time.Time) stretch {
 }
 
 // undated is a period's stretch for a number of which nobody knows when in the period it was issued.
-func (s *scheme) undated(p *period) stretch {
-	of := stretch{period: *p, from: p.start, to: p.end, reading: p.wall}
+func (s *scheme) undated(p *calendar.Period) stretch {
+	of := stretch{Period: *p, from: p.Start, to: p.End, reading: p.Wall}
 	if !s.varies {
-		of.date = s.format.print(p.wall)
+		of.date = s.format.print(p.Wall)
 	}
 	return of
 }
 
 // number is the number of a stretch that format prints. Where its date is not known, it is "".
 func (s *stretch) number(typ string, seq int64, loc *time.Location, f *format) Number {
-	n := Number{Type: typ, Start: time.Unix(s.start, 0).In(loc), Seq: seq, date: s.date, label: s.label, format: f}
-	if n.Date = n.Start; s.from-s.earlier != s.start {
+	n := Number{Type: typ, Start: time.Unix(s.Start, 0).In(loc), Seq: seq, date: s.date, label: s.Label, format: f}
+	if n.Date = n.Start; s.from-s.earlier != s.Start {
 		n.Date = time.Unix(s.from-s.earlier, 0).In(loc)
 	}
 	if s.date == "" && f.date != nil {
@@ -191,7 +193,7 @@ func (s *Scheme) Number(typ string, at time.Time, seq int64) (Number, error) {
 	case seq > s.limit:
 		return Number{}, fmt.Errorf("%w: sequence %d of %s: allowed are 1 to %d", ErrExhausted, seq, typ, s.limit)
 	}
-	return of.number(strings.Clone(typ), seq, s.calendar.location, s.format), nil
+	return of.number(strings.Clone(typ), seq, s.calendar.Location, s.format), nil
 }
 
 // Parse takes apart a number that was issued with this Scheme. It refuses anything that cannot have been issued: a date that the
@@ -202,12 +204,12 @@ func (s *Scheme) Parse(number string) (Number, error) { return s.format.parse(nu
 
 // datedSpan is the span of an instant, or an error if the instant has no date that can be printed.
 func (s *scheme) datedSpan(at time.Time) (stretch, error) {
-	if !s.calendar.dated(at) {
+	if !s.calendar.Covers(at) {
 		last := "9999"
-		if s.calendar.period == Never {
-			last = "before " + time.Unix(always.end, 0).UTC().Format(time.RFC3339)
+		if s.calendar.Unit == calendar.Never {
+			last = "before " + time.Unix(calendar.EndOfNever, 0).UTC().Format(time.RFC3339)
 		}
-		return stretch{}, fmt.Errorf("serial: a number at Unix time %d in %v: allowed are 1970 to %s", at.Unix(), s.calendar.location, last)
+		return stretch{}, fmt.Errorf("serial: a number at Unix time %d in %v: allowed are 1970 to %s", at.Unix(), s.calendar.Location, last)
 	}
 	of := s.stretchAt(at)
 	return of, s.format.printable(of.reading)
@@ -243,18 +245,18 @@ func (s *Scheme) Span(at time.Time) (start, end time.Time, err error) {
 	if err != nil {
 		return time.Time{}, time.Time{}, err
 	}
-	loc := s.calendar.location
+	loc := s.calendar.Location
 	return time.Unix(of.from, 0).In(loc), time.Unix(of.to, 0).In(loc), nil
 }
 
 // Period returns the period of an instant: its label, as in keys and in a ledger, its first instant and the first one after it. If
 // the date of the instant is not in 1970 to 9999 in the Scheme's time zone, there is none: all three are zero.
 func (s *Scheme) Period(at time.Time) (label string, start, end time.Time) {
-	if !s.calendar.dated(at) {
+	if !s.calendar.Covers(at) {
 		return "", time.Time{}, time.Time{}
 	}
-	p, loc := s.calendar.at(at), s.calendar.location
-	return p.label, time.Unix(p.start, 0).In(loc), time.Unix(p.end, 0).In(loc)
+	p, loc := s.calendar.At(at), s.calendar.Location
+	return p.Label, time.Unix(p.Start, 0).In(loc), time.Unix(p.End, 0).In(loc)
 }
 
 // Limits returns the first and the last sequence of a period.

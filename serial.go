@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/dailyserial/serial/internal/calendar"
 	"github.com/dailyserial/serial/internal/coalesce"
 	"github.com/dailyserial/serial/internal/redisrun"
 	"github.com/dailyserial/serial/internal/store"
@@ -108,7 +109,7 @@ func New(client redis.UniversalClient, opts ...Option) (*Generator, error) {
 		store:  store.New(runner, c.prefix, c.limit, c.counts, c.mark, c.ledger != nil),
 		locks:  locks{clients: c.lockClients},
 	}
-	g.marks = marks{of: map[string]*mark{}, keys: g.store.KeysOf, endless: c.calendar.period == Never}
+	g.marks = marks{of: map[string]*mark{}, keys: g.store.KeysOf, endless: c.calendar.Unit == calendar.Never}
 	g.nodes = redisrun.NewNodes(runner, func(n *redisrun.Node) *node {
 		own := &node{Node: n, g: g}
 		own.lane = coalesce.New(n.Together, own.send)
@@ -198,7 +199,7 @@ func (g *Generator) Peek(ctx context.Context, typ string) (Number, error) {
 	if err = c.finish(ctx, err); err != nil {
 		return Number{}, err
 	}
-	c.made = result{span: &span{stretch: c.g.undated(&c.span.period)}, format: c.g.format}
+	c.made = result{span: &span{stretch: c.g.undated(&c.span.Period)}, format: c.g.format}
 	return c.number(c.g.unlessUnused(r.Last)), nil
 }
 
