@@ -94,8 +94,8 @@ func TestTemplatesOfPeriods(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(c.template, c.seq, c.dayStart), func(t *testing.T) {
 			gen := parser(t, serial.WithTemplate(c.template), serial.WithDayStart(c.dayStart), serial.WithPeriod(c.per))
-			n, ok := gen.Made("IS", at, c.seq)
-			require.True(t, ok)
+			n, err := gen.Scheme().Number("IS", at, c.seq)
+			require.NoError(t, err)
 			require.Equal(t, c.want, n.String())
 			back, err := gen.Parse(c.want)
 			require.NoError(t, err)
@@ -139,8 +139,8 @@ func TestGrowingSequencesReadBack(t *testing.T) {
 			for _, typ := range types {
 				for _, seq := range seqs {
 					for _, day := range days {
-						n, ok := gen.Made(typ, day, seq)
-						require.True(t, ok)
+						n, err := gen.Scheme().Number(typ, day, seq)
+						require.NoError(t, err)
 						s := n.String()
 						if other, twice := printed[s]; twice {
 							require.Fail(t, "reads the same", "%s: %q is %v and %v", template, s, n, other)
@@ -413,8 +413,8 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		require.Equal(t, s, n.String())
-		made, ok := gen.Made(n.Type, n.Date, n.Seq)
-		require.True(t, ok)
+		made, err := gen.Scheme().Number(n.Type, n.Date, n.Seq)
+		require.NoError(t, err)
 		require.Equal(t, made, n)
 		if v, err := n.Int64(); err == nil {
 			require.Positive(t, v)
@@ -437,8 +437,8 @@ func FuzzTemplate(f *testing.F) {
 		if gen == nil {
 			return
 		}
-		n, ok := gen.Made(typ, time.Unix(at%253402300800, 0), seq)
-		if !ok {
+		n, err := gen.Scheme().Number(typ, time.Unix(at%253402300800, 0), seq)
+		if err != nil {
 			return
 		}
 		back, err := gen.Parse(n.String())

@@ -69,7 +69,7 @@ func (c *call) history(ctx context.Context, periods int) ([]Number, error) {
 				return numbers, nil
 			}
 			if seq >= 0 {
-				c.made = result{span: &span{stretch: c.g.undated(p)}, format: c.g.format}
+				c.made = result{span: &span{Span: c.g.template.SpanOf(p)}, template: c.g.template}
 				numbers = append(numbers, c.number(c.g.unlessUnused(seq)))
 			}
 		}
@@ -81,8 +81,8 @@ func (c *call) history(ctx context.Context, periods int) ([]Number, error) {
 
 // before reports whether a period is before all that numbers can be printed of.
 func (s *scheme) before(p *calendar.Period) bool {
-	if s.varies { // none of its dates need be the period's first
+	if s.template.Varies() { // none of its dates need be the period's first
 		return p.End <= 0
 	}
-	return s.format.printable(p.Wall) != nil
+	return s.template.CheckYear(p.Wall) != nil
 }

@@ -180,7 +180,7 @@ func (c *call) install(ctx context.Context, claim *claim, o store.Open) (store.R
 		}
 		o.Block = &claim.block
 	}
-	if now := c.g.spanAt(c.aim()); now.Start == c.span.Start && c.g.format.printable(now.reading) == nil {
+	if now := c.g.spanAt(c.aim()); now.Start == c.span.Start && c.g.template.CheckYear(now.Reading) == nil {
 		c.span = now // what is printed of the date may have changed since the period was looked at
 	}
 	o.Series, o.Base, o.Request = c.series(), c.g.base, c.printed()

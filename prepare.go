@@ -81,10 +81,10 @@ func (p *preparation) openCurrent(ctx context.Context) error {
 
 // openNext makes one attempt to open the period after the last one that is open.
 func (p *preparation) openNext(ctx context.Context) error {
-	next := &span{stretch: p.g.stretchAt(time.Unix(p.open.End, 0))}
-	next.stored = p.g.store.NewPeriod(next.Label, next.Start, next.End, next.from, next.to,
+	next := &span{Span: p.g.template.SpanAt(time.Unix(p.open.End, 0))}
+	next.stored = p.g.store.NewPeriod(next.Label, next.Start, next.End, next.From, next.To,
 		p.g.calendar.Later(&next.Period, p.g.retention).End)
-	if err := p.g.format.printable(next.reading); err != nil {
+	if err := p.g.template.CheckYear(next.Reading); err != nil {
 		return err
 	}
 	r, err := p.send(ctx, next, p.floor)
@@ -147,7 +147,7 @@ func (p *preparation) aboveFloor(ctx context.Context, next *span) error {
 
 // send has the store prepare next, unless that has begun by the server's clock.
 func (p *preparation) send(ctx context.Context, next *span, floor store.Floor) (store.Reply, error) {
-	return p.follow(ctx, time.Unix(p.current.from, 0), func() (store.Reply, error) {
+	return p.follow(ctx, time.Unix(p.current.From, 0), func() (store.Reply, error) {
 		p.current = p.span
 		if p.span.Start >= next.Start {
 			return store.Reply{}, nil

@@ -8,6 +8,7 @@ import (
 	"github.com/dailyserial/serial/internal/calendar"
 	"github.com/dailyserial/serial/internal/redisrun"
 	"github.com/dailyserial/serial/internal/store"
+	"github.com/dailyserial/serial/internal/template"
 )
 
 // refusal turns the status of a reply that ends a call into an error. It says what happened, with dates, and what ends it.
@@ -115,7 +116,7 @@ func (c *call) operate(command string) string {
 		flag("year-start", fmt.Sprintf("%02d-%02d", y.Month+1, y.Day+1), "")
 	}
 	flag("day-start", (time.Duration(g.calendar.DayStart) * time.Second).String(), "0s")
-	flag("template", g.template, usualTemplate(g.calendar))
+	flag("template", g.text, template.Usual(g.calendar))
 	flag("prefix", g.prefix, defaultPrefix)
 	return line + " " + c.typ + " SEQ, where SEQ is the last number used of " + calendar.FormatLabel(c.span.Label) + ", or 0"
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/dailyserial/serial/internal/calendar"
 	"github.com/dailyserial/serial/internal/tally"
+	"github.com/dailyserial/serial/internal/template"
 )
 
 // A Report is the account of a type's numbers in one period: what was counted against what was used. All is well if it is
@@ -65,7 +66,7 @@ func (s *Scheme) Audit(typ string, at time.Time, last int64, used iter.Seq2[stri
 	if err != nil {
 		return Report{}, err
 	}
-	if largest := decimal.largest(maxWidth); last < 0 || last > largest {
+	if largest := template.MaxSequence; last < 0 || last > largest {
 		return Report{}, fmt.Errorf("serial: Audit of %s: the last sequence is %d; allowed are 0 to %d", typ, last, largest)
 	}
 	return s.audit(typ, p, last, used, func() (int64, error) { return last, nil })
@@ -73,14 +74,14 @@ func (s *Scheme) Audit(typ string, at time.Time, last int64, used iter.Seq2[stri
 
 // audited is the period to audit.
 func (s *scheme) audited(typ string, at time.Time, used iter.Seq2[string, error]) (*calendar.Period, error) {
-	if err := s.format.checkType(typ); err != nil {
+	if err := s.template.CheckType(typ); err != nil {
 		return nil, err
 	}
 	if used == nil {
 		return nil, errors.New("serial: Audit: the used numbers are nil; nobody used any is an iterator that yields nothing")
 	}
-	of, err := s.datedSpan(at)
-	return &of.Period, err
+	span, err := s.template.DatedSpan(at)
+	return &span.Period, err
 }
 
 // audit accounts for the numbers of a type in a period, whose last sequence was last before used is read. until is asked
@@ -89,7 +90,7 @@ func (s *scheme) audit(typ string, p *calendar.Period, last int64, used iter.Seq
 	first := s.base + 1
 	a := &audit{
 		Report: Report{Type: strings.Clone(typ), Start: time.Unix(p.Start, 0).In(s.calendar.Location), First: first, Last: last},
-		scheme: s, period: p, sure: max(last, first-1), dates: map[string]*found{},
+		scheme: s, period: p, sure: max(last, first-1), reader: template.NewReader(s.template),
 	}
 	a.tally = tally.New(a.sure)
 	for text, err := range used {
@@ -118,29 +119,29 @@ type audit struct {
 	doubled list
 	beyond  list
 	tally   *tally.Tally
-	dates   map[string]*found // by text
-	came    int64             // numbers of this type and period
+	reader  *template.Reader
+	came    int64 // numbers of this type and period
 }
 
 // add accounts for one of the used numbers.
 func (a *audit) add(text string) error {
-	n, err := a.format.read(text, a.find)
+	n, err := a.reader.ParseNumber(text)
 	switch {
 	case err != nil:
 		if a.ForeignCount++; len(a.Foreign) < listed {
 			a.Foreign = append(a.Foreign, shortened(text))
 		}
 		return nil
-	case n.typ != a.Type || n.date.label != a.period.Label:
+	case n.Type != a.Type || n.Date.Label != a.period.Label:
 		a.OtherCount++
 		return nil
 	}
-	before, err := a.tally.Add(n.seq)
+	before, err := a.tally.Add(n.Seq)
 	if err != nil {
 		return err
 	}
 	a.came++
-	sure := n.seq <= a.sure
+	sure := n.Seq <= a.sure
 	if before == 1 {
 		a.doubled.add(a, n, sure)
 		if sure {
@@ -150,7 +151,7 @@ func (a *audit) add(text string) error {
 	switch {
 	case !sure:
 		a.above++
-	case n.seq < a.First:
+	case n.Seq < a.First:
 		a.BeyondCount++
 	default:
 		if before == 0 {
@@ -170,13 +171,13 @@ type entry struct {
 	came int64 // after so many others
 }
 
-func (l *list) add(a *audit, n parsed, sure bool) {
+func (l *list) add(a *audit, n template.Number, sure bool) {
 	part := &l.above
 	if sure {
 		part = &l.sure
 	}
 	if len(*part) < listed {
-		*part = append(*part, entry{n.number(a.format), a.came})
+		*part = append(*part, entry{parsedNumber(a.template, n), a.came})
 	}
 }
 
@@ -195,32 +196,16 @@ func (l *list) numbers(a *audit, after int64, belongs func(times int64) int64) [
 	if !full || len(numbers) == listed {
 		return numbers
 	}
-	of := a.undated(a.period)
+	span := a.template.SpanOf(a.period)
 	for seq, times := range a.tally.All(after+1, math.MaxInt64) {
 		for range belongs(times) - there[seq] {
 			if len(numbers) == listed {
 				return numbers
 			}
-			numbers = append(numbers, of.number(a.Type, seq, a.calendar.Location, a.format))
+			numbers = append(numbers, newNumber(a.template, &span, a.Type, seq))
 		}
 	}
 	return numbers
-}
-
-// find is format.find for numbers whose dates come in any order.
-func (a *audit) find(text string) (*found, error) {
-	const most = 10_000
-	if is := a.dates[text]; is != nil {
-		return is, nil
-	}
-	is, err := a.format.find(text)
-	if err == nil {
-		if len(a.dates) >= most {
-			clear(a.dates)
-		}
-		a.dates[is.text] = is
-	}
-	return is, err
 }
 
 // finish judges what could not be judged before it was known where the counter stood afterwards.

@@ -1,4 +1,4 @@
-package serial
+package template
 
 import (
 	"cmp"
@@ -247,8 +247,8 @@ func (p part) isYear() bool {
 	return p == year || p == weekYear || p == businessYear || p == businessEnd
 }
 
-// printable refuses a reading of the clock with a year that the layout would print like another one.
-func (l *layout) printable(wall time.Time, start calendar.YearStart) error {
+// checkYear refuses a reading of the clock with a year that the layout would print like another one.
+func (l *layout) checkYear(wall time.Time, start calendar.YearStart) error {
 	for _, f := range l.fields {
 		if !f.part.isYear() {
 			continue
@@ -370,7 +370,7 @@ func (l *layout) find(s string, c calendar.Calendar) (time.Time, error) {
 	var text [64]byte
 	for i := range days {
 		wall := first.AddDate(0, 0, i).Add(clock)
-		if string(l.append(text[:0], wall, c.YearStart)) != s || l.printable(wall, c.YearStart) != nil {
+		if string(l.append(text[:0], wall, c.YearStart)) != s || l.checkYear(wall, c.YearStart) != nil {
 			continue
 		}
 		exists = true
@@ -545,11 +545,11 @@ func usualDate(c calendar.Calendar) string {
 	return usualDates[c.Unit]
 }
 
-// usualTemplate is the default template with a date that suits the calendar.
-func usualTemplate(c calendar.Calendar) string {
+// Usual returns the default template with a date that suits a calendar.
+func Usual(c calendar.Calendar) string {
 	date := usualDate(c)
 	if date == "" {
-		return strings.Replace(defaultTemplate, "{date:yyyyMMdd}", "", 1)
+		return strings.Replace(Default, "{date:yyyyMMdd}", "", 1)
 	}
-	return strings.Replace(defaultTemplate, "yyyyMMdd", date, 1)
+	return strings.Replace(Default, "yyyyMMdd", date, 1)
 }

@@ -1,4 +1,4 @@
-package serial
+package template
 
 import (
 	"crypto/hmac"
@@ -48,4 +48,18 @@ func (h *hidden) tweak(b []byte, typ, label string) []byte {
 	b = append(append(b, h.prefix...), ":{"...)
 	b = append(append(b, typ...), "}:"...)
 	return append(b, label...)
+}
+
+// Hide has sequences printed encrypted. prefix is that of keys in Redis.
+func (t *Template) Hide(key []byte, prefix string) (err error) {
+	t.hidden, err = newHidden(key, prefix, t.alphabet, t.seqWidth, t.grows)
+	return err
+}
+
+// Fingerprint tells one key of hidden sequences from another, and not what it is. It is "" where none are hidden.
+func (t *Template) Fingerprint() string {
+	if t.hidden == nil {
+		return ""
+	}
+	return t.hidden.fingerprint
 }
