@@ -81,8 +81,12 @@ func (s *scheme) audited(typ string, at time.Time, used iter.Seq2[string, error]
 
 // audit accounts for the numbers of a type in a period, whose last sequence was last before used is read. until is asked
 // afterwards what it is then.
-func (s *scheme) audit(typ string, p *calendar.Period, last int64, used iter.Seq2[string, error], until func() (int64, error)) (Report, error) {
-	numbers := &auditedNumbers{reader: template.NewReader(s.template), template: s.template, typ: strings.Clone(typ), span: s.template.SpanOf(p)}
+func (s *scheme) audit(
+	typ string, p *calendar.Period, last int64, used iter.Seq2[string, error], until func() (int64, error),
+) (Report, error) {
+	numbers := &auditedNumbers{
+		reader: template.NewReader(s.template), template: s.template, typ: strings.Clone(typ), span: s.template.SpanOf(p),
+	}
 	a := account.New(s.base+1, last, numbers)
 	for text, err := range used {
 		if err == nil {

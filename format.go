@@ -59,7 +59,9 @@ func newNumber(t *template.Template, s *template.Span, typ string, seq int64) Nu
 // parsedNumber returns a number that t has parsed, with a copy of the type, which does not keep the text alive.
 func parsedNumber(t *template.Template, n template.Number) Number {
 	d := n.Date
-	return Number{Type: strings.Clone(n.Type), Start: d.Start, Date: d.First, Seq: n.Seq, date: d.Text, label: d.Label, template: t}
+	return Number{
+		Type: strings.Clone(n.Type), Start: d.Start, Date: d.First, Seq: n.Seq, date: d.Text, label: d.Label, template: t,
+	}
 }
 
 // WithTemplate sets how numbers are printed. A template is literal text and these fields, in any order:

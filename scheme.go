@@ -31,7 +31,8 @@ type scheme struct {
 const defaultPrefix = "serial"
 
 func newScheme() scheme {
-	return scheme{calendar: calendar.Calendar{Location: time.Local, Unit: calendar.Day}, text: template.Default, prefix: defaultPrefix}
+	days := calendar.Calendar{Location: time.Local, Unit: calendar.Day}
+	return scheme{calendar: days, text: template.Default, prefix: defaultPrefix}
 }
 
 // NewScheme returns a Scheme. Allowed are the options [WithLocation], [WithTemplate], [WithPeriod], [WithDayStart],

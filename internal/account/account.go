@@ -69,7 +69,8 @@ type Account[N any] struct {
 // New returns an account of the sequences from first to last, which may be less than first for none.
 func New[N any](first, last int64, numbers Numbers[N]) *Account[N] {
 	sure := max(last, first-1)
-	return &Account[N]{report: Report[N]{First: first, Last: last}, numbers: numbers, sure: sure, tally: tally.New(sure)}
+	report := Report[N]{First: first, Last: last}
+	return &Account[N]{report: report, numbers: numbers, sure: sure, tally: tally.New(sure)}
 }
 
 // Add accounts for one of the used texts. The error is [tally.ErrFull].
@@ -138,7 +139,8 @@ func (a *Account[N]) addTo(l *list[N], seq int64) {
 func (a *Account[N]) first(l *list[N], after int64, belongs func(times int64) int64) []N {
 	full, listed := len(l.above) == Listed, map[int64]int64{}
 	above := slices.DeleteFunc(l.above, func(e entry[N]) bool { return e.seq <= after })
-	all := slices.SortedFunc(slices.Values(slices.Concat(l.sure, above)), func(a, b entry[N]) int { return cmp.Compare(a.came, b.came) })
+	all := slices.Concat(l.sure, above)
+	slices.SortFunc(all, func(a, b entry[N]) int { return cmp.Compare(a.came, b.came) })
 	var numbers []N
 	for _, e := range all[:min(len(all), Listed)] {
 		numbers = append(numbers, e.number)

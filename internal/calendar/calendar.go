@@ -43,7 +43,8 @@ func (c Calendar) With(unit Unit) Calendar {
 	return c
 }
 
-// At returns the period that t belongs to. For an instant that is not in the years 1 to 9999 it may be a period that does not contain it.
+// At returns the period that t belongs to. For an instant that is not in the years 1 to 9999 it may be a period that does not
+// contain it.
 func (c Calendar) At(t time.Time) *Period {
 	at := min(max(t.Unix(), earliestInstant), latestInstant)
 	return c.nth(c.Index(latest(at, c.Location) - c.DayStart))

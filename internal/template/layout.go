@@ -80,7 +80,8 @@ func parseLayout(text string) (*layout, error) {
 		c := rest[0]
 		if lower := c | 0x20; lower < 'a' || lower > 'z' {
 			if c >= '0' && c <= '9' || c == '{' {
-				return nil, fmt.Errorf("%q in a date layout; %s (anything but ASCII letters, digits and braces)", c, allowedTokens)
+				return nil, fmt.Errorf("%q in a date layout; %s (anything but ASCII letters, digits and braces)",
+					c, allowedTokens)
 			}
 			_, size := utf8.DecodeRuneInString(rest)
 			l.fields = appendLiteral(l.fields, rest[:size])
@@ -147,7 +148,8 @@ func (l *layout) check(c calendar.Calendar) error {
 	for _, f := range l.fields {
 		switch {
 		case f.text == "YYYY" && (c.Unit == calendar.Week || l.has[week] || l.has[weekYear]):
-			return errors.New("YYYY beside weeks: elsewhere it is the week year; print GGGG for that, or yyyy for the calendar year")
+			return errors.New("YYYY beside weeks: elsewhere it is the week year; " +
+				"print GGGG for that, or yyyy for the calendar year")
 		case c.DayStart != 0 && f.part >= hour:
 			return fmt.Errorf("%s: with a day start, what is printed is the business day, which has no hours", f.text)
 		}
@@ -161,8 +163,9 @@ func (l *layout) check(c calendar.Calendar) error {
 // ambiguity says why the layout does not tell the calendar's periods apart, by two days that print alike if there are any.
 func (l *layout) ambiguity(c calendar.Calendar) string {
 	noun := c.Unit.Noun()
-	dates := !slices.Contains(l.has[dayOfYear:hour], true) && !(c.Unit == calendar.Year && c.YearStart != calendar.YearStart{})
-	if finest, ok := classicParts[c.Unit]; ok && (dates || l.determines(calendar.Day, c.YearStart)) {
+	businessYears := c.Unit == calendar.Year && c.YearStart != calendar.YearStart{}
+	dates := !slices.Contains(l.has[dayOfYear:hour], true) && !businessYears
+	if finest, ok := finestParts[c.Unit]; ok && (dates || l.determines(calendar.Day, c.YearStart)) {
 		for _, p := range usualParts {
 			if p > finest || l.has[p] || p < hour && !dates {
 				continue
@@ -300,18 +303,18 @@ func (l *layout) finest() calendar.Unit {
 // spanAt returns the time around t, from its first instant to the first one after it, in which the layout prints the same, and
 // the reading of the clock that it prints. in is the period of c that t belongs to, and bounds that time.
 func (l *layout) spanAt(c calendar.Calendar, t time.Time, in *calendar.Period) (from, to int64, wall time.Time) {
-	if l.classic(c.Unit) {
+	if l.isUsual(c.Unit) {
 		return in.Start, in.End, in.Wall
 	}
 	from, to = in.Start, in.End
 	for p := year; p <= second; p++ {
 		if l.has[p] {
-			own := c.With(parts[p].unit)
+			units := c.With(parts[p].unit)
 			if p == year {
-				own.YearStart = calendar.YearStart{}
+				units.YearStart = calendar.YearStart{}
 			}
-			span := own.At(t)
-			from, to = max(from, span.Start), min(to, span.End)
+			unit := units.At(t)
+			from, to = max(from, unit.Start), min(to, unit.End)
 		}
 	}
 	return from, to, c.With(l.finest()).At(t).Wall
@@ -320,11 +323,11 @@ func (l *layout) spanAt(c calendar.Calendar, t time.Time, in *calendar.Period) (
 // unbroken reports whether the time in which the layout prints a text is in one piece. The day alone comes again every month.
 func (l *layout) unbroken(start calendar.YearStart) bool {
 	for p := year; p <= second; p++ {
-		of := start
+		years := start
 		if p == year {
-			of = calendar.YearStart{}
+			years = calendar.YearStart{}
 		}
-		if l.has[p] && !l.determines(parts[p].unit, of) {
+		if l.has[p] && !l.determines(parts[p].unit, years) {
 			return false
 		}
 	}
@@ -364,8 +367,8 @@ func (l *layout) find(s string, c calendar.Calendar) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	first, days := l.among(r, c.YearStart)
-	clock := time.Duration(r[hour])*time.Hour + time.Duration(r[minute])*time.Minute + time.Duration(r[second])*time.Second
+	first, days := l.candidates(r, c.YearStart)
+	clock := time.Duration(r[hour]*60*60+r[minute]*60+r[second]) * time.Second
 	finest, exists, over := c.With(l.finest()), false, false
 	var text [64]byte
 	for i := range days {
@@ -374,7 +377,7 @@ func (l *layout) find(s string, c calendar.Calendar) (time.Time, error) {
 			continue
 		}
 		exists = true
-		for _, wall := range l.alike(wall) {
+		for _, wall := range l.sameReadings(wall) {
 			switch p, ok := finest.Beginning(wall); {
 			case !ok: // clocks jumped over it
 			case p.End <= 0: // no Redis server has ever had an earlier time
@@ -393,9 +396,9 @@ func (l *layout) find(s string, c calendar.Calendar) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("there is no %s", l.describe(r, s, c.Unit))
 }
 
-// alike returns the readings of a day that the layout prints like the first one: others only if it prints the minute or the
+// sameReadings returns the readings of a day that the layout prints like the first one: others only if it prints the minute or the
 // second without what is coarser. wall has 0 for the parts of the clock that are not printed.
-func (l *layout) alike(wall time.Time) []time.Time {
+func (l *layout) sameReadings(wall time.Time) []time.Time {
 	hours, minutes := 1, 1
 	if !l.has[hour] && l.finest().ShorterThanDay() {
 		hours = 24
@@ -414,15 +417,15 @@ func (l *layout) alike(wall time.Time) []time.Time {
 
 // describe names what a date text shows, such as "day 2021-10-24".
 func (l *layout) describe(r reading, s string, per calendar.Unit) string {
-	if !l.classic(per) {
+	if !l.isUsual(per) {
 		return "date " + s
 	}
 	text := fmt.Sprintf("%04d-%02d-%02d %02d:%02d:%02d", r[year], r[month], r[day], r[hour], r[minute], r[second])
-	return per.Noun() + " " + text[:len("2006")+len("-01")*slices.Index(usualParts, classicParts[per])]
+	return per.Noun() + " " + text[:len("2006")+len("-01")*slices.Index(usualParts, finestParts[per])]
 }
 
-// among returns the first of so many days among which a reading is.
-func (l *layout) among(r reading, start calendar.YearStart) (first time.Time, days int) {
+// candidates returns the days that may print a reading: the first one, and how many.
+func (l *layout) candidates(r reading, start calendar.YearStart) (first time.Time, days int) {
 	date := func(y, m, d int) time.Time { return time.Date(y, time.Month(m), d, 0, 0, 0, 0, time.UTC) }
 	const all = 366
 	switch {
@@ -503,12 +506,14 @@ func (l *layout) sortable() (order []part, ok bool) {
 			days = days[:n]
 		}
 	}
-	for _, allowed := range [][]part{{year}, {weekYear}, {businessYear}, {businessEnd}, {year, month}, {weekYear, week}, {businessYear, quarter},
-		{year, month, day}, {year, dayOfYear}} {
+	for _, allowed := range [][]part{
+		{year}, {weekYear}, {businessYear}, {businessEnd}, {year, month}, {weekYear, week}, {businessYear, quarter},
+		{year, month, day}, {year, dayOfYear},
+	} {
 		if slices.Equal(days, allowed) {
-			of := allowed[len(allowed)-1] // hours belong to days, minutes to hours
+			last := allowed[len(allowed)-1] // hours belong to days, minutes to hours
 			clock := len(order) - len(days)
-			return order, clock == 0 || (of == day || of == dayOfYear) && order[len(order)-1] == hour+part(clock-1)
+			return order, clock == 0 || (last == day || last == dayOfYear) && order[len(order)-1] == hour+part(clock-1)
 		}
 	}
 	return nil, false
@@ -517,14 +522,15 @@ func (l *layout) sortable() (order []part, ok bool) {
 // usualParts are what the usual dates print, from coarse to fine.
 var usualParts = []part{year, month, day, hour, minute, second}
 
-// classicParts are the finest parts of the usual dates of a period, which have all coarser ones too.
-var classicParts = map[calendar.Unit]part{
-	calendar.Year: year, calendar.Month: month, calendar.Day: day, calendar.Hour: hour, calendar.Minute: minute, calendar.Second: second,
+// finestParts are the finest parts of the usual dates of a period, which have all coarser ones too.
+var finestParts = map[calendar.Unit]part{
+	calendar.Year: year, calendar.Month: month, calendar.Day: day,
+	calendar.Hour: hour, calendar.Minute: minute, calendar.Second: second,
 }
 
-// classic reports whether the layout has exactly the parts of a period's usual date.
-func (l *layout) classic(per calendar.Unit) bool {
-	finest, ok := classicParts[per]
+// isUsual reports whether the layout has exactly the parts of a period's usual date.
+func (l *layout) isUsual(per calendar.Unit) bool {
+	finest, ok := finestParts[per]
 	for _, p := range usualParts {
 		ok = ok && l.has[p] == (p <= finest)
 	}
@@ -533,8 +539,9 @@ func (l *layout) classic(per calendar.Unit) bool {
 
 // usualDates are date layouts that tell the periods of each unit apart.
 var usualDates = [...]string{
-	calendar.Second: "yyyyMMddHHmmss", calendar.Minute: "yyyyMMddHHmm", calendar.Hour: "yyyyMMddHH", calendar.Day: "yyyyMMdd",
-	calendar.Month: "yyyyMM", calendar.Year: "yyyy", calendar.Week: "GGGG-WW", calendar.Quarter: "FFFF-Q", calendar.Never: "",
+	calendar.Second: "yyyyMMddHHmmss", calendar.Minute: "yyyyMMddHHmm", calendar.Hour: "yyyyMMddHH",
+	calendar.Day: "yyyyMMdd", calendar.Month: "yyyyMM", calendar.Year: "yyyy",
+	calendar.Week: "GGGG-WW", calendar.Quarter: "FFFF-Q", calendar.Never: "",
 }
 
 // usualDate is a date layout that tells the calendar's periods apart, "" where none has to.

@@ -12,8 +12,8 @@ import (
 	"github.com/dailyserial/serial/internal/calendar"
 )
 
-// PrintNumber returns a number of a type, a date as printed, a sequence and the label of its period, on which a hidden sequence
-// depends. It is "" without the date that the template needs. A sequence wider than the template's padding is printed in full, in decimal.
+// PrintNumber returns a number as text. date is as printed; the label of the period is what a hidden sequence depends on. The text
+// is "" if the template needs a date and has none. A sequence wider than the template's padding is printed in full, in decimal.
 func (t *Template) PrintNumber(typ, date, label string, seq int64) string {
 	if t.date != nil && date == "" {
 		return ""
@@ -80,7 +80,7 @@ func (t *Template) Int64(date string, seq int64) (int64, error) {
 // appendSeq appends a sequence as it is printed.
 func (t *Template) appendSeq(b []byte, typ, label string, seq int64) []byte {
 	if t.hidden != nil && seq >= 0 && seq <= t.Largest() {
-		seq = t.hidden.image(typ, label, seq)
+		seq = t.hidden.encrypt(typ, label, seq)
 	}
 	return appendPadded(b, seq, t.seqWidth, t.alphabet)
 }
@@ -173,7 +173,8 @@ func (r *Reader) findDate(text string) (*Date, error) {
 // parseNumber takes apart a number. findDate returns what a printed date stands for.
 func (t *Template) parseNumber(s string, findDate func(string) (*Date, error)) (n Number, err error) {
 	bad := func(msg string, args ...any) (Number, error) {
-		return Number{}, fmt.Errorf("%w: %.200q is no number of this generator: %w", ErrInvalidNumber, s, fmt.Errorf(msg, args...))
+		err := fmt.Errorf(msg, args...)
+		return Number{}, fmt.Errorf("%w: %.200q is no number of this generator: %w", ErrInvalidNumber, s, err)
 	}
 	if len(s) <= t.fixed {
 		return bad("it has %d bytes, the least is %d", len(s), t.fixed+1)
@@ -234,7 +235,7 @@ func (t *Template) parseNumber(s string, findDate func(string) (*Date, error)) (
 		return bad("%w", err)
 	}
 	if t.hidden != nil {
-		if n.Seq = t.hidden.sequence(n.Type, n.Date.Label, n.Seq); n.Seq < 1 {
+		if n.Seq = t.hidden.decrypt(n.Type, n.Date.Label, n.Seq); n.Seq < 1 {
 			return bad("it stands for sequence 0, and the first is 1")
 		}
 	}

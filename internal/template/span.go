@@ -53,7 +53,8 @@ func (t *Template) DatedSpan(at time.Time) (Span, error) {
 		if c.Unit == calendar.Never {
 			last = "before " + time.Unix(calendar.EndOfNever, 0).UTC().Format(time.RFC3339)
 		}
-		return Span{}, fmt.Errorf("serial: a number at Unix time %d in %v: allowed are 1970 to %s", at.Unix(), c.Location, last)
+		return Span{}, fmt.Errorf("serial: a number at Unix time %d in %v: allowed are 1970 to %s",
+			at.Unix(), c.Location, last)
 	}
 	s := t.SpanAt(at)
 	return s, t.CheckYear(s.Reading)

@@ -84,7 +84,8 @@ func Parse(template string, c calendar.Calendar) (*Template, error) {
 		return nil, fmt.Errorf("serial: template %q: %s", template, fmt.Sprintf(msg, args...))
 	}
 	if len(template) > maxTemplate {
-		return nil, fmt.Errorf("serial: template %.80q...: it has %d bytes; allowed are up to %d", template, len(template), maxTemplate)
+		return nil, fmt.Errorf("serial: template %.80q...: it has %d bytes; allowed are up to %d",
+			template, len(template), maxTemplate)
 	}
 	if !utf8.ValidString(template) {
 		return bad("not valid UTF-8")
@@ -131,7 +132,8 @@ func Parse(template string, c calendar.Calendar) (*Template, error) {
 				return bad("{%s}: %v", body, err)
 			}
 			if seen[name]++; seen[name] > 1 {
-				return bad("{%s} stands twice; {type}, {date:LAYOUT}, {seq:WIDTH} and {check:ALGORITHM} each stand once", name)
+				return bad("{%s} stands twice; "+
+					"{type}, {date:LAYOUT}, {seq:WIDTH} and {check:ALGORITHM} each stand once", name)
 			}
 			rest = after
 		}
@@ -145,7 +147,8 @@ func Parse(template string, c calendar.Calendar) (*Template, error) {
 		return bad("{seq:%d+}: %v", t.seqWidth, err)
 	}
 	if t.check != nil && t.check.digitsOnly() && t.alphabet != decimal {
-		return bad("{check:%s} covers digits only, and the sequence is printed in %s; take %s", t.check.Name, t.alphabet.name, checksOfLetters)
+		return bad("{check:%s} covers digits only, and the sequence is printed in %s; take %s",
+			t.check.Name, t.alphabet.name, checksOfLetters)
 	}
 	for _, fl := range t.fields {
 		t.fixed += fl.width
@@ -157,8 +160,8 @@ func Parse(template string, c calendar.Calendar) (*Template, error) {
 func (t *Template) Prove() error {
 	if t.date == nil {
 		if t.calendar.Unit != calendar.Never {
-			return fmt.Errorf("serial: template %q: {date} is missing; {type}, {date:LAYOUT} and {seq:WIDTH} each stand once, and "+
-				"only numbers of Never need no date", t.text)
+			return fmt.Errorf("serial: template %q: {date} is missing; "+
+				"{type}, {date:LAYOUT} and {seq:WIDTH} each stand once, and only numbers of Never need no date", t.text)
 		}
 		return nil
 	}
@@ -221,8 +224,8 @@ func (t *Template) checkGrowth() error {
 		return errors.New("a sequence that may grow needs a literal that ends in no digit right before it, such as -")
 	}
 	if at+1 < len(fields) && !bounds(fields[at+1], utf8.DecodeRuneInString) {
-		return errors.New("a sequence that may grow needs a literal that begins with no digit right after it, such as -, " +
-			"or to end the template")
+		return errors.New("a sequence that may grow needs a literal that begins with no digit right after it, " +
+			"such as -, or to end the template")
 	}
 	return nil
 }
@@ -249,7 +252,8 @@ func (t *Template) CheckType(typ string) error {
 	}
 	for i := range len(typ) {
 		if typ[i] >= utf8.RuneSelf {
-			return fmt.Errorf("%w %.80q: {check:%s} covers letters; allowed are ASCII letters, digits and - _ . /", ErrInvalidType, typ, t.check.Name)
+			return fmt.Errorf("%w %.80q: {check:%s} covers letters; allowed are ASCII letters, digits and - _ . /",
+				ErrInvalidType, typ, t.check.Name)
 		}
 	}
 	return nil
