@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"strconv"
 
+	"github.com/dailyserial/serial/internal/calendar"
 	"github.com/dailyserial/serial/internal/store"
+	"github.com/dailyserial/serial/internal/template"
 )
 
 // plain stands for the fingerprint of a key where the sequence is not hidden.
@@ -17,9 +19,9 @@ func (c *call) printed() store.Request {
 	if c.request == "" {
 		return store.Request{}
 	}
-	r := store.Request{ID: c.request, Printed: strconv.Quote(c.span.date) + " " + strconv.Quote(c.g.template), Key: plain}
-	if h := c.g.format.hidden; h != nil {
-		r.Key = h.fingerprint
+	r := store.Request{ID: c.request, Printed: strconv.Quote(c.span.Date) + " " + strconv.Quote(c.g.text), Key: plain}
+	if key := c.g.template.Fingerprint(); key != "" {
+		r.Key = key
 	}
 	return r
 }
@@ -27,55 +29,53 @@ func (c *call) printed() store.Request {
 // repeat makes the number that the request was answered with before the call's result.
 func (c *call) repeat(r store.Reply) (step, error) {
 	key := c.g.store.RequestKey(c.typ, c.request)
-	s, f, err := c.g.readAnswer(r.Answer)
+	s, t, err := c.g.readAnswer(r.Answer)
 	switch {
 	case errors.Is(err, ErrConflict):
 		return failed, fmt.Errorf("%w: %s", err, key)
 	case err != nil:
 		return failed, fmt.Errorf("serial: %s holds %q, which is not a stored answer: %w", key, r.Held, err)
 	}
-	if s.label == c.span.label && s.start == c.span.start && s.end == c.span.end {
+	if s.Label == c.span.Label && s.Start == c.span.Start && s.End == c.span.End {
 		// The answer of before may have been lost, and with it what the number would have been remembered by.
 		c.g.marks.raise(c.typ, c.span, r.Answer.Seq, &c.node.clock)
 	}
-	c.made = result{span: s, last: r.Answer.Seq, format: f, repeated: r.Before == nil}
+	c.made = result{span: s, last: r.Answer.Seq, template: t, repeated: r.Before == nil}
 	return done, nil
 }
 
-// readAnswer returns the span of an answer, and the format that printed it.
-func (g *Generator) readAnswer(a *store.Answer) (*span, *format, error) {
+// readAnswer returns the span of an answer, and the template that printed it.
+func (g *Generator) readAnswer(a *store.Answer) (*span, *template.Template, error) {
 	if a == nil {
 		return nil, nil, errors.New("want a period, a date, a template, a sequence and a key")
 	}
-	per, start, ok := parseCounts(a.Period.Calendar)
+	unit, start, ok := calendar.ParseName(a.Period.Calendar)
 	if !ok {
 		return nil, nil, fmt.Errorf("unknown calendar %q", a.Period.Calendar)
 	}
-	s := &span{stretch: stretch{period: period{label: a.Period.Label, start: a.Period.Start, end: a.Period.End}}}
-	s.from, s.to = s.start, s.end
-	var template string
-	if _, err := fmt.Sscanf(a.Printed, "%q %q", &s.date, &template); err != nil {
+	c := g.calendar.With(unit)
+	c.YearStart = start
+	s := &span{}
+	s.Period = calendar.Period{Label: a.Period.Label, Start: a.Period.Start, End: a.Period.End}
+	s.From, s.To = s.Start, s.End
+	var text string
+	if _, err := fmt.Sscanf(a.Printed, "%q %q", &s.Date, &text); err != nil {
 		return nil, nil, err
 	}
-	f, err := parseTemplate(template)
+	t, err := template.Parse(text, c)
 	if err != nil {
 		return nil, nil, err
 	}
 	if a.Key != plain {
-		if f.hidden = g.format.hidden; f.hidden == nil || f.hidden.fingerprint != a.Key {
+		if g.key == nil || g.template.Fingerprint() != a.Key {
 			return nil, nil, fmt.Errorf("%w: the request was answered with a hidden sequence, whose key this generator does not have", ErrConflict)
 		}
-		if f.hidden, err = newHidden(g.key, g.prefix, f.alphabet, f.seqWidth, f.grows); err != nil {
+		if err := t.Hide(g.key, g.prefix); err != nil {
 			return nil, nil, err
 		}
 	}
-	f.calendar = g.calendar.per(per)
-	f.calendar.yearStart = start
-	if f.date == nil {
-		return s, f, nil
+	if date, err := t.FindDate(s.Date); err == nil && s.Start <= date.First.Unix() && date.First.Unix() < s.End {
+		s.From = date.First.Unix()
 	}
-	if at, err := f.find(s.date); err == nil && s.start <= at.date.Unix() && at.date.Unix() < s.end {
-		s.from = at.date.Unix()
-	}
-	return s, f, nil
+	return s, t, nil
 }

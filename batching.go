@@ -38,7 +38,7 @@ func (c *call) joinWaiting(ctx context.Context) (step, error) {
 	if s == nil || !c.node.Known() {
 		return again, nil
 	}
-	b, place := c.node.lane.JoinWaiting(batchKey{c.typ, s.from})
+	b, place := c.node.lane.JoinWaiting(batchKey{c.typ, s.From})
 	if b == nil {
 		return again, nil
 	}
@@ -52,7 +52,7 @@ func (c *call) joinWaiting(ctx context.Context) (step, error) {
 
 // share has one number issued for the call's span, together with other callers of the type if there are any.
 func (c *call) share(ctx context.Context) (store.Reply, error) {
-	key, lane := batchKey{c.typ, c.span.from}, c.node.lane
+	key, lane := batchKey{c.typ, c.span.From}, c.node.lane
 	if ctx.Done() == nil { // the caller may wait for Redis itself
 		if place, ok := lane.Alone(); ok {
 			answered := false

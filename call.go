@@ -11,6 +11,7 @@ import (
 	"github.com/dailyserial/serial/internal/budget"
 	"github.com/dailyserial/serial/internal/redisrun"
 	"github.com/dailyserial/serial/internal/store"
+	"github.com/dailyserial/serial/internal/template"
 )
 
 // A call is the state of one call of a public method. It stays on the stack of the caller's goroutine.
@@ -39,9 +40,9 @@ type opening struct {
 // A result is the numbers that a call issued.
 type result struct {
 	span     *span
-	last     int64   // the last sequence
-	format   *format // of the template that prints them
-	repeated bool    // the same request was answered before
+	last     int64              // the last sequence
+	template *template.Template // that prints them
+	repeated bool               // the same request was answered before
 }
 
 // begin makes c a call of g for a type.
@@ -50,7 +51,7 @@ func (c *call) begin(ctx context.Context, g *Generator, typ string) error {
 	if g.hooks != nil {
 		c.trace.began = time.Now()
 	}
-	if err := g.format.checkType(typ); err != nil {
+	if err := g.template.CheckType(typ); err != nil {
 		return outcome(ctx, err)
 	}
 	if err := redisrun.EndOf(ctx); err != nil {
@@ -66,20 +67,20 @@ func (c *call) begin(ctx context.Context, g *Generator, typ string) error {
 }
 
 // start is the first instant of the call's period.
-func (c *call) start() time.Time { return time.Unix(c.span.start, 0).In(c.g.calendar.location) }
+func (c *call) start() time.Time { return time.Unix(c.span.Start, 0).In(c.g.calendar.Location) }
 
 // series is the series of the call's type and span.
 func (c *call) series() store.Series { return c.g.marks.series(c.typ, c.span) }
 
 // issued makes numbers of the call's span up to last the call's result.
 func (c *call) issued(last int64) step {
-	c.made = result{span: c.span, last: last, format: c.g.format}
+	c.made = result{span: c.span, last: last, template: c.g.template}
 	return done
 }
 
 // number is one of the numbers issued.
 func (c *call) number(seq int64) Number {
-	return c.made.span.number(c.typ, seq, c.g.calendar.location, c.made.format)
+	return newNumber(c.made.template, &c.made.span.Span, c.typ, seq)
 }
 
 // heard is what follows every script that was sent for the call: it keeps what the reply tells.
@@ -162,7 +163,7 @@ func (c *call) wait(ctx context.Context) (step, error) {
 // waitedTooLong is the error of a call that has waited for others as long as it may.
 func (c *call) waitedTooLong() error {
 	err := cmp.Or(c.opening.lockErr, errTaken)
-	return fmt.Errorf("serial: %s %s was not opened within %v: %w", c.typ, c.span.label, budget.Others, err)
+	return fmt.Errorf("serial: %s %s was not opened within %v: %w", c.typ, c.span.Label, budget.Others, err)
 }
 
 // gaveUp is the error of a call whose context ended while a period was opened or a block set aside.

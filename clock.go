@@ -6,8 +6,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/dailyserial/serial/internal/calendar"
 	"github.com/dailyserial/serial/internal/redisrun"
 	"github.com/dailyserial/serial/internal/store"
+	"github.com/dailyserial/serial/internal/template"
 )
 
 const (
@@ -49,20 +51,20 @@ func (k *clock) learn(r *store.Reply) (offset, before time.Duration) {
 	return offset, time.Duration(k.offset.Swap(int64(offset)))
 }
 
-// A span is a stretch of time as a Generator uses it.
+// A span is a part of a period in which the same date is printed, as a Generator uses it.
 type span struct {
-	stretch
+	template.Span
 	stored store.Period // the period as Redis has it
 }
 
 // spanAt is the span of an instant by the server's clock.
 func (g *Generator) spanAt(t time.Time) *span {
-	if s := g.current.Load(); s != nil && s.contains(t.Unix()) {
+	if s := g.current.Load(); s != nil && s.Contains(t.Unix()) {
 		return s
 	}
-	s := &span{stretch: g.stretchAt(t)}
-	expires := g.calendar.later(&s.period, g.retention).end
-	s.stored = g.store.NewPeriod(s.label, s.start, s.end, s.from, s.to, expires)
+	s := &span{Span: g.template.SpanAt(t)}
+	expires := g.calendar.Later(&s.Period, g.retention).End
+	s.stored = g.store.NewPeriod(s.Label, s.Start, s.End, s.From, s.To, expires)
 	g.current.Store(s)
 	return s
 }
@@ -83,12 +85,12 @@ func (c *call) follow(ctx context.Context, now time.Time, send func() (store.Rep
 	elsewhere := 0 // answers in a row that its clock is in another period
 	for {
 		s := c.g.spanAt(now)
-		if err := c.g.format.printable(s.reading); err != nil {
+		if err := c.g.template.CheckYear(s.Reading); err != nil {
 			if told {
 				return store.Reply{}, err
 			}
 			// This host's clock is wrong, or else the server's will say the same: no clock is in this span.
-			s = &span{stretch: stretch{period: period{label: "0"}}, stored: c.g.store.NewPeriod("0", 0, 0, 0, 0, 0)}
+			s = &span{Span: template.Span{Period: calendar.Period{Label: "0"}}, stored: c.g.store.NewPeriod("0", 0, 0, 0, 0, 0)}
 		}
 		c.span = s
 		r, err := send()
@@ -139,5 +141,5 @@ func (c *call) checkSkew(r store.Reply) error {
 		return nil
 	}
 	return fmt.Errorf("%w: %s of %s would be opened at %s by Redis's clock, and it is %s by this host's: allowed are %v; set the wrong clock",
-		ErrClockSkew, c.typ, readable(c.span.label), r.Now.UTC().Format(time.RFC3339), r.Received.UTC().Format(time.RFC3339), skew)
+		ErrClockSkew, c.typ, calendar.FormatLabel(c.span.Label), r.Now.UTC().Format(time.RFC3339), r.Received.UTC().Format(time.RFC3339), skew)
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/calendar"
 )
 
 // A hundred goroutines start at the same moment on a missing counter and are issued exactly 0001 to 0100.
@@ -117,11 +118,12 @@ func crossMidnights(t *testing.T, loc *time.Location, from time.Time, days int) 
 	}
 	var j journal
 	now := from
+	calendarDays := calendar.Calendar{Location: loc, Unit: calendar.Day}
 	var labels []string
 	for range days {
-		label, _, end := serial.PeriodBounds(now, loc)
-		labels = append(labels, label)
-		now = time.Unix(end, 0)
+		today := calendarDays.At(now)
+		labels = append(labels, today.Label)
+		now = time.Unix(today.End, 0)
 		var wg sync.WaitGroup
 		for i := range 12 {
 			wg.Go(func() {
@@ -138,14 +140,13 @@ func crossMidnights(t *testing.T, loc *time.Location, from time.Time, days int) 
 		}
 		wg.Wait()
 		m.requireExpiries()
-		next, _, _ := serial.PeriodBounds(time.Now(), loc)
+		next := calendarDays.At(time.Now()).Label
 		require.Equal(t, []string{"serial:{IS}", "serial:{IS}:" + next}, m.Keys(), "the day that is over is gone")
 		for _, gen := range gens {
 			require.LessOrEqual(t, gen.Remembered(), 1)
 		}
 	}
-	label, _, _ := serial.PeriodBounds(time.Now(), loc)
-	labels = append(labels, label)
+	labels = append(labels, calendarDays.At(time.Now()).Label)
 	issued := j.check(t, loc)
 	require.Equal(t, labels, slices.Sorted(maps.Keys(issued)))
 	for day, seqs := range issued {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/dailyserial/serial/internal/redisrun"
+	"github.com/dailyserial/serial/internal/template"
 )
 
 // These are the errors that callers act on; match them with [errors.Is]. Every other failure wraps its cause.
@@ -16,7 +17,7 @@ var (
 	// ErrInvalidType means that a type is not 1 to 64 bytes of letters, digits (of any script) and - _ . /, that it has a
 	// letter that prints nothing, or that Unicode's normalization form NFKC changes it. NFKC changes full-width letters and
 	// the KELVIN SIGN, for example. Nothing was sent to Redis.
-	ErrInvalidType = errors.New("serial: invalid type")
+	ErrInvalidType = template.ErrInvalidType
 
 	// ErrExhausted means that the period has fewer numbers left than the call asked for. The counter did not move, except
 	// that a ledger may have moved it to the start of a new block. A smaller batch may still succeed. A wider {seq} takes
@@ -53,11 +54,11 @@ var (
 
 	// ErrInvalidNumber means that a text is no number that can have been issued with the template, period and time zone given;
 	// see [Generator.Parse] and [Scheme.Parse].
-	ErrInvalidNumber = errors.New("serial: invalid number")
+	ErrInvalidNumber = template.ErrInvalidNumber
 
 	// ErrCheckDigit means that a number is mistyped: its check digit does not fit. It comes before what else may be wrong with
 	// the sequence or the date, but not before a character that cannot stand where it does. [ErrInvalidNumber] matches too.
-	ErrCheckDigit = errors.New("serial: wrong check digit")
+	ErrCheckDigit = template.ErrCheckDigit
 
 	// ErrNotReplicated means that too few replicas confirmed a number in time; see [WithReplicas]. The number is not issued
 	// and leaves a gap, except with [Generator.NextOnce]: the same request gets it once replicas confirm it.

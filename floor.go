@@ -35,10 +35,10 @@ func (c *call) askFloor(ctx context.Context, until time.Time) (int64, error) {
 	ask, typ, start := c.g.floor, c.typ, c.start()
 	used, err := c.askOutside(ctx, until, func(ctx context.Context) (int64, error) { return ask(ctx, typ, start) })
 	if err != nil {
-		return 0, fmt.Errorf("serial: the floor of %s %s: %w", c.typ, c.span.label, err)
+		return 0, fmt.Errorf("serial: the floor of %s %s: %w", c.typ, c.span.Label, err)
 	}
 	if limit := c.g.limit; used < 0 || used > limit {
-		return 0, fmt.Errorf("serial: the floor of %s %s answered %d: allowed are 0 to %d", c.typ, c.span.label, used, limit)
+		return 0, fmt.Errorf("serial: the floor of %s %s answered %d: allowed are 0 to %d", c.typ, c.span.Label, used, limit)
 	}
 	return used, nil
 }

@@ -1,24 +1,12 @@
 package serial
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"math"
-	"slices"
-	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
-	"unicode"
-	"unicode/utf8"
-)
 
-const (
-	defaultTemplate = "{type}{date:yyyyMMdd}{seq:4}"
-	defaultWidth    = 4
-	maxWidth        = 15  // a Lua number is a double: from 16 digits on, sequences would repeat
-	maxTemplate     = 256 // bytes: every answer of NextOnce holds one
+	"github.com/dailyserial/serial/internal/template"
 )
 
 // A Number is one issued serial number, taken apart. It is a plain value, safe to copy and to compare.
@@ -32,41 +20,19 @@ type Number struct {
 	Date time.Time
 	Seq  int64 // sequence within the period, from 1; 0 from Peek and History if none was issued
 
-	date   string  // as printed
-	label  string  // of the period, which hides the sequence
-	format *format // parsed template; nil if no Generator or Scheme made the Number
+	date     string             // as printed
+	label    string             // of the period, which hides the sequence
+	template *template.Template // nil if no Generator or Scheme made the Number
 }
 
 // String returns the number as it was issued, such as "IS202110240001". It is "" for a Number that no [Generator] or [Scheme]
 // made, or whose Date is not known. A sequence wider than the template's padding, which Peek shows if something else wrote
 // the counter, is printed in full, in decimal.
 func (n Number) String() string {
-	f := n.format
-	if f == nil || f.date != nil && n.date == "" {
+	if n.template == nil {
 		return ""
 	}
-	var buf [128]byte // on the stack: the returned string is the only allocation
-	b := buf[:0]
-	check := -1 // where its characters belong
-	for i := range f.fields {
-		switch fl := &f.fields[i]; fl.kind {
-		case fieldLiteral:
-			b = append(b, fl.text...)
-		case fieldType:
-			b = append(b, n.Type...)
-		case fieldDate:
-			b = append(b, n.date...)
-		case fieldSeq:
-			b = f.appendSeq(b, n.Type, n.label, n.Seq)
-		case fieldCheck:
-			check = len(b)
-			b = append(b, f.check.blank()...)
-		}
-	}
-	if check >= 0 {
-		f.check.fill(b, check)
-	}
-	return string(b)
+	return n.template.PrintNumber(n.Type, n.date, n.label, n.Seq)
 }
 
 // Int64 returns the number as one integer: the date as printed, from coarse to fine, followed by the padded sequence.
@@ -78,426 +44,147 @@ func (n Number) String() string {
 // if the sequence has outgrown its padding (the integers would not sort), for an alphabet of letters, for a hidden sequence, and
 // if no [Generator] or [Scheme] made the Number.
 func (n Number) Int64() (int64, error) {
-	f := n.format
-	if f == nil {
+	if n.template == nil {
 		return 0, errors.New("serial: Int64 of a Number that no Generator made")
 	}
-	switch {
-	case f.hidden != nil:
-		return 0, errors.New("serial: Int64: the sequence is hidden, and would not be in the integer")
-	case f.alphabet != decimal:
-		return 0, fmt.Errorf("serial: Int64: the sequence is printed in %s", f.alphabet.name)
-	case n.Seq < 0 || n.Seq > decimal.largest(f.seqWidth):
-		return 0, fmt.Errorf("serial: Int64: sequence %d has outgrown its %d digits", n.Seq, f.seqWidth)
-	}
-	var digits []byte
-	if f.date != nil {
-		order, ok := f.date.sortable()
-		if !ok || n.date == "" {
-			return 0, fmt.Errorf("serial: Int64: a date of %s makes no integers that sort", f.date.names())
-		}
-		for _, p := range order {
-			rest := n.date
-			for _, fl := range f.date.fields {
-				if fl.part == p {
-					digits = append(digits, rest[:fl.width]...)
-					break
-				}
-				rest = rest[fl.width:]
-			}
-		}
-	}
-	digits = appendPadded(digits, n.Seq, f.seqWidth, decimal)
-	v, err := strconv.ParseInt(string(digits), 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("serial: Int64: %s is larger than %d", digits, int64(math.MaxInt64))
-	}
-	return v, nil
+	return n.template.Int64(n.date, n.Seq)
 }
 
-// A format is a parsed template. All its fields have a fixed width, except the type and a sequence that may grow.
-type format struct {
-	fields   []field // literals, type, date, sequence and check, as in the template
-	date     *layout // nil without a date
-	fixed    int     // bytes of all fields but the type, with a sequence that has not grown
-	seqWidth int     // digits that the sequence is padded to
-	grows    bool    // the sequence may be wider than seqWidth
-	alphabet *alphabet
-	check    *check       // nil for none
-	hidden   *hidden      // nil for a sequence that is printed as it is
-	calendar calendar     // of the numbers
-	last     atomic.Value // the last date that parse has found: found
+// newNumber returns the number of a span that t prints.
+func newNumber(t *template.Template, s *template.Span, typ string, seq int64) Number {
+	start, date := t.Instants(s)
+	return Number{Type: typ, Start: start, Date: date, Seq: seq, date: s.Date, label: s.Label, template: t}
 }
 
-type fieldKind int
-
-const (
-	fieldLiteral fieldKind = iota
-	fieldType
-	fieldSeq
-	fieldDate
-	fieldCheck
-)
-
-// A field is a part of a template, or of a date layout.
-type field struct {
-	kind  fieldKind
-	part  part   // of a date layout
-	width int    // bytes; 0 for the type
-	text  string // text of a literal, or token of a part of a date
+// parsedNumber returns a number that t has parsed, with a copy of the type, which does not keep the text alive.
+func parsedNumber(t *template.Template, n template.Number) Number {
+	d := n.Date
+	return Number{
+		Type: strings.Clone(n.Type), Start: d.Start, Date: d.First, Seq: n.Seq, date: d.Text, label: d.Label, template: t,
+	}
 }
 
-// allowedFields is what messages say of a template.
-const allowedFields = "allowed are {type}, {date:LAYOUT}, {seq:WIDTH} and {check:ALGORITHM}"
-
-// parseTemplate parses a template. Whether its numbers can be told apart in a calendar is for checkCalendar to say.
-func parseTemplate(template string) (*format, error) {
-	f := &format{alphabet: decimal}
-	bad := func(msg string, args ...any) (*format, error) {
-		return nil, fmt.Errorf("serial: template %q: %s", template, fmt.Sprintf(msg, args...))
-	}
-	if len(template) > maxTemplate {
-		return nil, fmt.Errorf("serial: template %.80q...: it has %d bytes; allowed are up to %d", template, len(template), maxTemplate)
-	}
-	if !utf8.ValidString(template) {
-		return bad("not valid UTF-8")
-	}
-	seen := map[string]int{}
-	for rest := template; rest != ""; {
-		switch {
-		case strings.HasPrefix(rest, "{{"), strings.HasPrefix(rest, "}}"):
-			f.fields = appendLiteral(f.fields, rest[:1])
-			rest = rest[2:]
-		case rest[0] == '}':
-			return bad("a single } at byte %d; write }} for a brace", len(template)-len(rest))
-		case rest[0] != '{':
-			i := strings.IndexAny(rest, "{}")
-			if i < 0 {
-				i = len(rest)
-			}
-			f.fields = appendLiteral(f.fields, rest[:i])
-			rest = rest[i:]
-		default:
-			body, after, closed := strings.Cut(rest[1:], "}")
-			if !closed {
-				return bad("the field %s is not closed; write {{ for a brace", rest)
-			}
-			name, arg, hasArg := strings.Cut(body, ":")
-			var err error
-			switch {
-			case name == "type" && !hasArg:
-				f.fields = append(f.fields, field{kind: fieldType})
-			case name == "seq":
-				err = f.parseSeq(arg, hasArg)
-			case name == "date":
-				if f.date, err = parseLayout(arg); err == nil {
-					f.fields = append(f.fields, field{kind: fieldDate, width: f.date.width})
-				}
-			case name == "check":
-				if f.check, err = newCheck(arg); err == nil {
-					f.fields = append(f.fields, field{kind: fieldCheck, width: len(f.check.blank())})
-				}
-			default:
-				return bad("unknown field {%s}; %s", body, allowedFields)
-			}
-			if err != nil {
-				return bad("{%s}: %v", body, err)
-			}
-			if seen[name]++; seen[name] > 1 {
-				return bad("{%s} stands twice; {type}, {date:LAYOUT}, {seq:WIDTH} and {check:ALGORITHM} each stand once", name)
-			}
-			rest = after
-		}
-	}
-	for _, name := range []string{"type", "seq"} {
-		if seen[name] == 0 {
-			return bad("{%s} is missing; {type}, {date:LAYOUT} and {seq:WIDTH} each stand once", name)
-		}
-	}
-	if err := f.checkGrowth(); err != nil {
-		return bad("{seq:%d+}: %v", f.seqWidth, err)
-	}
-	if f.check != nil && f.check.digitsOnly() && f.alphabet != decimal {
-		return bad("{check:%s} covers digits only, and the sequence is printed in %s; take %s", f.check.Name, f.alphabet.name, checksOfLetters)
-	}
-	for _, fl := range f.fields {
-		f.fixed += fl.width
-	}
-	return f, nil
-}
-
-// checkCalendar refuses a template that could print numbers of different periods alike.
-func (f *format) checkCalendar(template string, c calendar) error {
-	f.calendar = c
-	if f.date == nil {
-		if c.period != Never {
-			return fmt.Errorf("serial: template %q: {date} is missing; {type}, {date:LAYOUT} and {seq:WIDTH} each stand once, and "+
-				"only numbers of Never need no date", template)
-		}
+// WithTemplate sets how numbers are printed. A template is literal text and these fields, in any order:
+//
+//	{type}                the business type
+//	{date:LAYOUT}         the date and time of issue; see below. Only with Never may it be absent.
+//	{seq:WIDTH}           the sequence, padded to WIDTH digits, 1 to 15; {seq} is {seq:4}. A period has 10^WIDTH-1 numbers.
+//	{seq:WIDTH+}          the same, but it may grow wider: 10000 follows 9999, up to 10^15-1. A literal must stand right
+//	                      before the field, and right after it unless it ends the template, with no digit next to it.
+//	{seq:WIDTH:base32}    the same in Crockford's digits 0123456789ABCDEFGHJKMNPQRSTVWXYZ, of which none is misread.
+//	                      WIDTH is 1 to 9, and a period has 32^WIDTH-1 numbers. They sort as the sequence does.
+//	{seq:WIDTH:base36}    the same in 0-9 and A-Z, with 36^WIDTH-1 numbers
+//	{check:ALGORITHM}     a check digit; see below. It may be absent.
+//
+// {{ and }} print a brace. No field may stand twice. "{type}-{date:yyMMdd}-{seq:6}" gives "PO-211024-000001".
+//
+// # Dates
+//
+// A layout has one or more of these tokens, each at most once:
+//
+//	yyyy, yy      the calendar year
+//	MM, dd        the month and the day
+//	DDD           the day of the calendar year, 001 to 366
+//	GGGG, GG, WW  the year and the week of ISO 8601, 01 to 53
+//	FFFF, FF      the calendar year in which the business year begins; see [WithYearStart]
+//	EEEE, EE      the calendar year in which it ends: 2025 for the year from April 2024
+//	Q             the quarter of the business year, 1 to 4
+//	HH, mm, ss    the hour (00 to 23), the minute and the second
+//
+// A year of two digits stands for 2000 to 2099; in other years, calls fail. No other spelling is accepted (MM is the month, mm
+// the minute), except that YYYY is taken for yyyy and DD for dd; beside weeks YYYY is refused, since elsewhere it is the week
+// year. FFFF and FF may stand together, and so may the two forms of the other business and week years. Between tokens may
+// stand any text but ASCII letters, digits and braces. All tokens are of the business day: with a day start of 04:00, 03:00 on
+// 1 April is 31 March.
+//
+// [New] refuses a layout that could print two periods alike, and proposes one that could not. A period is told by any of these,
+// where Y is yyyy or yy, F is FFFF, FF, EEEE or EE, and G is GGGG or GG:
+//
+//	day      Y MM dd, Y DDD, G WW dd, F MM dd
+//	week     a day, G WW
+//	month    a day, Y MM; F MM if business years begin on the 1st of a month
+//	quarter  a day, F Q; a month if business years begin on the 1st of a month
+//	year     a day, F; a month if business years begin on the 1st of a month
+//	hour     a day and HH, for a minute mm too, for a second ss too
+//
+// With business years from January 1, F and Y are the same. So yyyy does not tell weeks (30 December 2024 is in week 1 of 2025),
+// nor business years from April, and F MM does not tell months if the year begins on April 6, for April is in two years.
+//
+// More than the period may be printed: a template with yyyyMM counts through the year with PerYear, and prints the month in
+// which a number is issued, by Redis's clock. [Number.Start] is then the period's first instant, and [Number.Date] that of what
+// is printed. If Redis's clock steps back within a period, the printed month may too; the sequence does not.
+//
+// # Check digits
+//
+//	luhn   one digit, as of payment cards; misses the swap of 09 and 90
+//	damm   one digit; misses no swap
+//	gs1    one digit, as of GTIN and SSCC; misses swaps of digits that differ by 5
+//	11-10  one digit, of ISO 7064 MOD 11,10; misses 1 swap in 45
+//	97-10  two digits, of ISO 7064 MOD 97-10; misses the swaps of B1, M2 and X3, 1 in 97 letters typed as a
+//	       digit and 1 in 97 digits typed as a letter
+//	37-36  one digit or capital letter, of ISO 7064 MOD 37,36; misses 1 swap in 630, and 1 in 180 swaps of two digits
+//
+// These shares are averages over all numbers; one template's may differ. Each algorithm finds every other single wrong
+// character, and every other swap of two characters that are covered one after the other.
+//
+// The first four cover all ASCII digits of the rest of the number and nothing else, and are refused with base32 and base36. The
+// last two cover all ASCII letters too, count lower case as upper case, and allow ASCII types only ([ErrInvalidType]). The rest
+// of the number is covered in the order printed, but 97-10 covers what stands behind it and then what stands before it: so
+// "RF{check:97-10}..." is a creditor reference of ISO 11649, and at the end it is plain MOD 97-10. [Generator.Parse] returns
+// [ErrCheckDigit] if the check digit does not fit.
+//
+// # Limits
+//
+// A template is valid UTF-8, of 256 bytes at most, since every answer that [Generator.NextOnce] remembers holds it. All
+// processes that issue numbers of a type must print its fields and tokens in the same order, with the same alphabet and check
+// digit; otherwise two sequences could be printed alike, and calls fail with [ErrConflict] until the period has ended. Widths,
+// literals and separators may differ, as long as the texts cannot be equal; docs/operations.md says what may change when.
+//
+// Default "{type}{date:yyyyMMdd}{seq:4}".
+func WithTemplate(template string) Option {
+	return option{"WithTemplate", true, func(c *config) error {
+		c.text = template
 		return nil
-	}
-	if err := f.date.check(c); err != nil {
-		return fmt.Errorf("serial: template %q: {date:%s}: %w", template, f.date.text, err)
-	}
-	return nil
+	}}
 }
 
-func (f *format) parseSeq(arg string, hasArg bool) error {
-	f.seqWidth = defaultWidth
-	if hasArg {
-		count, name, hasAlphabet := strings.Cut(arg, ":")
-		if hasAlphabet {
-			switch name {
-			case base32.name:
-				f.alphabet = base32
-			case base36.name:
-				f.alphabet = base36
-			default:
-				return fmt.Errorf("%q is no alphabet; allowed are base32 and base36, and none for decimal digits", name)
-			}
+// WithStart sets the first sequence of every period. It applies to periods that are opened from then on; a period that is
+// open goes on from where it is. With [Never] there is only one, so it counts once.
+//
+// Default 1. Allowed are 1 to the largest sequence that the template prints; see [Scheme.Limits].
+func WithStart(seq int64) Option {
+	return option{"WithStart", true, func(c *config) error {
+		if seq < 1 {
+			return fmt.Errorf("serial: WithStart(%d): allowed are 1 to the largest sequence that the template prints", seq)
 		}
-		var digits string
-		digits, f.grows = strings.CutSuffix(count, "+")
-		if f.grows && hasAlphabet {
-			return fmt.Errorf("a sequence in %s cannot grow; only a decimal one can", name)
-		}
-		width, err := strconv.ParseUint(digits, 10, 8)
-		if err != nil || width < 1 || int(width) > f.alphabet.widest || digits[0] == '0' {
-			more := ", with + behind it for a sequence that may grow wider"
-			if hasAlphabet {
-				more = ""
-			}
-			return fmt.Errorf("%q is no width; allowed are 1 to %d%s", count, f.alphabet.widest, more)
-		}
-		f.seqWidth = int(width)
-	}
-	f.fields = append(f.fields, field{kind: fieldSeq, width: f.seqWidth})
-	return nil
-}
-
-// checkGrowth refuses a growing sequence whose digits could not be told from what stands beside them: number 11 of type A
-// would read like number 1 of type A1. Between two literals, the sequence is all the digits that stand there.
-func (f *format) checkGrowth() error {
-	if !f.grows {
+		c.base = seq - 1
 		return nil
-	}
-	fields := slices.Clone(f.fields)
-	if date := find(fields, fieldDate); date >= 0 {
-		fields = slices.Replace(fields, date, date+1, f.date.fields...)
-	}
-	bounds := func(fl field, edge func(string) (rune, int)) bool {
-		r, _ := edge(fl.text)
-		return fl.kind == fieldLiteral && fl.part == separator && !unicode.IsDigit(r)
-	}
-	at := find(fields, fieldSeq)
-	if at == 0 || !bounds(fields[at-1], utf8.DecodeLastRuneInString) {
-		return errors.New("a sequence that may grow needs a literal that ends in no digit right before it, such as -")
-	}
-	if at+1 < len(fields) && !bounds(fields[at+1], utf8.DecodeRuneInString) {
-		return errors.New("a sequence that may grow needs a literal that begins with no digit right after it, such as -, " +
-			"or to end the template")
-	}
-	return nil
+	}}
 }
 
-func find(fields []field, kind fieldKind) int {
-	return slices.IndexFunc(fields, func(fl field) bool { return fl.kind == kind })
-}
-
-// maxSeq is the largest sequence that the template can print.
-func (f *format) maxSeq() int64 {
-	if f.grows {
-		return decimal.largest(maxWidth)
-	}
-	return f.alphabet.largest(f.seqWidth)
-}
-
-// appendSeq appends a sequence as it is printed.
-func (f *format) appendSeq(b []byte, typ, label string, seq int64) []byte {
-	if f.hidden != nil && seq >= 0 && seq <= f.maxSeq() {
-		seq = f.hidden.image(typ, label, seq)
-	}
-	return appendPadded(b, seq, f.seqWidth, f.alphabet)
-}
-
-// checkType refuses types whose numbers the template cannot print: what a check digit covers are ASCII letters.
-func (f *format) checkType(typ string) error {
-	if err := checkType(typ); err != nil || f.check == nil || f.check.digitsOnly() {
-		return err
-	}
-	for i := range len(typ) {
-		if typ[i] >= utf8.RuneSelf {
-			return fmt.Errorf("%w %.80q: {check:%s} covers letters; allowed are ASCII letters, digits and - _ . /", ErrInvalidType, typ, f.check.Name)
+// WithHiddenSequence prints another number in place of the sequence, so that nobody without the key can tell how many numbers
+// were issued in a period, or which of two came first. The sequence is encrypted with FF1 (NIST SP 800-38G), to as many
+// digits of the same alphabet. Each period and type has an order of its own, in which every printed number is unique; it
+// may be all zeros. [Number.Seq], [Generator.Peek], [Generator.Raise], floor and ledger keep the plain sequence, and
+// [Generator.Parse] finds it. [Number.Int64] is an error.
+//
+// A hidden number is no authorisation: it can be guessed and passed on. It does not hide the order of periods, and the check
+// digit of a template protects from typing errors only. The guide in docs/hidden-volume.md says what is hidden and what is
+// not, how to keep and change keys, and why invoices had better not be printed so.
+//
+// All processes that issue numbers of a type must have the same key; another one, or none, is [ErrConflict] until the period
+// has ended. So change the key between periods, and keep a [Scheme] with the old one for old numbers: Parse with a wrong key
+// gives a wrong Seq and no error.
+//
+// Default none. Allowed are keys of 16, 24 or 32 bytes, and templates of at least a million numbers of one width: {seq:6} to
+// {seq:15}, or {seq:4:base32}, {seq:4:base36} and wider. {seq:WIDTH+} is refused.
+func WithHiddenSequence(key []byte) Option {
+	key = append([]byte(nil), key...)
+	return option{"WithHiddenSequence", true, func(c *config) error {
+		if n := len(key); n != 16 && n != 24 && n != 32 {
+			return fmt.Errorf("serial: WithHiddenSequence: a key of %d bytes; allowed are 16, 24 and 32", n)
 		}
-	}
-	return nil
-}
-
-// printable refuses a time whose date the template would print like another one.
-func (f *format) printable(wall time.Time) error {
-	if f.date == nil {
+		c.key = key
 		return nil
-	}
-	return f.date.printable(wall, f.calendar.yearStart)
-}
-
-// print returns the date of a reading of the clock, "" without one.
-func (f *format) print(wall time.Time) string {
-	if f.date == nil {
-		return ""
-	}
-	return f.date.print(wall, f.calendar.yearStart)
-}
-
-// A found is what a printed date stands for.
-type found struct {
-	text        string
-	start, date time.Time
-	label       string
-}
-
-// find returns what a printed date stands for. It remembers the last one, since numbers that are parsed often have the same.
-func (f *format) find(text string) (*found, error) {
-	if last, ok := f.last.Load().(*found); ok && last.text == text {
-		return last, nil
-	}
-	is := &found{text: strings.Clone(text)} // a copy does not keep the number alive
-	if f.date == nil {
-		f.dates(is, f.calendar.at(time.Unix(0, 0)), 0)
-	} else {
-		at, err := f.date.find(text, f.calendar)
-		if err != nil {
-			return nil, err
-		}
-		p := f.calendar.at(at)
-		from, to, _ := f.date.spanAt(f.calendar, at, p) // it may have begun before 1970
-		if from >= to {
-			return nil, fmt.Errorf("%s is not before the end of %s", text, readable(p.label))
-		}
-		f.dates(is, p, from)
-	}
-	f.last.Store(is)
-	return is, nil
-}
-
-// dates completes is.
-func (f *format) dates(is *found, p *period, from int64) {
-	is.label = p.label
-	is.start = time.Unix(p.start, 0).In(f.calendar.location)
-	if is.date = is.start; from != p.start {
-		is.date = time.Unix(from, 0).In(f.calendar.location)
-	}
-}
-
-// parse takes apart a number that the template printed.
-func (f *format) parse(s string) (Number, error) {
-	n, err := f.read(s, f.find)
-	if err != nil {
-		return Number{}, err
-	}
-	return n.number(f), nil
-}
-
-// A parsed is a number taken apart. Its type is a part of the text that was read.
-type parsed struct {
-	typ  string
-	date *found
-	seq  int64
-}
-
-// number is what was read, with a copy of the type, which does not keep the text alive.
-func (n parsed) number(f *format) Number {
-	is := n.date
-	return Number{Type: strings.Clone(n.typ), Start: is.start, Date: is.date, Seq: n.seq, date: is.text, label: is.label, format: f}
-}
-
-// read is parse without its allocations. find finds what a printed date stands for.
-func (f *format) read(s string, find func(string) (*found, error)) (n parsed, err error) {
-	bad := func(msg string, args ...any) (parsed, error) {
-		return parsed{}, fmt.Errorf("%w: %.200q is no number of this generator: %w", ErrInvalidNumber, s, fmt.Errorf(msg, args...))
-	}
-	if len(s) <= f.fixed {
-		return bad("it has %d bytes, the least is %d", len(s), f.fixed+1)
-	}
-	seqWidth := f.seqIn(s)
-	typeWidth := len(s) - f.fixed - (seqWidth - f.seqWidth)
-	switch {
-	case seqWidth < f.seqWidth || seqWidth > maxWidth:
-		return bad("its sequence has %d digits; allowed are %d to %d", seqWidth, f.seqWidth, maxWidth)
-	case typeWidth < 1:
-		return bad("nothing is left for its type")
-	}
-	date := ""
-	var wrong error // of a sequence; what a check digit says of it comes first
-	rest := s
-	for i := range f.fields {
-		fl := &f.fields[i]
-		width := fl.width
-		switch fl.kind {
-		case fieldType:
-			width = typeWidth
-		case fieldSeq:
-			width = seqWidth
-		}
-		part := rest[:width]
-		rest = rest[width:]
-		switch fl.kind {
-		case fieldLiteral:
-			if part != fl.text {
-				err = fmt.Errorf("%q stands where %q belongs", part, fl.text)
-			}
-		case fieldType:
-			err = f.checkType(part)
-			n.typ = part
-		case fieldDate:
-			date = part
-			if last, ok := f.last.Load().(*found); !ok || last.text != date {
-				_, err = f.date.read(date)
-			}
-		case fieldSeq:
-			n.seq, err = parseDigits(part, f.alphabet)
-			switch {
-			case f.hidden != nil:
-			case n.seq < 1:
-				wrong = errors.New("its sequence is 0, the first is 1")
-			case width > f.seqWidth && part[0] == '0':
-				wrong = fmt.Errorf("its sequence %s is padded to more than %d digits", part, f.seqWidth)
-			}
-		case fieldCheck:
-			err = f.check.verify(s, len(s)-len(rest)-width)
-		}
-		if err != nil {
-			return bad("%w", err)
-		}
-	}
-	n.date, err = find(date)
-	if err = cmp.Or(wrong, err); err != nil {
-		return bad("%w", err)
-	}
-	if f.hidden != nil {
-		if n.seq = f.hidden.sequence(n.typ, n.date.label, n.seq); n.seq < 1 {
-			return bad("it stands for sequence 0, and the first is 1")
-		}
-	}
-	return n, nil
-}
-
-// seqIn returns how many bytes of s the sequence takes; s is longer than fixed. For a growing sequence it cuts off the fields
-// between the sequence and the end of s that the type is not at, which have a fixed width, and counts the digits there.
-func (f *format) seqIn(s string) int {
-	const digits = "0123456789"
-	if !f.grows {
-		return f.seqWidth
-	}
-	at := find(f.fields, fieldSeq)
-	if find(f.fields, fieldType) < at {
-		for _, fl := range f.fields[at+1:] {
-			s = s[:len(s)-fl.width]
-		}
-		return len(s) - len(strings.TrimRight(s, digits))
-	}
-	for _, fl := range f.fields[:at] {
-		s = s[fl.width:]
-	}
-	return len(s) - len(strings.TrimLeft(s, digits))
+	}}
 }

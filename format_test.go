@@ -1,7 +1,10 @@
 package serial_test
 
 import (
+	"encoding/csv"
 	"fmt"
+	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -91,8 +94,8 @@ func TestTemplatesOfPeriods(t *testing.T) {
 	} {
 		t.Run(fmt.Sprint(c.template, c.seq, c.dayStart), func(t *testing.T) {
 			gen := parser(t, serial.WithTemplate(c.template), serial.WithDayStart(c.dayStart), serial.WithPeriod(c.per))
-			n, ok := gen.Made("IS", at, c.seq)
-			require.True(t, ok)
+			n, err := gen.Scheme().Number("IS", at, c.seq)
+			require.NoError(t, err)
 			require.Equal(t, c.want, n.String())
 			back, err := gen.Parse(c.want)
 			require.NoError(t, err)
@@ -136,8 +139,8 @@ func TestGrowingSequencesReadBack(t *testing.T) {
 			for _, typ := range types {
 				for _, seq := range seqs {
 					for _, day := range days {
-						n, ok := gen.Made(typ, day, seq)
-						require.True(t, ok)
+						n, err := gen.Scheme().Number(typ, day, seq)
+						require.NoError(t, err)
 						s := n.String()
 						if other, twice := printed[s]; twice {
 							require.Fail(t, "reads the same", "%s: %q is %v and %v", template, s, n, other)
@@ -153,6 +156,36 @@ func TestGrowingSequencesReadBack(t *testing.T) {
 		}
 	}
 	require.Greater(t, accepted, 500)
+}
+
+// Types and key prefixes are names by one rule, which internal/name tests in full.
+func TestTypesAndPrefixes(t *testing.T) {
+	rdb := closing(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
+	gen := newGenerator(t, rdb)
+	for _, name := range []string{"IS", "A-b_c.d/9", strings.Repeat("x", 64), "入库", "송장", "१२३", "𠀀"} {
+		n, err := gen.Parse(name + "202110240001")
+		require.NoError(t, err, name)
+		require.Equal(t, name, n.Type)
+		newGenerator(t, rdb, serial.WithKeyPrefix(name))
+	}
+	for name, says := range map[string]string{
+		"":                      "empty; allowed are 1 to 64 bytes",
+		strings.Repeat("x", 65): "65 bytes; allowed are 1 to 64",
+		"a\xff":                 "not valid UTF-8",
+		"a:b":                   "it has ':' (U+003A); allowed are letters, digits and - _ . /",
+		"IS\u115f":              "it has U+115F, which prints nothing",
+		"ＩＳ":                    `it has "Ｉ" (U+FF29), which NFKC changes to "I"`,
+	} {
+		_, err := gen.Next(t.Context(), name)
+		require.ErrorIs(t, err, serial.ErrInvalidType, "%q", name)
+		require.ErrorContains(t, err, says)
+		_, err = serial.New(rdb, serial.WithKeyPrefix(name))
+		require.ErrorContains(t, err, says)
+		if name != "" {
+			_, err = gen.Parse(name + "202110240001")
+			require.ErrorIs(t, err, serial.ErrInvalidType, "%q", name)
+		}
+	}
 }
 
 func TestNumbersThatNoGeneratorMade(t *testing.T) {
@@ -228,6 +261,21 @@ func TestParse(t *testing.T) {
 	require.EqualValues(t, -8*3600, first.Start.Unix())
 	_, err = parser(t, serial.WithTemplate("{type}-{date:yyMMdd}-{seq:6}")).Parse("PO_211024-000001")
 	require.ErrorContains(t, err, `"_" stands where "-" belongs`)
+}
+
+// Numbers of days that begin or end where clocks change have the day's first instant.
+func TestParseOfUnusualDays(t *testing.T) {
+	file, err := os.Open("internal/calendar/testdata/days.csv")
+	require.NoError(t, err)
+	defer func() { _ = file.Close() }()
+	rows, err := csv.NewReader(file).ReadAll()
+	require.NoError(t, err)
+	require.Greater(t, len(rows), 10)
+	for _, row := range rows[1:] {
+		n, err := parser(t, serial.WithLocation(location(t, row[0]))).Parse("IS" + row[1] + "0001")
+		require.NoError(t, err)
+		require.Equal(t, row[2], strconv.FormatInt(n.Start.Unix(), 10))
+	}
 }
 
 func TestParseOfPeriods(t *testing.T) {
@@ -365,8 +413,8 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		require.Equal(t, s, n.String())
-		made, ok := gen.Made(n.Type, n.Date, n.Seq)
-		require.True(t, ok)
+		made, err := gen.Scheme().Number(n.Type, n.Date, n.Seq)
+		require.NoError(t, err)
 		require.Equal(t, made, n)
 		if v, err := n.Int64(); err == nil {
 			require.Positive(t, v)
@@ -389,8 +437,8 @@ func FuzzTemplate(f *testing.F) {
 		if gen == nil {
 			return
 		}
-		n, ok := gen.Made(typ, time.Unix(at%253402300800, 0), seq)
-		if !ok {
+		n, err := gen.Scheme().Number(typ, time.Unix(at%253402300800, 0), seq)
+		if err != nil {
 			return
 		}
 		back, err := gen.Parse(n.String())

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/dailyserial/serial/internal/calendar"
 	"github.com/dailyserial/serial/internal/store"
 )
 
@@ -34,22 +35,22 @@ func (g *Generator) History(ctx context.Context, typ string, periods int) ([]Num
 func (c *call) history(ctx context.Context, periods int) ([]Number, error) {
 	const together = 1000 // in one script call, so that Redis is not held up
 	var numbers []Number
-	var oldest *period // that was read
-	if c.g.calendar.period == Never {
+	var oldest *calendar.Period // that was read
+	if c.g.calendar.Unit == calendar.Never {
 		periods = 1
 	}
 	for periods > 0 {
-		var read []*period
+		var read []*calendar.Period
 		r, err := c.follow(ctx, c.aim(), func() (store.Reply, error) {
 			read = nil
 			if oldest == nil {
-				read = append(read, &c.span.period)
+				read = append(read, &c.span.Period)
 			}
 			var others []*store.Period
-			for from := cmp.Or(oldest, &c.span.period); len(read) < min(periods, together); {
-				from = c.g.calendar.previous(from)
+			for from := cmp.Or(oldest, &c.span.Period); len(read) < min(periods, together); {
+				from = c.g.calendar.Previous(from)
 				read = append(read, from)
-				others = append(others, &store.Period{Label: from.label})
+				others = append(others, &store.Period{Label: from.Label})
 			}
 			series := c.series()
 			r, err := c.g.store.History(ctx, &c.budget, c.node.Node, &series, others)
@@ -68,7 +69,7 @@ func (c *call) history(ctx context.Context, periods int) ([]Number, error) {
 				return numbers, nil
 			}
 			if seq >= 0 {
-				c.made = result{span: &span{stretch: c.g.undated(p)}, format: c.g.format}
+				c.made = result{span: &span{Span: c.g.template.SpanOf(p)}, template: c.g.template}
 				numbers = append(numbers, c.number(c.g.unlessUnused(seq)))
 			}
 		}
@@ -79,9 +80,9 @@ func (c *call) history(ctx context.Context, periods int) ([]Number, error) {
 }
 
 // before reports whether a period is before all that numbers can be printed of.
-func (s *scheme) before(p *period) bool {
-	if s.varies { // none of its dates need be the period's first
-		return p.end <= 0
+func (s *scheme) before(p *calendar.Period) bool {
+	if s.template.Varies() { // none of its dates need be the period's first
+		return p.End <= 0
 	}
-	return s.format.printable(p.wall) != nil
+	return s.template.CheckYear(p.Wall) != nil
 }

@@ -132,7 +132,7 @@ func (c *call) finishIssue(ctx context.Context, n int, err error) error {
 	tell(ctx, h.Issued, &IssuedInfo{last, n, took})
 	used, size := last.Seq-c.g.base, c.g.limit-c.g.base
 	due := int64(math.Ceil(h.NearlyExhaustedAt * float64(size)))
-	if n > 0 && h.NearlyExhausted != nil && used >= due && c.g.marks.warn(c.typ, c.made.span.start) {
+	if n > 0 && h.NearlyExhausted != nil && used >= due && c.g.marks.warn(c.typ, c.made.span.Start) {
 		tell(ctx, h.NearlyExhausted, &ExhaustionInfo{last, used, size})
 	}
 	return nil

@@ -131,7 +131,7 @@ func (k *claim) above(seq int64) {
 // reserve asks the ledger for a block that n numbers fit into, if the period has so many left.
 func (k *claim) reserve(ctx context.Context, n int) error {
 	const widest = store.MaxSeq
-	c, g, label := k.call, k.call.g, k.call.span.label
+	c, g, label := k.call, k.call.g, k.call.span.Label
 	k.above(g.base)
 	if k.floor >= widest { // by a counter that something else has written
 		return fmt.Errorf("%w: %s %s is at %d", ErrExhausted, c.typ, label, k.floor)
@@ -181,7 +181,7 @@ func (c *call) install(ctx context.Context, claim *claim, o store.Open) (store.R
 		}
 		o.Block = &claim.block
 	}
-	if now := c.g.spanAt(c.aim()); now.start == c.span.start && c.g.format.printable(now.reading) == nil {
+	if now := c.g.spanAt(c.aim()); now.Start == c.span.Start && c.g.template.CheckYear(now.Reading) == nil {
 		c.span = now // what is printed of the date may have changed since the period was looked at
 	}
 	o.Series, o.Base, o.Request = c.series(), c.g.base, c.printed()

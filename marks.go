@@ -40,7 +40,7 @@ func (m *marks) series(typ string, s *span) store.Series {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	series := store.Series{Type: typ, Period: &s.stored}
-	if k := m.find(typ); k != nil && k.start == s.start {
+	if k := m.find(typ); k != nil && k.start == s.Start {
 		series.Mark, series.Keys = k.seq, k.keys
 	}
 	return series
@@ -68,21 +68,21 @@ func (m *marks) raise(typ string, s *span, seq int64, clock *clock) {
 		m.of[strings.Clone(typ)] = older
 		delete(m.older, typ)
 	}
-	if old != nil && old.start == s.start {
+	if old != nil && old.start == s.Start {
 		old.seq = max(old.seq, seq)
 		return
 	}
 	// The server's clock was ahead when it was in the old period: it is far from it now.
 	wrong := old != nil && old.start > old.clock.now().Add(catchUp).Unix()
-	if old != nil && old.start > s.start && !wrong {
+	if old != nil && old.start > s.Start && !wrong {
 		return // a late answer is not worth remembering
 	}
-	if s.start > m.newest || wrong {
-		m.newest = s.start
+	if s.Start > m.newest || wrong {
+		m.newest = s.Start
 		m.forget()
 	}
 	typ = strings.Clone(typ) // it may be a part of something large
-	m.of[typ] = &mark{start: s.start, end: s.end, seq: seq, clock: clock, keys: m.keys(typ, &s.stored)}
+	m.of[typ] = &mark{start: s.Start, end: s.End, seq: seq, clock: clock, keys: m.keys(typ, &s.stored)}
 }
 
 // forget drops what ended before the newest period: but only if it has also ended by the clock of the server that has it, since

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"time"
 
+	"github.com/dailyserial/serial/internal/calendar"
 	"github.com/dailyserial/serial/internal/redisrun"
 	"github.com/dailyserial/serial/internal/store"
 )
@@ -15,7 +16,7 @@ import (
 //
 // A second is too short for a lock. Open is safe without, and there is no floor to ask.
 func (c *call) tryLock(ctx context.Context) (*lock, step, error) {
-	if c.g.calendar.period == PerSecond {
+	if c.g.calendar.Unit == calendar.Second {
 		return nil, locked, nil
 	}
 	if others := c.beginWork(); others != nil {
@@ -24,7 +25,7 @@ func (c *call) tryLock(ctx context.Context) (*lock, step, error) {
 	}
 	start := time.Now()
 	limit, _ := c.budget.Attempt()
-	l, err := c.g.locks.try(ctx, c.g.store.LockKey(c.typ, c.span.label), limit)
+	l, err := c.g.locks.try(ctx, c.g.store.LockKey(c.typ, c.span.Label), limit)
 	const attempt = 2 * lockPatience // to ask, and to give back what was granted
 	c.budget.Spend(time.Since(start), attempt)
 	c.opening.lockErr = nil
@@ -72,7 +73,7 @@ func (c *call) openLocked(ctx, steady context.Context, n int, lock *lock) (step,
 			return next, err
 		}
 	}
-	if c.span.start != span.start || time.Since(lock.since) >= lockExpiry-floorMargin {
+	if c.span.Start != span.Start || time.Since(lock.since) >= lockExpiry-floorMargin {
 		return wait, nil // the lock is another period's, or it took too long to get here
 	}
 	o := store.Open{N: n, Checked: r.Now, Lease: lockExpiry - r.Sent.Sub(lock.since)} // from when r was asked for, or later

@@ -11,6 +11,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/dailyserial/serial/internal/budget"
+	"github.com/dailyserial/serial/internal/calendar"
+	"github.com/dailyserial/serial/internal/name"
 	"github.com/dailyserial/serial/internal/redisrun"
 )
 
@@ -57,13 +59,13 @@ func newConfig(client redis.UniversalClient, opts []Option) (*config, error) {
 	if errs[0] == nil {
 		errs = append(errs, checkReplicate(client, c.confirm))
 	}
-	if per := c.calendar.period; per == PerSecond && c.floor != nil {
+	if per := c.calendar.Unit; per == calendar.Second && c.floor != nil {
 		errs = append(errs, errors.New("serial: WithFloor: a second is too short to ask a floor; "+
 			"allowed are PerMinute and longer, or PerSecond without a floor"))
-	} else if per == PerSecond && c.ledger != nil {
+	} else if per == calendar.Second && c.ledger != nil {
 		errs = append(errs, errors.New("serial: WithLedger: a second is too short to ask a ledger; "+
 			"allowed are PerMinute and longer, or PerSecond without a ledger"))
-	} else if per == Never && c.retention > 0 {
+	} else if per == calendar.Never && c.retention > 0 {
 		errs = append(errs, errors.New("serial: WithRetention: Never has one period, which is kept anyway; leave the option out"))
 	}
 	if err := errors.Join(append(errs, c.complete()...)...); err != nil {
@@ -95,214 +97,6 @@ func checkClient(client redis.UniversalClient) error {
 			"use *redis.Client, a Sentinel client or *redis.ClusterClient")
 	}
 	return nil
-}
-
-// WithLocation sets the time zone whose midnight resets the counters. Every process that issues numbers of a type must use
-// the same one; if they differ, calls fail with [ErrConflict].
-//
-// Default [time.Local]; nil is refused.
-func WithLocation(loc *time.Location) Option {
-	return option{"WithLocation", true, func(c *config) error {
-		if loc == nil {
-			return errors.New("serial: WithLocation: the location is nil")
-		}
-		c.calendar.location = loc
-		return nil
-	}}
-}
-
-// WithPeriod sets the span that one counter serves, and so how often numbers start again:
-//
-//	PerSecond, PerMinute, PerHour   by the wall clock
-//	PerDay                          from midnight, or from [WithDayStart]
-//	PerWeek                         from Monday: ISO 8601, by which 30 December 2024 is in week 1 of 2025
-//	PerMonth                        from the 1st
-//	PerQuarter, PerYear             of the business year, see [WithYearStart]
-//	Never                           numbers never start again
-//
-// The template must print what tells one period from the next; see [WithTemplate]. The default one prints the day, which tells
-// all periods from each other but those shorter than a day. Every process that issues numbers of a type must use the same
-// period, for as long as the series lives; if one differs, its calls fail with [ErrConflict].
-//
-// Periods follow the wall clock. Where clocks are set forward, the labels that they jump over are not used. Where clocks
-// are set back, the period that had begun goes on until the clock has passed it again. With PerSecond and a clock set back
-// from 02:00 to 01:00, the second 01:59:59 lasts an hour and has only the sequences of one second. For periods shorter than
-// a day, therefore choose UTC or enough digits.
-//
-// With PerSecond neither [WithFloor] nor [WithLedger] is allowed: a second is too short to ask them.
-//
-// Never is one period, from 1970 to the end of the year 9999 in UTC, in every time zone; its counter expires then. Its numbers
-// need no date. A day start, a retention and [Generator.Prepare] of more than one period are refused. A process that has not
-// used a type for 48 hours may forget the last number it got, by which it would notice that the counter went back.
-//
-// Default PerDay. Any other value than these constants is refused.
-func WithPeriod(p Period) Option {
-	return option{"WithPeriod", true, func(c *config) error {
-		c.calendar.period = p
-		return nil
-	}}
-}
-
-// WithDayStart sets the time of day at which a business day begins. With 4 * time.Hour, a number issued at 03:59 belongs to
-// the day before and bears its date. A week then begins at 04:00 on Monday, a month at 04:00 on its first day, and quarters
-// and years accordingly. The start is a reading of the wall clock, not the time since midnight. If clocks are set forward over
-// it, the day begins at that moment; if it comes twice, the day begins at the first. Every process that issues numbers of a
-// type must use the same start; if they differ, calls fail with [ErrConflict].
-//
-// Default 0, midnight. Allowed are whole seconds from 0 to less than 24 h. Other values than 0 are refused for PerSecond,
-// PerMinute, PerHour and Never, and with a template that prints HH, mm or ss: a business day has no hours.
-func WithDayStart(start time.Duration) Option {
-	return option{"WithDayStart", true, func(c *config) error {
-		if start < 0 || start >= 24*time.Hour || start%time.Second != 0 {
-			return fmt.Errorf("serial: WithDayStart: %v; allowed are whole seconds from 0 to less than 24h", start)
-		}
-		c.calendar.dayStart = int64(start / time.Second)
-		return nil
-	}}
-}
-
-// WithHiddenSequence prints another number in place of the sequence, so that nobody without the key can tell how many numbers
-// were issued in a period, or which of two came first. The sequence is encrypted with FF1 (NIST SP 800-38G), to as many
-// digits of the same alphabet. Each period and type has an order of its own, in which every printed number is unique; it
-// may be all zeros. [Number.Seq], [Generator.Peek], [Generator.Raise], floor and ledger keep the plain sequence, and
-// [Generator.Parse] finds it. [Number.Int64] is an error.
-//
-// A hidden number is no authorisation: it can be guessed and passed on. It does not hide the order of periods, and the check
-// digit of a template protects from typing errors only. The guide in docs/hidden-volume.md says what is hidden and what is
-// not, how to keep and change keys, and why invoices had better not be printed so.
-//
-// All processes that issue numbers of a type must have the same key; another one, or none, is [ErrConflict] until the period
-// has ended. So change the key between periods, and keep a [Scheme] with the old one for old numbers: Parse with a wrong key
-// gives a wrong Seq and no error.
-//
-// Default none. Allowed are keys of 16, 24 or 32 bytes, and templates of at least a million numbers of one width: {seq:6} to
-// {seq:15}, or {seq:4:base32}, {seq:4:base36} and wider. {seq:WIDTH+} is refused.
-func WithHiddenSequence(key []byte) Option {
-	key = append([]byte(nil), key...)
-	return option{"WithHiddenSequence", true, func(c *config) error {
-		if n := len(key); n != 16 && n != 24 && n != 32 {
-			return fmt.Errorf("serial: WithHiddenSequence: a key of %d bytes; allowed are 16, 24 and 32", n)
-		}
-		c.key = key
-		return nil
-	}}
-}
-
-// WithYearStart sets the first day of the business year: April 1 in India and Japan, April 6 for British taxes, July 1 in
-// Australia, October 1 for the government of the United States. It is for [PerYear] and [PerQuarter], and for the tokens FFFF,
-// FF, EEEE, EE and Q of a template. Elsewhere it has no effect. Quarters begin on the same day of every third month. In keys
-// and in a ledger, a year is named after the calendar year in which it begins.
-//
-// Where quarters or business years are counted or printed, every process that issues numbers of a type must use the same start, for
-// as long as the series lives; if one differs, its calls fail with [ErrConflict].
-//
-// Default January 1. Allowed are days 1 to 28 of every month.
-func WithYearStart(month time.Month, day int) Option {
-	return option{"WithYearStart", true, func(c *config) error {
-		if month < time.January || month > time.December || day < 1 || day > 28 {
-			return fmt.Errorf("serial: WithYearStart: month %d, day %d; allowed are January to December, and days 1 to 28", month, day)
-		}
-		c.calendar.yearStart = yearStart{int(month - time.January), day - 1}
-		return nil
-	}}
-}
-
-// WithTemplate sets how numbers are printed. A template is literal text and these fields, in any order:
-//
-//	{type}                the business type
-//	{date:LAYOUT}         the date and time of issue; see below. Only with Never may it be absent.
-//	{seq:WIDTH}           the sequence, padded to WIDTH digits, 1 to 15; {seq} is {seq:4}. A period has 10^WIDTH-1 numbers.
-//	{seq:WIDTH+}          the same, but it may grow wider: 10000 follows 9999, up to 10^15-1. A literal must stand right
-//	                      before the field, and right after it unless it ends the template, with no digit next to it.
-//	{seq:WIDTH:base32}    the same in Crockford's digits 0123456789ABCDEFGHJKMNPQRSTVWXYZ, of which none is misread.
-//	                      WIDTH is 1 to 9, and a period has 32^WIDTH-1 numbers. They sort as the sequence does.
-//	{seq:WIDTH:base36}    the same in 0-9 and A-Z, with 36^WIDTH-1 numbers
-//	{check:ALGORITHM}     a check digit; see below. It may be absent.
-//
-// {{ and }} print a brace. No field may stand twice. "{type}-{date:yyMMdd}-{seq:6}" gives "PO-211024-000001".
-//
-// # Dates
-//
-// A layout has one or more of these tokens, each at most once:
-//
-//	yyyy, yy      the calendar year
-//	MM, dd        the month and the day
-//	DDD           the day of the calendar year, 001 to 366
-//	GGGG, GG, WW  the year and the week of ISO 8601, 01 to 53
-//	FFFF, FF      the calendar year in which the business year begins; see [WithYearStart]
-//	EEEE, EE      the calendar year in which it ends: 2025 for the year from April 2024
-//	Q             the quarter of the business year, 1 to 4
-//	HH, mm, ss    the hour (00 to 23), the minute and the second
-//
-// A year of two digits stands for 2000 to 2099; in other years, calls fail. No other spelling is accepted (MM is the month, mm
-// the minute), except that YYYY is taken for yyyy and DD for dd; beside weeks YYYY is refused, since elsewhere it is the week
-// year. FFFF and FF may stand together, and so may the two forms of the other business and week years. Between tokens may
-// stand any text but ASCII letters, digits and braces. All tokens are of the business day: with a day start of 04:00, 03:00 on
-// 1 April is 31 March.
-//
-// [New] refuses a layout that could print two periods alike, and proposes one that could not. A period is told by any of these,
-// where Y is yyyy or yy, F is FFFF, FF, EEEE or EE, and G is GGGG or GG:
-//
-//	day      Y MM dd, Y DDD, G WW dd, F MM dd
-//	week     a day, G WW
-//	month    a day, Y MM; F MM if business years begin on the 1st of a month
-//	quarter  a day, F Q; a month if business years begin on the 1st of a month
-//	year     a day, F; a month if business years begin on the 1st of a month
-//	hour     a day and HH, for a minute mm too, for a second ss too
-//
-// With business years from January 1, F and Y are the same. So yyyy does not tell weeks (30 December 2024 is in week 1 of 2025),
-// nor business years from April, and F MM does not tell months if the year begins on April 6, for April is in two years.
-//
-// More than the period may be printed: a template with yyyyMM counts through the year with PerYear, and prints the month in
-// which a number is issued, by Redis's clock. [Number.Start] is then the period's first instant, and [Number.Date] that of what
-// is printed. If Redis's clock steps back within a period, the printed month may too; the sequence does not.
-//
-// # Check digits
-//
-//	luhn   one digit, as of payment cards; misses the swap of 09 and 90
-//	damm   one digit; misses no swap
-//	gs1    one digit, as of GTIN and SSCC; misses swaps of digits that differ by 5
-//	11-10  one digit, of ISO 7064 MOD 11,10; misses 1 swap in 45
-//	97-10  two digits, of ISO 7064 MOD 97-10; misses the swaps of B1, M2 and X3, 1 in 97 letters typed as a
-//	       digit and 1 in 97 digits typed as a letter
-//	37-36  one digit or capital letter, of ISO 7064 MOD 37,36; misses 1 swap in 630, and 1 in 180 swaps of two digits
-//
-// These shares are averages over all numbers; one template's may differ. Each algorithm finds every other single wrong
-// character, and every other swap of two characters that are covered one after the other.
-//
-// The first four cover all ASCII digits of the rest of the number and nothing else, and are refused with base32 and base36. The
-// last two cover all ASCII letters too, count lower case as upper case, and allow ASCII types only ([ErrInvalidType]). The rest
-// of the number is covered in the order printed, but 97-10 covers what stands behind it and then what stands before it: so
-// "RF{check:97-10}..." is a creditor reference of ISO 11649, and at the end it is plain MOD 97-10. [Generator.Parse] returns
-// [ErrCheckDigit] if the check digit does not fit.
-//
-// # Limits
-//
-// A template is valid UTF-8, of 256 bytes at most, since every answer that [Generator.NextOnce] remembers holds it. All
-// processes that issue numbers of a type must print its fields and tokens in the same order, with the same alphabet and check
-// digit; otherwise two sequences could be printed alike, and calls fail with [ErrConflict] until the period has ended. Widths,
-// literals and separators may differ, as long as the texts cannot be equal; docs/operations.md says what may change when.
-//
-// Default "{type}{date:yyyyMMdd}{seq:4}".
-func WithTemplate(template string) Option {
-	return option{"WithTemplate", true, func(c *config) error {
-		c.template = template
-		return nil
-	}}
-}
-
-// WithStart sets the first sequence of every period. It applies to periods that are opened from then on; a period that is
-// open goes on from where it is. With [Never] there is only one, so it counts once.
-//
-// Default 1. Allowed are 1 to the largest sequence that the template prints; see [Scheme.Limits].
-func WithStart(seq int64) Option {
-	return option{"WithStart", true, func(c *config) error {
-		if seq < 1 {
-			return fmt.Errorf("serial: WithStart(%d): allowed are 1 to the largest sequence that the template prints", seq)
-		}
-		c.base = seq - 1
-		return nil
-	}}
 }
 
 // WithRetention keeps every counter for that many periods after its own, for [Generator.History]; then Redis drops it. It
@@ -459,8 +253,8 @@ func checkReplicate(client redis.UniversalClient, c redisrun.Replicas) error {
 // Default "serial"; anything that [ErrInvalidType] does not allow for a type is refused.
 func WithKeyPrefix(prefix string) Option {
 	return option{"WithKeyPrefix", true, func(c *config) error {
-		if msg := checkName(prefix); msg != "" {
-			return fmt.Errorf("serial: WithKeyPrefix(%.80q): %s", prefix, msg)
+		if err := name.Check(prefix); err != nil {
+			return fmt.Errorf("serial: WithKeyPrefix(%.80q): %w", prefix, err)
 		}
 		c.prefix = prefix
 		return nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dailyserial/serial/internal/budget"
+	"github.com/dailyserial/serial/internal/calendar"
 	"github.com/dailyserial/serial/internal/store"
 )
 
@@ -31,7 +32,7 @@ func (g *Generator) Prepare(ctx context.Context, typ string, periods int) error 
 		return err
 	}
 	allowed := most
-	if g.calendar.period == Never {
+	if g.calendar.Unit == calendar.Never {
 		allowed = 1
 	}
 	if periods < 1 || periods > allowed {
@@ -46,23 +47,23 @@ func (g *Generator) Prepare(ctx context.Context, typ string, periods int) error 
 // A preparation opens one period after the other, as the server's clock and the record have them meanwhile.
 type preparation struct {
 	call
-	floor   store.Floor // to be asked, if there is one
-	current *span       // of the server's clock, a moment ago
-	open    *period     // the last one that is known to be open
-	checked bool        // the server's clock was compared with this host's
+	floor   store.Floor      // to be asked, if there is one
+	current *span            // of the server's clock, a moment ago
+	open    *calendar.Period // the last one that is known to be open
+	checked bool             // the server's clock was compared with this host's
 }
 
 func (p *preparation) run(ctx context.Context, periods int) error {
 	if err := p.openCurrent(ctx); err != nil {
 		return err
 	}
-	last := p.g.calendar.later(p.open, periods-1)
-	for p.open.start < last.start {
+	last := p.g.calendar.Later(p.open, periods-1)
+	for p.open.Start < last.Start {
 		before := p.open
 		if err := p.openNext(ctx); err != nil {
 			return err
 		}
-		if p.open.start > before.start { // each period has a budget of its own
+		if p.open.Start > before.Start { // each period has a budget of its own
 			_, limited := ctx.Deadline()
 			p.opening, p.budget = opening{}, budget.New(limited)
 		}
@@ -73,7 +74,7 @@ func (p *preparation) run(ctx context.Context, periods int) error {
 // openCurrent has no number issued, and the period opened if it is not. One that is full is open.
 func (p *preparation) openCurrent(ctx context.Context) error {
 	err := p.sequence(ctx, 0)
-	p.current, p.open = p.span, &p.span.period
+	p.current, p.open = p.span, &p.span.Period
 	if errors.Is(err, ErrExhausted) {
 		return nil
 	}
@@ -82,22 +83,22 @@ func (p *preparation) openCurrent(ctx context.Context) error {
 
 // openNext makes one attempt to open the period after the last one that is open.
 func (p *preparation) openNext(ctx context.Context) error {
-	next := &span{stretch: p.g.stretchAt(time.Unix(p.open.end, 0))}
-	next.stored = p.g.store.NewPeriod(next.label, next.start, next.end, next.from, next.to,
-		p.g.calendar.later(&next.period, p.g.retention).end)
-	if err := p.g.format.printable(next.reading); err != nil {
+	next := &span{Span: p.g.template.SpanAt(time.Unix(p.open.End, 0))}
+	next.stored = p.g.store.NewPeriod(next.Label, next.Start, next.End, next.From, next.To,
+		p.g.calendar.Later(&next.Period, p.g.retention).End)
+	if err := p.g.template.CheckYear(next.Reading); err != nil {
 		return err
 	}
 	r, err := p.send(ctx, next, p.floor)
 	if err != nil {
 		return err
 	}
-	if p.current.start >= next.start { // it has begun
+	if p.current.Start >= next.Start { // it has begun
 		return p.openCurrent(ctx)
 	}
 	switch r.Status {
 	case store.Issued:
-		p.open = &next.period
+		p.open = &next.Period
 		return nil
 	case store.Missing: // the record is not as this call has left it
 		if _, err := p.wait(ctx); err != nil {
@@ -133,7 +134,7 @@ func (p *preparation) aboveFloor(ctx context.Context, next *span) error {
 	}
 	defer p.release(ctx, lock)
 	r, err := p.send(ctx, next, p.floor)
-	if err != nil || p.current.start >= next.start || r.Status != store.NeedsFloor {
+	if err != nil || p.current.Start >= next.Start || r.Status != store.NeedsFloor {
 		return err
 	}
 	p.span = next
@@ -148,9 +149,9 @@ func (p *preparation) aboveFloor(ctx context.Context, next *span) error {
 
 // send has the store prepare next, unless that has begun by the server's clock.
 func (p *preparation) send(ctx context.Context, next *span, floor store.Floor) (store.Reply, error) {
-	return p.follow(ctx, time.Unix(p.current.from, 0), func() (store.Reply, error) {
+	return p.follow(ctx, time.Unix(p.current.From, 0), func() (store.Reply, error) {
 		p.current = p.span
-		if p.span.start >= next.start {
+		if p.span.Start >= next.Start {
 			return store.Reply{}, nil
 		}
 		r, err := p.g.store.Prepare(ctx, &p.budget, p.node.Node, &store.Prepare{

@@ -91,7 +91,7 @@ func (c *call) raiseOnce(ctx, steady context.Context, purpose store.Purpose, seq
 		case r.Status == store.Claimed:
 			c.sawOthers()
 			return wait, nil
-		case c.span.start != looked.start:
+		case c.span.Start != looked.Start:
 			return wait, nil
 		case r.Status != store.Reserved:
 			return failed, c.refusal(r)

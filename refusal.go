@@ -5,13 +5,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dailyserial/serial/internal/calendar"
 	"github.com/dailyserial/serial/internal/redisrun"
 	"github.com/dailyserial/serial/internal/store"
+	"github.com/dailyserial/serial/internal/template"
 )
 
 // refusal turns the status of a reply that ends a call into an error. It says what happened, with dates, and what ends it.
 func (c *call) refusal(r store.Reply) error {
-	label := readable(c.span.label)
+	label := calendar.FormatLabel(c.span.Label)
 	switch r.Status {
 	case store.Exhausted:
 		if r.Before != nil { // the attempt before may have consumed what is missing, and ErrExhausted says that nothing was
@@ -28,7 +30,7 @@ func (c *call) refusal(r store.Reply) error {
 			held += fmt.Sprintf(", and %d is the last number that this process has seen", mark)
 		}
 		return fmt.Errorf("%w: numbers of %s were issued in %s, and %s %s; find the last one used, and run: %s",
-			ErrCounterLost, c.typ, label, c.g.store.CounterKey(c.typ, c.span.label), held, c.operate("raise"))
+			ErrCounterLost, c.typ, label, c.g.store.CounterKey(c.typ, c.span.Label), held, c.operate("raise"))
 	case store.Future:
 		return fmt.Errorf("%w: Redis's clock says %s, and %s is in %s already, entered by a clock that was ahead; if Redis's clock is right "+
 			"now, run: %s", ErrClockSkew, r.Now.UTC().Format(time.RFC3339), c.typ, c.g.interval(r.Entered), c.operate("raise"))
@@ -56,7 +58,7 @@ func (c *call) refusal(r store.Reply) error {
 			"same ones, or begin a new series with another type, or with another key prefix and another literal in the template",
 			ErrConflict, c.g.store.RecordKey(c.typ), p.Calendar, c.g.counts)
 	case store.Conflict:
-		own := store.Period{Label: c.span.label, Start: c.span.start, End: c.span.end}
+		own := store.Period{Label: c.span.Label, Start: c.span.Start, End: c.span.End}
 		if p, ok := store.ParsePeriod(r.Entered); ok && p.Ledger && p.Label == own.Label && p.Start == own.Start && p.End == own.End {
 			return fmt.Errorf("%w: the numbers of %s in %s are set aside in a ledger, which this generator does not have; let a process do "+
 				"this that has it, or, to go on without the ledger, stop those and run: %s", ErrConflict, c.typ, label, c.operate("takeover"))
@@ -70,10 +72,10 @@ func (c *call) refusal(r store.Reply) error {
 
 // switchPrint says when what is printed may change, given the greatest label that was used.
 func (c *call) switchPrint(greatest string) string {
-	if c.g.calendar.period == Never {
+	if c.g.calendar.Unit == calendar.Never {
 		return "give this generator its old template and key, or another type or key prefix"
 	}
-	return fmt.Sprintf("give it its old template and key until %s has ended, and then the new one to all processes", readable(greatest))
+	return fmt.Sprintf("give it its old template and key until %s has ended, and then the new one to all processes", calendar.FormatLabel(greatest))
 }
 
 // interval describes a period as the record has it, in UTC and in the Generator's time zone.
@@ -87,8 +89,8 @@ func (g *Generator) interval(recorded string) string {
 
 func (g *Generator) describe(p store.Period) string {
 	from, to := time.Unix(p.Start, 0), time.Unix(p.End, 0)
-	zone := g.calendar.location
-	return fmt.Sprintf("%s from %s to %s (%s to %s in %s)", readable(p.Label), from.UTC().Format(time.RFC3339), to.UTC().Format(time.RFC3339),
+	zone := g.calendar.Location
+	return fmt.Sprintf("%s from %s to %s (%s to %s in %s)", calendar.FormatLabel(p.Label), from.UTC().Format(time.RFC3339), to.UTC().Format(time.RFC3339),
 		from.In(zone).Format(time.DateTime), to.In(zone).Format(time.DateTime), zone)
 }
 
@@ -109,17 +111,17 @@ func (c *call) operate(command string) string {
 			line += fmt.Sprintf(" -%s '%s'", name, strings.ReplaceAll(value, "'", `'\''`))
 		}
 	}
-	flag("tz", g.calendar.location.String(), "")
-	period := g.calendar.period.noun()
-	if g.calendar.period == Never {
+	flag("tz", g.calendar.Location.String(), "")
+	period := g.calendar.Unit.Noun()
+	if g.calendar.Unit == calendar.Never {
 		period = "never"
 	}
-	flag("period", period, PerDay.noun())
-	if y := g.calendar.yearStart; y != (yearStart{}) {
-		flag("year-start", fmt.Sprintf("%02d-%02d", y.month+1, y.day+1), "")
+	flag("period", period, calendar.Day.Noun())
+	if y := g.calendar.YearStart; y != (calendar.YearStart{}) {
+		flag("year-start", fmt.Sprintf("%02d-%02d", y.Month+1, y.Day+1), "")
 	}
-	flag("day-start", (time.Duration(g.calendar.dayStart) * time.Second).String(), "0s")
-	flag("template", g.template, g.calendar.usualTemplate())
+	flag("day-start", (time.Duration(g.calendar.DayStart) * time.Second).String(), "0s")
+	flag("template", g.text, template.Usual(g.calendar))
 	flag("prefix", g.prefix, defaultPrefix)
-	return line + " " + c.typ + " SEQ, where SEQ is the last number used of " + readable(c.span.label) + ", or 0"
+	return line + " " + c.typ + " SEQ, where SEQ is the last number used of " + calendar.FormatLabel(c.span.Label) + ", or 0"
 }

@@ -1,12 +1,13 @@
 package serial
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/dailyserial/serial/internal/calendar"
+	"github.com/dailyserial/serial/internal/template"
 )
 
 // A Scheme is how numbers look and when they start again: what of a [Generator] needs no Redis. It parses and prints numbers
@@ -15,24 +16,23 @@ import (
 type Scheme struct{ scheme }
 
 type scheme struct {
-	calendar calendar
-	template string
-	format   *format // parsed template
-	limit    int64   // largest sequence that format prints
-	base     int64   // sequence before the first of a period
-	prefix   string  // of keys
-	key      []byte  // for hidden sequences, nil for none
-	counts   string  // what a series counts by, for as long as it lives
-	mark     string  // of all that could make two processes print different sequences alike
-	brief    bool    // what is printed, or counted, is over in a second
-	varies   bool    // what is printed of the date may change within a period
-	broken   bool    // what is printed of the date may come again within a period
+	calendar calendar.Calendar
+	text     string             // of the template
+	template *template.Template // parsed
+	limit    int64              // largest sequence that the template prints
+	base     int64              // sequence before the first of a period
+	prefix   string             // of keys
+	key      []byte             // for hidden sequences, nil for none
+	counts   string             // what a series counts by, for as long as it lives
+	mark     string             // of all that could make two processes print different sequences alike
+	brief    bool               // what is printed, or counted, is over in a second
 }
 
 const defaultPrefix = "serial"
 
 func newScheme() scheme {
-	return scheme{calendar: calendar{location: time.Local, period: PerDay}, template: defaultTemplate, prefix: defaultPrefix}
+	days := calendar.Calendar{Location: time.Local, Unit: calendar.Day}
+	return scheme{calendar: days, text: template.Default, prefix: defaultPrefix}
 }
 
 // NewScheme returns a Scheme. Allowed are the options [WithLocation], [WithTemplate], [WithPeriod], [WithDayStart],
@@ -66,112 +66,37 @@ func (c *config) applyAll(opts []Option) (errs []error) {
 
 // complete checks what must fit together, and parses the template.
 func (s *scheme) complete() (errs []error) {
-	c := s.calendar
-	if !c.period.known() {
-		return []error{fmt.Errorf("serial: WithPeriod: %v is no period; %s", c.period, allowedPeriods)}
+	c, per := s.calendar, Period(s.calendar.Unit)
+	if !c.Unit.Valid() {
+		return []error{fmt.Errorf("serial: WithPeriod: %v is no period; %s", per, allowedPeriods)}
 	}
-	if c.dayStart != 0 && (c.period.shorter() || c.period == Never) {
+	if c.DayStart != 0 && (c.Unit.ShorterThanDay() || per == Never) {
 		errs = append(errs, fmt.Errorf("serial: WithDayStart: %v has no days; allowed are PerDay, PerWeek, PerMonth, PerQuarter and PerYear",
-			c.period))
+			per))
 	}
-	f, err := parseTemplate(s.template)
+	t, err := template.Parse(s.text, c)
 	if err == nil {
-		err = f.checkCalendar(s.template, c)
+		err = t.Prove()
 	}
 	if err != nil {
-		if s.template == defaultTemplate {
-			err = fmt.Errorf("%w; %v needs a template of its own, such as %q", err, c.period, c.usualTemplate())
+		if s.text == template.Default {
+			err = fmt.Errorf("%w; %v needs a template of its own, such as %q", err, per, template.Usual(c))
 		}
 		return append(errs, err)
 	}
-	s.format, s.limit = f, f.maxSeq()
+	s.template, s.limit = t, t.Largest()
 	if s.base >= s.limit {
 		errs = append(errs, fmt.Errorf("serial: WithStart(%d): the template prints sequences up to %d; allowed are 1 to that", s.base+1, s.limit))
 	}
 	if s.key != nil {
-		if f.hidden, err = newHidden(s.key, s.prefix, f.alphabet, f.seqWidth, f.grows); err != nil {
+		if err := t.Hide(s.key, s.prefix); err != nil {
 			errs = append(errs, err)
 		}
 	}
-	s.counts = c.counts(f.date != nil && (f.date.has[businessYear] || f.date.has[businessEnd] || f.date.has[quarter]))
-	s.mark = s.printMark()
-	s.brief = c.period == PerSecond || f.date != nil && f.date.has[second]
-	s.varies = f.date != nil && f.date.varies(c)
-	s.broken = f.date != nil && !f.date.unbroken(c.yearStart)
+	s.counts = c.Name(t.PrintsBusinessYear())
+	s.mark = t.PrintMark()
+	s.brief = per == PerSecond || t.PrintsSeconds()
 	return errs
-}
-
-// printMark is a hash of all that could make two processes print different sequences of a period alike: the order of fields and
-// tokens, the alphabet, the check digit and the key. Widths, literals and spellings are not in it.
-func (s *scheme) printMark() string {
-	f := s.format
-	var text strings.Builder
-	for _, fl := range f.fields {
-		switch fl.kind {
-		case fieldType:
-			text.WriteString("type;")
-		case fieldDate:
-			text.WriteString("date:" + f.date.usual() + ";")
-		case fieldSeq:
-			text.WriteString("seq:" + f.alphabet.name + ";")
-		case fieldCheck:
-			text.WriteString("check:" + f.check.Name + ";")
-		}
-	}
-	if f.hidden != nil {
-		text.WriteString("hidden:" + f.hidden.fingerprint)
-	}
-	sum := sha256.Sum256([]byte(text.String()))
-	return hex.EncodeToString(sum[:6]) // with it, most records have no field above 64 bytes, which Redis keeps compact
-}
-
-// A stretch is a part of a period in which the same date is printed: usually all of it.
-type stretch struct {
-	period
-	from, to int64     // its first instant and the first one after it, Unix seconds
-	earlier  int64     // seconds before from at which the period first printed the same; 0 unless that comes again
-	reading  time.Time // of the clock, which is printed
-	date     string    // as printed
-}
-
-// contains reports whether the instant t, in Unix seconds, lies in s.
-func (s *stretch) contains(t int64) bool { return s.from <= t && t < s.to }
-
-// stretchAt is the stretch of an instant.
-func (s *scheme) stretchAt(t time.Time) stretch {
-	p := s.calendar.at(t)
-	of := stretch{period: *p, from: p.start, to: p.end, reading: p.wall}
-	if f := s.format; f.date != nil {
-		of.from, of.to, of.reading = f.date.spanAt(s.calendar, t, p)
-		of.date = f.print(of.reading)
-		if s.broken {
-			if first, err := f.find(of.date); err == nil {
-				of.earlier = of.from - first.date.Unix()
-			}
-		}
-	}
-	return of
-}
-
-// undated is a period's stretch for a number of which nobody knows when in the period it was issued.
-func (s *scheme) undated(p *period) stretch {
-	of := stretch{period: *p, from: p.start, to: p.end, reading: p.wall}
-	if !s.varies {
-		of.date = s.format.print(p.wall)
-	}
-	return of
-}
-
-// number is the number of a stretch that format prints. Where its date is not known, it is "".
-func (s *stretch) number(typ string, seq int64, loc *time.Location, f *format) Number {
-	n := Number{Type: typ, Start: time.Unix(s.start, 0).In(loc), Seq: seq, date: s.date, label: s.label, format: f}
-	if n.Date = n.Start; s.from-s.earlier != s.start {
-		n.Date = time.Unix(s.from-s.earlier, 0).In(loc)
-	}
-	if s.date == "" && f.date != nil {
-		n.Date = time.Time{}
-	}
-	return n
 }
 
 // Number returns the number of a type that is issued at an instant with a sequence.
@@ -179,10 +104,10 @@ func (s *stretch) number(typ string, seq int64, loc *time.Location, f *format) N
 // Errors: [ErrInvalidType]; [ErrExhausted] for a sequence above the last of [Scheme.Limits]; one for a sequence below 1, for an
 // instant before 1970 or after the year 9999, and for a date that the template cannot print.
 func (s *Scheme) Number(typ string, at time.Time, seq int64) (Number, error) {
-	if err := s.format.checkType(typ); err != nil {
+	if err := s.template.CheckType(typ); err != nil {
 		return Number{}, err
 	}
-	of, err := s.datedSpan(at)
+	span, err := s.template.DatedSpan(at)
 	switch {
 	case err != nil:
 		return Number{}, err
@@ -191,32 +116,27 @@ func (s *Scheme) Number(typ string, at time.Time, seq int64) (Number, error) {
 	case seq > s.limit:
 		return Number{}, fmt.Errorf("%w: sequence %d of %s: allowed are 1 to %d", ErrExhausted, seq, typ, s.limit)
 	}
-	return of.number(strings.Clone(typ), seq, s.calendar.location, s.format), nil
+	return newNumber(s.template, &span, strings.Clone(typ), seq), nil
 }
 
 // Parse takes apart a number that was issued with this Scheme. It refuses anything that cannot have been issued: a date that the
 // calendar or the zone does not have, parts of a date that do not fit each other, sequence 0, missing or excess padding, text
 // before or after. With a hidden sequence and another key, Seq is wrong. Errors: [ErrInvalidNumber], which [ErrCheckDigit]
 // matches too.
-func (s *Scheme) Parse(number string) (Number, error) { return s.format.parse(number) }
+func (s *Scheme) Parse(number string) (Number, error) { return s.parse(number) }
 
-// datedSpan is the span of an instant, or an error if the instant has no date that can be printed.
-func (s *scheme) datedSpan(at time.Time) (stretch, error) {
-	if !s.calendar.dated(at) {
-		last := "9999"
-		if s.calendar.period == Never {
-			last = "before " + time.Unix(always.end, 0).UTC().Format(time.RFC3339)
-		}
-		return stretch{}, fmt.Errorf("serial: a number at Unix time %d in %v: allowed are 1970 to %s", at.Unix(), s.calendar.location, last)
+func (s *scheme) parse(number string) (Number, error) {
+	n, err := s.template.ParseNumber(number)
+	if err != nil {
+		return Number{}, err
 	}
-	of := s.stretchAt(at)
-	return of, s.format.printable(of.reading)
+	return parsedNumber(s.template, n), nil
 }
 
 // Series returns the name of a type's series, as a [Ledger] and package gapless know it: the key prefix, a colon and the type, such
 // as "serial:IS". The error is [ErrInvalidType].
 func (s *Scheme) Series(typ string) (string, error) {
-	if err := s.format.checkType(typ); err != nil {
+	if err := s.template.CheckType(typ); err != nil {
 		return "", err
 	}
 	return s.series(typ), nil
@@ -239,22 +159,22 @@ func (s *Scheme) PrintMark() string { return s.mark }
 //
 // It is an error if the date of at is not in 1970 to 9999 in the Scheme's time zone, or if the template cannot print it.
 func (s *Scheme) Span(at time.Time) (start, end time.Time, err error) {
-	of, err := s.datedSpan(at)
+	span, err := s.template.DatedSpan(at)
 	if err != nil {
 		return time.Time{}, time.Time{}, err
 	}
-	loc := s.calendar.location
-	return time.Unix(of.from, 0).In(loc), time.Unix(of.to, 0).In(loc), nil
+	loc := s.calendar.Location
+	return time.Unix(span.From, 0).In(loc), time.Unix(span.To, 0).In(loc), nil
 }
 
 // Period returns the period of an instant: its label, as in keys and in a ledger, its first instant and the first one after it. If
 // the date of the instant is not in 1970 to 9999 in the Scheme's time zone, there is none: all three are zero.
 func (s *Scheme) Period(at time.Time) (label string, start, end time.Time) {
-	if !s.calendar.dated(at) {
+	if !s.calendar.Covers(at) {
 		return "", time.Time{}, time.Time{}
 	}
-	p, loc := s.calendar.at(at), s.calendar.location
-	return p.label, time.Unix(p.start, 0).In(loc), time.Unix(p.end, 0).In(loc)
+	p, loc := s.calendar.At(at), s.calendar.Location
+	return p.Label, time.Unix(p.Start, 0).In(loc), time.Unix(p.End, 0).In(loc)
 }
 
 // Limits returns the first and the last sequence of a period.

@@ -13,6 +13,15 @@ import (
 	"github.com/dailyserial/serial"
 )
 
+type yearStart struct {
+	month time.Month
+	day   int
+}
+
+var yearStarts = []yearStart{
+	{time.January, 1}, {time.February, 15}, {time.April, 1}, {time.April, 6}, {time.July, 1}, {time.October, 1}, {time.December, 28},
+}
+
 func newScheme(t testing.TB, opts ...serial.Option) *serial.Scheme {
 	t.Helper()
 	s, err := serial.NewScheme(append([]serial.Option{serial.WithLocation(time.UTC)}, opts...)...)
@@ -121,9 +130,9 @@ func TestNumbersReadBack(t *testing.T) {
 			label, from, to := s.Period(time.Unix(at, 0))
 			require.True(t, !time.Unix(at, 0).Before(from) && time.Unix(at, 0).Before(to) && from.Equal(n.Start), "%s: %s %v %v", name, label, from, to)
 
-			// The same is printed from Date on, and as long as the stretch lasts; afterwards something else, or another period begins.
+			// The same is printed from Date on, and as long as the span lasts; afterwards something else, or another period begins.
 			text := n.String()
-			first, end, date := s.Stretch(at)
+			first, end, date := s.SpanAt(at)
 			require.True(t, first <= at && at < end && n.Date.Unix() <= first, name)
 			for _, other := range []int64{n.Date.Unix(), first, end - 1} {
 				if other < 2*86400 {
@@ -133,8 +142,8 @@ func TestNumbersReadBack(t *testing.T) {
 				require.NoError(t, err, "%s: %d", name, other)
 				require.True(t, same == n, "%s: %d: %v", name, other, same)
 			}
-			if _, _, after := s.Stretch(end); after == date && end < to.Unix() && !strings.Contains(template, "GG") {
-				require.Fail(t, "a stretch ends too early", name)
+			if _, _, after := s.SpanAt(end); after == date && end < to.Unix() && !strings.Contains(template, "GG") {
+				require.Fail(t, "a span ends too early", name)
 			}
 			if !s.Varies() {
 				require.Equal(t, n.Start, n.Date, name)

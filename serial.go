@@ -8,6 +8,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/dailyserial/serial/internal/calendar"
 	"github.com/dailyserial/serial/internal/coalesce"
 	"github.com/dailyserial/serial/internal/redisrun"
 	"github.com/dailyserial/serial/internal/store"
@@ -108,7 +109,7 @@ func New(client redis.UniversalClient, opts ...Option) (*Generator, error) {
 		store:  store.New(runner, c.prefix, c.limit, c.counts, c.mark, c.ledger != nil),
 		locks:  locks{clients: c.lockClients},
 	}
-	g.marks = marks{of: map[string]*mark{}, keys: g.store.KeysOf, endless: c.calendar.period == Never}
+	g.marks = marks{of: map[string]*mark{}, keys: g.store.KeysOf, endless: c.calendar.Unit == calendar.Never}
 	g.nodes = redisrun.NewNodes(runner, func(n *redisrun.Node) *node {
 		own := &node{Node: n, g: g}
 		own.lane = coalesce.New(n.Together, own.send)
@@ -198,14 +199,14 @@ func (g *Generator) Peek(ctx context.Context, typ string) (Number, error) {
 	if err = c.finish(ctx, err); err != nil {
 		return Number{}, err
 	}
-	c.made = result{span: &span{stretch: c.g.undated(&c.span.period)}, format: c.g.format}
+	c.made = result{span: &span{Span: c.g.template.SpanOf(&c.span.Period)}, template: c.g.template}
 	return c.number(c.g.unlessUnused(r.Last)), nil
 }
 
 // Parse takes apart a number that was issued by a Generator with the same template, period, day start, year start and time
 // zone. It refuses anything that cannot have been issued: a date that the calendar or the zone does not have, sequence 0, missing
 // or excess padding, text before or after. It does not ask Redis. See [Scheme.Parse] for its errors.
-func (g *Generator) Parse(s string) (Number, error) { return g.format.parse(s) }
+func (g *Generator) Parse(s string) (Number, error) { return g.parse(s) }
 
 // Scheme returns the Generator's own Scheme: what needs no Redis.
 func (g *Generator) Scheme() *Scheme { return &Scheme{g.scheme} }

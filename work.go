@@ -24,12 +24,12 @@ type work struct {
 // is under way.
 func (c *call) beginWork() (others *work) {
 	if c.work != nil {
-		if c.work.key.start == c.span.start {
+		if c.work.key.start == c.span.Start {
 			return nil
 		}
 		c.endWork(nil) // of a period that is over
 	}
-	own := &work{key: batchKey{strings.Clone(c.typ), c.span.start}, done: make(chan struct{})}
+	own := &work{key: batchKey{strings.Clone(c.typ), c.span.Start}, done: make(chan struct{})}
 	if others, found := c.g.works.LoadOrStore(own.key, own); found {
 		return others.(*work)
 	}

@@ -1,19 +1,17 @@
-package serial_test
+package name_test
 
 import (
 	"strings"
 	"testing"
 	"unicode"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/text/unicode/norm"
 
-	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/name"
 )
 
-// Names are types and key prefixes: one rule for both.
-var namesKept = []string{
+var kept = []string{
 	"IS", "is", "0", "A-b_c.d/9", strings.Repeat("x", 64),
 	"入库",      // Chinese
 	"Счёт",    // Cyrillic, with a composed letter
@@ -33,7 +31,7 @@ var namesKept = []string{
 	"𠀀",      // a letter of four bytes
 }
 
-var namesRefused = []struct{ name, says string }{
+var refused = []struct{ name, says string }{
 	{"", "empty; allowed are 1 to 64 bytes"},
 	{strings.Repeat("x", 65), "65 bytes; allowed are 1 to 64"},
 	{strings.Repeat("入", 22), "66 bytes"},
@@ -84,35 +82,21 @@ var namesRefused = []struct{ name, says string }{
 }
 
 func TestNames(t *testing.T) {
-	rdb := closing(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
-	gen := newGenerator(t, rdb)
-	for _, name := range namesKept {
-		n, err := gen.Parse(name + "202110240001")
-		require.NoError(t, err, name)
-		require.Equal(t, name, n.Type)
-		newGenerator(t, rdb, serial.WithKeyPrefix(name))
+	for _, s := range kept {
+		require.NoError(t, name.Check(s), s)
 	}
-	for _, c := range namesRefused {
-		_, err := gen.Next(t.Context(), c.name)
-		require.ErrorIs(t, err, serial.ErrInvalidType, "%q", c.name)
-		require.ErrorContains(t, err, c.says)
-		_, err = serial.New(rdb, serial.WithKeyPrefix(c.name))
-		require.ErrorContains(t, err, c.says)
-		if c.name != "" {
-			_, err = gen.Parse(c.name + "202110240001")
-			require.ErrorIs(t, err, serial.ErrInvalidType, "%q", c.name)
-		}
+	for _, c := range refused {
+		require.ErrorContains(t, name.Check(c.name), c.says, "%q", c.name)
 	}
 }
 
 // Every letter and digit that Unicode calls ignorable is refused, and so is every one that NFKC changes.
 func TestEveryLetter(t *testing.T) {
-	gen := newGenerator(t, closing(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})))
 	for r := range rune(unicode.MaxRune) {
 		if !unicode.IsLetter(r) && !unicode.IsDigit(r) {
 			continue
 		}
-		_, err := gen.Parse(string(r) + "202110240001")
+		err := name.Check(string(r))
 		blank := unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) || r == 0x13441 || r == 0x13442
 		if blank || norm.NFKC.String(string(r)) != string(r) {
 			require.Error(t, err, "%U", r)
@@ -123,12 +107,12 @@ func TestEveryLetter(t *testing.T) {
 }
 
 // The check runs with every number.
-func TestNamesAreCheckedWithoutAllocation(t *testing.T) {
-	for _, name := range []string{"IS", "WAREHOUSE-7/2", "入库", "송장", "Счёт"} {
+func TestAllocations(t *testing.T) {
+	for _, s := range []string{"IS", "WAREHOUSE-7/2", "入库", "송장", "Счёт"} {
 		require.Zero(t, testing.AllocsPerRun(100, func() {
-			if serial.CheckType(name) != nil {
-				panic(name)
+			if name.Check(s) != nil {
+				panic(s)
 			}
-		}), name)
+		}), s)
 	}
 }

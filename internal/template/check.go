@@ -1,4 +1,4 @@
-package serial
+package template
 
 import (
 	"fmt"
@@ -38,17 +38,18 @@ func (c *check) characters(b, number []byte, at int) []byte {
 
 // fill puts the check's characters where they belong.
 func (c *check) fill(number []byte, at int) {
-	var own [2]byte
-	copy(number[at:], c.characters(own[:0], number, at))
+	var buf [2]byte
+	copy(number[at:], c.characters(buf[:0], number, at))
 }
 
 // verify returns an error unless the check's characters are right.
 func (c *check) verify(number string, at int) error {
 	var whole [256]byte
-	var own [2]byte
-	want := c.characters(own[:0], append(whole[:0], number...), at)
+	var buf [2]byte
+	want := c.characters(buf[:0], append(whole[:0], number...), at)
 	if got := number[at : at+c.Width]; got != string(want) {
-		return fmt.Errorf("%w %s: it would have to be %s, or another character is mistyped", ErrCheckDigit, got, string(want)) // so that own stays on the stack
+		return fmt.Errorf("%w %s: it would have to be %s, or another character is mistyped",
+			ErrCheckDigit, got, string(want)) // a copy, so that buf stays on the stack
 	}
 	return nil
 }

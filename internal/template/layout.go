@@ -1,4 +1,4 @@
-package serial
+package template
 
 import (
 	"cmp"
@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/dailyserial/serial/internal/calendar"
 )
 
 // A layout is the parsed layout of a date field: tokens and separators, each of a fixed width.
@@ -39,21 +41,21 @@ const (
 
 // parts holds what differs from one part to another.
 var parts = [...]struct {
-	name   string
-	period Period // after which it has another value, at the latest
+	name string
+	unit calendar.Unit // after which it has another value, at the latest
 }{
-	year:         {"the calendar year (yyyy or yy)", PerYear},
-	month:        {"the month (MM)", PerMonth},
-	day:          {"the day (dd)", PerDay},
-	dayOfYear:    {"the day of the year (DDD)", PerDay},
-	weekYear:     {"the week year (GGGG or GG)", PerWeek},
-	week:         {"the week (WW)", PerWeek},
-	businessYear: {"the business year (FFFF or FF)", PerYear},
-	businessEnd:  {"the year in which the business year ends (EEEE or EE)", PerYear},
-	quarter:      {"the quarter (Q)", PerQuarter},
-	hour:         {"the hour (HH)", PerHour},
-	minute:       {"the minute (mm)", PerMinute},
-	second:       {"the second (ss)", PerSecond},
+	year:         {"the calendar year (yyyy or yy)", calendar.Year},
+	month:        {"the month (MM)", calendar.Month},
+	day:          {"the day (dd)", calendar.Day},
+	dayOfYear:    {"the day of the year (DDD)", calendar.Day},
+	weekYear:     {"the week year (GGGG or GG)", calendar.Week},
+	week:         {"the week (WW)", calendar.Week},
+	businessYear: {"the business year (FFFF or FF)", calendar.Year},
+	businessEnd:  {"the year in which the business year ends (EEEE or EE)", calendar.Year},
+	quarter:      {"the quarter (Q)", calendar.Quarter},
+	hour:         {"the hour (HH)", calendar.Hour},
+	minute:       {"the minute (mm)", calendar.Minute},
+	second:       {"the second (ss)", calendar.Second},
 }
 
 // tokens are what a layout may hold besides separators, and the part that each prints. YYYY and DD are common in other
@@ -76,9 +78,10 @@ func parseLayout(text string) (*layout, error) {
 	seen := map[string]bool{}
 	for rest := text; rest != ""; {
 		c := rest[0]
-		if !isASCIILetter(c) {
-			if isASCIIDigit(c) || c == '{' {
-				return nil, fmt.Errorf("%q in a date layout; %s (anything but ASCII letters, digits and braces)", c, allowedTokens)
+		if lower := c | 0x20; lower < 'a' || lower > 'z' {
+			if c >= '0' && c <= '9' || c == '{' {
+				return nil, fmt.Errorf("%q in a date layout; %s (anything but ASCII letters, digits and braces)",
+					c, allowedTokens)
 			}
 			_, size := utf8.DecodeRuneInString(rest)
 			l.fields = appendLiteral(l.fields, rest[:size])
@@ -117,51 +120,53 @@ func appendLiteral(fields []field, text string) []field {
 }
 
 // determines reports whether dates that print alike lie in one period.
-func (l *layout) determines(per Period, start yearStart) bool {
+func (l *layout) determines(per calendar.Unit, start calendar.YearStart) bool {
 	// This is the table of the documentation, see WithTemplate: what is known follows from what is printed.
 	Y, M, D, N := l.has[year], l.has[month], l.has[day], l.has[dayOfYear]
 	G, W := l.has[weekYear], l.has[week]
 	F, Q := l.has[businessYear] || l.has[businessEnd], l.has[quarter]
-	if start == (yearStart{}) { // the business year is the calendar year
+	if start == (calendar.YearStart{}) { // the business year is the calendar year
 		Y = Y || F
 		F = Y
 	}
-	first := start.day == 0 // business years begin with a month
+	first := start.Day == 0 // business years begin with a month
 
-	known := map[Period]bool{Never: true}
-	known[PerDay] = Y && M && D || Y && N || G && W && D || F && M && D
-	known[PerWeek] = known[PerDay] || G && W
-	known[PerMonth] = known[PerDay] || Y && M || first && F && M
-	known[PerQuarter] = known[PerDay] || F && Q || first && known[PerMonth]
-	known[PerYear] = known[PerDay] || F || first && known[PerMonth]
-	known[PerHour] = known[PerDay] && l.has[hour]
-	known[PerMinute] = known[PerHour] && l.has[minute]
-	known[PerSecond] = known[PerMinute] && l.has[second]
+	known := map[calendar.Unit]bool{calendar.Never: true}
+	known[calendar.Day] = Y && M && D || Y && N || G && W && D || F && M && D
+	known[calendar.Week] = known[calendar.Day] || G && W
+	known[calendar.Month] = known[calendar.Day] || Y && M || first && F && M
+	known[calendar.Quarter] = known[calendar.Day] || F && Q || first && known[calendar.Month]
+	known[calendar.Year] = known[calendar.Day] || F || first && known[calendar.Month]
+	known[calendar.Hour] = known[calendar.Day] && l.has[hour]
+	known[calendar.Minute] = known[calendar.Hour] && l.has[minute]
+	known[calendar.Second] = known[calendar.Minute] && l.has[second]
 	return known[per]
 }
 
 // check refuses a layout whose text does not tell the calendar's periods apart, or that the calendar cannot print.
-func (l *layout) check(c calendar) error {
+func (l *layout) check(c calendar.Calendar) error {
 	for _, f := range l.fields {
 		switch {
-		case f.text == "YYYY" && (c.period == PerWeek || l.has[week] || l.has[weekYear]):
-			return errors.New("YYYY beside weeks: elsewhere it is the week year; print GGGG for that, or yyyy for the calendar year")
-		case c.dayStart != 0 && f.part >= hour:
+		case f.text == "YYYY" && (c.Unit == calendar.Week || l.has[week] || l.has[weekYear]):
+			return errors.New("YYYY beside weeks: elsewhere it is the week year; " +
+				"print GGGG for that, or yyyy for the calendar year")
+		case c.DayStart != 0 && f.part >= hour:
 			return fmt.Errorf("%s: with a day start, what is printed is the business day, which has no hours", f.text)
 		}
 	}
-	if l.determines(c.period, c.yearStart) {
+	if l.determines(c.Unit, c.YearStart) {
 		return nil
 	}
-	return fmt.Errorf("%s; print %s", l.ambiguity(c), c.usualDate())
+	return fmt.Errorf("%s; print %s", l.ambiguity(c), usualDate(c))
 }
 
 // ambiguity says why the layout does not tell the calendar's periods apart, by two days that print alike if there are any.
-func (l *layout) ambiguity(c calendar) string {
-	noun := c.period.noun()
-	dates := !slices.Contains(l.has[dayOfYear:hour], true) && !(c.period == PerYear && c.yearStart != yearStart{})
-	if finest, ok := classicParts[c.period]; ok && (dates || l.determines(PerDay, c.yearStart)) {
-		for _, p := range []part{year, month, day, hour, minute, second} {
+func (l *layout) ambiguity(c calendar.Calendar) string {
+	noun := c.Unit.Noun()
+	businessYears := c.Unit == calendar.Year && c.YearStart != calendar.YearStart{}
+	dates := !slices.Contains(l.has[dayOfYear:hour], true) && !businessYears
+	if finest, ok := finestParts[c.Unit]; ok && (dates || l.determines(calendar.Day, c.YearStart)) {
+		for _, p := range usualParts {
 			if p > finest || l.has[p] || p < hour && !dates {
 				continue
 			}
@@ -173,8 +178,8 @@ func (l *layout) ambiguity(c calendar) string {
 		}
 	}
 	days := c
-	if c.period.shorter() {
-		days.period, noun = PerDay, "day"
+	if c.Unit.ShorterThanDay() {
+		days.Unit, noun = calendar.Day, "day"
 	}
 	const years = 8
 	type sample struct {
@@ -183,7 +188,7 @@ func (l *layout) ambiguity(c calendar) string {
 	}
 	seen := map[string]sample{}
 	for wall := time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC); wall.Year() < 2024+years; wall = wall.AddDate(0, 0, 1) {
-		text, now := l.print(wall, c.yearStart), sample{wall, days.index(wall.Unix())}
+		text, now := l.print(wall, c.YearStart), sample{wall, days.Index(wall.Unix())}
 		if before, ok := seen[text]; !ok {
 			seen[text] = now
 		} else if before.index != now.index {
@@ -207,7 +212,7 @@ func (l *layout) names() string {
 }
 
 // value is a part of a date. wall is a reading of the clock, as if it were UTC.
-func (p part) value(wall time.Time, start yearStart) int {
+func (p part) value(wall time.Time, start calendar.YearStart) int {
 	switch p {
 	case year:
 		return wall.Year()
@@ -224,12 +229,12 @@ func (p part) value(wall time.Time, start yearStart) int {
 		}
 		return y
 	case businessYear, businessEnd, quarter:
-		y, q := start.of(wall)
+		y, q := start.YearOf(wall)
 		switch p {
 		case quarter:
 			return q
 		case businessEnd:
-			return start.ends(y)
+			return start.EndOf(y)
 		}
 		return y
 	case hour:
@@ -245,8 +250,8 @@ func (p part) isYear() bool {
 	return p == year || p == weekYear || p == businessYear || p == businessEnd
 }
 
-// printable refuses a reading of the clock with a year that the layout would print like another one.
-func (l *layout) printable(wall time.Time, start yearStart) error {
+// checkYear refuses a reading of the clock with a year that the layout would print like another one.
+func (l *layout) checkYear(wall time.Time, start calendar.YearStart) error {
 	for _, f := range l.fields {
 		if !f.part.isYear() {
 			continue
@@ -266,11 +271,11 @@ func (l *layout) printable(wall time.Time, start yearStart) error {
 }
 
 // print returns a reading of the clock as the layout has it.
-func (l *layout) print(wall time.Time, start yearStart) string {
+func (l *layout) print(wall time.Time, start calendar.YearStart) string {
 	return string(l.append(nil, wall, start))
 }
 
-func (l *layout) append(b []byte, wall time.Time, start yearStart) []byte {
+func (l *layout) append(b []byte, wall time.Time, start calendar.YearStart) []byte {
 	for _, f := range l.fields {
 		if f.part == separator {
 			b = append(b, f.text...)
@@ -285,56 +290,48 @@ func (l *layout) append(b []byte, wall time.Time, start yearStart) []byte {
 	return b
 }
 
-// finest is the shortest period after which the layout prints something else: PerDay for dates.
-func (l *layout) finest() Period {
+// finest is the shortest period after which the layout prints something else: calendar.Day for dates.
+func (l *layout) finest() calendar.Unit {
 	for p := second; p >= hour; p-- {
 		if l.has[p] {
-			return parts[p].period
+			return parts[p].unit
 		}
 	}
-	return PerDay
+	return calendar.Day
 }
 
 // spanAt returns the time around t, from its first instant to the first one after it, in which the layout prints the same, and
 // the reading of the clock that it prints. in is the period of c that t belongs to, and bounds that time.
-func (l *layout) spanAt(c calendar, t time.Time, in *period) (from, to int64, wall time.Time) {
-	if l.classic(c.period) {
-		return in.start, in.end, in.wall
+func (l *layout) spanAt(c calendar.Calendar, t time.Time, in *calendar.Period) (from, to int64, wall time.Time) {
+	if l.isUsual(c.Unit) {
+		return in.Start, in.End, in.Wall
 	}
-	from, to = in.start, in.end
+	from, to = in.Start, in.End
 	for p := year; p <= second; p++ {
 		if l.has[p] {
-			own := c.per(parts[p].period)
+			units := c.With(parts[p].unit)
 			if p == year {
-				own.yearStart = yearStart{}
+				units.YearStart = calendar.YearStart{}
 			}
-			span := own.at(t)
-			from, to = max(from, span.start), min(to, span.end)
+			unit := units.At(t)
+			from, to = max(from, unit.Start), min(to, unit.End)
 		}
 	}
-	return from, to, c.per(l.finest()).at(t).wall
+	return from, to, c.With(l.finest()).At(t).Wall
 }
 
 // unbroken reports whether the time in which the layout prints a text is in one piece. The day alone comes again every month.
-func (l *layout) unbroken(start yearStart) bool {
+func (l *layout) unbroken(start calendar.YearStart) bool {
 	for p := year; p <= second; p++ {
-		of := start
+		years := start
 		if p == year {
-			of = yearStart{}
+			years = calendar.YearStart{}
 		}
-		if l.has[p] && !l.determines(parts[p].period, of) {
+		if l.has[p] && !l.determines(parts[p].unit, years) {
 			return false
 		}
 	}
 	return true
-}
-
-// per is the calendar of another period.
-func (c calendar) per(p Period) calendar {
-	if c.period = p; p.shorter() {
-		c.dayStart = 0
-	}
-	return c
 }
 
 // A reading is what a date text shows of each part, and which it shows.
@@ -365,45 +362,45 @@ func (l *layout) read(s string) (reading, error) {
 }
 
 // find returns the first instant since 1970 at which the layout prints a text. c is the calendar of the numbers.
-func (l *layout) find(s string, c calendar) (time.Time, error) {
+func (l *layout) find(s string, c calendar.Calendar) (time.Time, error) {
 	r, err := l.read(s)
 	if err != nil {
 		return time.Time{}, err
 	}
-	first, days := l.among(r, c.yearStart)
-	clock := time.Duration(r[hour])*time.Hour + time.Duration(r[minute])*time.Minute + time.Duration(r[second])*time.Second
-	finest, exists, over := c.per(l.finest()), false, false
+	first, days := l.candidates(r, c.YearStart)
+	clock := time.Duration(r[hour]*60*60+r[minute]*60+r[second]) * time.Second
+	finest, exists, over := c.With(l.finest()), false, false
 	var text [64]byte
 	for i := range days {
 		wall := first.AddDate(0, 0, i).Add(clock)
-		if string(l.append(text[:0], wall, c.yearStart)) != s || l.printable(wall, c.yearStart) != nil {
+		if string(l.append(text[:0], wall, c.YearStart)) != s || l.checkYear(wall, c.YearStart) != nil {
 			continue
 		}
 		exists = true
-		for _, wall := range l.alike(wall) {
-			switch p, ok := finest.of(wall); {
+		for _, wall := range l.sameReadings(wall) {
+			switch p, ok := finest.Beginning(wall); {
 			case !ok: // clocks jumped over it
-			case p.end <= 0: // no Redis server has ever had an earlier time
+			case p.End <= 0: // no Redis server has ever had an earlier time
 				over = true
 			default:
-				return time.Unix(p.start, 0).In(c.location), nil
+				return time.Unix(p.Start, 0).In(c.Location), nil
 			}
 		}
 	}
 	switch {
 	case over:
-		return time.Time{}, fmt.Errorf("the %s is before 1970", l.describe(r, s, c.period))
+		return time.Time{}, fmt.Errorf("the %s is before 1970", l.describe(r, s, c.Unit))
 	case exists:
-		return time.Time{}, fmt.Errorf("%s has no %s", c.location, l.describe(r, s, c.period))
+		return time.Time{}, fmt.Errorf("%s has no %s", c.Location, l.describe(r, s, c.Unit))
 	}
-	return time.Time{}, fmt.Errorf("there is no %s", l.describe(r, s, c.period))
+	return time.Time{}, fmt.Errorf("there is no %s", l.describe(r, s, c.Unit))
 }
 
-// alike returns the readings of a day that the layout prints like the first one: others only if it prints the minute or the
+// sameReadings returns the readings of a day that the layout prints like the first one: others only if it prints the minute or the
 // second without what is coarser. wall has 0 for the parts of the clock that are not printed.
-func (l *layout) alike(wall time.Time) []time.Time {
+func (l *layout) sameReadings(wall time.Time) []time.Time {
 	hours, minutes := 1, 1
-	if !l.has[hour] && l.finest().shorter() {
+	if !l.has[hour] && l.finest().ShorterThanDay() {
 		hours = 24
 	}
 	if !l.has[minute] && l.has[second] {
@@ -419,16 +416,16 @@ func (l *layout) alike(wall time.Time) []time.Time {
 }
 
 // describe names what a date text shows, such as "day 2021-10-24".
-func (l *layout) describe(r reading, s string, per Period) string {
-	if !l.classic(per) {
+func (l *layout) describe(r reading, s string, per calendar.Unit) string {
+	if !l.isUsual(per) {
 		return "date " + s
 	}
 	text := fmt.Sprintf("%04d-%02d-%02d %02d:%02d:%02d", r[year], r[month], r[day], r[hour], r[minute], r[second])
-	return per.noun() + " " + text[:len(kinds[per].label)+(len(kinds[per].label)-4)/2]
+	return per.Noun() + " " + text[:len("2006")+len("-01")*slices.Index(usualParts, finestParts[per])]
 }
 
-// among returns the first of so many days among which a reading is.
-func (l *layout) among(r reading, start yearStart) (first time.Time, days int) {
+// candidates returns the days that may print a reading: the first one, and how many.
+func (l *layout) candidates(r reading, start calendar.YearStart) (first time.Time, days int) {
 	date := func(y, m, d int) time.Time { return time.Date(y, time.Month(m), d, 0, 0, 0, 0, time.UTC) }
 	const all = 366
 	switch {
@@ -448,10 +445,10 @@ func (l *layout) among(r reading, start yearStart) (first time.Time, days int) {
 		}
 		return monday, 7 * 53
 	case l.has[businessYear]:
-		return date(r[businessYear], 1+start.month, 1+start.day), all
+		return date(r[businessYear], 1+start.Month, 1+start.Day), all
 	case l.has[businessEnd]:
-		y := r[businessEnd] - start.ends(0)
-		return date(y, 1+start.month, 1+start.day), all
+		y := r[businessEnd] - start.EndOf(0)
+		return date(y, 1+start.Month, 1+start.Day), all
 	}
 	return date(1969, 12, 31), 28 * 366 // of Never: no year is printed, and the calendar repeats after so long
 }
@@ -468,26 +465,26 @@ func (l *layout) usual() string {
 }
 
 // varies reports whether what the layout prints may change within a period.
-func (l *layout) varies(c calendar) bool {
-	january, first := c.yearStart == (yearStart{}), c.yearStart.day == 0
+func (l *layout) varies(c calendar.Calendar) bool {
+	january, first := c.YearStart == (calendar.YearStart{}), c.YearStart.Day == 0
 	for p := year; p <= second; p++ {
 		same := false // throughout a period
-		switch per := c.period; {
-		case per == Never:
+		switch per := c.Unit; {
+		case per == calendar.Never:
 		case p >= hour:
-			same = per <= parts[p].period
-		case per <= PerDay:
+			same = per <= parts[p].unit
+		case per <= calendar.Day:
 			same = true
 		case p == weekYear || p == week:
-			same = per == PerWeek
+			same = per == calendar.Week
 		case p == year:
-			same = per == PerMonth || january && (per == PerQuarter || per == PerYear)
+			same = per == calendar.Month || january && (per == calendar.Quarter || per == calendar.Year)
 		case p == month:
-			same = per == PerMonth
+			same = per == calendar.Month
 		case p == quarter:
-			same = per == PerQuarter || first && per == PerMonth
+			same = per == calendar.Quarter || first && per == calendar.Month
 		case p == businessYear || p == businessEnd:
-			same = per == PerYear || per == PerQuarter || first && per == PerMonth
+			same = per == calendar.Year || per == calendar.Quarter || first && per == calendar.Month
 		}
 		if l.has[p] && !same {
 			return true
@@ -509,27 +506,57 @@ func (l *layout) sortable() (order []part, ok bool) {
 			days = days[:n]
 		}
 	}
-	for _, allowed := range [][]part{{year}, {weekYear}, {businessYear}, {businessEnd}, {year, month}, {weekYear, week}, {businessYear, quarter},
-		{year, month, day}, {year, dayOfYear}} {
+	for _, allowed := range [][]part{
+		{year}, {weekYear}, {businessYear}, {businessEnd}, {year, month}, {weekYear, week}, {businessYear, quarter},
+		{year, month, day}, {year, dayOfYear},
+	} {
 		if slices.Equal(days, allowed) {
-			of := allowed[len(allowed)-1] // hours belong to days, minutes to hours
+			last := allowed[len(allowed)-1] // hours belong to days, minutes to hours
 			clock := len(order) - len(days)
-			return order, clock == 0 || (of == day || of == dayOfYear) && order[len(order)-1] == hour+part(clock-1)
+			return order, clock == 0 || (last == day || last == dayOfYear) && order[len(order)-1] == hour+part(clock-1)
 		}
 	}
 	return nil, false
 }
 
-// classicParts are the finest parts of the usual dates of a period, which have all coarser ones too.
-var classicParts = map[Period]part{
-	PerYear: year, PerMonth: month, PerDay: day, PerHour: hour, PerMinute: minute, PerSecond: second,
+// usualParts are what the usual dates print, from coarse to fine.
+var usualParts = []part{year, month, day, hour, minute, second}
+
+// finestParts are the finest parts of the usual dates of a period, which have all coarser ones too.
+var finestParts = map[calendar.Unit]part{
+	calendar.Year: year, calendar.Month: month, calendar.Day: day,
+	calendar.Hour: hour, calendar.Minute: minute, calendar.Second: second,
 }
 
-// classic reports whether the layout has exactly the parts of a period's usual date.
-func (l *layout) classic(per Period) bool {
-	finest, ok := classicParts[per]
-	for _, p := range []part{year, month, day, hour, minute, second} {
+// isUsual reports whether the layout has exactly the parts of a period's usual date.
+func (l *layout) isUsual(per calendar.Unit) bool {
+	finest, ok := finestParts[per]
+	for _, p := range usualParts {
 		ok = ok && l.has[p] == (p <= finest)
 	}
 	return ok && !slices.Contains(l.has[dayOfYear:hour], true)
+}
+
+// usualDates are date layouts that tell the periods of each unit apart.
+var usualDates = [...]string{
+	calendar.Second: "yyyyMMddHHmmss", calendar.Minute: "yyyyMMddHHmm", calendar.Hour: "yyyyMMddHH",
+	calendar.Day: "yyyyMMdd", calendar.Month: "yyyyMM", calendar.Year: "yyyy",
+	calendar.Week: "GGGG-WW", calendar.Quarter: "FFFF-Q", calendar.Never: "",
+}
+
+// usualDate is a date layout that tells the calendar's periods apart, "" where none has to.
+func usualDate(c calendar.Calendar) string {
+	if c.Unit == calendar.Year && c.YearStart != (calendar.YearStart{}) {
+		return "FFFF"
+	}
+	return usualDates[c.Unit]
+}
+
+// Usual returns the default template with a date that suits a calendar.
+func Usual(c calendar.Calendar) string {
+	date := usualDate(c)
+	if date == "" {
+		return strings.Replace(Default, "{date:yyyyMMdd}", "", 1)
+	}
+	return strings.Replace(Default, "yyyyMMdd", date, 1)
 }

@@ -1,4 +1,4 @@
-package serial_test
+package template_test
 
 import (
 	"fmt"
@@ -11,13 +11,16 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/calendar"
+	"github.com/dailyserial/serial/internal/template"
 )
 
 type yearStart struct {
 	month time.Month
 	day   int
 }
+
+func (s yearStart) calendar() calendar.YearStart { return calendar.NewYearStart(s.month, s.day) }
 
 func (s yearStart) String() string { return fmt.Sprint(s.month, " ", s.day) }
 
@@ -41,9 +44,9 @@ func (s tokenSet) String() string {
 	return strings.Join(names, " ")
 }
 
-var dayPeriods = []serial.Period{serial.PerDay, serial.PerWeek, serial.PerMonth, serial.PerQuarter, serial.PerYear}
+var dayUnits = []calendar.Unit{calendar.Day, calendar.Week, calendar.Month, calendar.Quarter, calendar.Year}
 
-// A printedDay is what each of the dateTokens prints of a day, and which of each of the dayPeriods it lies in.
+// A printedDay is what each of the dateTokens prints of a day, and which of each of the dayUnits it lies in.
 type printedDay struct {
 	columns [8]int
 	periods [5]int32
@@ -110,11 +113,11 @@ func TestLayoutsThatDetermineThePeriod(t *testing.T) {
 	refused := map[string]bool{}
 	for _, start := range yearStarts {
 		days := daysOf(start)
-		for i, per := range dayPeriods {
+		for i, unit := range dayUnits {
 			allowed := make([]bool, len(sets))
 			apart := make([]bool, len(sets))
 			for _, set := range sets[1:] {
-				allowed[set] = serial.Determines(set.String(), per, start.month, start.day)
+				allowed[set] = template.Determines(set.String(), unit, start.calendar())
 				less := func(in []bool) bool { // some tokens of set are enough
 					for j := range dateTokens {
 						if in[set&^(1<<j)] && set&(1<<j) != 0 {
@@ -125,14 +128,14 @@ func TestLayoutsThatDetermineThePeriod(t *testing.T) {
 				}
 				apart[set] = less(apart)
 				if less(allowed) {
-					require.True(t, allowed[set], "%v from %v: %v", per, start, set)
+					require.True(t, allowed[set], "%v from %v: %v", unit, start, set)
 				} else if !apart[set] {
 					apart[set] = bits.OnesCount(uint(set)) <= 4 && set.tellsApart(days, i)
 					if apart[set] && !allowed[set] {
 						refused[set.String()] = true
 					}
 				}
-				require.False(t, allowed[set] && !apart[set], "%v from %v: %v prints days of two alike", per, start, set)
+				require.False(t, allowed[set] && !apart[set], "%v from %v: %v prints days of two alike", unit, start, set)
 			}
 		}
 	}
@@ -144,32 +147,32 @@ func TestLayoutsThatDetermineThePeriod(t *testing.T) {
 func TestSpellingsAndClocks(t *testing.T) {
 	t.Parallel()
 	for _, start := range yearStarts {
-		determines := func(layout string, per serial.Period) bool {
-			return serial.Determines(layout, per, start.month, start.day)
+		determines := func(layout string, unit calendar.Unit) bool {
+			return template.Determines(layout, unit, start.calendar())
 		}
 		for i := 1; i < 1<<len(dateTokens); i++ {
 			long := tokenSet(i).String()
-			for _, per := range dayPeriods {
-				want := determines(long, per)
+			for _, unit := range dayUnits {
+				want := determines(long, unit)
 				for _, other := range [][]string{
 					{"yyyy", "yy", "GGGG", "GG", "FFFF", "FF", " dd", " DD"}, {"FFFF", "EEEE"}, {"FFFF", "EE"}, {"yyyy", "YYYY", "FFFF", "FF-EE"},
 				} {
 					layout := strings.NewReplacer(other...).Replace(long)
-					require.Equal(t, want, determines(layout, per), "%v from %v: %s", per, start, layout)
+					require.Equal(t, want, determines(layout, unit), "%v from %v: %s", unit, start, layout)
 				}
 			}
-			date := determines(long, serial.PerDay)
+			date := determines(long, calendar.Day)
 			for layout, want := range map[string][3]bool{
 				"": {}, " HH": {date}, " HH mm": {date, date}, " HH mm ss": {date, date, date}, " mm": {}, " ss": {}, " mm ss": {}, " HH ss": {date},
 			} {
 				got := [3]bool{}
-				for j, per := range []serial.Period{serial.PerHour, serial.PerMinute, serial.PerSecond} {
-					got[j] = determines(long+layout, per)
+				for j, unit := range []calendar.Unit{calendar.Hour, calendar.Minute, calendar.Second} {
+					got[j] = determines(long+layout, unit)
 				}
 				require.Equal(t, want, got, "%v: %s", start, long+layout)
-				require.Equal(t, date, determines(long+layout, serial.PerDay))
+				require.Equal(t, date, determines(long+layout, calendar.Day))
 			}
-			require.True(t, determines(long, serial.Never))
+			require.True(t, determines(long, calendar.Never))
 		}
 	}
 }

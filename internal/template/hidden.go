@@ -1,4 +1,4 @@
-package serial
+package template
 
 import (
 	"crypto/hmac"
@@ -19,8 +19,8 @@ type hidden struct {
 func newHidden(key []byte, prefix string, a *alphabet, width int, grows bool) (*hidden, error) {
 	const least = 1_000_000
 	if grows || a.largest(width) < least-1 {
-		return nil, fmt.Errorf("serial: WithHiddenSequence: the template has %d sequences; allowed are a million or more of one width: "+
-			"{seq:6} to {seq:15}, {seq:4:base32}, {seq:4:base36} or wider, without +", a.largest(width))
+		return nil, fmt.Errorf("serial: WithHiddenSequence: the template has %d sequences; "+
+			"allowed are a million or more of one width: {seq:6} to {seq:15}, {seq:4:base32}, {seq:4:base36} or wider, without +", a.largest(width))
 	}
 	cipher, err := ff1.New(key, len(a.digits), width)
 	if err != nil {
@@ -31,21 +31,35 @@ func newHidden(key []byte, prefix string, a *alphabet, width int, grows bool) (*
 	return &hidden{cipher, prefix, hex.EncodeToString(mac.Sum(nil)[:8])}, nil
 }
 
-// image is what is printed of a sequence.
-func (h *hidden) image(typ, label string, seq int64) int64 {
+// encrypt returns what is printed of a sequence.
+func (h *hidden) encrypt(typ, label string, seq int64) int64 {
 	var buf [256]byte
 	return h.cipher.Encrypt(h.tweak(buf[:0], typ, label), seq)
 }
 
-// sequence is the inverse of image.
-func (h *hidden) sequence(typ, label string, image int64) int64 {
+// decrypt is the inverse of encrypt.
+func (h *hidden) decrypt(typ, label string, image int64) int64 {
 	var buf [256]byte
 	return h.cipher.Decrypt(h.tweak(buf[:0], typ, label), image)
 }
 
-// tweak is the key of the counter in Redis, so that each counter has images of its own.
+// tweak appends the key of the counter in Redis, so that each counter has images of its own.
 func (h *hidden) tweak(b []byte, typ, label string) []byte {
 	b = append(append(b, h.prefix...), ":{"...)
 	b = append(append(b, typ...), "}:"...)
 	return append(b, label...)
+}
+
+// Hide has sequences printed encrypted. prefix is that of keys in Redis.
+func (t *Template) Hide(key []byte, prefix string) (err error) {
+	t.hidden, err = newHidden(key, prefix, t.alphabet, t.seqWidth, t.grows)
+	return err
+}
+
+// Fingerprint tells one key of hidden sequences from another, and not what it is. It is "" where none are hidden.
+func (t *Template) Fingerprint() string {
+	if t.hidden == nil {
+		return ""
+	}
+	return t.hidden.fingerprint
 }

@@ -1,0 +1,152 @@
+// Package calendar divides time into periods by the wall clock of a time zone: days from midnight or later, weeks, months,
+// business years. It gives each period a label.
+package calendar
+
+import "time"
+
+// A Period is a part of a calendar that one counter serves, such as 24 October 2021 in the calendar's time zone. It is a value
+// computed from one instant; key and expiry come from it.
+type Period struct {
+	Label string    // name of the period in the counter's key, such as 20211024, 2024W01, 2024Q1 or all
+	Wall  time.Time // the wall-clock reading that it begins with, as if it were UTC
+	Start int64     // first instant of the period, Unix seconds
+	End   int64     // first instant after the period, Unix seconds
+}
+
+// A Calendar divides time into periods. Each has a label, which is a reading of the wall clock, and begins at the first
+// instant at which the clock shows DayStart past that label or later. So every instant belongs to the period that began
+// last. This is not always the period that the clock shows: where clocks are set back, the old reading returns for a while,
+// but a period once begun is never left. A label that the clock jumped over belongs to no period.
+type Calendar struct {
+	Location  *time.Location
+	Unit      Unit
+	DayStart  int64 // seconds after midnight; 0 if the unit is shorter than a day
+	YearStart YearStart
+}
+
+// EndOfNever is when the only period of Never ends and its counter expires: a day before the end of the year 9999, Unix seconds.
+const EndOfNever = 253402214400
+
+var always = &Period{Label: "all", Wall: time.Unix(0, 0).UTC(), End: EndOfNever}
+
+// The years 1 to 9999 and two days more, in Unix seconds: no zone is a day from UTC, and no day start is later than a day.
+const (
+	earliestInstant = -62135596800 - 2*daySeconds
+	latestInstant   = 253402300800 + 2*daySeconds
+)
+
+// With returns c with another unit.
+func (c Calendar) With(unit Unit) Calendar {
+	if c.Unit = unit; unit.ShorterThanDay() {
+		c.DayStart = 0
+	}
+	return c
+}
+
+// At returns the period that t belongs to. For an instant that is not in the years 1 to 9999 it may be a period that does not
+// contain it.
+func (c Calendar) At(t time.Time) *Period {
+	at := min(max(t.Unix(), earliestInstant), latestInstant)
+	return c.nth(c.Index(latest(at, c.Location) - c.DayStart))
+}
+
+// Covers reports whether the date of an instant, of its business day if the calendar has one, is in 1970 to 9999.
+func (c Calendar) Covers(t time.Time) bool {
+	if c.Unit == Never {
+		return t.Unix() < EndOfNever && c.With(Hour).Covers(t)
+	}
+	day := c.With(Day).At(t)
+	year := day.Wall.Year()
+	return day.Start <= t.Unix() && t.Unix() < day.End && year >= 1970 && year <= 9999
+}
+
+// Beginning returns the period that begins with the reading wall. It reports false if there is none: Apia skipped 30 December 2011.
+func (c Calendar) Beginning(wall time.Time) (*Period, bool) {
+	p := c.nth(c.Index(wall.Unix()))
+	return p, p.Start < p.End
+}
+
+// Next returns the period that begins where p ends.
+func (c Calendar) Next(p *Period) *Period { return c.At(time.Unix(p.End, 0)) }
+
+// Previous returns the period that ends where p begins.
+func (c Calendar) Previous(p *Period) *Period { return c.At(time.Unix(p.Start-1, 0)) }
+
+// Later returns the n-th period after p, as n calls of Next would; n is at least 0.
+func (c Calendar) Later(p *Period, n int) *Period {
+	for n > 0 && c.Unit != Never {
+		// Until the clocks change, no label is left out, so indices count the periods.
+		i := c.Index(p.Wall.Unix())
+		last := i + int64(n)
+		if _, end := segment(p.Start, c.Location); end < forever {
+			last = min(last, c.Index(latest(end-1, c.Location)-c.DayStart))
+		}
+		if last == i {
+			p, n = c.Next(p), n-1
+			continue
+		}
+		p, n = c.nth(last), n-int(last-i)
+	}
+	return p
+}
+
+// nth returns the period whose label has the index i. If the clock jumped over the label, the period is empty and ends at
+// its start.
+func (c Calendar) nth(i int64) *Period {
+	if c.Unit == Never {
+		return always
+	}
+	wall := c.wall(i)
+	return &Period{
+		Label: c.label(wall),
+		Wall:  wall,
+		Start: begin(wall.Unix()+c.DayStart, c.Location),
+		End:   begin(c.wall(i+1).Unix()+c.DayStart, c.Location),
+	}
+}
+
+// Weeks are counted from Thursday, 1 January 1970: the first Monday was three days before.
+const mondayBefore = 3 * daySeconds
+
+// Index numbers the labels of the calendar in their order, including those that no period has. It returns the index of the
+// label that a wall-clock reading falls under; wall is that reading in Unix seconds, as if it were UTC.
+func (c Calendar) Index(wall int64) int64 {
+	unit := units[c.Unit]
+	switch {
+	case c.Unit == Week:
+		return floorDiv(wall+mondayBefore, unit.seconds)
+	case unit.seconds > 0:
+		return floorDiv(wall, unit.seconds)
+	case c.Unit == Month:
+		y, m, _ := time.Unix(wall, 0).UTC().Date()
+		return int64(y)*12 + int64(m-time.January)
+	}
+	year, quarter := c.YearStart.YearOf(time.Unix(wall, 0).UTC())
+	if c.Unit == Quarter {
+		return int64(year)*4 + int64(quarter-1)
+	}
+	return int64(year)
+}
+
+// wall is the inverse of Index: it returns the label with index i, as if it were UTC.
+func (c Calendar) wall(i int64) time.Time {
+	unit := units[c.Unit]
+	switch {
+	case c.Unit == Week:
+		return time.Unix(i*unit.seconds-mondayBefore, 0).UTC()
+	case unit.seconds > 0:
+		return time.Unix(i*unit.seconds, 0).UTC()
+	case c.Unit == Month:
+		return time.Date(0, time.January+time.Month(i), 1, 0, 0, 0, 0, time.UTC)
+	}
+	return c.YearStart.month(0, unit.months*int(i))
+}
+
+// floorDiv is a/b, rounded down also below 0; b is positive.
+func floorDiv[T int | int64](a, b T) T {
+	q := a / b
+	if a%b < 0 {
+		q--
+	}
+	return q
+}

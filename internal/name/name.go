@@ -1,0 +1,76 @@
+// Package name says what a business type or a key prefix may be.
+package name
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"golang.org/x/text/unicode/norm"
+)
+
+const longest = 64 // bytes
+
+// Check returns an error that says what is wrong with a type or a key prefix, and what is allowed. Neither may hold colons and
+// braces, which keys are built with. Names that look the same, or that a database takes for the same, must not be two series. So
+// a name has no letter that prints nothing, and Unicode's normalization form NFKC leaves it as it is.
+func Check(name string) error {
+	switch {
+	case name == "":
+		return errors.New("empty; allowed are 1 to 64 bytes")
+	case len(name) > longest:
+		return fmt.Errorf("%d bytes; allowed are 1 to %d", len(name), longest)
+	}
+	for i := range len(name) { // runs for every number, and most names are ASCII
+		if !allowedASCII(name[i]) {
+			return checkUnicode(name)
+		}
+	}
+	return nil
+}
+
+// allowedASCII reports whether c is an ASCII character that a name may have.
+func allowedASCII(c byte) bool {
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-_./", c) >= 0
+}
+
+// checkUnicode is Check for a name that is not ASCII. Normalization takes large tables that grow with Unicode;
+// golang.org/x/text is where the Go project keeps them.
+func checkUnicode(name string) error {
+	const allowed = "allowed are letters, digits and - _ . /"
+	if !utf8.ValidString(name) {
+		return errors.New("not valid UTF-8; " + allowed)
+	}
+	for _, r := range name {
+		switch {
+		case r < utf8.RuneSelf && allowedASCII(byte(r)):
+		case !unicode.IsLetter(r) && !unicode.IsDigit(r):
+			return fmt.Errorf("it has %q (%U); %s", r, r, allowed)
+		case printsNothing(r):
+			return fmt.Errorf("it has %U, which prints nothing; %s", r, allowed)
+		}
+	}
+	if norm.NFKC.QuickSpanString(name) == len(name) {
+		return nil
+	}
+	// One change can involve several characters, such as the parts of a Hangul syllable.
+	for rest := name; rest != ""; {
+		end := norm.NFKC.NextBoundaryInString(rest, true)
+		part := rest[:end]
+		if normal := norm.NFKC.String(part); normal != part {
+			points := strings.Trim(fmt.Sprintf("%U", []rune(part)), "[]")
+			return fmt.Errorf("it has %q (%s), which NFKC changes to %q; allowed are letters and digits as NFKC leaves them, "+
+				"and - _ . /", part, points, normal)
+		}
+		rest = rest[end:]
+	}
+	return nil
+}
+
+// printsNothing reports whether a letter is blank: a filler, which Unicode lists as ignorable, or a blank among hieroglyphs.
+func printsNothing(r rune) bool {
+	const fullBlank, halfBlank = 0x13441, 0x13442
+	return unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) || r == fullBlank || r == halfBlank
+}

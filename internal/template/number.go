@@ -1,0 +1,263 @@
+package template
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dailyserial/serial/internal/calendar"
+)
+
+// PrintNumber returns a number as text. date is as printed; the label of the period is what a hidden sequence depends on. The text
+// is "" if the template needs a date and has none. A sequence wider than the template's padding is printed in full, in decimal.
+func (t *Template) PrintNumber(typ, date, label string, seq int64) string {
+	if t.date != nil && date == "" {
+		return ""
+	}
+	var buf [128]byte // on the stack: the returned string is the only allocation
+	b := buf[:0]
+	check := -1 // where its characters belong
+	for i := range t.fields {
+		switch fl := &t.fields[i]; fl.kind {
+		case fieldLiteral:
+			b = append(b, fl.text...)
+		case fieldType:
+			b = append(b, typ...)
+		case fieldDate:
+			b = append(b, date...)
+		case fieldSeq:
+			b = t.appendSeq(b, typ, label, seq)
+		case fieldCheck:
+			check = len(b)
+			b = append(b, t.check.blank()...)
+		}
+	}
+	if check >= 0 {
+		t.check.fill(b, check)
+	}
+	return string(b)
+}
+
+// Int64 returns a number as one integer: the date as printed, from coarse to fine, followed by the padded sequence.
+func (t *Template) Int64(date string, seq int64) (int64, error) {
+	switch {
+	case t.hidden != nil:
+		return 0, errors.New("serial: Int64: the sequence is hidden, and would not be in the integer")
+	case t.alphabet != decimal:
+		return 0, fmt.Errorf("serial: Int64: the sequence is printed in %s", t.alphabet.name)
+	case seq < 0 || seq > decimal.largest(t.seqWidth):
+		return 0, fmt.Errorf("serial: Int64: sequence %d has outgrown its %d digits", seq, t.seqWidth)
+	}
+	var digits []byte
+	if t.date != nil {
+		order, ok := t.date.sortable()
+		if !ok || date == "" {
+			return 0, fmt.Errorf("serial: Int64: a date of %s makes no integers that sort", t.date.names())
+		}
+		for _, p := range order {
+			rest := date
+			for _, fl := range t.date.fields {
+				if fl.part == p {
+					digits = append(digits, rest[:fl.width]...)
+					break
+				}
+				rest = rest[fl.width:]
+			}
+		}
+	}
+	digits = appendPadded(digits, seq, t.seqWidth, decimal)
+	v, err := strconv.ParseInt(string(digits), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("serial: Int64: %s is larger than %d", digits, int64(math.MaxInt64))
+	}
+	return v, nil
+}
+
+// appendSeq appends a sequence as it is printed.
+func (t *Template) appendSeq(b []byte, typ, label string, seq int64) []byte {
+	if t.hidden != nil && seq >= 0 && seq <= t.Largest() {
+		seq = t.hidden.encrypt(typ, label, seq)
+	}
+	return appendPadded(b, seq, t.seqWidth, t.alphabet)
+}
+
+// printDate returns the date of a reading of the clock, "" without one.
+func (t *Template) printDate(wall time.Time) string {
+	if t.date == nil {
+		return ""
+	}
+	return t.date.print(wall, t.calendar.YearStart)
+}
+
+// A Date is what a printed date stands for.
+type Date struct {
+	Text  string    // as printed
+	Label string    // of the period
+	Start time.Time // first instant of the period
+	First time.Time // first instant of what is printed
+}
+
+// FindDate returns what a printed date stands for. It remembers the last one, since numbers that are parsed often have the same.
+func (t *Template) FindDate(text string) (*Date, error) {
+	if last, ok := t.last.Load().(*Date); ok && last.Text == text {
+		return last, nil
+	}
+	d, err := t.newDate(strings.Clone(text)) // a copy does not keep the number alive
+	if err != nil {
+		return nil, err
+	}
+	t.last.Store(d)
+	return d, nil
+}
+
+func (t *Template) newDate(text string) (*Date, error) {
+	p, from := t.calendar.At(time.Unix(0, 0)), int64(0)
+	if t.date != nil {
+		at, err := t.date.find(text, t.calendar)
+		if err != nil {
+			return nil, err
+		}
+		var to int64
+		p = t.calendar.At(at)
+		from, to, _ = t.date.spanAt(t.calendar, at, p) // it may have begun before 1970
+		if from >= to {
+			return nil, fmt.Errorf("%s is not before the end of %s", text, calendar.FormatLabel(p.Label))
+		}
+	}
+	d := &Date{Text: text, Label: p.Label}
+	d.Start, d.First = t.instants(p.Start, from)
+	return d, nil
+}
+
+// A Number is a number taken apart. Its type is a part of the text that was parsed.
+type Number struct {
+	Type string
+	Date *Date
+	Seq  int64
+}
+
+// ParseNumber takes apart a number that the template printed.
+func (t *Template) ParseNumber(s string) (Number, error) { return t.parseNumber(s, t.FindDate) }
+
+// A Reader parses numbers of a template whose dates come in any order. One goroutine uses it at a time.
+type Reader struct {
+	template *Template
+	dates    map[string]*Date // by text
+}
+
+// NewReader returns a Reader of a template's numbers.
+func NewReader(t *Template) *Reader { return &Reader{t, map[string]*Date{}} }
+
+// ParseNumber takes apart a number that the template printed.
+func (r *Reader) ParseNumber(s string) (Number, error) { return r.template.parseNumber(s, r.findDate) }
+
+func (r *Reader) findDate(text string) (*Date, error) {
+	const most = 10_000
+	if d := r.dates[text]; d != nil {
+		return d, nil
+	}
+	d, err := r.template.FindDate(text)
+	if err == nil {
+		if len(r.dates) >= most {
+			clear(r.dates)
+		}
+		r.dates[d.Text] = d
+	}
+	return d, err
+}
+
+// parseNumber takes apart a number. findDate returns what a printed date stands for.
+func (t *Template) parseNumber(s string, findDate func(string) (*Date, error)) (n Number, err error) {
+	bad := func(msg string, args ...any) (Number, error) {
+		err := fmt.Errorf(msg, args...)
+		return Number{}, fmt.Errorf("%w: %.200q is no number of this generator: %w", ErrInvalidNumber, s, err)
+	}
+	if len(s) <= t.fixed {
+		return bad("it has %d bytes, the least is %d", len(s), t.fixed+1)
+	}
+	seqWidth := t.seqIn(s)
+	typeWidth := len(s) - t.fixed - (seqWidth - t.seqWidth)
+	switch {
+	case seqWidth < t.seqWidth || seqWidth > maxWidth:
+		return bad("its sequence has %d digits; allowed are %d to %d", seqWidth, t.seqWidth, maxWidth)
+	case typeWidth < 1:
+		return bad("nothing is left for its type")
+	}
+	date := ""
+	var wrong error // of a sequence; what a check digit says of it comes first
+	rest := s
+	for i := range t.fields {
+		fl := &t.fields[i]
+		width := fl.width
+		switch fl.kind {
+		case fieldType:
+			width = typeWidth
+		case fieldSeq:
+			width = seqWidth
+		}
+		part := rest[:width]
+		rest = rest[width:]
+		switch fl.kind {
+		case fieldLiteral:
+			if part != fl.text {
+				err = fmt.Errorf("%q stands where %q belongs", part, fl.text)
+			}
+		case fieldType:
+			err = t.CheckType(part)
+			n.Type = part
+		case fieldDate:
+			date = part
+			if last, ok := t.last.Load().(*Date); !ok || last.Text != date {
+				_, err = t.date.read(date)
+			}
+		case fieldSeq:
+			n.Seq, err = parseDigits(part, t.alphabet)
+			switch {
+			case t.hidden != nil:
+			case n.Seq < 1:
+				wrong = errors.New("its sequence is 0, the first is 1")
+			case width > t.seqWidth && part[0] == '0':
+				wrong = fmt.Errorf("its sequence %s is padded to more than %d digits", part, t.seqWidth)
+			}
+		case fieldCheck:
+			err = t.check.verify(s, len(s)-len(rest)-width)
+		}
+		if err != nil {
+			return bad("%w", err)
+		}
+	}
+	n.Date, err = findDate(date)
+	if err = cmp.Or(wrong, err); err != nil {
+		return bad("%w", err)
+	}
+	if t.hidden != nil {
+		if n.Seq = t.hidden.decrypt(n.Type, n.Date.Label, n.Seq); n.Seq < 1 {
+			return bad("it stands for sequence 0, and the first is 1")
+		}
+	}
+	return n, nil
+}
+
+// seqIn returns how many bytes of s the sequence takes; s is longer than fixed. For a growing sequence it cuts off the fields
+// between the sequence and the end of s that the type is not at, which have a fixed width, and counts the digits there.
+func (t *Template) seqIn(s string) int {
+	const digits = "0123456789"
+	if !t.grows {
+		return t.seqWidth
+	}
+	at := find(t.fields, fieldSeq)
+	if find(t.fields, fieldType) < at {
+		for _, fl := range t.fields[at+1:] {
+			s = s[:len(s)-fl.width]
+		}
+		return len(s) - len(strings.TrimRight(s, digits))
+	}
+	for _, fl := range t.fields[:at] {
+		s = s[fl.width:]
+	}
+	return len(s) - len(strings.TrimLeft(s, digits))
+}
