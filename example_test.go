@@ -2,6 +2,7 @@ package serial_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log"
@@ -430,4 +431,70 @@ func ExampleNumber_Int64() {
 	fmt.Println(n.Int64())
 	// Output:
 	// 202110240017 <nil>
+}
+
+// A number that a user typed is compared with the one that an order has.
+func ExampleNumber_Equal() {
+	orders, err := serial.NewScheme(serial.WithLocation(time.UTC))
+	if err != nil {
+		log.Fatal(err)
+	}
+	issued, err := orders.Number("IS", time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC), 17)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	typed, err := orders.Parse("IS202110240017")
+	fmt.Println(typed.Equal(issued), err)
+	typed, err = orders.Parse("IS202110240018")
+	fmt.Println(typed.Equal(issued), err)
+	// Output:
+	// true <nil>
+	// false <nil>
+}
+
+// A number in JSON is a string. Whoever reads it parses it.
+func ExampleNumber_MarshalText() {
+	orders, err := serial.NewScheme(serial.WithLocation(time.UTC))
+	if err != nil {
+		log.Fatal(err)
+	}
+	number, err := orders.Number("IS", time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC), 17)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	text, err := json.Marshal(map[string]any{"number": number, "total": 4200})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(string(text))
+
+	var order struct{ Number string }
+	if err := json.Unmarshal(text, &order); err != nil {
+		log.Fatal(err)
+	}
+	n, err := orders.Parse(order.Number)
+	fmt.Println(n.Seq, n.Equal(number), err)
+	// Output:
+	// {"number":"IS202110240017","total":4200}
+	// 17 true <nil>
+}
+
+// A number is an argument of a query as it is: db.ExecContext(ctx, "INSERT INTO orders (number) VALUES ($1)", number).
+func ExampleNumber_Value() {
+	orders, err := serial.NewScheme(serial.WithLocation(time.UTC))
+	if err != nil {
+		log.Fatal(err)
+	}
+	number, err := orders.Number("IS", time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC), 17)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	fmt.Println(number.Value()) // what the driver gets
+	fmt.Println(serial.Number{}.Value())
+	// Output:
+	// IS202110240017 <nil>
+	// <nil> serial: Value of a Number that no Generator or Scheme made
 }
