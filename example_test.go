@@ -126,26 +126,6 @@ func ExampleGenerator_NextN() {
 	}
 
 	numbers, err := gen.NextN(context.Background(), "IS", 3)
-	fmt.Println(numbers, err)
-	// Output:
-	// [IS202110240001 IS202110240002 IS202110240003] <nil>
-}
-
-func ExampleGenerator_NextNumbers() {
-	m, err := miniredis.Run() // a Redis in memory, in place of yours
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer m.Close()
-	m.SetTime(time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC)) // its clock
-	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
-	defer rdb.Close()
-	gen, err := serial.New(rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1))
-	if err != nil {
-		log.Fatal(err)
-	}
-
-	numbers, err := gen.NextNumbers(context.Background(), "IS", 3)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -181,32 +161,6 @@ func ExampleGenerator_NextOnce() {
 	// IS202110240001 <nil>
 	// IS202110240002 <nil>
 	// IS202110240001 <nil>
-}
-
-func ExampleGenerator_NextNumberOnce() {
-	m, err := miniredis.Run() // a Redis in memory, in place of yours
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer m.Close()
-	m.SetTime(time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC)) // its clock
-	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
-	defer rdb.Close()
-	gen, err := serial.New(rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1))
-	if err != nil {
-		log.Fatal(err)
-	}
-
-	for range 2 {
-		n, err := gen.NextNumberOnce(context.Background(), "IS", "order 8f14e45f")
-		if err != nil {
-			log.Fatal(err)
-		}
-		fmt.Println(n, n.Seq)
-	}
-	// Output:
-	// IS202110240001 1
-	// IS202110240001 1
 }
 
 func ExampleGenerator_Peek() {
