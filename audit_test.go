@@ -252,13 +252,13 @@ func TestAuditMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := simulate(t)
 		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithStart(3))
-		numbers, err := gen.NextN(t.Context(), "IS", 10) // 3 to 12
+		numbers, err := textsOf(gen.NextN(t.Context(), "IS", 10)) // 3 to 12
 		require.NoError(t, err)
 		got, err := gen.Audit(t.Context(), "IS", time.Now(), func(yield func(string, error) bool) {
 			for _, n := range numbers[1:] {
 				yield(n, nil)
 			}
-			more, err := gen.NextN(t.Context(), "IS", 1500) // 13 to 1512
+			more, err := textsOf(gen.NextN(t.Context(), "IS", 1500)) // 13 to 1512
 			require.NoError(t, err)
 			for _, n := range slices.Concat(more[1499:], more[1499:], more[:1200], more[:1200], more[:1]) {
 				yield(n, nil)
@@ -290,13 +290,6 @@ func TestAuditMeanwhile(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, got.Last, "opened, and not used")
 	})
-}
-
-func texts(numbers []serial.Number) (all []string) {
-	for _, n := range numbers {
-		all = append(all, n.String())
-	}
-	return all
 }
 
 // The period is the current one, or an earlier one that is kept.
@@ -471,7 +464,7 @@ func TestAuditOfEveryPeriod(t *testing.T) {
 					opts = append(opts, serial.WithRetention(1))
 				}
 				gen := newGenerator(t, m.client(), opts...)
-				numbers, err := gen.NextN(t.Context(), "IS", 5)
+				numbers, err := textsOf(gen.NextN(t.Context(), "IS", 5))
 				require.NoError(t, err)
 				at := time.Now()
 				_, _, end := gen.Scheme().Period(at)

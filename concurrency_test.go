@@ -47,7 +47,7 @@ func TestExhaustionAtOnce(t *testing.T) {
 	for i := range 40 {
 		wg.Go(func() {
 			for j := range 20 {
-				all, err := gens[i%2].NextN(t.Context(), "IS", 1+(i+j)%25)
+				all, err := textsOf(gens[i%2].NextN(t.Context(), "IS", 1+(i+j)%25))
 				if err != nil {
 					require.ErrorIs(t, err, serial.ErrExhausted)
 					refused.Add(1)
@@ -505,7 +505,7 @@ func TestHostsWithOtherClocks(t *testing.T) {
 			for day := range 3 {
 				want := server.AddDate(0, 0, day).Format("20060102")
 				m.SetTime(server.AddDate(0, 0, day))
-				got, err := opener.NextN(t.Context(), "IS", 2)
+				got, err := textsOf(opener.NextN(t.Context(), "IS", 2))
 				require.NoError(t, err)
 				require.Equal(t, numbers("IS", want, 1, 2), got)
 				for i := range 3 {

@@ -2,6 +2,7 @@ package serial_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log"
@@ -125,26 +126,6 @@ func ExampleGenerator_NextN() {
 	}
 
 	numbers, err := gen.NextN(context.Background(), "IS", 3)
-	fmt.Println(numbers, err)
-	// Output:
-	// [IS202110240001 IS202110240002 IS202110240003] <nil>
-}
-
-func ExampleGenerator_NextNumbers() {
-	m, err := miniredis.Run() // a Redis in memory, in place of yours
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer m.Close()
-	m.SetTime(time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC)) // its clock
-	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
-	defer rdb.Close()
-	gen, err := serial.New(rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1))
-	if err != nil {
-		log.Fatal(err)
-	}
-
-	numbers, err := gen.NextNumbers(context.Background(), "IS", 3)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -180,32 +161,6 @@ func ExampleGenerator_NextOnce() {
 	// IS202110240001 <nil>
 	// IS202110240002 <nil>
 	// IS202110240001 <nil>
-}
-
-func ExampleGenerator_NextNumberOnce() {
-	m, err := miniredis.Run() // a Redis in memory, in place of yours
-	if err != nil {
-		log.Fatal(err)
-	}
-	defer m.Close()
-	m.SetTime(time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC)) // its clock
-	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
-	defer rdb.Close()
-	gen, err := serial.New(rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1))
-	if err != nil {
-		log.Fatal(err)
-	}
-
-	for range 2 {
-		n, err := gen.NextNumberOnce(context.Background(), "IS", "order 8f14e45f")
-		if err != nil {
-			log.Fatal(err)
-		}
-		fmt.Println(n, n.Seq)
-	}
-	// Output:
-	// IS202110240001 1
-	// IS202110240001 1
 }
 
 func ExampleGenerator_Peek() {
@@ -430,4 +385,70 @@ func ExampleNumber_Int64() {
 	fmt.Println(n.Int64())
 	// Output:
 	// 202110240017 <nil>
+}
+
+// A number that a user typed is compared with the one that an order has.
+func ExampleNumber_Equal() {
+	orders, err := serial.NewScheme(serial.WithLocation(time.UTC))
+	if err != nil {
+		log.Fatal(err)
+	}
+	issued, err := orders.Number("IS", time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC), 17)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	typed, err := orders.Parse("IS202110240017")
+	fmt.Println(typed.Equal(issued), err)
+	typed, err = orders.Parse("IS202110240018")
+	fmt.Println(typed.Equal(issued), err)
+	// Output:
+	// true <nil>
+	// false <nil>
+}
+
+// A number in JSON is a string. Whoever reads it parses it.
+func ExampleNumber_MarshalText() {
+	orders, err := serial.NewScheme(serial.WithLocation(time.UTC))
+	if err != nil {
+		log.Fatal(err)
+	}
+	number, err := orders.Number("IS", time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC), 17)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	text, err := json.Marshal(map[string]any{"number": number, "total": 4200})
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(string(text))
+
+	var order struct{ Number string }
+	if err := json.Unmarshal(text, &order); err != nil {
+		log.Fatal(err)
+	}
+	n, err := orders.Parse(order.Number)
+	fmt.Println(n.Seq, n.Equal(number), err)
+	// Output:
+	// {"number":"IS202110240017","total":4200}
+	// 17 true <nil>
+}
+
+// A number is an argument of a query as it is: db.ExecContext(ctx, "INSERT INTO orders (number) VALUES ($1)", number).
+func ExampleNumber_Value() {
+	orders, err := serial.NewScheme(serial.WithLocation(time.UTC))
+	if err != nil {
+		log.Fatal(err)
+	}
+	number, err := orders.Number("IS", time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC), 17)
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	fmt.Println(number.Value()) // what the driver gets
+	fmt.Println(serial.Number{}.Value())
+	// Output:
+	// IS202110240017 <nil>
+	// <nil> serial: Value of a Number that no Generator or Scheme made
 }

@@ -1,6 +1,7 @@
 package serial
 
 import (
+	"database/sql/driver"
 	"errors"
 	"fmt"
 	"strings"
@@ -9,14 +10,15 @@ import (
 	"github.com/dailyserial/serial/internal/template"
 )
 
-// A Number is one issued serial number, taken apart. It is a plain value, safe to copy and to compare.
+// A Number is one issued serial number, taken apart. It is a plain value, safe to copy; [Number.Equal] compares two. In JSON and
+// as an argument of a query it is its text, as [Number.String] returns it: see [Number.MarshalText] and [Number.Value].
 type Number struct {
 	Type  string    // business type, such as "IS"
 	Start time.Time // first instant of the number's period, in the Generator's time zone
 	// Date is the first instant of what is printed of the date. It is later than Start where a template prints more than its
-	// period (the month of a number that is counted by the year), else the same. It is zero where it is not known: such a
-	// template's numbers from Peek and History. Where the same is printed again within the period (the day without its
-	// month), it is the first time.
+	// period (the month of a number that is counted by the year), else the same. It is zero where it is not known: in such a
+	// template's numbers from Peek and History, and in some of a Report. Where the same is printed again within the period
+	// (the day without its month), it is the first time.
 	Date time.Time
 	Seq  int64 // sequence within the period, from 1; 0 from Peek and History if none was issued
 
@@ -48,6 +50,62 @@ func (n Number) Int64() (int64, error) {
 		return 0, errors.New("serial: Int64 of a Number that no Generator made")
 	}
 	return n.template.Int64(n.date, n.Seq)
+}
+
+// Equal reports whether n and other are the same number: the same Type, text, Seq and Start. Starts are the same if they are
+// the same instant, in whatever zone. Compare with Equal and not with ==, which may tell apart the numbers of two Generators,
+// or one that was issued and the same one parsed.
+//
+// The zero Number is equal to itself only. A number whose Date is not known has no text, and is not equal to the one that was
+// issued.
+func (n Number) Equal(other Number) bool {
+	return n.Type == other.Type && n.Seq == other.Seq && n.Start.Equal(other.Start) && n.String() == other.String()
+}
+
+// MarshalText returns what [Number.String] does. So in JSON, a field of type Number is "IS202110240001", and so is a map's key.
+// The zero Number is empty text, "" in JSON; a field with the tag omitzero is left out.
+//
+// It is an error if Date is not known, as after [Generator.Peek] or [Generator.History] of a template that prints more than its
+// period, and if no [Generator] or [Scheme] made a Number that is not zero.
+//
+// There is no UnmarshalText, since a text alone does not say where its type ends and which period it is of. To read a number,
+// decode it into a string and call [Generator.Parse] or [Scheme.Parse].
+func (n Number) MarshalText() ([]byte, error) {
+	if n.Equal(Number{}) {
+		return []byte{}, nil
+	}
+	text, err := n.text("MarshalText")
+	return []byte(text), err
+}
+
+// Value returns what [Number.String] does, as a string. So a Number can be an argument of a query: database/sql, and whatever
+// else knows [driver.Valuer], calls Value. A nil *Number is NULL.
+//
+// It is an error, and the query is not sent, if the Number has no text: if no [Generator] or [Scheme] made it, as for the zero
+// Number, and if its Date is not known, as after [Generator.Peek] or [Generator.History] of a template that prints more than
+// its period.
+//
+// There is no Scan: to read a number, scan it into a string and call [Generator.Parse] or [Scheme.Parse].
+func (n Number) Value() (driver.Value, error) {
+	text, err := n.text("Value")
+	if err != nil {
+		return nil, err
+	}
+	return text, nil
+}
+
+// text is String with an error for "". The method is the one that was called.
+func (n Number) text(method string) (string, error) {
+	text := n.String()
+	switch {
+	case text != "":
+		return text, nil
+	case n.template == nil:
+		return "", fmt.Errorf("serial: %s of a Number that no Generator or Scheme made", method)
+	default:
+		return "", fmt.Errorf("serial: %s of sequence %d of %s: its date is not known, because its template prints more than its "+
+			"period; use Type, Start and Seq", method, n.Seq, n.Type)
+	}
 }
 
 // newNumber returns the number of a span that t prints.

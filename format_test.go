@@ -1,12 +1,17 @@
 package serial_test
 
 import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
 	"encoding/csv"
+	"encoding/json"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 	"unicode/utf8"
 
@@ -48,7 +53,7 @@ func TestTemplates(t *testing.T) {
 			back, err := gen.Parse(c.want)
 			require.NoError(t, err)
 			require.Equal(t, n, back)
-			require.True(t, n == back, "numbers can be compared")
+			require.True(t, n.Equal(back))
 			integer, err := n.Int64()
 			if c.integer == 0 {
 				require.ErrorContains(t, err, "larger than")
@@ -99,7 +104,7 @@ func TestTemplatesOfPeriods(t *testing.T) {
 			require.Equal(t, c.want, n.String())
 			back, err := gen.Parse(c.want)
 			require.NoError(t, err)
-			require.True(t, n == back)
+			require.True(t, n.Equal(back))
 			integer, err := n.Int64()
 			if c.integer == 0 {
 				require.Error(t, err)
@@ -207,6 +212,160 @@ func TestNumbersThatNoGeneratorMade(t *testing.T) {
 	n.Seq = -1
 	_, err = n.Int64()
 	require.Error(t, err)
+}
+
+// In JSON a Number is its text, which Parse reads back.
+func TestNumbersInJSON(t *testing.T) {
+	at := time.Date(2021, 10, 24, 15, 30, 59, 0, time.UTC)
+	for _, c := range []struct {
+		typ, want string
+		opts      []serial.Option
+	}{
+		{"IS", `"IS202110240007"`, nil},
+		{"订单", `"{订单}\"2021年10月24日\\007"`, []serial.Option{
+			serial.WithTemplate(`{{{type}}}"{date:yyyy年MM月dd日}\{seq:3}`),
+		}},
+		{"IS", `"\u003cIS\u003e-10-2021\n0007"`, []serial.Option{
+			serial.WithPeriod(serial.PerYear), serial.WithTemplate("<{type}>-{date:MM-yyyy}\n{seq}"),
+		}},
+		{"IS", `"IS-455143"`, []serial.Option{
+			serial.WithPeriod(serial.Never), serial.WithTemplate("{type}-{seq:6}"), serial.WithHiddenSequence([]byte("0123456789abcdef")),
+		}},
+	} {
+		s := newScheme(t, c.opts...)
+		n, err := s.Number(c.typ, at, 7)
+		require.NoError(t, err)
+		text, err := n.MarshalText()
+		require.NoError(t, err)
+		require.Equal(t, n.String(), string(text))
+
+		encoded, err := json.Marshal(map[string]any{"a field": struct{ No serial.Number }{n}, "list": []*serial.Number{&n, nil}})
+		require.NoError(t, err)
+		require.Equal(t, `{"a field":{"No":`+c.want+`},"list":[`+c.want+`,null]}`, string(encoded))
+		var decoded struct{ List []string }
+		require.NoError(t, json.Unmarshal(encoded, &decoded))
+		back, err := s.Parse(decoded.List[0])
+		require.NoError(t, err)
+		require.True(t, n.Equal(back))
+
+		encoded, err = json.Marshal(map[serial.Number]int{n: 3})
+		require.NoError(t, err)
+		require.Equal(t, "{"+c.want+":3}", string(encoded))
+		require.Error(t, json.Unmarshal([]byte(c.want), &n), "a text alone does not tell")
+	}
+
+	encoded, err := json.Marshal(struct {
+		Zero serial.Number
+		Left serial.Number `json:",omitzero"`
+	}{})
+	require.NoError(t, err)
+	require.Equal(t, `{"Zero":""}`, string(encoded))
+}
+
+// As an argument of a query, a Number is its text. One that has none is not sent.
+func TestNumbersInQueries(t *testing.T) {
+	var sent queries
+	db := closing(t, sql.OpenDB(&sent))
+	n, err := newScheme(t).Number("IS", time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC), 7)
+	require.NoError(t, err)
+	_, err = db.ExecContext(t.Context(), "INSERT", n, &n, (*serial.Number)(nil))
+	require.NoError(t, err)
+	require.Equal(t, queries{"IS202110240007", "IS202110240007", nil}, sent)
+
+	for _, none := range []serial.Number{{}, {Type: "IS", Start: n.Start, Date: n.Date, Seq: 7}} {
+		_, err = db.ExecContext(t.Context(), "INSERT", none)
+		require.ErrorContains(t, err, "serial: Value of a Number that no Generator or Scheme made")
+		require.Len(t, sent, 3)
+	}
+}
+
+// queries is a driver that keeps the arguments of all queries.
+type queries []driver.Value
+
+func (q *queries) Connect(context.Context) (driver.Conn, error) { return queryConn{nil, q}, nil }
+func (q *queries) Driver() driver.Driver                        { return nil }
+
+type queryConn struct {
+	driver.Conn
+	queries *queries
+}
+
+func (c queryConn) Close() error { return nil }
+func (c queryConn) ExecContext(_ context.Context, _ string, args []driver.NamedValue) (driver.Result, error) {
+	for _, arg := range args {
+		*c.queries = append(*c.queries, arg.Value)
+	}
+	return driver.ResultNoRows, nil
+}
+
+// A number whose date nobody knows has no text, and is not taken for one that has none either.
+func TestNumbersWithoutDate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := simulate(t)
+		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerYear),
+			serial.WithTemplate("{type}{date:yyyyMM}{seq:4}"))
+		issued, err := gen.NextNumber(t.Context(), "IS")
+		require.NoError(t, err)
+		_, err = gen.NextNumber(t.Context(), "PO")
+		require.NoError(t, err)
+		peeked, err := gen.Peek(t.Context(), "IS")
+		require.NoError(t, err)
+		history, err := gen.History(t.Context(), "IS", 1)
+		require.NoError(t, err)
+		for _, n := range append(history, peeked) {
+			const says = " of sequence 1 of IS: its date is not known, because its template prints more than its period; " +
+				"use Type, Start and Seq"
+			_, err := n.MarshalText()
+			require.EqualError(t, err, "serial: MarshalText"+says)
+			_, err = n.Value()
+			require.EqualError(t, err, "serial: Value"+says)
+			_, err = json.Marshal([]serial.Number{n})
+			require.ErrorContains(t, err, says)
+			require.False(t, n.Equal(issued))
+			require.True(t, n.Equal(peeked))
+		}
+		_, err = gen.NextNumber(t.Context(), "IS")
+		require.NoError(t, err)
+		for _, typ := range []string{"IS", "PO"} {
+			other, err := gen.Peek(t.Context(), typ)
+			require.NoError(t, err)
+			require.False(t, other.Equal(peeked))
+		}
+	})
+	_, err := serial.Number{Type: "IS", Seq: 1}.MarshalText()
+	require.EqualError(t, err, "serial: MarshalText of a Number that no Generator or Scheme made")
+}
+
+// Numbers are the same if their texts, sequences and periods are, whoever made them.
+func TestEqual(t *testing.T) {
+	at := time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC)
+	number := func(at time.Time, typ string, seq int64, opts ...serial.Option) serial.Number {
+		n, err := newScheme(t, opts...).Number(typ, at, seq)
+		require.NoError(t, err)
+		return n
+	}
+	n := number(at, "IS", 7)
+	same := number(at.Add(time.Hour), "IS", 7, serial.WithLocation(time.FixedZone("like UTC", 0)))
+	require.NotEqual(t, n.Start.Location(), same.Start.Location())
+	stored := n
+	stored.Start = n.Start.In(location(t, "Asia/Shanghai"))
+	for _, other := range []serial.Number{n, same, stored} {
+		require.True(t, n.Equal(other) && other.Equal(n), "%#v", other)
+	}
+	for name, other := range map[string]serial.Number{
+		"zero":     {},
+		"no text":  {Type: n.Type, Start: n.Start, Date: n.Date, Seq: n.Seq},
+		"type":     number(at, "IT", 7),
+		"sequence": number(at, "IS", 8),
+		"day":      number(at.AddDate(0, 0, 1), "IS", 7),
+		"template": number(at, "IS", 7, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:5}")),
+		"zone":     number(at, "IS", 7, serial.WithLocation(location(t, "Asia/Shanghai"))),   // the same text
+		"cut":      number(at, "S", 7, serial.WithTemplate("I{type}{date:yyyyMMdd}{seq:4}")), // the same text
+	} {
+		require.False(t, n.Equal(other) || other.Equal(n), name)
+	}
+	require.True(t, serial.Number{}.Equal(serial.Number{}))
+	require.False(t, serial.Number{Type: "IS"}.Equal(serial.Number{}))
 }
 
 func TestFormattingAllocatesTheStringOnly(t *testing.T) {

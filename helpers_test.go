@@ -118,6 +118,19 @@ func numbers(typ, day string, from, to int) []string {
 	return all
 }
 
+// textOf returns the text of what a call has issued, "" with an error.
+func textOf(n serial.Number, err error) (string, error) { return n.String(), err }
+
+// textsOf returns the texts of what a call has issued, in its order.
+func textsOf(numbers []serial.Number, err error) ([]string, error) { return texts(numbers), err }
+
+func texts(numbers []serial.Number) (all []string) {
+	for _, n := range numbers {
+		all = append(all, n.String())
+	}
+	return all
+}
+
 // barrier makes n concurrent calls of f, none of which may fail, and returns their results.
 func barrier(t *testing.T, n int, f func(i int) (string, error)) []string {
 	t.Helper()

@@ -323,7 +323,7 @@ func (p *play) ask(i, nth int, gen *serial.Generator) {
 		if nth > 0 {
 			request = fmt.Sprintf("%d of %d", nth, i)
 		}
-		next = func(ctx context.Context, typ string) (string, error) { return gen.NextOnce(ctx, typ, request) }
+		next = func(ctx context.Context, typ string) (string, error) { return textOf(gen.NextOnce(ctx, typ, request)) }
 	}
 	p.mu.Lock()
 	raised := p.clock.raised
@@ -628,12 +628,12 @@ func (p *play) finish(t *testing.T) {
 		n = 3 // more than a block, so that a claim or a lock that was left behind shows
 	}
 	gen := newGenerator(t, p.m.client(), p.options(p.book)...)
-	all, err := gen.NextN(context.Background(), "IS", n)
+	all, err := textsOf(gen.NextN(context.Background(), "IS", n))
 	if p.permits(p.players-1, err) { // until an operator tells what was used
 		used, err := gen.Parse(slices.Max(p.issued))
 		require.NoError(t, err)
 		require.NoError(t, gen.Raise(context.Background(), "IS", used.Seq))
-		all, err = gen.NextN(context.Background(), "IS", n)
+		all, err = textsOf(gen.NextN(context.Background(), "IS", n))
 		require.NoError(t, err)
 	} else {
 		require.NoError(t, err)
@@ -642,7 +642,7 @@ func (p *play) finish(t *testing.T) {
 		require.Less(t, time.Since(began), patienceOfOthers, "something was left behind")
 	}
 	if first := p.byRequest["everybody's"]; first != "" {
-		again, err := gen.NextOnce(context.Background(), "IS", "everybody's")
+		again, err := textOf(gen.NextOnce(context.Background(), "IS", "everybody's"))
 		require.NoError(t, err)
 		require.Equal(t, first, again)
 	}
@@ -823,7 +823,7 @@ func playSome(t *testing.T, s scene, random *rand.Rand, rarely int) {
 
 // fullBlock issues two numbers, which with a ledger are a whole block.
 func fullBlock(t *testing.T, m *simulation, opts []serial.Option) []string {
-	issued, err := newGenerator(t, m.client(), opts...).NextN(context.Background(), "IS", 2)
+	issued, err := textsOf(newGenerator(t, m.client(), opts...).NextN(context.Background(), "IS", 2))
 	require.NoError(t, err)
 	return issued
 }

@@ -150,7 +150,7 @@ func testLedger(t *testing.T, b backend) {
 
 	with("batches that cross the ceiling have no gap", 10, func(t *testing.T, s *series, l *notebook) {
 		s.next(s.gen, 1)
-		got, err := s.gen.NextN(t.Context(), "IS", 25)
+		got, err := textsOf(s.gen.NextN(t.Context(), "IS", 25))
 		require.NoError(t, err)
 		require.Equal(t, numbers("IS", s.day, 2, 26), got)
 		require.Equal(t, []serial.Reservation{s.reservation(s.day, 0, 10), s.reservation(s.day, 10, 25)}, l.reservations())
@@ -158,10 +158,10 @@ func testLedger(t *testing.T, b backend) {
 	})
 
 	with("the last block is as small as needed", 60, func(t *testing.T, s *series, l *notebook) {
-		got, err := s.gen.NextN(t.Context(), "IS", 58)
+		got, err := textsOf(s.gen.NextN(t.Context(), "IS", 58))
 		require.NoError(t, err)
 		require.Len(t, got, 58)
-		got, err = s.gen.NextN(t.Context(), "IS", 41)
+		got, err = textsOf(s.gen.NextN(t.Context(), "IS", 41))
 		require.NoError(t, err)
 		require.True(t, strings.HasSuffix(got[40], "99"), got[40])
 		require.Equal(t, []serial.Reservation{s.reservation(s.day, 0, 60), s.reservation(s.day, 60, 39)}, l.reservations())
@@ -175,7 +175,7 @@ func testLedger(t *testing.T, b backend) {
 		_, err := s.gen.NextN(t.Context(), "IS", 10)
 		require.NoError(t, err)
 		require.NoError(t, s.rdb.Del(t.Context(), s.record, s.counter).Err())
-		got, err := s.gen.NextN(t.Context(), "IS", 59) // 41 to 99
+		got, err := textsOf(s.gen.NextN(t.Context(), "IS", 59)) // 41 to 99
 		require.NoError(t, err)
 		require.True(t, strings.HasSuffix(got[0], "41") && strings.HasSuffix(got[58], "99"), "%s", got)
 		s.refused(s.gen, serial.ErrExhausted)

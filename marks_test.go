@@ -33,12 +33,12 @@ func TestHighWaterMarkOfLateReplies(t *testing.T) {
 		hold.Store(true)
 		late := make(chan []string)
 		go func() {
-			got, err := gen.NextN(t.Context(), "IS", 2)
+			got, err := textsOf(gen.NextN(t.Context(), "IS", 2))
 			require.NoError(t, err)
 			late <- got
 		}()
 		synctest.Wait()
-		got, err := gen.NextN(t.Context(), "IS", 2)
+		got, err := textsOf(gen.NextN(t.Context(), "IS", 2))
 		require.NoError(t, err)
 		require.Equal(t, numbers("IS", "20000101", 4, 5), got)
 		require.Equal(t, numbers("IS", "20000101", 2, 3), <-late)

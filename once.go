@@ -25,14 +25,9 @@ import (
 //
 // The call costs one round trip, which it does not share with other calls. Errors are those of [Generator.NextNumber], and
 // [ErrInvalidRequest] for an invalid requestID, for which nothing was sent. [ErrConflict] may also mean that the
-// request was answered with a hidden number, whose key this Generator does not have. After any other error, and after a cancelled call, ask again with the same requestID.
-func (g *Generator) NextOnce(ctx context.Context, typ, requestID string) (string, error) {
-	n, err := g.NextNumberOnce(ctx, typ, requestID)
-	return n.String(), err
-}
-
-// NextNumberOnce is [Generator.NextOnce] with the number taken apart.
-func (g *Generator) NextNumberOnce(ctx context.Context, typ, requestID string) (Number, error) {
+// request was answered with a hidden number, whose key this Generator does not have. After any other error, and after a
+// cancelled call, ask again with the same requestID.
+func (g *Generator) NextOnce(ctx context.Context, typ, requestID string) (Number, error) {
 	var c call
 	err := c.begin(ctx, g, typ)
 	if err == nil {

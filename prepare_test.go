@@ -145,7 +145,7 @@ func testPrepare(t *testing.T, b backend) {
 		start := s.generator(serial.WithStart(9000))
 		_, err := start.NextN(t.Context(), "IS", 1001)
 		require.ErrorIs(t, err, serial.ErrExhausted)
-		batch, err := start.NextN(t.Context(), "IS", 1000)
+		batch, err := textsOf(start.NextN(t.Context(), "IS", 1000))
 		require.NoError(t, err)
 		require.Equal(t, numbers("IS", s.day, 9000, 9999), batch)
 
@@ -165,7 +165,7 @@ func testPrepare(t *testing.T, b backend) {
 	b.run(t, "another start than that which the period has", func(t *testing.T, s *series) {
 		s.next(s.gen, 1)
 		late := s.generator(serial.WithStart(9000))
-		batch, err := late.NextN(t.Context(), "IS", 9998)
+		batch, err := textsOf(late.NextN(t.Context(), "IS", 9998))
 		require.NoError(t, err)
 		require.Equal(t, numbers("IS", s.day, 2, 9999), batch)
 	})

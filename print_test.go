@@ -38,7 +38,7 @@ func TestPrintsOfAPeriod(t *testing.T) {
 			gen := with(opts...)
 			_, err := gen.Next(t.Context(), "IS")
 			require.NoError(t, err)
-			once, err := gen.NextOnce(t.Context(), "IS", "request")
+			once, err := textOf(gen.NextOnce(t.Context(), "IS", "request"))
 			require.NoError(t, err)
 			before := m.Dump()
 			for foreign, opts := range prints {
@@ -59,7 +59,7 @@ func TestPrintsOfAPeriod(t *testing.T) {
 					require.ErrorIs(t, gen.Raise(t.Context(), "IS", 9), serial.ErrConflict, foreign)
 					require.ErrorIs(t, gen.Takeover(t.Context(), "IS", 9), serial.ErrConflict, foreign)
 				}
-				again, err := with(opts...).NextOnce(t.Context(), "IS", "request")
+				again, err := textOf(with(opts...).NextOnce(t.Context(), "IS", "request"))
 				if name == "hidden" || name == "rotated" {
 					require.ErrorIs(t, err, serial.ErrConflict, foreign)
 				} else {

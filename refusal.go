@@ -42,8 +42,8 @@ func (c *call) refusal(r store.Reply) error {
 		return fmt.Errorf("serial: WithLedger needs INFO replication in scripts, to read the server's replication ID; Redis says %q",
 			r.Held)
 	case store.OtherPrint:
-		used := "up to " + readable(r.Held)
-		if c.g.calendar.period == Never {
+		used := "up to " + calendar.FormatLabel(r.Held)
+		if c.g.calendar.Unit == calendar.Never {
 			used = "of all time"
 		}
 		return fmt.Errorf("%w: numbers of %s %s were printed with another order of fields, alphabet, check digit or key, so that this "+

@@ -125,7 +125,7 @@ func TestNumbersReadBack(t *testing.T) {
 			numbers++
 			back, err := s.Parse(n.String())
 			require.NoError(t, err, "%s: %s", name, n)
-			require.True(t, n == back, "%s: %s: %#v %#v", name, n, n, back)
+			require.True(t, n.Equal(back), "%s: %s: %#v %#v", name, n, n, back)
 			require.False(t, n.Date.Before(n.Start), name)
 			label, from, to := s.Period(time.Unix(at, 0))
 			require.True(t, !time.Unix(at, 0).Before(from) && time.Unix(at, 0).Before(to) && from.Equal(n.Start), "%s: %s %v %v", name, label, from, to)
@@ -140,7 +140,7 @@ func TestNumbersReadBack(t *testing.T) {
 				}
 				same, err := s.Number(typ, time.Unix(other, 0), seq)
 				require.NoError(t, err, "%s: %d", name, other)
-				require.True(t, same == n, "%s: %d: %v", name, other, same)
+				require.True(t, same.Equal(n), "%s: %d: %v", name, other, same)
 			}
 			if _, _, after := s.SpanAt(end); after == date && end < to.Unix() && !strings.Contains(template, "GG") {
 				require.Fail(t, "a span ends too early", name)
@@ -494,7 +494,7 @@ func TestDatesThatComeAgain(t *testing.T) {
 		require.Equal(t, c.date, n.Date.Format(time.RFC3339), c.layout)
 		back, err := s.Parse(c.text)
 		require.NoError(t, err)
-		require.True(t, n == back)
+		require.True(t, n.Equal(back))
 	}
 }
 
@@ -535,7 +535,7 @@ func TestDatesThatCannotBeRead(t *testing.T) {
 	require.NoError(t, err)
 	back, err := s.Parse("IS19690001")
 	require.NoError(t, err)
-	require.True(t, n == back)
+	require.True(t, n.Equal(back))
 }
 
 func TestSchemeErrors(t *testing.T) {

@@ -137,27 +137,19 @@ func (g *Generator) NextNumber(ctx context.Context, typ string) (Number, error) 
 	return c.number(c.made.last), nil
 }
 
-// NextN issues n consecutive numbers of a type, 1 to 100,000, in one round trip: all of them or, with an error, none.
+// NextN issues n consecutive numbers of a type, 1 to 100,000, in one round trip: all of them, in order, or, with an error, none.
+// They are all of one period.
+//
 // Errors are those of [Generator.NextNumber], and [ErrInvalidRequest] for any other n. After [ErrExhausted], also if n exceeds
 // a whole period, nothing was consumed. A cancelled call may have consumed all n.
-func (g *Generator) NextN(ctx context.Context, typ string, n int) ([]string, error) {
-	return many(ctx, g, typ, n, Number.String)
-}
-
-// NextNumbers is [Generator.NextN] with the numbers taken apart.
-func (g *Generator) NextNumbers(ctx context.Context, typ string, n int) ([]Number, error) {
-	return many(ctx, g, typ, n, func(n Number) Number { return n })
-}
-
-// many issues n numbers and returns them as the caller wants them.
-func many[T any](ctx context.Context, g *Generator, typ string, n int, as func(Number) T) ([]T, error) {
+func (g *Generator) NextN(ctx context.Context, typ string, n int) ([]Number, error) {
 	var c call
 	if err := c.issue(ctx, g, typ, n); err != nil {
 		return nil, err
 	}
-	numbers := make([]T, n)
+	numbers := make([]Number, n)
 	for i := range numbers {
-		numbers[i] = as(c.number(c.made.last - int64(n-1-i)))
+		numbers[i] = c.number(c.made.last - int64(n-1-i))
 	}
 	return numbers, nil
 }

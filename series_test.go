@@ -109,7 +109,7 @@ func TestOneCalendar(t *testing.T) {
 			at(test.at)
 			_, err := first.NextN(t.Context(), "IS", 3)
 			require.NoError(t, err)
-			once, err := first.NextOnce(t.Context(), "IS", "answered")
+			once, err := textOf(first.NextOnce(t.Context(), "IS", "answered"))
 			require.NoError(t, err)
 			requireOtherCalendar(t, m, next, test.theirs, test.own)
 			if test.theirs != "all time" {
@@ -118,7 +118,7 @@ func TestOneCalendar(t *testing.T) {
 			}
 			at(test.then)
 			requireOtherCalendar(t, m, next, test.theirs, test.own)
-			again, err := next.NextOnce(t.Context(), "IS", "answered")
+			again, err := textOf(next.NextOnce(t.Context(), "IS", "answered"))
 			require.NoError(t, err)
 			require.Equal(t, once, again)
 

@@ -50,7 +50,7 @@ func TestBehaviourOnCluster(t *testing.T) {
 	gen := newGenerator(t, cluster.Client(t), serial.WithLocation(noon()))
 	for i := range 50 {
 		typ := fmt.Sprint("T", i)
-		got, err := gen.NextN(t.Context(), typ, 3)
+		got, err := textsOf(gen.NextN(t.Context(), typ, 3))
 		require.NoError(t, err)
 		require.Equal(t, numbers(typ, today(noon()), 1, 3), got)
 	}

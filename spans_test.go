@@ -69,7 +69,7 @@ func TestMoreThanThePeriod(t *testing.T) {
 					t.Helper()
 					m.SetTime(at)
 					turn++
-					got, err := gens[turn%2].NextNumbers(t.Context(), "IS", n)
+					got, err := gens[turn%2].NextN(t.Context(), "IS", n)
 					require.NoError(t, err)
 					for i, n := range got {
 						if last > 0 || i > 0 {
@@ -93,7 +93,7 @@ func TestMoreThanThePeriod(t *testing.T) {
 				border, second := utc(t, v.border), utc(t, v.second)
 				next(border.Add(-time.Second), 3)
 				next(border, 1)
-				once, err := gens[0].NextNumberOnce(t.Context(), "IS", "request")
+				once, err := gens[0].NextOnce(t.Context(), "IS", "request")
 				require.NoError(t, err)
 				last++
 				require.Equal(t, fmt.Sprintf("IS-%s-%04d", border.Format(v.goes), last), once.String())
@@ -101,7 +101,7 @@ func TestMoreThanThePeriod(t *testing.T) {
 				next(second, 5)
 				next(border.Add(-time.Second), 1) // the clock was set back
 				next(second, 1)
-				again, err := gens[1].NextNumberOnce(t.Context(), "IS", "request")
+				again, err := gens[1].NextOnce(t.Context(), "IS", "request")
 				require.NoError(t, err)
 				require.Equal(t, once.String(), again.String())
 				if v.name != "never, printing the time" {
@@ -154,10 +154,10 @@ func TestManyAcrossABorder(t *testing.T) {
 								var err error
 								switch {
 								case i == 0:
-									got, err = gens[i%2].NextNumbers(ctx, "IS", 7)
+									got, err = gens[i%2].NextN(ctx, "IS", 7)
 								case i == 1:
 									got = make([]serial.Number, 1)
-									got[0], err = gens[i%2].NextNumberOnce(ctx, "IS", fmt.Sprint(k))
+									got[0], err = gens[i%2].NextOnce(ctx, "IS", fmt.Sprint(k))
 								default:
 									got = make([]serial.Number, 1)
 									got[0], err = gens[i%2].NextNumber(ctx, "IS")

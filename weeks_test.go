@@ -74,7 +74,7 @@ func testCalendars(t *testing.T, b backend) {
 			requireExpiry(t, s.rdb, counter, end)
 			requireExpiry(t, s.rdb, s.record, end.Add(7*24*time.Hour))
 
-			got, err := gen.NextN(t.Context(), "IS", 3)
+			got, err := textsOf(gen.NextN(t.Context(), "IS", 3))
 			require.NoError(t, err)
 			require.Len(t, got, 3)
 			require.NoError(t, gen.Raise(t.Context(), "IS", 9))

@@ -165,6 +165,9 @@ func openNextN(ctx context.Context, t *target) (op, error) {
 		if err == nil && len(numbers) != batch {
 			err = fmt.Errorf("NextN returned %d numbers", len(numbers))
 		}
+		for _, n := range numbers { // the others return text, too
+			_ = n.String()
+		}
 		return err
 	})
 }

@@ -52,7 +52,7 @@ func Example() {
 		if err != nil {
 			return err
 		}
-		if _, err := tx.ExecContext(ctx, "INSERT INTO invoices VALUES (?, ?)", number.String(), total); err != nil {
+		if _, err := tx.ExecContext(ctx, "INSERT INTO invoices VALUES (?, ?)", number, total); err != nil {
 			return err
 		}
 		if total == 0 {

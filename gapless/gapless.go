@@ -25,7 +25,7 @@
 //	if err != nil {
 //		return err
 //	}
-//	_, err = tx.ExecContext(ctx, "INSERT INTO invoices (number, total) VALUES ($1, $2)", number.String(), total)
+//	_, err = tx.ExecContext(ctx, "INSERT INTO invoices (number, total) VALUES ($1, $2)", number, total)
 //	if err != nil {
 //		return err
 //	}

@@ -34,7 +34,7 @@ func (c *command) next(ctx context.Context) error {
 			whose, time.Now().In(c.zone).Format("-07:00"))
 	}
 	if c.once != "" {
-		number, err := c.gen.NextNumberOnce(ctx, c.args[0], c.once)
+		number, err := c.gen.NextOnce(ctx, c.args[0], c.once)
 		if err != nil {
 			return err
 		}
@@ -46,7 +46,7 @@ func (c *command) next(ctx context.Context) error {
 	}
 	for done := 0; done < c.n; {
 		width, _ := fmt.Fprintf(progress, "serial: %d of %d numbers", done, c.n)
-		numbers, err := c.gen.NextNumbers(ctx, c.args[0], min(batch, c.n-done))
+		numbers, err := c.gen.NextN(ctx, c.args[0], min(batch, c.n-done))
 		// The progress is erased before anything else is written, since stdout may be the same terminal. It is erased with
 		// blanks, since not every terminal knows an escape sequence for that.
 		_, _ = fmt.Fprintf(progress, "\r%*s\r", width, "")

@@ -141,7 +141,7 @@ func (s *service) place(ctx context.Context, d draft) (order, error) {
 		return order{}, err
 	}
 	_, err = s.db.ExecContext(ctx, "INSERT INTO orders (number, day, seq, customer, amount_cents) VALUES (?, ?, ?, ?, ?)",
-		number.String(), number.Date.Format(time.DateOnly), number.Seq, d.Customer, d.AmountCents)
+		number, number.Date.Format(time.DateOnly), number.Seq, d.Customer, d.AmountCents)
 	if broken(err) {
 		return order{}, refusal{http.StatusUnprocessableEntity, fmt.Sprintf("amount_cents must be 0 to %d", largest)}
 	}

@@ -79,7 +79,7 @@ func (s *service) number(ctx context.Context, customer, key string, attempt int)
 		s.log.ErrorContext(ctx, "a number came twice: Redis lost more than the floor knows of", "customer", customer, "key", key)
 		return s.gen.NextNumber(ctx, businessType)
 	}
-	return s.gen.NextNumberOnce(ctx, businessType, requestID(customer, key))
+	return s.gen.NextOnce(ctx, businessType, requestID(customer, key))
 }
 
 // requestID returns what tells a request from every other, of any customer: customers choose their keys, and two may choose

@@ -116,7 +116,7 @@ func (t *table) find(ctx context.Context, where string, args ...any) (o order, e
 func (t *table) insert(ctx context.Context, key string, n serial.Number, d draft) (bool, error) {
 	result, err := t.db.ExecContext(ctx, `INSERT INTO orders (number, idempotency_key, day, seq, customer, amount_cents)
 		VALUES ($1, $2, $3, $4, $5, $6) ON CONFLICT DO NOTHING`,
-		n.String(), key, n.Start.Format(time.DateOnly), n.Seq, d.Customer, d.AmountCents)
+		n, key, n.Start.Format(time.DateOnly), n.Seq, d.Customer, d.AmountCents)
 	if err != nil {
 		return false, err
 	}

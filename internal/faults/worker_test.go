@@ -262,12 +262,13 @@ func issue(ctx context.Context, gen *serial.Generator, typ string, n int) (first
 		return first, first.Seq, err
 	}
 	batch, err := gen.NextN(ctx, typ, n)
-	for i, s := range batch {
-		number, err := gen.Parse(s)
+	for i, number := range batch {
+		parsed, err := gen.Parse(number.String())
 		if i == 0 {
 			first = number
 		}
-		if last = first.Seq + int64(i); err != nil || number.Seq != last || !number.Start.Equal(first.Start) {
+		last = first.Seq + int64(i)
+		if err != nil || !parsed.Equal(number) || number.Seq != last || !number.Start.Equal(first.Start) {
 			return first, last, fmt.Errorf("%w: %v", errBatch, batch)
 		}
 	}

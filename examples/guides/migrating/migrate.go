@@ -90,7 +90,7 @@ func placeBesideMax(ctx context.Context, gen *serial.Generator, db *sql.DB, typ,
 		}
 		day := number.Start.Format(time.DateOnly)
 		result, err := db.ExecContext(ctx, `INSERT INTO orders (number, type, day, seq, customer) VALUES ($1, $2, $3, $4, $5)
-			ON CONFLICT (number) DO NOTHING`, number.String(), typ, day, number.Seq, customer)
+			ON CONFLICT (number) DO NOTHING`, number, typ, day, number.Seq, customer)
 		if err != nil {
 			return "", err
 		}
