@@ -110,7 +110,7 @@ func placeBesideMax(ctx context.Context, gen *serial.Generator, db *sql.DB, typ,
 }
 
 func closeSequence(ctx context.Context, db *sql.DB, gen *serial.Generator, typ string) (err error) {
-	for range 10 { // a number may be taken between the two statements, which the second one then refuses
+	for range 1000 { // a number may be taken between the two statements, which the second one then refuses
 		var last int64
 		row := db.QueryRowContext(ctx, "SELECT CASE WHEN is_called THEN last_value ELSE 0 END FROM order_numbers")
 		if err := row.Scan(&last); err != nil {

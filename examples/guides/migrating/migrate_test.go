@@ -338,6 +338,12 @@ func TestSequence(t *testing.T) {
 		if refused = err; err == nil {
 			j.all = append(j.all, number)
 		}
+		select {
+		case err := <-closed:
+			require.NoError(t, err)
+			closed <- nil
+		default:
+		}
 	}
 	require.ErrorContains(t, refused, "reached maximum value")
 	require.NoError(t, <-closed)
