@@ -10,7 +10,7 @@ import (
 
 	"github.com/dailyserial/serial/internal/account"
 	"github.com/dailyserial/serial/internal/calendar"
-	"github.com/dailyserial/serial/internal/store"
+	"github.com/dailyserial/serial/internal/issue"
 	"github.com/dailyserial/serial/internal/template"
 )
 
@@ -154,7 +154,7 @@ func (a *auditedNumbers) Number(seq int64) Number { return newNumber(a.template,
 func (g *Generator) Audit(ctx context.Context, typ string, at time.Time, used iter.Seq2[string, error]) (Report, error) {
 	p, err := g.audited(typ, at, used)
 	if err != nil {
-		return Report{}, outcome(ctx, err)
+		return Report{}, g.outcome(ctx, err)
 	}
 	last, err := g.counter(ctx, typ, p)
 	if err != nil {
@@ -172,38 +172,35 @@ func (g *Generator) Audit(ctx context.Context, typ string, at time.Time, used it
 }
 
 // counter reads the counter of a period that is the current one or still kept: 0 if none was issued.
-func (g *Generator) counter(ctx context.Context, typ string, p *calendar.Period) (int64, error) {
-	var c call
-	if err := c.begin(ctx, g, typ); err != nil {
-		return 0, err
+func (g *Generator) counter(ctx context.Context, typ string, p *calendar.Period) (last int64, err error) {
+	began := g.now()
+	c, err := g.begin(ctx, typ, "")
+	if err == nil {
+		last, err = g.read(ctx, c, typ, p)
 	}
-	r, err := c.follow(ctx, c.aim(), func() (store.Reply, error) {
-		series := c.series()
-		if p.Start < c.span.Start {
-			r, err := g.store.History(ctx, &c.budget, c.node.Node, &series, []*store.Period{{Label: p.Label}})
-			return r, c.heard(&r, err)
-		}
-		r, err := g.store.Peek(ctx, &c.budget, c.node.Node, &series)
-		return r, c.heard(&r, err)
-	})
-	last := r.Last
-	switch {
-	case err != nil:
-	case r.Status != store.Issued && r.Status != store.Missing:
-		err = c.refusal(r)
-	case p.Start > c.span.Start:
-		err = fmt.Errorf("serial: Audit of %s in %s: the period has not begun by Redis's clock, which is in %s",
-			typ, calendar.FormatLabel(p.Label), calendar.FormatLabel(c.span.Label))
-	case p.Start < c.span.Start:
-		if last = r.Each[1]; last < 0 {
-			err = fmt.Errorf("serial: Audit of %s in %s: Redis has no counter of it: none was issued, or it is no longer kept; "+
+	return g.unlessUnused(last), g.finish(ctx, c, began, err)
+}
+
+func (g *Generator) read(ctx context.Context, c *issue.Call, typ string, p *calendar.Period) (int64, error) {
+	for {
+		each, err := c.History(ctx, p.Label)
+		switch current := c.Span(); {
+		case err != nil:
+			return 0, err
+		case p.Start > current.Start:
+			return 0, fmt.Errorf("serial: Audit of %s in %s: the period has not begun by Redis's clock, which is in %s",
+				typ, calendar.FormatLabel(p.Label), calendar.FormatLabel(current.Label))
+		case p.Start < current.Start && each[1] < 0:
+			return 0, fmt.Errorf("serial: Audit of %s in %s: Redis has no counter of it: none was issued, or it is no longer kept; "+
 				"WithRetention keeps counters beyond their period", typ, calendar.FormatLabel(p.Label))
+		case p.Start < current.Start:
+			return each[1], nil
+		}
+		last, err := c.Peek(ctx) // which tells a counter that is lost
+		if err != nil || c.Span().Start == p.Start {
+			return last, err
 		}
 	}
-	if err = c.finish(ctx, err); err != nil {
-		return 0, err
-	}
-	return g.unlessUnused(last), nil
 }
 
 // interrupted is used until ctx ends.

@@ -4,8 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
+	"time"
 
+	"github.com/dailyserial/serial/internal/calendar"
+	"github.com/dailyserial/serial/internal/issue"
 	"github.com/dailyserial/serial/internal/redisrun"
+	"github.com/dailyserial/serial/internal/store"
 	"github.com/dailyserial/serial/internal/template"
 )
 
@@ -74,4 +79,136 @@ func outcome(ctx context.Context, err error) error {
 		return fmt.Errorf("%w (and the caller's context has ended: %w)", err, end)
 	}
 	return err
+}
+
+// outcome is outcome for an error that may be a refusal, which is put into words.
+func (g *Generator) outcome(ctx context.Context, err error) error {
+	var refusal *issue.Refusal
+	if errors.As(err, &refusal) {
+		err = g.explain(refusal)
+	}
+	return outcome(ctx, err)
+}
+
+// explain says why numbers were refused: what happened, with dates, and what ends it.
+func (g *Generator) explain(r *issue.Refusal) error {
+	label := calendar.FormatLabel(r.Span.Label)
+	switch r.Status {
+	case issue.Unconfirmed:
+		return fmt.Errorf("%w: %w", ErrNotReplicated, r.Unconfirmed)
+	case issue.Unsteady:
+		return fmt.Errorf("%w: Redis's clock says %s, and does not stay in one period", ErrClockSkew, utc(r.Now))
+	case issue.Skewed:
+		return fmt.Errorf("%w: %s of %s would be opened at %s by Redis's clock, and it is %s by this host's: allowed are %v; set the "+
+			"wrong clock", ErrClockSkew, r.Type, label, utc(r.Now), utc(r.Received), g.maxSkew)
+	case store.Exhausted:
+		if r.Before != nil { // the attempt before may have consumed what is missing, and ErrExhausted says that nothing was
+			return fmt.Errorf("serial: Redis failed, and has too few numbers left since: %w", redisrun.Foreign(r.Before))
+		}
+		return fmt.Errorf("%w: %s of %s is at %s of %d; a wider {seq} in the template takes effect at once",
+			ErrExhausted, r.Type, label, r.Held, g.limit)
+	case store.Lost:
+		held := fmt.Sprintf("holds %.40q", r.Held)
+		if r.Held == "" {
+			held = "is gone"
+		}
+		if r.HighWater > 0 {
+			held += fmt.Sprintf(", and %d is the last number that this process has seen", r.HighWater)
+		}
+		return fmt.Errorf("%w: numbers of %s were issued in %s, and %s %s; find the last one used, and run: %s",
+			ErrCounterLost, r.Type, label, g.issuer.Store.CounterKey(r.Type, r.Span.Label), held, g.operate(r, "raise"))
+	case store.Future:
+		return fmt.Errorf("%w: Redis's clock says %s, and %s is in %s already, entered by a clock that was ahead; if Redis's clock is right "+
+			"now, run: %s", ErrClockSkew, utc(r.Now), r.Type, g.interval(r.Entered), g.operate(r, "raise"))
+	case store.Unknown:
+		if strings.HasPrefix(r.Held, "role:") {
+			return fmt.Errorf("serial: WithLedger needs a master, and Redis says %q: a replica that takes writes shares its master's "+
+				"identity, so that the same numbers would be issued on both; set replica-read-only yes", r.Held)
+		}
+		return fmt.Errorf("serial: WithLedger needs INFO replication in scripts, to read the server's replication ID; Redis says %q",
+			r.Held)
+	case store.OtherPrint:
+		used := "up to " + calendar.FormatLabel(r.Held)
+		if g.calendar.Unit == calendar.Never {
+			used = "of all time"
+		}
+		return fmt.Errorf("%w: numbers of %s %s were printed with another order of fields, alphabet, check digit or key, so that this "+
+			"generator might print the same text again; %s", ErrConflict, r.Type, used, g.switchPrint(r.Held))
+	case store.Calendar:
+		p, ok := store.ParsePeriod(r.Entered)
+		if !ok || p.Calendar == "" {
+			return fmt.Errorf("%w: %s holds %.80q, which this version did not write; find the last number used, delete the key, and run: %s",
+				ErrConflict, g.issuer.Store.RecordKey(r.Type), r.Entered, g.operate(r, "raise"))
+		}
+		return fmt.Errorf("%w: %s: it counts by %s, and this generator by %s; a series keeps its period and year start: give this generator the "+
+			"same ones, or begin a new series with another type, or with another key prefix and another literal in the template",
+			ErrConflict, g.issuer.Store.RecordKey(r.Type), p.Calendar, g.counts)
+	case store.Conflict:
+		own := store.Period{Label: r.Span.Label, Start: r.Span.Start, End: r.Span.End}
+		if p, ok := store.ParsePeriod(r.Entered); ok && p.Ledger && p.Label == own.Label && p.Start == own.Start && p.End == own.End {
+			return fmt.Errorf("%w: the numbers of %s in %s are set aside in a ledger, which this generator does not have; let a process do "+
+				"this that has it, or, to go on without the ledger, stop those and run: %s", ErrConflict, r.Type, label, g.operate(r, "takeover"))
+		}
+		return fmt.Errorf("%w: %s is in %s, and by this generator's clock it would be in %s: another time zone or day start is in use; "+
+			"if this generator is right, stop the other process and run: %s", ErrConflict, r.Type, g.interval(r.Entered),
+			g.describe(own), g.operate(r, "takeover"))
+	}
+	return fmt.Errorf("serial: unexpected script reply %q", r.Status)
+}
+
+func utc(t time.Time) string { return t.UTC().Format(time.RFC3339) }
+
+// switchPrint says when what is printed may change, given the greatest label that was used.
+func (g *Generator) switchPrint(greatest string) string {
+	if g.calendar.Unit == calendar.Never {
+		return "give this generator its old template and key, or another type or key prefix"
+	}
+	return fmt.Sprintf("give it its old template and key until %s has ended, and then the new one to all processes", calendar.FormatLabel(greatest))
+}
+
+// interval describes a period as the record has it, in UTC and in the Generator's time zone.
+func (g *Generator) interval(recorded string) string {
+	p, ok := store.ParsePeriod(recorded)
+	if !ok {
+		return fmt.Sprintf("%.80q", recorded)
+	}
+	return g.describe(p)
+}
+
+func (g *Generator) describe(p store.Period) string {
+	from, to := time.Unix(p.Start, 0), time.Unix(p.End, 0)
+	zone := g.calendar.Location
+	return fmt.Sprintf("%s from %s to %s (%s to %s in %s)", calendar.FormatLabel(p.Label), utc(from), utc(to),
+		from.In(zone).Format(time.DateTime), to.In(zone).Format(time.DateTime), zone)
+}
+
+// operate is the command of cmd/serial with which an operator ends a refusal. SEQ is left to be filled in. A ledger or a key is only
+// in the process that has it.
+func (g *Generator) operate(r *issue.Refusal, command string) string {
+	if g.ledger != nil || g.key != nil {
+		what := "ledger"
+		if g.ledger == nil {
+			what = "key of the hidden sequence"
+		}
+		return fmt.Sprintf("Generator.%s%s(ctx, %q, SEQ) in a process with the %s", strings.ToUpper(command[:1]), command[1:], r.Type, what)
+	}
+	line := "serial " + command
+	flag := func(name, value, usual string) {
+		if value != usual {
+			line += fmt.Sprintf(" -%s '%s'", name, strings.ReplaceAll(value, "'", `'\''`))
+		}
+	}
+	flag("tz", g.calendar.Location.String(), "")
+	period := g.calendar.Unit.Noun()
+	if g.calendar.Unit == calendar.Never {
+		period = "never"
+	}
+	flag("period", period, calendar.Day.Noun())
+	if y := g.calendar.YearStart; y != (calendar.YearStart{}) {
+		flag("year-start", fmt.Sprintf("%02d-%02d", y.Month+1, y.Day+1), "")
+	}
+	flag("day-start", (time.Duration(g.calendar.DayStart) * time.Second).String(), "0s")
+	flag("template", g.text, template.Usual(g.calendar))
+	flag("prefix", g.prefix, defaultPrefix)
+	return line + " " + r.Type + " SEQ, where SEQ is the last number used of " + calendar.FormatLabel(r.Span.Label) + ", or 0"
 }

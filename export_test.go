@@ -10,14 +10,10 @@ import (
 func Opens(args []any) bool { return store.IsOpen(args) }
 
 // Remembered is how many types a generator remembers.
-func (g *Generator) Remembered() int { return len(g.marks.of) + len(g.marks.older) }
+func (g *Generator) Remembered() int { return g.issuer.Remembered() }
 
 // Remember has g remember that it issued a number of a type now, without Redis.
-func (g *Generator) Remember(typ string) {
-	s := &span{Span: g.template.SpanAt(time.Now())}
-	s.stored = g.store.NewPeriod(s.Label, s.Start, s.End, s.From, s.To, s.End)
-	g.marks.raise(typ, s, 1, &clock{})
-}
+func (g *Generator) Remember(typ string) { g.issuer.Remember(typ, 1) }
 
 // SpanAt is the part of a period in which the same date is printed; of an instant, in Unix seconds.
 func (s *Scheme) SpanAt(at int64) (from, to int64, date string) {

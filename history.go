@@ -1,12 +1,11 @@
 package serial
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 
 	"github.com/dailyserial/serial/internal/calendar"
-	"github.com/dailyserial/serial/internal/store"
+	"github.com/dailyserial/serial/internal/issue"
 )
 
 // mostKept is how many periods back counters may be kept.
@@ -21,62 +20,55 @@ const mostKept = 10_000
 // It writes nothing. Errors: [ErrInvalidType], [ErrClockSkew], [ErrConflict], one for any other periods, ctx's, or a
 // failure of Redis.
 func (g *Generator) History(ctx context.Context, typ string, periods int) ([]Number, error) {
-	var c call
-	if err := c.begin(ctx, g, typ); err != nil {
-		return nil, err
+	began := g.now()
+	c, err := g.begin(ctx, typ, "")
+	var numbers []Number
+	switch {
+	case err != nil:
+	case periods < 1 || periods > mostKept:
+		err = fmt.Errorf("serial: History of %d periods: allowed are 1 to %d", periods, mostKept)
+	default:
+		numbers, err = g.history(ctx, c, typ, periods)
 	}
-	if periods < 1 || periods > mostKept {
-		return nil, outcome(ctx, fmt.Errorf("serial: History of %d periods: allowed are 1 to %d", periods, mostKept))
-	}
-	numbers, err := c.history(ctx, periods)
-	return numbers, c.finish(ctx, err)
+	return numbers, g.finish(ctx, c, began, err)
 }
 
-func (c *call) history(ctx context.Context, periods int) ([]Number, error) {
+func (g *Generator) history(ctx context.Context, c *issue.Call, typ string, periods int) (numbers []Number, err error) {
 	const together = 1000 // in one script call, so that Redis is not held up
-	var numbers []Number
-	var oldest *calendar.Period // that was read
-	if c.g.calendar.Unit == calendar.Never {
+	each, err := c.History(ctx)
+	if err != nil {
+		return nil, err
+	}
+	read := []*calendar.Period{&c.Span().Period}
+	if g.calendar.Unit == calendar.Never {
 		periods = 1
 	}
-	for periods > 0 {
-		var read []*calendar.Period
-		r, err := c.follow(ctx, c.aim(), func() (store.Reply, error) {
-			read = nil
-			if oldest == nil {
-				read = append(read, &c.span.Period)
-			}
-			var others []*store.Period
-			for from := cmp.Or(oldest, &c.span.Period); len(read) < min(periods, together); {
-				from = c.g.calendar.Previous(from)
-				read = append(read, from)
-				others = append(others, &store.Period{Label: from.Label})
-			}
-			series := c.series()
-			r, err := c.g.store.History(ctx, &c.budget, c.node.Node, &series, others)
-			return r, c.heard(&r, err)
-		})
-		if err != nil {
-			return nil, err
-		}
-		if r.Status != store.Issued {
-			return nil, c.refusal(r)
-		}
-		each := r.Each[len(r.Each)-len(read):] // but for the current period, where that was read before
-		for i, seq := range each {
-			p := read[i]
-			if c.g.before(p) {
+	for {
+		for i, p := range read {
+			if g.before(p) {
 				return numbers, nil
 			}
-			if seq >= 0 {
-				c.made = result{span: &span{Span: c.g.template.SpanOf(p)}, template: c.g.template}
-				numbers = append(numbers, c.number(c.g.unlessUnused(seq)))
+			if each[i] >= 0 {
+				span := g.template.SpanOf(p)
+				numbers = append(numbers, newNumber(g.template, &span, typ, g.unlessUnused(each[i])))
 			}
 		}
 		periods -= len(read)
-		oldest = read[len(read)-1]
+		if periods == 0 {
+			return numbers, nil
+		}
+		oldest := read[len(read)-1]
+		read = nil
+		var labels []string
+		for len(read) < min(periods, together) {
+			oldest = g.calendar.Previous(oldest)
+			read, labels = append(read, oldest), append(labels, oldest.Label)
+		}
+		if each, err = c.History(ctx, labels...); err != nil {
+			return nil, err
+		}
+		each = each[1:] // without the current period, which was read before
 	}
-	return numbers, nil
 }
 
 // before reports whether a period is before all that numbers can be printed of.

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/dailyserial/serial/internal/issue"
 )
 
 // Hooks are functions that a [Generator] calls as it works, for metrics, traces and logs. Package
@@ -91,58 +93,59 @@ func WithHooks(hooks Hooks) Option {
 	}}
 }
 
-// A trace collects what the hooks are called with when a call ends.
-type trace struct {
-	began  time.Time
-	took   time.Duration // duration of the call, without the hooks
-	opened *OpenedInfo
-	lost   *LostInfo
-	clock  *ClockInfo
+// now is when a call begins, if hooks want to know.
+func (g *Generator) now() (began time.Time) {
+	if g.hooks != nil {
+		began = time.Now()
+	}
+	return began
 }
 
-// finish ends a call: it calls the hooks for what happened, and returns the error for the caller.
-func (c *call) finish(ctx context.Context, err error) error {
-	err = outcome(ctx, err)
-	h, t := c.g.hooks, &c.trace
-	if h == nil {
+// finish ends a call, which is nil if it never began: it calls the hooks for what happened, and returns the error for the caller.
+func (g *Generator) finish(ctx context.Context, c *issue.Call, began time.Time, err error) error {
+	err = g.outcome(ctx, err)
+	if g.hooks == nil || c == nil {
 		return err
 	}
-	t.took = time.Since(t.began)
-	tell(ctx, h.ClockCorrected, t.clock)
-	tell(ctx, h.Lost, t.lost)
-	tell(ctx, h.Opened, t.opened)
+	typ, e := c.Type(), c.Events()
+	start := func(s *issue.Span) time.Time { return time.Unix(s.Start, 0).In(g.calendar.Location) }
+	if e.Corrected {
+		tell(ctx, g.hooks.ClockCorrected, ClockInfo{e.Offset, e.Before})
+	}
+	if e.Lost != nil {
+		tell(ctx, g.hooks.Lost, LostInfo{typ, start(e.Lost), e.Held})
+	}
+	if e.Opened != nil {
+		tell(ctx, g.hooks.Opened, OpenedInfo{typ, start(e.Opened), e.OpenedAt.Sub(began)})
+	}
 	return err
 }
 
-// finishIssue is finish for a call that was to issue n numbers.
-func (c *call) finishIssue(ctx context.Context, n int, err error) error {
-	err = c.finish(ctx, err)
-	h, took := c.g.hooks, c.trace.took
-	switch {
-	case h == nil:
-		return err
-	case err != nil:
-		tell(ctx, h.Failed, &FailedInfo{c.typ, n, err, took})
+// finishIssue is finish for a call that was to issue n numbers, of which last is the last one.
+func (g *Generator) finishIssue(ctx context.Context, c *issue.Call, began time.Time, typ string, n int, last Number, err error) error {
+	h := g.hooks
+	if h == nil {
+		return g.outcome(ctx, err)
+	}
+	took := time.Since(began)
+	if err = g.finish(ctx, c, began, err); err != nil {
+		tell(ctx, h.Failed, FailedInfo{typ, n, err, took})
 		return err
 	}
-	if c.made.repeated {
-		n = 0
-	}
-	last := c.number(c.made.last)
-	tell(ctx, h.Issued, &IssuedInfo{last, n, took})
-	used, size := last.Seq-c.g.base, c.g.limit-c.g.base
+	tell(ctx, h.Issued, IssuedInfo{last, n, took})
+	used, size := last.Seq-g.base, g.limit-g.base
 	due := int64(math.Ceil(h.NearlyExhaustedAt * float64(size)))
-	if n > 0 && h.NearlyExhausted != nil && used >= due && c.g.marks.warn(c.typ, c.made.span.Start) {
-		tell(ctx, h.NearlyExhausted, &ExhaustionInfo{last, used, size})
+	if n > 0 && h.NearlyExhausted != nil && used >= due && g.issuer.WarnOnce(typ, last.Start.Unix()) {
+		tell(ctx, h.NearlyExhausted, ExhaustionInfo{last, used, size})
 	}
 	return nil
 }
 
-// tell calls one hook, if there is one and something to tell, and drops its panic.
-func tell[T any](ctx context.Context, hook func(context.Context, T), info *T) {
-	if hook == nil || info == nil {
+// tell calls one hook, if there is one, and drops its panic.
+func tell[T any](ctx context.Context, hook func(context.Context, T), info T) {
+	if hook == nil {
 		return
 	}
 	defer func() { _ = recover() }()
-	hook(ctx, *info)
+	hook(ctx, info)
 }

@@ -2,7 +2,6 @@ package serial
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -13,17 +12,8 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/dailyserial/serial/internal/budget"
+	"github.com/dailyserial/serial/internal/issue"
 	"github.com/dailyserial/serial/internal/redisrun"
-)
-
-const (
-	// lockExpiry is how long a crashed holder delays the others.
-	lockExpiry = 8 * time.Second
-	// floorMargin is what remains of it, once the floor has answered, to open the period.
-	floorMargin = time.Second
-	// lockPatience is how long an attempt waits for a lock server, if a majority has not answered before. The same goes
-	// for giving the lock back, and for a caller that waits for that.
-	lockPatience = 2 * time.Second
 )
 
 // locks makes the redsync locks around opening periods.
@@ -32,21 +22,18 @@ type locks struct {
 	split   atomic.Bool // an attempt was granted by some servers and refused by others, and none has succeeded since
 }
 
-// errTaken is the error where others hold the lock.
-var errTaken = errors.New("others kept the lock")
-
 // A lock is held until it is released or, should that fail, until it expires.
 type lock struct {
 	mutex *redsync.Mutex
-	since time.Time // when it was asked for, so that it expires lockExpiry later at the earliest
+	since time.Time // when it was asked for, so that it expires issue.LockExpiry later at the earliest
 }
 
-// try makes one attempt at the lock. The error is errTaken if another holds it. It answers as soon as ctx ends, and otherwise
+// Try makes one attempt at the lock. The error is issue.ErrTaken if another holds it. It answers as soon as ctx ends, and otherwise
 // within limit.
 //
 // redsync is not handed ctx itself: it would forget why it ended, and with a dead context it could not give back what
 // a server may have granted.
-func (l *locks) try(ctx context.Context, key string, limit time.Duration) (*lock, error) {
+func (l *locks) Try(ctx context.Context, key string, limit time.Duration) (issue.Lock, error) {
 	lanes := make([]redis.Pool, len(l.clients))
 	votes := &votes{look: l.split.Load()}
 	for i, server := range l.clients {
@@ -54,8 +41,8 @@ func (l *locks) try(ctx context.Context, key string, limit time.Duration) (*lock
 	}
 	k := &lock{
 		// A mutex belongs to one acquisition. FailFast: a majority decides, however slow the other servers are.
-		mutex: redsync.New(lanes...).NewMutex(key, redsync.WithFailFast(true), redsync.WithExpiry(lockExpiry),
-			redsync.WithTimeoutFactor(lockPatience.Seconds()/lockExpiry.Seconds())),
+		mutex: redsync.New(lanes...).NewMutex(key, redsync.WithFailFast(true), redsync.WithExpiry(issue.LockExpiry),
+			redsync.WithTimeoutFactor(issue.LockPatience.Seconds()/issue.LockExpiry.Seconds())),
 		since: time.Now(),
 	}
 	// Not buffered, so that either this call receives the answer or the goroutine learns that nobody will.
@@ -68,7 +55,7 @@ func (l *locks) try(ctx context.Context, key string, limit time.Duration) (*lock
 		case answer <- err:
 		case <-abandoned:
 			if err == nil {
-				k.release(context.WithoutCancel(ctx), 0)
+				k.Release(context.WithoutCancel(ctx), 0)
 			}
 		}
 	}()
@@ -89,7 +76,7 @@ func (l *locks) try(ctx context.Context, key string, limit time.Duration) (*lock
 			l.split.Store(true)
 		}
 		if int(granted+refused) > len(l.clients)/2 { // a majority could say: it is with others, or split between them
-			return nil, errTaken
+			return nil, issue.ErrTaken
 		}
 		return nil, redisrun.Outage(fmt.Errorf("serial: the lock servers failed: %w", redisrun.Foreign(err)))
 	case <-ctx.Done():
@@ -99,11 +86,14 @@ func (l *locks) try(ctx context.Context, key string, limit time.Duration) (*lock
 	}
 }
 
-// release gives the lock back, also for a caller whose context has ended, who does not wait for it. If it fails the
+// Release gives the lock back, also for a caller whose context has ended, who does not wait for it. If it fails the
 // lock expires by itself.
-func (k *lock) release(ctx context.Context, patience time.Duration) {
+// Since is when the lock was asked for.
+func (k *lock) Since() time.Time { return k.since }
+
+func (k *lock) Release(ctx context.Context, patience time.Duration) {
 	_, _ = redisrun.Await(ctx, patience, func() (bool, error) {
-		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), lockPatience)
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), issue.LockPatience)
 		defer cancel()
 		return k.mutex.UnlockContext(within)
 	})

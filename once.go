@@ -5,6 +5,11 @@ import (
 	"fmt"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/dailyserial/serial/internal/calendar"
+	"github.com/dailyserial/serial/internal/issue"
+	"github.com/dailyserial/serial/internal/store"
+	"github.com/dailyserial/serial/internal/template"
 )
 
 // NextOnce issues a number for a request that may come again. The same request of the same type, from any process, gets the
@@ -28,20 +33,11 @@ import (
 // request was answered with a hidden number, whose key this Generator does not have. After any other error, and after a
 // cancelled call, ask again with the same requestID.
 func (g *Generator) NextOnce(ctx context.Context, typ, requestID string) (Number, error) {
-	var c call
-	err := c.begin(ctx, g, typ)
-	if err == nil {
-		if msg := checkRequest(requestID); msg != "" {
-			err = fmt.Errorf("%w: request %.160q: %s", ErrInvalidRequest, requestID, msg)
-		} else {
-			c.request = requestID
-			err = c.sequence(ctx, 1)
-		}
+	var refused error
+	if msg := checkRequest(requestID); msg != "" {
+		refused = fmt.Errorf("%w: request %.160q: %s", ErrInvalidRequest, requestID, msg)
 	}
-	if err = c.finishIssue(ctx, 1, err); err != nil {
-		return Number{}, err
-	}
-	return c.number(c.made.last), nil
+	return g.issue(ctx, typ, requestID, 1, refused)
 }
 
 // checkRequest says what is wrong with the ID of a request, or nothing.
@@ -61,4 +57,55 @@ func checkRequest(id string) string {
 		}
 	}
 	return ""
+}
+
+// plain stands for the fingerprint of a key where the sequence is not hidden.
+const plain = "plain"
+
+// lastOf is the last of the numbers that were issued for a type and a request, if there is one.
+func (g *Generator) lastOf(typ, request string, n issue.Numbers) (Number, error) {
+	if n.Answer == nil {
+		s := n.Span
+		span := template.Span{Period: s.Period, From: s.From, To: s.To, Earlier: s.Earlier, Date: s.Date}
+		return newNumber(g.template, &span, typ, n.Last), nil
+	}
+	key := g.issuer.Store.RequestKey(typ, request)
+	if n.Answer.Key != plain && n.Answer.Key != g.template.Fingerprint() && n.Answer.Key != "" {
+		return Number{}, fmt.Errorf("%w: %s was answered with a hidden sequence, whose key this generator does not have", ErrConflict, key)
+	}
+	span, t, err := g.readAnswer(n.Answer)
+	if err != nil {
+		return Number{}, fmt.Errorf("serial: %s holds %q, which is not a stored answer: %w", key, n.Answer.Text, err)
+	}
+	return newNumber(t, span, typ, n.Last), nil
+}
+
+// readAnswer returns the span of an answer, and the template that printed it: not this Generator's, if that has changed since.
+func (g *Generator) readAnswer(a *store.Answer) (*template.Span, *template.Template, error) {
+	unit, start, ok := calendar.ParseName(a.Period.Calendar)
+	if !ok {
+		return nil, nil, fmt.Errorf("got a series that counts by %q, want a period, a date, a template, a sequence and a key", a.Period.Calendar)
+	}
+	c := g.calendar.With(unit)
+	c.YearStart = start
+	s := &template.Span{}
+	s.Period = calendar.Period{Label: a.Period.Label, Start: a.Period.Start, End: a.Period.End}
+	s.From, s.To = s.Start, s.End
+	var text string
+	if _, err := fmt.Sscanf(a.Printed, "%q %q", &s.Date, &text); err != nil {
+		return nil, nil, err
+	}
+	t, err := template.Parse(text, c)
+	if err != nil {
+		return nil, nil, err
+	}
+	if a.Key != plain {
+		if err := t.Hide(g.key, g.prefix); err != nil {
+			return nil, nil, err
+		}
+	}
+	if date, err := t.FindDate(s.Date); err == nil && s.Start <= date.First.Unix() && date.First.Unix() < s.End {
+		s.From = date.First.Unix()
+	}
+	return s, t, nil
 }

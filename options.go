@@ -1,6 +1,7 @@
 package serial
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/dailyserial/serial/internal/budget"
 	"github.com/dailyserial/serial/internal/calendar"
+	"github.com/dailyserial/serial/internal/issue"
 	"github.com/dailyserial/serial/internal/name"
 	"github.com/dailyserial/serial/internal/redisrun"
 )
@@ -72,6 +74,27 @@ func newConfig(client redis.UniversalClient, opts []Option) (*config, error) {
 		return nil, err
 	}
 	return c, nil
+}
+
+// issuing is how numbers are issued.
+func (c *config) issuing(client redis.UniversalClient) issue.Config {
+	i := issue.Config{
+		Client: client, Replicas: c.confirm, Prefix: c.prefix, Calendar: c.calendar, Counts: c.counts, PrintMark: c.mark,
+		Base: c.base, Limit: c.limit, Brief: c.brief, MaxSkew: c.maxSkew, Retention: c.retention,
+		Template: c.text, Key: cmp.Or(c.template.Fingerprint(), plain), Floor: c.floor, Block: c.block,
+		SpanAt: func(t time.Time) issue.Span {
+			s := c.template.SpanAt(t)
+			return issue.Span{
+				Period: s.Period, From: s.From, To: s.To, Earlier: s.Earlier, Date: s.Date, Unprintable: c.template.CheckYear(s.Reading),
+			}
+		},
+	}
+	if c.ledger != nil {
+		i.Reserve = func(ctx context.Context, typ, label string, above, n int64) (int64, error) {
+			return c.ledger.Reserve(ctx, Reservation{c.series(typ), label, c.counts, c.mark, above, n})
+		}
+	}
+	return i
 }
 
 // isNil reports whether v is nil or holds a nil pointer, function, map, slice or channel.
@@ -257,6 +280,27 @@ func WithKeyPrefix(prefix string) Option {
 			return fmt.Errorf("serial: WithKeyPrefix(%.80q): %w", prefix, err)
 		}
 		c.prefix = prefix
+		return nil
+	}}
+}
+
+// WithFloor sets a source that outlives Redis, usually a query for the greatest number in a database. The function returns
+// the highest sequence of typ that may already have been used in the period that begins at start, 0 if none was. It is
+// called whenever a counter has to be created or repaired, under the lock of that type and period, so that one process asks
+// and not all of them. The counter then continues above its answer, and a lost counter is repaired instead of giving
+// [ErrCounterLost].
+//
+// The function's context ends with the caller's, and at the latest 7 s after the lock was asked for, before the lock
+// expires. It ends earlier if Redis was slow before, since all steps of a call share 10 s. If the function fails, the call
+// that needed it returns its error, and nothing is issued. An answer below 0 or above the largest sequence is an error too.
+//
+// Default none; nil is refused.
+func WithFloor(floor func(ctx context.Context, typ string, start time.Time) (int64, error)) Option {
+	return option{"WithFloor", false, func(c *config) error {
+		if floor == nil {
+			return errors.New("serial: WithFloor: the function is nil")
+		}
+		c.floor = floor
 		return nil
 	}}
 }

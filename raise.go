@@ -2,9 +2,7 @@ package serial
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"time"
 
 	"github.com/dailyserial/serial/internal/store"
 )
@@ -22,86 +20,39 @@ import (
 // [ErrInvalidType], [ErrClockSkew] (beyond [WithMaxSkew]), [ErrConflict], [ErrNotReplicated], one for any other seq, the
 // floor's or the ledger's own, ctx's, or a failure of Redis.
 func (g *Generator) Raise(ctx context.Context, typ string, seq int64) error {
-	var c call
-	if err := c.begin(ctx, g, typ); err != nil {
-		return err
-	}
-	return c.finish(ctx, c.raise(ctx, store.ForRaise, seq))
+	return g.raise(ctx, "Raise", store.ForRaise, typ, seq)
 }
 
-// raise is what an operator's Raise or Takeover does.
-func (c *call) raise(ctx context.Context, purpose store.Purpose, seq int64) error {
-	if limit := c.g.limit; seq < 0 || seq > limit {
-		return fmt.Errorf("serial: %s of %s to %d: allowed are 0 to %d", operation[purpose], c.typ, seq, limit)
-	}
-	for {
-		next, err := c.onward(ctx, func(c *call) (step, error) {
-			return c.raiseOnce(ctx, context.WithoutCancel(ctx), purpose, seq)
-		})
-		if next == wait {
-			next, err = c.wait(ctx)
-		}
-		if next != again {
-			return err
-		}
-	}
+// Takeover gives a series to this Generator: from then on its time zone, day start and ledger are the right ones, and every process
+// with others gets [ErrConflict]. It is for an operator, and ends [ErrConflict] at once, which otherwise lasts until the period in
+// force has ended: after a process in the wrong time zone has opened a day (stop that process first), to change the time zone in the
+// middle of a month or a year, and to leave a ledger in the middle of a period. Another [Period] or year start, and another print of
+// the same period (see [WithTemplate]), are refused with ErrConflict all the same.
+//
+// seq is the last number used of the current period as this Generator counts, whoever has printed it, 0 if none was; allowed
+// are 0 to the largest sequence. The next number is above seq, above the counter of that period if there is one, and above the answer of the floor
+// and of the ledger, if this Generator has them. Where both give the period the same label, as two time zones give a
+// day, they have the same counter: it goes on. No counter is ever lowered.
+//
+// What [Generator.Prepare] has opened for the other time zone is dropped. A later period whose label was in use before, as that
+// of a day that another time zone entered first, goes on above its counter; if that counter is gone it is [ErrCounterLost].
+//
+// Where nobody else's period is in force Takeover does what [Generator.Raise] does. So it may be repeated, as after an error
+// or a cancelled call, which leave open whether it was done. Errors: those of Raise; [ErrClockSkew] if Redis's clock differs
+// from this host's by more than [WithMaxSkew], for then nobody knows which period is the current one.
+func (g *Generator) Takeover(ctx context.Context, typ string, seq int64) error {
+	return g.raise(ctx, "Takeover", store.ForTakeover, typ, seq)
 }
 
-var operation = map[store.Purpose]string{store.ForRaise: "Raise", store.ForTakeover: "Takeover"}
-
-// raiseOnce makes one attempt. ctx is the caller's, and steady does not end. A take of no numbers tells how the period stands.
-func (c *call) raiseOnce(ctx, steady context.Context, purpose store.Purpose, seq int64) (step, error) {
-	r, err := c.follow(ctx, c.aim(), func() (store.Reply, error) { return c.send(ctx, store.Take{Purpose: store.All}) })
-	if err != nil && !(errors.Is(err, ErrNotReplicated) && r.Last < seq) { // nothing rests on that one
-		return failed, err
-	}
-	floor, missing := seq, false
+func (g *Generator) raise(ctx context.Context, method string, purpose store.Purpose, typ string, seq int64) error {
+	began := g.now()
+	c, err := g.begin(ctx, typ, "")
 	switch {
-	case r.Status == store.Issued:
-		if r.Last >= seq {
-			return done, nil
-		}
-	case r.Status == store.Exhausted: // by a counter that stands higher than this template can print
-		return done, nil
-	case r.Status == store.Ceiling: // by a counter that is not as it was left
-	case r.Status == store.Missing, r.Status == store.Lost, r.Status == store.Future,
-		r.Status == store.Conflict && purpose == store.ForTakeover:
-		missing = true
-		if err := c.checkSkew(r); err != nil {
-			return failed, err
-		}
-		if c.g.floor != nil {
-			used, err := c.askFloor(ctx, time.Now().Add(lockExpiry-floorMargin))
-			if err != nil {
-				return failed, err
-			}
-			floor = max(seq, used)
-		}
+	case err != nil:
+	case seq < 0 || seq > g.limit:
+		err = fmt.Errorf("serial: %s of %s to %d: allowed are 0 to %d", method, typ, seq, g.limit)
 	default:
-		return failed, c.refusal(r)
+		err = c.Raise(ctx, purpose, seq)
 	}
-	var claim *claim
-	if c.g.ledger != nil {
-		looked := c.span
-		r, claim, err = c.look(steady, 0, purpose, nil)
-		defer c.release(steady, claim)
-		switch {
-		case err != nil:
-			return failed, err
-		case r.Status == store.Claimed:
-			c.sawOthers()
-			return wait, nil
-		case c.span.Start != looked.Start:
-			return wait, nil
-		case r.Status != store.Reserved:
-			return failed, c.refusal(r)
-		}
-		claim.above(floor)
-	}
-	// For the period that was looked at: if that is over by now, nothing is written.
-	r, err = c.install(steady, claim, store.Open{Purpose: purpose, Floor: store.FloorAt(floor)})
-	if errors.Is(err, ErrExhausted) || err == nil && r.Status == store.Issued && !missing { // exhausted: so was it without a ledger
-		return done, nil
-	}
-	return c.opened(r, err)
+	return g.finish(ctx, c, began, err)
 }

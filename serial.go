@@ -3,15 +3,10 @@ package serial
 import (
 	"context"
 	"fmt"
-	"sync"
-	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
 
-	"github.com/dailyserial/serial/internal/calendar"
-	"github.com/dailyserial/serial/internal/coalesce"
-	"github.com/dailyserial/serial/internal/redisrun"
-	"github.com/dailyserial/serial/internal/store"
+	"github.com/dailyserial/serial/internal/issue"
 )
 
 // Next issues the next number of a type, such as "IS202110240001". See [Generator.NextNumber].
@@ -21,62 +16,25 @@ func (g *Generator) Next(ctx context.Context, typ string) (string, error) {
 }
 
 // sequence issues n numbers. It is the published sequence, each of its four ifs made safe.
-func (c *call) sequence(ctx context.Context, n int) (err error) {
-	defer func() { c.endWork(err) }()
-	var lock *lock
+func (g *Generator) sequence(ctx context.Context, c *issue.Call, n int) (numbers issue.Numbers, err error) {
+	defer func() { c.End(err) }()
 	for {
 		// 1. The counter exists: increment and return. One script, one round trip.
-		next, err := c.take(ctx, n)
+		out := c.Take(ctx, n)
 		// 2. It is missing: one attempt at the redsync lock of this type and period.
-		if next == tryLock {
-			lock, next, err = c.tryLock(ctx)
+		if out.Step == issue.Missing {
+			out = c.Lock(ctx, g.locks)
 		}
 		// 3. Got it: take again, and only if the counter is still missing ask the floor and open the period.
-		if next == locked {
-			next, err = c.open(ctx, n, lock)
+		if out.Step == issue.Locked {
+			out = c.Open(ctx, n, out.Lock)
 		}
 		// 4. Did not get it: wait a little for whoever did, and take again.
-		if next == wait {
-			next, err = c.wait(ctx)
+		if out.Step == issue.Wait {
+			out = c.Wait(ctx)
 		}
-		if next != again {
-			return err
-		}
-	}
-}
-
-// A step is how a part of the sequence came out, and what follows.
-type step int
-
-const (
-	failed  step = iota // with an error
-	done                // the numbers are issued
-	tryLock             // the counter is missing, or lost while a floor can tell how far it had come
-	locked              // the caller has the lock
-	wait                // others are at work, or everything is to be looked at afresh
-	again               // take again
-)
-
-// take is the first step.
-func (c *call) take(ctx context.Context, n int) (step, error) {
-	alike := n == 1 && c.request == "" // many callers ask for the same
-	for {
-		if alike {
-			if next, err := c.joinWaiting(ctx); next != again {
-				return next, err
-			}
-		}
-		r, err := c.follow(ctx, c.aim(), func() (store.Reply, error) {
-			if alike && c.node.Known() {
-				return c.share(ctx)
-			}
-			return c.send(ctx, store.Take{N: n, Purpose: store.All})
-		})
-		if err != nil || r.Status != store.Ceiling {
-			return c.taken(r, err)
-		}
-		if next, err := c.refill(ctx, n); next != again {
-			return next, err
+		if out.Step != issue.Again {
+			return out.Numbers, out.Err
 		}
 	}
 }
@@ -86,12 +44,8 @@ func (c *call) take(ctx context.Context, n int) (step, error) {
 // with [New]. Any number of Generators, in any number of processes, may issue numbers of one type.
 type Generator struct {
 	config
-	store   *store.Store
-	nodes   *redisrun.Nodes[*node]
-	locks   locks
-	marks   marks
-	works   sync.Map             // those under way: batchKey to *work
-	current atomic.Pointer[span] // the one computed last
+	issuer *issue.Issuer
+	locks  *locks
 }
 
 // New returns a Generator that keeps its counters in client, which may be a *redis.Client (of a single server or from
@@ -103,19 +57,7 @@ func New(client redis.UniversalClient, opts ...Option) (*Generator, error) {
 	if err != nil {
 		return nil, err
 	}
-	runner := redisrun.New(client, c.confirm)
-	g := &Generator{
-		config: *c,
-		store:  store.New(runner, c.prefix, c.limit, c.counts, c.mark, c.ledger != nil),
-		locks:  locks{clients: c.lockClients},
-	}
-	g.marks = marks{of: map[string]*mark{}, keys: g.store.KeysOf, endless: c.calendar.Unit == calendar.Never}
-	g.nodes = redisrun.NewNodes(runner, func(n *redisrun.Node) *node {
-		own := &node{Node: n, g: g}
-		own.lane = coalesce.New(n.Together, own.send)
-		return own
-	})
-	return g, nil
+	return &Generator{config: *c, issuer: issue.New(c.issuing(client)), locks: &locks{clients: c.lockClients}}, nil
 }
 
 // NextNumber issues the next number of a type, for the period that Redis's clock shows at the instant of issue.
@@ -130,11 +72,7 @@ func New(client redis.UniversalClient, opts ...Option) (*Generator, error) {
 // Errors: [ErrInvalidType], [ErrExhausted], [ErrCounterLost], [ErrClockSkew], [ErrConflict], [ErrNotReplicated], the
 // floor's or the ledger's own, ctx's, or a failure of Redis.
 func (g *Generator) NextNumber(ctx context.Context, typ string) (Number, error) {
-	var c call
-	if err := c.issue(ctx, g, typ, 1); err != nil {
-		return Number{}, err
-	}
-	return c.number(c.made.last), nil
+	return g.issue(ctx, typ, "", 1, nil)
 }
 
 // NextN issues n consecutive numbers of a type, 1 to 100,000, in one round trip: all of them, in order, or, with an error, none.
@@ -143,31 +81,53 @@ func (g *Generator) NextNumber(ctx context.Context, typ string) (Number, error) 
 // Errors are those of [Generator.NextNumber], and [ErrInvalidRequest] for any other n. After [ErrExhausted], also if n exceeds
 // a whole period, nothing was consumed. A cancelled call may have consumed all n.
 func (g *Generator) NextN(ctx context.Context, typ string, n int) ([]Number, error) {
-	var c call
-	if err := c.issue(ctx, g, typ, n); err != nil {
+	const most = 100_000
+	var refused error
+	switch {
+	case n < 1 || n > most:
+		refused = fmt.Errorf("%w: %d numbers at once: allowed are 1 to %d", ErrInvalidRequest, n, most)
+	case int64(n) > g.limit: // a period that is open may have begun before WithStart
+		refused = fmt.Errorf("%w: %d of %s were asked for, and a period has %d", ErrExhausted, n, typ, g.limit)
+	}
+	last, err := g.issue(ctx, typ, "", n, refused)
+	if err != nil {
 		return nil, err
 	}
 	numbers := make([]Number, n)
 	for i := range numbers {
-		numbers[i] = c.number(c.made.last - int64(n-1-i))
+		numbers[i] = last
+		numbers[i].Seq -= int64(n - 1 - i)
 	}
 	return numbers, nil
 }
 
-// issue makes c a call of g that issues n numbers of a type.
-func (c *call) issue(ctx context.Context, g *Generator, typ string, n int) error {
-	const most = 100_000
-	err := c.begin(ctx, g, typ)
-	switch {
-	case err != nil:
-	case n < 1 || n > most:
-		err = fmt.Errorf("%w: %d numbers at once: allowed are 1 to %d", ErrInvalidRequest, n, most)
-	case int64(n) > g.limit: // a period that is open may have begun before WithStart
-		err = fmt.Errorf("%w: %d of %s were asked for, and a period has %d", ErrExhausted, n, typ, g.limit)
-	default:
-		err = c.sequence(ctx, n)
+// issue issues n numbers of a type, for a request if there is one, and returns the last of them. An error that refuses the call's
+// other arguments comes after one that refuses the type.
+func (g *Generator) issue(ctx context.Context, typ, request string, n int, refused error) (last Number, err error) {
+	began := g.now()
+	c, err := g.begin(ctx, typ, request)
+	if err == nil {
+		err = refused
 	}
-	return c.finishIssue(ctx, n, err)
+	var numbers issue.Numbers
+	if err == nil {
+		numbers, err = g.sequence(ctx, c, n)
+	}
+	if err == nil {
+		last, err = g.lastOf(typ, request, numbers)
+	}
+	if numbers.Repeated {
+		n = 0
+	}
+	return last, g.finishIssue(ctx, c, began, typ, n, last, err)
+}
+
+// begin begins a call for a type.
+func (g *Generator) begin(ctx context.Context, typ, request string) (*issue.Call, error) {
+	if err := g.template.CheckType(typ); err != nil {
+		return nil, err
+	}
+	return g.issuer.NewCall(ctx, typ, request)
 }
 
 // Peek returns the last number issued in the current period, with Seq 0 if there was none. It writes nothing, opens nothing
@@ -175,24 +135,18 @@ func (c *call) issue(ctx context.Context, g *Generator, typ string, n int) error
 //
 // Errors: [ErrInvalidType], [ErrCounterLost] (also with a floor or a ledger), [ErrClockSkew], [ErrConflict], ctx's, or a
 // failure of Redis.
-func (g *Generator) Peek(ctx context.Context, typ string) (Number, error) {
-	var c call
-	if err := c.begin(ctx, g, typ); err != nil {
-		return Number{}, err
+func (g *Generator) Peek(ctx context.Context, typ string) (n Number, err error) {
+	began := g.now()
+	c, err := g.begin(ctx, typ, "")
+	if err == nil {
+		var last int64
+		last, err = c.Peek(ctx)
+		if err == nil {
+			span := g.template.SpanOf(&c.Span().Period)
+			n = newNumber(g.template, &span, typ, g.unlessUnused(last))
+		}
 	}
-	r, err := c.follow(ctx, c.aim(), func() (store.Reply, error) {
-		series := c.series()
-		r, err := g.store.Peek(ctx, &c.budget, c.node.Node, &series)
-		return r, c.heard(&r, err)
-	})
-	if err == nil && r.Status != store.Issued && r.Status != store.Missing {
-		err = c.refusal(r)
-	}
-	if err = c.finish(ctx, err); err != nil {
-		return Number{}, err
-	}
-	c.made = result{span: &span{Span: c.g.template.SpanOf(&c.span.Period)}, template: c.g.template}
-	return c.number(c.g.unlessUnused(r.Last)), nil
+	return n, g.finish(ctx, c, began, err)
 }
 
 // Parse takes apart a number that was issued by a Generator with the same template, period, day start, year start and time
@@ -200,7 +154,7 @@ func (g *Generator) Peek(ctx context.Context, typ string) (Number, error) {
 // or excess padding, text before or after. It does not ask Redis. See [Scheme.Parse] for its errors.
 func (g *Generator) Parse(s string) (Number, error) { return g.parse(s) }
 
-// Scheme returns the Generator's own Scheme: what needs no Redis.
+// Scheme returns the Generator's own Scheme: the part of it that needs no Redis.
 func (g *Generator) Scheme() *Scheme { return &Scheme{g.scheme} }
 
 // unlessUnused is 0 for a counter that was opened, and not used.

@@ -29,12 +29,12 @@ const (
 // A Take asks for the numbers that follow the counter.
 type Take struct {
 	Series
-	N       int
-	Purpose Purpose
-	Doubted bool           // the server's clock is far from this host's: nothing prepared may be entered
-	Claim   Claim          // zero where no block is wanted
-	Request Request        // zero where none is to be remembered
-	Note    *redisrun.Note // nil where nobody leaves before the outcome
+	N              int
+	Purpose        Purpose
+	ClockUntrusted bool           // the server's clock is far from this host's: nothing prepared may be entered
+	Claim          Claim          // zero where no block is wanted
+	Request        Request        // zero where none is to be remembered
+	Note           *redisrun.Note // nil where nobody leaves before the outcome
 }
 
 // A Claim is the right to install one block of a ledger. The server gives it to one caller at a time.
@@ -51,8 +51,9 @@ type Request struct {
 	Key     string // fingerprint of the key that hides the sequence, or "plain"
 }
 
-// An Answer is what a request was answered.
+// An Answer is what a request was answered. Where the text cannot be read, the rest is zero.
 type Answer struct {
+	Text    string
 	Period  Period
 	Printed string // as in the Request
 	Key     string // as in the Request
@@ -144,16 +145,17 @@ type Block struct {
 
 // Open opens a period. [Late] may also mean that no answer came in time.
 func (s *Store) Open(ctx context.Context, b *budget.Budget, node *Node, o *Open) (Reply, error) {
-	r, err := s.run(ctx, b, node, s.open(o), o.N)
+	r, err := s.runner.Run(ctx, b, node, s.open(o), nil)
 	if err == redisrun.ErrUnanswered {
 		return Reply{Status: Late}, nil
 	}
-	return r, err
+	return read(r, err, o.N)
 }
 
 // Peek reads the counter and writes nothing.
 func (s *Store) Peek(ctx context.Context, b *budget.Budget, node *Node, series *Series) (Reply, error) {
-	return s.run(ctx, b, node, s.command(peekScript, series, nil, series.Mark), 0)
+	r, err := s.runner.Run(ctx, b, node, s.command(peekScript, series, nil, series.Mark), nil)
+	return read(r, err, 0)
 }
 
 // A Prepare opens the period Next of a type ahead of time.
@@ -167,18 +169,19 @@ type Prepare struct {
 
 // Prepare opens a period that has not begun.
 func (s *Store) Prepare(ctx context.Context, b *budget.Budget, node *Node, p *Prepare) (Reply, error) {
-	return s.run(ctx, b, node, s.prepare(p), 0)
+	r, err := s.runner.Run(ctx, b, node, s.prepare(p), nil)
+	return read(r, err, 0)
 }
 
-// History reads the counter of the series and those of other periods, into [Reply.Each].
-func (s *Store) History(ctx context.Context, b *budget.Budget, node *Node, series *Series, others []*Period) (Reply, error) {
-	keys := make([]any, len(others))
-	for i, p := range others {
-		keys[i] = s.CounterKey(series.Type, p.Label)
+// History reads the counter of the series and those of the periods with these labels, into [Reply.Each].
+func (s *Store) History(ctx context.Context, b *budget.Budget, node *Node, series *Series, labels []string) (Reply, error) {
+	keys := make([]any, len(labels))
+	for i, label := range labels {
+		keys[i] = s.CounterKey(series.Type, label)
 	}
 	in, err := s.runner.Run(ctx, b, node, s.command(historyScript, series, keys, series.Mark), nil)
 	if each, ok := in.Value.([]any); ok && err == nil {
-		if n := integers(each); len(n) == 1+len(others) {
+		if n := integers(each); len(n) == 1+len(labels) {
 			return Reply{Status: Issued, Each: n, Sent: in.Sent, Received: in.Received}, nil
 		}
 	}
@@ -187,12 +190,7 @@ func (s *Store) History(ctx context.Context, b *budget.Budget, node *Node, serie
 
 // Release gives a claim back, so that nobody waits until it expires.
 func (s *Store) Release(ctx context.Context, b *budget.Budget, node *Node, typ, token string) error {
-	_, err := s.run(ctx, b, node, redisrun.Command{Script: releaseScript, Args: []any{nil, nil, 1, s.RecordKey(typ), token}}, 0)
+	command := redisrun.Command{Script: releaseScript, Args: []any{nil, nil, 1, s.RecordKey(typ), token}}
+	_, err := s.runner.Run(ctx, b, node, command, nil)
 	return err
-}
-
-// run runs a command that is to issue n numbers.
-func (s *Store) run(ctx context.Context, b *budget.Budget, node *Node, c redisrun.Command, n int) (Reply, error) {
-	r, err := s.runner.Run(ctx, b, node, c, nil)
-	return read(r, err, n)
 }

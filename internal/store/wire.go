@@ -84,9 +84,9 @@ func (s *Store) take(t *Take, more ...Take) redisrun.Command {
 		}
 		keys, own = append(keys, k.counter, k.record), append(own, more[i].N, more[i].Mark)
 	}
-	if s.ledger || t.Purpose != Issue || t.Doubted || t.Request.ID != "" {
+	if s.ledger || t.Purpose != Issue || t.ClockUntrusted || t.Request.ID != "" {
 		clock := ""
-		if t.Doubted {
+		if t.ClockUntrusted {
 			clock = "untrusted"
 		}
 		own = append(own, string(t.Purpose), clock)
@@ -199,7 +199,7 @@ func (r *Reply) status(v []any) bool {
 	case Reserved:
 		r.ReplicationID, r.Above = text, n[2]
 	case Repeated:
-		r.Held, r.Answer = text, parseAnswer(text)
+		r.Answer = parseAnswer(text)
 	default:
 		r.Held = text
 	}
@@ -208,16 +208,17 @@ func (r *Reply) status(v []any) bool {
 
 var answered = regexp.MustCompile(`(?s)^([^"]+) (".*") (\d+) ([0-9a-z]+)$`)
 
-// parseAnswer reads 'PERIOD "DATE" "TEMPLATE" SEQUENCE KEY'. It returns nil for anything else.
-func parseAnswer(s string) *Answer {
-	m := answered.FindStringSubmatch(s)
+// parseAnswer reads 'PERIOD "DATE" "TEMPLATE" SEQUENCE KEY'.
+func parseAnswer(text string) *Answer {
+	unreadable := &Answer{Text: text}
+	m := answered.FindStringSubmatch(text)
 	if m == nil {
-		return nil
+		return unreadable
 	}
 	p, ok := ParsePeriod(m[1])
 	seq, err := strconv.ParseInt(m[3], 10, 64)
 	if !ok || err != nil {
-		return nil
+		return unreadable
 	}
-	return &Answer{Period: p, Printed: m[2], Key: m[4], Seq: seq}
+	return &Answer{text, p, m[2], m[4], seq}
 }

@@ -1,0 +1,133 @@
+package issue
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/dailyserial/serial/internal/budget"
+	"github.com/dailyserial/serial/internal/coalesce"
+	"github.com/dailyserial/serial/internal/redisrun"
+	"github.com/dailyserial/serial/internal/store"
+)
+
+// A node is a server that has keys, with what this process remembers of it.
+type node struct {
+	*store.Node
+	issuer  *Issuer
+	clock   clock
+	batches *coalesce.Lane[batchKey, payload, store.Reply]
+}
+
+// A batch is what callers share.
+type batch = coalesce.Batch[batchKey, payload, store.Reply]
+
+// A batchKey is what callers have in common who share a take.
+type batchKey struct {
+	typ   string
+	start int64 // of the span, Unix seconds
+}
+
+// A payload is what the first caller of a batch asked for.
+type payload struct {
+	ctx  context.Context // for its values
+	span *Span
+}
+
+// takeTogether has one number issued for the session's span, together with other callers of the type if there are any. It returns
+// the session's part of the reply.
+func (s *session) takeTogether(ctx context.Context) (store.Reply, error) {
+	b, place := s.node.batches.Join(batchKey{s.typ, s.span.From}, payload{ctx, s.span})
+	var limit time.Duration // none: the batch has all the time that a fresh call has
+	if left := s.budget.Answer(); left < budget.Answers {
+		limit = max(left, 1)
+	}
+	r, err := b.Wait(ctx, limit)
+	switch {
+	case err == nil:
+	case err == coalesce.ErrTimeout:
+		return store.Reply{}, redisrun.Outage(fmt.Errorf("serial: Redis failed: %w", redisrun.ErrNoAnswer))
+	case err == ctx.Err():
+		var failure error
+		if last := b.Note.Load(); last != nil {
+			failure = *last
+		}
+		return store.Reply{}, redisrun.GaveUp(err, failure)
+	case err == coalesce.ErrEnded:
+		return store.Reply{}, fmt.Errorf("serial: %w", err)
+	default:
+		return store.Reply{}, err
+	}
+	if r.Status == store.Issued && place < r.Count {
+		return store.Reply{Status: store.Issued, Last: r.Last - int64(r.Count-1-place)}, nil
+	}
+	left, _ := s.budget.Attempt()
+	s.budget.Spend(r.Received.Sub(b.Begun), left)
+	if r.Status == store.Issued { // for those who came before
+		return store.Reply{Status: r.Rest, Held: fmt.Sprint(r.Last), Before: r.Before}, nil
+	}
+	return *r, nil
+}
+
+// send sends batches: those of one span together.
+func (n *node) send(batches []*batch) {
+	first := batches[0]
+	left, ctx := remaining(first.Begun), context.WithoutCancel(first.Payload.ctx)
+	takes := make([]store.Take, 0, len(batches))
+	for i, b := range batches {
+		if b.Key.start != first.Key.start { // around midnight, or where the clock jumps
+			n.send(batches[:i])
+			n.send(batches[i:])
+			return
+		}
+		takes = append(takes, store.Take{
+			Series: n.issuer.memory.series(b.Key.typ, b.Payload.span), N: b.Size(),
+			Purpose: store.Issue, ClockUntrusted: n.clockUntrusted(), Note: &b.Note,
+		})
+	}
+	if len(batches) == 1 {
+		r, err := n.issuer.Store.Take(ctx, &left, n.Node, &takes[0])
+		n.finish(first, r, err)
+		return
+	}
+	n.issuer.Store.TakeAll(ctx, &left, n.Node, takes, func(i int, r store.Reply, err error) { n.finish(batches[i], r, err) })
+}
+
+// finish hands a reply to the callers of a batch.
+func (n *node) finish(b *batch, r store.Reply, err error) {
+	if err == nil {
+		err = n.observe(b.Key.typ, b.Payload.span, &r)
+	}
+	b.Finish(r, err)
+}
+
+// observe keeps what a reply tells of its time and of numbers. Numbers that are not confirmed are an error.
+func (n *node) observe(typ string, s *Span, r *store.Reply) error {
+	n.clock.measure(r)
+	if r.Unconfirmed != nil {
+		return &Refusal{Reply: store.Reply{Status: Unconfirmed, Unconfirmed: r.Unconfirmed}, Type: typ, Span: s}
+	}
+	if r.Status == store.Issued && r.Count > 0 {
+		n.issuer.memory.remember(typ, s, r.Last, &n.clock)
+	}
+	return nil
+}
+
+// clockUntrusted reports whether the server's clock is so far from this host's that a take may not enter what was prepared: the
+// sequence then checks the clock, as it does before it opens a period.
+func (n *node) clockUntrusted() bool {
+	offset := n.clock.offset.Load()
+	return n.issuer.MaxSkew >= 0 && max(offset, -offset) > int64(n.issuer.MaxSkew)
+}
+
+// remaining is what a batch has left that waited since begun. None waits for longer than a call may: if one has, this process
+// stood still, and a quick attempt remains.
+func remaining(begun time.Time) budget.Budget {
+	b := budget.New(true)
+	took, left := time.Since(begun), b.Answer()
+	if took > budget.Answers+budget.Last {
+		left, _ = b.Attempt()
+	}
+	b.Spend(took, left)
+	return b
+}

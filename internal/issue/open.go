@@ -1,0 +1,280 @@
+package issue
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/dailyserial/serial/internal/budget"
+	"github.com/dailyserial/serial/internal/redisrun"
+	"github.com/dailyserial/serial/internal/store"
+)
+
+// Open is the sequence's third step: it takes again, and only if the counter is still missing asks the floor and opens the period.
+// The next step is Wait where the period has to be looked at again: it ended meanwhile, or the lock expired. An opening goes on
+// without a caller who leaves, so that nobody waits for its lock to expire; only the floor is asked no longer.
+func (c *Call) Open(ctx context.Context, n int, lock Lock) Outcome {
+	a := &attempt{call: c, lock: lock}
+	if lock == nil {
+		return a.openAlone(ctx, n)
+	}
+	return c.result(redisrun.Await(ctx, redisrun.NoLimit, func() (out Outcome, _ error) {
+		steady := context.WithoutCancel(ctx)
+		defer func() {
+			c.giveBack(steady, lock)
+			c.endFlight(out.Err)
+		}()
+		return a.open(ctx, steady, n), nil
+	}))
+}
+
+// refill has a block set aside for a counter that is there, but at its ceiling or not as it was left, and issues n numbers from
+// it. The next step is Again where another caller of this process did that. It goes on without a caller who leaves.
+func (c *Call) refill(ctx context.Context, n int) Outcome {
+	if others := c.startFlight(); others != nil {
+		return c.waitFlight(ctx, others)
+	}
+	return c.result(redisrun.Await(ctx, redisrun.NoLimit, func() (out Outcome, _ error) {
+		defer func() { c.endFlight(out.Err) }()
+		for {
+			a := &attempt{call: c}
+			if out = a.refill(context.WithoutCancel(ctx), n); out.Step != Wait {
+				return out, nil
+			}
+			if out = c.Wait(ctx); out.Step != Again { // for another process that is at it
+				return out, nil
+			}
+		}
+	}))
+}
+
+// result is the outcome of a step that goes on without a caller who leaves.
+func (c *Call) result(out Outcome, err error) Outcome {
+	if c.left = err != nil; c.left {
+		return c.gaveUp(err)
+	}
+	return out
+}
+
+// An attempt is one attempt to create a counter, to lift it, or to have a block installed.
+//
+// With a ledger that takes a claim: the right to install one block. Redis gives it to one caller at a time, for the lock's expiry,
+// and open consumes it: so a block that comes late, from a process that stood still or to a server that has forgotten, is burned.
+type attempt struct {
+	call    *Call
+	lock    Lock        // nil for none
+	claimed bool        // the attempt may have the claim
+	block   store.Block // under that claim; its bounds once it is reserved
+	above   int64       // the block has to lie above
+	until   time.Time   // the claim is of no use from then on
+}
+
+// open is Open by whoever has the lock. ctx is the caller's, and steady does not end.
+func (a *attempt) open(ctx, steady context.Context, n int) Outcome {
+	c, s := a.call, &a.call.session
+	asked, purpose := s.span, store.ForOpening
+	if s.issuer.Floor != nil {
+		purpose = store.ForFloor
+	}
+	defer c.giveBack(steady, a)
+	r, err := a.look(steady, n, purpose)
+	if err != nil || r.Status != store.Reserved {
+		if out := c.outcome(r, err); out.Step != Missing {
+			return out
+		}
+	}
+	since := a.lock.Since()
+	if s.span.Start != asked.Start || time.Since(since) >= LockExpiry-floorMargin {
+		return Outcome{Step: Wait} // the lock is another period's, or it took too long to get here
+	}
+	o := store.Open{N: n, Checked: r.Now, Lease: LockExpiry - r.Sent.Sub(since)} // from when r was asked for, or later
+	if err := s.checkSkew(r); err != nil {
+		return Outcome{Err: err}
+	}
+	if s.issuer.Floor != nil {
+		used, err := a.askFloor(ctx, since.Add(LockExpiry-floorMargin))
+		if err != nil {
+			return Outcome{Err: err}
+		}
+		o.Floor = store.FloorAt(used)
+	}
+	// For the period of the check: Redis refuses it if it comes too late.
+	return a.opened(a.install(steady, o))
+}
+
+// openAlone is open without a lock, for the second in which it arrives.
+func (a *attempt) openAlone(ctx context.Context, n int) Outcome {
+	s, found := &a.call.session, a.call.found
+	if err := s.checkSkew(*found); err != nil {
+		return Outcome{Err: err}
+	}
+	s.aim()
+	return a.opened(a.install(ctx, store.Open{N: n, Checked: found.Now, Lease: LockExpiry}))
+}
+
+// opened is the outcome for a period that was missing.
+func (a *attempt) opened(r store.Reply, err error) Outcome {
+	s := &a.call.session
+	if err == nil && r.Status == store.Issued {
+		s.mu.Lock()
+		s.events.Opened, s.events.OpenedAt = s.span, time.Now()
+		s.mu.Unlock()
+	}
+	out := a.call.outcome(r, err)
+	if out.Step == Missing {
+		out.Step = Wait
+	}
+	return out
+}
+
+// refill is one attempt at a block for a counter that is there.
+func (a *attempt) refill(ctx context.Context, n int) Outcome {
+	defer a.call.giveBack(ctx, a)
+	r, err := a.look(ctx, n, store.ForCeiling)
+	if err == nil && r.Status == store.Reserved {
+		r, err = a.install(ctx, store.Open{N: n, Checked: r.Now, Lease: LockExpiry})
+	}
+	return a.call.outcome(r, err)
+}
+
+// look is a take that tells how the period stands. With a ledger, and unless the purpose is All, the reply brings the claim where a
+// block has to be set aside; ctx must not end then, since the claim has to be given back. The claim does not outlive the lock, so
+// that a process that dies with both delays the others once.
+func (a *attempt) look(ctx context.Context, n int, purpose store.Purpose) (r store.Reply, err error) {
+	c, s := a.call, &a.call.session
+	take := store.Take{N: n, Purpose: store.All}
+	if s.issuer.Reserve != nil && purpose != store.All {
+		since := time.Now()
+		take.Purpose, take.Claim = purpose, store.Claim{Token: rand.Text(), Lease: LockExpiry}
+		if a.lock != nil {
+			since = a.lock.Since()
+			// By the server's clock, shortly before the lock was asked for.
+			take.Claim.Until = c.found.Now.Add(since.Sub(c.found.Received) + LockExpiry)
+		}
+		a.claimed, a.until = true, since.Add(LockExpiry-floorMargin)
+	}
+	s.aim()
+	for again := true; again; {
+		take.Series, take.ClockUntrusted, take.Request = s.series(), s.node.clockUntrusted(), c.answer()
+		r, err = s.issuer.Store.Take(ctx, &s.budget, s.node.Node, &take)
+		again, err = s.follow(ctx, &r, err)
+	}
+	a.claimed = a.claimed && (err != nil || r.Status == store.Reserved)
+	a.above = max(a.above, r.Above)
+	a.block = store.Block{Token: take.Claim.Token, ReplicationID: r.ReplicationID}
+	return r, err
+}
+
+// askFloor asks the floor, which has until then, and the caller's context, to answer. A block has to lie above the answer.
+func (a *attempt) askFloor(ctx context.Context, until time.Time) (int64, error) {
+	s := &a.call.session
+	used, err := a.askOutside(ctx, until, func(ctx context.Context) (int64, error) { return s.issuer.Floor(ctx, s.typ, s.start()) })
+	if err != nil {
+		return 0, fmt.Errorf("serial: the floor of %s %s: %w", s.typ, s.span.Label, err)
+	}
+	if limit := s.issuer.Limit; used < 0 || used > limit {
+		return 0, fmt.Errorf("serial: the floor of %s %s answered %d: allowed are 0 to %d", s.typ, s.span.Label, used, limit)
+	}
+	a.above = max(a.above, used)
+	return used, nil
+}
+
+// askOutside asks a floor or a ledger, which has until then to answer, and as long as the call has time for it. One that heeds its
+// context answers in time with an error of its own; one that doesn't is not waited for.
+func (a *attempt) askOutside(ctx context.Context, until time.Time, ask func(context.Context) (int64, error)) (int64, error) {
+	start, b := time.Now(), &a.call.session.budget
+	rest := min(floorMargin/2, b.Answer())
+	limit := max(0, min(until.Sub(start), b.Answer()-rest))
+	if f := a.call.flight; f != nil {
+		f.outside.Store(true)
+		defer f.outside.Store(false)
+	}
+	within, cancel := context.WithTimeout(ctx, limit)
+	v, err := redisrun.Await(ctx, limit+rest, func() (int64, error) {
+		defer cancel()
+		return ask(within)
+	})
+	b.Spend(time.Since(start), limit+rest)
+	return v, err
+}
+
+// reserve asks the ledger for a block that n numbers fit into, if the period has so many left.
+func (a *attempt) reserve(ctx context.Context, n int) error {
+	const widest = store.MaxSeq
+	s := &a.call.session
+	i, label := s.issuer, s.span.Label
+	above := max(a.above, i.Base)
+	if above >= widest { // by a counter that something else has written
+		return s.refuse(store.Reply{Status: store.Exhausted, Held: strconv.FormatInt(above, 10)})
+	}
+	size := max(1, min(max(i.Block, int64(n)), i.Limit-above)) // the last block is as small as needed
+	after, err := a.askOutside(ctx, a.until, func(ctx context.Context) (int64, error) {
+		return i.Reserve(ctx, s.typ, label, above, size)
+	})
+	if err != nil {
+		return redisrun.Outage(fmt.Errorf("serial: the ledger of %s %s: %w", s.typ, label, err))
+	}
+	most := widest - size
+	if i.Limit == widest { // whose last block may reach beyond it
+		most = 2 * widest
+	}
+	if after < above || after > most {
+		return redisrun.Outage(fmt.Errorf("serial: the ledger of %s %s set aside %d above %d and answered %d: allowed are %d to %d",
+			s.typ, label, size, above, after, above, most))
+	}
+	a.block.After, a.block.Upto = min(after, widest), min(after+size, widest)
+	return nil
+}
+
+// install sends open, for the period that was looked at: Redis refuses it if that is over. With a claim, a block is set aside
+// first.
+func (a *attempt) install(ctx context.Context, o store.Open) (store.Reply, error) {
+	c, s := a.call, &a.call.session
+	if a.claimed {
+		if !time.Now().Before(a.until) {
+			return store.Reply{Status: store.Late}, nil
+		}
+		if err := a.reserve(ctx, o.N); err != nil {
+			return store.Reply{}, err
+		}
+		o.Block = &a.block
+	}
+	asked := s.span
+	if s.aim(); s.span.Start != asked.Start { // what is printed of the date may have changed since the period was looked at
+		s.span = asked
+	}
+	o.Series, o.Base, o.Request = s.series(), s.issuer.Base, c.answer()
+	r, err := s.issuer.Store.Open(ctx, &s.budget, s.node.Node, &o)
+	err = s.observe(&r, err)
+	a.claimed = a.claimed && (err != nil || r.Status != store.Issued && r.Status != store.Exhausted)
+	return r, err
+}
+
+// Release gives a claim back that has not been used, so that the next one need not wait until it expires. One that may have been
+// used, or not been given, is given back too: it does no harm, and nobody knows better.
+func (a *attempt) Release(ctx context.Context, patience time.Duration) {
+	if !a.claimed {
+		return
+	}
+	s := &a.call.session
+	a.claimed = false
+	_, _ = redisrun.Await(ctx, patience, func() (bool, error) {
+		b := budget.New(false)
+		return true, s.issuer.Store.Release(ctx, &b, s.node.Node, s.typ, a.block.Token)
+	})
+}
+
+// giveBack gives back what the call holds, and waits a little for that: not for a server that has failed already.
+func (c *Call) giveBack(ctx context.Context, held interface {
+	Release(ctx context.Context, patience time.Duration)
+}) {
+	s := &c.session
+	patience, start := time.Duration(0), time.Now()
+	if !s.silent {
+		patience = max(0, min(LockPatience, s.budget.Answer()))
+	}
+	held.Release(ctx, patience)
+	s.budget.Spend(time.Since(start), patience)
+}

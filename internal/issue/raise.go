@@ -1,0 +1,81 @@
+package issue
+
+import (
+	"context"
+	"time"
+
+	"github.com/dailyserial/serial/internal/redisrun"
+	"github.com/dailyserial/serial/internal/store"
+)
+
+// Raise is an operator's Raise to seq, or an operator's Takeover, as the purpose says. It goes on without a caller who leaves.
+func (c *Call) Raise(ctx context.Context, purpose store.Purpose, seq int64) error {
+	for {
+		out := c.result(redisrun.Await(ctx, redisrun.NoLimit, func() (Outcome, error) {
+			a := &attempt{call: c}
+			return a.raise(ctx, context.WithoutCancel(ctx), purpose, seq), nil
+		}))
+		if out.Step == Wait {
+			out = c.Wait(ctx)
+		}
+		if out.Step != Again {
+			return out.Err
+		}
+	}
+}
+
+// raise is one attempt at Raise. ctx is the caller's, and steady does not end. A take of no numbers tells how the period stands.
+func (a *attempt) raise(ctx, steady context.Context, purpose store.Purpose, seq int64) Outcome {
+	c, s := a.call, &a.call.session
+	r, err := a.look(ctx, 0, store.All)
+	if err != nil && !(Refused(err, Unconfirmed) && r.Last < seq) { // nothing depends on that one
+		return Outcome{Err: err}
+	}
+	floor, missing := seq, false
+	switch {
+	case r.Status == store.Issued:
+		if r.Last >= seq {
+			return Outcome{}
+		}
+	case r.Status == store.Exhausted: // by a counter that stands higher than this template can print
+		return Outcome{}
+	case r.Status == store.Ceiling: // by a counter that is not as it was left
+	case r.Status == store.Missing, r.Status == store.Lost, r.Status == store.Future,
+		r.Status == store.Conflict && purpose == store.ForTakeover:
+		missing = true
+		if err := s.checkSkew(r); err != nil {
+			return Outcome{Err: err}
+		}
+		if s.issuer.Floor != nil {
+			used, err := a.askFloor(ctx, time.Now().Add(LockExpiry-floorMargin))
+			if err != nil {
+				return Outcome{Err: err}
+			}
+			floor = max(seq, used)
+		}
+	default:
+		return Outcome{Err: s.refuse(r)}
+	}
+	if s.issuer.Reserve != nil {
+		asked := s.span
+		defer c.giveBack(steady, a)
+		switch r, err = a.look(steady, 0, purpose); {
+		case err != nil:
+			return Outcome{Err: err}
+		case r.Status == store.Claimed:
+			c.sawOthers()
+			return Outcome{Step: Wait}
+		case s.span.Start != asked.Start:
+			return Outcome{Step: Wait}
+		case r.Status != store.Reserved:
+			return Outcome{Err: s.refuse(r)}
+		}
+		a.above = max(a.above, floor)
+	}
+	// For the period that was looked at: if that is over by now, nothing is written.
+	r, err = a.install(steady, store.Open{Purpose: purpose, Floor: store.FloorAt(floor)})
+	if Refused(err, store.Exhausted) || err == nil && r.Status == store.Issued && !missing { // exhausted: so was it without a ledger
+		return Outcome{}
+	}
+	return a.opened(r, err)
+}

@@ -1,0 +1,212 @@
+package issue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/dailyserial/serial/internal/budget"
+	"github.com/dailyserial/serial/internal/redisrun"
+	"github.com/dailyserial/serial/internal/store"
+)
+
+const (
+	catchUp    = 5 * time.Second // a clock set back by no more is waited for
+	clockTries = 10              // consecutive answers that a server's clock is elsewhere, after which it is not followed
+)
+
+// A clock is what is known of a server's clock: how far it is ahead of this host's, so that a wrong one costs a round trip once
+// and not with every call.
+type clock struct {
+	offset atomic.Int64 // nanoseconds
+	trip   atomic.Int64 // usual time of a round trip, nanoseconds
+}
+
+func (k *clock) now() time.Time { return time.Now().Add(time.Duration(k.offset.Load())) }
+
+// measure keeps the round trip of a reply. One that took long counts for a quarter.
+func (k *clock) measure(r *store.Reply) {
+	trip := r.Received.Sub(r.Sent)
+	if r.Received.IsZero() { // none came
+		return
+	}
+	if old := k.trip.Load(); old > 0 {
+		trip = (3*time.Duration(old) + trip) / 4
+	}
+	k.trip.Store(int64(trip))
+}
+
+// learn keeps the offset that a reply tells, to half a round trip. It returns that and the one known before, which are the same if
+// the reply does not tell.
+func (k *clock) learn(r *store.Reply) (offset, before time.Duration) {
+	if r.Now.IsZero() {
+		return 0, 0
+	}
+	offset = r.Now.Sub(r.Sent.Add(r.Received.Sub(r.Sent) / 2))
+	return offset, time.Duration(k.offset.Swap(int64(offset)))
+}
+
+// A session is what a call exchanges with the server that has its type's keys. A script is sent like this:
+//
+//	s.aim()
+//	for again := true; again; {
+//		r, err = ... // sent for s.span
+//		again, err = s.follow(ctx, &r, err)
+//	}
+type session struct {
+	issuer    *Issuer
+	typ       string
+	node      *node
+	span      *Span // of the last script sent
+	budget    budget.Budget
+	told      bool          // the server has told the time since aim
+	elsewhere int           // consecutive answers since aim that its clock is not in the span
+	slept     time.Duration // until its clock had caught up
+	silent    bool          // the server did not answer the last script
+
+	mu     sync.Mutex // guards events, which a caller that left may read
+	events Events
+}
+
+// Events are what a call came across that hooks tell. A Span that is nil stands for none.
+type Events struct {
+	Opened         *Span     // that the call opened
+	OpenedAt       time.Time // when it was open
+	Lost           *Span     // whose counter is gone or went back
+	Held           string    // what that counter holds
+	Corrected      bool      // the server's clock turned out to be elsewhere
+	Offset, Before time.Duration
+}
+
+// Events returns what the call came across so far.
+func (c *Call) Events() Events {
+	c.session.mu.Lock()
+	defer c.session.mu.Unlock()
+	return c.session.events
+}
+
+// Type is the type that the call is for.
+func (c *Call) Type() string { return c.session.typ }
+
+// Span is the span of the last script that was sent.
+func (c *Call) Span() *Span { return c.session.span }
+
+// aim has the next script sent for the span that the server's clock is in, as far as that is known: now, but where a span is over
+// in a second, when the script gets there.
+func (s *session) aim() {
+	at := s.node.clock.now()
+	if s.issuer.Brief {
+		at = at.Add(time.Duration(s.node.clock.trip.Load() / 2))
+	}
+	s.told, s.elsewhere = false, 0
+	s.enter(at)
+}
+
+// enter has the next script sent for the span of an instant. Where no number can be printed then, this host's clock may be wrong, and
+// the server has to tell the time first.
+func (s *session) enter(at time.Time) {
+	if s.span = s.issuer.spanAt(at); s.span.Unprintable != nil && !s.told {
+		s.span = s.issuer.nowhere
+	}
+}
+
+// follow digests the reply to a script. It returns true if the script has to be sent again, for the span that the session has
+// then: the server's clock is elsewhere, or was behind and has been waited for.
+func (s *session) follow(ctx context.Context, r *store.Reply, err error) (again bool, _ error) {
+	if err := s.observe(r, err); err != nil {
+		return false, err
+	}
+	switch r.Status {
+	case store.Clock:
+		if s.elsewhere++; s.elsewhere > clockTries {
+			return false, s.refuse(store.Reply{Status: Unsteady, Now: r.Now})
+		}
+		at := r.Now
+		if s.issuer.Brief {
+			at = at.Add(r.Received.Sub(r.Sent)) // until the next one arrives
+		}
+		s.told = true
+		s.enter(at)
+		return s.span.Unprintable == nil, s.span.Unprintable
+	case store.Future:
+		entered, _ := store.ParsePeriod(r.Entered)
+		pause := max(time.Unix(entered.Start, 0).Sub(r.Now), s.slept/8) // few times, also if the clock stands still
+		deadline, ok := ctx.Deadline()
+		if s.slept+pause > catchUp || ok && time.Until(deadline) < pause {
+			return false, nil
+		}
+		if err := redisrun.Sleep(ctx, pause); err != nil {
+			return false, err
+		}
+		s.slept += pause
+		s.aim()
+		return true, nil
+	}
+	return false, nil
+}
+
+// observe keeps what a reply tells, which is the one place where a reply is digested. Numbers that are not confirmed are an error.
+func (s *session) observe(r *store.Reply, err error) error {
+	if s.silent = err != nil; s.silent {
+		return err
+	}
+	offset, before := s.node.clock.learn(r)
+	if r.Status == store.Lost || r.WasThere || r.Status == store.Clock && offset != before {
+		s.mu.Lock()
+		if r.Status == store.Clock { // callers who shared a reply tell it once
+			s.events.Corrected, s.events.Offset, s.events.Before = true, offset, before
+		} else if s.events.Lost == nil {
+			s.events.Lost, s.events.Held = s.span, r.Held
+		}
+		s.mu.Unlock()
+	}
+	return s.node.observe(s.typ, s.span, r)
+}
+
+// series is the series of the session's type and span.
+func (s *session) series() store.Series { return s.issuer.memory.series(s.typ, s.span) }
+
+// start is the first instant of the span's period.
+func (s *session) start() time.Time { return time.Unix(s.span.Start, 0).In(s.issuer.Calendar.Location) }
+
+// checkSkew refuses to open a period by a clock that is too far from this host's. r is the reply that told the server's time, which
+// was read at some moment between sending and receiving.
+func (s *session) checkSkew(r store.Reply) error {
+	skew := s.issuer.MaxSkew
+	if skew < 0 || !r.Now.Before(r.Sent.Add(-skew)) && !r.Now.After(r.Received.Add(skew)) {
+		return nil
+	}
+	r.Status = Skewed
+	return s.refuse(r)
+}
+
+// A Refusal is why no numbers were issued. It is data, which the API puts into words.
+type Refusal struct {
+	store.Reply // whose Status says why
+	Type        string
+	Span        *Span
+	HighWater   int64 // the greatest sequence that this process has returned in the period, 0 if none
+}
+
+// These are a Refusal's status besides those of the store.
+const (
+	Skewed      store.Status = "skewed"      // the server's clock is too far from this host's
+	Unsteady    store.Status = "unsteady"    // the server's clock does not stay in one period
+	Unconfirmed store.Status = "unconfirmed" // by replicas
+)
+
+func (r *Refusal) Error() string {
+	return fmt.Sprintf("serial: %s of %s: %s", r.Type, r.Span.Label, r.Status)
+}
+
+// Refused reports whether err is a Refusal of that status.
+func Refused(err error, status store.Status) bool {
+	var r *Refusal
+	return errors.As(err, &r) && r.Status == status
+}
+
+// refuse makes a reply a Refusal.
+func (s *session) refuse(r store.Reply) error { return &Refusal{r, s.typ, s.span, s.series().Mark} }

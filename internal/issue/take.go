@@ -1,0 +1,155 @@
+package issue
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/dailyserial/serial/internal/budget"
+	"github.com/dailyserial/serial/internal/calendar"
+	"github.com/dailyserial/serial/internal/coalesce"
+	"github.com/dailyserial/serial/internal/redisrun"
+	"github.com/dailyserial/serial/internal/store"
+)
+
+// Take is the sequence's first step: it takes n numbers from a counter that is there. None are taken to see how the period stands.
+func (c *Call) Take(ctx context.Context, n int) Outcome {
+	s := &c.session
+	shared := n == 1 && c.request == "" && s.node.Known() // with callers who ask for the same
+	s.aim()
+	for {
+		var r store.Reply
+		var err error
+		alone := !shared
+		var place coalesce.Place
+		if shared && ctx.Done() == nil { // the caller may wait for Redis itself
+			place, alone = s.node.batches.Alone()
+		}
+		if alone {
+			r, err = c.takeAlone(ctx, n, shared, place)
+		} else {
+			r, err = s.takeTogether(ctx)
+		}
+		again, err := s.follow(ctx, &r, err)
+		switch {
+		case again:
+		case err == nil && r.Status == store.Ceiling:
+			if out := c.refill(ctx, n); out.Step != Again {
+				return out
+			}
+			s.aim()
+		default:
+			return c.outcome(r, err)
+		}
+	}
+}
+
+// takeAlone sends a take of the call's own. A shared one has a place among the batches, and may get fewer numbers than it asked for.
+func (c *Call) takeAlone(ctx context.Context, n int, shared bool, place coalesce.Place) (r store.Reply, err error) {
+	s := &c.session
+	take := store.Take{
+		Series: s.series(), N: n, Purpose: store.All, ClockUntrusted: s.node.clockUntrusted(), Request: c.answer(),
+	}
+	if shared {
+		take.Purpose = store.Issue
+		answered := false // not if a hook panics
+		defer func() { s.node.batches.Leave(place, answered) }()
+		r, err = s.issuer.Store.Take(ctx, &s.budget, s.node.Node, &take)
+		answered = err == nil
+		return r, err
+	}
+	return s.issuer.Store.Take(ctx, &s.budget, s.node.Node, &take)
+}
+
+// LockExpiry is how long a crashed holder of the lock delays the others.
+const LockExpiry = 8 * time.Second
+
+const (
+	// LockPatience is how long an attempt at the lock waits for a server, if a majority has not answered before. The same goes
+	// for giving the lock back, and for a caller that waits for that.
+	LockPatience = 2 * time.Second
+	// floorMargin is what remains of the lock, once the floor has answered, to open the period.
+	floorMargin = time.Second
+)
+
+// ErrTaken is the error of an attempt at a lock that others hold.
+var ErrTaken = errors.New("others kept the lock")
+
+// Locks grant the lock of a key to one caller at a time, of all processes.
+type Locks interface {
+	// Try makes one attempt, which ends with ctx and within limit. The error is ErrTaken if another caller holds the lock.
+	Try(ctx context.Context, key string, limit time.Duration) (Lock, error)
+}
+
+// A Lock is held until it is released or, should that fail, until it expires.
+type Lock interface {
+	Since() time.Time // when it was asked for, so that it expires LockExpiry later at the earliest
+	Release(ctx context.Context, patience time.Duration)
+}
+
+// Lock is the sequence's second step: one attempt at the lock. Where another process holds the lock the next step is Wait, and where
+// another caller of this process has opened the period meanwhile, Again. Lock servers that fail may be well a moment later, and
+// the counter may be there by then: so it is Wait for them too while there is time for another attempt.
+//
+// A second is too short for a lock. To open is safe without, and there is no floor to ask.
+func (c *Call) Lock(ctx context.Context, locks Locks) Outcome {
+	s := &c.session
+	if s.issuer.Calendar.Unit == calendar.Second {
+		return Outcome{Step: Locked}
+	}
+	if others := c.startFlight(); others != nil {
+		return c.waitFlight(ctx, others)
+	}
+	start := time.Now()
+	limit, _ := s.budget.Attempt()
+	lock, err := locks.Try(ctx, s.issuer.Store.LockKey(s.typ, s.span.Label), limit)
+	const attempt = 2 * LockPatience // to ask, and to give back what was granted
+	s.budget.Spend(time.Since(start), attempt)
+	c.lockErr = nil
+	switch {
+	case err == nil:
+		return Outcome{Step: Locked, Lock: lock}
+	case errors.Is(err, ErrTaken):
+		c.sawOthers()
+		return Outcome{Step: Wait}
+	}
+	c.lockErr = err
+	if redisrun.EndOf(ctx) == nil && redisrun.Transient(err) && s.budget.Answer() >= attempt {
+		return Outcome{Step: Wait}
+	}
+	return Outcome{Err: err}
+}
+
+// Wait is the sequence's fourth step: it lets others open the period, for a random time that grows to a tenth of a second.
+func (c *Call) Wait(ctx context.Context) Outcome {
+	pause := min(2*time.Millisecond<<c.waits, 100*time.Millisecond)
+	pause = pause/2 + rand.N(pause)
+	if pause > c.session.budget.Wait() {
+		return c.waitedTooLong()
+	}
+	c.waits = min(c.waits+1, 10)
+	if err := redisrun.Sleep(ctx, pause); err != nil {
+		return Outcome{Err: err}
+	}
+	c.session.budget.Spend(pause, pause)
+	return Outcome{Step: Again}
+}
+
+// waitedTooLong ends a call that has waited for others as long as it may.
+func (c *Call) waitedTooLong() Outcome {
+	s := &c.session
+	return Outcome{Err: fmt.Errorf("serial: %s %s was not opened within %v: %w", s.typ, s.span.Label, budget.Others,
+		cmp.Or(c.lockErr, ErrTaken))}
+}
+
+// gaveUp ends a call whose context ended while a period was opened or a block set aside.
+func (c *Call) gaveUp(end error) Outcome {
+	what := "its period to be opened"
+	if c.session.issuer.Reserve != nil {
+		what += " and for its ledger, which may itself wait for a transaction that the caller holds"
+	}
+	return Outcome{Err: fmt.Errorf("serial: gave up waiting for %s, for %s: %w", c.session.typ, what, end)}
+}
