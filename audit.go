@@ -181,23 +181,27 @@ func (g *Generator) counter(ctx context.Context, typ string, p *calendar.Period)
 	return g.unlessUnused(last), g.finish(ctx, c, began, err)
 }
 
-func (g *Generator) read(ctx context.Context, c *issue.Call, typ string, p *calendar.Period) (int64, error) {
+func (g *Generator) read(ctx context.Context, c *issue.Call, typ string, p *calendar.Period) (last int64, err error) {
 	for {
-		each, err := c.History(ctx, p.Label)
-		switch current := c.Span(); {
-		case err != nil:
-			return 0, err
-		case p.Start > current.Start:
-			return 0, fmt.Errorf("serial: Audit of %s in %s: the period has not begun by Redis's clock, which is in %s",
-				typ, calendar.FormatLabel(p.Label), calendar.FormatLabel(current.Label))
-		case p.Start < current.Start && each[1] < 0:
-			return 0, fmt.Errorf("serial: Audit of %s in %s: Redis has no counter of it: none was issued, or it is no longer kept; "+
-				"WithRetention keeps counters beyond their period", typ, calendar.FormatLabel(p.Label))
-		case p.Start < current.Start:
+		if p.Start < c.Current().Start {
+			var each []int64
+			switch each, err = c.History(ctx, p.Label); {
+			case err != nil:
+				return 0, err
+			case c.Span().Start <= p.Start: // this host's clock was ahead
+				continue
+			case each[1] < 0:
+				return 0, fmt.Errorf("serial: Audit of %s in %s: Redis has no counter of it: none was issued, or it is no longer kept; "+
+					"WithRetention keeps counters beyond their period", typ, calendar.FormatLabel(p.Label))
+			}
 			return each[1], nil
 		}
-		last, err := c.Peek(ctx) // which tells a counter that is lost
-		if err != nil || c.Span().Start == p.Start {
+		last, err = c.Peek(ctx)
+		switch current := c.Span(); {
+		case err == nil && p.Start > current.Start:
+			return 0, fmt.Errorf("serial: Audit of %s in %s: the period has not begun by Redis's clock, which is in %s",
+				typ, calendar.FormatLabel(p.Label), calendar.FormatLabel(current.Label))
+		case err != nil || p.Start == current.Start:
 			return last, err
 		}
 	}

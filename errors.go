@@ -83,6 +83,9 @@ func outcome(ctx context.Context, err error) error {
 
 // outcome is outcome for an error that may be a refusal, which is put into words.
 func (g *Generator) outcome(ctx context.Context, err error) error {
+	if err == nil {
+		return nil
+	}
 	var refusal *issue.Refusal
 	if errors.As(err, &refusal) {
 		err = g.explain(refusal)

@@ -58,6 +58,10 @@ func (g *Generator) prepare(ctx context.Context, c *issue.Call, periods int) (er
 			if out = c.Wait(ctx); out.Step == issue.Again {
 				opened, out.Err = g.openCurrent(ctx, c)
 			}
+		case issue.Enter:
+			if out = c.Wait(ctx); out.Step == issue.Again {
+				_, out.Err = g.sequence(ctx, c, 0)
+			}
 		case issue.Missing: // the floor has to be asked, under the lock
 			if out = c.Lock(ctx, g.locks); out.Step == issue.Locked {
 				out = c.PrepareAboveFloor(ctx, out.Lock)

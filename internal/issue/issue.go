@@ -137,7 +137,8 @@ const (
 	Missing             // the counter is missing, or lost while a floor can tell how far it had come
 	Locked              // the caller has the lock
 	Wait                // others are at work, or the period has to be looked at again
-	Again               // take again
+	Again               // the same again
+	Enter               // of Prepare: enter the current period first, which must not be full
 )
 
 // An Outcome is how a step ended.

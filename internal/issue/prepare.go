@@ -12,7 +12,8 @@ import (
 // Prepare makes one attempt to open the period p ahead of time, where the period before is open. The next step is
 //
 //   - Missing where the floor has to be asked first: then Lock, and PrepareAboveFloor
-//   - Wait where the current period has to be opened, or has to be opened again, first
+//   - Wait where the current period has to be opened first, or opened again
+//   - Enter where the current period has to be entered first
 //   - Again where the clocks have been compared first
 func (c *Call) Prepare(ctx context.Context, p *calendar.Period) Outcome {
 	s := &c.session
@@ -36,11 +37,8 @@ func (c *Call) Prepare(ctx context.Context, p *calendar.Period) Outcome {
 		_, limited := ctx.Deadline()
 		c.waits, s.budget = 0, budget.New(limited) // each period has a budget of its own
 		return Outcome{}
-	case store.Missing: // the record is not as this call has left it: enter the current period, which must not be full
-		if out := c.Take(ctx, 0); out.Err != nil {
-			return out
-		}
-		return Outcome{Step: Wait}
+	case store.Missing: // the record is not as this call has left it
+		return Outcome{Step: Enter}
 	case store.Gap:
 		return Outcome{Step: Wait}
 	case store.Unchecked:

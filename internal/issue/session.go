@@ -94,6 +94,12 @@ func (c *Call) Type() string { return c.session.typ }
 // Span is the span of the last script that was sent.
 func (c *Call) Span() *Span { return c.session.span }
 
+// Current is the span that the server's clock is in, as far as that is known.
+func (c *Call) Current() *Span {
+	c.session.aim()
+	return c.session.span
+}
+
 // aim has the next script sent for the span that the server's clock is in, as far as that is known: now, but where a span is over
 // in a second, when the script gets there.
 func (s *session) aim() {

@@ -19,7 +19,7 @@ import (
 )
 
 // A Script is sent by its digest, and whole only to a server that does not have it.
-type Script struct{ Source, Digest string }
+type Script struct{ Source, Digest any } // strings, as arguments
 
 // NewScript returns the script of a source.
 func NewScript(source string) *Script {
@@ -93,7 +93,7 @@ func (r *Runner) Run(ctx context.Context, b *budget.Budget, node *Node, c Comman
 	if note != nil && note.Load() != nil {
 		failure = *note.Load()
 	}
-	name, body := any("evalsha"), any(c.Script.Digest)
+	name, body := any("evalsha"), c.Script.Digest
 	for attempt := 0; ; attempt++ {
 		limit, last := b.Attempt()
 		if quick = quick || last; quick {
