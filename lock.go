@@ -16,32 +16,36 @@ import (
 	"github.com/dailyserial/serial/internal/redisrun"
 )
 
-// locks makes the redsync locks around opening periods.
+// locks makes the redsync locks around opening periods, on independent servers.
 type locks struct {
 	clients []goredis.UniversalClient
-	split   atomic.Bool // an attempt was granted by some servers and refused by others, and none has succeeded since
+	split   atomic.Bool // some servers granted an attempt that others refused, and none has succeeded since
 }
 
 // A lock is held until it is released or, should that fail, until it expires.
 type lock struct {
 	mutex *redsync.Mutex
-	since time.Time // when it was asked for, so that it expires issue.LockExpiry later at the earliest
+	since time.Time
 }
 
-// Try makes one attempt at the lock. The error is issue.ErrTaken if another holds it. It answers as soon as ctx ends, and otherwise
-// within limit.
+// Since is when the lock was asked for.
+func (k *lock) Since() time.Time { return k.since }
+
+// Try makes one attempt at the lock. The error is issue.ErrTaken if another caller holds it. It answers as soon as ctx ends, and
+// otherwise within limit.
 //
-// redsync is not handed ctx itself: it would forget why it ended, and with a dead context it could not give back what
-// a server may have granted.
+// redsync does not get ctx itself: it would forget why ctx ended, and with a dead context it could not give back what a server may
+// have granted.
 func (l *locks) Try(ctx context.Context, key string, limit time.Duration) (issue.Lock, error) {
-	lanes := make([]redis.Pool, len(l.clients))
-	votes := &votes{look: l.split.Load()}
-	for i, server := range l.clients {
-		lanes[i] = &lane{server: server, client: i + 1, votes: votes, set: make(chan struct{})}
+	steady := context.WithoutCancel(ctx)
+	votes := &votes{split: l.split.Load()}
+	pools := make([]redis.Pool, len(l.clients))
+	for i, client := range l.clients {
+		pools[i] = &lockServer{client: client, number: i + 1, votes: votes, answered: make(chan struct{})}
 	}
 	k := &lock{
 		// A mutex belongs to one acquisition. FailFast: a majority decides, however slow the other servers are.
-		mutex: redsync.New(lanes...).NewMutex(key, redsync.WithFailFast(true), redsync.WithExpiry(issue.LockExpiry),
+		mutex: redsync.New(pools...).NewMutex(key, redsync.WithFailFast(true), redsync.WithExpiry(issue.LockExpiry),
 			redsync.WithTimeoutFactor(issue.LockPatience.Seconds()/issue.LockExpiry.Seconds())),
 		since: time.Now(),
 	}
@@ -50,35 +54,22 @@ func (l *locks) Try(ctx context.Context, key string, limit time.Duration) (issue
 	abandoned := make(chan struct{})
 	defer close(abandoned)
 	go func() {
-		err := k.mutex.TryLockContext(context.WithoutCancel(ctx))
+		err := k.mutex.TryLockContext(steady)
 		select {
 		case answer <- err:
 		case <-abandoned:
 			if err == nil {
-				k.Release(context.WithoutCancel(ctx), 0)
+				k.Release(steady, 0)
 			}
 		}
 	}()
 	select {
 	case err := <-answer:
+		l.split.Store(err != nil && (votes.split || votes.granted.Load() > 0 && votes.refused.Load() > 0))
 		if err == nil {
-			l.split.Store(false)
 			return k, nil
 		}
-		if p := votes.panicked.Load(); p != nil {
-			panic(*p)
-		}
-		if same := votes.same.Load(); same != nil {
-			return nil, *same
-		}
-		granted, refused := votes.granted.Load(), votes.refused.Load()
-		if granted > 0 && refused > 0 {
-			l.split.Store(true)
-		}
-		if int(granted+refused) > len(l.clients)/2 { // a majority could say: it is with others, or split between them
-			return nil, issue.ErrTaken
-		}
-		return nil, redisrun.Outage(fmt.Errorf("serial: the lock servers failed: %w", redisrun.Foreign(err)))
+		return nil, votes.failure(len(l.clients), err)
 	case <-ctx.Done():
 		return nil, fmt.Errorf("serial: gave up waiting for the lock: %w", ctx.Err())
 	case <-time.After(limit):
@@ -86,11 +77,8 @@ func (l *locks) Try(ctx context.Context, key string, limit time.Duration) (issue
 	}
 }
 
-// Release gives the lock back, also for a caller whose context has ended, who does not wait for it. If it fails the
-// lock expires by itself.
-// Since is when the lock was asked for.
-func (k *lock) Since() time.Time { return k.since }
-
+// Release gives the lock back, also for a caller whose context has ended, who does not wait for it. If it fails, the lock expires
+// by itself.
 func (k *lock) Release(ctx context.Context, patience time.Duration) {
 	_, _ = redisrun.Await(ctx, patience, func() (bool, error) {
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), issue.LockPatience)
@@ -101,62 +89,76 @@ func (k *lock) Release(ctx context.Context, patience time.Duration) {
 
 // votes are what the lock servers answer to one acquisition.
 //
-// If two clients are of one server, as localhost and 127.0.0.1 may be, it refuses the second SET on account of the first.
-// That looks as if another caller had split the servers, and would go on for ever. So while attempts are split, a lane that is
-// refused looks at what the lock holds, which tells the acquisition and the client.
+// If two clients are of one server, as localhost and 127.0.0.1 may be, it refuses the second SET because of the first. That looks as
+// if another caller had split the servers, and would go on for ever. So while attempts are split, a client that is refused looks at
+// what the lock holds, which tells the acquisition and the client.
 type votes struct {
-	granted, refused atomic.Int32          // servers that have answered so in time
-	look             bool                  // at what the lock holds where it is refused
-	same             atomic.Pointer[error] // that two clients are of one server
+	granted, refused atomic.Int32          // servers that answered so in time
+	split            bool                  // earlier attempts were
+	sameServer       atomic.Pointer[error] // two clients are of one server
 	panicked         atomic.Pointer[any]   // what a hook of a client panicked with, in a goroutine of redsync
 }
 
-// recovered keeps a panic for the caller of the acquisition; nobody else would recover it.
-func (v *votes) recovered(err *error) {
-	if p := recover(); p != nil {
-		v.panicked.Store(&p)
-		*err = redisrun.ErrEnded
+// failure translates redsync's error for an acquisition that failed.
+func (v *votes) failure(servers int, err error) error {
+	if p := v.panicked.Load(); p != nil {
+		panic(*p)
 	}
+	if same := v.sameServer.Load(); same != nil {
+		return *same
+	}
+	if int(v.granted.Load()+v.refused.Load()) > servers/2 { // a majority could say: another caller holds it, or it is split between them
+		return issue.ErrTaken
+	}
+	return redisrun.Outage(fmt.Errorf("serial: the lock servers failed: %w", redisrun.Foreign(err)))
 }
 
-// A lane carries the commands of one acquisition to one lock server, one after the other. redsync sends the release
-// without waiting for a slow server to answer the SET; on another connection the two could change places, and the lock
-// would stay behind with nobody to release it. And it relies on contexts to end commands, which go-redis does only
-// where it is configured to: so commands go on by themselves here, and redsync stops waiting for them.
-type lane struct {
-	server goredis.UniversalClient
-	client int // of WithLockClients, from 1
-	votes  *votes
-	set    chan struct{} // closed when the SET is over
+// A lockServer sends the commands of one acquisition to one lock server, one after the other. redsync sends the release without
+// waiting for a slow server to answer the SET; on another connection the two could change places, and the lock would stay behind
+// with nobody to release it. And it relies on contexts to end commands, which go-redis does only where it is configured to: so
+// commands go on by themselves here, and redsync stops waiting for them.
+type lockServer struct {
+	client   goredis.UniversalClient
+	number   int // of the client in WithLockClients, from 1
+	votes    *votes
+	answered chan struct{} // closed when the SET is over
 }
 
-func (l *lane) Get(ctx context.Context) (redis.Conn, error) { return laneConn{lane: l, ctx: ctx}, nil }
+func (s *lockServer) Get(ctx context.Context) (redis.Conn, error) {
+	return lockConn{server: s, ctx: ctx}, nil
+}
 
-// mark adds the client to the value that redsync gives the acquisition.
-func (l *lane) mark(value string) string { return fmt.Sprintf("%s#%d", value, l.client) }
+// token adds the client's number to the value that redsync gives the acquisition.
+func (s *lockServer) token(value any) string { return fmt.Sprintf("%s#%d", value, s.number) }
 
-// send sends a command straight to the server that has its key. Of a command whose keys' distance it is not told go-redis
-// first asks nodes of a Cluster, replicas too, and waits for each that hangs.
-func (l *lane) send(ctx context.Context, args ...any) (any, error) {
+// send sends a command straight to the server that has its key. Of a command whose keys' distance it is not told, go-redis first asks
+// nodes of a Cluster, replicas too, and waits for each that hangs.
+func (s *lockServer) send(ctx context.Context, args ...any) (any, error) {
 	cmd := goredis.NewCmd(ctx, args...)
 	cmd.SetStepCount(1)
-	_ = l.server.Process(ctx, cmd)
+	_ = s.client.Process(ctx, cmd)
 	return cmd.Result()
 }
 
-// A laneConn has what redsync uses of a connection.
-type laneConn struct {
+// A lockConn has what redsync uses of a connection.
+type lockConn struct {
 	redis.Conn // nil: nothing else is called
-	lane       *lane
+	server     *lockServer
 	ctx        context.Context // redsync's
 }
 
 // Close leaves a command that goes on alone.
-func (c laneConn) Close() error { return nil }
+func (c lockConn) Close() error { return nil }
 
-// run runs f, which sends commands, and stops waiting for it when redsync does.
-func (c laneConn) run(f func(context.Context) (any, error)) (v any, err error) {
-	defer c.lane.votes.recovered(&err)
+// run runs f, which sends commands, and stops waiting for it when redsync does. A panic is kept for the caller of the acquisition;
+// nobody else would recover it.
+func (c lockConn) run(f func(context.Context) (any, error)) (v any, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			c.server.votes.panicked.Store(&p)
+			err = redisrun.ErrEnded
+		}
+	}()
 	return redisrun.Await(c.ctx, redisrun.NoLimit, func() (any, error) {
 		within, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), budget.Answers)
 		defer cancel()
@@ -164,36 +166,36 @@ func (c laneConn) run(f func(context.Context) (any, error)) (v any, err error) {
 	})
 }
 
-func (c laneConn) SetNX(name, value string, expiry time.Duration) (bool, error) {
+func (c lockConn) SetNX(name, value string, expiry time.Duration) (bool, error) {
 	granted, err := c.run(func(ctx context.Context) (any, error) {
-		defer close(c.lane.set)
-		reply, err := c.lane.send(ctx, "set", name, c.lane.mark(value), "px", expiry.Milliseconds(), "nx")
+		defer close(c.server.answered)
+		reply, err := c.server.send(ctx, "set", name, c.server.token(value), "px", expiry.Milliseconds(), "nx")
 		if err != nil && err != goredis.Nil {
 			return false, err
 		}
-		return reply == "OK" || c.lane.votes.look && c.ours(ctx, name, value), nil
+		return reply == "OK" || c.server.votes.split && c.holds(ctx, name, value), nil
 	})
 	switch {
 	case err != nil:
 	case granted == true:
-		c.lane.votes.granted.Add(1)
+		c.server.votes.granted.Add(1)
 	default:
-		c.lane.votes.refused.Add(1)
+		c.server.votes.refused.Add(1)
 	}
 	return granted == true, err
 }
 
-// ours reports whether a lock that was refused is this lane's own after all, by a SET that was sent twice since its answer
-// was lost. It notes if it is another lane's of this acquisition.
-func (c laneConn) ours(ctx context.Context, name, value string) bool {
-	held, _ := c.lane.send(ctx, "eval", "return redis.call('get', KEYS[1])", 1, name) // a plain GET may go to a replica
+// holds reports whether a lock that was refused is this client's after all, by a SET that was sent twice since its answer was lost.
+// If it is another client's of this acquisition, both are of one server.
+func (c lockConn) holds(ctx context.Context, name, value string) bool {
+	held, _ := c.server.send(ctx, "eval", "return redis.call('get', KEYS[1])", 1, name) // a plain GET may go to a replica
 	text, _ := held.(string)
-	var client int
-	if n, _ := fmt.Sscanf(text, value+"#%d", &client); n == 1 && client != c.lane.client {
-		err := sameServer(min(client, c.lane.client), max(client, c.lane.client))
-		c.lane.votes.same.Store(&err)
+	var number int
+	if n, _ := fmt.Sscanf(text, value+"#%d", &number); n == 1 && number != c.server.number {
+		err := sameServer(min(number, c.server.number), max(number, c.server.number))
+		c.server.votes.sameServer.Store(&err)
 	}
-	return text == c.lane.mark(value)
+	return text == c.server.token(value)
 }
 
 // sameServer is the error where two clients of WithLockClients, counted from 1, are of one server.
@@ -203,13 +205,13 @@ func sameServer(first, second int) error {
 }
 
 // Eval runs the release, the only script there is.
-func (c laneConn) Eval(script *redis.Script, keysAndArgs ...any) (any, error) {
+func (c lockConn) Eval(script *redis.Script, keysAndArgs ...any) (any, error) {
 	return c.run(func(ctx context.Context) (any, error) {
-		<-c.lane.set
-		name, value := keysAndArgs[0], c.lane.mark(keysAndArgs[1].(string))
-		v, err := c.lane.send(ctx, "evalsha", script.Hash, 1, name, value)
+		<-c.server.answered
+		name, token := keysAndArgs[0], c.server.token(keysAndArgs[1])
+		v, err := c.server.send(ctx, "evalsha", script.Hash, 1, name, token)
 		if goredis.HasErrorPrefix(err, "NOSCRIPT") {
-			v, err = c.lane.send(ctx, "eval", script.Src, 1, name, value)
+			v, err = c.server.send(ctx, "eval", script.Src, 1, name, token)
 		}
 		return v, err
 	})
