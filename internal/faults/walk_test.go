@@ -79,19 +79,20 @@ type walk struct {
 	ledger *serialtest.Ledger
 	zones  []*time.Location
 
-	truth    time.Time     // never goes back
-	skew     time.Duration // of Redis's clock, at most farthest: a record outlives the way back
-	lose     bool          // Redis may lose everything, since all have the ledger
-	procs    []*walker
-	settings []walkSetting    // all that a process ever had
-	typ      string           // of the last number issued, "" before
-	texts    map[string]int   // step at which each was issued
-	answer   *walkAnswer      // the last one, nil once Redis may have forgotten it
-	used     map[string]int64 // the greatest sequence by type and label, which an honest operator finds
-	begun    map[string]int   // how many series of each type are over
-	seen     map[string]bool  // series that were used
-	trace    []string
-	said     map[string]int // how often each outcome came
+	truth     time.Time     // never goes back
+	skew      time.Duration // of Redis's clock, at most farthest: a record outlives the way back
+	lose      bool          // Redis may lose everything, since all have the ledger
+	procs     []*walker
+	settings  []walkSetting    // all that a process ever had
+	calendars map[string]bool  // that these count by
+	typ       string           // of the last number issued, "" before
+	texts     map[string]int   // step at which each was issued
+	answer    *walkAnswer      // the last one, nil once Redis may have forgotten it
+	used      map[string]int64 // the greatest sequence by type and label, which an honest operator finds
+	begun     map[string]int   // how many series of each type are over
+	seen      map[string]bool  // series that were used
+	trace     []string
+	said      map[string]int // how often each outcome came
 }
 
 const farthest = 2 * 24 * time.Hour
@@ -146,21 +147,15 @@ func (w *walk) mutate(s walkSetting) walkSetting {
 
 // start makes processes whose settings are alike, but for a few.
 func (w *walk) start() {
-	var base *walkSetting
-	for len(w.procs) < 4 {
-		s := w.setting()
-		if base != nil {
-			s = w.mutate(*base)
-		}
-		gen, err := serial.New(w.client, s.options(w.ledger)...)
-		if err != nil { // a layout that does not tell the periods apart
-			continue
-		}
-		base = &s
-		w.procs, w.settings = append(w.procs, &walker{s, gen}), append(w.settings, s)
-	}
+	w.procs = []*walker{{}, {}, {}, {}}
 	for i, p := range w.procs {
-		w.note("process %d: %v", i, p)
+		for p.gen == nil { // a layout may not tell the periods apart
+			s := w.setting()
+			if i > 0 {
+				s = w.mutate(w.procs[i-1].walkSetting)
+			}
+			w.restart(p, s)
+		}
 	}
 }
 
@@ -168,7 +163,7 @@ func (w *walk) start() {
 func (w *walk) restart(p *walker, s walkSetting) {
 	if gen, err := serial.New(w.client, s.options(w.ledger)...); err == nil {
 		*p = walker{s, gen}
-		w.settings = append(w.settings, s)
+		w.settings, w.calendars[gen.Scheme().Calendar()] = append(w.settings, s), true
 		w.note("process %d: %v", slices.Index(w.procs, p), s)
 	}
 }
@@ -220,7 +215,7 @@ func (w *walk) issue(p *walker, typ string) bool {
 	case "NextNumber":
 		issued[0], err = p.gen.NextNumber(w.t.Context(), series)
 	case "NextN":
-		issued, err = p.gen.NextN(w.t.Context(), series, 1+w.IntN(4))
+		issued, err = p.gen.NextN(w.t.Context(), series, 1+w.IntN(20)) // enough that other prints collide
 	case "NextOnce":
 		issued[0], err = p.gen.NextOnce(w.t.Context(), series, request)
 	}
@@ -255,9 +250,14 @@ func (w *walk) repeat(p *walker) {
 	w.said["repeated"]++
 }
 
-// issueOn issues in several periods in a row, and asks an operator where that fails.
+// issueOn issues in several periods in a row, some with a new print, and asks an operator where that fails.
 func (w *walk) issueOn(p *walker, typ string, periods int) {
 	for range periods {
+		if w.IntN(8) == 0 {
+			s := p.walkSetting
+			s.print = w.IntN(len(walkPrints))
+			w.restart(p, s)
+		}
 		if !w.issue(p, typ) {
 			w.operate(p, typ, w.IntN(2) == 0)
 		}
@@ -334,12 +334,11 @@ func (w *walk) operate(p *walker, typ string, takeover bool) {
 // series is the name of a series of a type: another one where its record has expired and not all count by one calendar. Nothing but a
 // ledger tells a series that was unused for so long from a new one.
 func (w *walk) series(typ string) string {
-	calendar := w.procs[0].gen.Scheme().Calendar()
-	same := !slices.ContainsFunc(w.procs, func(p *walker) bool { return p.gen.Scheme().Calendar() != calendar })
-	if name := fmt.Sprint(typ, "-", w.begun[typ]); !w.lose && !same && w.seen[name] && w.client.Exists(w.t.Context(), "serial:{"+name+"}").Val() == 0 {
+	name := fmt.Sprint(typ, "-", w.begun[typ])
+	if !w.lose && len(w.calendars) > 1 && w.seen[name] && w.client.Exists(w.t.Context(), "serial:{"+name+"}").Val() == 0 {
 		w.begun[typ]++
 	}
-	name := fmt.Sprint(typ, "-", w.begun[typ])
+	name = fmt.Sprint(typ, "-", w.begun[typ])
 	w.seen[name] = true
 	return name
 }
@@ -347,7 +346,7 @@ func (w *walk) series(typ string) string {
 func (w *walk) step() {
 	p := w.procs[w.IntN(len(w.procs))]
 	typ := []string{"B", "B", "B", "B1"}[w.IntN(4)]
-	switch w.IntN(19) {
+	switch w.IntN(18) {
 	case 0, 1: // to a border
 		w.nextPeriod(p, 400*24*time.Hour, time.Duration(w.IntN(3)-1)*time.Minute)
 	case 2:
@@ -370,19 +369,8 @@ func (w *walk) step() {
 		if p.period != serial.Never {
 			w.prepare(p, typ, 1+w.IntN(3))
 		}
-	case 9: // the process starts again, perhaps with another zone, day start, print or ledger
-		s, other := p.walkSetting, w.setting()
-		switch w.IntN(6) {
-		case 0:
-			s.zone = other.zone
-		case 1:
-			s.dayStart = other.dayStart
-		case 2:
-			s.print = other.print
-		case 3:
-			s.ledger = other.ledger
-		}
-		w.restart(p, s)
+	case 9: // starts again, with settings close to those of another
+		w.restart(p, w.mutate(w.procs[w.IntN(len(w.procs))].walkSetting))
 	case 10:
 		label, _, _ := p.gen.Scheme().Period(w.now())
 		w.loseCounter(typ, label)
@@ -393,11 +381,13 @@ func (w *walk) step() {
 			w.note("everything is lost")
 		}
 	case 12:
-		w.goWest(p, typ)
-	case 13:
-		w.runAhead(p, typ)
-	case 14:
 		w.repeat(p)
+	case 13:
+		if w.IntN(2) == 0 {
+			w.goWest(p, typ)
+		} else {
+			w.runAhead(p, typ)
+		}
 	default:
 		for range 1 + w.IntN(3) {
 			w.issue(p, typ)
@@ -434,7 +424,8 @@ func TestWalk(t *testing.T) {
 	for began := time.Now(); walks < least || time.Since(began) < long; walks++ {
 		r.Lose()
 		w := &walk{Rand: rand.New(rand.NewPCG(first, walks)), t: t, redis: r, client: client, ledger: new(serialtest.Ledger), zones: zones,
-			texts: map[string]int{}, used: map[string]int64{}, begun: map[string]int{}, seen: map[string]bool{}, said: said}
+			texts: map[string]int{}, used: map[string]int64{}, begun: map[string]int{}, seen: map[string]bool{},
+			calendars: map[string]bool{}, said: said}
 		w.lose = w.IntN(3) == 0
 		w.truth = time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(w.Int64N(int64(800 * 24 * time.Hour))))
 		w.note("walk %d of seed %d", walks, first)
