@@ -95,6 +95,8 @@ type walk struct {
 	said      map[string]int // how often each outcome came
 }
 
+// Periods of two zones and day starts lie up to three days apart, the clock is up to four days behind one before, and a
+// record lives for seven.
 const farthest = 2 * 24 * time.Hour
 
 // A walkAnswer is the number that a request got.
