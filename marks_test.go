@@ -2,6 +2,7 @@ package serial_test
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -46,5 +47,55 @@ func TestHighWaterMarkOfLateReplies(t *testing.T) {
 		m.SetTTL("serial:{IS}:20000101", time.Hour)
 		_, err = gen.Next(t.Context(), "IS")
 		require.ErrorIs(t, err, serial.ErrCounterLost)
+	})
+}
+
+// A type that is not used for 48 hours costs no memory, also where its period never ends; one that is used is remembered.
+func TestNeverForgetsIdleTypes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := simulate(t)
+		gen := newGenerator(t, m.client(), append(endless.opts, serial.WithLocation(time.UTC))...)
+		next := func(typ string) {
+			t.Helper()
+			_, err := gen.Next(t.Context(), typ)
+			require.NoError(t, err)
+		}
+		for i := range 500 {
+			next(fmt.Sprint("T", i))
+		}
+		for range 20 {
+			next("IS")
+			time.Sleep(12 * time.Hour)
+			require.GreaterOrEqual(t, gen.Remembered(), 1)
+		}
+		require.Equal(t, 1, gen.Remembered())
+		require.NoError(t, m.Set("serial:{IS}:all", "3"))
+		_, err := gen.Next(t.Context(), "IS")
+		require.ErrorIs(t, err, serial.ErrCounterLost)
+		next("T0")
+		time.Sleep(47 * time.Hour)
+		next("T1")
+		require.NoError(t, m.Set("serial:{T0}:all", "1"))
+		_, err = gen.Next(t.Context(), "T0")
+		require.ErrorIs(t, err, serial.ErrCounterLost, "47 hours are remembered")
+	})
+}
+
+// A type is remembered for 48 hours whenever others are used in between.
+func TestNeverRemembersBesideOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := simulate(t)
+		gen := newGenerator(t, m.client(), append(endless.opts, serial.WithLocation(time.UTC))...)
+		for _, step := range []struct {
+			typ  string
+			wait time.Duration
+		}{{"X", 23 * time.Hour}, {"IS", 2 * time.Hour}, {"X", 24 * time.Hour}, {"X", 20 * time.Hour}} {
+			_, err := gen.NextN(t.Context(), step.typ, 2)
+			require.NoError(t, err)
+			time.Sleep(step.wait)
+		}
+		require.NoError(t, m.Set("serial:{IS}:all", "1"))
+		_, err := gen.Next(t.Context(), "IS")
+		require.ErrorIs(t, err, serial.ErrCounterLost, "46 hours are remembered")
 	})
 }
