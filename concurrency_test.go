@@ -688,22 +688,6 @@ func TestFloorIsNotAskedTooLate(t *testing.T) {
 	})
 }
 
-// After the clock jumped past midnight and came back, a type that is seen for the first time has a mark like any other.
-func TestMarksAfterAClockThatJumped(t *testing.T) {
-	m := miniredis.RunT(t)
-	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
-	gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1))
-	m.SetTime(time.Now().Add(36 * time.Hour))
-	_, err := gen.Next(t.Context(), "A")
-	require.NoError(t, err)
-	m.SetTime(time.Time{})
-	_, err = gen.NextN(t.Context(), "B", 5)
-	require.NoError(t, err)
-	require.NoError(t, m.Set("serial:{B}:"+today(time.UTC), "2"))
-	_, err = gen.Next(t.Context(), "B")
-	require.ErrorIs(t, err, serial.ErrCounterLost)
-}
-
 // A zone so far west that its day has a label that was used already does not open that day.
 func TestEarlierLabelIsAConflict(t *testing.T) {
 	m := miniredis.RunT(t)
@@ -729,23 +713,6 @@ func TestHostInAnotherCentury(t *testing.T) {
 		got, err := gen.Next(t.Context(), "IS")
 		require.NoError(t, err)
 		require.Equal(t, "IS2110240001", got)
-	})
-}
-
-// Types that were used on an earlier day only cost no memory.
-func TestMemoryOfTypes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
-		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC))
-		for i := range 500 {
-			_, err := gen.Next(t.Context(), fmt.Sprint("T", i))
-			require.NoError(t, err)
-		}
-		require.Equal(t, 500, gen.Remembered())
-		time.Sleep(24 * time.Hour)
-		_, err := gen.Next(t.Context(), "T0")
-		require.NoError(t, err)
-		require.Equal(t, 1, gen.Remembered())
 	})
 }
 

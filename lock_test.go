@@ -182,6 +182,39 @@ func TestLockOfOthers(t *testing.T) {
 	require.Equal(t, looks, w.looks())
 }
 
+// Lock servers that do not answer do not say that another holds the lock: no caller's time starts again because another
+// caller's attempt failed.
+func TestLockServersHangForMany(t *testing.T) {
+	_, _ = net.LookupHost("localhost") // whose first use must not be in a bubble
+	for _, callers := range []int{1, 2, 10, 100} {
+		for _, delay := range []time.Duration{2900 * time.Millisecond, 6 * time.Second, 50 * time.Second} {
+			synctest.Test(t, func(t *testing.T) {
+				var locks []redis.UniversalClient
+				for range 3 {
+					var l line
+					client := l.client(simulate(t), 0)
+					require.NoError(t, client.Ping(t.Context()).Err())
+					l.slow(delay)
+					locks = append(locks, client)
+				}
+				gen := newGenerator(t, simulate(t).client(), serial.WithLockClients(locks...))
+				began := time.Now()
+				var wg sync.WaitGroup
+				for range callers {
+					wg.Go(func() {
+						_, err := gen.Next(t.Context(), "IS")
+						if err == nil || time.Since(began) > inTime {
+							t.Errorf("one of %d callers, of lock servers that answer after %v: %v, %v", callers, delay, time.Since(began), err)
+						}
+					})
+				}
+				wg.Wait()
+				time.Sleep(2 * time.Minute)
+			})
+		}
+	}
+}
+
 // A SET that go-redis repeats after a lost answer is refused because of the first one, not because of another server.
 func TestLockThatWasSetTwice(t *testing.T) {
 	t.Parallel()

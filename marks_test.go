@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
@@ -47,6 +48,63 @@ func TestHighWaterMarkOfLateReplies(t *testing.T) {
 		m.SetTTL("serial:{IS}:20000101", time.Hour)
 		_, err = gen.Next(t.Context(), "IS")
 		require.ErrorIs(t, err, serial.ErrCounterLost)
+	})
+}
+
+// A generator that issued numbers while the clock was ahead still has a mark for those that it issues afterwards.
+func TestMarkAfterAClockThatWasAhead(t *testing.T) {
+	m := miniredis.RunT(t)
+	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+	day := time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC)
+	gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1))
+	for _, ahead := range []int{0, 3} {
+		m.SetTime(day.AddDate(0, 0, ahead))
+		_, err := gen.NextN(t.Context(), "IS", 5)
+		require.NoError(t, err)
+	}
+	m.SetTime(day)
+	require.NoError(t, gen.Raise(t.Context(), "IS", 0))
+	for seq := 6; seq <= 8; seq++ {
+		number, err := gen.Next(t.Context(), "IS")
+		require.NoError(t, err)
+		require.Equal(t, fmt.Sprintf("IS20211024%04d", seq), number)
+	}
+	require.NoError(t, m.Set("serial:{IS}:20211024", "2"))
+	m.SetTTL("serial:{IS}:20211024", time.Hour)
+	_, err := gen.Next(t.Context(), "IS")
+	require.ErrorIs(t, err, serial.ErrCounterLost)
+}
+
+// After the clock jumped past midnight and came back, a type that is seen for the first time has a mark like any other.
+func TestMarksAfterAClockThatJumped(t *testing.T) {
+	m := miniredis.RunT(t)
+	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+	gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1))
+	m.SetTime(time.Now().Add(36 * time.Hour))
+	_, err := gen.Next(t.Context(), "A")
+	require.NoError(t, err)
+	m.SetTime(time.Time{})
+	_, err = gen.NextN(t.Context(), "B", 5)
+	require.NoError(t, err)
+	require.NoError(t, m.Set("serial:{B}:"+today(time.UTC), "2"))
+	_, err = gen.Next(t.Context(), "B")
+	require.ErrorIs(t, err, serial.ErrCounterLost)
+}
+
+// Types that were used on an earlier day only cost no memory.
+func TestMemoryOfTypes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m := simulate(t)
+		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC))
+		for i := range 500 {
+			_, err := gen.Next(t.Context(), fmt.Sprint("T", i))
+			require.NoError(t, err)
+		}
+		require.Equal(t, 500, gen.Remembered())
+		time.Sleep(24 * time.Hour)
+		_, err := gen.Next(t.Context(), "T0")
+		require.NoError(t, err)
+		require.Equal(t, 1, gen.Remembered())
 	})
 }
 

@@ -177,6 +177,45 @@ func testOnceWithReplicas(t *testing.T, b backend, down func(func())) {
 	wg.Wait()
 }
 
+// A caller of NextOnce leaves while its call opens the day. It was issued nothing, so its request must not get the number that
+// was issued last.
+func TestOnceWhoseCallerLeavesAnOpening(t *testing.T) {
+	for _, ledger := range []bool{false, true} {
+		for left, done := 1, false; !done; left++ {
+			t.Run(fmt.Sprintf("ledger %v, command %d", ledger, left), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					m := simulate(t)
+					reigning(m.Miniredis)
+					m.Set("serial:{IS}:20000101", "41") // issued by something else
+					opts := []serial.Option{serial.WithLocation(time.UTC)}
+					if ledger {
+						opts = append(opts, serial.WithLedger(&notebook{}, 3))
+					}
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					commands := 0
+					gen := newGenerator(t, m.client(hook(func(next redis.ProcessHook) redis.ProcessHook {
+						return func(within context.Context, cmd redis.Cmder) error {
+							err := next(within, cmd)
+							if commands++; commands == left {
+								cancel()
+							}
+							return err
+						}
+					})), opts...)
+					_, err := gen.NextOnce(ctx, "IS", "a")
+					synctest.Wait()
+					done = err == nil
+					number, err := textOf(gen.NextOnce(t.Context(), "IS", "a"))
+					require.NoError(t, err)
+					require.Equal(t, "IS200001010042", number)
+				})
+			})
+			require.Less(t, left, 20)
+		}
+	}
+}
+
 // The answer to a repeated request counts for the mark: the counter may not go back below it.
 func TestOnceIsRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -168,39 +168,6 @@ func TestSlowStepsOfAStaleConnection(t *testing.T) {
 	require.Empty(t, late)
 }
 
-// Lock servers that do not answer do not say that another holds the lock: no caller's time starts again because another
-// caller's attempt failed.
-func TestLockServersHangForMany(t *testing.T) {
-	_, _ = net.LookupHost("localhost") // whose first use must not be in a bubble
-	for _, callers := range []int{1, 2, 10, 100} {
-		for _, delay := range []time.Duration{2900 * time.Millisecond, 6 * time.Second, 50 * time.Second} {
-			synctest.Test(t, func(t *testing.T) {
-				var locks []redis.UniversalClient
-				for range 3 {
-					var l line
-					client := l.client(simulate(t), 0)
-					require.NoError(t, client.Ping(t.Context()).Err())
-					l.slow(delay)
-					locks = append(locks, client)
-				}
-				gen := newGenerator(t, simulate(t).client(), serial.WithLockClients(locks...))
-				began := time.Now()
-				var wg sync.WaitGroup
-				for range callers {
-					wg.Go(func() {
-						_, err := gen.Next(t.Context(), "IS")
-						if err == nil || time.Since(began) > inTime {
-							t.Errorf("one of %d callers, of lock servers that answer after %v: %v, %v", callers, delay, time.Since(began), err)
-						}
-					})
-				}
-				wg.Wait()
-				time.Sleep(2 * time.Minute)
-			})
-		}
-	}
-}
-
 // Callers who wait for another caller share its delay: their own time does not start when it returns. (One read timeout more
 // is allowed: caller.eval says which command may take longer.)
 func TestSlowServerForMany(t *testing.T) {
