@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/serialtest"
 )
 
 // inTime is the longest that a call without a deadline may take where servers are slow, and a little more.
@@ -181,7 +182,7 @@ func TestSlowServerForMany(t *testing.T) {
 						reigning(m.Miniredis)
 						opts := []serial.Option{serial.WithLocation(time.UTC)}
 						if ledger {
-							opts = append(opts, serial.WithLedger(&notebook{}, 10))
+							opts = append(opts, serial.WithLedger(new(serialtest.Ledger), 10))
 						}
 						_, err := newGenerator(t, m.client(), opts...).Next(t.Context(), "OTHER") // the server knows the scripts
 						require.NoError(t, err)

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/serialtest"
 )
 
 // A kind is a period with a template that suits it.
@@ -173,7 +174,7 @@ func testCalendars(t *testing.T, b backend) {
 func testCalendarsInALedger(t *testing.T, b backend) {
 	for _, k := range []kind{weekly, quarterly, fiscal, endless} {
 		b.run(t, k.name, func(t *testing.T, s *series) {
-			l := &notebook{}
+			l := new(spyLedger)
 			gen := s.generator(append(k.opts, serial.WithLedger(l, 5), fixedFloor(100))...)
 			label, _, end := gen.Scheme().Period(time.Now())
 			for i := range 7 {
@@ -480,7 +481,7 @@ func TestMoreThanThePeriod(t *testing.T) {
 		for name, opts := range map[string][]serial.Option{
 			"alone":          nil,
 			"with a floor":   {fixedFloor(1)},
-			"with a ledger":  {serial.WithLedger(&notebook{}, 2)},
+			"with a ledger":  {serial.WithLedger(new(serialtest.Ledger), 2)},
 			"with its hooks": {serial.WithHooks(serial.Hooks{})},
 		} {
 			t.Run(v.name+" "+name, func(t *testing.T) {
@@ -564,7 +565,7 @@ func TestManyAcrossABorder(t *testing.T) {
 					far := network(20 * time.Millisecond)
 					opts := append(slices.Clone(v.opts), serial.WithLocation(time.UTC))
 					if ledger {
-						opts = append(opts, serial.WithLedger(&notebook{}, 37))
+						opts = append(opts, serial.WithLedger(new(serialtest.Ledger), 37))
 					}
 					gens := []*serial.Generator{newGenerator(t, m.client(far), opts...), newGenerator(t, m.client(far), opts...)}
 					var mu sync.Mutex
@@ -652,11 +653,13 @@ func TestSecondsOfADayOverANetwork(t *testing.T) {
 					return 0, nil
 				})
 				if protect == "ledger" {
-					option = serial.WithLedger(&notebook{hold: func(context.Context, serial.Reservation) error {
+					l := new(spyLedger)
+					l.before(func(serial.Reservation) error {
 						asked++
 						time.Sleep(300 * time.Millisecond)
 						return nil
-					}}, 1000)
+					})
+					option = serial.WithLedger(l, 1000)
 				}
 				var gens [3]*serial.Generator
 				for i := range gens {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/dailyserial/serial"
 	"github.com/dailyserial/serial/internal/redistest"
+	"github.com/dailyserial/serial/serialtest"
 )
 
 // The tests below show what docs/guarantees.md says that nothing prevents. If one fails, correct that page.
@@ -25,7 +26,7 @@ func limits(t *testing.T, numbers [3][2]int64, f func(t *testing.T, remembers bo
 				opts := [][]serial.Option{
 					nil,
 					{serial.WithFloor(func(context.Context, string, time.Time) (int64, error) { return *stored, nil })},
-					{serial.WithLedger(&notebook{}, 10)},
+					{serial.WithLedger(new(serialtest.Ledger), 10)},
 				}[i]
 				number, err := f(t, remembers, stored, opts)
 				if numbers[i][j] == 0 {

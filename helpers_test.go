@@ -24,6 +24,7 @@ import (
 
 	"github.com/dailyserial/serial"
 	"github.com/dailyserial/serial/internal/redistest"
+	"github.com/dailyserial/serial/serialtest"
 )
 
 func TestMain(m *testing.M) {
@@ -355,50 +356,35 @@ func (j *journal) check(t *testing.T, loc *time.Location) map[string][]int64 {
 	return days
 }
 
-// notebook is a ledger in memory.
-type notebook struct {
-	mu       sync.Mutex
-	last     map[string]int64
-	asked    []serial.Reservation
-	fail     error                                                 // if set, the error of every reservation
-	hold     func(ctx context.Context, r serial.Reservation) error // if set, called before each reservation
-	tampered func(after int64) int64                               // if set, changes the answer
+// A spyLedger records what it is asked for.
+type spyLedger struct {
+	serialtest.Ledger
+	mu    sync.Mutex
+	asked []serial.Reservation
+	first func(serial.Reservation) error // runs before each reservation; nil if there is nothing to do
 }
 
-func (l *notebook) Reserve(ctx context.Context, r serial.Reservation) (int64, error) {
+func (l *spyLedger) Reserve(ctx context.Context, r serial.Reservation) (int64, error) {
 	l.mu.Lock()
 	l.asked = append(l.asked, r)
-	fail, hold, tampered := l.fail, l.hold, l.tampered
+	first := l.first
 	l.mu.Unlock()
-	if hold != nil {
-		if err := hold(ctx, r); err != nil {
+	if first != nil {
+		if err := first(r); err != nil {
 			return 0, err
 		}
+		ctx = context.WithoutCancel(ctx) // a database may notice too late that its caller has left
 	}
-	if fail != nil {
-		return 0, fail
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.last == nil {
-		l.last = map[string]int64{}
-	}
-	key := r.Series + " " + r.Period
-	after := max(l.last[key], r.Above)
-	l.last[key] = after + r.N
-	if tampered != nil {
-		return tampered(after), nil
-	}
-	return after, nil
+	return l.Ledger.Reserve(ctx, r)
 }
 
-func (l *notebook) set(f func(l *notebook)) {
+func (l *spyLedger) before(first func(serial.Reservation) error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	f(l)
+	l.first = first
 }
 
-func (l *notebook) reservations() []serial.Reservation {
+func (l *spyLedger) reservations() []serial.Reservation {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.asked)

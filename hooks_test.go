@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/serialtest"
 )
 
 // heard records what hooks are told, without durations unless they are remarkable.
@@ -142,7 +143,7 @@ func TestHooks(t *testing.T) {
 
 		// With a ledger a lost counter is repaired, and the hook runs too.
 		time.Sleep(24 * time.Hour)
-		l := &notebook{}
+		l := new(serialtest.Ledger)
 		gen = newGenerator(t, m.client(), append(opts, serial.WithLedger(l, 10))...)
 		next(gen)
 		m.Del("serial:{IS}:" + time.Now().Format("20060102"))

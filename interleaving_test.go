@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/serialtest"
 )
 
 // A scene is a situation in which several generators issue numbers, one Redis command at a time, in an order that
@@ -72,7 +73,7 @@ const (
 type play struct {
 	scene
 	m    *simulation
-	book *notebook
+	book *serialtest.Ledger
 	quit chan struct{} // closed to end the calls of dead players
 
 	quitOnce sync.Once
@@ -230,7 +231,7 @@ func (p *play) hook(player int) hook {
 
 // Reserve counts as a command of its player.
 type gatedLedger struct {
-	*notebook
+	*serialtest.Ledger
 	p      *play
 	player int
 }
@@ -250,7 +251,7 @@ func (l gatedLedger) Reserve(ctx context.Context, r serial.Reservation) (int64, 
 	case leavesWhile, leavesLong:
 		l.p.leave(l.player, true)
 	}
-	after, err := l.notebook.Reserve(ctx, r)
+	after, err := l.Ledger.Reserve(context.WithoutCancel(ctx), r) // see spyLedger
 	if what == leavesAfter {
 		l.p.leave(l.player, true)
 	}
@@ -268,7 +269,7 @@ func (l gatedLedger) Reserve(ctx context.Context, r serial.Reservation) (int64, 
 func (s scene) start(t *testing.T) *play {
 	m := simulate(t)
 	reigning(m.Miniredis)
-	p := &play{scene: s, m: m, book: &notebook{}, quit: make(chan struct{}), quiet: -1, slow: -1, left: -1,
+	p := &play{scene: s, m: m, book: new(serialtest.Ledger), quit: make(chan struct{}), quiet: -1, slow: -1, left: -1,
 		tokens: map[string]int{},
 		parked: make([][]*parkedCommand, s.players), dead: make([]bool, s.players), done: make([]bool, s.players),
 		got: make([]int, s.players), said: make([]string, s.players), heard: make([][]string, s.players),

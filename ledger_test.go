@@ -122,14 +122,14 @@ func (s *series) reservationOf(gen *serial.Generator, period string, above, n in
 
 func testLedger(t *testing.T, b backend) {
 	testCalendarsInALedger(t, b)
-	with := func(name string, block int64, f func(t *testing.T, s *series, l *notebook), opts ...serial.Option) {
+	with := func(name string, block int64, f func(t *testing.T, s *series, l *spyLedger), opts ...serial.Option) {
 		t.Run(name, func(t *testing.T) {
-			l := &notebook{}
+			l := new(spyLedger)
 			f(t, b.series(t, append(opts, serial.WithLedger(l, block))...), l)
 		})
 	}
 
-	with("asked once per block", 3, func(t *testing.T, s *series, l *notebook) {
+	with("asked once per block", 3, func(t *testing.T, s *series, l *spyLedger) {
 		for i := range 7 {
 			s.next(s.gen, i+1)
 		}
@@ -148,7 +148,7 @@ func testLedger(t *testing.T, b backend) {
 		require.EqualValues(t, 8, last.Seq)
 	})
 
-	with("batches that cross the ceiling have no gap", 10, func(t *testing.T, s *series, l *notebook) {
+	with("batches that cross the ceiling have no gap", 10, func(t *testing.T, s *series, l *spyLedger) {
 		s.next(s.gen, 1)
 		got, err := textsOf(s.gen.NextN(t.Context(), "IS", 25))
 		require.NoError(t, err)
@@ -157,7 +157,7 @@ func testLedger(t *testing.T, b backend) {
 		s.next(s.gen, 27)
 	})
 
-	with("the last block is as small as needed", 60, func(t *testing.T, s *series, l *notebook) {
+	with("the last block is as small as needed", 60, func(t *testing.T, s *series, l *spyLedger) {
 		got, err := textsOf(s.gen.NextN(t.Context(), "IS", 58))
 		require.NoError(t, err)
 		require.Len(t, got, 58)
@@ -171,7 +171,7 @@ func testLedger(t *testing.T, b backend) {
 		require.Len(t, l.reservations(), 2, "an exhausted day asks for nothing")
 	}, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:2}"))
 
-	with("numbers that were lost count", 40, func(t *testing.T, s *series, l *notebook) {
+	with("numbers that were lost count", 40, func(t *testing.T, s *series, l *spyLedger) {
 		_, err := s.gen.NextN(t.Context(), "IS", 10)
 		require.NoError(t, err)
 		require.NoError(t, s.rdb.Del(t.Context(), s.record, s.counter).Err())
@@ -208,7 +208,7 @@ func testLedger(t *testing.T, b backend) {
 		},
 	} {
 		for _, who := range []string{"who remembers", "who does not"} {
-			with("lost: "+name+", by one "+who, 10, func(t *testing.T, s *series, l *notebook) {
+			with("lost: "+name+", by one "+who, 10, func(t *testing.T, s *series, l *spyLedger) {
 				for i := range 5 {
 					s.next(s.gen, i+1)
 				}
@@ -227,16 +227,16 @@ func testLedger(t *testing.T, b backend) {
 		}
 	}
 
-	with("set ahead of what was set aside", 10, func(t *testing.T, s *series, l *notebook) {
+	with("set ahead of what was set aside", 10, func(t *testing.T, s *series, l *spyLedger) {
 		s.next(s.gen, 1)
 		require.NoError(t, s.rdb.Set(t.Context(), s.counter, 500, time.Hour).Err())
 		s.next(s.gen, 501)
 		require.Equal(t, s.reservation(s.day, 500, 10), l.reservations()[1])
 	})
 
-	with("a ledger that is down", 3, func(t *testing.T, s *series, l *notebook) {
+	with("a ledger that is down", 3, func(t *testing.T, s *series, l *spyLedger) {
 		s.next(s.gen, 1)
-		l.set(func(l *notebook) { l.fail = errBoom })
+		l.before(func(serial.Reservation) error { return errBoom })
 		s.next(s.gen, 2)
 		s.next(s.gen, 3)
 		for range 2 {
@@ -247,32 +247,32 @@ func testLedger(t *testing.T, b backend) {
 		require.ErrorIs(t, s.gen.Raise(t.Context(), "IS", 50), errBoom)
 		_, err = s.gen.Next(t.Context(), "NEW")
 		require.ErrorIs(t, err, errBoom)
-		l.set(func(l *notebook) { l.fail = nil })
+		l.before(nil)
 		start := time.Now()
 		s.next(s.gen, 4)
 		require.Less(t, time.Since(start), lockExpiry/2, "a claim of no more use is given back")
 	})
 
-	with("a ledger that answers nonsense", 3, func(t *testing.T, s *series, l *notebook) {
+	with("a ledger that answers nonsense", 3, func(t *testing.T, s *series, l *spyLedger) {
 		s.next(s.gen, 1)
 		for _, wrong := range []int64{-1, 0, 2, 1e15 - 3, 1 << 60} {
-			l.set(func(l *notebook) { l.tampered = func(int64) int64 { return wrong } })
+			gen := s.generator(serial.WithLedger(ledgerFunc(func() (int64, error) { return wrong, nil }), 3))
 			require.NoError(t, s.rdb.Set(t.Context(), s.counter, 7, time.Hour).Err())
-			_, err := s.gen.Next(t.Context(), "IS")
+			_, err := gen.Next(t.Context(), "IS")
 			require.ErrorContains(t, err, fmt.Sprintf("answered %d: allowed are 7 to 999999999999996", wrong))
 		}
 		require.Equal(t, "7", s.rdb.Get(t.Context(), s.counter).Val())
 	})
 
-	with("a ledger that panics", 1, func(t *testing.T, s *series, l *notebook) {
+	with("a ledger that panics", 1, func(t *testing.T, s *series, l *spyLedger) {
 		s.next(s.gen, 1)
-		l.set(func(l *notebook) { l.hold = func(context.Context, serial.Reservation) error { panic("ledger") } })
+		l.before(func(serial.Reservation) error { panic("ledger") })
 		require.PanicsWithValue(t, "ledger", func() { _, _ = s.gen.Next(t.Context(), "IS") })
-		l.set(func(l *notebook) { l.hold = nil })
+		l.before(nil)
 		s.next(s.gen, 2)
 	})
 
-	with("a floor below and above", 10, func(t *testing.T, s *series, l *notebook) {
+	with("a floor below and above", 10, func(t *testing.T, s *series, l *spyLedger) {
 		gen := s.generator(serial.WithLedger(l, 10), fixedFloor(25))
 		s.next(gen, 26)
 		require.Equal(t, s.reservation(s.day, 25, 10), l.reservations()[0])
@@ -280,7 +280,7 @@ func testLedger(t *testing.T, b backend) {
 		s.next(gen, 36)
 	})
 
-	with("raise", 10, func(t *testing.T, s *series, l *notebook) {
+	with("raise", 10, func(t *testing.T, s *series, l *spyLedger) {
 		require.NoError(t, s.gen.Raise(t.Context(), "IS", 40))
 		require.Equal(t, []serial.Reservation{s.reservation(s.day, 40, 10)}, l.reservations())
 		s.next(s.gen, 41)
@@ -295,7 +295,7 @@ func testLedger(t *testing.T, b backend) {
 		require.ErrorIs(t, err, serial.ErrExhausted, "the ledger remembers")
 	})
 
-	with("who has no ledger is refused, and may have one from now on", 10, func(t *testing.T, s *series, l *notebook) {
+	with("who has no ledger is refused, and may have one from now on", 10, func(t *testing.T, s *series, l *spyLedger) {
 		plain := s.generator()
 		s.next(plain, 1)
 		s.next(plain, 2)
@@ -311,7 +311,7 @@ func testLedger(t *testing.T, b backend) {
 		s.next(s.gen, 4)
 	})
 
-	with("many callers on several generators", 7, func(t *testing.T, s *series, l *notebook) {
+	with("many callers on several generators", 7, func(t *testing.T, s *series, l *spyLedger) {
 		gens := []*serial.Generator{s.gen, s.generator(serial.WithLedger(l, 7)), s.generator(serial.WithLedger(l, 11))}
 		got := barrier(t, 300, func(i int) (string, error) { return gens[i%3].Next(t.Context(), "IS") })
 		require.ElementsMatch(t, numbers("IS", s.day, 1, 300), got)
@@ -331,7 +331,7 @@ func TestLateBlock(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					m := simulate(t)
 					another := reigning(m.Miniredis)
-					l := &notebook{}
+					l := new(serialtest.Ledger)
 					var armed atomic.Bool
 					// This is between the ledger's answer and the command that installs the block.
 					rdb := m.client(hook(func(next redis.ProcessHook) redis.ProcessHook {
@@ -375,7 +375,7 @@ func TestLateClaim(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := simulate(t)
 		reigning(m.Miniredis)
-		l := &notebook{hold: func(ctx context.Context, _ serial.Reservation) error { return ctx.Err() }}
+		l := new(spyLedger)
 		var armed atomic.Bool
 		gen := newGenerator(t, m.client(hook(func(next redis.ProcessHook) redis.ProcessHook {
 			return func(ctx context.Context, cmd redis.Cmder) error {
@@ -404,20 +404,18 @@ func TestClaimOfTheDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := simulate(t)
 		reigning(m.Miniredis)
-		l := &notebook{}
+		l := new(spyLedger)
 		option := serial.WithLedger(l, 5)
 		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), option)
 		_, err := gen.NextN(t.Context(), "IS", 5)
 		require.NoError(t, err)
 		dead := newGenerator(t, m.client(), serial.WithLocation(time.UTC), option)
-		l.set(func(l *notebook) {
-			l.hold = func(ctx context.Context, _ serial.Reservation) error { time.Sleep(time.Minute); return nil }
-		})
+		l.before(func(serial.Reservation) error { time.Sleep(time.Minute); return nil })
 		gone, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		_, err = dead.Next(gone, "IS")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		l.set(func(l *notebook) { l.hold = nil })
+		l.before(nil)
 		other, cancelOther := context.WithTimeout(t.Context(), patience)
 		defer cancelOther()
 		start := time.Now()
@@ -437,7 +435,7 @@ func TestSlowLedger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := simulate(t)
 		reigning(m.Miniredis)
-		l := &notebook{}
+		l := new(spyLedger)
 		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithLedger(l, 5))
 		for _, typ := range []string{"SLOW", "OK"} {
 			_, err := gen.NextN(t.Context(), typ, 5)
@@ -448,12 +446,12 @@ func TestSlowLedger(t *testing.T) {
 			_, err := gen.NextN(t.Context(), typ, 5)
 			require.NoError(t, err)
 		}
-		l.hold = func(_ context.Context, r serial.Reservation) error {
+		l.before(func(r serial.Reservation) error {
 			if strings.Contains(r.Series, "SLOW") {
 				time.Sleep(3 * time.Second)
 			}
 			return nil
-		}
+		})
 		var wg sync.WaitGroup
 		var j journal
 		for range 20 {
@@ -478,7 +476,7 @@ func TestReignRefused(t *testing.T) {
 	const says = "WithLedger needs INFO replication in scripts"
 	m := miniredis.RunT(t) // has no such section
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
-	gen := newGenerator(t, rdb, serial.WithLocation(noon()), serial.WithLedger(&notebook{}, 10))
+	gen := newGenerator(t, rdb, serial.WithLocation(noon()), serial.WithLedger(new(serialtest.Ledger), 10))
 	_, err := gen.Next(t.Context(), "IS")
 	require.ErrorContains(t, err, says)
 	require.ErrorContains(t, gen.Raise(t.Context(), "IS", 3), says)
@@ -489,7 +487,7 @@ func TestReignRefused(t *testing.T) {
 		require.NoError(t, s.Client(t).Do(t.Context(), "ACL", "SETUSER", "issuer", "on", ">secret", "~*", "+@all", "-info").Err())
 		opt := s.Options()
 		opt.Username, opt.Password = "issuer", "secret"
-		gen := newGenerator(t, closing(t, redis.NewClient(opt)), serial.WithLocation(noon()), serial.WithLedger(&notebook{}, 10))
+		gen := newGenerator(t, closing(t, redis.NewClient(opt)), serial.WithLocation(noon()), serial.WithLedger(new(serialtest.Ledger), 10))
 		_, err := gen.Next(t.Context(), "IS")
 		require.ErrorContains(t, err, says)
 	})
@@ -500,7 +498,7 @@ func TestWritableReplicaRefused(t *testing.T) {
 	t.Parallel()
 	master := redistest.Start(t)
 	replica := redistest.StartReplica(t, master, "--replica-read-only", "no")
-	l := &notebook{}
+	l := new(serialtest.Ledger)
 	on := func(s *redistest.Server) *serial.Generator {
 		return newGenerator(t, s.Client(t), serial.WithLocation(noon()), serial.WithLedger(l, 10))
 	}
@@ -526,7 +524,7 @@ func TestWritableReplicaRefused(t *testing.T) {
 func TestPoolIsBusy(t *testing.T) {
 	m := miniredis.RunT(t)
 	reigning(m)
-	opts := []serial.Option{serial.WithLocation(noon()), serial.WithLedger(&notebook{}, 10)}
+	opts := []serial.Option{serial.WithLocation(noon()), serial.WithLedger(new(serialtest.Ledger), 10)}
 	_, err := newGenerator(t, closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()})), opts...).Next(t.Context(), "OTHER")
 	require.NoError(t, err) // the server knows the scripts
 
@@ -556,7 +554,7 @@ func TestLedgerOutlivesRedis(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	rdb := closing(t, redis.NewClient(s.Options()))
-	l := &notebook{}
+	l := new(serialtest.Ledger)
 	var j journal
 	loc := noon()
 	gens := []*serial.Generator{
@@ -585,7 +583,9 @@ func TestLedgerAtItsEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := simulate(t)
 		reigning(m.Miniredis)
-		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:15}"), serial.WithLedger(&notebook{}, 10))
+		opts := []serial.Option{serial.WithLocation(time.UTC), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:15}"),
+			serial.WithLedger(new(serialtest.Ledger), 10)}
+		gen := newGenerator(t, m.client(), opts...)
 		require.NoError(t, gen.Raise(t.Context(), "IS", 999_999_999_999_998))
 		number, err := gen.Next(t.Context(), "IS")
 		require.NoError(t, err)
@@ -594,8 +594,7 @@ func TestLedgerAtItsEnd(t *testing.T) {
 		require.ErrorIs(t, err, serial.ErrExhausted)
 		require.NoError(t, gen.Raise(t.Context(), "IS", 999_999_999_999_999))
 		m.Del("serial:{IS}:20000101")
-		_, err = newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:15}"),
-			serial.WithLedger(&notebook{last: map[string]int64{"serial:IS 20000101": 999_999_999_999_999}}, 10)).Next(t.Context(), "IS")
+		_, err = newGenerator(t, m.client(), opts...).Next(t.Context(), "IS")
 		require.ErrorIs(t, err, serial.ErrExhausted)
 	})
 }
@@ -623,7 +622,7 @@ func TestWaitForAnothersBlock(t *testing.T) {
 				m := simulate(t)
 				reigning(m.Miniredis)
 				var sent atomic.Int64
-				gen := newGenerator(t, m.client(counting(&sent)), serial.WithLocation(time.UTC), serial.WithLedger(&notebook{}, 1))
+				gen := newGenerator(t, m.client(counting(&sent)), serial.WithLocation(time.UTC), serial.WithLedger(new(serialtest.Ledger), 1))
 				_, err := gen.Next(t.Context(), "IS")
 				require.NoError(t, err)
 				wait := m.claimed(held)
@@ -698,7 +697,7 @@ func TestLedgerBesideAStrayCounter(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			m := simulate(t)
 			reigning(m.Miniredis)
-			l := &notebook{}
+			l := new(spyLedger)
 			gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithLedger(l, 10))
 			require.NoError(t, m.Set("serial:{IS}:20000101", held))
 			_, err := gen.Next(t.Context(), "IS")
@@ -719,7 +718,7 @@ func TestStormOnOneConnection(t *testing.T) {
 	s := redistest.Start(t)
 	opt := s.Options()
 	opt.PoolSize, opt.PoolTimeout = 1, 31*time.Millisecond
-	gen := newGenerator(t, closing(t, redis.NewClient(opt)), serial.WithLocation(noon()), serial.WithLedger(&notebook{}, 7))
+	gen := newGenerator(t, closing(t, redis.NewClient(opt)), serial.WithLocation(noon()), serial.WithLedger(new(serialtest.Ledger), 7))
 	got := barrier(t, types*callers, func(i int) (string, error) {
 		return gen.Next(t.Context(), fmt.Sprintf("T%d", i%types))
 	})

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/serialtest"
 )
 
 // testOnce covers repeated requests, in the behaviour suite.
@@ -101,7 +102,7 @@ func TestOnceLosesAnswers(t *testing.T) {
 					reigning(m.Miniredis)
 					opts := []serial.Option{serial.WithLocation(time.UTC)}
 					if ledger {
-						opts = append(opts, serial.WithLedger(&notebook{}, 3))
+						opts = append(opts, serial.WithLedger(new(serialtest.Ledger), 3))
 					}
 					var scripts atomic.Int64
 					rdb := m.client(hook(func(next redis.ProcessHook) redis.ProcessHook {
@@ -189,7 +190,7 @@ func TestOnceWhoseCallerLeavesAnOpening(t *testing.T) {
 					m.Set("serial:{IS}:20000101", "41") // issued by something else
 					opts := []serial.Option{serial.WithLocation(time.UTC)}
 					if ledger {
-						opts = append(opts, serial.WithLedger(&notebook{}, 3))
+						opts = append(opts, serial.WithLedger(new(serialtest.Ledger), 3))
 					}
 					ctx, cancel := context.WithCancel(t.Context())
 					defer cancel()

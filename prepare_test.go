@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/serialtest"
 )
 
 // testPrepare covers periods that are opened ahead of time or kept after their end, in the behaviour suite.
@@ -259,7 +260,7 @@ func TestPreparedMidnights(t *testing.T) {
 				}))
 				opts := []serial.Option{serial.WithLocation(time.UTC), serial.WithRetention(1)}
 				if ledger {
-					opts = append(opts, serial.WithLedger(&notebook{}, 10))
+					opts = append(opts, serial.WithLedger(new(serialtest.Ledger), 10))
 				}
 				gen := newGenerator(t, rdb, opts...)
 				require.NoError(t, gen.Prepare(t.Context(), "IS", 4))
@@ -438,7 +439,7 @@ func TestPreparedAndWildClock(t *testing.T) {
 				m := simulate(t)
 				m.ClockTTL(false) // keys are wanted again when the clock is right
 				reigning(m.Miniredis)
-				l := &notebook{}
+				l := new(serialtest.Ledger)
 				generator := func(opts ...serial.Option) *serial.Generator {
 					if ledger {
 						opts = append(opts, serial.WithLedger(l, 10))
@@ -483,7 +484,7 @@ func TestPreparedBeyondTheTemplate(t *testing.T) {
 				reigning(m.Miniredis)
 				opts := []serial.Option{serial.WithLocation(time.UTC)}
 				if ledger {
-					opts = append(opts, serial.WithLedger(&notebook{}, 10))
+					opts = append(opts, serial.WithLedger(new(serialtest.Ledger), 10))
 				}
 				wide := newGenerator(t, m.client(), append(opts, serial.WithStart(5000))...)
 				require.NoError(t, wide.Prepare(t.Context(), "IS", 2))

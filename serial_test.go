@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/serialtest"
 )
 
 func TestBehaviour(t *testing.T) {
@@ -532,7 +533,7 @@ func TestNewRefuses(t *testing.T) {
 		{"day start in fractions", rdb, []serial.Option{serial.WithDayStart(time.Millisecond)}, []string{"1ms", "whole seconds"}},
 		{"day start of hours", rdb, append(template("{type}{date:yyyyMMddHH}{seq}"), serial.WithDayStart(time.Hour), serial.WithPeriod(serial.PerHour)), []string{"WithDayStart", "PerHour", "PerDay, PerWeek, PerMonth, PerQuarter and PerYear"}},
 		{"floor per second", rdb, append(template("{type}{date:yyyyMMddHHmmss}{seq}"), fixedFloor(0), serial.WithPeriod(serial.PerSecond)), []string{"WithFloor", "PerMinute"}},
-		{"ledger per second", rdb, append(template("{type}{date:yyyyMMddHHmmss}{seq}"), serial.WithPeriod(serial.PerSecond), serial.WithLedger(noLedger{}, 1)), []string{"WithLedger", "PerMinute"}},
+		{"ledger per second", rdb, append(template("{type}{date:yyyyMMddHHmmss}{seq}"), serial.WithPeriod(serial.PerSecond), serial.WithLedger(new(serialtest.Ledger), 1)), []string{"WithLedger", "PerMinute"}},
 		{"letter in the layout", rdb, template("{type}{date:yyyy-MM-ddT}{seq}"), []string{`"T"`}},
 		{"digit in the layout", rdb, template("{type}{date:yyyy1MMdd}{seq}"), []string{"'1'", "digits"}},
 		{"brace in the layout", rdb, template("{type}{date:yyyy{MMdd}{seq}"), []string{"'{'", "braces"}},
@@ -553,12 +554,6 @@ func TestNewRefuses(t *testing.T) {
 type ledgerFunc func() (int64, error)
 
 func (f ledgerFunc) Reserve(context.Context, serial.Reservation) (int64, error) { return f() }
-
-type noLedger struct{}
-
-func (noLedger) Reserve(context.Context, serial.Reservation) (int64, error) {
-	return 0, errBoom
-}
 
 func TestPeriodNames(t *testing.T) {
 	for per, name := range map[serial.Period]string{

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/serialtest"
 )
 
 // requireOtherCalendar requires that every call of gen is refused, names both calendars and changes nothing.
@@ -380,7 +381,7 @@ func TestPrintsOfAPeriod(t *testing.T) {
 				if foreign == name {
 					continue
 				}
-				for _, gen := range []*serial.Generator{with(opts...), with(append(opts, serial.WithLedger(&notebook{}, 5))...)} {
+				for _, gen := range []*serial.Generator{with(opts...), with(append(opts, serial.WithLedger(new(serialtest.Ledger), 5))...)} {
 					_, err := gen.Next(t.Context(), "IS")
 					require.ErrorIs(t, err, serial.ErrConflict, foreign)
 					require.ErrorContains(t, err, "give it its old template and key until 2021-10-24 has ended, and then the new one to all processes")
@@ -405,7 +406,7 @@ func TestPrintsOfAPeriod(t *testing.T) {
 			require.Equal(t, before, m.Dump())
 
 			// A ledger may be turned on, and literals and spellings change.
-			n, err := with(append(opts, serial.WithLedger(&notebook{}, 5))...).NextNumber(t.Context(), "IS")
+			n, err := with(append(opts, serial.WithLedger(new(serialtest.Ledger), 5))...).NextNumber(t.Context(), "IS")
 			require.NoError(t, err)
 			require.EqualValues(t, 3, n.Seq)
 			_, err = gen.Next(t.Context(), "IS")

@@ -95,7 +95,7 @@ func testTakeover(t *testing.T, b backend) {
 	})
 
 	b.run(t, "takeover leaves a ledger, and starts one", func(t *testing.T, s *series) {
-		l := &notebook{}
+		l := new(spyLedger)
 		booked := s.generator(serial.WithLedger(l, 10))
 		s.next(booked, 1)
 		s.refused(s.gen, serial.ErrConflict)
@@ -123,17 +123,18 @@ func testTakeover(t *testing.T, b backend) {
 	b.run(t, "takeover does not wait for another calendar's claim", func(t *testing.T, s *series) {
 		asked := make(chan struct{})
 		held := make(chan struct{})
-		l := &notebook{hold: func(ctx context.Context, r serial.Reservation) error {
+		l := new(spyLedger)
+		l.before(func(serial.Reservation) error {
 			close(asked)
 			<-held
 			return nil
-		}}
+		})
 		other := stray(s, serial.WithLedger(l, 10))
 		done := make(chan error, 1)
 		s.next(stray(s), 1)
 		go func() { _, err := other.Next(t.Context(), "IS"); done <- err }()
 		<-asked
-		l.set(func(l *notebook) { l.hold = nil })
+		l.before(nil)
 		own := s.generator(serial.WithLedger(l, 10))
 		began := time.Now()
 		require.NoError(t, own.Takeover(t.Context(), "IS", 0))
