@@ -751,6 +751,22 @@ func explore(t *testing.T, s scene, most int, random *rand.Rand) (orders float64
 	return count(first), plays, 0
 }
 
+// A namedScene has at least so many orders of commands.
+type namedScene struct {
+	name  string
+	least float64
+	scene
+}
+
+func playEach(t *testing.T, scenes []namedScene) {
+	for _, s := range scenes {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			playAll(t, s.scene, s.least)
+		})
+	}
+}
+
 // Two generators run in every order of their commands, and one dies or stops at any point: no number is issued twice, and nobody
 // is stuck.
 func TestInterleavings(t *testing.T) {
@@ -758,100 +774,55 @@ func TestInterleavings(t *testing.T) {
 		require.NoError(t, newGenerator(t, m.client(), opts...).Prepare(context.Background(), "IS", 2))
 		return nil
 	}
-	for _, c := range []struct {
-		name  string
-		scene scene
-		least float64 // orders
-	}{
-		{"from a missing counter", scene{players: 2, each: 2}, 1000},
-		{"from a missing counter, across midnight", scene{players: 2, each: 1, midnight: true}, 1e6},
-		{"prepared, across midnight", scene{players: 2, each: 1, midnight: true, prepare: ahead}, 100},
-		{"of a year that prints the day, across midnight", scene{players: 2, each: 1, midnight: true, varies: true}, 1000},
-		{"with a ledger, at the end of a block", scene{players: 2, each: 2, ledger: true, prepare: fullBlock}, 100},
-		{"with a ledger, from nothing", scene{players: 2, each: 2, ledger: true}, 1000},
-		{"with a ledger, across midnight", scene{players: 2, each: 1, ledger: true, midnight: true}, 1000},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			playAll(t, c.scene, c.least)
-		})
-	}
+	playEach(t, []namedScene{
+		{"from a missing counter", 1000, scene{players: 2, each: 2}},
+		{"from a missing counter, across midnight", 1e6, scene{players: 2, each: 1, midnight: true}},
+		{"prepared, across midnight", 100, scene{players: 2, each: 1, midnight: true, prepare: ahead}},
+		{"of a year that prints the day, across midnight", 1000, scene{players: 2, each: 1, midnight: true, varies: true}},
+		{"with a ledger, at the end of a block", 100, scene{players: 2, each: 2, ledger: true, prepare: fullBlock}},
+		{"with a ledger, from nothing", 1000, scene{players: 2, each: 2, ledger: true}},
+		{"with a ledger, across midnight", 1000, scene{players: 2, each: 1, ledger: true, midnight: true}},
+	})
 }
 
 // The context of a caller ends at any point and its process lives on: the others do not wait for a lease that it left behind.
 // TestInterleavings does not cover this: there a whole process dies, after which a lease has to run out, and every context is
 // context.Background().
 func TestInterleavingsWhereACallerLeaves(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		scene scene
-		least float64
-	}{
-		{"from a missing counter", scene{players: 2, each: 1, leaving: true}, 100},
-		{"with a ledger, at the end of a block", scene{players: 2, each: 1, leaving: true, ledger: true, prepare: fullBlock}, 50},
-		{"with a ledger, from nothing", scene{players: 2, each: 1, leaving: true, ledger: true}, 100},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			playAll(t, c.scene, c.least)
-		})
-	}
+	playEach(t, []namedScene{
+		{"from a missing counter", 100, scene{players: 2, each: 1, leaving: true}},
+		{"with a ledger, at the end of a block", 50, scene{players: 2, each: 1, leaving: true, ledger: true, prepare: fullBlock}},
+		{"with a ledger, from nothing", 100, scene{players: 2, each: 1, leaving: true, ledger: true}},
+	})
 }
 
 // The counter is lost at any point: with a ledger everybody gets a number, without one a later number or ErrCounterLost.
 // TestInterleavings does not cover this: there Redis keeps what it acknowledged.
 func TestInterleavingsWithALoss(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		scene scene
-		least float64
-	}{
-		{"without a ledger", scene{players: 2, each: 2, calm: true, loses: true}, 100},
-		{"with a ledger, from nothing", scene{players: 2, each: 2, calm: true, loses: true, ledger: true}, 100},
+	playEach(t, []namedScene{
+		{"without a ledger", 100, scene{players: 2, each: 2, calm: true, loses: true}},
+		{"with a ledger, from nothing", 100, scene{players: 2, each: 2, calm: true, loses: true, ledger: true}},
 		{"with a ledger, at the end of a block",
-			scene{players: 2, each: 2, calm: true, loses: true, ledger: true, prepare: fullBlock}, 100},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			playAll(t, c.scene, c.least)
-		})
-	}
+			100, scene{players: 2, each: 2, calm: true, loses: true, ledger: true, prepare: fullBlock}},
+	})
 }
 
 // The counter is lost at any point while one generator has a ledger already and the other has none yet. The ledger cannot
 // know what was issued without it. TestInterleavings does not cover this: there all generators of a scene are alike.
 func TestInterleavingsWhereALedgerIsTurnedOn(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		scene scene
-		least float64
-	}{
-		{"from nothing", scene{players: 2, each: 2, calm: true, loses: true, ledger: true, mixed: true}, 100},
-		{"in mid-day", scene{players: 2, each: 2, calm: true, loses: true, ledger: true, mixed: true, prepare: fullBlock}, 100},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			playAll(t, c.scene, c.least)
-		})
-	}
+	playEach(t, []namedScene{
+		{"from nothing", 100, scene{players: 2, each: 2, calm: true, loses: true, ledger: true, mixed: true}},
+		{"in mid-day", 100, scene{players: 2, each: 2, calm: true, loses: true, ledger: true, mixed: true, prepare: fullBlock}},
+	})
 }
 
 // Two processes are asked for the same request, and then for one of their own, and one of them dies or stops at any point.
 // TestInterleavings does not cover this: it calls Next only.
 func TestInterleavingsOfOneRequest(t *testing.T) {
-	for _, c := range []struct {
-		name  string
-		scene scene
-		least float64
-	}{
-		{"without a ledger", scene{players: 2, each: 2, once: true}, 100},
-		{"with a ledger", scene{players: 2, each: 1, once: true, ledger: true}, 100},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			playAll(t, c.scene, c.least)
-		})
-	}
+	playEach(t, []namedScene{
+		{"without a ledger", 100, scene{players: 2, each: 2, once: true}},
+		{"with a ledger", 100, scene{players: 2, each: 1, once: true, ledger: true}},
+	})
 }
 
 // Three generators run in some of the possible orders.
