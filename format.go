@@ -196,7 +196,7 @@ func parsedNumber(t *template.Template, n template.Number) Number {
 // A template is valid UTF-8, of 256 bytes at most, since every answer that [Generator.NextOnce] remembers holds it. All
 // processes that issue numbers of a type must print its fields and tokens in the same order, with the same alphabet and check
 // digit; otherwise two sequences could be printed alike, and calls fail with [ErrConflict] until the period has ended. Widths,
-// literals and separators may differ, as long as the texts cannot be equal; docs/operations.md says what may change when.
+// literals and separators may differ, as long as the texts cannot be equal; docs/settings.md says what may change when.
 //
 // Default "{type}{date:yyyyMMdd}{seq:4}".
 func WithTemplate(template string) Option {

@@ -31,13 +31,11 @@ func guide(t *testing.T, name string) string {
 func TestRunbookHasEveryError(t *testing.T) {
 	source, err := os.ReadFile("errors.go")
 	require.NoError(t, err)
-	text := guide(t, "operations.md")
+	text := guide(t, "errors.md")
 	for _, sentinel := range regexp.MustCompile(`(?m)^\t(Err\w+) += errors\.New`).FindAllStringSubmatch(string(source), -1) {
-		require.Contains(t, text, "\n### "+sentinel[1]+"\n")
+		require.Contains(t, text, "\n## "+sentinel[1]+"\n")
 	}
-	_, runbook, _ := strings.Cut(text, "\n## Runbook\n")
-	runbook, _, _ = strings.Cut(runbook, "\n## ")
-	for _, entry := range strings.Split(runbook, "\n### ")[1:] {
+	for _, entry := range strings.Split(text, "\n## ")[1:] {
 		name, _, _ := strings.Cut(entry, "\n")
 		for _, row := range []string{"means", "look at", "ends it", "never"} {
 			require.Contains(t, entry, "\n| "+row+" | ", name)
@@ -48,7 +46,7 @@ func TestRunbookHasEveryError(t *testing.T) {
 // The runbook's command ends the errors that it is said to end.
 func TestRunbookCommand(t *testing.T) {
 	zone := noon()
-	command := regexp.MustCompile(`(?m)^    serial (raise .* IS 340)$`).FindStringSubmatch(guide(t, "operations.md"))
+	command := regexp.MustCompile(`(?m)^    serial (raise .* IS 340)$`).FindStringSubmatch(guide(t, "errors.md"))
 	require.NotNil(t, command)
 	binary := filepath.Join(t.TempDir(), "serial.exe")
 	out, err := exec.Command("go", "build", "-o", binary, "./cmd/serial").CombinedOutput()

@@ -22,10 +22,12 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// The programs in the README and in guides compile as they stand there.
+// The programs in the README and in docs/ compile as they appear there.
 func TestReadmeCompiles(t *testing.T) {
 	t.Parallel()
-	for file, n := range map[string]int{"README.md": 4, "docs/audit.md": 1, "docs/gapless.md": 2} {
+	for file, n := range map[string]int{
+		"README.md": 1, "docs/business-numbers.md": 1, "docs/testing.md": 2, "docs/operations.md": 1, "docs/audit.md": 1, "docs/gapless.md": 2,
+	} {
 		text, err := os.ReadFile(file)
 		require.NoError(t, err)
 		blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(text), -1)
@@ -70,15 +72,20 @@ func requireCompiles(t *testing.T, code string) {
 	require.NoError(t, err, "%s\n%s", out, source)
 }
 
-// The recipes in the README run as they stand there, each on a Redis of its own.
+// The recipes in the README and in docs/recipes.md run as they appear there, each on a Redis of its own.
 func TestRecipes(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("README.md")
-	require.NoError(t, err)
-	_, table, _ := strings.Cut(string(text), "## Recipes")
-	table, _, _ = strings.Cut(table, "\n## ")
-	rows := regexp.MustCompile("(?m)^\\| (.*?) \\| (`.*`) \\|$").FindAllStringSubmatch(table, -1)
-	require.GreaterOrEqual(t, len(rows), 10)
+	var rows [][]string
+	for file, n := range map[string]int{"README.md": 5, "docs/recipes.md": 8} {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		_, table, _ := strings.Cut(string(text), "# Recipes")
+		table, _, _ = strings.Cut(table, "\n## ")
+		found := regexp.MustCompile("(?m)^\\| (.*?) \\| (`.*`) \\|$").FindAllStringSubmatch(table, -1)
+		require.Len(t, found, n, file)
+		require.Len(t, found, strings.Count(table, "\n| ")-2, "every row of %s is tested", file)
+		rows = append(rows, found...)
+	}
 	recipes := ""
 	for _, row := range rows {
 		given := "gen"
@@ -173,12 +180,12 @@ func main() {
 var recipes = []func(rdb *redis.Client, gen *serial.Generator) error{
 `
 
-// The README's business numbers are printed as it says: the first one and the 1,000th of 30 December 2024.
+// docs/business-numbers.md says what is printed: the first number and the 1,000th of 30 December 2024.
 func TestBusinessNumbers(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("README.md")
+	text, err := os.ReadFile("docs/business-numbers.md")
 	require.NoError(t, err)
-	_, table, found := strings.Cut(string(text), "## Numbers as businesses print them")
+	_, table, found := strings.Cut(string(text), "# Business numbers")
 	require.True(t, found)
 	table, _, _ = strings.Cut(table, "\n## ")
 	rows := regexp.MustCompile("(?m)^\\| (.*?) \\| `(serial\\..*)` \\| `(.*?)` \\| `(.*?)`, `(.*?)` \\|$").FindAllStringSubmatch(table, -1)
@@ -261,10 +268,10 @@ var rows = []struct {
 }{
 `
 
-// The command does what the README shows, after the README's program has issued a number.
-func TestReadmeCommand(t *testing.T) {
+// The command does what docs/command.md shows, after the README's program has issued a number.
+func TestDocsCommand(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("README.md")
+	text, err := os.ReadFile("docs/command.md")
 	require.NoError(t, err)
 	_, session, found := strings.Cut(strings.ReplaceAll(string(text), "\r\n", "\n"), "```console\n")
 	require.True(t, found)
@@ -295,7 +302,7 @@ func TestReadmeCommand(t *testing.T) {
 		cmd.Env = env
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s", out)
-		if words[1] != "parse" { // that is of the README's day
+		if words[1] != "parse" { // it has the page's date
 			want = strings.ReplaceAll(want, "20211024", now.Format("20060102"))
 		}
 		require.Equal(t, want, string(out), line)
@@ -348,6 +355,46 @@ func TestGaplessFigures(t *testing.T) {
 			require.Equal(t, cells[database+" "+row[1]+" "+row[2]], row[3+i], row[0])
 		}
 	}
+}
+
+// The README is short, and its first 40 lines have all that a newcomer needs to run it.
+func TestReadmeFirstScreen(t *testing.T) {
+	text, err := os.ReadFile("README.md")
+	require.NoError(t, err)
+	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	require.LessOrEqual(t, len(lines), 200)
+	screen := strings.Join(lines[:40], "\n")
+	for _, want := range []string{"\ngo get ", "\ngo run ./cmd/serial next IS ", "\ngo test ./... ", "\npackage main\n", "\n}"} {
+		require.Contains(t, screen, want)
+	}
+}
+
+// The index in docs/README.md has one line for each page, and docs/options.md one row for each option.
+func TestDocsAreComplete(t *testing.T) {
+	pages, err := filepath.Glob("docs/*.md")
+	require.NoError(t, err)
+	index, err := os.ReadFile("docs/README.md")
+	require.NoError(t, err)
+	for _, page := range pages {
+		if name := filepath.Base(page); name != "README.md" {
+			require.Len(t, regexp.MustCompile(`(?m)^- \[[^\]]+\]\(`+name+`\): .*\.$`).FindAll(index, -1), 1, name)
+		}
+	}
+
+	table, err := os.ReadFile("docs/options.md")
+	require.NoError(t, err)
+	sources, err := filepath.Glob("*.go")
+	require.NoError(t, err)
+	options := 0
+	for _, name := range sources {
+		source, err := os.ReadFile(name)
+		require.NoError(t, err)
+		for _, m := range regexp.MustCompile(`(?m)^func (With\w+)\(.*\) Option \{$`).FindAllStringSubmatch(string(source), -1) {
+			options++
+			require.Equal(t, 1, strings.Count(string(table), "\n| `"+m[1]+"("), m[1])
+		}
+	}
+	require.Equal(t, strings.Count(string(table), "\n| `With"), options)
 }
 
 // Links to files and headings of this repository lead somewhere.

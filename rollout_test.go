@@ -16,7 +16,7 @@ import (
 	"github.com/dailyserial/serial/serialtest"
 )
 
-// Settings change under load, and back, as docs/operations.md says that they may.
+// Settings change under load, and back, as docs/settings.md says that they may.
 func TestRollout(t *testing.T) {
 	options := func(opts ...serial.Option) []serial.Option { return opts }
 	template := func(s string) []serial.Option { return options(serial.WithTemplate(s)) }

@@ -218,12 +218,12 @@ func TestStalledServer(t *testing.T) {
 	wg.Wait()
 }
 
-// The commands that the README lists for an ACL are enough.
+// The commands that docs/operations.md lists for an ACL are enough.
 func TestAccessControl(t *testing.T) {
 	server := redistest.Start(t)
-	readme, err := os.ReadFile("README.md")
+	page, err := os.ReadFile("docs/operations.md")
 	require.NoError(t, err)
-	_, list, found := strings.Cut(string(readme), "- An ACL needs ")
+	_, list, found := strings.Cut(string(page), "- An ACL needs ")
 	require.True(t, found)
 	list, _, _ = strings.Cut(list, " on")
 	rules := []any{"ACL", "SETUSER", "issuer", "on", ">secret", "~serial:*", "+@connection"}

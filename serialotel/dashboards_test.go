@@ -109,7 +109,7 @@ func alertQueries(t *testing.T) (queries []string) {
 		}
 	}
 	require.NoError(t, yaml.Unmarshal(text, &file))
-	guide, err := os.ReadFile("../docs/operations.md")
+	guide, err := os.ReadFile("../docs/errors.md")
 	require.NoError(t, err)
 	var anchors []string
 	for _, heading := range regexp.MustCompile(`(?m)^##+ (.*)$`).FindAllStringSubmatch(string(guide), -1) {
@@ -123,7 +123,7 @@ func alertQueries(t *testing.T) (queries []string) {
 		}
 		require.NotEmpty(t, rule.Annotations["summary"])
 		require.Contains(t, []string{"page", "ticket"}, rule.Labels["severity"])
-		_, anchor, _ := strings.Cut(rule.Annotations["runbook_url"], "docs/operations.md#")
+		_, anchor, _ := strings.Cut(rule.Annotations["runbook_url"], "docs/errors.md#")
 		require.Contains(t, anchors, anchor, rule.Alert)
 	}
 	return queries

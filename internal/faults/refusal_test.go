@@ -148,7 +148,7 @@ func (s steps) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// needed are the commands that the README says an ACL needs.
+// needed are the commands that docs/operations.md says an ACL needs.
 var needed = strings.Fields("EVAL EVALSHA TIME GET SET HGET HMGET HSET HDEL INCRBY PTTL EXPIREAT DEL")
 
 // A denial is a type that a user of its own has numbers issued of, and may not use one of the commands that this needs.
