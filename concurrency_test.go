@@ -373,6 +373,7 @@ func meetFault(t *testing.T, m *simulation, f *faulty, floor, deadline, harmless
 }
 
 // A process that stops for good in the middle of opening costs the others the lock's expiry once.
+// Guarantees: opener-killed.
 func TestCrashedOpenerDelaysByTheLockAtMost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := simulate(t)
@@ -392,6 +393,7 @@ func TestCrashedOpenerDelaysByTheLockAtMost(t *testing.T) {
 }
 
 // While another holds the lock, a call waits as long as its context lives, or half a minute without a deadline.
+// Guarantees: lock-kept.
 func TestWaitingForAnotherOpener(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := simulate(t)
@@ -531,6 +533,7 @@ func TestHostsWithOtherClocks(t *testing.T) {
 }
 
 // A Redis whose clock is far from this host's opens nothing.
+// Guarantees: clock-ahead.
 func TestWildClock(t *testing.T) {
 	m := miniredis.RunT(t)
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
@@ -566,6 +569,7 @@ func TestWildClock(t *testing.T) {
 }
 
 // The clock is set back to before the period entered: callers wait for a little, and are refused if it is more.
+// Guarantees: clock-back.
 func TestClockSetBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := simulate(t)
@@ -605,6 +609,7 @@ func TestClockSetBack(t *testing.T) {
 }
 
 // Raise replaces a record that lies in the future, and nothing else does.
+// Guarantees: future-day.
 func TestRaiseEndsAFuturePeriod(t *testing.T) {
 	m := miniredis.RunT(t)
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))

@@ -389,6 +389,7 @@ func TestNever(t *testing.T) {
 }
 
 // After a period has ended, one of another zone or day start may follow, but no label is used twice.
+// Guarantees: zone-changed.
 func TestAnotherZone(t *testing.T) {
 	days, hours := "yyyyMMdd", "yyyyMMddHH"
 	east, west := time.FixedZone("+14", 14*3600), time.FixedZone("-12", -12*3600)

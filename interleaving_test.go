@@ -139,6 +139,7 @@ func playEach(t *testing.T, scenes []namedScene) {
 
 // Two generators run in every order of their commands, and one dies or stops at any point: no number is issued twice, and nobody
 // is stuck.
+// Guarantees: opener-killed.
 func TestInterleavings(t *testing.T) {
 	ahead := func(t *testing.T, m *simulation, opts []serial.Option) []string {
 		require.NoError(t, newGenerator(t, m.client(), opts...).Prepare(context.Background(), "IS", 2))
@@ -158,6 +159,7 @@ func TestInterleavings(t *testing.T) {
 // The context of a caller ends at any point and its process lives on: the others do not wait for a lease that it left behind.
 // TestInterleavings does not cover this: there a whole process dies, after which a lease has to run out, and every context is
 // context.Background().
+// Guarantees: caller-leaves.
 func TestInterleavingsWhereACallerLeaves(t *testing.T) {
 	playEach(t, []namedScene{
 		{"from a missing counter", 100, scene{players: 2, each: 1, leaving: true}},
@@ -168,6 +170,7 @@ func TestInterleavingsWhereACallerLeaves(t *testing.T) {
 
 // The counter is lost at any point: with a ledger everybody gets a number, without one a later number or ErrCounterLost.
 // TestInterleavings does not cover this: there Redis keeps what it acknowledged.
+// Guarantees: counter-lost.
 func TestInterleavingsWithALoss(t *testing.T) {
 	playEach(t, []namedScene{
 		{"without a ledger", 100, scene{players: 2, each: 2, calm: true, loses: true}},
@@ -179,6 +182,7 @@ func TestInterleavingsWithALoss(t *testing.T) {
 
 // The counter is lost at any point while one generator has a ledger already and the other has none yet. The ledger cannot
 // know what was issued without it. TestInterleavings does not cover this: there all generators of a scene are alike.
+// Guarantees: ledger-turned-on.
 func TestInterleavingsWhereALedgerIsTurnedOn(t *testing.T) {
 	playEach(t, []namedScene{
 		{"from nothing", 100, scene{players: 2, each: 2, calm: true, loses: true, ledger: true, mixed: true}},
@@ -213,6 +217,7 @@ func TestSomeInterleavings(t *testing.T) {
 
 // The server's clock is ahead for a while, and then the days that were entered meanwhile really come. TestInterleavings does not
 // cover this: its clock is always right.
+// Guarantees: day-between, day-entered-ahead, counter-expired.
 func TestInterleavingsOfAClockThatWasAhead(t *testing.T) {
 	playAll(t, scene{players: 2, each: 2, calm: true, wild: true}, 100)
 }

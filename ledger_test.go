@@ -19,6 +19,7 @@ import (
 	"github.com/dailyserial/serial/serialtest"
 )
 
+// Guarantees: ledger-down, counter-lost, record-lost, both-lost-remembered, ledger-lost.
 func TestLedger(t *testing.T) {
 	m := miniredis.RunT(t)
 	reigning(m)
@@ -43,6 +44,7 @@ func TestLedgerOnCluster(t *testing.T) {
 
 // Redis comes back empty after the settings of a series were changed: the ledger still knows them, and nothing is printed that
 // was printed before. See docs/guarantees.md, "How a ledger keeps its word".
+// Guarantees: settings-kept.
 func TestLedgerKeepsSettings(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -234,6 +236,14 @@ func testLedger(t *testing.T, b backend) {
 		require.Equal(t, s.reservation(s.day, 500, 10), l.reservations()[1])
 	})
 
+	with("a ledger that lost what it set aside", 3, func(t *testing.T, s *series, _ *spyLedger) {
+		s.next(s.gen, 1)
+		gen := s.generator(serial.WithLedger(new(serialtest.Ledger), 3))
+		for seq := 2; seq < 8; seq++ {
+			s.next(gen, seq)
+		}
+	})
+
 	with("a ledger that is down", 3, func(t *testing.T, s *series, l *spyLedger) {
 		s.next(s.gen, 1)
 		l.before(func(serial.Reservation) error { return errBoom })
@@ -320,6 +330,7 @@ func testLedger(t *testing.T, b backend) {
 }
 
 // A lost reply, a pause or a loss between reservation and installation burns that block and nothing else.
+// Guarantees: late-block.
 func TestLateBlock(t *testing.T) {
 	for name, happens := range map[string]func(m *simulation, another func()){
 		"the process stands still": func(*simulation, func()) { time.Sleep(lockExpiry + time.Second) },
@@ -400,6 +411,7 @@ func TestLateClaim(t *testing.T) {
 }
 
 // A process that dies with the claim delays the others until the claim expires; a late installation does not disturb them.
+// Guarantees: opener-killed.
 func TestClaimOfTheDead(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := simulate(t)
@@ -431,6 +443,7 @@ func TestClaimOfTheDead(t *testing.T) {
 }
 
 // While one type waits for its ledger the others go on, even if the day ends meanwhile.
+// Guarantees: ledger-down.
 func TestSlowLedger(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := simulate(t)
@@ -494,6 +507,7 @@ func TestReignRefused(t *testing.T) {
 }
 
 // A writable replica has its master's replication ID, and is refused: with a ledger both would issue the same numbers.
+// Guarantees: writable-replica.
 func TestWritableReplicaRefused(t *testing.T) {
 	t.Parallel()
 	master := redistest.Start(t)
@@ -615,6 +629,7 @@ func (s *simulation) claimed(d time.Duration) (wait func()) {
 }
 
 // While another process sets aside a block, each caller waits as long as its own context lives, or 30 s without a deadline.
+// Guarantees: lock-kept.
 func TestWaitForAnothersBlock(t *testing.T) {
 	run := func(name string, held time.Duration, f func(t *testing.T, gen *serial.Generator, sent *atomic.Int64)) {
 		t.Run(name, func(t *testing.T) {

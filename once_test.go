@@ -255,6 +255,7 @@ func TestOnceIsRemembered(t *testing.T) {
 }
 
 // A repeated request gets the number of the first answer, whatever template and period it is repeated with.
+// Guarantees: once-repeated.
 func TestOnceAsPrinted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := simulate(t)

@@ -292,6 +292,7 @@ func TestPreparedMidnights(t *testing.T) {
 
 // A prepared counter that is gone when its day begins is lost, and a zone that nobody prepared for is a conflict until
 // the prepared days are over.
+// Guarantees: prepared-counter-lost.
 func TestPreparedAndGone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := simulate(t)
@@ -432,6 +433,7 @@ func TestHistory(t *testing.T) {
 }
 
 // A wrong clock must not enter a prepared day: no number could be issued until that day has come.
+// Guarantees: clock-ahead.
 func TestPreparedAndWildClock(t *testing.T) {
 	for _, ledger := range []bool{false, true} {
 		t.Run(fmt.Sprintf("ledger %v", ledger), func(t *testing.T) {

@@ -21,6 +21,7 @@ import (
 )
 
 // A number that is not confirmed is burned, so a promoted replica has every number that was returned.
+// Guarantees: lagging-replica.
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	master := redistest.Start(t, "--repl-diskless-sync-delay", "0")

@@ -19,6 +19,7 @@ import (
 	"github.com/dailyserial/serial/serialtest"
 )
 
+// Guarantees: script-flush, counter-lost, prepared-counter-lost, record-lost, both-lost-remembered.
 func TestBehaviour(t *testing.T) {
 	m := miniredis.RunT(t)
 	testBehaviour(t, backend{client: func(t *testing.T) redis.UniversalClient {

@@ -42,6 +42,7 @@ func requireOtherCalendar(t *testing.T, m *miniredis.Miniredis, gen *serial.Gene
 }
 
 // A series keeps its Period and year start, whatever its time zone, day start and template, at boundaries and while periods are prepared.
+// Guarantees: period-changed, once-repeated.
 func TestOneCalendar(t *testing.T) {
 	tokyo, berlin := location(t, "Asia/Tokyo"), location(t, "Europe/Berlin")
 	day := serial.WithTemplate("{type}{date:yyyyMMdd}-{seq:4}")
@@ -348,6 +349,7 @@ func TestPrintMarkBeforeAFastClock(t *testing.T) {
 }
 
 // Generators that might print different sequences of a period alike refuse each other until it has ended. Nothing is written.
+// Guarantees: print-changed.
 func TestPrintsOfAPeriod(t *testing.T) {
 	key, other := []byte("0123456789abcdef"), []byte("fedcba9876543210")
 	noon := time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC)
@@ -444,6 +446,7 @@ func TestPrintsThatMayChange(t *testing.T) {
 }
 
 // No operator gives a label another print: neither by way of another time zone nor of a clock that was ahead.
+// Guarantees: print-changed.
 func TestPrintsOutliveTakeovers(t *testing.T) {
 	m := miniredis.RunT(t)
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))

@@ -96,6 +96,7 @@ func TestBehaviourThroughSentinel(t *testing.T) {
 }
 
 // While the server hangs, many callers of many types all return in time, with the reason.
+// Guarantees: redis-hangs.
 func TestStalledServerUnderLoad(t *testing.T) {
 	t.Parallel()
 	for _, read := range []time.Duration{0, -1} {
@@ -126,6 +127,7 @@ func TestStalledServerUnderLoad(t *testing.T) {
 }
 
 // With persistence a restart loses nothing. Without it a generator that remembers its numbers notices the loss.
+// Guarantees: restart-with-data.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	loc := noon()
@@ -162,6 +164,7 @@ func TestRestart(t *testing.T) {
 
 // While the server is stopped, a call returns as soon as its context ends, and within ten seconds if it never ends, whatever
 // the client's settings.
+// Guarantees: redis-hangs.
 func TestStalledServer(t *testing.T) {
 	t.Parallel()
 	loc := noon()
