@@ -114,8 +114,7 @@ func TestSlowServerAndStaleConnections(t *testing.T) {
 						synctest.Test(t, func(t *testing.T) {
 							var l line
 							gen := newGenerator(t, l.client(simulate(t), read))
-							_, err := gen.Next(t.Context(), "open")
-							require.NoError(t, err)
+							require.NoError(t, errOf(gen.Next(t.Context(), "open")))
 							time.Sleep(stale)
 							ctx := context.Background()
 							if !endless {
@@ -125,7 +124,7 @@ func TestSlowServerAndStaleConnections(t *testing.T) {
 							}
 							l.slow(delay)
 							began := time.Now()
-							err = call(ctx, gen, typ)
+							err := call(ctx, gen, typ)
 							if took := time.Since(began); took > inTime {
 								late = append(late, fmt.Sprintf("%s of %q: read timeout %v, replies after %v, endless context %v: %v, %v",
 									name, typ, read, delay, endless, took, err))
@@ -150,8 +149,7 @@ func TestSlowStepsOfAStaleConnection(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var l line
 			gen := newGenerator(t, l.client(simulate(t), 0))
-			_, err := gen.Next(context.Background(), "IS")
-			require.NoError(t, err)
+			require.NoError(t, errOf(gen.Next(context.Background(), "IS")))
 			time.Sleep(stale)
 			var steps []time.Duration
 			for n := k; len(steps) < 5; n /= 3 {
@@ -159,7 +157,7 @@ func TestSlowStepsOfAStaleConnection(t *testing.T) {
 			}
 			l.slow(0, steps...)
 			began := time.Now()
-			_, err = gen.Next(context.Background(), "IS")
+			_, err := gen.Next(context.Background(), "IS")
 			if took := time.Since(began); took > inTime+readTimeout {
 				late = append(late, fmt.Sprintf("%v: %v, %v", steps, took, err))
 			}
@@ -177,9 +175,7 @@ func TestSlowServerForMany(t *testing.T) {
 		for _, callers := range []int{2, 10} {
 			for _, delay := range []time.Duration{2900 * time.Millisecond, 4500 * time.Millisecond, 6 * time.Second, 50 * time.Second} {
 				for quick := range 9 { // replies
-					synctest.Test(t, func(t *testing.T) {
-						m := simulate(t)
-						reigning(m.Miniredis)
+					inBubble(t, func(t *testing.T, m *simulation) {
 						opts := []serial.Option{serial.WithLocation(time.UTC)}
 						if ledger {
 							opts = append(opts, serial.WithLedger(new(serialtest.Ledger), 10))

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -87,8 +88,7 @@ func testPeriods(t *testing.T, b backend) {
 			require.NotEqual(t, time.Duration(-1), ttl, "no key without an expiry")
 			// This kind of period is in use now, so another is refused.
 			if c.period != serial.PerSecond {
-				_, err := s.generator().Next(t.Context(), "IS")
-				require.ErrorIs(t, err, serial.ErrConflict)
+				require.ErrorIs(t, errOf(s.generator().Next(t.Context(), "IS")), serial.ErrConflict)
 			}
 		})
 	}
@@ -147,23 +147,18 @@ func testCalendars(t *testing.T, b backend) {
 					continue
 				}
 				foreign := s.generator(other.opts...)
-				_, err := foreign.Next(t.Context(), "IS")
-				require.ErrorIs(t, err, serial.ErrConflict, other.name)
-				_, err = foreign.Peek(t.Context(), "IS")
-				require.ErrorIs(t, err, serial.ErrConflict, other.name)
+				require.ErrorIs(t, errOf(foreign.Next(t.Context(), "IS")), serial.ErrConflict, other.name)
+				require.ErrorIs(t, errOf(foreign.Peek(t.Context(), "IS")), serial.ErrConflict, other.name)
 				require.ErrorIs(t, foreign.Raise(t.Context(), "IS", 3), serial.ErrConflict, other.name)
 				require.ErrorIs(t, foreign.Prepare(t.Context(), "IS", 1), serial.ErrConflict, other.name)
 				require.ErrorIs(t, foreign.Takeover(t.Context(), "IS", 3), serial.ErrConflict, other.name)
-				_, err = foreign.History(t.Context(), "IS", 1)
-				require.ErrorIs(t, err, serial.ErrConflict, other.name)
+				require.ErrorIs(t, errOf(foreign.History(t.Context(), "IS", 1)), serial.ErrConflict, other.name)
 			}
 			next(11)
 
 			require.NoError(t, s.rdb.Del(t.Context(), counter).Err())
-			_, err = gen.Next(t.Context(), "IS")
-			require.ErrorIs(t, err, serial.ErrCounterLost)
-			_, err = s.generator(k.opts...).Next(t.Context(), "IS")
-			require.ErrorIs(t, err, serial.ErrCounterLost)
+			require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrCounterLost)
+			require.ErrorIs(t, errOf(s.generator(k.opts...).Next(t.Context(), "IS")), serial.ErrCounterLost)
 			require.NoError(t, gen.Raise(t.Context(), "IS", 20))
 			next(21)
 		})
@@ -192,27 +187,13 @@ func testCalendarsInALedger(t *testing.T, b backend) {
 // The classic order number over a network of 400 ms: one sortable integer, strictly increasing, taken without a lock. Keys do
 // not pile up.
 func TestPerSecond(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
-		commands := map[string]int{}
+	inBubble(t, func(t *testing.T, m *simulation) {
+		var locks atomic.Int64
 		var mu sync.Mutex
-		far := hook(func(next redis.ProcessHook) redis.ProcessHook {
-			return func(ctx context.Context, cmd redis.Cmder) error {
-				if cmd.Name() != "set" && !strings.HasPrefix(cmd.Name(), "eval") { // setting up a connection
-					return next(ctx, cmd)
-				}
-				mu.Lock()
-				commands[cmd.Name()]++
-				mu.Unlock()
-				time.Sleep(200 * time.Millisecond)
-				err := next(ctx, cmd)
-				time.Sleep(200 * time.Millisecond)
-				return err
-			}
-		})
 		gens := make([]*serial.Generator, 3)
 		for i := range gens {
-			gens[i] = newGenerator(t, m.client(far), serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerSecond),
+			gens[i] = newGenerator(t, m.client(network(200*time.Millisecond), counting(&locks, "set")),
+				serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerSecond),
 				serial.WithTemplate("{type}{date:yyMMddHHmmss}{seq:4}"))
 		}
 		type issued struct {
@@ -250,7 +231,7 @@ func TestPerSecond(t *testing.T) {
 				}
 			}
 		}
-		require.Zero(t, commands["set"], "there is no lock")
+		require.Zero(t, locks.Load(), "there is no lock")
 		require.LessOrEqual(t, len(m.Keys()), 3, "counters of seconds that are over are gone: %v", m.Keys())
 		m.requireExpiries()
 	})
@@ -258,8 +239,7 @@ func TestPerSecond(t *testing.T) {
 
 // A business day begins at 04:00, also where 04:00 comes twice or not at all.
 func TestDayStart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
+	inBubble(t, func(t *testing.T, m *simulation) {
 		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithDayStart(4*time.Hour))
 		var got []string
 		for range 16 {
@@ -301,16 +281,9 @@ func TestBordersOfCalendars(t *testing.T) {
 		for _, prepared := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, prepared %v", c.name, prepared), func(t *testing.T) {
 				m := miniredis.RunT(t)
-				locks := 0
+				var locks atomic.Int64
 				rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
-				rdb.AddHook(hook(func(next redis.ProcessHook) redis.ProcessHook {
-					return func(ctx context.Context, cmd redis.Cmder) error {
-						if cmd.Name() == "set" {
-							locks++
-						}
-						return next(ctx, cmd)
-					}
-				}))
+				rdb.AddHook(counting(&locks, "set"))
 				gen := newGenerator(t, rdb, append(c.opts, serial.WithLocation(location(t, "Europe/Berlin")), serial.WithMaxSkew(-1),
 					serial.WithRetention(10))...)
 				next := func(period, seq int) {
@@ -332,7 +305,7 @@ func TestBordersOfCalendars(t *testing.T) {
 					require.True(t, m.Exists("serial:{IS}:"+c.labels[i+1]))
 				}
 				if prepared {
-					require.Equal(t, 1, locks, "of the period that Prepare was called in")
+					require.EqualValues(t, 1, locks.Load(), "of the period that Prepare was called in")
 				}
 				all, err := gen.History(t.Context(), "IS", len(c.labels))
 				require.NoError(t, err)
@@ -360,8 +333,7 @@ func fields(t *testing.T, rdb redis.UniversalClient) map[string]string {
 }
 
 func TestNever(t *testing.T) {
-	m := miniredis.RunT(t)
-	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+	m, rdb := startMini(t)
 	opts := []serial.Option{serial.WithLocation(time.UTC), serial.WithMaxSkew(-1), serial.WithPeriod(serial.Never)}
 	gen := newGenerator(t, rdb, append(opts, serial.WithTemplate("{type}{date:yyMMdd}{seq}"))...)
 	for i, day := range []string{"2024-02-29", "2024-12-31", "2025-01-01", "2099-12-31"} {
@@ -380,8 +352,7 @@ func TestNever(t *testing.T) {
 	require.Empty(t, all[0].String())
 
 	m.SetTime(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC))
-	_, err = gen.Next(t.Context(), "IS")
-	require.ErrorContains(t, err, "the year 2100 cannot be printed as yy")
+	require.ErrorContains(t, errOf(gen.Next(t.Context(), "IS")), "the year 2100 cannot be printed as yy")
 	require.EqualError(t, gen.Prepare(t.Context(), "IS", 2), "serial: Prepare of 2 periods: allowed are 1 to 1")
 	got, err := m.Get("serial:{IS}:all")
 	require.NoError(t, err)
@@ -426,8 +397,7 @@ func TestAnotherZone(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := miniredis.RunT(t)
-			rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+			m, rdb := startMini(t)
 			for _, s := range test.steps {
 				at, err := time.Parse("2006-01-02 15:04", s.at)
 				require.NoError(t, err)
@@ -486,9 +456,7 @@ func TestMoreThanThePeriod(t *testing.T) {
 			"with its hooks": {serial.WithHooks(serial.Hooks{})},
 		} {
 			t.Run(v.name+" "+name, func(t *testing.T) {
-				m := miniredis.RunT(t)
-				reigning(m)
-				rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+				m, rdb := startMini(t)
 				var gens [2]*serial.Generator
 				for i := range gens {
 					gens[i] = newGenerator(t, rdb, slices.Concat(v.opts, opts, []serial.Option{serial.WithLocation(time.UTC), serial.WithMaxSkew(-1)})...)
@@ -561,7 +529,6 @@ func TestManyAcrossABorder(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					const callers, each = 100, 6
 					m := simulate(t)
-					reigning(m.Miniredis)
 					time.Sleep(time.Until(utc(t, v.border)) - 300*time.Millisecond) // opening it takes a while
 					far := network(20 * time.Millisecond)
 					opts := append(slices.Clone(v.opts), serial.WithLocation(time.UTC))
@@ -626,26 +593,22 @@ func TestManyAcrossABorder(t *testing.T) {
 // network delays scripts and locks on their way there, and answers on their way back; but not the set-up of a connection, which
 // the client does under a mutex.
 func network(delay time.Duration) hook {
-	return func(next redis.ProcessHook) redis.ProcessHook {
-		return func(ctx context.Context, cmd redis.Cmder) error {
-			if cmd.Name() != "set" && !strings.HasPrefix(cmd.Name(), "eval") {
-				return next(ctx, cmd)
-			}
-			time.Sleep(delay)
-			err := next(ctx, cmd)
-			time.Sleep(delay)
-			return err
+	return around(func(cmd redis.Cmder, send func() error) error {
+		if cmd.Name() != "set" && !strings.HasPrefix(cmd.Name(), "eval") {
+			return send()
 		}
-	}
+		time.Sleep(delay)
+		err := send()
+		time.Sleep(delay)
+		return err
+	})
 }
 
 // A day that prints seconds works over a network of 400 ms: opened once, under the lock, above the floor.
 func TestSecondsOfADayOverANetwork(t *testing.T) {
 	for _, protect := range []string{"floor", "ledger"} {
 		t.Run(protect, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := simulate(t)
-				reigning(m.Miniredis)
+			inBubble(t, func(t *testing.T, m *simulation) {
 				far := network(200 * time.Millisecond)
 				asked := 0
 				option := serial.WithFloor(func(context.Context, string, time.Time) (int64, error) {

@@ -10,7 +10,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -96,13 +95,10 @@ func limits(t *testing.T, numbers [3][2]int64, f func(t *testing.T, remembers bo
 // Guarantees: record-expired.
 func TestLimitOfAClockNineDaysAhead(t *testing.T) {
 	limits(t, [3][2]int64{{1, 0}, {4, 4}, {11, 11}}, func(t *testing.T, remembers bool, stored *int64, opts []serial.Option) (n serial.Number, err error) {
-		synctest.Test(t, func(t *testing.T) {
-			m := simulate(t)
-			reigning(m.Miniredis)
+		inBubble(t, func(t *testing.T, m *simulation) {
 			opts = append(opts, serial.WithLocation(time.UTC), serial.WithRetention(5))
 			gen := newGenerator(t, m.client(), opts...)
-			_, err = gen.NextN(t.Context(), "IS", 3)
-			require.NoError(t, err)
+			require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 3)))
 			*stored = 3
 			m.SetTime(time.Now().AddDate(0, 0, 9))
 			_, err = newGenerator(t, m.client()).Next(t.Context(), "OTHER")
@@ -149,11 +145,9 @@ func TestLimitOfAServerThatGoesBack(t *testing.T) {
 				s := redistest.Start(t)
 				opts = append(opts, serial.WithLocation(noon()))
 				gen := newGenerator(t, s.Client(t), opts...)
-				_, err := gen.NextN(t.Context(), "IS", 3)
-				require.NoError(t, err)
+				require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 3)))
 				goBack := save(t, s)
-				_, err = gen.NextN(t.Context(), "IS", 3)
-				require.NoError(t, err)
+				require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 3)))
 				*stored = 6
 				require.NoError(t, goBack())
 				if !remembers {

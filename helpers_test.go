@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -119,6 +120,9 @@ func numbers(typ, day string, from, to int) []string {
 	return all
 }
 
+// errOf returns the error of a call.
+func errOf[T any](_ T, err error) error { return err }
+
 // textOf returns the text of what a call has issued, "" with an error.
 func textOf(n serial.Number, err error) (string, error) { return n.String(), err }
 
@@ -150,7 +154,14 @@ func barrier(t *testing.T, n int, f func(i int) (string, error)) []string {
 	return got
 }
 
-// simulation is a miniredis that takes its time, also for expiries, from a synctest bubble.
+// startMini starts a miniredis with a replication ID, and a client of it.
+func startMini(t *testing.T) (*miniredis.Miniredis, *redis.Client) {
+	m := miniredis.RunT(t)
+	reigning(m)
+	return m, closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+}
+
+// simulation is a miniredis with a replication ID that takes its time, also for expiries, from a synctest bubble.
 type simulation struct {
 	*miniredis.Miniredis
 	t *testing.T
@@ -161,7 +172,14 @@ func simulate(t *testing.T) *simulation {
 	m := miniredis.NewMiniRedis()
 	m.ClockTTL(true)
 	t.Cleanup(m.Close)
+	reigning(m)
 	return &simulation{m, t}
+}
+
+// inBubble runs f in a bubble with a simulation.
+func inBubble(t *testing.T, f func(t *testing.T, m *simulation)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t, simulate(t)) })
 }
 
 // client returns a new client. Its address is an IP because goroutines outside the bubble would look up a name.
@@ -193,14 +211,23 @@ func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 	return next
 }
 
-// counting adds the number of commands that a client sends to n.
-func counting(n *atomic.Int64) hook {
+// around calls f for every command, which f has to send.
+func around(f func(cmd redis.Cmder, send func() error) error) hook {
 	return func(next redis.ProcessHook) redis.ProcessHook {
 		return func(ctx context.Context, cmd redis.Cmder) error {
-			n.Add(1)
-			return next(ctx, cmd)
+			return f(cmd, func() error { return next(ctx, cmd) })
 		}
 	}
+}
+
+// counting adds the number of commands that a client sends to n, or of those with a name.
+func counting(n *atomic.Int64, name ...string) hook {
+	return around(func(cmd redis.Cmder, send func() error) error {
+		if name == nil || slices.Contains(name, cmd.Name()) {
+			n.Add(1)
+		}
+		return send()
+	})
 }
 
 // replacing calls f instead of sending a command, and sets the command's error to what f returns.

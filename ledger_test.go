@@ -174,8 +174,7 @@ func testLedger(t *testing.T, b backend) {
 	}, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:2}"))
 
 	with("numbers that were lost count", 40, func(t *testing.T, s *series, l *spyLedger) {
-		_, err := s.gen.NextN(t.Context(), "IS", 10)
-		require.NoError(t, err)
+		require.NoError(t, errOf(s.gen.NextN(t.Context(), "IS", 10)))
 		require.NoError(t, s.rdb.Del(t.Context(), s.record, s.counter).Err())
 		got, err := textsOf(s.gen.NextN(t.Context(), "IS", 59)) // 41 to 99
 		require.NoError(t, err)
@@ -183,8 +182,7 @@ func testLedger(t *testing.T, b backend) {
 		s.refused(s.gen, serial.ErrExhausted)
 		require.NoError(t, s.rdb.Del(t.Context(), s.record, s.counter).Err())
 		for range 3 {
-			_, err = s.gen.Next(t.Context(), "IS")
-			require.ErrorIs(t, err, serial.ErrExhausted)
+			require.ErrorIs(t, errOf(s.gen.Next(t.Context(), "IS")), serial.ErrExhausted)
 		}
 		require.Len(t, l.reservations(), 3, "once it is known, the ledger is not asked again")
 	}, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:2}"))
@@ -252,11 +250,9 @@ func testLedger(t *testing.T, b backend) {
 		for range 2 {
 			s.refused(s.gen, errBoom)
 		}
-		_, err := s.gen.NextN(t.Context(), "IS", 5)
-		require.ErrorIs(t, err, errBoom)
+		require.ErrorIs(t, errOf(s.gen.NextN(t.Context(), "IS", 5)), errBoom)
 		require.ErrorIs(t, s.gen.Raise(t.Context(), "IS", 50), errBoom)
-		_, err = s.gen.Next(t.Context(), "NEW")
-		require.ErrorIs(t, err, errBoom)
+		require.ErrorIs(t, errOf(s.gen.Next(t.Context(), "NEW")), errBoom)
 		l.before(nil)
 		start := time.Now()
 		s.next(s.gen, 4)
@@ -301,8 +297,7 @@ func testLedger(t *testing.T, b backend) {
 		require.NoError(t, s.gen.Raise(t.Context(), "IS", 9999))
 		s.refused(s.gen, serial.ErrExhausted)
 		require.NoError(t, s.rdb.Del(t.Context(), s.counter, s.record).Err())
-		_, err := s.gen.Next(t.Context(), "IS")
-		require.ErrorIs(t, err, serial.ErrExhausted, "the ledger remembers")
+		require.ErrorIs(t, errOf(s.gen.Next(t.Context(), "IS")), serial.ErrExhausted, "the ledger remembers")
 	})
 
 	with("who has no ledger is refused, and may have one from now on", 10, func(t *testing.T, s *series, l *spyLedger) {
@@ -339,32 +334,27 @@ func TestLateBlock(t *testing.T) {
 	} {
 		for _, opened := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, opened before: %v", name, opened), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					m := simulate(t)
+				inBubble(t, func(t *testing.T, m *simulation) {
 					another := reigning(m.Miniredis)
 					l := new(serialtest.Ledger)
 					var armed atomic.Bool
 					// This is between the ledger's answer and the command that installs the block.
-					rdb := m.client(hook(func(next redis.ProcessHook) redis.ProcessHook {
-						return func(ctx context.Context, cmd redis.Cmder) error {
-							if isOpen(cmd) && armed.CompareAndSwap(true, false) {
-								happens(m, another)
-							}
-							return next(ctx, cmd)
+					rdb := m.client(around(func(cmd redis.Cmder, send func() error) error {
+						if isOpen(cmd) && armed.CompareAndSwap(true, false) {
+							happens(m, another)
 						}
+						return send()
 					}))
 					gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithLedger(l, 5))
 					var j journal
 					if opened {
 						for range 5 {
-							_, err := j.next(t.Context(), gen, "IS")
-							require.NoError(t, err)
+							require.NoError(t, errOf(j.next(t.Context(), gen, "IS")))
 						}
 					}
 					armed.Store(true)
 					for range 8 {
-						_, err := j.next(t.Context(), gen, "IS")
-						require.NoError(t, err)
+						require.NoError(t, errOf(j.next(t.Context(), gen, "IS")))
 					}
 					first := 5
 					if opened {
@@ -383,23 +373,18 @@ func TestLateBlock(t *testing.T) {
 
 // The reply that gives the claim comes so late that it is of no use: nothing is asked of the ledger, and the call goes on.
 func TestLateClaim(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
-		reigning(m.Miniredis)
+	inBubble(t, func(t *testing.T, m *simulation) {
 		l := new(spyLedger)
 		var armed atomic.Bool
-		gen := newGenerator(t, m.client(hook(func(next redis.ProcessHook) redis.ProcessHook {
-			return func(ctx context.Context, cmd redis.Cmder) error {
-				err := next(ctx, cmd)
-				if strings.Contains(fmt.Sprint(cmd.Args()...), "ceiling") && armed.CompareAndSwap(true, false) {
-					time.Sleep(7200 * time.Millisecond)
-				}
-				return err
+		gen := newGenerator(t, m.client(around(func(cmd redis.Cmder, send func() error) error {
+			err := send()
+			if strings.Contains(fmt.Sprint(cmd.Args()...), "ceiling") && armed.CompareAndSwap(true, false) {
+				time.Sleep(7200 * time.Millisecond)
 			}
+			return err
 		})), serial.WithLocation(time.UTC), serial.WithLedger(l, 5))
 		for range 5 {
-			_, err := gen.Next(t.Context(), "IS")
-			require.NoError(t, err)
+			require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
 		}
 		armed.Store(true)
 		n, err := gen.NextNumber(t.Context(), "IS")
@@ -413,20 +398,16 @@ func TestLateClaim(t *testing.T) {
 // A process that dies with the claim delays the others until the claim expires; a late installation does not disturb them.
 // Guarantees: opener-killed.
 func TestClaimOfTheDead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
-		reigning(m.Miniredis)
+	inBubble(t, func(t *testing.T, m *simulation) {
 		l := new(spyLedger)
 		option := serial.WithLedger(l, 5)
 		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), option)
-		_, err := gen.NextN(t.Context(), "IS", 5)
-		require.NoError(t, err)
+		require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 5)))
 		dead := newGenerator(t, m.client(), serial.WithLocation(time.UTC), option)
 		l.before(func(serial.Reservation) error { time.Sleep(time.Minute); return nil })
 		gone, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err = dead.Next(gone, "IS")
-		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, errOf(dead.Next(gone, "IS")), context.DeadlineExceeded)
 		l.before(nil)
 		other, cancelOther := context.WithTimeout(t.Context(), patience)
 		defer cancelOther()
@@ -445,19 +426,15 @@ func TestClaimOfTheDead(t *testing.T) {
 // While one type waits for its ledger the others go on, even if the day ends meanwhile.
 // Guarantees: ledger-down.
 func TestSlowLedger(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
-		reigning(m.Miniredis)
+	inBubble(t, func(t *testing.T, m *simulation) {
 		l := new(spyLedger)
 		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithLedger(l, 5))
 		for _, typ := range []string{"SLOW", "OK"} {
-			_, err := gen.NextN(t.Context(), typ, 5)
-			require.NoError(t, err)
+			require.NoError(t, errOf(gen.NextN(t.Context(), typ, 5)))
 		}
 		time.Sleep(24*time.Hour - time.Second - time.Millisecond)
 		for _, typ := range []string{"SLOW", "OK"} {
-			_, err := gen.NextN(t.Context(), typ, 5)
-			require.NoError(t, err)
+			require.NoError(t, errOf(gen.NextN(t.Context(), typ, 5)))
 		}
 		l.before(func(r serial.Reservation) error {
 			if strings.Contains(r.Series, "SLOW") {
@@ -469,8 +446,7 @@ func TestSlowLedger(t *testing.T) {
 		var j journal
 		for range 20 {
 			wg.Go(func() {
-				_, err := j.next(t.Context(), gen, "SLOW")
-				require.NoError(t, err)
+				require.NoError(t, errOf(j.next(t.Context(), gen, "SLOW")))
 			})
 		}
 		time.Sleep(time.Millisecond)
@@ -490,8 +466,7 @@ func TestReignRefused(t *testing.T) {
 	m := miniredis.RunT(t) // has no such section
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
 	gen := newGenerator(t, rdb, serial.WithLocation(noon()), serial.WithLedger(new(serialtest.Ledger), 10))
-	_, err := gen.Next(t.Context(), "IS")
-	require.ErrorContains(t, err, says)
+	require.ErrorContains(t, errOf(gen.Next(t.Context(), "IS")), says)
 	require.ErrorContains(t, gen.Raise(t.Context(), "IS", 3), says)
 	require.Empty(t, m.Keys())
 
@@ -501,8 +476,7 @@ func TestReignRefused(t *testing.T) {
 		opt := s.Options()
 		opt.Username, opt.Password = "issuer", "secret"
 		gen := newGenerator(t, closing(t, redis.NewClient(opt)), serial.WithLocation(noon()), serial.WithLedger(new(serialtest.Ledger), 10))
-		_, err := gen.Next(t.Context(), "IS")
-		require.ErrorContains(t, err, says)
+		require.ErrorContains(t, errOf(gen.Next(t.Context(), "IS")), says)
 	})
 }
 
@@ -516,11 +490,10 @@ func TestWritableReplicaRefused(t *testing.T) {
 	on := func(s *redistest.Server) *serial.Generator {
 		return newGenerator(t, s.Client(t), serial.WithLocation(noon()), serial.WithLedger(l, 10))
 	}
-	_, err := on(master).Next(t.Context(), "IS")
-	require.NoError(t, err)
+	require.NoError(t, errOf(on(master).Next(t.Context(), "IS")))
 	require.EqualValues(t, 1, master.Do("WAIT", 1, 5000).Val()) // so that the replica has it all
 	for range 2 {
-		_, err = on(replica).Next(t.Context(), "IS")
+		_, err := on(replica).Next(t.Context(), "IS")
 		require.ErrorContains(t, err, `WithLedger needs a master, and Redis says "role:slave"`)
 		require.ErrorContains(t, on(replica).Raise(t.Context(), "IS", 5), "replica-read-only yes")
 	}
@@ -544,17 +517,15 @@ func TestPoolIsBusy(t *testing.T) {
 
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr(), PoolSize: 1, PoolTimeout: 5 * time.Millisecond}))
 	var once sync.Once
-	rdb.AddHook(hook(func(next redis.ProcessHook) redis.ProcessHook {
-		return func(ctx context.Context, cmd redis.Cmder) error {
-			if isOpen(cmd) {
-				once.Do(func() {
-					conn := rdb.Conn()
-					require.NoError(t, conn.Ping(context.Background()).Err())
-					time.AfterFunc(500*time.Millisecond, func() { _ = conn.Close() })
-				})
-			}
-			return next(ctx, cmd)
+	rdb.AddHook(around(func(cmd redis.Cmder, send func() error) error {
+		if isOpen(cmd) {
+			once.Do(func() {
+				conn := rdb.Conn()
+				require.NoError(t, conn.Ping(context.Background()).Err())
+				time.AfterFunc(500*time.Millisecond, func() { _ = conn.Close() })
+			})
 		}
+		return send()
 	}))
 	before := time.Now()
 	number, err := newGenerator(t, rdb, opts...).Next(t.Context(), "IS")
@@ -577,8 +548,7 @@ func TestLedgerOutlivesRedis(t *testing.T) {
 	}
 	for round := range 4 {
 		for i := range 6 {
-			_, err := j.next(t.Context(), gens[i%2], "IS")
-			require.NoError(t, err)
+			require.NoError(t, errOf(j.next(t.Context(), gens[i%2], "IS")))
 		}
 		if round == 2 {
 			gens[0] = newGenerator(t, rdb, serial.WithLocation(loc), serial.WithLedger(l, 4))
@@ -586,17 +556,14 @@ func TestLedgerOutlivesRedis(t *testing.T) {
 		s.Kill()
 		s.Restart(t)
 	}
-	_, err := j.next(t.Context(), gens[0], "IS")
-	require.NoError(t, err)
+	require.NoError(t, errOf(j.next(t.Context(), gens[0], "IS")))
 	j.check(t, loc)
 	require.EqualValues(t, 4*8+1, j.entries[len(j.entries)-1].seq)
 }
 
 // The largest sequences of all are issued to the last.
 func TestLedgerAtItsEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
-		reigning(m.Miniredis)
+	inBubble(t, func(t *testing.T, m *simulation) {
 		opts := []serial.Option{serial.WithLocation(time.UTC), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:15}"),
 			serial.WithLedger(new(serialtest.Ledger), 10)}
 		gen := newGenerator(t, m.client(), opts...)
@@ -604,12 +571,10 @@ func TestLedgerAtItsEnd(t *testing.T) {
 		number, err := gen.Next(t.Context(), "IS")
 		require.NoError(t, err)
 		require.Equal(t, "IS20000101999999999999999", number)
-		_, err = gen.Next(t.Context(), "IS")
-		require.ErrorIs(t, err, serial.ErrExhausted)
+		require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrExhausted)
 		require.NoError(t, gen.Raise(t.Context(), "IS", 999_999_999_999_999))
 		m.Del("serial:{IS}:20000101")
-		_, err = newGenerator(t, m.client(), opts...).Next(t.Context(), "IS")
-		require.ErrorIs(t, err, serial.ErrExhausted)
+		require.ErrorIs(t, errOf(newGenerator(t, m.client(), opts...).Next(t.Context(), "IS")), serial.ErrExhausted)
 	})
 }
 
@@ -633,13 +598,10 @@ func (s *simulation) claimed(d time.Duration) (wait func()) {
 func TestWaitForAnothersBlock(t *testing.T) {
 	run := func(name string, held time.Duration, f func(t *testing.T, gen *serial.Generator, sent *atomic.Int64)) {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := simulate(t)
-				reigning(m.Miniredis)
+			inBubble(t, func(t *testing.T, m *simulation) {
 				var sent atomic.Int64
 				gen := newGenerator(t, m.client(counting(&sent)), serial.WithLocation(time.UTC), serial.WithLedger(new(serialtest.Ledger), 1))
-				_, err := gen.Next(t.Context(), "IS")
-				require.NoError(t, err)
+				require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
 				wait := m.claimed(held)
 				f(t, gen, &sent)
 				wait()
@@ -697,8 +659,7 @@ func TestWaitForAnothersBlock(t *testing.T) {
 	run("nobody waits any more", 10*time.Minute, func(t *testing.T, gen *serial.Generator, sent *atomic.Int64) {
 		ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute)
 		time.AfterFunc(time.Second, cancel)
-		_, err := gen.Next(ctx, "IS")
-		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, errOf(gen.Next(ctx, "IS")), context.Canceled)
 		time.Sleep(31 * time.Second)
 		before := sent.Load()
 		time.Sleep(5 * time.Minute)
@@ -709,14 +670,11 @@ func TestWaitForAnothersBlock(t *testing.T) {
 // A counter above the largest sequence is exhausted, and the ledger is not asked.
 func TestLedgerBesideAStrayCounter(t *testing.T) {
 	for _, held := range []string{"999999999999999", "1000000000000000", "9223372036854775807"} {
-		synctest.Test(t, func(t *testing.T) {
-			m := simulate(t)
-			reigning(m.Miniredis)
+		inBubble(t, func(t *testing.T, m *simulation) {
 			l := new(spyLedger)
 			gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithLedger(l, 10))
 			require.NoError(t, m.Set("serial:{IS}:20000101", held))
-			_, err := gen.Next(t.Context(), "IS")
-			require.ErrorIs(t, err, serial.ErrExhausted)
+			require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrExhausted)
 			require.NoError(t, gen.Raise(t.Context(), "IS", 5))
 			require.ErrorIs(t, gen.Prepare(t.Context(), "IS", 2), serial.ErrExhausted)
 			require.Empty(t, l.reservations())

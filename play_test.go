@@ -249,17 +249,15 @@ func (l gatedLedger) Reserve(ctx context.Context, r serial.Reservation) (int64, 
 // start has every player ask for numbers.
 func (s scene) start(t *testing.T) *play {
 	m := simulate(t)
-	reigning(m.Miniredis)
 	p := &play{scene: s, m: m, book: new(serialtest.Ledger), quit: make(chan struct{}), quiet: -1, slow: -1, left: -1,
 		tokens: map[string]int{},
 		parked: make([][]*parkedCommand, s.players), dead: make([]bool, s.players), done: make([]bool, s.players),
 		got: make([]int, s.players), said: make([]string, s.players), heard: make([][]string, s.players),
 		byRequest: map[string]string{}, cancel: make([]context.CancelFunc, s.players), gone: make([]bool, s.players)}
-	time.Sleep(24*time.Hour - 20*time.Second) // midnight is near, and comes when it is meant to
-	_, err := newGenerator(t, m.client(), s.options(p.book)...).Next(context.Background(), "OTHER")
-	require.NoError(t, err) // the server knows the scripts
+	time.Sleep(24*time.Hour - 20*time.Second)                                                                        // midnight is near, and comes when it is meant to
+	require.NoError(t, errOf(newGenerator(t, m.client(), s.options(p.book)...).Next(context.Background(), "OTHER"))) // the server knows the scripts
 	if s.once {
-		_, err = newGenerator(t, m.client(), s.options(p.book)...).NextOnce(context.Background(), "ANOTHER", "any")
+		_, err := newGenerator(t, m.client(), s.options(p.book)...).NextOnce(context.Background(), "ANOTHER", "any")
 		require.NoError(t, err)
 	}
 	if s.prepare != nil {

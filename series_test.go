@@ -98,8 +98,7 @@ func TestOneCalendar(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := miniredis.RunT(t)
-			rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+			m, rdb := startMini(t)
 			anyClock := serial.WithMaxSkew(-1)
 			first := newGenerator(t, rdb, append(test.first, anyClock)...)
 			next := newGenerator(t, rdb, append(test.next, anyClock)...)
@@ -109,8 +108,7 @@ func TestOneCalendar(t *testing.T) {
 				m.SetTime(now)
 			}
 			at(test.at)
-			_, err := first.NextN(t.Context(), "IS", 3)
-			require.NoError(t, err)
+			require.NoError(t, errOf(first.NextN(t.Context(), "IS", 3)))
 			once, err := textOf(first.NextOnce(t.Context(), "IS", "answered"))
 			require.NoError(t, err)
 			requireOtherCalendar(t, m, next, test.theirs, test.own)
@@ -125,16 +123,14 @@ func TestOneCalendar(t *testing.T) {
 			require.Equal(t, once, again)
 
 			// A new type is a new series.
-			_, err = next.Next(t.Context(), "IS2")
-			require.NoError(t, err)
+			require.NoError(t, errOf(next.Next(t.Context(), "IS2")))
 		})
 	}
 }
 
 // Where no quarters or business years are counted or printed, the year start is not part of the calendar.
 func TestYearStartWithoutEffect(t *testing.T) {
-	m := miniredis.RunT(t)
-	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+	_, rdb := startMini(t)
 	for i, month := range []time.Month{time.January, time.April, time.July} {
 		n, err := newGenerator(t, rdb, serial.WithLocation(noon()), serial.WithYearStart(month, 6)).NextNumber(t.Context(), "IS")
 		require.NoError(t, err)
@@ -153,23 +149,19 @@ func TestLabelsAfterAFastClock(t *testing.T) {
 		return gen.Next(t.Context(), "IS")
 	}
 	for _, day := range []int{23, 24, 27, 28} {
-		_, err := next(day)
-		require.NoError(t, err)
+		require.NoError(t, errOf(next(day)))
 	}
-	_, err := next(24)
-	require.ErrorIs(t, err, serial.ErrClockSkew)
+	require.ErrorIs(t, errOf(next(24)), serial.ErrClockSkew)
 	require.NoError(t, gen.Raise(t.Context(), "IS", 1))
 	for _, want := range []string{"IS202110240002", "IS202110250001", "IS202110260001"} {
 		var day int
-		_, err := fmt.Sscanf(want, "IS202110%2d", &day)
-		require.NoError(t, err)
+		require.NoError(t, errOf(fmt.Sscanf(want, "IS202110%2d", &day)))
 		got, err := next(day)
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	}
 	for _, day := range []int{27, 28} {
-		_, err = next(day)
-		require.ErrorIs(t, err, serial.ErrCounterLost, "it has expired")
+		require.ErrorIs(t, errOf(next(day)), serial.ErrCounterLost, "it has expired")
 		require.NoError(t, gen.Raise(t.Context(), "IS", 1))
 		got, err := next(day)
 		require.NoError(t, err)
@@ -288,10 +280,8 @@ func TestTakeoverForgetsNoLabel(t *testing.T) {
 	require.NoError(t, utc.Takeover(t.Context(), "IS", 1))
 	require.Equal(t, "IS2021102411000002", s.next(utc))
 	s.at(24, 12)
-	_, err := hidden.Next(t.Context(), "IS")
-	require.ErrorIs(t, err, serial.ErrConflict, "the hour was printed plain")
-	_, err = utc.Next(t.Context(), "IS")
-	require.ErrorIs(t, err, serial.ErrCounterLost)
+	require.ErrorIs(t, errOf(hidden.Next(t.Context(), "IS")), serial.ErrConflict, "the hour was printed plain")
+	require.ErrorIs(t, errOf(utc.Next(t.Context(), "IS")), serial.ErrCounterLost)
 
 	s = newStage(t) // days that are 48 hours apart
 	east = s.generator(serial.WithLocation(time.FixedZone("east", 14*3600)))
@@ -304,8 +294,7 @@ func TestTakeoverForgetsNoLabel(t *testing.T) {
 	require.NoError(t, west.Takeover(t.Context(), "IS", 0))
 	s.next(west)
 	s.at(25, 11)
-	_, err = west.Next(t.Context(), "IS")
-	require.ErrorIs(t, err, serial.ErrCounterLost)
+	require.ErrorIs(t, errOf(west.Next(t.Context(), "IS")), serial.ErrCounterLost)
 }
 
 // Prepare opens no label that a fast clock has used, also if its counter is gone.
@@ -324,8 +313,7 @@ func TestPrepareAfterAFastClock(t *testing.T) {
 	s.Del("serial:{IS}:20211026")
 	require.ErrorIs(t, gen.Prepare(t.Context(), "IS", 2), serial.ErrCounterLost)
 	s.at(26, 12)
-	_, err := gen.Next(t.Context(), "IS")
-	require.ErrorIs(t, err, serial.ErrCounterLost)
+	require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrCounterLost)
 }
 
 // After a fast clock has begun a print mark, days before that have it too, where they were not used with another one.
@@ -366,16 +354,13 @@ func TestPrintsOfAPeriod(t *testing.T) {
 	}
 	for name, opts := range prints {
 		t.Run(name, func(t *testing.T) {
-			m := miniredis.RunT(t)
-			reigning(m)
-			rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+			m, rdb := startMini(t)
 			with := func(opts ...serial.Option) *serial.Generator {
 				return newGenerator(t, rdb, append(opts, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1))...)
 			}
 			m.SetTime(noon)
 			gen := with(opts...)
-			_, err := gen.Next(t.Context(), "IS")
-			require.NoError(t, err)
+			require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
 			once, err := textOf(gen.NextOnce(t.Context(), "IS", "request"))
 			require.NoError(t, err)
 			before := m.Dump()
@@ -387,12 +372,9 @@ func TestPrintsOfAPeriod(t *testing.T) {
 					_, err := gen.Next(t.Context(), "IS")
 					require.ErrorIs(t, err, serial.ErrConflict, foreign)
 					require.ErrorContains(t, err, "give it its old template and key until 2021-10-24 has ended, and then the new one to all processes")
-					_, err = gen.NextOnce(t.Context(), "IS", "another")
-					require.ErrorIs(t, err, serial.ErrConflict, foreign)
-					_, err = gen.Peek(t.Context(), "IS")
-					require.ErrorIs(t, err, serial.ErrConflict, foreign)
-					_, err = gen.History(t.Context(), "IS", 2)
-					require.ErrorIs(t, err, serial.ErrConflict, foreign)
+					require.ErrorIs(t, errOf(gen.NextOnce(t.Context(), "IS", "another")), serial.ErrConflict, foreign)
+					require.ErrorIs(t, errOf(gen.Peek(t.Context(), "IS")), serial.ErrConflict, foreign)
+					require.ErrorIs(t, errOf(gen.History(t.Context(), "IS", 2)), serial.ErrConflict, foreign)
 					require.ErrorIs(t, gen.Prepare(t.Context(), "IS", 2), serial.ErrConflict, foreign)
 					require.ErrorIs(t, gen.Raise(t.Context(), "IS", 9), serial.ErrConflict, foreign)
 					require.ErrorIs(t, gen.Takeover(t.Context(), "IS", 9), serial.ErrConflict, foreign)
@@ -420,21 +402,18 @@ func TestPrintsOfAPeriod(t *testing.T) {
 			m.SetTime(noon.Add(12 * time.Hour))
 			for foreign, opts := range prints {
 				if foreign != name {
-					_, err := with(opts...).Next(t.Context(), "IS")
-					require.NoError(t, err)
+					require.NoError(t, errOf(with(opts...).Next(t.Context(), "IS")))
 					break
 				}
 			}
-			_, err = gen.Next(t.Context(), "IS")
-			require.ErrorIs(t, err, serial.ErrConflict)
+			require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrConflict)
 		})
 	}
 }
 
 // Widths, literals and spellings may change at any time.
 func TestPrintsThatMayChange(t *testing.T) {
-	m := miniredis.RunT(t)
-	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+	m, rdb := startMini(t)
 	m.SetTime(time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC))
 	for i, template := range []string{
 		"{type}{date:yyyyMMddHH}{seq:6:base32}", "{type}-{date:yy-MM-dd-HH}-{seq:4:base32}", "X{type}/{date:YYYY.MM.DD HH}{seq:9:base32}",
@@ -448,8 +427,7 @@ func TestPrintsThatMayChange(t *testing.T) {
 // No operator gives a label another print: neither by way of another time zone nor of a clock that was ahead.
 // Guarantees: print-changed.
 func TestPrintsOutliveTakeovers(t *testing.T) {
-	m := miniredis.RunT(t)
-	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+	m, rdb := startMini(t)
 	with := func(template string, opts ...serial.Option) *serial.Generator {
 		return newGenerator(t, rdb, append(opts, serial.WithTemplate(template), serial.WithMaxSkew(-1))...)
 	}
@@ -458,8 +436,7 @@ func TestPrintsOutliveTakeovers(t *testing.T) {
 	m.SetTime(time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC))
 
 	decimal, letters := with("{type}{seq:6}", utc, never), with("{type}{seq:6:base32}", utc, never)
-	_, err := decimal.Next(t.Context(), "N")
-	require.NoError(t, err)
+	require.NoError(t, errOf(decimal.Next(t.Context(), "N")))
 	require.ErrorIs(t, letters.Takeover(t.Context(), "N", 0), serial.ErrConflict)
 	require.ErrorContains(t, letters.Takeover(t.Context(), "N", 0), "another type or key prefix")
 	n, err := decimal.NextNumber(t.Context(), "N")
@@ -470,20 +447,16 @@ func TestPrintsOutliveTakeovers(t *testing.T) {
 	at := func(d, h int) { m.SetTime(time.Date(2021, 10, d, h, 0, 0, 0, time.UTC)) }
 	letterDay := with("{type}{date:yyyyMMdd}{seq:4:base32}", utc)
 	east := with("{type}{date:yyyyMMdd}{seq:4:base32}", serial.WithLocation(time.FixedZone("east", 14*3600)))
-	_, err = east.Next(t.Context(), "Z")
-	require.NoError(t, err)
+	require.NoError(t, errOf(east.Next(t.Context(), "Z")))
 	require.ErrorIs(t, day.Takeover(t.Context(), "Z", 0), serial.ErrConflict)
 	at(25, 12)
-	_, err = day.Next(t.Context(), "Z")
-	require.ErrorIs(t, err, serial.ErrConflict)
+	require.ErrorIs(t, errOf(day.Next(t.Context(), "Z")), serial.ErrConflict)
 	at(26, 0)
-	_, err = day.Next(t.Context(), "Z")
-	require.NoError(t, err)
+	require.NoError(t, errOf(day.Next(t.Context(), "Z")))
 
 	// A clock that is ahead enters the 28th. Until that has passed, there is one print; of labels used before, there is none.
 	at(28, 12)
-	_, err = letterDay.Next(t.Context(), "Z")
-	require.NoError(t, err)
+	require.NoError(t, errOf(letterDay.Next(t.Context(), "Z")))
 	at(27, 12)
 	require.ErrorContains(t, day.Raise(t.Context(), "Z", 0), "until 2021-10-28 has ended")
 	require.NoError(t, letterDay.Raise(t.Context(), "Z", 0))
@@ -493,14 +466,12 @@ func TestPrintsOutliveTakeovers(t *testing.T) {
 		require.ErrorIs(t, gen.Takeover(t.Context(), "Z", 5), serial.ErrConflict)
 	}
 	at(28, 13)
-	_, err = day.Next(t.Context(), "Z")
-	require.ErrorIs(t, err, serial.ErrConflict)
+	require.ErrorIs(t, errOf(day.Next(t.Context(), "Z")), serial.ErrConflict)
 	n, err = letterDay.NextNumber(t.Context(), "Z")
 	require.NoError(t, err)
 	require.EqualValues(t, 2, n.Seq)
 	at(29, 12)
-	_, err = day.Next(t.Context(), "Z")
-	require.NoError(t, err)
+	require.NoError(t, errOf(day.Next(t.Context(), "Z")))
 	at(28, 14)
 	for _, gen := range []*serial.Generator{day, letterDay} {
 		require.ErrorIs(t, gen.Raise(t.Context(), "Z", 5), serial.ErrConflict)
