@@ -251,6 +251,14 @@ type backend struct {
 	client func(t *testing.T) redis.UniversalClient
 }
 
+// inMemory returns a backend on a miniredis.
+func inMemory(t *testing.T) backend {
+	m, _ := startMini(t)
+	return backend{client: func(t *testing.T) redis.UniversalClient {
+		return closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+	}}
+}
+
 // series is the type IS under a key prefix of its own.
 type series struct {
 	t       *testing.T

@@ -21,11 +21,7 @@ import (
 
 // Guarantees: ledger-down, counter-lost, record-lost, both-lost-remembered, ledger-lost.
 func TestLedger(t *testing.T) {
-	m := miniredis.RunT(t)
-	reigning(m)
-	testLedger(t, backend{client: func(t *testing.T) redis.UniversalClient {
-		return closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
-	}})
+	testLedger(t, inMemory(t))
 }
 
 func TestLedgerOnServer(t *testing.T) {

@@ -21,10 +21,7 @@ import (
 
 // Guarantees: script-flush, counter-lost, prepared-counter-lost, record-lost, both-lost-remembered.
 func TestBehaviour(t *testing.T) {
-	m := miniredis.RunT(t)
-	testBehaviour(t, backend{client: func(t *testing.T) redis.UniversalClient {
-		return closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
-	}})
+	testBehaviour(t, inMemory(t))
 }
 
 // testBehaviour is the suite that every backend must pass, one function for each concern.

@@ -17,11 +17,7 @@ import (
 )
 
 func TestTakeover(t *testing.T) {
-	m := miniredis.RunT(t)
-	reigning(m)
-	testTakeover(t, backend{client: func(t *testing.T) redis.UniversalClient {
-		return closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
-	}})
+	testTakeover(t, inMemory(t))
 }
 
 func TestTakeoverOnServer(t *testing.T) {
