@@ -13,7 +13,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2/server"
@@ -249,8 +248,7 @@ func TestAuditOfMany(t *testing.T) {
 
 // What is issued while the used numbers are read is neither beyond nor missing nor double.
 func TestAuditMeanwhile(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
+	inBubble(t, func(t *testing.T, m *simulation) {
 		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithStart(3))
 		numbers, err := textsOf(gen.NextN(t.Context(), "IS", 10)) // 3 to 12
 		require.NoError(t, err)
@@ -294,8 +292,7 @@ func TestAuditMeanwhile(t *testing.T) {
 
 // The period is the current one, or an earlier one that is kept.
 func TestAuditPeriods(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
+	inBubble(t, func(t *testing.T, m *simulation) {
 		client := m.client()
 		loc := location(t, "Asia/Shanghai") // it is 08:00 there
 		keeping := newGenerator(t, client, serial.WithLocation(loc), serial.WithRetention(2))
@@ -314,8 +311,7 @@ func TestAuditPeriods(t *testing.T) {
 
 		for _, typ := range []string{"IS", "PO"} {
 			gen := map[string]*serial.Generator{"IS": keeping, "PO": forgetting}[typ]
-			_, err = gen.NextN(t.Context(), typ, 3)
-			require.NoError(t, err)
+			require.NoError(t, errOf(gen.NextN(t.Context(), typ, 3)))
 		}
 		_, err = audit(keeping, "IS", day1.AddDate(0, 0, 1))
 		require.ErrorContains(t, err, "2000-01-02: the period has not begun by Redis's clock, which is in 2000-01-01")
@@ -327,8 +323,7 @@ func TestAuditPeriods(t *testing.T) {
 
 		time.Sleep(24 * time.Hour)
 		for _, typ := range []string{"IS", "IS", "PO"} {
-			_, err = keeping.Next(t.Context(), typ)
-			require.NoError(t, err)
+			require.NoError(t, errOf(keeping.Next(t.Context(), typ)))
 		}
 		for _, gen := range []*serial.Generator{keeping, forgetting} {
 			got, err = audit(gen, "IS", day1, "IS200001010002", "IS200001020001")
@@ -339,8 +334,7 @@ func TestAuditPeriods(t *testing.T) {
 			require.NoError(t, err)
 			require.EqualValues(t, []any{int64(2), int64(1), int64(1)}, []any{got.Last, got.MissingCount, got.OtherCount})
 		}
-		_, err = audit(keeping, "PO", day1)
-		require.ErrorContains(t, err, "no longer kept")
+		require.ErrorContains(t, errOf(audit(keeping, "PO", day1)), "no longer kept")
 
 		// The day ends while the numbers are read.
 		slow := func(yield func(string, error) bool) {
@@ -351,8 +345,7 @@ func TestAuditPeriods(t *testing.T) {
 		got, err = keeping.Audit(t.Context(), "IS", day2, slow)
 		require.NoError(t, err)
 		require.EqualValues(t, []any{int64(2), int64(1)}, []any{got.Last, got.MissingCount})
-		_, err = forgetting.Next(t.Context(), "QQ")
-		require.NoError(t, err)
+		require.NoError(t, errOf(forgetting.Next(t.Context(), "QQ")))
 		got, err = forgetting.Audit(t.Context(), "QQ", time.Now(), slow)
 		require.ErrorContains(t, err, "no longer kept")
 		require.Zero(t, got)
@@ -361,11 +354,9 @@ func TestAuditPeriods(t *testing.T) {
 
 // A counter that cannot be right is refused, before the numbers are read or after.
 func TestAuditOfALostCounter(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
+	inBubble(t, func(t *testing.T, m *simulation) {
 		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), fixedFloor(0))
-		_, err := gen.NextN(t.Context(), "IS", 3)
-		require.NoError(t, err)
+		require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 3)))
 		fresh := newGenerator(t, m.client(), serial.WithLocation(time.UTC))
 		meanwhile := func(what func()) iter.Seq2[string, error] {
 			return func(yield func(string, error) bool) {
@@ -386,21 +377,18 @@ func TestAuditOfALostCounter(t *testing.T) {
 			require.ErrorIs(t, err, serial.ErrCounterLost)
 		}
 		elsewhere := newGenerator(t, m.client(), serial.WithLocation(location(t, "Asia/Shanghai")))
-		_, err = elsewhere.Audit(t.Context(), "IS", time.Now(), used())
-		require.ErrorIs(t, err, serial.ErrConflict)
+		require.ErrorIs(t, errOf(elsewhere.Audit(t.Context(), "IS", time.Now(), used())), serial.ErrConflict)
 	})
 }
 
 // The end of the caller's context, a failure of the used numbers and one of Redis end it, each by its own error.
 func TestAuditEnds(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
+	inBubble(t, func(t *testing.T, m *simulation) {
 		client := closing(t, redis.NewClient(&redis.Options{
 			Addr: "127.0.0.1:6379", Dialer: func(context.Context, string, string) (net.Conn, error) { return m.Dial() }, ReadTimeout: time.Minute,
 		}))
 		gen := newGenerator(t, client, serial.WithLocation(time.UTC))
-		_, err := gen.Next(t.Context(), "IS")
-		require.NoError(t, err)
+		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
 		endless := func(from int, what func()) iter.Seq2[string, error] {
 			return func(yield func(string, error) bool) {
 				for n := 0; yield("IS200001010001", nil); n++ {
@@ -457,8 +445,7 @@ func TestAuditOfEveryPeriod(t *testing.T) {
 		serial.PerQuarter: "{type}{date:FFFFQ}{seq}", serial.PerYear: "{type}{date:FFFF}{seq}", serial.Never: "{type}{seq}",
 	} {
 		t.Run(per.String(), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := simulate(t)
+			inBubble(t, func(t *testing.T, m *simulation) {
 				opts := []serial.Option{serial.WithLocation(time.UTC), serial.WithPeriod(per), serial.WithTemplate(template)}
 				if per != serial.Never {
 					opts = append(opts, serial.WithRetention(1))
@@ -475,8 +462,7 @@ func TestAuditOfEveryPeriod(t *testing.T) {
 					require.Equal(t, []string{numbers[2]}, texts(got.Duplicates))
 					if per != serial.Never {
 						time.Sleep(time.Until(end)) // the period before is still kept
-						_, err = gen.Next(t.Context(), "IS")
-						require.NoError(t, err)
+						require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
 					}
 				}
 			})

@@ -67,12 +67,10 @@ func sharedByTypes(cmd redis.Cmder) bool {
 // Callers who come while others are in the air share one command, whatever their contexts; those who give up burn their
 // own numbers and nobody else's.
 func TestCallersShare(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
+	inBubble(t, func(t *testing.T, m *simulation) {
 		rdb := m.client()
 		gen := newGenerator(t, rdb, serial.WithLocation(time.UTC))
-		_, err := gen.Next(t.Context(), "IS")
-		require.NoError(t, err)
+		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
 		var hold gated
 		rdb.AddHook(&hold)
 		hold.close()
@@ -114,20 +112,16 @@ func TestCallersShare(t *testing.T) {
 
 // A command that hangs, on a connection that broke, say, holds up those behind it for some milliseconds only.
 func TestOneThatHangsDoesNotDelayTheOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
+	inBubble(t, func(t *testing.T, m *simulation) {
 		rdb := m.client()
 		gen := newGenerator(t, rdb, serial.WithLocation(time.UTC))
-		_, err := gen.Next(t.Context(), "IS")
-		require.NoError(t, err)
+		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
 		var hanging atomic.Bool
-		rdb.AddHook(hook(func(next redis.ProcessHook) redis.ProcessHook {
-			return func(ctx context.Context, cmd redis.Cmder) error {
-				if hanging.CompareAndSwap(false, true) {
-					time.Sleep(time.Hour)
-				}
-				return next(ctx, cmd)
+		rdb.AddHook(around(func(cmd redis.Cmder, send func() error) error {
+			if hanging.CompareAndSwap(false, true) {
+				time.Sleep(time.Hour)
 			}
+			return send()
 		}))
 		for _, ctx := range []context.Context{context.Background(), t.Context()} {
 			hanging.Store(false)
@@ -137,8 +131,7 @@ func TestOneThatHangsDoesNotDelayTheOthers(t *testing.T) {
 			start := time.Now()
 			for i := range 20 {
 				wg.Go(func() {
-					_, err := gen.Next(ctx, fmt.Sprint("T", i%3))
-					require.NoError(t, err)
+					require.NoError(t, errOf(gen.Next(ctx, fmt.Sprint("T", i%3))))
 					require.Less(t, time.Since(start), 500*time.Millisecond)
 				})
 			}
@@ -149,21 +142,17 @@ func TestOneThatHangsDoesNotDelayTheOthers(t *testing.T) {
 
 // However many commands hang, others go on.
 func TestManyThatHangDoNotDelayTheOthers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
+	inBubble(t, func(t *testing.T, m *simulation) {
 		rdb := m.client()
 		gen := newGenerator(t, rdb, serial.WithLocation(time.UTC))
 		for _, typ := range []string{"SLOW", "OK"} {
-			_, err := gen.Next(t.Context(), typ)
-			require.NoError(t, err)
+			require.NoError(t, errOf(gen.Next(t.Context(), typ)))
 		}
-		rdb.AddHook(hook(func(next redis.ProcessHook) redis.ProcessHook {
-			return func(ctx context.Context, cmd redis.Cmder) error {
-				if strings.Contains(fmt.Sprint(cmd.Args()...), "{SLOW}") {
-					time.Sleep(time.Hour)
-				}
-				return next(ctx, cmd)
+		rdb.AddHook(around(func(cmd redis.Cmder, send func() error) error {
+			if strings.Contains(fmt.Sprint(cmd.Args()...), "{SLOW}") {
+				time.Sleep(time.Hour)
 			}
+			return send()
 		}))
 		var wg sync.WaitGroup
 		for range 50 {
@@ -172,8 +161,7 @@ func TestManyThatHangDoNotDelayTheOthers(t *testing.T) {
 		}
 		for range 3 {
 			start := time.Now()
-			_, err := gen.Next(context.Background(), "OK")
-			require.NoError(t, err)
+			require.NoError(t, errOf(gen.Next(context.Background(), "OK")))
 			require.Less(t, time.Since(start), 200*time.Millisecond)
 		}
 		wg.Wait()
@@ -183,8 +171,7 @@ func TestManyThatHangDoNotDelayTheOthers(t *testing.T) {
 
 // Where the answer to what types shared is lost, the numbers that are missing then may have been consumed by it.
 func TestLostAnswerIsNotExhaustion(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
+	inBubble(t, func(t *testing.T, m *simulation) {
 		rdb := m.client()
 		gen := newGenerator(t, rdb, serial.WithLocation(time.UTC))
 		for typ := range 5 {
@@ -280,8 +267,7 @@ func TestHooksThatBreakFlights(t *testing.T) {
 				defer func() { _ = rdb.Close() }()
 				gen := newGenerator(t, rdb, serial.WithLocation(noon()))
 				for typ := range types {
-					_, err := gen.Next(t.Context(), fmt.Sprint("T", typ))
-					require.NoError(t, err)
+					require.NoError(t, errOf(gen.Next(t.Context(), fmt.Sprint("T", typ))))
 				}
 				var harmless atomic.Bool
 				rdb.AddHook(&breaking{harm, &harmless})
@@ -304,8 +290,7 @@ func TestHooksThatBreakFlights(t *testing.T) {
 				wg.Wait()
 				require.EqualValues(t, 50, ended.Load())
 				harmless.Store(true)
-				_, err := gen.Next(t.Context(), "T0")
-				require.NoError(t, err)
+				require.NoError(t, errOf(gen.Next(t.Context(), "T0")))
 			})
 		}
 	}
@@ -338,8 +323,7 @@ func TestErrorsOfFlights(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 50 {
 		wg.Go(func() {
-			_, err := gen.Next(t.Context(), "IS")
-			require.ErrorIs(t, err, errBoom)
+			require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), errBoom)
 		})
 	}
 	wg.Wait()
@@ -347,8 +331,7 @@ func TestErrorsOfFlights(t *testing.T) {
 
 // One type's trouble, a floor that takes seconds or an exhausted day, does not delay another.
 func TestTypesDoNotDelayEachOther(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
+	inBubble(t, func(t *testing.T, m *simulation) {
 		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC),
 			serial.WithFloor(func(_ context.Context, typ string, _ time.Time) (int64, error) {
 				if typ == "SLOW" {
@@ -483,16 +466,13 @@ func TestOldMasterRefusesSeveralTypes(t *testing.T) {
 
 // An empty array is no number.
 func TestEmptyArray(t *testing.T) {
-	m := miniredis.RunT(t)
-	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
-	rdb.AddHook(hook(func(next redis.ProcessHook) redis.ProcessHook {
-		return func(ctx context.Context, cmd redis.Cmder) error {
-			if strings.HasPrefix(cmd.Name(), "eval") {
-				cmd.(interface{ SetVal(any) }).SetVal([]any{})
-				return nil
-			}
-			return next(ctx, cmd)
+	_, rdb := startMini(t)
+	rdb.AddHook(around(func(cmd redis.Cmder, send func() error) error {
+		if strings.HasPrefix(cmd.Name(), "eval") {
+			cmd.(interface{ SetVal(any) }).SetVal([]any{})
+			return nil
 		}
+		return send()
 	}))
 	_, err := newGenerator(t, rdb, serial.WithLocation(noon())).Next(t.Context(), "IS")
 	require.ErrorContains(t, err, "unexpected script reply")

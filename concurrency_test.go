@@ -26,8 +26,7 @@ import (
 
 // A hundred goroutines start at the same moment on a missing counter and are issued exactly 0001 to 0100.
 func TestBarrier(t *testing.T) {
-	m := miniredis.RunT(t)
-	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+	_, rdb := startMini(t)
 	loc := noon()
 	gen := newGenerator(t, rdb, serial.WithLocation(loc))
 	got := barrier(t, 100, func(int) (string, error) { return gen.Next(t.Context(), "IS") })
@@ -36,8 +35,7 @@ func TestBarrier(t *testing.T) {
 
 // Callers who ask for more than there is are issued exactly 9,999 numbers, and a NextN that does not fit consumes nothing.
 func TestExhaustionAtOnce(t *testing.T) {
-	m := miniredis.RunT(t)
-	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+	_, rdb := startMini(t)
 	loc := noon()
 	gens := []*serial.Generator{newGenerator(t, rdb, serial.WithLocation(loc)), newGenerator(t, rdb, serial.WithLocation(loc))}
 	var mu sync.Mutex
@@ -286,8 +284,7 @@ func TestFaults(t *testing.T) {
 				t.Run(fmt.Sprintf("%s/%s/deadline=%v", sc.name, fault.name, deadline), func(t *testing.T) {
 					for at := int64(1); ; at++ {
 						reached := false
-						synctest.Test(t, func(t *testing.T) {
-							m := simulate(t)
+						inBubble(t, func(t *testing.T, m *simulation) {
 							midnight := time.Date(2000, 1, 2, 0, 0, 0, 0, time.UTC)
 							time.Sleep(time.Until(midnight) - 3*time.Second)
 							sc.setUp(t, m)
@@ -373,36 +370,33 @@ func meetFault(t *testing.T, m *simulation, f *faulty, floor, deadline, harmless
 }
 
 // A process that stops for good in the middle of opening costs the others the lock's expiry once.
+// Guarantees: opener-killed.
 func TestCrashedOpenerDelaysByTheLockAtMost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
+	inBubble(t, func(t *testing.T, m *simulation) {
 		f := &faulty{name: "set", fault: func(f *faulty, run func() error) error {
 			_ = run()
 			f.dead.Store(true)
 			return errKilled
 		}}
-		_, err := newGenerator(t, m.client(f.hook())).Next(t.Context(), "IS")
-		require.ErrorIs(t, err, errKilled)
+		require.ErrorIs(t, errOf(newGenerator(t, m.client(f.hook())).Next(t.Context(), "IS")), errKilled)
 		require.Len(t, m.Keys(), 1, "the lock is left behind")
 		before := time.Now()
-		_, err = newGenerator(t, m.client()).Next(t.Context(), "IS")
-		require.NoError(t, err)
+		require.NoError(t, errOf(newGenerator(t, m.client()).Next(t.Context(), "IS")))
 		require.InDelta(t, lockExpiry, time.Since(before), float64(time.Second))
 	})
 }
 
 // While another holds the lock, a call waits as long as its context lives, or half a minute without a deadline.
+// Guarantees: lock-kept.
 func TestWaitingForAnotherOpener(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
+	inBubble(t, func(t *testing.T, m *simulation) {
 		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC))
 		require.NoError(t, m.Set("serial:{IS}:20000101:lock", "another"))
 		m.SetTTL("serial:{IS}:20000101:lock", time.Hour)
 		for _, limit := range []time.Duration{time.Second, 5 * time.Minute} {
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			before := time.Now()
-			_, err := gen.Next(ctx, "IS")
-			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.ErrorIs(t, errOf(gen.Next(ctx, "IS")), context.DeadlineExceeded)
 			require.Equal(t, limit, time.Since(before))
 			cancel()
 		}
@@ -416,16 +410,14 @@ func TestWaitingForAnotherOpener(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Second, cancel)
 		before := time.Now()
-		_, err := gen.Next(ctx, "IS")
-		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, errOf(gen.Next(ctx, "IS")), context.Canceled)
 		require.Equal(t, time.Second, time.Since(before))
 	})
 }
 
 // At midnight one process asks the floor and the others do not, however slow it is.
 func TestFloorIsAskedOnce(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
+	inBubble(t, func(t *testing.T, m *simulation) {
 		var asked atomic.Int64
 		floor := serial.WithFloor(func(context.Context, string, time.Time) (int64, error) {
 			asked.Add(1)
@@ -438,8 +430,7 @@ func TestFloorIsAskedOnce(t *testing.T) {
 			gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), floor)
 			for range 4 {
 				wg.Go(func() {
-					_, err := j.next(t.Context(), gen, "IS")
-					require.NoError(t, err)
+					require.NoError(t, errOf(j.next(t.Context(), gen, "IS")))
 				})
 			}
 		}
@@ -456,8 +447,7 @@ func TestFloorIsAskedOnce(t *testing.T) {
 func TestFloorThatHangs(t *testing.T) {
 	for _, heeds := range []bool{true, false} {
 		t.Run(fmt.Sprintf("heeds its context: %v", heeds), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := simulate(t)
+			inBubble(t, func(t *testing.T, m *simulation) {
 				gen := newGenerator(t, m.client(), serial.WithFloor(func(ctx context.Context, _ string, _ time.Time) (int64, error) {
 					if heeds {
 						<-ctx.Done()
@@ -476,8 +466,7 @@ func TestFloorThatHangs(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 				defer cancel()
 				before = time.Now()
-				_, err = gen.Next(ctx, "IS")
-				require.ErrorIs(t, err, context.DeadlineExceeded)
+				require.ErrorIs(t, errOf(gen.Next(ctx, "IS")), context.DeadlineExceeded)
 				require.Equal(t, time.Second, time.Since(before))
 				synctest.Wait()
 				require.Empty(t, m.Keys(), "the lock is given back")
@@ -518,11 +507,9 @@ func TestHostsWithOtherClocks(t *testing.T) {
 					}
 				}
 				if day == 0 { // another type of the same server needs no second lesson
-					_, err := opener.Next(t.Context(), "OTHER")
-					require.NoError(t, err)
+					require.NoError(t, errOf(opener.Next(t.Context(), "OTHER")))
 					sent.Store(0)
-					_, err = gen.Next(t.Context(), "OTHER")
-					require.NoError(t, err)
+					require.NoError(t, errOf(gen.Next(t.Context(), "OTHER")))
 					require.EqualValues(t, 1, sent.Load())
 				}
 			}
@@ -531,9 +518,9 @@ func TestHostsWithOtherClocks(t *testing.T) {
 }
 
 // A Redis whose clock is far from this host's opens nothing.
+// Guarantees: clock-ahead.
 func TestWildClock(t *testing.T) {
-	m := miniredis.RunT(t)
-	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+	m, rdb := startMini(t)
 	for _, c := range []struct {
 		wrong, allowed time.Duration
 		refused        bool
@@ -558,28 +545,24 @@ func TestWildClock(t *testing.T) {
 		require.ErrorIs(t, gen.Raise(t.Context(), "IS", 5), serial.ErrClockSkew)
 		require.Empty(t, m.Keys())
 		// A period that is already open serves every clock.
-		_, err = newGenerator(t, rdb, serial.WithMaxSkew(-1)).Next(t.Context(), "IS")
-		require.NoError(t, err)
-		_, err = gen.Next(t.Context(), "IS")
-		require.NoError(t, err)
+		require.NoError(t, errOf(newGenerator(t, rdb, serial.WithMaxSkew(-1)).Next(t.Context(), "IS")))
+		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
 	}
 }
 
 // The clock is set back to before the period entered: callers wait for a little, and are refused if it is more.
+// Guarantees: clock-back.
 func TestClockSetBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
+	inBubble(t, func(t *testing.T, m *simulation) {
 		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC))
 		midnight := time.Date(2000, 1, 2, 0, 0, 0, 0, time.UTC)
 		time.Sleep(time.Until(midnight.Add(time.Minute)))
-		_, err := gen.Next(t.Context(), "IS")
-		require.NoError(t, err)
+		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
 
 		refused := func(gen *serial.Generator, ctx context.Context, within time.Duration) {
 			t.Helper()
 			before := time.Now()
-			_, err := gen.Next(ctx, "IS")
-			require.ErrorIs(t, err, serial.ErrClockSkew)
+			require.ErrorIs(t, errOf(gen.Next(ctx, "IS")), serial.ErrClockSkew)
 			require.LessOrEqual(t, time.Since(before), within)
 			require.Equal(t, []string{"serial:{IS}", "serial:{IS}:20000102"}, m.Keys(), "nothing was opened")
 		}
@@ -590,8 +573,7 @@ func TestClockSetBack(t *testing.T) {
 		soon, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
 		refused(newGenerator(t, m.client(), serial.WithLocation(time.UTC)), soon, 0) // its context would not live to see it
-		_, err = gen.Peek(t.Context(), "IS")
-		require.ErrorIs(t, err, serial.ErrClockSkew)
+		require.ErrorIs(t, errOf(gen.Peek(t.Context(), "IS")), serial.ErrClockSkew)
 
 		// The clock runs again, and callers wait for it.
 		thaw := time.AfterFunc(2*time.Second, func() { m.SetTime(midnight.Add(time.Minute)) })
@@ -605,9 +587,9 @@ func TestClockSetBack(t *testing.T) {
 }
 
 // Raise replaces a record that lies in the future, and nothing else does.
+// Guarantees: future-day.
 func TestRaiseEndsAFuturePeriod(t *testing.T) {
-	m := miniredis.RunT(t)
-	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+	m, rdb := startMini(t)
 	day := time.Now().UTC().Format("20060102")
 	m.SetTime(time.Now().AddDate(5, 0, 0))
 	_, err := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1)).Next(t.Context(), "IS")
@@ -615,8 +597,7 @@ func TestRaiseEndsAFuturePeriod(t *testing.T) {
 	m.SetTime(time.Time{})
 
 	gen := newGenerator(t, rdb, serial.WithLocation(time.UTC))
-	_, err = gen.Next(t.Context(), "IS")
-	require.ErrorIs(t, err, serial.ErrClockSkew)
+	require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrClockSkew)
 	require.NoError(t, gen.Raise(t.Context(), "IS", 7))
 	got, err := gen.Next(t.Context(), "IS")
 	require.NoError(t, err)
@@ -627,8 +608,7 @@ func TestRaiseEndsAFuturePeriod(t *testing.T) {
 func TestRaiseAcrossMidnight(t *testing.T) {
 	for _, opened := range []bool{false, true} {
 		t.Run(fmt.Sprintf("opened before: %v", opened), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := simulate(t)
+			inBubble(t, func(t *testing.T, m *simulation) {
 				midnight := time.Date(2000, 1, 2, 0, 0, 0, 0, time.UTC)
 				time.Sleep(time.Until(midnight) - time.Second)
 				floor := serial.WithFloor(func(_ context.Context, _ string, start time.Time) (int64, error) {
@@ -641,13 +621,11 @@ func TestRaiseAcrossMidnight(t *testing.T) {
 					_, err := newGenerator(t, m.client(), serial.WithLocation(time.UTC)).Next(t.Context(), "IS")
 					require.NoError(t, err)
 				}
-				strike := hook(func(next redis.ProcessHook) redis.ProcessHook {
-					return func(ctx context.Context, cmd redis.Cmder) error {
-						if isOpen(cmd) {
-							time.Sleep(time.Until(midnight))
-						}
-						return next(ctx, cmd)
+				strike := around(func(cmd redis.Cmder, send func() error) error {
+					if isOpen(cmd) {
+						time.Sleep(time.Until(midnight))
 					}
+					return send()
 				})
 				gen := newGenerator(t, m.client(strike), serial.WithLocation(time.UTC), floor)
 				require.NoError(t, gen.Raise(t.Context(), "IS", 10))
@@ -661,20 +639,17 @@ func TestRaiseAcrossMidnight(t *testing.T) {
 
 // A caller that gets the lock too late to ask the floor starts over; it never asks with a context that has ended.
 func TestFloorIsNotAskedTooLate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
+	inBubble(t, func(t *testing.T, m *simulation) {
 		asked, sets := 0, 0
-		slow := hook(func(next redis.ProcessHook) redis.ProcessHook {
-			return func(ctx context.Context, cmd redis.Cmder) error {
-				if sets == 1 { // the look under the first lock
-					sets++
-					time.Sleep(lockExpiry - 100*time.Millisecond)
-				}
-				if cmd.Name() == "set" {
-					sets++
-				}
-				return next(ctx, cmd)
+		slow := around(func(cmd redis.Cmder, send func() error) error {
+			if sets == 1 { // the look under the first lock
+				sets++
+				time.Sleep(lockExpiry - 100*time.Millisecond)
 			}
+			if cmd.Name() == "set" {
+				sets++
+			}
+			return send()
 		})
 		gen := newGenerator(t, m.client(slow), serial.WithLocation(time.UTC),
 			serial.WithFloor(func(ctx context.Context, _ string, _ time.Time) (int64, error) {
@@ -688,26 +663,9 @@ func TestFloorIsNotAskedTooLate(t *testing.T) {
 	})
 }
 
-// After the clock jumped past midnight and came back, a type that is seen for the first time has a mark like any other.
-func TestMarksAfterAClockThatJumped(t *testing.T) {
-	m := miniredis.RunT(t)
-	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
-	gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1))
-	m.SetTime(time.Now().Add(36 * time.Hour))
-	_, err := gen.Next(t.Context(), "A")
-	require.NoError(t, err)
-	m.SetTime(time.Time{})
-	_, err = gen.NextN(t.Context(), "B", 5)
-	require.NoError(t, err)
-	require.NoError(t, m.Set("serial:{B}:"+today(time.UTC), "2"))
-	_, err = gen.Next(t.Context(), "B")
-	require.ErrorIs(t, err, serial.ErrCounterLost)
-}
-
 // A zone so far west that its day has a label that was used already does not open that day.
 func TestEarlierLabelIsAConflict(t *testing.T) {
-	m := miniredis.RunT(t)
-	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+	m, rdb := startMini(t)
 	east, west := time.FixedZone("", 26*3600), time.FixedZone("", -26*3600)
 	now := time.Date(2025, 3, 10, 22, 0, 0, 0, time.UTC) // the 12th begins in the east
 	m.SetTime(now)
@@ -721,8 +679,7 @@ func TestEarlierLabelIsAConflict(t *testing.T) {
 
 // A host whose clock shows a year that yy cannot print asks Redis for the time.
 func TestHostInAnotherCentury(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
+	inBubble(t, func(t *testing.T, m *simulation) {
 		m.SetTime(time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC))
 		gen := newGenerator(t, m.client(), serial.WithLocation(location(t, "America/New_York")), // still in 1999
 			serial.WithTemplate("{type}{date:yyMMdd}{seq:4}"), serial.WithMaxSkew(-1))
@@ -732,47 +689,26 @@ func TestHostInAnotherCentury(t *testing.T) {
 	})
 }
 
-// Types that were used on an earlier day only cost no memory.
-func TestMemoryOfTypes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
-		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC))
-		for i := range 500 {
-			_, err := gen.Next(t.Context(), fmt.Sprint("T", i))
-			require.NoError(t, err)
-		}
-		require.Equal(t, 500, gen.Remembered())
-		time.Sleep(24 * time.Hour)
-		_, err := gen.Next(t.Context(), "T0")
-		require.NoError(t, err)
-		require.Equal(t, 1, gen.Remembered())
-	})
-}
-
 // Redis refuses an opening that arrives after the lock's expiry, and the call starts over.
 func TestLateOpenIsRefused(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
+	inBubble(t, func(t *testing.T, m *simulation) {
 		var statuses []string
-		late := hook(func(next redis.ProcessHook) redis.ProcessHook {
-			return func(ctx context.Context, cmd redis.Cmder) error {
-				opening := isOpen(cmd)
-				if opening && len(statuses) == 0 {
-					time.Sleep(lockExpiry)
-				}
-				err := next(ctx, cmd)
-				if reply, _ := cmd.(interface{ Val() any }); opening && err == nil {
-					statuses = append(statuses, strings.Fields(fmt.Sprint(reply.Val()))[0])
-				}
-				return err
+		late := around(func(cmd redis.Cmder, send func() error) error {
+			opening := isOpen(cmd)
+			if opening && len(statuses) == 0 {
+				time.Sleep(lockExpiry)
 			}
+			err := send()
+			if reply, _ := cmd.(interface{ Val() any }); opening && err == nil {
+				statuses = append(statuses, strings.Fields(fmt.Sprint(reply.Val()))[0])
+			}
+			return err
 		})
 		rdb := closing(t, redis.NewClient(&redis.Options{
 			Addr: "127.0.0.1:6379", Dialer: m.client().Options().Dialer,
 			ReadTimeout: -1, // with a shorter one the library gives up before it sends
 		}))
-		_, err := newGenerator(t, m.client(), serial.WithLocation(time.UTC)).Next(t.Context(), "OTHER")
-		require.NoError(t, err) // the server knows the script: to send it twice would take more than a call's 10 s
+		require.NoError(t, errOf(newGenerator(t, m.client(), serial.WithLocation(time.UTC)).Next(t.Context(), "OTHER"))) // the server knows the script: to send it twice would take more than a call's 10 s
 		rdb.AddHook(late)
 		got, err := newGenerator(t, rdb, serial.WithLocation(time.UTC)).Next(t.Context(), "IS")
 		require.NoError(t, err)
@@ -791,8 +727,7 @@ func TestOpenIsSentOnce(t *testing.T) {
 	}}))
 	loc := noon()
 	gen := newGenerator(t, rdb, serial.WithLocation(loc))
-	_, err := gen.Next(t.Context(), "IS")
-	require.ErrorContains(t, err, "Redis failed")
+	require.ErrorContains(t, errOf(gen.Next(t.Context(), "IS")), "Redis failed")
 	require.EqualValues(t, 1, lost.Load())
 	got, err := gen.Next(t.Context(), "IS")
 	require.NoError(t, err)
@@ -842,8 +777,7 @@ func TestOneAttemptAtTheLock(t *testing.T) {
 		}
 	}
 	t.Run("another has it", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			m := simulate(t)
+		inBubble(t, func(t *testing.T, m *simulation) {
 			var sent atomic.Int64
 			gen := newGenerator(t, m.client(attempts(&sent, false)), serial.WithLocation(time.UTC))
 			require.NoError(t, m.Set("serial:{IS}:20000101:lock", "another"))
@@ -856,16 +790,14 @@ func TestOneAttemptAtTheLock(t *testing.T) {
 		})
 	})
 	t.Run("nobody answers", func(t *testing.T) {
-		synctest.Test(t, func(t *testing.T) {
-			m := simulate(t)
+		inBubble(t, func(t *testing.T, m *simulation) {
 			var sent atomic.Int64
 			gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithLockClients(m.client(attempts(&sent, true))))
 			before := time.Now()
 			var wg sync.WaitGroup
 			for range callers {
 				wg.Go(func() {
-					_, err := gen.Next(context.Background(), "IS")
-					require.ErrorContains(t, err, "the lock servers")
+					require.ErrorContains(t, errOf(gen.Next(context.Background(), "IS")), "the lock servers")
 				})
 			}
 			wg.Wait()

@@ -334,14 +334,12 @@ func ExampleGenerator_Parse() {
 
 // A number can be taken apart and stored in columns.
 func ExampleNumber() {
-	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"}) // nothing is sent
-	defer rdb.Close()
-	gen, err := serial.New(rdb, serial.WithLocation(time.UTC))
+	orders, err := serial.NewScheme(serial.WithLocation(time.UTC))
 	if err != nil {
 		log.Fatal(err)
 	}
 
-	n, err := gen.Parse("IS202110240017")
+	n, err := orders.Parse("IS202110240017")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -351,14 +349,12 @@ func ExampleNumber() {
 }
 
 func ExampleNumber_String() {
-	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"}) // nothing is sent
-	defer rdb.Close()
-	gen, err := serial.New(rdb, serial.WithLocation(time.UTC))
+	orders, err := serial.NewScheme(serial.WithLocation(time.UTC))
 	if err != nil {
 		log.Fatal(err)
 	}
 
-	n, err := gen.Parse("IS202110240017")
+	n, err := orders.Parse("IS202110240017")
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -371,14 +367,12 @@ func ExampleNumber_String() {
 
 // A column of integers sorts in the order of issue.
 func ExampleNumber_Int64() {
-	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"}) // nothing is sent
-	defer rdb.Close()
-	gen, err := serial.New(rdb, serial.WithLocation(time.UTC))
+	orders, err := serial.NewScheme(serial.WithLocation(time.UTC))
 	if err != nil {
 		log.Fatal(err)
 	}
 
-	n, err := gen.Parse("IS202110240017")
+	n, err := orders.Parse("IS202110240017")
 	if err != nil {
 		log.Fatal(err)
 	}

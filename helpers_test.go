@@ -14,6 +14,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -24,6 +25,7 @@ import (
 
 	"github.com/dailyserial/serial"
 	"github.com/dailyserial/serial/internal/redistest"
+	"github.com/dailyserial/serial/serialtest"
 )
 
 func TestMain(m *testing.M) {
@@ -118,6 +120,9 @@ func numbers(typ, day string, from, to int) []string {
 	return all
 }
 
+// errOf returns the error of a call.
+func errOf[T any](_ T, err error) error { return err }
+
 // textOf returns the text of what a call has issued, "" with an error.
 func textOf(n serial.Number, err error) (string, error) { return n.String(), err }
 
@@ -149,7 +154,14 @@ func barrier(t *testing.T, n int, f func(i int) (string, error)) []string {
 	return got
 }
 
-// simulation is a miniredis that takes its time, also for expiries, from a synctest bubble.
+// startMini starts a miniredis with a replication ID, and a client of it.
+func startMini(t *testing.T) (*miniredis.Miniredis, *redis.Client) {
+	m := miniredis.RunT(t)
+	reigning(m)
+	return m, closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+}
+
+// simulation is a miniredis with a replication ID that takes its time, also for expiries, from a synctest bubble.
 type simulation struct {
 	*miniredis.Miniredis
 	t *testing.T
@@ -160,7 +172,14 @@ func simulate(t *testing.T) *simulation {
 	m := miniredis.NewMiniRedis()
 	m.ClockTTL(true)
 	t.Cleanup(m.Close)
+	reigning(m)
 	return &simulation{m, t}
+}
+
+// inBubble runs f in a bubble with a simulation.
+func inBubble(t *testing.T, f func(t *testing.T, m *simulation)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { f(t, simulate(t)) })
 }
 
 // client returns a new client. Its address is an IP because goroutines outside the bubble would look up a name.
@@ -192,14 +211,23 @@ func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 	return next
 }
 
-// counting adds the number of commands that a client sends to n.
-func counting(n *atomic.Int64) hook {
+// around calls f for every command, which f has to send.
+func around(f func(cmd redis.Cmder, send func() error) error) hook {
 	return func(next redis.ProcessHook) redis.ProcessHook {
 		return func(ctx context.Context, cmd redis.Cmder) error {
-			n.Add(1)
-			return next(ctx, cmd)
+			return f(cmd, func() error { return next(ctx, cmd) })
 		}
 	}
+}
+
+// counting adds the number of commands that a client sends to n, or of those with a name.
+func counting(n *atomic.Int64, name ...string) hook {
+	return around(func(cmd redis.Cmder, send func() error) error {
+		if name == nil || slices.Contains(name, cmd.Name()) {
+			n.Add(1)
+		}
+		return send()
+	})
 }
 
 // replacing calls f instead of sending a command, and sets the command's error to what f returns.
@@ -221,6 +249,14 @@ func isOpen(cmd redis.Cmder) bool {
 // A backend is a Redis that a behaviour suite runs on.
 type backend struct {
 	client func(t *testing.T) redis.UniversalClient
+}
+
+// inMemory returns a backend on a miniredis.
+func inMemory(t *testing.T) backend {
+	m, _ := startMini(t)
+	return backend{client: func(t *testing.T) redis.UniversalClient {
+		return closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+	}}
 }
 
 // series is the type IS under a key prefix of its own.
@@ -355,50 +391,35 @@ func (j *journal) check(t *testing.T, loc *time.Location) map[string][]int64 {
 	return days
 }
 
-// notebook is a ledger in memory.
-type notebook struct {
-	mu       sync.Mutex
-	last     map[string]int64
-	asked    []serial.Reservation
-	fail     error                                                 // if set, the error of every reservation
-	hold     func(ctx context.Context, r serial.Reservation) error // if set, called before each reservation
-	tampered func(after int64) int64                               // if set, changes the answer
+// A spyLedger records what it is asked for.
+type spyLedger struct {
+	serialtest.Ledger
+	mu    sync.Mutex
+	asked []serial.Reservation
+	first func(serial.Reservation) error // runs before each reservation; nil if there is nothing to do
 }
 
-func (l *notebook) Reserve(ctx context.Context, r serial.Reservation) (int64, error) {
+func (l *spyLedger) Reserve(ctx context.Context, r serial.Reservation) (int64, error) {
 	l.mu.Lock()
 	l.asked = append(l.asked, r)
-	fail, hold, tampered := l.fail, l.hold, l.tampered
+	first := l.first
 	l.mu.Unlock()
-	if hold != nil {
-		if err := hold(ctx, r); err != nil {
+	if first != nil {
+		if err := first(r); err != nil {
 			return 0, err
 		}
+		ctx = context.WithoutCancel(ctx) // a database may notice too late that its caller has left
 	}
-	if fail != nil {
-		return 0, fail
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.last == nil {
-		l.last = map[string]int64{}
-	}
-	key := r.Series + " " + r.Period
-	after := max(l.last[key], r.Above)
-	l.last[key] = after + r.N
-	if tampered != nil {
-		return tampered(after), nil
-	}
-	return after, nil
+	return l.Ledger.Reserve(ctx, r)
 }
 
-func (l *notebook) set(f func(l *notebook)) {
+func (l *spyLedger) before(first func(serial.Reservation) error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	f(l)
+	l.first = first
 }
 
-func (l *notebook) reservations() []serial.Reservation {
+func (l *spyLedger) reservations() []serial.Reservation {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.asked)

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/serialtest"
 )
 
 // heard records what hooks are told, without durations unless they are remarkable.
@@ -60,18 +61,14 @@ func (h *heard) hooks() serial.Hooks {
 }
 
 func TestHooks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
-		reigning(m.Miniredis)
+	inBubble(t, func(t *testing.T, m *simulation) {
 		h := &heard{}
 		ctx := context.WithValue(t.Context(), h, " ok")
-		slow := hook(func(next redis.ProcessHook) redis.ProcessHook {
-			return func(ctx context.Context, cmd redis.Cmder) error {
-				if cmd.Name() == "set" {
-					time.Sleep(time.Second)
-				}
-				return next(ctx, cmd)
+		slow := around(func(cmd redis.Cmder, send func() error) error {
+			if cmd.Name() == "set" {
+				time.Sleep(time.Second)
 			}
+			return send()
 		})
 		opts := []serial.Option{serial.WithLocation(time.UTC), serial.WithHooks(h.hooks()), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:2}"),
 			serial.WithStart(50)}
@@ -85,43 +82,32 @@ func TestHooks(t *testing.T) {
 		}
 		next := func(gen *serial.Generator) {
 			t.Helper()
-			_, err := gen.Next(ctx, "IS")
-			require.NoError(t, err)
+			require.NoError(t, errOf(gen.Next(ctx, "IS")))
 		}
 
 		next(gen)
 		requireHeard("opened IS 20000101 after 1s", "issued 1 to IS2000010150 in 1s")
-		_, err := gen.NextN(ctx, "IS", 3)
-		require.NoError(t, err)
-		_, err = gen.NextOnce(ctx, "IS", "a")
-		require.NoError(t, err)
-		_, err = gen.NextOnce(ctx, "IS", "a")
-		require.NoError(t, err)
+		require.NoError(t, errOf(gen.NextN(ctx, "IS", 3)))
+		require.NoError(t, errOf(gen.NextOnce(ctx, "IS", "a")))
+		require.NoError(t, errOf(gen.NextOnce(ctx, "IS", "a")))
 		requireHeard("issued 3 to IS2000010153 in 0s", "issued 1 to IS2000010154 in 0s", "issued 0 to IS2000010154 in 0s")
 
-		_, err = gen.NextN(ctx, "IS", 51)
-		require.ErrorIs(t, err, serial.ErrExhausted)
-		_, err = gen.Next(ctx, "I S")
-		require.ErrorIs(t, err, serial.ErrInvalidType)
-		_, err = gen.NextOnce(ctx, "IS", "")
-		require.Error(t, err)
-		_, err = gen.NextN(ctx, "IS", 0)
-		require.Error(t, err)
+		require.ErrorIs(t, errOf(gen.NextN(ctx, "IS", 51)), serial.ErrExhausted)
+		require.ErrorIs(t, errOf(gen.Next(ctx, "I S")), serial.ErrInvalidType)
+		require.Error(t, errOf(gen.NextOnce(ctx, "IS", "")))
+		require.Error(t, errOf(gen.NextN(ctx, "IS", 0)))
 		requireHeard("failed 51 IS: true", "failed 1 I S: false", "failed 1 IS: false", "failed 0 IS: false")
 
 		// 80 % of 50 numbers are 40: the 89th.
-		_, err = gen.NextN(ctx, "IS", 34)
-		require.NoError(t, err)
+		require.NoError(t, errOf(gen.NextN(ctx, "IS", 34)))
 		next(gen)
 		next(gen)
 		requireHeard("issued 34 to IS2000010188 in 0s", "issued 1 to IS2000010189 in 0s", "40 of 50 used, IS2000010189",
 			"issued 1 to IS2000010190 in 0s")
 
 		m.Set("serial:{IS}:20000101", "7")
-		_, err = gen.Next(ctx, "IS")
-		require.ErrorIs(t, err, serial.ErrCounterLost)
-		_, err = gen.Peek(ctx, "IS")
-		require.ErrorIs(t, err, serial.ErrCounterLost)
+		require.ErrorIs(t, errOf(gen.Next(ctx, "IS")), serial.ErrCounterLost)
+		require.ErrorIs(t, errOf(gen.Peek(ctx, "IS")), serial.ErrCounterLost)
 		requireHeard(`lost IS 20000101: "7"`, "failed 1 IS: false", `lost IS 20000101: "7"`)
 		require.NoError(t, gen.Raise(ctx, "IS", 60))
 		next(gen)
@@ -142,7 +128,7 @@ func TestHooks(t *testing.T) {
 
 		// With a ledger a lost counter is repaired, and the hook runs too.
 		time.Sleep(24 * time.Hour)
-		l := &notebook{}
+		l := new(serialtest.Ledger)
 		gen = newGenerator(t, m.client(), append(opts, serial.WithLedger(l, 10))...)
 		next(gen)
 		m.Del("serial:{IS}:" + time.Now().Format("20060102"))
@@ -160,8 +146,7 @@ func TestHooksOfSeveral(t *testing.T) {
 	var wg sync.WaitGroup
 	for range 2 {
 		wg.Go(func() {
-			_, err := serial.New(rdb, option)
-			require.NoError(t, err)
+			require.NoError(t, errOf(serial.New(rdb, option)))
 		})
 	}
 	wg.Wait()
@@ -169,8 +154,7 @@ func TestHooksOfSeveral(t *testing.T) {
 
 // A hook that panics, blocks or calls the generator stops no other caller, and the number is issued.
 func TestHooksMisbehave(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
+	inBubble(t, func(t *testing.T, m *simulation) {
 		var gen *serial.Generator
 		block := make(chan struct{})
 		var blocked, inner atomic.Bool
@@ -182,8 +166,7 @@ func TestHooksMisbehave(t *testing.T) {
 					blocked.Store(true)
 					<-block
 				case i.Last.Type == "ASKS" && inner.CompareAndSwap(false, true):
-					_, err := gen.Next(ctx, "ASKS")
-					require.NoError(t, err)
+					require.NoError(t, errOf(gen.Next(ctx, "ASKS")))
 				}
 				panic("boom")
 			},
@@ -205,8 +188,7 @@ func TestHooksMisbehave(t *testing.T) {
 		number, err := newGenerator(t, m.client(), serial.WithLocation(time.UTC)).Next(t.Context(), "BLOCKS")
 		require.NoError(t, err)
 		require.Equal(t, "BLOCKS200001010002", number, "the lock is free")
-		_, err = gen.Next(t.Context(), "")
-		require.ErrorIs(t, err, serial.ErrInvalidType)
+		require.ErrorIs(t, errOf(gen.Next(t.Context(), "")), serial.ErrInvalidType)
 		close(block)
 		wg.Wait()
 	})

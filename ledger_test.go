@@ -19,12 +19,9 @@ import (
 	"github.com/dailyserial/serial/serialtest"
 )
 
+// Guarantees: ledger-down, counter-lost, record-lost, both-lost-remembered, ledger-lost.
 func TestLedger(t *testing.T) {
-	m := miniredis.RunT(t)
-	reigning(m)
-	testLedger(t, backend{client: func(t *testing.T) redis.UniversalClient {
-		return closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
-	}})
+	testLedger(t, inMemory(t))
 }
 
 func TestLedgerOnServer(t *testing.T) {
@@ -43,6 +40,7 @@ func TestLedgerOnCluster(t *testing.T) {
 
 // Redis comes back empty after the settings of a series were changed: the ledger still knows them, and nothing is printed that
 // was printed before. See docs/guarantees.md, "How a ledger keeps its word".
+// Guarantees: settings-kept.
 func TestLedgerKeepsSettings(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -122,14 +120,14 @@ func (s *series) reservationOf(gen *serial.Generator, period string, above, n in
 
 func testLedger(t *testing.T, b backend) {
 	testCalendarsInALedger(t, b)
-	with := func(name string, block int64, f func(t *testing.T, s *series, l *notebook), opts ...serial.Option) {
+	with := func(name string, block int64, f func(t *testing.T, s *series, l *spyLedger), opts ...serial.Option) {
 		t.Run(name, func(t *testing.T) {
-			l := &notebook{}
+			l := new(spyLedger)
 			f(t, b.series(t, append(opts, serial.WithLedger(l, block))...), l)
 		})
 	}
 
-	with("asked once per block", 3, func(t *testing.T, s *series, l *notebook) {
+	with("asked once per block", 3, func(t *testing.T, s *series, l *spyLedger) {
 		for i := range 7 {
 			s.next(s.gen, i+1)
 		}
@@ -148,7 +146,7 @@ func testLedger(t *testing.T, b backend) {
 		require.EqualValues(t, 8, last.Seq)
 	})
 
-	with("batches that cross the ceiling have no gap", 10, func(t *testing.T, s *series, l *notebook) {
+	with("batches that cross the ceiling have no gap", 10, func(t *testing.T, s *series, l *spyLedger) {
 		s.next(s.gen, 1)
 		got, err := textsOf(s.gen.NextN(t.Context(), "IS", 25))
 		require.NoError(t, err)
@@ -157,7 +155,7 @@ func testLedger(t *testing.T, b backend) {
 		s.next(s.gen, 27)
 	})
 
-	with("the last block is as small as needed", 60, func(t *testing.T, s *series, l *notebook) {
+	with("the last block is as small as needed", 60, func(t *testing.T, s *series, l *spyLedger) {
 		got, err := textsOf(s.gen.NextN(t.Context(), "IS", 58))
 		require.NoError(t, err)
 		require.Len(t, got, 58)
@@ -171,9 +169,8 @@ func testLedger(t *testing.T, b backend) {
 		require.Len(t, l.reservations(), 2, "an exhausted day asks for nothing")
 	}, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:2}"))
 
-	with("numbers that were lost count", 40, func(t *testing.T, s *series, l *notebook) {
-		_, err := s.gen.NextN(t.Context(), "IS", 10)
-		require.NoError(t, err)
+	with("numbers that were lost count", 40, func(t *testing.T, s *series, l *spyLedger) {
+		require.NoError(t, errOf(s.gen.NextN(t.Context(), "IS", 10)))
 		require.NoError(t, s.rdb.Del(t.Context(), s.record, s.counter).Err())
 		got, err := textsOf(s.gen.NextN(t.Context(), "IS", 59)) // 41 to 99
 		require.NoError(t, err)
@@ -181,8 +178,7 @@ func testLedger(t *testing.T, b backend) {
 		s.refused(s.gen, serial.ErrExhausted)
 		require.NoError(t, s.rdb.Del(t.Context(), s.record, s.counter).Err())
 		for range 3 {
-			_, err = s.gen.Next(t.Context(), "IS")
-			require.ErrorIs(t, err, serial.ErrExhausted)
+			require.ErrorIs(t, errOf(s.gen.Next(t.Context(), "IS")), serial.ErrExhausted)
 		}
 		require.Len(t, l.reservations(), 3, "once it is known, the ledger is not asked again")
 	}, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:2}"))
@@ -208,7 +204,7 @@ func testLedger(t *testing.T, b backend) {
 		},
 	} {
 		for _, who := range []string{"who remembers", "who does not"} {
-			with("lost: "+name+", by one "+who, 10, func(t *testing.T, s *series, l *notebook) {
+			with("lost: "+name+", by one "+who, 10, func(t *testing.T, s *series, l *spyLedger) {
 				for i := range 5 {
 					s.next(s.gen, i+1)
 				}
@@ -227,52 +223,58 @@ func testLedger(t *testing.T, b backend) {
 		}
 	}
 
-	with("set ahead of what was set aside", 10, func(t *testing.T, s *series, l *notebook) {
+	with("set ahead of what was set aside", 10, func(t *testing.T, s *series, l *spyLedger) {
 		s.next(s.gen, 1)
 		require.NoError(t, s.rdb.Set(t.Context(), s.counter, 500, time.Hour).Err())
 		s.next(s.gen, 501)
 		require.Equal(t, s.reservation(s.day, 500, 10), l.reservations()[1])
 	})
 
-	with("a ledger that is down", 3, func(t *testing.T, s *series, l *notebook) {
+	with("a ledger that lost what it set aside", 3, func(t *testing.T, s *series, _ *spyLedger) {
 		s.next(s.gen, 1)
-		l.set(func(l *notebook) { l.fail = errBoom })
+		gen := s.generator(serial.WithLedger(new(serialtest.Ledger), 3))
+		for seq := 2; seq < 8; seq++ {
+			s.next(gen, seq)
+		}
+	})
+
+	with("a ledger that is down", 3, func(t *testing.T, s *series, l *spyLedger) {
+		s.next(s.gen, 1)
+		l.before(func(serial.Reservation) error { return errBoom })
 		s.next(s.gen, 2)
 		s.next(s.gen, 3)
 		for range 2 {
 			s.refused(s.gen, errBoom)
 		}
-		_, err := s.gen.NextN(t.Context(), "IS", 5)
-		require.ErrorIs(t, err, errBoom)
+		require.ErrorIs(t, errOf(s.gen.NextN(t.Context(), "IS", 5)), errBoom)
 		require.ErrorIs(t, s.gen.Raise(t.Context(), "IS", 50), errBoom)
-		_, err = s.gen.Next(t.Context(), "NEW")
-		require.ErrorIs(t, err, errBoom)
-		l.set(func(l *notebook) { l.fail = nil })
+		require.ErrorIs(t, errOf(s.gen.Next(t.Context(), "NEW")), errBoom)
+		l.before(nil)
 		start := time.Now()
 		s.next(s.gen, 4)
 		require.Less(t, time.Since(start), lockExpiry/2, "a claim of no more use is given back")
 	})
 
-	with("a ledger that answers nonsense", 3, func(t *testing.T, s *series, l *notebook) {
+	with("a ledger that answers nonsense", 3, func(t *testing.T, s *series, l *spyLedger) {
 		s.next(s.gen, 1)
 		for _, wrong := range []int64{-1, 0, 2, 1e15 - 3, 1 << 60} {
-			l.set(func(l *notebook) { l.tampered = func(int64) int64 { return wrong } })
+			gen := s.generator(serial.WithLedger(ledgerFunc(func() (int64, error) { return wrong, nil }), 3))
 			require.NoError(t, s.rdb.Set(t.Context(), s.counter, 7, time.Hour).Err())
-			_, err := s.gen.Next(t.Context(), "IS")
+			_, err := gen.Next(t.Context(), "IS")
 			require.ErrorContains(t, err, fmt.Sprintf("answered %d: allowed are 7 to 999999999999996", wrong))
 		}
 		require.Equal(t, "7", s.rdb.Get(t.Context(), s.counter).Val())
 	})
 
-	with("a ledger that panics", 1, func(t *testing.T, s *series, l *notebook) {
+	with("a ledger that panics", 1, func(t *testing.T, s *series, l *spyLedger) {
 		s.next(s.gen, 1)
-		l.set(func(l *notebook) { l.hold = func(context.Context, serial.Reservation) error { panic("ledger") } })
+		l.before(func(serial.Reservation) error { panic("ledger") })
 		require.PanicsWithValue(t, "ledger", func() { _, _ = s.gen.Next(t.Context(), "IS") })
-		l.set(func(l *notebook) { l.hold = nil })
+		l.before(nil)
 		s.next(s.gen, 2)
 	})
 
-	with("a floor below and above", 10, func(t *testing.T, s *series, l *notebook) {
+	with("a floor below and above", 10, func(t *testing.T, s *series, l *spyLedger) {
 		gen := s.generator(serial.WithLedger(l, 10), fixedFloor(25))
 		s.next(gen, 26)
 		require.Equal(t, s.reservation(s.day, 25, 10), l.reservations()[0])
@@ -280,7 +282,7 @@ func testLedger(t *testing.T, b backend) {
 		s.next(gen, 36)
 	})
 
-	with("raise", 10, func(t *testing.T, s *series, l *notebook) {
+	with("raise", 10, func(t *testing.T, s *series, l *spyLedger) {
 		require.NoError(t, s.gen.Raise(t.Context(), "IS", 40))
 		require.Equal(t, []serial.Reservation{s.reservation(s.day, 40, 10)}, l.reservations())
 		s.next(s.gen, 41)
@@ -291,11 +293,10 @@ func testLedger(t *testing.T, b backend) {
 		require.NoError(t, s.gen.Raise(t.Context(), "IS", 9999))
 		s.refused(s.gen, serial.ErrExhausted)
 		require.NoError(t, s.rdb.Del(t.Context(), s.counter, s.record).Err())
-		_, err := s.gen.Next(t.Context(), "IS")
-		require.ErrorIs(t, err, serial.ErrExhausted, "the ledger remembers")
+		require.ErrorIs(t, errOf(s.gen.Next(t.Context(), "IS")), serial.ErrExhausted, "the ledger remembers")
 	})
 
-	with("who has no ledger is refused, and may have one from now on", 10, func(t *testing.T, s *series, l *notebook) {
+	with("who has no ledger is refused, and may have one from now on", 10, func(t *testing.T, s *series, l *spyLedger) {
 		plain := s.generator()
 		s.next(plain, 1)
 		s.next(plain, 2)
@@ -311,7 +312,7 @@ func testLedger(t *testing.T, b backend) {
 		s.next(s.gen, 4)
 	})
 
-	with("many callers on several generators", 7, func(t *testing.T, s *series, l *notebook) {
+	with("many callers on several generators", 7, func(t *testing.T, s *series, l *spyLedger) {
 		gens := []*serial.Generator{s.gen, s.generator(serial.WithLedger(l, 7)), s.generator(serial.WithLedger(l, 11))}
 		got := barrier(t, 300, func(i int) (string, error) { return gens[i%3].Next(t.Context(), "IS") })
 		require.ElementsMatch(t, numbers("IS", s.day, 1, 300), got)
@@ -320,6 +321,7 @@ func testLedger(t *testing.T, b backend) {
 }
 
 // A lost reply, a pause or a loss between reservation and installation burns that block and nothing else.
+// Guarantees: late-block.
 func TestLateBlock(t *testing.T) {
 	for name, happens := range map[string]func(m *simulation, another func()){
 		"the process stands still": func(*simulation, func()) { time.Sleep(lockExpiry + time.Second) },
@@ -328,32 +330,27 @@ func TestLateBlock(t *testing.T) {
 	} {
 		for _, opened := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, opened before: %v", name, opened), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					m := simulate(t)
+				inBubble(t, func(t *testing.T, m *simulation) {
 					another := reigning(m.Miniredis)
-					l := &notebook{}
+					l := new(serialtest.Ledger)
 					var armed atomic.Bool
 					// This is between the ledger's answer and the command that installs the block.
-					rdb := m.client(hook(func(next redis.ProcessHook) redis.ProcessHook {
-						return func(ctx context.Context, cmd redis.Cmder) error {
-							if isOpen(cmd) && armed.CompareAndSwap(true, false) {
-								happens(m, another)
-							}
-							return next(ctx, cmd)
+					rdb := m.client(around(func(cmd redis.Cmder, send func() error) error {
+						if isOpen(cmd) && armed.CompareAndSwap(true, false) {
+							happens(m, another)
 						}
+						return send()
 					}))
 					gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithLedger(l, 5))
 					var j journal
 					if opened {
 						for range 5 {
-							_, err := j.next(t.Context(), gen, "IS")
-							require.NoError(t, err)
+							require.NoError(t, errOf(j.next(t.Context(), gen, "IS")))
 						}
 					}
 					armed.Store(true)
 					for range 8 {
-						_, err := j.next(t.Context(), gen, "IS")
-						require.NoError(t, err)
+						require.NoError(t, errOf(j.next(t.Context(), gen, "IS")))
 					}
 					first := 5
 					if opened {
@@ -372,23 +369,18 @@ func TestLateBlock(t *testing.T) {
 
 // The reply that gives the claim comes so late that it is of no use: nothing is asked of the ledger, and the call goes on.
 func TestLateClaim(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
-		reigning(m.Miniredis)
-		l := &notebook{hold: func(ctx context.Context, _ serial.Reservation) error { return ctx.Err() }}
+	inBubble(t, func(t *testing.T, m *simulation) {
+		l := new(spyLedger)
 		var armed atomic.Bool
-		gen := newGenerator(t, m.client(hook(func(next redis.ProcessHook) redis.ProcessHook {
-			return func(ctx context.Context, cmd redis.Cmder) error {
-				err := next(ctx, cmd)
-				if strings.Contains(fmt.Sprint(cmd.Args()...), "ceiling") && armed.CompareAndSwap(true, false) {
-					time.Sleep(7200 * time.Millisecond)
-				}
-				return err
+		gen := newGenerator(t, m.client(around(func(cmd redis.Cmder, send func() error) error {
+			err := send()
+			if strings.Contains(fmt.Sprint(cmd.Args()...), "ceiling") && armed.CompareAndSwap(true, false) {
+				time.Sleep(7200 * time.Millisecond)
 			}
+			return err
 		})), serial.WithLocation(time.UTC), serial.WithLedger(l, 5))
 		for range 5 {
-			_, err := gen.Next(t.Context(), "IS")
-			require.NoError(t, err)
+			require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
 		}
 		armed.Store(true)
 		n, err := gen.NextNumber(t.Context(), "IS")
@@ -400,24 +392,19 @@ func TestLateClaim(t *testing.T) {
 }
 
 // A process that dies with the claim delays the others until the claim expires; a late installation does not disturb them.
+// Guarantees: opener-killed.
 func TestClaimOfTheDead(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
-		reigning(m.Miniredis)
-		l := &notebook{}
+	inBubble(t, func(t *testing.T, m *simulation) {
+		l := new(spyLedger)
 		option := serial.WithLedger(l, 5)
 		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), option)
-		_, err := gen.NextN(t.Context(), "IS", 5)
-		require.NoError(t, err)
+		require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 5)))
 		dead := newGenerator(t, m.client(), serial.WithLocation(time.UTC), option)
-		l.set(func(l *notebook) {
-			l.hold = func(ctx context.Context, _ serial.Reservation) error { time.Sleep(time.Minute); return nil }
-		})
+		l.before(func(serial.Reservation) error { time.Sleep(time.Minute); return nil })
 		gone, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err = dead.Next(gone, "IS")
-		require.ErrorIs(t, err, context.DeadlineExceeded)
-		l.set(func(l *notebook) { l.hold = nil })
+		require.ErrorIs(t, errOf(dead.Next(gone, "IS")), context.DeadlineExceeded)
+		l.before(nil)
 		other, cancelOther := context.WithTimeout(t.Context(), patience)
 		defer cancelOther()
 		start := time.Now()
@@ -433,33 +420,29 @@ func TestClaimOfTheDead(t *testing.T) {
 }
 
 // While one type waits for its ledger the others go on, even if the day ends meanwhile.
+// Guarantees: ledger-down.
 func TestSlowLedger(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
-		reigning(m.Miniredis)
-		l := &notebook{}
+	inBubble(t, func(t *testing.T, m *simulation) {
+		l := new(spyLedger)
 		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithLedger(l, 5))
 		for _, typ := range []string{"SLOW", "OK"} {
-			_, err := gen.NextN(t.Context(), typ, 5)
-			require.NoError(t, err)
+			require.NoError(t, errOf(gen.NextN(t.Context(), typ, 5)))
 		}
 		time.Sleep(24*time.Hour - time.Second - time.Millisecond)
 		for _, typ := range []string{"SLOW", "OK"} {
-			_, err := gen.NextN(t.Context(), typ, 5)
-			require.NoError(t, err)
+			require.NoError(t, errOf(gen.NextN(t.Context(), typ, 5)))
 		}
-		l.hold = func(_ context.Context, r serial.Reservation) error {
+		l.before(func(r serial.Reservation) error {
 			if strings.Contains(r.Series, "SLOW") {
 				time.Sleep(3 * time.Second)
 			}
 			return nil
-		}
+		})
 		var wg sync.WaitGroup
 		var j journal
 		for range 20 {
 			wg.Go(func() {
-				_, err := j.next(t.Context(), gen, "SLOW")
-				require.NoError(t, err)
+				require.NoError(t, errOf(j.next(t.Context(), gen, "SLOW")))
 			})
 		}
 		time.Sleep(time.Millisecond)
@@ -478,9 +461,8 @@ func TestReignRefused(t *testing.T) {
 	const says = "WithLedger needs INFO replication in scripts"
 	m := miniredis.RunT(t) // has no such section
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
-	gen := newGenerator(t, rdb, serial.WithLocation(noon()), serial.WithLedger(&notebook{}, 10))
-	_, err := gen.Next(t.Context(), "IS")
-	require.ErrorContains(t, err, says)
+	gen := newGenerator(t, rdb, serial.WithLocation(noon()), serial.WithLedger(new(serialtest.Ledger), 10))
+	require.ErrorContains(t, errOf(gen.Next(t.Context(), "IS")), says)
 	require.ErrorContains(t, gen.Raise(t.Context(), "IS", 3), says)
 	require.Empty(t, m.Keys())
 
@@ -489,26 +471,25 @@ func TestReignRefused(t *testing.T) {
 		require.NoError(t, s.Client(t).Do(t.Context(), "ACL", "SETUSER", "issuer", "on", ">secret", "~*", "+@all", "-info").Err())
 		opt := s.Options()
 		opt.Username, opt.Password = "issuer", "secret"
-		gen := newGenerator(t, closing(t, redis.NewClient(opt)), serial.WithLocation(noon()), serial.WithLedger(&notebook{}, 10))
-		_, err := gen.Next(t.Context(), "IS")
-		require.ErrorContains(t, err, says)
+		gen := newGenerator(t, closing(t, redis.NewClient(opt)), serial.WithLocation(noon()), serial.WithLedger(new(serialtest.Ledger), 10))
+		require.ErrorContains(t, errOf(gen.Next(t.Context(), "IS")), says)
 	})
 }
 
 // A writable replica has its master's replication ID, and is refused: with a ledger both would issue the same numbers.
+// Guarantees: writable-replica.
 func TestWritableReplicaRefused(t *testing.T) {
 	t.Parallel()
 	master := redistest.Start(t)
 	replica := redistest.StartReplica(t, master, "--replica-read-only", "no")
-	l := &notebook{}
+	l := new(serialtest.Ledger)
 	on := func(s *redistest.Server) *serial.Generator {
 		return newGenerator(t, s.Client(t), serial.WithLocation(noon()), serial.WithLedger(l, 10))
 	}
-	_, err := on(master).Next(t.Context(), "IS")
-	require.NoError(t, err)
+	require.NoError(t, errOf(on(master).Next(t.Context(), "IS")))
 	require.EqualValues(t, 1, master.Do("WAIT", 1, 5000).Val()) // so that the replica has it all
 	for range 2 {
-		_, err = on(replica).Next(t.Context(), "IS")
+		_, err := on(replica).Next(t.Context(), "IS")
 		require.ErrorContains(t, err, `WithLedger needs a master, and Redis says "role:slave"`)
 		require.ErrorContains(t, on(replica).Raise(t.Context(), "IS", 5), "replica-read-only yes")
 	}
@@ -526,23 +507,21 @@ func TestWritableReplicaRefused(t *testing.T) {
 func TestPoolIsBusy(t *testing.T) {
 	m := miniredis.RunT(t)
 	reigning(m)
-	opts := []serial.Option{serial.WithLocation(noon()), serial.WithLedger(&notebook{}, 10)}
+	opts := []serial.Option{serial.WithLocation(noon()), serial.WithLedger(new(serialtest.Ledger), 10)}
 	_, err := newGenerator(t, closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()})), opts...).Next(t.Context(), "OTHER")
 	require.NoError(t, err) // the server knows the scripts
 
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr(), PoolSize: 1, PoolTimeout: 5 * time.Millisecond}))
 	var once sync.Once
-	rdb.AddHook(hook(func(next redis.ProcessHook) redis.ProcessHook {
-		return func(ctx context.Context, cmd redis.Cmder) error {
-			if isOpen(cmd) {
-				once.Do(func() {
-					conn := rdb.Conn()
-					require.NoError(t, conn.Ping(context.Background()).Err())
-					time.AfterFunc(500*time.Millisecond, func() { _ = conn.Close() })
-				})
-			}
-			return next(ctx, cmd)
+	rdb.AddHook(around(func(cmd redis.Cmder, send func() error) error {
+		if isOpen(cmd) {
+			once.Do(func() {
+				conn := rdb.Conn()
+				require.NoError(t, conn.Ping(context.Background()).Err())
+				time.AfterFunc(500*time.Millisecond, func() { _ = conn.Close() })
+			})
 		}
+		return send()
 	}))
 	before := time.Now()
 	number, err := newGenerator(t, rdb, opts...).Next(t.Context(), "IS")
@@ -556,7 +535,7 @@ func TestLedgerOutlivesRedis(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
 	rdb := closing(t, redis.NewClient(s.Options()))
-	l := &notebook{}
+	l := new(serialtest.Ledger)
 	var j journal
 	loc := noon()
 	gens := []*serial.Generator{
@@ -565,8 +544,7 @@ func TestLedgerOutlivesRedis(t *testing.T) {
 	}
 	for round := range 4 {
 		for i := range 6 {
-			_, err := j.next(t.Context(), gens[i%2], "IS")
-			require.NoError(t, err)
+			require.NoError(t, errOf(j.next(t.Context(), gens[i%2], "IS")))
 		}
 		if round == 2 {
 			gens[0] = newGenerator(t, rdb, serial.WithLocation(loc), serial.WithLedger(l, 4))
@@ -574,29 +552,25 @@ func TestLedgerOutlivesRedis(t *testing.T) {
 		s.Kill()
 		s.Restart(t)
 	}
-	_, err := j.next(t.Context(), gens[0], "IS")
-	require.NoError(t, err)
+	require.NoError(t, errOf(j.next(t.Context(), gens[0], "IS")))
 	j.check(t, loc)
 	require.EqualValues(t, 4*8+1, j.entries[len(j.entries)-1].seq)
 }
 
 // The largest sequences of all are issued to the last.
 func TestLedgerAtItsEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
-		reigning(m.Miniredis)
-		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:15}"), serial.WithLedger(&notebook{}, 10))
+	inBubble(t, func(t *testing.T, m *simulation) {
+		opts := []serial.Option{serial.WithLocation(time.UTC), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:15}"),
+			serial.WithLedger(new(serialtest.Ledger), 10)}
+		gen := newGenerator(t, m.client(), opts...)
 		require.NoError(t, gen.Raise(t.Context(), "IS", 999_999_999_999_998))
 		number, err := gen.Next(t.Context(), "IS")
 		require.NoError(t, err)
 		require.Equal(t, "IS20000101999999999999999", number)
-		_, err = gen.Next(t.Context(), "IS")
-		require.ErrorIs(t, err, serial.ErrExhausted)
+		require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrExhausted)
 		require.NoError(t, gen.Raise(t.Context(), "IS", 999_999_999_999_999))
 		m.Del("serial:{IS}:20000101")
-		_, err = newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:15}"),
-			serial.WithLedger(&notebook{last: map[string]int64{"serial:IS 20000101": 999_999_999_999_999}}, 10)).Next(t.Context(), "IS")
-		require.ErrorIs(t, err, serial.ErrExhausted)
+		require.ErrorIs(t, errOf(newGenerator(t, m.client(), opts...).Next(t.Context(), "IS")), serial.ErrExhausted)
 	})
 }
 
@@ -616,16 +590,14 @@ func (s *simulation) claimed(d time.Duration) (wait func()) {
 }
 
 // While another process sets aside a block, each caller waits as long as its own context lives, or 30 s without a deadline.
+// Guarantees: lock-kept.
 func TestWaitForAnothersBlock(t *testing.T) {
 	run := func(name string, held time.Duration, f func(t *testing.T, gen *serial.Generator, sent *atomic.Int64)) {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := simulate(t)
-				reigning(m.Miniredis)
+			inBubble(t, func(t *testing.T, m *simulation) {
 				var sent atomic.Int64
-				gen := newGenerator(t, m.client(counting(&sent)), serial.WithLocation(time.UTC), serial.WithLedger(&notebook{}, 1))
-				_, err := gen.Next(t.Context(), "IS")
-				require.NoError(t, err)
+				gen := newGenerator(t, m.client(counting(&sent)), serial.WithLocation(time.UTC), serial.WithLedger(new(serialtest.Ledger), 1))
+				require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
 				wait := m.claimed(held)
 				f(t, gen, &sent)
 				wait()
@@ -683,8 +655,7 @@ func TestWaitForAnothersBlock(t *testing.T) {
 	run("nobody waits any more", 10*time.Minute, func(t *testing.T, gen *serial.Generator, sent *atomic.Int64) {
 		ctx, cancel := context.WithTimeout(t.Context(), 9*time.Minute)
 		time.AfterFunc(time.Second, cancel)
-		_, err := gen.Next(ctx, "IS")
-		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, errOf(gen.Next(ctx, "IS")), context.Canceled)
 		time.Sleep(31 * time.Second)
 		before := sent.Load()
 		time.Sleep(5 * time.Minute)
@@ -695,14 +666,11 @@ func TestWaitForAnothersBlock(t *testing.T) {
 // A counter above the largest sequence is exhausted, and the ledger is not asked.
 func TestLedgerBesideAStrayCounter(t *testing.T) {
 	for _, held := range []string{"999999999999999", "1000000000000000", "9223372036854775807"} {
-		synctest.Test(t, func(t *testing.T) {
-			m := simulate(t)
-			reigning(m.Miniredis)
-			l := &notebook{}
+		inBubble(t, func(t *testing.T, m *simulation) {
+			l := new(spyLedger)
 			gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithLedger(l, 10))
 			require.NoError(t, m.Set("serial:{IS}:20000101", held))
-			_, err := gen.Next(t.Context(), "IS")
-			require.ErrorIs(t, err, serial.ErrExhausted)
+			require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrExhausted)
 			require.NoError(t, gen.Raise(t.Context(), "IS", 5))
 			require.ErrorIs(t, gen.Prepare(t.Context(), "IS", 2), serial.ErrExhausted)
 			require.Empty(t, l.reservations())
@@ -719,7 +687,7 @@ func TestStormOnOneConnection(t *testing.T) {
 	s := redistest.Start(t)
 	opt := s.Options()
 	opt.PoolSize, opt.PoolTimeout = 1, 31*time.Millisecond
-	gen := newGenerator(t, closing(t, redis.NewClient(opt)), serial.WithLocation(noon()), serial.WithLedger(&notebook{}, 7))
+	gen := newGenerator(t, closing(t, redis.NewClient(opt)), serial.WithLocation(noon()), serial.WithLedger(new(serialtest.Ledger), 7))
 	got := barrier(t, types*callers, func(i int) (string, error) {
 		return gen.Next(t.Context(), fmt.Sprintf("T%d", i%types))
 	})

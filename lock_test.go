@@ -11,7 +11,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
@@ -177,9 +176,41 @@ func TestLockOfOthers(t *testing.T) {
 	for _, s := range servers {
 		require.NoError(t, s.Set(t.Context(), "serial:{NEW}:"+today(loc)+":lock", "other", 300*time.Millisecond).Err())
 	}
-	_, err := gen.Next(t.Context(), "NEW")
-	require.NoError(t, err)
+	require.NoError(t, errOf(gen.Next(t.Context(), "NEW")))
 	require.Equal(t, looks, w.looks())
+}
+
+// Lock servers that do not answer do not say that another holds the lock: no caller's time starts again because another
+// caller's attempt failed.
+func TestLockServersHangForMany(t *testing.T) {
+	_, _ = net.LookupHost("localhost") // whose first use must not be in a bubble
+	for _, callers := range []int{1, 2, 10, 100} {
+		for _, delay := range []time.Duration{2900 * time.Millisecond, 6 * time.Second, 50 * time.Second} {
+			synctest.Test(t, func(t *testing.T) {
+				var locks []redis.UniversalClient
+				for range 3 {
+					var l line
+					client := l.client(simulate(t), 0)
+					require.NoError(t, client.Ping(t.Context()).Err())
+					l.slow(delay)
+					locks = append(locks, client)
+				}
+				gen := newGenerator(t, simulate(t).client(), serial.WithLockClients(locks...))
+				began := time.Now()
+				var wg sync.WaitGroup
+				for range callers {
+					wg.Go(func() {
+						_, err := gen.Next(t.Context(), "IS")
+						if err == nil || time.Since(began) > inTime {
+							t.Errorf("one of %d callers, of lock servers that answer after %v: %v, %v", callers, delay, time.Since(began), err)
+						}
+					})
+				}
+				wg.Wait()
+				time.Sleep(2 * time.Minute)
+			})
+		}
+	}
 }
 
 // A SET that go-redis repeats after a lost answer is refused because of the first one, not because of another server.
@@ -187,32 +218,26 @@ func TestLockThatWasSetTwice(t *testing.T) {
 	t.Parallel()
 	counters := redistest.Start(t).Client(t)
 	once, twice := redistest.Start(t).Client(t), redistest.Start(t).Client(t)
-	twice.AddHook(hook(func(next redis.ProcessHook) redis.ProcessHook {
-		return func(ctx context.Context, cmd redis.Cmder) error {
-			if cmd.Name() == "set" {
-				_ = next(ctx, cmd)
-			}
-			return next(ctx, cmd)
+	twice.AddHook(around(func(cmd redis.Cmder, send func() error) error {
+		if cmd.Name() == "set" {
+			_ = send()
 		}
+		return send()
 	}))
 	gen := newGenerator(t, counters, serial.WithLockClients(once, twice))
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
-	_, err := gen.Next(ctx, "IS")
-	require.NoError(t, err)
+	require.NoError(t, errOf(gen.Next(ctx, "IS")))
 }
 
 // A hook that panics in a goroutine of redsync panics in the caller's, and does not end the process.
 func TestPanicAtTheLock(t *testing.T) {
-	m := miniredis.RunT(t)
-	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
-	rdb.AddHook(hook(func(next redis.ProcessHook) redis.ProcessHook {
-		return func(ctx context.Context, cmd redis.Cmder) error {
-			if strings.EqualFold(cmd.Name(), "set") {
-				panic("hook")
-			}
-			return next(ctx, cmd)
+	_, rdb := startMini(t)
+	rdb.AddHook(around(func(cmd redis.Cmder, send func() error) error {
+		if strings.EqualFold(cmd.Name(), "set") {
+			panic("hook")
 		}
+		return send()
 	}))
 	gen := newGenerator(t, rdb, serial.WithLocation(noon()))
 	require.PanicsWithValue(t, "hook", func() { _, _ = gen.Next(t.Context(), "IS") })
@@ -221,8 +246,7 @@ func TestPanicAtTheLock(t *testing.T) {
 // An open that arrives after the lock has expired is refused, however late the counter was seen to be missing: by then another may have
 // opened the period, above a floor that has grown since.
 func TestOpenAfterTheLockHasExpired(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
+	inBubble(t, func(t *testing.T, m *simulation) {
 		var began time.Time
 		var slow, first atomic.Bool
 		var opened string

@@ -1,7 +1,7 @@
 package serial_test
 
 import (
-	"context"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -16,20 +16,16 @@ import (
 
 // The reply to an earlier call arrives last: the greatest sequence is remembered, not the latest.
 func TestHighWaterMarkOfLateReplies(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
+	inBubble(t, func(t *testing.T, m *simulation) {
 		var hold atomic.Bool
-		gen := newGenerator(t, m.client(hook(func(next redis.ProcessHook) redis.ProcessHook {
-			return func(ctx context.Context, cmd redis.Cmder) error {
-				err := next(ctx, cmd)
-				if strings.HasPrefix(cmd.Name(), "eval") && hold.CompareAndSwap(true, false) {
-					time.Sleep(time.Second)
-				}
-				return err
+		gen := newGenerator(t, m.client(around(func(cmd redis.Cmder, send func() error) error {
+			err := send()
+			if strings.HasPrefix(cmd.Name(), "eval") && hold.CompareAndSwap(true, false) {
+				time.Sleep(time.Second)
 			}
+			return err
 		})), serial.WithLocation(time.UTC))
-		_, err := gen.Next(t.Context(), "IS")
-		require.NoError(t, err)
+		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
 		hold.Store(true)
 		late := make(chan []string)
 		go func() {
@@ -44,7 +40,96 @@ func TestHighWaterMarkOfLateReplies(t *testing.T) {
 		require.Equal(t, numbers("IS", "20000101", 2, 3), <-late)
 		require.NoError(t, m.Set("serial:{IS}:20000101", "4"))
 		m.SetTTL("serial:{IS}:20000101", time.Hour)
-		_, err = gen.Next(t.Context(), "IS")
-		require.ErrorIs(t, err, serial.ErrCounterLost)
+		require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrCounterLost)
+	})
+}
+
+// A generator that issued numbers while the clock was ahead still has a mark for those that it issues afterwards.
+func TestMarkAfterAClockThatWasAhead(t *testing.T) {
+	m, rdb := startMini(t)
+	day := time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC)
+	gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1))
+	for _, ahead := range []int{0, 3} {
+		m.SetTime(day.AddDate(0, 0, ahead))
+		require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 5)))
+	}
+	m.SetTime(day)
+	require.NoError(t, gen.Raise(t.Context(), "IS", 0))
+	for seq := 6; seq <= 8; seq++ {
+		number, err := gen.Next(t.Context(), "IS")
+		require.NoError(t, err)
+		require.Equal(t, fmt.Sprintf("IS20211024%04d", seq), number)
+	}
+	require.NoError(t, m.Set("serial:{IS}:20211024", "2"))
+	m.SetTTL("serial:{IS}:20211024", time.Hour)
+	require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrCounterLost)
+}
+
+// After the clock jumped past midnight and came back, a type that is seen for the first time has a mark like any other.
+func TestMarksAfterAClockThatJumped(t *testing.T) {
+	m, rdb := startMini(t)
+	gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1))
+	m.SetTime(time.Now().Add(36 * time.Hour))
+	require.NoError(t, errOf(gen.Next(t.Context(), "A")))
+	m.SetTime(time.Time{})
+	require.NoError(t, errOf(gen.NextN(t.Context(), "B", 5)))
+	require.NoError(t, m.Set("serial:{B}:"+today(time.UTC), "2"))
+	require.ErrorIs(t, errOf(gen.Next(t.Context(), "B")), serial.ErrCounterLost)
+}
+
+// Types that were used on an earlier day only cost no memory.
+func TestMemoryOfTypes(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *simulation) {
+		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC))
+		for i := range 500 {
+			require.NoError(t, errOf(gen.Next(t.Context(), fmt.Sprint("T", i))))
+		}
+		require.Equal(t, 500, gen.Remembered())
+		time.Sleep(24 * time.Hour)
+		require.NoError(t, errOf(gen.Next(t.Context(), "T0")))
+		require.Equal(t, 1, gen.Remembered())
+	})
+}
+
+// A type that is not used for 48 hours costs no memory, also where its period never ends; one that is used is remembered.
+func TestNeverForgetsIdleTypes(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *simulation) {
+		gen := newGenerator(t, m.client(), append(endless.opts, serial.WithLocation(time.UTC))...)
+		next := func(typ string) {
+			t.Helper()
+			require.NoError(t, errOf(gen.Next(t.Context(), typ)))
+		}
+		for i := range 500 {
+			next(fmt.Sprint("T", i))
+		}
+		for range 20 {
+			next("IS")
+			time.Sleep(12 * time.Hour)
+			require.GreaterOrEqual(t, gen.Remembered(), 1)
+		}
+		require.Equal(t, 1, gen.Remembered())
+		require.NoError(t, m.Set("serial:{IS}:all", "3"))
+		require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrCounterLost)
+		next("T0")
+		time.Sleep(47 * time.Hour)
+		next("T1")
+		require.NoError(t, m.Set("serial:{T0}:all", "1"))
+		require.ErrorIs(t, errOf(gen.Next(t.Context(), "T0")), serial.ErrCounterLost, "47 hours are remembered")
+	})
+}
+
+// A type is remembered for 48 hours whenever others are used in between.
+func TestNeverRemembersBesideOthers(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *simulation) {
+		gen := newGenerator(t, m.client(), append(endless.opts, serial.WithLocation(time.UTC))...)
+		for _, step := range []struct {
+			typ  string
+			wait time.Duration
+		}{{"X", 23 * time.Hour}, {"IS", 2 * time.Hour}, {"X", 24 * time.Hour}, {"X", 20 * time.Hour}} {
+			require.NoError(t, errOf(gen.NextN(t.Context(), step.typ, 2)))
+			time.Sleep(step.wait)
+		}
+		require.NoError(t, m.Set("serial:{IS}:all", "1"))
+		require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrCounterLost, "46 hours are remembered")
 	})
 }

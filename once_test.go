@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/serialtest"
 )
 
 // testOnce covers repeated requests, in the behaviour suite.
@@ -44,12 +45,10 @@ func testOnce(t *testing.T, b backend) {
 	b.run(t, "a request is remembered whatever becomes of the day", func(t *testing.T, s *series) {
 		once(s, s.gen, "a", 1)
 		require.NoError(t, s.gen.Raise(t.Context(), "IS", 9999))
-		_, err := s.gen.NextOnce(t.Context(), "IS", "b")
-		require.ErrorIs(t, err, serial.ErrExhausted)
+		require.ErrorIs(t, errOf(s.gen.NextOnce(t.Context(), "IS", "b")), serial.ErrExhausted)
 		once(s, s.gen, "a", 1)
 		require.NoError(t, s.rdb.Del(t.Context(), s.counter).Err())
-		_, err = s.gen.NextOnce(t.Context(), "IS", "b")
-		require.ErrorIs(t, err, serial.ErrCounterLost)
+		require.ErrorIs(t, errOf(s.gen.NextOnce(t.Context(), "IS", "b")), serial.ErrCounterLost)
 		once(s, s.gen, "a", 1)
 		require.NoError(t, s.rdb.Set(t.Context(), s.counter, 5000, time.Hour).Err())
 		once(s, s.generator(), "b", 5001) // what was refused is not remembered
@@ -74,19 +73,16 @@ func testOnce(t *testing.T, b backend) {
 			"a\nb":                   `it has '\n'; allowed is printable UTF-8`,
 			"a\u00a0b":               "allowed is printable UTF-8",
 		} {
-			_, err := s.gen.NextOnce(t.Context(), "IS", id)
-			require.ErrorContains(t, err, says)
+			require.ErrorContains(t, errOf(s.gen.NextOnce(t.Context(), "IS", id)), says)
 		}
-		_, err := s.gen.NextOnce(t.Context(), "I S", "x")
-		require.ErrorIs(t, err, serial.ErrInvalidType)
+		require.ErrorIs(t, errOf(s.gen.NextOnce(t.Context(), "I S", "x")), serial.ErrInvalidType)
 		require.Empty(t, s.keys())
 		once(s, s.gen, strings.Repeat("é", 64), 1)
 	})
 
 	b.run(t, "something else stands there", func(t *testing.T, s *series) {
 		require.NoError(t, s.rdb.Set(t.Context(), s.record+":once:x", "20211024", time.Hour).Err())
-		_, err := s.gen.NextOnce(t.Context(), "IS", "x")
-		require.ErrorContains(t, err, `holds "20211024"`)
+		require.ErrorContains(t, errOf(s.gen.NextOnce(t.Context(), "IS", "x")), `holds "20211024"`)
 	})
 }
 
@@ -96,23 +92,19 @@ func TestOnceLosesAnswers(t *testing.T) {
 		for lost := 1; ; lost++ {
 			done := false
 			t.Run(fmt.Sprintf("ledger %v, answer %d", ledger, lost), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
-					m := simulate(t)
-					reigning(m.Miniredis)
+				inBubble(t, func(t *testing.T, m *simulation) {
 					opts := []serial.Option{serial.WithLocation(time.UTC)}
 					if ledger {
-						opts = append(opts, serial.WithLedger(&notebook{}, 3))
+						opts = append(opts, serial.WithLedger(new(serialtest.Ledger), 3))
 					}
 					var scripts atomic.Int64
-					rdb := m.client(hook(func(next redis.ProcessHook) redis.ProcessHook {
-						return func(ctx context.Context, cmd redis.Cmder) error {
-							err := next(ctx, cmd)
-							if strings.HasPrefix(cmd.Name(), "eval") && !redis.HasErrorPrefix(err, "NOSCRIPT") && scripts.Add(1) == int64(lost) {
-								err = io.ErrUnexpectedEOF
-								cmd.SetErr(err)
-							}
-							return err
+					rdb := m.client(around(func(cmd redis.Cmder, send func() error) error {
+						err := send()
+						if strings.HasPrefix(cmd.Name(), "eval") && !redis.HasErrorPrefix(err, "NOSCRIPT") && scripts.Add(1) == int64(lost) {
+							err = io.ErrUnexpectedEOF
+							cmd.SetErr(err)
 						}
+						return err
 					}))
 					gen := newGenerator(t, rdb, opts...)
 					for i := range 5 {
@@ -138,8 +130,7 @@ func TestOnceLosesAnswers(t *testing.T) {
 
 // A request that is repeated after midnight gets the number of its first day.
 func TestOnceAcrossMidnight(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
+	inBubble(t, func(t *testing.T, m *simulation) {
 		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC))
 		ask := func(id string) string {
 			number, err := textOf(gen.NextOnce(t.Context(), "IS", id))
@@ -161,10 +152,8 @@ func TestOnceAcrossMidnight(t *testing.T) {
 func testOnceWithReplicas(t *testing.T, b backend, down func(func())) {
 	s := b.series(t, confirmedBy(1))
 	down(func() {
-		_, err := s.gen.NextOnce(t.Context(), "IS", "a")
-		require.ErrorIs(t, err, serial.ErrNotReplicated)
-		_, err = s.gen.NextOnce(t.Context(), "IS", "a")
-		require.ErrorIs(t, err, serial.ErrNotReplicated)
+		require.ErrorIs(t, errOf(s.gen.NextOnce(t.Context(), "IS", "a")), serial.ErrNotReplicated)
+		require.ErrorIs(t, errOf(s.gen.NextOnce(t.Context(), "IS", "a")), serial.ErrNotReplicated)
 	})
 	var wg sync.WaitGroup
 	for range 2 {
@@ -177,27 +166,60 @@ func testOnceWithReplicas(t *testing.T, b backend, down func(func())) {
 	wg.Wait()
 }
 
+// A caller of NextOnce leaves while its call opens the day. It was issued nothing, so its request must not get the number that
+// was issued last.
+func TestOnceWhoseCallerLeavesAnOpening(t *testing.T) {
+	for _, ledger := range []bool{false, true} {
+		for left, done := 1, false; !done; left++ {
+			t.Run(fmt.Sprintf("ledger %v, command %d", ledger, left), func(t *testing.T) {
+				inBubble(t, func(t *testing.T, m *simulation) {
+					m.Set("serial:{IS}:20000101", "41") // issued by something else
+					opts := []serial.Option{serial.WithLocation(time.UTC)}
+					if ledger {
+						opts = append(opts, serial.WithLedger(new(serialtest.Ledger), 3))
+					}
+					ctx, cancel := context.WithCancel(t.Context())
+					defer cancel()
+					commands := 0
+					gen := newGenerator(t, m.client(hook(func(next redis.ProcessHook) redis.ProcessHook {
+						return func(within context.Context, cmd redis.Cmder) error {
+							err := next(within, cmd)
+							if commands++; commands == left {
+								cancel()
+							}
+							return err
+						}
+					})), opts...)
+					_, err := gen.NextOnce(ctx, "IS", "a")
+					synctest.Wait()
+					done = err == nil
+					number, err := textOf(gen.NextOnce(t.Context(), "IS", "a"))
+					require.NoError(t, err)
+					require.Equal(t, "IS200001010042", number)
+				})
+			})
+			require.Less(t, left, 20)
+		}
+	}
+}
+
 // The answer to a repeated request counts for the mark: the counter may not go back below it.
 func TestOnceIsRemembered(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
+	inBubble(t, func(t *testing.T, m *simulation) {
 		var lose atomic.Bool
 		var counted atomic.Int64
-		rdb := m.client(hook(func(next redis.ProcessHook) redis.ProcessHook {
-			return func(ctx context.Context, cmd redis.Cmder) error {
-				err := next(ctx, cmd)
-				if strings.HasPrefix(cmd.Name(), "eval") && !redis.HasErrorPrefix(err, "NOSCRIPT") && lose.CompareAndSwap(true, false) {
-					err = io.ErrUnexpectedEOF
-					cmd.SetErr(err)
-				}
-				return err
+		rdb := m.client(around(func(cmd redis.Cmder, send func() error) error {
+			err := send()
+			if strings.HasPrefix(cmd.Name(), "eval") && !redis.HasErrorPrefix(err, "NOSCRIPT") && lose.CompareAndSwap(true, false) {
+				err = io.ErrUnexpectedEOF
+				cmd.SetErr(err)
 			}
+			return err
 		}))
 		gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithHooks(serial.Hooks{
 			Issued: func(_ context.Context, i serial.IssuedInfo) { counted.Add(int64(i.Count)) },
 		}))
-		_, err := gen.Next(t.Context(), "IS")
-		require.NoError(t, err)
+		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
 		lose.Store(true)
 		number, err := textOf(gen.NextOnce(t.Context(), "IS", "a"))
 		require.NoError(t, err)
@@ -205,19 +227,17 @@ func TestOnceIsRemembered(t *testing.T) {
 		require.EqualValues(t, 2, counted.Load(), "the first answer was this call's own")
 		m.Set("serial:{IS}:20000101", "1")
 		m.SetTTL("serial:{IS}:20000101", time.Hour)
-		_, err = gen.Next(t.Context(), "IS")
-		require.ErrorIs(t, err, serial.ErrCounterLost)
+		require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrCounterLost)
 
 		m.FlushAll()
-		_, err = gen.Next(t.Context(), "IS")
-		require.ErrorIs(t, err, serial.ErrCounterLost)
+		require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrCounterLost)
 	})
 }
 
 // A repeated request gets the number of the first answer, whatever template and period it is repeated with.
+// Guarantees: once-repeated.
 func TestOnceAsPrinted(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
+	inBubble(t, func(t *testing.T, m *simulation) {
 		with := func(template string, opts ...serial.Option) *serial.Generator {
 			return newGenerator(t, m.client(), append(opts, serial.WithLocation(time.UTC), serial.WithTemplate(template))...)
 		}
@@ -252,11 +272,9 @@ func TestOnceAsPrinted(t *testing.T) {
 
 // What a request's key holds was written by something else, or by a version before this one.
 func TestOnceBrokenAnswers(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
+	inBubble(t, func(t *testing.T, m *simulation) {
 		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC))
-		_, err := gen.NextOnce(t.Context(), "IS", "whole")
-		require.NoError(t, err)
+		require.NoError(t, errOf(gen.NextOnce(t.Context(), "IS", "whole")))
 		whole, err := m.Get("serial:{IS}:once:whole")
 		require.NoError(t, err)
 		const day = "20000101 946684800 946771200"
@@ -271,7 +289,6 @@ func TestOnceBrokenAnswers(t *testing.T) {
 		}
 		other := strings.Replace(strings.Replace(whole, "plain", "0123456789abcdef", 1), "seq:4", "seq:6", 1)
 		require.NoError(t, m.Set("serial:{IS}:once:hidden", other))
-		_, err = gen.NextOnce(t.Context(), "IS", "hidden")
-		require.ErrorIs(t, err, serial.ErrConflict)
+		require.ErrorIs(t, errOf(gen.NextOnce(t.Context(), "IS", "hidden")), serial.ErrConflict)
 	})
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/serialtest"
 )
 
 // testPrepare covers periods that are opened ahead of time or kept after their end, in the behaviour suite.
@@ -143,8 +144,7 @@ func testPrepare(t *testing.T, b backend) {
 
 	b.run(t, "the first number of a period", func(t *testing.T, s *series) {
 		start := s.generator(serial.WithStart(9000))
-		_, err := start.NextN(t.Context(), "IS", 1001)
-		require.ErrorIs(t, err, serial.ErrExhausted)
+		require.ErrorIs(t, errOf(start.NextN(t.Context(), "IS", 1001)), serial.ErrExhausted)
 		batch, err := textsOf(start.NextN(t.Context(), "IS", 1000))
 		require.NoError(t, err)
 		require.Equal(t, numbers("IS", s.day, 9000, 9999), batch)
@@ -189,8 +189,7 @@ func testPrepare(t *testing.T, b backend) {
 		require.NoError(t, s.gen.Raise(t.Context(), "IS", 5000))
 		require.NoError(t, narrow.Prepare(t.Context(), "IS", 3))
 		require.Equal(t, "5000", s.rdb.Get(t.Context(), s.counter).Val())
-		_, err := narrow.Next(t.Context(), "IS")
-		require.ErrorIs(t, err, serial.ErrExhausted)
+		require.ErrorIs(t, errOf(narrow.Next(t.Context(), "IS")), serial.ErrExhausted)
 	})
 
 	b.run(t, "history", func(t *testing.T, s *series) {
@@ -217,11 +216,9 @@ func testPrepare(t *testing.T, b backend) {
 		require.NoError(t, err)
 		require.Len(t, got, 4, "today's is lost")
 		for _, n := range []int{-1, 0, 10_001} {
-			_, err := s.gen.History(t.Context(), "IS", n)
-			require.ErrorContains(t, err, "allowed are 1 to 10000")
+			require.ErrorContains(t, errOf(s.gen.History(t.Context(), "IS", n)), "allowed are 1 to 10000")
 		}
-		_, err = s.gen.History(t.Context(), "", 1)
-		require.ErrorIs(t, err, serial.ErrInvalidType)
+		require.ErrorIs(t, errOf(s.gen.History(t.Context(), "", 1)), serial.ErrInvalidType)
 		_, offset := time.Now().In(s.loc).Zone()
 		_, err = s.generator(serial.WithLocation(time.FixedZone("other", offset+3600))).History(t.Context(), "IS", 1)
 		require.ErrorIs(t, err, serial.ErrConflict)
@@ -242,24 +239,12 @@ func testPrepare(t *testing.T, b backend) {
 func TestPreparedMidnights(t *testing.T) {
 	for _, ledger := range []bool{false, true} {
 		t.Run(fmt.Sprintf("ledger %v", ledger), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := simulate(t)
-				reigning(m.Miniredis)
+			inBubble(t, func(t *testing.T, m *simulation) {
 				var sent, locks atomic.Int64
-				rdb := m.client(hook(func(next redis.ProcessHook) redis.ProcessHook {
-					return func(ctx context.Context, cmd redis.Cmder) error {
-						switch cmd.Name() {
-						case "set":
-							locks.Add(1)
-						case "eval", "evalsha":
-							sent.Add(1)
-						}
-						return next(ctx, cmd)
-					}
-				}))
+				rdb := m.client(counting(&locks, "set"), counting(&sent, "eval", "evalsha"))
 				opts := []serial.Option{serial.WithLocation(time.UTC), serial.WithRetention(1)}
 				if ledger {
-					opts = append(opts, serial.WithLedger(&notebook{}, 10))
+					opts = append(opts, serial.WithLedger(new(serialtest.Ledger), 10))
 				}
 				gen := newGenerator(t, rdb, opts...)
 				require.NoError(t, gen.Prepare(t.Context(), "IS", 4))
@@ -291,18 +276,16 @@ func TestPreparedMidnights(t *testing.T) {
 
 // A prepared counter that is gone when its day begins is lost, and a zone that nobody prepared for is a conflict until
 // the prepared days are over.
+// Guarantees: prepared-counter-lost.
 func TestPreparedAndGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
+	inBubble(t, func(t *testing.T, m *simulation) {
 		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC))
 		require.NoError(t, gen.Prepare(t.Context(), "IS", 4))
 		m.Del("serial:{IS}:20000102")
 		time.Sleep(24 * time.Hour)
 		fresh := newGenerator(t, m.client(), serial.WithLocation(time.UTC))
-		_, err := fresh.Next(t.Context(), "IS")
-		require.ErrorIs(t, err, serial.ErrCounterLost)
-		_, err = fresh.Peek(t.Context(), "IS")
-		require.ErrorIs(t, err, serial.ErrCounterLost)
+		require.ErrorIs(t, errOf(fresh.Next(t.Context(), "IS")), serial.ErrCounterLost)
+		require.ErrorIs(t, errOf(fresh.Peek(t.Context(), "IS")), serial.ErrCounterLost)
 		require.ErrorIs(t, fresh.Prepare(t.Context(), "IS", 1), serial.ErrCounterLost)
 		require.NoError(t, fresh.Raise(t.Context(), "IS", 5))
 		number, err := gen.Next(t.Context(), "IS")
@@ -312,8 +295,7 @@ func TestPreparedAndGone(t *testing.T) {
 		east := newGenerator(t, m.client(), serial.WithLocation(time.FixedZone("east", 3600)))
 		for range 2 * 24 {
 			time.Sleep(time.Hour)
-			_, err = east.Next(t.Context(), "IS")
-			require.ErrorIs(t, err, serial.ErrConflict, time.Now())
+			require.ErrorIs(t, errOf(east.Next(t.Context(), "IS")), serial.ErrConflict, time.Now())
 		}
 		require.Equal(t, 4, time.Now().Day())
 		_, err = gen.Next(t.Context(), "IS") // nobody has been in the last one but this
@@ -327,19 +309,16 @@ func TestPreparedAndGone(t *testing.T) {
 
 // Redis's clock goes back to before the prepared days, and forward again.
 func TestPreparedAndSetBack(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
+	inBubble(t, func(t *testing.T, m *simulation) {
 		m.ClockTTL(false) // its expiries are relative, and would come too early
 		opts := []serial.Option{serial.WithLocation(time.UTC), serial.WithMaxSkew(-1)}
 		gen := newGenerator(t, m.client(), opts...)
 		start := time.Now()
 		m.SetTime(start.AddDate(0, 0, 2))
 		require.NoError(t, gen.Prepare(t.Context(), "IS", 3)) // 3, 4 and 5 January
-		_, err := gen.Next(t.Context(), "IS")
-		require.NoError(t, err)
+		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
 		m.SetTime(start)
-		_, err = gen.Next(t.Context(), "IS")
-		require.ErrorIs(t, err, serial.ErrClockSkew)
+		require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrClockSkew)
 		require.NoError(t, gen.Raise(t.Context(), "IS", 0))
 		want := []string{"IS200001010001", "IS200001020001", "IS200001030002", "IS200001040001", "IS200001050001", "IS200001060001"}
 		for day, number := range want {
@@ -356,19 +335,16 @@ func TestPrepareAcrossMidnight(t *testing.T) {
 	for _, floored := range []bool{false, true} {
 		for at := int64(1); ; at++ {
 			struck := false
-			synctest.Test(t, func(t *testing.T) {
-				m := simulate(t)
+			inBubble(t, func(t *testing.T, m *simulation) {
 				time.Sleep(24*time.Hour - time.Second)
 				var sent atomic.Int64
 				var prepared atomic.Bool
-				rdb := m.client(hook(func(next redis.ProcessHook) redis.ProcessHook {
-					return func(ctx context.Context, cmd redis.Cmder) error {
-						if sent.Add(1) == at && !prepared.Load() {
-							struck = true
-							time.Sleep(2 * time.Second)
-						}
-						return next(ctx, cmd)
+				rdb := m.client(around(func(cmd redis.Cmder, send func() error) error {
+					if sent.Add(1) == at && !prepared.Load() {
+						struck = true
+						time.Sleep(2 * time.Second)
 					}
+					return send()
 				}))
 				opts := []serial.Option{serial.WithLocation(time.UTC)}
 				if floored {
@@ -400,13 +376,11 @@ func TestPrepareAcrossMidnight(t *testing.T) {
 
 // History lists the days that are still kept; retention follows the calendar.
 func TestHistory(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
+	inBubble(t, func(t *testing.T, m *simulation) {
 		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithRetention(3))
 		for day := 1; day <= 6; day++ {
 			if day != 5 {
-				_, err := gen.NextN(t.Context(), "IS", day)
-				require.NoError(t, err)
+				require.NoError(t, errOf(gen.NextN(t.Context(), "IS", day)))
 			}
 			got, err := gen.History(t.Context(), "IS", 10)
 			require.NoError(t, err)
@@ -425,20 +399,18 @@ func TestHistory(t *testing.T) {
 		}
 		// A year of two digits cannot print what begins before 2000, so History stops there.
 		short := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithTemplate("{type}{date:yyMMdd}{seq}"))
-		_, err := short.History(t.Context(), "IS", 100)
-		require.NoError(t, err)
+		require.NoError(t, errOf(short.History(t.Context(), "IS", 100)))
 	})
 }
 
 // A wrong clock must not enter a prepared day: no number could be issued until that day has come.
+// Guarantees: clock-ahead.
 func TestPreparedAndWildClock(t *testing.T) {
 	for _, ledger := range []bool{false, true} {
 		t.Run(fmt.Sprintf("ledger %v", ledger), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := simulate(t)
+			inBubble(t, func(t *testing.T, m *simulation) {
 				m.ClockTTL(false) // keys are wanted again when the clock is right
-				reigning(m.Miniredis)
-				l := &notebook{}
+				l := new(serialtest.Ledger)
 				generator := func(opts ...serial.Option) *serial.Generator {
 					if ledger {
 						opts = append(opts, serial.WithLedger(l, 10))
@@ -447,13 +419,11 @@ func TestPreparedAndWildClock(t *testing.T) {
 				}
 				gen := generator()
 				require.NoError(t, gen.Prepare(t.Context(), "IS", 3))
-				_, err := gen.Next(t.Context(), "IS")
-				require.NoError(t, err)
+				require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
 				m.SetTime(time.Now().AddDate(0, 0, 2))
 				for _, gen := range []*serial.Generator{gen, generator()} {
 					for range 2 {
-						_, err = gen.Next(t.Context(), "IS")
-						require.ErrorIs(t, err, serial.ErrClockSkew)
+						require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrClockSkew)
 						require.ErrorIs(t, gen.Raise(t.Context(), "IS", 1), serial.ErrClockSkew)
 						require.ErrorIs(t, gen.Prepare(t.Context(), "IS", 1), serial.ErrClockSkew)
 					}
@@ -478,12 +448,10 @@ func TestPreparedAndWildClock(t *testing.T) {
 func TestPreparedBeyondTheTemplate(t *testing.T) {
 	for _, ledger := range []bool{false, true} {
 		t.Run(fmt.Sprintf("ledger %v", ledger), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				m := simulate(t)
-				reigning(m.Miniredis)
+			inBubble(t, func(t *testing.T, m *simulation) {
 				opts := []serial.Option{serial.WithLocation(time.UTC)}
 				if ledger {
-					opts = append(opts, serial.WithLedger(&notebook{}, 10))
+					opts = append(opts, serial.WithLedger(new(serialtest.Ledger), 10))
 				}
 				wide := newGenerator(t, m.client(), append(opts, serial.WithStart(5000))...)
 				require.NoError(t, wide.Prepare(t.Context(), "IS", 2))
@@ -494,8 +462,7 @@ func TestPreparedBeyondTheTemplate(t *testing.T) {
 				defer cancel()
 				require.NoError(t, narrow.Prepare(ctx, "IS", 2))
 				require.Less(t, sent.Load(), int64(40))
-				_, err := narrow.Next(t.Context(), "IS")
-				require.ErrorIs(t, err, serial.ErrExhausted)
+				require.ErrorIs(t, errOf(narrow.Next(t.Context(), "IS")), serial.ErrExhausted)
 				last, err := m.Get("serial:{IS}:20000102")
 				require.NoError(t, err)
 				require.Equal(t, "4999", last, "nothing lowers a counter")
@@ -514,20 +481,16 @@ func TestPreparedBeyondTheTemplate(t *testing.T) {
 // This host's clock is ahead and reaches midnight during Prepare: Redis's midnight is what counts.
 func TestPrepareAtThisHostsMidnight(t *testing.T) {
 	for _, days := range []int{2, 3} {
-		synctest.Test(t, func(t *testing.T) {
-			m := simulate(t)
+		inBubble(t, func(t *testing.T, m *simulation) {
 			m.ClockTTL(false)
 			var sent atomic.Int64
-			rdb := m.client(counting(&sent), hook(func(next redis.ProcessHook) redis.ProcessHook {
-				return func(ctx context.Context, cmd redis.Cmder) error {
-					time.Sleep(time.Millisecond)
-					m.SetTime(time.Now().Add(-30 * time.Second))
-					return next(ctx, cmd)
-				}
+			rdb := m.client(counting(&sent), around(func(cmd redis.Cmder, send func() error) error {
+				time.Sleep(time.Millisecond)
+				m.SetTime(time.Now().Add(-30 * time.Second))
+				return send()
 			}))
 			time.Sleep(12 * time.Hour)
-			_, err := newGenerator(t, rdb, serial.WithLocation(time.UTC)).Next(t.Context(), "IS")
-			require.NoError(t, err)
+			require.NoError(t, errOf(newGenerator(t, rdb, serial.WithLocation(time.UTC)).Next(t.Context(), "IS")))
 			gen := newGenerator(t, rdb, serial.WithLocation(time.UTC))
 			time.Sleep(time.Until(time.Now().Truncate(24 * time.Hour).Add(24*time.Hour - 500*time.Microsecond)))
 			sent.Store(0)
@@ -543,8 +506,7 @@ func TestPrepareAtThisHostsMidnight(t *testing.T) {
 // A process pauses between the floor's answer and its command while another learns of a higher floor: the higher one
 // holds.
 func TestPrepareAboveEveryFloor(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
+	inBubble(t, func(t *testing.T, m *simulation) {
 		var stored atomic.Int64
 		floor := func(hold func()) serial.Option {
 			return serial.WithFloor(func(_ context.Context, _ string, start time.Time) (int64, error) {
@@ -557,13 +519,11 @@ func TestPrepareAboveEveryFloor(t *testing.T) {
 		}
 		goOn := make(chan struct{})
 		var armed atomic.Bool
-		stopped := hook(func(next redis.ProcessHook) redis.ProcessHook {
-			return func(ctx context.Context, cmd redis.Cmder) error {
-				if strings.HasPrefix(cmd.Name(), "eval") && armed.CompareAndSwap(true, false) {
-					<-goOn
-				}
-				return next(ctx, cmd)
+		stopped := around(func(cmd redis.Cmder, send func() error) error {
+			if strings.HasPrefix(cmd.Name(), "eval") && armed.CompareAndSwap(true, false) {
+				<-goOn
 			}
+			return send()
 		})
 		slow := newGenerator(t, m.client(stopped), serial.WithLocation(time.UTC), floor(func() { armed.Store(true) }))
 		quick := newGenerator(t, m.client(), serial.WithLocation(time.UTC), floor(func() {
@@ -592,24 +552,21 @@ func TestPrepareLosesTheRecord(t *testing.T) {
 func prepareLosesTheRecord(t *testing.T, anew bool) {
 	for at := int64(1); ; at++ {
 		lost := false
-		synctest.Test(t, func(t *testing.T) {
-			m := simulate(t)
+		inBubble(t, func(t *testing.T, m *simulation) {
 			var sent atomic.Int64
-			rdb := m.client(hook(func(next redis.ProcessHook) redis.ProcessHook {
-				return func(ctx context.Context, cmd redis.Cmder) error {
-					args := cmd.Args()
-					unlock := len(args) > 3 && strings.HasSuffix(fmt.Sprint(args[3]), ":lock") // the call goes on without it
-					if !unlock && sent.Add(1) == at {
-						lost = true
-						m.Del("serial:{IS}")
-						if anew {
-							number, err := newGenerator(t, m.client(), serial.WithLocation(time.UTC)).Next(context.Background(), "IS")
-							require.NoError(t, err)
-							require.Equal(t, "IS200001010001", number)
-						}
+			rdb := m.client(around(func(cmd redis.Cmder, send func() error) error {
+				args := cmd.Args()
+				unlock := len(args) > 3 && strings.HasSuffix(fmt.Sprint(args[3]), ":lock") // the call goes on without it
+				if !unlock && sent.Add(1) == at {
+					lost = true
+					m.Del("serial:{IS}")
+					if anew {
+						number, err := newGenerator(t, m.client(), serial.WithLocation(time.UTC)).Next(context.Background(), "IS")
+						require.NoError(t, err)
+						require.Equal(t, "IS200001010001", number)
 					}
-					return next(ctx, cmd)
 				}
+				return send()
 			}))
 			gen := newGenerator(t, rdb, serial.WithLocation(time.UTC))
 			require.NoError(t, gen.Prepare(t.Context(), "IS", 5))
@@ -637,8 +594,7 @@ func prepareLosesTheRecord(t *testing.T, anew bool) {
 
 // By a wrong clock no further day is opened, even if today is open.
 func TestPrepareByAWrongClock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
+	inBubble(t, func(t *testing.T, m *simulation) {
 		m.ClockTTL(false) // its expiries are relative, and would come too early
 		time.Sleep(12 * time.Hour)
 		var sent atomic.Int64
@@ -661,15 +617,12 @@ func TestPrepareByAWrongClock(t *testing.T) {
 
 // Over a slow network the first of many short periods end before the last is prepared. Prepare does not start over.
 func TestPrepareSecondsOverANetwork(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := simulate(t)
-		slow := hook(func(next redis.ProcessHook) redis.ProcessHook {
-			return func(ctx context.Context, cmd redis.Cmder) error {
-				time.Sleep(50 * time.Millisecond)
-				err := next(ctx, cmd)
-				time.Sleep(50 * time.Millisecond)
-				return err
-			}
+	inBubble(t, func(t *testing.T, m *simulation) {
+		slow := around(func(cmd redis.Cmder, send func() error) error {
+			time.Sleep(50 * time.Millisecond)
+			err := send()
+			time.Sleep(50 * time.Millisecond)
+			return err
 		})
 		gen := newGenerator(t, m.client(slow), serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerSecond),
 			serial.WithTemplate("{type}{date:yyMMddHHmmss}{seq:4}"))

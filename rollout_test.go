@@ -17,6 +17,7 @@ import (
 )
 
 // Settings change under load, and back, as docs/settings.md says that they may.
+// Guarantees: allowed-changes.
 func TestRollout(t *testing.T) {
 	options := func(opts ...serial.Option) []serial.Option { return opts }
 	template := func(s string) []serial.Option { return options(serial.WithTemplate(s)) }

@@ -16,13 +16,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/serialtest"
 )
 
+// Guarantees: script-flush, counter-lost, prepared-counter-lost, record-lost, both-lost-remembered.
 func TestBehaviour(t *testing.T) {
-	m := miniredis.RunT(t)
-	testBehaviour(t, backend{client: func(t *testing.T) redis.UniversalClient {
-		return closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
-	}})
+	testBehaviour(t, inMemory(t))
 }
 
 // testBehaviour is the suite that every backend must pass, one function for each concern.
@@ -59,8 +58,7 @@ func testTake(t *testing.T, b backend) {
 		s.rdb.AddHook(counting(&sent))
 		s.next(s.gen, 2)
 		s.next(s.generator(), 3)
-		_, err := s.gen.NextN(t.Context(), "IS", 1000)
-		require.NoError(t, err)
+		require.NoError(t, errOf(s.gen.NextN(t.Context(), "IS", 1000)))
 		require.EqualValues(t, 3, sent.Load())
 	})
 
@@ -148,8 +146,7 @@ func testWaiting(t *testing.T, b backend) {
 		require.NoError(t, s.rdb.Set(t.Context(), lock, "another", time.Minute).Err())
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()
-		_, err := s.gen.Next(ctx, "IS")
-		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, errOf(s.gen.Next(ctx, "IS")), context.DeadlineExceeded)
 		require.Equal(t, "another", s.rdb.Get(t.Context(), lock).Val(), "it is not ours to delete")
 
 		done := make(chan error)
@@ -172,20 +169,16 @@ func testWaiting(t *testing.T, b backend) {
 		s.rdb.AddHook(counting(&sent))
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err := s.gen.Next(ctx, "IS")
-		require.ErrorIs(t, err, context.Canceled)
-		_, err = s.gen.NextN(ctx, "IS", 0)
-		require.ErrorIs(t, err, context.Canceled)
-		_, err = s.gen.Next(ctx, "")
+		require.ErrorIs(t, errOf(s.gen.Next(ctx, "IS")), context.Canceled)
+		require.ErrorIs(t, errOf(s.gen.NextN(ctx, "IS", 0)), context.Canceled)
+		_, err := s.gen.Next(ctx, "")
 		require.ErrorIs(t, err, serial.ErrInvalidType)
 		require.ErrorIs(t, err, context.Canceled)
-		_, err = s.gen.Peek(ctx, "IS")
-		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, errOf(s.gen.Peek(ctx, "IS")), context.Canceled)
 		require.ErrorIs(t, s.gen.Raise(ctx, "IS", 1), context.Canceled)
 		expired, cancel := context.WithDeadline(t.Context(), time.Now().Add(-time.Second))
 		defer cancel()
-		_, err = s.gen.Next(expired, "IS")
-		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, errOf(s.gen.Next(expired, "IS")), context.DeadlineExceeded)
 		require.Zero(t, sent.Load())
 	})
 }
@@ -269,8 +262,7 @@ func testFloor(t *testing.T, b backend) {
 	})
 
 	b.run(t, "a floor at the largest sequence", func(t *testing.T, s *series) {
-		_, err := s.generator(fixedFloor(9999)).Next(t.Context(), "IS")
-		require.ErrorIs(t, err, serial.ErrExhausted)
+		require.ErrorIs(t, errOf(s.generator(fixedFloor(9999)).Next(t.Context(), "IS")), serial.ErrExhausted)
 		require.Len(t, s.keys(), 2)
 		s.refused(s.gen, serial.ErrExhausted)
 	})
@@ -304,8 +296,7 @@ func testCounterLost(t *testing.T, b backend) {
 			}
 			lost.lose(s)
 			s.refused(s.gen, serial.ErrCounterLost)
-			_, err := s.gen.Peek(t.Context(), "IS")
-			require.ErrorIs(t, err, serial.ErrCounterLost)
+			require.ErrorIs(t, errOf(s.gen.Peek(t.Context(), "IS")), serial.ErrCounterLost)
 			if lost.known {
 				s.refused(s.generator(), serial.ErrCounterLost)
 			}
@@ -326,8 +317,7 @@ func testCounterLost(t *testing.T, b backend) {
 			s.next(gen, 4)
 			s.next(gen, 5)
 			lost.lose(s)
-			_, err := gen.Peek(t.Context(), "IS")
-			require.ErrorIs(t, err, serial.ErrCounterLost)
+			require.ErrorIs(t, errOf(gen.Peek(t.Context(), "IS")), serial.ErrCounterLost)
 			s.next(gen, 6) // the mark, 5, is above the floor, 4
 			s.next(gen, 7)
 			if lost.known {
@@ -352,8 +342,7 @@ func testConflict(t *testing.T, b backend) {
 		} {
 			gen := s.generator(serial.WithLocation(zone))
 			s.refused(gen, serial.ErrConflict)
-			_, err := gen.Peek(t.Context(), "IS")
-			require.ErrorIs(t, err, serial.ErrConflict)
+			require.ErrorIs(t, errOf(gen.Peek(t.Context(), "IS")), serial.ErrConflict)
 			require.ErrorIs(t, gen.Raise(t.Context(), "IS", 5), serial.ErrConflict)
 		}
 		s.next(s.generator(serial.WithLocation(time.FixedZone("another name", offset))), 2)
@@ -532,7 +521,7 @@ func TestNewRefuses(t *testing.T) {
 		{"day start in fractions", rdb, []serial.Option{serial.WithDayStart(time.Millisecond)}, []string{"1ms", "whole seconds"}},
 		{"day start of hours", rdb, append(template("{type}{date:yyyyMMddHH}{seq}"), serial.WithDayStart(time.Hour), serial.WithPeriod(serial.PerHour)), []string{"WithDayStart", "PerHour", "PerDay, PerWeek, PerMonth, PerQuarter and PerYear"}},
 		{"floor per second", rdb, append(template("{type}{date:yyyyMMddHHmmss}{seq}"), fixedFloor(0), serial.WithPeriod(serial.PerSecond)), []string{"WithFloor", "PerMinute"}},
-		{"ledger per second", rdb, append(template("{type}{date:yyyyMMddHHmmss}{seq}"), serial.WithPeriod(serial.PerSecond), serial.WithLedger(noLedger{}, 1)), []string{"WithLedger", "PerMinute"}},
+		{"ledger per second", rdb, append(template("{type}{date:yyyyMMddHHmmss}{seq}"), serial.WithPeriod(serial.PerSecond), serial.WithLedger(new(serialtest.Ledger), 1)), []string{"WithLedger", "PerMinute"}},
 		{"letter in the layout", rdb, template("{type}{date:yyyy-MM-ddT}{seq}"), []string{`"T"`}},
 		{"digit in the layout", rdb, template("{type}{date:yyyy1MMdd}{seq}"), []string{"'1'", "digits"}},
 		{"brace in the layout", rdb, template("{type}{date:yyyy{MMdd}{seq}"), []string{"'{'", "braces"}},
@@ -553,12 +542,6 @@ func TestNewRefuses(t *testing.T) {
 type ledgerFunc func() (int64, error)
 
 func (f ledgerFunc) Reserve(context.Context, serial.Reservation) (int64, error) { return f() }
-
-type noLedger struct{}
-
-func (noLedger) Reserve(context.Context, serial.Reservation) (int64, error) {
-	return 0, errBoom
-}
 
 func TestPeriodNames(t *testing.T) {
 	for per, name := range map[serial.Period]string{
@@ -582,20 +565,15 @@ func TestCallsRefuse(t *testing.T) {
 		_, err := gen.Next(t.Context(), typ)
 		require.ErrorIs(t, err, serial.ErrInvalidType, "%q", typ)
 		require.ErrorContains(t, err, "allowed are", "%q", typ)
-		_, err = gen.NextNumber(t.Context(), typ)
-		require.ErrorIs(t, err, serial.ErrInvalidType)
-		_, err = gen.NextN(t.Context(), typ, 2)
-		require.ErrorIs(t, err, serial.ErrInvalidType)
-		_, err = gen.Peek(t.Context(), typ)
-		require.ErrorIs(t, err, serial.ErrInvalidType)
+		require.ErrorIs(t, errOf(gen.NextNumber(t.Context(), typ)), serial.ErrInvalidType)
+		require.ErrorIs(t, errOf(gen.NextN(t.Context(), typ, 2)), serial.ErrInvalidType)
+		require.ErrorIs(t, errOf(gen.Peek(t.Context(), typ)), serial.ErrInvalidType)
 		require.ErrorIs(t, gen.Raise(t.Context(), typ, 1), serial.ErrInvalidType)
 	}
 	for _, n := range []int{-1, 0, 100_001} {
-		_, err := gen.NextN(t.Context(), "IS", n)
-		require.ErrorContains(t, err, "allowed are 1 to 100000", "%d", n)
+		require.ErrorContains(t, errOf(gen.NextN(t.Context(), "IS", n)), "allowed are 1 to 100000", "%d", n)
 	}
-	_, err := gen.NextN(t.Context(), "IS", 10_000)
-	require.ErrorIs(t, err, serial.ErrExhausted)
+	require.ErrorIs(t, errOf(gen.NextN(t.Context(), "IS", 10_000)), serial.ErrExhausted)
 	require.Zero(t, sent.Load(), "nothing was sent")
 }
 
@@ -626,12 +604,11 @@ func TestCausesAreKept(t *testing.T) {
 	m := miniredis.RunT(t)
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr(), MaxRetries: 100}))
 	gen := newGenerator(t, rdb, serial.WithLocation(noon()))
-	_, err := gen.Next(t.Context(), "IS")
-	require.NoError(t, err)
+	require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
 	m.SetError("LOADING Redis is loading the dataset in memory")
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
-	_, err = gen.Next(ctx, "IS")
+	_, err := gen.Next(ctx, "IS")
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.True(t, redis.IsLoadingError(err), "%v", err)
 
@@ -642,23 +619,19 @@ func TestCausesAreKept(t *testing.T) {
 
 // An attempt whose answer was lost may have consumed the numbers that the next attempt lacks: that is not ErrExhausted.
 func TestExhaustedByALostTry(t *testing.T) {
-	m := miniredis.RunT(t)
-	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+	_, rdb := startMini(t)
 	gen := newGenerator(t, rdb, serial.WithLocation(noon()))
-	_, err := gen.Next(t.Context(), "IS")
-	require.NoError(t, err)
+	require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
 	var lost atomic.Bool
-	rdb.AddHook(hook(func(next redis.ProcessHook) redis.ProcessHook {
-		return func(ctx context.Context, cmd redis.Cmder) error {
-			err := next(ctx, cmd)
-			if lost.CompareAndSwap(false, true) {
-				err = io.EOF
-				cmd.SetErr(err)
-			}
-			return err
+	rdb.AddHook(around(func(cmd redis.Cmder, send func() error) error {
+		err := send()
+		if lost.CompareAndSwap(false, true) {
+			err = io.EOF
+			cmd.SetErr(err)
 		}
+		return err
 	}))
-	_, err = gen.NextN(t.Context(), "IS", 6000)
+	_, err := gen.NextN(t.Context(), "IS", 6000)
 	require.ErrorIs(t, err, io.EOF)
 	require.NotErrorIs(t, err, serial.ErrExhausted)
 	n, err := gen.Peek(t.Context(), "IS")
@@ -686,8 +659,7 @@ func TestStrangeReplies(t *testing.T) {
 				cmd.(interface{ SetVal(any) }).SetVal(reply)
 				return nil
 			}))
-			_, err := newGenerator(t, rdb).Next(t.Context(), "IS")
-			require.ErrorContains(t, err, "unexpected script reply")
+			require.ErrorContains(t, errOf(newGenerator(t, rdb).Next(t.Context(), "IS")), "unexpected script reply")
 		})
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/serialtest"
 )
 
 // requireOtherCalendar requires that every call of gen is refused, names both calendars and changes nothing.
@@ -41,6 +42,7 @@ func requireOtherCalendar(t *testing.T, m *miniredis.Miniredis, gen *serial.Gene
 }
 
 // A series keeps its Period and year start, whatever its time zone, day start and template, at boundaries and while periods are prepared.
+// Guarantees: period-changed, once-repeated.
 func TestOneCalendar(t *testing.T) {
 	tokyo, berlin := location(t, "Asia/Tokyo"), location(t, "Europe/Berlin")
 	day := serial.WithTemplate("{type}{date:yyyyMMdd}-{seq:4}")
@@ -96,8 +98,7 @@ func TestOneCalendar(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := miniredis.RunT(t)
-			rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+			m, rdb := startMini(t)
 			anyClock := serial.WithMaxSkew(-1)
 			first := newGenerator(t, rdb, append(test.first, anyClock)...)
 			next := newGenerator(t, rdb, append(test.next, anyClock)...)
@@ -107,8 +108,7 @@ func TestOneCalendar(t *testing.T) {
 				m.SetTime(now)
 			}
 			at(test.at)
-			_, err := first.NextN(t.Context(), "IS", 3)
-			require.NoError(t, err)
+			require.NoError(t, errOf(first.NextN(t.Context(), "IS", 3)))
 			once, err := textOf(first.NextOnce(t.Context(), "IS", "answered"))
 			require.NoError(t, err)
 			requireOtherCalendar(t, m, next, test.theirs, test.own)
@@ -123,16 +123,14 @@ func TestOneCalendar(t *testing.T) {
 			require.Equal(t, once, again)
 
 			// A new type is a new series.
-			_, err = next.Next(t.Context(), "IS2")
-			require.NoError(t, err)
+			require.NoError(t, errOf(next.Next(t.Context(), "IS2")))
 		})
 	}
 }
 
 // Where no quarters or business years are counted or printed, the year start is not part of the calendar.
 func TestYearStartWithoutEffect(t *testing.T) {
-	m := miniredis.RunT(t)
-	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+	_, rdb := startMini(t)
 	for i, month := range []time.Month{time.January, time.April, time.July} {
 		n, err := newGenerator(t, rdb, serial.WithLocation(noon()), serial.WithYearStart(month, 6)).NextNumber(t.Context(), "IS")
 		require.NoError(t, err)
@@ -151,23 +149,19 @@ func TestLabelsAfterAFastClock(t *testing.T) {
 		return gen.Next(t.Context(), "IS")
 	}
 	for _, day := range []int{23, 24, 27, 28} {
-		_, err := next(day)
-		require.NoError(t, err)
+		require.NoError(t, errOf(next(day)))
 	}
-	_, err := next(24)
-	require.ErrorIs(t, err, serial.ErrClockSkew)
+	require.ErrorIs(t, errOf(next(24)), serial.ErrClockSkew)
 	require.NoError(t, gen.Raise(t.Context(), "IS", 1))
 	for _, want := range []string{"IS202110240002", "IS202110250001", "IS202110260001"} {
 		var day int
-		_, err := fmt.Sscanf(want, "IS202110%2d", &day)
-		require.NoError(t, err)
+		require.NoError(t, errOf(fmt.Sscanf(want, "IS202110%2d", &day)))
 		got, err := next(day)
 		require.NoError(t, err)
 		require.Equal(t, want, got)
 	}
 	for _, day := range []int{27, 28} {
-		_, err = next(day)
-		require.ErrorIs(t, err, serial.ErrCounterLost, "it has expired")
+		require.ErrorIs(t, errOf(next(day)), serial.ErrCounterLost, "it has expired")
 		require.NoError(t, gen.Raise(t.Context(), "IS", 1))
 		got, err := next(day)
 		require.NoError(t, err)
@@ -176,6 +170,71 @@ func TestLabelsAfterAFastClock(t *testing.T) {
 	got, err := next(29)
 	require.NoError(t, err)
 	require.Equal(t, "IS202110290001", got)
+}
+
+// Numbers are issued while Redis's clock is ahead. The periods between now and that time were never used, so they are not lost
+// when the clock is right again.
+func TestGapsWhileTheClockWasAhead(t *testing.T) {
+	layouts := map[serial.Period]string{
+		serial.PerSecond: "yyyyMMddHHmmss", serial.PerMinute: "yyyyMMddHHmm",
+		serial.PerHour: "yyyyMMddHH", serial.PerDay: "yyyyMMdd",
+	}
+	units := map[serial.Period]time.Duration{
+		serial.PerSecond: time.Second, serial.PerMinute: time.Minute, serial.PerHour: time.Hour, serial.PerDay: 24 * time.Hour,
+	}
+	for per, unit := range units {
+		t.Run(per.String(), func(t *testing.T) {
+			m := miniredis.RunT(t)
+			m.ClockTTL(true)
+			start := time.Date(2024, 3, 4, 5, 6, 7, 0, time.UTC)
+			m.SetTime(start)
+			rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+			gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1), serial.WithPeriod(per),
+				serial.WithTemplate("{type}{date:"+layouts[per]+"}{seq}"))
+			at := func(units int) error {
+				m.SetTime(start.Add(time.Duration(units) * unit))
+				_, err := gen.Next(t.Context(), "IS")
+				return err
+			}
+			for i := range 3 {
+				require.NoError(t, at(3*i), "gaps before")
+			}
+			for i := range 5 {
+				require.NoError(t, at(100+2*i), "ahead")
+			}
+			require.ErrorIs(t, at(10), serial.ErrClockSkew)
+			require.NoError(t, gen.Raise(t.Context(), "IS", 0))
+			for i := 10; i < 100; i += 3 { // those from 100 on have expired, and are lost
+				require.NoError(t, at(i), "unit %d", i)
+			}
+		})
+	}
+}
+
+// The clock is ahead more than once, by less each time. The periods between two of those times were never used.
+func TestClockAheadByLessEachTime(t *testing.T) {
+	m := miniredis.RunT(t)
+	m.ClockTTL(true)
+	start := time.Date(2024, 3, 4, 5, 6, 7, 0, time.UTC)
+	m.SetTime(start)
+	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+	gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1), serial.WithPeriod(serial.PerSecond),
+		serial.WithTemplate("{type}{date:yyyyMMddHHmmss}{seq}"))
+	at := func(seconds int) error {
+		m.SetTime(start.Add(time.Duration(seconds) * time.Second))
+		_, err := gen.Next(t.Context(), "IS")
+		return err
+	}
+	require.NoError(t, at(0))
+	require.NoError(t, at(1))
+	for i, ahead := range []int{4000, 2000} {
+		require.NoError(t, at(ahead))
+		require.ErrorIs(t, at(10+10*i), serial.ErrClockSkew)
+		require.NoError(t, gen.Raise(t.Context(), "IS", 0))
+	}
+	for seconds := 25; seconds < 4000; seconds += 250 {
+		require.NoError(t, at(seconds), "after %d s", seconds)
+	}
 }
 
 // stage is a miniredis whose clock a test sets, with generators of one series on it.
@@ -221,10 +280,8 @@ func TestTakeoverForgetsNoLabel(t *testing.T) {
 	require.NoError(t, utc.Takeover(t.Context(), "IS", 1))
 	require.Equal(t, "IS2021102411000002", s.next(utc))
 	s.at(24, 12)
-	_, err := hidden.Next(t.Context(), "IS")
-	require.ErrorIs(t, err, serial.ErrConflict, "the hour was printed plain")
-	_, err = utc.Next(t.Context(), "IS")
-	require.ErrorIs(t, err, serial.ErrCounterLost)
+	require.ErrorIs(t, errOf(hidden.Next(t.Context(), "IS")), serial.ErrConflict, "the hour was printed plain")
+	require.ErrorIs(t, errOf(utc.Next(t.Context(), "IS")), serial.ErrCounterLost)
 
 	s = newStage(t) // days that are 48 hours apart
 	east = s.generator(serial.WithLocation(time.FixedZone("east", 14*3600)))
@@ -237,8 +294,7 @@ func TestTakeoverForgetsNoLabel(t *testing.T) {
 	require.NoError(t, west.Takeover(t.Context(), "IS", 0))
 	s.next(west)
 	s.at(25, 11)
-	_, err = west.Next(t.Context(), "IS")
-	require.ErrorIs(t, err, serial.ErrCounterLost)
+	require.ErrorIs(t, errOf(west.Next(t.Context(), "IS")), serial.ErrCounterLost)
 }
 
 // Prepare opens no label that a fast clock has used, also if its counter is gone.
@@ -257,8 +313,7 @@ func TestPrepareAfterAFastClock(t *testing.T) {
 	s.Del("serial:{IS}:20211026")
 	require.ErrorIs(t, gen.Prepare(t.Context(), "IS", 2), serial.ErrCounterLost)
 	s.at(26, 12)
-	_, err := gen.Next(t.Context(), "IS")
-	require.ErrorIs(t, err, serial.ErrCounterLost)
+	require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrCounterLost)
 }
 
 // After a fast clock has begun a print mark, days before that have it too, where they were not used with another one.
@@ -279,6 +334,148 @@ func TestPrintMarkBeforeAFastClock(t *testing.T) {
 	require.NoError(t, s.generator(letters, serial.WithLocation(time.FixedZone("", 3600))).Takeover(t.Context(), "IS", 1))
 	s.at(22, 13)
 	require.ErrorIs(t, gen.Raise(t.Context(), "IS", 1), serial.ErrConflict, "that day was printed in decimal")
+}
+
+// Generators that might print different sequences of a period alike refuse each other until it has ended. Nothing is written.
+// Guarantees: print-changed.
+func TestPrintsOfAPeriod(t *testing.T) {
+	key, other := []byte("0123456789abcdef"), []byte("fedcba9876543210")
+	noon := time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC)
+	prints := map[string][]serial.Option{
+		"plain":    {serial.WithTemplate("{type}{date:yyyyMMdd}{seq:6}")},
+		"time":     {serial.WithTemplate("{type}{date:yyyyMMddHHmm}{seq:6}")},
+		"base32":   {serial.WithTemplate("{type}{date:yyyyMMdd}{seq:6:base32}")},
+		"base36":   {serial.WithTemplate("{type}{date:yyyyMMdd}{seq:6:base36}")},
+		"luhn":     {serial.WithTemplate("{type}{date:yyyyMMdd}{seq:6}{check:luhn}")},
+		"damm":     {serial.WithTemplate("{type}{date:yyyyMMdd}{seq:6}{check:damm}")},
+		"in front": {serial.WithTemplate("{check:damm}{type}{date:yyyyMMdd}{seq:6}")},
+		"hidden":   {serial.WithTemplate("{type}{date:yyyyMMdd}{seq:6}"), serial.WithHiddenSequence(key)},
+		"rotated":  {serial.WithTemplate("{type}{date:yyyyMMdd}{seq:6}"), serial.WithHiddenSequence(other)},
+	}
+	for name, opts := range prints {
+		t.Run(name, func(t *testing.T) {
+			m, rdb := startMini(t)
+			with := func(opts ...serial.Option) *serial.Generator {
+				return newGenerator(t, rdb, append(opts, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1))...)
+			}
+			m.SetTime(noon)
+			gen := with(opts...)
+			require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
+			once, err := textOf(gen.NextOnce(t.Context(), "IS", "request"))
+			require.NoError(t, err)
+			before := m.Dump()
+			for foreign, opts := range prints {
+				if foreign == name {
+					continue
+				}
+				for _, gen := range []*serial.Generator{with(opts...), with(append(opts, serial.WithLedger(new(serialtest.Ledger), 5))...)} {
+					_, err := gen.Next(t.Context(), "IS")
+					require.ErrorIs(t, err, serial.ErrConflict, foreign)
+					require.ErrorContains(t, err, "give it its old template and key until 2021-10-24 has ended, and then the new one to all processes")
+					require.ErrorIs(t, errOf(gen.NextOnce(t.Context(), "IS", "another")), serial.ErrConflict, foreign)
+					require.ErrorIs(t, errOf(gen.Peek(t.Context(), "IS")), serial.ErrConflict, foreign)
+					require.ErrorIs(t, errOf(gen.History(t.Context(), "IS", 2)), serial.ErrConflict, foreign)
+					require.ErrorIs(t, gen.Prepare(t.Context(), "IS", 2), serial.ErrConflict, foreign)
+					require.ErrorIs(t, gen.Raise(t.Context(), "IS", 9), serial.ErrConflict, foreign)
+					require.ErrorIs(t, gen.Takeover(t.Context(), "IS", 9), serial.ErrConflict, foreign)
+				}
+				again, err := textOf(with(opts...).NextOnce(t.Context(), "IS", "request"))
+				if name == "hidden" || name == "rotated" {
+					require.ErrorIs(t, err, serial.ErrConflict, foreign)
+				} else {
+					require.NoError(t, err, foreign)
+					require.Equal(t, once, again, foreign)
+				}
+			}
+			require.Equal(t, before, m.Dump())
+
+			// A ledger may be turned on, and literals and spellings change.
+			n, err := with(append(opts, serial.WithLedger(new(serialtest.Ledger), 5))...).NextNumber(t.Context(), "IS")
+			require.NoError(t, err)
+			require.EqualValues(t, 3, n.Seq)
+			_, err = gen.Next(t.Context(), "IS")
+			require.ErrorContains(t, err, "set aside in a ledger, which this generator does not have")
+			require.NoError(t, gen.Takeover(t.Context(), "IS", 0))
+
+			// What was prepared has no print yet.
+			require.NoError(t, gen.Prepare(t.Context(), "IS", 2))
+			m.SetTime(noon.Add(12 * time.Hour))
+			for foreign, opts := range prints {
+				if foreign != name {
+					require.NoError(t, errOf(with(opts...).Next(t.Context(), "IS")))
+					break
+				}
+			}
+			require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrConflict)
+		})
+	}
+}
+
+// Widths, literals and spellings may change at any time.
+func TestPrintsThatMayChange(t *testing.T) {
+	m, rdb := startMini(t)
+	m.SetTime(time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC))
+	for i, template := range []string{
+		"{type}{date:yyyyMMddHH}{seq:6:base32}", "{type}-{date:yy-MM-dd-HH}-{seq:4:base32}", "X{type}/{date:YYYY.MM.DD HH}{seq:9:base32}",
+	} {
+		n, err := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1), serial.WithTemplate(template)).NextNumber(t.Context(), "IS")
+		require.NoError(t, err)
+		require.EqualValues(t, i+1, n.Seq)
+	}
+}
+
+// No operator gives a label another print: neither by way of another time zone nor of a clock that was ahead.
+// Guarantees: print-changed.
+func TestPrintsOutliveTakeovers(t *testing.T) {
+	m, rdb := startMini(t)
+	with := func(template string, opts ...serial.Option) *serial.Generator {
+		return newGenerator(t, rdb, append(opts, serial.WithTemplate(template), serial.WithMaxSkew(-1))...)
+	}
+	utc, never := serial.WithLocation(time.UTC), serial.WithPeriod(serial.Never)
+	day := with("{type}{date:yyyyMMdd}{seq}", utc)
+	m.SetTime(time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC))
+
+	decimal, letters := with("{type}{seq:6}", utc, never), with("{type}{seq:6:base32}", utc, never)
+	require.NoError(t, errOf(decimal.Next(t.Context(), "N")))
+	require.ErrorIs(t, letters.Takeover(t.Context(), "N", 0), serial.ErrConflict)
+	require.ErrorContains(t, letters.Takeover(t.Context(), "N", 0), "another type or key prefix")
+	n, err := decimal.NextNumber(t.Context(), "N")
+	require.NoError(t, err)
+	require.EqualValues(t, 2, n.Seq)
+
+	// A zone that is ahead has entered the 25th, so another print waits until that has passed everywhere.
+	at := func(d, h int) { m.SetTime(time.Date(2021, 10, d, h, 0, 0, 0, time.UTC)) }
+	letterDay := with("{type}{date:yyyyMMdd}{seq:4:base32}", utc)
+	east := with("{type}{date:yyyyMMdd}{seq:4:base32}", serial.WithLocation(time.FixedZone("east", 14*3600)))
+	require.NoError(t, errOf(east.Next(t.Context(), "Z")))
+	require.ErrorIs(t, day.Takeover(t.Context(), "Z", 0), serial.ErrConflict)
+	at(25, 12)
+	require.ErrorIs(t, errOf(day.Next(t.Context(), "Z")), serial.ErrConflict)
+	at(26, 0)
+	require.NoError(t, errOf(day.Next(t.Context(), "Z")))
+
+	// A clock that is ahead enters the 28th. Until that has passed, there is one print; of labels used before, there is none.
+	at(28, 12)
+	require.NoError(t, errOf(letterDay.Next(t.Context(), "Z")))
+	at(27, 12)
+	require.ErrorContains(t, day.Raise(t.Context(), "Z", 0), "until 2021-10-28 has ended")
+	require.NoError(t, letterDay.Raise(t.Context(), "Z", 0))
+	at(26, 12)
+	for _, gen := range []*serial.Generator{day, letterDay} {
+		require.ErrorIs(t, gen.Raise(t.Context(), "Z", 5), serial.ErrConflict)
+		require.ErrorIs(t, gen.Takeover(t.Context(), "Z", 5), serial.ErrConflict)
+	}
+	at(28, 13)
+	require.ErrorIs(t, errOf(day.Next(t.Context(), "Z")), serial.ErrConflict)
+	n, err = letterDay.NextNumber(t.Context(), "Z")
+	require.NoError(t, err)
+	require.EqualValues(t, 2, n.Seq)
+	at(29, 12)
+	require.NoError(t, errOf(day.Next(t.Context(), "Z")))
+	at(28, 14)
+	for _, gen := range []*serial.Generator{day, letterDay} {
+		require.ErrorIs(t, gen.Raise(t.Context(), "Z", 5), serial.ErrConflict)
+	}
 }
 
 // A record that something else has written is told as such.

@@ -1,7 +1,6 @@
 package serial_test
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"sync"
@@ -18,11 +17,7 @@ import (
 )
 
 func TestTakeover(t *testing.T) {
-	m := miniredis.RunT(t)
-	reigning(m)
-	testTakeover(t, backend{client: func(t *testing.T) redis.UniversalClient {
-		return closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
-	}})
+	testTakeover(t, inMemory(t))
 }
 
 func TestTakeoverOnServer(t *testing.T) {
@@ -95,7 +90,7 @@ func testTakeover(t *testing.T, b backend) {
 	})
 
 	b.run(t, "takeover leaves a ledger, and starts one", func(t *testing.T, s *series) {
-		l := &notebook{}
+		l := new(spyLedger)
 		booked := s.generator(serial.WithLedger(l, 10))
 		s.next(booked, 1)
 		s.refused(s.gen, serial.ErrConflict)
@@ -123,17 +118,18 @@ func testTakeover(t *testing.T, b backend) {
 	b.run(t, "takeover does not wait for another calendar's claim", func(t *testing.T, s *series) {
 		asked := make(chan struct{})
 		held := make(chan struct{})
-		l := &notebook{hold: func(ctx context.Context, r serial.Reservation) error {
+		l := new(spyLedger)
+		l.before(func(serial.Reservation) error {
 			close(asked)
 			<-held
 			return nil
-		}}
+		})
 		other := stray(s, serial.WithLedger(l, 10))
 		done := make(chan error, 1)
 		s.next(stray(s), 1)
 		go func() { _, err := other.Next(t.Context(), "IS"); done <- err }()
 		<-asked
-		l.set(func(l *notebook) { l.hold = nil })
+		l.before(nil)
 		own := s.generator(serial.WithLedger(l, 10))
 		began := time.Now()
 		require.NoError(t, own.Takeover(t.Context(), "IS", 0))
@@ -195,8 +191,7 @@ func TestDaysAfterATakeover(t *testing.T) {
 					require.NoError(t, err)
 					require.Equal(t, fmt.Sprintf("IS20000103%04d", want+1), got)
 				}
-				_, err := utc.Next(t.Context(), "IS")
-				require.ErrorIs(t, err, serial.ErrConflict)
+				require.ErrorIs(t, errOf(utc.Next(t.Context(), "IS")), serial.ErrConflict)
 				require.NoError(t, utc.Takeover(t.Context(), "IS", 4))
 				got, err := utc.Next(t.Context(), "IS")
 				require.NoError(t, err)
@@ -215,8 +210,7 @@ func TestDaysAfterATakeover(t *testing.T) {
 				}
 				require.NoError(t, err)
 				require.Equal(t, "IS200001030004", got)
-				_, err = east.Next(t.Context(), "IS")
-				require.ErrorIs(t, err, serial.ErrConflict)
+				require.ErrorIs(t, errOf(east.Next(t.Context(), "IS")), serial.ErrConflict)
 
 				time.Sleep(24 * time.Hour)
 				got, err = utc.Next(t.Context(), "IS")
@@ -230,8 +224,7 @@ func TestDaysAfterATakeover(t *testing.T) {
 
 // Nobody takes over by a clock that may be wrong.
 func TestTakeoverByAWrongClock(t *testing.T) {
-	m := miniredis.RunT(t)
-	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+	m, rdb := startMini(t)
 	m.SetTime(time.Now())
 	_, err := newGenerator(t, rdb, serial.WithLocation(time.FixedZone("", 3600))).Next(t.Context(), "IS")
 	require.NoError(t, err)
@@ -246,19 +239,16 @@ func TestTakeoverByAWrongClock(t *testing.T) {
 
 // A takeover whose reply is lost has been done or not, and may be repeated.
 func TestTakeoverWithoutAReply(t *testing.T) {
-	m := miniredis.RunT(t)
-	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+	m, rdb := startMini(t)
 	fragile := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
 	left := 100
-	fragile.AddHook(hook(func(next redis.ProcessHook) redis.ProcessHook {
-		return func(ctx context.Context, cmd redis.Cmder) error {
-			err := next(ctx, cmd)
-			if left--; left < 0 && err == nil {
-				err = errBoom
-				cmd.SetErr(err)
-			}
-			return err
+	fragile.AddHook(around(func(cmd redis.Cmder, send func() error) error {
+		err := send()
+		if left--; left < 0 && err == nil {
+			err = errBoom
+			cmd.SetErr(err)
 		}
+		return err
 	}))
 	for replies := range 4 {
 		typ := fmt.Sprint("IS", replies)
@@ -282,10 +272,9 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 	m.SetTime(time.Date(2021, 10, 25, 3, 0, 0, 0, time.UTC))
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
 	anyClock := serial.WithMaxSkew(-1)
-	_, err := newGenerator(t, rdb, anyClock, serial.WithLocation(time.UTC)).Next(t.Context(), "IS")
-	require.NoError(t, err)
+	require.NoError(t, errOf(newGenerator(t, rdb, anyClock, serial.WithLocation(time.UTC)).Next(t.Context(), "IS")))
 	shanghai := newGenerator(t, rdb, anyClock, serial.WithLocation(location(t, "Asia/Shanghai")))
-	_, err = shanghai.Next(t.Context(), "IS")
+	_, err := shanghai.Next(t.Context(), "IS")
 	require.EqualError(t, err, "serial: conflicting period: IS is in 2021-10-25 from 2021-10-25T00:00:00Z to 2021-10-26T00:00:00Z "+
 		"(2021-10-25 08:00:00 to 2021-10-26 08:00:00 in Asia/Shanghai), and by this generator's clock it would be in "+
 		"2021-10-25 from 2021-10-24T16:00:00Z to 2021-10-25T16:00:00Z (2021-10-25 00:00:00 to 2021-10-26 00:00:00 in Asia/Shanghai): "+

@@ -26,8 +26,7 @@ func requireEnded(t *testing.T, db *sql.DB, g *gapless.Generator, tx *sql.Tx, wa
 			require.NotErrorIs(t, err, serial.ErrConflict)
 			require.ErrorContains(t, g.Raise(t.Context(), tx, typ, day, 100), want)
 		}
-		_, err = g.Next(t.Context(), tx, typ)
-		require.ErrorContains(t, err, want)
+		require.ErrorContains(t, errOf(g.Next(t.Context(), tx, typ)), want)
 		after, err := g.Last(t.Context(), db, typ, day)
 		require.NoError(t, err)
 		require.Equal(t, before, after)
@@ -48,8 +47,7 @@ func TestDatabaseEndsTransaction(t *testing.T) {
 	const ended = "the database has ended the transaction"
 	run := func(t *testing.T, tx *sql.Tx, query string) {
 		t.Helper()
-		_, err := tx.ExecContext(t.Context(), query)
-		require.NoError(t, err)
+		require.NoError(t, errOf(tx.ExecContext(t.Context(), query)))
 	}
 	// start returns a generator of which a number was taken, and a transaction with a document.
 	start := func(t *testing.T, d *database) (*sql.DB, *gapless.Generator, *sql.Tx) {
@@ -59,8 +57,7 @@ func TestDatabaseEndsTransaction(t *testing.T) {
 		execSQL(t, db, "CREATE TABLE documents (number varchar(100) NOT NULL PRIMARY KEY)")
 		execSQL(t, db, "INSERT INTO documents VALUES ('a'), ('b')")
 		commits(t, db, func(tx *sql.Tx) {
-			_, err := g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-24"))
-			require.NoError(t, err)
+			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-24"))))
 		})
 		tx := begin(t, db)
 		run(t, tx, "INSERT INTO documents VALUES ('c')")
@@ -68,8 +65,7 @@ func TestDatabaseEndsTransaction(t *testing.T) {
 	}
 	t.Run("PostgreSQL", func(t *testing.T) { // where an error leaves a transaction that only refuses
 		db, g, tx := start(t, postgreSQL(t))
-		_, err := tx.ExecContext(t.Context(), "INSERT INTO documents VALUES ('c')")
-		require.Error(t, err)
+		require.Error(t, errOf(tx.ExecContext(t.Context(), "INSERT INTO documents VALUES ('c')")))
 		requireEnded(t, db, g, tx, "25P02")
 	})
 	for name, savepoints := range map[string]bool{"MariaDB": false, "MySQL": true} { // MySQL's way works on MariaDB, too
@@ -112,8 +108,7 @@ func TestDatabaseEndsTransaction(t *testing.T) {
 	}
 	t.Run("SQLite/OR ROLLBACK", func(t *testing.T) {
 		db, g, tx := start(t, inFile(t))
-		_, err := tx.ExecContext(t.Context(), "INSERT OR ROLLBACK INTO documents VALUES ('a')")
-		require.Error(t, err)
+		require.Error(t, errOf(tx.ExecContext(t.Context(), "INSERT OR ROLLBACK INTO documents VALUES ('a')")))
 		requireEnded(t, db, g, tx, ended)
 	})
 	t.Run("SQLite/interrupted", func(t *testing.T) {
@@ -147,13 +142,11 @@ func TestSavepoints(t *testing.T) {
 	g.UseSavepoints()
 	for want := range int64(3) {
 		commits(t, db, func(tx *sql.Tx) {
-			_, err := tx.ExecContext(t.Context(), "SAVEPOINT mine")
-			require.NoError(t, err)
+			require.NoError(t, errOf(tx.ExecContext(t.Context(), "SAVEPOINT mine")))
 			n, err := g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-24"))
 			require.NoError(t, err)
 			require.Equal(t, want+1, n.Seq)
-			_, err = tx.ExecContext(t.Context(), "RELEASE SAVEPOINT mine")
-			require.NoError(t, err)
+			require.NoError(t, errOf(tx.ExecContext(t.Context(), "RELEASE SAVEPOINT mine")))
 		})
 	}
 	g = d.generator(t, db)
@@ -164,9 +157,8 @@ func TestSavepoints(t *testing.T) {
 		require.EqualValues(t, 4, n.Seq)
 	})
 	tx := begin(t, db)
-	_, err := tx.ExecContext(t.Context(), "ROLLBACK")
-	require.NoError(t, err)
-	_, err = g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-24"))
+	require.NoError(t, errOf(tx.ExecContext(t.Context(), "ROLLBACK")))
+	_, err := g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-24"))
 	require.ErrorContains(t, err, "the database has ended the transaction")
 }
 
@@ -209,8 +201,7 @@ func TestSharedTx(t *testing.T) {
 		}()
 		<-tx.started
 		for _, g := range []*gapless.Generator{g, other} {
-			_, err := g.NextOn(t.Context(), tx, "IS", day)
-			require.ErrorContains(t, err, "a Tx is for one goroutine at a time")
+			require.ErrorContains(t, errOf(g.NextOn(t.Context(), tx, "IS", day)), "a Tx is for one goroutine at a time")
 			require.ErrorContains(t, g.Raise(t.Context(), tx, "IS", day, 7), "a Tx is for one goroutine at a time")
 		}
 		close(tx.goOn)

@@ -99,12 +99,10 @@ func TestNext(t *testing.T) {
 				for range 2 {
 					for _, command := range []string{"SAVEPOINT s", "next", "next", "ROLLBACK TO SAVEPOINT s"} {
 						if command == "next" {
-							_, err := g.Next(t.Context(), tx, typ)
-							require.NoError(t, err)
+							require.NoError(t, errOf(g.Next(t.Context(), tx, typ)))
 							continue
 						}
-						_, err := tx.ExecContext(t.Context(), command)
-						require.NoError(t, err)
+						require.NoError(t, errOf(tx.ExecContext(t.Context(), command)))
 					}
 				}
 			}
@@ -264,25 +262,18 @@ func TestRefused(t *testing.T) {
 				require.Equal(t, want, n.Seq)
 			}
 			for _, typ := range []string{"", "I S", strings.Repeat("x", 65), "Ａ"} {
-				_, err := g.Next(t.Context(), tx, typ)
-				require.ErrorIs(t, err, serial.ErrInvalidType)
-				_, err = g.NextN(t.Context(), tx, typ, 1)
-				require.ErrorIs(t, err, serial.ErrInvalidType)
-				_, err = g.NextOn(t.Context(), tx, typ, day)
-				require.ErrorIs(t, err, serial.ErrInvalidType)
-				_, err = g.Last(t.Context(), tx, typ, day)
-				require.ErrorIs(t, err, serial.ErrInvalidType)
+				require.ErrorIs(t, errOf(g.Next(t.Context(), tx, typ)), serial.ErrInvalidType)
+				require.ErrorIs(t, errOf(g.NextN(t.Context(), tx, typ, 1)), serial.ErrInvalidType)
+				require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, typ, day)), serial.ErrInvalidType)
+				require.ErrorIs(t, errOf(g.Last(t.Context(), tx, typ, day)), serial.ErrInvalidType)
 				require.ErrorIs(t, g.Raise(t.Context(), tx, typ, day, 1), serial.ErrInvalidType)
 			}
 			for _, n := range []int{-1, 0, 100_001} {
-				_, err := g.NextN(t.Context(), tx, "IS", n)
-				require.ErrorIs(t, err, serial.ErrInvalidRequest)
+				require.ErrorIs(t, errOf(g.NextN(t.Context(), tx, "IS", n)), serial.ErrInvalidRequest)
 			}
 			for _, at := range []time.Time{{}, date(t, "1969-12-30"), date(t, "1999-12-30"), date(t, "2100-01-02")} { // yy
-				_, err := g.NextOn(t.Context(), tx, "IS", at)
-				require.Error(t, err)
-				_, err = g.Last(t.Context(), tx, "IS", at)
-				require.Error(t, err)
+				require.Error(t, errOf(g.NextOn(t.Context(), tx, "IS", at)))
+				require.Error(t, errOf(g.Last(t.Context(), tx, "IS", at)))
 				require.Error(t, g.Raise(t.Context(), tx, "IS", at, 1))
 			}
 			for _, seq := range []int64{-1, 10} {
@@ -300,13 +291,10 @@ func TestRefused(t *testing.T) {
 			numbers, err = g.NextN(t.Context(), tx, "NN", 7)
 			require.NoError(t, err)
 			require.EqualValues(t, 7, numbers[6].Seq)
-			_, err = g.NextN(t.Context(), tx, "NN", 3)
-			require.ErrorIs(t, err, serial.ErrExhausted)
-			_, err = g.NextN(t.Context(), tx, "NN", 2)
-			require.NoError(t, err)
+			require.ErrorIs(t, errOf(g.NextN(t.Context(), tx, "NN", 3)), serial.ErrExhausted)
+			require.NoError(t, errOf(g.NextN(t.Context(), tx, "NN", 2)))
 			for range 2 {
-				_, err = g.Next(t.Context(), tx, "NN")
-				require.ErrorIs(t, err, serial.ErrExhausted)
+				require.ErrorIs(t, errOf(g.Next(t.Context(), tx, "NN")), serial.ErrExhausted)
 			}
 			n, err := g.Last(t.Context(), tx, "NN", today)
 			require.NoError(t, err)
@@ -314,22 +302,18 @@ func TestRefused(t *testing.T) {
 			last("IS", 7)
 
 			// A scheme that prints sequences in another way is refused, unless nothing was taken.
-			_, err = other.NextOn(t.Context(), tx, "IS", day)
-			require.ErrorIs(t, err, serial.ErrConflict)
+			require.ErrorIs(t, errOf(other.NextOn(t.Context(), tx, "IS", day)), serial.ErrConflict)
 			require.ErrorIs(t, other.Raise(t.Context(), tx, "IS", day, 9), serial.ErrConflict)
-			_, err = other.Last(t.Context(), tx, "IS", day)
-			require.ErrorIs(t, err, serial.ErrConflict)
+			require.ErrorIs(t, errOf(other.Last(t.Context(), tx, "IS", day)), serial.ErrConflict)
 			last("IS", 7)
 			on(g, "IS", 8)
 			require.NoError(t, other.Raise(t.Context(), tx, "NO", day, 0))
 			last("NO", 0)
 			on(g, "NO", 1)
-			_, err = other.NextOn(t.Context(), tx, "NO", day)
-			require.ErrorIs(t, err, serial.ErrConflict)
+			require.ErrorIs(t, errOf(other.NextOn(t.Context(), tx, "NO", day)), serial.ErrConflict)
 
 			on(other, "OT", 1)
-			_, err = g.NextOn(t.Context(), tx, "OT", day)
-			require.ErrorIs(t, err, serial.ErrConflict)
+			require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "OT", day)), serial.ErrConflict)
 
 			// Raise never lowers. Last does not count the numbers below a start.
 			require.NoError(t, g.Raise(t.Context(), tx, "IS", day, 3))
@@ -344,29 +328,24 @@ func TestRefused(t *testing.T) {
 			on(late, "ST", 5)
 			on(g, "SZ", 1)
 			on(late, "SZ", 5)
-			_, err = late.NextN(t.Context(), tx, "SX", 6)
-			require.ErrorIs(t, err, serial.ErrExhausted)
+			require.ErrorIs(t, errOf(late.NextN(t.Context(), tx, "SX", 6)), serial.ErrExhausted)
 			last("SX", 0)
 			// With a later start than before, what is undone leaves what was.
 			numbers, err = g.NextN(t.Context(), tx, "SY", 2)
 			require.NoError(t, err)
-			_, err = late.NextN(t.Context(), tx, "SY", 100_000)
-			require.ErrorIs(t, err, serial.ErrExhausted)
+			require.ErrorIs(t, errOf(late.NextN(t.Context(), tx, "SY", 100_000)), serial.ErrExhausted)
 			n, err = g.Last(t.Context(), tx, "SY", numbers[1].Start)
 			require.NoError(t, err)
 			require.EqualValues(t, 2, n.Seq)
 			require.NoError(t, g.Raise(t.Context(), tx, "RM", day, 9))
-			_, err = g.NextOn(t.Context(), tx, "RM", day)
-			require.ErrorIs(t, err, serial.ErrExhausted)
+			require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "RM", day)), serial.ErrExhausted)
 			last("RM", 9)
 		})
 		for _, tx := range []gapless.Tx{nil, (*sql.Tx)(nil), (*sqlx.Tx)(nil)} {
-			_, err := g.Next(t.Context(), tx, "IS")
-			require.EqualError(t, err, "gapless: the transaction is nil")
+			require.EqualError(t, errOf(g.Next(t.Context(), tx, "IS")), "gapless: the transaction is nil")
 			require.EqualError(t, g.Raise(t.Context(), tx, "IS", day, 1), "gapless: the transaction is nil")
 		}
-		_, err := g.Last(t.Context(), nil, "IS", day)
-		require.EqualError(t, err, "gapless: the Querier is nil")
+		require.EqualError(t, errOf(g.Last(t.Context(), nil, "IS", day)), "gapless: the Querier is nil")
 	})
 }
 
@@ -396,15 +375,12 @@ func TestUndated(t *testing.T) {
 		} {
 			g := d.generator(t, db, append(r.opts, serial.WithKeyPrefix(prefix))...)
 			commits(t, db, func(tx *sql.Tx) {
-				_, err := g.NextOn(t.Context(), tx, "IS", r.good)
-				require.NoError(t, err, prefix)
+				require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", r.good)), prefix)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				for at, want := range r.wrong {
-					_, err = g.NextOn(ctx, tx, "IS", at)
-					require.ErrorContains(t, err, want, "%v of %s", at, prefix)
-					_, err = g.Last(ctx, tx, "IS", at)
-					require.ErrorContains(t, err, want)
+					require.ErrorContains(t, errOf(g.NextOn(ctx, tx, "IS", at)), want, "%v of %s", at, prefix)
+					require.ErrorContains(t, errOf(g.Last(ctx, tx, "IS", at)), want)
 					require.ErrorContains(t, g.Raise(ctx, tx, "IS", at, 1), want)
 				}
 				require.NoError(t, ctx.Err())
@@ -493,8 +469,7 @@ func TestNoTable(t *testing.T) {
 		require.NoError(t, tx.Rollback())
 		require.EqualError(t, g.CreateTable(t.Context(), nil), "gapless: create the table: the database is nil")
 		for _, q := range []gapless.Querier{nil, (*sql.Tx)(nil), (*sql.DB)(nil), (*sql.Conn)(nil), (*sqlx.Tx)(nil), (*sqlx.DB)(nil)} {
-			_, err = g.Last(t.Context(), q, "IS", time.Now())
-			require.EqualError(t, err, "gapless: the Querier is nil")
+			require.EqualError(t, errOf(g.Last(t.Context(), q, "IS", time.Now())), "gapless: the Querier is nil")
 		}
 	})
 }
@@ -592,16 +567,14 @@ func TestNoOtherPeriod(t *testing.T) {
 		next := func(g *gapless.Generator, typ string) {
 			t.Helper()
 			commits(t, db, func(tx *sql.Tx) {
-				_, err := g.Next(t.Context(), tx, typ)
-				require.NoError(t, err)
+				require.NoError(t, errOf(g.Next(t.Context(), tx, typ)))
 			})
 		}
 		synctest.Test(t, func(t *testing.T) { // the host's clock says 2000
 			db := d.open(t)
 			g := d.generator(t, db, opts...)
 			tx := begin(t, db)
-			_, err := g.Next(t.Context(), tx, "IS")
-			require.NoError(t, err)
+			require.NoError(t, errOf(g.Next(t.Context(), tx, "IS")))
 			require.NoError(t, tx.Commit())
 			require.NoError(t, db.Close())
 		})
@@ -612,8 +585,7 @@ func TestNoOtherPeriod(t *testing.T) {
 		// What the clock said is remembered, also by a transaction that is rolled back.
 		g.Misjudge(500 * 24 * time.Hour)
 		tx := begin(t, db)
-		_, err := g.Next(t.Context(), tx, "OT")
-		require.NoError(t, err)
+		require.NoError(t, errOf(g.Next(t.Context(), tx, "OT")))
 		require.NoError(t, tx.Rollback())
 		next(g, "OT")
 		require.Equal(t, 2, rows())
@@ -653,8 +625,7 @@ func TestSearchPath(t *testing.T) {
 	for _, db := range []*sql.DB{db, later} {
 		require.NoError(t, g.CreateTable(t.Context(), later))
 		commits(t, db, func(tx *sql.Tx) {
-			_, err := g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-24"))
-			require.NoError(t, err)
+			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-24"))))
 		})
 	}
 	last, err := g.Last(t.Context(), db, "IS", date(t, "2021-10-24"))
@@ -674,8 +645,7 @@ func TestSerializable(t *testing.T) {
 		for i, typ := range []string{"A", "Z"} {
 			tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelSerializable})
 			require.NoError(t, err)
-			_, err = g.NextOn(t.Context(), tx, typ, day)
-			require.NoError(t, err)
+			require.NoError(t, errOf(g.NextOn(t.Context(), tx, typ, day)))
 			both[i] = tx
 		}
 		require.NoError(t, both[0].Commit())
@@ -711,8 +681,7 @@ func TestSettings(t *testing.T) {
 				require.Less(t, time.Since(n.Start), 25*time.Hour)
 			})
 		}
-		_, err := g.NextOn(t.Context(), begin(t, db), "é", date(t, "2021-10-24"))
-		require.NoError(t, err)
+		require.NoError(t, errOf(g.NextOn(t.Context(), begin(t, db), "é", date(t, "2021-10-24"))))
 	}
 	for _, dsn := range []string{
 		"default_query_exec_mode=simple_protocol", "default_query_exec_mode=exec", "default_query_exec_mode=describe_exec",
@@ -738,8 +707,7 @@ func TestSnapshot(t *testing.T) {
 	g := d.generator(t, db)
 	day := date(t, "2021-10-24")
 	tx := begin(t, db)
-	_, err := g.Last(t.Context(), tx, "IS", day)
-	require.NoError(t, err)
+	require.NoError(t, errOf(g.Last(t.Context(), tx, "IS", day)))
 	for range 2 { // after the second, there is nothing to write any more
 		commits(t, db, func(tx *sql.Tx) { require.NoError(t, g.Raise(t.Context(), tx, "IS", day, 5)) })
 	}
@@ -758,12 +726,10 @@ func TestLastInsertID(t *testing.T) {
 	for range 2 {
 		commits(t, db, func(tx *sql.Tx) {
 			var before, after int64
-			_, err := tx.ExecContext(t.Context(), "INSERT INTO documents VALUES ()")
-			require.NoError(t, err)
+			require.NoError(t, errOf(tx.ExecContext(t.Context(), "INSERT INTO documents VALUES ()")))
 			require.NoError(t, tx.QueryRowContext(t.Context(), "SELECT LAST_INSERT_ID()").Scan(&before))
 			require.GreaterOrEqual(t, before, int64(4711))
-			_, err = g.Next(t.Context(), tx, "IS")
-			require.NoError(t, err)
+			require.NoError(t, errOf(g.Next(t.Context(), tx, "IS")))
 			require.NoError(t, g.Raise(t.Context(), tx, "IS", date(t, "2021-10-24"), 7))
 			require.NoError(t, tx.QueryRowContext(t.Context(), "SELECT LAST_INSERT_ID()").Scan(&after))
 			require.Equal(t, before, after)

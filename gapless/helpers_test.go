@@ -20,6 +20,9 @@ import (
 	"github.com/dailyserial/serial/gapless"
 )
 
+// errOf returns the error of a call.
+func errOf[T any](_ T, err error) error { return err }
+
 // A database is one test's own: a schema of a PostgreSQL server, a database of a MySQL server, or a file.
 type database struct {
 	dialect gapless.Dialect
@@ -88,8 +91,7 @@ func env(name, otherwise string) string {
 
 func execSQL(t testing.TB, db *sql.DB, query string, args ...any) {
 	t.Helper()
-	_, err := db.ExecContext(t.Context(), query, args...)
-	require.NoError(t, err, query)
+	require.NoError(t, errOf(db.ExecContext(t.Context(), query, args...)), query)
 }
 
 // with returns d with another parameter in its DSN.

@@ -118,8 +118,7 @@ func alertQueries(t *testing.T) (queries []string) {
 	for _, rule := range file.Groups[0].Rules {
 		queries = append(queries, rule.Expr)
 		if rule.For != "" {
-			_, err := time.ParseDuration(rule.For)
-			require.NoError(t, err)
+			require.NoError(t, errOf(time.ParseDuration(rule.For)))
 		}
 		require.NotEmpty(t, rule.Annotations["summary"])
 		require.Contains(t, []string{"page", "ticket"}, rule.Labels["severity"])
@@ -138,10 +137,8 @@ func exportedToPrometheus(t *testing.T) map[string][]string {
 		hooks := o.hooks(serialotel.WithTypes("IS"))
 		_, client := simulate(t)
 		gen := newGenerator(t, client, hooks)
-		_, err := gen.NextOnce(t.Context(), "IS", "one")
-		require.NoError(t, err)
-		_, err = gen.NextOnce(t.Context(), "IS", "one")
-		require.NoError(t, err)
+		require.NoError(t, errOf(gen.NextOnce(t.Context(), "IS", "one")))
+		require.NoError(t, errOf(gen.NextOnce(t.Context(), "IS", "one")))
 		for _, cause := range []error{
 			serial.ErrExhausted, serial.ErrCounterLost, serial.ErrClockSkew, serial.ErrConflict, serial.ErrNotReplicated,
 			serial.ErrInvalidType, serial.ErrInvalidRequest, context.Canceled, context.DeadlineExceeded, errors.New("anything else"),

@@ -23,6 +23,9 @@ import (
 	"github.com/dailyserial/serial/serialotel"
 )
 
+// errOf returns the error of a call.
+func errOf[T any](_ T, err error) error { return err }
+
 // observer holds everything that was recorded.
 type observer struct {
 	t       *testing.T

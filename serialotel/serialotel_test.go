@@ -41,16 +41,12 @@ func TestIssue(t *testing.T) {
 		began := time.Now()
 		ctx, caller := o.caller(t.Context())
 
-		_, err := gen.Next(ctx, "IS")
-		require.NoError(t, err)
-		_, err = gen.NextN(ctx, "IS", 3)
-		require.NoError(t, err)
+		require.NoError(t, errOf(gen.Next(ctx, "IS")))
+		require.NoError(t, errOf(gen.NextN(ctx, "IS", 3)))
 		for range 3 {
-			_, err = gen.NextOnce(ctx, "IS", "request")
-			require.NoError(t, err)
+			require.NoError(t, errOf(gen.NextOnce(ctx, "IS", "request")))
 		}
-		_, err = gen.Peek(ctx, "IS")
-		require.NoError(t, err)
+		require.NoError(t, errOf(gen.Peek(ctx, "IS")))
 		caller.End()
 
 		require.Equal(t, []string{
@@ -92,8 +88,7 @@ func TestFailures(t *testing.T) {
 		o := observe(t)
 		hooks := o.hooks()
 		gen := newGenerator(t, client, hooks, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:1}"))
-		_, err := gen.NextN(t.Context(), "LOST", 2)
-		require.NoError(t, err)
+		require.NoError(t, errOf(gen.NextN(t.Context(), "LOST", 2)))
 		o.ended()
 
 		fails := func(errorType, typ string, requested int, err, want error) {
@@ -113,7 +108,7 @@ func TestFailures(t *testing.T) {
 			require.Equal(t, spans[0].EndTime, spans[0].Events[0].Time)
 		}
 
-		_, err = gen.NextN(t.Context(), "IS", 10)
+		_, err := gen.NextN(t.Context(), "IS", 10)
 		fails("exhausted", "IS", 10, err, serial.ErrExhausted)
 		_, err = gen.Next(t.Context(), strings.Repeat("I S", 1000))
 		fails("invalid_type", "", 1, err, serial.ErrInvalidType)
@@ -242,21 +237,16 @@ func TestTypes(t *testing.T) {
 		named := newGenerator(t, client, some.hooks(serialotel.WithTypes(types...)), serial.WithKeyPrefix("named"))
 		for _, gen := range []*serial.Generator{plain, named} {
 			for i := range 50 {
-				_, err := gen.Next(t.Context(), fmt.Sprint("T", i))
-				require.NoError(t, err)
+				require.NoError(t, errOf(gen.Next(t.Context(), fmt.Sprint("T", i))))
 			}
-			_, err := gen.NextN(t.Context(), "IS", 8000)
-			require.NoError(t, err)
+			require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 8000)))
 			for range 2 {
-				_, err = gen.NextOnce(t.Context(), "IS", "request")
-				require.NoError(t, err)
+				require.NoError(t, errOf(gen.NextOnce(t.Context(), "IS", "request")))
 			}
 			for _, typ := range []string{"IS", "T1"} {
-				_, err = gen.NextN(t.Context(), typ, 99_999)
-				require.ErrorIs(t, err, serial.ErrExhausted)
+				require.ErrorIs(t, errOf(gen.NextN(t.Context(), typ, 99_999)), serial.ErrExhausted)
 			}
-			_, err = gen.Next(t.Context(), "I S")
-			require.ErrorIs(t, err, serial.ErrInvalidType)
+			require.ErrorIs(t, errOf(gen.Next(t.Context(), "I S")), serial.ErrInvalidType)
 		}
 		require.Equal(t, []string{
 			"serial.call.duration error.type=exhausted: 2 in 0s",
@@ -430,8 +420,7 @@ func TestHooksRefuses(t *testing.T) {
 		}
 	})
 	t.Run("100 types of any script", func(t *testing.T) {
-		_, err := serialotel.Hooks(serialotel.WithTypes(append(many[:99:99], "订单-a_b./٣")...))
-		require.NoError(t, err)
+		require.NoError(t, errOf(serialotel.Hooks(serialotel.WithTypes(append(many[:99:99], "订单-a_b./٣")...))))
 	})
 	t.Run("by the meter", func(t *testing.T) {
 		h, err := serialotel.Hooks(serialotel.WithMeterProvider(refusing{}))

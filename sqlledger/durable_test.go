@@ -25,8 +25,7 @@ func TestPostgreSQLCommitsDurably(t *testing.T) {
 		}), "SET synchronous_commit = "+set)
 		l, err := sqlledger.New(db, d.dialect)
 		require.NoError(t, err)
-		_, err = l.Reserve(t.Context(), days("IS", day, 0, 1))
-		require.NoError(t, err)
+		require.NoError(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 1))))
 		require.Equal(t, want, commit, set)
 
 		var after string
@@ -47,8 +46,7 @@ func TestSQLiteCommitsDurably(t *testing.T) {
 				return s.run(s.text)
 			}), "PRAGMA synchronous = "+set)
 			db.SetMaxOpenConns(1)
-			_, err := newLedger(t, d, db).Reserve(t.Context(), days("IS", day, 0, 1))
-			require.NoError(t, err)
+			require.NoError(t, errOf(newLedger(t, d, db).Reserve(t.Context(), days("IS", day, 0, 1))))
 			require.Equal(t, "3", commit)
 
 			var after string
@@ -86,8 +84,7 @@ func TestLossy(t *testing.T) {
 				return st.run(text)
 			})
 			if s.why == "" {
-				_, err := l.Reserve(t.Context(), days("IS", day, 0, 10))
-				require.NoError(t, err)
+				require.NoError(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 10))))
 			} else {
 				refused(t, l, s.why)
 				after, err := d.ledger(t, nil).Reserve(t.Context(), days("IS", day, 0, 1))
@@ -156,8 +153,7 @@ func TestLossy(t *testing.T) {
 		d.ledger(t, nil)
 		l, err := sqlledger.New(d.with("mode=ro").open(t, nil), d.dialect)
 		require.NoError(t, err)
-		_, err = l.Reserve(t.Context(), days("IS", day, 0, 10))
-		require.ErrorContains(t, err, "readonly")
+		require.ErrorContains(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 10))), "readonly")
 	})
 	t.Run("SQLite/temporary table", func(t *testing.T) {
 		d := sqlite3(t)

@@ -75,8 +75,7 @@ func (w *worker) line(t *testing.T, line string) {
 
 func (w *worker) proceed(t *testing.T) {
 	t.Helper()
-	_, err := io.WriteString(w.in, "\n")
-	require.NoError(t, err)
+	require.NoError(t, errOf(io.WriteString(w.in, "\n")))
 }
 
 func work(arguments []string) error {
@@ -139,8 +138,7 @@ func TestProcesses(t *testing.T) {
 		for _, w := range workers {
 			for w.out.Scan() {
 				var b block
-				_, err := fmt.Sscan(w.out.Text(), &b.after, &b.n)
-				require.NoError(t, err)
+				require.NoError(t, errOf(fmt.Sscan(w.out.Text(), &b.after, &b.n)))
 				blocks = append(blocks, b)
 			}
 			require.NoError(t, w.cmd.Wait())
@@ -164,8 +162,7 @@ func TestKilled(t *testing.T) {
 
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
-		_, err = l.Reserve(ctx, days("IS", day, 0, 10))
-		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, errOf(l.Reserve(ctx, days("IS", day, 0, 10))), context.DeadlineExceeded)
 
 		require.NoError(t, w.cmd.Process.Kill())
 		after, err = l.Reserve(t.Context(), days("IS", day, 0, 10))
@@ -201,8 +198,7 @@ func TestConnectionLost(t *testing.T) {
 		require.NoError(t, err)
 		require.Zero(t, after)
 		lose.Store(true)
-		_, err = l.Reserve(t.Context(), days("IS", day, 0, 10))
-		require.Error(t, err)
+		require.Error(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 10))))
 		after, err = l.Reserve(t.Context(), days("IS", day, 0, 10))
 		require.NoError(t, err)
 		require.EqualValues(t, 10, after)
@@ -341,8 +337,7 @@ func TestDeadlock(t *testing.T) {
 			return err
 		}))
 		for _, series := range []string{"PO", "A", "B", "C", "D", "E", "F", "IS"} {
-			_, err := l.Reserve(t.Context(), days(series, day, 0, 3))
-			require.NoError(t, err)
+			require.NoError(t, errOf(l.Reserve(t.Context(), days(series, day, 0, 3))))
 		}
 		execSQL(t, other, "BEGIN")
 		for _, series := range []string{"PO", "A", "B", "C", "D", "E", "F"} {
@@ -368,8 +363,7 @@ func TestWaits(t *testing.T) {
 			d = d.with("interpolateParams=true") // prepared statements would bypass the hook
 		}
 		l := d.ledger(t, nil, short[d.dialect])
-		_, err := l.Reserve(t.Context(), days("IS", day, 0, 3))
-		require.NoError(t, err)
+		require.NoError(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 3))))
 		release := lock(t, d)
 		var failed atomic.Int32
 		waiting, err := sqlledger.New(d.open(t, func(s *statement) error {
@@ -400,8 +394,7 @@ func TestWaits(t *testing.T) {
 			l, err := sqlledger.New(d.open(t, on("BEGIN", func(*statement) error { return locked })), d.dialect)
 			require.NoError(t, err)
 			start := time.Now()
-			_, err = l.Reserve(t.Context(), days("IS", day, 0, 3))
-			require.ErrorIs(t, err, locked)
+			require.ErrorIs(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 3))), locked)
 			require.InDelta(t, 30, time.Since(start).Seconds(), 1)
 		})
 	})
@@ -434,20 +427,17 @@ func TestContext(t *testing.T) {
 			return s.run(s.text)
 		}))
 		l := newLedger(t, d, db)
-		_, err := l.Reserve(t.Context(), days("IS", day, 0, 3))
-		require.NoError(t, err)
+		require.NoError(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 3))))
 		committed.Store(0)
 		cancelled, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err = l.Reserve(cancelled, days("IS", day, 0, 3))
-		require.ErrorIs(t, err, context.Canceled)
+		require.ErrorIs(t, errOf(l.Reserve(cancelled, days("IS", day, 0, 3))), context.Canceled)
 
 		release := lock(t, d)
 		start := time.Now()
 		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 		defer cancel()
-		_, err = l.Reserve(ctx, days("IS", day, 0, 3))
-		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorIs(t, errOf(l.Reserve(ctx, days("IS", day, 0, 3))), context.DeadlineExceeded)
 		require.Less(t, time.Since(start), 5*time.Second)
 		require.Zero(t, committed.Load())
 		release()

@@ -21,6 +21,9 @@ import (
 	"github.com/dailyserial/serial/sqlledger"
 )
 
+// errOf returns the error of a call.
+func errOf[T any](_ T, err error) error { return err }
+
 // A database is one test's own: a schema of a PostgreSQL server, a database of a MySQL server, or a file.
 type database struct {
 	dialect sqlledger.Dialect
@@ -71,8 +74,7 @@ func onServer(t *testing.T, d *database, create, drop, how string) *database {
 	d.name = fmt.Sprintf("sqlledger_%d_%d", os.Getpid(), time.Now().UnixNano())
 	execSQL(t, server, create+" "+d.name)
 	t.Cleanup(func() {
-		_, err := server.Exec(drop + " " + d.name + " " + how)
-		require.NoError(t, err)
+		require.NoError(t, errOf(server.Exec(drop+" "+d.name+" "+how)))
 	})
 	return d
 }

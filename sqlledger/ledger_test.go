@@ -215,8 +215,7 @@ func TestRefused(t *testing.T) {
 		{"IS", day, 0, 0, "sqlledger: n is 0: allowed are 1 to 999999999999999"},
 		{"IS", day, 0, math.MaxInt64, "sqlledger: n is 9223372036854775807: allowed are 1 to 999999999999999"},
 	} {
-		_, err := l.Reserve(t.Context(), days(s.series, s.period, s.above, s.n))
-		require.EqualError(t, err, s.why)
+		require.EqualError(t, errOf(l.Reserve(t.Context(), days(s.series, s.period, s.above, s.n))), s.why)
 	}
 	for length, text := range map[int]string{0: "", 65: strings.Repeat("x", 65)} {
 		r := days("IS", day, 0, 1)
@@ -233,11 +232,9 @@ func TestRefused(t *testing.T) {
 }
 
 func TestNew(t *testing.T) {
-	_, err := sqlledger.New(nil, sqlledger.SQLite)
-	require.EqualError(t, err, "sqlledger: the database is nil")
+	require.EqualError(t, errOf(sqlledger.New(nil, sqlledger.SQLite)), "sqlledger: the database is nil")
 	for _, d := range []sqlledger.Dialect{0, 4, -1} {
-		_, err = sqlledger.New(new(sql.DB), d)
-		require.EqualError(t, err, fmt.Sprintf("sqlledger: there is no dialect %d", d))
+		require.EqualError(t, errOf(sqlledger.New(new(sql.DB), d)), fmt.Sprintf("sqlledger: there is no dialect %d", d))
 	}
 	for _, s := range []struct {
 		d     sqlledger.Dialect
@@ -292,8 +289,7 @@ func TestTables(t *testing.T) {
 			}
 			other, err := sqlledger.New(elsewhere.open(t, nil), d.dialect, sqlledger.WithTable(name))
 			require.NoError(t, err)
-			_, err = other.Reserve(t.Context(), days("IS", day, 0, 5))
-			require.Error(t, err, "there is no table yet")
+			require.Error(t, errOf(other.Reserve(t.Context(), days("IS", day, 0, 5))), "there is no table yet")
 			require.NoError(t, other.CreateTable(t.Context()))
 			after, err := other.Reserve(t.Context(), days("IS", day, 0, 5))
 			require.NoError(t, err)
@@ -333,11 +329,9 @@ func TestOverflow(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t, nil)
 		l := newLedger(t, d, db)
-		_, err := l.Reserve(t.Context(), days("IS", day, 0, 1))
-		require.NoError(t, err)
+		require.NoError(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 1))))
 		execSQL(t, db, fmt.Sprintf("UPDATE serial_ledger SET last = %d", int64(math.MaxInt64-10)))
-		_, err = l.Reserve(t.Context(), days("IS", day, 0, 11))
-		require.Error(t, err)
+		require.Error(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 11))))
 		after, err := l.Reserve(t.Context(), days("IS", day, 0, 10))
 		require.NoError(t, err)
 		require.Equal(t, int64(math.MaxInt64-10), after)
@@ -358,8 +352,7 @@ func purges(t *testing.T, d *database) {
 	// aged is a row whose last reservation was so many hours ago.
 	aged := func(series, period string, hours int) {
 		if period != "" {
-			_, err := l.Reserve(t.Context(), days(series, period, 0, 7))
-			require.NoError(t, err)
+			require.NoError(t, errOf(l.Reserve(t.Context(), days(series, period, 0, 7))))
 		}
 		if hours > 0 {
 			execSQL(t, db, fmt.Sprintf(
@@ -410,8 +403,7 @@ func purges(t *testing.T, d *database) {
 
 	// This makes more than one page of rows. Three digits are ten rows, joined with themselves.
 	execSQL(t, db, "DELETE FROM serial_ledger")
-	_, err = l.Reserve(t.Context(), days("IS", day, 0, 1))
-	require.NoError(t, err)
+	require.NoError(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 1))))
 	execSQL(t, db, "CREATE TABLE digits (d varchar(1))")
 	execSQL(t, db, "INSERT INTO digits VALUES ('0'), ('1'), ('2'), ('3'), ('4'), ('5'), ('6'), ('7'), ('8'), ('9')")
 	digits := map[sqlledger.Dialect]string{
@@ -438,8 +430,7 @@ func execSQL(t *testing.T, db interface {
 	ExecContext(context.Context, string, ...any) (sql.Result, error)
 }, query string) {
 	t.Helper()
-	_, err := db.ExecContext(t.Context(), query)
-	require.NoError(t, err, query)
+	require.NoError(t, errOf(db.ExecContext(t.Context(), query)), query)
 }
 
 // literal returns text as a value of the table's name columns.

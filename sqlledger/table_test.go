@@ -85,8 +85,7 @@ func TestView(t *testing.T) {
 		l := newLedger(t, d, db)
 		execSQL(t, db, "ALTER TABLE serial_ledger RENAME TO other")
 		execSQL(t, db, "CREATE VIEW serial_ledger AS SELECT * FROM other")
-		_, err := l.Reserve(t.Context(), days("IS", day, 0, 10))
-		require.Error(t, err)
+		require.Error(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 10))))
 		var rows int
 		require.NoError(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM other").Scan(&rows))
 		require.Zero(t, rows)
@@ -184,8 +183,7 @@ func TestAltered(t *testing.T) {
 					execSQL(t, db, query)
 				}
 				for range 2 {
-					_, err := l.Reserve(t.Context(), days(series, day, 0, 10))
-					require.EqualError(t, err, altered)
+					require.EqualError(t, errOf(l.Reserve(t.Context(), days(series, day, 0, 10))), altered)
 				}
 				execSQL(t, db, drop(d))
 				after, err := l.Reserve(t.Context(), days(series, day, 0, 10))
@@ -200,8 +198,7 @@ func TestAltered(t *testing.T) {
 		l := newLedger(t, d, db)
 		for _, on := range []string{"INSERT", "UPDATE"} {
 			execSQL(t, db, "CREATE RULE meddles AS ON "+on+" TO serial_ledger DO INSTEAD NOTHING")
-			_, err := l.Reserve(t.Context(), days("IS", day, 0, 10))
-			require.Error(t, err)
+			require.Error(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 10))))
 			execSQL(t, db, "DROP RULE meddles ON serial_ledger")
 		}
 	})
@@ -228,10 +225,9 @@ func TestMySQLKeys(t *testing.T) {
 		db := d.open(t, nil)
 		execSQL(t, db, strings.Replace(sqlledger.MySQLSchema, "PRIMARY KEY", "KEY", 1))
 		l := newLedger(t, d, db)
-		_, err := l.Reserve(t.Context(), days("IS", day, 0, 10))
-		require.NoError(t, err)
+		require.NoError(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 10))))
 		for range 2 {
-			_, err = l.Reserve(t.Context(), days("IS", day, 0, 10))
+			_, err := l.Reserve(t.Context(), days("IS", day, 0, 10))
 			require.ErrorContains(t, err, "series and period are not unique")
 		}
 	})

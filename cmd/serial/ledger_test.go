@@ -1,27 +1,17 @@
 package main
 
 import (
-	"context"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/serialtest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
-
-// A ledger of one series and period is the last sequence set aside.
-type ledger struct{ last atomic.Int64 }
-
-func (l *ledger) Reserve(_ context.Context, r serial.Reservation) (int64, error) {
-	after := max(l.last.Load(), r.Above)
-	l.last.Store(after + r.N)
-	return after, nil
-}
 
 // The numbers of a series with a ledger can be read by the command, and only the service that has the ledger can go on.
 func TestLedger(t *testing.T) {
@@ -38,7 +28,7 @@ func TestLedger(t *testing.T) {
 	require.NoError(t, err)
 	client := redis.NewClient(&redis.Options{Addr: m.Addr()})
 	t.Cleanup(func() { client.Close() })
-	gen, err := serial.New(client, serial.WithLocation(loc), serial.WithLedger(&ledger{}, 10))
+	gen, err := serial.New(client, serial.WithLocation(loc), serial.WithLedger(new(serialtest.Ledger), 10))
 	require.NoError(t, err)
 	_, err = gen.NextN(t.Context(), "IS", 3)
 	require.NoError(t, err)

@@ -22,6 +22,7 @@ import (
 
 // Redis's clock jumps between calls and in the middle of them: forward, back, across midnight. With a ledger Redis loses
 // things besides.
+// Guarantees: clock-back.
 func TestClockJumps(t *testing.T) {
 	seed, courses := seed(t), 4
 	if soak(t) > 0 {
@@ -217,6 +218,7 @@ func (j jumping) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 // Redis's clock was ahead, is right again, and an operator has said so: what was issued ahead must not be issued again when
 // its days come. The suite had missed that: nobody raised anything in its courses, so that all refused until the clock was
 // past whatever it had been ahead to.
+// Guarantees: future-day, day-between, day-entered-ahead, counter-expired.
 func TestClockCameBack(t *testing.T) {
 	t.Parallel()
 	paths := map[string][]int{ // periods after the first; negative: without a number

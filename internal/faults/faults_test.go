@@ -54,6 +54,7 @@ var runs = []run{
 	{"cluster/for ever, with replicas", clusterTopology, protection{Replicas: 1}, true, "for ever"},
 }
 
+// Guarantees: opener-killed, redis-hangs, restart-with-data, script-flush, evicted-keys.
 func TestFaults(t *testing.T) {
 	seed, soak := seed(t), soak(t)
 	for i, r := range runs {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/serialtest"
 )
 
 // storage is what outlives Redis: the ledger, and the floor of those who have none. It lives in the watching process,
@@ -21,7 +22,7 @@ type storage struct {
 	journal *journal // tells the floor
 
 	mu       sync.Mutex
-	last     map[[2]string]int64      // the last sequence set aside, by series and period
+	ledger   serialtest.Ledger
 	made     map[string][]reservation // by type
 	doubtful map[string]int64         // numbers in reservations whose answer may have come too late, by type
 	floors   map[string]int64         // how often the floor was asked, by type
@@ -40,7 +41,7 @@ type reservation struct {
 type FloorArgs struct{ Type, Day string }
 
 func newStorage(j *journal) *storage {
-	return &storage{journal: j, last: map[[2]string]int64{}, made: map[string][]reservation{}, doubtful: map[string]int64{},
+	return &storage{journal: j, made: map[string][]reservation{}, doubtful: map[string]int64{},
 		floors: map[string]int64{}}
 }
 
@@ -85,11 +86,12 @@ func (s *storage) Reserve(_ context.Context, r serial.Reservation) (int64, error
 	defer time.Sleep(-delay)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	key := [2]string{r.Series, r.Period}
-	after := max(s.last[key], r.Above)
+	after, err := s.ledger.Reserve(context.Background(), r)
+	if err != nil {
+		return 0, err
+	}
 	typ := typeIn(r.Series)
 	s.made[typ] = append(s.made[typ], reservation{r.Period, after + 1, after + r.N})
-	s.last[key] = after + r.N
 	if delay != 0 {
 		s.doubtful[typ] += r.N
 	}

@@ -136,6 +136,7 @@ func noneUsed(context.Context, string, time.Time) (int64, error) { return 0, nil
 
 // Whoever leaves in the middle of an opening is in nobody's way, wherever that is. The suite had missed the claim of a
 // caller who left while the answer was under way: its callers' deadlines were 20 ms and more, in which an opening is over.
+// Guarantees: caller-leaves.
 func TestCallerLeavesOpening(t *testing.T) {
 	t.Parallel()
 	for _, o := range withCalendars(openings) {
@@ -172,6 +173,7 @@ func TestCallerLeavesOpening(t *testing.T) {
 // Whoever dies in the middle of an opening delays the others by the lock's expiry in all, also if it stood still before its
 // last step, or that step's request was under way for long. The suite had missed that a claim began a time of its own: it
 // killed processes or stopped them, never one after the other, and waited for more than twice that time.
+// Guarantees: opener-killed.
 func TestHolderStandsStill(t *testing.T) {
 	t.Parallel()
 	const expiry = 8 * time.Second
@@ -223,6 +225,7 @@ func TestHolderStandsStill(t *testing.T) {
 
 // The same with many callers whose deadlines are over anywhere in an opening. When they have left, whoever has time gets a
 // number at once. (This is not parallel because what it measures is time.)
+// Guarantees: caller-leaves.
 func TestShortDeadlines(t *testing.T) {
 	for _, p := range []protection{{}, {Floor: true}, {Ledger: true}} {
 		w := build(t, serverTopology, p, false, zoneOfMidnightIn(12*time.Hour))

@@ -74,6 +74,7 @@ func upTo(n int) (all []int64) {
 
 // A client for a single server may lead to one in cluster mode, as with a managed Redis of one shard. The suite had
 // missed that types share scripts there, which such a server refuses: each of its servers had the client made for it.
+// Guarantees: cluster-mode.
 func TestClusterModeBehindPlainClient(t *testing.T) {
 	t.Parallel()
 	server := redistest.StartSolo(t)
@@ -110,6 +111,7 @@ func allow(t *testing.T, s *redistest.Server, name string, rules ...any) {
 
 // An ACL may leave a service no other types than its own. The suite had missed that one type's refusal reached the
 // others: each of its users might do everything.
+// Guarantees: keys-denied.
 func TestUserOfOneType(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -336,6 +338,7 @@ func (d *denial) play(stage stage) (wrong string, enough bool) {
 
 // A command that an ACL refuses is an error and nothing else: for good or for a moment, in the middle of whatever. The
 // suite had missed that a script took such an error for a counter that is gone: nothing was ever refused to its users.
+// Guarantees: command-denied.
 func TestDeniedCommand(t *testing.T) {
 	t.Parallel()
 	server, zone := redistest.Start(t).Client(t), zoneOfMidnightIn(12*time.Hour)

@@ -94,6 +94,7 @@ var scenarios = []struct {
 	}},
 }
 
+// Guarantees: both-lost-forgotten, lagging-replica, promoted-twice, old-backup, split-brain.
 func TestScenarios(t *testing.T) {
 	for _, sc := range scenarios {
 		play := func(name string, p protection, check func(t *testing.T, v verdict)) {
@@ -188,6 +189,7 @@ func TestSuiteFindsDuplicates(t *testing.T) {
 // A ledger may be turned on within a day, and cannot know what was issued before: where the counter was lost by then, it has
 // to stay lost for a process with a ledger too, until a floor or an operator tells. The suite had missed that it began
 // again at 0001: all processes of a run had the same protection from the first number on.
+// Guarantees: ledger-turned-on.
 func TestLedgerTurnedOn(t *testing.T) {
 	t.Parallel()
 	const typ, remembered, used = "T-00000001", 5, 7

@@ -19,6 +19,7 @@ const timely = 10*time.Second + 500*time.Millisecond
 
 // Every step of a call may be slow, and each within its own limit: the call must end in time all the same. The suite had
 // missed that the steps' times added up: its networks were slow by a fifth of a second, or dead.
+// Guarantees: slow-replies.
 func TestSlowReplies(t *testing.T) {
 	t.Parallel()
 	calls := map[string]func(gen *serial.Generator, typ string) error{

@@ -402,6 +402,7 @@ func (w *walk) step() {
 
 // Settings, clocks and losses change at random, and operators are honest: no text comes twice, and nothing is stuck. The reader knows
 // texts only.
+// Guarantees: all-at-random.
 func TestWalk(t *testing.T) {
 	t.Parallel()
 	long := 3 * time.Second

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/serialtest"
 )
 
 // inTime is the longest that a call without a deadline may take where servers are slow, and a little more.
@@ -113,8 +114,7 @@ func TestSlowServerAndStaleConnections(t *testing.T) {
 						synctest.Test(t, func(t *testing.T) {
 							var l line
 							gen := newGenerator(t, l.client(simulate(t), read))
-							_, err := gen.Next(t.Context(), "open")
-							require.NoError(t, err)
+							require.NoError(t, errOf(gen.Next(t.Context(), "open")))
 							time.Sleep(stale)
 							ctx := context.Background()
 							if !endless {
@@ -124,7 +124,7 @@ func TestSlowServerAndStaleConnections(t *testing.T) {
 							}
 							l.slow(delay)
 							began := time.Now()
-							err = call(ctx, gen, typ)
+							err := call(ctx, gen, typ)
 							if took := time.Since(began); took > inTime {
 								late = append(late, fmt.Sprintf("%s of %q: read timeout %v, replies after %v, endless context %v: %v, %v",
 									name, typ, read, delay, endless, took, err))
@@ -149,8 +149,7 @@ func TestSlowStepsOfAStaleConnection(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var l line
 			gen := newGenerator(t, l.client(simulate(t), 0))
-			_, err := gen.Next(context.Background(), "IS")
-			require.NoError(t, err)
+			require.NoError(t, errOf(gen.Next(context.Background(), "IS")))
 			time.Sleep(stale)
 			var steps []time.Duration
 			for n := k; len(steps) < 5; n /= 3 {
@@ -158,7 +157,7 @@ func TestSlowStepsOfAStaleConnection(t *testing.T) {
 			}
 			l.slow(0, steps...)
 			began := time.Now()
-			_, err = gen.Next(context.Background(), "IS")
+			_, err := gen.Next(context.Background(), "IS")
 			if took := time.Since(began); took > inTime+readTimeout {
 				late = append(late, fmt.Sprintf("%v: %v, %v", steps, took, err))
 			}
@@ -166,39 +165,6 @@ func TestSlowStepsOfAStaleConnection(t *testing.T) {
 		})
 	}
 	require.Empty(t, late)
-}
-
-// Lock servers that do not answer do not say that another holds the lock: no caller's time starts again because another
-// caller's attempt failed.
-func TestLockServersHangForMany(t *testing.T) {
-	_, _ = net.LookupHost("localhost") // whose first use must not be in a bubble
-	for _, callers := range []int{1, 2, 10, 100} {
-		for _, delay := range []time.Duration{2900 * time.Millisecond, 6 * time.Second, 50 * time.Second} {
-			synctest.Test(t, func(t *testing.T) {
-				var locks []redis.UniversalClient
-				for range 3 {
-					var l line
-					client := l.client(simulate(t), 0)
-					require.NoError(t, client.Ping(t.Context()).Err())
-					l.slow(delay)
-					locks = append(locks, client)
-				}
-				gen := newGenerator(t, simulate(t).client(), serial.WithLockClients(locks...))
-				began := time.Now()
-				var wg sync.WaitGroup
-				for range callers {
-					wg.Go(func() {
-						_, err := gen.Next(t.Context(), "IS")
-						if err == nil || time.Since(began) > inTime {
-							t.Errorf("one of %d callers, of lock servers that answer after %v: %v, %v", callers, delay, time.Since(began), err)
-						}
-					})
-				}
-				wg.Wait()
-				time.Sleep(2 * time.Minute)
-			})
-		}
-	}
 }
 
 // Callers who wait for another caller share its delay: their own time does not start when it returns. (One read timeout more
@@ -209,12 +175,10 @@ func TestSlowServerForMany(t *testing.T) {
 		for _, callers := range []int{2, 10} {
 			for _, delay := range []time.Duration{2900 * time.Millisecond, 4500 * time.Millisecond, 6 * time.Second, 50 * time.Second} {
 				for quick := range 9 { // replies
-					synctest.Test(t, func(t *testing.T) {
-						m := simulate(t)
-						reigning(m.Miniredis)
+					inBubble(t, func(t *testing.T, m *simulation) {
 						opts := []serial.Option{serial.WithLocation(time.UTC)}
 						if ledger {
-							opts = append(opts, serial.WithLedger(&notebook{}, 10))
+							opts = append(opts, serial.WithLedger(new(serialtest.Ledger), 10))
 						}
 						_, err := newGenerator(t, m.client(), opts...).Next(t.Context(), "OTHER") // the server knows the scripts
 						require.NoError(t, err)

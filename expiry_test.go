@@ -1,0 +1,667 @@
+package serial_test
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/serialtest"
+)
+
+// A kind is a period with a template that suits it.
+type kind struct {
+	name string
+	opts []serial.Option
+}
+
+func kindOf(name string, per serial.Period, date string, more ...serial.Option) kind {
+	if date != "" {
+		date = "{date:" + date + "}"
+	}
+	return kind{name, append([]serial.Option{serial.WithPeriod(per), serial.WithTemplate("{type}-" + date + "-{seq:4}")}, more...)}
+}
+
+var (
+	weekly    = kindOf("weeks", serial.PerWeek, "GGGG-WW")
+	quarterly = kindOf("quarters", serial.PerQuarter, "FFFF-Q")
+	fiscal    = kindOf("business years", serial.PerYear, "FFFF-EE", serial.WithYearStart(time.April, 1))
+	endless   = kindOf("never", serial.Never, "")
+	monthly   = kindOf("months", serial.PerMonth, "yyyyMM")
+	yearly    = kindOf("years", serial.PerYear, "yyyy")
+	daily     = kindOf("days", serial.PerDay, "yyyyMMdd")
+)
+
+// testPeriods covers periods other than a day, in the behaviour suite.
+func testPeriods(t *testing.T, b backend) {
+	for _, c := range []struct {
+		period serial.Period
+		layout string // as the template has it
+		goes   string // as time.Format has it
+	}{
+		{serial.PerSecond, "yyyyMMddHHmmss", "20060102150405"},
+		{serial.PerMinute, "yyyyMMddHHmm", "200601021504"},
+		{serial.PerHour, "yyyyMMddHH", "2006010215"},
+		{serial.PerMonth, "yyyyMM", "200601"},
+		{serial.PerYear, "yyyy", "2006"},
+	} {
+		t.Run(c.period.String(), func(t *testing.T) {
+			opts := []serial.Option{serial.WithPeriod(c.period), serial.WithTemplate("{type}{date:" + c.layout + "}{seq:4}")}
+			s := b.series(t, opts...)
+			gens := []*serial.Generator{s.gen, s.generator(opts...)}
+			var mu sync.Mutex
+			seen := map[string]bool{}
+			last := ""
+			for range 5 {
+				for _, gen := range gens {
+					before := time.Now()
+					n, err := gen.NextNumber(t.Context(), "IS")
+					require.NoError(t, err)
+					after := time.Now()
+					number := n.String()
+					mu.Lock()
+					require.False(t, seen[number])
+					seen[number] = true
+					mu.Unlock()
+					require.Greater(t, number, last)
+					last = number
+					if c.period != serial.PerSecond { // which may be over between here and there
+						require.Contains(t, []string{before.In(s.loc).Format(c.goes), after.In(s.loc).Format(c.goes)}, number[2:2+len(c.goes)])
+					}
+					parsed, err := gen.Parse(number)
+					require.NoError(t, err)
+					require.Equal(t, n, parsed)
+				}
+			}
+			ttl := s.rdb.PTTL(t.Context(), s.record+":"+last[2:2+len(c.goes)]).Val()
+			require.NotEqual(t, time.Duration(-1), ttl, "no key without an expiry")
+			// This kind of period is in use now, so another is refused.
+			if c.period != serial.PerSecond {
+				require.ErrorIs(t, errOf(s.generator().Next(t.Context(), "IS")), serial.ErrConflict)
+			}
+		})
+	}
+}
+
+// requireExpiry requires that a key expires at an instant. It is read raw, since go-redis cannot hold the durations of Never.
+// miniredis keeps durations itself, and none beyond 292 years.
+func requireExpiry(t *testing.T, rdb redis.UniversalClient, key string, at time.Time) {
+	t.Helper()
+	expires, err := rdb.Do(t.Context(), "PEXPIRETIME", key).Int64()
+	require.NoError(t, err)
+	want, most := at.Unix(), time.Now().Unix()+math.MaxInt64/int64(time.Second)+1
+	if want > most && expires/1000 <= most {
+		want = most
+	}
+	require.InDelta(t, want, expires/1000, 2, key)
+}
+
+// testCalendars covers weeks, quarters, business years and Never, in the behaviour suite.
+func testCalendars(t *testing.T, b backend) {
+	for _, k := range []kind{weekly, quarterly, fiscal, endless} {
+		b.run(t, k.name, func(t *testing.T, s *series) {
+			gen := s.generator(k.opts...)
+			label, start, end := gen.Scheme().Period(time.Now())
+			counter := s.record + ":" + label
+			next := func(want int64) {
+				t.Helper()
+				n, err := gen.NextNumber(t.Context(), "IS")
+				require.NoError(t, err)
+				require.Equal(t, want, n.Seq)
+				require.Equal(t, start.Unix(), n.Start.Unix())
+				parsed, err := gen.Parse(n.String())
+				require.NoError(t, err)
+				require.Equal(t, n, parsed)
+			}
+			next(1)
+			next(2)
+			require.Equal(t, "2", s.rdb.Get(t.Context(), counter).Val())
+			requireExpiry(t, s.rdb, counter, end)
+			requireExpiry(t, s.rdb, s.record, end.Add(7*24*time.Hour))
+
+			got, err := textsOf(gen.NextN(t.Context(), "IS", 3))
+			require.NoError(t, err)
+			require.Len(t, got, 3)
+			require.NoError(t, gen.Raise(t.Context(), "IS", 9))
+			next(10)
+			last, err := gen.Peek(t.Context(), "IS")
+			require.NoError(t, err)
+			require.EqualValues(t, 10, last.Seq)
+			all, err := gen.History(t.Context(), "IS", 100)
+			require.NoError(t, err)
+			require.Equal(t, []serial.Number{last}, all)
+
+			for _, other := range []kind{daily, monthly, yearly, weekly, quarterly, fiscal, endless} {
+				if other.name == k.name {
+					continue
+				}
+				foreign := s.generator(other.opts...)
+				require.ErrorIs(t, errOf(foreign.Next(t.Context(), "IS")), serial.ErrConflict, other.name)
+				require.ErrorIs(t, errOf(foreign.Peek(t.Context(), "IS")), serial.ErrConflict, other.name)
+				require.ErrorIs(t, foreign.Raise(t.Context(), "IS", 3), serial.ErrConflict, other.name)
+				require.ErrorIs(t, foreign.Prepare(t.Context(), "IS", 1), serial.ErrConflict, other.name)
+				require.ErrorIs(t, foreign.Takeover(t.Context(), "IS", 3), serial.ErrConflict, other.name)
+				require.ErrorIs(t, errOf(foreign.History(t.Context(), "IS", 1)), serial.ErrConflict, other.name)
+			}
+			next(11)
+
+			require.NoError(t, s.rdb.Del(t.Context(), counter).Err())
+			require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrCounterLost)
+			require.ErrorIs(t, errOf(s.generator(k.opts...).Next(t.Context(), "IS")), serial.ErrCounterLost)
+			require.NoError(t, gen.Raise(t.Context(), "IS", 20))
+			next(21)
+		})
+	}
+}
+
+// testCalendarsInALedger is the same for testLedger's backends, which have a replication ID.
+func testCalendarsInALedger(t *testing.T, b backend) {
+	for _, k := range []kind{weekly, quarterly, fiscal, endless} {
+		b.run(t, k.name, func(t *testing.T, s *series) {
+			l := new(spyLedger)
+			gen := s.generator(append(k.opts, serial.WithLedger(l, 5), fixedFloor(100))...)
+			label, _, end := gen.Scheme().Period(time.Now())
+			for i := range 7 {
+				n, err := gen.NextNumber(t.Context(), "IS")
+				require.NoError(t, err)
+				require.EqualValues(t, 101+i, n.Seq)
+			}
+			want := []serial.Reservation{s.reservationOf(gen, label, 100, 5), s.reservationOf(gen, label, 105, 5)}
+			require.Equal(t, want, l.reservations())
+			requireExpiry(t, s.rdb, s.record+":"+label, end)
+		})
+	}
+}
+
+// The classic order number over a network of 400 ms: one sortable integer, strictly increasing, taken without a lock. Keys do
+// not pile up.
+func TestPerSecond(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *simulation) {
+		var locks atomic.Int64
+		var mu sync.Mutex
+		gens := make([]*serial.Generator, 3)
+		for i := range gens {
+			gens[i] = newGenerator(t, m.client(network(200*time.Millisecond), counting(&locks, "set")),
+				serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerSecond),
+				serial.WithTemplate("{type}{date:yyMMddHHmmss}{seq:4}"))
+		}
+		type issued struct {
+			number        int64
+			before, after time.Time
+		}
+		var all []issued
+		var wg sync.WaitGroup
+		for i := range 12 {
+			wg.Go(func() {
+				for range 30 {
+					before := time.Now()
+					n, err := gens[i%3].NextNumber(t.Context(), "IS")
+					require.NoError(t, err)
+					number, err := n.Int64()
+					require.NoError(t, err)
+					mu.Lock()
+					all = append(all, issued{number, before, time.Now()})
+					mu.Unlock()
+					require.LessOrEqual(t, time.Since(before), 4*time.Second)
+					time.Sleep(time.Duration(i) * 37 * time.Millisecond)
+				}
+			})
+		}
+		wg.Wait()
+		seen := map[int64]bool{}
+		for _, a := range all {
+			require.False(t, seen[a.number], "%d was issued twice", a.number)
+			seen[a.number] = true
+			require.LessOrEqual(t, a.before.Truncate(time.Second).Format("060102150405"), fmt.Sprintf("%012d", a.number/10_000))
+			require.GreaterOrEqual(t, a.after.Format("060102150405"), fmt.Sprintf("%012d", a.number/10_000))
+			for _, b := range all {
+				if b.before.After(a.after) {
+					require.Greater(t, b.number, a.number)
+				}
+			}
+		}
+		require.Zero(t, locks.Load(), "there is no lock")
+		require.LessOrEqual(t, len(m.Keys()), 3, "counters of seconds that are over are gone: %v", m.Keys())
+		m.requireExpiries()
+	})
+}
+
+// A business day begins at 04:00, also where 04:00 comes twice or not at all.
+func TestDayStart(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *simulation) {
+		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithDayStart(4*time.Hour))
+		var got []string
+		for range 16 {
+			number, err := gen.Next(t.Context(), "IS")
+			require.NoError(t, err)
+			got = append(got, number)
+			time.Sleep(2 * time.Hour)
+		}
+		require.Equal(t, slices.Concat(numbers("IS", "19991231", 1, 2), numbers("IS", "20000101", 1, 12), numbers("IS", "20000102", 1, 2)), got)
+	})
+}
+
+// Weeks, quarters and business years at their borders: entered without a lock where they are prepared, kept for History, and
+// begun with the day.
+func TestBordersOfCalendars(t *testing.T) {
+	local := func(s string) time.Time {
+		at, err := time.ParseInLocation("2006-01-02 15:04:05", s, location(t, "Europe/Berlin"))
+		require.NoError(t, err)
+		return at
+	}
+	for _, c := range []struct {
+		kind
+		borders []string // local time at which a period begins
+		labels  []string // those and the one before
+		texts   []string
+	}{
+		{weekly, []string{"2024-12-30 00:00:00", "2025-01-06 00:00:00", "2025-01-13 00:00:00"},
+			[]string{"2024W52", "2025W01", "2025W02", "2025W03"}, []string{"2024-52", "2025-01", "2025-02", "2025-03"}},
+		{kindOf("weeks from 04:00", serial.PerWeek, "GGWW", serial.WithDayStart(4*time.Hour)),
+			[]string{"2026-12-28 04:00:00", "2027-01-04 04:00:00"},
+			[]string{"2026W52", "2026W53", "2027W01"}, []string{"2652", "2653", "2701"}},
+		{kindOf("quarters from April 6", serial.PerQuarter, "FFFF-Q", serial.WithYearStart(time.April, 6)),
+			[]string{"2024-04-06 00:00:00", "2024-07-06 00:00:00", "2024-10-06 00:00:00", "2025-01-06 00:00:00", "2025-04-06 00:00:00"},
+			[]string{"2023Q4", "2024Q1", "2024Q2", "2024Q3", "2024Q4", "2025Q1"},
+			[]string{"2023-4", "2024-1", "2024-2", "2024-3", "2024-4", "2025-1"}},
+		{fiscal, []string{"2024-04-01 00:00:00", "2025-04-01 00:00:00"},
+			[]string{"2023", "2024", "2025"}, []string{"2023-24", "2024-25", "2025-26"}},
+	} {
+		for _, prepared := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, prepared %v", c.name, prepared), func(t *testing.T) {
+				m := miniredis.RunT(t)
+				var locks atomic.Int64
+				rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
+				rdb.AddHook(counting(&locks, "set"))
+				gen := newGenerator(t, rdb, append(c.opts, serial.WithLocation(location(t, "Europe/Berlin")), serial.WithMaxSkew(-1),
+					serial.WithRetention(10))...)
+				next := func(period, seq int) {
+					t.Helper()
+					n, err := gen.NextNumber(t.Context(), "IS")
+					require.NoError(t, err)
+					require.Equal(t, fmt.Sprintf("IS-%s-%04d", c.texts[period], seq), n.String())
+				}
+				m.SetTime(local(c.borders[0]).Add(-time.Second))
+				if prepared {
+					require.NoError(t, gen.Prepare(t.Context(), "IS", len(c.labels)))
+				}
+				next(0, 1)
+				for i, border := range c.borders {
+					m.SetTime(local(border).Add(-time.Second))
+					next(i, 2)
+					m.SetTime(local(border))
+					next(i+1, 1)
+					require.True(t, m.Exists("serial:{IS}:"+c.labels[i+1]))
+				}
+				if prepared {
+					require.EqualValues(t, 1, locks.Load(), "of the period that Prepare was called in")
+				}
+				all, err := gen.History(t.Context(), "IS", len(c.labels))
+				require.NoError(t, err)
+				require.Len(t, all, len(c.labels))
+				for i, n := range all {
+					seq := 2
+					if i == 0 {
+						seq = 1
+					}
+					require.Equal(t, fmt.Sprintf("IS-%s-%04d", c.texts[len(all)-1-i], seq), n.String())
+				}
+				for field, value := range fields(t, rdb) {
+					require.LessOrEqual(t, len(value), 64, "%s: %s is longer than Redis keeps compact", field, value)
+				}
+			})
+		}
+	}
+}
+
+func fields(t *testing.T, rdb redis.UniversalClient) map[string]string {
+	t.Helper()
+	all, err := rdb.HGetAll(t.Context(), "serial:{IS}").Result()
+	require.NoError(t, err)
+	return all
+}
+
+func TestNever(t *testing.T) {
+	m, rdb := startMini(t)
+	opts := []serial.Option{serial.WithLocation(time.UTC), serial.WithMaxSkew(-1), serial.WithPeriod(serial.Never)}
+	gen := newGenerator(t, rdb, append(opts, serial.WithTemplate("{type}{date:yyMMdd}{seq}"))...)
+	for i, day := range []string{"2024-02-29", "2024-12-31", "2025-01-01", "2099-12-31"} {
+		at, err := time.Parse(time.DateOnly, day)
+		require.NoError(t, err)
+		m.SetTime(at)
+		number, err := gen.Next(t.Context(), "IS")
+		require.NoError(t, err)
+		require.Equal(t, fmt.Sprintf("IS%s%04d", at.Format("060102"), i+1), number)
+	}
+	all, err := gen.History(t.Context(), "IS", 10_000)
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+	require.EqualValues(t, 4, all[0].Seq)
+	require.Zero(t, all[0].Date)
+	require.Empty(t, all[0].String())
+
+	m.SetTime(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC))
+	require.ErrorContains(t, errOf(gen.Next(t.Context(), "IS")), "the year 2100 cannot be printed as yy")
+	require.EqualError(t, gen.Prepare(t.Context(), "IS", 2), "serial: Prepare of 2 periods: allowed are 1 to 1")
+	got, err := m.Get("serial:{IS}:all")
+	require.NoError(t, err)
+	require.Equal(t, "4", got)
+}
+
+// After a period has ended, one of another zone or day start may follow, but no label is used twice.
+// Guarantees: zone-changed.
+func TestAnotherZone(t *testing.T) {
+	days, hours := "yyyyMMdd", "yyyyMMddHH"
+	east, west := time.FixedZone("+14", 14*3600), time.FixedZone("-12", -12*3600)
+	four := serial.WithDayStart(4 * time.Hour)
+	type step struct {
+		at   string // UTC
+		zone *time.Location
+		want string // "" for ErrConflict
+		opts []serial.Option
+	}
+	for name, test := range map[string]struct {
+		per   serial.Period
+		date  string
+		steps []step
+	}{
+		"a day that another zone had": {serial.PerDay, days, []step{
+			{"2021-01-02 09:00", east, "IS202101020001", nil},
+			{"2021-01-02 12:00", west, "", nil},
+			{"2021-01-03 11:59", west, "", nil},
+			{"2021-01-03 12:00", west, "IS202101030001", nil},
+			{"2021-01-03 12:00", east, "", nil},
+		}},
+		"an hour that another zone had": {serial.PerHour, hours, []step{
+			{"2020-12-31 18:30", east, "IS20210101080001", nil},
+			{"2021-01-01 20:30", west, "", nil},
+			{"2021-01-01 21:00", west, "IS20210101090001", nil},
+		}},
+		"another day start": {serial.PerDay, days, []step{
+			{"2021-10-24 12:00", time.UTC, "IS202110240001", nil},
+			{"2021-10-25 03:59", time.UTC, "", []serial.Option{four}},
+			{"2021-10-25 04:00", time.UTC, "IS202110250001", []serial.Option{four}},
+			{"2021-10-26 03:59", time.UTC, "", nil},
+			{"2021-10-27 00:00", time.UTC, "IS202110270001", nil},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m, rdb := startMini(t)
+			for _, s := range test.steps {
+				at, err := time.Parse("2006-01-02 15:04", s.at)
+				require.NoError(t, err)
+				m.SetTime(at)
+				gen := newGenerator(t, rdb, append(s.opts, serial.WithLocation(s.zone), serial.WithPeriod(test.per),
+					serial.WithTemplate("{type}{date:"+test.date+"}{seq}"), serial.WithMaxSkew(-1))...)
+				number, err := gen.Next(t.Context(), "IS")
+				if s.want == "" {
+					require.ErrorIs(t, err, serial.ErrConflict, s.at)
+					continue
+				}
+				require.NoError(t, err, s.at)
+				require.Equal(t, s.want, number)
+			}
+		})
+	}
+}
+
+// A varying is a template that prints more than its period. Its numbers are printed as time.Format has the layout goes.
+type varying struct {
+	kind
+	goes   string
+	border string // UTC, at which the text changes and the period does not
+	second string // another one
+}
+
+var varyings = []varying{
+	{kindOf("a year that prints the month", serial.PerYear, "yyyyMM"), "200601", "2024-03-01 00:00:00", "2024-04-01 00:00:00"},
+	{kindOf("a year that prints the day", serial.PerYear, "yyyyMMdd"), "20060102", "2024-02-29 00:00:00", "2024-03-01 00:00:00"},
+	{kindOf("a year that prints the time", serial.PerYear, "yyMMddHHmm"), "0601021504", "2024-02-29 17:31:00", "2024-12-31 23:59:00"},
+	{kindOf("a business year that prints the month", serial.PerYear, "yyyyMM", serial.WithYearStart(time.July, 1)), "200601",
+		"2024-01-01 00:00:00", "2024-06-01 00:00:00"},
+	{kindOf("a quarter that prints the day", serial.PerQuarter, "yyyyMMdd"), "20060102", "2024-02-29 00:00:00", "2024-03-31 00:00:00"},
+	{kindOf("a month that prints the day", serial.PerMonth, "dd.MM.yyyy"), "02.01.2006", "2024-02-29 00:00:00", "2024-02-29 00:00:00"},
+	{kindOf("a week that prints the day", serial.PerWeek, "yyyyMMdd"), "20060102", "2025-01-01 00:00:00", "2025-01-05 00:00:00"},
+	{kindOf("a day that prints the time", serial.PerDay, "yyyyMMddHHmmss"), "20060102150405", "2024-12-31 12:00:00", "2024-12-31 23:59:59"},
+	{kindOf("never, printing the day", serial.Never, "yyMMdd"), "060102", "2025-01-01 00:00:00", "2099-12-31 00:00:00"},
+	{kindOf("never, printing the time", serial.Never, "HHmm"), "1504", "2025-01-01 00:00:00", "2025-06-01 12:34:00"},
+}
+
+func utc(t *testing.T, s string) time.Time {
+	t.Helper()
+	at, err := time.Parse(time.DateTime, s)
+	require.NoError(t, err)
+	return at
+}
+
+// Whatever is printed is of the instant of issue by Redis's clock, to the second, and the counter goes on. That is so however
+// far this host's clock is from Redis's, also where that clock is set back within the period.
+func TestMoreThanThePeriod(t *testing.T) {
+	for _, v := range varyings {
+		for name, opts := range map[string][]serial.Option{
+			"alone":          nil,
+			"with a floor":   {fixedFloor(1)},
+			"with a ledger":  {serial.WithLedger(new(serialtest.Ledger), 2)},
+			"with its hooks": {serial.WithHooks(serial.Hooks{})},
+		} {
+			t.Run(v.name+" "+name, func(t *testing.T) {
+				m, rdb := startMini(t)
+				var gens [2]*serial.Generator
+				for i := range gens {
+					gens[i] = newGenerator(t, rdb, slices.Concat(v.opts, opts, []serial.Option{serial.WithLocation(time.UTC), serial.WithMaxSkew(-1)})...)
+				}
+				last, turn := int64(0), 0
+				next := func(at time.Time, n int) {
+					t.Helper()
+					m.SetTime(at)
+					turn++
+					got, err := gens[turn%2].NextN(t.Context(), "IS", n)
+					require.NoError(t, err)
+					for i, n := range got {
+						if last > 0 || i > 0 {
+							require.Equal(t, last+1, n.Seq)
+						}
+						last = n.Seq
+						require.Equal(t, fmt.Sprintf("IS-%s-%04d", at.Format(v.goes), last), n.String())
+						require.False(t, n.Date.After(at))
+						require.Equal(t, at.Format(v.goes), n.Date.Format(v.goes), "its first instant")
+						if n.Date.After(n.Start) {
+							require.NotEqual(t, at.Format(v.goes), n.Date.Add(-time.Second).Format(v.goes), "its first instant")
+						}
+						if v.name != "never, printing the time" { // whose day nobody can tell
+							parsed, err := gens[0].Parse(n.String())
+							require.NoError(t, err)
+							require.Equal(t, n.Start, parsed.Start)
+							require.Equal(t, n.Date, parsed.Date)
+						}
+					}
+				}
+				border, second := utc(t, v.border), utc(t, v.second)
+				next(border.Add(-time.Second), 3)
+				next(border, 1)
+				once, err := gens[0].NextOnce(t.Context(), "IS", "request")
+				require.NoError(t, err)
+				last++
+				require.Equal(t, fmt.Sprintf("IS-%s-%04d", border.Format(v.goes), last), once.String())
+				next(second.Add(-time.Second), 1)
+				next(second, 5)
+				next(border.Add(-time.Second), 1) // the clock was set back
+				next(second, 1)
+				again, err := gens[1].NextOnce(t.Context(), "IS", "request")
+				require.NoError(t, err)
+				require.Equal(t, once.String(), again.String())
+				if v.name != "never, printing the time" {
+					require.Equal(t, once.Date, again.Date)
+				}
+
+				read, err := gens[0].Peek(t.Context(), "IS")
+				require.NoError(t, err)
+				require.Equal(t, last, read.Seq)
+				require.Zero(t, read.Date, "nobody knows when it was issued")
+				require.Empty(t, read.String())
+				all, err := gens[1].History(t.Context(), "IS", 3)
+				require.NoError(t, err)
+				require.NotEmpty(t, all)
+				require.Equal(t, last, all[0].Seq)
+				require.Zero(t, all[0].Date)
+			})
+		}
+	}
+}
+
+// Callers share numbers across a border within their period: each text is of an instant at which its call ran, none comes twice,
+// and the sequence has no gap. The network is slow, so that calls are under way when the text changes.
+func TestManyAcrossABorder(t *testing.T) {
+	for _, v := range varyings {
+		for _, ledger := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, ledger %v", v.name, ledger), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					const callers, each = 100, 6
+					m := simulate(t)
+					time.Sleep(time.Until(utc(t, v.border)) - 300*time.Millisecond) // opening it takes a while
+					far := network(20 * time.Millisecond)
+					opts := append(slices.Clone(v.opts), serial.WithLocation(time.UTC))
+					if ledger {
+						opts = append(opts, serial.WithLedger(new(serialtest.Ledger), 37))
+					}
+					gens := []*serial.Generator{newGenerator(t, m.client(far), opts...), newGenerator(t, m.client(far), opts...)}
+					var mu sync.Mutex
+					var seqs []int
+					texts := map[string]bool{}
+					var wg sync.WaitGroup
+					for i := range callers {
+						wg.Go(func() {
+							ctx, cancel := context.WithCancel(t.Context())
+							defer cancel()
+							for k := range each {
+								before := time.Now().UTC()
+								var got []serial.Number
+								var err error
+								switch {
+								case i == 0:
+									got, err = gens[i%2].NextN(ctx, "IS", 7)
+								case i == 1:
+									got = make([]serial.Number, 1)
+									got[0], err = gens[i%2].NextOnce(ctx, "IS", fmt.Sprint(k))
+								default:
+									got = make([]serial.Number, 1)
+									got[0], err = gens[i%2].NextNumber(ctx, "IS")
+								}
+								require.NoError(t, err)
+								after := time.Now().UTC()
+								text := strings.Split(got[0].String(), "-")[1]
+								allowed := []string{after.Format(v.goes)}
+								for at := before; at.Before(after); at = at.Add(100 * time.Millisecond) {
+									allowed = append(allowed, at.Format(v.goes))
+								}
+								require.Contains(t, allowed, text)
+								for _, n := range got {
+									require.Equal(t, text, strings.Split(n.String(), "-")[1], "one text in a call")
+									mu.Lock()
+									texts[text] = true
+									seqs = append(seqs, int(n.Seq))
+									mu.Unlock()
+								}
+								time.Sleep(time.Duration(i) * time.Millisecond / 2)
+							}
+						})
+					}
+					wg.Wait()
+					require.GreaterOrEqual(t, len(texts), 2, "%v", texts)
+					slices.Sort(seqs)
+					for i, seq := range seqs {
+						require.Equal(t, i+1, seq)
+					}
+					m.requireExpiries()
+				})
+			})
+		}
+	}
+}
+
+// network delays scripts and locks on their way there, and answers on their way back; but not the set-up of a connection, which
+// the client does under a mutex.
+func network(delay time.Duration) hook {
+	return around(func(cmd redis.Cmder, send func() error) error {
+		if cmd.Name() != "set" && !strings.HasPrefix(cmd.Name(), "eval") {
+			return send()
+		}
+		time.Sleep(delay)
+		err := send()
+		time.Sleep(delay)
+		return err
+	})
+}
+
+// A day that prints seconds works over a network of 400 ms: opened once, under the lock, above the floor.
+func TestSecondsOfADayOverANetwork(t *testing.T) {
+	for _, protect := range []string{"floor", "ledger"} {
+		t.Run(protect, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, m *simulation) {
+				far := network(200 * time.Millisecond)
+				asked := 0
+				option := serial.WithFloor(func(context.Context, string, time.Time) (int64, error) {
+					asked++
+					time.Sleep(300 * time.Millisecond)
+					return 0, nil
+				})
+				if protect == "ledger" {
+					l := new(spyLedger)
+					l.before(func(serial.Reservation) error {
+						asked++
+						time.Sleep(300 * time.Millisecond)
+						return nil
+					})
+					option = serial.WithLedger(l, 1000)
+				}
+				var gens [3]*serial.Generator
+				for i := range gens {
+					gens[i] = newGenerator(t, m.client(far), serial.WithLocation(time.UTC), option,
+						serial.WithTemplate("{type}{date:yyyyMMddHHmmss}{seq:5}"))
+				}
+				var mu sync.Mutex
+				var seqs []int
+				var wg sync.WaitGroup
+				for i := range 12 {
+					wg.Go(func() {
+						for k := range 20 {
+							before := time.Now().UTC()
+							n, err := gens[i%3].NextNumber(t.Context(), "IS")
+							require.NoError(t, err)
+							after := time.Now().UTC()
+							most := 4 * time.Second
+							if k == 0 {
+								most = 10 * time.Second
+							}
+							require.LessOrEqual(t, after.Sub(before), most)
+							text := n.String()[2:16]
+							require.LessOrEqual(t, before.Format("20060102150405"), text)
+							require.GreaterOrEqual(t, after.Format("20060102150405"), text)
+							mu.Lock()
+							seqs = append(seqs, int(n.Seq))
+							mu.Unlock()
+							time.Sleep(time.Duration(i) * 37 * time.Millisecond)
+						}
+					})
+				}
+				wg.Wait()
+				require.Equal(t, 1, asked)
+				slices.Sort(seqs)
+				for i, seq := range seqs {
+					require.Equal(t, i+1, seq)
+				}
+			})
+		})
+	}
+}

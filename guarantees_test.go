@@ -1,0 +1,160 @@
+package serial_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/redistest"
+	"github.com/dailyserial/serial/serialtest"
+)
+
+// Each promise of docs/guarantees.md names the tests that prove it, and they name it.
+func TestGuarantees(t *testing.T) {
+	page := guide(t, "guarantees.md")
+	for _, table := range regexp.MustCompile(`(?m)^\|.*\| test \|\n\| ---.*\n((?:\|.*\n)+)`).FindAllStringSubmatch(page, -1) {
+		for row := range strings.Lines(table[1]) {
+			require.Regexp(t, `^\| \*\*[a-z]+(-[a-z]+)+\*\*: `, row, "a row has the name of a promise")
+		}
+	}
+	promised := map[string]bool{}
+	var named, naming []string // "promise: package test"
+	for _, promise := range regexp.MustCompile(`\*\*([a-z]+(?:-[a-z]+)+)\*\*: (.*)`).FindAllStringSubmatch(page, -1) {
+		require.False(t, promised[promise[1]], "two promises have the name %s", promise[1])
+		promised[promise[1]] = true
+		tests := regexp.MustCompile("faults: |`(Test\\w+)`").FindAllStringSubmatch(promise[2], -1)
+		dir, count := ".", 0
+		for _, test := range tests {
+			if test[1] == "" {
+				dir = filepath.Join("internal", "faults")
+				continue
+			}
+			named = append(named, fmt.Sprintf("%s: %s %s", promise[1], dir, test[1]))
+			count++
+		}
+		require.NotZero(t, count, "%s names no test", promise[1])
+	}
+	require.NotEmpty(t, named)
+
+	require.NoError(t, filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		source := strings.ReplaceAll(string(text), "\r\n", "\n")
+		comments := regexp.MustCompile(`(?m)^// Guarantees: (.*)\.\nfunc (Test\w+)\(t `).FindAllStringSubmatch(source, -1)
+		require.Equal(t, strings.Count(source, "\n// Guarantees: "), len(comments), "%s: the line belongs directly above a test", path)
+		for _, c := range comments {
+			for promise := range strings.SplitSeq(c[1], ", ") {
+				naming = append(naming, fmt.Sprintf("%s: %s %s", promise, filepath.Dir(path), c[2]))
+			}
+		}
+		return err
+	}))
+	require.ElementsMatch(t, named, naming, "the page's promises and tests, and those in the comments of tests")
+}
+
+// The tests below show what docs/guarantees.md says that nothing prevents. If one fails, correct that page.
+
+// limits runs f with each protection, on a new generator and on one that remembers. numbers has the sequence that f must
+// return; 0 stands for ErrCounterLost.
+func limits(t *testing.T, numbers [3][2]int64, f func(t *testing.T, remembers bool, stored *int64, opts []serial.Option) (serial.Number, error)) {
+	for i, with := range []string{"nothing", "floor", "ledger"} {
+		for j, remembers := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, remembers %v", with, remembers), func(t *testing.T) {
+				stored := new(int64)
+				opts := [][]serial.Option{
+					nil,
+					{serial.WithFloor(func(context.Context, string, time.Time) (int64, error) { return *stored, nil })},
+					{serial.WithLedger(new(serialtest.Ledger), 10)},
+				}[i]
+				number, err := f(t, remembers, stored, opts)
+				if numbers[i][j] == 0 {
+					require.ErrorIs(t, err, serial.ErrCounterLost)
+					return
+				}
+				require.NoError(t, err)
+				require.Equal(t, numbers[i][j], number.Seq)
+			})
+		}
+	}
+}
+
+// Redis's clock is nine days ahead for two seconds: counter and record expire. Only a floor, a ledger or a process that
+// remembers can tell that from a new series; retention is no help.
+// Guarantees: record-expired.
+func TestLimitOfAClockNineDaysAhead(t *testing.T) {
+	limits(t, [3][2]int64{{1, 0}, {4, 4}, {11, 11}}, func(t *testing.T, remembers bool, stored *int64, opts []serial.Option) (n serial.Number, err error) {
+		inBubble(t, func(t *testing.T, m *simulation) {
+			opts = append(opts, serial.WithLocation(time.UTC), serial.WithRetention(5))
+			gen := newGenerator(t, m.client(), opts...)
+			require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 3)))
+			*stored = 3
+			m.SetTime(time.Now().AddDate(0, 0, 9))
+			_, err = newGenerator(t, m.client()).Next(t.Context(), "OTHER")
+			require.ErrorIs(t, err, serial.ErrClockSkew, "nothing is opened by that clock")
+			require.Empty(t, m.Keys())
+			m.SetTime(time.Time{})
+			m.ClockTTL(true)
+			if !remembers {
+				gen = newGenerator(t, m.client(), opts...)
+			}
+			n, err = gen.NextNumber(t.Context(), "IS")
+		})
+		return n, err
+	})
+}
+
+// A server's memory or its keys go back in time and its replication ID stays: not even a ledger notices.
+// Guarantees: memory-goes-back, restored-keys.
+func TestLimitOfAServerThatGoesBack(t *testing.T) {
+	t.Parallel()
+	for name, save := range map[string]func(t *testing.T, s *redistest.Server) (goBack func() error){
+		"its memory": func(t *testing.T, s *redistest.Server) func() error {
+			require.NoError(t, s.Do("SAVE").Err())
+			return func() error { return s.Do("DEBUG", "RELOAD", "NOSAVE").Err() }
+		},
+		"its keys": func(t *testing.T, s *redistest.Server) func() error {
+			dumps := map[string]string{}
+			keys, err := s.Do("KEYS", "*").StringSlice()
+			require.NoError(t, err)
+			for _, key := range keys {
+				dumps[key], err = s.Do("DUMP", key).Text()
+				require.NoError(t, err)
+			}
+			return func() (err error) {
+				for key, dump := range dumps {
+					err = errors.Join(err, s.Do("RESTORE", key, time.Hour.Milliseconds(), dump, "REPLACE").Err())
+				}
+				return err
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			limits(t, [3][2]int64{{4, 0}, {4, 7}, {4, 11}}, func(t *testing.T, remembers bool, stored *int64, opts []serial.Option) (serial.Number, error) {
+				s := redistest.Start(t)
+				opts = append(opts, serial.WithLocation(noon()))
+				gen := newGenerator(t, s.Client(t), opts...)
+				require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 3)))
+				goBack := save(t, s)
+				require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 3)))
+				*stored = 6
+				require.NoError(t, goBack())
+				if !remembers {
+					gen = newGenerator(t, s.Client(t), opts...)
+				}
+				return gen.NextNumber(t.Context(), "IS")
+			})
+		})
+	}
+}
