@@ -13,6 +13,8 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dailyserial/serial/internal/budget"
+	"github.com/dailyserial/serial/internal/redisrun"
 	"github.com/dailyserial/serial/internal/redistest"
 	"github.com/dailyserial/serial/internal/store"
 )
@@ -433,5 +435,161 @@ func TestTakeRefused(t *testing.T) {
 		for _, s := range all {
 			require.Contains(t, l.dump(s)[s.keys()[0]], `"5" until`)
 		}
+	}
+}
+
+// noon is when the tests below call: on 24 October 2021.
+var noon = time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC)
+
+// shelf is a miniredis at noon with the series IS, which the numbers of today are issued from.
+type shelf struct {
+	*miniredis.Miniredis
+	*store.Store
+	t               *testing.T
+	node            *store.Node
+	id              string // replication ID
+	manner          string // of a period, behind its bounds
+	today           store.Period
+	series          store.Series
+	record, counter string // keys
+}
+
+func newShelf(t *testing.T, limit int64, ledger bool) *shelf {
+	m := miniredis.RunT(t)
+	m.SetTime(noon)
+	s := &shelf{Miniredis: m, t: t, id: strings.Repeat("a", 40), manner: manner}
+	if ledger {
+		s.manner += " ledger"
+		m.Server().SetPreHook(func(c *server.Peer, cmd string, args ...string) bool {
+			if cmd == "INFO" {
+				c.WriteBulk("# Replication\r\nrole:master\r\nmaster_replid:" + s.id + "\r\n")
+			}
+			return cmd == "INFO"
+		})
+	}
+	client := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	runner := redisrun.New(client, redisrun.Replicas{})
+	s.node, _ = redisrun.NewNodes(runner, func(n *redisrun.Node) *redisrun.Node { return n }).Only()
+	s.Store = store.New(runner, "serial", limit, "days", "0123456789ab", ledger)
+	s.today = s.day(24, 0)
+	s.series = store.Series{Type: "IS", Period: &s.today}
+	s.record, s.counter = s.RecordKey("IS"), s.CounterKey("IS", "20211024")
+	return s
+}
+
+// day is a day of October 2021 that begins at an hour, which may be negative.
+func (s *shelf) day(day, hour int) store.Period {
+	start := time.Date(2021, 10, day, hour, 0, 0, 0, time.UTC).Unix()
+	end := start + 24*60*60
+	return s.NewPeriod(fmt.Sprintf("202110%02d", day), start, end, start, end, end)
+}
+
+// enter makes p the period entered.
+func (s *shelf) enter(p store.Period) {
+	s.HSet(s.record, "entered", fmt.Sprintf("%s %d %d%s", p.Label, p.Start, p.End, s.manner))
+}
+
+// block makes today's counter stand at last, below the ceiling of a block, and gives a claim to owner until an instant.
+func (s *shelf) block(last, ceiling int, owner string, until time.Time) {
+	s.enter(s.today)
+	require.NoError(s.t, s.Set(s.counter, fmt.Sprint(last)))
+	s.HSet(s.record, "ceiling", fmt.Sprint(ceiling), "counterCopy", fmt.Sprint(last), "replID", s.id,
+		"claim", fmt.Sprint(owner, " ", until.UnixMilli()))
+}
+
+func (s *shelf) open(o store.Open) store.Reply {
+	s.t.Helper()
+	b := budget.New(false)
+	o.Series = s.series
+	r, err := s.Open(s.t.Context(), &b, s.node, &o)
+	require.NoError(s.t, err)
+	return r
+}
+
+// What open refuses leaves everything as it was.
+func TestOpenRefuses(t *testing.T) {
+	const lease = 8 * time.Second
+	for name, test := range map[string]struct {
+		ledger  bool
+		state   func(s *shelf)
+		checked time.Time
+		want    store.Status
+	}{
+		"a new day":                     {false, func(s *shelf) { s.enter(s.day(23, 0)) }, noon, store.Issued},
+		"the lock has expired":          {false, func(s *shelf) { s.enter(s.day(23, 0)) }, noon.Add(-lease), store.Late},
+		"the server's clock went back":  {false, func(s *shelf) { s.enter(s.day(23, 0)) }, noon.Add(time.Millisecond), store.Late},
+		"the period entered is to come": {false, func(s *shelf) { s.enter(s.day(25, 0)) }, noon, store.Future},
+		"the counter was there once":    {false, func(s *shelf) { s.enter(s.today) }, noon, store.Lost},
+		"the counter holds no number":   {false, func(s *shelf) { require.NoError(s.t, s.Set(s.counter, "x")) }, noon, store.Lost},
+		"a block":                       {true, func(s *shelf) { s.block(10, 10, token, noon.Add(lease)) }, noon, store.Issued},
+		"the claim is another's":        {true, func(s *shelf) { s.block(10, 10, "other", noon.Add(lease)) }, noon, store.Late},
+		"the claim has expired":         {true, func(s *shelf) { s.block(10, 10, token, noon) }, noon, store.Late},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newShelf(t, 9999, test.ledger)
+			test.state(s)
+			o := store.Open{N: 1, Checked: test.checked, Lease: lease}
+			if test.ledger {
+				o.Block = &store.Block{Token: token, ReplicationID: s.id, After: 10, Upto: 20}
+			}
+			before := s.Dump()
+			require.Equal(t, test.want, s.open(o).Status)
+			if test.want != store.Issued {
+				require.Equal(t, before, s.Dump())
+			}
+		})
+	}
+}
+
+// A block that is of no use leaves the counter where it was; one beyond the limit leaves it at the limit.
+func TestOpenWithAnotherBlock(t *testing.T) {
+	for name, test := range map[string]struct {
+		last, ceiling int
+		n             int
+		after         int64
+		want          store.Status
+		held, counter string
+	}{
+		"used up by now":                       {14, 30, 1, 4, store.Late, "", "14"},
+		"not enough, and some are left before": {12, 15, 9, 16, store.Exhausted, "12", "12"},
+		"beyond the limit":                     {20, 20, 1, 30, store.Exhausted, "20", "20"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newShelf(t, 20, true)
+			s.block(test.last, test.ceiling, token, noon.Add(time.Second))
+			r := s.open(store.Open{N: test.n, Checked: noon, Lease: time.Second,
+				Block: &store.Block{Token: token, ReplicationID: s.id, After: test.after, Upto: test.after + 10}})
+			require.Equal(t, test.want, r.Status)
+			require.Equal(t, test.held, r.Held)
+			s.CheckGet(t, s.counter, test.counter)
+		})
+	}
+}
+
+// Prepare opens no period that does not follow on from the last one.
+func TestPrepareRefuses(t *testing.T) {
+	for name, test := range map[string]struct {
+		entered int // day
+		next    func(s *shelf) store.Period
+		want    store.Status
+	}{
+		"tomorrow":                      {24, func(s *shelf) store.Period { return s.day(25, 0) }, store.Issued},
+		"the day after tomorrow":        {24, func(s *shelf) store.Period { return s.day(26, 0) }, store.Gap},
+		"a tomorrow that begins today":  {24, func(s *shelf) store.Period { return s.day(25, -1) }, store.Conflict},
+		"today has not been opened yet": {23, func(s *shelf) store.Period { return s.day(25, 0) }, store.Missing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newShelf(t, 9999, false)
+			s.enter(s.day(test.entered, 0))
+			require.NoError(t, s.Set(s.counter, "5"))
+			next, b, before := test.next(s), budget.New(false), s.Dump()
+			r, err := s.Prepare(t.Context(), &b, s.node, &store.Prepare{Series: s.series, Next: &next, Checked: true})
+			require.NoError(t, err)
+			require.Equal(t, test.want, r.Status)
+			if test.want != store.Issued {
+				require.Equal(t, before, s.Dump())
+			}
+		})
 	}
 }
