@@ -553,6 +553,17 @@ func TestClaims(t *testing.T) {
 	}
 }
 
+// Release gives back the caller's claim, and no other.
+func TestRelease(t *testing.T) {
+	s := newFixture(t, 9999, true)
+	s.block(10, 10, claim("other", noon))
+	for _, test := range []struct{ token, left string }{{token, claim("other", noon)}, {"oth", claim("other", noon)}, {"other", ""}} {
+		b := budget.New(false)
+		require.NoError(t, s.Release(t.Context(), &b, s.node, "IS", test.token))
+		require.Equal(t, test.left, s.HGet(s.record, "claim"), test.token)
+	}
+}
+
 // A SET that an ACL refuses is refused before the record is written: else the record would name a counter that never was.
 func TestSetRefused(t *testing.T) {
 	rdb := redistest.Start(t).Client(t)
