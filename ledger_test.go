@@ -230,6 +230,15 @@ func testLedger(t *testing.T, b backend) {
 		require.Equal(t, s.reservation(s.day, 500, 10), l.reservations()[1])
 	})
 
+	with("set back with its copy", 10, func(t *testing.T, s *series, _ *spyLedger) {
+		for i := range 5 {
+			s.next(s.gen, i+1)
+		}
+		require.NoError(t, s.rdb.Set(t.Context(), s.counter, 2, time.Hour).Err())
+		require.NoError(t, s.rdb.HSet(t.Context(), s.record, "counterCopy", 2).Err())
+		s.next(s.gen, 11)
+	})
+
 	with("a ledger that lost what it set aside", 3, func(t *testing.T, s *series, _ *spyLedger) {
 		s.next(s.gen, 1)
 		gen := s.generator(serial.WithLedger(new(serialtest.Ledger), 3))

@@ -3,6 +3,7 @@ package serial_test
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -316,6 +317,54 @@ func TestPrepareAfterAFastClock(t *testing.T) {
 	require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrCounterLost)
 }
 
+// The record keeps few runs of labels. A day that a fast clock left out between them is new nonetheless: runs that end and begin
+// with consecutive labels are one, also where a month ends, and no run above the label becomes one with another.
+func TestLabelsBetweenThoseOfAFastClock(t *testing.T) {
+	for _, test := range []struct {
+		used       []int // days of October, and on
+		back, then int
+		want       string
+	}{
+		{[]int{31, 32, 35, 37}, 33, 36, "IS202111050001"},
+		{[]int{18, 24, 26}, 22, 23, "IS202110230001"},
+	} {
+		s := newStage(t)
+		gen := s.generator()
+		for _, day := range test.used {
+			s.at(day, 12)
+			s.next(gen)
+		}
+		s.at(test.back, 12)
+		require.NoError(t, gen.Raise(t.Context(), "IS", 0))
+		require.Equal(t, 3, strings.Count(s.HGet("serial:{IS}", "used"), ";"))
+		s.at(test.then, 12)
+		require.Equal(t, test.want, s.next(gen))
+	}
+}
+
+// A ledger repairs no day that a fast clock had used without it, whether it was turned on before, and off, or afterwards.
+func TestLedgerAfterAFastClock(t *testing.T) {
+	s := newStage(t)
+	ledger := serial.WithLedger(new(serialtest.Ledger), 10)
+	for _, call := range []struct {
+		day int
+		gen *serial.Generator
+	}{{22, s.generator(ledger)}, {23, s.generator()}, {26, s.generator()}, {28, s.generator(ledger)}, {29, s.generator(ledger)}} {
+		s.at(call.day, 12)
+		s.next(call.gen)
+	}
+	s.at(24, 12)
+	gen := s.generator(ledger) // which remembers nothing
+	require.NoError(t, gen.Raise(t.Context(), "IS", 0))
+	s.Del("serial:{IS}:20211026")
+	s.Del("serial:{IS}:20211028")
+	s.at(26, 12)
+	_, err := gen.Next(t.Context(), "IS")
+	require.ErrorIs(t, err, serial.ErrCounterLost)
+	s.at(28, 12)
+	require.Equal(t, "IS202110280011", s.next(gen))
+}
+
 // After a fast clock has begun a print mark, days before that have it too, where they were not used with another one.
 func TestPrintMarkBeforeAFastClock(t *testing.T) {
 	s := newStage(t)
@@ -326,7 +375,9 @@ func TestPrintMarkBeforeAFastClock(t *testing.T) {
 	s.at(25, 12)
 	s.next(gen)
 	s.at(24, 12)
-	err := old.Raise(t.Context(), "IS", 0)
+	_, err := old.Next(t.Context(), "IS")
+	require.ErrorIs(t, err, serial.ErrClockSkew)
+	err = old.Raise(t.Context(), "IS", 0)
 	require.ErrorIs(t, err, serial.ErrConflict)
 	require.ErrorContains(t, err, "numbers of IS up to 2021-10-25 were printed with another order of fields")
 	require.NoError(t, gen.Raise(t.Context(), "IS", 0))
@@ -334,6 +385,20 @@ func TestPrintMarkBeforeAFastClock(t *testing.T) {
 	require.NoError(t, s.generator(letters, serial.WithLocation(time.FixedZone("", 3600))).Takeover(t.Context(), "IS", 1))
 	s.at(22, 13)
 	require.ErrorIs(t, gen.Raise(t.Context(), "IS", 1), serial.ErrConflict, "that day was printed in decimal")
+
+	s = newStage(t) // where the old mark was ahead too
+	old, gen = s.generator(), s.generator(letters)
+	s.at(22, 12)
+	s.next(old)
+	s.at(26, 12)
+	s.next(old)
+	s.at(28, 12)
+	s.next(gen)
+	s.at(24, 12)
+	require.NoError(t, gen.Raise(t.Context(), "IS", 0))
+	s.at(26, 13)
+	_, err = gen.Next(t.Context(), "IS")
+	require.ErrorIs(t, err, serial.ErrConflict, "that day was printed in decimal")
 }
 
 // Generators that might print different sequences of a period alike refuse each other until it has ended. Nothing is written.

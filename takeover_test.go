@@ -100,6 +100,7 @@ func testTakeover(t *testing.T, b backend) {
 		all, err := s.gen.History(t.Context(), "IS", 1)
 		require.NoError(t, err)
 		require.Len(t, all, 1)
+		require.NoError(t, s.rdb.HSet(t.Context(), s.record, "claim", "dead 1").Err())
 		require.NoError(t, s.gen.Takeover(t.Context(), "IS", 0))
 		s.next(s.gen, 2)
 		fields := s.rdb.HKeys(t.Context(), s.record).Val()

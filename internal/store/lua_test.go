@@ -13,6 +13,8 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dailyserial/serial/internal/budget"
+	"github.com/dailyserial/serial/internal/redisrun"
 	"github.com/dailyserial/serial/internal/redistest"
 	"github.com/dailyserial/serial/internal/store"
 )
@@ -103,8 +105,11 @@ func (l *lab) call(types int) *call {
 	l.now = now.Unix()
 	c := &call{first: l.now - 1000, past: l.now + 5000, limit: pick[int64](l, 20, 30, 999_999_999_999_999), purpose: pick(l, "issue", "all")}
 	c.clock = pick(l, "", "", "untrusted")
-	if l.IntN(20) == 0 {
+	switch l.IntN(20) {
+	case 0:
 		c.past = l.now - 10 // it is over
+	case 1:
+		c.first = l.now + 10 // it has not begun
 	}
 	c.period = fmt.Sprintf("20211024 %d %d%s", c.first, c.past, manner)
 	if c.ledger = l.IntN(2) == 0; c.ledger {
@@ -413,7 +418,8 @@ func TestTakeRefused(t *testing.T) {
 		options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled} // that of rdb may change
 		options.Username, options.Password = command, "any"
 		c := l.call(1)
-		c.limit, c.purpose, c.past, c.ledger, c.request, c.clock, c.more = 20, "issue", l.now+5000, false, false, "", nil
+		c.limit, c.purpose, c.ledger, c.request, c.clock, c.more = 20, "issue", false, false, "", nil
+		c.first, c.past = l.now-1000, l.now+5000
 		c.period = fmt.Sprintf("20211024 %d %d%s", c.first, c.past, manner)
 		var all []*series
 		for _, name := range []string{"A", "B"} {
@@ -433,5 +439,248 @@ func TestTakeRefused(t *testing.T) {
 		for _, s := range all {
 			require.Contains(t, l.dump(s)[s.keys()[0]], `"5" until`)
 		}
+	}
+}
+
+// noon is when the tests below call: on 24 October 2021.
+var noon = time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC)
+
+// fixture is a miniredis at noon, and the series IS on it.
+type fixture struct {
+	*miniredis.Miniredis
+	*store.Store
+	t               *testing.T
+	node            *store.Node
+	id              string // replication ID
+	manner          string // of a period, behind its bounds
+	today           store.Period
+	series          store.Series
+	record, counter string // keys
+}
+
+// newStore returns a Store of plain days, and its only node.
+func newStore(client *redis.Client, limit int64, ledger bool) (*store.Store, *store.Node) {
+	runner := redisrun.New(client, redisrun.Replicas{})
+	node, _ := redisrun.NewNodes(runner, func(n *redisrun.Node) *redisrun.Node { return n }).Only()
+	return store.New(runner, "serial", limit, "days", "0123456789ab", ledger), node
+}
+
+func newFixture(t *testing.T, limit int64, ledger bool) *fixture {
+	m := miniredis.RunT(t)
+	m.SetTime(noon)
+	s := &fixture{Miniredis: m, t: t, id: strings.Repeat("a", 40), manner: manner}
+	if ledger {
+		s.manner += " ledger"
+		m.Server().SetPreHook(func(c *server.Peer, cmd string, args ...string) bool {
+			if cmd == "INFO" {
+				c.WriteBulk("# Replication\r\nrole:master\r\nmaster_replid:" + s.id + "\r\n")
+			}
+			return cmd == "INFO"
+		})
+	}
+	client := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	t.Cleanup(func() { _ = client.Close() })
+	s.Store, s.node = newStore(client, limit, ledger)
+	s.today = s.day(24, 0)
+	s.series = store.Series{Type: "IS", Period: &s.today}
+	s.record, s.counter = s.RecordKey("IS"), s.CounterKey("IS", "20211024")
+	return s
+}
+
+// day is a day of October 2021 that begins at an hour, which may be negative.
+func (s *fixture) day(day, hour int) store.Period {
+	start := time.Date(2021, 10, day, hour, 0, 0, 0, time.UTC).Unix()
+	end := start + 24*60*60
+	return s.NewPeriod(fmt.Sprintf("202110%02d", day), start, end, start, end, end)
+}
+
+// enter makes p the period entered.
+func (s *fixture) enter(p store.Period) {
+	s.HSet(s.record, "entered", fmt.Sprintf("%s %d %d%s", p.Label, p.Start, p.End, s.manner))
+}
+
+// claim is one as the record has it.
+func claim(owner string, until time.Time) string { return fmt.Sprint(owner, " ", until.UnixMilli()) }
+
+// block makes today's counter stand at last, below the ceiling of a block, and sets a claim.
+func (s *fixture) block(last, ceiling int, claim string) {
+	s.enter(s.today)
+	require.NoError(s.t, s.Set(s.counter, fmt.Sprint(last)))
+	s.HSet(s.record, "ceiling", fmt.Sprint(ceiling), "counterCopy", fmt.Sprint(last), "replID", s.id, "claim", claim)
+}
+
+func (s *fixture) open(o store.Open) store.Reply {
+	s.t.Helper()
+	b := budget.New(false)
+	o.Series = s.series
+	r, err := s.Open(s.t.Context(), &b, s.node, &o)
+	require.NoError(s.t, err)
+	return r
+}
+
+// A claim is given to one caller at a time, until its lease or the caller's lock ends.
+func TestClaims(t *testing.T) {
+	const lease = 8 * time.Second
+	var none time.Time
+	own, others := claim(token, noon.Add(lease)), claim("other", noon.Add(lease))
+	ended, sooner := claim("other", noon), noon.Add(3*time.Second)
+	for name, test := range map[string]struct {
+		claim, after string    // in the record
+		lock         time.Time // when the caller's ends
+		want         store.Status
+	}{
+		"it has expired":                 {ended, own, none, store.Reserved},
+		"the caller has it already":      {own, own, none, store.Reserved},
+		"another has it":                 {others, others, none, store.Claimed},
+		"the clock went back since":      {claim("other", noon.Add(lease+time.Millisecond)), own, none, store.Reserved},
+		"the lock ends before the lease": {ended, claim(token, sooner), sooner, store.Reserved},
+		"the lock has expired":           {ended, ended, noon, store.Late},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newFixture(t, 9999, true)
+			s.block(10, 10, test.claim)
+			s.series.Mark = 12
+			b := budget.New(false)
+			r, err := s.Take(t.Context(), &b, s.node, &store.Take{Series: s.series, N: 1, Purpose: store.ForOpening,
+				Claim: store.Claim{Token: token, Lease: lease, Until: test.lock}})
+			require.NoError(t, err)
+			require.Equal(t, test.want, r.Status)
+			require.Equal(t, test.after, s.HGet(s.record, "claim"))
+			if test.want == store.Reserved {
+				require.EqualValues(t, 12, r.Above, "the caller has seen that number")
+			}
+		})
+	}
+}
+
+// Release gives back the caller's claim, and no other.
+func TestRelease(t *testing.T) {
+	s := newFixture(t, 9999, true)
+	s.block(10, 10, claim("other", noon))
+	for _, test := range []struct{ token, left string }{{token, claim("other", noon)}, {"oth", claim("other", noon)}, {"other", ""}} {
+		b := budget.New(false)
+		require.NoError(t, s.Release(t.Context(), &b, s.node, "IS", test.token))
+		require.Equal(t, test.left, s.HGet(s.record, "claim"), test.token)
+	}
+}
+
+// A SET that an ACL refuses is refused before the record is written: else the record would name a counter that never was.
+func TestSetRefused(t *testing.T) {
+	rdb := redistest.Start(t).Client(t)
+	require.NoError(t, rdb.Do(t.Context(), "ACL", "SETUSER", "any", "on", "nopass", "~*", "+@all", "-set").Err())
+	options := *rdb.Options()
+	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled} // that of rdb may change
+	options.Username, options.Password = "any", "any"
+	client := redis.NewClient(&options)
+	t.Cleanup(func() { _ = client.Close() })
+	s, node := newStore(client, 9999, false)
+	now := time.Now().Unix()
+	today := s.NewPeriod("20211024", now-1000, now+1000, now-1000, now+1000, now+1000)
+	tomorrow := s.NewPeriod("20211025", now+1000, now+2000, now+1000, now+2000, now+2000)
+	series, b := store.Series{Type: "IS", Period: &today}, budget.New(false)
+
+	open := store.Open{Series: series, Checked: time.Unix(now, 0), Lease: time.Minute}
+	_, err := s.Open(t.Context(), &b, node, &open)
+	require.Regexp(t, denied, err)
+	require.Zero(t, rdb.Exists(t.Context(), s.RecordKey("IS")).Val())
+
+	entered := fmt.Sprint("20211024 ", now-1000, " ", now+1000, manner)
+	require.NoError(t, rdb.HSet(t.Context(), s.RecordKey("IS"), "entered", entered).Err())
+	_, err = s.Prepare(t.Context(), &b, node, &store.Prepare{Series: series, Next: &tomorrow, Checked: true})
+	require.Regexp(t, denied, err)
+	require.Equal(t, map[string]string{"entered": entered}, rdb.HGetAll(t.Context(), s.RecordKey("IS")).Val())
+}
+
+// What open refuses leaves everything as it was.
+func TestOpenRefuses(t *testing.T) {
+	const lease = 8 * time.Second
+	enter := func(day int) func(s *fixture) {
+		return func(s *fixture) { s.enter(s.day(day, 0)) }
+	}
+	block := func(owner string, until time.Time) func(s *fixture) {
+		return func(s *fixture) { s.block(10, 10, claim(owner, until)) }
+	}
+	noNumber := func(s *fixture) { require.NoError(s.t, s.Set(s.counter, "x")) }
+	for name, test := range map[string]struct {
+		ledger  bool
+		state   func(s *fixture)
+		checked time.Time
+		want    store.Status
+	}{
+		"a new day":                     {false, enter(23), noon, store.Issued},
+		"the lock has expired":          {false, enter(23), noon.Add(-lease), store.Late},
+		"the server's clock went back":  {false, enter(23), noon.Add(time.Millisecond), store.Late},
+		"the period entered is to come": {false, enter(25), noon, store.Future},
+		"the counter was there once":    {false, enter(24), noon, store.Lost},
+		"the counter holds no number":   {false, noNumber, noon, store.Lost},
+		"a block":                       {true, block(token, noon.Add(lease)), noon, store.Issued},
+		"the claim is another's":        {true, block("other", noon.Add(lease)), noon, store.Late},
+		"the claim has expired":         {true, block(token, noon), noon, store.Late},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newFixture(t, 9999, test.ledger)
+			test.state(s)
+			o := store.Open{N: 1, Checked: test.checked, Lease: lease}
+			if test.ledger {
+				o.Block = &store.Block{Token: token, ReplicationID: s.id, After: 10, Upto: 20}
+			}
+			before := s.Dump()
+			require.Equal(t, test.want, s.open(o).Status)
+			if test.want != store.Issued {
+				require.Equal(t, before, s.Dump())
+			}
+		})
+	}
+}
+
+// A block that is of no use leaves the counter where it was; one beyond the limit leaves it at the limit.
+func TestOpenWithAnotherBlock(t *testing.T) {
+	for name, test := range map[string]struct {
+		last, ceiling int
+		n             int
+		after         int64
+		want          store.Status
+		held, counter string
+	}{
+		"used up by now":                       {14, 30, 1, 4, store.Late, "", "14"},
+		"not enough, and some are left before": {12, 15, 9, 16, store.Exhausted, "12", "12"},
+		"beyond the limit":                     {20, 20, 1, 30, store.Exhausted, "20", "20"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newFixture(t, 20, true)
+			s.block(test.last, test.ceiling, claim(token, noon.Add(time.Second)))
+			r := s.open(store.Open{N: test.n, Checked: noon, Lease: time.Second,
+				Block: &store.Block{Token: token, ReplicationID: s.id, After: test.after, Upto: test.after + 10}})
+			require.Equal(t, test.want, r.Status)
+			require.Equal(t, test.held, r.Held)
+			s.CheckGet(t, s.counter, test.counter)
+		})
+	}
+}
+
+// Prepare opens no period that does not follow on from the last one.
+func TestPrepareRefuses(t *testing.T) {
+	for name, test := range map[string]struct {
+		entered int // day
+		next    func(s *fixture) store.Period
+		want    store.Status
+	}{
+		"tomorrow":                      {24, func(s *fixture) store.Period { return s.day(25, 0) }, store.Issued},
+		"the day after tomorrow":        {24, func(s *fixture) store.Period { return s.day(26, 0) }, store.Gap},
+		"a tomorrow that begins today":  {24, func(s *fixture) store.Period { return s.day(25, -1) }, store.Conflict},
+		"today has not been opened yet": {23, func(s *fixture) store.Period { return s.day(25, 0) }, store.Missing},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newFixture(t, 9999, false)
+			s.enter(s.day(test.entered, 0))
+			require.NoError(t, s.Set(s.counter, "5"))
+			next, b, before := test.next(s), budget.New(false), s.Dump()
+			r, err := s.Prepare(t.Context(), &b, s.node, &store.Prepare{Series: s.series, Next: &next, Checked: true})
+			require.NoError(t, err)
+			require.Equal(t, test.want, r.Status)
+			if test.want != store.Issued {
+				require.Equal(t, before, s.Dump())
+			}
+		})
 	}
 }
