@@ -591,7 +591,7 @@ func TestSetRefused(t *testing.T) {
 	require.Equal(t, map[string]string{"entered": entered}, rdb.HGetAll(t.Context(), s.RecordKey("IS")).Val())
 }
 
-// What open refuses leaves everything as it was.
+// What open refuses leaves everything as it was, and what it does uses the claim up.
 func TestOpenRefuses(t *testing.T) {
 	const lease = 8 * time.Second
 	enter := func(day int) func(s *fixture) {
@@ -628,6 +628,8 @@ func TestOpenRefuses(t *testing.T) {
 			require.Equal(t, test.want, s.open(o).Status)
 			if test.want != store.Issued {
 				require.Equal(t, before, s.Dump())
+			} else {
+				require.Empty(t, s.HGet(s.record, "claim"))
 			}
 		})
 	}
