@@ -142,6 +142,9 @@ func (s *Scheme) Series(typ string) (string, error) {
 	return s.series(typ), nil
 }
 
+// local returns a Unix time in the time zone of the scheme.
+func (s *scheme) local(unix int64) time.Time { return time.Unix(unix, 0).In(s.calendar.Location) }
+
 func (s *scheme) series(typ string) string { return s.prefix + ":" + typ }
 
 // Calendar returns what a series of this Scheme counts by, such as "days" or "years from April 1": its [Period] and, where quarters
@@ -163,8 +166,7 @@ func (s *Scheme) Span(at time.Time) (start, end time.Time, err error) {
 	if err != nil {
 		return time.Time{}, time.Time{}, err
 	}
-	loc := s.calendar.Location
-	return time.Unix(span.From, 0).In(loc), time.Unix(span.To, 0).In(loc), nil
+	return s.local(span.From), s.local(span.To), nil
 }
 
 // Period returns the period of an instant: its label, as in keys and in a ledger, its first instant and the first one after it. If
@@ -173,8 +175,8 @@ func (s *Scheme) Period(at time.Time) (label string, start, end time.Time) {
 	if !s.calendar.Covers(at) {
 		return "", time.Time{}, time.Time{}
 	}
-	p, loc := s.calendar.At(at), s.calendar.Location
-	return p.Label, time.Unix(p.Start, 0).In(loc), time.Unix(p.End, 0).In(loc)
+	p := s.calendar.At(at)
+	return p.Label, s.local(p.Start), s.local(p.End)
 }
 
 // Limits returns the first and the last sequence of a period.
