@@ -2,7 +2,6 @@ package serial
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -21,13 +20,8 @@ import (
 //
 // Default none; nil is refused.
 func WithFloor(floor func(ctx context.Context, typ string, start time.Time) (int64, error)) Option {
-	return option{"WithFloor", false, func(c *config) error {
-		if floor == nil {
-			return errors.New("serial: WithFloor: the function is nil")
-		}
-		c.floor = floor
-		return nil
-	}}
+	err := refuseIf(floor == nil, "serial: WithFloor: the function is nil")
+	return option{"WithFloor", false, err, func(c *config) { c.floor = floor }}
 }
 
 // askFloor asks the floor, which has until then, and the caller's context, to answer.

@@ -3,7 +3,6 @@ package serial
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"math"
 	"time"
 )
@@ -82,13 +81,10 @@ type ExhaustionInfo struct {
 // Default none. A NearlyExhaustedAt outside 0 to 1 is refused.
 func WithHooks(hooks Hooks) Option {
 	hooks.NearlyExhaustedAt = cmp.Or(hooks.NearlyExhaustedAt, 0.8)
-	return option{"WithHooks", false, func(c *config) error {
-		if at := hooks.NearlyExhaustedAt; !(at >= 0 && at <= 1) {
-			return fmt.Errorf("serial: WithHooks: NearlyExhaustedAt is %v; allowed are more than 0 to 1, and 0 for 0.8", at)
-		}
-		c.hooks = &hooks
-		return nil
-	}}
+	at := hooks.NearlyExhaustedAt
+	err := refuseIf(!(at >= 0 && at <= 1),
+		"serial: WithHooks: NearlyExhaustedAt is %v; allowed are more than 0 to 1, and 0 for 0.8", at)
+	return option{"WithHooks", false, err, func(c *config) { c.hooks = &hooks }}
 }
 
 // A trace collects what the hooks are called with when a call ends.

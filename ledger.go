@@ -1,9 +1,9 @@
 package serial
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
 	"time"
 
@@ -73,16 +73,11 @@ func (r Reservation) Check(calendar, printMark string) error {
 //
 // Default none. A nil ledger is refused, and so is a block that is not 1 to 10^15-1.
 func WithLedger(l Ledger, block int64) Option {
-	return option{"WithLedger", false, func(c *config) error {
-		if isNil(l) {
-			return errors.New("serial: WithLedger: the ledger is nil")
-		}
-		if most := int64(store.MaxSeq); block < 1 || block > most {
-			return fmt.Errorf("serial: WithLedger: a block of %d: allowed are 1 to %d", block, most)
-		}
-		c.ledger, c.block = l, block
-		return nil
-	}}
+	err := cmp.Or(
+		refuseIf(isNil(l), "serial: WithLedger: the ledger is nil"),
+		refuseIf(block < 1 || block > store.MaxSeq,
+			"serial: WithLedger: a block of %d; allowed are 1 to %d", block, int64(store.MaxSeq)))
+	return option{"WithLedger", false, err, func(c *config) { c.ledger, c.block = l, block }}
 }
 
 // A claim is the right to install one block. Redis gives it to one caller at a time, for the lock's expiry, and open
