@@ -3,7 +3,6 @@ package serial
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"strings"
@@ -65,8 +64,8 @@ func (s *Scheme) Audit(typ string, at time.Time, last int64, used iter.Seq2[stri
 	if err != nil {
 		return Report{}, err
 	}
-	if largest := template.MaxSequence; last < 0 || last > largest {
-		return Report{}, fmt.Errorf("serial: Audit of %s: last sequence %d: allowed are 0 to %d", typ, last, largest)
+	if most := template.MaxSequence; last < 0 || last > most {
+		return Report{}, fmt.Errorf("serial: Audit of %s: last sequence %d: allowed are 0 to %d", typ, last, most)
 	}
 	if err := a.read(context.Background(), used, last); err != nil {
 		return Report{}, err
@@ -83,14 +82,9 @@ type audit struct {
 }
 
 func (s *scheme) newAudit(typ string, at time.Time, used iter.Seq2[string, error]) (*audit, error) {
-	if err := s.template.CheckType(typ); err != nil {
-		return nil, err
-	}
-	if used == nil {
-		return nil, errors.New("serial: Audit: the used numbers are nil; " +
-			"if there are none, pass an iterator that yields nothing")
-	}
 	span, err := s.template.DatedSpan(at)
+	err = cmp.Or(s.template.CheckType(typ), refuseIf(used == nil,
+		"serial: Audit: the used numbers are nil; if there are none, pass an iterator that yields nothing"), err)
 	if err != nil {
 		return nil, err
 	}

@@ -8,15 +8,14 @@ import (
 	"github.com/dailyserial/serial/internal/redisrun"
 )
 
-// WithFloor sets a source that outlives Redis, usually a query for the greatest number in a database. The function returns
-// the highest sequence of typ that may already have been used in the period that begins at start, 0 if none was. It is
-// called whenever a counter has to be created or repaired, under the lock of that type and period, so that one process asks
-// and not all of them. The counter then continues above its answer, and a lost counter is repaired instead of giving
-// [ErrCounterLost].
+// WithFloor sets a function that asks a source that outlives Redis, usually a database for the greatest number in it. It returns
+// the highest sequence of typ that may already have been used in the period that begins at start, 0 if none was. It is called
+// whenever a counter has to be created or repaired, under the lock of that type and period, so that one process asks and not all
+// of them. The counter then continues above the answer, and a lost counter is repaired instead of returning [ErrCounterLost].
 //
-// The function's context ends with the caller's, and at the latest 7 s after the lock was asked for, before the lock
-// expires. It ends earlier if Redis was slow before, since all steps of a call share 10 s. If the function fails, the call
-// that needed it returns its error, and nothing is issued. An answer below 0 or above the largest sequence is an error too.
+// The function's context ends with the caller's, and at the latest 7 s after the lock was requested, before the lock expires. It
+// ends earlier if Redis was slow before, because all steps of a call share 10 s. If the function fails, the call that needed it
+// returns its error, and nothing is issued. An answer below 0 or above the largest sequence is an error too.
 //
 // Default none; nil is refused.
 func WithFloor(floor func(ctx context.Context, typ string, start time.Time) (int64, error)) Option {

@@ -2,7 +2,6 @@ package serial
 
 import (
 	"database/sql/driver"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -48,7 +47,8 @@ func (n Number) String() string {
 // hidden or printed with letters, and if no [Generator] or [Scheme] made the Number.
 func (n Number) Int64() (int64, error) {
 	if n.template == nil {
-		return 0, errors.New("serial: Int64 of a Number that no Generator or Scheme made")
+		_, err := n.text("Int64")
+		return 0, err
 	}
 	return n.template.Int64(n.date, n.Seq)
 }
@@ -97,15 +97,14 @@ func (n Number) Value() (driver.Value, error) {
 // text returns what String does, or an error instead of "". method is the exported method that was called.
 func (n Number) text(method string) (string, error) {
 	text := n.String()
-	switch {
-	case text != "":
+	if text != "" {
 		return text, nil
-	case n.template == nil:
-		return "", fmt.Errorf("serial: %s of a Number that no Generator or Scheme made", method)
-	default:
-		return "", fmt.Errorf("serial: %s of sequence %d of %s: its date is not known, "+
-			"because its template prints more than its period; use Type, Start and Seq", method, n.Seq, n.Type)
 	}
+	if n.template == nil {
+		return "", fmt.Errorf("serial: %s of a Number that no Generator or Scheme made", method)
+	}
+	return "", fmt.Errorf("serial: %s of sequence %d of %s: its date is not known, "+
+		"because its template prints more than its period; use Type, Start and Seq", method, n.Seq, n.Type)
 }
 
 // newNumber returns the number that t prints for a span.

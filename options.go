@@ -170,26 +170,24 @@ const anyDB = -1
 
 // endpointsOf returns the addresses that a client connects to, and its database. It returns no address if a dialer of the user or
 // of Sentinel decides where an address leads.
-func endpointsOf(client redis.UniversalClient) ([]endpoint, int) {
+func endpointsOf(client redis.UniversalClient) (all []endpoint, db int) {
 	switch client := client.(type) {
 	case *redis.Client:
 		opt := client.Options()
 		usual := redis.NewClient(&redis.Options{}) // go-redis does not tell whether a client has a dialer of its own
 		defer func() { _ = usual.Close() }()
-		if reflect.ValueOf(opt.Dialer).Pointer() != reflect.ValueOf(usual.Options().Dialer).Pointer() {
-			return nil, opt.DB
+		if reflect.ValueOf(opt.Dialer).Pointer() == reflect.ValueOf(usual.Options().Dialer).Pointer() {
+			all = []endpoint{{opt.Network, opt.Addr}}
 		}
-		return []endpoint{{opt.Network, opt.Addr}}, opt.DB
+		return all, opt.DB
 	case *redis.ClusterClient:
-		var all []endpoint
 		if opt := client.Options(); opt.Dialer == nil && opt.ClusterSlots == nil {
 			for _, addr := range opt.Addrs {
 				all = append(all, endpoint{"tcp", addr})
 			}
 		}
-		return all, anyDB
 	}
-	return nil, anyDB
+	return all, anyDB
 }
 
 // WithMaxSkew sets how far Redis's clock may differ from this host's when a period is opened or a prepared one is entered. Beyond
@@ -231,7 +229,8 @@ func checkReplicas(client redis.UniversalClient, c redisrun.Replicas) error {
 	}
 	most := cmp.Or(redisrun.ReadTimeout(client)/2, budget.Answers/4)
 	return refuseIf(c.Timeout > most,
-		"serial: WithReplicas(%d, %v): allowed are timeouts up to %v, half of the client's read timeout", c.N, c.Timeout, most)
+		"serial: WithReplicas(%d, %v): allowed are timeouts up to %v, half of the client's read timeout",
+		c.N, c.Timeout, most)
 }
 
 // WithKeyPrefix sets the beginning of every key: a namespace for a tenant or an environment. Generators with different prefixes
