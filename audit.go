@@ -76,7 +76,7 @@ func (s *Scheme) Audit(typ string, at time.Time, last int64, used iter.Seq2[stri
 // An audit accounts for the numbers of a type in one period. Read the used numbers, then close it.
 type audit struct {
 	scheme  *scheme
-	period  template.Span // as a whole
+	period  template.Span // span of the whole period
 	account *account.Account
 	report  Report
 }
@@ -128,7 +128,7 @@ func (a *audit) close(last int64) Report {
 	return r
 }
 
-// numbers returns the numbers of uses. Of one whose text is not known, only the sequence and the period are.
+// numbers returns the numbers that were used. If the text is not known, the number is that of the sequence in the period.
 func (a *audit) numbers(uses []account.Use) (numbers []Number) {
 	for _, u := range uses {
 		n, err := a.scheme.parse(u.Text)

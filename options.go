@@ -27,7 +27,7 @@ type Option interface {
 type option struct {
 	name      string
 	forScheme bool  // allowed for NewScheme
-	err       error // what is wrong with the arguments
+	err       error // error in the arguments, nil if they are allowed
 	set       func(*config)
 }
 
@@ -99,7 +99,7 @@ func isNil(v any) bool {
 	return !r.IsValid() || slices.Contains(nillable, r.Kind()) && r.IsNil()
 }
 
-// checkClient refuses a nil client and *redis.Ring: when a shard dies, a Ring moves keys, and counters with them, to another.
+// checkClient refuses a nil client and *redis.Ring, which moves keys, and so counters, to another shard when one dies.
 func checkClient(client redis.UniversalClient) error {
 	// Only a Ring has this method, so a type that embeds one is refused too.
 	_, ring := client.(interface{ SetAddrs(map[string]string) })
@@ -119,8 +119,8 @@ func WithStart(seq int64) Option {
 	return option{"WithStart", true, err, func(c *config) { c.base = seq - 1 }}
 }
 
-// WithLockClients sets where the lock for opening a period is kept: on independent masters, of which a majority must grant
-// it (Redlock). Uniqueness does not rest on the lock, which only decides who asks the floor.
+// WithLockClients sets the servers that keep the lock for opening a period: independent masters, of which a majority must grant
+// it (Redlock). Uniqueness does not depend on the lock, which only decides who asks the floor.
 //
 // Each client must reach a server of its own, because a server grants a lock only once. If two clients reach one server by
 // different names, a call that cannot get the lock for that reason fails, and its error names the two clients.
@@ -155,13 +155,13 @@ func checkLockClients(clients []redis.UniversalClient) error {
 // sharedAddr returns an address by which both clients reach one server, or "" if none is known. A client of a Cluster and a
 // client of one of its nodes never both get a lock: the node either is the server of the key in the Cluster, or refuses.
 func sharedAddr(a, b redis.UniversalClient) string {
-	ofA, dbA := endpointsOf(a)
-	ofB, dbB := endpointsOf(b)
-	i := slices.IndexFunc(ofA, func(e endpoint) bool { return slices.Contains(ofB, e) })
+	endpointsA, dbA := endpointsOf(a)
+	endpointsB, dbB := endpointsOf(b)
+	i := slices.IndexFunc(endpointsA, func(e endpoint) bool { return slices.Contains(endpointsB, e) })
 	if i < 0 || dbA != dbB && dbA != anyDB && dbB != anyDB {
 		return ""
 	}
-	return ofA[i].addr
+	return endpointsA[i].addr
 }
 
 type endpoint struct{ network, addr string }

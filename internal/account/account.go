@@ -1,5 +1,4 @@
-// Package account compares the sequences that were used with those that were counted. What a number looks like is for its caller to
-// say.
+// Package account compares the sequences that were used with those that were counted. It does not know what numbers look like.
 package account
 
 import (
@@ -8,14 +7,14 @@ import (
 	"github.com/dailyserial/serial/internal/tally"
 )
 
-// Listed is how many entries each list of a [Report] has at most.
+// Listed is the greatest length of each list in a [Report].
 const Listed = 1000
 
 // A Report is the account of the sequences from first to last. The counts are exact.
 type Report struct {
 	Count      int64   // different sequences from first to last that were used
-	Missing    []Range // those that were not, in ascending order
-	Duplicates []Use   // the second use of each sequence that was used more than once
+	Missing    []Range // sequences from first to last that were not used, in ascending order
+	Duplicates []Use   // second use of each sequence that was used more than once
 	Beyond     []Use   // each use of a sequence above last or below first
 
 	MissingCount   int64 // sequences
@@ -29,18 +28,18 @@ type Range struct{ First, Last int64 }
 // A Use is one use of a sequence.
 type Use struct {
 	Seq  int64
-	Text string // the number as it was stored; "" if it is not known
+	Text string // text of the number, "" if it is not known
 }
 
-// An Account collects what was used. One goroutine uses it at a time.
+// An Account collects uses of sequences. One goroutine uses it at a time.
 type Account struct {
-	first, last int64 // sequences above last may be issued before the account is closed
+	first, last int64 // bounds of what was counted before; sequences above last may be issued meanwhile
 	tally       *tally.Tally
 	duplicates  list
 	beyond      list
 }
 
-// New returns an account of the sequences from first to last, which may be less than first for none.
+// New returns an account of the sequences from first to last. If last is less than first, none was counted.
 func New(first, last int64) *Account {
 	last = max(last, first-1)
 	return &Account{first: first, last: last, tally: tally.New(last)}
@@ -61,7 +60,7 @@ func (a *Account) Add(seq int64, text string) error {
 	return nil
 }
 
-// Close returns the report. Sequences up to last that were issued since [New] are ignored. Nothing is added afterwards.
+// Close returns the report. It ignores the sequences that were issued since [New]: those up to last. Add nothing afterwards.
 func (a *Account) Close(last int64) Report {
 	var r Report
 	missing := func(first, last int64) {
@@ -91,13 +90,13 @@ func (a *Account) Close(last int64) Report {
 	return r
 }
 
-// A list is the first uses of a kind, in order. Uses of sequences that may turn out to have been issued meanwhile do not take the
-// place of others.
+// A list is the first uses of a kind, in the order in which they were added. Until the account is closed, nobody knows which of the
+// sequences above its last were issued meanwhile. Uses of those are open, and do not take the place of others.
 type list struct {
-	uses   []Use           // up to Listed that belong here, and up to Listed that may
-	count  int64           // uses that belong here, listed or not
-	open   int64           // uses of sequences above the account's last, which may belong here
-	listed map[int64]int64 // uses of each sequence in the list, once it is settled
+	uses   []Use           // the first Listed uses that belong here, and the first Listed open ones
+	count  int64           // all uses that belong here
+	open   int64           // all open uses
+	listed map[int64]int64 // uses by sequence, once the list is settled
 }
 
 func (l *list) add(seq int64, text string, open bool) {
@@ -110,7 +109,7 @@ func (l *list) add(seq int64, text string, open bool) {
 	}
 }
 
-// settle removes the uses of the sequences from one to another, which were issued meanwhile, and what then exceeds the list's length.
+// settle removes the uses of sequences that were issued meanwhile, and shortens the list to Listed.
 func (l *list) settle(from, to int64) {
 	uses := l.uses
 	l.uses, l.listed = nil, map[int64]int64{}
@@ -122,8 +121,8 @@ func (l *list) settle(from, to int64) {
 	}
 }
 
-// include counts the open uses of a sequence, which do belong here. Those whose place in the list was taken by uses that are now
-// removed are listed too, but their texts are not known.
+// include counts the open uses of a sequence that was not issued meanwhile. If the list has become shorter because settle removed
+// others, it lists those that were not, without their texts, which are not known.
 func (l *list) include(seq, uses int64) {
 	l.count += uses
 	for len(l.uses) < Listed && l.listed[seq] < uses {

@@ -1,5 +1,5 @@
-// Package tally counts which integers of a wide range have come, and which of them more than once, in bounded memory: two bits for
-// each, in pages that are made when they are touched. So their order does not matter, and gaps cost nothing.
+// Package tally records which integers of a wide range were added, and which of them more than once, in bounded memory: two bits
+// for each, in pages that are made when they are first used. So their order does not matter, and gaps cost nothing.
 package tally
 
 import (
@@ -11,39 +11,40 @@ import (
 )
 
 const (
-	maxBytes  = 256 << 20 // of a Tally
-	pageSize  = 4096      // integers of a page
-	pageBytes = 1<<10 + 64
-	moreBytes = 64 // of an integer whose occurrences are counted
+	maxBytes  = 256 << 20  // size of a Tally
+	pageSize  = 4096       // integers in a page
+	pageBytes = 1<<10 + 64 // memory of a page, with its share of the map
+	moreBytes = 64         // memory of an entry in Tally.more
 )
 
 // ErrFull means that a [Tally] would take more than 256 MB.
 var ErrFull = errors.New("the sequences are spread so widely that an account of them takes more than 256 MB")
 
-// A page holds two bits for each of its integers.
+// A page holds two bits for each of its integers: whether it was added, and whether it was added again.
 type page struct{ once, again [pageSize / 64]uint64 }
 
-// A Tally is a set of integers, each of which is at least 0, and of those that came more than once. One goroutine uses it at a time.
+// A Tally records integers, each of which is at least 0. One goroutine uses it at a time.
 type Tally struct {
-	exact int64           // largest integer whose occurrences are not counted beyond the second
-	pages map[int64]*page // by integer / pageSize
+	exact int64           // integer above which all occurrences are counted
+	pages map[int64]*page // pages by integer / pageSize
 	more  map[int64]int64 // occurrences after the second, of integers above exact
-	last  *page           // the one used last
-	index int64           // of last
+	last  *page           // page that was used last
+	index int64           // key of last in pages
 }
 
-// New returns a Tally that holds nothing. It counts all occurrences of the integers above exact. Of the others it keeps only whether
-// there was more than one.
+// New returns an empty Tally. It counts all occurrences of integers above exact. For others it only records whether there was more
+// than one.
 func New(exact int64) *Tally {
 	return &Tally{exact: exact, pages: map[int64]*page{}, more: map[int64]int64{}, index: -1}
 }
 
-// full reports whether there is no room for another page, the maps' own memory included.
+// full reports whether the Tally has no room for another page.
 func (t *Tally) full() bool {
 	return (len(t.pages)+1)*pageBytes+len(t.more)*moreBytes > maxBytes
 }
 
-// Add counts n, and returns how often it came before: 0, 1, or 2 for more than once. With [ErrFull], n was not counted.
+// Add counts n. It returns how often n was added before: 0, 1, or 2 for more than once. The error is [ErrFull]; then n was not
+// counted.
 func (t *Tally) Add(n int64) (before int, err error) {
 	if i := n / pageSize; i != t.index {
 		p := t.pages[i]
@@ -73,8 +74,7 @@ func (t *Tally) Add(n int64) (before int, err error) {
 	return 2, nil
 }
 
-// All yields the integers that came, in ascending order, and how often: for those that are not above exact, 2 stands for more than
-// once.
+// All yields the integers that were added, in ascending order, and how often. For those not above exact, 2 means more than once.
 func (t *Tally) All() iter.Seq2[int64, int64] {
 	return func(yield func(n, times int64) bool) {
 		for _, i := range slices.Sorted(maps.Keys(t.pages)) {
