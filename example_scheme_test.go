@@ -121,7 +121,7 @@ func ExampleScheme_Series() {
 	// shop:INV <nil>
 }
 
-// A series keeps what it counts by.
+// A series keeps its calendar.
 func ExampleScheme_Calendar() {
 	invoices, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerYear),
 		serial.WithYearStart(time.April, 1), serial.WithTemplate("{type}/{date:FFFF-EE}/{seq:4}"))

@@ -1,7 +1,6 @@
 package serial
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -11,8 +10,8 @@ import (
 // A Period is the span that one counter serves; see [WithPeriod].
 type Period int
 
-// The periods that a counter may serve follow the wall clock and the calendar in the Generator's time zone. So an hour, a
-// day or a month may be longer or shorter than others.
+// Periods follow the wall clock and the calendar in the Generator's time zone. So one hour, day or month may be longer or shorter
+// than another.
 const (
 	PerSecond Period = iota + 1 // zero is no Period, so one left unset is refused
 	PerMinute
@@ -25,14 +24,12 @@ const (
 	Never      // numbers never start again, until the year 9999
 )
 
-const allowedPeriods = "allowed are PerSecond, PerMinute, PerHour, PerDay, PerWeek, PerMonth, PerQuarter, PerYear and Never"
-
 var periodNames = [...]string{
-	PerSecond: "PerSecond", PerMinute: "PerMinute", PerHour: "PerHour", PerDay: "PerDay", PerMonth: "PerMonth", PerYear: "PerYear",
-	PerWeek: "PerWeek", PerQuarter: "PerQuarter", Never: "Never",
+	PerSecond: "PerSecond", PerMinute: "PerMinute", PerHour: "PerHour", PerDay: "PerDay", PerMonth: "PerMonth",
+	PerYear: "PerYear", PerWeek: "PerWeek", PerQuarter: "PerQuarter", Never: "Never",
 }
 
-// unit returns the calendar's word for p: they have the same values.
+// unit returns the unit of the calendar that p stands for. They have the same values.
 func (p Period) unit() calendar.Unit { return calendar.Unit(p) }
 
 // String returns the name of the constant, such as "PerDay".
@@ -44,17 +41,12 @@ func (p Period) String() string {
 }
 
 // WithLocation sets the time zone whose midnight resets the counters. Every process that issues numbers of a type must use
-// the same one; if they differ, calls fail with [ErrConflict].
+// the same time zone; if they differ, calls fail with [ErrConflict].
 //
 // Default [time.Local]; nil is refused.
 func WithLocation(loc *time.Location) Option {
-	return option{"WithLocation", true, func(c *config) error {
-		if loc == nil {
-			return errors.New("serial: WithLocation: the location is nil")
-		}
-		c.calendar.Location = loc
-		return nil
-	}}
+	err := refuseIf(loc == nil, "serial: WithLocation: the location is nil")
+	return option{"WithLocation", true, err, func(c *config) { c.calendar.Location = loc }}
 }
 
 // WithPeriod sets the span that one counter serves, and so how often numbers start again:
@@ -66,62 +58,65 @@ func WithLocation(loc *time.Location) Option {
 //	PerQuarter, PerYear             of the business year, see [WithYearStart]
 //	Never                           numbers never start again
 //
-// The template must print what tells one period from the next; see [WithTemplate]. The default one prints the day, which tells
-// all periods from each other but those shorter than a day. Every process that issues numbers of a type must use the same
-// period, for as long as the series lives; if one differs, its calls fail with [ErrConflict].
+// The template must print a date that identifies the period; see [WithTemplate]. The default template prints the day, which is
+// enough for a day and longer periods. Every process that issues numbers of a type must use the same period, for as long as the
+// series lives; if one differs, its calls fail with [ErrConflict].
 //
-// Periods follow the wall clock. Where clocks are set forward, the labels that they jump over are not used. Where clocks
-// are set back, the period that had begun goes on until the clock has passed it again. With PerSecond and a clock set back
-// from 02:00 to 01:00, the second 01:59:59 lasts an hour and has only the sequences of one second. For periods shorter than
-// a day, therefore choose UTC or enough digits.
+// Periods follow the wall clock. If clocks are set forward, the periods that they skip are not used. If clocks are set back, the
+// current period continues until the clock has passed it again. For example, with PerSecond and a clock set back from 02:00 to
+// 01:00, the second 01:59:59 lasts an hour and has only the sequences of one second. So for periods shorter than a day, choose UTC
+// or enough digits.
 //
 // With PerSecond neither [WithFloor] nor [WithLedger] is allowed: a second is too short to ask them.
 //
 // Never is one period, from 1970 to the end of the year 9999 in UTC, in every time zone; its counter expires then. Its numbers
 // need no date. A day start, a retention and [Generator.Prepare] of more than one period are refused. A process that has not
-// used a type for 48 hours may forget the last number it got, by which it would notice that the counter went back.
+// used a type for 48 hours may forget the last number it got, and then does not notice if the counter goes back.
 //
 // Default PerDay. Any other value than these constants is refused.
 func WithPeriod(p Period) Option {
-	return option{"WithPeriod", true, func(c *config) error {
-		c.calendar.Unit = p.unit()
-		return nil
-	}}
+	return option{"WithPeriod", true, nil, func(c *config) { c.calendar.Unit = p.unit() }}
 }
 
 // WithDayStart sets the time of day at which a business day begins. With 4 * time.Hour, a number issued at 03:59 belongs to
-// the day before and bears its date. A week then begins at 04:00 on Monday, a month at 04:00 on its first day, and quarters
-// and years accordingly. The start is a reading of the wall clock, not the time since midnight. If clocks are set forward over
-// it, the day begins at that moment; if it comes twice, the day begins at the first. Every process that issues numbers of a
-// type must use the same start; if they differ, calls fail with [ErrConflict].
+// the previous day and has its date. Weeks then begin at 04:00 on Monday, months at 04:00 on the 1st, and quarters and years
+// accordingly. The start is a time on the wall clock, not the time since midnight. If clocks are set forward past it, the day
+// begins at that moment; if it occurs twice, the day begins at the first. Every process that issues numbers of a type must use the
+// same start; if they differ, calls fail with [ErrConflict].
 //
-// Default 0, midnight. Allowed are whole seconds from 0 to less than 24 h. Other values than 0 are refused for PerSecond,
-// PerMinute, PerHour and Never, and with a template that prints HH, mm or ss: a business day has no hours.
+// Default 0, midnight. Allowed are whole seconds from 0 to less than 24 h. Only 0 is allowed for PerSecond, PerMinute, PerHour and
+// Never, and with a template that prints HH, mm or ss, because a business day has no hours.
 func WithDayStart(start time.Duration) Option {
-	return option{"WithDayStart", true, func(c *config) error {
-		if start < 0 || start >= 24*time.Hour || start%time.Second != 0 {
-			return fmt.Errorf("serial: WithDayStart: %v; allowed are whole seconds from 0 to less than 24h", start)
-		}
-		c.calendar.DayStart = int64(start / time.Second)
-		return nil
-	}}
+	err := refuseIf(start < 0 || start >= 24*time.Hour || start%time.Second != 0,
+		"serial: WithDayStart(%v): allowed are whole seconds from 0 to less than 24h", start)
+	return option{"WithDayStart", true, err, func(c *config) { c.calendar.DayStart = int64(start / time.Second) }}
 }
 
 // WithYearStart sets the first day of the business year: April 1 in India and Japan, April 6 for British taxes, July 1 in
-// Australia, October 1 for the government of the United States. It is for [PerYear] and [PerQuarter], and for the tokens FFFF,
-// FF, EEEE, EE and Q of a template. Elsewhere it has no effect. Quarters begin on the same day of every third month. In keys
-// and in a ledger, a year is named after the calendar year in which it begins.
+// Australia, October 1 for the government of the United States. It affects [PerYear], [PerQuarter], and the tokens FFFF, FF, EEEE,
+// EE and Q of a template; elsewhere it has no effect. Quarters begin on the same day of every third month. In keys and in a ledger,
+// a year is named after the calendar year in which it begins.
 //
-// Where quarters or business years are counted or printed, every process that issues numbers of a type must use the same start, for
+// If quarters or business years are counted or printed, every process that issues numbers of a type must use the same start, for
 // as long as the series lives; if one differs, its calls fail with [ErrConflict].
 //
 // Default January 1. Allowed are days 1 to 28 of every month.
 func WithYearStart(month time.Month, day int) Option {
-	return option{"WithYearStart", true, func(c *config) error {
-		if month < time.January || month > time.December || day < 1 || day > 28 {
-			return fmt.Errorf("serial: WithYearStart: month %d, day %d; allowed are January to December, and days 1 to 28", month, day)
-		}
+	err := refuseIf(month < time.January || month > time.December || day < 1 || day > 28,
+		"serial: WithYearStart: month %d, day %d; allowed are January to December, and days 1 to 28", month, day)
+	return option{"WithYearStart", true, err, func(c *config) {
 		c.calendar.YearStart = calendar.NewYearStart(month, day)
-		return nil
 	}}
+}
+
+// WithRetention keeps every counter for a number of periods after its own, for [Generator.History] and [Generator.Audit]; then
+// Redis drops it. It applies to counters that are created from then on. If several Generators with different retentions open a
+// period, the longest one counts. A counter takes about 100 bytes of Redis's memory.
+//
+// Default 0, which drops a counter when its period ends. Allowed are 0 to 10,000. With [Never], only 0 is allowed: its one counter
+// is kept anyway.
+func WithRetention(periods int) Option {
+	err := refuseIf(periods < 0 || periods > mostKept,
+		"serial: WithRetention(%d): allowed are 0 to %d periods", periods, mostKept)
+	return option{"WithRetention", false, err, func(c *config) { c.retention = periods }}
 }

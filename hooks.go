@@ -3,7 +3,6 @@ package serial
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"math"
 	"time"
 
@@ -13,43 +12,43 @@ import (
 // Hooks are functions that a [Generator] calls as it works, for metrics, traces and logs. Package
 // github.com/dailyserial/serial/serialotel provides them for OpenTelemetry. Each may be nil, and then costs nothing.
 //
-// A hook runs in the goroutine of the call that it reports, just before that call returns, and gets the call's context,
+// A hook runs in the goroutine of the call that it reports, just before that call returns, and receives the call's context,
 // which may have ended. No lock is held meanwhile, so a slow hook delays that call and no other. For one call, hooks run in
 // this order: ClockCorrected, Lost, Opened, Issued or Failed, NearlyExhausted. Hooks must be safe for use by several
-// goroutines. If a hook panics, the panic is dropped and the number is issued all the same.
+// goroutines. If a hook panics, the panic is dropped and the call returns its result all the same.
 type Hooks struct {
 	// Issued is called for every call that returns numbers.
 	Issued func(context.Context, IssuedInfo)
-	// Failed is called for every call that was to return numbers and returns an error.
+	// Failed is called for every call that returns an error instead of numbers.
 	Failed func(context.Context, FailedInfo)
-	// Opened is called for every call that has opened the current period, or reopened it after its counter was lost. It is
-	// not called for periods that Prepare opens ahead, nor for a counter that a block of the ledger has put right.
+	// Opened is called for every call that opened the current period, or reopened it after its counter was lost. It is not
+	// called for periods that Prepare opens ahead, nor for a counter that a block of the ledger repaired.
 	Opened func(context.Context, OpenedInfo)
-	// Lost is called for every call that has found a counter gone or set back, whether that was repaired or not. If many
-	// calls find the same loss, it is called for each. It is not called by History, which leaves a lost counter out.
+	// Lost is called for every call that found a counter gone or set back, whether or not it was repaired. If many calls find
+	// the same loss, Lost is called for each. It is not called by History, which leaves out lost counters.
 	Lost func(context.Context, LostInfo)
-	// ClockCorrected is called when a server's clock turns out to be in another period than this process assumed, for
-	// example because the host's clock is wrong. From then on the offset is taken into account. Around midnight an offset
-	// of a few milliseconds is enough.
+	// ClockCorrected is called if a server's clock is in another period than this process assumed, for example because the
+	// host's clock is wrong. From then on the process takes the offset into account. Around midnight, an offset of a few
+	// milliseconds is enough.
 	ClockCorrected func(context.Context, ClockInfo)
-	// NearlyExhausted is called once per type and period by each Generator, when the share NearlyExhaustedAt of the
-	// period's numbers is used.
+	// NearlyExhausted is called once per type and period by each Generator, when the share NearlyExhaustedAt of the period's
+	// numbers is used.
 	NearlyExhausted func(context.Context, ExhaustionInfo)
-	// NearlyExhaustedAt is a share of the numbers of a period, more than 0 and at most 1; 0 stands for 0.8.
+	// NearlyExhaustedAt is a share of the numbers of a period, more than 0 and at most 1; 0 means 0.8.
 	NearlyExhaustedAt float64
 }
 
 // IssuedInfo describes a call that returned numbers.
 type IssuedInfo struct {
 	Last     Number        // last number issued
-	Count    int           // numbers issued; 0 for a request that [Generator.NextOnce] answered as before
+	Count    int           // count of numbers issued; 0 if [Generator.NextOnce] repeated an earlier answer
 	Duration time.Duration // duration of the call
 }
 
 // FailedInfo describes a call that returned an error instead of numbers.
 type FailedInfo struct {
 	Type     string        // type that was asked for; it may be invalid
-	Count    int           // numbers asked for
+	Count    int           // count of numbers asked for
 	Err      error         // error that the call returns
 	Duration time.Duration // duration of the call
 }
@@ -61,7 +60,7 @@ type OpenedInfo struct {
 	Wait  time.Duration // time from the beginning of the call until the period was open
 }
 
-// LostInfo describes a counter that is gone or went back.
+// LostInfo describes a counter that is gone or was set back.
 type LostInfo struct {
 	Type  string
 	Start time.Time // first instant of the period
@@ -75,22 +74,19 @@ type ClockInfo struct {
 
 // ExhaustionInfo describes a period that has few numbers left.
 type ExhaustionInfo struct {
-	Last       Number
-	Used, Size int64 // sequences of the period that are used, and all that it has
+	Last       Number // last number issued
+	Used, Size int64  // count of the period's sequences that are used, and of all
 }
 
 // WithHooks sets functions to call as the Generator works; see [Hooks].
 //
-// Default none. A NearlyExhaustedAt outside 0 to 1 is refused.
+// Default none. Allowed is a NearlyExhaustedAt of 0 to 1; 0 means 0.8.
 func WithHooks(hooks Hooks) Option {
 	hooks.NearlyExhaustedAt = cmp.Or(hooks.NearlyExhaustedAt, 0.8)
-	return option{"WithHooks", false, func(c *config) error {
-		if at := hooks.NearlyExhaustedAt; !(at >= 0 && at <= 1) {
-			return fmt.Errorf("serial: WithHooks: NearlyExhaustedAt is %v; allowed are more than 0 to 1, and 0 for 0.8", at)
-		}
-		c.hooks = &hooks
-		return nil
-	}}
+	at := hooks.NearlyExhaustedAt
+	err := refuseIf(!(at >= 0 && at <= 1),
+		"serial: WithHooks: NearlyExhaustedAt %v: allowed are more than 0 to 1, and 0 for 0.8", at)
+	return option{"WithHooks", false, err, func(c *config) { c.hooks = &hooks }}
 }
 
 // now is when a call begins, if hooks want to know.
@@ -108,15 +104,14 @@ func (g *Generator) finish(ctx context.Context, c *issue.Call, began time.Time, 
 		return err
 	}
 	typ, e := c.Type(), c.Events()
-	start := func(s *issue.Span) time.Time { return time.Unix(s.Start, 0).In(g.calendar.Location) }
 	if e.Corrected {
 		tell(ctx, g.hooks.ClockCorrected, ClockInfo{e.Offset, e.Before})
 	}
 	if e.Lost != nil {
-		tell(ctx, g.hooks.Lost, LostInfo{typ, start(e.Lost), e.Held})
+		tell(ctx, g.hooks.Lost, LostInfo{typ, g.local(e.Lost.Start), e.Held})
 	}
 	if e.Opened != nil {
-		tell(ctx, g.hooks.Opened, OpenedInfo{typ, start(e.Opened), e.OpenedAt.Sub(began)})
+		tell(ctx, g.hooks.Opened, OpenedInfo{typ, g.local(e.Opened.Start), e.OpenedAt.Sub(began)})
 	}
 	return err
 }

@@ -18,62 +18,79 @@ import (
 	"github.com/dailyserial/serial/internal/redisrun"
 )
 
-// An Option configures a [Generator], and some configure a [Scheme]. [New] and [NewScheme] check the options. If an option is
-// given twice, the last one counts.
+// An Option configures a [Generator]; some also configure a [Scheme]. [New] and [NewScheme] check the options, whose order does not
+// matter. If an option is given twice, the last one counts.
 type Option interface {
 	apply(*config) error
 }
 
 // An option is the only Option.
 type option struct {
-	name     string
-	ofScheme bool // allowed for NewScheme
-	set      func(*config) error
+	name      string
+	forScheme bool  // allowed for NewScheme
+	err       error // error in the arguments, nil if they are allowed
+	set       func(*config)
 }
 
 func (o option) apply(c *config) error {
-	if c.schemeOnly && !o.ofScheme {
-		return fmt.Errorf("serial: NewScheme: %s is for a Generator; allowed are WithLocation, WithTemplate, WithPeriod, WithDayStart, "+
-			"WithYearStart, WithStart, WithHiddenSequence and WithKeyPrefix", o.name)
+	if c.schemeOnly && !o.forScheme {
+		return fmt.Errorf("serial: NewScheme: %s is for a Generator; allowed are WithLocation, WithTemplate, "+
+			"WithPeriod, WithDayStart, WithYearStart, WithStart, WithHiddenSequence and WithKeyPrefix", o.name)
 	}
-	return o.set(c)
+	if o.err == nil {
+		o.set(c)
+	}
+	return o.err
+}
+
+// refuseIf returns an error if an argument is wrong.
+func refuseIf(wrong bool, format string, args ...any) error {
+	if !wrong {
+		return nil
+	}
+	return fmt.Errorf(format, args...)
 }
 
 type config struct {
 	scheme
-	schemeOnly  bool                                                                  // it is for NewScheme
+	schemeOnly  bool                                                                  // NewScheme was called
 	floor       func(ctx context.Context, typ string, start time.Time) (int64, error) // nil for none
 	ledger      Ledger                                                                // nil for none
 	block       int64                                                                 // sequences per reservation
-	confirm     redisrun.Replicas
+	confirm     redisrun.Replicas                                                     // replicas that confirm numbers
 	lockClients []redis.UniversalClient
-	maxSkew     time.Duration // negative to turn the check off
+	maxSkew     time.Duration // tolerated difference of clocks, negative for any
 	retention   int           // periods for which a counter is kept after its own
 	hooks       *Hooks        // nil for none
 }
 
 func newConfig(client redis.UniversalClient, opts []Option) (*config, error) {
-	c := &config{scheme: newScheme(), maxSkew: time.Hour}
-	errs := append([]error{checkClient(client)}, c.applyAll(opts)...)
-	if c.lockClients == nil {
-		c.lockClients = []redis.UniversalClient{client}
+	c := &config{scheme: newScheme(), lockClients: []redis.UniversalClient{client}, maxSkew: time.Hour}
+	err := checkClient(client)
+	errs := append([]error{err}, c.applyAll(opts)...)
+	if err == nil {
+		errs = append(errs, checkReplicas(client, c.confirm))
 	}
-	if errs[0] == nil {
-		errs = append(errs, checkReplicate(client, c.confirm))
+	unit := c.calendar.Unit
+	errs = append(errs,
+		refuseIf(unit == calendar.Second && (c.floor != nil || c.ledger != nil),
+			"serial: WithPeriod(PerSecond): a second is too short to ask a floor or a ledger; "+
+				"allowed are PerMinute and longer, or PerSecond without WithFloor and WithLedger"),
+		refuseIf(unit == calendar.Never && c.retention > 0,
+			"serial: WithRetention(%d): Never has one period, which is kept anyway; leave the option out", c.retention))
+	return c, errors.Join(append(errs, c.complete()...)...)
+}
+
+// applyAll applies options.
+func (c *config) applyAll(opts []Option) (errs []error) {
+	for i, o := range opts {
+		if o == nil {
+			errs = append(errs, fmt.Errorf("serial: option %d is nil", i+1))
+			continue
+		}
+		errs = append(errs, o.apply(c))
 	}
-	if per := c.calendar.Unit; per == calendar.Second && c.floor != nil {
-		errs = append(errs, errors.New("serial: WithFloor: a second is too short to ask a floor; "+
-			"allowed are PerMinute and longer, or PerSecond without a floor"))
-	} else if per == calendar.Second && c.ledger != nil {
-		errs = append(errs, errors.New("serial: WithLedger: a second is too short to ask a ledger; "+
-			"allowed are PerMinute and longer, or PerSecond without a ledger"))
-	} else if per == calendar.Never && c.retention > 0 {
-		errs = append(errs, errors.New("serial: WithRetention: Never has one period, which is kept anyway; leave the option out"))
-	}
-	if err := errors.Join(append(errs, c.complete()...)...); err != nil {
-		return nil, err
-	}
-	return c, nil
+	return errs
 }
 
 // issuing is how numbers are issued.
@@ -99,208 +116,168 @@ func (c *config) issuing(client redis.UniversalClient) issue.Config {
 
 // isNil reports whether v is nil or holds a nil pointer, function, map, slice or channel.
 func isNil(v any) bool {
+	nillable := []reflect.Kind{reflect.Pointer, reflect.Func, reflect.Map, reflect.Slice, reflect.Chan}
 	r := reflect.ValueOf(v)
-	switch r.Kind() {
-	case reflect.Invalid:
-		return true
-	case reflect.Pointer, reflect.Func, reflect.Map, reflect.Slice, reflect.Chan:
-		return r.IsNil()
-	}
-	return false
+	return !r.IsValid() || slices.Contains(nillable, r.Kind()) && r.IsNil()
 }
 
-// checkClient refuses a nil client and *redis.Ring: when a shard dies, a Ring moves keys, and counters with them, to another.
+// checkClient refuses a nil client and *redis.Ring, which moves keys, and so counters, to another shard when one dies.
 func checkClient(client redis.UniversalClient) error {
-	if isNil(client) {
-		return errors.New("serial: the Redis client is nil")
-	}
-	// A Ring is known by a method that only it has, so a type that embeds a *redis.Ring is refused too.
-	if _, ok := client.(interface{ SetAddrs(map[string]string) }); ok {
-		return errors.New("serial: *redis.Ring is refused: when a shard dies it moves counters to another one; " +
-			"use *redis.Client, a Sentinel client or *redis.ClusterClient")
-	}
-	return nil
+	// Only a Ring has this method, so a type that embeds one is refused too.
+	_, ring := client.(interface{ SetAddrs(map[string]string) })
+	return cmp.Or(
+		refuseIf(isNil(client), "serial: the Redis client is nil"),
+		refuseIf(ring, "serial: *redis.Ring moves counters to another shard when one dies; "+
+			"allowed are *redis.Client, a Sentinel client and *redis.ClusterClient"))
 }
 
-// WithRetention keeps every counter for that many periods after its own, for [Generator.History]; then Redis drops it. It
-// applies to counters that are created from then on. If several Generators with different retentions open a period, the
-// longest one counts. A counter costs about 100 bytes of Redis's memory.
+// WithStart sets the first sequence of every period. It applies to periods that are opened from then on; a period that is
+// already open continues where it is. With [Never] there is only one period, so the option applies once.
 //
-// Default 0: a counter is gone when its period is over. Allowed are 0 to 10,000, and 0 only with [Never], whose one counter is
-// kept anyway.
-func WithRetention(periods int) Option {
-	return option{"WithRetention", false, func(c *config) error {
-		if periods < 0 || periods > mostKept {
-			return fmt.Errorf("serial: WithRetention of %d periods: allowed are 0 to %d", periods, mostKept)
-		}
-		c.retention = periods
-		return nil
-	}}
+// Default 1. Allowed are 1 to the largest sequence that the template prints; see [Scheme.Limits].
+func WithStart(seq int64) Option {
+	err := refuseIf(seq < 1,
+		"serial: WithStart(%d): allowed are 1 to the largest sequence that the template prints", seq)
+	return option{"WithStart", true, err, func(c *config) { c.base = seq - 1 }}
 }
 
-// WithLockClients sets where the lock for opening a period is kept: on independent masters, of which a majority must grant
-// it (Redlock). Uniqueness does not rest on the lock, which only decides who asks the floor.
+// WithLockClients sets the servers that keep the lock for opening a period: independent masters, of which a majority must grant
+// it (Redlock). Uniqueness does not depend on the lock, which only decides who asks the floor.
 //
-// Each client must reach a server of its own, since a server grants a lock only once. If two clients reach one server by
+// Each client must reach a server of its own, because a server grants a lock only once. If two clients reach one server by
 // different names, a call that cannot get the lock for that reason fails, and its error names the two clients.
 //
-// Default the counters' own client. Refused are an empty list, nil, *redis.Ring, the same client twice, two clients of one
-// address and database, and a client of a Cluster beside another client of the same address.
+// Default the counters' own client. Refused are an empty list, a nil client, *redis.Ring, the same client twice, two clients of
+// one address and database, and a client of a Cluster together with another client of the same address.
 func WithLockClients(clients ...redis.UniversalClient) Option {
-	return option{"WithLockClients", false, func(c *config) error {
-		if len(clients) == 0 {
-			return errors.New("serial: WithLockClients: no client; leave the option out to lock on the counters' own")
-		}
-		for i, client := range clients {
-			if err := checkClient(client); err != nil {
-				return fmt.Errorf("%w (client %d of WithLockClients)", err, i+1)
-			}
-			for j, other := range clients[:i] {
-				if reflect.ValueOf(client).Comparable() && reflect.ValueOf(other).Comparable() && client == other {
-					return fmt.Errorf("serial: WithLockClients: client %d is given twice; a majority could never grant the lock", i+1)
-				}
-				if addr := sharedAddr(client, other); addr != "" {
-					return fmt.Errorf("%w (both have the address %s)", sameServer(j+1, i+1), addr)
-				}
-			}
-		}
-		c.lockClients = append([]redis.UniversalClient(nil), clients...)
-		return nil
-	}}
+	clients = slices.Clone(clients)
+	err := checkLockClients(clients)
+	return option{"WithLockClients", false, err, func(c *config) { c.lockClients = clients }}
 }
 
-// sharedAddr returns an address by which both clients reach one server, or "" if none is known. A client of a Cluster and
-// one of its nodes never both grant a lock: for a key, that node is the Cluster's own server or refuses.
-func sharedAddr(a, b redis.UniversalClient) string {
-	ofA, dbA := addrsOf(a)
-	ofB, dbB := addrsOf(b)
-	if dbA != dbB && dbA != anyDB && dbB != anyDB {
-		return ""
-	}
-	for _, addr := range ofA {
-		if slices.Contains(ofB, addr) {
-			return addr.addr
+func checkLockClients(clients []redis.UniversalClient) error {
+	for i, client := range clients {
+		if err := checkClient(client); err != nil {
+			return fmt.Errorf("%w (client %d of WithLockClients)", err, i+1)
+		}
+		for j, other := range clients[:i] {
+			if reflect.ValueOf(client).Comparable() && client == other {
+				return fmt.Errorf("serial: WithLockClients: client %d is given twice; "+
+					"a majority could never grant the lock", i+1)
+			}
+			if addr := sharedAddr(client, other); addr != "" {
+				return fmt.Errorf("%w (both have the address %s)", sameServer(j+1, i+1), addr)
+			}
 		}
 	}
-	return ""
+	return refuseIf(len(clients) == 0,
+		"serial: WithLockClients: no client is given; leave the option out to lock on the counters' own client")
+}
+
+// sharedAddr returns an address by which both clients reach one server, or "" if none is known. A client of a Cluster and a
+// client of one of its nodes never both get a lock: the node either is the server of the key in the Cluster, or refuses.
+func sharedAddr(a, b redis.UniversalClient) string {
+	endpointsA, dbA := endpointsOf(a)
+	endpointsB, dbB := endpointsOf(b)
+	i := slices.IndexFunc(endpointsA, func(e endpoint) bool { return slices.Contains(endpointsB, e) })
+	if i < 0 || dbA != dbB && dbA != anyDB && dbB != anyDB {
+		return ""
+	}
+	return endpointsA[i].addr
 }
 
 type endpoint struct{ network, addr string }
 
 const anyDB = -1
 
-// addrsOf returns the addresses that a client connects to, and its database. It returns no address if a function of the
-// user's or of Sentinel's decides where an address leads.
-func addrsOf(client redis.UniversalClient) ([]endpoint, int) {
+// endpointsOf returns the addresses that a client connects to, and its database. It returns no address if a dialer of the user or
+// of Sentinel decides where an address leads.
+func endpointsOf(client redis.UniversalClient) (all []endpoint, db int) {
 	switch client := client.(type) {
 	case *redis.Client:
 		opt := client.Options()
-		usual := redis.NewClient(&redis.Options{}) // go-redis does not tell whether a client has the usual dialer
+		usual := redis.NewClient(&redis.Options{}) // go-redis does not tell whether a client has a dialer of its own
 		defer func() { _ = usual.Close() }()
-		if reflect.ValueOf(opt.Dialer).Pointer() != reflect.ValueOf(usual.Options().Dialer).Pointer() {
-			return nil, opt.DB
+		if reflect.ValueOf(opt.Dialer).Pointer() == reflect.ValueOf(usual.Options().Dialer).Pointer() {
+			all = []endpoint{{opt.Network, opt.Addr}}
 		}
-		return []endpoint{{opt.Network, opt.Addr}}, opt.DB
+		return all, opt.DB
 	case *redis.ClusterClient:
-		var all []endpoint
 		if opt := client.Options(); opt.Dialer == nil && opt.ClusterSlots == nil {
 			for _, addr := range opt.Addrs {
 				all = append(all, endpoint{"tcp", addr})
 			}
 		}
-		return all, anyDB
 	}
-	return nil, anyDB
+	return all, anyDB
 }
 
-// WithMaxSkew sets by how much Redis's clock may differ from this host's when a period is to be opened or a prepared one
-// entered. Beyond that the call fails with [ErrClockSkew], so that one wild clock does not open a day in 2031.
+// WithMaxSkew sets how far Redis's clock may differ from this host's when a period is opened or a prepared one is entered. Beyond
+// that, calls fail with [ErrClockSkew], so that one wild clock does not open a day in 2031.
 //
 // Default 1 h. 0 is refused; a negative value turns the check off.
 func WithMaxSkew(skew time.Duration) Option {
-	return option{"WithMaxSkew", false, func(c *config) error {
-		if skew == 0 {
-			return errors.New("serial: WithMaxSkew: 0 would refuse every clock; " +
-				"allowed are positive values, and negative ones to turn the check off")
-		}
-		c.maxSkew = skew
-		return nil
-	}}
+	err := refuseIf(skew == 0, "serial: WithMaxSkew(0) would refuse every clock; "+
+		"allowed are positive values, and negative ones to turn the check off")
+	return option{"WithMaxSkew", false, err, func(c *config) { c.maxSkew = skew }}
 }
 
-// WithReplicas makes n replicas confirm every number before it is returned, within timeout. The next master that Redis
-// promotes then has the number, provided that n counts every replica that may be promoted. The confirmation is a WAIT, sent
-// with the command that it confirms. With too few confirmations the call fails with [ErrNotReplicated], and its numbers are
-// gaps.
+// WithReplicas requires that n replicas confirm every number within timeout, before it is returned. If n counts every replica that
+// may be promoted, the next master that Redis promotes has the number. The confirmation is a WAIT, sent together with the command
+// that it confirms. If too few replicas confirm, the call fails with [ErrNotReplicated], and its numbers are gaps.
 //
-// Default 0: no replica is waited for; n is 1000 at most. timeout is in whole milliseconds, at least one, and at most half
-// of the client's read timeout, or 2.5 s if that is unlimited. The client must be a *redis.Client or a *redis.ClusterClient
-// itself, not a type that embeds one.
+// Default 0, which waits for no replica. Allowed are an n of 0 to 1,000, and a timeout of whole milliseconds, at least one and at
+// most half of the client's read timeout, or 2.5 s if that is unlimited. The client must be a *redis.Client or a
+// *redis.ClusterClient itself, not a type that embeds one.
 func WithReplicas(n int, timeout time.Duration) Option {
-	return option{"WithReplicas", false, func(c *config) error {
-		if n < 0 || n > 1000 {
-			return fmt.Errorf("serial: WithReplicas: %d replicas; allowed are 0 to 1000", n)
-		}
-		if n > 0 && (timeout < time.Millisecond || timeout%time.Millisecond != 0) {
-			return fmt.Errorf("serial: WithReplicas: a timeout of %v; allowed are whole milliseconds, at least one", timeout)
-		}
-		c.confirm = redisrun.Replicas{N: n, Timeout: timeout}
-		return nil
-	}}
+	err := cmp.Or(
+		refuseIf(n < 0 || n > 1000, "serial: WithReplicas(%d, %v): allowed are 0 to 1000 replicas", n, timeout),
+		refuseIf(n > 0 && (timeout < time.Millisecond || timeout%time.Millisecond != 0),
+			"serial: WithReplicas(%d, %v): allowed are timeouts of whole milliseconds, at least one", n, timeout))
+	return option{"WithReplicas", false, err, func(c *config) { c.confirm = redisrun.Replicas{N: n, Timeout: timeout} }}
 }
 
-// checkReplicate limits the timeout, so that half of the read timeout remains for everything but the replicas. It refuses
-// other types of client, which may send WAIT elsewhere than the write.
-func checkReplicate(client redis.UniversalClient, c redisrun.Replicas) error {
+// checkReplicas limits the timeout, so that half of the read timeout remains for everything but the replicas. It refuses
+// other types of client, which may send WAIT to another server than the write.
+func checkReplicas(client redis.UniversalClient, c redisrun.Replicas) error {
 	if c.N == 0 {
 		return nil
 	}
 	switch client.(type) {
 	case *redis.Client, *redis.ClusterClient:
 	default:
-		return fmt.Errorf("serial: WithReplicas: a client of type %T; allowed are *redis.Client and *redis.ClusterClient", client)
+		return fmt.Errorf("serial: WithReplicas with a client of type %T; "+
+			"allowed are *redis.Client and *redis.ClusterClient", client)
 	}
-	most := redisrun.ReadTimeout(client) / 2
-	if most == 0 {
-		most = budget.Answers / 4
-	}
-	if c.Timeout > most {
-		return fmt.Errorf("serial: WithReplicas: a timeout of %v; allowed are up to %v, half of the client's read timeout", c.Timeout, most)
-	}
-	return nil
+	most := cmp.Or(redisrun.ReadTimeout(client)/2, budget.Answers/4)
+	return refuseIf(c.Timeout > most,
+		"serial: WithReplicas(%d, %v): allowed are timeouts up to %v, half of the client's read timeout",
+		c.N, c.Timeout, most)
 }
 
-// WithKeyPrefix sets what every key begins with: a namespace for a tenant or an environment. Generators with different
-// prefixes share nothing.
+// WithKeyPrefix sets the beginning of every key: a namespace for a tenant or an environment. Generators with different prefixes
+// share nothing.
 //
-// Default "serial"; anything that [ErrInvalidType] does not allow for a type is refused.
+// Default "serial". Allowed are the texts that are allowed for a type; see [ErrInvalidType].
 func WithKeyPrefix(prefix string) Option {
-	return option{"WithKeyPrefix", true, func(c *config) error {
-		if err := name.Check(prefix); err != nil {
-			return fmt.Errorf("serial: WithKeyPrefix(%.80q): %w", prefix, err)
-		}
-		c.prefix = prefix
-		return nil
-	}}
+	err := name.Check(prefix)
+	if err != nil {
+		err = fmt.Errorf("serial: WithKeyPrefix(%.80q): %w", prefix, err)
+	}
+	return option{"WithKeyPrefix", true, err, func(c *config) { c.prefix = prefix }}
 }
 
-// WithFloor sets a source that outlives Redis, usually a query for the greatest number in a database. The function returns
-// the highest sequence of typ that may already have been used in the period that begins at start, 0 if none was. It is
-// called whenever a counter has to be created or repaired, under the lock of that type and period, so that one process asks
-// and not all of them. The counter then continues above its answer, and a lost counter is repaired instead of giving
-// [ErrCounterLost].
+// WithFloor sets a function that asks a source that outlives Redis, usually a database for the greatest number in it. It returns
+// the highest sequence of typ that may already have been used in the period that begins at start, 0 if none was. It is called
+// whenever a counter has to be created or repaired, under the lock of that type and period, so that one process asks and not all
+// of them. The counter then continues above the answer, and a lost counter is repaired instead of returning [ErrCounterLost].
 //
-// The function's context ends with the caller's, and at the latest 7 s after the lock was asked for, before the lock
-// expires. It ends earlier if Redis was slow before, since all steps of a call share 10 s. If the function fails, the call
-// that needed it returns its error, and nothing is issued. An answer below 0 or above the largest sequence is an error too.
+// The function's context ends with the caller's, and at the latest 7 s after the lock was requested, before the lock expires. It
+// ends earlier if Redis was slow before, because all steps of a call share 10 s. If the function fails, the call that needed it
+// returns its error, and nothing is issued. An answer below 0 or above the largest sequence is an error too.
 //
 // Default none; nil is refused.
 func WithFloor(floor func(ctx context.Context, typ string, start time.Time) (int64, error)) Option {
-	return option{"WithFloor", false, func(c *config) error {
-		if floor == nil {
-			return errors.New("serial: WithFloor: the function is nil")
-		}
-		c.floor = floor
-		return nil
-	}}
+	err := refuseIf(floor == nil, "serial: WithFloor: the function is nil")
+	return option{"WithFloor", false, err, func(c *config) { c.floor = floor }}
 }

@@ -10,22 +10,22 @@ import (
 	"github.com/dailyserial/serial/internal/template"
 )
 
-// A Scheme is how numbers look and when they start again: what of a [Generator] needs no Redis. It parses and prints numbers
-// and tells periods, for services that only check what a user typed, for audits, and for package gapless. Make it with
-// [NewScheme], or take a Generator's by [Generator.Scheme]. It is safe for use by any number of goroutines.
+// A Scheme says how numbers look and when they start again: the part of a [Generator] that needs no Redis. It prints and parses
+// numbers and knows their periods, for services that only check what a user typed, for audits, and for package gapless. Make one
+// with [NewScheme], or get a Generator's from [Generator.Scheme]. It is safe for use by any number of goroutines.
 type Scheme struct{ scheme }
 
 type scheme struct {
 	calendar calendar.Calendar
-	text     string             // of the template
-	template *template.Template // parsed
+	text     string             // template as it was given
+	template *template.Template // text, parsed
 	limit    int64              // largest sequence that the template prints
-	base     int64              // sequence before the first of a period
-	prefix   string             // of keys
-	key      []byte             // for hidden sequences, nil for none
-	counts   string             // what a series counts by, for as long as it lives
-	mark     string             // of all that could make two processes print different sequences alike
-	brief    bool               // what is printed, or counted, is over in a second
+	base     int64              // sequence just before the first of a period
+	prefix   string             // first part of every key
+	key      []byte             // key of hidden sequences, nil if they are not hidden
+	counts   string             // result of Scheme.Calendar
+	mark     string             // result of Scheme.PrintMark
+	brief    bool               // the period, or the printed date, lasts only a second
 }
 
 const defaultPrefix = "serial"
@@ -36,62 +36,41 @@ func newScheme() scheme {
 }
 
 // NewScheme returns a Scheme. Allowed are the options [WithLocation], [WithTemplate], [WithPeriod], [WithDayStart],
-// [WithYearStart], [WithStart], [WithHiddenSequence] and [WithKeyPrefix], which hidden sequences depend on. It is an error if
-// an option is another or invalid; the message names it and says what is allowed.
+// [WithYearStart], [WithStart], [WithHiddenSequence] and [WithKeyPrefix], on which hidden sequences depend.
+//
+// It is an error if another option is given, or if an option is invalid. The message names the option and says what is allowed.
 func NewScheme(opts ...Option) (*Scheme, error) {
 	c := &config{scheme: newScheme(), schemeOnly: true}
-	errs := append(c.applyAll(opts), c.complete()...)
-	for i, err := range errs {
-		if err != nil && strings.HasPrefix(err.Error(), "serial: template ") {
-			errs[i] = fmt.Errorf("%w (WithTemplate)", err)
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(append(c.applyAll(opts), c.complete()...)...); err != nil {
 		return nil, err
 	}
 	return &Scheme{c.scheme}, nil
 }
 
-// applyAll applies options, which may be given in any order.
-func (c *config) applyAll(opts []Option) (errs []error) {
-	for i, o := range opts {
-		if o == nil {
-			errs = append(errs, fmt.Errorf("serial: option %d is nil", i+1))
-			continue
-		}
-		errs = append(errs, o.apply(c))
-	}
-	return errs
-}
-
-// complete checks what must fit together, and parses the template.
+// complete checks the settings against each other, and parses the template.
 func (s *scheme) complete() (errs []error) {
 	c, per := s.calendar, Period(s.calendar.Unit)
 	if !c.Unit.Valid() {
-		return []error{fmt.Errorf("serial: WithPeriod: %v is no period; %s", per, allowedPeriods)}
-	}
-	if c.DayStart != 0 && (c.Unit.ShorterThanDay() || per == Never) {
-		errs = append(errs, fmt.Errorf("serial: WithDayStart: %v has no days; allowed are PerDay, PerWeek, PerMonth, PerQuarter and PerYear",
-			per))
+		return []error{fmt.Errorf("serial: WithPeriod(%v): allowed are "+
+			"PerSecond, PerMinute, PerHour, PerDay, PerWeek, PerMonth, PerQuarter, PerYear and Never", per)}
 	}
 	t, err := template.Parse(s.text, c)
 	if err == nil {
 		err = t.Prove()
 	}
+	errs = append(errs, refuseIf(c.DayStart != 0 && (c.Unit.ShorterThanDay() || per == Never),
+		"serial: WithDayStart: %v has no days; allowed are PerDay, PerWeek, PerMonth, PerQuarter and PerYear", per))
 	if err != nil {
 		if s.text == template.Default {
 			err = fmt.Errorf("%w; %v needs a template of its own, such as %q", err, per, template.Usual(c))
 		}
-		return append(errs, err)
+		return append(errs, fmt.Errorf("%w (WithTemplate)", err))
 	}
 	s.template, s.limit = t, t.Largest()
-	if s.base >= s.limit {
-		errs = append(errs, fmt.Errorf("serial: WithStart(%d): the template prints sequences up to %d; allowed are 1 to that", s.base+1, s.limit))
-	}
+	errs = append(errs, refuseIf(s.base >= s.limit,
+		"serial: WithStart(%d): the template prints sequences up to %d; allowed are 1 to that", s.base+1, s.limit))
 	if s.key != nil {
-		if err := t.Hide(s.key, s.prefix); err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, t.Hide(s.key, s.prefix))
 	}
 	s.counts = c.Name(t.PrintsBusinessYear())
 	s.mark = t.PrintMark()
@@ -99,9 +78,9 @@ func (s *scheme) complete() (errs []error) {
 	return errs
 }
 
-// Number returns the number of a type that is issued at an instant with a sequence.
+// Number returns the number of a type that has the sequence seq and is issued at the instant at. It need not have been issued.
 //
-// Errors: [ErrInvalidType]; [ErrExhausted] for a sequence above the last of [Scheme.Limits]; one for a sequence below 1, for an
+// Errors: [ErrInvalidType]; [ErrExhausted] if seq is above the last sequence of [Scheme.Limits]; one for a seq below 1, for an
 // instant before 1970 or after the year 9999, and for a date that the template cannot print.
 func (s *Scheme) Number(typ string, at time.Time, seq int64) (Number, error) {
 	if err := s.template.CheckType(typ); err != nil {
@@ -119,10 +98,11 @@ func (s *Scheme) Number(typ string, at time.Time, seq int64) (Number, error) {
 	return newNumber(s.template, &span, strings.Clone(typ), seq), nil
 }
 
-// Parse takes apart a number that was issued with this Scheme. It refuses anything that cannot have been issued: a date that the
-// calendar or the zone does not have, parts of a date that do not fit each other, sequence 0, missing or excess padding, text
-// before or after. With a hidden sequence and another key, Seq is wrong. Errors: [ErrInvalidNumber], which [ErrCheckDigit]
-// matches too.
+// Parse takes apart a number that was issued with this Scheme. It refuses any text that cannot have been issued: a date that the
+// calendar or the time zone does not have, parts of a date that contradict each other, sequence 0, missing or excess padding, text
+// before or after. If the number was issued with a hidden sequence and another key, Seq is wrong and there may be no error.
+//
+// Every error matches [ErrInvalidNumber]. If the check digit is wrong, the error also matches [ErrCheckDigit].
 func (s *Scheme) Parse(number string) (Number, error) { return s.parse(number) }
 
 func (s *scheme) parse(number string) (Number, error) {
@@ -133,8 +113,8 @@ func (s *scheme) parse(number string) (Number, error) {
 	return parsedNumber(s.template, n), nil
 }
 
-// Series returns the name of a type's series, as a [Ledger] and package gapless know it: the key prefix, a colon and the type, such
-// as "serial:IS". The error is [ErrInvalidType].
+// Series returns the name of a type's series, as a [Ledger] and package gapless use it: the key prefix, a colon and the type, such
+// as "serial:IS". The only error is [ErrInvalidType].
 func (s *Scheme) Series(typ string) (string, error) {
 	if err := s.template.CheckType(typ); err != nil {
 		return "", err
@@ -142,20 +122,24 @@ func (s *Scheme) Series(typ string) (string, error) {
 	return s.series(typ), nil
 }
 
+// local returns a Unix time in the time zone of the scheme.
+func (s *scheme) local(unix int64) time.Time { return time.Unix(unix, 0).In(s.calendar.Location) }
+
 func (s *scheme) series(typ string) string { return s.prefix + ":" + typ }
 
-// Calendar returns what a series of this Scheme counts by, such as "days" or "years from April 1": its [Period] and, where quarters
-// or business years are counted or printed, the first day of the business year. A series keeps it as long as it lives: a process
-// with another one gets [ErrConflict].
+// Calendar returns the calendar of every series of this Scheme, such as "days" or "years from April 1": its [Period] and, if quarters
+// or business years are counted or printed, the first day of the business year. A series keeps its calendar for as long as it lives:
+// a process with another one gets [ErrConflict].
 func (s *Scheme) Calendar() string { return s.counts }
 
-// PrintMark returns a hash of everything that decides whether two processes could print different sequences of one period alike:
-// the order of fields and tokens, the alphabet, the check digit and the key of the hidden sequence. A period keeps it: a process
-// with another one gets [ErrConflict] until a later period begins. Widths, literals and separators are not part of it.
+// PrintMark returns a hash of the settings by which two processes could print different sequences of one period alike, if they
+// differed: the order of fields and tokens, the alphabet, the check digit and the key of the hidden sequence. Widths, literals and
+// separators are not part of it. A period keeps its print mark: a process with another one gets [ErrConflict] until a later period
+// begins.
 func (s *Scheme) PrintMark() string { return s.mark }
 
-// Span returns the first instant of the time around at in which the same date is printed, and the first one after it. That is at's
-// period, or a part of it where the template prints more than the period.
+// Span returns the span of at: the time around it in which the same date is printed. It begins at start and ends before end. It is
+// the period of at, or a part of the period if the template prints more than that.
 //
 // It is an error if the date of at is not in 1970 to 9999 in the Scheme's time zone, or if the template cannot print it.
 func (s *Scheme) Span(at time.Time) (start, end time.Time, err error) {
@@ -163,18 +147,17 @@ func (s *Scheme) Span(at time.Time) (start, end time.Time, err error) {
 	if err != nil {
 		return time.Time{}, time.Time{}, err
 	}
-	loc := s.calendar.Location
-	return time.Unix(span.From, 0).In(loc), time.Unix(span.To, 0).In(loc), nil
+	return s.local(span.From), s.local(span.To), nil
 }
 
-// Period returns the period of an instant: its label, as in keys and in a ledger, its first instant and the first one after it. If
-// the date of the instant is not in 1970 to 9999 in the Scheme's time zone, there is none: all three are zero.
+// Period returns the period of at: its label, as in keys and in a ledger, its first instant, and the first instant after it. If the
+// date of at is not in 1970 to 9999 in the Scheme's time zone, all three are zero.
 func (s *Scheme) Period(at time.Time) (label string, start, end time.Time) {
 	if !s.calendar.Covers(at) {
 		return "", time.Time{}, time.Time{}
 	}
-	p, loc := s.calendar.At(at), s.calendar.Location
-	return p.Label, time.Unix(p.Start, 0).In(loc), time.Unix(p.End, 0).In(loc)
+	p := s.calendar.At(at)
+	return p.Label, s.local(p.Start), s.local(p.End)
 }
 
 // Limits returns the first and the last sequence of a period.

@@ -260,7 +260,7 @@ func TestTemplatesRefused(t *testing.T) {
 		{serial.Never, "{type}-{seq:6}", []serial.Option{serial.WithLedger(nil, 1)}, "NewScheme: WithLedger is for a Generator"},
 		{serial.Never, "{type}-{seq:6}", []serial.Option{nil}, "option 3 is nil"},
 		{serial.Never, "{type}-{seq:2}", []serial.Option{serial.WithStart(100)}, "WithStart(100): the template prints sequences up to 99; allowed are 1 to that"},
-		{0, "{type}-{seq:2}", nil, "WithPeriod: Period(0) is no period"},
+		{0, "{type}-{seq:2}", nil, "WithPeriod(Period(0)): allowed are PerSecond, PerMinute"},
 	} {
 		s, err := serial.NewScheme(append([]serial.Option{serial.WithPeriod(c.per), serial.WithTemplate(c.template)}, c.opts...)...)
 		require.ErrorContains(t, err, c.want, "%v %s", c.per, c.template)
