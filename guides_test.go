@@ -22,17 +22,14 @@ import (
 // guide returns the text of a guide in docs/. The code of transactions.md and migrating.md is tested in examples/guides.
 func guide(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("docs", name))
-	require.NoError(t, err)
-	return strings.ReplaceAll(string(text), "\r\n", "\n")
+	return unix(t, filepath.Join("docs", name))
 }
 
 // Every error that operators may meet has an entry in the runbook, with the same four rows.
 func TestRunbookHasEveryError(t *testing.T) {
-	source, err := os.ReadFile("errors.go")
-	require.NoError(t, err)
+	source := unix(t, "errors.go")
 	text := guide(t, "errors.md")
-	for _, sentinel := range regexp.MustCompile(`(?m)^\t(Err\w+) += errors\.New`).FindAllStringSubmatch(string(source), -1) {
+	for _, sentinel := range regexp.MustCompile(`(?m)^\t(Err\w+) += errors\.New`).FindAllStringSubmatch(source, -1) {
 		require.Contains(t, text, "\n## "+sentinel[1]+"\n")
 	}
 	for _, entry := range strings.Split(text, "\n## ")[1:] {
@@ -227,9 +224,7 @@ func TestCapacityOfProcess(t *testing.T) {
 // anchors returns the fragments that the headings of a file have on GitHub.
 func anchors(t *testing.T, file string) (all []string) {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	require.NoError(t, err)
-	for _, heading := range regexp.MustCompile(`(?m)^##+ (.*?)\r?$`).FindAllStringSubmatch(string(text), -1) {
+	for _, heading := range regexp.MustCompile(`(?m)^##+ (.*)$`).FindAllStringSubmatch(unix(t, file), -1) {
 		kept := regexp.MustCompile(`[^\p{L}\p{N} _-]`).ReplaceAllString(strings.ToLower(heading[1]), "")
 		all = append(all, strings.ReplaceAll(kept, " ", "-"))
 	}

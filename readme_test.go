@@ -22,15 +22,22 @@ import (
 	"github.com/dailyserial/serial"
 )
 
+// unix returns the text of a file, without the carriage returns that Git adds on Windows.
+func unix(t *testing.T, file string) string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	return strings.ReplaceAll(string(text), "\r\n", "\n")
+}
+
 // The programs in the README and in docs/ compile as they appear there.
 func TestReadmeCompiles(t *testing.T) {
 	t.Parallel()
 	for file, n := range map[string]int{
-		"README.md": 1, "docs/business-numbers.md": 1, "docs/testing.md": 2, "docs/operations.md": 1, "docs/audit.md": 1, "docs/gapless.md": 2,
+		"README.md": 1, "docs/business-numbers.md": 1, "docs/testing.md": 2, "docs/audit.md": 1, "docs/gapless.md": 2,
 	} {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
-		blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+		text := unix(t, file)
+		blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(text, -1)
 		require.Len(t, blocks, n, file)
 		for _, block := range blocks {
 			if strings.Contains(block[1], "gapless.") {
@@ -77,9 +84,8 @@ func TestRecipes(t *testing.T) {
 	t.Parallel()
 	var rows [][]string
 	for file, n := range map[string]int{"README.md": 5, "docs/recipes.md": 8} {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
-		_, table, _ := strings.Cut(string(text), "# Recipes")
+		text := unix(t, file)
+		_, table, _ := strings.Cut(text, "# Recipes")
 		table, _, _ = strings.Cut(table, "\n## ")
 		found := regexp.MustCompile("(?m)^\\| (.*?) \\| (`.*`) \\|$").FindAllStringSubmatch(table, -1)
 		require.Len(t, found, n, file)
@@ -183,9 +189,8 @@ var recipes = []func(rdb *redis.Client, gen *serial.Generator) error{
 // docs/business-numbers.md says what is printed: the first number and the 1,000th of 30 December 2024.
 func TestBusinessNumbers(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("docs/business-numbers.md")
-	require.NoError(t, err)
-	_, table, found := strings.Cut(string(text), "# Business numbers")
+	text := unix(t, "docs/business-numbers.md")
+	_, table, found := strings.Cut(text, "# Business numbers")
 	require.True(t, found)
 	table, _, _ = strings.Cut(table, "\n## ")
 	rows := regexp.MustCompile("(?m)^\\| (.*?) \\| `(serial\\..*)` \\| `(.*?)` \\| `(.*?)`, `(.*?)` \\|$").FindAllStringSubmatch(table, -1)
@@ -271,9 +276,8 @@ var rows = []struct {
 // The command does what docs/command.md shows, after the README's program has issued a number.
 func TestDocsCommand(t *testing.T) {
 	t.Parallel()
-	text, err := os.ReadFile("docs/command.md")
-	require.NoError(t, err)
-	_, session, found := strings.Cut(strings.ReplaceAll(string(text), "\r\n", "\n"), "```console\n")
+	text := unix(t, "docs/command.md")
+	_, session, found := strings.Cut(text, "```console\n")
 	require.True(t, found)
 	session, _, _ = strings.Cut(session, "```")
 
@@ -284,7 +288,7 @@ func TestDocsCommand(t *testing.T) {
 	name := fmt.Sprintf("Etc/GMT%+d", -offset/3600) // the sign of these zones is reversed
 	session = strings.NewReplacer("localhost:6379", m.Addr(), "=UTC", "="+name, "00Z", "00"+now.Format("Z07:00")).Replace(session)
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
-	_, err = newGenerator(t, rdb, serial.WithLocation(zone)).Next(t.Context(), "IS")
+	_, err := newGenerator(t, rdb, serial.WithLocation(zone)).Next(t.Context(), "IS")
 	require.NoError(t, err)
 	binary := filepath.Join(t.TempDir(), "serial.exe")
 	out, err := exec.Command("go", "build", "-o", binary, "./cmd/serial").CombinedOutput()
@@ -311,11 +315,9 @@ func TestDocsCommand(t *testing.T) {
 
 // The README's figures are those of the last measurement.
 func TestReadmeFigures(t *testing.T) {
-	text, err := os.ReadFile("README.md")
-	require.NoError(t, err)
-	results, err := os.ReadFile("bench/results/results.md")
-	require.NoError(t, err)
-	near, far, found := strings.Cut(string(results), "\n## Network of 2 ms")
+	text := unix(t, "README.md")
+	results := unix(t, "bench/results/results.md")
+	near, far, found := strings.Cut(results, "\n## Network of 2 ms")
 	require.True(t, found)
 	far, _, _ = strings.Cut(far, "\n## ")
 	const throughput, p50, p99 = 4, 6, 8
@@ -329,26 +331,24 @@ func TestReadmeFigures(t *testing.T) {
 		return "" // was not measured
 	}
 	for _, callers := range []string{"1", "10", "100", "1,000"} {
-		require.Contains(t, string(text), fmt.Sprintf("\n| %s | %s| %s| %s|", callers,
+		require.Contains(t, text, fmt.Sprintf("\n| %s | %s| %s| %s|", callers,
 			ratio(near, callers, throughput), ratio(near, callers, p99), ratio(far, callers, p50)))
 	}
 }
 
 // The guide's figures of gapless are those of the last measurement.
 func TestGaplessFigures(t *testing.T) {
-	text, err := os.ReadFile("docs/gapless.md")
-	require.NoError(t, err)
-	results, err := os.ReadFile("gapless/testdata/throughput.txt")
-	require.NoError(t, err)
+	text := unix(t, "docs/gapless.md")
+	results := unix(t, "gapless/testdata/throughput.txt")
 	cells := map[string]string{}
 	rate := regexp.MustCompile(`(?m)^\w+/(\w+)/callers=(\d+)/types=(\d+)-\d+\s+\d+\s+(\d+) gapless/s\s+\d+ minimum/s\s+([\d.]+) ratio$`)
-	for _, m := range rate.FindAllStringSubmatch(string(results), -1) {
+	for _, m := range rate.FindAllStringSubmatch(results, -1) {
 		ratio, err := strconv.ParseFloat(m[5], 64)
 		require.NoError(t, err)
 		thousands, rest := m[4][:len(m[4])-3], m[4][len(m[4])-3:]
 		cells[m[1]+" "+m[2]+" "+m[3]] = fmt.Sprintf("%s,%s (%.2f)", thousands, rest, ratio)
 	}
-	rows := regexp.MustCompile(`(?m)^\| (\d+) \| (\d+) \| (.*) \| (.*) \| (.*) \|$`).FindAllStringSubmatch(string(text), -1)
+	rows := regexp.MustCompile(`(?m)^\| (\d+) \| (\d+) \| (.*) \| (.*) \| (.*) \|$`).FindAllStringSubmatch(text, -1)
 	require.Len(t, rows, 6)
 	for _, row := range rows {
 		for i, database := range []string{"PostgreSQL", "MySQL", "SQLite"} {
@@ -359,9 +359,8 @@ func TestGaplessFigures(t *testing.T) {
 
 // The README is short, and its first 40 lines have all that a newcomer needs to run it.
 func TestReadmeFirstScreen(t *testing.T) {
-	text, err := os.ReadFile("README.md")
-	require.NoError(t, err)
-	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
+	text := unix(t, "README.md")
+	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	require.LessOrEqual(t, len(lines), 200)
 	screen := strings.Join(lines[:40], "\n")
 	for _, want := range []string{"\ngo get ", "\ngo run ./cmd/serial next IS ", "\ngo test ./... ", "\npackage main\n", "\n}"} {
@@ -373,28 +372,25 @@ func TestReadmeFirstScreen(t *testing.T) {
 func TestDocsAreComplete(t *testing.T) {
 	pages, err := filepath.Glob("docs/*.md")
 	require.NoError(t, err)
-	index, err := os.ReadFile("docs/README.md")
-	require.NoError(t, err)
+	index := unix(t, "docs/README.md")
 	for _, page := range pages {
 		if name := filepath.Base(page); name != "README.md" {
-			require.Len(t, regexp.MustCompile(`(?m)^- \[[^\]]+\]\(`+name+`\): .*\.$`).FindAll(index, -1), 1, name)
+			require.Len(t, regexp.MustCompile(`(?m)^- \[[^\]]+\]\(`+name+`\): .*\.$`).FindAllString(index, -1), 1, name)
 		}
 	}
 
-	table, err := os.ReadFile("docs/options.md")
-	require.NoError(t, err)
+	table := unix(t, "docs/options.md")
 	sources, err := filepath.Glob("*.go")
 	require.NoError(t, err)
 	options := 0
 	for _, name := range sources {
-		source, err := os.ReadFile(name)
-		require.NoError(t, err)
-		for _, m := range regexp.MustCompile(`(?m)^func (With\w+)\(.*\) Option \{$`).FindAllStringSubmatch(string(source), -1) {
+		source := unix(t, name)
+		for _, m := range regexp.MustCompile(`(?m)^func (With\w+)\(.*\) Option \{$`).FindAllStringSubmatch(source, -1) {
 			options++
-			require.Equal(t, 1, strings.Count(string(table), "\n| `"+m[1]+"("), m[1])
+			require.Equal(t, 1, strings.Count(table, "\n| `"+m[1]+"("), m[1])
 		}
 	}
-	require.Equal(t, strings.Count(string(table), "\n| `With"), options)
+	require.Equal(t, strings.Count(table, "\n| `With"), options)
 }
 
 // Links to files and headings of this repository lead somewhere.
@@ -407,9 +403,8 @@ func TestLinks(t *testing.T) {
 		files = append(files, more...)
 	}
 	for _, file := range files {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
-		for _, link := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(string(text), -1) {
+		text := unix(t, file)
+		for _, link := range regexp.MustCompile(`\]\(([^)\s]+)\)`).FindAllStringSubmatch(text, -1) {
 			if strings.Contains(link[1], "://") {
 				continue
 			}

@@ -31,3 +31,18 @@ func TestAuditGuide(t *testing.T) {
 	times := regexp.MustCompile(`\d{4}-\d\d-\d\dT[^ ,)]*`)
 	require.Equal(t, times.ReplaceAllString(today.Replace(want), "TIME"), times.ReplaceAllString(stdout+stderr, "TIME"))
 }
+
+// docs/command.md has a row for each command, and no other.
+func TestCommandGuide(t *testing.T) {
+	page, err := os.ReadFile("../../docs/command.md")
+	require.NoError(t, err)
+	var want []string
+	for _, s := range commands {
+		want = append(want, s.synopsis())
+	}
+	var got []string
+	for _, row := range regexp.MustCompile("(?m)^\\| `(serial .*?)` \\|").FindAllStringSubmatch(string(page), -1) {
+		got = append(got, row[1])
+	}
+	require.Equal(t, want, got)
+}
