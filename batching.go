@@ -16,7 +16,7 @@ type node struct {
 	*store.Node
 	g     *Generator
 	clock clock
-	lane  *coalesce.Lane[batchKey, asked, store.Reply]
+	lane  *coalesce.Batcher[batchKey, asked, store.Reply]
 }
 
 // A batchKey is what callers have in common who share a take.

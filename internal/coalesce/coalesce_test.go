@@ -17,13 +17,13 @@ import (
 )
 
 type (
-	lane  = coalesce.Lane[string, int, int]
-	batch = coalesce.Batch[string, int, int]
+	batcher = coalesce.Batcher[string, int, int]
+	batch   = coalesce.Batch[string, int, int]
 )
 
 // A server holds every call until it is told to answer. The result of a batch is its size.
 type server struct {
-	*lane
+	*batcher
 	calls   chan []*batch // in the order in which they began
 	answers chan struct{}
 	err     error // of every batch
@@ -31,7 +31,7 @@ type server struct {
 
 func newServer(together int) *server {
 	s := &server{calls: make(chan []*batch, 10000), answers: make(chan struct{})}
-	s.lane = coalesce.New(func() int { return together }, func(batches []*batch) {
+	s.batcher = coalesce.New(func() int { return together }, func(batches []*batch) {
 		s.calls <- batches
 		<-s.answers
 		for _, b := range batches {
@@ -463,27 +463,27 @@ func TestStalledAfterASlowStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var took atomic.Int64
 		took.Store(int64(3 * time.Second))
-		lane := coalesce.New(func() int { return 1 }, func(batches []*coalesce.Batch[string, int, int]) {
+		batcher := coalesce.New(func() int { return 1 }, func(batches []*coalesce.Batch[string, int, int]) {
 			time.Sleep(time.Duration(took.Load()))
 			batches[0].Finish(0, nil)
 		})
-		p, _ := lane.Alone()
+		p, _ := batcher.Alone()
 		time.Sleep(3 * time.Second)
-		lane.Leave(p, true) // the minimum round trip is 3 s now
+		batcher.Leave(p, true) // the minimum round trip is 3 s now
 		for i := range 9 {
-			lane.Join(fmt.Sprint(i), 0)
+			batcher.Join(fmt.Sprint(i), 0)
 		}
 		synctest.Wait()
 		took.Store(int64(100 * time.Microsecond))
 		time.Sleep(5 * time.Second)
-		lane.Join("Z", 0)
+		batcher.Join("Z", 0)
 		time.Sleep(time.Second)
 		took.Store(int64(5 * time.Second))
-		lane.Join("hangs", 0)
+		batcher.Join("hangs", 0)
 		time.Sleep(time.Millisecond)
 		took.Store(int64(100 * time.Microsecond))
 		start := time.Now()
-		b, _ := lane.Join("behind", 0)
+		b, _ := batcher.Join("behind", 0)
 		_, err := b.Wait(t.Context(), 0)
 		require.NoError(t, err)
 		require.Less(t, time.Since(start), 200*time.Millisecond)
@@ -523,7 +523,7 @@ func TestMembersLeave(t *testing.T) {
 	})
 }
 
-// What happens to send reaches every member whose batch it had not finished, and no other. The lane goes on.
+// What happens to send reaches every member whose batch it had not finished, and no other. The batcher goes on.
 func TestSendIsEnded(t *testing.T) {
 	for name, harm := range map[string]func(){
 		"panic":  func() { panic("hook") },
@@ -534,7 +534,7 @@ func TestSendIsEnded(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				harmed := false
 				s := &server{calls: make(chan []*batch, 10), answers: make(chan struct{})}
-				s.lane = coalesce.New(func() int { return 3 }, func(batches []*batch) {
+				s.batcher = coalesce.New(func() int { return 3 }, func(batches []*batch) {
 					s.calls <- batches
 					<-s.answers
 					batches[0].Finish(7, nil)
@@ -612,7 +612,7 @@ func counted(calls *atomic.Int64) func([]*batch) {
 }
 
 // share has one caller come and be answered.
-func share(l *lane) {
+func share(l *batcher) {
 	b, _ := l.Join("A", 0)
 	_, _ = b.Wait(context.Background(), 0)
 }
