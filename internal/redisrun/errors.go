@@ -71,8 +71,8 @@ func Outage(err error) error { return outageError{err} }
 
 // IsOutage reports whether err is one, or wraps one.
 func IsOutage(err error) bool {
-	var outage outageError
-	return errors.As(err, &outage)
+	_, ok := errors.AsType[outageError](err)
+	return ok
 }
 
 type outageError struct{ error }
@@ -81,8 +81,8 @@ func (e outageError) Unwrap() error { return e.error }
 
 // Transient reports whether the same command may succeed a moment later.
 func Transient(err error) bool {
-	var network net.Error
-	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+	_, network := errors.AsType[net.Error](err)
+	return network || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) ||
 		redis.IsLoadingError(err) || redis.IsReadOnlyError(err) || redis.IsClusterDownError(err) ||
 		redis.IsTryAgainError(err) || redis.IsMasterDownError(err) || redis.IsMaxClientsError(err)
@@ -91,9 +91,9 @@ func Transient(err error) bool {
 // unsent reports whether the script did not run: the server said so, or there was no connection to send it on.
 func unsent(err error) bool {
 	refusals := []string{"NOSCRIPT", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "LOADING"}
-	var network *net.OpError
+	network, _ := errors.AsType[*net.OpError](err)
 	return slices.ContainsFunc(refusals, func(prefix string) bool { return redis.HasErrorPrefix(err, prefix) }) ||
 		redis.IsReadOnlyError(err) || // in Redis 6.2, READONLY is inside the error of a script
 		errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) ||
-		errors.As(err, &network) && network.Op == "dial"
+		network != nil && network.Op == "dial"
 }

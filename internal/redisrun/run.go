@@ -3,6 +3,7 @@
 package redisrun
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
@@ -48,24 +49,24 @@ type Note = atomic.Pointer[error]
 
 // A Runner sends scripts to the servers of one client, in bounded time. Its methods may be called concurrently.
 type Runner struct {
-	client   redis.UniversalClient
-	replicas Replicas
-	retries  int           // after the first attempt, as the client is configured
-	read     time.Duration // see ReadTimeout
+	client      redis.UniversalClient
+	cluster     *redis.ClusterClient // the client, nil if it is none of a Cluster
+	replicas    Replicas
+	retries     int           // after the first attempt, as the client is configured
+	readTimeout time.Duration // see ReadTimeout
 
-	answered   atomic.Int64                    // time of the last answer, in Unix nanoseconds; 0 after an attempt that failed
-	warm       atomic.Bool                     // a server has answered, so that the client knows a Cluster's slots
+	answered   atomic.Int64                    // time of the last answer, in Unix nanoseconds; 0 before the first
 	connecting atomic.Pointer[context.Context] // for connections of the calls that began lately, nil before the first
 }
 
 // New returns a Runner that has replicas confirm the commands that ask for it.
 func New(client redis.UniversalClient, replicas Replicas) *Runner {
-	r := &Runner{client: client, replicas: replicas, retries: 3, read: ReadTimeout(client)}
+	r := &Runner{client: client, replicas: replicas, retries: 3, readTimeout: ReadTimeout(client)}
 	switch client := client.(type) {
 	case *redis.Client:
 		r.retries = client.Options().MaxRetries
 	case *redis.ClusterClient:
-		r.retries = client.Options().MaxRedirects
+		r.cluster, r.retries = client, client.Options().MaxRedirects
 	}
 	return r
 }
@@ -88,15 +89,15 @@ func ReadTimeout(client redis.UniversalClient) (read time.Duration) {
 // error that may pass, like a restart or a failover. An error leaves open whether the script ran. note may be nil; a failure
 // that it holds already counts as an earlier attempt.
 func (r *Runner) Run(ctx context.Context, b *budget.Budget, node *Node, c Command, note *Note) (Reply, error) {
-	quick := false    // the attempt is a probe, and the last one
 	var failure error // of the last attempt
 	if note != nil && note.Load() != nil {
 		failure = *note.Load()
 	}
-	name, body := any("evalsha"), any(c.Script.Digest)
+	name, body := "evalsha", c.Script.Digest
+	final := false // the attempt is a quick one, and the last
 	for attempt := 0; ; attempt++ {
 		limit, last := b.Attempt()
-		if quick = quick || last; quick {
+		if final = final || last; final {
 			limit = min(limit, budget.Last)
 		}
 		command := newCommand(ctx, name, body, c.Args)
@@ -117,21 +118,22 @@ func (r *Runner) Run(ctx context.Context, b *budget.Budget, node *Node, c Comman
 		if note != nil {
 			note.Store(&err)
 		}
-		if !quick && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrNoAnswer)) {
+		if !final && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrNoAnswer)) {
 			// Our own time limit. Either Redis is out of reach, or this process stood still for some seconds: one more
 			// quick attempt tells.
 			if c.Once {
 				return Reply{}, ErrUnanswered
 			}
-			quick = true
+			final = true
 			continue
 		}
-		// A slot that moves to another node is in between for as long as that takes, and a connection is free when others
-		// are done. After a failover every connection to the old master has to be tried once, and is dropped then.
-		tries := attempt < r.retries || redis.IsTryAgainError(err) || redis.IsReadOnlyError(err) || errors.Is(err, redis.ErrPoolTimeout)
-		pause := min(8*time.Millisecond<<min(attempt, 6), 512*time.Millisecond)
-		pause = pause/2 + rand.N(pause/2)
-		if c.Once && !unsent(err) || quick || !tries || !Transient(err) || pause >= b.Answer() {
+		// A slot is in between while it moves to another node, and a connection becomes free when others are done. After a
+		// failover every connection to the old master has to be tried once, and is dropped then.
+		lasts := redis.IsTryAgainError(err) || redis.IsReadOnlyError(err) || errors.Is(err, redis.ErrPoolTimeout)
+		again := !final && Transient(err) && (!c.Once || unsent(err)) && (lasts || attempt < r.retries)
+		pause := 4 * time.Millisecond << min(attempt, 6)
+		pause += rand.N(pause)
+		if !again || pause >= b.Answer() {
 			return Reply{}, Outage(fmt.Errorf("serial: Redis failed: %w", Foreign(err)))
 		}
 		if Sleep(ctx, pause) != nil {
@@ -142,60 +144,58 @@ func (r *Runner) Run(ctx context.Context, b *budget.Budget, node *Node, c Comman
 }
 
 // try makes one attempt at commands that are sent together, within limit, and charges b for it. The commands hold their results,
-// which are not to be read after an error: go-redis may still be at them. The reply is what they share.
+// which must not be read after an error: go-redis may still be at them. The reply is what they share.
 //
-// A context that ends does not interrupt go-redis while it reads (unless the client has ContextTimeoutEnabled), so the
-// caller does not wait for the command but for whichever comes first. That costs a goroutine; a caller whose context
-// can never end does without where the client's own timeouts bound the call: there is an idle connection, and one has just
-// served. (Should another caller take it, and the server turn slow at that very moment, the call takes longer by the replies
-// of a new one.) Where one has to be made, or replaces one that has died, each reply may take the whole read timeout.
+// A context that ends does not interrupt go-redis while it reads (unless the client has ContextTimeoutEnabled), so the caller
+// waits for the command or the context, whichever ends first. That costs a goroutine. A caller whose context can never end does
+// without where the client's own timeouts bound the call: there is an idle connection, and a server has just answered. (Should
+// another caller take that connection, and the server turn slow at that very moment, the call takes longer by the replies to a new
+// connection, each of which may take the whole read timeout.)
 //
-// What outlasts even that is a server that answers slowly while a connection is made, or this process: it stood still, or a
-// hook of the client does. Another connection tells, for as long as budget.Last. In the second case the command is waited for
-// as long as it takes: nothing could be sent before it is done, since go-redis may hold a lock.
+// If an attempt outlasts its limit, either the server answers slowly while a connection is made, or this process stood still, or a
+// hook of the client does. Another connection tells which. If it was not the server, the attempt costs nothing, and is waited
+// for as long as it takes: nothing could be sent before it is done, since go-redis may hold a lock.
 func (r *Runner) try(ctx context.Context, b *budget.Budget, node *Node, limit time.Duration, confirmed bool, commands ...onceCmd) (
 	reply Reply, err error) {
-	const fresh = 100 * time.Millisecond // after an answer connections are taken to be alive
+	const recently = 100 * time.Millisecond // connections that served since then are taken to be alive
 	if limit <= 0 {
 		return Reply{}, ErrNoAnswer
 	}
 	confirm := confirmed && r.replicas.N > 0
-	pipelined := confirm || len(commands) > 1
-	pool := r.poolOf(node, pipelined)
-	bounded, stood := pool != nil && limit > r.read, false
+	bounded := node.server != nil && r.readTimeout > 0 && r.readTimeout < limit // by go-redis, once it is connected
 	reply.Sent = time.Now()
-	if ctx.Done() == nil && bounded && pool.IdleConns > 0 && reply.Sent.UnixNano()-r.answered.Load() < int64(fresh) {
-		within, cancel := r.connectWithin(ctx, reply.Sent.Add(limit-r.read))
+	var answer pending[error]
+	if ctx.Done() == nil && bounded && reply.Sent.UnixNano()-r.answered.Load() < int64(recently) &&
+		node.connected(confirm || len(commands) > 1) {
+		within, cancel := r.connectWithin(ctx, reply.Sent.Add(limit-r.readTimeout))
 		defer cancel()
 		reply.Unconfirmed = r.process(within, node, confirm, commands)
 	} else {
 		within, cancel := context.WithTimeout(ctx, limit)
-		answer := begin(func() (unconfirmed, err error) {
+		answer = begin(func() (unconfirmed, err error) {
 			defer cancel()
 			return r.process(within, node, confirm, commands), nil
 		})
 		reply.Unconfirmed, err = answer.wait(ctx, limit)
-		if stood = err == ErrNoAnswer && bounded && answers(node.server); stood {
-			reply.Unconfirmed, err = answer.wait(ctx, NoLimit)
-		}
 	}
 	reply.Received = time.Now()
-	if took := reply.Received.Sub(reply.Sent); !stood && !r.stood(node, pipelined, pool, took) {
-		b.Spend(took, limit+budget.Last)
+	stood := reply.Received.Sub(reply.Sent) >= limit && bounded && answers(ctx, node.server)
+	if !stood {
+		b.Spend(time.Since(reply.Sent), limit+budget.Last)
+	} else if err == ErrNoAnswer {
+		reply.Unconfirmed, err = answer.wait(ctx, NoLimit)
+		reply.Received = time.Now()
 	}
-	if err != nil || commands[0].Err() != nil {
-		r.answered.Store(0)
-		return reply, err
+	if err == nil && commands[0].Err() == nil {
+		r.answered.Store(reply.Received.UnixNano())
 	}
-	r.answered.Store(reply.Received.UnixNano())
-	r.warm.Store(true)
-	return reply, nil
+	return reply, err
 }
 
-// RunAll sends commands to one node in a pipeline; none of them is to be sent only once, and replicas have to confirm all of
-// them if one asks for it. One that did not get through, because the server does not know the script or has the slot no more, or
-// for a failure that may pass, is repeated by itself with what is left of b, and all those at the same time. Each has its note.
-// outcome is told what became of each, by its index, as soon as it is known, from several goroutines.
+// RunAll sends commands to one node in a pipeline. None of them may be Once, and replicas have to confirm all of them if one asks
+// for it. A command that failed, except for good, is repeated by itself with what is left of b: the server did not know its script,
+// no longer had its slot, or had a failure that may pass. All repeats run at the same time. Each command has its note. outcome is
+// called for each, by its index, as soon as its outcome is known, from several goroutines.
 func (r *Runner) RunAll(ctx context.Context, b *budget.Budget, node *Node, commands []Command, notes []*Note,
 	outcome func(i int, r Reply, err error)) {
 	confirm := slices.ContainsFunc(commands, func(c Command) bool { return c.Confirm })
@@ -205,28 +205,26 @@ func (r *Runner) RunAll(ctx context.Context, b *budget.Budget, node *Node, comma
 	}
 	limit, _ := b.Attempt()
 	shared, failed := r.try(ctx, b, node, limit, confirm, sent...)
-	var repeats []pending[bool]
+	var repeats []pending[any]
 	for i, c := range sent {
 		reply, err := c.read(shared, failed)
-		if err == nil && reply.Value != nil {
+		if err == nil {
 			outcome(i, reply, nil)
 			continue
 		}
-		if err != nil && !unsent(err) {
+		if !unsent(err) {
 			notes[i].Store(&err)
 		}
-		own := *b
-		repeats = append(repeats, begin(func() (bool, error) {
-			reply, err := r.Run(ctx, &own, node, commands[i], notes[i])
+		left := *b
+		repeats = append(repeats, begin(func() (none any, _ error) {
+			reply, err := r.Run(ctx, &left, node, commands[i], notes[i])
 			outcome(i, reply, err)
-			return true, nil
+			return none, nil
 		}))
 	}
 	var panicked any
 	for _, p := range repeats { // all of them, so that a panic of one is not told to the others' callers
-		if r := <-p; r.panicked != nil {
-			panicked = r.panicked
-		}
+		panicked = cmp.Or((<-p).panicked, panicked)
 	}
 	if panicked != nil {
 		panic(panicked)
@@ -239,7 +237,7 @@ type onceCmd struct{ *redis.Cmd }
 func (onceCmd) NoRetry() bool { return true }
 
 // newCommand takes arguments whose first two are the name and the script's digest or source.
-func newCommand(ctx context.Context, name, body any, args []any) onceCmd {
+func newCommand(ctx context.Context, name, body string, args []any) onceCmd {
 	if args[0] != nil { // sent before: go-redis may still be reading it
 		args = slices.Clone(args)
 	}
@@ -260,12 +258,11 @@ func (c onceCmd) read(reply Reply, err error) (Reply, error) {
 
 // process sends commands, in a pipeline if there are several or replicas have to confirm. It returns why these have not.
 func (r *Runner) process(ctx context.Context, node *Node, confirm bool, commands []onceCmd) (unconfirmed error) {
-	cluster, ok := r.client.(*redis.ClusterClient)
 	switch {
 	case len(commands) > 1:
 		return r.exec(ctx, node.server.Pipeline(), confirm, commands)
-	case confirm && ok:
-		return r.processOnMaster(ctx, cluster, commands)
+	case confirm && r.cluster != nil:
+		return r.processOnMaster(ctx, commands)
 	case confirm:
 		return r.exec(ctx, r.client.Pipeline(), true, commands)
 	}
