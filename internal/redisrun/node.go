@@ -2,13 +2,16 @@ package redisrun
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/dailyserial/serial/internal/budget"
 )
 
-// This file finds the server that has a key. Servers are told apart so that none waits for another.
+// This file finds the server that has a key, and asks how it does. Servers are told apart so that none waits for another.
 
 // A Node is a server that has keys. Its methods may be called concurrently.
 type Node struct {
@@ -34,6 +37,28 @@ func (n *Node) OneSlot() bool { return n.oneSlot.Load() }
 
 // SetOneSlot notes that the server does so: it is a Cluster's, though the client is not.
 func (n *Node) SetOneSlot() { n.oneSlot.Store(true) }
+
+// hasIdle reports whether the next command, or the next pipeline, finds a connection. To ask costs two allocations.
+func (n *Node) hasIdle(pipelined bool) bool {
+	stats := n.server.PoolStats()
+	if pipelines := stats.PipelineStats; pipelined && pipelines != nil { // nil if pipelines use the same pool
+		return pipelines.IdleConns > 0
+	}
+	return stats.IdleConns > 0
+}
+
+// answers reports whether the server answers at once, on a new connection.
+func (n *Node) answers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, budget.Last)
+	defer cancel()
+	_, err := Await(ctx, NoLimit, func() (string, error) {
+		client := redis.NewClient(unlistedOptions(n.server, n.server.Options().Addr))
+		defer client.Close()
+		return client.Ping(ctx).Result()
+	})
+	_, refused := errors.AsType[redis.Error](err)
+	return err == nil || refused
+}
 
 // Nodes are the servers of a client, with a T for each.
 type Nodes[T any] struct {
