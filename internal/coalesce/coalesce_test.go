@@ -41,20 +41,20 @@ func newServer(together int) *server {
 	return s
 }
 
-// join has a caller come, and every call begin that can.
+// join makes a caller come, and lets every call begin that can.
 func (s *server) join(key string) (b *batch, place int) {
 	b, place = s.Join(key, 0)
 	synctest.Wait()
 	return b, place
 }
 
-// answer has the call return that began first.
+// answer lets the call return that began first.
 func (s *server) answer() {
 	s.answers <- struct{}{}
 	synctest.Wait()
 }
 
-// end has all calls return, and those that follow. Nothing is left then.
+// end lets all calls return, and those that follow. Nothing is left then.
 func (s *server) end(t *testing.T) {
 	close(s.answers)
 	time.Sleep(10 * time.Second) // until the stall timer has run
@@ -70,7 +70,7 @@ func (s *server) sizes() (sizes []int) {
 	return sizes
 }
 
-// fill has lone callers take all places in flight, and returns how many there are and what gives them back.
+// fill makes lone callers take all places in flight, and returns their number and a function that gives them back.
 func (s *server) fill() (places int, leave func()) {
 	var taken []coalesce.Place
 	for p, ok := s.Alone(); ok; p, ok = s.Alone() {
@@ -84,7 +84,7 @@ func (s *server) fill() (places int, leave func()) {
 	}
 }
 
-// trip has a call answered after d.
+// trip makes a call that is answered after d.
 func (s *server) trip(t *testing.T, d time.Duration) {
 	p, ok := s.Alone()
 	require.True(t, ok)
@@ -92,7 +92,7 @@ func (s *server) trip(t *testing.T, d time.Duration) {
 	s.Leave(p, true)
 }
 
-// begun has callers of one key come one by one, and returns how many calls have begun.
+// begun makes callers of one key come one by one, and returns how many calls have begun.
 func (s *server) begun(callers int) int {
 	for range callers {
 		s.join("A")
@@ -611,7 +611,7 @@ func counted(calls *atomic.Int64) func([]*batch) {
 	}
 }
 
-// share has one caller come and be answered.
+// share makes one caller come, and waits for its answer.
 func share(l *batcher) {
 	b, _ := l.Join("A", 0)
 	_, _ = b.Wait(context.Background(), 0)

@@ -13,7 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// This file tells failures apart: whose context ended, what may pass, what was never sent, and what all share.
+// This file tells failures apart: those of the caller's context, those that may pass, those of commands that were never sent, and
+// those that all callers share.
 
 var (
 	// ErrNoAnswer means that a time limit of ours has passed.
@@ -36,7 +37,7 @@ func EndOf(ctx context.Context) error {
 	return nil
 }
 
-// GaveUp is the error of a call whose context ended; failure is that of the attempt before, nil if there was none.
+// GaveUp returns the error of a call whose context ended with end. failure is that of the attempt before, nil if there was none.
 func GaveUp(end, failure error) error {
 	err := fmt.Errorf("serial: gave up waiting for Redis, where the command may have run: %w", end)
 	if failure != nil {
@@ -66,10 +67,10 @@ func (e foreignError) Is(target error) bool {
 
 func (e foreignError) As(target any) bool { return errors.As(e.cause, target) }
 
-// Outage marks the failure of a server that all who want the same share: each by itself would ask in vain.
+// Outage marks a server's failure as one that all callers who want the same share: each would ask in vain.
 func Outage(err error) error { return outageError{err} }
 
-// IsOutage reports whether err is one, or wraps one.
+// IsOutage reports whether err is an Outage, or wraps one.
 func IsOutage(err error) bool {
 	_, ok := errors.AsType[outageError](err)
 	return ok

@@ -11,16 +11,16 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// This file has replicas confirm what commands wrote. WAIT counts only what the same connection wrote before, so it goes in the
+// This file lets replicas confirm what commands wrote. WAIT counts only what the same connection wrote before, so it goes in the
 // same pipeline. On Cluster that takes a client of the one node, which does not follow redirections by itself.
 
 // Replicas is how many replicas have to confirm what a command wrote.
 type Replicas struct {
-	N       int // 0: none
+	N       int // 0 for none
 	Timeout time.Duration
 }
 
-// processOnMaster has the master of its key process the only one of commands, which replicas have to confirm.
+// processOnMaster sends the only one of commands to the master of its key. Replicas have to confirm it.
 func (r *Runner) processOnMaster(ctx context.Context, commands []onceCmd) (unconfirmed error) {
 	command := commands[0]
 	server, err := r.cluster.MasterForKey(ctx, command.Args()[3].(string))

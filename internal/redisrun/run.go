@@ -1,5 +1,5 @@
 // Package redisrun sends scripts to the right server in bounded time: one command, or several in a pipeline, repeated where
-// that is safe, and confirmed by replicas where that is asked for. It knows nothing of what the commands mean.
+// that is safe, and confirmed by replicas if the caller wishes. It does not know what the commands mean.
 package redisrun
 
 import (
@@ -19,13 +19,13 @@ import (
 	"github.com/dailyserial/serial/internal/budget"
 )
 
-// A Script is sent by its digest, and whole only to a server that does not have it.
+// A Script is sent by its digest. Its source is sent only to a server that does not have it.
 type Script struct {
 	Source string
 	Digest any // a string, ready to be an argument: converting it costs an allocation
 }
 
-// NewScript returns the script of a source.
+// NewScript returns the Script of a source.
 func NewScript(source string) *Script {
 	sum := sha1.Sum([]byte(source))
 	return &Script{source, hex.EncodeToString(sum[:])}
@@ -35,16 +35,16 @@ func NewScript(source string) *Script {
 type Command struct {
 	Script  *Script
 	Args    []any // of EVALSHA: two free places for the name and the digest, the number of keys, the keys, the rest
-	Once    bool  // sent at most once; [ErrUnanswered] if no answer came in time
-	Confirm bool  // replicas have to confirm what it wrote
+	Once    bool  // whether it is sent at most once; then [ErrUnanswered] means that no answer came in time
+	Confirm bool  // whether replicas have to confirm what it wrote
 }
 
-// A Reply is what a command was answered.
+// A Reply is the answer to a command.
 type Reply struct {
 	Value          any
 	Sent, Received time.Time // around the round trip, by this host's clock
-	Before         error     // failure of an earlier attempt, which may have run as well; nil if the first one was answered
-	Unconfirmed    error     // why what the command wrote is not confirmed; nil if it is, or if nobody asked
+	Before         error     // failure of an earlier attempt, which may have run too; nil if the first one was answered
+	Unconfirmed    error     // why replicas did not confirm it; nil if they did, or if nobody asked
 }
 
 // A Note holds the failure of the last attempt, for those who leave before the outcome.
@@ -53,16 +53,16 @@ type Note = atomic.Pointer[error]
 // A Runner sends scripts to the servers of one client, in bounded time. Its methods may be called concurrently.
 type Runner struct {
 	client      redis.UniversalClient
-	cluster     *redis.ClusterClient // the client, nil if it is none of a Cluster
+	cluster     *redis.ClusterClient // the client, nil unless it is a Cluster's
 	replicas    Replicas
-	retries     int           // after the first attempt, as the client is configured
+	retries     int           // attempts after the first one, as the client is configured
 	readTimeout time.Duration // see ReadTimeout
 
 	answered   atomic.Int64                    // time of the last answer, in Unix nanoseconds; 0 before the first
 	connecting atomic.Pointer[context.Context] // for connections of the calls that began lately, nil before the first
 }
 
-// New returns a Runner that has replicas confirm the commands that ask for it.
+// New returns a Runner for the servers of client. replicas confirm the commands that ask for it.
 func New(client redis.UniversalClient, replicas Replicas) *Runner {
 	r := &Runner{client: client, replicas: replicas, retries: 3, readTimeout: ReadTimeout(client)}
 	switch client := client.(type) {
@@ -74,7 +74,7 @@ func New(client redis.UniversalClient, replicas Replicas) *Runner {
 	return r
 }
 
-// ReadTimeout is the client's. It is 0 where it is unknown, unlimited or too long to wait for.
+// ReadTimeout returns the client's read timeout. It is 0 if that is unknown, unlimited or too long to wait for.
 func ReadTimeout(client redis.UniversalClient) (read time.Duration) {
 	switch client := client.(type) {
 	case *redis.Client:
@@ -258,7 +258,7 @@ type onceCmd struct{ *redis.Cmd }
 
 func (onceCmd) NoRetry() bool { return true }
 
-// newCommand takes arguments whose first two are the name and the script's digest or source.
+// newCommand returns a command of that name, EVAL or EVALSHA, with the script's source or digest, and the other arguments from args.
 func newCommand(ctx context.Context, name, body any, args []any) onceCmd {
 	if args[0] != nil { // sent before: go-redis may still be reading it
 		args = slices.Clone(args)
@@ -270,7 +270,7 @@ func newCommand(ctx context.Context, name, body any, args []any) onceCmd {
 	return command
 }
 
-// read completes the reply of an attempt, unless that failed.
+// read adds the command's value to the reply of an attempt, unless that failed.
 func (c onceCmd) read(reply Reply, err error) (Reply, error) {
 	if err == nil {
 		reply.Value, err = c.Result()
@@ -278,7 +278,7 @@ func (c onceCmd) read(reply Reply, err error) (Reply, error) {
 	return reply, err
 }
 
-// process sends commands, in a pipeline if there are several or replicas have to confirm. It returns why these have not.
+// process sends commands, in a pipeline if there are several or replicas have to confirm them. It returns why replicas did not.
 func (r *Runner) process(ctx context.Context, node *Node, confirm bool, commands []onceCmd) (unconfirmed error) {
 	switch {
 	case len(commands) > 1:
@@ -292,8 +292,8 @@ func (r *Runner) process(ctx context.Context, node *Node, confirm bool, commands
 	return nil
 }
 
-// exec sends commands in a pipeline, and WAIT behind them if replicas have to confirm. A script that wrote nothing makes WAIT speak
-// of nothing, or, from Redis 7.2 on, agree at once: whatever is answered has to rest on a write.
+// exec sends commands in a pipeline, followed by WAIT if replicas have to confirm them. The commands must write: after a script that
+// wrote nothing, WAIT confirms nothing, or, from Redis 7.2 on, agrees at once.
 func (r *Runner) exec(ctx context.Context, pipe redis.Pipeliner, confirm bool, commands []onceCmd) (unconfirmed error) {
 	for _, c := range commands {
 		_ = pipe.Process(ctx, c)
