@@ -50,7 +50,7 @@ type Batcher[K comparable, P, R any] struct {
 	waiting  []*Batch[K, P, R]     // batches to be sent, in order of their first members
 	open     map[K]*Batch[K, P, R] // the waiting batches, by key
 	members  int                   // callers in all waiting batches
-	inFlight []time.Time           // beginnings of the calls in flight, oldest first, without those that gave up their place
+	inFlight []time.Time           // when each call that holds a place began, oldest first
 	trip     time.Duration         // recent minimum round trip
 	armed    bool                  // the stall timer is running
 	gaveUp   time.Time             // when a stalled call last gave up its place

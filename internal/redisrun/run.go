@@ -159,8 +159,8 @@ func (r *Runner) Run(ctx context.Context, b *budget.Budget, node *Node, c Comman
 // If an attempt outlasts its limit, either the server answers slowly while a connection is made, or this process stood still, or a
 // hook of the client does. Another connection tells which. If it was not the server, the attempt costs nothing, and is waited
 // for as long as it takes: nothing could be sent before it is done, since go-redis may hold a lock.
-func (r *Runner) try(ctx context.Context, b *budget.Budget, node *Node, limit time.Duration, confirmed bool, commands ...onceCmd) (
-	reply Reply, err error) {
+func (r *Runner) try(ctx context.Context, b *budget.Budget, node *Node, limit time.Duration, confirmed bool,
+	commands ...onceCmd) (reply Reply, err error) {
 	const recently = 100 * time.Millisecond // connections that served since then are taken to be alive
 	if limit <= 0 {
 		return Reply{}, ErrNoAnswer
@@ -266,7 +266,7 @@ func newCommand(ctx context.Context, name, body any, args []any) onceCmd {
 	args[0], args[1] = name, body
 	command := onceCmd{redis.NewCmd(ctx, args...)}
 	command.SetFirstKeyPos(3)
-	command.SetStepCount(1) // otherwise go-redis asks a Cluster's nodes about the command, and waits for those that hang
+	command.SetStepCount(1) // else go-redis asks a Cluster's nodes about the command, and waits for those that hang
 	return command
 }
 
