@@ -9,25 +9,24 @@ import (
 const (
 	// Answers is how long Redis and the lock servers have to answer, in all.
 	Answers = 10 * time.Second
-	// Others is how long a call without a deadline waits for others, in all: for who holds the lock, or has a block set aside.
+	// Others is how long a call without a deadline waits for others, in all: for whoever holds the lock or sets a block aside.
 	Others = 30 * time.Second
-	// Last is the part of Answers that is kept for one more attempt, a quick one: a process that stood still has used up the rest
-	// by itself.
+	// Last is the part of Answers kept for one more, quick attempt: a process that stood still has used up the rest by itself.
 	Last = 500 * time.Millisecond
-	// rest is for what a call does besides.
+	// rest is the part of Answers for everything else that a call does.
 	rest = 100 * time.Millisecond
 )
 
-// A Budget is the time that a call has left. What is spent is measured by those who spend it, and limited to what they were
-// given: a process that stands still for a minute has not waited for anybody for that long.
+// A Budget is the time that a call has left. A step is charged what it took, but no more than it was given: a process that stands
+// still for a minute has not waited for anybody for that long.
 //
-// It is a value that one goroutine uses at a time. The zero Budget is used up.
+// One goroutine uses a Budget at a time. The zero Budget is used up.
 type Budget struct {
 	answers time.Duration // left for servers to answer
 	others  time.Duration // left altogether, while others are at work
 }
 
-// New returns the budget of a call. Its context ends its wait for others if that has a deadline.
+// New returns the budget of a call. If the call's context has a deadline, only that ends its wait for others.
 func New(deadline bool) Budget {
 	if deadline {
 		return Budget{Answers, math.MaxInt64}
@@ -43,13 +42,13 @@ func (b *Budget) Attempt() (limit time.Duration, isLast bool) {
 	return min(Last, b.answers), true
 }
 
-// Answer is the time left for an answer, of which an attempt may use all.
+// Answer is the time left for servers to answer, Last included.
 func (b *Budget) Answer() time.Duration { return b.answers }
 
 // Wait is the time left to wait for others.
 func (b *Budget) Wait() time.Duration { return b.others }
 
-// Spend uses up what a step took. limit is what it was given, beyond which this process stood still.
+// Spend charges what a step took, up to limit, the time it was given: beyond that, this process stood still.
 func (b *Budget) Spend(took, limit time.Duration) {
 	b.answers -= min(took, limit)
 	b.SpendOthers(took, limit)
@@ -58,5 +57,5 @@ func (b *Budget) Spend(took, limit time.Duration) {
 // SpendOthers is Spend for a step that waited for others, who were waiting for no server.
 func (b *Budget) SpendOthers(took, limit time.Duration) { b.others -= min(took, limit) }
 
-// Renew gives servers their time again, since one has just answered that others are at work.
+// Renew gives servers all their time again: one has just answered that others are at work.
 func (b *Budget) Renew() { b.answers = min(Answers, b.others) }

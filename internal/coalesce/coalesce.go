@@ -1,8 +1,8 @@
 // Package coalesce lets callers that ask for the same thing at the same moment share one call.
 //
-// A caller that meets nobody makes its call at once. While as many calls are in flight as make sense, those who come
-// gather in the next batch, which is sent when a call returns. So batches grow with the load by themselves, and a caller
-// waits for a part of a round trip at most.
+// A caller that meets nobody makes its call at once. While as many calls are in flight as make sense, further callers join the
+// next batch, which is sent when a call returns. So batches grow with the load by themselves, and a caller waits for a part of
+// a round trip at most.
 package coalesce
 
 import (
@@ -18,31 +18,31 @@ import (
 var (
 	// ErrTimeout is the error of a member that has waited for its limit.
 	ErrTimeout = errors.New("no answer in time")
-	// ErrEnded is the error of a batch whose sender left without finishing it, by runtime.Goexit in a hook, say.
+	// ErrEnded is the error of a batch that send did not finish: a hook called runtime.Goexit, say.
 	ErrEnded = errors.New("the goroutine of a call was ended from outside")
 )
 
-// How many calls may be in flight follows from the minimum round trip. On loopback most of a round trip is work, and the
-// next batch had better gather everybody until the last call has returned. Over a network most of it is waiting, and a
-// caller should not wait for another one's round trip before its own.
+// How many calls may be in flight follows from the minimum round trip. On loopback most of a round trip is work, so the next
+// batch should gather everybody until the last call has returned. Over a network most of it is waiting, so a caller should
+// not wait for another caller's round trip before its own.
 const (
 	tripPerCall  = 250 * time.Microsecond // of the minimum round trip, for each further call in flight
 	mostInFlight = 8
 	manyWaiting  = 32 // waiting callers that are worth one more call, whatever the round trip
 
 	// A call that takes longer than stallBase and stallTrips minimum round trips has stalled, on a broken connection, say.
-	// It gives its place in flight to those who wait. One call does so in every stallInterval at most, so that a server
-	// that hangs is not stormed.
+	// It gives up its place in flight to those who wait. At most one call does so per stallInterval, so that a server that
+	// hangs is not flooded.
 	stallBase     = 5 * time.Millisecond
 	stallTrips    = 10
 	stallInterval = 50 * time.Millisecond
 )
 
-// A Lane batches the calls that can be sent together, such as those to one server. K is the batch key: callers of one key
+// A Batcher batches the calls that can be sent together, such as those to one server. K is the batch key: callers of one key
 // share a batch. P is what the sender needs to know of a batch, given by its first member. R is the result, of which each
-// member takes its part by its place. A Lane is for any number of goroutines; while nobody calls, it holds no goroutine,
-// no running timer, and nothing for any key.
-type Lane[K comparable, P, R any] struct {
+// member takes its part by its place. A Batcher is safe for use by any number of goroutines. While nobody calls, it holds no
+// goroutine, no running timer, and nothing for any key.
+type Batcher[K comparable, P, R any] struct {
 	together func() int
 	send     func([]*Batch[K, P, R])
 
@@ -50,17 +50,17 @@ type Lane[K comparable, P, R any] struct {
 	waiting  []*Batch[K, P, R]     // batches to be sent, in order of their first members
 	open     map[K]*Batch[K, P, R] // the waiting batches, by key
 	members  int                   // callers in all waiting batches
-	inFlight []time.Time           // beginnings of the calls in flight, oldest first, without those that gave up their place
-	trip     time.Duration         // minimum round trip of late
+	inFlight []time.Time           // when each call that holds a place began, oldest first
+	trip     time.Duration         // recent minimum round trip
 	armed    bool                  // the stall timer is running
 	gaveUp   time.Time             // when a stalled call last gave up its place
 }
 
-// New returns a lane. send sends batches of different keys in one call and finishes each of them (Batch.Finish), in any
-// order, before it returns. It may reorder the slice, but every batch stays in it: whatever send leaves unfinished, the lane
-// finishes. together is how many batches send takes, at least 1.
-func New[K comparable, P, R any](together func() int, send func([]*Batch[K, P, R])) *Lane[K, P, R] {
-	return &Lane[K, P, R]{together: together, send: send, open: map[K]*Batch[K, P, R]{}}
+// New returns a Batcher. send sends batches of different keys in one call and finishes each of them (Batch.Finish), in any
+// order, before it returns. It may reorder the slice, but must keep every batch in it: the Batcher finishes those that send
+// did not. together is how many batches send takes, at least 1.
+func New[K comparable, P, R any](together func() int, send func([]*Batch[K, P, R])) *Batcher[K, P, R] {
+	return &Batcher[K, P, R]{together: together, send: send, open: map[K]*Batch[K, P, R]{}}
 }
 
 // A Batch is one request for all its members.
@@ -72,14 +72,14 @@ type Batch[K comparable, P, R any] struct {
 	// Note holds the failure of the sender's last attempt, for members that leave before the outcome.
 	Note atomic.Pointer[error]
 
-	size     int // guarded by the lane's mu until the batch is sent
+	size     int // guarded by the Batcher's mu until the batch is sent
 	done     chan struct{}
 	result   R // this and the rest are written before done is closed, and only read after
 	err      error
 	panicked any
 }
 
-// Size is the number of members. It is fixed once the batch is sent, and not to be called before.
+// Size is the number of members. It must not be called before the batch is sent; from then on it does not change.
 func (b *Batch[K, P, R]) Size() int { return b.size }
 
 // Finish gives all members their result. It is called once, before send returns.
@@ -89,16 +89,14 @@ func (b *Batch[K, P, R]) Finish(r R, err error) {
 }
 
 // Wait returns the batch's result, which all members share, or ctx's error, or ErrTimeout after limit if that is not 0. A
-// member that leaves does not stop the others. If send panicked before it finished the batch, every member panics alike.
+// member that leaves does not stop the others. If send panicked before it finished the batch, Wait panics with the same value.
 func (b *Batch[K, P, R]) Wait(ctx context.Context, limit time.Duration) (*R, error) {
 	if ctx.Done() == nil && limit == 0 {
-		<-b.done // half as dear as a select
+		<-b.done // half the cost of a select
 	} else {
 		var timeout <-chan time.Time
 		if limit != 0 {
-			timer := time.NewTimer(limit)
-			defer timer.Stop()
-			timeout = timer.C
+			timeout = time.After(limit)
 		}
 		select {
 		case <-b.done:
@@ -119,195 +117,182 @@ type Place struct{ begun time.Time }
 
 // Alone reserves a place in flight for a caller if one is free and nobody waits. The caller then makes its call itself and
 // must call Leave, even if the call panics.
-func (l *Lane[K, P, R]) Alone() (Place, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if len(l.waiting) > 0 || len(l.inFlight) >= l.limit() {
+func (b *Batcher[K, P, R]) Alone() (Place, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.waiting) > 0 || len(b.inFlight) >= b.limit() {
 		return Place{}, false
 	}
-	return l.enter(), true
+	return b.enter(), true
 }
 
 // Leave ends a call that Alone allowed. If it was answered, the time it took counts as a round trip.
-func (l *Lane[K, P, R]) Leave(p Place, answered bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (b *Batcher[K, P, R]) Leave(p Place, answered bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
 	if answered {
-		l.measure(p)
+		b.measure(p)
 	}
-	if l.exit(p) && len(l.waiting) > 0 {
-		go l.dispatch(l.enter())
+	if b.exit(p) && len(b.waiting) > 0 {
+		go b.dispatch(b.enter())
 	}
 }
 
-// Join makes the caller a member of the batch of key that waits to be sent, or of a new one with p. place is its position
-// in the batch, from 0 in the order of arrival.
-func (l *Lane[K, P, R]) Join(key K, p P) (b *Batch[K, P, R], place int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	b = l.open[key]
-	if b == nil {
-		b = &Batch[K, P, R]{Key: key, Payload: p, Begun: time.Now(), done: make(chan struct{})}
-		l.open[key] = b
-		l.waiting = append(l.waiting, b)
+// Join makes the caller a member of the batch of key that waits to be sent, or of a new one with payload p. place is its
+// position in the batch, from 0 in the order of arrival.
+func (b *Batcher[K, P, R]) Join(key K, p P) (batch *Batch[K, P, R], place int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	batch = b.open[key]
+	if batch == nil {
+		batch = &Batch[K, P, R]{Key: key, Payload: p, Begun: time.Now(), done: make(chan struct{})}
+		b.open[key] = batch
+		b.waiting = append(b.waiting, batch)
 	}
-	return b, l.add(b)
+	return batch, b.add(batch)
 }
 
-// JoinWaiting is Join if a batch of key waits to be sent. Otherwise the batch is nil.
-func (l *Lane[K, P, R]) JoinWaiting(key K) (b *Batch[K, P, R], place int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if b = l.open[key]; b == nil {
-		return nil, 0
+// JoinWaiting is Join if a batch of key waits to be sent. Otherwise it returns a nil batch.
+func (b *Batcher[K, P, R]) JoinWaiting(key K) (batch *Batch[K, P, R], place int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if batch = b.open[key]; batch != nil {
+		place = b.add(batch)
 	}
-	return b, l.add(b)
+	return batch, place
 }
 
 // add makes the caller a member of a batch that waits. The caller holds mu.
-func (l *Lane[K, P, R]) add(b *Batch[K, P, R]) (place int) {
-	b.size++
-	l.members++
-	switch {
-	case len(l.inFlight) < l.limit():
-		go l.dispatch(l.enter())
-	case !l.armed:
-		l.watch()
+func (b *Batcher[K, P, R]) add(batch *Batch[K, P, R]) (place int) {
+	batch.size++
+	b.members++
+	if len(b.inFlight) < b.limit() {
+		go b.dispatch(b.enter())
+	} else if !b.armed {
+		b.relieve()
 	}
-	return b.size - 1
+	return batch.size - 1
 }
 
 // limit is how many calls may be in flight. The caller holds mu.
-func (l *Lane[K, P, R]) limit() int {
-	n := 1 + min(int(l.trip/tripPerCall), mostInFlight-2)
-	if l.members >= manyWaiting {
+func (b *Batcher[K, P, R]) limit() int {
+	n := 1 + min(int(b.trip/tripPerCall), mostInFlight-2)
+	if b.members >= manyWaiting {
 		n++
 	}
 	return n
 }
 
 // enter puts a call in flight. The caller holds mu.
-func (l *Lane[K, P, R]) enter() Place {
+func (b *Batcher[K, P, R]) enter() Place {
 	p := Place{time.Now()}
-	l.inFlight = append(l.inFlight, p.begun)
+	b.inFlight = append(b.inFlight, p.begun)
 	return p
 }
 
 // exit takes a call out of flight. It reports false if the call had given up its place. Of calls that began in the same
 // instant, any may be taken for the stalled one: the number of those in flight is the same. The caller holds mu.
-func (l *Lane[K, P, R]) exit(p Place) bool {
-	i := slices.Index(l.inFlight, p.begun)
+func (b *Batcher[K, P, R]) exit(p Place) bool {
+	i := slices.Index(b.inFlight, p.begun)
 	if i < 0 {
 		return false
 	}
-	l.inFlight = slices.Delete(l.inFlight, i, i+1)
+	b.inFlight = slices.Delete(b.inFlight, i, i+1)
 	return true
 }
 
 // measure keeps the shortest round trip, and forgets it in the course of some hundred calls. The caller holds mu.
-func (l *Lane[K, P, R]) measure(p Place) {
-	l.trip += l.trip / 256
-	if trip := time.Since(p.begun); l.trip == 0 || trip < l.trip {
-		l.trip = trip
+func (b *Batcher[K, P, R]) measure(p Place) {
+	b.trip += b.trip / 256
+	if trip := time.Since(p.begun); b.trip == 0 || trip < b.trip {
+		b.trip = trip
 	}
 }
 
-// watch gives the place of the oldest call in flight to those who wait, if it has stalled, and looks again when it may have. The
-// caller holds mu. Somebody waits, so that there is a call in flight.
-func (l *Lane[K, P, R]) watch() {
-	wait := max(stallBase+stallTrips*l.trip-time.Since(l.inFlight[0]), stallInterval-time.Since(l.gaveUp))
+// relieve gives the place of the oldest call in flight to those who wait, if that call has stalled, and checks again later.
+// Somebody waits, so there is a call in flight. The caller holds mu.
+func (b *Batcher[K, P, R]) relieve() {
+	wait := max(stallBase+stallTrips*b.trip-time.Since(b.inFlight[0]), stallInterval-time.Since(b.gaveUp))
 	if wait <= 0 {
-		l.inFlight = slices.Delete(l.inFlight, 0, 1)
-		l.gaveUp = time.Now()
-		go l.dispatch(l.enter())
+		b.inFlight = slices.Delete(b.inFlight, 0, 1)
+		b.gaveUp = time.Now()
+		go b.dispatch(b.enter())
 		wait = stallInterval
 	}
-	l.armed = true
+	b.armed = true
 	time.AfterFunc(min(wait, stallInterval), func() { // the minimum round trip may shrink meanwhile
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if l.armed = len(l.waiting) > 0; l.armed {
-			l.watch()
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		if b.armed = len(b.waiting) > 0; b.armed {
+			b.relieve()
 		}
 	})
 }
 
-// dispatch sends batches until none waits or its place is gone.
-func (l *Lane[K, P, R]) dispatch(p Place) {
-	for answered := 0; ; {
-		l.gather(answered)
-		var batches []*Batch[K, P, R]
-		if p, batches = l.next(p); len(batches) == 0 {
-			return
-		}
-		l.call(p, batches)
-		answered = 0
-		for _, b := range batches {
-			answered += b.size
-		}
-	}
-}
-
-// gather lets goroutines that are ready to run come along, above all the callers who were just answered and call again.
-func (l *Lane[K, P, R]) gather(answered int) {
-	runtime.Gosched()
-	for tries := 1; tries < 4 && answered < manyWaiting; tries++ { // of many, enough have come by then
-		l.mu.Lock()
-		all := l.members >= answered
-		l.mu.Unlock()
-		if all {
-			return
-		}
-		runtime.Gosched()
-	}
-}
-
-// next exchanges the place of a call that has returned for that of the next one, with the batches to be sent by it. There
-// are none if nobody waits, or if the place was given up.
-func (l *Lane[K, P, R]) next(p Place) (Place, []*Batch[K, P, R]) {
-	most := l.together()
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if !l.exit(p) {
-		return p, nil
-	}
-	n := min(len(l.waiting), most)
-	if n == 0 {
-		l.waiting = nil // what grew in a rush is given back
-		return p, nil
-	}
-	batches := l.waiting[:n:n]
-	l.waiting = l.waiting[n:]
-	for _, b := range batches {
-		delete(l.open, b.Key)
-		l.members -= b.size
-	}
-	return l.enter(), batches
-}
-
-// call makes one call. If send ends the goroutine, the dispatcher goes on in another one.
-func (l *Lane[K, P, R]) call(p Place, batches []*Batch[K, P, R]) {
-	returned := false
+// dispatch sends batches until none waits or its place is gone. If send panics or ends the goroutine, it goes on in another one.
+func (b *Batcher[K, P, R]) dispatch(p Place) {
+	var batches []*Batch[K, P, R]
 	defer func() {
-		panicked := recover()
-		for _, b := range batches {
-			select {
-			case <-b.done:
-			default:
-				var none R
-				b.panicked = panicked
-				b.Finish(none, ErrEnded)
-			}
-		}
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if batches[0].err == nil {
-			l.measure(p)
-		}
-		if !returned && panicked == nil {
-			go l.dispatch(p)
+		if len(batches) > 0 {
+			b.complete(p, batches, recover())
+			go b.dispatch(p)
 		}
 	}()
-	l.send(batches)
-	returned = true
+	for members := 0; ; {
+		b.gather(members)
+		if p, batches, members = b.next(p); len(batches) == 0 {
+			return
+		}
+		b.send(batches)
+		b.complete(p, batches, nil)
+	}
+}
+
+// gather lets goroutines that are ready to run join first, above all the callers who were just answered and call again.
+func (b *Batcher[K, P, R]) gather(answered int) {
+	for tries, enough := 0, false; tries < 4 && !enough; tries++ {
+		runtime.Gosched()
+		b.mu.Lock()
+		enough = b.members >= min(answered, manyWaiting)
+		b.mu.Unlock()
+	}
+}
+
+// next exchanges the place of a call that has returned for that of the next one. It returns the batches to send, and how many
+// members they have: none if nobody waits, or if the place was given up.
+func (b *Batcher[K, P, R]) next(p Place) (next Place, batches []*Batch[K, P, R], members int) {
+	most := b.together()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	n := min(len(b.waiting), most)
+	if !b.exit(p) || n == 0 {
+		return p, nil, 0
+	}
+	batches, b.waiting = b.waiting[:n:n], b.waiting[n:]
+	if len(b.waiting) == 0 {
+		b.waiting = nil // releases what grew in a rush
+	}
+	for _, batch := range batches {
+		delete(b.open, batch.Key)
+		members += batch.size
+	}
+	b.members -= members
+	return b.enter(), batches, members
+}
+
+// complete finishes the batches that send left unfinished, and measures the call.
+func (b *Batcher[K, P, R]) complete(p Place, batches []*Batch[K, P, R], panicked any) {
+	for _, batch := range batches {
+		select {
+		case <-batch.done:
+		default:
+			batch.err, batch.panicked = ErrEnded, panicked
+			close(batch.done)
+		}
+	}
+	if batches[0].err == nil {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.measure(p)
+	}
 }

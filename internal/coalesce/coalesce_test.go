@@ -17,13 +17,13 @@ import (
 )
 
 type (
-	lane  = coalesce.Lane[string, int, int]
-	batch = coalesce.Batch[string, int, int]
+	batcher = coalesce.Batcher[string, int, int]
+	batch   = coalesce.Batch[string, int, int]
 )
 
 // A server holds every call until it is told to answer. The result of a batch is its size.
 type server struct {
-	*lane
+	*batcher
 	calls   chan []*batch // in the order in which they began
 	answers chan struct{}
 	err     error // of every batch
@@ -31,7 +31,7 @@ type server struct {
 
 func newServer(together int) *server {
 	s := &server{calls: make(chan []*batch, 10000), answers: make(chan struct{})}
-	s.lane = coalesce.New(func() int { return together }, func(batches []*batch) {
+	s.batcher = coalesce.New(func() int { return together }, func(batches []*batch) {
 		s.calls <- batches
 		<-s.answers
 		for _, b := range batches {
@@ -41,20 +41,20 @@ func newServer(together int) *server {
 	return s
 }
 
-// join has a caller come, and every call begin that can.
+// join makes a caller come, and lets every call begin that can.
 func (s *server) join(key string) (b *batch, place int) {
 	b, place = s.Join(key, 0)
 	synctest.Wait()
 	return b, place
 }
 
-// answer has the call return that began first.
+// answer lets the call return that began first.
 func (s *server) answer() {
 	s.answers <- struct{}{}
 	synctest.Wait()
 }
 
-// end has all calls return, and those that follow. Nothing is left then.
+// end lets all calls return, and those that follow. Nothing is left then.
 func (s *server) end(t *testing.T) {
 	close(s.answers)
 	time.Sleep(10 * time.Second) // until the stall timer has run
@@ -70,7 +70,7 @@ func (s *server) sizes() (sizes []int) {
 	return sizes
 }
 
-// fill has lone callers take all places in flight, and returns how many there are and what gives them back.
+// fill makes lone callers take all places in flight, and returns their number and a function that gives them back.
 func (s *server) fill() (places int, leave func()) {
 	var taken []coalesce.Place
 	for p, ok := s.Alone(); ok; p, ok = s.Alone() {
@@ -84,7 +84,7 @@ func (s *server) fill() (places int, leave func()) {
 	}
 }
 
-// trip has a call answered after d.
+// trip makes a call that is answered after d.
 func (s *server) trip(t *testing.T, d time.Duration) {
 	p, ok := s.Alone()
 	require.True(t, ok)
@@ -92,7 +92,7 @@ func (s *server) trip(t *testing.T, d time.Duration) {
 	s.Leave(p, true)
 }
 
-// begun has callers of one key come one by one, and returns how many calls have begun.
+// begun makes callers of one key come one by one, and returns how many calls have begun.
 func (s *server) begun(callers int) int {
 	for range callers {
 		s.join("A")
@@ -463,27 +463,27 @@ func TestStalledAfterASlowStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var took atomic.Int64
 		took.Store(int64(3 * time.Second))
-		lane := coalesce.New(func() int { return 1 }, func(batches []*coalesce.Batch[string, int, int]) {
+		batcher := coalesce.New(func() int { return 1 }, func(batches []*coalesce.Batch[string, int, int]) {
 			time.Sleep(time.Duration(took.Load()))
 			batches[0].Finish(0, nil)
 		})
-		p, _ := lane.Alone()
+		p, _ := batcher.Alone()
 		time.Sleep(3 * time.Second)
-		lane.Leave(p, true) // the minimum round trip is 3 s now
+		batcher.Leave(p, true) // the minimum round trip is 3 s now
 		for i := range 9 {
-			lane.Join(fmt.Sprint(i), 0)
+			batcher.Join(fmt.Sprint(i), 0)
 		}
 		synctest.Wait()
 		took.Store(int64(100 * time.Microsecond))
 		time.Sleep(5 * time.Second)
-		lane.Join("Z", 0)
+		batcher.Join("Z", 0)
 		time.Sleep(time.Second)
 		took.Store(int64(5 * time.Second))
-		lane.Join("hangs", 0)
+		batcher.Join("hangs", 0)
 		time.Sleep(time.Millisecond)
 		took.Store(int64(100 * time.Microsecond))
 		start := time.Now()
-		b, _ := lane.Join("behind", 0)
+		b, _ := batcher.Join("behind", 0)
 		_, err := b.Wait(t.Context(), 0)
 		require.NoError(t, err)
 		require.Less(t, time.Since(start), 200*time.Millisecond)
@@ -523,7 +523,7 @@ func TestMembersLeave(t *testing.T) {
 	})
 }
 
-// What happens to send reaches every member whose batch it had not finished, and no other. The lane goes on.
+// What happens to send reaches every member whose batch it had not finished, and no other. The batcher goes on.
 func TestSendIsEnded(t *testing.T) {
 	for name, harm := range map[string]func(){
 		"panic":  func() { panic("hook") },
@@ -534,7 +534,7 @@ func TestSendIsEnded(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				harmed := false
 				s := &server{calls: make(chan []*batch, 10), answers: make(chan struct{})}
-				s.lane = coalesce.New(func() int { return 3 }, func(batches []*batch) {
+				s.batcher = coalesce.New(func() int { return 3 }, func(batches []*batch) {
 					s.calls <- batches
 					<-s.answers
 					batches[0].Finish(7, nil)
@@ -611,8 +611,8 @@ func counted(calls *atomic.Int64) func([]*batch) {
 	}
 }
 
-// share has one caller come and be answered.
-func share(l *lane) {
+// share makes one caller come, and waits for its answer.
+func share(l *batcher) {
 	b, _ := l.Join("A", 0)
 	_, _ = b.Wait(context.Background(), 0)
 }

@@ -7,8 +7,8 @@ const (
 )
 
 // Idle reports whether nothing waits, is in flight or runs, and nothing is kept for any key.
-func (l *Lane[K, P, R]) Idle() bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return !l.armed && l.waiting == nil && l.members == 0 && len(l.open)+len(l.inFlight) == 0
+func (b *Batcher[K, P, R]) Idle() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return !b.armed && b.waiting == nil && b.members == 0 && len(b.open)+len(b.inFlight) == 0
 }

@@ -16,7 +16,7 @@ type node struct {
 	*store.Node
 	issuer  *Issuer
 	clock   clock
-	batches *coalesce.Lane[batchKey, payload, store.Reply]
+	batches *coalesce.Batcher[batchKey, payload, store.Reply]
 }
 
 // A batch is what callers share.

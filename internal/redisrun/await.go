@@ -13,16 +13,16 @@ import (
 const NoLimit = time.Duration(math.MaxInt64)
 
 // Await runs f in a goroutine of its own and returns its results, or ctx's error as soon as that ends, or [ErrNoAnswer] once
-// limit has passed; f then goes on by itself. A panic of f is the caller's. If f's goroutine is ended, that is [ErrEnded].
+// limit has passed; f then goes on by itself. If f panics, so does Await. If f ends its goroutine, the error is [ErrEnded].
 func Await[T any](ctx context.Context, limit time.Duration, f func() (T, error)) (T, error) {
 	return begin(f).wait(ctx, limit)
 }
 
-// A pending is something that runs in a goroutine of its own.
+// A pending is the result of a function that runs in a goroutine of its own.
 type pending[T any] chan result[T]
 
 type result[T any] struct {
-	v        T
+	value    T
 	err      error
 	panicked any
 }
@@ -35,28 +35,22 @@ func begin[T any](f func() (T, error)) pending[T] {
 			r.panicked = recover()
 			p <- r
 		}()
-		r.v, r.err = f()
+		r.value, r.err = f()
 	}()
 	return p
 }
 
-// wait is Await for what has begun. After ErrNoAnswer it may be called again.
+// wait is the second half of Await. After ErrNoAnswer it may be called again.
 func (p pending[T]) wait(ctx context.Context, limit time.Duration) (none T, err error) {
-	var timeout <-chan time.Time
-	if limit != NoLimit {
-		timer := time.NewTimer(limit)
-		defer timer.Stop()
-		timeout = timer.C
-	}
 	select {
 	case r := <-p:
 		if r.panicked != nil {
 			panic(r.panicked)
 		}
-		return r.v, r.err
+		return r.value, r.err
 	case <-ctx.Done():
 		return none, ctx.Err()
-	case <-timeout:
+	case <-time.After(limit):
 		return none, ErrNoAnswer
 	}
 }

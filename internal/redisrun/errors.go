@@ -13,7 +13,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// This file tells failures apart: whose context ended, what may pass, what was never sent, and what all share.
+// This file tells failures apart: those of the caller's context, those that may pass, those of commands that were never sent, and
+// those that all callers share.
 
 var (
 	// ErrNoAnswer means that a time limit of ours has passed.
@@ -36,7 +37,7 @@ func EndOf(ctx context.Context) error {
 	return nil
 }
 
-// GaveUp is the error of a call whose context ended; failure is that of the attempt before, nil if there was none.
+// GaveUp returns the error of a call whose context ended with end. failure is that of the attempt before, nil if there was none.
 func GaveUp(end, failure error) error {
 	err := fmt.Errorf("serial: gave up waiting for Redis, where the command may have run: %w", end)
 	if failure != nil {
@@ -66,13 +67,13 @@ func (e foreignError) Is(target error) bool {
 
 func (e foreignError) As(target any) bool { return errors.As(e.cause, target) }
 
-// Outage marks the failure of a server that all who want the same share: each by itself would ask in vain.
+// Outage marks a server's failure as one that all callers who want the same share: each would ask in vain.
 func Outage(err error) error { return outageError{err} }
 
-// IsOutage reports whether err is one, or wraps one.
+// IsOutage reports whether err is an Outage, or wraps one.
 func IsOutage(err error) bool {
-	var outage outageError
-	return errors.As(err, &outage)
+	_, ok := errors.AsType[outageError](err)
+	return ok
 }
 
 type outageError struct{ error }
@@ -81,8 +82,8 @@ func (e outageError) Unwrap() error { return e.error }
 
 // Transient reports whether the same command may succeed a moment later.
 func Transient(err error) bool {
-	var network net.Error
-	return errors.As(err, &network) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+	_, network := errors.AsType[net.Error](err)
+	return network || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) ||
 		redis.IsLoadingError(err) || redis.IsReadOnlyError(err) || redis.IsClusterDownError(err) ||
 		redis.IsTryAgainError(err) || redis.IsMasterDownError(err) || redis.IsMaxClientsError(err)
@@ -91,9 +92,9 @@ func Transient(err error) bool {
 // unsent reports whether the script did not run: the server said so, or there was no connection to send it on.
 func unsent(err error) bool {
 	refusals := []string{"NOSCRIPT", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "LOADING"}
-	var network *net.OpError
+	network, _ := errors.AsType[*net.OpError](err)
 	return slices.ContainsFunc(refusals, func(prefix string) bool { return redis.HasErrorPrefix(err, prefix) }) ||
 		redis.IsReadOnlyError(err) || // in Redis 6.2, READONLY is inside the error of a script
 		errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) ||
-		errors.As(err, &network) && network.Op == "dial"
+		network != nil && network.Op == "dial"
 }

@@ -2,82 +2,100 @@ package redisrun
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"sync/atomic"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/dailyserial/serial/internal/budget"
 )
 
-// This file finds the server that has a key. Servers are told apart so that none waits for another.
+// This file finds the server that has a key, and asks how it does. Servers are told apart so that none waits for another.
 
 // A Node is a server that has keys. Its methods may be called concurrently.
 type Node struct {
-	server  *redis.Client // nil where go-redis finds it
+	server  *redis.Client // nil where only go-redis finds it
 	known   bool
 	oneSlot atomic.Bool
 }
 
-// Known is false where only go-redis knows which server has a key; then nothing is remembered of it.
+// Known is false where only go-redis knows which server has a key. Nothing is remembered of such a Node.
 func (n *Node) Known() bool { return n.known }
 
-// Together is how many types may go in one call at most. What is no client of one server may be a Cluster's, whose types do not
-// share scripts.
+// Together is how many types may go in one call at most. A client of an unknown kind may be a Cluster's, whose types cannot share
+// a script.
 func (n *Node) Together() int {
-	const most = 256
 	if n.server == nil {
 		return 1
 	}
-	return most
+	return 256
 }
 
-// OneSlot reports whether the server refuses scripts whose keys are in different slots, and takes a pipeline instead.
+// OneSlot reports whether the server refuses scripts whose keys are in different slots, so that they need a pipeline instead.
 func (n *Node) OneSlot() bool { return n.oneSlot.Load() }
 
-// SetOneSlot notes that it does: it is a Cluster's, though the client is not. It changes nothing where only go-redis knows
-// the server, as calls go alone there.
-func (n *Node) SetOneSlot() { n.oneSlot.Store(n.server != nil) }
+// SetOneSlot notes that the server does so: it is a Cluster's, though the client is not.
+func (n *Node) SetOneSlot() { n.oneSlot.Store(true) }
+
+// hasIdle reports whether the next command, or the next pipeline, finds a connection. To ask costs two allocations.
+func (n *Node) hasIdle(pipelined bool) bool {
+	stats := n.server.PoolStats()
+	if pipelines := stats.PipelineStats; pipelined && pipelines != nil { // nil if pipelines use the same pool
+		return pipelines.IdleConns > 0
+	}
+	return stats.IdleConns > 0
+}
+
+// answers reports whether the server answers at once, on a new connection.
+func (n *Node) answers(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, budget.Last)
+	defer cancel()
+	_, err := Await(ctx, NoLimit, func() (string, error) {
+		client := redis.NewClient(unlistedOptions(n.server, n.server.Options().Addr))
+		defer client.Close()
+		return client.Ping(ctx).Result()
+	})
+	_, refused := errors.AsType[redis.Error](err)
+	return err == nil || refused
+}
 
 // Nodes are the servers of a client, with a T for each.
 type Nodes[T any] struct {
 	runner  *Runner
 	create  func(*Node) T
-	cluster *redis.ClusterClient // nil where there is one server only
-	only    T                    // of that one
-	masters sync.Map             // T by *redis.Client, of which go-redis may make a new one for an address
+	only    T        // of a client that is not a Cluster's
+	masters sync.Map // T by *redis.Client, of which go-redis may make a new one for an address
 }
 
 // NewNodes returns the servers of r's client. create is called for each, and for each key whose server is not known.
 func NewNodes[T any](r *Runner, create func(*Node) T) *Nodes[T] {
 	n := &Nodes[T]{runner: r, create: create}
-	switch client := r.client.(type) {
-	case *redis.ClusterClient:
-		n.cluster = client
-	case *redis.Client:
-		n.only = create(&Node{server: client, known: true})
-	default:
-		n.only = create(&Node{known: true})
+	if r.cluster == nil {
+		server, _ := r.client.(*redis.Client)
+		n.only = create(&Node{server: server, known: true})
 	}
 	return n
 }
 
-// Only is what belongs to the one server that there is, and false if there are several.
-func (n *Nodes[T]) Only() (T, bool) { return n.only, n.cluster == nil }
+// Only returns what belongs to the only server, and false if there are several.
+func (n *Nodes[T]) Only() (T, bool) { return n.only, n.runner.cluster == nil }
 
-// Of is what belongs to the server of several that has a key. To find out a Cluster's slots takes as long as its nodes make it, and until
-// a first command has done that, nobody else waits for it.
+// Of returns what belongs to the server, of several, that has a key. To learn a Cluster's slots takes as long as its nodes make it.
+// The first command does that, and nobody else waits for it.
 func (n *Nodes[T]) Of(ctx context.Context, key string) T {
 	var server *redis.Client
-	if n.runner.warm.Load() {
-		server, _ = n.cluster.MasterForKey(ctx, key)
+	if n.runner.answered.Load() != 0 {
+		server, _ = n.runner.cluster.MasterForKey(ctx, key)
 	}
 	if server == nil {
 		return n.create(&Node{})
 	}
-	if of, ok := n.masters.Load(server); ok {
-		return of.(T)
+	entry, found := n.masters.Load(server)
+	if !found {
+		node := &Node{server: server, known: true}
+		node.SetOneSlot()
+		entry, _ = n.masters.LoadOrStore(server, n.create(node))
 	}
-	node := &Node{server: server, known: true}
-	node.oneSlot.Store(true)
-	of, _ := n.masters.LoadOrStore(server, n.create(node))
-	return of.(T)
+	return entry.(T)
 }

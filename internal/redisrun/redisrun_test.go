@@ -124,7 +124,7 @@ func (x *fixture) names() []string {
 	return names
 }
 
-// loseAnswer has the next command, or pipeline, run and its answer lost.
+// loseAnswer lets the next command, or pipeline, run and loses its answer.
 func (x *fixture) loseAnswer() {
 	x.setHook(func(next func() error) error {
 		x.setHook(nil)
@@ -138,7 +138,7 @@ func (x *fixture) run(ctx context.Context, r *redisrun.Runner, c redisrun.Comman
 	return r.Run(ctx, &b, x.node, c, note)
 }
 
-// An outcome is what RunAll told of a command.
+// An outcome is what RunAll reported for a command.
 type outcome struct {
 	Reply redisrun.Reply
 	Err   error
@@ -272,7 +272,7 @@ func TestCallerLeaves(t *testing.T) {
 	})
 }
 
-// A process that stood still has not waited for a server: what that took is not spent, and the answer is waited for.
+// A process that stood still has not waited for a server: it is not charged for that, and waits for the answer.
 func TestProcessStoodStill(t *testing.T) {
 	for name, test := range map[string]struct{ endless, connected bool }{
 		"in the caller's goroutine": {true, true},
@@ -371,7 +371,7 @@ func TestOutcomesComeAsTheyAreKnown(t *testing.T) {
 	})
 }
 
-// What a hook of the client does to a goroutine is the caller's.
+// A hook that panics or ends its goroutine does so to the caller.
 func TestHooksThatBreak(t *testing.T) {
 	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
 		all := func() []outcome { return x.runAll(t.Context(), r, []redisrun.Command{command("A")}) }

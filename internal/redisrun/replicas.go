@@ -11,57 +11,52 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// This file has replicas confirm what commands wrote. WAIT counts only for what the same connection wrote before, so it goes in
-// the same pipeline; on Cluster that takes a client of the one node, which does not follow redirections by itself.
+// This file lets replicas confirm what commands wrote. WAIT counts only what the same connection wrote before, so it goes in the
+// same pipeline. On Cluster that takes a client of the one node, which does not follow redirections by itself.
 
 // Replicas is how many replicas have to confirm what a command wrote.
 type Replicas struct {
-	N       int // 0: none
+	N       int // 0 for none
 	Timeout time.Duration
 }
 
-// processOnMaster has the master of its key process the only one of commands, which replicas have to confirm.
-func (r *Runner) processOnMaster(ctx context.Context, cluster *redis.ClusterClient, commands []onceCmd) (unconfirmed error) {
-	command, asking := commands[0], false
-	server, err := cluster.MasterForKey(ctx, command.Args()[3].(string))
+// processOnMaster sends the only one of commands to the master of its key. Replicas have to confirm it.
+func (r *Runner) processOnMaster(ctx context.Context, commands []onceCmd) (unconfirmed error) {
+	command := commands[0]
+	server, err := r.cluster.MasterForKey(ctx, command.Args()[3].(string))
 	if err != nil {
 		command.SetErr(err)
 		return nil
 	}
 	for redirects := 0; ; redirects++ {
 		pipe := server.Pipeline()
-		if asking {
-			pipe.Do(ctx, "asking")
+		if redirects > 0 {
+			pipe.Do(ctx, "asking") // changes nothing where the slot has moved already
 		}
 		unconfirmed = r.exec(ctx, pipe, true, commands)
-		addr, moved := redis.IsMovedError(command.Err())
-		if moved {
-			asking = false
-			cluster.ReloadState(ctx)
-		} else if addr, asking = redis.IsAskError(command.Err()); !asking {
+		addr, redirected := redis.IsMovedError(command.Err())
+		if redirected {
+			r.cluster.ReloadState(ctx)
+		} else {
+			addr, redirected = redis.IsAskError(command.Err())
+		}
+		if !redirected || redirects >= r.retries {
 			return unconfirmed
 		}
-		if redirects >= r.retries {
-			return unconfirmed
-		}
-		next := cluster.Options().NewClient(unlistedOptions(server, hostPort(addr)))
-		defer func() { _ = next.Close() }()
-		server = next
+		server = r.cluster.Options().NewClient(unlistedOptions(server, hostPort(addr)))
+		defer server.Close()
 	}
 }
 
-// hostPort is an address as go-redis writes it: Redis has no brackets around an IPv6 address.
+// hostPort is an address as go-redis writes it: Redis puts no brackets around an IPv6 address.
 func hostPort(addr string) string {
-	colon := strings.LastIndexByte(addr, ':')
-	if colon < 0 {
-		return addr
-	}
-	return net.JoinHostPort(strings.Trim(addr[:colon], "[]"), addr[colon+1:])
+	port := strings.LastIndexByte(addr, ':') + 1
+	return net.JoinHostPort(strings.Trim(addr[:max(0, port-1)], "[]"), addr[port:])
 }
 
-// unlistedOptions configure a client for a master that server names in a redirection. The Cluster client may not list it: a master
-// has no slots until the first one has moved to it entirely. go-redis hands out no client for such an address, so each
-// redirected command makes one, and leaves no connection behind. It is configured as the client of a node that is listed.
+// unlistedOptions returns the options of a client for an address: those of server, except what only a listed node has. The Cluster
+// client may not list the master that a redirection names: a master has no slots until the first one has moved to it entirely.
+// go-redis hands out no client for such an address, so each redirected command makes one, and leaves no connection behind.
 func unlistedOptions(server *redis.Client, addr string) *redis.Options {
 	opt := *server.Options()
 	opt.Addr, opt.NodeAddress = addr, ""

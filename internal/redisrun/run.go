@@ -1,8 +1,9 @@
 // Package redisrun sends scripts to the right server in bounded time: one command, or several in a pipeline, repeated where
-// that is safe, and confirmed by replicas where that is asked for. It knows nothing of what the commands mean.
+// that is safe, and confirmed by replicas if the caller wishes. It does not know what the commands mean.
 package redisrun
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
@@ -18,10 +19,13 @@ import (
 	"github.com/dailyserial/serial/internal/budget"
 )
 
-// A Script is sent by its digest, and whole only to a server that does not have it.
-type Script struct{ Source, Digest any } // strings, as arguments
+// A Script is sent by its digest. Its source is sent only to a server that does not have it.
+type Script struct {
+	Source string
+	Digest any // a string, ready to be an argument: converting it costs an allocation
+}
 
-// NewScript returns the script of a source.
+// NewScript returns the Script of a source.
 func NewScript(source string) *Script {
 	sum := sha1.Sum([]byte(source))
 	return &Script{source, hex.EncodeToString(sum[:])}
@@ -31,16 +35,16 @@ func NewScript(source string) *Script {
 type Command struct {
 	Script  *Script
 	Args    []any // of EVALSHA: two free places for the name and the digest, the number of keys, the keys, the rest
-	Once    bool  // sent at most once; [ErrUnanswered] if no answer came in time
-	Confirm bool  // replicas have to confirm what it wrote
+	Once    bool  // whether it is sent at most once; then [ErrUnanswered] means that no answer came in time
+	Confirm bool  // whether replicas have to confirm what it wrote
 }
 
-// A Reply is what a command was answered.
+// A Reply is the answer to a command.
 type Reply struct {
 	Value          any
 	Sent, Received time.Time // around the round trip, by this host's clock
-	Before         error     // failure of an earlier attempt, which may have run as well; nil if the first one was answered
-	Unconfirmed    error     // why what the command wrote is not confirmed; nil if it is, or if nobody asked
+	Before         error     // failure of an earlier attempt, which may have run too; nil if the first one was answered
+	Unconfirmed    error     // why replicas did not confirm it; nil if they did, or if nobody asked
 }
 
 // A Note holds the failure of the last attempt, for those who leave before the outcome.
@@ -48,29 +52,29 @@ type Note = atomic.Pointer[error]
 
 // A Runner sends scripts to the servers of one client, in bounded time. Its methods may be called concurrently.
 type Runner struct {
-	client   redis.UniversalClient
-	replicas Replicas
-	retries  int           // after the first attempt, as the client is configured
-	read     time.Duration // see ReadTimeout
+	client      redis.UniversalClient
+	cluster     *redis.ClusterClient // the client, nil unless it is a Cluster's
+	replicas    Replicas
+	retries     int           // attempts after the first one, as the client is configured
+	readTimeout time.Duration // see ReadTimeout
 
-	answered   atomic.Int64                    // time of the last answer, in Unix nanoseconds; 0 after an attempt that failed
-	warm       atomic.Bool                     // a server has answered, so that the client knows a Cluster's slots
+	answered   atomic.Int64                    // time of the last answer, in Unix nanoseconds; 0 before the first
 	connecting atomic.Pointer[context.Context] // for connections of the calls that began lately, nil before the first
 }
 
-// New returns a Runner that has replicas confirm the commands that ask for it.
+// New returns a Runner for the servers of client. replicas confirm the commands that ask for it.
 func New(client redis.UniversalClient, replicas Replicas) *Runner {
-	r := &Runner{client: client, replicas: replicas, retries: 3, read: ReadTimeout(client)}
+	r := &Runner{client: client, replicas: replicas, retries: 3, readTimeout: ReadTimeout(client)}
 	switch client := client.(type) {
 	case *redis.Client:
 		r.retries = client.Options().MaxRetries
 	case *redis.ClusterClient:
-		r.retries = client.Options().MaxRedirects
+		r.cluster, r.retries = client, client.Options().MaxRedirects
 	}
 	return r
 }
 
-// ReadTimeout is the client's. It is 0 where it is unknown, unlimited or too long to wait for.
+// ReadTimeout returns the client's read timeout. It is 0 if that is unknown, unlimited or too long to wait for.
 func ReadTimeout(client redis.UniversalClient) (read time.Duration) {
 	switch client := client.(type) {
 	case *redis.Client:
@@ -88,15 +92,15 @@ func ReadTimeout(client redis.UniversalClient) (read time.Duration) {
 // error that may pass, like a restart or a failover. An error leaves open whether the script ran. note may be nil; a failure
 // that it holds already counts as an earlier attempt.
 func (r *Runner) Run(ctx context.Context, b *budget.Budget, node *Node, c Command, note *Note) (Reply, error) {
-	quick := false    // the attempt is a probe, and the last one
 	var failure error // of the last attempt
 	if note != nil && note.Load() != nil {
 		failure = *note.Load()
 	}
 	name, body := any("evalsha"), c.Script.Digest
+	final := false // the attempt is a quick one, and the last
 	for attempt := 0; ; attempt++ {
 		limit, last := b.Attempt()
-		if quick = quick || last; quick {
+		if final = final || last; final {
 			limit = min(limit, budget.Last)
 		}
 		command := newCommand(ctx, name, body, c.Args)
@@ -115,23 +119,25 @@ func (r *Runner) Run(ctx context.Context, b *budget.Budget, node *Node, c Comman
 		}
 		failure = err
 		if note != nil {
-			note.Store(&err)
+			noted := err // so that err itself does not escape to the heap
+			note.Store(&noted)
 		}
-		if !quick && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrNoAnswer)) {
+		if !final && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrNoAnswer)) {
 			// Our own time limit. Either Redis is out of reach, or this process stood still for some seconds: one more
 			// quick attempt tells.
 			if c.Once {
 				return Reply{}, ErrUnanswered
 			}
-			quick = true
+			final = true
 			continue
 		}
-		// A slot that moves to another node is in between for as long as that takes, and a connection is free when others
-		// are done. After a failover every connection to the old master has to be tried once, and is dropped then.
-		tries := attempt < r.retries || redis.IsTryAgainError(err) || redis.IsReadOnlyError(err) || errors.Is(err, redis.ErrPoolTimeout)
-		pause := min(8*time.Millisecond<<min(attempt, 6), 512*time.Millisecond)
-		pause = pause/2 + rand.N(pause/2)
-		if c.Once && !unsent(err) || quick || !tries || !Transient(err) || pause >= b.Answer() {
+		// A slot is in between while it moves to another node, and a connection becomes free when others are done. After a
+		// failover every connection to the old master has to be tried once, and is dropped then.
+		lasts := redis.IsTryAgainError(err) || redis.IsReadOnlyError(err) || errors.Is(err, redis.ErrPoolTimeout)
+		again := !final && Transient(err) && (!c.Once || unsent(err)) && (lasts || attempt < r.retries)
+		pause := 4 * time.Millisecond << min(attempt, 6)
+		pause += rand.N(pause)
+		if !again || pause >= b.Answer() {
 			return Reply{}, Outage(fmt.Errorf("serial: Redis failed: %w", Foreign(err)))
 		}
 		if Sleep(ctx, pause) != nil {
@@ -142,60 +148,76 @@ func (r *Runner) Run(ctx context.Context, b *budget.Budget, node *Node, c Comman
 }
 
 // try makes one attempt at commands that are sent together, within limit, and charges b for it. The commands hold their results,
-// which are not to be read after an error: go-redis may still be at them. The reply is what they share.
+// which must not be read after an error: go-redis may still be at them. The reply is what they share.
 //
-// A context that ends does not interrupt go-redis while it reads (unless the client has ContextTimeoutEnabled), so the
-// caller does not wait for the command but for whichever comes first. That costs a goroutine; a caller whose context
-// can never end does without where the client's own timeouts bound the call: there is an idle connection, and one has just
-// served. (Should another caller take it, and the server turn slow at that very moment, the call takes longer by the replies
-// of a new one.) Where one has to be made, or replaces one that has died, each reply may take the whole read timeout.
+// A context that ends does not interrupt go-redis while it reads (unless the client has ContextTimeoutEnabled), so the caller
+// waits for the command or the context, whichever ends first. That costs a goroutine. A caller whose context can never end does
+// without where the client's own timeouts bound the call: there is an idle connection, and a server has just answered. (Should
+// another caller take that connection, and the server turn slow at that very moment, the call takes longer by the replies to a new
+// connection, each of which may take the whole read timeout.)
 //
-// What outlasts even that is a server that answers slowly while a connection is made, or this process: it stood still, or a
-// hook of the client does. Another connection tells, for as long as budget.Last. In the second case the command is waited for
-// as long as it takes: nothing could be sent before it is done, since go-redis may hold a lock.
-func (r *Runner) try(ctx context.Context, b *budget.Budget, node *Node, limit time.Duration, confirmed bool, commands ...onceCmd) (
-	reply Reply, err error) {
-	const fresh = 100 * time.Millisecond // after an answer connections are taken to be alive
+// If an attempt outlasts its limit, either the server answers slowly while a connection is made, or this process stood still, or a
+// hook of the client does. Another connection tells which. If it was not the server, the attempt costs nothing, and is waited
+// for as long as it takes: nothing could be sent before it is done, since go-redis may hold a lock.
+func (r *Runner) try(ctx context.Context, b *budget.Budget, node *Node, limit time.Duration, confirmed bool,
+	commands ...onceCmd) (reply Reply, err error) {
+	const recently = 100 * time.Millisecond // connections that served since then are taken to be alive
 	if limit <= 0 {
 		return Reply{}, ErrNoAnswer
 	}
 	confirm := confirmed && r.replicas.N > 0
-	pipelined := confirm || len(commands) > 1
-	pool := r.poolOf(node, pipelined)
-	bounded, stood := pool != nil && limit > r.read, false
+	bounded := node.server != nil && r.readTimeout > 0 && r.readTimeout < limit // by go-redis, once it is connected
 	reply.Sent = time.Now()
-	if ctx.Done() == nil && bounded && pool.IdleConns > 0 && reply.Sent.UnixNano()-r.answered.Load() < int64(fresh) {
-		within, cancel := r.connectWithin(ctx, reply.Sent.Add(limit-r.read))
+	var answer pending[error]
+	if ctx.Done() == nil && bounded && reply.Sent.UnixNano()-r.answered.Load() < int64(recently) &&
+		node.hasIdle(confirm || len(commands) > 1) {
+		within, cancel := r.connectWithin(ctx, reply.Sent.Add(limit-r.readTimeout))
 		defer cancel()
 		reply.Unconfirmed = r.process(within, node, confirm, commands)
 	} else {
 		within, cancel := context.WithTimeout(ctx, limit)
-		answer := begin(func() (unconfirmed, err error) {
+		answer = begin(func() (unconfirmed, err error) {
 			defer cancel()
 			return r.process(within, node, confirm, commands), nil
 		})
 		reply.Unconfirmed, err = answer.wait(ctx, limit)
-		if stood = err == ErrNoAnswer && bounded && answers(node.server); stood {
-			reply.Unconfirmed, err = answer.wait(ctx, NoLimit)
-		}
 	}
 	reply.Received = time.Now()
-	if took := reply.Received.Sub(reply.Sent); !stood && !r.stood(node, pipelined, pool, took) {
-		b.Spend(took, limit+budget.Last)
+	stood := reply.Received.Sub(reply.Sent) >= limit && bounded && node.answers(ctx)
+	if !stood {
+		b.Spend(time.Since(reply.Sent), limit+budget.Last)
+	} else if err == ErrNoAnswer {
+		reply.Unconfirmed, err = answer.wait(ctx, NoLimit)
+		reply.Received = time.Now()
 	}
-	if err != nil || commands[0].Err() != nil {
-		r.answered.Store(0)
-		return reply, err
+	if err == nil && commands[0].Err() == nil {
+		r.answered.Store(reply.Received.UnixNano())
 	}
-	r.answered.Store(reply.Received.UnixNano())
-	r.warm.Store(true)
-	return reply, nil
+	return reply, err
 }
 
-// RunAll sends commands to one node in a pipeline; none of them is to be sent only once, and replicas have to confirm all of
-// them if one asks for it. One that did not get through, because the server does not know the script or has the slot no more, or
-// for a failure that may pass, is repeated by itself with what is left of b, and all those at the same time. Each has its note.
-// outcome is told what became of each, by its index, as soon as it is known, from several goroutines.
+// connectWithin limits the time to wait for a connection and to make one. Calls that begin at about the same time share one
+// context, if theirs holds nothing: a context for each costs five allocations and a microsecond, a thirtieth of a round trip.
+func (r *Runner) connectWithin(ctx context.Context, end time.Time) (context.Context, context.CancelFunc) {
+	const sharing = 250 * time.Millisecond
+	if ctx != context.Background() {
+		return context.WithDeadline(ctx, end)
+	}
+	if shared := r.connecting.Load(); shared != nil {
+		if at, _ := (*shared).Deadline(); !end.Before(at) && end.Sub(at) <= sharing {
+			return *shared, func() {}
+		}
+	}
+	within, cancel := context.WithDeadline(ctx, end)
+	_ = cancel // others may share it, so it ends by itself
+	r.connecting.Store(&within)
+	return within, func() {}
+}
+
+// RunAll sends commands to one node in a pipeline. None of them may be Once, and replicas have to confirm all of them if one asks
+// for it. A command that failed, except for good, is repeated by itself with what is left of b: the server did not know its script,
+// no longer had its slot, or had a failure that may pass. All repeats run at the same time. Each command has its note. outcome is
+// called for each, by its index, as soon as its outcome is known, from several goroutines.
 func (r *Runner) RunAll(ctx context.Context, b *budget.Budget, node *Node, commands []Command, notes []*Note,
 	outcome func(i int, r Reply, err error)) {
 	confirm := slices.ContainsFunc(commands, func(c Command) bool { return c.Confirm })
@@ -205,28 +227,26 @@ func (r *Runner) RunAll(ctx context.Context, b *budget.Budget, node *Node, comma
 	}
 	limit, _ := b.Attempt()
 	shared, failed := r.try(ctx, b, node, limit, confirm, sent...)
-	var repeats []pending[bool]
+	var repeats []pending[any]
 	for i, c := range sent {
 		reply, err := c.read(shared, failed)
-		if err == nil && reply.Value != nil {
+		if err == nil {
 			outcome(i, reply, nil)
 			continue
 		}
-		if err != nil && !unsent(err) {
+		if !unsent(err) {
 			notes[i].Store(&err)
 		}
-		own := *b
-		repeats = append(repeats, begin(func() (bool, error) {
-			reply, err := r.Run(ctx, &own, node, commands[i], notes[i])
+		left := *b
+		repeats = append(repeats, begin(func() (none any, _ error) {
+			reply, err := r.Run(ctx, &left, node, commands[i], notes[i])
 			outcome(i, reply, err)
-			return true, nil
+			return none, nil
 		}))
 	}
 	var panicked any
 	for _, p := range repeats { // all of them, so that a panic of one is not told to the others' callers
-		if r := <-p; r.panicked != nil {
-			panicked = r.panicked
-		}
+		panicked = cmp.Or((<-p).panicked, panicked)
 	}
 	if panicked != nil {
 		panic(panicked)
@@ -238,7 +258,7 @@ type onceCmd struct{ *redis.Cmd }
 
 func (onceCmd) NoRetry() bool { return true }
 
-// newCommand takes arguments whose first two are the name and the script's digest or source.
+// newCommand returns a command of that name, EVAL or EVALSHA, with the script's source or digest, and the other arguments from args.
 func newCommand(ctx context.Context, name, body any, args []any) onceCmd {
 	if args[0] != nil { // sent before: go-redis may still be reading it
 		args = slices.Clone(args)
@@ -246,11 +266,11 @@ func newCommand(ctx context.Context, name, body any, args []any) onceCmd {
 	args[0], args[1] = name, body
 	command := onceCmd{redis.NewCmd(ctx, args...)}
 	command.SetFirstKeyPos(3)
-	command.SetStepCount(1) // otherwise go-redis asks a Cluster's nodes about the command, and waits for those that hang
+	command.SetStepCount(1) // else go-redis asks a Cluster's nodes about the command, and waits for those that hang
 	return command
 }
 
-// read completes the reply of an attempt, unless that failed.
+// read adds the command's value to the reply of an attempt, unless that failed.
 func (c onceCmd) read(reply Reply, err error) (Reply, error) {
 	if err == nil {
 		reply.Value, err = c.Result()
@@ -258,14 +278,13 @@ func (c onceCmd) read(reply Reply, err error) (Reply, error) {
 	return reply, err
 }
 
-// process sends commands, in a pipeline if there are several or replicas have to confirm. It returns why these have not.
+// process sends commands, in a pipeline if there are several or replicas have to confirm them. It returns why replicas did not.
 func (r *Runner) process(ctx context.Context, node *Node, confirm bool, commands []onceCmd) (unconfirmed error) {
-	cluster, ok := r.client.(*redis.ClusterClient)
 	switch {
 	case len(commands) > 1:
 		return r.exec(ctx, node.server.Pipeline(), confirm, commands)
-	case confirm && ok:
-		return r.processOnMaster(ctx, cluster, commands)
+	case confirm && r.cluster != nil:
+		return r.processOnMaster(ctx, commands)
 	case confirm:
 		return r.exec(ctx, r.client.Pipeline(), true, commands)
 	}
@@ -273,8 +292,8 @@ func (r *Runner) process(ctx context.Context, node *Node, confirm bool, commands
 	return nil
 }
 
-// exec sends commands in a pipeline, and WAIT behind them if replicas have to confirm. A script that wrote nothing makes WAIT speak
-// of nothing, or, from Redis 7.2 on, agree at once: whatever is answered has to rest on a write.
+// exec sends commands in a pipeline, followed by WAIT if replicas have to confirm them. The commands must write: after a script that
+// wrote nothing, WAIT confirms nothing, or, from Redis 7.2 on, agrees at once.
 func (r *Runner) exec(ctx context.Context, pipe redis.Pipeliner, confirm bool, commands []onceCmd) (unconfirmed error) {
 	for _, c := range commands {
 		_ = pipe.Process(ctx, c)

@@ -1,4 +1,4 @@
 package store
 
 // TakeSource is the source of take.
-var TakeSource = takeScript.Source.(string)
+var TakeSource = takeScript.Source
