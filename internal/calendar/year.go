@@ -41,7 +41,7 @@ func (s YearStart) YearOf(day time.Time) (year, quarter int) {
 }
 
 // EndOf returns the calendar year in which a business year ends.
-func (s YearStart) EndOf(year int) int { return s.First(year+1).AddDate(0, 0, -1).Year() }
+func (s YearStart) EndOf(year int) int { return year + min(s.Month+s.Day, 1) }
 
 // First returns the first day of a business year.
 func (s YearStart) First(year int) time.Time { return s.firstDay(12 * year) }

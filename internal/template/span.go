@@ -22,12 +22,9 @@ func (s *Span) Contains(t int64) bool { return s.From <= t && t < s.To }
 // SpanAt returns the span of an instant.
 func (t *Template) SpanAt(at time.Time) Span {
 	p := t.calendar.At(at)
-	s := Span{Period: *p, From: p.Start, To: p.End, Reading: p.Wall}
-	if t.date == nil {
-		return s
-	}
-	s.From, s.To, s.Reading = t.date.spanAt(t.calendar, at, p)
-	s.Date = t.printDate(s.Reading)
+	s := Span{Period: *p}
+	s.From, s.To, s.Reading = t.spanIn(p, at)
+	s.Date = t.date.print(s.Reading, t.calendar.YearStart)
 	if t.repeats {
 		if first, err := t.FindDate(s.Date); err == nil {
 			s.Earlier = s.From - first.First.Unix()
@@ -36,12 +33,32 @@ func (t *Template) SpanAt(at time.Time) Span {
 	return s
 }
 
-// SpanOf returns the span of a whole period, for a number of which nobody knows when in the period it was issued. It has no date
-// where that varies within the period.
+// spanIn returns the first instant of the span of an instant, the first one after it, and the reading of the clock that is printed. p
+// is the period of the instant.
+func (t *Template) spanIn(p *calendar.Period, at time.Time) (from, to int64, reading time.Time) {
+	from, to, c := p.Start, p.End, t.calendar
+	if t.date.has == t.usual.has {
+		return from, to, p.Wall
+	}
+	for p := year; p <= second; p++ {
+		if t.date.has[p] {
+			units := c.With(parts[p].unit)
+			if p == year {
+				units.YearStart = calendar.YearStart{}
+			}
+			unit := units.At(at)
+			from, to = max(from, unit.Start), min(to, unit.End)
+		}
+	}
+	return from, to, c.With(t.date.finest()).At(at).Wall
+}
+
+// SpanOf returns the span of a whole period, for a number of which nobody knows when in the period it was issued. Its date is not
+// known where that varies within the period.
 func (t *Template) SpanOf(p *calendar.Period) Span {
 	s := Span{Period: *p, From: p.Start, To: p.End, Reading: p.Wall}
 	if !t.varies {
-		s.Date = t.printDate(p.Wall)
+		s.Date = t.date.print(p.Wall, t.calendar.YearStart)
 	}
 	return s
 }
@@ -60,20 +77,14 @@ func (t *Template) DatedSpan(at time.Time) (Span, error) {
 	return s, t.CheckYear(s.Reading)
 }
 
-// Instants returns the first instant of a span's period, and that of what is printed of the date, zero where it is not known.
+// Instants returns the first instants of a span's period and of what is printed of the date. The second one is zero where the date
+// is not known.
 func (t *Template) Instants(s *Span) (start, date time.Time) {
-	start, date = t.instants(s.Start, s.From-s.Earlier)
-	if s.Date == "" && t.date != nil {
-		date = time.Time{}
+	if s.Date != "" || t.date.text == "" {
+		date = t.timeOf(s.From - s.Earlier)
 	}
-	return start, date
+	return t.timeOf(s.Start), date
 }
 
-// instants returns two Unix times in the calendar's time zone.
-func (t *Template) instants(start, first int64) (a, b time.Time) {
-	a = time.Unix(start, 0).In(t.calendar.Location)
-	if b = a; first != start {
-		b = time.Unix(first, 0).In(t.calendar.Location)
-	}
-	return a, b
-}
+// timeOf returns a Unix time in the calendar's time zone.
+func (t *Template) timeOf(unix int64) time.Time { return time.Unix(unix, 0).In(t.calendar.Location) }
