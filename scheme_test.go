@@ -423,7 +423,7 @@ func TestHiddenSequences(t *testing.T) {
 	zero := n
 	zero.Seq = 0
 	_, err = s.Parse(zero.String())
-	require.ErrorContains(t, err, "it stands for sequence 0")
+	require.ErrorContains(t, err, "its sequence is 0 when decrypted")
 	for _, seq := range []int64{-1, 1_000_000, 1 << 62} {
 		n.Seq = seq
 		require.Equal(t, fmt.Sprint("IS20241230", seq), n.String())
@@ -556,7 +556,7 @@ func TestSchemeErrors(t *testing.T) {
 		require.Error(t, err, "%v", at)
 		never := newScheme(t, serial.WithPeriod(serial.Never), serial.WithTemplate("{type}{seq}"))
 		_, err = never.Number("IS", at, 1)
-		require.ErrorContains(t, err, "allowed are 1970 to before 9999-12-31T00:00:00Z")
+		require.ErrorContains(t, err, "allowed are 1970 to 9999, and with Never only before 9999-12-31T00:00:00Z")
 	}
 	_, err = s.Number("a b", at, 1)
 	require.ErrorIs(t, err, serial.ErrInvalidType)

@@ -46,7 +46,8 @@ func New(key []byte, radix, width int) (*Cipher, error) {
 		size *= int64(radix)
 	}
 	if size < minSize {
-		return nil, fmt.Errorf("ff1: %d numerals of radix %d make %d numbers; at least %d are needed", width, radix, size, minSize)
+		return nil, fmt.Errorf("ff1: %d numerals of radix %d make %d numbers; at least %d are needed",
+			width, radix, size, minSize)
 	}
 	c, err := newCipher(key, radix, width)
 	if err != nil {

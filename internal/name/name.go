@@ -45,8 +45,8 @@ func Check(name string) error {
 		part := rest[:end]
 		if normal := norm.NFKC.String(part); normal != part {
 			points := strings.Trim(fmt.Sprintf("%U", []rune(part)), "[]")
-			return fmt.Errorf("it has %q (%s), which NFKC changes to %q; allowed are letters and digits as NFKC leaves them, "+
-				"and - _ . /", part, points, normal)
+			return fmt.Errorf("it has %q (%s), which NFKC changes to %q; allowed are letters and digits "+
+				"as NFKC leaves them, and - _ . /", part, points, normal)
 		}
 		rest = rest[end:]
 	}

@@ -6,7 +6,7 @@ import (
 	"github.com/dailyserial/serial/internal/checkdigit"
 )
 
-// checkOf appends the check characters of a whole number to b. at is where they belong in the number.
+// checkOf appends the check characters of a number to b. number has a place for them, which begins at at.
 func checkOf(a checkdigit.Algorithm, b, number []byte, at int) []byte {
 	before, after := number[:at], number[at+a.Width:]
 	if a.Name == "97-10" { // as in ISO 11649, where RF and the check digits come first and count last

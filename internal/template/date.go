@@ -9,10 +9,10 @@ import (
 	"github.com/dailyserial/serial/internal/calendar"
 )
 
-// A reading is what the clock shows of each part.
+// A reading is the value of each part of a date at a reading of the clock.
 type reading [len(parts)]int
 
-// readingOf returns the parts of a reading of the clock. wall is that reading as if it were UTC.
+// readingOf returns the parts of a reading of the clock, which wall has as if it were UTC.
 func readingOf(wall time.Time, start calendar.YearStart) (r reading) {
 	r[year], r[month], r[day], r[dayOfYear] = wall.Year(), int(wall.Month()), wall.Day(), wall.YearDay()
 	r[weekYear], r[week] = wall.ISOWeek()
@@ -37,26 +37,21 @@ func (l *layout) checkYear(r reading) error {
 	return nil
 }
 
-// print returns a reading of the clock as the layout has it.
+// print returns the date at a reading of the clock.
 func (l *layout) print(wall time.Time, start calendar.YearStart) string {
-	if l.text == "" {
-		return ""
-	}
 	return string(l.append(nil, readingOf(wall, start)))
 }
 
 func (l *layout) append(b []byte, r reading) []byte {
 	for i := range l.fields {
-		f := &l.fields[i]
-		if f.part == separator {
+		switch f := &l.fields[i]; {
+		case f.part == separator:
 			b = append(b, f.text...)
-			continue
+		case f.isShort():
+			b = appendPadded(b, int64(r[f.part]%100), 2, decimal)
+		default:
+			b = appendPadded(b, int64(r[f.part]), len(f.text), decimal)
 		}
-		v := r[f.part]
-		if f.isShort() {
-			v %= 100
-		}
-		b = appendPadded(b, int64(v), len(f.text), decimal)
 	}
 	return b
 }
@@ -93,7 +88,7 @@ func (t *Template) findDate(s string) (time.Time, error) {
 		return time.Time{}, err
 	}
 	// A minute or a second that is printed without what is coarser comes again within a day.
-	finest, step, times := c.With(l.finest()), time.Hour, 1
+	finest, step, times := c.With(l.finest), time.Hour, 1
 	if l.has[second] && !l.has[minute] {
 		step, times = time.Minute, 60
 	}
@@ -131,7 +126,7 @@ func (t *Template) findDate(s string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("there is no %s", what)
 }
 
-// describe names what a date shows, such as "day 2021-10-24".
+// describe returns a printed date as people write it, such as "day 2021-10-24".
 func (t *Template) describe(r reading, s string) string {
 	if t.date.has != t.usual.has || !t.date.has[year] {
 		return "date " + s
@@ -141,7 +136,7 @@ func (t *Template) describe(r reading, s string) string {
 	return t.calendar.Unit.Noun() + " " + text[:digits+(digits-4)/2]
 }
 
-// candidates returns the days that may print a reading: the first one, and how many.
+// candidates returns the first of the days that may print a reading, and the number of these days.
 func (l *layout) candidates(r reading, start calendar.YearStart) (first time.Time, days int) {
 	date := func(y, m, d int) time.Time { return time.Date(y, time.Month(m), d, 0, 0, 0, 0, time.UTC) }
 	switch {
@@ -158,7 +153,7 @@ func (l *layout) candidates(r reading, start calendar.YearStart) (first time.Tim
 	case l.has[businessEnd]:
 		return start.First(r[businessEnd] - start.EndOf(0)), 366
 	}
-	return date(1969, 12, 31), 28 * 366 // of Never: no year is printed, and the calendar repeats after so long
+	return date(1969, 12, 31), 28 * 366 // with Never no year need be printed; the calendar repeats after 28 of them
 }
 
 // sortableDates are the parts of dates that sort as integers, in usual tokens.

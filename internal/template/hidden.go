@@ -9,18 +9,18 @@ import (
 	"github.com/dailyserial/serial/internal/ff1"
 )
 
-// A hidden turns sequences into what is printed of them, and back.
+// A hidden encrypts sequences for print, and decrypts them.
 type hidden struct {
 	cipher      *ff1.Cipher
-	prefix      string // of keys
+	prefix      string // of keys in Redis
 	fingerprint string // tells one key from another without revealing it
 }
 
 // Hide makes the template print sequences encrypted. prefix is that of keys in Redis.
 func (t *Template) Hide(key []byte, prefix string) error {
 	if n := t.alphabet.largest(t.seqWidth); t.grows || n < 999_999 {
-		return fmt.Errorf("serial: WithHiddenSequence: the template has %d sequences; "+
-			"allowed are a million or more of one width: {seq:6} to {seq:15}, {seq:4:base32}, {seq:4:base36} or wider, without +", n)
+		return fmt.Errorf("serial: WithHiddenSequence: the template has %d sequences; allowed are a million or more "+
+			"of one width: {seq:6} to {seq:15}, {seq:4:base32}, {seq:4:base36} or wider, without +", n)
 	}
 	cipher, err := ff1.New(key, len(t.alphabet.digits), t.seqWidth)
 	if err != nil {
@@ -28,19 +28,14 @@ func (t *Template) Hide(key []byte, prefix string) error {
 	}
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte("serial: fingerprint of a key for hidden sequences"))
-	t.hidden = &hidden{cipher, prefix, hex.EncodeToString(mac.Sum(nil)[:8])}
+	t.hidden = hidden{cipher, prefix, hex.EncodeToString(mac.Sum(nil)[:8])}
 	return nil
 }
 
 // Fingerprint returns what tells one key of hidden sequences from another without revealing it, "" where none are hidden.
-func (t *Template) Fingerprint() string {
-	if t.hidden == nil {
-		return ""
-	}
-	return t.hidden.fingerprint
-}
+func (t *Template) Fingerprint() string { return t.hidden.fingerprint }
 
-// encrypt returns what is printed of a sequence.
+// encrypt returns the number that is printed instead of a sequence.
 func (h *hidden) encrypt(typ, label string, seq int64) int64 {
 	var buf [256]byte
 	return h.cipher.Encrypt(h.tweak(buf[:0], typ, label), seq)

@@ -15,13 +15,15 @@ import (
 type layout struct {
 	text   string // as in the template
 	fields []field
+	tokens []string         // in their usual spelling
 	has    [len(parts)]bool // parts that it prints
+	finest calendar.Unit    // the shortest unit after which it prints something else; calendar.Day for dates
 }
 
 // A part is what a token prints of a date.
 type part int
 
-// The parts. Dates sort by year to second, where they sort by any.
+// The parts, from coarse to fine within each way of writing dates.
 const (
 	separator    part = iota
 	year              // Y
@@ -65,12 +67,12 @@ const allowedTokens = "allowed are yyyy, yy, MM, dd, DDD, GGGG, GG, WW, Q, FFFF,
 // parseLayout parses the layout of a date field. YYYY and DD are common in other libraries and taken for yyyy and dd; beside
 // weeks, YYYY is refused later.
 func parseLayout(text string) (l layout, err error) {
-	l.text = text
+	l.text, l.finest = text, calendar.Day
 	for rest := text; rest != ""; {
 		c := rest[0]
 		if lower := c | 0x20; lower < 'a' || lower > 'z' {
 			if c >= '0' && c <= '9' || c == '{' {
-				return l, fmt.Errorf("%q in a date layout; %s (anything but ASCII letters, digits and braces)", c, allowedTokens)
+				return l, fmt.Errorf("%q in a date layout; %s (all but ASCII letters, digits, braces)", c, allowedTokens)
 			}
 			l.fields = appendLiteral(l.fields, rest[:1])
 			rest = rest[1:]
@@ -91,8 +93,8 @@ func parseLayout(text string) (l layout, err error) {
 		if slices.Contains(l.fields, f) || (f.part == year || f.part == day) && l.has[f.part] {
 			return l, fmt.Errorf("%s appears twice", parts[f.part].name)
 		}
-		l.has[f.part] = true
-		l.fields = append(l.fields, f)
+		l.has[f.part], l.finest = true, min(l.finest, parts[f.part].unit)
+		l.fields, l.tokens = append(l.fields, f), append(l.tokens, parts[f.part].tokens[0])
 	}
 	return l, nil
 }
@@ -109,9 +111,10 @@ func appendLiteral(fields []field, text string) []field {
 // isShort reports whether f is a year of two digits, which mean 2000 to 2099.
 func (f *field) isShort() bool { return len(f.text) == 2 && slices.Contains(years, f.part) }
 
-// known returns the parts that are the same, down to the unit after which they change, in all dates that the layout prints alike.
+// known returns the parts that two dates share whenever the layout prints them alike. Parts that do not change within the same
+// unit are known together: the week year only with the week.
 func (l *layout) known(start calendar.YearStart) (k [len(parts)]bool) {
-	// This is the table of the documentation, see WithTemplate: what is known follows from what is printed.
+	// This is the table in the documentation of WithTemplate.
 	Y, M, D, N := l.has[year], l.has[month], l.has[day], l.has[dayOfYear]
 	G, W := l.has[weekYear], l.has[week]
 	F, Q := l.has[businessYear] || l.has[businessEnd], l.has[quarter]
@@ -134,7 +137,8 @@ func (l *layout) known(start calendar.YearStart) (k [len(parts)]bool) {
 	return k
 }
 
-// tells reports whether other prints dates alike that l prints alike, and all in one piece: the day alone comes again every month.
+// tells reports whether all dates that l prints alike are printed alike by other too. If a layout does not tell itself, what it
+// prints comes again after something else: the day alone comes again every month.
 func (l *layout) tells(other *layout, start calendar.YearStart) bool {
 	known := l.known(start)
 	for p, has := range other.has {
@@ -145,8 +149,7 @@ func (l *layout) tells(other *layout, start calendar.YearStart) bool {
 	return true
 }
 
-// check refuses a layout whose text does not tell the calendar's periods apart, or that the calendar cannot print. usual tells them
-// apart.
+// check refuses a layout that does not tell the calendar's periods apart, as usual does, or that does not suit the calendar.
 func (l *layout) check(c calendar.Calendar, usual *layout) error {
 	for _, f := range l.fields {
 		switch {
@@ -163,7 +166,8 @@ func (l *layout) check(c calendar.Calendar, usual *layout) error {
 	return fmt.Errorf("%s; print %s", l.ambiguity(c, usual), usual.text)
 }
 
-// ambiguity says why the layout does not tell the calendar's periods apart, by two days that print alike if there are any.
+// ambiguity returns the reason why the layout does not tell the calendar's periods apart: a part that is missing, or two days that
+// print alike.
 func (l *layout) ambiguity(c calendar.Calendar, usual *layout) string {
 	days, noun := c, c.Unit.Noun()
 	dates := usual.has[year] && !slices.Contains(l.has[dayOfYear:hour], true)
@@ -194,27 +198,6 @@ func (l *layout) ambiguity(c calendar.Calendar, usual *layout) string {
 		}
 	}
 	return fmt.Sprintf("%s does not tell %ss apart in every calendar", l.text, noun)
-}
-
-// tokens lists the tokens in order, in their usual spelling.
-func (l *layout) tokens() string {
-	var all []string
-	for _, f := range l.fields {
-		if f.part != separator {
-			all = append(all, parts[f.part].tokens[0])
-		}
-	}
-	return strings.Join(all, " ")
-}
-
-// finest returns the shortest unit after which the layout prints something else: calendar.Day for dates.
-func (l *layout) finest() calendar.Unit {
-	for p := second; p >= hour; p-- {
-		if l.has[p] {
-			return parts[p].unit
-		}
-	}
-	return calendar.Day
 }
 
 // usualDates are date layouts that tell the periods of each unit apart.

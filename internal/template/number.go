@@ -12,15 +12,15 @@ import (
 	"github.com/dailyserial/serial/internal/calendar"
 )
 
-// PrintNumber returns a number as text. date is as printed; the label of the period is what a hidden sequence depends on. The text
-// is "" if the template needs a date and has none. A sequence wider than the template's padding is printed in full, in decimal.
+// PrintNumber returns a number as text. date is as printed; a hidden sequence depends on the period's label. The text is "" if the
+// template prints a date and date is "". A sequence wider than the template's padding is printed in full, in decimal.
 func (t *Template) PrintNumber(typ, date, label string, seq int64) string {
 	if date == "" && t.date.text != "" {
 		return ""
 	}
 	var buf [128]byte // on the stack: the returned string is the only allocation
 	b := buf[:0]
-	check := -1 // where its characters belong
+	check := -1 // place of its characters
 	for i := range t.fields {
 		switch f := &t.fields[i]; f.kind {
 		case fieldLiteral:
@@ -30,7 +30,7 @@ func (t *Template) PrintNumber(typ, date, label string, seq int64) string {
 		case fieldDate:
 			b = append(b, date...)
 		case fieldSeq:
-			if t.hidden != nil && seq >= 0 && seq <= t.Largest() {
+			if t.hidden.cipher != nil && seq >= 0 && seq <= t.Largest() {
 				seq = t.hidden.encrypt(typ, label, seq)
 			}
 			b = appendPadded(b, seq, t.seqWidth, t.alphabet)
@@ -48,7 +48,7 @@ func (t *Template) PrintNumber(typ, date, label string, seq int64) string {
 // Int64 returns a number as one integer: the date as printed, from coarse to fine, followed by the padded sequence.
 func (t *Template) Int64(date string, seq int64) (int64, error) {
 	switch {
-	case t.hidden != nil:
+	case t.hidden.cipher != nil:
 		return 0, errors.New("serial: Int64: the sequence is hidden, and would not be in the integer")
 	case t.alphabet != decimal:
 		return 0, fmt.Errorf("serial: Int64: the sequence is printed in %s", t.alphabet.name)
@@ -131,7 +131,7 @@ func (r *Reader) findDate(text string) (*Date, error) {
 	return d, err
 }
 
-// parseNumber takes apart a number. findDate returns what a printed date stands for.
+// parseNumber takes apart a number. findDate returns what a printed date means.
 func (t *Template) parseNumber(s string, findDate func(string) (*Date, error)) (n Number, err error) {
 	bad := func(msg string, args ...any) (Number, error) {
 		err := fmt.Errorf(msg, args...)
@@ -149,43 +149,39 @@ func (t *Template) parseNumber(s string, findDate func(string) (*Date, error)) (
 		return bad("nothing is left for its type")
 	}
 	var date string
-	var wrong error // about a sequence; what a check digit says about it comes first
-	rest := s
+	var wrong error // the error of a sequence, which gives way to that of a check digit
+	end := 0        // of what is read so far
+	read := func(width int) string {
+		end += width
+		return s[end-width : end]
+	}
 	for i := range t.fields {
-		f := &t.fields[i]
-		width := len(f.text)
-		switch f.kind {
-		case fieldType:
-			width = typeWidth
-		case fieldSeq:
-			width = seqWidth
-		}
-		text := rest[:width]
-		rest = rest[width:]
-		switch f.kind {
+		switch f := &t.fields[i]; f.kind {
 		case fieldLiteral:
-			if text != f.text {
+			if text := read(len(f.text)); text != f.text {
 				err = fmt.Errorf("got %q, want %q", text, f.text)
 			}
 		case fieldType:
-			err = t.CheckType(text)
-			n.Type = text
+			n.Type = read(typeWidth)
+			err = t.CheckType(n.Type)
 		case fieldDate:
-			date = text
+			date = read(len(f.text))
 			if last := t.last.Load(); last == nil || last.Text != date {
 				_, err = t.date.read(date)
 			}
 		case fieldSeq:
+			text := read(seqWidth)
 			n.Seq, err = parseDigits(text, t.alphabet)
 			switch {
-			case t.hidden != nil:
+			case t.hidden.cipher != nil:
 			case n.Seq < 1:
 				wrong = errors.New("its sequence is 0, the first is 1")
-			case width > t.seqWidth && text[0] == '0':
+			case seqWidth > t.seqWidth && text[0] == '0':
 				wrong = fmt.Errorf("its sequence %s is padded to more than %d digits", text, t.seqWidth)
 			}
 		case fieldCheck:
-			err = verifyCheck(t.check, s, len(s)-len(rest)-width)
+			err = verifyCheck(t.check, s, end)
+			read(len(f.text))
 		}
 		if err != nil {
 			return bad("%w", err)
@@ -195,16 +191,16 @@ func (t *Template) parseNumber(s string, findDate func(string) (*Date, error)) (
 	if err = cmp.Or(wrong, err); err != nil {
 		return bad("%w", err)
 	}
-	if t.hidden != nil {
+	if t.hidden.cipher != nil {
 		if n.Seq = t.hidden.decrypt(n.Type, n.Date.Label, n.Seq); n.Seq < 1 {
-			return bad("it stands for sequence 0, and the first is 1")
+			return bad("its sequence is 0 when decrypted, the first is 1")
 		}
 	}
 	return n, nil
 }
 
-// seqIn returns how many bytes of s the sequence takes; s is longer than fixed. For a growing sequence it cuts off the fields
-// between the sequence and the end of s that the type is not at, which have a fixed width, and counts the digits there.
+// seqIn returns how many bytes of s the sequence takes; s is longer than fixed. On one side of a growing sequence, all fields have a
+// fixed width, because the type is on the other: seqIn cuts these off and counts the digits that s then ends or begins with.
 func (t *Template) seqIn(s string) int {
 	const digits = "0123456789"
 	if !t.grows {

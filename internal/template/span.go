@@ -11,8 +11,8 @@ import (
 type Span struct {
 	calendar.Period
 	From, To int64     // its first instant and the first one after it, Unix seconds
-	Earlier  int64     // seconds before From at which the period first printed the same; 0 unless that comes again
-	Reading  time.Time // of the clock, which is printed
+	Earlier  int64     // seconds from the first time that the period printed this date to From; 0 unless it comes again
+	Reading  time.Time // reading of the clock that is printed, as if it were UTC
 	Date     string    // as printed, "" where it is not known
 }
 
@@ -33,28 +33,28 @@ func (t *Template) SpanAt(at time.Time) Span {
 	return s
 }
 
-// spanIn returns the first instant of the span of an instant, the first one after it, and the reading of the clock that is printed. p
-// is the period of the instant.
+// spanIn returns the first instant of an instant's span, the first one after it, and the reading of the clock that is printed. p is
+// the instant's period.
 func (t *Template) spanIn(p *calendar.Period, at time.Time) (from, to int64, reading time.Time) {
 	from, to, c := p.Start, p.End, t.calendar
 	if t.date.has == t.usual.has {
 		return from, to, p.Wall
 	}
-	for p := year; p <= second; p++ {
-		if t.date.has[p] {
-			units := c.With(parts[p].unit)
-			if p == year {
+	for printed := year; printed <= second; printed++ {
+		if t.date.has[printed] {
+			units := c.With(parts[printed].unit)
+			if printed == year {
 				units.YearStart = calendar.YearStart{}
 			}
 			unit := units.At(at)
 			from, to = max(from, unit.Start), min(to, unit.End)
 		}
 	}
-	return from, to, c.With(t.date.finest()).At(at).Wall
+	return from, to, c.With(t.date.finest).At(at).Wall
 }
 
-// SpanOf returns the span of a whole period, for a number of which nobody knows when in the period it was issued. Its date is not
-// known where that varies within the period.
+// SpanOf returns a whole period as a span, for a number whose time of issue within the period is not known. It has no date where
+// that varies within the period.
 func (t *Template) SpanOf(p *calendar.Period) Span {
 	s := Span{Period: *p, From: p.Start, To: p.End, Reading: p.Wall}
 	if !t.varies {
@@ -66,12 +66,8 @@ func (t *Template) SpanOf(p *calendar.Period) Span {
 // DatedSpan returns the span of an instant, or an error if the instant has no date that can be printed.
 func (t *Template) DatedSpan(at time.Time) (Span, error) {
 	if c := t.calendar; !c.Covers(at) {
-		last := "9999"
-		if c.Unit == calendar.Never {
-			last = "before " + time.Unix(calendar.EndOfNever, 0).UTC().Format(time.RFC3339)
-		}
-		return Span{}, fmt.Errorf("serial: a number at Unix time %d in %v: allowed are 1970 to %s",
-			at.Unix(), c.Location, last)
+		return Span{}, fmt.Errorf("serial: a number at Unix time %d in %v: allowed are 1970 to 9999, "+
+			"and with Never only before 9999-12-31T00:00:00Z", at.Unix(), c.Location)
 	}
 	s := t.SpanAt(at)
 	return s, t.CheckYear(s.Reading)

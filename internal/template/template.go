@@ -1,5 +1,5 @@
-// Package template parses the templates that numbers are printed by, proves that no two numbers print alike, and prints and
-// parses the numbers.
+// Package template parses the templates of numbers, proves that no two numbers of a template print alike, and prints and parses
+// numbers.
 package template
 
 import (
@@ -20,19 +20,19 @@ import (
 	"github.com/dailyserial/serial/internal/name"
 )
 
-// Default is the template that is used where none is given. Its date suits days.
+// Default is the default template. Its date suits days.
 const Default = "{type}{date:yyyyMMdd}{seq:4}"
 
 const (
-	defaultWidth = 4
-	maxWidth     = 15  // a Lua number is a double: from 16 digits on, sequences would repeat
-	maxTemplate  = 256 // bytes: every answer of NextOnce holds one
+	defaultWidth = "4"
+	maxWidth     = 15  // digits; Lua numbers are doubles, so sequences of 16 digits would repeat
+	maxTemplate  = 256 // bytes; every answer that NextOnce stores has one
 )
 
 // MaxSequence is the largest sequence that any template prints.
 const MaxSequence int64 = 1e15 - 1
 
-// These are errors of package serial.
+// These errors are package serial's own.
 var (
 	ErrInvalidType   = errors.New("serial: invalid type")
 	ErrInvalidNumber = errors.New("serial: invalid number")
@@ -51,7 +51,7 @@ type Template struct {
 	grows    bool    // the sequence may be wider than seqWidth
 	alphabet *alphabet
 	check    checkdigit.Algorithm // zero for none
-	hidden   *hidden              // nil for a sequence that is printed as it is
+	hidden   hidden               // zero for a sequence that is printed as it is
 	varies   bool                 // the printed date may change within a period
 	repeats  bool                 // a printed date may come again after another one
 	calendar calendar.Calendar    // of the numbers
@@ -73,8 +73,8 @@ var fieldNames = [...]string{fieldType: "type", fieldSeq: "seq", fieldDate: "dat
 // A field is a part of a template, or of a date layout.
 type field struct {
 	kind fieldKind
-	part part   // part of a date, in a date layout
-	text string // literal, token or layout; a type has none, and a sequence or check as many zeros as characters
+	part part   // part of a date; separator outside of date layouts
+	text string // literal, token or layout, or zeros in place of a sequence or check: as wide as the field; "" for a type
 }
 
 // allowedFields is the end of messages about a template.
@@ -82,21 +82,21 @@ const allowedFields = "allowed are {type}, {date:LAYOUT}, {seq:WIDTH} and {check
 
 // Parse parses a template for the numbers of a calendar. [Template.Prove] tells whether it tells their periods apart.
 func Parse(template string, c calendar.Calendar) (*Template, error) {
-	if len(template) > maxTemplate {
-		return nil, fmt.Errorf("serial: template %.80q...: it has %d bytes; allowed are up to %d",
-			template, len(template), maxTemplate)
-	}
 	t := &Template{text: template, calendar: c, alphabet: decimal}
+	t.date, _ = parseLayout("")
 	t.usual, _ = parseLayout(usualDate(c))
 	if err := t.parse(); err != nil {
-		return nil, fmt.Errorf("serial: template %q: %w", template, err)
+		return nil, fmt.Errorf("serial: template %.256q: %w", template, err)
 	}
 	t.varies, t.repeats = !t.usual.tells(&t.date, c.YearStart), !t.date.tells(&t.date, c.YearStart)
 	return t, nil
 }
 
 func (t *Template) parse() error {
-	if !utf8.ValidString(t.text) {
+	switch {
+	case len(t.text) > maxTemplate:
+		return fmt.Errorf("it has %d bytes; allowed are up to %d", len(t.text), maxTemplate)
+	case !utf8.ValidString(t.text):
 		return errors.New("not valid UTF-8")
 	}
 	for rest := t.text; rest != ""; {
@@ -129,8 +129,8 @@ func (t *Template) parse() error {
 		return fmt.Errorf("{seq:%d+}: %w", t.seqWidth, err)
 	}
 	if t.check.Width > 0 && !t.check.Letters && t.alphabet != decimal {
-		return fmt.Errorf("{check:%s} covers digits only, and the sequence is printed in %s; allowed are 97-10 and 37-36",
-			t.check.Name, t.alphabet.name)
+		return fmt.Errorf("{check:%s} covers digits only, and the sequence is printed in %s; "+
+			"allowed are 97-10 and 37-36", t.check.Name, t.alphabet.name)
 	}
 	for _, f := range t.fields {
 		t.fixed += len(f.text)
@@ -145,7 +145,10 @@ func (t *Template) parseField(body string) (err error) {
 	switch {
 	case f.kind == fieldType && !hasArg:
 	case f.kind == fieldSeq:
-		err = t.parseSeq(arg, hasArg)
+		if !hasArg {
+			arg = defaultWidth
+		}
+		err = t.parseSeq(arg)
 		f.text = zeros[:t.seqWidth]
 	case f.kind == fieldDate:
 		if t.date, err = parseLayout(arg); err == nil && t.date.has == (layout{}).has {
@@ -171,14 +174,10 @@ func (t *Template) parseField(body string) (err error) {
 	return nil
 }
 
-func (t *Template) parseSeq(arg string, hasArg bool) error {
-	t.seqWidth = defaultWidth
-	if !hasArg {
-		return nil
-	}
+func (t *Template) parseSeq(arg string) error {
 	count, name, hasAlphabet := strings.Cut(arg, ":")
 	digits, grows := strings.CutSuffix(count, "+")
-	more := ", with + behind it for a sequence that may grow wider"
+	more := ", followed by + for a sequence that may grow wider"
 	if hasAlphabet {
 		a := alphabets[name]
 		switch {
@@ -197,10 +196,10 @@ func (t *Template) parseSeq(arg string, hasArg bool) error {
 	return nil
 }
 
-// checkGrowth refuses a growing sequence whose digits could not be told from what is printed beside them: number 11 of type A
-// would read like number 1 of type A1. Between two literals, the sequence is all the digits there.
+// checkGrowth refuses a growing sequence whose digits cannot be told from what is printed next to them: number 11 of type A would
+// read like number 1 of type A1. Between two literals, all digits belong to the sequence.
 func (t *Template) checkGrowth() error {
-	var before, after string // the sequence; a type may be a digit, and so are all parts of a date
+	var before, after string // what is printed next to the sequence, with digits for all that is not literal
 	text := &before
 	for _, f := range t.fields {
 		switch f.kind {
@@ -218,15 +217,16 @@ func (t *Template) checkGrowth() error {
 	first, _ := utf8.DecodeRuneInString(after)
 	switch {
 	case t.grows && (before == "" || unicode.IsDigit(last)):
-		return errors.New("a sequence that may grow needs a literal that ends in no digit right before it, such as -")
+		return errors.New("a sequence that may grow needs a literal right before it that does not end in a digit, " +
+			"such as -")
 	case t.grows && unicode.IsDigit(first):
-		return errors.New("a sequence that may grow needs a literal that begins with no digit right after it, " +
-			"such as -, or to end the template")
+		return errors.New("a sequence that may grow needs a literal right after it that does not begin with a digit, " +
+			"such as -, or the end of the template")
 	}
 	return nil
 }
 
-// find returns the index of the field of a kind, -1 for none.
+// find returns the index of the field of a kind, or -1 if there is none.
 func find(fields []field, kind fieldKind) int {
 	return slices.IndexFunc(fields, func(f field) bool { return f.kind == kind })
 }
@@ -250,7 +250,7 @@ func (t *Template) Largest() int64 {
 	return t.alphabet.largest(t.seqWidth)
 }
 
-// CheckType refuses types whose numbers the template cannot print: check digits cover no letters but ASCII ones.
+// CheckType refuses types whose numbers the template cannot print. Check digits that cover letters cover ASCII letters only.
 func (t *Template) CheckType(typ string) error {
 	if err := name.Check(typ); err != nil {
 		return fmt.Errorf("%w %.80q: %w", ErrInvalidType, typ, err)
@@ -262,13 +262,10 @@ func (t *Template) CheckType(typ string) error {
 	return nil
 }
 
-// CheckYear refuses a reading of the clock whose year the template would print like another one.
+// CheckYear refuses a reading of the clock in a year that the template would print like another one.
 func (t *Template) CheckYear(wall time.Time) error {
 	return t.date.checkYear(readingOf(wall, t.calendar.YearStart))
 }
-
-// Text returns the template as it was written.
-func (t *Template) Text() string { return t.text }
 
 // Varies reports whether the printed date may change within a period.
 func (t *Template) Varies() bool { return t.varies }
@@ -290,15 +287,15 @@ func (t *Template) PrintMark() string {
 		case fieldType:
 			text += "type;"
 		case fieldDate:
-			text += "date:" + t.date.tokens() + ";"
+			text += "date:" + strings.Join(t.date.tokens, " ") + ";"
 		case fieldSeq:
 			text += "seq:" + t.alphabet.name + ";"
 		case fieldCheck:
 			text += "check:" + t.check.Name + ";"
 		}
 	}
-	if t.hidden != nil {
-		text += "hidden:" + t.hidden.fingerprint
+	if key := t.Fingerprint(); key != "" {
+		text += "hidden:" + key
 	}
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:6]) // so that most records have no field above 64 bytes, which Redis keeps compact
