@@ -74,7 +74,7 @@ var fieldNames = [...]string{fieldType: "type", fieldSeq: "seq", fieldDate: "dat
 type field struct {
 	kind fieldKind
 	part part   // part of a date; separator outside of date layouts
-	text string // literal, token or layout, or zeros in place of a sequence or check: as wide as the field; "" for a type
+	text string // literal, token or layout, or zeros in place of a sequence or check: as wide as the field
 }
 
 // allowedFields is the end of messages about a template.
