@@ -210,7 +210,7 @@ func TestTemplatesRefused(t *testing.T) {
 		{serial.PerHour, date("yyyyDDD"), nil, "the hour (HH) is missing: numbers of different hours would read the same; print yyyyMMddHH"},
 		{serial.PerMinute, date("GGGGWWddmm"), nil, "the hour (HH) is missing"},
 		{serial.PerSecond, date("DDDHHmmss"), nil, "DDDHHmmss does not tell days apart"},
-		{serial.PerDay, date("yyyyMMddHH"), []serial.Option{fourAM}, "HH: with a day start, what is printed is the business day, which has no hours"},
+		{serial.PerDay, date("yyyyMMddHH"), []serial.Option{fourAM}, "HH: with a day start, the date is the business day, which has no hours"},
 		{serial.PerYear, date("yyyymm"), []serial.Option{fourAM}, "mm: with a day start"},
 		{serial.Never, date("ss"), []serial.Option{fourAM}, "WithDayStart: Never has no days"},
 

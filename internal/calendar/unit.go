@@ -23,7 +23,7 @@ const (
 
 const daySeconds = 24 * 60 * 60
 
-// units holds what differs from one Unit to another.
+// units has a row for each Unit.
 var units = [...]struct {
 	noun, plural string
 	months       int    // length in months; 0 if seconds has the length

@@ -51,8 +51,8 @@ func (s YearStart) String() string { return s.First(2000).Format(dayLayout) }
 
 const dayLayout, ofYears, fromDay = "January 2", " of years", " from "
 
-// Name returns what a series counts by: the unit and, if business years matter, where they start. A series keeps it as long as it
-// lives. businessYears tells whether a part of a business year is printed.
+// Name returns the name of the calendar that a series counts by: the unit and, if business years matter, their start. A series keeps
+// it as long as it lives. businessYears tells whether a part of a business year is printed.
 func (c Calendar) Name(businessYears bool) string {
 	name, counts := units[c.Unit].plural, c.Unit == Year || c.Unit == Quarter
 	if c.YearStart == (YearStart{}) || !counts && !businessYears {

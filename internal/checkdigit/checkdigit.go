@@ -13,7 +13,7 @@
 // of swaps, assume that all remainders before the error are equally likely; in numbers of one template they vary.
 //
 // Neighbours are characters that are covered one after the other. The check counts as the last of them: where it is printed
-// elsewhere, a swap of it with what stands beside it may be missed.
+// elsewhere, a swap of it with a character next to it may be missed.
 package checkdigit
 
 // An Algorithm computes check characters. It is a plain value, safe to copy and to compare; the zero Algorithm computes none.

@@ -87,7 +87,7 @@ func (t *Template) findDate(s string) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	// A minute or a second that is printed without what is coarser comes again within a day.
+	// Without the hour, the same minute comes again within a day, and without the minute the same second.
 	finest, step, times := c.With(l.finest), time.Hour, 1
 	if l.has[second] && !l.has[minute] {
 		step, times = time.Minute, 60
@@ -116,14 +116,14 @@ func (t *Template) findDate(s string) (time.Time, error) {
 			}
 		}
 	}
-	what := t.describe(r, s)
+	name := t.describe(r, s)
 	switch {
 	case early:
-		return time.Time{}, fmt.Errorf("the %s is before 1970", what)
+		return time.Time{}, fmt.Errorf("the %s is before 1970", name)
 	case exists:
-		return time.Time{}, fmt.Errorf("%s has no %s", c.Location, what)
+		return time.Time{}, fmt.Errorf("%s has no %s", c.Location, name)
 	}
-	return time.Time{}, fmt.Errorf("there is no %s", what)
+	return time.Time{}, fmt.Errorf("there is no %s", name)
 }
 
 // describe returns a printed date as people write it, such as "day 2021-10-24".

@@ -40,7 +40,7 @@ const (
 	second
 )
 
-// parts holds what differs from one part to another.
+// parts has a row for each part.
 var parts = [...]struct {
 	name   string
 	tokens []string      // the usual one first
@@ -137,8 +137,8 @@ func (l *layout) known(start calendar.YearStart) (k [len(parts)]bool) {
 	return k
 }
 
-// tells reports whether all dates that l prints alike are printed alike by other too. If a layout does not tell itself, what it
-// prints comes again after something else: the day alone comes again every month.
+// tells reports whether other prints all dates alike that l prints alike. A layout that does not tell itself prints a date again
+// after another one: the day alone comes again every month.
 func (l *layout) tells(other *layout, start calendar.YearStart) bool {
 	known := l.known(start)
 	for p, has := range other.has {
@@ -157,7 +157,7 @@ func (l *layout) check(c calendar.Calendar, usual *layout) error {
 			return errors.New("YYYY beside weeks: elsewhere it is the week year; " +
 				"print GGGG for that, or yyyy for the calendar year")
 		case c.DayStart != 0 && f.part >= hour:
-			return fmt.Errorf("%s: with a day start, what is printed is the business day, which has no hours", f.text)
+			return fmt.Errorf("%s: with a day start, the date is the business day, which has no hours", f.text)
 		}
 	}
 	if l.tells(usual, c.YearStart) {

@@ -67,15 +67,15 @@ func (t *Template) Int64(date string, seq int64) (int64, error) {
 	return v, nil
 }
 
-// A Date is what a printed date means.
+// A Date is the meaning of a printed date.
 type Date struct {
 	Text  string    // as printed
 	Label string    // of the period
 	Start time.Time // first instant of the period
-	First time.Time // first instant of what is printed
+	First time.Time // first instant in the period at which it is printed
 }
 
-// FindDate returns what a printed date means. It remembers the last one, since numbers that are parsed often have the same.
+// FindDate returns the meaning of a printed date. It remembers the last one, since numbers parsed in a row often share it.
 func (t *Template) FindDate(text string) (*Date, error) {
 	if last := t.last.Load(); last != nil && last.Text == text {
 		return last, nil
@@ -131,7 +131,7 @@ func (r *Reader) findDate(text string) (*Date, error) {
 	return d, err
 }
 
-// parseNumber takes apart a number. findDate returns what a printed date means.
+// parseNumber takes apart a number. findDate returns the meaning of a printed date.
 func (t *Template) parseNumber(s string, findDate func(string) (*Date, error)) (n Number, err error) {
 	bad := func(msg string, args ...any) (Number, error) {
 		err := fmt.Errorf(msg, args...)
@@ -150,7 +150,7 @@ func (t *Template) parseNumber(s string, findDate func(string) (*Date, error)) (
 	}
 	var date string
 	var wrong error // the error of a sequence, which gives way to that of a check digit
-	end := 0        // of what is read so far
+	end := 0        // end of the text read so far
 	read := func(width int) string {
 		end += width
 		return s[end-width : end]

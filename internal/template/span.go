@@ -73,7 +73,7 @@ func (t *Template) DatedSpan(at time.Time) (Span, error) {
 	return s, t.CheckYear(s.Reading)
 }
 
-// Instants returns the first instants of a span's period and of what is printed of the date. The second one is zero where the date
+// Instants returns the first instant of a span's period, and the first at which the period prints the span's date: zero if that date
 // is not known.
 func (t *Template) Instants(s *Span) (start, date time.Time) {
 	if s.Date != "" || t.date.text == "" {

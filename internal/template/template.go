@@ -138,7 +138,7 @@ func (t *Template) parse() error {
 	return nil
 }
 
-// parseField parses what stands between braces.
+// parseField parses the text between the braces of a field.
 func (t *Template) parseField(body string) (err error) {
 	name, arg, hasArg := strings.Cut(body, ":")
 	f := field{kind: fieldKind(slices.Index(fieldNames[:], name))}
@@ -196,10 +196,10 @@ func (t *Template) parseSeq(arg string) error {
 	return nil
 }
 
-// checkGrowth refuses a growing sequence whose digits cannot be told from what is printed next to them: number 11 of type A would
-// read like number 1 of type A1. Between two literals, all digits belong to the sequence.
+// checkGrowth refuses a growing sequence whose digits cannot be told from the text next to them: number 11 of type A would read
+// like number 1 of type A1. Between two literals, all digits belong to the sequence.
 func (t *Template) checkGrowth() error {
-	var before, after string // what is printed next to the sequence, with digits for all that is not literal
+	var before, after string // text around the sequence, with digits for everything but literals
 	text := &before
 	for _, f := range t.fields {
 		switch f.kind {
