@@ -162,12 +162,15 @@ func hybrid(values []byte, m int) int {
 // mod97 is the pure system MOD 97-10 of ISO 7064: the check, 02 to 98, makes the whole number 1 modulo 97, where a letter
 // counts as two digits.
 func mod97(values []byte) int {
-	remainder := 0
+	remainder := uint64(0)
 	for _, v := range values {
 		if v > 9 {
 			remainder *= 10
 		}
-		remainder = (remainder*10 + int(v)) % 97
+		remainder = remainder*10 + uint64(v)
+		if remainder > 1e15 { // with three more digits it still fits; a division takes longer than the rest
+			remainder %= 97
+		}
 	}
-	return 98 - remainder*100%97
+	return 98 - int(remainder%97*100%97)
 }
