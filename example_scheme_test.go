@@ -34,7 +34,7 @@ func ExampleNewScheme() {
 		serial.WithTemplate("{type}{date:yyyy-WW}-{seq:4}"))
 	fmt.Println(err)
 	// Output:
-	// serial: template "{type}{date:yyyy-WW}-{seq:4}": {date:yyyy-WW}: yyyy WW does not tell weeks apart: 2024-01 is printed for 1 January 2024 and for 30 December 2024; print GGGG-WW (WithTemplate)
+	// serial: template "{type}{date:yyyy-WW}-{seq:4}": {date:yyyy-WW}: yyyy-WW does not tell weeks apart: 2024-01 is printed for 1 January 2024 and for 30 December 2024; print GGGG-WW (WithTemplate)
 }
 
 // A number of a past day, printed again for a report.

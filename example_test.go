@@ -329,7 +329,7 @@ func ExampleGenerator_Parse() {
 	fmt.Println(err)
 	// Output:
 	// IS 2021-10-24 17 <nil>
-	// serial: invalid number: "IS202106310001" is no number of this generator: there is no day 2021-06-31
+	// serial: invalid number: "IS202106310001" is not a number of this scheme: there is no day 2021-06-31
 }
 
 // A number can be taken apart and stored in columns.

@@ -368,8 +368,8 @@ func TestParse(t *testing.T) {
 
 	for _, c := range []struct{ s, want string }{
 		{"", "0 bytes"},
-		{"202110240001", "the least is 13"},
-		{"IS20211024001", `"S202" stands where 4 digits belong`}, // padding missing: everything shifts
+		{"202110240001", "it has 12 bytes; at least 13 are needed"},
+		{"IS20211024001", `got "S202", want 4 decimal digits`}, // padding missing: everything shifts
 		{"IS2021102400001", `there is no day 0211-02-40`},
 		{"IS202110240000", "sequence is 0"},
 		{"IS202106310001", "2021-06-31"},
@@ -380,16 +380,16 @@ func TestParse(t *testing.T) {
 		{"IS196912310001", "before 1970"},
 		{"IS000001010001", "before 1970"},
 		{" IS202110240001", "' '"},
-		{"IS202110240001 ", "digits belong"},
-		{"IS20211024000x", "digits belong"},
-		{"IS20211024+001", "digits belong"},
+		{"IS202110240001 ", "want 4 decimal digits"},
+		{"IS20211024000x", "want 4 decimal digits"},
+		{"IS20211024+001", "want 4 decimal digits"},
 		{"I:S202110240001", "':'"},
 		{strings.Repeat("x", 65) + "202110240001", "65 bytes"},
 		{"IS２０２１10240001", "invalid type"},
 	} {
 		n, err := gen.Parse(c.s)
 		require.ErrorContains(t, err, c.want, "%q", c.s)
-		require.ErrorContains(t, err, "is no number of this generator")
+		require.ErrorContains(t, err, "is not a number of this scheme")
 		require.Zero(t, n)
 	}
 	require.ErrorIs(t, errOf(gen.Parse("a b202110240001")), serial.ErrInvalidType)
@@ -403,7 +403,7 @@ func TestParse(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, -8*3600, first.Start.Unix())
 	_, err = parser(t, serial.WithTemplate("{type}-{date:yyMMdd}-{seq:6}")).Parse("PO_211024-000001")
-	require.ErrorContains(t, err, `"_" stands where "-" belongs`)
+	require.ErrorContains(t, err, `got "_", want "-"`)
 }
 
 // Numbers of days that begin or end where clocks change have the day's first instant.
@@ -461,9 +461,9 @@ func TestParseOfPeriods(t *testing.T) {
 		{serial.PerDay, []serial.Option{template("{type}{date:yyyyMMdd}-{seq:4+}")}, "IS20211024-1000000000000000", "16 digits; allowed are 4 to 15"},
 		{serial.PerDay, []serial.Option{template("{type}{date:yyyyMMdd}-{seq:4+}")}, "20211024-10000", "nothing is left for its type"},
 		{serial.PerDay, []serial.Option{template("{type}{date:yyyyMMdd}-{seq:4+}")}, "IS20211024-0000", "its sequence is 0"},
-		{serial.PerDay, []serial.Option{template("{type}{date:yyyyMMdd}-{seq:4+}")}, "IS20211024.10000", `"." stands where "-" belongs`},
+		{serial.PerDay, []serial.Option{template("{type}{date:yyyyMMdd}-{seq:4+}")}, "IS20211024.10000", `got ".", want "-"`},
 		{serial.PerDay, []serial.Option{template("{type}{date:yyyyMMdd}-{seq:4+}")}, "IS20211024-10000-", "0 digits"},
-		{serial.PerDay, []serial.Option{template("{type}{date:yyyyMMdd}-{seq:4}")}, "IS20211024-10000", `"4-" stands where 2 digits belong`},
+		{serial.PerDay, []serial.Option{template("{type}{date:yyyyMMdd}-{seq:4}")}, "IS20211024-10000", `got "4-", want 2 decimal digits`},
 		{serial.PerDay, []serial.Option{template("-{seq:4+}-{date:yyyyMMdd}{type}")}, "-00001-20211024IS", "padded to more than 4 digits"},
 		{serial.PerDay, []serial.Option{template("-{seq:4+}-{date:yyyyMMdd}{type}")}, "-001-20211024IS", "3 digits; allowed are 4 to 15"},
 	} {

@@ -187,55 +187,55 @@ func TestTemplatesRefused(t *testing.T) {
 		want     string
 	}{
 		{serial.PerWeek, date("yyyy"), nil, "yyyy does not tell weeks apart: 2024 is printed for 1 January 2024 and for 8 January 2024; print GGGG-WW"},
-		{serial.PerWeek, date("yyyyWW"), nil, "yyyy WW does not tell weeks apart: 202401 is printed for 1 January 2024 and for 30 December 2024; print GGGG-WW"},
+		{serial.PerWeek, date("yyyyWW"), nil, "yyyyWW does not tell weeks apart: 202401 is printed for 1 January 2024 and for 30 December 2024; print GGGG-WW"},
 		{serial.PerWeek, date("YYYY-WW"), nil, "YYYY beside weeks: elsewhere it is the week year; print GGGG for that, or yyyy for the calendar year"},
 		{serial.PerWeek, date("YYYYMMdd"), nil, "YYYY beside weeks"},
 		{serial.PerWeek, date("WW"), nil, "WW does not tell weeks apart"},
 		{serial.PerMonth, date("FFFFMM"), []serial.Option{april6},
-			"FFFF MM does not tell months apart: 202404 is printed for 6 April 2024 and for 1 April 2025; print yyyyMM"},
-		{serial.PerMonth, date("GGGGMM"), nil, "GGGG MM does not tell months apart"},
-		{serial.PerYear, date("yyyyMM"), []serial.Option{april6}, "yyyy MM does not tell years apart: 202404 is printed for 1 April 2024 and for 6 April 2024; print FFFF"},
+			"FFFFMM does not tell months apart: 202404 is printed for 6 April 2024 and for 1 April 2025; print yyyyMM"},
+		{serial.PerMonth, date("GGGGMM"), nil, "GGGGMM does not tell months apart"},
+		{serial.PerYear, date("yyyyMM"), []serial.Option{april6}, "yyyyMM does not tell years apart: 202404 is printed for 1 April 2024 and for 6 April 2024; print FFFF"},
 		{serial.PerYear, date("yyyy"), []serial.Option{april1}, "yyyy does not tell years apart: 2024 is printed for 1 January 2024 and for 1 April 2024; print FFFF"},
 		{serial.PerYear, date("MM"), []serial.Option{april1}, "print FFFF"},
 		{serial.PerYear, date("MM"), nil, "the calendar year (yyyy or yy) is missing: numbers of different years would read the same; print yyyy"},
 		{serial.PerYear, date("GGGG"), nil, "GGGG does not tell years apart"},
-		{serial.PerQuarter, date("yyyyMM"), []serial.Option{april6}, "yyyy MM does not tell quarters apart"},
-		{serial.PerQuarter, date("yyyyQ"), []serial.Option{april1}, "yyyy Q is none of the dates that tell quarters apart in every calendar; print FFFF-Q"},
-		{serial.PerQuarter, date("yyyyQ"), []serial.Option{april6}, "yyyy Q does not tell quarters apart"},
+		{serial.PerQuarter, date("yyyyMM"), []serial.Option{april6}, "yyyyMM does not tell quarters apart"},
+		{serial.PerQuarter, date("yyyyQ"), []serial.Option{april1}, "yyyyQ does not tell quarters apart in every calendar; print FFFF-Q"},
+		{serial.PerQuarter, date("yyyyQ"), []serial.Option{april6}, "yyyyQ does not tell quarters apart: "},
 		{serial.PerQuarter, date("FFFF"), nil, "FFFF does not tell quarters apart"},
-		{serial.PerDay, date("FFFFDDD"), []serial.Option{april1}, "FFFF DDD does not tell days apart: 2027091 is printed for 1 April 2027 and for 31 March 2028"},
-		{serial.PerDay, date("GGGGMMdd"), nil, "GGGG MM dd does not tell days apart"},
+		{serial.PerDay, date("FFFFDDD"), []serial.Option{april1}, "FFFFDDD does not tell days apart: 2027091 is printed for 1 April 2027 and for 31 March 2028"},
+		{serial.PerDay, date("GGGGMMdd"), nil, "GGGGMMdd does not tell days apart"},
 		{serial.PerDay, date("yyyyMM"), nil, "the day (dd) is missing: numbers of different days would read the same; print yyyyMMdd"},
 		{serial.PerDay, date("yyyymmdd"), nil, `the month (MM) is missing: numbers of different days would read the same, and "mm" is the minute; print yyyyMMdd`},
 		{serial.PerHour, date("yyyyDDD"), nil, "the hour (HH) is missing: numbers of different hours would read the same; print yyyyMMddHH"},
 		{serial.PerMinute, date("GGGGWWddmm"), nil, "the hour (HH) is missing"},
-		{serial.PerSecond, date("DDDHHmmss"), nil, "DDD HH mm ss does not tell days apart"},
-		{serial.PerDay, date("yyyyMMddHH"), []serial.Option{fourAM}, "HH: with a day start, what is printed is the business day, which has no hours"},
+		{serial.PerSecond, date("DDDHHmmss"), nil, "DDDHHmmss does not tell days apart"},
+		{serial.PerDay, date("yyyyMMddHH"), []serial.Option{fourAM}, "HH: with a day start, the date is the business day, which has no hours"},
 		{serial.PerYear, date("yyyymm"), []serial.Option{fourAM}, "mm: with a day start"},
 		{serial.Never, date("ss"), []serial.Option{fourAM}, "WithDayStart: Never has no days"},
 
-		{serial.PerDay, date("yyyyMMddMM"), nil, "the month (MM) stands twice"},
-		{serial.PerDay, date("yyyyMMddyy"), nil, "the calendar year (yyyy or yy) stands twice"},
-		{serial.PerDay, date("yyyyMMddDD"), nil, "the day (dd) stands twice"},
-		{serial.PerWeek, date("GGGG-WW-GGGG"), nil, "the week year (GGGG or GG) stands twice"},
+		{serial.PerDay, date("yyyyMMddMM"), nil, "the month (MM) appears twice"},
+		{serial.PerDay, date("yyyyMMddyy"), nil, "the calendar year (yyyy or yy) appears twice"},
+		{serial.PerDay, date("yyyyMMddDD"), nil, "the day (dd) appears twice"},
+		{serial.PerWeek, date("GGGG-WW-GGGG"), nil, "the week year (GGGG or GG) appears twice"},
 		{serial.PerQuarter, date("FFFF-QQ"), nil, `unknown date token "QQ"`},
 		{serial.PerDay, date("yyyyMMdd1"), nil, "'1' in a date layout"},
 		{serial.PerDay, "{type}{seq}", nil, "{date} is missing"},
 		{serial.Never, "{type}{date:}{seq}", nil, "it prints nothing of the date"},
 		{serial.Never, "{type}{date:-}{seq}", nil, "it prints nothing of the date"},
-		{serial.PerDay, "{type}{date:yyyyMMdd}{date:yyyyMMdd}{seq}", nil, "{date} stands twice"},
+		{serial.PerDay, "{type}{date:yyyyMMdd}{date:yyyyMMdd}{seq}", nil, "{date} appears twice"},
 
 		{serial.Never, "{type}-{seq:4+:base32}", nil, "a sequence in base32 cannot grow; only a decimal one can"},
-		{serial.Never, "{type}-{seq:10:base32}", nil, `"10" is no width; allowed are 1 to 9`},
-		{serial.Never, "{type}-{seq:0:base36}", nil, `"0" is no width; allowed are 1 to 9`},
-		{serial.Never, "{type}-{seq:16}", nil, `"16" is no width; allowed are 1 to 15`},
-		{serial.Never, "{type}-{seq:4:base64}", nil, `"base64" is no alphabet; allowed are base32 and base36`},
-		{serial.Never, "{type}-{seq:4:}", nil, `"" is no alphabet`},
-		{serial.Never, "{type}-{seq::base32}", nil, `"" is no width`},
-		{serial.Never, "{type}-{seq}{check:luhn}{check:damm}", nil, "{check} stands twice"},
-		{serial.Never, "{type}-{seq}{check:crc}", nil, `"crc" is no check digit; allowed are luhn, damm, gs1, 11-10, 97-10, 37-36`},
-		{serial.Never, "{type}-{seq}{check}", nil, `"" is no check digit`},
-		{serial.Never, "{type}-{seq:4:base32}{check:luhn}", nil, "{check:luhn} covers digits only, and the sequence is printed in base32; take 97-10 or 37-36"},
+		{serial.Never, "{type}-{seq:10:base32}", nil, `width "10"; allowed are 1 to 9`},
+		{serial.Never, "{type}-{seq:0:base36}", nil, `width "0"; allowed are 1 to 9`},
+		{serial.Never, "{type}-{seq:16}", nil, `width "16"; allowed are 1 to 15`},
+		{serial.Never, "{type}-{seq:4:base64}", nil, `unknown alphabet "base64"; allowed are base32 and base36`},
+		{serial.Never, "{type}-{seq:4:}", nil, `unknown alphabet ""`},
+		{serial.Never, "{type}-{seq::base32}", nil, `width ""; allowed`},
+		{serial.Never, "{type}-{seq}{check:luhn}{check:damm}", nil, "{check} appears twice"},
+		{serial.Never, "{type}-{seq}{check:crc}", nil, `unknown check digit "crc"; allowed are luhn, damm, gs1, 11-10, 97-10, 37-36`},
+		{serial.Never, "{type}-{seq}{check}", nil, `unknown check digit ""`},
+		{serial.Never, "{type}-{seq:4:base32}{check:luhn}", nil, "{check:luhn} covers digits only, and the sequence is printed in base32; allowed are 97-10 and 37-36"},
 		{serial.Never, "{check:damm}{type}-{seq:4:base36}", nil, "{check:damm} covers digits only"},
 		{serial.Never, "{type}-{seq:4:base36}{check:gs1}", nil, "{check:gs1} covers digits only"},
 		{serial.Never, "{type}-{seq:4:base36}{check:11-10}", nil, "{check:11-10} covers digits only"},
@@ -416,7 +416,7 @@ func TestHiddenSequences(t *testing.T) {
 	// Sequences that are not issued print too: 0 as Peek shows it, and larger ones in full.
 	zero := n
 	zero.Seq = 0
-	require.ErrorContains(t, errOf(s.Parse(zero.String())), "it stands for sequence 0")
+	require.ErrorContains(t, errOf(s.Parse(zero.String())), "its sequence is 0 when decrypted")
 	for _, seq := range []int64{-1, 1_000_000, 1 << 62} {
 		n.Seq = seq
 		require.Equal(t, fmt.Sprint("IS20241230", seq), n.String())
@@ -443,7 +443,7 @@ func TestInt64(t *testing.T) {
 		require.NoError(t, err)
 		integer, err := n.Int64()
 		if want == 0 {
-			require.ErrorContains(t, err, "makes no integers that sort", layout)
+			require.ErrorContains(t, err, "do not sort as integers", layout)
 			require.Zero(t, integer)
 			continue
 		}
@@ -545,7 +545,7 @@ func TestSchemeErrors(t *testing.T) {
 	for _, at := range []time.Time{time.Unix(-1, 0), time.Unix(253402300800, 0), {}, time.Unix(1<<40, 0)} {
 		require.Error(t, errOf(s.Number("IS", at, 1)), "%v", at)
 		never := newScheme(t, serial.WithPeriod(serial.Never), serial.WithTemplate("{type}{seq}"))
-		require.ErrorContains(t, errOf(never.Number("IS", at, 1)), "allowed are 1970 to before 9999-12-31T00:00:00Z")
+		require.ErrorContains(t, errOf(never.Number("IS", at, 1)), "allowed are 1970 to 9999, and with Never only before 9999-12-31T00:00:00Z")
 	}
 	require.ErrorIs(t, errOf(s.Number("a b", at, 1)), serial.ErrInvalidType)
 	_, err = newScheme(t, serial.WithTemplate("{type}{date:yyMMdd}{seq}")).Number("IS", time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC), 1)

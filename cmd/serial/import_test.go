@@ -56,7 +56,7 @@ func TestImport(t *testing.T) {
 		code, stdout, stderr := e.with(stored+"\n\n"+bad+"\n"+bad).do("import", "-dry-run=false")
 		require.Equal(t, 1, code)
 		require.Contains(t, stdout, would)
-		require.Contains(t, stderr, fmt.Sprintf("serial: line 9: invalid number: %q is no number", bad))
+		require.Contains(t, stderr, fmt.Sprintf("serial: line 9: invalid number: %q is not a number of this scheme", bad))
 		require.Contains(t, stderr, "serial: line 10: ")
 		require.True(t, strings.HasSuffix(stderr, "serial: 2 lines cannot be parsed; nothing was written\n"), stderr)
 	}
@@ -192,7 +192,7 @@ func TestImportOfLittle(t *testing.T) {
 	m.HSet("serial:{IS}", "entered", "nonsense")
 	code, _, stderr = e.with("IS" + day + "0050\nbad").do("import")
 	require.Equal(t, 1, code)
-	require.Contains(t, stderr, `"bad" is no number`)
+	require.Contains(t, stderr, `"bad" is not a number of this scheme`)
 	require.Contains(t, stderr, "IS")
 }
 

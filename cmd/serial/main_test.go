@@ -426,8 +426,8 @@ func TestFailure(t *testing.T) {
 		{"0 to 9999", []string{"raise", "-tz", zone, "IS", "10000"}},
 		{"conflicting period", []string{"next", "-tz", "Asia/Kathmandu", "IS"}},
 		{"no day 2021-02-29", []string{"parse", "IS202102290001"}},
-		{"is no number", []string{"parse", "IS"}},
-		{"is no number", []string{"parse", "-template", "{type}/{date:yyMMdd}/{seq}", "IS202110240001"}},
+		{"is not a number of this scheme", []string{"parse", "IS"}},
+		{"is not a number of this scheme", []string{"parse", "-template", "{type}/{date:yyMMdd}/{seq}", "IS202110240001"}},
 	} {
 		code, stdout, stderr := doEnv("redis://"+m.Addr(), row.args...)
 		require.Equal(t, 1, code, row.args)
@@ -809,7 +809,7 @@ func TestBinary(t *testing.T) {
 		{0, `^serial \S+, .*go1\.\S+\n$`, `^$`, "", []string{"version"}},
 		{0, `^Usage:`, `^$`, "", []string{"-h"}},
 		{2, `^$`, `^usage: .*\nserial: no command\n$`, "", nil},
-		{1, `^$`, `^serial: .*is no number.*\n$`, "", []string{"parse", "IS"}},
+		{1, `^$`, `^serial: .*is not a number of this scheme.*\n$`, "", []string{"parse", "IS"}},
 		{1, `^$`, `^serial: Redis failed: .*refused.*\n$`, nobody, []string{"next", "IS"}},
 		{1, `^$`, `^serial: Redis failed: .*refused.*\n$`, nobody + "?master_name=m", []string{"next", "IS"}},
 	} {

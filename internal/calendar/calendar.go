@@ -105,41 +105,31 @@ func (c Calendar) nth(i int64) *Period {
 	}
 }
 
-// Weeks are counted from Thursday, 1 January 1970: the first Monday was three days before.
-const mondayBefore = 3 * daySeconds
-
 // Index numbers the labels of the calendar in their order, including those that no period has. It returns the index of the
 // label that a wall-clock reading falls under; wall is that reading in Unix seconds, as if it were UTC.
 func (c Calendar) Index(wall int64) int64 {
 	unit := units[c.Unit]
-	switch {
-	case c.Unit == Week:
-		return floorDiv(wall+mondayBefore, unit.seconds)
-	case unit.seconds > 0:
-		return floorDiv(wall, unit.seconds)
-	case c.Unit == Month:
-		y, m, _ := time.Unix(wall, 0).UTC().Date()
-		return int64(y)*12 + int64(m-time.January)
+	if unit.seconds > 0 {
+		return floorDiv(wall-unit.first, unit.seconds)
 	}
-	year, quarter := c.YearStart.YearOf(time.Unix(wall, 0).UTC())
-	if c.Unit == Quarter {
-		return int64(year)*4 + int64(quarter-1)
-	}
-	return int64(year)
+	return int64(floorDiv(c.monthStart().monthOf(time.Unix(wall, 0).UTC()), unit.months))
 }
 
 // wall is the inverse of Index: it returns the label with index i, as if it were UTC.
 func (c Calendar) wall(i int64) time.Time {
 	unit := units[c.Unit]
-	switch {
-	case c.Unit == Week:
-		return time.Unix(i*unit.seconds-mondayBefore, 0).UTC()
-	case unit.seconds > 0:
-		return time.Unix(i*unit.seconds, 0).UTC()
-	case c.Unit == Month:
-		return time.Date(0, time.January+time.Month(i), 1, 0, 0, 0, 0, time.UTC)
+	if unit.seconds > 0 {
+		return time.Unix(i*unit.seconds+unit.first, 0).UTC()
 	}
-	return c.YearStart.month(0, unit.months*int(i))
+	return c.monthStart().firstDay(unit.months * int(i))
+}
+
+// monthStart returns the YearStart from which months are counted. Calendar months begin on the 1st, whenever business years do.
+func (c Calendar) monthStart() YearStart {
+	if c.Unit == Month {
+		return YearStart{}
+	}
+	return c.YearStart
 }
 
 // floorDiv is a/b, rounded down also below 0; b is positive.

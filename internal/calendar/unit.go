@@ -23,22 +23,23 @@ const (
 
 const daySeconds = 24 * 60 * 60
 
-// units holds what differs from one Unit to another.
+// units has a row for each Unit.
 var units = [...]struct {
-	noun    string
-	seconds int64  // length by the wall clock; 0 if it varies
-	months  int    // the same in months
-	label   string // layout of its labels, for time.Format; "" where that cannot write them
+	noun, plural string
+	months       int    // length in months; 0 if seconds has the length
+	seconds      int64  // length by the wall clock; 0 if months has it
+	first        int64  // reading that index 0 begins with, Unix seconds; for lengths in seconds
+	label, text  string // layouts of a label, in keys and for people, for time.Format; "" where it cannot print them
 }{
-	Second:  {"second", 1, 0, "20060102150405"},
-	Minute:  {"minute", 60, 0, "200601021504"},
-	Hour:    {"hour", 60 * 60, 0, "2006010215"},
-	Day:     {"day", daySeconds, 0, "20060102"},
-	Month:   {"month", 0, 1, "200601"},
-	Year:    {"year", 0, 12, "2006"},
-	Week:    {"week", 7 * daySeconds, 0, ""},
-	Quarter: {"quarter", 0, 3, ""},
-	Never:   {"time", 0, 0, ""},
+	Second:  {"second", "seconds", 0, 1, 0, "20060102150405", "2006-01-02 15:04:05"},
+	Minute:  {"minute", "minutes", 0, 60, 0, "200601021504", "2006-01-02 15:04"},
+	Hour:    {"hour", "hours", 0, 60 * 60, 0, "2006010215", "2006-01-02 15"},
+	Day:     {"day", "days", 0, daySeconds, 0, "20060102", "2006-01-02"},
+	Month:   {"month", "months", 1, 0, 0, "200601", "2006-01"},
+	Year:    {"year", "years", 12, 0, 0, "2006", "2006"},
+	Week:    {"week", "weeks", 0, 7 * daySeconds, -3 * daySeconds, "", ""}, // the epoch was a Thursday
+	Quarter: {"quarter", "quarters", 3, 0, 0, "", ""},
+	Never:   {"time", "all time", 0, EndOfNever, 0, "all", "all time"},
 }
 
 // Valid reports whether u is one of the constants.
@@ -47,50 +48,20 @@ func (u Unit) Valid() bool { return Second <= u && u <= Never }
 // Noun returns the word for one period, such as "day".
 func (u Unit) Noun() string { return units[u].noun }
 
-// plural returns what a series with this unit counts by, such as "days".
-func (u Unit) plural() string {
-	if u == Never {
-		return "all time"
-	}
-	return u.Noun() + "s"
-}
-
 // ShorterThanDay reports whether u is shorter than a day, so that it has no day start.
 func (u Unit) ShorterThanDay() bool { return u < Day }
 
-// unitOf returns the Unit that a label belongs to, which its form tells.
-func unitOf(label string) (Unit, bool) {
-	switch {
-	case label == "all":
-		return Never, true
-	case len(label) == len("2024W01") && label[4] == 'W':
-		return Week, true
-	case len(label) == len("2024Q1") && label[4] == 'Q':
-		return Quarter, true
-	}
-	for u := Second; u <= Year; u++ {
-		if len(label) == len(units[u].label) {
-			return u, true
-		}
-	}
-	return 0, false
-}
-
-// FormatLabel returns a period's label as people write dates, such as 2021-10-24.
+// FormatLabel returns a period's label as people write dates, such as 2021-10-24. It returns any other text unchanged.
 func FormatLabel(label string) string {
-	switch unit, ok := unitOf(label); {
-	case !ok:
-		return label
-	case unit == Never:
-		return "all time"
-	case unit == Week || unit == Quarter:
+	if len(label) > 4 && (label[4] == 'W' || label[4] == 'Q') {
 		return label[:4] + "-" + label[4:]
 	}
-	wall, err := time.Parse("20060102150405"[:len(label)], label)
-	if err != nil {
-		return label
+	for _, unit := range units {
+		if wall, err := time.Parse(unit.label, label); err == nil {
+			return wall.Format(unit.text)
+		}
 	}
-	return wall.Format("2006-01-02 15:04:05"[:len(label)+(len(label)-4)/2])
+	return label
 }
 
 // label names the period that begins with the reading wall.

@@ -16,67 +16,69 @@ func NewYearStart(month time.Month, day int) YearStart {
 	return YearStart{int(month - time.January), day - 1}
 }
 
+// monthOf numbers the months of business years, beginning with the first one of the year 0. It returns the number of the month that
+// a day belongs to. All months begin on the day of the month on which the year begins.
+func (s YearStart) monthOf(day time.Time) int {
+	y, m, d := day.Date()
+	months := y*12 + int(m-time.January) - s.Month
+	if d <= s.Day {
+		months--
+	}
+	return months
+}
+
+// firstDay is the inverse of monthOf: it returns the first day of a month.
+func (s YearStart) firstDay(month int) time.Time {
+	return time.Date(0, time.Month(1+s.Month+month), 1+s.Day, 0, 0, 0, 0, time.UTC)
+}
+
 // YearOf returns the business year that a day belongs to, named after the calendar year in which it begins, and the quarter,
 // 1 to 4.
 func (s YearStart) YearOf(day time.Time) (year, quarter int) {
-	y, m, d := day.Date()
-	month := y*12 + int(m-time.January) - s.Month
-	if d <= s.Day {
-		month--
-	}
-	year = floorDiv(month, 12)
-	return year, (month-12*year)/3 + 1
+	months := s.monthOf(day)
+	year = floorDiv(months, 12)
+	return year, (months-12*year)/3 + 1
 }
 
 // EndOf returns the calendar year in which a business year ends.
-func (s YearStart) EndOf(year int) int {
-	if s == (YearStart{}) {
-		return year
-	}
-	return year + 1
-}
+func (s YearStart) EndOf(year int) int { return year + min(s.Month+s.Day, 1) }
 
 // First returns the first day of a business year.
-func (s YearStart) First(year int) time.Time { return s.month(year, 0) }
-
-// month returns the first day of the month of a business year that so many months precede.
-func (s YearStart) month(year, months int) time.Time {
-	return time.Date(year, time.Month(1+s.Month+months), 1+s.Day, 0, 0, 0, 0, time.UTC)
-}
+func (s YearStart) First(year int) time.Time { return s.firstDay(12 * year) }
 
 // String returns a YearStart as people write it, such as "April 1".
-func (s YearStart) String() string { return s.First(2000).Format(yearStartLayout) }
+func (s YearStart) String() string { return s.First(2000).Format(dayLayout) }
 
-const yearStartLayout, ofYears, fromYearStart = "January 2", " of years", " from "
+const dayLayout, ofYears, fromDay = "January 2", " of years", " from "
 
-// Name returns what a series counts by: the unit and, if business years matter, where they start. A series keeps it as long as it
-// lives. businessYears is whether a part of a business year is printed.
+// Name returns the name of the calendar that a series counts by: the unit and, if business years matter, their start. A series keeps
+// it as long as it lives. businessYears tells whether a part of a business year is printed.
 func (c Calendar) Name(businessYears bool) string {
-	text := c.Unit.plural()
-	switch {
-	case c.YearStart == (YearStart{}):
-		return text
-	case c.Unit == Year || c.Unit == Quarter:
-	case businessYears:
-		text += ofYears
-	default:
-		return text
+	name, counts := units[c.Unit].plural, c.Unit == Year || c.Unit == Quarter
+	if c.YearStart == (YearStart{}) || !counts && !businessYears {
+		return name
 	}
-	return text + fromYearStart + c.YearStart.String()
+	if !counts {
+		name += ofYears
+	}
+	return name + fromDay + c.YearStart.String()
 }
 
 // ParseName is the inverse of [Calendar.Name].
 func ParseName(name string) (unit Unit, start YearStart, ok bool) {
-	plural, from, hasStart := strings.Cut(name, fromYearStart)
-	for unit := Second; unit <= Never; unit++ {
-		if text := unit.plural(); plural != text && plural != text+ofYears {
-			continue
+	plural, from, hasStart := strings.Cut(name, fromDay)
+	if hasStart {
+		day, err := time.Parse(dayLayout, from)
+		if err != nil {
+			return 0, YearStart{}, false
 		}
-		if !hasStart {
-			return unit, YearStart{}, true
+		start = NewYearStart(day.Month(), day.Day())
+	}
+	plural = strings.TrimSuffix(plural, ofYears)
+	for unit = Second; unit.Valid(); unit++ {
+		if units[unit].plural == plural {
+			return unit, start, true
 		}
-		day, err := time.Parse(yearStartLayout, from)
-		return unit, NewYearStart(day.Month(), day.Day()), err == nil
 	}
 	return 0, YearStart{}, false
 }

@@ -13,7 +13,7 @@
 // of swaps, assume that all remainders before the error are equally likely; in numbers of one template they vary.
 //
 // Neighbours are characters that are covered one after the other. The check counts as the last of them: where it is printed
-// elsewhere, a swap of it with what stands beside it may be missed.
+// elsewhere, a swap of it with a character next to it may be missed.
 package checkdigit
 
 // An Algorithm computes check characters. It is a plain value, safe to copy and to compare; the zero Algorithm computes none.
@@ -23,7 +23,7 @@ type Algorithm struct {
 	Letters bool   // covers ASCII letters and digits; otherwise ASCII digits alone
 }
 
-var algorithms = [...]Algorithm{
+var algorithms = []Algorithm{
 	{"luhn", 1, false},
 	{"damm", 1, false},
 	{"gs1", 1, false},
@@ -43,10 +43,9 @@ func Find(name string) (Algorithm, bool) {
 }
 
 // Names returns the names of all algorithms, in the order of the package's documentation.
-func Names() []string {
-	names := make([]string, len(algorithms))
-	for i, a := range algorithms {
-		names[i] = a.Name
+func Names() (names []string) {
+	for _, a := range algorithms {
+		names = append(names, a.Name)
 	}
 	return names
 }
@@ -68,11 +67,11 @@ func (a Algorithm) Append(b []byte, parts ...[]byte) []byte {
 	// Static calls: through a function in a variable, buf and parts would escape to the heap.
 	switch a.Name {
 	case "luhn":
-		return append(b, character(luhn(values)))
+		return append(b, character(weighted(values, "0246813579"))) // the sum of the digits of 2d
 	case "damm":
 		return append(b, character(damm(values)))
 	case "gs1":
-		return append(b, character(gs1(values)))
+		return append(b, character(weighted(values, "0369258147"))) // 3d, modulo 10
 	case "11-10":
 		return append(b, character(hybrid(values, 10)))
 	case "97-10":
@@ -88,14 +87,12 @@ func (a Algorithm) Append(b []byte, parts ...[]byte) []byte {
 func appendValues(values []byte, letters bool, parts [][]byte) []byte {
 	for _, part := range parts {
 		for _, c := range part {
+			lower := c | 0x20
 			switch {
 			case '0' <= c && c <= '9':
 				values = append(values, c-'0')
-			case !letters:
-			case 'A' <= c && c <= 'Z':
-				values = append(values, c-'A'+10)
-			case 'a' <= c && c <= 'z':
-				values = append(values, c-'a'+10)
+			case letters && 'a' <= lower && lower <= 'z':
+				values = append(values, lower-'a'+10)
 			}
 		}
 	}
@@ -105,32 +102,16 @@ func appendValues(values []byte, letters bool, parts [][]byte) []byte {
 // character is the character of a value, 0 to 35.
 func character(value int) byte { return "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[value] }
 
-// luhn doubles every other digit, beginning with the last one, and adds up the digits of the results. The check makes the sum
+// weighted adds up the digits. Beginning with the last one, every other digit d counts as weights[d]. The check makes the sum
 // divisible by 10.
-func luhn(digits []byte) int {
+func weighted(digits []byte, weights string) int {
 	sum := 0
 	for i := range digits {
-		d := int(digits[len(digits)-1-i])
+		d := digits[len(digits)-1-i]
 		if i%2 == 0 {
-			d *= 2
-			if d > 9 {
-				d -= 9 // the sum of its digits: 1 + (d - 10)
-			}
+			d = weights[d] - '0'
 		}
-		sum += d
-	}
-	return (10 - sum%10) % 10
-}
-
-// gs1 weights the digits by 3 and 1 in turn, beginning with 3 for the last one. The check makes the sum divisible by 10.
-func gs1(digits []byte) int {
-	sum := 0
-	for i := range digits {
-		d := int(digits[len(digits)-1-i])
-		if i%2 == 0 {
-			d *= 3
-		}
-		sum += d
+		sum += int(d)
 	}
 	return (10 - sum%10) % 10
 }
@@ -181,15 +162,13 @@ func hybrid(values []byte, m int) int {
 // mod97 is the pure system MOD 97-10 of ISO 7064: the check, 02 to 98, makes the whole number 1 modulo 97, where a letter
 // counts as two digits.
 func mod97(values []byte) int {
-	const large = 1e15 // with three more digits it still fits
 	remainder := uint64(0)
 	for _, v := range values {
-		if v < 10 {
-			remainder = remainder*10 + uint64(v)
-		} else {
-			remainder = remainder*100 + uint64(v)
+		if v > 9 {
+			remainder *= 10
 		}
-		if remainder > large {
+		remainder = remainder*10 + uint64(v)
+		if remainder > 1e15 { // with three more digits it still fits; a division takes longer than the rest
 			remainder %= 97
 		}
 	}

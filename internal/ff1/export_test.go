@@ -1,15 +1,16 @@
 package ff1
 
-// NewAny is New without limits to the domain, for numerals up to twice of what Encrypt takes.
+// NewAny is New without limits to the domain, for numerals up to twice as many as Encrypt takes.
 var NewAny = newCipher
+
+// Size is the number of integers that the cipher works on: 0 to Size() − 1.
+func (c *Cipher) Size() int64 { return c.size }
 
 // EncryptHalves and DecryptHalves are Encrypt and Decrypt of a number given by its first u numerals and its last v ones.
 func (c *Cipher) EncryptHalves(tweak []byte, a, b uint64) (uint64, uint64) {
-	h := c.encrypt(tweak, halves{a, b})
-	return h.a, h.b
+	return c.roundFunction(tweak).encrypt(a, b)
 }
 
 func (c *Cipher) DecryptHalves(tweak []byte, a, b uint64) (uint64, uint64) {
-	h := c.decrypt(tweak, halves{a, b})
-	return h.a, h.b
+	return c.roundFunction(tweak).decrypt(a, b)
 }

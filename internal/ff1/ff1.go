@@ -16,9 +16,8 @@ import (
 )
 
 const (
-	minRadix, maxRadix = 2, 36
-	minSize            = 1_000_000 // of SP 800-38G: in a smaller domain the plaintexts can be told from enough ciphertexts
-	blockSize          = aes.BlockSize
+	minSize   = 1_000_000 // of SP 800-38G: in a smaller domain the plaintexts can be told from enough ciphertexts
+	blockSize = aes.BlockSize
 )
 
 // A Cipher encrypts the numbers of one domain under one key. It never changes, and is safe for concurrent use.
@@ -27,18 +26,17 @@ type Cipher struct {
 	size  int64               // radix^width
 	mod   [2]uint64           // radix^u and radix^v: what the even rounds and the odd ones change
 	b     int                 // bytes of a half in Q, 1 to 8
-	d     int                 // bytes of R that become y: 8 or 12, so that S is R
-	p     [blockSize - 4]byte // P but for t
+	p     [blockSize - 4]byte // P without t
 }
 
 // New returns the cipher for numerals of the given radix, 2 to 36, and numbers of width numerals: the integers from 0 to
 // radix^width − 1. The key has 16, 24 or 32 bytes, for AES-128, AES-192 or AES-256. It is not kept, so it may be overwritten.
 //
-// It is an error if the key has another length, if the radix is another one, if there are fewer than 1,000,000 numbers, as the
-// standard demands, or if they do not fit into an int64.
+// It is an error if the key has another length, if the radix is another one, if there are fewer than 1,000,000 numbers, which
+// the standard demands, or if they do not fit into an int64.
 func New(key []byte, radix, width int) (*Cipher, error) {
-	if radix < minRadix || radix > maxRadix {
-		return nil, fmt.Errorf("ff1: radix %d; allowed are %d to %d", radix, minRadix, maxRadix)
+	if radix < 2 || radix > 36 {
+		return nil, fmt.Errorf("ff1: radix %d; allowed are 2 to 36", radix)
 	}
 	size := int64(1)
 	for range width {
@@ -48,7 +46,8 @@ func New(key []byte, radix, width int) (*Cipher, error) {
 		size *= int64(radix)
 	}
 	if size < minSize {
-		return nil, fmt.Errorf("ff1: %d numerals of radix %d make %d numbers; at least %d are needed", width, radix, size, minSize)
+		return nil, fmt.Errorf("ff1: %d numerals of radix %d make %d numbers; at least %d are needed",
+			width, radix, size, minSize)
 	}
 	c, err := newCipher(key, radix, width)
 	if err != nil {
@@ -60,83 +59,41 @@ func New(key []byte, radix, width int) (*Cipher, error) {
 
 // newCipher is New for any domain both of whose halves have at most 2^63 numbers. Its size is left 0.
 func newCipher(key []byte, radix, width int) (*Cipher, error) {
-	switch len(key) {
-	case 16, 24, 32:
-	default:
-		return nil, fmt.Errorf("ff1: the key has %d bytes; allowed are 16, 24 and 32", len(key))
-	}
 	block, err := aes.NewCipher(key)
 	if err != nil {
-		return nil, fmt.Errorf("ff1: %w", err)
+		return nil, fmt.Errorf("ff1: the key has %d bytes; allowed are 16, 24 and 32", len(key))
 	}
-	u := width / 2
-	v := width - u
-	c := &Cipher{block: block, mod: [2]uint64{power(radix, u), power(radix, v)}}
-	c.b = (bits.Len64(c.mod[1]-1) + 7) / 8 // ⌈⌈v·log2(radix)⌉ / 8⌉, without rounding errors
-	c.d = 4*((c.b+3)/4) + 4
-	copy(c.p[:], []byte{1, 2, 1, 0, 0, byte(radix), 10, byte(u)})
+	c := &Cipher{block: block, mod: [2]uint64{1, 1}}
+	copy(c.p[:], []byte{1, 2, 1, 0, 0, byte(radix), 10, byte(width / 2)})
 	binary.BigEndian.PutUint32(c.p[8:], uint32(width))
+	for i := range width {
+		c.mod[1-i%2] *= uint64(radix) // v is u, or one more
+	}
+	c.b = (bits.Len64(c.mod[1]-1) + 7) / 8 // ⌈⌈v·log2(radix)⌉ / 8⌉, without rounding errors
 	return c, nil
 }
 
-func power(radix, exponent int) uint64 {
-	n := uint64(1)
-	for range exponent {
-		n *= uint64(radix)
-	}
-	return n
-}
-
-// Size is the number of integers that the cipher works on: 0 to Size() − 1.
-func (c *Cipher) Size() int64 { return c.size }
-
 // Encrypt returns the number that n becomes under tweak, which may have any length and need not be secret: another tweak gives
-// another mapping. Encrypt panics if n is not within 0 to Size() − 1, where nothing is one to one.
+// another mapping. Encrypt panics if n is not one of the cipher's numbers.
 func (c *Cipher) Encrypt(tweak []byte, n int64) int64 {
-	return c.join(c.encrypt(tweak, c.split(n)))
+	return c.join(c.roundFunction(tweak).encrypt(c.split(n)))
 }
 
-// Decrypt returns the number that [Cipher.Encrypt] turned into n under the same tweak. It panics if n is not within 0 to
-// Size() − 1. A wrong tweak or key is not noticed: it gives another number.
+// Decrypt returns the number that [Cipher.Encrypt] turned into n under the same tweak. It panics as Encrypt does. A wrong tweak or
+// key goes unnoticed: it gives another number.
 func (c *Cipher) Decrypt(tweak []byte, n int64) int64 {
-	return c.join(c.decrypt(tweak, c.split(n)))
+	return c.join(c.roundFunction(tweak).decrypt(c.split(n)))
 }
 
-// halves are A and B, the integers that the first u numerals and the last v ones stand for.
-type halves struct{ a, b uint64 }
-
-func (c *Cipher) split(n int64) halves {
+// split returns A and B, the integers that the first u numerals and the last v ones stand for.
+func (c *Cipher) split(n int64) (a, b uint64) {
 	if n < 0 || n >= c.size {
 		panic(fmt.Sprintf("ff1: %d is not within 0 to %d", n, c.size-1))
 	}
-	return halves{uint64(n) / c.mod[1], uint64(n) % c.mod[1]}
+	return uint64(n) / c.mod[1], uint64(n) % c.mod[1]
 }
 
-func (c *Cipher) join(h halves) int64 { return int64(h.a*c.mod[1] + h.b) }
-
-const rounds = 10
-
-// encrypt is algorithm 7, FF1.Encrypt, from step 5 on.
-func (c *Cipher) encrypt(tweak []byte, x halves) halves {
-	f := c.roundFunction(tweak)
-	a, b := x.a, x.b
-	for i := range rounds {
-		m := c.mod[i%2]
-		a, b = b, (a+f.y(i, b, m))%m
-	}
-	return halves{a, b}
-}
-
-// decrypt is algorithm 8, FF1.Decrypt, from step 5 on.
-func (c *Cipher) decrypt(tweak []byte, x halves) halves {
-	f := c.roundFunction(tweak)
-	a, b := x.a, x.b
-	for i := rounds - 1; i >= 0; i-- {
-		m := c.mod[i%2]
-		a, b = (b+m-f.y(i, a, m))%m, a
-	}
-	return halves{a, b}
-}
+func (c *Cipher) join(a, b uint64) int64 { return int64(a*c.mod[1] + b) }
 
 // A roundFunction is what every round of one number applies. One goroutine uses it at a time.
 type roundFunction struct {
@@ -162,21 +119,42 @@ func (c *Cipher) roundFunction(tweak []byte) *roundFunction {
 	return f
 }
 
-// add adds the beginning of a block, the rest of which is zero.
+// add adds the beginning of a block, the rest of which is zero. With subtle.XORBytes, tweaks would escape to the heap.
 func (f *roundFunction) add(block []byte) {
 	for i, c := range block {
 		f.fixed[i] ^= c
 	}
 }
 
-// y is y modulo m in round i: the first d bytes of R, where num is the half that this round does not change.
+const rounds = 10
+
+// encrypt is algorithm 7, FF1.Encrypt, from step 5 on.
+func (f *roundFunction) encrypt(a, b uint64) (uint64, uint64) {
+	for i := range rounds {
+		m := f.mod[i%2]
+		a, b = b, (a+f.y(i, b, m))%m
+	}
+	return a, b
+}
+
+// decrypt is algorithm 8, FF1.Decrypt, from step 5 on.
+func (f *roundFunction) decrypt(a, b uint64) (uint64, uint64) {
+	for i := rounds - 1; i >= 0; i-- {
+		m := f.mod[i%2]
+		a, b = (b+m-f.y(i, a, m))%m, a
+	}
+	return a, b
+}
+
+// y is y modulo m in round i, where num is the half that this round does not change. It is made of the first d bytes of R, and S is
+// R: d is 8 if b is 4 or less, and 12 otherwise.
 func (f *roundFunction) y(i int, num, m uint64) uint64 {
 	f.r = f.fixed
 	f.r[blockSize-1-f.b] ^= byte(i)
 	low := f.r[blockSize-8:] // num has at most b bytes, so adding 8 adds nothing to i
 	binary.BigEndian.PutUint64(low, binary.BigEndian.Uint64(low)^num)
 	f.block.Encrypt(f.r[:], f.r[:])
-	if f.d == 8 {
+	if f.b <= 4 {
 		return binary.BigEndian.Uint64(f.r[:]) % m
 	}
 	return bits.Rem64(uint64(binary.BigEndian.Uint32(f.r[:])), binary.BigEndian.Uint64(f.r[4:]), m)

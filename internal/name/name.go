@@ -13,60 +13,50 @@ import (
 
 const longest = 64 // bytes
 
-// Check returns an error that says what is wrong with a type or a key prefix, and what is allowed. Neither may hold colons and
+// Check returns an error that says what is wrong with a type or a key prefix, and what is allowed. Neither may contain colons or
 // braces, which keys are built with. Names that look the same, or that a database takes for the same, must not be two series. So
 // a name has no letter that prints nothing, and Unicode's normalization form NFKC leaves it as it is.
+//
+// Normalization takes large tables that grow with Unicode; golang.org/x/text is where the Go project keeps them.
 func Check(name string) error {
+	const allowed = "allowed are letters, digits and - _ . /"
 	switch {
 	case name == "":
 		return errors.New("empty; allowed are 1 to 64 bytes")
 	case len(name) > longest:
 		return fmt.Errorf("%d bytes; allowed are 1 to %d", len(name), longest)
-	}
-	for i := range len(name) { // runs for every number, and most names are ASCII
-		if !allowedASCII(name[i]) {
-			return checkUnicode(name)
-		}
-	}
-	return nil
-}
-
-// allowedASCII reports whether c is an ASCII character that a name may have.
-func allowedASCII(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.IndexByte("-_./", c) >= 0
-}
-
-// checkUnicode is Check for a name that is not ASCII. Normalization takes large tables that grow with Unicode;
-// golang.org/x/text is where the Go project keeps them.
-func checkUnicode(name string) error {
-	const allowed = "allowed are letters, digits and - _ . /"
-	if !utf8.ValidString(name) {
+	case !strings.ContainsFunc(name, needsUnicode): // checked for every number, and true of most names
+		return nil
+	case !utf8.ValidString(name):
 		return errors.New("not valid UTF-8; " + allowed)
 	}
 	for _, r := range name {
 		switch {
-		case r < utf8.RuneSelf && allowedASCII(byte(r)):
+		case !needsUnicode(r):
 		case !unicode.IsLetter(r) && !unicode.IsDigit(r):
 			return fmt.Errorf("it has %q (%U); %s", r, r, allowed)
 		case printsNothing(r):
 			return fmt.Errorf("it has %U, which prints nothing; %s", r, allowed)
 		}
 	}
-	if norm.NFKC.QuickSpanString(name) == len(name) {
-		return nil
-	}
-	// One change can involve several characters, such as the parts of a Hangul syllable.
-	for rest := name; rest != ""; {
+	// NFKC can change several characters at once, such as the parts of a Hangul syllable.
+	for rest := name[norm.NFKC.QuickSpanString(name):]; rest != ""; {
 		end := norm.NFKC.NextBoundaryInString(rest, true)
 		part := rest[:end]
 		if normal := norm.NFKC.String(part); normal != part {
 			points := strings.Trim(fmt.Sprintf("%U", []rune(part)), "[]")
-			return fmt.Errorf("it has %q (%s), which NFKC changes to %q; allowed are letters and digits as NFKC leaves them, "+
-				"and - _ . /", part, points, normal)
+			return fmt.Errorf("it has %q (%s), which NFKC changes to %q; allowed are letters and digits "+
+				"as NFKC leaves them, and - _ . /", part, points, normal)
 		}
 		rest = rest[end:]
 	}
 	return nil
+}
+
+// needsUnicode reports whether r is anything but an ASCII character that a name may have: letters, - . / and digits, or _.
+func needsUnicode(r rune) bool {
+	lower := r | 0x20
+	return (lower < 'a' || lower > 'z') && (r < '-' || r > '9') && r != '_'
 }
 
 // printsNothing reports whether a letter is blank: a filler, which Unicode lists as ignorable, or a blank among hieroglyphs.

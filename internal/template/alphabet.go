@@ -12,13 +12,18 @@ type alphabet struct {
 	widest       int // so that every sequence stays below 10^15
 }
 
-var (
-	decimal = &alphabet{"decimal", "0123456789", maxWidth}
-	base32  = &alphabet{"base32", "0123456789ABCDEFGHJKMNPQRSTVWXYZ", 9} // Crockford's: no letter is misread
-	base36  = &alphabet{"base36", "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ", 9}
-)
+var decimal = &alphabet{"decimal", "0123456789", maxWidth}
 
-// largest is the largest sequence of so many digits, at most the widest.
+// alphabets are those that a template names. That of base32 is Crockford's, without look-alikes.
+var alphabets = map[string]*alphabet{
+	"base32": {"base32", "0123456789ABCDEFGHJKMNPQRSTVWXYZ", 9},
+	"base36": {"base36", "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ", 9},
+}
+
+// zeros are as many as any field is padded with.
+const zeros = "000000000000000"
+
+// largest returns the largest sequence of width digits, which are at most the widest.
 func (a *alphabet) largest(width int) int64 {
 	n := int64(1)
 	for range width {
@@ -27,13 +32,13 @@ func (a *alphabet) largest(width int) int64 {
 	return n - 1
 }
 
-// appendPadded appends n, with leading zeros up to width digits, if it has no more, and in decimal otherwise.
+// appendPadded appends n with leading zeros up to width digits. A wider or negative n is appended in decimal.
 func appendPadded(b []byte, n int64, width int, a *alphabet) []byte {
 	if n < 0 {
 		return strconv.AppendInt(b, n, 10)
 	}
 	at := len(b)
-	b = append(b, "000000000000000"[:width]...)
+	b = append(b, zeros[:width]...)
 	base, rest := int64(len(a.digits)), n
 	for i := len(b) - 1; rest > 0; i-- {
 		if i < at {
@@ -45,22 +50,15 @@ func appendPadded(b []byte, n int64, width int, a *alphabet) []byte {
 	return b
 }
 
-// parseDigits is the inverse of appendPadded for what is not wider than its padding.
+// parseDigits is the inverse of appendPadded for an n that is not wider than its padding.
 func parseDigits(s string, a *alphabet) (int64, error) {
 	v := int64(0)
 	for i := range len(s) {
 		digit := strings.IndexByte(a.digits, s[i])
 		if digit < 0 {
-			return 0, fmt.Errorf("%q stands where %d digits belong%s", s, len(s), a.note())
+			return 0, fmt.Errorf("got %q, want %d %s digits (%s)", s, len(s), a.name, a.digits)
 		}
 		v = v*int64(len(a.digits)) + int64(digit)
 	}
 	return v, nil
-}
-
-func (a *alphabet) note() string {
-	if a == decimal {
-		return ""
-	}
-	return " of " + a.name + ", " + a.digits
 }

@@ -8,5 +8,9 @@ func Determines(layout string, unit calendar.Unit, start calendar.YearStart) boo
 	if err != nil {
 		panic(err)
 	}
-	return l.determines(unit, start)
+	usual, err := parseLayout(usualDate(calendar.Calendar{Unit: unit, YearStart: start}))
+	if err != nil {
+		panic(err)
+	}
+	return l.tells(&usual, start)
 }

@@ -9,29 +9,33 @@ import (
 	"github.com/dailyserial/serial/internal/ff1"
 )
 
-// A hidden turns sequences into what is printed of them, and back.
+// A hidden encrypts sequences for print, and decrypts them.
 type hidden struct {
 	cipher      *ff1.Cipher
-	prefix      string // of keys
-	fingerprint string // tells one key from another, and not what it is
+	prefix      string // of keys in Redis
+	fingerprint string // tells one key from another without revealing it
 }
 
-func newHidden(key []byte, prefix string, a *alphabet, width int, grows bool) (*hidden, error) {
-	const least = 1_000_000
-	if grows || a.largest(width) < least-1 {
-		return nil, fmt.Errorf("serial: WithHiddenSequence: the template has %d sequences; "+
-			"allowed are a million or more of one width: {seq:6} to {seq:15}, {seq:4:base32}, {seq:4:base36} or wider, without +", a.largest(width))
+// Hide makes the template print sequences encrypted. prefix is that of keys in Redis.
+func (t *Template) Hide(key []byte, prefix string) error {
+	if n := t.alphabet.largest(t.seqWidth); t.grows || n < 999_999 {
+		return fmt.Errorf("serial: WithHiddenSequence: the template has %d sequences; allowed are a million or more "+
+			"of one width: {seq:6} to {seq:15}, {seq:4:base32}, {seq:4:base36} or wider, without +", n)
 	}
-	cipher, err := ff1.New(key, len(a.digits), width)
+	cipher, err := ff1.New(key, len(t.alphabet.digits), t.seqWidth)
 	if err != nil {
-		return nil, fmt.Errorf("serial: WithHiddenSequence: %w", err)
+		return fmt.Errorf("serial: WithHiddenSequence: %w", err)
 	}
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte("serial: fingerprint of a key for hidden sequences"))
-	return &hidden{cipher, prefix, hex.EncodeToString(mac.Sum(nil)[:8])}, nil
+	t.hidden = hidden{cipher, prefix, hex.EncodeToString(mac.Sum(nil)[:8])}
+	return nil
 }
 
-// encrypt returns what is printed of a sequence.
+// Fingerprint returns what tells one key of hidden sequences from another without revealing it, "" where none are hidden.
+func (t *Template) Fingerprint() string { return t.hidden.fingerprint }
+
+// encrypt returns the number that is printed instead of a sequence.
 func (h *hidden) encrypt(typ, label string, seq int64) int64 {
 	var buf [256]byte
 	return h.cipher.Encrypt(h.tweak(buf[:0], typ, label), seq)
@@ -48,18 +52,4 @@ func (h *hidden) tweak(b []byte, typ, label string) []byte {
 	b = append(append(b, h.prefix...), ":{"...)
 	b = append(append(b, typ...), "}:"...)
 	return append(b, label...)
-}
-
-// Hide has sequences printed encrypted. prefix is that of keys in Redis.
-func (t *Template) Hide(key []byte, prefix string) (err error) {
-	t.hidden, err = newHidden(key, prefix, t.alphabet, t.seqWidth, t.grows)
-	return err
-}
-
-// Fingerprint tells one key of hidden sequences from another, and not what it is. It is "" where none are hidden.
-func (t *Template) Fingerprint() string {
-	if t.hidden == nil {
-		return ""
-	}
-	return t.hidden.fingerprint
 }

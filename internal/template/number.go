@@ -12,32 +12,35 @@ import (
 	"github.com/dailyserial/serial/internal/calendar"
 )
 
-// PrintNumber returns a number as text. date is as printed; the label of the period is what a hidden sequence depends on. The text
-// is "" if the template needs a date and has none. A sequence wider than the template's padding is printed in full, in decimal.
+// PrintNumber returns a number as text. date is as printed; a hidden sequence depends on the period's label. The text is "" if the
+// template prints a date and date is "". A sequence wider than the template's padding is printed in full, in decimal.
 func (t *Template) PrintNumber(typ, date, label string, seq int64) string {
-	if t.date != nil && date == "" {
+	if date == "" && t.date.text != "" {
 		return ""
 	}
 	var buf [128]byte // on the stack: the returned string is the only allocation
 	b := buf[:0]
-	check := -1 // where its characters belong
+	check := -1 // place of its characters
 	for i := range t.fields {
-		switch fl := &t.fields[i]; fl.kind {
+		switch f := &t.fields[i]; f.kind {
 		case fieldLiteral:
-			b = append(b, fl.text...)
+			b = append(b, f.text...)
 		case fieldType:
 			b = append(b, typ...)
 		case fieldDate:
 			b = append(b, date...)
 		case fieldSeq:
-			b = t.appendSeq(b, typ, label, seq)
+			if t.hidden.cipher != nil && seq >= 0 && seq <= t.Largest() {
+				seq = t.hidden.encrypt(typ, label, seq)
+			}
+			b = appendPadded(b, seq, t.seqWidth, t.alphabet)
 		case fieldCheck:
 			check = len(b)
-			b = append(b, t.check.blank()...)
+			b = append(b, f.text...)
 		}
 	}
 	if check >= 0 {
-		t.check.fill(b, check)
+		checkOf(t.check, b[:check], b, check)
 	}
 	return string(b)
 }
@@ -45,29 +48,16 @@ func (t *Template) PrintNumber(typ, date, label string, seq int64) string {
 // Int64 returns a number as one integer: the date as printed, from coarse to fine, followed by the padded sequence.
 func (t *Template) Int64(date string, seq int64) (int64, error) {
 	switch {
-	case t.hidden != nil:
+	case t.hidden.cipher != nil:
 		return 0, errors.New("serial: Int64: the sequence is hidden, and would not be in the integer")
 	case t.alphabet != decimal:
 		return 0, fmt.Errorf("serial: Int64: the sequence is printed in %s", t.alphabet.name)
 	case seq < 0 || seq > decimal.largest(t.seqWidth):
 		return 0, fmt.Errorf("serial: Int64: sequence %d has outgrown its %d digits", seq, t.seqWidth)
 	}
-	var digits []byte
-	if t.date != nil {
-		order, ok := t.date.sortable()
-		if !ok || date == "" {
-			return 0, fmt.Errorf("serial: Int64: a date of %s makes no integers that sort", t.date.names())
-		}
-		for _, p := range order {
-			rest := date
-			for _, fl := range t.date.fields {
-				if fl.part == p {
-					digits = append(digits, rest[:fl.width]...)
-					break
-				}
-				rest = rest[fl.width:]
-			}
-		}
+	digits, ok := t.date.sortable(date)
+	if !ok {
+		return 0, fmt.Errorf("serial: Int64: dates of %q do not sort as integers", t.date.text)
 	}
 	digits = appendPadded(digits, seq, t.seqWidth, decimal)
 	v, err := strconv.ParseInt(string(digits), 10, 64)
@@ -77,59 +67,30 @@ func (t *Template) Int64(date string, seq int64) (int64, error) {
 	return v, nil
 }
 
-// appendSeq appends a sequence as it is printed.
-func (t *Template) appendSeq(b []byte, typ, label string, seq int64) []byte {
-	if t.hidden != nil && seq >= 0 && seq <= t.Largest() {
-		seq = t.hidden.encrypt(typ, label, seq)
-	}
-	return appendPadded(b, seq, t.seqWidth, t.alphabet)
-}
-
-// printDate returns the date of a reading of the clock, "" without one.
-func (t *Template) printDate(wall time.Time) string {
-	if t.date == nil {
-		return ""
-	}
-	return t.date.print(wall, t.calendar.YearStart)
-}
-
-// A Date is what a printed date stands for.
+// A Date is the meaning of a printed date.
 type Date struct {
 	Text  string    // as printed
 	Label string    // of the period
 	Start time.Time // first instant of the period
-	First time.Time // first instant of what is printed
+	First time.Time // first instant in the period at which it is printed
 }
 
-// FindDate returns what a printed date stands for. It remembers the last one, since numbers that are parsed often have the same.
+// FindDate returns the meaning of a printed date. It remembers the last one, since numbers parsed in a row often share it.
 func (t *Template) FindDate(text string) (*Date, error) {
-	if last, ok := t.last.Load().(*Date); ok && last.Text == text {
+	if last := t.last.Load(); last != nil && last.Text == text {
 		return last, nil
 	}
-	d, err := t.newDate(strings.Clone(text)) // a copy does not keep the number alive
+	at, err := t.findDate(text)
 	if err != nil {
 		return nil, err
 	}
-	t.last.Store(d)
-	return d, nil
-}
-
-func (t *Template) newDate(text string) (*Date, error) {
-	p, from := t.calendar.At(time.Unix(0, 0)), int64(0)
-	if t.date != nil {
-		at, err := t.date.find(text, t.calendar)
-		if err != nil {
-			return nil, err
-		}
-		var to int64
-		p = t.calendar.At(at)
-		from, to, _ = t.date.spanAt(t.calendar, at, p) // it may have begun before 1970
-		if from >= to {
-			return nil, fmt.Errorf("%s is not before the end of %s", text, calendar.FormatLabel(p.Label))
-		}
+	p := t.calendar.At(at)
+	from, to, _ := t.spanIn(p, at) // it may have begun before 1970
+	if from >= to {
+		return nil, fmt.Errorf("%s is not before the end of %s", text, calendar.FormatLabel(p.Label))
 	}
-	d := &Date{Text: text, Label: p.Label}
-	d.Start, d.First = t.instants(p.Start, from)
+	d := &Date{strings.Clone(text), p.Label, t.timeOf(p.Start), t.timeOf(from)} // a copy does not keep the number alive
+	t.last.Store(d)
 	return d, nil
 }
 
@@ -170,14 +131,14 @@ func (r *Reader) findDate(text string) (*Date, error) {
 	return d, err
 }
 
-// parseNumber takes apart a number. findDate returns what a printed date stands for.
+// parseNumber takes apart a number. findDate returns the meaning of a printed date.
 func (t *Template) parseNumber(s string, findDate func(string) (*Date, error)) (n Number, err error) {
 	bad := func(msg string, args ...any) (Number, error) {
 		err := fmt.Errorf(msg, args...)
-		return Number{}, fmt.Errorf("%w: %.200q is no number of this generator: %w", ErrInvalidNumber, s, err)
+		return Number{}, fmt.Errorf("%w: %.200q is not a number of this scheme: %w", ErrInvalidNumber, s, err)
 	}
 	if len(s) <= t.fixed {
-		return bad("it has %d bytes, the least is %d", len(s), t.fixed+1)
+		return bad("it has %d bytes; at least %d are needed", len(s), t.fixed+1)
 	}
 	seqWidth := t.seqIn(s)
 	typeWidth := len(s) - t.fixed - (seqWidth - t.seqWidth)
@@ -187,44 +148,40 @@ func (t *Template) parseNumber(s string, findDate func(string) (*Date, error)) (
 	case typeWidth < 1:
 		return bad("nothing is left for its type")
 	}
-	date := ""
-	var wrong error // of a sequence; what a check digit says of it comes first
-	rest := s
+	var date string
+	var wrong error // the error of a sequence, which gives way to that of a check digit
+	end := 0        // end of the text read so far
+	read := func(width int) string {
+		end += width
+		return s[end-width : end]
+	}
 	for i := range t.fields {
-		fl := &t.fields[i]
-		width := fl.width
-		switch fl.kind {
-		case fieldType:
-			width = typeWidth
-		case fieldSeq:
-			width = seqWidth
-		}
-		part := rest[:width]
-		rest = rest[width:]
-		switch fl.kind {
+		switch f := &t.fields[i]; f.kind {
 		case fieldLiteral:
-			if part != fl.text {
-				err = fmt.Errorf("%q stands where %q belongs", part, fl.text)
+			if text := read(len(f.text)); text != f.text {
+				err = fmt.Errorf("got %q, want %q", text, f.text)
 			}
 		case fieldType:
-			err = t.CheckType(part)
-			n.Type = part
+			n.Type = read(typeWidth)
+			err = t.CheckType(n.Type)
 		case fieldDate:
-			date = part
-			if last, ok := t.last.Load().(*Date); !ok || last.Text != date {
+			date = read(len(f.text))
+			if last := t.last.Load(); last == nil || last.Text != date {
 				_, err = t.date.read(date)
 			}
 		case fieldSeq:
-			n.Seq, err = parseDigits(part, t.alphabet)
+			text := read(seqWidth)
+			n.Seq, err = parseDigits(text, t.alphabet)
 			switch {
-			case t.hidden != nil:
+			case t.hidden.cipher != nil:
 			case n.Seq < 1:
 				wrong = errors.New("its sequence is 0, the first is 1")
-			case width > t.seqWidth && part[0] == '0':
-				wrong = fmt.Errorf("its sequence %s is padded to more than %d digits", part, t.seqWidth)
+			case seqWidth > t.seqWidth && text[0] == '0':
+				wrong = fmt.Errorf("its sequence %s is padded to more than %d digits", text, t.seqWidth)
 			}
 		case fieldCheck:
-			err = t.check.verify(s, len(s)-len(rest)-width)
+			err = verifyCheck(t.check, s, end)
+			read(len(f.text))
 		}
 		if err != nil {
 			return bad("%w", err)
@@ -234,16 +191,16 @@ func (t *Template) parseNumber(s string, findDate func(string) (*Date, error)) (
 	if err = cmp.Or(wrong, err); err != nil {
 		return bad("%w", err)
 	}
-	if t.hidden != nil {
+	if t.hidden.cipher != nil {
 		if n.Seq = t.hidden.decrypt(n.Type, n.Date.Label, n.Seq); n.Seq < 1 {
-			return bad("it stands for sequence 0, and the first is 1")
+			return bad("its sequence is 0 when decrypted, the first is 1")
 		}
 	}
 	return n, nil
 }
 
-// seqIn returns how many bytes of s the sequence takes; s is longer than fixed. For a growing sequence it cuts off the fields
-// between the sequence and the end of s that the type is not at, which have a fixed width, and counts the digits there.
+// seqIn returns how many bytes of s the sequence takes; s is longer than fixed. On one side of a growing sequence, all fields have a
+// fixed width, because the type is on the other: seqIn cuts these off and counts the digits that s then ends or begins with.
 func (t *Template) seqIn(s string) int {
 	const digits = "0123456789"
 	if !t.grows {
@@ -251,13 +208,13 @@ func (t *Template) seqIn(s string) int {
 	}
 	at := find(t.fields, fieldSeq)
 	if find(t.fields, fieldType) < at {
-		for _, fl := range t.fields[at+1:] {
-			s = s[:len(s)-fl.width]
+		for _, f := range t.fields[at+1:] {
+			s = s[:len(s)-len(f.text)]
 		}
 		return len(s) - len(strings.TrimRight(s, digits))
 	}
-	for _, fl := range t.fields[:at] {
-		s = s[fl.width:]
+	for _, f := range t.fields[:at] {
+		s = s[len(f.text):]
 	}
 	return len(s) - len(strings.TrimLeft(s, digits))
 }

@@ -11,8 +11,8 @@ import (
 type Span struct {
 	calendar.Period
 	From, To int64     // its first instant and the first one after it, Unix seconds
-	Earlier  int64     // seconds before From at which the period first printed the same; 0 unless that comes again
-	Reading  time.Time // of the clock, which is printed
+	Earlier  int64     // seconds from the first time that the period printed this date to From; 0 unless it comes again
+	Reading  time.Time // reading of the clock that is printed, as if it were UTC
 	Date     string    // as printed, "" where it is not known
 }
 
@@ -22,12 +22,9 @@ func (s *Span) Contains(t int64) bool { return s.From <= t && t < s.To }
 // SpanAt returns the span of an instant.
 func (t *Template) SpanAt(at time.Time) Span {
 	p := t.calendar.At(at)
-	s := Span{Period: *p, From: p.Start, To: p.End, Reading: p.Wall}
-	if t.date == nil {
-		return s
-	}
-	s.From, s.To, s.Reading = t.date.spanAt(t.calendar, at, p)
-	s.Date = t.printDate(s.Reading)
+	s := Span{Period: *p}
+	s.From, s.To, s.Reading = t.spanIn(p, at)
+	s.Date = t.date.print(s.Reading, t.calendar.YearStart)
 	if t.repeats {
 		if first, err := t.FindDate(s.Date); err == nil {
 			s.Earlier = s.From - first.First.Unix()
@@ -36,12 +33,32 @@ func (t *Template) SpanAt(at time.Time) Span {
 	return s
 }
 
-// SpanOf returns the span of a whole period, for a number of which nobody knows when in the period it was issued. It has no date
-// where that varies within the period.
+// spanIn returns the first instant of an instant's span, the first one after it, and the reading of the clock that is printed. p is
+// the instant's period.
+func (t *Template) spanIn(p *calendar.Period, at time.Time) (from, to int64, reading time.Time) {
+	from, to, c := p.Start, p.End, t.calendar
+	if t.date.has == t.usual.has {
+		return from, to, p.Wall
+	}
+	for printed := year; printed <= second; printed++ {
+		if t.date.has[printed] {
+			units := c.With(parts[printed].unit)
+			if printed == year {
+				units.YearStart = calendar.YearStart{}
+			}
+			unit := units.At(at)
+			from, to = max(from, unit.Start), min(to, unit.End)
+		}
+	}
+	return from, to, c.With(t.date.finest).At(at).Wall
+}
+
+// SpanOf returns a whole period as a span, for a number whose time of issue within the period is not known. It has no date where
+// that varies within the period.
 func (t *Template) SpanOf(p *calendar.Period) Span {
 	s := Span{Period: *p, From: p.Start, To: p.End, Reading: p.Wall}
 	if !t.varies {
-		s.Date = t.printDate(p.Wall)
+		s.Date = t.date.print(p.Wall, t.calendar.YearStart)
 	}
 	return s
 }
@@ -49,31 +66,21 @@ func (t *Template) SpanOf(p *calendar.Period) Span {
 // DatedSpan returns the span of an instant, or an error if the instant has no date that can be printed.
 func (t *Template) DatedSpan(at time.Time) (Span, error) {
 	if c := t.calendar; !c.Covers(at) {
-		last := "9999"
-		if c.Unit == calendar.Never {
-			last = "before " + time.Unix(calendar.EndOfNever, 0).UTC().Format(time.RFC3339)
-		}
-		return Span{}, fmt.Errorf("serial: a number at Unix time %d in %v: allowed are 1970 to %s",
-			at.Unix(), c.Location, last)
+		return Span{}, fmt.Errorf("serial: a number at Unix time %d in %v: allowed are 1970 to 9999, "+
+			"and with Never only before 9999-12-31T00:00:00Z", at.Unix(), c.Location)
 	}
 	s := t.SpanAt(at)
 	return s, t.CheckYear(s.Reading)
 }
 
-// Instants returns the first instant of a span's period, and that of what is printed of the date, zero where it is not known.
+// Instants returns the first instant of a span's period, and the first at which the period prints the span's date: zero if that date
+// is not known.
 func (t *Template) Instants(s *Span) (start, date time.Time) {
-	start, date = t.instants(s.Start, s.From-s.Earlier)
-	if s.Date == "" && t.date != nil {
-		date = time.Time{}
+	if s.Date != "" || t.date.text == "" {
+		date = t.timeOf(s.From - s.Earlier)
 	}
-	return start, date
+	return t.timeOf(s.Start), date
 }
 
-// instants returns two Unix times in the calendar's time zone.
-func (t *Template) instants(start, first int64) (a, b time.Time) {
-	a = time.Unix(start, 0).In(t.calendar.Location)
-	if b = a; first != start {
-		b = time.Unix(first, 0).In(t.calendar.Location)
-	}
-	return a, b
-}
+// timeOf returns a Unix time in the calendar's time zone.
+func (t *Template) timeOf(unix int64) time.Time { return time.Unix(unix, 0).In(t.calendar.Location) }

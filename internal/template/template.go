@@ -1,5 +1,5 @@
-// Package template parses the templates that numbers are printed by, proves that no two numbers print alike, and prints and
-// parses the numbers.
+// Package template parses the templates of numbers, proves that no two numbers of a template print alike, and prints and parses
+// numbers.
 package template
 
 import (
@@ -16,22 +16,23 @@ import (
 	"unicode/utf8"
 
 	"github.com/dailyserial/serial/internal/calendar"
+	"github.com/dailyserial/serial/internal/checkdigit"
 	"github.com/dailyserial/serial/internal/name"
 )
 
-// Default is the template that is used where none is given. Its date suits days.
+// Default is the default template. Its date suits days.
 const Default = "{type}{date:yyyyMMdd}{seq:4}"
 
 const (
-	defaultWidth = 4
-	maxWidth     = 15  // a Lua number is a double: from 16 digits on, sequences would repeat
-	maxTemplate  = 256 // bytes: every answer of NextOnce holds one
+	defaultWidth = "4"
+	maxWidth     = 15  // digits; Lua numbers are doubles, so sequences of 16 digits would repeat
+	maxTemplate  = 256 // bytes; every answer that NextOnce stores has one
 )
 
 // MaxSequence is the largest sequence that any template prints.
 const MaxSequence int64 = 1e15 - 1
 
-// These are errors of package serial.
+// These errors are package serial's own.
 var (
 	ErrInvalidType   = errors.New("serial: invalid type")
 	ErrInvalidNumber = errors.New("serial: invalid number")
@@ -43,17 +44,18 @@ var (
 type Template struct {
 	text     string
 	fields   []field // literals, type, date, sequence and check, as in the template
-	date     *layout // nil without a date
+	date     layout  // of the date; empty without one
+	usual    layout  // the usual date of the calendar's periods
 	fixed    int     // bytes of all fields but the type, with a sequence that has not grown
 	seqWidth int     // digits that the sequence is padded to
 	grows    bool    // the sequence may be wider than seqWidth
 	alphabet *alphabet
-	check    *check            // nil for none
-	hidden   *hidden           // nil for a sequence that is printed as it is
-	varies   bool              // what is printed of the date may change within a period
-	repeats  bool              // what is printed of the date may come again within a period
-	calendar calendar.Calendar // of the numbers
-	last     atomic.Value      // the last date found: *Date
+	check    checkdigit.Algorithm // zero for none
+	hidden   hidden               // zero for a sequence that is printed as it is
+	varies   bool                 // the printed date may change within a period
+	repeats  bool                 // a printed date may come again after another one
+	calendar calendar.Calendar    // of the numbers
+	last     atomic.Pointer[Date] // the last date found
 }
 
 type fieldKind int
@@ -66,172 +68,178 @@ const (
 	fieldCheck
 )
 
+var fieldNames = [...]string{fieldType: "type", fieldSeq: "seq", fieldDate: "date", fieldCheck: "check"}
+
 // A field is a part of a template, or of a date layout.
 type field struct {
-	kind  fieldKind
-	part  part   // of a date layout
-	width int    // bytes; 0 for the type
-	text  string // text of a literal, or token of a part of a date
+	kind fieldKind
+	part part   // part of a date; separator outside of date layouts
+	text string // literal, token or layout, or zeros in place of a sequence or check: as wide as the field
 }
 
-// allowedFields is what messages say of a template.
-const allowedFields = "allowed are {type}, {date:LAYOUT}, {seq:WIDTH} and {check:ALGORITHM}"
+// allowedFields is the end of messages about a template.
+const allowedFields = "allowed are {type}, {date:LAYOUT}, {seq:WIDTH} and {check:ALGORITHM}, each once"
 
-// Parse parses a template for the numbers of a calendar. Whether it tells their periods apart is for [Template.Prove] to say.
+// Parse parses a template for the numbers of a calendar. [Template.Prove] tells whether it tells their periods apart.
 func Parse(template string, c calendar.Calendar) (*Template, error) {
 	t := &Template{text: template, calendar: c, alphabet: decimal}
-	bad := func(msg string, args ...any) (*Template, error) {
-		return nil, fmt.Errorf("serial: template %q: %s", template, fmt.Sprintf(msg, args...))
+	t.date, _ = parseLayout("")
+	t.usual, _ = parseLayout(usualDate(c))
+	if err := t.parse(); err != nil {
+		return nil, fmt.Errorf("serial: template %.256q: %w", template, err)
 	}
-	if len(template) > maxTemplate {
-		return nil, fmt.Errorf("serial: template %.80q...: it has %d bytes; allowed are up to %d",
-			template, len(template), maxTemplate)
+	t.varies, t.repeats = !t.usual.tells(&t.date, c.YearStart), !t.date.tells(&t.date, c.YearStart)
+	return t, nil
+}
+
+func (t *Template) parse() error {
+	switch {
+	case len(t.text) > maxTemplate:
+		return fmt.Errorf("it has %d bytes; allowed are up to %d", len(t.text), maxTemplate)
+	case !utf8.ValidString(t.text):
+		return errors.New("not valid UTF-8")
 	}
-	if !utf8.ValidString(template) {
-		return bad("not valid UTF-8")
-	}
-	seen := map[string]int{}
-	for rest := template; rest != ""; {
+	for rest := t.text; rest != ""; {
 		switch {
 		case strings.HasPrefix(rest, "{{"), strings.HasPrefix(rest, "}}"):
 			t.fields = appendLiteral(t.fields, rest[:1])
 			rest = rest[2:]
 		case rest[0] == '}':
-			return bad("a single } at byte %d; write }} for a brace", len(template)-len(rest))
-		case rest[0] != '{':
-			i := strings.IndexAny(rest, "{}")
-			if i < 0 {
-				i = len(rest)
-			}
-			t.fields = appendLiteral(t.fields, rest[:i])
-			rest = rest[i:]
-		default:
+			return fmt.Errorf("a single } at byte %d; write }} for a brace", len(t.text)-len(rest))
+		case rest[0] == '{':
 			body, after, closed := strings.Cut(rest[1:], "}")
 			if !closed {
-				return bad("the field %s is not closed; write {{ for a brace", rest)
+				return fmt.Errorf("the field %s is not closed; write {{ for a brace", rest)
 			}
-			name, arg, hasArg := strings.Cut(body, ":")
-			var err error
-			switch {
-			case name == "type" && !hasArg:
-				t.fields = append(t.fields, field{kind: fieldType})
-			case name == "seq":
-				err = t.parseSeq(arg, hasArg)
-			case name == "date":
-				if t.date, err = parseLayout(arg); err == nil {
-					t.fields = append(t.fields, field{kind: fieldDate, width: t.date.width})
-				}
-			case name == "check":
-				if t.check, err = newCheck(arg); err == nil {
-					t.fields = append(t.fields, field{kind: fieldCheck, width: len(t.check.blank())})
-				}
-			default:
-				return bad("unknown field {%s}; %s", body, allowedFields)
-			}
-			if err != nil {
-				return bad("{%s}: %v", body, err)
-			}
-			if seen[name]++; seen[name] > 1 {
-				return bad("{%s} stands twice; "+
-					"{type}, {date:LAYOUT}, {seq:WIDTH} and {check:ALGORITHM} each stand once", name)
+			if err := t.parseField(body); err != nil {
+				return err
 			}
 			rest = after
+		default:
+			t.fields = appendLiteral(t.fields, rest[:1])
+			rest = rest[1:]
 		}
 	}
-	for _, name := range []string{"type", "seq"} {
-		if seen[name] == 0 {
-			return bad("{%s} is missing; {type}, {date:LAYOUT} and {seq:WIDTH} each stand once", name)
+	for _, kind := range []fieldKind{fieldType, fieldSeq} {
+		if find(t.fields, kind) < 0 {
+			return fmt.Errorf("{%s} is missing; %s", fieldNames[kind], allowedFields)
 		}
 	}
 	if err := t.checkGrowth(); err != nil {
-		return bad("{seq:%d+}: %v", t.seqWidth, err)
+		return fmt.Errorf("{seq:%d+}: %w", t.seqWidth, err)
 	}
-	if t.check != nil && t.check.digitsOnly() && t.alphabet != decimal {
-		return bad("{check:%s} covers digits only, and the sequence is printed in %s; take %s",
-			t.check.Name, t.alphabet.name, checksOfLetters)
+	if t.check.Width > 0 && !t.check.Letters && t.alphabet != decimal {
+		return fmt.Errorf("{check:%s} covers digits only, and the sequence is printed in %s; "+
+			"allowed are 97-10 and 37-36", t.check.Name, t.alphabet.name)
 	}
-	for _, fl := range t.fields {
-		t.fixed += fl.width
+	for _, f := range t.fields {
+		t.fixed += len(f.text)
 	}
-	return t, nil
-}
-
-// Prove refuses a template that could print numbers of different periods alike.
-func (t *Template) Prove() error {
-	if t.date == nil {
-		if t.calendar.Unit != calendar.Never {
-			return fmt.Errorf("serial: template %q: {date} is missing; "+
-				"{type}, {date:LAYOUT} and {seq:WIDTH} each stand once, and only numbers of Never need no date", t.text)
-		}
-		return nil
-	}
-	if err := t.date.check(t.calendar); err != nil {
-		return fmt.Errorf("serial: template %q: {date:%s}: %w", t.text, t.date.text, err)
-	}
-	t.varies, t.repeats = t.date.varies(t.calendar), !t.date.unbroken(t.calendar.YearStart)
 	return nil
 }
 
-func (t *Template) parseSeq(arg string, hasArg bool) error {
-	t.seqWidth = defaultWidth
-	if hasArg {
-		count, name, hasAlphabet := strings.Cut(arg, ":")
-		if hasAlphabet {
-			switch name {
-			case base32.name:
-				t.alphabet = base32
-			case base36.name:
-				t.alphabet = base36
-			default:
-				return fmt.Errorf("%q is no alphabet; allowed are base32 and base36, and none for decimal digits", name)
-			}
+// parseField parses the text between the braces of a field.
+func (t *Template) parseField(body string) (err error) {
+	name, arg, hasArg := strings.Cut(body, ":")
+	f := field{kind: fieldKind(slices.Index(fieldNames[:], name))}
+	switch {
+	case f.kind == fieldType && !hasArg:
+	case f.kind == fieldSeq:
+		if !hasArg {
+			arg = defaultWidth
 		}
-		var digits string
-		digits, t.grows = strings.CutSuffix(count, "+")
-		if t.grows && hasAlphabet {
+		err = t.parseSeq(arg)
+		f.text = zeros[:t.seqWidth]
+	case f.kind == fieldDate:
+		if t.date, err = parseLayout(arg); err == nil && t.date.has == (layout{}).has {
+			err = fmt.Errorf("it prints nothing of the date: %s is missing; %s", parts[year].name, allowedTokens)
+		}
+		f.text = arg
+	case f.kind == fieldCheck:
+		var ok bool
+		if t.check, ok = checkdigit.Find(arg); !ok {
+			err = fmt.Errorf("unknown check digit %q; allowed are %s", arg, strings.Join(checkdigit.Names(), ", "))
+		}
+		f.text = zeros[:t.check.Width]
+	default:
+		return fmt.Errorf("unknown field {%s}; %s", body, allowedFields)
+	}
+	switch {
+	case err != nil:
+		return fmt.Errorf("{%s}: %w", body, err)
+	case find(t.fields, f.kind) >= 0:
+		return fmt.Errorf("{%s} appears twice; %s", name, allowedFields)
+	}
+	t.fields = append(t.fields, f)
+	return nil
+}
+
+func (t *Template) parseSeq(arg string) error {
+	count, name, hasAlphabet := strings.Cut(arg, ":")
+	digits, grows := strings.CutSuffix(count, "+")
+	more := ", followed by + for a sequence that may grow wider"
+	if hasAlphabet {
+		a := alphabets[name]
+		switch {
+		case a == nil:
+			return fmt.Errorf("unknown alphabet %q; allowed are base32 and base36, and none for decimal digits", name)
+		case grows:
 			return fmt.Errorf("a sequence in %s cannot grow; only a decimal one can", name)
 		}
-		width, err := strconv.ParseUint(digits, 10, 8)
-		if err != nil || width < 1 || int(width) > t.alphabet.widest || digits[0] == '0' {
-			more := ", with + behind it for a sequence that may grow wider"
-			if hasAlphabet {
-				more = ""
-			}
-			return fmt.Errorf("%q is no width; allowed are 1 to %d%s", count, t.alphabet.widest, more)
-		}
-		t.seqWidth = int(width)
+		t.alphabet, more = a, ""
 	}
-	t.fields = append(t.fields, field{kind: fieldSeq, width: t.seqWidth})
+	width, _ := strconv.Atoi(digits)
+	if width < 1 || width > t.alphabet.widest || strconv.Itoa(width) != digits {
+		return fmt.Errorf("width %q; allowed are 1 to %d%s", count, t.alphabet.widest, more)
+	}
+	t.seqWidth, t.grows = width, grows
 	return nil
 }
 
-// checkGrowth refuses a growing sequence whose digits could not be told from what stands beside them: number 11 of type A
-// would read like number 1 of type A1. Between two literals, the sequence is all the digits that stand there.
+// checkGrowth refuses a growing sequence whose digits cannot be told from the text next to them: number 11 of type A would read
+// like number 1 of type A1. Between two literals, all digits belong to the sequence.
 func (t *Template) checkGrowth() error {
-	if !t.grows {
-		return nil
+	var before, after string // text around the sequence, with digits for everything but literals
+	text := &before
+	for _, f := range t.fields {
+		switch f.kind {
+		case fieldSeq:
+			text = &after
+		case fieldLiteral:
+			*text += f.text
+		case fieldDate:
+			*text += t.date.print(time.Time{}, t.calendar.YearStart)
+		default:
+			*text += "0"
+		}
 	}
-	fields := slices.Clone(t.fields)
-	if date := find(fields, fieldDate); date >= 0 {
-		fields = slices.Replace(fields, date, date+1, t.date.fields...)
-	}
-	bounds := func(fl field, edge func(string) (rune, int)) bool {
-		r, _ := edge(fl.text)
-		return fl.kind == fieldLiteral && fl.part == separator && !unicode.IsDigit(r)
-	}
-	at := find(fields, fieldSeq)
-	if at == 0 || !bounds(fields[at-1], utf8.DecodeLastRuneInString) {
-		return errors.New("a sequence that may grow needs a literal that ends in no digit right before it, such as -")
-	}
-	if at+1 < len(fields) && !bounds(fields[at+1], utf8.DecodeRuneInString) {
-		return errors.New("a sequence that may grow needs a literal that begins with no digit right after it, " +
-			"such as -, or to end the template")
+	last, _ := utf8.DecodeLastRuneInString(before)
+	first, _ := utf8.DecodeRuneInString(after)
+	switch {
+	case t.grows && (before == "" || unicode.IsDigit(last)):
+		return errors.New("a sequence that may grow needs a literal right before it that does not end in a digit, " +
+			"such as -")
+	case t.grows && unicode.IsDigit(first):
+		return errors.New("a sequence that may grow needs a literal right after it that does not begin with a digit, " +
+			"such as -, or the end of the template")
 	}
 	return nil
 }
 
+// find returns the index of the field of a kind, or -1 if there is none.
 func find(fields []field, kind fieldKind) int {
-	return slices.IndexFunc(fields, func(fl field) bool { return fl.kind == kind })
+	return slices.IndexFunc(fields, func(f field) bool { return f.kind == kind })
+}
+
+// Prove refuses a template that could print numbers of different periods alike, or whose date does not suit the calendar.
+func (t *Template) Prove() error {
+	if t.date.text == "" && t.calendar.Unit != calendar.Never {
+		return fmt.Errorf("serial: template %q: {date} is missing; only numbers of Never need none", t.text)
+	}
+	if err := t.date.check(t.calendar, &t.usual); err != nil {
+		return fmt.Errorf("serial: template %q: {date:%s}: %w", t.text, t.date.text, err)
+	}
+	return nil
 }
 
 // Largest returns the largest sequence that the template can print.
@@ -242,64 +250,53 @@ func (t *Template) Largest() int64 {
 	return t.alphabet.largest(t.seqWidth)
 }
 
-// CheckType refuses types whose numbers the template cannot print: what a check digit covers are ASCII letters.
+// CheckType refuses types whose numbers the template cannot print. Check digits that cover letters cover ASCII letters only.
 func (t *Template) CheckType(typ string) error {
 	if err := name.Check(typ); err != nil {
 		return fmt.Errorf("%w %.80q: %w", ErrInvalidType, typ, err)
 	}
-	if t.check == nil || t.check.digitsOnly() {
-		return nil
-	}
-	for i := range len(typ) {
-		if typ[i] >= utf8.RuneSelf {
-			return fmt.Errorf("%w %.80q: {check:%s} covers letters; allowed are ASCII letters, digits and - _ . /",
-				ErrInvalidType, typ, t.check.Name)
-		}
+	if t.check.Letters && utf8.RuneCountInString(typ) != len(typ) {
+		return fmt.Errorf("%w %.80q: {check:%s} covers letters; allowed are ASCII letters, digits and - _ . /",
+			ErrInvalidType, typ, t.check.Name)
 	}
 	return nil
 }
 
-// CheckYear refuses a reading of the clock whose year the template would print like another one.
+// CheckYear refuses a reading of the clock in a year that the template would print like another one.
 func (t *Template) CheckYear(wall time.Time) error {
-	if t.date == nil {
-		return nil
-	}
-	return t.date.checkYear(wall, t.calendar.YearStart)
+	return t.date.checkYear(readingOf(wall, t.calendar.YearStart))
 }
 
-// Text returns the template as it was written.
-func (t *Template) Text() string { return t.text }
-
-// Varies reports whether what is printed of the date may change within a period.
+// Varies reports whether the printed date may change within a period.
 func (t *Template) Varies() bool { return t.varies }
 
 // PrintsSeconds reports whether the date has the second.
-func (t *Template) PrintsSeconds() bool { return t.date != nil && t.date.has[second] }
+func (t *Template) PrintsSeconds() bool { return t.date.has[second] }
 
 // PrintsBusinessYear reports whether the date has a part of the business year.
 func (t *Template) PrintsBusinessYear() bool {
-	return t.date != nil && (t.date.has[businessYear] || t.date.has[businessEnd] || t.date.has[quarter])
+	return t.date.has[businessYear] || t.date.has[businessEnd] || t.date.has[quarter]
 }
 
 // PrintMark returns a hash of all that could make two processes print different sequences of a period alike: the order of fields
 // and tokens, the alphabet, the check digit and the key. Widths, literals and spellings are not in it.
 func (t *Template) PrintMark() string {
-	var text strings.Builder
-	for _, fl := range t.fields {
-		switch fl.kind {
+	var text string
+	for _, f := range t.fields {
+		switch f.kind {
 		case fieldType:
-			text.WriteString("type;")
+			text += "type;"
 		case fieldDate:
-			text.WriteString("date:" + t.date.usual() + ";")
+			text += "date:" + strings.Join(t.date.tokens, " ") + ";"
 		case fieldSeq:
-			text.WriteString("seq:" + t.alphabet.name + ";")
+			text += "seq:" + t.alphabet.name + ";"
 		case fieldCheck:
-			text.WriteString("check:" + t.check.Name + ";")
+			text += "check:" + t.check.Name + ";"
 		}
 	}
-	if t.hidden != nil {
-		text.WriteString("hidden:" + t.hidden.fingerprint)
+	if key := t.Fingerprint(); key != "" {
+		text += "hidden:" + key
 	}
-	sum := sha256.Sum256([]byte(text.String()))
-	return hex.EncodeToString(sum[:6]) // with it, most records have no field above 64 bytes, which Redis keeps compact
+	sum := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(sum[:6]) // so that most records have no field above 64 bytes, which Redis keeps compact
 }
