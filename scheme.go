@@ -151,12 +151,13 @@ func (s *Scheme) Span(at time.Time) (start, end time.Time, err error) {
 }
 
 // Period returns the period of at: its label, as in keys and in a ledger, its first instant, and the first instant after it. If the
-// date of at is not in 1970 to 9999 in the Scheme's time zone, all three are zero.
+// date of at is not in 1970 to 9999 in the Scheme's time zone, all three are zero. With [Never], the dates are those of UTC.
 func (s *Scheme) Period(at time.Time) (label string, start, end time.Time) {
-	if !s.calendar.Covers(at) {
+	p, unix := s.calendar.At(at), at.Unix()
+	// West of Greenwich, the period of Never begins in 1969.
+	if !s.calendar.Covers(at) && (s.calendar.Unit != calendar.Never || unix < p.Start || unix >= p.End) {
 		return "", time.Time{}, time.Time{}
 	}
-	p := s.calendar.At(at)
 	return p.Label, s.local(p.Start), s.local(p.End)
 }
 
