@@ -76,7 +76,7 @@ func New(c Config) *Issuer {
 	}
 	i.nowhere = &Span{stored: i.Store.NewPeriod("0", 0, 0, 0, 0, 0)}
 	i.nowhere.Label = "0"
-	i.memory = memory{types: map[string]*entry{}, keys: i.Store.KeysOf, endless: c.Calendar.Unit == calendar.Never}
+	i.memory = memory{types: map[string]*entry{}, keys: i.Store.KeysOf, made: time.Now(), endless: c.Calendar.Unit == calendar.Never}
 	i.nodes = redisrun.NewNodes(runner, func(n *redisrun.Node) *node {
 		created := &node{Node: n, issuer: i}
 		created.batches = coalesce.New(n.Together, created.send)
