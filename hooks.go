@@ -103,15 +103,15 @@ func (g *Generator) finish(ctx context.Context, c *issue.Call, began time.Time, 
 	if g.hooks == nil || c == nil {
 		return err
 	}
-	typ, e := c.Type(), c.Events()
+	e := c.Events()
 	if e.Corrected {
 		tell(ctx, g.hooks.ClockCorrected, ClockInfo{e.Offset, e.Before})
 	}
 	if e.Lost != nil {
-		tell(ctx, g.hooks.Lost, LostInfo{typ, g.local(e.Lost.Start), e.Held})
+		tell(ctx, g.hooks.Lost, LostInfo{e.Type, g.local(e.Lost.Start), e.Held})
 	}
 	if e.Opened != nil {
-		tell(ctx, g.hooks.Opened, OpenedInfo{typ, g.local(e.Opened.Start), e.OpenedAt.Sub(began)})
+		tell(ctx, g.hooks.Opened, OpenedInfo{e.Type, g.local(e.Opened.Start), e.OpenedAt.Sub(began)})
 	}
 	return err
 }

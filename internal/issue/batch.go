@@ -90,7 +90,9 @@ func (n *node) send(batches []*batch) {
 		n.finish(first, r, err)
 		return
 	}
-	n.issuer.Store.TakeAll(ctx, &left, n.Node, takes, func(i int, r store.Reply, err error) { n.finish(batches[i], r, err) })
+	n.issuer.Store.TakeAll(ctx, &left, n.Node, takes, func(i int, r store.Reply, err error) {
+		n.finish(batches[i], r, err)
+	})
 }
 
 // finish hands a reply to the callers of a batch.

@@ -1,12 +1,14 @@
 package issue
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
 	"sync/atomic"
 	"time"
 
+	"github.com/dailyserial/serial/internal/budget"
 	"github.com/dailyserial/serial/internal/redisrun"
 )
 
@@ -22,19 +24,18 @@ type flight struct {
 
 // startFlight makes what the call's period needs the call's flight, until End. It returns the flight of another caller, if one is
 // under way.
-func (c *Call) startFlight() (others *flight) {
-	s := &c.session
-	if c.flight != nil {
-		if c.flight.key.start == s.span.Start {
+func (s *session) startFlight() (others *flight) {
+	if s.flight != nil {
+		if s.flight.key.start == s.span.Start {
 			return nil
 		}
-		c.endFlight(nil) // of a period that is over
+		s.endFlight(nil) // of a period that is over
 	}
 	started := &flight{key: batchKey{strings.Clone(s.typ), s.span.Start}, done: make(chan struct{})}
 	if others, found := s.issuer.flights.LoadOrStore(started.key, started); found {
 		return others.(*flight)
 	}
-	c.flight = started
+	s.flight = started
 	return nil
 }
 
@@ -42,36 +43,36 @@ func (c *Call) startFlight() (others *flight) {
 // caller has left a step that goes on: that ends by itself.
 func (c *Call) End(err error) {
 	if !c.left {
-		c.endFlight(err)
+		c.session.endFlight(err)
 	}
 }
 
 // endFlight ends the call's flight, if it has one.
-func (c *Call) endFlight(err error) {
-	f := c.flight
+func (s *session) endFlight(err error) {
+	f := s.flight
 	if f == nil {
 		return
 	}
-	c.flight = nil
+	s.flight = nil
 	if redisrun.IsOutage(err) {
 		f.err = err
 	}
-	c.session.issuer.flights.Delete(f.key)
+	s.issuer.flights.Delete(f.key)
 	close(f.done)
 }
 
 // sawOthers notes that a server has answered, and that others are at work.
-func (c *Call) sawOthers() {
-	c.session.budget.Renew()
-	if c.flight != nil {
-		c.flight.others.Add(1)
+func (s *session) sawOthers() {
+	s.budget.Renew()
+	if s.flight != nil {
+		s.flight.others.Add(1)
 	}
 }
 
 // waitFlight waits for another caller of this process, as long as ctx lives, or as the call may wait for others if that has no
 // deadline. Time for which that caller waits for servers is charged to this call too.
-func (c *Call) waitFlight(ctx context.Context, f *flight) Outcome {
-	b := &c.session.budget
+func (s *session) waitFlight(ctx context.Context, f *flight) Outcome {
+	b := &s.budget
 	for others := f.others.Load(); b.Wait() > 0; {
 		if b.Answer() <= 0 {
 			return Outcome{Err: redisrun.Outage(fmt.Errorf("serial: Redis failed: %w", redisrun.ErrNoAnswer))}
@@ -83,7 +84,7 @@ func (c *Call) waitFlight(ctx context.Context, f *flight) Outcome {
 		case <-f.done:
 			ended = true
 		case <-ctx.Done():
-			return c.gaveUp(ctx.Err())
+			return s.gaveUp(ctx.Err())
 		case <-time.After(limit):
 		}
 		if took := time.Since(start); f.outside.Load() {
@@ -93,7 +94,7 @@ func (c *Call) waitFlight(ctx context.Context, f *flight) Outcome {
 		}
 		if now := f.others.Load(); now != others {
 			others = now
-			c.sawOthers()
+			s.sawOthers()
 		}
 		switch {
 		case ended && f.err != nil:
@@ -102,5 +103,20 @@ func (c *Call) waitFlight(ctx context.Context, f *flight) Outcome {
 			return Outcome{Step: Again}
 		}
 	}
-	return c.waitedTooLong()
+	return s.waitedTooLong()
+}
+
+// waitedTooLong ends a call that has waited for others as long as it may.
+func (s *session) waitedTooLong() Outcome {
+	return Outcome{Err: fmt.Errorf("serial: %s %s was not opened within %v: %w", s.typ, s.span.Label, budget.Others,
+		cmp.Or(s.lockErr, ErrTaken))}
+}
+
+// gaveUp ends a call whose context ended while a period was opened or a block set aside.
+func (s *session) gaveUp(end error) Outcome {
+	what := "its period to be opened"
+	if s.issuer.Reserve != nil {
+		what += " and for its ledger, which may itself wait for a transaction that the caller holds"
+	}
+	return Outcome{Err: fmt.Errorf("serial: gave up waiting for %s, for %s: %w", s.typ, what, end)}
 }

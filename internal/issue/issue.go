@@ -6,7 +6,6 @@ package issue
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -76,7 +75,9 @@ func New(c Config) *Issuer {
 	}
 	i.nowhere = &Span{stored: i.Store.NewPeriod("0", 0, 0, 0, 0, 0)}
 	i.nowhere.Label = "0"
-	i.memory = memory{types: map[string]*entry{}, keys: i.Store.KeysOf, made: time.Now(), endless: c.Calendar.Unit == calendar.Never}
+	i.memory = memory{
+		types: map[string]*entry{}, keys: i.Store.KeysOf, made: time.Now(), endless: c.Calendar.Unit == calendar.Never,
+	}
 	i.nodes = redisrun.NewNodes(runner, func(n *redisrun.Node) *node {
 		created := &node{Node: n, issuer: i}
 		created.batches = coalesce.New(n.Together, created.send)
@@ -107,12 +108,9 @@ func (i *Issuer) newSpan(t time.Time) *Span {
 // without it, such as an opening, may still call End and Events; nothing else.
 type Call struct {
 	session session
-	request string       // ID of a request that may come again, "" for none
 	found   *store.Reply // to the take that found the counter missing
 	waits   int          // for others, up to 10
-	lockErr error        // last failure of the lock servers
 	checked bool         // the clocks have been compared, for Prepare
-	flight  *flight      // that others of this process wait for, nil for none
 	left    bool         // the caller has left a step that goes on
 }
 
@@ -126,7 +124,7 @@ func (i *Issuer) NewCall(ctx context.Context, typ, request string) (*Call, error
 		node = i.nodes.Of(ctx, i.Store.RecordKey(typ))
 	}
 	_, limited := ctx.Deadline()
-	return &Call{session: session{issuer: i, typ: typ, node: node, budget: budget.New(limited)}, request: request}, nil
+	return &Call{session: session{issuer: i, typ: typ, request: request, node: node, budget: budget.New(limited)}}, nil
 }
 
 // A Step is what a step of the sequence leads to.
@@ -176,20 +174,10 @@ func (c *Call) outcome(r store.Reply, err error) Outcome {
 		c.found = &found
 		return Outcome{Step: Missing}
 	case r.Status == store.Claimed:
-		c.sawOthers()
+		s.sawOthers()
 		return Outcome{Step: Wait}
 	case r.Status == store.Late, r.Status == store.Clock:
 		return Outcome{Step: Wait}
 	}
 	return Outcome{Err: s.refuse(r)}
-}
-
-// answer is a request with what its answer keeps, so that the same text comes again: the printed date, the template, and which key
-// hides the sequence. It is zero for a call without a request.
-func (c *Call) answer() store.Request {
-	if c.request == "" {
-		return store.Request{}
-	}
-	printed := strconv.Quote(c.session.span.Date) + " " + strconv.Quote(c.session.issuer.Template)
-	return store.Request{ID: c.request, Printed: printed, Key: c.session.issuer.Key}
 }

@@ -23,8 +23,8 @@ func (c *Call) Open(ctx context.Context, n int, lock Lock) Outcome {
 	return c.result(redisrun.Await(ctx, redisrun.NoLimit, func() (out Outcome, _ error) {
 		steady := context.WithoutCancel(ctx)
 		defer func() {
-			c.giveBack(steady, lock)
-			c.endFlight(out.Err)
+			c.session.giveBack(steady, lock)
+			c.session.endFlight(out.Err)
 		}()
 		return a.open(ctx, steady, n), nil
 	}))
@@ -33,11 +33,11 @@ func (c *Call) Open(ctx context.Context, n int, lock Lock) Outcome {
 // refill has a block set aside for a counter that is there, but at its ceiling or not as it was left, and issues n numbers from
 // it. The next step is Again where another caller of this process did that. It goes on without a caller who leaves.
 func (c *Call) refill(ctx context.Context, n int) Outcome {
-	if others := c.startFlight(); others != nil {
-		return c.waitFlight(ctx, others)
+	if others := c.session.startFlight(); others != nil {
+		return c.session.waitFlight(ctx, others)
 	}
 	return c.result(redisrun.Await(ctx, redisrun.NoLimit, func() (out Outcome, _ error) {
-		defer func() { c.endFlight(out.Err) }()
+		defer func() { c.session.endFlight(out.Err) }()
 		for {
 			a := &attempt{call: c}
 			if out = a.refill(context.WithoutCancel(ctx), n); out.Step != Wait {
@@ -53,7 +53,7 @@ func (c *Call) refill(ctx context.Context, n int) Outcome {
 // result is the outcome of a step that goes on without a caller who leaves.
 func (c *Call) result(out Outcome, err error) Outcome {
 	if c.left = err != nil; c.left {
-		return c.gaveUp(err)
+		return c.session.gaveUp(err)
 	}
 	return out
 }
@@ -78,7 +78,7 @@ func (a *attempt) open(ctx, steady context.Context, n int) Outcome {
 	if s.issuer.Floor != nil {
 		purpose = store.ForFloor
 	}
-	defer c.giveBack(steady, a)
+	defer s.giveBack(steady, a)
 	r, err := a.look(steady, n, purpose)
 	if err != nil || r.Status != store.Reserved {
 		if out := c.outcome(r, err); out.Step != Missing {
@@ -131,7 +131,7 @@ func (a *attempt) opened(r store.Reply, err error) Outcome {
 
 // refill is one attempt at a block for a counter that is there.
 func (a *attempt) refill(ctx context.Context, n int) Outcome {
-	defer a.call.giveBack(ctx, a)
+	defer a.call.session.giveBack(ctx, a)
 	r, err := a.look(ctx, n, store.ForCeiling)
 	if err == nil && r.Status == store.Reserved {
 		r, err = a.install(ctx, store.Open{N: n, Checked: r.Now, Lease: LockExpiry})
@@ -157,7 +157,7 @@ func (a *attempt) look(ctx context.Context, n int, purpose store.Purpose) (r sto
 	}
 	s.aim()
 	for again := true; again; {
-		take.Series, take.ClockUntrusted, take.Request = s.series(), s.node.clockUntrusted(), c.answer()
+		take.Series, take.ClockUntrusted, take.Request = s.series(), s.node.clockUntrusted(), s.answer()
 		r, err = s.issuer.Store.Take(ctx, &s.budget, s.node.Node, &take)
 		again, err = s.follow(ctx, &r, err)
 	}
@@ -170,7 +170,9 @@ func (a *attempt) look(ctx context.Context, n int, purpose store.Purpose) (r sto
 // askFloor asks the floor, which has until then, and the caller's context, to answer. A block has to lie above the answer.
 func (a *attempt) askFloor(ctx context.Context, until time.Time) (int64, error) {
 	s := &a.call.session
-	used, err := a.askOutside(ctx, until, func(ctx context.Context) (int64, error) { return s.issuer.Floor(ctx, s.typ, s.start()) })
+	used, err := a.askOutside(ctx, until, func(ctx context.Context) (int64, error) {
+		return s.issuer.Floor(ctx, s.typ, s.start())
+	})
 	if err != nil {
 		return 0, fmt.Errorf("serial: the floor of %s %s: %w", s.typ, s.span.Label, err)
 	}
@@ -183,11 +185,13 @@ func (a *attempt) askFloor(ctx context.Context, until time.Time) (int64, error) 
 
 // askOutside asks a floor or a ledger, which has until then to answer, and as long as the call has time for it. One that heeds its
 // context answers in time with an error of its own; one that doesn't is not waited for.
-func (a *attempt) askOutside(ctx context.Context, until time.Time, ask func(context.Context) (int64, error)) (int64, error) {
+func (a *attempt) askOutside(
+	ctx context.Context, until time.Time, ask func(context.Context) (int64, error),
+) (int64, error) {
 	start, b := time.Now(), &a.call.session.budget
 	rest := min(floorMargin/2, b.Answer())
 	limit := max(0, min(until.Sub(start), b.Answer()-rest))
-	if f := a.call.flight; f != nil {
+	if f := a.call.session.flight; f != nil {
 		f.outside.Store(true)
 		defer f.outside.Store(false)
 	}
@@ -221,8 +225,8 @@ func (a *attempt) reserve(ctx context.Context, n int) error {
 		most = 2 * widest
 	}
 	if after < above || after > most {
-		return redisrun.Outage(fmt.Errorf("serial: the ledger of %s %s set aside %d above %d and answered %d: allowed are %d to %d",
-			s.typ, label, size, above, after, above, most))
+		return redisrun.Outage(fmt.Errorf("serial: the ledger of %s %s set aside %d above %d and answered %d: "+
+			"allowed are %d to %d", s.typ, label, size, above, after, above, most))
 	}
 	a.block.After, a.block.Upto = min(after, widest), min(after+size, widest)
 	return nil
@@ -231,7 +235,7 @@ func (a *attempt) reserve(ctx context.Context, n int) error {
 // install sends open, for the period that was looked at: Redis refuses it if that is over. With a claim, a block is set aside
 // first.
 func (a *attempt) install(ctx context.Context, o store.Open) (store.Reply, error) {
-	c, s := a.call, &a.call.session
+	s := &a.call.session
 	if a.claimed {
 		if !time.Now().Before(a.until) {
 			return store.Reply{Status: store.Late}, nil
@@ -242,10 +246,11 @@ func (a *attempt) install(ctx context.Context, o store.Open) (store.Reply, error
 		o.Block = &a.block
 	}
 	asked := s.span
-	if s.aim(); s.span.Start != asked.Start { // what is printed of the date may have changed since the period was looked at
+	s.aim() // what is printed of the date may have changed since the period was looked at
+	if s.span.Start != asked.Start {
 		s.span = asked
 	}
-	o.Series, o.Base, o.Request = s.series(), s.issuer.Base, c.answer()
+	o.Series, o.Base, o.Request = s.series(), s.issuer.Base, s.answer()
 	r, err := s.issuer.Store.Open(ctx, &s.budget, s.node.Node, &o)
 	err = s.observe(&r, err)
 	a.claimed = a.claimed && (err != nil || r.Status != store.Issued && r.Status != store.Exhausted)
@@ -267,10 +272,9 @@ func (a *attempt) Release(ctx context.Context, patience time.Duration) {
 }
 
 // giveBack gives back what the call holds, and waits a little for that: not for a server that has failed already.
-func (c *Call) giveBack(ctx context.Context, held interface {
+func (s *session) giveBack(ctx context.Context, held interface {
 	Release(ctx context.Context, patience time.Duration)
 }) {
-	s := &c.session
 	patience, start := time.Duration(0), time.Now()
 	if !s.silent {
 		patience = max(0, min(LockPatience, s.budget.Answer()))

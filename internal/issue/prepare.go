@@ -59,8 +59,8 @@ func (c *Call) Prepare(ctx context.Context, p *calendar.Period) Outcome {
 func (c *Call) PrepareAboveFloor(ctx context.Context, lock Lock) Outcome {
 	s := &c.session
 	next := s.span
-	defer c.endFlight(nil)
-	defer c.giveBack(ctx, lock)
+	defer s.endFlight(nil)
+	defer s.giveBack(ctx, lock)
 	r, begun, err := c.prepare(ctx, next, store.FloorToAsk())
 	if err == nil && !begun && r.Status == store.NeedsFloor {
 		s.span = next
@@ -86,7 +86,8 @@ func (c *Call) prepare(ctx context.Context, next *Span, floor store.Floor) (r st
 			return r, true, nil
 		}
 		r, err = s.issuer.Store.Prepare(ctx, &s.budget, s.node.Node, &store.Prepare{
-			Series: s.series(), Next: &next.stored, Base: s.issuer.Base, Floor: floor, Checked: s.issuer.MaxSkew < 0 || c.checked,
+			Series: s.series(), Next: &next.stored, Base: s.issuer.Base, Floor: floor,
+			Checked: s.issuer.MaxSkew < 0 || c.checked,
 		})
 		if r.Status == store.Lost || r.WasThere {
 			s.span = next // whose counter it is

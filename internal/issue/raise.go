@@ -26,7 +26,7 @@ func (c *Call) Raise(ctx context.Context, purpose store.Purpose, seq int64) erro
 
 // raise is one attempt at Raise. ctx is the caller's, and steady does not end. A take of no numbers tells how the period stands.
 func (a *attempt) raise(ctx, steady context.Context, purpose store.Purpose, seq int64) Outcome {
-	c, s := a.call, &a.call.session
+	s := &a.call.session
 	r, err := a.look(ctx, 0, store.All)
 	if err != nil && !(Refused(err, Unconfirmed) && r.Last < seq) { // nothing depends on that one
 		return Outcome{Err: err}
@@ -58,12 +58,12 @@ func (a *attempt) raise(ctx, steady context.Context, purpose store.Purpose, seq 
 	}
 	if s.issuer.Reserve != nil {
 		asked := s.span
-		defer c.giveBack(steady, a)
+		defer s.giveBack(steady, a)
 		switch r, err = a.look(steady, 0, purpose); {
 		case err != nil:
 			return Outcome{Err: err}
 		case r.Status == store.Claimed:
-			c.sawOthers()
+			s.sawOthers()
 			return Outcome{Step: Wait}
 		case s.span.Start != asked.Start:
 			return Outcome{Step: Wait}
@@ -74,7 +74,8 @@ func (a *attempt) raise(ctx, steady context.Context, purpose store.Purpose, seq 
 	}
 	// For the period that was looked at: if that is over by now, nothing is written.
 	r, err = a.install(steady, store.Open{Purpose: purpose, Floor: store.FloorAt(floor)})
-	if Refused(err, store.Exhausted) || err == nil && r.Status == store.Issued && !missing { // exhausted: so was it without a ledger
+	// A period that is exhausted was so without a ledger too.
+	if Refused(err, store.Exhausted) || err == nil && r.Status == store.Issued && !missing {
 		return Outcome{}
 	}
 	return a.opened(r, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -59,6 +60,7 @@ func (k *clock) learn(r *store.Reply) (offset, before time.Duration) {
 type session struct {
 	issuer    *Issuer
 	typ       string
+	request   string // ID of a request that may come again, "" for none
 	node      *node
 	span      *Span // of the last script sent
 	budget    budget.Budget
@@ -66,6 +68,8 @@ type session struct {
 	elsewhere int           // consecutive answers since aim that its clock is not in the span
 	slept     time.Duration // until its clock had caught up
 	silent    bool          // the server did not answer the last script
+	flight    *flight       // that others of this process wait for, nil for none
+	lockErr   error         // last failure of the lock servers
 
 	mu     sync.Mutex // guards events, which a caller that left may read
 	events Events
@@ -73,6 +77,7 @@ type session struct {
 
 // Events are what a call came across that hooks tell. A Span that is nil stands for none.
 type Events struct {
+	Type           string
 	Opened         *Span     // that the call opened
 	OpenedAt       time.Time // when it was open
 	Lost           *Span     // whose counter is gone or went back
@@ -85,11 +90,10 @@ type Events struct {
 func (c *Call) Events() Events {
 	c.session.mu.Lock()
 	defer c.session.mu.Unlock()
-	return c.session.events
+	e := c.session.events
+	e.Type = c.session.typ
+	return e
 }
-
-// Type is the type that the call is for.
-func (c *Call) Type() string { return c.session.typ }
 
 // Span is the span of the last script that was sent.
 func (c *Call) Span() *Span { return c.session.span }
@@ -177,6 +181,16 @@ func (s *session) series() store.Series { return s.issuer.memory.series(s.typ, s
 
 // start is the first instant of the span's period.
 func (s *session) start() time.Time { return time.Unix(s.span.Start, 0).In(s.issuer.Calendar.Location) }
+
+// answer is a request with what its answer keeps, so that the same text comes again: the printed date, the template, and which key
+// hides the sequence. It is zero for a call without one.
+func (s *session) answer() store.Request {
+	if s.request == "" {
+		return store.Request{}
+	}
+	printed := strconv.Quote(s.span.Date) + " " + strconv.Quote(s.issuer.Template)
+	return store.Request{ID: s.request, Printed: printed, Key: s.issuer.Key}
+}
 
 // checkSkew refuses to open a period by a clock that is too far from this host's. r is the reply that told the server's time, which
 // was read at some moment between sending and receiving.

@@ -1,14 +1,11 @@
 package issue
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"time"
 
-	"github.com/dailyserial/serial/internal/budget"
 	"github.com/dailyserial/serial/internal/calendar"
 	"github.com/dailyserial/serial/internal/coalesce"
 	"github.com/dailyserial/serial/internal/redisrun"
@@ -18,7 +15,7 @@ import (
 // Take is the sequence's first step: it takes n numbers from a counter that is there. None are taken to see how the period stands.
 func (c *Call) Take(ctx context.Context, n int) Outcome {
 	s := &c.session
-	shared := n == 1 && c.request == "" && s.node.Known() // with callers who ask for the same
+	shared := n == 1 && s.request == "" && s.node.Known() // with callers who ask for the same
 	s.aim()
 	for {
 		var r store.Reply
@@ -51,7 +48,7 @@ func (c *Call) Take(ctx context.Context, n int) Outcome {
 func (c *Call) takeAlone(ctx context.Context, n int, shared bool, place coalesce.Place) (r store.Reply, err error) {
 	s := &c.session
 	take := store.Take{
-		Series: s.series(), N: n, Purpose: store.All, ClockUntrusted: s.node.clockUntrusted(), Request: c.answer(),
+		Series: s.series(), N: n, Purpose: store.All, ClockUntrusted: s.node.clockUntrusted(), Request: s.answer(),
 	}
 	if shared {
 		take.Purpose = store.Issue
@@ -100,23 +97,23 @@ func (c *Call) Lock(ctx context.Context, locks Locks) Outcome {
 	if s.issuer.Calendar.Unit == calendar.Second {
 		return Outcome{Step: Locked}
 	}
-	if others := c.startFlight(); others != nil {
-		return c.waitFlight(ctx, others)
+	if others := s.startFlight(); others != nil {
+		return s.waitFlight(ctx, others)
 	}
 	start := time.Now()
 	limit, _ := s.budget.Attempt()
 	lock, err := locks.Try(ctx, s.issuer.Store.LockKey(s.typ, s.span.Label), limit)
 	const attempt = 2 * LockPatience // to ask, and to give back what was granted
 	s.budget.Spend(time.Since(start), attempt)
-	c.lockErr = nil
+	s.lockErr = nil
 	switch {
 	case err == nil:
 		return Outcome{Step: Locked, Lock: lock}
 	case errors.Is(err, ErrTaken):
-		c.sawOthers()
+		s.sawOthers()
 		return Outcome{Step: Wait}
 	}
-	c.lockErr = err
+	s.lockErr = err
 	if redisrun.EndOf(ctx) == nil && redisrun.Transient(err) && s.budget.Answer() >= attempt {
 		return Outcome{Step: Wait}
 	}
@@ -128,7 +125,7 @@ func (c *Call) Wait(ctx context.Context) Outcome {
 	pause := min(2*time.Millisecond<<c.waits, 100*time.Millisecond)
 	pause = pause/2 + rand.N(pause)
 	if pause > c.session.budget.Wait() {
-		return c.waitedTooLong()
+		return c.session.waitedTooLong()
 	}
 	c.waits = min(c.waits+1, 10)
 	if err := redisrun.Sleep(ctx, pause); err != nil {
@@ -136,20 +133,4 @@ func (c *Call) Wait(ctx context.Context) Outcome {
 	}
 	c.session.budget.Spend(pause, pause)
 	return Outcome{Step: Again}
-}
-
-// waitedTooLong ends a call that has waited for others as long as it may.
-func (c *Call) waitedTooLong() Outcome {
-	s := &c.session
-	return Outcome{Err: fmt.Errorf("serial: %s %s was not opened within %v: %w", s.typ, s.span.Label, budget.Others,
-		cmp.Or(c.lockErr, ErrTaken))}
-}
-
-// gaveUp ends a call whose context ended while a period was opened or a block set aside.
-func (c *Call) gaveUp(end error) Outcome {
-	what := "its period to be opened"
-	if c.session.issuer.Reserve != nil {
-		what += " and for its ledger, which may itself wait for a transaction that the caller holds"
-	}
-	return Outcome{Err: fmt.Errorf("serial: gave up waiting for %s, for %s: %w", c.session.typ, what, end)}
 }
