@@ -28,7 +28,7 @@ func StartCluster(t testing.TB, args ...string) *Cluster {
 	}
 	do := func(s *Server, args ...any) {
 		t.Helper()
-		if err := s.do(args...).Err(); err != nil {
+		if err := s.Do(args...).Err(); err != nil {
 			t.Fatalf("redistest: %v: %v", args[:2], err)
 		}
 	}
@@ -61,7 +61,7 @@ func addSlots(first, last int) []any {
 
 // joined returns an error if the node does not see the whole cluster yet.
 func joined(s *Server) error {
-	info, err := s.do("CLUSTER", "INFO").Text()
+	info, err := s.Do("CLUSTER", "INFO").Text()
 	if err != nil {
 		return err
 	}

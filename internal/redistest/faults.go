@@ -16,10 +16,6 @@ import (
 
 // This file has what tests of faults do to servers, beyond stopping and restarting them.
 
-// Do sends one command on a connection of its own and tries it once. So nothing of it remains at the server, and a dead
-// server is an error at once.
-func (s *Server) Do(args ...any) *redis.Cmd { return s.do(args...) }
-
 // StartReplica starts a replica of master and returns when it is online. It is killed when t ends.
 func StartReplica(t testing.TB, master *Server, args ...string) *Server {
 	t.Helper()
@@ -34,12 +30,12 @@ func (s *Server) ReplicaOf(master *Server) error {
 	if master != nil {
 		host, port = "127.0.0.1", strconv.Itoa(master.port)
 	}
-	return errors.Join(s.do("REPLICAOF", host, port).Err(), s.do("CONFIG", "REWRITE").Err())
+	return errors.Join(s.Do("REPLICAOF", host, port).Err(), s.Do("CONFIG", "REWRITE").Err())
 }
 
 // IsMaster reports whether the server answers, and is a master.
 func (s *Server) IsMaster() bool {
-	role, err := s.do("ROLE").Slice()
+	role, err := s.Do("ROLE").Slice()
 	return err == nil && len(role) > 0 && role[0] == "master"
 }
 
@@ -52,20 +48,20 @@ func (s *Server) AwaitReplica(t testing.TB) {
 // CutOff cuts the replica's link to its master until Rejoin. Both live on, and the replica lags from now on.
 func (s *Server) CutOff(master *Server) error {
 	return errors.Join(
-		s.do("CONFIG", "SET", "masterauth", "wrong").Err(), // a master without a password refuses any
-		master.do("CLIENT", "KILL", "TYPE", "replica").Err())
+		s.Do("CONFIG", "SET", "masterauth", "wrong").Err(), // a master without a password refuses any
+		master.Do("CLIENT", "KILL", "TYPE", "replica").Err())
 }
 
 // Rejoin undoes CutOff.
 func (s *Server) Rejoin() error {
 	// Whoever promotes a replica makes it rewrite its configuration, and the wrong password must not come back with a
 	// restart.
-	return errors.Join(s.do("CONFIG", "SET", "masterauth", "").Err(), s.do("CONFIG", "REWRITE").Err())
+	return errors.Join(s.Do("CONFIG", "SET", "masterauth", "").Err(), s.Do("CONFIG", "REWRITE").Err())
 }
 
 // Save returns a snapshot (RDB) of the server's data, for Restore. The server must not use an append-only file.
 func (s *Server) Save() ([]byte, error) {
-	if err := s.do("SAVE").Err(); err != nil {
+	if err := s.Do("SAVE").Err(); err != nil {
 		return nil, err
 	}
 	return os.ReadFile(filepath.Join(s.dir, "dump.rdb"))
@@ -161,7 +157,7 @@ func StartReplicatedCluster(t testing.TB, args ...string) *Cluster {
 	}
 	for _, s := range slices.Concat(c.Servers, c.Replicas) {
 		eventually(t, "cluster", func() error {
-			nodes, err := s.do("CLUSTER", "NODES").Text()
+			nodes, err := s.Do("CLUSTER", "NODES").Text()
 			if err == nil && (strings.Count(nodes, "slave ") != 3 || strings.Contains(nodes, "handshake")) {
 				err = errors.New(nodes)
 			}
@@ -177,13 +173,13 @@ func StartReplicatedCluster(t testing.TB, args ...string) *Cluster {
 // insist repeats a command until it succeeds.
 func (s *Server) insist(t testing.TB, args ...any) {
 	t.Helper()
-	eventually(t, fmt.Sprint(args[:2]...), func() error { return s.do(args...).Err() })
+	eventually(t, fmt.Sprint(args[:2]...), func() error { return s.Do(args...).Err() })
 }
 
 func (s *Server) nodeID(t testing.TB) (id string) {
 	t.Helper()
 	eventually(t, "node", func() (err error) {
-		id, err = s.do("CLUSTER", "MYID").Text()
+		id, err = s.Do("CLUSTER", "MYID").Text()
 		return err
 	})
 	return id
@@ -201,7 +197,7 @@ func (c *Cluster) Pair(t testing.TB, i int) (master, replica *Server) {
 		if !master.IsMaster() || replica.IsMaster() {
 			return errors.New("no master, or two")
 		}
-		info, err := master.do("INFO", "replication").Text()
+		info, err := master.Do("INFO", "replication").Text()
 		if err == nil && !strings.Contains(info, "state=online") {
 			err = errors.New("the replica is not online")
 		}
@@ -234,14 +230,14 @@ func (c *Cluster) MoveSlot(t testing.TB, slot int, pause time.Duration) {
 	src.insist(t, "CLUSTER", "SETSLOT", slot, "MIGRATING", dstID)
 	for {
 		time.Sleep(pause)
-		keys, err := src.do("CLUSTER", "GETKEYSINSLOT", slot, 1).StringSlice()
+		keys, err := src.Do("CLUSTER", "GETKEYSINSLOT", slot, 1).StringSlice()
 		if err != nil {
 			t.Fatalf("redistest: keys of slot %d: %v", slot, err)
 		}
 		if len(keys) == 0 {
 			break
 		}
-		_ = src.do("MIGRATE", "127.0.0.1", dst.port, keys[0], 0, 1000).Err() // repeated if it fails
+		_ = src.Do("MIGRATE", "127.0.0.1", dst.port, keys[0], 0, 1000).Err() // repeated if it fails
 	}
 	for _, m := range []*Server{dst, src} { // the source has got no new keys: it redirects clients
 		m.insist(t, "CLUSTER", "SETSLOT", slot, "NODE", dstID)
@@ -250,7 +246,7 @@ func (c *Cluster) MoveSlot(t testing.TB, slot int, pause time.Duration) {
 
 // owns reports whether the server itself sees itself as the master of a slot.
 func (s *Server) owns(slot int) bool {
-	nodes, _ := s.do("CLUSTER", "NODES").Text()
+	nodes, _ := s.Do("CLUSTER", "NODES").Text()
 	for line := range strings.Lines(nodes) {
 		fields := strings.Fields(line)
 		if len(fields) < 8 || !strings.Contains(fields[2], "myself") || !strings.Contains(fields[2], "master") {
@@ -278,7 +274,7 @@ func StartSolo(t testing.TB, args ...string) *Server {
 	s := Start(t, append(args, "--cluster-enabled", "yes")...)
 	s.insist(t, addSlots(0, 16383)...)
 	eventually(t, "cluster", func() error { // takes the two seconds that a master waits after its start
-		info, err := s.do("CLUSTER", "INFO").Text()
+		info, err := s.Do("CLUSTER", "INFO").Text()
 		if err == nil && !strings.Contains(info, "cluster_state:ok\r\n") {
 			err = errors.New(info)
 		}

@@ -213,8 +213,9 @@ func (s *Server) launch() error {
 	}
 }
 
-// do sends a command on a connection of its own, so that nothing of the set-up remains in the server's client list.
-func (s *Server) do(args ...any) *redis.Cmd {
+// Do sends one command on a connection of its own and tries it once. So nothing of it remains in the server's client list, and a
+// dead server is an error at once.
+func (s *Server) Do(args ...any) *redis.Cmd {
 	opt := s.Options()
 	opt.MaxRetries, opt.DialerRetries = -1, 1 // the caller repeats it if necessary
 	client := redis.NewClient(opt)

@@ -62,7 +62,7 @@ func pace(t testing.TB, sentinel *Server, what string, period int) {
 	if sentinel.old {
 		return
 	}
-	if err := sentinel.do("SENTINEL", "DEBUG", what, period).Err(); err != nil {
+	if err := sentinel.Do("SENTINEL", "DEBUG", what, period).Err(); err != nil {
 		t.Fatalf("redistest: SENTINEL DEBUG %s: %v", what, err)
 	}
 }
@@ -100,20 +100,20 @@ func (s *Sentinel) Failover(t testing.TB) {
 		for i, sentinel := range s.Sentinels {
 			addr, busy, err := master(sentinel)
 			if i == 0 && err == nil && addr == before && !busy { // not begun yet, or given up
-				err = sentinel.do("SENTINEL", "FAILOVER", masterName).Err()
+				err = sentinel.Do("SENTINEL", "FAILOVER", masterName).Err()
 			}
 			if err != nil || addr != to.Addr() {
 				return fmt.Errorf("%s reports the master %s: %v", sentinel.Addr(), addr, err)
 			}
 		}
-		if role, err := to.do("ROLE").Slice(); err != nil || role[0] != "master" {
+		if role, err := to.Do("ROLE").Slice(); err != nil || role[0] != "master" {
 			return fmt.Errorf("%s has the role %v: %v", to.Addr(), role, err)
 		}
 		return nil
 	})
 	// The sentinels would do the same some seconds later.
-	if from.do("REPLICAOF", "127.0.0.1", to.port).Err() == nil {
-		_ = from.do("CONFIG", "REWRITE").Err()
+	if from.Do("REPLICAOF", "127.0.0.1", to.port).Err() == nil {
+		_ = from.Do("CONFIG", "REWRITE").Err()
 	}
 }
 
