@@ -94,11 +94,11 @@ func (s *scheme) newAudit(typ string, at time.Time, used iter.Seq2[string, error
 
 // read accounts for the used numbers. last is the last sequence issued before.
 func (a *audit) read(ctx context.Context, used iter.Seq2[string, error], last int64) error {
-	r, reader := &a.report, template.NewReader(a.scheme.template)
+	r := &a.report
 	r.Last, a.account = last, account.New(r.First, last)
 	for text, err := range used {
 		if err = cmp.Or(err, ctx.Err()); err == nil {
-			n, invalid := reader.ParseNumber(text)
+			n, invalid := a.scheme.template.ParseNumber(text)
 			switch {
 			case invalid != nil:
 				if r.ForeignCount++; len(r.Foreign) < account.Listed {

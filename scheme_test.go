@@ -235,6 +235,8 @@ func TestTemplatesRefused(t *testing.T) {
 		{serial.Never, "{type}-{seq}{check:luhn}{check:damm}", nil, "{check} appears twice"},
 		{serial.Never, "{type}-{seq}{check:crc}", nil, `unknown check digit "crc"; allowed are luhn, damm, gs1, 11-10, 97-10, 37-36`},
 		{serial.Never, "{type}-{seq}{check}", nil, `unknown check digit ""`},
+		{serial.Never, "{type}-{seq}{check:Luhn}", nil, `unknown check digit "Luhn"`},
+		{serial.Never, "{type}-{seq}{check:97-1}", nil, `unknown check digit "97-1"`},
 		{serial.Never, "{type}-{seq:4:base32}{check:luhn}", nil, "{check:luhn} covers digits only, and the sequence is printed in base32; allowed are 97-10 and 37-36"},
 		{serial.Never, "{check:damm}{type}-{seq:4:base36}", nil, "{check:damm} covers digits only"},
 		{serial.Never, "{type}-{seq:4:base36}{check:gs1}", nil, "{check:gs1} covers digits only"},

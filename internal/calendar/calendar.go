@@ -52,12 +52,9 @@ func (c Calendar) At(t time.Time) *Period {
 
 // Covers reports whether the date of an instant, of its business day if the calendar has one, is in 1970 to 9999.
 func (c Calendar) Covers(t time.Time) bool {
-	if c.Unit == Never {
-		return t.Unix() < EndOfNever && c.With(Hour).Covers(t)
-	}
-	day := c.With(Day).At(t)
+	day, at := c.With(Day).At(t), t.Unix()
 	year := day.Wall.Year()
-	return day.Start <= t.Unix() && t.Unix() < day.End && year >= 1970 && year <= 9999
+	return day.Start <= at && at < day.End && year >= 1970 && year <= 9999 && (c.Unit != Never || at < EndOfNever)
 }
 
 // Beginning returns the period that begins with the reading wall. It reports false if there is none: Apia skipped 30 December 2011.
@@ -76,16 +73,13 @@ func (c Calendar) Previous(p *Period) *Period { return c.At(time.Unix(p.Start-1,
 func (c Calendar) Later(p *Period, n int) *Period {
 	for n > 0 && c.Unit != Never {
 		// Until the clocks change, no label is left out, so indices count the periods.
-		i := c.Index(p.Wall.Unix())
-		last := i + int64(n)
-		if _, end := segment(p.Start, c.Location); end < forever {
-			last = min(last, c.Index(latest(end-1, c.Location)-c.DayStart))
-		}
-		if last == i {
+		_, change := segment(p.Start, c.Location)
+		i, last := c.Index(p.Wall.Unix()), c.Index(c.At(time.Unix(change-1, 0)).Wall.Unix())
+		if steps := min(int(last-i), n); steps > 0 {
+			p, n = c.nth(i+int64(steps)), n-steps
+		} else {
 			p, n = c.Next(p), n-1
-			continue
 		}
-		p, n = c.nth(last), n-int(last-i)
 	}
 	return p
 }

@@ -19,12 +19,8 @@ func NewYearStart(month time.Month, day int) YearStart {
 // monthOf numbers the months of business years, beginning with the first one of the year 0. It returns the number of the month that
 // a day belongs to. All months begin on the day of the month on which the year begins.
 func (s YearStart) monthOf(day time.Time) int {
-	y, m, d := day.Date()
-	months := y*12 + int(m-time.January) - s.Month
-	if d <= s.Day {
-		months--
-	}
-	return months
+	y, m, _ := day.AddDate(0, 0, -s.Day).Date()
+	return y*12 + int(m-time.January) - s.Month
 }
 
 // firstDay is the inverse of monthOf: it returns the first day of a month.
@@ -67,18 +63,11 @@ func (c Calendar) Name(businessYears bool) string {
 // ParseName is the inverse of [Calendar.Name].
 func ParseName(name string) (unit Unit, start YearStart, ok bool) {
 	plural, from, hasStart := strings.Cut(name, fromDay)
-	if hasStart {
-		day, err := time.Parse(dayLayout, from)
-		if err != nil {
-			return 0, YearStart{}, false
-		}
-		start = NewYearStart(day.Month(), day.Day())
+	if !hasStart {
+		from = start.String()
 	}
-	plural = strings.TrimSuffix(plural, ofYears)
-	for unit = Second; unit.Valid(); unit++ {
-		if units[unit].plural == plural {
-			return unit, start, true
-		}
+	day, err := time.Parse(dayLayout, from)
+	for unit = Second; unit.Valid() && units[unit].plural != strings.TrimSuffix(plural, ofYears); unit++ {
 	}
-	return 0, YearStart{}, false
+	return unit, NewYearStart(day.Month(), day.Day()), err == nil && unit.Valid()
 }

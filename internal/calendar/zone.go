@@ -10,12 +10,11 @@ import (
 //
 // time.Date cannot be used: for a midnight that does not exist it returns 23:00 or 01:00, and for one that comes twice it
 // may return the second. Between two changes of the zone's offset the answer is plain arithmetic. So begin walks these
-// segments, from a day and a half before (no zone is further from UTC than a day). The first segment whose clock reaches
+// segments, from two days before (no zone is further from UTC than a day). The first segment whose clock reaches
 // wall has the answer, at its very start if the change of clocks jumped over wall.
 func begin(wall int64, loc *time.Location) int64 {
-	const dayAndAHalf = 36 * 60 * 60
 	from := int64(math.MinInt64) // the first segment began earlier
-	for t := wall - dayAndAHalf; ; {
+	for t := wall - 2*daySeconds; ; {
 		offset, end := segment(t, loc)
 		if reached := max(wall-offset, from); reached < end {
 			return reached
@@ -27,9 +26,8 @@ func begin(wall int64, loc *time.Location) int64 {
 // latest returns the latest reading that a wall clock in loc has shown up to the instant at. Both are Unix seconds, the reading
 // as if it were UTC. It is the reading at that instant unless clocks were set back, by less than two days, shortly before.
 func latest(at int64, loc *time.Location) int64 {
-	const twoDays = 48 * 60 * 60
 	shown := int64(math.MinInt64)
-	for t := at - twoDays; ; {
+	for t := at - 2*daySeconds; ; {
 		offset, end := segment(t, loc)
 		if end > at {
 			return max(shown, at+offset)
@@ -45,7 +43,6 @@ const forever = int64(1) << 60
 // segment returns how far clocks in loc are ahead of UTC at t, in seconds, and an instant after t until which that offset
 // stays. Both instants are Unix seconds.
 func segment(t int64, loc *time.Location) (offset, end int64) {
-	const hour = 60 * 60
 	at := time.Unix(t, 0).In(loc)
 	_, ahead := at.Zone()
 	_, until := at.ZoneBounds()
@@ -56,7 +53,7 @@ func segment(t int64, loc *time.Location) (offset, end int64) {
 	case end <= t:
 		// Where a zone follows a rule, Go also ends segments with the year. In leap years it ends them a day too early, so
 		// that this day belongs to none. No zone changes its clocks on that day.
-		end = t + hour
+		end = t + 60*60
 	}
 	return int64(ahead), end
 }

@@ -23,31 +23,14 @@ type Algorithm struct {
 	Letters bool   // covers ASCII letters and digits; otherwise ASCII digits alone
 }
 
-var algorithms = []Algorithm{
+// Algorithms are all there are, in the order of the package's documentation.
+var Algorithms = []Algorithm{
 	{"luhn", 1, false},
 	{"damm", 1, false},
 	{"gs1", 1, false},
 	{"11-10", 1, false},
 	{"97-10", 2, true},
 	{"37-36", 1, true},
-}
-
-// Find returns the algorithm of that name, and whether there is one.
-func Find(name string) (Algorithm, bool) {
-	for _, a := range algorithms {
-		if a.Name == name {
-			return a, true
-		}
-	}
-	return Algorithm{}, false
-}
-
-// Names returns the names of all algorithms, in the order of the package's documentation.
-func Names() (names []string) {
-	for _, a := range algorithms {
-		names = append(names, a.Name)
-	}
-	return names
 }
 
 // inline is the length up to which Append needs no heap: a template's 256 bytes and a type's 64.

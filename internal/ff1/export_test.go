@@ -1,8 +1,5 @@
 package ff1
 
-// NewAny is New without limits to the domain, for numerals up to twice as many as Encrypt takes.
-var NewAny = newCipher
-
 // Size is the number of integers that the cipher works on: 0 to Size() − 1.
 func (c *Cipher) Size() int64 { return c.size }
 

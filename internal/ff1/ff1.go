@@ -11,14 +11,10 @@ import (
 	"crypto/cipher"
 	"encoding/binary"
 	"fmt"
-	"math"
 	"math/bits"
 )
 
-const (
-	minSize   = 1_000_000 // of SP 800-38G: in a smaller domain the plaintexts can be told from enough ciphertexts
-	blockSize = aes.BlockSize
-)
+const blockSize = aes.BlockSize
 
 // A Cipher encrypts the numbers of one domain under one key. It never changes, and is safe for concurrent use.
 type Cipher struct {
@@ -29,36 +25,13 @@ type Cipher struct {
 	p     [blockSize - 4]byte // P without t
 }
 
-// New returns the cipher for numerals of the given radix, 2 to 36, and numbers of width numerals: the integers from 0 to
-// radix^width − 1. The key has 16, 24 or 32 bytes, for AES-128, AES-192 or AES-256. It is not kept, so it may be overwritten.
+// New returns the cipher for numerals of the given radix and numbers of width numerals: the integers from 0 to
+// radix^width − 1. The key has 16, 24 or 32 bytes, for AES-128, AES-192 or AES-256; another length is an error. The key is not
+// kept, so it may be overwritten.
 //
-// It is an error if the key has another length, if the radix is another one, if there are fewer than 1,000,000 numbers, which
-// the standard demands, or if they do not fit into an int64.
+// The caller has checked that radix is 2 to 36, and that there are at least 1,000,000 numbers, which all fit into an int64. SP 800-38G
+// demands that many: in a smaller domain the plaintexts can be told from enough ciphertexts.
 func New(key []byte, radix, width int) (*Cipher, error) {
-	if radix < 2 || radix > 36 {
-		return nil, fmt.Errorf("ff1: radix %d; allowed are 2 to 36", radix)
-	}
-	size := int64(1)
-	for range width {
-		if size > math.MaxInt64/int64(radix) {
-			return nil, fmt.Errorf("ff1: the numbers of %d numerals of radix %d do not fit into an int64", width, radix)
-		}
-		size *= int64(radix)
-	}
-	if size < minSize {
-		return nil, fmt.Errorf("ff1: %d numerals of radix %d make %d numbers; at least %d are needed",
-			width, radix, size, minSize)
-	}
-	c, err := newCipher(key, radix, width)
-	if err != nil {
-		return nil, err
-	}
-	c.size = size
-	return c, nil
-}
-
-// newCipher is New for any domain both of whose halves have at most 2^63 numbers. Its size is left 0.
-func newCipher(key []byte, radix, width int) (*Cipher, error) {
 	block, err := aes.NewCipher(key)
 	if err != nil {
 		return nil, fmt.Errorf("ff1: the key has %d bytes; allowed are 16, 24 and 32", len(key))
@@ -69,6 +42,7 @@ func newCipher(key []byte, radix, width int) (*Cipher, error) {
 	for i := range width {
 		c.mod[1-i%2] *= uint64(radix) // v is u, or one more
 	}
+	c.size = int64(c.mod[0] * c.mod[1])
 	c.b = (bits.Len64(c.mod[1]-1) + 7) / 8 // ⌈⌈v·log2(radix)⌉ / 8⌉, without rounding errors
 	return c, nil
 }

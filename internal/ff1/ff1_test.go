@@ -71,7 +71,7 @@ func TestSamples(t *testing.T) {
 		key := unhex(t, keyHex)
 		for _, s := range samples {
 			tweak, width := unhex(t, s.tweak), len(s.plain)
-			c, err := ff1.NewAny(key, s.radix, width)
+			c, err := ff1.New(key, s.radix, width)
 			require.NoError(t, err)
 			crypt := func(from string, by func([]byte, uint64, uint64) (uint64, uint64)) string {
 				a, b := by(tweak, value(t, from[:width/2], s.radix), value(t, from[width/2:], s.radix))
@@ -93,7 +93,7 @@ func TestSamples(t *testing.T) {
 	}
 }
 
-// Every domain that New takes, with tweaks that end anywhere in a block, as the standard has it.
+// Every domain that New is made for, with tweaks that end anywhere in a block, as the standard has it.
 func TestReference(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	bytes := func(n int) []byte {
@@ -149,7 +149,7 @@ func TestOneToOne(t *testing.T) {
 	for _, domain := range []struct{ radix, width int }{{10, 4}, {2, 13}, {36, 2}, {32, 3}} {
 		u := domain.width / 2
 		low, high := power(domain.radix, domain.width-u), power(domain.radix, u)
-		c, err := ff1.NewAny([]byte("0123456789abcdef"), domain.radix, domain.width)
+		c, err := ff1.New([]byte("0123456789abcdef"), domain.radix, domain.width)
 		require.NoError(t, err)
 		seen := make([]bool, low*high)
 		for n := range low * high {
@@ -209,17 +209,6 @@ func TestNew(t *testing.T) {
 		{key, 36, 12, ""},
 		{key, 2, 20, ""},
 		{key, 2, 62, ""},
-		{key, 10, 5, "ff1: 5 numerals of radix 10 make 100000 numbers; at least 1000000 are needed"},
-		{key, 36, 3, "ff1: 3 numerals of radix 36 make 46656 numbers; at least 1000000 are needed"},
-		{key, 2, 19, "ff1: 19 numerals of radix 2 make 524288 numbers; at least 1000000 are needed"},
-		{key, 10, 0, "ff1: 0 numerals of radix 10 make 1 numbers; at least 1000000 are needed"},
-		{key, 10, -1, "ff1: -1 numerals of radix 10 make 1 numbers; at least 1000000 are needed"},
-		{key, 10, 19, "ff1: the numbers of 19 numerals of radix 10 do not fit into an int64"},
-		{key, 2, 63, "ff1: the numbers of 63 numerals of radix 2 do not fit into an int64"},
-		{key, 36, math.MaxInt, "do not fit into an int64"},
-		{key, 1, 20, "ff1: radix 1; allowed are 2 to 36"},
-		{key, 0, 20, "ff1: radix 0; allowed are 2 to 36"},
-		{key, 37, 6, "ff1: radix 37; allowed are 2 to 36"},
 		{nil, 10, 6, "ff1: the key has 0 bytes; allowed are 16, 24 and 32"},
 		{key[:15], 10, 6, "ff1: the key has 15 bytes; allowed are 16, 24 and 32"},
 		{make([]byte, 64), 10, 6, "ff1: the key has 64 bytes; allowed are 16, 24 and 32"},
@@ -278,8 +267,12 @@ func FuzzRoundTrip(f *testing.F) {
 	f.Add([]byte("0123456789abcdef01234567"), []byte{}, byte(32), byte(9), int64(1)<<44)
 	f.Add([]byte("0123456789abcdef0123456789abcdef"), []byte("-"), byte(36), byte(9), int64(0))
 	f.Fuzz(func(t *testing.T, key, tweak []byte, radix, width byte, n int64) {
+		size := math.Pow(float64(radix), float64(width))
+		if radix < 2 || radix > 36 || size < 1e6 || size >= math.MaxInt64 || n < 0 {
+			return
+		}
 		c, err := ff1.New(key, int(radix), int(width))
-		if err != nil || n < 0 {
+		if err != nil {
 			return
 		}
 		n %= c.Size()

@@ -35,7 +35,8 @@ func Check(name string) error {
 		case !needsUnicode(r):
 		case !unicode.IsLetter(r) && !unicode.IsDigit(r):
 			return fmt.Errorf("it has %q (%U); %s", r, r, allowed)
-		case printsNothing(r):
+		case unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r), r == 0x13441, r == 0x13442:
+			// Fillers, which Unicode lists as ignorable, and two blanks among hieroglyphs.
 			return fmt.Errorf("it has %U, which prints nothing; %s", r, allowed)
 		}
 	}
@@ -57,10 +58,4 @@ func Check(name string) error {
 func needsUnicode(r rune) bool {
 	lower := r | 0x20
 	return (lower < 'a' || lower > 'z') && (r < '-' || r > '9') && r != '_'
-}
-
-// printsNothing reports whether a letter is blank: a filler, which Unicode lists as ignorable, or a blank among hieroglyphs.
-func printsNothing(r rune) bool {
-	const fullBlank, halfBlank = 0x13441, 0x13442
-	return unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r) || r == fullBlank || r == halfBlank
 }

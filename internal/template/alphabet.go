@@ -34,18 +34,14 @@ func (a *alphabet) largest(width int) int64 {
 
 // appendPadded appends n with leading zeros up to width digits. A wider or negative n is appended in decimal.
 func appendPadded(b []byte, n int64, width int, a *alphabet) []byte {
-	if n < 0 {
-		return strconv.AppendInt(b, n, 10)
-	}
-	at := len(b)
+	at, base, rest := len(b), uint64(len(a.digits)), uint64(n) // so that a negative n is wider than any field
 	b = append(b, zeros[:width]...)
-	base, rest := int64(len(a.digits)), n
-	for i := len(b) - 1; rest > 0; i-- {
-		if i < at {
-			return strconv.AppendInt(b[:at], n, 10)
-		}
+	for i := len(b) - 1; rest > 0 && i >= at; i-- {
 		b[i] = a.digits[rest%base]
 		rest /= base
+	}
+	if rest > 0 {
+		return strconv.AppendInt(b[:at], n, 10)
 	}
 	return b
 }

@@ -3,7 +3,7 @@ package template
 import (
 	"cmp"
 	"fmt"
-	"slices"
+	"strings"
 	"time"
 
 	"github.com/dailyserial/serial/internal/calendar"
@@ -156,12 +156,8 @@ func (l *layout) candidates(r reading, start calendar.YearStart) (first time.Tim
 	return date(1969, 12, 31), 28 * 366 // with Never no year need be printed; the calendar repeats after 28 of them
 }
 
-// sortableDates are the parts of dates that sort as integers, in usual tokens.
-var sortableDates = []string{
-	"", "yyyy", "yyyyMM", "GGGG", "GGGGWW", "FFFF", "FFFFQ", "EEEE",
-	"yyyyMMdd", "yyyyMMddHH", "yyyyMMddHHmm", "yyyyMMddHHmmss",
-	"yyyyDDD", "yyyyDDDHH", "yyyyDDDHHmm", "yyyyDDDHHmmss",
-}
+// sortableDates are dates in usual tokens. Integers made of the first tokens of one of them, or of none, sort as dates do.
+const sortableDates = " yyyyMMddHHmmss yyyyDDDHHmmss GGGGWW FFFFQ EEEE"
 
 // sortable returns the digits of a date from coarse to fine. It reports false if integers made of them do not sort as dates do.
 func (l *layout) sortable(date string) (digits []byte, ok bool) {
@@ -180,5 +176,5 @@ func (l *layout) sortable(date string) (digits []byte, ok bool) {
 			digits = append(digits, texts[p]...)
 		}
 	}
-	return digits, slices.Contains(sortableDates, tokens)
+	return digits, strings.Contains(sortableDates, " "+tokens)
 }

@@ -4,9 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"math"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/dailyserial/serial/internal/calendar"
@@ -75,22 +77,22 @@ type Date struct {
 	First time.Time // first instant in the period at which it is printed
 }
 
-// FindDate returns the meaning of a printed date. It remembers the last one, since numbers parsed in a row often share it.
+// FindDate returns the meaning of a printed date. It remembers those found last, since numbers share them.
 func (t *Template) FindDate(text string) (*Date, error) {
-	if last := t.last.Load(); last != nil && last.Text == text {
-		return last, nil
+	slot, known := t.remembered(text)
+	if known != nil {
+		return known, nil
 	}
 	at, err := t.findDate(text)
 	if err != nil {
 		return nil, err
 	}
-	p := t.calendar.At(at)
-	from, to, _ := t.spanIn(p, at) // it may have begun before 1970
-	if from >= to {
-		return nil, fmt.Errorf("%s is not before the end of %s", text, calendar.FormatLabel(p.Label))
+	s := t.undatedSpan(at) // it may have begun before 1970
+	if s.From >= s.To {
+		return nil, fmt.Errorf("%s is not before the end of %s", text, calendar.FormatLabel(s.Label))
 	}
-	d := &Date{strings.Clone(text), p.Label, t.timeOf(p.Start), t.timeOf(from)} // a copy does not keep the number alive
-	t.last.Store(d)
+	d := &Date{strings.Clone(text), s.Label, t.timeOf(s.Start), t.timeOf(s.From)} // a copy does not keep the number alive
+	slot.Store(d)
 	return d, nil
 }
 
@@ -101,38 +103,19 @@ type Number struct {
 	Seq  int64
 }
 
-// ParseNumber takes apart a number that the template printed.
-func (t *Template) ParseNumber(s string) (Number, error) { return t.parseNumber(s, t.FindDate) }
-
-// A Reader parses numbers of a template whose dates come in any order. One goroutine uses it at a time.
-type Reader struct {
-	template *Template
-	dates    map[string]*Date // by text
+// remembered returns the meaning of a printed date, nil if it is not remembered, and where to remember it.
+func (t *Template) remembered(text string) (slot *atomic.Pointer[Date], d *Date) {
+	slot = &t.dates[maphash.String(seed, text)%uint64(len(t.dates))]
+	if d = slot.Load(); d != nil && d.Text != text {
+		d = nil
+	}
+	return slot, d
 }
 
-// NewReader returns a Reader of a template's numbers.
-func NewReader(t *Template) *Reader { return &Reader{t, map[string]*Date{}} }
+var seed = maphash.MakeSeed()
 
 // ParseNumber takes apart a number that the template printed.
-func (r *Reader) ParseNumber(s string) (Number, error) { return r.template.parseNumber(s, r.findDate) }
-
-func (r *Reader) findDate(text string) (*Date, error) {
-	const most = 10_000
-	if d := r.dates[text]; d != nil {
-		return d, nil
-	}
-	d, err := r.template.FindDate(text)
-	if err == nil {
-		if len(r.dates) >= most {
-			clear(r.dates)
-		}
-		r.dates[d.Text] = d
-	}
-	return d, err
-}
-
-// parseNumber takes apart a number. findDate returns the meaning of a printed date.
-func (t *Template) parseNumber(s string, findDate func(string) (*Date, error)) (n Number, err error) {
+func (t *Template) ParseNumber(s string) (n Number, err error) {
 	bad := func(msg string, args ...any) (Number, error) {
 		err := fmt.Errorf(msg, args...)
 		return Number{}, fmt.Errorf("%w: %.200q is not a number of this scheme: %w", ErrInvalidNumber, s, err)
@@ -166,7 +149,7 @@ func (t *Template) parseNumber(s string, findDate func(string) (*Date, error)) (
 			err = t.CheckType(n.Type)
 		case fieldDate:
 			date = read(len(f.text))
-			if last := t.last.Load(); last == nil || last.Text != date {
+			if _, known := t.remembered(date); known == nil {
 				_, err = t.date.read(date)
 			}
 		case fieldSeq:
@@ -187,7 +170,7 @@ func (t *Template) parseNumber(s string, findDate func(string) (*Date, error)) (
 			return bad("%w", err)
 		}
 	}
-	n.Date, err = findDate(date)
+	n.Date, err = t.FindDate(date)
 	if err = cmp.Or(wrong, err); err != nil {
 		return bad("%w", err)
 	}

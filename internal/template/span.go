@@ -16,16 +16,13 @@ type Span struct {
 	Date     string    // as printed, "" where it is not known
 }
 
-// Contains reports whether the instant t, in Unix seconds, lies in s.
-func (s *Span) Contains(t int64) bool { return s.From <= t && t < s.To }
-
 // SpanAt returns the span of an instant.
 func (t *Template) SpanAt(at time.Time) Span {
-	p := t.calendar.At(at)
-	s := Span{Period: *p}
-	s.From, s.To, s.Reading = t.spanIn(p, at)
-	s.Date = t.date.print(s.Reading, t.calendar.YearStart)
-	if t.repeats {
+	s := t.undatedSpan(at)
+	if s.Date == "" {
+		s.Date = t.date.print(s.Reading, t.calendar.YearStart)
+	}
+	if !t.date.tells(&t.date, t.calendar.YearStart) { // it may come again
 		if first, err := t.FindDate(s.Date); err == nil {
 			s.Earlier = s.From - first.First.Unix()
 		}
@@ -33,12 +30,12 @@ func (t *Template) SpanAt(at time.Time) Span {
 	return s
 }
 
-// spanIn returns the first instant of an instant's span, the first one after it, and the reading of the clock that is printed. p is
-// the instant's period.
-func (t *Template) spanIn(p *calendar.Period, at time.Time) (from, to int64, reading time.Time) {
-	from, to, c := p.Start, p.End, t.calendar
-	if t.date.has == t.usual.has {
-		return from, to, p.Wall
+// undatedSpan returns the span of an instant, without its date where that varies within the period.
+func (t *Template) undatedSpan(at time.Time) Span {
+	c := t.calendar
+	s := t.SpanOf(c.At(at))
+	if !t.Varies() {
+		return s
 	}
 	for printed := year; printed <= second; printed++ {
 		if t.date.has[printed] {
@@ -47,17 +44,18 @@ func (t *Template) spanIn(p *calendar.Period, at time.Time) (from, to int64, rea
 				units.YearStart = calendar.YearStart{}
 			}
 			unit := units.At(at)
-			from, to = max(from, unit.Start), min(to, unit.End)
+			s.From, s.To = max(s.From, unit.Start), min(s.To, unit.End)
 		}
 	}
-	return from, to, c.With(t.date.finest).At(at).Wall
+	s.Reading = c.With(t.date.finest).At(at).Wall
+	return s
 }
 
 // SpanOf returns a whole period as a span, for a number whose time of issue within the period is not known. It has no date where
 // that varies within the period.
 func (t *Template) SpanOf(p *calendar.Period) Span {
 	s := Span{Period: *p, From: p.Start, To: p.End, Reading: p.Wall}
-	if !t.varies {
+	if !t.Varies() {
 		s.Date = t.date.print(p.Wall, t.calendar.YearStart)
 	}
 	return s

@@ -52,10 +52,9 @@ type Template struct {
 	alphabet *alphabet
 	check    checkdigit.Algorithm // zero for none
 	hidden   hidden               // zero for a sequence that is printed as it is
-	varies   bool                 // the printed date may change within a period
-	repeats  bool                 // a printed date may come again after another one
 	calendar calendar.Calendar    // of the numbers
-	last     atomic.Pointer[Date] // the last date found
+
+	dates [1024]atomic.Pointer[Date] // those found last, by a hash of their text
 }
 
 type fieldKind int
@@ -88,7 +87,6 @@ func Parse(template string, c calendar.Calendar) (*Template, error) {
 	if err := t.parse(); err != nil {
 		return nil, fmt.Errorf("serial: template %.256q: %w", template, err)
 	}
-	t.varies, t.repeats = !t.usual.tells(&t.date, c.YearStart), !t.date.tells(&t.date, c.YearStart)
 	return t, nil
 }
 
@@ -126,7 +124,7 @@ func (t *Template) parse() error {
 		}
 	}
 	if err := t.checkGrowth(); err != nil {
-		return fmt.Errorf("{seq:%d+}: %w", t.seqWidth, err)
+		return fmt.Errorf("{seq:%d+}: a sequence that may grow needs a literal %w", t.seqWidth, err)
 	}
 	if t.check.Width > 0 && !t.check.Letters && t.alphabet != decimal {
 		return fmt.Errorf("{check:%s} covers digits only, and the sequence is printed in %s; "+
@@ -156,9 +154,14 @@ func (t *Template) parseField(body string) (err error) {
 		}
 		f.text = arg
 	case f.kind == fieldCheck:
-		var ok bool
-		if t.check, ok = checkdigit.Find(arg); !ok {
-			err = fmt.Errorf("unknown check digit %q; allowed are %s", arg, strings.Join(checkdigit.Names(), ", "))
+		var names []string
+		for _, a := range checkdigit.Algorithms {
+			if names = append(names, a.Name); a.Name == arg {
+				t.check = a
+			}
+		}
+		if t.check.Width == 0 {
+			err = fmt.Errorf("unknown check digit %q; allowed are %s", arg, strings.Join(names, ", "))
 		}
 		f.text = zeros[:t.check.Width]
 	default:
@@ -217,11 +220,9 @@ func (t *Template) checkGrowth() error {
 	first, _ := utf8.DecodeRuneInString(after)
 	switch {
 	case t.grows && (before == "" || unicode.IsDigit(last)):
-		return errors.New("a sequence that may grow needs a literal right before it that does not end in a digit, " +
-			"such as -")
+		return errors.New("right before it that does not end in a digit, such as -")
 	case t.grows && unicode.IsDigit(first):
-		return errors.New("a sequence that may grow needs a literal right after it that does not begin with a digit, " +
-			"such as -, or the end of the template")
+		return errors.New("right after it that does not begin with a digit, such as -, or the end of the template")
 	}
 	return nil
 }
@@ -268,7 +269,7 @@ func (t *Template) CheckYear(wall time.Time) error {
 }
 
 // Varies reports whether the printed date may change within a period.
-func (t *Template) Varies() bool { return t.varies }
+func (t *Template) Varies() bool { return !t.usual.tells(&t.date, t.calendar.YearStart) }
 
 // PrintsSeconds reports whether the date has the second.
 func (t *Template) PrintsSeconds() bool { return t.date.has[second] }
