@@ -76,7 +76,7 @@ func (s *Scheme) Audit(typ string, at time.Time, last int64, used iter.Seq2[stri
 // An audit accounts for the numbers of a type in one period. Read the used numbers, then close it.
 type audit struct {
 	scheme  *scheme
-	period  template.Span // span of the whole period
+	period  calendar.Span // span of the whole period
 	account *account.Account
 	report  Report
 }

@@ -103,7 +103,7 @@ func (g *Generator) explain(r *issue.Refusal) error {
 		return fmt.Errorf("%w: Redis's clock says %s, and does not stay in one period", ErrClockSkew, utc(r.Now))
 	case issue.Skewed:
 		return fmt.Errorf("%w: %s of %s would be opened at %s by Redis's clock, and it is %s by this host's: allowed are %v; set the "+
-			"wrong clock", ErrClockSkew, r.Type, label, utc(r.Now), utc(r.Received), g.maxSkew)
+			"wrong clock", ErrClockSkew, r.Type, label, utc(r.Now), utc(r.Received), g.issuing.MaxSkew)
 	case store.Exhausted:
 		if r.Before != nil { // the attempt before may have consumed what is missing, and ErrExhausted says that nothing was
 			return fmt.Errorf("serial: Redis failed, and has too few numbers left since: %w", redisrun.Foreign(r.Before))
@@ -145,7 +145,7 @@ func (g *Generator) explain(r *issue.Refusal) error {
 		}
 		return fmt.Errorf("%w: %s: it counts by %s, and this generator by %s; a series keeps its period and year start: give this generator the "+
 			"same ones, or begin a new series with another type, or with another key prefix and another literal in the template",
-			ErrConflict, g.issuer.Store.RecordKey(r.Type), p.Calendar, g.counts)
+			ErrConflict, g.issuer.Store.RecordKey(r.Type), p.Calendar, g.issuer.Counts)
 	case store.Conflict:
 		own := store.Period{Label: r.Span.Label, Start: r.Span.Start, End: r.Span.End}
 		if p, ok := store.ParsePeriod(r.Entered); ok && p.Ledger && p.Label == own.Label && p.Start == own.Start && p.End == own.End {

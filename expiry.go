@@ -118,5 +118,5 @@ func WithYearStart(month time.Month, day int) Option {
 func WithRetention(periods int) Option {
 	err := refuseIf(periods < 0 || periods > mostKept,
 		"serial: WithRetention(%d): allowed are 0 to %d periods", periods, mostKept)
-	return option{"WithRetention", false, err, func(c *config) { c.retention = periods }}
+	return option{"WithRetention", false, err, func(c *config) { c.issuing.Retention = periods }}
 }

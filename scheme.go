@@ -23,9 +23,6 @@ type scheme struct {
 	base     int64              // sequence just before the first of a period
 	prefix   string             // first part of every key
 	key      []byte             // key of hidden sequences, nil if they are not hidden
-	counts   string             // result of Scheme.Calendar
-	mark     string             // result of Scheme.PrintMark
-	brief    bool               // the period, or the printed date, lasts only a second
 }
 
 const defaultPrefix = "serial"
@@ -72,9 +69,6 @@ func (s *scheme) complete() (errs []error) {
 	if s.key != nil {
 		errs = append(errs, t.Hide(s.key, s.prefix))
 	}
-	s.counts = c.Name(t.PrintsBusinessYear())
-	s.mark = t.PrintMark()
-	s.brief = per == PerSecond || t.PrintsSeconds()
 	return errs
 }
 
@@ -130,13 +124,15 @@ func (s *scheme) series(typ string) string { return s.prefix + ":" + typ }
 // Calendar returns the calendar of every series of this Scheme, such as "days" or "years from April 1": its [Period] and, if quarters
 // or business years are counted or printed, the first day of the business year. A series keeps its calendar for as long as it lives:
 // a process with another one gets [ErrConflict].
-func (s *Scheme) Calendar() string { return s.counts }
+func (s *Scheme) Calendar() string { return s.counts() }
+
+func (s *scheme) counts() string { return s.calendar.Name(s.template.PrintsBusinessYear()) }
 
 // PrintMark returns a hash of the settings by which two processes could print different sequences of one period alike, if they
 // differed: the order of fields and tokens, the alphabet, the check digit and the key of the hidden sequence. Widths, literals and
 // separators are not part of it. A period keeps its print mark: a process with another one gets [ErrConflict] until a later period
 // begins.
-func (s *Scheme) PrintMark() string { return s.mark }
+func (s *Scheme) PrintMark() string { return s.template.PrintMark() }
 
 // Span returns the span of at: the time around it in which the same date is printed. It begins at start and ends before end. It is
 // the period of at, or a part of the period if the template prints more than that.

@@ -45,7 +45,6 @@ func (g *Generator) sequence(ctx context.Context, c *issue.Call, n int) (numbers
 type Generator struct {
 	config
 	issuer *issue.Issuer
-	locks  *locks
 }
 
 // New returns a Generator that keeps its counters in client, which may be a *redis.Client (of a single server or from
@@ -57,7 +56,7 @@ func New(client redis.UniversalClient, opts ...Option) (*Generator, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Generator{config: *c, issuer: issue.New(c.issuing(client)), locks: &locks{clients: c.lockClients}}, nil
+	return &Generator{*c, c.newIssuer()}, nil
 }
 
 // NextNumber issues the next number of a type, for the period that Redis's clock shows at the instant of issue.
