@@ -70,19 +70,9 @@ var (
 	ErrNotReplicated = errors.New("serial: not replicated")
 )
 
-// outcome returns the error of a public method: err, with a note if the caller's context has ended.
-func outcome(ctx context.Context, err error) error {
-	if err == nil {
-		return nil
-	}
-	if end := redisrun.EndOf(ctx); end != nil && !errors.Is(err, end) {
-		return fmt.Errorf("%w (and the caller's context has ended: %w)", err, end)
-	}
-	return err
-}
-
-// outcome is outcome for an error that may be a refusal, which is put into words.
-func (g *Generator) outcome(ctx context.Context, err error) error {
+// publicError returns the error of a public method: err, with a refusal put into words, and with a note if the caller's context
+// has ended. It changes no error twice.
+func (g *Generator) publicError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -90,7 +80,10 @@ func (g *Generator) outcome(ctx context.Context, err error) error {
 	if errors.As(err, &refusal) {
 		err = g.explain(refusal)
 	}
-	return outcome(ctx, err)
+	if end := redisrun.EndOf(ctx); end != nil && !errors.Is(err, end) {
+		return fmt.Errorf("%w (and the caller's context has ended: %w)", err, end)
+	}
+	return err
 }
 
 // explain says why numbers were refused: what happened, with dates, and what ends it.

@@ -89,7 +89,7 @@ func (s *Scheme) Number(typ string, at time.Time, seq int64) (Number, error) {
 	case seq > s.limit:
 		return Number{}, fmt.Errorf("%w: sequence %d of %s: allowed are 1 to %d", ErrExhausted, seq, typ, s.limit)
 	}
-	return newNumber(s.template, &span, strings.Clone(typ), seq), nil
+	return newNumber(s.template, span, strings.Clone(typ), seq), nil
 }
 
 // Parse takes apart a number that was issued with this Scheme. It refuses any text that cannot have been issued: a date that the

@@ -104,6 +104,7 @@ func (i *Issuer) newSpan(t time.Time) *Span {
 // without it, such as an opening, may still call End and Events; nothing else.
 type Call struct {
 	session session
+	began   time.Time
 	request string       // ID of a request that may come again, "" for none
 	found   *store.Reply // to the take that found the counter missing
 	waits   int          // for others, up to 10
@@ -123,7 +124,9 @@ func (i *Issuer) NewCall(ctx context.Context, typ, request string) (*Call, error
 		node = i.nodes.Of(ctx, i.Store.RecordKey(typ))
 	}
 	_, limited := ctx.Deadline()
-	return &Call{session: session{issuer: i, typ: typ, node: node, budget: budget.New(limited)}, request: request}, nil
+	return &Call{
+		session: session{issuer: i, typ: typ, node: node, budget: budget.New(limited)}, began: time.Now(), request: request,
+	}, nil
 }
 
 // A Step is what a step of the sequence leads to.
