@@ -196,16 +196,14 @@ func (g *Generator) counter(ctx context.Context, typ string, p *calendar.Period)
 	return g.unlessUnused(last), g.finish(ctx, c, err)
 }
 
-func (g *Generator) read(ctx context.Context, c *issue.Call, typ string, p *calendar.Period) (last int64, err error) {
+func (g *Generator) read(ctx context.Context, c *issue.Call, typ string, p *calendar.Period) (_ int64, err error) {
 	label := calendar.FormatLabel(p.Label)
 	for {
-		past := p.Start < c.Current().Start
-		if !past {
-			last, err = c.Peek(ctx)
-		} else if each, failure := c.History(ctx, p.Label); failure != nil {
-			err = failure
+		past, each := p.Start < c.Current().Start, make([]int64, 2)
+		if past {
+			each, err = c.History(ctx, p.Label)
 		} else {
-			last = each[1]
+			each[1], err = c.Peek(ctx)
 		}
 		switch current := c.Span(); {
 		case err != nil:
@@ -214,11 +212,11 @@ func (g *Generator) read(ctx context.Context, c *issue.Call, typ string, p *cale
 			return 0, fmt.Errorf("serial: Audit of %s in %s: the period has not begun by Redis's clock, which is in %s",
 				typ, label, calendar.FormatLabel(current.Label))
 		case past != (p.Start < current.Start): // this host's clock was ahead, or the period is over by now
-		case last < 0:
+		case each[1] < 0:
 			return 0, fmt.Errorf("serial: Audit of %s in %s: Redis has no counter of it: none was issued, or it is no longer kept; "+
 				"WithRetention keeps counters beyond their period", typ, label)
 		default:
-			return last, nil
+			return each[1], nil
 		}
 	}
 }

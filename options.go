@@ -103,7 +103,7 @@ func (c *config) newIssuer() *issue.Issuer {
 	}
 	if c.ledger != nil {
 		i.Reserve = func(ctx context.Context, typ, label string, above, n int64) (int64, error) {
-			return c.ledger.Reserve(ctx, Reservation{c.series(typ), label, i.Counts, i.PrintMark, above, n})
+			return c.ledger.Reserve(ctx, Reservation{c.prefix + ":" + typ, label, i.Counts, i.PrintMark, above, n})
 		}
 	}
 	return issue.New(i)

@@ -104,7 +104,8 @@ func (s *scheme) parse(number string) (Number, error) {
 	if err != nil {
 		return Number{}, err
 	}
-	return parsedNumber(s.template, n), nil
+	typ, d := strings.Clone(n.Type), n.Date // a copy, so that the text can be freed
+	return Number{Type: typ, Start: d.Start, Date: d.First, Seq: n.Seq, date: d.Text, label: d.Label, template: s.template}, nil
 }
 
 // Series returns the name of a type's series, as a [Ledger] and package gapless use it: the key prefix, a colon and the type, such
@@ -113,13 +114,11 @@ func (s *Scheme) Series(typ string) (string, error) {
 	if err := s.template.CheckType(typ); err != nil {
 		return "", err
 	}
-	return s.series(typ), nil
+	return s.prefix + ":" + typ, nil
 }
 
 // local returns a Unix time in the time zone of the scheme.
 func (s *scheme) local(unix int64) time.Time { return time.Unix(unix, 0).In(s.calendar.Location) }
-
-func (s *scheme) series(typ string) string { return s.prefix + ":" + typ }
 
 // Calendar returns the calendar of every series of this Scheme, such as "days" or "years from April 1": its [Period] and, if quarters
 // or business years are counted or printed, the first day of the business year. A series keeps its calendar for as long as it lives:
