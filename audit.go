@@ -76,7 +76,7 @@ func (s *Scheme) Audit(typ string, at time.Time, last int64, used iter.Seq2[stri
 // An audit accounts for the numbers of a type in one period. Read the used numbers, then close it.
 type audit struct {
 	scheme  *scheme
-	period  template.Span // span of the whole period
+	period  calendar.Span // span of the whole period
 	account *account.Account
 	report  Report
 }
@@ -133,7 +133,7 @@ func (a *audit) numbers(uses []account.Use) (numbers []Number) {
 	for _, u := range uses {
 		n, err := a.scheme.parse(u.Text)
 		if err != nil {
-			n = newNumber(a.scheme.template, &a.period, a.report.Type, u.Seq)
+			n = newNumber(a.scheme.template, a.period, a.report.Type, u.Seq)
 		}
 		numbers = append(numbers, n)
 	}
@@ -166,60 +166,57 @@ func shorten(text string) string {
 // that ended meanwhile without its counter being kept; those of [Scheme.Audit]; ctx's; or a failure of Redis. With an error, the
 // Report is zero.
 func (g *Generator) Audit(ctx context.Context, typ string, at time.Time, used iter.Seq2[string, error]) (Report, error) {
+	var last, after int64
 	a, err := g.newAudit(typ, at, used)
-	if err != nil {
-		return Report{}, g.outcome(ctx, err)
+	if err == nil {
+		last, err = g.counter(ctx, typ, &a.period.Period)
 	}
-	last, err := g.counter(ctx, typ, &a.period.Period)
 	if err == nil {
 		err = a.read(ctx, used, last)
 	}
-	if err != nil {
-		return Report{}, outcome(ctx, err)
+	if err == nil {
+		after, err = g.counter(ctx, typ, &a.period.Period)
 	}
-	after, err := g.counter(ctx, typ, &a.period.Period)
 	if err == nil && after < last {
 		err = fmt.Errorf("%w: the counter of %s in %s went back from %d to %d while the used numbers were read",
 			ErrCounterLost, typ, calendar.FormatLabel(a.period.Label), last, after)
 	}
 	if err != nil {
-		return Report{}, outcome(ctx, err)
+		return Report{}, g.publicError(ctx, err)
 	}
 	return a.close(after), nil
 }
 
 // counter reads the counter of a period that is the current one or still kept: 0 if none was issued.
 func (g *Generator) counter(ctx context.Context, typ string, p *calendar.Period) (last int64, err error) {
-	began := g.now()
-	c, err := g.begin(ctx, typ, "")
+	c, err := g.begin(ctx, typ, "", nil)
 	if err == nil {
 		last, err = g.read(ctx, c, typ, p)
 	}
-	return g.unlessUnused(last), g.finish(ctx, c, began, err)
+	return g.unlessUnused(last), g.finish(ctx, c, err)
 }
 
-func (g *Generator) read(ctx context.Context, c *issue.Call, typ string, p *calendar.Period) (last int64, err error) {
+func (g *Generator) read(ctx context.Context, c *issue.Call, typ string, p *calendar.Period) (_ int64, err error) {
+	label := calendar.FormatLabel(p.Label)
 	for {
-		if p.Start < c.Current().Start {
-			var each []int64
-			switch each, err = c.History(ctx, p.Label); {
-			case err != nil:
-				return 0, err
-			case c.Span().Start <= p.Start: // this host's clock was ahead
-				continue
-			case each[1] < 0:
-				return 0, fmt.Errorf("serial: Audit of %s in %s: Redis has no counter of it: none was issued, or it is no longer kept; "+
-					"WithRetention keeps counters beyond their period", typ, calendar.FormatLabel(p.Label))
-			}
-			return each[1], nil
+		past, each := p.Start < c.Current().Start, make([]int64, 2)
+		if past {
+			each, err = c.History(ctx, p.Label)
+		} else {
+			each[1], err = c.Peek(ctx)
 		}
-		last, err = c.Peek(ctx)
 		switch current := c.Span(); {
-		case err == nil && p.Start > current.Start:
+		case err != nil:
+			return 0, err
+		case p.Start > current.Start:
 			return 0, fmt.Errorf("serial: Audit of %s in %s: the period has not begun by Redis's clock, which is in %s",
-				typ, calendar.FormatLabel(p.Label), calendar.FormatLabel(current.Label))
-		case err != nil || p.Start == current.Start:
-			return last, err
+				typ, label, calendar.FormatLabel(current.Label))
+		case past != (p.Start < current.Start): // this host's clock was ahead, or the period is over by now
+		case each[1] < 0:
+			return 0, fmt.Errorf("serial: Audit of %s in %s: Redis has no counter of it: none was issued, or it is no longer kept; "+
+				"WithRetention keeps counters beyond their period", typ, label)
+		default:
+			return each[1], nil
 		}
 	}
 }

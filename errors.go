@@ -70,19 +70,9 @@ var (
 	ErrNotReplicated = errors.New("serial: not replicated")
 )
 
-// outcome returns the error of a public method: err, with a note if the caller's context has ended.
-func outcome(ctx context.Context, err error) error {
-	if err == nil {
-		return nil
-	}
-	if end := redisrun.EndOf(ctx); end != nil && !errors.Is(err, end) {
-		return fmt.Errorf("%w (and the caller's context has ended: %w)", err, end)
-	}
-	return err
-}
-
-// outcome is outcome for an error that may be a refusal, which is put into words.
-func (g *Generator) outcome(ctx context.Context, err error) error {
+// publicError returns the error of a public method: err, with a refusal put into words, and with a note if the caller's context
+// has ended. It changes no error twice.
+func (g *Generator) publicError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -90,7 +80,10 @@ func (g *Generator) outcome(ctx context.Context, err error) error {
 	if errors.As(err, &refusal) {
 		err = g.explain(refusal)
 	}
-	return outcome(ctx, err)
+	if end := redisrun.EndOf(ctx); end != nil && !errors.Is(err, end) {
+		return fmt.Errorf("%w (and the caller's context has ended: %w)", err, end)
+	}
+	return err
 }
 
 // explain says why numbers were refused: what happened, with dates, and what ends it.
@@ -103,7 +96,7 @@ func (g *Generator) explain(r *issue.Refusal) error {
 		return fmt.Errorf("%w: Redis's clock says %s, and does not stay in one period", ErrClockSkew, utc(r.Now))
 	case issue.Skewed:
 		return fmt.Errorf("%w: %s of %s would be opened at %s by Redis's clock, and it is %s by this host's: allowed are %v; set the "+
-			"wrong clock", ErrClockSkew, r.Type, label, utc(r.Now), utc(r.Received), g.maxSkew)
+			"wrong clock", ErrClockSkew, r.Type, label, utc(r.Now), utc(r.Received), g.issuing.MaxSkew)
 	case store.Exhausted:
 		if r.Before != nil { // the attempt before may have consumed what is missing, and ErrExhausted says that nothing was
 			return fmt.Errorf("serial: Redis failed, and has too few numbers left since: %w", redisrun.Foreign(r.Before))
@@ -131,12 +124,14 @@ func (g *Generator) explain(r *issue.Refusal) error {
 		return fmt.Errorf("serial: WithLedger needs INFO replication in scripts, to read the server's replication ID; Redis says %q",
 			r.Held)
 	case store.OtherPrint:
-		used := "up to " + calendar.FormatLabel(r.Held)
-		if g.calendar.Unit == calendar.Never {
-			used = "of all time"
+		used, cure := "of all time", "give this generator its old template and key, or another type or key prefix"
+		if g.calendar.Unit != calendar.Never {
+			last := calendar.FormatLabel(r.Held)
+			used = "up to " + last
+			cure = "give it its old template and key until " + last + " has ended, and then the new one to all processes"
 		}
 		return fmt.Errorf("%w: numbers of %s %s were printed with another order of fields, alphabet, check digit or key, so that this "+
-			"generator might print the same text again; %s", ErrConflict, r.Type, used, g.switchPrint(r.Held))
+			"generator might print the same text again; %s", ErrConflict, r.Type, used, cure)
 	case store.Calendar:
 		p, ok := store.ParsePeriod(r.Entered)
 		if !ok || p.Calendar == "" {
@@ -145,29 +140,21 @@ func (g *Generator) explain(r *issue.Refusal) error {
 		}
 		return fmt.Errorf("%w: %s: it counts by %s, and this generator by %s; a series keeps its period and year start: give this generator the "+
 			"same ones, or begin a new series with another type, or with another key prefix and another literal in the template",
-			ErrConflict, g.issuer.Store.RecordKey(r.Type), p.Calendar, g.counts)
+			ErrConflict, g.issuer.Store.RecordKey(r.Type), p.Calendar, g.issuer.Counts)
 	case store.Conflict:
-		own := store.Period{Label: r.Span.Label, Start: r.Span.Start, End: r.Span.End}
-		if p, ok := store.ParsePeriod(r.Entered); ok && p.Ledger && p.Label == own.Label && p.Start == own.Start && p.End == own.End {
+		here := store.Period{Label: r.Span.Label, Start: r.Span.Start, End: r.Span.End}
+		if p, ok := store.ParsePeriod(r.Entered); ok && p.Ledger && p.Label == here.Label && p.Start == here.Start && p.End == here.End {
 			return fmt.Errorf("%w: the numbers of %s in %s are set aside in a ledger, which this generator does not have; let a process do "+
 				"this that has it, or, to go on without the ledger, stop those and run: %s", ErrConflict, r.Type, label, g.operate(r, "takeover"))
 		}
 		return fmt.Errorf("%w: %s is in %s, and by this generator's clock it would be in %s: another time zone or day start is in use; "+
 			"if this generator is right, stop the other process and run: %s", ErrConflict, r.Type, g.interval(r.Entered),
-			g.describe(own), g.operate(r, "takeover"))
+			g.describe(here), g.operate(r, "takeover"))
 	}
 	return fmt.Errorf("serial: unexpected script reply %q", r.Status)
 }
 
 func utc(t time.Time) string { return t.UTC().Format(time.RFC3339) }
-
-// switchPrint says when what is printed may change, given the greatest label that was used.
-func (g *Generator) switchPrint(greatest string) string {
-	if g.calendar.Unit == calendar.Never {
-		return "give this generator its old template and key, or another type or key prefix"
-	}
-	return fmt.Sprintf("give it its old template and key until %s has ended, and then the new one to all processes", calendar.FormatLabel(greatest))
-}
 
 // interval describes a period as the record has it, in UTC and in the Generator's time zone.
 func (g *Generator) interval(recorded string) string {

@@ -29,12 +29,9 @@ var periodNames = [...]string{
 	PerYear: "PerYear", PerWeek: "PerWeek", PerQuarter: "PerQuarter", Never: "Never",
 }
 
-// unit returns the unit of the calendar that p stands for. They have the same values.
-func (p Period) unit() calendar.Unit { return calendar.Unit(p) }
-
 // String returns the name of the constant, such as "PerDay".
 func (p Period) String() string {
-	if !p.unit().Valid() {
+	if !calendar.Unit(p).Valid() {
 		return fmt.Sprintf("Period(%d)", int(p))
 	}
 	return periodNames[p]
@@ -75,7 +72,7 @@ func WithLocation(loc *time.Location) Option {
 //
 // Default PerDay. Any other value than these constants is refused.
 func WithPeriod(p Period) Option {
-	return option{"WithPeriod", true, nil, func(c *config) { c.calendar.Unit = p.unit() }}
+	return option{"WithPeriod", true, nil, func(c *config) { c.calendar.Unit = calendar.Unit(p) }}
 }
 
 // WithDayStart sets the time of day at which a business day begins. With 4 * time.Hour, a number issued at 03:59 belongs to
@@ -118,5 +115,5 @@ func WithYearStart(month time.Month, day int) Option {
 func WithRetention(periods int) Option {
 	err := refuseIf(periods < 0 || periods > mostKept,
 		"serial: WithRetention(%d): allowed are 0 to %d periods", periods, mostKept)
-	return option{"WithRetention", false, err, func(c *config) { c.retention = periods }}
+	return option{"WithRetention", false, err, func(c *config) { c.issuing.Retention = periods }}
 }

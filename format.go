@@ -4,9 +4,9 @@ import (
 	"database/sql/driver"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/dailyserial/serial/internal/calendar"
 	"github.com/dailyserial/serial/internal/template"
 )
 
@@ -108,15 +108,9 @@ func (n Number) text(method string) (string, error) {
 }
 
 // newNumber returns the number that t prints for a span.
-func newNumber(t *template.Template, s *template.Span, typ string, seq int64) Number {
-	start, date := t.Instants(s)
+func newNumber(t *template.Template, s calendar.Span, typ string, seq int64) Number {
+	start, date := t.Instants(&s)
 	return Number{Type: typ, Start: start, Date: date, Seq: seq, date: s.Date, label: s.Label, template: t}
-}
-
-// parsedNumber returns a number that t parsed. It copies the type, so that the text can be freed.
-func parsedNumber(t *template.Template, n template.Number) Number {
-	typ, d := strings.Clone(n.Type), n.Date
-	return Number{Type: typ, Start: d.Start, Date: d.First, Seq: n.Seq, date: d.Text, label: d.Label, template: t}
 }
 
 // WithTemplate sets how numbers are printed. A template is literal text and these fields, in any order:

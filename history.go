@@ -2,7 +2,6 @@ package serial
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/dailyserial/serial/internal/calendar"
 	"github.com/dailyserial/serial/internal/issue"
@@ -20,37 +19,30 @@ const mostKept = 10_000
 // It writes nothing. Errors: [ErrInvalidType], [ErrClockSkew], [ErrConflict], one for any other periods, ctx's, or a
 // failure of Redis.
 func (g *Generator) History(ctx context.Context, typ string, periods int) ([]Number, error) {
-	began := g.now()
-	c, err := g.begin(ctx, typ, "")
+	c, err := g.begin(ctx, typ, "", refuseIf(periods < 1 || periods > mostKept,
+		"serial: History of %d periods: allowed are 1 to %d", periods, mostKept))
 	var numbers []Number
-	switch {
-	case err != nil:
-	case periods < 1 || periods > mostKept:
-		err = fmt.Errorf("serial: History of %d periods: allowed are 1 to %d", periods, mostKept)
-	default:
+	if err == nil {
 		numbers, err = g.history(ctx, c, typ, periods)
 	}
-	return numbers, g.finish(ctx, c, began, err)
+	return numbers, g.finish(ctx, c, err)
 }
 
 func (g *Generator) history(ctx context.Context, c *issue.Call, typ string, periods int) (numbers []Number, err error) {
 	const together = 1000 // in one script call, so that Redis is not held up
-	each, err := c.History(ctx)
-	if err != nil {
-		return nil, err
-	}
-	read := []*calendar.Period{&c.Span().Period}
 	if g.calendar.Unit == calendar.Never {
 		periods = 1
 	}
-	for {
+	each, err := c.History(ctx)
+	read := []*calendar.Period{&c.Span().Period}
+	for err == nil {
+		each = each[len(each)-len(read):] // without the current period if it was read before
 		for i, p := range read {
 			if g.before(p) {
 				return numbers, nil
 			}
 			if each[i] >= 0 {
-				span := g.template.SpanOf(p)
-				numbers = append(numbers, newNumber(g.template, &span, typ, g.unlessUnused(each[i])))
+				numbers = append(numbers, newNumber(g.template, g.template.SpanOf(p), typ, g.unlessUnused(each[i])))
 			}
 		}
 		periods -= len(read)
@@ -64,11 +56,9 @@ func (g *Generator) history(ctx context.Context, c *issue.Call, typ string, peri
 			oldest = g.calendar.Previous(oldest)
 			read, labels = append(read, oldest), append(labels, oldest.Label)
 		}
-		if each, err = c.History(ctx, labels...); err != nil {
-			return nil, err
-		}
-		each = each[1:] // without the current period, which was read before
+		each, err = c.History(ctx, labels...)
 	}
+	return nil, err
 }
 
 // before reports whether a period is before all that numbers can be printed of.

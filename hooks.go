@@ -89,17 +89,9 @@ func WithHooks(hooks Hooks) Option {
 	return option{"WithHooks", false, err, func(c *config) { c.hooks = &hooks }}
 }
 
-// now is when a call begins, if hooks want to know.
-func (g *Generator) now() (began time.Time) {
-	if g.hooks != nil {
-		began = time.Now()
-	}
-	return began
-}
-
 // finish ends a call, which is nil if it never began: it calls the hooks for what happened, and returns the error for the caller.
-func (g *Generator) finish(ctx context.Context, c *issue.Call, began time.Time, err error) error {
-	err = g.outcome(ctx, err)
+func (g *Generator) finish(ctx context.Context, c *issue.Call, err error) error {
+	err = g.publicError(ctx, err)
 	if g.hooks == nil || c == nil {
 		return err
 	}
@@ -111,21 +103,17 @@ func (g *Generator) finish(ctx context.Context, c *issue.Call, began time.Time, 
 		tell(ctx, g.hooks.Lost, LostInfo{e.Type, g.local(e.Lost.Start), e.Held})
 	}
 	if e.Opened != nil {
-		tell(ctx, g.hooks.Opened, OpenedInfo{e.Type, g.local(e.Opened.Start), e.OpenedAt.Sub(began)})
+		tell(ctx, g.hooks.Opened, OpenedInfo{e.Type, g.local(e.Opened.Start), e.Wait})
 	}
 	return err
 }
 
-// finishIssue is finish for a call that was to issue n numbers, of which last is the last one.
-func (g *Generator) finishIssue(ctx context.Context, c *issue.Call, began time.Time, typ string, n int, last Number, err error) error {
+// tellIssued calls the hooks for a call that issued n numbers, or failed with err.
+func (g *Generator) tellIssued(ctx context.Context, typ string, n int, last Number, took time.Duration, err error) {
 	h := g.hooks
-	if h == nil {
-		return g.outcome(ctx, err)
-	}
-	took := time.Since(began)
-	if err = g.finish(ctx, c, began, err); err != nil {
+	if err != nil {
 		tell(ctx, h.Failed, FailedInfo{typ, n, err, took})
-		return err
+		return
 	}
 	tell(ctx, h.Issued, IssuedInfo{last, n, took})
 	used, size := last.Seq-g.base, g.limit-g.base
@@ -133,7 +121,6 @@ func (g *Generator) finishIssue(ctx context.Context, c *issue.Call, began time.T
 	if n > 0 && h.NearlyExhausted != nil && used >= due && g.issuer.WarnOnce(typ, last.Start.Unix()) {
 		tell(ctx, h.NearlyExhausted, ExhaustionInfo{last, used, size})
 	}
-	return nil
 }
 
 // tell calls one hook, if there is one, and drops its panic.

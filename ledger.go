@@ -72,5 +72,5 @@ func WithLedger(l Ledger, block int64) Option {
 		refuseIf(isNil(l), "serial: WithLedger: the ledger is nil"),
 		refuseIf(block < 1 || block > store.MaxSeq,
 			"serial: WithLedger: block %d: allowed are 1 to %d", block, int64(store.MaxSeq)))
-	return option{"WithLedger", false, err, func(c *config) { c.ledger, c.block = l, block }}
+	return option{"WithLedger", false, err, func(c *config) { c.ledger, c.issuing.Block = l, block }}
 }

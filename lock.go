@@ -3,7 +3,6 @@ package serial
 import (
 	"context"
 	"fmt"
-	"os"
 	"sync/atomic"
 	"time"
 
@@ -41,7 +40,7 @@ func (l *locks) Try(ctx context.Context, key string, limit time.Duration) (issue
 	votes := &votes{split: l.split.Load()}
 	pools := make([]redis.Pool, len(l.clients))
 	for i, client := range l.clients {
-		pools[i] = &lockServer{client: client, number: i + 1, votes: votes, answered: make(chan struct{})}
+		pools[i] = lockServer{lockConn{client: client, number: i + 1, votes: votes, answered: make(chan struct{})}}
 	}
 	k := &lock{
 		// A mutex belongs to one acquisition. FailFast: a majority decides, however slow the other servers are.
@@ -49,32 +48,26 @@ func (l *locks) Try(ctx context.Context, key string, limit time.Duration) (issue
 			redsync.WithTimeoutFactor(issue.LockPatience.Seconds()/issue.LockExpiry.Seconds())),
 		since: time.Now(),
 	}
-	// Not buffered, so that either this call receives the answer or the goroutine learns that nobody will.
-	answer := make(chan error)
-	abandoned := make(chan struct{})
-	defer close(abandoned)
-	go func() {
-		err := k.mutex.TryLockContext(steady)
-		select {
-		case answer <- err:
-		case <-abandoned:
-			if err == nil {
-				k.Release(steady, 0)
-			}
+	over := make(chan struct{})
+	answered, err := redisrun.Await(ctx, limit, func() (bool, error) {
+		defer close(over)
+		return true, k.mutex.TryLockContext(steady)
+	})
+	if !answered {
+		go func() { // gives back what the attempt has been granted, if it has
+			<-over
+			k.Release(steady, 0)
+		}()
+		if err == redisrun.ErrNoAnswer {
+			return nil, redisrun.Outage(fmt.Errorf("serial: the lock servers failed: %w", err))
 		}
-	}()
-	select {
-	case err := <-answer:
-		l.split.Store(err != nil && (votes.split || votes.granted.Load() > 0 && votes.refused.Load() > 0))
-		if err == nil {
-			return k, nil
-		}
-		return nil, votes.failure(len(l.clients), err)
-	case <-ctx.Done():
-		return nil, fmt.Errorf("serial: gave up waiting for the lock: %w", ctx.Err())
-	case <-time.After(limit):
-		return nil, redisrun.Outage(fmt.Errorf("serial: the lock servers did not answer: %w", os.ErrDeadlineExceeded))
+		return nil, fmt.Errorf("serial: gave up waiting for the lock: %w", err)
 	}
+	l.split.Store(err != nil && (votes.split || votes.granted.Load() > 0 && votes.refused.Load() > 0))
+	if err != nil {
+		return nil, votes.failure(len(l.clients), err)
+	}
+	return k, nil
 }
 
 // Release gives the lock back, also for a caller whose context has ended, who does not wait for it. If it fails, the lock expires
@@ -117,45 +110,44 @@ func (v *votes) failure(servers int, err error) error {
 // waiting for a slow server to answer the SET; on another connection the two could change places, and the lock would stay behind
 // with nobody to release it. And it relies on contexts to end commands, which go-redis does only where it is configured to: so
 // commands go on by themselves here, and redsync stops waiting for them.
-type lockServer struct {
-	client   goredis.UniversalClient
-	number   int // of the client in WithLockClients, from 1
-	votes    *votes
-	answered chan struct{} // closed when the SET is over
-}
+type lockServer struct{ lockConn }
 
-func (s *lockServer) Get(ctx context.Context) (redis.Conn, error) {
-	return lockConn{server: s, ctx: ctx}, nil
-}
-
-// token adds the client's number to the value that redsync gives the acquisition.
-func (s *lockServer) token(value any) string { return fmt.Sprintf("%s#%d", value, s.number) }
-
-// send sends a command straight to the server that has its key. Of a command whose keys' distance it is not told, go-redis first asks
-// nodes of a Cluster, replicas too, and waits for each that hangs.
-func (s *lockServer) send(ctx context.Context, args ...any) (any, error) {
-	cmd := goredis.NewCmd(ctx, args...)
-	cmd.SetStepCount(1)
-	_ = s.client.Process(ctx, cmd)
-	return cmd.Result()
+func (s lockServer) Get(ctx context.Context) (redis.Conn, error) {
+	s.ctx = ctx
+	return s.lockConn, nil
 }
 
 // A lockConn has what redsync uses of a connection.
 type lockConn struct {
-	redis.Conn // nil: nothing else is called
-	server     *lockServer
+	redis.Conn                 // nil: nothing else is called
 	ctx        context.Context // redsync's
+	client     goredis.UniversalClient
+	number     int // position of the client in WithLockClients, from 1
+	votes      *votes
+	answered   chan struct{} // closed when the SET is over
 }
 
 // Close leaves a command that goes on alone.
 func (c lockConn) Close() error { return nil }
+
+// token adds the client's number to the value that redsync gives the acquisition.
+func (c lockConn) token(value any) string { return fmt.Sprintf("%s#%d", value, c.number) }
+
+// send sends a command straight to the server that has its key. Of a command whose keys' distance it is not told, go-redis first asks
+// nodes of a Cluster, replicas too, and waits for each that hangs.
+func (c lockConn) send(ctx context.Context, args ...any) (any, error) {
+	cmd := goredis.NewCmd(ctx, args...)
+	cmd.SetStepCount(1)
+	_ = c.client.Process(ctx, cmd)
+	return cmd.Result()
+}
 
 // run runs f, which sends commands, and stops waiting for it when redsync does. A panic is kept for the caller of the acquisition;
 // nobody else would recover it.
 func (c lockConn) run(f func(context.Context) (any, error)) (v any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			c.server.votes.panicked.Store(&p)
+			c.votes.panicked.Store(&p)
 			err = redisrun.ErrEnded
 		}
 	}()
@@ -168,19 +160,19 @@ func (c lockConn) run(f func(context.Context) (any, error)) (v any, err error) {
 
 func (c lockConn) SetNX(name, value string, expiry time.Duration) (bool, error) {
 	granted, err := c.run(func(ctx context.Context) (any, error) {
-		defer close(c.server.answered)
-		reply, err := c.server.send(ctx, "set", name, c.server.token(value), "px", expiry.Milliseconds(), "nx")
+		defer close(c.answered)
+		reply, err := c.send(ctx, "set", name, c.token(value), "px", expiry.Milliseconds(), "nx")
 		if err != nil && err != goredis.Nil {
 			return false, err
 		}
-		return reply == "OK" || c.server.votes.split && c.holds(ctx, name, value), nil
+		return reply == "OK" || c.votes.split && c.holds(ctx, name, value), nil
 	})
 	switch {
 	case err != nil:
 	case granted == true:
-		c.server.votes.granted.Add(1)
+		c.votes.granted.Add(1)
 	default:
-		c.server.votes.refused.Add(1)
+		c.votes.refused.Add(1)
 	}
 	return granted == true, err
 }
@@ -188,14 +180,14 @@ func (c lockConn) SetNX(name, value string, expiry time.Duration) (bool, error) 
 // holds reports whether a lock that was refused is this client's after all, by a SET that was sent twice since its answer was lost.
 // If it is another client's of this acquisition, both are of one server.
 func (c lockConn) holds(ctx context.Context, name, value string) bool {
-	held, _ := c.server.send(ctx, "eval", "return redis.call('get', KEYS[1])", 1, name) // a plain GET may go to a replica
+	held, _ := c.send(ctx, "eval", "return redis.call('get', KEYS[1])", 1, name) // a plain GET may go to a replica
 	text, _ := held.(string)
-	var number int
-	if n, _ := fmt.Sscanf(text, value+"#%d", &number); n == 1 && number != c.server.number {
-		err := sameServer(min(number, c.server.number), max(number, c.server.number))
-		c.server.votes.sameServer.Store(&err)
+	var other int
+	if n, _ := fmt.Sscanf(text, value+"#%d", &other); n == 1 && other != c.number {
+		err := sameServer(min(other, c.number), max(other, c.number))
+		c.votes.sameServer.Store(&err)
 	}
-	return text == c.server.token(value)
+	return text == c.token(value)
 }
 
 // sameServer is the error where two clients of WithLockClients, counted from 1, are of one server.
@@ -207,11 +199,11 @@ func sameServer(first, second int) error {
 // Eval runs the release, the only script there is.
 func (c lockConn) Eval(script *redis.Script, keysAndArgs ...any) (any, error) {
 	return c.run(func(ctx context.Context) (any, error) {
-		<-c.server.answered
-		name, token := keysAndArgs[0], c.server.token(keysAndArgs[1])
-		v, err := c.server.send(ctx, "evalsha", script.Hash, 1, name, token)
+		<-c.answered
+		name, token := keysAndArgs[0], c.token(keysAndArgs[1])
+		v, err := c.send(ctx, "evalsha", script.Hash, 1, name, token)
 		if goredis.HasErrorPrefix(err, "NOSCRIPT") {
-			v, err = c.server.send(ctx, "eval", script.Src, 1, name, token)
+			v, err = c.send(ctx, "eval", script.Src, 1, name, token)
 		}
 		return v, err
 	})

@@ -65,9 +65,7 @@ const plain = "plain"
 // lastOf is the last of the numbers that were issued for a type and a request, if there is one.
 func (g *Generator) lastOf(typ, request string, n issue.Numbers) (Number, error) {
 	if n.Answer == nil {
-		s := n.Span
-		span := template.Span{Period: s.Period, From: s.From, To: s.To, Earlier: s.Earlier, Date: s.Date}
-		return newNumber(g.template, &span, typ, n.Last), nil
+		return newNumber(g.template, n.Span.Span, typ, n.Last), nil
 	}
 	key := g.issuer.Store.RequestKey(typ, request)
 	if n.Answer.Key != plain && n.Answer.Key != g.template.Fingerprint() && n.Answer.Key != "" {
@@ -81,28 +79,26 @@ func (g *Generator) lastOf(typ, request string, n issue.Numbers) (Number, error)
 }
 
 // readAnswer returns the span of an answer, and the template that printed it: not this Generator's, if that has changed since.
-func (g *Generator) readAnswer(a *store.Answer) (*template.Span, *template.Template, error) {
+func (g *Generator) readAnswer(a *store.Answer) (s calendar.Span, t *template.Template, err error) {
 	unit, start, ok := calendar.ParseName(a.Period.Calendar)
 	if !ok {
-		return nil, nil, fmt.Errorf("got a series that counts by %q, want a period, a date, a template, a sequence and a key", a.Period.Calendar)
+		return s, nil, fmt.Errorf("got a series that counts by %q, "+
+			"want a period, a date, a template, a sequence and a key", a.Period.Calendar)
 	}
 	c := g.calendar.With(unit)
 	c.YearStart = start
-	s := &template.Span{}
 	s.Period = calendar.Period{Label: a.Period.Label, Start: a.Period.Start, End: a.Period.End}
 	s.From, s.To = s.Start, s.End
 	var text string
-	if _, err := fmt.Sscanf(a.Printed, "%q %q", &s.Date, &text); err != nil {
-		return nil, nil, err
+	_, err = fmt.Sscanf(a.Printed, "%q %q", &s.Date, &text)
+	if err == nil {
+		t, err = template.Parse(text, c)
 	}
-	t, err := template.Parse(text, c)
+	if err == nil && a.Key != plain {
+		err = t.Hide(g.key, g.prefix)
+	}
 	if err != nil {
-		return nil, nil, err
-	}
-	if a.Key != plain {
-		if err := t.Hide(g.key, g.prefix); err != nil {
-			return nil, nil, err
-		}
+		return s, nil, err
 	}
 	if date, err := t.FindDate(s.Date); err == nil && s.Start <= date.First.Unix() && date.First.Unix() < s.End {
 		s.From = date.First.Unix()

@@ -53,31 +53,29 @@ func refuseIf(wrong bool, format string, args ...any) error {
 
 type config struct {
 	scheme
-	schemeOnly  bool                                                                  // NewScheme was called
-	floor       func(ctx context.Context, typ string, start time.Time) (int64, error) // nil for none
-	ledger      Ledger                                                                // nil for none
-	block       int64                                                                 // sequences per reservation
-	confirm     redisrun.Replicas                                                     // replicas that confirm numbers
-	lockClients []redis.UniversalClient
-	maxSkew     time.Duration // tolerated difference of clocks, negative for any
-	retention   int           // periods for which a counter is kept after its own
-	hooks       *Hooks        // nil for none
+	schemeOnly bool         // NewScheme was called
+	issuing    issue.Config // settings that only the issuer needs
+	ledger     Ledger       // nil for none
+	locks      *locks
+	hooks      *Hooks // nil for none
 }
 
 func newConfig(client redis.UniversalClient, opts []Option) (*config, error) {
-	c := &config{scheme: newScheme(), lockClients: []redis.UniversalClient{client}, maxSkew: time.Hour}
+	c := &config{scheme: newScheme(), locks: &locks{clients: []redis.UniversalClient{client}}}
+	c.issuing.Client, c.issuing.MaxSkew = client, time.Hour
 	err := checkClient(client)
 	errs := append([]error{err}, c.applyAll(opts)...)
 	if err == nil {
-		errs = append(errs, checkReplicas(client, c.confirm))
+		errs = append(errs, checkReplicas(client, c.issuing.Replicas))
 	}
 	unit := c.calendar.Unit
 	errs = append(errs,
-		refuseIf(unit == calendar.Second && (c.floor != nil || c.ledger != nil),
+		refuseIf(unit == calendar.Second && (c.issuing.Floor != nil || c.ledger != nil),
 			"serial: WithPeriod(PerSecond): a second is too short to ask a floor or a ledger; "+
 				"allowed are PerMinute and longer, or PerSecond without WithFloor and WithLedger"),
-		refuseIf(unit == calendar.Never && c.retention > 0,
-			"serial: WithRetention(%d): Never has one period, which is kept anyway; leave the option out", c.retention))
+		refuseIf(unit == calendar.Never && c.issuing.Retention > 0,
+			"serial: WithRetention(%d): Never has one period, which is kept anyway; leave the option out",
+			c.issuing.Retention))
 	return c, errors.Join(append(errs, c.complete()...)...)
 }
 
@@ -93,25 +91,22 @@ func (c *config) applyAll(opts []Option) (errs []error) {
 	return errs
 }
 
-// issuing is how numbers are issued.
-func (c *config) issuing(client redis.UniversalClient) issue.Config {
-	i := issue.Config{
-		Client: client, Replicas: c.confirm, Prefix: c.prefix, Calendar: c.calendar, Counts: c.counts, PrintMark: c.mark,
-		Base: c.base, Limit: c.limit, Brief: c.brief, MaxSkew: c.maxSkew, Retention: c.retention,
-		Template: c.text, Key: cmp.Or(c.template.Fingerprint(), plain), Floor: c.floor, Block: c.block,
-		SpanAt: func(t time.Time) issue.Span {
-			s := c.template.SpanAt(t)
-			return issue.Span{
-				Period: s.Period, From: s.From, To: s.To, Earlier: s.Earlier, Date: s.Date, Unprintable: c.template.CheckYear(s.Reading),
-			}
-		},
+// newIssuer returns an issuer of the numbers of c's scheme.
+func (c *config) newIssuer() *issue.Issuer {
+	i, t := c.issuing, c.template
+	i.Prefix, i.Calendar, i.Counts, i.PrintMark = c.prefix, c.calendar, c.counts(), t.PrintMark()
+	i.Base, i.Limit, i.Template, i.Key = c.base, c.limit, c.text, cmp.Or(t.Fingerprint(), plain)
+	i.Brief = c.calendar.Unit == calendar.Second || t.PrintsSeconds()
+	i.SpanAt = func(at time.Time) (calendar.Span, error) {
+		s := t.SpanAt(at)
+		return s, t.CheckYear(s.Reading)
 	}
 	if c.ledger != nil {
 		i.Reserve = func(ctx context.Context, typ, label string, above, n int64) (int64, error) {
-			return c.ledger.Reserve(ctx, Reservation{c.series(typ), label, c.counts, c.mark, above, n})
+			return c.ledger.Reserve(ctx, Reservation{c.prefix + ":" + typ, label, i.Counts, i.PrintMark, above, n})
 		}
 	}
-	return i
+	return issue.New(i)
 }
 
 // isNil reports whether v is nil or holds a nil pointer, function, map, slice or channel.
@@ -152,7 +147,7 @@ func WithStart(seq int64) Option {
 func WithLockClients(clients ...redis.UniversalClient) Option {
 	clients = slices.Clone(clients)
 	err := checkLockClients(clients)
-	return option{"WithLockClients", false, err, func(c *config) { c.lockClients = clients }}
+	return option{"WithLockClients", false, err, func(c *config) { c.locks = &locks{clients: clients} }}
 }
 
 func checkLockClients(clients []redis.UniversalClient) error {
@@ -219,7 +214,7 @@ func endpointsOf(client redis.UniversalClient) (all []endpoint, db int) {
 func WithMaxSkew(skew time.Duration) Option {
 	err := refuseIf(skew == 0, "serial: WithMaxSkew(0) would refuse every clock; "+
 		"allowed are positive values, and negative ones to turn the check off")
-	return option{"WithMaxSkew", false, err, func(c *config) { c.maxSkew = skew }}
+	return option{"WithMaxSkew", false, err, func(c *config) { c.issuing.MaxSkew = skew }}
 }
 
 // WithReplicas requires that n replicas confirm every number within timeout, before it is returned. If n counts every replica that
@@ -234,7 +229,8 @@ func WithReplicas(n int, timeout time.Duration) Option {
 		refuseIf(n < 0 || n > 1000, "serial: WithReplicas(%d, %v): allowed are 0 to 1000 replicas", n, timeout),
 		refuseIf(n > 0 && (timeout < time.Millisecond || timeout%time.Millisecond != 0),
 			"serial: WithReplicas(%d, %v): allowed are timeouts of whole milliseconds, at least one", n, timeout))
-	return option{"WithReplicas", false, err, func(c *config) { c.confirm = redisrun.Replicas{N: n, Timeout: timeout} }}
+	replicas := redisrun.Replicas{N: n, Timeout: timeout}
+	return option{"WithReplicas", false, err, func(c *config) { c.issuing.Replicas = replicas }}
 }
 
 // checkReplicas limits the timeout, so that half of the read timeout remains for everything but the replicas. It refuses
@@ -279,5 +275,5 @@ func WithKeyPrefix(prefix string) Option {
 // Default none; nil is refused.
 func WithFloor(floor func(ctx context.Context, typ string, start time.Time) (int64, error)) Option {
 	err := refuseIf(floor == nil, "serial: WithFloor: the function is nil")
-	return option{"WithFloor", false, err, func(c *config) { c.floor = floor }}
+	return option{"WithFloor", false, err, func(c *config) { c.issuing.Floor = floor }}
 }

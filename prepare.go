@@ -2,7 +2,6 @@ package serial
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/dailyserial/serial/internal/calendar"
 	"github.com/dailyserial/serial/internal/issue"
@@ -28,16 +27,12 @@ func (g *Generator) Prepare(ctx context.Context, typ string, periods int) error 
 	if g.calendar.Unit == calendar.Never {
 		most = 1
 	}
-	began := g.now()
-	c, err := g.begin(ctx, typ, "")
-	switch {
-	case err != nil:
-	case periods < 1 || periods > most:
-		err = fmt.Errorf("serial: Prepare of %d periods: allowed are 1 to %d", periods, most)
-	default:
+	c, err := g.begin(ctx, typ, "", refuseIf(periods < 1 || periods > most,
+		"serial: Prepare of %d periods: allowed are 1 to %d", periods, most))
+	if err == nil {
 		err = g.prepare(ctx, c, periods)
 	}
-	return g.finish(ctx, c, began, err)
+	return g.finish(ctx, c, err)
 }
 
 // prepare opens one period after the other, as the server's clock and the record have them meanwhile.

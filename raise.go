@@ -2,7 +2,6 @@ package serial
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/dailyserial/serial/internal/store"
 )
@@ -45,14 +44,10 @@ func (g *Generator) Takeover(ctx context.Context, typ string, seq int64) error {
 }
 
 func (g *Generator) raise(ctx context.Context, method string, purpose store.Purpose, typ string, seq int64) error {
-	began := g.now()
-	c, err := g.begin(ctx, typ, "")
-	switch {
-	case err != nil:
-	case seq < 0 || seq > g.limit:
-		err = fmt.Errorf("serial: %s of %s to %d: allowed are 0 to %d", method, typ, seq, g.limit)
-	default:
+	c, err := g.begin(ctx, typ, "", refuseIf(seq < 0 || seq > g.limit,
+		"serial: %s of %s to %d: allowed are 0 to %d", method, typ, seq, g.limit))
+	if err == nil {
 		err = c.Raise(ctx, purpose, seq)
 	}
-	return g.finish(ctx, c, began, err)
+	return g.finish(ctx, c, err)
 }

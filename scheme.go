@@ -23,9 +23,6 @@ type scheme struct {
 	base     int64              // sequence just before the first of a period
 	prefix   string             // first part of every key
 	key      []byte             // key of hidden sequences, nil if they are not hidden
-	counts   string             // result of Scheme.Calendar
-	mark     string             // result of Scheme.PrintMark
-	brief    bool               // the period, or the printed date, lasts only a second
 }
 
 const defaultPrefix = "serial"
@@ -72,9 +69,6 @@ func (s *scheme) complete() (errs []error) {
 	if s.key != nil {
 		errs = append(errs, t.Hide(s.key, s.prefix))
 	}
-	s.counts = c.Name(t.PrintsBusinessYear())
-	s.mark = t.PrintMark()
-	s.brief = per == PerSecond || t.PrintsSeconds()
 	return errs
 }
 
@@ -95,7 +89,7 @@ func (s *Scheme) Number(typ string, at time.Time, seq int64) (Number, error) {
 	case seq > s.limit:
 		return Number{}, fmt.Errorf("%w: sequence %d of %s: allowed are 1 to %d", ErrExhausted, seq, typ, s.limit)
 	}
-	return newNumber(s.template, &span, strings.Clone(typ), seq), nil
+	return newNumber(s.template, span, strings.Clone(typ), seq), nil
 }
 
 // Parse takes apart a number that was issued with this Scheme. It refuses any text that cannot have been issued: a date that the
@@ -110,7 +104,8 @@ func (s *scheme) parse(number string) (Number, error) {
 	if err != nil {
 		return Number{}, err
 	}
-	return parsedNumber(s.template, n), nil
+	typ, d := strings.Clone(n.Type), n.Date // a copy, so that the text can be freed
+	return Number{Type: typ, Start: d.Start, Date: d.First, Seq: n.Seq, date: d.Text, label: d.Label, template: s.template}, nil
 }
 
 // Series returns the name of a type's series, as a [Ledger] and package gapless use it: the key prefix, a colon and the type, such
@@ -119,24 +114,24 @@ func (s *Scheme) Series(typ string) (string, error) {
 	if err := s.template.CheckType(typ); err != nil {
 		return "", err
 	}
-	return s.series(typ), nil
+	return s.prefix + ":" + typ, nil
 }
 
 // local returns a Unix time in the time zone of the scheme.
 func (s *scheme) local(unix int64) time.Time { return time.Unix(unix, 0).In(s.calendar.Location) }
 
-func (s *scheme) series(typ string) string { return s.prefix + ":" + typ }
-
 // Calendar returns the calendar of every series of this Scheme, such as "days" or "years from April 1": its [Period] and, if quarters
 // or business years are counted or printed, the first day of the business year. A series keeps its calendar for as long as it lives:
 // a process with another one gets [ErrConflict].
-func (s *Scheme) Calendar() string { return s.counts }
+func (s *Scheme) Calendar() string { return s.counts() }
+
+func (s *scheme) counts() string { return s.calendar.Name(s.template.PrintsBusinessYear()) }
 
 // PrintMark returns a hash of the settings by which two processes could print different sequences of one period alike, if they
 // differed: the order of fields and tokens, the alphabet, the check digit and the key of the hidden sequence. Widths, literals and
 // separators are not part of it. A period keeps its print mark: a process with another one gets [ErrConflict] until a later period
 // begins.
-func (s *Scheme) PrintMark() string { return s.mark }
+func (s *Scheme) PrintMark() string { return s.template.PrintMark() }
 
 // Span returns the span of at: the time around it in which the same date is printed. It begins at start and ends before end. It is
 // the period of at, or a part of the period if the template prints more than that.

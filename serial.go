@@ -1,8 +1,10 @@
 package serial
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -45,7 +47,6 @@ func (g *Generator) sequence(ctx context.Context, c *issue.Call, n int) (numbers
 type Generator struct {
 	config
 	issuer *issue.Issuer
-	locks  *locks
 }
 
 // New returns a Generator that keeps its counters in client, which may be a *redis.Client (of a single server or from
@@ -57,7 +58,7 @@ func New(client redis.UniversalClient, opts ...Option) (*Generator, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Generator{config: *c, issuer: issue.New(c.issuing(client)), locks: &locks{clients: c.lockClients}}, nil
+	return &Generator{*c, c.newIssuer()}, nil
 }
 
 // NextNumber issues the next number of a type, for the period that Redis's clock shows at the instant of issue.
@@ -104,11 +105,8 @@ func (g *Generator) NextN(ctx context.Context, typ string, n int) ([]Number, err
 // issue issues n numbers of a type, for a request if there is one, and returns the last of them. An error that refuses the call's
 // other arguments comes after one that refuses the type.
 func (g *Generator) issue(ctx context.Context, typ, request string, n int, refused error) (last Number, err error) {
-	began := g.now()
-	c, err := g.begin(ctx, typ, request)
-	if err == nil {
-		err = refused
-	}
+	began := time.Now()
+	c, err := g.begin(ctx, typ, request, refused)
 	var numbers issue.Numbers
 	if err == nil {
 		numbers, err = g.sequence(ctx, c, n)
@@ -119,12 +117,16 @@ func (g *Generator) issue(ctx context.Context, typ, request string, n int, refus
 	if numbers.Repeated {
 		n = 0
 	}
-	return last, g.finishIssue(ctx, c, began, typ, n, last, err)
+	took := time.Since(began)
+	if err = g.finish(ctx, c, err); g.hooks != nil {
+		g.tellIssued(ctx, typ, n, last, took, err)
+	}
+	return last, err
 }
 
-// begin begins a call for a type.
-func (g *Generator) begin(ctx context.Context, typ, request string) (*issue.Call, error) {
-	if err := g.template.CheckType(typ); err != nil {
+// begin begins a call for a type, unless an error refuses the call's other arguments.
+func (g *Generator) begin(ctx context.Context, typ, request string, refused error) (*issue.Call, error) {
+	if err := cmp.Or(g.template.CheckType(typ), refused); err != nil {
 		return nil, err
 	}
 	return g.issuer.NewCall(ctx, typ, request)
@@ -136,17 +138,15 @@ func (g *Generator) begin(ctx context.Context, typ, request string) (*issue.Call
 // Errors: [ErrInvalidType], [ErrCounterLost] (also with a floor or a ledger), [ErrClockSkew], [ErrConflict], ctx's, or a
 // failure of Redis.
 func (g *Generator) Peek(ctx context.Context, typ string) (n Number, err error) {
-	began := g.now()
-	c, err := g.begin(ctx, typ, "")
+	c, err := g.begin(ctx, typ, "", nil)
+	var last int64
 	if err == nil {
-		var last int64
 		last, err = c.Peek(ctx)
-		if err == nil {
-			span := g.template.SpanOf(&c.Span().Period)
-			n = newNumber(g.template, &span, typ, g.unlessUnused(last))
-		}
 	}
-	return n, g.finish(ctx, c, began, err)
+	if err == nil {
+		n = newNumber(g.template, g.template.SpanOf(&c.Span().Period), typ, g.unlessUnused(last))
+	}
+	return n, g.finish(ctx, c, err)
 }
 
 // Parse takes apart a number that was issued by a Generator with the same template, period, day start, year start and time

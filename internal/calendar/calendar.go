@@ -13,6 +13,15 @@ type Period struct {
 	End   int64     // first instant after the period, Unix seconds
 }
 
+// A Span is a part of a period in which the same date is printed: usually all of it.
+type Span struct {
+	Period
+	From, To int64     // its first instant and the first one after it, Unix seconds
+	Earlier  int64     // seconds from the first time that the period printed this date to From; 0 unless it comes again
+	Reading  time.Time // reading of the clock that is printed, as if it were UTC
+	Date     string    // as printed, "" where it is not known
+}
+
 // A Calendar divides time into periods. Each has a label, which is a reading of the wall clock, and begins at the first
 // instant at which the clock shows DayStart past that label or later. So every instant belongs to the period that began
 // last. This is not always the period that the clock shows: where clocks are set back, the old reading returns for a while,

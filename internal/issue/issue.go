@@ -35,8 +35,8 @@ type Config struct {
 	Template  string // kept with the answer of a request
 	Key       string // fingerprint of the key that hides sequences, or "plain"; kept likewise
 
-	// SpanAt returns the span of an instant.
-	SpanAt func(time.Time) Span
+	// SpanAt returns the span of an instant, and why no number of it can be printed, nil if it can.
+	SpanAt func(time.Time) (calendar.Span, error)
 	// Floor returns the highest sequence that may have been used; nil for none.
 	Floor func(ctx context.Context, typ string, start time.Time) (int64, error)
 	// Reserve sets sequences aside in a ledger, Block at a time, and returns the one before the first; nil for none.
@@ -44,15 +44,11 @@ type Config struct {
 	Block   int64
 }
 
-// A Span is a part of a period in which the same date is printed: usually all of it.
+// A Span is a span with what a call needs to know of it.
 type Span struct {
-	calendar.Period
-	From, To    int64  // its first instant and the first one after it, Unix seconds
-	Earlier     int64  // seconds before From at which the period first printed the same; 0 unless a date comes again
-	Date        string // as printed
-	Unprintable error  // why no number can be printed, nil if it can
-
-	stored store.Period // the period as Redis has it
+	calendar.Span
+	Unprintable error        // why no number can be printed, nil if it can
+	stored      store.Period // the period as Redis has it
 }
 
 // An Issuer issues sequences. Its methods may be called concurrently.
@@ -98,16 +94,18 @@ func (i *Issuer) spanAt(t time.Time) *Span {
 }
 
 func (i *Issuer) newSpan(t time.Time) *Span {
-	s := i.SpanAt(t)
+	s := &Span{}
+	s.Span, s.Unprintable = i.SpanAt(t)
 	expires := i.Calendar.Later(&s.Period, i.Retention).End
 	s.stored = i.Store.NewPeriod(s.Label, s.Start, s.End, s.From, s.To, expires)
-	return &s
+	return s
 }
 
 // A Call is one call of a public method for one type. One goroutine uses it at a time. A caller that leaves a step which goes on
 // without it, such as an opening, may still call End and Events; nothing else.
 type Call struct {
 	session session
+	began   time.Time
 	found   *store.Reply // to the take that found the counter missing
 	waits   int          // for others, up to 10
 	checked bool         // the clocks have been compared, for Prepare
@@ -124,7 +122,7 @@ func (i *Issuer) NewCall(ctx context.Context, typ, request string) (*Call, error
 		node = i.nodes.Of(ctx, i.Store.RecordKey(typ))
 	}
 	_, limited := ctx.Deadline()
-	return &Call{session: session{issuer: i, typ: typ, request: request, node: node, budget: budget.New(limited)}}, nil
+	return &Call{session: session{issuer: i, typ: typ, request: request, node: node, budget: budget.New(limited)}, began: time.Now()}, nil
 }
 
 // A Step is what a step of the sequence leads to.

@@ -119,7 +119,7 @@ func (a *attempt) opened(r store.Reply, err error) Outcome {
 	s := &a.call.session
 	if err == nil && r.Status == store.Issued {
 		s.mu.Lock()
-		s.events.Opened, s.events.OpenedAt = s.span, time.Now()
+		s.events.Opened, s.events.Wait = s.span, time.Since(a.call.began)
 		s.mu.Unlock()
 	}
 	out := a.call.outcome(r, err)

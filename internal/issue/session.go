@@ -78,11 +78,11 @@ type session struct {
 // Events are what a call came across that hooks tell. A Span that is nil stands for none.
 type Events struct {
 	Type           string
-	Opened         *Span     // that the call opened
-	OpenedAt       time.Time // when it was open
-	Lost           *Span     // whose counter is gone or went back
-	Held           string    // what that counter holds
-	Corrected      bool      // the server's clock turned out to be elsewhere
+	Opened         *Span         // that the call opened
+	Wait           time.Duration // from the beginning of the call until that was open
+	Lost           *Span         // whose counter is gone or went back
+	Held           string        // what that counter holds
+	Corrected      bool          // the server's clock turned out to be elsewhere
 	Offset, Before time.Duration
 }
 

@@ -7,17 +7,8 @@ import (
 	"github.com/dailyserial/serial/internal/calendar"
 )
 
-// A Span is a part of a period in which the same date is printed: usually all of it.
-type Span struct {
-	calendar.Period
-	From, To int64     // its first instant and the first one after it, Unix seconds
-	Earlier  int64     // seconds from the first time that the period printed this date to From; 0 unless it comes again
-	Reading  time.Time // reading of the clock that is printed, as if it were UTC
-	Date     string    // as printed, "" where it is not known
-}
-
 // SpanAt returns the span of an instant.
-func (t *Template) SpanAt(at time.Time) Span {
+func (t *Template) SpanAt(at time.Time) calendar.Span {
 	s := t.undatedSpan(at)
 	if s.Date == "" {
 		s.Date = t.date.print(s.Reading, t.calendar.YearStart)
@@ -31,7 +22,7 @@ func (t *Template) SpanAt(at time.Time) Span {
 }
 
 // undatedSpan returns the span of an instant, without its date where that varies within the period.
-func (t *Template) undatedSpan(at time.Time) Span {
+func (t *Template) undatedSpan(at time.Time) calendar.Span {
 	c := t.calendar
 	s := t.SpanOf(c.At(at))
 	if !t.Varies() {
@@ -53,8 +44,8 @@ func (t *Template) undatedSpan(at time.Time) Span {
 
 // SpanOf returns a whole period as a span, for a number whose time of issue within the period is not known. It has no date where
 // that varies within the period.
-func (t *Template) SpanOf(p *calendar.Period) Span {
-	s := Span{Period: *p, From: p.Start, To: p.End, Reading: p.Wall}
+func (t *Template) SpanOf(p *calendar.Period) calendar.Span {
+	s := calendar.Span{Period: *p, From: p.Start, To: p.End, Reading: p.Wall}
 	if !t.Varies() {
 		s.Date = t.date.print(p.Wall, t.calendar.YearStart)
 	}
@@ -62,9 +53,9 @@ func (t *Template) SpanOf(p *calendar.Period) Span {
 }
 
 // DatedSpan returns the span of an instant, or an error if the instant has no date that can be printed.
-func (t *Template) DatedSpan(at time.Time) (Span, error) {
+func (t *Template) DatedSpan(at time.Time) (calendar.Span, error) {
 	if c := t.calendar; !c.Covers(at) {
-		return Span{}, fmt.Errorf("serial: a number at Unix time %d in %v: allowed are 1970 to 9999, "+
+		return calendar.Span{}, fmt.Errorf("serial: a number at Unix time %d in %v: allowed are 1970 to 9999, "+
 			"and with Never only before 9999-12-31T00:00:00Z", at.Unix(), c.Location)
 	}
 	s := t.SpanAt(at)
@@ -73,7 +64,7 @@ func (t *Template) DatedSpan(at time.Time) (Span, error) {
 
 // Instants returns the first instant of a span's period, and the first at which the period prints the span's date: zero if that date
 // is not known.
-func (t *Template) Instants(s *Span) (start, date time.Time) {
+func (t *Template) Instants(s *calendar.Span) (start, date time.Time) {
 	if s.Date != "" || t.date.text == "" {
 		date = t.timeOf(s.From - s.Earlier)
 	}
