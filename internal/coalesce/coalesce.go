@@ -149,21 +149,6 @@ func (b *Batcher[K, P, R]) Join(key K, p P) (batch *Batch[K, P, R], place int) {
 		b.open[key] = batch
 		b.waiting = append(b.waiting, batch)
 	}
-	return batch, b.add(batch)
-}
-
-// JoinWaiting is Join if a batch of key waits to be sent. Otherwise it returns a nil batch.
-func (b *Batcher[K, P, R]) JoinWaiting(key K) (batch *Batch[K, P, R], place int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if batch = b.open[key]; batch != nil {
-		place = b.add(batch)
-	}
-	return batch, place
-}
-
-// add makes the caller a member of a batch that waits. The caller holds mu.
-func (b *Batcher[K, P, R]) add(batch *Batch[K, P, R]) (place int) {
 	batch.size++
 	b.members++
 	if len(b.inFlight) < b.limit() {
@@ -171,7 +156,7 @@ func (b *Batcher[K, P, R]) add(batch *Batch[K, P, R]) (place int) {
 	} else if !b.armed {
 		b.relieve()
 	}
-	return batch.size - 1
+	return batch, batch.size - 1
 }
 
 // limit is how many calls may be in flight. The caller holds mu.

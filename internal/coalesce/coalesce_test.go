@@ -112,31 +112,19 @@ func TestAlone(t *testing.T) {
 	require.Empty(t, s.calls)
 }
 
-// A batch that waits is joined for nothing, and without a payload.
-func TestJoinWaiting(t *testing.T) {
+// A batch that waits is joined for nothing.
+func TestJoinAllocates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(1)
-		nobody := func(key string) {
-			b, _ := s.JoinWaiting(key)
-			require.Nil(t, b)
-		}
-		nobody("A")
-		require.True(t, s.Idle())
 		s.join("A")
-		nobody("A") // it is in flight
-		first, _ := s.join("A")
-		nobody("B")
-		b, place := s.JoinWaiting("A")
+		first, _ := s.join("A")                                              // while the one before is in flight
+		require.Zero(t, testing.AllocsPerRun(10, func() { s.Join("A", 0) })) // it runs eleven times
+		b, place := s.join("A")
 		require.Same(t, first, b)
-		require.Equal(t, 1, place)
-		require.Zero(t, testing.AllocsPerRun(10, func() { // it runs eleven times
-			s.JoinWaiting("A")
-			s.Join("A", 0)
-		}))
+		require.Equal(t, 12, place)
 		s.answer()
-		nobody("A")
 		require.Equal(t, []int{1}, s.sizes())
-		require.Equal(t, []int{24}, s.sizes())
+		require.Equal(t, []int{13}, s.sizes())
 		s.end(t)
 	})
 }
