@@ -79,7 +79,7 @@ func New(c Config) *Issuer {
 	i.memory = memory{types: map[string]*entry{}, keys: i.Store.KeysOf, endless: c.Calendar.Unit == calendar.Never}
 	i.nodes = redisrun.NewNodes(runner, func(n *redisrun.Node) *node {
 		created := &node{Node: n, issuer: i}
-		created.batches = coalesce.New(n.Together, created.send)
+		created.batches = coalesce.New(n.Together(), created.send)
 		return created
 	})
 	return i
