@@ -15,12 +15,8 @@ import (
 	"time"
 )
 
-var (
-	// ErrTimeout is the error of a member that has waited for its limit.
-	ErrTimeout = errors.New("no answer in time")
-	// ErrEnded is the error of a batch that send did not finish: a hook called runtime.Goexit, say.
-	ErrEnded = errors.New("the goroutine of a call was ended from outside")
-)
+// ErrEnded is the error of a batch that send did not finish: a hook called runtime.Goexit, say.
+var ErrEnded = errors.New("serial: the goroutine of a call was ended from outside")
 
 // How many calls may be in flight follows from the minimum round trip. On loopback most of a round trip is work, so the next
 // batch should gather everybody until the last call has returned. Over a network most of it is waiting, so a caller should
@@ -43,7 +39,7 @@ const (
 // member takes its part by its place. A Batcher is safe for use by any number of goroutines. While nobody calls, it holds no
 // goroutine, no running timer, and nothing for any key.
 type Batcher[K comparable, P, R any] struct {
-	together func() int
+	together int // batches in one call, at most
 	send     func([]*Batch[K, P, R])
 
 	mu       sync.Mutex            // guards all below, and the size of batches that wait
@@ -58,8 +54,8 @@ type Batcher[K comparable, P, R any] struct {
 
 // New returns a Batcher. send sends batches of different keys in one call and finishes each of them (Batch.Finish), in any
 // order, before it returns. It may reorder the slice, but must keep every batch in it: the Batcher finishes those that send
-// did not. together is how many batches send takes, at least 1.
-func New[K comparable, P, R any](together func() int, send func([]*Batch[K, P, R])) *Batcher[K, P, R] {
+// did not. together is how many batches send takes at most, at least 1.
+func New[K comparable, P, R any](together int, send func([]*Batch[K, P, R])) *Batcher[K, P, R] {
 	return &Batcher[K, P, R]{together: together, send: send, open: map[K]*Batch[K, P, R]{}}
 }
 
@@ -88,20 +84,14 @@ func (b *Batch[K, P, R]) Finish(r R, err error) {
 	close(b.done)
 }
 
-// Wait returns the batch's result, which all members share, or ctx's error, or ErrTimeout after limit if that is not 0. A
-// member that leaves does not stop the others. If send panicked before it finished the batch, Wait panics with the same value.
-func (b *Batch[K, P, R]) Wait(ctx context.Context, limit time.Duration) (*R, error) {
-	if ctx.Done() == nil && limit == 0 {
+// Wait returns the batch's result, which all members share, or ctx's error. A member that leaves does not stop the others. If
+// send panicked before it finished the batch, Wait panics with the same value.
+func (b *Batch[K, P, R]) Wait(ctx context.Context) (*R, error) {
+	if ctx.Done() == nil {
 		<-b.done // half the cost of a select
 	} else {
-		var timeout <-chan time.Time
-		if limit != 0 {
-			timeout = time.After(limit)
-		}
 		select {
 		case <-b.done:
-		case <-timeout:
-			return nil, ErrTimeout
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -112,28 +102,25 @@ func (b *Batch[K, P, R]) Wait(ctx context.Context, limit time.Duration) (*R, err
 	return &b.result, b.err
 }
 
-// A Place is held by a call in flight.
-type Place struct{ begun time.Time }
-
 // Alone reserves a place in flight for a caller if one is free and nobody waits. The caller then makes its call itself and
-// must call Leave, even if the call panics.
-func (b *Batcher[K, P, R]) Alone() (Place, bool) {
+// must call Leave with the time it began, even if the call panics.
+func (b *Batcher[K, P, R]) Alone() (begun time.Time, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.waiting) > 0 || len(b.inFlight) >= b.limit() {
-		return Place{}, false
+		return begun, false
 	}
 	return b.enter(), true
 }
 
 // Leave ends a call that Alone allowed. If it was answered, the time it took counts as a round trip.
-func (b *Batcher[K, P, R]) Leave(p Place, answered bool) {
+func (b *Batcher[K, P, R]) Leave(begun time.Time, answered bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if answered {
-		b.measure(p)
+		b.measure(begun)
 	}
-	if b.exit(p) && len(b.waiting) > 0 {
+	if b.exit(begun) && len(b.waiting) > 0 {
 		go b.dispatch(b.enter())
 	}
 }
@@ -149,21 +136,6 @@ func (b *Batcher[K, P, R]) Join(key K, p P) (batch *Batch[K, P, R], place int) {
 		b.open[key] = batch
 		b.waiting = append(b.waiting, batch)
 	}
-	return batch, b.add(batch)
-}
-
-// JoinWaiting is Join if a batch of key waits to be sent. Otherwise it returns a nil batch.
-func (b *Batcher[K, P, R]) JoinWaiting(key K) (batch *Batch[K, P, R], place int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if batch = b.open[key]; batch != nil {
-		place = b.add(batch)
-	}
-	return batch, place
-}
-
-// add makes the caller a member of a batch that waits. The caller holds mu.
-func (b *Batcher[K, P, R]) add(batch *Batch[K, P, R]) (place int) {
 	batch.size++
 	b.members++
 	if len(b.inFlight) < b.limit() {
@@ -171,7 +143,7 @@ func (b *Batcher[K, P, R]) add(batch *Batch[K, P, R]) (place int) {
 	} else if !b.armed {
 		b.relieve()
 	}
-	return batch.size - 1
+	return batch, batch.size - 1
 }
 
 // limit is how many calls may be in flight. The caller holds mu.
@@ -184,16 +156,16 @@ func (b *Batcher[K, P, R]) limit() int {
 }
 
 // enter puts a call in flight. The caller holds mu.
-func (b *Batcher[K, P, R]) enter() Place {
-	p := Place{time.Now()}
-	b.inFlight = append(b.inFlight, p.begun)
-	return p
+func (b *Batcher[K, P, R]) enter() (begun time.Time) {
+	begun = time.Now()
+	b.inFlight = append(b.inFlight, begun)
+	return begun
 }
 
 // exit takes a call out of flight. It reports false if the call had given up its place. Of calls that began in the same
 // instant, any may be taken for the stalled one: the number of those in flight is the same. The caller holds mu.
-func (b *Batcher[K, P, R]) exit(p Place) bool {
-	i := slices.Index(b.inFlight, p.begun)
+func (b *Batcher[K, P, R]) exit(begun time.Time) bool {
+	i := slices.Index(b.inFlight, begun)
 	if i < 0 {
 		return false
 	}
@@ -202,9 +174,9 @@ func (b *Batcher[K, P, R]) exit(p Place) bool {
 }
 
 // measure keeps the shortest round trip, and forgets it in the course of some hundred calls. The caller holds mu.
-func (b *Batcher[K, P, R]) measure(p Place) {
+func (b *Batcher[K, P, R]) measure(begun time.Time) {
 	b.trip += b.trip / 256
-	if trip := time.Since(p.begun); b.trip == 0 || trip < b.trip {
+	if trip := time.Since(begun); b.trip == 0 || trip < b.trip {
 		b.trip = trip
 	}
 }
@@ -230,21 +202,21 @@ func (b *Batcher[K, P, R]) relieve() {
 }
 
 // dispatch sends batches until none waits or its place is gone. If send panics or ends the goroutine, it goes on in another one.
-func (b *Batcher[K, P, R]) dispatch(p Place) {
+func (b *Batcher[K, P, R]) dispatch(begun time.Time) {
 	var batches []*Batch[K, P, R]
 	defer func() {
 		if len(batches) > 0 {
-			b.complete(p, batches, recover())
-			go b.dispatch(p)
+			b.complete(begun, batches, recover())
+			go b.dispatch(begun)
 		}
 	}()
 	for members := 0; ; {
 		b.gather(members)
-		if p, batches, members = b.next(p); len(batches) == 0 {
+		if begun, batches, members = b.next(begun); len(batches) == 0 {
 			return
 		}
 		b.send(batches)
-		b.complete(p, batches, nil)
+		b.complete(begun, batches, nil)
 	}
 }
 
@@ -260,13 +232,12 @@ func (b *Batcher[K, P, R]) gather(answered int) {
 
 // next exchanges the place of a call that has returned for that of the next one. It returns the batches to send, and how many
 // members they have: none if nobody waits, or if the place was given up.
-func (b *Batcher[K, P, R]) next(p Place) (next Place, batches []*Batch[K, P, R], members int) {
-	most := b.together()
+func (b *Batcher[K, P, R]) next(begun time.Time) (next time.Time, batches []*Batch[K, P, R], members int) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	n := min(len(b.waiting), most)
-	if !b.exit(p) || n == 0 {
-		return p, nil, 0
+	n := min(len(b.waiting), b.together)
+	if !b.exit(begun) || n == 0 {
+		return begun, nil, 0
 	}
 	batches, b.waiting = b.waiting[:n:n], b.waiting[n:]
 	if len(b.waiting) == 0 {
@@ -281,7 +252,7 @@ func (b *Batcher[K, P, R]) next(p Place) (next Place, batches []*Batch[K, P, R],
 }
 
 // complete finishes the batches that send left unfinished, and measures the call.
-func (b *Batcher[K, P, R]) complete(p Place, batches []*Batch[K, P, R], panicked any) {
+func (b *Batcher[K, P, R]) complete(begun time.Time, batches []*Batch[K, P, R], panicked any) {
 	for _, batch := range batches {
 		select {
 		case <-batch.done:
@@ -293,6 +264,6 @@ func (b *Batcher[K, P, R]) complete(p Place, batches []*Batch[K, P, R], panicked
 	if batches[0].err == nil {
 		b.mu.Lock()
 		defer b.mu.Unlock()
-		b.measure(p)
+		b.measure(begun)
 	}
 }

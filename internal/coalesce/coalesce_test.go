@@ -31,7 +31,7 @@ type server struct {
 
 func newServer(together int) *server {
 	s := &server{calls: make(chan []*batch, 10000), answers: make(chan struct{})}
-	s.batcher = coalesce.New(func() int { return together }, func(batches []*batch) {
+	s.batcher = coalesce.New(together, func(batches []*batch) {
 		s.calls <- batches
 		<-s.answers
 		for _, b := range batches {
@@ -72,7 +72,7 @@ func (s *server) sizes() (sizes []int) {
 
 // fill makes lone callers take all places in flight, and returns their number and a function that gives them back.
 func (s *server) fill() (places int, leave func()) {
-	var taken []coalesce.Place
+	var taken []time.Time
 	for p, ok := s.Alone(); ok; p, ok = s.Alone() {
 		taken = append(taken, p)
 	}
@@ -112,31 +112,19 @@ func TestAlone(t *testing.T) {
 	require.Empty(t, s.calls)
 }
 
-// A batch that waits is joined for nothing, and without a payload.
-func TestJoinWaiting(t *testing.T) {
+// A batch that waits is joined for nothing.
+func TestJoinAllocates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(1)
-		nobody := func(key string) {
-			b, _ := s.JoinWaiting(key)
-			require.Nil(t, b)
-		}
-		nobody("A")
-		require.True(t, s.Idle())
 		s.join("A")
-		nobody("A") // it is in flight
-		first, _ := s.join("A")
-		nobody("B")
-		b, place := s.JoinWaiting("A")
+		first, _ := s.join("A")                                              // while the one before is in flight
+		require.Zero(t, testing.AllocsPerRun(10, func() { s.Join("A", 0) })) // it runs eleven times
+		b, place := s.join("A")
 		require.Same(t, first, b)
-		require.Equal(t, 1, place)
-		require.Zero(t, testing.AllocsPerRun(10, func() { // it runs eleven times
-			s.JoinWaiting("A")
-			s.Join("A", 0)
-		}))
+		require.Equal(t, 12, place)
 		s.answer()
-		nobody("A")
 		require.Equal(t, []int{1}, s.sizes())
-		require.Equal(t, []int{24}, s.sizes())
+		require.Equal(t, []int{13}, s.sizes())
 		s.end(t)
 	})
 }
@@ -184,12 +172,12 @@ func TestCallersShareTheNextCall(t *testing.T) {
 		require.Zero(t, place, "the first batch is under way")
 		require.Empty(t, s.calls)
 		s.answer()
-		r, err := first.Wait(t.Context(), 0)
+		r, err := first.Wait(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, 10, *r)
 		require.Equal(t, []int{1}, s.sizes())
 		s.end(t)
-		r, err = second.Wait(context.Background(), 0)
+		r, err = second.Wait(context.Background())
 		require.NoError(t, err)
 		require.Equal(t, 1, *r)
 	})
@@ -199,7 +187,7 @@ func TestCallersShareTheNextCall(t *testing.T) {
 func TestExactParts(t *testing.T) {
 	const callers, each, keys = 1000, 20, 3
 	var counters [keys]atomic.Int64
-	l := coalesce.New(func() int { return 2 }, func(batches []*coalesce.Batch[int, int, int64]) {
+	l := coalesce.New(2, func(batches []*coalesce.Batch[int, int, int64]) {
 		runtime.Gosched()
 		for _, b := range batches {
 			b.Finish(counters[b.Key].Add(int64(b.Size()))-int64(b.Size()), nil)
@@ -218,7 +206,7 @@ func TestExactParts(t *testing.T) {
 					l.Leave(p, true)
 				} else {
 					b, place := l.Join(key, 0)
-					before, err := b.Wait(context.Background(), 0)
+					before, err := b.Wait(context.Background())
 					if err != nil {
 						t.Error(err)
 					}
@@ -247,7 +235,7 @@ func TestReadyGoroutinesShare(t *testing.T) {
 	const rounds = 100
 	var calls atomic.Int64
 	for range rounds {
-		l := coalesce.New(one, counted(&calls)) // new, as no dispatcher gathers there yet
+		l := coalesce.New(1, counted(&calls)) // new, as no dispatcher gathers there yet
 		var wg sync.WaitGroup
 		for range 10 {
 			wg.Go(func() { share(l) })
@@ -262,7 +250,7 @@ func TestAnsweredCallersShare(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const rounds = 100
 	var calls atomic.Int64
-	l := coalesce.New(one, counted(&calls))
+	l := coalesce.New(1, counted(&calls))
 	var wg sync.WaitGroup
 	for i := range 10 {
 		wg.Go(func() {
@@ -463,7 +451,7 @@ func TestStalledAfterASlowStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var took atomic.Int64
 		took.Store(int64(3 * time.Second))
-		batcher := coalesce.New(func() int { return 1 }, func(batches []*coalesce.Batch[string, int, int]) {
+		batcher := coalesce.New(1, func(batches []*coalesce.Batch[string, int, int]) {
 			time.Sleep(time.Duration(took.Load()))
 			batches[0].Finish(0, nil)
 		})
@@ -484,7 +472,7 @@ func TestStalledAfterASlowStart(t *testing.T) {
 		took.Store(int64(100 * time.Microsecond))
 		start := time.Now()
 		b, _ := batcher.Join("behind", 0)
-		_, err := b.Wait(t.Context(), 0)
+		_, err := b.Wait(t.Context())
 		require.NoError(t, err)
 		require.Less(t, time.Since(start), 200*time.Millisecond)
 		time.Sleep(time.Minute)
@@ -499,7 +487,7 @@ func TestMembersLeave(t *testing.T) {
 		b, _ := s.join("A")
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			_, err := b.Wait(ctx, time.Hour)
+			_, err := b.Wait(ctx)
 			require.ErrorIs(t, err, context.Canceled)
 		})
 		second, _ := s.Join("A", 0)
@@ -507,14 +495,16 @@ func TestMembersLeave(t *testing.T) {
 		require.Same(t, second, third)
 		wg.Go(func() {
 			start := time.Now()
-			_, err := second.Wait(ctx, time.Millisecond)
-			require.ErrorIs(t, err, coalesce.ErrTimeout)
+			limited, leave := context.WithTimeout(ctx, time.Millisecond)
+			defer leave()
+			_, err := second.Wait(limited)
+			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.Equal(t, time.Millisecond, time.Since(start))
 			cancel()
 		})
 		wg.Wait()
 		wg.Go(func() {
-			r, err := third.Wait(t.Context(), time.Hour)
+			r, err := third.Wait(t.Context())
 			require.NoError(t, err)
 			require.Equal(t, 2, *r)
 		})
@@ -534,7 +524,7 @@ func TestSendIsEnded(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				harmed := false
 				s := &server{calls: make(chan []*batch, 10), answers: make(chan struct{})}
-				s.batcher = coalesce.New(func() int { return 3 }, func(batches []*batch) {
+				s.batcher = coalesce.New(3, func(batches []*batch) {
 					s.calls <- batches
 					<-s.answers
 					batches[0].Finish(7, nil)
@@ -558,7 +548,7 @@ func TestSendIsEnded(t *testing.T) {
 								panicked.Add(1)
 							}
 						}()
-						if r, err := b.Wait(t.Context(), 0); err != nil {
+						if r, err := b.Wait(t.Context()); err != nil {
 							require.ErrorIs(t, err, coalesce.ErrEnded)
 							ended.Add(1)
 						} else {
@@ -595,8 +585,6 @@ func TestIdle(t *testing.T) {
 	})
 }
 
-func one() int { return 1 }
-
 func instant(batches []*batch) {
 	for _, b := range batches {
 		b.Finish(0, nil)
@@ -614,11 +602,11 @@ func counted(calls *atomic.Int64) func([]*batch) {
 // share makes one caller come, and waits for its answer.
 func share(l *batcher) {
 	b, _ := l.Join("A", 0)
-	_, _ = b.Wait(context.Background(), 0)
+	_, _ = b.Wait(context.Background())
 }
 
 func BenchmarkAlone(b *testing.B) {
-	l := coalesce.New(func() int { return 256 }, instant)
+	l := coalesce.New(256, instant)
 	b.ReportAllocs()
 	for b.Loop() {
 		if p, ok := l.Alone(); ok {
@@ -630,7 +618,7 @@ func BenchmarkAlone(b *testing.B) {
 func BenchmarkJoin(b *testing.B) {
 	for _, callers := range []int{1, 4, 100, 1000} {
 		b.Run(fmt.Sprint(callers), func(b *testing.B) {
-			l := coalesce.New(func() int { return 256 }, instant)
+			l := coalesce.New(256, instant)
 			b.ReportAllocs()
 			b.SetParallelism(max(1, callers/runtime.GOMAXPROCS(0)))
 			b.RunParallel(func(pb *testing.PB) {

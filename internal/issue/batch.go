@@ -38,23 +38,19 @@ type payload struct {
 // the session's part of the reply.
 func (s *session) takeTogether(ctx context.Context) (store.Reply, error) {
 	b, place := s.node.batches.Join(batchKey{s.typ, s.span.From}, payload{ctx, s.span})
-	var limit time.Duration // none: the batch has all the time that a fresh call has
+	within := ctx // the batch has all the time that a fresh call has
 	if left := s.budget.Answer(); left < budget.Answers {
-		limit = max(left, 1)
+		var cancel context.CancelFunc
+		within, cancel = context.WithTimeout(ctx, left)
+		defer cancel()
 	}
-	r, err := b.Wait(ctx, limit)
+	r, err := b.Wait(within)
 	switch {
 	case err == nil:
-	case err == coalesce.ErrTimeout:
-		return store.Reply{}, redisrun.Outage(fmt.Errorf("serial: Redis failed: %w", redisrun.ErrNoAnswer))
 	case err == ctx.Err():
-		var failure error
-		if last := b.Note.Load(); last != nil {
-			failure = *last
-		}
-		return store.Reply{}, redisrun.GaveUp(err, failure)
-	case err == coalesce.ErrEnded:
-		return store.Reply{}, fmt.Errorf("serial: %w", err)
+		return store.Reply{}, redisrun.GaveUp(err, &b.Note)
+	case err == context.DeadlineExceeded: // the budget's
+		return store.Reply{}, redisrun.Outage(fmt.Errorf("serial: Redis failed: %w", redisrun.ErrNoAnswer))
 	default:
 		return store.Reply{}, err
 	}

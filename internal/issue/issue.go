@@ -76,7 +76,7 @@ func New(c Config) *Issuer {
 	}
 	i.nodes = redisrun.NewNodes(runner, func(n *redisrun.Node) *node {
 		created := &node{Node: n, issuer: i}
-		created.batches = coalesce.New(n.Together, created.send)
+		created.batches = coalesce.New(n.Together(), created.send)
 		return created
 	})
 	return i

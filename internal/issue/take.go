@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/dailyserial/serial/internal/calendar"
-	"github.com/dailyserial/serial/internal/coalesce"
 	"github.com/dailyserial/serial/internal/redisrun"
 	"github.com/dailyserial/serial/internal/store"
 )
@@ -21,12 +20,12 @@ func (c *Call) Take(ctx context.Context, n int) Outcome {
 		var r store.Reply
 		var err error
 		alone := !shared
-		var place coalesce.Place
+		var begun time.Time
 		if shared && ctx.Done() == nil { // the caller may wait for Redis itself
-			place, alone = s.node.batches.Alone()
+			begun, alone = s.node.batches.Alone()
 		}
 		if alone {
-			r, err = c.takeAlone(ctx, n, shared, place)
+			r, err = c.takeAlone(ctx, n, shared, begun)
 		} else {
 			r, err = s.takeTogether(ctx)
 		}
@@ -44,8 +43,8 @@ func (c *Call) Take(ctx context.Context, n int) Outcome {
 	}
 }
 
-// takeAlone sends a take of the call's own. A shared one has a place among the batches, and may get fewer numbers than it asked for.
-func (c *Call) takeAlone(ctx context.Context, n int, shared bool, place coalesce.Place) (r store.Reply, err error) {
+// takeAlone sends a take of the call's own. A shared one holds a place among the batches since begun, and may get fewer numbers than it asked for.
+func (c *Call) takeAlone(ctx context.Context, n int, shared bool, begun time.Time) (r store.Reply, err error) {
 	s := &c.session
 	take := store.Take{
 		Series: s.series(), N: n, Purpose: store.All, ClockUntrusted: s.node.clockUntrusted(), Request: s.answer(),
@@ -53,7 +52,7 @@ func (c *Call) takeAlone(ctx context.Context, n int, shared bool, place coalesce
 	if shared {
 		take.Purpose = store.Issue
 		answered := false // not if a hook panics
-		defer func() { s.node.batches.Leave(place, answered) }()
+		defer func() { s.node.batches.Leave(begun, answered) }()
 		r, err = s.issuer.Store.Take(ctx, &s.budget, s.node.Node, &take)
 		answered = err == nil
 		return r, err

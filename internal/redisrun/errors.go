@@ -37,11 +37,11 @@ func EndOf(ctx context.Context) error {
 	return nil
 }
 
-// GaveUp returns the error of a call whose context ended with end. failure is that of the attempt before, nil if there was none.
-func GaveUp(end, failure error) error {
+// GaveUp returns the error of a call whose context ended with end. note has the failure of the attempt before.
+func GaveUp(end error, note *Note) error {
 	err := fmt.Errorf("serial: gave up waiting for Redis, where the command may have run: %w", end)
-	if failure != nil {
-		err = fmt.Errorf("%w; before that: %w", err, Foreign(failure))
+	if failure := note.Load(); failure != nil {
+		err = fmt.Errorf("%w; before that: %w", err, Foreign(*failure))
 	}
 	return err
 }
@@ -71,10 +71,7 @@ func (e foreignError) As(target any) bool { return errors.As(e.cause, target) }
 func Outage(err error) error { return outageError{err} }
 
 // IsOutage reports whether err is an Outage, or wraps one.
-func IsOutage(err error) bool {
-	_, ok := errors.AsType[outageError](err)
-	return ok
-}
+func IsOutage(err error) bool { return errors.As(err, new(outageError)) }
 
 type outageError struct{ error }
 
@@ -82,8 +79,7 @@ func (e outageError) Unwrap() error { return e.error }
 
 // Transient reports whether the same command may succeed a moment later.
 func Transient(err error) bool {
-	_, network := errors.AsType[net.Error](err)
-	return network || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
+	return errors.As(err, new(net.Error)) || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) ||
 		errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) ||
 		redis.IsLoadingError(err) || redis.IsReadOnlyError(err) || redis.IsClusterDownError(err) ||
 		redis.IsTryAgainError(err) || redis.IsMasterDownError(err) || redis.IsMaxClientsError(err)

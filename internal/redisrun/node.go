@@ -41,8 +41,8 @@ func (n *Node) SetOneSlot() { n.oneSlot.Store(true) }
 // hasIdle reports whether the next command, or the next pipeline, finds a connection. To ask costs two allocations.
 func (n *Node) hasIdle(pipelined bool) bool {
 	stats := n.server.PoolStats()
-	if pipelines := stats.PipelineStats; pipelined && pipelines != nil { // nil if pipelines use the same pool
-		return pipelines.IdleConns > 0
+	if pipelined && stats.PipelineStats != nil { // pipelines have a pool of their own
+		stats = (*redis.PoolStats)(stats.PipelineStats)
 	}
 	return stats.IdleConns > 0
 }
@@ -56,8 +56,7 @@ func (n *Node) answers(ctx context.Context) bool {
 		defer client.Close()
 		return client.Ping(ctx).Result()
 	})
-	_, refused := errors.AsType[redis.Error](err)
-	return err == nil || refused
+	return err == nil || errors.As(err, new(redis.Error)) // also by a refusal
 }
 
 // Nodes are the servers of a client, with a T for each.

@@ -3,7 +3,6 @@
 package redisrun
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
@@ -92,9 +91,8 @@ func ReadTimeout(client redis.UniversalClient) (read time.Duration) {
 // error that may pass, like a restart or a failover. An error leaves open whether the script ran. note may be nil; a failure
 // that it holds already counts as an earlier attempt.
 func (r *Runner) Run(ctx context.Context, b *budget.Budget, node *Node, c Command, note *Note) (Reply, error) {
-	var failure error // of the last attempt
-	if note != nil && note.Load() != nil {
-		failure = *note.Load()
+	if note == nil {
+		note = new(Note)
 	}
 	name, body := any("evalsha"), c.Script.Digest
 	final := false // the attempt is a quick one, and the last
@@ -106,7 +104,9 @@ func (r *Runner) Run(ctx context.Context, b *budget.Budget, node *Node, c Comman
 		command := newCommand(ctx, name, body, c.Args)
 		reply, err := command.read(r.try(ctx, b, node, limit, c.Confirm, command))
 		if err == nil {
-			reply.Before = failure
+			if failure := note.Load(); failure != nil {
+				reply.Before = *failure
+			}
 			return reply, nil
 		}
 		if name == "evalsha" && redis.HasErrorPrefix(err, "NOSCRIPT") {
@@ -115,13 +115,10 @@ func (r *Runner) Run(ctx context.Context, b *budget.Budget, node *Node, c Comman
 			continue
 		}
 		if end := EndOf(ctx); end != nil {
-			return Reply{}, GaveUp(end, failure)
+			return Reply{}, GaveUp(end, note)
 		}
-		failure = err
-		if note != nil {
-			noted := err // so that err itself does not escape to the heap
-			note.Store(&noted)
-		}
+		failure := err // so that err itself does not escape to the heap
+		note.Store(&failure)
 		if !final && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrNoAnswer)) {
 			// Our own time limit. Either Redis is out of reach, or this process stood still for some seconds: one more
 			// quick attempt tells.
@@ -141,7 +138,7 @@ func (r *Runner) Run(ctx context.Context, b *budget.Budget, node *Node, c Comman
 			return Reply{}, Outage(fmt.Errorf("serial: Redis failed: %w", Foreign(err)))
 		}
 		if Sleep(ctx, pause) != nil {
-			return Reply{}, GaveUp(ctx.Err(), failure)
+			return Reply{}, GaveUp(ctx.Err(), note)
 		}
 		b.Spend(pause, pause)
 	}
@@ -227,7 +224,6 @@ func (r *Runner) RunAll(ctx context.Context, b *budget.Budget, node *Node, comma
 	}
 	limit, _ := b.Attempt()
 	shared, failed := r.try(ctx, b, node, limit, confirm, sent...)
-	var repeats []pending[any]
 	for i, c := range sent {
 		reply, err := c.read(shared, failed)
 		if err == nil {
@@ -238,18 +234,13 @@ func (r *Runner) RunAll(ctx context.Context, b *budget.Budget, node *Node, comma
 			notes[i].Store(&err)
 		}
 		left := *b
-		repeats = append(repeats, begin(func() (none any, _ error) {
+		repeat := begin(func() (none any, _ error) {
 			reply, err := r.Run(ctx, &left, node, commands[i], notes[i])
 			outcome(i, reply, err)
 			return none, nil
-		}))
-	}
-	var panicked any
-	for _, p := range repeats { // all of them, so that a panic of one is not told to the others' callers
-		panicked = cmp.Or((<-p).panicked, panicked)
-	}
-	if panicked != nil {
-		panic(panicked)
+		})
+		// Deferred, so that a panic of one repeat waits for the others.
+		defer func() { _, _ = repeat.wait(context.Background(), NoLimit) }()
 	}
 }
 
@@ -281,12 +272,10 @@ func (c onceCmd) read(reply Reply, err error) (Reply, error) {
 // process sends commands, in a pipeline if there are several or replicas have to confirm them. It returns why replicas did not.
 func (r *Runner) process(ctx context.Context, node *Node, confirm bool, commands []onceCmd) (unconfirmed error) {
 	switch {
-	case len(commands) > 1:
-		return r.exec(ctx, node.server.Pipeline(), confirm, commands)
-	case confirm && r.cluster != nil:
+	case len(commands) == 1 && confirm && r.cluster != nil:
 		return r.processOnMaster(ctx, commands)
-	case confirm:
-		return r.exec(ctx, r.client.Pipeline(), true, commands)
+	case len(commands) > 1 || confirm:
+		return r.exec(ctx, node.server.Pipeline(), confirm, commands)
 	}
 	commands[0].SetErr(r.client.Process(ctx, commands[0]))
 	return nil
