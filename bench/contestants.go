@@ -56,7 +56,8 @@ func contestants() []*contestant {
 		{"next-deadline", "**Next**, with a deadline", 1, true, false, false, openNextDeadline},
 		{"next-1000-types", "**Next**, 1,000 types", 1, false, true, true, openNextTypes},
 		{"nextn-1000", "**NextN(1000)**", batch, true, false, false, openNextN},
-		{"snowflake", "bwmarrin/snowflake (not the same job: no date, no shared order)", 1, false, false, false, openSnowflake},
+		{"snowflake", "bwmarrin/snowflake (not the same job: no date, no shared order)", 1, false, false, false,
+			openSnowflake},
 	}, peers...)
 }
 

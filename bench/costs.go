@@ -68,7 +68,8 @@ func costs(ctx context.Context, cfg *config, addr string) error {
 	}
 	rows := summarise(samples)
 	var b strings.Builder
-	b.WriteString("| callers | | numbers per second | × unprotected | p99, × unprotected |\n| ---: | :--- | ---: | ---: | ---: |\n")
+	b.WriteString("| callers | | numbers per second | × unprotected | p99, × unprotected |\n" +
+		"| ---: | :--- | ---: | ---: | ---: |\n")
 	for _, r := range slices.DeleteFunc(rows, func(r *row) bool { return r.contestant.id == baseline }) {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", thousands(float64(r.callers)), r.contestant.title,
 			thousands(r.numbersPerSecond), short(r.throughputRatio), short(r.p99Ratio))

@@ -16,7 +16,8 @@ func perWeek() []serial.Option {
 }
 
 func perYear(from time.Month) []serial.Option {
-	return []serial.Option{serial.WithPeriod(serial.PerYear), serial.WithYearStart(from, 1), serial.WithTemplate("{type}{date:FFFF}{seq:4}")}
+	return []serial.Option{serial.WithPeriod(serial.PerYear), serial.WithYearStart(from, 1),
+		serial.WithTemplate("{type}{date:FFFF}{seq:4}")}
 }
 
 // requireConflict checks that g can do nothing with a series, in any period, and that the message has want.
@@ -62,7 +63,8 @@ func TestOneCalendar(t *testing.T) {
 		commits(t, db, func(tx *sql.Tx) {
 			requireConflict(t, weeks, tx, "D", "numbers of D count by days, and this scheme's by weeks;")
 			requireConflict(t, days, tx, "W", "numbers of W count by weeks, and this scheme's by days;")
-			requireConflict(t, july, tx, "A", "numbers of A count by years from April 1, and this scheme's by years from July 1;")
+			requireConflict(t, july, tx, "A",
+				"numbers of A count by years from April 1, and this scheme's by years from July 1;")
 			takes(days, tx, "D", 3)
 			takes(april, tx, "A", 2)
 			takes(weeks, tx, "W", 8)

@@ -95,7 +95,8 @@ var dialects = map[Dialect]statements{
 		read: `INSERT INTO {table} AS c (series, period, mark, previous, last)
 			VALUES (?::bytea, ?::bytea, ?::bytea, 0, ?::bigint)
 			ON CONFLICT (series, period) DO UPDATE
-			SET mark = CASE c.last WHEN 0 THEN ?::bytea ELSE c.mark END, previous = c.last, last = GREATEST(c.last + ?::bigint, ?::bigint)
+			SET mark = CASE c.last WHEN 0 THEN ?::bytea ELSE c.mark END, previous = c.last,
+				last = GREATEST(c.last + ?::bigint, ?::bigint)
 			RETURNING c.last, c.previous, c.mark, {now}`,
 		// IF NOT EXISTS looks into the first schema of search_path only, and would hide the table of a later one.
 		exists: `SELECT to_regclass('{table}') IS NOT NULL`,
@@ -116,7 +117,8 @@ var dialects = map[Dialect]statements{
 		now: "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))",
 		// Assignments are made from left to right: last is the old one until it is set. LAST_INSERT_ID stays as it is, since the
 		// table has no AUTO_INCREMENT.
-		upsert: `INSERT INTO {table} (series, period, mark, previous, last) SELECT ?, ?, ?, 0, ? FROM DUAL WHERE ` + inTransaction + `
+		upsert: `INSERT INTO {table} (series, period, mark, previous, last) SELECT ?, ?, ?, 0, ? FROM DUAL WHERE ` +
+			inTransaction + `
 			ON DUPLICATE KEY UPDATE mark = IF(last = 0, ?, mark), previous = last, last = GREATEST(last + ?, ?)`,
 		// Without FOR UPDATE, REPEATABLE READ would show the row as it was when the transaction began to read.
 		read: `SELECT last, previous, mark, {now} FROM {table} WHERE series = ? AND period = ?
@@ -185,8 +187,8 @@ func (d Dialect) forTable(name string) (s statements, err error) {
 			"'::bytea WHERE current_setting('transaction_isolation') = 'serializable'"
 	}
 	replace := strings.NewReplacer("{table}", s.quote+name+s.quote, "{name}", name, "{now}", s.now)
-	for _, query := range []*string{&s.schema, &s.update, &s.upsert, &s.read, &s.undo, &s.gate, &s.last, &s.ask, &s.exists, &s.probe,
-		&s.flaw} {
+	for _, query := range []*string{&s.schema, &s.update, &s.upsert, &s.read, &s.undo, &s.gate, &s.last, &s.ask, &s.exists,
+		&s.probe, &s.flaw} {
 		*query = replace.Replace(*query)
 		for i := 1; d == PostgreSQL && strings.Contains(*query, "?"); i++ {
 			*query = strings.Replace(*query, "?", "$"+strconv.Itoa(i), 1)

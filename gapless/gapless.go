@@ -336,8 +336,8 @@ func (g *Generator) Raise(ctx context.Context, tx Tx, typ string, at time.Time, 
 }
 
 // errEnded tells of a transaction that the caller has not ended.
-var errEnded = errors.New("the database has ended the transaction, as for a deadlock, a statement that creates or changes a table, or a " +
-	"write that failed or was interrupted; nothing was taken: roll back and begin again")
+var errEnded = errors.New("the database has ended the transaction, as for a deadlock, a statement that creates or " +
+	"changes a table, or a write that failed or was interrupted; nothing was taken: roll back and begin again")
 
 // busy has each Tx in which a number is being taken.
 var busy sync.Map
@@ -351,8 +351,8 @@ func (g *Generator) enter(tx Tx) (leave func(), err error) {
 		return func() {}, nil
 	}
 	if _, taken := busy.LoadOrStore(tx, nil); taken {
-		return nil, errors.New("gapless: another call is taking a number in this transaction, and this one has taken nothing: " +
-			"a Tx is for one goroutine at a time")
+		return nil, errors.New("gapless: another call is taking a number in this transaction, and this one has taken " +
+			"nothing: a Tx is for one goroutine at a time")
 	}
 	return func() { busy.Delete(tx) }, nil
 }
@@ -401,8 +401,8 @@ func (g *Generator) next(ctx context.Context, tx Tx, typ string, date *time.Time
 			case c.mark != g.mark:
 				err = g.conflict(typ, s.label, c.mark)
 			case c.last > last:
-				err = fmt.Errorf("gapless: %w: %d more after sequence %d of %s in period %s: allowed are %d to %d", serial.ErrExhausted,
-					n, max(c.previous, first-1), typ, s.label, first, last)
+				err = fmt.Errorf("gapless: %w: %d more after sequence %d of %s in period %s: allowed are %d to %d",
+					serial.ErrExhausted, n, max(c.previous, first-1), typ, s.label, first, last)
 			default:
 				return batch(s.number, typ, c.last, n), nil
 			}
@@ -414,7 +414,8 @@ func (g *Generator) next(ctx context.Context, tx Tx, typ string, date *time.Time
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("gapless: %s: %d periods ended, one after another, while the transaction waited for others: repeat it",
+	return nil, fmt.Errorf("gapless: %s: %d periods ended, one after another, while the transaction waited for others: "+
+		"repeat it",
 		what, patience)
 }
 
@@ -476,12 +477,14 @@ func batch(number serial.Number, typ string, last int64, n int) []serial.Number 
 // conflict tells which of its settings a scheme must not have, by the mark of the row or the gate that another one has written.
 func (g *Generator) conflict(typ, label, mark string) error {
 	if calendar, _, _ := strings.Cut(mark, markJoint); calendar != g.scheme.Calendar() {
-		return fmt.Errorf("gapless: %w: numbers of %s count by %s, and this scheme's by %s; a series keeps its period and year start: one "+
-			"that counts in another way begins under another type, or another key prefix together with another literal in the template",
+		return fmt.Errorf("gapless: %w: numbers of %s count by %s, and this scheme's by %s; a series keeps its period and "+
+			"year start: one that counts in another way begins under another type, or another key prefix together with "+
+			"another literal in the template",
 			serial.ErrConflict, typ, calendar, g.scheme.Calendar())
 	}
-	return fmt.Errorf("gapless: %w: numbers of %s in period %s were taken by a scheme that differs in the order of fields, "+
-		"the alphabet, the check digit or the key, and could print the same; use that scheme until the period ends, or another type",
+	return fmt.Errorf("gapless: %w: numbers of %s in period %s were taken by a scheme that differs in the order of "+
+		"fields, the alphabet, the check digit or the key, and could print the same; use that scheme until the period "+
+		"ends, or another type",
 		serial.ErrConflict, typ, label)
 }
 
@@ -499,7 +502,8 @@ func (g *Generator) check(q Querier, name string) error {
 		of = of.Elem()
 	}
 	if of.PkgPath() == "github.com/uptrace/bun" {
-		return fmt.Errorf("gapless: a %T drops the arguments of PostgreSQL's statements: use what it embeds, such as tx.Tx", q)
+		return fmt.Errorf("gapless: a %T drops the arguments of PostgreSQL's statements: use what it embeds, such as tx.Tx",
+			q)
 	}
 	return nil
 }

@@ -106,7 +106,8 @@ func (g *Generator) upsert(ctx context.Context, tx Tx, series, label, mark strin
 	var err error
 	key, period, own := []byte(series), []byte(label), []byte(mark)
 	if g.sql.upsert == "" {
-		c.now, err = g.query(ctx, tx, g.sql.read, []any{key, period, own, above + n, own, n, above + n}, &c.last, &c.previous, &c.mark)
+		c.now, err = g.query(ctx, tx, g.sql.read, []any{key, period, own, above + n, own, n, above + n}, &c.last,
+			&c.previous, &c.mark)
 		return c, err
 	}
 	checked := int64(0)

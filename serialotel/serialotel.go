@@ -184,7 +184,8 @@ func (t *telemetry) issued(ctx context.Context, i serial.IssuedInfo) {
 		span.End()
 		return
 	}
-	span.SetAttributes(typeKey.String(i.Last.Type), start(i.Last.Start), sequenceKey.Int64(i.Last.Seq), countKey.Int(i.Count))
+	span.SetAttributes(typeKey.String(i.Last.Type), start(i.Last.Start), sequenceKey.Int64(i.Last.Seq),
+		countKey.Int(i.Count))
 	span.End(trace.WithTimestamp(end))
 }
 

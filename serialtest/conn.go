@@ -28,7 +28,8 @@ func (r *Redis) dial(context.Context, string, string) (net.Conn, error) {
 
 // errRefused is the error of a command that was not sent. go-redis takes off one wrapping.
 var errRefused = fmt.Errorf("serialtest: no connection: %w", &net.OpError{
-	Op: "dial", Net: "pipe", Addr: &net.UnixAddr{Name: "serialtest", Net: "pipe"}, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED),
+	Op: "dial", Net: "pipe", Addr: &net.UnixAddr{Name: "serialtest", Net: "pipe"},
+	Err: os.NewSyscallError("connect", syscall.ECONNREFUSED),
 })
 
 // A clientConn is the client's end of a pipe. It fails as a socket does, with errors after which go-redis tries again.

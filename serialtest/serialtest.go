@@ -84,7 +84,8 @@ func New(t testing.TB, now time.Time, opts ...serial.Option) (*serial.Generator,
 		}
 	}
 	r := NewRedis(t, now)
-	gen, err := serial.New(r.Client(), append([]serial.Option{serial.WithLocation(time.UTC), serial.WithMaxSkew(-1)}, opts...)...)
+	gen, err := serial.New(r.Client(), append([]serial.Option{serial.WithLocation(time.UTC), serial.WithMaxSkew(-1)},
+		opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +240,8 @@ func (r *Redis) renew() {
 // serve starts the server.
 func (r *Redis) serve() {
 	r.server.Ctx, r.server.CtxCancel = context.WithCancel(context.Background()) // Close has ended it
-	conn, err := r.server.Dial()                                                // which starts a server that listens nowhere
+	// Which starts a server that listens nowhere.
+	conn, err := r.server.Dial()
 	if err != nil {
 		r.t.Fatalf("serialtest: %v", err)
 	}
@@ -254,12 +256,14 @@ func (r *Redis) hook(s *server.Server, id string) server.Hook {
 	var running sync.Map // whether a command of a connection runs, by *server.Peer; scripts have peers of their own
 	return func(c *server.Peer, cmd string, args ...string) bool {
 		if cmd == "INFO" && (len(args) == 0 || strings.EqualFold(args[0], "replication")) {
-			c.WriteBulk(fmt.Sprintf("# Replication\r\nrole:master\r\nconnected_slaves:0\r\nmaster_replid:%s\r\nmaster_repl_offset:0\r\n", id))
+			c.WriteBulk(fmt.Sprintf(
+				"# Replication\r\nrole:master\r\nconnected_slaves:0\r\nmaster_replid:%s\r\nmaster_repl_offset:0\r\n", id))
 			return true
 		}
 		runs, known := running.Load(c)
-		script := !known && c.Ctx != nil                                        // only connections begin without a context
-		waits := strings.HasPrefix(cmd, "B") || strings.HasPrefix(cmd, "XREAD") // BLPOP and the like, and some that do not wait
+		script := !known && c.Ctx != nil // only connections begin without a context
+		// BLPOP and the like, and some that do not wait.
+		waits := strings.HasPrefix(cmd, "B") || strings.HasPrefix(cmd, "XREAD")
 		if script || waits || runs == true {
 			return false
 		}

@@ -303,8 +303,8 @@ func (l *Ledger) Purge(ctx context.Context, age time.Duration) (int64, error) {
 		from = found[len(found)-1] // whether deleted or not, they are not asked for again
 	}
 	if kept > 0 {
-		return purged, fmt.Errorf("sqlledger: purge: %d old rows were found and not deleted, the first of them period %q of %q: "+
-			"row security, a rule or a trigger may prevent it", kept, first.period, first.series)
+		return purged, fmt.Errorf("sqlledger: purge: %d old rows were found and not deleted, the first of them period %q "+
+			"of %q: row security, a rule or a trigger may prevent it", kept, first.period, first.series)
 	}
 	return purged, nil
 }
@@ -363,7 +363,8 @@ func (l *Ledger) purge(ctx context.Context, c *sql.Conn, seconds int64, from key
 }
 
 // itself is advice for whoever has waited in vain. The ledger cannot tell whether the caller is the one it waited for.
-const itself = "if the caller has a transaction open here, it waits for itself: take the number before the transaction begins"
+const itself = "if the caller has a transaction open here, it waits for itself: take the number before the " +
+	"transaction begins"
 
 // do runs f in a transaction, and repeats it where that may help.
 func (l *Ledger) do(ctx context.Context, what string, f func(*sql.Conn) error) error {
@@ -386,7 +387,8 @@ func (l *Ledger) do(ctx context.Context, what string, f func(*sql.Conn) error) e
 			}
 		}
 		if again && l.dialect == SQLite {
-			err = fmt.Errorf("%w: another connection is writing to this file; %s, or keep the ledger in a file of its own", err, itself)
+			err = fmt.Errorf("%w: another connection is writing to this file; %s, or keep the ledger in a file of its own",
+				err, itself)
 		}
 		if l.dialect.outdated(err) {
 			err = fmt.Errorf("%w: the table was not created by this version; have CreateTable create a new one, "+
@@ -405,7 +407,8 @@ func (l *Ledger) try(ctx context.Context, f func(*sql.Conn) error) (again bool, 
 	waits := l.db.Stats().WaitCount
 	c, err := l.db.Conn(ctx)
 	if pool := l.db.Stats(); err != nil && ctx.Err() != nil && pool.WaitCount > waits {
-		return false, fmt.Errorf("%w: all connections of the pool were in use (it has %d); %s, or give the ledger a pool of its own",
+		return false, fmt.Errorf("%w: all connections of the pool were in use (it has %d); %s, or give the ledger a pool "+
+			"of its own",
 			err, pool.MaxOpenConnections, itself)
 	}
 	if err != nil {

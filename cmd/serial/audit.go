@@ -67,7 +67,8 @@ func (c *command) instant() (time.Time, error) {
 		}
 		day := layout == time.DateOnly
 		if day && c.period.shorter() {
-			return time.Time{}, misused("-date %q: with -period %s, it needs the time, as in \"2021-10-24 15:04\"", c.date, c.period.name)
+			return time.Time{}, misused("-date %q: with -period %s, it needs the time, as in \"2021-10-24 15:04\"", c.date,
+				c.period.name)
 		}
 		skipped := misused("-date %q: the clocks of %v skipped it", c.date, c.zone)
 		if day { // the business day, wherever it begins
@@ -177,8 +178,8 @@ func (c *command) printReportJSON(r *serial.Report) {
 		ForeignCount   int64     `json:"foreignCount"`
 		OtherCount     int64     `json:"otherCount"`
 	}{
-		r.Type, r.Start, r.First, r.Last, r.Count, []gap{}, c.texts(r.Duplicates), c.texts(r.Beyond), append([]string{}, r.Foreign...),
-		r.MissingCount, r.DuplicateCount, r.BeyondCount, r.ForeignCount, r.OtherCount,
+		r.Type, r.Start, r.First, r.Last, r.Count, []gap{}, c.texts(r.Duplicates), c.texts(r.Beyond),
+		append([]string{}, r.Foreign...), r.MissingCount, r.DuplicateCount, r.BeyondCount, r.ForeignCount, r.OtherCount,
 	}
 	for _, one := range r.Missing {
 		out.Missing = append(out.Missing, gap(one))

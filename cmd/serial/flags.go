@@ -241,7 +241,8 @@ func (c *command) split(line []string) error {
 		// An empty value usually comes from a shell variable that is not set. If it meant the default, the command would issue
 		// numbers without the URL, or without -once.
 		if value == "" {
-			return misused("-%s: it is empty, perhaps from a shell variable that is not set; give a value, or omit the flag", name)
+			return misused("-%s: it is empty, perhaps from a shell variable that is not set; give a value, or omit the flag",
+				name)
 		}
 		switch err := o.set(c, value).(type) {
 		case nil:

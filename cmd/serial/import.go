@@ -100,7 +100,8 @@ func (c *command) imports(ctx context.Context) error {
 	if len(all) == 0 && failed == nil {
 		_, _ = fmt.Fprintln(c.stderr, "serial: the input has no numbers, so nothing was written")
 	} else if failed == nil && !slices.ContainsFunc(all, func(f *found) bool { return f.Action != ignored }) {
-		_, _ = fmt.Fprintln(c.stderr, "serial: none of the numbers is of a current period, so nothing was written; is the time zone right?")
+		_, _ = fmt.Fprintln(c.stderr, "serial: none of the numbers is of a current period, so nothing was written; is the "+
+			"time zone right?")
 	} else if dry && failed == nil {
 		_, _ = fmt.Fprintln(c.stderr, "serial: nothing was written; -dry-run=false writes")
 	}
@@ -159,7 +160,8 @@ func (u *unreadable) report() error {
 	if n := u.count - int64(len(u.first)); n > 0 {
 		more = fmt.Sprintf(", of which the first %d are shown", len(u.first))
 	}
-	return errors.Join(append(u.first, fmt.Errorf("%s cannot be parsed%s; nothing was written", counted(u.count, "line"), more))...)
+	return errors.Join(append(u.first, fmt.Errorf("%s cannot be parsed%s; nothing was written", counted(u.count, "line"),
+		more))...)
 }
 
 // last is the last number of a type. Its Seq is negative if the counter is lost, which raising it mends.

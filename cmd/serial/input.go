@@ -171,7 +171,8 @@ func columnOf(header []string, name string) (int, error) {
 	}
 	switch {
 	case at < 0 && len(header) == 1 && strings.ContainsAny(header[0], ";\t"):
-		return 0, fmt.Errorf("no column is called %q, and the only one is %q; columns are separated by commas", name, header[0])
+		return 0, fmt.Errorf("no column is called %q, and the only one is %q; columns are separated by commas",
+			name, header[0])
 	case at < 0:
 		return 0, fmt.Errorf("no column is called %q; the columns are %q", name, header)
 	}

@@ -81,7 +81,8 @@ func main() {
 }
 
 // run carries out a command line and returns the exit code.
-func run(ctx context.Context, args []string, getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) int {
+func run(ctx context.Context, args []string, getenv func(string) string, stdin io.Reader,
+	stdout, stderr io.Writer) int {
 	out := bufio.NewWriter(stdout) // it remembers an error, so only Flush has to be checked
 	c := &command{stdin: stdin, stdout: stdout, out: out, stderr: stderr}
 	err := c.read(args, getenv)

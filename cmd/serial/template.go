@@ -53,7 +53,8 @@ func (c *command) explain(context.Context) error {
 		if c.period.per == serial.Never {
 			again = "they never start again"
 		}
-		_, _ = fmt.Fprintf(c.out, "template   %s\nperiod     %s\nsequences  %s; %s\n", c.template, c.period.name, holds, again)
+		_, _ = fmt.Fprintf(c.out, "template   %s\nperiod     %s\nsequences  %s; %s\n", c.template, c.period.name,
+			holds, again)
 		if c.hiddenKey != nil {
 			_, _ = fmt.Fprintln(c.out, "           hidden: what is printed does not tell them")
 		}

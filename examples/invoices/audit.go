@@ -89,7 +89,8 @@ func (s *service) audit(ctx context.Context, at time.Time) (audit, error) {
 	// All orders are read: an audit that chose them by a column of the same table would trust what it is to check.
 	report, err := s.orders.Audit(ctx, orderType, at, stored(ctx, s.db, "SELECT number FROM orders"))
 	a.Orders = accountOf(report, time.DateOnly)
-	if err != nil { // of a day that has no counter, or none any more, or Redis is away: the invoices are shown all the same
+	// The day may have no counter, or no longer have one, or Redis is away. The invoices are shown all the same.
+	if err != nil {
 		if ctx.Err() != nil {
 			return a, err
 		}
@@ -224,7 +225,8 @@ func (s *service) showAudit(w http.ResponseWriter, r *http.Request) error {
 		return fmt.Errorf("the page: %w", err)
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'") // loads nothing
+	// The page loads nothing.
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'")
 	_, _ = text.WriteTo(w)
 	return nil
 }
@@ -277,7 +279,8 @@ func draw(a audit) chart {
 		col := column{day: d, X: x, Width: width, Middle: x + width/2, Label: i + 1, Selected: d.Date == a.Date}
 		stack := func(x float64, base, n int64, class string) {
 			if n > 0 {
-				col.Bars = append(col.Bars, bar{class, x, float64(c.Bottom) - float64(base+n)*scale, width * 0.38, float64(n) * scale})
+				col.Bars = append(col.Bars, bar{class, x, float64(c.Bottom) - float64(base+n)*scale, width * 0.38,
+					float64(n) * scale})
 			}
 		}
 		stack(x+width*0.1, 0, d.Orders, "orders")

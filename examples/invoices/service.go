@@ -162,7 +162,8 @@ func (s *service) invoice(ctx context.Context, of string, date time.Time) (v inv
 		return v, false, err
 	}
 	v.Order = of
-	if err := tx.QueryRowContext(ctx, "SELECT amount_cents FROM orders WHERE number = ?", of).Scan(&v.AmountCents); err != nil {
+	if err := tx.QueryRowContext(ctx, "SELECT amount_cents FROM orders WHERE number = ?", of).
+		Scan(&v.AmountCents); err != nil {
 		return v, false, err
 	}
 

@@ -45,9 +45,12 @@ func main() {
 func run(ctx context.Context, args []string, out io.Writer, log *slog.Logger) (err error) {
 	flags := flag.NewFlagSet("orders", flag.ContinueOnError)
 	addr := flags.String("addr", "127.0.0.1:8080", "the `address` to listen on")
-	redisURL := flags.String("redis", "", "`URL` of Redis; default $ORDERS_REDIS_URL, else one in memory, for demonstration")
-	database := flags.String("database", "", "postgres://..., \"host=... dbname=...\" or a file of SQLite; default $ORDERS_DATABASE, else a temporary file")
-	protect := flags.String("protect", "ledger", "what keeps numbers from coming twice if Redis loses them: ledger or floor")
+	redisURL := flags.String("redis", "",
+		"`URL` of Redis; default $ORDERS_REDIS_URL, else one in memory, for demonstration")
+	database := flags.String("database", "",
+		"postgres://..., \"host=... dbname=...\" or a file of SQLite; default $ORDERS_DATABASE, else a temporary file")
+	protect := flags.String("protect", "ledger",
+		"what keeps numbers from coming twice if Redis loses them: ledger or floor")
 	zone := flags.String("tz", "UTC", "the time `zone` whose midnight begins a new day; the same in every process")
 	if err := flags.Parse(args); err != nil {
 		return err

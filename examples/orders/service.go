@@ -76,7 +76,8 @@ func (s *service) place(ctx context.Context, key string, d draft) (o order, crea
 // each attempt moves on a counter that went back.
 func (s *service) number(ctx context.Context, customer, key string, attempt int) (serial.Number, error) {
 	if attempt > 0 {
-		s.log.ErrorContext(ctx, "a number came twice: Redis lost more than the floor knows of", "customer", customer, "key", key)
+		s.log.ErrorContext(ctx, "a number came twice: Redis lost more than the floor knows of", "customer", customer,
+			"key", key)
 		return s.gen.NextNumber(ctx, businessType)
 	}
 	return s.gen.NextOnce(ctx, businessType, requestID(customer, key))
@@ -138,7 +139,8 @@ func (s *service) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), readyWithin)
 	defer cancel()
 	_, err := s.gen.Peek(ctx, businessType)
-	if err == nil || errors.Is(err, serial.ErrCounterLost) { // the next order repairs a lost counter, and must not be turned away
+	// The next order repairs a lost counter, and must not be turned away.
+	if err == nil || errors.Is(err, serial.ErrCounterLost) {
 		err = s.orders.db.PingContext(ctx)
 	}
 	if err != nil {
@@ -155,8 +157,9 @@ func (s *service) ready(w http.ResponseWriter, r *http.Request) {
 func caller(h http.Header) (string, error) {
 	customer, ok := only(h, "X-Forwarded-User")
 	if !ok {
-		return "", refusal{http.StatusForbidden, "the proxy must name the customer, in one X-Forwarded-User header of 1 to 128 " +
-			"visible ASCII characters"}
+		return "", refusal{http.StatusForbidden,
+			"the proxy must name the customer, in one X-Forwarded-User header of 1 to 128 " +
+				"visible ASCII characters"}
 	}
 	return customer, nil
 }
@@ -165,8 +168,8 @@ func caller(h http.Header) (string, error) {
 func idempotencyKey(h http.Header) (string, error) {
 	key, ok := only(h, "Idempotency-Key")
 	if !ok {
-		return "", refusal{http.StatusBadRequest, "one Idempotency-Key header is required, of 1 to 128 visible ASCII characters: " +
-			"the same for each attempt at one order, such as a UUID"}
+		return "", refusal{http.StatusBadRequest, "one Idempotency-Key header is required, of 1 to 128 visible ASCII " +
+			"characters: the same for each attempt at one order, such as a UUID"}
 	}
 	return key, nil
 }
@@ -218,7 +221,8 @@ var errStalled = refusal{http.StatusRequestTimeout, "the body did not come in ti
 var errTaken = errors.New("every number that was tried is another order's already")
 
 // The command's SERIAL_REDIS_URL and SERIAL_TZ are what -redis and -tz are here.
-const raise = "find the last number used today, set SERIAL_REDIS_URL and SERIAL_TZ, and run: serial raise " + businessType + " LAST"
+const raise = "find the last number used today, set SERIAL_REDIS_URL and SERIAL_TZ, and run: serial raise " +
+	businessType + " LAST"
 
 // advice tells the operator what to do where trying again does not help.
 var advice = map[error]string{

@@ -73,7 +73,8 @@ func openTable(ctx context.Context, dsn string) (*table, error) {
 		if strings.Contains(dsn, "://") || strings.Contains(dsn, "@") { // the address of another kind of database
 			return nil, errDatabase
 		}
-		dialect, driver, connections = sqlledger.SQLite, "sqlite", 1 // SQLite has one writer at a time, so it is better to queue here
+		// SQLite has one writer at a time, so it is better to queue here.
+		dialect, driver, connections = sqlledger.SQLite, "sqlite", 1
 		dsn = "file:" + dsn + "?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)"
 		if !slices.Contains(sql.Drivers(), driver) {
 			return nil, errors.New("built with the race detector, and so without SQLite: -database must be PostgreSQL")
@@ -131,7 +132,8 @@ func (t *table) insert(ctx context.Context, key string, n serial.Number, d draft
 // once more, and the order that reaches the table second has to take another one. Here that is all that happens, because
 // nobody learns a number before its order is stored. If numbers are printed or sent before that, only the ledger will do.
 func (t *table) lastSeq(ctx context.Context, _ string, start time.Time) (last int64, err error) {
-	row := t.db.QueryRowContext(ctx, "SELECT coalesce(max(seq), 0) FROM orders WHERE day = $1", start.Format(time.DateOnly))
+	row := t.db.QueryRowContext(ctx, "SELECT coalesce(max(seq), 0) FROM orders WHERE day = $1",
+		start.Format(time.DateOnly))
 	err = row.Scan(&last)
 	return last, err
 }

@@ -85,7 +85,8 @@ func SQLite(t testing.TB) *sql.DB {
 	if !slices.Contains(sql.Drivers(), "sqlite") {
 		t.Skip("SQLite is tested without the race detector only")
 	}
-	return open(t, "sqlite", "file:"+filepath.Join(t.TempDir(), "guide.db")+"?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)")
+	return open(t, "sqlite", "file:"+filepath.Join(t.TempDir(), "guide.db")+
+		"?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)")
 }
 
 func open(t testing.TB, driver, dsn string) *sql.DB {
