@@ -10,7 +10,7 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// errFound means that an audit has found something: exit code 3. What it is was printed.
+// errFound means that an audit found something, which was printed already. The exit code is 3.
 var errFound = errors.New("not all numbers are accounted for")
 
 // audit prints which numbers of a period are missing, double, beyond the counter or foreign.
@@ -55,7 +55,7 @@ func (c *command) audit(ctx context.Context) error {
 // dates are the layouts of -date, the shortest first.
 var dates = []string{time.DateOnly, "2006-01-02 15:04", time.DateTime, "2006-01-02T15:04", "2006-01-02T15:04:05"}
 
-// instant is an instant of the period that -date names, zero without -date.
+// instant returns an instant in the period that -date names, or zero without -date.
 func (c *command) instant() (time.Time, error) {
 	if c.date == "" {
 		return time.Time{}, nil
@@ -137,7 +137,7 @@ func (c *command) printReport(r *serial.Report) {
 		time.Now().In(c.zone).Format(time.RFC3339))
 }
 
-// list prints a count and what it counts. more is how many are not listed.
+// list prints a count and the items it counts; more is the number of items not listed.
 func (c *command) list(name string, count, more int64, all []string) {
 	_, _ = fmt.Fprintf(c.out, "%-10s %d\n", name, count)
 	for _, one := range all {
@@ -187,7 +187,7 @@ func (c *command) printReportJSON(r *serial.Report) {
 	_ = json.NewEncoder(c.out).Encode(out)
 }
 
-// texts are the numbers as issued, or where the printed date is not known the sequences.
+// texts returns the numbers as issued, or their sequences if the printed date is not known.
 func (c *command) texts(numbers []serial.Number) []string {
 	all := []string{}
 	for _, n := range numbers {

@@ -48,7 +48,7 @@ func TestImport(t *testing.T) {
 	code := run(context.Background(), []string{"import"}, e.get, keyboard{strings.NewReader(stored), info{}}, &out, &errs)
 	require.Equal(t, 0, code, errs.String())
 	require.Contains(t, out.String(), would)
-	require.Contains(t, errs.String(), "the numbers are read from this terminal")
+	require.Contains(t, errs.String(), "reading numbers from this terminal")
 	require.Equal(t, before, m.Dump())
 
 	// A line that is no number: nothing is written, whatever was asked for.
@@ -160,7 +160,7 @@ func TestImportAtTheEnd(t *testing.T) {
 	code, stdout, stderr := e.with("IS"+now.Format("200601021504")+"0007").do("import", "-period", "minute")
 	require.Equal(t, 1, code)
 	require.Contains(t, stdout, "would raise IS")
-	require.Contains(t, stderr, fmt.Sprintf("IS: %s ended meanwhile, and what was raised may be %s",
+	require.Contains(t, stderr, fmt.Sprintf("IS: %s ended meanwhile, and the counter that was raised may be that of %s",
 		now.Format("2006-01-02 15:04"), now.Add(time.Minute).Format("2006-01-02 15:04")))
 }
 
@@ -182,8 +182,8 @@ func TestImportOfALostCounter(t *testing.T) {
 	code, stdout, stderr = e.with("IS2021102400000050").do("import", "-period", "minute")
 	require.Equal(t, 0, code, stderr)
 	require.Contains(t, stdout, "ignored IS")
-	require.Equal(t, "serial: none of the numbers is of a current period, so nothing was written; is the time zone "+
-		"right?\n", stderr)
+	require.Equal(t, "serial: none of the numbers belongs to a current period, so nothing was written; is the time "+
+		"zone right?\n", stderr)
 }
 
 // What is below the first sequence raises nothing. Of a type that cannot be read, the bad lines are told all the same.
