@@ -30,7 +30,8 @@ func requireConflict(t *testing.T, g *gapless.Generator, tx *sql.Tx, typ, want s
 		_, err = g.NextOn(t.Context(), tx, typ, date(t, day))
 		require.ErrorIs(t, err, serial.ErrConflict)
 		require.ErrorContains(t, err, want)
-		require.ErrorContains(t, err, "begins under another type, or another key prefix together with another literal")
+		require.ErrorContains(t, err,
+			"to count in another way, use another type, or another key prefix together with another literal in the template")
 		err = g.Raise(t.Context(), tx, typ, date(t, day), 5)
 		require.ErrorIs(t, err, serial.ErrConflict)
 		require.ErrorContains(t, err, want)

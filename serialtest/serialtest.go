@@ -212,8 +212,8 @@ func (r *Redis) end() {
 	}
 }
 
-func inBubble() (is bool) {
-	defer func() { is = recover() == nil }()
+func inBubble() (inside bool) {
+	defer func() { inside = recover() == nil }()
 	synctest.Wait() // panics outside a bubble
 	return true
 }

@@ -140,8 +140,8 @@ func (c *command) printReport(r *serial.Report) {
 // list prints a count and the items it counts; more is the number of items not listed.
 func (c *command) list(name string, count, more int64, all []string) {
 	_, _ = fmt.Fprintf(c.out, "%-10s %d\n", name, count)
-	for _, one := range all {
-		_, _ = fmt.Fprintln(c.out, " ", one)
+	for _, item := range all {
+		_, _ = fmt.Fprintln(c.out, " ", item)
 	}
 	if more > 0 {
 		_, _ = fmt.Fprintf(c.out, "  and %d more\n", more)
@@ -181,8 +181,8 @@ func (c *command) printReportJSON(r *serial.Report) {
 		r.Type, r.Start, r.First, r.Last, r.Count, []gap{}, c.texts(r.Duplicates), c.texts(r.Beyond),
 		append([]string{}, r.Foreign...), r.MissingCount, r.DuplicateCount, r.BeyondCount, r.ForeignCount, r.OtherCount,
 	}
-	for _, one := range r.Missing {
-		out.Missing = append(out.Missing, gap(one))
+	for _, missing := range r.Missing {
+		out.Missing = append(out.Missing, gap(missing))
 	}
 	_ = json.NewEncoder(c.out).Encode(out)
 }

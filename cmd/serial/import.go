@@ -182,7 +182,8 @@ func (c *command) lift(ctx context.Context, f *found) error {
 	}
 	now, err := c.gen.Peek(ctx, f.Type)
 	if err == nil && !now.Start.Equal(f.Start) {
-		err = fmt.Errorf("%s: %s ended meanwhile, and the counter that was raised may be that of %s", f.Type, c.name(f.Start), c.name(now.Start))
+		err = fmt.Errorf("%s: %s ended meanwhile, and the counter that was raised may be that of %s",
+			f.Type, c.name(f.Start), c.name(now.Start))
 	}
 	return err
 }
