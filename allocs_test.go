@@ -25,7 +25,8 @@ func TestAllocations(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector adds an allocation")
 	}
-	gen := newGenerator(t, redistest.Start(t).Client(t), serial.WithLocation(noon()), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:9}"))
+	gen := newGenerator(t, redistest.Start(t).Client(t), serial.WithLocation(noon()),
+		serial.WithTemplate("{type}{date:yyyyMMdd}{seq:9}"))
 	background := context.Background() // t.Context() can end
 	limited, cancel := context.WithTimeout(background, time.Hour)
 	defer cancel()
@@ -35,8 +36,9 @@ func TestAllocations(t *testing.T) {
 		call func() error
 		most float64
 	}{
-		"Next":                 {func() error { _, err := gen.Next(background, "IS"); return err }, 13},
-		"Next with a deadline": {func() error { _, err := gen.Next(limited, "IS"); return err }, 23}, // 22 on a machine that is not busy
+		"Next": {func() error { _, err := gen.Next(background, "IS"); return err }, 13},
+		// 22 on a machine that is not busy.
+		"Next with a deadline": {func() error { _, err := gen.Next(limited, "IS"); return err }, 23},
 		"NextN of 1000":        {func() error { _, err := gen.NextN(background, "IS", 1000); return err }, 17},
 	} {
 		t.Run(name, func(t *testing.T) {

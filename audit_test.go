@@ -196,7 +196,8 @@ func TestAuditRefuses(t *testing.T) {
 			require.ErrorIs(t, err, row.is)
 		}
 		require.Zero(t, got)
-		if row.last == 1 && row.is != errBoom && !strings.Contains(row.says, "spread") { // a generator says the same, and asks nobody
+		// A generator says the same, and asks nobody.
+		if row.last == 1 && row.is != errBoom && !strings.Contains(row.says, "spread") {
 			_, err := gen.Audit(t.Context(), row.typ, row.at, row.used)
 			require.ErrorContains(t, err, row.says)
 			require.NotContains(t, err.Error(), "Redis")
@@ -266,11 +267,11 @@ func TestAuditMeanwhile(t *testing.T) {
 			}
 		})
 		require.NoError(t, err)
-		require.Equal(t, []int64{3, 12, 9, 1, 3, 7, 0, 0}, []int64{got.First, got.Last, got.Count, got.MissingCount, got.DuplicateCount,
-			got.BeyondCount, got.ForeignCount, got.OtherCount})
+		require.Equal(t, []int64{3, 12, 9, 1, 3, 7, 0, 0}, []int64{got.First, got.Last, got.Count, got.MissingCount,
+			got.DuplicateCount, got.BeyondCount, got.ForeignCount, got.OtherCount})
 		require.Equal(t, []serial.Range{{First: 3, Last: 3}}, got.Missing)
-		require.ElementsMatch(t, []string{"IS200001010001", "IS200001010002", "IS200001010002", "IS200001011513", "IS200001011513",
-			"IS200001011513", "IS200001012000"}, texts(got.Beyond))
+		require.ElementsMatch(t, []string{"IS200001010001", "IS200001010002", "IS200001010002", "IS200001011513",
+			"IS200001011513", "IS200001011513", "IS200001012000"}, texts(got.Beyond))
 		require.ElementsMatch(t, []string{"IS200001010002", "IS200001010012", "IS200001011513"}, texts(got.Duplicates))
 		require.Equal(t, time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), got.Start)
 
@@ -364,7 +365,9 @@ func TestAuditOfALostCounter(t *testing.T) {
 				yield("IS200001010001", nil)
 			}
 		}
-		got, err := fresh.Audit(t.Context(), "IS", time.Now(), meanwhile(func() { require.NoError(t, m.Set("serial:{IS}:20000101", "2")) }))
+		got, err := fresh.Audit(t.Context(), "IS", time.Now(), meanwhile(func() {
+			require.NoError(t, m.Set("serial:{IS}:20000101", "2"))
+		}))
 		require.ErrorIs(t, err, serial.ErrCounterLost)
 		require.ErrorContains(t, err, "went back from 3 to 2")
 		require.Zero(t, got)
@@ -385,7 +388,8 @@ func TestAuditOfALostCounter(t *testing.T) {
 func TestAuditEnds(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		client := closing(t, redis.NewClient(&redis.Options{
-			Addr: "127.0.0.1:6379", Dialer: func(context.Context, string, string) (net.Conn, error) { return m.Dial() }, ReadTimeout: time.Minute,
+			Addr: "127.0.0.1:6379", Dialer: func(context.Context, string, string) (net.Conn, error) { return m.Dial() },
+			ReadTimeout: time.Minute,
 		}))
 		gen := newGenerator(t, client, serial.WithLocation(time.UTC))
 		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))

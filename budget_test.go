@@ -173,7 +173,8 @@ func TestSlowServerForMany(t *testing.T) {
 	var late []string
 	for _, ledger := range []bool{false, true} {
 		for _, callers := range []int{2, 10} {
-			for _, delay := range []time.Duration{2900 * time.Millisecond, 4500 * time.Millisecond, 6 * time.Second, 50 * time.Second} {
+			for _, delay := range []time.Duration{2900 * time.Millisecond, 4500 * time.Millisecond, 6 * time.Second,
+				50 * time.Second} {
 				for quick := range 9 { // replies
 					inBubble(t, func(t *testing.T, m *simulation) {
 						opts := []serial.Option{serial.WithLocation(time.UTC)}
@@ -196,7 +197,8 @@ func TestSlowServerForMany(t *testing.T) {
 								if took := time.Since(began); took > inTime+5*time.Second {
 									mu.Lock()
 									defer mu.Unlock()
-									late = append(late, fmt.Sprintf("ledger %v, %d callers, replies after %v but %d: %v, %v", ledger, callers, delay, quick, took, err))
+									late = append(late, fmt.Sprintf("ledger %v, %d callers, replies after %v but %d: %v, %v", ledger, callers,
+										delay, quick, took, err))
 								}
 							})
 						}

@@ -37,7 +37,8 @@ func TestBarrier(t *testing.T) {
 func TestExhaustionAtOnce(t *testing.T) {
 	_, rdb := startMini(t)
 	loc := noon()
-	gens := []*serial.Generator{newGenerator(t, rdb, serial.WithLocation(loc)), newGenerator(t, rdb, serial.WithLocation(loc))}
+	gens := []*serial.Generator{newGenerator(t, rdb, serial.WithLocation(loc)),
+		newGenerator(t, rdb, serial.WithLocation(loc))}
 	var mu sync.Mutex
 	var got []string
 	var refused atomic.Int64
@@ -77,7 +78,8 @@ func TestExhaustionAtOnce(t *testing.T) {
 // and a day's keys expire with it.
 func TestMidnight(t *testing.T) {
 	for _, zone := range []string{
-		"UTC", "Asia/Shanghai", "America/Havana", // the bubble begins on 2000-01-01 UTC; Havana's next midnight but one is ordinary
+		// The bubble begins on 2000-01-01 UTC; Havana's next midnight but one is ordinary.
+		"UTC", "Asia/Shanghai", "America/Havana",
 	} {
 		t.Run(zone, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) { crossMidnights(t, location(t, zone), time.Now(), 2) })
@@ -448,7 +450,8 @@ func TestFloorThatHangs(t *testing.T) {
 	for _, heeds := range []bool{true, false} {
 		t.Run(fmt.Sprintf("heeds its context: %v", heeds), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, m *simulation) {
-				gen := newGenerator(t, m.client(), serial.WithFloor(func(ctx context.Context, _ string, _ time.Time) (int64, error) {
+				gen := newGenerator(t, m.client(), serial.WithFloor(func(ctx context.Context, _ string, _ time.Time) (int64,
+					error) {
 					if heeds {
 						<-ctx.Done()
 						return 0, errBoom
@@ -478,7 +481,8 @@ func TestFloorThatHangs(t *testing.T) {
 
 // Redis's midnight counts. A host whose clock is wrong, by less than a day or by weeks, pays an extra round trip once.
 func TestHostsWithOtherClocks(t *testing.T) {
-	for _, ahead := range []time.Duration{-40 * 24 * time.Hour, -2 * time.Hour, -time.Second, time.Second, 2 * time.Hour, 400 * 24 * time.Hour} {
+	for _, ahead := range []time.Duration{-40 * 24 * time.Hour, -2 * time.Hour, -time.Second, time.Second, 2 * time.Hour,
+		400 * 24 * time.Hour} {
 		t.Run(ahead.String(), func(t *testing.T) {
 			m := miniredis.RunT(t)
 			server := time.Now().Add(-ahead).UTC()
@@ -708,7 +712,8 @@ func TestLateOpenIsRefused(t *testing.T) {
 			Addr: "127.0.0.1:6379", Dialer: m.client().Options().Dialer,
 			ReadTimeout: -1, // with a shorter one the library gives up before it sends
 		}))
-		require.NoError(t, errOf(newGenerator(t, m.client(), serial.WithLocation(time.UTC)).Next(t.Context(), "OTHER"))) // the server knows the script: to send it twice would take more than a call's 10 s
+		// The server knows the script: to send it twice would take more than a call's 10 s.
+		require.NoError(t, errOf(newGenerator(t, m.client(), serial.WithLocation(time.UTC)).Next(t.Context(), "OTHER")))
 		rdb.AddHook(late)
 		got, err := newGenerator(t, rdb, serial.WithLocation(time.UTC)).Next(t.Context(), "IS")
 		require.NoError(t, err)
@@ -721,7 +726,8 @@ func TestLateOpenIsRefused(t *testing.T) {
 func TestOpenIsSentOnce(t *testing.T) {
 	m := miniredis.RunT(t)
 	var lost atomic.Int64
-	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr(), Dialer: func(ctx context.Context, network, addr string) (net.Conn, error) {
+	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr(), Dialer: func(ctx context.Context,
+		network, addr string) (net.Conn, error) {
 		conn, err := (&net.Dialer{}).DialContext(ctx, network, addr)
 		return &deafConn{Conn: conn, to: "open: create", lost: &lost}, err
 	}}))
@@ -792,7 +798,8 @@ func TestOneAttemptAtTheLock(t *testing.T) {
 	t.Run("nobody answers", func(t *testing.T) {
 		inBubble(t, func(t *testing.T, m *simulation) {
 			var sent atomic.Int64
-			gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithLockClients(m.client(attempts(&sent, true))))
+			gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC),
+				serial.WithLockClients(m.client(attempts(&sent, true))))
 			before := time.Now()
 			var wg sync.WaitGroup
 			for range callers {

@@ -17,7 +17,8 @@ func ExampleScheme_Audit() {
 		log.Fatal(err)
 	}
 	var stored iter.Seq2[string, error] = func(yield func(string, error) bool) {
-		for _, number := range []string{"IS202110240001", "IS202110240004", "IS202110240002", "IS202110240004", "IS202110240009", "IS-0003"} {
+		for _, number := range []string{"IS202110240001", "IS202110240004", "IS202110240002", "IS202110240004",
+			"IS202110240009", "IS-0003"} {
 			if !yield(number, nil) {
 				return
 			}

@@ -17,7 +17,8 @@ func ExampleWithLedger() {
 	redis := serialtest.NewRedis(t, time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC))
 	defer redis.Stop()
 	ledger := new(serialtest.Ledger) // in a service, one that is durable: that of package sqlledger, say
-	gen, err := serial.New(redis.Client(), serial.WithLocation(time.UTC), serial.WithLedger(ledger, 100), serial.WithMaxSkew(-1))
+	gen, err := serial.New(redis.Client(), serial.WithLocation(time.UTC), serial.WithLedger(ledger, 100),
+		serial.WithMaxSkew(-1))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -220,7 +220,8 @@ func ExampleWithKeyPrefix() {
 	defer rdb.Close()
 
 	for _, tenant := range []string{"acme", "globex"} {
-		gen, err := serial.New(rdb, serial.WithKeyPrefix("serial/"+tenant), serial.WithLocation(time.UTC), serial.WithMaxSkew(-1))
+		gen, err := serial.New(rdb, serial.WithKeyPrefix("serial/"+tenant), serial.WithLocation(time.UTC),
+			serial.WithMaxSkew(-1))
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -271,7 +272,8 @@ func ExampleWithReplicas() {
 	m.SetTime(time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC)) // its clock
 	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
 	defer rdb.Close()
-	gen, err := serial.New(rdb, serial.WithLocation(time.UTC), serial.WithReplicas(1, 100*time.Millisecond), serial.WithMaxSkew(-1))
+	gen, err := serial.New(rdb, serial.WithLocation(time.UTC), serial.WithReplicas(1, 100*time.Millisecond),
+		serial.WithMaxSkew(-1))
 	if err != nil {
 		log.Fatal(err)
 	}

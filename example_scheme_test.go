@@ -39,7 +39,8 @@ func ExampleNewScheme() {
 
 // A number of a past day, printed again for a report.
 func ExampleScheme_Number() {
-	slips, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithTemplate("{type}-{date:yyMMdd}-{seq:4}-{check:damm}"))
+	slips, err := serial.NewScheme(serial.WithLocation(time.UTC),
+		serial.WithTemplate("{type}-{date:yyMMdd}-{seq:4}-{check:damm}"))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -55,7 +56,8 @@ func ExampleScheme_Number() {
 
 // A clerk types a number, and swaps two digits.
 func ExampleScheme_Parse() {
-	slips, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithTemplate("{type}-{date:yyMMdd}-{seq:4}-{check:damm}"))
+	slips, err := serial.NewScheme(serial.WithLocation(time.UTC),
+		serial.WithTemplate("{type}-{date:yyMMdd}-{seq:4}-{check:damm}"))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -85,7 +87,8 @@ func ExampleScheme_Period() {
 
 // How much a short ticket can hold.
 func ExampleScheme_Limits() {
-	tickets, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithTemplate("{type}{date:yyDDD}{seq:3:base32}"))
+	tickets, err := serial.NewScheme(serial.WithLocation(time.UTC),
+		serial.WithTemplate("{type}{date:yyDDD}{seq:3:base32}"))
 	if err != nil {
 		log.Fatal(err)
 	}

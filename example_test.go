@@ -28,7 +28,8 @@ func Example() {
 	m.SetTime(time.Date(2021, time.October, 24, 23, 59, 0, 0, shanghai)) // its clock
 	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
 	defer rdb.Close()
-	gen, err := serial.New(rdb, serial.WithLocation(shanghai), serial.WithMaxSkew(-1)) // MaxSkew: m's clock is not this host's
+	// MaxSkew: m's clock is not this host's.
+	gen, err := serial.New(rdb, serial.WithLocation(shanghai), serial.WithMaxSkew(-1))
 	if err != nil {
 		log.Fatal(err)
 	}

@@ -30,7 +30,8 @@ func kindOf(name string, per serial.Period, date string, more ...serial.Option) 
 	if date != "" {
 		date = "{date:" + date + "}"
 	}
-	return kind{name, append([]serial.Option{serial.WithPeriod(per), serial.WithTemplate("{type}-" + date + "-{seq:4}")}, more...)}
+	return kind{name, append([]serial.Option{serial.WithPeriod(per), serial.WithTemplate("{type}-" + date + "-{seq:4}")},
+		more...)}
 }
 
 var (
@@ -77,7 +78,8 @@ func testPeriods(t *testing.T, b backend) {
 					require.Greater(t, number, last)
 					last = number
 					if c.period != serial.PerSecond { // which may be over between here and there
-						require.Contains(t, []string{before.In(s.loc).Format(c.goes), after.In(s.loc).Format(c.goes)}, number[2:2+len(c.goes)])
+						require.Contains(t, []string{before.In(s.loc).Format(c.goes), after.In(s.loc).Format(c.goes)},
+							number[2:2+len(c.goes)])
 					}
 					parsed, err := gen.Parse(number)
 					require.NoError(t, err)
@@ -248,7 +250,8 @@ func TestDayStart(t *testing.T) {
 			got = append(got, number)
 			time.Sleep(2 * time.Hour)
 		}
-		require.Equal(t, slices.Concat(numbers("IS", "19991231", 1, 2), numbers("IS", "20000101", 1, 12), numbers("IS", "20000102", 1, 2)), got)
+		require.Equal(t, slices.Concat(numbers("IS", "19991231", 1, 2), numbers("IS", "20000101", 1, 12),
+			numbers("IS", "20000102", 1, 2)), got)
 	})
 }
 
@@ -272,7 +275,8 @@ func TestBordersOfCalendars(t *testing.T) {
 			[]string{"2026-12-28 04:00:00", "2027-01-04 04:00:00"},
 			[]string{"2026W52", "2026W53", "2027W01"}, []string{"2652", "2653", "2701"}},
 		{kindOf("quarters from April 6", serial.PerQuarter, "FFFF-Q", serial.WithYearStart(time.April, 6)),
-			[]string{"2024-04-06 00:00:00", "2024-07-06 00:00:00", "2024-10-06 00:00:00", "2025-01-06 00:00:00", "2025-04-06 00:00:00"},
+			[]string{"2024-04-06 00:00:00", "2024-07-06 00:00:00", "2024-10-06 00:00:00", "2025-01-06 00:00:00",
+				"2025-04-06 00:00:00"},
 			[]string{"2023Q4", "2024Q1", "2024Q2", "2024Q3", "2024Q4", "2025Q1"},
 			[]string{"2023-4", "2024-1", "2024-2", "2024-3", "2024-4", "2025-1"}},
 		{fiscal, []string{"2024-04-01 00:00:00", "2025-04-01 00:00:00"},
@@ -284,8 +288,8 @@ func TestBordersOfCalendars(t *testing.T) {
 				var locks atomic.Int64
 				rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
 				rdb.AddHook(counting(&locks, "set"))
-				gen := newGenerator(t, rdb, append(c.opts, serial.WithLocation(location(t, "Europe/Berlin")), serial.WithMaxSkew(-1),
-					serial.WithRetention(10))...)
+				gen := newGenerator(t, rdb, append(c.opts, serial.WithLocation(location(t, "Europe/Berlin")),
+					serial.WithMaxSkew(-1), serial.WithRetention(10))...)
 				next := func(period, seq int) {
 					t.Helper()
 					n, err := gen.NextNumber(t.Context(), "IS")
@@ -425,15 +429,22 @@ type varying struct {
 }
 
 var varyings = []varying{
-	{kindOf("a year that prints the month", serial.PerYear, "yyyyMM"), "200601", "2024-03-01 00:00:00", "2024-04-01 00:00:00"},
-	{kindOf("a year that prints the day", serial.PerYear, "yyyyMMdd"), "20060102", "2024-02-29 00:00:00", "2024-03-01 00:00:00"},
-	{kindOf("a year that prints the time", serial.PerYear, "yyMMddHHmm"), "0601021504", "2024-02-29 17:31:00", "2024-12-31 23:59:00"},
-	{kindOf("a business year that prints the month", serial.PerYear, "yyyyMM", serial.WithYearStart(time.July, 1)), "200601",
-		"2024-01-01 00:00:00", "2024-06-01 00:00:00"},
-	{kindOf("a quarter that prints the day", serial.PerQuarter, "yyyyMMdd"), "20060102", "2024-02-29 00:00:00", "2024-03-31 00:00:00"},
-	{kindOf("a month that prints the day", serial.PerMonth, "dd.MM.yyyy"), "02.01.2006", "2024-02-29 00:00:00", "2024-02-29 00:00:00"},
-	{kindOf("a week that prints the day", serial.PerWeek, "yyyyMMdd"), "20060102", "2025-01-01 00:00:00", "2025-01-05 00:00:00"},
-	{kindOf("a day that prints the time", serial.PerDay, "yyyyMMddHHmmss"), "20060102150405", "2024-12-31 12:00:00", "2024-12-31 23:59:59"},
+	{kindOf("a year that prints the month", serial.PerYear, "yyyyMM"), "200601", "2024-03-01 00:00:00",
+		"2024-04-01 00:00:00"},
+	{kindOf("a year that prints the day", serial.PerYear, "yyyyMMdd"), "20060102", "2024-02-29 00:00:00",
+		"2024-03-01 00:00:00"},
+	{kindOf("a year that prints the time", serial.PerYear, "yyMMddHHmm"), "0601021504", "2024-02-29 17:31:00",
+		"2024-12-31 23:59:00"},
+	{kindOf("a business year that prints the month", serial.PerYear, "yyyyMM", serial.WithYearStart(time.July, 1)),
+		"200601", "2024-01-01 00:00:00", "2024-06-01 00:00:00"},
+	{kindOf("a quarter that prints the day", serial.PerQuarter, "yyyyMMdd"), "20060102", "2024-02-29 00:00:00",
+		"2024-03-31 00:00:00"},
+	{kindOf("a month that prints the day", serial.PerMonth, "dd.MM.yyyy"), "02.01.2006", "2024-02-29 00:00:00",
+		"2024-02-29 00:00:00"},
+	{kindOf("a week that prints the day", serial.PerWeek, "yyyyMMdd"), "20060102", "2025-01-01 00:00:00",
+		"2025-01-05 00:00:00"},
+	{kindOf("a day that prints the time", serial.PerDay, "yyyyMMddHHmmss"), "20060102150405", "2024-12-31 12:00:00",
+		"2024-12-31 23:59:59"},
 	{kindOf("never, printing the day", serial.Never, "yyMMdd"), "060102", "2025-01-01 00:00:00", "2099-12-31 00:00:00"},
 	{kindOf("never, printing the time", serial.Never, "HHmm"), "1504", "2025-01-01 00:00:00", "2025-06-01 12:34:00"},
 }
@@ -459,7 +470,8 @@ func TestMoreThanThePeriod(t *testing.T) {
 				m, rdb := startMini(t)
 				var gens [2]*serial.Generator
 				for i := range gens {
-					gens[i] = newGenerator(t, rdb, slices.Concat(v.opts, opts, []serial.Option{serial.WithLocation(time.UTC), serial.WithMaxSkew(-1)})...)
+					gens[i] = newGenerator(t, rdb,
+						slices.Concat(v.opts, opts, []serial.Option{serial.WithLocation(time.UTC), serial.WithMaxSkew(-1)})...)
 				}
 				last, turn := int64(0), 0
 				next := func(at time.Time, n int) {

@@ -38,7 +38,8 @@ func TestTemplates(t *testing.T) {
 		{"{date:yyyyMMdd}{seq:10}{type}", "x", "202110240000000007x", 202110240000000007},
 		{"{date:yyyyMMdd}{seq:11}{type}", "x", "2021102400000000007x", 2021102400000000007},
 		{"{date:yyyyMMdd}{seq:12}{type}", "x", "20211024000000000007x", 0},
-		{"No. {type} {date:yyyy MM dd} {seq:4}.", strings.Repeat("x", 64), "No. " + strings.Repeat("x", 64) + " 2021 10 24 0007.", 202110240007},
+		{"No. {type} {date:yyyy MM dd} {seq:4}.", strings.Repeat("x", 64), "No. " + strings.Repeat("x", 64) +
+			" 2021 10 24 0007.", 202110240007},
 	} {
 		t.Run(c.template, func(t *testing.T) {
 			gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithTemplate(c.template), serial.WithMaxSkew(-1),
@@ -221,7 +222,8 @@ func TestNumbersInJSON(t *testing.T) {
 			serial.WithPeriod(serial.PerYear), serial.WithTemplate("<{type}>-{date:MM-yyyy}\n{seq}"),
 		}},
 		{"IS", `"IS-455143"`, []serial.Option{
-			serial.WithPeriod(serial.Never), serial.WithTemplate("{type}-{seq:6}"), serial.WithHiddenSequence([]byte("0123456789abcdef")),
+			serial.WithPeriod(serial.Never), serial.WithTemplate("{type}-{seq:6}"),
+			serial.WithHiddenSequence([]byte("0123456789abcdef")),
 		}},
 	} {
 		s := newScheme(t, c.opts...)
@@ -231,7 +233,8 @@ func TestNumbersInJSON(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, n.String(), string(text))
 
-		encoded, err := json.Marshal(map[string]any{"a field": struct{ No serial.Number }{n}, "list": []*serial.Number{&n, nil}})
+		encoded, err := json.Marshal(map[string]any{"a field": struct{ No serial.Number }{n},
+			"list": []*serial.Number{&n, nil}})
 		require.NoError(t, err)
 		require.Equal(t, `{"a field":{"No":`+c.want+`},"list":[`+c.want+`,null]}`, string(encoded))
 		var decoded struct{ List []string }
@@ -431,13 +434,20 @@ func TestParseOfPeriods(t *testing.T) {
 		s    string
 		want string // RFC 3339, or of the error
 	}{
-		{serial.PerSecond, []serial.Option{template("{type}{date:yyyyMMddHHmmss}{seq}")}, "IS202110241530590001", "2021-10-24T15:30:59Z"},
-		{serial.PerSecond, []serial.Option{template("{type}{date:yyyyMMddHHmmss}{seq}")}, "IS202110241530600001", "there is no second 2021-10-24 15:30:60"},
-		{serial.PerSecond, []serial.Option{template("{type}{date:yyyyMMddHHmmss}{seq}"), newYork}, "IS202503090230000001", "America/New_York has no second 2025-03-09 02:30:00"},
-		{serial.PerSecond, []serial.Option{template("{type}{date:yyyyMMddHHmmss}{seq}"), newYork}, "IS202511020130000001", "2025-11-02T01:30:00-04:00"},
-		{serial.PerMinute, []serial.Option{template("{type}{date:yyyyMMddHHmm}{seq}")}, "IS2021102423590001", "2021-10-24T23:59:00Z"},
-		{serial.PerMinute, []serial.Option{template("{type}{date:yyyyMMddHHmm}{seq}")}, "IS2021102423600001", "there is no minute 2021-10-24 23:60"},
-		{serial.PerMinute, []serial.Option{template("{type}{date:yyyyMMddHHmm}{seq}")}, "IS2021063100000001", "there is no minute 2021-06-31 00:00"},
+		{serial.PerSecond, []serial.Option{template("{type}{date:yyyyMMddHHmmss}{seq}")}, "IS202110241530590001",
+			"2021-10-24T15:30:59Z"},
+		{serial.PerSecond, []serial.Option{template("{type}{date:yyyyMMddHHmmss}{seq}")}, "IS202110241530600001",
+			"there is no second 2021-10-24 15:30:60"},
+		{serial.PerSecond, []serial.Option{template("{type}{date:yyyyMMddHHmmss}{seq}"), newYork}, "IS202503090230000001",
+			"America/New_York has no second 2025-03-09 02:30:00"},
+		{serial.PerSecond, []serial.Option{template("{type}{date:yyyyMMddHHmmss}{seq}"), newYork}, "IS202511020130000001",
+			"2025-11-02T01:30:00-04:00"},
+		{serial.PerMinute, []serial.Option{template("{type}{date:yyyyMMddHHmm}{seq}")}, "IS2021102423590001",
+			"2021-10-24T23:59:00Z"},
+		{serial.PerMinute, []serial.Option{template("{type}{date:yyyyMMddHHmm}{seq}")}, "IS2021102423600001",
+			"there is no minute 2021-10-24 23:60"},
+		{serial.PerMinute, []serial.Option{template("{type}{date:yyyyMMddHHmm}{seq}")}, "IS2021063100000001",
+			"there is no minute 2021-06-31 00:00"},
 		{serial.PerHour, []serial.Option{hourly}, "IS20211024230001", "2021-10-24T23:00:00Z"},
 		{serial.PerHour, []serial.Option{hourly}, "IS20211024240001", "there is no hour 2021-10-24 24"},
 		{serial.PerHour, []serial.Option{hourly, newYork}, "IS20250309020001", "America/New_York has no hour 2025-03-09 02"},
@@ -446,26 +456,37 @@ func TestParseOfPeriods(t *testing.T) {
 		{serial.PerHour, []serial.Option{hourly, apia}, "IS20111230230001", "Pacific/Apia has no hour 2011-12-30 23"},
 		{serial.PerHour, []serial.Option{hourly}, "IS19691231230001", "the hour 1969-12-31 23 is before 1970"},
 		{serial.PerDay, []serial.Option{apia}, "IS201112300001", "Pacific/Apia has no day 2011-12-30"},
-		{serial.PerDay, []serial.Option{apia, serial.WithDayStart(4 * time.Hour)}, "IS201112300001", "2011-12-31T00:00:00+14:00"},
-		{serial.PerDay, []serial.Option{newYork, serial.WithDayStart(150 * time.Minute)}, "IS202503090001", "2025-03-09T03:00:00-04:00"},
+		{serial.PerDay, []serial.Option{apia, serial.WithDayStart(4 * time.Hour)}, "IS201112300001",
+			"2011-12-31T00:00:00+14:00"},
+		{serial.PerDay, []serial.Option{newYork, serial.WithDayStart(150 * time.Minute)}, "IS202503090001",
+			"2025-03-09T03:00:00-04:00"},
 		{serial.PerMonth, []serial.Option{template("{type}{date:yyyyMM}{seq}")}, "IS2021100001", "2021-10-01T00:00:00Z"},
-		{serial.PerMonth, []serial.Option{template("{type}{date:yyyyMM}{seq}"), serial.WithDayStart(4 * time.Hour)}, "IS2021100001", "2021-10-01T04:00:00Z"},
+		{serial.PerMonth, []serial.Option{template("{type}{date:yyyyMM}{seq}"), serial.WithDayStart(4 * time.Hour)},
+			"IS2021100001", "2021-10-01T04:00:00Z"},
 		{serial.PerMonth, []serial.Option{template("{type}{date:yyyyMM}{seq}")}, "IS2021130001", "there is no month 2021-13"},
 		{serial.PerMonth, []serial.Option{template("{type}{date:yyyyMM}{seq}")}, "IS2021000001", "there is no month 2021-00"},
 		{serial.PerYear, []serial.Option{template("{type}{date:yy}{seq}")}, "IS210001", "2021-01-01T00:00:00Z"},
 		{serial.PerYear, []serial.Option{template("{type}{date:yyyy}{seq}")}, "IS19690001", "the year 1969 is before 1970"},
 
-		{serial.PerDay, []serial.Option{template("{type}{date:yyyyMMdd}-{seq:4+}")}, "IS20211024-00001", "00001 is padded to more than 4 digits"},
-		{serial.PerDay, []serial.Option{template("{type}{date:yyyyMMdd}-{seq:4+}")}, "IS20211024-00010000", "padded to more than 4 digits"},
-		{serial.PerDay, []serial.Option{template("{type}{date:yyyyMMdd}-{seq:4+}")}, "IS20211024-001", "3 digits; allowed are 4 to 15"},
-		{serial.PerDay, []serial.Option{template("{type}{date:yyyyMMdd}-{seq:4+}")}, "IS20211024-1000000000000000", "16 digits; allowed are 4 to 15"},
-		{serial.PerDay, []serial.Option{template("{type}{date:yyyyMMdd}-{seq:4+}")}, "20211024-10000", "nothing is left for its type"},
+		{serial.PerDay, []serial.Option{template("{type}{date:yyyyMMdd}-{seq:4+}")}, "IS20211024-00001",
+			"00001 is padded to more than 4 digits"},
+		{serial.PerDay, []serial.Option{template("{type}{date:yyyyMMdd}-{seq:4+}")}, "IS20211024-00010000",
+			"padded to more than 4 digits"},
+		{serial.PerDay, []serial.Option{template("{type}{date:yyyyMMdd}-{seq:4+}")}, "IS20211024-001",
+			"3 digits; allowed are 4 to 15"},
+		{serial.PerDay, []serial.Option{template("{type}{date:yyyyMMdd}-{seq:4+}")}, "IS20211024-1000000000000000",
+			"16 digits; allowed are 4 to 15"},
+		{serial.PerDay, []serial.Option{template("{type}{date:yyyyMMdd}-{seq:4+}")}, "20211024-10000",
+			"nothing is left for its type"},
 		{serial.PerDay, []serial.Option{template("{type}{date:yyyyMMdd}-{seq:4+}")}, "IS20211024-0000", "its sequence is 0"},
 		{serial.PerDay, []serial.Option{template("{type}{date:yyyyMMdd}-{seq:4+}")}, "IS20211024.10000", `got ".", want "-"`},
 		{serial.PerDay, []serial.Option{template("{type}{date:yyyyMMdd}-{seq:4+}")}, "IS20211024-10000-", "0 digits"},
-		{serial.PerDay, []serial.Option{template("{type}{date:yyyyMMdd}-{seq:4}")}, "IS20211024-10000", `got "4-", want 2 decimal digits`},
-		{serial.PerDay, []serial.Option{template("-{seq:4+}-{date:yyyyMMdd}{type}")}, "-00001-20211024IS", "padded to more than 4 digits"},
-		{serial.PerDay, []serial.Option{template("-{seq:4+}-{date:yyyyMMdd}{type}")}, "-001-20211024IS", "3 digits; allowed are 4 to 15"},
+		{serial.PerDay, []serial.Option{template("{type}{date:yyyyMMdd}-{seq:4}")}, "IS20211024-10000",
+			`got "4-", want 2 decimal digits`},
+		{serial.PerDay, []serial.Option{template("-{seq:4+}-{date:yyyyMMdd}{type}")}, "-00001-20211024IS",
+			"padded to more than 4 digits"},
+		{serial.PerDay, []serial.Option{template("-{seq:4+}-{date:yyyyMMdd}{type}")}, "-001-20211024IS",
+			"3 digits; allowed are 4 to 15"},
 	} {
 		n, err := parser(t, append(c.opts, serial.WithPeriod(c.per))...).Parse(c.s)
 		if strings.Contains(c.want, "T") && err == nil {
@@ -574,7 +595,8 @@ func FuzzTemplate(f *testing.F) {
 	f.Add("{date:yyyy-MM-dd HH:}{seq:1+}:{type}", "1:1", int64(10), int64(1762065000), uint8(2), uint32(0), uint8(1))
 	f.Add("{type}/{seq:3+}/{date:yyMMddHHmmss}", "1/1", int64(1000), int64(1325239200), uint8(0), uint32(0), uint8(2))
 	f.Add("{type}{date:yyMM}-{seq:4+}", "1-1", int64(99999), int64(1325239200), uint8(4), uint32(3600), uint8(2))
-	f.Add("{type}{date:GG.WW}{seq:9:base36}{check:97-10}", "x", int64(101559956668415), int64(1735516800), uint8(6), uint32(9000), uint8(2))
+	f.Add("{type}{date:GG.WW}{seq:9:base36}{check:97-10}", "x", int64(101559956668415), int64(1735516800), uint8(6),
+		uint32(9000), uint8(2))
 	f.Add("{date:FF-FFFF Q ss}{type}{seq:1}", "x", int64(9), int64(1735516800), uint8(7), uint32(0), uint8(16))
 	f.Add("{date:DDD}{type}{seq:4:base32}", "x", int64(9), int64(1735516800), uint8(143), uint32(0), uint8(13))
 	f.Fuzz(func(t *testing.T, template, typ string, seq, at int64, per uint8, dayStart uint32, zone uint8) {

@@ -22,7 +22,8 @@ import (
 // Each promise of docs/guarantees.md names the tests that prove it, and they name it.
 func TestGuarantees(t *testing.T) {
 	page := guide(t, "guarantees.md")
-	for _, table := range regexp.MustCompile(`(?m)^\|.*\| test \|\n\| ---.*\n((?:\|.*\n)+)`).FindAllStringSubmatch(page, -1) {
+	for _, table := range regexp.MustCompile(`(?m)^\|.*\| test \|\n\| ---.*\n((?:\|.*\n)+)`).
+		FindAllStringSubmatch(page, -1) {
 		for row := range strings.Lines(table[1]) {
 			require.Regexp(t, `^\| \*\*[a-z]+(-[a-z]+)+\*\*: `, row, "a row has the name of a promise")
 		}
@@ -53,7 +54,8 @@ func TestGuarantees(t *testing.T) {
 		text, err := os.ReadFile(path)
 		source := strings.ReplaceAll(string(text), "\r\n", "\n")
 		comments := regexp.MustCompile(`(?m)^// Guarantees: (.*)\.\nfunc (Test\w+)\(t `).FindAllStringSubmatch(source, -1)
-		require.Equal(t, strings.Count(source, "\n// Guarantees: "), len(comments), "%s: the line belongs directly above a test", path)
+		require.Equal(t, strings.Count(source, "\n// Guarantees: "), len(comments),
+			"%s: the line belongs directly above a test", path)
 		for _, c := range comments {
 			for promise := range strings.SplitSeq(c[1], ", ") {
 				naming = append(naming, fmt.Sprintf("%s: %s %s", promise, filepath.Dir(path), c[2]))
@@ -68,7 +70,8 @@ func TestGuarantees(t *testing.T) {
 
 // limits runs f with each protection, on a new generator and on one that remembers. numbers has the sequence that f must
 // return; 0 stands for ErrCounterLost.
-func limits(t *testing.T, numbers [3][2]int64, f func(t *testing.T, remembers bool, stored *int64, opts []serial.Option) (serial.Number, error)) {
+func limits(t *testing.T, numbers [3][2]int64,
+	f func(t *testing.T, remembers bool, stored *int64, opts []serial.Option) (serial.Number, error)) {
 	for i, with := range []string{"nothing", "floor", "ledger"} {
 		for j, remembers := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, remembers %v", with, remembers), func(t *testing.T) {
@@ -94,7 +97,8 @@ func limits(t *testing.T, numbers [3][2]int64, f func(t *testing.T, remembers bo
 // remembers can tell that from a new series; retention is no help.
 // Guarantees: record-expired.
 func TestLimitOfAClockNineDaysAhead(t *testing.T) {
-	limits(t, [3][2]int64{{1, 0}, {4, 4}, {11, 11}}, func(t *testing.T, remembers bool, stored *int64, opts []serial.Option) (n serial.Number, err error) {
+	limits(t, [3][2]int64{{1, 0}, {4, 4}, {11, 11}}, func(t *testing.T, remembers bool, stored *int64,
+		opts []serial.Option) (n serial.Number, err error) {
 		inBubble(t, func(t *testing.T, m *simulation) {
 			opts = append(opts, serial.WithLocation(time.UTC), serial.WithRetention(5))
 			gen := newGenerator(t, m.client(), opts...)
@@ -141,7 +145,8 @@ func TestLimitOfAServerThatGoesBack(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			limits(t, [3][2]int64{{4, 0}, {4, 7}, {4, 11}}, func(t *testing.T, remembers bool, stored *int64, opts []serial.Option) (serial.Number, error) {
+			limits(t, [3][2]int64{{4, 0}, {4, 7}, {4, 11}}, func(t *testing.T, remembers bool, stored *int64,
+				opts []serial.Option) (serial.Number, error) {
 				s := redistest.Start(t)
 				opts = append(opts, serial.WithLocation(noon()))
 				gen := newGenerator(t, s.Client(t), opts...)

@@ -99,7 +99,8 @@ func TestHiddenVolumeGuide(t *testing.T) {
 		code, _, _ := strings.Cut(first+rest, "\n\n")
 		return strings.ReplaceAll(code, "\n    ", "\n")
 	}
-	issue, decode, read := block("gen, err := serial.New(rdb,"), block("key, err := hex.DecodeString"), block("n, err := old.Parse(number)")
+	issue, decode, read := block("gen, err := serial.New(rdb,"), block("key, err := hex.DecodeString"),
+		block("n, err := old.Parse(number)")
 	source := fmt.Sprintf(hiddenVolumeProgram, decode, issue, read)
 	file := filepath.Join(t.TempDir(), "main.go")
 	require.NoError(t, os.WriteFile(file, []byte(source), 0o600))

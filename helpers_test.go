@@ -290,7 +290,8 @@ func (b backend) run(t *testing.T, name string, f func(t *testing.T, s *series),
 // generator returns a new generator of the series, like that of another process.
 func (s *series) generator(opts ...serial.Option) *serial.Generator {
 	s.t.Helper()
-	return newGenerator(s.t, s.rdb, append([]serial.Option{serial.WithLocation(s.loc), serial.WithKeyPrefix(s.prefix)}, opts...)...)
+	return newGenerator(s.t, s.rdb, append([]serial.Option{serial.WithLocation(s.loc), serial.WithKeyPrefix(s.prefix)},
+		opts...)...)
 }
 
 // next issues a number and requires that its sequence is want.
@@ -325,7 +326,9 @@ func (s *series) keys() []string {
 
 func (s *series) flushScripts() error {
 	if c, ok := s.rdb.(*redis.ClusterClient); ok {
-		return c.ForEachMaster(s.t.Context(), func(ctx context.Context, c *redis.Client) error { return c.ScriptFlush(ctx).Err() })
+		return c.ForEachMaster(s.t.Context(), func(ctx context.Context, c *redis.Client) error {
+			return c.ScriptFlush(ctx).Err()
+		})
 	}
 	return s.rdb.ScriptFlush(s.t.Context()).Err()
 }
@@ -437,7 +440,8 @@ func reigning(m *miniredis.Miniredis) (another func()) {
 		if !strings.EqualFold(cmd, "INFO") || len(args) != 1 || args[0] != "replication" {
 			return false
 		}
-		c.WriteBulk(fmt.Sprintf("# Replication\r\nrole:master\r\nmaster_replid:%040x\r\nmaster_repl_offset:0\r\n", reign.Load()))
+		c.WriteBulk(fmt.Sprintf("# Replication\r\nrole:master\r\nmaster_replid:%040x\r\nmaster_repl_offset:0\r\n",
+			reign.Load()))
 		return true
 	})
 	return func() { reign.Add(1) }

@@ -70,8 +70,8 @@ func TestHooks(t *testing.T) {
 			}
 			return send()
 		})
-		opts := []serial.Option{serial.WithLocation(time.UTC), serial.WithHooks(h.hooks()), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:2}"),
-			serial.WithStart(50)}
+		opts := []serial.Option{serial.WithLocation(time.UTC), serial.WithHooks(h.hooks()),
+			serial.WithTemplate("{type}{date:yyyyMMdd}{seq:2}"), serial.WithStart(50)}
 		gen := newGenerator(t, m.client(slow), opts...)
 		requireHeard := func(want ...string) {
 			t.Helper()

@@ -163,7 +163,8 @@ func TestInterleavings(t *testing.T) {
 func TestInterleavingsWhereACallerLeaves(t *testing.T) {
 	playEach(t, []namedScene{
 		{"from a missing counter", 100, scene{players: 2, each: 1, leaving: true}},
-		{"with a ledger, at the end of a block", 50, scene{players: 2, each: 1, leaving: true, ledger: true, prepare: fullBlock}},
+		{"with a ledger, at the end of a block", 50,
+			scene{players: 2, each: 1, leaving: true, ledger: true, prepare: fullBlock}},
 		{"with a ledger, from nothing", 100, scene{players: 2, each: 1, leaving: true, ledger: true}},
 	})
 }
@@ -186,7 +187,8 @@ func TestInterleavingsWithALoss(t *testing.T) {
 func TestInterleavingsWhereALedgerIsTurnedOn(t *testing.T) {
 	playEach(t, []namedScene{
 		{"from nothing", 100, scene{players: 2, each: 2, calm: true, loses: true, ledger: true, mixed: true}},
-		{"in mid-day", 100, scene{players: 2, each: 2, calm: true, loses: true, ledger: true, mixed: true, prepare: fullBlock}},
+		{"in mid-day", 100, scene{players: 2, each: 2, calm: true, loses: true, ledger: true, mixed: true,
+			prepare: fullBlock}},
 	})
 }
 

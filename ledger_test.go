@@ -185,16 +185,24 @@ func testLedger(t *testing.T, b backend) {
 
 	// Whatever happens to the keys, the next number is above everything that was set aside, and one new block is enough.
 	for name, harm := range map[string]func(t *testing.T, s *series) error{
-		"both keys":          func(t *testing.T, s *series) error { return s.rdb.Del(t.Context(), s.record, s.counter).Err() },
-		"the counter":        func(t *testing.T, s *series) error { return s.rdb.Del(t.Context(), s.counter).Err() },
-		"the record":         func(t *testing.T, s *series) error { return s.rdb.Del(t.Context(), s.record).Err() },
-		"the ceiling":        func(t *testing.T, s *series) error { return s.rdb.HDel(t.Context(), s.record, "ceiling").Err() },
-		"the copy":           func(t *testing.T, s *series) error { return s.rdb.HDel(t.Context(), s.record, "counterCopy").Err() },
-		"the replication ID": func(t *testing.T, s *series) error { return s.rdb.HDel(t.Context(), s.record, "replID").Err() },
-		"set back":           func(t *testing.T, s *series) error { return s.rdb.Set(t.Context(), s.counter, 2, time.Hour).Err() },
-		"set to zero":        func(t *testing.T, s *series) error { return s.rdb.Set(t.Context(), s.counter, 0, time.Hour).Err() },
-		"set ahead":          func(t *testing.T, s *series) error { return s.rdb.Set(t.Context(), s.counter, 6, time.Hour).Err() },
-		"no number":          func(t *testing.T, s *series) error { return s.rdb.Set(t.Context(), s.counter, "x", time.Hour).Err() },
+		"both keys": func(t *testing.T, s *series) error {
+			return s.rdb.Del(t.Context(), s.record, s.counter).Err()
+		},
+		"the counter": func(t *testing.T, s *series) error { return s.rdb.Del(t.Context(), s.counter).Err() },
+		"the record":  func(t *testing.T, s *series) error { return s.rdb.Del(t.Context(), s.record).Err() },
+		"the ceiling": func(t *testing.T, s *series) error {
+			return s.rdb.HDel(t.Context(), s.record, "ceiling").Err()
+		},
+		"the copy": func(t *testing.T, s *series) error {
+			return s.rdb.HDel(t.Context(), s.record, "counterCopy").Err()
+		},
+		"the replication ID": func(t *testing.T, s *series) error {
+			return s.rdb.HDel(t.Context(), s.record, "replID").Err()
+		},
+		"set back":    func(t *testing.T, s *series) error { return s.rdb.Set(t.Context(), s.counter, 2, time.Hour).Err() },
+		"set to zero": func(t *testing.T, s *series) error { return s.rdb.Set(t.Context(), s.counter, 0, time.Hour).Err() },
+		"set ahead":   func(t *testing.T, s *series) error { return s.rdb.Set(t.Context(), s.counter, 6, time.Hour).Err() },
+		"no number":   func(t *testing.T, s *series) error { return s.rdb.Set(t.Context(), s.counter, "x", time.Hour).Err() },
 		"another key": func(t *testing.T, s *series) error {
 			s.rdb.Del(t.Context(), s.counter)
 			return s.rdb.SAdd(t.Context(), s.counter, "x").Err()
@@ -477,10 +485,12 @@ func TestReignRefused(t *testing.T) {
 
 	t.Run("by an ACL", func(t *testing.T) {
 		s := redistest.Start(t)
-		require.NoError(t, s.Client(t).Do(t.Context(), "ACL", "SETUSER", "issuer", "on", ">secret", "~*", "+@all", "-info").Err())
+		require.NoError(t, s.Client(t).Do(t.Context(), "ACL", "SETUSER", "issuer", "on", ">secret", "~*", "+@all",
+			"-info").Err())
 		opt := s.Options()
 		opt.Username, opt.Password = "issuer", "secret"
-		gen := newGenerator(t, closing(t, redis.NewClient(opt)), serial.WithLocation(noon()), serial.WithLedger(new(serialtest.Ledger), 10))
+		gen := newGenerator(t, closing(t, redis.NewClient(opt)), serial.WithLocation(noon()),
+			serial.WithLedger(new(serialtest.Ledger), 10))
 		require.ErrorContains(t, errOf(gen.Next(t.Context(), "IS")), says)
 	})
 }
@@ -517,7 +527,8 @@ func TestPoolIsBusy(t *testing.T) {
 	m := miniredis.RunT(t)
 	reigning(m)
 	opts := []serial.Option{serial.WithLocation(noon()), serial.WithLedger(new(serialtest.Ledger), 10)}
-	_, err := newGenerator(t, closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()})), opts...).Next(t.Context(), "OTHER")
+	_, err := newGenerator(t, closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()})), opts...).
+		Next(t.Context(), "OTHER")
 	require.NoError(t, err) // the server knows the scripts
 
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr(), PoolSize: 1, PoolTimeout: 5 * time.Millisecond}))
@@ -605,7 +616,8 @@ func TestWaitForAnothersBlock(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, m *simulation) {
 				var sent atomic.Int64
-				gen := newGenerator(t, m.client(counting(&sent)), serial.WithLocation(time.UTC), serial.WithLedger(new(serialtest.Ledger), 1))
+				gen := newGenerator(t, m.client(counting(&sent)), serial.WithLocation(time.UTC),
+					serial.WithLedger(new(serialtest.Ledger), 1))
 				require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
 				wait := m.claimed(held)
 				f(t, gen, &sent)
@@ -696,7 +708,8 @@ func TestStormOnOneConnection(t *testing.T) {
 	s := redistest.Start(t)
 	opt := s.Options()
 	opt.PoolSize, opt.PoolTimeout = 1, 31*time.Millisecond
-	gen := newGenerator(t, closing(t, redis.NewClient(opt)), serial.WithLocation(noon()), serial.WithLedger(new(serialtest.Ledger), 7))
+	gen := newGenerator(t, closing(t, redis.NewClient(opt)), serial.WithLocation(noon()),
+		serial.WithLedger(new(serialtest.Ledger), 7))
 	got := barrier(t, types*callers, func(i int) (string, error) {
 		return gen.Next(t.Context(), fmt.Sprintf("T%d", i%types))
 	})

@@ -24,7 +24,8 @@ func TestLockClientsOfOneServer(t *testing.T) {
 	single := func(opt redis.Options) redis.UniversalClient { return closing(t, redis.NewClient(&opt)) }
 	cluster := func(opt redis.ClusterOptions) redis.UniversalClient { return closing(t, redis.NewClusterClient(&opt)) }
 	sentinel := func(name string) redis.UniversalClient {
-		return closing(t, redis.NewFailoverClient(&redis.FailoverOptions{MasterName: name, SentinelAddrs: []string{"127.0.0.1:1"}}))
+		return closing(t, redis.NewFailoverClient(&redis.FailoverOptions{MasterName: name,
+			SentinelAddrs: []string{"127.0.0.1:1"}}))
 	}
 	dial := func(context.Context, string, string) (net.Conn, error) { return nil, errBoom }
 	slots := func(context.Context) ([]redis.ClusterSlot, error) { return nil, errBoom }
@@ -80,7 +81,8 @@ func TestLockClientsOfOneServerByOtherNames(t *testing.T) {
 	}
 	loc := noon()
 	gen := func(prefix string, clients ...redis.UniversalClient) *serial.Generator {
-		return newGenerator(t, client(), serial.WithLocation(loc), serial.WithKeyPrefix(prefix), serial.WithLockClients(clients...))
+		return newGenerator(t, client(), serial.WithLocation(loc), serial.WithKeyPrefix(prefix),
+			serial.WithLockClients(clients...))
 	}
 
 	t.Run("two", func(t *testing.T) {
@@ -92,7 +94,8 @@ func TestLockClientsOfOneServerByOtherNames(t *testing.T) {
 			require.Less(t, time.Since(before), 10*time.Second)
 			return "", nil
 		})
-		require.Zero(t, client().Exists(t.Context(), "two:{T0}:"+today(loc), "two:{T1}:"+today(loc), "two:{T2}:"+today(loc)).Val())
+		require.Zero(t, client().Exists(t.Context(), "two:{T0}:"+today(loc), "two:{T1}:"+today(loc), "two:{T2}:"+today(loc)).
+			Val())
 	})
 
 	t.Run("three, of which the other one fails", func(t *testing.T) {
@@ -202,7 +205,8 @@ func TestLockServersHangForMany(t *testing.T) {
 					wg.Go(func() {
 						_, err := gen.Next(t.Context(), "IS")
 						if err == nil || time.Since(began) > inTime {
-							t.Errorf("one of %d callers, of lock servers that answer after %v: %v, %v", callers, delay, time.Since(began), err)
+							t.Errorf("one of %d callers, of lock servers that answer after %v: %v, %v", callers, delay,
+								time.Since(began), err)
 						}
 					})
 				}

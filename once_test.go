@@ -56,12 +56,15 @@ func testOnce(t *testing.T, b backend) {
 
 	b.run(t, "many at once ask for the same", func(t *testing.T, s *series) {
 		gens := []*serial.Generator{s.gen, s.generator()}
-		got := barrier(t, 60, func(i int) (string, error) { return textOf(gens[i%2].NextOnce(t.Context(), "IS", fmt.Sprint(i%3))) })
+		got := barrier(t, 60, func(i int) (string, error) {
+			return textOf(gens[i%2].NextOnce(t.Context(), "IS", fmt.Sprint(i%3)))
+		})
 		count := map[string]int{}
 		for _, number := range got {
 			count[number]++
 		}
-		require.Equal(t, map[string]int{"IS" + s.day + "0001": 20, "IS" + s.day + "0002": 20, "IS" + s.day + "0003": 20}, count)
+		require.Equal(t, map[string]int{"IS" + s.day + "0001": 20, "IS" + s.day + "0002": 20, "IS" + s.day + "0003": 20},
+			count)
 		require.Equal(t, "3", s.rdb.Get(t.Context(), s.counter).Val())
 	})
 
@@ -100,7 +103,8 @@ func TestOnceLosesAnswers(t *testing.T) {
 					var scripts atomic.Int64
 					rdb := m.client(around(func(cmd redis.Cmder, send func() error) error {
 						err := send()
-						if strings.HasPrefix(cmd.Name(), "eval") && !redis.HasErrorPrefix(err, "NOSCRIPT") && scripts.Add(1) == int64(lost) {
+						if strings.HasPrefix(cmd.Name(), "eval") && !redis.HasErrorPrefix(err, "NOSCRIPT") &&
+							scripts.Add(1) == int64(lost) {
 							err = io.ErrUnexpectedEOF
 							cmd.SetErr(err)
 						}
@@ -210,7 +214,8 @@ func TestOnceIsRemembered(t *testing.T) {
 		var counted atomic.Int64
 		rdb := m.client(around(func(cmd redis.Cmder, send func() error) error {
 			err := send()
-			if strings.HasPrefix(cmd.Name(), "eval") && !redis.HasErrorPrefix(err, "NOSCRIPT") && lose.CompareAndSwap(true, false) {
+			if strings.HasPrefix(cmd.Name(), "eval") && !redis.HasErrorPrefix(err, "NOSCRIPT") &&
+				lose.CompareAndSwap(true, false) {
 				err = io.ErrUnexpectedEOF
 				cmd.SetErr(err)
 			}
@@ -280,8 +285,9 @@ func TestOnceBrokenAnswers(t *testing.T) {
 		const day = "20000101 946684800 946771200"
 		require.Regexp(t, "^"+day+` days #[0-9a-f]{12} "20000101" "\{type\}\{date:yyyyMMdd\}\{seq:4\}" 1 plain$`, whole)
 		broken := []string{"", "x", day, day + " 17", day + ` "20000101" 3`, strings.Replace(whole, "days", "moons", 1),
-			strings.Replace(whole, "seq:4", "seq:99", 1), strings.Replace(whole, `"20000101"`, `20000101`, 1), strings.TrimSuffix(whole, " plain"),
-			strings.Replace(whole, "946684800", "99999999999999999999", 1), strings.Replace(whole, " 1 plain", " x plain", 1)}
+			strings.Replace(whole, "seq:4", "seq:99", 1), strings.Replace(whole, `"20000101"`, `20000101`, 1),
+			strings.TrimSuffix(whole, " plain"), strings.Replace(whole, "946684800", "99999999999999999999", 1),
+			strings.Replace(whole, " 1 plain", " x plain", 1)}
 		for _, held := range broken {
 			require.NoError(t, m.Set("serial:{IS}:once:broken", held))
 			_, err := gen.NextOnce(t.Context(), "IS", "broken")

@@ -254,8 +254,10 @@ func (s scene) start(t *testing.T) *play {
 		parked: make([][]*parkedCommand, s.players), dead: make([]bool, s.players), done: make([]bool, s.players),
 		got: make([]int, s.players), said: make([]string, s.players), heard: make([][]string, s.players),
 		byRequest: map[string]string{}, cancel: make([]context.CancelFunc, s.players), gone: make([]bool, s.players)}
-	time.Sleep(24*time.Hour - 20*time.Second)                                                                        // midnight is near, and comes when it is meant to
-	require.NoError(t, errOf(newGenerator(t, m.client(), s.options(p.book)...).Next(context.Background(), "OTHER"))) // the server knows the scripts
+	// Midnight is near, and comes when it is meant to.
+	time.Sleep(24*time.Hour - 20*time.Second)
+	// The server knows the scripts.
+	require.NoError(t, errOf(newGenerator(t, m.client(), s.options(p.book)...).Next(context.Background(), "OTHER")))
 	if s.once {
 		_, err := newGenerator(t, m.client(), s.options(p.book)...).NextOnce(context.Background(), "ANOTHER", "any")
 		require.NoError(t, err)
@@ -266,7 +268,8 @@ func (s scene) start(t *testing.T) *play {
 		p.issued = s.prepare(t, m, before.options(p.book))
 	}
 	if s.wild {
-		p.clock = wildClock{top: map[string]int64{}, operator: newGenerator(t, m.client(p.hook(s.players-1)), s.options(nil)...)}
+		p.clock = wildClock{top: map[string]int64{}, operator: newGenerator(t, m.client(p.hook(s.players-1)),
+			s.options(nil)...)}
 		p.done[s.players-1] = true
 		s.players--
 	}
@@ -315,7 +318,8 @@ func (p *play) ask(i, nth int, gen *serial.Generator) {
 	switch {
 	case p.dead[i]:
 	case p.gone[i] && errors.Is(err, context.Canceled):
-	case p.ledger && (p.slow == i || p.struck) && errors.Is(err, os.ErrDeadlineExceeded): // too long from question to answer
+	// Too long from question to answer.
+	case p.ledger && (p.slow == i || p.struck) && errors.Is(err, os.ErrDeadlineExceeded):
 	case p.permits(i, err):
 	case p.wild && p.clock.back && !raised && p.clock.permits(err):
 	case err != nil:

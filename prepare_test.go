@@ -37,7 +37,8 @@ func testPrepare(t *testing.T, b backend) {
 			require.Zero(t, s.rdb.Exists(t.Context(), later(s, n)+":lock").Val())
 		}
 		require.Zero(t, s.rdb.Exists(t.Context(), later(s, 3)).Val())
-		require.WithinDuration(t, midnight(3).Add(7*24*time.Hour), expires(s.record), 2*time.Second, "past the last one opened")
+		require.WithinDuration(t, midnight(3).Add(7*24*time.Hour), expires(s.record), 2*time.Second,
+			"past the last one opened")
 		last, err := s.gen.Peek(t.Context(), "IS")
 		require.NoError(t, err)
 		require.Zero(t, last.Seq)
@@ -45,7 +46,8 @@ func testPrepare(t *testing.T, b backend) {
 		require.NoError(t, s.generator().Prepare(t.Context(), "IS", 2))
 		require.NoError(t, s.gen.Prepare(t.Context(), "IS", 5))
 		s.next(s.gen, 2)
-		require.EqualValues(t, 5, s.rdb.Exists(t.Context(), later(s, 0), later(s, 1), later(s, 2), later(s, 3), later(s, 4)).Val())
+		require.EqualValues(t, 5, s.rdb.Exists(t.Context(), later(s, 0), later(s, 1), later(s, 2), later(s, 3), later(s, 4)).
+			Val())
 		require.WithinDuration(t, midnight(5).Add(7*24*time.Hour), expires(s.record), 2*time.Second)
 		require.NoError(t, s.gen.Raise(t.Context(), "IS", 7))
 		require.WithinDuration(t, midnight(5).Add(7*24*time.Hour), expires(s.record), 2*time.Second, "nothing shortens it")
@@ -71,7 +73,8 @@ func testPrepare(t *testing.T, b backend) {
 		require.ErrorIs(t, s.generator().Prepare(t.Context(), "IS", 3), serial.ErrCounterLost)
 		require.NoError(t, s.rdb.Set(t.Context(), later(s, 4), "five", time.Minute).Err())
 		require.NoError(t, s.gen.Raise(t.Context(), "IS", 0))
-		require.ErrorIs(t, s.gen.Prepare(t.Context(), "IS", 5), serial.ErrCounterLost, "a value that is no number is lost too")
+		require.ErrorIs(t, s.gen.Prepare(t.Context(), "IS", 5), serial.ErrCounterLost,
+			"a value that is no number is lost too")
 	})
 
 	b.run(t, "a counter that nobody told of", func(t *testing.T, s *series) {
@@ -320,7 +323,8 @@ func TestPreparedAndSetBack(t *testing.T) {
 		m.SetTime(start)
 		require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrClockSkew)
 		require.NoError(t, gen.Raise(t.Context(), "IS", 0))
-		want := []string{"IS200001010001", "IS200001020001", "IS200001030002", "IS200001040001", "IS200001050001", "IS200001060001"}
+		want := []string{"IS200001010001", "IS200001020001", "IS200001030002", "IS200001040001", "IS200001050001",
+			"IS200001060001"}
 		for day, number := range want {
 			m.SetTime(start.AddDate(0, 0, day))
 			got, err := newGenerator(t, m.client(), opts...).Next(t.Context(), "IS")
@@ -457,7 +461,8 @@ func TestPreparedBeyondTheTemplate(t *testing.T) {
 				require.NoError(t, wide.Prepare(t.Context(), "IS", 2))
 				time.Sleep(24 * time.Hour)
 				var sent atomic.Int64
-				narrow := newGenerator(t, m.client(counting(&sent)), append(opts, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:3}"))...)
+				narrow := newGenerator(t, m.client(counting(&sent)),
+					append(opts, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:3}"))...)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				require.NoError(t, narrow.Prepare(ctx, "IS", 2))
@@ -606,7 +611,8 @@ func TestPrepareByAWrongClock(t *testing.T) {
 		require.False(t, m.Exists("serial:{IS}:20000103"))
 		require.NoError(t, gen.Prepare(t.Context(), "IS", 2), "there is nothing to open")
 		sent.Store(0)
-		require.NoError(t, newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1)).Prepare(t.Context(), "IS", 3))
+		require.NoError(t, newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1)).
+			Prepare(t.Context(), "IS", 3))
 		require.EqualValues(t, 3, sent.Load(), "a round trip for each")
 		m.SetTime(time.Now())
 		sent.Store(0)

@@ -53,9 +53,9 @@ func requireCompiles(t *testing.T, code string) {
 	t.Helper()
 	source := "package main\n"
 	for name, path := range map[string]string{
-		"context.": "context", "fmt.": "fmt", "iter.": "iter", "log.": "log", "sql.": "database/sql", "testing.": "testing", "time.": "time",
-		"redis.": "github.com/redis/go-redis/v9", "serial.": "github.com/dailyserial/serial", "serialtest.": "github.com/dailyserial/serial/serialtest",
-		"require.": "github.com/stretchr/testify/require",
+		"context.": "context", "fmt.": "fmt", "iter.": "iter", "log.": "log", "sql.": "database/sql", "testing.": "testing",
+		"time.": "time", "redis.": "github.com/redis/go-redis/v9", "serial.": "github.com/dailyserial/serial",
+		"serialtest.": "github.com/dailyserial/serial/serialtest", "require.": "github.com/stretchr/testify/require",
 	} {
 		if regexp.MustCompile(`\b` + regexp.QuoteMeta(name)).MatchString(code) {
 			source += "import \"" + path + "\"\n"
@@ -193,12 +193,14 @@ func TestBusinessNumbers(t *testing.T) {
 	_, table, found := strings.Cut(text, "# Business numbers")
 	require.True(t, found)
 	table, _, _ = strings.Cut(table, "\n## ")
-	rows := regexp.MustCompile("(?m)^\\| (.*?) \\| `(serial\\..*)` \\| `(.*?)` \\| `(.*?)`, `(.*?)` \\|$").FindAllStringSubmatch(table, -1)
+	rows := regexp.MustCompile("(?m)^\\| (.*?) \\| `(serial\\..*)` \\| `(.*?)` \\| `(.*?)`, `(.*?)` \\|$").
+		FindAllStringSubmatch(table, -1)
 	require.GreaterOrEqual(t, len(rows), 11)
 	require.Len(t, rows, strings.Count(table, "\n| ")-2, "every row is tested")
 	source := businessProgram
 	for _, row := range rows {
-		source += fmt.Sprintf("\t// %s\n\t{%q, []string{%q, %q}, []serial.Option{%s}},\n", row[1], row[3], row[4], row[5], row[2])
+		source += fmt.Sprintf("\t// %s\n\t{%q, []string{%q, %q}, []serial.Option{%s}},\n", row[1], row[3], row[4],
+			row[5], row[2])
 		if strings.Contains(row[1], "GST") {
 			require.Len(t, row[4], 16, "rule 46 allows no more")
 		}
@@ -286,7 +288,8 @@ func TestDocsCommand(t *testing.T) {
 	now := time.Now().In(zone)
 	_, offset := now.Zone()
 	name := fmt.Sprintf("Etc/GMT%+d", -offset/3600) // the sign of these zones is reversed
-	session = strings.NewReplacer("localhost:6379", m.Addr(), "=UTC", "="+name, "00Z", "00"+now.Format("Z07:00")).Replace(session)
+	session = strings.NewReplacer("localhost:6379", m.Addr(), "=UTC", "="+name, "00Z", "00"+now.Format("Z07:00")).
+		Replace(session)
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
 	_, err := newGenerator(t, rdb, serial.WithLocation(zone)).Next(t.Context(), "IS")
 	require.NoError(t, err)
@@ -341,7 +344,8 @@ func TestGaplessFigures(t *testing.T) {
 	text := unix(t, "docs/gapless.md")
 	results := unix(t, "gapless/testdata/throughput.txt")
 	cells := map[string]string{}
-	rate := regexp.MustCompile(`(?m)^\w+/(\w+)/callers=(\d+)/types=(\d+)-\d+\s+\d+\s+(\d+) gapless/s\s+\d+ minimum/s\s+([\d.]+) ratio$`)
+	rate := regexp.MustCompile(`(?m)^\w+/(\w+)/callers=(\d+)/types=(\d+)-\d+\s+\d+\s+(\d+) gapless/s\s+\d+ ` +
+		`minimum/s\s+([\d.]+) ratio$`)
 	for _, m := range rate.FindAllStringSubmatch(results, -1) {
 		ratio, err := strconv.ParseFloat(m[5], 64)
 		require.NoError(t, err)
@@ -363,7 +367,8 @@ func TestReadmeFirstScreen(t *testing.T) {
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	require.LessOrEqual(t, len(lines), 200)
 	screen := strings.Join(lines[:40], "\n")
-	for _, want := range []string{"\ngo get ", "\ngo run ./cmd/serial next IS ", "\ngo test ./... ", "\npackage main\n", "\n}"} {
+	for _, want := range []string{"\ngo get ", "\ngo run ./cmd/serial next IS ", "\ngo test ./... ",
+		"\npackage main\n", "\n}"} {
 		require.Contains(t, screen, want)
 	}
 }

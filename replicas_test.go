@@ -133,7 +133,9 @@ func TestReplicasOnGrowingCluster(t *testing.T) {
 	master := joining(t, cluster)
 	replica := joining(t, cluster)
 	id := master.Do("CLUSTER", "MYID").Val()
-	require.Eventually(t, func() bool { return replica.Do("CLUSTER", "REPLICATE", id).Err() == nil }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool {
+		return replica.Do("CLUSTER", "REPLICATE", id).Err() == nil
+	}, 20*time.Second, 10*time.Millisecond)
 	require.Eventually(t, func() bool {
 		info, err := master.Do("INFO", "replication").Text()
 		return err == nil && strings.Contains(info, "state=online")
@@ -246,8 +248,8 @@ func (c *closes) Close() error {
 
 // joining starts another node of a cluster, without slots.
 func joining(t *testing.T, cluster *redistest.Cluster) *redistest.Server {
-	s := redistest.Start(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-announce-ip", "127.0.0.1",
-		"--cluster-require-full-coverage", "no", "--cluster-allow-replica-migration", "no")
+	s := redistest.Start(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-announce-ip",
+		"127.0.0.1", "--cluster-require-full-coverage", "no", "--cluster-allow-replica-migration", "no")
 	for _, other := range cluster.Addrs() {
 		_, port, err := net.SplitHostPort(other)
 		require.NoError(t, err)
@@ -304,7 +306,8 @@ func testReplicas(t *testing.T, b backend, replicas ...*redistest.Server) {
 			s.refusedAndBurned(s.gen, 3)
 			require.ErrorIs(t, errOf(s.gen.NextN(t.Context(), "IS", 5)), serial.ErrNotReplicated)
 			require.ErrorIs(t, s.gen.Raise(t.Context(), "IS", 20), serial.ErrNotReplicated)
-			require.ErrorIs(t, s.gen.Raise(t.Context(), "IS", 20), serial.ErrNotReplicated, "nor does it rest on what was not confirmed")
+			require.ErrorIs(t, s.gen.Raise(t.Context(), "IS", 20), serial.ErrNotReplicated,
+				"nor does it rest on what was not confirmed")
 			// The same holds for the first number, which opens the period.
 			require.ErrorIs(t, errOf(s.gen.Next(t.Context(), "NEW")), serial.ErrNotReplicated)
 			last, err := s.gen.Peek(t.Context(), "IS")

@@ -33,11 +33,13 @@ func TestRollout(t *testing.T) {
 	day := 24 * time.Hour
 	const dated = "{type}{date:yyyyMMdd}"
 	ledger := func() []serial.Option { return options(serial.WithLedger(new(serialtest.Ledger), 50)) }
-	one, two := serial.WithHiddenSequence([]byte("an example's key")), serial.WithHiddenSequence([]byte("another's secret"))
+	one, two := serial.WithHiddenSequence([]byte("an example's key")),
+		serial.WithHiddenSequence([]byte("another's secret"))
 
 	for row, changes := range map[string][]change{
 		"literals, separators": {
-			{old: template("{type}{date:yyyyMMdd}{seq:4}"), new: template("{type}-{date:yyyy-MM-dd}-{seq:4}"), steps: atAnyTime(day)},
+			{old: template("{type}{date:yyyyMMdd}{seq:4}"), new: template("{type}-{date:yyyy-MM-dd}-{seq:4}"),
+				steps: atAnyTime(day)},
 		},
 		"width of `{seq}`": {
 			{old: template(dated + "{seq:4}"), new: template(dated + "{seq:6}"), steps: atAnyTime(day)},
@@ -53,7 +55,8 @@ func TestRollout(t *testing.T) {
 		},
 		"block of a ledger": {func() change {
 			of := new(serialtest.Ledger)
-			return change{old: options(serial.WithLedger(of, 10)), new: options(serial.WithLedger(of, 40)), steps: atAnyTime(day)}
+			return change{old: options(serial.WithLedger(of, 10)), new: options(serial.WithLedger(of, 40)),
+				steps: atAnyTime(day)}
 		}()},
 		"a ledger": {
 			{new: ledger(), steps: []step{oldOnly, newFirst, newOnly, {pass: day}, oldOnly}},
@@ -68,10 +71,12 @@ func TestRollout(t *testing.T) {
 		"period, year start": {
 			{new: monthly, steps: never},
 			{new: options(serial.WithPeriod(serial.PerMonth)), steps: never}, // the same template
-			{new: options(serial.WithPeriod(serial.PerWeek), serial.WithTemplate("{type}-{date:GGGG-WW}-{seq:4}")), steps: never},
+			{new: options(serial.WithPeriod(serial.PerWeek), serial.WithTemplate("{type}-{date:GGGG-WW}-{seq:4}")),
+				steps: never},
 			{new: ever("{type}{seq:7}"), steps: never},
 			{old: yearly("{type}-{date:FFFF}-{seq:4}"), new: yearly("{type}/{date:FFFF}/{seq:4}", april), steps: never},
-			{old: yearly("{type}-{date:FFFFMM}-{seq:4}", april), new: yearly("{type}-{date:FFFFMM}-{seq:4}", october), steps: never},
+			{old: yearly("{type}-{date:FFFFMM}-{seq:4}", april), new: yearly("{type}-{date:FFFFMM}-{seq:4}", october),
+				steps: never},
 		},
 		"order of fields and tokens, alphabet, check digit": {
 			{old: template("{type}{date:yyDDD}{seq:4}"), new: template("{date:yyDDD}{type}{seq:4}"), steps: byPrint(day)},
@@ -80,8 +85,9 @@ func TestRollout(t *testing.T) {
 			{old: template(dated + "{seq:4:base32}"), new: template(dated + "{seq:4:base36}"), steps: byPrint(day)},
 			{old: template(dated + "{seq:4}"), new: template(dated + "{seq:4}{check:damm}"), steps: byPrint(day)},
 			{old: template(dated + "{seq:4}{check:luhn}"), new: template(dated + "{seq:4}{check:damm}"), steps: byPrint(day)},
-			{old: ever("{type}{seq:7}"), new: ever("{type}{seq:7}{check:luhn}"), steps: []step{oldOnly, oldFirst, {takeover: true, toNew: true, fails: true},
-				{pass: 365 * day}, oldFirst}},
+			{old: ever("{type}{seq:7}"), new: ever("{type}{seq:7}{check:luhn}"),
+				steps: []step{oldOnly, oldFirst, {takeover: true, toNew: true, fails: true},
+					{pass: 365 * day}, oldFirst}},
 		},
 		"year token, order of tokens in a date": {
 			{old: template("{type}-{date:yyMMdd}-{seq:4}"), new: template("{type}/{date:ddMMyy}/{seq:4}"), steps: byPrint(day)},
@@ -92,8 +98,8 @@ func TestRollout(t *testing.T) {
 			{old: append(template(dated+"{seq:6}"), one), new: append(template(dated+"{seq:6}"), two), steps: byPrint(day)},
 		},
 		"key prefix": {
-			{old: template("{type}-{date:yyyyMMdd}-{seq:4}"), new: append(template("{type}/{date:yyyyMMdd}/{seq:4}"), serial.WithKeyPrefix("other")),
-				steps: atAnyTime(day)},
+			{old: template("{type}-{date:yyyyMMdd}-{seq:4}"),
+				new: append(template("{type}/{date:yyyyMMdd}/{seq:4}"), serial.WithKeyPrefix("other")), steps: atAnyTime(day)},
 		},
 	} {
 		t.Run(strings.ReplaceAll(row, "`", ""), func(t *testing.T) {
@@ -159,13 +165,13 @@ func betweenPeriods(period time.Duration) []step {
 var withTakeover = []step{oldOnly, oldFirst, takeNew, newFirst, newOnly, takeOld, oldFirst, oldOnly}
 
 // never is for what a series keeps: neither a takeover nor time changes it. Its record lives for a week after a period.
-var never = []step{oldOnly, oldFirst, {takeover: true, toNew: true, fails: true}, oldFirst, {pass: 24 * time.Hour}, oldFirst, {prepare: true},
-	{pass: 24 * time.Hour}, {takeover: true, toNew: true, fails: true}, oldFirst, oldOnly}
+var never = []step{oldOnly, oldFirst, {takeover: true, toNew: true, fails: true}, oldFirst, {pass: 24 * time.Hour},
+	oldFirst, {prepare: true}, {pass: 24 * time.Hour}, {takeover: true, toNew: true, fails: true}, oldFirst, oldOnly}
 
 // byPrint is for what Takeover does not end.
 func byPrint(period time.Duration) []step {
-	return []step{oldOnly, oldFirst, {takeover: true, toNew: true, fails: true}, oldFirst, {prepare: true}, {pass: period}, newFirst,
-		newOnly, {takeover: true, fails: true}, {pass: period}, oldFirst, oldOnly}
+	return []step{oldOnly, oldFirst, {takeover: true, toNew: true, fails: true}, oldFirst, {prepare: true}, {pass: period},
+		newFirst, newOnly, {takeover: true, fails: true}, {pass: period}, oldFirst, oldOnly}
 }
 
 func (c change) run(t *testing.T) {
@@ -174,7 +180,9 @@ func (c change) run(t *testing.T) {
 	generators := func(opts []serial.Option) []*serial.Generator { // of two processes
 		var all []*serial.Generator
 		for range 2 {
-			all = append(all, newGenerator(t, r.Client(), append([]serial.Option{serial.WithLocation(time.UTC), serial.WithMaxSkew(-1)}, opts...)...))
+			all = append(all,
+				newGenerator(t, r.Client(), append([]serial.Option{serial.WithLocation(time.UTC), serial.WithMaxSkew(-1)},
+					opts...)...))
 		}
 		return all
 	}

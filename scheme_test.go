@@ -19,7 +19,8 @@ type yearStart struct {
 }
 
 var yearStarts = []yearStart{
-	{time.January, 1}, {time.February, 15}, {time.April, 1}, {time.April, 6}, {time.July, 1}, {time.October, 1}, {time.December, 28},
+	{time.January, 1}, {time.February, 15}, {time.April, 1}, {time.April, 6}, {time.July, 1}, {time.October, 1},
+	{time.December, 28},
 }
 
 func newScheme(t testing.TB, opts ...serial.Option) *serial.Scheme {
@@ -53,8 +54,8 @@ func randomTemplate(r *rand.Rand) string {
 		}
 		date += token
 	}
-	fields := []string{"{type}", pick("{seq}", "{seq:1}", "{seq:6}", "{seq:6}", "{seq:15}", "-{seq:2+}.", "{seq:4:base32}", "{seq:9:base32}",
-		"{seq:1:base36}", "{seq:9:base36}")}
+	fields := []string{"{type}", pick("{seq}", "{seq:1}", "{seq:6}", "{seq:6}", "{seq:15}", "-{seq:2+}.", "{seq:4:base32}",
+		"{seq:9:base32}", "{seq:1:base36}", "{seq:9:base36}")}
 	if date != "" || r.IntN(5) > 0 {
 		fields = append(fields, "{date:"+date+"}")
 	}
@@ -73,14 +74,16 @@ func randomTemplate(r *rand.Rand) string {
 func TestNumbersReadBack(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
-	zones := []string{"UTC", "America/New_York", "America/Havana", "Pacific/Apia", "Pacific/Kwajalein", "Antarctica/Casey", "Antarctica/Troll",
-		"Australia/Lord_Howe", "Asia/Shanghai"}
+	zones := []string{"UTC", "America/New_York", "America/Havana", "Pacific/Apia", "Pacific/Kwajalein", "Antarctica/Casey",
+		"Antarctica/Troll", "Australia/Lord_Howe", "Asia/Shanghai"}
 	var instants []int64
 	for _, at := range []string{
-		"1970-01-01T00:00:00Z", "1992-12-31T23:59:59Z", "1993-08-20T11:59:59Z", "1999-12-31T23:59:59Z", "2000-01-01T00:00:00Z", "2004-12-31T12:00:00Z",
-		"2009-10-17T18:00:00Z", "2010-03-04T15:00:00Z", "2011-12-30T09:59:59Z", "2011-12-30T10:00:00Z", "2016-01-01T00:00:00Z", "2020-03-08T05:00:00Z",
-		"2020-11-01T04:59:59Z", "2021-04-03T14:59:59Z", "2024-02-29T23:59:59Z", "2024-03-31T01:00:00Z", "2024-04-05T23:59:59Z", "2024-12-29T23:59:59Z",
-		"2024-12-31T00:00:00Z", "2025-03-09T06:59:59Z", "2037-12-31T23:59:59Z",
+		"1970-01-01T00:00:00Z", "1992-12-31T23:59:59Z", "1993-08-20T11:59:59Z", "1999-12-31T23:59:59Z",
+		"2000-01-01T00:00:00Z", "2004-12-31T12:00:00Z", "2009-10-17T18:00:00Z", "2010-03-04T15:00:00Z",
+		"2011-12-30T09:59:59Z", "2011-12-30T10:00:00Z", "2016-01-01T00:00:00Z", "2020-03-08T05:00:00Z",
+		"2020-11-01T04:59:59Z", "2021-04-03T14:59:59Z", "2024-02-29T23:59:59Z", "2024-03-31T01:00:00Z",
+		"2024-04-05T23:59:59Z", "2024-12-29T23:59:59Z", "2024-12-31T00:00:00Z", "2025-03-09T06:59:59Z",
+		"2037-12-31T23:59:59Z",
 	} {
 		is, err := time.Parse(time.RFC3339, at)
 		require.NoError(t, err)
@@ -91,7 +94,8 @@ func TestNumbersReadBack(t *testing.T) {
 		template, zone := randomTemplate(r), zones[r.IntN(len(zones))]
 		per, start := serial.Period(1+r.IntN(9)), yearStarts[r.IntN(len(yearStarts))]
 		opts := []serial.Option{
-			serial.WithTemplate(template), serial.WithLocation(location(t, zone)), serial.WithPeriod(per), serial.WithYearStart(start.month, start.day),
+			serial.WithTemplate(template), serial.WithLocation(location(t, zone)), serial.WithPeriod(per),
+			serial.WithYearStart(start.month, start.day),
 		}
 		if per >= serial.PerDay && per != serial.Never && r.IntN(3) == 0 {
 			opts = append(opts, serial.WithDayStart(time.Duration(1+r.IntN(86399))*time.Second))
@@ -118,7 +122,8 @@ func TestNumbersReadBack(t *testing.T) {
 			name := fmt.Sprintf("%s %v from %v in %s at %d: %s %d", template, per, start, zone, at, typ, seq)
 			n, err := s.Number(typ, time.Unix(at, 0), seq)
 			if err != nil {
-				printable := strings.Contains(err.Error(), "cannot be printed as") || typ == "订单" && strings.Contains(err.Error(), "covers letters")
+				printable := strings.Contains(err.Error(), "cannot be printed as") || typ == "订单" &&
+					strings.Contains(err.Error(), "covers letters")
 				require.True(t, printable || at < 2*86400, "%s: %v", name, err)
 				continue
 			}
@@ -128,7 +133,8 @@ func TestNumbersReadBack(t *testing.T) {
 			require.True(t, n.Equal(back), "%s: %s: %#v %#v", name, n, n, back)
 			require.False(t, n.Date.Before(n.Start), name)
 			label, from, to := s.Period(time.Unix(at, 0))
-			require.True(t, !time.Unix(at, 0).Before(from) && time.Unix(at, 0).Before(to) && from.Equal(n.Start), "%s: %s %v %v", name, label, from, to)
+			require.True(t, !time.Unix(at, 0).Before(from) && time.Unix(at, 0).Before(to) && from.Equal(n.Start), "%s: %s %v %v",
+				name, label, from, to)
 
 			// The same is printed from Date on, and as long as the span lasts; afterwards something else, or another period begins.
 			text := n.String()
@@ -186,31 +192,43 @@ func TestTemplatesRefused(t *testing.T) {
 		opts     []serial.Option
 		want     string
 	}{
-		{serial.PerWeek, date("yyyy"), nil, "yyyy does not tell weeks apart: 2024 is printed for 1 January 2024 and for 8 January 2024; print GGGG-WW"},
-		{serial.PerWeek, date("yyyyWW"), nil, "yyyyWW does not tell weeks apart: 202401 is printed for 1 January 2024 and for 30 December 2024; print GGGG-WW"},
-		{serial.PerWeek, date("YYYY-WW"), nil, "YYYY beside weeks: elsewhere it is the week year; print GGGG for that, or yyyy for the calendar year"},
+		{serial.PerWeek, date("yyyy"), nil, "yyyy does not tell weeks apart: 2024 is printed for 1 January 2024 and for 8 " +
+			"January 2024; print GGGG-WW"},
+		{serial.PerWeek, date("yyyyWW"), nil, "yyyyWW does not tell weeks apart: 202401 is printed for 1 January 2024 and " +
+			"for 30 December 2024; print GGGG-WW"},
+		{serial.PerWeek, date("YYYY-WW"), nil,
+			"YYYY beside weeks: elsewhere it is the week year; print GGGG for that, or yyyy for the calendar year"},
 		{serial.PerWeek, date("YYYYMMdd"), nil, "YYYY beside weeks"},
 		{serial.PerWeek, date("WW"), nil, "WW does not tell weeks apart"},
 		{serial.PerMonth, date("FFFFMM"), []serial.Option{april6},
 			"FFFFMM does not tell months apart: 202404 is printed for 6 April 2024 and for 1 April 2025; print yyyyMM"},
 		{serial.PerMonth, date("GGGGMM"), nil, "GGGGMM does not tell months apart"},
-		{serial.PerYear, date("yyyyMM"), []serial.Option{april6}, "yyyyMM does not tell years apart: 202404 is printed for 1 April 2024 and for 6 April 2024; print FFFF"},
-		{serial.PerYear, date("yyyy"), []serial.Option{april1}, "yyyy does not tell years apart: 2024 is printed for 1 January 2024 and for 1 April 2024; print FFFF"},
+		{serial.PerYear, date("yyyyMM"), []serial.Option{april6},
+			"yyyyMM does not tell years apart: 202404 is printed for 1 April 2024 and for 6 April 2024; print FFFF"},
+		{serial.PerYear, date("yyyy"), []serial.Option{april1},
+			"yyyy does not tell years apart: 2024 is printed for 1 January 2024 and for 1 April 2024; print FFFF"},
 		{serial.PerYear, date("MM"), []serial.Option{april1}, "print FFFF"},
-		{serial.PerYear, date("MM"), nil, "the calendar year (yyyy or yy) is missing: numbers of different years would read the same; print yyyy"},
+		{serial.PerYear, date("MM"), nil, "the calendar year (yyyy or yy) is missing: numbers of different years would " +
+			"read the same; print yyyy"},
 		{serial.PerYear, date("GGGG"), nil, "GGGG does not tell years apart"},
 		{serial.PerQuarter, date("yyyyMM"), []serial.Option{april6}, "yyyyMM does not tell quarters apart"},
-		{serial.PerQuarter, date("yyyyQ"), []serial.Option{april1}, "yyyyQ does not tell quarters apart in every calendar; print FFFF-Q"},
+		{serial.PerQuarter, date("yyyyQ"), []serial.Option{april1},
+			"yyyyQ does not tell quarters apart in every calendar; print FFFF-Q"},
 		{serial.PerQuarter, date("yyyyQ"), []serial.Option{april6}, "yyyyQ does not tell quarters apart: "},
 		{serial.PerQuarter, date("FFFF"), nil, "FFFF does not tell quarters apart"},
-		{serial.PerDay, date("FFFFDDD"), []serial.Option{april1}, "FFFFDDD does not tell days apart: 2027091 is printed for 1 April 2027 and for 31 March 2028"},
+		{serial.PerDay, date("FFFFDDD"), []serial.Option{april1},
+			"FFFFDDD does not tell days apart: 2027091 is printed for 1 April 2027 and for 31 March 2028"},
 		{serial.PerDay, date("GGGGMMdd"), nil, "GGGGMMdd does not tell days apart"},
-		{serial.PerDay, date("yyyyMM"), nil, "the day (dd) is missing: numbers of different days would read the same; print yyyyMMdd"},
-		{serial.PerDay, date("yyyymmdd"), nil, `the month (MM) is missing: numbers of different days would read the same, and "mm" is the minute; print yyyyMMdd`},
-		{serial.PerHour, date("yyyyDDD"), nil, "the hour (HH) is missing: numbers of different hours would read the same; print yyyyMMddHH"},
+		{serial.PerDay, date("yyyyMM"), nil,
+			"the day (dd) is missing: numbers of different days would read the same; print yyyyMMdd"},
+		{serial.PerDay, date("yyyymmdd"), nil,
+			`the month (MM) is missing: numbers of different days would read the same, and "mm" is the minute; print yyyyMMdd`},
+		{serial.PerHour, date("yyyyDDD"), nil,
+			"the hour (HH) is missing: numbers of different hours would read the same; print yyyyMMddHH"},
 		{serial.PerMinute, date("GGGGWWddmm"), nil, "the hour (HH) is missing"},
 		{serial.PerSecond, date("DDDHHmmss"), nil, "DDDHHmmss does not tell days apart"},
-		{serial.PerDay, date("yyyyMMddHH"), []serial.Option{fourAM}, "HH: with a day start, the date is the business day, which has no hours"},
+		{serial.PerDay, date("yyyyMMddHH"), []serial.Option{fourAM},
+			"HH: with a day start, the date is the business day, which has no hours"},
 		{serial.PerYear, date("yyyymm"), []serial.Option{fourAM}, "mm: with a day start"},
 		{serial.Never, date("ss"), []serial.Option{fourAM}, "WithDayStart: Never has no days"},
 
@@ -233,38 +251,49 @@ func TestTemplatesRefused(t *testing.T) {
 		{serial.Never, "{type}-{seq:4:}", nil, `unknown alphabet ""`},
 		{serial.Never, "{type}-{seq::base32}", nil, `width ""; allowed`},
 		{serial.Never, "{type}-{seq}{check:luhn}{check:damm}", nil, "{check} appears twice"},
-		{serial.Never, "{type}-{seq}{check:crc}", nil, `unknown check digit "crc"; allowed are luhn, damm, gs1, 11-10, 97-10, 37-36`},
+		{serial.Never, "{type}-{seq}{check:crc}", nil,
+			`unknown check digit "crc"; allowed are luhn, damm, gs1, 11-10, 97-10, 37-36`},
 		{serial.Never, "{type}-{seq}{check}", nil, `unknown check digit ""`},
 		{serial.Never, "{type}-{seq}{check:Luhn}", nil, `unknown check digit "Luhn"`},
 		{serial.Never, "{type}-{seq}{check:97-1}", nil, `unknown check digit "97-1"`},
-		{serial.Never, "{type}-{seq:4:base32}{check:luhn}", nil, "{check:luhn} covers digits only, and the sequence is printed in base32; allowed are 97-10 and 37-36"},
+		{serial.Never, "{type}-{seq:4:base32}{check:luhn}", nil,
+			"{check:luhn} covers digits only, and the sequence is printed in base32; allowed are 97-10 and 37-36"},
 		{serial.Never, "{check:damm}{type}-{seq:4:base36}", nil, "{check:damm} covers digits only"},
 		{serial.Never, "{type}-{seq:4:base36}{check:gs1}", nil, "{check:gs1} covers digits only"},
 		{serial.Never, "{type}-{seq:4:base36}{check:11-10}", nil, "{check:11-10} covers digits only"},
 		{serial.Never, "{type}-{seq:4+}{check:luhn}", nil, "a sequence that may grow needs a literal"},
 
-		{serial.Never, "{type}-{seq:5}", []serial.Option{hidden}, "WithHiddenSequence: the template has 99999 sequences; allowed are a million or more"},
+		{serial.Never, "{type}-{seq:5}", []serial.Option{hidden},
+			"WithHiddenSequence: the template has 99999 sequences; allowed are a million or more"},
 		{serial.Never, "{type}-{seq:3:base32}", []serial.Option{hidden}, "WithHiddenSequence"},
 		{serial.Never, "{type}-{seq:3:base36}", []serial.Option{hidden}, "WithHiddenSequence"},
 		{serial.Never, "{type}-{seq:6+}", []serial.Option{hidden}, "without +"},
-		{serial.Never, "{type}-{seq:6}", []serial.Option{serial.WithHiddenSequence(make([]byte, 15))}, "a key of 15 bytes; allowed are 16, 24 and 32"},
+		{serial.Never, "{type}-{seq:6}", []serial.Option{serial.WithHiddenSequence(make([]byte, 15))},
+			"a key of 15 bytes; allowed are 16, 24 and 32"},
 		{serial.Never, "{type}-{seq:6}", []serial.Option{serial.WithHiddenSequence(nil)}, "a key of 0 bytes"},
-		{serial.Never, "{type}-{seq:6}", []serial.Option{serial.WithYearStart(time.April, 29)}, "WithYearStart: month 4, day 29; allowed are January to December, and days 1 to 28"},
+		{serial.Never, "{type}-{seq:6}", []serial.Option{serial.WithYearStart(time.April, 29)},
+			"WithYearStart: month 4, day 29; allowed are January to December, and days 1 to 28"},
 		{serial.Never, "{type}-{seq:6}", []serial.Option{serial.WithYearStart(0, 1)}, "WithYearStart: month 0"},
 		{serial.Never, "{type}-{seq:6}", []serial.Option{serial.WithYearStart(13, 1)}, "WithYearStart: month 13"},
 		{serial.Never, "{type}-{seq:6}", []serial.Option{serial.WithYearStart(time.May, 0)}, "WithYearStart: month 5, day 0"},
-		{serial.Never, "{type}-{seq:6}", []serial.Option{serial.WithRetention(1)}, "NewScheme: WithRetention is for a Generator"},
+		{serial.Never, "{type}-{seq:6}", []serial.Option{serial.WithRetention(1)},
+			"NewScheme: WithRetention is for a Generator"},
 		{serial.Never, "{type}-{seq:6}", []serial.Option{fixedFloor(1)}, "NewScheme: WithFloor is for a Generator"},
 		{serial.Never, "{type}-{seq:6}", []serial.Option{confirmedBy(1)}, "NewScheme: WithReplicas is for a Generator"},
 		{serial.Never, "{type}-{seq:6}", []serial.Option{serial.WithMaxSkew(1)}, "NewScheme: WithMaxSkew is for a Generator"},
-		{serial.Never, "{type}-{seq:6}", []serial.Option{serial.WithLockClients()}, "NewScheme: WithLockClients is for a Generator"},
-		{serial.Never, "{type}-{seq:6}", []serial.Option{serial.WithHooks(serial.Hooks{})}, "NewScheme: WithHooks is for a Generator"},
-		{serial.Never, "{type}-{seq:6}", []serial.Option{serial.WithLedger(nil, 1)}, "NewScheme: WithLedger is for a Generator"},
+		{serial.Never, "{type}-{seq:6}", []serial.Option{serial.WithLockClients()},
+			"NewScheme: WithLockClients is for a Generator"},
+		{serial.Never, "{type}-{seq:6}", []serial.Option{serial.WithHooks(serial.Hooks{})},
+			"NewScheme: WithHooks is for a Generator"},
+		{serial.Never, "{type}-{seq:6}", []serial.Option{serial.WithLedger(nil, 1)},
+			"NewScheme: WithLedger is for a Generator"},
 		{serial.Never, "{type}-{seq:6}", []serial.Option{nil}, "option 3 is nil"},
-		{serial.Never, "{type}-{seq:2}", []serial.Option{serial.WithStart(100)}, "WithStart(100): the template prints sequences up to 99; allowed are 1 to that"},
+		{serial.Never, "{type}-{seq:2}", []serial.Option{serial.WithStart(100)},
+			"WithStart(100): the template prints sequences up to 99; allowed are 1 to that"},
 		{0, "{type}-{seq:2}", nil, "WithPeriod(Period(0)): allowed are PerSecond, PerMinute"},
 	} {
-		s, err := serial.NewScheme(append([]serial.Option{serial.WithPeriod(c.per), serial.WithTemplate(c.template)}, c.opts...)...)
+		s, err := serial.NewScheme(append([]serial.Option{serial.WithPeriod(c.per), serial.WithTemplate(c.template)},
+			c.opts...)...)
 		require.ErrorContains(t, err, c.want, "%v %s", c.per, c.template)
 		require.Nil(t, s)
 	}
@@ -272,9 +301,11 @@ func TestTemplatesRefused(t *testing.T) {
 		per      serial.Period
 		template string
 	}{
-		{serial.PerYear, date("FFFF-FF")}, {serial.PerYear, date("EEEE EE")}, {serial.PerWeek, date("GGGG GG WW")}, {serial.PerYear, date("FFFF-EE")},
-		{serial.Never, "{type}-{seq}"}, {serial.Never, date("ss")}, {serial.PerDay, date("YYYYMMDD")}, {serial.PerMonth, date("yyyyMMddHHmmss")},
-		{serial.PerYear, "{type}{date:yyyy}{seq:9:base36}{check:37-36}"}, {serial.PerWeek, date("yyyyMMdd")}, {serial.PerQuarter, date("yyyyMM")},
+		{serial.PerYear, date("FFFF-FF")}, {serial.PerYear, date("EEEE EE")}, {serial.PerWeek, date("GGGG GG WW")},
+		{serial.PerYear, date("FFFF-EE")}, {serial.Never, "{type}-{seq}"}, {serial.Never, date("ss")},
+		{serial.PerDay, date("YYYYMMDD")}, {serial.PerMonth, date("yyyyMMddHHmmss")},
+		{serial.PerYear, "{type}{date:yyyy}{seq:9:base36}{check:37-36}"}, {serial.PerWeek, date("yyyyMMdd")},
+		{serial.PerQuarter, date("yyyyMM")},
 	} {
 		newScheme(t, serial.WithPeriod(c.per), serial.WithTemplate(c.template))
 	}
@@ -313,7 +344,8 @@ func TestCheckDigits(t *testing.T) {
 
 	// Every wrong digit is found, also where the sequence would be 0 or the date does not exist.
 	for _, algorithm := range []string{"luhn", "damm", "gs1", "11-10", "97-10", "37-36"} {
-		for _, template := range []string{"{type}{date:yyyyMMdd}{seq:4}{check:%s}", "{check:%s}{type}{date:yyyyMMdd}{seq:4}", "{type}{date:yyyyMM}{check:%s}{date}{seq}"} {
+		for _, template := range []string{"{type}{date:yyyyMMdd}{seq:4}{check:%s}", "{check:%s}{type}{date:yyyyMMdd}{seq:4}",
+			"{type}{date:yyyyMM}{check:%s}{date}{seq}"} {
 			template = strings.Replace(template, "{date}", "", 1)
 			s := newScheme(t, serial.WithTemplate(fmt.Sprintf(template, algorithm)), serial.WithPeriod(serial.PerMonth))
 			n, err := s.Number("IS", at, 1)
@@ -350,7 +382,8 @@ func TestAlphabets(t *testing.T) {
 		{"base32", 1, 31, "Z"}, {"base32", 4, 1<<20 - 1, "ZZZZ"}, {"base32", 9, 1<<45 - 1, "ZZZZZZZZZ"},
 		{"base36", 1, 35, "Z"}, {"base36", 2, 1295, "ZZ"}, {"base36", 9, 101559956668415, "ZZZZZZZZZ"},
 	} {
-		s := newScheme(t, serial.WithTemplate(fmt.Sprintf("{type}-{seq:%d:%s}", c.width, c.alphabet)), serial.WithPeriod(serial.Never))
+		s := newScheme(t, serial.WithTemplate(fmt.Sprintf("{type}-{seq:%d:%s}", c.width, c.alphabet)),
+			serial.WithPeriod(serial.Never))
 		first, last := s.Limits()
 		require.Equal(t, int64(1), first)
 		require.Equal(t, c.last, last)
@@ -380,7 +413,9 @@ func TestAlphabets(t *testing.T) {
 func TestHiddenSequences(t *testing.T) {
 	at := time.Date(2024, 12, 30, 12, 0, 0, 0, time.UTC)
 	scheme := func(opts ...serial.Option) *serial.Scheme {
-		return newScheme(t, append([]serial.Option{serial.WithTemplate("{type}{date:yyyyMMdd}{seq:6}"), serial.WithHiddenSequence(hiddenKey)}, opts...)...)
+		return newScheme(t,
+			append([]serial.Option{serial.WithTemplate("{type}{date:yyyyMMdd}{seq:6}"), serial.WithHiddenSequence(hiddenKey)},
+				opts...)...)
 	}
 	s := scheme()
 	image := func(s *serial.Scheme, typ string, at time.Time, seq int64) string {
@@ -429,18 +464,21 @@ func TestHiddenSequences(t *testing.T) {
 func TestInt64(t *testing.T) {
 	at := time.Date(2024, 12, 30, 15, 4, 5, 0, time.UTC)
 	for layout, want := range map[string]int64{
-		"": 7, "yyyy": 20240007, "yy": 240007, "GGGG": 20250007, "GG": 250007, "FFFF": 20240007, "EEEE": 20250007, "EE": 250007,
-		"FFFF-EE": 20240007, "EE/FFFF": 20240007, "FFFF-FF": 20240007, "FF-EE": 240007, "EEEE-EE": 20250007,
+		"": 7, "yyyy": 20240007, "yy": 240007, "GGGG": 20250007, "GG": 250007, "FFFF": 20240007, "EEEE": 20250007,
+		"EE": 250007, "FFFF-EE": 20240007, "EE/FFFF": 20240007, "FFFF-FF": 20240007, "FF-EE": 240007, "EEEE-EE": 20250007,
 		"MM.yyyy": 2024120007, "dd.MM.yy": 2412300007, "HH dd MM yyyy": 2024123015_0007, "yyyyMMddHHmm": 202412301504_0007,
-		"ss:mm:HH yy-MM-dd": 241230150405_0007, "DDD/yyyy": 20243650007, "yyyyDDDHH": 202436515_0007, "yyyyDDDHHmmss": 2024365150405_0007,
-		"WW/GGGG": 2025010007, "GG-WW": 25010007, "Q/FFFF": 202430007, "FFFF-EE Q": 202430007, "YYYYMMDD": 20241230_0007,
+		"ss:mm:HH yy-MM-dd": 241230150405_0007, "DDD/yyyy": 20243650007, "yyyyDDDHH": 202436515_0007,
+		"yyyyDDDHHmmss": 2024365150405_0007, "WW/GGGG": 2025010007, "GG-WW": 25010007, "Q/FFFF": 202430007,
+		"FFFF-EE Q": 202430007, "YYYYMMDD": 20241230_0007,
 		// The others would not sort, or say the same in two ways.
-		"MM": 0, "dd": 0, "DDD": 0, "WW": 0, "Q": 0, "HH": 0, "mm": 0, "yyyy-FFFF": 0, "yyyy-GGGG": 0, "FFFFMM": 0, "FFFF MM dd": 0, "GGGGWWdd": 0, "GGGG-GG WW dd": 0,
-		"yyyyWW": 0, "yyyyQ": 0, "EEEEQ": 0, "yyyyMMDDD": 0, "yyyyMMddDDD": 0, "yyyydd": 0, "yyyyMMHH": 0, "yyyyMMddmm": 0, "yyyyMMddHHss": 0, "yyyyDDDmm": 0,
-		"GGGGWWHH": 0, "yyyyHH": 0, "yyyyMMQ": 0, "yyyyMMddWW": 0, "FFFFQMM": 0,
+		"MM": 0, "dd": 0, "DDD": 0, "WW": 0, "Q": 0, "HH": 0, "mm": 0, "yyyy-FFFF": 0, "yyyy-GGGG": 0, "FFFFMM": 0,
+		"FFFF MM dd": 0, "GGGGWWdd": 0, "GGGG-GG WW dd": 0, "yyyyWW": 0, "yyyyQ": 0, "EEEEQ": 0, "yyyyMMDDD": 0,
+		"yyyyMMddDDD": 0, "yyyydd": 0, "yyyyMMHH": 0, "yyyyMMddmm": 0, "yyyyMMddHHss": 0, "yyyyDDDmm": 0, "GGGGWWHH": 0,
+		"yyyyHH": 0, "yyyyMMQ": 0, "yyyyMMddWW": 0, "FFFFQMM": 0,
 	} {
 		template := "{type}{date:" + layout + "}{check:luhn}{seq}"
-		s := newScheme(t, serial.WithPeriod(serial.Never), serial.WithYearStart(time.April, 6), serial.WithTemplate(strings.Replace(template, "{date:}", "", 1)))
+		s := newScheme(t, serial.WithPeriod(serial.Never), serial.WithYearStart(time.April, 6),
+			serial.WithTemplate(strings.Replace(template, "{date:}", "", 1)))
 		n, err := s.Number("IS", at, 7)
 		require.NoError(t, err)
 		integer, err := n.Int64()
@@ -453,7 +491,8 @@ func TestInt64(t *testing.T) {
 		require.Equal(t, want, integer, layout)
 	}
 	for template, want := range map[string]string{
-		"{type}{seq:4:base32}": "base32", "{type}{seq:4:base36}": "base36", "{type}{date:yyyyMMddHHmmss}{seq:9}": "larger than", "{type}-{seq:1+}": "outgrown",
+		"{type}{seq:4:base32}": "base32", "{type}{seq:4:base36}": "base36",
+		"{type}{date:yyyyMMddHHmmss}{seq:9}": "larger than", "{type}-{seq:1+}": "outgrown",
 	} {
 		n, err := newScheme(t, serial.WithPeriod(serial.Never), serial.WithTemplate(template)).Number("IS", at, 10)
 		require.NoError(t, err)
@@ -480,7 +519,8 @@ func TestDatesThatComeAgain(t *testing.T) {
 		if strings.Contains(c.layout, "Q") {
 			start = yearStart{time.April, 6}
 		}
-		s := newScheme(t, serial.WithPeriod(c.per), serial.WithYearStart(start.month, start.day), serial.WithTemplate("{type}{date:"+c.layout+"}{seq}"))
+		s := newScheme(t, serial.WithPeriod(c.per), serial.WithYearStart(start.month, start.day),
+			serial.WithTemplate("{type}{date:"+c.layout+"}{seq}"))
 		n, err := s.Number("IS", time.Date(2024, 12, 30, 15, 4, 5, 0, time.UTC), 1)
 		require.NoError(t, err)
 		require.Equal(t, c.text, n.String())
@@ -518,12 +558,14 @@ func TestDatesThatCannotBeRead(t *testing.T) {
 		{serial.Never, "yyyyMMdd", "99991231", "is not before the end of all time"},
 		{serial.Never, "yyyyMMdd", "19691231", "before 1970"},
 	} {
-		s := newScheme(t, serial.WithPeriod(c.per), serial.WithYearStart(time.April, 6), serial.WithTemplate("{type}{date:"+c.date+"}{seq}"))
+		s := newScheme(t, serial.WithPeriod(c.per), serial.WithYearStart(time.April, 6),
+			serial.WithTemplate("{type}{date:"+c.date+"}{seq}"))
 		_, err := s.Parse("IS" + c.text + "0001")
 		require.ErrorContains(t, err, c.want, "%s: %s", c.date, c.text)
 		require.ErrorIs(t, err, serial.ErrInvalidNumber)
 	}
-	s := newScheme(t, serial.WithPeriod(serial.PerYear), serial.WithYearStart(time.April, 6), serial.WithTemplate("{type}{date:FFFF}{seq}"))
+	s := newScheme(t, serial.WithPeriod(serial.PerYear), serial.WithYearStart(time.April, 6),
+		serial.WithTemplate("{type}{date:FFFF}{seq}"))
 	n, err := s.Number("IS", time.Unix(0, 0), 1) // a year that began before 1970, and was not over
 	require.NoError(t, err)
 	back, err := s.Parse("IS19690001")
@@ -536,7 +578,8 @@ func TestSchemeErrors(t *testing.T) {
 	s := newScheme(t, serial.WithStart(100))
 	first, last := s.Limits()
 	require.Equal(t, []int64{100, 9999}, []int64{first, last})
-	for seq, want := range map[int64]string{0: "allowed are 1 to 9999", -1: "allowed are 1 to 9999", 10_000: "numbers exhausted"} {
+	for seq, want := range map[int64]string{0: "allowed are 1 to 9999", -1: "allowed are 1 to 9999",
+		10_000: "numbers exhausted"} {
 		n, err := s.Number("IS", at, seq)
 		require.ErrorContains(t, err, want)
 		require.Zero(t, n)
@@ -547,16 +590,19 @@ func TestSchemeErrors(t *testing.T) {
 	for _, at := range []time.Time{time.Unix(-1, 0), time.Unix(253402300800, 0), {}, time.Unix(1<<40, 0)} {
 		require.Error(t, errOf(s.Number("IS", at, 1)), "%v", at)
 		never := newScheme(t, serial.WithPeriod(serial.Never), serial.WithTemplate("{type}{seq}"))
-		require.ErrorContains(t, errOf(never.Number("IS", at, 1)), "allowed are 1970 to 9999, and with Never only before 9999-12-31T00:00:00Z")
+		require.ErrorContains(t, errOf(never.Number("IS", at, 1)),
+			"allowed are 1970 to 9999, and with Never only before 9999-12-31T00:00:00Z")
 	}
 	require.ErrorIs(t, errOf(s.Number("a b", at, 1)), serial.ErrInvalidType)
-	_, err = newScheme(t, serial.WithTemplate("{type}{date:yyMMdd}{seq}")).Number("IS", time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC), 1)
+	_, err = newScheme(t, serial.WithTemplate("{type}{date:yyMMdd}{seq}")).Number("IS",
+		time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC), 1)
 	require.ErrorContains(t, err, "the year 2100 cannot be printed as yy")
 }
 
 // A Scheme is used by many goroutines at once. Run with -race.
 func TestSchemesOfManyGoroutines(t *testing.T) {
-	s := newScheme(t, serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}{date:yyyy dd}{seq:6}{check:damm}"), serial.WithHiddenSequence(hiddenKey))
+	s := newScheme(t, serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}{date:yyyy dd}{seq:6}{check:damm}"),
+		serial.WithHiddenSequence(hiddenKey))
 	var wg sync.WaitGroup
 	for i := range 8 {
 		wg.Go(func() {
@@ -589,16 +635,20 @@ func TestPrintMarks(t *testing.T) {
 		}
 	}
 	require.Equal(t, mark(serial.PerYear, "{type}{date:FFFF-EE}{seq}"), mark(serial.PerYear, "{type}{date:FF/EEEE}{seq}"))
-	require.Equal(t, mark(serial.PerDay, "{type}{date:yyyyMMddWW}{seq}"), mark(serial.PerDay, "{type}{date:yyMMDDWW}{seq}"))
-	require.Equal(t, mark(serial.PerDay, "{type}{date:YYYYMMddFFFF}{seq}"), mark(serial.PerDay, "{type}{date:yyMMDDFF}{seq}"))
+	require.Equal(t, mark(serial.PerDay, "{type}{date:yyyyMMddWW}{seq}"),
+		mark(serial.PerDay, "{type}{date:yyMMDDWW}{seq}"))
+	require.Equal(t, mark(serial.PerDay, "{type}{date:YYYYMMddFFFF}{seq}"),
+		mark(serial.PerDay, "{type}{date:yyMMDDFF}{seq}"))
 	different := map[string]string{}
 	for _, template := range []string{
-		"{type}{date:GGGGWW}{seq:6}", "{type}{seq:6}{date:GGGGWW}", "{date:GGGGWW}{type}{seq:6}", "{type}{date:WWGGGG}{seq:6}", "{type}{date:GGGGWWdd}{seq:6}",
-		"{type}{date:GGGGWW}{seq:6:base32}", "{type}{date:GGGGWW}{seq:6:base36}", "{type}{date:GGGGWW}{seq:6}{check:luhn}", "{type}{date:GGGGWW}{seq:6}{check:damm}",
-		"{type}{date:GGGGWW}{check:damm}{seq:6}", "{type}{date:yyyyMMdd}{seq:6}",
+		"{type}{date:GGGGWW}{seq:6}", "{type}{seq:6}{date:GGGGWW}", "{date:GGGGWW}{type}{seq:6}",
+		"{type}{date:WWGGGG}{seq:6}", "{type}{date:GGGGWWdd}{seq:6}", "{type}{date:GGGGWW}{seq:6:base32}",
+		"{type}{date:GGGGWW}{seq:6:base36}", "{type}{date:GGGGWW}{seq:6}{check:luhn}",
+		"{type}{date:GGGGWW}{seq:6}{check:damm}", "{type}{date:GGGGWW}{check:damm}{seq:6}", "{type}{date:yyyyMMdd}{seq:6}",
 	} {
 		for name, opts := range map[string][]serial.Option{
-			"": nil, "key": {serial.WithHiddenSequence(hiddenKey)}, "other": {serial.WithHiddenSequence([]byte("fedcba9876543210"))},
+			"": nil, "key": {serial.WithHiddenSequence(hiddenKey)},
+			"other": {serial.WithHiddenSequence([]byte("fedcba9876543210"))},
 		} {
 			m := mark(serial.PerWeek, template, opts...)
 			require.Empty(t, different[m])
@@ -611,7 +661,8 @@ func TestPrintMarks(t *testing.T) {
 		require.Equal(t, usual, mark(serial.PerDay, template))
 		require.Equal(t, usual, mark(serial.PerDay, template, serial.WithYearStart(time.April, 6)))
 	}
-	for _, template := range []string{"{type}{date:yyyyDDD}{seq}", "{type}{date:FFFFMMdd}{seq}", "{type}{date:yyyyMMdd}{seq:4:base36}", "{type}{date:yyyyMMdd}{seq}{check:gs1}"} {
+	for _, template := range []string{"{type}{date:yyyyDDD}{seq}", "{type}{date:FFFFMMdd}{seq}",
+		"{type}{date:yyyyMMdd}{seq:4:base36}", "{type}{date:yyyyMMdd}{seq}{check:gs1}"} {
 		require.NotEqual(t, usual, mark(serial.PerDay, template))
 	}
 }
@@ -619,8 +670,9 @@ func TestPrintMarks(t *testing.T) {
 // Printing allocates the string alone, and parsing the type alone while the date stays; check digits and alphabets nothing more.
 func TestSchemesAllocateLittle(t *testing.T) {
 	for template, most := range map[string]float64{
-		"{type}{date:yyyyMMdd}{seq:6}": 1, "{type}{date:yyyyMMdd}{seq:6:base32}": 1, "{type}{date:yyyyMMdd}{seq:6}{check:luhn}": 1,
-		"{type}{date:yyyyMMdd}{seq:6}{check:damm}": 1, "{type}{date:yyyyMMdd}{seq:6:base36}{check:37-36}": 1, "RF{check:97-10}{type}{date:yyyyMMdd}{seq:6}": 1,
+		"{type}{date:yyyyMMdd}{seq:6}": 1, "{type}{date:yyyyMMdd}{seq:6:base32}": 1,
+		"{type}{date:yyyyMMdd}{seq:6}{check:luhn}": 1, "{type}{date:yyyyMMdd}{seq:6}{check:damm}": 1,
+		"{type}{date:yyyyMMdd}{seq:6:base36}{check:37-36}": 1, "RF{check:97-10}{type}{date:yyyyMMdd}{seq:6}": 1,
 	} {
 		s := newScheme(t, serial.WithTemplate(template))
 		n, err := s.Number("IS", time.Date(2024, 12, 30, 12, 0, 0, 0, time.UTC), 4711)
@@ -634,10 +686,12 @@ func TestSchemesAllocateLittle(t *testing.T) {
 // Every error of NewScheme names the option that is wrong.
 func TestSchemeErrorsNameTheOption(t *testing.T) {
 	for name, option := range map[string]serial.Option{
-		"WithLocation": serial.WithLocation(nil), "WithTemplate": serial.WithTemplate("{type}{seq}"), "WithPeriod": serial.WithPeriod(0),
-		"WithDayStart": serial.WithDayStart(-1), "WithYearStart": serial.WithYearStart(time.February, 29), "WithStart": serial.WithStart(0),
+		"WithLocation": serial.WithLocation(nil), "WithTemplate": serial.WithTemplate("{type}{seq}"),
+		"WithPeriod": serial.WithPeriod(0), "WithDayStart": serial.WithDayStart(-1),
+		"WithYearStart": serial.WithYearStart(time.February, 29), "WithStart": serial.WithStart(0),
 		"WithHiddenSequence": serial.WithHiddenSequence(nil), "WithKeyPrefix": serial.WithKeyPrefix("a b"),
-		"WithRetention": serial.WithRetention(1), "WithHooks": serial.WithHooks(serial.Hooks{}), "WithReplicas": serial.WithReplicas(1, time.Second),
+		"WithRetention": serial.WithRetention(1), "WithHooks": serial.WithHooks(serial.Hooks{}),
+		"WithReplicas": serial.WithReplicas(1, time.Second),
 	} {
 		require.ErrorContains(t, errOf(serial.NewScheme(option)), name)
 	}
@@ -646,8 +700,8 @@ func TestSchemeErrorsNameTheOption(t *testing.T) {
 // Instants without a date of 1970 to 9999 are errors at once, however far away, in zones with rules too.
 func TestFarInstants(t *testing.T) {
 	t.Parallel()
-	far := []time.Time{time.Unix(time.Now().UnixNano(), 0), time.Unix(1<<62, 0), time.Unix(-1<<62, 0), time.Unix(253402300800+48*3600, 0),
-		time.Unix(-48*3600, 0), {}}
+	far := []time.Time{time.Unix(time.Now().UnixNano(), 0), time.Unix(1<<62, 0), time.Unix(-1<<62, 0),
+		time.Unix(253402300800+48*3600, 0), time.Unix(-48*3600, 0), {}}
 	for _, zone := range []string{"UTC", "America/New_York", "Europe/Berlin", "Pacific/Apia", "Asia/Gaza"} {
 		for per := serial.PerSecond; per <= serial.Never; per++ {
 			s := newScheme(t, serial.WithPeriod(per), serial.WithLocation(location(t, zone)),

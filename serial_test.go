@@ -192,7 +192,8 @@ func testOpen(t *testing.T, b backend) {
 		y, m, d := time.Now().In(s.loc).Date()
 		midnight := time.Date(y, m, d+1, 0, 0, 0, 0, s.loc)
 		require.WithinDuration(t, midnight, time.Now().Add(s.rdb.PTTL(t.Context(), s.counter).Val()), 2*time.Second)
-		require.WithinDuration(t, midnight.Add(7*24*time.Hour), time.Now().Add(s.rdb.PTTL(t.Context(), s.record).Val()), 2*time.Second)
+		require.WithinDuration(t, midnight.Add(7*24*time.Hour), time.Now().Add(s.rdb.PTTL(t.Context(), s.record).Val()),
+			2*time.Second)
 	})
 
 	b.run(t, "a batch opens the period", func(t *testing.T, s *series) {
@@ -223,7 +224,9 @@ func testOpen(t *testing.T, b backend) {
 func testFloor(t *testing.T, b backend) {
 	b.run(t, "floors", func(t *testing.T, s *series) {
 		floor := func(f func(context.Context) (int64, error)) *serial.Generator {
-			return s.generator(serial.WithFloor(func(ctx context.Context, _ string, _ time.Time) (int64, error) { return f(ctx) }))
+			return s.generator(serial.WithFloor(func(ctx context.Context, _ string, _ time.Time) (int64, error) {
+				return f(ctx)
+			}))
 		}
 		nothing := func() { s.t.Helper(); require.Empty(t, s.keys(), "nothing is written") }
 
@@ -444,30 +447,39 @@ func TestNewRefuses(t *testing.T) {
 		{"typed nil cluster client", (*redis.ClusterClient)(nil), nil, []string{"client is nil"}},
 		{"ring", ring, nil, []string{"*redis.Ring", "*redis.ClusterClient"}},
 		{"embedded ring", struct{ *redis.Ring }{ring}, nil, []string{"*redis.Ring", "*redis.ClusterClient"}},
-		{"replicas of a client that may be any", struct{ redis.UniversalClient }{rdb}, []serial.Option{confirmedBy(1)}, []string{"WithReplicas", "*redis.ClusterClient"}},
-		{"nil function as a ledger", rdb, []serial.Option{serial.WithLedger(ledgerFunc(nil), 1)}, []string{"WithLedger", "nil"}},
+		{"replicas of a client that may be any", struct{ redis.UniversalClient }{rdb}, []serial.Option{confirmedBy(1)},
+			[]string{"WithReplicas", "*redis.ClusterClient"}},
+		{"nil function as a ledger", rdb, []serial.Option{serial.WithLedger(ledgerFunc(nil), 1)},
+			[]string{"WithLedger", "nil"}},
 		{"nil option", rdb, []serial.Option{nil}, []string{"option 1", "nil"}},
 		{"nil location", rdb, []serial.Option{serial.WithLocation(nil)}, []string{"WithLocation", "nil"}},
 		{"nil floor", rdb, []serial.Option{serial.WithFloor(nil)}, []string{"WithFloor", "nil"}},
 		{"start 0", rdb, []serial.Option{serial.WithStart(0)}, []string{"WithStart(0)", "1 to the largest"}},
-		{"start beyond the largest sequence", rdb, []serial.Option{serial.WithStart(10_000)}, []string{"WithStart(10000)", "9999"}},
+		{"start beyond the largest sequence", rdb, []serial.Option{serial.WithStart(10_000)},
+			[]string{"WithStart(10000)", "9999"}},
 		{"retention negative", rdb, []serial.Option{serial.WithRetention(-1)}, []string{"WithRetention", "-1", "0 to 10000"}},
 		{"retention too long", rdb, []serial.Option{serial.WithRetention(10_001)}, []string{"WithRetention", "0 to 10000"}},
-		{"hooks' share negative", rdb, []serial.Option{serial.WithHooks(serial.Hooks{NearlyExhaustedAt: -0.1})}, []string{"WithHooks", "-0.1"}},
-		{"hooks' share above 1", rdb, []serial.Option{serial.WithHooks(serial.Hooks{NearlyExhaustedAt: 1.1})}, []string{"WithHooks", "1.1"}},
-		{"hooks' share no number", rdb, []serial.Option{serial.WithHooks(serial.Hooks{NearlyExhaustedAt: math.NaN()})}, []string{"WithHooks", "NaN"}},
+		{"hooks' share negative", rdb, []serial.Option{serial.WithHooks(serial.Hooks{NearlyExhaustedAt: -0.1})},
+			[]string{"WithHooks", "-0.1"}},
+		{"hooks' share above 1", rdb, []serial.Option{serial.WithHooks(serial.Hooks{NearlyExhaustedAt: 1.1})},
+			[]string{"WithHooks", "1.1"}},
+		{"hooks' share no number", rdb, []serial.Option{serial.WithHooks(serial.Hooks{NearlyExhaustedAt: math.NaN()})},
+			[]string{"WithHooks", "NaN"}},
 		{"zero skew", rdb, []serial.Option{serial.WithMaxSkew(0)}, []string{"WithMaxSkew", "negative"}},
 		{"no lock client", rdb, []serial.Option{serial.WithLockClients()}, []string{"WithLockClients", "no client"}},
 		{"nil lock client", rdb, []serial.Option{serial.WithLockClients(rdb, nil)}, []string{"nil", "client 2"}},
-		{"typed nil lock client", rdb, []serial.Option{serial.WithLockClients((*redis.Client)(nil))}, []string{"nil", "client 1"}},
+		{"typed nil lock client", rdb, []serial.Option{serial.WithLockClients((*redis.Client)(nil))},
+			[]string{"nil", "client 1"}},
 		{"ring lock client", rdb, []serial.Option{serial.WithLockClients(ring)}, []string{"*redis.Ring"}},
 		{"lock client twice", rdb, []serial.Option{serial.WithLockClients(rdb, rdb)}, []string{"client 2", "twice"}},
 		{"empty prefix", rdb, []serial.Option{serial.WithKeyPrefix("")}, []string{"WithKeyPrefix", "empty"}},
 		{"prefix with a colon", rdb, []serial.Option{serial.WithKeyPrefix("a:b")}, []string{"':'", "letters, digits"}},
 		{"long prefix", rdb, []serial.Option{serial.WithKeyPrefix(strings.Repeat("a", 65))}, []string{"65", "1 to 64"}},
-		{"several at once", rdb, []serial.Option{serial.WithLocation(nil), serial.WithMaxSkew(0)}, []string{"WithLocation", "WithMaxSkew"}},
+		{"several at once", rdb, []serial.Option{serial.WithLocation(nil), serial.WithMaxSkew(0)},
+			[]string{"WithLocation", "WithMaxSkew"}},
 
-		{"long template", rdb, template("{type}{date:yyyyMMdd}{seq:4}" + strings.Repeat("-", 229)), []string{"257 bytes", "up to 256"}},
+		{"long template", rdb, template("{type}{date:yyyyMMdd}{seq:4}" + strings.Repeat("-", 229)),
+			[]string{"257 bytes", "up to 256"}},
 		{"empty template", rdb, template(""), []string{"{type} is missing"}},
 		{"no type", rdb, template("{date:yyyyMMdd}{seq}"), []string{"{type} is missing"}},
 		{"no date", rdb, template("{type}{seq}"), []string{"{date} is missing"}},
@@ -490,9 +502,11 @@ func TestNewRefuses(t *testing.T) {
 		{"width that grows twice", rdb, template("{type}{date:yyyyMMdd}-{seq:4++}"), []string{`"4++"`, "1 to 15"}},
 		{"growing after the date", rdb, template("{type}{date:yyyyMMdd}{seq:4+}"), []string{"{seq:4+}", "right before it"}},
 		{"growing after the type", rdb, template("{date:yyyyMMdd}{type}{seq:4+}"), []string{"{seq:4+}", "right before it"}},
-		{"growing at the beginning", rdb, template("{seq:4+}-{type}{date:yyyyMMdd}"), []string{"{seq:4+}", "right before it"}},
+		{"growing at the beginning", rdb, template("{seq:4+}-{type}{date:yyyyMMdd}"),
+			[]string{"{seq:4+}", "right before it"}},
 		{"growing after a digit", rdb, template("{type}{date:yyyyMMdd}-1{seq:4+}"), []string{"{seq:4+}", "right before it"}},
-		{"growing after a digit of another script", rdb, template("{type}{date:yyyyMMdd}-٣{seq:4+}"), []string{"{seq:4+}", "right before it"}},
+		{"growing after a digit of another script", rdb, template("{type}{date:yyyyMMdd}-٣{seq:4+}"),
+			[]string{"{seq:4+}", "right before it"}},
 		{"growing before the type", rdb, template("{date:yyyyMMdd}-{seq:4+}{type}"), []string{"{seq:4+}", "right after it"}},
 		{"growing before the date", rdb, template("{type}-{seq:4+}{date:yyyyMMdd}"), []string{"{seq:4+}", "right after it"}},
 		{"growing before a digit", rdb, template("{type}{date:yyyyMMdd}-{seq:4+}1"), []string{"{seq:4+}", "right after it"}},
@@ -501,27 +515,45 @@ func TestNewRefuses(t *testing.T) {
 		{"no month", rdb, template("{type}{date:yyyydd}{seq}"), []string{"month (MM) is missing"}},
 		{"no day", rdb, template("{type}{date:yyyyMM}{seq}"), []string{"day (dd) is missing"}},
 		{"year twice", rdb, template("{type}{date:yyyyMMddyy}{seq}"), []string{"year (yyyy or yy) appears twice"}},
-		{"minutes for months", rdb, template("{type}{date:yyyymmdd}{seq}"), []string{`"mm"`, "month (MM) is missing", "yyyyMMdd"}},
+		{"minutes for months", rdb, template("{type}{date:yyyymmdd}{seq}"),
+			[]string{`"mm"`, "month (MM) is missing", "yyyyMMdd"}},
 		{"one letter", rdb, template("{type}{date:yyyyMd}{seq}"), []string{`"M"`, "yyyy, yy, MM, dd"}},
 		{"three letters", rdb, template("{type}{date:yyyyMMMdd}{seq}"), []string{`"MMM"`, "yyyy, yy, MM, dd"}},
 		{"five letters", rdb, template("{type}{date:yyyyyMMdd}{seq}"), []string{`"yyyyy"`}},
 		{"two-digit upper-case year", rdb, template("{type}{date:YYMMdd}{seq}"), []string{`"YY"`, "yyyy, yy, MM, dd"}},
 		{"week", rdb, template("{type}{date:yyyyMMddww}{seq}"), []string{`"ww"`}},
-		{"no period", rdb, []serial.Option{serial.WithPeriod(0)}, []string{"WithPeriod", "Period(0)", "PerSecond, PerMinute, PerHour, PerDay, PerWeek, PerMonth, PerQuarter, PerYear and Never"}},
-		{"unknown period", rdb, []serial.Option{serial.WithPeriod(serial.Never + 1)}, []string{"Period(10)", "PerSecond, PerMinute"}},
-		{"standard template per second", rdb, []serial.Option{serial.WithPeriod(serial.PerSecond)}, []string{"hour (HH) is missing", "PerSecond", `"{type}{date:yyyyMMddHHmmss}{seq:4}"`}},
-		{"standard template per minute", rdb, []serial.Option{serial.WithPeriod(serial.PerMinute)}, []string{"different minutes", `"{type}{date:yyyyMMddHHmm}{seq:4}"`}},
-		{"standard template per hour", rdb, []serial.Option{serial.WithPeriod(serial.PerHour)}, []string{"different hours", `"{type}{date:yyyyMMddHH}{seq:4}"`}},
-		{"template before period", rdb, append(template("{type}{date:yyyyMMdd}-{seq}"), serial.WithPeriod(serial.PerHour)), []string{"hour (HH) is missing"}},
-		{"period before template", rdb, append([]serial.Option{serial.WithPeriod(serial.PerHour)}, template("{type}{date:yyyyMMdd}-{seq}")...), []string{"hour (HH) is missing"}},
-		{"no second", rdb, append(template("{type}{date:yyyyMMddHHmm}{seq}"), serial.WithPeriod(serial.PerSecond)), []string{"second (ss) is missing"}},
-		{"unknown token per hour", rdb, append(template("{type}{date:yyyyMMddhh}{seq}"), serial.WithPeriod(serial.PerHour)), []string{`"hh"`, "HH, mm, ss and separators"}},
-		{"day start negative", rdb, []serial.Option{serial.WithDayStart(-time.Second)}, []string{"WithDayStart", "-1s", "0 to less than 24h"}},
-		{"day start of a day", rdb, []serial.Option{serial.WithDayStart(24 * time.Hour)}, []string{"24h0m0s", "0 to less than 24h"}},
-		{"day start in fractions", rdb, []serial.Option{serial.WithDayStart(time.Millisecond)}, []string{"1ms", "whole seconds"}},
-		{"day start of hours", rdb, append(template("{type}{date:yyyyMMddHH}{seq}"), serial.WithDayStart(time.Hour), serial.WithPeriod(serial.PerHour)), []string{"WithDayStart", "PerHour", "PerDay, PerWeek, PerMonth, PerQuarter and PerYear"}},
-		{"floor per second", rdb, append(template("{type}{date:yyyyMMddHHmmss}{seq}"), fixedFloor(0), serial.WithPeriod(serial.PerSecond)), []string{"WithFloor", "PerMinute"}},
-		{"ledger per second", rdb, append(template("{type}{date:yyyyMMddHHmmss}{seq}"), serial.WithPeriod(serial.PerSecond), serial.WithLedger(new(serialtest.Ledger), 1)), []string{"WithLedger", "PerMinute"}},
+		{"no period", rdb, []serial.Option{serial.WithPeriod(0)},
+			[]string{"WithPeriod", "Period(0)", "PerSecond, PerMinute, PerHour, PerDay, PerWeek, PerMonth, PerQuarter, " +
+				"PerYear and Never"}},
+		{"unknown period", rdb, []serial.Option{serial.WithPeriod(serial.Never + 1)},
+			[]string{"Period(10)", "PerSecond, PerMinute"}},
+		{"standard template per second", rdb, []serial.Option{serial.WithPeriod(serial.PerSecond)},
+			[]string{"hour (HH) is missing", "PerSecond", `"{type}{date:yyyyMMddHHmmss}{seq:4}"`}},
+		{"standard template per minute", rdb, []serial.Option{serial.WithPeriod(serial.PerMinute)},
+			[]string{"different minutes", `"{type}{date:yyyyMMddHHmm}{seq:4}"`}},
+		{"standard template per hour", rdb, []serial.Option{serial.WithPeriod(serial.PerHour)},
+			[]string{"different hours", `"{type}{date:yyyyMMddHH}{seq:4}"`}},
+		{"template before period", rdb, append(template("{type}{date:yyyyMMdd}-{seq}"), serial.WithPeriod(serial.PerHour)),
+			[]string{"hour (HH) is missing"}},
+		{"period before template", rdb, append([]serial.Option{serial.WithPeriod(serial.PerHour)},
+			template("{type}{date:yyyyMMdd}-{seq}")...), []string{"hour (HH) is missing"}},
+		{"no second", rdb, append(template("{type}{date:yyyyMMddHHmm}{seq}"), serial.WithPeriod(serial.PerSecond)),
+			[]string{"second (ss) is missing"}},
+		{"unknown token per hour", rdb, append(template("{type}{date:yyyyMMddhh}{seq}"), serial.WithPeriod(serial.PerHour)),
+			[]string{`"hh"`, "HH, mm, ss and separators"}},
+		{"day start negative", rdb, []serial.Option{serial.WithDayStart(-time.Second)},
+			[]string{"WithDayStart", "-1s", "0 to less than 24h"}},
+		{"day start of a day", rdb, []serial.Option{serial.WithDayStart(24 * time.Hour)},
+			[]string{"24h0m0s", "0 to less than 24h"}},
+		{"day start in fractions", rdb, []serial.Option{serial.WithDayStart(time.Millisecond)},
+			[]string{"1ms", "whole seconds"}},
+		{"day start of hours", rdb, append(template("{type}{date:yyyyMMddHH}{seq}"), serial.WithDayStart(time.Hour),
+			serial.WithPeriod(serial.PerHour)),
+			[]string{"WithDayStart", "PerHour", "PerDay, PerWeek, PerMonth, PerQuarter and PerYear"}},
+		{"floor per second", rdb, append(template("{type}{date:yyyyMMddHHmmss}{seq}"), fixedFloor(0),
+			serial.WithPeriod(serial.PerSecond)), []string{"WithFloor", "PerMinute"}},
+		{"ledger per second", rdb, append(template("{type}{date:yyyyMMddHHmmss}{seq}"), serial.WithPeriod(serial.PerSecond),
+			serial.WithLedger(new(serialtest.Ledger), 1)), []string{"WithLedger", "PerMinute"}},
 		{"letter in the layout", rdb, template("{type}{date:yyyy-MM-ddT}{seq}"), []string{`"T"`}},
 		{"digit in the layout", rdb, template("{type}{date:yyyy1MMdd}{seq}"), []string{"'1'", "digits"}},
 		{"brace in the layout", rdb, template("{type}{date:yyyy{MMdd}{seq}"), []string{"'{'", "braces"}},
@@ -560,7 +592,8 @@ func TestCallsRefuse(t *testing.T) {
 	gen := newGenerator(t, rdb)
 
 	for _, typ := range []string{
-		"", strings.Repeat("a", 65), strings.Repeat("字", 22), "a b", "a:b", "a{b", "a}b", "a\n", "a*", "\x00", "a\xff", "\uFFFD", "½", "①", "é́",
+		"", strings.Repeat("a", 65), strings.Repeat("字", 22), "a b", "a:b", "a{b", "a}b", "a\n", "a*", "\x00", "a\xff",
+		"\uFFFD", "½", "①", "é́",
 	} {
 		_, err := gen.Next(t.Context(), typ)
 		require.ErrorIs(t, err, serial.ErrInvalidType, "%q", typ)
@@ -579,7 +612,8 @@ func TestCallsRefuse(t *testing.T) {
 
 // An error of Redis matches its cause, but matches a context's error only if the caller's context has ended.
 func TestErrorsOfRedis(t *testing.T) {
-	for _, cause := range []error{errBoom, io.EOF, context.DeadlineExceeded, context.Canceled, redis.ErrClosed, fmt.Errorf("dial: %w", context.DeadlineExceeded)} {
+	for _, cause := range []error{errBoom, io.EOF, context.DeadlineExceeded, context.Canceled, redis.ErrClosed,
+		fmt.Errorf("dial: %w", context.DeadlineExceeded)} {
 		t.Run(cause.Error(), func(t *testing.T) {
 			rdb := closing(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
 			rdb.AddHook(replacing(func(context.Context, redis.Cmder) error { return cause }))
@@ -652,7 +686,8 @@ func TestIncomparableClients(t *testing.T) {
 
 // A server, or something in front of it, may answer anything.
 func TestStrangeReplies(t *testing.T) {
-	for _, reply := range []any{"OK", nil, []any{}, []any{"lost", "1", "2", ""}, []any{"later", int64(time.Now().Unix()), int64(0), ""}} {
+	for _, reply := range []any{"OK", nil, []any{}, []any{"lost", "1", "2", ""},
+		[]any{"later", int64(time.Now().Unix()), int64(0), ""}} {
 		t.Run(fmt.Sprint(reply), func(t *testing.T) {
 			rdb := closing(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
 			rdb.AddHook(replacing(func(_ context.Context, cmd redis.Cmder) error {

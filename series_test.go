@@ -37,7 +37,8 @@ func requireOtherCalendar(t *testing.T, m *miniredis.Miniredis, gen *serial.Gene
 		err := call()
 		require.ErrorIs(t, err, serial.ErrConflict, name)
 		require.ErrorContains(t, err, fmt.Sprintf("it counts by %s, and this generator by %s;", theirs, own), name)
-		require.ErrorContains(t, err, "begin a new series with another type, or with another key prefix and another literal in the template", name)
+		require.ErrorContains(t, err, "begin a new series with another type, or with another key prefix and another "+
+			"literal in the template", name)
 	}
 	require.Equal(t, before, m.Dump())
 }
@@ -48,8 +49,8 @@ func TestOneCalendar(t *testing.T) {
 	tokyo, berlin := location(t, "Asia/Tokyo"), location(t, "Europe/Berlin")
 	day := serial.WithTemplate("{type}{date:yyyyMMdd}-{seq:4}")
 	monthOfYears := func(start time.Month) []serial.Option {
-		return []serial.Option{serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerMonth), serial.WithYearStart(start, 1),
-			serial.WithTemplate("{type}{date:FFFFMM}{seq:4}")}
+		return []serial.Option{serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerMonth),
+			serial.WithYearStart(start, 1), serial.WithTemplate("{type}{date:FFFFMM}{seq:4}")}
 	}
 	for name, test := range map[string]struct {
 		at, then    string // UTC
@@ -86,14 +87,16 @@ func TestOneCalendar(t *testing.T) {
 		},
 		"years from another day": {
 			"2024-05-10 12:00", "2025-04-06 00:00",
-			[]serial.Option{serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerYear), serial.WithYearStart(time.April, 6),
+			[]serial.Option{serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerYear),
+				serial.WithYearStart(time.April, 6), serial.WithTemplate("{type}{date:FFFF}{seq:4}")},
+			[]serial.Option{serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerYear),
 				serial.WithTemplate("{type}{date:FFFF}{seq:4}")},
-			[]serial.Option{serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}{date:FFFF}{seq:4}")},
 			"years from April 6", "years",
 		},
 		"Never": {
 			"2024-05-10 12:00", "2025-04-06 00:00",
-			[]serial.Option{serial.WithLocation(time.UTC), serial.WithPeriod(serial.Never), serial.WithTemplate("{type}{seq:8}")},
+			[]serial.Option{serial.WithLocation(time.UTC), serial.WithPeriod(serial.Never),
+				serial.WithTemplate("{type}{seq:8}")},
 			[]serial.Option{serial.WithLocation(time.UTC)},
 			"all time", "days",
 		},
@@ -133,7 +136,8 @@ func TestOneCalendar(t *testing.T) {
 func TestYearStartWithoutEffect(t *testing.T) {
 	_, rdb := startMini(t)
 	for i, month := range []time.Month{time.January, time.April, time.July} {
-		n, err := newGenerator(t, rdb, serial.WithLocation(noon()), serial.WithYearStart(month, 6)).NextNumber(t.Context(), "IS")
+		n, err := newGenerator(t, rdb, serial.WithLocation(noon()), serial.WithYearStart(month, 6)).
+			NextNumber(t.Context(), "IS")
 		require.NoError(t, err)
 		require.EqualValues(t, i+1, n.Seq)
 	}
@@ -181,7 +185,8 @@ func TestGapsWhileTheClockWasAhead(t *testing.T) {
 		serial.PerHour: "yyyyMMddHH", serial.PerDay: "yyyyMMdd",
 	}
 	units := map[serial.Period]time.Duration{
-		serial.PerSecond: time.Second, serial.PerMinute: time.Minute, serial.PerHour: time.Hour, serial.PerDay: 24 * time.Hour,
+		serial.PerSecond: time.Second, serial.PerMinute: time.Minute, serial.PerHour: time.Hour,
+		serial.PerDay: 24 * time.Hour,
 	}
 	for per, unit := range units {
 		t.Run(per.String(), func(t *testing.T) {
@@ -253,7 +258,8 @@ func newStage(t *testing.T) *stage {
 }
 
 func (s *stage) generator(opts ...serial.Option) *serial.Generator {
-	return newGenerator(s.t, s.rdb, append([]serial.Option{serial.WithMaxSkew(-1), serial.WithLocation(time.UTC)}, opts...)...)
+	return newGenerator(s.t, s.rdb, append([]serial.Option{serial.WithMaxSkew(-1), serial.WithLocation(time.UTC)},
+		opts...)...)
 }
 
 // at sets the clock to an hour of a day in October 2021.
@@ -349,7 +355,8 @@ func TestLedgerAfterAFastClock(t *testing.T) {
 	for _, call := range []struct {
 		day int
 		gen *serial.Generator
-	}{{22, s.generator(ledger)}, {23, s.generator()}, {26, s.generator()}, {28, s.generator(ledger)}, {29, s.generator(ledger)}} {
+	}{{22, s.generator(ledger)}, {23, s.generator()}, {26, s.generator()}, {28, s.generator(ledger)},
+		{29, s.generator(ledger)}} {
 		s.at(call.day, 12)
 		s.next(call.gen)
 	}
@@ -433,10 +440,12 @@ func TestPrintsOfAPeriod(t *testing.T) {
 				if foreign == name {
 					continue
 				}
-				for _, gen := range []*serial.Generator{with(opts...), with(append(opts, serial.WithLedger(new(serialtest.Ledger), 5))...)} {
+				for _, gen := range []*serial.Generator{with(opts...),
+					with(append(opts, serial.WithLedger(new(serialtest.Ledger), 5))...)} {
 					_, err := gen.Next(t.Context(), "IS")
 					require.ErrorIs(t, err, serial.ErrConflict, foreign)
-					require.ErrorContains(t, err, "give it its old template and key until 2021-10-24 has ended, and then the new one to all processes")
+					require.ErrorContains(t, err, "give it its old template and key until 2021-10-24 has ended, and then the new "+
+						"one to all processes")
 					require.ErrorIs(t, errOf(gen.NextOnce(t.Context(), "IS", "another")), serial.ErrConflict, foreign)
 					require.ErrorIs(t, errOf(gen.Peek(t.Context(), "IS")), serial.ErrConflict, foreign)
 					require.ErrorIs(t, errOf(gen.History(t.Context(), "IS", 2)), serial.ErrConflict, foreign)
@@ -481,9 +490,11 @@ func TestPrintsThatMayChange(t *testing.T) {
 	m, rdb := startMini(t)
 	m.SetTime(time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC))
 	for i, template := range []string{
-		"{type}{date:yyyyMMddHH}{seq:6:base32}", "{type}-{date:yy-MM-dd-HH}-{seq:4:base32}", "X{type}/{date:YYYY.MM.DD HH}{seq:9:base32}",
+		"{type}{date:yyyyMMddHH}{seq:6:base32}", "{type}-{date:yy-MM-dd-HH}-{seq:4:base32}",
+		"X{type}/{date:YYYY.MM.DD HH}{seq:9:base32}",
 	} {
-		n, err := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1), serial.WithTemplate(template)).NextNumber(t.Context(), "IS")
+		n, err := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1), serial.WithTemplate(template)).
+			NextNumber(t.Context(), "IS")
 		require.NoError(t, err)
 		require.EqualValues(t, i+1, n.Seq)
 	}

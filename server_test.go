@@ -59,7 +59,8 @@ func TestBehaviourOnCluster(t *testing.T) {
 	}
 
 	// A client of the caller's own type is not known to be a Cluster's: types then share no script calls.
-	gen = newGenerator(t, struct{ *redis.ClusterClient }{cluster.Client(t)}, serial.WithLocation(noon()), serial.WithKeyPrefix("own"))
+	gen = newGenerator(t, struct{ *redis.ClusterClient }{cluster.Client(t)}, serial.WithLocation(noon()),
+		serial.WithKeyPrefix("own"))
 	got := barrier(t, 200, func(i int) (string, error) { return gen.Next(t.Context(), fmt.Sprint("T", i%20)) })
 	for i := range 20 {
 		require.ElementsMatch(t, numbers(fmt.Sprint("T", i), today(noon()), 1, 10), every(got, 20, i))

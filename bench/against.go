@@ -53,8 +53,8 @@ func against(ctx context.Context, cfg *config, addr string) error {
 				return err
 			}
 			for _, callers := range n.counts(cfg) {
-				was, is := taken(samples, before, callers), taken(samples, after, callers)
-				writeChange(&b, n.processes, newRow(was), newRow(is), newRow(comparedWith(was, is)))
+				older, newer := taken(samples, before, callers), taken(samples, after, callers)
+				writeChange(&b, n.processes, newRow(older), newRow(newer), newRow(comparedWith(older, newer)))
 			}
 		}
 	}
@@ -75,7 +75,7 @@ func against(ctx context.Context, cfg *config, addr string) error {
 	return os.WriteFile(filepath.Join(cfg.out, "before-after.md"), []byte(text), 0o644)
 }
 
-// taken returns e's measurements with so many callers, in the order of the rounds.
+// taken returns e's measurements with that number of callers, in the order of the rounds.
 func taken(samples []*sample, e *entrant, callers int) []*sample {
 	var group []*sample
 	for _, s := range samples {
@@ -97,11 +97,11 @@ func comparedWith(old, group []*sample) []*sample {
 	return compared
 }
 
-func writeChange(b *strings.Builder, processes int, was, is, change *row) {
+func writeChange(b *strings.Builder, processes int, older, newer, change *row) {
 	fmt.Fprintf(b, "| %d × %s | %s | %s | %s | %s (%s–%s) | %s | %s | %s | %s | %s (%s–%s) |\n",
-		processes, thousands(float64(is.callers)), is.contestant.title, short(was.throughputRatio), short(is.throughputRatio),
-		short(change.throughputRatio), short(change.lowRatio), short(change.highRatio),
-		allocations(was.allocs), allocations(is.allocs), cpu(was.serverCPU), cpu(is.serverCPU),
+		processes, thousands(float64(newer.callers)), newer.contestant.title, short(older.throughputRatio),
+		short(newer.throughputRatio), short(change.throughputRatio), short(change.lowRatio), short(change.highRatio),
+		allocations(older.allocs), allocations(newer.allocs), cpu(older.serverCPU), cpu(newer.serverCPU),
 		short(change.cpuRatio), short(change.lowCPURatio), short(change.highCPURatio))
 }
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A bar is what one cell of the table has to reach.
+// A bar is the value that one cell of the table has to reach.
 type bar struct {
 	callers    int
 	contestant string
@@ -54,7 +54,7 @@ func bars() []bar {
 	}
 }
 
-// checks tells for each bar whether it is reached. Bars of what was not measured are passed over.
+// checks lists for each bar whether it was reached. It skips bars for anything that was not measured.
 func checks(rows []*row) string {
 	var b strings.Builder
 	b.WriteString("## Bars\n\n| callers | | | | bar | measured | |\n| ---: | :--- | :--- | :--- | ---: | ---: | :--- |\n")

@@ -25,7 +25,7 @@ type contestant struct {
 	far     bool // measured on the network too
 	inFleet bool // measured in a fleet too
 	drawn   bool // has a curve in the plots
-	// open returns what is measured, ready for use: no call opens a period or creates a key any more.
+	// open returns the operation to measure, ready for use: periods are open and keys exist.
 	open func(ctx context.Context, t *target) (op, error)
 }
 
@@ -36,16 +36,16 @@ type target struct {
 	addr   string
 	prefix string    // of the generators' key prefixes
 	noon   time.Time // in the generators' zone; zero is now
-	fleet  fleet     // nil if this process is to call
+	fleet  fleet     // nil if this process makes the calls
 }
 
 const (
 	baseline = "incr"
-	keys     = 1000 // of the contestants that use many
+	keys     = 1000 // for contestants that use many
 	batch    = 1000 // of NextN
 )
 
-// contestants lists all there are; the first is what the others are compared with.
+// contestants lists all contestants; the others are compared with the first.
 func contestants() []*contestant {
 	return append([]*contestant{
 		{baseline, "INCR", 1, true, true, true, openIncr},
@@ -56,11 +56,12 @@ func contestants() []*contestant {
 		{"next-deadline", "**Next**, with a deadline", 1, true, false, false, openNextDeadline},
 		{"next-1000-types", "**Next**, 1,000 types", 1, false, true, true, openNextTypes},
 		{"nextn-1000", "**NextN(1000)**", batch, true, false, false, openNextN},
-		{"snowflake", "bwmarrin/snowflake (not the same job: no date, no shared order)", 1, false, false, false, openSnowflake},
+		{"snowflake", "bwmarrin/snowflake (not the same job: no date, no shared order)", 1, false, false, false,
+			openSnowflake},
 	}, peers...)
 }
 
-// byID returns a contestant that there is.
+// byID returns an existing contestant.
 func byID(id string) *contestant {
 	all := contestants()
 	return all[slices.IndexFunc(all, func(c *contestant) bool { return c.id == id })]
@@ -82,7 +83,7 @@ func openGetIncr(ctx context.Context, t *target) (op, error) {
 		return nil, err
 	}
 	return func(ctx context.Context, _ *rand.Rand) error {
-		// Where GET finds nothing the published sequence takes a lock; here it always finds the counter.
+		// If GET finds nothing, the published sequence takes a lock; here it always finds the counter.
 		if err := t.rdb.Get(ctx, "published").Err(); err != nil {
 			return err
 		}
@@ -91,14 +92,14 @@ func openGetIncr(ctx context.Context, t *target) (op, error) {
 }
 
 func openAutopipelined(_ context.Context, t *target) (op, error) {
-	pipeline, err := t.rdb.AutoPipeline() // its blocking face: Incr returns when the answer is there
+	pipeline, err := t.rdb.AutoPipeline() // its blocking form: Incr returns when the answer has arrived
 	if err != nil {
 		return nil, err
 	}
 	return func(ctx context.Context, _ *rand.Rand) error { return pipeline.Incr(ctx, "autopipelined").Err() }, nil
 }
 
-// newGenerator returns one with a namespace of its own, in a zone where it is noon now: no day ends during the run.
+// newGenerator returns a generator with a namespace of its own, in a zone where it is noon now: no day ends during the run.
 func newGenerator(t *target, prefix string, opts ...serial.Option) (*serial.Generator, error) {
 	return generatorAt(t, prefix, 12*time.Hour, opts...)
 }
@@ -183,7 +184,7 @@ func openSnowflake(context.Context, *target) (op, error) {
 	}, nil
 }
 
-// warm has o called once, which opens the period.
+// warm calls o once, which opens the period.
 func warm(ctx context.Context, o op) (op, error) {
 	return o, o(ctx, rand.New(rand.NewPCG(0, 0)))
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A shelf is a ledger in memory: what is measured is what the library and Redis do for it, not a database.
+// A shelf is a ledger in memory: the measurement is of the library and Redis, not of a database.
 type shelf struct {
 	mu   sync.Mutex
 	last map[string]int64
@@ -29,7 +29,7 @@ func (l *shelf) Reserve(_ context.Context, r serial.Reservation) (int64, error) 
 	return after, nil
 }
 
-// costs compares Next with what protects it and Next without, on a server that has a replica.
+// costs compares Next with and without protection, on a server that has a replica.
 func costs(ctx context.Context, cfg *config, addr string) error {
 	replica, err := startServer(ctx)
 	if err != nil {
@@ -68,7 +68,8 @@ func costs(ctx context.Context, cfg *config, addr string) error {
 	}
 	rows := summarise(samples)
 	var b strings.Builder
-	b.WriteString("| callers | | numbers per second | × unprotected | p99, × unprotected |\n| ---: | :--- | ---: | ---: | ---: |\n")
+	b.WriteString("| callers | | numbers per second | × unprotected | p99, × unprotected |\n" +
+		"| ---: | :--- | ---: | ---: | ---: |\n")
 	for _, r := range slices.DeleteFunc(rows, func(r *row) bool { return r.contestant.id == baseline }) {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s |\n", thousands(float64(r.callers)), r.contestant.title,
 			thousands(r.numbersPerSecond), short(r.throughputRatio), short(r.p99Ratio))
@@ -82,10 +83,10 @@ func costs(ctx context.Context, cfg *config, addr string) error {
 
 // follow makes s a replica of the server at addr, and waits until it confirms writes.
 func (s *server) follow(ctx context.Context, addr string, master *redis.Client) error {
-	own := redis.NewClient(&redis.Options{Addr: s.addr})
-	defer func() { _ = own.Close() }()
+	replica := redis.NewClient(&redis.Options{Addr: s.addr})
+	defer func() { _ = replica.Close() }()
 	host, port, _ := strings.Cut(addr, ":")
-	if err := own.Do(ctx, "REPLICAOF", host, port).Err(); err != nil {
+	if err := replica.Do(ctx, "REPLICAOF", host, port).Err(); err != nil {
 		return err
 	}
 	for {

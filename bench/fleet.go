@@ -43,7 +43,7 @@ type worker struct {
 	answer *json.Decoder
 }
 
-// startFleet starts so many workers of program.
+// startFleet starts that many workers of program.
 func startFleet(program string, processes int, j job) (f fleet, err error) {
 	defer func() {
 		if err != nil {
@@ -82,7 +82,7 @@ func (f fleet) stop() {
 // call is meter.call in all workers at once. Percentiles are medians of the workers' own.
 func (f fleet) call(_ context.Context, e *entrant, callers int, length time.Duration,
 	begin func() error) (*tally, error) {
-	// One worker after the other: the first time they open periods, and need not wait for each other's locks.
+	// This runs one worker after the other: at first they open periods, and need not wait for each other's locks.
 	for _, w := range f {
 		if err := w.send.Encode(order{e.id, callers, length}); err != nil {
 			return nil, w.ended(err)
@@ -122,14 +122,14 @@ func (f fleet) call(_ context.Context, e *entrant, callers int, length time.Dura
 	return &sum, nil
 }
 
-// ended adds what the worker wrote before it ended.
+// ended adds the text that the worker wrote before it ended.
 func (w *worker) ended(err error) error {
 	_ = w.stdin.Close()
 	_ = w.cmd.Wait()
 	return fmt.Errorf("worker: %w: %s", err, bytes.TrimSpace(w.stderr.Bytes()))
 }
 
-// work measures what it is told to, until in ends. Whatever goes wrong ends it.
+// work carries out the orders from in until in ends. Any error ends it.
 func work(in io.Reader, out io.Writer) error {
 	orders, answers := json.NewDecoder(in), json.NewEncoder(out)
 	var j job

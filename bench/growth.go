@@ -20,7 +20,7 @@ import (
 
 const openers = 50 // callers that open periods at the same time
 
-// growth tells what a call and a type cost as types become many, and a call as the day's numbers become large.
+// growth shows how the cost of a call and of a type grows with the number of types, and that of a call with the day's numbers.
 func growth(ctx context.Context, cfg *config, addr string) error {
 	started := time.Now()
 	g := &grower{cfg: cfg, admin: newAdmin(addr)}
@@ -35,7 +35,7 @@ func growth(ctx context.Context, cfg *config, addr string) error {
 		"| types | opening a period | one caller, ×INCR | 100 callers, ×INCR | process memory | per type " +
 		"| once the period is over | Redis, per type |\n" +
 		"| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
-	// The first one is not shown: it fills the pools and caches that are no type's.
+	// The first row is not shown: it fills the pools and caches that belong to no type.
 	for i, types := range []int{openers, 1, 100, 10_000, 100_000} {
 		line, err := g.types(ctx, types)
 		if err != nil {
@@ -77,7 +77,7 @@ type grower struct {
 	meter  *meter
 }
 
-// types measures so many of them, in a period that goes on and then in one that ends.
+// types measures n types, in a period that goes on and then in one that ends.
 func (g *grower) types(ctx context.Context, n int) (string, error) {
 	names := make([]string, n)
 	for i := range names {
@@ -113,7 +113,7 @@ func (g *grower) types(ctx context.Context, n int) (string, error) {
 		return "", err
 	}
 
-	gen, next = nil, nil // their memory is not that of the ones to come
+	gen, next = nil, nil // so that their memory is not counted for the next ones
 	before := heap()
 	ends := time.Now().Add(2*opening + 3*time.Second)
 	gen, err = generatorAt(g.target, "ending", 24*time.Hour-time.Until(ends))
@@ -145,7 +145,7 @@ func (g *grower) types(ctx context.Context, n int) (string, error) {
 		thousands(float64(stored)/float64(n))), nil
 }
 
-// numbers measures a type of which so many have been used.
+// numbers measures a type of which that many numbers have been used.
 func (g *grower) numbers(ctx context.Context, used int64) (string, error) {
 	if err := g.admin.rdb.FlushAll(ctx).Err(); err != nil {
 		return "", err
@@ -205,7 +205,7 @@ func open(ctx context.Context, gen *serial.Generator, names []string) error {
 	return cmp.Or(firstError(errs), ctx.Err())
 }
 
-// heap returns what is in use once finalizers and pools, which take two collections, have let go.
+// heap returns the memory in use after finalizers and pools, which take two collections, have released theirs.
 func heap() int64 {
 	runtime.GC()
 	runtime.GC()

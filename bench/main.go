@@ -2,7 +2,7 @@
 //
 //	go run -tags peers . -out results -check
 //
-// README.md says how to read what it prints.
+// README.md says how to read its output.
 package main
 
 import (
@@ -110,7 +110,7 @@ func run(ctx context.Context, cfg *config) error {
 	return compare(ctx, cfg, server.addr)
 }
 
-// compare measures, prints and writes everything but growth.
+// compare measures, prints and writes everything except growth.
 func compare(ctx context.Context, cfg *config, addr string) error {
 	started := time.Now()
 	var samples []*sample

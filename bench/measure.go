@@ -30,7 +30,7 @@ var networks = []network{
 	{"fleet", 0, 4, 8},
 }
 
-// A sample is what one measurement gave.
+// A sample is the result of one measurement.
 type sample struct {
 	network    string
 	contestant *contestant
@@ -59,7 +59,7 @@ type entrant struct {
 	fleet fleet // nil if this process calls do itself
 }
 
-// measure has the contestants take turns.
+// measure lets the contestants take turns.
 func (n network) measure(ctx context.Context, cfg *config, addr string) ([]*sample, error) {
 	admin := newAdmin(addr)
 	defer admin.close()
@@ -71,7 +71,7 @@ func (n network) measure(ctx context.Context, cfg *config, addr string) ([]*samp
 		defer p.stop()
 		addr = p.addr()
 	}
-	rdb := redis.NewClient(&redis.Options{Addr: addr}) // defaults: as most programs have it
+	rdb := redis.NewClient(&redis.Options{Addr: addr}) // with defaults, as in most programs
 	defer func() { _ = rdb.Close() }()
 	// The second network starts anew, with the same keys.
 	if err := admin.rdb.FlushAll(ctx).Err(); err != nil {
@@ -95,7 +95,7 @@ func (n network) measure(ctx context.Context, cfg *config, addr string) ([]*samp
 	return newMeter(admin).rounds(ctx, cfg, n, n.counts(cfg), base, others)
 }
 
-// rounds measures base and the others in alternating rounds, after one that does not count: in it connections are made,
+// rounds measures base and the others in alternating rounds. The first round does not count: in it, connections are made,
 // scripts loaded and stacks grown.
 func (m *meter) rounds(ctx context.Context, cfg *config, n network, callers []int, base *entrant,
 	others []*entrant) ([]*sample, error) {
@@ -138,9 +138,9 @@ func (n network) counts(cfg *config) []int {
 	return slices.DeleteFunc(slices.Clone(cfg.callers), func(c int) bool { return c > n.callers })
 }
 
-// parts is how many rounds a round is split into. With few callers CPUs fall asleep between calls or do not, and for a
-// tenth of a second or more a call takes several times what it took before, for every contestant alike: only what is
-// measured within that time can be compared. Through a slow network that does not show, and calls are too few to split.
+// parts returns the number of parts that a round is split into. With few callers, CPUs may fall asleep between calls. Then, for a
+// tenth of a second or more, a call takes several times as long as before, for every contestant alike: only measurements within
+// that time can be compared. Through a slow network the effect does not show, and there are too few calls to split.
 func (n network) parts(callers int) int {
 	if max(n.processes, 1)*callers < 10 && n.delay == 0 {
 		return 5
@@ -148,7 +148,7 @@ func (n network) parts(callers int) int {
 	return 1
 }
 
-// enter opens the contestants that are wanted.
+// enter opens the selected contestants.
 func (n network) enter(ctx context.Context, cfg *config, t *target) (base *entrant, others []*entrant, err error) {
 	for _, c := range contestants() {
 		if c.id != baseline && (!cfg.only.MatchString(c.id) || n.delay > 0 && !c.far || n.processes > 0 && !c.inFleet) {
@@ -169,9 +169,9 @@ func (n network) enter(ctx context.Context, cfg *config, t *target) (base *entra
 	return base, others, nil
 }
 
-// lineup is the order of a round: an INCR, two others, an INCR, the next two and so on, so that each has an INCR next
-// to it. Every second round runs backwards, so that what came after its INCR comes before it; the next but one begins
-// with another contestant.
+// lineup returns the order of a round: an INCR, two others, an INCR, the next two and so on, so that each has an INCR next
+// to it. Every second round runs backwards, so that a contestant that came after its INCR comes before it; the next but one
+// begins with another contestant.
 func lineup(base *entrant, others []*entrant, round int) []*entrant {
 	if len(others) == 0 {
 		return []*entrant{base}
@@ -216,7 +216,7 @@ func newMeter(a *admin) *meter {
 	return &meter{a, make([]time.Duration, 1<<20)}
 }
 
-// measure has so many callers, of each process, call e again and again for the length of time.
+// measure makes that many callers of each process call e again and again for the length of time.
 func (m *meter) measure(ctx context.Context, e *entrant, callers int, length time.Duration) (*sample, error) {
 	call := m.call
 	if e.fleet != nil {
@@ -243,15 +243,15 @@ func (m *meter) measure(ctx context.Context, e *entrant, callers int, length tim
 	}, nil
 }
 
-// A tally is what the callers of one process did, or of several.
+// A tally sums up the calls of one process or of several.
 type tally struct {
 	Calls      int
-	Start, End time.Time // with the calls that were under way when the time was over: they are counted too
+	Start, End time.Time // including the calls that were under way when the time was over
 	P50, P99   time.Duration
 	Allocs     uint64
 }
 
-// call has so many callers of this process call e. They start when begin, called once all is ready, has returned.
+// call makes that many callers of this process call e. They start when begin, which is called once all is ready, has returned.
 func (m *meter) call(ctx context.Context, e *entrant, callers int, length time.Duration,
 	begin func() error) (*tally, error) {
 	var (
@@ -272,7 +272,7 @@ func (m *meter) call(ctx context.Context, e *entrant, callers int, length time.D
 			ready.Done()
 			<-gate
 			n := 0
-			// One look at the clock per call: where a call ends the next one begins.
+			// The clock is read once per call: the end of a call is the beginning of the next.
 			for last := time.Since(t.Start); last < length && errs[i] == nil; n++ {
 				errs[i] = e.do(ctx, rnd)
 				now := time.Since(t.Start)

@@ -114,7 +114,7 @@ func legendText(c *contestant) string {
 	return title
 }
 
-// ticks are those of a logarithmic axis, labelled as people write such numbers.
+// ticks are the ticks of a logarithmic axis, labelled as people write such numbers.
 type ticks struct {
 	label    func(float64) string
 	labelled string // the digits 1 to 9 that, with zeros after them, get a label

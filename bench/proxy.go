@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// A proxy forwards TCP connections and delays every byte by the same time in each direction, as a network does: what is
-// under way does not hold up what follows, so that the delay limits no throughput.
+// A proxy forwards TCP connections and delays every byte by the same time in each direction, as a network does: bytes
+// under way do not hold up those that follow, so the delay does not limit throughput.
 type proxy struct {
 	listener net.Listener
 	target   string
 	delay    time.Duration
 }
 
-// A chunk is what one read returned.
+// A chunk is the result of one read.
 type chunk struct {
 	due  time.Time
 	n    int

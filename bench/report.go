@@ -40,7 +40,7 @@ func tables(rows []*row) string {
 	return b.String()
 }
 
-// rounds is the least number of measurements in a network's rows; INCR has several in each round.
+// rounds returns the least number of measurements in a network's rows; INCR has several in each round.
 func rounds(rows []*row, network string) int {
 	least := math.MaxInt
 	for _, r := range rows {
@@ -85,7 +85,7 @@ func writeCSV(path string, samples []*sample) (err error) {
 
 func integer[T ~int64](v T) string { return strconv.FormatInt(int64(v), 10) }
 
-// short has three digits or so, as many as the rounds agree on.
+// short prints about three digits, as many as the rounds agree on.
 func short(v float64) string {
 	switch {
 	case v < 0.1:

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// A row is what the rounds of one contestant at one number of callers amount to: medians throughout. The ratios are
-// medians of the rounds' own ratios, each to the INCR next to it, and not ratios of medians.
+// A row sums up the rounds of one contestant at one number of callers, by medians. The ratios are medians of the rounds' own
+// ratios, each to the INCR next to it, and not ratios of medians.
 type row struct {
 	network    string
 	contestant *contestant
@@ -61,7 +61,7 @@ func summarise(samples []*sample) []*row {
 }
 
 func newRow(group []*sample) *row {
-	of := func(value func(s *sample) float64) float64 { return quantile(group, 0.5, value) }
+	median := func(value func(s *sample) float64) float64 { return quantile(group, 0.5, value) }
 	ratio := func(q float64, value func(s *sample) float64) float64 {
 		return quantile(group, q, func(s *sample) float64 {
 			if s.base == nil {
@@ -79,12 +79,12 @@ func newRow(group []*sample) *row {
 		callers:    group[0].callers,
 		rounds:     len(group),
 
-		numbersPerSecond: of(throughput),
-		callsPerSecond:   of(throughput) / float64(group[0].contestant.numbers),
-		p50:              of(p50),
-		p99:              of(p99),
-		allocs:           of(func(s *sample) float64 { return float64(s.allocs) / float64(s.calls) }),
-		serverCPU:        of(serverCPU),
+		numbersPerSecond: median(throughput),
+		callsPerSecond:   median(throughput) / float64(group[0].contestant.numbers),
+		p50:              median(p50),
+		p99:              median(p99),
+		allocs:           median(func(s *sample) float64 { return float64(s.allocs) / float64(s.calls) }),
+		serverCPU:        median(serverCPU),
 
 		throughputRatio: ratio(0.5, throughput),
 		lowRatio:        ratio(0.25, throughput),

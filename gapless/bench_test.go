@@ -60,7 +60,8 @@ func against(b *testing.B, d *database, callers, types int) {
 	}
 	execSQL(b, db, "CREATE TABLE documents (number varchar(100) NOT NULL)")
 	execSQL(b, db, "CREATE TABLE minimum (type varchar(100) NOT NULL PRIMARY KEY, last bigint NOT NULL)")
-	opts := []serial.Option{serial.WithTemplate("{type}{date:yyyyMMdd}{seq:12}"), serial.WithKeyPrefix(fmt.Sprint("p", time.Now().UnixNano()))}
+	opts := []serial.Option{serial.WithTemplate("{type}{date:yyyyMMdd}{seq:12}"),
+		serial.WithKeyPrefix(fmt.Sprint("p", time.Now().UnixNano()))}
 	g := d.generator(b, db, opts...)
 	typ := func(i int) string { return fmt.Sprintf("T%02d", i%types) }
 	for i := range types {

@@ -16,7 +16,8 @@ func perWeek() []serial.Option {
 }
 
 func perYear(from time.Month) []serial.Option {
-	return []serial.Option{serial.WithPeriod(serial.PerYear), serial.WithYearStart(from, 1), serial.WithTemplate("{type}{date:FFFF}{seq:4}")}
+	return []serial.Option{serial.WithPeriod(serial.PerYear), serial.WithYearStart(from, 1),
+		serial.WithTemplate("{type}{date:FFFF}{seq:4}")}
 }
 
 // requireConflict checks that g can do nothing with a series, in any period, and that the message has want.
@@ -29,7 +30,8 @@ func requireConflict(t *testing.T, g *gapless.Generator, tx *sql.Tx, typ, want s
 		_, err = g.NextOn(t.Context(), tx, typ, date(t, day))
 		require.ErrorIs(t, err, serial.ErrConflict)
 		require.ErrorContains(t, err, want)
-		require.ErrorContains(t, err, "begins under another type, or another key prefix together with another literal")
+		require.ErrorContains(t, err,
+			"to count in another way, use another type, or another key prefix together with another literal in the template")
 		err = g.Raise(t.Context(), tx, typ, date(t, day), 5)
 		require.ErrorIs(t, err, serial.ErrConflict)
 		require.ErrorContains(t, err, want)
@@ -62,7 +64,8 @@ func TestOneCalendar(t *testing.T) {
 		commits(t, db, func(tx *sql.Tx) {
 			requireConflict(t, weeks, tx, "D", "numbers of D count by days, and this scheme's by weeks;")
 			requireConflict(t, days, tx, "W", "numbers of W count by weeks, and this scheme's by days;")
-			requireConflict(t, july, tx, "A", "numbers of A count by years from April 1, and this scheme's by years from July 1;")
+			requireConflict(t, july, tx, "A",
+				"numbers of A count by years from April 1, and this scheme's by years from July 1;")
 			takes(days, tx, "D", 3)
 			takes(april, tx, "A", 2)
 			takes(weeks, tx, "W", 8)

@@ -221,7 +221,8 @@ func TestFates(t *testing.T) {
 			}
 		}
 		count := d.requireGapless(t, admin, g, s)
-		t.Logf("%d transactions ended well and %d did not; %d documents, looked at %d times", committed, failed, count, checks)
+		t.Logf("%d transactions ended well and %d did not; %d documents, looked at %d times", committed, failed,
+			count, checks)
 		require.Greater(t, count, goroutines*rounds/3)
 	})
 }
@@ -296,11 +297,13 @@ func TestPeriodEnds(t *testing.T) {
 			var before serial.Number
 			var end time.Time
 			for attempt := 0; ; attempt++ {
-				opts := []serial.Option{serial.WithPeriod(serial.PerSecond), serial.WithTemplate("S{type}{date:yyyyMMddHHmmss}-{seq:4}")}
+				opts := []serial.Option{serial.WithPeriod(serial.PerSecond),
+					serial.WithTemplate("S{type}{date:yyyyMMddHHmmss}-{seq:4}")}
 				if day {
 					// A zone in which the day ends in two or three seconds.
 					left := 24*3600 - int(d.clock(t, admin).Unix()%(24*3600)) - 3
-					opts = []serial.Option{serial.WithLocation(time.FixedZone("", left)), serial.WithTemplate("{type}{date:yyyyMMdd}-{seq:4}")}
+					opts = []serial.Option{serial.WithLocation(time.FixedZone("", left)),
+						serial.WithTemplate("{type}{date:yyyyMMdd}-{seq:4}")}
 				}
 				opts = append(opts, serial.WithKeyPrefix(fmt.Sprintf("%v-%d", day, attempt)))
 				s, g = scheme(t, opts...), d.generator(t, admin, opts...)

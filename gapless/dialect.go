@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A Dialect is the kind of database that has the table.
+// A Dialect is the kind of database that holds the table.
 type Dialect int
 
 const (
@@ -21,29 +21,29 @@ const (
 	SQLite                        // 3.35 or later
 )
 
-// statements are a dialect's. In them, {table} stands for the quoted table, {name} for its name, and {now} for the clock, as a
-// reading.
+// statements are those of a dialect. In them, {table} stands for the quoted table, {name} for its name, and {now} for a reading
+// of the clock.
 type statements struct {
 	schema string
 	quote  string // quotation mark around an identifier
 	now    string
 
 	// update adds to a row of this mark, which is the usual case, for less than an upsert costs. It takes n, series, period, mark,
-	// above and returns last and now, or nothing where an upsert is needed. It is empty in MySQL, where all who update a missing
-	// row lock the gap, and then none of them can fill it.
+	// above and returns last and now, or nothing where an upsert is needed. It is empty in MySQL, where everyone who updates a
+	// missing row locks the gap, and then nobody can fill it.
 	update string
 
 	// upsert takes series, period, mark, above+n, mark, n, above+n. Since max(last, above)+n = max(last+n, above+n), this is all
-	// it needs. A row of which nothing is taken has no mark yet. It is empty if read does its work too. In MySQL, it takes checked
-	// before the second mark: 1 if it is known that there is a transaction, else 0. With 0 it does nothing outside a transaction, and
-	// nothing at all where the server cannot tell.
+	// it needs. A row from which nothing was taken has no mark yet. upsert is empty if read does its work too. In MySQL, it takes
+	// checked before the second mark: 1 if it is known that there is a transaction, else 0. With 0 it does nothing outside a
+	// transaction, and nothing at all if the server cannot tell.
 	upsert string
 
 	// read returns last, previous, mark and now. It takes the arguments of upsert or, after an upsert, series, period, checked,
-	// and returns nothing where that did nothing.
+	// and returns nothing if upsert did nothing.
 	read string
 
-	// gate takes series, period. It returns the mark of the series' gate or, where that was deleted, of another period from which
+	// gate takes series, period. It returns the mark of the series' gate or, if that was deleted, of another period from which
 	// numbers were taken. At PostgreSQL's SERIALIZABLE it is gateUnread.
 	gate string
 
@@ -54,13 +54,13 @@ type statements struct {
 	undo   string // takes series, period
 	tells  string // returns whether the server can tell that it is outside a transaction; empty except in MySQL
 	ask    string // returns now
-	exists string // returns whether there is the table, wherever it is found; empty where schema looks in the same place
+	exists string // returns whether the table exists in any schema; empty if schema looks in the same places
 	probe  string // fails if the table lacks a column
-	flaw   string // returns why the table is unfit, "-" if it isn't; empty where nothing can be wrong
+	flaw   string // returns why the table is unfit, or "-" if it is fit; empty if nothing can be wrong
 }
 
 const (
-	// Those who waited for the row's lock judge the row as it is then.
+	// After waiting for the row's lock, a transaction sees the row as it is then.
 	update = "UPDATE {table} SET previous = last, last = last + ? " +
 		"WHERE series = ? AND period = ? AND mark = ? AND last > 0 AND last >= ? RETURNING last, {now}"
 	undo = "UPDATE {table} SET last = previous WHERE series = ? AND period = ?"
@@ -74,7 +74,7 @@ const (
 	probe = "SELECT series, period, mark, previous, last FROM {table} WHERE 1 = 0"
 )
 
-// inTransaction takes checked. To MySQL, which has no such variable, what only MariaDB runs is a comment.
+// inTransaction takes checked. MySQL, which has no such variable, reads MariaDB's part as a comment.
 const inTransaction = "(? = 1 /*M! OR @@in_transaction = 1 */)"
 
 var dialects = map[Dialect]statements{
@@ -95,7 +95,8 @@ var dialects = map[Dialect]statements{
 		read: `INSERT INTO {table} AS c (series, period, mark, previous, last)
 			VALUES (?::bytea, ?::bytea, ?::bytea, 0, ?::bigint)
 			ON CONFLICT (series, period) DO UPDATE
-			SET mark = CASE c.last WHEN 0 THEN ?::bytea ELSE c.mark END, previous = c.last, last = GREATEST(c.last + ?::bigint, ?::bigint)
+			SET mark = CASE c.last WHEN 0 THEN ?::bytea ELSE c.mark END, previous = c.last,
+				last = GREATEST(c.last + ?::bigint, ?::bigint)
 			RETURNING c.last, c.previous, c.mark, {now}`,
 		// IF NOT EXISTS looks into the first schema of search_path only, and would hide the table of a later one.
 		exists: `SELECT to_regclass('{table}') IS NOT NULL`,
@@ -112,11 +113,12 @@ var dialects = map[Dialect]statements{
 	PRIMARY KEY (series, period)
 ) ENGINE = InnoDB`,
 		quote: "`",
-		// It is the start of its statement, hence of one that follows the wait for the row's lock.
+		// This is the start of the statement, which follows the wait for the row's lock.
 		now: "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))",
 		// Assignments are made from left to right: last is the old one until it is set. LAST_INSERT_ID stays as it is, since the
 		// table has no AUTO_INCREMENT.
-		upsert: `INSERT INTO {table} (series, period, mark, previous, last) SELECT ?, ?, ?, 0, ? FROM DUAL WHERE ` + inTransaction + `
+		upsert: `INSERT INTO {table} (series, period, mark, previous, last) SELECT ?, ?, ?, 0, ? FROM DUAL WHERE ` +
+			inTransaction + `
 			ON DUPLICATE KEY UPDATE mark = IF(last = 0, ?, mark), previous = last, last = GREATEST(last + ?, ?)`,
 		// Without FOR UPDATE, REPEATABLE READ would show the row as it was when the transaction began to read.
 		read: `SELECT last, previous, mark, {now} FROM {table} WHERE series = ? AND period = ?
@@ -144,7 +146,7 @@ var dialects = map[Dialect]statements{
 	},
 }
 
-// A reading is what the database's clock says: Unix microseconds or, in SQLite, which counts milliseconds, a Julian day.
+// A reading is the time by the database's clock: Unix microseconds or, in SQLite, which counts milliseconds, a Julian day.
 type reading struct{ time.Time }
 
 // Scan takes a column that {now} filled.
@@ -155,7 +157,7 @@ func (r *reading) Scan(column any) error {
 		r.Time = time.UnixMilli(int64(math.Round(now*86_400_000)) - epoch)
 	case int64:
 		r.Time = time.UnixMicro(now)
-	case []byte: // some drivers of MySQL pass on what the server wrote
+	case []byte: // some drivers of MySQL pass on the server's text
 		micros, err := strconv.ParseInt(string(now), 10, 64)
 		if err != nil {
 			return err
@@ -185,8 +187,8 @@ func (d Dialect) forTable(name string) (s statements, err error) {
 			"'::bytea WHERE current_setting('transaction_isolation') = 'serializable'"
 	}
 	replace := strings.NewReplacer("{table}", s.quote+name+s.quote, "{name}", name, "{now}", s.now)
-	for _, query := range []*string{&s.schema, &s.update, &s.upsert, &s.read, &s.undo, &s.gate, &s.last, &s.ask, &s.exists, &s.probe,
-		&s.flaw} {
+	for _, query := range []*string{&s.schema, &s.update, &s.upsert, &s.read, &s.undo, &s.gate, &s.last, &s.ask, &s.exists,
+		&s.probe, &s.flaw} {
 		*query = replace.Replace(*query)
 		for i := 1; d == PostgreSQL && strings.Contains(*query, "?"); i++ {
 			*query = strings.Replace(*query, "?", "$"+strconv.Itoa(i), 1)
@@ -195,8 +197,8 @@ func (d Dialect) forTable(name string) (s statements, err error) {
 	return s, nil
 }
 
-// bind returns a statement and its arguments, each a []byte or an int64, as they are sent. Drivers of MySQL prepare a statement
-// that has arguments, which takes another round trip. So there they become literals, of a kind that needs no escaping.
+// bind returns a statement and its arguments as they are sent. Each argument is a []byte or an int64. Drivers of MySQL prepare a
+// statement that has arguments, which takes another round trip. So for MySQL they become literals that need no escaping.
 func (d Dialect) bind(query string, args ...any) (string, []any) {
 	if d != MySQL {
 		return query, args
@@ -221,7 +223,7 @@ var postgresAgain = []string{"23505", "42P07", "42710"}
 // mysqlAgain is a deadlock and a wait for a lock that took too long. Drivers share no type for errors, but all print the number.
 var mysqlAgain = regexp.MustCompile(`(?i)\berror (1213|1205)\b`)
 
-// noSavepoint is MySQL's error for a savepoint that is not there.
+// noSavepoint is MySQL's error for a savepoint that does not exist.
 var noSavepoint = regexp.MustCompile(`(?i)\berror 1305\b`)
 
 // again reports whether creating the table once more may help.

@@ -20,7 +20,7 @@
 //		return err
 //	}
 //	defer func() { _ = tx.Rollback() }()
-//	// Everything else that the transaction does comes first: from here to Commit, others who want an INV wait.
+//	// Everything else that the transaction does comes first: from here until Commit, others who want an INV wait.
 //	number, err := numbers.Next(ctx, tx, "INV") // INV-2026-000001
 //	if err != nil {
 //		return err
@@ -45,7 +45,7 @@
 // scheme per type at a time:
 //
 //   - A series, which is a key prefix and a type, keeps its period and year start, its [serial.Scheme.Calendar], as long as any of
-//     its rows lives. A scheme with another one is refused with [serial.ErrConflict] in every period. To count in another way, begin
+//     its rows exists. A scheme with another calendar gets [serial.ErrConflict] in every period. To count in another way, begin
 //     another series: another type, or another key prefix together with another literal in the template.
 //   - A period keeps the order of fields, the alphabet, the check digit and the key. A scheme with others gets
 //     [serial.ErrConflict] in that period.
@@ -58,28 +58,28 @@
 //
 // Transactions that take numbers of the same type and period run one after another, from taking the number to the commit. So
 // take the number last, keep the rest short, and wait for nobody in between. If a transaction takes numbers of several types,
-// take them in one order everywhere, such as by name, or two transactions wait for each other until the database ends one as
-// a deadlock. Different types and periods do not wait for each other, with three exceptions: SQLite has one writer at a time;
+// take them in the same order everywhere, such as by name. Otherwise two transactions may wait for each other, until the
+// database ends one of them as a deadlock. Different types and periods do not wait for each other, with three exceptions: SQLite has one writer at a time;
 // on MySQL, a new type or period may wait after another one's first transaction has rolled back; and until the first transaction of a
-// new type has ended, those who want the first number of another period of that type wait for it.
+// new type has ended, callers who want the first number of another period of that type wait for it.
 //
 // How long a caller waits is bounded by its context and by the database's own limits: lock_timeout in PostgreSQL,
 // innodb_lock_wait_timeout in MySQL. On SQLite only PRAGMA busy_timeout counts.
 //
 // # When a transaction has ended
 //
-// A number is not taken outside a transaction, where it would be a gap if the document failed. Some databases end a transaction
+// Outside a transaction no number is taken, since it would be a gap if the document failed. Some databases end a transaction
 // unasked: MySQL and MariaDB at a deadlock, and before a statement such as CREATE TABLE; SQLite when a write is interrupted, or fails
 // with OR ROLLBACK. If the program goes on with the transaction, [Generator.Next] and [Generator.Raise] return an error, and take
 // nothing. On SQLite this costs a statement that does nothing; on MySQL, two (SAVEPOINT and RELEASE SAVEPOINT), before the lock is
 // taken; on MariaDB, none. PostgreSQL does not end transactions unasked: there, a COMMIT or ROLLBACK that the program sends as the
-// text of a statement is not noticed, so always call Commit and Rollback.
+// text of a statement goes unnoticed, so always call Commit and Rollback.
 //
 // # What the database must be
 //
 // Use READ COMMITTED. At REPEATABLE READ and above, PostgreSQL gives the SQLSTATE 40001 if others have committed a number since
 // the transaction's first statement; it then has to be repeated. MySQL and MariaDB work at REPEATABLE READ, their default, and at
-// READ COMMITTED. Where the first transaction of a period rolls back while others wait for it, they may get a deadlock, the error
+// READ COMMITTED. If the first transaction of a period rolls back while others wait for it, they may get a deadlock, the error
 // 1213, and have to be repeated. MariaDB with innodb_snapshot_isolation, its default since 11.6.2, needs READ COMMITTED, or gives
 // the error 1020.
 //
@@ -106,24 +106,24 @@ import (
 const (
 	defaultTable = "serial_gapless"
 	most         = 100_000 // numbers at once
-	// patience is how many periods Next tries. The second is usual at midnight. Only where a period is shorter than the wait for
-	// others will it take more.
+	// patience is the number of periods that Next tries. A second one is usual at midnight. More are needed only if a period is
+	// shorter than the wait for others.
 	patience = 20
 )
 
-// A Tx is a transaction of the caller, who commits it or rolls it back. These are some:
+// A Tx is a transaction of the caller, who commits it or rolls it back. Examples are:
 //
-//   - [*sql.Tx], whatever the driver; pgx is used through its package stdlib, and its own pgx.Tx is none
+//   - [*sql.Tx], whatever the driver; pgx is used through its package stdlib, and its own pgx.Tx is not a Tx
 //   - sqlx's *sqlx.Tx
 //   - GORM's tx.Statement.ConnPool.(gapless.Tx), with the tx that its method Transaction passes to a function
 //   - bun's tx.Tx, which its bun.Tx embeds; bun.Tx itself is refused on PostgreSQL, because it drops the arguments of statements
 //
-// A [*sql.DB] or [*sql.Conn] is none, and does not compile: without a transaction there is no promise. Commit and Rollback are
-// never called.
+// A [*sql.DB] or [*sql.Conn] is not a Tx, and does not compile: without a transaction nothing is guaranteed. This package never
+// calls Commit and Rollback.
 //
 // A Tx is for one goroutine at a time. If a second one takes a number while a call is taking one in the same Tx, it gets an error,
-// and nothing was taken for it. That is noticed by comparing Tx values: two wrappers of one transaction are not, and on MySQL both
-// callers may then get the same number.
+// and nothing was taken for it. Calls are recognised by comparing Tx values: two wrappers of one transaction differ, and on MySQL
+// both callers may then get the same number.
 type Tx interface {
 	Querier
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
@@ -131,7 +131,7 @@ type Tx interface {
 	Rollback() error
 }
 
-// A Querier can ask a question: a transaction, a [*sql.DB] or a [*sql.Conn].
+// A Querier can run a query: a transaction, a [*sql.DB] or a [*sql.Conn].
 type Querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
@@ -149,9 +149,9 @@ type Generator struct {
 	savepoints atomic.Bool          // the server is MySQL, which cannot tell otherwise that it is outside a transaction
 }
 
-// A span is a time in which the same date is printed, of one period.
+// A span is a time within one period in which the same date is printed.
 type span struct {
-	number   serial.Number // of that date, with a type and a sequence of no meaning
+	number   serial.Number // of that date; its type and sequence mean nothing
 	label    string        // of the period
 	from, to int64         // Unix seconds
 	whole    bool          // it is the whole period
@@ -160,9 +160,10 @@ type span struct {
 // contains reports whether t is in s.
 func (s *span) contains(t time.Time) bool { return s.from <= t.Unix() && t.Unix() < s.to }
 
-// A clock is what the database's clock said, and when: nil before it was ever read. What it says now follows from the time that
-// has passed, whatever happens to this host's wall clock, and is late by the answer's way here. So it is never ahead, and nobody
-// begins a period early: who does keeps the next period's row locked while it waits for this one's, which can be a deadlock.
+// A clock is a reading of the database's clock, and when it was taken; nil before the first. The time now follows from the time
+// that has passed since, whatever happens to this host's wall clock, and is late by the time the answer took to arrive. So it is
+// never ahead, and nobody begins a period early: whoever did would keep the next period's row locked while waiting for the row of
+// this one, which can be a deadlock.
 type clock struct{ said, read time.Time }
 
 func (c *clock) now() time.Time { return c.said.Add(time.Since(c.read)) }
@@ -176,8 +177,8 @@ type optionFunc func(*config)
 
 func (f optionFunc) apply(c *config) { f(c) }
 
-// WithTable names the table, exactly as it is written, case included. A name has 1 to 63 ASCII letters, digits and _, and no
-// digit first. PostgreSQL's search_path or MySQL's current database says where it is. All processes that issue numbers of a
+// WithTable names the table, exactly as it is written, case included. A name has 1 to 63 ASCII letters, digits and _, and does not
+// begin with a digit. PostgreSQL's search_path or MySQL's current database says where it is. All processes that issue numbers of a
 // type must use the same table.
 //
 // Default serial_gapless.
@@ -219,13 +220,13 @@ func (g *Generator) Scheme() *serial.Scheme { return g.scheme }
 //
 // Errors: [serial.ErrInvalidType]; [serial.ErrExhausted] if the period has no number left; [serial.ErrConflict] if the type's
 // numbers count by another period or year start, or if those of this period were taken by a scheme that prints sequences in another
-// way; an error for a date that is not in 1970 to 9999 or that the template cannot print; one for a tx that is nil, in which another
-// call is taking a number, or which [Tx] says is refused. After these, nothing was taken and tx can go on. If the database has ended
+// way; an error for a date that is not in 1970 to 9999 or that the template cannot print; an error for a tx that is nil, that [Tx] says
+// is refused, or in which another call is taking a number. After these, nothing was taken and tx can go on. If the database has ended
 // the transaction, that is an error, and nothing was taken: roll back and repeat. If 20 periods end, one after another, while it
 // waits for others, that is an error too: roll back and repeat. Every other error wraps the driver's, and also matches the error
 // of ctx if that has ended. Then tx must be rolled back: a number may have been taken, and would be a gap.
 func (g *Generator) Next(ctx context.Context, tx Tx, typ string) (serial.Number, error) {
-	return one(g.next(ctx, tx, typ, nil, 1))
+	return single(g.next(ctx, tx, typ, nil, 1))
 }
 
 // NextN takes n consecutive numbers, 1 to 100,000, like [Generator.Next]: all of them or none. Errors are those of Next, and
@@ -235,17 +236,18 @@ func (g *Generator) NextN(ctx context.Context, tx Tx, typ string, n int) ([]seri
 }
 
 // NextOn takes the next number of the period that date lies in, whatever the database's clock says: for documents that are
-// dated back or ahead. The number prints date in the scheme's time zone. Any date from 1970 to 9999, in that zone, that the
-// template can print will do, with [serial.Never] before 31 December 9999 in UTC; no period is ever closed. Errors are those of [Generator.Next].
+// dated back or ahead. The number prints date in the scheme's time zone. In that zone, date may be any from 1970 to 9999 that the
+// template can print; with [serial.Never], it must be before 31 December 9999 in UTC. No period is ever closed. Errors are those of
+// [Generator.Next].
 func (g *Generator) NextOn(ctx context.Context, tx Tx, typ string, date time.Time) (serial.Number, error) {
-	return one(g.next(ctx, tx, typ, &date, 1))
+	return single(g.next(ctx, tx, typ, &date, 1))
 }
 
 // Last returns the last number taken of a type, in the period that at lies in: Seq is 0 if none was. It takes nothing and waits
-// for nobody, except on MySQL in a transaction at SERIALIZABLE. Asked of a transaction, it sees what that has taken and otherwise
-// what its snapshot shows; asked of a pool, what was committed: on MySQL it begins a transaction of its own, lest autocommit=0
-// has left an old snapshot. A [*sql.Conn] with autocommit=0 is in a transaction. Where the template prints more of the date than the
-// period, what was printed is not known: Date is then zero, and String returns "".
+// for nobody, except on MySQL in a transaction at SERIALIZABLE. In a transaction, Last sees the numbers taken there and otherwise
+// the snapshot. In a pool, it sees what was committed: on MySQL it begins a transaction of its own, since autocommit=0 may have left
+// an old snapshot. A [*sql.Conn] with autocommit=0 is in a transaction. If the template prints more of the date than the period,
+// the printed date is not known: Date is then zero, and String returns "".
 //
 // Errors: [serial.ErrInvalidType]; [serial.ErrConflict] if the type's numbers count by another period or year start, or if those of
 // the period were taken by a scheme that prints sequences in another way; an error for a date that is not in 1970 to 9999 or that the
@@ -264,7 +266,7 @@ func (g *Generator) Last(ctx context.Context, q Querier, typ string, at time.Tim
 	}
 	what := "the last number of " + typ
 	if db, ok := q.(pool); ok && g.dialect == MySQL {
-		// Where autocommit is off, a connection of the pool may be in a transaction whose snapshot is old.
+		// If autocommit is off, a connection of the pool may be in a transaction whose snapshot is old.
 		tx, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 		if err != nil {
 			return serial.Number{}, g.failed(ctx, what, err)
@@ -322,7 +324,7 @@ func (g *Generator) Raise(ctx context.Context, tx Tx, typ string, at time.Time, 
 		return err
 	}
 	defer leave()
-	// Taking no numbers after seq is to raise to seq.
+	// To take no numbers after seq means to raise to seq.
 	c, err := g.take(ctx, tx, typ, series, s.label, seq, 0)
 	if err == nil && c.mark != g.mark {
 		if err = g.undo(ctx, tx, series, s.label); err == nil {
@@ -335,14 +337,14 @@ func (g *Generator) Raise(ctx context.Context, tx Tx, typ string, at time.Time, 
 	return nil
 }
 
-// errEnded tells of a transaction that the caller has not ended.
-var errEnded = errors.New("the database has ended the transaction, as for a deadlock, a statement that creates or changes a table, or a " +
-	"write that failed or was interrupted; nothing was taken: roll back and begin again")
+// errEnded reports a transaction that ended, but not by the caller.
+var errEnded = errors.New("the database has ended the transaction, as for a deadlock, a statement that creates or " +
+	"changes a table, or a write that failed or was interrupted; nothing was taken: roll back and begin again")
 
-// busy has each Tx in which a number is being taken.
+// busy holds each Tx in which a number is being taken.
 var busy sync.Map
 
-// enter keeps others from tx until leave is called.
+// enter keeps other calls out of tx until leave is called.
 func (g *Generator) enter(tx Tx) (leave func(), err error) {
 	if err := g.check(tx, "transaction"); err != nil {
 		return nil, err
@@ -351,14 +353,14 @@ func (g *Generator) enter(tx Tx) (leave func(), err error) {
 		return func() {}, nil
 	}
 	if _, taken := busy.LoadOrStore(tx, nil); taken {
-		return nil, errors.New("gapless: another call is taking a number in this transaction, and this one has taken nothing: " +
-			"a Tx is for one goroutine at a time")
+		return nil, errors.New("gapless: another call is taking a number in this transaction, and this one has taken " +
+			"nothing: a Tx is for one goroutine at a time")
 	}
 	return func() { busy.Delete(tx) }, nil
 }
 
-// one is the only number of a batch of one.
-func one(numbers []serial.Number, err error) (serial.Number, error) {
+// single returns the only number of a batch of one.
+func single(numbers []serial.Number, err error) (serial.Number, error) {
 	if err != nil {
 		return serial.Number{}, err
 	}
@@ -392,8 +394,8 @@ func (g *Generator) next(ctx context.Context, tx Tx, typ string, date *time.Time
 		}
 		taken := s.label
 		if date == nil && !s.contains(c.now) {
-			// Only now is it known when the number was taken. If that was in the period that was tried, it is good, whatever
-			// else is printed of the date.
+			// Only now is it known when the number was taken. If that was in the period that was tried, the number is good,
+			// even if the printed date says more.
 			s, err = g.spanAt(typ, c.now)
 		}
 		if err == nil && s.label == taken {
@@ -401,8 +403,8 @@ func (g *Generator) next(ctx context.Context, tx Tx, typ string, date *time.Time
 			case c.mark != g.mark:
 				err = g.conflict(typ, s.label, c.mark)
 			case c.last > last:
-				err = fmt.Errorf("gapless: %w: %d more after sequence %d of %s in period %s: allowed are %d to %d", serial.ErrExhausted,
-					n, max(c.previous, first-1), typ, s.label, first, last)
+				err = fmt.Errorf("gapless: %w: %d more after sequence %d of %s in period %s: allowed are %d to %d",
+					serial.ErrExhausted, n, max(c.previous, first-1), typ, s.label, first, last)
 			default:
 				return batch(s.number, typ, c.last, n), nil
 			}
@@ -414,11 +416,12 @@ func (g *Generator) next(ctx context.Context, tx Tx, typ string, date *time.Time
 			return nil, err
 		}
 	}
-	return nil, fmt.Errorf("gapless: %s: %d periods ended, one after another, while the transaction waited for others: repeat it",
+	return nil, fmt.Errorf("gapless: %s: %d periods ended, one after another, while the transaction waited for others: "+
+		"repeat it",
 		what, patience)
 }
 
-// begin is spanAt for date or, if that is nil, for what the database's clock says by now.
+// begin is spanAt for date or, if that is nil, for the time now by the database's clock.
 func (g *Generator) begin(ctx context.Context, tx Tx, typ string, date *time.Time, what string) (*span, error) {
 	if date != nil {
 		return g.spanAt(typ, *date)
@@ -441,8 +444,8 @@ const (
 	datedEnd = 253_402_300_800 - 4*24*3600
 )
 
-// spanAt returns a span that contains an instant, in which a number of typ can be printed, or an error if there is none. It is cut
-// off at dated and datedEnd, unless at lies beyond.
+// spanAt returns a span that contains at and in which a number of typ can be printed, or an error if there is none. The span is
+// cut off at dated and datedEnd, unless at lies beyond.
 func (g *Generator) spanAt(typ string, at time.Time) (*span, error) {
 	if s := g.span.Load(); s != nil && s.contains(at) {
 		return s, nil
@@ -462,7 +465,7 @@ func (g *Generator) spanAt(typ string, at time.Time) (*span, error) {
 	return s, nil
 }
 
-// batch is n numbers of a type that end with sequence last, and are otherwise like number.
+// batch returns n numbers of a type that end with sequence last, and are otherwise like number.
 func batch(number serial.Number, typ string, last int64, n int) []serial.Number {
 	number.Type = strings.Clone(typ)
 	numbers := make([]serial.Number, n)
@@ -473,19 +476,22 @@ func batch(number serial.Number, typ string, last int64, n int) []serial.Number 
 	return numbers
 }
 
-// conflict tells which of its settings a scheme must not have, by the mark of the row or the gate that another one has written.
+// conflict returns the error for a row or a gate with the mark of another scheme. It names the settings that differ.
 func (g *Generator) conflict(typ, label, mark string) error {
 	if calendar, _, _ := strings.Cut(mark, markJoint); calendar != g.scheme.Calendar() {
-		return fmt.Errorf("gapless: %w: numbers of %s count by %s, and this scheme's by %s; a series keeps its period and year start: one "+
-			"that counts in another way begins under another type, or another key prefix together with another literal in the template",
+		return fmt.Errorf("gapless: %w: numbers of %s count by %s, and this scheme's by %s; a series keeps its period and "+
+			"year start: to count in another way, use another type, or another key prefix together with another literal "+
+			"in the template",
 			serial.ErrConflict, typ, calendar, g.scheme.Calendar())
 	}
-	return fmt.Errorf("gapless: %w: numbers of %s in period %s were taken by a scheme that differs in the order of fields, "+
-		"the alphabet, the check digit or the key, and could print the same; use that scheme until the period ends, or another type",
+	return fmt.Errorf("gapless: %w: numbers of %s in period %s were taken by a scheme that differs in the order of "+
+		"fields, the alphabet, the check digit or the key, and could print the same; use that scheme until the period "+
+		"ends, or another type",
 		serial.ErrConflict, typ, label)
 }
 
-// check returns an error if q, which is called name, cannot be used: nil, as after a BeginTx that failed, or bun's on PostgreSQL.
+// check returns an error if q cannot be used: it is nil, as after a BeginTx that failed, or bun's on PostgreSQL. The error calls
+// it by name.
 func (g *Generator) check(q Querier, name string) error {
 	v := reflect.ValueOf(q)
 	if !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
@@ -494,17 +500,18 @@ func (g *Generator) check(q Querier, name string) error {
 	if g.dialect != PostgreSQL {
 		return nil
 	}
-	of := v.Type()
+	typ := v.Type()
 	if v.Kind() == reflect.Pointer {
-		of = of.Elem()
+		typ = typ.Elem()
 	}
-	if of.PkgPath() == "github.com/uptrace/bun" {
-		return fmt.Errorf("gapless: a %T drops the arguments of PostgreSQL's statements: use what it embeds, such as tx.Tx", q)
+	if typ.PkgPath() == "github.com/uptrace/bun" {
+		return fmt.Errorf("gapless: a %T drops the arguments of PostgreSQL's statements: use what it embeds, such as tx.Tx",
+			q)
 	}
 	return nil
 }
 
-// failed completes an error of take or of the database's. If the caller's context has ended, the error says so: not all drivers do.
+// failed completes an error of take or of the database. If the caller's context has ended, the error says so: not all drivers do.
 func (g *Generator) failed(ctx context.Context, what string, err error) error {
 	if errors.Is(err, serial.ErrConflict) {
 		return err

@@ -32,9 +32,11 @@ func TestNew(t *testing.T) {
 		{0, s, nil, "gapless: there is no dialect 0; allowed are PostgreSQL, MySQL and SQLite"},
 		{4, s, nil, "gapless: there is no dialect 4; allowed are PostgreSQL, MySQL and SQLite"},
 		{gapless.MySQL, nil, nil, "gapless: the scheme is nil"},
-		{gapless.MySQL, new(serial.Scheme), nil, "gapless: the scheme is empty; allowed are those of serial.NewScheme and Generator.Scheme"},
+		{gapless.MySQL, new(serial.Scheme), nil,
+			"gapless: the scheme is empty; allowed are those of serial.NewScheme and Generator.Scheme"},
 		{gapless.MySQL, s, []gapless.Option{gapless.WithTable("a"), nil}, "gapless: option 2 of 2 is nil"},
-		{gapless.SQLite, s, []gapless.Option{gapless.WithTable("")}, `gapless: table "": allowed are 1 to 63 ASCII letters, digits and _, no digit first`},
+		{gapless.SQLite, s, []gapless.Option{gapless.WithTable("")},
+			`gapless: table "": allowed are 1 to 63 ASCII letters, digits and _, no digit first`},
 	} {
 		g, err := gapless.New(r.dialect, r.scheme, r.opts...)
 		require.EqualError(t, err, r.want)
@@ -57,7 +59,8 @@ func TestOnlyTransactionsCompile(t *testing.T) {
 	require.True(t, reflect.TypeFor[*sql.Tx]().Implements(tx))
 	require.False(t, reflect.TypeFor[*sql.DB]().Implements(tx))
 	require.False(t, reflect.TypeFor[*sql.Conn]().Implements(tx))
-	for _, q := range []reflect.Type{reflect.TypeFor[*sql.Tx](), reflect.TypeFor[*sql.DB](), reflect.TypeFor[*sql.Conn](), tx} {
+	for _, q := range []reflect.Type{reflect.TypeFor[*sql.Tx](), reflect.TypeFor[*sql.DB](), reflect.TypeFor[*sql.Conn](),
+		tx} {
 		require.True(t, q.Implements(querier), q)
 	}
 }
@@ -113,7 +116,8 @@ func TestNext(t *testing.T) {
 			require.Len(t, numbers, 3)
 			for i, n := range numbers {
 				require.Equal(t, fmt.Sprintf("INV-%s-%04d", year, 5+i), n.String())
-				back, err := scheme(t, serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}-{date:yyyy}-{seq:4}")).Parse(n.String())
+				back, err := scheme(t, serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}-{date:yyyy}-{seq:4}")).
+					Parse(n.String())
 				require.NoError(t, err)
 				require.Equal(t, back.Seq, n.Seq)
 				require.True(t, back.Start.Equal(n.Start))
@@ -137,7 +141,8 @@ func TestSchemes(t *testing.T) {
 	}{
 		{
 			nil,
-			[]string{"2021-10-24T12:00:00Z", "2021-10-24T23:59:59Z", "2021-10-25T00:00:00Z", "1970-01-02T12:00:00Z", "9999-12-30T00:00:00Z", "2021-10-24T00:00:00Z"},
+			[]string{"2021-10-24T12:00:00Z", "2021-10-24T23:59:59Z", "2021-10-25T00:00:00Z", "1970-01-02T12:00:00Z",
+				"9999-12-30T00:00:00Z", "2021-10-24T00:00:00Z"},
 			[]string{"IS202110240001", "IS202110240002", "IS202110250001", "IS197001020001", "IS999912300001", "IS202110240003"},
 			false,
 		},
@@ -154,13 +159,15 @@ func TestSchemes(t *testing.T) {
 			false,
 		},
 		{
-			[]serial.Option{serial.WithPeriod(serial.PerQuarter), serial.WithYearStart(time.April, 1), serial.WithTemplate("{type}/{date:FFFF-EE/Q}/{seq:3}")},
+			[]serial.Option{serial.WithPeriod(serial.PerQuarter), serial.WithYearStart(time.April, 1),
+				serial.WithTemplate("{type}/{date:FFFF-EE/Q}/{seq:3}")},
 			[]string{"2024-03-31T00:00:00Z", "2024-04-01T00:00:00Z", "2024-06-30T00:00:00Z", "2024-07-01T00:00:00Z"},
 			[]string{"IS/2023-24/4/001", "IS/2024-25/1/001", "IS/2024-25/1/002", "IS/2024-25/2/001"},
 			false,
 		},
 		{
-			[]serial.Option{serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}{date:yyyyMM}-{seq:4}")}, // more than the period
+			// The date says more than the period.
+			[]serial.Option{serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}{date:yyyyMM}-{seq:4}")},
 			[]string{"2021-10-24T00:00:00Z", "2021-11-01T00:00:00Z", "2021-02-01T00:00:00Z", "2022-01-01T00:00:00Z"},
 			[]string{"IS202110-0001", "IS202111-0002", "IS202102-0003", "IS202201-0001"},
 			true,
@@ -172,7 +179,8 @@ func TestSchemes(t *testing.T) {
 			false,
 		},
 		{
-			[]serial.Option{serial.WithPeriod(serial.PerSecond), serial.WithTemplate("{type}{date:yyyyMMddHHmmss}{seq:4:base32}"), serial.WithStart(32)},
+			[]serial.Option{serial.WithPeriod(serial.PerSecond),
+				serial.WithTemplate("{type}{date:yyyyMMddHHmmss}{seq:4:base32}"), serial.WithStart(32)},
 			[]string{"2021-10-24T00:00:01Z", "2021-10-24T00:00:01.9Z", "2021-10-24T00:00:02Z"},
 			[]string{"IS202110240000010010", "IS202110240000010011", "IS202110240000020010"},
 			false,
@@ -363,15 +371,16 @@ func TestUndated(t *testing.T) {
 			wrong map[time.Time]string
 		}{
 			"days": {[]serial.Option{west}, newYear.Add(8 * time.Hour),
-				map[time.Time]string{newYear.Add(8*time.Hour - 1): "allowed are 1970 to 9999", time.Unix(time.Now().UnixNano(), 0): "9999"}},
+				map[time.Time]string{newYear.Add(8*time.Hour - 1): "allowed are 1970 to 9999",
+					time.Unix(time.Now().UnixNano(), 0): "9999"}},
 			"weeks": {perWeek(), newYear, map[time.Time]string{newYear.Add(-time.Second): "allowed are 1970 to 9999"}},
 			"years": {append(perYear(time.April), april, west), date(t, "1971-03-31"),
 				map[time.Time]string{newYear.Add(8*time.Hour - 1): "allowed are 1970 to 9999"}},
 			"lastyears": {perYear(time.April), far.AddDate(0, -1, 0),
 				map[time.Time]string{far.Add(12 * time.Hour): "allowed are 1970 to 9999"}},
-			"never": {[]serial.Option{serial.WithPeriod(serial.Never), serial.WithTemplate("{type}-{seq:4}")}, date(t, "9999-12-30"),
-				map[time.Time]string{far: "allowed are 1970 to before 9999-12-31T00:00:00Z", newYear.Add(-1): "1970",
-					time.Unix(time.Now().UnixNano(), 0): "9999"}},
+			"never": {[]serial.Option{serial.WithPeriod(serial.Never), serial.WithTemplate("{type}-{seq:4}")},
+				date(t, "9999-12-30"), map[time.Time]string{far: "and with Never only before 9999-12-31T00:00:00Z",
+					newYear.Add(-1): "1970", time.Unix(time.Now().UnixNano(), 0): "9999"}},
 		} {
 			g := d.generator(t, db, append(r.opts, serial.WithKeyPrefix(prefix))...)
 			commits(t, db, func(tx *sql.Tx) {
@@ -429,7 +438,8 @@ func TestCollation(t *testing.T) {
 	db := d.open(t)
 	g := d.generator(t, db, serial.WithPeriod(serial.Never), serial.WithTemplate("{type}-{seq:4}"))
 	execSQL(t, db, "CREATE TABLE binary_invoices (number "+column+")")
-	execSQL(t, db, "CREATE TABLE usual_invoices (number varchar(100) NOT NULL UNIQUE) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci")
+	execSQL(t, db, "CREATE TABLE usual_invoices (number varchar(100) NOT NULL UNIQUE) CHARACTER SET utf8mb4 COLLATE "+
+		"utf8mb4_general_ci")
 	store := func(table, typ string) error {
 		tx := begin(t, db)
 		n, err := g.Next(t.Context(), tx, typ)
@@ -468,7 +478,8 @@ func TestNoTable(t *testing.T) {
 		require.ErrorContains(t, err, "missing")
 		require.NoError(t, tx.Rollback())
 		require.EqualError(t, g.CreateTable(t.Context(), nil), "gapless: create the table: the database is nil")
-		for _, q := range []gapless.Querier{nil, (*sql.Tx)(nil), (*sql.DB)(nil), (*sql.Conn)(nil), (*sqlx.Tx)(nil), (*sqlx.DB)(nil)} {
+		for _, q := range []gapless.Querier{nil, (*sql.Tx)(nil), (*sql.DB)(nil), (*sql.Conn)(nil), (*sqlx.Tx)(nil),
+			(*sqlx.DB)(nil)} {
 			require.EqualError(t, errOf(g.Last(t.Context(), q, "IS", time.Now())), "gapless: the Querier is nil")
 		}
 	})
@@ -529,7 +540,8 @@ func TestClock(t *testing.T) {
 		} {
 			g := d.generator(t, db, append(opts, serial.WithKeyPrefix(fmt.Sprint("p", i)))...)
 			first, _ := scheme(t, opts...).Limits()
-			for j, ahead := range []time.Duration{0, -48 * time.Hour, 400 * 24 * time.Hour, -50 * 365 * 24 * time.Hour, -80 * 365 * 24 * time.Hour} {
+			for j, ahead := range []time.Duration{0, -48 * time.Hour, 400 * 24 * time.Hour, -50 * 365 * 24 * time.Hour,
+				-80 * 365 * 24 * time.Hour} {
 				before := d.clock(t, db)
 				commits(t, db, func(tx *sql.Tx) {
 					g.Misjudge(ahead)
@@ -559,7 +571,8 @@ func TestNoOtherPeriod(t *testing.T) {
 		db := d.open(t)
 		rows := func() (n int) {
 			t.Helper()
-			require.NoError(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM serial_gapless WHERE length(period) > 0").Scan(&n))
+			require.NoError(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM serial_gapless WHERE length(period) > 0").
+				Scan(&n))
 			return n
 		}
 		opts := []serial.Option{serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:4}")}
@@ -659,7 +672,8 @@ func TestJulianDay(t *testing.T) {
 	for ms := int64(0); ms < 253_402_300_800_000; ms = (ms+1)*3/2 + 86_399_999 {
 		at := time.UnixMilli(ms).UTC()
 		var julian float64
-		require.NoError(t, db.QueryRowContext(t.Context(), "SELECT julianday(?)", at.Format("2006-01-02 15:04:05.000")).Scan(&julian))
+		require.NoError(t, db.QueryRowContext(t.Context(), "SELECT julianday(?)", at.Format("2006-01-02 15:04:05.000")).
+			Scan(&julian))
 		now, err := gapless.Read(julian)
 		require.NoError(t, err)
 		require.True(t, at.Equal(now), "%v is %.9f, read as %v", at, julian, now)
@@ -685,13 +699,15 @@ func TestSettings(t *testing.T) {
 	}
 	for _, dsn := range []string{
 		"default_query_exec_mode=simple_protocol", "default_query_exec_mode=exec", "default_query_exec_mode=describe_exec",
-		"default_transaction_isolation=serializable", "standard_conforming_strings=off", "client_encoding=LATIN1", "TimeZone=Asia/Shanghai",
+		"default_transaction_isolation=serializable", "standard_conforming_strings=off", "client_encoding=LATIN1",
+		"TimeZone=Asia/Shanghai",
 	} {
 		t.Run("PostgreSQL/"+dsn, func(t *testing.T) { check(t, postgreSQL(t).with(dsn)) })
 	}
 	for _, dsn := range []string{
-		"clientFoundRows=true", "interpolateParams=true", "parseTime=true&loc=Asia%2FShanghai", "sql_mode=%27%27", "sql_mode=%27ANSI%27",
-		"sql_mode=%27TRADITIONAL%2CPAD_CHAR_TO_FULL_LENGTH%2CNO_BACKSLASH_ESCAPES%27", "charset=latin1", "time_zone=%27%2B08%3A00%27",
+		"clientFoundRows=true", "interpolateParams=true", "parseTime=true&loc=Asia%2FShanghai", "sql_mode=%27%27",
+		"sql_mode=%27ANSI%27", "sql_mode=%27TRADITIONAL%2CPAD_CHAR_TO_FULL_LENGTH%2CNO_BACKSLASH_ESCAPES%27",
+		"charset=latin1", "time_zone=%27%2B08%3A00%27",
 	} {
 		t.Run("MySQL/"+dsn, func(t *testing.T) { check(t, mariaDB(t).with(dsn)) })
 	}

@@ -15,7 +15,8 @@ import (
 )
 
 // account compares the numbers of all invoices with the last one taken in a period.
-func account(ctx context.Context, db *sql.DB, numbers *gapless.Generator, scheme *serial.Scheme, at time.Time) (serial.Report, error) {
+func account(ctx context.Context, db *sql.DB, numbers *gapless.Generator, scheme *serial.Scheme,
+	at time.Time) (serial.Report, error) {
 	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
 	if err != nil {
 		return serial.Report{}, err

@@ -56,7 +56,8 @@ var (
 
 func inFile(t testing.TB) *database {
 	t.Helper()
-	return &database{dialect: gapless.SQLite, dsn: "file:" + filepath.Join(t.TempDir(), "test.db") + "?_txlock=immediate&" + sqliteBusy}
+	return &database{dialect: gapless.SQLite, dsn: "file:" + filepath.Join(t.TempDir(), "test.db") +
+		"?_txlock=immediate&" + sqliteBusy}
 }
 
 func onServer(t testing.TB, d *database, create, drop, how string) *database {
@@ -223,8 +224,8 @@ func (d *database) waiters(t testing.TB, db *sql.DB) (found int) {
 	query := "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name = '" + d.name + "'"
 	switch d.dialect {
 	case gapless.MySQL:
-		query = "SELECT count(*) FROM information_schema.innodb_trx t JOIN information_schema.processlist p ON p.id = t.trx_mysql_thread_id " +
-			"WHERE t.trx_state = 'LOCK WAIT' AND p.db = '" + d.name + "'"
+		query = "SELECT count(*) FROM information_schema.innodb_trx t JOIN information_schema.processlist p ON p.id = " +
+			"t.trx_mysql_thread_id WHERE t.trx_state = 'LOCK WAIT' AND p.db = '" + d.name + "'"
 	case gapless.SQLite:
 		return 0
 	}

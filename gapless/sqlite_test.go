@@ -13,5 +13,6 @@ import (
 func init() {
 	sqliteDriver = new(sqlite.Driver)
 	sqliteBusy = "_pragma=busy_timeout(60000)"
-	noDialector[gapless.SQLite] = "GORM's package for SQLite needs a C compiler; the race detector does, too, and then this is tested"
+	noDialector[gapless.SQLite] = "GORM's package for SQLite needs a C compiler; the race detector does, too, and then " +
+		"this is tested"
 }

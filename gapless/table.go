@@ -24,15 +24,15 @@ const (
 	gateUnread = "-" // in place of a gate's mark
 )
 
-// take waits for the lock of a period's row and adds n to what was taken, or to above if that is greater. Whether this may be
-// so is for the caller to judge, by what the counter was and by its clock: under the lock, undo can follow. If the series has
-// another calendar, nothing is taken, and the error is serial.ErrConflict.
+// take waits for the lock of a period's row and adds n to what was taken, or to above if that is greater. The caller decides
+// whether that is valid, by the earlier counter and by its clock: under the lock, undo can follow. If the series has another
+// calendar, nothing is taken, and the error is serial.ErrConflict.
 func (g *Generator) take(ctx context.Context, tx Tx, typ, series, label string, above, n int64) (counter, error) {
 	if err := g.checkBegun(ctx, tx); err != nil {
 		return counter{}, err
 	}
-	// Where there is no row yet, the series' gate tells the calendar. It is asked first, if possible: whoever waits for those who
-	// begin the series holds no row of it then.
+	// If there is no row yet, the series' gate has the calendar. The gate is read first, if possible: then whoever waits for the
+	// transaction that begins the series holds no row of it.
 	calendar := ""
 	if g.sql.update != "" {
 		c := counter{mark: g.mark}
@@ -62,8 +62,8 @@ func (g *Generator) take(ctx context.Context, tx Tx, typ, series, label string, 
 	return c, g.conflict(typ, label, calendar)
 }
 
-// checkBegun returns an error unless tx is in a transaction, where a statement of its own has to find out: SQLite has no function
-// that tells. In MySQL, upsert does it. PostgreSQL never ends a transaction unasked.
+// checkBegun returns an error unless tx is in a transaction. It is for SQLite, which needs a statement to find out. In MySQL,
+// upsert does it. PostgreSQL never ends a transaction unasked.
 func (g *Generator) checkBegun(ctx context.Context, tx Tx) error {
 	if g.dialect != SQLite {
 		return nil
@@ -79,8 +79,8 @@ func (g *Generator) checkBegun(ctx context.Context, tx Tx) error {
 	return err
 }
 
-// calendarOf returns the calendar of a series. If the series begins here, with the period label, that is g's, and whoever else
-// begins it waits until tx ends. Without must, it may return "" where it would be in the way of others.
+// calendarOf returns the calendar of a series. If the series begins here, with the period label, that is g's calendar, and anyone
+// else who begins the series waits until tx ends. Without must, it may return "" if it would be in the way of others.
 func (g *Generator) calendarOf(ctx context.Context, tx Tx, series, label string, must bool) (string, error) {
 	var mark string
 	query, args := g.dialect.bind(g.sql.gate, []byte(series), []byte(label))
@@ -100,13 +100,14 @@ func (g *Generator) calendarOf(ctx context.Context, tx Tx, series, label string,
 	return c.mark, err
 }
 
-// upsert adds to a row, or inserts it. A row of which something was taken keeps its mark.
+// upsert adds to a row, or inserts it. A row from which something was taken keeps its mark.
 func (g *Generator) upsert(ctx context.Context, tx Tx, series, label, mark string, above, n int64) (counter, error) {
 	var c counter
 	var err error
-	key, period, own := []byte(series), []byte(label), []byte(mark)
+	key, period, value := []byte(series), []byte(label), []byte(mark)
 	if g.sql.upsert == "" {
-		c.now, err = g.query(ctx, tx, g.sql.read, []any{key, period, own, above + n, own, n, above + n}, &c.last, &c.previous, &c.mark)
+		c.now, err = g.query(ctx, tx, g.sql.read, []any{key, period, value, above + n, value, n, above + n}, &c.last,
+			&c.previous, &c.mark)
 		return c, err
 	}
 	checked := int64(0)
@@ -116,7 +117,7 @@ func (g *Generator) upsert(ctx context.Context, tx Tx, series, label, mark strin
 		}
 		checked = 1
 	}
-	query, args := g.dialect.bind(g.sql.upsert, key, period, own, above+n, checked, own, n, above+n)
+	query, args := g.dialect.bind(g.sql.upsert, key, period, value, above+n, checked, value, n, above+n)
 	if _, err := tx.ExecContext(ctx, query, args...); err != nil {
 		return c, err
 	}
@@ -148,14 +149,14 @@ func checkSavepoint(ctx context.Context, tx Tx) error {
 	return err
 }
 
-// undo takes back what take did to the counter, whose lock is held.
+// undo reverts what take did to the counter, whose lock is held.
 func (g *Generator) undo(ctx context.Context, tx Tx, series, label string) error {
 	query, args := g.dialect.bind(g.sql.undo, []byte(series), []byte(label))
 	_, err := tx.ExecContext(ctx, query, args...)
 	return err
 }
 
-// query runs a statement that returns dest and the database's clock, and remembers what that said.
+// query runs a statement that returns dest and the database's clock, and remembers the clock's reading.
 func (g *Generator) query(ctx context.Context, tx Tx, query string, args []any, dest ...any) (time.Time, error) {
 	var now reading
 	query, args = g.dialect.bind(query, args...)
@@ -166,35 +167,35 @@ func (g *Generator) query(ctx context.Context, tx Tx, query string, args []any, 
 	return now.Time, err
 }
 
-// Schema returns the statement with which [Generator.CreateTable] creates the table, for those who keep their schema
+// Schema returns the statement with which [Generator.CreateTable] creates the table, for programs that manage their schema
 // themselves. A table may have more columns if they have defaults. The types must stay: names are bytes, because a comparison
-// of text may take "IS" for "is" or for "IS ". The table must be neither unlogged nor temporary, and on MySQL of InnoDB.
+// of text may take "IS" for "is" or for "IS ". The table must be neither unlogged nor temporary, and on MySQL it must use InnoDB.
 //
 // There is a row for each type and period: series is the key prefix, a colon and the type; period is the period's label, such
 // as 20211024; mark is the scheme's [serial.Scheme.Calendar], a colon and its [serial.Scheme.PrintMark]; last is the last sequence
-// taken, 0 if none was, and previous what last was before its last change. Beside these, each series has a row whose period is
-// "" and whose mark is the calendar. To read the table in PostgreSQL:
+// taken, 0 if none was, and previous is the value of last before its last change. In addition, each series has a row whose period
+// is "" and whose mark is the calendar. To read the table in PostgreSQL:
 //
 //	SELECT convert_from(series, 'UTF8'), convert_from(period, 'UTF8'), last FROM serial_gapless WHERE period <> ''
 //
 // Elsewhere no conversion is needed. Never delete rows of periods in which numbers may still be taken, also by [Generator.NextOn],
-// nor a series' row whose period is empty, which keeps what it counts by: a condition such as period < '20210101' matches that too.
-// Without any row, a series begins anew, with any calendar.
+// nor a series' row whose period is empty, which keeps its calendar: a condition such as period < '20210101' matches that too.
+// Without any row, a series starts over, with any calendar.
 //
 // In the tables of documents, compare the column of the numbers byte by byte, too. PostgreSQL and SQLite do so by default.
 // MySQL and MariaDB need a binary collation, such as
 //
 //	number varchar(100) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL UNIQUE
 //
-// Their default collations take the types IS and is, É and E, or ß and s for one, so that the UNIQUE column refuses the numbers of the
-// second type. As each refused number is free again, that type gets the same number for ever.
+// Their default collations do not distinguish the types IS and is, É and E, or ß and s, so the UNIQUE column refuses the numbers of
+// the second type. As each refused number is free again, that type gets the same number for ever.
 func (g *Generator) Schema() string { return g.sql.schema }
 
 // CreateTable creates the table unless it exists, in PostgreSQL anywhere in search_path. Any number of processes may do so at once.
 // The database's user needs the right to create it, in MySQL even if the table exists. It is an error if the table would not keep
-// numbers together with documents, since it is unlogged in PostgreSQL or not of InnoDB in MySQL. Every other error wraps the
+// numbers together with documents, because it is unlogged in PostgreSQL or does not use InnoDB in MySQL. Every other error wraps the
 // driver's, as for a table of that name without the columns of [Generator.Schema]; after it, or if ctx has ended, the table may
-// exist or not, and CreateTable may be repeated. It ends within 30 s and the time of one statement if others are in the way.
+// exist or not, and CreateTable may be repeated. If others are in the way, it ends within 30 s plus the time of one statement.
 func (g *Generator) CreateTable(ctx context.Context, db *sql.DB) error {
 	const what = "create the table"
 	if db == nil {

@@ -141,7 +141,8 @@ func exportedToPrometheus(t *testing.T) map[string][]string {
 		require.NoError(t, errOf(gen.NextOnce(t.Context(), "IS", "one")))
 		for _, cause := range []error{
 			serial.ErrExhausted, serial.ErrCounterLost, serial.ErrClockSkew, serial.ErrConflict, serial.ErrNotReplicated,
-			serial.ErrInvalidType, serial.ErrInvalidRequest, context.Canceled, context.DeadlineExceeded, errors.New("anything else"),
+			serial.ErrInvalidType, serial.ErrInvalidRequest, context.Canceled, context.DeadlineExceeded,
+			errors.New("anything else"),
 		} {
 			hooks.Failed(t.Context(), serial.FailedInfo{Type: "IS", Count: 1, Err: cause})
 		}

@@ -137,9 +137,11 @@ func simulate(t *testing.T) (*miniredis.Miniredis, *redis.Client) {
 	return m, c
 }
 
-func newGenerator(t *testing.T, client redis.UniversalClient, hooks serial.Hooks, opts ...serial.Option) *serial.Generator {
+func newGenerator(t *testing.T, client redis.UniversalClient, hooks serial.Hooks,
+	opts ...serial.Option) *serial.Generator {
 	t.Helper()
-	gen, err := serial.New(client, append([]serial.Option{serial.WithLocation(time.UTC), serial.WithHooks(hooks)}, opts...)...)
+	gen, err := serial.New(client, append([]serial.Option{serial.WithLocation(time.UTC), serial.WithHooks(hooks)},
+		opts...)...)
 	require.NoError(t, err)
 	return gen
 }

@@ -40,7 +40,8 @@ func newInstruments(m metric.Meter) (i instruments, err error) {
 		metric.WithDescription("Time from the beginning of a call until it had opened a period."),
 		metric.WithExplicitBucketBoundaries(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30))
 	i.offset, errs[6] = m.Float64Gauge("serial.clock.offset", metric.WithUnit("s"),
-		metric.WithDescription("By how much Redis's clock is ahead of this host's, when that was last found to have changed."))
+		metric.WithDescription("By how much Redis's clock is ahead of this host's, when that was last found to have "+
+			"changed."))
 	return i, errors.Join(errs[:]...)
 }
 

@@ -20,7 +20,7 @@ const (
 	// an instrument: a hundred types and one for the rest, with ten outcomes each.
 	maxTypes = 100
 
-	otherType = "_OTHER" // name that the semantic conventions give to everything not on a list
+	otherType = "_OTHER" // the semantic conventions' name for everything not on a list
 )
 
 // An Option configures [Hooks]. If an option is given twice, the last one counts.
@@ -81,7 +81,7 @@ func WithTracerProvider(p trace.TracerProvider) Option {
 // WithTypes gives metrics an attribute serial.type that tells these business types apart. All other types, invalid ones
 // too, share the value _OTHER. Each type may add ten time series to serial.call.duration and one to most other instruments.
 //
-// Default none: no metric has the attribute. Allowed are 1 to 100 types that package serial allows, but not _OTHER itself.
+// Default: none, so no metric has the attribute. Allowed are 1 to 100 types that package serial allows, but not _OTHER itself.
 // Anything else is refused; the error for a type matches [serial.ErrInvalidType].
 func WithTypes(types ...string) Option {
 	types = slices.Clone(types) // the caller may change its slice later
@@ -98,7 +98,7 @@ func WithTypes(types ...string) Option {
 type noRedis struct{ redis.UniversalClient }
 
 // checkTypes refuses types that a Generator refuses: they are typing errors, which would never match. The rule is in
-// package serial, so a Generator is asked for no numbers of each type. It refuses that without Redis, and an invalid type
+// package serial, so a Generator is asked for 0 numbers of each type. It refuses that without Redis, but an invalid type
 // first.
 func checkTypes(types []string) error {
 	gen, err := serial.New(noRedis{})
@@ -117,7 +117,7 @@ func checkTypes(types []string) error {
 	return errors.Join(errs...)
 }
 
-// isNil also finds a nil pointer in an interface, as a constructor may return it with an error that was ignored.
+// isNil also finds a nil pointer in an interface, which a constructor may have returned with an error that was ignored.
 func isNil(provider any) bool {
 	v := reflect.ValueOf(provider)
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()

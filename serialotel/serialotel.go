@@ -21,8 +21,8 @@
 //
 // A histogram counts too. Failures are the count of serial.call.duration by error.type. Periods opened are the count of
 // serial.period.open.duration, to which [serial.Generator.Raise] adds. A lost counter is counted by every call that finds
-// it, Peek and Raise among them, until it is repaired. The offset is recorded only when it turns out to differ from the one
-// assumed. With several servers, it is the offset of the server for which that was found last.
+// it, Peek and Raise among them, until it is repaired. The offset is recorded only when it turns out to differ from the
+// assumed one. With several servers, it is that of the server where a difference was found last.
 //
 // The buckets of the histograms reach from 100 µs to 10 s. For openings they reach from 1 ms to 30 s, which is how long a
 // call without a deadline waits for them. The buckets are advice: a view of the SDK takes precedence.
@@ -33,7 +33,7 @@
 //
 // # Business types
 //
-// There may be any number of business types, and each would be a time series of its own. So metrics do not tell types apart
+// There may be any number of business types, and each would be a time series of its own. So metrics do not distinguish types
 // unless [WithTypes] names them. Spans always have the type.
 //
 // # Spans
@@ -49,13 +49,12 @@
 //	serial.requested     numbers asked for, if the call failed
 //	error.type           as above, if the call failed, with the error as status and exception
 //
-// What is out of the ordinary is an event of the span in the caller's context, if that span is recorded:
-// serial.period.opened, serial.period.nearly_exhausted, serial.counter.lost and serial.clock.corrected. Events belong to
+// Unusual occurrences are events of the span in the caller's context, if that span is recorded: serial.period.opened, serial.period.nearly_exhausted, serial.counter.lost and serial.clock.corrected. Events belong to
 // the caller's span because Peek and Raise report them too and have no span of their own.
 //
-// No attribute has the printed number. But whoever knows the template can tell it from type, period and sequence, and the
-// text of an error may name a sequence, a key or a request's ID. If a trace must not hold these, have the collector or a
-// span processor drop serial.sequence, the status description and exception events. Metrics hold none of this.
+// No attribute has the printed number. But anyone who knows the template can derive it from type, period and sequence, and the
+// text of an error may name a sequence, a key or a request's ID. If a trace must not contain these, let the collector or a
+// span processor drop serial.sequence, the status description and exception events. Metrics contain none of this.
 //
 // # Hooks of your own
 //
@@ -123,7 +122,7 @@ func Hooks(opts ...Option) (serial.Hooks, error) {
 	}, nil
 }
 
-// A telemetry is what the hooks record to. It never changes, so nothing guards it.
+// A telemetry holds the instruments that the hooks record to. It never changes, so nothing guards it.
 type telemetry struct {
 	tracer trace.Tracer
 	instruments
@@ -150,8 +149,8 @@ func newTelemetry(c *config) (*telemetry, error) {
 	return t, err
 }
 
-// of returns the series of a type.
-func (t *telemetry) of(typ string) *series {
+// seriesOf returns the series of a type.
+func (t *telemetry) seriesOf(typ string) *series {
 	if s := t.types[typ]; s != nil {
 		return s
 	}
@@ -173,7 +172,7 @@ func (t *telemetry) span(ctx context.Context, took time.Duration) (context.Conte
 
 func (t *telemetry) issued(ctx context.Context, i serial.IssuedInfo) {
 	ctx, span, end := t.span(ctx, i.Duration)
-	s := t.of(i.Last.Type)
+	s := t.seriesOf(i.Last.Type)
 	t.calls.Record(ctx, i.Duration.Seconds(), s.issued...)
 	if i.Count > 0 {
 		t.numbers.Add(ctx, int64(i.Count), s.add...)
@@ -184,14 +183,15 @@ func (t *telemetry) issued(ctx context.Context, i serial.IssuedInfo) {
 		span.End()
 		return
 	}
-	span.SetAttributes(typeKey.String(i.Last.Type), start(i.Last.Start), sequenceKey.Int64(i.Last.Seq), countKey.Int(i.Count))
+	span.SetAttributes(typeKey.String(i.Last.Type), start(i.Last.Start), sequenceKey.Int64(i.Last.Seq),
+		countKey.Int(i.Count))
 	span.End(trace.WithTimestamp(end))
 }
 
 func (t *telemetry) failed(ctx context.Context, i serial.FailedInfo) {
 	ctx, span, end := t.span(ctx, i.Duration)
 	cause := causeOf(i.Err)
-	t.calls.Record(ctx, i.Duration.Seconds(), t.of(i.Type).failed[cause]...)
+	t.calls.Record(ctx, i.Duration.Seconds(), t.seriesOf(i.Type).failed[cause]...)
 	if !span.IsRecording() {
 		span.End()
 		return
@@ -206,16 +206,16 @@ func (t *telemetry) failed(ctx context.Context, i serial.FailedInfo) {
 }
 
 func (t *telemetry) opened(ctx context.Context, i serial.OpenedInfo) {
-	t.openings.Record(ctx, i.Wait.Seconds(), t.of(i.Type).issued...)
+	t.openings.Record(ctx, i.Wait.Seconds(), t.seriesOf(i.Type).issued...)
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		span.AddEvent("serial.period.opened",
 			trace.WithAttributes(typeKey.String(i.Type), start(i.Start), waitKey.Float64(i.Wait.Seconds())))
 	}
 }
 
-// lost leaves out what the counter holds: if nothing repairs the counter, the error has it.
+// lost does not record the counter's content: if nothing repairs the counter, the error has it.
 func (t *telemetry) lost(ctx context.Context, i serial.LostInfo) {
-	t.losses.Add(ctx, 1, t.of(i.Type).add...)
+	t.losses.Add(ctx, 1, t.seriesOf(i.Type).add...)
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		span.AddEvent("serial.counter.lost", trace.WithAttributes(typeKey.String(i.Type), start(i.Start)))
 	}
@@ -229,7 +229,7 @@ func (t *telemetry) clockCorrected(ctx context.Context, i serial.ClockInfo) {
 }
 
 func (t *telemetry) nearlyExhausted(ctx context.Context, i serial.ExhaustionInfo) {
-	t.nearly.Add(ctx, 1, t.of(i.Last.Type).add...)
+	t.nearly.Add(ctx, 1, t.seriesOf(i.Last.Type).add...)
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		span.AddEvent("serial.period.nearly_exhausted", trace.WithAttributes(typeKey.String(i.Last.Type), start(i.Last.Start),
 			usedKey.Int64(i.Used), sizeKey.Int64(i.Size)))

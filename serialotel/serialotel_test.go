@@ -186,7 +186,8 @@ func TestEvents(t *testing.T) {
 		m, client := simulate(t)
 		o := observe(t)
 		floor := func(context.Context, string, time.Time) (int64, error) { return 5, nil }
-		gen := newGenerator(t, client, o.hooks(), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:1}"), serial.WithFloor(floor))
+		gen := newGenerator(t, client, o.hooks(), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:1}"),
+			serial.WithFloor(floor))
 		hears := func(call func(ctx context.Context) error, want ...string) {
 			t.Helper()
 			o.spans.Reset()
@@ -394,12 +395,15 @@ func TestHooksRefuses(t *testing.T) {
 	}{
 		{"nil option", nil, "serialotel: option 1 of Hooks is nil"},
 		{"nil meter provider", serialotel.WithMeterProvider(nil), "serialotel: WithMeterProvider: the provider is nil"},
-		{"nil pointer to one", serialotel.WithMeterProvider((*sdkmetric.MeterProvider)(nil)), "WithMeterProvider: the provider is nil"},
+		{"nil pointer to one", serialotel.WithMeterProvider((*sdkmetric.MeterProvider)(nil)),
+			"WithMeterProvider: the provider is nil"},
 		{"nil tracer provider", serialotel.WithTracerProvider(nil), "serialotel: WithTracerProvider: the provider is nil"},
-		{"nil pointer to one", serialotel.WithTracerProvider((*sdktrace.TracerProvider)(nil)), "WithTracerProvider: the provider is nil"},
+		{"nil pointer to one", serialotel.WithTracerProvider((*sdktrace.TracerProvider)(nil)),
+			"WithTracerProvider: the provider is nil"},
 		{"no types", serialotel.WithTypes(), "serialotel: WithTypes of 0 types: allowed are 1 to 100"},
 		{"many types", serialotel.WithTypes(many...), "serialotel: WithTypes of 101 types: allowed are 1 to 100"},
-		{"empty type", serialotel.WithTypes("IS", ""), `serialotel: WithTypes: serial: invalid type "": empty; allowed are 1 to 64 bytes`},
+		{"empty type", serialotel.WithTypes("IS", ""),
+			`serialotel: WithTypes: serial: invalid type "": empty; allowed are 1 to 64 bytes`},
 		{"long type", serialotel.WithTypes(strings.Repeat("x", 65)), "65 bytes; allowed are 1 to 64"},
 		{"type that is not UTF-8", serialotel.WithTypes("\xff"), "not valid UTF-8"},
 		{"type with a colon", serialotel.WithTypes("a:b"), "it has ':' (U+003A); allowed are letters, digits and - _ . /"},

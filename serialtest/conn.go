@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// dial returns a connection through a pipe. While Redis is stopped, that is cut from the beginning, and the first write tells:
-// where dialling itself fails too often, go-redis looks for a server only once a second.
+// dial returns a connection through a pipe. While Redis is stopped, the pipe is already cut, and the first write fails. dial
+// itself does not fail: after too many failures to dial, go-redis looks for a server only once a second.
 func (r *Redis) dial(context.Context, string, string) (net.Conn, error) {
 	client, server := net.Pipe()
 	r.mu.Lock()
@@ -26,9 +26,10 @@ func (r *Redis) dial(context.Context, string, string) (net.Conn, error) {
 	return clientConn{client}, nil
 }
 
-// errRefused is the error of a command that was not sent. go-redis takes off one wrapping.
+// errRefused is the error of a command that was not sent. go-redis unwraps it once.
 var errRefused = fmt.Errorf("serialtest: no connection: %w", &net.OpError{
-	Op: "dial", Net: "pipe", Addr: &net.UnixAddr{Name: "serialtest", Net: "pipe"}, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED),
+	Op: "dial", Net: "pipe", Addr: &net.UnixAddr{Name: "serialtest", Net: "pipe"},
+	Err: os.NewSyscallError("connect", syscall.ECONNREFUSED),
 })
 
 // A clientConn is the client's end of a pipe. It fails as a socket does, with errors after which go-redis tries again.
@@ -52,7 +53,7 @@ func (c clientConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Deadlines of a pipe that was cut fail; of a socket only reads and writes do.
+// On a pipe that was cut, setting a deadline fails. On a socket, only reads and writes do.
 
 func (c clientConn) SetDeadline(t time.Time) error      { _ = c.Conn.SetDeadline(t); return nil }
 func (c clientConn) SetReadDeadline(t time.Time) error  { _ = c.Conn.SetReadDeadline(t); return nil }
@@ -62,7 +63,7 @@ func (c clientConn) SetWriteDeadline(t time.Time) error { _ = c.Conn.SetWriteDea
 // writing commands of a pipeline, which the server reads only after its answers to the first ones are written.
 type serverConn struct {
 	net.Conn
-	answers chan []byte // what is not written yet, in one piece; only Write sends
+	answers chan []byte // output that is not written yet, in one piece; only Write sends
 	closed  chan struct{}
 	close   func()
 }

@@ -10,17 +10,17 @@ import (
 )
 
 // A Ledger is a [serial.Ledger] in memory, for [serial.WithLedger]. The zero Ledger is ready for use, and must not be copied
-// after that. It is no part of a [Redis], so it outlives [Redis.Lose]. Generators that stand for several processes share one.
+// after that. It is not part of a [Redis], so it survives [Redis.Lose]. Generators that represent several processes share one.
 type Ledger struct {
-	mu        sync.Mutex           // guards what follows
+	mu        sync.Mutex           // guards the fields below
 	calendars map[string]string    // by series
 	prints    map[[2]string]string // by series and period
 	last      map[[2]string]int64  // the greatest sequence set aside, by series and period
 }
 
-// Reserve sets aside r.N sequences. It keeps the calendar of each series and the print mark of each period: for another one
-// the error matches [serial.ErrConflict]. It also fails if ctx has ended or r.N is less than 1. After an error nothing is set
-// aside.
+// Reserve sets aside r.N sequences. It keeps the calendar of each series and the print mark of each period: if r has
+// another, the error matches [serial.ErrConflict]. It also fails if ctx has ended or r.N is less than 1. After an error
+// nothing is set aside.
 func (l *Ledger) Reserve(ctx context.Context, r serial.Reservation) (after int64, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err

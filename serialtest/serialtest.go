@@ -1,5 +1,5 @@
-// Package serialtest tests what issues serial numbers: it provides a generator on a Redis in memory, whose clock the test
-// sets. Nothing has to be installed, started or closed.
+// Package serialtest tests code that issues serial numbers: it provides a generator on a Redis in memory, whose clock the
+// test sets. Nothing has to be installed, started or closed.
 //
 //	package orders_test
 //
@@ -26,8 +26,8 @@
 //
 // # Recipes
 //
-// A service that is given its generator gets the one of [New]; a service that makes its own from a Redis client gets a
-// [Redis.Client] of [NewRedis], and must not check the clock: see [serial.WithMaxSkew].
+// If a service takes a generator, give it the one from [New]. If it makes its own from a Redis client, give it a
+// [Redis.Client] from [NewRedis]; it must not check the clock then: see [serial.WithMaxSkew].
 //
 //	A fixed day, in UTC          gen, _ := serialtest.New(t, time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC))
 //	A fixed day, elsewhere       gen, _ := serialtest.New(t, noonInShanghai, serial.WithLocation(shanghai))
@@ -41,10 +41,10 @@
 //
 // # Time
 //
-// Redis's clock alone decides on which day a number is issued. It stands still: an hour that passes for the test is none for
-// Redis. So a call that waits for that clock waits in vain, and fails when its time is used up. After Redis's clock was set
-// back behind the beginning of a period already entered, that is [serial.ErrClockSkew], after 5 s if it is behind by no more
-// than that, else at once.
+// Redis's clock alone decides on which day a number is issued. It stands still, also while an hour passes for the test. So a
+// call that waits for that clock waits in vain, and fails when its time is up. If Redis's clock was set back to before the
+// beginning of a period already entered, the error is [serial.ErrClockSkew]: after 5 s if the clock is behind by no more than
+// that, else at once.
 //
 // In a bubble of [testing/synctest], call [New] or [NewRedis] inside the bubble. Redis's clock stands still there too; let it
 // follow the bubble's with r.SetTime(time.Now()). Waiting costs no time there.
@@ -84,7 +84,8 @@ func New(t testing.TB, now time.Time, opts ...serial.Option) (*serial.Generator,
 		}
 	}
 	r := NewRedis(t, now)
-	gen, err := serial.New(r.Client(), append([]serial.Option{serial.WithLocation(time.UTC), serial.WithMaxSkew(-1)}, opts...)...)
+	gen, err := serial.New(r.Client(), append([]serial.Option{serial.WithLocation(time.UTC), serial.WithMaxSkew(-1)},
+		opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +103,7 @@ type Redis struct {
 	id      string // replication ID
 	now     time.Time
 	stopped bool
-	ended   bool // the test has
+	ended   bool // t has ended
 	clients []*redis.Client
 
 	clock sync.RWMutex // held for writing while the server's clock is set, and for reading while a command runs
@@ -134,7 +135,7 @@ func (r *Redis) Client() redis.UniversalClient {
 		// The greeting of a new connection is sent again too. That need not take long: nothing changes without the test.
 		MinRetryBackoff: time.Millisecond,
 		MaxRetryBackoff: 2 * time.Millisecond,
-		// They would need a goroutine that ticks, which has much to do in a bubble that sleeps for a year.
+		// These would need a goroutine that ticks, which has much to do in a bubble that sleeps for a year.
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	r.mu.Lock()
@@ -163,7 +164,7 @@ func (r *Redis) Advance(d time.Duration) {
 
 // Stop puts Redis out of reach: all connections are cut, and new ones are refused. Commands that have reached it are carried
 // out, but nobody gets their answers. Calls fail within a fraction of a second, with an error that wraps a *net.OpError and
-// syscall.ECONNREFUSED, as where nothing listens at a server's address. Stop does nothing if Redis is stopped already.
+// syscall.ECONNREFUSED, as if nothing listened at a server's address. Stop does nothing if Redis is stopped already.
 func (r *Redis) Stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -171,9 +172,9 @@ func (r *Redis) Stop() {
 	r.server.Close()
 }
 
-// Start ends what [Redis.Stop] began. Redis has the data it had, less what has expired since, and the first call succeeds. Locks
-// and claims of generators that Stop interrupted are gone, as after an outage of more than 8 s. Start does nothing if Redis is
-// not stopped.
+// Start ends the outage that [Redis.Stop] began. Redis still has its data, except keys that have expired since, and the first
+// call succeeds. Locks and claims of generators that Stop interrupted are gone, as after an outage of more than 8 s. Start does
+// nothing if Redis is not stopped.
 func (r *Redis) Start() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -185,12 +186,12 @@ func (r *Redis) Start() {
 	r.serve()
 }
 
-// Lose has Redis lose everything, as a restart without persistence does: all connections are cut, no data and no scripts are
-// left, and the replication ID is another. Its clock stays where it is. A Redis that is stopped stays so, and starts empty.
+// Lose makes Redis lose everything, as a restart without persistence does: all connections are cut, no data and no scripts are
+// left, and the replication ID changes. The clock stays where it is. If Redis is stopped, it stays stopped, and starts empty.
 //
 // Without a ledger, a generator that has issued numbers of the period refuses to issue more, with [serial.ErrCounterLost];
-// but a new one, as in a process that has just started, issues them again from the first. With [Ledger], no number comes
-// twice.
+// but a new one, as in a process that has just started, issues them again from the first. With [Ledger], no number is
+// issued twice.
 func (r *Redis) Lose() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -202,8 +203,8 @@ func (r *Redis) Lose() {
 	}
 }
 
-// end closes everything when the test is over. In a bubble time stands still once the test's function has returned. Goroutines
-// that try again for some seconds, to give back a lock while Redis is stopped, would be there for ever: so it waits for them.
+// end closes everything when the test is over. In a bubble, time stands still once the test's function has returned. Goroutines
+// that retry for some seconds, to release a lock while Redis is stopped, would then never end. So end waits for them.
 func (r *Redis) end() {
 	r.close()
 	if inBubble() {
@@ -211,9 +212,9 @@ func (r *Redis) end() {
 	}
 }
 
-func inBubble() (is bool) {
-	defer func() { is = recover() == nil }()
-	synctest.Wait() // panics elsewhere
+func inBubble() (inside bool) {
+	defer func() { inside = recover() == nil }()
+	synctest.Wait() // panics outside a bubble
 	return true
 }
 
@@ -227,7 +228,7 @@ func (r *Redis) close() {
 	}
 }
 
-// renew replaces the server by an empty one, which is not started yet. r.mu is held, as in all that follows.
+// renew replaces the server with an empty one that is not started yet. r.mu is held, as in all functions below.
 func (r *Redis) renew() {
 	id := make([]byte, 20)
 	_, _ = rand.Read(id) // never fails
@@ -239,7 +240,8 @@ func (r *Redis) renew() {
 // serve starts the server.
 func (r *Redis) serve() {
 	r.server.Ctx, r.server.CtxCancel = context.WithCancel(context.Background()) // Close has ended it
-	conn, err := r.server.Dial()                                                // which starts a server that listens nowhere
+	// Dial starts a server that listens nowhere.
+	conn, err := r.server.Dial()
 	if err != nil {
 		r.t.Fatalf("serialtest: %v", err)
 	}
@@ -247,19 +249,21 @@ func (r *Redis) serve() {
 	r.server.Server().SetPreHook(r.hook(r.server.Server(), r.id))
 }
 
-// hook returns what the server calls before each command, also before those of scripts. It answers INFO, which tells a ledger of
-// a restart, and has commands see one clock from beginning to end. A command that may wait for others is left out: nobody could
-// set the clock meanwhile.
+// hook returns the function that the server calls before each command, including those of scripts. It answers INFO, which tells a
+// ledger of a restart, and keeps the clock from changing while a command runs. Commands that may wait for others are left out:
+// nobody could set the clock meanwhile.
 func (r *Redis) hook(s *server.Server, id string) server.Hook {
 	var running sync.Map // whether a command of a connection runs, by *server.Peer; scripts have peers of their own
 	return func(c *server.Peer, cmd string, args ...string) bool {
 		if cmd == "INFO" && (len(args) == 0 || strings.EqualFold(args[0], "replication")) {
-			c.WriteBulk(fmt.Sprintf("# Replication\r\nrole:master\r\nconnected_slaves:0\r\nmaster_replid:%s\r\nmaster_repl_offset:0\r\n", id))
+			c.WriteBulk(fmt.Sprintf(
+				"# Replication\r\nrole:master\r\nconnected_slaves:0\r\nmaster_replid:%s\r\nmaster_repl_offset:0\r\n", id))
 			return true
 		}
 		runs, known := running.Load(c)
-		script := !known && c.Ctx != nil                                        // only connections begin without a context
-		waits := strings.HasPrefix(cmd, "B") || strings.HasPrefix(cmd, "XREAD") // BLPOP and the like, and some that do not wait
+		script := !known && c.Ctx != nil // only connections begin without a context
+		// These are BLPOP and the like, and some that do not wait.
+		waits := strings.HasPrefix(cmd, "B") || strings.HasPrefix(cmd, "XREAD")
 		if script || waits || runs == true {
 			return false
 		}
@@ -283,23 +287,23 @@ func (r *Redis) setTime(now time.Time) {
 	}
 	r.clock.Lock()
 	defer r.clock.Unlock()
-	now = now.Round(0) // no monotonic reading: only what the clock shows counts
+	now = now.Round(0) // without the monotonic reading: only the wall clock counts
 	r.server.SetTime(now)
 	if back := r.now.Sub(now); !r.now.IsZero() && back > 0 {
-		// miniredis keeps how long a key has left, and a server when it expires.
+		// miniredis keeps the time that a key has left, and a server the instant when it expires.
 		for _, key := range r.server.Keys() {
-			if most := math.MaxInt64 - back; r.server.TTL(key) > most { // as long as miniredis can tell
+			if most := math.MaxInt64 - back; r.server.TTL(key) > most { // the longest that miniredis can hold
 				r.server.SetTTL(key, most)
 			}
 		}
 		r.server.FastForward(-back)
 	}
 	r.now = now
-	r.server.DB(0) // which removes what has expired, so that it is not there again when the clock goes back
+	r.server.DB(0) // removes expired keys, so that they do not return when the clock goes back
 }
 
-// lockKey matches the key of a period's lock, and no answer to a request, whose ID may look like one: the label of a period
-// begins with its year or is "all", where an answer's key has "once".
+// lockKey matches the key of a period's lock, but not that of an answer to a request, whose ID may look like one: a period's
+// label begins with its year or is "all", and an answer's key has "once" in its place.
 var lockKey = regexp.MustCompile(`^[^{}]+:\{[^{}]+\}:(\d\w*|all):lock$`)
 
 // releaseLocks removes the locks and claims of generators. They would expire after 8 s, but the clock stands still.

@@ -515,7 +515,8 @@ func TestLoseWithLedger(t *testing.T) {
 		_, err := gen.Next(t.Context(), "IS")
 		requireUnreachable(t, err)
 		r.Start()
-		other, err := serial.New(r.Client(), serial.WithLocation(time.UTC), serial.WithMaxSkew(-1), serial.WithLedger(&ledger, 10))
+		other, err := serial.New(r.Client(), serial.WithLocation(time.UTC), serial.WithMaxSkew(-1),
+			serial.WithLedger(&ledger, 10))
 		require.NoError(t, err)
 		next(t, other, "IS202110240021")
 		next(t, gen, "IS202110240022")
@@ -584,7 +585,10 @@ func TestNextOnce(t *testing.T) {
 		gen, r := serialtest.New(t, night.Add(-time.Minute))
 		once := func(want string) {
 			t.Helper()
-			for _, got := range together(5, func(int) string { n, _ := gen.NextOnce(context.Background(), "IS", "order 7"); return n.String() }) {
+			for _, got := range together(5, func(int) string {
+				n, _ := gen.NextOnce(context.Background(), "IS", "order 7")
+				return n.String()
+			}) {
 				require.Equal(t, want, got)
 			}
 		}

@@ -22,7 +22,7 @@ const (
 	SQLite                        // 3.35 or later
 )
 
-// These are the tables that [Ledger.CreateTable] creates, with the default name, for those who keep their schema
+// These are the tables that [Ledger.CreateTable] creates, with the default name, for programs that manage their schema
 // themselves. A table may have more columns if they have defaults. The types must stay: names are bytes, because a
 // comparison of text may take "IS" for "is" or for "IS ".
 //
@@ -60,27 +60,27 @@ const (
 ) WITHOUT ROWID`
 )
 
-// statements are a dialect's. In them, {table} stands for the quoted table, {name} and {in} for its name and schema as
-// values, {none} for the empty period of a series' own row, whose literal differs. What else stands in braces is an
-// argument; see arguments.
+// statements are those of a dialect. In them, {table} stands for the quoted table, {name} and {in} for its name and schema as
+// values, and {none} for the empty period of a series' own row, whose literal differs. Other names in braces are arguments;
+// see arguments.
 //
-// Every reservation locks the row of its series first, and then the row of its period. So those with different calendars
-// come one after another, whatever their periods are, and none waits for another in a circle.
+// Every reservation locks the row of its series first, and then the row of its period. So reservations
+// with different calendars run one after another, whatever their periods are, and never wait for each other in a circle.
 type statements struct {
 	schema string
 	quote  string // quotation mark around an identifier
 	empty  string // an empty value of the columns' type
 	begin  string
-	ago    string // instant that lies {seconds} back
+	ago    string // instant {seconds} ago
 
 	// upsert is executed before read. It is empty if read does all the work.
 	upsert query
 
-	// read returns the sequence before the block; what about the database would let the block be lost in a crash, or NULL;
-	// the table's schema; the calendar that is kept for the series, and the print mark that is kept for the period.
+	// read returns the sequence before the block; the setting that could let the block be lost in a crash, or NULL; the table's
+	// schema; the calendar that is kept for the series, and the print mark that is kept for the period.
 	read query
 
-	// These are used where read cannot tell: kept returns the last sequence of the period, if its row and the row of its
+	// These are used if read cannot tell: kept returns the last sequence of the period, if its row and the row of its
 	// series have the settings; show returns the table's CREATE statement.
 	kept, show query
 
@@ -104,7 +104,7 @@ func (q query) bind(a arguments) []any {
 	return values
 }
 
-// check fails if the table lacks the columns that it has not always had.
+// check fails if the table lacks a column that earlier versions did not have.
 //
 // Purge asks for old rows by old, after a series and period, and deletes each by remove, with the same age and the row's
 // series and period. The youngest period of a series is never old: it may be the current one. So a series always needs its own
@@ -192,7 +192,7 @@ var dialects = map[Dialect]statements{
 				(SELECT max(last) - {n} AS below, max(settings) AS print, count(*) AS found FROM {table}
 				WHERE series = {series} AND period = {period} HAVING count(*) > 0) r`},
 		// Only this shows, in all versions, that a temporary table hides the one that information_schema lists. It takes a
-		// right to the whole table: one to columns is not enough.
+		// right to the whole table: a right to columns is not enough.
 		show: query{text: "SHOW CREATE TABLE {table}"},
 	},
 	SQLite: {
@@ -270,8 +270,8 @@ var (
 	mysqlAgain      = regexp.MustCompile(`(?i)\berror (1213|3101|1020|1205)\b`)
 )
 
-// again reports whether trying once more may help. If committing, err is that of COMMIT, and again is true only if nothing
-// was committed. If that is unknown, the block is a gap.
+// again reports whether trying once more may help. If committing, err comes from COMMIT, and again returns true only if
+// nothing was committed. If that is unknown, the block is a gap.
 func (d Dialect) again(err error, committing bool) bool {
 	if errors.Is(err, driver.ErrBadConn) {
 		return !committing
@@ -319,7 +319,7 @@ func keepSQLite(ctx context.Context, c *sql.Conn) (restore func(), err error) {
 			return nil, err
 		}
 	}
-	// Every connection to :memory: has a database of its own, and would set the same block aside again.
+	// Every connection to :memory: has its own database, and would set the same block aside again.
 	if file == "" {
 		return nil, lossy("it is in memory or temporary")
 	}
@@ -340,9 +340,9 @@ func keepSQLite(ctx context.Context, c *sql.Conn) (restore func(), err error) {
 	}, nil
 }
 
-// hurrySQLite has SQLite give up waiting for a lock well before ctx ends, until restore is called. Some drivers do not
-// interrupt that wait, and SQLite counts the sleeps it asked for, not how long they took. A wait that outlasts ctx would
-// tell nobody what it was for.
+// hurrySQLite makes SQLite give up waiting for a lock well before ctx ends, until restore is called. Some drivers do not
+// interrupt that wait, and SQLite counts the sleeps it asked for, not how long they took. If the wait outlasted ctx, the error
+// would not name the lock.
 func hurrySQLite(ctx context.Context, c *sql.Conn) (restore func(), err error) {
 	end, ok := ctx.Deadline()
 	if !ok {

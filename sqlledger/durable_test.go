@@ -35,7 +35,8 @@ func TestPostgreSQLCommitsDurably(t *testing.T) {
 }
 
 func TestSQLiteCommitsDurably(t *testing.T) {
-	for _, dsn := range []string{"_pragma=journal_mode(WAL)", "_pragma=journal_mode(DELETE)", "_pragma=journal_mode(PERSIST)"} {
+	for _, dsn := range []string{"_pragma=journal_mode(WAL)", "_pragma=journal_mode(DELETE)",
+		"_pragma=journal_mode(PERSIST)"} {
 		for _, set := range []string{"0", "1", "2", "3"} {
 			d := sqlite3(t).with(dsn)
 			var commit string

@@ -245,7 +245,8 @@ func (c *hookedConn) CheckNamedValue(v *driver.NamedValue) error {
 	return driver.ErrSkip
 }
 
-func (c *hookedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (r driver.Result, err error) {
+func (c *hookedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (r driver.Result,
+	err error) {
 	err = c.hook(&statement{query, func(query string) (err error) {
 		r, err = c.innerConn.ExecContext(ctx, query, args)
 		return err
@@ -253,7 +254,8 @@ func (c *hookedConn) ExecContext(ctx context.Context, query string, args []drive
 	return r, err
 }
 
-func (c *hookedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (r driver.Rows, err error) {
+func (c *hookedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (r driver.Rows,
+	err error) {
 	err = c.hook(&statement{query, func(query string) (err error) {
 		r, err = c.innerConn.QueryContext(ctx, query, args)
 		return err

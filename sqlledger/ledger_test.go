@@ -50,7 +50,8 @@ func reserves(t *testing.T, l *sqlledger.Ledger) {
 		{"I\x00S", day}, {"I\x00s", day}, {"\xff", day}, {"\xfe", day}, {"é", day}, {"e\u0301", day}, {"ß", day}, {"ss", day},
 		{`I\S`, day}, {`I'S`, day}, {`I"S`, day}, {"I?S", day}, {"I%s", day}, {`\x4953`, day}, {"7", day}, {"07", day},
 		{"IS", "20211025"}, {"IS", day + " "}, {"IS", "a"}, {"IS", "A"}, {"IS2", "0211024"},
-		{strings.Repeat("x", 255), day}, {strings.Repeat("x", 254), day}, {"IS", strings.Repeat("é", 32)}, {"IS", strings.Repeat("é", 31)},
+		{strings.Repeat("x", 255), day}, {strings.Repeat("x", 254), day}, {"IS", strings.Repeat("é", 32)},
+		{"IS", strings.Repeat("é", 31)},
 	} {
 		after, err := l.Reserve(t.Context(), days(name.series, name.period, 0, 3))
 		require.NoError(t, err)
@@ -71,8 +72,9 @@ func TestSettings(t *testing.T) {
 	}
 	for _, dsn := range []string{
 		"clientFoundRows=true", "interpolateParams=true", "parseTime=true&loc=Asia%2FShanghai", "autocommit=0",
-		"sql_mode=%27%27", "sql_mode=%27ANSI%27", "sql_mode=%27TRADITIONAL%2CPAD_CHAR_TO_FULL_LENGTH%2CNO_BACKSLASH_ESCAPES%27",
-		"charset=latin1", "collation=utf8mb4_general_ci", "time_zone=%27%2B08%3A00%27",
+		"sql_mode=%27%27", "sql_mode=%27ANSI%27",
+		"sql_mode=%27TRADITIONAL%2CPAD_CHAR_TO_FULL_LENGTH%2CNO_BACKSLASH_ESCAPES%27", "charset=latin1",
+		"collation=utf8mb4_general_ci", "time_zone=%27%2B08%3A00%27",
 	} {
 		t.Run("MySQL/"+dsn, func(t *testing.T) { reserves(t, mariadb(t).with(dsn).ledger(t, nil)) })
 	}
@@ -356,7 +358,8 @@ func purges(t *testing.T, d *database) {
 		}
 		if hours > 0 {
 			execSQL(t, db, fmt.Sprintf(
-				"UPDATE serial_ledger SET reserved_at = "+back[d.dialect]+" WHERE series = %s AND period = %s", hours, literal(d, series), literal(d, period)))
+				"UPDATE serial_ledger SET reserved_at = "+back[d.dialect]+" WHERE series = %s AND period = %s", hours,
+				literal(d, series), literal(d, period)))
 		}
 	}
 	for n := range 5 {

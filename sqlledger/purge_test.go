@@ -32,7 +32,8 @@ func TestPurgeKept(t *testing.T) {
 	prevent := func(d *database, what string) []string {
 		switch what {
 		case "rule":
-			return []string{"CREATE RULE keeps AS ON DELETE TO serial_ledger WHERE OLD.series = 'kept'::bytea DO INSTEAD NOTHING"}
+			return []string{"CREATE RULE keeps AS ON DELETE TO serial_ledger WHERE OLD.series = 'kept'::bytea DO INSTEAD " +
+				"NOTHING"}
 		case "trigger":
 			if d.dialect == sqlledger.SQLite {
 				return []string{"CREATE TRIGGER keeps BEFORE DELETE ON serial_ledger WHEN OLD.series = x'6b657074' " +

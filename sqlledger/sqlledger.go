@@ -1,5 +1,5 @@
 // Package sqlledger keeps a [serial.Ledger] in PostgreSQL, MySQL, MariaDB or SQLite, over [database/sql], so that no number
-// comes twice whatever Redis loses:
+// is issued twice, whatever Redis loses:
 //
 //	db, err := sql.Open("pgx", "postgres://shop@localhost/shop")
 //	if err != nil {
@@ -19,33 +19,33 @@
 //
 // The table also keeps the calendar of each series, in a row of its own, and the print mark of each period. So when Redis has
 // lost its data and a series is used with another [serial.Period], year start, order of fields, alphabet, check digit or key
-// than before, calls still fail with [serial.ErrConflict] and no number comes twice.
+// than before, calls still fail with [serial.ErrConflict] and no number is issued twice.
 //
 // # What the database must be
 //
-// Any driver will do that returns the database's errors. Every reservation checks for settings that would let the database
-// lose, in a crash of its own, what it has committed. If it finds one, it fails and names it:
+// Any driver that returns the database's errors will do. Every reservation checks for settings that would let the database
+// lose committed data if it crashed. If the reservation finds one, it fails and names it:
 //
 //   - PostgreSQL: fsync must be on, and the table neither unlogged nor temporary. If synchronous_commit is less than on, it
 //     is raised to on for the transaction; remote_apply stays.
-//   - MySQL and MariaDB: the table must be of InnoDB and not temporary, innodb_flush_log_at_trx_commit must be 1 and, if
+//   - MySQL and MariaDB: the table must use InnoDB and not be temporary, innodb_flush_log_at_trx_commit must be 1 and, if
 //     there is a binary log, sync_binlog 1, which is not MariaDB's default.
 //   - SQLite: it must be a file, on a local disk, with a journal_mode other than off and memory; a database in memory is
 //     refused. PRAGMA synchronous is EXTRA for the transaction. On macOS, set PRAGMA fullfsync too.
 //
-// The checks are about the table that the reservation wrote to. A temporary table of the same name, which hides the table
+// The checks concern the table that the reservation wrote to. A temporary table of the same name, which hides the table
 // on one connection, is refused there. A trigger or rule that prevents a write, or sets the last sequence back, is an error
-// too. The exceptions are PostgreSQL's AFTER triggers, which are not noticed and must leave the table alone. On MySQL and
+// too. The exceptions are PostgreSQL's AFTER triggers, which go unnoticed and must leave the table alone. On MySQL and
 // MariaDB the user needs SELECT, INSERT and UPDATE on the table as a whole; rights to single columns are not enough.
 //
-// The connections must go to the one server that takes writes: for PostgreSQL say target_session_attrs=read-write. Servers
+// The connections must go to the one server that takes writes: for PostgreSQL, set target_session_attrs=read-write. Servers
 // that take writes side by side and settle conflicts later (MySQL's circular replication, PostgreSQL's logical replication
 // both ways) hand out the same block twice. Galera and group replication don't: they refuse one of two conflicting commits,
 // which is then tried again.
 //
 // # What a failover of the database can lose
 //
-// A replica that is promoted lacks what it had not received. So a committed block can be lost unless the old primary waited
+// A promoted replica lacks the data that it had not received. So a committed block can be lost unless the old primary waited
 // for that replica:
 //
 //   - PostgreSQL: name the replicas in synchronous_standby_names and promote no other. Even so, pg_cancel_backend ends that
@@ -55,11 +55,11 @@
 //     nothing as long as a majority lives.
 //   - SQLite: there is no failover; if the disk is lost, everything is. Tools that copy the file elsewhere lag behind.
 //
-// A restored backup lacks everything since it was made.
+// A restored backup lacks everything that was written since it was made.
 //
-// A block that is lost in this way is set aside again. That does no harm as long as Redis has its counters, since Redis
-// says how far they have come and gets a block above that. Numbers come twice only if Redis loses the counter of the same
-// period too, as it may in one outage of everything. So when a failover or a restore may have lost something, note every
+// A block that is lost in this way is set aside again. That does no harm as long as Redis has its counters, since Redis gets a
+// block above them. Numbers are issued twice only if Redis loses the counter of the same period too, as it may in one outage of
+// everything. So when a failover or a restore may have lost something, note every
 // type's last number before Redis is next restarted or replaced. If Redis has lost it already, find the last number used
 // elsewhere, and enter it with [serial.Generator.Raise] before any is issued.
 package sqlledger
@@ -88,10 +88,10 @@ const (
 const (
 	defaultTable = "serial_ledger"
 	minAge       = 72 * time.Hour   // longer than any day: one in a zone that moved across the date line had 48 h
-	patience     = 30 * time.Second // limit for repeating after deadlocks and lock waits, if the context allows more
+	patience     = 30 * time.Second // limit of repeating after deadlocks and lock waits, if the context allows more
 )
 
-// A Ledger keeps what was set aside in a table of a database. [serial.WithLedger] calls its [Ledger.Reserve]. It is safe
+// A Ledger records the numbers that were set aside, in a table of a database. [serial.WithLedger] calls its [Ledger.Reserve]. It is safe
 // for use by any number of goroutines, and any number of processes may use the same table at once.
 type Ledger struct {
 	db      *sql.DB
@@ -112,7 +112,8 @@ type optionFunc func(*config)
 func (f optionFunc) apply(c *config) { f(c) }
 
 // WithTable names the table, exactly as it is written, case included: ledger, or shop.ledger for one in PostgreSQL's schema
-// or MySQL's database shop. A name has at most 63 ASCII letters, digits and _, and no digit first; SQLite allows no schema.
+// or MySQL's database shop. A name has at most 63 ASCII letters, digits and _, and does not begin with a digit. SQLite allows no
+// schema.
 // All processes that issue numbers of a type must use the same table. Without a schema, PostgreSQL's search_path or MySQL's
 // current database decides which table is used. A reservation fails on a connection where that is another schema than at
 // the Ledger's first reservation.
@@ -140,8 +141,8 @@ func New(db *sql.DB, d Dialect, opts ...Option) (*Ledger, error) {
 }
 
 // CreateTable creates the table unless it exists. Any number of processes may do so at once. The database's user needs the
-// right to create it, in PostgreSQL even if the table exists, and to read it. A table that version 0.4 or an earlier one has
-// created lacks a column, which is an error.
+// right to create it, in PostgreSQL even if the table exists, and to read it. A table that was created by version 0.4 or
+// earlier lacks a column, which is an error.
 func (l *Ledger) CreateTable(ctx context.Context) error {
 	return l.do(ctx, "create the table", func(c *sql.Conn) error {
 		if _, err := c.ExecContext(ctx, l.sql.schema); err != nil {
@@ -163,7 +164,7 @@ func (l *Ledger) CreateTable(ctx context.Context) error {
 // print mark is an error that matches [serial.ErrConflict]; nothing is set aside. [Ledger.Purge] removes print marks with
 // their periods, and never a calendar.
 //
-// A caller in a transaction of its own must not wait for Reserve, if the transaction has the only connection of the pool or,
+// A caller in a transaction of its own must not wait for Reserve if the transaction has the only connection of the pool or,
 // with SQLite, has written to the same file: Reserve would wait for the transaction until ctx ends. The error then says so.
 //
 // After a deadlock, or if a lock is in the way, Reserve tries again, for 30 s at most, while the context lives. Other
@@ -252,12 +253,12 @@ func (l *Ledger) reserve(ctx context.Context, c *sql.Conn, r serial.Reservation)
 
 // Purge deletes the rows of old periods and returns how many it deleted. A row is old if its last reservation is longer ago
 // than age, by the database's clock. The youngest period of each series is kept, and so is the calendar. After an error or
-// a cancelled call, the count is that of the rows deleted until then. If row security, a rule or a trigger keeps old rows
+// a cancelled call, the count is the number of rows deleted until then. If row security, a rule or a trigger keeps old rows
 // from being deleted, Purge deletes the others and then returns an error.
 //
-// age must be longer than the longest period in use, plus how far ahead periods are prepared: in a period whose row is gone
-// no number may be issued any more, since only the row keeps numbers from coming twice when Redis loses them. Less than 72
-// h is refused. For daily numbers, 30 days is a good choice, and once a day is often enough.
+// age must be longer than the longest period in use plus the time for which periods are prepared ahead. Once a period's row is
+// gone, no number of the period may be issued, since only the row keeps numbers from being issued twice when Redis loses them.
+// Less than 72 h is refused. For daily numbers, 30 days is a good choice, and once a day is often enough.
 func (l *Ledger) Purge(ctx context.Context, age time.Duration) (int64, error) {
 	if age < minAge {
 		return 0, fmt.Errorf("sqlledger: purge: an age of %v: allowed are %v and more", age, minAge)
@@ -278,8 +279,8 @@ func (l *Ledger) Purge(ctx context.Context, age time.Duration) (int64, error) {
 		}
 		purged += deleted
 		if len(left) > 0 {
-			// Another Purge may have deleted them meanwhile, or a reservation renewed them. If they are found once more, it
-			// was neither.
+			// Another Purge may have deleted them meanwhile, or a reservation renewed them. If they are found once more,
+			// neither happened.
 			var there []key
 			err := l.do(ctx, "purge", func(c *sql.Conn) (err error) {
 				there, err = l.old(ctx, c, seconds, from)
@@ -303,8 +304,8 @@ func (l *Ledger) Purge(ctx context.Context, age time.Duration) (int64, error) {
 		from = found[len(found)-1] // whether deleted or not, they are not asked for again
 	}
 	if kept > 0 {
-		return purged, fmt.Errorf("sqlledger: purge: %d old rows were found and not deleted, the first of them period %q of %q: "+
-			"row security, a rule or a trigger may prevent it", kept, first.period, first.series)
+		return purged, fmt.Errorf("sqlledger: purge: %d old rows were found and not deleted, the first of them period %q "+
+			"of %q: row security, a rule or a trigger may prevent it", kept, first.period, first.series)
 	}
 	return purged, nil
 }
@@ -312,7 +313,7 @@ func (l *Ledger) Purge(ctx context.Context, age time.Duration) (int64, error) {
 // A key is the primary key of a row.
 type key struct{ series, period string }
 
-// arguments are those of the queries of Purge.
+// arguments returns the arguments of the queries of Purge.
 func (k key) arguments(seconds int64) arguments {
 	return arguments{"series": []byte(k.series), "period": []byte(k.period), "seconds": seconds, "page": page}
 }
@@ -337,7 +338,7 @@ func (l *Ledger) old(ctx context.Context, c *sql.Conn, seconds int64, from key) 
 }
 
 // purge deletes the rows that old returns, each by its key: in MySQL, a DELETE that searches for them would lock every row
-// that it looks at, including those in use. left are those that were found and not deleted.
+// that it looks at, including those in use. left are the keys that were found and not deleted.
 func (l *Ledger) purge(ctx context.Context, c *sql.Conn, seconds int64, from key) (
 	found []key, left map[key]bool, deleted int64, err error,
 ) {
@@ -362,10 +363,11 @@ func (l *Ledger) purge(ctx context.Context, c *sql.Conn, seconds int64, from key
 	return found, left, deleted, nil
 }
 
-// itself is advice for whoever has waited in vain. The ledger cannot tell whether the caller is the one it waited for.
-const itself = "if the caller has a transaction open here, it waits for itself: take the number before the transaction begins"
+// itself is advice for a caller who waited in vain. The ledger cannot tell whether it waited for that caller.
+const itself = "if the caller has a transaction open here, it waits for itself: take the number before the " +
+	"transaction begins"
 
-// do runs f in a transaction, and repeats it where that may help.
+// do runs f in a transaction, and repeats it if that may help.
 func (l *Ledger) do(ctx context.Context, what string, f func(*sql.Conn) error) error {
 	end := time.Now().Add(patience)
 	var before error // of the previous attempt
@@ -374,7 +376,8 @@ func (l *Ledger) do(ctx context.Context, what string, f func(*sql.Conn) error) e
 		if err == nil {
 			return nil
 		}
-		if before != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) { // says less than why it had to be repeated
+		// The error of the context says less than the error that led to the repetition.
+		if before != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 			again, err = true, before
 		}
 		if again && time.Now().Before(end) {
@@ -386,7 +389,8 @@ func (l *Ledger) do(ctx context.Context, what string, f func(*sql.Conn) error) e
 			}
 		}
 		if again && l.dialect == SQLite {
-			err = fmt.Errorf("%w: another connection is writing to this file; %s, or keep the ledger in a file of its own", err, itself)
+			err = fmt.Errorf("%w: another connection is writing to this file; %s, or keep the ledger in a file of its own",
+				err, itself)
 		}
 		if l.dialect.outdated(err) {
 			err = fmt.Errorf("%w: the table was not created by this version; have CreateTable create a new one, "+
@@ -400,12 +404,13 @@ func (l *Ledger) do(ctx context.Context, what string, f func(*sql.Conn) error) e
 }
 
 // try runs f once in a transaction, and reports whether to repeat it. It does not use a [sql.Tx]: with some drivers its
-// Commit does not end with the context, and it knows no BEGIN IMMEDIATE.
+// Commit does not end with the context, and it has no BEGIN IMMEDIATE.
 func (l *Ledger) try(ctx context.Context, f func(*sql.Conn) error) (again bool, err error) {
 	waits := l.db.Stats().WaitCount
 	c, err := l.db.Conn(ctx)
 	if pool := l.db.Stats(); err != nil && ctx.Err() != nil && pool.WaitCount > waits {
-		return false, fmt.Errorf("%w: all connections of the pool were in use (it has %d); %s, or give the ledger a pool of its own",
+		return false, fmt.Errorf("%w: all connections of the pool were in use (it has %d); %s, or give the ledger a pool "+
+			"of its own",
 			err, pool.MaxOpenConnections, itself)
 	}
 	if err != nil {

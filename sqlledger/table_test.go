@@ -122,7 +122,8 @@ func TestOtherSchema(t *testing.T) {
 
 // If a trigger makes the table keep something else than what was written, nothing is set aside.
 func TestAltered(t *testing.T) {
-	const altered = "sqlledger: reserve: the database can lose what it commits: a trigger or a rule changes what is written"
+	const altered = "sqlledger: reserve: the database can lose what it commits: a trigger or a rule changes what is " +
+		"written"
 	type trigger struct{ when, does string }
 	triggers := map[sqlledger.Dialect][]trigger{
 		sqlledger.PostgreSQL: {

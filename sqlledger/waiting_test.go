@@ -45,7 +45,8 @@ func TestWaitsForItselfInTheFile(t *testing.T) {
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.ErrorContains(t, err, "is locked")
 			require.ErrorContains(t, err, "another connection is writing to this file")
-			require.ErrorContains(t, err, "take the number before the transaction begins, or keep the ledger in a file of its own")
+			require.ErrorContains(t, err,
+				"take the number before the transaction begins, or keep the ledger in a file of its own")
 
 			require.NoError(t, tx.Rollback())
 			require.NoError(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 1))))

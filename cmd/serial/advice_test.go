@@ -35,18 +35,21 @@ func TestAdvice(t *testing.T) {
 			_, err := other(serial.WithLocation(time.FixedZone("", 3600*(13-time.Now().UTC().Hour())))).Next(t.Context(), "IS")
 			require.NoError(t, err)
 		}, serial.ErrConflict, "IS" + day + "0008"},
-		{"a record in the future", nil, func(t *testing.T, m *miniredis.Miniredis, other func(...serial.Option) *serial.Generator) {
+		{"a record in the future", nil, func(t *testing.T, m *miniredis.Miniredis,
+			other func(...serial.Option) *serial.Generator) {
 			m.SetTime(time.Now().Add(48 * time.Hour))
 			_, err := other(serial.WithMaxSkew(-1)).Next(t.Context(), "IS")
 			require.NoError(t, err)
 			m.SetTime(time.Now())
 		}, serial.ErrClockSkew, "IS" + day + "0008"},
 		{"a business year", []serial.Option{serial.WithPeriod(serial.PerYear), serial.WithYearStart(time.April, 6),
-			serial.WithTemplate("{type}{date:FFFF}{seq:4}")}, func(t *testing.T, m *miniredis.Miniredis, _ func(...serial.Option) *serial.Generator) {
+			serial.WithTemplate("{type}{date:FFFF}{seq:4}")}, func(t *testing.T, m *miniredis.Miniredis,
+			_ func(...serial.Option) *serial.Generator) {
 			m.Del("serial:{IS}:" + fiscal)
 		}, serial.ErrCounterLost, "IS" + fiscal + "0008"},
-		{"another day start, and every flag", []serial.Option{serial.WithPeriod(serial.PerMonth), serial.WithDayStart(4 * time.Hour),
-			serial.WithKeyPrefix("shop"), serial.WithTemplate("{type}'{date:yyyyMM}-{seq:6}")},
+		{"another day start, and every flag", []serial.Option{serial.WithPeriod(serial.PerMonth),
+			serial.WithDayStart(4 * time.Hour), serial.WithKeyPrefix("shop"),
+			serial.WithTemplate("{type}'{date:yyyyMM}-{seq:6}")},
 			func(t *testing.T, m *miniredis.Miniredis, other func(...serial.Option) *serial.Generator) {
 				m.FlushAll()
 				_, err := other(serial.WithKeyPrefix("shop"), serial.WithPeriod(serial.PerMonth),

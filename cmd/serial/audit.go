@@ -10,7 +10,7 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// errFound means that an audit has found something: exit code 3. What it is was printed.
+// errFound means that an audit found something, which was printed already. The exit code is 3.
 var errFound = errors.New("not all numbers are accounted for")
 
 // audit prints which numbers of a period are missing, double, beyond the counter or foreign.
@@ -55,7 +55,7 @@ func (c *command) audit(ctx context.Context) error {
 // dates are the layouts of -date, the shortest first.
 var dates = []string{time.DateOnly, "2006-01-02 15:04", time.DateTime, "2006-01-02T15:04", "2006-01-02T15:04:05"}
 
-// instant is an instant of the period that -date names, zero without -date.
+// instant returns an instant in the period that -date names, or zero without -date.
 func (c *command) instant() (time.Time, error) {
 	if c.date == "" {
 		return time.Time{}, nil
@@ -67,7 +67,8 @@ func (c *command) instant() (time.Time, error) {
 		}
 		day := layout == time.DateOnly
 		if day && c.period.shorter() {
-			return time.Time{}, misused("-date %q: with -period %s, it needs the time, as in \"2021-10-24 15:04\"", c.date, c.period.name)
+			return time.Time{}, misused("-date %q: with -period %s, it needs the time, as in \"2021-10-24 15:04\"", c.date,
+				c.period.name)
 		}
 		skipped := misused("-date %q: the clocks of %v skipped it", c.date, c.zone)
 		if day { // the business day, wherever it begins
@@ -136,11 +137,11 @@ func (c *command) printReport(r *serial.Report) {
 		time.Now().In(c.zone).Format(time.RFC3339))
 }
 
-// list prints a count and what it counts. more is how many are not listed.
+// list prints a count and the items it counts; more is the number of items not listed.
 func (c *command) list(name string, count, more int64, all []string) {
 	_, _ = fmt.Fprintf(c.out, "%-10s %d\n", name, count)
-	for _, one := range all {
-		_, _ = fmt.Fprintln(c.out, " ", one)
+	for _, item := range all {
+		_, _ = fmt.Fprintln(c.out, " ", item)
 	}
 	if more > 0 {
 		_, _ = fmt.Fprintf(c.out, "  and %d more\n", more)
@@ -177,16 +178,16 @@ func (c *command) printReportJSON(r *serial.Report) {
 		ForeignCount   int64     `json:"foreignCount"`
 		OtherCount     int64     `json:"otherCount"`
 	}{
-		r.Type, r.Start, r.First, r.Last, r.Count, []gap{}, c.texts(r.Duplicates), c.texts(r.Beyond), append([]string{}, r.Foreign...),
-		r.MissingCount, r.DuplicateCount, r.BeyondCount, r.ForeignCount, r.OtherCount,
+		r.Type, r.Start, r.First, r.Last, r.Count, []gap{}, c.texts(r.Duplicates), c.texts(r.Beyond),
+		append([]string{}, r.Foreign...), r.MissingCount, r.DuplicateCount, r.BeyondCount, r.ForeignCount, r.OtherCount,
 	}
-	for _, one := range r.Missing {
-		out.Missing = append(out.Missing, gap(one))
+	for _, missing := range r.Missing {
+		out.Missing = append(out.Missing, gap(missing))
 	}
 	_ = json.NewEncoder(c.out).Encode(out)
 }
 
-// texts are the numbers as issued, or where the printed date is not known the sequences.
+// texts returns the numbers as issued, or their sequences if the printed date is not known.
 func (c *command) texts(numbers []serial.Number) []string {
 	all := []string{}
 	for _, n := range numbers {

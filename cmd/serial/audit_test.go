@@ -31,8 +31,8 @@ func issued(t *testing.T, n int, flags ...string) (*miniredis.Miniredis, environ
 
 // with is the environment with an input.
 func (e environment) with(stdin string) environment {
-	return environment{"SERIAL_REDIS_URL": e["SERIAL_REDIS_URL"], "SERIAL_TZ": e["SERIAL_TZ"], "SERIAL_HIDDEN_KEY": e["SERIAL_HIDDEN_KEY"],
-		"stdin": stdin}
+	return environment{"SERIAL_REDIS_URL": e["SERIAL_REDIS_URL"], "SERIAL_TZ": e["SERIAL_TZ"],
+		"SERIAL_HIDDEN_KEY": e["SERIAL_HIDDEN_KEY"], "stdin": stdin}
 }
 
 // written is the path of a file with that text.
@@ -64,8 +64,9 @@ IS in `+dashed+`: all numbers are accounted for
 checked \d{4}-\d\d-\d\dT.*, signed _+
 $`, stdout)
 
-	wrong := strings.Join([]string{number(1), number(2), number(2), number(3), number(3), number(3), number(4), number(5), number(7),
-		"IS" + day + "000a", number(13), number(15), number(15), number(0), "PO" + day + "0001", "IS202001010001", ""}, "\n")
+	wrong := strings.Join([]string{number(1), number(2), number(2), number(3), number(3), number(3), number(4), number(5),
+		number(7), "IS" + day + "000a", number(13), number(15), number(15), number(0), "PO" + day + "0001",
+		"IS202001010001", ""}, "\n")
 	code, stdout, stderr = e.with(wrong).do("audit", "IS")
 	require.Equal(t, 3, code)
 	require.Equal(t, "serial: not all numbers are accounted for\n", stderr)
@@ -95,7 +96,8 @@ $`, stdout)
 	require.Equal(t, 3, code, stderr)
 	require.Equal(t, 1, strings.Count(stdout, "\n"))
 	require.Regexp(t, `^\{"type":"IS","start":"`+dashed+`T00:00:00[^"]*","first":1,"last":14,"count":7,`+
-		`"missing":\[\{"first":6,"last":6\},\{"first":8,"last":12\},\{"first":14,"last":14\}\],"duplicates":\["`+number(2)+`","`+number(3)+
+		`"missing":\[\{"first":6,"last":6\},\{"first":8,"last":12\},\{"first":14,"last":14\}\],"duplicates":\["`+number(2)+
+		`","`+number(3)+
 		`","`+number(15)+`"\],"beyond":\["`+number(15)+`","`+number(15)+`"\],"foreign":\["IS`+day+`000a","`+number(0)+`"\],`+
 		`"missingCount":7,"duplicateCount":3,"beyondCount":2,"foreignCount":2,"otherCount":2\}`+"\n$", stdout)
 	code, stdout, _ = e.with(all).do("audit", "-json", "IS")
@@ -149,7 +151,8 @@ func TestInput(t *testing.T) {
 		{one + "\n" + two, []string{"-"}},
 		{long, []string{written(t, two+"\n"+one+"\n")}},
 		{table, []string{"-column", "number"}},
-		{"\ufeff" + strings.ReplaceAll(strings.Replace(table, "id,number", "number,id", 1), "id,", "id,"), []string{"-column", "id"}},
+		{"\ufeff" + strings.ReplaceAll(strings.Replace(table, "id,number", "number,id", 1), "id,", "id,"),
+			[]string{"-column", "id"}},
 		{"", []string{"-column", "number", written(t, table)}},
 	} {
 		code, stdout, stderr := e.with(row.stdin).do(append([]string{"audit", "IS"}, row.args...)...)
@@ -195,7 +198,8 @@ func TestAuditDate(t *testing.T) {
 	require.NoError(t, m.Set("serial:{IS}:"+day, "2")) // kept since then
 	numbers := lines("IS"+day+"%04d", 1, 2)
 	for _, flags := range [][]string{nil, {"-day-start", "13:00"}, {"-day-start", "23:59:59"}} {
-		code, stdout, stderr := e.with(numbers).do(append([]string{"audit", "-date", past.Format("2006-01-02"), "IS"}, flags...)...)
+		code, stdout, stderr := e.with(numbers).do(append([]string{"audit", "-date", past.Format("2006-01-02"), "IS"},
+			flags...)...)
 		require.Equal(t, 0, code, stderr)
 		require.Contains(t, stdout, "IS in "+past.Format("2006-01-02"))
 	}
@@ -203,7 +207,8 @@ func TestAuditDate(t *testing.T) {
 	require.NoError(t, m.Set("serial:{IS}:"+start.Format("200601"), "2"))
 	for days, layout := range map[int]string{0: "2006-01-02", 20: "2006-01-02", 9: "2006-01-02 15:04"} {
 		date := start.AddDate(0, 0, days).Format(layout)
-		code, stdout, stderr := e.with(lines("IS"+start.Format("200601")+"%04d", 1, 2)).do("audit", "-period", "month", "-date", date, "IS")
+		code, stdout, stderr := e.with(lines("IS"+start.Format("200601")+"%04d", 1, 2)).do("audit", "-period", "month",
+			"-date", date, "IS")
 		require.Equal(t, 0, code, stderr)
 		require.Contains(t, stdout, "IS in "+start.Format("2006-01 "))
 	}
@@ -224,9 +229,11 @@ func TestAuditDate(t *testing.T) {
 		{2, "it is empty", []string{"-date", ""}},
 		{2, "it needs the time", []string{"-date", "2021-10-24", "-period", "hour"}},
 		{2, "the clocks of Pacific/Apia skipped it", []string{"-date", "2011-12-30", "-tz", "Pacific/Apia"}},
-		{1, "Audit of IS in 2018-05-04: Redis has no counter", []string{"-date", "2018-05-04", "-tz", "Asia/Pyongyang"}}, // ended at 23:30
+		// This day ended at 23:30.
+		{1, "Audit of IS in 2018-05-04: Redis has no counter", []string{"-date", "2018-05-04", "-tz", "Asia/Pyongyang"}},
 		{1, "Audit of IS in 2010-03-04: Redis has no counter", []string{"-date", "2010-03-04", "-tz", "Antarctica/Casey"}},
-		{1, "Audit of IS in 2025-03-29: Redis has no counter", []string{"-date", "2025-03-29", "-tz", "America/Nuuk", "-day-start", "23:30"}},
+		{1, "Audit of IS in 2025-03-29: Redis has no counter",
+			[]string{"-date", "2025-03-29", "-tz", "America/Nuuk", "-day-start", "23:30"}},
 		{1, "no longer kept", []string{"-date", now.AddDate(0, 0, -4).Format("2006-01-02")}},
 		{1, "has not begun", []string{"-date", now.AddDate(0, 0, 2).Format("2006-01-02")}},
 		{1, "1970 to 9999", []string{"-date", "1920-01-01"}},
@@ -253,7 +260,8 @@ func TestAuditNow(t *testing.T) {
 func TestAuditSendsNothing(t *testing.T) {
 	m := miniredis.RunT(t)
 	e := environment{"SERIAL_REDIS_URL": "redis://" + m.Addr(), "SERIAL_TZ": "UTC"}
-	for _, args := range [][]string{{"audit", "I S"}, {"audit", "IS", filepath.Join(t.TempDir(), "none")}, {"audit", "-date", "x", "IS"}} {
+	for _, args := range [][]string{{"audit", "I S"}, {"audit", "IS", filepath.Join(t.TempDir(), "none")},
+		{"audit", "-date", "x", "IS"}} {
 		code, stdout, _ := e.with("").do(args...)
 		require.NotZero(t, code, args)
 		require.Empty(t, stdout)

@@ -10,27 +10,27 @@ import (
 // A subcommand is a row of the table of commands.
 type subcommand struct {
 	name     string
-	args     string // as in "TYPE [FILE]"; how many there may be is counted here
+	args     string // as in "TYPE [FILE]", which also tells how many are allowed
 	summary  string // one line
-	detail   string // what else its own help says
+	detail   string // the rest of its help
 	needs    need
-	flags    []option // its own; see also common
+	flags    []option // beyond the common ones
 	n        int      // default of -n
-	explains bool     // a template that is refused is no misuse
+	explains bool     // a refused template is not a misuse
 	run      func(*command, context.Context) error
 }
 
-// A need is what a command cannot do without.
+// A need is what a command requires.
 type need int
 
 const (
 	nothing  need = iota // not even the flags that say how numbers look
 	scheme               // these flags, and no Redis
-	counters             // Redis; without a URL, counters in memory do
+	counters             // Redis, or without a URL, counters in memory
 	redisURL             // Redis
 )
 
-// commands are all but help.
+// commands are all commands except help.
 var commands = []subcommand{
 	{
 		name: "next", args: "TYPE", needs: counters, n: 1, run: (*command).next,
@@ -149,7 +149,7 @@ func find(name string) (*subcommand, error) {
 	return &commands[i], nil
 }
 
-// options are all flags of a command, its own first.
+// options returns all flags of a command, beginning with its own.
 func (s *subcommand) options() []option {
 	if s.needs == nothing {
 		return s.flags
@@ -157,7 +157,7 @@ func (s *subcommand) options() []option {
 	return slices.Concat(s.flags, common)
 }
 
-// check refuses a wrong number of arguments, and empty ones. It shows none: one may be a URL with a password.
+// check refuses a wrong number of arguments, and empty ones. It never prints one, which may be a URL with a password.
 func (s *subcommand) check(args []string) error {
 	names := strings.Fields(s.args)
 	for i, name := range names {

@@ -15,13 +15,13 @@ import (
 // An option is a flag. No error of set shows the value; the caller does.
 type option struct {
 	name  string
-	value string // what stands for the value in the help; "" for a switch
+	value string // placeholder for the value in the help; "" for a switch
 	text  string
 	set   func(c *command, value string) error // value is not empty, and "true" or "false" for a switch
 }
 
-// common are the flags of every command that has to do with numbers. All commands take all of them, since a type's flags
-// have to be the same for each: a script can keep them in one variable.
+// common are the flags of every command that deals with numbers. These commands accept all of them, since a type's flags
+// must be the same for each command: a script can keep them in one variable.
 var common = []option{
 	{"redis", "URL", `redis://, rediss:// or unix://. Add ?master_name=NAME for Sentinel,
 or ?addr=HOST:PORT of another node for Cluster. Default $SERIAL_REDIS_URL`,
@@ -199,7 +199,7 @@ func (c *command) read(line []string, getenv func(string) string) error {
 	return c.complete(getenv)
 }
 
-// split tells flags from arguments, and sets the flags. Package flag would end them at the first argument.
+// split separates flags from arguments, and sets the flags. Package flag would stop at the first argument.
 func (c *command) split(line []string) error {
 	options := c.row.options()
 	lookup := func(word string) (o *option, name, value string, hasValue bool) {
@@ -233,7 +233,7 @@ func (c *command) split(line []string) error {
 			return misused("-%s needs a value", name)
 		default:
 			value, line = line[0], line[1:]
-			// A variable that is not set, without quotes, leaves no word at all. What comes next is not meant as the value then.
+			// A variable that is not set, without quotes, leaves no word at all. The next word is not meant as the value then.
 			if next, _, _, _ := lookup(value); value == "--" || isFlag(value) && next != nil {
 				return misused("-%s needs a value, and a flag follows; if that is the value, write -%s=VALUE", name, name)
 			}
@@ -241,7 +241,8 @@ func (c *command) split(line []string) error {
 		// An empty value usually comes from a shell variable that is not set. If it meant the default, the command would issue
 		// numbers without the URL, or without -once.
 		if value == "" {
-			return misused("-%s: it is empty, perhaps from a shell variable that is not set; give a value, or omit the flag", name)
+			return misused("-%s: it is empty, perhaps from a shell variable that is not set; give a value, or omit the flag",
+				name)
 		}
 		switch err := o.set(c, value).(type) {
 		case nil:
@@ -254,14 +255,14 @@ func (c *command) split(line []string) error {
 	return nil
 }
 
-// isFlag tells a flag from an argument, such as "-" or a negative number.
+// isFlag reports whether a word is a flag and not an argument, such as "-" or a negative number.
 func isFlag(word string) bool {
 	return len(word) > 1 && word[0] == '-' && (word[1] < '0' || word[1] > '9')
 }
 
-// complete adds what the environment and the defaults have, and refuses what is missing.
+// complete adds values from the environment and the defaults, and fails if one is missing.
 func (c *command) complete(getenv func(string) string) error {
-	if c.row.needs != scheme && c.url == "" { // otherwise a URL is only one that the command line has
+	if c.row.needs != scheme && c.url == "" { // otherwise only a URL on the command line counts
 		c.url = getenv("SERIAL_REDIS_URL") // here, empty is the same as not set
 	}
 	if c.row.needs == redisURL && c.url == "" {
@@ -302,7 +303,7 @@ func (c *command) complete(getenv func(string) string) error {
 	return nil
 }
 
-// defaultTemplate has the date that suits the period, as messages of the library take for granted.
+// defaultTemplate prints the date that suits the period, as messages of the library assume.
 func (c *command) defaultTemplate() string {
 	date := c.period.date
 	switch {

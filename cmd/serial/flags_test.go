@@ -115,8 +115,8 @@ func TestFlagsAnywhere(t *testing.T) {
 
 func TestDayStart(t *testing.T) {
 	for value, want := range map[string]string{
-		"04:00": "04:00:00", "4h": "04:00:00", "4:30": "04:30:00", "23:59:59": "23:59:59", "00:00": "00:00:00", "0": "00:00:00",
-		"90m": "01:30:00", "04:00:30": "04:00:30",
+		"04:00": "04:00:00", "4h": "04:00:00", "4:30": "04:30:00", "23:59:59": "23:59:59", "00:00": "00:00:00",
+		"0": "00:00:00", "90m": "01:30:00", "04:00:30": "04:00:30",
 	} {
 		code, stdout, stderr := do("parse", "-tz", "Asia/Shanghai", "-day-start", value, "IS202110240001")
 		require.Equal(t, 0, code, stderr)

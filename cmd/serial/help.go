@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// errHelp asks for the help of the command, or if there is none for that of the program.
-var errHelp = errors.New("help is wanted")
+// errHelp asks for the help of the command, or of the program if there is no command.
+var errHelp = errors.New("help was requested")
 
 // synopsis is the command with its arguments.
 func (s *subcommand) synopsis(flags ...string) string {
@@ -23,7 +23,7 @@ func (s *subcommand) usage() string {
 	return s.synopsis("[flags]")
 }
 
-// hint says how to go on after a misuse. A nil row stands for the program.
+// hint says how to go on after a misuse of a command, or of the program if row is nil.
 func hint(row *subcommand) string {
 	if row == nil {
 		return `usage: serial COMMAND [flags] ARGUMENTS ("serial help" lists the commands)`
@@ -31,7 +31,7 @@ func hint(row *subcommand) string {
 	return fmt.Sprintf(`usage: %s ("serial help %s" explains it)`, row.usage(), row.name)
 }
 
-// help returns the help of a command, or with nil that of the program.
+// help returns the help of a command, or of the program if row is nil.
 func help(row *subcommand) string {
 	var b strings.Builder
 	if row == nil {

@@ -77,15 +77,15 @@ func (c *command) history(ctx context.Context) error {
 // count returns how many numbers were issued up to n.
 func (c *command) count(n serial.Number) int64 { return max(n.Seq-c.start+1, 0) }
 
-// mostEver is the largest sequence there can be. A template that prints it has no limit of its own.
+// mostEver is the largest possible sequence. A template that prints it has no limit of its own.
 const mostEver = 999_999_999_999_999
 
-// name is how people write the period that begins then.
+// name returns the period that begins at start, as people write it.
 func (c *command) name(start time.Time) string {
 	if c.period.line != "" {
 		return start.Format(c.period.line)
 	}
-	// Periods are known by the days from 1970 on, and the first one may have begun before that.
+	// Only dates from 1970 on have a label, and the first period may have begun before that.
 	if first := time.Date(1970, 1, 1, 0, 0, int(c.dayStart/time.Second), 0, c.zone); start.Before(first) {
 		start = first
 	}
@@ -101,7 +101,7 @@ func bar(share float64) string {
 	const width = 24
 	eighths := int(math.Round(share * width * 8))
 	if share > 0 {
-		eighths = max(eighths, 1) // little differs from nothing
+		eighths = max(eighths, 1) // a small share differs from none
 	}
 	eighths = min(eighths, width*8)
 	full := strings.Repeat("█", eighths/8)

@@ -16,25 +16,25 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// A found is what the input has of one type and period.
+// A found sums up the numbers of one type and period in the input.
 type found struct {
 	Type     string    `json:"type"`
 	Start    time.Time `json:"start"`
 	Action   string    `json:"action"` // see below
 	Count    int64     `json:"count"`  // numbers found
 	Greatest int64     `json:"greatest"`
-	Last     *int64    `json:"last,omitempty"` // where the counter stood; left out for what is ignored, and if it is lost
+	Last     *int64    `json:"last,omitempty"` // the counter before; omitted if it is lost, or the numbers are ignored
 }
 
 // The actions of import.
 const (
 	raised     = "raised"      // to the greatest number found
 	wouldRaise = "would raise" // without -dry-run
-	stays      = "stays"       // the counter has come further
+	stays      = "stays"       // the counter is already that far
 	ignored    = "ignored"     // of another period, or of another type than the one named
 )
 
-// unreadable is what the input has that is not a number.
+// unreadable collects the lines of the input that are not numbers.
 type unreadable struct {
 	count int64
 	first []error
@@ -59,8 +59,8 @@ func (c *command) imports(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// Nothing is written before all is known that can be known without writing. A series with a ledger cannot be raised from here,
-	// which only raising it tells.
+	// Everything that can be checked without writing is checked before the first write. Only raising a series shows whether it has
+	// a ledger, and then it cannot be raised from here.
 	first, _ := c.scheme.Limits()
 	current := map[string]serial.Number{}
 	for _, f := range all {
@@ -100,7 +100,8 @@ func (c *command) imports(ctx context.Context) error {
 	if len(all) == 0 && failed == nil {
 		_, _ = fmt.Fprintln(c.stderr, "serial: the input has no numbers, so nothing was written")
 	} else if failed == nil && !slices.ContainsFunc(all, func(f *found) bool { return f.Action != ignored }) {
-		_, _ = fmt.Fprintln(c.stderr, "serial: none of the numbers is of a current period, so nothing was written; is the time zone right?")
+		_, _ = fmt.Fprintln(c.stderr, "serial: none of the numbers belongs to a current period, so nothing was written; is "+
+			"the time zone right?")
 	} else if dry && failed == nil {
 		_, _ = fmt.Fprintln(c.stderr, "serial: nothing was written; -dry-run=false writes")
 	}
@@ -113,7 +114,7 @@ func (c *command) isFile(arg string) bool {
 	return err == nil || arg == "-" || isTerminal(c.stdin)
 }
 
-// collect reads the input: what it has of every type and period, in that order, and the lines that are not numbers.
+// collect reads the input. It returns what it found, sorted by type and period, and the lines that are not numbers.
 func (c *command) collect(ctx context.Context, input io.Reader) ([]*found, *unreadable, error) {
 	type key struct {
 		typ   string
@@ -150,7 +151,7 @@ func (u *unreadable) add(err error) {
 	}
 }
 
-// report is an error that shows the first lines that are not numbers, nil if there are none.
+// report returns an error that shows the first lines that are not numbers, or nil if there are none.
 func (u *unreadable) report() error {
 	if u.count == 0 {
 		return nil
@@ -159,28 +160,30 @@ func (u *unreadable) report() error {
 	if n := u.count - int64(len(u.first)); n > 0 {
 		more = fmt.Sprintf(", of which the first %d are shown", len(u.first))
 	}
-	return errors.Join(append(u.first, fmt.Errorf("%s cannot be parsed%s; nothing was written", counted(u.count, "line"), more))...)
+	return errors.Join(append(u.first, fmt.Errorf("%s cannot be parsed%s; nothing was written", counted(u.count, "line"),
+		more))...)
 }
 
-// last is the last number of a type. Its Seq is negative if the counter is lost, which raising it mends.
+// last returns the last number of a type. Its Seq is negative if the counter is lost, which raising repairs.
 func (c *command) last(ctx context.Context, typ string) (serial.Number, error) {
 	n, err := c.gen.Peek(ctx, typ)
 	if !errors.Is(err, serial.ErrCounterLost) {
 		return n, err
 	}
-	now, err := c.client.Time(ctx).Result() // which decides what the current period is
+	now, err := c.client.Time(ctx).Result() // it decides which period is current
 	_, start, _ := c.scheme.Period(now)
 	return serial.Number{Type: typ, Start: start, Seq: -1}, err
 }
 
-// lift raises a counter, and makes sure that it was that of the period meant: Raise knows the current one only.
+// lift raises a counter, and verifies that it was the counter of the intended period: Raise knows only the current one.
 func (c *command) lift(ctx context.Context, f *found) error {
 	if err := c.gen.Raise(ctx, f.Type, f.Greatest); err != nil {
 		return err
 	}
 	now, err := c.gen.Peek(ctx, f.Type)
 	if err == nil && !now.Start.Equal(f.Start) {
-		err = fmt.Errorf("%s: %s ended meanwhile, and what was raised may be %s", f.Type, c.name(f.Start), c.name(now.Start))
+		err = fmt.Errorf("%s: %s ended meanwhile, and the counter that was raised may be that of %s",
+			f.Type, c.name(f.Start), c.name(now.Start))
 	}
 	return err
 }
@@ -204,7 +207,7 @@ func (c *command) printFound(f *found) {
 	_, _ = fmt.Fprintf(c.out, "%s %s in %s: %s\n", f.Action, f.Type, c.name(f.Start), how)
 }
 
-// counted is so many of something.
+// counted returns a count with its noun, as in "3 numbers".
 func counted(n int64, what string) string {
 	if n == 1 {
 		return "1 " + what

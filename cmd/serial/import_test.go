@@ -26,8 +26,8 @@ func TestImport(t *testing.T) {
 	m, e, day := issued(t, 3)
 	dashed := day[:4] + "-" + day[4:6] + "-" + day[6:]
 	stored := strings.Join([]string{
-		"IS" + day + "0007", "IS" + day + "0041", "IS" + day + "0009", "PO" + day + "0002", "IS202001020300", "IS202001020299",
-		"QQ202001020300"}, "\r\n")
+		"IS" + day + "0007", "IS" + day + "0041", "IS" + day + "0009", "PO" + day + "0002", "IS202001020300",
+		"IS202001020299", "QQ202001020300"}, "\r\n")
 	counter := func(typ string) string {
 		v, _ := m.Get("serial:{" + typ + "}:" + day)
 		return v
@@ -48,7 +48,7 @@ func TestImport(t *testing.T) {
 	code := run(context.Background(), []string{"import"}, e.get, keyboard{strings.NewReader(stored), info{}}, &out, &errs)
 	require.Equal(t, 0, code, errs.String())
 	require.Contains(t, out.String(), would)
-	require.Contains(t, errs.String(), "the numbers are read from this terminal")
+	require.Contains(t, errs.String(), "reading numbers from this terminal")
 	require.Equal(t, before, m.Dump())
 
 	// A line that is no number: nothing is written, whatever was asked for.
@@ -76,8 +76,8 @@ func TestImport(t *testing.T) {
 	code, stdout, stderr = e.with(stored).do("import")
 	require.Equal(t, 0, code, stderr)
 	require.Empty(t, stderr)
-	require.Equal(t, "ignored IS in 2020-01-02: 2 numbers up to 0300\nraised IS in "+dashed+": from 0003 to 0041; 3 numbers\n"+
-		"stays PO in "+dashed+": at 0002; 1 number up to 0002\n"+others, stdout)
+	require.Equal(t, "ignored IS in 2020-01-02: 2 numbers up to 0300\nraised IS in "+dashed+": from 0003 to 0041; 3 "+
+		"numbers\nstays PO in "+dashed+": at 0002; 1 number up to 0002\n"+others, stdout)
 	require.Equal(t, []string{"41", "2", ""}, []string{counter("IS"), counter("PO"), counter("QQ")})
 	_, stdout, _ = e.with(stored).do("import", "-json")
 	require.Regexp(t, `^\{"type":"IS","start":"2020-01-02T[^"]*","action":"ignored","count":2,"greatest":300\}
@@ -117,7 +117,8 @@ func TestImportArguments(t *testing.T) {
 		args  []string
 	}{
 		{1, "no such file", "", []string{"IS", path + "x"}},
-		{1, "the input has no numbers of type numbers.txt, and there is no file of that name, so nothing was written", "", []string{"numbers.txt"}},
+		{1, "the input has no numbers of type numbers.txt, and there is no file of that name, so nothing was written", "",
+			[]string{"numbers.txt"}},
 		{1, "the input has no numbers of type QQ", "IS" + day + "0009", []string{"QQ"}},
 		{0, "the input has no numbers, so nothing was written", "\n", nil},
 		{2, "allowed are true and false", "", []string{"-dry-run=maybe"}},
@@ -129,7 +130,8 @@ func TestImportArguments(t *testing.T) {
 		require.Contains(t, stderr, row.says)
 	}
 	var out, errs bytes.Buffer
-	code = run(context.Background(), []string{"import", path + "x"}, e.get, keyboard{strings.NewReader(""), info{}}, &out, &errs)
+	code = run(context.Background(), []string{"import", path + "x"}, e.get, keyboard{strings.NewReader(""), info{}},
+		&out, &errs)
 	require.Equal(t, 1, code)
 	require.Contains(t, errs.String(), "no such file")
 	null, err := os.Open(os.DevNull)
@@ -158,8 +160,8 @@ func TestImportAtTheEnd(t *testing.T) {
 	code, stdout, stderr := e.with("IS"+now.Format("200601021504")+"0007").do("import", "-period", "minute")
 	require.Equal(t, 1, code)
 	require.Contains(t, stdout, "would raise IS")
-	require.Contains(t, stderr, fmt.Sprintf("IS: %s ended meanwhile, and what was raised may be %s", now.Format("2006-01-02 15:04"),
-		now.Add(time.Minute).Format("2006-01-02 15:04")))
+	require.Contains(t, stderr, fmt.Sprintf("IS: %s ended meanwhile, and the counter that was raised may be that of %s",
+		now.Format("2006-01-02 15:04"), now.Add(time.Minute).Format("2006-01-02 15:04")))
 }
 
 // Redis's clock says which period is the current one, also of a type whose counter is lost.
@@ -180,7 +182,8 @@ func TestImportOfALostCounter(t *testing.T) {
 	code, stdout, stderr = e.with("IS2021102400000050").do("import", "-period", "minute")
 	require.Equal(t, 0, code, stderr)
 	require.Contains(t, stdout, "ignored IS")
-	require.Equal(t, "serial: none of the numbers is of a current period, so nothing was written; is the time zone right?\n", stderr)
+	require.Equal(t, "serial: none of the numbers belongs to a current period, so nothing was written; is the time "+
+		"zone right?\n", stderr)
 }
 
 // What is below the first sequence raises nothing. Of a type that cannot be read, the bad lines are told all the same.
@@ -243,7 +246,8 @@ func TestPeriods(t *testing.T) {
 		flags        []string
 	}{
 		{fmt.Sprintf("IS%04d-%02d", year, week), fmt.Sprintf("%04d-W%02d", year, week), []string{"-period", "week"}},
-		{fmt.Sprintf("IS%04d-%d", fiscal, quarter), fmt.Sprintf("%04d-Q%d", fiscal, quarter), []string{"-period", "quarter", "-year-start", "04-01"}},
+		{fmt.Sprintf("IS%04d-%d", fiscal, quarter), fmt.Sprintf("%04d-Q%d", fiscal, quarter),
+			[]string{"-period", "quarter", "-year-start", "04-01"}},
 		{fmt.Sprintf("IS%04d", fiscal), fmt.Sprint(fiscal), []string{"-period", "year", "-year-start=04-01"}},
 		{fmt.Sprintf("IS%04d", now.Year()), now.Format("2006"), []string{"-period", "year", "-year-start=01-01"}},
 		{"IS", "all time", []string{"-period", "never"}},
@@ -285,8 +289,10 @@ func TestHiddenKey(t *testing.T) {
 	require.Equal(t, 0, code, stderr)
 	require.NotEqual(t, "IS"+day+"000001\n", hidden)
 	path := written(t, key+"\n")
-	for _, env := range []environment{{}, {"SERIAL_HIDDEN_KEY": strings.Repeat("ff", 32)}, {"SERIAL_HIDDEN_KEY": "no key"}} {
-		code, stdout, stderr := env.do("parse", "-tz", zone, "-template", template, "-hidden-key", path, strings.TrimSpace(hidden))
+	for _, env := range []environment{{}, {"SERIAL_HIDDEN_KEY": strings.Repeat("ff", 32)},
+		{"SERIAL_HIDDEN_KEY": "no key"}} {
+		code, stdout, stderr := env.do("parse", "-tz", zone, "-template", template, "-hidden-key", path,
+			strings.TrimSpace(hidden))
 		require.Equal(t, 0, code, stderr)
 		require.Contains(t, stdout, "\nseq 1\n", "what the command line says comes first")
 	}
@@ -296,15 +302,18 @@ func TestHiddenKey(t *testing.T) {
 		env  environment
 		args []string
 	}{
-		{"$SERIAL_HIDDEN_KEY: not a key of 32, 48 or 64 hexadecimal digits", environment{"SERIAL_HIDDEN_KEY": "hunter2"}, nil},
+		{"$SERIAL_HIDDEN_KEY: not a key of 32, 48 or 64 hexadecimal digits", environment{"SERIAL_HIDDEN_KEY": "hunter2"},
+			nil},
 		{"a key of 4 bytes; allowed are 16, 24 and 32", environment{"SERIAL_HIDDEN_KEY": "deadbeef"}, nil},
 		{"-hidden-key: the file cannot be read: no such file", nil, []string{"-hidden-key", "hunter2"}},
 		{"-hidden-key: not a key of 32, 48 or 64 hexadecimal digits", nil, []string{"-hidden-key", written(t, "hunter2")}},
 		{"-hidden-key: not a key of 32, 48 or 64 hexadecimal digits", nil, []string{"-hidden-key", written(t, "\n")}},
 		{"-hidden-key: it is empty", nil, []string{"-hidden-key", ""}},
-		{"allowed are a million or more", environment{"SERIAL_HIDDEN_KEY": key}, []string{"-template", "{type}{date:yyyyMMdd}{seq:4}"}},
+		{"allowed are a million or more", environment{"SERIAL_HIDDEN_KEY": key},
+			[]string{"-template", "{type}{date:yyyyMMdd}{seq:4}"}},
 	} {
-		args := append([]string{"next", "-redis", e["SERIAL_REDIS_URL"], "-tz", zone, "-template", template, "IS"}, row.args...)
+		args := append([]string{"next", "-redis", e["SERIAL_REDIS_URL"], "-tz", zone, "-template", template, "IS"},
+			row.args...)
 		code, stdout, stderr := row.env.do(args...)
 		require.Equal(t, 2, code, args)
 		require.Empty(t, stdout)
@@ -325,15 +334,19 @@ func TestTemplate(t *testing.T) {
 	code, stdout, stderr := e.do("template", "{type}-{date:yyMMdd}-{seq:6}")
 	require.Equal(t, 0, code, stderr)
 	require.Empty(t, stderr)
-	require.Contains(t, stdout, "template   {type}-{date:yyMMdd}-{seq:6}\nperiod     day\nsequences  000001 to 999999; they start again at ")
+	require.Contains(t, stdout, "template   {type}-{date:yyMMdd}-{seq:6}\nperiod     day\nsequences  000001 to 999999; "+
+		"they start again at ")
 	require.Regexp(t, `(?m)^\S+  IS-\d{6}-000001 +now$`, stdout)
-	require.Regexp(t, fmt.Sprintf(`(?m)^%d-12-31T23:59:59\+08:00  IS-%s-000001 +the end of the year$`, next-1, day("060102", next-1, 12, 31)), stdout)
-	require.Regexp(t, fmt.Sprintf(`(?m)^%d-01-01T00:00:00\+08:00  IS-%s-000001 +New Year$`, next, day("060102", next, 1, 1)), stdout)
+	require.Regexp(t, fmt.Sprintf(`(?m)^%d-12-31T23:59:59\+08:00  IS-%s-000001 +the end of the year$`, next-1,
+		day("060102", next-1, 12, 31)), stdout)
+	require.Regexp(t, fmt.Sprintf(`(?m)^%d-01-01T00:00:00\+08:00  IS-%s-000001 +New Year$`, next,
+		day("060102", next, 1, 1)), stdout)
 	require.Regexp(t, `(?m) the end of the (month|year)$`, stdout)
 	require.NotContains(t, stdout, "business")
 	require.Regexp(t, `(?m)^integer    \d{6}000001$`, stdout)
 
-	_, stdout, _ = e.do("template", "{type}/{date:FFFF-EE}/{seq:4+}", "-period", "year", "-year-start", "04-01", "-day-start", "04:00", "-start", "7")
+	_, stdout, _ = e.do("template", "{type}/{date:FFFF-EE}/{seq:4+}", "-period", "year", "-year-start", "04-01",
+		"-day-start", "04:00", "-start", "7")
 	require.Contains(t, stdout, "period     year\nsequences  0007 to 10^15-1; they start again at ")
 	require.Regexp(t, `(?m)^(\d{4})-04-01T03:59:59\+08:00  IS/\d{4}-\d\d/0007 +the end of the business year$`, stdout)
 	require.Regexp(t, `(?m)^\d{4}-04-01T04:00:00\+08:00  IS/\d{4}-\d\d/0007 +the next business year$`, stdout)
@@ -351,7 +364,8 @@ func TestTemplate(t *testing.T) {
 	require.Contains(t, stdout, "sequences  001 to ZZZ; they never start again\n")
 	require.Contains(t, stdout, "integer    none: the sequence is printed in base32\n")
 	_, stdout, _ = e.do("template", "-json", "{type}{date:yyyyMMdd}{seq}")
-	require.Regexp(t, `^\{"example":"now","at":"[^"]+","number":"IS\d{8}0001","type":"IS","start":"[^"]+","seq":1\}\n`, stdout)
+	require.Regexp(t, `^\{"example":"now","at":"[^"]+","number":"IS\d{8}0001","type":"IS","start":"[^"]+","seq":1\}\n`,
+		stdout)
 
 	for template, says := range map[string]string{
 		"{type}{seq}":                        "{date} is missing",

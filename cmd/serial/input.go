@@ -23,7 +23,7 @@ type entry struct {
 func (c *command) open(name string) (io.ReadCloser, error) {
 	if name == "" || name == "-" {
 		if isTerminal(c.stdin) {
-			_, _ = fmt.Fprintln(c.stderr, "serial: the numbers are read from this terminal, one per line")
+			_, _ = fmt.Fprintln(c.stderr, "serial: reading numbers from this terminal, one per line")
 		}
 		return io.NopCloser(c.stdin), nil
 	}
@@ -38,7 +38,7 @@ func (c *command) entries(ctx context.Context, input io.Reader) iter.Seq2[entry,
 		if isTerminal(c.stderr) {
 			progress = c.stderr
 		}
-		// Progress is erased as that of next is.
+		// Progress is erased, as in next.
 		erase := func() { _, _ = fmt.Fprintf(progress, "\r%*s\r", width, "") }
 		n := 0
 		for e, err := range c.fields(ctx, input) {
@@ -68,7 +68,7 @@ func (c *command) entries(ctx context.Context, input io.Reader) iter.Seq2[entry,
 func (c *command) fields(ctx context.Context, input io.Reader) iter.Seq2[entry, error] {
 	const size = 64 << 10
 	r := bufio.NewReaderSize(interruptible{ctx, input}, size)
-	mark := []byte("\ufeff") // with which programs on Windows begin
+	mark := []byte("\ufeff") // a byte order mark, which programs on Windows write first
 	if start, _ := r.Peek(len(mark)); bytes.Equal(start, mark) {
 		_, _ = r.Discard(len(mark))
 	}
@@ -133,7 +133,7 @@ func (c *command) csv(input io.Reader) iter.Seq2[entry, error] {
 	}
 }
 
-// An interruptible is an input whose Read ends with ctx, also while nothing comes. What is read after that is lost.
+// An interruptible is an input whose Read returns when ctx ends, even while no input arrives. Later input is lost.
 type interruptible struct {
 	ctx   context.Context
 	input io.Reader
@@ -171,7 +171,8 @@ func columnOf(header []string, name string) (int, error) {
 	}
 	switch {
 	case at < 0 && len(header) == 1 && strings.ContainsAny(header[0], ";\t"):
-		return 0, fmt.Errorf("no column is called %q, and the only one is %q; columns are separated by commas", name, header[0])
+		return 0, fmt.Errorf("no column is called %q, and the only one is %q; columns are separated by commas",
+			name, header[0])
 	case at < 0:
 		return 0, fmt.Errorf("no column is called %q; the columns are %q", name, header)
 	}

@@ -28,7 +28,7 @@
 // -hidden-key names, never from the command line.
 //
 // If the template prints more of the date than the period, such as the day of a number that is counted by the month, Redis does
-// not keep what was printed. Then peek, raise, takeover and prepare print the sequence, and the number that it has today.
+// not keep the printed date. Then peek, raise, takeover and prepare print the sequence, and its number as of today.
 //
 // Parse and template never ask Redis, and they ignore $SERIAL_REDIS_URL. They need the time zone only to tell when periods begin.
 // So unless -redis is given, the default is this machine's zone.
@@ -72,7 +72,7 @@ type misuse struct{ error }
 func misused(format string, args ...any) error { return misuse{fmt.Errorf(format, args...)} }
 
 func main() {
-	// go-redis would report every lost connection on stderr; what matters is in the error.
+	// go-redis would report every lost connection on stderr; the error says what matters.
 	logging.Disable()
 	signal.Ignore(syscall.SIGPIPE) // a write to a pipe without readers fails, and the error tells what was issued
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -81,7 +81,8 @@ func main() {
 }
 
 // run carries out a command line and returns the exit code.
-func run(ctx context.Context, args []string, getenv func(string) string, stdin io.Reader, stdout, stderr io.Writer) int {
+func run(ctx context.Context, args []string, getenv func(string) string, stdin io.Reader,
+	stdout, stderr io.Writer) int {
 	out := bufio.NewWriter(stdout) // it remembers an error, so only Flush has to be checked
 	c := &command{stdin: stdin, stdout: stdout, out: out, stderr: stderr}
 	err := c.read(args, getenv)
@@ -104,7 +105,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdin i
 	}
 	if _, ok := errors.AsType[misuse](err); ok {
 		code = 2
-		_, _ = fmt.Fprintln(stderr, hint(c.row)) // first, since the reason is what has to be read
+		_, _ = fmt.Fprintln(stderr, hint(c.row)) // first, since the reason matters more
 	}
 	for line := range strings.Lines(err.Error()) { // there are several if New refuses several options
 		_, _ = fmt.Fprintf(stderr, "serial: %s\n", strings.TrimPrefix(strings.TrimSuffix(line, "\n"), "serial: "))
@@ -112,7 +113,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdin i
 	return code
 }
 
-// A command is a parsed command line, and what it needs to run.
+// A command is a parsed command line, with everything that it needs to run.
 type command struct {
 	row  *subcommand // nil if the command line names none
 	args []string
@@ -121,7 +122,7 @@ type command struct {
 	once   string // request ID of next; "" for none
 	date   string // of the period that audit is for; "" for the current one
 	column string // of CSV; "" for lines
-	dryRun *bool  // nil where it was not said
+	dryRun *bool  // nil if it was not given
 	json   bool
 	url    string // "" for none
 	zone   *time.Location
@@ -133,7 +134,7 @@ type command struct {
 	template  string // "" for the default
 	start     int64
 	opts      []serial.Option // of a scheme
-	more      []serial.Option // of a generator besides
+	more      []serial.Option // of a generator, added to these
 
 	client redis.UniversalClient // nil for a command that needs no Redis, as gen is
 	gen    *serial.Generator
@@ -170,7 +171,7 @@ func (c *command) execute(ctx context.Context) error {
 	return c.row.run(c, ctx)
 }
 
-// arg is an argument that may be left out, "" then.
+// arg returns an optional argument, or "" if it was left out.
 func (c *command) arg(i int) string {
 	if i < len(c.args) {
 		return c.args[i]

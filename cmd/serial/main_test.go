@@ -105,22 +105,26 @@ func TestMisuse(t *testing.T) {
 		{"at least 1", []string{"prepare", "-n", "-1", "IS"}},
 		{"-once issues one number, and -n asks for 2", []string{"next", "-once", "a", "-n", "2", "IS"}},
 		{"-once", []string{"peek", "-once", "a", "IS"}},
-		{"allowed are second, minute, hour, day, week, month, quarter, year and never", []string{"next", "-period", "decade", "IS"}},
+		{"allowed are second, minute, hour, day, week, month, quarter, year and never",
+			[]string{"next", "-period", "decade", "IS"}},
 		{`"soon"`, []string{"next", "-day-start", "soon", "IS"}},
 		{"serial: WithDayStart", []string{"next", "-day-start", "24h", "IS"}},
 		{"PerHour has no days", []string{"next", "-day-start", "4h", "-period", "hour", "IS"}},
 		{"serial: WithStart(0)", []string{"next", "-start", "0", "IS"}},
 		{"serial: WithRetention", []string{"next", "-retention", "-1", "IS"}},
-		{"of different months would read the same", []string{"next", "-period", "month", "-template", "{type}{date:yyyy}{seq}", "IS"}},
+		{"of different months would read the same",
+			[]string{"next", "-period", "month", "-template", "{type}{date:yyyy}{seq}", "IS"}},
 		{`"25:00"`, []string{"next", "-day-start", "25:00", "IS"}},
-		{`"04:60": not a time of day, such as 04:00, and not a duration, such as 4h`, []string{"next", "-day-start", "04:60", "IS"}},
+		{`"04:60": not a time of day, such as 04:00, and not a duration, such as 4h`,
+			[]string{"next", "-day-start", "04:60", "IS"}},
 		{"whole seconds", []string{"next", "-day-start", "04:00:00.5", "IS"}},
 		{"next has no flag -x", []string{"next", "-x", "IS"}},
 		{"next has no flag -x", []string{"next", "IS", "--x=1"}},
 		{"peek has no flag -n", []string{"peek", "-n", "2", "IS"}},
 		{"-n needs a value", []string{"next", "-n"}},
 		{"-n needs a value", []string{"next", "IS", "-n"}},
-		{"-once needs a value, and a flag follows; if that is the value, write -once=VALUE", []string{"next", "-once", "-json", "IS"}},
+		{"-once needs a value, and a flag follows; if that is the value, write -once=VALUE",
+			[]string{"next", "-once", "-json", "IS"}},
 		{"-once needs a value, and a flag follows", []string{"next", "IS", "-once", "--tz=UTC"}},
 		{"-once needs a value, and a flag follows", []string{"next", "-once", "--", "IS"}},
 		{`-json "maybe"`, []string{"next", "-json=maybe", "IS"}},
@@ -247,7 +251,8 @@ func TestHelp(t *testing.T) {
 		require.Equal(t, 0, code, row.args)
 		require.Empty(t, stderr, row.args)
 		require.True(t, strings.HasPrefix(stdout, row.begins), stdout)
-		require.Equal(t, strings.HasPrefix(row.begins, "Usage: serial COMMAND"), strings.Contains(stdout, "\nCommands:\n"), stdout)
+		require.Equal(t, strings.HasPrefix(row.begins, "Usage: serial COMMAND"), strings.Contains(stdout, "\nCommands:\n"),
+			stdout)
 	}
 	// A command's help has its own flags and no other command's.
 	flags := func(command string) (names []string) {
@@ -257,7 +262,8 @@ func TestHelp(t *testing.T) {
 		}
 		return names
 	}
-	all := []string{"redis", "tz", "period", "day-start", "year-start", "template", "start", "retention", "hidden-key", "prefix", "json"}
+	all := []string{"redis", "tz", "period", "day-start", "year-start", "template", "start", "retention", "hidden-key",
+		"prefix", "json"}
 	require.Equal(t, append([]string{"n", "once"}, all...), flags("next"))
 	require.Equal(t, append([]string{"n"}, all...), flags("history"))
 	require.Equal(t, append([]string{"n"}, all...), flags("prepare"))
@@ -275,7 +281,8 @@ func TestDocumentation(t *testing.T) {
 	require.NoError(t, err)
 	for _, s := range commands {
 		_, args, _ := strings.Cut(s.synopsis(), s.name)
-		require.Regexp(t, `(?m)^//\tserial `+s.name+`( \[[^]]*\])?`+regexp.QuoteMeta(args)+` +`+regexp.QuoteMeta(s.summary)+`$`, string(source))
+		require.Regexp(t, `(?m)^//\tserial `+s.name+`( \[[^]]*\])?`+regexp.QuoteMeta(args)+` +`+regexp.QuoteMeta(s.summary)+
+			`$`, string(source))
 	}
 	for text := range strings.Lines(help(nil)) {
 		require.LessOrEqual(t, len(text), 90)
@@ -362,7 +369,8 @@ func TestWithoutURL(t *testing.T) {
 	require.Regexp(t, `^IS\d{8}0001\n$`, stdout)
 	require.Contains(t, stderr, "this machine's, now UTC"+time.Now().Format("-07:00"))
 
-	for _, args := range [][]string{{"peek", "IS"}, {"history", "IS"}, {"prepare", "IS"}, {"raise", "IS", "7"}, {"audit", "IS"}, {"import"}} {
+	for _, args := range [][]string{{"peek", "IS"}, {"history", "IS"}, {"prepare", "IS"}, {"raise", "IS", "7"},
+		{"audit", "IS"}, {"import"}} {
 		code, stdout, stderr := do(append(args, "-tz", zone)...)
 		require.Equal(t, 2, code, args)
 		require.Empty(t, stdout)
@@ -524,8 +532,10 @@ func TestOutputFails(t *testing.T) {
 		{"the 100000 numbers from IS" + day + "000001 to IS" + day + "100000 were issued but could not all be written",
 			slices.Concat([]string{"next", "-n", "250000", "IS"}, wide)},
 		{"the number PO" + day + "000001 was issued but could not be written", append([]string{"next", "PO"}, wide...)},
-		{"the number PO" + day + "000002 was issued but could not be written", append([]string{"next", "-json", "PO"}, wide...)},
-		{"the number PO" + day + "000003 was issued but could not be written", append([]string{"next", "-once", "a", "PO"}, wide...)},
+		{"the number PO" + day + "000002 was issued but could not be written",
+			append([]string{"next", "-json", "PO"}, wide...)},
+		{"the number PO" + day + "000003 was issued but could not be written",
+			append([]string{"next", "-once", "a", "PO"}, wide...)},
 		{"the 2 numbers from PO" + day + "000004 to PO" + day + "000005 were issued but could not all be written",
 			append([]string{"next", "-n", "2", "-json", "PO"}, wide...)},
 		{"raise succeeded, but " + general, []string{"raise", "-tz", zone, "PO", "7"}},
@@ -561,7 +571,8 @@ func TestUnreachable(t *testing.T) {
 	}{
 		{"redis://" + refused(t), []string{"raise", "IS", "1"}},
 		{"rediss://" + refused(t), []string{"peek", "IS"}},
-		{"unix://" + filepath.Join(t.TempDir(), "redis@1.sock"), []string{"next", "IS"}}, // this @ does not belong to a password
+		// This @ does not belong to a password.
+		{"unix://" + filepath.Join(t.TempDir(), "redis@1.sock"), []string{"next", "IS"}},
 		{"redis://" + refused(t) + "?addr=" + refused(t), []string{"next", "IS"}},
 		{"redis://" + refused(t) + "?master_name=m", []string{"next", "IS"}},
 	} {
@@ -658,7 +669,8 @@ func TestHistory(t *testing.T) {
 	_, stdout, _ = doEnv(url, "history", "-n", "2", "-tz", zone, "-template", "{type}{date:yyyyMMdd}-{seq:3+}", "IS")
 	require.Equal(t, line(0, full(3)+" 1250")+line(-1, full(24)+" 9999"), stdout, "of the most")
 
-	_, stdout, _ = doEnv(url, "history", "-n", "1", "-tz", zone, "-template", "{{seq:9}}-{type}-{date:yyyyMMdd}-{seq}", "IS")
+	_, stdout, _ = doEnv(url, "history", "-n", "1", "-tz", zone, "-template", "{{seq:9}}-{type}-{date:yyyyMMdd}-{seq}",
+		"IS")
 	require.Equal(t, line(0, full(3)+" 1250  12.5%"), stdout, "of the field, not of the literal")
 
 	code, stdout, stderr = doEnv(url, "history", "-tz", zone, "PO")
@@ -857,7 +869,8 @@ func TestBinary(t *testing.T) {
 		cmd.Stdout = w
 		_ = cmd.Run()
 		require.Equal(t, 1, cmd.ProcessState.ExitCode())
-		require.Regexp(t, `^serial: the number IS\d{8}000\d was issued but could not be written: .*broken pipe\n$`, errs.String())
+		require.Regexp(t, `^serial: the number IS\d{8}000\d was issued but could not be written: .*broken pipe\n$`,
+			errs.String())
 	})
 
 	t.Run("signal", func(t *testing.T) {

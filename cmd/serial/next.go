@@ -64,7 +64,7 @@ func (c *command) next(ctx context.Context) error {
 	return nil
 }
 
-// printAll writes numbers that were issued. The error tells them, since nobody else will get them.
+// printAll writes numbers that were issued. Its error names them, since nobody else will get them.
 func (c *command) printAll(numbers []serial.Number) error {
 	for _, n := range numbers {
 		c.print(n)
@@ -81,7 +81,7 @@ func (c *command) printAll(numbers []serial.Number) error {
 	}
 }
 
-// checkOpen returns an error if stdout is known to take nothing.
+// checkOpen returns an error if stdout is known to accept no output.
 func checkOpen(stdout io.Writer) error {
 	file, ok := stdout.(*os.File)
 	if !ok {
@@ -90,13 +90,13 @@ func checkOpen(stdout io.Writer) error {
 	if _, err := file.Write(nil); err != nil {
 		return fmt.Errorf("stdout cannot be written: %w", err)
 	}
-	// Go opens os.DevNull for a stdout that is closed, and so that it can be read too. "> /dev/null" cannot be read.
+	// If stdout is closed, Go opens os.DevNull in its place, for reading and writing. "> /dev/null" cannot be read.
 	info, err := file.Stat()
 	if err != nil || !isNull(info) || runtime.GOOS == "windows" {
 		return nil
 	}
 	if _, err := file.Read(make([]byte, 1)); err == io.EOF {
-		return errors.New("stdout is closed, or is " + os.DevNull + " opened for reading too, as for a closed one")
+		return errors.New("stdout is closed, or is " + os.DevNull + " opened for reading and writing, which looks the same")
 	}
 	return nil
 }
@@ -111,7 +111,7 @@ func isTerminal(stream any) bool {
 	if err != nil || info.Mode()&fs.ModeCharDevice == 0 {
 		return false
 	}
-	return !isNull(info) // which a service has for stdin
+	return !isNull(info) // a service has os.DevNull for stdin
 }
 
 // isNull reports whether a file is os.DevNull.

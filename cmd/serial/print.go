@@ -48,8 +48,8 @@ func (c *command) lineNow(ctx context.Context, n serial.Number) (line, error) {
 	return l, err
 }
 
-// dateNow returns the number with the sequence of n that would be issued now, by Redis's clock. If n's period has ended meanwhile, it
-// is one of its beginning. The Number is zero if there is none.
+// dateNow returns the number that would be issued now, by Redis's clock, with the sequence of n. If n's period has ended meanwhile,
+// the number has the date of its beginning. The Number is zero if there is none.
 func (c *command) dateNow(ctx context.Context, n serial.Number) (serial.Number, error) {
 	now, err := c.client.Time(ctx).Result()
 	if err != nil {

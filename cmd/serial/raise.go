@@ -50,8 +50,8 @@ func (c *command) prepare(ctx context.Context) error {
 	return c.announce(ctx)
 }
 
-// announce prints the next number, which others may issue meanwhile. If its date is not known, that is the number of today, and its
-// sequence is printed too.
+// announce prints the next number, which others may issue meanwhile. If its date is not known, announce prints the number with
+// today's date, and the sequence.
 func (c *command) announce(ctx context.Context) error {
 	last, err := c.gen.Peek(ctx, c.args[0])
 	if err != nil {
@@ -87,7 +87,7 @@ func (c *command) announce(ctx context.Context) error {
 	return nil
 }
 
-// after returns the number behind the last one issued, and false if the period has no more.
+// after returns the number that follows the last one issued, and false if the period has no more.
 func (c *command) after(last serial.Number) (serial.Number, bool) {
 	next := last
 	next.Seq++

@@ -45,7 +45,7 @@ func dial(address string) (client redis.UniversalClient, err error) {
 		if p := recover(); p != nil { // go-redis panics over some options that it can parse but not use
 			client, err = nil, fmt.Errorf("an option is refused: %v", p)
 		}
-		if err != nil && query.Has("password") { // an & in it makes an option that the error would show
+		if err != nil && query.Has("password") { // an & in it begins an option, which the error would show
 			err = errors.New("an option is unknown or has a wrong value; in a password write & as %26")
 		}
 	}()

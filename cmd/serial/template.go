@@ -18,7 +18,7 @@ type example struct {
 	at   time.Time
 }
 
-// examples are the instants at which templates differ, in the order of time, with the last second before each turn.
+// examples returns the instants at which templates differ, in chronological order, and the last second before each.
 func (c *command) examples(now time.Time) []example {
 	y, m, _ := now.Date()
 	all := []example{{"now", now}}
@@ -38,7 +38,7 @@ func (c *command) examples(now time.Time) []example {
 	return slices.CompactFunc(all, func(a, b example) bool { return a.at.Equal(b.at) })
 }
 
-// explain shows what a template prints and what it can hold. If it is refused, that was said before.
+// explain shows what a template prints and what it can hold. A template that is refused was reported earlier.
 func (c *command) explain(context.Context) error {
 	const typ = "IS"
 	first, last := c.scheme.Limits()
@@ -53,9 +53,10 @@ func (c *command) explain(context.Context) error {
 		if c.period.per == serial.Never {
 			again = "they never start again"
 		}
-		_, _ = fmt.Fprintf(c.out, "template   %s\nperiod     %s\nsequences  %s; %s\n", c.template, c.period.name, holds, again)
+		_, _ = fmt.Fprintf(c.out, "template   %s\nperiod     %s\nsequences  %s; %s\n", c.template, c.period.name,
+			holds, again)
 		if c.hiddenKey != nil {
-			_, _ = fmt.Fprintln(c.out, "           hidden: what is printed does not tell them")
+			_, _ = fmt.Fprintln(c.out, "           hidden: the printed number does not show them")
 		}
 	}
 	for _, e := range c.examples(now) {
@@ -98,7 +99,7 @@ func (c *command) digits(seq int64) string {
 	case base == 32:
 		text = crockford.Replace(strconv.FormatInt(seq, base))
 	}
-	if len(text) > width && base != 10 { // as the library does with what something else has written
+	if len(text) > width && base != 10 { // as the library does with a counter that something else has written
 		return strconv.FormatInt(seq, 10)
 	}
 	return strings.Repeat("0", max(0, width-len(text))) + text
@@ -109,8 +110,8 @@ var crockford = strings.NewReplacer("a", "A", "b", "B", "c", "C", "d", "D", "e",
 	"i", "J", "j", "K", "k", "M", "l", "N", "m", "P", "n", "Q", "o", "R", "p", "S", "q", "T", "r", "V", "s", "W", "t", "X",
 	"u", "Y", "v", "Z")
 
-// printed is the base in which the template prints sequences, and to which width. The largest sequence tells: it is
-// 10ⁿ-1, 32ⁿ-1 or 36ⁿ-1, which are never equal. Where a sequence may grow, numbers differ in length.
+// printed returns the base and the width in which the template prints sequences. Both follow from the largest sequence: it
+// is 10ⁿ-1, 32ⁿ-1 or 36ⁿ-1, which are never equal. If a sequence may grow, numbers differ in length.
 func (c *command) printed() (base, width int) {
 	_, last := c.scheme.Limits()
 	for _, base := range []int64{32, 36} {

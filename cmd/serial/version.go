@@ -16,7 +16,7 @@ func (c *command) version(context.Context) error {
 	return nil
 }
 
-// describe says which version was built from what, with which Go.
+// describe returns the version, the revision it was built from, and the version of Go.
 func describe(info *debug.BuildInfo) string {
 	version, revision := info.Main.Version, ""
 	if version == "" {

@@ -23,7 +23,7 @@ type audit struct {
 	zone     string
 }
 
-// An account is a [serial.Report] to be read.
+// An account is a [serial.Report] for readers.
 type account struct {
 	Type       string  `json:"type"`
 	Period     string  `json:"period"`
@@ -34,16 +34,16 @@ type account struct {
 	Duplicates finding `json:"duplicates"`
 	Beyond     finding `json:"beyond"`
 	Foreign    finding `json:"foreign"`
-	Error      string  `json:"error,omitempty"` // why nothing is known
+	Error      string  `json:"error,omitempty"` // the reason if nothing is known
 }
 
-// A finding is numbers that are not as they should be: all of them are counted, and the first 1,000 listed.
+// A finding holds numbers that are not as they should be: their count, and a list of the first 1,000.
 type finding struct {
 	Count int64    `json:"count"`
 	List  []string `json:"list"`
 }
 
-// A day is how many documents it has.
+// A day counts its documents.
 type day struct {
 	Date     string `json:"date"`
 	Orders   int64  `json:"orders"`   // stored
@@ -86,17 +86,18 @@ func (s *service) audit(ctx context.Context, at time.Time) (audit, error) {
 	a := audit{Date: at.Format(time.DateOnly), zone: s.zone.String()}
 
 	// Audit asks Redis for the counter and only then reads the orders, so an order that is stored meanwhile is not missing.
-	// All orders are read: an audit that chose them by a column of the same table would trust what it is to check.
+	// All orders are read: an audit that chose them by a column of the same table would trust the table that it checks.
 	report, err := s.orders.Audit(ctx, orderType, at, stored(ctx, s.db, "SELECT number FROM orders"))
 	a.Orders = accountOf(report, time.DateOnly)
-	if err != nil { // of a day that has no counter, or none any more, or Redis is away: the invoices are shown all the same
+	// The day may have no counter, or no longer have one, or Redis is away. The invoices are shown all the same.
+	if err != nil {
 		if ctx.Err() != nil {
 			return a, err
 		}
 		a.Orders.Type, a.Orders.Period, a.Orders.Error = orderType, a.Date, err.Error()
 	}
 
-	// For the chart, too, what Redis has counted is read first, so that no order is missing that is stored meanwhile.
+	// For the chart, too, Redis's counters are read first, so that an order that is stored meanwhile is not missing.
 	issued := map[string]int64{}
 	history, err := s.orders.History(ctx, orderType, kept+1)
 	if err != nil {
@@ -106,7 +107,7 @@ func (s *service) audit(ctx context.Context, at time.Time) (audit, error) {
 		issued[n.Start.Format(time.DateOnly)] = n.Seq
 	}
 
-	// One transaction sees counter and invoices at one instant, on PostgreSQL only at REPEATABLE READ. It is for reading, so it makes
+	// One transaction sees counter and invoices at one instant, on PostgreSQL only at REPEATABLE READ. It only reads, so it makes
 	// nobody wait.
 	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
@@ -134,7 +135,7 @@ type source interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// stored yields the numbers that a query selects. It asks the database when the first one is wanted.
+// stored yields the numbers that a query selects. It asks the database when the first number is requested.
 func stored(ctx context.Context, from source, query string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		rows, err := from.QueryContext(ctx, query)
@@ -156,7 +157,7 @@ func stored(ctx context.Context, from source, query string) iter.Seq2[string, er
 	}
 }
 
-// days counts the documents of a month. issued is how many orders were counted, by day.
+// days counts the documents of a month. issued has the number of orders that were counted, by day.
 func (s *service) days(ctx context.Context, from source, at time.Time, issued map[string]int64) ([]day, error) {
 	var days []day
 	first := time.Date(at.Year(), at.Month(), 1, 12, 0, 0, 0, s.zone) // noon exists on every day
@@ -224,7 +225,8 @@ func (s *service) showAudit(w http.ResponseWriter, r *http.Request) error {
 		return fmt.Errorf("the page: %w", err)
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'") // loads nothing
+	// The page loads nothing.
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; form-action 'self'")
 	_, _ = text.WriteTo(w)
 	return nil
 }
@@ -277,7 +279,8 @@ func draw(a audit) chart {
 		col := column{day: d, X: x, Width: width, Middle: x + width/2, Label: i + 1, Selected: d.Date == a.Date}
 		stack := func(x float64, base, n int64, class string) {
 			if n > 0 {
-				col.Bars = append(col.Bars, bar{class, x, float64(c.Bottom) - float64(base+n)*scale, width * 0.38, float64(n) * scale})
+				col.Bars = append(col.Bars, bar{class, x, float64(c.Bottom) - float64(base+n)*scale, width * 0.38,
+					float64(n) * scale})
 			}
 		}
 		stack(x+width*0.1, 0, d.Orders, "orders")

@@ -25,7 +25,7 @@ func embeddedRedis() (*miniredis.Miniredis, error) {
 }
 
 // sample stores orders and invoices of the last ten days to look at. The database refuses some orders that are too large, after
-// they got their numbers, which leaves gaps. It also refuses some invoices with nothing to pay, which leaves none.
+// they got their numbers, which leaves gaps. It also refuses some invoices with nothing to pay, which leaves no gaps.
 func sample(ctx context.Context, m *miniredis.Miniredis, rdb *redis.Client, db *sql.DB, zone *time.Location,
 	log *slog.Logger) error {
 	s, err := newService(ctx, rdb, db, zone, log, serial.WithMaxSkew(-1)) // the clock is set back on purpose

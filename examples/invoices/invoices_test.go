@@ -50,7 +50,8 @@ func start(t *testing.T) *client {
 	t.Cleanup(func() { _ = db.Close() })
 	c := &client{redis: m, journal: new(bytes.Buffer)}
 	log := slog.New(slog.NewTextHandler(c.journal, nil))
-	c.service, err = newService(t.Context(), rdb, db, time.UTC, log, serial.WithMaxSkew(-1)) // tests set the clock of Redis
+	// Tests set the clock of Redis.
+	c.service, err = newService(t.Context(), rdb, db, time.UTC, log, serial.WithMaxSkew(-1))
 	require.NoError(t, err)
 	c.Server = httptest.NewServer(c.service.routes())
 	t.Cleanup(c.Close)
@@ -141,7 +142,8 @@ func TestAtOnce(t *testing.T) {
 		work.Go(func() {
 			for range each {
 				cents := []int{1250, 99, 0, largest + 1}[rand.IntN(4)]
-				status, text, err := c.try(t.Context(), "POST", "/orders", fmt.Sprintf(`{"customer": "Bob", "amount_cents": %d}`, cents))
+				status, text, err := c.try(t.Context(), "POST", "/orders",
+					fmt.Sprintf(`{"customer": "Bob", "amount_cents": %d}`, cents))
 				if cents > largest {
 					if status != http.StatusUnprocessableEntity {
 						t.Errorf("an order that is too large: %v, %d: %s", err, status, text)
@@ -496,8 +498,8 @@ func TestRelies(t *testing.T) {
 	var all []invoice
 	c.send(t, http.StatusOK, "GET", "/invoices", "", &all)
 	require.Equal(t, []string{late.Number, v.Number}, []string{all[0].Number, all[1].Number})
-	_, err = c.service.db.ExecContext(t.Context(), "INSERT INTO invoices (number, day, order_number, amount_cents) VALUES ('x', 'y', ?, 1)",
-		first.Number)
+	_, err = c.service.db.ExecContext(t.Context(),
+		"INSERT INTO invoices (number, day, order_number, amount_cents) VALUES ('x', 'y', ?, 1)", first.Number)
 	require.ErrorContains(t, err, "UNIQUE")
 
 	tx, err := c.service.db.BeginTx(t.Context(), nil) // writes

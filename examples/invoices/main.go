@@ -37,7 +37,8 @@ func main() {
 func run(ctx context.Context, args []string, out io.Writer, log *slog.Logger) (err error) {
 	flags := flag.NewFlagSet("invoices", flag.ContinueOnError)
 	addr := flags.String("addr", "127.0.0.1:8080", "the `address` to listen on")
-	redisURL := flags.String("redis", "", "`URL` of Redis; default $INVOICES_REDIS_URL, else one in memory, for demonstration")
+	redisURL := flags.String("redis", "",
+		"`URL` of Redis; default $INVOICES_REDIS_URL, else one in memory, for demonstration")
 	file := flags.String("database", "", "`file` of SQLite; default a temporary one")
 	tz := flags.String("tz", "UTC", "the time `zone` whose midnight begins a new day; the same in every process")
 	if err := flags.Parse(args); err != nil {

@@ -31,8 +31,8 @@ const (
 
 // schema creates the tables. In production, leave it to your migrations.
 //
-// Numbers are unique, whoever issues them, and compared byte by byte, which MySQL would need COLLATE utf8mb4_bin for. Day is the one that the number prints. An order has one invoice that is not void. No
-// invoice can be deleted: its number would be missing.
+// Numbers are unique, whoever issues them, and compared byte by byte; MySQL would need COLLATE utf8mb4_bin for that. Column day is
+// the day that the number prints. An order has one invoice that is not void. No invoice can be deleted: its number would be missing.
 var schema = fmt.Sprintf(`
 CREATE TABLE IF NOT EXISTS orders (
 	number       text    PRIMARY KEY,
@@ -148,25 +148,27 @@ func (s *service) place(ctx context.Context, d draft) (order, error) {
 	return order{number.String(), d}, err
 }
 
-// invoice stores the invoice of an order, or finds the one that the order has. The number and its invoice are committed
-// together, or neither is: whatever fails, the next invoice gets the number. If date is not zero, the invoice is dated back: it
+// invoice stores the invoice of an order, or finds the one that the order has. The number and its invoice are committed together
+// or not at all: whatever fails, the next invoice gets the number. If date is not zero, the invoice is dated back: it
 // prints that day, and gets the next number of that month.
-func (s *service) invoice(ctx context.Context, of string, date time.Time) (v invoice, created bool, err error) {
+func (s *service) invoice(ctx context.Context, orderNumber string, date time.Time) (v invoice, created bool,
+	err error) {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
 		return v, false, err
 	}
 	defer func() { _ = tx.Rollback() }() // does nothing after Commit
-	v, err = scan(tx.QueryRowContext(ctx, selectInvoices+"WHERE order_number = ? AND voided_at IS NULL", of))
+	v, err = scan(tx.QueryRowContext(ctx, selectInvoices+"WHERE order_number = ? AND voided_at IS NULL", orderNumber))
 	if err == nil || !errors.Is(err, sql.ErrNoRows) {
 		return v, false, err
 	}
-	v.Order = of
-	if err := tx.QueryRowContext(ctx, "SELECT amount_cents FROM orders WHERE number = ?", of).Scan(&v.AmountCents); err != nil {
+	v.Order = orderNumber
+	if err := tx.QueryRowContext(ctx, "SELECT amount_cents FROM orders WHERE number = ?", orderNumber).
+		Scan(&v.AmountCents); err != nil {
 		return v, false, err
 	}
 
-	// The number comes last: from here to the commit, everybody else waits.
+	// The number comes last: from here until the commit, everybody else waits.
 	var number serial.Number
 	if date.IsZero() {
 		number, err = s.invoices.Next(ctx, tx, invoiceType) // by the database's clock
@@ -188,7 +190,7 @@ func (s *service) invoice(ctx context.Context, of string, date time.Time) (v inv
 	return v, true, tx.Commit()
 }
 
-// void marks an invoice, which keeps its number. The order can have another invoice then, with a new number. To void an invoice
+// void marks an invoice, which keeps its number. The order can then have another invoice, with a new number. Voiding an invoice
 // again changes nothing.
 func (s *service) void(ctx context.Context, number string) (invoice, error) {
 	_, err := s.db.ExecContext(ctx, `UPDATE invoices SET voided_at = strftime('%Y-%m-%dT%H:%M:%SZ', 'now')
@@ -199,7 +201,7 @@ func (s *service) void(ctx context.Context, number string) (invoice, error) {
 	return scan(s.db.QueryRowContext(ctx, selectInvoices+"WHERE number = ?", number))
 }
 
-// latest is the 100 invoices that were stored last, the newest first.
+// latest returns the 100 invoices that were stored last, the newest first.
 func (s *service) latest(ctx context.Context) ([]invoice, error) {
 	rows, err := s.db.QueryContext(ctx, selectInvoices+"ORDER BY rowid DESC LIMIT 100")
 	if err != nil {
@@ -266,7 +268,7 @@ func (s *service) routes() http.Handler {
 	}))
 	mux.HandleFunc("GET /audit", s.handle(s.showAudit))
 	mux.Handle("GET /{$}", http.RedirectHandler("/audit", http.StatusFound))
-	// Any page that the user visits can have the browser send forms here, also if only this host can reach the service.
+	// Any page that the user visits can make the browser send forms here, even if only this host can reach the service.
 	guard := http.NewCrossOriginProtection()
 	guard.SetDenyHandler(s.handle(func(http.ResponseWriter, *http.Request) error {
 		return refusal{http.StatusForbidden, "a page of another site sent this request"}
@@ -294,7 +296,7 @@ func read(w http.ResponseWriter, r *http.Request, v any) error {
 
 var errStalled = refusal{http.StatusRequestTimeout, "the body did not come in time"}
 
-// wrongBody is the refusal of a body that cannot be read, or is not what it must be.
+// wrongBody returns the refusal of a body that cannot be read or has the wrong content.
 func wrongBody(err error, must string) error {
 	if errors.Is(err, errStalled) {
 		return err
@@ -302,7 +304,7 @@ func wrongBody(err error, must string) error {
 	return refusal{http.StatusBadRequest, "the body must be " + must}
 }
 
-// day is noon of a day that is written as 2021-10-24. Noon exists also on days that begin at 01:00.
+// day returns noon of a day that is written as 2021-10-24. Noon exists also on days that begin at 01:00.
 func (s *service) day(text string) (time.Time, error) {
 	day, err := time.ParseInLocation(time.DateOnly, text, s.zone)
 	if err == nil && day.Year() < 1971 {

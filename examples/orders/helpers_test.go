@@ -167,7 +167,8 @@ func (p *process) post(ctx context.Context, key string, d draft) (answer, error)
 	return p.send(ctx, "POST", "/orders", header, fmt.Sprintf(`{"amount_cents": %d}`, d.AmountCents))
 }
 
-func (p *process) send(ctx context.Context, method, path string, header http.Header, body string) (a answer, err error) {
+func (p *process) send(ctx context.Context, method, path string, header http.Header, body string) (a answer,
+	err error) {
 	r, err := http.NewRequestWithContext(ctx, method, p.URL+path, strings.NewReader(body))
 	if err != nil {
 		return a, err

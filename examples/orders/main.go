@@ -25,10 +25,10 @@ import (
 	"github.com/dailyserial/serial/sqlledger"
 )
 
-// businessType is what every order's number begins with.
+// businessType is the beginning of every order's number.
 const businessType = "IS"
 
-// block is how many numbers the ledger sets aside at a time. A loss of Redis costs at most that many of the day's 9,999.
+// block is the number of numbers that the ledger sets aside at a time. A loss of Redis costs at most that many of the day's 9,999.
 const block = 100
 
 func main() {
@@ -45,15 +45,18 @@ func main() {
 func run(ctx context.Context, args []string, out io.Writer, log *slog.Logger) (err error) {
 	flags := flag.NewFlagSet("orders", flag.ContinueOnError)
 	addr := flags.String("addr", "127.0.0.1:8080", "the `address` to listen on")
-	redisURL := flags.String("redis", "", "`URL` of Redis; default $ORDERS_REDIS_URL, else one in memory, for demonstration")
-	database := flags.String("database", "", "postgres://..., \"host=... dbname=...\" or a file of SQLite; default $ORDERS_DATABASE, else a temporary file")
-	protect := flags.String("protect", "ledger", "what keeps numbers from coming twice if Redis loses them: ledger or floor")
+	redisURL := flags.String("redis", "",
+		"`URL` of Redis; default $ORDERS_REDIS_URL, else one in memory, for demonstration")
+	database := flags.String("database", "",
+		"postgres://..., \"host=... dbname=...\" or a file of SQLite; default $ORDERS_DATABASE, else a temporary file")
+	protect := flags.String("protect", "ledger",
+		"the protection against issuing numbers twice if Redis loses them: ledger or floor")
 	zone := flags.String("tz", "UTC", "the time `zone` whose midnight begins a new day; the same in every process")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
 	flags.Visit(func(f *flag.Flag) {
-		if f.Value.String() == "" { // a shell variable that is not set, not a wish for a demonstration
+		if f.Value.String() == "" { // from a shell variable that is not set: nobody asked for a demonstration
 			err = errors.Join(err, fmt.Errorf("-%s is empty; give a value, or omit the flag", f.Name))
 		}
 	})
@@ -143,7 +146,7 @@ func newGenerator(ctx context.Context, rdb redis.UniversalClient, t *table, prot
 	var protection serial.Option
 	switch protect {
 	case "ledger":
-		// The database sets aside first what Redis may issue, so Redis may lose everything.
+		// The database sets numbers aside before Redis issues them, so Redis may lose everything.
 		ledger, err := sqlledger.New(t.db, t.dialect)
 		if err != nil {
 			return nil, err

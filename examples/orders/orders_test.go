@@ -341,7 +341,9 @@ func TestUnavailable(t *testing.T) {
 			require.Equal(t, http.StatusOK, status(t, p, "/healthz"))
 			p.must(t, http.StatusOK, "first", ada)
 			s.Restart(t)
-			require.Eventually(t, func() bool { return status(t, p, "/readyz") == http.StatusOK }, 10*time.Second, 20*time.Millisecond)
+			require.Eventually(t, func() bool {
+				return status(t, p, "/readyz") == http.StatusOK
+			}, 10*time.Second, 20*time.Millisecond)
 			p.must(t, http.StatusCreated, "second", ada)
 		})
 	}

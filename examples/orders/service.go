@@ -38,7 +38,7 @@ func (s *service) routes() http.Handler {
 	mux.HandleFunc("GET /orders/{number}", s.handle(s.get))
 	mux.HandleFunc("GET /readyz", s.ready)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
-	// A browser sends along what authenticates its user at the proxy, whichever page asks for it.
+	// Whichever page sends a request, the browser adds the cookies that authenticate its user at the proxy.
 	guard := http.NewCrossOriginProtection()
 	guard.SetDenyHandler(s.handle(func(http.ResponseWriter, *http.Request) error { return errForeign }))
 	return guard.Handler(mux)
@@ -62,12 +62,12 @@ func (s *service) place(ctx context.Context, key string, d draft) (o order, crea
 		if err != nil {
 			return o, false, err
 		}
-		// 3. Insert the order. The table takes each key of a customer once, and each number once.
+		// 3. Insert the order. The table accepts each key of a customer once, and each number once.
 		created, err = s.orders.insert(ctx, key, number, d)
 		if created || err != nil {
 			return order{number.String(), d}, created, err
 		}
-		// The insert found a conflict, mostly with this very request, sent twice at a time. Then step 1 finds it now.
+		// The insert found a conflict, mostly with this same request, sent twice at the same time. Then step 1 finds it now.
 	}
 	return o, false, errTaken
 }
@@ -76,14 +76,15 @@ func (s *service) place(ctx context.Context, key string, d draft) (o order, crea
 // each attempt moves on a counter that went back.
 func (s *service) number(ctx context.Context, customer, key string, attempt int) (serial.Number, error) {
 	if attempt > 0 {
-		s.log.ErrorContext(ctx, "a number came twice: Redis lost more than the floor knows of", "customer", customer, "key", key)
+		s.log.ErrorContext(ctx, "a number came twice: Redis lost more than the floor knows of", "customer", customer,
+			"key", key)
 		return s.gen.NextNumber(ctx, businessType)
 	}
 	return s.gen.NextOnce(ctx, businessType, requestID(customer, key))
 }
 
-// requestID returns what tells a request from every other, of any customer: customers choose their keys, and two may choose
-// the same. %q makes clear where the one ends and the other begins. The hash has a length that NextOnce takes.
+// requestID returns an ID that differs from that of every other request, of any customer: customers choose their keys, and two
+// may choose the same. %q separates customer and key unambiguously. The hash has a length that NextOnce accepts.
 func requestID(customer, key string) string {
 	return fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "%q %q", customer, key)))
 }
@@ -132,13 +133,14 @@ func (s *service) get(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// ready reports whether orders can be numbered and stored. /healthz asks nobody: a restart of this process helps neither
-// Redis nor the database.
+// ready reports whether orders can be numbered and stored. /healthz asks neither Redis nor the database: a restart of
+// this process would not help them.
 func (s *service) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), readyWithin)
 	defer cancel()
 	_, err := s.gen.Peek(ctx, businessType)
-	if err == nil || errors.Is(err, serial.ErrCounterLost) { // the next order repairs a lost counter, and must not be turned away
+	// The next order repairs a lost counter, and must not be turned away.
+	if err == nil || errors.Is(err, serial.ErrCounterLost) {
 		err = s.orders.db.PingContext(ctx)
 	}
 	if err != nil {
@@ -155,18 +157,19 @@ func (s *service) ready(w http.ResponseWriter, r *http.Request) {
 func caller(h http.Header) (string, error) {
 	customer, ok := only(h, "X-Forwarded-User")
 	if !ok {
-		return "", refusal{http.StatusForbidden, "the proxy must name the customer, in one X-Forwarded-User header of 1 to 128 " +
-			"visible ASCII characters"}
+		return "", refusal{http.StatusForbidden,
+			"the proxy must name the customer, in one X-Forwarded-User header of 1 to 128 " +
+				"visible ASCII characters"}
 	}
 	return customer, nil
 }
 
-// idempotencyKey returns what tells a request from every other of the same customer.
+// idempotencyKey returns the key that distinguishes a request from every other of the same customer.
 func idempotencyKey(h http.Header) (string, error) {
 	key, ok := only(h, "Idempotency-Key")
 	if !ok {
-		return "", refusal{http.StatusBadRequest, "one Idempotency-Key header is required, of 1 to 128 visible ASCII characters: " +
-			"the same for each attempt at one order, such as a UUID"}
+		return "", refusal{http.StatusBadRequest, "one Idempotency-Key header is required, of 1 to 128 visible ASCII " +
+			"characters: the same for each attempt at one order, such as a UUID"}
 	}
 	return key, nil
 }
@@ -215,17 +218,18 @@ var errForeign = refusal{http.StatusForbidden, "a page of another site sent this
 
 var errStalled = refusal{http.StatusRequestTimeout, "the body did not come in time; come again with the same key"}
 
-var errTaken = errors.New("every number that was tried is another order's already")
+var errTaken = errors.New("every number that was tried already belongs to another order")
 
-// The command's SERIAL_REDIS_URL and SERIAL_TZ are what -redis and -tz are here.
-const raise = "find the last number used today, set SERIAL_REDIS_URL and SERIAL_TZ, and run: serial raise " + businessType + " LAST"
+// For the command, SERIAL_REDIS_URL and SERIAL_TZ are what -redis and -tz are for this service.
+const raise = "find the last number used today, set SERIAL_REDIS_URL and SERIAL_TZ, and run: serial raise " +
+	businessType + " LAST"
 
-// advice tells the operator what to do where trying again does not help.
+// advice tells the operator what to do if trying again does not help.
 var advice = map[error]string{
 	serial.ErrExhausted:   "the day has no numbers left: widen {seq} in the template, in every process",
 	serial.ErrCounterLost: raise,
 	serial.ErrClockSkew:   "correct the clock of Redis or of this host",
-	serial.ErrConflict:    "other processes have another -tz or -protect: give all the same",
+	serial.ErrConflict:    "other processes have another -tz or -protect: give all of them the same",
 	errTaken:              raise,
 }
 

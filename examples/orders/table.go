@@ -19,9 +19,10 @@ import (
 
 // schema creates the orders' table, in both databases. In production, leave it to your migrations.
 //
-// Both UNIQUE constraints are needed. That of the key, which belongs to a customer, makes one order of a request that comes
-// twice. That of the number stops what should never happen. seq has the number's sequence as an integer, since the max() of
-// text takes 9999 for more than 10000. Both databases compare numbers byte by byte, which MySQL would need COLLATE utf8mb4_bin for. Rows are marked and not deleted, so that max(seq) never goes back.
+// Both UNIQUE constraints are needed. The one on the key, which belongs to a customer, makes one order of a request that comes
+// twice. The one on the number should never be needed. seq has the number's sequence as an integer, since max() of text takes
+// 9999 for more than 10000. Both databases compare numbers byte by byte; MySQL would need COLLATE utf8mb4_bin for that. Rows are
+// marked and not deleted, so that max(seq) never goes back.
 const schema = `
 CREATE TABLE IF NOT EXISTS orders (
 	number          text        NOT NULL UNIQUE,
@@ -62,7 +63,7 @@ type table struct {
 // keywords matches what libpq calls a keyword/value string, such as "host=localhost dbname=shop".
 var keywords = regexp.MustCompile(`^\s*\w+\s*=`)
 
-// openTable opens PostgreSQL, or a file of SQLite, and creates the table. No error of it shows a password.
+// openTable opens PostgreSQL, or a file of SQLite, and creates the table. None of its errors shows a password.
 func openTable(ctx context.Context, dsn string) (*table, error) {
 	dialect, driver, connections := sqlledger.PostgreSQL, "pgx", 20
 	if strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://") || keywords.MatchString(dsn) {
@@ -73,7 +74,8 @@ func openTable(ctx context.Context, dsn string) (*table, error) {
 		if strings.Contains(dsn, "://") || strings.Contains(dsn, "@") { // the address of another kind of database
 			return nil, errDatabase
 		}
-		dialect, driver, connections = sqlledger.SQLite, "sqlite", 1 // SQLite has one writer at a time, so it is better to queue here
+		// SQLite has one writer at a time, so it is better to queue here.
+		dialect, driver, connections = sqlledger.SQLite, "sqlite", 1
 		dsn = "file:" + dsn + "?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)"
 		if !slices.Contains(sql.Drivers(), driver) {
 			return nil, errors.New("built with the race detector, and so without SQLite: -database must be PostgreSQL")
@@ -111,7 +113,7 @@ func (t *table) find(ctx context.Context, where string, args ...any) (o order, e
 	return o, err
 }
 
-// insert reports whether it inserted the order. It does not if the key or the number is there already. The conflict clause
+// insert reports whether it inserted the order. It does not insert if the key or the number exists already. The conflict clause
 // names no column: of two requests with the same key and number, PostgreSQL may find either conflict first.
 func (t *table) insert(ctx context.Context, key string, n serial.Number, d draft) (bool, error) {
 	result, err := t.db.ExecContext(ctx, `INSERT INTO orders (number, idempotency_key, day, seq, customer, amount_cents)
@@ -128,10 +130,11 @@ func (t *table) insert(ctx context.Context, key string, n serial.Number, d draft
 // The table has one type only.
 //
 // It does not know numbers that were issued but are not committed yet. If Redis loses everything just then, they are issued
-// once more, and the order that reaches the table second has to take another one. Here that is all that happens, because
+// once more, and the order that reaches the table second has to take another one. Here that does no more harm, because
 // nobody learns a number before its order is stored. If numbers are printed or sent before that, only the ledger will do.
 func (t *table) lastSeq(ctx context.Context, _ string, start time.Time) (last int64, err error) {
-	row := t.db.QueryRowContext(ctx, "SELECT coalesce(max(seq), 0) FROM orders WHERE day = $1", start.Format(time.DateOnly))
+	row := t.db.QueryRowContext(ctx, "SELECT coalesce(max(seq), 0) FROM orders WHERE day = $1",
+		start.Format(time.DateOnly))
 	err = row.Scan(&last)
 	return last, err
 }

@@ -11,7 +11,8 @@ import (
 
 // However slow each answer is, and however many steps there are, together they end in time.
 func TestAttemptsEnd(t *testing.T) {
-	for _, slow := range []time.Duration{time.Millisecond, time.Second, 2900 * time.Millisecond, 4700 * time.Millisecond, time.Hour} {
+	for _, slow := range []time.Duration{time.Millisecond, time.Second, 2900 * time.Millisecond, 4700 * time.Millisecond,
+		time.Hour} {
 		b := budget.New(false)
 		var took time.Duration
 		shorts := 0

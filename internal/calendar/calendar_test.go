@@ -64,7 +64,8 @@ type yearStart struct {
 }
 
 var yearStarts = []yearStart{
-	{time.January, 1}, {time.February, 15}, {time.April, 1}, {time.April, 6}, {time.July, 1}, {time.October, 1}, {time.December, 28},
+	{time.January, 1}, {time.February, 15}, {time.April, 1}, {time.April, 6}, {time.July, 1}, {time.October, 1},
+	{time.December, 28},
 }
 
 // raceDetector reports whether the race detector is on; race_test.go sets it.
@@ -128,20 +129,34 @@ func TestPeriods(t *testing.T) {
 		{"UTC", calendar.Month, 4 * time.Hour, "202112", "2021-12-01 04:00:00", "2022-01-01 03:59:59", "202111", ""},
 		{"UTC", calendar.Year, 24*time.Hour - time.Second, "2021", "2021-01-01 23:59:59", "2022-01-01 23:59:58", "2020", ""},
 
-		{"America/New_York", calendar.Hour, 0, "2025030903", "2025-03-09 07:00:00", "2025-03-09 07:59:59", "2025030901", "02 does not exist"},
-		{"America/New_York", calendar.Hour, 0, "2025110201", "2025-11-02 05:00:00", "2025-11-02 06:59:59", "2025110200", "01 comes twice"},
-		{"America/New_York", calendar.Minute, 0, "202511020159", "2025-11-02 05:59:00", "2025-11-02 06:59:59", "202511020158", "01:59 is not left when 01:00 returns"},
-		{"America/New_York", calendar.Second, 0, "20251102015959", "2025-11-02 05:59:59", "2025-11-02 06:59:59", "20251102015958", "an hour long"},
-		{"America/New_York", calendar.Day, 150 * time.Minute, "20250309", "2025-03-09 07:00:00", "2025-03-10 06:29:59", "20250308", "02:30 does not exist"},
-		{"America/New_York", calendar.Day, 90 * time.Minute, "20251102", "2025-11-02 05:30:00", "2025-11-03 06:29:59", "20251101", "01:30 comes twice"},
-		{"Australia/Lord_Howe", calendar.Hour, 0, "2025040601", "2025-04-05 14:00:00", "2025-04-05 15:29:59", "2025040600", "by half an hour"},
-		{"Australia/Lord_Howe", calendar.Hour, 0, "2025100502", "2025-10-04 15:30:00", "2025-10-04 15:59:59", "2025100501", "half an hour"},
-		{"Asia/Kathmandu", calendar.Hour, 0, "1986010100", "1985-12-31 18:30:00", "1985-12-31 19:14:59", "1985123123", "by a quarter of an hour"},
-		{"Asia/Kathmandu", calendar.Year, 0, "1986", "1985-12-31 18:30:00", "1986-12-31 18:14:59", "1985", "it begins when clocks are set forward"},
-		{"Africa/Monrovia", calendar.Minute, 0, "197201070044", "1972-01-07 00:44:30", "1972-01-07 00:44:59", "197201062359", "by 44:30"},
-		{"America/Asuncion", calendar.Month, 0, "201710", "2017-10-01 04:00:00", "2017-11-01 02:59:59", "201709", "midnight does not exist"},
-		{"Pacific/Kiritimati", calendar.Year, 0, "1995", "1994-12-31 10:00:00", "1995-12-31 09:59:59", "1994", "31 December does not exist"},
-		{"Pacific/Apia", calendar.Hour, 0, "2011123100", "2011-12-30 10:00:00", "2011-12-30 10:59:59", "2011122923", "30 December does not exist"},
+		{"America/New_York", calendar.Hour, 0, "2025030903", "2025-03-09 07:00:00", "2025-03-09 07:59:59", "2025030901",
+			"02 does not exist"},
+		{"America/New_York", calendar.Hour, 0, "2025110201", "2025-11-02 05:00:00", "2025-11-02 06:59:59", "2025110200",
+			"01 comes twice"},
+		{"America/New_York", calendar.Minute, 0, "202511020159", "2025-11-02 05:59:00", "2025-11-02 06:59:59", "202511020158",
+			"01:59 is not left when 01:00 returns"},
+		{"America/New_York", calendar.Second, 0, "20251102015959", "2025-11-02 05:59:59", "2025-11-02 06:59:59",
+			"20251102015958", "an hour long"},
+		{"America/New_York", calendar.Day, 150 * time.Minute, "20250309", "2025-03-09 07:00:00", "2025-03-10 06:29:59",
+			"20250308", "02:30 does not exist"},
+		{"America/New_York", calendar.Day, 90 * time.Minute, "20251102", "2025-11-02 05:30:00", "2025-11-03 06:29:59",
+			"20251101", "01:30 comes twice"},
+		{"Australia/Lord_Howe", calendar.Hour, 0, "2025040601", "2025-04-05 14:00:00", "2025-04-05 15:29:59", "2025040600",
+			"by half an hour"},
+		{"Australia/Lord_Howe", calendar.Hour, 0, "2025100502", "2025-10-04 15:30:00", "2025-10-04 15:59:59", "2025100501",
+			"half an hour"},
+		{"Asia/Kathmandu", calendar.Hour, 0, "1986010100", "1985-12-31 18:30:00", "1985-12-31 19:14:59", "1985123123",
+			"by a quarter of an hour"},
+		{"Asia/Kathmandu", calendar.Year, 0, "1986", "1985-12-31 18:30:00", "1986-12-31 18:14:59", "1985",
+			"it begins when clocks are set forward"},
+		{"Africa/Monrovia", calendar.Minute, 0, "197201070044", "1972-01-07 00:44:30", "1972-01-07 00:44:59", "197201062359",
+			"by 44:30"},
+		{"America/Asuncion", calendar.Month, 0, "201710", "2017-10-01 04:00:00", "2017-11-01 02:59:59", "201709",
+			"midnight does not exist"},
+		{"Pacific/Kiritimati", calendar.Year, 0, "1995", "1994-12-31 10:00:00", "1995-12-31 09:59:59", "1994",
+			"31 December does not exist"},
+		{"Pacific/Apia", calendar.Hour, 0, "2011123100", "2011-12-30 10:00:00", "2011-12-30 10:59:59", "2011122923",
+			"30 December does not exist"},
 		{"Pacific/Apia", calendar.Day, 0, "20111231", "2011-12-30 10:00:00", "2011-12-31 09:59:59", "20111229", ""},
 		{"Pacific/Apia", calendar.Day, 4 * time.Hour, "20111230", "2011-12-30 10:00:00", "2011-12-30 13:59:59", "20111229",
 			"until 04:00 on 31 December the business day is the 30th"},
@@ -277,8 +292,8 @@ func (h *history) checkAround(t *testing.T, change int) {
 	} else {
 		instants = append(instants, at+h.random.Int64N(4*day)-2*day)
 	}
-	dayStarts := [...]time.Duration{4 * time.Hour, 150 * time.Minute, 24*time.Hour - time.Second, 30 * time.Minute, time.Second,
-		time.Duration(h.random.Int64N(day)) * time.Second}
+	dayStarts := [...]time.Duration{4 * time.Hour, 150 * time.Minute, 24*time.Hour - time.Second, 30 * time.Minute,
+		time.Second, time.Duration(h.random.Int64N(day)) * time.Second}
 	start := yearStarts[change%len(yearStarts)]
 	for unit := calendar.Second; unit < calendar.Never; unit++ {
 		if by == 0 && int(unit) != change%int(calendar.Never-1)+1 {
@@ -310,7 +325,8 @@ func (h *history) checkAround(t *testing.T, change int) {
 				p := cal.at(first)
 				for n := range 10 {
 					if later := cal.later(first, n); later != p {
-						assert.Fail(t, "wrong later", "%s, %v from %v, %d after %d: %v, want %v", h.loc, unit, dayStart, n, first, later, p)
+						assert.Fail(t, "wrong later", "%s, %v from %v, %d after %d: %v, want %v", h.loc, unit, dayStart, n,
+							first, later, p)
 						return
 					}
 					p = cal.at(p.End)
@@ -384,7 +400,8 @@ func TestWeeksAndQuarters(t *testing.T) {
 		{calendar.Year, yearStart{time.April, 6}, "2025-04-05", "2024", "2024-04-06", "2025-04-05"},
 		{calendar.Year, yearStart{time.October, 1}, "2024-10-01", "2024", "2024-10-01", "2025-09-30"},
 		{calendar.Year, yearStart{time.January, 1}, "2024-12-31", "2024", "2024-01-01", "2024-12-31"},
-		{calendar.Month, yearStart{time.April, 6}, "2024-04-05", "202404", "2024-04-01", "2024-04-30"}, // a business year changes no month
+		// A business year changes no month.
+		{calendar.Month, yearStart{time.April, 6}, "2024-04-05", "202404", "2024-04-01", "2024-04-30"},
 	} {
 		day := func(s string) int64 {
 			at, err := time.Parse(time.DateOnly, s)
@@ -412,12 +429,14 @@ func TestPeriodsFarAhead(t *testing.T) {
 	for _, zone := range []string{"UTC", "America/New_York", "Pacific/Apia", "Australia/Lord_Howe", "Africa/Casablanca"} {
 		loc := location(t, zone)
 		for unit, n := range map[calendar.Unit]int{
-			calendar.Second: 3_000, calendar.Minute: 3_000, calendar.Hour: 12_000, calendar.Day: 2_000, calendar.Month: 800, calendar.Year: 90,
+			calendar.Second: 3_000, calendar.Minute: 3_000, calendar.Hour: 12_000, calendar.Day: 2_000, calendar.Month: 800,
+			calendar.Year: 90,
 		} {
 			cal := newCalendar(loc, unit, 0)
 			for _, first := range []time.Time{
 				time.Date(2011, 12, 29, 0, 0, 0, 0, loc),
-				time.Date(2040, 6, 1, 0, 0, 0, 0, loc), // by rules, and across a last day of a leap year that Go's segments leave out
+				// By rules, and across a last day of a leap year that Go's segments leave out.
+				time.Date(2040, 6, 1, 0, 0, 0, 0, loc),
 			} {
 				p := cal.at(first.Unix())
 				for range n {
@@ -460,7 +479,8 @@ func zoneData(t *testing.T) map[string][]byte {
 
 // Offsets that no zone has, and years far away.
 func TestPeriodsOfFixedZones(t *testing.T) {
-	for _, offset := range []int{0, 1, -1, 14 * 3600, -12 * 3600, 23*3600 + 59*60 + 59, -(23*3600 + 59*60 + 59), 100 * 3600} {
+	for _, offset := range []int{0, 1, -1, 14 * 3600, -12 * 3600, 23*3600 + 59*60 + 59, -(23*3600 + 59*60 + 59),
+		100 * 3600} {
 		loc := time.FixedZone(fmt.Sprint(offset), offset)
 		for _, year := range []int{1, 1970, 2000, 2026, 2400, 9999} {
 			at := time.Date(year, 2, 28, 12, 34, 56, 0, loc)

@@ -274,7 +274,8 @@ func TestCovered(t *testing.T) {
 		long := strings.Repeat("4711-", 1000)
 		require.Equal(t, check(a, strings.ReplaceAll(long, "-", "")), check(a, long), name)
 	}
-	for name, want := range map[string]string{"luhn": "0", "damm": "0", "gs1": "0", "11-10": "1", "97-10": "98", "37-36": "1"} {
+	for name, want := range map[string]string{"luhn": "0", "damm": "0", "gs1": "0", "11-10": "1", "97-10": "98",
+		"37-36": "1"} {
 		require.Equal(t, want, check(find(t, name), "--"), name)
 	}
 }

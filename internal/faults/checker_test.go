@@ -51,7 +51,8 @@ type loss struct{ from, to, blocks int64 }
 const unknown = "unknown"
 
 func newJournal() *journal {
-	return &journal{open: map[callID]call{}, latest: map[callID]int64{}, high: map[series]int64{}, lost: map[string]int64{}}
+	return &journal{open: map[callID]call{}, latest: map[callID]int64{}, high: map[series]int64{},
+		lost: map[string]int64{}}
 }
 
 func (j *journal) begin(id callID, c call) {
@@ -134,9 +135,10 @@ type verdict struct {
 	calls, numbers, failed int64
 	failures               map[string][]string // texts by class
 	gaps, allowed          int64               // numbers below the last issued that nobody got, and how many there may be
-	outage                 time.Duration       // the longest time in which nobody got a number of some type that is always in use
-	duplicates, disorder   []string
-	wrongDays, excess      []string
+	// The longest time in which nobody got a number of some type that is always in use.
+	outage               time.Duration
+	duplicates, disorder []string
+	wrongDays, excess    []string
 }
 
 // allowance says what may be missing for other reasons than calls that failed and commands without an answer.
@@ -204,7 +206,9 @@ func (j *journal) check(s setting, a allowance) verdict {
 			for _, r := range a.reserved(typ) {
 				n := r.last - r.first + 1
 				reserved += n
-				if unused > 0 && !slices.ContainsFunc(days[r.day], func(c call) bool { return c.last >= r.first && c.first <= r.last }) {
+				if unused > 0 && !slices.ContainsFunc(days[r.day], func(c call) bool {
+					return c.last >= r.first && c.first <= r.last
+				}) {
 					unused--
 					allowed += n
 				}
@@ -216,7 +220,8 @@ func (j *journal) check(s setting, a allowance) verdict {
 		}
 		allowed += a.block * int64(len(days)) // what is left of a day's last
 		if reserved-distinct > allowed {
-			v.excess = append(v.excess, fmt.Sprintf("%s: %d of %d set aside are missing, and %d may be", typ, reserved-distinct, reserved, allowed))
+			v.excess = append(v.excess, fmt.Sprintf("%s: %d of %d set aside are missing, and %d may be", typ, reserved-distinct,
+				reserved, allowed))
 		}
 	}
 	return v
@@ -258,7 +263,8 @@ func disorder(calls []call) (found []string) {
 }
 
 func (c call) String() string {
-	return fmt.Sprintf("%s %s %d-%d (worker %d, %s to %s)", c.typ, c.day, c.first, c.last, c.worker, clock(c.start), clock(c.end))
+	return fmt.Sprintf("%s %s %d-%d (worker %d, %s to %s)", c.typ, c.day, c.first, c.last, c.worker, clock(c.start),
+		clock(c.end))
 }
 
 func clock(ns int64) string { return time.Unix(0, ns).UTC().Format("05.000000") }

@@ -239,7 +239,8 @@ func TestClockCameBack(t *testing.T) {
 			for _, p := range []protection{{}, {Floor: true}, {Ledger: true}} {
 				for _, restarted := range []bool{false, true} { // all the time
 					for _, back := range []int{0, 1} { // the period that it is then
-						t.Run(fmt.Sprintf("%v, %s, %+v, restarted %v, back in %d", per.unit, name, p, restarted, back), func(t *testing.T) {
+						title := fmt.Sprintf("%v, %s, %+v, restarted %v, back in %d", per.unit, name, p, restarted, back)
+						t.Run(title, func(t *testing.T) {
 							synctest.Test(t, func(t *testing.T) {
 								newCourse(t, p, per.unit, restarted, per.opts).play(path, back)
 							})

@@ -216,7 +216,8 @@ func TestHolderStandsStill(t *testing.T) {
 					}
 				})
 				if took > expiry+500*time.Millisecond {
-					t.Errorf("it stood still for %v at boundary %d and died at %d, and another waited for %v", pause, still, dies, took)
+					t.Errorf("it stood still for %v at boundary %d and died at %d, and another waited for %v", pause, still,
+						dies, took)
 				}
 			}
 		})

@@ -175,7 +175,8 @@ type denial struct {
 func (d *denial) process(at int) *serial.Generator {
 	options := *d.server.Options()
 	options.Username, options.Password = d.user, password
-	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled} // that of the server's client may change
+	// The setting of the server's client may change.
+	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	client := redis.NewClient(&options)
 	d.t.Cleanup(func() { _ = client.Close() })
 	client.AddHook(steps{&d.made, func(i int, run func() error) error {

@@ -75,7 +75,8 @@ func slowly(t *testing.T, p protection, read, delay time.Duration, hangs bool, s
 	client := m.client(network, read)
 	storage := newStorage(newJournal())
 	asked := time.Duration(0)
-	gen, err := (setting{Protection: p}).generator(client, storage, func(context.Context, string, time.Time) (int64, error) {
+	gen, err := (setting{Protection: p}).generator(client, storage, func(context.Context, string,
+		time.Time) (int64, error) {
 		time.Sleep(asked)
 		return 0, nil
 	})

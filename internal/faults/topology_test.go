@@ -284,12 +284,14 @@ var allFaults = []fault{
 		}
 	}},
 
-	{"SIGSTOP, SIGCONT of a replica", keeps, 0, "pair sentinel cluster", func(w *world, random *rand.Rand, _ time.Duration) func() {
+	{"SIGSTOP, SIGCONT of a replica", keeps, 0, "pair sentinel cluster", func(w *world, random *rand.Rand,
+		_ time.Duration) func() {
 		_, replica := w.pair(random)
 		replica.Pause()
 		return replica.Resume
 	}},
-	{"SIGKILL, restart of a replica", keeps, 0, "pair sentinel cluster", func(w *world, random *rand.Rand, _ time.Duration) func() {
+	{"SIGKILL, restart of a replica", keeps, 0, "pair sentinel cluster", func(w *world, random *rand.Rand,
+		_ time.Duration) func() {
 		_, replica := w.pair(random)
 		replica.Kill()
 		return func() { replica.Restart(w.t) }
@@ -323,7 +325,8 @@ var allFaults = []fault{
 	{"SENTINEL FAILOVER", outruns, 1, "sentinel", func(w *world, _ *rand.Rand, _ time.Duration) func() {
 		return w.failOver(func() { w.sentinel.Failover(w.t) })
 	}},
-	{"failover: master SIGKILL", outruns, 1, "sentinel cluster", func(w *world, random *rand.Rand, hold time.Duration) func() {
+	{"failover: master SIGKILL", outruns, 1, "sentinel cluster", func(w *world, random *rand.Rand,
+		hold time.Duration) func() {
 		master, replica := w.pair(random)
 		master.Kill()
 		return w.failOver(func() {
@@ -331,7 +334,8 @@ var allFaults = []fault{
 			master.Restart(w.t)
 		})
 	}},
-	{"failover: master SIGSTOP, SIGCONT", outruns, 1, "sentinel cluster", func(w *world, random *rand.Rand, _ time.Duration) func() {
+	{"failover: master SIGSTOP, SIGCONT", outruns, 1, "sentinel cluster", func(w *world, random *rand.Rand,
+		_ time.Duration) func() {
 		master, replica := w.pair(random)
 		master.Pause()
 		return w.failOver(func() {
@@ -339,7 +343,8 @@ var allFaults = []fault{
 			master.Resume()
 		})
 	}},
-	{"failover to a lagging replica", outruns, 1, "sentinel cluster", func(w *world, random *rand.Rand, hold time.Duration) func() {
+	{"failover to a lagging replica", outruns, 1, "sentinel cluster", func(w *world, random *rand.Rand,
+		hold time.Duration) func() {
 		master, replica := w.pair(random)
 		require.NoError(w.t, replica.CutOff(master))
 		return w.failOver(func() {
@@ -364,7 +369,8 @@ var allFaults = []fault{
 			w.awaitFailover(master, replica)
 		})
 	}},
-	{"CLUSTER FAILOVER TAKEOVER by a lagging replica", outruns, 1, "cluster", func(w *world, random *rand.Rand, _ time.Duration) func() {
+	{"CLUSTER FAILOVER TAKEOVER by a lagging replica", outruns, 1, "cluster", func(w *world, random *rand.Rand,
+		_ time.Duration) func() {
 		master, replica := w.pair(random)
 		require.NoError(w.t, replica.CutOff(master))
 		return w.failOver(func() {
@@ -465,7 +471,8 @@ func (w *world) expiries(command string) {
 func (w *world) followHurry(since int64) {
 	client := w.setting.client(nil)
 	defer func() { _ = client.Close() }()
-	gen, err := w.setting.generator(client, w.storage, func(_ context.Context, typ string, start time.Time) (int64, error) {
+	gen, err := w.setting.generator(client, w.storage, func(_ context.Context, typ string, start time.Time) (int64,
+		error) {
 		return w.storage.floor(typ, w.setting.label(start)), nil
 	})
 	require.NoError(w.t, err)

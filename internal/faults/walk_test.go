@@ -45,8 +45,8 @@ var walkPrints = []struct {
 	{template: "TAG-{seq:5}{check:damm}"},
 }
 
-var walkDates = []string{"yyyyMMdd", "yyyyMM", "FFFFMM", "FFFFQ", "FFFF", "GGGGWW", "yyyy", "yyyyMMddHH", "yyyyMMddHHmm",
-	"yyyyMMddHHmmss", "FFFFMMdd", "yyyyDDD", ""}
+var walkDates = []string{"yyyyMMdd", "yyyyMM", "FFFFMM", "FFFFQ", "FFFF", "GGGGWW", "yyyy", "yyyyMMddHH",
+	"yyyyMMddHHmm", "yyyyMMddHHmmss", "FFFFMMdd", "yyyyDDD", ""}
 
 func (s walkSetting) options(ledger serial.Ledger) []serial.Option {
 	tag := "{type}" + string(rune('a'+slices.Index(walkDates, s.date)))
@@ -54,8 +54,9 @@ func (s walkSetting) options(ledger serial.Ledger) []serial.Option {
 		tag += "{date:" + s.date + "}"
 	}
 	print := walkPrints[s.print]
-	opts := []serial.Option{serial.WithPeriod(s.period), serial.WithLocation(s.zone), serial.WithDayStart(s.dayStart), serial.WithMaxSkew(-1),
-		serial.WithYearStart(s.yearStart, s.yearDay), serial.WithTemplate(strings.Replace(print.template, "TAG", tag, 1))}
+	opts := []serial.Option{serial.WithPeriod(s.period), serial.WithLocation(s.zone), serial.WithDayStart(s.dayStart),
+		serial.WithMaxSkew(-1), serial.WithYearStart(s.yearStart, s.yearDay),
+		serial.WithTemplate(strings.Replace(print.template, "TAG", tag, 1))}
 	if print.hidden != "" {
 		opts = append(opts, serial.WithHiddenSequence([]byte(print.hidden)))
 	}
@@ -120,8 +121,9 @@ func (w *walk) setting() walkSetting {
 	}
 	return walkSetting{
 		period: period, zone: w.zones[w.IntN(len(w.zones))],
-		dayStart: []time.Duration{0, 0, 0, 4 * time.Hour, 23 * time.Hour}[w.IntN(5)], yearStart: starts[w.IntN(len(starts))], yearDay: 1 + 5*w.IntN(2),
-		date: walkDates[w.IntN(len(walkDates))], print: w.IntN(len(walkPrints)), ledger: w.lose || w.IntN(4) == 0,
+		dayStart: []time.Duration{0, 0, 0, 4 * time.Hour, 23 * time.Hour}[w.IntN(5)], yearStart: starts[w.IntN(len(starts))],
+		yearDay: 1 + 5*w.IntN(2), date: walkDates[w.IntN(len(walkDates))], print: w.IntN(len(walkPrints)),
+		ledger: w.lose || w.IntN(4) == 0,
 	}
 }
 
@@ -415,7 +417,8 @@ func TestWalk(t *testing.T) {
 	r := serialtest.NewRedis(t, time.Now())
 	client := r.Client()
 	var zones []*time.Location
-	for _, name := range []string{"UTC", "Asia/Tokyo", "Europe/Berlin", "America/New_York", "Pacific/Kiritimati", "Pacific/Pago_Pago"} {
+	for _, name := range []string{"UTC", "Asia/Tokyo", "Europe/Berlin", "America/New_York", "Pacific/Kiritimati",
+		"Pacific/Pago_Pago"} {
 		zone, err := time.LoadLocation(name)
 		require.NoError(t, err)
 		zones = append(zones, zone)
@@ -426,8 +429,8 @@ func TestWalk(t *testing.T) {
 	const least = 20 // walks in which every outcome comes
 	for began := time.Now(); walks < least || time.Since(began) < long; walks++ {
 		r.Lose()
-		w := &walk{Rand: rand.New(rand.NewPCG(first, walks)), t: t, redis: r, client: client, ledger: new(serialtest.Ledger), zones: zones,
-			texts: map[string]int{}, used: map[string]int64{}, begun: map[string]int{}, seen: map[string]bool{},
+		w := &walk{Rand: rand.New(rand.NewPCG(first, walks)), t: t, redis: r, client: client, ledger: new(serialtest.Ledger),
+			zones: zones, texts: map[string]int{}, used: map[string]int64{}, begun: map[string]int{}, seen: map[string]bool{},
 			calendars: map[string]bool{}, said: said}
 		w.lose = w.IntN(3) == 0
 		w.truth = time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(w.Int64N(int64(800 * 24 * time.Hour))))

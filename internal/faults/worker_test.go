@@ -40,12 +40,15 @@ type setting struct {
 
 // calendars are those of the tests, by name; "" is that of most.
 var calendars = map[string][]serial.Option{
-	"":         {serial.WithTemplate("{type}-{date:yyyyMMdd}-{seq:12}")},
-	"weeks":    {serial.WithPeriod(serial.PerWeek), serial.WithTemplate("{type}-{date:GGGG-WW}-{seq:12}")},
-	"quarters": {serial.WithPeriod(serial.PerQuarter), serial.WithYearStart(time.April, 6), serial.WithTemplate("{type}-{date:FFFF-Q}-{seq:12}")},
-	"years":    {serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}-{date:yyyyMMdd}-{seq:12}{check:97-10}")}, // more than the period
+	"":      {serial.WithTemplate("{type}-{date:yyyyMMdd}-{seq:12}")},
+	"weeks": {serial.WithPeriod(serial.PerWeek), serial.WithTemplate("{type}-{date:GGGG-WW}-{seq:12}")},
+	"quarters": {serial.WithPeriod(serial.PerQuarter), serial.WithYearStart(time.April, 6),
+		serial.WithTemplate("{type}-{date:FFFF-Q}-{seq:12}")},
+	// The date says more than the period.
+	"years":    {serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}-{date:yyyyMMdd}-{seq:12}{check:97-10}")},
 	"for ever": {serial.WithPeriod(serial.Never), serial.WithTemplate("{type}-{seq:9:base32}")},
-	"hidden":   {serial.WithTemplate("{type}-{date:yyyyMMdd-HH}-{seq:12}"), serial.WithHiddenSequence([]byte("sixteen bytes...")[:16])},
+	"hidden": {serial.WithTemplate("{type}-{date:yyyyMMdd-HH}-{seq:12}"),
+		serial.WithHiddenSequence([]byte("sixteen bytes...")[:16])},
 }
 
 // protection is what the generators have against losses.

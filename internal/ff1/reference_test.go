@@ -67,10 +67,11 @@ func (r reference) crypt(tweak, x []byte, decrypt bool) []byte {
 	n, t := len(x), len(tweak)
 	u := n / 2 // 1
 	v := n - u
-	A, B := x[:u], x[u:]                                                            // 2
-	b := int(math.Ceil(math.Ceil(float64(v)*math.Log2(float64(r.radix))-1e-9) / 8)) // 3; log2 is not exact for powers of two
-	d := 4*((b+3)/4) + 4                                                            // 4
-	P := []byte{1, 2, 1, 0, 0, byte(r.radix), 10, byte(u % 256)}                    // 5
+	A, B := x[:u], x[u:] // 2
+	// 3, where log2 is not exact for powers of two.
+	b := int(math.Ceil(math.Ceil(float64(v)*math.Log2(float64(r.radix))-1e-9) / 8))
+	d := 4*((b+3)/4) + 4                                         // 4
+	P := []byte{1, 2, 1, 0, 0, byte(r.radix), 10, byte(u % 256)} // 5
 	P = binary.BigEndian.AppendUint32(P, uint32(n))
 	P = binary.BigEndian.AppendUint32(P, uint32(t))
 	for step := range 10 { // 6

@@ -60,7 +60,8 @@ var refused = []struct{ name, says string }{
 	{"IS\U00013442", "it has U+13442, which prints nothing"},
 
 	// What NFKC changes.
-	{"\u212a", `it has "` + "\u212a" + `" (U+212A), which NFKC changes to "K"; allowed are letters and digits as NFKC leaves them, and - _ . /`},
+	{"\u212a", `it has "` + "\u212a" + `" (U+212A), which NFKC changes to "K"; allowed are letters and digits as NFKC ` +
+		`leaves them, and - _ . /`},
 	{"入\u212b1", `(U+212B), which NFKC changes to "Å"`},
 	{"\u2126", `(U+2126), which NFKC changes to "Ω"`},
 	{"ＩＳ", `it has "Ｉ" (U+FF29), which NFKC changes to "I"`},

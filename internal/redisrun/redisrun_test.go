@@ -133,7 +133,8 @@ func (x *fixture) loseAnswer() {
 	})
 }
 
-func (x *fixture) run(ctx context.Context, r *redisrun.Runner, c redisrun.Command, note *redisrun.Note) (redisrun.Reply, error) {
+func (x *fixture) run(ctx context.Context, r *redisrun.Runner, c redisrun.Command, note *redisrun.Note) (redisrun.Reply,
+	error) {
 	b := budget.New(false)
 	return r.Run(ctx, &b, x.node, c, note)
 }
@@ -146,7 +147,8 @@ type outcome struct {
 }
 
 // runAll returns the outcomes in the order of commands.
-func (x *fixture) runAll(ctx context.Context, r *redisrun.Runner, commands []redisrun.Command, notes ...*redisrun.Note) []outcome {
+func (x *fixture) runAll(ctx context.Context, r *redisrun.Runner, commands []redisrun.Command,
+	notes ...*redisrun.Note) []outcome {
 	b := budget.New(false)
 	outcomes := make([]outcome, len(commands))
 	start := time.Now()
@@ -202,7 +204,9 @@ func TestLostAnswer(t *testing.T) {
 // be sent only once is sent again.
 func TestSentAgainAfterReadOnly(t *testing.T) {
 	const refusal = "READONLY You can't write against a read only replica."
-	for _, says := range []string{refusal, "ERR Error running script (call to f_0): @user_script:1: @user_script: 1: -" + refusal} { // from 7.0 on, and 6.2
+	// Redis 7.0 and later, and 6.2.
+	for _, says := range []string{refusal,
+		"ERR Error running script (call to f_0): @user_script:1: @user_script: 1: -" + refusal} {
 		inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
 			x.setHook(func(next func() error) error {
 				x.setHook(nil)
@@ -402,8 +406,8 @@ func TestPanicsOfRepeats(t *testing.T) {
 		b := budget.New(false)
 		var told atomic.Int32
 		require.PanicsWithValue(t, "hook", func() {
-			r.RunAll(t.Context(), &b, x.node, []redisrun.Command{command("A"), command("B"), command("C")}, []*redisrun.Note{{}, {}, {}},
-				func(int, redisrun.Reply, error) { told.Add(1) })
+			r.RunAll(t.Context(), &b, x.node, []redisrun.Command{command("A"), command("B"), command("C")},
+				[]*redisrun.Note{{}, {}, {}}, func(int, redisrun.Reply, error) { told.Add(1) })
 		})
 		require.EqualValues(t, 1, told.Load(), "before it ended")
 	})

@@ -103,7 +103,8 @@ func (l *lab) call(types int) *call {
 	now, err := l.client.Time(l.t.Context()).Result()
 	require.NoError(l.t, err)
 	l.now = now.Unix()
-	c := &call{first: l.now - 1000, past: l.now + 5000, limit: pick[int64](l, 20, 30, 999_999_999_999_999), purpose: pick(l, "issue", "all")}
+	c := &call{first: l.now - 1000, past: l.now + 5000, limit: pick[int64](l, 20, 30, 999_999_999_999_999),
+		purpose: pick(l, "issue", "all")}
 	c.clock = pick(l, "", "", "untrusted")
 	switch l.IntN(20) {
 	case 0:
@@ -146,8 +147,8 @@ func (l *lab) series(name string, c *call) *series {
 	counter := fmt.Sprint(pick(l, 0, 5, 8, 9, 10, 11, 18, 19, 20, 24, 28, 29, 30, 31))
 	s.mark = pick[int64](l, 0, 0, 5, 10, 11)
 	if odd(6) {
-		counter = pick(l, "-5", "-1", "abc", "", " 5", "1e3", "0x10", "5.0", "999999999999998", "1000000000000000", "12345678901234567",
-			"9223372036854775806", "9223372036854775807", "123456789012345678901234567890")
+		counter = pick(l, "-5", "-1", "abc", "", " 5", "1e3", "0x10", "5.0", "999999999999998", "1000000000000000",
+			"12345678901234567", "9223372036854775806", "9223372036854775807", "123456789012345678901234567890")
 		if l.real {
 			counter = pick(l, counter, "007", "+5", "-0", "00") // which INCRBY of a miniredis takes
 		}
@@ -215,8 +216,9 @@ func (l *lab) series(name string, c *call) *series {
 		fields = append(fields, "ceiling", pick(l, 10, 20, 25, 40), "counterCopy", copied, "replID", id)
 	}
 	if l.IntN(3) == 0 {
-		fields = append(fields, "claim", pick(l, fmt.Sprintf("%s %d", token, (l.now+30)*1000), fmt.Sprintf("other %d", (l.now+30)*1000),
-			fmt.Sprintf("other %d", (l.now+4000)*1000), fmt.Sprintf("other %d", (l.now-30)*1000)))
+		fields = append(fields, "claim", pick(l, fmt.Sprintf("%s %d", token, (l.now+30)*1000),
+			fmt.Sprintf("other %d", (l.now+30)*1000), fmt.Sprintf("other %d", (l.now+4000)*1000),
+			fmt.Sprintf("other %d", (l.now-30)*1000)))
 	}
 	s.setup = append(s.setup, fields)
 	if !odd(8) {
@@ -345,7 +347,8 @@ func TestTakeUsualAndFull(t *testing.T) {
 	usual, full := takes(t)
 	onServers(t, func(t *testing.T, l *lab) {
 		l.t = t
-		outcomes := strings.Fields("issued part block clock calendar conflict print future lost missing exhausted ceiling reserve claimed late once error")
+		outcomes := strings.Fields("issued part block clock calendar conflict print future lost missing exhausted ceiling " +
+			"reserve claimed late once error")
 		for i := 0; i < cases || len(l.seen) < len(outcomes) && i < 20*cases; i++ {
 			c := l.call(1)
 			s := l.series("IS", c)
@@ -415,7 +418,8 @@ func TestTakeRefused(t *testing.T) {
 	for _, command := range []string{"pttl", "incrby", "get"} {
 		require.NoError(t, rdb.Do(t.Context(), "ACL", "SETUSER", command, "on", "nopass", "~*", "+@all", "-"+command).Err())
 		options := *rdb.Options()
-		options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled} // that of rdb may change
+		// The setting of rdb may change.
+		options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 		options.Username, options.Password = command, "any"
 		c := l.call(1)
 		c.limit, c.purpose, c.ledger, c.request, c.clock, c.more = 20, "issue", false, false, "", nil
@@ -557,7 +561,8 @@ func TestClaims(t *testing.T) {
 func TestRelease(t *testing.T) {
 	s := newFixture(t, 9999, true)
 	s.block(10, 10, claim("other", noon))
-	for _, test := range []struct{ token, left string }{{token, claim("other", noon)}, {"oth", claim("other", noon)}, {"other", ""}} {
+	for _, test := range []struct{ token, left string }{{token, claim("other", noon)}, {"oth", claim("other", noon)},
+		{"other", ""}} {
 		b := budget.New(false)
 		require.NoError(t, s.Release(t.Context(), &b, s.node, "IS", test.token))
 		require.Equal(t, test.left, s.HGet(s.record, "claim"), test.token)
@@ -569,7 +574,8 @@ func TestSetRefused(t *testing.T) {
 	rdb := redistest.Start(t).Client(t)
 	require.NoError(t, rdb.Do(t.Context(), "ACL", "SETUSER", "any", "on", "nopass", "~*", "+@all", "-set").Err())
 	options := *rdb.Options()
-	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled} // that of rdb may change
+	// The setting of rdb may change.
+	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	options.Username, options.Password = "any", "any"
 	client := redis.NewClient(&options)
 	t.Cleanup(func() { _ = client.Close() })

@@ -25,7 +25,8 @@ func (s yearStart) calendar() calendar.YearStart { return calendar.NewYearStart(
 func (s yearStart) String() string { return fmt.Sprint(s.month, " ", s.day) }
 
 var yearStarts = []yearStart{
-	{time.January, 1}, {time.February, 15}, {time.April, 1}, {time.April, 6}, {time.July, 1}, {time.October, 1}, {time.December, 28},
+	{time.January, 1}, {time.February, 15}, {time.April, 1}, {time.April, 6}, {time.July, 1}, {time.October, 1},
+	{time.December, 28},
 }
 
 // dateTokens are the tokens of dates, each of which prints a column of a day.
@@ -62,12 +63,14 @@ func daysOf(start yearStart) []printedDay {
 		if month < start.month || month == start.month && day < start.day {
 			begins--
 		}
-		for quarter > 1 && at.Before(time.Date(begins, start.month+time.Month(3*(quarter-1)), start.day, 0, 0, 0, 0, time.UTC)) {
+		for quarter > 1 &&
+			at.Before(time.Date(begins, start.month+time.Month(3*(quarter-1)), start.day, 0, 0, 0, 0, time.UTC)) {
 			quarter--
 		}
 		days = append(days, printedDay{
 			columns: [8]int{year, int(month), day, at.YearDay(), weekYear, week, begins, quarter},
-			periods: [5]int32{int32(len(days)), int32(weekYear*100 + week), int32(year*12 + int(month)), int32(begins*4 + quarter), int32(begins)},
+			periods: [5]int32{int32(len(days)), int32(weekYear*100 + week), int32(year*12 + int(month)),
+				int32(begins*4 + quarter), int32(begins)},
 		})
 	}
 	return days
@@ -96,9 +99,9 @@ func (s tokenSet) tellsApart(days []printedDay, per int) bool {
 // These sets are refused for some year starts, though they would do: by the length of years, which a reader need not know.
 // Each is the least of its kind.
 var strictlyRefused = []string{
-	"yyyy Q", "yyyy MM Q", "yyyy MM WW", "yyyy dd WW", "yyyy WW Q", "yyyy WW FFFF", "MM GGGG WW", "DDD GGGG WW", "GGGG WW Q",
-	"DDD FFFF", "MM DDD FFFF", "dd DDD FFFF", "DDD FFFF Q", "DDD GGGG FFFF", "MM FFFF Q", "MM GGGG FFFF", "MM WW FFFF", "dd WW FFFF",
-	"WW FFFF Q",
+	"yyyy Q", "yyyy MM Q", "yyyy MM WW", "yyyy dd WW", "yyyy WW Q", "yyyy WW FFFF", "MM GGGG WW", "DDD GGGG WW",
+	"GGGG WW Q", "DDD FFFF", "MM DDD FFFF", "dd DDD FFFF", "DDD FFFF Q", "DDD GGGG FFFF", "MM FFFF Q", "MM GGGG FFFF",
+	"MM WW FFFF", "dd WW FFFF", "WW FFFF Q",
 }
 
 // What a layout prints determines the period for certain, or the layout is refused. To see that of all sets of tokens, it is
@@ -155,7 +158,8 @@ func TestSpellingsAndClocks(t *testing.T) {
 			for _, unit := range dayUnits {
 				want := determines(long, unit)
 				for _, other := range [][]string{
-					{"yyyy", "yy", "GGGG", "GG", "FFFF", "FF", " dd", " DD"}, {"FFFF", "EEEE"}, {"FFFF", "EE"}, {"yyyy", "YYYY", "FFFF", "FF-EE"},
+					{"yyyy", "yy", "GGGG", "GG", "FFFF", "FF", " dd", " DD"}, {"FFFF", "EEEE"}, {"FFFF", "EE"},
+					{"yyyy", "YYYY", "FFFF", "FF-EE"},
 				} {
 					layout := strings.NewReplacer(other...).Replace(long)
 					require.Equal(t, want, determines(layout, unit), "%v from %v: %s", unit, start, layout)
@@ -163,7 +167,8 @@ func TestSpellingsAndClocks(t *testing.T) {
 			}
 			date := determines(long, calendar.Day)
 			for layout, want := range map[string][3]bool{
-				"": {}, " HH": {date}, " HH mm": {date, date}, " HH mm ss": {date, date, date}, " mm": {}, " ss": {}, " mm ss": {}, " HH ss": {date},
+				"": {}, " HH": {date}, " HH mm": {date, date}, " HH mm ss": {date, date, date}, " mm": {}, " ss": {}, " mm ss": {},
+				" HH ss": {date},
 			} {
 				got := [3]bool{}
 				for j, unit := range []calendar.Unit{calendar.Hour, calendar.Minute, calendar.Second} {

@@ -84,7 +84,8 @@ func (o *changed) next(ctx context.Context, typ string) (string, error) {
 	day := now.Format("20060102")
 	key := "serial:{" + typ + "}:" + day
 	late := time.Date(y, m, d+1, 1, 0, 0, 0, o.zone)
-	if err := o.rdb.SetArgs(ctx, key, "0", redis.SetArgs{Mode: "NX", ExpireAt: late}).Err(); err != nil && !errors.Is(err, redis.Nil) {
+	if err := o.rdb.SetArgs(ctx, key, "0", redis.SetArgs{Mode: "NX", ExpireAt: late}).Err(); err != nil &&
+		!errors.Is(err, redis.Nil) {
 		return "", err
 	}
 	n, err := o.rdb.Incr(ctx, key).Result()

@@ -116,7 +116,8 @@ func closeSequence(ctx context.Context, db *sql.DB, gen *serial.Generator, typ s
 		if err := row.Scan(&last); err != nil {
 			return err
 		}
-		_, err = db.ExecContext(ctx, fmt.Sprintf("ALTER SEQUENCE order_numbers MINVALUE 0 MAXVALUE %d NO CYCLE", max(last, 1)))
+		_, err = db.ExecContext(ctx, fmt.Sprintf("ALTER SEQUENCE order_numbers MINVALUE 0 MAXVALUE %d NO CYCLE",
+			max(last, 1)))
 		if err == nil {
 			return gen.Raise(ctx, typ, max(last, 1))
 		}

@@ -80,7 +80,9 @@ func TestSharedMisused(t *testing.T) {
 		"SET to less": func(ctx context.Context, rdb *redis.Client, key string) error {
 			return rdb.Set(ctx, key, 2, redis.KeepTTL).Err()
 		},
-		"earlier expiry": func(ctx context.Context, rdb *redis.Client, key string) error { return rdb.PExpire(ctx, key, 0).Err() },
+		"earlier expiry": func(ctx context.Context, rdb *redis.Client, key string) error {
+			return rdb.PExpire(ctx, key, 0).Err()
+		},
 		"another content": func(ctx context.Context, rdb *redis.Client, key string) error {
 			return rdb.Set(ctx, key, `"7"`, redis.KeepTTL).Err()
 		},
@@ -257,7 +259,8 @@ func (o *maxPlusOne) next(ctx context.Context, typ string) (string, error) {
 			return "", err
 		}
 		number := fmt.Sprintf("%s%s%04d", typ, day.Format("20060102"), seq)
-		result, err := o.db.ExecContext(ctx, `INSERT INTO orders (number, type, day, seq, customer) VALUES ($1, $2, $3, $4, 'old')
+		result, err := o.db.ExecContext(ctx,
+			`INSERT INTO orders (number, type, day, seq, customer) VALUES ($1, $2, $3, $4, 'old')
 			ON CONFLICT (number) DO NOTHING`, number, typ, day.Format(time.DateOnly), seq)
 		if err != nil {
 			return "", err

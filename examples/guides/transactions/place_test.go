@@ -125,7 +125,8 @@ func TestInsideOfATransaction(t *testing.T) {
 // With SQLite, more connections do not help.
 func TestInsideOfATransactionOfSQLite(t *testing.T) {
 	db := guidetest.SQLite(t)
-	guidetest.Exec(t, db, "CREATE TABLE orders (id integer PRIMARY KEY, number text NOT NULL UNIQUE, customer text NOT NULL)")
+	guidetest.Exec(t, db,
+		"CREATE TABLE orders (id integer PRIMARY KEY, number text NOT NULL UNIQUE, customer text NOT NULL)")
 	gen := generator(t, db, sqlledger.SQLite)
 	number, err := placeSQL(t.Context(), gen, db, "Ada")
 	require.NoError(t, err)
@@ -143,7 +144,8 @@ func requireWaitsForItself(t *testing.T, db *sql.DB, gen *serial.Generator, says
 	_, err = gen.Next(t.Context(), "IS")
 	require.ErrorIs(t, err, context.DeadlineExceeded, "the ledger's own")
 	require.ErrorContains(t, err, says)
-	const advice = "if the caller has a transaction open here, it waits for itself: take the number before the transaction begins"
+	const advice = "if the caller has a transaction open here, it waits for itself: take the number before the " +
+		"transaction begins"
 	require.ErrorContains(t, err, advice)
 	require.NoError(t, tx.Rollback())
 
@@ -158,7 +160,8 @@ func generator(t *testing.T, db *sql.DB, d sqlledger.Dialect) *serial.Generator 
 	ledger, err := sqlledger.New(db, d, sqlledger.WithTable(fmt.Sprintf("ledger_%d", guidetest.Unique())))
 	require.NoError(t, err)
 	require.NoError(t, ledger.CreateTable(t.Context()))
-	gen, err := serial.New(redistest.Start(t).Client(t), serial.WithLocation(guidetest.Noon()), serial.WithLedger(ledger, 2))
+	gen, err := serial.New(redistest.Start(t).Client(t), serial.WithLocation(guidetest.Noon()),
+		serial.WithLedger(ledger, 2))
 	require.NoError(t, err)
 	return gen
 }

@@ -1,4 +1,4 @@
-// Package guidetest has what the tests of the guides in docs/ share: databases of their own, and the guides' text.
+// Package guidetest has helpers for the tests of the guides in docs/: databases of their own, and the guides' text.
 package guidetest
 
 import (
@@ -35,7 +35,7 @@ func ReadGuide(t testing.TB, name string) string {
 	return ReadFile(t, filepath.Join(docs, name))
 }
 
-// RequireCode requires that each block of Go in a guide stands in a file of the package under test, word for word, and that
+// RequireCode requires that each block of Go in a guide appears in a file of the package under test, word for word, and that
 // the guide shows every function of the file.
 func RequireCode(t *testing.T, guide, file string) {
 	t.Helper()
@@ -85,7 +85,8 @@ func SQLite(t testing.TB) *sql.DB {
 	if !slices.Contains(sql.Drivers(), "sqlite") {
 		t.Skip("SQLite is tested without the race detector only")
 	}
-	return open(t, "sqlite", "file:"+filepath.Join(t.TempDir(), "guide.db")+"?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)")
+	return open(t, "sqlite", "file:"+filepath.Join(t.TempDir(), "guide.db")+
+		"?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)")
 }
 
 func open(t testing.TB, driver, dsn string) *sql.DB {
