@@ -40,12 +40,15 @@ const (
 	second
 )
 
-// parts has a row for each part.
-var parts = [...]struct {
+// A partKind is what all dates have in common in a part.
+type partKind struct {
 	name   string
 	tokens []string      // the usual one first
 	unit   calendar.Unit // after which it has another value, at the latest
-}{
+}
+
+// parts has a row for each part.
+var parts = [...]partKind{
 	year:         {"the calendar year (yyyy or yy)", []string{"yyyy", "yy", "YYYY"}, calendar.Year},
 	month:        {"the month (MM)", []string{"MM"}, calendar.Month},
 	day:          {"the day (dd)", []string{"dd", "DD"}, calendar.Day},
@@ -80,15 +83,11 @@ func parseLayout(text string) (l layout, err error) {
 		}
 		token := rest[:len(rest)-len(strings.TrimLeft(rest, rest[:1]))]
 		rest = rest[len(token):]
-		f := field{kind: fieldDate, text: token}
-		for i := range parts {
-			if slices.Contains(parts[i].tokens, token) {
-				f.part = part(i)
-			}
-		}
-		if f.part == separator {
+		p := slices.IndexFunc(parts[:], func(k partKind) bool { return slices.Contains(k.tokens, token) })
+		if p < 0 {
 			return l, fmt.Errorf("unknown date token %q; %s", token, allowedTokens)
 		}
+		f := field{fieldDate, part(p), token}
 		// FFFF and FF may be printed together, as in 2024-24; two calendar years or days may not.
 		if slices.Contains(l.fields, f) || (f.part == year || f.part == day) && l.has[f.part] {
 			return l, fmt.Errorf("%s appears twice", parts[f.part].name)
