@@ -58,8 +58,7 @@ func (l *layout) append(b []byte, r reading) []byte {
 
 // read parses a date that has the width of the layout. Parts that are not printed are 0.
 func (l *layout) read(s string) (r reading, err error) {
-	for i := range l.fields {
-		f := &l.fields[i]
+	for _, f := range l.fields {
 		text := s[:len(f.text)]
 		s = s[len(f.text):]
 		if f.part == separator {

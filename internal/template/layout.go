@@ -168,7 +168,7 @@ func (l *layout) check(c calendar.Calendar, usual *layout) error {
 // ambiguity returns the reason why the layout does not tell the calendar's periods apart: a part that is missing, or two days that
 // print alike.
 func (l *layout) ambiguity(c calendar.Calendar, usual *layout) string {
-	days, noun := c, c.Unit.Noun()
+	noun := c.Unit.Noun()
 	dates := usual.has[year] && !slices.Contains(l.has[dayOfYear:hour], true)
 	dayKnown := l.known(c.YearStart)[day]
 	for p := year; p <= second; p++ {
@@ -181,9 +181,8 @@ func (l *layout) ambiguity(c calendar.Calendar, usual *layout) string {
 		}
 		return missing
 	}
-	if c.Unit.ShorterThanDay() {
-		days.Unit, noun = calendar.Day, "day"
-	}
+	days := c.With(max(c.Unit, calendar.Day))
+	noun = days.Unit.Noun()
 	seen := map[string]time.Time{}
 	for wall := time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC); wall.Year() < 2032; wall = wall.AddDate(0, 0, 1) {
 		text := l.print(wall, c.YearStart)
