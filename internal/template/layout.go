@@ -65,7 +65,8 @@ var parts = [...]partKind{
 
 var years = []part{year, weekYear, businessYear, businessEnd}
 
-const allowedTokens = "allowed are yyyy, yy, MM, dd, DDD, GGGG, GG, WW, Q, FFFF, FF, EEEE, EE, HH, mm, ss and separators"
+const allowedTokens = "allowed are yyyy, yy, MM, dd, DDD, GGGG, GG, WW, Q, FFFF, FF, EEEE, EE, " +
+	"HH, mm, ss and separators"
 
 // parseLayout parses the layout of a date field. YYYY and DD are common in other libraries and taken for yyyy and dd; beside
 // weeks, YYYY is refused later.
