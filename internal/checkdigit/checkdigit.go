@@ -46,7 +46,18 @@ const inline = 320
 //	a.Append(number[:i], number[:i], number[i+a.Width:])
 func (a Algorithm) Append(b []byte, parts ...[]byte) []byte {
 	var buf [inline]byte
-	values := appendValues(buf[:0], a.Letters, parts)
+	values := buf[:0] // 0 to 9 for digits, and 10 to 35 for letters
+	for _, part := range parts {
+		for _, c := range part {
+			lower := c | 0x20
+			switch {
+			case '0' <= c && c <= '9':
+				values = append(values, c-'0')
+			case a.Letters && 'a' <= lower && lower <= 'z':
+				values = append(values, lower-'a'+10)
+			}
+		}
+	}
 	// Static calls: through a function in a variable, buf and parts would escape to the heap.
 	switch a.Name {
 	case "luhn":
@@ -64,22 +75,6 @@ func (a Algorithm) Append(b []byte, parts ...[]byte) []byte {
 		return append(b, character(hybrid(values, 36)))
 	}
 	return b
-}
-
-// appendValues appends the values of all covered characters: 0 to 9 for digits, and 10 to 35 for letters.
-func appendValues(values []byte, letters bool, parts [][]byte) []byte {
-	for _, part := range parts {
-		for _, c := range part {
-			lower := c | 0x20
-			switch {
-			case '0' <= c && c <= '9':
-				values = append(values, c-'0')
-			case letters && 'a' <= lower && lower <= 'z':
-				values = append(values, lower-'a'+10)
-			}
-		}
-	}
-	return values
 }
 
 // character is the character of a value, 0 to 35.

@@ -58,8 +58,7 @@ func (l *layout) append(b []byte, r reading) []byte {
 
 // read parses a date that has the width of the layout. Parts that are not printed are 0.
 func (l *layout) read(s string) (r reading, err error) {
-	for i := range l.fields {
-		f := &l.fields[i]
+	for _, f := range l.fields {
 		text := s[:len(f.text)]
 		s = s[len(f.text):]
 		if f.part == separator {
@@ -97,7 +96,7 @@ func (t *Template) findDate(s string) (time.Time, error) {
 	}
 	first, days := l.candidates(r, c.YearStart)
 	first = first.Add(time.Duration(r[hour]*60*60+r[minute]*60+r[second]) * time.Second)
-	exists, early := false, false
+	why, early := "there is no %[1]s", ""
 	var text [64]byte
 	for i := range days {
 		wall := first.AddDate(0, 0, i)
@@ -105,25 +104,18 @@ func (t *Template) findDate(s string) (time.Time, error) {
 		if string(l.append(text[:0], shown)) != s || l.checkYear(shown) != nil {
 			continue
 		}
-		exists = true
+		why = "%[2]s has no %[1]s"
 		for j := range times {
 			switch p, ok := finest.Beginning(wall.Add(time.Duration(j) * step)); {
 			case !ok: // clocks jumped over it
 			case p.End <= 0: // no Redis server has ever had an earlier time
-				early = true
+				early = "the %[1]s is before 1970"
 			default:
 				return time.Unix(p.Start, 0), nil
 			}
 		}
 	}
-	name := t.describe(r, s)
-	switch {
-	case early:
-		return time.Time{}, fmt.Errorf("the %s is before 1970", name)
-	case exists:
-		return time.Time{}, fmt.Errorf("%s has no %s", c.Location, name)
-	}
-	return time.Time{}, fmt.Errorf("there is no %s", name)
+	return time.Time{}, fmt.Errorf(cmp.Or(early, why), t.describe(r, s), c.Location)
 }
 
 // describe returns a printed date as people write it, such as "day 2021-10-24".

@@ -9,13 +9,6 @@ import (
 	"github.com/dailyserial/serial/internal/ff1"
 )
 
-// A hidden encrypts sequences for print, and decrypts them.
-type hidden struct {
-	cipher      *ff1.Cipher
-	prefix      string // of keys in Redis
-	fingerprint string // tells one key from another without revealing it
-}
-
 // Hide makes the template print sequences encrypted. prefix is that of keys in Redis.
 func (t *Template) Hide(key []byte, prefix string) error {
 	if n := t.alphabet.largest(t.seqWidth); t.grows || n < 999_999 {
@@ -28,28 +21,28 @@ func (t *Template) Hide(key []byte, prefix string) error {
 	}
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte("serial: fingerprint of a key for hidden sequences"))
-	t.hidden = hidden{cipher, prefix, hex.EncodeToString(mac.Sum(nil)[:8])}
+	t.cipher, t.prefix, t.fingerprint = cipher, prefix, hex.EncodeToString(mac.Sum(nil)[:8])
 	return nil
 }
 
 // Fingerprint returns what tells one key of hidden sequences from another without revealing it, "" where none are hidden.
-func (t *Template) Fingerprint() string { return t.hidden.fingerprint }
+func (t *Template) Fingerprint() string { return t.fingerprint }
 
 // encrypt returns the number that is printed instead of a sequence.
-func (h *hidden) encrypt(typ, label string, seq int64) int64 {
+func (t *Template) encrypt(typ, label string, seq int64) int64 {
 	var buf [256]byte
-	return h.cipher.Encrypt(h.tweak(buf[:0], typ, label), seq)
+	return t.cipher.Encrypt(t.tweak(buf[:0], typ, label), seq)
 }
 
 // decrypt is the inverse of encrypt.
-func (h *hidden) decrypt(typ, label string, image int64) int64 {
+func (t *Template) decrypt(typ, label string, image int64) int64 {
 	var buf [256]byte
-	return h.cipher.Decrypt(h.tweak(buf[:0], typ, label), image)
+	return t.cipher.Decrypt(t.tweak(buf[:0], typ, label), image)
 }
 
 // tweak appends the key of the counter in Redis, so that each counter has images of its own.
-func (h *hidden) tweak(b []byte, typ, label string) []byte {
-	b = append(append(b, h.prefix...), ":{"...)
+func (t *Template) tweak(b []byte, typ, label string) []byte {
+	b = append(append(b, t.prefix...), ":{"...)
 	b = append(append(b, typ...), "}:"...)
 	return append(b, label...)
 }

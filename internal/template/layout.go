@@ -40,12 +40,15 @@ const (
 	second
 )
 
-// parts has a row for each part.
-var parts = [...]struct {
+// A partKind is what all dates have in common in a part.
+type partKind struct {
 	name   string
 	tokens []string      // the usual one first
 	unit   calendar.Unit // after which it has another value, at the latest
-}{
+}
+
+// parts has a row for each part.
+var parts = [...]partKind{
 	year:         {"the calendar year (yyyy or yy)", []string{"yyyy", "yy", "YYYY"}, calendar.Year},
 	month:        {"the month (MM)", []string{"MM"}, calendar.Month},
 	day:          {"the day (dd)", []string{"dd", "DD"}, calendar.Day},
@@ -62,7 +65,8 @@ var parts = [...]struct {
 
 var years = []part{year, weekYear, businessYear, businessEnd}
 
-const allowedTokens = "allowed are yyyy, yy, MM, dd, DDD, GGGG, GG, WW, Q, FFFF, FF, EEEE, EE, HH, mm, ss and separators"
+const allowedTokens = "allowed are yyyy, yy, MM, dd, DDD, GGGG, GG, WW, Q, FFFF, FF, EEEE, EE, " +
+	"HH, mm, ss and separators"
 
 // parseLayout parses the layout of a date field. YYYY and DD are common in other libraries and taken for yyyy and dd; beside
 // weeks, YYYY is refused later.
@@ -80,15 +84,11 @@ func parseLayout(text string) (l layout, err error) {
 		}
 		token := rest[:len(rest)-len(strings.TrimLeft(rest, rest[:1]))]
 		rest = rest[len(token):]
-		f := field{kind: fieldDate, text: token}
-		for i := range parts {
-			if slices.Contains(parts[i].tokens, token) {
-				f.part = part(i)
-			}
-		}
-		if f.part == separator {
+		p := slices.IndexFunc(parts[:], func(k partKind) bool { return slices.Contains(k.tokens, token) })
+		if p < 0 {
 			return l, fmt.Errorf("unknown date token %q; %s", token, allowedTokens)
 		}
+		f := field{fieldDate, part(p), token}
 		// FFFF and FF may be printed together, as in 2024-24; two calendar years or days may not.
 		if slices.Contains(l.fields, f) || (f.part == year || f.part == day) && l.has[f.part] {
 			return l, fmt.Errorf("%s appears twice", parts[f.part].name)
@@ -169,7 +169,7 @@ func (l *layout) check(c calendar.Calendar, usual *layout) error {
 // ambiguity returns the reason why the layout does not tell the calendar's periods apart: a part that is missing, or two days that
 // print alike.
 func (l *layout) ambiguity(c calendar.Calendar, usual *layout) string {
-	days, noun := c, c.Unit.Noun()
+	noun := c.Unit.Noun()
 	dates := usual.has[year] && !slices.Contains(l.has[dayOfYear:hour], true)
 	dayKnown := l.known(c.YearStart)[day]
 	for p := year; p <= second; p++ {
@@ -182,9 +182,8 @@ func (l *layout) ambiguity(c calendar.Calendar, usual *layout) string {
 		}
 		return missing
 	}
-	if c.Unit.ShorterThanDay() {
-		days.Unit, noun = calendar.Day, "day"
-	}
+	days := c.With(max(c.Unit, calendar.Day))
+	noun = days.Unit.Noun()
 	seen := map[string]time.Time{}
 	for wall := time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC); wall.Year() < 2032; wall = wall.AddDate(0, 0, 1) {
 		text := l.print(wall, c.YearStart)

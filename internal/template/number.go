@@ -8,7 +8,6 @@ import (
 	"math"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"github.com/dailyserial/serial/internal/calendar"
@@ -32,8 +31,8 @@ func (t *Template) PrintNumber(typ, date, label string, seq int64) string {
 		case fieldDate:
 			b = append(b, date...)
 		case fieldSeq:
-			if t.hidden.cipher != nil && seq >= 0 && seq <= t.Largest() {
-				seq = t.hidden.encrypt(typ, label, seq)
+			if t.cipher != nil && seq >= 0 && seq <= t.Largest() {
+				seq = t.encrypt(typ, label, seq)
 			}
 			b = appendPadded(b, seq, t.seqWidth, t.alphabet)
 		case fieldCheck:
@@ -50,7 +49,7 @@ func (t *Template) PrintNumber(typ, date, label string, seq int64) string {
 // Int64 returns a number as one integer: the date as printed, from coarse to fine, followed by the padded sequence.
 func (t *Template) Int64(date string, seq int64) (int64, error) {
 	switch {
-	case t.hidden.cipher != nil:
+	case t.cipher != nil:
 		return 0, errors.New("serial: Int64: the sequence is hidden, and would not be in the integer")
 	case t.alphabet != decimal:
 		return 0, fmt.Errorf("serial: Int64: the sequence is printed in %s", t.alphabet.name)
@@ -79,9 +78,9 @@ type Date struct {
 
 // FindDate returns the meaning of a printed date. It remembers those found last, since numbers share them.
 func (t *Template) FindDate(text string) (*Date, error) {
-	slot, known := t.remembered(text)
-	if known != nil {
-		return known, nil
+	slot := &t.dates[maphash.String(seed, text)%uint64(len(t.dates))]
+	if d := slot.Load(); d != nil && d.Text == text {
+		return d, nil
 	}
 	at, err := t.findDate(text)
 	if err != nil {
@@ -103,15 +102,6 @@ type Number struct {
 	Seq  int64
 }
 
-// remembered returns the meaning of a printed date, nil if it is not remembered, and where to remember it.
-func (t *Template) remembered(text string) (slot *atomic.Pointer[Date], d *Date) {
-	slot = &t.dates[maphash.String(seed, text)%uint64(len(t.dates))]
-	if d = slot.Load(); d != nil && d.Text != text {
-		d = nil
-	}
-	return slot, d
-}
-
 var seed = maphash.MakeSeed()
 
 // ParseNumber takes apart a number that the template printed.
@@ -131,9 +121,11 @@ func (t *Template) ParseNumber(s string) (n Number, err error) {
 	case typeWidth < 1:
 		return bad("nothing is left for its type")
 	}
-	var date string
-	var wrong error // the error of a sequence, which gives way to that of a check digit
-	end := 0        // end of the text read so far
+	var wrongSeq, wrongDate error // which give way to the error of a check digit
+	if t.date.text == "" {
+		n.Date, wrongDate = t.FindDate("")
+	}
+	end := 0 // end of the text read so far
 	read := func(width int) string {
 		end += width
 		return s[end-width : end]
@@ -148,19 +140,19 @@ func (t *Template) ParseNumber(s string) (n Number, err error) {
 			n.Type = read(typeWidth)
 			err = t.CheckType(n.Type)
 		case fieldDate:
-			date = read(len(f.text))
-			if _, known := t.remembered(date); known == nil {
+			date := read(len(f.text))
+			if n.Date, wrongDate = t.FindDate(date); wrongDate != nil {
 				_, err = t.date.read(date)
 			}
 		case fieldSeq:
 			text := read(seqWidth)
 			n.Seq, err = parseDigits(text, t.alphabet)
 			switch {
-			case t.hidden.cipher != nil:
+			case t.cipher != nil:
 			case n.Seq < 1:
-				wrong = errors.New("its sequence is 0, the first is 1")
+				wrongSeq = errors.New("its sequence is 0, the first is 1")
 			case seqWidth > t.seqWidth && text[0] == '0':
-				wrong = fmt.Errorf("its sequence %s is padded to more than %d digits", text, t.seqWidth)
+				wrongSeq = fmt.Errorf("its sequence %s is padded to more than %d digits", text, t.seqWidth)
 			}
 		case fieldCheck:
 			err = verifyCheck(t.check, s, end)
@@ -170,12 +162,11 @@ func (t *Template) ParseNumber(s string) (n Number, err error) {
 			return bad("%w", err)
 		}
 	}
-	n.Date, err = t.FindDate(date)
-	if err = cmp.Or(wrong, err); err != nil {
+	if err = cmp.Or(wrongSeq, wrongDate); err != nil {
 		return bad("%w", err)
 	}
-	if t.hidden.cipher != nil {
-		if n.Seq = t.hidden.decrypt(n.Type, n.Date.Label, n.Seq); n.Seq < 1 {
+	if t.cipher != nil {
+		if n.Seq = t.decrypt(n.Type, n.Date.Label, n.Seq); n.Seq < 1 {
 			return bad("its sequence is 0 when decrypted, the first is 1")
 		}
 	}

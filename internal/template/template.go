@@ -17,6 +17,7 @@ import (
 
 	"github.com/dailyserial/serial/internal/calendar"
 	"github.com/dailyserial/serial/internal/checkdigit"
+	"github.com/dailyserial/serial/internal/ff1"
 	"github.com/dailyserial/serial/internal/name"
 )
 
@@ -51,8 +52,11 @@ type Template struct {
 	grows    bool    // the sequence may be wider than seqWidth
 	alphabet *alphabet
 	check    checkdigit.Algorithm // zero for none
-	hidden   hidden               // zero for a sequence that is printed as it is
 	calendar calendar.Calendar    // of the numbers
+
+	cipher      *ff1.Cipher // nil for a sequence that is printed as it is
+	prefix      string      // of keys in Redis, for the cipher
+	fingerprint string      // tells one key of the cipher from another without revealing it
 
 	dates [1024]atomic.Pointer[Date] // those found last, by a hash of their text
 }
@@ -182,17 +186,15 @@ func (t *Template) parseSeq(arg string) error {
 	digits, grows := strings.CutSuffix(count, "+")
 	more := ", followed by + for a sequence that may grow wider"
 	if hasAlphabet {
-		a := alphabets[name]
-		switch {
-		case a == nil:
-			return fmt.Errorf("unknown alphabet %q; allowed are base32 and base36, and none for decimal digits", name)
-		case grows:
-			return fmt.Errorf("a sequence in %s cannot grow; only a decimal one can", name)
-		}
-		t.alphabet, more = a, ""
+		t.alphabet, more = alphabets[name], ""
 	}
 	width, _ := strconv.Atoi(digits)
-	if width < 1 || width > t.alphabet.widest || strconv.Itoa(width) != digits {
+	switch {
+	case t.alphabet == nil:
+		return fmt.Errorf("unknown alphabet %q; allowed are base32 and base36, and none for decimal digits", name)
+	case hasAlphabet && grows:
+		return fmt.Errorf("a sequence in %s cannot grow; only a decimal one can", name)
+	case width < 1 || width > t.alphabet.widest || strconv.Itoa(width) != digits:
 		return fmt.Errorf("width %q; allowed are 1 to %d%s", count, t.alphabet.widest, more)
 	}
 	t.seqWidth, t.grows = width, grows
