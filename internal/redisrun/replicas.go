@@ -43,15 +43,11 @@ func (r *Runner) processOnMaster(ctx context.Context, commands []onceCmd) (uncon
 		if !redirected || redirects >= r.retries {
 			return unconfirmed
 		}
-		server = r.cluster.Options().NewClient(unlistedOptions(server, hostPort(addr)))
+		port := strings.LastIndexByte(addr, ':') + 1 // Redis puts no brackets around an IPv6 address, as go-redis does
+		addr = net.JoinHostPort(strings.Trim(addr[:max(0, port-1)], "[]"), addr[port:])
+		server = r.cluster.Options().NewClient(unlistedOptions(server, addr))
 		defer server.Close()
 	}
-}
-
-// hostPort is an address as go-redis writes it: Redis puts no brackets around an IPv6 address.
-func hostPort(addr string) string {
-	port := strings.LastIndexByte(addr, ':') + 1
-	return net.JoinHostPort(strings.Trim(addr[:max(0, port-1)], "[]"), addr[port:])
 }
 
 // unlistedOptions returns the options of a client for an address: those of server, except what only a listed node has. The Cluster
