@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -135,10 +134,10 @@ func (s *Store) take(t *Take, others ...Take) redisrun.Command {
 }
 
 // A Floor is the highest sequence that may have been used in a period. The zero Floor is none.
-type Floor struct{ arg string }
+type Floor struct{ arg any } // go-redis sends nil as an empty argument
 
 // FloorAt is a floor that has answered.
-func FloorAt(seq int64) Floor { return Floor{strconv.FormatInt(seq, 10)} }
+func FloorAt(seq int64) Floor { return Floor{seq} }
 
 // FloorToAsk is a floor that is asked if [Prepare] is answered [NeedsFloor].
 func FloorToAsk() Floor { return Floor{"?"} }

@@ -104,3 +104,19 @@ func ParsePeriod(text string) (p Period, ok bool) {
 	p.End, _ = strconv.ParseInt(m[3], 10, 64)
 	return p, true
 }
+
+var answered = regexp.MustCompile(`(?s)^([^"]+) (".*") (\d{1,18}) ([0-9a-z]+)$`)
+
+// parseAnswer reads 'PERIOD "DATE" "TEMPLATE" SEQUENCE KEY'.
+func parseAnswer(text string) *Answer {
+	a := &Answer{Text: text}
+	m := answered.FindStringSubmatch(text)
+	if m == nil {
+		return a
+	}
+	if p, ok := ParsePeriod(m[1]); ok {
+		a.Period, a.Printed, a.Key = p, m[2], m[4]
+		a.Seq, _ = strconv.ParseInt(m[3], 10, 64) // 18 digits fit
+	}
+	return a
+}
