@@ -40,7 +40,9 @@ func (m *memory) series(typ string, s *Span) store.Series {
 	defer m.mu.Unlock()
 	series := store.Series{Type: typ, Period: &s.stored}
 	if e := m.types[typ]; e != nil && e.start == s.Start {
-		series.Mark, series.Keys = e.highest, e.keys
+		series.HighWater, series.Keys = e.highest, e.keys
+	} else {
+		series.Keys = m.keys(typ, &s.stored)
 	}
 	return series
 }

@@ -229,4 +229,6 @@ func Refused(err error, status store.Status) bool {
 }
 
 // refuse makes a reply a Refusal.
-func (s *session) refuse(r store.Reply) error { return &Refusal{r, s.typ, s.span, s.series().Mark} }
+func (s *session) refuse(r store.Reply) error {
+	return &Refusal{r, s.typ, s.span, s.series().HighWater}
+}

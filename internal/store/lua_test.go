@@ -3,6 +3,7 @@ package store_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -105,7 +106,7 @@ func (l *lab) call(types int) *call {
 	l.now = now.Unix()
 	c := &call{first: l.now - 1000, past: l.now + 5000, limit: pick[int64](l, 20, 30, 999_999_999_999_999),
 		purpose: pick(l, "issue", "all")}
-	c.clock = pick(l, "", "", "untrusted")
+	c.clock = pick(l, "0", "0", "1")
 	switch l.IntN(20) {
 	case 0:
 		c.past = l.now - 10 // it is over
@@ -117,7 +118,7 @@ func (l *lab) call(types int) *call {
 		if types == 1 && l.IntN(2) == 0 {
 			c.purpose = pick(l, "ceiling", "open", "floor", "raise", "takeover")
 			// Whole seconds behind now, so that no two runs of a script see a claim or a lock end in between.
-			c.more = []any{token, pick(l, 8000, 60_000), pick[any](l, "", (l.now-100)*1000, (l.now+500)*1000)}
+			c.more = []any{token, pick(l, 8000, 60_000), pick[any](l, 0, (l.now-100)*1000, (l.now+500)*1000)}
 		}
 	}
 	if c.request = types == 1 && l.IntN(5) == 0; c.request {
@@ -263,7 +264,7 @@ func (l *lab) take(source string, c *call, all ...*series) []any {
 	for _, s := range all {
 		args = append(args, s.n, s.mark)
 	}
-	if c.ledger || c.request || c.purpose != "issue" || c.clock != "" || l.IntN(4) == 0 {
+	if c.ledger || c.request || c.purpose != "issue" || c.clock != "0" || l.IntN(4) == 0 {
 		args = append(args, c.purpose, c.clock)
 	}
 	v, err := l.client.Do(l.t.Context(), append(args, c.more...)...).Result()
@@ -295,7 +296,11 @@ func class(reply any) string {
 	case string:
 		return "error"
 	default:
-		return reply.([]any)[0].(string)
+		fields := reply.([]any)
+		if fields[0] == "part" {
+			return fmt.Sprint("part-", fields[1])
+		}
+		return fields[0].(string)
 	}
 }
 
@@ -347,8 +352,8 @@ func TestTakeUsualAndFull(t *testing.T) {
 	usual, full := takes(t)
 	onServers(t, func(t *testing.T, l *lab) {
 		l.t = t
-		outcomes := strings.Fields("issued part block clock calendar conflict print future lost missing exhausted ceiling " +
-			"reserve claimed late once error")
+		outcomes := strings.Fields("issued part-exhausted part-ceiling clock calendar conflict print future lost missing " +
+			"exhausted ceiling reserve claimed late once error")
 		for i := 0; i < cases || len(l.seen) < len(outcomes) && i < 20*cases; i++ {
 			c := l.call(1)
 			s := l.series("IS", c)
@@ -363,12 +368,12 @@ func TestTakeUsualAndFull(t *testing.T) {
 
 			outcome := class(replies[0])
 			l.seen[outcome]++
-			if outcome != "issued" && outcome != "part" && outcome != "block" {
+			if outcome != "issued" && !strings.HasPrefix(outcome, "part-") {
 				require.Equal(t, before[s.name+":c"], after[s.name+":c"], state)
 			} else if s.n > 0 {
 				require.NotContains(t, after[s.name+":c"], "until -1", state)
 			}
-			if !strings.Contains("issued part block reserve once error", outcome) { // these write
+			if !slices.Contains(strings.Fields("issued part-exhausted part-ceiling reserve once error"), outcome) { // these write
 				require.Equal(t, before, after, state)
 			}
 		}
@@ -422,7 +427,7 @@ func TestTakeRefused(t *testing.T) {
 		options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 		options.Username, options.Password = command, "any"
 		c := l.call(1)
-		c.limit, c.purpose, c.ledger, c.request, c.clock, c.more = 20, "issue", false, false, "", nil
+		c.limit, c.purpose, c.ledger, c.request, c.clock, c.more = 20, "issue", false, false, "0", nil
 		c.first, c.past = l.now-1000, l.now+5000
 		c.period = fmt.Sprintf("20211024 %d %d%s", c.first, c.past, manner)
 		var all []*series
@@ -486,7 +491,7 @@ func newFixture(t *testing.T, limit int64, ledger bool) *fixture {
 	t.Cleanup(func() { _ = client.Close() })
 	s.Store, s.node = newStore(client, limit, ledger)
 	s.today = s.day(24, 0)
-	s.series = store.Series{Type: "IS", Period: &s.today}
+	s.series = store.Series{Type: "IS", Period: &s.today, Keys: s.KeysOf("IS", &s.today)}
 	s.record, s.counter = s.RecordKey("IS"), s.CounterKey("IS", "20211024")
 	return s
 }
@@ -543,7 +548,7 @@ func TestClaims(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newFixture(t, 9999, true)
 			s.block(10, 10, test.claim)
-			s.series.Mark = 12
+			s.series.HighWater = 12
 			b := budget.New(false)
 			r, err := s.Take(t.Context(), &b, s.node, &store.Take{Series: s.series, N: 1, Purpose: store.ForOpening,
 				Claim: store.Claim{Token: token, Lease: lease, Until: test.lock}})
@@ -583,7 +588,7 @@ func TestSetRefused(t *testing.T) {
 	now := time.Now().Unix()
 	today := s.NewPeriod("20211024", now-1000, now+1000, now-1000, now+1000, now+1000)
 	tomorrow := s.NewPeriod("20211025", now+1000, now+2000, now+1000, now+2000, now+2000)
-	series, b := store.Series{Type: "IS", Period: &today}, budget.New(false)
+	series, b := store.Series{Type: "IS", Period: &today, Keys: s.KeysOf("IS", &today)}, budget.New(false)
 
 	open := store.Open{Series: series, Checked: time.Unix(now, 0), Lease: time.Minute}
 	_, err := s.Open(t.Context(), &b, node, &open)

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -78,32 +77,33 @@ func (s *Store) TakeAll(ctx context.Context, b *budget.Budget, node *Node, takes
 	}
 	var all redisrun.Reply
 	var err error
-	refused := node.OneSlot()
-	if !refused {
+	each := make([]any, len(takes)) // nil or an error for a take that has to be sent alone
+	if !node.OneSlot() {
 		all, err = s.runner.Run(ctx, b, node, s.take(&takes[0], takes[1:]...), new(redisrun.Note))
-		if redis.HasErrorPrefix(err, "CROSSSLOT") { // a Cluster's server, though the client is a single one's
+		values, _ := all.Value.([]any)
+		switch {
+		case redis.HasErrorPrefix(err, "CROSSSLOT"): // a Cluster's server, though the client is a single one's
 			node.SetOneSlot()
+			err = nil
+		case redis.HasErrorPrefix(err, "NOPERM"):
+			err = nil
+		case err == nil && len(values) != len(takes):
+			err = unreadable(all.Value)
+		case err == nil:
+			each = values
 		}
-		refused = redis.HasErrorPrefix(err, "CROSSSLOT") || redis.HasErrorPrefix(err, "NOPERM")
 	}
-	each, _ := all.Value.([]any)
-	if err == nil && !refused && len(each) != len(takes) {
-		err = unreadable(all.Value)
-	}
-	var alone []int // takes that go in a pipeline
+	var alone []int // takes that are sent in a pipeline
 	var commands []redisrun.Command
 	var notes []*redisrun.Note
 	for i := range takes {
-		one := all
-		if err == nil && !refused {
-			one.Value = each[i]
-		}
-		failure, failed := one.Value.(error)
-		if !failed && !refused {
-			tell(i, one, err)
+		failure, failed := each[i].(error)
+		switch {
+		case err != nil || each[i] != nil && !failed:
+			all.Value = each[i]
+			tell(i, all, err)
 			continue
-		}
-		if failed {
+		case failed:
 			takes[i].Note.Store(&failure)
 		}
 		alone, commands, notes = append(alone, i), append(commands, s.take(&takes[i])), append(notes, takes[i].Note)
@@ -113,11 +113,31 @@ func (s *Store) TakeAll(ctx context.Context, b *budget.Budget, node *Node, takes
 	}
 }
 
+// take is for one type, or for more of the same period.
+func (s *Store) take(t *Take, others ...Take) redisrun.Command {
+	var keys []any
+	more := append(make([]any, 0, 8), t.N, t.HighWater) // enough for one type, on the stack
+	for i := range others {
+		o := &others[i]
+		keys, more = append(keys, o.Keys.counter, o.Keys.record), append(more, o.N, o.HighWater)
+	}
+	if s.ledger || t.Purpose != Issue || t.ClockUntrusted || t.Request.ID != "" {
+		more = append(more, string(t.Purpose), t.ClockUntrusted)
+	}
+	if t.Claim.Token != "" {
+		until := max(0, t.Claim.Until.UnixMilli()) // 0 for none
+		more = append(more, t.Claim.Token, t.Claim.Lease.Milliseconds(), until)
+	}
+	c := s.command(takeScript, &t.Series, t.Request, keys, more...)
+	c.Confirm = true
+	return c
+}
+
 // A Floor is the highest sequence that may have been used in a period. The zero Floor is none.
-type Floor struct{ arg string }
+type Floor struct{ arg any } // go-redis sends nil as an empty argument
 
 // FloorAt is a floor that has answered.
-func FloorAt(seq int64) Floor { return Floor{strconv.FormatInt(seq, 10)} }
+func FloorAt(seq int64) Floor { return Floor{seq} }
 
 // FloorToAsk is a floor that is asked if [Prepare] is answered [NeedsFloor].
 func FloorToAsk() Floor { return Floor{"?"} }
@@ -145,7 +165,17 @@ type Block struct {
 
 // Open opens a period. [Late] may also mean that no answer came in time.
 func (s *Store) Open(ctx context.Context, b *budget.Budget, node *Node, o *Open) (Reply, error) {
-	r, err := s.runner.Run(ctx, b, node, s.open(o), nil)
+	var checked any = string(o.Purpose)
+	if o.Purpose == "" {
+		checked = o.Checked.UnixMilli()
+	}
+	more := []any{o.N, o.HighWater, o.Base, o.Floor.arg, checked, o.Lease.Milliseconds()}
+	if o.Block != nil {
+		more = append(more, o.Block.Token, o.Block.ReplicationID, o.Block.After, o.Block.Upto)
+	}
+	c := s.command(openScript, &o.Series, o.Request, nil, more...)
+	c.Confirm, c.Once = true, o.Purpose == "" // an operator's may be repeated
+	r, err := s.runner.Run(ctx, b, node, c, nil)
 	if err == redisrun.ErrUnanswered {
 		return Reply{Status: Late}, nil
 	}
@@ -154,7 +184,7 @@ func (s *Store) Open(ctx context.Context, b *budget.Budget, node *Node, o *Open)
 
 // Peek reads the counter and writes nothing.
 func (s *Store) Peek(ctx context.Context, b *budget.Budget, node *Node, series *Series) (Reply, error) {
-	r, err := s.runner.Run(ctx, b, node, s.command(peekScript, series, nil, series.Mark), nil)
+	r, err := s.runner.Run(ctx, b, node, s.command(peekScript, series, Request{}, nil, series.HighWater), nil)
 	return read(r, err, 0)
 }
 
@@ -169,7 +199,10 @@ type Prepare struct {
 
 // Prepare opens a period that has not begun.
 func (s *Store) Prepare(ctx context.Context, b *budget.Budget, node *Node, p *Prepare) (Reply, error) {
-	r, err := s.runner.Run(ctx, b, node, s.prepare(p), nil)
+	c := s.command(prepareScript, &p.Series, Request{}, []any{s.CounterKey(p.Type, p.Next.Label)},
+		p.HighWater, p.Next.bounds, p.Next.Start, p.Next.expires, p.Base, p.Floor.arg, p.Checked)
+	c.Confirm = true
+	r, err := s.runner.Run(ctx, b, node, c, nil)
 	return read(r, err, 0)
 }
 
@@ -179,11 +212,10 @@ func (s *Store) History(ctx context.Context, b *budget.Budget, node *Node, serie
 	for i, label := range labels {
 		keys[i] = s.CounterKey(series.Type, label)
 	}
-	in, err := s.runner.Run(ctx, b, node, s.command(historyScript, series, keys, series.Mark), nil)
-	if each, ok := in.Value.([]any); ok && err == nil {
-		if n := integers(each); len(n) == 1+len(labels) {
-			return Reply{Status: Issued, Each: n, Sent: in.Sent, Received: in.Received}, nil
-		}
+	in, err := s.runner.Run(ctx, b, node, s.command(historyScript, series, Request{}, keys, series.HighWater), nil)
+	values, _ := in.Value.([]any)
+	if each := integers(values...); err == nil && len(each) == 1+len(labels) {
+		return Reply{Status: Issued, Each: each, Sent: in.Sent, Received: in.Received}, nil
 	}
 	return read(in, err, 0)
 }

@@ -47,28 +47,26 @@ type Period struct {
 	Calendar   string // what its series counts by; empty but for a period entered that was read
 	Ledger     bool   // its numbers are set aside in a ledger; false but for a period that was read
 
-	text, from, to, expires any // arguments: as in the record, when the date is printed, and when the counter expires
+	bounds                  string // as in the record, without what issues its numbers
+	text, from, to, expires any    // arguments: as in the record, when the date is printed, and when the counter expires
 }
 
 // NewPeriod returns the Period whose counter expires at an instant that is not before its end. Numbers are issued from one instant
 // of it to before another, for as long as they print the same date. All instants are Unix seconds.
 func (s *Store) NewPeriod(label string, start, end, from, to, expires int64) Period {
-	p := Period{Label: label, Start: start, End: end, from: from, to: to, expires: expires}
-	p.text = p.bounds() + s.manner
-	return p
-}
-
-// bounds is the period as the record has it, but for what issues its numbers.
-func (p *Period) bounds() string {
-	return fmt.Sprintf("%s %d %d", p.Label, p.Start, p.End)
+	bounds := fmt.Sprintf("%s %d %d", label, start, end)
+	return Period{
+		Label: label, Start: start, End: end,
+		bounds: bounds, text: bounds + s.manner, from: from, to: to, expires: expires,
+	}
 }
 
 // A Series is the counter of one type in one period.
 type Series struct {
-	Type   string
-	Period *Period
-	Mark   int64 // the greatest sequence of the period that this process has returned, 0 if none
-	Keys   Keys  // zero if they are not known yet
+	Type      string
+	Period    *Period
+	HighWater int64 // the greatest sequence of the period that this process has returned, 0 if none
+	Keys      Keys
 }
 
 // Keys are the counter and the record of a Series, as arguments.
@@ -93,7 +91,7 @@ func (s *Store) LockKey(typ, label string) string { return s.CounterKey(typ, lab
 // RequestKey is the key of what a request was answered.
 func (s *Store) RequestKey(typ, id string) string { return s.RecordKey(typ) + ":once:" + id }
 
-var recorded = regexp.MustCompile(`^(\S+) (\d+) (\d+)(?: ([^#"]+) #[0-9a-f]+( ledger)?)?$`)
+var recorded = regexp.MustCompile(`^(\S+) (\d{1,18}) (\d{1,18})(?: ([^#"]+) #[0-9a-f]+( ledger)?)?$`)
 
 // ParsePeriod reads a period as the record has it. It has no arguments for scripts.
 func ParsePeriod(text string) (p Period, ok bool) {
@@ -102,8 +100,23 @@ func ParsePeriod(text string) (p Period, ok bool) {
 		return p, false
 	}
 	p = Period{Label: m[1], Calendar: m[4], Ledger: m[5] != ""}
-	var errs [2]error
-	p.Start, errs[0] = strconv.ParseInt(m[2], 10, 64)
-	p.End, errs[1] = strconv.ParseInt(m[3], 10, 64)
-	return p, errs == [2]error{}
+	p.Start, _ = strconv.ParseInt(m[2], 10, 64) // 18 digits fit
+	p.End, _ = strconv.ParseInt(m[3], 10, 64)
+	return p, true
+}
+
+var answered = regexp.MustCompile(`(?s)^([^"]+) (".*") (\d{1,18}) ([0-9a-z]+)$`)
+
+// parseAnswer reads 'PERIOD "DATE" "TEMPLATE" SEQUENCE KEY'.
+func parseAnswer(text string) *Answer {
+	a := &Answer{Text: text}
+	m := answered.FindStringSubmatch(text)
+	if m == nil {
+		return a
+	}
+	if p, ok := ParsePeriod(m[1]); ok {
+		a.Period, a.Printed, a.Key = p, m[2], m[4]
+		a.Seq, _ = strconv.ParseInt(m[3], 10, 64) // 18 digits fit
+	}
+	return a
 }

@@ -2,15 +2,12 @@ package store
 
 import (
 	"fmt"
-	"regexp"
-	"strconv"
 	"time"
 
 	"github.com/dailyserial/serial/internal/redisrun"
 )
 
-// What crosses to Lua is built and read in this file. The heads of the scripts in lua say what each argument and each
-// element of a reply means; docs/design.md says which field is which.
+// The heads of the scripts in lua say what each argument and each element of a reply means; docs/design.md says which field is which.
 
 // A Status is how a script answered.
 type Status string
@@ -35,7 +32,7 @@ const (
 	Gap        Status = "gap"       // of Prepare: the periods before have to be opened first
 	NeedsFloor Status = "floor"     // of Prepare: the floor has to be asked
 
-	part, block = "part", "block" // read as Issued: the last numbers of the period or of the block, fewer than asked for
+	part = "part" // read as Issued: fewer numbers than asked for, the last of the period or of the block
 )
 
 // A Reply is what a script answered.
@@ -53,103 +50,37 @@ type Reply struct {
 	Above         int64   // the block has to lie above that
 	Answer        *Answer // of Repeated
 
-	Now            time.Time // the server's clock; zero if numbers were issued
+	Now            time.Time // the server's clock; zero if all numbers were issued
 	Sent, Received time.Time // around the round trip, by this host's clock
 	Before         error     // failure of an earlier attempt, which may have run as well; nil if the first one was answered
 	Unconfirmed    error     // why replicas do not confirm the numbers issued; nil if they do, or need not
 }
 
-// command makes a script's command for a series. keys are those besides counter and record, and own the arguments besides those
-// that all judged scripts have.
-func (s *Store) command(script *redisrun.Script, series *Series, keys []any, own ...any) redisrun.Command {
-	k, p := series.Keys, series.Period
-	if k == (Keys{}) {
-		k = s.KeysOf(series.Type, p)
+// command makes a script's command for a series. keys are those behind counter and record, and more the arguments behind those of
+// every script with rules. A request adds to both.
+func (s *Store) command(script *redisrun.Script, series *Series, request Request, keys []any, more ...any) redisrun.Command {
+	if request.ID != "" {
+		keys, more = append(keys, s.RequestKey(series.Type, request.ID)), append(more, request.Printed, request.Key)
 	}
-	args := make([]any, 0, 5+len(keys)+5+len(own))
-	args = append(args, nil, nil, 2+len(keys), k.counter, k.record) // behind the name and the digest
+	p := series.Period
+	args := make([]any, 0, 5+len(keys)+5+len(more))
+	args = append(args, nil, nil, 2+len(keys), series.Keys.counter, series.Keys.record) // behind the name and the digest
 	args = append(args, keys...)
 	args = append(args, p.text, p.from, p.to, s.limit, p.expires)
-	return redisrun.Command{Script: script, Args: append(args, own...)}
-}
-
-// take is for one type, or for more of the same period.
-func (s *Store) take(t *Take, more ...Take) redisrun.Command {
-	var keys []any
-	own := append(make([]any, 0, 8), t.N, t.Mark) // enough for one type, on the stack
-	for i := range more {
-		k := more[i].Keys
-		if k == (Keys{}) {
-			k = s.KeysOf(more[i].Type, more[i].Period)
-		}
-		keys, own = append(keys, k.counter, k.record), append(own, more[i].N, more[i].Mark)
-	}
-	if s.ledger || t.Purpose != Issue || t.ClockUntrusted || t.Request.ID != "" {
-		clock := ""
-		if t.ClockUntrusted {
-			clock = "untrusted"
-		}
-		own = append(own, string(t.Purpose), clock)
-	}
-	if t.Claim.Token != "" {
-		var until any = ""
-		if !t.Claim.Until.IsZero() {
-			until = t.Claim.Until.UnixMilli()
-		}
-		own = append(own, t.Claim.Token, t.Claim.Lease.Milliseconds(), until)
-	}
-	if t.Request.ID != "" {
-		keys, own = append(keys, s.RequestKey(t.Type, t.Request.ID)), append(own, t.Request.Printed, t.Request.Key)
-	}
-	c := s.command(takeScript, &t.Series, keys, own...)
-	c.Confirm = true
-	return c
-}
-
-func (s *Store) open(o *Open) redisrun.Command {
-	var keys []any
-	var checked any = string(o.Purpose)
-	if o.Purpose == "" {
-		checked = o.Checked.UnixMilli()
-	}
-	own := []any{o.N, o.Mark, o.Base, o.Floor.arg, checked, o.Lease.Milliseconds()}
-	if o.Block != nil {
-		own = append(own, o.Block.Token, o.Block.ReplicationID, o.Block.After, o.Block.Upto)
-	}
-	if o.Request.ID != "" {
-		keys, own = append(keys, s.RequestKey(o.Type, o.Request.ID)), append(own, o.Request.Printed, o.Request.Key)
-	}
-	c := s.command(openScript, &o.Series, keys, own...)
-	c.Confirm, c.Once = true, o.Purpose == "" // an operator's may be repeated
-	return c
-}
-
-func (s *Store) prepare(p *Prepare) redisrun.Command {
-	checked := ""
-	if p.Checked {
-		checked = "checked"
-	}
-	c := s.command(prepareScript, &p.Series, []any{s.CounterKey(p.Type, p.Next.Label)},
-		p.Mark, p.Next.bounds(), p.Next.Start, p.Next.expires, p.Base, p.Floor.arg, checked)
-	c.Confirm = true
-	return c
+	return redisrun.Command{Script: script, Args: append(args, more...)}
 }
 
 // read makes a Reply of what a script answered that was asked for n numbers.
 func read(in redisrun.Reply, err error, n int) (Reply, error) {
 	r := Reply{Sent: in.Sent, Received: in.Received, Before: in.Before}
-	if err != nil {
+	last, issued := in.Value.(int64)
+	switch {
+	case err != nil:
 		return r, err
-	}
-	switch v := in.Value.(type) {
-	case int64:
-		r.Status, r.Last, r.Count = Issued, v, n
-	case []any:
-		if !r.status(v) {
-			return r, unreadable(v)
-		}
-	default:
-		return r, unreadable(v)
+	case issued:
+		r.Status, r.Last, r.Count = Issued, last, n
+	case !r.readStatus(in.Value):
+		return r, unreadable(in.Value)
 	}
 	if r.Status == Issued || r.Status == Repeated { // otherwise nothing rests on what was written
 		r.Unconfirmed = in.Unconfirmed
@@ -162,7 +93,7 @@ func unreadable(v any) error {
 }
 
 // integers returns v as integers, nil if they are not.
-func integers(v []any) []int64 {
+func integers(v ...any) []int64 {
 	each := make([]int64, len(v))
 	for i := range v {
 		var ok bool
@@ -173,25 +104,22 @@ func integers(v []any) []int64 {
 	return each
 }
 
-// status reads {status, seconds, microseconds, text, integer, integer}, and reports false if it cannot.
-func (r *Reply) status(v []any) bool {
+// readStatus reads {status, seconds, microseconds, text, integer, integer}, and reports false if it cannot.
+func (r *Reply) readStatus(value any) bool {
+	v, _ := value.([]any)
 	if len(v) != 6 {
 		return false
 	}
-	status, ok1 := v[0].(string)
-	text, ok2 := v[3].(string)
-	n := integers([]any{v[1], v[2], v[4], v[5]})
-	if !ok1 || !ok2 || n == nil {
+	status, ok := v[0].(string)
+	text, isText := v[3].(string)
+	n := integers(v[1], v[2], v[4], v[5])
+	if !ok || !isText || n == nil {
 		return false
 	}
 	r.Status, r.Now = Status(status), time.Unix(n[0], n[1]*1000)
 	switch r.Status {
-	case part, block: // fewer were issued than asked for
-		r.Status, r.Rest, r.Now = Issued, Exhausted, time.Time{}
-		if status == block {
-			r.Rest = Ceiling
-		}
-		r.Count, r.Last = int(n[2]), n[3]
+	case part:
+		r.Status, r.Rest, r.Count, r.Last = Issued, Status(text), int(n[2]), n[3]
 	case Calendar, Conflict, Future:
 		r.Entered = text
 	case Missing, Ceiling, NeedsFloor:
@@ -204,21 +132,4 @@ func (r *Reply) status(v []any) bool {
 		r.Held = text
 	}
 	return true
-}
-
-var answered = regexp.MustCompile(`(?s)^([^"]+) (".*") (\d+) ([0-9a-z]+)$`)
-
-// parseAnswer reads 'PERIOD "DATE" "TEMPLATE" SEQUENCE KEY'.
-func parseAnswer(text string) *Answer {
-	unreadable := &Answer{Text: text}
-	m := answered.FindStringSubmatch(text)
-	if m == nil {
-		return unreadable
-	}
-	p, ok := ParsePeriod(m[1])
-	seq, err := strconv.ParseInt(m[3], 10, 64)
-	if !ok || err != nil {
-		return unreadable
-	}
-	return &Answer{text, p, m[2], m[4], seq}
 }

@@ -2,12 +2,12 @@
 --
 -- KEYS  1 counter, 2 record, of the current period; 3 and on: counters of other periods
 -- ARGV  1 to 5 as in rules.lua; limit and expires are not used
---       6  mark  the greatest sequence of the current period that the caller has seen, 0 if none
+--       6  highWater  the greatest sequence of the current period that the caller has seen, 0 if none
 --
 -- Reply: for every counter an integer, the last sequence issued, -1 where there is none or it holds no number; the current
 -- period's first. Or a status of rules.lua.
 local p, refusal = periodRules(redis.call('TIME'), KEYS[1], KEYS[2], ARGV[6] + 0, 'read')
 if not p then return refusal end
 local issued = {not p.lost and p.last or -1}
-for i = 3, #KEYS do issued[i - 1] = p.number(p.read(KEYS[i])) or -1 end
+for i = 3, #KEYS do issued[i - 1] = p.read(KEYS[i]) or -1 end
 return issued

@@ -4,7 +4,7 @@
 -- KEYS  1 counter, 2 record, 3 a request (see once.lua) or nothing
 -- ARGV  1 to 5 as in rules.lua
 --       6  n        how many numbers, at least 0
---       7  mark     the greatest sequence of the period that the caller has seen, 0 if none
+--       7  highWater  the greatest sequence of the period that the caller has seen, 0 if none
 --       8  base     the sequence before the first that a period has, at most the limit
 --       9  floor    the highest sequence that may have been used, at most the limit; "" if nothing tells
 --      10  checked  when the caller saw, under the lock, that the counter was missing: milliseconds by the server's clock. Or
@@ -30,17 +30,17 @@ local time = redis.call('TIME')
 local request = KEYS[3]
 local answered = request and recall(request, time)
 if answered then return answered end
-local n, mark, limit, expires = ARGV[6] + 0, ARGV[7] + 0, ARGV[4] + 0, ARGV[5] + 0
+local n, highWater, limit, expires = ARGV[6] + 0, ARGV[7] + 0, ARGV[4] + 0, ARGV[5] + 0
 local counter, record = KEYS[1], KEYS[2]
 local checked, lease = tonumber(ARGV[10]), ARGV[11] + 0 -- checked is nil for an operator
-local p, refusal = periodRules(time, counter, record, mark, ARGV[10] == 'takeover' and 'takeover' or 'future')
+local p, refusal = periodRules(time, counter, record, highWater, ARGV[10] == 'takeover' and 'takeover' or 'future')
 if not p then return refusal end
 local ms = p.milliseconds
 if checked and (ms < checked or ms >= checked + lease) then return p.answer('late') end
 if p.state == 'future' and checked then return p.answer('future', p.entered) end
 
 local floor = tonumber(ARGV[9])
-local used = math.max(p.last or 0, ARGV[8] + 0, floor or 0, mark)
+local used = math.max(p.last or 0, ARGV[8] + 0, floor or 0, highWater)
 local upto
 if p.unrecoverable and not floor then return p.answer('lost', p.held or '') end
 if p.id then

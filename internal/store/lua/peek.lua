@@ -2,7 +2,7 @@
 --
 -- KEYS  1 counter, 2 record
 -- ARGV  1 to 5 as in rules.lua; limit and expires are not used
---       6  mark  the greatest sequence of the period that the caller has seen, 0 if none
+--       6  highWater  the greatest sequence of the period that the caller has seen, 0 if none
 --
 -- Reply: an integer, the last sequence issued; or a status of rules.lua or
 --   "lost" HELD       the counter was there once; what it holds now, "" if it is gone

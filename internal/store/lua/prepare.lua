@@ -3,14 +3,14 @@
 --
 -- KEYS  1 counter, 2 record, of the current period; 3 counter of the period to open
 -- ARGV  1 to 5 as in rules.lua, of the current period; limit and expires are not used
---       6  mark     the greatest sequence of the current period that the caller has seen, 0 if none
+--       6  highWater  the greatest sequence of the current period that the caller has seen, 0 if none
 --       7  period   to open, "LABEL FIRST PAST"
 --       8  first    its first instant, Unix seconds
 --       9  expires  when its counter does, Unix seconds, at least the end of that period
 --      10  base     the sequence before its first one, at most the limit
 --      11  floor    the highest sequence that may have been used in it, at most the limit; "" if nothing tells; "?" if the
 --                   caller is to ask first
---      12  checked  "checked" if the caller has compared the server's clock with its own, else ""
+--      12  checked  "1" if the caller has compared the server's clock with its own, else "0"
 --
 -- Reply: an integer, the sequence at which its counter stands; or, with nothing written, a status of rules.lua or
 --   "missing" ""       the current period has to be entered first
@@ -30,10 +30,9 @@ if not open then
   if past ~= ARGV[8] then
     return tonumber(past) < ARGV[8] + 0 and p.answer('gap') or p.answer('conflict', opened)
   end
-  if ARGV[12] == '' then return p.answer('check') end
+  if ARGV[12] == '0' then return p.answer('check') end
 end
-local held = p.read(counter)
-local used = p.number(held)
+local used, held = p.read(counter)
 if not used then
   local once = open or held or p.known(string.match(ARGV[7], '^%S+')) -- by a clock that was ahead
   if floor == '?' then return p.answer('floor', once and 'lost' or '') end
@@ -44,10 +43,8 @@ used = math.max(used, tonumber(floor) or 0) -- nothing was issued yet, so that i
 if not open then p.ahead = (p.ahead == '' and ';' or p.ahead) .. ARGV[7] .. ';' end
 p.lifetime(counter, expires)
 p.permit(counter, held)
-redis.call('HSET', KEYS[2], 'ahead', p.ahead)
-p.keep()
-if used < 1e15 and string.format('%.0f', used) ~= held then
-  redis.call('SET', counter, string.format('%.0f', used), 'KEEPTTL')
-end
+p.keep('ahead', p.ahead)
+local text = used == 1e15 and held or string.format('%.0f', used)
+if text ~= held then redis.call('SET', counter, text, 'KEEPTTL') end
 p.lifetime(counter, expires)
 return used

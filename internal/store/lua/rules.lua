@@ -47,8 +47,8 @@ local function master()
   return id
 end
 
--- periodRules returns what is known of the caller's period, counter and record; or nil and a reply. time is the server's; mark is
--- the greatest sequence of the period that the caller has seen, 0 if none; id is the server's replication ID if the script has
+-- periodRules returns what is known of the caller's period, counter and record; or nil and a reply. time is the server's;
+-- highWater is the greatest sequence of the period that the caller has seen, 0 if none; id is the server's replication ID if the script has
 -- read it. tolerate is what else the caller copes with:
 --   "future"    that state, instead of a refusal
 --   "takeover"  that and a conflict, which becomes the state "taken"
@@ -61,16 +61,16 @@ end
 --            "future"  the period entered begins after now: the server's clock went back
 --            "taken"   another time zone's or day start's period, or another's ledger, is in force, and the caller takes over
 --   held     what the counter holds, as text; false if there is none
---   last     the same as a number, see number
---   lost     the counter was there once, and is gone, below the mark or not a number
+--   last     the same as a number, see read
+--   lost     the counter was there once, and is gone, below the high-water mark or not a number
 --   unrecoverable   it is lost, and no ledger can tell how far it had come: there is none, or it was turned on later
 --   id       with a ledger: the server's replication ID
 --   ceiling  with a ledger: the record's, nil if there is none for the caller's period
 --   intact   with a ledger: the counter is as the last number issued has left it
 --   entered, ahead  the record's, false and "" if there is none
 --   milliseconds    the server's time
---   answer, read, number, lifetime, keep, permit, known, enter  functions, see there
-local function periodRules(time, counter, record, mark, tolerate, id)
+--   answer, read, lifetime, keep, permit, known, enter  functions, see there
+local function periodRules(time, counter, record, highWater, tolerate, id)
   local now = time[1] + 0
   local p = {milliseconds = now * 1000 + math.floor(time[2] / 1000), state = 'same'}
 
@@ -85,25 +85,20 @@ local function periodRules(time, counter, record, mark, tolerate, id)
   local _, last, first, ends, theirs, printed = string.match(entered or '', pattern)
   if entered and theirs ~= calendar then return nil, p.answer('calendar', entered) end
   p.entered, p.ahead = entered, kept[2] or ''
-  local runs, greatest = {}, '' -- the greatest label ever entered
-  for from, to in string.gmatch(kept[3] or '', '(%w+)-(%w+);') do
-    table.insert(runs, {from = from, to = to})
-    greatest = to
-  end
+  local runs = {} -- the first and the last label of each, in ascending order
+  for used in string.gmatch(kept[3] or '', '%w+') do table.insert(runs, used) end
+  local greatest = runs[#runs] or '' -- the greatest label ever entered
 
-  -- read returns what a counter holds, false if it is not there. Of all errors only WRONGTYPE tells what a key holds.
+  -- read returns what a counter holds, as a number and as text: nil for none and for what INCRBY would not take for a number, at
+  -- most 10^15, which is beyond every limit and still exact as a double; and false if the counter is not there. Of all errors only
+  -- WRONGTYPE tells what a key holds.
   function p.read(key)
     local held = redis.pcall('GET', key)
-    if type(held) ~= 'table' then return held end
-    return string.find(held.err, 'WRONGTYPE', 1, true) and 'another type of key' or redis.call('GET', key)
-  end
-
-  -- number returns what a counter holds, nil for none and for what INCRBY would not take for a number; at most 10^15, which is
-  -- beyond every limit and still exact as a double.
-  function p.number(held)
-    if held and (held == '0' or string.find(held, '^[1-9]%d*$')) then
-      return #held > 15 and 1e15 or tonumber(held)
+    if type(held) == 'table' then
+      held = string.find(held.err, 'WRONGTYPE', 1, true) and 'another type of key' or redis.call('GET', key)
     end
+    local number = held and (held == '0' or string.find(held, '^[1-9]%d*$'))
+    return number and (#held > 15 and 1e15 or tonumber(held)) or nil, held
   end
 
   -- lifetime sets when a key expires: then, or when it does already if that is later, since another caller may keep it longer.
@@ -115,10 +110,14 @@ local function periodRules(time, counter, record, mark, tolerate, id)
     redis.call('EXPIREAT', key, string.format('%.0f', math.max(at, stays)))
   end
 
-  -- keep has the record live for seven days after the last period opened: it is still there after a weekend or a holiday.
-  function p.keep()
+  -- keep sets fields of the record, which lives for seven days after the last period opened: it is still there after a weekend or
+  -- a holiday.
+  function p.keep(...)
     local opened = tonumber(string.match(p.ahead, '(%d+);$') or 0)
-    p.lifetime(record, math.max(past, opened) + 7 * 24 * 60 * 60)
+    local ends = math.max(past, opened) + 7 * 24 * 60 * 60
+    p.lifetime(record, ends)
+    redis.call('HSET', record, ...)
+    p.lifetime(record, ends)
   end
 
   -- permit fails if key must not be set. It sets nothing, since the condition is never true.
@@ -126,81 +125,67 @@ local function periodRules(time, counter, record, mark, tolerate, id)
 
   -- known returns whether a label may have been used. Of the labels after the period entered, these are a fast clock's.
   function p.known(l)
-    for _, run in ipairs(runs) do
-      if run.from <= l and l <= run.to then return true end
+    for i = 1, #runs, 2 do
+      if runs[i] <= l and l <= runs[i + 1] then return true end
     end
   end
 
   -- use adds the caller's label to those used, and returns them as the record holds them.
   local function use()
-    local at = 1 -- where the runs above the label begin
-    while runs[at] and runs[at].from <= label do at = at + 1 end
-    local before = runs[at - 1]
-    if before and before.to == last and label > last and ends + 0 == begins then
-      before.to = label
-    elseif not p.known(label) then
-      table.insert(runs, at, {from = label, to = label})
+    if not p.known(label) then
+      table.insert(runs, label)
+      table.insert(runs, label)
+      table.sort(runs)
     end
-    if #runs > 3 then
-      -- What lies between two runs that become one counts as used, which does no harm below the label, unless the clock is ahead
-      -- now. So the smallest gap goes, and none above the label before.
-      local function number(l) return tonumber((string.gsub(l, '%D', ''))) end
-      local merged, least
-      for i = 1, #runs - 1 do
-        local gap = number(runs[i + 1].from) - number(runs[i].to)
-        if runs[i + 1].from > label then gap = gap + 1e15 end
-        if not least or gap < least then merged, least = i, gap end
-      end
-      runs[merged].to = table.remove(runs, merged + 1).to
+    -- Two runs become one where the caller's period follows on the last one. So do two of more than three. The labels between them
+    -- count as used, which does no harm below the label, unless the clock is ahead now. So the smallest gap goes, and none above
+    -- the label before.
+    local function number(l) return tonumber((string.gsub(l, '%D', ''))) end
+    local least, at = #runs > 6 and math.huge or 1
+    for i = 2, #runs - 2, 2 do
+      local gap = number(runs[i + 1]) - number(runs[i])
+      if runs[i + 1] > label then gap = gap + 1e15 end
+      if runs[i] == last and runs[i + 1] == label and ends + 0 == begins then gap = 0 end
+      if gap < least then least, at = gap, i end
     end
-    local text = ''
-    for _, run in ipairs(runs) do text = text .. run.from .. '-' .. run.to .. ';' end
-    return text
+    if at then
+      table.remove(runs, at)
+      table.remove(runs, at)
+    end
+    return (string.gsub(table.concat(runs, ' '), '(%w+) (%w+) ?', '%1-%2;'))
   end
 
   -- enter makes the caller's period the one entered, and sets the fields given besides. What was opened further ahead stays so,
   -- unless the clock went back or the calendar is another.
   function p.enter(...)
-    p.keep()
-    local fields = {...}
-    local function set(field, value)
-      table.insert(fields, field)
-      table.insert(fields, value)
-    end
-    set('entered', ARGV[1])
     if label > greatest then
-      if printed ~= print then set('print', label) end
-      if ledger and not firstLedger then set('ledger', label) end
+      if printed ~= print then firstPrint = label end
     elseif label < firstPrint then
       local new = true -- from the label on, no other print mark was used
-      for _, run in ipairs(runs) do new = new and (run.to < label or run.from >= firstPrint) end
-      if new then set('print', label) end
+      for i = 1, #runs, 2 do new = new and (runs[i + 1] < label or runs[i] >= firstPrint) end
+      if new then firstPrint = label end
     end
-    set('used', use())
     local rest = ''
     for period, begun in string.gmatch(p.ahead, '([^;]+ (%d+) %d+);') do
       if p.state ~= 'future' and p.state ~= 'taken' and tonumber(begun) >= past then rest = rest .. period .. ';' end
     end
-    if rest ~= '' then
-      rest = ';' .. rest
-      set('ahead', rest)
-    elseif p.ahead ~= '' then
-      redis.call('HDEL', record, 'ahead')
-    end
-    p.ahead = rest
     if entered and not ledger and string.find(entered, ' ledger', 1, true) then
       redis.call('HDEL', record, 'ledger', 'ceiling', 'counterCopy', 'replID', 'claim') -- of a period that has ended
     end
-    redis.call('HSET', record, unpack(fields))
-    p.keep()
+    p.keep('entered', ARGV[1], 'used', use(), 'print', firstPrint, ...)
+    if ledger and not firstLedger and label > greatest then redis.call('HSET', record, 'ledger', label) end
+    redis.call('HDEL', record, 'ahead')
+    if rest ~= '' then redis.call('HSET', record, 'ahead', ';' .. rest) end
   end
 
   local usedByFastClock
+  local operator = tolerate == 'future' or tolerate == 'takeover'
   if not entered then
     p.state = 'open'
   elseif entered ~= ARGV[1] and entered .. ' ledger' ~= ARGV[1] and (tolerate ~= 'read' or entered ~= ARGV[1] .. ' ledger') then
     local conflict
     if tonumber(first) > now then
+      if not operator then return nil, p.answer('future', entered) end
       p.state = 'future'
     elseif tonumber(ends) <= begins and label > last then
       p.state, usedByFastClock = 'open', p.known(label)
@@ -213,25 +198,19 @@ local function periodRules(time, counter, record, mark, tolerate, id)
     else
       conflict = entered
     end
-    local operator = tolerate == 'future' or tolerate == 'takeover'
     -- No operator can know better.
-    if (label <= greatest and printed ~= print or p.known(label) and label < firstPrint) and (p.state ~= 'future' or operator) then
-      return nil, p.answer('print', greatest)
-    end
+    if label <= greatest and printed ~= print or p.known(label) and label < firstPrint then return nil, p.answer('print', greatest) end
     if conflict and tolerate ~= 'takeover' then return nil, p.answer('conflict', conflict) end
     if conflict then p.state = 'taken' end
   end
 
-  p.held = p.read(counter)
-  p.last = p.number(p.held)
-  p.lost = (not p.last or p.last < mark) and (p.state == 'same' or p.state == 'ahead' or usedByFastClock or mark > 0 or p.held)
+  p.last, p.held = p.read(counter)
+  p.lost = (not p.last or p.last < highWater) and (p.state == 'same' or p.state == 'ahead' or usedByFastClock or highWater > 0 or p.held)
   p.unrecoverable = p.lost
   if ledger then
     local says
-    if not id then
-      id, says = master()
-      if not id then return nil, p.answer('unknown', says) end
-    end
+    if not id then id, says = master() end
+    if not id then return nil, p.answer('unknown', says) end
     p.id = id
     if entered == ARGV[1] then
       p.ceiling = tonumber(kept[6])
@@ -240,7 +219,6 @@ local function periodRules(time, counter, record, mark, tolerate, id)
     local ledgerKnows = firstLedger and label >= firstLedger
     p.unrecoverable = p.lost and (usedByFastClock and not ledgerKnows or p.state == 'same' and entered ~= ARGV[1])
   end
-  if p.state == 'future' and tolerate ~= 'future' and tolerate ~= 'takeover' then return nil, p.answer('future', entered) end
   return p
 end
 

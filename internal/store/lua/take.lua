@@ -2,8 +2,8 @@
 --
 -- KEYS  for each type: counter, record; then, for a single type only, a request (see once.lua) or nothing
 -- ARGV  1 to 5 as in rules.lua
---       6  n, mark  for each type: how many numbers, and the greatest sequence that the caller has seen, 0 if none
---     behind those, unless they are "issue" and "" and there is no ledger:
+--       6  n, highWater  for each type: how many numbers, and the greatest sequence that the caller has seen, 0 if none
+--     behind those, unless they are "issue" and "0" and there is no ledger:
 --          purpose  "issue"  fewer than n numbers will do: the callers share them
 --                   "all"    all n or none; n = 0 tells how the period stands
 --                   or, for a single type with a ledger and all n or none, what the caller claims a block for:
@@ -12,18 +12,18 @@
 --                   "floor"    the same, and the caller has a floor to ask: also one that is lost, and that no ledger knows
 --                   "raise"    an operator's Raise: any, whatever the state
 --                   "takeover" an operator's Takeover: any, whoever owns the period
---          clock    "", or "untrusted" where the server's is so far from the caller's that a prepared period must not be
---                   entered without a second look
+--          clock    "1" if the server's is so far from the caller's that a prepared period must not be entered without a
+--                   second look, else "0"
 --     for a claim:
 --          token    unique
 --          lease    of the claim, milliseconds
---          past     when it ends at the latest, milliseconds by the server's clock: when the lock does; "" without a lock
+--          past     when it ends at the latest, milliseconds by the server's clock: when the lock does; "0" without a lock
 --     last, for a request:
 --          printed  the date and the template, then the key, as in once.lua
 --
 -- Reply: for a single type an integer, the last of the n numbers issued; or what recall returns, or
---   "part" COUNT LAST   the last numbers of the period were issued, fewer than n: integers
---   "block" COUNT LAST  the same of the numbers that are set aside
+--   "part" WHY COUNT LAST  fewer than n were issued: how many, and the last of them, integers. WHY is "exhausted" if they are the
+--                          last of the period, "ceiling" if they are the last that are set aside.
 -- or, with nothing issued, a status of rules.lua or
 --   "lost" HELD         the counter was there once; what it holds now, "" if it is gone
 --   "missing" LOST      the period has to be opened, or a counter found without a record to be adopted, or a prepared period to
@@ -32,17 +32,17 @@
 --   "exhausted" LAST    fewer than n numbers are left; the last sequence issued, text, since it may exceed a double
 --   "reserve" ID ABOVE  the same, and now the caller has the claim; the server's replication ID, and the integer that the block
 --                       has to lie above
---   "claimed" UNTIL     another caller has it; until when, integer, milliseconds by the server's clock
+--   "claimed"           another caller has it
 --   "late"              the caller's lock has expired
 -- For several types an array of such replies. The error of one type's commands is its element, and does not stop the others.
 
 -- takeByRules takes for the i-th type by all the rules. It is passed what it uses: each local that it captured would cost every
 -- call.
-local function takeByRules(periodRules, remember, time, id, i, own)
-  local counter, record, n, mark = KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i + 4] + 0, ARGV[2 * i + 5] + 0
-  local purpose, request = ARGV[own] or 'issue', #KEYS == 3 and KEYS[3]
+local function takeByRules(periodRules, remember, time, id, i, at)
+  local counter, record, n, highWater = KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i + 4] + 0, ARGV[2 * i + 5] + 0
+  local purpose, request = ARGV[at] or 'issue', #KEYS == 3 and KEYS[3]
   local operator = purpose == 'raise' or purpose == 'takeover'
-  local p, refusal = periodRules(time, counter, record, mark, purpose == 'raise' and 'future' or purpose, id)
+  local p, refusal = periodRules(time, counter, record, highWater, purpose == 'raise' and 'future' or purpose, id)
   if not p then return refusal end
   local last, limit = p.last, ARGV[4] + 0
 
@@ -50,37 +50,34 @@ local function takeByRules(periodRules, remember, time, id, i, own)
   -- made before the server's clock went back.
   local function ask()
     if purpose == 'issue' or purpose == 'all' then return p.answer('ceiling', p.lost and 'lost' or '') end
-    local ms, mine, lease = p.milliseconds, ARGV[own + 2], ARGV[own + 3] + 0
+    local ms, mine, lease = p.milliseconds, ARGV[at + 2], ARGV[at + 3] + 0
     local token, past = string.match(redis.call('HGET', record, 'claim') or '', '^(%S+) (%d+)$')
     past = tonumber(past)
     if token and token ~= mine and ms < past and past <= ms + lease and p.state ~= 'taken' then
-      return p.answer('claimed', '', past)
+      return p.answer('claimed')
     end
-    local ends = math.min(ms + lease, tonumber(ARGV[own + 4]) or math.huge)
+    local ends = ms + lease
+    if ARGV[at + 4] ~= '0' then ends = math.min(ends, ARGV[at + 4]) end
     if ends <= ms then return p.answer('late') end
-    p.keep()
-    redis.call('HSET', record, 'claim', mine .. ' ' .. string.format('%.0f', ends))
-    p.keep()
-    return p.answer('reserve', p.id, math.max(p.ceiling or 0, last or 0, mark))
+    p.keep('claim', mine .. ' ' .. string.format('%.0f', ends))
+    return p.answer('reserve', p.id, math.max(p.ceiling or 0, last or 0, highWater))
   end
 
   if p.unrecoverable and purpose ~= 'floor' and not operator then return p.answer('lost', p.held or '') end
-  local top = limit -- of what may be issued now
-  local closed = p.state == 'open' or p.state == 'ahead' and ARGV[own + 1] == 'untrusted'
+  local top = p.intact and math.min(limit, p.ceiling) or limit -- of what may be issued now
+  local closed = p.state == 'open' or p.state == 'ahead' and ARGV[at + 1] == '1'
   if not p.id then
     if closed then return p.answer('missing', '') end
   elseif operator then
     return ask()
   elseif not p.intact then
-    if p.state == 'same' and last and math.max(last, mark) + n > limit then
-      return p.answer('exhausted', string.format('%.0f', math.max(last, mark)))
+    if p.state == 'same' and last and math.max(last, highWater) + n > limit then
+      return p.answer('exhausted', string.format('%.0f', math.max(last, highWater)))
     end
     if (closed or not last) and purpose ~= 'open' and purpose ~= 'floor' then
       return p.answer('missing', p.lost and 'lost' or '')
     end
     return ask()
-  else
-    top = math.min(limit, p.ceiling)
   end
 
   local count = math.min(n, math.max(top - last, 0))
@@ -97,22 +94,22 @@ local function takeByRules(periodRules, remember, time, id, i, own)
   -- The copy comes after the counter: if INCRBY is refused, the block goes on to be used.
   if p.intact then redis.call('HSET', record, 'counterCopy', string.format('%.0f', issued)) end
   if request and n > 0 then remember(request, issued) end
-  if count < n then return p.answer(issued == limit and 'part' or 'block', '', count, issued) end
+  if count < n then return p.answer('part', issued == limit and 'exhausted' or 'ceiling', count, issued) end
   return issued
 end
 
 local periodRules, recall, remember, master
 local time, types = redis.call('TIME'), #KEYS > 3 and #KEYS / 2 or 1
-local now, own = time[1] + 0, 6 + 2 * types
+local now, at = time[1] + 0, 6 + 2 * types
 local usual = now >= ARGV[2] + 0 and now < ARGV[3] + 0
 local id
-if ARGV[own] then
+if ARGV[at] then
   periodRules, recall, remember, master = rules()
   local answered = #KEYS == 3 and recall(KEYS[3], time)
   if answered then return answered end
   local ledger = string.find(ARGV[1], ' ledger', 1, true)
   id = ledger and master()
-  usual = usual and #KEYS ~= 3 and (id or not ledger) and ARGV[own] ~= 'raise' and ARGV[own] ~= 'takeover'
+  usual = usual and #KEYS ~= 3 and (id or not ledger) and ARGV[at] ~= 'raise' and ARGV[at] ~= 'takeover'
 end
 local limit, replies = ARGV[4] + 0
 for i = 1, types do
@@ -129,9 +126,9 @@ for i = 1, types do
     held = redis.pcall('GET', counter)
     -- It is usually what the caller has seen last. What else tonumber takes for a number and begins with a digit above 0, INCRBY
     -- does too, or refuses.
-    local mark = ARGV[2 * i + 5]
-    local last = held == mark and held or type(held) == 'string' and (string.byte(held) or 0) > 48 and tonumber(held)
-    if last and (held == mark or last >= mark + 0) and last + n <= top and (not id or held == copy) then
+    local highWater = ARGV[2 * i + 5]
+    local last = held == highWater and held or type(held) == 'string' and (string.byte(held) or 0) > 48 and tonumber(held)
+    if last and (held == highWater or last >= highWater + 0) and last + n <= top and (not id or held == copy) then
       local left = redis.pcall('PTTL', counter)
       reply = type(left) == 'number' and left >= 0 and redis.pcall('INCRBY', counter, n)
       if type(reply) ~= 'number' then
@@ -143,7 +140,7 @@ for i = 1, types do
   end
   if not reply then
     if not periodRules then periodRules, recall, remember = rules() end
-    local done, answer = pcall(takeByRules, periodRules, remember, time, id, i, own)
+    local done, answer = pcall(takeByRules, periodRules, remember, time, id, i, at)
     reply = (done or type(answer) == 'table') and answer or {err = answer} -- an error is a string in Redis 6.2
     -- A replica refuses whatever is written, of every type. As the error of the call it is repeated on another connection.
     if not done and string.find(reply.err, 'READONLY', 1, true) then return reply end
