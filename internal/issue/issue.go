@@ -103,15 +103,16 @@ func (i *Issuer) newSpan(t time.Time) *Span {
 // A Call is one call of a public method for one type. One goroutine uses it at a time. A caller that leaves a step which goes on
 // without it, such as an opening, may still call End and Events; nothing else.
 type Call struct {
-	session session
-	began   time.Time
-	request string       // ID of a request that may come again, "" for none
-	found   *store.Reply // to the take that found the counter missing
-	waits   int          // for others, up to 10
-	lockErr error        // last failure of the lock servers
-	checked bool         // the clocks have been compared, for Prepare
-	flight  *flight      // that others of this process wait for, nil for none
-	left    bool         // the caller has left a step that goes on
+	session   session
+	began     time.Time
+	request   string       // ID of a request that may come again, "" for none
+	found     *store.Reply // to the take that found the counter missing
+	waits     int          // for others, up to 10
+	lockErr   error        // last failure of the lock servers
+	lockSince time.Time    // when the lock was last asked for, which expires LockExpiry later at the earliest
+	checked   bool         // the clocks have been compared, for Prepare
+	flight    *flight      // that others of this process wait for, nil for none
+	left      bool         // the caller has left a step that goes on
 }
 
 // NewCall begins a call for a type, whose request may come again if it has an ID.
