@@ -22,13 +22,7 @@ type locks struct {
 }
 
 // A lock is held until it is released or, should that fail, until it expires.
-type lock struct {
-	mutex *redsync.Mutex
-	since time.Time
-}
-
-// Since is when the lock was asked for.
-func (k *lock) Since() time.Time { return k.since }
+type lock struct{ mutex *redsync.Mutex }
 
 // Try makes one attempt at the lock. The error is issue.ErrTaken if another caller holds it. It answers as soon as ctx ends, and
 // otherwise within limit.
@@ -42,12 +36,9 @@ func (l *locks) Try(ctx context.Context, key string, limit time.Duration) (issue
 	for i, client := range l.clients {
 		pools[i] = lockServer{lockConn{client: client, number: i + 1, votes: votes, answered: make(chan struct{})}}
 	}
-	k := &lock{
-		// A mutex belongs to one acquisition. FailFast: a majority decides, however slow the other servers are.
-		mutex: redsync.New(pools...).NewMutex(key, redsync.WithFailFast(true), redsync.WithExpiry(issue.LockExpiry),
-			redsync.WithTimeoutFactor(issue.LockPatience.Seconds()/issue.LockExpiry.Seconds())),
-		since: time.Now(),
-	}
+	// A mutex belongs to one acquisition. FailFast: a majority decides, however slow the other servers are.
+	k := &lock{redsync.New(pools...).NewMutex(key, redsync.WithFailFast(true), redsync.WithExpiry(issue.LockExpiry),
+		redsync.WithTimeoutFactor(issue.LockPatience.Seconds()/issue.LockExpiry.Seconds()))}
 	over := make(chan struct{})
 	answered, err := redisrun.Await(ctx, limit, func() (bool, error) {
 		defer close(over)

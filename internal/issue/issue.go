@@ -104,12 +104,13 @@ func (i *Issuer) newSpan(t time.Time) *Span {
 // A Call is one call of a public method for one type. One goroutine uses it at a time. A caller that leaves a step which goes on
 // without it, such as an opening, may still call End and Events; nothing else.
 type Call struct {
-	session session
-	began   time.Time
-	found   *store.Reply // to the take that found the counter missing
-	waits   int          // for others, up to 10
-	checked bool         // the clocks have been compared, for Prepare
-	left    bool         // the caller has left a step that goes on
+	session   session
+	began     time.Time
+	found     *store.Reply // to the take that found the counter missing
+	waits     int          // for others, up to 10
+	lockSince time.Time    // when the lock was last asked for, which expires LockExpiry later at the earliest
+	checked   bool         // the clocks have been compared, for Prepare
+	left      bool         // the caller has left a step that goes on
 }
 
 // NewCall begins a call for a type, whose request may come again if it has an ID.

@@ -85,7 +85,7 @@ func (a *attempt) open(ctx, steady context.Context, n int) Outcome {
 			return out
 		}
 	}
-	since := a.lock.Since()
+	since := c.lockSince
 	if s.span.Start != asked.Start || time.Since(since) >= LockExpiry-floorMargin {
 		return Outcome{Step: Wait} // the lock is another period's, or it took too long to get here
 	}
@@ -149,7 +149,7 @@ func (a *attempt) look(ctx context.Context, n int, purpose store.Purpose) (r sto
 		since := time.Now()
 		take.Purpose, take.Claim = purpose, store.Claim{Token: rand.Text(), Lease: LockExpiry}
 		if a.lock != nil {
-			since = a.lock.Since()
+			since = c.lockSince
 			// By the server's clock, shortly before the lock was asked for.
 			take.Claim.Until = c.found.Now.Add(since.Sub(c.found.Received) + LockExpiry)
 		}

@@ -66,7 +66,7 @@ func (c *Call) PrepareAboveFloor(ctx context.Context, lock Lock) Outcome {
 		s.span = next
 		a := &attempt{call: c}
 		var used int64
-		if used, err = a.askFloor(ctx, lock.Since().Add(LockExpiry-floorMargin)); err == nil {
+		if used, err = a.askFloor(ctx, c.lockSince.Add(LockExpiry-floorMargin)); err == nil {
 			// However late it comes: nothing has been issued of a period that has not begun, and its counter is only lifted.
 			_, _, err = c.prepare(ctx, next, store.FloorAt(used))
 		}

@@ -82,7 +82,6 @@ type Locks interface {
 
 // A Lock is held until it is released or, should that fail, until it expires.
 type Lock interface {
-	Since() time.Time // when it was asked for, so that it expires LockExpiry later at the earliest
 	Release(ctx context.Context, patience time.Duration)
 }
 
@@ -100,6 +99,7 @@ func (c *Call) Lock(ctx context.Context, locks Locks) Outcome {
 		return s.waitFlight(ctx, others)
 	}
 	start := time.Now()
+	c.lockSince = start
 	limit, _ := s.budget.Attempt()
 	lock, err := locks.Try(ctx, s.issuer.Store.LockKey(s.typ, s.span.Label), limit)
 	const attempt = 2 * LockPatience // to ask, and to give back what was granted
