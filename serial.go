@@ -116,7 +116,7 @@ func (g *Generator) issue(ctx context.Context, typ, request string, n int, refus
 	if err == nil {
 		last, err = g.lastOf(typ, request, numbers)
 	}
-	if numbers.Repeated {
+	if numbers.Repeated && err == nil {
 		n = 0
 	}
 	return last, g.finishIssue(ctx, c, began, typ, n, last, err)
