@@ -12,6 +12,7 @@ import (
 	"github.com/dailyserial/serial/internal/account"
 	"github.com/dailyserial/serial/internal/calendar"
 	"github.com/dailyserial/serial/internal/issue"
+	"github.com/dailyserial/serial/internal/store"
 	"github.com/dailyserial/serial/internal/template"
 )
 
@@ -215,6 +216,7 @@ func (g *Generator) read(ctx context.Context, c *issue.Call, typ string, p *cale
 		}
 		last, err = c.Peek(ctx)
 		switch current := c.Span(); {
+		case p.Start < current.Start && issue.Refused(err, store.Lost): // the counter of a period that has begun since
 		case err == nil && p.Start > current.Start:
 			return 0, fmt.Errorf("serial: Audit of %s in %s: the period has not begun by Redis's clock, which is in %s",
 				typ, calendar.FormatLabel(p.Label), calendar.FormatLabel(current.Label))
