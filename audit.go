@@ -12,6 +12,7 @@ import (
 	"github.com/dailyserial/serial/internal/account"
 	"github.com/dailyserial/serial/internal/calendar"
 	"github.com/dailyserial/serial/internal/issue"
+	"github.com/dailyserial/serial/internal/store"
 	"github.com/dailyserial/serial/internal/template"
 )
 
@@ -206,6 +207,7 @@ func (g *Generator) read(ctx context.Context, c *issue.Call, typ string, p *cale
 			each[1], err = c.Peek(ctx)
 		}
 		switch current := c.Span(); {
+		case p.Start < current.Start && issue.Refused(err, store.Lost): // the counter of a period that has begun since
 		case err != nil:
 			return 0, err
 		case p.Start > current.Start:

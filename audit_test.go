@@ -384,6 +384,24 @@ func TestAuditOfALostCounter(t *testing.T) {
 	})
 }
 
+// This host's clock is behind, and by it the period that is audited is the current one. Redis's clock is in the next period, whose
+// counter is lost: that says nothing of the one before.
+func TestAuditBeforeALostCounter(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *simulation) {
+		opts := []serial.Option{serial.WithLocation(time.UTC), serial.WithRetention(1)}
+		gen := newGenerator(t, m.client(), opts...)
+		require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 3)))
+		day1 := time.Now()
+		time.Sleep(24*time.Hour - 2*time.Second)
+		m.SetTime(time.Now().Add(4 * time.Second))
+		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
+		m.Del("serial:{IS}:20000102")
+		got, err := newGenerator(t, m.client(), opts...).Audit(t.Context(), "IS", day1, used("IS200001010001"))
+		require.NoError(t, err)
+		require.EqualValues(t, 3, got.Last)
+	})
+}
+
 // The end of the caller's context, a failure of the used numbers and one of Redis end it, each by its own error.
 func TestAuditEnds(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {

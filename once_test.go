@@ -295,6 +295,11 @@ func TestOnceBrokenAnswers(t *testing.T) {
 		}
 		other := strings.Replace(strings.Replace(whole, "plain", "0123456789abcdef", 1), "seq:4", "seq:6", 1)
 		require.NoError(t, m.Set("serial:{IS}:once:hidden", other))
+		var failed []int
+		gen = newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithHooks(serial.Hooks{
+			Failed: func(_ context.Context, i serial.FailedInfo) { failed = append(failed, i.Count) },
+		}))
 		require.ErrorIs(t, errOf(gen.NextOnce(t.Context(), "IS", "hidden")), serial.ErrConflict)
+		require.Equal(t, []int{1}, failed)
 	})
 }

@@ -75,8 +75,8 @@ func (g *Generator) prepare(ctx context.Context, c *issue.Call, periods int) (er
 // openCurrent opens the current period, if it is not open yet, and returns it. One that is full is open.
 func (g *Generator) openCurrent(ctx context.Context, c *issue.Call) (*calendar.Period, error) {
 	_, err := g.sequence(ctx, c, 0)
-	if issue.Refused(err, store.Exhausted) {
-		err = nil
+	if err != nil && !issue.Refused(err, store.Exhausted) {
+		return nil, err
 	}
-	return &c.Span().Period, err
+	return &c.Span().Period, nil
 }

@@ -378,6 +378,23 @@ func TestPrepareAcrossMidnight(t *testing.T) {
 	}
 }
 
+// Prepare's caller leaves while the ledger is asked. The opening goes on without that caller, who looks at nothing of it.
+func TestPrepareWhoseCallerLeaves(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *simulation) {
+		ledger := new(spyLedger)
+		ledger.before(func(serial.Reservation) error {
+			time.Sleep(2 * time.Second)
+			return nil
+		})
+		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithLedger(ledger, 10))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		require.ErrorIs(t, gen.Prepare(ctx, "IS", 2), context.DeadlineExceeded)
+		time.Sleep(2 * time.Second)
+		require.True(t, m.Exists("serial:{IS}:20000101"))
+	})
+}
+
 // History lists the days that are still kept; retention follows the calendar.
 func TestHistory(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {

@@ -114,7 +114,7 @@ func (g *Generator) issue(ctx context.Context, typ, request string, n int, refus
 	if err == nil {
 		last, err = g.lastOf(typ, request, numbers)
 	}
-	if numbers.Repeated {
+	if numbers.Repeated && err == nil {
 		n = 0
 	}
 	took := time.Since(began)

@@ -380,7 +380,7 @@ func TestUndated(t *testing.T) {
 				map[time.Time]string{far.Add(12 * time.Hour): "allowed are 1970 to 9999"}},
 			"never": {[]serial.Option{serial.WithPeriod(serial.Never), serial.WithTemplate("{type}-{seq:4}")},
 				date(t, "9999-12-30"), map[time.Time]string{
-					far: "allowed are 1970 to 9999, and with Never only before 9999-12-31T00:00:00Z",
+					far:             "allowed are 1970 to 9999, and with Never only before 9999-12-31T00:00:00Z",
 					newYear.Add(-1): "1970", time.Unix(time.Now().UnixNano(), 0): "9999"}},
 		} {
 			g := d.generator(t, db, append(r.opts, serial.WithKeyPrefix(prefix))...)
