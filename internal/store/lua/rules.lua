@@ -6,7 +6,7 @@
 --            counts by. It stays as long as the record lives, so labels sort as their periods do. PRINT is the print mark, of all
 --            that could make two processes print different sequences of a period alike. " ledger" follows if the period's numbers
 --            are set aside in one.
---   ahead    absent, or the periods that follow it without a gap and were opened ahead of time: ";LABEL FIRST PAST;...;"
+--   ahead    empty, or the periods that follow it without a gap and were opened ahead of time: ";LABEL FIRST PAST;...;"
 --   used     the labels that may have been used, as runs in ascending order: "FROM-TO;FROM-TO;". It omits none that was, and beyond
 --            three runs, up to which Redis usually keeps a hash compact, two become one.
 --   print    the label from which on every label that was used has the print mark of the period entered
@@ -172,10 +172,9 @@ local function periodRules(time, counter, record, highWater, tolerate, id)
     if entered and not ledger and string.find(entered, ' ledger', 1, true) then
       redis.call('HDEL', record, 'ledger', 'ceiling', 'counterCopy', 'replID', 'claim') -- of a period that has ended
     end
-    p.keep('entered', ARGV[1], 'used', use(), 'print', firstPrint, ...)
+    if rest ~= '' then rest = ';' .. rest end
+    p.keep('entered', ARGV[1], 'ahead', rest, 'used', use(), 'print', firstPrint, ...)
     if ledger and not firstLedger and label > greatest then redis.call('HSET', record, 'ledger', label) end
-    redis.call('HDEL', record, 'ahead')
-    if rest ~= '' then redis.call('HSET', record, 'ahead', ';' .. rest) end
   end
 
   local usedByFastClock
