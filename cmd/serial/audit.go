@@ -56,23 +56,23 @@ func (c *command) audit(ctx context.Context) error {
 var dates = []string{time.DateOnly, "2006-01-02 15:04", time.DateTime, "2006-01-02T15:04", "2006-01-02T15:04:05"}
 
 // instant returns an instant in the period that -date names, or zero without -date.
-func (c *command) instant() (time.Time, error) {
-	if c.date == "" {
+func (s *settings) instant() (time.Time, error) {
+	if s.date == "" {
 		return time.Time{}, nil
 	}
 	for _, layout := range dates {
-		wall, err := time.Parse(layout, c.date)
+		wall, err := time.Parse(layout, s.date)
 		if err != nil {
 			continue
 		}
 		day := layout == time.DateOnly
-		if day && c.period.shorter() {
-			return time.Time{}, misused("-date %q: with -period %s, it needs the time, as in \"2021-10-24 15:04\"", c.date,
-				c.period.name)
+		if day && s.period.shorter() {
+			return time.Time{}, misused("-date %q: with -period %s, it needs the time, as in \"2021-10-24 15:04\"", s.date,
+				s.period.name)
 		}
-		skipped := misused("-date %q: the clocks of %v skipped it", c.date, c.zone)
+		skipped := misused("-date %q: the clocks of %v skipped it", s.date, s.zone)
 		if day { // the business day, wherever it begins
-			days, err := serial.NewScheme(serial.WithLocation(c.zone), serial.WithDayStart(c.dayStart))
+			days, err := serial.NewScheme(serial.WithLocation(s.zone), serial.WithDayStart(s.dayStart))
 			if err != nil {
 				return time.Time{}, err
 			}
@@ -87,13 +87,13 @@ func (c *command) instant() (time.Time, error) {
 		}
 		y, m, d := wall.Date()
 		hour, minute, second := wall.Clock()
-		at := time.Date(y, m, d, hour, minute, second, 0, c.zone)
+		at := time.Date(y, m, d, hour, minute, second, 0, s.zone)
 		if got := at.Format(layout); got != wall.Format(layout) {
 			return time.Time{}, skipped
 		}
 		return at, nil
 	}
-	return time.Time{}, misused("-date %q: not a date, such as 2021-10-24", c.date)
+	return time.Time{}, misused("-date %q: not a date, such as 2021-10-24", s.date)
 }
 
 // printReport prints a report for people: a line for each count, and below it the list.

@@ -42,7 +42,7 @@ nothing is issued.`,
 		flags: []option{
 			count("N", "issue N numbers, one per line. Default 1"),
 			{"once", "ID", "issue the number of this request; for 48 hours, the same request gets the\nsame number again",
-				func(c *command, id string) error { c.once = id; return nil }},
+				func(s *settings, id string) error { s.once = id; return nil }},
 		},
 	},
 	{
@@ -91,7 +91,7 @@ ledger skipped them, or their caller gave up.`,
 		flags: []option{
 			{"date", "DATE", `a date in the period, such as 2021-10-24; if periods are shorter than a
 day, with the time, as in "2021-10-24 15:04". Default now`,
-				func(c *command, date string) error { c.date = date; return nil }},
+				func(s *settings, date string) error { s.date = date; return nil }},
 			column,
 		},
 	},
@@ -105,9 +105,9 @@ ignored. If a line is not a number, nothing is written. A single argument is
 FILE if such a file exists.`,
 		flags: []option{
 			{"dry-run", "", "only list what would be done. Default where stdin is a terminal;\n-dry-run=false writes",
-				func(c *command, value string) error {
+				func(s *settings, value string) error {
 					dry, err := switched(value)
-					c.dryRun = &dry
+					s.dryRun = &dry
 					return err
 				}},
 			column,
@@ -138,7 +138,7 @@ sequence, and the number that it has today.`
 
 // column is the flag -column.
 var column = option{"column", "NAME", "the input is CSV whose first line names the columns; this one has\nthe numbers",
-	func(c *command, name string) error { c.column = name; return nil }}
+	func(s *settings, name string) error { s.column = name; return nil }}
 
 // find returns a command by its name.
 func find(name string) (*subcommand, error) {

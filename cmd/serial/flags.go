@@ -17,7 +17,7 @@ type option struct {
 	name  string
 	value string // placeholder for the value in the help; "" for a switch
 	text  string
-	set   func(c *command, value string) error // value is not empty, and "true" or "false" for a switch
+	set   func(s *settings, value string) error // value is not empty, and "true" or "false" for a switch
 }
 
 // common are the flags of every command that deals with numbers. These commands accept all of them, since a type's flags
@@ -25,68 +25,68 @@ type option struct {
 var common = []option{
 	{"redis", "URL", `redis://, rediss:// or unix://. Add ?master_name=NAME for Sentinel,
 or ?addr=HOST:PORT of another node for Cluster. Default $SERIAL_REDIS_URL`,
-		func(c *command, url string) error { c.url = url; return nil }},
+		func(s *settings, url string) error { s.url = url; return nil }},
 	{"tz", "ZONE", `whose midnight resets the counters: an IANA name, or Local for this
 machine's. Default $SERIAL_TZ. Required with a Redis URL`,
-		func(c *command, name string) (err error) { c.zone, err = zone(name); return err }},
+		func(s *settings, name string) (err error) { s.zone, err = zone(name); return err }},
 	{"period", "PERIOD", "when numbers start again: one of\n" + choices() + ".\nDefault day",
-		func(c *command, name string) error {
+		func(s *settings, name string) error {
 			i := slices.IndexFunc(periods, func(p period) bool { return p.name == name })
 			if i < 0 {
 				return errors.New("allowed are " + strings.Replace(choices(), " or ", " and ", 1))
 			}
-			c.period = periods[i]
+			s.period = periods[i]
 			return nil
 		}},
 	{"day-start", "TIME", "when a business day begins, as in 04:00 or 4h. Default 0, midnight",
-		func(c *command, value string) error {
+		func(s *settings, value string) error {
 			start, err := timeOfDay(value)
-			c.dayStart = start
-			c.opts = append(c.opts, serial.WithDayStart(start))
+			s.dayStart = start
+			s.opts = append(s.opts, serial.WithDayStart(start))
 			return err
 		}},
 	{"year-start", "MM-DD", `first day of the business year, as in 04-01; for the periods year and
 quarter and for the tokens FFFF, FF, EEEE, EE and Q. Default 01-01`,
-		func(c *command, value string) error {
+		func(s *settings, value string) error {
 			day, err := time.Parse("01-02", value)
 			if err != nil {
 				return errors.New("not a month and a day, such as 04-01")
 			}
-			c.yearStart = value
-			c.opts = append(c.opts, serial.WithYearStart(day.Month(), day.Day()))
+			s.yearStart = value
+			s.opts = append(s.opts, serial.WithYearStart(day.Month(), day.Day()))
 			return nil
 		}},
 	{"template", "TEXT", `how a number is printed. Default {type}{date:yyyyMMdd}{seq:4}, with a
 date that matches -period`,
-		func(c *command, template string) error { c.template = template; return nil }},
+		func(s *settings, template string) error { s.template = template; return nil }},
 	{"start", "SEQ", "the first sequence of a period. Default 1",
-		func(c *command, value string) (err error) { c.start, err = integer(value, 64); return err }},
+		func(s *settings, value string) (err error) { s.start, err = integer(value, 64); return err }},
 	{"retention", "N", "how many periods counters are kept for after their own, for history\nand audit. Default 0",
-		func(c *command, value string) error {
+		func(s *settings, value string) error {
 			n, err := integer(value, strconv.IntSize)
-			c.more = append(c.more, serial.WithRetention(int(n)))
+			s.more = append(s.more, serial.WithRetention(int(n)))
 			return err
 		}},
 	{"hidden-key", "FILE", `a file with the key that hides sequences, in hexadecimal digits.
 Default $SERIAL_HIDDEN_KEY, which has these digits itself`,
-		func(c *command, name string) error {
+		func(s *settings, name string) error {
 			text, err := os.ReadFile(name)
 			if err != nil { // the name is not shown: it may be the key itself
 				return misused("-hidden-key: the file cannot be read: %w", errors.Unwrap(err))
 			}
-			if c.hiddenKey, err = hiddenKey(string(text)); err != nil {
+			if s.hiddenKey, err = hiddenKey(string(text)); err != nil {
 				return misused("-hidden-key: %w", err)
 			}
 			return nil
 		}},
 	{"prefix", "NAME", "prefix of all keys in Redis. Default serial",
-		func(c *command, prefix string) error {
-			c.opts = append(c.opts, serial.WithKeyPrefix(prefix))
+		func(s *settings, prefix string) error {
+			s.opts = append(s.opts, serial.WithKeyPrefix(prefix))
 			return nil
 		}},
 	{"json", "", "print one JSON object per line",
-		func(c *command, value string) (err error) {
-			c.json, err = switched(value)
+		func(s *settings, value string) (err error) {
+			s.json, err = switched(value)
 			return err
 		}},
 }
@@ -111,12 +111,12 @@ func switched(value string) (bool, error) {
 
 // count is the flag -n.
 func count(value, text string) option {
-	return option{"n", value, text, func(c *command, value string) error {
+	return option{"n", value, text, func(s *settings, value string) error {
 		n, err := integer(value, strconv.IntSize)
 		if err == nil && n < 1 {
 			err = errors.New("at least 1")
 		}
-		c.n = int(n)
+		s.n = int(n)
 		return err
 	}}
 }
@@ -168,7 +168,7 @@ func timeOfDay(value string) (time.Duration, error) {
 }
 
 // read reads the command line and the environment. Its errors are misuse, or errHelp.
-func (c *command) read(line []string, getenv func(string) string) error {
+func (s *settings) read(line []string, getenv func(string) string) error {
 	if len(line) == 0 {
 		return misused("no command")
 	}
@@ -183,25 +183,25 @@ func (c *command) read(line []string, getenv func(string) string) error {
 		name, line = line[0], []string{"-h"}
 	}
 	var err error
-	if c.row, err = find(name); err != nil {
+	if s.row, err = find(name); err != nil {
 		return err
 	}
-	c.n, c.start, c.period = c.row.n, 1, daily
-	if err := c.split(line); err != nil {
+	s.n, s.start, s.period = s.row.n, 1, daily
+	if err := s.split(line); err != nil {
 		return err
 	}
-	if err := c.row.check(c.args); err != nil {
+	if err := s.row.check(s.args); err != nil {
 		return err
 	}
-	if c.row.needs == nothing {
+	if s.row.needs == nothing {
 		return nil
 	}
-	return c.complete(getenv)
+	return s.complete(getenv)
 }
 
 // split separates flags from arguments, and sets the flags. Package flag would stop at the first argument.
-func (c *command) split(line []string) error {
-	options := c.row.options()
+func (s *settings) split(line []string) error {
+	options := s.row.options()
 	lookup := func(word string) (o *option, name, value string, hasValue bool) {
 		name, value, hasValue = strings.Cut(strings.TrimPrefix(strings.TrimPrefix(word, "-"), "-"), "=")
 		if i := slices.IndexFunc(options, func(o option) bool { return o.name == name }); i >= 0 {
@@ -213,11 +213,11 @@ func (c *command) split(line []string) error {
 		word := line[0]
 		line = line[1:]
 		if word == "--" {
-			c.args = append(c.args, line...)
+			s.args = append(s.args, line...)
 			return nil
 		}
 		if !isFlag(word) {
-			c.args = append(c.args, word)
+			s.args = append(s.args, word)
 			continue
 		}
 		o, name, value, given := lookup(word)
@@ -225,7 +225,7 @@ func (c *command) split(line []string) error {
 		case o == nil && (name == "h" || name == "help"):
 			return errHelp
 		case o == nil:
-			return misused("%s has no flag -%s", c.row.name, name)
+			return misused("%s has no flag -%s", s.row.name, name)
 		case given:
 		case o.value == "":
 			value = "true"
@@ -244,7 +244,7 @@ func (c *command) split(line []string) error {
 			return misused("-%s: it is empty, perhaps from a shell variable that is not set; give a value, or omit the flag",
 				name)
 		}
-		switch err := o.set(c, value).(type) {
+		switch err := o.set(s, value).(type) {
 		case nil:
 		case misuse:
 			return err
@@ -261,55 +261,55 @@ func isFlag(word string) bool {
 }
 
 // complete adds values from the environment and the defaults, and fails if one is missing.
-func (c *command) complete(getenv func(string) string) error {
-	if c.row.needs != scheme && c.url == "" { // otherwise only a URL on the command line counts
-		c.url = getenv("SERIAL_REDIS_URL") // here, empty is the same as not set
+func (s *settings) complete(getenv func(string) string) error {
+	if s.row.needs != scheme && s.url == "" { // otherwise only a URL on the command line counts
+		s.url = getenv("SERIAL_REDIS_URL") // here, empty is the same as not set
 	}
-	if c.row.needs == redisURL && c.url == "" {
-		return misused("%s needs a Redis URL: -redis or $SERIAL_REDIS_URL", c.row.name)
+	if s.row.needs == redisURL && s.url == "" {
+		return misused("%s needs a Redis URL: -redis or $SERIAL_REDIS_URL", s.row.name)
 	}
-	if name := getenv("SERIAL_TZ"); c.zone == nil && name != "" {
+	if name := getenv("SERIAL_TZ"); s.zone == nil && name != "" {
 		var err error
-		if c.zone, err = zone(name); err != nil {
+		if s.zone, err = zone(name); err != nil {
 			return misused("$SERIAL_TZ %q: %w", name, err)
 		}
 	}
-	if c.zone == nil && c.url != "" {
+	if s.zone == nil && s.url != "" {
 		return misused("with a Redis URL the time zone is required, the same as in all other processes: -tz or $SERIAL_TZ")
 	}
-	if c.zone == nil {
-		c.zone = time.Local
+	if s.zone == nil {
+		s.zone = time.Local
 	}
-	if digits := getenv("SERIAL_HIDDEN_KEY"); c.hiddenKey == nil && digits != "" {
+	if digits := getenv("SERIAL_HIDDEN_KEY"); s.hiddenKey == nil && digits != "" {
 		var err error
-		if c.hiddenKey, err = hiddenKey(digits); err != nil {
+		if s.hiddenKey, err = hiddenKey(digits); err != nil {
 			return misused("$SERIAL_HIDDEN_KEY: %w", err)
 		}
 	}
-	if c.hiddenKey != nil {
-		c.opts = append(c.opts, serial.WithHiddenSequence(c.hiddenKey))
+	if s.hiddenKey != nil {
+		s.opts = append(s.opts, serial.WithHiddenSequence(s.hiddenKey))
 	}
-	if c.row.explains {
-		if c.template != "" {
-			return misused("%s takes the template as its argument; omit -template", c.row.name)
+	if s.row.explains {
+		if s.template != "" {
+			return misused("%s takes the template as its argument; omit -template", s.row.name)
 		}
-		c.template = c.args[0]
+		s.template = s.args[0]
 	}
-	if c.template == "" {
-		c.template = c.defaultTemplate()
+	if s.template == "" {
+		s.template = s.defaultTemplate()
 	}
-	c.opts = append(c.opts, serial.WithLocation(c.zone), serial.WithPeriod(c.period.per), serial.WithTemplate(c.template),
-		serial.WithStart(c.start))
+	s.opts = append(s.opts, serial.WithLocation(s.zone), serial.WithPeriod(s.period.per), serial.WithTemplate(s.template),
+		serial.WithStart(s.start))
 	return nil
 }
 
 // defaultTemplate prints the date that suits the period, as messages of the library assume.
-func (c *command) defaultTemplate() string {
-	date := c.period.date
+func (s *settings) defaultTemplate() string {
+	date := s.period.date
 	switch {
 	case date == "":
 		return "{type}{seq:4}"
-	case c.period.per == serial.PerYear && c.yearStart != "" && c.yearStart != "01-01":
+	case s.period.per == serial.PerYear && s.yearStart != "" && s.yearStart != "01-01":
 		date = "FFFF"
 	}
 	return "{type}{date:" + date + "}{seq:4}"

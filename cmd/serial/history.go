@@ -75,7 +75,7 @@ func (c *command) history(ctx context.Context) error {
 }
 
 // count returns how many numbers were issued up to n.
-func (c *command) count(n serial.Number) int64 { return max(n.Seq-c.start+1, 0) }
+func (s *settings) count(n serial.Number) int64 { return max(n.Seq-s.start+1, 0) }
 
 // mostEver is the largest possible sequence. A template that prints it has no limit of its own.
 const mostEver = 999_999_999_999_999

@@ -84,13 +84,14 @@ func main() {
 func run(ctx context.Context, args []string, getenv func(string) string, stdin io.Reader,
 	stdout, stderr io.Writer) int {
 	out := bufio.NewWriter(stdout) // it remembers an error, so only Flush has to be checked
-	c := &command{stdin: stdin, stdout: stdout, out: out, stderr: stderr}
-	err := c.read(args, getenv)
+	s := &settings{}
+	err := s.read(args, getenv)
 	if err == nil {
+		c := &command{settings: s, stdin: stdin, stdout: stdout, out: out, stderr: stderr}
 		err = c.execute(ctx)
 	}
 	if errors.Is(err, errHelp) {
-		_, _ = out.WriteString(help(c.row))
+		_, _ = out.WriteString(help(s.row))
 		err = nil
 	}
 	if failed := out.Flush(); failed != nil && !errors.Is(err, failed) {
@@ -105,7 +106,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdin i
 	}
 	if _, ok := errors.AsType[misuse](err); ok {
 		code = 2
-		_, _ = fmt.Fprintln(stderr, hint(c.row)) // first, since the reason matters more
+		_, _ = fmt.Fprintln(stderr, hint(s.row)) // first, since the reason matters more
 	}
 	for line := range strings.Lines(err.Error()) { // there are several if New refuses several options
 		_, _ = fmt.Fprintf(stderr, "serial: %s\n", strings.TrimPrefix(strings.TrimSuffix(line, "\n"), "serial: "))
@@ -113,8 +114,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdin i
 	return code
 }
 
-// A command is a parsed command line, with everything that it needs to run.
-type command struct {
+// settings are what the command line and the environment ask for.
+type settings struct {
 	row  *subcommand // nil if the command line names none
 	args []string
 
@@ -135,6 +136,11 @@ type command struct {
 	start     int64
 	opts      []serial.Option // of a scheme
 	more      []serial.Option // of a generator, added to these
+}
+
+// A command is a parsed command line, with everything that it needs to run.
+type command struct {
+	*settings
 
 	client redis.UniversalClient // nil for a command that needs no Redis, as gen is
 	gen    *serial.Generator
@@ -172,9 +178,9 @@ func (c *command) execute(ctx context.Context) error {
 }
 
 // arg returns an optional argument, or "" if it was left out.
-func (c *command) arg(i int) string {
-	if i < len(c.args) {
-		return c.args[i]
+func (s *settings) arg(i int) string {
+	if i < len(s.args) {
+		return s.args[i]
 	}
 	return ""
 }

@@ -32,13 +32,13 @@ func (c *command) takeover(ctx context.Context) error {
 }
 
 // seq reads the argument SEQ.
-func (c *command) seq() (int64, error) {
-	seq, err := integer(c.args[1], 64)
+func (s *settings) seq() (int64, error) {
+	seq, err := integer(s.args[1], 64)
 	if err == nil && seq < 0 {
 		err = errors.New("at least 0")
 	}
 	if err != nil {
-		return 0, misused("SEQ %q: %w", c.args[1], err)
+		return 0, misused("SEQ %q: %w", s.args[1], err)
 	}
 	return seq, nil
 }

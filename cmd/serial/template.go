@@ -19,17 +19,17 @@ type example struct {
 }
 
 // examples returns the instants at which templates differ, in chronological order, and the last second before each.
-func (c *command) examples(now time.Time) []example {
+func (s *settings) examples(now time.Time) []example {
 	y, m, _ := now.Date()
 	all := []example{{"now", now}}
 	turn := func(before, after string, y int, m time.Month, d int) {
-		at := time.Date(y, m, d, 0, 0, int(c.dayStart/time.Second), 0, c.zone)
+		at := time.Date(y, m, d, 0, 0, int(s.dayStart/time.Second), 0, s.zone)
 		all = append(all, example{before, at.Add(-time.Second)}, example{after, at})
 	}
 	turn("the end of the month", "the next month", y, m+1, 1)
 	turn("the end of the year", "New Year", y+1, time.January, 1)
-	if day, err := time.Parse("01-02", c.yearStart); err == nil && c.yearStart != "01-01" {
-		if !time.Date(y, day.Month(), day.Day(), 0, 0, int(c.dayStart/time.Second), 0, c.zone).After(now) {
+	if day, err := time.Parse("01-02", s.yearStart); err == nil && s.yearStart != "01-01" {
+		if !time.Date(y, day.Month(), day.Day(), 0, 0, int(s.dayStart/time.Second), 0, s.zone).After(now) {
 			y++
 		}
 		turn("the end of the business year", "the next business year", y, day.Month(), day.Day())
