@@ -19,7 +19,7 @@ func (c *command) audit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	input, err := c.open(c.arg(1))
+	input, err := c.in.open(c.arg(1))
 	if err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func (c *command) audit(ctx context.Context) error {
 		at = last.Start
 	}
 	report, err := c.gen.Audit(ctx, c.args[0], at, func(yield func(string, error) bool) {
-		for e, err := range c.entries(ctx, input) {
+		for e, err := range c.in.entries(ctx, input) {
 			if !yield(e.text, err) {
 				return
 			}

@@ -43,14 +43,14 @@ type unreadable struct {
 // imports raises the counters of the current period to the greatest numbers of another system.
 func (c *command) imports(ctx context.Context) error {
 	typ, name := c.arg(0), c.arg(1)
-	if len(c.args) == 1 && c.isFile(typ) {
+	if len(c.args) == 1 && c.in.isFile(typ) {
 		typ, name = "", typ
 	}
-	dry := isTerminal(c.stdin)
+	dry := isTerminal(c.in.stdin)
 	if c.dryRun != nil {
 		dry = *c.dryRun
 	}
-	input, err := c.open(name)
+	input, err := c.in.open(name)
 	if err != nil {
 		return err
 	}
@@ -109,9 +109,9 @@ func (c *command) imports(ctx context.Context) error {
 }
 
 // isFile reports whether the only argument is FILE and not TYPE: there is such a file, or nothing else to read.
-func (c *command) isFile(arg string) bool {
+func (s *source) isFile(arg string) bool {
 	_, err := os.Stat(arg)
-	return err == nil || arg == "-" || isTerminal(c.stdin)
+	return err == nil || arg == "-" || isTerminal(s.stdin)
 }
 
 // collect reads the input. It returns what it found, sorted by type and period, and the lines that are not numbers.
@@ -121,7 +121,7 @@ func (c *command) collect(ctx context.Context, input io.Reader) ([]*found, *unre
 		start int64
 	}
 	all, bad := map[key]*found{}, &unreadable{}
-	for e, err := range c.entries(ctx, input) {
+	for e, err := range c.in.entries(ctx, input) {
 		if err != nil {
 			return nil, nil, err
 		}

@@ -19,29 +19,36 @@ type entry struct {
 	line int
 }
 
+// A source is where audit and import read numbers.
+type source struct {
+	stdin  io.Reader
+	stderr io.Writer
+	column string // of CSV; "" for lines
+}
+
 // open returns the input: the file of that name or, without one, stdin.
-func (c *command) open(name string) (io.ReadCloser, error) {
+func (s *source) open(name string) (io.ReadCloser, error) {
 	if name == "" || name == "-" {
-		if isTerminal(c.stdin) {
-			_, _ = fmt.Fprintln(c.stderr, "serial: reading numbers from this terminal, one per line")
+		if isTerminal(s.stdin) {
+			_, _ = fmt.Fprintln(s.stderr, "serial: reading numbers from this terminal, one per line")
 		}
-		return io.NopCloser(c.stdin), nil
+		return io.NopCloser(s.stdin), nil
 	}
 	return os.Open(name)
 }
 
 // entries yields what the input holds, without blank lines, until ctx ends. The first error ends it.
-func (c *command) entries(ctx context.Context, input io.Reader) iter.Seq2[entry, error] {
+func (s *source) entries(ctx context.Context, input io.Reader) iter.Seq2[entry, error] {
 	const often = 500_000
 	return func(yield func(entry, error) bool) {
 		progress, width := io.Discard, 0
-		if isTerminal(c.stderr) {
-			progress = c.stderr
+		if isTerminal(s.stderr) {
+			progress = s.stderr
 		}
 		// Progress is erased, as in next.
 		erase := func() { _, _ = fmt.Fprintf(progress, "\r%*s\r", width, "") }
 		n := 0
-		for e, err := range c.fields(ctx, input) {
+		for e, err := range s.fields(ctx, input) {
 			if err == nil {
 				err = ctx.Err()
 			}
@@ -65,15 +72,15 @@ func (c *command) entries(ctx context.Context, input io.Reader) iter.Seq2[entry,
 }
 
 // fields yields the lines of the input, or with -column the fields of that column.
-func (c *command) fields(ctx context.Context, input io.Reader) iter.Seq2[entry, error] {
+func (s *source) fields(ctx context.Context, input io.Reader) iter.Seq2[entry, error] {
 	const size = 64 << 10
 	r := bufio.NewReaderSize(interruptible{ctx, input}, size)
 	mark := []byte("\ufeff") // a byte order mark, which programs on Windows write first
 	if start, _ := r.Peek(len(mark)); bytes.Equal(start, mark) {
 		_, _ = r.Discard(len(mark))
 	}
-	if c.column != "" {
-		return c.csv(r)
+	if s.column != "" {
+		return s.csv(r)
 	}
 	return func(yield func(entry, error) bool) {
 		for n := 1; ; n++ {
@@ -102,7 +109,7 @@ func (c *command) fields(ctx context.Context, input io.Reader) iter.Seq2[entry, 
 }
 
 // csv yields the fields of a column that the first record names.
-func (c *command) csv(input io.Reader) iter.Seq2[entry, error] {
+func (s *source) csv(input io.Reader) iter.Seq2[entry, error] {
 	return func(yield func(entry, error) bool) {
 		r := csv.NewReader(input)
 		r.ReuseRecord = true
@@ -117,7 +124,7 @@ func (c *command) csv(input io.Reader) iter.Seq2[entry, error] {
 			case err != nil:
 				err = fmt.Errorf("the input cannot be read as CSV: %w", err)
 			case at < 0:
-				if at, err = columnOf(record, c.column); err == nil {
+				if at, err = columnOf(record, s.column); err == nil {
 					continue
 				}
 			}

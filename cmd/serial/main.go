@@ -87,7 +87,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdin i
 	s := &settings{}
 	err := s.read(args, getenv)
 	if err == nil {
-		c := &command{settings: s, stdin: stdin, stdout: stdout, out: out, stderr: stderr}
+		c := &command{settings: s, in: source{stdin, stderr, s.column}, stdout: stdout, out: out, stderr: stderr}
 		err = c.execute(ctx)
 	}
 	if errors.Is(err, errHelp) {
@@ -145,7 +145,7 @@ type command struct {
 	client redis.UniversalClient // nil for a command that needs no Redis, as gen is
 	gen    *serial.Generator
 	scheme *serial.Scheme // nil for a command that needs nothing
-	stdin  io.Reader
+	in     source
 	stdout io.Writer
 	out    *bufio.Writer // of stdout
 	stderr io.Writer
