@@ -42,9 +42,9 @@ func (c *command) audit(ctx context.Context) error {
 		return err
 	}
 	if c.json {
-		c.printReportJSON(&report)
+		c.out.printReportJSON(&report)
 	} else {
-		c.printReport(&report)
+		c.out.printReport(&report)
 	}
 	if !report.Clean() {
 		return errFound
@@ -97,67 +97,67 @@ func (s *settings) instant() (time.Time, error) {
 }
 
 // printReport prints a report for people: a line for each count, and below it the list.
-func (c *command) printReport(r *serial.Report) {
+func (p *printer) printReport(r *serial.Report) {
 	all := max(0, r.Last-r.First+1)
-	period := c.name(r.Start)
-	_, _ = fmt.Fprintf(c.out, "%s in %s (from %s)\n", r.Type, period, r.Start.Format(time.RFC3339))
+	period := p.name(r.Start)
+	_, _ = fmt.Fprintf(p, "%s in %s (from %s)\n", r.Type, period, r.Start.Format(time.RFC3339))
 	if all == 0 {
-		_, _ = fmt.Fprintln(c.out, "issued     0")
+		_, _ = fmt.Fprintln(p, "issued     0")
 	} else {
-		_, _ = fmt.Fprintf(c.out, "issued     %d: %s to %s\n", all, c.digits(r.First), c.digits(r.Last))
+		_, _ = fmt.Fprintf(p, "issued     %d: %s to %s\n", all, p.digits(r.First), p.digits(r.Last))
 	}
-	_, _ = fmt.Fprintf(c.out, "used       %d\n", r.Count)
+	_, _ = fmt.Fprintf(p, "used       %d\n", r.Count)
 	var ranges, doubles, beyond, foreign []string
 	missing := r.MissingCount
 	for _, gap := range r.Missing {
-		ranges = append(ranges, c.rangeOf(gap))
+		ranges = append(ranges, p.rangeOf(gap))
 		missing -= gap.Last - gap.First + 1
 	}
 	for _, n := range r.Duplicates {
-		doubles = append(doubles, c.digits(n.Seq))
+		doubles = append(doubles, p.digits(n.Seq))
 	}
 	for _, n := range r.Beyond {
-		beyond = append(beyond, c.digits(n.Seq))
+		beyond = append(beyond, p.digits(n.Seq))
 	}
 	for _, text := range r.Foreign {
 		foreign = append(foreign, fmt.Sprintf("%q", text))
 	}
-	c.list("missing", r.MissingCount, missing, ranges)
-	c.list("double", r.DuplicateCount, r.DuplicateCount-int64(len(doubles)), doubles)
-	c.list("beyond", r.BeyondCount, r.BeyondCount-int64(len(beyond)), beyond)
-	c.list("foreign", r.ForeignCount, r.ForeignCount-int64(len(foreign)), foreign)
+	p.list("missing", r.MissingCount, missing, ranges)
+	p.list("double", r.DuplicateCount, r.DuplicateCount-int64(len(doubles)), doubles)
+	p.list("beyond", r.BeyondCount, r.BeyondCount-int64(len(beyond)), beyond)
+	p.list("foreign", r.ForeignCount, r.ForeignCount-int64(len(foreign)), foreign)
 	if r.OtherCount > 0 {
-		_, _ = fmt.Fprintf(c.out, "others     %d, of other types or periods\n", r.OtherCount)
+		_, _ = fmt.Fprintf(p, "others     %d, of other types or periods\n", r.OtherCount)
 	}
 	verdict := "all numbers are accounted for"
 	if !r.Clean() {
 		verdict = errFound.Error()
 	}
-	_, _ = fmt.Fprintf(c.out, "%s in %s: %s\nchecked %s, signed ______________________________\n", r.Type, period, verdict,
-		time.Now().In(c.zone).Format(time.RFC3339))
+	_, _ = fmt.Fprintf(p, "%s in %s: %s\nchecked %s, signed ______________________________\n", r.Type, period, verdict,
+		time.Now().In(p.zone).Format(time.RFC3339))
 }
 
 // list prints a count and the items it counts; more is the number of items not listed.
-func (c *command) list(name string, count, more int64, all []string) {
-	_, _ = fmt.Fprintf(c.out, "%-10s %d\n", name, count)
+func (p *printer) list(name string, count, more int64, all []string) {
+	_, _ = fmt.Fprintf(p, "%-10s %d\n", name, count)
 	for _, item := range all {
-		_, _ = fmt.Fprintln(c.out, " ", item)
+		_, _ = fmt.Fprintln(p, " ", item)
 	}
 	if more > 0 {
-		_, _ = fmt.Fprintf(c.out, "  and %d more\n", more)
+		_, _ = fmt.Fprintf(p, "  and %d more\n", more)
 	}
 }
 
 // rangeOf prints a range of sequences, such as 0007 or 0007-0012.
-func (c *command) rangeOf(r serial.Range) string {
+func (p *printer) rangeOf(r serial.Range) string {
 	if r.First == r.Last {
-		return c.digits(r.First)
+		return p.digits(r.First)
 	}
-	return c.digits(r.First) + "-" + c.digits(r.Last)
+	return p.digits(r.First) + "-" + p.digits(r.Last)
 }
 
 // printReportJSON prints a report on one line.
-func (c *command) printReportJSON(r *serial.Report) {
+func (p *printer) printReportJSON(r *serial.Report) {
 	type gap struct {
 		First int64 `json:"first"`
 		Last  int64 `json:"last"`
@@ -178,22 +178,22 @@ func (c *command) printReportJSON(r *serial.Report) {
 		ForeignCount   int64     `json:"foreignCount"`
 		OtherCount     int64     `json:"otherCount"`
 	}{
-		r.Type, r.Start, r.First, r.Last, r.Count, []gap{}, c.texts(r.Duplicates), c.texts(r.Beyond),
+		r.Type, r.Start, r.First, r.Last, r.Count, []gap{}, p.texts(r.Duplicates), p.texts(r.Beyond),
 		append([]string{}, r.Foreign...), r.MissingCount, r.DuplicateCount, r.BeyondCount, r.ForeignCount, r.OtherCount,
 	}
 	for _, missing := range r.Missing {
 		out.Missing = append(out.Missing, gap(missing))
 	}
-	_ = json.NewEncoder(c.out).Encode(out)
+	_ = json.NewEncoder(p).Encode(out)
 }
 
 // texts returns the numbers as issued, or their sequences if the printed date is not known.
-func (c *command) texts(numbers []serial.Number) []string {
+func (p *printer) texts(numbers []serial.Number) []string {
 	all := []string{}
 	for _, n := range numbers {
 		text := n.String()
 		if text == "" {
-			text = c.digits(n.Seq)
+			text = p.digits(n.Seq)
 		}
 		all = append(all, text)
 	}

@@ -63,10 +63,10 @@ func (c *command) history(ctx context.Context) error {
 			line.Used = &used
 		}
 		if c.json {
-			c.printJSON(line)
+			c.out.printJSON(line)
 			continue
 		}
-		_, _ = fmt.Fprintf(c.out, "%s %s %*d%s\n", c.name(n.Start), bar(used), digits, c.count(n), percent)
+		_, _ = fmt.Fprintf(c.out, "%s %s %*d%s\n", c.out.name(n.Start), bar(used), digits, c.count(n), percent)
 	}
 	if len(numbers) == 0 {
 		_, _ = fmt.Fprintf(c.stderr, "serial: no counter of %s is kept for the last %d periods\n", c.args[0], c.n)
@@ -81,15 +81,15 @@ func (s *settings) count(n serial.Number) int64 { return max(n.Seq-s.start+1, 0)
 const mostEver = 999_999_999_999_999
 
 // name returns the period that begins at start, as people write it.
-func (c *command) name(start time.Time) string {
-	if c.period.line != "" {
-		return start.Format(c.period.line)
+func (p *printer) name(start time.Time) string {
+	if p.period.line != "" {
+		return start.Format(p.period.line)
 	}
 	// Only dates from 1970 on have a label, and the first period may have begun before that.
-	if first := time.Date(1970, 1, 1, 0, 0, int(c.dayStart/time.Second), 0, c.zone); start.Before(first) {
+	if first := time.Date(1970, 1, 1, 0, 0, int(p.dayStart/time.Second), 0, p.zone); start.Before(first) {
 		start = first
 	}
-	label, _, _ := c.scheme.Period(start)
+	label, _, _ := p.scheme.Period(start)
 	if label == "all" {
 		return "all time"
 	}

@@ -95,7 +95,7 @@ func (c *command) imports(ctx context.Context) error {
 			}
 			lifted++
 		}
-		c.printFound(f)
+		c.out.printFound(f)
 	}
 	if len(all) == 0 && failed == nil {
 		_, _ = fmt.Fprintln(c.stderr, "serial: the input has no numbers, so nothing was written")
@@ -183,28 +183,28 @@ func (c *command) lift(ctx context.Context, f *found) error {
 	now, err := c.gen.Peek(ctx, f.Type)
 	if err == nil && !now.Start.Equal(f.Start) {
 		err = fmt.Errorf("%s: %s ended meanwhile, and the counter that was raised may be that of %s",
-			f.Type, c.name(f.Start), c.name(now.Start))
+			f.Type, c.out.name(f.Start), c.out.name(now.Start))
 	}
 	return err
 }
 
-func (c *command) printFound(f *found) {
-	if c.json {
-		_ = json.NewEncoder(c.out).Encode(f)
+func (p *printer) printFound(f *found) {
+	if p.json {
+		_ = json.NewEncoder(p).Encode(f)
 		return
 	}
 	how, found := "", counted(f.Count, "number")
-	switch greatest := c.digits(f.Greatest); {
+	switch greatest := p.digits(f.Greatest); {
 	case f.Action == ignored:
 		how = fmt.Sprintf("%s up to %s", found, greatest)
 	case f.Action == stays:
-		how = fmt.Sprintf("at %s; %s up to %s", c.digits(*f.Last), found, greatest)
+		how = fmt.Sprintf("at %s; %s up to %s", p.digits(*f.Last), found, greatest)
 	case f.Last == nil:
 		how = fmt.Sprintf("to %s, the counter is lost; %s", greatest, found)
 	default:
-		how = fmt.Sprintf("from %s to %s; %s", c.digits(*f.Last), greatest, found)
+		how = fmt.Sprintf("from %s to %s; %s", p.digits(*f.Last), greatest, found)
 	}
-	_, _ = fmt.Fprintf(c.out, "%s %s in %s: %s\n", f.Action, f.Type, c.name(f.Start), how)
+	_, _ = fmt.Fprintf(p, "%s %s in %s: %s\n", f.Action, f.Type, p.name(f.Start), how)
 }
 
 // counted returns a count with its noun, as in "3 numbers".

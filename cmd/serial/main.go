@@ -87,7 +87,8 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdin i
 	s := &settings{}
 	err := s.read(args, getenv)
 	if err == nil {
-		c := &command{settings: s, in: source{stdin, stderr, s.column}, stdout: stdout, out: out, stderr: stderr}
+		c := &command{settings: s, in: source{stdin, stderr, s.column}, stdout: stdout,
+			out: &printer{Writer: out, settings: s}, stderr: stderr}
 		err = c.execute(ctx)
 	}
 	if errors.Is(err, errHelp) {
@@ -136,6 +137,8 @@ type settings struct {
 	start     int64
 	opts      []serial.Option // of a scheme
 	more      []serial.Option // of a generator, added to these
+
+	scheme *serial.Scheme // which execute makes of them; nil for a command that needs nothing
 }
 
 // A command is a parsed command line, with everything that it needs to run.
@@ -144,10 +147,9 @@ type command struct {
 
 	client redis.UniversalClient // nil for a command that needs no Redis, as gen is
 	gen    *serial.Generator
-	scheme *serial.Scheme // nil for a command that needs nothing
 	in     source
 	stdout io.Writer
-	out    *bufio.Writer // of stdout
+	out    *printer // to stdout
 	stderr io.Writer
 }
 

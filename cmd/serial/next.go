@@ -38,7 +38,7 @@ func (c *command) next(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return c.printAll([]serial.Number{number})
+		return c.out.printAll([]serial.Number{number})
 	}
 	progress := io.Discard
 	if c.n > batch && isTerminal(c.stderr) {
@@ -56,7 +56,7 @@ func (c *command) next(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := c.printAll(numbers); err != nil {
+		if err := c.out.printAll(numbers); err != nil {
 			return err
 		}
 		done += len(numbers)
@@ -65,11 +65,11 @@ func (c *command) next(ctx context.Context) error {
 }
 
 // printAll writes numbers that were issued. Its error names them, since nobody else will get them.
-func (c *command) printAll(numbers []serial.Number) error {
+func (p *printer) printAll(numbers []serial.Number) error {
 	for _, n := range numbers {
-		c.print(n)
+		p.print(n)
 	}
-	err := c.out.Flush()
+	err := p.Flush()
 	switch first, last := numbers[0], numbers[len(numbers)-1]; {
 	case err == nil:
 		return nil

@@ -16,7 +16,7 @@ func (c *command) peek(ctx context.Context) error {
 	case err != nil:
 		return err
 	case c.json:
-		c.printJSON(line)
+		c.out.printJSON(line)
 	case number.Seq == 0:
 		_, _ = fmt.Fprintf(c.stderr, "serial: no %s was issued since %s\n", number.Type, number.Start.Format(time.RFC3339))
 	case number.Date.IsZero(): // Redis does not keep what was printed
@@ -36,7 +36,7 @@ func (c *command) parse(context.Context) error {
 	case err != nil:
 		return err
 	case c.json:
-		c.printJSON(lineOf(number))
+		c.out.printJSON(lineOf(number))
 	default:
 		_, _ = fmt.Fprintf(c.out, "type %s\nstart %s\nseq %d\n", number.Type, number.Start.Format(time.RFC3339), number.Seq)
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -9,12 +10,18 @@ import (
 	"github.com/dailyserial/serial"
 )
 
+// A printer writes results as the settings ask.
+type printer struct {
+	*bufio.Writer // of stdout
+	*settings
+}
+
 // print prints a number that was issued.
-func (c *command) print(n serial.Number) {
-	if c.json {
-		c.printJSON(lineOf(n))
+func (p *printer) print(n serial.Number) {
+	if p.json {
+		p.printJSON(lineOf(n))
 	} else {
-		_, _ = fmt.Fprintln(c.out, n)
+		_, _ = fmt.Fprintln(p, n)
 	}
 }
 
@@ -62,4 +69,4 @@ func (c *command) dateNow(ctx context.Context, n serial.Number) (serial.Number, 
 	return dated, nil
 }
 
-func (c *command) printJSON(l line) { _ = json.NewEncoder(c.out).Encode(l) }
+func (p *printer) printJSON(l line) { _ = json.NewEncoder(p).Encode(l) }

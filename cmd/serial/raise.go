@@ -74,7 +74,7 @@ func (c *command) announce(ctx context.Context) error {
 	}
 	switch {
 	case c.json:
-		c.printJSON(line)
+		c.out.printJSON(line)
 	case left:
 		_, _ = fmt.Fprintln(c.out, "next", line.Next)
 		if undated {

@@ -13,11 +13,11 @@ import (
 )
 
 // connect returns the client that the command needs. It sends nothing yet.
-func (c *command) connect() (redis.UniversalClient, error) {
-	if c.url == "" {
+func (s *settings) connect() (redis.UniversalClient, error) {
+	if s.url == "" {
 		return embedded(), nil
 	}
-	client, err := dial(c.url)
+	client, err := dial(s.url)
 	if err != nil {
 		return nil, fmt.Errorf("the Redis URL: %w", err)
 	}

@@ -45,9 +45,9 @@ func (c *command) explain(context.Context) error {
 	now := time.Now().In(c.zone).Truncate(time.Second)
 	_, _, end := c.scheme.Period(now)
 	if !c.json {
-		holds := c.digits(first) + " to " + c.digits(last)
+		holds := c.out.digits(first) + " to " + c.out.digits(last)
 		if last == mostEver {
-			holds = c.digits(first) + " to 10^15-1"
+			holds = c.out.digits(first) + " to 10^15-1"
 		}
 		again := "they start again at " + end.Format(time.RFC3339)
 		if c.period.per == serial.Never {
@@ -90,8 +90,8 @@ func (c *command) explain(context.Context) error {
 }
 
 // digits prints a sequence as the template does, padded and in its alphabet, but never hidden.
-func (c *command) digits(seq int64) string {
-	base, width := c.printed()
+func (p *printer) digits(seq int64) string {
+	base, width := p.printed()
 	text := strconv.FormatInt(seq, 10)
 	switch {
 	case base == 36:
@@ -112,8 +112,8 @@ var crockford = strings.NewReplacer("a", "A", "b", "B", "c", "C", "d", "D", "e",
 
 // printed returns the base and the width in which the template prints sequences. Both follow from the largest sequence: it
 // is 10ⁿ-1, 32ⁿ-1 or 36ⁿ-1, which are never equal. If a sequence may grow, numbers differ in length.
-func (c *command) printed() (base, width int) {
-	_, last := c.scheme.Limits()
+func (p *printer) printed() (base, width int) {
+	_, last := p.scheme.Limits()
 	for _, base := range []int64{32, 36} {
 		for width, n := 1, base; n <= last+1; width, n = width+1, n*base {
 			if n == last+1 {
@@ -123,11 +123,11 @@ func (c *command) printed() (base, width int) {
 	}
 	width = len(strconv.FormatInt(last, 10))
 	now := time.Now()
-	short, err := c.scheme.Number("IS", now, 1)
+	short, err := p.scheme.Number("IS", now, 1)
 	if err != nil {
 		return 10, width
 	}
-	long, err := c.scheme.Number("IS", now, last)
+	long, err := p.scheme.Number("IS", now, last)
 	if err != nil {
 		return 10, width
 	}
