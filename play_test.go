@@ -594,7 +594,7 @@ func (p *play) finish(t *testing.T) {
 	}
 	p.mu.Lock()
 	if p.clock.ahead != 0 {
-		p.setBack(false)
+		p.clock.setBack(p.m, false)
 	}
 	p.letGo()
 	p.mu.Unlock()
@@ -703,7 +703,7 @@ func (p *play) carryOutClock(mv move) {
 		c.passed = true
 		c.ahead += 24 * time.Hour
 	case comesBack, comesSoon:
-		p.setBack(mv.what == comesSoon)
+		c.setBack(p.m, mv.what == comesSoon)
 	case raises, raisesTo0:
 		c.raising = true
 		used := c.top[p.counter()]
@@ -728,22 +728,21 @@ func (p *play) carryOutClock(mv move) {
 }
 
 // setBack makes the clock right again. miniredis stores how long a key lives, a server when it expires.
-func (p *play) setBack(soon bool) {
-	c := &p.clock
+func (c *wildClock) setBack(m *simulation, soon bool) {
 	lives := map[string]time.Duration{}
-	for _, key := range p.m.Keys() {
-		lives[key] = p.m.TTL(key) + c.ahead
+	for _, key := range m.Keys() {
+		lives[key] = m.TTL(key) + c.ahead
 	}
 	c.back, c.ahead = true, 0
-	p.m.SetTime(time.Time{})
-	p.m.ClockTTL(true) // from now on
+	m.SetTime(time.Time{})
+	m.ClockTTL(true) // from now on
 	for key, left := range lives {
-		p.m.SetTTL(key, left)
+		m.SetTTL(key, left)
 	}
 	for key, last := range c.expired {
-		if soon && !p.m.Exists(key) {
-			_ = p.m.Set(key, last)
-			p.m.SetTTL(key, time.Until(time.Now().Truncate(24*time.Hour).Add(24*time.Hour)))
+		if soon && !m.Exists(key) {
+			_ = m.Set(key, last)
+			m.SetTTL(key, time.Until(time.Now().Truncate(24*time.Hour).Add(24*time.Hour)))
 		}
 	}
 }

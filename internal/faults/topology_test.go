@@ -402,7 +402,7 @@ func aType(random *rand.Rand) string { return alwaysUsed[random.IntN(len(alwaysU
 func recordKey(typ string) string { return "serial:{" + typ + "}" }
 
 // everyMaster sends a command to all masters at once. One that kills its own connection gets no answer.
-func (w *world) everyMaster(args ...any) { w.every(w.masters(), args...) }
+func (w *world) everyMaster(args ...any) { every(w.t, w.masters(), args...) }
 
 // everyServer does that to replicas too.
 func (w *world) everyServer(args ...any) {
@@ -410,17 +410,17 @@ func (w *world) everyServer(args ...any) {
 	if w.cluster != nil {
 		servers = slices.Concat(w.cluster.Servers, w.cluster.Replicas)
 	}
-	w.every(slices.DeleteFunc(servers, func(s *redistest.Server) bool { return s == nil }), args...)
+	every(w.t, slices.DeleteFunc(servers, func(s *redistest.Server) bool { return s == nil }), args...)
 }
 
-func (w *world) every(servers []*redistest.Server, args ...any) {
+func every(t *testing.T, servers []*redistest.Server, args ...any) {
 	done := make(chan error)
 	for _, s := range servers {
 		go func() { done <- s.Do(args...).Err() }()
 	}
 	for range servers {
 		if err := <-done; err != nil && args[0] != "CLIENT" {
-			w.t.Errorf("%v: %v", args, err)
+			t.Errorf("%v: %v", args, err)
 		}
 	}
 }
