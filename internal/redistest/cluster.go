@@ -44,9 +44,7 @@ func StartCluster(t testing.TB, args ...string) *Cluster {
 		}
 	}
 	// This takes at least two seconds: a master that has just started refuses clients that long, whatever it knows.
-	for _, s := range c.Servers {
-		eventually(t, "cluster", func() error { return joined(s) })
-	}
+	eventually(t, "cluster", c.joined)
 	return c
 }
 
@@ -59,15 +57,17 @@ func addSlots(first, last int) []any {
 	return command
 }
 
-// joined returns an error if the node does not see the whole cluster yet.
-func joined(s *Server) error {
-	info, err := s.Do("CLUSTER", "INFO").Text()
-	if err != nil {
-		return err
-	}
-	for _, want := range []string{"state:ok", "slots_ok:16384", "known_nodes:3", "size:3"} {
-		if !strings.Contains(info, "cluster_"+want+"\r\n") {
-			return fmt.Errorf("%s: no cluster_%s in\n%s", s.Addr(), want, info)
+// joined returns an error if a node does not see the whole cluster yet.
+func (c *Cluster) joined() error {
+	for _, s := range c.Servers {
+		info, err := s.Do("CLUSTER", "INFO").Text()
+		if err != nil {
+			return err
+		}
+		for _, want := range []string{"state:ok", "slots_ok:16384", "known_nodes:3", "size:3"} {
+			if !strings.Contains(info, "cluster_"+want+"\r\n") {
+				return fmt.Errorf("%s: no cluster_%s in\n%s", s.Addr(), want, info)
+			}
 		}
 	}
 	return nil

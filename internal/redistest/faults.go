@@ -84,7 +84,7 @@ func (s *Sentinel) Roles(t testing.TB) (leader, replica *Server) {
 	t.Helper()
 	eventually(t, "sentinel", func() error {
 		for i, sentinel := range s.Sentinels {
-			addr, busy, err := master(sentinel)
+			addr, busy, err := master(sentinel.Addr())
 			if err != nil || busy {
 				return fmt.Errorf("%s is about to fail over: %v", sentinel.Addr(), err)
 			}
@@ -108,7 +108,7 @@ func (s *Sentinel) Roles(t testing.TB) (leader, replica *Server) {
 			_ = replica.ReplicaOf(leader)
 		}
 		for _, sentinel := range s.Sentinels {
-			if err := watching(sentinel); err != nil {
+			if err := watching(sentinel.Addr()); err != nil {
 				return err
 			}
 		}
@@ -126,7 +126,7 @@ func (s *Sentinel) AwaitFailover(t testing.TB, before *Server) *Server {
 	}
 	eventually(t, "failover", func() error {
 		for _, sentinel := range s.Sentinels {
-			if addr, _, err := master(sentinel); err != nil || addr != after.Addr() {
+			if addr, _, err := master(sentinel.Addr()); err != nil || addr != after.Addr() {
 				return fmt.Errorf("%s reports the master %s: %v", sentinel.Addr(), addr, err)
 			}
 		}

@@ -46,7 +46,7 @@ func StartSentinel(t testing.TB) *Sentinel {
 		pace(t, sentinel, "TILT-TRIGGER", 20000)
 	}
 	for _, sentinel := range s.Sentinels {
-		eventually(t, "sentinel", func() error { return watching(sentinel) })
+		eventually(t, "sentinel", func() error { return watching(sentinel.Addr()) })
 	}
 	for _, sentinel := range s.Sentinels {
 		// A replica that has been a master for four of these periods is demoted by any sentinel. So the period must be
@@ -86,9 +86,9 @@ func (s *Sentinel) Failover(t testing.TB) {
 	t.Helper()
 	// A server that is still to be demoted after the previous failover would be chosen, and the sentinels get stuck.
 	for _, sentinel := range s.Sentinels {
-		eventually(t, "sentinel", func() error { return watching(sentinel) })
+		eventually(t, "sentinel", func() error { return watching(sentinel.Addr()) })
 	}
-	before, _, err := master(s.Sentinels[0])
+	before, _, err := master(s.Sentinels[0].Addr())
 	if err != nil {
 		t.Fatalf("redistest: %v", err)
 	}
@@ -98,7 +98,7 @@ func (s *Sentinel) Failover(t testing.TB) {
 	}
 	eventually(t, "failover", func() error {
 		for i, sentinel := range s.Sentinels {
-			addr, busy, err := master(sentinel)
+			addr, busy, err := master(sentinel.Addr())
 			if i == 0 && err == nil && addr == before && !busy { // not begun yet, or given up
 				err = sentinel.Do("SENTINEL", "FAILOVER", masterName).Err()
 			}
@@ -138,9 +138,9 @@ func (s *Server) replicated() error {
 	return nil
 }
 
-// watching returns an error if the sentinel could not take part in a failover yet.
-func watching(sentinel *Server) error {
-	client := redis.NewSentinelClient(sentinel.Options())
+// watching returns an error if the sentinel with that address could not take part in a failover yet.
+func watching(sentinel string) error {
+	client := redis.NewSentinelClient(&redis.Options{Addr: sentinel})
 	defer func() { _ = client.Close() }()
 	ctx := context.Background()
 	replicas, err := client.Replicas(ctx, masterName).Result()
@@ -148,21 +148,21 @@ func watching(sentinel *Server) error {
 		return err
 	}
 	if len(replicas) != 1 || replicas[0]["flags"] != "slave" || replicas[0]["master-link-status"] != "ok" {
-		return fmt.Errorf("%s knows the replicas %v", sentinel.Addr(), replicas)
+		return fmt.Errorf("%s knows the replicas %v", sentinel, replicas)
 	}
 	quorum, err := client.CkQuorum(ctx, masterName).Result()
 	if err != nil {
 		return err
 	}
 	if !strings.HasPrefix(quorum, "OK 3 ") {
-		return fmt.Errorf("%s: %s", sentinel.Addr(), quorum)
+		return fmt.Errorf("%s: %s", sentinel, quorum)
 	}
 	return nil
 }
 
 // master returns the address of the master as the sentinel has it, and whether a failover is under way there.
-func master(sentinel *Server) (addr string, busy bool, err error) {
-	client := redis.NewSentinelClient(sentinel.Options())
+func master(sentinel string) (addr string, busy bool, err error) {
+	client := redis.NewSentinelClient(&redis.Options{Addr: sentinel})
 	defer func() { _ = client.Close() }()
 	m, err := client.Master(context.Background(), masterName).Result()
 	return net.JoinHostPort(m["ip"], m["port"]), strings.Contains(m["flags"], "failover_in_progress"), err
