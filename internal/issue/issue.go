@@ -173,7 +173,7 @@ func (c *Call) outcome(r store.Reply, err error) Outcome {
 		c.found = &found
 		return Outcome{Step: Missing}
 	case r.Status == store.Claimed:
-		s.sawOthers()
+		s.noteOthers()
 		return Outcome{Step: Wait}
 	case r.Status == store.Late, r.Status == store.Clock:
 		return Outcome{Step: Wait}

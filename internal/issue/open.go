@@ -20,7 +20,7 @@ func (c *Call) Open(ctx context.Context, n int, lock Lock) Outcome {
 	if lock == nil {
 		return a.openAlone(ctx, n)
 	}
-	return c.result(redisrun.Await(ctx, redisrun.NoLimit, func() (out Outcome, _ error) {
+	return c.detachedOutcome(redisrun.Await(ctx, redisrun.NoLimit, func() (out Outcome, _ error) {
 		steady := context.WithoutCancel(ctx)
 		defer func() {
 			c.session.giveBack(steady, lock)
@@ -36,7 +36,7 @@ func (c *Call) refill(ctx context.Context, n int) Outcome {
 	if others := c.session.startFlight(); others != nil {
 		return c.session.waitFlight(ctx, others)
 	}
-	return c.result(redisrun.Await(ctx, redisrun.NoLimit, func() (out Outcome, _ error) {
+	return c.detachedOutcome(redisrun.Await(ctx, redisrun.NoLimit, func() (out Outcome, _ error) {
 		defer func() { c.session.endFlight(out.Err) }()
 		for {
 			a := &attempt{call: c}
@@ -50,10 +50,10 @@ func (c *Call) refill(ctx context.Context, n int) Outcome {
 	}))
 }
 
-// result is the outcome of a step that goes on without a caller who leaves.
-func (c *Call) result(out Outcome, err error) Outcome {
+// detachedOutcome returns the outcome of a step that goes on without a caller who leaves.
+func (c *Call) detachedOutcome(out Outcome, err error) Outcome {
 	if c.left = err != nil; c.left {
-		return c.session.gaveUp(err)
+		return Outcome{Err: c.session.cancelError(err)}
 	}
 	return out
 }
@@ -79,7 +79,7 @@ func (a *attempt) open(ctx, steady context.Context, n int) Outcome {
 		purpose = store.ForFloor
 	}
 	defer s.giveBack(steady, a)
-	r, err := a.look(steady, n, purpose)
+	r, err := a.inspect(steady, n, purpose)
 	if err != nil || r.Status != store.Reserved {
 		if out := c.outcome(r, err); out.Step != Missing {
 			return out
@@ -101,7 +101,7 @@ func (a *attempt) open(ctx, steady context.Context, n int) Outcome {
 		o.Floor = store.FloorAt(used)
 	}
 	// For the period of the check: Redis refuses it if it comes too late.
-	return a.opened(a.install(steady, o))
+	return a.afterOpen(a.install(steady, o))
 }
 
 // openAlone is open without a lock, for the second in which it arrives.
@@ -110,12 +110,12 @@ func (a *attempt) openAlone(ctx context.Context, n int) Outcome {
 	if err := s.checkSkew(*found); err != nil {
 		return Outcome{Err: err}
 	}
-	s.aim()
-	return a.opened(a.install(ctx, store.Open{N: n, Checked: found.Now, Lease: LockExpiry}))
+	s.targetNow()
+	return a.afterOpen(a.install(ctx, store.Open{N: n, Checked: found.Now, Lease: LockExpiry}))
 }
 
-// opened is the outcome for a period that was missing.
-func (a *attempt) opened(r store.Reply, err error) Outcome {
+// afterOpen returns the outcome for a period that was missing.
+func (a *attempt) afterOpen(r store.Reply, err error) Outcome {
 	s := &a.call.session
 	if err == nil && r.Status == store.Issued {
 		s.mu.Lock()
@@ -132,17 +132,17 @@ func (a *attempt) opened(r store.Reply, err error) Outcome {
 // refill is one attempt at a block for a counter that is there.
 func (a *attempt) refill(ctx context.Context, n int) Outcome {
 	defer a.call.session.giveBack(ctx, a)
-	r, err := a.look(ctx, n, store.ForCeiling)
+	r, err := a.inspect(ctx, n, store.ForCeiling)
 	if err == nil && r.Status == store.Reserved {
 		r, err = a.install(ctx, store.Open{N: n, Checked: r.Now, Lease: LockExpiry})
 	}
 	return a.call.outcome(r, err)
 }
 
-// look is a take that tells how the period stands. With a ledger, and unless the purpose is All, the reply brings the claim where a
+// inspect is a take that tells how the period stands. With a ledger, and unless the purpose is All, the reply brings the claim where a
 // block has to be set aside; ctx must not end then, since the claim has to be given back. The claim does not outlive the lock, so
 // that a process that dies with both delays the others once.
-func (a *attempt) look(ctx context.Context, n int, purpose store.Purpose) (r store.Reply, err error) {
+func (a *attempt) inspect(ctx context.Context, n int, purpose store.Purpose) (r store.Reply, err error) {
 	c, s := a.call, &a.call.session
 	take := store.Take{N: n, Purpose: store.All}
 	if s.issuer.Reserve != nil && purpose != store.All {
@@ -155,11 +155,11 @@ func (a *attempt) look(ctx context.Context, n int, purpose store.Purpose) (r sto
 		}
 		a.claimed, a.until = true, since.Add(LockExpiry-floorMargin)
 	}
-	s.aim()
+	s.targetNow()
 	for again := true; again; {
 		take.Series, take.ClockUntrusted, take.Request = s.series(), s.node.clockUntrusted(), s.answer()
 		r, err = s.issuer.Store.Take(ctx, &s.budget, s.node.Node, &take)
-		again, err = s.follow(ctx, &r, err)
+		again, err = s.digest(ctx, &r, err)
 	}
 	a.claimed = a.claimed && (err != nil || r.Status == store.Reserved)
 	a.above = max(a.above, r.Above)
@@ -232,7 +232,7 @@ func (a *attempt) reserve(ctx context.Context, n int) error {
 	return nil
 }
 
-// install sends open, for the period that was looked at: Redis refuses it if that is over. With a claim, a block is set aside
+// install sends open, for the period that was inspected: Redis refuses it if that is over. With a claim, a block is set aside
 // first.
 func (a *attempt) install(ctx context.Context, o store.Open) (store.Reply, error) {
 	s := &a.call.session
@@ -246,7 +246,7 @@ func (a *attempt) install(ctx context.Context, o store.Open) (store.Reply, error
 		o.Block = &a.block
 	}
 	asked := s.span
-	s.aim() // what is printed of the date may have changed since the period was looked at
+	s.targetNow() // what is printed of the date may have changed since the period was inspected
 	if s.span.Start != asked.Start {
 		s.span = asked
 	}

@@ -80,7 +80,7 @@ func (c *Call) PrepareAboveFloor(ctx context.Context, lock Lock) Outcome {
 // prepare has the store prepare next, unless that has begun by the server's clock.
 func (c *Call) prepare(ctx context.Context, next *Span, floor store.Floor) (r store.Reply, begun bool, err error) {
 	s := &c.session
-	s.aim()
+	s.targetNow()
 	for again := true; again; {
 		if s.span.Start >= next.Start {
 			return r, true, nil
@@ -92,7 +92,7 @@ func (c *Call) prepare(ctx context.Context, next *Span, floor store.Floor) (r st
 		if r.Status == store.Lost || r.WasThere {
 			s.span = next // whose counter it is
 		}
-		again, err = s.follow(ctx, &r, err)
+		again, err = s.digest(ctx, &r, err)
 	}
 	return r, false, err
 }

@@ -10,11 +10,11 @@ import (
 func (c *Call) Peek(ctx context.Context) (last int64, err error) {
 	s := &c.session
 	var r store.Reply
-	s.aim()
+	s.targetNow()
 	for again := true; again; {
 		series := s.series()
 		r, err = s.issuer.Store.Peek(ctx, &s.budget, s.node.Node, &series)
-		again, err = s.follow(ctx, &r, err)
+		again, err = s.digest(ctx, &r, err)
 	}
 	switch {
 	case err != nil:
@@ -30,11 +30,11 @@ func (c *Call) Peek(ctx context.Context) (last int64, err error) {
 func (c *Call) History(ctx context.Context, labels ...string) (each []int64, err error) {
 	s := &c.session
 	var r store.Reply
-	s.aim()
+	s.targetNow()
 	for again := true; again; {
 		series := s.series()
 		r, err = s.issuer.Store.History(ctx, &s.budget, s.node.Node, &series, labels)
-		again, err = s.follow(ctx, &r, err)
+		again, err = s.digest(ctx, &r, err)
 	}
 	switch {
 	case err != nil:

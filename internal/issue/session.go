@@ -52,10 +52,10 @@ func (k *clock) learn(r *store.Reply) (offset, before time.Duration) {
 
 // A session is what a call exchanges with the server that has its type's keys. A script is sent like this:
 //
-//	s.aim()
+//	s.targetNow()
 //	for again := true; again; {
 //		r, err = ... // sent for s.span
-//		again, err = s.follow(ctx, &r, err)
+//		again, err = s.digest(ctx, &r, err)
 //	}
 type session struct {
 	issuer    *Issuer
@@ -64,8 +64,8 @@ type session struct {
 	node      *node
 	span      *Span // of the last script sent
 	budget    budget.Budget
-	told      bool          // the server has told the time since aim
-	elsewhere int           // consecutive answers since aim that its clock is not in the span
+	told      bool          // the server has told the time since targetNow
+	elsewhere int           // consecutive answers since targetNow that its clock is not in the span
 	slept     time.Duration // until its clock had caught up
 	silent    bool          // the server did not answer the last script
 	flight    *flight       // that others of this process wait for, nil for none
@@ -100,32 +100,32 @@ func (c *Call) Span() *Span { return c.session.span }
 
 // Current is the span that the server's clock is in, as far as that is known.
 func (c *Call) Current() *Span {
-	c.session.aim()
+	c.session.targetNow()
 	return c.session.span
 }
 
-// aim has the next script sent for the span that the server's clock is in, as far as that is known: now, but where a span is over
+// targetNow has the next script sent for the span that the server's clock is in, as far as that is known: now, but where a span is over
 // in a second, when the script gets there.
-func (s *session) aim() {
+func (s *session) targetNow() {
 	at := s.node.clock.now()
 	if s.issuer.Brief {
 		at = at.Add(time.Duration(s.node.clock.trip.Load() / 2))
 	}
 	s.told, s.elsewhere = false, 0
-	s.enter(at)
+	s.target(at)
 }
 
-// enter has the next script sent for the span of an instant. Where no number can be printed then, this host's clock may be wrong, and
+// target has the next script sent for the span of an instant. Where no number can be printed then, this host's clock may be wrong, and
 // the server has to tell the time first.
-func (s *session) enter(at time.Time) {
+func (s *session) target(at time.Time) {
 	if s.span = s.issuer.spanAt(at); s.span.Unprintable != nil && !s.told {
 		s.span = s.issuer.nowhere
 	}
 }
 
-// follow digests the reply to a script. It returns true if the script has to be sent again, for the span that the session has
+// digest keeps what the reply to a script tells. It returns true if the script has to be sent again, for the span that the session has
 // then: the server's clock is elsewhere, or was behind and has been waited for.
-func (s *session) follow(ctx context.Context, r *store.Reply, err error) (again bool, _ error) {
+func (s *session) digest(ctx context.Context, r *store.Reply, err error) (again bool, _ error) {
 	if err := s.observe(r, err); err != nil {
 		return false, err
 	}
@@ -139,7 +139,7 @@ func (s *session) follow(ctx context.Context, r *store.Reply, err error) (again 
 			at = at.Add(r.Received.Sub(r.Sent)) // until the next one arrives
 		}
 		s.told = true
-		s.enter(at)
+		s.target(at)
 		return s.span.Unprintable == nil, s.span.Unprintable
 	case store.Future:
 		entered, _ := store.ParsePeriod(r.Entered)
@@ -152,7 +152,7 @@ func (s *session) follow(ctx context.Context, r *store.Reply, err error) (again 
 			return false, err
 		}
 		s.slept += pause
-		s.aim()
+		s.targetNow()
 		return true, nil
 	}
 	return false, nil

@@ -15,7 +15,7 @@ import (
 func (c *Call) Take(ctx context.Context, n int) Outcome {
 	s := &c.session
 	shared := n == 1 && s.request == "" && s.node.Known() // with callers who ask for the same
-	s.aim()
+	s.targetNow()
 	for {
 		var r store.Reply
 		var err error
@@ -29,14 +29,14 @@ func (c *Call) Take(ctx context.Context, n int) Outcome {
 		} else {
 			r, err = s.takeTogether(ctx)
 		}
-		again, err := s.follow(ctx, &r, err)
+		again, err := s.digest(ctx, &r, err)
 		switch {
 		case again:
 		case err == nil && r.Status == store.Ceiling:
 			if out := c.refill(ctx, n); out.Step != Again {
 				return out
 			}
-			s.aim()
+			s.targetNow()
 		default:
 			return c.outcome(r, err)
 		}
@@ -109,7 +109,7 @@ func (c *Call) Lock(ctx context.Context, locks Locks) Outcome {
 	case err == nil:
 		return Outcome{Step: Locked, Lock: lock}
 	case errors.Is(err, ErrTaken):
-		s.sawOthers()
+		s.noteOthers()
 		return Outcome{Step: Wait}
 	}
 	s.lockErr = err
@@ -124,7 +124,7 @@ func (c *Call) Wait(ctx context.Context) Outcome {
 	pause := min(2*time.Millisecond<<c.waits, 100*time.Millisecond)
 	pause = pause/2 + rand.N(pause)
 	if pause > c.session.budget.Wait() {
-		return c.session.waitedTooLong()
+		return Outcome{Err: c.session.timeoutError()}
 	}
 	c.waits = min(c.waits+1, 10)
 	if err := redisrun.Sleep(ctx, pause); err != nil {
