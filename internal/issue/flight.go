@@ -17,7 +17,7 @@ import (
 type flight struct {
 	key     batchKey
 	done    chan struct{}
-	err     error        // for all who wait; written before done is closed
+	ended   Outcome      // for all who wait; written before done is closed
 	others  atomic.Int64 // answers of servers that other processes are at it
 	outside atomic.Bool  // a floor or a ledger is being asked, and no server
 }
@@ -31,7 +31,7 @@ func (s *session) startFlight() (others *flight) {
 		}
 		s.endFlight(nil) // of a period that is over
 	}
-	started := &flight{key: batchKey{strings.Clone(s.typ), s.span.Start}, done: make(chan struct{})}
+	started := &flight{key: batchKey{strings.Clone(s.typ), s.span.Start}, done: make(chan struct{}), ended: Outcome{Step: Again}}
 	if others, found := s.issuer.flights.LoadOrStore(started.key, started); found {
 		return others.(*flight)
 	}
@@ -55,7 +55,7 @@ func (s *session) endFlight(err error) {
 	}
 	s.flight = nil
 	if redisrun.IsOutage(err) {
-		f.err = err
+		f.ended = Outcome{Err: err}
 	}
 	s.issuer.flights.Delete(f.key)
 	close(f.done)
@@ -96,11 +96,8 @@ func (s *session) waitFlight(ctx context.Context, f *flight) Outcome {
 			others = now
 			s.noteOthers()
 		}
-		switch {
-		case ended && f.err != nil:
-			return Outcome{Err: f.err}
-		case ended:
-			return Outcome{Step: Again}
+		if ended {
+			return f.ended
 		}
 	}
 	return Outcome{Err: s.timeoutError()}

@@ -80,10 +80,8 @@ func (a *attempt) open(ctx, steady context.Context, n int) Outcome {
 	}
 	defer s.giveBack(steady, a)
 	r, err := a.inspect(steady, n, purpose)
-	if err != nil || r.Status != store.Reserved {
-		if out := c.outcome(r, err); out.Step != Missing {
-			return out
-		}
+	if out := c.outcome(r, err); out.Step != Missing {
+		return out
 	}
 	since := c.lockSince
 	if s.span.Start != asked.Start || time.Since(since) >= LockExpiry-floorMargin {
@@ -122,11 +120,7 @@ func (a *attempt) afterOpen(r store.Reply, err error) Outcome {
 		s.events.Opened, s.events.Wait = s.span, time.Since(a.call.began)
 		s.mu.Unlock()
 	}
-	out := a.call.outcome(r, err)
-	if out.Step == Missing {
-		out.Step = Wait
-	}
-	return out
+	return a.call.outcome(r, err)
 }
 
 // refill is one attempt at a block for a counter that is there.
@@ -170,8 +164,9 @@ func (a *attempt) inspect(ctx context.Context, n int, purpose store.Purpose) (r 
 // askFloor asks the floor, which has until then, and the caller's context, to answer. A block has to lie above the answer.
 func (a *attempt) askFloor(ctx context.Context, until time.Time) (int64, error) {
 	s := &a.call.session
+	start := time.Unix(s.span.Start, 0).In(s.issuer.Calendar.Location)
 	used, err := a.askOutside(ctx, until, func(ctx context.Context) (int64, error) {
-		return s.issuer.Floor(ctx, s.typ, s.start())
+		return s.issuer.Floor(ctx, s.typ, start)
 	})
 	if err != nil {
 		return 0, fmt.Errorf("serial: the floor of %s %s: %w", s.typ, s.span.Label, err)
@@ -264,7 +259,6 @@ func (a *attempt) Release(ctx context.Context, patience time.Duration) {
 		return
 	}
 	s := &a.call.session
-	a.claimed = false
 	_, _ = redisrun.Await(ctx, patience, func() (bool, error) {
 		b := budget.New(false)
 		return true, s.issuer.Store.Release(ctx, &b, s.node.Node, s.typ, a.block.Token)
@@ -272,9 +266,7 @@ func (a *attempt) Release(ctx context.Context, patience time.Duration) {
 }
 
 // giveBack gives back what the call holds, and waits a little for that: not for a server that has failed already.
-func (s *session) giveBack(ctx context.Context, held interface {
-	Release(ctx context.Context, patience time.Duration)
-}) {
+func (s *session) giveBack(ctx context.Context, held Lock) {
 	patience, start := time.Duration(0), time.Now()
 	if !s.silent {
 		patience = max(0, min(LockPatience, s.budget.Answer()))

@@ -26,7 +26,7 @@ func (c *Call) Raise(ctx context.Context, purpose store.Purpose, seq int64) erro
 
 // raise is one attempt at Raise. ctx is the caller's, and steady does not end. A take of no numbers tells how the period stands.
 func (a *attempt) raise(ctx, steady context.Context, purpose store.Purpose, seq int64) Outcome {
-	s := &a.call.session
+	c, s := a.call, &a.call.session
 	r, err := a.inspect(ctx, 0, store.All)
 	if err != nil && !(Refused(err, Unconfirmed) && r.Last < seq) { // nothing depends on that one
 		return Outcome{Err: err}
@@ -59,16 +59,12 @@ func (a *attempt) raise(ctx, steady context.Context, purpose store.Purpose, seq 
 	if s.issuer.Reserve != nil {
 		asked := s.span
 		defer s.giveBack(steady, a)
-		switch r, err = a.inspect(steady, 0, purpose); {
-		case err != nil:
-			return Outcome{Err: err}
-		case r.Status == store.Claimed:
-			s.noteOthers()
+		r, err = a.inspect(steady, 0, purpose)
+		if out := c.outcome(r, err); out.Step != Missing {
+			return out
+		}
+		if s.span.Start != asked.Start {
 			return Outcome{Step: Wait}
-		case s.span.Start != asked.Start:
-			return Outcome{Step: Wait}
-		case r.Status != store.Reserved:
-			return Outcome{Err: s.refuse(r)}
 		}
 		a.above = max(a.above, floor)
 	}
