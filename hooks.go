@@ -96,7 +96,7 @@ func (g *Generator) finish(ctx context.Context, c *issue.Call, err error) error 
 		return err
 	}
 	e := c.Events()
-	if e.Corrected {
+	if e.Offset != e.Before {
 		tell(ctx, g.hooks.ClockCorrected, ClockInfo{e.Offset, e.Before})
 	}
 	if e.Lost != nil {

@@ -46,15 +46,13 @@ func (s *session) takeTogether(ctx context.Context) (store.Reply, error) {
 	}
 	r, err := b.Wait(within)
 	switch {
-	case err == nil:
-	case err == ctx.Err():
+	case err != nil && err == ctx.Err():
 		return store.Reply{}, redisrun.GaveUp(err, &b.Note)
 	case err == context.DeadlineExceeded: // the budget's
 		return store.Reply{}, redisrun.Outage(fmt.Errorf("serial: Redis failed: %w", redisrun.ErrNoAnswer))
-	default:
+	case err != nil:
 		return store.Reply{}, err
-	}
-	if r.Status == store.Issued && place < r.Count {
+	case r.Status == store.Issued && place < r.Count:
 		return store.Reply{Status: store.Issued, Last: r.Last - int64(r.Count-1-place)}, nil
 	}
 	left, _ := s.budget.Attempt()
@@ -68,7 +66,9 @@ func (s *session) takeTogether(ctx context.Context) (store.Reply, error) {
 // send sends batches: those of one span together.
 func (n *node) send(batches []*batch) {
 	first := batches[0]
-	left, ctx := remaining(first.Begun), context.WithoutCancel(first.Payload.ctx)
+	left, ctx := budget.New(true), context.WithoutCancel(first.Payload.ctx)
+	limit, _ := left.Attempt()
+	left.Spend(time.Since(first.Begun), limit) // a quick attempt remains, whatever the wait
 	takes := make([]store.Take, 0, len(batches))
 	for i, b := range batches {
 		if b.Key.start != first.Key.start { // around midnight, or where the clock jumps
@@ -116,16 +116,4 @@ func (n *node) observe(typ string, s *Span, r *store.Reply) error {
 func (n *node) clockUntrusted() bool {
 	offset := n.clock.offset.Load()
 	return n.issuer.MaxSkew >= 0 && max(offset, -offset) > int64(n.issuer.MaxSkew)
-}
-
-// remaining is what a batch has left that waited since begun. None waits for longer than a call may: if one has, this process
-// stood still, and a quick attempt remains.
-func remaining(begun time.Time) budget.Budget {
-	b := budget.New(true)
-	took, left := time.Since(begun), b.Answer()
-	if took > budget.Answers+budget.Last {
-		left, _ = b.Attempt()
-	}
-	b.Spend(took, left)
-	return b
 }

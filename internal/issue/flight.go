@@ -17,7 +17,7 @@ import (
 type flight struct {
 	key     batchKey
 	done    chan struct{}
-	err     error        // for all who wait; written before done is closed
+	ended   Outcome      // for all who wait; written before done is closed
 	others  atomic.Int64 // answers of servers that other processes are at it
 	outside atomic.Bool  // a floor or a ledger is being asked, and no server
 }
@@ -31,7 +31,7 @@ func (s *session) startFlight() (others *flight) {
 		}
 		s.endFlight(nil) // of a period that is over
 	}
-	started := &flight{key: batchKey{strings.Clone(s.typ), s.span.Start}, done: make(chan struct{})}
+	started := &flight{key: batchKey{strings.Clone(s.typ), s.span.Start}, done: make(chan struct{}), ended: Outcome{Step: Again}}
 	if others, found := s.issuer.flights.LoadOrStore(started.key, started); found {
 		return others.(*flight)
 	}
@@ -55,14 +55,14 @@ func (s *session) endFlight(err error) {
 	}
 	s.flight = nil
 	if redisrun.IsOutage(err) {
-		f.err = err
+		f.ended = Outcome{Err: err}
 	}
 	s.issuer.flights.Delete(f.key)
 	close(f.done)
 }
 
-// sawOthers notes that a server has answered, and that others are at work.
-func (s *session) sawOthers() {
+// noteOthers notes that a server has answered, and that others are at work.
+func (s *session) noteOthers() {
 	s.budget.Renew()
 	if s.flight != nil {
 		s.flight.others.Add(1)
@@ -84,7 +84,7 @@ func (s *session) waitFlight(ctx context.Context, f *flight) Outcome {
 		case <-f.done:
 			ended = true
 		case <-ctx.Done():
-			return s.gaveUp(ctx.Err())
+			return Outcome{Err: s.cancelError(ctx.Err())}
 		case <-time.After(limit):
 		}
 		if took := time.Since(start); f.outside.Load() {
@@ -94,29 +94,26 @@ func (s *session) waitFlight(ctx context.Context, f *flight) Outcome {
 		}
 		if now := f.others.Load(); now != others {
 			others = now
-			s.sawOthers()
+			s.noteOthers()
 		}
-		switch {
-		case ended && f.err != nil:
-			return Outcome{Err: f.err}
-		case ended:
-			return Outcome{Step: Again}
+		if ended {
+			return f.ended
 		}
 	}
-	return s.waitedTooLong()
+	return Outcome{Err: s.timeoutError()}
 }
 
-// waitedTooLong ends a call that has waited for others as long as it may.
-func (s *session) waitedTooLong() Outcome {
-	return Outcome{Err: fmt.Errorf("serial: %s %s was not opened within %v: %w", s.typ, s.span.Label, budget.Others,
-		cmp.Or(s.lockErr, ErrTaken))}
+// timeoutError returns the error of a call that has waited for others as long as it may.
+func (s *session) timeoutError() error {
+	return fmt.Errorf("serial: %s %s was not opened within %v: %w", s.typ, s.span.Label, budget.Others,
+		cmp.Or(s.lockErr, ErrTaken))
 }
 
-// gaveUp ends a call whose context ended while a period was opened or a block set aside.
-func (s *session) gaveUp(end error) Outcome {
+// cancelError returns the error of a call whose context ended while a period was opened or a block set aside.
+func (s *session) cancelError(end error) error {
 	what := "its period to be opened"
 	if s.issuer.Reserve != nil {
 		what += " and for its ledger, which may itself wait for a transaction that the caller holds"
 	}
-	return Outcome{Err: fmt.Errorf("serial: gave up waiting for %s, for %s: %w", s.typ, what, end)}
+	return fmt.Errorf("serial: gave up waiting for %s, for %s: %w", s.typ, what, end)
 }

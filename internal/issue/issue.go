@@ -6,6 +6,7 @@ package issue
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -49,6 +50,7 @@ type Span struct {
 	calendar.Span
 	Unprintable error        // why no number can be printed, nil if it can
 	stored      store.Period // the period as Redis has it
+	printed     string       // the date and the template, as a request's answer keeps them
 }
 
 // An Issuer issues sequences. Its methods may be called concurrently.
@@ -96,6 +98,7 @@ func (i *Issuer) spanAt(t time.Time) *Span {
 func (i *Issuer) newSpan(t time.Time) *Span {
 	s := &Span{}
 	s.Span, s.Unprintable = i.SpanAt(t)
+	s.printed = strconv.Quote(s.Date) + " " + strconv.Quote(i.Template)
 	expires := i.Calendar.Later(&s.Period, i.Retention).End
 	s.stored = i.Store.NewPeriod(s.Label, s.Start, s.End, s.From, s.To, expires)
 	return s
@@ -123,7 +126,9 @@ func (i *Issuer) NewCall(ctx context.Context, typ, request string) (*Call, error
 		node = i.nodes.Of(ctx, i.Store.RecordKey(typ))
 	}
 	_, limited := ctx.Deadline()
-	return &Call{session: session{issuer: i, typ: typ, request: request, node: node, budget: budget.New(limited)}, began: time.Now()}, nil
+	return &Call{began: time.Now(), session: session{
+		issuer: i, typ: typ, request: request, node: node, budget: budget.New(limited), events: Events{Type: typ},
+	}}, nil
 }
 
 // A Step is what a step of the sequence leads to.
@@ -168,12 +173,12 @@ func (c *Call) outcome(r store.Reply, err error) Outcome {
 			s.issuer.memory.remember(s.typ, s.span, r.Answer.Seq, &s.node.clock)
 		}
 		return Outcome{Numbers: Numbers{s.span, r.Answer.Seq, r.Answer, r.Before == nil}}
-	case r.Status == store.Missing, r.Status == store.Lost && s.issuer.Floor != nil:
+	case r.Status == store.Missing, r.Status == store.Reserved, r.Status == store.Lost && s.issuer.Floor != nil:
 		found := r
 		c.found = &found
 		return Outcome{Step: Missing}
 	case r.Status == store.Claimed:
-		s.sawOthers()
+		s.noteOthers()
 		return Outcome{Step: Wait}
 	case r.Status == store.Late, r.Status == store.Clock:
 		return Outcome{Step: Wait}

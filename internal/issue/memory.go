@@ -17,34 +17,29 @@ type memory struct {
 
 	mu     sync.Mutex // guards all below
 	types  map[string]*entry
-	newest int64         // start of the newest period that anything was issued in, Unix seconds
-	swept  time.Duration // when idle types were last forgotten, since made
+	newest int64 // start of the newest period that anything was issued in, Unix seconds; endless: a multiple of idle
 }
 
-// idle is how long a type is remembered at least, and twice as long at most, where the period never ends.
-const idle = 48 * time.Hour
+// idle is how long a type is remembered at least, and twice as long at most, where the period never ends: 48 hours, in seconds.
+const idle = 48 * 60 * 60
 
 // An entry is what is remembered of one type.
 type entry struct {
-	start, end int64         // of the period, Unix seconds
-	highest    int64         // the greatest sequence returned: the high-water mark
-	clock      *clock        // of the server that has the type's keys
-	keys       store.Keys    // of the type and the period
-	warned     bool          // the period is known to be nearly exhausted
-	used       time.Duration // when a number was last returned, since the memory was made, where the period never ends
+	start, end int64      // of the period, Unix seconds; endless: the end of idle, in seconds since the memory was made
+	highest    int64      // the greatest sequence returned: the high-water mark
+	clock      *clock     // of the server that has the type's keys
+	keys       store.Keys // of the type and the period
+	warned     bool       // the period is known to be nearly exhausted
 }
 
 // series is the series of a type in a period, with what is remembered of it.
 func (m *memory) series(typ string, s *Span) store.Series {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	series := store.Series{Type: typ, Period: &s.stored}
 	if e := m.types[typ]; e != nil && e.start == s.Start {
-		series.HighWater, series.Keys = e.highest, e.keys
-	} else {
-		series.Keys = m.keys(typ, &s.stored)
+		return store.Series{Type: typ, Period: &s.stored, HighWater: e.highest, Keys: e.keys}
 	}
-	return series
+	return store.Series{Type: typ, Period: &s.stored, Keys: m.keys(typ, &s.stored)}
 }
 
 // remember remembers that seq was returned. The first number in a new period forgets the periods that have ended, so that a type
@@ -52,41 +47,35 @@ func (m *memory) series(typ string, s *Span) store.Series {
 func (m *memory) remember(typ string, s *Span, seq int64, clock *clock) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	var now time.Duration
+	newest, end := s.Start, s.End
 	if m.endless {
-		if now = time.Since(m.made); now-m.swept >= idle {
-			m.forget(func(e *entry) bool { return now-e.used >= idle })
-			m.swept = now
+		now := int64(time.Since(m.made) / time.Second)
+		newest, end = now-now%idle, now+idle
+	}
+	if newest > m.newest {
+		m.newest = newest
+		kept := map[string]*entry{} // a new one: a map never shrinks
+		for typ, e := range m.types {
+			// What has ended has to have ended by the clock of the server that has it too: the clocks of a Cluster's nodes differ.
+			if e.end > newest || e.end > e.clock.now().Unix() {
+				kept[typ] = e
+			}
 		}
+		m.types = kept
 	}
 	old := m.types[typ]
 	if old != nil && old.start == s.Start {
-		old.highest, old.used = max(old.highest, seq), now
+		old.highest, old.end = max(old.highest, seq), end
 		return
 	}
-	// The server's clock was ahead when it was in the old period: it is far from it now.
-	wrong := old != nil && old.start > old.clock.now().Add(catchUp).Unix()
-	if old != nil && old.start > s.Start && !wrong {
-		return // a late answer is not worth remembering
-	}
-	if s.Start > m.newest || wrong {
-		m.newest = s.Start
-		// What has ended has to have ended by the clock of the server that has it too: the clocks of a Cluster's nodes differ.
-		m.forget(func(e *entry) bool { return e.end <= m.newest && e.end <= e.clock.now().Unix() })
+	if old != nil && old.start > s.Start {
+		if old.start <= old.clock.now().Add(catchUp).Unix() {
+			return // a late answer is not worth remembering
+		}
+		m.newest = s.Start // the server's clock was ahead when it was in the old period: it is far from it now
 	}
 	typ = strings.Clone(typ) // it may be a part of something large
-	m.types[typ] = &entry{start: s.Start, end: s.End, highest: seq, clock: clock, keys: m.keys(typ, &s.stored), used: now}
-}
-
-// forget drops the entries that are over. The caller holds mu.
-func (m *memory) forget(over func(*entry) bool) {
-	kept := map[string]*entry{} // a new one: a map never shrinks
-	for typ, e := range m.types {
-		if !over(e) {
-			kept[typ] = e
-		}
-	}
-	m.types = kept
+	m.types[typ] = &entry{start: s.Start, end: end, highest: seq, clock: clock, keys: m.keys(typ, &s.stored)}
 }
 
 // WarnOnce reports, once for a type in a period, that the type is remembered.

@@ -20,7 +20,7 @@ func (c *Call) Open(ctx context.Context, n int, lock Lock) Outcome {
 	if lock == nil {
 		return a.openAlone(ctx, n)
 	}
-	return c.result(redisrun.Await(ctx, redisrun.NoLimit, func() (out Outcome, _ error) {
+	return c.detachedOutcome(redisrun.Await(ctx, redisrun.NoLimit, func() (out Outcome, _ error) {
 		steady := context.WithoutCancel(ctx)
 		defer func() {
 			c.session.giveBack(steady, lock)
@@ -36,7 +36,7 @@ func (c *Call) refill(ctx context.Context, n int) Outcome {
 	if others := c.session.startFlight(); others != nil {
 		return c.session.waitFlight(ctx, others)
 	}
-	return c.result(redisrun.Await(ctx, redisrun.NoLimit, func() (out Outcome, _ error) {
+	return c.detachedOutcome(redisrun.Await(ctx, redisrun.NoLimit, func() (out Outcome, _ error) {
 		defer func() { c.session.endFlight(out.Err) }()
 		for {
 			a := &attempt{call: c}
@@ -50,10 +50,10 @@ func (c *Call) refill(ctx context.Context, n int) Outcome {
 	}))
 }
 
-// result is the outcome of a step that goes on without a caller who leaves.
-func (c *Call) result(out Outcome, err error) Outcome {
+// detachedOutcome returns the outcome of a step that goes on without a caller who leaves.
+func (c *Call) detachedOutcome(out Outcome, err error) Outcome {
 	if c.left = err != nil; c.left {
-		return c.session.gaveUp(err)
+		return Outcome{Err: c.session.cancelError(err)}
 	}
 	return out
 }
@@ -79,11 +79,9 @@ func (a *attempt) open(ctx, steady context.Context, n int) Outcome {
 		purpose = store.ForFloor
 	}
 	defer s.giveBack(steady, a)
-	r, err := a.look(steady, n, purpose)
-	if err != nil || r.Status != store.Reserved {
-		if out := c.outcome(r, err); out.Step != Missing {
-			return out
-		}
+	r, err := a.inspect(steady, n, purpose)
+	if out := c.outcome(r, err); out.Step != Missing {
+		return out
 	}
 	since := c.lockSince
 	if s.span.Start != asked.Start || time.Since(since) >= LockExpiry-floorMargin {
@@ -101,7 +99,7 @@ func (a *attempt) open(ctx, steady context.Context, n int) Outcome {
 		o.Floor = store.FloorAt(used)
 	}
 	// For the period of the check: Redis refuses it if it comes too late.
-	return a.opened(a.install(steady, o))
+	return a.afterOpen(a.install(steady, o))
 }
 
 // openAlone is open without a lock, for the second in which it arrives.
@@ -110,39 +108,35 @@ func (a *attempt) openAlone(ctx context.Context, n int) Outcome {
 	if err := s.checkSkew(*found); err != nil {
 		return Outcome{Err: err}
 	}
-	s.aim()
-	return a.opened(a.install(ctx, store.Open{N: n, Checked: found.Now, Lease: LockExpiry}))
+	s.targetNow()
+	return a.afterOpen(a.install(ctx, store.Open{N: n, Checked: found.Now, Lease: LockExpiry}))
 }
 
-// opened is the outcome for a period that was missing.
-func (a *attempt) opened(r store.Reply, err error) Outcome {
+// afterOpen returns the outcome for a period that was missing.
+func (a *attempt) afterOpen(r store.Reply, err error) Outcome {
 	s := &a.call.session
 	if err == nil && r.Status == store.Issued {
 		s.mu.Lock()
 		s.events.Opened, s.events.Wait = s.span, time.Since(a.call.began)
 		s.mu.Unlock()
 	}
-	out := a.call.outcome(r, err)
-	if out.Step == Missing {
-		out.Step = Wait
-	}
-	return out
+	return a.call.outcome(r, err)
 }
 
 // refill is one attempt at a block for a counter that is there.
 func (a *attempt) refill(ctx context.Context, n int) Outcome {
 	defer a.call.session.giveBack(ctx, a)
-	r, err := a.look(ctx, n, store.ForCeiling)
+	r, err := a.inspect(ctx, n, store.ForCeiling)
 	if err == nil && r.Status == store.Reserved {
 		r, err = a.install(ctx, store.Open{N: n, Checked: r.Now, Lease: LockExpiry})
 	}
 	return a.call.outcome(r, err)
 }
 
-// look is a take that tells how the period stands. With a ledger, and unless the purpose is All, the reply brings the claim where a
+// inspect is a take that tells how the period stands. With a ledger, and unless the purpose is All, the reply brings the claim where a
 // block has to be set aside; ctx must not end then, since the claim has to be given back. The claim does not outlive the lock, so
 // that a process that dies with both delays the others once.
-func (a *attempt) look(ctx context.Context, n int, purpose store.Purpose) (r store.Reply, err error) {
+func (a *attempt) inspect(ctx context.Context, n int, purpose store.Purpose) (r store.Reply, err error) {
 	c, s := a.call, &a.call.session
 	take := store.Take{N: n, Purpose: store.All}
 	if s.issuer.Reserve != nil && purpose != store.All {
@@ -155,11 +149,11 @@ func (a *attempt) look(ctx context.Context, n int, purpose store.Purpose) (r sto
 		}
 		a.claimed, a.until = true, since.Add(LockExpiry-floorMargin)
 	}
-	s.aim()
+	s.targetNow()
 	for again := true; again; {
 		take.Series, take.ClockUntrusted, take.Request = s.series(), s.node.clockUntrusted(), s.answer()
 		r, err = s.issuer.Store.Take(ctx, &s.budget, s.node.Node, &take)
-		again, err = s.follow(ctx, &r, err)
+		again, err = s.digest(ctx, &r, err)
 	}
 	a.claimed = a.claimed && (err != nil || r.Status == store.Reserved)
 	a.above = max(a.above, r.Above)
@@ -170,8 +164,9 @@ func (a *attempt) look(ctx context.Context, n int, purpose store.Purpose) (r sto
 // askFloor asks the floor, which has until then, and the caller's context, to answer. A block has to lie above the answer.
 func (a *attempt) askFloor(ctx context.Context, until time.Time) (int64, error) {
 	s := &a.call.session
+	start := time.Unix(s.span.Start, 0).In(s.issuer.Calendar.Location)
 	used, err := a.askOutside(ctx, until, func(ctx context.Context) (int64, error) {
-		return s.issuer.Floor(ctx, s.typ, s.start())
+		return s.issuer.Floor(ctx, s.typ, start)
 	})
 	if err != nil {
 		return 0, fmt.Errorf("serial: the floor of %s %s: %w", s.typ, s.span.Label, err)
@@ -232,7 +227,7 @@ func (a *attempt) reserve(ctx context.Context, n int) error {
 	return nil
 }
 
-// install sends open, for the period that was looked at: Redis refuses it if that is over. With a claim, a block is set aside
+// install sends open, for the period that was inspected: Redis refuses it if that is over. With a claim, a block is set aside
 // first.
 func (a *attempt) install(ctx context.Context, o store.Open) (store.Reply, error) {
 	s := &a.call.session
@@ -246,7 +241,7 @@ func (a *attempt) install(ctx context.Context, o store.Open) (store.Reply, error
 		o.Block = &a.block
 	}
 	asked := s.span
-	s.aim() // what is printed of the date may have changed since the period was looked at
+	s.targetNow() // what is printed of the date may have changed since the period was inspected
 	if s.span.Start != asked.Start {
 		s.span = asked
 	}
@@ -264,7 +259,6 @@ func (a *attempt) Release(ctx context.Context, patience time.Duration) {
 		return
 	}
 	s := &a.call.session
-	a.claimed = false
 	_, _ = redisrun.Await(ctx, patience, func() (bool, error) {
 		b := budget.New(false)
 		return true, s.issuer.Store.Release(ctx, &b, s.node.Node, s.typ, a.block.Token)
@@ -272,9 +266,7 @@ func (a *attempt) Release(ctx context.Context, patience time.Duration) {
 }
 
 // giveBack gives back what the call holds, and waits a little for that: not for a server that has failed already.
-func (s *session) giveBack(ctx context.Context, held interface {
-	Release(ctx context.Context, patience time.Duration)
-}) {
+func (s *session) giveBack(ctx context.Context, held Lock) {
 	patience, start := time.Duration(0), time.Now()
 	if !s.silent {
 		patience = max(0, min(LockPatience, s.budget.Answer()))

@@ -25,12 +25,9 @@ func (c *Call) Prepare(ctx context.Context, p *calendar.Period) Outcome {
 	if s.issuer.Floor != nil {
 		floor = store.FloorToAsk()
 	}
-	r, begun, err := c.prepare(ctx, next, floor)
-	switch {
-	case err != nil:
+	r, err := c.prepare(ctx, next, floor)
+	if err != nil {
 		return Outcome{Err: err}
-	case begun:
-		return Outcome{Step: Wait}
 	}
 	switch r.Status {
 	case store.Issued:
@@ -39,7 +36,7 @@ func (c *Call) Prepare(ctx context.Context, p *calendar.Period) Outcome {
 		return Outcome{}
 	case store.Missing: // the record is not as this call has left it
 		return Outcome{Step: Enter}
-	case store.Gap:
+	case store.Gap, store.Late:
 		return Outcome{Step: Wait}
 	case store.Unchecked:
 		c.checked = true
@@ -61,14 +58,14 @@ func (c *Call) PrepareAboveFloor(ctx context.Context, lock Lock) Outcome {
 	next := s.span
 	defer s.endFlight(nil)
 	defer s.giveBack(ctx, lock)
-	r, begun, err := c.prepare(ctx, next, store.FloorToAsk())
-	if err == nil && !begun && r.Status == store.NeedsFloor {
+	r, err := c.prepare(ctx, next, store.FloorToAsk())
+	if err == nil && r.Status == store.NeedsFloor {
 		s.span = next
 		a := &attempt{call: c}
 		var used int64
 		if used, err = a.askFloor(ctx, c.lockSince.Add(LockExpiry-floorMargin)); err == nil {
 			// However late it comes: nothing has been issued of a period that has not begun, and its counter is only lifted.
-			_, _, err = c.prepare(ctx, next, store.FloorAt(used))
+			_, err = c.prepare(ctx, next, store.FloorAt(used))
 		}
 	}
 	if err != nil {
@@ -77,13 +74,13 @@ func (c *Call) PrepareAboveFloor(ctx context.Context, lock Lock) Outcome {
 	return Outcome{Step: Again}
 }
 
-// prepare has the store prepare next, unless that has begun by the server's clock.
-func (c *Call) prepare(ctx context.Context, next *Span, floor store.Floor) (r store.Reply, begun bool, err error) {
+// prepare has the store prepare next. The reply is Late if that has begun by the server's clock.
+func (c *Call) prepare(ctx context.Context, next *Span, floor store.Floor) (r store.Reply, err error) {
 	s := &c.session
-	s.aim()
+	s.targetNow()
 	for again := true; again; {
 		if s.span.Start >= next.Start {
-			return r, true, nil
+			return store.Reply{Status: store.Late}, nil
 		}
 		r, err = s.issuer.Store.Prepare(ctx, &s.budget, s.node.Node, &store.Prepare{
 			Series: s.series(), Next: &next.stored, Base: s.issuer.Base, Floor: floor,
@@ -92,7 +89,7 @@ func (c *Call) prepare(ctx context.Context, next *Span, floor store.Floor) (r st
 		if r.Status == store.Lost || r.WasThere {
 			s.span = next // whose counter it is
 		}
-		again, err = s.follow(ctx, &r, err)
+		again, err = s.digest(ctx, &r, err)
 	}
-	return r, false, err
+	return r, err
 }

@@ -11,7 +11,7 @@ import (
 // Raise is an operator's Raise to seq, or an operator's Takeover, as the purpose says. It goes on without a caller who leaves.
 func (c *Call) Raise(ctx context.Context, purpose store.Purpose, seq int64) error {
 	for {
-		out := c.result(redisrun.Await(ctx, redisrun.NoLimit, func() (Outcome, error) {
+		out := c.detachedOutcome(redisrun.Await(ctx, redisrun.NoLimit, func() (Outcome, error) {
 			a := &attempt{call: c}
 			return a.raise(ctx, context.WithoutCancel(ctx), purpose, seq), nil
 		}))
@@ -26,8 +26,8 @@ func (c *Call) Raise(ctx context.Context, purpose store.Purpose, seq int64) erro
 
 // raise is one attempt at Raise. ctx is the caller's, and steady does not end. A take of no numbers tells how the period stands.
 func (a *attempt) raise(ctx, steady context.Context, purpose store.Purpose, seq int64) Outcome {
-	s := &a.call.session
-	r, err := a.look(ctx, 0, store.All)
+	c, s := a.call, &a.call.session
+	r, err := a.inspect(ctx, 0, store.All)
 	if err != nil && !(Refused(err, Unconfirmed) && r.Last < seq) { // nothing depends on that one
 		return Outcome{Err: err}
 	}
@@ -59,16 +59,12 @@ func (a *attempt) raise(ctx, steady context.Context, purpose store.Purpose, seq 
 	if s.issuer.Reserve != nil {
 		asked := s.span
 		defer s.giveBack(steady, a)
-		switch r, err = a.look(steady, 0, purpose); {
-		case err != nil:
-			return Outcome{Err: err}
-		case r.Status == store.Claimed:
-			s.sawOthers()
+		r, err = a.inspect(steady, 0, purpose)
+		if out := c.outcome(r, err); out.Step != Missing {
+			return out
+		}
+		if s.span.Start != asked.Start {
 			return Outcome{Step: Wait}
-		case s.span.Start != asked.Start:
-			return Outcome{Step: Wait}
-		case r.Status != store.Reserved:
-			return Outcome{Err: s.refuse(r)}
 		}
 		a.above = max(a.above, floor)
 	}
@@ -78,5 +74,5 @@ func (a *attempt) raise(ctx, steady context.Context, purpose store.Purpose, seq 
 	if Refused(err, store.Exhausted) || err == nil && r.Status == store.Issued && !missing {
 		return Outcome{}
 	}
-	return a.opened(r, err)
+	return a.afterOpen(r, err)
 }

@@ -1,10 +1,9 @@
 package issue
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,14 +29,9 @@ func (k *clock) now() time.Time { return time.Now().Add(time.Duration(k.offset.L
 
 // measure keeps the round trip of a reply. One that took long counts for a quarter.
 func (k *clock) measure(r *store.Reply) {
-	trip := r.Received.Sub(r.Sent)
-	if r.Received.IsZero() { // none came
-		return
+	if trip := int64(r.Received.Sub(r.Sent)); trip > 0 { // a reply came
+		k.trip.Store((3*cmp.Or(k.trip.Load(), trip) + trip) / 4)
 	}
-	if old := k.trip.Load(); old > 0 {
-		trip = (3*time.Duration(old) + trip) / 4
-	}
-	k.trip.Store(int64(trip))
 }
 
 // learn keeps the offset that a reply tells, to half a round trip. It returns that and the one known before, which are the same if
@@ -52,10 +46,10 @@ func (k *clock) learn(r *store.Reply) (offset, before time.Duration) {
 
 // A session is what a call exchanges with the server that has its type's keys. A script is sent like this:
 //
-//	s.aim()
+//	s.targetNow()
 //	for again := true; again; {
 //		r, err = ... // sent for s.span
-//		again, err = s.follow(ctx, &r, err)
+//		again, err = s.digest(ctx, &r, err)
 //	}
 type session struct {
 	issuer    *Issuer
@@ -64,12 +58,12 @@ type session struct {
 	node      *node
 	span      *Span // of the last script sent
 	budget    budget.Budget
-	told      bool          // the server has told the time since aim
-	elsewhere int           // consecutive answers since aim that its clock is not in the span
+	told      bool          // the server has told the time since targetNow
+	elsewhere int           // consecutive answers since targetNow that its clock is not in the span
 	slept     time.Duration // until its clock had caught up
 	silent    bool          // the server did not answer the last script
 	flight    *flight       // that others of this process wait for, nil for none
-	lockErr   error         // last failure of the lock servers
+	lockErr   error         // of the last attempt at the lock
 
 	mu     sync.Mutex // guards events, which a caller that left may read
 	events Events
@@ -82,17 +76,14 @@ type Events struct {
 	Wait           time.Duration // from the beginning of the call until that was open
 	Lost           *Span         // whose counter is gone or went back
 	Held           string        // what that counter holds
-	Corrected      bool          // the server's clock turned out to be elsewhere
-	Offset, Before time.Duration
+	Offset, Before time.Duration // of the server's clock, as it turned out to be and as it was known; the same if that was right
 }
 
 // Events returns what the call came across so far.
 func (c *Call) Events() Events {
 	c.session.mu.Lock()
 	defer c.session.mu.Unlock()
-	e := c.session.events
-	e.Type = c.session.typ
-	return e
+	return c.session.events
 }
 
 // Span is the span of the last script that was sent.
@@ -100,32 +91,32 @@ func (c *Call) Span() *Span { return c.session.span }
 
 // Current is the span that the server's clock is in, as far as that is known.
 func (c *Call) Current() *Span {
-	c.session.aim()
+	c.session.targetNow()
 	return c.session.span
 }
 
-// aim has the next script sent for the span that the server's clock is in, as far as that is known: now, but where a span is over
+// targetNow has the next script sent for the span that the server's clock is in, as far as that is known: now, but where a span is over
 // in a second, when the script gets there.
-func (s *session) aim() {
+func (s *session) targetNow() {
 	at := s.node.clock.now()
 	if s.issuer.Brief {
 		at = at.Add(time.Duration(s.node.clock.trip.Load() / 2))
 	}
 	s.told, s.elsewhere = false, 0
-	s.enter(at)
+	s.target(at)
 }
 
-// enter has the next script sent for the span of an instant. Where no number can be printed then, this host's clock may be wrong, and
+// target has the next script sent for the span of an instant. Where no number can be printed then, this host's clock may be wrong, and
 // the server has to tell the time first.
-func (s *session) enter(at time.Time) {
+func (s *session) target(at time.Time) {
 	if s.span = s.issuer.spanAt(at); s.span.Unprintable != nil && !s.told {
 		s.span = s.issuer.nowhere
 	}
 }
 
-// follow digests the reply to a script. It returns true if the script has to be sent again, for the span that the session has
+// digest keeps what the reply to a script tells. It returns true if the script has to be sent again, for the span that the session has
 // then: the server's clock is elsewhere, or was behind and has been waited for.
-func (s *session) follow(ctx context.Context, r *store.Reply, err error) (again bool, _ error) {
+func (s *session) digest(ctx context.Context, r *store.Reply, err error) (again bool, _ error) {
 	if err := s.observe(r, err); err != nil {
 		return false, err
 	}
@@ -139,7 +130,7 @@ func (s *session) follow(ctx context.Context, r *store.Reply, err error) (again 
 			at = at.Add(r.Received.Sub(r.Sent)) // until the next one arrives
 		}
 		s.told = true
-		s.enter(at)
+		s.target(at)
 		return s.span.Unprintable == nil, s.span.Unprintable
 	case store.Future:
 		entered, _ := store.ParsePeriod(r.Entered)
@@ -152,7 +143,7 @@ func (s *session) follow(ctx context.Context, r *store.Reply, err error) (again 
 			return false, err
 		}
 		s.slept += pause
-		s.aim()
+		s.targetNow()
 		return true, nil
 	}
 	return false, nil
@@ -167,7 +158,7 @@ func (s *session) observe(r *store.Reply, err error) error {
 	if r.Status == store.Lost || r.WasThere || r.Status == store.Clock && offset != before {
 		s.mu.Lock()
 		if r.Status == store.Clock { // callers who shared a reply tell it once
-			s.events.Corrected, s.events.Offset, s.events.Before = true, offset, before
+			s.events.Offset, s.events.Before = offset, before
 		} else if s.events.Lost == nil {
 			s.events.Lost, s.events.Held = s.span, r.Held
 		}
@@ -179,17 +170,9 @@ func (s *session) observe(r *store.Reply, err error) error {
 // series is the series of the session's type and span.
 func (s *session) series() store.Series { return s.issuer.memory.series(s.typ, s.span) }
 
-// start is the first instant of the span's period.
-func (s *session) start() time.Time { return time.Unix(s.span.Start, 0).In(s.issuer.Calendar.Location) }
-
-// answer is a request with what its answer keeps, so that the same text comes again: the printed date, the template, and which key
-// hides the sequence. It is zero for a call without one.
+// answer is the call's request, if it has one, with what its answer keeps so that the same text comes again.
 func (s *session) answer() store.Request {
-	if s.request == "" {
-		return store.Request{}
-	}
-	printed := strconv.Quote(s.span.Date) + " " + strconv.Quote(s.issuer.Template)
-	return store.Request{ID: s.request, Printed: printed, Key: s.issuer.Key}
+	return store.Request{ID: s.request, Printed: s.span.printed, Key: s.issuer.Key}
 }
 
 // checkSkew refuses to open a period by a clock that is too far from this host's. r is the reply that told the server's time, which
@@ -218,9 +201,7 @@ const (
 	Unconfirmed store.Status = "unconfirmed" // by replicas
 )
 
-func (r *Refusal) Error() string {
-	return fmt.Sprintf("serial: %s of %s: %s", r.Type, r.Span.Label, r.Status)
-}
+func (r *Refusal) Error() string { return "serial: " + string(r.Status) }
 
 // Refused reports whether err is a Refusal of that status.
 func Refused(err error, status store.Status) bool {

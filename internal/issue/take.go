@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/dailyserial/serial/internal/calendar"
+	"github.com/dailyserial/serial/internal/coalesce"
 	"github.com/dailyserial/serial/internal/redisrun"
 	"github.com/dailyserial/serial/internal/store"
 )
@@ -15,10 +16,10 @@ import (
 func (c *Call) Take(ctx context.Context, n int) Outcome {
 	s := &c.session
 	shared := n == 1 && s.request == "" && s.node.Known() // with callers who ask for the same
-	s.aim()
-	for {
-		var r store.Reply
-		var err error
+	var r store.Reply
+	var err error
+	s.targetNow()
+	for again := true; again; {
 		alone := !shared
 		var begun time.Time
 		if shared && ctx.Done() == nil { // the caller may wait for Redis itself
@@ -29,33 +30,24 @@ func (c *Call) Take(ctx context.Context, n int) Outcome {
 		} else {
 			r, err = s.takeTogether(ctx)
 		}
-		again, err := s.follow(ctx, &r, err)
-		switch {
-		case again:
-		case err == nil && r.Status == store.Ceiling:
-			if out := c.refill(ctx, n); out.Step != Again {
-				return out
-			}
-			s.aim()
-		default:
-			return c.outcome(r, err)
-		}
+		again, err = s.digest(ctx, &r, err)
 	}
+	if err == nil && r.Status == store.Ceiling {
+		return c.refill(ctx, n)
+	}
+	return c.outcome(r, err)
 }
 
-// takeAlone sends a take of the call's own. A shared one holds a place among the batches since begun, and may get fewer numbers than it asked for.
+// takeAlone sends a take for this call only. A shared one holds a place among the batches since begun, and may get fewer numbers
+// than it asked for.
 func (c *Call) takeAlone(ctx context.Context, n int, shared bool, begun time.Time) (r store.Reply, err error) {
 	s := &c.session
 	take := store.Take{
 		Series: s.series(), N: n, Purpose: store.All, ClockUntrusted: s.node.clockUntrusted(), Request: s.answer(),
 	}
 	if shared {
-		take.Purpose = store.Issue
-		answered := false // not if a hook panics
-		defer func() { s.node.batches.Leave(begun, answered) }()
-		r, err = s.issuer.Store.Take(ctx, &s.budget, s.node.Node, &take)
-		answered = err == nil
-		return r, err
+		take.Purpose, err = store.Issue, coalesce.ErrEnded // the error stays if a hook panics
+		defer func() { s.node.batches.Leave(begun, err == nil) }()
 	}
 	return s.issuer.Store.Take(ctx, &s.budget, s.node.Node, &take)
 }
@@ -98,22 +90,18 @@ func (c *Call) Lock(ctx context.Context, locks Locks) Outcome {
 	if others := s.startFlight(); others != nil {
 		return s.waitFlight(ctx, others)
 	}
-	start := time.Now()
-	c.lockSince = start
+	c.lockSince = time.Now()
 	limit, _ := s.budget.Attempt()
 	lock, err := locks.Try(ctx, s.issuer.Store.LockKey(s.typ, s.span.Label), limit)
 	const attempt = 2 * LockPatience // to ask, and to give back what was granted
-	s.budget.Spend(time.Since(start), attempt)
-	s.lockErr = nil
-	switch {
+	s.budget.Spend(time.Since(c.lockSince), attempt)
+	switch s.lockErr = err; {
 	case err == nil:
 		return Outcome{Step: Locked, Lock: lock}
 	case errors.Is(err, ErrTaken):
-		s.sawOthers()
+		s.noteOthers()
 		return Outcome{Step: Wait}
-	}
-	s.lockErr = err
-	if redisrun.EndOf(ctx) == nil && redisrun.Transient(err) && s.budget.Answer() >= attempt {
+	case redisrun.EndOf(ctx) == nil && redisrun.Transient(err) && s.budget.Answer() >= attempt:
 		return Outcome{Step: Wait}
 	}
 	return Outcome{Err: err}
@@ -124,7 +112,7 @@ func (c *Call) Wait(ctx context.Context) Outcome {
 	pause := min(2*time.Millisecond<<c.waits, 100*time.Millisecond)
 	pause = pause/2 + rand.N(pause)
 	if pause > c.session.budget.Wait() {
-		return c.session.waitedTooLong()
+		return Outcome{Err: c.session.timeoutError()}
 	}
 	c.waits = min(c.waits+1, 10)
 	if err := redisrun.Sleep(ctx, pause); err != nil {
