@@ -16,10 +16,8 @@ type Period struct {
 // A Span is a part of a period in which the same date is printed: usually all of it.
 type Span struct {
 	Period
-	From, To int64     // its first instant and the first one after it, Unix seconds
-	Earlier  int64     // seconds from the first time that the period printed this date to From; 0 unless it comes again
-	Reading  time.Time // reading of the clock that is printed, as if it were UTC
-	Date     string    // as printed, "" where it is not known
+	From, To int64  // its first instant and the first one after it, Unix seconds
+	Date     string // as printed, "" where it is not known
 }
 
 // A Calendar divides time into periods. Each has a label, which is a reading of the wall clock, and begins at the first
