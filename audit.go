@@ -104,7 +104,7 @@ func (a *audit) read(ctx context.Context, used iter.Seq2[string, error], last in
 				if r.ForeignCount++; len(r.Foreign) < account.Listed {
 					r.Foreign = append(r.Foreign, shorten(text))
 				}
-			case n.Type != r.Type || n.Date.Label != a.period.Label:
+			case n.Type != r.Type || n.Span.Label != a.period.Label:
 				r.OtherCount++
 			default:
 				err = a.account.Add(n.Seq, text)

@@ -100,8 +100,8 @@ func (g *Generator) readAnswer(a *store.Answer) (s calendar.Span, t *template.Te
 	if err != nil {
 		return s, nil, err
 	}
-	if date, err := t.Dates.Find(s.Date); err == nil && s.Start <= date.First.Unix() && date.First.Unix() < s.End {
-		s.From = date.First.Unix()
+	if first, err := t.Dates.Find(s.Date); err == nil && s.Start <= first.From && first.From < s.End {
+		s.From = first.From
 	}
 	return s, t, nil
 }

@@ -64,11 +64,9 @@ func (c Calendar) Covers(t time.Time) bool {
 	return day.Start <= at && at < day.End && year >= 1970 && year <= 9999 && (c.Unit != Never || at < EndOfNever)
 }
 
-// Beginning returns the period that begins with the reading wall. It reports false if there is none: Apia skipped 30 December 2011.
-func (c Calendar) Beginning(wall time.Time) (*Period, bool) {
-	p := c.nth(c.Index(wall.Unix()))
-	return p, p.Start < p.End
-}
+// Beginning returns the period that begins with the reading wall. It is empty if clocks jumped over wall: Apia skipped 30 December
+// 2011.
+func (c Calendar) Beginning(wall time.Time) *Period { return c.nth(c.Index(wall.Unix())) }
 
 // Next returns the period that begins where p ends.
 func (c Calendar) Next(p *Period) *Period { return c.At(time.Unix(p.End, 0)) }

@@ -18,9 +18,9 @@ type Dates struct {
 	layout          // empty for a template without a date
 	usual    layout // a date that tells the calendar's periods apart
 	calendar calendar.Calendar
-	Vary     bool                       // the date may change within a period
-	repeat   bool                       // a date may come again after another one
-	found    [1024]atomic.Pointer[Date] // those found last, by a hash of their text
+	Vary     bool                                // the date may change within a period
+	repeat   bool                                // a date may come again after another one
+	found    [1024]atomic.Pointer[calendar.Span] // of the dates found last, by a hash of their text
 }
 
 // usualDates are date layouts that tell the periods of each unit apart.
@@ -174,48 +174,38 @@ func (d *Dates) DatedSpan(at time.Time) (calendar.Span, error) {
 // Instants returns the first instant of a span's period, and the first at which the period prints the span's date: zero if that date
 // is not known.
 func (d *Dates) Instants(s *calendar.Span) (start, date time.Time) {
-	start = d.timeOf(s.Start)
-	if s.Date == "" && d.text != "" {
-		return start, date
-	}
-	if d.repeat {
-		if first, err := d.Find(s.Date); err == nil && first.Start.Equal(start) {
-			return start, first.First
+	if from := s.From; s.Date != "" || d.text == "" {
+		if d.repeat {
+			if first, err := d.Find(s.Date); err == nil && first.Start == s.Start {
+				from = first.From
+			}
 		}
+		date = d.timeOf(from)
 	}
-	return start, d.timeOf(s.From)
+	return d.timeOf(s.Start), date
 }
 
 // timeOf returns a Unix time in the calendar's time zone.
 func (d *Dates) timeOf(unix int64) time.Time { return time.Unix(unix, 0).In(d.calendar.Location) }
 
-// A Date is the meaning of a printed date.
-type Date struct {
-	Text  string    // as printed
-	Label string    // of the period
-	Start time.Time // first instant of the period
-	First time.Time // first instant in the period at which it is printed
-}
-
 var seed = maphash.MakeSeed()
 
-// Find returns the meaning of a printed date. It remembers those found last, since numbers share them.
-func (d *Dates) Find(text string) (*Date, error) {
+// Find returns the first span of a printed date. It remembers those found last, since numbers share them.
+func (d *Dates) Find(text string) (*calendar.Span, error) {
 	slot := &d.found[maphash.String(seed, text)%uint64(len(d.found))]
-	if date := slot.Load(); date != nil && date.Text == text {
-		return date, nil
+	if s := slot.Load(); s != nil && s.Date == text {
+		return s, nil
 	}
 	at, err := d.first(text)
 	if err != nil {
 		return nil, err
 	}
-	s, _ := d.SpanAt(at) // it may have begun before 1970
+	s, _ := d.SpanAt(at) // it may have begun before 1970; its Date does not keep the number alive, as text would
 	if s.From >= s.To {
 		return nil, fmt.Errorf("%s is not before the end of %s", text, calendar.FormatLabel(s.Label))
 	}
-	date := &Date{s.Date, s.Label, d.timeOf(s.Start), d.timeOf(s.From)} // s.Date does not keep the number alive, as text would
-	slot.Store(date)
-	return date, nil
+	slot.Store(&s)
+	return &s, nil
 }
 
 // first returns the first instant since 1970 at which a date is printed.
@@ -244,8 +234,8 @@ func (d *Dates) first(s string) (time.Time, error) {
 		}
 		why = "%[2]s has no %[1]s"
 		for j := range times {
-			switch p, ok := finest.Beginning(wall.Add(time.Duration(j) * step)); {
-			case !ok: // clocks jumped over it
+			switch p := finest.Beginning(wall.Add(time.Duration(j) * step)); {
+			case p.Start >= p.End: // clocks jumped over it
 			case p.End <= 0: // no Redis server has ever had an earlier time
 				early = "the %[1]s is before 1970"
 			default:

@@ -7,6 +7,8 @@ import (
 	"math"
 	"strconv"
 	"strings"
+
+	"github.com/dailyserial/serial/internal/calendar"
 )
 
 // PrintNumber returns a number as text. date is as printed; a hidden sequence depends on the period's label. The text is "" if the
@@ -68,7 +70,7 @@ func (t *Template) Int64(date string, seq int64) (int64, error) {
 // A Number is a number taken apart. Its type is a part of the text that was parsed.
 type Number struct {
 	Type string
-	Date *Date
+	Span *calendar.Span // the first one of its date
 	Seq  int64
 }
 
@@ -91,7 +93,7 @@ func (t *Template) ParseNumber(s string) (n Number, err error) {
 	}
 	var wrongSeq, wrongDate error // which give way to the error of a check digit
 	if t.Dates.text == "" {
-		n.Date, wrongDate = t.Dates.Find("")
+		n.Span, wrongDate = t.Dates.Find("")
 	}
 	end := 0 // end of the text read so far
 	read := func(width int) string {
@@ -109,7 +111,7 @@ func (t *Template) ParseNumber(s string) (n Number, err error) {
 			err = t.CheckType(n.Type)
 		case fieldDate:
 			date := read(len(f.text))
-			if n.Date, wrongDate = t.Dates.Find(date); wrongDate != nil {
+			if n.Span, wrongDate = t.Dates.Find(date); wrongDate != nil {
 				_, err = t.Dates.read(date)
 			}
 		case fieldSeq:
@@ -135,7 +137,7 @@ func (t *Template) ParseNumber(s string) (n Number, err error) {
 	}
 	if t.cipher != nil {
 		var tweak [256]byte
-		if n.Seq = t.cipher.Decrypt(t.tweak(tweak[:0], n.Type, n.Date.Label), n.Seq); n.Seq < 1 {
+		if n.Seq = t.cipher.Decrypt(t.tweak(tweak[:0], n.Type, n.Span.Label), n.Seq); n.Seq < 1 {
 			return bad("its sequence is 0 when decrypted, the first is 1")
 		}
 	}

@@ -24,9 +24,8 @@ import (
 const Default = "{type}{date:yyyyMMdd}{seq:4}"
 
 const (
-	defaultWidth = "4"
-	maxWidth     = 15  // digits; Lua numbers are doubles, so sequences of 16 digits would repeat
-	maxTemplate  = 256 // bytes; every answer that NextOnce stores has one
+	maxWidth    = 15  // digits; Lua numbers are doubles, so sequences of 16 digits would repeat
+	maxTemplate = 256 // bytes; every answer that NextOnce stores has one
 )
 
 // MaxSequence is the largest sequence that any template prints.
@@ -145,7 +144,7 @@ func (t *Template) parseField(body string) (err error) {
 	case f.kind == fieldType && !hasArg:
 	case f.kind == fieldSeq:
 		if !hasArg {
-			arg = defaultWidth
+			arg = "4"
 		}
 		err = t.parseSeq(arg)
 		f.text = zeros[:t.seqWidth]
