@@ -83,14 +83,14 @@ type audit struct {
 }
 
 func (s *scheme) newAudit(typ string, at time.Time, used iter.Seq2[string, error]) (*audit, error) {
-	span, err := s.template.DatedSpan(at)
+	span, err := s.template.Dates.DatedSpan(at)
 	err = cmp.Or(s.template.CheckType(typ), refuseIf(used == nil,
 		"serial: Audit: the used numbers are nil; if there are none, pass an iterator that yields nothing"), err)
 	if err != nil {
 		return nil, err
 	}
 	report := Report{Type: strings.Clone(typ), Start: s.local(span.Start), First: s.base + 1}
-	return &audit{scheme: s, period: s.template.SpanOf(&span.Period), report: report}, nil
+	return &audit{scheme: s, period: s.template.Dates.SpanOf(&span.Period), report: report}, nil
 }
 
 // read accounts for the used numbers. last is the last sequence issued before.
@@ -105,7 +105,7 @@ func (a *audit) read(ctx context.Context, used iter.Seq2[string, error], last in
 				if r.ForeignCount++; len(r.Foreign) < account.Listed {
 					r.Foreign = append(r.Foreign, shorten(text))
 				}
-			case n.Type != r.Type || n.Date.Label != a.period.Label:
+			case n.Type != r.Type || n.Span.Label != a.period.Label:
 				r.OtherCount++
 			default:
 				err = a.account.Add(n.Seq, text)

@@ -17,9 +17,9 @@ func (g *Generator) Remember(typ string) { g.issuer.Remember(typ, 1) }
 
 // SpanAt is the part of a period in which the same date is printed; of an instant, in Unix seconds.
 func (s *Scheme) SpanAt(at int64) (from, to int64, date string) {
-	span := s.template.SpanAt(time.Unix(at, 0))
+	span, _ := s.template.Dates.SpanAt(time.Unix(at, 0))
 	return span.From, span.To, span.Date
 }
 
 // Varies reports whether what is printed of the date may change within a period.
-func (s *Scheme) Varies() bool { return s.template.Varies() }
+func (s *Scheme) Varies() bool { return s.template.Dates.Vary }

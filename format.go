@@ -109,7 +109,7 @@ func (n Number) text(method string) (string, error) {
 
 // newNumber returns the number that t prints for a span.
 func newNumber(t *template.Template, s calendar.Span, typ string, seq int64) Number {
-	start, date := t.Instants(&s)
+	start, date := t.Dates.Instants(&s)
 	return Number{Type: typ, Start: start, Date: date, Seq: seq, date: s.Date, label: s.Label, template: t}
 }
 

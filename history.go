@@ -38,11 +38,11 @@ func (g *Generator) history(ctx context.Context, c *issue.Call, typ string, peri
 	for err == nil {
 		each = each[len(each)-len(read):] // without the current period if it was read before
 		for i, p := range read {
-			if g.before(p) {
+			if p.End <= 0 { // no Redis server has ever had an earlier time
 				return numbers, nil
 			}
 			if each[i] >= 0 {
-				numbers = append(numbers, newNumber(g.template, g.template.SpanOf(p), typ, g.unlessUnused(each[i])))
+				numbers = append(numbers, newNumber(g.template, g.template.Dates.SpanOf(p), typ, g.unlessUnused(each[i])))
 			}
 		}
 		periods -= len(read)
@@ -59,12 +59,4 @@ func (g *Generator) history(ctx context.Context, c *issue.Call, typ string, peri
 		each, err = c.History(ctx, labels...)
 	}
 	return nil, err
-}
-
-// before reports whether a period is before all that numbers can be printed of.
-func (s *scheme) before(p *calendar.Period) bool {
-	if s.template.Varies() { // none of its dates need be the period's first
-		return p.End <= 0
-	}
-	return s.template.CheckYear(p.Wall) != nil
 }

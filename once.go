@@ -68,7 +68,7 @@ func (g *Generator) lastOf(typ, request string, n issue.Numbers) (Number, error)
 		return newNumber(g.template, n.Span.Span, typ, n.Last), nil
 	}
 	key := g.issuer.Store.RequestKey(typ, request)
-	if n.Answer.Key != plain && n.Answer.Key != g.template.Fingerprint() && n.Answer.Key != "" {
+	if n.Answer.Key != plain && n.Answer.Key != g.template.Fingerprint && n.Answer.Key != "" {
 		return Number{}, fmt.Errorf("%w: %s was answered with a hidden sequence, whose key this generator does not have", ErrConflict, key)
 	}
 	span, t, err := g.readAnswer(n.Answer)
@@ -100,8 +100,8 @@ func (g *Generator) readAnswer(a *store.Answer) (s calendar.Span, t *template.Te
 	if err != nil {
 		return s, nil, err
 	}
-	if date, err := t.FindDate(s.Date); err == nil && s.Start <= date.First.Unix() && date.First.Unix() < s.End {
-		s.From = date.First.Unix()
+	if first, err := t.Dates.Find(s.Date); err == nil && s.Start <= first.From && first.From < s.End {
+		s.From = first.From
 	}
 	return s, t, nil
 }

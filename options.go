@@ -95,12 +95,8 @@ func (c *config) applyAll(opts []Option) (errs []error) {
 func (c *config) newIssuer() *issue.Issuer {
 	i, t := c.issuing, c.template
 	i.Prefix, i.Calendar, i.Counts, i.PrintMark = c.prefix, c.calendar, c.counts(), t.PrintMark()
-	i.Base, i.Limit, i.Template, i.Key = c.base, c.limit, c.text, cmp.Or(t.Fingerprint(), plain)
-	i.Brief = c.calendar.Unit == calendar.Second || t.PrintsSeconds()
-	i.SpanAt = func(at time.Time) (calendar.Span, error) {
-		s := t.SpanAt(at)
-		return s, t.CheckYear(s.Reading)
-	}
+	i.Base, i.Limit, i.Template, i.Key = c.base, c.limit, c.text, cmp.Or(t.Fingerprint, plain)
+	i.Brief, i.SpanAt = t.Dates.Finest == calendar.Second, t.Dates.SpanAt
 	if c.ledger != nil {
 		i.Reserve = func(ctx context.Context, typ, label string, above, n int64) (int64, error) {
 			return c.ledger.Reserve(ctx, Reservation{c.prefix + ":" + typ, label, i.Counts, i.PrintMark, above, n})

@@ -80,7 +80,7 @@ func (s *Scheme) Number(typ string, at time.Time, seq int64) (Number, error) {
 	if err := s.template.CheckType(typ); err != nil {
 		return Number{}, err
 	}
-	span, err := s.template.DatedSpan(at)
+	span, err := s.template.Dates.DatedSpan(at)
 	switch {
 	case err != nil:
 		return Number{}, err
@@ -104,8 +104,7 @@ func (s *scheme) parse(number string) (Number, error) {
 	if err != nil {
 		return Number{}, err
 	}
-	typ, d := strings.Clone(n.Type), n.Date // a copy, so that the text can be freed
-	return Number{Type: typ, Start: d.Start, Date: d.First, Seq: n.Seq, date: d.Text, label: d.Label, template: s.template}, nil
+	return newNumber(s.template, *n.Span, strings.Clone(n.Type), n.Seq), nil // a copy, so that the text can be freed
 }
 
 // Series returns the name of a type's series, as a [Ledger] and package gapless use it: the key prefix, a colon and the type, such
@@ -125,7 +124,7 @@ func (s *scheme) local(unix int64) time.Time { return time.Unix(unix, 0).In(s.ca
 // a process with another one gets [ErrConflict].
 func (s *Scheme) Calendar() string { return s.counts() }
 
-func (s *scheme) counts() string { return s.calendar.Name(s.template.PrintsBusinessYear()) }
+func (s *scheme) counts() string { return s.calendar.Name(s.template.Dates.PrintBusinessYear()) }
 
 // PrintMark returns a hash of the settings by which two processes could print different sequences of one period alike, if they
 // differed: the order of fields and tokens, the alphabet, the check digit and the key of the hidden sequence. Widths, literals and
@@ -138,7 +137,7 @@ func (s *Scheme) PrintMark() string { return s.template.PrintMark() }
 //
 // It is an error if the date of at is not in 1970 to 9999 in the Scheme's time zone, or if the template cannot print it.
 func (s *Scheme) Span(at time.Time) (start, end time.Time, err error) {
-	span, err := s.template.DatedSpan(at)
+	span, err := s.template.Dates.DatedSpan(at)
 	if err != nil {
 		return time.Time{}, time.Time{}, err
 	}

@@ -144,7 +144,7 @@ func (g *Generator) Peek(ctx context.Context, typ string) (n Number, err error) 
 		last, err = c.Peek(ctx)
 	}
 	if err == nil {
-		n = newNumber(g.template, g.template.SpanOf(&c.Span().Period), typ, g.unlessUnused(last))
+		n = newNumber(g.template, g.template.Dates.SpanOf(&c.Span().Period), typ, g.unlessUnused(last))
 	}
 	return n, g.finish(ctx, c, err)
 }

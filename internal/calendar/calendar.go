@@ -16,10 +16,8 @@ type Period struct {
 // A Span is a part of a period in which the same date is printed: usually all of it.
 type Span struct {
 	Period
-	From, To int64     // its first instant and the first one after it, Unix seconds
-	Earlier  int64     // seconds from the first time that the period printed this date to From; 0 unless it comes again
-	Reading  time.Time // reading of the clock that is printed, as if it were UTC
-	Date     string    // as printed, "" where it is not known
+	From, To int64  // its first instant and the first one after it, Unix seconds
+	Date     string // as printed, "" where it is not known
 }
 
 // A Calendar divides time into periods. Each has a label, which is a reading of the wall clock, and begins at the first
@@ -66,11 +64,9 @@ func (c Calendar) Covers(t time.Time) bool {
 	return day.Start <= at && at < day.End && year >= 1970 && year <= 9999 && (c.Unit != Never || at < EndOfNever)
 }
 
-// Beginning returns the period that begins with the reading wall. It reports false if there is none: Apia skipped 30 December 2011.
-func (c Calendar) Beginning(wall time.Time) (*Period, bool) {
-	p := c.nth(c.Index(wall.Unix()))
-	return p, p.Start < p.End
-}
+// Beginning returns the period that begins with the reading wall. It is empty if clocks jumped over wall: Apia skipped 30 December
+// 2011.
+func (c Calendar) Beginning(wall time.Time) *Period { return c.nth(c.Index(wall.Unix())) }
 
 // Next returns the period that begins where p ends.
 func (c Calendar) Next(p *Period) *Period { return c.At(time.Unix(p.End, 0)) }

@@ -23,14 +23,14 @@ type Algorithm struct {
 	Letters bool   // covers ASCII letters and digits; otherwise ASCII digits alone
 }
 
-// Algorithms are all there are, in the order of the package's documentation.
-var Algorithms = []Algorithm{
-	{"luhn", 1, false},
-	{"damm", 1, false},
-	{"gs1", 1, false},
-	{"11-10", 1, false},
-	{"97-10", 2, true},
-	{"37-36", 1, true},
+// Algorithms are all there are, by name.
+var Algorithms = map[string]Algorithm{
+	"luhn":  {"luhn", 1, false},
+	"damm":  {"damm", 1, false},
+	"gs1":   {"gs1", 1, false},
+	"11-10": {"11-10", 1, false},
+	"97-10": {"97-10", 2, true},
+	"37-36": {"37-36", 1, true},
 }
 
 // inline is the length up to which Append needs no heap: a template's 256 bytes and a type's 64.

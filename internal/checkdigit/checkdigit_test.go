@@ -2,6 +2,7 @@ package checkdigit_test
 
 import (
 	"fmt"
+	"maps"
 	"math/big"
 	"math/rand/v2"
 	"slices"
@@ -16,17 +17,11 @@ import (
 
 func find(t testing.TB, name string) checkdigit.Algorithm {
 	t.Helper()
-	i := slices.Index(names(), name)
-	require.NotEqual(t, -1, i, name)
-	return checkdigit.Algorithms[i]
+	require.Contains(t, checkdigit.Algorithms, name)
+	return checkdigit.Algorithms[name]
 }
 
-func names() (names []string) {
-	for _, a := range checkdigit.Algorithms {
-		names = append(names, a.Name)
-	}
-	return names
-}
+func names() []string { return slices.Sorted(maps.Keys(checkdigit.Algorithms)) }
 
 func check(a checkdigit.Algorithm, number string) string {
 	return string(a.Append(nil, []byte(number)))
@@ -39,9 +34,9 @@ func valid(a checkdigit.Algorithm, number string) bool {
 }
 
 func TestAlgorithms(t *testing.T) {
-	require.Equal(t, []string{"luhn", "damm", "gs1", "11-10", "97-10", "37-36"}, names())
-	for _, name := range names() {
-		a := find(t, name)
+	require.Equal(t, []string{"11-10", "37-36", "97-10", "damm", "gs1", "luhn"}, names())
+	for name, a := range checkdigit.Algorithms {
+		require.Equal(t, name, a.Name)
 		require.Len(t, check(a, "4711"), a.Width)
 	}
 	require.Empty(t, check(checkdigit.Algorithm{}, "4711"))

@@ -21,23 +21,8 @@ func (t *Template) Hide(key []byte, prefix string) error {
 	}
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte("serial: fingerprint of a key for hidden sequences"))
-	t.cipher, t.prefix, t.fingerprint = cipher, prefix, hex.EncodeToString(mac.Sum(nil)[:8])
+	t.cipher, t.prefix, t.Fingerprint = cipher, prefix, hex.EncodeToString(mac.Sum(nil)[:8])
 	return nil
-}
-
-// Fingerprint returns what tells one key of hidden sequences from another without revealing it, "" where none are hidden.
-func (t *Template) Fingerprint() string { return t.fingerprint }
-
-// encrypt returns the number that is printed instead of a sequence.
-func (t *Template) encrypt(typ, label string, seq int64) int64 {
-	var buf [256]byte
-	return t.cipher.Encrypt(t.tweak(buf[:0], typ, label), seq)
-}
-
-// decrypt is the inverse of encrypt.
-func (t *Template) decrypt(typ, label string, image int64) int64 {
-	var buf [256]byte
-	return t.cipher.Decrypt(t.tweak(buf[:0], typ, label), image)
 }
 
 // tweak appends the key of the counter in Redis, so that each counter has images of its own.

@@ -1,11 +1,9 @@
 package template
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/dailyserial/serial/internal/calendar"
 )
@@ -17,7 +15,7 @@ type layout struct {
 	fields []field
 	tokens []string         // in their usual spelling
 	has    [len(parts)]bool // parts that it prints
-	finest calendar.Unit    // the shortest unit after which it prints something else; calendar.Day for dates
+	Finest calendar.Unit    // the shortest unit after which it prints something else; calendar.Day for dates
 }
 
 // A part is what a token prints of a date.
@@ -71,7 +69,7 @@ const allowedTokens = "allowed are yyyy, yy, MM, dd, DDD, GGGG, GG, WW, Q, FFFF,
 // parseLayout parses the layout of a date field. YYYY and DD are common in other libraries and taken for yyyy and dd; beside
 // weeks, YYYY is refused later.
 func parseLayout(text string) (l layout, err error) {
-	l.text, l.finest = text, calendar.Day
+	l.text, l.Finest = text, calendar.Day
 	for rest := text; rest != ""; {
 		c := rest[0]
 		if lower := c | 0x20; lower < 'a' || lower > 'z' {
@@ -93,7 +91,7 @@ func parseLayout(text string) (l layout, err error) {
 		if slices.Contains(l.fields, f) || (f.part == year || f.part == day) && l.has[f.part] {
 			return l, fmt.Errorf("%s appears twice", parts[f.part].name)
 		}
-		l.has[f.part], l.finest = true, min(l.finest, parts[f.part].unit)
+		l.has[f.part], l.Finest = true, min(l.Finest, parts[f.part].unit)
 		l.fields, l.tokens = append(l.fields, f), append(l.tokens, parts[f.part].tokens[0])
 	}
 	return l, nil
@@ -147,75 +145,4 @@ func (l *layout) tells(other *layout, start calendar.YearStart) bool {
 		}
 	}
 	return true
-}
-
-// check refuses a layout that does not tell the calendar's periods apart, as usual does, or that does not suit the calendar.
-func (l *layout) check(c calendar.Calendar, usual *layout) error {
-	for _, f := range l.fields {
-		switch {
-		case f.text == "YYYY" && (c.Unit == calendar.Week || l.has[week] || l.has[weekYear]):
-			return errors.New("YYYY beside weeks: elsewhere it is the week year; " +
-				"print GGGG for that, or yyyy for the calendar year")
-		case c.DayStart != 0 && f.part >= hour:
-			return fmt.Errorf("%s: with a day start, the date is the business day, which has no hours", f.text)
-		}
-	}
-	if l.tells(usual, c.YearStart) {
-		return nil
-	}
-	return fmt.Errorf("%s; print %s", l.ambiguity(c, usual), usual.text)
-}
-
-// ambiguity returns the reason why the layout does not tell the calendar's periods apart: a part that is missing, or two days that
-// print alike.
-func (l *layout) ambiguity(c calendar.Calendar, usual *layout) string {
-	noun := c.Unit.Noun()
-	dates := usual.has[year] && !slices.Contains(l.has[dayOfYear:hour], true)
-	dayKnown := l.known(c.YearStart)[day]
-	for p := year; p <= second; p++ {
-		if !usual.has[p] || l.has[p] || !dates && (p < hour || !dayKnown) {
-			continue
-		}
-		missing := fmt.Sprintf("%s is missing: numbers of different %ss would read the same", parts[p].name, noun)
-		if p == month && l.has[minute] {
-			missing += `, and "mm" is the minute`
-		}
-		return missing
-	}
-	days := c.With(max(c.Unit, calendar.Day))
-	noun = days.Unit.Noun()
-	seen := map[string]time.Time{}
-	for wall := time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC); wall.Year() < 2032; wall = wall.AddDate(0, 0, 1) {
-		text := l.print(wall, c.YearStart)
-		before, again := seen[text]
-		if !again {
-			seen[text] = wall
-		} else if days.Index(before.Unix()) != days.Index(wall.Unix()) {
-			const dates = "2 January 2006"
-			return fmt.Sprintf("%s does not tell %ss apart: %s is printed for %s and for %s", l.text, noun, text,
-				before.Format(dates), wall.Format(dates))
-		}
-	}
-	return fmt.Sprintf("%s does not tell %ss apart in every calendar", l.text, noun)
-}
-
-// usualDates are date layouts that tell the periods of each unit apart.
-var usualDates = [...]string{
-	calendar.Second: "yyyyMMddHHmmss", calendar.Minute: "yyyyMMddHHmm", calendar.Hour: "yyyyMMddHH",
-	calendar.Day: "yyyyMMdd", calendar.Month: "yyyyMM", calendar.Year: "yyyy",
-	calendar.Week: "GGGG-WW", calendar.Quarter: "FFFF-Q", calendar.Never: "",
-}
-
-// usualDate returns a date layout that tells the calendar's periods apart, "" where no date is needed.
-func usualDate(c calendar.Calendar) string {
-	if c.Unit == calendar.Year && c.YearStart != (calendar.YearStart{}) {
-		return "FFFF"
-	}
-	return usualDates[c.Unit]
-}
-
-// Usual returns the default template with a date that suits a calendar.
-func Usual(c calendar.Calendar) string {
-	text := strings.Replace(Default, "yyyyMMdd", usualDate(c), 1)
-	return strings.Replace(text, "{date:}", "", 1)
 }

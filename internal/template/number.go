@@ -4,11 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"math"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/dailyserial/serial/internal/calendar"
 )
@@ -16,7 +14,7 @@ import (
 // PrintNumber returns a number as text. date is as printed; a hidden sequence depends on the period's label. The text is "" if the
 // template prints a date and date is "". A sequence wider than the template's padding is printed in full, in decimal.
 func (t *Template) PrintNumber(typ, date, label string, seq int64) string {
-	if date == "" && t.date.text != "" {
+	if date == "" && t.Dates.text != "" {
 		return ""
 	}
 	var buf [128]byte // on the stack: the returned string is the only allocation
@@ -32,7 +30,8 @@ func (t *Template) PrintNumber(typ, date, label string, seq int64) string {
 			b = append(b, date...)
 		case fieldSeq:
 			if t.cipher != nil && seq >= 0 && seq <= t.Largest() {
-				seq = t.encrypt(typ, label, seq)
+				var tweak [256]byte
+				seq = t.cipher.Encrypt(t.tweak(tweak[:0], typ, label), seq)
 			}
 			b = appendPadded(b, seq, t.seqWidth, t.alphabet)
 		case fieldCheck:
@@ -56,9 +55,9 @@ func (t *Template) Int64(date string, seq int64) (int64, error) {
 	case seq < 0 || seq > decimal.largest(t.seqWidth):
 		return 0, fmt.Errorf("serial: Int64: sequence %d has outgrown its %d digits", seq, t.seqWidth)
 	}
-	digits, ok := t.date.sortable(date)
+	digits, ok := t.Dates.sortable(date)
 	if !ok {
-		return 0, fmt.Errorf("serial: Int64: dates of %q do not sort as integers", t.date.text)
+		return 0, fmt.Errorf("serial: Int64: dates of %q do not sort as integers", t.Dates.text)
 	}
 	digits = appendPadded(digits, seq, t.seqWidth, decimal)
 	v, err := strconv.ParseInt(string(digits), 10, 64)
@@ -68,41 +67,12 @@ func (t *Template) Int64(date string, seq int64) (int64, error) {
 	return v, nil
 }
 
-// A Date is the meaning of a printed date.
-type Date struct {
-	Text  string    // as printed
-	Label string    // of the period
-	Start time.Time // first instant of the period
-	First time.Time // first instant in the period at which it is printed
-}
-
-// FindDate returns the meaning of a printed date. It remembers those found last, since numbers share them.
-func (t *Template) FindDate(text string) (*Date, error) {
-	slot := &t.dates[maphash.String(seed, text)%uint64(len(t.dates))]
-	if d := slot.Load(); d != nil && d.Text == text {
-		return d, nil
-	}
-	at, err := t.findDate(text)
-	if err != nil {
-		return nil, err
-	}
-	s := t.undatedSpan(at) // it may have begun before 1970
-	if s.From >= s.To {
-		return nil, fmt.Errorf("%s is not before the end of %s", text, calendar.FormatLabel(s.Label))
-	}
-	d := &Date{strings.Clone(text), s.Label, t.timeOf(s.Start), t.timeOf(s.From)} // a copy does not keep the number alive
-	slot.Store(d)
-	return d, nil
-}
-
 // A Number is a number taken apart. Its type is a part of the text that was parsed.
 type Number struct {
 	Type string
-	Date *Date
+	Span *calendar.Span // the first one of its date
 	Seq  int64
 }
-
-var seed = maphash.MakeSeed()
 
 // ParseNumber takes apart a number that the template printed.
 func (t *Template) ParseNumber(s string) (n Number, err error) {
@@ -122,8 +92,8 @@ func (t *Template) ParseNumber(s string) (n Number, err error) {
 		return bad("nothing is left for its type")
 	}
 	var wrongSeq, wrongDate error // which give way to the error of a check digit
-	if t.date.text == "" {
-		n.Date, wrongDate = t.FindDate("")
+	if t.Dates.text == "" {
+		n.Span, wrongDate = t.Dates.Find("")
 	}
 	end := 0 // end of the text read so far
 	read := func(width int) string {
@@ -141,8 +111,8 @@ func (t *Template) ParseNumber(s string) (n Number, err error) {
 			err = t.CheckType(n.Type)
 		case fieldDate:
 			date := read(len(f.text))
-			if n.Date, wrongDate = t.FindDate(date); wrongDate != nil {
-				_, err = t.date.read(date)
+			if n.Span, wrongDate = t.Dates.Find(date); wrongDate != nil {
+				_, err = t.Dates.read(date)
 			}
 		case fieldSeq:
 			text := read(seqWidth)
@@ -166,7 +136,8 @@ func (t *Template) ParseNumber(s string) (n Number, err error) {
 		return bad("%w", err)
 	}
 	if t.cipher != nil {
-		if n.Seq = t.decrypt(n.Type, n.Date.Label, n.Seq); n.Seq < 1 {
+		var tweak [256]byte
+		if n.Seq = t.cipher.Decrypt(t.tweak(tweak[:0], n.Type, n.Span.Label), n.Seq); n.Seq < 1 {
 			return bad("its sequence is 0 when decrypted, the first is 1")
 		}
 	}

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 	"unicode"
 	"unicode/utf8"
@@ -25,9 +24,8 @@ import (
 const Default = "{type}{date:yyyyMMdd}{seq:4}"
 
 const (
-	defaultWidth = "4"
-	maxWidth     = 15  // digits; Lua numbers are doubles, so sequences of 16 digits would repeat
-	maxTemplate  = 256 // bytes; every answer that NextOnce stores has one
+	maxWidth    = 15  // digits; Lua numbers are doubles, so sequences of 16 digits would repeat
+	maxTemplate = 256 // bytes; every answer that NextOnce stores has one
 )
 
 // MaxSequence is the largest sequence that any template prints.
@@ -43,22 +41,18 @@ var (
 // A Template is a parsed template for the numbers of a calendar. All its fields have a fixed width, except the type and a sequence
 // that may grow.
 type Template struct {
+	Dates    Dates
 	text     string
 	fields   []field // literals, type, date, sequence and check, as in the template
-	date     layout  // of the date; empty without one
-	usual    layout  // the usual date of the calendar's periods
 	fixed    int     // bytes of all fields but the type, with a sequence that has not grown
 	seqWidth int     // digits that the sequence is padded to
 	grows    bool    // the sequence may be wider than seqWidth
 	alphabet *alphabet
 	check    checkdigit.Algorithm // zero for none
-	calendar calendar.Calendar    // of the numbers
 
 	cipher      *ff1.Cipher // nil for a sequence that is printed as it is
 	prefix      string      // of keys in Redis, for the cipher
-	fingerprint string      // tells one key of the cipher from another without revealing it
-
-	dates [1024]atomic.Pointer[Date] // those found last, by a hash of their text
+	Fingerprint string      // tells one key of the cipher from another without revealing it; "" without a cipher
 }
 
 type fieldKind int
@@ -85,12 +79,14 @@ const allowedFields = "allowed are {type}, {date:LAYOUT}, {seq:WIDTH} and {check
 
 // Parse parses a template for the numbers of a calendar. [Template.Prove] tells whether it tells their periods apart.
 func Parse(template string, c calendar.Calendar) (*Template, error) {
-	t := &Template{text: template, calendar: c, alphabet: decimal}
-	t.date, _ = parseLayout("")
-	t.usual, _ = parseLayout(usualDate(c))
+	t := &Template{text: template, alphabet: decimal}
+	d := &t.Dates
+	d.calendar, d.Finest = c, calendar.Day
+	d.usual, _ = parseLayout(usualDate(c))
 	if err := t.parse(); err != nil {
 		return nil, fmt.Errorf("serial: template %.256q: %w", template, err)
 	}
+	d.Vary, d.repeat = !d.usual.tells(&d.layout, c.YearStart), !d.tells(&d.layout, c.YearStart)
 	return t, nil
 }
 
@@ -148,24 +144,18 @@ func (t *Template) parseField(body string) (err error) {
 	case f.kind == fieldType && !hasArg:
 	case f.kind == fieldSeq:
 		if !hasArg {
-			arg = defaultWidth
+			arg = "4"
 		}
 		err = t.parseSeq(arg)
 		f.text = zeros[:t.seqWidth]
 	case f.kind == fieldDate:
-		if t.date, err = parseLayout(arg); err == nil && t.date.has == (layout{}).has {
+		if t.Dates.layout, err = parseLayout(arg); err == nil && t.Dates.has == (layout{}).has {
 			err = fmt.Errorf("it prints nothing of the date: %s is missing; %s", parts[year].name, allowedTokens)
 		}
 		f.text = arg
 	case f.kind == fieldCheck:
-		var names []string
-		for _, a := range checkdigit.Algorithms {
-			if names = append(names, a.Name); a.Name == arg {
-				t.check = a
-			}
-		}
-		if t.check.Width == 0 {
-			err = fmt.Errorf("unknown check digit %q; allowed are %s", arg, strings.Join(names, ", "))
+		if t.check = checkdigit.Algorithms[arg]; t.check.Width == 0 {
+			err = fmt.Errorf("unknown check digit %q; allowed are luhn, damm, gs1, 11-10, 97-10, 37-36", arg)
 		}
 		f.text = zeros[:t.check.Width]
 	default:
@@ -213,7 +203,7 @@ func (t *Template) checkGrowth() error {
 		case fieldLiteral:
 			*text += f.text
 		case fieldDate:
-			*text += t.date.print(time.Time{}, t.calendar.YearStart)
+			*text += string(t.Dates.append(nil, time.Time{}))
 		default:
 			*text += "0"
 		}
@@ -236,11 +226,12 @@ func find(fields []field, kind fieldKind) int {
 
 // Prove refuses a template that could print numbers of different periods alike, or whose date does not suit the calendar.
 func (t *Template) Prove() error {
-	if t.date.text == "" && t.calendar.Unit != calendar.Never {
+	d := &t.Dates
+	if d.text == "" && d.calendar.Unit != calendar.Never {
 		return fmt.Errorf("serial: template %q: {date} is missing; only numbers of Never need none", t.text)
 	}
-	if err := t.date.check(t.calendar, &t.usual); err != nil {
-		return fmt.Errorf("serial: template %q: {date:%s}: %w", t.text, t.date.text, err)
+	if err := d.check(); err != nil {
+		return fmt.Errorf("serial: template %q: {date:%s}: %w", t.text, d.text, err)
 	}
 	return nil
 }
@@ -265,40 +256,19 @@ func (t *Template) CheckType(typ string) error {
 	return nil
 }
 
-// CheckYear refuses a reading of the clock in a year that the template would print like another one.
-func (t *Template) CheckYear(wall time.Time) error {
-	return t.date.checkYear(readingOf(wall, t.calendar.YearStart))
-}
-
-// Varies reports whether the printed date may change within a period.
-func (t *Template) Varies() bool { return !t.usual.tells(&t.date, t.calendar.YearStart) }
-
-// PrintsSeconds reports whether the date has the second.
-func (t *Template) PrintsSeconds() bool { return t.date.has[second] }
-
-// PrintsBusinessYear reports whether the date has a part of the business year.
-func (t *Template) PrintsBusinessYear() bool {
-	return t.date.has[businessYear] || t.date.has[businessEnd] || t.date.has[quarter]
-}
-
 // PrintMark returns a hash of all that could make two processes print different sequences of a period alike: the order of fields
 // and tokens, the alphabet, the check digit and the key. Widths, literals and spellings are not in it.
 func (t *Template) PrintMark() string {
+	marks := [...]string{
+		fieldLiteral: "", fieldType: "type;", fieldSeq: "seq:" + t.alphabet.name + ";",
+		fieldDate: "date:" + strings.Join(t.Dates.tokens, " ") + ";", fieldCheck: "check:" + t.check.Name + ";",
+	}
 	var text string
 	for _, f := range t.fields {
-		switch f.kind {
-		case fieldType:
-			text += "type;"
-		case fieldDate:
-			text += "date:" + strings.Join(t.date.tokens, " ") + ";"
-		case fieldSeq:
-			text += "seq:" + t.alphabet.name + ";"
-		case fieldCheck:
-			text += "check:" + t.check.Name + ";"
-		}
+		text += marks[f.kind]
 	}
-	if key := t.Fingerprint(); key != "" {
-		text += "hidden:" + key
+	if t.Fingerprint != "" {
+		text += "hidden:" + t.Fingerprint
 	}
 	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:6]) // so that most records have no field above 64 bytes, which Redis keeps compact

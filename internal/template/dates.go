@@ -1,0 +1,278 @@
+package template
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/dailyserial/serial/internal/calendar"
+)
+
+// Dates are the dates that a template prints of a calendar's periods.
+type Dates struct {
+	layout          // empty for a template without a date
+	usual    layout // a date that tells the calendar's periods apart
+	calendar calendar.Calendar
+	Vary     bool                                // the date may change within a period
+	repeat   bool                                // a date may come again after another one
+	found    [1024]atomic.Pointer[calendar.Span] // of the dates found last, by a hash of their text
+}
+
+// usualDates are date layouts that tell the periods of each unit apart.
+var usualDates = [...]string{
+	calendar.Second: "yyyyMMddHHmmss", calendar.Minute: "yyyyMMddHHmm", calendar.Hour: "yyyyMMddHH",
+	calendar.Day: "yyyyMMdd", calendar.Month: "yyyyMM", calendar.Year: "yyyy",
+	calendar.Week: "GGGG-WW", calendar.Quarter: "FFFF-Q", calendar.Never: "",
+}
+
+// usualDate returns a date layout that tells the calendar's periods apart, "" where no date is needed.
+func usualDate(c calendar.Calendar) string {
+	if c.Unit == calendar.Year && c.YearStart != (calendar.YearStart{}) {
+		return "FFFF"
+	}
+	return usualDates[c.Unit]
+}
+
+// Usual returns the default template with a date that suits a calendar.
+func Usual(c calendar.Calendar) string {
+	text := strings.Replace(Default, "yyyyMMdd", usualDate(c), 1)
+	return strings.Replace(text, "{date:}", "", 1)
+}
+
+// check refuses dates that do not tell the calendar's periods apart, as the usual ones do, or that do not suit the calendar.
+func (d *Dates) check() error {
+	for _, f := range d.fields {
+		switch {
+		case f.text == "YYYY" && (d.calendar.Unit == calendar.Week || d.has[week] || d.has[weekYear]):
+			return errors.New("YYYY beside weeks: elsewhere it is the week year; " +
+				"print GGGG for that, or yyyy for the calendar year")
+		case d.calendar.DayStart != 0 && f.part >= hour:
+			return fmt.Errorf("%s: with a day start, the date is the business day, which has no hours", f.text)
+		}
+	}
+	if d.tells(&d.usual, d.calendar.YearStart) {
+		return nil
+	}
+	return fmt.Errorf("%s; print %s", d.ambiguity(), d.usual.text)
+}
+
+// ambiguity returns the reason why the dates do not tell the calendar's periods apart: a part that is missing, or two days that
+// print alike.
+func (d *Dates) ambiguity() string {
+	noun := d.calendar.Unit.Noun()
+	dates := d.usual.has[year] && !slices.Contains(d.has[dayOfYear:hour], true)
+	dayKnown := d.known(d.calendar.YearStart)[day]
+	for p := year; p <= second; p++ {
+		if !d.usual.has[p] || d.has[p] || !dates && (p < hour || !dayKnown) {
+			continue
+		}
+		missing := fmt.Sprintf("%s is missing: numbers of different %ss would read the same", parts[p].name, noun)
+		if p == month && d.has[minute] {
+			missing += `, and "mm" is the minute`
+		}
+		return missing
+	}
+	days := d.calendar.With(max(d.calendar.Unit, calendar.Day))
+	noun = days.Unit.Noun()
+	seen := map[string]time.Time{}
+	for wall := time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC); wall.Year() < 2032; wall = wall.AddDate(0, 0, 1) {
+		text := string(d.append(nil, wall))
+		before, again := seen[text]
+		if !again {
+			seen[text] = wall
+		} else if days.Index(before.Unix()) != days.Index(wall.Unix()) {
+			const dates = "2 January 2006"
+			return fmt.Sprintf("%s does not tell %ss apart: %s is printed for %s and for %s", d.text, noun, text,
+				before.Format(dates), wall.Format(dates))
+		}
+	}
+	return fmt.Sprintf("%s does not tell %ss apart in every calendar", d.text, noun)
+}
+
+// checkYear refuses a reading of the clock with a year that would be printed like another one.
+func (d *Dates) checkYear(wall time.Time) error {
+	r := readingOf(wall, d.calendar.YearStart)
+	for i := range d.fields {
+		if f := &d.fields[i]; f.isShort() && (r[f.part] < 2000 || r[f.part] > 2099) {
+			return fmt.Errorf("serial: the year %d cannot be printed as %s; allowed are 2000 to 2099", r[f.part], f.text)
+		}
+	}
+	for _, p := range years {
+		if y := r[p]; (y < 0 || y > 9999) && (d.has[p] || p == year) {
+			return fmt.Errorf("serial: the year %d does not have four digits", y)
+		}
+	}
+	return nil
+}
+
+// append appends the date at a reading of the clock, which wall has as if it were UTC.
+func (d *Dates) append(b []byte, wall time.Time) []byte {
+	r := readingOf(wall, d.calendar.YearStart)
+	for i := range d.fields {
+		switch f := &d.fields[i]; {
+		case f.part == separator:
+			b = append(b, f.text...)
+		case f.isShort():
+			b = appendPadded(b, int64(r[f.part]%100), 2, decimal)
+		default:
+			b = appendPadded(b, int64(r[f.part]), len(f.text), decimal)
+		}
+	}
+	return b
+}
+
+// PrintBusinessYear reports whether the dates have a part of the business year.
+func (d *Dates) PrintBusinessYear() bool {
+	return d.has[businessYear] || d.has[businessEnd] || d.has[quarter]
+}
+
+// SpanAt returns the span of an instant, and an error if its date cannot be printed.
+func (d *Dates) SpanAt(at time.Time) (calendar.Span, error) {
+	s, c := d.SpanOf(d.calendar.At(at)), d.calendar
+	wall := s.Wall
+	if d.Vary {
+		for printed := year; printed <= second; printed++ {
+			if d.has[printed] {
+				units := c.With(parts[printed].unit)
+				if printed == year {
+					units.YearStart = calendar.YearStart{}
+				}
+				unit := units.At(at)
+				s.From, s.To = max(s.From, unit.Start), min(s.To, unit.End)
+			}
+		}
+		wall = c.With(d.Finest).At(at).Wall
+		s.Date = string(d.append(nil, wall))
+	}
+	return s, d.checkYear(wall)
+}
+
+// SpanOf returns a whole period as a span, for a number whose time of issue within the period is not known. It has no date where
+// that varies within the period.
+func (d *Dates) SpanOf(p *calendar.Period) calendar.Span {
+	s := calendar.Span{Period: *p, From: p.Start, To: p.End}
+	if !d.Vary {
+		s.Date = string(d.append(nil, p.Wall))
+	}
+	return s
+}
+
+// DatedSpan returns the span of an instant, or an error if the instant has no date that can be printed.
+func (d *Dates) DatedSpan(at time.Time) (calendar.Span, error) {
+	if c := d.calendar; !c.Covers(at) {
+		return calendar.Span{}, fmt.Errorf("serial: a number at Unix time %d in %v: allowed are 1970 to 9999, "+
+			"and with Never only before 9999-12-31T00:00:00Z", at.Unix(), c.Location)
+	}
+	return d.SpanAt(at)
+}
+
+// Instants returns the first instant of a span's period, and the first at which the period prints the span's date: zero if that date
+// is not known.
+func (d *Dates) Instants(s *calendar.Span) (start, date time.Time) {
+	if from := s.From; s.Date != "" || d.text == "" {
+		if d.repeat {
+			if first, err := d.Find(s.Date); err == nil && first.Start == s.Start {
+				from = first.From
+			}
+		}
+		date = d.timeOf(from)
+	}
+	return d.timeOf(s.Start), date
+}
+
+// timeOf returns a Unix time in the calendar's time zone.
+func (d *Dates) timeOf(unix int64) time.Time { return time.Unix(unix, 0).In(d.calendar.Location) }
+
+var seed = maphash.MakeSeed()
+
+// Find returns the first span of a printed date. It remembers those found last, since numbers share them.
+func (d *Dates) Find(text string) (*calendar.Span, error) {
+	slot := &d.found[maphash.String(seed, text)%uint64(len(d.found))]
+	if s := slot.Load(); s != nil && s.Date == text {
+		return s, nil
+	}
+	at, err := d.first(text)
+	if err != nil {
+		return nil, err
+	}
+	s, _ := d.SpanAt(at) // it may have begun before 1970; its Date does not keep the number alive, as text would
+	if s.From >= s.To {
+		return nil, fmt.Errorf("%s is not before the end of %s", text, calendar.FormatLabel(s.Label))
+	}
+	slot.Store(&s)
+	return &s, nil
+}
+
+// first returns the first instant since 1970 at which a date is printed.
+func (d *Dates) first(s string) (time.Time, error) {
+	c := d.calendar
+	r, err := d.read(s)
+	if err != nil {
+		return time.Time{}, err
+	}
+	// Without the hour, the same minute comes again within a day, and without the minute the same second.
+	finest, step, times := c.With(d.Finest), time.Hour, 1
+	if d.has[second] && !d.has[minute] {
+		step, times = time.Minute, 60
+	}
+	if !d.has[hour] && finest.Unit.ShorterThanDay() {
+		times *= 24
+	}
+	first, days := d.candidates(r)
+	first = first.Add(time.Duration(r[hour]*60*60+r[minute]*60+r[second]) * time.Second)
+	why, early := "there is no %[1]s", ""
+	var text [64]byte
+	for i := range days {
+		wall := first.AddDate(0, 0, i)
+		if string(d.append(text[:0], wall)) != s || d.checkYear(wall) != nil {
+			continue
+		}
+		why = "%[2]s has no %[1]s"
+		for j := range times {
+			switch p := finest.Beginning(wall.Add(time.Duration(j) * step)); {
+			case p.Start >= p.End: // clocks jumped over it
+			case p.End <= 0: // no Redis server has ever had an earlier time
+				early = "the %[1]s is before 1970"
+			default:
+				return time.Unix(p.Start, 0), nil
+			}
+		}
+	}
+	return time.Time{}, fmt.Errorf(cmp.Or(early, why), d.describe(r, s), c.Location)
+}
+
+// describe returns a printed date as people write it, such as "day 2021-10-24".
+func (d *Dates) describe(r reading, s string) string {
+	if d.has != d.usual.has || !d.has[year] {
+		return "date " + s
+	}
+	text := fmt.Sprintf("%04d-%02d-%02d %02d:%02d:%02d", r[year], r[month], r[day], r[hour], r[minute], r[second])
+	digits := len(d.usual.text)
+	return d.calendar.Unit.Noun() + " " + text[:digits+(digits-4)/2]
+}
+
+// candidates returns the first of the days that may print a reading, and the number of these days.
+func (d *Dates) candidates(r reading) (first time.Time, days int) {
+	start := d.calendar.YearStart
+	date := func(y, m, day int) time.Time { return time.Date(y, time.Month(m), day, 0, 0, 0, 0, time.UTC) }
+	switch {
+	case d.has[year] && d.has[month] && d.has[day]:
+		return date(r[year], r[month], r[day]), 1
+	case d.has[year] && d.has[dayOfYear]:
+		return date(r[year], 1, r[dayOfYear]), 1
+	case d.has[year]:
+		return date(r[year], 1, 1), 366
+	case d.has[weekYear]:
+		return date(r[weekYear]-1, 12, 29), 6 + 366 // to 3 January
+	case d.has[businessYear]:
+		return start.First(r[businessYear]), 366
+	case d.has[businessEnd]:
+		return start.First(r[businessEnd] - start.EndOf(0)), 366
+	}
+	return date(1969, 12, 31), 28 * 366 // with Never no year need be printed; the calendar repeats after 28 of them
+}
