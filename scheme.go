@@ -147,9 +147,11 @@ func (s *Scheme) Span(at time.Time) (start, end time.Time, err error) {
 // Period returns the period of at: its label, as in keys and in a ledger, its first instant, and the first instant after it. If the
 // date of at is not in 1970 to 9999 in the Scheme's time zone, all three are zero. With [Never], the dates are those of UTC.
 func (s *Scheme) Period(at time.Time) (label string, start, end time.Time) {
-	p, unix := s.calendar.At(at), at.Unix()
-	// West of Greenwich, the period of Never begins in 1969.
-	if !s.calendar.Covers(at) && (s.calendar.Unit != calendar.Never || unix < p.Start || unix >= p.End) {
+	p, covered := s.calendar.At(at), s.calendar.Covers(at)
+	if s.calendar.Unit == calendar.Never { // whose dates are UTC's: west of Greenwich, it begins in 1969
+		covered = p.Start <= at.Unix() && at.Unix() < p.End
+	}
+	if !covered {
 		return "", time.Time{}, time.Time{}
 	}
 	return p.Label, s.local(p.Start), s.local(p.End)

@@ -749,11 +749,16 @@ func TestFirstAndLastInstants(t *testing.T) {
 
 // The one period of Never is the same in every zone, also where it begins on 31 December 1969.
 func TestPeriodOfNever(t *testing.T) {
-	s := newScheme(t, serial.WithPeriod(serial.Never), serial.WithTemplate("{type}{seq}"),
-		serial.WithLocation(time.FixedZone("", -3600)))
-	for at, want := range map[int64]string{-1: "", 0: "all", 7200: "all", 253402214399: "all", 253402214400: ""} {
-		label, start, _ := s.Period(time.Unix(at, 0))
-		require.Equal(t, want, label, at)
-		require.Equal(t, want == "", start.IsZero(), at)
+	for _, east := range []int{-3600, 0, 3600} {
+		s := newScheme(t, serial.WithPeriod(serial.Never), serial.WithTemplate("{type}{seq}"),
+			serial.WithLocation(time.FixedZone("", east)))
+		for at, want := range map[int64]string{-1: "", 0: "all", 7200: "all", 253402214399: "all", 253402214400: ""} {
+			label, start, _ := s.Period(time.Unix(at, 0))
+			require.Equal(t, want, label, "%d at %d", east, at)
+			require.Equal(t, want == "", start.IsZero(), "%d at %d", east, at)
+			if want == "" {
+				require.Error(t, errOf(s.Number("IS", time.Unix(at, 0), 1)), "%d at %d", east, at)
+			}
+		}
 	}
 }

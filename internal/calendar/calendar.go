@@ -57,11 +57,12 @@ func (c Calendar) At(t time.Time) *Period {
 	return c.nth(c.Index(latest(at, c.Location) - c.DayStart))
 }
 
-// Covers reports whether the date of an instant, of its business day if the calendar has one, is in 1970 to 9999.
+// Covers reports whether the date of an instant, of its business day if the calendar has one, is in 1970 to 9999. In an endless
+// period, the same is required of the date in UTC.
 func (c Calendar) Covers(t time.Time) bool {
 	day, at := c.With(Day).At(t), t.Unix()
 	year := day.Wall.Year()
-	return day.Start <= at && at < day.End && year >= 1970 && year <= 9999 && (c.Unit != Never || at < EndOfNever)
+	return day.Start <= at && at < day.End && year >= 1970 && year <= 9999 && (c.Unit != Never || 0 <= at && at < EndOfNever)
 }
 
 // Beginning returns the period that begins with the reading wall. It is empty if clocks jumped over wall: Apia skipped 30 December
