@@ -78,12 +78,12 @@ func (s *Store) TakeAll(ctx context.Context, b *budget.Budget, node *Node, takes
 	var all redisrun.Reply
 	var err error
 	each := make([]any, len(takes)) // nil or an error for a take that has to be sent alone
-	if !node.OneSlot() {
+	if !node.OneSlot.Load() {
 		all, err = s.runner.Run(ctx, b, node, s.take(&takes[0], takes[1:]...), new(redisrun.Note))
 		values, _ := all.Value.([]any)
 		switch {
 		case redis.HasErrorPrefix(err, "CROSSSLOT"): // a Cluster's server, though the client is a single one's
-			node.SetOneSlot()
+			node.OneSlot.Store(true)
 			err = nil
 		case redis.HasErrorPrefix(err, "NOPERM"):
 			err = nil
