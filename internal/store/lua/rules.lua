@@ -6,7 +6,7 @@
 --            counts by. It stays as long as the record lives, so labels sort as their periods do. PRINT is the print mark, of all
 --            that could make two processes print different sequences of a period alike. " ledger" follows if the period's numbers
 --            are set aside in one.
---   ahead    absent, or the periods that follow it without a gap and were opened ahead of time: ";LABEL FIRST PAST;...;"
+--   ahead    absent or empty, or the periods that follow it without a gap and were opened ahead of time: ";LABEL FIRST PAST;...;"
 --   used     the labels that may have been used, as runs in ascending order: "FROM-TO;FROM-TO;". It omits none that was, and beyond
 --            three runs, up to which Redis usually keeps a hash compact, two become one.
 --   print    the label from which on every label that was used has the print mark of the period entered
@@ -158,24 +158,21 @@ local function periodRules(time, counter, record, highWater, tolerate, id)
   -- enter makes the caller's period the one entered, and sets the fields given besides. What was opened further ahead stays so,
   -- unless the clock went back or the calendar is another.
   function p.enter(...)
-    if label > greatest then
-      if printed ~= print then firstPrint = label end
-    elseif label < firstPrint then
+    if printed ~= print or label < firstPrint then
       local new = true -- from the label on, no other print mark was used
       for i = 1, #runs, 2 do new = new and (runs[i + 1] < label or runs[i] >= firstPrint) end
       if new then firstPrint = label end
     end
     local rest = ''
     for period, begun in string.gmatch(p.ahead, '([^;]+ (%d+) %d+);') do
-      if p.state ~= 'future' and p.state ~= 'taken' and tonumber(begun) >= past then rest = rest .. period .. ';' end
+      if p.state ~= 'future' and p.state ~= 'taken' and tonumber(begun) >= past then
+        rest = (rest == '' and ';' or rest) .. period .. ';'
+      end
     end
-    if entered and not ledger and string.find(entered, ' ledger', 1, true) then
-      redis.call('HDEL', record, 'ledger', 'ceiling', 'counterCopy', 'replID', 'claim') -- of a period that has ended
-    end
-    p.keep('entered', ARGV[1], 'used', use(), 'print', firstPrint, ...)
+    -- Those of a period that has ended.
+    if not ledger then redis.call('HDEL', record, 'ledger', 'ceiling', 'counterCopy', 'replID', 'claim') end
+    p.keep('entered', ARGV[1], 'used', use(), 'print', firstPrint, 'ahead', rest, ...)
     if ledger and not firstLedger and label > greatest then redis.call('HSET', record, 'ledger', label) end
-    redis.call('HDEL', record, 'ahead')
-    if rest ~= '' then redis.call('HSET', record, 'ahead', ';' .. rest) end
   end
 
   local usedByFastClock

@@ -131,14 +131,11 @@ for i = 1, types do
     if last and (held == highWater or last >= highWater + 0) and last + n <= top and (not id or held == copy) then
       local left = redis.pcall('PTTL', counter)
       reply = type(left) == 'number' and left >= 0 and redis.pcall('INCRBY', counter, n)
-      if type(reply) ~= 'number' then
-        reply = nil
-      elseif id then
-        redis.pcall('HSET', record, 'counterCopy', reply) -- if it is refused, the next take has a block set aside
-      end
+      -- If this is refused, the next take has a block set aside.
+      if id and type(reply) == 'number' then redis.pcall('HSET', record, 'counterCopy', reply) end
     end
   end
-  if not reply then
+  if type(reply) ~= 'number' then
     if not periodRules then periodRules, recall, remember = rules() end
     local done, answer = pcall(takeByRules, periodRules, remember, time, id, i, at)
     reply = (done or type(answer) == 'table') and answer or {err = answer} -- an error is a string in Redis 6.2
