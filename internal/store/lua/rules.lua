@@ -49,8 +49,8 @@ end
 
 -- periodRules returns what is known of the caller's period, counter and record; or nil and a reply. time is the server's;
 -- highWater is the greatest sequence of the period that the caller has seen, 0 if none; id is the server's replication ID if the script has
--- read it. tolerate is what else the caller copes with:
---   "future"    that state, instead of a refusal
+-- read it. tolerate is what the caller wants, of which these are told apart:
+--   "raise"     the state "future", instead of a refusal
 --   "takeover"  that and a conflict, which becomes the state "taken"
 --   "read"      a ledger that it does not have: it reads only
 --
@@ -60,6 +60,7 @@ end
 --            "ahead"   the same, and it was opened ahead of time: it only has to be entered
 --            "future"  the period entered begins after now: the server's clock went back
 --            "taken"   another time zone's or day start's period, or another's ledger, is in force, and the caller takes over
+--   operator  tolerate is "raise" or "takeover"
 --   held     what the counter holds, as text; false if there is none
 --   last     the same as a number, see read
 --   lost     the counter was there once, and is gone, below the high-water mark or not a number
@@ -176,13 +177,13 @@ local function periodRules(time, counter, record, highWater, tolerate, id)
   end
 
   local usedByFastClock
-  local operator = tolerate == 'future' or tolerate == 'takeover'
+  p.operator = tolerate == 'raise' or tolerate == 'takeover'
   if not entered then
     p.state = 'open'
   elseif entered ~= ARGV[1] and entered .. ' ledger' ~= ARGV[1] and (tolerate ~= 'read' or entered ~= ARGV[1] .. ' ledger') then
     local conflict
     if tonumber(first) > now then
-      if not operator then return nil, p.answer('future', entered) end
+      if not p.operator then return nil, p.answer('future', entered) end
       p.state = 'future'
     elseif tonumber(ends) <= begins and label > last then
       p.state, usedByFastClock = 'open', p.known(label)
