@@ -133,8 +133,8 @@ func (g *Generator) explain(r *issue.Refusal) error {
 		return fmt.Errorf("%w: numbers of %s %s were printed with another order of fields, alphabet, check digit or key, so that this "+
 			"generator might print the same text again; %s", ErrConflict, r.Type, used, cure)
 	case store.Calendar:
-		p, ok := store.ParsePeriod(r.Entered)
-		if !ok || p.Calendar == "" {
+		p := store.ParsePeriod(r.Entered)
+		if p.Calendar == "" {
 			return fmt.Errorf("%w: %s holds %.80q, which this version did not write; find the last number used, delete the key, and run: %s",
 				ErrConflict, g.issuer.Store.RecordKey(r.Type), r.Entered, g.operate(r, "raise"))
 		}
@@ -143,7 +143,7 @@ func (g *Generator) explain(r *issue.Refusal) error {
 			ErrConflict, g.issuer.Store.RecordKey(r.Type), p.Calendar, g.issuer.Counts)
 	case store.Conflict:
 		here := store.Period{Label: r.Span.Label, Start: r.Span.Start, End: r.Span.End}
-		if p, ok := store.ParsePeriod(r.Entered); ok && p.Ledger && p.Label == here.Label && p.Start == here.Start && p.End == here.End {
+		if p := store.ParsePeriod(r.Entered); p.Ledger && p.Label == here.Label && p.Start == here.Start && p.End == here.End {
 			return fmt.Errorf("%w: the numbers of %s in %s are set aside in a ledger, which this generator does not have; let a process do "+
 				"this that has it, or, to go on without the ledger, stop those and run: %s", ErrConflict, r.Type, label, g.operate(r, "takeover"))
 		}
@@ -158,8 +158,8 @@ func utc(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // interval describes a period as the record has it, in UTC and in the Generator's time zone.
 func (g *Generator) interval(recorded string) string {
-	p, ok := store.ParsePeriod(recorded)
-	if !ok {
+	p := store.ParsePeriod(recorded)
+	if p.Label == "" {
 		return fmt.Sprintf("%.80q", recorded)
 	}
 	return g.describe(p)

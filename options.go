@@ -241,7 +241,8 @@ func checkReplicas(client redis.UniversalClient, c redisrun.Replicas) error {
 		return fmt.Errorf("serial: WithReplicas with a client of type %T; "+
 			"allowed are *redis.Client and *redis.ClusterClient", client)
 	}
-	most := cmp.Or(redisrun.ReadTimeout(client)/2, budget.Answers/4)
+	_, read := redisrun.Configured(client)
+	most := cmp.Or(read/2, budget.Answers/4)
 	return refuseIf(c.Timeout > most,
 		"serial: WithReplicas(%d, %v): allowed are timeouts up to %v, half of the client's read timeout",
 		c.N, c.Timeout, most)

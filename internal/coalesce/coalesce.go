@@ -189,7 +189,6 @@ func (b *Batcher[K, P, R]) relieve() {
 		b.inFlight = slices.Delete(b.inFlight, 0, 1)
 		b.gaveUp = time.Now()
 		go b.dispatch(b.enter())
-		wait = stallInterval
 	}
 	b.armed = true
 	time.AfterFunc(min(wait, stallInterval), func() { // the minimum round trip may shrink meanwhile
@@ -239,10 +238,7 @@ func (b *Batcher[K, P, R]) next(begun time.Time) (next time.Time, batches []*Bat
 	if !b.exit(begun) || n == 0 {
 		return begun, nil, 0
 	}
-	batches, b.waiting = b.waiting[:n:n], b.waiting[n:]
-	if len(b.waiting) == 0 {
-		b.waiting = nil // releases what grew in a rush
-	}
+	batches, b.waiting = b.waiting[:n:n], append([]*Batch[K, P, R](nil), b.waiting[n:]...) // keeps nothing of a rush
 	for _, batch := range batches {
 		delete(b.open, batch.Key)
 		members += batch.size

@@ -13,6 +13,7 @@ import (
 	"net/rpc"
 	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -427,7 +428,8 @@ func counts(cmd redis.Cmder) map[string]int64 {
 	_, _ = fmt.Sscan(fmt.Sprint(args[2]), &keys)
 	all := map[string]int64{}
 	at := 3 + keys + 5
-	if !store.Issues(args) {
+	open, take := store.OpenScript, store.TakeScript
+	if !slices.Contains([]any{open.Digest, open.Source, take.Digest, take.Source}, args[1]) {
 		return nil
 	}
 	for i := 0; 2*i+1 < keys && at+2*i < len(args); i++ {

@@ -121,13 +121,9 @@ func (i *Issuer) NewCall(ctx context.Context, typ, request string) (*Call, error
 	if err := redisrun.EndOf(ctx); err != nil {
 		return nil, fmt.Errorf("serial: nothing was sent: %w", err)
 	}
-	node, single := i.nodes.Only()
-	if !single {
-		node = i.nodes.Of(ctx, i.Store.RecordKey(typ))
-	}
 	_, limited := ctx.Deadline()
 	return &Call{began: time.Now(), session: session{
-		issuer: i, typ: typ, request: request, node: node, budget: budget.New(limited), events: Events{Type: typ},
+		issuer: i, typ: typ, request: request, node: i.nodes.Of(ctx, typ), budget: budget.New(limited), events: Events{Type: typ},
 	}}, nil
 }
 

@@ -133,8 +133,7 @@ func (s *session) digest(ctx context.Context, r *store.Reply, err error) (again 
 		s.target(at)
 		return s.span.Unprintable == nil, s.span.Unprintable
 	case store.Future:
-		entered, _ := store.ParsePeriod(r.Entered)
-		pause := max(time.Unix(entered.Start, 0).Sub(r.Now), s.slept/8) // few times, also if the clock stands still
+		pause := max(time.Unix(store.ParsePeriod(r.Entered).Start, 0).Sub(r.Now), s.slept/8) // few times, also if the clock stands still
 		deadline, ok := ctx.Deadline()
 		if s.slept+pause > catchUp || ok && time.Until(deadline) < pause {
 			return false, nil

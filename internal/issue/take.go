@@ -15,7 +15,7 @@ import (
 // Take is the sequence's first step: it takes n numbers from a counter that is there. None are taken to see how the period stands.
 func (c *Call) Take(ctx context.Context, n int) Outcome {
 	s := &c.session
-	shared := n == 1 && s.request == "" && s.node.Known() // with callers who ask for the same
+	shared := n == 1 && s.request == "" // with callers who ask for the same
 	var r store.Reply
 	var err error
 	s.targetNow()

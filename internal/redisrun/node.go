@@ -15,13 +15,11 @@ import (
 
 // A Node is a server that has keys. Its methods may be called concurrently.
 type Node struct {
-	server  *redis.Client // nil where only go-redis finds it
-	known   bool
-	oneSlot atomic.Bool
-}
+	server *redis.Client // nil where only go-redis finds it
 
-// Known is false where only go-redis knows which server has a key. Nothing is remembered of such a Node.
-func (n *Node) Known() bool { return n.known }
+	// OneSlot tells that the server refuses scripts whose keys are in different slots, so that they need a pipeline instead.
+	OneSlot atomic.Bool
+}
 
 // Together is how many types may go in one call at most. A client of an unknown kind may be a Cluster's, whose types cannot share
 // a script.
@@ -31,12 +29,6 @@ func (n *Node) Together() int {
 	}
 	return 256
 }
-
-// OneSlot reports whether the server refuses scripts whose keys are in different slots, so that they need a pipeline instead.
-func (n *Node) OneSlot() bool { return n.oneSlot.Load() }
-
-// SetOneSlot notes that the server does so: it is a Cluster's, though the client is not.
-func (n *Node) SetOneSlot() { n.oneSlot.Store(true) }
 
 // hasIdle reports whether the next command, or the next pipeline, finds a connection. To ask costs two allocations.
 func (n *Node) hasIdle(pipelined bool) bool {
@@ -69,31 +61,27 @@ type Nodes[T any] struct {
 
 // NewNodes returns the servers of r's client. create is called for each, and for each key whose server is not known.
 func NewNodes[T any](r *Runner, create func(*Node) T) *Nodes[T] {
-	n := &Nodes[T]{runner: r, create: create}
-	if r.cluster == nil {
-		server, _ := r.client.(*redis.Client)
-		n.only = create(&Node{server: server, known: true})
-	}
-	return n
+	server, _ := r.client.(*redis.Client)
+	return &Nodes[T]{runner: r, create: create, only: create(&Node{server: server})}
 }
 
-// Only returns what belongs to the only server, and false if there are several.
-func (n *Nodes[T]) Only() (T, bool) { return n.only, n.runner.cluster == nil }
-
-// Of returns what belongs to the server, of several, that has a key. To learn a Cluster's slots takes as long as its nodes make it.
+// Of returns what belongs to the server that has the keys of a hash tag, or to the only one. To learn a Cluster's slots takes as long as its nodes make it.
 // The first command does that, and nobody else waits for it.
-func (n *Nodes[T]) Of(ctx context.Context, key string) T {
+func (n *Nodes[T]) Of(ctx context.Context, tag string) T {
+	if n.runner.cluster == nil {
+		return n.only
+	}
 	var server *redis.Client
 	if n.runner.answered.Load() != 0 {
-		server, _ = n.runner.cluster.MasterForKey(ctx, key)
+		server, _ = n.runner.cluster.MasterForKey(ctx, tag)
 	}
 	if server == nil {
 		return n.create(&Node{})
 	}
 	entry, found := n.masters.Load(server)
 	if !found {
-		node := &Node{server: server, known: true}
-		node.SetOneSlot()
+		node := &Node{server: server}
+		node.OneSlot.Store(true)
 		entry, _ = n.masters.LoadOrStore(server, n.create(node))
 	}
 	return entry.(T)

@@ -67,9 +67,7 @@ func inBubble(t *testing.T, replicas redisrun.Replicas, f func(t *testing.T, x *
 
 // single is the only node of r's client.
 func single(t *testing.T, r *redisrun.Runner) *redisrun.Node {
-	node, only := redisrun.NewNodes(r, func(n *redisrun.Node) *redisrun.Node { return n }).Only()
-	require.True(t, only)
-	return node
+	return redisrun.NewNodes(r, func(n *redisrun.Node) *redisrun.Node { return n }).Of(t.Context(), "")
 }
 
 func (x *fixture) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -437,26 +435,22 @@ func TestNodes(t *testing.T) {
 
 	r, _ := nodes(redis.NewClient(&redis.Options{Addr: m.Addr()}))
 	node := single(t, r)
-	require.True(t, node.Known())
 	require.Equal(t, 256, node.Together())
-	require.False(t, node.OneSlot())
-	node.SetOneSlot()
-	require.True(t, node.OneSlot())
+	require.False(t, node.OneSlot.Load())
 
 	r, _ = nodes(struct{ redis.UniversalClient }{redis.NewClient(&redis.Options{Addr: m.Addr()})})
 	require.Equal(t, 1, single(t, r).Together(), "it may be a Cluster")
 
 	r, cluster := nodes(redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{m.Addr()}}))
-	_, only := cluster.Only()
-	require.False(t, only)
 	node = cluster.Of(t.Context(), "k")
-	require.False(t, node.Known(), "nobody waits to find out the slots")
+	require.False(t, node.OneSlot.Load(), "nobody waits to find out the slots")
+	require.NotSame(t, node, cluster.Of(t.Context(), "k"), "nothing is remembered of it")
 	b := budget.New(false)
 	_, err := r.Run(t.Context(), &b, node, command("k"), nil)
 	require.NoError(t, err)
 	made = 0
 	node = cluster.Of(t.Context(), "k")
-	require.True(t, node.Known() && node.OneSlot())
+	require.True(t, node.OneSlot.Load())
 	require.Same(t, node, cluster.Of(t.Context(), "k"))
 	require.Equal(t, 1, made)
 }

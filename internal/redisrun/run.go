@@ -55,7 +55,7 @@ type Runner struct {
 	cluster     *redis.ClusterClient // the client, nil unless it is a Cluster's
 	replicas    Replicas
 	retries     int           // attempts after the first one, as the client is configured
-	readTimeout time.Duration // see ReadTimeout
+	readTimeout time.Duration // see Configured
 
 	answered   atomic.Int64                    // time of the last answer, in Unix nanoseconds; 0 before the first
 	connecting atomic.Pointer[context.Context] // for connections of the calls that began lately, nil before the first
@@ -63,28 +63,25 @@ type Runner struct {
 
 // New returns a Runner for the servers of client. replicas confirm the commands that ask for it.
 func New(client redis.UniversalClient, replicas Replicas) *Runner {
-	r := &Runner{client: client, replicas: replicas, retries: 3, readTimeout: ReadTimeout(client)}
-	switch client := client.(type) {
-	case *redis.Client:
-		r.retries = client.Options().MaxRetries
-	case *redis.ClusterClient:
-		r.cluster, r.retries = client, client.Options().MaxRedirects
-	}
-	return r
+	cluster, _ := client.(*redis.ClusterClient)
+	retries, read := Configured(client)
+	return &Runner{client: client, cluster: cluster, replicas: replicas, retries: retries, readTimeout: read}
 }
 
-// ReadTimeout returns the client's read timeout. It is 0 if that is unknown, unlimited or too long to wait for.
-func ReadTimeout(client redis.UniversalClient) (read time.Duration) {
+// Configured returns how often the client tries again, and its read timeout, which is 0 if it is unknown, unlimited or too long to
+// wait for.
+func Configured(client redis.UniversalClient) (retries int, read time.Duration) {
+	retries = 3
 	switch client := client.(type) {
 	case *redis.Client:
-		read = client.Options().ReadTimeout
+		retries, read = client.Options().MaxRetries, client.Options().ReadTimeout
 	case *redis.ClusterClient:
-		read = client.Options().ReadTimeout
+		retries, read = client.Options().MaxRedirects, client.Options().ReadTimeout
 	}
 	if read < 0 || read > budget.Answers/2 {
-		return 0
+		read = 0
 	}
-	return read
+	return retries, read
 }
 
 // Run sends c to node and returns its reply, within what b has left. A command that may be repeated is sent again after an
@@ -211,19 +208,18 @@ func (r *Runner) connectWithin(ctx context.Context, end time.Time) (context.Cont
 	return within, func() {}
 }
 
-// RunAll sends commands to one node in a pipeline. None of them may be Once, and replicas have to confirm all of them if one asks
-// for it. A command that failed, except for good, is repeated by itself with what is left of b: the server did not know its script,
+// RunAll sends commands to one node in a pipeline. None of them may be Once, and replicas have to confirm all of them if the
+// first one asks for it. A command that failed, except for good, is repeated by itself with what is left of b: the server did not know its script,
 // no longer had its slot, or had a failure that may pass. All repeats run at the same time. Each command has its note. outcome is
 // called for each, by its index, as soon as its outcome is known, from several goroutines.
 func (r *Runner) RunAll(ctx context.Context, b *budget.Budget, node *Node, commands []Command, notes []*Note,
 	outcome func(i int, r Reply, err error)) {
-	confirm := slices.ContainsFunc(commands, func(c Command) bool { return c.Confirm })
 	sent := make([]onceCmd, len(commands))
 	for i, c := range commands {
 		sent[i] = newCommand(ctx, "evalsha", c.Script.Digest, c.Args)
 	}
 	limit, _ := b.Attempt()
-	shared, failed := r.try(ctx, b, node, limit, confirm, sent...)
+	shared, failed := r.try(ctx, b, node, limit, commands[0].Confirm, sent...)
 	for i, c := range sent {
 		reply, err := c.read(shared, failed)
 		if err == nil {

@@ -1,4 +1,4 @@
 package store
 
 // TakeSource is the source of take.
-var TakeSource = takeScript.Source
+var TakeSource = TakeScript.Source

@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"context"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -470,7 +471,7 @@ type fixture struct {
 // newStore returns a Store of plain days, and its only node.
 func newStore(client *redis.Client, limit int64, ledger bool) (*store.Store, *store.Node) {
 	runner := redisrun.New(client, redisrun.Replicas{})
-	node, _ := redisrun.NewNodes(runner, func(n *redisrun.Node) *redisrun.Node { return n }).Only()
+	node := redisrun.NewNodes(runner, func(n *redisrun.Node) *redisrun.Node { return n }).Of(context.Background(), "")
 	return store.New(runner, "serial", limit, "days", "0123456789ab", ledger), node
 }
 

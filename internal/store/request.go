@@ -78,19 +78,14 @@ func (s *Store) TakeAll(ctx context.Context, b *budget.Budget, node *Node, takes
 	var all redisrun.Reply
 	var err error
 	each := make([]any, len(takes)) // nil or an error for a take that has to be sent alone
-	if !node.OneSlot() {
+	if !node.OneSlot.Load() {
 		all, err = s.runner.Run(ctx, b, node, s.take(&takes[0], takes[1:]...), new(redisrun.Note))
 		values, _ := all.Value.([]any)
-		switch {
-		case redis.HasErrorPrefix(err, "CROSSSLOT"): // a Cluster's server, though the client is a single one's
-			node.SetOneSlot()
+		copy(each, values)
+		slots := redis.HasErrorPrefix(err, "CROSSSLOT") // a Cluster's server, though the client is a single one's
+		node.OneSlot.Store(slots)
+		if slots || redis.HasErrorPrefix(err, "NOPERM") {
 			err = nil
-		case redis.HasErrorPrefix(err, "NOPERM"):
-			err = nil
-		case err == nil && len(values) != len(takes):
-			err = unreadable(all.Value)
-		case err == nil:
-			each = values
 		}
 	}
 	var alone []int // takes that are sent in a pipeline
@@ -125,12 +120,9 @@ func (s *Store) take(t *Take, others ...Take) redisrun.Command {
 		more = append(more, string(t.Purpose), t.ClockUntrusted)
 	}
 	if t.Claim.Token != "" {
-		until := max(0, t.Claim.Until.UnixMilli()) // 0 for none
-		more = append(more, t.Claim.Token, t.Claim.Lease.Milliseconds(), until)
+		more = append(more, t.Claim.Token, t.Claim.Lease.Milliseconds(), max(0, t.Claim.Until.UnixMilli())) // 0 for none
 	}
-	c := s.command(takeScript, &t.Series, t.Request, keys, more...)
-	c.Confirm = true
-	return c
+	return s.command(TakeScript, &t.Series, t.Request, keys, more...)
 }
 
 // A Floor is the highest sequence that may have been used in a period. The zero Floor is none.
@@ -173,12 +165,9 @@ func (s *Store) Open(ctx context.Context, b *budget.Budget, node *Node, o *Open)
 	if o.Block != nil {
 		more = append(more, o.Block.Token, o.Block.ReplicationID, o.Block.After, o.Block.Upto)
 	}
-	c := s.command(openScript, &o.Series, o.Request, nil, more...)
-	c.Confirm, c.Once = true, o.Purpose == "" // an operator's may be repeated
+	c := s.command(OpenScript, &o.Series, o.Request, nil, more...)
+	c.Once = o.Purpose == "" // an operator's may be repeated
 	r, err := s.runner.Run(ctx, b, node, c, nil)
-	if err == redisrun.ErrUnanswered {
-		return Reply{Status: Late}, nil
-	}
 	return read(r, err, o.N)
 }
 
@@ -201,7 +190,6 @@ type Prepare struct {
 func (s *Store) Prepare(ctx context.Context, b *budget.Budget, node *Node, p *Prepare) (Reply, error) {
 	c := s.command(prepareScript, &p.Series, Request{}, []any{s.CounterKey(p.Type, p.Next.Label)},
 		p.HighWater, p.Next.bounds, p.Next.Start, p.Next.expires, p.Base, p.Floor.arg, p.Checked)
-	c.Confirm = true
 	r, err := s.runner.Run(ctx, b, node, c, nil)
 	return read(r, err, 0)
 }

@@ -91,32 +91,22 @@ func (s *Store) LockKey(typ, label string) string { return s.CounterKey(typ, lab
 // RequestKey is the key of what a request was answered.
 func (s *Store) RequestKey(typ, id string) string { return s.RecordKey(typ) + ":once:" + id }
 
-var recorded = regexp.MustCompile(`^(\S+) (\d{1,18}) (\d{1,18})(?: ([^#"]+) #[0-9a-f]+( ledger)?)?$`)
+// recorded is a period as the record has it, and perhaps the rest of an answer.
+var recorded = regexp.MustCompile(`(?s)^(\S+) (\d{1,18}) (\d{1,18})(?: ([^#"]+) #[0-9a-f]+( ledger)?)?` +
+	`(?: (".*") (\d{1,18}) ([0-9a-z]+))?$`)
 
-// ParsePeriod reads a period as the record has it. It has no arguments for scripts.
-func ParsePeriod(text string) (p Period, ok bool) {
-	m := recorded.FindStringSubmatch(text)
-	if m == nil {
-		return p, false
-	}
-	p = Period{Label: m[1], Calendar: m[4], Ledger: m[5] != ""}
-	p.Start, _ = strconv.ParseInt(m[2], 10, 64) // 18 digits fit
-	p.End, _ = strconv.ParseInt(m[3], 10, 64)
-	return p, true
-}
+// ParsePeriod reads a period as the record has it. It has no arguments for scripts, and is zero if it cannot be read.
+func ParsePeriod(text string) Period { return parseAnswer(text).Period }
 
-var answered = regexp.MustCompile(`(?s)^([^"]+) (".*") (\d{1,18}) ([0-9a-z]+)$`)
-
-// parseAnswer reads 'PERIOD "DATE" "TEMPLATE" SEQUENCE KEY'.
+// parseAnswer reads 'PERIOD "DATE" "TEMPLATE" SEQUENCE KEY'. 18 digits fit into an integer.
 func parseAnswer(text string) *Answer {
 	a := &Answer{Text: text}
-	m := answered.FindStringSubmatch(text)
-	if m == nil {
-		return a
-	}
-	if p, ok := ParsePeriod(m[1]); ok {
-		a.Period, a.Printed, a.Key = p, m[2], m[4]
-		a.Seq, _ = strconv.ParseInt(m[3], 10, 64) // 18 digits fit
+	if m := recorded.FindStringSubmatch(text); m != nil {
+		a.Period = Period{Label: m[1], Calendar: m[4], Ledger: m[5] != ""}
+		a.Period.Start, _ = strconv.ParseInt(m[2], 10, 64)
+		a.Period.End, _ = strconv.ParseInt(m[3], 10, 64)
+		a.Printed, a.Key = m[6], m[8]
+		a.Seq, _ = strconv.ParseInt(m[7], 10, 64)
 	}
 	return a
 }

@@ -67,7 +67,8 @@ func (s *Store) command(script *redisrun.Script, series *Series, request Request
 	args = append(args, nil, nil, 2+len(keys), series.Keys.counter, series.Keys.record) // behind the name and the digest
 	args = append(args, keys...)
 	args = append(args, p.text, p.from, p.to, s.limit, p.expires)
-	return redisrun.Command{Script: script, Args: append(args, more...)}
+	writes := script != peekScript && script != historyScript
+	return redisrun.Command{Script: script, Args: append(args, more...), Confirm: writes}
 }
 
 // read makes a Reply of what a script answered that was asked for n numbers.
@@ -75,21 +76,19 @@ func read(in redisrun.Reply, err error, n int) (Reply, error) {
 	r := Reply{Sent: in.Sent, Received: in.Received, Before: in.Before}
 	last, issued := in.Value.(int64)
 	switch {
+	case err == redisrun.ErrUnanswered:
+		r.Status = Late
 	case err != nil:
 		return r, err
 	case issued:
 		r.Status, r.Last, r.Count = Issued, last, n
 	case !r.readStatus(in.Value):
-		return r, unreadable(in.Value)
+		return r, fmt.Errorf("serial: unexpected script reply %v (%T); is a proxy in the way?", in.Value, in.Value)
 	}
 	if r.Status == Issued || r.Status == Repeated { // otherwise nothing rests on what was written
 		r.Unconfirmed = in.Unconfirmed
 	}
 	return r, nil
-}
-
-func unreadable(v any) error {
-	return fmt.Errorf("serial: unexpected script reply %v (%T); is a proxy in the way?", v, v)
 }
 
 // integers returns v as integers, nil if they are not.

@@ -33,11 +33,10 @@ if answered then return answered end
 local n, highWater, limit, expires = ARGV[6] + 0, ARGV[7] + 0, ARGV[4] + 0, ARGV[5] + 0
 local counter, record = KEYS[1], KEYS[2]
 local checked, lease = tonumber(ARGV[10]), ARGV[11] + 0 -- checked is nil for an operator
-local p, refusal = periodRules(time, counter, record, highWater, ARGV[10] == 'takeover' and 'takeover' or 'future')
+local p, refusal = periodRules(time, counter, record, highWater, ARGV[10])
 if not p then return refusal end
 local ms = p.milliseconds
 if checked and (ms < checked or ms >= checked + lease) then return p.answer('late') end
-if p.state == 'future' and checked then return p.answer('future', p.entered) end
 
 local floor = tonumber(ARGV[9])
 local used = math.max(p.last or 0, ARGV[8] + 0, floor or 0, highWater)

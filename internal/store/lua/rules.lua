@@ -6,7 +6,7 @@
 --            counts by. It stays as long as the record lives, so labels sort as their periods do. PRINT is the print mark, of all
 --            that could make two processes print different sequences of a period alike. " ledger" follows if the period's numbers
 --            are set aside in one.
---   ahead    empty, or the periods that follow it without a gap and were opened ahead of time: ";LABEL FIRST PAST;...;"
+--   ahead    absent or empty, or the periods that follow it without a gap and were opened ahead of time: ";LABEL FIRST PAST;...;"
 --   used     the labels that may have been used, as runs in ascending order: "FROM-TO;FROM-TO;". It omits none that was, and beyond
 --            three runs, up to which Redis usually keeps a hash compact, two become one.
 --   print    the label from which on every label that was used has the print mark of the period entered
@@ -49,8 +49,8 @@ end
 
 -- periodRules returns what is known of the caller's period, counter and record; or nil and a reply. time is the server's;
 -- highWater is the greatest sequence of the period that the caller has seen, 0 if none; id is the server's replication ID if the script has
--- read it. tolerate is what else the caller copes with:
---   "future"    that state, instead of a refusal
+-- read it. tolerate is what the caller wants, of which these are told apart:
+--   "raise"     the state "future", instead of a refusal
 --   "takeover"  that and a conflict, which becomes the state "taken"
 --   "read"      a ledger that it does not have: it reads only
 --
@@ -60,6 +60,7 @@ end
 --            "ahead"   the same, and it was opened ahead of time: it only has to be entered
 --            "future"  the period entered begins after now: the server's clock went back
 --            "taken"   another time zone's or day start's period, or another's ledger, is in force, and the caller takes over
+--   operator  tolerate is "raise" or "takeover"
 --   held     what the counter holds, as text; false if there is none
 --   last     the same as a number, see read
 --   lost     the counter was there once, and is gone, below the high-water mark or not a number
@@ -158,33 +159,32 @@ local function periodRules(time, counter, record, highWater, tolerate, id)
   -- enter makes the caller's period the one entered, and sets the fields given besides. What was opened further ahead stays so,
   -- unless the clock went back or the calendar is another.
   function p.enter(...)
-    if label > greatest then
-      if printed ~= print then firstPrint = label end
-    elseif label < firstPrint then
+    if printed ~= print or label < firstPrint then
       local new = true -- from the label on, no other print mark was used
       for i = 1, #runs, 2 do new = new and (runs[i + 1] < label or runs[i] >= firstPrint) end
       if new then firstPrint = label end
     end
     local rest = ''
     for period, begun in string.gmatch(p.ahead, '([^;]+ (%d+) %d+);') do
-      if p.state ~= 'future' and p.state ~= 'taken' and tonumber(begun) >= past then rest = rest .. period .. ';' end
+      if p.state ~= 'future' and p.state ~= 'taken' and tonumber(begun) >= past then
+        rest = (rest == '' and ';' or rest) .. period .. ';'
+      end
     end
     if entered and not ledger and string.find(entered, ' ledger', 1, true) then
       redis.call('HDEL', record, 'ledger', 'ceiling', 'counterCopy', 'replID', 'claim') -- of a period that has ended
     end
-    if rest ~= '' then rest = ';' .. rest end
-    p.keep('entered', ARGV[1], 'ahead', rest, 'used', use(), 'print', firstPrint, ...)
+    p.keep('entered', ARGV[1], 'used', use(), 'print', firstPrint, 'ahead', rest, ...)
     if ledger and not firstLedger and label > greatest then redis.call('HSET', record, 'ledger', label) end
   end
 
   local usedByFastClock
-  local operator = tolerate == 'future' or tolerate == 'takeover'
+  p.operator = tolerate == 'raise' or tolerate == 'takeover'
   if not entered then
     p.state = 'open'
   elseif entered ~= ARGV[1] and entered .. ' ledger' ~= ARGV[1] and (tolerate ~= 'read' or entered ~= ARGV[1] .. ' ledger') then
     local conflict
     if tonumber(first) > now then
-      if not operator then return nil, p.answer('future', entered) end
+      if not p.operator then return nil, p.answer('future', entered) end
       p.state = 'future'
     elseif tonumber(ends) <= begins and label > last then
       p.state, usedByFastClock = 'open', p.known(label)

@@ -41,8 +41,7 @@
 local function takeByRules(periodRules, remember, time, id, i, at)
   local counter, record, n, highWater = KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i + 4] + 0, ARGV[2 * i + 5] + 0
   local purpose, request = ARGV[at] or 'issue', #KEYS == 3 and KEYS[3]
-  local operator = purpose == 'raise' or purpose == 'takeover'
-  local p, refusal = periodRules(time, counter, record, highWater, purpose == 'raise' and 'future' or purpose, id)
+  local p, refusal = periodRules(time, counter, record, highWater, purpose, id)
   if not p then return refusal end
   local last, limit = p.last, ARGV[4] + 0
 
@@ -63,12 +62,12 @@ local function takeByRules(periodRules, remember, time, id, i, at)
     return p.answer('reserve', p.id, math.max(p.ceiling or 0, last or 0, highWater))
   end
 
-  if p.unrecoverable and purpose ~= 'floor' and not operator then return p.answer('lost', p.held or '') end
+  if p.unrecoverable and purpose ~= 'floor' and not p.operator then return p.answer('lost', p.held or '') end
   local top = p.intact and math.min(limit, p.ceiling) or limit -- of what may be issued now
   local closed = p.state == 'open' or p.state == 'ahead' and ARGV[at + 1] == '1'
   if not p.id then
     if closed then return p.answer('missing', '') end
-  elseif operator then
+  elseif p.operator then
     return ask()
   elseif not p.intact then
     if p.state == 'same' and last and math.max(last, highWater) + n > limit then
@@ -131,14 +130,11 @@ for i = 1, types do
     if last and (held == highWater or last >= highWater + 0) and last + n <= top and (not id or held == copy) then
       local left = redis.pcall('PTTL', counter)
       reply = type(left) == 'number' and left >= 0 and redis.pcall('INCRBY', counter, n)
-      if type(reply) ~= 'number' then
-        reply = nil
-      elseif id then
-        redis.pcall('HSET', record, 'counterCopy', reply) -- if it is refused, the next take has a block set aside
-      end
+      -- If this is refused, the next take has a block set aside.
+      if id and type(reply) == 'number' then redis.pcall('HSET', record, 'counterCopy', reply) end
     end
   end
-  if not reply then
+  if type(reply) ~= 'number' then
     if not periodRules then periodRules, recall, remember = rules() end
     local done, answer = pcall(takeByRules, periodRules, remember, time, id, i, at)
     reply = (done or type(answer) == 'table') and answer or {err = answer} -- an error is a string in Redis 6.2
