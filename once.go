@@ -69,7 +69,8 @@ func (g *Generator) lastOf(typ, request string, n issue.Numbers) (Number, error)
 	}
 	key := g.issuer.Store.RequestKey(typ, request)
 	if n.Answer.Key != plain && n.Answer.Key != g.template.Fingerprint() && n.Answer.Key != "" {
-		return Number{}, fmt.Errorf("%w: %s was answered with a hidden sequence, whose key this generator does not have", ErrConflict, key)
+		return Number{}, fmt.Errorf("%w: %s was answered with a hidden sequence, whose key this generator does not have",
+			ErrConflict, key)
 	}
 	span, t, err := g.readAnswer(n.Answer)
 	if err != nil {

@@ -56,12 +56,12 @@ type config struct {
 	schemeOnly bool         // NewScheme was called
 	issuing    issue.Config // settings that only the issuer needs
 	ledger     Ledger       // nil for none
-	locks      *locks
+	locks      locks
 	hooks      *Hooks // nil for none
 }
 
 func newConfig(client redis.UniversalClient, opts []Option) (*config, error) {
-	c := &config{scheme: newScheme(), locks: &locks{clients: []redis.UniversalClient{client}}}
+	c := &config{scheme: newScheme(), locks: locks{client}}
 	c.issuing.Client, c.issuing.MaxSkew = client, time.Hour
 	err := checkClient(client)
 	errs := append([]error{err}, c.applyAll(opts)...)
@@ -139,15 +139,16 @@ func WithStart(seq int64) Option {
 // WithLockClients sets the servers that keep the lock for opening a period: independent masters, of which a majority must grant
 // it (Redlock). Uniqueness does not depend on the lock, which only decides who asks the floor.
 //
-// Each client must reach a server of its own, because a server grants a lock only once. If two clients reach one server by
-// different names, a call that cannot get the lock for that reason fails, and its error names the two clients.
+// Each client must reach a server of its own, because a server grants a lock only once. If so many clients reach one server, by
+// different names, that the others are no majority, no caller ever gets the lock: a call that has to open a period waits, and then
+// fails with an error that names this possibility.
 //
 // Default the counters' own client. Refused are an empty list, a nil client, *redis.Ring, the same client twice, two clients of
 // one address and database, and a client of a Cluster together with another client of the same address.
 func WithLockClients(clients ...redis.UniversalClient) Option {
 	clients = slices.Clone(clients)
 	err := checkLockClients(clients)
-	return option{"WithLockClients", false, err, func(c *config) { c.locks = &locks{clients: clients} }}
+	return option{"WithLockClients", false, err, func(c *config) { c.locks = clients }}
 }
 
 func checkLockClients(clients []redis.UniversalClient) error {
@@ -161,7 +162,8 @@ func checkLockClients(clients []redis.UniversalClient) error {
 					"a majority could never grant the lock", i+1)
 			}
 			if addr := sharedAddr(client, other); addr != "" {
-				return fmt.Errorf("%w (both have the address %s)", sameServer(j+1, i+1), addr)
+				return fmt.Errorf("serial: WithLockClients: clients %d and %d are the same server, which grants a lock only "+
+					"once; give every server once (both have the address %s)", j+1, i+1, addr)
 			}
 		}
 	}

@@ -105,7 +105,7 @@ func (s *scheme) parse(number string) (Number, error) {
 		return Number{}, err
 	}
 	typ, d := strings.Clone(n.Type), n.Date // a copy, so that the text can be freed
-	return Number{Type: typ, Start: d.Start, Date: d.First, Seq: n.Seq, date: d.Text, label: d.Label, template: s.template}, nil
+	return Number{typ, d.Start, d.First, n.Seq, d.Text, d.Label, s.template}, nil
 }
 
 // Series returns the name of a type's series, as a [Ledger] and package gapless use it: the key prefix, a colon and the type, such
