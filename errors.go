@@ -194,14 +194,9 @@ func (g *Generator) operate(r *issue.Refusal, command string) string {
 		}
 	}
 	flag("tz", g.calendar.Location.String(), "")
-	period := g.calendar.Unit.Noun()
-	if g.calendar.Unit == calendar.Never {
-		period = "never"
-	}
-	flag("period", period, calendar.Day.Noun())
-	if y := g.calendar.YearStart; y != (calendar.YearStart{}) {
-		flag("year-start", fmt.Sprintf("%02d-%02d", y.Month+1, y.Day+1), "")
-	}
+	flag("period", g.calendar.Unit.Noun(), calendar.Day.Noun())
+	y := g.calendar.YearStart
+	flag("year-start", fmt.Sprintf("%02d-%02d", y.Month+1, y.Day+1), "01-01")
 	flag("day-start", (time.Duration(g.calendar.DayStart) * time.Second).String(), "0s")
 	flag("template", g.text, template.Usual(g.calendar))
 	flag("prefix", g.prefix, defaultPrefix)

@@ -101,11 +101,9 @@ func (c lockConn) SetNX(name, value string, expiry time.Duration) (bool, error) 
 		defer close(c.isSet)
 		return c.send(ctx, "set", name, value, "px", expiry.Milliseconds(), "nx")
 	})
-	if err == goredis.Nil {
-		err = nil
-	}
-	if err == nil {
+	if err == nil || err == goredis.Nil { // granted or refused
 		c.lock.answered.Add(1)
+		err = nil
 	}
 	return reply == "OK", err
 }

@@ -44,9 +44,7 @@ func (g *Generator) NextOnce(ctx context.Context, typ, requestID string) (Number
 func checkRequest(id string) string {
 	const most = 128
 	switch {
-	case id == "":
-		return "empty; allowed are 1 to 128 bytes"
-	case len(id) > most:
+	case id == "" || len(id) > most:
 		return fmt.Sprintf("%d bytes; allowed are 1 to %d", len(id), most)
 	case !utf8.ValidString(id):
 		return "not valid UTF-8; allowed is printable UTF-8"
