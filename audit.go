@@ -165,9 +165,8 @@ func shorten(text string) string {
 // back while used was read; [ErrClockSkew]; [ErrConflict]; one for a period that has not begun, whose counter is no longer kept, or
 // that ended meanwhile without its counter being kept; those of [Scheme.Audit]; ctx's; or a failure of Redis. With an error, the
 // Report is zero.
-func (g *Generator) Audit(
-	ctx context.Context, typ string, at time.Time, used iter.Seq2[string, error],
-) (Report, error) {
+func (g *Generator) Audit(ctx context.Context, typ string, at time.Time,
+	used iter.Seq2[string, error]) (Report, error) {
 	var last, after int64
 	a, err := g.newAudit(typ, at, used)
 	if err == nil {

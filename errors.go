@@ -91,6 +91,7 @@ func (g *Generator) publicError(ctx context.Context, err error) error {
 // explain says why numbers were refused: what happened, with dates, and what ends it.
 func (g *Generator) explain(r *issue.Refusal) error {
 	label := calendar.FormatLabel(r.Span.Label)
+	entered, _ := store.ParsePeriod(r.Entered) // the scripts say Future and Conflict of what this version wrote only
 	switch r.Status {
 	case issue.Unconfirmed:
 		return fmt.Errorf("%w: %w", ErrNotReplicated, r.Unconfirmed)
@@ -116,8 +117,9 @@ func (g *Generator) explain(r *issue.Refusal) error {
 		return fmt.Errorf("%w: numbers of %s were issued in %s, and %s %s; find the last one used, and run: %s",
 			ErrCounterLost, r.Type, label, g.issuer.Store.CounterKey(r.Type, r.Span.Label), held, g.operate(r, "raise"))
 	case store.Future:
-		return fmt.Errorf("%w: Redis's clock says %s, and %s is in %s already, entered by a clock that was ahead; "+
-			"if Redis's clock is right now, run: %s", ErrClockSkew, utc(r.Now), r.Type, g.interval(r.Entered), g.operate(r, "raise"))
+		return fmt.Errorf("%w: Redis's clock says %s, and %s is in %s already, entered by a clock that was "+
+			"ahead; if Redis's clock is right now, run: %s", ErrClockSkew, utc(r.Now), r.Type, g.interval(entered),
+			g.operate(r, "raise"))
 	case store.Unknown:
 		if strings.HasPrefix(r.Held, "role:") {
 			return fmt.Errorf("serial: WithLedger needs a master, and Redis says %q: a replica that takes writes shares its "+
@@ -135,41 +137,31 @@ func (g *Generator) explain(r *issue.Refusal) error {
 		return fmt.Errorf("%w: numbers of %s %s were printed with another order of fields, alphabet, check digit or key, "+
 			"so that this generator might print the same text again; %s", ErrConflict, r.Type, used, cure)
 	case store.Calendar:
-		p, ok := store.ParsePeriod(r.Entered)
-		if !ok || p.Calendar == "" {
+		if entered.Calendar == "" {
 			return fmt.Errorf("%w: %s holds %.80q, which this version did not write; find the last number used, delete the "+
 				"key, and run: %s", ErrConflict, g.issuer.Store.RecordKey(r.Type), r.Entered, g.operate(r, "raise"))
 		}
-		return fmt.Errorf("%w: %s: it counts by %s, and this generator by %s; a series keeps its period and year start: "+
-			"give this generator the same ones, or begin a new series with another type, or with another key prefix "+
-			"and another literal in the template", ErrConflict, g.issuer.Store.RecordKey(r.Type), p.Calendar, g.issuer.Counts)
+		return fmt.Errorf("%w: %s: it counts by %s, and this generator by %s; a series keeps its period and year start: give "+
+			"this generator the same ones, or begin a new series with another type, or with another key prefix and another "+
+			"literal in the template", ErrConflict, g.issuer.Store.RecordKey(r.Type), entered.Calendar, g.issuer.Counts)
 	case store.Conflict:
 		here := store.Period{Label: r.Span.Label, Start: r.Span.Start, End: r.Span.End}
-		p, ok := store.ParsePeriod(r.Entered)
-		if ok && p.Ledger && p.Label == here.Label && p.Start == here.Start && p.End == here.End {
+		if entered.Ledger && entered.Label == here.Label && entered.Start == here.Start && entered.End == here.End {
 			return fmt.Errorf("%w: the numbers of %s in %s are set aside in a ledger, which this generator does not have; "+
 				"let a process do this that has it, or, to go on without the ledger, stop those and run: %s",
 				ErrConflict, r.Type, label, g.operate(r, "takeover"))
 		}
 		return fmt.Errorf("%w: %s is in %s, and by this generator's clock it would be in %s: another time zone or day start "+
 			"is in use; if this generator is right, stop the other process and run: %s", ErrConflict, r.Type,
-			g.interval(r.Entered), g.describe(here), g.operate(r, "takeover"))
+			g.interval(entered), g.interval(here), g.operate(r, "takeover"))
 	}
 	return fmt.Errorf("serial: unexpected script reply %q", r.Status)
 }
 
 func utc(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// interval describes a period as the record has it, in UTC and in the Generator's time zone.
-func (g *Generator) interval(recorded string) string {
-	p, ok := store.ParsePeriod(recorded)
-	if !ok {
-		return fmt.Sprintf("%.80q", recorded)
-	}
-	return g.describe(p)
-}
-
-func (g *Generator) describe(p store.Period) string {
+// interval describes a period, in UTC and in the Generator's time zone.
+func (g *Generator) interval(p store.Period) string {
 	from, to := time.Unix(p.Start, 0), time.Unix(p.End, 0)
 	zone := g.calendar.Location
 	return fmt.Sprintf("%s from %s to %s (%s to %s in %s)", calendar.FormatLabel(p.Label), utc(from), utc(to),

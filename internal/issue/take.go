@@ -105,7 +105,7 @@ func (c *Call) Lock(ctx context.Context, locks Locks) Outcome {
 	lock, err := locks.Try(ctx, s.issuer.Store.LockKey(s.typ, s.span.Label), limit)
 	const attempt = 2 * LockPatience // to ask, and to give back what was granted
 	s.budget.Spend(time.Since(start), attempt)
-	s.lockErr = nil
+	s.lockErr = err
 	switch {
 	case err == nil:
 		return Outcome{Step: Locked, Lock: lock}
@@ -113,7 +113,6 @@ func (c *Call) Lock(ctx context.Context, locks Locks) Outcome {
 		s.sawOthers()
 		return Outcome{Step: Wait}
 	}
-	s.lockErr = err
 	if redisrun.EndOf(ctx) == nil && redisrun.Transient(err) && s.budget.Answer() >= attempt {
 		return Outcome{Step: Wait}
 	}
@@ -129,7 +128,7 @@ func (c *Call) Wait(ctx context.Context) Outcome {
 	}
 	c.waits = min(c.waits+1, 10)
 	if err := redisrun.Sleep(ctx, pause); err != nil {
-		if c.session.lockErr == nil {
+		if !redisrun.IsOutage(c.session.lockErr) {
 			err = fmt.Errorf("%w: %w", err, ErrTaken)
 		}
 		return Outcome{Err: err}
