@@ -166,7 +166,8 @@ func shorten(text string) string {
 // back while used was read; [ErrClockSkew]; [ErrConflict]; one for a period that has not begun, whose counter is no longer kept, or
 // that ended meanwhile without its counter being kept; those of [Scheme.Audit]; ctx's; or a failure of Redis. With an error, the
 // Report is zero.
-func (g *Generator) Audit(ctx context.Context, typ string, at time.Time, used iter.Seq2[string, error]) (Report, error) {
+func (g *Generator) Audit(ctx context.Context, typ string, at time.Time,
+	used iter.Seq2[string, error]) (Report, error) {
 	var last, after int64
 	a, err := g.newAudit(typ, at, used)
 	if err == nil {
@@ -215,8 +216,8 @@ func (g *Generator) read(ctx context.Context, c *issue.Call, typ string, p *cale
 				typ, label, calendar.FormatLabel(current.Label))
 		case past != (p.Start < current.Start): // this host's clock was ahead, or the period is over by now
 		case each[1] < 0:
-			return 0, fmt.Errorf("serial: Audit of %s in %s: Redis has no counter of it: none was issued, or it is no longer kept; "+
-				"WithRetention keeps counters beyond their period", typ, label)
+			return 0, fmt.Errorf("serial: Audit of %s in %s: Redis has no counter of it: none was issued, or it is no "+
+				"longer kept; WithRetention keeps counters beyond their period", typ, label)
 		default:
 			return each[1], nil
 		}

@@ -76,9 +76,11 @@ func (g *Generator) publicError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	var refusal *issue.Refusal
-	if errors.As(err, &refusal) {
+	if refusal, ok := errors.AsType[*issue.Refusal](err); ok {
 		err = g.explain(refusal)
+	}
+	if errors.Is(err, issue.ErrTaken) && len(g.locks) > 1 {
+		err = fmt.Errorf("%w, or two of WithLockClients' clients are one server", err)
 	}
 	if end := redisrun.EndOf(ctx); end != nil && !errors.Is(err, end) {
 		return fmt.Errorf("%w (and the caller's context has ended: %w)", err, end)
@@ -89,14 +91,15 @@ func (g *Generator) publicError(ctx context.Context, err error) error {
 // explain says why numbers were refused: what happened, with dates, and what ends it.
 func (g *Generator) explain(r *issue.Refusal) error {
 	label := calendar.FormatLabel(r.Span.Label)
+	entered := store.ParsePeriod(r.Entered) // the scripts say Future and Conflict of what this version wrote only
 	switch r.Status {
 	case issue.Unconfirmed:
 		return fmt.Errorf("%w: %w", ErrNotReplicated, r.Unconfirmed)
 	case issue.Unsteady:
 		return fmt.Errorf("%w: Redis's clock says %s, and does not stay in one period", ErrClockSkew, utc(r.Now))
 	case issue.Skewed:
-		return fmt.Errorf("%w: %s of %s would be opened at %s by Redis's clock, and it is %s by this host's: allowed are %v; set the "+
-			"wrong clock", ErrClockSkew, r.Type, label, utc(r.Now), utc(r.Received), g.issuing.MaxSkew)
+		return fmt.Errorf("%w: %s of %s would be opened at %s by Redis's clock, and it is %s by this host's: "+
+			"allowed are %v; set the wrong clock", ErrClockSkew, r.Type, label, utc(r.Now), utc(r.Received), g.issuing.MaxSkew)
 	case store.Exhausted:
 		if r.Before != nil { // the attempt before may have consumed what is missing, and ErrExhausted says that nothing was
 			return fmt.Errorf("serial: Redis failed, and has too few numbers left since: %w", redisrun.Foreign(r.Before))
@@ -114,15 +117,16 @@ func (g *Generator) explain(r *issue.Refusal) error {
 		return fmt.Errorf("%w: numbers of %s were issued in %s, and %s %s; find the last one used, and run: %s",
 			ErrCounterLost, r.Type, label, g.issuer.Store.CounterKey(r.Type, r.Span.Label), held, g.operate(r, "raise"))
 	case store.Future:
-		return fmt.Errorf("%w: Redis's clock says %s, and %s is in %s already, entered by a clock that was ahead; if Redis's clock is right "+
-			"now, run: %s", ErrClockSkew, utc(r.Now), r.Type, g.interval(r.Entered), g.operate(r, "raise"))
+		return fmt.Errorf("%w: Redis's clock says %s, and %s is in %s already, entered by a clock that was "+
+			"ahead; if Redis's clock is right now, run: %s", ErrClockSkew, utc(r.Now), r.Type, g.interval(entered),
+			g.operate(r, "raise"))
 	case store.Unknown:
 		if strings.HasPrefix(r.Held, "role:") {
-			return fmt.Errorf("serial: WithLedger needs a master, and Redis says %q: a replica that takes writes shares its master's "+
-				"identity, so that the same numbers would be issued on both; set replica-read-only yes", r.Held)
+			return fmt.Errorf("serial: WithLedger needs a master, and Redis says %q: a replica that takes writes shares its "+
+				"master's identity, so that the same numbers would be issued on both; set replica-read-only yes", r.Held)
 		}
-		return fmt.Errorf("serial: WithLedger needs INFO replication in scripts, to read the server's replication ID; Redis says %q",
-			r.Held)
+		return fmt.Errorf("serial: WithLedger needs INFO replication in scripts, to read the server's replication ID; "+
+			"Redis says %q", r.Held)
 	case store.OtherPrint:
 		used, cure := "of all time", "give this generator its old template and key, or another type or key prefix"
 		if g.calendar.Unit != calendar.Never {
@@ -130,42 +134,34 @@ func (g *Generator) explain(r *issue.Refusal) error {
 			used = "up to " + last
 			cure = "give it its old template and key until " + last + " has ended, and then the new one to all processes"
 		}
-		return fmt.Errorf("%w: numbers of %s %s were printed with another order of fields, alphabet, check digit or key, so that this "+
-			"generator might print the same text again; %s", ErrConflict, r.Type, used, cure)
+		return fmt.Errorf("%w: numbers of %s %s were printed with another order of fields, alphabet, check digit or key, "+
+			"so that this generator might print the same text again; %s", ErrConflict, r.Type, used, cure)
 	case store.Calendar:
-		p := store.ParsePeriod(r.Entered)
-		if p.Calendar == "" {
-			return fmt.Errorf("%w: %s holds %.80q, which this version did not write; find the last number used, delete the key, and run: %s",
-				ErrConflict, g.issuer.Store.RecordKey(r.Type), r.Entered, g.operate(r, "raise"))
+		if entered.Calendar == "" {
+			return fmt.Errorf("%w: %s holds %.80q, which this version did not write; find the last number used, delete the "+
+				"key, and run: %s", ErrConflict, g.issuer.Store.RecordKey(r.Type), r.Entered, g.operate(r, "raise"))
 		}
-		return fmt.Errorf("%w: %s: it counts by %s, and this generator by %s; a series keeps its period and year start: give this generator the "+
-			"same ones, or begin a new series with another type, or with another key prefix and another literal in the template",
-			ErrConflict, g.issuer.Store.RecordKey(r.Type), p.Calendar, g.issuer.Counts)
+		return fmt.Errorf("%w: %s: it counts by %s, and this generator by %s; a series keeps its period and year start: give "+
+			"this generator the same ones, or begin a new series with another type, or with another key prefix and another "+
+			"literal in the template", ErrConflict, g.issuer.Store.RecordKey(r.Type), entered.Calendar, g.issuer.Counts)
 	case store.Conflict:
 		here := store.Period{Label: r.Span.Label, Start: r.Span.Start, End: r.Span.End}
-		if p := store.ParsePeriod(r.Entered); p.Ledger && p.Label == here.Label && p.Start == here.Start && p.End == here.End {
-			return fmt.Errorf("%w: the numbers of %s in %s are set aside in a ledger, which this generator does not have; let a process do "+
-				"this that has it, or, to go on without the ledger, stop those and run: %s", ErrConflict, r.Type, label, g.operate(r, "takeover"))
+		if entered.Ledger && entered.Label == here.Label && entered.Start == here.Start && entered.End == here.End {
+			return fmt.Errorf("%w: the numbers of %s in %s are set aside in a ledger, which this generator does not have; "+
+				"let a process do this that has it, or, to go on without the ledger, stop those and run: %s",
+				ErrConflict, r.Type, label, g.operate(r, "takeover"))
 		}
-		return fmt.Errorf("%w: %s is in %s, and by this generator's clock it would be in %s: another time zone or day start is in use; "+
-			"if this generator is right, stop the other process and run: %s", ErrConflict, r.Type, g.interval(r.Entered),
-			g.describe(here), g.operate(r, "takeover"))
+		return fmt.Errorf("%w: %s is in %s, and by this generator's clock it would be in %s: another time zone or day start "+
+			"is in use; if this generator is right, stop the other process and run: %s", ErrConflict, r.Type,
+			g.interval(entered), g.interval(here), g.operate(r, "takeover"))
 	}
 	return fmt.Errorf("serial: unexpected script reply %q", r.Status)
 }
 
 func utc(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// interval describes a period as the record has it, in UTC and in the Generator's time zone.
-func (g *Generator) interval(recorded string) string {
-	p := store.ParsePeriod(recorded)
-	if p.Label == "" {
-		return fmt.Sprintf("%.80q", recorded)
-	}
-	return g.describe(p)
-}
-
-func (g *Generator) describe(p store.Period) string {
+// interval describes a period, in UTC and in the Generator's time zone.
+func (g *Generator) interval(p store.Period) string {
 	from, to := time.Unix(p.Start, 0), time.Unix(p.End, 0)
 	zone := g.calendar.Location
 	return fmt.Sprintf("%s from %s to %s (%s to %s in %s)", calendar.FormatLabel(p.Label), utc(from), utc(to),
@@ -180,7 +176,8 @@ func (g *Generator) operate(r *issue.Refusal, command string) string {
 		if g.ledger == nil {
 			what = "key of the hidden sequence"
 		}
-		return fmt.Sprintf("Generator.%s%s(ctx, %q, SEQ) in a process with the %s", strings.ToUpper(command[:1]), command[1:], r.Type, what)
+		method := strings.ToUpper(command[:1]) + command[1:]
+		return fmt.Sprintf("Generator.%s(ctx, %q, SEQ) in a process with the %s", method, r.Type, what)
 	}
 	line := "serial " + command
 	flag := func(name, value, usual string) {
@@ -189,16 +186,12 @@ func (g *Generator) operate(r *issue.Refusal, command string) string {
 		}
 	}
 	flag("tz", g.calendar.Location.String(), "")
-	period := g.calendar.Unit.Noun()
-	if g.calendar.Unit == calendar.Never {
-		period = "never"
-	}
-	flag("period", period, calendar.Day.Noun())
-	if y := g.calendar.YearStart; y != (calendar.YearStart{}) {
-		flag("year-start", fmt.Sprintf("%02d-%02d", y.Month+1, y.Day+1), "")
-	}
+	flag("period", g.calendar.Unit.Noun(), calendar.Day.Noun())
+	y := g.calendar.YearStart
+	flag("year-start", fmt.Sprintf("%02d-%02d", y.Month+1, y.Day+1), "01-01")
 	flag("day-start", (time.Duration(g.calendar.DayStart) * time.Second).String(), "0s")
 	flag("template", g.text, template.Usual(g.calendar))
 	flag("prefix", g.prefix, defaultPrefix)
-	return line + " " + r.Type + " SEQ, where SEQ is the last number used of " + calendar.FormatLabel(r.Span.Label) + ", or 0"
+	return fmt.Sprintf("%s %s SEQ, where SEQ is the last number used of %s, or 0",
+		line, r.Type, calendar.FormatLabel(r.Span.Label))
 }

@@ -16,30 +16,30 @@ import (
 )
 
 // locks makes the redsync locks around opening periods, on independent servers.
-type locks struct {
-	clients []goredis.UniversalClient
-	split   atomic.Bool // some servers granted an attempt that others refused, and none has succeeded since
-}
+type locks []goredis.UniversalClient
 
 // A lock is held until it is released or, should that fail, until it expires.
-type lock struct{ mutex *redsync.Mutex }
+type lock struct {
+	mutex    *redsync.Mutex
+	answered atomic.Int32        // servers that granted the lock or refused it, in time
+	panicked atomic.Pointer[any] // what a hook of a client panicked with, in a goroutine of redsync
+}
 
-// Try makes one attempt at the lock. The error is issue.ErrTaken if another caller holds it. It answers as soon as ctx ends, and
-// otherwise within limit.
+// Try makes one attempt at the lock. The error is issue.ErrTaken if another caller holds it, or if it is split between callers. It
+// answers as soon as ctx ends, and otherwise within limit.
 //
 // redsync does not get ctx itself: it would forget why ctx ended, and with a dead context it could not give back what a server may
 // have granted.
-func (l *locks) Try(ctx context.Context, key string, limit time.Duration) (issue.Lock, error) {
-	steady := context.WithoutCancel(ctx)
-	votes := &votes{split: l.split.Load()}
-	pools := make([]redis.Pool, len(l.clients))
-	for i, client := range l.clients {
-		pools[i] = lockServer{lockConn{client: client, number: i + 1, votes: votes, answered: make(chan struct{})}}
+func (l locks) Try(ctx context.Context, key string, limit time.Duration) (issue.Lock, error) {
+	k := &lock{}
+	var pools []redis.Pool
+	for _, client := range l {
+		pools = append(pools, lockServer{lockConn{client: client, lock: k, isSet: make(chan struct{})}})
 	}
 	// A mutex belongs to one acquisition. FailFast: a majority decides, however slow the other servers are.
-	k := &lock{redsync.New(pools...).NewMutex(key, redsync.WithFailFast(true), redsync.WithExpiry(issue.LockExpiry),
-		redsync.WithTimeoutFactor(issue.LockPatience.Seconds()/issue.LockExpiry.Seconds()))}
-	over := make(chan struct{})
+	k.mutex = redsync.New(pools...).NewMutex(key, redsync.WithFailFast(true), redsync.WithExpiry(issue.LockExpiry),
+		redsync.WithTimeoutFactor(issue.LockPatience.Seconds()/issue.LockExpiry.Seconds()))
+	steady, over := context.WithoutCancel(ctx), make(chan struct{})
 	answered, err := redisrun.Await(ctx, limit, func() (bool, error) {
 		defer close(over)
 		return true, k.mutex.TryLockContext(steady)
@@ -49,16 +49,18 @@ func (l *locks) Try(ctx context.Context, key string, limit time.Duration) (issue
 			<-over
 			k.Release(steady, 0)
 		}()
-		if err == redisrun.ErrNoAnswer {
-			return nil, redisrun.Outage(fmt.Errorf("serial: the lock servers failed: %w", err))
-		}
+	}
+	switch p := k.panicked.Load(); {
+	case err == nil:
+		return k, nil
+	case p != nil:
+		panic(*p)
+	case !answered && err != redisrun.ErrNoAnswer:
 		return nil, fmt.Errorf("serial: gave up waiting for the lock: %w", err)
+	case answered && int(k.answered.Load()) > len(l)/2:
+		return nil, issue.ErrTaken
 	}
-	l.split.Store(err != nil && (votes.split || votes.granted.Load() > 0 && votes.refused.Load() > 0))
-	if err != nil {
-		return nil, votes.failure(len(l.clients), err)
-	}
-	return k, nil
+	return nil, redisrun.Outage(fmt.Errorf("serial: the lock servers failed: %w", redisrun.Foreign(err)))
 }
 
 // Release gives the lock back, also for a caller whose context has ended, who does not wait for it. If it fails, the lock expires
@@ -69,32 +71,6 @@ func (k *lock) Release(ctx context.Context, patience time.Duration) {
 		defer cancel()
 		return k.mutex.UnlockContext(within)
 	})
-}
-
-// votes are what the lock servers answer to one acquisition.
-//
-// If two clients are of one server, as localhost and 127.0.0.1 may be, it refuses the second SET because of the first. That looks as
-// if another caller had split the servers, and would go on for ever. So while attempts are split, a client that is refused looks at
-// what the lock holds, which tells the acquisition and the client.
-type votes struct {
-	granted, refused atomic.Int32          // servers that answered so in time
-	split            bool                  // earlier attempts were
-	sameServer       atomic.Pointer[error] // two clients are of one server
-	panicked         atomic.Pointer[any]   // what a hook of a client panicked with, in a goroutine of redsync
-}
-
-// failure translates redsync's error for an acquisition that failed.
-func (v *votes) failure(servers int, err error) error {
-	if p := v.panicked.Load(); p != nil {
-		panic(*p)
-	}
-	if same := v.sameServer.Load(); same != nil {
-		return *same
-	}
-	if int(v.granted.Load()+v.refused.Load()) > servers/2 { // a majority could say: another caller holds it, or it is split between them
-		return issue.ErrTaken
-	}
-	return redisrun.Outage(fmt.Errorf("serial: the lock servers failed: %w", redisrun.Foreign(err)))
 }
 
 // A lockServer sends the commands of one acquisition to one lock server, one after the other. redsync sends the release without
@@ -113,32 +89,39 @@ type lockConn struct {
 	redis.Conn                 // nil: nothing else is called
 	ctx        context.Context // redsync's
 	client     goredis.UniversalClient
-	number     int // position of the client in WithLockClients, from 1
-	votes      *votes
-	answered   chan struct{} // closed when the SET is over
+	lock       *lock
+	isSet      chan struct{} // closed when the SET is over
 }
 
 // Close leaves a command that goes on alone.
 func (c lockConn) Close() error { return nil }
 
-// token adds the client's number to the value that redsync gives the acquisition.
-func (c lockConn) token(value any) string { return fmt.Sprintf("%s#%d", value, c.number) }
-
-// send sends a command straight to the server that has its key. Of a command whose keys' distance it is not told, go-redis first asks
-// nodes of a Cluster, replicas too, and waits for each that hangs.
-func (c lockConn) send(ctx context.Context, args ...any) (any, error) {
-	cmd := goredis.NewCmd(ctx, args...)
-	cmd.SetStepCount(1)
-	_ = c.client.Process(ctx, cmd)
-	return cmd.Result()
+func (c lockConn) SetNX(name, value string, expiry time.Duration) (bool, error) {
+	reply, err := c.run(func(ctx context.Context) (any, error) {
+		defer close(c.isSet)
+		return c.send(ctx, "set", name, value, "px", expiry.Milliseconds(), "nx")
+	})
+	if err == nil || err == goredis.Nil { // granted or refused
+		c.lock.answered.Add(1)
+		err = nil
+	}
+	return reply == "OK", err
 }
 
-// run runs f, which sends commands, and stops waiting for it when redsync does. A panic is kept for the caller of the acquisition;
+// Eval runs the release, the only script there is.
+func (c lockConn) Eval(script *redis.Script, keysAndArgs ...any) (any, error) {
+	return c.run(func(ctx context.Context) (any, error) {
+		<-c.isSet
+		return c.send(ctx, append([]any{"eval", script.Src, script.KeyCount}, keysAndArgs...)...)
+	})
+}
+
+// run runs f, which sends a command, and stops waiting for it when redsync does. A panic is kept for the caller of the acquisition;
 // nobody else would recover it.
 func (c lockConn) run(f func(context.Context) (any, error)) (v any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			c.votes.panicked.Store(&p)
+			c.lock.panicked.Store(&p)
 			err = redisrun.ErrEnded
 		}
 	}()
@@ -149,53 +132,11 @@ func (c lockConn) run(f func(context.Context) (any, error)) (v any, err error) {
 	})
 }
 
-func (c lockConn) SetNX(name, value string, expiry time.Duration) (bool, error) {
-	granted, err := c.run(func(ctx context.Context) (any, error) {
-		defer close(c.answered)
-		reply, err := c.send(ctx, "set", name, c.token(value), "px", expiry.Milliseconds(), "nx")
-		if err != nil && err != goredis.Nil {
-			return false, err
-		}
-		return reply == "OK" || c.votes.split && c.holds(ctx, name, value), nil
-	})
-	switch {
-	case err != nil:
-	case granted == true:
-		c.votes.granted.Add(1)
-	default:
-		c.votes.refused.Add(1)
-	}
-	return granted == true, err
-}
-
-// holds reports whether a lock that was refused is this client's after all, by a SET that was sent twice since its answer was lost.
-// If it is another client's of this acquisition, both are of one server.
-func (c lockConn) holds(ctx context.Context, name, value string) bool {
-	held, _ := c.send(ctx, "eval", "return redis.call('get', KEYS[1])", 1, name) // a plain GET may go to a replica
-	text, _ := held.(string)
-	var other int
-	if n, _ := fmt.Sscanf(text, value+"#%d", &other); n == 1 && other != c.number {
-		err := sameServer(min(other, c.number), max(other, c.number))
-		c.votes.sameServer.Store(&err)
-	}
-	return text == c.token(value)
-}
-
-// sameServer is the error where two clients of WithLockClients, counted from 1, are of one server.
-func sameServer(first, second int) error {
-	return fmt.Errorf("serial: WithLockClients: clients %d and %d are the same server, which grants a lock only once; "+
-		"give every server once", first, second)
-}
-
-// Eval runs the release, the only script there is.
-func (c lockConn) Eval(script *redis.Script, keysAndArgs ...any) (any, error) {
-	return c.run(func(ctx context.Context) (any, error) {
-		<-c.answered
-		name, token := keysAndArgs[0], c.token(keysAndArgs[1])
-		v, err := c.send(ctx, "evalsha", script.Hash, 1, name, token)
-		if goredis.HasErrorPrefix(err, "NOSCRIPT") {
-			v, err = c.send(ctx, "eval", script.Src, 1, name, token)
-		}
-		return v, err
-	})
+// send sends a command straight to the server that has its key. Of a command whose keys' distance it is not told, go-redis first asks
+// nodes of a Cluster, replicas too, and waits for each that hangs.
+func (c lockConn) send(ctx context.Context, args ...any) (any, error) {
+	cmd := goredis.NewCmd(ctx, args...)
+	cmd.SetStepCount(1)
+	_ = c.client.Process(ctx, cmd)
+	return cmd.Result()
 }

@@ -44,9 +44,7 @@ func (g *Generator) NextOnce(ctx context.Context, typ, requestID string) (Number
 func checkRequest(id string) string {
 	const most = 128
 	switch {
-	case id == "":
-		return "empty; allowed are 1 to 128 bytes"
-	case len(id) > most:
+	case id == "" || len(id) > most:
 		return fmt.Sprintf("%d bytes; allowed are 1 to %d", len(id), most)
 	case !utf8.ValidString(id):
 		return "not valid UTF-8; allowed is printable UTF-8"
@@ -69,7 +67,8 @@ func (g *Generator) lastOf(typ, request string, n issue.Numbers) (Number, error)
 	}
 	key := g.issuer.Store.RequestKey(typ, request)
 	if n.Answer.Key != plain && n.Answer.Key != g.template.Fingerprint && n.Answer.Key != "" {
-		return Number{}, fmt.Errorf("%w: %s was answered with a hidden sequence, whose key this generator does not have", ErrConflict, key)
+		return Number{}, fmt.Errorf("%w: %s was answered with a hidden sequence, whose key this generator does not have",
+			ErrConflict, key)
 	}
 	span, t, err := g.readAnswer(n.Answer)
 	if err != nil {
@@ -82,8 +81,7 @@ func (g *Generator) lastOf(typ, request string, n issue.Numbers) (Number, error)
 func (g *Generator) readAnswer(a *store.Answer) (s calendar.Span, t *template.Template, err error) {
 	unit, start, ok := calendar.ParseName(a.Period.Calendar)
 	if !ok {
-		return s, nil, fmt.Errorf("got a series that counts by %q, "+
-			"want a period, a date, a template, a sequence and a key", a.Period.Calendar)
+		return s, nil, fmt.Errorf("got calendar %q; want a period, a date, a template, a sequence and a key", a.Period.Calendar)
 	}
 	c := g.calendar.With(unit)
 	c.YearStart = start

@@ -70,7 +70,7 @@ func testOnce(t *testing.T, b backend) {
 
 	b.run(t, "requests that are refused", func(t *testing.T, s *series) {
 		for id, says := range map[string]string{
-			"":                       "empty; allowed are 1 to 128 bytes",
+			"":                       "0 bytes; allowed are 1 to 128",
 			strings.Repeat("x", 129): "129 bytes; allowed are 1 to 128",
 			"a\xff":                  "not valid UTF-8",
 			"a\nb":                   `it has '\n'; allowed is printable UTF-8`,

@@ -56,12 +56,12 @@ type config struct {
 	schemeOnly bool         // NewScheme was called
 	issuing    issue.Config // settings that only the issuer needs
 	ledger     Ledger       // nil for none
-	locks      *locks
+	locks      locks
 	hooks      *Hooks // nil for none
 }
 
 func newConfig(client redis.UniversalClient, opts []Option) (*config, error) {
-	c := &config{scheme: newScheme(), locks: &locks{clients: []redis.UniversalClient{client}}}
+	c := &config{scheme: newScheme(), locks: locks{client}}
 	c.issuing.Client, c.issuing.MaxSkew = client, time.Hour
 	err := checkClient(client)
 	errs := append([]error{err}, c.applyAll(opts)...)
@@ -135,15 +135,16 @@ func WithStart(seq int64) Option {
 // WithLockClients sets the servers that keep the lock for opening a period: independent masters, of which a majority must grant
 // it (Redlock). Uniqueness does not depend on the lock, which only decides who asks the floor.
 //
-// Each client must reach a server of its own, because a server grants a lock only once. If two clients reach one server by
-// different names, a call that cannot get the lock for that reason fails, and its error names the two clients.
+// Each client must reach a server of its own, because a server grants a lock only once. If so many clients reach one server, by
+// different names, that the others are no majority, no caller ever gets the lock: a call that has to open a period waits, and then
+// fails with an error that names this possibility.
 //
-// Default the counters' own client. Refused are an empty list, a nil client, *redis.Ring, the same client twice, two clients of
-// one address and database, and a client of a Cluster together with another client of the same address.
+// Default the counters' own client. Refused are an empty list, a nil client, *redis.Ring, the same client twice, and two clients
+// of one address and database, also where one of them is of a Cluster.
 func WithLockClients(clients ...redis.UniversalClient) Option {
 	clients = slices.Clone(clients)
 	err := checkLockClients(clients)
-	return option{"WithLockClients", false, err, func(c *config) { c.locks = &locks{clients: clients} }}
+	return option{"WithLockClients", false, err, func(c *config) { c.locks = clients }}
 }
 
 func checkLockClients(clients []redis.UniversalClient) error {
@@ -152,12 +153,9 @@ func checkLockClients(clients []redis.UniversalClient) error {
 			return fmt.Errorf("%w (client %d of WithLockClients)", err, i+1)
 		}
 		for j, other := range clients[:i] {
-			if reflect.ValueOf(client).Comparable() && client == other {
-				return fmt.Errorf("serial: WithLockClients: client %d is given twice; "+
-					"a majority could never grant the lock", i+1)
-			}
-			if addr := sharedAddr(client, other); addr != "" {
-				return fmt.Errorf("%w (both have the address %s)", sameServer(j+1, i+1), addr)
+			if shared := shared(client, other); shared != "" {
+				return fmt.Errorf("serial: WithLockClients: clients %d and %d are the same server, which grants a lock only "+
+					"once; give every server once (both %s)", j+1, i+1, shared)
 			}
 		}
 	}
@@ -165,42 +163,41 @@ func checkLockClients(clients []redis.UniversalClient) error {
 		"serial: WithLockClients: no client is given; leave the option out to lock on the counters' own client")
 }
 
-// sharedAddr returns an address by which both clients reach one server, or "" if none is known. A client of a Cluster and a
-// client of one of its nodes never both get a lock: the node either is the server of the key in the Cluster, or refuses.
-func sharedAddr(a, b redis.UniversalClient) string {
-	endpointsA, dbA := endpointsOf(a)
-	endpointsB, dbB := endpointsOf(b)
-	i := slices.IndexFunc(endpointsA, func(e endpoint) bool { return slices.Contains(endpointsB, e) })
-	if i < 0 || dbA != dbB && dbA != anyDB && dbB != anyDB {
-		return ""
+// shared says by what both clients are known to reach one server, or nothing. A client of a Cluster and a client of one of its
+// nodes never both get a lock: the node either is the server of the key in the Cluster, or refuses.
+func shared(a, b redis.UniversalClient) string {
+	if reflect.ValueOf(a).Comparable() && a == b {
+		return "are the same client"
 	}
-	return endpointsA[i].addr
+	others := endpointsOf(b)
+	for _, e := range endpointsOf(a) {
+		if slices.Contains(others, e) {
+			return "have the address " + e.addr
+		}
+	}
+	return ""
 }
 
-type endpoint struct{ network, addr string }
+type endpoint struct{ network, addr, db string }
 
-const anyDB = -1
-
-// endpointsOf returns the addresses that a client connects to, and its database. It returns no address if a dialer of the user or
-// of Sentinel decides where an address leads.
-func endpointsOf(client redis.UniversalClient) (all []endpoint, db int) {
+// endpointsOf returns where a client connects to: nothing if a dialer of the user or of Sentinel decides where an address leads.
+func endpointsOf(client redis.UniversalClient) (all []endpoint) {
 	switch client := client.(type) {
 	case *redis.Client:
 		opt := client.Options()
 		usual := redis.NewClient(&redis.Options{}) // go-redis does not tell whether a client has a dialer of its own
 		defer func() { _ = usual.Close() }()
 		if reflect.ValueOf(opt.Dialer).Pointer() == reflect.ValueOf(usual.Options().Dialer).Pointer() {
-			all = []endpoint{{opt.Network, opt.Addr}}
+			all = []endpoint{{opt.Network, opt.Addr, fmt.Sprint(opt.DB)}}
 		}
-		return all, opt.DB
 	case *redis.ClusterClient:
 		if opt := client.Options(); opt.Dialer == nil && opt.ClusterSlots == nil {
 			for _, addr := range opt.Addrs {
-				all = append(all, endpoint{"tcp", addr})
+				all = append(all, endpoint{"tcp", addr, "0"})
 			}
 		}
 	}
-	return all, anyDB
+	return all
 }
 
 // WithMaxSkew sets how far Redis's clock may differ from this host's when a period is opened or a prepared one is entered. Beyond

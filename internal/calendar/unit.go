@@ -39,13 +39,13 @@ var units = [...]struct {
 	Year:    {"year", "years", 12, 0, 0, "2006", "2006"},
 	Week:    {"week", "weeks", 0, 7 * daySeconds, -3 * daySeconds, "", ""}, // the epoch was a Thursday
 	Quarter: {"quarter", "quarters", 3, 0, 0, "", ""},
-	Never:   {"time", "all time", 0, EndOfNever, 0, "all", "all time"},
+	Never:   {"never", "all time", 0, EndOfNever, 0, "all", "all time"},
 }
 
 // Valid reports whether u is one of the constants.
 func (u Unit) Valid() bool { return Second <= u && u <= Never }
 
-// Noun returns the word for one period, such as "day".
+// Noun returns the word for one period, such as "day", or "never" where there are no periods.
 func (u Unit) Noun() string { return units[u].noun }
 
 // ShorterThanDay reports whether u is shorter than a day, so that it has no day start.

@@ -63,7 +63,7 @@ type session struct {
 	slept     time.Duration // until its clock had caught up
 	silent    bool          // the server did not answer the last script
 	flight    *flight       // that others of this process wait for, nil for none
-	lockErr   error         // of the last attempt at the lock
+	lockErr   error         // error of the last attempt at the lock
 
 	mu     sync.Mutex // guards events, which a caller that left may read
 	events Events

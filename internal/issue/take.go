@@ -3,6 +3,7 @@ package issue
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"time"
 
@@ -63,7 +64,7 @@ const (
 	floorMargin = time.Second
 )
 
-// ErrTaken is the error of an attempt at a lock that others hold.
+// ErrTaken is the error of an attempt at a lock that others hold, and of a call that has waited for them in vain.
 var ErrTaken = errors.New("others kept the lock")
 
 // Locks grant the lock of a key to one caller at a time, of all processes.
@@ -116,6 +117,9 @@ func (c *Call) Wait(ctx context.Context) Outcome {
 	}
 	c.waits = min(c.waits+1, 10)
 	if err := redisrun.Sleep(ctx, pause); err != nil {
+		if !redisrun.IsOutage(c.session.lockErr) {
+			err = fmt.Errorf("%w: %w", err, ErrTaken)
+		}
 		return Outcome{Err: err}
 	}
 	c.session.budget.Spend(pause, pause)
