@@ -77,7 +77,8 @@ func TestLockClientsOfOneServerByOtherNames(t *testing.T) {
 		barrier(t, 10, func(i int) (string, error) { // each of them
 			typ := fmt.Sprint("T", i%3)
 			_, err := gen.Next(context.Background(), typ)
-			require.ErrorContains(t, err, fmt.Sprintf("serial: %s %s was not opened within 30s: %s", typ, today(time.Local), hint))
+			require.ErrorContains(t, err,
+				fmt.Sprintf("serial: %s %s was not opened within 30s: %s", typ, today(time.Local), hint))
 			return "", nil
 		})
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)

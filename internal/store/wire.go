@@ -58,7 +58,9 @@ type Reply struct {
 
 // command makes a script's command for a series. keys are those behind counter and record, and more the arguments behind those of
 // every script with rules. A request adds to both.
-func (s *Store) command(script *redisrun.Script, series *Series, request Request, keys []any, more ...any) redisrun.Command {
+func (s *Store) command(
+	script *redisrun.Script, series *Series, request Request, keys []any, more ...any,
+) redisrun.Command {
 	if request.ID != "" {
 		keys, more = append(keys, s.RequestKey(series.Type, request.ID)), append(more, request.Printed, request.Key)
 	}
