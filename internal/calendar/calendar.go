@@ -62,7 +62,8 @@ func (c Calendar) At(t time.Time) *Period {
 func (c Calendar) Covers(t time.Time) bool {
 	day, at := c.With(Day).At(t), t.Unix()
 	year := day.Wall.Year()
-	return day.Start <= at && at < day.End && year >= 1970 && year <= 9999 && (c.Unit != Never || 0 <= at && at < EndOfNever)
+	inUTC := c.Unit != Never || 0 <= at && at < EndOfNever
+	return inUTC && day.Start <= at && at < day.End && year >= 1970 && year <= 9999
 }
 
 // Beginning returns the period that begins with the reading wall. It is empty if clocks jumped over wall: Apia skipped 30 December

@@ -31,7 +31,8 @@ func (s *session) startFlight() (others *flight) {
 		}
 		s.endFlight(nil) // of a period that is over
 	}
-	started := &flight{key: batchKey{strings.Clone(s.typ), s.span.Start}, done: make(chan struct{}), ended: Outcome{Step: Again}}
+	key := batchKey{strings.Clone(s.typ), s.span.Start}
+	started := &flight{key: key, done: make(chan struct{}), ended: Outcome{Step: Again}}
 	if others, found := s.issuer.flights.LoadOrStore(started.key, started); found {
 		return others.(*flight)
 	}

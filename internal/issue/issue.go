@@ -123,7 +123,8 @@ func (i *Issuer) NewCall(ctx context.Context, typ, request string) (*Call, error
 	}
 	_, limited := ctx.Deadline()
 	return &Call{began: time.Now(), session: session{
-		issuer: i, typ: typ, request: request, node: i.nodes.Of(ctx, typ), budget: budget.New(limited), events: Events{Type: typ},
+		issuer: i, typ: typ, request: request, node: i.nodes.Of(ctx, typ), budget: budget.New(limited),
+		events: Events{Type: typ},
 	}}, nil
 }
 

@@ -76,7 +76,7 @@ type Events struct {
 	Wait           time.Duration // from the beginning of the call until that was open
 	Lost           *Span         // whose counter is gone or went back
 	Held           string        // what that counter holds
-	Offset, Before time.Duration // of the server's clock, as it turned out to be and as it was known; the same if that was right
+	Offset, Before time.Duration // of the server's clock, as it is and as it was known to be
 }
 
 // Events returns what the call came across so far.
@@ -133,7 +133,8 @@ func (s *session) digest(ctx context.Context, r *store.Reply, err error) (again 
 		s.target(at)
 		return s.span.Unprintable == nil, s.span.Unprintable
 	case store.Future:
-		pause := max(time.Unix(store.ParsePeriod(r.Entered).Start, 0).Sub(r.Now), s.slept/8) // few times, also if the clock stands still
+		begins := time.Unix(store.ParsePeriod(r.Entered).Start, 0)
+		pause := max(begins.Sub(r.Now), s.slept/8) // few times, also if the clock does not move
 		deadline, ok := ctx.Deadline()
 		if s.slept+pause > catchUp || ok && time.Until(deadline) < pause {
 			return false, nil

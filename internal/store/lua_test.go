@@ -374,7 +374,7 @@ func TestTakeUsualAndFull(t *testing.T) {
 			} else if s.n > 0 {
 				require.NotContains(t, after[s.name+":c"], "until -1", state)
 			}
-			if !slices.Contains(strings.Fields("issued part-exhausted part-ceiling reserve once error"), outcome) { // these write
+			if !slices.Contains(strings.Fields("issued part-exhausted part-ceiling reserve once error"), outcome) {
 				require.Equal(t, before, after, state)
 			}
 		}

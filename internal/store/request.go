@@ -70,7 +70,9 @@ func (s *Store) Take(ctx context.Context, b *budget.Budget, node *Node, t *Take)
 //
 // It is one script call, and one pipeline where a script may touch one slot only. If the server refuses the call as a whole, what
 // is wrong may be one type's keys: then it is a pipeline too, as it is for those whose own commands fail.
-func (s *Store) TakeAll(ctx context.Context, b *budget.Budget, node *Node, takes []Take, reply func(i int, r Reply, err error)) {
+func (s *Store) TakeAll(
+	ctx context.Context, b *budget.Budget, node *Node, takes []Take, reply func(i int, r Reply, err error),
+) {
 	tell := func(i int, in redisrun.Reply, err error) {
 		r, err := read(in, err, takes[i].N)
 		reply(i, r, err)
@@ -195,7 +197,9 @@ func (s *Store) Prepare(ctx context.Context, b *budget.Budget, node *Node, p *Pr
 }
 
 // History reads the counter of the series and those of the periods with these labels, into [Reply.Each].
-func (s *Store) History(ctx context.Context, b *budget.Budget, node *Node, series *Series, labels []string) (Reply, error) {
+func (s *Store) History(
+	ctx context.Context, b *budget.Budget, node *Node, series *Series, labels []string,
+) (Reply, error) {
 	keys := make([]any, len(labels))
 	for i, label := range labels {
 		keys[i] = s.CounterKey(series.Type, label)

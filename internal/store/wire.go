@@ -52,7 +52,7 @@ type Reply struct {
 
 	Now            time.Time // the server's clock; zero if all numbers were issued
 	Sent, Received time.Time // around the round trip, by this host's clock
-	Before         error     // failure of an earlier attempt, which may have run as well; nil if the first one was answered
+	Before         error     // failure of an earlier attempt, which may have run too; nil for none
 	Unconfirmed    error     // why replicas do not confirm the numbers issued; nil if they do, or need not
 }
 

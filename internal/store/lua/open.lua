@@ -52,7 +52,8 @@ if p.id then
   if not p.intact or after ~= p.ceiling then -- a block that follows on without a gap continues the counter
     used = math.max(used, after)
   end
-  if used + n > limit and p.intact and p.last < p.ceiling and checked then -- the rest of the block before is not thrown away
+  -- The rest of the block before is not thrown away.
+  if used + n > limit and p.intact and p.last < p.ceiling and checked then
     return p.answer('exhausted', p.held)
   end
   if used + n > upto and used + n <= limit then return p.answer('late') end
@@ -64,7 +65,8 @@ end
 
 local enough = n == 0 or used + n <= limit
 local issued = enough and used + n or used
-local text = p.last == 1e15 and p.held or string.format('%.0f', issued) -- a counter of 16 digits and more stays as it is
+-- A counter of 16 digits and more stays as it is.
+local text = p.last == 1e15 and p.held or string.format('%.0f', issued)
 p.lifetime(counter, expires)
 p.permit(counter, p.held)
 if request and n > 0 then p.permit(request, false) end

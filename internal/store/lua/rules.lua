@@ -75,13 +75,16 @@ local function periodRules(time, counter, record, highWater, tolerate, id)
   local now = time[1] + 0
   local p = {milliseconds = now * 1000 + math.floor(time[2] / 1000), state = 'same'}
 
-  function p.answer(status, text, first, second) return {status, now, time[2] + 0, text or '', first or 0, second or 0} end
+  function p.answer(status, text, first, second)
+    return {status, now, time[2] + 0, text or '', first or 0, second or 0}
+  end
 
   if now < ARGV[2] + 0 or now >= ARGV[3] + 0 then return nil, p.answer('clock') end
   local pattern = '^((%S+) (%d+) (%d+)) (.-) (#%x+)(.*)$'
   local bounds, label, begins, past, calendar, print, ledger = string.match(ARGV[1], pattern)
   begins, past, ledger = begins + 0, past + 0, ledger ~= ''
-  local kept = redis.call('HMGET', record, 'entered', 'ahead', 'used', 'print', 'ledger', 'ceiling', 'counterCopy', 'replID')
+  local kept = redis.call('HMGET', record, 'entered', 'ahead', 'used', 'print', 'ledger',
+    'ceiling', 'counterCopy', 'replID')
   local entered, firstPrint, firstLedger = kept[1], kept[4] or '', kept[5]
   local _, last, first, ends, theirs, printed = string.match(entered or '', pattern)
   if entered and theirs ~= calendar then return nil, p.answer('calendar', entered) end
@@ -181,7 +184,8 @@ local function periodRules(time, counter, record, highWater, tolerate, id)
   p.operator = tolerate == 'raise' or tolerate == 'takeover'
   if not entered then
     p.state = 'open'
-  elseif entered ~= ARGV[1] and entered .. ' ledger' ~= ARGV[1] and (tolerate ~= 'read' or entered ~= ARGV[1] .. ' ledger') then
+  elseif entered ~= ARGV[1] and entered .. ' ledger' ~= ARGV[1]
+    and (tolerate ~= 'read' or entered ~= ARGV[1] .. ' ledger') then
     local conflict
     if tonumber(first) > now then
       if not p.operator then return nil, p.answer('future', entered) end
@@ -198,13 +202,16 @@ local function periodRules(time, counter, record, highWater, tolerate, id)
       conflict = entered
     end
     -- No operator can know better.
-    if label <= greatest and printed ~= print or p.known(label) and label < firstPrint then return nil, p.answer('print', greatest) end
+    if label <= greatest and printed ~= print or p.known(label) and label < firstPrint then
+      return nil, p.answer('print', greatest)
+    end
     if conflict and tolerate ~= 'takeover' then return nil, p.answer('conflict', conflict) end
     if conflict then p.state = 'taken' end
   end
 
   p.last, p.held = p.read(counter)
-  p.lost = (not p.last or p.last < highWater) and (p.state == 'same' or p.state == 'ahead' or usedByFastClock or highWater > 0 or p.held)
+  p.lost = (not p.last or p.last < highWater)
+    and (p.state == 'same' or p.state == 'ahead' or usedByFastClock or highWater > 0 or p.held)
   p.unrecoverable = p.lost
   if ledger then
     local says

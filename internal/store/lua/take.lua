@@ -89,7 +89,8 @@ local function takeByRules(periodRules, remember, time, id, i, at)
   if redis.call('PTTL', counter) < 0 then -- something stripped the expiry: a SET or a PERSIST by hand
     redis.call('EXPIREAT', counter, ARGV[5])
   end
-  local issued = last < 1e15 and redis.call('INCRBY', counter, count) or last -- else none is to be issued, and INCRBY may fail
+  -- A larger one issues none, and INCRBY may fail.
+  local issued = last < 1e15 and redis.call('INCRBY', counter, count) or last
   -- The copy comes after the counter: if INCRBY is refused, the block goes on to be used.
   if p.intact then redis.call('HSET', record, 'counterCopy', string.format('%.0f', issued)) end
   if request and n > 0 then remember(request, issued) end
@@ -126,7 +127,8 @@ for i = 1, types do
     -- It is usually what the caller has seen last. What else tonumber takes for a number and begins with a digit above 0, INCRBY
     -- does too, or refuses.
     local highWater = ARGV[2 * i + 5]
-    local last = held == highWater and held or type(held) == 'string' and (string.byte(held) or 0) > 48 and tonumber(held)
+    local last = held == highWater and held
+      or type(held) == 'string' and (string.byte(held) or 0) > 48 and tonumber(held)
     if last and (held == highWater or last >= highWater + 0) and last + n <= top and (not id or held == copy) then
       local left = redis.pcall('PTTL', counter)
       reply = type(left) == 'number' and left >= 0 and redis.pcall('INCRBY', counter, n)
