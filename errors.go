@@ -141,9 +141,9 @@ func (g *Generator) explain(r *issue.Refusal) error {
 			return fmt.Errorf("%w: %s holds %.80q, which this version did not write; find the last number used, delete the "+
 				"key, and run: %s", ErrConflict, g.issuer.Store.RecordKey(r.Type), r.Entered, g.operate(r, "raise"))
 		}
-		return fmt.Errorf("%w: %s: it counts by %s, and this generator by %s; a series keeps its period and year start: give "+
-			"this generator the same ones, or begin a new series with another type, or with another key prefix and another "+
-			"literal in the template", ErrConflict, g.issuer.Store.RecordKey(r.Type), entered.Calendar, g.issuer.Counts)
+		return fmt.Errorf("%w: %s: it counts by %s, and this generator by %s; a series keeps its period and year start: "+
+			"give this generator the same ones, or begin a new series with another type, or with another key prefix and "+
+			"another literal in the template", ErrConflict, g.issuer.Store.RecordKey(r.Type), entered.Calendar, g.issuer.Counts)
 	case store.Conflict:
 		here := store.Period{Label: r.Span.Label, Start: r.Span.Start, End: r.Span.End}
 		if entered.Ledger && entered.Label == here.Label && entered.Start == here.Start && entered.End == here.End {

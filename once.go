@@ -81,7 +81,7 @@ func (g *Generator) lastOf(typ, request string, n issue.Numbers) (Number, error)
 func (g *Generator) readAnswer(a *store.Answer) (s calendar.Span, t *template.Template, err error) {
 	unit, start, ok := calendar.ParseName(a.Period.Calendar)
 	if !ok {
-		return s, nil, fmt.Errorf("got calendar %q; want a period, a date, a template, a sequence and a key", a.Period.Calendar)
+		return s, nil, fmt.Errorf("got calendar %q, want period, date, template, sequence and key", a.Period.Calendar)
 	}
 	c := g.calendar.With(unit)
 	c.YearStart = start
