@@ -86,7 +86,7 @@ func WithHooks(hooks Hooks) Option {
 	at := hooks.NearlyExhaustedAt
 	err := refuseIf(!(at >= 0 && at <= 1),
 		"serial: WithHooks: NearlyExhaustedAt %v: allowed are more than 0 to 1, and 0 for 0.8", at)
-	return option{"WithHooks", false, err, func(c *config) { c.hooks = &hooks }}
+	return option{"WithHooks", false, err, func(c *config) { c.hooks, c.issuing.Timed = &hooks, true }}
 }
 
 // finish ends a call, which is nil if it never began: it calls the hooks for what happened, and returns the error for the caller.

@@ -105,7 +105,10 @@ func (g *Generator) NextN(ctx context.Context, typ string, n int) ([]Number, err
 // issue issues n numbers of a type, for a request if there is one, and returns the last of them. An error that refuses the call's
 // other arguments comes after one that refuses the type.
 func (g *Generator) issue(ctx context.Context, typ, request string, n int, refused error) (last Number, err error) {
-	began := time.Now()
+	var began time.Time
+	if g.hooks != nil {
+		began = time.Now()
+	}
 	c, err := g.begin(ctx, typ, request, refused)
 	var numbers issue.Numbers
 	if err == nil {
@@ -117,10 +120,12 @@ func (g *Generator) issue(ctx context.Context, typ, request string, n int, refus
 	if numbers.Repeated && err == nil {
 		n = 0
 	}
-	took := time.Since(began)
-	if err = g.finish(ctx, c, err); g.hooks != nil {
-		g.tellIssued(ctx, typ, n, last, took, err)
+	if g.hooks == nil {
+		return last, g.publicError(ctx, err)
 	}
+	took := time.Since(began)
+	err = g.finish(ctx, c, err)
+	g.tellIssued(ctx, typ, n, last, took, err)
 	return last, err
 }
 

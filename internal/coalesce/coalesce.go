@@ -102,18 +102,7 @@ func (b *Batch[K, P, R]) Wait(ctx context.Context) (*R, error) {
 	return &b.result, b.err
 }
 
-// Alone reserves a place in flight for a caller if one is free and nobody waits. The caller then makes its call itself and
-// must call Leave with the time it began, even if the call panics.
-func (b *Batcher[K, P, R]) Alone() (begun time.Time, ok bool) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if len(b.waiting) > 0 || len(b.inFlight) >= b.limit() {
-		return begun, false
-	}
-	return b.enter(), true
-}
-
-// Leave ends a call that Alone allowed. If it was answered, the time it took counts as a round trip.
+// Leave ends a call of a caller that is alone. If it was answered, the time it took counts as a round trip.
 func (b *Batcher[K, P, R]) Leave(begun time.Time, answered bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -126,10 +115,14 @@ func (b *Batcher[K, P, R]) Leave(begun time.Time, answered bool) {
 }
 
 // Join makes the caller a member of the batch of key that waits to be sent, or of a new one with payload p. place is its
-// position in the batch, from 0 in the order of arrival.
-func (b *Batcher[K, P, R]) Join(key K, p P) (batch *Batch[K, P, R], place int) {
+// position in the batch, from 0 in the order of arrival. A caller that may be alone gets no batch if nobody waits and a place in
+// flight is free: it makes its call itself, and must call Leave, even if the call panics.
+func (b *Batcher[K, P, R]) Join(key K, p P, mayBeAlone bool) (batch *Batch[K, P, R], place int, begun time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if mayBeAlone && len(b.waiting) == 0 && len(b.inFlight) < b.limit() {
+		return nil, 0, b.enter()
+	}
 	batch = b.open[key]
 	if batch == nil {
 		batch = &Batch[K, P, R]{Key: key, Payload: p, Begun: time.Now(), done: make(chan struct{})}
@@ -143,7 +136,7 @@ func (b *Batcher[K, P, R]) Join(key K, p P) (batch *Batch[K, P, R], place int) {
 	} else if !b.armed {
 		b.relieve()
 	}
-	return batch, batch.size - 1
+	return batch, batch.size - 1, begun
 }
 
 // limit is how many calls may be in flight. The caller holds mu.

@@ -43,7 +43,7 @@ func newServer(together int) *server {
 
 // join makes a caller come, and lets every call begin that can.
 func (s *server) join(key string) (b *batch, place int) {
-	b, place = s.Join(key, 0)
+	b, place, _ = s.Join(key, 0, false)
 	synctest.Wait()
 	return b, place
 }
@@ -118,7 +118,7 @@ func TestJoinAllocates(t *testing.T) {
 		s := newServer(1)
 		s.join("A")
 		first, _ := s.join("A")                                              // while the one before is in flight
-		require.Zero(t, testing.AllocsPerRun(10, func() { s.Join("A", 0) })) // it runs eleven times
+		require.Zero(t, testing.AllocsPerRun(10, func() { s.Join("A", 0, false) })) // it runs eleven times
 		b, place := s.join("A")
 		require.Same(t, first, b)
 		require.Equal(t, 12, place)
@@ -154,7 +154,7 @@ func TestCallersShareTheNextCall(t *testing.T) {
 		time.Sleep(time.Millisecond)
 		var first *batch
 		for i := range 10 {
-			b, place := s.Join("A", 100+i)
+			b, place, _ := s.Join("A", 100+i, false)
 			require.Equal(t, i, place)
 			if first == nil {
 				first = b
@@ -205,7 +205,7 @@ func TestExactParts(t *testing.T) {
 					n = counters[key].Add(1)
 					l.Leave(p, true)
 				} else {
-					b, place := l.Join(key, 0)
+					b, place, _ := l.Join(key, 0, false)
 					before, err := b.Wait(context.Background())
 					if err != nil {
 						t.Error(err)
@@ -459,19 +459,19 @@ func TestStalledAfterASlowStart(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		batcher.Leave(p, true) // the minimum round trip is 3 s now
 		for i := range 9 {
-			batcher.Join(fmt.Sprint(i), 0)
+			batcher.Join(fmt.Sprint(i), 0, false)
 		}
 		synctest.Wait()
 		took.Store(int64(100 * time.Microsecond))
 		time.Sleep(5 * time.Second)
-		batcher.Join("Z", 0)
+		batcher.Join("Z", 0, false)
 		time.Sleep(time.Second)
 		took.Store(int64(5 * time.Second))
-		batcher.Join("hangs", 0)
+		batcher.Join("hangs", 0, false)
 		time.Sleep(time.Millisecond)
 		took.Store(int64(100 * time.Microsecond))
 		start := time.Now()
-		b, _ := batcher.Join("behind", 0)
+		b, _, _ := batcher.Join("behind", 0, false)
 		_, err := b.Wait(t.Context())
 		require.NoError(t, err)
 		require.Less(t, time.Since(start), 200*time.Millisecond)
@@ -490,8 +490,8 @@ func TestMembersLeave(t *testing.T) {
 			_, err := b.Wait(ctx)
 			require.ErrorIs(t, err, context.Canceled)
 		})
-		second, _ := s.Join("A", 0)
-		third, _ := s.Join("A", 0)
+		second, _, _ := s.Join("A", 0, false)
+		third, _, _ := s.Join("A", 0, false)
 		require.Same(t, second, third)
 		wg.Go(func() {
 			start := time.Now()
@@ -540,7 +540,7 @@ func TestSendIsEnded(t *testing.T) {
 				_, leave := s.fill()
 				var healthy, panicked, ended atomic.Int64
 				for i := range 20 {
-					b, _ := s.Join(fmt.Sprint(i%5), 0)
+					b, _, _ := s.Join(fmt.Sprint(i%5), 0, false)
 					go func() {
 						defer func() {
 							if r := recover(); r != nil {
@@ -577,7 +577,7 @@ func TestIdle(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(10)
 		for i := range 1000 {
-			s.Join(fmt.Sprint(i), 0)
+			s.Join(fmt.Sprint(i), 0, false)
 		}
 		synctest.Wait()
 		require.False(t, s.Idle())
@@ -601,7 +601,7 @@ func counted(calls *atomic.Int64) func([]*batch) {
 
 // share makes one caller come, and waits for its answer.
 func share(l *batcher) {
-	b, _ := l.Join("A", 0)
+	b, _, _ := l.Join("A", 0, false)
 	_, _ = b.Wait(context.Background())
 }
 

@@ -1,5 +1,7 @@
 package coalesce
 
+import "time"
+
 // Seen by tests only.
 const (
 	ManyWaiting   = manyWaiting
@@ -11,4 +13,18 @@ func (b *Batcher[K, P, R]) Idle() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return !b.armed && b.waiting == nil && b.members == 0 && len(b.open)+len(b.inFlight) == 0
+}
+
+// Alone is Join for a caller that would rather not wait: it reports false, and joins nobody, where that caller cannot be alone.
+func (b *Batcher[K, P, R]) Alone() (begun time.Time, ok bool) {
+	b.mu.Lock()
+	free := len(b.waiting) == 0 && len(b.inFlight) < b.limit()
+	b.mu.Unlock()
+	if !free {
+		return begun, false
+	}
+	var key K
+	var p P
+	batch, _, begun := b.Join(key, p, true)
+	return begun, batch == nil
 }

@@ -34,10 +34,8 @@ type payload struct {
 	span *Span
 }
 
-// takeTogether has one number issued for the session's span, together with other callers of the type if there are any. It returns
-// the session's part of the reply.
-func (s *session) takeTogether(ctx context.Context) (store.Reply, error) {
-	b, place := s.node.batches.Join(batchKey{s.typ, s.span.From}, payload{ctx, s.span})
+// takeTogether waits for the reply to a batch, and returns the part of the session's place in it.
+func (s *session) takeTogether(ctx context.Context, b *batch, place int) (store.Reply, error) {
 	within := ctx // the batch has all the time that a fresh call has
 	if left := s.budget.Answer(); left < budget.Answers {
 		var cancel context.CancelFunc

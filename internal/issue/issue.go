@@ -33,6 +33,7 @@ type Config struct {
 	Brief     bool   // what is counted, or printed, is over in a second
 	MaxSkew   time.Duration
 	Retention int    // periods for which a counter is kept after its own
+	Timed     bool   // somebody wants to know how long calls take
 	Template  string // kept with the answer of a request
 	Key       string // fingerprint of the key that hides sequences, or "plain"; kept likewise
 
@@ -122,10 +123,14 @@ func (i *Issuer) NewCall(ctx context.Context, typ, request string) (*Call, error
 		return nil, fmt.Errorf("serial: nothing was sent: %w", err)
 	}
 	_, limited := ctx.Deadline()
-	return &Call{began: time.Now(), session: session{
+	c := &Call{session: session{
 		issuer: i, typ: typ, request: request, node: i.nodes.Of(ctx, typ), budget: budget.New(limited),
 		events: Events{Type: typ},
-	}}, nil
+	}}
+	if i.Timed {
+		c.began = time.Now()
+	}
+	return c, nil
 }
 
 // A Step is what a step of the sequence leads to.

@@ -21,15 +21,16 @@ func (c *Call) Take(ctx context.Context, n int) Outcome {
 	var err error
 	s.targetNow()
 	for again := true; again; {
-		alone := !shared
+		var b *batch
+		var place int
 		var begun time.Time
-		if shared && ctx.Done() == nil { // the caller may wait for Redis itself
-			begun, alone = s.node.batches.Alone()
+		if shared { // alone where nobody waits, and where the caller may wait for Redis itself
+			b, place, begun = s.node.batches.Join(batchKey{s.typ, s.span.From}, payload{ctx, s.span}, ctx.Done() == nil)
 		}
-		if alone {
+		if b == nil {
 			r, err = c.takeAlone(ctx, n, shared, begun)
 		} else {
-			r, err = s.takeTogether(ctx)
+			r, err = s.takeTogether(ctx, b, place)
 		}
 		again, err = s.digest(ctx, &r, err)
 	}
