@@ -117,7 +117,7 @@ func TestJoinAllocates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(1)
 		s.join("A")
-		first, _ := s.join("A")                                              // while the one before is in flight
+		first, _ := s.join("A")                                                     // while the one before is in flight
 		require.Zero(t, testing.AllocsPerRun(10, func() { s.Join("A", 0, false) })) // it runs eleven times
 		b, place := s.join("A")
 		require.Same(t, first, b)
