@@ -124,7 +124,12 @@ func (s *scheme) local(unix int64) time.Time { return time.Unix(unix, 0).In(s.ca
 // a process with another one gets [ErrConflict].
 func (s *Scheme) Calendar() string { return s.counts() }
 
-func (s *scheme) counts() string { return s.calendar.Name(s.template.Dates.PrintBusinessYear()) }
+func (s *scheme) counts() string {
+	if s.template == nil { // of a Scheme that NewScheme did not make
+		return ""
+	}
+	return s.calendar.Name(s.template.Dates.PrintBusinessYear())
+}
 
 // PrintMark returns a hash of the settings by which two processes could print different sequences of one period alike, if they
 // differed: the order of fields and tokens, the alphabet, the check digit and the key of the hidden sequence. Widths, literals and

@@ -762,3 +762,8 @@ func TestPeriodOfNever(t *testing.T) {
 		}
 	}
 }
+
+// The zero Scheme counts by nothing, which gapless refuses.
+func TestCalendarOfNoScheme(t *testing.T) {
+	require.Empty(t, new(serial.Scheme).Calendar())
+}
