@@ -15,16 +15,12 @@ func (b *Batcher[K, P, R]) Idle() bool {
 	return !b.armed && b.waiting == nil && b.members == 0 && len(b.open)+len(b.inFlight) == 0
 }
 
-// Alone is Join for a caller that would rather not wait: it reports false, and joins nobody, where that caller cannot be alone.
+// Alone is Join for a caller that joins nobody: it reports false where that caller cannot be alone.
 func (b *Batcher[K, P, R]) Alone() (begun time.Time, ok bool) {
 	b.mu.Lock()
-	free := len(b.waiting) == 0 && len(b.inFlight) < b.limit()
-	b.mu.Unlock()
-	if !free {
+	defer b.mu.Unlock()
+	if len(b.waiting) > 0 || len(b.inFlight) >= b.limit() {
 		return begun, false
 	}
-	var key K
-	var p P
-	batch, _, begun := b.Join(key, p, true)
-	return begun, batch == nil
+	return b.enter(), true
 }
