@@ -35,7 +35,7 @@ func (g *Generator) sequence(ctx context.Context, c *issue.Call, n int) (numbers
 		if out.Step == issue.Wait {
 			out = c.Wait(ctx)
 		}
-		if out.Step != issue.Again {
+		if out.Step == issue.Done {
 			return out.Numbers, out.Err
 		}
 	}

@@ -18,7 +18,7 @@ func (c *Call) Raise(ctx context.Context, purpose store.Purpose, seq int64) erro
 		if out.Step == Wait {
 			out = c.Wait(ctx)
 		}
-		if out.Step != Again {
+		if out.Step == Done {
 			return out.Err
 		}
 	}
