@@ -57,8 +57,11 @@ func TestAllocations(t *testing.T) {
 func TestFrames(t *testing.T) {
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()}))
 	gen := newGenerator(t, rdb)
-	hook := &frameHook{}
-	rdb.AddHook(hook)
+	var frames frameRecorder
+	rdb.AddHook(everyCall(func(_ []redis.Cmder, send func() error) error {
+		frames.look()
+		return send()
+	}))
 	for _, test := range []struct {
 		name string
 		ctx  context.Context
@@ -69,45 +72,28 @@ func TestFrames(t *testing.T) {
 		{"Next", context.Background(), "A-0", 11},
 		{"Next with a request's context", t.Context(), "A-0", 7},
 	} {
-		hook.deepest = nil
+		frames.deepest = nil
 		for i := range 10 {
 			typ := test.typ
 			if strings.HasSuffix(typ, "-") {
 				typ += strconv.Itoa(i)
 			}
-			_, err := gen.Next(test.ctx, typ)
-			require.NoError(t, err)
+			require.NoError(t, errOf(gen.Next(test.ctx, typ)))
 		}
-		require.NotEmpty(t, hook.deepest, test.name)
-		require.LessOrEqual(t, len(hook.deepest), test.most, "%s: %q", test.name, hook.deepest)
+		require.NotEmpty(t, frames.deepest, test.name)
+		require.LessOrEqual(t, len(frames.deepest), test.most, "%s: %q", test.name, frames.deepest)
 	}
-	require.Empty(t, hook.reentered)
+	require.Empty(t, frames.reentered)
 }
 
-// A frameHook keeps the functions of this library through which commands came, innermost first.
-type frameHook struct {
+// A frameRecorder keeps the functions of this library through which commands came, innermost first.
+type frameRecorder struct {
 	mu        sync.Mutex // guards all below
 	deepest   []string   // of one command
 	reentered []string   // of a command that came through a file twice
 }
 
-func (h *frameHook) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-func (h *frameHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		h.look()
-		return next(ctx, cmd)
-	}
-}
-
-func (h *frameHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		h.look()
-		return next(ctx, cmds)
-	}
-}
-
-func (h *frameHook) look() {
+func (r *frameRecorder) look() {
 	const library = "github.com/dailyserial/serial"
 	pcs := make([]uintptr, 100)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs)])
@@ -119,13 +105,13 @@ func (h *frameHook) look() {
 			functions, files = append(functions, path.Base(f.Function)), append(files, f.File)
 		}
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if len(functions) > len(h.deepest) {
-		h.deepest = functions
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(functions) > len(r.deepest) {
+		r.deepest = functions
 	}
 	files = slices.Compact(files)
 	if entered := len(files); len(slices.Compact(slices.Sorted(slices.Values(files)))) < entered {
-		h.reentered = functions
+		r.reentered = functions
 	}
 }

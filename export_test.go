@@ -3,6 +3,7 @@ package serial
 import (
 	"time"
 
+	"github.com/dailyserial/serial/internal/issue"
 	"github.com/dailyserial/serial/internal/store"
 )
 
@@ -25,3 +26,9 @@ func (s *Scheme) SpanAt(at int64) (from, to int64, date string) {
 
 // Varies reports whether what is printed of the date may change within a period.
 func (s *Scheme) Varies() bool { return s.template.Dates.Vary }
+
+// TellLeft tells the hooks that the callers of these sequences have left.
+func (g *Generator) TellLeft(typ string, first, last int64) {
+	gap := issue.Gap{Type: typ, Span: &issue.Span{}, First: first, Last: last, Cause: issue.CallerLeft}
+	g.tellGap(gap)
+}

@@ -74,6 +74,8 @@ func newGenerator(t testing.TB, client redis.UniversalClient, opts ...serial.Opt
 	return gen
 }
 
+func options(opts ...serial.Option) []serial.Option { return opts }
+
 // parser returns a generator for tests that never issue a number.
 func parser(t testing.TB, opts ...serial.Option) *serial.Generator {
 	rdb := closing(t, redis.NewClient(&redis.Options{}))
@@ -102,6 +104,14 @@ func location(t *testing.T, name string) *time.Location {
 	return loc
 }
 
+// ledgerIf returns the options of a new ledger, or none.
+func ledgerIf(with bool, block int64) []serial.Option {
+	if !with {
+		return nil
+	}
+	return []serial.Option{serial.WithLedger(new(serialtest.Ledger), block)}
+}
+
 // noon returns a zone in which it is about noon, so that tests on the real clock never meet midnight.
 func noon() *time.Location {
 	now := time.Now().UTC()
@@ -122,6 +132,24 @@ func numbers(typ, day string, from, to int) []string {
 
 // errOf returns the error of a call.
 func errOf[T any](_ T, err error) error { return err }
+
+// requireResult requires that the call whose results follow succeeds with want.
+func requireResult[T any](t testing.TB, want T, message ...any) func(got T, err error) {
+	return func(got T, err error) {
+		t.Helper()
+		require.NoError(t, err, message...)
+		require.Equal(t, want, got, message...)
+	}
+}
+
+// requireSeq requires that the call whose results follow succeeds with a number of this sequence.
+func requireSeq(t testing.TB, want int64, message ...any) func(n serial.Number, err error) {
+	return func(n serial.Number, err error) {
+		t.Helper()
+		require.NoError(t, err, message...)
+		require.Equal(t, want, n.Seq, message...)
+	}
+}
 
 // textOf returns the text of what a call has issued, "" with an error.
 func textOf(n serial.Number, err error) (string, error) { return n.String(), err }
@@ -157,7 +185,7 @@ func barrier(t *testing.T, n int, f func(i int) (string, error)) []string {
 // startMini starts a miniredis with a replication ID, and a client of it.
 func startMini(t *testing.T) (*miniredis.Miniredis, *redis.Client) {
 	m := miniredis.RunT(t)
-	reigning(m)
+	withReplicationID(m)
 	return m, closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
 }
 
@@ -172,7 +200,7 @@ func simulate(t *testing.T) *simulation {
 	m := miniredis.NewMiniRedis()
 	m.ClockTTL(true)
 	t.Cleanup(m.Close)
-	reigning(m)
+	withReplicationID(m)
 	return &simulation{m, t}
 }
 
@@ -180,6 +208,18 @@ func simulate(t *testing.T) *simulation {
 func inBubble(t *testing.T, f func(t *testing.T, m *simulation)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { f(t, simulate(t)) })
+}
+
+// runInBubble runs f as a subtest in a bubble with a simulation.
+func runInBubble(t *testing.T, name string, f func(t *testing.T, m *simulation)) {
+	t.Run(name, func(t *testing.T) { inBubble(t, f) })
+}
+
+// runBoth runs f as two subtests, each in a bubble with a simulation: without what is named, and with it.
+func runBoth(t *testing.T, name string, f func(t *testing.T, m *simulation, with bool)) {
+	for _, with := range []bool{false, true} {
+		runInBubble(t, fmt.Sprintf("%s: %v", name, with), func(t *testing.T, m *simulation) { f(t, m, with) })
+	}
 }
 
 // client returns a new client. Its address is an IP because goroutines outside the bubble would look up a name.
@@ -230,6 +270,23 @@ func counting(n *atomic.Int64, name ...string) hook {
 	})
 }
 
+// losing loses the answers for which now says so: the client gets lost instead.
+func losing(lost error, now func(cmd redis.Cmder, err error) bool) hook {
+	return around(func(cmd redis.Cmder, send func() error) error {
+		err := send()
+		if now(cmd, err) {
+			err = lost
+			cmd.SetErr(err)
+		}
+		return err
+	})
+}
+
+// isAnsweredScript reports whether a script has run, for which err came.
+func isAnsweredScript(cmd redis.Cmder, err error) bool {
+	return strings.HasPrefix(cmd.Name(), "eval") && !redis.HasErrorPrefix(err, "NOSCRIPT")
+}
+
 // replacing calls f instead of sending a command, and sets the command's error to what f returns.
 func replacing(f func(ctx context.Context, cmd redis.Cmder) error) hook {
 	return func(redis.ProcessHook) redis.ProcessHook {
@@ -238,6 +295,21 @@ func replacing(f func(ctx context.Context, cmd redis.Cmder) error) hook {
 			cmd.SetErr(err)
 			return err
 		}
+	}
+}
+
+// everyCall is a redis.Hook around every command and every pipeline.
+type everyCall func(cmds []redis.Cmder, send func() error) error
+
+func (f everyCall) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (f everyCall) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		return f([]redis.Cmder{cmd}, func() error { return next(ctx, cmd) })
+	}
+}
+func (f everyCall) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		return f(cmds, func() error { return next(ctx, cmds) })
 	}
 }
 
@@ -297,9 +369,15 @@ func (s *series) generator(opts ...serial.Option) *serial.Generator {
 // next issues a number and requires that its sequence is want.
 func (s *series) next(gen *serial.Generator, want int) {
 	s.t.Helper()
-	got, err := gen.Next(s.t.Context(), "IS")
-	require.NoError(s.t, err)
-	require.Equal(s.t, fmt.Sprintf("IS%s%04d", s.day, want), got)
+	requireResult(s.t, fmt.Sprintf("IS%s%04d", s.day, want))(gen.Next(s.t.Context(), "IS"))
+}
+
+// firstNumbers issues the first n numbers of the day.
+func (s *series) firstNumbers(gen *serial.Generator, n int) {
+	s.t.Helper()
+	for i := range n {
+		s.next(gen, i+1)
+	}
 }
 
 // refused requires that Next fails with want and leaves the counter as it is.
@@ -399,12 +477,14 @@ type spyLedger struct {
 	serialtest.Ledger
 	mu    sync.Mutex
 	asked []serial.Reservation
+	ends  []time.Time                    // deadlines of their contexts
 	first func(serial.Reservation) error // runs before each reservation; nil if there is nothing to do
 }
 
 func (l *spyLedger) Reserve(ctx context.Context, r serial.Reservation) (int64, error) {
 	l.mu.Lock()
-	l.asked = append(l.asked, r)
+	end, _ := ctx.Deadline()
+	l.asked, l.ends = append(l.asked, r), append(l.ends, end)
 	first := l.first
 	l.mu.Unlock()
 	if first != nil {
@@ -428,21 +508,21 @@ func (l *spyLedger) reservations() []serial.Reservation {
 	return slices.Clone(l.asked)
 }
 
-// reigning gives a miniredis a replication ID, which it lacks; another changes the ID.
-func reigning(m *miniredis.Miniredis) (another func()) {
+// withReplicationID gives a miniredis a replication ID, which it lacks. change changes the ID.
+func withReplicationID(m *miniredis.Miniredis) (change func()) {
 	if m.Server() == nil { // the first connection starts it
 		if conn, err := m.Dial(); err == nil {
 			_ = conn.Close()
 		}
 	}
-	var reign atomic.Int64
+	var replID atomic.Int64
 	m.Server().SetPreHook(func(c *server.Peer, cmd string, args ...string) bool {
 		if !strings.EqualFold(cmd, "INFO") || len(args) != 1 || args[0] != "replication" {
 			return false
 		}
 		c.WriteBulk(fmt.Sprintf("# Replication\r\nrole:master\r\nmaster_replid:%040x\r\nmaster_repl_offset:0\r\n",
-			reign.Load()))
+			replID.Load()))
 		return true
 	})
-	return func() { reign.Add(1) }
+	return func() { replID.Add(1) }
 }

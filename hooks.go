@@ -12,7 +12,7 @@ import (
 // Hooks are functions that a [Generator] calls as it works, for metrics, traces and logs. Package
 // github.com/dailyserial/serial/serialotel provides them for OpenTelemetry. Each may be nil, and then costs nothing.
 //
-// A hook runs in the goroutine of the call that it reports, just before that call returns, and receives the call's context,
+// A hook except Unused runs in the goroutine of the call that it reports, just before that call returns, and receives the call's context,
 // which may have ended. No lock is held meanwhile, so a slow hook delays that call and no other. For one call, hooks run in
 // this order: ClockCorrected, Lost, Opened, Issued or Failed, NearlyExhausted. Hooks must be safe for use by several
 // goroutines. If a hook panics, the panic is dropped and the call returns its result all the same.
@@ -34,6 +34,12 @@ type Hooks struct {
 	// NearlyExhausted is called once per type and period by each Generator, when the share NearlyExhaustedAt of the period's
 	// numbers is used.
 	NearlyExhausted func(context.Context, ExhaustionInfo)
+	// Unused is told which numbers were counted, or skipped, and which nobody received, as far as this process can know; see
+	// [CallerLeft] and the other constants. It runs in a goroutine of its own, one call at a time for each Generator, and its
+	// context never ends. [Generator.Flush] waits for it. Up to 10,000 explanations wait. Beyond that, the two oldest of one type,
+	// period and reason are merged into one, with Unused false and a Count; where no two have those in common, the newest is
+	// dropped, and the Reason of a later one says how many were.
+	Unused func(context.Context, Explanation)
 	// NearlyExhaustedAt is a share of the numbers of a period, more than 0 and at most 1; 0 means 0.8.
 	NearlyExhaustedAt float64
 }
@@ -78,48 +84,58 @@ type ExhaustionInfo struct {
 	Used, Size int64  // count of the period's sequences that are used, and of all
 }
 
-// WithHooks sets functions to call as the Generator works; see [Hooks].
+// WithHooks adds functions to call as the Generator works; see [Hooks]. If it is given more than once, all are called, in that order,
+// each with its own NearlyExhaustedAt.
 //
-// Default none. Allowed is a NearlyExhaustedAt of 0 to 1; 0 means 0.8.
+// Default none. Allowed is a NearlyExhaustedAt of 0 to 1; 0 means 0.8. At most 64 may be given.
 func WithHooks(hooks Hooks) Option {
 	hooks.NearlyExhaustedAt = cmp.Or(hooks.NearlyExhaustedAt, 0.8)
 	at := hooks.NearlyExhaustedAt
 	err := refuseIf(!(at >= 0 && at <= 1),
 		"serial: WithHooks: NearlyExhaustedAt %v: allowed are more than 0 to 1, and 0 for 0.8", at)
-	return option{"WithHooks", false, err, func(c *config) { c.hooks, c.issuing.Timed = &hooks, true }}
+	return option{"WithHooks", false, err, func(c *config) { c.hooks, c.issuing.Timed = append(c.hooks, hooks), true }}
 }
 
 // finish ends a call, which is nil if it never began: it calls the hooks for what happened, and returns the error for the caller.
 func (g *Generator) finish(ctx context.Context, c *issue.Call, err error) error {
 	err = g.publicError(ctx, err)
-	if g.hooks == nil || c == nil {
+	if len(g.hooks) == 0 || c == nil {
 		return err
 	}
 	e := c.Events()
-	if e.Offset != e.Before {
-		tell(ctx, g.hooks.ClockCorrected, ClockInfo{e.Offset, e.Before})
+	for _, h := range g.hooks {
+		if e.Offset != e.Before {
+			tell(ctx, h.ClockCorrected, ClockInfo{e.Offset, e.Before})
+		}
 	}
-	if e.Lost != nil {
-		tell(ctx, g.hooks.Lost, LostInfo{e.Type, g.local(e.Lost.Start), e.Held})
+	for _, h := range g.hooks {
+		if e.Lost != nil {
+			tell(ctx, h.Lost, LostInfo{e.Type, g.local(e.Lost.Start), e.Held})
+		}
 	}
-	if e.Opened != nil {
-		tell(ctx, g.hooks.Opened, OpenedInfo{e.Type, g.local(e.Opened.Start), e.Wait})
+	for _, h := range g.hooks {
+		if e.Opened != nil {
+			tell(ctx, h.Opened, OpenedInfo{e.Type, g.local(e.Opened.Start), e.Wait})
+		}
 	}
 	return err
 }
 
 // tellIssued calls the hooks for a call that issued n numbers, or failed with err.
 func (g *Generator) tellIssued(ctx context.Context, typ string, n int, last Number, took time.Duration, err error) {
-	h := g.hooks
-	if err != nil {
-		tell(ctx, h.Failed, FailedInfo{typ, n, err, took})
-		return
+	for _, h := range g.hooks {
+		if err != nil {
+			tell(ctx, h.Failed, FailedInfo{typ, n, err, took})
+		} else {
+			tell(ctx, h.Issued, IssuedInfo{last, n, took})
+		}
 	}
-	tell(ctx, h.Issued, IssuedInfo{last, n, took})
 	used, size := last.Seq-g.base, g.limit-g.base
-	due := int64(math.Ceil(h.NearlyExhaustedAt * float64(size)))
-	if n > 0 && h.NearlyExhausted != nil && used >= due && g.issuer.WarnOnce(typ, last.Start.Unix()) {
-		tell(ctx, h.NearlyExhausted, ExhaustionInfo{last, used, size})
+	for i, h := range g.hooks {
+		due := int64(math.Ceil(h.NearlyExhaustedAt * float64(size)))
+		if n > 0 && err == nil && h.NearlyExhausted != nil && used >= due && g.issuer.WarnOnce(typ, last.Start.Unix(), i) {
+			tell(ctx, h.NearlyExhausted, ExhaustionInfo{last, used, size})
+		}
 	}
 }
 

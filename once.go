@@ -3,8 +3,6 @@ package serial
 import (
 	"context"
 	"fmt"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/dailyserial/serial/internal/calendar"
 	"github.com/dailyserial/serial/internal/issue"
@@ -34,27 +32,10 @@ import (
 // cancelled call, ask again with the same requestID.
 func (g *Generator) NextOnce(ctx context.Context, typ, requestID string) (Number, error) {
 	var refused error
-	if msg := checkRequest(requestID); msg != "" {
-		refused = fmt.Errorf("%w: request %.160q: %s", ErrInvalidRequest, requestID, msg)
+	if wrong := checkText(requestID, 1, 128); wrong != "" {
+		refused = fmt.Errorf("%w: request %.160q: %s", ErrInvalidRequest, requestID, wrong)
 	}
 	return g.issue(ctx, typ, requestID, 1, refused)
-}
-
-// checkRequest says what is wrong with the ID of a request, or nothing.
-func checkRequest(id string) string {
-	const most = 128
-	switch {
-	case id == "" || len(id) > most:
-		return fmt.Sprintf("%d bytes; allowed are 1 to %d", len(id), most)
-	case !utf8.ValidString(id):
-		return "not valid UTF-8; allowed is printable UTF-8"
-	}
-	for _, r := range id {
-		if !unicode.IsPrint(r) {
-			return fmt.Sprintf("it has %q; allowed is printable UTF-8", r)
-		}
-	}
-	return ""
 }
 
 // plain stands for the fingerprint of a key where the sequence is not hidden.

@@ -15,16 +15,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
-	"github.com/dailyserial/serial/serialtest"
 )
 
 // testOnce covers repeated requests, in the behaviour suite.
 func testOnce(t *testing.T, b backend) {
 	once := func(s *series, gen *serial.Generator, id string, want int) {
 		s.t.Helper()
-		got, err := textOf(gen.NextOnce(s.t.Context(), "IS", id))
-		require.NoError(s.t, err)
-		require.Equal(s.t, fmt.Sprintf("IS%s%04d", s.day, want), got)
+		requireResult(s.t, fmt.Sprintf("IS%s%04d", s.day, want))(textOf(gen.NextOnce(s.t.Context(), "IS", id)))
 	}
 
 	b.run(t, "the same request gets the same number", func(t *testing.T, s *series) {
@@ -94,35 +91,24 @@ func TestOnceLosesAnswers(t *testing.T) {
 	for _, ledger := range []bool{false, true} {
 		for lost := 1; ; lost++ {
 			done := false
-			t.Run(fmt.Sprintf("ledger %v, answer %d", ledger, lost), func(t *testing.T) {
-				inBubble(t, func(t *testing.T, m *simulation) {
-					opts := []serial.Option{serial.WithLocation(time.UTC)}
-					if ledger {
-						opts = append(opts, serial.WithLedger(new(serialtest.Ledger), 3))
-					}
-					var scripts atomic.Int64
-					rdb := m.client(around(func(cmd redis.Cmder, send func() error) error {
-						err := send()
-						if strings.HasPrefix(cmd.Name(), "eval") && !redis.HasErrorPrefix(err, "NOSCRIPT") &&
-							scripts.Add(1) == int64(lost) {
-							err = io.ErrUnexpectedEOF
-							cmd.SetErr(err)
-						}
-						return err
-					}))
-					gen := newGenerator(t, rdb, opts...)
-					for i := range 5 {
-						id := fmt.Sprint("request ", i)
-						var number string
-						require.Eventually(t, func() bool {
-							var err error
-							number, err = textOf(gen.NextOnce(t.Context(), "IS", id))
-							return err == nil
-						}, time.Minute, time.Second)
-						require.Equal(t, fmt.Sprintf("IS20000101%04d", i+1), number)
-					}
-					done = scripts.Load() < int64(lost)
-				})
+			runInBubble(t, fmt.Sprintf("ledger %v, answer %d", ledger, lost), func(t *testing.T, m *simulation) {
+				opts := append(ledgerIf(ledger, 3), serial.WithLocation(time.UTC))
+				var scripts atomic.Int64
+				rdb := m.client(losing(io.ErrUnexpectedEOF, func(cmd redis.Cmder, err error) bool {
+					return isAnsweredScript(cmd, err) && scripts.Add(1) == int64(lost)
+				}))
+				gen := newGenerator(t, rdb, opts...)
+				for i := range 5 {
+					id := fmt.Sprint("request ", i)
+					var number string
+					require.Eventually(t, func() bool {
+						var err error
+						number, err = textOf(gen.NextOnce(t.Context(), "IS", id))
+						return err == nil
+					}, time.Minute, time.Second)
+					require.Equal(t, fmt.Sprintf("IS20000101%04d", i+1), number)
+				}
+				done = scripts.Load() < int64(lost)
 			})
 			if done || t.Failed() {
 				require.Greater(t, lost, 8)
@@ -162,9 +148,7 @@ func testOnceWithReplicas(t *testing.T, b backend, down func(func())) {
 	var wg sync.WaitGroup
 	for range 2 {
 		wg.Go(func() {
-			number, err := textOf(s.gen.NextOnce(t.Context(), "IS", "a"))
-			require.NoError(t, err)
-			require.Equal(t, "IS"+s.day+"0001", number)
+			requireResult(t, "IS"+s.day+"0001")(textOf(s.gen.NextOnce(t.Context(), "IS", "a")))
 		})
 	}
 	wg.Wait()
@@ -175,32 +159,25 @@ func testOnceWithReplicas(t *testing.T, b backend, down func(func())) {
 func TestOnceWhoseCallerLeavesAnOpening(t *testing.T) {
 	for _, ledger := range []bool{false, true} {
 		for left, done := 1, false; !done; left++ {
-			t.Run(fmt.Sprintf("ledger %v, command %d", ledger, left), func(t *testing.T) {
-				inBubble(t, func(t *testing.T, m *simulation) {
-					m.Set("serial:{IS}:20000101", "41") // issued by something else
-					opts := []serial.Option{serial.WithLocation(time.UTC)}
-					if ledger {
-						opts = append(opts, serial.WithLedger(new(serialtest.Ledger), 3))
-					}
-					ctx, cancel := context.WithCancel(t.Context())
-					defer cancel()
-					commands := 0
-					gen := newGenerator(t, m.client(hook(func(next redis.ProcessHook) redis.ProcessHook {
-						return func(within context.Context, cmd redis.Cmder) error {
-							err := next(within, cmd)
-							if commands++; commands == left {
-								cancel()
-							}
-							return err
+			runInBubble(t, fmt.Sprintf("ledger %v, command %d", ledger, left), func(t *testing.T, m *simulation) {
+				m.Set("serial:{IS}:20000101", "41") // issued by something else
+				opts := append(ledgerIf(ledger, 3), serial.WithLocation(time.UTC))
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				commands := 0
+				gen := newGenerator(t, m.client(hook(func(next redis.ProcessHook) redis.ProcessHook {
+					return func(within context.Context, cmd redis.Cmder) error {
+						err := next(within, cmd)
+						if commands++; commands == left {
+							cancel()
 						}
-					})), opts...)
-					_, err := gen.NextOnce(ctx, "IS", "a")
-					synctest.Wait()
-					done = err == nil
-					number, err := textOf(gen.NextOnce(t.Context(), "IS", "a"))
-					require.NoError(t, err)
-					require.Equal(t, "IS200001010042", number)
-				})
+						return err
+					}
+				})), opts...)
+				_, err := gen.NextOnce(ctx, "IS", "a")
+				synctest.Wait()
+				done = err == nil
+				requireResult(t, "IS200001010042")(textOf(gen.NextOnce(t.Context(), "IS", "a")))
 			})
 			require.Less(t, left, 20)
 		}
@@ -212,23 +189,15 @@ func TestOnceIsRemembered(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		var lose atomic.Bool
 		var counted atomic.Int64
-		rdb := m.client(around(func(cmd redis.Cmder, send func() error) error {
-			err := send()
-			if strings.HasPrefix(cmd.Name(), "eval") && !redis.HasErrorPrefix(err, "NOSCRIPT") &&
-				lose.CompareAndSwap(true, false) {
-				err = io.ErrUnexpectedEOF
-				cmd.SetErr(err)
-			}
-			return err
+		rdb := m.client(losing(io.ErrUnexpectedEOF, func(cmd redis.Cmder, err error) bool {
+			return isAnsweredScript(cmd, err) && lose.CompareAndSwap(true, false)
 		}))
 		gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithHooks(serial.Hooks{
 			Issued: func(_ context.Context, i serial.IssuedInfo) { counted.Add(int64(i.Count)) },
 		}))
 		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
 		lose.Store(true)
-		number, err := textOf(gen.NextOnce(t.Context(), "IS", "a"))
-		require.NoError(t, err)
-		require.Equal(t, "IS200001010002", number)
+		requireResult(t, "IS200001010002")(textOf(gen.NextOnce(t.Context(), "IS", "a")))
 		require.EqualValues(t, 2, counted.Load(), "the first answer was this call's own")
 		m.Set("serial:{IS}:20000101", "1")
 		m.SetTTL("serial:{IS}:20000101", time.Hour)
@@ -252,9 +221,7 @@ func TestOnceAsPrinted(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "b-20000101IS10001", first.String())
 
-		other, err := narrow.Next(t.Context(), "IS1")
-		require.NoError(t, err)
-		require.Equal(t, "a-20000101IS10001", other, "what this template would make of it")
+		requireResult(t, "a-20000101IS10001", "what this template would make of it")(narrow.Next(t.Context(), "IS1"))
 		odd := with("\"q\\\" é 1 \n{{{type}}} {date:yyMM\"dd} {seq:2}")
 		for _, gen := range []*serial.Generator{
 			wide, narrow, odd, with("{type}-{date:yyyy-MM}-{seq:6}", serial.WithPeriod(serial.PerMonth)),
@@ -269,9 +236,7 @@ func TestOnceAsPrinted(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "\"q\\\" é 1 \n{ODD} 0001\"01 01", text)
 		time.Sleep(36 * time.Hour)
-		again, err := textOf(narrow.NextOnce(t.Context(), "ODD", "r"))
-		require.NoError(t, err)
-		require.Equal(t, text, again)
+		requireResult(t, text)(textOf(narrow.NextOnce(t.Context(), "ODD", "r")))
 	})
 }
 
@@ -290,8 +255,7 @@ func TestOnceBrokenAnswers(t *testing.T) {
 			strings.Replace(whole, " 1 plain", " x plain", 1)}
 		for _, held := range broken {
 			require.NoError(t, m.Set("serial:{IS}:once:broken", held))
-			_, err := gen.NextOnce(t.Context(), "IS", "broken")
-			require.ErrorContains(t, err, "which is not a stored answer", held)
+			require.ErrorContains(t, errOf(gen.NextOnce(t.Context(), "IS", "broken")), "which is not a stored answer", held)
 		}
 		other := strings.Replace(strings.Replace(whole, "plain", "0123456789abcdef", 1), "seq:4", "seq:6", 1)
 		require.NoError(t, m.Set("serial:{IS}:once:hidden", other))

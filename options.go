@@ -57,7 +57,7 @@ type config struct {
 	issuing    issue.Config // settings that only the issuer needs
 	ledger     Ledger       // nil for none
 	locks      locks
-	hooks      *Hooks // nil for none
+	hooks      []Hooks
 }
 
 func newConfig(client redis.UniversalClient, opts []Option) (*config, error) {
@@ -75,7 +75,8 @@ func newConfig(client redis.UniversalClient, opts []Option) (*config, error) {
 				"allowed are PerMinute and longer, or PerSecond without WithFloor and WithLedger"),
 		refuseIf(unit == calendar.Never && c.issuing.Retention > 0,
 			"serial: WithRetention(%d): Never has one period, which is kept anyway; leave the option out",
-			c.issuing.Retention))
+			c.issuing.Retention),
+		refuseIf(len(c.hooks) > 64, "serial: WithHooks was given %d times: allowed are 64", len(c.hooks)))
 	return c, errors.Join(append(errs, c.complete()...)...)
 }
 
@@ -99,7 +100,7 @@ func (c *config) newIssuer() *issue.Issuer {
 	i.Brief, i.SpanAt = t.Dates.Finest == calendar.Second, t.Dates.SpanAt
 	if c.ledger != nil {
 		i.Reserve = func(ctx context.Context, typ, label string, above, n int64) (int64, error) {
-			return c.ledger.Reserve(ctx, Reservation{c.prefix + ":" + typ, label, i.Counts, i.PrintMark, above, n})
+			return c.ledger.Reserve(ctx, Reservation{c.series(typ), label, i.Counts, i.PrintMark, above, n})
 		}
 	}
 	return issue.New(i)

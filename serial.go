@@ -47,6 +47,7 @@ func (g *Generator) sequence(ctx context.Context, c *issue.Call, n int) (numbers
 type Generator struct {
 	config
 	issuer *issue.Issuer
+	teller *teller // nil if nobody wants to be told of unused numbers
 }
 
 // New returns a Generator that keeps its counters in client, which may be a *redis.Client (of a single server or from
@@ -58,7 +59,12 @@ func New(client redis.UniversalClient, opts ...Option) (*Generator, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Generator{*c, c.newIssuer()}, nil
+	g := &Generator{config: *c, teller: newTeller(c.hooks)}
+	if g.teller != nil {
+		c.issuing.Explain, c.issuing.Expect = g.tellGap, g.teller.expect
+	}
+	g.issuer = c.newIssuer()
+	return g, nil
 }
 
 // NextNumber issues the next number of a type, for the period that Redis's clock shows at the instant of issue.
@@ -106,7 +112,7 @@ func (g *Generator) NextN(ctx context.Context, typ string, n int) ([]Number, err
 // other arguments comes after one that refuses the type.
 func (g *Generator) issue(ctx context.Context, typ, request string, n int, refused error) (last Number, err error) {
 	var began time.Time
-	if g.hooks != nil {
+	if len(g.hooks) > 0 {
 		began = time.Now()
 	}
 	c, err := g.begin(ctx, typ, request, refused)
@@ -120,7 +126,7 @@ func (g *Generator) issue(ctx context.Context, typ, request string, n int, refus
 	if numbers.Repeated && err == nil {
 		n = 0
 	}
-	if g.hooks == nil {
+	if len(g.hooks) == 0 {
 		return last, g.publicError(ctx, err)
 	}
 	took := time.Since(began)

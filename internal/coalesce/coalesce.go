@@ -41,6 +41,7 @@ const (
 type Batcher[K comparable, P, R any] struct {
 	together int // batches in one call, at most
 	send     func([]*Batch[K, P, R])
+	late     func(*Batch[K, P, R], int)
 
 	mu       sync.Mutex            // guards all below, and the size of batches that wait
 	waiting  []*Batch[K, P, R]     // batches to be sent, in order of their first members
@@ -54,9 +55,12 @@ type Batcher[K comparable, P, R any] struct {
 
 // New returns a Batcher. send sends batches of different keys in one call and finishes each of them (Batch.Finish), in any
 // order, before it returns. It may reorder the slice, but must keep every batch in it: the Batcher finishes those that send
-// did not. together is how many batches send takes at most, at least 1.
-func New[K comparable, P, R any](together int, send func([]*Batch[K, P, R])) *Batcher[K, P, R] {
-	return &Batcher[K, P, R]{together: together, send: send, open: map[K]*Batch[K, P, R]{}}
+// did not. together is how many batches send takes at most, at least 1. late is called for the place of each member that has left,
+// once its batch is finished.
+func New[K comparable, P, R any](
+	together int, send func([]*Batch[K, P, R]), late func(b *Batch[K, P, R], place int),
+) *Batcher[K, P, R] {
+	return &Batcher[K, P, R]{together: together, send: send, late: late, open: map[K]*Batch[K, P, R]{}}
 }
 
 // A Batch is one request for all its members.
@@ -69,6 +73,8 @@ type Batch[K comparable, P, R any] struct {
 	Note atomic.Pointer[error]
 
 	size     int // guarded by the Batcher's mu until the batch is sent
+	late     func(*Batch[K, P, R], int)
+	left     atomic.Pointer[member] // members that left, latest first; finished once the result is there
 	done     chan struct{}
 	result   R // this and the rest are written before done is closed, and only read after
 	err      error
@@ -78,14 +84,50 @@ type Batch[K comparable, P, R any] struct {
 // Size is the number of members. It must not be called before the batch is sent; from then on it does not change.
 func (b *Batch[K, P, R]) Size() int { return b.size }
 
+// A member is one that left.
+type member struct {
+	place int
+	next  *member
+}
+
+// finished stands for the end of a batch: nobody can leave any more.
+var finished = new(member)
+
 // Finish gives all members their result. It is called once, before send returns.
 func (b *Batch[K, P, R]) Finish(r R, err error) {
 	b.result, b.err = r, err
-	close(b.done)
+	b.end()
 }
 
-// Wait returns the batch's result, which all members share, or ctx's error. A member that leaves does not stop the others. If
-// send panicked before it finished the batch, Wait panics with the same value.
+func (b *Batch[K, P, R]) end() {
+	left := b.left.Swap(finished)
+	close(b.done)
+	for ; left != nil; left = left.next {
+		b.late(b, left.place)
+	}
+}
+
+// Finished reports whether the batch has its result.
+func (b *Batch[K, P, R]) Finished() bool { return b.left.Load() == finished }
+
+// Leave ends the wait of the member with that place. It returns false if the batch is finished: then the result is there. So each
+// member either has its result, or it is told to late, whatever the moment.
+func (b *Batch[K, P, R]) Leave(place int) bool {
+	for leaver := (&member{place: place}); ; {
+		if leaver.next = b.left.Load(); leaver.next == finished {
+			return false
+		}
+		if b.left.CompareAndSwap(leaver.next, leaver) {
+			return true
+		}
+	}
+}
+
+// Result is the result of a finished batch.
+func (b *Batch[K, P, R]) Result() (*R, error) { return &b.result, b.err }
+
+// Wait returns the batch's result, which all members share, or ctx's error; then the member leaves with [Batch.Leave], which does
+// not stop the others, or waits again. If send panicked before it finished the batch, Wait panics with the same value.
 func (b *Batch[K, P, R]) Wait(ctx context.Context) (*R, error) {
 	if ctx.Done() == nil {
 		<-b.done // half the cost of a select
@@ -125,7 +167,7 @@ func (b *Batcher[K, P, R]) Join(key K, p P, mayBeAlone bool) (batch *Batch[K, P,
 	}
 	batch = b.open[key]
 	if batch == nil {
-		batch = &Batch[K, P, R]{Key: key, Payload: p, Begun: time.Now(), done: make(chan struct{})}
+		batch = &Batch[K, P, R]{Key: key, Payload: p, Begun: time.Now(), late: b.late, done: make(chan struct{})}
 		b.open[key] = batch
 		b.waiting = append(b.waiting, batch)
 	}
@@ -243,11 +285,9 @@ func (b *Batcher[K, P, R]) next(begun time.Time) (next time.Time, batches []*Bat
 // complete finishes the batches that send left unfinished, and measures the call.
 func (b *Batcher[K, P, R]) complete(begun time.Time, batches []*Batch[K, P, R], panicked any) {
 	for _, batch := range batches {
-		select {
-		case <-batch.done:
-		default:
+		if !batch.Finished() {
 			batch.err, batch.panicked = ErrEnded, panicked
-			close(batch.done)
+			batch.end()
 		}
 	}
 	if batches[0].err == nil {

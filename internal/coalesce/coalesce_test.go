@@ -37,7 +37,7 @@ func newServer(together int) *server {
 		for _, b := range batches {
 			b.Finish(b.Size(), s.err)
 		}
-	})
+	}, nil)
 	return s
 }
 
@@ -60,6 +60,15 @@ func (s *server) end(t *testing.T) {
 	time.Sleep(10 * time.Second) // until the stall timer has run
 	synctest.Wait()
 	require.True(t, s.Idle())
+}
+
+// inBubble runs f in a bubble, with a server that ends with it.
+func inBubble(t *testing.T, together int, f func(t *testing.T, s *server)) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newServer(together)
+		f(t, s)
+		s.end(t)
+	})
 }
 
 // sizes returns the members of each batch of the next call.
@@ -114,8 +123,7 @@ func TestAlone(t *testing.T) {
 
 // A batch that waits is joined for nothing.
 func TestJoinAllocates(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer(1)
+	inBubble(t, 1, func(t *testing.T, s *server) {
 		s.join("A")
 		first, _ := s.join("A")                                                     // while the one before is in flight
 		require.Zero(t, testing.AllocsPerRun(10, func() { s.Join("A", 0, false) })) // it runs eleven times
@@ -125,14 +133,12 @@ func TestJoinAllocates(t *testing.T) {
 		s.answer()
 		require.Equal(t, []int{1}, s.sizes())
 		require.Equal(t, []int{13}, s.sizes())
-		s.end(t)
 	})
 }
 
 // Nobody goes ahead of those who wait, even if a place is free.
 func TestNobodyIsAloneWhileOthersWait(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer(1)
+	inBubble(t, 1, func(t *testing.T, s *server) {
 		for _, key := range []string{"A", "B", "C"} {
 			s.join(key)
 		}
@@ -141,7 +147,6 @@ func TestNobodyIsAloneWhileOthersWait(t *testing.T) {
 		require.Len(t, s.calls, 2)
 		_, ok := s.Alone()
 		require.False(t, ok)
-		s.end(t)
 	})
 }
 
@@ -192,7 +197,7 @@ func TestExactParts(t *testing.T) {
 		for _, b := range batches {
 			b.Finish(counters[b.Key].Add(int64(b.Size()))-int64(b.Size()), nil)
 		}
-	})
+	}, nil)
 	var mu sync.Mutex
 	got := [keys]map[int64]bool{{}, {}, {}}
 	var wg sync.WaitGroup
@@ -235,7 +240,7 @@ func TestReadyGoroutinesShare(t *testing.T) {
 	const rounds = 100
 	var calls atomic.Int64
 	for range rounds {
-		l := coalesce.New(1, counted(&calls)) // new, as no dispatcher gathers there yet
+		l := coalesce.New(1, counted(&calls), nil) // new, as no dispatcher gathers there yet
 		var wg sync.WaitGroup
 		for range 10 {
 			wg.Go(func() { share(l) })
@@ -250,7 +255,7 @@ func TestAnsweredCallersShare(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const rounds = 100
 	var calls atomic.Int64
-	l := coalesce.New(1, counted(&calls))
+	l := coalesce.New(1, counted(&calls), nil)
 	var wg sync.WaitGroup
 	for i := range 10 {
 		wg.Go(func() {
@@ -268,8 +273,7 @@ func TestAnsweredCallersShare(t *testing.T) {
 
 // Batches of different keys share a call, as many as it takes, in the order in which they began.
 func TestKeysTravelTogether(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer(4)
+	inBubble(t, 4, func(t *testing.T, s *server) {
 		_, leave := s.fill()
 		for i := range 20 {
 			s.join(fmt.Sprint(i % 10))
@@ -286,7 +290,6 @@ func TestKeysTravelTogether(t *testing.T) {
 			}
 			s.answer()
 		}
-		s.end(t)
 	})
 }
 
@@ -319,8 +322,7 @@ func TestLimit(t *testing.T) {
 
 // The minimum round trip is that of late, and of calls that were answered.
 func TestMinimumRoundTrip(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer(1)
+	inBubble(t, 1, func(t *testing.T, s *server) {
 		s.trip(t, 600*time.Microsecond)
 		_, leave := s.fill()
 		leave()
@@ -330,10 +332,8 @@ func TestMinimumRoundTrip(t *testing.T) {
 		_, leave = s.fill()
 		leave()
 		require.Equal(t, 5, s.begun(10))
-		s.end(t)
 	})
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer(1)
+	inBubble(t, 1, func(t *testing.T, s *server) {
 		call := func(d time.Duration) {
 			s.join("trip")
 			time.Sleep(d)
@@ -344,15 +344,13 @@ func TestMinimumRoundTrip(t *testing.T) {
 		s.err = errors.New("refused")
 		call(0)
 		require.Equal(t, 3, s.begun(10))
-		s.end(t)
 	})
 }
 
 // A call that has stalled holds up the others for some milliseconds only. However many stall, there is one more in every
 // interval at most, and those that return in the end do not count twice.
 func TestStalled(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer(1)
+	inBubble(t, 1, func(t *testing.T, s *server) {
 		s.trip(t, 200*time.Microsecond)
 		start := time.Now()
 		want := []time.Duration{0, 8 * time.Millisecond} // when calls begin; the first stalls after 5 ms and 10 round trips
@@ -374,14 +372,12 @@ func TestStalled(t *testing.T) {
 		s.answer()
 		require.Len(t, s.calls, len(want)+1)
 		require.Equal(t, len(want)+1, s.begun(3))
-		s.end(t)
 	})
 }
 
 // The oldest call gives up its place, and the others keep theirs.
 func TestOldestStalls(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer(1)
+	inBubble(t, 1, func(t *testing.T, s *server) {
 		s.trip(t, 300*time.Microsecond)
 		require.Equal(t, 1, s.begun(1))
 		time.Sleep(5 * time.Millisecond)
@@ -392,14 +388,12 @@ func TestOldestStalls(t *testing.T) {
 		require.Len(t, s.calls, 3)
 		s.answer()
 		require.Len(t, s.calls, 4)
-		s.end(t)
 	})
 }
 
 // The stall timer outlives a call that is answered, for those who wait for the next one.
 func TestNextCallStalls(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer(1)
+	inBubble(t, 1, func(t *testing.T, s *server) {
 		s.trip(t, 100*time.Microsecond)
 		require.Equal(t, 1, s.begun(2))
 		time.Sleep(4 * time.Millisecond)
@@ -407,14 +401,12 @@ func TestNextCallStalls(t *testing.T) {
 		require.Equal(t, 2, s.begun(1))
 		time.Sleep(time.Second)
 		require.Len(t, s.calls, 3)
-		s.end(t)
 	})
 }
 
 // A caller that stalls in its own goroutine does not hold up those who come later at all.
 func TestStalledAlone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer(1)
+	inBubble(t, 1, func(t *testing.T, s *server) {
 		_, leave := s.fill()
 		time.Sleep(time.Hour)
 		require.Equal(t, 1, s.begun(2), "the second one waits for the first")
@@ -422,14 +414,12 @@ func TestStalledAlone(t *testing.T) {
 		require.Len(t, s.calls, 1)
 		s.answer()
 		require.Len(t, s.calls, 2)
-		s.end(t)
 	})
 }
 
 // A call that is healthy keeps its place, however long others have to wait for the next ones.
 func TestLongQueue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer(1)
+	inBubble(t, 1, func(t *testing.T, s *server) {
 		s.trip(t, 100*time.Microsecond)
 		_, leave := s.fill()
 		for i := range 30 { // fewer than ManyWaiting
@@ -442,7 +432,6 @@ func TestLongQueue(t *testing.T) {
 			require.Len(t, s.calls, i+1)
 			s.answer()
 		}
-		s.end(t)
 	})
 }
 
@@ -454,7 +443,7 @@ func TestStalledAfterASlowStart(t *testing.T) {
 		batcher := coalesce.New(1, func(batches []*coalesce.Batch[string, int, int]) {
 			time.Sleep(time.Duration(took.Load()))
 			batches[0].Finish(0, nil)
-		})
+		}, nil)
 		p, _ := batcher.Alone()
 		time.Sleep(3 * time.Second)
 		batcher.Leave(p, true) // the minimum round trip is 3 s now
@@ -536,7 +525,7 @@ func TestSendIsEnded(t *testing.T) {
 					for _, b := range batches[1:] {
 						b.Finish(7, nil)
 					}
-				})
+				}, nil)
 				_, leave := s.fill()
 				var healthy, panicked, ended atomic.Int64
 				for i := range 20 {
@@ -574,14 +563,12 @@ func TestSendIsEnded(t *testing.T) {
 
 // A burst keeps nothing behind: no goroutine (or its bubble would not end), no timer, no memory for any key.
 func TestIdle(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := newServer(10)
+	inBubble(t, 10, func(t *testing.T, s *server) {
 		for i := range 1000 {
 			s.Join(fmt.Sprint(i), 0, false)
 		}
 		synctest.Wait()
 		require.False(t, s.Idle())
-		s.end(t)
 	})
 }
 
@@ -606,7 +593,7 @@ func share(l *batcher) {
 }
 
 func BenchmarkAlone(b *testing.B) {
-	l := coalesce.New(256, instant)
+	l := coalesce.New(256, instant, nil)
 	b.ReportAllocs()
 	for b.Loop() {
 		if p, ok := l.Alone(); ok {
@@ -618,7 +605,7 @@ func BenchmarkAlone(b *testing.B) {
 func BenchmarkJoin(b *testing.B) {
 	for _, callers := range []int{1, 4, 100, 1000} {
 		b.Run(fmt.Sprint(callers), func(b *testing.B) {
-			l := coalesce.New(256, instant)
+			l := coalesce.New(256, instant, nil)
 			b.ReportAllocs()
 			b.SetParallelism(max(1, callers/runtime.GOMAXPROCS(0)))
 			b.RunParallel(func(pb *testing.PB) {

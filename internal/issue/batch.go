@@ -43,6 +43,13 @@ func (s *session) takeTogether(ctx context.Context, b *batch, place int) (store.
 		defer cancel()
 	}
 	r, err := b.Wait(within)
+	if err != nil && err == within.Err() {
+		s.issuer.expect(1)
+		if !b.Leave(place) {
+			s.issuer.expect(-1)
+			r, err = b.Wait(context.Background())
+		}
+	}
 	switch {
 	case err != nil && err == ctx.Err():
 		return store.Reply{}, redisrun.GaveUp(err, &b.Note)
@@ -79,18 +86,35 @@ func (n *node) send(batches []*batch) {
 			Purpose: store.Issue, ClockUntrusted: n.clockUntrusted(), Note: &b.Note,
 		})
 	}
+	ended := false
+	defer func() {
+		for i := 0; !ended && i < len(batches); i++ { // a hook of the client has panicked
+			if !batches[i].Finished() {
+				n.issuer.explainLost(batches[i].Key.typ, batches[i].Payload.span, takes[i].Asked())
+			}
+		}
+	}()
+	n.sendTakes(ctx, &left, takes, batches)
+	ended = true
+}
+
+// sendTakes sends a take for each batch, and finishes the batches.
+func (n *node) sendTakes(ctx context.Context, left *budget.Budget, takes []store.Take, batches []*batch) {
 	if len(batches) == 1 {
-		r, err := n.issuer.Store.Take(ctx, &left, n.Node, &takes[0])
-		n.finish(first, r, err)
+		r, err := n.issuer.Store.Take(ctx, left, n.Node, &takes[0])
+		n.finish(batches[0], r, err)
 		return
 	}
-	n.issuer.Store.TakeAll(ctx, &left, n.Node, takes, func(i int, r store.Reply, err error) {
+	n.issuer.Store.TakeAll(ctx, left, n.Node, takes, func(i int, r store.Reply, err error) {
 		n.finish(batches[i], r, err)
 	})
 }
 
 // finish hands a reply to the callers of a batch.
 func (n *node) finish(b *batch, r store.Reply, err error) {
+	if len(r.Unanswered) > 0 {
+		n.settle(b.Key.typ, b.Payload.span, r.Unanswered, r.Asked)
+	}
 	if err == nil {
 		err = n.observe(b.Key.typ, b.Payload.span, &r)
 	}
@@ -101,6 +125,9 @@ func (n *node) finish(b *batch, r store.Reply, err error) {
 func (n *node) observe(typ string, s *Span, r *store.Reply) error {
 	n.clock.measure(r)
 	if r.Unconfirmed != nil {
+		if !r.Once {
+			n.issuer.explainLast(typ, s, NotReplicated, r.Last, int64(r.Count))
+		}
 		return &Refusal{Reply: store.Reply{Status: Unconfirmed, Unconfirmed: r.Unconfirmed}, Type: typ, Span: s}
 	}
 	if r.Status == store.Issued && r.Count > 0 {

@@ -45,6 +45,9 @@ func (s *session) startFlight() (others *flight) {
 func (c *Call) End(err error) {
 	if !c.left {
 		c.session.endFlight(err)
+		if c.session.unanswered != nil || c.session.sent.N > 0 {
+			c.session.settleRest()
+		}
 	}
 }
 

@@ -44,6 +44,10 @@ type Config struct {
 	// Reserve sets sequences aside in a ledger, Block at a time, and returns the one before the first; nil for none.
 	Reserve func(ctx context.Context, typ, label string, above, n int64) (after int64, err error)
 	Block   int64
+
+	// Explain is told of every gap, and Expect of how many more or fewer may still turn out to be one; nil for nobody.
+	Explain func(Gap)
+	Expect  func(int)
 }
 
 // A Span is a span with what a call needs to know of it.
@@ -79,7 +83,7 @@ func New(c Config) *Issuer {
 	}
 	i.nodes = redisrun.NewNodes(runner, func(n *redisrun.Node) *node {
 		created := &node{Node: n, issuer: i}
-		created.batches = coalesce.New(n.Together(), created.send)
+		created.batches = coalesce.New(n.Together(), created.send, created.leftBehind)
 		return created
 	})
 	return i

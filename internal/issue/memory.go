@@ -29,7 +29,7 @@ type entry struct {
 	highest    int64      // the greatest sequence returned: the high-water mark
 	clock      *clock     // of the server that has the type's keys
 	keys       store.Keys // of the type and the period
-	warned     bool       // the period is known to be nearly exhausted
+	warned     uint64     // a bit for each hook that knows the period to be nearly exhausted
 }
 
 // series is the series of a type in a period, with what is remembered of it.
@@ -78,16 +78,16 @@ func (m *memory) remember(typ string, s *Span, seq int64, clock *clock) {
 	m.types[typ] = &entry{start: s.Start, end: end, highest: seq, clock: clock, keys: m.keys(typ, &s.stored)}
 }
 
-// WarnOnce reports, once for a type in a period, that the type is remembered.
-func (i *Issuer) WarnOnce(typ string, start int64) bool {
+// WarnOnce reports, once for a type in a period and each hook, 0 to 63, that the type is remembered.
+func (i *Issuer) WarnOnce(typ string, start int64, hook int) bool {
 	m := &i.memory
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	e := m.types[typ]
-	if e == nil || e.start != start || e.warned {
+	if e == nil || e.start != start || e.warned&(1<<hook) != 0 {
 		return false
 	}
-	e.warned = true
+	e.warned |= 1 << hook
 	return true
 }
 

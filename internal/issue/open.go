@@ -20,14 +20,14 @@ func (c *Call) Open(ctx context.Context, n int, lock Lock) Outcome {
 	if lock == nil {
 		return a.openAlone(ctx, n)
 	}
-	return c.detachedOutcome(redisrun.Await(ctx, redisrun.NoLimit, func() (out Outcome, _ error) {
+	return c.detached(ctx, n, func() (out Outcome, _ error) {
 		steady := context.WithoutCancel(ctx)
 		defer func() {
 			c.session.giveBack(steady, lock)
 			c.session.endFlight(out.Err)
 		}()
 		return a.open(ctx, steady, n), nil
-	}))
+	})
 }
 
 // refill has a block set aside for a counter that is there, but at its ceiling or not as it was left, and issues n numbers from
@@ -36,7 +36,7 @@ func (c *Call) refill(ctx context.Context, n int) Outcome {
 	if others := c.session.startFlight(); others != nil {
 		return c.session.waitFlight(ctx, others)
 	}
-	return c.detachedOutcome(redisrun.Await(ctx, redisrun.NoLimit, func() (out Outcome, _ error) {
+	return c.detached(ctx, n, func() (out Outcome, _ error) {
 		defer func() { c.session.endFlight(out.Err) }()
 		for {
 			a := &attempt{call: c}
@@ -47,13 +47,30 @@ func (c *Call) refill(ctx context.Context, n int) Outcome {
 				return out, nil
 			}
 		}
-	}))
+	})
 }
 
-// detachedOutcome returns the outcome of a step that goes on without a caller who leaves.
-func (c *Call) detachedOutcome(out Outcome, err error) Outcome {
-	if c.left = err != nil; c.left {
-		return Outcome{Err: c.session.cancelError(err)}
+// detached runs a step that goes on without a caller who leaves, and issues n numbers.
+func (c *Call) detached(ctx context.Context, n int, step func() (Outcome, error)) Outcome {
+	s := &c.session
+	running := redisrun.Begin(step)
+	out, err, over := running.Wait(ctx, redisrun.NoLimit)
+	if !over {
+		s.issuer.expect(1)
+		c.left = running.Leave(func(out Outcome, err error) {
+			defer s.issuer.expect(-1)
+			s.settleRest()
+			if err == nil && out.Err == nil && out.Step == Done && s.request == "" {
+				s.issuer.explainLast(s.typ, out.Numbers.Span, CallerLeft, out.Numbers.Last, int64(n))
+			}
+		})
+		if !c.left {
+			s.issuer.expect(-1)
+			out, err, _ = running.Wait(context.Background(), redisrun.NoLimit)
+		}
+	}
+	if err != nil {
+		return Outcome{Err: s.cancelError(err)}
 	}
 	return out
 }
@@ -69,6 +86,9 @@ type attempt struct {
 	block   store.Block // under that claim; its bounds once it is reserved
 	above   int64       // the block has to lie above
 	until   time.Time   // the claim is of no use from then on
+	floor   int64       // what the floor has answered, 0 if it was not asked
+	seq     int64       // an operator's, 0 for none
+	at      int64       // where the counter stood when the operator looked, -1 if that is not known
 }
 
 // open is Open by whoever has the lock. ctx is the caller's, and steady does not end.
@@ -152,6 +172,7 @@ func (a *attempt) inspect(ctx context.Context, n int, purpose store.Purpose) (r 
 	s.targetNow()
 	for again := true; again; {
 		take.Series, take.ClockUntrusted, take.Request = s.series(), s.node.clockUntrusted(), s.answer()
+		s.sent = store.Asked{N: n, HighWater: take.HighWater, Once: s.request != ""}
 		r, err = s.issuer.Store.Take(ctx, &s.budget, s.node.Node, &take)
 		again, err = s.digest(ctx, &r, err)
 	}
@@ -174,7 +195,7 @@ func (a *attempt) askFloor(ctx context.Context, until time.Time) (int64, error) 
 	if limit := s.issuer.Limit; used < 0 || used > limit {
 		return 0, fmt.Errorf("serial: the floor of %s %s answered %d: allowed are 0 to %d", s.typ, s.span.Label, used, limit)
 	}
-	a.above = max(a.above, used)
+	a.above, a.floor = max(a.above, used), used
 	return used, nil
 }
 
@@ -246,7 +267,14 @@ func (a *attempt) install(ctx context.Context, o store.Open) (store.Reply, error
 		s.span = asked
 	}
 	o.Series, o.Base, o.Request = s.series(), s.issuer.Base, s.answer()
+	s.sent = store.Asked{N: o.N, HighWater: o.HighWater, Once: s.request != ""}
 	r, err := s.issuer.Store.Open(ctx, &s.budget, s.node.Node, &o)
+	if r.Upto > 0 || len(r.Unanswered) > 0 {
+		a.explainSkipped(s.span, &o, &r)
+	}
+	if err == nil && a.claimed && r.Upto == 0 && r.Status != store.Issued && !r.Now.IsZero() { // the block is burned
+		s.issuer.explainLast(s.typ, s.span, BlockSkipped, a.block.Upto, a.block.Upto-a.block.After)
+	}
 	err = s.observe(&r, err)
 	a.claimed = a.claimed && (err != nil || r.Status != store.Issued && r.Status != store.Exhausted)
 	return r, err

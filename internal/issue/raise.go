@@ -4,17 +4,16 @@ import (
 	"context"
 	"time"
 
-	"github.com/dailyserial/serial/internal/redisrun"
 	"github.com/dailyserial/serial/internal/store"
 )
 
 // Raise is an operator's Raise to seq, or an operator's Takeover, as the purpose says. It goes on without a caller who leaves.
 func (c *Call) Raise(ctx context.Context, purpose store.Purpose, seq int64) error {
 	for {
-		out := c.detachedOutcome(redisrun.Await(ctx, redisrun.NoLimit, func() (Outcome, error) {
-			a := &attempt{call: c}
+		out := c.detached(ctx, 0, func() (Outcome, error) {
+			a := &attempt{call: c, seq: seq, at: -1}
 			return a.raise(ctx, context.WithoutCancel(ctx), purpose, seq), nil
-		}))
+		})
 		if out.Step == Wait {
 			out = c.Wait(ctx)
 		}
@@ -37,12 +36,16 @@ func (a *attempt) raise(ctx, steady context.Context, purpose store.Purpose, seq 
 		if r.Last >= seq {
 			return Outcome{}
 		}
+		a.at = r.Last
 	case r.Status == store.Exhausted: // by a counter that stands higher than this template can print
 		return Outcome{}
 	case r.Status == store.Ceiling: // by a counter that is not as it was left
 	case r.Status == store.Missing, r.Status == store.Lost, r.Status == store.Future,
 		r.Status == store.Conflict && purpose == store.ForTakeover:
 		missing = true
+		if r.Status == store.Missing && !r.WasThere {
+			a.at = s.issuer.Base
+		}
 		if err := s.checkSkew(r); err != nil {
 			return Outcome{Err: err}
 		}

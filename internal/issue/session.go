@@ -65,6 +65,10 @@ type session struct {
 	flight    *flight       // that others of this process wait for, nil for none
 	lockErr   error         // error of the last attempt at the lock
 
+	sent       store.Asked     // what the script asked for that is under way, or in which a hook of the client panicked
+	unanswered []store.Attempt // the last one at the number of a request, unless a later one was answered
+	asked      store.Asked     // by that
+
 	mu     sync.Mutex // guards events, which a caller that left may read
 	events Events
 }
@@ -151,6 +155,10 @@ func (s *session) digest(ctx context.Context, r *store.Reply, err error) (again 
 
 // observe keeps what a reply tells, which is the one place where a reply is digested. Numbers that are not confirmed are an error.
 func (s *session) observe(r *store.Reply, err error) error {
+	s.sent = store.Asked{}
+	if len(r.Unanswered) > 0 || r.Once {
+		s.settle(r, err)
+	}
 	if s.silent = err != nil; s.silent {
 		return err
 	}

@@ -51,6 +51,7 @@ func (c *Call) takeAlone(ctx context.Context, n int, shared bool, begun time.Tim
 		take.Purpose, err = store.Issue, coalesce.ErrEnded // the error stays if a hook panics
 		defer func() { s.node.batches.Leave(begun, err == nil) }()
 	}
+	s.sent = store.Asked{N: n, HighWater: take.HighWater, Once: s.request != ""}
 	return s.issuer.Store.Take(ctx, &s.budget, s.node.Node, &take)
 }
 

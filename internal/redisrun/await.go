@@ -15,43 +15,62 @@ const NoLimit = time.Duration(math.MaxInt64)
 // Await runs f in a goroutine of its own and returns its results, or ctx's error as soon as that ends, or [ErrNoAnswer] once
 // limit has passed; f then goes on by itself. If f panics, so does Await. If f ends its goroutine, the error is [ErrEnded].
 func Await[T any](ctx context.Context, limit time.Duration, f func() (T, error)) (T, error) {
-	return begin(f).wait(ctx, limit)
+	v, err, _ := Begin(f).Wait(ctx, limit)
+	return v, err
 }
 
-// A pending is the result of a function that runs in a goroutine of its own.
-type pending[T any] chan result[T]
+// A Pending is the result of a function that runs in a goroutine of its own. It has room for one result, or for who left.
+type Pending[T any] chan result[T]
 
 type result[T any] struct {
 	value    T
 	err      error
 	panicked any
+	late     func(T, error) // of who left, nil for none
 }
 
-func begin[T any](f func() (T, error)) pending[T] {
-	p := make(pending[T], 1)
+// Begin runs f in a goroutine of its own. If f ends that, or panics after its caller has left, its error is [ErrEnded].
+func Begin[T any](f func() (T, error)) Pending[T] {
+	p := make(Pending[T], 1)
 	go func() {
 		r := result[T]{err: ErrEnded}
 		defer func() {
 			r.panicked = recover()
-			p <- r
+			select {
+			case p <- r:
+			default:
+				(<-p).late(r.value, r.err)
+			}
 		}()
 		r.value, r.err = f()
 	}()
 	return p
 }
 
-// wait is the second half of Await. After ErrNoAnswer it may be called again.
-func (p pending[T]) wait(ctx context.Context, limit time.Duration) (none T, err error) {
+// Wait waits for the results: it is the second half of [Await]. If they do not come in time, over is false, and Wait may be called
+// again.
+func (p Pending[T]) Wait(ctx context.Context, limit time.Duration) (v T, err error, over bool) {
 	select {
 	case r := <-p:
 		if r.panicked != nil {
 			panic(r.panicked)
 		}
-		return r.value, r.err
+		return r.value, r.err, true
 	case <-ctx.Done():
-		return none, ctx.Err()
+		return v, ctx.Err(), false
 	case <-time.After(limit):
-		return none, ErrNoAnswer
+		return v, ErrNoAnswer, false
+	}
+}
+
+// Leave stops waiting: late gets the results once they are there. If they are there already, it returns false, and Wait returns
+// them. So either the caller has the results or late, whatever the moment.
+func (p Pending[T]) Leave(late func(T, error)) bool {
+	select {
+	case p <- result[T]{late: late}:
+		return true
+	default:
+		return false
 	}
 }
 

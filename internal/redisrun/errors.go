@@ -85,9 +85,10 @@ func Transient(err error) bool {
 		redis.IsTryAgainError(err) || redis.IsMasterDownError(err) || redis.IsMaxClientsError(err)
 }
 
-// unsent reports whether the script did not run: the server said so, or there was no connection to send it on.
-func unsent(err error) bool {
-	refusals := []string{"NOSCRIPT", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "LOADING"}
+// Unsent reports whether the script did not run: the server said so, or there was no connection to send it on.
+func Unsent(err error) bool {
+	refusals := []string{"NOSCRIPT", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "CROSSSLOT", "LOADING", "MASTERDOWN",
+		"BUSY", "NOAUTH", "NOPERM"}
 	network, _ := errors.AsType[*net.OpError](err)
 	return slices.ContainsFunc(refusals, func(prefix string) bool { return redis.HasErrorPrefix(err, prefix) }) ||
 		redis.IsReadOnlyError(err) || // in Redis 6.2, READONLY is inside the error of a script

@@ -30,6 +30,16 @@ func command(key string) redisrun.Command {
 	return redisrun.Command{Script: increment, Args: []any{nil, nil, 1, key}}
 }
 
+// once is a command that may be sent only once.
+func once(key string) redisrun.Command {
+	c := command(key)
+	c.Once = true
+	return c
+}
+
+// errOf returns the error of a call.
+func errOf[T any](_ T, err error) error { return err }
+
 // A fixture is a miniredis, and what stands between it and its client.
 type fixture struct {
 	*miniredis.Miniredis
@@ -173,8 +183,7 @@ func TestScriptIsSentWholeWhereItIsUnknown(t *testing.T) {
 
 func TestLostAnswer(t *testing.T) {
 	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
-		_, err := x.run(t.Context(), r, command("k"), nil)
-		require.NoError(t, err)
+		require.NoError(t, errOf(x.run(t.Context(), r, command("k"), nil)))
 
 		x.loseAnswer()
 		var note redisrun.Note
@@ -189,9 +198,7 @@ func TestLostAnswer(t *testing.T) {
 		require.Equal(t, io.EOF, reply.Before, "the note tells of an attempt before")
 
 		x.loseAnswer()
-		once := command("k")
-		once.Once = true
-		_, err = x.run(t.Context(), r, once, nil)
+		_, err = x.run(t.Context(), r, once("k"), nil)
 		require.ErrorIs(t, err, io.EOF)
 		require.True(t, redisrun.IsOutage(fmt.Errorf("wrapped: %w", err)))
 		x.CheckGet(t, "k", "5")
@@ -212,9 +219,7 @@ func TestSentAgainAfterReadOnly(t *testing.T) {
 				defer x.SetError("")
 				return next()
 			})
-			once := command("k")
-			once.Once = true
-			reply, err := x.run(t.Context(), r, once, nil)
+			reply, err := x.run(t.Context(), r, once("k"), nil)
 			require.NoError(t, err)
 			require.EqualValues(t, 1, reply.Value)
 		})
@@ -232,16 +237,13 @@ func TestUnreachable(t *testing.T) {
 		require.NotErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, "serial: Redis failed: ")
 
-		once := command("k")
-		once.Once = true
 		x.names()
-		_, err = x.run(t.Context(), r, once, nil)
+		_, err = x.run(t.Context(), r, once("k"), nil)
 		require.Equal(t, redisrun.ErrUnanswered, err)
 		require.Len(t, x.names(), 1)
 
 		var used budget.Budget
-		_, err = r.Run(t.Context(), &used, x.node, command("k"), nil)
-		require.ErrorIs(t, err, redisrun.ErrNoAnswer)
+		require.ErrorIs(t, errOf(r.Run(t.Context(), &used, x.node, command("k"), nil)), redisrun.ErrNoAnswer)
 		synctest.Wait()
 		require.Empty(t, x.names(), "there is no time left to send it")
 	})
@@ -288,8 +290,7 @@ func TestProcessStoodStill(t *testing.T) {
 					ctx = t.Context()
 				}
 				if test.connected {
-					_, err := x.run(ctx, r, command("k"), nil)
-					require.NoError(t, err)
+					require.NoError(t, errOf(x.run(ctx, r, command("k"), nil)))
 				}
 				x.setHook(func(next func() error) error { defer time.Sleep(time.Minute); return next() })
 				b := budget.New(false)
@@ -378,8 +379,7 @@ func TestHooksThatBreak(t *testing.T) {
 	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
 		all := func() []outcome { return x.runAll(t.Context(), r, []redisrun.Command{command("A")}) }
 		x.setHook(func(func() error) error { runtime.Goexit(); return nil })
-		_, err := x.run(t.Context(), r, command("A"), nil)
-		require.ErrorIs(t, err, redisrun.ErrEnded)
+		require.ErrorIs(t, errOf(x.run(t.Context(), r, command("A"), nil)), redisrun.ErrEnded)
 		require.ErrorIs(t, all()[0].Err, redisrun.ErrEnded)
 		x.setHook(func(func() error) error { panic("hook") })
 		require.PanicsWithValue(t, "hook", func() { _, _ = x.run(t.Context(), r, command("A"), nil) })
@@ -446,8 +446,7 @@ func TestNodes(t *testing.T) {
 	require.False(t, node.OneSlot.Load(), "nobody waits to find out the slots")
 	require.NotSame(t, node, cluster.Of(t.Context(), "k"), "nothing is remembered of it")
 	b := budget.New(false)
-	_, err := r.Run(t.Context(), &b, node, command("k"), nil)
-	require.NoError(t, err)
+	require.NoError(t, errOf(r.Run(t.Context(), &b, node, command("k"), nil)))
 	made = 0
 	node = cluster.Of(t.Context(), "k")
 	require.True(t, node.OneSlot.Load())

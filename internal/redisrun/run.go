@@ -44,6 +44,31 @@ type Reply struct {
 	Sent, Received time.Time // around the round trip, by this host's clock
 	Before         error     // failure of an earlier attempt, which may have run too; nil if the first one was answered
 	Unconfirmed    error     // why replicas did not confirm it; nil if they did, or if nobody asked
+	Unanswered     []Attempt // attempts that may have run, of which this is not the answer, in order; also with an error
+}
+
+// An Attempt is one that may have run, and whose answer did not come, or not in time.
+type Attempt struct {
+	command onceCmd
+	err     error
+	left    *leftAlone // nil for one that ended with err
+}
+
+// A leftAlone is what go-redis goes on with, alone.
+type leftAlone struct {
+	over        chan struct{} // closed when go-redis is done; the rest is read after that
+	unconfirmed error
+	err         error
+}
+
+// Wait waits until the client is done with the attempt, and returns its late answer, or why there is none. The script did not run
+// if [Unsent] says so of the error.
+func (a *Attempt) Wait() (Reply, error) {
+	if a.left == nil {
+		return Reply{}, a.err
+	}
+	<-a.left.over
+	return a.command.read(Reply{Unconfirmed: a.left.unconfirmed}, a.left.err)
 }
 
 // A Note holds the failure of the last attempt, for those who leave before the outcome.
@@ -93,13 +118,19 @@ func (r *Runner) Run(ctx context.Context, b *budget.Budget, node *Node, c Comman
 	}
 	name, body := any("evalsha"), c.Script.Digest
 	final := false // the attempt is a quick one, and the last
+	var unanswered []Attempt
 	for attempt := 0; ; attempt++ {
 		limit, last := b.Attempt()
 		if final = final || last; final {
 			limit = min(limit, budget.Last)
 		}
 		command := newCommand(ctx, name, body, c.Args)
-		reply, err := command.read(r.try(ctx, b, node, limit, c.Confirm, command))
+		reply, left, err := r.try(ctx, b, node, limit, c.Confirm, command)
+		reply, err = command.read(reply, err)
+		if lost := command.unanswered(left, err); lost != nil {
+			unanswered = append(unanswered, *lost)
+		}
+		reply.Unanswered = unanswered
 		if err == nil {
 			if failure := note.Load(); failure != nil {
 				reply.Before = *failure
@@ -112,7 +143,7 @@ func (r *Runner) Run(ctx context.Context, b *budget.Budget, node *Node, c Comman
 			continue
 		}
 		if end := EndOf(ctx); end != nil {
-			return Reply{}, GaveUp(end, note)
+			return reply, GaveUp(end, note)
 		}
 		failure := err // so that err itself does not escape to the heap
 		note.Store(&failure)
@@ -120,7 +151,7 @@ func (r *Runner) Run(ctx context.Context, b *budget.Budget, node *Node, c Comman
 			// Our own time limit. Either Redis is out of reach, or this process stood still for some seconds: one more
 			// quick attempt tells.
 			if c.Once {
-				return Reply{}, ErrUnanswered
+				return reply, ErrUnanswered
 			}
 			final = true
 			continue
@@ -128,14 +159,14 @@ func (r *Runner) Run(ctx context.Context, b *budget.Budget, node *Node, c Comman
 		// A slot is in between while it moves to another node, and a connection becomes free when others are done. After a
 		// failover every connection to the old master has to be tried once, and is dropped then.
 		lasts := redis.IsTryAgainError(err) || redis.IsReadOnlyError(err) || errors.Is(err, redis.ErrPoolTimeout)
-		again := !final && Transient(err) && (!c.Once || unsent(err)) && (lasts || attempt < r.retries)
+		again := !final && Transient(err) && (!c.Once || Unsent(err)) && (lasts || attempt < r.retries)
 		pause := 4 * time.Millisecond << min(attempt, 6)
 		pause += rand.N(pause)
 		if !again || pause >= b.Answer() {
-			return Reply{}, Outage(fmt.Errorf("serial: Redis failed: %w", Foreign(err)))
+			return reply, Outage(fmt.Errorf("serial: Redis failed: %w", Foreign(err)))
 		}
 		if Sleep(ctx, pause) != nil {
-			return Reply{}, GaveUp(ctx.Err(), note)
+			return reply, GaveUp(ctx.Err(), note)
 		}
 		b.Spend(pause, pause)
 	}
@@ -154,15 +185,16 @@ func (r *Runner) Run(ctx context.Context, b *budget.Budget, node *Node, c Comman
 // hook of the client does. Another connection tells which. If it was not the server, the attempt costs nothing, and is waited
 // for as long as it takes: nothing could be sent before it is done, since go-redis may hold a lock.
 func (r *Runner) try(ctx context.Context, b *budget.Budget, node *Node, limit time.Duration, confirmed bool,
-	commands ...onceCmd) (reply Reply, err error) {
+	commands ...onceCmd) (reply Reply, left *leftAlone, err error) {
 	const recently = 100 * time.Millisecond // connections that served since then are taken to be alive
 	if limit <= 0 {
-		return Reply{}, ErrNoAnswer
+		return Reply{}, nil, ErrNoAnswer
 	}
 	confirm := confirmed && r.replicas.N > 0
 	bounded := node.server != nil && r.readTimeout > 0 && r.readTimeout < limit // by go-redis, once it is connected
 	reply.Sent = time.Now()
-	var answer pending[error]
+	var answer Pending[error]
+	over := true
 	if ctx.Done() == nil && bounded && reply.Sent.UnixNano()-r.answered.Load() < int64(recently) &&
 		node.hasIdle(confirm || len(commands) > 1) {
 		within, cancel := r.connectWithin(ctx, reply.Sent.Add(limit-r.readTimeout))
@@ -170,24 +202,36 @@ func (r *Runner) try(ctx context.Context, b *budget.Budget, node *Node, limit ti
 		reply.Unconfirmed = r.process(within, node, confirm, commands)
 	} else {
 		within, cancel := context.WithTimeout(ctx, limit)
-		answer = begin(func() (unconfirmed, err error) {
+		answer = Begin(func() (unconfirmed, err error) {
 			defer cancel()
 			return r.process(within, node, confirm, commands), nil
 		})
-		reply.Unconfirmed, err = answer.wait(ctx, limit)
+		reply.Unconfirmed, err, over = answer.Wait(ctx, limit)
 	}
 	reply.Received = time.Now()
 	stood := reply.Received.Sub(reply.Sent) >= limit && bounded && node.answers(ctx)
 	if !stood {
 		b.Spend(time.Since(reply.Sent), limit+budget.Last)
 	} else if err == ErrNoAnswer {
-		reply.Unconfirmed, err = answer.wait(ctx, NoLimit)
+		reply.Unconfirmed, err, over = answer.Wait(ctx, NoLimit)
 		reply.Received = time.Now()
+	}
+	if !over {
+		left = &leftAlone{over: make(chan struct{})}
+		if !answer.Leave(left.end) { // it came at this moment, after its time
+			unconfirmed, failure, _ := answer.Wait(context.Background(), NoLimit)
+			left.end(unconfirmed, failure)
+		}
 	}
 	if err == nil && commands[0].Err() == nil {
 		r.answered.Store(reply.Received.UnixNano())
 	}
-	return reply, err
+	return reply, left, err
+}
+
+func (l *leftAlone) end(unconfirmed, err error) {
+	l.unconfirmed, l.err = unconfirmed, err
+	close(l.over)
 }
 
 // connectWithin limits the time to wait for a connection and to make one. Calls that begin at about the same time share one
@@ -219,24 +263,28 @@ func (r *Runner) RunAll(ctx context.Context, b *budget.Budget, node *Node, comma
 		sent[i] = newCommand(ctx, "evalsha", c.Script.Digest, c.Args)
 	}
 	limit, _ := b.Attempt()
-	shared, failed := r.try(ctx, b, node, limit, commands[0].Confirm, sent...)
+	shared, left, failed := r.try(ctx, b, node, limit, commands[0].Confirm, sent...)
 	for i, c := range sent {
 		reply, err := c.read(shared, failed)
+		lost := c.unanswered(left, err)
 		if err == nil {
 			outcome(i, reply, nil)
 			continue
 		}
-		if !unsent(err) {
+		if !Unsent(err) {
 			notes[i].Store(&err)
 		}
-		left := *b
-		repeat := begin(func() (none any, _ error) {
-			reply, err := r.Run(ctx, &left, node, commands[i], notes[i])
+		rest := *b
+		repeat := Begin(func() (none any, _ error) {
+			reply, err := r.Run(ctx, &rest, node, commands[i], notes[i])
+			if lost != nil {
+				reply.Unanswered = append([]Attempt{*lost}, reply.Unanswered...)
+			}
 			outcome(i, reply, err)
 			return none, nil
 		})
 		// Deferred, so that a panic of one repeat waits for the others.
-		defer func() { _, _ = repeat.wait(context.Background(), NoLimit) }()
+		defer func() { _, _, _ = repeat.Wait(context.Background(), NoLimit) }()
 	}
 }
 
@@ -255,6 +303,14 @@ func newCommand(ctx context.Context, name, body any, args []any) onceCmd {
 	command.SetFirstKeyPos(3)
 	command.SetStepCount(1) // else go-redis asks a Cluster's nodes about the command, and waits for those that hang
 	return command
+}
+
+// unanswered returns the attempt if it may have run and its answer is not known: it was left alone, or ended with err.
+func (c onceCmd) unanswered(left *leftAlone, err error) *Attempt {
+	if err == nil || left == nil && (err == ErrNoAnswer || Unsent(err)) { // that was not sent, or did not run
+		return nil
+	}
+	return &Attempt{c, err, left}
 }
 
 // read adds the command's value to the reply of an attempt, unless that failed.

@@ -35,13 +35,7 @@ func onServers(t *testing.T, f func(t *testing.T, s *lab)) {
 	t.Run("miniredis", func(t *testing.T) {
 		m := miniredis.RunT(t)
 		m.SetTime(time.Now())
-		id := strings.Repeat("a", 40)
-		m.Server().SetPreHook(func(c *server.Peer, cmd string, args ...string) bool {
-			if cmd == "INFO" {
-				c.WriteBulk("# Replication\r\nrole:master\r\nmaster_replid:" + id + "\r\n")
-			}
-			return cmd == "INFO"
-		})
+		id := tellReplicationID(m)
 		client := redis.NewClient(&redis.Options{Addr: m.Addr()})
 		t.Cleanup(func() { _ = client.Close() })
 		f(t, newLab(t, client, id, false))
@@ -53,6 +47,30 @@ func onServers(t *testing.T, f func(t *testing.T, s *lab)) {
 		_, id, _ := strings.Cut(info, "master_replid:")
 		f(t, newLab(t, client, id[:40], true))
 	})
+}
+
+// tellReplicationID gives a miniredis a replication ID, which it lacks.
+func tellReplicationID(m *miniredis.Miniredis) (id string) {
+	id = strings.Repeat("a", 40)
+	m.Server().SetPreHook(func(c *server.Peer, cmd string, args ...string) bool {
+		if cmd == "INFO" {
+			c.WriteBulk("# Replication\r\nrole:master\r\nmaster_replid:" + id + "\r\n")
+		}
+		return cmd == "INFO"
+	})
+	return id
+}
+
+// without returns a client that is a user whom an ACL refuses a command.
+func without(t *testing.T, rdb *redis.Client, command string) *redis.Client {
+	require.NoError(t, rdb.Do(t.Context(), "ACL", "SETUSER", command, "on", "nopass", "~*", "+@all", "-"+command).Err())
+	options := *rdb.Options()
+	// The setting of rdb may change.
+	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	options.Username, options.Password = command, "any"
+	client := redis.NewClient(&options)
+	t.Cleanup(func() { _ = client.Close() })
+	return client
 }
 
 // A lab makes random states of types and runs scripts on them.
@@ -144,7 +162,7 @@ func (l *lab) series(name string, c *call) *series {
 	keys := s.keys()
 	odd := func(int) bool { return false }
 	if l.IntN(2) == 0 {
-		odd = func(of int) bool { return l.IntN(of) == 0 }
+		odd = func(n int) bool { return l.IntN(n) == 0 }
 	}
 	counter := fmt.Sprint(pick(l, 0, 5, 8, 9, 10, 11, 18, 19, 20, 24, 28, 29, 30, 31))
 	s.mark = pick[int64](l, 0, 0, 5, 10, 11)
@@ -352,7 +370,6 @@ func (l *lab) dump(all ...*series) map[string]string {
 func TestTakeUsualAndFull(t *testing.T) {
 	usual, full := takes(t)
 	onServers(t, func(t *testing.T, l *lab) {
-		l.t = t
 		outcomes := strings.Fields("issued part-exhausted part-ceiling clock calendar conflict print future lost missing " +
 			"exhausted ceiling reserve claimed late once error")
 		for i := 0; i < cases || len(l.seen) < len(outcomes) && i < 20*cases; i++ {
@@ -389,7 +406,6 @@ func TestTakeUsualAndFull(t *testing.T) {
 func TestTakeSeveral(t *testing.T) {
 	usual, _ := takes(t)
 	onServers(t, func(t *testing.T, l *lab) {
-		l.t = t
 		mixed := 0
 		for range cases / 5 {
 			types := 2 + l.IntN(5)
@@ -422,11 +438,6 @@ func TestTakeRefused(t *testing.T) {
 	rdb := redistest.Start(t).Client(t)
 	l := newLab(t, rdb, "", true)
 	for _, command := range []string{"pttl", "incrby", "get"} {
-		require.NoError(t, rdb.Do(t.Context(), "ACL", "SETUSER", command, "on", "nopass", "~*", "+@all", "-"+command).Err())
-		options := *rdb.Options()
-		// The setting of rdb may change.
-		options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-		options.Username, options.Password = command, "any"
 		c := l.call(1)
 		c.limit, c.purpose, c.ledger, c.request, c.clock, c.more = 20, "issue", false, false, "0", nil
 		c.first, c.past = l.now-1000, l.now+5000
@@ -439,12 +450,11 @@ func TestTakeRefused(t *testing.T) {
 		}
 		l.client = rdb
 		l.prepare(all...)
-		l.client = redis.NewClient(&options)
+		l.client = without(t, rdb, command)
 		for _, reply := range l.take(usual, c, all...) {
 			require.Regexp(t, denied, reply)
 		}
 		require.Regexp(t, denied, l.take(usual, c, all[0])[0])
-		require.NoError(t, l.client.Close())
 		l.client = rdb
 		for _, s := range all {
 			require.Contains(t, l.dump(s)[s.keys()[0]], `"5" until`)
@@ -478,15 +488,10 @@ func newStore(client *redis.Client, limit int64, ledger bool) (*store.Store, *st
 func newFixture(t *testing.T, limit int64, ledger bool) *fixture {
 	m := miniredis.RunT(t)
 	m.SetTime(noon)
-	s := &fixture{Miniredis: m, t: t, id: strings.Repeat("a", 40), manner: manner}
+	s := &fixture{Miniredis: m, t: t, manner: manner}
 	if ledger {
 		s.manner += " ledger"
-		m.Server().SetPreHook(func(c *server.Peer, cmd string, args ...string) bool {
-			if cmd == "INFO" {
-				c.WriteBulk("# Replication\r\nrole:master\r\nmaster_replid:" + s.id + "\r\n")
-			}
-			return cmd == "INFO"
-		})
+		s.id = tellReplicationID(m)
 	}
 	client := redis.NewClient(&redis.Options{Addr: m.Addr()})
 	t.Cleanup(func() { _ = client.Close() })
@@ -532,17 +537,17 @@ func (s *fixture) open(o store.Open) store.Reply {
 func TestClaims(t *testing.T) {
 	const lease = 8 * time.Second
 	var none time.Time
-	own, others := claim(token, noon.Add(lease)), claim("other", noon.Add(lease))
+	ours, others := claim(token, noon.Add(lease)), claim("other", noon.Add(lease))
 	ended, sooner := claim("other", noon), noon.Add(3*time.Second)
 	for name, test := range map[string]struct {
 		claim, after string    // in the record
 		lock         time.Time // when the caller's ends
 		want         store.Status
 	}{
-		"it has expired":                 {ended, own, none, store.Reserved},
-		"the caller has it already":      {own, own, none, store.Reserved},
+		"it has expired":                 {ended, ours, none, store.Reserved},
+		"the caller has it already":      {ours, ours, none, store.Reserved},
 		"another has it":                 {others, others, none, store.Claimed},
-		"the clock went back since":      {claim("other", noon.Add(lease+time.Millisecond)), own, none, store.Reserved},
+		"the clock went back since":      {claim("other", noon.Add(lease+time.Millisecond)), ours, none, store.Reserved},
 		"the lock ends before the lease": {ended, claim(token, sooner), sooner, store.Reserved},
 		"the lock has expired":           {ended, ended, noon, store.Late},
 	} {
@@ -578,14 +583,7 @@ func TestRelease(t *testing.T) {
 // A SET that an ACL refuses is refused before the record is written: else the record would name a counter that never was.
 func TestSetRefused(t *testing.T) {
 	rdb := redistest.Start(t).Client(t)
-	require.NoError(t, rdb.Do(t.Context(), "ACL", "SETUSER", "any", "on", "nopass", "~*", "+@all", "-set").Err())
-	options := *rdb.Options()
-	// The setting of rdb may change.
-	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	options.Username, options.Password = "any", "any"
-	client := redis.NewClient(&options)
-	t.Cleanup(func() { _ = client.Close() })
-	s, node := newStore(client, 9999, false)
+	s, node := newStore(without(t, rdb, "set"), 9999, false)
 	now := time.Now().Unix()
 	today := s.NewPeriod("20211024", now-1000, now+1000, now-1000, now+1000, now+1000)
 	tomorrow := s.NewPeriod("20211025", now+1000, now+2000, now+1000, now+2000, now+2000)

@@ -62,7 +62,7 @@ type Answer struct {
 // Take issues numbers, or says why it does not.
 func (s *Store) Take(ctx context.Context, b *budget.Budget, node *Node, t *Take) (Reply, error) {
 	r, err := s.runner.Run(ctx, b, node, s.take(t), t.Note)
-	return read(r, err, t.N)
+	return read(r, err, t.Asked())
 }
 
 // TakeAll is Take for several types of one period at once, with the purpose [Issue] and no claims and requests. It hands over
@@ -73,10 +73,6 @@ func (s *Store) Take(ctx context.Context, b *budget.Budget, node *Node, t *Take)
 func (s *Store) TakeAll(
 	ctx context.Context, b *budget.Budget, node *Node, takes []Take, reply func(i int, r Reply, err error),
 ) {
-	tell := func(i int, in redisrun.Reply, err error) {
-		r, err := read(in, err, takes[i].N)
-		reply(i, r, err)
-	}
 	var all redisrun.Reply
 	var err error
 	each := make([]any, len(takes)) // nil or an error for a take that has to be sent alone
@@ -97,8 +93,11 @@ func (s *Store) TakeAll(
 		failure, failed := each[i].(error)
 		switch {
 		case err != nil || each[i] != nil && !failed:
-			all.Value = each[i]
-			tell(i, all, err)
+			own := all
+			own.Value, own.Unanswered = each[i], nil
+			r, err := read(own, err, takes[i].Asked())
+			r.Unanswered = append(takes[i].parts(i, all.Unanswered), r.Unanswered...)
+			reply(i, r, err)
 			continue
 		case failed:
 			takes[i].Note.Store(&failure)
@@ -106,8 +105,35 @@ func (s *Store) TakeAll(
 		alone, commands, notes = append(alone, i), append(commands, s.take(&takes[i])), append(notes, takes[i].Note)
 	}
 	if len(alone) > 0 {
-		s.runner.RunAll(ctx, b, node, commands, notes, func(k int, in redisrun.Reply, err error) { tell(alone[k], in, err) })
+		s.runner.RunAll(ctx, b, node, commands, notes, func(k int, in redisrun.Reply, err error) {
+			i := alone[k]
+			r, err := read(in, err, takes[i].Asked())
+			before := takes[i].parts(i, all.Unanswered)
+			if failure, ok := each[i].(error); ok {
+				before = append(before, failed(failure))
+			}
+			r.Unanswered = append(before, r.Unanswered...)
+			reply(i, r, err)
+		})
 	}
+}
+
+// Asked is what the take asks for.
+func (t *Take) Asked() Asked { return Asked{t.N, t.HighWater, t.Request.ID != ""} }
+
+// parts returns, of attempts at one script for several types, what was answered to this take, the i-th.
+func (t *Take) parts(i int, attempts []redisrun.Attempt) (each []Attempt) {
+	asked := t.Asked()
+	for _, a := range attempts {
+		each = append(each, func() (Reply, error) {
+			in, err := a.Wait()
+			if values, _ := in.Value.([]any); i < len(values) {
+				in.Value = values[i]
+			}
+			return read(in, err, asked)
+		})
+	}
+	return each
 }
 
 // take is for one type, or for more of the same period.
@@ -157,6 +183,14 @@ type Block struct {
 	After, Upto   int64
 }
 
+// Before is the last sequence before the block, 0 if there is none.
+func (b *Block) Before() int64 {
+	if b == nil {
+		return 0
+	}
+	return b.After
+}
+
 // Open opens a period. [Late] may also mean that no answer came in time.
 func (s *Store) Open(ctx context.Context, b *budget.Budget, node *Node, o *Open) (Reply, error) {
 	var checked any = string(o.Purpose)
@@ -170,13 +204,13 @@ func (s *Store) Open(ctx context.Context, b *budget.Budget, node *Node, o *Open)
 	c := s.command(OpenScript, &o.Series, o.Request, nil, more...)
 	c.Once = o.Purpose == "" // an operator's may be repeated
 	r, err := s.runner.Run(ctx, b, node, c, nil)
-	return read(r, err, o.N)
+	return read(r, err, Asked{o.N, o.HighWater, o.Request.ID != ""})
 }
 
 // Peek reads the counter and writes nothing.
 func (s *Store) Peek(ctx context.Context, b *budget.Budget, node *Node, series *Series) (Reply, error) {
 	r, err := s.runner.Run(ctx, b, node, s.command(peekScript, series, Request{}, nil, series.HighWater), nil)
-	return read(r, err, 0)
+	return read(r, err, Asked{})
 }
 
 // A Prepare opens the period Next of a type ahead of time.
@@ -193,7 +227,7 @@ func (s *Store) Prepare(ctx context.Context, b *budget.Budget, node *Node, p *Pr
 	c := s.command(prepareScript, &p.Series, Request{}, []any{s.CounterKey(p.Type, p.Next.Label)},
 		p.HighWater, p.Next.bounds, p.Next.Start, p.Next.expires, p.Base, p.Floor.arg, p.Checked)
 	r, err := s.runner.Run(ctx, b, node, c, nil)
-	return read(r, err, 0)
+	return read(r, err, Asked{})
 }
 
 // History reads the counter of the series and those of the periods with these labels, into [Reply.Each].
@@ -209,7 +243,7 @@ func (s *Store) History(
 	if each := integers(values...); err == nil && len(each) == 1+len(labels) {
 		return Reply{Status: Issued, Each: each, Sent: in.Sent, Received: in.Received}, nil
 	}
-	return read(in, err, 0)
+	return read(in, err, Asked{})
 }
 
 // Release gives a claim back, so that nobody waits until it expires.

@@ -32,7 +32,8 @@ const (
 	Gap        Status = "gap"       // of Prepare: the periods before have to be opened first
 	NeedsFloor Status = "floor"     // of Prepare: the floor has to be asked
 
-	part = "part" // read as Issued: fewer numbers than asked for, the last of the period or of the block
+	part   = "part"   // read as Issued: fewer numbers than asked for, the last of the period or of the block
+	lifted = "lifted" // read as Issued: From, Upto
 )
 
 // A Reply is what a script answered.
@@ -50,11 +51,27 @@ type Reply struct {
 	Above         int64   // the block has to lie above that
 	Answer        *Answer // of Repeated
 
+	From int64 // of Open, if it skipped sequences: where the counter stood, -1 if it was lost
+	Upto int64 // of Open, likewise: the last sequence that was used or skipped
+
+	Asked
+	Unanswered []Attempt // attempts that may have run, of which this is not the answer, in order; also with an error
+
 	Now            time.Time // the server's clock; zero if all numbers were issued
 	Sent, Received time.Time // around the round trip, by this host's clock
 	Before         error     // failure of an earlier attempt, which may have run too; nil for none
 	Unconfirmed    error     // why replicas do not confirm the numbers issued; nil if they do, or need not
 }
+
+// Asked is what a script was asked for.
+type Asked struct {
+	N         int   // numbers
+	HighWater int64 // of the series, then
+	Once      bool  // for a request that may come again
+}
+
+// An Attempt waits until the client is done with an attempt, and returns its late answer, or why there is none.
+type Attempt func() (Reply, error)
 
 // command makes a script's command for a series. keys are those behind counter and record, and more the arguments behind those of
 // every script with rules. A request adds to both.
@@ -73,9 +90,15 @@ func (s *Store) command(
 	return redisrun.Command{Script: script, Args: append(args, more...), Confirm: writes}
 }
 
-// read makes a Reply of what a script answered that was asked for n numbers.
-func read(in redisrun.Reply, err error, n int) (Reply, error) {
-	r := Reply{Sent: in.Sent, Received: in.Received, Before: in.Before}
+// read makes a Reply of what a script answered.
+func read(in redisrun.Reply, err error, asked Asked) (Reply, error) {
+	r := Reply{Sent: in.Sent, Received: in.Received, Before: in.Before, Asked: asked}
+	for _, a := range in.Unanswered {
+		r.Unanswered = append(r.Unanswered, func() (Reply, error) {
+			late, err := a.Wait()
+			return read(late, err, asked)
+		})
+	}
 	last, issued := in.Value.(int64)
 	switch {
 	case err == redisrun.ErrUnanswered:
@@ -83,15 +106,20 @@ func read(in redisrun.Reply, err error, n int) (Reply, error) {
 	case err != nil:
 		return r, err
 	case issued:
-		r.Status, r.Last, r.Count = Issued, last, n
+		r.Status, r.Last, r.Count = Issued, last, asked.N
 	case !r.readStatus(in.Value):
-		return r, fmt.Errorf("serial: unexpected script reply %v (%T); is a proxy in the way?", in.Value, in.Value)
+		err = fmt.Errorf("serial: unexpected script reply %v (%T); is a proxy in the way?", in.Value, in.Value)
+		r.Unanswered = append(r.Unanswered, failed(err))
+		return r, err
 	}
 	if r.Status == Issued || r.Status == Repeated { // otherwise nothing rests on what was written
 		r.Unconfirmed = in.Unconfirmed
 	}
 	return r, nil
 }
+
+// failed is an attempt that failed with err.
+func failed(err error) Attempt { return func() (Reply, error) { return Reply{}, err } }
 
 // integers returns v as integers, nil if they are not.
 func integers(v ...any) []int64 {
@@ -121,6 +149,10 @@ func (r *Reply) readStatus(value any) bool {
 	switch r.Status {
 	case part:
 		r.Status, r.Rest, r.Count, r.Last = Issued, Status(text), int(n[2]), n[3]
+	case lifted:
+		r.Status, r.Count, r.From, r.Last, r.Upto = Issued, r.N, n[2], n[3], n[3]-int64(r.N)
+	case Exhausted:
+		r.Held, r.From, r.Upto = text, n[2], n[3]
 	case Calendar, Conflict, Future:
 		r.Entered = text
 	case Missing, Ceiling, NeedsFloor:

@@ -19,12 +19,15 @@
 --     last, for a request:
 --          printed  the date and the template, then the key, as in once.lua
 --
--- Reply: an integer, the last of the n numbers issued (for n = 0 where the counter stands); or a status of rules.lua or
+-- Reply: an integer, the last of the n numbers issued (for n = 0 where the counter stands); or
+--   "lifted" FROM LAST  the same, and sequences were skipped: where the counter stood before, -1 if it was lost, and that integer
+-- or a status of rules.lua or
 --   "late"            the lock has expired since checked, or the server's clock went back; or the claim has expired, the
 --                     replication ID is another, or the block is used up: it must not be installed then
 --   "lost" HELD       the counter was there once, and there is no floor; what it holds now, "" if it is gone
 --   "exhausted" LAST  fewer than n numbers are left above counter and floor; the last sequence used, text. Only here the
---                     counter may be written: the period is opened at that sequence if it was not open yet.
+--                     counter may be written: the period is opened at that sequence if it was not open yet. Then FROM, as above,
+--                     and the last sequence used or skipped, integers.
 --   "once" ANSWER     see once.lua
 local time = redis.call('TIME')
 local request = KEYS[3]
@@ -39,6 +42,7 @@ local ms = p.milliseconds
 if checked and (ms < checked or ms >= checked + lease) then return p.answer('late') end
 
 local floor = tonumber(ARGV[9])
+local from = p.lost and -1 or math.max(p.last or 0, ARGV[8] + 0)
 local used = math.max(p.last or 0, ARGV[8] + 0, floor or 0, highWater)
 local upto
 if p.unrecoverable and not floor then return p.answer('lost', p.held or '') end
@@ -77,6 +81,7 @@ else
 end
 if text ~= p.held then redis.call('SET', counter, text, 'KEEPTTL') end
 p.lifetime(counter, expires)
-if not enough then return p.answer('exhausted', text) end
+if not enough then return p.answer('exhausted', text, from, math.min(used, 1e15)) end
 if request and n > 0 then remember(request, issued) end
+if used > from then return p.answer('lifted', '', from, math.min(issued, 1e15)) end
 return math.min(issued, 1e15)
