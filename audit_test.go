@@ -108,6 +108,7 @@ func TestAudit(t *testing.T) {
 						want.Missing = append(want.Missing, serial.Range{First: seq, Last: seq})
 					}
 				}
+				want.Unexplained, want.UnexplainedCount = want.Missing, want.MissingCount
 				got, err := s.Audit("IS", at, last, used(texts...))
 				require.NoError(t, err)
 				require.Equal(t, want, got)
@@ -205,6 +206,180 @@ func TestAuditRefuses(t *testing.T) {
 	}
 }
 
+// given yields explanations as they are.
+func given(all ...serial.Explanation) serial.AuditOption {
+	return serial.WithExplanations(func(yield func(serial.Explanation, error) bool) {
+		for _, e := range all {
+			if !yield(e, nil) {
+				return
+			}
+		}
+	})
+}
+
+// An audit takes the explanations of its type and period into account, and passes over others, whatever is wrong with them.
+func TestAuditExplains(t *testing.T) {
+	t.Parallel()
+	s := newScheme(t, serial.WithKeyPrefix("shop"), serial.WithLocation(location(t, "Asia/Shanghai")))
+	at := time.Date(2021, 10, 24, 15, 0, 0, 0, time.UTC)
+	_, start, end := s.Period(at)
+	e := func(first, last int64, reason, by string) serial.Explanation {
+		return serial.Explanation{Series: "shop:IS", Type: "IS", Start: start, First: first, Last: last,
+			Reason: reason, By: by, At: at}
+	}
+	left := e(2, 2, serial.CallerLeft, "")
+	left.Unused = true
+	lost := e(4, 8, serial.AnswerLost+": connection reset", "")
+	lost.Count = 2
+	void := e(7, 7, "void", "Ada")
+	void.Start = start.UTC() // the same instant
+	later := e(7, 9, "printed twice", "Bob")
+	later.At = at.Add(time.Nanosecond)
+	beyond := e(11, 999_999_999_999_999, "never issued", "job")
+	beyond.Unused = true
+	var others []serial.Explanation
+	for _, change := range []func(*serial.Explanation){
+		func(e *serial.Explanation) { e.Series = "serial:IS" },
+		func(e *serial.Explanation) { e.Series, e.Type = "shop:PO", "PO" },
+		func(e *serial.Explanation) { e.Type = "PO" },
+		func(e *serial.Explanation) { e.Start = end },
+		func(e *serial.Explanation) { e.Start = start.Add(1) },
+	} {
+		for _, other := range []serial.Explanation{e(1, 1000, "other", "Eve"), e(5, 1, "", "")} {
+			change(&other)
+			others = append(others, other)
+		}
+	}
+	numbers := []string{"IS202110240001", "IS202110240002", "IS202110240002", "IS202110240012"}
+	got, err := s.Audit("IS", at, 10, used(numbers...), given(append(others, later, left)...), given(),
+		given(beyond, lost, void))
+	require.NoError(t, err)
+	later.At, later.Start = later.At.UTC(), start
+	require.Equal(t, []serial.Explained{{Range: serial.Range{First: 4, Last: 5}, Explanation: lost},
+		{Range: serial.Range{First: 7, Last: 9}, Explanation: later}}, got.Explained)
+	require.Equal(t, []serial.Range{{First: 3, Last: 10}}, got.Missing, "it stays what it was")
+	require.Equal(t, []serial.Range{{First: 3, Last: 3}, {First: 6, Last: 6}, {First: 10, Last: 10}}, got.Unexplained)
+	require.Equal(t, []string{"IS202110240002", "IS202110240012"}, texts(got.Contradicted))
+	require.Equal(t, []int64{8, 5, 3, 2},
+		[]int64{got.MissingCount, got.ExplainedCount, got.UnexplainedCount, got.ContradictedCount})
+
+	// It is clean if all that is missing is explained, and nothing is contradicted.
+	for _, row := range []struct {
+		clean   bool
+		numbers []string
+		opts    []serial.AuditOption
+	}{
+		{false, nil, nil},
+		{false, nil, []serial.AuditOption{given(e(2, 3, "void", "Ada"))}},
+		{true, nil, []serial.AuditOption{given(e(2, 2, "void", "Ada")), given(e(1, 1, "void", "Ada"), e(3, 3, "a", ""))}},
+		{false, []string{"IS202110240001", "IS202110240002"}, []serial.AuditOption{given(left, e(3, 3, "void", "Ada"))}},
+		{true, []string{"IS202110240001", "IS202110240003"}, []serial.AuditOption{given(left)}},
+	} {
+		got, err := s.Audit("IS", at, 3, used(row.numbers...), row.opts...)
+		require.NoError(t, err)
+		require.Equal(t, row.clean, got.Clean(), "%+v", got)
+	}
+
+	// The date of a number is not known where it is not that of the period.
+	s = newScheme(t, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:4}"), serial.WithPeriod(serial.PerMonth))
+	_, left.Start, _ = s.Period(at)
+	left.Series = "serial:IS"
+	got, err = s.Audit("IS", at, 2, used("IS202110240001", "IS202110250002"), given(left))
+	require.NoError(t, err)
+	require.Len(t, got.Contradicted, 1)
+	require.EqualValues(t, 2, got.Contradicted[0].Seq)
+	require.Empty(t, got.Contradicted[0].String())
+}
+
+// What is wrong with options and explanations is told, before or after the numbers are read.
+func TestAuditRefusesExplanations(t *testing.T) {
+	t.Parallel()
+	s := newScheme(t)
+	at := time.Date(2021, 10, 24, 15, 0, 0, 0, time.UTC)
+	_, start, _ := s.Period(at)
+	fine := serial.Explanation{Series: "serial:IS", Type: "IS", Start: start, First: 3, Last: 5, Reason: "void", At: at}
+	broken := fine
+	broken.Count = 4
+	unread := func(yield func(string, error) bool) { t.Error("the numbers are read") }
+	for says, opt := range map[string]serial.AuditOption{
+		"serial: WithExplanations: nil":  serial.WithExplanations(nil),
+		"serial: Audit: option 2 is nil": nil,
+	} {
+		got, err := s.Audit("IS", at, 1, unread, given(), opt)
+		require.ErrorContains(t, err, says)
+		require.Zero(t, got)
+		_, err = parser(t).Audit(t.Context(), "IS", at, unread, given(), opt)
+		require.ErrorContains(t, err, says)
+	}
+	ends := func(e serial.Explanation, err error) serial.AuditOption {
+		return serial.WithExplanations(func(yield func(serial.Explanation, error) bool) {
+			require.False(t, yield(e, err), "went on")
+		})
+	}
+	got, err := s.Audit("IS", at, 9, used(), given(fine), ends(broken, nil))
+	require.EqualError(t, err, "serial: explanation of IS 3 to 5: Count 4: allowed are 0, for all of them, to 3")
+	require.Zero(t, got)
+	got, err = s.Audit("IS", at, 9, used(), ends(serial.Explanation{}, errBoom))
+	require.ErrorIs(t, err, errBoom)
+	require.ErrorContains(t, err, "serial: Audit of IS in 2021-10-24: boom")
+	require.Zero(t, got)
+	_, err = s.Audit("IS", at, 9, func(yield func(string, error) bool) { yield("", errBoom) },
+		serial.WithExplanations(func(func(serial.Explanation, error) bool) { t.Error("the explanations are read") }))
+	require.ErrorIs(t, err, errBoom)
+}
+
+// A generator's audit reads the explanations last, when nothing else is open. What was issued while the used numbers were read is
+// ignored by them too.
+func TestAuditExplainsMeanwhile(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *simulation) {
+		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC))
+		require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 3)))
+		var readings atomic.Int64
+		m.Server().SetPreHook(func(_ *server.Peer, cmd string, _ ...string) bool {
+			if strings.EqualFold(cmd, "EVALSHA") {
+				readings.Add(1)
+			}
+			return false
+		})
+		e := serial.Explanation{Series: "serial:IS", Type: "IS", Start: time.Now(), First: 2, Last: 9, Reason: "void",
+			At: time.Now(), Unused: true}
+		open := false
+		explanations := serial.WithExplanations(func(yield func(serial.Explanation, error) bool) {
+			require.False(t, open)
+			open = true
+			readings.Add(100)
+			yield(e, nil)
+			open = false
+		})
+		got, err := gen.Audit(t.Context(), "IS", time.Now(), func(yield func(string, error) bool) {
+			require.EqualValues(t, 1, readings.Swap(0))
+			open = true
+			require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 2))) // 4 and 5
+			readings.Store(0)
+			_ = yield("IS200001010001", nil) && yield("IS200001010004", nil) && yield("IS200001010006", nil)
+			open = false
+		}, explanations, explanations)
+		require.NoError(t, err)
+		require.EqualValues(t, 201, readings.Load(), "one reading, and nothing is asked after the explanations")
+		require.Equal(t, []int64{3, 2, 0, 1, 1},
+			[]int64{got.Last, got.ExplainedCount, got.UnexplainedCount, got.ContradictedCount, got.BeyondCount})
+		require.Equal(t, []string{"IS200001010006"}, texts(got.Contradicted))
+		require.Equal(t, serial.Range{First: 2, Last: 3}, got.Explained[0].Range)
+
+		ctx, cancel := context.WithCancel(t.Context())
+		canceling := func(yield func(serial.Explanation, error) bool) {
+			cancel()
+			require.False(t, yield(e, nil), "went on")
+		}
+		got, err = gen.Audit(ctx, "IS", time.Now(), used(), serial.WithExplanations(canceling))
+		require.ErrorIs(t, err, context.Canceled)
+		require.Zero(t, got)
+		e.Reason = ""
+		_, err = gen.Audit(t.Context(), "IS", time.Now(), used(), given(e))
+		require.ErrorContains(t, err, "explanation of IS 2 to 9: Reason")
+	})
+}
+
 // Ten million numbers take two bits each, whatever their order, and nothing is allocated for a number.
 func TestAuditOfMany(t *testing.T) {
 	n := int64(1_000_000)
@@ -292,6 +467,47 @@ func TestAuditMeanwhile(t *testing.T) {
 }
 
 // The period is the current one, or an earlier one that is kept.
+func TestAuditLastAfter(t *testing.T) {
+	s := newScheme(t, serial.WithLocation(time.UTC))
+	day := time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC)
+	read := false
+	numbers := func(yield func(string, error) bool) {
+		for text, err := range used("IS202110240001", "IS202110240005", "IS202110240005", "IS202110240006") {
+			require.False(t, read, "the last sequence is read again while the numbers are")
+			if !yield(text, err) {
+				return
+			}
+		}
+	}
+	r, err := s.Audit("IS", day, 2, numbers, serial.WithLastAfter(func() (int64, error) {
+		read = true
+		return 5, nil
+	}))
+	require.NoError(t, err)
+	require.Equal(t, []serial.Range{{First: 2, Last: 2}}, r.Missing)
+	require.EqualValues(t, 2, r.Last)
+	require.Zero(t, r.DuplicateCount, "0005 was issued meanwhile")
+	require.EqualValues(t, 1, r.BeyondCount)
+	require.EqualValues(t, 6, r.Beyond[0].Seq)
+
+	failure := errors.New("no connection")
+	_, err = s.Audit("IS", day, 2, used(), serial.WithLastAfter(func() (int64, error) { return 0, failure }))
+	require.ErrorIs(t, err, failure)
+	_, err = s.Audit("IS", day, 2, used(), serial.WithLastAfter(func() (int64, error) { return 1, nil }))
+	require.EqualError(t, err,
+		"serial: Audit of IS in 2021-10-24: the last sequence went back from 2 to 1 while the used numbers were read")
+	_, err = s.Audit("IS", day, 2, used(), serial.WithLastAfter(nil))
+	require.EqualError(t, err, "serial: WithLastAfter: the function is nil")
+	_, err = s.Audit("IS", day, 2, used(), nil)
+	require.EqualError(t, err, "serial: Audit: option 1 is nil")
+	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
+	defer func() { require.NoError(t, client.Close()) }()
+	g, err := serial.New(client)
+	require.NoError(t, err)
+	_, err = g.Audit(t.Context(), "IS", day, used(), serial.WithLastAfter(func() (int64, error) { return 0, nil }))
+	require.EqualError(t, err, "serial: Audit: WithLastAfter is for Scheme.Audit; a Generator reads its counter itself")
+}
+
 func TestAuditPeriods(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		client := m.client()

@@ -43,3 +43,35 @@ func ExampleGenerator_Audit() {
 	// Output:
 	// 2 of 3 are accounted for, missing are [{2 2}]
 }
+
+// What a process knows of numbers that nobody received is kept before it ends.
+func ExampleGenerator_Flush() {
+	m, err := miniredis.Run() // a Redis in memory, in place of yours
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer rdb.Close()
+	gen, err := serial.New(rdb, serial.WithHooks(serial.Hooks{
+		Unused: func(_ context.Context, e serial.Explanation) {
+			fmt.Println(e.Type, e.First, "to", e.Last, e.Reason) // or write it to a database
+		},
+	}))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	ctx := context.Background()
+	if _, err := gen.Next(ctx, "IS"); err != nil {
+		log.Fatal(err)
+	}
+	if err := gen.Raise(ctx, "IS", 5000); err != nil {
+		log.Fatal(err)
+	}
+	if err := gen.Flush(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// IS 2 to 5000 raised
+}

@@ -61,3 +61,58 @@ func ExampleReport_Clean() {
 	// true []
 	// false [{3 3}]
 }
+
+// A clerk has voided the third invoice, and a process lost an answer that may have had one of the others.
+func ExampleWithExplanations() {
+	scheme, err := serial.NewScheme(serial.WithLocation(time.UTC))
+	if err != nil {
+		log.Fatal(err)
+	}
+	day := time.Date(2021, time.October, 24, 0, 0, 0, 0, time.UTC)
+	stored := func(yield func(string, error) bool) {
+		_ = yield("IS202110240001", nil) && yield("IS202110240004", nil)
+	}
+	// In a service they come from a table.
+	reasons := func(yield func(serial.Explanation, error) bool) {
+		e := serial.Explanation{Series: "serial:IS", Type: "IS", Start: day, First: 2, Last: 5, Count: 1,
+			Reason: serial.AnswerLost, At: day.Add(9 * time.Hour)}
+		if !yield(e, nil) {
+			return
+		}
+		e.First, e.Last, e.Count, e.Reason, e.By = 3, 3, 0, "voided by Ada", "Ada"
+		yield(e, nil)
+	}
+	report, err := scheme.Audit("IS", day, 5, stored, serial.WithExplanations(reasons))
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, e := range report.Explained {
+		fmt.Println(e.Range, e.Explanation.Reason)
+	}
+	fmt.Println("not explained:", report.Unexplained)
+	// Output:
+	// {2 2} answer lost
+	// {3 3} voided by Ada
+	// not explained: [{5 5}]
+}
+
+// Numbers are issued while the audit reads: a counter that is not a Generator's is read again when it has.
+func ExampleWithLastAfter() {
+	scheme, err := serial.NewScheme(serial.WithLocation(time.UTC))
+	if err != nil {
+		log.Fatal(err)
+	}
+	last := int64(2)
+	stored := func(yield func(string, error) bool) {
+		last = 4
+		_ = yield("IS202110240001", nil) && yield("IS202110240002", nil) && yield("IS202110240004", nil)
+	}
+	report, err := scheme.Audit("IS", time.Date(2021, time.October, 24, 0, 0, 0, 0, time.UTC), last, stored,
+		serial.WithLastAfter(func() (int64, error) { return last, nil }))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(report.Last, report.Missing, report.Clean())
+	// Output:
+	// 2 [] true
+}

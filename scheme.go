@@ -113,8 +113,10 @@ func (s *Scheme) Series(typ string) (string, error) {
 	if err := s.template.CheckType(typ); err != nil {
 		return "", err
 	}
-	return s.prefix + ":" + typ, nil
+	return s.series(typ), nil
 }
+
+func (s *scheme) series(typ string) string { return s.prefix + ":" + typ }
 
 // local returns a Unix time in the time zone of the scheme.
 func (s *scheme) local(unix int64) time.Time { return time.Unix(unix, 0).In(s.calendar.Location) }

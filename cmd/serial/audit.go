@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/dailyserial/serial"
@@ -19,11 +20,22 @@ func (c *command) audit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	input, err := c.in.open(c.arg(1))
+	file := c.arg(1)
+	if c.explained == "-" && (file == "" || file == "-") {
+		return misused("-explained -: the numbers come from stdin; name a FILE for the one or the other")
+	}
+	input, err := c.in.open(file)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = input.Close() }()
+	var explained io.ReadCloser
+	if c.explained != "" {
+		if explained, err = c.in.open(c.explained); err != nil {
+			return err
+		}
+		defer func() { _ = explained.Close() }()
+	}
 	if c.date == "" {
 		last, err := c.gen.Peek(ctx, c.args[0]) // Redis's clock says what the current period is
 		if err != nil {
@@ -31,13 +43,19 @@ func (c *command) audit(ctx context.Context) error {
 		}
 		at = last.Start
 	}
+	var opts []serial.AuditOption
+	if c.explained != "" {
+		_, start, _ := c.scheme.Period(at)
+		opts = []serial.AuditOption{serial.WithExplanations(
+			c.explanations(ctx, c.explained, explained, c.args[0], start))}
+	}
 	report, err := c.gen.Audit(ctx, c.args[0], at, func(yield func(string, error) bool) {
 		for e, err := range c.in.entries(ctx, input) {
 			if !yield(e.text, err) {
 				return
 			}
 		}
-	})
+	}, opts...)
 	if err != nil {
 		return err
 	}
@@ -122,7 +140,11 @@ func (p *printer) printReport(r *serial.Report) {
 	for _, text := range r.Foreign {
 		foreign = append(foreign, fmt.Sprintf("%q", text))
 	}
-	p.list("missing", r.MissingCount, missing, ranges)
+	if p.explained != "" {
+		p.printExplained(r)
+	} else {
+		p.list("missing", r.MissingCount, missing, ranges)
+	}
 	p.list("double", r.DuplicateCount, r.DuplicateCount-int64(len(doubles)), doubles)
 	p.list("beyond", r.BeyondCount, r.BeyondCount-int64(len(beyond)), beyond)
 	p.list("foreign", r.ForeignCount, r.ForeignCount-int64(len(foreign)), foreign)
@@ -134,7 +156,7 @@ func (p *printer) printReport(r *serial.Report) {
 		verdict = errFound.Error()
 	}
 	_, _ = fmt.Fprintf(p, "%s in %s: %s\nchecked %s, signed ______________________________\n", r.Type, period, verdict,
-		time.Now().In(p.zone).Format(time.RFC3339))
+		p.time(time.Now()))
 }
 
 // list prints a count and the items it counts; more is the number of items not listed.
@@ -156,12 +178,14 @@ func (p *printer) rangeOf(r serial.Range) string {
 	return p.digits(r.First) + "-" + p.digits(r.Last)
 }
 
+// A gap is a range as JSON.
+type gap struct {
+	First int64 `json:"first"`
+	Last  int64 `json:"last"`
+}
+
 // printReportJSON prints a report on one line.
 func (p *printer) printReportJSON(r *serial.Report) {
-	type gap struct {
-		First int64 `json:"first"`
-		Last  int64 `json:"last"`
-	}
 	out := struct {
 		Type           string    `json:"type"`
 		Start          time.Time `json:"start"`
@@ -177,9 +201,13 @@ func (p *printer) printReportJSON(r *serial.Report) {
 		BeyondCount    int64     `json:"beyondCount"`
 		ForeignCount   int64     `json:"foreignCount"`
 		OtherCount     int64     `json:"otherCount"`
+		*explainedJSON
 	}{
 		r.Type, r.Start, r.First, r.Last, r.Count, []gap{}, p.texts(r.Duplicates), p.texts(r.Beyond),
-		append([]string{}, r.Foreign...), r.MissingCount, r.DuplicateCount, r.BeyondCount, r.ForeignCount, r.OtherCount,
+		append([]string{}, r.Foreign...), r.MissingCount, r.DuplicateCount, r.BeyondCount, r.ForeignCount, r.OtherCount, nil,
+	}
+	if p.explained != "" {
+		out.explainedJSON = p.explainedOf(r)
 	}
 	for _, missing := range r.Missing {
 		out.Missing = append(out.Missing, gap(missing))

@@ -87,12 +87,19 @@ it is refused. SEQ is the last sequence used in the current period by -tz and
 		detail: `FILE, or else stdin, has the numbers that were used, one per line. The exit code
 is 3 if not all are accounted for. Numbers issued meanwhile do not matter. The
 missing numbers include those that nobody got: raise, a floor or a block of a
-ledger skipped them, or their caller gave up.`,
+ledger skipped them, or their caller gave up. With -explained, the reasons are
+printed, and what they explain no longer counts.`,
 		flags: []option{
 			{"date", "DATE", `a date in the period, such as 2021-10-24; if periods are shorter than a
 day, with the time, as in "2021-10-24 15:04". Default now`,
 				func(s *settings, date string) error { s.date = date; return nil }},
 			column,
+			{"explained", "FILE", `a CSV file that says why numbers are missing, or - for stdin. Its first
+line names its columns: reason, and number, or first and last, which are
+sequences of the audited period; and, if you like, count (how many of them
+at most), by, at (as in 2021-10-24T17:05:00Z) and unused (true if no
+document may have them)`,
+				func(s *settings, name string) error { s.explained = name; return nil }},
 		},
 	},
 	{

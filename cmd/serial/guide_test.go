@@ -9,27 +9,35 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The account in the guide is what the command prints of the file that stands above it.
+// The accounts in the guide are what the command prints of the files that stand above them.
 func TestAuditGuide(t *testing.T) {
 	text, err := os.ReadFile("../../docs/audit.md")
 	require.NoError(t, err)
-	block := func(language string) string {
-		_, rest, found := strings.Cut(strings.ReplaceAll(string(text), "\r\n", "\n"), "```"+language+"\n")
-		require.True(t, found, language)
-		code, _, _ := strings.Cut(rest, "```")
-		return code
+	blocks := func(language string) []string {
+		pattern := regexp.MustCompile("(?s)```" + language + "\n(.*?)```")
+		var all []string
+		for _, block := range pattern.FindAllStringSubmatch(strings.ReplaceAll(string(text), "\r\n", "\n"), -1) {
+			all = append(all, block[1])
+		}
+		require.Len(t, all, 2, language)
+		return all
 	}
 	_, e, day := issued(t, 7)
 	today := strings.NewReplacer("20211024", day, "2021-10-24", day[:4]+"-"+day[4:6]+"-"+day[6:])
-	file := written(t, today.Replace(block("csv")))
-	line, want, _ := strings.Cut(block("console"), "\n")
-	args := strings.Fields(strings.Replace(line, "orders.csv", file, 1))
-	require.Equal(t, []string{"$", "serial"}, args[:2])
+	files := blocks("csv")
+	paths := strings.NewReplacer("orders.csv", written(t, today.Replace(files[0])),
+		"reasons.csv", written(t, today.Replace(files[1])))
+	for _, block := range blocks("console") {
+		line, want, _ := strings.Cut(block, "\n")
+		args := strings.Fields(paths.Replace(line))
+		require.Equal(t, []string{"$", "serial"}, args[:2])
 
-	code, stdout, stderr := e.do(args[2:]...)
-	require.Equal(t, 3, code)
-	times := regexp.MustCompile(`\d{4}-\d\d-\d\dT[^ ,)]*`)
-	require.Equal(t, times.ReplaceAllString(today.Replace(want), "TIME"), times.ReplaceAllString(stdout+stderr, "TIME"))
+		code, stdout, stderr := e.do(args[2:]...)
+		require.Equal(t, 3, code)
+		times := regexp.MustCompile(`\d{4}-\d\d-\d\dT[^ ,)]*`)
+		require.Equal(t, times.ReplaceAllString(today.Replace(want), "TIME"),
+			times.ReplaceAllString(stdout+stderr, "TIME"))
+	}
 }
 
 // docs/command.md has a row for each command, and no other.

@@ -73,12 +73,7 @@ func (s *source) entries(ctx context.Context, input io.Reader) iter.Seq2[entry, 
 
 // fields yields the lines of the input, or with -column the fields of that column.
 func (s *source) fields(ctx context.Context, input io.Reader) iter.Seq2[entry, error] {
-	const size = 64 << 10
-	r := bufio.NewReaderSize(interruptible{ctx, input}, size)
-	mark := []byte("\ufeff") // a byte order mark, which programs on Windows write first
-	if start, _ := r.Peek(len(mark)); bytes.Equal(start, mark) {
-		_, _ = r.Discard(len(mark))
-	}
+	r := newReader(ctx, input)
 	if s.column != "" {
 		return s.csv(r)
 	}
@@ -106,6 +101,17 @@ func (s *source) fields(ctx context.Context, input io.Reader) iter.Seq2[entry, e
 			}
 		}
 	}
+}
+
+// newReader reads the input, without the byte order mark that programs on Windows write first, until ctx ends.
+func newReader(ctx context.Context, input io.Reader) *bufio.Reader {
+	const size = 64 << 10
+	r := bufio.NewReaderSize(interruptible{ctx, input}, size)
+	mark := []byte("\ufeff")
+	if start, _ := r.Peek(len(mark)); bytes.Equal(start, mark) {
+		_, _ = r.Discard(len(mark))
+	}
+	return r
 }
 
 // csv yields the fields of a column that the first record names.

@@ -36,7 +36,8 @@
 // Audit and import read numbers from a file or from stdin, one per line, or with -column from a column of CSV whose first line names
 // the columns. They skip blank lines and accept the line ends of Windows. Audit reads the counter of the current period, or of the
 // period of -date if its counter is still kept. It lists the numbers that are missing, appear twice or were never issued, and the
-// lines that are not numbers. If it finds any, the exit code is 3. Import raises the counter of every type's current period to the
+// lines that are not numbers. If it finds any, the exit code is 3. With -explained, it reads from a CSV file why numbers are
+// missing, prints the reasons, and finds only what is left. Import raises the counter of every type's current period to the
 // greatest number found, and lists what it did and which numbers of other periods it ignored. If a line is not a number, it writes
 // nothing. With -dry-run, the default where stdin is a terminal, it only says what it would do.
 //
@@ -120,15 +121,16 @@ type settings struct {
 	row  *subcommand // nil if the command line names none
 	args []string
 
-	n      int    // numbers or periods
-	once   string // request ID of next; "" for none
-	date   string // of the period that audit is for; "" for the current one
-	column string // of CSV; "" for lines
-	dryRun *bool  // nil if it was not given
-	json   bool
-	url    string // "" for none
-	zone   *time.Location
-	period period
+	n         int    // numbers or periods
+	once      string // request ID of next; "" for none
+	date      string // of the period that audit is for; "" for the current one
+	column    string // of CSV; "" for lines
+	explained string // file with explanations; "" for none
+	dryRun    *bool  // nil if it was not given
+	json      bool
+	url       string // "" for none
+	zone      *time.Location
+	period    period
 
 	dayStart  time.Duration
 	yearStart string // as given; "" for January 1

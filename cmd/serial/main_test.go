@@ -270,7 +270,7 @@ func TestHelp(t *testing.T) {
 	for _, command := range []string{"peek", "raise", "parse", "template"} {
 		require.Equal(t, all, flags(command))
 	}
-	require.Equal(t, append([]string{"date", "column"}, all...), flags("audit"))
+	require.Equal(t, append([]string{"date", "column", "explained"}, all...), flags("audit"))
 	require.Equal(t, append([]string{"dry-run", "column"}, all...), flags("import"))
 	require.Empty(t, flags("version"))
 }

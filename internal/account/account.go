@@ -1,7 +1,9 @@
-// Package account compares the sequences that were used with those that were counted. It does not know what numbers look like.
+// Package account compares the sequences that were used with those that were counted, and with what explains the difference. It does
+// not know what numbers look like.
 package account
 
 import (
+	"iter"
 	"strings"
 
 	"github.com/dailyserial/serial/internal/tally"
@@ -20,6 +22,14 @@ type Report struct {
 	MissingCount   int64 // sequences
 	DuplicateCount int64 // sequences
 	BeyondCount    int64 // uses
+
+	Explained    []Explained // missing sequences that are explained, in ascending order
+	Unexplained  []Range     // the other missing sequences, in ascending order
+	Contradicted []Use       // used sequences that nobody got by an explanation, in ascending order, without texts
+
+	ExplainedCount    int64 // sequences
+	UnexplainedCount  int64 // sequences
+	ContradictedCount int64 // sequences
 }
 
 // A Range is the sequences from First to Last, both included.
@@ -37,6 +47,8 @@ type Account struct {
 	tally       *tally.Tally
 	duplicates  list
 	beyond      list
+
+	explanations explanations
 }
 
 // New returns an account of the sequences from first to last. If last is less than first, none was counted.
@@ -63,31 +75,47 @@ func (a *Account) Add(seq int64, text string) error {
 // Close returns the report. It ignores the sequences that were issued since [New]: those up to last. Add nothing afterwards.
 func (a *Account) Close(last int64) Report {
 	var r Report
-	missing := func(first, last int64) {
-		if first <= last && len(r.Missing) < Listed {
-			r.Missing = append(r.Missing, Range{first, last})
-		}
-	}
 	last = max(last, a.last)
 	a.duplicates.settle(a.last+1, last)
 	a.beyond.settle(a.last+1, last)
-	next := a.first
 	for seq, times := range a.tally.All() {
 		switch {
 		case seq > last:
 			a.duplicates.include(seq, min(times-1, 1))
 			a.beyond.include(seq, times)
 		case seq >= a.first && seq <= a.last:
-			missing(next, seq-1)
-			next = seq + 1
 			r.Count++
 		}
 	}
-	missing(next, a.last)
+	for missing := range a.missing() {
+		if r.Missing = append(r.Missing, missing); len(r.Missing) == Listed {
+			break
+		}
+	}
 	r.MissingCount = a.last - a.first + 1 - r.Count
 	r.Duplicates, r.DuplicateCount = a.duplicates.uses, a.duplicates.count
 	r.Beyond, r.BeyondCount = a.beyond.uses, a.beyond.count
+	a.explain(&r, a.last, last)
 	return r
+}
+
+// missing yields the sequences from first to last that were not used, in ascending order.
+func (a *Account) missing() iter.Seq[Range] {
+	return func(yield func(Range) bool) {
+		next := a.first
+		for seq := range a.tally.All() {
+			if seq > a.last {
+				break
+			}
+			if seq > next && !yield(Range{next, seq - 1}) {
+				return
+			}
+			next = max(next, seq+1)
+		}
+		if next <= a.last {
+			yield(Range{next, a.last})
+		}
+	}
 }
 
 // A list is the first uses of a kind, in the order in which they were added. Until the account is closed, nobody knows which of the

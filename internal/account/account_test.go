@@ -51,6 +51,7 @@ func simple(first, last, closed int64, uses []account.Use) account.Report {
 			r.Missing = append(r.Missing, account.Range{First: seq, Last: seq})
 		}
 	}
+	r.Unexplained, r.UnexplainedCount = r.Missing, r.MissingCount
 	return r
 }
 

@@ -1,0 +1,108 @@
+package main
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Missing numbers are printed with their reasons, and then what is not explained.
+func TestAuditExplained(t *testing.T) {
+	m, e, day := issued(t, 12)
+	zone, err := time.LoadLocation(e["SERIAL_TZ"])
+	require.NoError(t, err)
+	early := time.Date(2021, 10, 24, 15, 5, 0, 0, time.UTC).In(zone).Format(time.RFC3339)
+	late := time.Date(2021, 10, 24, 17, 5, 0, 0, time.UTC).In(zone).Format(time.RFC3339)
+	before := m.Dump()
+	number := "IS" + day
+	file := written(t, "\ufeffnumber,first,last,reason,by,at,unused,count\r\n"+
+		number+"0003,,,void,Ada,2021-10-24T17:05:00+02:00,,\n\n"+
+		",0005,7,\"caller left, said a log\",,2021-10-24T17:05:00Z,false,\n"+
+		",1,12,answer lost,,2021-10-24T17:05:00Z,,2\n"+
+		",2,2,nobody got it,job,2021-10-24T17:05:00Z,true,\n"+
+		"IS202001010004,,,another day,,,,\nPO"+day+"0004,,,another type,,,,\n")
+	stored := lines(number+"%04d", 1, 2) + lines(number+"%04d", 10, 12)
+	code, stdout, stderr := e.with(stored).do("audit", "IS", "-explained", file)
+	require.Equal(t, 3, code, stderr)
+	require.Contains(t, stdout, `
+used       5
+missing    7
+explained  6
+  0003 void (Ada, `+early+`)
+  0004 answer lost (`+late+`)
+  0005-0007 caller left, said a log (`+late+`)
+  0008 answer lost (`+late+`)
+not explained 1
+  0009
+contradicted 1
+  0002
+double     0
+`)
+	code, stdout, stderr = e.with(stored).do("audit", "IS", "-explained", file, "-json")
+	require.Equal(t, 3, code, stderr)
+	require.Equal(t, 1, strings.Count(stdout, "\n"))
+	require.Contains(t, stdout, `"otherCount":0,"explained":[`+
+		`{"first":3,"last":3,"reason":"void","by":"Ada","at":"2021-10-24T15:05:00Z"},`+
+		`{"first":4,"last":4,"reason":"answer lost","at":"2021-10-24T17:05:00Z","count":2},`+
+		`{"first":5,"last":7,"reason":"caller left, said a log","at":"2021-10-24T17:05:00Z"},`+
+		`{"first":8,"last":8,"reason":"answer lost","at":"2021-10-24T17:05:00Z","count":2}],`+
+		`"unexplained":[{"first":9,"last":9}],"contradicted":["`+number+`0002"],`+
+		`"explainedCount":6,"unexplainedCount":1,"contradictedCount":1}`)
+	require.Equal(t, before, m.Dump(), "it writes nothing")
+
+	// From stdin, with the numbers in a file. Nothing is left.
+	numbers := written(t, stored)
+	file = "reason,last,first,remark\nfire,9,3,\n"
+	code, stdout, stderr = e.with(file).do("audit", "IS", numbers, "-explained", "-", "-json")
+	require.Equal(t, 0, code, stderr)
+	require.Contains(t, stdout, `"unexplained":[],"contradicted":[],"explainedCount":7,`)
+	file = written(t, "number,reason\n")
+	code, stdout, stderr = e.with(lines(number+"%04d", 1, 12)).do("audit", "IS", "-explained", file, "-json")
+	require.Equal(t, 0, code, stderr)
+	require.Contains(t, stdout, `"explained":[],"unexplained":[],`, "empty, and not null")
+}
+
+// A line that cannot be read ends the audit. The error names it.
+func TestAuditExplainedRefuses(t *testing.T) {
+	m, e, day := issued(t, 3)
+	for says, text := range map[string]string{
+		`line 3: first "x": not a whole number`:      "first,last,reason\n1,2,void\nx,2,void\n",
+		`line 2: last "9999999999999999999": out`:    "first,last,reason\n1,9999999999999999999,void\n",
+		`line 2: serial: explanation of IS 2 to 1:`:  "first,last,reason\n2,1,void\n",
+		`line 4: serial: invalid number`:             "number,reason\n\nIS" + day + "0001,void\nIS" + day + "1,void\n",
+		`line 2: it has a number, and first`:         "number,first,last,reason\nIS" + day + "0001,1,1,void\n",
+		`Reason: 0 bytes`:                            "first,last,reason\n1,2,\n",
+		`count "many": not a whole number`:           "first,last,reason,count\n1,2,void,many\n",
+		`Count 3: allowed are 0, for all`:            "first,last,reason,count\n1,2,void,3\n",
+		`at "yesterday": not a time of RFC 3339`:     "first,last,reason,at\n1,2,void,yesterday\n",
+		`unused "perhaps": allowed are true and`:     "first,last,reason,unused\n1,2,void,perhaps\n",
+		"record on line 2: wrong number of fields":   "first,last,reason\n1,2\n",
+		`the columns are ["number"]; needed are`:     "number\n",
+		`the columns are ["first" "reason"]; needed`: "first,reason\n",
+		`the columns are ["reason"]; needed are`:     "reason\n",
+		`two columns are called "by"`:                "number,reason,by,by\n",
+		"it is empty":                                "",
+	} {
+		file := written(t, text)
+		code, stdout, stderr := e.with("").do("audit", "IS", "-explained", file)
+		require.Equal(t, 1, code, says)
+		require.Empty(t, stdout)
+		require.Contains(t, stderr, says)
+		require.Contains(t, stderr, "explanations in "+file+": ")
+	}
+	m.FlushAll()
+	code, _, stderr := e.with("").do("audit", "IS", "-explained", filepath.Join(t.TempDir(), "gone"))
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "no such file")
+	for _, args := range [][]string{{"audit", "IS"}, {"audit", "IS", "-"}} {
+		code, _, stderr = e.with("").do(append(args, "-explained", "-")...)
+		require.Equal(t, 2, code)
+		require.Contains(t, stderr, "-explained -: the numbers come from stdin")
+	}
+	code, _, stderr = e.with("x\n").do("audit", "IS", written(t, ""), "-explained", "-")
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "explanations in stdin: the columns are")
+}
