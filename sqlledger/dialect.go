@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// A Dialect is the kind of database in which a [Ledger] is kept.
+// A Dialect is the kind of database in which a [Ledger] or a [Register] is kept.
 type Dialect int
 
 const (
@@ -220,41 +220,64 @@ var (
 	argument   = regexp.MustCompile(`\{[a-z]+\}`)
 )
 
-// forTable returns the statements of d for a table. The name may have a schema before it, but not in SQLite, where a schema
+// A tableName is a table's name in the forms that statements need.
+type tableName struct {
+	quoted string // with its schema, if it was given
+	name   string // without its schema
+	in     string // its schema as an expression of MySQL
+}
+
+// tableName returns the forms of a table's name. The name may have a schema before it, but not in SQLite, where a schema
 // is another file.
-func (d Dialect) forTable(name string) (s statements, err error) {
+func (d Dialect) tableName(name string) (t tableName, err error) {
 	s, ok := dialects[d]
 	if !ok {
-		return s, fmt.Errorf("sqlledger: there is no dialect %d", int(d))
+		return t, fmt.Errorf("sqlledger: there is no dialect %d", int(d))
 	}
 	path := strings.Split(name, ".")
 	for _, part := range path {
 		if !identifier.MatchString(part) || len(path) > 2 || len(path) == 2 && d == SQLite {
-			return s, fmt.Errorf("sqlledger: table %q: allowed are 1 to 63 ASCII letters, digits and _, no digit first, "+
+			return t, fmt.Errorf("sqlledger: table %q: allowed are 1 to 63 ASCII letters, digits and _, no digit first, "+
 				"and in PostgreSQL and MySQL a schema of the same kind before it and a dot", name)
 		}
 	}
-	in := "DATABASE()"
+	t = tableName{name: name, in: "DATABASE()"}
 	if len(path) == 2 {
-		in, name = "'"+path[0]+"'", path[1]
+		t.in, t.name = "'"+path[0]+"'", path[1]
 	}
 	if d == SQLite {
 		path = []string{"main", name} // not a temporary table of the same name
 	}
-	table := s.quote + strings.Join(path, s.quote+"."+s.quote) + s.quote
-	s.schema = strings.Replace(s.schema, defaultTable, table, 1)
+	t.quoted = s.quote + strings.Join(path, s.quote+"."+s.quote) + s.quote
+	return t, nil
+}
+
+// forTable returns the statements of d for a table.
+func (d Dialect) forTable(name string) (s statements, err error) {
+	t, err := d.tableName(name)
+	if err != nil {
+		return s, err
+	}
+	s = dialects[d]
+	s.schema = strings.Replace(s.schema, defaultTable, t.quoted, 1)
 	s.check, s.old, s.remove = query{text: check}, query{text: old}, query{text: remove}
 	for _, q := range []*query{&s.upsert, &s.read, &s.kept, &s.show, &s.check, &s.old, &s.remove} {
 		text := strings.ReplaceAll(q.text, "{ago}", s.ago)
-		text = strings.NewReplacer("{table}", table, "{name}", name, "{in}", in, "{none}", s.empty).Replace(text)
-		q.text = argument.ReplaceAllStringFunc(text, func(arg string) string {
-			if q.args = append(q.args, strings.Trim(arg, "{}")); d == PostgreSQL {
-				return "$" + strconv.Itoa(len(q.args))
-			}
-			return "?"
-		})
+		text = strings.NewReplacer("{table}", t.quoted, "{name}", t.name, "{in}", t.in, "{none}", s.empty).Replace(text)
+		*q = d.query(text)
 	}
 	return s, nil
+}
+
+// query returns the query whose arguments stand in braces.
+func (d Dialect) query(text string) (q query) {
+	q.text = argument.ReplaceAllStringFunc(text, func(arg string) string {
+		if q.args = append(q.args, strings.Trim(arg, "{}")); d == PostgreSQL {
+			return "$" + strconv.Itoa(len(q.args))
+		}
+		return "?"
+	})
+	return q
 }
 
 // postgresAgain are PostgreSQL's serialization failure, deadlock and lock_timeout, and the errors that some of several
@@ -291,15 +314,17 @@ func (d Dialect) again(err error, committing bool) bool {
 	}
 }
 
-var noColumn = regexp.MustCompile(`(?i)\berror 1054\b|no column named|no such column`) // in MySQL's words and SQLite's
+// otherShape are MySQL's errors for a column or a key that is not there, and SQLite's.
+var otherShape = regexp.MustCompile(`(?i)\berror (1054|1176)\b|no column named|no such column|` +
+	`ON CONFLICT clause does not match`)
 
-// outdated reports whether err means that the table lacks a column.
+// outdated reports whether err means that the table lacks a column or its key.
 func (d Dialect) outdated(err error) bool {
 	var state interface{ SQLState() string }
 	if d == PostgreSQL {
-		return errors.As(err, &state) && state.SQLState() == "42703"
+		return errors.As(err, &state) && slices.Contains([]string{"42703", "42P10"}, state.SQLState())
 	}
-	return noColumn.MatchString(err.Error())
+	return otherShape.MatchString(err.Error())
 }
 
 // keepSQLite makes SQLite keep what it commits on this connection, until restore is called. It fails if SQLite cannot. No

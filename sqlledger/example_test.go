@@ -9,6 +9,7 @@ import (
 	"log"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/dailyserial/serial"
 	"github.com/dailyserial/serial/sqlledger"
@@ -47,4 +48,53 @@ func Example() {
 	// 1 to 1000
 	// 1001 to 2000
 	// 7501 to 8500
+}
+
+// A customer cancels the second order of the day, and its number has no document any more.
+func ExampleRegister_ExplainIn() {
+	dir, err := os.MkdirTemp("", "")
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer os.RemoveAll(dir)
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(dir, "orders.db"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer db.Close()
+
+	ctx := context.Background()
+	register, err := sqlledger.NewRegister(db, sqlledger.SQLite)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := register.CreateTable(ctx); err != nil {
+		log.Fatal(err)
+	}
+	day := time.Date(2021, time.October, 24, 0, 0, 0, 0, time.UTC)
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer tx.Rollback()
+	// Here the application deletes the order, in the same transaction.
+	err = register.ExplainIn(ctx, tx, serial.Explanation{
+		Series: "serial:IS", Type: "IS", Start: day, First: 2, Last: 2,
+		Reason: "cancelled by the customer", By: "Ada", At: day.Add(17 * time.Hour),
+	})
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := tx.Commit(); err != nil {
+		log.Fatal(err)
+	}
+
+	for e, err := range register.Explanations(ctx, "serial:IS", day) {
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Printf("%d to %d: %s (%s, %s)\n", e.First, e.Last, e.Reason, e.By, e.At.Format(time.RFC3339))
+	}
+	// Output:
+	// 2 to 2: cancelled by the customer (Ada, 2021-10-24T17:00:00Z)
 }

@@ -21,6 +21,27 @@
 // lost its data and a series is used with another [serial.Period], year start, order of fields, alphabet, check digit or key
 // than before, calls still fail with [serial.ErrConflict] and no number is issued twice.
 //
+// # Explanations of missing numbers
+//
+// A [Register] keeps, in a table of its own, why numbers are missing. [Register.Hooks] has a Generator add what it knows:
+//
+//	register, err := sqlledger.NewRegister(db, sqlledger.PostgreSQL)
+//	if err != nil {
+//		return err
+//	}
+//	if err := register.CreateTable(ctx); err != nil {
+//		return err
+//	}
+//	gen, err := serial.New(rdb, serial.WithHooks(register.Hooks(failed)))
+//
+// An application adds what it knows with [Register.ExplainIn], in the transaction that voids a document, and an audit takes both
+// into account:
+//
+//	explained := serial.WithExplanations(register.Explanations(ctx, "serial:IS", start))
+//	report, err := gen.Audit(ctx, "IS", start, stored, explained)
+//
+// A Register needs no Ledger, and what follows is about Ledgers only.
+//
 // # What the database must be
 //
 // Any driver that returns the database's errors will do. Every reservation checks for settings that would let the database
@@ -67,10 +88,8 @@ package sqlledger
 import (
 	"context"
 	"database/sql"
-	"database/sql/driver"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -87,17 +106,15 @@ const (
 
 const (
 	defaultTable = "serial_ledger"
-	minAge       = 72 * time.Hour   // longer than any day: one in a zone that moved across the date line had 48 h
-	patience     = 30 * time.Second // limit of repeating after deadlocks and lock waits, if the context allows more
+	minAge       = 72 * time.Hour // longer than any day: one in a zone that moved across the date line had 48 h
 )
 
 // A Ledger records the numbers that were set aside, in a table of a database. [serial.WithLedger] calls its [Ledger.Reserve]. It is safe
 // for use by any number of goroutines, and any number of processes may use the same table at once.
 type Ledger struct {
-	db      *sql.DB
-	dialect Dialect
-	sql     statements
-	schema  atomic.Pointer[string] // schema of the table, as the first reservation found it
+	runner
+	sql    statements
+	schema atomic.Pointer[string] // schema of the table, as the first reservation found it
 }
 
 var _ serial.Ledger = (*Ledger)(nil)
@@ -137,7 +154,12 @@ func New(db *sql.DB, d Dialect, opts ...Option) (*Ledger, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Ledger{db: db, dialect: d, sql: s}, nil
+	return &Ledger{sql: s, runner: runner{
+		db: db, dialect: d, durable: true,
+		name: "ledger", advice: "take the number before the transaction begins",
+		outdated: "the table was not created by this version; have CreateTable create a new one, either under another " +
+			"name, see WithTable, or after this one has been dropped",
+	}}, nil
 }
 
 // CreateTable creates the table unless it exists. Any number of processes may do so at once. The database's user needs the
@@ -361,94 +383,4 @@ func (l *Ledger) purge(ctx context.Context, c *sql.Conn, seconds int64, from key
 		}
 	}
 	return found, left, deleted, nil
-}
-
-// itself is advice for a caller who waited in vain. The ledger cannot tell whether it waited for that caller.
-const itself = "if the caller has a transaction open here, it waits for itself: take the number before the " +
-	"transaction begins"
-
-// do runs f in a transaction, and repeats it if that may help.
-func (l *Ledger) do(ctx context.Context, what string, f func(*sql.Conn) error) error {
-	end := time.Now().Add(patience)
-	var before error // of the previous attempt
-	for wait := time.Millisecond; ; wait = min(2*wait, 64*time.Millisecond) {
-		again, err := l.try(ctx, f)
-		if err == nil {
-			return nil
-		}
-		// The error of the context says less than the error that led to the repetition.
-		if before != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-			again, err = true, before
-		}
-		if again && time.Now().Before(end) {
-			select {
-			case <-ctx.Done():
-			case <-time.After(rand.N(wait)):
-				before = err
-				continue
-			}
-		}
-		if again && l.dialect == SQLite {
-			err = fmt.Errorf("%w: another connection is writing to this file; %s, or keep the ledger in a file of its own",
-				err, itself)
-		}
-		if l.dialect.outdated(err) {
-			err = fmt.Errorf("%w: the table was not created by this version; have CreateTable create a new one, "+
-				"either under another name, see WithTable, or after this one has been dropped", err)
-		}
-		if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
-			return fmt.Errorf("sqlledger: %s: %w (and the context has ended: %w)", what, err, ended)
-		}
-		return fmt.Errorf("sqlledger: %s: %w", what, err)
-	}
-}
-
-// try runs f once in a transaction, and reports whether to repeat it. It does not use a [sql.Tx]: with some drivers its
-// Commit does not end with the context, and it has no BEGIN IMMEDIATE.
-func (l *Ledger) try(ctx context.Context, f func(*sql.Conn) error) (again bool, err error) {
-	waits := l.db.Stats().WaitCount
-	c, err := l.db.Conn(ctx)
-	if pool := l.db.Stats(); err != nil && ctx.Err() != nil && pool.WaitCount > waits {
-		return false, fmt.Errorf("%w: all connections of the pool were in use (it has %d); %s, or give the ledger a pool "+
-			"of its own",
-			err, pool.MaxOpenConnections, itself)
-	}
-	if err != nil {
-		return l.dialect.again(err, false), err
-	}
-	defer func() { _ = c.Close() }()
-	if l.dialect == SQLite {
-		for _, set := range []func(context.Context, *sql.Conn) (func(), error){hurrySQLite, keepSQLite} {
-			restore, err := set(ctx, c)
-			if err != nil {
-				return l.dialect.again(err, false), err
-			}
-			defer restore()
-		}
-	}
-	committing := false
-	_, err = c.ExecContext(ctx, l.sql.begin)
-	if err != nil && l.dialect.again(err, false) {
-		return true, err // nothing has begun
-	}
-	if err == nil {
-		err = f(c)
-	}
-	if err == nil {
-		committing = true
-		_, err = c.ExecContext(ctx, "COMMIT")
-	}
-	if err == nil {
-		return false, nil
-	}
-	conflict := errors.Is(err, serial.ErrConflict) // found here, not by the database
-	again = !conflict && l.dialect.again(err, committing)
-	if (again || conflict) && ctx.Err() == nil {
-		if _, failed := c.ExecContext(ctx, "ROLLBACK"); failed == nil {
-			return again, err
-		}
-	}
-	// The transaction may still be open, or the server may be a former primary: this connection isn't used again.
-	_ = c.Raw(func(any) error { return driver.ErrBadConn })
-	return again, err
 }

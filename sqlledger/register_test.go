@@ -1,0 +1,765 @@
+package sqlledger_test
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/sqlledger"
+)
+
+var (
+	midnight = time.Date(2021, time.October, 24, 0, 0, 0, 0, time.UTC)
+	noon     = midnight.Add(12*time.Hour + 123456*time.Microsecond)
+)
+
+// void explains that one sequence of today's IS has no document.
+func void(seq int64) serial.Explanation {
+	return serial.Explanation{
+		Series: "serial:IS", Type: "IS", Start: midnight, First: seq, Last: seq, Reason: "voided", By: "Ada", At: noon,
+	}
+}
+
+func newRegister(t *testing.T, d *database, db *sql.DB) *sqlledger.Register {
+	t.Helper()
+	r, err := sqlledger.NewRegister(db, d.dialect)
+	require.NoError(t, err)
+	require.NoError(t, r.CreateTable(t.Context()))
+	return r
+}
+
+// list returns all explanations of today's IS.
+func list(t *testing.T, r *sqlledger.Register) []serial.Explanation {
+	t.Helper()
+	all, err := collect(r, "serial:IS", midnight)
+	require.NoError(t, err)
+	return all
+}
+
+// collect returns the explanations and the error that a loop gets.
+func collect(r *sqlledger.Register, series string, start time.Time) (all []serial.Explanation, err error) {
+	for e, err := range r.Explanations(context.Background(), series, start) {
+		if err != nil {
+			return all, err
+		}
+		all = append(all, e)
+	}
+	return all, nil
+}
+
+func TestRegister(t *testing.T) {
+	each(t, func(t *testing.T, d *database) { registers(t, newRegister(t, d, d.open(t, nil))) })
+}
+
+// registers checks what every register does for one caller. The register must be empty.
+func registers(t *testing.T, r *sqlledger.Register) {
+	t.Helper()
+	require.Empty(t, list(t, r))
+	// Each differs from the first in one field, or holds what a database might change.
+	const largest = 999_999_999_999_999
+	change := func(change func(*serial.Explanation)) serial.Explanation {
+		e := void(100)
+		e.Last = 200
+		change(&e)
+		return e
+	}
+	all := []serial.Explanation{
+		change(func(e *serial.Explanation) { e.First, e.Last, e.Count = 1, largest, largest }),
+		change(func(e *serial.Explanation) { e.First = 99 }),
+		change(func(e *serial.Explanation) { e.At = noon.Add(-time.Microsecond) }),
+		change(func(e *serial.Explanation) {}),
+		change(func(e *serial.Explanation) { e.At = noon.Add(time.Microsecond) }),
+		change(func(e *serial.Explanation) { e.At = noon.Add(2 * time.Microsecond); e.Count = 7 }),
+		change(func(e *serial.Explanation) { e.At = noon.Add(3 * time.Microsecond); e.Unused = true }),
+		change(func(e *serial.Explanation) { e.At = noon.Add(4 * time.Microsecond); e.By = "" }),
+		change(func(e *serial.Explanation) { e.At = noon.Add(5 * time.Microsecond); e.Type = "is" }),
+		change(func(e *serial.Explanation) { e.At = noon.Add(6 * time.Microsecond); e.Type = strings.Repeat("é", 32) }),
+	}
+	for i, reason := range []string{
+		"Voided", "voided ", " voided", `it's "void" \' \\ ` + "`", "%s %d ?1 $1 :a {by} {series}", "--; DROP TABLE x;",
+		"😀 𝔸 e\u0301 ß ﬀ İ", strings.Repeat("😀", 125), strings.Repeat("x", 500), "0", "NULL", `\x00`, "\\N", "�",
+	} {
+		at := noon.Add(time.Duration(10+i) * time.Microsecond)
+		by := string([]rune(reason)[:min(25, len([]rune(reason)))])
+		all = append(all, change(func(e *serial.Explanation) { e.Reason, e.By, e.At = reason, by, at }))
+	}
+	all = append(all,
+		change(func(e *serial.Explanation) {
+			e.At = time.Date(9999, time.December, 31, 23, 59, 59, 999999000, time.UTC)
+		}),
+		change(func(e *serial.Explanation) { e.First = 200 }),
+	)
+	for _, i := range rand.Perm(len(all)) {
+		require.NoError(t, r.Explain(t.Context(), all[i]), "%+v", all[i])
+	}
+	require.Equal(t, all, list(t, r))
+
+	// The same explanations are there already, in whatever zone their instants are, and with At cut to microseconds.
+	zone := time.FixedZone("", 8*3600)
+	for _, e := range all {
+		e.Start, e.At = e.Start.In(zone), e.At.In(zone).Add(999*time.Nanosecond)
+		require.NoError(t, r.Explain(t.Context(), e), "%+v", e)
+	}
+	require.Equal(t, all, list(t, r))
+
+	// Those that differ in what is not in the order above have one order all the same.
+	var alike []serial.Explanation
+	for _, reason := range []string{"e", "d", "c", "b", "a"} {
+		e := void(7)
+		e.Reason = reason
+		alike = append(alike, e)
+		require.NoError(t, r.Explain(t.Context(), e))
+	}
+	order := ""
+	for _, e := range list(t, r)[1:6] {
+		order += e.Reason
+	}
+	require.Equal(t, "daebc", order)
+
+	// Series and periods are told apart.
+	for _, other := range []struct {
+		series string
+		start  time.Time
+	}{
+		{"serial:is", midnight},
+		{"serial:IS1", midnight},
+		{"serial:", midnight},
+		{"serial:ÍS", midnight},
+		{strings.Repeat("x", 255), midnight},
+		{strings.Repeat("x", 254), midnight},
+		{"serial:IS", midnight.Add(time.Second)},
+		{"serial:IS", midnight.Add(-8 * time.Hour)},
+		{"serial:IS", time.Date(1000, time.January, 1, 0, 0, 0, 0, time.UTC)},
+		{"serial:IS", time.Date(9999, time.December, 31, 23, 59, 59, 0, time.UTC)},
+	} {
+		found, err := collect(r, other.series, other.start)
+		require.NoError(t, err)
+		require.Empty(t, found, "%q %v", other.series, other.start)
+		e := void(7)
+		e.Series, e.Start = other.series, other.start.In(zone)
+		require.NoError(t, r.Explain(t.Context(), e))
+		e.Start = other.start
+		found, err = collect(r, other.series, other.start.In(zone))
+		require.NoError(t, err)
+		require.Equal(t, []serial.Explanation{e}, found)
+	}
+	require.Len(t, list(t, r), len(all)+len(alike))
+}
+
+// The settings of a connection must make no difference, and what one writes, another with the default settings reads.
+func TestRegisterSettings(t *testing.T) {
+	run := func(name string, open func(*testing.T) *database, dsn string, init ...string) {
+		t.Run(name+"/"+dsn+strings.Join(init, ""), func(t *testing.T) {
+			d := open(t)
+			plain := newRegister(t, d, d.open(t, nil))
+			r, err := sqlledger.NewRegister(d.with(dsn).open(t, nil, init...), d.dialect)
+			require.NoError(t, err)
+			registers(t, r)
+			require.Equal(t, list(t, r), list(t, plain))
+		})
+	}
+	for _, dsn := range []string{
+		"default_query_exec_mode=simple_protocol", "default_query_exec_mode=exec",
+		"default_transaction_isolation=serializable", "default_transaction_read_only=on", "DateStyle=SQL,DMY",
+		"client_encoding=LATIN1", "TimeZone=Asia/Shanghai",
+	} {
+		run("PostgreSQL", postgres, dsn)
+	}
+	for _, dsn := range []string{
+		"clientFoundRows=true", "interpolateParams=true", "parseTime=true&loc=Asia%2FShanghai", "autocommit=0",
+		"sql_mode=%27%27", "sql_mode=%27ANSI%27",
+		"sql_mode=%27TRADITIONAL%2CPAD_CHAR_TO_FULL_LENGTH%2CNO_BACKSLASH_ESCAPES%27", "charset=latin1",
+		"collation=utf8mb4_general_ci", "time_zone=%27%2B08%3A00%27",
+	} {
+		run("MySQL", mariadb, dsn)
+	}
+	run("MySQL", mariadb, "", "SET SESSION TRANSACTION READ ONLY")
+	for _, dsn := range []string{"", "&interpolateParams=true"} {
+		run("MariaDB", func(t *testing.T) *database {
+			d := mariadb(t)
+			var version string
+			require.NoError(t, d.open(t, nil).QueryRowContext(t.Context(), "SELECT version()").Scan(&version))
+			if !strings.Contains(version, "MariaDB") {
+				t.Skip("MySQL does not know the mode")
+			}
+			return d
+		}, "sql_mode=%27TRADITIONAL%2CEMPTY_STRING_IS_NULL%27"+dsn)
+	}
+	for _, dsn := range []string{"_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)", "_txlock=exclusive"} {
+		run("SQLite", sqlite3, dsn)
+	}
+	t.Run("SQLite/UTF-16", func(t *testing.T) {
+		d := sqlite3(t).with("_pragma=encoding('UTF-16')")
+		registers(t, newRegister(t, d, d.open(t, nil)))
+	})
+}
+
+// The digest is that of all versions: SHA-256 of the fields as netstrings.
+func TestRegisterDigest(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t, nil)
+		e := void(7)
+		e.Reason, e.By, e.Unused = "it's 😀", "", true
+		require.NoError(t, newRegister(t, d, db).Explain(t.Context(), e))
+		var digest string
+		require.NoError(t, db.QueryRowContext(t.Context(), "SELECT digest FROM serial_explanations").Scan(&digest))
+		require.Equal(t, "ddbe5d7fc7df86c040ca1ad4e0d809b75d080e76f6b1ea487e883f263990e108", digest)
+	})
+}
+
+// Of callers who add the same explanations at the same time, none fails, and each explanation is one row.
+func TestRegisterAtOnce(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		set := map[sqlledger.Dialect]string{
+			sqlledger.PostgreSQL: "SET default_transaction_isolation = 'serializable'",
+			sqlledger.MySQL:      "SET SESSION TRANSACTION ISOLATION LEVEL SERIALIZABLE",
+			sqlledger.SQLite:     "PRAGMA journal_mode = WAL",
+		}[d.dialect]
+		const callers, rounds = 16, 5
+		r := newRegister(t, d, d.open(t, nil))
+		for v, init := range [][]string{nil, {set}} {
+			db := d.open(t, nil, init...)
+			var wg sync.WaitGroup
+			for c := range callers {
+				wg.Go(func() {
+					r, err := sqlledger.NewRegister(db, d.dialect)
+					if err == nil {
+						err = r.CreateTable(context.Background())
+					}
+					for i := range rounds {
+						seq := 1 + v*rounds + (i+c)%rounds
+						err = errors.Join(err, r.Explain(context.Background(), void(int64(seq))))
+					}
+					if err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			require.Len(t, list(t, r), (v+1)*rounds)
+		}
+		for i, e := range list(t, r) {
+			require.Equal(t, void(int64(i+1)), e)
+		}
+	})
+}
+
+func TestRegisterTableAtOnce(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		for round := range 3 {
+			var wg sync.WaitGroup
+			start := make(chan struct{})
+			for range 8 {
+				db := d.open(t, nil)
+				require.NoError(t, db.PingContext(t.Context()))
+				r, err := sqlledger.NewRegister(db, d.dialect, sqlledger.WithRegisterTable(fmt.Sprintf("table%d", round)))
+				require.NoError(t, err)
+				wg.Go(func() {
+					<-start
+					if err := r.CreateTable(t.Context()); err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			close(start)
+			wg.Wait()
+		}
+	})
+}
+
+func TestNewRegister(t *testing.T) {
+	require.EqualError(t, errOf(sqlledger.NewRegister(nil, sqlledger.SQLite)), "sqlledger: the database is nil")
+	require.EqualError(t, errOf(sqlledger.NewRegister(new(sql.DB), 4)), "sqlledger: there is no dialect 4")
+	require.ErrorContains(t, errOf(sqlledger.NewRegister(new(sql.DB), sqlledger.SQLite,
+		sqlledger.WithRegisterTable("main.x"))), `sqlledger: table "main.x": allowed are 1 to 63 ASCII letters`)
+}
+
+func TestRegisterTables(t *testing.T) {
+	schemas := map[sqlledger.Dialect]string{
+		sqlledger.PostgreSQL: sqlledger.PostgreSQLRegisterSchema,
+		sqlledger.MySQL:      sqlledger.MySQLRegisterSchema,
+		sqlledger.SQLite:     sqlledger.SQLiteRegisterSchema,
+	}
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t, nil)
+		execSQL(t, db, schemas[d.dialect])
+		r := newRegister(t, d, db) // creates the table once more
+		require.NoError(t, r.Explain(t.Context(), void(1)))
+
+		for series, want := range map[string]int{"serial:IS": 1, "serial:is": 0} {
+			var rows int
+			count := "SELECT count(*) FROM serial_explanations WHERE series = '" + series + "'"
+			require.NoError(t, db.QueryRowContext(t.Context(), count).Scan(&rows))
+			require.Equal(t, want, rows, "for people too, %s is not the other one", series)
+		}
+
+		names := []string{"Order", "select"} // SQL keywords
+		if d.dialect != sqlledger.SQLite {
+			names = append(names, d.name+".Elsewhere")
+		}
+		for _, name := range names {
+			elsewhere := *d
+			if strings.Contains(name, ".") {
+				elsewhere.name = "" // only the qualifier says where it is
+			}
+			other, err := sqlledger.NewRegister(elsewhere.open(t, nil), d.dialect, sqlledger.WithRegisterTable(name))
+			require.NoError(t, err)
+			require.Error(t, other.Explain(t.Context(), void(1)), "there is no table yet")
+			require.NoError(t, other.CreateTable(t.Context()))
+			require.Empty(t, list(t, other), "its own table")
+			require.NoError(t, other.Explain(t.Context(), void(2)))
+			require.Equal(t, []serial.Explanation{void(2)}, list(t, other))
+		}
+		require.Equal(t, []serial.Explanation{void(1)}, list(t, r))
+	})
+}
+
+// A Ledger's table and one that lacks a column are errors, and stay as they are.
+func TestRegisterOtherTable(t *testing.T) {
+	const advice = "the table was not created for explanations by this version; name another one with " +
+		"WithRegisterTable, and have CreateTable create it"
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t, nil)
+		l := newLedger(t, d, db)
+		newRegister(t, d, db)
+		execSQL(t, db, "CREATE TABLE old AS SELECT series, start, first, last, reason FROM serial_explanations")
+		for _, table := range []string{"serial_ledger", "old"} {
+			r, err := sqlledger.NewRegister(db, d.dialect, sqlledger.WithRegisterTable(table))
+			require.NoError(t, err)
+			tx := begin(t, db)
+			for _, err := range []error{
+				r.CreateTable(t.Context()), r.Explain(t.Context(), void(1)), r.ExplainIn(t.Context(), tx, void(1)),
+				errOf(collect(r, "serial:IS", midnight)),
+			} {
+				require.ErrorContains(t, err, advice)
+			}
+			require.NoError(t, tx.Rollback())
+		}
+		reserves(t, l)
+
+		// Without its key, a table would have the same explanation twice.
+		execSQL(t, db, "CREATE TABLE loose AS SELECT * FROM serial_explanations")
+		r, err := sqlledger.NewRegister(db, d.dialect, sqlledger.WithRegisterTable("loose"))
+		require.NoError(t, err)
+		err = r.CreateTable(t.Context())
+		if d.dialect != sqlledger.MySQL {
+			require.NoError(t, err)
+			err = r.Explain(t.Context(), void(1))
+		}
+		require.ErrorContains(t, err, advice)
+	})
+}
+
+func TestRegisterRefused(t *testing.T) {
+	// No database is needed: nothing is sent to it.
+	r, err := sqlledger.NewRegister(new(sql.DB), sqlledger.PostgreSQL)
+	require.NoError(t, err)
+	const (
+		size   = "bytes: allowed are 1 to"
+		spaces = ": allowed is printable UTF-8 without spaces"
+		years  = "in UTC: allowed are 1000 to 9999"
+	)
+	noFirst := func(e *serial.Explanation) { e.First = 0 }
+	unprintable := func(e *serial.Explanation) { e.Reason = "a\x00b" }
+	never := func(e *serial.Explanation) { e.At = time.Time{} }
+	invalid := func(change func(*serial.Explanation)) string {
+		e := void(1)
+		change(&e)
+		return e.Validate().Error()
+	}
+	for why, change := range map[string]func(*serial.Explanation){
+		invalid(noFirst):                  noFirst,
+		invalid(unprintable):              unprintable,
+		invalid(never):                    never,
+		"Series has 0 " + size + " 255":   func(e *serial.Explanation) { e.Series = "" },
+		"Series has 256 " + size + " 255": func(e *serial.Explanation) { e.Series = strings.Repeat("x", 256) },
+		`Series is "IS "` + spaces:        func(e *serial.Explanation) { e.Series = "IS " },
+		`Series is "I\xffS"` + spaces:     func(e *serial.Explanation) { e.Series = "I\xffS" },
+		`Series is "I\x00S"` + spaces:     func(e *serial.Explanation) { e.Series = "I\x00S" },
+		"Type has 0 " + size + " 64":      func(e *serial.Explanation) { e.Type = "" },
+		"Type has 65 " + size + " 64":     func(e *serial.Explanation) { e.Type = strings.Repeat("é", 32) + "1" },
+		`Type is "I\tS"` + spaces:         func(e *serial.Explanation) { e.Type = "I\tS" },
+		"Start is in the year 1 " + years: func(e *serial.Explanation) { e.Start = time.Time{} },
+		"Start is 2021-10-24T00:00:00.000000001Z: allowed are whole seconds": func(e *serial.Explanation) {
+			e.Start = midnight.Add(1)
+		},
+		"Start is in the year 10000 " + years: func(e *serial.Explanation) { e.Start = midnight.AddDate(7979, 0, 0) },
+		"At is in the year 10000 " + years: func(e *serial.Explanation) {
+			e.At = time.Date(9999, time.December, 31, 23, 0, 0, 0, time.FixedZone("", -3600))
+		},
+		"At is in the year 999 " + years: func(e *serial.Explanation) {
+			e.At = time.Date(999, time.December, 31, 0, 0, 0, 0, time.UTC)
+		},
+	} {
+		e := void(1)
+		change(&e)
+		why = "sqlledger: explain: " + why
+		require.EqualError(t, r.Explain(t.Context(), e), why)
+		require.EqualError(t, r.ExplainIn(t.Context(), new(sql.Tx), e), why)
+		var failed []error
+		r.Hooks(func(got serial.Explanation, err error) {
+			require.Equal(t, e, got)
+			failed = append(failed, err)
+		}).Unused(t.Context(), e)
+		require.Len(t, failed, 1)
+		require.EqualError(t, failed[0], why)
+	}
+	for _, tx := range []sqlledger.Execer{nil, (*sql.Tx)(nil)} {
+		require.EqualError(t, r.ExplainIn(t.Context(), tx, void(1)), "sqlledger: explain: the transaction is nil")
+	}
+	require.EqualError(t, errOf(collect(r, "", midnight)),
+		`sqlledger: explanations of "" from 2021-10-24T00:00:00Z: Series has 0 bytes: allowed are 1 to 255`)
+	require.EqualError(t, errOf(collect(r, "serial:IS", midnight.Add(1))), `sqlledger: explanations of "serial:IS" from `+
+		"2021-10-24T00:00:00.000000001Z: Start is 2021-10-24T00:00:00.000000001Z: allowed are whole seconds")
+}
+
+// In a transaction of the caller, an explanation is there if that commits, and the same one again does not end it.
+func TestExplainIn(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t, nil)
+		db.SetMaxOpenConns(1)
+		r := newRegister(t, d, db)
+		execSQL(t, db, "CREATE TABLE orders (number varchar(20))")
+		require.NoError(t, r.Explain(t.Context(), void(1)))
+		for _, commit := range []bool{false, true} {
+			tx := begin(t, db)
+			for range 2 {
+				require.NoError(t, r.ExplainIn(t.Context(), tx, void(1)))
+				require.NoError(t, r.ExplainIn(t.Context(), tx, void(2)))
+				execSQL(t, tx, "INSERT INTO orders VALUES ('IS202110240002')")
+			}
+			want, rows := []serial.Explanation{void(1)}, 0
+			if commit {
+				require.NoError(t, tx.Commit())
+				want, rows = append(want, void(2)), 2
+			} else {
+				require.NoError(t, tx.Rollback())
+			}
+			require.Equal(t, want, list(t, r))
+			var stored int
+			require.NoError(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM orders").Scan(&stored))
+			require.Equal(t, rows, stored)
+		}
+
+		conn, err := db.Conn(t.Context())
+		require.NoError(t, err)
+		require.NoError(t, r.ExplainIn(t.Context(), conn, void(3)))
+		cancelled, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.ErrorIs(t, r.ExplainIn(cancelled, conn, void(4)), context.Canceled)
+		_ = conn.Close() // some drivers have closed it
+		require.Equal(t, []serial.Explanation{void(1), void(2), void(3)}, list(t, r))
+
+		// Explain would wait for the transaction, and says what to do instead.
+		tx := begin(t, db)
+		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
+		defer cancel()
+		err = r.Explain(ctx, void(5))
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.ErrorContains(t, err, "it waits for itself: use ExplainIn, or give the register a pool of its own")
+		require.NoError(t, tx.Rollback())
+	})
+}
+
+// A loop has its connection until it ends, however it ends, and every loop reads anew.
+func TestExplanationsEnd(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		if d.dialect == sqlledger.MySQL {
+			d = d.with("autocommit=0")
+		}
+		db := d.open(t, nil)
+		db.SetMaxOpenConns(1)
+		r := newRegister(t, d, db)
+		const rows = 1000
+		tx := begin(t, db)
+		for seq := range int64(rows) {
+			require.NoError(t, r.ExplainIn(t.Context(), tx, void(seq+1)))
+		}
+		require.NoError(t, tx.Commit())
+		all := r.Explanations(t.Context(), "serial:IS", midnight)
+		for e, err := range all {
+			require.NoError(t, err)
+			require.Equal(t, void(1), e)
+			require.Equal(t, 1, db.Stats().InUse)
+			break
+		}
+		require.Zero(t, db.Stats().InUse)
+		func() {
+			defer func() { require.Equal(t, "enough", recover()) }()
+			for range all {
+				panic("enough")
+			}
+		}()
+		require.Zero(t, db.Stats().InUse)
+
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		read, failed := 0, []error(nil)
+		for _, err := range r.Explanations(ctx, "serial:IS", midnight) {
+			if err != nil {
+				require.Zero(t, db.Stats().InUse)
+				failed = append(failed, err)
+				continue
+			}
+			if read++; read == 10 {
+				cancel()
+			}
+		}
+		require.Equal(t, 10, read)
+		require.Len(t, failed, 1)
+		require.ErrorIs(t, failed[0], context.Canceled)
+		require.ErrorContains(t, failed[0], `sqlledger: explanations of "serial:IS" from 2021-10-24T00:00:00Z: `)
+
+		for _, err := range all {
+			require.NoError(t, err)
+		}
+		elsewhere := newRegister(t, d, d.open(t, nil))
+		require.NoError(t, elsewhere.Explain(t.Context(), void(rows+1)))
+		seq := int64(0)
+		for e, err := range all {
+			require.NoError(t, err)
+			seq++
+			require.Equal(t, void(seq), e)
+		}
+		require.EqualValues(t, rows+1, seq)
+	})
+}
+
+// A row of another program that breaks the bounds is an error that names it, after those before it.
+func TestExplanationsOfOthers(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t, nil)
+		r := newRegister(t, d, db)
+		require.NoError(t, r.Explain(t.Context(), void(1)))
+		require.NoError(t, r.Explain(t.Context(), void(3)))
+		insert := "INSERT INTO serial_explanations (series, type, start, first, last, at_most, reason, explained_by, " +
+			"explained_at, unused, digest) VALUES ('serial:IS', '%s', '2021-10-24 00:00:00%s', %d, 2, %d, '%s', 'Bob', " +
+			"'2021-10-24 12:00:00%s', %s, 'row of Bob')"
+		utc, no := "", "0"
+		if d.dialect == sqlledger.PostgreSQL {
+			utc, no = "+00", "false"
+		}
+		for _, s := range []struct {
+			typ         string
+			first, most int64
+			reason, why string
+		}{
+			{"IS", 2, 0, "void", ""},
+			{"IS", 2, 0, "", "serial: explanation of IS 2 to 2: Reason: 0 bytes; allowed are 1 to 500"},
+			{"IS", 2, 2, "void", "serial: explanation of IS 2 to 2: Count 2: allowed are 0, for all of them, to 1"},
+			{"IS", 2, 0, "vo\tid", `serial: explanation of IS 2 to 2: Reason: it has '\t'; allowed is printable UTF-8`},
+			{"I S", 2, 0, "void", `Type is "I S": allowed is printable UTF-8 without spaces`},
+		} {
+			execSQL(t, db, fmt.Sprintf(insert, s.typ, utc, s.first, s.most, s.reason, utc, no))
+			all, err := collect(r, "serial:IS", midnight)
+			if s.why == "" {
+				require.NoError(t, err)
+				theirs := void(2)
+				theirs.Reason, theirs.By, theirs.At = s.reason, "Bob", midnight.Add(12*time.Hour)
+				require.Equal(t, []serial.Explanation{void(1), theirs, void(3)}, all)
+			} else {
+				require.EqualError(t, err, `sqlledger: explanations of "serial:IS" from 2021-10-24T00:00:00Z: `+
+					"the row with digest row of Bob: "+s.why)
+				require.Equal(t, []serial.Explanation{void(1)}, all)
+			}
+			execSQL(t, db, "DELETE FROM serial_explanations WHERE digest = 'row of Bob'")
+		}
+	})
+}
+
+// The server closes the connection in the middle of Explain. Whatever that returns, it can be repeated.
+func TestRegisterConnectionLost(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		if d.dialect == sqlledger.SQLite {
+			t.Skip("has no server")
+		}
+		whoami, kill := "SELECT pg_backend_pid()", "SELECT pg_terminate_backend(%s, 5000)"
+		if d.dialect == sqlledger.MySQL {
+			d, whoami, kill = d.with("interpolateParams=true"), "SELECT connection_id()", "KILL %s"
+		}
+		admin := d.open(t, nil)
+		for i, at := range []string{"INSERT", "COMMIT"} {
+			var lose, lost atomic.Bool
+			r := newRegister(t, d, d.open(t, on(at, func(s *statement) error {
+				if !lose.CompareAndSwap(true, false) {
+					return s.run(s.text)
+				}
+				id, err := s.ask(whoami)
+				require.NoError(t, err)
+				execSQL(t, admin, fmt.Sprintf(kill, id))
+				lost.Store(true)
+				return s.run(s.text)
+			})))
+			lose.Store(true)
+			e := void(int64(i + 1))
+			err := r.Explain(t.Context(), e)
+			require.True(t, lost.Load())
+			if at == "COMMIT" {
+				require.ErrorContains(t, err, "sqlledger: explain: ")
+				require.NotContains(t, list(t, r), e)
+			}
+			require.NoError(t, r.Explain(t.Context(), e))
+			require.Len(t, list(t, r), i+1)
+
+			lose.Store(true)
+			e.Reason = "the hook repeats it"
+			r.Hooks(func(_ serial.Explanation, err error) { t.Error(err) }).Unused(t.Context(), e)
+			require.Contains(t, list(t, r), e)
+			execSQL(t, admin, "DELETE FROM serial_explanations WHERE reason = 'the hook repeats it'")
+		}
+	})
+}
+
+// A full disk is an error, and costs nothing that is there.
+func TestRegisterDiskFull(t *testing.T) {
+	d := sqlite3(t)
+	newRegister(t, d, d.open(t, nil))
+	var pages int
+	require.NoError(t, d.open(t, nil).QueryRowContext(t.Context(), "PRAGMA page_count").Scan(&pages))
+	r := newRegister(t, d, d.open(t, nil, fmt.Sprintf("PRAGMA max_page_count = %d", pages+1)))
+	var kept []serial.Explanation
+	var err error
+	for seq := int64(1); err == nil; seq++ {
+		e := void(seq)
+		e.Reason = strings.Repeat("x", 500)
+		if err = r.Explain(t.Context(), e); err == nil {
+			kept = append(kept, e)
+		}
+	}
+	require.ErrorContains(t, err, "sqlledger: explain: database or disk is full")
+	require.NotEmpty(t, kept)
+	require.Equal(t, kept, list(t, r))
+	require.NoError(t, newRegister(t, d, d.open(t, nil)).Explain(t.Context(), void(1000)))
+	require.Equal(t, append(kept, void(1000)), list(t, r))
+}
+
+// With the rights to read and to insert, everything works, and nothing can be changed.
+func TestRegisterRights(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		if d.dialect == sqlledger.SQLite {
+			t.Skip("has no rights")
+		}
+		admin := d.open(t, nil)
+		newRegister(t, d, admin)
+		user, db := d.name, (*sql.DB)(nil)
+		if d.dialect == sqlledger.PostgreSQL {
+			execSQL(t, admin, "CREATE ROLE "+user)
+			t.Cleanup(func() { // a role outlives its schema, and cannot be dropped while it has rights
+				for _, query := range []string{"DROP OWNED BY ", "DROP ROLE "} {
+					require.NoError(t, errOf(admin.Exec(query+user)))
+				}
+			})
+			execSQL(t, admin, "GRANT USAGE ON SCHEMA "+d.name+" TO "+user)
+			execSQL(t, admin, "GRANT SELECT, INSERT ON serial_explanations TO "+user)
+			db = d.open(t, nil, "SET ROLE "+user)
+		} else {
+			user = "u" + user[max(0, len(user)-15):] // at most 16 characters in old versions
+			execSQL(t, admin, "CREATE USER "+user)
+			t.Cleanup(func() { require.NoError(t, errOf(admin.Exec("DROP USER "+user))) })
+			execSQL(t, admin, "GRANT SELECT, INSERT ON serial_explanations TO "+user)
+			config, err := mysql.ParseDSN(d.dsn)
+			require.NoError(t, err)
+			config.User = user
+			theirs := *d
+			theirs.dsn = config.FormatDSN()
+			db = theirs.open(t, nil)
+		}
+		r, err := sqlledger.NewRegister(db, d.dialect)
+		require.NoError(t, err)
+		for range 2 {
+			require.NoError(t, r.Explain(t.Context(), void(1)))
+		}
+		require.Equal(t, []serial.Explanation{void(1)}, list(t, r))
+		for _, change := range []string{"UPDATE serial_explanations SET reason = 'x'", "DELETE FROM serial_explanations"} {
+			require.Error(t, errOf(db.ExecContext(t.Context(), change)))
+		}
+	})
+}
+
+// While the database is away for less than a minute, the hook tries again; then it tells of the failure, once.
+func TestRegisterHooks(t *testing.T) {
+	refused := errors.New("connection refused")
+	refuse := func(context.Context) error { return refused }
+	hang := func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
+	for _, s := range []struct {
+		name  string
+		away  time.Duration
+		fault func(context.Context) error
+		want  error
+	}{
+		{"half a minute", 30 * time.Second, refuse, nil},
+		{"hanging for half a minute", 30 * time.Second, hang, nil},
+		{"longer", time.Hour, refuse, refused},
+		{"hanging for longer", time.Hour, hang, context.DeadlineExceeded},
+	} {
+		t.Run(s.name, func(t *testing.T) {
+			d := sqlite3(t)
+			plain := newRegister(t, d, d.open(t, nil))
+			synctest.Test(t, func(t *testing.T) {
+				start := time.Now()
+				db := sql.OpenDB(&connector{connect: func(ctx context.Context) (driver.Conn, error) {
+					if time.Since(start) < s.away {
+						return nil, s.fault(ctx)
+					}
+					return sqliteDriver.Open(d.dsn)
+				}})
+				defer func() { require.NoError(t, db.Close()) }()
+				r, err := sqlledger.NewRegister(db, d.dialect)
+				require.NoError(t, err)
+				var failed []error
+				hooks := r.Hooks(func(e serial.Explanation, err error) {
+					require.Equal(t, void(1), e)
+					failed = append(failed, err)
+				})
+				hooks.Unused(context.Background(), void(1))
+				took := time.Since(start)
+				if s.want == nil {
+					require.Empty(t, failed)
+					require.Less(t, took, time.Minute)
+				} else {
+					require.Len(t, failed, 1)
+					require.ErrorIs(t, failed[0], s.want)
+					require.Equal(t, time.Minute, took)
+				}
+				r.Hooks(nil).Unused(context.Background(), void(2)) // nobody is told
+			})
+			want := []serial.Explanation{void(1), void(2)}
+			if s.want != nil {
+				want = nil
+			}
+			require.Equal(t, want, list(t, plain))
+		})
+	}
+}
+
+// What the hook's caller can no longer wait for is told at once.
+func TestRegisterHooksEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		refused := errors.New("connection refused")
+		db := sql.OpenDB(&connector{connect: func(context.Context) (driver.Conn, error) { return nil, refused }})
+		defer func() { require.NoError(t, db.Close()) }()
+		r, err := sqlledger.NewRegister(db, sqlledger.PostgreSQL)
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		start := time.Now()
+		var failed []error
+		r.Hooks(func(_ serial.Explanation, err error) { failed = append(failed, err) }).Unused(ctx, void(1))
+		require.Len(t, failed, 1)
+		require.ErrorIs(t, failed[0], refused)
+		require.Equal(t, 3*time.Second, time.Since(start))
+	})
+}

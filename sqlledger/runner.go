@@ -1,0 +1,125 @@
+package sqlledger
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/dailyserial/serial"
+)
+
+const patience = 30 * time.Second // limit of repeating after deadlocks and lock waits, if the context allows more
+
+// A runner runs the transactions of a Ledger or a Register.
+type runner struct {
+	db      *sql.DB
+	dialect Dialect
+	durable bool // SQLite must keep what it commits
+
+	// These are for messages: what the table is, how a caller who has a transaction open avoids waiting for it, and what to do
+	// if the table has another shape.
+	name, advice, outdated string
+}
+
+// do runs f in a transaction, and repeats it if that may help.
+func (r *runner) do(ctx context.Context, what string, f func(*sql.Conn) error) error {
+	end := time.Now().Add(patience)
+	var before error // of the previous attempt
+	for wait := time.Millisecond; ; wait = min(2*wait, 64*time.Millisecond) {
+		again, err := r.try(ctx, f)
+		if err == nil {
+			return nil
+		}
+		// The error of the context says less than the error that led to the repetition.
+		if before != nil && ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+			again, err = true, before
+		}
+		if again && time.Now().Before(end) {
+			select {
+			case <-ctx.Done():
+			case <-time.After(rand.N(wait)):
+				before = err
+				continue
+			}
+		}
+		if again && r.dialect == SQLite {
+			err = fmt.Errorf("%w: another connection is writing to this file; %s, or keep the %s in a file of its own",
+				err, r.itself(), r.name)
+		}
+		return r.failed(ctx, what, err)
+	}
+}
+
+// failed returns the error for the caller.
+func (r *runner) failed(ctx context.Context, what string, err error) error {
+	if r.dialect.outdated(err) {
+		err = fmt.Errorf("%w: %s", err, r.outdated)
+	}
+	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {
+		return fmt.Errorf("sqlledger: %s: %w (and the context has ended: %w)", what, err, ended)
+	}
+	return fmt.Errorf("sqlledger: %s: %w", what, err)
+}
+
+// itself is advice for a caller who waited in vain. Nobody can tell here whether it waited for that caller.
+func (r *runner) itself() string {
+	return "if the caller has a transaction open here, it waits for itself: " + r.advice
+}
+
+// try runs f once in a transaction, and reports whether to repeat it. It does not use a [sql.Tx]: with some drivers its
+// Commit does not end with the context, and it has no BEGIN IMMEDIATE.
+func (r *runner) try(ctx context.Context, f func(*sql.Conn) error) (again bool, err error) {
+	waits := r.db.Stats().WaitCount
+	c, err := r.db.Conn(ctx)
+	if pool := r.db.Stats(); err != nil && ctx.Err() != nil && pool.WaitCount > waits {
+		return false, fmt.Errorf("%w: all connections of the pool were in use (it has %d); %s, or give the %s a pool "+
+			"of its own",
+			err, pool.MaxOpenConnections, r.itself(), r.name)
+	}
+	if err != nil {
+		return r.dialect.again(err, false), err
+	}
+	defer func() { _ = c.Close() }()
+	if r.dialect == SQLite {
+		settings := []func(context.Context, *sql.Conn) (func(), error){hurrySQLite}
+		if r.durable {
+			settings = append(settings, keepSQLite)
+		}
+		for _, set := range settings {
+			restore, err := set(ctx, c)
+			if err != nil {
+				return r.dialect.again(err, false), err
+			}
+			defer restore()
+		}
+	}
+	committing := false
+	_, err = c.ExecContext(ctx, dialects[r.dialect].begin)
+	if err != nil && r.dialect.again(err, false) {
+		return true, err // nothing has begun
+	}
+	if err == nil {
+		err = f(c)
+	}
+	if err == nil {
+		committing = true
+		_, err = c.ExecContext(ctx, "COMMIT")
+	}
+	if err == nil {
+		return false, nil
+	}
+	conflict := errors.Is(err, serial.ErrConflict) // found here, not by the database
+	again = !conflict && r.dialect.again(err, committing)
+	if (again || conflict) && ctx.Err() == nil {
+		if _, failed := c.ExecContext(ctx, "ROLLBACK"); failed == nil {
+			return again, err
+		}
+	}
+	// The transaction may still be open, or the server may be a former primary: this connection isn't used again.
+	_ = c.Raw(func(any) error { return driver.ErrBadConn })
+	return again, err
+}
