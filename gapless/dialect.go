@@ -1,6 +1,7 @@
 package gapless
 
 import (
+	"cmp"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -28,9 +29,9 @@ type statements struct {
 	quote  string // quotation mark around an identifier
 	now    string
 
-	// update adds to a row of this mark, which is the usual case, for less than an upsert costs. It takes n, series, period, mark,
-	// above and returns last and now, or nothing where an upsert is needed. It is empty in MySQL, where everyone who updates a
-	// missing row locks the gap, and then nobody can fill it.
+	// update adds to a row of this mark that is not closed, which is the usual case, for less than an upsert costs. It takes n,
+	// series, period, mark, above and returns last and now, or nothing where an upsert is needed. It is empty in MySQL, where
+	// everyone who updates a missing row locks the gap, and then nobody can fill it.
 	update string
 
 	// upsert takes series, period, mark, above+n, mark, n, above+n. Since max(last, above)+n = max(last+n, above+n), this is all
@@ -39,21 +40,39 @@ type statements struct {
 	// transaction, and nothing at all if the server cannot tell.
 	upsert string
 
-	// read returns last, previous, mark and now. It takes the arguments of upsert or, after an upsert, series, period, checked,
+	// read returns last, previous, mark, closed and now. It takes the arguments of upsert or, after an upsert, series, period, checked,
 	// and returns nothing if upsert did nothing.
 	read string
 
-	// gate takes series, period. It returns the mark of the series' gate or, if that was deleted, of another period from which
-	// numbers were taken. At PostgreSQL's SERIALIZABLE it is gateUnread.
+	// gate takes series, period. It returns mark and closed of the series' gate or, if that was deleted, of another period from
+	// which numbers were taken. It locks that row in share mode, except in MySQL, where a locking read of what is missing locks
+	// the gap. At PostgreSQL's SERIALIZABLE the mark is gateUnread.
 	gate string
 
-	// last takes series, period, series, period, series, period. It returns what gate returns and the period's mark and last, or
-	// NULL for what is missing.
+	// share takes series, period and returns mark and closed of a row, which it locks in share mode. It is empty except in MySQL.
+	share string
+
+	// other takes series, period. It returns the mark of another period from which numbers were taken.
+	other string
+
+	// closed takes series, period and returns mark and closed of a row.
+	closed string
+
+	// close closes the periods of a series up to label, and opens those from there to upper. It takes label, end, series, upper,
+	// label. The gate gets the end, too.
+	close string
+
+	// history takes series, period. It returns period, mark and last of the period before, if numbers were taken from it.
+	history string
+
+	// last takes series, period, series, period, series, period. It returns what other returns and the period's mark and last,
+	// or NULL for what is missing.
 	last string
 
 	undo   string // takes series, period
 	tells  string // returns whether the server can tell that it is outside a transaction; empty except in MySQL
 	ask    string // returns now
+	level  string // returns the level of isolation in PostgreSQL, and now
 	exists string // returns whether the table exists in any schema; empty if schema looks in the same places
 	probe  string // fails if the table lacks a column
 	flaw   string // returns why the table is unfit, or "-" if it is fit; empty if nothing can be wrong
@@ -62,16 +81,24 @@ type statements struct {
 const (
 	// After waiting for the row's lock, a transaction sees the row as it is then.
 	update = "UPDATE {table} SET previous = last, last = last + ? " +
-		"WHERE series = ? AND period = ? AND mark = ? AND last > 0 AND last >= ? RETURNING last, {now}"
-	undo = "UPDATE {table} SET last = previous WHERE series = ? AND period = ?"
-	gate = "SELECT mark FROM {table} WHERE series = ? AND period <> ? AND last > 0 ORDER BY period LIMIT 1"
-	last = "SELECT (" + gate + "), (SELECT mark FROM {table} WHERE series = ? AND period = ?), " +
+		"WHERE series = ? AND period = ? AND mark = ? AND closed IS NULL AND last > 0 AND last >= ? RETURNING last, {now}"
+	undo  = "UPDATE {table} SET last = previous WHERE series = ? AND period = ?"
+	gate  = "SELECT mark, closed FROM {table} WHERE series = ? AND period <> ? AND last > 0 ORDER BY period LIMIT 1"
+	other = "SELECT mark FROM {table} WHERE series = ? AND period <> ? AND last > 0 ORDER BY period LIMIT 1"
+	last  = "SELECT (" + other + "), (SELECT mark FROM {table} WHERE series = ? AND period = ?), " +
 		"(SELECT last FROM {table} WHERE series = ? AND period = ?)"
-	ask = "SELECT {now}"
+	closed = "SELECT mark, closed FROM {table} WHERE series = ? AND period = ?"
+	// Labels of one calendar sort as their periods do, and the gate's comes before all.
+	closing = "UPDATE {table} SET closed = CASE WHEN period <= ? THEN ? END WHERE series = ? AND period <= ? " +
+		"AND (length(period) = 0 OR (closed IS NULL) = (period <= ?))"
+	history = "SELECT period, mark, last FROM {table} " +
+		"WHERE series = ? AND period < ? AND length(period) > 0 AND last > 0 ORDER BY period DESC LIMIT 1"
+	ask   = "SELECT {now}"
+	level = "SELECT '', {now}"
 
 	notSerializable = "WHERE current_setting('transaction_isolation') <> 'serializable' AND" // PostgreSQL's
 
-	probe = "SELECT series, period, mark, previous, last FROM {table} WHERE 1 = 0"
+	probe = "SELECT series, period, mark, previous, last, closed FROM {table} WHERE 1 = 0"
 )
 
 // inTransaction takes checked. MySQL, which has no such variable, reads MariaDB's part as a comment.
@@ -85,6 +112,7 @@ var dialects = map[Dialect]statements{
 	mark     bytea  NOT NULL,
 	previous bigint NOT NULL,
 	last     bigint NOT NULL,
+	closed   bigint,
 	PRIMARY KEY (series, period)
 )`,
 		quote: `"`,
@@ -97,7 +125,12 @@ var dialects = map[Dialect]statements{
 			ON CONFLICT (series, period) DO UPDATE
 			SET mark = CASE c.last WHEN 0 THEN ?::bytea ELSE c.mark END, previous = c.last,
 				last = GREATEST(c.last + ?::bigint, ?::bigint)
-			RETURNING c.last, c.previous, c.mark, {now}`,
+			RETURNING c.last, c.previous, c.mark, c.closed, {now}`,
+		level: "SELECT current_setting('transaction_isolation'), {now}",
+		close: strings.Replace(closing, "THEN ?", "THEN ?::bigint", 1),
+		// At SERIALIZABLE, a search for the gate conflicts with those who begin other series or periods.
+		gate: "SELECT mark, closed FROM (" + strings.Replace(gate, "WHERE", notSerializable, 1) + " FOR SHARE) AS g " +
+			"UNION ALL SELECT '" + gateUnread + "'::bytea, NULL WHERE current_setting('transaction_isolation') = 'serializable'",
 		// IF NOT EXISTS looks into the first schema of search_path only, and would hide the table of a later one.
 		exists: `SELECT to_regclass('{table}') IS NOT NULL`,
 		flaw: `SELECT CASE relpersistence WHEN 'p' THEN '-' ELSE 'it is unlogged or temporary' END
@@ -110,6 +143,7 @@ var dialects = map[Dialect]statements{
 	mark     varbinary(64)  NOT NULL,
 	previous bigint         NOT NULL,
 	last     bigint         NOT NULL,
+	closed   bigint,
 	PRIMARY KEY (series, period)
 ) ENGINE = InnoDB`,
 		quote: "`",
@@ -121,8 +155,11 @@ var dialects = map[Dialect]statements{
 			inTransaction + `
 			ON DUPLICATE KEY UPDATE mark = IF(last = 0, ?, mark), previous = last, last = GREATEST(last + ?, ?)`,
 		// Without FOR UPDATE, REPEATABLE READ would show the row as it was when the transaction began to read.
-		read: `SELECT last, previous, mark, {now} FROM {table} WHERE series = ? AND period = ?
+		read: `SELECT last, previous, mark, closed, {now} FROM {table} WHERE series = ? AND period = ?
 			AND ` + inTransaction + ` FOR UPDATE`,
+		share: closed + " LOCK IN SHARE MODE",
+		// Read backwards, the range does not lock the first row after it, which may be that of the current period.
+		close: closing + " ORDER BY series DESC, period DESC",
 		tells: "SELECT /*M! 1 + */ 0",
 		flaw: `SELECT CASE engine WHEN 'InnoDB' THEN '-' ELSE concat('its engine is ', coalesce(engine, 'none')) END
 			FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = '{name}'`,
@@ -134,6 +171,7 @@ var dialects = map[Dialect]statements{
 	mark     BLOB    NOT NULL,
 	previous INTEGER NOT NULL,
 	last     INTEGER NOT NULL,
+	closed   INTEGER,
 	PRIMARY KEY (series, period)
 ) WITHOUT ROWID`,
 		quote:  `"`,
@@ -142,7 +180,7 @@ var dialects = map[Dialect]statements{
 		read: `INSERT INTO {table} AS c (series, period, mark, previous, last) VALUES (?, ?, ?, 0, ?)
 			ON CONFLICT (series, period) DO UPDATE
 			SET mark = CASE c.last WHEN 0 THEN ? ELSE c.mark END, previous = c.last, last = max(c.last + ?, ?)
-			RETURNING last, previous, mark, {now}`,
+			RETURNING last, previous, mark, closed, {now}`,
 	},
 }
 
@@ -180,15 +218,11 @@ func (d Dialect) forTable(name string) (s statements, err error) {
 	if !identifier.MatchString(name) {
 		return s, fmt.Errorf("gapless: table %.80q: allowed are 1 to 63 ASCII letters, digits and _, no digit first", name)
 	}
-	s.undo, s.gate, s.last, s.ask, s.probe = undo, gate, last, ask, probe
-	if d == PostgreSQL {
-		// At SERIALIZABLE, a search for the gate conflicts with those who begin other series or periods.
-		s.gate = "(" + strings.Replace(gate, "WHERE", notSerializable, 1) + ") UNION ALL SELECT '" + gateUnread +
-			"'::bytea WHERE current_setting('transaction_isolation') = 'serializable'"
-	}
+	s.undo, s.other, s.closed, s.history, s.last, s.ask, s.probe = undo, other, closed, history, last, ask, probe
+	s.gate, s.close, s.level = cmp.Or(s.gate, gate), cmp.Or(s.close, closing), cmp.Or(s.level, level)
 	replace := strings.NewReplacer("{table}", s.quote+name+s.quote, "{name}", name, "{now}", s.now)
-	for _, query := range []*string{&s.schema, &s.update, &s.upsert, &s.read, &s.undo, &s.gate, &s.last, &s.ask, &s.exists,
-		&s.probe, &s.flaw} {
+	for _, query := range []*string{&s.schema, &s.update, &s.upsert, &s.read, &s.undo, &s.gate, &s.share, &s.other,
+		&s.closed, &s.close, &s.history, &s.last, &s.ask, &s.level, &s.exists, &s.probe, &s.flaw} {
 		*query = replace.Replace(*query)
 		for i := 1; d == PostgreSQL && strings.Contains(*query, "?"); i++ {
 			*query = strings.Replace(*query, "?", "$"+strconv.Itoa(i), 1)
@@ -197,7 +231,7 @@ func (d Dialect) forTable(name string) (s statements, err error) {
 	return s, nil
 }
 
-// bind returns a statement and its arguments as they are sent. Each argument is a []byte or an int64. Drivers of MySQL prepare a
+// bind returns a statement and its arguments as they are sent. Each argument is a []byte, an int64 or nil. Drivers of MySQL prepare a
 // statement that has arguments, which takes another round trip. So for MySQL they become literals that need no escaping.
 func (d Dialect) bind(query string, args ...any) (string, []any) {
 	if d != MySQL {
@@ -212,6 +246,8 @@ func (d Dialect) bind(query string, args ...any) (string, []any) {
 			bound = append(hex.AppendEncode(append(bound, "x'"...), v), '\'')
 		case int64:
 			bound = strconv.AppendInt(bound, v, 10)
+		case nil:
+			bound = append(bound, "NULL"...)
 		}
 	}
 	return string(append(bound, query...)), nil

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"maps"
 	"time"
 
 	"github.com/dailyserial/serial"
@@ -158,4 +159,98 @@ func ExampleGenerator_Raise() {
 	// INV-9999
 	// true
 	// INV-9999
+}
+
+// October has been reported: an invoice that is entered late goes to November.
+func ExampleGenerator_ClosePeriods() {
+	ctx := context.Background()
+	db := openShop()
+	defer db.Close()
+	scheme, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerMonth),
+		serial.WithTemplate("{type}-{date:yyyyMM}-{seq:4}"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	numbers, err := gapless.New(gapless.SQLite, scheme)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := numbers.CreateTable(ctx, db); err != nil {
+		log.Fatal(err)
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	posted := time.Date(2021, 10, 24, 0, 0, 0, 0, time.UTC)
+	number, err := numbers.NextOn(ctx, tx, "INV", posted)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(number)
+	if err := numbers.ClosePeriods(ctx, tx, "INV", time.Date(2021, 11, 1, 0, 0, 0, 0, time.UTC)); err != nil {
+		log.Fatal(err)
+	}
+	number, err = numbers.NextOn(ctx, tx, "INV", posted)
+	if errors.Is(err, gapless.ErrPeriodClosed) {
+		if posted, err = numbers.ClosedUntil(ctx, tx, "INV"); err == nil { // where the first open period begins
+			number, err = numbers.NextOn(ctx, tx, "INV", posted)
+		}
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(number)
+	if err := tx.Commit(); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// INV-202110-0001
+	// INV-202111-0001
+}
+
+// The last number of each month tells how many invoices it has; an audit tells which of them are not stored.
+func ExampleGenerator_Audit() {
+	ctx := context.Background()
+	db := openShop()
+	defer db.Close()
+	scheme, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerMonth),
+		serial.WithTemplate("{type}-{date:yyyyMM}-{seq:4}"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	numbers, err := gapless.New(gapless.SQLite, scheme)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := numbers.CreateTable(ctx, db); err != nil {
+		log.Fatal(err)
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, day := range []int{1, 24, 33} {
+		if _, err := numbers.NextOn(ctx, tx, "INV", time.Date(2021, 10, day, 0, 0, 0, 0, time.UTC)); err != nil {
+			log.Fatal(err)
+		}
+	}
+	if err := tx.Commit(); err != nil {
+		log.Fatal(err)
+	}
+	months, err := numbers.History(ctx, db, "INV", 12)
+	if err != nil {
+		log.Fatal(err)
+	}
+	stored := map[string]error{"INV-202110-0002": nil, "INV-202111-0001": nil}
+	for _, last := range months {
+		report, err := numbers.Audit(ctx, db, "INV", last.Start, maps.All(stored))
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(last, report.Clean(), report.Missing)
+	}
+	// Output:
+	// INV-202111-0001 true []
+	// INV-202110-0002 false [{1 1}]
 }

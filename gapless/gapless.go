@@ -59,12 +59,23 @@
 // Transactions that take numbers of the same type and period run one after another, from taking the number to the commit. So
 // take the number last, keep the rest short, and wait for nobody in between. If a transaction takes numbers of several types,
 // take them in the same order everywhere, such as by name. Otherwise two transactions may wait for each other, until the
-// database ends one of them as a deadlock. Different types and periods do not wait for each other, with three exceptions: SQLite has one writer at a time;
-// on MySQL, a new type or period may wait after another one's first transaction has rolled back; and until the first transaction of a
-// new type has ended, callers who want the first number of another period of that type wait for it.
+// database ends one of them as a deadlock. Different types and periods do not wait for each other, with four exceptions: SQLite has
+// one writer at a time; on MySQL, a new type or period may wait after another one's first transaction has rolled back; until the first
+// transaction of a new type has ended, callers who want the first number of another period of that type wait for it; and while
+// somebody closes periods of a type, callers who want the first number of a period or a number of one that has ended wait.
 //
 // How long a caller waits is bounded by its context and by the database's own limits: lock_timeout in PostgreSQL,
 // innodb_lock_wait_timeout in MySQL. On SQLite only PRAGMA busy_timeout counts.
+//
+// # Closing periods
+//
+// When a month has been reported, nothing may be booked into it any more. [Generator.ClosePeriods] closes all periods that end by an
+// instant. From then on, their numbers are [ErrPeriodClosed], until [Generator.ReopenPeriods] opens them again:
+//
+//	month := time.Date(2026, time.November, 1, 0, 0, 0, 0, zone)
+//	err := numbers.ClosePeriods(ctx, tx, "INV", month) // October and all before; in force once tx is committed
+//
+// It waits for the transactions that have taken a number there. For numbers of the current period it costs nothing.
 //
 // # When a transaction has ended
 //
@@ -154,6 +165,7 @@ type span struct {
 	number   serial.Number // of that date; its type and sequence mean nothing
 	label    string        // of the period
 	from, to int64         // Unix seconds
+	end      int64         // end of the period, in Unix seconds
 	whole    bool          // it is the whole period
 }
 
@@ -218,9 +230,9 @@ func (g *Generator) Scheme() *serial.Scheme { return g.scheme }
 // others have taken numbers of that type and period and not yet ended their transactions, it waits for them. From then on,
 // others wait for tx to end.
 //
-// Errors: [serial.ErrInvalidType]; [serial.ErrExhausted] if the period has no number left; [serial.ErrConflict] if the type's
-// numbers count by another period or year start, or if those of this period were taken by a scheme that prints sequences in another
-// way; an error for a date that is not in 1970 to 9999 or that the template cannot print; an error for a tx that is nil, that [Tx] says
+// Errors: [serial.ErrInvalidType]; [serial.ErrExhausted] if the period has no number left; [ErrPeriodClosed] if the period is closed,
+// which the current one can only be if the database's clock went back; [serial.ErrConflict] if the type's numbers count by another
+// period or year start, or if those of this period were taken by a scheme that prints sequences in another way; an error for a date that is not in 1970 to 9999 or that the template cannot print; an error for a tx that is nil, that [Tx] says
 // is refused, or in which another call is taking a number. After these, nothing was taken and tx can go on. If the database has ended
 // the transaction, that is an error, and nothing was taken: roll back and repeat. If 20 periods end, one after another, while it
 // waits for others, that is an error too: roll back and repeat. Every other error wraps the driver's, and also matches the error
@@ -237,8 +249,8 @@ func (g *Generator) NextN(ctx context.Context, tx Tx, typ string, n int) ([]seri
 
 // NextOn takes the next number of the period that date lies in, whatever the database's clock says: for documents that are
 // dated back or ahead. The number prints date in the scheme's time zone. In that zone, date may be any from 1970 to 9999 that the
-// template can print; with [serial.Never], it must be before 31 December 9999 in UTC. No period is ever closed. Errors are those of
-// [Generator.Next].
+// template can print; with [serial.Never], it must be before 31 December 9999 in UTC. Errors are those of [Generator.Next], such as
+// [ErrPeriodClosed] in a period that [Generator.ClosePeriods] has closed.
 func (g *Generator) NextOn(ctx context.Context, tx Tx, typ string, date time.Time) (serial.Number, error) {
 	return single(g.next(ctx, tx, typ, &date, 1))
 }
@@ -261,19 +273,12 @@ func (g *Generator) Last(ctx context.Context, q Querier, typ string, at time.Tim
 	if err != nil {
 		return serial.Number{}, err
 	}
-	if err := g.check(q, "Querier"); err != nil {
+	what := "the last number of " + typ
+	q, leave, err := g.view(ctx, q, what)
+	if err != nil {
 		return serial.Number{}, err
 	}
-	what := "the last number of " + typ
-	if db, ok := q.(pool); ok && g.dialect == MySQL {
-		// If autocommit is off, a connection of the pool may be in a transaction whose snapshot is old.
-		tx, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
-		if err != nil {
-			return serial.Number{}, g.failed(ctx, what, err)
-		}
-		defer func() { _ = tx.Rollback() }()
-		q = tx
-	}
+	defer leave()
 	var seq sql.NullInt64
 	var gate, mark []byte
 	key, period := []byte(series), []byte(s.label)
@@ -287,12 +292,35 @@ func (g *Generator) Last(ctx context.Context, q Querier, typ string, at time.Tim
 	if seq.Int64 != 0 && string(mark) != g.mark {
 		return serial.Number{}, g.conflict(typ, s.label, string(mark))
 	}
+	return s.lastNumber(typ, seq.Int64), nil
+}
+
+// lastNumber returns the number of a type that has the sequence seq in the period of s. If the template prints more of the date than
+// the period, its Date is zero.
+func (s *span) lastNumber(typ string, seq int64) serial.Number {
 	number := s.number
-	number.Type, number.Seq = strings.Clone(typ), seq.Int64
+	number.Type, number.Seq = strings.Clone(typ), seq
 	if !s.whole {
 		number = serial.Number{Type: number.Type, Start: number.Start, Seq: number.Seq}
 	}
-	return number, nil
+	return number
+}
+
+// view returns what is read instead of q, until leave is called.
+func (g *Generator) view(ctx context.Context, q Querier, what string) (_ Querier, leave func(), err error) {
+	if err := g.check(q, "Querier"); err != nil {
+		return nil, nil, err
+	}
+	db, ok := q.(pool)
+	if !ok || g.dialect != MySQL {
+		return q, func() {}, nil
+	}
+	// If autocommit is off, a connection of the pool may be in a transaction whose snapshot is old.
+	tx, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return nil, nil, g.failed(ctx, what, err)
+	}
+	return tx, func() { _ = tx.Rollback() }, nil
 }
 
 // A pool is a [*sql.DB], or wraps one.
@@ -306,7 +334,7 @@ type pool interface {
 // number of that type and period wait until tx ends.
 //
 // Errors: an error for a seq that is not 0 to the largest sequence, after which nothing was raised and tx can go on; otherwise
-// those of [Generator.Next], except [serial.ErrExhausted].
+// those of [Generator.Next], except [serial.ErrExhausted]. In a closed period, every seq is [ErrPeriodClosed].
 func (g *Generator) Raise(ctx context.Context, tx Tx, typ string, at time.Time, seq int64) error {
 	series, err := g.scheme.Series(typ)
 	if err != nil {
@@ -325,7 +353,7 @@ func (g *Generator) Raise(ctx context.Context, tx Tx, typ string, at time.Time, 
 	}
 	defer leave()
 	// To take no numbers after seq means to raise to seq.
-	c, err := g.take(ctx, tx, typ, series, s.label, seq, 0)
+	c, err := g.take(ctx, tx, typ, series, s, seq, 0)
 	if err == nil && c.mark != g.mark {
 		if err = g.undo(ctx, tx, series, s.label); err == nil {
 			return g.conflict(typ, s.label, c.mark)
@@ -388,7 +416,22 @@ func (g *Generator) next(ctx context.Context, tx Tx, typ string, date *time.Time
 	}
 	first, last := g.scheme.Limits()
 	for range patience {
-		c, err := g.take(ctx, tx, typ, series, s.label, first-1, int64(n))
+		c, err := g.take(ctx, tx, typ, series, s, first-1, int64(n))
+		if date == nil && errors.Is(err, ErrPeriodClosed) {
+			// The period has ended meanwhile, unless the clock was set back into it.
+			now, failure := g.query(ctx, tx, g.sql.ask, nil)
+			if failure != nil {
+				return nil, g.failed(ctx, what, failure)
+			}
+			current, failure := g.spanAt(typ, now)
+			if failure != nil {
+				return nil, failure
+			}
+			if current.label != s.label {
+				s = current
+				continue
+			}
+		}
 		if err != nil {
 			return nil, g.failed(ctx, what, err)
 		}
@@ -421,6 +464,14 @@ func (g *Generator) next(ctx context.Context, tx Tx, typ string, date *time.Time
 		what, patience)
 }
 
+// now returns the time by the last known clock: the database's or, if that was not read yet, this host's.
+func (g *Generator) now() time.Time {
+	if c := g.clock.Load(); c != nil {
+		return c.now()
+	}
+	return time.Now()
+}
+
 // begin is spanAt for date or, if that is nil, for the time now by the database's clock.
 func (g *Generator) begin(ctx context.Context, tx Tx, typ string, date *time.Time, what string) (*span, error) {
 	if date != nil {
@@ -450,6 +501,14 @@ func (g *Generator) spanAt(typ string, at time.Time) (*span, error) {
 	if s := g.span.Load(); s != nil && s.contains(at) {
 		return s, nil
 	}
+	s, err := g.newSpan(typ, at)
+	if err == nil {
+		g.span.Store(s)
+	}
+	return s, err
+}
+
+func (g *Generator) newSpan(typ string, at time.Time) (*span, error) {
 	number, err := g.scheme.Number(typ, at, 1)
 	if err != nil {
 		return nil, fmt.Errorf("gapless: %w", err)
@@ -459,10 +518,8 @@ func (g *Generator) spanAt(typ string, at time.Time) (*span, error) {
 		return nil, fmt.Errorf("gapless: %w", err)
 	}
 	label, start, end := g.scheme.Period(at)
-	s := &span{number: number, label: label, from: max(from.Unix(), dated), to: min(to.Unix(), datedEnd),
-		whole: from.Equal(start) && to.Equal(end)}
-	g.span.Store(s)
-	return s, nil
+	return &span{number: number, label: label, from: max(from.Unix(), dated), to: min(to.Unix(), datedEnd),
+		end: end.Unix(), whole: from.Equal(start) && to.Equal(end)}, nil
 }
 
 // batch returns n numbers of a type that end with sequence last, and are otherwise like number.
@@ -513,7 +570,7 @@ func (g *Generator) check(q Querier, name string) error {
 
 // failed completes an error of take or of the database. If the caller's context has ended, the error says so: not all drivers do.
 func (g *Generator) failed(ctx context.Context, what string, err error) error {
-	if errors.Is(err, serial.ErrConflict) {
+	if refused(err) {
 		return err
 	}
 	if ended := ctx.Err(); ended != nil && !errors.Is(err, ended) {

@@ -14,24 +14,15 @@ import (
 	"github.com/dailyserial/serial/gapless"
 )
 
-// account compares the numbers of all invoices with the last one taken in a period.
-func account(ctx context.Context, db *sql.DB, numbers *gapless.Generator, scheme *serial.Scheme,
-	at time.Time) (serial.Report, error) {
-	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true})
-	if err != nil {
-		return serial.Report{}, err
-	}
-	defer func() { _ = tx.Rollback() }()
-	last, err := numbers.Last(ctx, tx, "INV", at)
-	if err != nil {
-		return serial.Report{}, err
-	}
-	rows, err := tx.QueryContext(ctx, "SELECT number FROM invoices")
-	if err != nil {
-		return serial.Report{}, err
-	}
-	defer func() { _ = rows.Close() }()
-	return scheme.Audit("INV", at, last.Seq, func(yield func(string, error) bool) {
+// account compares the numbers of all invoices with those that were taken in a period.
+func account(ctx context.Context, db *sql.DB, numbers *gapless.Generator, at time.Time) (serial.Report, error) {
+	return numbers.Audit(ctx, db, "INV", at, func(yield func(string, error) bool) {
+		rows, err := db.QueryContext(ctx, "SELECT number FROM invoices")
+		if err != nil {
+			yield("", err)
+			return
+		}
+		defer func() { _ = rows.Close() }()
 		for rows.Next() {
 			var number string
 			err := rows.Scan(&number)
@@ -45,22 +36,45 @@ func account(ctx context.Context, db *sql.DB, numbers *gapless.Generator, scheme
 	})
 }
 
-// The guide's account is the function above. It is clean at every instant while invoices are issued, and finds what is missing.
-func TestAccount(t *testing.T) {
+// closeBooks closes the books of INV up to a day, for somebody and a reason.
+func closeBooks(ctx context.Context, db *sql.DB, numbers *gapless.Generator, until time.Time, who, why string) error {
+	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}) // nothing on SQLite
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	if err := numbers.ClosePeriods(ctx, tx, "INV", until); err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, "INSERT INTO closings (until, who, why) VALUES ($1, $2, $3)", until, who, why)
+	if err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// requireInGuide checks that the guide has the function of this file whose comment begins like that.
+func requireInGuide(t *testing.T, comment string) {
+	t.Helper()
 	source, err := os.ReadFile("guide_test.go")
 	require.NoError(t, err)
 	text, err := os.ReadFile("../docs/gapless.md")
 	require.NoError(t, err)
 	unix := strings.NewReplacer("\r\n", "\n")
-	_, code, found := strings.Cut(unix.Replace(string(text)), "```go\n// account ")
+	_, code, found := strings.Cut(unix.Replace(string(text)), "```go\n"+comment)
 	require.True(t, found)
 	code, _, _ = strings.Cut(code, "```")
-	require.Contains(t, unix.Replace(string(source)), "// account "+code)
+	require.Contains(t, unix.Replace(string(source)), comment+code)
+}
+
+// The guide's account is the function above. It is clean at every instant while invoices are issued, and finds what is missing.
+func TestAccount(t *testing.T) {
+	requireInGuide(t, "// account ")
 
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t)
 		execSQL(t, db, "CREATE TABLE invoices (number varchar(100) NOT NULL)")
-		s, g, day := scheme(t), d.generator(t, db), date(t, "2021-10-24")
+		g, day := d.generator(t, db), date(t, "2021-10-24")
 		place := func(stored bool) {
 			commits(t, db, func(tx *sql.Tx) {
 				n, err := g.NextOn(t.Context(), tx, "INV", day)
@@ -86,15 +100,32 @@ func TestAccount(t *testing.T) {
 				running = false
 			default:
 			}
-			r, err := account(t.Context(), db, g, s, day)
+			r, err := account(t.Context(), db, g, day)
 			require.NoError(t, err)
 			require.Zero(t, r.MissingCount+r.DuplicateCount+r.BeyondCount+r.ForeignCount, "%+v", r)
 		}
 		place(false)
 		place(true)
-		r, err := account(t.Context(), db, g, s, day)
+		r, err := account(t.Context(), db, g, day)
 		require.NoError(t, err)
 		require.Equal(t, []serial.Range{{First: more + 2, Last: more + 2}}, r.Missing)
 		require.EqualValues(t, more+2, r.Count)
 	})
+}
+
+// The guide's closing of a month is closeBooks, which records it if and only if it closes.
+func TestCloseBooks(t *testing.T) {
+	requireInGuide(t, "// closeBooks ")
+	d := postgreSQL(t)
+	db := d.open(t)
+	g := d.generator(t, db)
+	execSQL(t, db, "CREATE TABLE closings (until timestamptz NOT NULL, who text NOT NULL, why text NOT NULL)")
+	require.NoError(t, closeBooks(t.Context(), db, g, october(5), "Ada", "September is reported"))
+	require.Error(t, closeBooks(t.Context(), db, g, time.Now().AddDate(0, 1, 0), "Bob", "by mistake"))
+	var closings int
+	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM closings").Scan(&closings))
+	require.Equal(t, 1, closings)
+	until, err := g.ClosedUntil(t.Context(), db, "INV")
+	require.NoError(t, err)
+	require.Equal(t, october(5), until)
 }

@@ -8,14 +8,17 @@ import (
 	"math/rand/v2"
 	"strings"
 	"time"
+
+	"github.com/dailyserial/serial"
 )
 
 // A counter is the row of a type and period as a statement left it. Its lock is held until the transaction ends.
 type counter struct {
-	last     int64     // sequence taken, 0 for none
-	previous int64     // last before the statement
-	mark     string    // calendar and print mark of the scheme that took the numbers, or the calendar of a gate
-	now      time.Time // by the database's clock, after the lock was got
+	last     int64         // sequence taken, 0 for none
+	previous int64         // last before the statement
+	mark     string        // calendar and print mark of the scheme that took the numbers, or the calendar of a gate
+	closed   sql.NullInt64 // end of the last closed period, in Unix seconds, if this period or, of a gate, any is closed
+	now      time.Time     // by the database's clock, after the lock was got
 }
 
 const (
@@ -26,40 +29,49 @@ const (
 
 // take waits for the lock of a period's row and adds n to what was taken, or to above if that is greater. The caller decides
 // whether that is valid, by the earlier counter and by its clock: under the lock, undo can follow. If the series has another
-// calendar, nothing is taken, and the error is serial.ErrConflict.
-func (g *Generator) take(ctx context.Context, tx Tx, typ, series, label string, above, n int64) (counter, error) {
+// calendar or the period is closed, nothing is taken, and the error is serial.ErrConflict or ErrPeriodClosed.
+func (g *Generator) take(ctx context.Context, tx Tx, typ, series string, s *span, above, n int64) (counter, error) {
 	if err := g.checkBegun(ctx, tx); err != nil {
 		return counter{}, err
 	}
-	// If there is no row yet, the series' gate has the calendar. The gate is read first, if possible: then whoever waits for the
-	// transaction that begins the series holds no row of it.
-	calendar := ""
-	if g.sql.update != "" {
+	// If the period has ended or has no row yet, the series' gate judges. It is locked first, if possible: then whoever waits for
+	// it, because others close periods or begin the series, holds no row that those wait for.
+	ended, judged := s.end <= g.now().Unix(), false
+	if !ended && g.sql.update != "" {
 		c := counter{mark: g.mark}
 		var err error
-		c.now, err = g.query(ctx, tx, g.sql.update, []any{n, []byte(series), []byte(label), []byte(g.mark), above}, &c.last)
+		c.now, err = g.query(ctx, tx, g.sql.update, []any{n, []byte(series), []byte(s.label), []byte(g.mark), above}, &c.last)
 		if !errors.Is(err, sql.ErrNoRows) {
 			c.previous = c.last - n
 			return c, err
 		}
-		if calendar, err = g.calendarOf(ctx, tx, series, label, false); err != nil {
+	}
+	if ended || g.sql.update != "" {
+		var err error
+		if judged, err = g.judge(ctx, tx, typ, series, s, false); err != nil {
+			return counter{}, err
+		}
+	}
+	c, err := g.upsert(ctx, tx, series, s.label, g.mark, above, n)
+	switch {
+	case err != nil:
+		return c, err
+	case c.closed.Valid:
+		err = g.closedError(typ, s.label, c.closed.Int64)
+	case !judged && c.previous == 0:
+		_, err = g.judge(ctx, tx, typ, series, s, true)
+	}
+	if refused(err) {
+		if err := g.undo(ctx, tx, series, s.label); err != nil {
 			return c, err
 		}
-		if calendar != "" && calendar != g.scheme.Calendar() {
-			return c, g.conflict(typ, label, calendar)
-		}
 	}
-	c, err := g.upsert(ctx, tx, series, label, g.mark, above, n)
-	if err != nil || calendar != "" || c.previous != 0 {
-		return c, err
-	}
-	if calendar, err = g.calendarOf(ctx, tx, series, label, true); err != nil || calendar == g.scheme.Calendar() {
-		return c, err
-	}
-	if err := g.undo(ctx, tx, series, label); err != nil {
-		return c, err
-	}
-	return c, g.conflict(typ, label, calendar)
+	return c, err
+}
+
+// refused reports whether an error of take says that nothing was taken and the transaction can go on.
+func refused(err error) bool {
+	return errors.Is(err, serial.ErrConflict) || errors.Is(err, ErrPeriodClosed)
 }
 
 // checkBegun returns an error unless tx is in a transaction. It is for SQLite, which needs a statement to find out. In MySQL,
@@ -79,25 +91,44 @@ func (g *Generator) checkBegun(ctx context.Context, tx Tx) error {
 	return err
 }
 
-// calendarOf returns the calendar of a series. If the series begins here, with the period label, that is g's calendar, and anyone
-// else who begins the series waits until tx ends. Without must, it may return "" if it would be in the way of others.
-func (g *Generator) calendarOf(ctx context.Context, tx Tx, series, label string, must bool) (string, error) {
+// judge locks the gate of a series in share mode, and returns an error if the series has another calendar or the period is closed.
+// If there is no gate, judge makes it, and anyone else who wants it waits until tx ends. Without must, it does nothing and returns
+// false if it would be in the way of others.
+func (g *Generator) judge(ctx context.Context, tx Tx, typ, series string, s *span, must bool) (judged bool, err error) {
 	var mark string
-	query, args := g.dialect.bind(g.sql.gate, []byte(series), []byte(label))
-	err := tx.QueryRowContext(ctx, query, args...).Scan(&mark)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return "", err
+	var closed sql.NullInt64
+	scan := func(query, period string) error {
+		query, args := g.dialect.bind(query, []byte(series), []byte(period))
+		return tx.QueryRowContext(ctx, query, args...).Scan(&mark, &closed)
+	}
+	if err = scan(g.sql.gate, s.label); err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return false, err
 	}
 	if mark == gateUnread && !must {
-		return "", nil
+		return false, nil
 	}
 	calendar, _, period := strings.Cut(mark, markJoint)
-	if mark != "" && mark != gateUnread && (!period || calendar != g.scheme.Calendar()) {
-		return calendar, nil
+	switch {
+	case mark == "" || mark == gateUnread || period && calendar == g.scheme.Calendar():
+		// There is no gate: the series is new, or somebody has deleted it.
+		c, err := g.upsert(ctx, tx, series, gatePeriod, g.scheme.Calendar(), 1, 0)
+		if err != nil {
+			return false, err
+		}
+		calendar, closed = c.mark, c.closed
+	case !period && g.sql.share != "":
+		if err := scan(g.sql.share, gatePeriod); err != nil {
+			return false, err
+		}
+		calendar = mark
 	}
-	// There is no gate: the series is new, or somebody has deleted it.
-	c, err := g.upsert(ctx, tx, series, gatePeriod, g.scheme.Calendar(), 1, 0)
-	return c.mark, err
+	if calendar != g.scheme.Calendar() {
+		return false, g.conflict(typ, s.label, calendar)
+	}
+	if closed.Valid && s.end <= closed.Int64 {
+		return false, g.closedError(typ, s.label, closed.Int64)
+	}
+	return true, nil
 }
 
 // upsert adds to a row, or inserts it. A row from which something was taken keeps its mark.
@@ -107,7 +138,7 @@ func (g *Generator) upsert(ctx context.Context, tx Tx, series, label, mark strin
 	key, period, value := []byte(series), []byte(label), []byte(mark)
 	if g.sql.upsert == "" {
 		c.now, err = g.query(ctx, tx, g.sql.read, []any{key, period, value, above + n, value, n, above + n}, &c.last,
-			&c.previous, &c.mark)
+			&c.previous, &c.mark, &c.closed)
 		return c, err
 	}
 	checked := int64(0)
@@ -121,7 +152,7 @@ func (g *Generator) upsert(ctx context.Context, tx Tx, series, label, mark strin
 	if _, err := tx.ExecContext(ctx, query, args...); err != nil {
 		return c, err
 	}
-	c.now, err = g.query(ctx, tx, g.sql.read, []any{key, period, checked}, &c.last, &c.previous, &c.mark)
+	c.now, err = g.query(ctx, tx, g.sql.read, []any{key, period, checked}, &c.last, &c.previous, &c.mark, &c.closed)
 	if checked == 1 || !errors.Is(err, sql.ErrNoRows) {
 		return c, err
 	}
@@ -173,13 +204,14 @@ func (g *Generator) query(ctx context.Context, tx Tx, query string, args []any, 
 //
 // There is a row for each type and period: series is the key prefix, a colon and the type; period is the period's label, such
 // as 20211024; mark is the scheme's [serial.Scheme.Calendar], a colon and its [serial.Scheme.PrintMark]; last is the last sequence
-// taken, 0 if none was, and previous is the value of last before its last change. In addition, each series has a row whose period
-// is "" and whose mark is the calendar. To read the table in PostgreSQL:
+// taken, 0 if none was, and previous is the value of last before its last change; closed is NULL unless the period is closed. In
+// addition, each series has a row whose period is "", whose mark is the calendar, and whose closed is the end of the last closed
+// period in Unix seconds. To read the table in PostgreSQL:
 //
 //	SELECT convert_from(series, 'UTF8'), convert_from(period, 'UTF8'), last FROM serial_gapless WHERE period <> ''
 //
 // Elsewhere no conversion is needed. Never delete rows of periods in which numbers may still be taken, also by [Generator.NextOn],
-// nor a series' row whose period is empty, which keeps its calendar: a condition such as period < '20210101' matches that too.
+// nor a series' row whose period is empty, which keeps its calendar and what is closed: a condition such as period < '20210101' matches that too.
 // Without any row, a series starts over, with any calendar.
 //
 // In the tables of documents, compare the column of the numbers byte by byte, too. PostgreSQL and SQLite do so by default.
@@ -216,7 +248,8 @@ func (g *Generator) CreateTable(ctx context.Context, db *sql.DB) error {
 		}
 	}
 	if _, err := db.ExecContext(ctx, g.sql.probe); err != nil {
-		return g.failed(ctx, what, err)
+		return g.failed(ctx, what, fmt.Errorf("the table lacks a column of Schema, as one of an earlier version does: add "+
+			"it, or create the table anew: %w", err))
 	}
 	if g.sql.flaw == "" {
 		return nil

@@ -1,0 +1,200 @@
+package gapless_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"iter"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/gapless"
+)
+
+// numbers yields texts as they are, each after a call of between.
+func numbers(between func(i int), texts ...string) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		for i, text := range texts {
+			between(i)
+			if !yield(text, nil) {
+				return
+			}
+		}
+	}
+}
+
+// What is taken while the stored numbers are read is ignored; what is above that was never taken. A closed period is read, too.
+func TestAudit(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t)
+		g := d.generator(t, db)
+		take := func(n int) {
+			commits(t, db, func(tx *sql.Tx) {
+				for range n {
+					require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(24))))
+				}
+			})
+		}
+		take(3)
+		audit := func(q gapless.Querier, between func(int)) serial.Report {
+			t.Helper()
+			r, err := g.Audit(t.Context(), q, "IS", october(24), numbers(between, "IS202110240001", "IS202110240003",
+				"IS202110240004", "IS202110240004", "IS202110240006", "IS202110250001", "no number"))
+			require.NoError(t, err)
+			return r
+		}
+		check := func(r serial.Report) {
+			t.Helper()
+			require.EqualValues(t, 3, r.Last)
+			require.EqualValues(t, 2, r.Count)
+			require.Equal(t, []serial.Range{{First: 2, Last: 2}}, r.Missing)
+			require.Zero(t, r.DuplicateCount)
+			require.EqualValues(t, 1, r.BeyondCount)
+			require.Equal(t, "IS202110240006", r.Beyond[0].String())
+			require.EqualValues(t, 1, r.OtherCount)
+			require.Equal(t, []string{"no number"}, r.Foreign)
+		}
+		check(audit(db, func(i int) {
+			if i == 1 {
+				take(2)
+			}
+		}))
+		tx := beginAt(t, db, d.readCommitted()) // one connection suffices
+		r := audit(tx, func(int) {})
+		require.EqualValues(t, 5, r.Last)
+		require.EqualValues(t, 1, r.DuplicateCount)
+		require.NoError(t, tx.Commit())
+		d.closes(t, db, g, october(25))
+		require.Equal(t, r, audit(db, func(int) {}))
+
+		// Options are passed on.
+		_, err := g.Audit(t.Context(), db, "IS", october(24), numbers(nil), nil)
+		require.ErrorContains(t, err, "gapless: serial: Audit: option 2 is nil")
+		_, err = g.Audit(t.Context(), db, "IS", october(24), nil)
+		require.ErrorContains(t, err, "the used numbers are nil")
+		_, err = g.Audit(t.Context(), db, "I S", october(24), numbers(nil))
+		require.ErrorIs(t, err, serial.ErrInvalidType)
+		_, err = g.Audit(t.Context(), nil, "IS", october(24), numbers(nil))
+		require.EqualError(t, err, "gapless: the Querier is nil")
+		failure := errors.New("no connection")
+		_, err = g.Audit(t.Context(), db, "IS", october(24), func(yield func(string, error) bool) { yield("", failure) })
+		require.ErrorIs(t, err, failure)
+		ctx, cancel := context.WithCancel(t.Context())
+		_, err = g.Audit(ctx, db, "IS", october(24), numbers(func(i int) {
+			require.Zero(t, i)
+			cancel()
+		}, "IS202110240001", "IS202110240002"))
+		require.ErrorIs(t, err, context.Canceled)
+	})
+}
+
+// The newest periods of which numbers were taken, of any scheme.
+func TestHistory(t *testing.T) {
+	east := serial.WithLocation(time.FixedZone("", 14*3600))
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t)
+		for i, r := range []struct {
+			opts []serial.Option
+			on   []string // from the newest period to the oldest
+			want []string // what is printed, with the start of the period where that is not known
+		}{
+			{
+				nil,
+				[]string{"9999-12-30T23:59:59Z", "2040-02-29T12:00:00Z", "2021-10-25T12:00:00Z", "2021-10-24T12:00:00Z",
+					"2021-10-01T12:00:00Z", "1970-01-01T00:00:00Z"},
+				[]string{"IS999912300001", "IS204002290002", "IS202110250003", "IS202110240004", "IS202110010005",
+					"IS197001010006"},
+			},
+			{
+				[]serial.Option{east, serial.WithPeriod(serial.PerSecond),
+					serial.WithTemplate("{type}{date:yyyyMMddHHmmss}{seq:2}")},
+				[]string{"9999-12-31T09:59:59Z", "2021-10-24T12:00:01Z", "2021-10-24T12:00:00Z", "1969-12-31T10:00:00Z"},
+				[]string{"IS9999123123595901", "IS2021102502000102", "IS2021102502000003", "IS1970010100000004"},
+			},
+			{
+				[]serial.Option{east, serial.WithPeriod(serial.PerWeek), serial.WithTemplate("{type}{date:GGGG-WW}-{seq:4}")},
+				[]string{"2025-01-01T00:00:00Z", "2024-12-25T00:00:00Z", "1970-01-01T00:00:00Z"},
+				[]string{"IS2025-01-0001", "IS2024-52-0002", "IS1970-01-0003"},
+			},
+			{
+				[]serial.Option{serial.WithPeriod(serial.PerQuarter), serial.WithYearStart(time.April, 1),
+					serial.WithTemplate("{type}{date:FFFF/Q}-{seq:4}")},
+				[]string{"2025-01-01T00:00:00Z", "2024-12-25T00:00:00Z", "1970-01-01T00:00:00Z"},
+				[]string{"IS2024/4-0001", "IS2024/3-0002", "IS1969/4-0003"},
+			},
+			{
+				[]serial.Option{serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}{date:yyyyMM}-{seq:4}")},
+				[]string{"2025-05-01T00:00:00Z", "2024-12-25T00:00:00Z"},
+				[]string{"2025-01-01 0001", "2024-01-01 0002"},
+			},
+			{
+				[]serial.Option{serial.WithPeriod(serial.Never), serial.WithTemplate("{type}-{seq:4}")},
+				[]string{"2025-05-01T00:00:00Z"},
+				[]string{"IS-0001"},
+			},
+		} {
+			g := d.generator(t, db, append(r.opts, serial.WithKeyPrefix(fmt.Sprint("p", i)))...)
+			history := func(q gapless.Querier, n int) (texts []string) {
+				t.Helper()
+				numbers, err := g.History(t.Context(), q, "IS", n)
+				require.NoError(t, err)
+				for _, n := range numbers {
+					text := n.String()
+					if text == "" {
+						text = fmt.Sprintf("%s %04d", n.Start.Format(time.DateOnly), n.Seq)
+						require.True(t, n.Date.IsZero())
+					}
+					texts = append(texts, text)
+				}
+				return texts
+			}
+			require.Empty(t, history(db, 3))
+			commits(t, db, func(tx *sql.Tx) {
+				for n := len(r.on); n > 0; n-- {
+					at, err := time.Parse(time.RFC3339, r.on[n-1])
+					require.NoError(t, err)
+					require.NoError(t, errOf(g.NextN(t.Context(), tx, "IT", n)))
+					for range n {
+						require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", at)))
+					}
+				}
+				require.NoError(t, g.Raise(t.Context(), tx, "IS", october(2), 0)) // opened, and none was taken
+				require.Equal(t, r.want, history(tx, 10_000))
+				require.Equal(t, r.want[:1], history(tx, 1))
+			})
+			if i == 0 {
+				d.closes(t, db, g, october(25))
+			}
+			require.Equal(t, r.want, history(db, len(r.want)))
+		}
+	})
+}
+
+func TestHistoryRefused(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t)
+		g, letters := d.generator(t, db), d.generator(t, db, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:4:base36}"))
+		weeks := d.generator(t, db, perWeek()...)
+		commits(t, db, func(tx *sql.Tx) {
+			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(24))))
+			require.NoError(t, errOf(letters.NextOn(t.Context(), tx, "IS", october(25))))
+		})
+		numbers, err := letters.History(t.Context(), db, "IS", 2)
+		require.NoError(t, err)
+		require.Equal(t, "IS202110250001", numbers[0].String())
+		require.Empty(t, numbers[1].String(), "by another scheme, it was printed in another way")
+		require.EqualValues(t, 1, numbers[1].Seq)
+		require.True(t, numbers[1].Start.Equal(october(24)))
+		require.ErrorIs(t, errOf(weeks.History(t.Context(), db, "IS", 2)), serial.ErrConflict)
+		for _, n := range []int{-1, 0, 10_001} {
+			require.EqualError(t, errOf(g.History(t.Context(), db, "IS", n)),
+				fmt.Sprintf("gapless: History of %d periods: allowed are 1 to 10000", n))
+		}
+		require.ErrorIs(t, errOf(g.History(t.Context(), db, "I S", 1)), serial.ErrInvalidType)
+		require.EqualError(t, errOf(g.History(t.Context(), nil, "IS", 1)), "gapless: the Querier is nil")
+	})
+}

@@ -1,0 +1,689 @@
+package gapless_test
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/gapless"
+)
+
+// october is the beginning of a day in October 2021, in UTC.
+func october(day int) time.Time { return time.Date(2021, 10, day, 0, 0, 0, 0, time.UTC) }
+
+// beginAt begins a transaction that is rolled back when the test ends.
+func beginAt(t testing.TB, db *sql.DB, level sql.IsolationLevel) *sql.Tx {
+	t.Helper()
+	tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: level})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tx.Rollback() })
+	return tx
+}
+
+// closes closes the periods of IS that end by then, and commits that.
+func (d *database) closes(t testing.TB, db *sql.DB, g *gapless.Generator, before time.Time) {
+	t.Helper()
+	tx := beginAt(t, db, d.readCommitted())
+	require.NoError(t, g.ClosePeriods(t.Context(), tx, "IS", before))
+	require.NoError(t, tx.Commit())
+}
+
+func TestClosePeriods(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t)
+		g, another := d.generator(t, db), d.generator(t, db)
+		until := func(q gapless.Querier, want time.Time) {
+			t.Helper()
+			got, err := another.ClosedUntil(t.Context(), q, "IS")
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+		}
+		takes := func(tx *sql.Tx, day int, want int64) {
+			t.Helper()
+			n, err := g.NextOn(t.Context(), tx, "IS", october(day))
+			require.NoError(t, err)
+			require.Equal(t, want, n.Seq)
+		}
+		refuses := func(tx *sql.Tx, days ...int) {
+			t.Helper()
+			for _, g := range []*gapless.Generator{g, another} {
+				for _, day := range days {
+					at := october(day + 1).Add(-time.Second)
+					before, err := g.Last(t.Context(), tx, "IS", at)
+					require.NoError(t, err)
+					require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "IS", at)), gapless.ErrPeriodClosed)
+					for _, seq := range []int64{0, before.Seq + 3} {
+						require.ErrorIs(t, g.Raise(t.Context(), tx, "IS", at, seq), gapless.ErrPeriodClosed)
+					}
+					after, err := g.Last(t.Context(), tx, "IS", at)
+					require.NoError(t, err)
+					require.Equal(t, before, after)
+				}
+			}
+		}
+
+		// Of a type that was never used.
+		until(db, time.Time{})
+		d.closes(t, db, g, october(3).Add(-time.Nanosecond))
+		until(db, october(2))
+		commits(t, db, func(tx *sql.Tx) {
+			refuses(tx, 1)
+			takes(tx, 2, 1)
+			takes(tx, 3, 1)
+			takes(tx, 5, 1)
+		})
+
+		// With rows and without, in the transaction that closes and after it.
+		tx := beginAt(t, db, d.readCommitted())
+		require.NoError(t, g.ClosePeriods(t.Context(), tx, "IS", october(5)))
+		refuses(tx, 1, 2, 3, 4)
+		until(tx, october(5))
+		require.NoError(t, tx.Commit())
+		until(db, october(5))
+		commits(t, db, func(tx *sql.Tx) {
+			_, err := g.NextOn(t.Context(), tx, "IS", october(3))
+			require.EqualError(t, err, "gapless: period closed: IS in period 20211003: all periods that end by "+
+				"2021-10-05T00:00:00Z are closed; allowed are later ones")
+			refuses(tx, 1, 2, 3, 4)
+			takes(tx, 5, 2)
+			takes(tx, 6, 1)
+			n, err := g.Next(t.Context(), tx, "IS")
+			require.NoError(t, err)
+			require.EqualValues(t, 1, n.Seq)
+			other, err := g.NextOn(t.Context(), tx, "IT", october(3)) // another type
+			require.NoError(t, err)
+			require.EqualValues(t, 1, other.Seq)
+		})
+
+		// What is closed is closed: an earlier end changes nothing. What is rolled back, was not.
+		d.closes(t, db, g, october(2))
+		d.closes(t, db, g, october(6).Add(-time.Hour))
+		until(db, october(5))
+		tx = beginAt(t, db, d.readCommitted())
+		takes(tx, 6, 2)
+		execTx(t, tx, "SAVEPOINT s")
+		require.NoError(t, g.ClosePeriods(t.Context(), tx, "IS", october(7)))
+		refuses(tx, 5, 6)
+		execTx(t, tx, "ROLLBACK TO SAVEPOINT s")
+		until(tx, october(5))
+		takes(tx, 6, 3)
+		execTx(t, tx, "SAVEPOINT s")
+		require.NoError(t, g.ReopenPeriods(t.Context(), tx, "IS", october(2)))
+		takes(tx, 2, 2)
+		execTx(t, tx, "ROLLBACK TO SAVEPOINT s")
+		refuses(tx, 2)
+		require.NoError(t, g.ClosePeriods(t.Context(), tx, "IS", october(7)))
+		require.NoError(t, tx.Rollback())
+		until(db, october(5))
+		commits(t, db, func(tx *sql.Tx) { takes(tx, 6, 2) })
+
+		// Reopened, from a period on; closed again, up to another.
+		commits(t, db, func(tx *sql.Tx) {
+			require.NoError(t, g.ReopenPeriods(t.Context(), tx, "IS", october(5))) // that is closed until then
+			until(tx, october(5))
+			require.NoError(t, g.ReopenPeriods(t.Context(), tx, "IS", october(3).Add(time.Hour)))
+			until(tx, october(3))
+			refuses(tx, 1, 2)
+			takes(tx, 3, 2)
+		})
+		commits(t, db, func(tx *sql.Tx) {
+			refuses(tx, 1, 2)
+			takes(tx, 3, 3)
+			takes(tx, 4, 1)
+		})
+		d.closes(t, db, g, october(4))
+		commits(t, db, func(tx *sql.Tx) {
+			refuses(tx, 1, 2, 3)
+			takes(tx, 4, 2)
+			require.NoError(t, g.ReopenPeriods(t.Context(), tx, "IS", time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC)))
+			until(tx, time.Time{})
+			takes(tx, 1, 1)
+			takes(tx, 2, 2)
+		})
+	})
+}
+
+func execTx(t testing.TB, tx *sql.Tx, query string) {
+	t.Helper()
+	require.NoError(t, errOf(tx.ExecContext(t.Context(), query)))
+}
+
+// What cannot be closed is refused, nothing is written, and the transaction goes on.
+func TestClosePeriodsRefused(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t)
+		g := d.generator(t, db)
+		never := d.generator(t, db, serial.WithPeriod(serial.Never), serial.WithTemplate("{type}-{seq:4}"))
+		rows := func(q gapless.Querier) (n int) {
+			t.Helper()
+			require.NoError(t, q.QueryRowContext(t.Context(), "SELECT count(*) FROM serial_gapless").Scan(&n))
+			return n
+		}
+		tx := beginAt(t, db, d.readCommitted())
+		now := d.clock(t, db).UTC()
+		for _, r := range []struct {
+			g      *gapless.Generator
+			typ    string
+			before time.Time
+			want   string
+		}{
+			{g, "I S", october(1), "invalid type"},
+			{never, "IS", october(1),
+				"gapless: close periods of IS: numbers that never start again have no periods to close or reopen"},
+			{g, "IS", time.Time{}, "allowed are 1970 to 9999"},
+			{g, "IS", time.Unix(1<<62, 0), "allowed are 1970 to 9999"},
+			{g, "IS", now.AddDate(0, 0, 1), "has not ended by the database's clock"},
+			{g, "IS", now.AddDate(20, 0, 0), "has not ended by the database's clock"},
+		} {
+			require.ErrorContains(t, r.g.ClosePeriods(t.Context(), tx, r.typ, r.before), r.want)
+			if r.want != "has not ended by the database's clock" {
+				require.Error(t, r.g.ReopenPeriods(t.Context(), tx, r.typ, r.before))
+			}
+		}
+		require.Zero(t, rows(tx))
+		require.NoError(t, g.ClosePeriods(t.Context(), tx, "IS", now), "what ended yesterday")
+		weeks := d.generator(t, db, perWeek()...)
+		require.ErrorIs(t, weeks.ClosePeriods(t.Context(), tx, "IS", now), serial.ErrConflict)
+		require.ErrorIs(t, weeks.ReopenPeriods(t.Context(), tx, "IS", now), serial.ErrConflict)
+		require.ErrorIs(t, errOf(weeks.ClosedUntil(t.Context(), tx, "IS")), serial.ErrConflict)
+		require.NoError(t, errOf(g.Next(t.Context(), tx, "IS")))
+		execTx(t, tx, "DELETE FROM serial_gapless WHERE length(period) = 0") // against the rules: the calendar is kept
+		require.ErrorIs(t, weeks.ClosePeriods(t.Context(), tx, "IS", october(1)), serial.ErrConflict)
+		require.Equal(t, 1, rows(tx))
+		require.NoError(t, tx.Commit())
+		for _, tx := range []gapless.Tx{nil, (*sql.Tx)(nil)} {
+			require.EqualError(t, g.ClosePeriods(t.Context(), tx, "IS", now), "gapless: the transaction is nil")
+			require.EqualError(t, g.ReopenPeriods(t.Context(), tx, "IS", now), "gapless: the transaction is nil")
+		}
+		require.EqualError(t, errOf(g.ClosedUntil(t.Context(), nil, "IS")), "gapless: the Querier is nil")
+	})
+}
+
+// The database has ended the transaction: nothing is closed or reopened.
+func TestClosePeriodsEnded(t *testing.T) {
+	for name, d := range map[string]*database{"MariaDB": mariaDB(t), "SQLite": inFile(t)} {
+		t.Run(name, func(t *testing.T) {
+			db := d.open(t)
+			g := d.generator(t, db)
+			d.closes(t, db, g, october(2))
+			tx := beginAt(t, db, d.readCommitted())
+			execTx(t, tx, "ROLLBACK")
+			const ended = "the database has ended the transaction"
+			require.ErrorContains(t, g.ClosePeriods(t.Context(), tx, "IS", october(5)), ended)
+			require.ErrorContains(t, g.ReopenPeriods(t.Context(), tx, "IS", october(1)), ended)
+			_ = tx.Rollback()
+			until, err := g.ClosedUntil(t.Context(), db, "IS")
+			require.NoError(t, err)
+			require.Equal(t, october(2), until)
+		})
+	}
+}
+
+// Ends are those of the scheme's periods in its time zone, also of those that began before the epoch.
+func TestClosedUntilInZone(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t)
+		east := time.FixedZone("", 14*3600)
+		for prefix, r := range map[string]struct {
+			opts         []serial.Option
+			before, want time.Time
+		}{
+			"hours": {
+				[]serial.Option{serial.WithPeriod(serial.PerHour), serial.WithTemplate("{type}{date:yyyyMMddHH}{seq:4}")},
+				time.Date(1970, 1, 1, 5, 30, 0, 0, east), time.Date(1970, 1, 1, 5, 0, 0, 0, east),
+			},
+			"none": {nil, time.Date(1970, 1, 1, 5, 30, 0, 0, east), time.Time{}},
+			"years": {
+				[]serial.Option{serial.WithPeriod(serial.PerYear), serial.WithYearStart(time.April, 1),
+					serial.WithTemplate("{type}/{date:FFFF}/{seq:4}")},
+				time.Date(2025, 10, 1, 0, 0, 0, 0, time.UTC), time.Date(2025, 4, 1, 0, 0, 0, 0, east),
+			},
+			"weeks": {perWeek(), time.Date(2025, 1, 4, 0, 0, 0, 0, time.UTC), time.Date(2024, 12, 30, 0, 0, 0, 0, east)},
+		} {
+			g := d.generator(t, db, append(r.opts, serial.WithLocation(east), serial.WithKeyPrefix(prefix))...)
+			first := time.Date(1970, 1, 1, 4, 0, 0, 0, east)
+			commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", first))) })
+			d.closes(t, db, g, r.before)
+			until, err := g.ClosedUntil(t.Context(), db, "IS")
+			require.NoError(t, err)
+			require.Equal(t, r.want, until, prefix)
+			commits(t, db, func(tx *sql.Tx) {
+				if r.want.IsZero() {
+					require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", first)))
+					return
+				}
+				require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "IS", first)), gapless.ErrPeriodClosed)
+				require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "IS", r.want.Add(-time.Second))), gapless.ErrPeriodClosed)
+				require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", r.want)))
+			})
+		}
+	})
+}
+
+// Whoever thinks that a closed period is still the current one gets a number of the current one. If the clock went back into a closed
+// period, that is closed to Next, too.
+func TestNextOfAClosedPeriod(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t)
+		g := d.generator(t, db)
+		now := d.clock(t, db)
+		for _, typ := range []string{"IS", "ROW"} {
+			commits(t, db, func(tx *sql.Tx) {
+				if typ == "ROW" {
+					require.NoError(t, errOf(g.NextOn(t.Context(), tx, typ, now.AddDate(0, 0, -1))))
+				}
+			})
+			tx := beginAt(t, db, d.readCommitted())
+			require.NoError(t, g.ClosePeriods(t.Context(), tx, typ, now))
+			require.NoError(t, tx.Commit())
+			commits(t, db, func(tx *sql.Tx) {
+				for want := range int64(2) {
+					g.Misjudge(-24 * time.Hour)
+					n, err := g.Next(t.Context(), tx, typ)
+					require.NoError(t, err)
+					require.Equal(t, want+1, n.Seq)
+				}
+			})
+			execSQL(t, db, fmt.Sprintf("UPDATE serial_gapless SET closed = %d", now.Add(48*time.Hour).Unix()))
+			commits(t, db, func(tx *sql.Tx) {
+				require.ErrorIs(t, errOf(g.Next(t.Context(), tx, typ)), gapless.ErrPeriodClosed)
+				require.ErrorIs(t, errOf(g.NextN(t.Context(), tx, typ, 3)), gapless.ErrPeriodClosed)
+				require.NoError(t, errOf(g.NextOn(t.Context(), tx, typ, now.AddDate(0, 0, 4))))
+			})
+		}
+	})
+}
+
+// counting counts the statements of a transaction.
+type counting struct {
+	*sql.Tx
+	statements *int
+}
+
+func (tx counting) ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error) {
+	*tx.statements++
+	return tx.Tx.ExecContext(ctx, query, args...)
+}
+
+func (tx counting) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	*tx.statements++
+	return tx.Tx.QueryRowContext(ctx, query, args...)
+}
+
+// Closing costs a number of the current period nothing: neither a statement nor a wait for whoever closes.
+func TestCurrentPeriodGoesOn(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t)
+		g := d.generator(t, db)
+		for day := range 3 {
+			commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(1+day)))) })
+		}
+		commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.Next(t.Context(), tx, "IS"))) })
+		levels := []sql.IsolationLevel{d.readCommitted()}
+		if d.dialect == gapless.MySQL {
+			levels = append(levels, sql.LevelRepeatableRead)
+		}
+		for i, level := range levels {
+			before := beginAt(t, db, level) // has taken a number of the current period when others close
+			require.NoError(t, errOf(g.Next(t.Context(), before, "IS")))
+			if d.dialect == gapless.SQLite { // where all writers wait
+				require.NoError(t, before.Commit())
+			}
+			closer := beginAt(t, db, level)
+			require.NoError(t, g.ClosePeriods(t.Context(), closer, "IS", october(3+i)))
+			if d.dialect == gapless.SQLite {
+				require.NoError(t, closer.Commit())
+			} else {
+				require.NoError(t, before.Commit())
+			}
+			statements := 0
+			tx := counting{begin(t, db), &statements}
+			require.NoError(t, errOf(g.Next(t.Context(), tx, "IS")))
+			want := map[gapless.Dialect]int{gapless.PostgreSQL: 1, gapless.MySQL: 2, gapless.SQLite: 2}[d.dialect]
+			require.Equal(t, want, statements)
+			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", d.clock(t, db))))
+			require.Equal(t, 2*want, statements)
+			require.NoError(t, tx.Commit())
+			if d.dialect != gapless.SQLite {
+				require.NoError(t, closer.Commit())
+			}
+		}
+	})
+}
+
+// closingCases are the ways in which a number of a period meets somebody who closes it: the period has a row or not, and whoever takes
+// the number knows that it has ended or not.
+func closingCases(t *testing.T,
+	test func(t *testing.T, d *database, db *sql.DB, g *gapless.Generator, row, late bool)) {
+	each(t, func(t *testing.T, d *database) {
+		if d.dialect == gapless.SQLite {
+			t.Skip("has one writer")
+		}
+		for _, row := range []bool{true, false} {
+			for _, late := range []bool{true, false} {
+				t.Run(fmt.Sprintf("row=%v/late=%v", row, late), func(t *testing.T) {
+					db := d.open(t)
+					g := d.generator(t, db, serial.WithKeyPrefix(fmt.Sprintf("%v-%v", row, late)))
+					commits(t, db, func(tx *sql.Tx) {
+						require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(9))))
+						if row {
+							require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(1))))
+						}
+					})
+					test(t, d, db, g, row, late)
+				})
+			}
+		}
+	})
+}
+
+// takes takes a number of the first of October. If late, g believes that it is that day.
+func takes(ctx context.Context, tx gapless.Tx, g *gapless.Generator, late bool) (serial.Number, error) {
+	if late {
+		g.Misjudge(time.Until(october(1)))
+	}
+	return g.NextOn(ctx, tx, "IS", october(1))
+}
+
+// Whoever closes a period waits until all who have taken a number of it have ended. After that, nobody takes one, whenever the
+// transaction began.
+func TestCloseWaits(t *testing.T) {
+	closingCases(t, func(t *testing.T, d *database, db *sql.DB, g *gapless.Generator, row, late bool) {
+		other := d.generator(t, db, serial.WithKeyPrefix(fmt.Sprintf("%v-%v", row, late))) // with a clock of its own
+		taker, second := begin(t, db), begin(t, db)
+		n, err := takes(t.Context(), taker, g, late)
+		require.NoError(t, err)
+		levels := []sql.IsolationLevel{d.readCommitted(), sql.LevelRepeatableRead, sql.LevelSerializable}
+		early := make([]*sql.Tx, len(levels)) // begun before the period was closed, with a snapshot
+		for i, level := range levels {
+			early[i] = beginAt(t, db, level)
+			require.NoError(t, errOf(g.ClosedUntil(t.Context(), early[i], "IT")))
+		}
+		closer := beginAt(t, db, d.readCommitted())
+		closed := make(chan error)
+		go func() { closed <- other.ClosePeriods(t.Context(), closer, "IS", october(2)) }()
+		d.waiting(t, db, 1)
+		if row && late { // the closer has the gate, and waits for the row
+			require.NoError(t, taker.Rollback())
+			n.Seq--
+		} else {
+			require.NoError(t, taker.Commit())
+		}
+		require.NoError(t, <-closed)
+		require.NoError(t, closer.Commit())
+		last, err := g.Last(t.Context(), db, "IS", october(1))
+		require.NoError(t, err)
+		require.Equal(t, n.Seq, last.Seq)
+		require.ErrorIs(t, errOf(takes(t.Context(), second, g, late)), gapless.ErrPeriodClosed)
+		require.NoError(t, errOf(g.NextOn(t.Context(), second, "IS", october(9))))
+		require.NoError(t, second.Commit())
+		for i, tx := range early {
+			_, err := takes(t.Context(), tx, g, late)
+			if d.dialect == gapless.PostgreSQL && levels[i] != sql.LevelReadCommitted {
+				var state *pgconn.PgError
+				require.ErrorAs(t, err, &state)
+				require.Equal(t, "40001", state.Code)
+			} else {
+				require.ErrorIs(t, err, gapless.ErrPeriodClosed)
+			}
+			require.NoError(t, tx.Rollback())
+		}
+	})
+}
+
+// Whoever wants a number of a period that is being closed waits, and gets it if that is rolled back. The same for one that is being
+// reopened.
+func TestTakerWaits(t *testing.T) {
+	closingCases(t, func(t *testing.T, d *database, db *sql.DB, g *gapless.Generator, row, late bool) {
+		want := int64(1)
+		if row {
+			want++
+		}
+		for _, r := range []struct {
+			reopen, commit, refused bool
+		}{{false, false, false}, {false, true, true}, {true, false, true}, {true, true, false}} {
+			closer := beginAt(t, db, d.readCommitted())
+			if r.reopen {
+				require.NoError(t, g.ReopenPeriods(t.Context(), closer, "IS", october(1)))
+			} else {
+				require.NoError(t, g.ClosePeriods(t.Context(), closer, "IS", october(2)))
+			}
+			taker := beginAt(t, db, d.readCommitted())
+			taken := make(chan error)
+			go func() {
+				n, err := takes(t.Context(), taker, g, late)
+				if err == nil && n.Seq != want {
+					err = fmt.Errorf("took %v, want %d", n, want)
+				}
+				taken <- err
+			}()
+			d.waiting(t, db, 1)
+			if r.commit {
+				require.NoError(t, closer.Commit())
+			} else {
+				require.NoError(t, closer.Rollback())
+			}
+			err := <-taken
+			if r.refused {
+				require.ErrorIs(t, err, gapless.ErrPeriodClosed, "%+v", r)
+			} else {
+				require.NoError(t, err, "%+v", r)
+				want++
+			}
+			require.NoError(t, taker.Commit())
+		}
+	})
+}
+
+// At REPEATABLE READ and above, PostgreSQL's snapshot could hide numbers from whoever closes their period.
+func TestCloseLevels(t *testing.T) {
+	d := postgreSQL(t)
+	db := d.open(t)
+	g := d.generator(t, db)
+	for _, level := range []sql.IsolationLevel{sql.LevelRepeatableRead, sql.LevelSerializable} {
+		tx := beginAt(t, db, level)
+		require.ErrorContains(t, g.ClosePeriods(t.Context(), tx, "IS", october(1)), "allowed is READ COMMITTED")
+		require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(1))))
+		require.NoError(t, g.ReopenPeriods(t.Context(), tx, "IS", october(1)))
+		require.NoError(t, tx.Commit())
+	}
+}
+
+// While hundreds take numbers of open and closed periods, with all kinds of fates, and others close and reopen them, no document gets
+// into a closed period, and no period has a gap.
+func TestCloseFates(t *testing.T) {
+	const goroutines, rounds, days, cycles = 200, 4, 6, 25
+	template := serial.WithTemplate("{type}{date:yyyyMMdd}-{seq:4}")
+	each(t, func(t *testing.T, d *database) {
+		db, admin := d.open(t), d.open(t)
+		connections := 40
+		if d.dialect == gapless.SQLite {
+			connections = 8
+		}
+		db.SetMaxOpenConns(connections)
+		db.SetMaxIdleConns(connections)
+		d.documents(t, db)
+		g, late, closers := d.generator(t, db, template), d.generator(t, db, template), d.generator(t, db, template)
+		kill := func(tx *sql.Tx) error {
+			id, ask, end := int64(0), "SELECT pg_backend_pid()", "SELECT pg_terminate_backend(%d, 30000)"
+			switch d.dialect {
+			case gapless.MySQL:
+				ask, end = "SELECT connection_id()", "KILL %d"
+			case gapless.SQLite:
+				return tx.Rollback()
+			}
+			if err := tx.QueryRowContext(t.Context(), ask).Scan(&id); err != nil {
+				return err
+			}
+			_, err := admin.ExecContext(t.Context(), fmt.Sprintf(end, id))
+			return err
+		}
+		var taken, refused, failed atomic.Int64
+		run := func(seed uint64) error {
+			r := rand.New(rand.NewPCG(seed, 1))
+			level := []sql.IsolationLevel{sql.LevelDefault, d.readCommitted()}[r.IntN(2)]
+			if d.dialect == gapless.PostgreSQL && seed%5 == 0 {
+				level = sql.LevelSerializable
+			}
+			tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: level})
+			if err != nil {
+				return err
+			}
+			defer func() { _ = tx.Rollback() }()
+			document := func() error {
+				n, err := g.Next(t.Context(), tx, "IS")
+				if r.IntN(5) > 0 {
+					if err != nil {
+						return err
+					}
+					if err := store(t.Context(), tx, n); err != nil {
+						return err
+					}
+					if r.IntN(8) == 0 {
+						late.Misjudge(time.Until(october(1 + r.IntN(days))))
+						n, err = late.NextOn(t.Context(), tx, "IS", october(1+r.IntN(days)))
+					} else {
+						n, err = g.NextOn(t.Context(), tx, "IS", october(1+r.IntN(days)))
+					}
+				}
+				if errors.Is(err, gapless.ErrPeriodClosed) {
+					refused.Add(1)
+					n, err = g.Next(t.Context(), tx, "IS")
+				}
+				if err != nil {
+					return err
+				}
+				taken.Add(1)
+				return store(t.Context(), tx, n)
+			}
+			fate := seed % 6
+			if fate == 1 {
+				execTx(t, tx, "SAVEPOINT s")
+				if err := document(); err != nil {
+					return err
+				}
+				if _, err := tx.ExecContext(t.Context(), "ROLLBACK TO SAVEPOINT s"); err != nil {
+					return err
+				}
+			}
+			if err := document(); err != nil {
+				return err
+			}
+			switch fate {
+			case 2:
+				return tx.Rollback()
+			case 3:
+				if err := kill(tx); err != nil {
+					return err
+				}
+			}
+			return tx.Commit()
+		}
+		var workers, closing sync.WaitGroup
+		for i := range goroutines {
+			workers.Go(func() {
+				for j := range rounds {
+					seed := uint64(i*rounds + j)
+					err := run(seed)
+					for tries := 0; err != nil && tries < 20 && repeatable(err); tries++ {
+						err = run(seed)
+					}
+					if err != nil {
+						failed.Add(1)
+					}
+				}
+			})
+		}
+		count := func(q gapless.Querier, until int) (n int) {
+			end := "IS" + october(until).Format("20060102")
+			query := "SELECT count(*) FROM documents WHERE number < '" + end + "'"
+			if err := q.QueryRowContext(t.Context(), query).Scan(&n); err != nil {
+				return -1
+			}
+			return n
+		}
+		var closed, stopped atomic.Int64
+		ctx := t.Context()
+		attempt := func(seed uint64) error {
+			r := rand.New(rand.NewPCG(seed, 2))
+			day := 2 + r.IntN(days)
+			tx, err := admin.BeginTx(ctx, &sql.TxOptions{Isolation: d.readCommitted()})
+			if err != nil {
+				return err
+			}
+			defer func() { _ = tx.Rollback() }()
+			if err := closers.ClosePeriods(ctx, tx, "IS", october(day)); err != nil {
+				return err
+			}
+			before := count(tx, day)
+			time.Sleep(time.Duration(r.IntN(5)) * time.Millisecond)
+			if after := count(tx, day); before != after {
+				t.Errorf("%d documents up to %d when closed, %d before the commit", before, day, after)
+			}
+			switch seed % 5 {
+			case 0:
+				stopped.Add(1)
+				return tx.Rollback()
+			case 1:
+				stopped.Add(1)
+				return kill(tx)
+			}
+			if err := tx.Commit(); err != nil {
+				return err
+			}
+			closed.Add(1)
+			time.Sleep(time.Duration(r.IntN(10)) * time.Millisecond)
+			for {
+				tx, err := admin.BeginTx(ctx, &sql.TxOptions{Isolation: d.readCommitted()})
+				if err != nil {
+					return err
+				}
+				if err = closers.ReopenPeriods(ctx, tx, "IS", october(1+r.IntN(days))); err == nil {
+					if after := count(tx, day); before != after {
+						t.Errorf("%d documents up to %d when closed, %d when reopened", before, day, after)
+					}
+					err = tx.Commit()
+				}
+				_ = tx.Rollback()
+				if err == nil || !repeatable(err) {
+					return err
+				}
+			}
+		}
+		closing.Go(func() {
+			for i := range uint64(cycles) {
+				err := attempt(i)
+				for err != nil && repeatable(err) {
+					err = attempt(i)
+				}
+				if err != nil && i%5 != 1 {
+					t.Errorf("cycle %d: %v", i, err)
+				}
+			}
+		})
+		workers.Wait()
+		closing.Wait()
+		documents := d.requireGapless(t, admin, g, scheme(t, template))
+		t.Logf("%d taken, %d refused, %d transactions failed; %d times closed, %d times not committed; %d documents",
+			taken.Load(), refused.Load(), failed.Load(), closed.Load(), stopped.Load(), documents)
+		require.Positive(t, refused.Load())
+		require.Greater(t, closed.Load(), int64(cycles/3))
+		require.Greater(t, documents, goroutines*rounds/3)
+	})
+}
+
+// repeatable reports whether a transaction failed because others were at work, and may be repeated.
+func repeatable(err error) bool {
+	var state *pgconn.PgError
+	return again(err) || errors.As(err, &state) && (state.Code == "40001" || state.Code == "40P01")
+}
