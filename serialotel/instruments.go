@@ -16,13 +16,13 @@ import (
 // instruments are called without asking their Enabled method first: their arguments are made beforehand, and a disabled
 // instrument returns at once.
 type instruments struct {
-	numbers, repeated, nearly, losses metric.Int64Counter
-	calls, openings                   metric.Float64Histogram
-	offset                            metric.Float64Gauge
+	numbers, repeated, nearly, losses, unused metric.Int64Counter
+	calls, openings                           metric.Float64Histogram
+	offset                                    metric.Float64Gauge
 }
 
 func newInstruments(m metric.Meter) (i instruments, err error) {
-	var errs [7]error
+	var errs [8]error
 	i.numbers, errs[0] = m.Int64Counter("serial.numbers.issued", metric.WithUnit("{number}"),
 		metric.WithDescription("Numbers issued."))
 	i.repeated, errs[1] = m.Int64Counter("serial.requests.repeated", metric.WithUnit("{request}"),
@@ -42,6 +42,8 @@ func newInstruments(m metric.Meter) (i instruments, err error) {
 	i.offset, errs[6] = m.Float64Gauge("serial.clock.offset", metric.WithUnit("s"),
 		metric.WithDescription("By how much Redis's clock is ahead of this host's, when that was last found to have "+
 			"changed."))
+	i.unused, errs[7] = m.Int64Counter("serial.numbers.unused", metric.WithUnit("{number}"),
+		metric.WithDescription("Numbers that nobody received, at most, by reason."))
 	return i, errors.Join(errs[:]...)
 }
 
@@ -51,6 +53,7 @@ type series struct {
 	add    []metric.AddOption
 	issued []metric.RecordOption
 	failed [][]metric.RecordOption // by index in causes
+	unused [][]metric.AddOption    // by index in reasons
 }
 
 func newSeries(attrs ...attribute.KeyValue) *series {
@@ -60,7 +63,17 @@ func newSeries(attrs ...attribute.KeyValue) *series {
 		both := attribute.NewSet(append([]attribute.KeyValue{c.attr}, attrs...)...)
 		s.failed = append(s.failed, []metric.RecordOption{metric.WithAttributeSet(both)})
 	}
+	for _, reason := range reasons {
+		attr := reasonKey.String(strings.ReplaceAll(reason, " ", "_"))
+		both := attribute.NewSet(append([]attribute.KeyValue{attr}, attrs...)...)
+		s.unused = append(s.unused, []metric.AddOption{metric.WithAttributeSet(both)})
+	}
 	return s
+}
+
+// reasons are those of the explanations that a Generator gives.
+var reasons = [...]string{
+	serial.CallerLeft, serial.NotReplicated, serial.AnswerLost, serial.Raised, serial.BlockSkipped,
 }
 
 // causes are the kinds of failure that error.type tells apart. If a call failed and its context has ended, the error

@@ -17,6 +17,7 @@
 //	serial.period.open.duration     histogram  s          openings of a period, from the beginning of the call
 //	serial.period.nearly_exhausted  counter    {period}   periods with few numbers left, for each Generator
 //	serial.counter.lost             counter    {call}     calls that found a counter gone or gone back
+//	serial.numbers.unused           counter    {number}   numbers that nobody received, at most, by serial.reason
 //	serial.clock.offset             gauge      s          by how much Redis's clock is ahead of this host's
 //
 // A histogram counts too. Failures are the count of serial.call.duration by error.type. Periods opened are the count of
@@ -26,6 +27,9 @@
 //
 // The buckets of the histograms reach from 100 µs to 10 s. For openings they reach from 1 ms to 30 s, which is how long a
 // call without a deadline waits for them. The buckets are advice: a view of the SDK takes precedence.
+//
+// serial.reason is one of caller_left, not_replicated, answer_lost, raised and block_skipped, the reasons of
+// [serial.Explanation]. Numbers of an answer that was lost are counted as if all had been taken.
 //
 // error.type is one of exhausted, counter_lost, clock_skew, conflict, not_replicated, invalid_type, invalid_request (the errors of
 // package serial), canceled, deadline_exceeded (the caller's context, a floor or a ledger) and _OTHER. An error that matches
@@ -69,8 +73,10 @@
 package serialotel
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -95,6 +101,7 @@ const (
 	usedKey     = attribute.Key("serial.used")
 	sizeKey     = attribute.Key("serial.size")
 	offsetKey   = attribute.Key("serial.clock.offset")
+	reasonKey   = attribute.Key("serial.reason")
 )
 
 // Hooks returns hooks for [serial.WithHooks] that record what the package describes. They are safe for use by any number of
@@ -119,6 +126,7 @@ func Hooks(opts ...Option) (serial.Hooks, error) {
 		Lost:            t.lost,
 		ClockCorrected:  t.clockCorrected,
 		NearlyExhausted: t.nearlyExhausted,
+		Unused:          t.unusedNumbers,
 	}, nil
 }
 
@@ -233,6 +241,14 @@ func (t *telemetry) nearlyExhausted(ctx context.Context, i serial.ExhaustionInfo
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		span.AddEvent("serial.period.nearly_exhausted", trace.WithAttributes(typeKey.String(i.Last.Type), start(i.Last.Start),
 			usedKey.Int64(i.Used), sizeKey.Int64(i.Size)))
+	}
+}
+
+func (t *telemetry) unusedNumbers(ctx context.Context, e serial.Explanation) {
+	for i, reason := range reasons {
+		if strings.HasPrefix(e.Reason, reason) {
+			t.unused.Add(ctx, cmp.Or(e.Count, e.Last-e.First+1), t.seriesOf(e.Type).unused[i]...)
+		}
 	}
 }
 

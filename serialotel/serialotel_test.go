@@ -108,37 +108,30 @@ func TestFailures(t *testing.T) {
 			require.Equal(t, spans[0].EndTime, spans[0].Events[0].Time)
 		}
 
-		_, err := gen.NextN(t.Context(), "IS", 10)
-		fails("exhausted", "IS", 10, err, serial.ErrExhausted)
-		_, err = gen.Next(t.Context(), strings.Repeat("I S", 1000))
-		fails("invalid_type", "", 1, err, serial.ErrInvalidType)
+		fails("exhausted", "IS", 10, errOf(gen.NextN(t.Context(), "IS", 10)), serial.ErrExhausted)
+		fails("invalid_type", "", 1, errOf(gen.Next(t.Context(), strings.Repeat("I S", 1000))), serial.ErrInvalidType)
 
 		m.Set("serial:{LOST}:20000101", "1")
 		for range 2 {
-			_, err = gen.Next(t.Context(), "LOST")
-			fails("counter_lost", "LOST", 1, err, serial.ErrCounterLost)
+			fails("counter_lost", "LOST", 1, errOf(gen.Next(t.Context(), "LOST")), serial.ErrCounterLost)
 		}
 
 		elsewhere, err := serial.New(client, serial.WithLocation(time.FixedZone("", 8*3600)), serial.WithHooks(hooks))
 		require.NoError(t, err)
-		_, err = elsewhere.Next(t.Context(), "LOST")
-		fails("conflict", "LOST", 1, err, serial.ErrConflict)
+		fails("conflict", "LOST", 1, errOf(elsewhere.Next(t.Context(), "LOST")), serial.ErrConflict)
 
 		m.SetTime(time.Now().Add(48 * time.Hour))
-		_, err = newGenerator(t, client, hooks).Next(t.Context(), "SKEW")
-		fails("clock_skew", "SKEW", 1, err, serial.ErrClockSkew)
+		fails("clock_skew", "SKEW", 1, errOf(newGenerator(t, client, hooks).Next(t.Context(), "SKEW")), serial.ErrClockSkew)
 		m.SetTime(time.Time{})
 
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err = gen.Next(ctx, "IS")
-		fails("canceled", "IS", 1, err, context.Canceled)
+		fails("canceled", "IS", 1, errOf(gen.Next(ctx, "IS")), context.Canceled)
 		client.AddHook(slow("evalsha"))
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second/2)
 		defer cancel()
-		_, err = gen.NextOnce(ctx, "IS", "request")
-		fails("deadline_exceeded", "IS", 1, err, context.DeadlineExceeded)
-		time.Sleep(time.Second) // the command that nobody waits for ends before the bubble does
+		fails("deadline_exceeded", "IS", 1, errOf(gen.NextOnce(ctx, "IS", "request")), context.DeadlineExceeded)
+		require.NoError(t, gen.Flush(t.Context())) // the command that nobody waits for
 
 		require.Equal(t, []string{
 			"serial.call.duration error.type=canceled: 1 in 0s",
@@ -152,6 +145,7 @@ func TestFailures(t *testing.T) {
 			"serial.clock.offset: 172800",
 			"serial.counter.lost: 2",
 			"serial.numbers.issued: 2",
+			"serial.numbers.unused reason=answer_lost: 1",
 			"serial.period.open.duration: 1 in 0s",
 		}, o.metrics())
 	})
@@ -197,10 +191,7 @@ func TestEvents(t *testing.T) {
 			spans := o.spans.GetSpans()
 			require.Equal(t, want, events(spans[len(spans)-1]))
 		}
-		next := func(ctx context.Context) error {
-			_, err := gen.Next(ctx, "IS")
-			return err
-		}
+		next := func(ctx context.Context) error { return errOf(gen.Next(ctx, "IS")) }
 
 		const day = "type=IS period.start=2000-01-01T00:00:00Z"
 		hears(next, "serial.period.opened "+day+" period.wait=0") // 6
@@ -286,6 +277,7 @@ func TestInstruments(t *testing.T) {
 	h.Lost(ctx, serial.LostInfo{})
 	h.ClockCorrected(ctx, serial.ClockInfo{Offset: -1500 * time.Millisecond, Before: time.Second})
 	h.NearlyExhausted(ctx, serial.ExhaustionInfo{})
+	h.Unused(ctx, serial.Explanation{First: 1, Last: 1, Reason: serial.CallerLeft})
 	all := o.collect().ScopeMetrics
 	require.Len(t, all, 1)
 	require.Equal(t, scope, all[0].Scope.Name)
@@ -317,8 +309,23 @@ func TestInstruments(t *testing.T) {
 		"serial.period.open.duration":    "s",
 		"serial.period.nearly_exhausted": "{period}",
 		"serial.counter.lost":            "{call}",
+		"serial.numbers.unused":          "{number}",
 		"serial.clock.offset":            "s",
 	}, units)
+}
+
+// Unused numbers are counted by reason, however the reason goes on.
+func TestUnused(t *testing.T) {
+	o := observe(t)
+	h := o.hooks(serialotel.WithTypes("IS"))
+	for typ, reason := range map[string]string{"IS": serial.AnswerLost, "PO": serial.CallerLeft + "; more"} {
+		h.Unused(t.Context(), serial.Explanation{Type: typ, First: 1, Last: 9, Reason: reason})
+		h.Unused(t.Context(), serial.Explanation{Type: typ, First: 1, Last: 9, Count: 2, Reason: reason})
+	}
+	require.Equal(t, []string{
+		"serial.numbers.unused reason=answer_lost type=IS: 11",
+		"serial.numbers.unused reason=caller_left type=_OTHER: 11",
+	}, o.metrics())
 }
 
 // An exemplar leads to the call's own span. Without a caller's span, a call has a trace of its own.
