@@ -24,6 +24,16 @@ type journal struct {
 	lost   map[string]int64 // numbers of commands without an answer, by type
 	losses []loss
 	upset  int64 // until when a worker was killed or stopped last
+
+	explained map[series][]explanation
+	untold    map[callID]int64 // numbers of commands without an answer, by worker and type
+	dead      map[int]int64    // when workers were killed
+}
+
+// An explanation is what a worker said of numbers that nobody got.
+type explanation struct {
+	first, last, count int64
+	unused             bool
 }
 
 // A call issues n numbers, or fails. Instants are nanoseconds since 1970, comparable across the processes of one host.
@@ -48,11 +58,13 @@ type series struct{ typ, day string }
 // A loss is a time in which a number of blocks may have been lost by each type.
 type loss struct{ from, to, blocks int64 }
 
+func (e explanation) has(seq int64) bool { return e.first <= seq && seq <= e.last }
+
 const unknown = "unknown"
 
 func newJournal() *journal {
 	return &journal{open: map[callID]call{}, latest: map[callID]int64{}, high: map[series]int64{},
-		lost: map[string]int64{}}
+		lost: map[string]int64{}, explained: map[series][]explanation{}, untold: map[callID]int64{}, dead: map[int]int64{}}
 }
 
 func (j *journal) begin(id callID, c call) {
@@ -90,10 +102,24 @@ func (j *journal) died(worker int) {
 }
 
 // unanswered notes a command that may have taken n numbers for nobody.
-func (j *journal) unanswered(typ string, n int64) {
+func (j *journal) unanswered(worker int, typ string, n int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	j.lost[typ] += n
+	j.untold[callID{worker, typ}] += n
+}
+
+// killed notes that a worker may not have told all that it knew.
+func (j *journal) killed(worker int) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.dead[worker] = stamp()
+}
+
+func (j *journal) explain(typ, day string, e explanation) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.explained[series{typ, day}] = append(j.explained[series{typ, day}], e)
 }
 
 func (j *journal) mayLose(l loss) {
@@ -139,6 +165,9 @@ type verdict struct {
 	outage               time.Duration
 	duplicates, disorder []string
 	wrongDays, excess    []string
+	// What nobody got and no worker explained, beyond what workers that were killed may have taken along; and what somebody got
+	// although a worker said that nobody did.
+	unexplained, contradicted []string
 }
 
 // allowance says what may be missing for other reasons than calls that failed and commands without an answer.
@@ -146,6 +175,7 @@ type allowance struct {
 	block    int64                          // of a ledger, 0 without: what a loss costs
 	reserved func(typ string) []reservation // by a ledger, nil without
 	other    func(typ string) int64         // what a slow ledger or a floor leaves out
+	silent   func(typ string) int64         // what may stay unexplained, nil if nobody explains
 }
 
 // check reads the whole journal, when nothing is added to it any more. What it calls days are the setting's periods.
@@ -173,8 +203,11 @@ func (j *journal) check(s setting, a allowance) verdict {
 		for _, c := range calls {
 			days[c.day] = append(days[c.day], c)
 		}
-		var top, distinct int64
-		for _, day := range days {
+		var top, distinct, unexplained int64
+		for label, day := range days {
+			left, contradicted := unexplainedIn(day, j.explained[series{typ, label}])
+			unexplained += left
+			v.contradicted = append(v.contradicted, contradicted...)
 			v.disorder = append(v.disorder, disorder(day)...)
 			n, highest, duplicates := overlaps(day)
 			v.duplicates = append(v.duplicates, duplicates...)
@@ -214,6 +247,22 @@ func (j *journal) check(s setting, a allowance) verdict {
 				}
 			}
 		}
+		if a.silent != nil {
+			silent := a.silent(typ)
+			for _, c := range j.calls {
+				// What a caller left shortly before its worker was killed, the worker did not get to know.
+				killed, dead := j.dead[c.worker]
+				if c.typ == typ && (c.failure == unknown || dead && c.failure != "" && c.end > killed-int64(5*time.Second)) {
+					silent += c.n
+				}
+			}
+			for worker := range j.dead {
+				silent += j.untold[callID{worker, typ}]
+			}
+			if unexplained > silent {
+				v.unexplained = append(v.unexplained, fmt.Sprintf("%s: %d of %d, and %d may be", typ, unexplained, top, silent))
+			}
+		}
 		v.allowed += allowed
 		if top-distinct > allowed {
 			v.excess = append(v.excess, fmt.Sprintf("%s: %d of %d are missing, and %d may be", typ, top-distinct, top, allowed))
@@ -241,6 +290,40 @@ func overlaps(calls []call) (distinct, highest int64, duplicates []string) {
 		}
 	}
 	return distinct, highest, duplicates
+}
+
+// unexplainedIn counts the numbers of one series, up to the greatest that was issued, that nobody got and nobody explained. It also
+// finds those that somebody got although nobody can have.
+func unexplainedIn(calls []call, explained []explanation) (left int64, contradicted []string) {
+	calls = slices.SortedFunc(slices.Values(calls), func(a, b call) int { return cmp.Compare(a.first, b.first) })
+	var missing []int64
+	next := int64(1)
+	for _, c := range calls {
+		for ; next < c.first; next++ {
+			missing = append(missing, next)
+		}
+		next = max(next, c.last+1)
+		for _, e := range explained {
+			if e.unused && e.first <= c.last && c.first <= e.last {
+				contradicted = append(contradicted, fmt.Sprintf("%v, and %d to %d are unused", c, e.first, e.last))
+			}
+		}
+	}
+	missing = slices.DeleteFunc(missing, func(seq int64) bool {
+		return slices.ContainsFunc(explained, func(e explanation) bool { return e.count == 0 && e.has(seq) })
+	})
+	// Each number takes the explanation that ends first.
+	byLast := func(a, b explanation) int { return cmp.Compare(a.last, b.last) }
+	explained = slices.SortedFunc(slices.Values(explained), byLast)
+	for _, seq := range missing {
+		i := slices.IndexFunc(explained, func(e explanation) bool { return e.count > 0 && e.has(seq) })
+		if i < 0 {
+			left++
+			continue
+		}
+		explained[i].count--
+	}
+	return left, contradicted
 }
 
 // disorder finds the calls of one series that began after another had returned, and got no greater number.

@@ -54,7 +54,7 @@ var runs = []run{
 	{"cluster/for ever, with replicas", clusterTopology, protection{Replicas: 1}, true, "for ever"},
 }
 
-// Guarantees: opener-killed, redis-hangs, restart-with-data, script-flush, evicted-keys.
+// Guarantees: opener-killed, redis-hangs, restart-with-data, script-flush, evicted-keys, gap-explained.
 func TestFaults(t *testing.T) {
 	seed, soak := seed(t), soak(t)
 	for i, r := range runs {
@@ -151,7 +151,7 @@ func (w *world) befall(st step) {
 // sentinel or Cluster may fail over without being told to where the machine is so busy that a server seems dead: that is
 // another fault, from which the time counts anew.
 func (w *world) awaitService(since int64, after string, s *summary) time.Duration {
-	reigns := w.reigns()
+	before := w.replicationIDs()
 	for {
 		waiting := w.fleet.waiting(since)
 		took := time.Duration(stamp() - since)
@@ -159,8 +159,8 @@ func (w *world) awaitService(since int64, after string, s *summary) time.Duratio
 			return took
 		}
 		if took > recovery {
-			if now := w.reigns(); now != reigns {
-				reigns, since = now, stamp()
+			if now := w.replicationIDs(); now != before {
+				before, since = now, stamp()
 				s.faults++
 				s.struck["failover that nobody asked for"]++
 				w.journal.mayLose(loss{since - int64(took), since, 1})
@@ -176,6 +176,9 @@ func (w *world) awaitService(since int64, after string, s *summary) time.Duratio
 // allowance is what the protection may cost.
 func (w *world) allowance() allowance {
 	a := allowance{}
+	if w.protection != (protection{}) { // else an operator says what a lost counter had come to
+		a.silent = func(typ string) int64 { return int64(w.fleet.deaths) * a.block }
+	}
 	switch {
 	case w.protection.Ledger:
 		a.block = block + most
@@ -184,6 +187,7 @@ func (w *world) allowance() allowance {
 		a.other = func(typ string) int64 { return w.storage.doubtful[typ] + int64(w.fleet.deaths)*a.block }
 	case w.protection.Floor:
 		a.other = func(typ string) int64 { return margin * w.storage.floors[typ] }
+		a.silent = a.other // what it left out was used, for all it knows
 	}
 	return a
 }
@@ -199,6 +203,10 @@ func (w *world) judge(v verdict, ordered bool) {
 	none(v.duplicates, "duplicates")
 	none(v.wrongDays, "numbers of another day")
 	none(v.excess, "types with more gaps than failures explain")
+	none(v.unexplained, "types with gaps that nobody explained")
+	if w.protection != (protection{}) { // else what Redis loses comes again: an operator knows only what somebody got
+		none(v.contradicted, "numbers that are unused and used")
+	}
 	if ordered {
 		none(v.disorder, "numbers out of order")
 	}

@@ -102,6 +102,7 @@ func (f *fleet) follow(s *ship, stdout io.Reader) {
 	case s.quit && err == nil:
 	case s.doomed && s.cmd.ProcessState.ExitCode() == -1: // by a signal
 		f.deaths++
+		f.journal.killed(s.number)
 	default:
 		f.t.Errorf("worker %d: %v", s.number, err)
 	}
@@ -132,7 +133,12 @@ func (f *fleet) hear(s *ship, line string) {
 		}
 	case "unanswered":
 		if _, err = fmt.Sscan(rest, &typ, &a); err == nil {
-			f.journal.unanswered(typ, a)
+			f.journal.unanswered(s.number, typ, a)
+		}
+	case "unused":
+		var e explanation
+		if _, err = fmt.Sscan(rest, &typ, &day, &e.first, &e.last, &e.count, &e.unused); err == nil {
+			f.journal.explain(typ, day, e)
 		}
 	case "trapped":
 		f.mu.Lock()

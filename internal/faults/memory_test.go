@@ -19,16 +19,16 @@ import (
 // A memoryRedis is a miniredis for a bubble of virtual time, in which seconds of waiting take none.
 type memoryRedis struct {
 	*miniredis.Miniredis
-	t     *testing.T
-	reign atomic.Int64
-	clock time.Time // zero while it goes by itself
+	t      *testing.T
+	replID atomic.Int64
+	clock  time.Time // zero while it goes by itself
 }
 
 func newMemoryRedis(t *testing.T) *memoryRedis {
 	m := &memoryRedis{Miniredis: miniredis.NewMiniRedis(), t: t}
 	t.Cleanup(m.Close)
 	m.ClockTTL(true)
-	// The ledger tells one reign of a master from the next by this, and miniredis has none.
+	// A ledger needs a replication ID, and miniredis has none.
 	conn, err := m.Dial() // which starts it
 	require.NoError(t, err)
 	require.NoError(t, conn.Close())
@@ -36,7 +36,7 @@ func newMemoryRedis(t *testing.T) *memoryRedis {
 		if cmd != "INFO" {
 			return false
 		}
-		c.WriteBulk(fmt.Sprintf("# Replication\r\nrole:master\r\nmaster_replid:%040x\r\n", m.reign.Load()))
+		c.WriteBulk(fmt.Sprintf("# Replication\r\nrole:master\r\nmaster_replid:%040x\r\n", m.replID.Load()))
 		return true
 	})
 	return m

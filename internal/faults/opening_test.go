@@ -33,13 +33,8 @@ var openings = []opening{
 	{"ledger", protection{Ledger: true}, false, nextOf, ""},
 	{"ledger and floor", protection{Ledger: true, Floor: true}, false, nextOf, ""},
 	{"ceiling", protection{Ledger: true}, true, nextOf, ""},
-	{"Raise", protection{Ledger: true}, false, func(ctx context.Context, gen *serial.Generator, typ string) error {
-		return gen.Raise(ctx, typ, 40)
-	}, ""},
-	{"NextOnce", protection{Ledger: true}, false, func(ctx context.Context, gen *serial.Generator, typ string) error {
-		_, err := gen.NextOnce(ctx, typ, request)
-		return err
-	}, ""},
+	{"Raise", protection{Ledger: true}, false, raiseOf, ""},
+	{"NextOnce", protection{Ledger: true}, false, onceOf, ""},
 	{"Prepare", protection{Ledger: true}, false, func(ctx context.Context, gen *serial.Generator, typ string) error {
 		return gen.Prepare(ctx, typ, 1)
 	}, ""},
@@ -63,8 +58,19 @@ func withCalendars(all []opening) []opening {
 }
 
 func nextOf(ctx context.Context, gen *serial.Generator, typ string) error {
-	_, err := gen.Next(ctx, typ)
-	return err
+	return errOf(gen.Next(ctx, typ))
+}
+
+func onceOf(ctx context.Context, gen *serial.Generator, typ string) error {
+	return errOf(gen.NextOnce(ctx, typ, request))
+}
+
+func raiseOf(ctx context.Context, gen *serial.Generator, typ string) error {
+	return gen.Raise(ctx, typ, 40)
+}
+
+func peekOf(ctx context.Context, gen *serial.Generator, typ string) error {
+	return errOf(gen.Peek(ctx, typ))
 }
 
 // A passage is a process that opens a period. What happens at the boundaries between its commands, its reservations and
@@ -76,9 +82,7 @@ type passage struct {
 	passed atomic.Int64 // boundaries
 }
 
-func (p *passage) pass() {
-	p.at(int(p.passed.Add(1) - 1))
-}
+func (p *passage) pass() { p.at(int(p.passed.Add(1) - 1)) }
 
 func (p *passage) Reserve(ctx context.Context, r serial.Reservation) (int64, error) {
 	p.pass()
@@ -119,8 +123,7 @@ func newMeeting(t *testing.T, o opening) *meeting {
 	}
 	w.passage.passed.Store(0)
 	if o.atCeiling {
-		_, err = w.other.NextN(t.Context(), alwaysUsed[0], block)
-		require.NoError(t, err)
+		require.NoError(t, errOf(w.other.NextN(t.Context(), alwaysUsed[0], block)))
 	}
 	return w
 }

@@ -50,6 +50,9 @@ func crowd(gen *serial.Generator, types []string, callers, calls int) (map[strin
 	return issued, failed
 }
 
+// errOf returns the error of a call.
+func errOf[T any](_ T, err error) error { return err }
+
 func requireNone(t *testing.T, failed []error) {
 	t.Helper()
 	if len(failed) > 0 {
@@ -115,16 +118,16 @@ func allow(t *testing.T, s *redistest.Server, name string, rules ...any) {
 func TestUserOfOneType(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	own, other := alwaysUsed[0], alwaysUsed[1]
-	client := user(t, server, "own", "~"+recordKey(own)+"*", "+@all")
+	allowed, other := alwaysUsed[0], alwaysUsed[1]
+	client := user(t, server, "own", "~"+recordKey(allowed)+"*", "+@all")
 	for _, p := range []protection{{}, {Ledger: true}} {
 		server.Do("FLUSHALL")
 		gen, err := (setting{Protection: p}).generator(client, newStorage(newJournal()), nil)
 		require.NoError(t, err)
 		const callers, calls = 20, 25
-		issued, failed := crowd(gen, []string{own, other}, callers, calls)
-		requireNone(t, failed[own])
-		require.Equal(t, upTo(callers*calls), slices.Sorted(slices.Values(issued[own])))
+		issued, failed := crowd(gen, []string{allowed, other}, callers, calls)
+		requireNone(t, failed[allowed])
+		require.Equal(t, upTo(callers*calls), slices.Sorted(slices.Values(issued[allowed])))
 		require.Len(t, failed[other], callers*calls)
 		for _, err := range failed[other] {
 			require.ErrorContains(t, err, "NOPERM")
@@ -224,8 +227,7 @@ var stages = []stage{
 		var first, past int64
 		entered, err := d.do("HGET", recordKey(d.typ), "entered").Text()
 		require.NoError(d.t, err)
-		_, err = fmt.Sscan(entered, &today, &first, &past)
-		require.NoError(d.t, err)
+		require.NoError(d.t, errOf(fmt.Sscan(entered, &today, &first, &past)))
 		const day = 24 * 60 * 60
 		_, yesterday, _ := strings.Cut(d.counter(-1), "}:")
 		d.do("HSET", recordKey(d.typ), "entered", strings.NewReplacer(today, yesterday, fmt.Sprint(first),
@@ -241,8 +243,7 @@ var stages = []stage{
 	{"NextOnce of a new type", "", nil, (*denial).once},
 	{"the same NextOnce", "", func(d *denial, gen *serial.Generator) {
 		d.open(gen)
-		_, err := gen.NextOnce(context.Background(), d.typ, request)
-		require.NoError(d.t, err)
+		require.NoError(d.t, errOf(gen.NextOnce(context.Background(), d.typ, request)))
 	}, func(d *denial, gen *serial.Generator) (int64, error) {
 		seq, err := d.once(gen)
 		if err == nil {
@@ -257,14 +258,12 @@ var stages = []stage{
 	}, (*denial).next},
 	{"ceiling", "ledger", func(d *denial, gen *serial.Generator) {
 		d.open(gen)
-		_, err := gen.NextN(context.Background(), d.typ, block-2)
-		require.NoError(d.t, err)
+		require.NoError(d.t, errOf(gen.NextN(context.Background(), d.typ, block-2)))
 	}, (*denial).next},
 }
 
 func (d *denial) open(gen *serial.Generator) {
-	_, err := gen.NextN(context.Background(), d.typ, 2)
-	require.NoError(d.t, err)
+	require.NoError(d.t, errOf(gen.NextN(context.Background(), d.typ, 2)))
 }
 
 func (d *denial) next(gen *serial.Generator) (int64, error) {

@@ -61,7 +61,7 @@ var scenarios = []struct {
 		w.issue(30)
 	}},
 	{"there and back again", pairTopology, true, func(t *testing.T, w *world) {
-		a, run, reign := w.master, field(t, w, "run_id"), field(t, w, "master_replid")
+		a, run, replID := w.master, field(t, w, "run_id"), field(t, w, "master_replid")
 		w.issue(30)
 		require.NoError(t, w.replica.CutOff(w.master))
 		w.issue(30)
@@ -69,7 +69,7 @@ var scenarios = []struct {
 		w.promote(false)
 		require.Equal(t, a, w.master)
 		require.Equal(t, run, field(t, w, "run_id"), "by which nothing has changed")
-		require.NotEqual(t, reign, field(t, w, "master_replid"))
+		require.NotEqual(t, replID, field(t, w, "master_replid"))
 		w.issue(60)
 	}},
 	{"there and back again, issuing there", pairTopology, true, func(t *testing.T, w *world) {
@@ -134,22 +134,28 @@ func (w *world) issue(n int) {
 	require.NoError(w.t, err)
 	for i := range n {
 		id := callID{len(w.journal.calls), fmt.Sprint(i)}
-		w.journal.begin(id, call{worker: id.worker, typ: alwaysUsed[0], n: 1, start: stamp()})
-		number, err := gen.NextNumber(context.Background(), alwaysUsed[0])
-		w.journal.finish(id, func(c *call) {
-			c.end = stamp()
-			if err != nil {
-				c.failure = class(context.Background(), err)
-				return
-			}
-			c.day, c.first, c.last = w.setting.label(number.Start), number.Seq, number.Seq
-		})
+		err := w.next(gen, id, alwaysUsed[0])
 		if w.protection.Replicas > 0 && err != nil {
 			require.ErrorIs(w.t, err, serial.ErrNotReplicated)
 			return
 		}
 		require.NoError(w.t, err)
 	}
+}
+
+// next has a number issued, and the journal has the call.
+func (w *world) next(gen *serial.Generator, id callID, typ string) error {
+	w.journal.begin(id, call{worker: id.worker, typ: typ, n: 1, start: stamp()})
+	number, err := gen.NextNumber(context.Background(), typ)
+	w.journal.finish(id, func(c *call) {
+		c.end = stamp()
+		if err != nil {
+			c.failure, c.text = class(context.Background(), err), err.Error()
+			return
+		}
+		c.day, c.first, c.last = w.setting.label(number.Start), number.Seq, number.Seq
+	})
+	return err
 }
 
 func (w *world) counterKey() string {
@@ -233,19 +239,15 @@ func TestLedgerTurnedOn(t *testing.T) {
 						return gen
 					}
 					first := start(protection{})
-					_, err := first.NextN(t.Context(), typ, remembered-1)
-					require.NoError(t, err)
-					_, err = first.NextOnce(t.Context(), typ, request)
-					require.NoError(t, err)
-					_, err = first.NextN(t.Context(), typ, used-remembered)
-					require.NoError(t, err)
+					require.NoError(t, errOf(first.NextN(t.Context(), typ, remembered-1)))
+					require.NoError(t, errOf(first.NextOnce(t.Context(), typ, request)))
+					require.NoError(t, errOf(first.NextN(t.Context(), typ, used-remembered)))
 					var gens []*serial.Generator
 					for _, p := range three {
 						gen := start(p.protection)
 						gens = append(gens, gen)
 						if loss.remember { // an answer of before is one that a process has returned itself
-							_, err = gen.NextOnce(t.Context(), typ, request)
-							require.NoError(t, err)
+							require.NoError(t, errOf(gen.NextOnce(t.Context(), typ, request)))
 						}
 					}
 					if loss.lose != nil {
@@ -256,24 +258,22 @@ func TestLedgerTurnedOn(t *testing.T) {
 						for _, i := range order {
 							who, tells := three[i], three[i].Floor || three[i].raises
 							course += " " + who.name + ";"
-							seq := last
+							number, err := serial.Number{Seq: last}, error(nil)
 							if who.raises {
 								err = gens[i].Raise(t.Context(), typ, last)
 							} else {
-								var number serial.Number
 								number, err = gens[i].NextNumber(t.Context(), typ)
-								seq = number.Seq
 							}
 							switch {
 							case ledger && !who.Ledger:
 								require.ErrorIs(t, err, serial.ErrConflict, course)
 							case lost && !tells:
-								require.ErrorIs(t, err, serial.ErrCounterLost, "%s issued %d", course, seq)
+								require.ErrorIs(t, err, serial.ErrCounterLost, "%s issued %d", course, number.Seq)
 							default:
 								require.NoError(t, err, course)
 								if !who.raises {
-									require.Greater(t, seq, last, course)
-									last = seq
+									require.Greater(t, number.Seq, last, course)
+									last = number.Seq
 								}
 								lost, ledger = false, ledger || who.Ledger
 							}

@@ -22,20 +22,8 @@ const timely = 10*time.Second + 500*time.Millisecond
 // Guarantees: slow-replies.
 func TestSlowReplies(t *testing.T) {
 	t.Parallel()
-	calls := map[string]func(gen *serial.Generator, typ string) error{
-		"Next": func(gen *serial.Generator, typ string) error {
-			_, err := gen.Next(context.Background(), typ)
-			return err
-		},
-		"NextOnce": func(gen *serial.Generator, typ string) error {
-			_, err := gen.NextOnce(context.Background(), typ, request)
-			return err
-		},
-		"Raise": func(gen *serial.Generator, typ string) error { return gen.Raise(context.Background(), typ, 40) },
-		"Peek": func(gen *serial.Generator, typ string) error {
-			_, err := gen.Peek(context.Background(), typ)
-			return err
-		},
+	calls := map[string]func(ctx context.Context, gen *serial.Generator, typ string) error{
+		"Next": nextOf, "NextOnce": onceOf, "Raise": raiseOf, "Peek": peekOf,
 	}
 	for _, p := range []protection{{}, {Floor: true}, {Ledger: true}} {
 		for _, read := range []time.Duration{0, 4900 * time.Millisecond, -1} { // 0 is go-redis's own, 5 s
@@ -70,7 +58,7 @@ func TestSlowReplies(t *testing.T) {
 
 // slowly makes a call of a new type, during which Redis, the floor and the ledger become slow.
 func slowly(t *testing.T, p protection, read, delay time.Duration, hangs bool, spared int,
-	call func(gen *serial.Generator, typ string) error) (time.Duration, error) {
+	call func(ctx context.Context, gen *serial.Generator, typ string) error) (time.Duration, error) {
 	m, network := newMemoryRedis(t), newProxy()
 	client := m.client(network, read)
 	storage := newStorage(newJournal())
@@ -81,8 +69,7 @@ func slowly(t *testing.T, p protection, read, delay time.Duration, hangs bool, s
 		return 0, nil
 	})
 	require.NoError(t, err)
-	_, err = gen.Next(t.Context(), alwaysUsed[0]) // connects
-	require.NoError(t, err)
+	require.NoError(t, nextOf(t.Context(), gen, alwaysUsed[0])) // connects
 	asked = delay
 	storage.disturb(false, delay)
 	network.spared = spared
@@ -92,7 +79,7 @@ func slowly(t *testing.T, p protection, read, delay time.Duration, hangs bool, s
 		hang.Stop()
 	}
 	began := time.Now()
-	err = call(gen, alwaysUsed[1])
+	err = call(context.Background(), gen, alwaysUsed[1])
 	took := time.Since(began)
 	hang.Stop()
 	network.turn(fine, 0)

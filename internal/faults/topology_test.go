@@ -170,8 +170,7 @@ var allFaults = []fault{
 	}},
 	{"SIGKILL, restart with all data", keeps, 1, "server pair", func(w *world, _ *rand.Rand, hold time.Duration) func() {
 		if w.protection.Ledger { // there is no append-only file
-			_, err := w.master.Save()
-			require.NoError(w.t, err)
+			require.NoError(w.t, errOf(w.master.Save()))
 		}
 		w.master.Kill()
 		return func() { w.master.Restart(w.t) }
@@ -480,18 +479,8 @@ func (w *world) followHurry(since int64) {
 	for at := max(since, stamp()-int64(2*time.Second)); at < stamp(); at += int64(hurriedType) {
 		wg.Go(func() {
 			typ := hurried(at)
-			id := callID{key: typ}
 			from := stamp()
-			w.journal.begin(id, call{typ: typ, n: 1, start: from})
-			number, err := gen.NextNumber(context.Background(), typ)
-			w.journal.finish(id, func(c *call) {
-				c.end = stamp()
-				if err != nil {
-					c.failure, c.text = class(context.Background(), err), err.Error()
-					return
-				}
-				c.day, c.first, c.last = w.setting.label(number.Start), number.Seq, number.Seq
-			})
+			err := w.next(gen, callID{key: typ}, typ)
 			if took := time.Duration(stamp() - from); took > 5*time.Second && w.journal.calmSince(since) {
 				w.t.Errorf("behind callers in a hurry, a number of %s took %v: %v", typ, took, err)
 			}
@@ -508,8 +497,7 @@ func evict(policy string) func(*world, *rand.Rand, time.Duration) func() {
 			info, err := m.Do("INFO").Text()
 			require.NoError(w.t, err)
 			_, after, _ := strings.Cut(info, "\r\n"+name+":")
-			_, err = fmt.Sscan(after, &n)
-			require.NoError(w.t, err)
+			require.NoError(w.t, errOf(fmt.Sscan(after, &n)))
 			return n
 		}
 		used, before := stat("used_memory"), stat("evicted_keys")
@@ -556,16 +544,16 @@ func (w *world) failOver(heal func()) func() {
 	}
 }
 
-// reigns tells one constellation of masters from the next: every promotion begins another reign.
-func (w *world) reigns() (all string) {
+// replicationIDs are those of the masters. Every promotion changes one.
+func (w *world) replicationIDs() (all string) {
 	if w.sentinel != nil {
 		w.master, w.replica = w.sentinel.Roles(w.t)
 	}
 	for _, m := range w.masters() {
 		info, _ := m.Do("INFO", "replication").Text()
 		_, info, _ = strings.Cut(info, "master_replid:")
-		reign, _, _ := strings.Cut(info, "\r")
-		all += reign + " "
+		id, _, _ := strings.Cut(info, "\r")
+		all += id + " "
 	}
 	return all
 }

@@ -162,7 +162,10 @@ func workerMain(config string) error {
 	}
 	storage := storageClient{conn, &w.trap, w.setting}
 	client := w.client(watch{w})
-	if w.gen, err = w.generator(client, storage, storage.floor); err != nil {
+	tell := serial.WithHooks(serial.Hooks{Unused: func(_ context.Context, e serial.Explanation) {
+		w.say("unused %s %s %d %d %d %t", e.Type, w.label(e.Start), e.First, e.Last, e.Count, e.Unused)
+	}})
+	if w.gen, err = w.generator(client, storage, storage.floor, tell); err != nil {
 		return err
 	}
 	go w.obey()
@@ -181,6 +184,11 @@ func workerMain(config string) error {
 		})
 	}
 	wg.Wait()
+	within, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if err := w.gen.Flush(within); err != nil {
+		return err
+	}
 	w.leaks()
 	w.say("done")
 	return client.Close()
