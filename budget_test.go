@@ -13,7 +13,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
-	"github.com/dailyserial/serial/serialtest"
 )
 
 // inTime is the longest that a call without a deadline may take where servers are slow, and a little more.
@@ -84,21 +83,13 @@ const stale = 31 * time.Minute
 
 // However long it takes to replace a connection, that does not count as a pause of this process.
 func TestSlowServerAndStaleConnections(t *testing.T) {
-	type method func(ctx context.Context, gen *serial.Generator, typ string) error
-	calls := map[string]method{
-		"Next": func(ctx context.Context, gen *serial.Generator, typ string) error {
-			_, err := gen.Next(ctx, typ)
-			return err
-		},
+	calls := map[string]func(ctx context.Context, gen *serial.Generator, typ string) error{
+		"Next": func(ctx context.Context, gen *serial.Generator, typ string) error { return errOf(gen.Next(ctx, typ)) },
 		"NextOnce": func(ctx context.Context, gen *serial.Generator, typ string) error {
-			_, err := gen.NextOnce(ctx, typ, "1")
-			return err
+			return errOf(gen.NextOnce(ctx, typ, "1"))
 		},
 		"Raise": func(ctx context.Context, gen *serial.Generator, typ string) error { return gen.Raise(ctx, typ, 8) },
-		"Peek": func(ctx context.Context, gen *serial.Generator, typ string) error {
-			_, err := gen.Peek(ctx, typ)
-			return err
-		},
+		"Peek":  func(ctx context.Context, gen *serial.Generator, typ string) error { return errOf(gen.Peek(ctx, typ)) },
 	}
 	step := 200 * time.Millisecond
 	if !long() {
@@ -177,10 +168,7 @@ func TestSlowServerForMany(t *testing.T) {
 				50 * time.Second} {
 				for quick := range 9 { // replies
 					inBubble(t, func(t *testing.T, m *simulation) {
-						opts := []serial.Option{serial.WithLocation(time.UTC)}
-						if ledger {
-							opts = append(opts, serial.WithLedger(new(serialtest.Ledger), 10))
-						}
+						opts := append(ledgerIf(ledger, 10), serial.WithLocation(time.UTC))
 						_, err := newGenerator(t, m.client(), opts...).Next(t.Context(), "OTHER") // the server knows the scripts
 						require.NoError(t, err)
 						var l line

@@ -56,13 +56,13 @@ func TestExhaustionAtOnce(t *testing.T) {
 				mu.Unlock()
 			}
 			for {
-				one, err := gens[i%2].Next(t.Context(), "IS")
+				number, err := gens[i%2].Next(t.Context(), "IS")
 				if err != nil {
 					require.ErrorIs(t, err, serial.ErrExhausted)
 					return
 				}
 				mu.Lock()
-				got = append(got, one)
+				got = append(got, number)
 				mu.Unlock()
 			}
 		})
@@ -263,21 +263,13 @@ func (f *faulty) hook() hook {
 // on. No number is issued twice or on a wrong day, no key lacks an expiry, and nobody is stuck for longer than patience.
 func TestFaults(t *testing.T) {
 	scenarios := []struct {
-		name  string
-		floor bool
-		setUp func(t *testing.T, m *simulation)
+		name                string
+		floor, opened, lost bool
 	}{
-		{"from a missing counter", false, func(*testing.T, *simulation) {}},
-		{"from a missing counter, with a floor", true, func(*testing.T, *simulation) {}},
-		{"in an open period", false, func(t *testing.T, m *simulation) {
-			_, err := newGenerator(t, m.client(), serial.WithLocation(time.UTC)).Next(t.Context(), "IS")
-			require.NoError(t, err)
-		}},
-		{"from a lost counter, with a floor", true, func(t *testing.T, m *simulation) {
-			_, err := newGenerator(t, m.client(), serial.WithLocation(time.UTC)).Next(t.Context(), "IS")
-			require.NoError(t, err)
-			m.Del("serial:{IS}:20000101")
-		}},
+		{"from a missing counter", false, false, false},
+		{"from a missing counter, with a floor", true, false, false},
+		{"in an open period", false, true, false},
+		{"from a lost counter, with a floor", true, true, true},
 	}
 	cases := 0
 	for _, sc := range scenarios {
@@ -289,7 +281,12 @@ func TestFaults(t *testing.T) {
 						inBubble(t, func(t *testing.T, m *simulation) {
 							midnight := time.Date(2000, 1, 2, 0, 0, 0, 0, time.UTC)
 							time.Sleep(time.Until(midnight) - 3*time.Second)
-							sc.setUp(t, m)
+							if sc.opened {
+								require.NoError(t, errOf(newGenerator(t, m.client(), serial.WithLocation(time.UTC)).Next(t.Context(), "IS")))
+							}
+							if sc.lost {
+								m.Del("serial:{IS}:20000101")
+							}
 							f := &faulty{at: at, fault: fault.run, midnight: midnight}
 							meetFault(t, m, f, sc.floor, deadline, fault.harmless)
 							reached = f.count.Load() >= at
@@ -315,7 +312,7 @@ func meetFault(t *testing.T, m *simulation, f *faulty, floor, deadline, harmless
 		opts = append(opts, serial.WithFloor(func(_ context.Context, _ string, start time.Time) (int64, error) {
 			j.mu.Lock()
 			defer j.mu.Unlock()
-			most := int64(1) // issued by setUp on the first day
+			most := int64(1) // issued before, on the first day
 			for _, e := range j.entries {
 				if e.day == start.Format("20060102") {
 					most = max(most, e.seq)
@@ -346,8 +343,7 @@ func meetFault(t *testing.T, m *simulation, f *faulty, floor, deadline, harmless
 		require.NotErrorIs(t, err, context.DeadlineExceeded)
 		if !f.dead.Load() {
 			over := f.count.Load() >= f.at
-			_, err = j.next(ctx, victim, "IS")
-			require.True(t, err == nil || !over, "the fault is over: %v", err)
+			require.True(t, errOf(j.next(ctx, victim, "IS")) == nil || !over, "the fault is over: %v", err)
 		}
 	})
 	wg.Go(func() {
@@ -431,52 +427,43 @@ func TestFloorIsAskedOnce(t *testing.T) {
 		for range 5 {
 			gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), floor)
 			for range 4 {
-				wg.Go(func() {
-					require.NoError(t, errOf(j.next(t.Context(), gen, "IS")))
-				})
+				wg.Go(func() { require.NoError(t, errOf(j.next(t.Context(), gen, "IS"))) })
 			}
 		}
 		wg.Wait()
 		require.EqualValues(t, 1, asked.Load())
-		seqs := j.check(t, time.UTC)["20000101"]
-		require.Len(t, seqs, 20)
-		require.EqualValues(t, 11, seqs[0])
-		require.EqualValues(t, 30, seqs[19])
+		require.Equal(t, upTo(30)[10:], j.check(t, time.UTC)["20000101"])
 	})
 }
 
 // The floor's context ends with the caller's, and always before the lock expires.
 func TestFloorThatHangs(t *testing.T) {
-	for _, heeds := range []bool{true, false} {
-		t.Run(fmt.Sprintf("heeds its context: %v", heeds), func(t *testing.T) {
-			inBubble(t, func(t *testing.T, m *simulation) {
-				gen := newGenerator(t, m.client(), serial.WithFloor(func(ctx context.Context, _ string, _ time.Time) (int64,
-					error) {
-					if heeds {
-						<-ctx.Done()
-						return 0, errBoom
-					}
-					time.Sleep(time.Hour)
-					return 0, nil
-				}))
-				before := time.Now()
-				_, err := gen.Next(context.Background(), "IS")
-				require.Error(t, err)
-				require.NotErrorIs(t, err, context.DeadlineExceeded)
-				require.Less(t, time.Since(before), lockExpiry)
-				require.Empty(t, m.Keys(), "the lock is given back")
+	runBoth(t, "heeds its context", func(t *testing.T, m *simulation, heeds bool) {
+		gen := newGenerator(t, m.client(), serial.WithFloor(func(ctx context.Context, _ string, _ time.Time) (int64,
+			error) {
+			if heeds {
+				<-ctx.Done()
+				return 0, errBoom
+			}
+			time.Sleep(time.Hour)
+			return 0, nil
+		}))
+		before := time.Now()
+		_, err := gen.Next(context.Background(), "IS")
+		require.Error(t, err)
+		require.NotErrorIs(t, err, context.DeadlineExceeded)
+		require.Less(t, time.Since(before), lockExpiry)
+		require.Empty(t, m.Keys(), "the lock is given back")
 
-				ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-				defer cancel()
-				before = time.Now()
-				require.ErrorIs(t, errOf(gen.Next(ctx, "IS")), context.DeadlineExceeded)
-				require.Equal(t, time.Second, time.Since(before))
-				synctest.Wait()
-				require.Empty(t, m.Keys(), "the lock is given back")
-				time.Sleep(2 * time.Hour) // until the one that does not heed it ends
-			})
-		})
-	}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		before = time.Now()
+		require.ErrorIs(t, errOf(gen.Next(ctx, "IS")), context.DeadlineExceeded)
+		require.Equal(t, time.Second, time.Since(before))
+		synctest.Wait()
+		require.Empty(t, m.Keys(), "the lock is given back")
+		time.Sleep(2 * time.Hour) // until the one that does not heed it ends
+	})
 }
 
 // Redis's midnight counts. A host whose clock is wrong, by less than a day or by weeks, pays an extra round trip once.
@@ -498,14 +485,10 @@ func TestHostsWithOtherClocks(t *testing.T) {
 			for day := range 3 {
 				want := server.AddDate(0, 0, day).Format("20060102")
 				m.SetTime(server.AddDate(0, 0, day))
-				got, err := textsOf(opener.NextN(t.Context(), "IS", 2))
-				require.NoError(t, err)
-				require.Equal(t, numbers("IS", want, 1, 2), got)
+				requireResult(t, numbers("IS", want, 1, 2))(textsOf(opener.NextN(t.Context(), "IS", 2)))
 				for i := range 3 {
 					sent.Store(0)
-					got, err := gen.Next(t.Context(), "IS")
-					require.NoError(t, err)
-					require.Equal(t, fmt.Sprintf("IS%s%04d", want, 3+i), got)
+					requireResult(t, fmt.Sprintf("IS%s%04d", want, 3+i))(gen.Next(t.Context(), "IS"))
 					if i > 0 {
 						require.EqualValues(t, 1, sent.Load())
 					}
@@ -554,6 +537,32 @@ func TestWildClock(t *testing.T) {
 	}
 }
 
+// A clock that jumps to another day and back with every command is followed ten times, and then refused.
+func TestClockThatJumps(t *testing.T) {
+	m, rdb := startMini(t)
+	now := time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC)
+	m.SetTime(now)
+	gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1))
+	require.NoError(t, errOf(gen.Next(t.Context(), "OTHER"))) // the server knows the scripts
+	jumps, jump := 0, 24*time.Hour
+	rdb.AddHook(around(func(cmd redis.Cmder, send func() error) error {
+		if strings.HasPrefix(cmd.Name(), "eval") && jumps > 0 {
+			jumps, now, jump = jumps-1, now.Add(jump), -jump
+			m.SetTime(now)
+		}
+		return send()
+	}))
+	jumps = 10
+	got, err := gen.Next(t.Context(), "IS")
+	require.NoError(t, err)
+	require.Equal(t, "IS202110240001", got)
+	jumps = 11
+	_, err = gen.Next(t.Context(), "IS")
+	require.ErrorIs(t, err, serial.ErrClockSkew)
+	require.ErrorContains(t, err, "does not stay in one period")
+	require.Zero(t, jumps)
+}
+
 // The clock is set back to before the period entered: callers wait for a little, and are refused if it is more.
 // Guarantees: clock-back.
 func TestClockSetBack(t *testing.T) {
@@ -583,9 +592,7 @@ func TestClockSetBack(t *testing.T) {
 		thaw := time.AfterFunc(2*time.Second, func() { m.SetTime(midnight.Add(time.Minute)) })
 		defer thaw.Stop()
 		before := time.Now()
-		got, err := gen.Next(t.Context(), "IS")
-		require.NoError(t, err)
-		require.Equal(t, "IS200001020002", got)
+		requireResult(t, "IS200001020002")(gen.Next(t.Context(), "IS"))
 		require.InDelta(t, 3*time.Second, time.Since(before), float64(100*time.Millisecond))
 	})
 }
@@ -603,42 +610,33 @@ func TestRaiseEndsAFuturePeriod(t *testing.T) {
 	gen := newGenerator(t, rdb, serial.WithLocation(time.UTC))
 	require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrClockSkew)
 	require.NoError(t, gen.Raise(t.Context(), "IS", 7))
-	got, err := gen.Next(t.Context(), "IS")
-	require.NoError(t, err)
-	require.Equal(t, "IS"+day+"0008", got)
+	requireResult(t, "IS"+day+"0008")(gen.Next(t.Context(), "IS"))
 }
 
 // Midnight comes between a Raise's read and its write: the new day is opened above its own floor, not above the old day's.
 func TestRaiseAcrossMidnight(t *testing.T) {
-	for _, opened := range []bool{false, true} {
-		t.Run(fmt.Sprintf("opened before: %v", opened), func(t *testing.T) {
-			inBubble(t, func(t *testing.T, m *simulation) {
-				midnight := time.Date(2000, 1, 2, 0, 0, 0, 0, time.UTC)
-				time.Sleep(time.Until(midnight) - time.Second)
-				floor := serial.WithFloor(func(_ context.Context, _ string, start time.Time) (int64, error) {
-					if start.Before(midnight) {
-						return 4000, nil
-					}
-					return 500, nil
-				})
-				if opened {
-					_, err := newGenerator(t, m.client(), serial.WithLocation(time.UTC)).Next(t.Context(), "IS")
-					require.NoError(t, err)
-				}
-				strike := around(func(cmd redis.Cmder, send func() error) error {
-					if isOpen(cmd) {
-						time.Sleep(time.Until(midnight))
-					}
-					return send()
-				})
-				gen := newGenerator(t, m.client(strike), serial.WithLocation(time.UTC), floor)
-				require.NoError(t, gen.Raise(t.Context(), "IS", 10))
-				got, err := gen.Next(t.Context(), "IS")
-				require.NoError(t, err)
-				require.Equal(t, "IS200001020501", got)
-			})
+	runBoth(t, "opened before", func(t *testing.T, m *simulation, opened bool) {
+		midnight := time.Date(2000, 1, 2, 0, 0, 0, 0, time.UTC)
+		time.Sleep(time.Until(midnight) - time.Second)
+		floor := serial.WithFloor(func(_ context.Context, _ string, start time.Time) (int64, error) {
+			if start.Before(midnight) {
+				return 4000, nil
+			}
+			return 500, nil
 		})
-	}
+		if opened {
+			require.NoError(t, errOf(newGenerator(t, m.client(), serial.WithLocation(time.UTC)).Next(t.Context(), "IS")))
+		}
+		strike := around(func(cmd redis.Cmder, send func() error) error {
+			if isOpen(cmd) {
+				time.Sleep(time.Until(midnight))
+			}
+			return send()
+		})
+		gen := newGenerator(t, m.client(strike), serial.WithLocation(time.UTC), floor)
+		require.NoError(t, gen.Raise(t.Context(), "IS", 10))
+		requireResult(t, "IS200001020501")(gen.Next(t.Context(), "IS"))
+	})
 }
 
 // A caller that gets the lock too late to ask the floor starts over; it never asks with a context that has ended.
@@ -660,9 +658,7 @@ func TestFloorIsNotAskedTooLate(t *testing.T) {
 				asked++
 				return 7, ctx.Err()
 			}))
-		got, err := gen.Next(context.Background(), "IS")
-		require.NoError(t, err)
-		require.Equal(t, "IS200001010008", got)
+		requireResult(t, "IS200001010008")(gen.Next(context.Background(), "IS"))
 		require.Equal(t, 1, asked)
 	})
 }
@@ -687,9 +683,7 @@ func TestHostInAnotherCentury(t *testing.T) {
 		m.SetTime(time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC))
 		gen := newGenerator(t, m.client(), serial.WithLocation(location(t, "America/New_York")), // still in 1999
 			serial.WithTemplate("{type}{date:yyMMdd}{seq:4}"), serial.WithMaxSkew(-1))
-		got, err := gen.Next(t.Context(), "IS")
-		require.NoError(t, err)
-		require.Equal(t, "IS2110240001", got)
+		requireResult(t, "IS2110240001")(gen.Next(t.Context(), "IS"))
 	})
 }
 
@@ -715,9 +709,7 @@ func TestLateOpenIsRefused(t *testing.T) {
 		// The server knows the script: to send it twice would take more than a call's 10 s.
 		require.NoError(t, errOf(newGenerator(t, m.client(), serial.WithLocation(time.UTC)).Next(t.Context(), "OTHER")))
 		rdb.AddHook(late)
-		got, err := newGenerator(t, rdb, serial.WithLocation(time.UTC)).Next(t.Context(), "IS")
-		require.NoError(t, err)
-		require.Equal(t, "IS200001010001", got)
+		requireResult(t, "IS200001010001")(newGenerator(t, rdb, serial.WithLocation(time.UTC)).Next(t.Context(), "IS"))
 		require.Equal(t, []string{"[late", "1"}, statuses)
 	})
 }
@@ -735,9 +727,7 @@ func TestOpenIsSentOnce(t *testing.T) {
 	gen := newGenerator(t, rdb, serial.WithLocation(loc))
 	require.ErrorContains(t, errOf(gen.Next(t.Context(), "IS")), "Redis failed")
 	require.EqualValues(t, 1, lost.Load())
-	got, err := gen.Next(t.Context(), "IS")
-	require.NoError(t, err)
-	require.Equal(t, "IS"+today(loc)+"0002", got)
+	requireResult(t, "IS"+today(loc)+"0002")(gen.Next(t.Context(), "IS"))
 }
 
 // A deafConn breaks instead of delivering the answer to the first command that contains some text.
@@ -768,49 +758,37 @@ func (c *deafConn) Read(b []byte) (int, error) {
 // lock servers do not answer.
 func TestOneAttemptAtTheLock(t *testing.T) {
 	const callers = 100
-	attempts := func(n *atomic.Int64, hang bool) hook {
-		return func(next redis.ProcessHook) redis.ProcessHook {
-			return func(ctx context.Context, cmd redis.Cmder) error {
-				if cmd.Name() != "set" {
-					return next(ctx, cmd)
-				}
-				n.Add(1)
-				if hang {
-					time.Sleep(time.Hour)
-				}
-				return next(ctx, cmd)
-			}
+	hang := around(func(cmd redis.Cmder, send func() error) error {
+		if cmd.Name() == "set" {
+			time.Sleep(time.Hour)
 		}
-	}
-	t.Run("another has it", func(t *testing.T) {
-		inBubble(t, func(t *testing.T, m *simulation) {
-			var sent atomic.Int64
-			gen := newGenerator(t, m.client(attempts(&sent, false)), serial.WithLocation(time.UTC))
-			require.NoError(t, m.Set("serial:{IS}:20000101:lock", "another"))
-			m.SetTTL("serial:{IS}:20000101:lock", 3*time.Second)
-			before := time.Now()
-			got := barrier(t, callers, func(int) (string, error) { return gen.Next(context.Background(), "IS") })
-			require.ElementsMatch(t, numbers("IS", "20000101", 1, callers), got)
-			require.Less(t, time.Since(before), 4*time.Second)
-			require.Less(t, sent.Load(), int64(callers), "in 3 s one caller alone tries some forty times")
-		})
+		return send()
 	})
-	t.Run("nobody answers", func(t *testing.T) {
-		inBubble(t, func(t *testing.T, m *simulation) {
-			var sent atomic.Int64
-			gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC),
-				serial.WithLockClients(m.client(attempts(&sent, true))))
-			before := time.Now()
-			var wg sync.WaitGroup
-			for range callers {
-				wg.Go(func() {
-					require.ErrorContains(t, errOf(gen.Next(context.Background(), "IS")), "the lock servers")
-				})
-			}
-			wg.Wait()
-			require.LessOrEqual(t, time.Since(before), 10*time.Second)
-			require.LessOrEqual(t, sent.Load(), int64(5))
-			time.Sleep(2 * time.Hour) // until what hangs is over
-		})
+	runInBubble(t, "another has it", func(t *testing.T, m *simulation) {
+		var sent atomic.Int64
+		gen := newGenerator(t, m.client(counting(&sent, "set")), serial.WithLocation(time.UTC))
+		require.NoError(t, m.Set("serial:{IS}:20000101:lock", "another"))
+		m.SetTTL("serial:{IS}:20000101:lock", 3*time.Second)
+		before := time.Now()
+		got := barrier(t, callers, func(int) (string, error) { return gen.Next(context.Background(), "IS") })
+		require.ElementsMatch(t, numbers("IS", "20000101", 1, callers), got)
+		require.Less(t, time.Since(before), 4*time.Second)
+		require.Less(t, sent.Load(), int64(callers), "in 3 s one caller alone tries some forty times")
+	})
+	runInBubble(t, "nobody answers", func(t *testing.T, m *simulation) {
+		var sent atomic.Int64
+		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC),
+			serial.WithLockClients(m.client(counting(&sent, "set"), hang)))
+		before := time.Now()
+		var wg sync.WaitGroup
+		for range callers {
+			wg.Go(func() {
+				require.ErrorContains(t, errOf(gen.Next(context.Background(), "IS")), "the lock servers")
+			})
+		}
+		wg.Wait()
+		require.LessOrEqual(t, time.Since(before), 10*time.Second)
+		require.LessOrEqual(t, sent.Load(), int64(5))
+		time.Sleep(2 * time.Hour) // until what hangs is over
 	})
 }

@@ -61,8 +61,6 @@ func testPeriods(t *testing.T, b backend) {
 			opts := []serial.Option{serial.WithPeriod(c.period), serial.WithTemplate("{type}{date:" + c.layout + "}{seq:4}")}
 			s := b.series(t, opts...)
 			gens := []*serial.Generator{s.gen, s.generator(opts...)}
-			var mu sync.Mutex
-			seen := map[string]bool{}
 			last := ""
 			for range 5 {
 				for _, gen := range gens {
@@ -71,19 +69,13 @@ func testPeriods(t *testing.T, b backend) {
 					require.NoError(t, err)
 					after := time.Now()
 					number := n.String()
-					mu.Lock()
-					require.False(t, seen[number])
-					seen[number] = true
-					mu.Unlock()
 					require.Greater(t, number, last)
 					last = number
 					if c.period != serial.PerSecond { // which may be over between here and there
 						require.Contains(t, []string{before.In(s.loc).Format(c.goes), after.In(s.loc).Format(c.goes)},
 							number[2:2+len(c.goes)])
 					}
-					parsed, err := gen.Parse(number)
-					require.NoError(t, err)
-					require.Equal(t, n, parsed)
+					requireResult(t, n)(gen.Parse(number))
 				}
 			}
 			ttl := s.rdb.PTTL(t.Context(), s.record+":"+last[2:2+len(c.goes)]).Val()
@@ -122,9 +114,7 @@ func testCalendars(t *testing.T, b backend) {
 				require.NoError(t, err)
 				require.Equal(t, want, n.Seq)
 				require.Equal(t, start.Unix(), n.Start.Unix())
-				parsed, err := gen.Parse(n.String())
-				require.NoError(t, err)
-				require.Equal(t, n, parsed)
+				requireResult(t, n)(gen.Parse(n.String()))
 			}
 			next(1)
 			next(2)
@@ -132,17 +122,13 @@ func testCalendars(t *testing.T, b backend) {
 			requireExpiry(t, s.rdb, counter, end)
 			requireExpiry(t, s.rdb, s.record, end.Add(7*24*time.Hour))
 
-			got, err := textsOf(gen.NextN(t.Context(), "IS", 3))
-			require.NoError(t, err)
-			require.Len(t, got, 3)
+			require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 3)))
 			require.NoError(t, gen.Raise(t.Context(), "IS", 9))
 			next(10)
 			last, err := gen.Peek(t.Context(), "IS")
 			require.NoError(t, err)
 			require.EqualValues(t, 10, last.Seq)
-			all, err := gen.History(t.Context(), "IS", 100)
-			require.NoError(t, err)
-			require.Equal(t, []serial.Number{last}, all)
+			requireResult(t, []serial.Number{last})(gen.History(t.Context(), "IS", 100))
 
 			for _, other := range []kind{daily, monthly, yearly, weekly, quarterly, fiscal, endless} {
 				if other.name == k.name {
@@ -175,9 +161,7 @@ func testCalendarsInALedger(t *testing.T, b backend) {
 			gen := s.generator(append(k.opts, serial.WithLedger(l, 5), fixedFloor(100))...)
 			label, _, end := gen.Scheme().Period(time.Now())
 			for i := range 7 {
-				n, err := gen.NextNumber(t.Context(), "IS")
-				require.NoError(t, err)
-				require.EqualValues(t, 101+i, n.Seq)
+				requireSeq(t, int64(101+i))(gen.NextNumber(t.Context(), "IS"))
 			}
 			want := []serial.Reservation{s.reservationOf(gen, label, 100, 5), s.reservationOf(gen, label, 105, 5)}
 			require.Equal(t, want, l.reservations())
@@ -259,9 +243,8 @@ func TestDayStart(t *testing.T) {
 // begun with the day.
 func TestBordersOfCalendars(t *testing.T) {
 	local := func(s string) time.Time {
-		at, err := time.ParseInLocation("2006-01-02 15:04:05", s, location(t, "Europe/Berlin"))
-		require.NoError(t, err)
-		return at
+		at := utc(t, s)
+		return time.Date(at.Year(), at.Month(), at.Day(), at.Hour(), 0, 0, 0, location(t, "Europe/Berlin"))
 	}
 	for _, c := range []struct {
 		kind
@@ -269,17 +252,16 @@ func TestBordersOfCalendars(t *testing.T) {
 		labels  []string // those and the one before
 		texts   []string
 	}{
-		{weekly, []string{"2024-12-30 00:00:00", "2025-01-06 00:00:00", "2025-01-13 00:00:00"},
+		{weekly, []string{"2024-12-30", "2025-01-06", "2025-01-13"},
 			[]string{"2024W52", "2025W01", "2025W02", "2025W03"}, []string{"2024-52", "2025-01", "2025-02", "2025-03"}},
 		{kindOf("weeks from 04:00", serial.PerWeek, "GGWW", serial.WithDayStart(4*time.Hour)),
-			[]string{"2026-12-28 04:00:00", "2027-01-04 04:00:00"},
-			[]string{"2026W52", "2026W53", "2027W01"}, []string{"2652", "2653", "2701"}},
+			[]string{"2026-12-28 04:00", "2027-01-04 04:00"}, []string{"2026W52", "2026W53", "2027W01"},
+			[]string{"2652", "2653", "2701"}},
 		{kindOf("quarters from April 6", serial.PerQuarter, "FFFF-Q", serial.WithYearStart(time.April, 6)),
-			[]string{"2024-04-06 00:00:00", "2024-07-06 00:00:00", "2024-10-06 00:00:00", "2025-01-06 00:00:00",
-				"2025-04-06 00:00:00"},
+			[]string{"2024-04-06", "2024-07-06", "2024-10-06", "2025-01-06", "2025-04-06"},
 			[]string{"2023Q4", "2024Q1", "2024Q2", "2024Q3", "2024Q4", "2025Q1"},
 			[]string{"2023-4", "2024-1", "2024-2", "2024-3", "2024-4", "2025-1"}},
-		{fiscal, []string{"2024-04-01 00:00:00", "2025-04-01 00:00:00"},
+		{fiscal, []string{"2024-04-01", "2025-04-01"},
 			[]string{"2023", "2024", "2025"}, []string{"2023-24", "2024-25", "2025-26"}},
 	} {
 		for _, prepared := range []bool{false, true} {
@@ -292,9 +274,7 @@ func TestBordersOfCalendars(t *testing.T) {
 					serial.WithMaxSkew(-1), serial.WithRetention(10))...)
 				next := func(period, seq int) {
 					t.Helper()
-					n, err := gen.NextNumber(t.Context(), "IS")
-					require.NoError(t, err)
-					require.Equal(t, fmt.Sprintf("IS-%s-%04d", c.texts[period], seq), n.String())
+					requireResult(t, fmt.Sprintf("IS-%s-%04d", c.texts[period], seq))(textOf(gen.NextNumber(t.Context(), "IS")))
 				}
 				m.SetTime(local(c.borders[0]).Add(-time.Second))
 				if prepared {
@@ -315,13 +295,11 @@ func TestBordersOfCalendars(t *testing.T) {
 				require.NoError(t, err)
 				require.Len(t, all, len(c.labels))
 				for i, n := range all {
-					seq := 2
-					if i == 0 {
-						seq = 1
-					}
-					require.Equal(t, fmt.Sprintf("IS-%s-%04d", c.texts[len(all)-1-i], seq), n.String())
+					require.Equal(t, fmt.Sprintf("IS-%s-%04d", c.texts[len(all)-1-i], min(1+i, 2)), n.String())
 				}
-				for field, value := range fields(t, rdb) {
+				fields, err := rdb.HGetAll(t.Context(), "serial:{IS}").Result()
+				require.NoError(t, err)
+				for field, value := range fields {
 					require.LessOrEqual(t, len(value), 64, "%s: %s is longer than Redis keeps compact", field, value)
 				}
 			})
@@ -329,24 +307,14 @@ func TestBordersOfCalendars(t *testing.T) {
 	}
 }
 
-func fields(t *testing.T, rdb redis.UniversalClient) map[string]string {
-	t.Helper()
-	all, err := rdb.HGetAll(t.Context(), "serial:{IS}").Result()
-	require.NoError(t, err)
-	return all
-}
-
 func TestNever(t *testing.T) {
 	m, rdb := startMini(t)
 	opts := []serial.Option{serial.WithLocation(time.UTC), serial.WithMaxSkew(-1), serial.WithPeriod(serial.Never)}
 	gen := newGenerator(t, rdb, append(opts, serial.WithTemplate("{type}{date:yyMMdd}{seq}"))...)
 	for i, day := range []string{"2024-02-29", "2024-12-31", "2025-01-01", "2099-12-31"} {
-		at, err := time.Parse(time.DateOnly, day)
-		require.NoError(t, err)
+		at := utc(t, day)
 		m.SetTime(at)
-		number, err := gen.Next(t.Context(), "IS")
-		require.NoError(t, err)
-		require.Equal(t, fmt.Sprintf("IS%s%04d", at.Format("060102"), i+1), number)
+		requireResult(t, fmt.Sprintf("IS%s%04d", at.Format("060102"), i+1))(gen.Next(t.Context(), "IS"))
 	}
 	all, err := gen.History(t.Context(), "IS", 10_000)
 	require.NoError(t, err)
@@ -358,9 +326,7 @@ func TestNever(t *testing.T) {
 	m.SetTime(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC))
 	require.ErrorContains(t, errOf(gen.Next(t.Context(), "IS")), "the year 2100 cannot be printed as yy")
 	require.EqualError(t, gen.Prepare(t.Context(), "IS", 2), "serial: Prepare of 2 periods: allowed are 1 to 1")
-	got, err := m.Get("serial:{IS}:all")
-	require.NoError(t, err)
-	require.Equal(t, "4", got)
+	requireResult(t, "4")(m.Get("serial:{IS}:all"))
 }
 
 // After a period has ended, one of another zone or day start may follow, but no label is used twice.
@@ -403,9 +369,7 @@ func TestAnotherZone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m, rdb := startMini(t)
 			for _, s := range test.steps {
-				at, err := time.Parse("2006-01-02 15:04", s.at)
-				require.NoError(t, err)
-				m.SetTime(at)
+				m.SetTime(utc(t, s.at))
 				gen := newGenerator(t, rdb, append(s.opts, serial.WithLocation(s.zone), serial.WithPeriod(test.per),
 					serial.WithTemplate("{type}{date:"+test.date+"}{seq}"), serial.WithMaxSkew(-1))...)
 				number, err := gen.Next(t.Context(), "IS")
@@ -429,29 +393,25 @@ type varying struct {
 }
 
 var varyings = []varying{
-	{kindOf("a year that prints the month", serial.PerYear, "yyyyMM"), "200601", "2024-03-01 00:00:00",
-		"2024-04-01 00:00:00"},
-	{kindOf("a year that prints the day", serial.PerYear, "yyyyMMdd"), "20060102", "2024-02-29 00:00:00",
-		"2024-03-01 00:00:00"},
-	{kindOf("a year that prints the time", serial.PerYear, "yyMMddHHmm"), "0601021504", "2024-02-29 17:31:00",
-		"2024-12-31 23:59:00"},
+	{kindOf("a year that prints the month", serial.PerYear, "yyyyMM"), "200601", "2024-03-01", "2024-04-01"},
+	{kindOf("a year that prints the day", serial.PerYear, "yyyyMMdd"), "20060102", "2024-02-29", "2024-03-01"},
+	{kindOf("a year that prints the time", serial.PerYear, "yyMMddHHmm"), "0601021504", "2024-02-29 17:31",
+		"2024-12-31 23:59"},
 	{kindOf("a business year that prints the month", serial.PerYear, "yyyyMM", serial.WithYearStart(time.July, 1)),
-		"200601", "2024-01-01 00:00:00", "2024-06-01 00:00:00"},
-	{kindOf("a quarter that prints the day", serial.PerQuarter, "yyyyMMdd"), "20060102", "2024-02-29 00:00:00",
-		"2024-03-31 00:00:00"},
-	{kindOf("a month that prints the day", serial.PerMonth, "dd.MM.yyyy"), "02.01.2006", "2024-02-29 00:00:00",
-		"2024-02-29 00:00:00"},
-	{kindOf("a week that prints the day", serial.PerWeek, "yyyyMMdd"), "20060102", "2025-01-01 00:00:00",
-		"2025-01-05 00:00:00"},
-	{kindOf("a day that prints the time", serial.PerDay, "yyyyMMddHHmmss"), "20060102150405", "2024-12-31 12:00:00",
+		"200601", "2024-01-01", "2024-06-01"},
+	{kindOf("a quarter that prints the day", serial.PerQuarter, "yyyyMMdd"), "20060102", "2024-02-29", "2024-03-31"},
+	{kindOf("a month that prints the day", serial.PerMonth, "dd.MM.yyyy"), "02.01.2006", "2024-02-29", "2024-02-29"},
+	{kindOf("a week that prints the day", serial.PerWeek, "yyyyMMdd"), "20060102", "2025-01-01", "2025-01-05"},
+	{kindOf("a day that prints the time", serial.PerDay, "yyyyMMddHHmmss"), "20060102150405", "2024-12-31 12:00",
 		"2024-12-31 23:59:59"},
-	{kindOf("never, printing the day", serial.Never, "yyMMdd"), "060102", "2025-01-01 00:00:00", "2099-12-31 00:00:00"},
-	{kindOf("never, printing the time", serial.Never, "HHmm"), "1504", "2025-01-01 00:00:00", "2025-06-01 12:34:00"},
+	{kindOf("never, printing the day", serial.Never, "yyMMdd"), "060102", "2025-01-01", "2099-12-31"},
+	{kindOf("never, printing the time", serial.Never, "HHmm"), "1504", "2025-01-01", "2025-06-01 12:34"},
 }
 
+// utc returns an instant. Where s has no time of the day, or no seconds, these are 0.
 func utc(t *testing.T, s string) time.Time {
 	t.Helper()
-	at, err := time.Parse(time.DateTime, s)
+	at, err := time.Parse(time.DateTime, s+" 00:00:00"[len(s)-len(time.DateOnly):])
 	require.NoError(t, err)
 	return at
 }
@@ -543,13 +503,10 @@ func TestManyAcrossABorder(t *testing.T) {
 					m := simulate(t)
 					time.Sleep(time.Until(utc(t, v.border)) - 300*time.Millisecond) // opening it takes a while
 					far := network(20 * time.Millisecond)
-					opts := append(slices.Clone(v.opts), serial.WithLocation(time.UTC))
-					if ledger {
-						opts = append(opts, serial.WithLedger(new(serialtest.Ledger), 37))
-					}
+					opts := slices.Concat(v.opts, ledgerIf(ledger, 37), []serial.Option{serial.WithLocation(time.UTC)})
 					gens := []*serial.Generator{newGenerator(t, m.client(far), opts...), newGenerator(t, m.client(far), opts...)}
 					var mu sync.Mutex
-					var seqs []int
+					var seqs []int64
 					texts := map[string]bool{}
 					var wg sync.WaitGroup
 					for i := range callers {
@@ -582,7 +539,7 @@ func TestManyAcrossABorder(t *testing.T) {
 									require.Equal(t, text, strings.Split(n.String(), "-")[1], "one text in a call")
 									mu.Lock()
 									texts[text] = true
-									seqs = append(seqs, int(n.Seq))
+									seqs = append(seqs, n.Seq)
 									mu.Unlock()
 								}
 								time.Sleep(time.Duration(i) * time.Millisecond / 2)
@@ -592,9 +549,7 @@ func TestManyAcrossABorder(t *testing.T) {
 					wg.Wait()
 					require.GreaterOrEqual(t, len(texts), 2, "%v", texts)
 					slices.Sort(seqs)
-					for i, seq := range seqs {
-						require.Equal(t, i+1, seq)
-					}
+					require.Equal(t, upTo(len(seqs)), seqs)
 					m.requireExpiries()
 				})
 			})
@@ -619,61 +574,57 @@ func network(delay time.Duration) hook {
 // A day that prints seconds works over a network of 400 ms: opened once, under the lock, above the floor.
 func TestSecondsOfADayOverANetwork(t *testing.T) {
 	for _, protect := range []string{"floor", "ledger"} {
-		t.Run(protect, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, m *simulation) {
-				far := network(200 * time.Millisecond)
-				asked := 0
-				option := serial.WithFloor(func(context.Context, string, time.Time) (int64, error) {
+		runInBubble(t, protect, func(t *testing.T, m *simulation) {
+			far := network(200 * time.Millisecond)
+			asked := 0
+			option := serial.WithFloor(func(context.Context, string, time.Time) (int64, error) {
+				asked++
+				time.Sleep(300 * time.Millisecond)
+				return 0, nil
+			})
+			if protect == "ledger" {
+				l := new(spyLedger)
+				l.before(func(serial.Reservation) error {
 					asked++
 					time.Sleep(300 * time.Millisecond)
-					return 0, nil
+					return nil
 				})
-				if protect == "ledger" {
-					l := new(spyLedger)
-					l.before(func(serial.Reservation) error {
-						asked++
-						time.Sleep(300 * time.Millisecond)
-						return nil
-					})
-					option = serial.WithLedger(l, 1000)
-				}
-				var gens [3]*serial.Generator
-				for i := range gens {
-					gens[i] = newGenerator(t, m.client(far), serial.WithLocation(time.UTC), option,
-						serial.WithTemplate("{type}{date:yyyyMMddHHmmss}{seq:5}"))
-				}
-				var mu sync.Mutex
-				var seqs []int
-				var wg sync.WaitGroup
-				for i := range 12 {
-					wg.Go(func() {
-						for k := range 20 {
-							before := time.Now().UTC()
-							n, err := gens[i%3].NextNumber(t.Context(), "IS")
-							require.NoError(t, err)
-							after := time.Now().UTC()
-							most := 4 * time.Second
-							if k == 0 {
-								most = 10 * time.Second
-							}
-							require.LessOrEqual(t, after.Sub(before), most)
-							text := n.String()[2:16]
-							require.LessOrEqual(t, before.Format("20060102150405"), text)
-							require.GreaterOrEqual(t, after.Format("20060102150405"), text)
-							mu.Lock()
-							seqs = append(seqs, int(n.Seq))
-							mu.Unlock()
-							time.Sleep(time.Duration(i) * 37 * time.Millisecond)
+				option = serial.WithLedger(l, 1000)
+			}
+			var gens [3]*serial.Generator
+			for i := range gens {
+				gens[i] = newGenerator(t, m.client(far), serial.WithLocation(time.UTC), option,
+					serial.WithTemplate("{type}{date:yyyyMMddHHmmss}{seq:5}"))
+			}
+			var mu sync.Mutex
+			var seqs []int64
+			var wg sync.WaitGroup
+			for i := range 12 {
+				wg.Go(func() {
+					for k := range 20 {
+						before := time.Now().UTC()
+						n, err := gens[i%3].NextNumber(t.Context(), "IS")
+						require.NoError(t, err)
+						after := time.Now().UTC()
+						most := 4 * time.Second
+						if k == 0 {
+							most = 10 * time.Second
 						}
-					})
-				}
-				wg.Wait()
-				require.Equal(t, 1, asked)
-				slices.Sort(seqs)
-				for i, seq := range seqs {
-					require.Equal(t, i+1, seq)
-				}
-			})
+						require.LessOrEqual(t, after.Sub(before), most)
+						text := n.String()[2:16]
+						require.LessOrEqual(t, before.Format("20060102150405"), text)
+						require.GreaterOrEqual(t, after.Format("20060102150405"), text)
+						mu.Lock()
+						seqs = append(seqs, n.Seq)
+						mu.Unlock()
+						time.Sleep(time.Duration(i) * 37 * time.Millisecond)
+					}
+				})
+			}
+			wg.Wait()
+			require.Equal(t, 1, asked)
+			slices.Sort(seqs)
+			require.Equal(t, upTo(len(seqs)), seqs)
 		})
 	}
 }

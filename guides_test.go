@@ -2,7 +2,6 @@ package serial_test
 
 import (
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -11,7 +10,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
@@ -45,9 +43,7 @@ func TestRunbookCommand(t *testing.T) {
 	zone := noon()
 	command := regexp.MustCompile(`(?m)^    serial (raise .* IS 340)$`).FindStringSubmatch(guide(t, "errors.md"))
 	require.NotNil(t, command)
-	binary := filepath.Join(t.TempDir(), "serial.exe")
-	out, err := exec.Command("go", "build", "-o", binary, "./cmd/serial").CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	binary := buildCommand(t)
 	run := func(t *testing.T, addr string) {
 		t.Helper()
 		_, offset := time.Now().In(zone).Zone()
@@ -61,31 +57,22 @@ func TestRunbookCommand(t *testing.T) {
 		server := redistest.Start(t)
 		rdb := server.Client(t)
 		gen := newGenerator(t, rdb, serial.WithLocation(zone))
-		_, err := gen.Next(t.Context(), "IS")
-		require.NoError(t, err)
+		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
 		require.NoError(t, rdb.Del(t.Context(), "serial:{IS}:"+today(zone)).Err())
-		_, err = gen.Next(t.Context(), "IS")
-		require.ErrorIs(t, err, serial.ErrCounterLost)
+		require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrCounterLost)
 		run(t, server.Addr())
-		number, err := gen.Next(t.Context(), "IS")
-		require.NoError(t, err)
-		require.Equal(t, "IS"+today(zone)+"0341", number)
+		requireResult(t, "IS"+today(zone)+"0341")(gen.Next(t.Context(), "IS"))
 	})
 	t.Run("ErrClockSkew", func(t *testing.T) {
-		m := miniredis.RunT(t)
+		m, rdb := startMini(t)
 		m.SetTime(time.Now().Add(48 * time.Hour))
-		ahead := newGenerator(t, closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()})),
-			serial.WithLocation(zone), serial.WithMaxSkew(-1))
-		_, err := ahead.Next(t.Context(), "IS")
-		require.NoError(t, err)
+		ahead := newGenerator(t, rdb, serial.WithLocation(zone), serial.WithMaxSkew(-1))
+		require.NoError(t, errOf(ahead.Next(t.Context(), "IS")))
 		m.SetTime(time.Time{})
-		gen := newGenerator(t, closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()})), serial.WithLocation(zone))
-		_, err = gen.Next(t.Context(), "IS")
-		require.ErrorIs(t, err, serial.ErrClockSkew)
+		gen := newGenerator(t, rdb, serial.WithLocation(zone))
+		require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrClockSkew)
 		run(t, m.Addr())
-		number, err := gen.Next(t.Context(), "IS")
-		require.NoError(t, err)
-		require.Equal(t, "IS"+today(zone)+"0341", number)
+		requireResult(t, "IS"+today(zone)+"0341")(gen.Next(t.Context(), "IS"))
 	})
 }
 
@@ -101,13 +88,8 @@ func TestHiddenVolumeGuide(t *testing.T) {
 	}
 	issue, decode, read := block("gen, err := serial.New(rdb,"), block("key, err := hex.DecodeString"),
 		block("n, err := old.Parse(number)")
-	source := fmt.Sprintf(hiddenVolumeProgram, decode, issue, read)
-	file := filepath.Join(t.TempDir(), "main.go")
-	require.NoError(t, os.WriteFile(file, []byte(source), 0o600))
-	run := exec.Command("go", "run", "-ldflags=-s -w", file)
-	run.Env = append(os.Environ(), "SERIAL_HIDDEN_KEY="+strings.Repeat("0123456789abcdef", 4))
-	out, err := run.CombinedOutput()
-	require.NoError(t, err, "%s\n%s", out, source)
+	requireRuns(t, fmt.Sprintf(hiddenVolumeProgram, decode, issue, read),
+		"SERIAL_HIDDEN_KEY="+strings.Repeat("0123456789abcdef", 4))
 }
 
 const hiddenVolumeProgram = `package main
@@ -180,8 +162,7 @@ func TestCapacity(t *testing.T) {
 	rdb := redistest.Start(t).Client(t)
 	gen := newGenerator(t, rdb, serial.WithLocation(noon()))
 	const id = "3f2504e0-4f89-41d3-9a0c-0305e82c3301"
-	_, err := gen.NextOnce(t.Context(), "IS", id)
-	require.NoError(t, err)
+	require.NoError(t, errOf(gen.NextOnce(t.Context(), "IS", id)))
 	used := func(key string) int64 {
 		n, err := rdb.MemoryUsage(t.Context(), key).Result()
 		require.NoError(t, err)
@@ -201,8 +182,7 @@ func TestCapacityOfProcess(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return int64(m.HeapAlloc)
 	}
-	rdb := redis.NewClient(&redis.Options{}) // nothing is sent
-	t.Cleanup(func() { _ = rdb.Close() })
+	rdb := closing(t, redis.NewClient(&redis.Options{})) // nothing is sent
 	for _, row := range []struct {
 		name  string
 		bytes float64 // per type

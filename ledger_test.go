@@ -27,9 +27,7 @@ func TestLedger(t *testing.T) {
 func TestLedgerOnServer(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	testLedger(t, backend{client: func(t *testing.T) redis.UniversalClient {
-		return closing(t, redis.NewClient(s.Options()))
-	}})
+	testLedger(t, backend{client: func(t *testing.T) redis.UniversalClient { return s.Client(t) }})
 }
 
 func TestLedgerOnCluster(t *testing.T) {
@@ -73,26 +71,19 @@ func TestLedgerKeepsSettings(t *testing.T) {
 			generator := func(opts []serial.Option) *serial.Generator {
 				return newGenerator(t, rdb, append(opts, serial.WithLocation(zone), serial.WithLedger(&ledger, 10))...)
 			}
-			next := func(gen *serial.Generator, want int64) {
-				t.Helper()
-				n, err := gen.NextNumber(t.Context(), "IS")
-				require.NoError(t, err)
-				require.Equal(t, want, n.Seq)
-			}
 			lose := func() { require.NoError(t, rdb.FlushAll(t.Context()).Err()) }
 			lose()
 			first, changed := generator(c.old), generator(c.new)
-			next(first, 1)
+			requireSeq(t, 1)(first.NextNumber(t.Context(), "IS"))
 			for range 2 {
 				lose()
-				for _, call := range []func() error{
-					func() error { _, err := changed.Next(t.Context(), "IS"); return err },
-					func() error { _, err := changed.NextN(t.Context(), "IS", 3); return err },
-					func() error { _, err := changed.NextOnce(t.Context(), "IS", "order 1"); return err },
-					func() error { return changed.Raise(t.Context(), "IS", 0) },
-					func() error { return changed.Takeover(t.Context(), "IS", 0) },
+				for _, err := range []error{
+					errOf(changed.Next(t.Context(), "IS")),
+					errOf(changed.NextN(t.Context(), "IS", 3)),
+					errOf(changed.NextOnce(t.Context(), "IS", "order 1")),
+					changed.Raise(t.Context(), "IS", 0),
+					changed.Takeover(t.Context(), "IS", 0),
 				} {
-					err := call()
 					require.ErrorIs(t, err, serial.ErrConflict)
 					for _, says := range c.says {
 						require.ErrorContains(t, err, says)
@@ -100,7 +91,7 @@ func TestLedgerKeepsSettings(t *testing.T) {
 				}
 			}
 			lose()
-			next(first, 11)
+			requireSeq(t, 11)(first.NextNumber(t.Context(), "IS"))
 		})
 	}
 }
@@ -128,9 +119,7 @@ func testLedger(t *testing.T, b backend) {
 	}
 
 	with("asked once per block", 3, func(t *testing.T, s *series, l *spyLedger) {
-		for i := range 7 {
-			s.next(s.gen, i+1)
-		}
+		s.firstNumbers(s.gen, 7)
 		require.Equal(t, []serial.Reservation{
 			s.reservation(s.day, 0, 3), s.reservation(s.day, 3, 3), s.reservation(s.day, 6, 3),
 		}, l.reservations())
@@ -141,25 +130,19 @@ func testLedger(t *testing.T, b backend) {
 		}
 		s.next(s.generator(serial.WithLedger(l, 100)), 8)
 		require.Len(t, l.reservations(), 3, "what is set aside is any generator's")
-		last, err := s.gen.Peek(t.Context(), "IS")
-		require.NoError(t, err)
-		require.EqualValues(t, 8, last.Seq)
+		requireSeq(t, 8)(s.gen.Peek(t.Context(), "IS"))
 	})
 
 	with("batches that cross the ceiling have no gap", 10, func(t *testing.T, s *series, l *spyLedger) {
 		s.next(s.gen, 1)
-		got, err := textsOf(s.gen.NextN(t.Context(), "IS", 25))
-		require.NoError(t, err)
-		require.Equal(t, numbers("IS", s.day, 2, 26), got)
+		requireResult(t, numbers("IS", s.day, 2, 26))(textsOf(s.gen.NextN(t.Context(), "IS", 25)))
 		require.Equal(t, []serial.Reservation{s.reservation(s.day, 0, 10), s.reservation(s.day, 10, 25)}, l.reservations())
 		s.next(s.gen, 27)
 	})
 
 	with("the last block is as small as needed", 60, func(t *testing.T, s *series, l *spyLedger) {
-		got, err := textsOf(s.gen.NextN(t.Context(), "IS", 58))
-		require.NoError(t, err)
-		require.Len(t, got, 58)
-		got, err = textsOf(s.gen.NextN(t.Context(), "IS", 41))
+		require.NoError(t, errOf(s.gen.NextN(t.Context(), "IS", 58)))
+		got, err := textsOf(s.gen.NextN(t.Context(), "IS", 41))
 		require.NoError(t, err)
 		require.True(t, strings.HasSuffix(got[40], "99"), got[40])
 		require.Equal(t, []serial.Reservation{s.reservation(s.day, 0, 60), s.reservation(s.day, 60, 39)}, l.reservations())
@@ -184,39 +167,29 @@ func testLedger(t *testing.T, b backend) {
 	}, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:2}"))
 
 	// Whatever happens to the keys, the next number is above everything that was set aside, and one new block is enough.
-	for name, harm := range map[string]func(t *testing.T, s *series) error{
-		"both keys": func(t *testing.T, s *series) error {
-			return s.rdb.Del(t.Context(), s.record, s.counter).Err()
+	for name, harm := range map[string]func(s *series) error{
+		"both keys":          func(s *series) error { return s.rdb.Del(s.t.Context(), s.record, s.counter).Err() },
+		"the counter":        func(s *series) error { return s.rdb.Del(s.t.Context(), s.counter).Err() },
+		"the record":         func(s *series) error { return s.rdb.Del(s.t.Context(), s.record).Err() },
+		"the ceiling":        func(s *series) error { return s.rdb.HDel(s.t.Context(), s.record, "ceiling").Err() },
+		"the copy":           func(s *series) error { return s.rdb.HDel(s.t.Context(), s.record, "counterCopy").Err() },
+		"the replication ID": func(s *series) error { return s.rdb.HDel(s.t.Context(), s.record, "replID").Err() },
+		"set back":           func(s *series) error { return s.rdb.Set(s.t.Context(), s.counter, 2, time.Hour).Err() },
+		"set to zero":        func(s *series) error { return s.rdb.Set(s.t.Context(), s.counter, 0, time.Hour).Err() },
+		"set ahead":          func(s *series) error { return s.rdb.Set(s.t.Context(), s.counter, 6, time.Hour).Err() },
+		"no number":          func(s *series) error { return s.rdb.Set(s.t.Context(), s.counter, "x", time.Hour).Err() },
+		"another key": func(s *series) error {
+			s.rdb.Del(s.t.Context(), s.counter)
+			return s.rdb.SAdd(s.t.Context(), s.counter, "x").Err()
 		},
-		"the counter": func(t *testing.T, s *series) error { return s.rdb.Del(t.Context(), s.counter).Err() },
-		"the record":  func(t *testing.T, s *series) error { return s.rdb.Del(t.Context(), s.record).Err() },
-		"the ceiling": func(t *testing.T, s *series) error {
-			return s.rdb.HDel(t.Context(), s.record, "ceiling").Err()
-		},
-		"the copy": func(t *testing.T, s *series) error {
-			return s.rdb.HDel(t.Context(), s.record, "counterCopy").Err()
-		},
-		"the replication ID": func(t *testing.T, s *series) error {
-			return s.rdb.HDel(t.Context(), s.record, "replID").Err()
-		},
-		"set back":    func(t *testing.T, s *series) error { return s.rdb.Set(t.Context(), s.counter, 2, time.Hour).Err() },
-		"set to zero": func(t *testing.T, s *series) error { return s.rdb.Set(t.Context(), s.counter, 0, time.Hour).Err() },
-		"set ahead":   func(t *testing.T, s *series) error { return s.rdb.Set(t.Context(), s.counter, 6, time.Hour).Err() },
-		"no number":   func(t *testing.T, s *series) error { return s.rdb.Set(t.Context(), s.counter, "x", time.Hour).Err() },
-		"another key": func(t *testing.T, s *series) error {
-			s.rdb.Del(t.Context(), s.counter)
-			return s.rdb.SAdd(t.Context(), s.counter, "x").Err()
-		},
-		"another replication ID": func(t *testing.T, s *series) error {
-			return s.rdb.HSet(t.Context(), s.record, "replID", strings.Repeat("e", 40)).Err()
+		"another replication ID": func(s *series) error {
+			return s.rdb.HSet(s.t.Context(), s.record, "replID", strings.Repeat("e", 40)).Err()
 		},
 	} {
 		for _, who := range []string{"who remembers", "who does not"} {
 			with("lost: "+name+", by one "+who, 10, func(t *testing.T, s *series, l *spyLedger) {
-				for i := range 5 {
-					s.next(s.gen, i+1)
-				}
-				require.NoError(t, harm(t, s))
+				s.firstNumbers(s.gen, 5)
+				require.NoError(t, harm(s))
 				gen := s.gen
 				if who == "who does not" {
 					gen = s.generator(serial.WithLedger(l, 10))
@@ -239,9 +212,7 @@ func testLedger(t *testing.T, b backend) {
 	})
 
 	with("set back with its copy", 10, func(t *testing.T, s *series, _ *spyLedger) {
-		for i := range 5 {
-			s.next(s.gen, i+1)
-		}
+		s.firstNumbers(s.gen, 5)
 		require.NoError(t, s.rdb.Set(t.Context(), s.counter, 2, time.Hour).Err())
 		require.NoError(t, s.rdb.HSet(t.Context(), s.record, "counterCopy", 2).Err())
 		s.next(s.gen, 11)
@@ -281,6 +252,23 @@ func testLedger(t *testing.T, b backend) {
 			require.ErrorContains(t, err, fmt.Sprintf("answered %d: allowed are 7 to 999999999999996", wrong))
 		}
 		require.Equal(t, "7", s.rdb.Get(t.Context(), s.counter).Val())
+	})
+
+	with("a ledger's context ends before the claim", 1, func(t *testing.T, s *series, l *spyLedger) {
+		var claimed []time.Time // until then
+		l.before(func(serial.Reservation) error {
+			var ms int64
+			_, err := fmt.Sscanf(s.rdb.HGet(t.Context(), s.record, "claim").Val(), "%s %d", new(string), &ms)
+			require.NoError(t, err)
+			claimed = append(claimed, time.UnixMilli(ms))
+			return nil
+		})
+		s.next(s.gen, 1) // under the lock
+		s.next(s.gen, 2) // at the ceiling
+		require.Len(t, l.ends, 2)
+		for i, end := range l.ends {
+			require.True(t, end.Before(claimed[i]), "%v, %v", end, claimed[i])
+		}
 	})
 
 	with("a ledger that panics", 1, func(t *testing.T, s *series, l *spyLedger) {
@@ -329,6 +317,13 @@ func testLedger(t *testing.T, b backend) {
 		s.next(s.gen, 4)
 	})
 
+	with("turned on after a loss, with a floor", 10, func(t *testing.T, s *series, l *spyLedger) {
+		s.next(s.generator(), 1)
+		require.NoError(t, s.rdb.Del(t.Context(), s.counter).Err())
+		s.refused(s.gen, serial.ErrCounterLost)
+		s.next(s.generator(serial.WithLedger(l, 10), fixedFloor(5)), 6)
+	})
+
 	with("many callers on several generators", 7, func(t *testing.T, s *series, l *spyLedger) {
 		gens := []*serial.Generator{s.gen, s.generator(serial.WithLedger(l, 7)), s.generator(serial.WithLedger(l, 11))}
 		got := barrier(t, 300, func(i int) (string, error) { return gens[i%3].Next(t.Context(), "IS") })
@@ -337,48 +332,46 @@ func testLedger(t *testing.T, b backend) {
 	})
 }
 
-// A lost reply, a pause or a loss between reservation and installation burns that block and nothing else.
+// A lost reply, a pause or a loss between reservation and installation loses that block and nothing else.
 // Guarantees: late-block.
 func TestLateBlock(t *testing.T) {
-	for name, happens := range map[string]func(m *simulation, another func()){
+	for name, happens := range map[string]func(m *simulation, change func()){
 		"the process stands still": func(*simulation, func()) { time.Sleep(lockExpiry + time.Second) },
-		"another replication ID":   func(_ *simulation, another func()) { another() },
-		"everything is lost":       func(m *simulation, another func()) { m.FlushAll() },
+		"another replication ID":   func(_ *simulation, change func()) { change() },
+		"everything is lost":       func(m *simulation, _ func()) { m.FlushAll() },
 	} {
 		for _, opened := range []bool{false, true} {
-			t.Run(fmt.Sprintf("%s, opened before: %v", name, opened), func(t *testing.T) {
-				inBubble(t, func(t *testing.T, m *simulation) {
-					another := reigning(m.Miniredis)
-					l := new(serialtest.Ledger)
-					var armed atomic.Bool
-					// This is between the ledger's answer and the command that installs the block.
-					rdb := m.client(around(func(cmd redis.Cmder, send func() error) error {
-						if isOpen(cmd) && armed.CompareAndSwap(true, false) {
-							happens(m, another)
-						}
-						return send()
-					}))
-					gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithLedger(l, 5))
-					var j journal
-					if opened {
-						for range 5 {
-							require.NoError(t, errOf(j.next(t.Context(), gen, "IS")))
-						}
+			runInBubble(t, fmt.Sprintf("%s, opened before: %v", name, opened), func(t *testing.T, m *simulation) {
+				change := withReplicationID(m.Miniredis)
+				l := new(serialtest.Ledger)
+				var armed atomic.Bool
+				// This is between the ledger's answer and the command that installs the block.
+				rdb := m.client(around(func(cmd redis.Cmder, send func() error) error {
+					if isOpen(cmd) && armed.CompareAndSwap(true, false) {
+						happens(m, change)
 					}
-					armed.Store(true)
-					for range 8 {
+					return send()
+				}))
+				gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithLedger(l, 5))
+				var j journal
+				if opened {
+					for range 5 {
 						require.NoError(t, errOf(j.next(t.Context(), gen, "IS")))
 					}
-					first := 5
-					if opened {
-						first = 10
-					}
-					for i, e := range j.entries[len(j.entries)-8:] {
-						require.EqualValues(t, first+i+1, e.seq, "the first block is burned")
-					}
-					j.check(t, time.UTC)
-					require.False(t, armed.Load())
-				})
+				}
+				armed.Store(true)
+				for range 8 {
+					require.NoError(t, errOf(j.next(t.Context(), gen, "IS")))
+				}
+				first := 5
+				if opened {
+					first = 10
+				}
+				for i, e := range j.entries[len(j.entries)-8:] {
+					require.EqualValues(t, first+i+1, e.seq, "the first block is dropped")
+				}
+				j.check(t, time.UTC)
+				require.False(t, armed.Load())
 			})
 		}
 	}
@@ -400,9 +393,7 @@ func TestLateClaim(t *testing.T) {
 			require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
 		}
 		armed.Store(true)
-		n, err := gen.NextNumber(t.Context(), "IS")
-		require.NoError(t, err)
-		require.EqualValues(t, 6, n.Seq)
+		requireSeq(t, 6)(gen.NextNumber(t.Context(), "IS"))
 		require.False(t, armed.Load())
 		require.Len(t, l.reservations(), 2)
 	})
@@ -425,14 +416,41 @@ func TestClaimOfTheDead(t *testing.T) {
 		other, cancelOther := context.WithTimeout(t.Context(), patience)
 		defer cancelOther()
 		start := time.Now()
-		number, err := gen.Next(other, "IS")
-		require.NoError(t, err)
-		require.Equal(t, "IS200001010006", number)
+		requireResult(t, "IS200001010006")(gen.Next(other, "IS"))
 		require.Less(t, time.Since(start), lockExpiry+time.Second)
 		time.Sleep(2 * time.Minute)
-		number, err = dead.Next(t.Context(), "IS")
+		requireResult(t, "IS200001010007")(dead.Next(t.Context(), "IS"))
+	})
+}
+
+// A process that dies with the lock and the claim delays the others once: the claim ends with the lock, however late it came.
+func TestClaimOfTheDeadEndsWithItsLock(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *simulation) {
+		opts := []serial.Option{serial.WithLocation(time.UTC), serial.WithLedger(new(serialtest.Ledger), 5)}
+		gen := newGenerator(t, m.client(), opts...)
+		require.NoError(t, errOf(gen.Next(t.Context(), "OTHER"))) // the server knows the scripts
+		var locked, dead atomic.Bool
+		dying := newGenerator(t, m.client(around(func(cmd redis.Cmder, send func() error) error {
+			switch {
+			case dead.Load():
+				return errKilled
+			case cmd.Name() == "set":
+				locked.Store(true)
+			case locked.Load() && strings.HasPrefix(cmd.Name(), "eval"):
+				time.Sleep(3 * time.Second)
+				_ = send() // gets the claim
+				dead.Store(true)
+				return errKilled
+			}
+			return send()
+		})), opts...)
+		began := time.Now()
+		require.ErrorIs(t, errOf(dying.Next(t.Context(), "IS")), errKilled)
+		require.NotEmpty(t, m.HGet("serial:{IS}", "claim"))
+		number, err := gen.Next(t.Context(), "IS")
 		require.NoError(t, err)
-		require.Equal(t, "IS200001010007", number)
+		require.Equal(t, "IS200001010001", number)
+		require.Less(t, time.Since(began), lockExpiry+time.Second)
 	})
 }
 
@@ -458,9 +476,7 @@ func TestSlowLedger(t *testing.T) {
 		var wg sync.WaitGroup
 		var j journal
 		for range 20 {
-			wg.Go(func() {
-				require.NoError(t, errOf(j.next(t.Context(), gen, "SLOW")))
-			})
+			wg.Go(func() { require.NoError(t, errOf(j.next(t.Context(), gen, "SLOW"))) })
 		}
 		time.Sleep(time.Millisecond)
 		for range 20 {
@@ -474,7 +490,7 @@ func TestSlowLedger(t *testing.T) {
 }
 
 // A Redis that does not tell its replication ID cannot be used with a ledger, and the first call says so.
-func TestReignRefused(t *testing.T) {
+func TestReplicationIDRefused(t *testing.T) {
 	const says = "WithLedger needs INFO replication in scripts"
 	m := miniredis.RunT(t) // has no such section
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
@@ -512,24 +528,17 @@ func TestWritableReplicaRefused(t *testing.T) {
 		require.ErrorContains(t, err, `WithLedger needs a master, and Redis says "role:slave"`)
 		require.ErrorContains(t, on(replica).Raise(t.Context(), "IS", 5), "replica-read-only yes")
 	}
-	number, err := on(master).Next(t.Context(), "IS")
-	require.NoError(t, err)
-	require.Equal(t, "IS"+today(noon())+"0002", number)
+	requireResult(t, "IS"+today(noon())+"0002")(on(master).Next(t.Context(), "IS"))
 	require.NoError(t, replica.ReplicaOf(nil))
-	number, err = on(replica).Next(t.Context(), "IS")
-	require.NoError(t, err)
-	require.Equal(t, "IS"+today(noon())+"0011", number, "a new master sets aside a block of its own")
+	requireResult(t, "IS"+today(noon())+"0011", "a new master sets aside its own")(on(replica).Next(t.Context(), "IS"))
 }
 
 // Between the claim and its use, others hold the pool's only connection for longer than go-redis waits and tries again. What
 // could not be sent is sent later. (This is not in a bubble because the pools of go-redis share timers.)
 func TestPoolIsBusy(t *testing.T) {
-	m := miniredis.RunT(t)
-	reigning(m)
+	m, other := startMini(t)
 	opts := []serial.Option{serial.WithLocation(noon()), serial.WithLedger(new(serialtest.Ledger), 10)}
-	_, err := newGenerator(t, closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()})), opts...).
-		Next(t.Context(), "OTHER")
-	require.NoError(t, err) // the server knows the scripts
+	require.NoError(t, errOf(newGenerator(t, other, opts...).Next(t.Context(), "OTHER"))) // the server knows the scripts
 
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr(), PoolSize: 1, PoolTimeout: 5 * time.Millisecond}))
 	var once sync.Once
@@ -544,9 +553,8 @@ func TestPoolIsBusy(t *testing.T) {
 		return send()
 	}))
 	before := time.Now()
-	number, err := newGenerator(t, rdb, opts...).Next(t.Context(), "IS")
-	require.NoError(t, err)
-	require.Equal(t, "IS"+today(noon())+"0001", number, "of the block that was set aside for it")
+	// Of the block that was set aside for it.
+	requireResult(t, "IS"+today(noon())+"0001")(newGenerator(t, rdb, opts...).Next(t.Context(), "IS"))
 	require.Greater(t, time.Since(before), 500*time.Millisecond)
 }
 
@@ -554,20 +562,20 @@ func TestPoolIsBusy(t *testing.T) {
 func TestLedgerOutlivesRedis(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t)
-	rdb := closing(t, redis.NewClient(s.Options()))
+	rdb := s.Client(t)
 	l := new(serialtest.Ledger)
 	var j journal
 	loc := noon()
-	gens := []*serial.Generator{
-		newGenerator(t, rdb, serial.WithLocation(loc), serial.WithLedger(l, 4)),
-		newGenerator(t, rdb, serial.WithLocation(loc), serial.WithLedger(l, 4)),
+	generator := func() *serial.Generator {
+		return newGenerator(t, rdb, serial.WithLocation(loc), serial.WithLedger(l, 4))
 	}
+	gens := []*serial.Generator{generator(), generator()}
 	for round := range 4 {
 		for i := range 6 {
 			require.NoError(t, errOf(j.next(t.Context(), gens[i%2], "IS")))
 		}
 		if round == 2 {
-			gens[0] = newGenerator(t, rdb, serial.WithLocation(loc), serial.WithLedger(l, 4))
+			gens[0] = generator()
 		}
 		s.Kill()
 		s.Restart(t)
@@ -584,9 +592,7 @@ func TestLedgerAtItsEnd(t *testing.T) {
 			serial.WithLedger(new(serialtest.Ledger), 10)}
 		gen := newGenerator(t, m.client(), opts...)
 		require.NoError(t, gen.Raise(t.Context(), "IS", 999_999_999_999_998))
-		number, err := gen.Next(t.Context(), "IS")
-		require.NoError(t, err)
-		require.Equal(t, "IS20000101999999999999999", number)
+		requireResult(t, "IS20000101999999999999999")(gen.Next(t.Context(), "IS"))
 		require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrExhausted)
 		require.NoError(t, gen.Raise(t.Context(), "IS", 999_999_999_999_999))
 		m.Del("serial:{IS}:20000101")
@@ -613,16 +619,14 @@ func (s *simulation) claimed(d time.Duration) (wait func()) {
 // Guarantees: lock-kept.
 func TestWaitForAnothersBlock(t *testing.T) {
 	run := func(name string, held time.Duration, f func(t *testing.T, gen *serial.Generator, sent *atomic.Int64)) {
-		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, m *simulation) {
-				var sent atomic.Int64
-				gen := newGenerator(t, m.client(counting(&sent)), serial.WithLocation(time.UTC),
-					serial.WithLedger(new(serialtest.Ledger), 1))
-				require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
-				wait := m.claimed(held)
-				f(t, gen, &sent)
-				wait()
-			})
+		runInBubble(t, name, func(t *testing.T, m *simulation) {
+			var sent atomic.Int64
+			gen := newGenerator(t, m.client(counting(&sent)), serial.WithLocation(time.UTC),
+				serial.WithLedger(new(serialtest.Ledger), 1))
+			require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
+			wait := m.claimed(held)
+			f(t, gen, &sent)
+			wait()
 		})
 	}
 	next := func(t *testing.T, gen *serial.Generator, d time.Duration) (time.Duration, error) {
@@ -695,9 +699,7 @@ func TestLedgerBesideAStrayCounter(t *testing.T) {
 			require.NoError(t, gen.Raise(t.Context(), "IS", 5))
 			require.ErrorIs(t, gen.Prepare(t.Context(), "IS", 2), serial.ErrExhausted)
 			require.Empty(t, l.reservations())
-			got, err := m.Get("serial:{IS}:20000101")
-			require.NoError(t, err)
-			require.Equal(t, held, got)
+			requireResult(t, held)(m.Get("serial:{IS}:20000101"))
 		})
 	}
 }

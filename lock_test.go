@@ -22,7 +22,8 @@ import (
 func TestLockClientsOfOneServer(t *testing.T) {
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
 	single := func(opt redis.Options) redis.UniversalClient { return closing(t, redis.NewClient(&opt)) }
-	cluster := func(opt redis.ClusterOptions) redis.UniversalClient { return closing(t, redis.NewClusterClient(&opt)) }
+	clusterOf := func(opt redis.ClusterOptions) redis.UniversalClient { return closing(t, redis.NewClusterClient(&opt)) }
+	cluster := func(addrs ...string) redis.UniversalClient { return clusterOf(redis.ClusterOptions{Addrs: addrs}) }
 	sentinel := func(name string) redis.UniversalClient {
 		return closing(t, redis.NewFailoverClient(&redis.FailoverOptions{MasterName: name,
 			SentinelAddrs: []string{"127.0.0.1:1"}}))
@@ -44,18 +45,14 @@ func TestLockClientsOfOneServer(t *testing.T) {
 		{"dialers", single(redis.Options{Addr: "h:1", Dialer: dial}), single(redis.Options{Addr: "h:1", Dialer: dial}), ""},
 		{"a dialer", single(redis.Options{Addr: "h:1", Dialer: dial}), single(redis.Options{Addr: "h:1"}), ""},
 		{"masters by Sentinel", sentinel("a"), sentinel("b"), ""},
-		{"one cluster", cluster(redis.ClusterOptions{Addrs: []string{"a:1", "b:1"}}),
-			cluster(redis.ClusterOptions{Addrs: []string{"c:1", "b:1"}}), "b:1"},
-		{"two clusters", cluster(redis.ClusterOptions{Addrs: []string{"a:1", "b:1"}}),
-			cluster(redis.ClusterOptions{Addrs: []string{"c:1", "d:1"}}), ""},
-		{"dialers of clusters", cluster(redis.ClusterOptions{Addrs: []string{"a:1"}, Dialer: dial}),
-			cluster(redis.ClusterOptions{Addrs: []string{"a:1"}, Dialer: dial}), ""},
-		{"clusters by hand", cluster(redis.ClusterOptions{Addrs: []string{"a:1"}, ClusterSlots: slots}),
-			cluster(redis.ClusterOptions{Addrs: []string{"a:1"}, ClusterSlots: slots}), ""},
-		{"a cluster and a node of it", cluster(redis.ClusterOptions{Addrs: []string{"a:1", "b:1"}}),
-			single(redis.Options{Addr: "b:1"}), "b:1"},
-		{"a cluster and another server", cluster(redis.ClusterOptions{Addrs: []string{"a:1", "b:1"}}),
-			single(redis.Options{Addr: "c:1"}), ""},
+		{"one cluster", cluster("a:1", "b:1"), cluster("c:1", "b:1"), "b:1"},
+		{"two clusters", cluster("a:1", "b:1"), cluster("c:1", "d:1"), ""},
+		{"dialers of clusters", clusterOf(redis.ClusterOptions{Addrs: []string{"a:1"}, Dialer: dial}),
+			clusterOf(redis.ClusterOptions{Addrs: []string{"a:1"}, Dialer: dial}), ""},
+		{"clusters by hand", clusterOf(redis.ClusterOptions{Addrs: []string{"a:1"}, ClusterSlots: slots}),
+			clusterOf(redis.ClusterOptions{Addrs: []string{"a:1"}, ClusterSlots: slots}), ""},
+		{"a cluster and a node of it", cluster("a:1", "b:1"), single(redis.Options{Addr: "b:1"}), "b:1"},
+		{"a cluster and another server", cluster("a:1", "b:1"), single(redis.Options{Addr: "c:1"}), ""},
 	} {
 		for _, clients := range [][]redis.UniversalClient{{c.a, c.b}, {c.b, rdb, c.a}} {
 			_, err := serial.New(rdb, serial.WithLockClients(clients...))
@@ -93,12 +90,9 @@ func TestLockClientsOfOneServerByOtherNames(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) { // three, of which the other one fails
 		other := simulate(t)
 		gen := newGenerator(t, m.client(), serial.WithLockClients(other.client(), m.client(), m.client()))
-		number, err := gen.Next(t.Context(), "A")
-		require.NoError(t, err, "two are a majority")
-		require.Equal(t, "A"+today(time.Local)+"0001", number)
+		requireResult(t, "A"+today(time.Local)+"0001", "two are a majority")(gen.Next(t.Context(), "A"))
 		other.SetError("ERR boom")
-		_, err = gen.Next(t.Context(), "B")
-		require.ErrorContains(t, err, "within 30s: "+hint)
+		require.ErrorContains(t, errOf(gen.Next(t.Context(), "B")), "within 30s: "+hint)
 	})
 	inBubble(t, func(t *testing.T, m *simulation) { // of one client, it is said of others alone
 		gen := newGenerator(t, m.client())
@@ -119,8 +113,7 @@ func TestLockOfOthers(t *testing.T) {
 	wait := func() error {
 		ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
-		_, err := gen.Next(ctx, "IS")
-		return err
+		return errOf(gen.Next(ctx, "IS"))
 	}
 	key := "serial:{IS}:" + today(loc) + ":lock"
 	for _, s := range servers {
@@ -220,16 +213,14 @@ func TestOpenAfterTheLockHasExpired(t *testing.T) {
 					return err
 				case isOpen(cmd) && first.CompareAndSwap(false, true):
 					time.Sleep(time.Until(began.Add(lockExpiry + time.Second)))
-					ctx = context.WithoutCancel(ctx)
-					err := next(ctx, cmd)
+					err := next(context.WithoutCancel(ctx), cmd)
 					opened = fmt.Sprint(cmd.(interface{ Val() any }).Val())
 					return err
 				}
 				return next(ctx, cmd)
 			}
 		})), serial.WithLocation(time.UTC))
-		_, err := gen.Next(t.Context(), "OTHER") // the server knows the scripts
-		require.NoError(t, err)
+		require.NoError(t, errOf(gen.Next(t.Context(), "OTHER"))) // the server knows the scripts
 		began = time.Now()
 		slow.Store(true)
 		_, _ = gen.Next(t.Context(), "IS")

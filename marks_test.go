@@ -1,6 +1,7 @@
 package serial_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"sync/atomic"
@@ -8,25 +9,31 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
 )
 
+// holding delays the reply to one script by a second, once armed is set.
+func holding(armed *atomic.Bool) hook {
+	return around(func(cmd redis.Cmder, send func() error) error {
+		err := send()
+		if strings.HasPrefix(cmd.Name(), "eval") && armed.CompareAndSwap(true, false) {
+			time.Sleep(time.Second)
+		}
+		return err
+	})
+}
+
 // The reply to an earlier call arrives last: the greatest sequence is remembered, not the latest.
 func TestHighWaterMarkOfLateReplies(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
-		var hold atomic.Bool
-		gen := newGenerator(t, m.client(around(func(cmd redis.Cmder, send func() error) error {
-			err := send()
-			if strings.HasPrefix(cmd.Name(), "eval") && hold.CompareAndSwap(true, false) {
-				time.Sleep(time.Second)
-			}
-			return err
-		})), serial.WithLocation(time.UTC))
+		var armed atomic.Bool
+		gen := newGenerator(t, m.client(holding(&armed)), serial.WithLocation(time.UTC))
 		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
-		hold.Store(true)
+		armed.Store(true)
 		late := make(chan []string)
 		go func() {
 			got, err := textsOf(gen.NextN(t.Context(), "IS", 2))
@@ -34,12 +41,35 @@ func TestHighWaterMarkOfLateReplies(t *testing.T) {
 			late <- got
 		}()
 		synctest.Wait()
-		got, err := textsOf(gen.NextN(t.Context(), "IS", 2))
-		require.NoError(t, err)
-		require.Equal(t, numbers("IS", "20000101", 4, 5), got)
+		requireResult(t, numbers("IS", "20000101", 4, 5))(textsOf(gen.NextN(t.Context(), "IS", 2)))
 		require.Equal(t, numbers("IS", "20000101", 2, 3), <-late)
 		require.NoError(t, m.Set("serial:{IS}:20000101", "4"))
 		m.SetTTL("serial:{IS}:20000101", time.Hour)
+		require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrCounterLost)
+	})
+}
+
+// A reply of yesterday arrives after midnight: today's numbers are remembered all the same.
+func TestHighWaterMarkOfLateRepliesAcrossMidnight(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *simulation) {
+		var armed atomic.Bool
+		gen := newGenerator(t, m.client(holding(&armed)), serial.WithLocation(time.UTC))
+		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
+		time.Sleep(24*time.Hour - time.Millisecond)
+		armed.Store(true)
+		late := make(chan []string)
+		go func() {
+			got, err := textsOf(gen.NextN(t.Context(), "IS", 2))
+			require.NoError(t, err)
+			late <- got
+		}()
+		time.Sleep(time.Millisecond)
+		got, err := textsOf(gen.NextN(t.Context(), "IS", 5))
+		require.NoError(t, err)
+		require.Equal(t, numbers("IS", "20000102", 1, 5), got)
+		require.Equal(t, numbers("IS", "20000101", 2, 3), <-late)
+		require.NoError(t, m.Set("serial:{IS}:20000102", "4"))
+		m.SetTTL("serial:{IS}:20000102", time.Hour)
 		require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrCounterLost)
 	})
 }
@@ -56,9 +86,7 @@ func TestMarkAfterAClockThatWasAhead(t *testing.T) {
 	m.SetTime(day)
 	require.NoError(t, gen.Raise(t.Context(), "IS", 0))
 	for seq := 6; seq <= 8; seq++ {
-		number, err := gen.Next(t.Context(), "IS")
-		require.NoError(t, err)
-		require.Equal(t, fmt.Sprintf("IS20211024%04d", seq), number)
+		requireResult(t, fmt.Sprintf("IS20211024%04d", seq))(gen.Next(t.Context(), "IS"))
 	}
 	require.NoError(t, m.Set("serial:{IS}:20211024", "2"))
 	m.SetTTL("serial:{IS}:20211024", time.Hour)
@@ -89,6 +117,33 @@ func TestMemoryOfTypes(t *testing.T) {
 		require.NoError(t, errOf(gen.Next(t.Context(), "T0")))
 		require.Equal(t, 1, gen.Remembered())
 	})
+}
+
+// The clocks of a Cluster's nodes differ: a day that has begun on one node forgets no type of a node where it has not.
+func TestMemoryOfNodesWithOtherClocks(t *testing.T) {
+	behind, ahead := miniredis.RunT(t), miniredis.RunT(t)
+	day := time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC)
+	behind.SetTime(day)
+	ahead.SetTime(day.AddDate(0, 0, 1))
+	client := closing(t, redis.NewClusterClient(&redis.ClusterOptions{
+		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+			return []redis.ClusterSlot{
+				{Start: 0, End: 8191, Nodes: []redis.ClusterNode{{Addr: behind.Addr()}}},
+				{Start: 8192, End: 16383, Nodes: []redis.ClusterNode{{Addr: ahead.Addr()}}},
+			}, nil
+		},
+	}))
+	gen := newGenerator(t, client, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1))
+	for _, c := range []struct {
+		typ  string
+		want string
+	}{{"A", "20211024"}, {"B", "20211025"}} {
+		got, err := textsOf(gen.NextN(t.Context(), c.typ, 5))
+		require.NoError(t, err)
+		require.Equal(t, numbers(c.typ, c.want, 1, 5), got)
+	}
+	require.NoError(t, behind.Set("serial:{A}:20211024", "2"))
+	require.ErrorIs(t, errOf(gen.Next(t.Context(), "A")), serial.ErrCounterLost)
 }
 
 // A type that is not used for 48 hours costs no memory, also where its period never ends; one that is used is remembered.

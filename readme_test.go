@@ -15,8 +15,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
@@ -34,7 +32,7 @@ func unix(t *testing.T, file string) string {
 func TestReadmeCompiles(t *testing.T) {
 	t.Parallel()
 	for file, n := range map[string]int{
-		"README.md": 1, "docs/business-numbers.md": 1, "docs/testing.md": 2, "docs/audit.md": 1, "docs/gapless.md": 2,
+		"README.md": 1, "docs/business-numbers.md": 1, "docs/testing.md": 2, "docs/audit.md": 1, "docs/gapless.md": 3,
 	} {
 		text := unix(t, file)
 		blocks := regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(text, -1)
@@ -109,11 +107,27 @@ func TestRecipes(t *testing.T) {
 		}
 		recipes += "return nil\n},\n"
 	}
-	source := recipesProgram + recipes + "}\n"
+	requireRuns(t, recipesProgram+recipes+"}\n")
+}
+
+// requireRuns runs a program.
+func requireRuns(t *testing.T, source string, env ...string) {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "main.go")
 	require.NoError(t, os.WriteFile(file, []byte(source), 0o600))
-	out, err := exec.Command("go", "run", "-ldflags=-s -w", file).CombinedOutput()
+	cmd := exec.Command("go", "run", "-ldflags=-s -w", file)
+	cmd.Env = append(os.Environ(), env...)
+	out, err := cmd.CombinedOutput()
 	require.NoError(t, err, "%s\n%s", out, source)
+}
+
+// buildCommand builds the command, and returns its path.
+func buildCommand(t *testing.T) string {
+	t.Helper()
+	binary := filepath.Join(t.TempDir(), "serial.exe")
+	out, err := exec.Command("go", "build", "-o", binary, "./cmd/serial").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return binary
 }
 
 const recipesProgram = `package main
@@ -218,11 +232,7 @@ func TestBusinessNumbers(t *testing.T) {
 			require.Equal(t, 1, rest, "%s: moved to the end, RF and check digits make 1", row[4])
 		}
 	}
-	source += "}\n"
-	file := filepath.Join(t.TempDir(), "main.go")
-	require.NoError(t, os.WriteFile(file, []byte(source), 0o600))
-	out, err := exec.Command("go", "run", "-ldflags=-s -w", file).CombinedOutput()
-	require.NoError(t, err, "%s\n%s", out, source)
+	requireRuns(t, source+"}\n")
 }
 
 const businessProgram = `package main
@@ -283,19 +293,15 @@ func TestDocsCommand(t *testing.T) {
 	require.True(t, found)
 	session, _, _ = strings.Cut(session, "```")
 
-	m := miniredis.RunT(t)
+	m, rdb := startMini(t)
 	zone := noon()
 	now := time.Now().In(zone)
 	_, offset := now.Zone()
 	name := fmt.Sprintf("Etc/GMT%+d", -offset/3600) // the sign of these zones is reversed
 	session = strings.NewReplacer("localhost:6379", m.Addr(), "=UTC", "="+name, "00Z", "00"+now.Format("Z07:00")).
 		Replace(session)
-	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
-	_, err := newGenerator(t, rdb, serial.WithLocation(zone)).Next(t.Context(), "IS")
-	require.NoError(t, err)
-	binary := filepath.Join(t.TempDir(), "serial.exe")
-	out, err := exec.Command("go", "build", "-o", binary, "./cmd/serial").CombinedOutput()
-	require.NoError(t, err, "%s", out)
+	require.NoError(t, errOf(newGenerator(t, rdb, serial.WithLocation(zone)).Next(t.Context(), "IS")))
+	binary := buildCommand(t)
 	var env []string
 	for _, step := range strings.Split(session, "$ ")[1:] {
 		line, want, _ := strings.Cut(step, "\n")
@@ -418,8 +424,7 @@ func TestLinks(t *testing.T) {
 			if path == "" {
 				target = file
 			}
-			_, err := os.Stat(target)
-			require.NoError(t, err, "%s: %s", file, link[1])
+			require.NoError(t, errOf(os.Stat(target)), "%s: %s", file, link[1])
 			if anchor != "" {
 				require.Contains(t, anchors(t, target), anchor, "%s: %s", file, link[1])
 			}
@@ -467,6 +472,7 @@ func TestEveryNameHasAnExample(t *testing.T) {
 			check(typ.Name, all)
 		}
 	}
-	require.Equal(t, []string{"Hooks", "Ledger", "Period.String", "Range", "Reservation.Check", "Reservation"}, missing,
-		"those are in the examples of WithHooks, WithLedger, Period and Audit")
+	require.Equal(t, []string{"Explained", "Explanation.Validate", "Explanation", "Hooks", "Ledger", "Period.String",
+		"Range", "Reservation.Check", "Reservation"}, missing,
+		"those are in the examples of WithExplanations, WithHooks, WithLedger, Period and Audit")
 }

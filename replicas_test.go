@@ -39,9 +39,7 @@ func TestReplicas(t *testing.T) {
 
 	t.Run("the replica is promoted", func(t *testing.T) {
 		s := b.series(t, confirmedBy(1))
-		for i := range 5 {
-			s.next(s.gen, i+1)
-		}
+		s.firstNumbers(s.gen, 5)
 		replica.Pause()
 		s.refusedAndBurned(s.gen, 6)
 		replica.Resume()
@@ -102,26 +100,14 @@ func TestReplicasOnCluster(t *testing.T) {
 
 	t.Run("a slot moves", func(t *testing.T) {
 		s := b.series(t, confirmedBy(1))
-		for i := range 3 {
-			s.next(s.gen, i+1)
-		}
+		s.firstNumbers(s.gen, 3)
 		slot := s.rdb.(*redis.ClusterClient).ClusterKeySlot(t.Context(), s.record).Val()
-		moved := make(chan struct{})
-		defer func() { <-moved }()
-		go func() {
-			defer close(moved)
-			cluster.MoveSlot(t, int(slot), 200*time.Millisecond) // MOVED and ASK, and keys on both sides in between
-		}()
 		issued := 3
-		for going := true; going; {
-			select {
-			case <-moved:
-				going = false
-			default:
-			}
+		// MOVED and ASK, and keys on both sides in between.
+		during(func() { cluster.MoveSlot(t, int(slot), 200*time.Millisecond) }, func() {
 			issued++
 			s.next(s.gen, issued)
-		}
+		})
 		s.next(s.generator(confirmedBy(1)), issued+1)
 	})
 }
@@ -159,9 +145,7 @@ func TestReplicasOnGrowingCluster(t *testing.T) {
 	next := func() {
 		t.Helper()
 		issued++
-		n, err := gen.NextNumber(t.Context(), "IS")
-		require.NoError(t, err)
-		require.Equal(t, issued, n.Seq)
+		requireSeq(t, issued)(gen.NextNumber(t.Context(), "IS"))
 	}
 	next()
 	// MoveSlot moves a slot to the master that follows its own in this list.
@@ -172,26 +156,29 @@ func TestReplicasOnGrowingCluster(t *testing.T) {
 	cluster.Servers = slices.Insert(cluster.Servers, at, master)
 	cluster.Replicas = slices.Insert(cluster.Replicas, at, replica)
 
-	moved := make(chan struct{})
-	defer func() { <-moved }()
+	slot := int(client.ClusterKeySlot(t.Context(), s.record).Val())
+	// A second is longer than the pauses between attempts, so one of them finds the keys moved but not yet the slot.
+	during(func() { cluster.MoveSlot(t, slot, time.Second) }, next)
+	require.Positive(t, master.Do("EXISTS", s.counter).Val())
+	require.NoError(t, client.Close())
+	require.Eventually(t, func() bool { return open.Load() == 0 }, 10*time.Second, time.Millisecond, "connections")
+}
+
+// during calls f again and again until work has ended, and once more.
+func during(work, f func()) {
+	done := make(chan struct{})
+	defer func() { <-done }()
 	go func() {
-		defer close(moved)
-		// This is longer than the pauses between attempts, so one of them finds the keys moved but not yet the slot.
-		cluster.MoveSlot(t, int(client.ClusterKeySlot(t.Context(), s.record).Val()), time.Second)
+		defer close(done)
+		work()
 	}()
-	for going := true; going; {
+	for going := true; going; f() {
 		select {
-		case <-moved:
+		case <-done:
 			going = false
 		default:
 		}
-		next()
 	}
-	require.Positive(t, master.Do("EXISTS", s.counter).Val())
-	next()
-
-	require.NoError(t, client.Close())
-	require.Eventually(t, func() bool { return open.Load() == 0 }, 10*time.Second, time.Millisecond, "connections")
 }
 
 // In a redirection Redis writes an IPv6 address without brackets.
@@ -210,29 +197,22 @@ func TestReplicasByIPv6(t *testing.T) {
 			return (&net.Dialer{}).DialContext(ctx, "tcp", m.Addr())
 		},
 	}))
-	client.OnNewNode(func(node *redis.Client) { node.AddHook(movedPipelines("MOVED 1 ::1:2")) })
+	client.OnNewNode(func(node *redis.Client) {
+		node.AddHook(everyCall(func(cmds []redis.Cmder, send func() error) error {
+			if cmds[len(cmds)-1].Name() != "wait" { // setting up a connection
+				return send()
+			}
+			for _, cmd := range cmds {
+				cmd.SetErr(errors.New("MOVED 1 ::1:2"))
+			}
+			return cmds[0].Err()
+		}))
+	})
 	_, err := newGenerator(t, client, confirmedBy(1)).Next(t.Context(), "IS")
 	require.ErrorIs(t, err, serial.ErrNotReplicated, "miniredis has no replicas")
 	mu.Lock()
 	defer mu.Unlock()
 	require.Contains(t, dialed, "[::1]:2")
-}
-
-// movedPipelines is the error with which a node answers every command of a pipeline that ends with WAIT.
-type movedPipelines string
-
-func (movedPipelines) DialHook(next redis.DialHook) redis.DialHook          { return next }
-func (movedPipelines) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
-func (m movedPipelines) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		if cmds[len(cmds)-1].Name() != "wait" { // setting up a connection
-			return next(ctx, cmds)
-		}
-		for _, cmd := range cmds {
-			cmd.SetErr(errors.New(string(m)))
-		}
-		return cmds[0].Err()
-	}
 }
 
 // closes is a connection that calls told when it is closed.
@@ -310,9 +290,7 @@ func testReplicas(t *testing.T, b backend, replicas ...*redistest.Server) {
 				"nor does it rest on what was not confirmed")
 			// The same holds for the first number, which opens the period.
 			require.ErrorIs(t, errOf(s.gen.Next(t.Context(), "NEW")), serial.ErrNotReplicated)
-			last, err := s.gen.Peek(t.Context(), "IS")
-			require.NoError(t, err)
-			require.EqualValues(t, 20, last.Seq)
+			requireSeq(t, 20)(s.gen.Peek(t.Context(), "IS"))
 			s.next(s.generator(), 21) // who demands nothing is not held up
 		})
 		// Numbers that were not confirmed do not count for the mark, so the counter may go back below them.

@@ -3,7 +3,6 @@ package serial_test
 import (
 	"errors"
 	"fmt"
-	"os"
 	"regexp"
 	"strings"
 	"sync"
@@ -19,7 +18,6 @@ import (
 // Settings change under load, and back, as docs/settings.md says that they may.
 // Guarantees: allowed-changes.
 func TestRollout(t *testing.T) {
-	options := func(opts ...serial.Option) []serial.Option { return opts }
 	template := func(s string) []serial.Option { return options(serial.WithTemplate(s)) }
 	yearly := func(s string, opts ...serial.Option) []serial.Option {
 		return append(opts, serial.WithPeriod(serial.PerYear), serial.WithTemplate(s))
@@ -33,7 +31,7 @@ func TestRollout(t *testing.T) {
 	day := 24 * time.Hour
 	const dated = "{type}{date:yyyyMMdd}"
 	ledger := func() []serial.Option { return options(serial.WithLedger(new(serialtest.Ledger), 50)) }
-	one, two := serial.WithHiddenSequence([]byte("an example's key")),
+	key, otherKey := serial.WithHiddenSequence([]byte("an example's key")),
 		serial.WithHiddenSequence([]byte("another's secret"))
 
 	for row, changes := range map[string][]change{
@@ -44,7 +42,7 @@ func TestRollout(t *testing.T) {
 		"width of `{seq}`": {
 			{old: template(dated + "{seq:4}"), new: template(dated + "{seq:6}"), steps: atAnyTime(day)},
 			{old: template(dated + "-{seq:4}"), new: template(dated + "-{seq:4+}"), steps: atAnyTime(day)},
-			{old: append(template(dated+"{seq:6}"), one), new: append(template(dated+"{seq:8}"), one), steps: atAnyTime(day)},
+			{old: append(template(dated+"{seq:6}"), key), new: append(template(dated+"{seq:8}"), key), steps: atAnyTime(day)},
 			{old: template(dated + "{seq:4}{check:luhn}"), new: template(dated + "{seq:5}{check:luhn}"), steps: atAnyTime(day)},
 		},
 		"first sequence, retention": {
@@ -54,8 +52,8 @@ func TestRollout(t *testing.T) {
 			{new: options(fixedFloor(0), serial.WithHooks(serial.Hooks{}), serial.WithMaxSkew(-1)), steps: atAnyTime(day)},
 		},
 		"block of a ledger": {func() change {
-			of := new(serialtest.Ledger)
-			return change{old: options(serial.WithLedger(of, 10)), new: options(serial.WithLedger(of, 40)),
+			l := new(serialtest.Ledger)
+			return change{old: options(serial.WithLedger(l, 10)), new: options(serial.WithLedger(l, 40)),
 				steps: atAnyTime(day)}
 		}()},
 		"a ledger": {
@@ -94,8 +92,8 @@ func TestRollout(t *testing.T) {
 			{old: template("{type}-{date:yyDDD}-{seq:4}"), new: template("{type}/{date:DDDyy}/{seq:4}"), steps: byPrint(day)},
 		},
 		"key": {
-			{old: template(dated + "{seq:6}"), new: append(template(dated+"{seq:6}"), one), steps: byPrint(day)},
-			{old: append(template(dated+"{seq:6}"), one), new: append(template(dated+"{seq:6}"), two), steps: byPrint(day)},
+			{old: template(dated + "{seq:6}"), new: append(template(dated+"{seq:6}"), key), steps: byPrint(day)},
+			{old: append(template(dated+"{seq:6}"), key), new: append(template(dated+"{seq:6}"), otherKey), steps: byPrint(day)},
 		},
 		"key prefix": {
 			{old: template("{type}-{date:yyyyMMdd}-{seq:4}"),
@@ -116,9 +114,7 @@ func TestRollout(t *testing.T) {
 func TestRolloutHasEveryRow(t *testing.T) {
 	table, _, found := strings.Cut(guide(t, "settings.md"), "\n## ")
 	require.True(t, found)
-	text, err := os.ReadFile("rollout_test.go")
-	require.NoError(t, err)
-	source := string(text)
+	source := unix(t, "rollout_test.go")
 	rows := regexp.MustCompile(`(?m)^\| (.*?) \| `).FindAllStringSubmatch(table, -1)[2:]
 	require.NotEmpty(t, rows)
 	for _, row := range rows {

@@ -46,9 +46,7 @@ func testTake(t *testing.T, b backend) {
 	b.run(t, "numbers follow each other, each type by itself", func(t *testing.T, s *series) {
 		s.next(s.gen, 1)
 		s.next(s.gen, 2)
-		other, err := s.gen.Next(t.Context(), "订单/A.b-c_9")
-		require.NoError(t, err)
-		require.Equal(t, "订单/A.b-c_9"+s.day+"0001", other)
+		requireResult(t, "订单/A.b-c_9"+s.day+"0001")(s.gen.Next(t.Context(), "订单/A.b-c_9"))
 		s.next(s.generator(), 3)
 	})
 
@@ -64,15 +62,11 @@ func testTake(t *testing.T, b backend) {
 
 	b.run(t, "NextN is contiguous, and all or nothing", func(t *testing.T, s *series) {
 		s.next(s.gen, 1)
-		got, err := textsOf(s.gen.NextN(t.Context(), "IS", 5000))
-		require.NoError(t, err)
-		require.Equal(t, numbers("IS", s.day, 2, 5001), got)
+		requireResult(t, numbers("IS", s.day, 2, 5001))(textsOf(s.gen.NextN(t.Context(), "IS", 5000)))
 		none, err := s.gen.NextN(t.Context(), "IS", 4999)
 		require.ErrorIs(t, err, serial.ErrExhausted)
 		require.Nil(t, none)
-		got, err = textsOf(s.gen.NextN(t.Context(), "IS", 4998))
-		require.NoError(t, err)
-		require.Equal(t, numbers("IS", s.day, 5002, 9999), got)
+		requireResult(t, numbers("IS", s.day, 5002, 9999))(textsOf(s.gen.NextN(t.Context(), "IS", 4998)))
 		s.refused(s.gen, serial.ErrExhausted)
 		require.Equal(t, "9999", s.rdb.Get(t.Context(), s.counter).Val())
 	})
@@ -107,9 +101,8 @@ func testLargestSequences(t *testing.T, b backend) {
 	b.run(t, "the largest sequences are exact", func(t *testing.T, s *series) {
 		gen := s.generator(serial.WithTemplate("{type}{date:yyyyMMdd}{seq:15}"))
 		require.NoError(t, gen.Raise(t.Context(), "IS", 999_999_999_999_997))
-		got, err := textsOf(gen.NextN(t.Context(), "IS", 2))
-		require.NoError(t, err)
-		require.Equal(t, []string{"IS" + s.day + "999999999999998", "IS" + s.day + "999999999999999"}, got)
+		want := []string{"IS" + s.day + "999999999999998", "IS" + s.day + "999999999999999"}
+		requireResult(t, want)(textsOf(gen.NextN(t.Context(), "IS", 2)))
 		s.refused(gen, serial.ErrExhausted)
 		require.Equal(t, "999999999999999", s.rdb.Get(t.Context(), s.counter).Val())
 	})
@@ -150,10 +143,7 @@ func testWaiting(t *testing.T, b backend) {
 		require.Equal(t, "another", s.rdb.Get(t.Context(), lock).Val(), "it is not ours to delete")
 
 		done := make(chan error)
-		go func() {
-			_, err := s.gen.Next(t.Context(), "IS")
-			done <- err
-		}()
+		go func() { done <- errOf(s.gen.Next(t.Context(), "IS")) }()
 		select {
 		case err := <-done:
 			require.Fail(t, "did not wait", "%v", err)
@@ -197,16 +187,12 @@ func testOpen(t *testing.T, b backend) {
 	})
 
 	b.run(t, "a batch opens the period", func(t *testing.T, s *series) {
-		got, err := textsOf(s.gen.NextN(t.Context(), "IS", 3))
-		require.NoError(t, err)
-		require.Equal(t, numbers("IS", s.day, 1, 3), got)
+		requireResult(t, numbers("IS", s.day, 1, 3))(textsOf(s.gen.NextN(t.Context(), "IS", 3)))
 	})
 
 	b.run(t, "a counter found without a record is adopted", func(t *testing.T, s *series) {
 		require.NoError(t, s.rdb.Set(t.Context(), s.counter, 123, 0).Err())
-		n, err := s.gen.Peek(t.Context(), "IS")
-		require.NoError(t, err)
-		require.EqualValues(t, 123, n.Seq)
+		requireSeq(t, 123)(s.gen.Peek(t.Context(), "IS"))
 		s.next(s.gen, 124)
 		require.Positive(t, s.rdb.TTL(t.Context(), s.counter).Val())
 		s.rdb.Del(t.Context(), s.counter)
@@ -258,9 +244,7 @@ func testFloor(t *testing.T, b backend) {
 			require.Less(t, time.Until(deadline), s.rdb.PTTL(ctx, s.counter+":lock").Val())
 			return 9998, nil
 		})
-		got, err := gen.Next(ctx, "IS")
-		require.NoError(t, err)
-		require.Equal(t, "IS"+s.day+"9999", got)
+		requireResult(t, "IS"+s.day+"9999")(gen.Next(ctx, "IS"))
 		s.refused(gen, serial.ErrExhausted)
 	})
 
@@ -294,9 +278,7 @@ func testCounterLost(t *testing.T, b backend) {
 		}, true},
 	} {
 		b.run(t, "a counter lost: "+lost.name, func(t *testing.T, s *series) {
-			for want := range 3 {
-				s.next(s.gen, want+1)
-			}
+			s.firstNumbers(s.gen, 3)
 			lost.lose(s)
 			s.refused(s.gen, serial.ErrCounterLost)
 			require.ErrorIs(t, errOf(s.gen.Peek(t.Context(), "IS")), serial.ErrCounterLost)
@@ -359,14 +341,11 @@ func testConflict(t *testing.T, b backend) {
 
 func testPeek(t *testing.T, b backend) {
 	b.run(t, "Peek shows the last and writes nothing", func(t *testing.T, s *series) {
-		n, err := s.gen.Peek(t.Context(), "IS")
-		require.NoError(t, err)
-		require.Zero(t, n.Seq)
-		require.Equal(t, "IS"+s.day+"0000", n.String())
+		requireResult(t, "IS"+s.day+"0000")(textOf(s.gen.Peek(t.Context(), "IS")))
 		require.Empty(t, s.keys())
 		s.next(s.gen, 1)
 		s.next(s.gen, 2)
-		n, err = s.generator().Peek(t.Context(), "IS")
+		n, err := s.generator().Peek(t.Context(), "IS")
 		require.NoError(t, err)
 		require.Equal(t, "IS"+s.day+"0002", n.String())
 		require.Equal(t, "IS", n.Type)
@@ -392,9 +371,7 @@ func testRaise(t *testing.T, b backend) {
 
 	b.run(t, "a Raise to 0 opens", func(t *testing.T, s *series) {
 		require.NoError(t, s.gen.Raise(t.Context(), "IS", 0))
-		n, err := s.gen.Peek(t.Context(), "IS")
-		require.NoError(t, err)
-		require.Zero(t, n.Seq)
+		requireSeq(t, 0)(s.gen.Peek(t.Context(), "IS"))
 		require.Len(t, s.keys(), 2)
 		s.next(s.gen, 1)
 	})
@@ -414,6 +391,9 @@ func testRaise(t *testing.T, b backend) {
 		s.next(gen, 51)
 		require.NoError(t, gen.Raise(t.Context(), "IS", 60))
 		s.next(gen, 61)
+		require.NoError(t, s.rdb.Del(t.Context(), s.counter).Err())
+		require.NoError(t, gen.Raise(t.Context(), "IS", 70))
+		s.next(gen, 71)
 	})
 
 	b.run(t, "Raise of a counter that has to be adopted asks the floor", func(t *testing.T, s *series) {
@@ -431,144 +411,50 @@ func testRaise(t *testing.T, b backend) {
 	})
 }
 
+// Clients and options of a Generator that New refuses. TestTemplatesRefused has what makes no Scheme.
 func TestNewRefuses(t *testing.T) {
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
 	ring := closing(t, redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}}))
-	template := func(s string) []serial.Option { return []serial.Option{serial.WithTemplate(s)} }
+	refuse := func(want string, client redis.UniversalClient, opts ...serial.Option) {
+		t.Helper()
+		gen, err := serial.New(client, opts...)
+		require.Nil(t, gen)
+		require.ErrorContains(t, err, "serial: "+want)
+	}
 
-	for _, c := range []struct {
-		name   string
-		client redis.UniversalClient
-		opts   []serial.Option
-		want   []string // what the message must name
-	}{
-		{"nil client", nil, nil, []string{"client is nil"}},
-		{"typed nil client", (*redis.Client)(nil), nil, []string{"client is nil"}},
-		{"typed nil cluster client", (*redis.ClusterClient)(nil), nil, []string{"client is nil"}},
-		{"ring", ring, nil, []string{"*redis.Ring", "*redis.ClusterClient"}},
-		{"embedded ring", struct{ *redis.Ring }{ring}, nil, []string{"*redis.Ring", "*redis.ClusterClient"}},
-		{"replicas of a client that may be any", struct{ redis.UniversalClient }{rdb}, []serial.Option{confirmedBy(1)},
-			[]string{"WithReplicas", "*redis.ClusterClient"}},
-		{"nil function as a ledger", rdb, []serial.Option{serial.WithLedger(ledgerFunc(nil), 1)},
-			[]string{"WithLedger", "nil"}},
-		{"nil option", rdb, []serial.Option{nil}, []string{"option 1", "nil"}},
-		{"nil location", rdb, []serial.Option{serial.WithLocation(nil)}, []string{"WithLocation", "nil"}},
-		{"nil floor", rdb, []serial.Option{serial.WithFloor(nil)}, []string{"WithFloor", "nil"}},
-		{"start 0", rdb, []serial.Option{serial.WithStart(0)}, []string{"WithStart(0)", "1 to the largest"}},
-		{"start beyond the largest sequence", rdb, []serial.Option{serial.WithStart(10_000)},
-			[]string{"WithStart(10000)", "9999"}},
-		{"retention negative", rdb, []serial.Option{serial.WithRetention(-1)}, []string{"WithRetention", "-1", "0 to 10000"}},
-		{"retention too long", rdb, []serial.Option{serial.WithRetention(10_001)}, []string{"WithRetention", "0 to 10000"}},
-		{"hooks' share negative", rdb, []serial.Option{serial.WithHooks(serial.Hooks{NearlyExhaustedAt: -0.1})},
-			[]string{"WithHooks", "-0.1"}},
-		{"hooks' share above 1", rdb, []serial.Option{serial.WithHooks(serial.Hooks{NearlyExhaustedAt: 1.1})},
-			[]string{"WithHooks", "1.1"}},
-		{"hooks' share no number", rdb, []serial.Option{serial.WithHooks(serial.Hooks{NearlyExhaustedAt: math.NaN()})},
-			[]string{"WithHooks", "NaN"}},
-		{"zero skew", rdb, []serial.Option{serial.WithMaxSkew(0)}, []string{"WithMaxSkew", "negative"}},
-		{"no lock client", rdb, []serial.Option{serial.WithLockClients()}, []string{"WithLockClients", "no client"}},
-		{"nil lock client", rdb, []serial.Option{serial.WithLockClients(rdb, nil)}, []string{"nil", "client 2"}},
-		{"typed nil lock client", rdb, []serial.Option{serial.WithLockClients((*redis.Client)(nil))},
-			[]string{"nil", "client 1"}},
-		{"ring lock client", rdb, []serial.Option{serial.WithLockClients(ring)}, []string{"*redis.Ring"}},
-		{"lock client twice", rdb, []serial.Option{serial.WithLockClients(rdb, rdb)},
-			[]string{"WithLockClients: clients 1 and 2 are the same server", "both are the same client"}},
-		{"empty prefix", rdb, []serial.Option{serial.WithKeyPrefix("")}, []string{"WithKeyPrefix", "empty"}},
-		{"prefix with a colon", rdb, []serial.Option{serial.WithKeyPrefix("a:b")}, []string{"':'", "letters, digits"}},
-		{"long prefix", rdb, []serial.Option{serial.WithKeyPrefix(strings.Repeat("a", 65))}, []string{"65", "1 to 64"}},
-		{"several at once", rdb, []serial.Option{serial.WithLocation(nil), serial.WithMaxSkew(0)},
-			[]string{"WithLocation", "WithMaxSkew"}},
+	const isNil = "the Redis client is nil"
+	const ofRing = "*redis.Ring moves counters to another shard when one dies; allowed are *redis.Client, a Sentinel " +
+		"client and *redis.ClusterClient"
+	refuse(isNil, nil)
+	refuse(isNil, (*redis.Client)(nil))
+	refuse(isNil, (*redis.ClusterClient)(nil))
+	refuse(ofRing, ring)
+	refuse(ofRing, struct{ *redis.Ring }{ring})
+	refuse("WithReplicas with a client of type struct { redis.UniversalClient }; allowed are *redis.Client and "+
+		"*redis.ClusterClient", struct{ redis.UniversalClient }{rdb}, confirmedBy(1)) // which may be any
+	refuse("WithLedger: the ledger is nil", rdb, serial.WithLedger(ledgerFunc(nil), 1))
+	refuse("WithFloor: the function is nil", rdb, serial.WithFloor(nil))
+	refuse("WithRetention(-1): allowed are 0 to 10000 periods", rdb, serial.WithRetention(-1))
+	refuse("WithRetention(10001): allowed are 0 to 10000 periods", rdb, serial.WithRetention(10_001))
+	for _, share := range []float64{-0.1, 1.1, math.NaN()} {
+		refuse(fmt.Sprintf("WithHooks: NearlyExhaustedAt %v: allowed are more than 0 to 1, and 0 for 0.8", share), rdb,
+			serial.WithHooks(serial.Hooks{NearlyExhaustedAt: share}))
+	}
+	refuse("WithMaxSkew(0) would refuse every clock; allowed are positive values, and negative ones", rdb,
+		serial.WithMaxSkew(0))
+	refuse("WithLockClients: no client is given", rdb, serial.WithLockClients())
+	refuse(isNil+" (client 2 of WithLockClients)", rdb, serial.WithLockClients(rdb, nil))
+	refuse(isNil+" (client 1 of WithLockClients)", rdb, serial.WithLockClients((*redis.Client)(nil)))
+	refuse(ofRing+" (client 1 of WithLockClients)", rdb, serial.WithLockClients(ring))
+	refuse("WithLockClients: clients 1 and 2 are the same server, which grants a lock only once; give every server once "+
+		"(both are the same client)", rdb, serial.WithLockClients(rdb, rdb))
+	refuse("WithLocation: the location is nil\nserial: WithMaxSkew(0)", rdb, serial.WithLocation(nil),
+		serial.WithMaxSkew(0))
 
-		{"long template", rdb, template("{type}{date:yyyyMMdd}{seq:4}" + strings.Repeat("-", 229)),
-			[]string{"257 bytes", "up to 256"}},
-		{"empty template", rdb, template(""), []string{"{type} is missing"}},
-		{"no type", rdb, template("{date:yyyyMMdd}{seq}"), []string{"{type} is missing"}},
-		{"no date", rdb, template("{type}{seq}"), []string{"{date} is missing"}},
-		{"no seq", rdb, template("{type}{date:yyyyMMdd}"), []string{"{seq} is missing"}},
-		{"type twice", rdb, template("{type}{type}{date:yyyyMMdd}{seq}"), []string{"{type} appears twice"}},
-		{"date twice", rdb, template("{type}{date:yyyyMM}{date:dd}{seq}"), []string{"{date:yyyyMM}", "{date} appears twice"}},
-		{"seq twice", rdb, template("{type}{date:yyyyMMdd}{seq}{seq:5}"), []string{"{seq} appears twice"}},
-		{"unknown field", rdb, template("{type}{day}{date:yyyyMMdd}{seq}"), []string{"{day}", "{date:LAYOUT}"}},
-		{"type with argument", rdb, template("{type:3}{date:yyyyMMdd}{seq}"), []string{"{type:3}"}},
-		{"upper case field", rdb, template("{TYPE}{date:yyyyMMdd}{seq}"), []string{"{TYPE}"}},
-		{"unclosed field", rdb, template("{type}{date:yyyyMMdd}{seq"), []string{"{seq", "not closed"}},
-		{"lone brace", rdb, template("{type}}{date:yyyyMMdd}{seq}"), []string{"single }", "byte 6"}},
-		{"width 0", rdb, template("{type}{date:yyyyMMdd}{seq:0}"), []string{`"0"`, "1 to 15"}},
-		{"width 16", rdb, template("{type}{date:yyyyMMdd}{seq:16}"), []string{`"16"`, "1 to 15"}},
-		{"width padded", rdb, template("{type}{date:yyyyMMdd}{seq:04}"), []string{`"04"`, "1 to 15"}},
-		{"width signed", rdb, template("{type}{date:yyyyMMdd}{seq:+4}"), []string{`"+4"`, "1 to 15"}},
-		{"width empty", rdb, template("{type}{date:yyyyMMdd}{seq:}"), []string{`""`, "1 to 15"}},
-		{"width no number", rdb, template("{type}{date:yyyyMMdd}{seq:x}"), []string{`"x"`, "1 to 15"}},
-		{"width of + alone", rdb, template("{type}{date:yyyyMMdd}-{seq:+}"), []string{`"+"`, "1 to 15"}},
-		{"width that grows twice", rdb, template("{type}{date:yyyyMMdd}-{seq:4++}"), []string{`"4++"`, "1 to 15"}},
-		{"growing after the date", rdb, template("{type}{date:yyyyMMdd}{seq:4+}"), []string{"{seq:4+}", "right before it"}},
-		{"growing after the type", rdb, template("{date:yyyyMMdd}{type}{seq:4+}"), []string{"{seq:4+}", "right before it"}},
-		{"growing at the beginning", rdb, template("{seq:4+}-{type}{date:yyyyMMdd}"),
-			[]string{"{seq:4+}", "right before it"}},
-		{"growing after a digit", rdb, template("{type}{date:yyyyMMdd}-1{seq:4+}"), []string{"{seq:4+}", "right before it"}},
-		{"growing after a digit of another script", rdb, template("{type}{date:yyyyMMdd}-٣{seq:4+}"),
-			[]string{"{seq:4+}", "right before it"}},
-		{"growing before the type", rdb, template("{date:yyyyMMdd}-{seq:4+}{type}"), []string{"{seq:4+}", "right after it"}},
-		{"growing before the date", rdb, template("{type}-{seq:4+}{date:yyyyMMdd}"), []string{"{seq:4+}", "right after it"}},
-		{"growing before a digit", rdb, template("{type}{date:yyyyMMdd}-{seq:4+}1"), []string{"{seq:4+}", "right after it"}},
-		{"date without layout", rdb, template("{type}{date}{seq}"), []string{"year (yyyy or yy) is missing"}},
-		{"no year", rdb, template("{type}{date:MMdd}{seq}"), []string{"year (yyyy or yy) is missing"}},
-		{"no month", rdb, template("{type}{date:yyyydd}{seq}"), []string{"month (MM) is missing"}},
-		{"no day", rdb, template("{type}{date:yyyyMM}{seq}"), []string{"day (dd) is missing"}},
-		{"year twice", rdb, template("{type}{date:yyyyMMddyy}{seq}"), []string{"year (yyyy or yy) appears twice"}},
-		{"minutes for months", rdb, template("{type}{date:yyyymmdd}{seq}"),
-			[]string{`"mm"`, "month (MM) is missing", "yyyyMMdd"}},
-		{"one letter", rdb, template("{type}{date:yyyyMd}{seq}"), []string{`"M"`, "yyyy, yy, MM, dd"}},
-		{"three letters", rdb, template("{type}{date:yyyyMMMdd}{seq}"), []string{`"MMM"`, "yyyy, yy, MM, dd"}},
-		{"five letters", rdb, template("{type}{date:yyyyyMMdd}{seq}"), []string{`"yyyyy"`}},
-		{"two-digit upper-case year", rdb, template("{type}{date:YYMMdd}{seq}"), []string{`"YY"`, "yyyy, yy, MM, dd"}},
-		{"week", rdb, template("{type}{date:yyyyMMddww}{seq}"), []string{`"ww"`}},
-		{"no period", rdb, []serial.Option{serial.WithPeriod(0)},
-			[]string{"WithPeriod", "Period(0)", "PerSecond, PerMinute, PerHour, PerDay, PerWeek, PerMonth, PerQuarter, " +
-				"PerYear and Never"}},
-		{"unknown period", rdb, []serial.Option{serial.WithPeriod(serial.Never + 1)},
-			[]string{"Period(10)", "PerSecond, PerMinute"}},
-		{"standard template per second", rdb, []serial.Option{serial.WithPeriod(serial.PerSecond)},
-			[]string{"hour (HH) is missing", "PerSecond", `"{type}{date:yyyyMMddHHmmss}{seq:4}"`}},
-		{"standard template per minute", rdb, []serial.Option{serial.WithPeriod(serial.PerMinute)},
-			[]string{"different minutes", `"{type}{date:yyyyMMddHHmm}{seq:4}"`}},
-		{"standard template per hour", rdb, []serial.Option{serial.WithPeriod(serial.PerHour)},
-			[]string{"different hours", `"{type}{date:yyyyMMddHH}{seq:4}"`}},
-		{"template before period", rdb, append(template("{type}{date:yyyyMMdd}-{seq}"), serial.WithPeriod(serial.PerHour)),
-			[]string{"hour (HH) is missing"}},
-		{"period before template", rdb, append([]serial.Option{serial.WithPeriod(serial.PerHour)},
-			template("{type}{date:yyyyMMdd}-{seq}")...), []string{"hour (HH) is missing"}},
-		{"no second", rdb, append(template("{type}{date:yyyyMMddHHmm}{seq}"), serial.WithPeriod(serial.PerSecond)),
-			[]string{"second (ss) is missing"}},
-		{"unknown token per hour", rdb, append(template("{type}{date:yyyyMMddhh}{seq}"), serial.WithPeriod(serial.PerHour)),
-			[]string{`"hh"`, "HH, mm, ss and separators"}},
-		{"day start negative", rdb, []serial.Option{serial.WithDayStart(-time.Second)},
-			[]string{"WithDayStart", "-1s", "0 to less than 24h"}},
-		{"day start of a day", rdb, []serial.Option{serial.WithDayStart(24 * time.Hour)},
-			[]string{"24h0m0s", "0 to less than 24h"}},
-		{"day start in fractions", rdb, []serial.Option{serial.WithDayStart(time.Millisecond)},
-			[]string{"1ms", "whole seconds"}},
-		{"day start of hours", rdb, append(template("{type}{date:yyyyMMddHH}{seq}"), serial.WithDayStart(time.Hour),
-			serial.WithPeriod(serial.PerHour)),
-			[]string{"WithDayStart", "PerHour", "PerDay, PerWeek, PerMonth, PerQuarter and PerYear"}},
-		{"floor per second", rdb, append(template("{type}{date:yyyyMMddHHmmss}{seq}"), fixedFloor(0),
-			serial.WithPeriod(serial.PerSecond)), []string{"WithFloor", "PerMinute"}},
-		{"ledger per second", rdb, append(template("{type}{date:yyyyMMddHHmmss}{seq}"), serial.WithPeriod(serial.PerSecond),
-			serial.WithLedger(new(serialtest.Ledger), 1)), []string{"WithLedger", "PerMinute"}},
-		{"letter in the layout", rdb, template("{type}{date:yyyy-MM-ddT}{seq}"), []string{`"T"`}},
-		{"digit in the layout", rdb, template("{type}{date:yyyy1MMdd}{seq}"), []string{"'1'", "digits"}},
-		{"brace in the layout", rdb, template("{type}{date:yyyy{MMdd}{seq}"), []string{"'{'", "braces"}},
-		{"not UTF-8", rdb, template("\xff{type}{date:yyyyMMdd}{seq}"), []string{"UTF-8"}},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			gen, err := serial.New(c.client, c.opts...)
-			require.Nil(t, gen)
-			require.Error(t, err)
-			for _, want := range c.want {
-				require.ErrorContains(t, err, want)
-			}
-			require.Regexp(t, "^serial: ", err.Error())
-		})
+	second := []serial.Option{serial.WithPeriod(serial.PerSecond), serial.WithTemplate("{type}{date:yyyyMMddHHmmss}{seq}")}
+	for _, slow := range []serial.Option{fixedFloor(0), serial.WithLedger(new(serialtest.Ledger), 1)} {
+		refuse("WithPeriod(PerSecond): a second is too short to ask a floor or a ledger; allowed are PerMinute and longer",
+			rdb, append(second, slow)...)
 	}
 }
 
@@ -658,20 +544,11 @@ func TestExhaustedByALostTry(t *testing.T) {
 	gen := newGenerator(t, rdb, serial.WithLocation(noon()))
 	require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
 	var lost atomic.Bool
-	rdb.AddHook(around(func(cmd redis.Cmder, send func() error) error {
-		err := send()
-		if lost.CompareAndSwap(false, true) {
-			err = io.EOF
-			cmd.SetErr(err)
-		}
-		return err
-	}))
+	rdb.AddHook(losing(io.EOF, func(redis.Cmder, error) bool { return lost.CompareAndSwap(false, true) }))
 	_, err := gen.NextN(t.Context(), "IS", 6000)
 	require.ErrorIs(t, err, io.EOF)
 	require.NotErrorIs(t, err, serial.ErrExhausted)
-	n, err := gen.Peek(t.Context(), "IS")
-	require.NoError(t, err)
-	require.EqualValues(t, 6001, n.Seq)
+	requireSeq(t, 6001)(gen.Peek(t.Context(), "IS"))
 }
 
 // A client of a type that cannot be compared is accepted.

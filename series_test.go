@@ -16,27 +16,22 @@ import (
 )
 
 // requireOtherCalendar requires that every call of gen is refused, names both calendars and changes nothing.
-func requireOtherCalendar(t *testing.T, m *miniredis.Miniredis, gen *serial.Generator, theirs, own string) {
+func requireOtherCalendar(t *testing.T, m *miniredis.Miniredis, gen *serial.Generator, theirs, ours string) {
 	t.Helper()
 	before := m.Dump()
-	for name, call := range map[string]func() error{
-		"Next":     func() error { _, err := gen.Next(t.Context(), "IS"); return err },
-		"NextN":    func() error { _, err := gen.NextN(t.Context(), "IS", 3); return err },
-		"NextOnce": func() error { _, err := gen.NextOnce(t.Context(), "IS", "new"); return err },
-		"Peek":     func() error { _, err := gen.Peek(t.Context(), "IS"); return err },
-		"History":  func() error { _, err := gen.History(t.Context(), "IS", 2); return err },
-		"Raise":    func() error { return gen.Raise(t.Context(), "IS", 9) },
-		"Takeover": func() error { return gen.Takeover(t.Context(), "IS", 9) },
-		"Prepare":  func() error { return gen.Prepare(t.Context(), "IS", 1) },
-		"Audit": func() error {
-			now := time.Now()
-			_, err := gen.Audit(t.Context(), "IS", now, func(func(string, error) bool) {})
-			return err
-		},
+	for name, err := range map[string]error{
+		"Next":     errOf(gen.Next(t.Context(), "IS")),
+		"NextN":    errOf(gen.NextN(t.Context(), "IS", 3)),
+		"NextOnce": errOf(gen.NextOnce(t.Context(), "IS", "new")),
+		"Peek":     errOf(gen.Peek(t.Context(), "IS")),
+		"History":  errOf(gen.History(t.Context(), "IS", 2)),
+		"Raise":    gen.Raise(t.Context(), "IS", 9),
+		"Takeover": gen.Takeover(t.Context(), "IS", 9),
+		"Prepare":  gen.Prepare(t.Context(), "IS", 1),
+		"Audit":    errOf(gen.Audit(t.Context(), "IS", time.Now(), func(func(string, error) bool) {})),
 	} {
-		err := call()
 		require.ErrorIs(t, err, serial.ErrConflict, name)
-		require.ErrorContains(t, err, fmt.Sprintf("it counts by %s, and this generator by %s;", theirs, own), name)
+		require.ErrorContains(t, err, fmt.Sprintf("it counts by %s, and this generator by %s;", theirs, ours), name)
 		require.ErrorContains(t, err, "begin a new series with another type, or with another key prefix and another "+
 			"literal in the template", name)
 	}
@@ -47,84 +42,48 @@ func requireOtherCalendar(t *testing.T, m *miniredis.Miniredis, gen *serial.Gene
 // Guarantees: period-changed, once-repeated.
 func TestOneCalendar(t *testing.T) {
 	tokyo, berlin := location(t, "Asia/Tokyo"), location(t, "Europe/Berlin")
-	day := serial.WithTemplate("{type}{date:yyyyMMdd}-{seq:4}")
+	day, month := serial.WithTemplate("{type}{date:yyyyMMdd}-{seq:4}"), serial.WithPeriod(serial.PerMonth)
 	monthOfYears := func(start time.Month) []serial.Option {
-		return []serial.Option{serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerMonth),
-			serial.WithYearStart(start, 1), serial.WithTemplate("{type}{date:FFFFMM}{seq:4}")}
+		return options(month, serial.WithYearStart(start, 1), serial.WithTemplate("{type}{date:FFFFMM}{seq:4}"))
 	}
+	year := options(serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}{date:FFFF}{seq:4}"))
 	for name, test := range map[string]struct {
-		at, then    string // UTC
-		first, next []serial.Option
-		theirs, own string
+		at, then     string // UTC
+		first, next  []serial.Option
+		theirs, ours string
 	}{
-		"a month that prints days, then days from 04:00": {
-			"2024-11-03 01:00", "2024-11-03 04:00",
-			[]serial.Option{serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerMonth), day},
-			[]serial.Option{serial.WithLocation(time.UTC), serial.WithDayStart(4 * time.Hour), day},
-			"months", "days",
-		},
-		"the same from Tokyo to Berlin": {
-			"2024-10-31 16:00", "2024-11-30 23:00",
-			[]serial.Option{serial.WithLocation(tokyo), serial.WithPeriod(serial.PerMonth), day},
-			[]serial.Option{serial.WithLocation(berlin), day},
-			"months", "days",
-		},
-		"months of years from April, then from July": {
-			"2023-05-10 12:00", "2024-05-10 12:00", monthOfYears(time.April), monthOfYears(time.July),
-			"months of years from April 1", "months of years from July 1",
-		},
-		"a clock half an hour ahead, then days": {
-			"2024-06-30 23:45", "2024-07-01 00:00",
-			[]serial.Option{serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerMonth), day},
-			[]serial.Option{serial.WithLocation(time.UTC), day},
-			"months", "days",
-		},
-		"weeks after days of another zone and day start": {
-			"2024-10-06 20:00", "2024-10-07 12:00",
-			[]serial.Option{serial.WithLocation(tokyo), serial.WithDayStart(9 * time.Hour), day},
-			[]serial.Option{serial.WithLocation(berlin), serial.WithPeriod(serial.PerWeek), day},
-			"days", "weeks",
-		},
-		"years from another day": {
-			"2024-05-10 12:00", "2025-04-06 00:00",
-			[]serial.Option{serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerYear),
-				serial.WithYearStart(time.April, 6), serial.WithTemplate("{type}{date:FFFF}{seq:4}")},
-			[]serial.Option{serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerYear),
-				serial.WithTemplate("{type}{date:FFFF}{seq:4}")},
-			"years from April 6", "years",
-		},
-		"Never": {
-			"2024-05-10 12:00", "2025-04-06 00:00",
-			[]serial.Option{serial.WithLocation(time.UTC), serial.WithPeriod(serial.Never),
-				serial.WithTemplate("{type}{seq:8}")},
-			[]serial.Option{serial.WithLocation(time.UTC)},
-			"all time", "days",
-		},
+		"a month that prints days, then days from 04:00": {"2024-11-03 01:00", "2024-11-03 04:00",
+			options(month, day), options(serial.WithDayStart(4*time.Hour), day), "months", "days"},
+		"the same from Tokyo to Berlin": {"2024-10-31 16:00", "2024-11-30 23:00",
+			options(serial.WithLocation(tokyo), month, day), options(serial.WithLocation(berlin), day), "months", "days"},
+		"months of years from April, then from July": {"2023-05-10 12:00", "2024-05-10 12:00", monthOfYears(time.April),
+			monthOfYears(time.July), "months of years from April 1", "months of years from July 1"},
+		"a clock half an hour ahead, then days": {"2024-06-30 23:45", "2024-07-01 00:00", options(month, day), options(day),
+			"months", "days"},
+		"weeks after days of another zone and day start": {"2024-10-06 20:00", "2024-10-07 12:00",
+			options(serial.WithLocation(tokyo), serial.WithDayStart(9*time.Hour), day),
+			options(serial.WithLocation(berlin), serial.WithPeriod(serial.PerWeek), day), "days", "weeks"},
+		"years from another day": {"2024-05-10 12:00", "2025-04-06 00:00",
+			append(year, serial.WithYearStart(time.April, 6)), year, "years from April 6", "years"},
+		"Never": {"2024-05-10 12:00", "2025-04-06 00:00",
+			options(serial.WithPeriod(serial.Never), serial.WithTemplate("{type}{seq:8}")), nil, "all time", "days"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m, rdb := startMini(t)
-			anyClock := serial.WithMaxSkew(-1)
-			first := newGenerator(t, rdb, append(test.first, anyClock)...)
-			next := newGenerator(t, rdb, append(test.next, anyClock)...)
-			at := func(s string) {
-				now, err := time.Parse("2006-01-02 15:04", s)
-				require.NoError(t, err)
-				m.SetTime(now)
-			}
-			at(test.at)
+			s := newStage(t)
+			s.ClockTTL(false) // the record lives on
+			m, first, next := s.Miniredis, s.generator(test.first...), s.generator(test.next...)
+			m.SetTime(utc(t, test.at))
 			require.NoError(t, errOf(first.NextN(t.Context(), "IS", 3)))
 			once, err := textOf(first.NextOnce(t.Context(), "IS", "answered"))
 			require.NoError(t, err)
-			requireOtherCalendar(t, m, next, test.theirs, test.own)
+			requireOtherCalendar(t, m, next, test.theirs, test.ours)
 			if test.theirs != "all time" {
 				require.NoError(t, first.Prepare(t.Context(), "IS", 2))
-				requireOtherCalendar(t, m, next, test.theirs, test.own)
+				requireOtherCalendar(t, m, next, test.theirs, test.ours)
 			}
-			at(test.then)
-			requireOtherCalendar(t, m, next, test.theirs, test.own)
-			again, err := textOf(next.NextOnce(t.Context(), "IS", "answered"))
-			require.NoError(t, err)
-			require.Equal(t, once, again)
+			m.SetTime(utc(t, test.then))
+			requireOtherCalendar(t, m, next, test.theirs, test.ours)
+			requireResult(t, once)(textOf(next.NextOnce(t.Context(), "IS", "answered")))
 
 			// A new type is a new series.
 			require.NoError(t, errOf(next.Next(t.Context(), "IS2")))
@@ -136,21 +95,17 @@ func TestOneCalendar(t *testing.T) {
 func TestYearStartWithoutEffect(t *testing.T) {
 	_, rdb := startMini(t)
 	for i, month := range []time.Month{time.January, time.April, time.July} {
-		n, err := newGenerator(t, rdb, serial.WithLocation(noon()), serial.WithYearStart(month, 6)).
-			NextNumber(t.Context(), "IS")
-		require.NoError(t, err)
-		require.EqualValues(t, i+1, n.Seq)
+		gen := newGenerator(t, rdb, serial.WithLocation(noon()), serial.WithYearStart(month, 6))
+		requireSeq(t, int64(i+1))(gen.NextNumber(t.Context(), "IS"))
 	}
 }
 
 // The clock is ahead, and right again: what it was ahead to is lost, what lies before is new.
 func TestLabelsAfterAFastClock(t *testing.T) {
-	m := miniredis.RunT(t)
-	m.ClockTTL(true)
-	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
-	gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1))
+	s := newStage(t)
+	gen := s.generator()
 	next := func(day int) (string, error) {
-		m.SetTime(time.Date(2021, 10, day, 12, 0, 0, 0, time.UTC))
+		s.at(day, 12)
 		return gen.Next(t.Context(), "IS")
 	}
 	for _, day := range []int{23, 24, 27, 28} {
@@ -158,50 +113,28 @@ func TestLabelsAfterAFastClock(t *testing.T) {
 	}
 	require.ErrorIs(t, errOf(next(24)), serial.ErrClockSkew)
 	require.NoError(t, gen.Raise(t.Context(), "IS", 1))
-	for _, want := range []string{"IS202110240002", "IS202110250001", "IS202110260001"} {
-		var day int
-		require.NoError(t, errOf(fmt.Sscanf(want, "IS202110%2d", &day)))
-		got, err := next(day)
-		require.NoError(t, err)
-		require.Equal(t, want, got)
+	for i, want := range []string{"IS202110240002", "IS202110250001", "IS202110260001"} {
+		requireResult(t, want)(next(24 + i))
 	}
 	for _, day := range []int{27, 28} {
 		require.ErrorIs(t, errOf(next(day)), serial.ErrCounterLost, "it has expired")
 		require.NoError(t, gen.Raise(t.Context(), "IS", 1))
-		got, err := next(day)
-		require.NoError(t, err)
-		require.Equal(t, fmt.Sprintf("IS202110%d0002", day), got)
+		requireResult(t, fmt.Sprintf("IS202110%d0002", day))(next(day))
 	}
-	got, err := next(29)
-	require.NoError(t, err)
-	require.Equal(t, "IS202110290001", got)
+	requireResult(t, "IS202110290001")(next(29))
 }
 
 // Numbers are issued while Redis's clock is ahead. The periods between now and that time were never used, so they are not lost
 // when the clock is right again.
 func TestGapsWhileTheClockWasAhead(t *testing.T) {
-	layouts := map[serial.Period]string{
-		serial.PerSecond: "yyyyMMddHHmmss", serial.PerMinute: "yyyyMMddHHmm",
-		serial.PerHour: "yyyyMMddHH", serial.PerDay: "yyyyMMdd",
-	}
-	units := map[serial.Period]time.Duration{
-		serial.PerSecond: time.Second, serial.PerMinute: time.Minute, serial.PerHour: time.Hour,
-		serial.PerDay: 24 * time.Hour,
-	}
-	for per, unit := range units {
-		t.Run(per.String(), func(t *testing.T) {
-			m := miniredis.RunT(t)
-			m.ClockTTL(true)
-			start := time.Date(2024, 3, 4, 5, 6, 7, 0, time.UTC)
-			m.SetTime(start)
-			rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
-			gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1), serial.WithPeriod(per),
-				serial.WithTemplate("{type}{date:"+layouts[per]+"}{seq}"))
-			at := func(units int) error {
-				m.SetTime(start.Add(time.Duration(units) * unit))
-				_, err := gen.Next(t.Context(), "IS")
-				return err
-			}
+	for unit, k := range map[time.Duration]kind{
+		time.Second:    kindOf("seconds", serial.PerSecond, "yyyyMMddHHmmss"),
+		time.Minute:    kindOf("minutes", serial.PerMinute, "yyyyMMddHHmm"),
+		time.Hour:      kindOf("hours", serial.PerHour, "yyyyMMddHH"),
+		24 * time.Hour: daily,
+	} {
+		t.Run(k.name, func(t *testing.T) {
+			gen, at := nextAt(t, k, unit)
 			for i := range 3 {
 				require.NoError(t, at(3*i), "gaps before")
 			}
@@ -217,20 +150,19 @@ func TestGapsWhileTheClockWasAhead(t *testing.T) {
 	}
 }
 
+// nextAt returns a generator, and a call of its Next so many units after an instant.
+func nextAt(t *testing.T, k kind, unit time.Duration) (gen *serial.Generator, at func(units int) error) {
+	s := newStage(t)
+	gen = s.generator(k.opts...)
+	return gen, func(units int) error {
+		s.SetTime(time.Date(2024, 3, 4, 5, 6, 7, 0, time.UTC).Add(time.Duration(units) * unit))
+		return errOf(gen.Next(t.Context(), "IS"))
+	}
+}
+
 // The clock is ahead more than once, by less each time. The periods between two of those times were never used.
 func TestClockAheadByLessEachTime(t *testing.T) {
-	m := miniredis.RunT(t)
-	m.ClockTTL(true)
-	start := time.Date(2024, 3, 4, 5, 6, 7, 0, time.UTC)
-	m.SetTime(start)
-	rdb := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
-	gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1), serial.WithPeriod(serial.PerSecond),
-		serial.WithTemplate("{type}{date:yyyyMMddHHmmss}{seq}"))
-	at := func(seconds int) error {
-		m.SetTime(start.Add(time.Duration(seconds) * time.Second))
-		_, err := gen.Next(t.Context(), "IS")
-		return err
-	}
+	gen, at := nextAt(t, kindOf("", serial.PerSecond, "yyyyMMddHHmmss"), time.Second)
 	require.NoError(t, at(0))
 	require.NoError(t, at(1))
 	for i, ahead := range []int{4000, 2000} {
@@ -251,10 +183,9 @@ type stage struct {
 }
 
 func newStage(t *testing.T) *stage {
-	m := miniredis.RunT(t)
+	m, rdb := startMini(t)
 	m.ClockTTL(true)
-	reigning(m)
-	return &stage{m, t, closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))}
+	return &stage{m, t, rdb}
 }
 
 func (s *stage) generator(opts ...serial.Option) *serial.Generator {
@@ -366,8 +297,7 @@ func TestLedgerAfterAFastClock(t *testing.T) {
 	s.Del("serial:{IS}:20211026")
 	s.Del("serial:{IS}:20211028")
 	s.at(26, 12)
-	_, err := gen.Next(t.Context(), "IS")
-	require.ErrorIs(t, err, serial.ErrCounterLost)
+	require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrCounterLost)
 	s.at(28, 12)
 	require.Equal(t, "IS202110280011", s.next(gen))
 }
@@ -382,9 +312,8 @@ func TestPrintMarkBeforeAFastClock(t *testing.T) {
 	s.at(25, 12)
 	s.next(gen)
 	s.at(24, 12)
-	_, err := old.Next(t.Context(), "IS")
-	require.ErrorIs(t, err, serial.ErrClockSkew)
-	err = old.Raise(t.Context(), "IS", 0)
+	require.ErrorIs(t, errOf(old.Next(t.Context(), "IS")), serial.ErrClockSkew)
+	err := old.Raise(t.Context(), "IS", 0)
 	require.ErrorIs(t, err, serial.ErrConflict)
 	require.ErrorContains(t, err, "numbers of IS up to 2021-10-25 were printed with another order of fields")
 	require.NoError(t, gen.Raise(t.Context(), "IS", 0))
@@ -404,15 +333,13 @@ func TestPrintMarkBeforeAFastClock(t *testing.T) {
 	s.at(24, 12)
 	require.NoError(t, gen.Raise(t.Context(), "IS", 0))
 	s.at(26, 13)
-	_, err = gen.Next(t.Context(), "IS")
-	require.ErrorIs(t, err, serial.ErrConflict, "that day was printed in decimal")
+	require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrConflict, "that day was printed in decimal")
 }
 
 // Generators that might print different sequences of a period alike refuse each other until it has ended. Nothing is written.
 // Guarantees: print-changed.
 func TestPrintsOfAPeriod(t *testing.T) {
 	key, other := []byte("0123456789abcdef"), []byte("fedcba9876543210")
-	noon := time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC)
 	prints := map[string][]serial.Option{
 		"plain":    {serial.WithTemplate("{type}{date:yyyyMMdd}{seq:6}")},
 		"time":     {serial.WithTemplate("{type}{date:yyyyMMddHHmm}{seq:6}")},
@@ -426,11 +353,9 @@ func TestPrintsOfAPeriod(t *testing.T) {
 	}
 	for name, opts := range prints {
 		t.Run(name, func(t *testing.T) {
-			m, rdb := startMini(t)
-			with := func(opts ...serial.Option) *serial.Generator {
-				return newGenerator(t, rdb, append(opts, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1))...)
-			}
-			m.SetTime(noon)
+			m := newStage(t)
+			with := m.generator
+			m.at(24, 12)
 			gen := with(opts...)
 			require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
 			once, err := textOf(gen.NextOnce(t.Context(), "IS", "request"))
@@ -464,16 +389,14 @@ func TestPrintsOfAPeriod(t *testing.T) {
 			require.Equal(t, before, m.Dump())
 
 			// A ledger may be turned on, and literals and spellings change.
-			n, err := with(append(opts, serial.WithLedger(new(serialtest.Ledger), 5))...).NextNumber(t.Context(), "IS")
-			require.NoError(t, err)
-			require.EqualValues(t, 3, n.Seq)
+			requireSeq(t, 3)(with(append(opts, serial.WithLedger(new(serialtest.Ledger), 5))...).NextNumber(t.Context(), "IS"))
 			_, err = gen.Next(t.Context(), "IS")
 			require.ErrorContains(t, err, "set aside in a ledger, which this generator does not have")
 			require.NoError(t, gen.Takeover(t.Context(), "IS", 0))
 
 			// What was prepared has no print yet.
 			require.NoError(t, gen.Prepare(t.Context(), "IS", 2))
-			m.SetTime(noon.Add(12 * time.Hour))
+			m.at(25, 0)
 			for foreign, opts := range prints {
 				if foreign != name {
 					require.NoError(t, errOf(with(opts...).Next(t.Context(), "IS")))
@@ -487,41 +410,36 @@ func TestPrintsOfAPeriod(t *testing.T) {
 
 // Widths, literals and spellings may change at any time.
 func TestPrintsThatMayChange(t *testing.T) {
-	m, rdb := startMini(t)
-	m.SetTime(time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC))
+	s := newStage(t)
+	s.at(24, 12)
 	for i, template := range []string{
 		"{type}{date:yyyyMMddHH}{seq:6:base32}", "{type}-{date:yy-MM-dd-HH}-{seq:4:base32}",
 		"X{type}/{date:YYYY.MM.DD HH}{seq:9:base32}",
 	} {
-		n, err := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1), serial.WithTemplate(template)).
-			NextNumber(t.Context(), "IS")
-		require.NoError(t, err)
-		require.EqualValues(t, i+1, n.Seq)
+		requireSeq(t, int64(i+1))(s.generator(serial.WithTemplate(template)).NextNumber(t.Context(), "IS"))
 	}
 }
 
 // No operator gives a label another print: neither by way of another time zone nor of a clock that was ahead.
 // Guarantees: print-changed.
 func TestPrintsOutliveTakeovers(t *testing.T) {
-	m, rdb := startMini(t)
+	s := newStage(t)
+	s.ClockTTL(false) // counters of days that come again live on
+	at, never := s.at, serial.WithPeriod(serial.Never)
 	with := func(template string, opts ...serial.Option) *serial.Generator {
-		return newGenerator(t, rdb, append(opts, serial.WithTemplate(template), serial.WithMaxSkew(-1))...)
+		return s.generator(append(opts, serial.WithTemplate(template))...)
 	}
-	utc, never := serial.WithLocation(time.UTC), serial.WithPeriod(serial.Never)
-	day := with("{type}{date:yyyyMMdd}{seq}", utc)
-	m.SetTime(time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC))
+	day := with("{type}{date:yyyyMMdd}{seq}")
+	at(24, 12)
 
-	decimal, letters := with("{type}{seq:6}", utc, never), with("{type}{seq:6:base32}", utc, never)
+	decimal, letters := with("{type}{seq:6}", never), with("{type}{seq:6:base32}", never)
 	require.NoError(t, errOf(decimal.Next(t.Context(), "N")))
 	require.ErrorIs(t, letters.Takeover(t.Context(), "N", 0), serial.ErrConflict)
 	require.ErrorContains(t, letters.Takeover(t.Context(), "N", 0), "another type or key prefix")
-	n, err := decimal.NextNumber(t.Context(), "N")
-	require.NoError(t, err)
-	require.EqualValues(t, 2, n.Seq)
+	requireSeq(t, 2)(decimal.NextNumber(t.Context(), "N"))
 
 	// A zone that is ahead has entered the 25th, so another print waits until that has passed everywhere.
-	at := func(d, h int) { m.SetTime(time.Date(2021, 10, d, h, 0, 0, 0, time.UTC)) }
-	letterDay := with("{type}{date:yyyyMMdd}{seq:4:base32}", utc)
+	letterDay := with("{type}{date:yyyyMMdd}{seq:4:base32}")
 	east := with("{type}{date:yyyyMMdd}{seq:4:base32}", serial.WithLocation(time.FixedZone("east", 14*3600)))
 	require.NoError(t, errOf(east.Next(t.Context(), "Z")))
 	require.ErrorIs(t, day.Takeover(t.Context(), "Z", 0), serial.ErrConflict)
@@ -543,9 +461,7 @@ func TestPrintsOutliveTakeovers(t *testing.T) {
 	}
 	at(28, 13)
 	require.ErrorIs(t, errOf(day.Next(t.Context(), "Z")), serial.ErrConflict)
-	n, err = letterDay.NextNumber(t.Context(), "Z")
-	require.NoError(t, err)
-	require.EqualValues(t, 2, n.Seq)
+	requireSeq(t, 2)(letterDay.NextNumber(t.Context(), "Z"))
 	at(29, 12)
 	require.NoError(t, errOf(day.Next(t.Context(), "Z")))
 	at(28, 14)

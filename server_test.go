@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -50,9 +51,7 @@ func TestBehaviourOnCluster(t *testing.T) {
 	gen := newGenerator(t, cluster.Client(t), serial.WithLocation(noon()))
 	for i := range 50 {
 		typ := fmt.Sprint("T", i)
-		got, err := textsOf(gen.NextN(t.Context(), typ, 3))
-		require.NoError(t, err)
-		require.Equal(t, numbers(typ, today(noon()), 1, 3), got)
+		requireResult(t, numbers(typ, today(noon()), 1, 3))(textsOf(gen.NextN(t.Context(), typ, 3)))
 	}
 	for _, server := range cluster.Servers {
 		require.NotZero(t, server.Client(t).DBSize(t.Context()).Val())
@@ -62,17 +61,11 @@ func TestBehaviourOnCluster(t *testing.T) {
 	gen = newGenerator(t, struct{ *redis.ClusterClient }{cluster.Client(t)}, serial.WithLocation(noon()),
 		serial.WithKeyPrefix("own"))
 	got := barrier(t, 200, func(i int) (string, error) { return gen.Next(t.Context(), fmt.Sprint("T", i%20)) })
+	var want []string
 	for i := range 20 {
-		require.ElementsMatch(t, numbers(fmt.Sprint("T", i), today(noon()), 1, 10), every(got, 20, i))
+		want = append(want, numbers(fmt.Sprint("T", i), today(noon()), 1, 10)...)
 	}
-}
-
-// every returns each nth element from the ith on.
-func every(all []string, n, i int) (some []string) {
-	for ; i < len(all); i += n {
-		some = append(some, all[i])
-	}
-	return some
+	require.ElementsMatch(t, want, got)
 }
 
 func TestBehaviourThroughSentinel(t *testing.T) {
@@ -87,11 +80,9 @@ func TestBehaviourThroughSentinel(t *testing.T) {
 	require.EqualValues(t, 1, sentinel.Client(t).Do(t.Context(), "WAIT", 1, 5000).Val())
 	sentinel.Failover(t)
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		got, err := gen.Next(t.Context(), "IS")
+		got, err := gen.NextNumber(t.Context(), "IS")
 		require.NoError(c, err)
-		seq, err := strconv.Atoi(got[len(got)-4:])
-		require.NoError(c, err)
-		require.Greater(c, seq, 10)
+		require.Greater(c, got.Seq, int64(10))
 	}, 20*time.Second, 50*time.Millisecond)
 }
 
@@ -220,9 +211,7 @@ func TestStalledServer(t *testing.T) {
 // The commands that docs/operations.md lists for an ACL are enough.
 func TestAccessControl(t *testing.T) {
 	server := redistest.Start(t)
-	page, err := os.ReadFile("docs/operations.md")
-	require.NoError(t, err)
-	_, list, found := strings.Cut(string(page), "- An ACL needs ")
+	_, list, found := strings.Cut(guide(t, "operations.md"), "- An ACL needs ")
 	require.True(t, found)
 	list, _, _ = strings.Cut(list, " on")
 	rules := []any{"ACL", "SETUSER", "issuer", "on", ">secret", "~serial:*", "+@connection"}
@@ -353,33 +342,24 @@ func TestProcesses(t *testing.T) {
 	server := redistest.Start(t)
 	loc := noon()
 	_, offset := time.Now().In(loc).Zone()
-	var started, running sync.WaitGroup
-	outputs, errs := make([]bytes.Buffer, 6), make([]error, 6)
-	start := make(chan struct{})
-	for i := range outputs {
+	var cmds [6]*exec.Cmd
+	var stdins [len(cmds)]io.Writer
+	var outputs [len(cmds)]bytes.Buffer
+	for i := range cmds {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), "SERIAL_TEST_REDIS="+server.Addr(), fmt.Sprint("SERIAL_TEST_ZONE=", offset))
-		cmd.Stdout = &outputs[i]
-		cmd.Stderr = os.Stderr
+		cmd.Stdout, cmd.Stderr = &outputs[i], os.Stderr
 		stdin, err := cmd.StdinPipe()
 		require.NoError(t, err)
 		require.NoError(t, cmd.Start())
-		started.Add(1)
-		running.Go(func() {
-			started.Done()
-			<-start
-			_, err := stdin.Write([]byte("\n"))
-			errs[i] = errors.Join(err, cmd.Wait())
-		})
+		cmds[i], stdins[i] = cmd, stdin
 	}
-	started.Wait()
-	close(start)
-	running.Wait()
-	require.NoError(t, errors.Join(errs...))
-	var got []string
-	for i := range outputs {
-		got = append(got, strings.Fields(outputs[i].String())...)
-	}
+	all := barrier(t, len(cmds), func(i int) (string, error) {
+		_, err := stdins[i].Write([]byte("\n"))
+		err = errors.Join(err, cmds[i].Wait())
+		return outputs[i].String(), err
+	})
+	got := strings.Fields(strings.Join(all, ""))
 	slices.Sort(got)
 	require.Equal(t, numbers("IS", today(loc), 1, 1500), got)
 }

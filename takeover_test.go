@@ -5,7 +5,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -131,13 +130,13 @@ func testTakeover(t *testing.T, b backend) {
 		go func() { _, err := other.Next(t.Context(), "IS"); done <- err }()
 		<-asked
 		l.before(nil)
-		own := s.generator(serial.WithLedger(l, 10))
+		gen := s.generator(serial.WithLedger(l, 10))
 		began := time.Now()
-		require.NoError(t, own.Takeover(t.Context(), "IS", 0))
+		require.NoError(t, gen.Takeover(t.Context(), "IS", 0))
 		require.Less(t, time.Since(began), lockExpiry/2)
 		close(held)
 		require.ErrorIs(t, <-done, serial.ErrConflict, "the block comes too late")
-		got, err := own.NextNumber(t.Context(), "IS")
+		got, err := gen.NextNumber(t.Context(), "IS")
 		require.NoError(t, err)
 		require.Greater(t, got.Seq, int64(1))
 	})
@@ -179,48 +178,34 @@ func testTakeover(t *testing.T, b backend) {
 // After a takeover of a day whose date is below that of the other zone, the next day goes on above the other's counter, or is lost
 // with it; the one after that is new.
 func TestDaysAfterATakeover(t *testing.T) {
-	for _, lost := range []bool{false, true} {
-		t.Run(fmt.Sprint("lost ", lost), func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				s := simulate(t)
-				rdb := s.client()
-				east := newGenerator(t, rdb, serial.WithLocation(time.FixedZone("east", 14*3600)))
-				utc := newGenerator(t, rdb, serial.WithLocation(time.UTC))
-				time.Sleep(time.Until(time.Date(2000, 1, 2, 12, 0, 0, 0, time.UTC))) // in the east it is the 3rd
-				for want := range 3 {
-					got, err := east.Next(t.Context(), "IS")
-					require.NoError(t, err)
-					require.Equal(t, fmt.Sprintf("IS20000103%04d", want+1), got)
-				}
-				require.ErrorIs(t, errOf(utc.Next(t.Context(), "IS")), serial.ErrConflict)
-				require.NoError(t, utc.Takeover(t.Context(), "IS", 4))
-				got, err := utc.Next(t.Context(), "IS")
-				require.NoError(t, err)
-				require.Equal(t, "IS200001020005", got)
-				s.requireExpiries()
-				if lost {
-					s.Del("serial:{IS}:20000103")
-				}
+	runBoth(t, "lost", func(t *testing.T, s *simulation, lost bool) {
+		rdb := s.client()
+		east := newGenerator(t, rdb, serial.WithLocation(time.FixedZone("east", 14*3600)))
+		utc := newGenerator(t, rdb, serial.WithLocation(time.UTC))
+		time.Sleep(time.Until(time.Date(2000, 1, 2, 12, 0, 0, 0, time.UTC))) // in the east it is the 3rd
+		for want := range 3 {
+			requireResult(t, fmt.Sprintf("IS20000103%04d", want+1))(east.Next(t.Context(), "IS"))
+		}
+		require.ErrorIs(t, errOf(utc.Next(t.Context(), "IS")), serial.ErrConflict)
+		require.NoError(t, utc.Takeover(t.Context(), "IS", 4))
+		requireResult(t, "IS200001020005")(utc.Next(t.Context(), "IS"))
+		s.requireExpiries()
+		if lost {
+			s.Del("serial:{IS}:20000103")
+		}
 
-				time.Sleep(12 * time.Hour)
-				got, err = utc.Next(t.Context(), "IS")
-				if lost {
-					require.ErrorIs(t, err, serial.ErrCounterLost)
-					require.NoError(t, utc.Raise(t.Context(), "IS", 3))
-					got, err = utc.Next(t.Context(), "IS")
-				}
-				require.NoError(t, err)
-				require.Equal(t, "IS200001030004", got)
-				require.ErrorIs(t, errOf(east.Next(t.Context(), "IS")), serial.ErrConflict)
+		time.Sleep(12 * time.Hour)
+		if lost {
+			require.ErrorIs(t, errOf(utc.Next(t.Context(), "IS")), serial.ErrCounterLost)
+			require.NoError(t, utc.Raise(t.Context(), "IS", 3))
+		}
+		requireResult(t, "IS200001030004")(utc.Next(t.Context(), "IS"))
+		require.ErrorIs(t, errOf(east.Next(t.Context(), "IS")), serial.ErrConflict)
 
-				time.Sleep(24 * time.Hour)
-				got, err = utc.Next(t.Context(), "IS")
-				require.NoError(t, err)
-				require.Equal(t, "IS200001040001", got)
-				s.requireExpiries()
-			})
-		})
-	}
+		time.Sleep(24 * time.Hour)
+		requireResult(t, "IS200001040001")(utc.Next(t.Context(), "IS"))
+		s.requireExpiries()
+	})
 }
 
 // Nobody takes over by a clock that may be wrong.
@@ -243,13 +228,9 @@ func TestTakeoverWithoutAReply(t *testing.T) {
 	m, rdb := startMini(t)
 	fragile := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
 	left := 100
-	fragile.AddHook(around(func(cmd redis.Cmder, send func() error) error {
-		err := send()
-		if left--; left < 0 && err == nil {
-			err = errBoom
-			cmd.SetErr(err)
-		}
-		return err
+	fragile.AddHook(losing(errBoom, func(_ redis.Cmder, err error) bool {
+		left--
+		return left < 0 && err == nil
 	}))
 	for replies := range 4 {
 		typ := fmt.Sprint("IS", replies)
@@ -261,9 +242,7 @@ func TestTakeoverWithoutAReply(t *testing.T) {
 		left = 100
 		gen := newGenerator(t, rdb, serial.WithLocation(time.UTC))
 		require.NoError(t, gen.Takeover(t.Context(), typ, 7))
-		got, err := gen.NextNumber(t.Context(), typ)
-		require.NoError(t, err)
-		require.EqualValues(t, 8, got.Seq)
+		requireSeq(t, 8)(gen.NextNumber(t.Context(), typ))
 	}
 }
 

@@ -305,17 +305,17 @@ func (h *history) checkAround(t *testing.T, change int) {
 			}
 			cal := newCalendar(h.loc, unit, dayStart).from(start)
 			label := func(wall int64) string { return labelOf(wall-int64(dayStart/time.Second), unit, start) }
-			is := func(p span, label string) bool { return p.Label == label }
+			has := func(p span, label string) bool { return p.Label == label }
 			for _, at := range instants {
 				want := label(h.shown(at))
 				previous, p, next := cal.around(at)
 				before, after := label(h.shown(p.Start-1)), label(h.shown(p.End))
-				if !is(p, want) || at < p.Start || p.End <= at || before >= want || label(h.shown(p.Start)) != want ||
+				if !has(p, want) || at < p.Start || p.End <= at || before >= want || label(h.shown(p.Start)) != want ||
 					label(h.shown(p.End-1)) != want || after <= want {
 					assert.Fail(t, "wrong period", "%s, %v from %v, at %d: %v, want %s", h.loc, unit, dayStart, at, p, want)
 					return
 				}
-				if previous.End != p.Start || !is(previous, before) || next.Start != p.End || !is(next, after) {
+				if previous.End != p.Start || !has(previous, before) || next.Start != p.End || !has(next, after) {
 					assert.Fail(t, "not in a row", "%s, %v from %v, at %d: %v %v %v", h.loc, unit, dayStart, at, previous, p, next)
 					return
 				}
@@ -341,7 +341,7 @@ func (h *history) checkAround(t *testing.T, change int) {
 				want := label(wall)
 				exists := want == label(before) || want == label(after)
 				p, ok := cal.beginning(time.Unix(wall-int64(dayStart/time.Second), 0).UTC())
-				if !is(p, want) || ok != exists || ok && p != cal.at(p.Start) {
+				if !has(p, want) || ok != exists || ok && p != cal.at(p.Start) {
 					assert.Fail(t, "wrong label", "%s, %v from %v, label %s: %v %v", h.loc, unit, dayStart, want, p, ok)
 					return
 				}

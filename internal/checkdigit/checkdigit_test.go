@@ -15,12 +15,6 @@ import (
 	"github.com/dailyserial/serial/internal/checkdigit"
 )
 
-func find(t testing.TB, name string) checkdigit.Algorithm {
-	t.Helper()
-	require.Contains(t, checkdigit.Algorithms, name)
-	return checkdigit.Algorithms[name]
-}
-
 func names() []string { return slices.Sorted(maps.Keys(checkdigit.Algorithms)) }
 
 func check(a checkdigit.Algorithm, number string) string {
@@ -87,7 +81,7 @@ func TestPublished(t *testing.T) {
 			{"0000-0001-8CFA-0000-0000-0000", "K"},
 		},
 	} {
-		a := find(t, name)
+		a := checkdigit.Algorithms[name]
 		for _, example := range examples {
 			require.Equal(t, example[1], check(a, example[0]), "%s of %s", name, example[0])
 		}
@@ -99,14 +93,19 @@ const (
 	letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 )
 
+// alphabetOf is what a covers.
+func alphabetOf(a checkdigit.Algorithm) string {
+	if a.Letters {
+		return digits + letters
+	}
+	return digits
+}
+
 func isLetter(c byte) bool { return c >= 'A' }
 
 // random returns a number of 1 to 24 characters that a covers, with its check behind it.
 func random(rnd *rand.Rand, a checkdigit.Algorithm) string {
-	alphabet := digits
-	if a.Letters {
-		alphabet += letters
-	}
+	alphabet := alphabetOf(a)
 	number := make([]byte, 1+rnd.IntN(24))
 	for i := range number {
 		number[i] = alphabet[rnd.IntN(len(alphabet))]
@@ -118,16 +117,12 @@ func random(rnd *rand.Rand, a checkdigit.Algorithm) string {
 func TestSingleErrors(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	for _, name := range names() {
-		a := find(t, name)
-		alphabet := digits
-		if a.Letters {
-			alphabet += letters
-		}
+		a := checkdigit.Algorithms[name]
 		mixed, missed := 0, 0 // letters replaced by digits and digits by letters; see TestMod97Misses
 		for range 2000 {
 			number := random(rnd, a)
 			for i := range len(number) {
-				for _, c := range []byte(alphabet) {
+				for _, c := range []byte(alphabetOf(a)) {
 					if c == number[i] {
 						continue
 					}
@@ -168,7 +163,7 @@ func TestSwaps(t *testing.T) {
 	}
 	rnd := rand.New(rand.NewPCG(3, 4))
 	for _, name := range names() {
-		a := find(t, name)
+		a := checkdigit.Algorithms[name]
 		missed := 0
 		for range 20_000 {
 			number := random(rnd, a)
@@ -206,7 +201,7 @@ func hybridMisses(number string, i, m int) bool {
 
 // 97-10 misses a digit typed as a letter, and a letter typed as a digit, behind 1 in 97 remainders: all cases are tried.
 func TestMod97Misses(t *testing.T) {
-	a := find(t, "97-10")
+	a := checkdigit.Algorithms["97-10"]
 	missed, all := map[bool]int{}, map[bool]int{} // by whether the letter is the right character
 	for remainder := range 97 {
 		for _, d := range digits {
@@ -254,8 +249,7 @@ func TestHybridMisses(t *testing.T) {
 
 // The parts are one string, what is not covered does not count, and neither does the case of letters.
 func TestCovered(t *testing.T) {
-	for _, name := range names() {
-		a := find(t, name)
+	for name, a := range checkdigit.Algorithms {
 		want := check(a, "20251004711")
 		require.Equal(t, want, string(a.Append(nil, []byte("2025"), nil, []byte("1004"), []byte("711"))), name)
 		require.Equal(t, want, check(a, " 2025-10/04_7.11٣é世\xff"), name)
@@ -271,14 +265,13 @@ func TestCovered(t *testing.T) {
 	}
 	for name, want := range map[string]string{"luhn": "0", "damm": "0", "gs1": "0", "11-10": "1", "97-10": "98",
 		"37-36": "1"} {
-		require.Equal(t, want, check(find(t, name), "--"), name)
+		require.Equal(t, want, check(checkdigit.Algorithms[name], "--"), name)
 	}
 }
 
 // The check may be written into the middle of what it covers.
 func TestAppendInPlace(t *testing.T) {
-	for _, name := range names() {
-		a := find(t, name)
+	for name, a := range checkdigit.Algorithms {
 		number := []byte("RF" + strings.Repeat("*", a.Width) + "539007547034")
 		want := "RF" + check(a, "RF539007547034") + "539007547034"
 		a.Append(number[:2], number[:2], number[2+a.Width:])
@@ -293,8 +286,7 @@ func FuzzEquations(f *testing.F) {
 	f.Add("")
 	f.Add(strings.Repeat("Z9", 40))
 	f.Fuzz(func(t *testing.T, text string) {
-		for _, name := range names() {
-			a := find(t, name)
+		for name, a := range checkdigit.Algorithms {
 			covered := strings.Map(func(r rune) rune {
 				switch {
 				case strings.ContainsRune(digits+letters, r):
@@ -378,8 +370,7 @@ func TestAllocations(t *testing.T) {
 	number := strings.Repeat("IS-20211024-000001-", 16)
 	number = number[:256]
 	buf := make([]byte, 0, 8)
-	for _, name := range names() {
-		a := find(t, name)
+	for name, a := range checkdigit.Algorithms {
 		require.Zero(t, testing.AllocsPerRun(100, func() {
 			buf = a.Append(buf[:0], []byte(number[100:]), []byte(number[:100]))
 		}), name)
@@ -389,8 +380,7 @@ func TestAllocations(t *testing.T) {
 func BenchmarkAppend(b *testing.B) {
 	number := []byte("IS202110240000000001")
 	buf := make([]byte, 0, 8)
-	for _, name := range names() {
-		a := find(b, name)
+	for name, a := range checkdigit.Algorithms {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {

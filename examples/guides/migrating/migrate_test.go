@@ -3,8 +3,8 @@ package migrating
 import (
 	"context"
 	"database/sql"
-	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -21,6 +21,9 @@ import (
 
 // The guide's code is this package's.
 func TestGuide(t *testing.T) { guidetest.RequireCode(t, "migrating.md", "migrate.go") }
+
+// errOf returns the error of a call.
+func errOf[T any](_ T, err error) error { return err }
 
 func today(zone *time.Location) string { return time.Now().In(zone).Format("20060102") }
 
@@ -75,17 +78,9 @@ func TestSharedAtMidnight(t *testing.T) {
 // What the old system must not do to the shared counter, and what comes of it.
 func TestSharedMisused(t *testing.T) {
 	zone := guidetest.Noon()
-	for name, misuse := range map[string]func(ctx context.Context, rdb *redis.Client, key string) error{
-		"DEL": func(ctx context.Context, rdb *redis.Client, key string) error { return rdb.Del(ctx, key).Err() },
-		"SET to less": func(ctx context.Context, rdb *redis.Client, key string) error {
-			return rdb.Set(ctx, key, 2, redis.KeepTTL).Err()
-		},
-		"earlier expiry": func(ctx context.Context, rdb *redis.Client, key string) error {
-			return rdb.PExpire(ctx, key, 0).Err()
-		},
-		"another content": func(ctx context.Context, rdb *redis.Client, key string) error {
-			return rdb.Set(ctx, key, `"7"`, redis.KeepTTL).Err()
-		},
+	for name, misuse := range map[string][]any{
+		"DEL": {"DEL"}, "SET to less": {"SET", 2, "KEEPTTL"}, "earlier expiry": {"PEXPIRE", 0},
+		"another content": {"SET", `"7"`, "KEEPTTL"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rdb := redistest.Start(t).Client(t)
@@ -93,22 +88,15 @@ func TestSharedMisused(t *testing.T) {
 			require.NoError(t, err)
 			j := new(journal)
 			j.run(t, times(3), 0, generator{gen})
-			require.NoError(t, misuse(t.Context(), rdb, "serial:{IS}:"+today(zone)))
-			_, err = gen.Next(t.Context(), "IS")
-			require.ErrorIs(t, err, serial.ErrCounterLost)
+			command := slices.Insert(slices.Clone(misuse), 1, any("serial:{IS}:"+today(zone)))
+			require.NoError(t, rdb.Do(t.Context(), command...).Err())
+			require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrCounterLost)
 
 			require.NoError(t, gen.Raise(t.Context(), "IS", 9))
 			j.run(t, times(1), 0, generator{gen})
-			require.Equal(t, fmt.Sprintf("IS%s%04d", today(zone), 12), last(j))
+			require.Equal(t, fmt.Sprintf("IS%s%04d", today(zone), 12), slices.Max(j.all))
 		})
 	}
-}
-
-func last(j *journal) (number string) {
-	for _, n := range j.all {
-		number = max(number, n)
-	}
-	return number
 }
 
 // Two counters, and no number in common.
@@ -124,14 +112,9 @@ func TestSplit(t *testing.T) {
 		halves[number[10]]++
 	}
 	require.Equal(t, map[byte]int{'0': 60, '5': 60}, halves)
-	seen := map[string]bool{}
-	for _, number := range j.all {
-		require.False(t, seen[number])
-		seen[number] = true
-	}
+	require.Len(t, slices.Compact(slices.Sorted(slices.Values(j.all))), len(j.all), "no number twice")
 	require.NoError(t, rdb.Set(t.Context(), "IS"+today(zone), 5000, redis.KeepTTL).Err())
-	_, err = old.next(t.Context(), "IS")
-	require.ErrorIs(t, err, errExhausted)
+	require.ErrorIs(t, errOf(old.next(t.Context(), "IS")), errExhausted)
 }
 
 // In mid-day: new processes go on where the old ones stopped, an old one that was forgotten gets errors, back again, and over
@@ -173,16 +156,15 @@ func TestCutOver(t *testing.T) {
 		}
 	})
 	<-started
-	one, other := newGenerator(), newGenerator()
-	j.run(t, times(10), 0, generator{one}, generator{other})
+	first, other := newGenerator(), newGenerator()
+	j.run(t, times(10), 0, generator{first}, generator{other})
 	close(over)
 	forgotten.Wait()
-	_, err := old.next(ctx, "IS")
-	require.ErrorContains(t, err, "not an integer")
+	require.ErrorContains(t, errOf(old.next(ctx, "IS")), "not an integer")
 	count := len(j.all)
 	j.requireAll(t, day, 1, count)
 
-	require.NoError(t, rollBack(ctx, rdb, one, "IS"))
+	require.NoError(t, rollBack(ctx, rdb, first, "IS"))
 	j.run(t, times(10), 0, old)
 	j.requireAll(t, day, 1, count+30)
 
@@ -190,11 +172,10 @@ func TestCutOver(t *testing.T) {
 	require.NoError(t, cutOverAgain(ctx, rdb, again, "IS"))
 	j.run(t, times(10), 0, generator{again}, generator{newGenerator()})
 	j.requireAll(t, day, 1, count+30+60)
-	_, err = old.next(ctx, "IS")
-	require.Error(t, err)
+	require.Error(t, errOf(old.next(ctx, "IS")))
 	require.NoError(t, rdb.Del(ctx, "serial:{IS}:"+day).Err(), "lost")
-	_, err = again.Next(ctx, "IS")
-	require.NoError(t, err, "the floor tells of the old system, and the process of its own numbers")
+	// The floor tells of the old system, and the process of its own numbers.
+	require.NoError(t, errOf(again.Next(ctx, "IS")))
 }
 
 // At midnight: the date says which system is asked. Nothing has to be read, and an old process that lags gets errors.
@@ -214,12 +195,10 @@ func TestCutOverAtMidnight(t *testing.T) {
 		n := len(j.all)
 		j.requireAll(t, now.Format("20060102"), 1, n)
 
-		_, err = old.next(t.Context(), "IS") // by a process with the old configuration
-		require.NoError(t, err)
+		require.NoError(t, errOf(old.next(t.Context(), "IS"))) // by a process with the old configuration
 		j.run(t, times(10), 10*time.Millisecond, byDate{midnight, old, gen})
 		j.requireAll(t, midnight.Format("20060102"), 2, 31)
-		_, err = old.next(t.Context(), "IS")
-		require.Error(t, err)
+		require.Error(t, errOf(old.next(t.Context(), "IS")))
 
 		time.Sleep(72 * time.Hour)
 		require.NotContains(t, m.Dump(), "closed at", "it expires")
@@ -368,7 +347,7 @@ func TestUnusedSequence(t *testing.T) {
 	gen, err := serial.New(redistest.Start(t).Client(t), serial.WithLocation(guidetest.Noon()))
 	require.NoError(t, err)
 	require.NoError(t, closeSequence(t.Context(), db, gen, "IS"))
-	require.NoError(t, errors.Join(closeSequence(t.Context(), db, gen, "IS")), "again")
+	require.NoError(t, closeSequence(t.Context(), db, gen, "IS"), "again")
 	number, err := gen.NextNumber(t.Context(), "IS")
 	require.NoError(t, err)
 	require.EqualValues(t, 2, number.Seq)
