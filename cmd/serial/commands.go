@@ -17,6 +17,7 @@ type subcommand struct {
 	flags    []option // beyond the common ones
 	n        int      // default of -n
 	explains bool     // a refused template is not a misuse
+	skips    bool     // sequences, which it prints
 	run      func(*command, context.Context) error
 }
 
@@ -65,21 +66,21 @@ are omitted; see -retention.`,
 		flags:   []option{count("PERIODS", "how many periods, the current one included. Default 2")},
 	},
 	{
-		name: "raise", args: "TYPE SEQ", needs: redisURL, run: (*command).raise,
+		name: "raise", args: "TYPE SEQ", needs: redisURL, skips: true, run: (*command).raise,
 		summary: "make sure that the next number is at least SEQ+1; print it",
 		detail: `SEQ is the last sequence used, or 0 if none was. A counter is never lowered. If
 the type's numbers are set aside in a ledger, the program with the ledger has to
 raise them.
-` + undated,
+` + undated + "\n" + skipping,
 	},
 	{
-		name: "takeover", args: "TYPE SEQ", needs: redisURL, run: (*command).takeover,
+		name: "takeover", args: "TYPE SEQ", needs: redisURL, skips: true, run: (*command).takeover,
 		summary: "make this calendar the right one; print the next number",
 		detail: `This ends "conflicting period" if a process with another time zone or day start,
 or with a ledger, has opened the period. Stop that process first: from then on,
 it is refused. SEQ is the last sequence used in the current period by -tz and
 -day-start, or 0 if none was. A counter is never lowered.
-` + undated,
+` + undated + "\n" + skipping,
 	},
 	{
 		name: "audit", args: "TYPE [FILE]", needs: redisURL, run: (*command).audit,
@@ -96,20 +97,21 @@ day, with the time, as in "2021-10-24 15:04". Default now`,
 			column,
 			{"explained", "FILE", `a CSV file that says why numbers are missing, or - for stdin. Its first
 line names its columns: reason, and number, or first and last, which are
-sequences of the audited period; and, if you like, count (how many of them
-at most), by, at (as in 2021-10-24T17:05:00Z) and unused (true if no
-document may have them)`,
+sequences; and, if you like, type and start, of which these are (default:
+what is audited), count (how many of them at most), by, at (as in
+2021-10-24T17:05:00Z) and unused (true if no document may have them)`,
 				func(s *settings, name string) error { s.explained = name; return nil }},
 		},
 	},
 	{
-		name: "import", args: "[TYPE] [FILE]", needs: redisURL, run: (*command).imports,
+		name: "import", args: "[TYPE] [FILE]", needs: redisURL, skips: true, run: (*command).imports,
 		summary: "raise counters to the numbers of another system",
 		detail: `FILE, or else stdin, has the numbers, one per line. For each type, or for TYPE
 only, the counter of the current period is raised to the greatest number found.
 The output lists what is done, and the numbers of other periods, which are
 ignored. If a line is not a number, nothing is written. A single argument is
-FILE if such a file exists.`,
+FILE if such a file exists.
+` + skipping,
 		flags: []option{
 			{"dry-run", "", "only list what would be done. Default where stdin is a terminal;\n-dry-run=false writes",
 				func(s *settings, value string) error {
@@ -142,6 +144,10 @@ exit code is 1.`,
 // undated is the help about numbers whose date is not known.
 const undated = `If the template prints more of the date than the period, this prints the
 sequence, and the number that it has today.`
+
+// skipping is the help of commands that skip sequences.
+const skipping = `If a counter was lifted over sequences, lines of CSV say which: a file for
+audit -explained.`
 
 // column is the flag -column.
 var column = option{"column", "NAME", "the input is CSV whose first line names the columns; this one has\nthe numbers",

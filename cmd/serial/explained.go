@@ -15,7 +15,8 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// explanations yields the explanations of a CSV file of that name. Sequences in it are of typ, in the period that begins at start.
+// explanations yields the explanations of a CSV file of that name. Sequences in it are of typ, in the period that begins at start,
+// unless a line says otherwise.
 // The first error ends it, and names file and line.
 func (c *command) explanations(ctx context.Context, name string, input io.Reader, typ string,
 	start time.Time) iter.Seq2[serial.Explanation, error] {
@@ -35,6 +36,9 @@ func (c *command) explanations(ctx context.Context, name string, input io.Reader
 			record, err = r.Read()
 			if errors.Is(err, io.EOF) {
 				return
+			}
+			if err == nil && slices.Equal(record, header) { // of files joined to one
+				continue
 			}
 			var e serial.Explanation
 			if err == nil {
@@ -58,7 +62,7 @@ func (c *command) explanations(ctx context.Context, name string, input io.Reader
 type explanationColumns map[string]int
 
 func (c explanationColumns) find(header []string) error {
-	for _, name := range []string{"number", "first", "last", "reason", "count", "by", "at", "unused"} {
+	for _, name := range []string{"number", "first", "last", "type", "start", "reason", "count", "by", "at", "unused"} {
 		if at, err := columnOf(header, name); err == nil {
 			c[name] = at
 		} else if slices.Contains(header, name) { // twice
@@ -67,8 +71,8 @@ func (c explanationColumns) find(header []string) error {
 	}
 	has := func(name string) bool { _, ok := c[name]; return ok }
 	if !has("reason") || has("first") != has("last") || !has("number") && !has("first") {
-		return fmt.Errorf("the columns are %q; needed are reason, and number or first and last; allowed are also count, "+
-			"by, at and unused", header)
+		return fmt.Errorf("the columns are %q; needed are reason, and number or first and last; allowed are also type, "+
+			"start, count, by, at and unused", header)
 	}
 	return nil
 }
@@ -86,7 +90,7 @@ func (c explanationColumns) of(record []string) func(name string) string {
 // explanationOf reads the fields of a line.
 func explanationOf(field func(name string) string, scheme *serial.Scheme, typ string, start, now time.Time) (
 	e serial.Explanation, err error) {
-	e = serial.Explanation{Type: typ, Start: start, Reason: field("reason"), By: field("by"), At: now}
+	e = serial.Explanation{Start: start, Reason: field("reason"), By: field("by"), At: now}
 	read := func(name string, set func(value string) error) {
 		if value := field(name); value != "" && err == nil {
 			if err = set(value); err != nil {
@@ -99,21 +103,26 @@ func explanationOf(field func(name string) string, scheme *serial.Scheme, typ st
 	}
 	read("first", sequence(&e.First))
 	read("last", sequence(&e.Last))
+	instant := func(to *time.Time) func(string) error {
+		return func(value string) (err error) {
+			if *to, err = time.Parse(time.RFC3339, value); err != nil {
+				err = errors.New("not a time of RFC 3339, such as 2021-10-24T17:05:00Z")
+			}
+			return err
+		}
+	}
+	read("start", instant(&e.Start))
+	e.Type = cmp.Or(field("type"), typ)
 	if number := field("number"); number != "" {
-		if e.First != 0 || e.Last != 0 {
-			err = cmp.Or(err, errors.New("it has a number, and first or last; allowed is one of them"))
+		if field("first")+field("last")+field("type")+field("start") != "" {
+			err = cmp.Or(err, errors.New("it has a number, and first, last, type or start; allowed is the one or the others"))
 		}
 		n, wrong := scheme.Parse(number)
 		err = cmp.Or(err, wrong)
 		e.Type, e.Start, e.First, e.Last = n.Type, n.Start, n.Seq, n.Seq
 	}
 	read("count", sequence(&e.Count))
-	read("at", func(value string) (err error) {
-		if e.At, err = time.Parse(time.RFC3339, value); err != nil {
-			err = errors.New("not a time of RFC 3339, such as 2021-10-24T17:05:00Z")
-		}
-		return err
-	})
+	read("at", instant(&e.At))
 	read("unused", func(value string) (err error) { e.Unused, err = switched(value); return err })
 	if err == nil {
 		e.Series, err = scheme.Series(e.Type)

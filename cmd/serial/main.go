@@ -174,11 +174,20 @@ func (c *command) execute(ctx context.Context) error {
 		return misuse{err}
 	}
 	defer c.client.Close()
-	if c.gen, err = serial.New(c.client, append(c.opts, c.more...)...); err != nil {
+	var s skips
+	opts := append(c.opts, c.more...)
+	if c.row.skips {
+		opts = append(opts, serial.WithHooks(serial.Hooks{Unused: s.add}))
+	}
+	if c.gen, err = serial.New(c.client, opts...); err != nil {
 		return misuse{err}
 	}
 	c.scheme = c.gen.Scheme()
-	return c.row.run(c, ctx)
+	err = c.row.run(c, ctx)
+	if unknown := s.print(ctx, c.gen, c.out); unknown != nil {
+		err = errors.Join(err, fmt.Errorf("what %s skipped is not known: %w", c.row.name, unknown))
+	}
+	return err
 }
 
 // arg returns an optional argument, or "" if it was left out.

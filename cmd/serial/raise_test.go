@@ -30,7 +30,7 @@ func TestAnnounce(t *testing.T) {
 	} {
 		code, stdout, stderr := surroundings.do(append(row.args, row.with...)...)
 		require.Equal(t, 0, code, stderr)
-		require.Equal(t, "next "+row.next+"\n", stdout)
+		require.Equal(t, "next "+row.next+"\n", unskipped(stdout))
 		require.Empty(t, stderr)
 		_, stdout, _ = surroundings.do(append([]string{"next", row.args[1]}, row.with...)...)
 		require.Equal(t, row.next+"\n", stdout)
@@ -44,7 +44,7 @@ func TestAnnounce(t *testing.T) {
 	} {
 		code, stdout, stderr := surroundings.do(args...)
 		require.Equal(t, 0, code, stderr)
-		require.Empty(t, stdout, args)
+		require.NotContains(t, stdout, "next", args)
 		require.Contains(t, stderr, "is left in the period that began at "+start, args)
 		require.Equal(t, 1, strings.Count(stderr, "\n"))
 	}
@@ -72,7 +72,7 @@ func TestTodaysNumber(t *testing.T) {
 			code, stdout, stderr := e.do(append(args, "-period", row.period, "-template", row.template)...)
 			require.Equal(t, 0, code, stderr)
 			require.Empty(t, stderr)
-			require.Regexp(t, "^"+want+"$", stdout)
+			require.Regexp(t, "^"+want+"$", unskipped(stdout))
 		}
 		next := func(seq int) string { return fmt.Sprintf("next %s\nseq %d\n", number(seq), seq) }
 		ok(next(1), "prepare", "-n", "1", "IS")
@@ -87,12 +87,12 @@ func TestTodaysNumber(t *testing.T) {
 
 		code, stdout, stderr := e.do("raise", "IS", "99999", "-period", row.period, "-template", row.template)
 		require.Equal(t, 0, code, stderr)
-		require.Empty(t, stdout)
+		require.NotContains(t, stdout, "next")
 		require.Contains(t, stderr, "no number of type IS is left")
 	}
 }
 
-// The counter is raised, and then Redis does not tell where it stands.
+// The counter is raised, and then Redis does not tell where it stands. What was skipped is printed all the same: nothing can tell it later.
 func TestAnnounceFails(t *testing.T) {
 	m := miniredis.RunT(t)
 	zone, day := noon()
@@ -106,7 +106,7 @@ func TestAnnounceFails(t *testing.T) {
 	})
 	code, stdout, stderr := doEnv("redis://"+m.Addr(), "raise", "-tz", zone, "IS", "7")
 	require.Equal(t, 1, code)
-	require.Empty(t, stdout)
+	require.Regexp(t, `^first,last,reason,at,type,start\n1,7,raised,[^\n]*\n$`, stdout)
 	require.Regexp(t, `^serial: raise succeeded, but the next number could not be read: .*no more.*\n$`, stderr)
 }
 
