@@ -3,10 +3,12 @@ package sqlledger_test
 import (
 	"context"
 	"database/sql"
+	"errors"
+	"fmt"
+	"io"
 	"iter"
 	"log"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -52,7 +54,35 @@ func accountOf(ctx context.Context, gen *serial.Generator, register *sqlledger.R
 	return gen.Audit(ctx, "IS", start, stored, serial.WithExplanations(register.Explanations(ctx, "serial:IS", start)))
 }
 
-// The guide's code is that of the functions above, and it works.
+// printAccount prints what an audit found.
+func printAccount(w io.Writer, report serial.Report) {
+	fmt.Fprintf(w, "issued %d, stored %d, missing %d, not explained %d\n",
+		report.Last, report.Count, report.MissingCount, report.UnexplainedCount)
+	for _, e := range report.Explained {
+		fmt.Fprintf(w, "%d: %s %s\n", e.First, e.Explanation.Reason, e.Explanation.By)
+	}
+}
+
+// meanwhile is a hook that runs a function, if there is one, when Redis has answered and the caller does not know it yet.
+type meanwhile struct{ do func() }
+
+func (*meanwhile) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (*meanwhile) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (m *meanwhile) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if m.do != nil {
+			m.do()
+		}
+		return err
+	}
+}
+
+// The guide's code is that of the functions above, it works, and the day that the guide tells ends with that account.
 func TestRegisterGuide(t *testing.T) {
 	unix := strings.NewReplacer("\r\n", "\n")
 	source, err := os.ReadFile("guide_test.go")
@@ -73,33 +103,54 @@ func TestRegisterGuide(t *testing.T) {
 
 	d := postgres(t)
 	db := d.open(t, nil)
-	gen, register, err := openRegister(t.Context(), redistest.Start(t).Client(t), db)
-	require.NoError(t, err)
-	numbers, err := gen.NextN(t.Context(), "IS", 3)
+	rdb := redistest.Start(t).Client(t)
+	gen, register, err := openRegister(t.Context(), rdb, db)
 	require.NoError(t, err)
 	execSQL(t, db, "CREATE TABLE orders (number text)")
 	tx := begin(t, db)
-	for _, n := range numbers {
+	place := func(ctx context.Context) serial.Number {
+		n, err := gen.NextNumber(ctx, "IS")
+		if errors.Is(err, context.Canceled) {
+			return n
+		}
+		require.NoError(t, err)
 		require.NoError(t, errOf(tx.Exec("INSERT INTO orders VALUES ($1)", n)))
+		return n
 	}
-	require.NoError(t, voidOrder(t.Context(), register, tx, numbers[1], "ordered twice", "Ada"))
+	place(t.Context())
+	second := place(t.Context())
+	place(t.Context())
+	impatient, leave := context.WithCancel(t.Context())
+	gone := make(chan struct{})
+	hook := meanwhile{func() { leave(); <-gone }}
+	rdb.AddHook(&hook)
+	require.Zero(t, place(impatient))
+	close(gone)
+	require.NoError(t, gen.Flush(t.Context()))
+	hook.do = nil
+	place(t.Context())
+	require.NoError(t, voidOrder(t.Context(), register, tx, second, "ordered twice", "Ada"))
 	require.NoError(t, tx.Commit())
 
 	stored := func(yield func(string, error) bool) {
-		for _, n := range slices.Delete(slices.Clone(numbers), 1, 2) {
-			if !yield(n.String(), nil) {
+		rows, err := db.QueryContext(t.Context(), "SELECT number FROM orders")
+		require.NoError(t, err)
+		defer func() { require.NoError(t, rows.Close()) }()
+		for rows.Next() {
+			var number string
+			if err := rows.Scan(&number); !yield(number, err) {
 				return
 			}
 		}
 	}
-	report, err := accountOf(t.Context(), gen, register, numbers[0].Start, stored)
+	report, err := accountOf(t.Context(), gen, register, second.Start, stored)
 	require.NoError(t, err)
-	require.Equal(t, []serial.Range{{First: 2, Last: 2}}, report.Missing)
 	require.True(t, report.Clean())
-	all, err := collect(register, "serial:IS", numbers[0].Start)
-	require.NoError(t, err)
-	require.Len(t, all, 1)
-	require.Equal(t, "ordered twice", all[0].Reason)
+	var printed strings.Builder
+	printAccount(&printed, report)
+	_, account, _ := strings.Cut(section, "\n```text\n")
+	account, _, _ = strings.Cut(account, "```")
+	require.Equal(t, strings.Split(account, "\n"), strings.Split(strings.ReplaceAll(printed.String(), " \n", "\n"), "\n"))
 
 	_, query, _ := strings.Cut(section, "\n    SELECT ")
 	query, _, _ = strings.Cut(query, "\n")
