@@ -20,21 +20,25 @@ type audit struct {
 	Orders   account `json:"orders"`   // of the day
 	Invoices account `json:"invoices"` // of the month
 	Days     []day   `json:"days"`     // of the month
+	Closed   string  `json:"closed"`   // the last month that is closed for invoices; "" if none is
 	zone     string
 }
 
 // An account is a [serial.Report] for readers.
 type account struct {
-	Type       string  `json:"type"`
-	Period     string  `json:"period"`
-	Last       int64   `json:"last"`
-	Stored     int64   `json:"stored"`
-	Voided     int64   `json:"voided"` // invoices
-	Missing    finding `json:"missing"`
-	Duplicates finding `json:"duplicates"`
-	Beyond     finding `json:"beyond"`
-	Foreign    finding `json:"foreign"`
-	Error      string  `json:"error,omitempty"` // the reason if nothing is known
+	Type         string  `json:"type"`
+	Period       string  `json:"period"`
+	Last         int64   `json:"last"`
+	Stored       int64   `json:"stored"`
+	Voided       int64   `json:"voided"` // invoices
+	Missing      finding `json:"missing"`
+	Explained    finding `json:"explained"` // those of the missing ones that the register explains
+	Contradicted finding `json:"contradicted"`
+	Duplicates   finding `json:"duplicates"`
+	Beyond       finding `json:"beyond"`
+	Foreign      finding `json:"foreign"`
+	Clean        bool    `json:"clean"`           // every number is accounted for
+	Error        string  `json:"error,omitempty"` // the reason if nothing is known
 }
 
 // A finding holds numbers that are not as they should be: their count, and a list of the first 1,000.
@@ -52,25 +56,28 @@ type day struct {
 	Voided   int64  `json:"voided"`
 }
 
-// Clean reports whether every number is accounted for.
-func (a account) Clean() bool {
-	return a.Error == "" && a.Missing.Count+a.Duplicates.Count+a.Beyond.Count+a.Foreign.Count == 0
-}
-
 func accountOf(r serial.Report, layout string) account {
-	a := account{Type: r.Type, Period: r.Start.Format(layout), Last: r.Last, Stored: r.Count}
-	a.Missing = finding{r.MissingCount, []string{}}
-	for _, m := range r.Missing { // sequences, since nobody knows what day a missing invoice would have printed
-		text := fmt.Sprint(m.First)
-		if m.Last > m.First {
-			text = fmt.Sprintf("%d–%d", m.First, m.Last)
-		}
-		a.Missing.List = append(a.Missing.List, text)
+	a := account{Type: r.Type, Period: r.Start.Format(layout), Last: r.Last, Stored: r.Count, Clean: r.Clean()}
+	a.Missing, a.Explained = finding{r.MissingCount, []string{}}, finding{r.ExplainedCount, []string{}}
+	for _, m := range r.Missing {
+		a.Missing.List = append(a.Missing.List, sequences(m))
 	}
+	for _, e := range r.Explained {
+		a.Explained.List = append(a.Explained.List, sequences(e.Range)+": "+e.Explanation.Reason)
+	}
+	a.Contradicted = finding{r.ContradictedCount, texts(r.Contradicted)}
 	a.Duplicates = finding{r.DuplicateCount, texts(r.Duplicates)}
 	a.Beyond = finding{r.BeyondCount, texts(r.Beyond)}
 	a.Foreign = finding{r.ForeignCount, append([]string{}, r.Foreign...)}
 	return a
+}
+
+// sequences, since nobody knows what day a missing invoice would have printed.
+func sequences(r serial.Range) string {
+	if r.First == r.Last {
+		return fmt.Sprint(r.First)
+	}
+	return fmt.Sprintf("%d–%d", r.First, r.Last)
 }
 
 func texts(numbers []serial.Number) []string {
@@ -87,7 +94,13 @@ func (s *service) audit(ctx context.Context, at time.Time) (audit, error) {
 
 	// Audit asks Redis for the counter and only then reads the orders, so an order that is stored meanwhile is not missing.
 	// All orders are read: an audit that chose them by a column of the same table would trust the table that it checks.
-	report, err := s.orders.Audit(ctx, orderType, at, stored(ctx, s.db, "SELECT number FROM orders"))
+	series, err := s.orders.Scheme().Series(orderType)
+	if err != nil {
+		return a, err
+	}
+	_, start, _ := s.orders.Scheme().Period(at)
+	report, err := s.orders.Audit(ctx, orderType, at, stored(ctx, s.db, "SELECT number FROM orders"),
+		serial.WithExplanations(s.register.Explanations(ctx, series, start)))
 	a.Orders = accountOf(report, time.DateOnly)
 	// The day may have no counter, or no longer have one, or Redis is away. The invoices are shown all the same.
 	if err != nil {
@@ -114,15 +127,18 @@ func (s *service) audit(ctx context.Context, at time.Time) (audit, error) {
 		return a, err
 	}
 	defer func() { _ = tx.Rollback() }()
-	last, err := s.invoices.Last(ctx, tx, invoiceType, at)
-	if err != nil {
-		return a, err
-	}
-	report, err = s.invoices.Scheme().Audit(invoiceType, at, last.Seq, stored(ctx, tx, "SELECT number FROM invoices"))
+	report, err = s.invoices.Audit(ctx, tx, invoiceType, at, stored(ctx, tx, "SELECT number FROM invoices"))
 	if err != nil {
 		return a, err
 	}
 	a.Invoices = accountOf(report, "2006-01")
+	until, err := s.invoices.ClosedUntil(ctx, tx, invoiceType)
+	if err != nil {
+		return a, err
+	}
+	if !until.IsZero() {
+		a.Closed = until.AddDate(0, -1, 0).Format("2006-01")
+	}
 	a.Days, err = s.days(ctx, tx, at, issued)
 	for _, d := range a.Days {
 		a.Invoices.Voided += d.Voided

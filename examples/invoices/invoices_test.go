@@ -132,7 +132,7 @@ func TestAtOnce(t *testing.T) {
 			if err == nil {
 				err = json.Unmarshal([]byte(text), &a)
 			}
-			if err != nil || status != http.StatusOK || !a.Invoices.Clean() {
+			if err != nil || status != http.StatusOK || !a.Invoices.Clean {
 				t.Errorf("during the work: %v, %d: %s", err, status, text)
 				return
 			}
@@ -189,10 +189,10 @@ func TestAtOnce(t *testing.T) {
 	require.NotZero(t, tooLarge)
 	require.NotZero(t, free)
 	a := c.audit(t, "")
-	require.True(t, a.Invoices.Clean(), "%+v", a.Invoices)
+	require.True(t, a.Invoices.Clean, "%+v", a.Invoices)
 	require.EqualValues(t, clients*each, a.Orders.Last)
 	require.Equal(t, tooLarge, a.Orders.Missing.Count, "orders have gaps")
-	require.Zero(t, a.Orders.Duplicates.Count+a.Orders.Beyond.Count+a.Orders.Foreign.Count)
+	require.True(t, a.Orders.Clean, "and all are explained: %+v", a.Orders)
 
 	// The audit is not the only witness: count the rows by hand.
 	c.Close() // the last requests of those who left are over
@@ -238,11 +238,107 @@ func TestVoid(t *testing.T) {
 	c.send(t, http.StatusOK, "GET", "/invoices", "", &all)
 	require.Equal(t, []invoice{second, void}, all)
 	a := c.audit(t, "")
-	require.True(t, a.Invoices.Clean())
+	require.True(t, a.Invoices.Clean)
 	require.Equal(t, []int64{2, 2, 1}, []int64{a.Invoices.Last, a.Invoices.Stored, a.Invoices.Voided})
 
 	_, err := c.service.db.ExecContext(t.Context(), "DELETE FROM invoices")
 	require.ErrorContains(t, err, "invoices are voided, not deleted")
+}
+
+// An order that is deleted leaves a number, and why it is missing. An order with an invoice stays.
+func TestVoidOrder(t *testing.T) {
+	c := start(t)
+	var orders []order
+	for range 4 {
+		orders = append(orders, c.order(t, 1250))
+	}
+	c.invoice(t, orders[0].Number, "")
+	const why = `{"reason": "ordered twice", "by": "Ada"}`
+	void := func(status int, number, body string) string {
+		return c.send(t, status, "POST", "/orders/"+number+"/void", body)
+	}
+	require.Contains(t, void(http.StatusConflict, orders[0].Number, why), "the order has an invoice")
+	for _, body := range []string{
+		"", "{}", `{"reason": "x"}`, `{"reason": "x", "by": " "}`, `{"reason": "\u0000", "by": "Ada"}`,
+	} {
+		void(http.StatusBadRequest, orders[1].Number, body)
+	}
+	void(http.StatusNotFound, "ORD1", why)
+	void(http.StatusNotFound, "ORD202110240001", why)
+	void(http.StatusOK, orders[1].Number, why)
+	void(http.StatusNotFound, orders[1].Number, why)
+
+	// What the program does not know is not explained.
+	_, err := c.service.db.ExecContext(t.Context(), "DELETE FROM orders WHERE number = ?", orders[2].Number)
+	require.NoError(t, err)
+	a := c.audit(t, "")
+	require.Equal(t, finding{2, []string{"2–3"}}, a.Orders.Missing)
+	require.Equal(t, finding{1, []string{"2: ordered twice"}}, a.Orders.Explained)
+	require.False(t, a.Orders.Clean)
+	text := c.send(t, http.StatusOK, "GET", "/audit", "")
+	require.Contains(t, text, "<th>of these explained</th><td>1</td><td>2: ordered twice</td>")
+
+	// A client that leaves while Redis has its number.
+	rdb := redis.NewClient(&redis.Options{Addr: c.redis.Addr()})
+	defer func() { _ = rdb.Close() }()
+	ctx, leave := context.WithCancel(t.Context())
+	gone := make(chan struct{})
+	slow, err := newService(t.Context(), rdb, c.service.db, time.UTC, c.service.log, serial.WithMaxSkew(-1))
+	require.NoError(t, err)
+	rdb.AddHook(meanwhile(func() { leave(); <-gone }))
+	_, err = slow.place(ctx, draft{"Bob", 100})
+	require.ErrorIs(t, err, context.Canceled)
+	close(gone)
+	require.NoError(t, slow.orders.Flush(t.Context()))
+	require.Equal(t, finding{2, []string{"2: ordered twice", "5: caller left"}}, c.audit(t, "").Orders.Explained)
+}
+
+// meanwhile is a hook that runs when Redis has answered and the caller does not know it yet.
+type meanwhile func()
+
+func (meanwhile) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (meanwhile) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+func (m meanwhile) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		m()
+		return err
+	}
+}
+
+// A month that is closed takes no invoices until it is reopened. Who wanted it is kept.
+func TestMonths(t *testing.T) {
+	c := start(t)
+	first, second := c.order(t, 100), c.order(t, 200)
+	require.Equal(t, "INV-20211024-00001", c.invoice(t, first.Number, "2021-10-24").Number)
+	const why = `{"reason": "reported", "by": "Ada"}`
+	change := func(status int, path, body string) { c.send(t, status, "POST", "/months/"+path, body) }
+	change(http.StatusOK, "2021-10/close", why)
+	change(http.StatusConflict, time.Now().UTC().Format("2006-01")+"/close", why)
+	for path, body := range map[string]string{
+		"2021-13/close": why, "1969-12/reopen": why, "2021-10/close": `{"by": "Ada"}`, "2021-10/reopen": "",
+	} {
+		change(http.StatusBadRequest, path, body)
+	}
+	refused := c.send(t, http.StatusConflict, "POST", "/orders/"+second.Number+"/invoice", `{"date": "2021-10-31"}`)
+	require.Contains(t, refused, "the month is closed")
+	a := c.audit(t, "2021-10-24")
+	require.Equal(t, "2021-10", a.Closed)
+	require.EqualValues(t, 1, a.Invoices.Last)
+	require.Contains(t, c.send(t, http.StatusOK, "GET", "/audit", ""),
+		"No more invoices get numbers in 2021-10 or before.")
+
+	change(http.StatusOK, "2021-10/reopen", `{"reason": "an invoice was forgotten", "by": "Bob"}`)
+	require.Equal(t, "2021-09", c.audit(t, "").Closed)
+	require.Equal(t, "INV-20211031-00002", c.invoice(t, second.Number, "2021-10-31").Number)
+	var kept string
+	require.NoError(t, c.service.db.QueryRowContext(t.Context(), `SELECT group_concat(
+		action || ' ' || month || ' ' || done_by || ': ' || reason, '; ' ORDER BY rowid) FROM closings`).Scan(&kept))
+	require.Equal(t, "close 2021-10 Ada: reported; reopen 2021-10 Bob: an invoice was forgotten", kept)
 }
 
 // What fails stores nothing. An invoice that fails leaves no gap; an order does if it had a number.
@@ -277,8 +373,11 @@ func TestRefused(t *testing.T) {
 	require.Contains(t, c.journal.String(), "out of order")
 	a := c.audit(t, "")
 	require.Equal(t, []int64{0, 0}, []int64{a.Invoices.Last, a.Invoices.Stored})
-	require.True(t, a.Invoices.Clean())
+	require.True(t, a.Invoices.Clean)
 	require.Equal(t, finding{1, []string{"3"}}, a.Orders.Missing, "the order of -1 cents")
+	require.Equal(t, finding{1, []string{"3: the order was refused: amount_cents must be 0 to 100000000"}},
+		a.Orders.Explained)
+	require.True(t, a.Orders.Clean)
 
 	_, err = c.service.db.ExecContext(t.Context(), "DROP TRIGGER fails")
 	require.NoError(t, err)
@@ -300,8 +399,8 @@ func TestPage(t *testing.T) {
 	c.send(t, http.StatusOK, "POST", "/invoices/INV-20211024-00003/void", "")
 
 	a := c.audit(t, "2021-10-24")
-	require.True(t, a.Orders.Clean(), "%+v", a.Orders)
-	require.True(t, a.Invoices.Clean(), "%+v", a.Invoices)
+	require.True(t, a.Orders.Clean, "%+v", a.Orders)
+	require.True(t, a.Invoices.Clean, "%+v", a.Invoices)
 	require.Len(t, a.Days, 31)
 	require.Equal(t, day{"2021-10-24", 3, 0, 3, 1}, a.Days[23])
 	require.Equal(t, day{"2021-10-31", 1, 0, 1, 0}, a.Days[30])
@@ -321,7 +420,7 @@ func TestPage(t *testing.T) {
 	a = c.audit(t, "2021-10-24")
 	require.Equal(t, account{
 		Type: invoiceType, Period: "2021-10", Last: 5, Stored: 3, Voided: 4,
-		Missing:    finding{2, []string{"1–2"}},
+		Missing: finding{2, []string{"1–2"}}, Explained: finding{0, []string{}}, Contradicted: finding{0, []string{}},
 		Duplicates: finding{1, []string{"INV-20211025-00004"}},
 		Beyond:     finding{1, []string{"INV-20211025-00099"}},
 		Foreign:    finding{1, []string{"<b>17</b>"}},
@@ -390,9 +489,10 @@ func TestRun(t *testing.T) {
 	require.Equal(t, http.StatusOK, response.StatusCode)
 	var a audit
 	require.NoError(t, json.NewDecoder(response.Body).Decode(&a))
-	require.True(t, a.Invoices.Clean(), "%+v", a)
+	require.True(t, a.Invoices.Clean, "%+v", a)
 	require.NotZero(t, a.Invoices.Last)
 	require.NotZero(t, a.Orders.Missing.Count)
+	require.Equal(t, a.Orders.Missing.Count, a.Orders.Explained.Count)
 	cancel()
 	require.NoError(t, <-ended)
 }

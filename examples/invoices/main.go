@@ -101,9 +101,14 @@ Look at http://%[1]s/audit
 curl http://%[1]s/orders -d '{"customer": "Ada", "amount_cents": 1250}'
 curl -X POST http://%[1]s/orders/NUMBER/invoice
 curl -X POST http://%[1]s/invoices/NUMBER/void
+curl http://%[1]s/orders/NUMBER/void -d '{"reason": "ordered twice", "by": "Ada"}'
+curl http://%[1]s/months/2021-09/close -d '{"reason": "reported", "by": "Ada"}'
 curl http://%[1]s/invoices
 `, listener.Addr())
-	return serve(ctx, listener, s.routes(), log)
+	err = serve(ctx, listener, s.routes(), log)
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	return errors.Join(err, s.orders.Flush(limit)) // what it knows of unused numbers is in the register now
 }
 
 func serve(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/dailyserial/serial"
 	"github.com/dailyserial/serial/gapless"
+	"github.com/dailyserial/serial/sqlledger"
 )
 
 const (
@@ -33,6 +35,7 @@ const (
 //
 // Numbers are unique, whoever issues them, and compared byte by byte; MySQL would need COLLATE utf8mb4_bin for that. Column day is
 // the day that the number prints. An order has one invoice that is not void. No invoice can be deleted: its number would be missing.
+// Table closings tells who closed and reopened months, and why.
 var schema = fmt.Sprintf(`
 CREATE TABLE IF NOT EXISTS orders (
 	number       text    PRIMARY KEY,
@@ -54,7 +57,14 @@ CREATE UNIQUE INDEX IF NOT EXISTS one_invoice ON invoices (order_number) WHERE v
 CREATE TRIGGER IF NOT EXISTS invoices_stay BEFORE DELETE ON invoices
 BEGIN
 	SELECT RAISE(ABORT, 'invoices are voided, not deleted');
-END`, largest)
+END;
+CREATE TABLE IF NOT EXISTS closings (
+	action  text NOT NULL CHECK (action IN ('close', 'reopen')),
+	month   text NOT NULL,
+	done_by text NOT NULL,
+	reason  text NOT NULL,
+	done_at text NOT NULL DEFAULT (strftime('%%Y-%%m-%%dT%%H:%%M:%%SZ', 'now'))
+)`, largest)
 
 // A draft is an order without a number.
 type draft struct {
@@ -80,6 +90,7 @@ type service struct {
 	zone     *time.Location
 	orders   *serial.Generator
 	invoices *gapless.Generator
+	register *sqlledger.Register // why numbers of orders are missing
 	log      *slog.Logger
 }
 
@@ -108,8 +119,16 @@ func newService(ctx context.Context, rdb redis.UniversalClient, db *sql.DB, zone
 	opts ...serial.Option) (*service, error) {
 	s := &service{db: db, zone: zone, log: log}
 	var err error
-	// Orders are counted by the day. If Redis loses a counter, it continues above the orders that are stored.
-	opts = append(opts, serial.WithLocation(zone), serial.WithRetention(kept), serial.WithFloor(s.lastOrder))
+	if s.register, err = sqlledger.NewRegister(db, sqlledger.SQLite); err != nil {
+		return nil, err
+	}
+	if err := s.register.CreateTable(ctx); err != nil {
+		return nil, err
+	}
+	// Orders are counted by the day. If Redis loses a counter, it continues above the orders that are stored. Numbers that come to
+	// nothing on their way from Redis are explained.
+	opts = append(opts, serial.WithLocation(zone), serial.WithRetention(kept), serial.WithFloor(s.lastOrder),
+		serial.WithHooks(s.register.Hooks(s.notKept)))
 	s.orders, err = serial.New(rdb, opts...)
 	if err != nil {
 		return nil, err
@@ -133,8 +152,22 @@ func (s *service) lastOrder(ctx context.Context, _ string, start time.Time) (las
 	return last, err
 }
 
+// notKept logs an explanation that the database did not take.
+func (s *service) notKept(e serial.Explanation, err error) {
+	s.log.Error("an explanation was not kept", "type", e.Type, "first", e.First, "last", e.Last, "reason", e.Reason,
+		"err", err)
+}
+
+// explanation says why an order's number is missing.
+func (s *service) explanation(n serial.Number, reason, by string) (serial.Explanation, error) {
+	series, err := s.orders.Scheme().Series(n.Type)
+	return serial.Explanation{Series: series, Type: n.Type, Start: n.Start, First: n.Seq, Last: n.Seq, Reason: reason,
+		By: by, At: time.Now()}, err
+}
+
 // place stores an order. Its number is taken first, outside of any transaction: Redis cannot take it back, and a transaction
-// would only make others wait for Redis. If the order then fails, its number is a gap.
+// would only make others wait for Redis. If the order then fails, its number is a gap, and the register says why. If the order is
+// stored all the same, although the database said nothing in time, the explanation is of no effect.
 func (s *service) place(ctx context.Context, d draft) (order, error) {
 	number, err := s.orders.NextNumber(ctx, orderType)
 	if err != nil {
@@ -142,10 +175,90 @@ func (s *service) place(ctx context.Context, d draft) (order, error) {
 	}
 	_, err = s.db.ExecContext(ctx, "INSERT INTO orders (number, day, seq, customer, amount_cents) VALUES (?, ?, ?, ?, ?)",
 		number, number.Date.Format(time.DateOnly), number.Seq, d.Customer, d.AmountCents)
-	if broken(err) {
-		return order{}, refusal{http.StatusUnprocessableEntity, fmt.Sprintf("amount_cents must be 0 to %d", largest)}
+	if err == nil {
+		return order{number.String(), d}, nil
 	}
-	return order{number.String(), d}, err
+	reason := "the order could not be stored"
+	if broken(err, checkFailed) {
+		err = refusal{http.StatusUnprocessableEntity, fmt.Sprintf("amount_cents must be 0 to %d", largest)}
+		reason = "the order was refused: " + err.Error()
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience) // the client may have left
+	defer cancel()
+	e, failed := s.explanation(number, reason, "orders")
+	if failed = cmp.Or(failed, s.register.Explain(ctx, e)); failed != nil {
+		s.notKept(e, failed)
+	}
+	return order{}, err
+}
+
+// voidOrder deletes an order that has no invoice, and keeps why its number is missing, in one transaction.
+func (s *service) voidOrder(ctx context.Context, number, reason, by string) error {
+	n, err := s.orders.Scheme().Parse(number)
+	if err != nil {
+		return sql.ErrNoRows
+	}
+	e, err := s.explanation(n, reason, by)
+	if err != nil {
+		return err
+	}
+	if err := e.Validate(); err != nil {
+		return refusal{http.StatusBadRequest, err.Error()}
+	}
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // does nothing after Commit
+	var deleted string
+	err = tx.QueryRowContext(ctx, "DELETE FROM orders WHERE number = ? RETURNING number", number).Scan(&deleted)
+	if broken(err, keyFailed) {
+		return refusal{http.StatusConflict, "the order has an invoice"}
+	}
+	if err != nil {
+		return err
+	}
+	if err := s.register.ExplainIn(ctx, tx, e); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// closeMonth closes the month that begins at start, and all before it: invoices get no more numbers there. It waits for those who are
+// taking one.
+func (s *service) closeMonth(ctx context.Context, start time.Time, reason, by string) error {
+	end := start.AddDate(0, 1, 0)
+	if time.Now().Before(end) {
+		return refusal{http.StatusConflict, "the month has not ended"}
+	}
+	return s.record(ctx, "close", start, reason, by, func(tx *sql.Tx) error {
+		return s.invoices.ClosePeriods(ctx, tx, invoiceType, end)
+	})
+}
+
+// reopenMonth opens the month that begins at start, and all after it.
+func (s *service) reopenMonth(ctx context.Context, start time.Time, reason, by string) error {
+	return s.record(ctx, "reopen", start, reason, by, func(tx *sql.Tx) error {
+		return s.invoices.ReopenPeriods(ctx, tx, invoiceType, start)
+	})
+}
+
+// record carries out a change of a month, and keeps who asked for it and why, in one transaction.
+func (s *service) record(ctx context.Context, action string, start time.Time, reason, by string,
+	change func(*sql.Tx) error) error {
+	tx, err := s.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // does nothing after Commit
+	if err := change(tx); err != nil {
+		return err
+	}
+	if _, err := tx.ExecContext(ctx, "INSERT INTO closings (action, month, done_by, reason) VALUES (?, ?, ?, ?)",
+		action, start.Format("2006-01"), by, reason); err != nil {
+		return err
+	}
+	return tx.Commit()
 }
 
 // invoice stores the invoice of an order, or finds the one that the order has. The number and its invoice are committed together
@@ -175,13 +288,16 @@ func (s *service) invoice(ctx context.Context, orderNumber string, date time.Tim
 	} else {
 		number, err = s.invoices.NextOn(ctx, tx, invoiceType, date)
 	}
+	if errors.Is(err, gapless.ErrPeriodClosed) {
+		return v, false, refusal{http.StatusConflict, "the month is closed"}
+	}
 	if err != nil {
 		return v, false, err
 	}
 	v.Number = number.String()
 	_, err = tx.ExecContext(ctx, "INSERT INTO invoices (number, day, order_number, amount_cents) VALUES (?, ?, ?, ?)",
 		v.Number, number.Date.Format(time.DateOnly), v.Order, v.AmountCents)
-	if broken(err) {
+	if broken(err, checkFailed) {
 		return v, false, refusal{http.StatusUnprocessableEntity, "this order has nothing to pay"}
 	}
 	if err != nil {
@@ -226,10 +342,16 @@ func scan(row interface{ Scan(...any) error }) (v invoice, err error) {
 	return v, err
 }
 
-// broken reports whether a CHECK of a table refused a row. 275 is SQLITE_CONSTRAINT_CHECK.
-func broken(err error) bool {
+// SQLite's codes for a constraint that a statement would break.
+const (
+	checkFailed = 275 // SQLITE_CONSTRAINT_CHECK
+	keyFailed   = 787 // SQLITE_CONSTRAINT_FOREIGNKEY
+)
+
+// broken reports whether the database refused a statement for a constraint of that kind.
+func broken(err error, kind int) bool {
 	var e interface{ Code() int }
-	return errors.As(err, &e) && e.Code() == 275
+	return errors.As(err, &e) && e.Code() == kind
 }
 
 func (s *service) routes() http.Handler {
@@ -262,6 +384,28 @@ func (s *service) routes() http.Handler {
 		v, err := s.void(r.Context(), r.PathValue("number"))
 		return write(w, http.StatusOK, v, err)
 	}))
+	mux.HandleFunc("POST /orders/{number}/void", s.handle(func(w http.ResponseWriter, r *http.Request) error {
+		why, err := readReason(w, r)
+		if err == nil {
+			err = s.voidOrder(r.Context(), r.PathValue("number"), why.Reason, why.By)
+		}
+		return write(w, http.StatusOK, why, err)
+	}))
+	for action, change := range map[string]func(_ context.Context, start time.Time, reason, by string) error{
+		"close": s.closeMonth, "reopen": s.reopenMonth,
+	} {
+		mux.HandleFunc("POST /months/{month}/"+action, s.handle(func(w http.ResponseWriter, r *http.Request) error {
+			start, err := time.ParseInLocation("2006-01", r.PathValue("month"), s.zone)
+			if err != nil || start.Year() < 1971 {
+				return refusal{http.StatusBadRequest, "the month must be like 2021-10, from 1971-01 on"}
+			}
+			why, err := readReason(w, r)
+			if err == nil {
+				err = change(r.Context(), start, why.Reason, why.By)
+			}
+			return write(w, http.StatusOK, why, err)
+		}))
+	}
 	mux.HandleFunc("GET /invoices", s.handle(func(w http.ResponseWriter, r *http.Request) error {
 		all, err := s.latest(r.Context())
 		return write(w, http.StatusOK, all, err)
@@ -295,6 +439,19 @@ func read(w http.ResponseWriter, r *http.Request, v any) error {
 }
 
 var errStalled = refusal{http.StatusRequestTimeout, "the body did not come in time"}
+
+// A reason says why something is done, and who wants it.
+type reason struct {
+	Reason string `json:"reason"`
+	By     string `json:"by"`
+}
+
+func readReason(w http.ResponseWriter, r *http.Request) (why reason, err error) {
+	if err := read(w, r, &why); err != nil || strings.TrimSpace(why.Reason) == "" || strings.TrimSpace(why.By) == "" {
+		return why, wrongBody(err, `JSON such as {"reason": "ordered twice", "by": "Ada"}`)
+	}
+	return why, nil
+}
 
 // wrongBody returns the refusal of a body that cannot be read or has the wrong content.
 func wrongBody(err error, must string) error {
