@@ -485,6 +485,57 @@ func TestTakerWaits(t *testing.T) {
 	})
 }
 
+// Of two who close periods of one type, the second waits for the first, whose gate may be the series' first row. Then the later end
+// holds that was committed.
+func TestTwoClose(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		if d.dialect == gapless.SQLite {
+			t.Skip("has one writer")
+		}
+		db := d.open(t)
+		for i, r := range []struct {
+			used, commit  bool
+			first, second int
+			until         int
+		}{
+			{true, true, 3, 5, 5}, {true, true, 5, 3, 5}, {true, false, 5, 3, 3}, {false, true, 5, 3, 5}, {false, false, 3, 5, 5},
+		} {
+			g := d.generator(t, db, serial.WithKeyPrefix(fmt.Sprint("two", i)))
+			if r.used {
+				commits(t, db, func(tx *sql.Tx) {
+					require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(1))))
+					require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(4))))
+				})
+			}
+			first, second := beginAt(t, db, d.readCommitted()), beginAt(t, db, d.readCommitted())
+			require.NoError(t, g.ClosePeriods(t.Context(), first, "IS", october(r.first)))
+			closed := make(chan error)
+			go func() { closed <- g.ClosePeriods(t.Context(), second, "IS", october(r.second)) }()
+			d.waiting(t, db, 1)
+			if r.commit {
+				require.NoError(t, first.Commit())
+			} else {
+				require.NoError(t, first.Rollback())
+			}
+			require.NoError(t, <-closed)
+			require.NoError(t, second.Commit())
+			until, err := g.ClosedUntil(t.Context(), db, "IS")
+			require.NoError(t, err)
+			require.Equal(t, october(r.until), until, "%+v", r)
+			for day := 1; day <= 6; day++ {
+				tx := begin(t, db)
+				err := errOf(g.NextOn(t.Context(), tx, "IS", october(day)))
+				if day < r.until {
+					require.ErrorIs(t, err, gapless.ErrPeriodClosed, "%+v: day %d", r, day)
+				} else {
+					require.NoError(t, err, "%+v: day %d", r, day)
+				}
+				require.NoError(t, tx.Rollback())
+			}
+		}
+	})
+}
+
 // At REPEATABLE READ and above, PostgreSQL's snapshot could hide numbers from whoever closes their period.
 func TestCloseLevels(t *testing.T) {
 	d := postgreSQL(t)
