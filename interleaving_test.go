@@ -137,6 +137,13 @@ func playEach(t *testing.T, scenes []namedScene) {
 	}
 }
 
+// oneIssued opens the period.
+func oneIssued(t *testing.T, m *simulation, opts []serial.Option) []string {
+	number, err := newGenerator(t, m.client(), opts...).Next(context.Background(), "IS")
+	require.NoError(t, err)
+	return []string{number}
+}
+
 // Two generators run in every order of their commands, and one dies or stops at any point: no number is issued twice, and nobody
 // is stuck.
 // Guarantees: opener-killed.
@@ -163,6 +170,7 @@ func TestInterleavings(t *testing.T) {
 func TestInterleavingsWhereACallerLeaves(t *testing.T) {
 	playEach(t, []namedScene{
 		{"from a missing counter", 100, scene{players: 2, each: 1, leaving: true}},
+		{"in an open period", 10, scene{players: 2, each: 2, leaving: true, prepare: oneIssued}},
 		{"with a ledger, at the end of a block", 50,
 			scene{players: 2, each: 1, leaving: true, ledger: true, prepare: fullBlock}},
 		{"with a ledger, from nothing", 100, scene{players: 2, each: 1, leaving: true, ledger: true}},

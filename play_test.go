@@ -83,6 +83,9 @@ type play struct {
 
 	clock wildClock
 
+	gens      []*serial.Generator // of each player
+	explained []serial.Explanation
+
 	cancel []context.CancelFunc // of each player's call
 	gone   []bool               // the caller of each player has left
 	left   int                  // player whose caller left, or -1
@@ -271,7 +274,8 @@ func (s scene) start(t *testing.T) *play {
 	for i := range s.players {
 		settings := s
 		settings.ledger = s.ledger && !(s.mixed && i == 0)
-		gen := newGenerator(t, m.client(p.hook(i)), settings.options(gatedLedger{p.book, p, i})...)
+		gen := newGenerator(t, m.client(p.hook(i)), append(settings.options(gatedLedger{p.book, p, i}), p.told(i))...)
+		p.gens = append(p.gens, gen)
 		go func() {
 			for nth := range s.each {
 				p.ask(i, nth, gen)
@@ -282,6 +286,17 @@ func (s scene) start(t *testing.T) *play {
 		}()
 	}
 	return p
+}
+
+// told is the option by which a player says why numbers are missing. The dead say nothing. A player of -1 never dies.
+func (p *play) told(player int) serial.Option {
+	return serial.WithHooks(serial.Hooks{Unused: func(_ context.Context, e serial.Explanation) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if player < 0 || !p.dead[player] {
+			p.explained = append(p.explained, e)
+		}
+	}})
 }
 
 // ask has a player ask for a number.
@@ -529,6 +544,9 @@ func (p *play) state() string {
 		var b strings.Builder
 		c := &p.clock
 		fmt.Fprintln(&b, p.struck, p.lost, p.lostPlain, c.ahead, c.jumped, c.back, c.raising, c.raised)
+		for _, e := range p.explained {
+			fmt.Fprintln(&b, e.Start, e.First, e.Last, e.Count, e.Reason)
+		}
 		for _, i := range order {
 			kinds := ""
 			for _, c := range p.parked[i] {
@@ -606,7 +624,7 @@ func (p *play) finish(t *testing.T) {
 	if p.leaving {
 		n = 3 // more than a block, so that a claim or a lock that was left behind shows
 	}
-	gen := newGenerator(t, p.m.client(), p.options(p.book)...)
+	gen := newGenerator(t, p.m.client(), append(p.options(p.book), p.told(-1))...)
 	all, err := textsOf(gen.NextN(context.Background(), "IS", n))
 	if p.permits(p.players-1, err) { // until an operator tells what was used
 		used, err := gen.Parse(slices.Max(p.issued))
@@ -635,6 +653,41 @@ func (p *play) finish(t *testing.T) {
 			seq = n.Seq
 		}
 	}
+	p.account(t, gen, append(p.issued, all...))
+}
+
+// account requires that everything counted was issued once or is explained, but for what the dead took along.
+func (p *play) account(t *testing.T, gen *serial.Generator, issued []string) {
+	ctx := context.Background()
+	unexplained, silent := int64(0), int64(0)
+	require.NoError(t, gen.Flush(ctx))
+	for i := range p.players {
+		if p.dead[i] {
+			silent++
+			continue
+		}
+		require.NoError(t, p.gens[i].Flush(ctx))
+		for nth := range p.each { // a request that was not answered has its number all the same
+			if request := fmt.Sprintf("%d of %d", nth, i); p.once && nth > 0 && p.byRequest[request] == "" {
+				number, err := gen.NextOnce(ctx, "IS", request)
+				require.NoError(t, err)
+				issued = append(issued, number.String())
+			}
+		}
+	}
+	days := map[time.Time]int64{} // their greatest sequences
+	for _, number := range issued {
+		n, err := gen.Parse(number)
+		require.NoError(t, err)
+		days[n.Start] = max(days[n.Start], n.Seq)
+	}
+	for day, last := range days {
+		r, err := gen.Scheme().Audit("IS", day, last, used(issued...), given(p.explained...))
+		require.NoError(t, err)
+		require.Zero(t, r.DuplicateCount+r.BeyondCount+r.ForeignCount+r.ContradictedCount, "%+v", r)
+		unexplained += r.UnexplainedCount
+	}
+	require.LessOrEqual(t, unexplained, silent, "of %v unexplained, with %v", issued, p.explained)
 }
 
 // wildClock is what a play knows of a server's clock that may be wrong.

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
 )
 
 // A journal collects the calls of all processes, and what may have cost numbers.
@@ -57,8 +59,6 @@ type series struct{ typ, day string }
 
 // A loss is a time in which a number of blocks may have been lost by each type.
 type loss struct{ from, to, blocks int64 }
-
-func (e explanation) has(seq int64) bool { return e.first <= seq && seq <= e.last }
 
 const unknown = "unknown"
 
@@ -160,7 +160,8 @@ func (j *journal) highest(typ, day string) int64 {
 type verdict struct {
 	calls, numbers, failed int64
 	failures               map[string][]string // texts by class
-	gaps, allowed          int64               // numbers below the last issued that nobody got, and how many there may be
+	// Numbers below the last issued that nobody got; how many there may be; how many are explained.
+	gaps, allowed, told int64
 	// The longest time in which nobody got a number of some type that is always in use.
 	outage               time.Duration
 	duplicates, disorder []string
@@ -203,11 +204,17 @@ func (j *journal) check(s setting, a allowance) verdict {
 		for _, c := range calls {
 			days[c.day] = append(days[c.day], c)
 		}
-		var top, distinct, unexplained int64
+		var top, distinct, explained, unexplained int64
 		for label, day := range days {
-			left, contradicted := unexplainedIn(day, j.explained[series{typ, label}])
-			unexplained += left
-			v.contradicted = append(v.contradicted, contradicted...)
+			r, err := s.audit(typ, label, day, j.explained[series{typ, label}])
+			if err != nil {
+				v.excess = append(v.excess, fmt.Sprintf("%s: %v", typ, err))
+			}
+			explained += r.ExplainedCount
+			unexplained += r.UnexplainedCount
+			for _, n := range r.Contradicted {
+				v.contradicted = append(v.contradicted, n.String())
+			}
 			v.disorder = append(v.disorder, disorder(day)...)
 			n, highest, duplicates := overlaps(day)
 			v.duplicates = append(v.duplicates, duplicates...)
@@ -215,6 +222,7 @@ func (j *journal) check(s setting, a allowance) verdict {
 			top += highest
 		}
 		v.gaps += top - distinct
+		v.told += explained
 
 		from, to := calls[0].start, int64(0)
 		slices.SortFunc(calls, func(a, b call) int { return cmp.Compare(a.end, b.end) })
@@ -292,38 +300,37 @@ func overlaps(calls []call) (distinct, highest int64, duplicates []string) {
 	return distinct, highest, duplicates
 }
 
-// unexplainedIn counts the numbers of one series, up to the greatest that was issued, that nobody got and nobody explained. It also
-// finds those that somebody got although nobody can have.
-func unexplainedIn(calls []call, explained []explanation) (left int64, contradicted []string) {
-	calls = slices.SortedFunc(slices.Values(calls), func(a, b call) int { return cmp.Compare(a.first, b.first) })
-	var missing []int64
-	next := int64(1)
+// audit accounts for the numbers of one series, up to the greatest that was issued, with what the workers explained.
+func (s setting) audit(typ, day string, calls []call, explained []explanation) (r serial.Report, err error) {
+	scheme, at, last := s.scheme(), time.Unix(0, calls[0].start), int64(0)
+	if s.label(at) != day {
+		at = time.Unix(0, calls[0].end)
+	}
 	for _, c := range calls {
-		for ; next < c.first; next++ {
-			missing = append(missing, next)
-		}
-		next = max(next, c.last+1)
-		for _, e := range explained {
-			if e.unused && e.first <= c.last && c.first <= e.last {
-				contradicted = append(contradicted, fmt.Sprintf("%v, and %d to %d are unused", c, e.first, e.last))
+		last = max(last, c.last)
+	}
+	series, err := scheme.Series(typ)
+	if err != nil {
+		return r, err
+	}
+	_, start, _ := scheme.Period(at)
+	return scheme.Audit(typ, at, last, func(yield func(string, error) bool) {
+		for _, c := range calls {
+			for seq := c.first; seq <= c.last; seq++ {
+				n, err := scheme.Number(typ, at, seq)
+				if !yield(n.String(), err) || err != nil {
+					return
+				}
 			}
 		}
-	}
-	missing = slices.DeleteFunc(missing, func(seq int64) bool {
-		return slices.ContainsFunc(explained, func(e explanation) bool { return e.count == 0 && e.has(seq) })
-	})
-	// Each number takes the explanation that ends first.
-	byLast := func(a, b explanation) int { return cmp.Compare(a.last, b.last) }
-	explained = slices.SortedFunc(slices.Values(explained), byLast)
-	for _, seq := range missing {
-		i := slices.IndexFunc(explained, func(e explanation) bool { return e.count > 0 && e.has(seq) })
-		if i < 0 {
-			left++
-			continue
+	}, serial.WithExplanations(func(yield func(serial.Explanation, error) bool) {
+		for _, e := range explained {
+			if !yield(serial.Explanation{Series: series, Type: typ, Start: start, First: e.first, Last: e.last,
+				Count: e.count, Unused: e.unused, Reason: "told", At: at}, nil) {
+				return
+			}
 		}
-		explained[i].count--
-	}
-	return left, contradicted
+	}))
 }
 
 // disorder finds the calls of one series that began after another had returned, and got no greater number.
@@ -388,5 +395,29 @@ func TestChecker(t *testing.T) {
 			require.Equal(t, []int{c.duplicates, c.disorder, c.wrongDays, c.gaps, c.excess},
 				[]int{len(v.duplicates), len(v.disorder), len(v.wrongDays), int(v.gaps), len(v.excess)})
 		})
+	}
+}
+
+// What nobody explained is found, and what is said to be unused and was used.
+func TestCheckerExplains(t *testing.T) {
+	const typ, day = "T-00000001", "19700101"
+	at := series{typ, day}
+	for _, c := range []struct {
+		told                      []explanation
+		silent                    int64
+		unexplained, contradicted int
+	}{
+		{nil, 2, 1, 0},
+		{nil, 3, 0, 0},
+		{[]explanation{{2, 3, 0, true}}, 0, 1, 0},
+		{[]explanation{{2, 3, 0, true}, {1, 9, 1, false}}, 0, 0, 0},
+		{[]explanation{{2, 5, 0, true}}, 0, 0, 1},
+		{[]explanation{{1, 9, 0, false}}, 0, 0, 0},
+	} {
+		j := newJournal()
+		j.calls = []call{{typ: typ, n: 1, day: day, first: 1, last: 1}, {typ: typ, n: 2, day: day, first: 5, last: 6}}
+		j.explained[at] = c.told
+		v := j.check(setting{}, allowance{silent: func(string) int64 { return c.silent }})
+		require.Equal(t, []int{c.unexplained, c.contradicted}, []int{len(v.unexplained), len(v.contradicted)}, "%+v", c)
 	}
 }

@@ -269,6 +269,7 @@ func report(out io.Writer) {
 		total.failed += s.failed
 		total.gaps += s.gaps
 		total.allowed += s.allowed
+		total.told += s.told
 		total.duplicates = append(total.duplicates, s.duplicates...)
 		total.disorder = append(total.disorder, s.disorder...)
 		total.outage, total.recovery = max(total.outage, s.outage), max(total.recovery, s.recovery)
@@ -278,10 +279,12 @@ func report(out io.Writer) {
 	}
 	p := func(format string, args ...any) { _, _ = fmt.Fprintf(out, format+"\n", args...) }
 	p("\n| run | seconds | faults | workers killed | numbers | calls | failed calls | ledger asked | duplicates | out "+
-		"of order | gaps | gaps explained | longest outage | longest recovery |\n|%s", strings.Repeat(" --- |", 14))
+		"of order | gaps | gaps allowed | gaps explained | longest outage | longest recovery |\n|%s",
+		strings.Repeat(" --- |", 15))
 	for _, s := range append(all, total) {
-		p("| %s | %.0f | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %.1f s | %.1f s |", s.name, s.length.Seconds(),
-			s.faults, s.deaths, s.numbers, s.calls, s.failed, s.asked, len(s.duplicates), len(s.disorder), s.gaps, s.allowed,
+		p("| %s | %.0f | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %d | %.1f s | %.1f s |", s.name,
+			s.length.Seconds(), s.faults, s.deaths, s.numbers, s.calls, s.failed, s.asked, len(s.duplicates),
+			len(s.disorder), s.gaps, s.allowed, s.told,
 			s.outage.Seconds(), s.recovery.Seconds())
 	}
 	p("\n| fault | times |\n| --- | ---: |")

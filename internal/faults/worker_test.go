@@ -66,8 +66,8 @@ const (
 	readTimeout = 2 * time.Second
 )
 
-// label names the period of an instant.
-func (s setting) label(t time.Time) string {
+// scheme is that of the setting's generators.
+func (s setting) scheme() *serial.Scheme {
 	type key struct {
 		zone     int
 		calendar string
@@ -80,11 +80,16 @@ func (s setting) label(t time.Time) string {
 		}
 		scheme, _ = schemes.LoadOrStore(key{s.Zone, s.Calendar}, made)
 	}
-	label, _, _ := scheme.(*serial.Scheme).Period(t)
-	return label
+	return scheme.(*serial.Scheme)
 }
 
-var schemes sync.Map // that label has made
+var schemes sync.Map // that were made
+
+// label names the period of an instant.
+func (s setting) label(t time.Time) string {
+	label, _, _ := s.scheme().Period(t)
+	return label
+}
 
 // dayOf is label for Unix nanoseconds.
 func (s setting) dayOf(ns int64) string { return s.label(time.Unix(0, ns)) }
