@@ -498,7 +498,8 @@ func TestTwoClose(t *testing.T) {
 			first, second int
 			until         int
 		}{
-			{true, true, 3, 5, 5}, {true, true, 5, 3, 5}, {true, false, 5, 3, 3}, {false, true, 5, 3, 5}, {false, false, 3, 5, 5},
+			{true, true, 3, 5, 5}, {true, true, 5, 3, 5}, {true, false, 5, 3, 3}, {false, true, 5, 3, 5},
+			{false, false, 3, 5, 5},
 		} {
 			g := d.generator(t, db, serial.WithKeyPrefix(fmt.Sprint("two", i)))
 			if r.used {

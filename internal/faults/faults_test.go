@@ -70,13 +70,18 @@ func TestFaults(t *testing.T) {
 			w.setting.Seed, w.setting.Calendar = seed+uint64(i)<<32, r.calendar
 			s := &summary{name: r.name, struck: map[string]int{}}
 			w.fleet = launch(t, w.setting, w.journal, 3)
-			began := time.Now()
+			began, masters := time.Now(), w.replicationIDs()
 			w.rage(newDeck(seed, r.name, faults, r.protection.Ledger, soak > 0), began.Add(length), s)
 			w.fleet.stop()
 			s.length = time.Since(began)
 			s.asked, s.deaths = w.storage.asked, w.fleet.deaths
 			s.verdict = w.journal.check(w.setting, w.allowance())
 			s.publish()
+			// Where the machine is so busy that a server seems dead, a cluster fails over unasked, to a replica that lags.
+			if !r.protection.promised(outruns) && w.cluster != nil && w.replicationIDs() != masters {
+				t.Logf("a failover that nobody asked for, which may cost what is not protected: %v %v", s.duplicates, s.disorder)
+				s.duplicates, s.disorder = nil, nil
+			}
 			w.judge(s.verdict, r.ordered)
 			require.Greater(t, s.numbers, int64(100), "hardly anything was issued")
 		})
