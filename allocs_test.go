@@ -16,13 +16,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/race"
 	"github.com/dailyserial/serial/internal/redistest"
 )
 
 // TestAllocations holds how often a call allocates in a quiet process while the period is open. It counts what go-redis
 // allocates too: 9 times for a bare EVALSHA.
 func TestAllocations(t *testing.T) {
-	if raceDetector {
+	if race.Enabled {
 		t.Skip("the race detector adds an allocation")
 	}
 	gen := newGenerator(t, redistest.Start(t).Client(t), serial.WithLocation(noon()),

@@ -82,7 +82,7 @@ func TestMidnight(t *testing.T) {
 		"UTC", "Asia/Shanghai", "America/Havana",
 	} {
 		t.Run(zone, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { crossMidnights(t, location(t, zone), time.Now(), 2) })
+			synctest.Test(t, func(t *testing.T) { crossMidnights(t, location(t, zone), time.Now(), 2, 80*time.Millisecond) })
 		})
 	}
 }
@@ -103,14 +103,14 @@ func TestUnusualMidnights(t *testing.T) {
 				from, err := time.ParseInLocation("2006-01-02 15:04", c.around+" 12:00", loc)
 				require.NoError(t, err)
 				time.Sleep(time.Until(from))
-				crossMidnights(t, loc, from, 3)
+				crossMidnights(t, loc, from, 3, 200*time.Millisecond)
 			})
 		})
 	}
 }
 
 // crossMidnights has 12 callers on three generators issue numbers around every midnight, and checks the keys in between.
-func crossMidnights(t *testing.T, loc *time.Location, from time.Time, days int) {
+func crossMidnights(t *testing.T, loc *time.Location, from time.Time, days int, pause time.Duration) {
 	m := simulate(t)
 	gens := make([]*serial.Generator, 3)
 	for i := range gens {
@@ -134,7 +134,7 @@ func crossMidnights(t *testing.T, loc *time.Location, from time.Time, days int) 
 					cancel()
 					require.NoError(t, err)
 					require.Less(t, took, time.Second)
-					time.Sleep(rand.N(80 * time.Millisecond))
+					time.Sleep(rand.N(pause))
 				}
 			})
 		}

@@ -41,9 +41,6 @@ type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
 
-// raceDetector reports whether the race detector is on; race_test.go sets it.
-var raceDetector bool
-
 // long reports whether the tests that have a short form are to run in full, as in CI.
 func long() bool { return os.Getenv("SERIAL_TEST_LONG") == "1" && !testing.Short() }
 

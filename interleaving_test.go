@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/race"
 )
 
 // A scene is a situation in which several generators issue numbers, one Redis command at a time, in an order that
@@ -214,7 +215,7 @@ func TestSomeInterleavings(t *testing.T) {
 	random := seeded(t)
 	plays := 30
 	switch {
-	case raceDetector:
+	case race.Enabled:
 		plays = 15
 	case long():
 		plays = 150
@@ -237,7 +238,7 @@ func TestSomeInterleavingsOfAClockThatWasAhead(t *testing.T) {
 	random := seeded(t)
 	plays := 15
 	switch {
-	case raceDetector:
+	case race.Enabled:
 		plays = 6
 	case long():
 		plays = 60
@@ -291,7 +292,7 @@ const fewPlays = 50
 // playAll plays a scene in every possible order and requires that these are at least as many as least. If SERIAL_TEST_LONG is
 // not set, it plays some of the orders, others each time.
 func playAll(t *testing.T, s scene, least float64) {
-	if raceDetector {
+	if race.Enabled {
 		t.Skip("one command at a time leaves nothing for the race detector, and it makes this take minutes")
 	}
 	began := time.Now()

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial/internal/account"
+	"github.com/dailyserial/serial/internal/race"
 )
 
 var noon = time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC)
@@ -133,11 +134,19 @@ func expand(t *testing.T, r account.Report) map[int64]string {
 	return by
 }
 
+// fewer is how many of n random cases are tried.
+func fewer(n int) int {
+	if race.Enabled {
+		return n / 10
+	}
+	return n
+}
+
 // In small cases, no other way of explaining is better.
 func TestExplainBest(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))
-	for range 2000 {
+	for range fewer(2000) {
 		first := 1 + rng.Int64N(3)
 		last := first - 1 + rng.Int64N(11)
 		closed := last + rng.Int64N(3)
@@ -185,7 +194,7 @@ func TestExplainBest(t *testing.T) {
 func TestExplainMost(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(3, 4))
-	for range 150 {
+	for range fewer(150) {
 		const most = 200
 		var used []int64
 		for range rng.IntN(300) {

@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial/internal/calendar"
+	"github.com/dailyserial/serial/internal/race"
 )
 
 // A testCalendar is a calendar by Unix seconds, and its periods without their readings of the clock.
@@ -67,9 +68,6 @@ var yearStarts = []yearStart{
 	{time.January, 1}, {time.February, 15}, {time.April, 1}, {time.April, 6}, {time.July, 1}, {time.October, 1},
 	{time.December, 28},
 }
-
-// raceDetector reports whether the race detector is on; race_test.go sets it.
-var raceDetector bool
 
 func location(t *testing.T, name string) *time.Location {
 	t.Helper()
@@ -208,7 +206,7 @@ func TestPeriodsOfEveryZone(t *testing.T) {
 			continue
 		}
 		seen[string(data)] = true
-		if raceDetector && len(seen)%20 != 0 {
+		if race.Enabled && len(seen)%20 != 0 {
 			continue // all of them take minutes then, for functions that share nothing
 		}
 		loc, err := time.LoadLocationFromTZData(name, data)
@@ -219,7 +217,7 @@ func TestPeriodsOfEveryZone(t *testing.T) {
 	wg.Wait()
 	t.Logf("%d changes of offset, or ends of Go's segments, in %d zones", changes.Load(), len(seen))
 	require.Greater(t, len(seen), 300)
-	if !raceDetector {
+	if !race.Enabled {
 		require.Greater(t, changes.Load(), int64(15_000))
 	}
 }

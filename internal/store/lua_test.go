@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial/internal/budget"
+	"github.com/dailyserial/serial/internal/race"
 	"github.com/dailyserial/serial/internal/redisrun"
 	"github.com/dailyserial/serial/internal/redistest"
 	"github.com/dailyserial/serial/internal/store"
@@ -106,10 +107,18 @@ type call struct {
 const (
 	token  = "own"
 	manner = " days #0123456789ab" // of a period, behind its bounds
-	cases  = 1500
 	// What Redis says within a script when an ACL refuses a command: up to 7.0, and since.
 	denied = "can't run this command|no permissions to run"
 )
+
+// cases is how many random ones are tried. With the race detector, which sees little of scripts, they are fewer.
+var cases = 1500
+
+func init() {
+	if race.Enabled {
+		cases /= 5
+	}
+}
 
 // expiry returns when a key expires, Unix seconds, or -1; keys that are compared expire at whole seconds. It is rounded, since in a
 // script PTTL counts from the script's start and TIME is read when it is reached, which may be much later on a busy machine.

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial/internal/calendar"
+	"github.com/dailyserial/serial/internal/race"
 	"github.com/dailyserial/serial/internal/template"
 )
 
@@ -108,6 +109,9 @@ var strictlyRefused = []string{
 // enough to look at the smallest ones that tell periods apart, since more tokens tell more.
 func TestLayoutsThatDetermineThePeriod(t *testing.T) {
 	t.Parallel()
+	if race.Enabled {
+		t.Skip("one goroutine computes, which leaves nothing for the race detector")
+	}
 	sets := make([]tokenSet, 1<<len(dateTokens))
 	for i := range sets {
 		sets[i] = tokenSet(i)
@@ -149,6 +153,9 @@ func TestLayoutsThatDetermineThePeriod(t *testing.T) {
 // parts of the clock add to a date, each to the one before.
 func TestSpellingsAndClocks(t *testing.T) {
 	t.Parallel()
+	if race.Enabled {
+		t.Skip("one goroutine computes, which leaves nothing for the race detector")
+	}
 	for _, start := range yearStarts {
 		determines := func(layout string, unit calendar.Unit) bool {
 			return template.Determines(layout, unit, start.calendar())

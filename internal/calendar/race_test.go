@@ -1,5 +1,0 @@
-//go:build race
-
-package calendar_test
-
-func init() { raceDetector = true }

@@ -1,5 +1,0 @@
-//go:build race
-
-package serial_test
-
-func init() { raceDetector = true }
