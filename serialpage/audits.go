@@ -1,0 +1,137 @@
+package serialpage
+
+import (
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/dailyserial/serial"
+)
+
+const (
+	atOnce       = 2           // audits
+	keptFor      = time.Minute // an audit's report
+	keptReports  = 100
+	keptOutcomes = 10_000
+)
+
+// A periodKey names a period of a series.
+type periodKey struct {
+	series string // its Key
+	start  int64  // Unix seconds
+}
+
+// An audit is a report with its time.
+type audit struct {
+	serial.Report
+	at time.Time
+}
+
+// audits are those that were made lately. An audit is made once at a time for a period, and two are made at a time in all.
+type audits struct {
+	mu       sync.Mutex // guards all below
+	running  map[periodKey]struct{}
+	reports  recent[periodKey, audit] // for a minute
+	outcomes recent[periodKey, outcome]
+	latest   recent[string, outcome] // of each series
+}
+
+// An outcome is what remains of an audit.
+type outcome struct {
+	at                                     time.Time
+	start                                  time.Time
+	stored, explained, unexplained, others int64 // others are those to look at: double, never issued, and so on
+	clean                                  bool
+}
+
+func newAudits() *audits {
+	return &audits{
+		running: map[periodKey]struct{}{}, latest: newRecent[string, outcome](keptOutcomes),
+		reports: newRecent[periodKey, audit](keptReports), outcomes: newRecent[periodKey, outcome](keptOutcomes),
+	}
+}
+
+// begin returns the report of a period if there is a fresh one. Otherwise ok says whether an audit may be made now; end ends it.
+func (a *audits) begin(k periodKey) (kept *audit, ok bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if kept, found := a.reports.get(k); found && time.Since(kept.at) < keptFor {
+		return &kept, false
+	}
+	_, busy := a.running[k]
+	if busy || len(a.running) >= atOnce {
+		return nil, false
+	}
+	a.running[k] = struct{}{}
+	return nil, true
+}
+
+// end ends an audit. It keeps the report, unless that is nil.
+func (a *audits) end(k periodKey, made *audit) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	delete(a.running, k)
+	if made == nil {
+		return
+	}
+	r := made.Report
+	o := outcome{at: made.at, start: r.Start,
+		stored: r.Count, explained: r.ExplainedCount, unexplained: r.UnexplainedCount,
+		others: r.DuplicateCount + r.BeyondCount + r.ForeignCount + r.ContradictedCount, clean: r.Clean()}
+	a.reports.put(k, *made)
+	a.outcomes.put(k, o)
+	a.latest.put(k.series, o)
+}
+
+// forget drops the report of a period, so that the next page has a new one made.
+func (a *audits) forget(k periodKey) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.reports.remove(k)
+}
+
+// outcome returns what the last audit of a period found.
+func (a *audits) outcome(k periodKey) (outcome, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.outcomes.get(k)
+}
+
+// last returns what the last audit of a series found, whatever its period.
+func (a *audits) last(series string) (outcome, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.latest.get(series)
+}
+
+// recent keeps the latest values, up to a number.
+type recent[K comparable, V any] struct {
+	most   int
+	values map[K]V
+	order  []K // oldest first
+}
+
+func newRecent[K comparable, V any](most int) recent[K, V] {
+	return recent[K, V]{most: most, values: map[K]V{}}
+}
+
+func (r *recent[K, V]) get(k K) (V, bool) {
+	v, ok := r.values[k]
+	return v, ok
+}
+
+func (r *recent[K, V]) put(k K, v V) {
+	r.remove(k)
+	if len(r.order) == r.most {
+		r.remove(r.order[0])
+	}
+	r.values[k], r.order = v, append(r.order, k)
+}
+
+func (r *recent[K, V]) remove(k K) {
+	if _, ok := r.values[k]; ok {
+		delete(r.values, k)
+		i := slices.Index(r.order, k)
+		r.order = slices.Delete(r.order, i, i+1)
+	}
+}

@@ -1,0 +1,79 @@
+package serialpage
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/dailyserial/serial"
+)
+
+// A chart has a column for each period, oldest first, and its figures as text.
+type chart struct {
+	Width, Height int
+	Columns       []column
+}
+
+// A column is a stack of bars.
+type column struct {
+	X, Middle float64
+	Title     string // the figures
+	Label     string
+	Href      string
+	Bars      []bar
+}
+
+// A bar is a part of a column.
+type bar struct {
+	Class               string
+	X, Y, Width, Height float64
+}
+
+// A part is how many numbers of a kind a period has.
+type part struct {
+	class string
+	n     int64
+}
+
+// A stack is what a column shows.
+type stack struct {
+	title, label, href string
+	parts              []part
+}
+
+// draw draws stacks in a width of step for each, as high as the highest one needs.
+func draw(stacks []stack, step, height int) chart {
+	c := chart{Width: step * len(stacks), Height: height}
+	most := int64(1)
+	for _, s := range stacks {
+		sum := int64(0)
+		for _, p := range s.parts {
+			sum += p.n
+		}
+		most = max(most, sum)
+	}
+	for i, s := range stacks {
+		x := float64(i * step)
+		col := column{X: x, Middle: x + float64(step)/2, Title: s.title, Label: s.label, Href: s.href}
+		top := float64(height)
+		for _, p := range s.parts {
+			if p.n > 0 {
+				tall := max(float64(p.n)/float64(most)*float64(height), 1) // a few differ from none
+				top -= tall
+				col.Bars = append(col.Bars, bar{p.class, x + 1, max(top, 0), float64(step) - 2, tall})
+			}
+		}
+		c.Columns = append(c.Columns, col)
+	}
+	return c
+}
+
+// usage draws how many numbers each of the latest periods had.
+func usage(s *Series, history []serial.Number, first int64) chart {
+	var stacks []stack
+	for _, n := range slices.Backward(history) {
+		issued := max(0, n.Seq-first+1)
+		stacks = append(stacks, stack{title: fmt.Sprintf("%s: %s", spanOf(s, n.Start).Name(), count(issued)),
+			parts: []part{{"issued", issued}}})
+	}
+	return draw(stacks, 6, 24)
+}

@@ -1,0 +1,26 @@
+module github.com/dailyserial/serial/serialpage
+
+go 1.26.0
+
+replace (
+	github.com/dailyserial/serial => ../
+	github.com/dailyserial/serial/gapless => ../gapless
+)
+
+require (
+	github.com/alicebob/miniredis/v2 v2.40.0
+	github.com/dailyserial/serial v0.4.0
+	github.com/dailyserial/serial/gapless v0.4.0
+	github.com/redis/go-redis/v9 v9.23.0
+	github.com/stretchr/testify v1.12.1
+)
+
+require (
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	github.com/go-redsync/redsync/v4 v4.18.0 // indirect
+	github.com/yuin/gopher-lua v1.1.1 // indirect
+	go.uber.org/atomic v1.12.0 // indirect
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
+	golang.org/x/sys v0.48.0 // indirect
+	golang.org/x/text v0.43.0 // indirect
+)

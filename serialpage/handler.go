@@ -1,0 +1,311 @@
+package serialpage
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"embed"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"html/template"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/dailyserial/serial"
+)
+
+//go:embed style.css
+var style []byte
+
+// styleVersion is a part of the style's address, which browsers keep for a year.
+var styleVersion = func() string {
+	sum := sha256.Sum256(style)
+	return base64.RawURLEncoding.EncodeToString(sum[:6])
+}()
+
+//go:embed *.html
+var pageFiles embed.FS
+
+var pages = template.Must(template.New("").Funcs(template.FuncMap{
+	"count": count, "instant": instant, "plural": plural,
+}).ParseFS(pageFiles, "*.html"))
+
+// A handler serves the pages. All addresses in them are relative, and all pages are at one level, so it does not matter where they
+// are mounted.
+type handler struct {
+	Options
+	own         *http.CrossOriginProtection
+	audits      *audits
+	submissions *submissions
+}
+
+// A problem is an answer that is not a page.
+type problem struct {
+	status int
+	text   string // for people
+	cause  error  // for the log; nil for what the client did
+	again  bool   // worth trying again
+}
+
+func (p *problem) Error() string { return p.text }
+
+func missing(what string) error { return &problem{status: http.StatusNotFound, text: what} }
+
+func refused(format string, args ...any) error {
+	return &problem{status: http.StatusBadRequest, text: fmt.Sprintf(format, args...)}
+}
+
+// unavailable is the answer where something else failed.
+func unavailable(cause error) error {
+	return &problem{status: http.StatusServiceUnavailable, text: "This page is not available at present.", cause: cause,
+		again: true}
+}
+
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	for name, value := range map[string]string{
+		"Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; " +
+			"frame-ancestors 'none'; base-uri 'none'",
+		"X-Frame-Options": "DENY", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin",
+		"Cache-Control": "no-store",
+	} {
+		w.Header().Set(name, value)
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), h.Limit)
+	defer cancel()
+	if err := h.serve(w, r.WithContext(ctx)); err != nil {
+		h.fail(w, r, err)
+	}
+}
+
+// serve answers a request, or returns why it cannot.
+func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
+	rest, below := strings.CutPrefix(r.URL.Path, h.Prefix)
+	if !below || rest != "" && rest[0] != '/' {
+		return &problem{status: http.StatusInternalServerError,
+			text: fmt.Sprintf("These pages are configured for %s, and got a request for another path. If http.StripPrefix is "+
+				"around the handler, remove it.", h.Prefix),
+			cause: fmt.Errorf("path %q is not below Options.Prefix %q", r.URL.Path, h.Prefix)}
+	}
+	var get, post func(http.ResponseWriter, *http.Request) error
+	switch rest {
+	case "":
+		get = redirect(path.Base(h.Prefix) + "/")
+		if h.Prefix == "" {
+			get = h.overview
+		}
+	case "/":
+		get = h.overview
+	case "/series":
+		get = h.series
+	case "/period", "/period.csv", "/period.json":
+		get = h.period
+	case "/explain":
+		post = h.explain
+	case "/style.css":
+		get = serveStyle
+	default:
+		return missing("There is no such page.")
+	}
+	switch {
+	case get != nil && (r.Method == http.MethodGet || r.Method == http.MethodHead):
+		return get(w, r)
+	case post != nil && r.Method == http.MethodPost:
+		if err := h.own.Check(r); err != nil {
+			return &problem{status: http.StatusForbidden, text: "This form was sent from a page of another site."}
+		}
+		return post(w, r)
+	}
+	allow := "GET, HEAD"
+	if post != nil {
+		allow = "POST"
+	}
+	w.Header().Set("Allow", allow)
+	return &problem{status: http.StatusMethodNotAllowed, text: "Only " + allow + " are possible here."}
+}
+
+func redirect(to string) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if r.URL.RawQuery != "" {
+			to += "?" + r.URL.RawQuery
+		}
+		w.Header().Set("Location", to) // http.Redirect would make it absolute
+		w.WriteHeader(http.StatusPermanentRedirect)
+		return nil
+	}
+}
+
+func serveStyle(w http.ResponseWriter, r *http.Request) error {
+	w.Header().Set("Content-Type", "text/css; charset=utf-8")
+	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+	http.ServeContent(w, r, "style.css", time.Time{}, bytes.NewReader(style))
+	return nil
+}
+
+// fail answers with an error page.
+func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
+	p := &problem{}
+	if !errors.As(err, &p) {
+		p = unavailable(err).(*problem)
+	}
+	if p.cause != nil {
+		h.Logger.ErrorContext(r.Context(), "serialpage: "+p.text, "method", r.Method, "path", r.URL.Path,
+			"query", r.URL.RawQuery, "err", p.cause)
+	}
+	if p.again {
+		w.Header().Set("Retry-After", "5")
+	}
+	h.write(w, p.status, "problem.html", frame{Title: titles[p.status], Back: &link{"./", "All series"}}, struct {
+		Text string
+		At   time.Time
+	}{p.text, time.Now()})
+}
+
+// titles are those of error pages, by status.
+var titles = map[int]string{
+	http.StatusBadRequest: "Not understood", http.StatusForbidden: "Not allowed", http.StatusNotFound: "Not found",
+	http.StatusMethodNotAllowed: "Not possible", http.StatusRequestEntityTooLarge: "Too large",
+	http.StatusInternalServerError: "Out of order", http.StatusServiceUnavailable: "Not available",
+}
+
+// A frame is what all pages have around them.
+type frame struct {
+	Title string
+	Style string
+	Back  *link
+	Data  any
+}
+
+// A link leads to another page.
+type link struct{ Href, Text string }
+
+// write renders a page whole before it sends the first byte.
+func (h *handler) write(w http.ResponseWriter, status int, name string, f frame, data any) {
+	f.Style, f.Data = "style.css?v="+styleVersion, data
+	var page bytes.Buffer
+	if err := pages.ExecuteTemplate(&page, name, f); err != nil {
+		h.Logger.Error("serialpage: a page could not be rendered", "page", name, "err", err)
+		http.Error(w, "This page is not available at present.", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = page.WriteTo(w) // nobody reads it if the client has left
+}
+
+// shown returns all series, with their defaults.
+func (h *handler) shown(ctx context.Context) ([]Series, error) {
+	all, err := h.Options.Series(ctx)
+	if err != nil {
+		return nil, unavailable(fmt.Errorf("Options.Series: %w", err))
+	}
+	seen := map[string]bool{}
+	all = append([]Series(nil), all...) // the caller's stay as they are
+	for i := range all {
+		s := &all[i]
+		if s.Key == "" {
+			s.Key = s.Type
+		}
+		if s.Name == "" {
+			s.Name = s.Type
+		}
+		var wrong error
+		switch {
+		case s.Source == nil:
+			wrong = errors.New("Source is nil")
+		case seen[s.Key]:
+			wrong = errors.New("another one has its Key")
+		case len(s.Key) > 255:
+			wrong = fmt.Errorf("a Key of %d bytes; allowed are 255", len(s.Key))
+		default:
+			_, wrong = s.Source.scheme().Series(s.Type)
+		}
+		if wrong != nil {
+			return nil, &problem{status: http.StatusInternalServerError, text: "These pages are not configured correctly.",
+				cause: fmt.Errorf("series %q: %w", s.Key, wrong)}
+		}
+		seen[s.Key] = true
+	}
+	return all, nil
+}
+
+// find returns the series that a request names.
+func (h *handler) find(r *http.Request, query url.Values) (*Series, error) {
+	all, err := h.shown(r.Context())
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		if all[i].Key == query.Get("key") {
+			return &all[i], nil
+		}
+	}
+	return nil, missing("There is no such series.")
+}
+
+// A span is a period, for people.
+type span struct {
+	label      string
+	Start, End time.Time
+}
+
+// spanAt returns the period that an instant lies in.
+func spanAt(scheme *serial.Scheme, at time.Time) (span, bool) {
+	label, start, end := scheme.Period(at)
+	return span{label, start, end}, label != ""
+}
+
+// Name is the period as people write it.
+func (s span) Name() string {
+	midnight := s.Start.Hour()+s.Start.Minute()+s.Start.Second() == 0
+	last := s.End.Add(-time.Second).Format(time.DateOnly)
+	switch {
+	case s.label == "all":
+		return "all time"
+	case s.End.Sub(s.Start) < 20*time.Hour:
+		return s.Start.Format("2 January 2006, 15:04") + " to " + s.End.Format("15:04")
+	case s.End.Equal(s.Start.AddDate(0, 0, 1)) && midnight:
+		return s.Start.Format("2 January 2006")
+	case s.End.Sub(s.Start) <= 28*time.Hour:
+		return s.Start.Format("2 January 2006") + ", from " + s.Start.Format("15:04")
+	case s.End.Equal(s.Start.AddDate(0, 1, 0)) && s.Start.Day() == 1:
+		return s.Start.Format("January 2006")
+	case s.End.Equal(s.Start.AddDate(1, 0, 0)) && s.Start.YearDay() == 1:
+		return s.Start.Format("2006")
+	}
+	return s.Start.Format(time.DateOnly) + " to " + last
+}
+
+// Ends reports whether the period has an end.
+func (s span) Ends() bool { return s.label != "all" }
+
+// address returns the address of a page about a period of a series, without a prefix.
+func address(page, key string, start time.Time) string {
+	q := url.Values{"key": {key}}
+	if !start.IsZero() {
+		q.Set("start", start.UTC().Format(time.RFC3339))
+	}
+	return page + "?" + q.Encode()
+}
+
+// count prints a count with a thin space between thousands.
+func count(n int64) string {
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0 && text[i-1] != '-'; i -= 3 {
+		text = text[:i] + "\u202f" + text[i:]
+	}
+	return text
+}
+
+func instant(t time.Time) string { return t.Format("2 January 2006, 15:04:05 MST") }
+
+// plural returns a count with its noun.
+func plural(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return count(n) + " " + many
+}

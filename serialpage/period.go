@@ -1,0 +1,258 @@
+package serialpage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net/http"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dailyserial/serial"
+)
+
+// A periodView is the account of a period, for people.
+type periodView struct {
+	Series *Series
+	Period span
+	Zone   string
+	Issued int64
+	Range  string // of those issued
+	At     time.Time
+	Closed bool
+	Clean  bool
+	Audit  bool // there is an account
+
+	Stored                                  int64
+	Explained                               []explainedLine
+	Unexplained                             []string
+	Contradicted, Double, NeverIssued       []string
+	NotOurs                                 []string
+	ExplainedCount, UnexplainedCount        int64
+	ContradictedCount, DoubleCount          int64
+	NeverIssuedCount, NotOursCount, Missing int64
+
+	Form      *form // nil if nobody may explain
+	CSV, JSON string
+}
+
+// An explainedLine is missing numbers with their reason.
+type explainedLine struct {
+	Numbers    string
+	Reason, By string
+	At         time.Time
+}
+
+// A form is what somebody wants to explain.
+type form struct {
+	Key, Start          string
+	First, Last, Reason string
+	Nonce               string
+	Wrong               string // what has to be mended
+}
+
+// period is the page of a period, or its account as CSV or JSON.
+func (h *handler) period(w http.ResponseWriter, r *http.Request) error {
+	query := r.URL.Query()
+	s, err := h.find(r, query)
+	if err != nil {
+		return err
+	}
+	p, err := periodIn(s, query.Get("start"))
+	if err != nil {
+		return err
+	}
+	_, format, _ := strings.Cut(r.URL.Path[strings.LastIndexByte(r.URL.Path, '/'):], ".")
+	f := frame{Title: s.Name + ", " + p.Name(), Back: &link{address("series", s.Key, time.Time{}), s.Name}}
+	if r.Method == http.MethodHead { // makes no audit
+		if format == "" {
+			h.write(w, http.StatusOK, "period.html", f, nil)
+		}
+		return nil
+	}
+	closed, err := s.Source.closed(r.Context(), s.Type)
+	if err != nil {
+		return unavailable(err)
+	}
+	a, err := h.audit(r.Context(), w, s, p)
+	if err != nil {
+		return err
+	}
+	switch format {
+	case "csv":
+		return writeCSV(w, s, p, a)
+	case "json":
+		return writeJSON(w, s, p, a)
+	}
+	v := view(s, p, a)
+	v.Closed = !p.End.After(closed)
+	if name, err := h.user(r); err == nil && h.explains(s) && name != "" {
+		v.Form = &form{Key: s.Key, Start: p.Start.UTC().Format(time.RFC3339), Nonce: newNonce()}
+	}
+	h.write(w, http.StatusOK, "period.html", f, v)
+	return nil
+}
+
+// periodIn returns the period of a series that an instant lies in, which is written in RFC 3339.
+func periodIn(s *Series, text string) (span, error) {
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return span{}, refused("The start of the period must be a time such as 2021-10-24T00:00:00Z.")
+	}
+	p, ok := spanAt(s.Source.scheme(), at)
+	if !ok {
+		return span{}, refused("There are no periods before 1970 or after 9999.")
+	}
+	return p, nil
+}
+
+// audit returns the account of a period: one of the last minute, or a new one. That is made even if the client leaves, so that it is
+// there when the client comes back. Whatever hangs, the answer comes within the limit.
+func (h *handler) audit(ctx context.Context, w http.ResponseWriter, s *Series, p span) (*audit, error) {
+	k := periodKey{s.Key, p.Start.Unix()}
+	kept, ok := h.audits.begin(k)
+	if kept != nil {
+		return kept, nil
+	}
+	if !ok {
+		w.Header().Set("Refresh", "2") // browsers come again
+		return nil, &problem{status: http.StatusServiceUnavailable, again: true,
+			text: "This account is being made, or others are. The page will be there in a moment."}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.Limit)
+	type result struct {
+		made *audit
+		err  error
+	}
+	ended := make(chan result, 1)
+	go func() {
+		r := result{err: unavailable(errors.New("the goroutine of an audit was ended"))}
+		defer func() {
+			cancel()
+			if panicked := recover(); panicked != nil {
+				r.err = unavailable(fmt.Errorf("panic in an audit: %v\n%s", panicked, debug.Stack()))
+			}
+			h.audits.end(k, r.made)
+			ended <- r
+		}()
+		r.made, r.err = makeAudit(ctx, s, p)
+	}()
+	select {
+	case r := <-ended:
+		return r.made, r.err
+	case <-time.After(h.Limit):
+		return nil, unavailable(fmt.Errorf("an audit of %s did not end within %v", s.Key, h.Limit))
+	}
+}
+
+// makeAudit accounts for the numbers of a period.
+func makeAudit(ctx context.Context, s *Series, p span) (*audit, error) {
+	used := nothing
+	if s.Stored != nil {
+		used = s.Stored(ctx, p.Start, p.End)
+	}
+	var opts []serial.AuditOption
+	if s.Explanations != nil {
+		series, err := s.Source.scheme().Series(s.Type)
+		if err != nil {
+			return nil, unavailable(err)
+		}
+		opts = append(opts, serial.WithExplanations(s.Explanations.Explanations(ctx, series, p.Start)))
+	}
+	report, err := s.Source.audit(ctx, s.Type, p.Start, used, opts...)
+	if err == nil {
+		return &audit{report, time.Now()}, nil
+	}
+	if errors.Is(err, serial.ErrCounterLost) {
+		return nil, &problem{status: http.StatusServiceUnavailable, cause: err,
+			text: "How many numbers were issued is not known, because Redis has lost the counter."}
+	}
+	if kept, failed := s.Source.history(ctx, s.Type, longestHistory); failed == nil &&
+		!slices.ContainsFunc(kept, func(n serial.Number) bool { return n.Start.Equal(p.Start) }) {
+		return nil, missing("Nothing is kept of this period, or no number was issued.")
+	}
+	return nil, unavailable(err)
+}
+
+const longestHistory = 10_000 // periods
+
+// nothing is stored.
+func nothing(func(string, error) bool) {}
+
+var _ iter.Seq2[string, error] = nothing
+
+// view makes an account readable.
+func view(s *Series, p span, a *audit) *periodView {
+	scheme, r := s.Source.scheme(), &a.Report
+	v := &periodView{Series: s, Period: p, Zone: zoneOf(p), At: a.at, Clean: r.Clean(),
+		Audit: s.Stored != nil, Issued: max(0, r.Last-r.First+1), Stored: r.Count, Missing: r.MissingCount,
+		ExplainedCount: r.ExplainedCount, UnexplainedCount: r.UnexplainedCount, ContradictedCount: r.ContradictedCount,
+		DoubleCount: r.DuplicateCount, NeverIssuedCount: r.BeyondCount, NotOurs: r.Foreign, NotOursCount: r.ForeignCount,
+		CSV: address("period.csv", s.Key, p.Start), JSON: address("period.json", s.Key, p.Start)}
+	if v.Issued > 0 {
+		v.Range = rangeText(s, p, serial.Range{First: r.First, Last: r.Last})
+	}
+	for _, e := range r.Explained {
+		v.Explained = append(v.Explained, explainedLine{rangeText(s, p, e.Range), e.Explanation.Reason, e.Explanation.By,
+			e.Explanation.At.In(p.Start.Location())})
+	}
+	for _, gap := range r.Unexplained {
+		v.Unexplained = append(v.Unexplained, rangeText(s, p, gap))
+	}
+	v.Contradicted, v.Double = texts(scheme, r.Contradicted), texts(scheme, r.Duplicates)
+	v.NeverIssued = texts(scheme, r.Beyond)
+	return v
+}
+
+func texts(scheme *serial.Scheme, numbers []serial.Number) (all []string) {
+	for _, n := range numbers {
+		all = append(all, numberText(scheme, n))
+	}
+	return all
+}
+
+// digits is a sequence, as wide as most templates print it.
+func digits(scheme *serial.Scheme, seq int64) string {
+	_, largest := scheme.Limits()
+	width := len(strconv.FormatInt(largest, 10))
+	if width > 9 { // sequences that grow
+		width = 4
+	}
+	return fmt.Sprintf("%0*d", width, seq)
+}
+
+// rangeText is a range of numbers as they are printed if the period says how, else of sequences.
+func rangeText(s *Series, p span, r serial.Range) string {
+	scheme := s.Source.scheme()
+	start, end, err := scheme.Span(p.Start)
+	known := err == nil && start.Equal(p.Start) && end.Equal(p.End)
+	text := func(seq int64) string {
+		if n, err := scheme.Number(s.Type, p.Start, seq); known && err == nil {
+			return n.String()
+		}
+		return digits(scheme, seq)
+	}
+	if r.First == r.Last {
+		return text(r.First)
+	}
+	return text(r.First) + " – " + text(r.Last)
+}
+
+// user returns who sent a request, or an error if that may not explain anything.
+func (h *handler) user(r *http.Request) (string, error) {
+	if h.User == nil {
+		return "", errors.New("Options.User is nil")
+	}
+	name, err := h.User(r)
+	if err == nil && name == "" {
+		err = errors.New("no name")
+	}
+	return name, err
+}
+
+// explains reports whether missing numbers of a series can be explained.
+func (h *handler) explains(s *Series) bool { return s.Explanations != nil && s.Stored != nil }

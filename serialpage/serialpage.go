@@ -1,0 +1,113 @@
+// Package serialpage shows people the numbers of an application: how many were issued, which of them are stored, and why the
+// others are missing. It is an [http.Handler] that an application mounts behind its own login:
+//
+//	page, err := serialpage.NewHandler(serialpage.Options{
+//		Prefix: "/numbers",
+//		Series: func(context.Context) ([]serialpage.Series, error) {
+//			return []serialpage.Series{{Type: "IS", Name: "Invoices", Source: serialpage.Redis(gen), Stored: stored}}, nil
+//		},
+//	})
+//	...
+//	mux.Handle("/numbers/", page)
+//
+// The pages need no JavaScript and load nothing from elsewhere. They only read, unless [Options].User says who may explain why a
+// number is missing.
+package serialpage
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"iter"
+	"log/slog"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/dailyserial/serial"
+)
+
+// Options configure the handler that [NewHandler] returns.
+type Options struct {
+	// Prefix is where the handler is mounted: "" or a path such as "/numbers". The handler gets the full path: no
+	// http.StripPrefix around it.
+	Prefix string
+
+	// Series returns what is shown, in that order. It is called for every page. It must not be nil.
+	Series func(context.Context) ([]Series, error)
+
+	// User returns the name of whoever sent the request, who then may explain missing numbers: at most 100 bytes of printable
+	// UTF-8. With an error, or "", the answer is 403. Without User, nobody may.
+	User func(*http.Request) (name string, err error)
+
+	// TrustedOrigins may send the form besides the page's own origin, such as "https://example.com": see
+	// [http.CrossOriginProtection]. That is needed behind a proxy that changes the Host header.
+	TrustedOrigins []string
+
+	// Limit is how long a page may take, an audit included, at most an hour. Default 10 s.
+	Limit time.Duration
+
+	// Logger is told what went wrong; the pages only say that something did. Default slog.Default().
+	Logger *slog.Logger
+}
+
+// A Series is a row of the first page.
+type Series struct {
+	Key    string // unique among the series, at most 255 bytes of printable UTF-8; "" for Type
+	Type   string
+	Name   string // for people, such as "Sales orders"; "" for Type
+	Source Source // where the numbers are counted
+
+	// Stored yields the numbers that documents have: at least all that were printed for the period from start to end, better all
+	// there are. Without it, the page gives no account.
+	Stored func(ctx context.Context, start, end time.Time) iter.Seq2[string, error]
+
+	// Explanations are why numbers are missing. Without them, nothing is explained.
+	Explanations Explanations
+}
+
+// Explanations keeps why numbers are missing. [sqlledger.Register] does.
+//
+// [sqlledger.Register]: https://pkg.go.dev/github.com/dailyserial/serial/sqlledger#Register
+type Explanations interface {
+	Explain(ctx context.Context, e serial.Explanation) error
+	Explanations(ctx context.Context, series string, start time.Time) iter.Seq2[serial.Explanation, error]
+}
+
+const (
+	defaultLimit = 10 * time.Second
+	mostLimit    = time.Hour
+)
+
+// NewHandler returns a handler of all pages below o.Prefix. Errors, which name the field: Series is nil; a Prefix that is not "" or a
+// clean path that begins with a slash; an origin that [http.CrossOriginProtection] refuses; a Limit below 0 or above an hour.
+func NewHandler(o Options) (http.Handler, error) {
+	h := &handler{Options: o, own: http.NewCrossOriginProtection(), audits: newAudits(), submissions: newSubmissions()}
+	if o.Series == nil {
+		return nil, errors.New("serialpage: Options.Series is nil; it returns what is shown")
+	}
+	h.Prefix = strings.TrimSuffix(o.Prefix, "/")
+	if p := h.Prefix; p != "" && (p[0] != '/' || path.Clean(p) != p || strings.ContainsAny(p, "?#%")) {
+		return nil, fmt.Errorf("serialpage: Options.Prefix %q: allowed are \"\" and a path such as /numbers", o.Prefix)
+	}
+	for _, origin := range o.TrustedOrigins {
+		if err := h.own.AddTrustedOrigin(origin); err != nil {
+			return nil, fmt.Errorf("serialpage: Options.TrustedOrigins: %w", err)
+		}
+	}
+	switch {
+	case o.Limit < 0 || o.Limit > mostLimit:
+		return nil, fmt.Errorf("serialpage: Options.Limit %v: allowed are 0, for %v, to %v", o.Limit, defaultLimit, mostLimit)
+	case o.Limit == 0:
+		h.Limit = defaultLimit
+	}
+	if o.Logger == nil {
+		h.Logger = slog.Default()
+	}
+	return h, nil
+}
+
+// newNonce returns a text that nobody can guess.
+func newNonce() string { return rand.Text() }

@@ -1,0 +1,474 @@
+package serialpage
+
+import (
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+)
+
+// A register keeps explanations in memory.
+type register struct {
+	mu   sync.Mutex
+	all  []serial.Explanation
+	fail error
+}
+
+func (r *register) Explain(_ context.Context, e serial.Explanation) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, other := range r.all {
+		if other == e {
+			return r.fail
+		}
+	}
+	r.all = append(r.all, e)
+	return r.fail
+}
+
+func (r *register) Explanations(_ context.Context, series string, _ time.Time) iter.Seq2[serial.Explanation, error] {
+	return func(yield func(serial.Explanation, error) bool) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		for _, e := range r.all {
+			if e.Series == series && !yield(e, nil) {
+				return
+			}
+		}
+	}
+}
+
+// A site is an application that shows its numbers.
+type site struct {
+	*httptest.Server
+	t        *testing.T
+	gen      *serial.Generator
+	redis    *miniredis.Miniredis
+	register *register
+	options  Options
+	series   []Series
+	start    time.Time
+	log      strings.Builder // written by requests one after the other
+
+	mu     sync.Mutex
+	stored []string
+	read   atomic.Int64 // how often
+}
+
+// yield is Series.Stored.
+func (s *site) yield(ctx context.Context, _, _ time.Time) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		s.read.Add(1)
+		s.mu.Lock()
+		all := s.stored
+		s.mu.Unlock()
+		for _, number := range all {
+			if !yield(number, ctx.Err()) {
+				return
+			}
+		}
+	}
+}
+
+// open serves the pages of an application that has issued five invoices, of which 2 and 4 are not stored.
+func open(t *testing.T, change func(*site)) *site {
+	t.Helper()
+	m := miniredis.RunT(t)
+	m.SetTime(time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC))
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
+	gen, err := serial.New(rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1))
+	require.NoError(t, err)
+	s := &site{t: t, gen: gen, redis: m, register: &register{}, start: time.Date(2021, 10, 24, 0, 0, 0, 0, time.UTC)}
+	numbers, err := gen.NextN(t.Context(), "IS", 5)
+	require.NoError(t, err)
+	for _, n := range numbers {
+		if n.Seq%2 == 1 {
+			s.stored = append(s.stored, n.String())
+		}
+	}
+	s.series = []Series{{Type: "IS", Name: "Invoices", Source: Redis(gen), Stored: s.yield, Explanations: s.register}}
+	s.options = Options{
+		Prefix: "/numbers", Series: func(context.Context) ([]Series, error) { return s.series, nil },
+		User:   func(r *http.Request) (string, error) { return r.Header.Get("X-User"), nil },
+		Logger: slog.New(slog.NewTextHandler(&s.log, nil)),
+	}
+	if change != nil {
+		change(s)
+	}
+	h, err := NewHandler(s.options)
+	require.NoError(t, err)
+	s.Server = httptest.NewServer(h)
+	t.Cleanup(s.Close)
+	s.Client().CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return s
+}
+
+// send sends a request, with headers as name, value.
+func (s *site) send(method, path, body string, headers ...string) (*http.Response, string) {
+	s.t.Helper()
+	r, err := http.NewRequestWithContext(s.t.Context(), method, s.URL+path, strings.NewReader(body))
+	require.NoError(s.t, err)
+	if body != "" {
+		r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	}
+	for i := 0; i < len(headers); i += 2 {
+		r.Header.Set(headers[i], headers[i+1])
+	}
+	response, err := s.Client().Do(r)
+	require.NoError(s.t, err)
+	text, err := io.ReadAll(response.Body)
+	require.NoError(s.t, err)
+	require.NoError(s.t, response.Body.Close())
+	return response, string(text)
+}
+
+func (s *site) get(status int, path string, headers ...string) string {
+	s.t.Helper()
+	response, text := s.send("GET", path, "", headers...)
+	require.Equal(s.t, status, response.StatusCode, "%s: %s", path, text)
+	return text
+}
+
+const today = "/numbers/period?key=IS&start=2021-10-24T00:00:00Z"
+
+// The three pages, and what they say.
+func TestPages(t *testing.T) {
+	s := open(t, nil)
+	overview := s.get(200, "/numbers/")
+	for _, want := range []string{`<a href="series?key=IS">Invoices</a>`, "24 October 2021", "IS202110240005",
+		"none since the start", "24 October 2021: 5"} {
+		require.Contains(t, overview, want)
+	}
+	series := s.get(200, "/numbers/series?key=IS")
+	for _, want := range []string{`<h1>Invoices</h1>`, `href="period?key=IS&amp;start=2021-10-24T00%3A00%3A00Z"`,
+		"not made yet", "5 issued, not audited"} {
+		require.Contains(t, series, want)
+	}
+	require.Zero(t, s.read.Load(), "no account was made")
+	period := s.get(200, today)
+	for _, want := range []string{"Not all numbers are accounted for", "IS202110240001 – IS202110240005",
+		`<span class="number">IS202110240002</span>, <span class="number">IS202110240004</span>`, "Checked: date, name"} {
+		require.Contains(t, period, want)
+	}
+	require.NotContains(t, period, "<form", "nobody is logged in")
+	require.Contains(t, s.get(200, today, "X-User", "Ada"), "<form")
+	require.EqualValues(t, 1, s.read.Load(), "an account is kept for a minute")
+	require.Contains(t, s.get(200, "/numbers/"), "2 not explained")
+	require.Contains(t, s.get(200, "/numbers/series?key=IS"), "3 stored, 0 explained, 2 not explained")
+	require.Empty(t, s.log.String())
+}
+
+// What is not a page, and every header.
+func TestRequests(t *testing.T) {
+	s := open(t, nil)
+	for _, r := range []struct {
+		method, path string
+		status       int
+	}{
+		{"GET", "/numbers/", 200}, {"HEAD", "/numbers/", 200}, {"GET", "/numbers", 308}, {"POST", "/numbers/", 405},
+		{"GET", "/numbers/series?key=PO", 404}, {"GET", "/numbers/series", 404}, {"HEAD", "/numbers/series?key=IS", 200},
+		{"GET", "/numbers/period?key=IS", 400}, {"GET", "/numbers/period?key=IS&start=x", 400},
+		{"GET", "/numbers/period?key=IS&start=1969-01-01T00:00:00Z", 400}, {"HEAD", today, 200},
+		{"GET", "/numbers/period?key=IS&start=2021-10-23T00:00:00Z", 404}, {"GET", "/numbers/style.css", 200},
+		{"GET", "/numbers/nothing", 404}, {"GET", "/numbers/../x", 404}, {"GET", "/numbersx", 500}, {"GET", "/", 500},
+		{"GET", "/numbers/explain", 405}, {"DELETE", today, 405}, {"POST", "/numbers/explain", 403},
+	} {
+		response, text := s.send(r.method, r.path, "")
+		require.Equal(t, r.status, response.StatusCode, "%s %s: %s", r.method, r.path, text)
+		header := response.Header
+		require.Equal(t, "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; frame-ancestors 'none'; "+
+			"base-uri 'none'", header.Get("Content-Security-Policy"))
+		require.Equal(t, []string{"DENY", "nosniff", "same-origin"}, []string{header.Get("X-Frame-Options"),
+			header.Get("X-Content-Type-Options"), header.Get("Referrer-Policy")})
+		if strings.HasSuffix(r.path, ".css") {
+			require.Contains(t, header.Get("Cache-Control"), "immutable")
+		} else {
+			require.Equal(t, "no-store", header.Get("Cache-Control"))
+		}
+		for _, never := range []string{"<script", "style=", "ZgotmplZ", "://", "<no value>"} {
+			require.NotContains(t, text, never, r.path)
+		}
+		if r.method == "HEAD" {
+			require.Empty(t, text)
+		}
+	}
+	require.Zero(t, s.read.Load())
+	require.Contains(t, s.get(500, "/"), "http.StripPrefix")
+	response, _ := s.send("GET", "/numbers?x=1", "")
+	require.Equal(t, "numbers/?x=1", response.Header.Get("Location"))
+}
+
+// Whoever is logged in explains a number, once.
+func TestExplain(t *testing.T) {
+	s := open(t, nil)
+	page := s.get(200, today, "X-User", "Ada")
+	fields := url.Values{"first": {"IS202110240002"}, "last": {"4"}, "reason": {" burnt <b>\"paper\"</b> "}}
+	for _, hidden := range regexp.MustCompile(`name="(key|start|nonce)" value="([^"]*)"`).FindAllStringSubmatch(page, -1) {
+		fields.Set(hidden[1], strings.ReplaceAll(hidden[2], "&#43;", "+"))
+	}
+	require.Len(t, fields, 6)
+	post := func(status int, change ...string) string {
+		t.Helper()
+		sent := url.Values{}
+		for name, value := range fields {
+			sent[name] = value
+		}
+		headers := []string{"X-User", "Ada"}
+		for i := 0; i < len(change); i += 2 {
+			if change[i][0] == '@' {
+				headers = append(headers, change[i][1:], change[i+1])
+			} else {
+				sent.Set(change[i], change[i+1])
+			}
+		}
+		response, text := s.send("POST", "/numbers/explain", sent.Encode(), headers...)
+		require.Equal(t, status, response.StatusCode, text)
+		if status == 303 {
+			require.Equal(t, "period?key=IS&start=2021-10-24T00%3A00%3A00Z#missing", response.Header.Get("Location"))
+		}
+		return text
+	}
+	post(403, "@X-User", "")
+	post(403, "@Sec-Fetch-Site", "cross-site")
+	post(403, "@Origin", "https://example.com")
+	post(404, "key", "PO")
+	post(400, "start", "x")
+	post(400, "nonce", "")
+	post(413, "reason", strings.Repeat("x", 70_000))
+	for _, r := range [][2]string{
+		{"first", "0"}, {"first", "6"}, {"last", "6"}, {"last", "1"}, {"first", "x"}, {"first", "IS202110230002"},
+		{"first", "PO202110240002"}, {"reason", " "}, {"reason", strings.Repeat("ä", 251)}, {"reason", "a\x00b"},
+	} {
+		text := post(400, r[0], r[1])
+		require.Contains(t, text, `role="alert"`)
+		require.Contains(t, text, "<form")
+	}
+	require.Empty(t, s.register.all)
+
+	var work sync.WaitGroup
+	for range 10 {
+		work.Go(func() { post(303) })
+	}
+	work.Wait()
+	require.Len(t, s.register.all, 1)
+	e := s.register.all[0]
+	e.At = time.Time{}
+	require.Equal(t, serial.Explanation{Series: "serial:IS", Type: "IS", Start: s.start, First: 2, Last: 4,
+		Reason: `burnt <b>"paper"</b>`, By: "Ada"}, e)
+	page = s.get(200, today)
+	require.Contains(t, page, "✓ All numbers are accounted for.")
+	require.Contains(t, page, "burnt &lt;b&gt;&#34;paper&#34;&lt;/b&gt;")
+	require.EqualValues(t, 2, s.read.Load(), "the account was made anew")
+
+	// A database that said nothing may have kept it: the next attempt says the same.
+	s.register.fail = errors.New("no answer")
+	post(503, "nonce", "another")
+	s.register.fail = nil
+	post(303, "nonce", "another")
+	require.Len(t, s.register.all, 2)
+}
+
+// The account for spreadsheets and programs.
+func TestExport(t *testing.T) {
+	s := open(t, func(s *site) {
+		s.stored = append(s.stored, "=1+1", "@x", "IS202110240009", "IS202110240001")
+		require.NoError(t, s.register.Explain(t.Context(), serial.Explanation{Series: "serial:IS", Type: "IS", Start: s.start,
+			First: 2, Last: 2, Reason: "-1, \"void\"", By: "+Ada", At: s.start}))
+	})
+	text := s.get(200, strings.Replace(today, "period", "period.csv", 1))
+	table, found := strings.CutPrefix(text, "\ufeff")
+	require.True(t, found)
+	require.Equal(t, strings.Count(table, "\n"), strings.Count(table, "\r\n"))
+	lines, err := csv.NewReader(strings.NewReader(table)).ReadAll()
+	require.NoError(t, err)
+	require.Contains(t, lines, []string{"explained", "2", "2", "1", "IS202110240002", `'-1, "void"`, "'+Ada",
+		"2021-10-24T00:00:00Z"})
+	require.Contains(t, lines, []string{"not explained", "4", "4", "1", "IS202110240004", "", "", ""})
+	require.Contains(t, lines, []string{"not one of our numbers", "", "", "1", "'=1+1", "", "", ""})
+	require.Contains(t, lines, []string{"stored but never issued", "9", "9", "1", "IS202110240009", "", "", ""})
+	var out map[string]any
+	require.NoError(t, json.Unmarshal([]byte(s.get(200, strings.Replace(today, "period", "period.json", 1))), &out))
+	require.Equal(t, []any{"=1+1", "@x"}, out["foreign"])
+	require.Equal(t, false, out["clean"])
+	require.EqualValues(t, 1, out["unexplainedCount"])
+}
+
+// One account at a time for a period, and two in all. Others are told to come again.
+func TestBusy(t *testing.T) {
+	release := make(chan struct{})
+	started := make(chan struct{}, 10)
+	s := open(t, func(s *site) {
+		slow := func(ctx context.Context, _, _ time.Time) iter.Seq2[string, error] {
+			return func(func(string, error) bool) { started <- struct{}{}; <-release }
+		}
+		s.series = nil
+		for _, key := range []string{"A", "B", "C"} {
+			s.series = append(s.series, Series{Key: key, Type: "IS", Source: Redis(s.gen), Stored: slow})
+		}
+	})
+	page := func(key string) string { return strings.Replace(today, "key=IS", "key="+key, 1) }
+	var work sync.WaitGroup
+	for _, key := range []string{"A", "B"} {
+		work.Go(func() { s.get(200, page(key)) })
+	}
+	<-started
+	<-started
+	var others sync.WaitGroup
+	for range 100 {
+		others.Go(func() {
+			response, _ := s.send("GET", page("A"), "")
+			require.Equal(t, 503, response.StatusCode)
+			require.NotEmpty(t, response.Header.Get("Retry-After"))
+		})
+	}
+	s.get(503, page("C"))
+	others.Wait()
+	require.Empty(t, started)
+	close(release)
+	work.Wait()
+	s.get(200, page("C"))
+	s.get(200, page("A"))
+}
+
+// While Redis is away, the pages say so, and then recover.
+func TestAway(t *testing.T) {
+	s := open(t, nil)
+	s.redis.SetError("LOADING")
+	require.Contains(t, s.get(200, "/numbers/"), "Not available at present")
+	require.Contains(t, s.get(503, today), "not available at present")
+	s.get(503, "/numbers/series?key=IS")
+	require.NotContains(t, s.get(503, today), "LOADING")
+	require.Contains(t, s.log.String(), "LOADING")
+	s.redis.SetError("")
+	s.get(200, today)
+	s.redis.Del("serial:{IS}:20211024")
+	require.Contains(t, s.get(200, "/numbers/"), "Redis has lost the counter")
+}
+
+// What an application does wrong ends a page, and no more.
+func TestBrokenApplication(t *testing.T) {
+	var broken atomic.Pointer[func(context.Context)]
+	s := open(t, func(s *site) {
+		s.options.Limit = time.Second
+		s.series[0].Stored = func(ctx context.Context, _, _ time.Time) iter.Seq2[string, error] {
+			return func(yield func(string, error) bool) {
+				(*broken.Load())(ctx)
+				yield("", ctx.Err())
+			}
+		}
+	})
+	hang := make(chan struct{})
+	for _, how := range []func(context.Context){
+		func(context.Context) { panic("at the application") },
+		func(context.Context) { runtime.Goexit() },
+		func(ctx context.Context) { <-ctx.Done() },
+		func(context.Context) { <-hang },
+	} {
+		broken.Store(&how)
+		require.Contains(t, s.get(503, today), "not available at present")
+	}
+	require.Contains(t, s.get(503, today), "is being made")
+	close(hang)
+	require.Contains(t, s.log.String(), "at the application")
+	none := func(context.Context) {}
+	broken.Store(&none)
+	require.Eventually(t, func() bool {
+		response, _ := s.send("GET", today, "")
+		return response.StatusCode == 200
+	}, time.Minute, 10*time.Millisecond)
+}
+
+// NewHandler refuses what it cannot use, and pages refuse series that are not right.
+func TestRefused(t *testing.T) {
+	some := func(context.Context) ([]Series, error) { return nil, nil }
+	for says, o := range map[string]Options{
+		"Series is nil":  {},
+		"Prefix":         {Series: some, Prefix: "numbers"},
+		`"/a//b"`:        {Series: some, Prefix: "/a//b"},
+		`"/a?b"`:         {Series: some, Prefix: "/a?b"},
+		"TrustedOrigins": {Series: some, TrustedOrigins: []string{"example.com"}},
+		"Limit -1s":      {Series: some, Limit: -time.Second},
+		"Limit 2h0m0s":   {Series: some, Limit: 2 * time.Hour},
+	} {
+		_, err := NewHandler(o)
+		require.ErrorContains(t, err, says)
+	}
+	for _, prefix := range []string{"", "/", "/a", "/a/", "/a/b"} {
+		_, err := NewHandler(Options{Series: some, Prefix: prefix})
+		require.NoError(t, err, prefix)
+	}
+	s := open(t, nil)
+	right := s.series[0]
+	for says, wrong := range map[string][]Series{
+		"Source is nil": {{Type: "IS"}}, "another one has": {right, right}, "invalid": {{Type: "a b", Source: right.Source}},
+	} {
+		s.series = wrong
+		s.get(500, "/numbers/")
+		require.Contains(t, s.log.String(), says)
+	}
+	s.series = nil
+	require.Contains(t, s.get(200, "/numbers/"), "There are no series.")
+}
+
+// Text from elsewhere stays text.
+func TestEscaped(t *testing.T) {
+	const evil = `"><script>alert(1)</script>`
+	s := open(t, func(s *site) {
+		s.stored = append(s.stored, evil)
+		s.series[0].Name, s.series[0].Key = evil, evil
+		require.NoError(t, s.register.Explain(t.Context(), serial.Explanation{Series: "serial:IS", Type: "IS", Start: s.start,
+			First: 2, Last: 2, Reason: evil, By: evil, At: s.start}))
+	})
+	key := url.QueryEscape(evil)
+	for _, path := range []string{"", "series?key=" + key, "period?key=" + key + "&start=2021-10-24T00:00:00Z"} {
+		text := s.get(200, "/numbers/"+path, "X-User", "Ada")
+		require.NotContains(t, text, "<script")
+		require.Contains(t, text, "&lt;script&gt;alert(1)&lt;/script&gt;")
+	}
+}
+
+// Periods as people write them.
+func TestNames(t *testing.T) {
+	in := func(p serial.Period, date string, more ...serial.Option) []serial.Option {
+		return append(more, serial.WithPeriod(p), serial.WithTemplate("{type}"+date+"{seq:4}"))
+	}
+	for want, opts := range map[string][]serial.Option{
+		"24 October 2021":                 nil,
+		"24 October 2021, from 04:00":     {serial.WithDayStart(4 * time.Hour)},
+		"24 October 2021, 12:00 to 13:00": in(serial.PerHour, "{date:yyyyMMddHH}"),
+		"October 2021":                    in(serial.PerMonth, "{date:yyyyMM}"),
+		"2021":                            in(serial.PerYear, "{date:yyyy}"),
+		"2021-10-18 to 2021-10-24":        in(serial.PerWeek, "{date:GGGGWW}"),
+		"2021-10-01 to 2021-12-31":        in(serial.PerQuarter, "{date:yyyyQ}"),
+		"2021-04-06 to 2022-04-05":        in(serial.PerYear, "{date:FFFF}", serial.WithYearStart(time.April, 6)),
+		"all time":                        in(serial.Never, ""),
+	} {
+		scheme, err := serial.NewScheme(append([]serial.Option{serial.WithLocation(time.UTC)}, opts...)...)
+		require.NoError(t, err, want)
+		p, ok := spanAt(scheme, time.Date(2021, 10, 24, 12, 30, 0, 0, time.UTC))
+		require.True(t, ok)
+		require.Equal(t, want, p.Name())
+	}
+	require.Equal(t, "1\u202f234\u202f567 999 -1\u202f000", fmt.Sprint(count(1234567), " ", count(999), " ", count(-1000)))
+}

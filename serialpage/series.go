@@ -1,0 +1,92 @@
+package serialpage
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/dailyserial/serial"
+)
+
+const (
+	mostPeriods = 1000 // of a series' page
+	mostColumns = 60   // of its chart
+)
+
+// A periodRow is a period on the page of a series.
+type periodRow struct {
+	Name, Href string
+	Last       string
+	Issued     int64
+	Closed     bool
+	Current    bool
+	Audited    *result
+}
+
+// series is the page of a series.
+func (h *handler) series(w http.ResponseWriter, r *http.Request) error {
+	s, err := h.find(r, r.URL.Query())
+	if err != nil {
+		return err
+	}
+	f := frame{Title: s.Name, Back: &link{"./", "All series"}}
+	if r.Method == http.MethodHead {
+		h.write(w, http.StatusOK, "series.html", f, nil)
+		return nil
+	}
+	history, err := s.Source.history(r.Context(), s.Type, mostPeriods+1)
+	if err != nil {
+		return unavailable(err)
+	}
+	closed, err := s.Source.closed(r.Context(), s.Type)
+	if err != nil {
+		return unavailable(err)
+	}
+	more := len(history) > mostPeriods
+	history = history[:min(len(history), mostPeriods)]
+	scheme := s.Source.scheme()
+	first, _ := scheme.Limits()
+	current, _ := spanAt(scheme, time.Now())
+	rows := []periodRow{}
+	for _, n := range history {
+		p := spanOf(s, n.Start)
+		row := periodRow{Name: p.Name(), Href: address("period", s.Key, n.Start), Last: numberText(scheme, n),
+			Issued: max(0, n.Seq-first+1), Closed: !p.End.After(closed), Current: p.Start.Equal(current.Start)}
+		if o, ok := h.audits.outcome(periodKey{s.Key, n.Start.Unix()}); ok {
+			row.Audited = &result{outcome: o, Period: row.Name, Href: row.Href}
+		}
+		rows = append(rows, row)
+	}
+	h.write(w, http.StatusOK, "series.html", f, struct {
+		Series *Series
+		Zone   string
+		Rows   []periodRow
+		More   bool
+		Most   int64
+		Chart  chart
+		At     time.Time
+	}{s, zoneOf(current), rows, more, mostPeriods, h.account(s, history, first), time.Now()})
+	return nil
+}
+
+// zoneOf is the time zone in which periods begin.
+func zoneOf(p span) string { return p.Start.Location().String() }
+
+// account draws what is stored, explained and not explained of each period, as far as it was audited.
+func (h *handler) account(s *Series, history []serial.Number, first int64) chart {
+	var stacks []stack
+	for _, n := range slices.Backward(history[:min(len(history), mostColumns)]) {
+		issued, name := max(0, n.Seq-first+1), spanOf(s, n.Start).Name()
+		stack := stack{title: fmt.Sprintf("%s: %s issued, not audited", name, count(issued)), label: name,
+			href: address("period", s.Key, n.Start), parts: []part{{"issued", issued}}}
+		if o, ok := h.audits.outcome(periodKey{s.Key, n.Start.Unix()}); ok {
+			stack.title = fmt.Sprintf("%s: %s stored, %s explained, %s not explained", name, count(o.stored), count(o.explained),
+				count(o.unexplained))
+			stack.parts = []part{{"stored", o.stored}, {"explained", o.explained}, {"unexplained", o.unexplained},
+				{"issued", issued - o.stored - o.explained - o.unexplained}} // since then
+		}
+		stacks = append(stacks, stack)
+	}
+	return draw(stacks, 14, 120)
+}
