@@ -641,9 +641,13 @@ func TestCloseFates(t *testing.T) {
 			}
 			return tx.Commit()
 		}
+		commits(t, db, func(tx *sql.Tx) { require.NoError(t, closers.ClosePeriods(t.Context(), tx, "IS", october(3))) })
 		var workers, closing sync.WaitGroup
+		var working atomic.Int64
+		working.Add(goroutines)
 		for i := range goroutines {
 			workers.Go(func() {
+				defer working.Add(-1)
 				for j := range rounds {
 					seed := uint64(i*rounds + j)
 					err := run(seed)
@@ -694,7 +698,9 @@ func TestCloseFates(t *testing.T) {
 				return err
 			}
 			closed.Add(1)
-			time.Sleep(time.Duration(r.IntN(10)) * time.Millisecond)
+			for seen := refused.Load(); refused.Load() == seen && working.Load() > 0; { // somebody finds it closed
+				time.Sleep(time.Millisecond)
+			}
 			for {
 				tx, err := admin.BeginTx(ctx, &sql.TxOptions{Isolation: d.readCommitted()})
 				if err != nil {
