@@ -261,7 +261,8 @@ func WithKeyPrefix(prefix string) Option {
 // WithFloor sets a function that asks a source that outlives Redis, usually a database for the greatest number in it. It returns
 // the highest sequence of typ that may already have been used in the period that begins at start, 0 if none was. It is called
 // whenever a counter has to be created or repaired, under the lock of that type and period, so that one process asks and not all
-// of them. The counter then continues above the answer, and a lost counter is repaired instead of returning [ErrCounterLost].
+// of them. The counter then continues above the answer, and a lost counter is repaired instead of returning [ErrCounterLost]. The
+// answer must not fall when a document is deleted, or its number is issued again after a loss.
 //
 // The function's context ends with the caller's, and at the latest 7 s after the lock was requested, before the lock expires. It
 // ends earlier if Redis was slow before, because all steps of a call share 10 s. If the function fails, the call that needed it

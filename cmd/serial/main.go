@@ -39,7 +39,8 @@
 // lines that are not numbers. If it finds any, the exit code is 3. With -explained, it reads from a CSV file why numbers are
 // missing, prints the reasons, and finds only what is left. Import raises the counter of every type's current period to the
 // greatest number found, and lists what it did and which numbers of other periods it ignored. If a line is not a number, it writes
-// nothing. With -dry-run, the default where stdin is a terminal, it only says what it would do.
+// nothing. With -dry-run, the default where stdin is a terminal, it only says what it would do. If raise, takeover or import lift a
+// counter over sequences, they end with lines of CSV that say which: a file for audit -explained.
 //
 // If a program sets a type's numbers aside in a ledger, only programs with that ledger can issue, prepare and raise them.
 //

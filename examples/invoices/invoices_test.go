@@ -293,6 +293,22 @@ func TestVoidOrder(t *testing.T) {
 	require.Equal(t, finding{2, []string{"2: ordered twice", "5: caller left"}}, c.audit(t, "").Orders.Explained)
 }
 
+// The number of an order that was deleted is never given to another, not even if it was the last one and Redis loses everything.
+func TestVoidedLast(t *testing.T) {
+	c := start(t)
+	c.order(t, 100)
+	last := c.order(t, 200)
+	c.send(t, http.StatusOK, "POST", "/orders/"+last.Number+"/void", `{"reason": "ordered twice", "by": "Ada"}`)
+	c.redis.FlushAll()
+	rdb := redis.NewClient(&redis.Options{Addr: c.redis.Addr()})
+	defer func() { _ = rdb.Close() }()
+	fresh, err := newService(t.Context(), rdb, c.service.db, time.UTC, c.service.log, serial.WithMaxSkew(-1))
+	require.NoError(t, err)
+	next, err := fresh.place(t.Context(), draft{"Eve", 300})
+	require.NoError(t, err)
+	require.Equal(t, last.Number[:len(last.Number)-4]+"0003", next.Number)
+}
+
 // meanwhile is a hook that runs when Redis has answered and the caller does not know it yet.
 type meanwhile func()
 

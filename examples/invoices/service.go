@@ -145,11 +145,26 @@ func newService(ctx context.Context, rdb redis.UniversalClient, db *sql.DB, zone
 	return s, s.invoices.CreateTable(ctx, db)
 }
 
-// lastOrder is the floor of [serial.WithFloor].
-func (s *service) lastOrder(ctx context.Context, _ string, start time.Time) (last int64, err error) {
+// lastOrder is the floor of [serial.WithFloor]. An order that was deleted counts, too: its number may be on paper. What is explained
+// with a Count is a guess at how far numbers go, and does not.
+func (s *service) lastOrder(ctx context.Context, typ string, start time.Time) (last int64, err error) {
 	row := s.db.QueryRowContext(ctx, "SELECT coalesce(max(seq), 0) FROM orders WHERE day = ?", start.Format(time.DateOnly))
-	err = row.Scan(&last)
-	return last, err
+	if err := row.Scan(&last); err != nil {
+		return 0, err
+	}
+	series, err := s.orders.Scheme().Series(typ)
+	if err != nil {
+		return 0, err
+	}
+	for e, err := range s.register.Explanations(ctx, series, start) {
+		if err != nil {
+			return 0, err
+		}
+		if e.Count == 0 {
+			last = max(last, e.Last)
+		}
+	}
+	return last, nil
 }
 
 // notKept logs an explanation that the database did not take.
