@@ -2,9 +2,10 @@
 //
 //	go run .ci/stress.go [-race] [-count 100] [-slow-count 10] [-run regexp] [-since revision] [-for duration] [packages]
 //
-// Without packages, it takes every package of every module of the repository. It runs a test that takes less than a
-// second a hundred times and one that takes longer ten times, in ten rounds. Examples run once a round, since nothing
-// can repeat them within a process. What needs redis-server is skipped without it, as ever, unless SERIAL_REQUIRE_REDIS=1.
+// Without packages, it takes every package of every module of the repository, and says of each what became of it when it
+// ends. It runs a test that takes less than a second a hundred times and one that takes longer ten times, in ten rounds.
+// Examples run once a round, since nothing can repeat them within a process. What needs redis-server is skipped without
+// it, as ever, unless SERIAL_REQUIRE_REDIS=1.
 //
 // With -since, it takes only the packages with a file that is not as in that revision, or of which go.mod is not;
 // documents do not count. A package without tests stands for those that import it. Tests that are new or changed come first.
@@ -114,6 +115,7 @@ func stress(began time.Time, patterns []string) ([]string, error) {
 	if *limit == 0 {
 		for _, p := range packages {
 			p.rounds(ctx, p.names(), time.Time{})
+			fmt.Println(p)
 		}
 	} else {
 		half := time.Now().Add(time.Until(deadline) / 2)
@@ -123,13 +125,13 @@ func stress(began time.Time, patterns []string) ([]string, error) {
 		}
 		for i, p := range packages {
 			p.rounds(ctx, p.others, share(deadline, len(packages)-i))
+			fmt.Println(p)
 		}
 	}
 
 	var failures []string
 	ran, tests := 0, 0
 	for _, p := range packages {
-		fmt.Println(p)
 		failures = append(failures, p.failures...)
 		ran += len(p.ran)
 		tests += len(p.names())
@@ -172,7 +174,9 @@ func (p *pkg) hasTests() bool { return len(p.TestGoFiles)+len(p.XTestGoFiles) > 
 func (p *pkg) names() []string { return slices.Concat(p.changed, p.others) }
 
 func (p *pkg) fail(format string, args ...any) {
-	p.failures = append(p.failures, p.ImportPath+": "+fmt.Sprintf(format, args...))
+	failure := p.ImportPath + ": " + fmt.Sprintf(format, args...)
+	fmt.Println("FAIL", failure)
+	p.failures = append(p.failures, failure)
 }
 
 // String says how often the tests ran.
