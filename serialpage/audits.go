@@ -29,8 +29,8 @@ type audit struct {
 
 // audits are those that were made lately. An audit is made once at a time for a period, and two are made at a time in all.
 type audits struct {
-	mu       sync.Mutex // guards all below
-	running  map[periodKey]struct{}
+	mu       sync.Mutex               // guards all below
+	running  map[periodKey]bool       // whether the report is to be kept
 	reports  recent[periodKey, audit] // for a minute
 	outcomes recent[periodKey, outcome]
 	latest   recent[string, outcome] // of each series
@@ -46,7 +46,7 @@ type outcome struct {
 
 func newAudits() *audits {
 	return &audits{
-		running: map[periodKey]struct{}{}, latest: newRecent[string, outcome](keptOutcomes),
+		running: map[periodKey]bool{}, latest: newRecent[string, outcome](keptOutcomes),
 		reports: newRecent[periodKey, audit](keptReports), outcomes: newRecent[periodKey, outcome](keptOutcomes),
 	}
 }
@@ -62,16 +62,17 @@ func (a *audits) begin(k periodKey) (kept *audit, ok bool) {
 	if busy || len(a.running) >= atOnce {
 		return nil, false
 	}
-	a.running[k] = struct{}{}
+	a.running[k] = true
 	return nil, true
 }
 
-// end ends an audit. It keeps the report, unless that is nil.
+// end ends an audit. It keeps the report, unless that is nil or was to be forgotten meanwhile.
 func (a *audits) end(k periodKey, made *audit) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	fresh := a.running[k]
 	delete(a.running, k)
-	if made == nil {
+	if made == nil || !fresh {
 		return
 	}
 	r := made.Report
@@ -83,10 +84,13 @@ func (a *audits) end(k periodKey, made *audit) {
 	a.latest.put(k.series, o)
 }
 
-// forget drops the report of a period, so that the next page has a new one made.
+// forget drops the report of a period, also one that is being made, so that a later page has a new one made.
 func (a *audits) forget(k periodKey) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if _, ok := a.running[k]; ok {
+		a.running[k] = false
+	}
 	a.reports.remove(k)
 }
 

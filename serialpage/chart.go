@@ -9,23 +9,25 @@ import (
 
 // A chart has a column for each period, oldest first, and its figures as text.
 type chart struct {
-	Width, Height int
-	Columns       []column
+	Width, Height, Step int
+	First, Last         string // periods
+	Columns             []column
 }
 
 // A column is a stack of bars.
 type column struct {
-	X, Middle float64
-	Title     string // the figures
-	Label     string
-	Href      string
-	Bars      []bar
+	X     int
+	Title string // the figures
+	Bars  []bar
 }
 
 // A bar is a part of a column.
 type bar struct {
-	Class               string
-	X, Y, Width, Height float64
+	Class  string
+	X      int
+	Y      float64
+	Width  int
+	Height float64
 }
 
 // A part is how many numbers of a kind a period has.
@@ -36,13 +38,16 @@ type part struct {
 
 // A stack is what a column shows.
 type stack struct {
-	title, label, href string
-	parts              []part
+	title, label string
+	parts        []part
 }
 
 // draw draws stacks in a width of step for each, as high as the highest one needs.
 func draw(stacks []stack, step, height int) chart {
-	c := chart{Width: step * len(stacks), Height: height}
+	c := chart{Width: step * len(stacks), Height: height, Step: step}
+	if len(stacks) > 0 {
+		c.First, c.Last = stacks[0].label, stacks[len(stacks)-1].label
+	}
 	most := int64(1)
 	for _, s := range stacks {
 		sum := int64(0)
@@ -52,14 +57,13 @@ func draw(stacks []stack, step, height int) chart {
 		most = max(most, sum)
 	}
 	for i, s := range stacks {
-		x := float64(i * step)
-		col := column{X: x, Middle: x + float64(step)/2, Title: s.title, Label: s.label, Href: s.href}
+		col := column{X: i * step, Title: s.title}
 		top := float64(height)
 		for _, p := range s.parts {
 			if p.n > 0 {
 				tall := max(float64(p.n)/float64(most)*float64(height), 1) // a few differ from none
 				top -= tall
-				col.Bars = append(col.Bars, bar{p.class, x + 1, max(top, 0), float64(step) - 2, tall})
+				col.Bars = append(col.Bars, bar{p.class, i*step + 1, max(top, 0), step - 2, tall})
 			}
 		}
 		c.Columns = append(c.Columns, col)

@@ -56,18 +56,18 @@ func (h *handler) explain(w http.ResponseWriter, r *http.Request) error {
 	if wrong != "" {
 		in.Wrong = wrong
 		h.write(w, http.StatusBadRequest, "explain.html", frame{Title: "Not explained yet",
-			Back: &link{address("period", s.Key, p.Start), s.Name + ", " + p.Name()}}, struct{ Form *form }{&in})
+			Back: []link{home, seriesLink(s), {address("period", s.Key, p.Start), p.Name()}}}, struct{ Form *form }{&in})
 		return nil
 	}
 	k := submission{in.Nonce, e.Series, e.Start.Unix(), e.First, e.Last, e.Reason, e.By}
-	if err := h.submissions.once(k, func(at time.Time) error {
+	if err := h.submissions.once(r.Context(), k, func(at time.Time) error {
 		e.At = at
 		return s.Explanations.Explain(r.Context(), e)
 	}); err != nil {
 		return unavailable(err)
 	}
 	h.audits.forget(periodKey{s.Key, p.Start.Unix()})
-	w.Header().Set("Location", address("period", s.Key, p.Start)+"#missing")
+	w.Header().Set("Location", address("period", s.Key, p.Start)+"#account")
 	w.WriteHeader(http.StatusSeeOther)
 	return nil
 }
@@ -132,7 +132,7 @@ type submissions struct {
 
 // sent is a submission under way, or done.
 type sent struct {
-	mu   sync.Mutex // guards done
+	turn chan struct{} // holds one value, unless an attempt is under way; guards done
 	at   time.Time
 	done bool
 }
@@ -143,16 +143,21 @@ func newSubmissions() *submissions {
 
 // once runs keep unless it has succeeded for the same submission. All attempts have one time, so that an explanation that was kept
 // although keep failed is the same one again.
-func (all *submissions) once(k submission, keep func(at time.Time) error) error {
+func (all *submissions) once(ctx context.Context, k submission, keep func(at time.Time) error) error {
 	all.mu.Lock()
 	s, ok := all.seen.get(k)
 	if !ok {
-		s = &sent{at: time.Now()}
+		s = &sent{turn: make(chan struct{}, 1), at: time.Now()}
+		s.turn <- struct{}{}
 		all.seen.put(k, s)
 	}
 	all.mu.Unlock()
-	s.mu.Lock()
-	defer s.mu.Unlock()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-s.turn:
+	}
+	defer func() { s.turn <- struct{}{} }()
 	if s.done {
 		return nil
 	}

@@ -12,6 +12,8 @@ import (
 	"net/http"
 	"net/url"
 	"path"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -21,9 +23,12 @@ import (
 //go:embed style.css
 var style []byte
 
-// styleVersion is a part of the style's address, which browsers keep for a year.
-var styleVersion = func() string {
-	sum := sha256.Sum256(style)
+//go:embed icon.svg
+var icon []byte
+
+// version is a part of the addresses of what browsers keep for a year.
+var version = func() string {
+	sum := sha256.Sum256(append(slices.Clone(style), icon...))
 	return base64.RawURLEncoding.EncodeToString(sum[:6])
 }()
 
@@ -31,7 +36,8 @@ var styleVersion = func() string {
 var pageFiles embed.FS
 
 var pages = template.Must(template.New("").Funcs(template.FuncMap{
-	"count": count, "instant": instant, "plural": plural,
+	"count": func(n any) string { return count(reflect.ValueOf(n).Int()) }, "instant": instant,
+	"shortly": shortly, "plural": plural,
 }).ParseFS(pageFiles, "*.html"))
 
 // A handler serves the pages. All addresses in them are relative, and all pages are at one level, so it does not matter where they
@@ -106,7 +112,9 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 	case "/explain":
 		post = h.explain
 	case "/style.css":
-		get = serveStyle
+		get = kept("text/css; charset=utf-8", style)
+	case "/icon.svg":
+		get = kept("image/svg+xml", icon)
 	default:
 		return missing("There is no such page.")
 	}
@@ -138,11 +146,14 @@ func redirect(to string) func(http.ResponseWriter, *http.Request) error {
 	}
 }
 
-func serveStyle(w http.ResponseWriter, r *http.Request) error {
-	w.Header().Set("Content-Type", "text/css; charset=utf-8")
-	w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
-	http.ServeContent(w, r, "style.css", time.Time{}, bytes.NewReader(style))
-	return nil
+// kept serves a file that browsers may keep.
+func kept(contentType string, file []byte) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		w.Header().Set("Content-Type", contentType)
+		w.Header().Set("Cache-Control", "public, max-age=31536000, immutable")
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(file))
+		return nil
+	}
 }
 
 // fail answers with an error page.
@@ -158,7 +169,7 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if p.again {
 		w.Header().Set("Retry-After", "5")
 	}
-	h.write(w, p.status, "problem.html", frame{Title: titles[p.status], Back: &link{"./", "All series"}}, struct {
+	h.write(w, p.status, "problem.html", frame{Title: titles[p.status], Back: []link{home}}, struct {
 		Text string
 		At   time.Time
 	}{p.text, time.Now()})
@@ -173,18 +184,20 @@ var titles = map[int]string{
 
 // A frame is what all pages have around them.
 type frame struct {
-	Title string
-	Style string
-	Back  *link
-	Data  any
+	Title   string
+	Version string
+	Back    []link // to the pages above
+	Data    any
 }
 
 // A link leads to another page.
 type link struct{ Href, Text string }
 
+var home = link{"./", "All series"}
+
 // write renders a page whole before it sends the first byte.
 func (h *handler) write(w http.ResponseWriter, status int, name string, f frame, data any) {
-	f.Style, f.Data = "style.css?v="+styleVersion, data
+	f.Version, f.Data = version, data
 	var page bytes.Buffer
 	if err := pages.ExecuteTemplate(&page, name, f); err != nil {
 		h.Logger.Error("serialpage: a page could not be rendered", "page", name, "err", err)
@@ -260,17 +273,20 @@ func spanAt(scheme *serial.Scheme, at time.Time) (span, bool) {
 
 // Name is the period as people write it.
 func (s span) Name() string {
-	midnight := s.Start.Hour()+s.Start.Minute()+s.Start.Second() == 0
+	midnight, clock := s.Start.Hour()+s.Start.Minute()+s.Start.Second() == 0, "15:04"
+	if s.Start.Second()+s.End.Second() != 0 {
+		clock += ":05"
+	}
 	last := s.End.Add(-time.Second).Format(time.DateOnly)
 	switch {
 	case s.label == "all":
 		return "all time"
 	case s.End.Sub(s.Start) < 20*time.Hour:
-		return s.Start.Format("2 January 2006, 15:04") + " to " + s.End.Format("15:04")
+		return s.Start.Format("2 January 2006, "+clock) + " to " + s.End.Format(clock)
 	case s.End.Equal(s.Start.AddDate(0, 0, 1)) && midnight:
 		return s.Start.Format("2 January 2006")
 	case s.End.Sub(s.Start) <= 28*time.Hour:
-		return s.Start.Format("2 January 2006") + ", from " + s.Start.Format("15:04")
+		return s.Start.Format("2 January 2006") + ", from " + s.Start.Format(clock)
 	case s.End.Equal(s.Start.AddDate(0, 1, 0)) && s.Start.Day() == 1:
 		return s.Start.Format("January 2006")
 	case s.End.Equal(s.Start.AddDate(1, 0, 0)) && s.Start.YearDay() == 1:
@@ -300,7 +316,9 @@ func count(n int64) string {
 	return text
 }
 
-func instant(t time.Time) string { return t.Format("2 January 2006, 15:04:05 MST") }
+func instant(t time.Time) string { return t.Format("2 January 2006, 15:04 MST") }
+
+func shortly(t time.Time) string { return t.Format("2 Jan 2006, 15:04 MST") }
 
 // plural returns a count with its noun.
 func plural(n int64, one, many string) string {

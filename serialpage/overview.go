@@ -3,7 +3,9 @@ package serialpage
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -12,6 +14,7 @@ import (
 
 const (
 	askedAtOnce    = 16 // series of the first page
+	mostRows       = 1000
 	overviewLength = 30 // periods in the chart of a series
 )
 
@@ -22,8 +25,8 @@ type overviewRow struct {
 	Lost             bool // its counter is
 	Period           span
 	Last             string // the number, or its sequence; "" if none was issued
-	Full             int64  // per cent of the period's numbers that were issued
-	Issued, Size     int64
+	Issued           int64
+	Full             string // how much of the period's numbers that is; "" if nobody will ever issue as many
 	Chart            chart
 	Audited          *result
 }
@@ -35,27 +38,34 @@ type result struct {
 	Href   string
 }
 
+// newResult returns what the last audit of a period found.
+func newResult(s *Series, o outcome) *result {
+	p := spanOf(s, o.start)
+	o.at = o.at.In(p.Start.Location())
+	return &result{o, p.Name(), address("period", s.Key, o.start)}
+}
+
 // At is when the audit was made.
 func (r result) At() time.Time { return r.at }
 
-// Text is what it found.
-func (r result) Text() string { return r.outcome.text() }
+// Text says what it found.
+func (r result) Text() string {
+	switch {
+	case r.clean:
+		return "all accounted for"
+	case r.unexplained > 0:
+		return count(r.unexplained) + " not explained"
+	}
+	return "not all accounted for"
+}
 
 // Clean reports whether all numbers are accounted for.
 func (r result) Clean() bool { return r.clean }
 
-// text says what an audit found.
-func (o outcome) text() string {
-	switch {
-	case o.clean && o.explained > 0:
-		return "All accounted for, " + count(o.explained) + " explained"
-	case o.clean:
-		return "All accounted for"
-	case o.unexplained > 0:
-		return count(o.unexplained) + " not explained"
-	}
-	return "Not all accounted for"
-}
+// Stored, Explained and Unexplained count numbers.
+func (r result) Stored() int64      { return r.stored }
+func (r result) Explained() int64   { return r.explained }
+func (r result) Unexplained() int64 { return r.unexplained }
 
 // overview is the page of all series.
 func (h *handler) overview(w http.ResponseWriter, r *http.Request) error {
@@ -67,57 +77,77 @@ func (h *handler) overview(w http.ResponseWriter, r *http.Request) error {
 		h.write(w, http.StatusOK, "overview.html", frame{Title: "Numbers"}, nil)
 		return nil
 	}
-	rows := make([]overviewRow, len(all))
+	shown := all[:min(len(all), mostRows)]
+	rows := make([]overviewRow, len(shown))
+	failed := make([]error, len(shown))
 	var work sync.WaitGroup
 	next := make(chan int)
-	for range min(askedAtOnce, len(all)) {
+	for range min(askedAtOnce, len(shown)) {
 		work.Go(func() {
 			for i := range next {
-				rows[i] = h.overviewRow(r.Context(), &all[i])
+				rows[i], failed[i] = h.overviewRow(r.Context(), &shown[i])
 			}
 		})
 	}
-	for i := range all {
+	for i := range shown {
 		next <- i
 	}
 	close(next)
 	work.Wait()
+	if i := slices.IndexFunc(failed, func(err error) bool { return err != nil }); i >= 0 { // one may stand for all
+		h.Logger.ErrorContext(r.Context(), "serialpage: a series could not be read", "series", shown[i].Key, "err", failed[i])
+	}
 	h.write(w, http.StatusOK, "overview.html", frame{Title: "Numbers"}, struct {
-		Rows  []overviewRow
-		Count int64
-		At    time.Time
-	}{rows, int64(len(rows)), time.Now()})
+		Rows    []overviewRow
+		Count   int64
+		Cut     bool
+		Periods int
+		At      time.Time
+	}{rows, int64(len(all)), len(all) > len(shown), overviewLength, time.Now()})
 	return nil
 }
 
 // overviewRow reads where a series is.
-func (h *handler) overviewRow(ctx context.Context, s *Series) overviewRow {
-	row := overviewRow{Name: s.Name, Type: s.Type, Href: address("series", s.Key, time.Time{})}
+func (h *handler) overviewRow(ctx context.Context, s *Series) (overviewRow, error) {
+	row := overviewRow{Name: s.Name, Type: s.Type, Href: seriesLink(s).Href}
 	if o, ok := h.audits.last(s.Key); ok {
-		row.Audited = &result{outcome: o, Period: spanOf(s, o.start).Name(), Href: address("period", s.Key, o.start)}
+		row.Audited = newResult(s, o)
 	}
 	last, err := s.Source.last(ctx, s.Type)
 	if errors.Is(err, serial.ErrCounterLost) {
 		row.Lost = true
-		return row
+		return row, nil
 	}
 	var history []serial.Number
 	if err == nil {
 		history, err = s.Source.history(ctx, s.Type, overviewLength)
 	}
 	if err != nil {
-		h.Logger.ErrorContext(ctx, "serialpage: a series could not be read", "series", s.Key, "err", err)
 		row.Failed = true
-		return row
+		return row, err
 	}
 	scheme := s.Source.scheme()
 	first, largest := scheme.Limits()
 	row.Period = spanOf(s, last.Start)
 	row.Last = numberText(scheme, last)
-	row.Size, row.Issued = largest-first+1, max(0, last.Seq-first+1)
-	row.Full = int64(float64(row.Issued) / float64(row.Size) * 100)
+	row.Issued = max(0, last.Seq-first+1)
+	if size := largest - first + 1; size < endless {
+		row.Full = fullText(row.Issued, size)
+	}
 	row.Chart = usage(s, history, first)
-	return row
+	return row, nil
+}
+
+// endless is more than anybody will issue in a period.
+const endless = 1_000_000_000
+
+// fullText says how many of a period's numbers were issued.
+func fullText(issued, size int64) string {
+	percent := "under 1"
+	if issued == 0 || issued*100 >= size {
+		percent = count(issued * 100 / size)
+	}
+	return fmt.Sprintf("of %s, %s %%", count(size), percent)
 }
 
 // spanOf returns the period that begins at start.

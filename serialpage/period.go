@@ -19,25 +19,30 @@ import (
 type periodView struct {
 	Series *Series
 	Period span
-	Zone   string
 	Issued int64
 	Range  string // of those issued
 	At     time.Time
+	Open   bool // it has not ended
 	Closed bool
 	Clean  bool
 	Audit  bool // there is an account
 
-	Stored                                  int64
-	Explained                               []explainedLine
-	Unexplained                             []string
-	Contradicted, Double, NeverIssued       []string
-	NotOurs                                 []string
-	ExplainedCount, UnexplainedCount        int64
-	ContradictedCount, DoubleCount          int64
-	NeverIssuedCount, NotOursCount, Missing int64
+	Findings     []finding
+	Explained    []explainedLine
+	ExplainedCut bool // there are more
 
 	Form      *form // nil if nobody may explain
 	CSV, JSON string
+}
+
+// A finding is a line of an account.
+type finding struct {
+	What  string
+	Count int64
+	List  []string
+	Cut   bool   // there are more
+	Wrong bool   // none should be
+	Class string // of the style
 }
 
 // An explainedLine is missing numbers with their reason.
@@ -67,7 +72,7 @@ func (h *handler) period(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	_, format, _ := strings.Cut(r.URL.Path[strings.LastIndexByte(r.URL.Path, '/'):], ".")
-	f := frame{Title: s.Name + ", " + p.Name(), Back: &link{address("series", s.Key, time.Time{}), s.Name}}
+	f := frame{Title: s.Name + ", " + p.Name(), Back: []link{home, seriesLink(s)}}
 	if r.Method == http.MethodHead { // makes no audit
 		if format == "" {
 			h.write(w, http.StatusOK, "period.html", f, nil)
@@ -188,23 +193,37 @@ var _ iter.Seq2[string, error] = nothing
 // view makes an account readable.
 func view(s *Series, p span, a *audit) *periodView {
 	scheme, r := s.Source.scheme(), &a.Report
-	v := &periodView{Series: s, Period: p, Zone: zoneOf(p), At: a.at, Clean: r.Clean(),
-		Audit: s.Stored != nil, Issued: max(0, r.Last-r.First+1), Stored: r.Count, Missing: r.MissingCount,
-		ExplainedCount: r.ExplainedCount, UnexplainedCount: r.UnexplainedCount, ContradictedCount: r.ContradictedCount,
-		DoubleCount: r.DuplicateCount, NeverIssuedCount: r.BeyondCount, NotOurs: r.Foreign, NotOursCount: r.ForeignCount,
-		CSV: address("period.csv", s.Key, p.Start), JSON: address("period.json", s.Key, p.Start)}
+	zone := p.Start.Location()
+	v := &periodView{Series: s, Period: p, At: a.at.In(zone), Clean: r.Clean(), Open: a.at.Before(p.End), Audit: s.Stored != nil,
+		Issued: max(0, r.Last-r.First+1), CSV: address("period.csv", s.Key, p.Start), JSON: address("period.json", s.Key, p.Start)}
+	issued := finding{What: "Issued", Count: v.Issued}
 	if v.Issued > 0 {
 		v.Range = rangeText(s, p, serial.Range{First: r.First, Last: r.Last})
+		issued.List = []string{v.Range}
 	}
+	var explained int64
 	for _, e := range r.Explained {
 		v.Explained = append(v.Explained, explainedLine{rangeText(s, p, e.Range), e.Explanation.Reason, e.Explanation.By,
-			e.Explanation.At.In(p.Start.Location())})
+			e.Explanation.At.In(zone)})
+		explained += e.Last - e.First + 1
 	}
+	v.ExplainedCut = explained < r.ExplainedCount
+	unexplained := finding{What: "without a reason", Count: r.UnexplainedCount, Wrong: true, Class: "part"}
+	var listed int64
 	for _, gap := range r.Unexplained {
-		v.Unexplained = append(v.Unexplained, rangeText(s, p, gap))
+		unexplained.List = append(unexplained.List, rangeText(s, p, gap))
+		listed += gap.Last - gap.First + 1
 	}
-	v.Contradicted, v.Double = texts(scheme, r.Contradicted), texts(scheme, r.Duplicates)
-	v.NeverIssued = texts(scheme, r.Beyond)
+	unexplained.Cut = listed < r.UnexplainedCount
+	wrong := func(what string, n int64, list []string) finding {
+		return finding{what, n, list, int64(len(list)) < n, true, ""}
+	}
+	v.Findings = []finding{issued, {What: "Stored", Count: r.Count}, {What: "Missing", Count: r.MissingCount},
+		{What: "with a reason", Count: r.ExplainedCount, Class: "part"}, unexplained,
+		wrong("Stored more than once", r.DuplicateCount, texts(scheme, r.Duplicates)),
+		wrong("Stored but never issued", r.BeyondCount, texts(scheme, r.Beyond)),
+		wrong("Stored although nobody got it", r.ContradictedCount, texts(scheme, r.Contradicted)),
+		wrong("Stored, and not one of our numbers", r.ForeignCount, r.Foreign)}
 	return v
 }
 

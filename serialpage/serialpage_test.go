@@ -157,7 +157,7 @@ func TestPages(t *testing.T) {
 	s := open(t, nil)
 	overview := s.get(200, "/numbers/")
 	for _, want := range []string{`<a href="series?key=IS">Invoices</a>`, "24 October 2021", "IS202110240005",
-		"none since the start", "24 October 2021: 5"} {
+		"none yet", "24 October 2021: 5", "of 9\u202f999, under 1 %"} {
 		require.Contains(t, overview, want)
 	}
 	series := s.get(200, "/numbers/series?key=IS")
@@ -191,6 +191,7 @@ func TestRequests(t *testing.T) {
 		{"GET", "/numbers/period?key=IS", 400}, {"GET", "/numbers/period?key=IS&start=x", 400},
 		{"GET", "/numbers/period?key=IS&start=1969-01-01T00:00:00Z", 400}, {"HEAD", today, 200},
 		{"GET", "/numbers/period?key=IS&start=2021-10-23T00:00:00Z", 404}, {"GET", "/numbers/style.css", 200},
+		{"GET", "/numbers/icon.svg", 200},
 		{"GET", "/numbers/nothing", 404}, {"GET", "/numbers/../x", 404}, {"GET", "/numbersx", 500}, {"GET", "/", 500},
 		{"GET", "/numbers/explain", 405}, {"DELETE", today, 405}, {"POST", "/numbers/explain", 403},
 	} {
@@ -201,13 +202,16 @@ func TestRequests(t *testing.T) {
 			"base-uri 'none'", header.Get("Content-Security-Policy"))
 		require.Equal(t, []string{"DENY", "nosniff", "same-origin"}, []string{header.Get("X-Frame-Options"),
 			header.Get("X-Content-Type-Options"), header.Get("Referrer-Policy")})
-		if strings.HasSuffix(r.path, ".css") {
+		if strings.HasSuffix(r.path, ".css") || strings.HasSuffix(r.path, ".svg") {
 			require.Contains(t, header.Get("Cache-Control"), "immutable")
 		} else {
 			require.Equal(t, "no-store", header.Get("Cache-Control"))
 		}
-		for _, never := range []string{"<script", "style=", "ZgotmplZ", "://", "<no value>"} {
+		for _, never := range []string{"<script", "style=", "ZgotmplZ", "<no value>"} {
 			require.NotContains(t, text, never, r.path)
+		}
+		if !strings.HasSuffix(r.path, ".svg") { // which names its language by an address
+			require.NotContains(t, text, "://")
 		}
 		if r.method == "HEAD" {
 			require.Empty(t, text)
@@ -245,7 +249,7 @@ func TestExplain(t *testing.T) {
 		response, text := s.send("POST", "/numbers/explain", sent.Encode(), headers...)
 		require.Equal(t, status, response.StatusCode, text)
 		if status == 303 {
-			require.Equal(t, "period?key=IS&start=2021-10-24T00%3A00%3A00Z#missing", response.Header.Get("Location"))
+			require.Equal(t, "period?key=IS&start=2021-10-24T00%3A00%3A00Z#account", response.Header.Get("Location"))
 		}
 		return text
 	}

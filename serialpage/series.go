@@ -12,6 +12,8 @@ import (
 const (
 	mostPeriods = 1000 // of a series' page
 	mostColumns = 60   // of its chart
+	chartWidth  = 900
+	chartHeight = 120
 )
 
 // A periodRow is a period on the page of a series.
@@ -20,7 +22,7 @@ type periodRow struct {
 	Last       string
 	Issued     int64
 	Closed     bool
-	Current    bool
+	Current    bool // it has not ended
 	Audited    *result
 }
 
@@ -30,7 +32,7 @@ func (h *handler) series(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	f := frame{Title: s.Name, Back: &link{"./", "All series"}}
+	f := frame{Title: s.Name, Back: []link{home}}
 	if r.Method == http.MethodHead {
 		h.write(w, http.StatusOK, "series.html", f, nil)
 		return nil
@@ -54,7 +56,7 @@ func (h *handler) series(w http.ResponseWriter, r *http.Request) error {
 		row := periodRow{Name: p.Name(), Href: address("period", s.Key, n.Start), Last: numberText(scheme, n),
 			Issued: max(0, n.Seq-first+1), Closed: !p.End.After(closed), Current: p.Start.Equal(current.Start)}
 		if o, ok := h.audits.outcome(periodKey{s.Key, n.Start.Unix()}); ok {
-			row.Audited = &result{outcome: o, Period: row.Name, Href: row.Href}
+			row.Audited = newResult(s, o)
 		}
 		rows = append(rows, row)
 	}
@@ -66,9 +68,12 @@ func (h *handler) series(w http.ResponseWriter, r *http.Request) error {
 		Most   int64
 		Chart  chart
 		At     time.Time
-	}{s, zoneOf(current), rows, more, mostPeriods, h.account(s, history, first), time.Now()})
+	}{s, zoneOf(current), rows, more, mostPeriods, h.account(s, history, first), time.Now().In(current.Start.Location())})
 	return nil
 }
+
+// seriesLink leads to the page of a series.
+func seriesLink(s *Series) link { return link{address("series", s.Key, time.Time{}), s.Name} }
 
 // zoneOf is the time zone in which periods begin.
 func zoneOf(p span) string { return p.Start.Location().String() }
@@ -78,8 +83,7 @@ func (h *handler) account(s *Series, history []serial.Number, first int64) chart
 	var stacks []stack
 	for _, n := range slices.Backward(history[:min(len(history), mostColumns)]) {
 		issued, name := max(0, n.Seq-first+1), spanOf(s, n.Start).Name()
-		stack := stack{title: fmt.Sprintf("%s: %s issued, not audited", name, count(issued)), label: name,
-			href: address("period", s.Key, n.Start), parts: []part{{"issued", issued}}}
+		stack := stack{title: fmt.Sprintf("%s: %s issued, not audited", name, count(issued)), label: name, parts: []part{{"issued", issued}}}
 		if o, ok := h.audits.outcome(periodKey{s.Key, n.Start.Unix()}); ok {
 			stack.title = fmt.Sprintf("%s: %s stored, %s explained, %s not explained", name, count(o.stored), count(o.explained),
 				count(o.unexplained))
@@ -88,5 +92,5 @@ func (h *handler) account(s *Series, history []serial.Number, first int64) chart
 		}
 		stacks = append(stacks, stack)
 	}
-	return draw(stacks, 14, 120)
+	return draw(stacks, min(chartWidth/max(len(stacks), 1), 28), chartHeight)
 }

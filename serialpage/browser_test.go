@@ -1,0 +1,438 @@
+package serialpage
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"image/png"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/cdp"
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/network"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/stretchr/testify/require"
+)
+
+// chromium is the path of the browser, or why there is none.
+var chromium, noChromium = exec.LookPath("chromium")
+
+// start of the browser, once for all tests.
+var startBrowser = sync.OnceValues(func() (context.Context, error) {
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.DisableGPU,
+		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-quic", true),
+		chromedp.Flag("font-render-hinting", "none"))
+	allocator, _ := chromedp.NewExecAllocator(context.Background(), options...)
+	ctx, cancel := chromedp.NewContext(allocator)
+	stopBrowser = cancel
+	return ctx, chromedp.Do(ctx)
+})
+
+var stopBrowser = func() {}
+
+func TestMain(m *testing.M) {
+	status := m.Run()
+	stopBrowser()
+	os.Exit(status)
+}
+
+// A tab is one of the browser.
+type tab struct {
+	context.Context
+	t        *testing.T
+	mu       sync.Mutex // guards messages
+	messages []string   // of the console
+}
+
+// A mode is how somebody looks at a page.
+type mode struct {
+	width  int64
+	scheme string // of colours
+	media  string // "" is a screen
+}
+
+func (m mode) String() string { return fmt.Sprintf("%d %s%s", m.width, m.scheme, m.media) }
+
+var modes = []mode{
+	{320, "light", ""}, {320, "dark", ""}, {800, "light", ""}, {800, "dark", ""}, {1400, "light", ""}, {1400, "dark", ""},
+	{800, "light", "print"},
+}
+
+// browse opens a tab. It requires at the end that the console had no error that the test did not expect.
+func browse(t *testing.T) *tab {
+	t.Helper()
+	if noChromium != nil {
+		if os.Getenv("SERIAL_REQUIRE_BROWSER") == "1" {
+			t.Fatal(noChromium)
+		}
+		t.Skip(noChromium)
+	}
+	parent, err := startBrowser()
+	require.NoError(t, err)
+	ctx, cancel := chromedp.NewContext(parent)
+	b := &tab{Context: ctx, t: t}
+	require.NoError(t, chromedp.Do(ctx))
+	require.NoError(t, chromedp.Listen(ctx, func(event any) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		switch e := event.(type) {
+		case *log.EventEntryAdded:
+			b.messages = append(b.messages, e.Entry.Text)
+		case *runtime.EventConsoleAPICalled:
+			b.messages = append(b.messages, fmt.Sprint(e.Args))
+		case *runtime.EventExceptionThrown:
+			b.messages = append(b.messages, e.ExceptionDetails.Text)
+		}
+	}))
+	t.Cleanup(func() {
+		require.Empty(t, b.console(), "the console")
+		cancel()
+	})
+	b.look(modes[4])
+	return b
+}
+
+func (b *tab) do(steps ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b, time.Minute)
+	defer cancel()
+	require.NoError(b.t, chromedp.Do(ctx, steps...))
+}
+
+// open navigates to an address and requires the status.
+func (b *tab) open(status int64, address string) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b, time.Minute)
+	defer cancel()
+	response, err := chromedp.RunResponse(ctx, chromedp.Navigate(address))
+	require.NoError(b.t, err)
+	require.Equal(b.t, status, response.Status, address)
+}
+
+// load requires that the steps lead to a page with that heading.
+func (b *tab) load(heading string, steps ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b, time.Minute)
+	defer cancel()
+	_, err := chromedp.RunResponse(ctx, steps...)
+	require.NoError(b.t, err)
+	require.Equal(b.t, heading, eval[string](b, `document.querySelector("h1").innerText`))
+}
+
+func eval[T any](b *tab, script string) T {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b, time.Minute)
+	defer cancel()
+	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise))
+	require.NoError(b.t, err, script)
+	return v
+}
+
+// look changes how the page is looked at.
+func (b *tab) look(m mode) {
+	b.t.Helper()
+	b.do(chromedp.EmulateViewport(m.width, 900), chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
+		_, err := cdp.Call(ctx, tab, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: m.media,
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: m.scheme}}})
+		return err
+	}))
+}
+
+// text is what the page says.
+func (b *tab) text() string { return eval[string](b, "document.body.innerText") }
+
+// console returns the messages since it was last asked.
+func (b *tab) console() []string {
+	b.text() // what the browser has said comes before this answer
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	all := b.messages
+	b.messages = nil
+	return all
+}
+
+// expect requires that the console has said each of these, and nothing else.
+func (b *tab) expect(all ...string) {
+	b.t.Helper()
+	messages := b.console()
+	for _, want := range all {
+		require.Contains(b.t, strings.Join(messages, "\n"), want)
+	}
+	for _, m := range messages {
+		require.True(b.t, slices.ContainsFunc(all, func(want string) bool { return strings.Contains(m, want) }), m)
+	}
+}
+
+// picture keeps a picture of the page in the folder of SERIAL_PICTURES, if that is set.
+func (b *tab) picture(name string) {
+	b.t.Helper()
+	folder := os.Getenv("SERIAL_PICTURES")
+	if folder == "" {
+		return
+	}
+	data, err := chromedp.Run(b, chromedp.FullScreenshot(100))
+	require.NoError(b.t, err)
+	decoded, err := png.Decode(bytes.NewReader(data))
+	require.NoError(b.t, err)
+	var small bytes.Buffer
+	require.NoError(b.t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&small, decoded))
+	require.NoError(b.t, os.WriteFile(filepath.Join(folder, name+".png"), small.Bytes(), 0o644))
+}
+
+// axe returns the script of SERIAL_AXE, a path of axe-core's axe.min.js, or "".
+func axe() string {
+	script, err := os.ReadFile(os.Getenv("SERIAL_AXE"))
+	if err != nil {
+		return ""
+	}
+	return string(script)
+}
+
+const noAxe = "all was tested but what axe-core finds: SERIAL_AXE is not the path of axe.min.js"
+
+// pagesOf are the addresses of all kinds of pages.
+func pagesOf(s *site, today string) map[string]string {
+	series := address("series", "ORD", time.Time{})
+	yesterday := address("period", "ORD", s.start.AddDate(0, 0, -1))
+	return map[string]string{"overview": "/numbers/", "series": "/numbers/" + series, "period": today,
+		"clean": "/numbers/" + yesterday, "problem": "/numbers/nothing", "refused": today}
+}
+
+// accounts has the accounts of the latest orders made, as far as the charts show them.
+func (s *site) accounts() {
+	for day := range 33 {
+		s.get(200, "/numbers/"+address("period", "ORD", s.start.AddDate(0, 0, -day)))
+	}
+	s.get(200, "/numbers/"+address("period", "DN", s.start))
+}
+
+// login has every request of the tab say who sends it, as behind a login proxy.
+func (b *tab) login(name string) {
+	b.t.Helper()
+	b.do(chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
+		_, err := cdp.Call(ctx, tab, network.SetExtraHTTPHeaders, network.SetExtraHTTPHeadersParams{
+			Headers: network.Headers{"X-User": name}})
+		return err
+	}))
+}
+
+// Every page at three widths, light, dark and on paper: nothing is cut off, axe-core finds no violation, and nothing is loaded from
+// elsewhere.
+func TestLook(t *testing.T) {
+	b := browse(t)
+	s, today := sample(t, nil)
+	s.accounts()
+	b.login("Grace Hopper")
+	script := axe()
+	for name, path := range pagesOf(s, today) {
+		b.look(modes[4])
+		b.open(map[bool]int64{true: 404, false: 200}[name == "problem"], s.URL+path)
+		if name == "refused" {
+			b.load("Not explained yet", fill("first", "0"), fill("reason", "why"), chromedp.Click(chromedp.CSS("form button")))
+		}
+		require.Equal(t, []string{s.URL}, eval[[]string](b, `[...new Set(performance.getEntries().map(e => e.name).
+			filter(n => n.includes("://")).map(n => new URL(n).origin))]`))
+		for _, m := range modes {
+			b.look(m)
+			require.LessOrEqual(t, eval[int64](b, "document.documentElement.scrollWidth"), m.width, "%s at %s", name, m)
+			b.picture(fmt.Sprintf("%s-%s", name, strings.ReplaceAll(m.String(), " ", "-")))
+			if script != "" {
+				b.do(chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
+					_, err := chromedp.Evaluate[bool](script+"; true")(ctx, tab)
+					return err
+				}))
+				require.Empty(t, eval[[]string](b, `axe.run().then(r => r.violations.flatMap(v =>
+					v.nodes.map(n => v.id + ": " + n.html + " " + n.failureSummary)))`), "%s at %s", name, m)
+			}
+		}
+	}
+	b.expect("status of 404", "status of 400")
+	if script == "" {
+		t.Skip(noAxe)
+	}
+}
+
+// fill types into a field.
+func fill(name, text string) chromedp.Action[chromedp.Void] {
+	return chromedp.SendKeys(chromedp.CSS(`input[name="`+name+`"]`), text)
+}
+
+// With the mouse, and without JavaScript: from the first page to a number that is explained.
+func TestMouse(t *testing.T) {
+	b := browse(t)
+	s, today := sample(t, nil)
+	before := len(s.register.all)
+	b.login("Grace Hopper")
+	b.do(chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
+		_, err := cdp.Call(ctx, tab, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+		return err
+	}))
+	b.open(200, s.URL+"/numbers")
+	b.load("Orders", chromedp.Click(`//a[.="Orders"]`))
+	b.load("Orders, "+s.start.Format("2 January 2006"), chromedp.Click(chromedp.CSS(`tbody a`)))
+	require.Contains(t, b.text(), "Not all numbers are accounted for.")
+	b.load("Not explained yet", fill("first", "99"), fill("reason", "lost"), chromedp.Click(chromedp.CSS("form button")))
+	require.Contains(t, b.text(), "Write numbers of this period")
+	b.load("Orders, "+s.start.Format("2 January 2006"), chromedp.Clear(chromedp.CSS(`input[name="first"]`)), fill("first", "11"),
+		chromedp.Click(chromedp.CSS("form button")))
+	require.Contains(t, b.text(), "✓ All numbers are accounted for.")
+	require.Contains(t, b.text(), "Grace Hopper")
+	require.Len(t, s.register.all, before+1)
+	b.load("Orders", chromedp.Click(`//nav//a[.="Orders"]`))
+	b.load("Numbers", chromedp.Click(`//nav//a[.="All series"]`))
+	require.Contains(t, b.text(), "all accounted for")
+	b.open(200, s.URL+today)
+	b.expect("status of 400")
+}
+
+// Two clicks on the button are one explanation.
+func TestTwoClicks(t *testing.T) {
+	b := browse(t)
+	s, today := sample(t, nil)
+	before := len(s.register.all)
+	b.login("Grace Hopper")
+	b.open(200, s.URL+today)
+	b.load("Orders, "+s.start.Format("2 January 2006"), fill("first", "11"), fill("reason", "lost"),
+		chromedp.DoubleClick(chromedp.CSS("form button")))
+	require.Eventually(t, func() bool { return strings.Contains(b.text(), "Grace Hopper") }, time.Minute, 10*time.Millisecond)
+	require.Len(t, s.register.all, before+1)
+}
+
+// With the keyboard alone. Whatever has the focus shows it.
+func TestKeyboard(t *testing.T) {
+	b := browse(t)
+	s, _ := sample(t, nil)
+	b.login("Grace Hopper")
+	b.open(200, s.URL+"/numbers/")
+	tabTo := func(what string) {
+		t.Helper()
+		for range 200 {
+			b.do(chromedp.KeyEvent(kb.Tab))
+			if eval[bool](b, "document.activeElement == document.body") {
+				continue // the browser's own
+			}
+			now := eval[[]string](b, `(e => [e.innerText || e.name || "", getComputedStyle(e).outlineStyle,
+				getComputedStyle(e).outlineWidth])(document.activeElement)`)
+			require.Equal(t, []string{"solid", "3px"}, now[1:], now[0])
+			if now[0] == what {
+				return
+			}
+		}
+		require.Fail(t, "the focus never came to "+what)
+	}
+	tabTo("Orders")
+	b.load("Orders", chromedp.KeyEvent(kb.Enter))
+	day := s.start.Format("2 January 2006")
+	tabTo(day)
+	b.load("Orders, "+day, chromedp.KeyEvent(kb.Enter))
+	tabTo("first")
+	b.do(chromedp.KeyEvent("11"), chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent("11"), chromedp.KeyEvent(kb.Tab),
+		chromedp.KeyEvent("torn in the printer"), chromedp.KeyEvent(kb.Tab))
+	b.load("Orders, "+day, chromedp.KeyEvent(kb.Enter))
+	require.Contains(t, b.text(), "torn in the printer")
+	tabTo("Orders")
+	b.load("Orders", chromedp.KeyEvent(kb.Enter))
+}
+
+// What the policy forbids stays forbidden, even if somebody gets markup into the page.
+func TestPolicy(t *testing.T) {
+	b := browse(t)
+	s, today := sample(t, func(s *site) { s.series[0].Name = `<img src=x onerror="hit()">` })
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/frame" {
+			_, _ = fmt.Fprintf(w, `<h1>Frame</h1><iframe src="%s"></iframe>`, s.URL+today)
+			return
+		}
+		if r.URL.Path != "/favicon.ico" {
+			t.Errorf("something came through: %s", r.URL)
+		}
+	}))
+	defer elsewhere.Close()
+	b.open(200, s.URL+today)
+	b.do(chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
+		_, err := chromedp.Evaluate[bool](fmt.Sprintf(`window.hit = () => window.wasHit = true
+			document.body.insertAdjacentHTML("beforeend", '<p id="styled" style="position: fixed" onclick="hit()"></p>' +
+				'<img src="%[1]s/img" onerror="hit()"><form id="out" action="%[1]s/form"><button></button></form>' +
+				'<iframe src="%[1]s/inner"></iframe>')
+			document.body.append(Object.assign(document.createElement("script"), {textContent: "hit()"}))
+			document.body.append(Object.assign(document.createElement("script"), {src: "%[1]s/script"}))
+			document.head.append(Object.assign(document.createElement("base"), {href: "%[1]s/"}))
+			document.getElementById("styled").click()
+			document.getElementById("out").submit()
+			fetch("%[1]s/fetch").catch(() => {})
+			true`, elsewhere.URL))(ctx, tab)
+		return err
+	}), chromedp.Sleep(200*time.Millisecond))
+	require.False(t, eval[bool](b, `!!window.wasHit`))
+	require.Equal(t, "static", eval[string](b, `getComputedStyle(document.getElementById("styled")).position`))
+	require.Equal(t, s.URL+today, eval[string](b, `location.href`))
+	require.Equal(t, s.URL+"/numbers/", eval[string](b, `document.querySelector("nav a").href`))
+	b.expect("'style-src 'self'", "script-src", "img-src 'self'", "form-action 'self'", "frame-src", "base-uri 'none'", "connect-src", "Fetch API cannot load")
+
+	b.open(200, elsewhere.URL+"/frame")
+	b.do(chromedp.Sleep(200 * time.Millisecond))
+	b.expect("frame-ancestors 'none'")
+}
+
+// A page of another site in the same browser cannot send the form, whoever is logged in.
+func TestCrossSite(t *testing.T) {
+	b := browse(t)
+	s, today := sample(t, nil)
+	before := len(s.register.all)
+	b.login("Grace Hopper")
+	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = fmt.Fprintf(w, `<h1>Win a prize</h1><form method="post" action="%s/numbers/explain"><input name="key" value="ORD">
+			<input name="start" value="%s"><input name="nonce" value="x"><input name="first" value="11"><input name="reason" value="y">
+			<button>Yes</button></form>`, strings.Replace(s.URL, "127.0.0.1", r.URL.Query().Get("host"), 1),
+			s.start.Format(time.RFC3339))
+	}))
+	defer elsewhere.Close()
+	// Another site, and another port of the same host.
+	for from, host := range map[string]string{"localhost": "127.0.0.1", "127.0.0.1": "127.0.0.1"} {
+		b.open(200, strings.Replace(elsewhere.URL, "127.0.0.1", from, 1)+"?host="+host)
+		b.load("Not allowed", chromedp.Click(chromedp.CSS("button")))
+		require.Contains(t, b.text(), "from a page of another site")
+	}
+	require.Len(t, s.register.all, before)
+	b.open(200, s.URL+today) // the same form from the page itself
+	b.load("Orders, "+s.start.Format("2 January 2006"), fill("first", "11"), fill("reason", "y"),
+		chromedp.Click(chromedp.CSS("form button")))
+	require.Len(t, s.register.all, before+1)
+	b.expect("status of 403")
+}
+
+// On paper, an account fits on pages of A4, and has a line to sign.
+func TestPaper(t *testing.T) {
+	b := browse(t)
+	s, today := sample(t, nil)
+	b.login("Grace Hopper")
+	b.open(200, s.URL+today)
+	visible := func(selector string) bool {
+		return eval[bool](b, `document.querySelector("`+selector+`").checkVisibility()`)
+	}
+	for _, m := range modes {
+		b.look(m)
+		require.Equal(t, m.media == "print", visible(".sign"), m)
+		require.Equal(t, m.media != "print", visible("form"), m)
+		require.Equal(t, m.media != "print", visible("nav"), m)
+		require.True(t, visible(".statement"), m)
+	}
+	pdf, err := chromedp.Run(b, chromedp.PrintToPDF(chromedp.PDFPaper(chromedp.PaperA4), chromedp.PDFPreferCSSPageSize()))
+	require.NoError(t, err)
+	require.True(t, bytes.HasPrefix(pdf, []byte("%PDF")))
+	if folder := os.Getenv("SERIAL_PICTURES"); folder != "" {
+		require.NoError(t, os.WriteFile(filepath.Join(folder, "period.pdf"), pdf, 0o644))
+	}
+}
