@@ -292,7 +292,7 @@ func TestMouse(t *testing.T) {
 	require.Len(t, s.register.all, before+1)
 	b.load("Orders", chromedp.Click(`//nav//a[.="Orders"]`))
 	b.load("Numbers", chromedp.Click(`//nav//a[.="All series"]`))
-	require.Contains(t, b.text(), "all accounted for")
+	require.Contains(t, b.text(), "complete")
 	b.open(200, s.URL+today)
 	b.expect("status of 400")
 }

@@ -318,7 +318,8 @@ func count(n int64) string {
 
 func instant(t time.Time) string { return t.Format("2 January 2006, 15:04 MST") }
 
-func shortly(t time.Time) string { return t.Format("2 Jan 2006, 15:04 MST") }
+// shortly leaves out the year, where it is clear.
+func shortly(t time.Time) string { return t.Format("2 Jan, 15:04 MST") }
 
 // plural returns a count with its noun.
 func plural(n int64, one, many string) string {

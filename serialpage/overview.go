@@ -50,13 +50,10 @@ func (r result) At() time.Time { return r.at }
 
 // Text says what it found.
 func (r result) Text() string {
-	switch {
-	case r.clean:
-		return "all accounted for"
-	case r.unexplained > 0:
-		return count(r.unexplained) + " not explained"
+	if r.clean {
+		return "complete"
 	}
-	return "not all accounted for"
+	return "open items"
 }
 
 // Clean reports whether all numbers are accounted for.
@@ -141,13 +138,13 @@ func (h *handler) overviewRow(ctx context.Context, s *Series) (overviewRow, erro
 // endless is more than anybody will issue in a period.
 const endless = 1_000_000_000
 
-// fullText says how many of a period's numbers were issued.
+// fullText says how many of a period's numbers were issued. It rounds up, but not to 100 %.
 func fullText(issued, size int64) string {
-	percent := "under 1"
-	if issued == 0 || issued*100 >= size {
-		percent = count(issued * 100 / size)
+	if issued >= size {
+		return "100 % full"
 	}
-	return fmt.Sprintf("of %s, %s %%", count(size), percent)
+	permille := min((issued*1000+size-1)/size, 999)
+	return fmt.Sprintf("%d.%d %% full", permille/10, permille%10)
 }
 
 // spanOf returns the period that begins at start.

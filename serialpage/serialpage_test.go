@@ -61,7 +61,7 @@ func (r *register) Explanations(_ context.Context, series string, _ time.Time) i
 // A site is an application that shows its numbers.
 type site struct {
 	*httptest.Server
-	t        *testing.T
+	t        testing.TB
 	gen      *serial.Generator
 	redis    *miniredis.Miniredis
 	register *register
@@ -91,7 +91,7 @@ func (s *site) yield(ctx context.Context, _, _ time.Time) iter.Seq2[string, erro
 }
 
 // open serves the pages of an application that has issued five invoices, of which 2 and 4 are not stored.
-func open(t *testing.T, change func(*site)) *site {
+func open(t testing.TB, change func(*site)) *site {
 	t.Helper()
 	m := miniredis.RunT(t)
 	m.SetTime(time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC))
@@ -123,6 +123,9 @@ func open(t *testing.T, change func(*site)) *site {
 	s.Client().CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return s
 }
+
+// handler is that of the site.
+func (s *site) handler() *handler { return s.Config.Handler.(*handler) }
 
 // send sends a request, with headers as name, value.
 func (s *site) send(method, path, body string, headers ...string) (*http.Response, string) {
@@ -157,7 +160,7 @@ func TestPages(t *testing.T) {
 	s := open(t, nil)
 	overview := s.get(200, "/numbers/")
 	for _, want := range []string{`<a href="series?key=IS">Invoices</a>`, "24 October 2021", "IS202110240005",
-		"none yet", "24 October 2021: 5", "of 9\u202f999, under 1 %"} {
+		"none yet", "24 October 2021: 5", "0.1 % full"} {
 		require.Contains(t, overview, want)
 	}
 	series := s.get(200, "/numbers/series?key=IS")
@@ -174,7 +177,7 @@ func TestPages(t *testing.T) {
 	require.NotContains(t, period, "<form", "nobody is logged in")
 	require.Contains(t, s.get(200, today, "X-User", "Ada"), "<form")
 	require.EqualValues(t, 1, s.read.Load(), "an account is kept for a minute")
-	require.Contains(t, s.get(200, "/numbers/"), "2 not explained")
+	require.Contains(t, s.get(200, "/numbers/"), "open items")
 	require.Contains(t, s.get(200, "/numbers/series?key=IS"), "3 stored, 0 explained, 2 not explained")
 	require.Empty(t, s.log.String())
 }

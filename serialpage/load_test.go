@@ -1,0 +1,277 @@
+package serialpage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"net"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+)
+
+// A thousand series on one page, and a hundred readers at once of all pages. Whoever is not answered is told when to come again.
+func TestMany(t *testing.T) {
+	s := open(t, func(s *site) {
+		one := s.series[0]
+		s.series = nil
+		for i := range 1001 {
+			one.Key, one.Name = fmt.Sprintf("K%04d", i), ""
+			one.Type = fmt.Sprintf("T%04d", i)
+			if i%100 == 0 {
+				_, err := s.gen.NextN(t.Context(), one.Type, i+1)
+				require.NoError(t, err)
+			}
+			s.series = append(s.series, one)
+		}
+	})
+	page := s.get(200, "/numbers/")
+	require.Equal(t, 1000, strings.Count(page, `<th role="rowheader"`))
+	require.Contains(t, page, "1\u202f001 series")
+	require.Contains(t, page, "Only the first 1\u202f000 are shown.")
+	require.Contains(t, page, "T0900202110240901")
+	s.series = s.series[:20]
+	var work sync.WaitGroup
+	for i := range 100 {
+		work.Go(func() {
+			key := fmt.Sprintf("K%04d", i%20)
+			for _, path := range []string{"", "series?key=" + key, "period?key=" + key + "&start=2021-10-24T00:00:00Z",
+				"period.csv?key=K0000&start=2021-10-24T00:00:00Z", "nothing"} {
+				response, text := s.send("GET", "/numbers/"+path, "")
+				switch status := response.StatusCode; {
+				case strings.HasPrefix(path, "period") && status == 503:
+					require.NotEmpty(t, response.Header.Get("Retry-After"))
+				case path == "nothing":
+					require.Equal(t, 404, status)
+				default:
+					require.Equal(t, 200, status, text)
+				}
+			}
+		})
+	}
+	work.Wait()
+	require.Empty(t, s.handler().audits.running)
+}
+
+// A period of ten million numbers has a page of ordinary size.
+func TestTenMillion(t *testing.T) {
+	many := int64(100_000)
+	if os.Getenv("SERIAL_TEST_LONG") == "1" {
+		many = 10_000_000
+	}
+	s := open(t, func(s *site) { large(t, s, many) })
+	began := time.Now()
+	page := s.get(200, today)
+	t.Logf("an account of %d numbers took %v", many, time.Since(began))
+	require.Contains(t, page, `<td role="cell" class="right">`+count(many-many/50)+`</td>`)
+	require.Contains(t, page, "only the first 1\u202f000 are listed")
+	require.Less(t, len(page), 200_000)
+	for _, format := range []string{"csv", "json"} {
+		require.Less(t, len(s.get(200, strings.Replace(today, "period", "period."+format, 1))), 200_000)
+	}
+	require.EqualValues(t, 1, s.read.Load())
+}
+
+// large gives the site a period of many numbers, every fiftieth of which is missing, each in a gap of its own.
+func large(t testing.TB, s *site, many int64) {
+	rdb := redis.NewClient(&redis.Options{Addr: s.redis.Addr()})
+	t.Cleanup(func() { _ = rdb.Close() })
+	gen, err := serial.New(rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1), serial.WithKeyPrefix("large"),
+		serial.WithTemplate("{type}{date:yyyyMMdd}{seq:8}"))
+	require.NoError(t, err)
+	require.NoError(t, gen.Raise(t.Context(), "IS", many))
+	s.options.Limit = time.Hour
+	s.series = []Series{{Type: "IS", Source: Redis(gen), Explanations: s.register,
+		Stored: func(ctx context.Context, _, _ time.Time) iter.Seq2[string, error] {
+			s.read.Add(1)
+			return func(yield func(string, error) bool) {
+				number := []byte("IS2021102400000000")
+				for seq := int64(1); seq <= many; seq++ {
+					for i := len(number) - 1; ; i-- { // count on
+						if number[i]++; number[i] <= '9' {
+							break
+						}
+						number[i] = '0'
+					}
+					if seq%50 != 0 && !yield(string(number), ctx.Err()) {
+						return
+					}
+				}
+			}
+		}}}
+}
+
+func BenchmarkTenMillion(b *testing.B) {
+	s := open(b, func(s *site) { large(b, s, 10_000_000) })
+	for b.Loop() {
+		s.handler().audits.forget(periodKey{"IS", s.start.Unix()})
+		s.get(200, today)
+	}
+}
+
+// While the application's database is away, the pages that need it say so, and then recover.
+func TestDatabaseAway(t *testing.T) {
+	var away error
+	s := open(t, func(s *site) {
+		stored, series := s.yield, s.options.Series
+		s.series[0].Stored = func(ctx context.Context, start, end time.Time) iter.Seq2[string, error] {
+			return func(yield func(string, error) bool) {
+				if away != nil {
+					yield("", away)
+					return
+				}
+				stored(ctx, start, end)(yield)
+			}
+		}
+		s.options.Series = func(ctx context.Context) ([]Series, error) {
+			if errors.Is(away, net.ErrClosed) {
+				return nil, away
+			}
+			return series(ctx)
+		}
+	})
+	for _, away = range []error{errors.New("secret"), net.ErrClosed} {
+		for _, path := range []string{today, strings.Replace(today, "period", "period.csv", 1)} {
+			require.NotContains(t, s.get(503, path), away.Error())
+		}
+		require.Contains(t, s.log.String(), away.Error())
+		status := 200
+		if errors.Is(away, net.ErrClosed) {
+			status = 503
+		}
+		s.get(status, "/numbers/")
+		s.get(status, "/numbers/series?key=IS")
+	}
+	away = nil
+	s.get(200, "/numbers/")
+	s.get(200, today)
+}
+
+// A Redis that takes requests and never answers holds no page up beyond its limit.
+func TestRedisHangs(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { _ = listener.Close() }()
+	go func() {
+		for {
+			if _, err := listener.Accept(); err != nil {
+				return
+			}
+		}
+	}()
+	s := open(t, func(s *site) {
+		rdb := redis.NewClient(&redis.Options{Addr: listener.Addr().String()})
+		t.Cleanup(func() { _ = rdb.Close() })
+		gen, err := serial.New(rdb, serial.WithLocation(time.UTC))
+		require.NoError(t, err)
+		s.series[0].Source = Redis(gen)
+		s.options.Limit = 50 * time.Millisecond
+	})
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // were it not for the limit, the client would give up
+	defer cancel()
+	for path, status := range map[string]int{"/numbers/": 200, "/numbers/series?key=IS": 503, today: 503} {
+		r, err := http.NewRequestWithContext(ctx, "GET", s.URL+path, nil)
+		require.NoError(t, err)
+		began := time.Now()
+		response, err := s.Client().Do(r)
+		require.NoError(t, err)
+		require.NoError(t, response.Body.Close())
+		require.Equal(t, status, response.StatusCode)
+		t.Log(path, time.Since(began))
+	}
+}
+
+// An account that was begun before an explanation came is not shown after it.
+func TestExplainDuringAudit(t *testing.T) {
+	reading, goOn := make(chan struct{}), make(chan struct{})
+	s := open(t, func(s *site) {
+		yield := s.yield
+		s.series[0].Stored = func(ctx context.Context, start, end time.Time) iter.Seq2[string, error] {
+			return func(f func(string, error) bool) {
+				if s.read.Load() == 0 {
+					close(reading)
+					<-goOn
+				}
+				yield(ctx, start, end)(f)
+			}
+		}
+	})
+	var work sync.WaitGroup
+	work.Go(func() { s.get(200, today) })
+	<-reading
+	response, text := s.send("POST", "/numbers/explain", "key=IS&start=2021-10-24T00:00:00Z&nonce=n&first=2&last=4&reason=void",
+		"X-User", "Ada")
+	require.Equal(t, 303, response.StatusCode, text)
+	close(goOn)
+	work.Wait()
+	require.Contains(t, s.get(200, today), "✓ All numbers are accounted for.")
+}
+
+// A database that does not answer an explanation holds up no other one, and repeats of it only up to the limit.
+func TestExplainHangs(t *testing.T) {
+	hang := make(chan struct{})
+	s := open(t, func(s *site) {
+		s.options.Limit = time.Second
+		s.series[0].Explanations = hanging{s.register, hang}
+	})
+	post := func(reason string) int {
+		response, _ := s.send("POST", "/numbers/explain",
+			"key=IS&start=2021-10-24T00:00:00Z&nonce=n&first=2&reason="+reason, "X-User", "Ada")
+		return response.StatusCode
+	}
+	var work sync.WaitGroup
+	work.Go(func() { require.Equal(t, 303, post("hang")) })
+	hang <- struct{}{} // it has begun
+	require.Equal(t, 503, post("hang"))
+	require.Equal(t, 303, post("other"))
+	close(hang)
+	work.Wait()
+	require.Equal(t, 303, post("hang"))
+	require.Len(t, s.register.all, 2)
+}
+
+// hanging does not keep one reason until a channel is closed, and ignores its context.
+type hanging struct {
+	*register
+	hang chan struct{}
+}
+
+func (h hanging) Explain(ctx context.Context, e serial.Explanation) error {
+	if e.Reason == "hang" {
+		<-h.hang // tells that it has begun
+		<-h.hang
+	}
+	return h.register.Explain(context.WithoutCancel(ctx), e)
+}
+
+// Series of gapless have the same pages. Periods that are closed say so.
+func TestTable(t *testing.T) {
+	s, _ := sample(t, nil)
+	i := slices.IndexFunc(s.series, func(one Series) bool { return one.Type == "INV" })
+	if i < 0 {
+		t.Skip("SQLite is tested without the race detector only")
+	}
+	month := time.Date(s.start.Year(), s.start.Month(), 1, 0, 0, 0, 0, time.UTC)
+	series := s.get(200, "/numbers/series?key=INV")
+	require.Equal(t, 1, strings.Count(series, `<span class="tag">closed</span>`))
+	require.Contains(t, series, month.AddDate(0, -2, 0).Format("January 2006")+`</a> <span class="tag">closed</span>`)
+	require.Contains(t, series, month.Format("January 2006")+`</a> <span class="tag">now</span>`)
+	require.Contains(t, s.get(200, "/numbers/"), "INV-"+month.Format("200601")+"-0064")
+	for back, closed := range map[int]bool{0: false, 1: false, 2: true} {
+		page := s.get(200, "/numbers/"+address("period", "INV", month.AddDate(0, -back, 0)), "X-User", "Ada")
+		require.Equal(t, closed, strings.Contains(page, `<span class="tag">closed</span>`))
+		require.Equal(t, back == 0, strings.Contains(page, "This period has not ended."))
+		require.Contains(t, page, "✓ All numbers are accounted for.")
+	}
+	s.get(404, "/numbers/"+address("period", "INV", month.AddDate(0, -3, 0)))
+}
