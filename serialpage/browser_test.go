@@ -31,8 +31,8 @@ var chromium, noChromium = exec.LookPath("chromium")
 
 // start of the browser, once for all tests.
 var startBrowser = sync.OnceValues(func() (context.Context, error) {
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium), chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-quic", true),
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium), chromedp.NoSandbox,
+		chromedp.DisableGPU, chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-quic", true),
 		chromedp.Flag("font-render-hinting", "none"))
 	allocator, _ := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, cancel := chromedp.NewContext(allocator)
@@ -276,7 +276,8 @@ func TestMouse(t *testing.T) {
 	before := len(s.register.all)
 	b.login("Grace Hopper")
 	b.do(chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
-		_, err := cdp.Call(ctx, tab, emulation.SetScriptExecutionDisabled, emulation.SetScriptExecutionDisabledParams{Value: true})
+		_, err := cdp.Call(ctx, tab, emulation.SetScriptExecutionDisabled,
+			emulation.SetScriptExecutionDisabledParams{Value: true})
 		return err
 	}))
 	b.open(200, s.URL+"/numbers")
@@ -285,8 +286,8 @@ func TestMouse(t *testing.T) {
 	require.Contains(t, b.text(), "Not all numbers are accounted for.")
 	b.load("Not explained yet", fill("first", "99"), fill("reason", "lost"), chromedp.Click(chromedp.CSS("form button")))
 	require.Contains(t, b.text(), "Write numbers of this period")
-	b.load("Orders, "+s.start.Format("2 January 2006"), chromedp.Clear(chromedp.CSS(`input[name="first"]`)), fill("first", "11"),
-		chromedp.Click(chromedp.CSS("form button")))
+	b.load("Orders, "+s.start.Format("2 January 2006"), chromedp.Clear(chromedp.CSS(`input[name="first"]`)),
+		fill("first", "11"), chromedp.Click(chromedp.CSS("form button")))
 	require.Contains(t, b.text(), "✓ All numbers are accounted for.")
 	require.Contains(t, b.text(), "Grace Hopper")
 	require.Len(t, s.register.all, before+1)
@@ -306,7 +307,8 @@ func TestTwoClicks(t *testing.T) {
 	b.open(200, s.URL+today)
 	b.load("Orders, "+s.start.Format("2 January 2006"), fill("first", "11"), fill("reason", "lost"),
 		chromedp.DoubleClick(chromedp.CSS("form button")))
-	require.Eventually(t, func() bool { return strings.Contains(b.text(), "Grace Hopper") }, time.Minute, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(b.text(), "Grace Hopper") }, time.Minute,
+		10*time.Millisecond)
 	require.Len(t, s.register.all, before+1)
 }
 
@@ -379,7 +381,8 @@ func TestPolicy(t *testing.T) {
 	require.Equal(t, "static", eval[string](b, `getComputedStyle(document.getElementById("styled")).position`))
 	require.Equal(t, s.URL+today, eval[string](b, `location.href`))
 	require.Equal(t, s.URL+"/numbers/", eval[string](b, `document.querySelector("nav a").href`))
-	b.expect("'style-src 'self'", "script-src", "img-src 'self'", "form-action 'self'", "frame-src", "base-uri 'none'", "connect-src", "Fetch API cannot load")
+	b.expect("'style-src 'self'", "script-src", "img-src 'self'", "form-action 'self'", "frame-src", "base-uri 'none'",
+		"connect-src", "Fetch API cannot load")
 
 	b.open(200, elsewhere.URL+"/frame")
 	b.do(chromedp.Sleep(200 * time.Millisecond))
@@ -393,10 +396,10 @@ func TestCrossSite(t *testing.T) {
 	before := len(s.register.all)
 	b.login("Grace Hopper")
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		_, _ = fmt.Fprintf(w, `<h1>Win a prize</h1><form method="post" action="%s/numbers/explain"><input name="key" value="ORD">
-			<input name="start" value="%s"><input name="nonce" value="x"><input name="first" value="11"><input name="reason" value="y">
-			<button>Yes</button></form>`, strings.Replace(s.URL, "127.0.0.1", r.URL.Query().Get("host"), 1),
-			s.start.Format(time.RFC3339))
+		_, _ = fmt.Fprintf(w, `<h1>Win a prize</h1><form method="post" action="%s/numbers/explain">
+			<input name="key" value="ORD"><input name="start" value="%s"><input name="nonce" value="x">
+			<input name="first" value="11"><input name="reason" value="y"><button>Yes</button></form>`,
+			strings.Replace(s.URL, "127.0.0.1", r.URL.Query().Get("host"), 1), s.start.Format(time.RFC3339))
 	}))
 	defer elsewhere.Close()
 	// Another site, and another port of the same host.

@@ -194,8 +194,9 @@ var _ iter.Seq2[string, error] = nothing
 func view(s *Series, p span, a *audit) *periodView {
 	scheme, r := s.Source.scheme(), &a.Report
 	zone := p.Start.Location()
-	v := &periodView{Series: s, Period: p, At: a.at.In(zone), Clean: r.Clean(), Open: a.at.Before(p.End), Audit: s.Stored != nil,
-		Issued: max(0, r.Last-r.First+1), CSV: address("period.csv", s.Key, p.Start), JSON: address("period.json", s.Key, p.Start)}
+	v := &periodView{Series: s, Period: p, At: a.at.In(zone), Clean: r.Clean(), Open: a.at.Before(p.End),
+		Audit: s.Stored != nil, Issued: max(0, r.Last-r.First+1), CSV: address("period.csv", s.Key, p.Start),
+		JSON: address("period.json", s.Key, p.Start)}
 	issued := finding{What: "Issued", Count: v.Issued}
 	if v.Issued > 0 {
 		v.Range = rangeText(s, p, serial.Range{First: r.First, Last: r.Last})
