@@ -24,6 +24,8 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial/internal/race"
 )
 
 // chromium is the path of the browser, or why there is none.
@@ -63,7 +65,9 @@ type mode struct {
 	media  string // "" is a screen
 }
 
-func (m mode) String() string { return fmt.Sprintf("%d %s%s", m.width, m.scheme, m.media) }
+func (m mode) String() string {
+	return strings.TrimSpace(fmt.Sprintf("%d %s %s", m.width, m.scheme, m.media))
+}
 
 var modes = []mode{
 	{320, "light", ""}, {320, "dark", ""}, {800, "light", ""}, {800, "dark", ""}, {1400, "light", ""}, {1400, "dark", ""},
@@ -175,20 +179,37 @@ func (b *tab) expect(all ...string) {
 	}
 }
 
-// picture keeps a picture of the page in the folder of SERIAL_PICTURES, if that is set.
-func (b *tab) picture(name string) {
+// picture takes a picture of the page, and keeps it in the folder, if that exists.
+func (b *tab) picture(folder, name string, take chromedp.Action[[]byte]) []byte {
 	b.t.Helper()
-	folder := os.Getenv("SERIAL_PICTURES")
-	if folder == "" {
-		return
-	}
-	data, err := chromedp.Run(b, chromedp.FullScreenshot(100))
+	data, err := chromedp.Run(b, take)
 	require.NoError(b.t, err)
 	decoded, err := png.Decode(bytes.NewReader(data))
 	require.NoError(b.t, err)
 	var small bytes.Buffer
 	require.NoError(b.t, (&png.Encoder{CompressionLevel: png.BestCompression}).Encode(&small, decoded))
-	require.NoError(b.t, os.WriteFile(filepath.Join(folder, name+".png"), small.Bytes(), 0o644))
+	if _, err := os.Stat(folder); err == nil {
+		require.NoError(b.t, os.WriteFile(filepath.Join(folder, name+".png"), small.Bytes(), 0o644))
+	}
+	return small.Bytes()
+}
+
+// The pictures of the documentation. SERIAL_PICTURES is the folder that gets them.
+func TestPictures(t *testing.T) {
+	b := browse(t)
+	s, today := sample(t, nil)
+	s.accounts()
+	b.login("Grace Hopper")
+	pages := pagesOf(s, today)
+	for _, name := range []string{"overview", "series", "period"} {
+		b.open(200, s.URL+pages[name])
+		b.do(chromedp.EmulateViewport(960, map[string]int64{"overview": 510, "series": 640, "period": 1000}[name]))
+		picture := b.picture(os.Getenv("SERIAL_PICTURES"), "page-"+name, chromedp.CaptureScreenshot())
+		require.Less(t, len(picture), 150_000)
+		kept, err := os.ReadFile("../docs/page-" + name + ".png")
+		require.NoError(t, err)
+		require.Equal(t, picture[16:24], kept[16:24], "width and height of the documentation's picture of the page %s", name)
+	}
 }
 
 // axe returns the script of SERIAL_AXE, a path of axe-core's axe.min.js, or "".
@@ -229,8 +250,11 @@ func (b *tab) login(name string) {
 }
 
 // Every page at three widths, light, dark and on paper: nothing is cut off, axe-core finds no violation, and nothing is loaded from
-// elsewhere.
+// elsewhere. The pictures are for those who change the style.
 func TestLook(t *testing.T) {
+	if race.Enabled {
+		t.Skip("no two goroutines meet here")
+	}
 	b := browse(t)
 	s, today := sample(t, nil)
 	s.accounts()
@@ -247,7 +271,9 @@ func TestLook(t *testing.T) {
 		for _, m := range modes {
 			b.look(m)
 			require.LessOrEqual(t, eval[int64](b, "document.documentElement.scrollWidth"), m.width, "%s at %s", name, m)
-			b.picture(fmt.Sprintf("%s-%s", name, strings.ReplaceAll(m.String(), " ", "-")))
+			if folder := filepath.Join(os.Getenv("SERIAL_PICTURES"), "look"); os.Getenv("SERIAL_PICTURES") != "" {
+				b.picture(folder, name+"-"+strings.ReplaceAll(m.String(), " ", "-"), chromedp.FullScreenshot(100))
+			}
 			if script != "" {
 				b.do(chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
 					_, err := chromedp.Evaluate[bool](script+"; true")(ctx, tab)

@@ -60,7 +60,7 @@ func TestMany(t *testing.T) {
 		})
 	}
 	work.Wait()
-	require.Empty(t, s.handler().audits.running)
+	s.idle()
 }
 
 // A period of ten million numbers has a page of ordinary size.

@@ -140,7 +140,10 @@ const endless = 1_000_000_000
 
 // fullText says how many of a period's numbers were issued. It rounds up, but not to 100 %.
 func fullText(issued, size int64) string {
-	if issued >= size {
+	switch {
+	case issued == 0:
+		return "0 % full"
+	case issued >= size:
 		return "100 % full"
 	}
 	permille := min((issued*1000+size-1)/size, 999)

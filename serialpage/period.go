@@ -209,7 +209,7 @@ func view(s *Series, p span, a *audit) *periodView {
 		explained += e.Last - e.First + 1
 	}
 	v.ExplainedCut = explained < r.ExplainedCount
-	unexplained := finding{What: "without a reason", Count: r.UnexplainedCount, Wrong: true, Class: "part"}
+	unexplained := finding{What: "not explained", Count: r.UnexplainedCount, Wrong: true, Class: "part"}
 	var listed int64
 	for _, gap := range r.Unexplained {
 		unexplained.List = append(unexplained.List, rangeText(s, p, gap))
@@ -220,7 +220,7 @@ func view(s *Series, p span, a *audit) *periodView {
 		return finding{what, n, list, int64(len(list)) < n, true, ""}
 	}
 	v.Findings = []finding{issued, {What: "Stored", Count: r.Count}, {What: "Missing", Count: r.MissingCount},
-		{What: "with a reason", Count: r.ExplainedCount, Class: "part"}, unexplained,
+		{What: "explained", Count: r.ExplainedCount, Class: "part"}, unexplained,
 		wrong("Stored more than once", r.DuplicateCount, texts(scheme, r.Duplicates)),
 		wrong("Stored but never issued", r.BeyondCount, texts(scheme, r.Beyond)),
 		wrong("Stored although nobody got it", r.ContradictedCount, texts(scheme, r.Contradicted)),

@@ -127,6 +127,17 @@ func open(t testing.TB, change func(*site)) *site {
 // handler is that of the site.
 func (s *site) handler() *handler { return s.Config.Handler.(*handler) }
 
+// idle waits until no account is being made.
+func (s *site) idle() {
+	s.t.Helper()
+	a := s.handler().audits
+	require.Eventually(s.t, func() bool {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		return len(a.running) == 0
+	}, time.Minute, time.Millisecond)
+}
+
 // send sends a request, with headers as name, value.
 func (s *site) send(method, path, body string, headers ...string) (*http.Response, string) {
 	s.t.Helper()
@@ -392,6 +403,7 @@ func TestBrokenApplication(t *testing.T) {
 		func(ctx context.Context) { <-ctx.Done() },
 		func(context.Context) { <-hang },
 	} {
+		s.idle() // an account may end just after the answer that did not wait for it
 		broken.Store(&how)
 		require.Contains(t, s.get(503, today), "not available at present")
 	}

@@ -1,0 +1,60 @@
+package serialpage_test
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/serialpage"
+)
+
+func ExampleNewHandler() {
+	server, err := miniredis.Run() // in an application, a Redis
+	if err != nil {
+		panic(err)
+	}
+	defer server.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer rdb.Close()
+	gen, err := serial.New(rdb, serial.WithLocation(time.UTC))
+	if err != nil {
+		panic(err)
+	}
+	n, err := gen.NextNumber(context.Background(), "IS")
+	if err != nil {
+		panic(err)
+	}
+
+	page, err := serialpage.NewHandler(serialpage.Options{
+		Prefix: "/numbers",
+		Series: func(context.Context) ([]serialpage.Series, error) {
+			return []serialpage.Series{{
+				Type: "IS", Name: "Invoices", Source: serialpage.Redis(gen),
+				Stored: func(ctx context.Context, start, end time.Time) iter.Seq2[string, error] {
+					return func(yield func(string, error) bool) { // in an application, SELECT number FROM invoices
+						yield(n.String(), nil)
+					}
+				},
+			}}, nil
+		},
+	})
+	if err != nil {
+		panic(err)
+	}
+	mux := http.NewServeMux()
+	mux.Handle("/numbers/", page)
+
+	answer := httptest.NewRecorder()
+	mux.ServeHTTP(answer, httptest.NewRequest("GET",
+		"/numbers/period?key=IS&start="+n.Start.Format(time.RFC3339), nil))
+	fmt.Println(answer.Code, strings.Contains(answer.Body.String(), "All numbers are accounted for."))
+	// Output: 200 true
+}
