@@ -99,7 +99,7 @@ func (h *handler) serve(w http.ResponseWriter, r *http.Request) error {
 	var get, post func(http.ResponseWriter, *http.Request) error
 	switch rest {
 	case "":
-		get = redirect(path.Base(h.Prefix) + "/")
+		get = redirect("./" + url.PathEscape(path.Base(h.Prefix)) + "/")
 		if h.Prefix == "" {
 			get = h.overview
 		}

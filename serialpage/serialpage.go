@@ -53,15 +53,17 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// A Series is a row of the first page.
+// A Series is a row of the first page. Its Key is unique among all series that the handler ever shows, whoever asks: accounts are kept
+// by it for a minute, and shown to everybody who asks for that key.
 type Series struct {
-	Key    string // unique among the series, at most 255 bytes of printable UTF-8; "" for Type
+	Key    string // at most 255 bytes of printable UTF-8; "" for Type
 	Type   string
 	Name   string // for people, such as "Sales orders"; "" for Type
 	Source Source // where the numbers are counted
 
 	// Stored yields the numbers that documents have: at least all that were printed for the period from start to end, better all
-	// there are. Without it, the page gives no account.
+	// there are. Without it, the page gives no account. It must end when ctx does: until then the period gets no other account, and
+	// one that never ends is one of the two that can be made at a time.
 	Stored func(ctx context.Context, start, end time.Time) iter.Seq2[string, error]
 
 	// Explanations are why numbers are missing. Without them, nothing is explained.

@@ -234,7 +234,14 @@ func TestRequests(t *testing.T) {
 	require.Zero(t, s.read.Load())
 	require.Contains(t, s.get(500, "/"), "http.StripPrefix")
 	response, _ := s.send("GET", "/numbers?x=1", "")
-	require.Equal(t, "numbers/?x=1", response.Header.Get("Location"))
+	require.Equal(t, "./numbers/?x=1", response.Header.Get("Location"))
+
+	s = open(t, func(s *site) { s.options.Prefix = "/a/b:c d" })
+	response, _ = s.send("GET", "/a/b:c%20d", "")
+	target, err := response.Request.URL.Parse(response.Header.Get("Location"))
+	require.NoError(t, err)
+	require.Equal(t, s.URL+"/a/b:c%20d/", target.String())
+	s.get(200, "/a/b:c%20d/")
 }
 
 // Whoever is logged in explains a number, once.
