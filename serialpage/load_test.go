@@ -193,28 +193,37 @@ func TestRedisHangs(t *testing.T) {
 
 // An account that was begun before an explanation came is not shown after it.
 func TestExplainDuringAudit(t *testing.T) {
-	reading, goOn := make(chan struct{}), make(chan struct{})
+	late := &slow{reading: make(chan struct{}), goOn: make(chan struct{})}
 	s := open(t, func(s *site) {
-		yield := s.yield
-		s.series[0].Stored = func(ctx context.Context, start, end time.Time) iter.Seq2[string, error] {
-			return func(f func(string, error) bool) {
-				if s.read.Load() == 0 {
-					close(reading)
-					<-goOn
-				}
-				yield(ctx, start, end)(f)
-			}
-		}
+		late.register = s.register
+		s.series[0].Explanations = late
 	})
 	var work sync.WaitGroup
-	work.Go(func() { s.get(200, today) })
-	<-reading
+	work.Go(func() { require.Contains(t, s.get(200, today), "Not all numbers are accounted for.") })
+	<-late.reading
 	response, text := s.send("POST", "/numbers/explain",
 		"key=IS&start=2021-10-24T00:00:00Z&nonce=n&first=2&last=4&reason=void", "X-User", "Ada")
 	require.Equal(t, 303, response.StatusCode, text)
-	close(goOn)
+	close(late.goOn)
 	work.Wait()
 	require.Contains(t, s.get(200, today), "✓ All numbers are accounted for.")
+}
+
+// slow lets the first reader of all explanations wait after the last one.
+type slow struct {
+	*register
+	once          sync.Once
+	reading, goOn chan struct{}
+}
+
+func (r *slow) Explanations(ctx context.Context, series string, start time.Time) iter.Seq2[serial.Explanation, error] {
+	return func(yield func(serial.Explanation, error) bool) {
+		r.register.Explanations(ctx, series, start)(yield)
+		r.once.Do(func() {
+			close(r.reading)
+			<-r.goOn
+		})
+	}
 }
 
 // A database that does not answer an explanation holds up no other one, and repeats of it only up to the limit.

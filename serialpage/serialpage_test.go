@@ -29,14 +29,16 @@ import (
 
 // A register keeps explanations in memory.
 type register struct {
-	mu   sync.Mutex
-	all  []serial.Explanation
-	fail error
+	mu    sync.Mutex
+	all   []serial.Explanation
+	calls int // of Explain
+	fail  error
 }
 
 func (r *register) Explain(_ context.Context, e serial.Explanation) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.calls++
 	for _, other := range r.all {
 		if other == e {
 			return r.fail
@@ -296,6 +298,7 @@ func TestExplain(t *testing.T) {
 		work.Go(func() { post(303) })
 	}
 	work.Wait()
+	require.Equal(t, 1, s.register.calls)
 	require.Len(t, s.register.all, 1)
 	e := s.register.all[0]
 	e.At = time.Time{}
