@@ -2,9 +2,10 @@ package main
 
 import (
 	"context"
-	"database/sql"
 	"errors"
-	"log/slog"
+	"net/http"
+	"net/url"
+	"slices"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -24,41 +25,90 @@ func embeddedRedis() (*miniredis.Miniredis, error) {
 	return m, nil
 }
 
-// sample stores orders and invoices of the last ten days to look at. The database refuses some orders that are too large, after
-// they got their numbers, which leaves gaps. It also refuses some invoices with nothing to pay, which leaves no gaps.
-func sample(ctx context.Context, m *miniredis.Miniredis, rdb *redis.Client, db *sql.DB, zone *time.Location,
-	log *slog.Logger) error {
-	s, err := newService(ctx, rdb, db, zone, log, serial.WithMaxSkew(-1)) // the clock is set back on purpose
-	if err != nil {
-		return err
-	}
+// sampled is the number of days, with today: enough for the end of the month before, whatever day it is.
+const sampled = 40
+
+// sample stores orders and invoices of the last days to look at, closes the month before now, and has handler make the account of
+// every period. The database refuses some orders that are too large, after they got their numbers, which leaves gaps. It also
+// refuses some invoices with nothing to pay, which leaves no gaps.
+func sample(ctx context.Context, m *miniredis.Miniredis, rdb redis.UniversalClient, s *service, handler http.Handler,
+	now time.Time) error {
 	defer func() {
 		m.SetTime(time.Time{}) // the clock goes on
 		m.ClockTTL(true)       // again, or miniredis takes this for a leap of two thousand years, and every key expires
 	}()
-	now := time.Now()
-	var refused refusal
-	for i := range 120 {
-		at := now.AddDate(0, 0, i/12-9)
+	past, err := newService(ctx, rdb, s.db, s.zone, s.log, serial.WithMaxSkew(-1)) // the clock is set back on purpose
+	if err != nil {
+		return err
+	}
+	now = now.In(s.zone)
+	for ago := sampled - 1; ago >= 0; ago-- {
+		at := time.Date(now.Year(), now.Month(), now.Day()-ago, 12, 0, 0, 0, s.zone) // noon exists on every day
+		if at.After(now) {
+			at = now
+		}
 		m.SetTime(at)
-		d := draft{[]string{"Ada", "Bob", "Eve"}[i%3], int64(i*i%7) * 1250}
-		if i%13 > 10 {
-			d.AmountCents = largest + 1
-		}
-		o, err := s.place(ctx, d)
-		if errors.As(err, &refused) {
-			continue
-		}
-		if err == nil && i%5 > 1 {
-			var v invoice
-			v, _, err = s.invoice(ctx, o.Number, at)
-			if err == nil && i%9 == 1 {
-				_, err = s.void(ctx, v.Number)
+		for i := range 12 - ago*5%7 {
+			var refused refusal
+			if err := past.sampleOrder(ctx, at, ago, i); err != nil && !errors.As(err, &refused) {
+				return err
 			}
 		}
-		if err != nil && !errors.As(err, &refused) {
+	}
+	_, month, _ := s.invoices.Scheme().Period(now)
+	if err := s.closeMonth(ctx, month.Add(-time.Second), "reported", "Ada"); err != nil {
+		return err
+	}
+	return s.visit(ctx, handler)
+}
+
+// sampleOrder stores an order, and what becomes of it.
+func (s *service) sampleOrder(ctx context.Context, at time.Time, ago, i int) error {
+	d := draft{[]string{"Ada", "Bob", "Eve"}[i%3], int64(i*i%7) * 1250}
+	if i == 7 {
+		d.AmountCents = largest + 1
+	}
+	o, err := s.place(ctx, d)
+	switch {
+	case err != nil || i%5 == 1:
+		return err
+	case i == 3 && ago == 1: // as somebody with a database client does; nobody knows why
+		_, err := s.db.ExecContext(ctx, "DELETE FROM orders WHERE number = ?", o.Number)
+		return err
+	case i == 3 && ago%5 == 0:
+		return s.voidOrder(ctx, o.Number, "ordered twice", "Ada")
+	}
+	v, _, err := s.invoice(ctx, o.Number, at)
+	if err == nil && i == 5 && ago%3 == 0 {
+		_, err = s.void(ctx, v.Number)
+	}
+	return err
+}
+
+// visit requests the page of each period, oldest first. Only then do the charts show what became of the numbers.
+func (s *service) visit(ctx context.Context, handler http.Handler) error {
+	days, err := s.orders.History(ctx, orderType, sampled)
+	if err != nil {
+		return err
+	}
+	months, err := s.invoices.History(ctx, s.db, invoiceType, sampled)
+	if err != nil {
+		return err
+	}
+	for _, n := range slices.Backward(append(days, months...)) {
+		query := url.Values{"key": {n.Type}, "start": {n.Start.Format(time.RFC3339)}}
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet, "/numbers/period?"+query.Encode(), nil)
+		if err != nil {
 			return err
 		}
+		handler.ServeHTTP(discard{}, r)
 	}
 	return nil
 }
+
+// discard is an answer that nobody reads.
+type discard http.Header
+
+func (d discard) Header() http.Header            { return http.Header(d) }
+func (d discard) Write(text []byte) (int, error) { return len(text), nil }
+func (d discard) WriteHeader(int)                {}

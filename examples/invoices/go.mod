@@ -5,6 +5,7 @@ go 1.26.0
 replace (
 	github.com/dailyserial/serial => ../../
 	github.com/dailyserial/serial/gapless => ../../gapless
+	github.com/dailyserial/serial/serialpage => ../../serialpage
 	github.com/dailyserial/serial/sqlledger => ../../sqlledger
 )
 
@@ -12,6 +13,7 @@ require (
 	github.com/alicebob/miniredis/v2 v2.40.0
 	github.com/dailyserial/serial v0.4.0
 	github.com/dailyserial/serial/gapless v0.4.0
+	github.com/dailyserial/serial/serialpage v0.4.0
 	github.com/dailyserial/serial/sqlledger v0.4.0
 	github.com/redis/go-redis/v9 v9.23.0
 	github.com/stretchr/testify v1.12.1

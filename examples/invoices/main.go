@@ -1,5 +1,6 @@
 // Command invoices is an HTTP service that numbers two kinds of documents: orders from Redis, fast and with gaps, and invoices
-// from the database, in the invoice's own transaction and without gaps. Its page /audit accounts for every number. See README.md.
+// from the database, in the invoice's own transaction and without gaps. Its pages below /numbers/ account for every number. See
+// README.md.
 package main
 
 import (
@@ -41,6 +42,12 @@ func run(ctx context.Context, args []string, out io.Writer, log *slog.Logger) (e
 		"`URL` of Redis; default $INVOICES_REDIS_URL, else one in memory, for demonstration")
 	file := flags.String("database", "", "`file` of SQLite; default a temporary one")
 	tz := flags.String("tz", "UTC", "the time `zone` whose midnight begins a new day; the same in every process")
+	var users access
+	flags.StringVar(&users.header, "user-header", "X-Forwarded-User",
+		"the `header` in which the login proxy passes on the name of the user, who may explain numbers")
+	flags.StringVar(&users.origin, "origin", "",
+		"the `origin` under which browsers reach the login proxy, such as https://numbers.example.com; needed if the proxy "+
+			"changes the Host header")
 	if err := flags.Parse(args); err != nil {
 		return err
 	}
@@ -67,6 +74,9 @@ func run(ctx context.Context, args []string, out io.Writer, log *slog.Logger) (e
 	defer func() { err = errors.Join(err, rdb.Close()) }()
 
 	demo := memory != nil && *file == ""
+	if demo {
+		users.user = "demo" // nobody is behind a proxy here
+	}
 	if *file == "" {
 		folder, err := os.MkdirTemp("", "invoices")
 		if err != nil {
@@ -85,8 +95,12 @@ func run(ctx context.Context, args []string, out io.Writer, log *slog.Logger) (e
 	if err != nil {
 		return err
 	}
+	handler, err := s.routes(users)
+	if err != nil {
+		return err
+	}
 	if demo {
-		if err := sample(ctx, memory, rdb, db, zone, log); err != nil {
+		if err := sample(ctx, memory, rdb, s, handler, time.Now()); err != nil {
 			return err
 		}
 	}
@@ -96,7 +110,7 @@ func run(ctx context.Context, args []string, out io.Writer, log *slog.Logger) (e
 		return err
 	}
 	_, _ = fmt.Fprintf(out, `
-Look at http://%[1]s/audit
+Look at http://%[1]s/numbers/
 
 curl http://%[1]s/orders -d '{"customer": "Ada", "amount_cents": 1250}'
 curl -X POST http://%[1]s/orders/NUMBER/invoice
@@ -105,7 +119,7 @@ curl http://%[1]s/orders/NUMBER/void -d '{"reason": "ordered twice", "by": "Ada"
 curl http://%[1]s/months/2021-09/close -d '{"reason": "reported", "by": "Ada"}'
 curl http://%[1]s/invoices
 `, listener.Addr())
-	err = serve(ctx, listener, s.routes(), log)
+	err = serve(ctx, listener, handler, log)
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
 	defer cancel()
 	return errors.Join(err, s.orders.Flush(limit)) // what it knows of unused numbers is in the register now

@@ -19,6 +19,7 @@ import (
 
 	"github.com/dailyserial/serial"
 	"github.com/dailyserial/serial/gapless"
+	"github.com/dailyserial/serial/serialpage"
 	"github.com/dailyserial/serial/sqlledger"
 )
 
@@ -28,7 +29,7 @@ const (
 
 	largest  = 1_000_000_00     // cents of an order
 	patience = 10 * time.Second // per request
-	kept     = 400              // days for which Redis keeps counters of orders, for the audit
+	kept     = 400              // days for which Redis keeps counters of orders, for their accounts
 )
 
 // schema creates the tables. In production, leave it to your migrations.
@@ -52,7 +53,6 @@ CREATE TABLE IF NOT EXISTS invoices (
 	amount_cents integer NOT NULL CHECK (amount_cents > 0),
 	voided_at    text
 );
-CREATE INDEX IF NOT EXISTS invoices_by_day ON invoices (day);
 CREATE UNIQUE INDEX IF NOT EXISTS one_invoice ON invoices (order_number) WHERE voided_at IS NULL;
 CREATE TRIGGER IF NOT EXISTS invoices_stay BEFORE DELETE ON invoices
 BEGIN
@@ -90,7 +90,7 @@ type service struct {
 	zone     *time.Location
 	orders   *serial.Generator
 	invoices *gapless.Generator
-	register *sqlledger.Register // why numbers of orders are missing
+	register *sqlledger.Register // why numbers are missing
 	log      *slog.Logger
 }
 
@@ -239,10 +239,10 @@ func (s *service) voidOrder(ctx context.Context, number, reason, by string) erro
 	return tx.Commit()
 }
 
-// closeMonth closes the month that begins at start, and all before it: invoices get no more numbers there. It waits for those who are
-// taking one.
-func (s *service) closeMonth(ctx context.Context, start time.Time, reason, by string) error {
-	end := start.AddDate(0, 1, 0)
+// closeMonth closes the month of a day, and all before it: invoices get no more numbers there. It waits for those who are taking
+// one.
+func (s *service) closeMonth(ctx context.Context, day time.Time, reason, by string) error {
+	_, start, end := s.invoices.Scheme().Period(day)
 	if time.Now().Before(end) {
 		return refusal{http.StatusConflict, "the month has not ended"}
 	}
@@ -251,8 +251,9 @@ func (s *service) closeMonth(ctx context.Context, start time.Time, reason, by st
 	})
 }
 
-// reopenMonth opens the month that begins at start, and all after it.
-func (s *service) reopenMonth(ctx context.Context, start time.Time, reason, by string) error {
+// reopenMonth opens the month of a day, and all after it.
+func (s *service) reopenMonth(ctx context.Context, day time.Time, reason, by string) error {
+	_, start, _ := s.invoices.Scheme().Period(day)
 	return s.record(ctx, "reopen", start, reason, by, func(tx *sql.Tx) error {
 		return s.invoices.ReopenPeriods(ctx, tx, invoiceType, start)
 	})
@@ -369,7 +370,8 @@ func broken(err error, kind int) bool {
 	return errors.As(err, &e) && e.Code() == kind
 }
 
-func (s *service) routes() http.Handler {
+// routes returns the handler of the whole service. It is an error if a.origin is not an origin.
+func (s *service) routes(a access) (http.Handler, error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /orders", s.handle(func(w http.ResponseWriter, r *http.Request) error {
 		var d draft
@@ -406,17 +408,17 @@ func (s *service) routes() http.Handler {
 		}
 		return write(w, http.StatusOK, why, err)
 	}))
-	for action, change := range map[string]func(_ context.Context, start time.Time, reason, by string) error{
+	for action, change := range map[string]func(_ context.Context, day time.Time, reason, by string) error{
 		"close": s.closeMonth, "reopen": s.reopenMonth,
 	} {
 		mux.HandleFunc("POST /months/{month}/"+action, s.handle(func(w http.ResponseWriter, r *http.Request) error {
-			start, err := time.ParseInLocation("2006-01", r.PathValue("month"), s.zone)
-			if err != nil || start.Year() < 1971 {
+			day, err := s.day(r.PathValue("month") + "-01")
+			if err != nil {
 				return refusal{http.StatusBadRequest, "the month must be like 2021-10, from 1971-01 on"}
 			}
 			why, err := readReason(w, r)
 			if err == nil {
-				err = change(r.Context(), start, why.Reason, why.By)
+				err = change(r.Context(), day, why.Reason, why.By)
 			}
 			return write(w, http.StatusOK, why, err)
 		}))
@@ -425,14 +427,26 @@ func (s *service) routes() http.Handler {
 		all, err := s.latest(r.Context())
 		return write(w, http.StatusOK, all, err)
 	}))
-	mux.HandleFunc("GET /audit", s.handle(s.showAudit))
-	mux.Handle("GET /{$}", http.RedirectHandler("/audit", http.StatusFound))
+	pages := serialpage.Options{Prefix: "/numbers", Series: s.series, User: a.name, Logger: s.log}
 	// Any page that the user visits can make the browser send forms here, even if only this host can reach the service.
 	guard := http.NewCrossOriginProtection()
 	guard.SetDenyHandler(s.handle(func(http.ResponseWriter, *http.Request) error {
 		return refusal{http.StatusForbidden, "a page of another site sent this request"}
 	}))
-	return guard.Handler(mux)
+	if a.origin != "" {
+		if err := guard.AddTrustedOrigin(a.origin); err != nil {
+			return nil, err
+		}
+		pages.TrustedOrigins = []string{a.origin}
+	}
+	numbers, err := serialpage.NewHandler(pages)
+	if err != nil {
+		return nil, err
+	}
+	mux.Handle("/numbers", numbers)
+	mux.Handle("/numbers/", numbers)
+	mux.Handle("GET /{$}", http.RedirectHandler("/numbers/", http.StatusFound))
+	return guard.Handler(mux), nil
 }
 
 // read decodes a body, for which handle has set a deadline. An empty one leaves v as it is.
