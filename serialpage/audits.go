@@ -101,6 +101,19 @@ func (a *audits) outcome(k periodKey) (outcome, bool) {
 	return a.outcomes.get(k)
 }
 
+// open returns how many periods of each series were not clean when they were last audited.
+func (a *audits) open() map[string]int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	open := map[string]int64{}
+	for k, o := range a.outcomes.values {
+		if !o.clean {
+			open[k.series]++
+		}
+	}
+	return open
+}
+
 // last returns what the last audit of a series found, whatever its period.
 func (a *audits) last(series string) (outcome, bool) {
 	a.mu.Lock()

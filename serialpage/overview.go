@@ -29,6 +29,7 @@ type overviewRow struct {
 	Full             string // how much of the period's numbers that is; "" if nobody will ever issue as many
 	Chart            chart
 	Audited          *result
+	Open             int64 // periods with open items, as far as audited
 }
 
 // A result is what the last audit found, for people.
@@ -77,12 +78,14 @@ func (h *handler) overview(w http.ResponseWriter, r *http.Request) error {
 	shown := all[:min(len(all), mostRows)]
 	rows := make([]overviewRow, len(shown))
 	failed := make([]error, len(shown))
+	open := h.audits.open()
 	var work sync.WaitGroup
 	next := make(chan int)
 	for range min(askedAtOnce, len(shown)) {
 		work.Go(func() {
 			for i := range next {
 				rows[i], failed[i] = h.overviewRow(r.Context(), &shown[i])
+				rows[i].Open = open[shown[i].Key]
 			}
 		})
 	}

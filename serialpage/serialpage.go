@@ -46,7 +46,7 @@ type Options struct {
 	// [http.CrossOriginProtection]. That is needed behind a proxy that changes the Host header.
 	TrustedOrigins []string
 
-	// Limit is how long a page may take, an audit included, at most an hour. Default 10 s.
+	// Limit is how long a page may take, an audit included, at most an hour; the server's WriteTimeout must be longer. Default 10 s.
 	Limit time.Duration
 
 	// Logger is told what went wrong; the pages only say that something did. Default slog.Default().
