@@ -74,7 +74,8 @@ var modes = []mode{
 	{800, "light", "print"},
 }
 
-// browse opens a tab. It requires at the end that the console had no error that the test did not expect.
+// browse opens a tab. It requires at the end that the console had no error that the test did not expect, while all servers that the
+// test has started before are there.
 func browse(t *testing.T) *tab {
 	t.Helper()
 	if noChromium != nil {
@@ -196,8 +197,8 @@ func (b *tab) picture(folder, name string, take chromedp.Action[[]byte]) []byte 
 
 // The pictures of the documentation. SERIAL_PICTURES is the folder that gets them.
 func TestPictures(t *testing.T) {
-	b := browse(t)
 	s, today := sample(t, nil)
+	b := browse(t)
 	s.accounts()
 	b.login("Grace Hopper")
 	pages := pagesOf(s, today)
@@ -255,8 +256,8 @@ func TestLook(t *testing.T) {
 	if race.Enabled {
 		t.Skip("no two goroutines meet here")
 	}
-	b := browse(t)
 	s, today := sample(t, nil)
+	b := browse(t)
 	s.accounts()
 	b.login("Grace Hopper")
 	script := axe()
@@ -297,8 +298,8 @@ func fill(name, text string) chromedp.Action[chromedp.Void] {
 
 // With the mouse, and without JavaScript: from the first page to a number that is explained.
 func TestMouse(t *testing.T) {
-	b := browse(t)
 	s, today := sample(t, nil)
+	b := browse(t)
 	before := len(s.register.all)
 	b.login("Grace Hopper")
 	b.do(chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
@@ -326,8 +327,8 @@ func TestMouse(t *testing.T) {
 
 // Two clicks on the button are one explanation.
 func TestTwoClicks(t *testing.T) {
-	b := browse(t)
 	s, today := sample(t, nil)
+	b := browse(t)
 	before := len(s.register.all)
 	b.login("Grace Hopper")
 	b.open(200, s.URL+today)
@@ -340,8 +341,8 @@ func TestTwoClicks(t *testing.T) {
 
 // With the keyboard alone. Whatever has the focus shows it.
 func TestKeyboard(t *testing.T) {
-	b := browse(t)
 	s, _ := sample(t, nil)
+	b := browse(t)
 	b.login("Grace Hopper")
 	b.open(200, s.URL+"/numbers/")
 	tabTo := func(what string) {
@@ -376,7 +377,6 @@ func TestKeyboard(t *testing.T) {
 
 // What the policy forbids stays forbidden, even if somebody gets markup into the page.
 func TestPolicy(t *testing.T) {
-	b := browse(t)
 	s, today := sample(t, func(s *site) { s.series[0].Name = `<img src=x onerror="hit()">` })
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/frame" {
@@ -387,7 +387,8 @@ func TestPolicy(t *testing.T) {
 			t.Errorf("something came through: %s", r.URL)
 		}
 	}))
-	defer elsewhere.Close()
+	t.Cleanup(elsewhere.Close)
+	b := browse(t)
 	b.open(200, s.URL+today)
 	b.do(chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
 		_, err := chromedp.Evaluate[bool](fmt.Sprintf(`window.hit = () => window.wasHit = true
@@ -417,17 +418,17 @@ func TestPolicy(t *testing.T) {
 
 // A page of another site in the same browser cannot send the form, whoever is logged in.
 func TestCrossSite(t *testing.T) {
-	b := browse(t)
 	s, today := sample(t, nil)
 	before := len(s.register.all)
-	b.login("Grace Hopper")
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprintf(w, `<h1>Win a prize</h1><form method="post" action="%s/numbers/explain">
 			<input name="key" value="ORD"><input name="start" value="%s"><input name="nonce" value="x">
 			<input name="first" value="11"><input name="reason" value="y"><button>Yes</button></form>`,
 			strings.Replace(s.URL, "127.0.0.1", r.URL.Query().Get("host"), 1), s.start.Format(time.RFC3339))
 	}))
-	defer elsewhere.Close()
+	t.Cleanup(elsewhere.Close)
+	b := browse(t)
+	b.login("Grace Hopper")
 	// Another site, and another port of the same host.
 	for from, host := range map[string]string{"localhost": "127.0.0.1", "127.0.0.1": "127.0.0.1"} {
 		b.open(200, strings.Replace(elsewhere.URL, "127.0.0.1", from, 1)+"?host="+host)
@@ -444,8 +445,8 @@ func TestCrossSite(t *testing.T) {
 
 // On paper, an account fits on pages of A4, and has a line to sign.
 func TestPaper(t *testing.T) {
-	b := browse(t)
 	s, today := sample(t, nil)
+	b := browse(t)
 	b.login("Grace Hopper")
 	b.open(200, s.URL+today)
 	visible := func(selector string) bool {
