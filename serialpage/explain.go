@@ -21,7 +21,7 @@ const (
 // explain keeps why numbers are missing, and sends the client back to the period.
 func (h *handler) explain(w http.ResponseWriter, r *http.Request) error {
 	user, err := h.user(r)
-	if err != nil {
+	if err != nil || user == "" {
 		return &problem{status: http.StatusForbidden, text: "You may not explain numbers here.", cause: err}
 	}
 	r.Body = http.MaxBytesReader(w, r.Body, largestForm)

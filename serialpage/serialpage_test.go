@@ -277,6 +277,7 @@ func TestExplain(t *testing.T) {
 		return text
 	}
 	post(403, "@X-User", "")
+	require.Empty(t, s.log.String(), "what clients do wrong")
 	post(403, "@Sec-Fetch-Site", "cross-site")
 	post(403, "@Origin", "https://example.com")
 	post(404, "key", "PO")
