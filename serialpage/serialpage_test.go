@@ -190,7 +190,8 @@ func TestPages(t *testing.T) {
 	require.NotContains(t, period, "<form", "nobody is logged in")
 	require.Contains(t, s.get(200, today, "X-User", "Ada"), "<form")
 	require.EqualValues(t, 1, s.read.Load(), "an account is kept for a minute")
-	require.Contains(t, s.get(200, "/numbers/"), `<a class="block alert" href="series?key=IS">1 period with open items</a>`)
+	require.Contains(t, s.get(200, "/numbers/"),
+		`<a class="block alert" href="series?key=IS">1 period with open items</a>`)
 	require.Contains(t, s.get(200, "/numbers/series?key=IS"), "3 stored, 0 explained, 2 not explained")
 	require.Empty(t, s.log.String())
 }

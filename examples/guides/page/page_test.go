@@ -256,6 +256,7 @@ func TestTenants(t *testing.T) {
 	require.Regexp(t, `>ORD\d{8}0007<`, all)
 	require.Regexp(t, `>ORD\d{8}0008<`, all)
 	for origin, status := range map[string]int{"https://example.com": 403, "https://numbers.example.com": 404} {
-		browse(t, "").send(status, "POST", server.URL+"/numbers/explain", "key=none", "Origin", origin, "X-Forwarded-User", "Ada")
+		browse(t, "").send(status, "POST", server.URL+"/numbers/explain", "key=none", "Origin", origin,
+			"X-Forwarded-User", "Ada")
 	}
 }
