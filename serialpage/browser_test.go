@@ -29,7 +29,14 @@ import (
 )
 
 // chromium is the path of the browser, or why there is none.
-var chromium, noChromium = exec.LookPath("chromium")
+var chromium, noChromium = func() (path string, err error) {
+	for _, name := range []string{"google-chrome", "chromium-browser", "chromium"} {
+		if path, err = exec.LookPath(name); err == nil {
+			break
+		}
+	}
+	return path, err
+}()
 
 // start of the browser, once for all tests.
 var startBrowser = sync.OnceValues(func() (context.Context, error) {
