@@ -65,7 +65,8 @@
 // somebody closes periods of a type, callers who want the first number of a period or a number of one that has ended wait.
 //
 // How long a caller waits is bounded by its context and by the database's own limits: lock_timeout in PostgreSQL,
-// innodb_lock_wait_timeout in MySQL. On SQLite only PRAGMA busy_timeout counts.
+// innodb_lock_wait_timeout in MySQL. On SQLite only PRAGMA busy_timeout counts. With the driver lib/pq, set lock_timeout in any case:
+// the server may miss the driver's request to cancel a statement, and then the end of the context does not end the wait.
 //
 // # Closing periods
 //
