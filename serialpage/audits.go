@@ -24,7 +24,8 @@ type periodKey struct {
 // An audit is a report with its time.
 type audit struct {
 	serial.Report
-	at time.Time
+	at     time.Time
+	stored bool // without Stored, the report only tells what was issued
 }
 
 // audits are those that were made lately. An audit is made once at a time for a period, and two are made at a time in all.
@@ -80,8 +81,10 @@ func (a *audits) end(k periodKey, made *audit) {
 		stored: r.Count, explained: r.ExplainedCount, unexplained: r.UnexplainedCount,
 		others: r.DuplicateCount + r.BeyondCount + r.ForeignCount + r.ContradictedCount, clean: r.Clean()}
 	a.reports.put(k, *made)
-	a.outcomes.put(k, o)
-	a.latest.put(k.series, o)
+	if made.stored {
+		a.outcomes.put(k, o)
+		a.latest.put(k.series, o)
+	}
 }
 
 // forget drops the report of a period, also one that is being made, so that a later page has a new one made.
@@ -101,17 +104,20 @@ func (a *audits) outcome(k periodKey) (outcome, bool) {
 	return a.outcomes.get(k)
 }
 
-// open returns how many periods of each series were not clean when they were last audited.
-func (a *audits) open() map[string]int64 {
+// checked returns how many periods of each series were audited, and how many of them were not clean.
+func (a *audits) checked() map[string][2]int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	open := map[string]int64{}
+	all := map[string][2]int64{}
 	for k, o := range a.outcomes.values {
+		n := all[k.series]
+		n[0]++
 		if !o.clean {
-			open[k.series]++
+			n[1]++
 		}
+		all[k.series] = n
 	}
-	return open
+	return all
 }
 
 // last returns what the last audit of a series found, whatever its period.

@@ -272,7 +272,7 @@ func TestLook(t *testing.T) {
 		b.look(modes[4])
 		b.open(map[bool]int64{true: 404, false: 200}[name == "problem"], s.URL+path)
 		if name == "refused" {
-			b.load("Not explained yet", fill("first", "0"), fill("reason", "why"), chromedp.Click(chromedp.CSS("form button")))
+			b.load("Explanation not saved", fill("first", "0"), fill("reason", "why"), chromedp.Click(chromedp.CSS("form button")))
 		}
 		require.Equal(t, []string{s.URL}, eval[[]string](b, `[...new Set(performance.getEntries().map(e => e.name).
 			filter(n => n.includes("://")).map(n => new URL(n).origin))]`))
@@ -318,16 +318,16 @@ func TestMouse(t *testing.T) {
 	b.load("Orders", chromedp.Click(`//a[.="Orders"]`))
 	b.load("Orders, "+s.start.Format("2 January 2006"), chromedp.Click(chromedp.CSS(`tbody a`)))
 	require.Contains(t, b.text(), "Not all numbers are accounted for.")
-	b.load("Not explained yet", fill("first", "99"), fill("reason", "lost"), chromedp.Click(chromedp.CSS("form button")))
-	require.Contains(t, b.text(), "Write numbers of this period")
+	b.load("Explanation not saved", fill("first", "99"), fill("reason", "lost"), chromedp.Click(chromedp.CSS("form button")))
+	require.Contains(t, b.text(), "Enter numbers of this period")
 	b.load("Orders, "+s.start.Format("2 January 2006"), chromedp.Clear(chromedp.CSS(`input[name="first"]`)),
 		fill("first", "11"), chromedp.Click(chromedp.CSS("form button")))
 	require.Contains(t, b.text(), "✓ All numbers are accounted for.")
 	require.Contains(t, b.text(), "Grace Hopper")
 	require.Len(t, s.register.all, before+1)
 	b.load("Orders", chromedp.Click(`//nav//a[.="Orders"]`))
-	b.load("Numbers", chromedp.Click(`//nav//a[.="All series"]`))
-	require.Contains(t, b.text(), "complete")
+	b.load("Number series", chromedp.Click(`//nav//a[.="Number series"]`))
+	require.Contains(t, b.text(), "accounted for")
 	b.open(200, s.URL+today)
 	b.expect("status of 400")
 }

@@ -47,7 +47,7 @@ func (h *handler) explain(w http.ResponseWriter, r *http.Request) error {
 		Last: strings.TrimSpace(r.PostForm.Get("last")), Reason: strings.TrimSpace(r.PostForm.Get("reason")),
 		Nonce: r.PostForm.Get("nonce")}
 	if in.Nonce == "" || len(in.Nonce) > 64 {
-		return refused("The form is not one of these pages.")
+		return refused("This form has expired. Go back and reload the page.")
 	}
 	e, wrong, err := h.explanation(r.Context(), s, p, in, user)
 	if err != nil {
@@ -55,7 +55,7 @@ func (h *handler) explain(w http.ResponseWriter, r *http.Request) error {
 	}
 	if wrong != "" {
 		in.Wrong = wrong
-		h.write(w, http.StatusBadRequest, "explain.html", frame{Title: "Not explained yet",
+		h.write(w, http.StatusBadRequest, "explain.html", frame{Title: "Explanation not saved",
 			Back: []link{home, seriesLink(s), {address("period", s.Key, p.Start), p.Name()}}}, struct{ Form *form }{&in})
 		return nil
 	}
@@ -95,15 +95,16 @@ func (h *handler) explanation(ctx context.Context, s *Series, p span, in form, u
 	case r.Last < r.First:
 		return e, "No number of this period was issued.", nil
 	case !ok || !okLast || first < r.First || last > r.Last || first > last:
-		return e, "Write numbers of this period as they are printed, or only their last digits, in order: " + issued + ".",
-			nil
-	case in.Reason == "" || len(in.Reason) > 500:
-		return e, fmt.Sprintf("Write a reason of 1 to 500 bytes. This one has %d.", len(in.Reason)), nil
+		return e, "Enter numbers of this period, whole or only their last digits, the lower one first: " + issued + ".", nil
+	case in.Reason == "":
+		return e, "Enter a reason.", nil
+	case len(in.Reason) > 500:
+		return e, fmt.Sprintf("Enter a shorter reason: this one has %d bytes, and 500 are possible.", len(in.Reason)), nil
 	}
 	e = serial.Explanation{Series: series, Type: s.Type, Start: p.Start, First: first, Last: last, Reason: in.Reason,
 		By: user, At: time.Now()}
 	if err := e.Validate(); err != nil {
-		return e, "This cannot be kept: " + strings.TrimPrefix(err.Error(), "serial: ") + ".", nil
+		return e, "The explanation was not saved: " + strings.TrimPrefix(err.Error(), "serial: ") + ".", nil
 	}
 	return e, "", nil
 }

@@ -46,11 +46,11 @@ func writeCSV(w http.ResponseWriter, s *Series, p span, a *audit) error {
 			row(what, number(n.Seq), number(n.Seq), "1", numberText(s.Source.scheme(), n), "", "", "")
 		}
 	}
-	listed("stored although nobody got it", r.Contradicted)
+	listed("stored, but reported as never received", r.Contradicted)
 	listed("stored more than once", r.Duplicates)
-	listed("stored but never issued", r.Beyond)
+	listed("stored, but never issued", r.Beyond)
 	for _, text := range r.Foreign {
-		row("not one of our numbers", "", "", "1", text, "", "", "")
+		row("stored, but not one of our numbers", "", "", "1", text, "", "", "")
 	}
 	lines.Flush()
 	w.Header().Set("Content-Type", "text/csv; charset=utf-8; header=present")

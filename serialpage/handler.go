@@ -67,7 +67,7 @@ func refused(format string, args ...any) error {
 
 // unavailable is the answer where something else failed.
 func unavailable(cause error) error {
-	return &problem{status: http.StatusServiceUnavailable, text: "This page is not available at present.", cause: cause,
+	return &problem{status: http.StatusServiceUnavailable, text: "This page is not available right now.", cause: cause,
 		again: true}
 }
 
@@ -162,7 +162,7 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if !errors.As(err, &p) {
 		p = unavailable(err).(*problem)
 	}
-	if p.cause != nil {
+	if p.cause != nil && !errors.Is(r.Context().Err(), context.Canceled) { // nobody failed if the client has left
 		h.Logger.ErrorContext(r.Context(), "serialpage: "+p.text, "method", r.Method, "path", r.URL.Path,
 			"query", r.URL.RawQuery, "err", p.cause)
 	}
@@ -177,9 +177,9 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 
 // titles are those of error pages, by status.
 var titles = map[int]string{
-	http.StatusBadRequest: "Not understood", http.StatusForbidden: "Not allowed", http.StatusNotFound: "Not found",
-	http.StatusMethodNotAllowed: "Not possible", http.StatusRequestEntityTooLarge: "Too large",
-	http.StatusInternalServerError: "Out of order", http.StatusServiceUnavailable: "Not available",
+	http.StatusBadRequest: "Invalid request", http.StatusForbidden: "Not allowed", http.StatusNotFound: "Not found",
+	http.StatusMethodNotAllowed: "Not supported", http.StatusRequestEntityTooLarge: "Too large",
+	http.StatusInternalServerError: "Something went wrong", http.StatusServiceUnavailable: "Not available",
 }
 
 // A frame is what all pages have around them.
@@ -193,7 +193,7 @@ type frame struct {
 // A link leads to another page.
 type link struct{ Href, Text string }
 
-var home = link{"./", "All series"}
+var home = link{"./", "Number series"}
 
 // write renders a page whole before it sends the first byte.
 func (h *handler) write(w http.ResponseWriter, status int, name string, f frame, data any) {
@@ -201,7 +201,7 @@ func (h *handler) write(w http.ResponseWriter, status int, name string, f frame,
 	var page bytes.Buffer
 	if err := pages.ExecuteTemplate(&page, name, f); err != nil {
 		h.Logger.Error("serialpage: a page could not be rendered", "page", name, "err", err)
-		http.Error(w, "This page is not available at present.", http.StatusInternalServerError)
+		http.Error(w, "This page is not available right now.", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
@@ -318,8 +318,13 @@ func count(n int64) string {
 
 func instant(t time.Time) string { return t.Format("2 January 2006, 15:04 MST") }
 
-// shortly leaves out the year, where it is clear.
-func shortly(t time.Time) string { return t.Format("2 Jan, 15:04 MST") }
+// shortly leaves out the year where it is this one.
+func shortly(t time.Time) string {
+	if t.Year() != time.Now().In(t.Location()).Year() {
+		return instant(t)
+	}
+	return t.Format("2 Jan, 15:04 MST")
+}
 
 // plural returns a count with its noun.
 func plural(n int64, one, many string) string {

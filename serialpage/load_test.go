@@ -263,6 +263,27 @@ func (h hanging) Explain(ctx context.Context, e serial.Explanation) error {
 	return h.register.Explain(context.WithoutCancel(ctx), e)
 }
 
+// Without Stored, the pages tell what was issued, and no result.
+func TestWithoutStored(t *testing.T) {
+	s := open(t, func(s *site) { s.series[0].Stored = nil })
+	page := s.get(200, today, "X-User", "Ada")
+	require.Contains(t, page, "5 numbers were issued")
+	require.Contains(t, page, "This page cannot check which of them are stored.")
+	for _, never := range []string{"<form", "accounted for", "Missing", "csv"} {
+		require.NotContains(t, page, never)
+	}
+	for _, format := range []string{"csv", "json"} {
+		s.get(404, strings.Replace(today, "period", "period."+format, 1))
+	}
+	for _, path := range []string{"", "series?key=IS"} {
+		page := s.get(200, "/numbers/"+path)
+		require.NotContains(t, page, "discrepancies")
+		require.NotContains(t, page, "accounted for")
+	}
+	response, _ := s.send("POST", "/numbers/explain", "key=IS&start=2021-10-24T00:00:00Z&nonce=n&first=2&reason=x", "X-User", "Ada")
+	require.Equal(t, 403, response.StatusCode)
+}
+
 // Series of gapless have the same pages. Periods that are closed say so.
 func TestTable(t *testing.T) {
 	s, _ := sample(t, nil)
@@ -274,7 +295,7 @@ func TestTable(t *testing.T) {
 	series := s.get(200, "/numbers/series?key=INV")
 	require.Equal(t, 1, strings.Count(series, `<span class="tag">closed</span>`))
 	require.Contains(t, series, month.AddDate(0, -2, 0).Format("January 2006")+`</a> <span class="tag">closed</span>`)
-	require.Contains(t, series, month.Format("January 2006")+`</a> <span class="tag">now</span>`)
+	require.Contains(t, series, month.Format("January 2006")+`</a> <span class="tag">current</span>`)
 	require.Contains(t, s.get(200, "/numbers/"), "INV-"+month.Format("200601")+"-0064")
 	for back, closed := range map[int]bool{0: false, 1: false, 2: true} {
 		page := s.get(200, "/numbers/"+address("period", "INV", month.AddDate(0, -back, 0)), "X-User", "Ada")

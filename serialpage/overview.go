@@ -29,7 +29,7 @@ type overviewRow struct {
 	Full             string // how much of the period's numbers that is; "" if nobody will ever issue as many
 	Chart            chart
 	Audited          *result
-	Open             int64 // periods with open items, as far as audited
+	Checked, Wrong   int64 // periods that were checked, and those of them with discrepancies
 }
 
 // A result is what the last audit found, for people.
@@ -52,9 +52,9 @@ func (r result) At() time.Time { return r.at }
 // Text says what it found.
 func (r result) Text() string {
 	if r.clean {
-		return "complete"
+		return "accounted for"
 	}
-	return "open items"
+	return "discrepancies"
 }
 
 // Clean reports whether all numbers are accounted for.
@@ -72,20 +72,20 @@ func (h *handler) overview(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if r.Method == http.MethodHead {
-		h.write(w, http.StatusOK, "overview.html", frame{Title: "Numbers"}, nil)
+		h.write(w, http.StatusOK, "overview.html", frame{Title: home.Text}, nil)
 		return nil
 	}
 	shown := all[:min(len(all), mostRows)]
 	rows := make([]overviewRow, len(shown))
 	failed := make([]error, len(shown))
-	open := h.audits.open()
+	checked := h.audits.checked()
 	var work sync.WaitGroup
 	next := make(chan int)
 	for range min(askedAtOnce, len(shown)) {
 		work.Go(func() {
 			for i := range next {
 				rows[i], failed[i] = h.overviewRow(r.Context(), &shown[i])
-				rows[i].Open = open[shown[i].Key]
+				rows[i].Checked, rows[i].Wrong = checked[shown[i].Key][0], checked[shown[i].Key][1]
 			}
 		})
 	}
@@ -97,7 +97,7 @@ func (h *handler) overview(w http.ResponseWriter, r *http.Request) error {
 	if i := slices.IndexFunc(failed, func(err error) bool { return err != nil }); i >= 0 { // one may stand for all
 		h.Logger.ErrorContext(r.Context(), "serialpage: a series could not be read", "series", shown[i].Key, "err", failed[i])
 	}
-	h.write(w, http.StatusOK, "overview.html", frame{Title: "Numbers"}, struct {
+	h.write(w, http.StatusOK, "overview.html", frame{Title: home.Text}, struct {
 		Rows    []overviewRow
 		Count   int64
 		Cut     bool
@@ -145,12 +145,12 @@ const endless = 1_000_000_000
 func fullText(issued, size int64) string {
 	switch {
 	case issued == 0:
-		return "0 % full"
+		return "0% of " + count(size)
 	case issued >= size:
-		return "100 % full"
+		return "100% of " + count(size)
 	}
 	permille := min((issued*1000+size-1)/size, 999)
-	return fmt.Sprintf("%d.%d %% full", permille/10, permille%10)
+	return fmt.Sprintf("%d.%d%% of %s", permille/10, permille%10, count(size))
 }
 
 // spanOf returns the period that begins at start.

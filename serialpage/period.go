@@ -79,6 +79,9 @@ func (h *handler) period(w http.ResponseWriter, r *http.Request) error {
 		}
 		return nil
 	}
+	if format != "" && s.Stored == nil {
+		return missing("This series is not checked here.")
+	}
 	closed, err := s.Source.closed(r.Context(), s.Type)
 	if err != nil {
 		return unavailable(err)
@@ -95,7 +98,10 @@ func (h *handler) period(w http.ResponseWriter, r *http.Request) error {
 	}
 	v := view(s, p, a)
 	v.Closed = !p.End.After(closed)
-	if name, err := h.user(r); err == nil && h.explains(s) && name != "" {
+	name, err := h.user(r)
+	if err != nil {
+		h.Logger.WarnContext(r.Context(), "serialpage: nobody may explain", "err", err)
+	} else if h.explains(s) && name != "" {
 		v.Form = &form{Key: s.Key, Start: p.Start.UTC().Format(time.RFC3339), Nonce: newNonce()}
 	}
 	h.write(w, http.StatusOK, "period.html", f, v)
@@ -116,7 +122,7 @@ func periodIn(s *Series, text string) (span, error) {
 }
 
 // audit returns the account of a period: one of the last minute, or a new one. That is made even if the client leaves, so that it is
-// there when the client comes back. Whatever hangs, the answer comes within the limit.
+// there when the client comes back. Whatever hangs, the answer comes when ctx ends.
 func (h *handler) audit(ctx context.Context, w http.ResponseWriter, s *Series, p span) (*audit, error) {
 	k := periodKey{s.Key, p.Start.Unix()}
 	kept, ok := h.audits.begin(k)
@@ -126,9 +132,10 @@ func (h *handler) audit(ctx context.Context, w http.ResponseWriter, s *Series, p
 	if !ok {
 		w.Header().Set("Refresh", "2") // browsers come again
 		return nil, &problem{status: http.StatusServiceUnavailable, again: true,
-			text: "This account is being made, or others are. The page will be there in a moment."}
+			text: "This check is running, or others are. This page reloads by itself."}
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), h.Limit)
+	deadline, _ := ctx.Deadline()
+	own, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
 	type result struct {
 		made *audit
 		err  error
@@ -144,13 +151,13 @@ func (h *handler) audit(ctx context.Context, w http.ResponseWriter, s *Series, p
 			h.audits.end(k, r.made)
 			ended <- r
 		}()
-		r.made, r.err = makeAudit(ctx, s, p)
+		r.made, r.err = makeAudit(own, s, p)
 	}()
 	select {
 	case r := <-ended:
 		return r.made, r.err
-	case <-time.After(h.Limit):
-		return nil, unavailable(fmt.Errorf("an audit of %s did not end within %v", s.Key, h.Limit))
+	case <-ctx.Done():
+		return nil, unavailable(fmt.Errorf("an audit of %s: %w", s.Key, ctx.Err()))
 	}
 }
 
@@ -170,15 +177,15 @@ func makeAudit(ctx context.Context, s *Series, p span) (*audit, error) {
 	}
 	report, err := s.Source.audit(ctx, s.Type, p.Start, used, opts...)
 	if err == nil {
-		return &audit{report, time.Now()}, nil
+		return &audit{Report: report, at: time.Now(), stored: s.Stored != nil}, nil
 	}
 	if errors.Is(err, serial.ErrCounterLost) {
 		return nil, &problem{status: http.StatusServiceUnavailable, cause: err,
-			text: "How many numbers were issued is not known, because Redis has lost the counter."}
+			text: "The counter was lost, so nobody knows how many numbers were issued. Tell whoever runs the service."}
 	}
 	if kept, failed := s.Source.history(ctx, s.Type, longestHistory); failed == nil &&
 		!slices.ContainsFunc(kept, func(n serial.Number) bool { return n.Start.Equal(p.Start) }) {
-		return nil, missing("Nothing is kept of this period, or no number was issued.")
+		return nil, missing("There is no record of this period.")
 	}
 	return nil, unavailable(err)
 }
@@ -222,9 +229,9 @@ func view(s *Series, p span, a *audit) *periodView {
 	v.Findings = []finding{issued, {What: "Stored", Count: r.Count}, {What: "Missing", Count: r.MissingCount},
 		{What: "explained", Count: r.ExplainedCount, Class: "part"}, unexplained,
 		wrong("Stored more than once", r.DuplicateCount, texts(scheme, r.Duplicates)),
-		wrong("Stored but never issued", r.BeyondCount, texts(scheme, r.Beyond)),
-		wrong("Stored although nobody got it", r.ContradictedCount, texts(scheme, r.Contradicted)),
-		wrong("Stored, and not one of our numbers", r.ForeignCount, r.Foreign)}
+		wrong("Stored, but never issued", r.BeyondCount, texts(scheme, r.Beyond)),
+		wrong("Stored, but reported as never received", r.ContradictedCount, texts(scheme, r.Contradicted)),
+		wrong("Stored, but not one of our numbers", r.ForeignCount, r.Foreign)}
 	return v
 }
 

@@ -35,7 +35,7 @@ func sample(t *testing.T, change func(*site)) (s *site, today string) {
 		s.stored = nil
 		stored := map[string][]string{}
 		issue := func(name string, gen *serial.Generator, typ string, day, n int) {
-			at := now.AddDate(0, 0, -day)
+			at := now.AddDate(0, 0, -day).Truncate(24 * time.Hour).Add(time.Minute)
 			s.redis.SetTime(at)
 			numbers, err := gen.NextN(t.Context(), typ, n)
 			require.NoError(t, err)

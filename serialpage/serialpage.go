@@ -1,5 +1,5 @@
-// Package serialpage shows people the numbers of an application: how many were issued, which of them are stored, and why the
-// others are missing. It is an [http.Handler] that an application mounts behind its own login:
+// Package serialpage shows accountants, support and auditors the numbers of an application: how many were issued, which of them are
+// stored, and why the others are missing. It is an [http.Handler] that an application mounts behind its own login:
 //
 //	page, err := serialpage.NewHandler(serialpage.Options{
 //		Prefix: "/numbers",
@@ -8,6 +8,7 @@
 //		},
 //	})
 //	...
+//	mux.Handle("/numbers", page)
 //	mux.Handle("/numbers/", page)
 //
 // The pages need no JavaScript and load nothing from elsewhere. They only read, unless [Options].User says who may explain why a
@@ -31,15 +32,15 @@ import (
 
 // Options configure the handler that [NewHandler] returns.
 type Options struct {
-	// Prefix is where the handler is mounted: "" or a path such as "/numbers". The handler gets the full path: no
-	// http.StripPrefix around it.
+	// Prefix is the path of the handler: "" or one such as "/numbers". The handler needs the full path: do not use
+	// http.StripPrefix.
 	Prefix string
 
-	// Series returns what is shown, in that order. It is called for every page. It must not be nil.
+	// Series returns what is shown, in that order. It is called for every page, with the context of the request. It must not be nil.
 	Series func(context.Context) ([]Series, error)
 
-	// User returns the name of whoever sent the request, who then may explain missing numbers: at most 100 bytes of printable
-	// UTF-8. With an error, or "", the answer is 403. Without User, nobody may.
+	// User returns the name of whoever sent the request and may explain missing numbers: at most 100 bytes of printable UTF-8. If it
+	// is nil, fails or returns "", the pages have no form, and one that is sent gets 403.
 	User func(*http.Request) (name string, err error)
 
 	// TrustedOrigins may send the form besides the page's own origin, such as "https://example.com": see
@@ -49,12 +50,12 @@ type Options struct {
 	// Limit is how long a page may take, an audit included, at most an hour; the server's WriteTimeout must be longer. Default 10 s.
 	Limit time.Duration
 
-	// Logger is told what went wrong; the pages only say that something did. Default slog.Default().
+	// Logger gets the errors, which the pages do not show. Default slog.Default().
 	Logger *slog.Logger
 }
 
-// A Series is a row of the first page. Its Key is unique among all series that the handler ever shows, whoever asks: accounts are kept
-// by it for a minute, and shown to everybody who asks for that key.
+// A Series is a row of the first page. Its Key must be unique among all series of the handler: for a minute, everybody who asks for that
+// key is shown the same account.
 type Series struct {
 	Key    string // at most 255 bytes of printable UTF-8; "" for Type
 	Type   string
@@ -62,15 +63,15 @@ type Series struct {
 	Source Source // where the numbers are counted
 
 	// Stored yields the numbers that documents have: at least all that were printed for the period from start to end, better all
-	// there are. Without it, the page gives no account. It must end when ctx does: until then the period gets no other account, and
-	// one that never ends is one of the two that can be made at a time.
+	// there are. Without it, the page gives no account. It must stop when ctx ends: until then, it takes up one of the two audits that
+	// can run at a time.
 	Stored func(ctx context.Context, start, end time.Time) iter.Seq2[string, error]
 
-	// Explanations are why numbers are missing. Without them, nothing is explained.
+	// Explanations stores the reasons. Without it, nothing can be explained.
 	Explanations Explanations
 }
 
-// Explanations keeps why numbers are missing. [sqlledger.Register] does.
+// Explanations stores why numbers are missing. [sqlledger.Register] does.
 //
 // [sqlledger.Register]: https://pkg.go.dev/github.com/dailyserial/serial/sqlledger#Register
 type Explanations interface {

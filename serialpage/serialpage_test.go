@@ -173,25 +173,25 @@ func TestPages(t *testing.T) {
 	s := open(t, nil)
 	overview := s.get(200, "/numbers/")
 	for _, want := range []string{`<a href="series?key=IS">Invoices</a>`, "24 October 2021", "IS202110240005",
-		"none yet", "24 October 2021: 5", "0.1 % full"} {
+		"none since the service started", "24 October 2021: 5", "0.1% of 9\u202f999"} {
 		require.Contains(t, overview, want)
 	}
 	series := s.get(200, "/numbers/series?key=IS")
 	for _, want := range []string{`<h1>Invoices</h1>`, `href="period?key=IS&amp;start=2021-10-24T00%3A00%3A00Z"`,
-		"not made yet", "5 issued, not audited"} {
+		"not checked<", "5 issued, not checked"} {
 		require.Contains(t, series, want)
 	}
 	require.Zero(t, s.read.Load(), "no account was made")
 	period := s.get(200, today)
 	for _, want := range []string{"Not all numbers are accounted for", "IS202110240001 – IS202110240005",
-		`<span class="number">IS202110240002</span>, <span class="number">IS202110240004</span>`, "Checked: date, name"} {
+		`<span class="number">IS202110240002</span>, <span class="number">IS202110240004</span>`, "Date, name and signature"} {
 		require.Contains(t, period, want)
 	}
 	require.NotContains(t, period, "<form", "nobody is logged in")
 	require.Contains(t, s.get(200, today, "X-User", "Ada"), "<form")
 	require.EqualValues(t, 1, s.read.Load(), "an account is kept for a minute")
 	require.Contains(t, s.get(200, "/numbers/"),
-		`<a class="block alert" href="series?key=IS">1 period with open items</a>`)
+		`<a class="block alert" href="series?key=IS">1 of 1 checked period has discrepancies</a>`)
 	require.Contains(t, s.get(200, "/numbers/series?key=IS"), "3 stored, 0 explained, 2 not explained")
 	require.Empty(t, s.log.String())
 }
@@ -335,8 +335,8 @@ func TestExport(t *testing.T) {
 	require.Contains(t, lines, []string{"explained", "2", "2", "1", "IS202110240002", `'-1, "void"`, "'+Ada",
 		"2021-10-24T00:00:00Z"})
 	require.Contains(t, lines, []string{"not explained", "4", "4", "1", "IS202110240004", "", "", ""})
-	require.Contains(t, lines, []string{"not one of our numbers", "", "", "1", "'=1+1", "", "", ""})
-	require.Contains(t, lines, []string{"stored but never issued", "9", "9", "1", "IS202110240009", "", "", ""})
+	require.Contains(t, lines, []string{"stored, but not one of our numbers", "", "", "1", "'=1+1", "", "", ""})
+	require.Contains(t, lines, []string{"stored, but never issued", "9", "9", "1", "IS202110240009", "", "", ""})
 	var out map[string]any
 	require.NoError(t, json.Unmarshal([]byte(s.get(200, strings.Replace(today, "period", "period.json", 1))), &out))
 	require.Equal(t, []any{"=1+1", "@x"}, out["foreign"])
@@ -385,15 +385,15 @@ func TestBusy(t *testing.T) {
 func TestAway(t *testing.T) {
 	s := open(t, nil)
 	s.redis.SetError("LOADING")
-	require.Contains(t, s.get(200, "/numbers/"), "Not available at present")
-	require.Contains(t, s.get(503, today), "not available at present")
+	require.Contains(t, s.get(200, "/numbers/"), "Not available right now")
+	require.Contains(t, s.get(503, today), "not available right now")
 	s.get(503, "/numbers/series?key=IS")
 	require.NotContains(t, s.get(503, today), "LOADING")
 	require.Contains(t, s.log.String(), "LOADING")
 	s.redis.SetError("")
 	s.get(200, today)
 	s.redis.Del("serial:{IS}:20211024")
-	require.Contains(t, s.get(200, "/numbers/"), "Redis has lost the counter")
+	require.Contains(t, s.get(200, "/numbers/"), "The counter was lost")
 }
 
 // What an application does wrong ends a page, and no more.
@@ -417,9 +417,9 @@ func TestBrokenApplication(t *testing.T) {
 	} {
 		s.idle() // an account may end just after the answer that did not wait for it
 		broken.Store(&how)
-		require.Contains(t, s.get(503, today), "not available at present")
+		require.Contains(t, s.get(503, today), "not available right now")
 	}
-	require.Contains(t, s.get(503, today), "is being made")
+	require.Contains(t, s.get(503, today), "is running")
 	close(hang)
 	require.Contains(t, s.log.String(), "at the application")
 	none := func(context.Context) {}

@@ -83,7 +83,7 @@ func (h *handler) account(s *Series, history []serial.Number, first int64) chart
 	var stacks []stack
 	for _, n := range slices.Backward(history[:min(len(history), mostColumns)]) {
 		issued, name := max(0, n.Seq-first+1), spanOf(s, n.Start).Name()
-		stack := stack{title: fmt.Sprintf("%s: %s issued, not audited", name, count(issued)), label: name,
+		stack := stack{title: fmt.Sprintf("%s: %s issued, not checked", name, count(issued)), label: name,
 			parts: []part{{"issued", issued}}}
 		if o, ok := h.audits.outcome(periodKey{s.Key, n.Start.Unix()}); ok {
 			stack.title = fmt.Sprintf("%s: %s stored, %s explained, %s not explained", name, count(o.stored), count(o.explained),

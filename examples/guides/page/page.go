@@ -21,8 +21,15 @@ import (
 )
 
 // newPage shows orders, which are counted on Redis, and invoices, which are numbered without gaps.
-func newPage(orders *serial.Generator, invoices *gapless.Generator, db *sql.DB, register *sqlledger.Register) (
+func newPage(ctx context.Context, orders *serial.Generator, invoices *gapless.Generator, db *sql.DB) (
 	http.Handler, error) {
+	register, err := sqlledger.NewRegister(db, sqlledger.SQLite)
+	if err != nil {
+		return nil, err
+	}
+	if err := register.CreateTable(ctx); err != nil {
+		return nil, err
+	}
 	series := []serialpage.Series{{
 		Type: "ORD", Name: "Orders", Source: serialpage.Redis(orders),
 		Stored: stored(db, "SELECT number FROM orders"), Explanations: register,
@@ -40,11 +47,11 @@ func newPage(orders *serial.Generator, invoices *gapless.Generator, db *sql.DB, 
 	})
 }
 
-// stored yields all numbers that a query selects.
-func stored(db *sql.DB, query string) func(ctx context.Context, start, end time.Time) iter.Seq2[string, error] {
+// stored yields all numbers that a query selects. The column must not have NULL.
+func stored(db *sql.DB, query string, args ...any) func(ctx context.Context, start, end time.Time) iter.Seq2[string, error] {
 	return func(ctx context.Context, _, _ time.Time) iter.Seq2[string, error] {
 		return func(yield func(string, error) bool) {
-			rows, err := db.QueryContext(ctx, query)
+			rows, err := db.QueryContext(ctx, query, args...)
 			if err != nil {
 				yield("", err)
 				return
@@ -65,7 +72,7 @@ func stored(db *sql.DB, query string) func(ctx context.Context, start, end time.
 
 type userKey struct{}
 
-// login stands for your own: it lets nobody in who is not known, and says who comes.
+// login stands for your own: it admits known users, and puts the name into the context.
 func login(known map[string]string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name, password, ok := r.BasicAuth()
@@ -107,14 +114,14 @@ func withEcho(page http.Handler) http.Handler {
 }
 
 // newTenantsPage shows the orders of each tenant, who have generators with key prefixes of their own.
-func newTenantsPage(tenants map[string]*serial.Generator, db *sql.DB) (http.Handler, error) {
+func newTenantsPage(tenants map[string]*serial.Generator, db *sql.DB, register *sqlledger.Register) (http.Handler, error) {
 	return serialpage.NewHandler(serialpage.Options{
 		Prefix: "/numbers",
 		Series: func(context.Context) (all []serialpage.Series, err error) {
 			for _, name := range slices.Sorted(maps.Keys(tenants)) {
 				all = append(all, serialpage.Series{
 					Key: name + "/ORD", Type: "ORD", Name: "Orders of " + name, Source: serialpage.Redis(tenants[name]),
-					Stored: stored(db, "SELECT number FROM orders_"+name),
+					Stored: stored(db, "SELECT number FROM orders WHERE tenant = $1", name), Explanations: register,
 				})
 			}
 			return all, nil

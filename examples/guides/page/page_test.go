@@ -1,7 +1,6 @@
 package page
 
 import (
-	"context"
 	"database/sql"
 	"io"
 	"net/http"
@@ -43,11 +42,11 @@ func open(t *testing.T) *site {
 	t.Helper()
 	s := &site{db: guidetest.SQLite(t), redis: miniredis.RunT(t)}
 	s.orders = s.generator(t)
-	guidetest.Exec(t, s.db, "CREATE TABLE orders (number text)")
+	guidetest.Exec(t, s.db, "CREATE TABLE orders (number text, tenant text)")
 	guidetest.Exec(t, s.db, "CREATE TABLE invoices (number text)")
 	numbers, err := s.orders.NextN(t.Context(), "ORD", 3)
 	require.NoError(t, err)
-	guidetest.Exec(t, s.db, "INSERT INTO orders VALUES (?), (?)", numbers[0].String(), numbers[2].String())
+	guidetest.Exec(t, s.db, "INSERT INTO orders VALUES (?, ''), (?, '')", numbers[0].String(), numbers[2].String())
 
 	scheme, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerMonth),
 		serial.WithTemplate("{type}-{date:yyyyMM}-{seq:4}"))
@@ -63,10 +62,7 @@ func open(t *testing.T) *site {
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit())
 
-	register, err := sqlledger.NewRegister(s.db, sqlledger.SQLite)
-	require.NoError(t, err)
-	require.NoError(t, register.CreateTable(t.Context()))
-	s.page, err = newPage(s.orders, invoices, s.db, register)
+	s.page, err = newPage(t.Context(), s.orders, invoices, s.db)
 	require.NoError(t, err)
 	return s
 }
@@ -240,17 +236,22 @@ func TestTenants(t *testing.T) {
 	tenants := map[string]*serial.Generator{}
 	for i, name := range []string{"north", "south"} {
 		tenants[name] = s.generator(t, serial.WithKeyPrefix("serial/"+name))
-		guidetest.Exec(t, s.db, "CREATE TABLE orders_"+name+" (number text)")
-		_, err := tenants[name].NextN(context.Background(), "ORD", i+7)
+		numbers, err := tenants[name].NextN(t.Context(), "ORD", i+7)
 		require.NoError(t, err)
+		for _, n := range numbers {
+			guidetest.Exec(t, s.db, "INSERT INTO orders VALUES (?, ?)", n.String(), name)
+		}
 	}
-	page, err := newTenantsPage(tenants, s.db)
+	register, err := sqlledger.NewRegister(s.db, sqlledger.SQLite)
+	require.NoError(t, err)
+	page, err := newTenantsPage(tenants, s.db, register)
 	require.NoError(t, err)
 	server := httptest.NewServer(withChi(page))
 	t.Cleanup(server.Close)
 	all := ""
-	for _, text := range browse(t, "").walk(server.URL + "/numbers/") {
+	for at, text := range browse(t, "").walk(server.URL + "/numbers/") {
 		all += text
+		require.Equal(t, strings.Contains(at, "/period?"), strings.Contains(text, "✓ All numbers are accounted for."), at)
 	}
 	require.Regexp(t, `(?s)Orders of north.*Orders of south`, all)
 	require.Regexp(t, `>ORD\d{8}0007<`, all)
