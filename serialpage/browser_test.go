@@ -272,7 +272,8 @@ func TestLook(t *testing.T) {
 		b.look(modes[4])
 		b.open(map[bool]int64{true: 404, false: 200}[name == "problem"], s.URL+path)
 		if name == "refused" {
-			b.load("Explanation not saved", fill("first", "0"), fill("reason", "why"), chromedp.Click(chromedp.CSS("form button")))
+			b.load("Explanation not saved", fill("first", "0"), fill("reason", "why"),
+				chromedp.Click(chromedp.CSS("form button")))
 		}
 		require.Equal(t, []string{s.URL}, eval[[]string](b, `[...new Set(performance.getEntries().map(e => e.name).
 			filter(n => n.includes("://")).map(n => new URL(n).origin))]`))
@@ -318,7 +319,8 @@ func TestMouse(t *testing.T) {
 	b.load("Orders", chromedp.Click(`//a[.="Orders"]`))
 	b.load("Orders, "+s.start.Format("2 January 2006"), chromedp.Click(chromedp.CSS(`tbody a`)))
 	require.Contains(t, b.text(), "Not all numbers are accounted for.")
-	b.load("Explanation not saved", fill("first", "99"), fill("reason", "lost"), chromedp.Click(chromedp.CSS("form button")))
+	b.load("Explanation not saved", fill("first", "99"), fill("reason", "lost"),
+		chromedp.Click(chromedp.CSS("form button")))
 	require.Contains(t, b.text(), "Enter numbers of this period")
 	b.load("Orders, "+s.start.Format("2 January 2006"), chromedp.Clear(chromedp.CSS(`input[name="first"]`)),
 		fill("first", "11"), chromedp.Click(chromedp.CSS("form button")))

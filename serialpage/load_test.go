@@ -280,7 +280,8 @@ func TestWithoutStored(t *testing.T) {
 		require.NotContains(t, page, "discrepancies")
 		require.NotContains(t, page, "accounted for")
 	}
-	response, _ := s.send("POST", "/numbers/explain", "key=IS&start=2021-10-24T00:00:00Z&nonce=n&first=2&reason=x", "X-User", "Ada")
+	response, _ := s.send("POST", "/numbers/explain", "key=IS&start=2021-10-24T00:00:00Z&nonce=n&first=2&reason=x",
+		"X-User", "Ada")
 	require.Equal(t, 403, response.StatusCode)
 }
 

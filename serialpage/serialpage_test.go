@@ -184,7 +184,8 @@ func TestPages(t *testing.T) {
 	require.Zero(t, s.read.Load(), "no account was made")
 	period := s.get(200, today)
 	for _, want := range []string{"Not all numbers are accounted for", "IS202110240001 – IS202110240005",
-		`<span class="number">IS202110240002</span>, <span class="number">IS202110240004</span>`, "Date, name and signature"} {
+		`<span class="number">IS202110240002</span>, <span class="number">IS202110240004</span>`,
+		"Date, name and signature"} {
 		require.Contains(t, period, want)
 	}
 	require.NotContains(t, period, "<form", "nobody is logged in")

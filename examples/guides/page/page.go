@@ -48,7 +48,7 @@ func newPage(ctx context.Context, orders *serial.Generator, invoices *gapless.Ge
 }
 
 // stored yields all numbers that a query selects. The column must not have NULL.
-func stored(db *sql.DB, query string, args ...any) func(ctx context.Context, start, end time.Time) iter.Seq2[string, error] {
+func stored(db *sql.DB, query string, args ...any) func(_ context.Context, start, end time.Time) iter.Seq2[string, error] {
 	return func(ctx context.Context, _, _ time.Time) iter.Seq2[string, error] {
 		return func(yield func(string, error) bool) {
 			rows, err := db.QueryContext(ctx, query, args...)
@@ -114,7 +114,8 @@ func withEcho(page http.Handler) http.Handler {
 }
 
 // newTenantsPage shows the orders of each tenant, who have generators with key prefixes of their own.
-func newTenantsPage(tenants map[string]*serial.Generator, db *sql.DB, register *sqlledger.Register) (http.Handler, error) {
+func newTenantsPage(tenants map[string]*serial.Generator, db *sql.DB, register *sqlledger.Register) (
+	http.Handler, error) {
 	return serialpage.NewHandler(serialpage.Options{
 		Prefix: "/numbers",
 		Series: func(context.Context) (all []serialpage.Series, err error) {
