@@ -241,7 +241,7 @@ func pagesOf(s *site, today string) map[string]string {
 
 // accounts has the accounts of the latest orders made, as far as the charts show them.
 func (s *site) accounts() {
-	for day := range 33 {
+	for day := 32; day >= 0; day-- {
 		s.get(200, "/numbers/"+address("period", "ORD", s.start.AddDate(0, 0, -day)))
 	}
 	s.get(200, "/numbers/"+address("period", "DN", s.start))

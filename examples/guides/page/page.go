@@ -48,7 +48,7 @@ func newPage(ctx context.Context, orders *serial.Generator, invoices *gapless.Ge
 }
 
 // stored yields all numbers that a query selects. The column must not have NULL.
-func stored(db *sql.DB, query string, args ...any) func(_ context.Context, start, end time.Time) iter.Seq2[string, error] {
+func stored(db *sql.DB, query string, args ...any) func(_ context.Context, _, _ time.Time) iter.Seq2[string, error] {
 	return func(ctx context.Context, _, _ time.Time) iter.Seq2[string, error] {
 		return func(yield func(string, error) bool) {
 			rows, err := db.QueryContext(ctx, query, args...)
