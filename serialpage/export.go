@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"github.com/dailyserial/serial"
 )
@@ -32,7 +33,9 @@ func writeCSV(w http.ResponseWriter, s *Series, p span, a *audit) error {
 		a.at.UTC().Format(time.RFC3339))
 	total("stored", r.Count)
 	total("missing", r.MissingCount)
+	listed := map[string]int64{}
 	ranged := func(what string, g serial.Range, reason, by, at string) {
+		listed[what] += g.Last - g.First + 1
 		row(what, number(g.First), number(g.Last), number(g.Last-g.First+1), rangeText(s, p, g), reason, by, at)
 	}
 	for _, e := range r.Explained {
@@ -41,22 +44,46 @@ func writeCSV(w http.ResponseWriter, s *Series, p span, a *audit) error {
 	for _, g := range r.Unexplained {
 		ranged("not explained", g, "", "", "")
 	}
-	listed := func(what string, numbers []serial.Number) {
-		for _, n := range numbers {
-			row(what, number(n.Seq), number(n.Seq), "1", numberText(s.Source.scheme(), n), "", "", "")
+	// others makes the counts of all rows add up, where lists are cut.
+	others := func(what string, all int64) {
+		if rest := all - listed[what]; rest > 0 {
+			row(what, "", "", number(rest), "others, not listed here", "", "", "")
 		}
 	}
-	listed("stored, but reported as never received", r.Contradicted)
-	listed("stored more than once", r.Duplicates)
-	listed("stored, but never issued", r.Beyond)
+	others("explained", r.ExplainedCount)
+	others("not explained", r.UnexplainedCount)
+	list := func(what string, numbers []serial.Number, all int64) {
+		for _, n := range numbers {
+			listed[what]++
+			row(what, number(n.Seq), number(n.Seq), "1", numberText(s.Source.scheme(), n), "", "", "")
+		}
+		others(what, all)
+	}
+	list("stored, but reported as never received", r.Contradicted, r.ContradictedCount)
+	list("stored more than once", r.Duplicates, r.DuplicateCount)
+	list("stored, but never issued", r.Beyond, r.BeyondCount)
 	for _, text := range r.Foreign {
+		listed["stored, but not one of our numbers"]++
 		row("stored, but not one of our numbers", "", "", "1", text, "", "", "")
 	}
+	others("stored, but not one of our numbers", r.ForeignCount)
 	lines.Flush()
-	w.Header().Set("Content-Type", "text/csv; charset=utf-8; header=present")
-	w.Header().Set("Content-Disposition", `attachment; filename="numbers.csv"`)
+	w.Header().Set("Content-Disposition", `attachment; filename="`+fileName(s, p)+`"`)
 	_, _ = out.WriteTo(w)
 	return nil
+}
+
+// contentTypes are those of the exports.
+var contentTypes = map[string]string{"csv": "text/csv; charset=utf-8; header=present", "json": "application/json"}
+
+// fileName names a series and a period.
+func fileName(s *Series, p span) string {
+	return strings.Map(func(r rune) rune {
+		if r < 0x80 && (unicode.IsLetter(r) || unicode.IsDigit(r)) || r == '-' || r == '_' {
+			return r
+		}
+		return '-'
+	}, "numbers-"+s.Key+"-"+p.label) + ".csv"
 }
 
 // harmless is a cell that no spreadsheet takes for a formula.
@@ -119,7 +146,6 @@ func writeJSON(w http.ResponseWriter, s *Series, p span, a *audit) error {
 	for _, g := range r.Unexplained {
 		out.Unexplained = append(out.Unexplained, ranged(g))
 	}
-	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(out) // nobody reads it if the client has left
 	return nil
 }

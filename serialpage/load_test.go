@@ -2,6 +2,7 @@ package serialpage
 
 import (
 	"context"
+	"encoding/csv"
 	"errors"
 	"fmt"
 	"iter"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -76,9 +78,20 @@ func TestTenMillion(t *testing.T) {
 	require.Contains(t, page, `<td role="cell" class="right">`+count(many-many/50)+`</td>`)
 	require.Contains(t, page, "only the first 1\u202f000 are listed")
 	require.Less(t, len(page), 200_000)
-	for _, format := range []string{"csv", "json"} {
-		require.Less(t, len(s.get(200, strings.Replace(today, "period", "period."+format, 1))), 200_000)
+	require.Less(t, len(s.get(200, strings.Replace(today, "period", "period.json", 1))), 200_000)
+	response, table := s.send("GET", strings.Replace(today, "period", "period.csv", 1), "")
+	require.Less(t, len(table), 200_000)
+	require.Equal(t, `attachment; filename="numbers-IS-20211024.csv"`, response.Header.Get("Content-Disposition"))
+	lines, err := csv.NewReader(strings.NewReader(table)).ReadAll()
+	require.NoError(t, err)
+	counts := map[string]int64{}
+	for _, line := range lines[1:] {
+		n, err := strconv.ParseInt(line[3], 10, 64)
+		require.NoError(t, err)
+		counts[line[0]] += n
 	}
+	require.Equal(t, map[string]int64{"issued": many, "stored": many - many/50, "missing": many / 50,
+		"not explained": many / 50}, counts)
 	require.EqualValues(t, 1, s.read.Load())
 }
 

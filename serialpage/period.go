@@ -73,6 +73,9 @@ func (h *handler) period(w http.ResponseWriter, r *http.Request) error {
 	}
 	_, format, _ := strings.Cut(r.URL.Path[strings.LastIndexByte(r.URL.Path, '/'):], ".")
 	f := frame{Title: s.Name + ", " + p.Name(), Back: []link{home, seriesLink(s)}}
+	if format != "" {
+		w.Header().Set("Content-Type", contentTypes[format])
+	}
 	if r.Method == http.MethodHead { // makes no audit
 		if format == "" {
 			h.write(w, http.StatusOK, "period.html", f, nil)

@@ -33,7 +33,8 @@ import (
 // Options configure the handler that [NewHandler] returns.
 type Options struct {
 	// Prefix is the path of the handler: "" or one such as "/numbers". The handler needs the full path: do not use
-	// http.StripPrefix.
+	// http.StripPrefix. A proxy may show the pages at another path; if that ends in another way, it has to send browsers to its path
+	// with a slash at the end, since the handler sends them from Prefix to the last part of Prefix with one.
 	Prefix string
 
 	// Series returns what is shown, in that order. It is called for every page, with the context of the request. It must not be nil.

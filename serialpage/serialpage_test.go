@@ -335,6 +335,7 @@ func TestExport(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, lines, []string{"explained", "2", "2", "1", "IS202110240002", `'-1, "void"`, "'+Ada",
 		"2021-10-24T00:00:00Z"})
+	require.NotContains(t, table, "not listed here")
 	require.Contains(t, lines, []string{"not explained", "4", "4", "1", "IS202110240004", "", "", ""})
 	require.Contains(t, lines, []string{"stored, but not one of our numbers", "", "", "1", "'=1+1", "", "", ""})
 	require.Contains(t, lines, []string{"stored, but never issued", "9", "9", "1", "IS202110240009", "", "", ""})

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"context"
 	"database/sql"
 	"io"
 	"net/http"
@@ -14,12 +15,16 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/gin-gonic/gin"
+	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
+	"github.com/labstack/echo/v5"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
 	"github.com/dailyserial/serial/examples/guides/internal/guidetest"
 	"github.com/dailyserial/serial/gapless"
+	"github.com/dailyserial/serial/serialpage"
 	"github.com/dailyserial/serial/sqlledger"
 )
 
@@ -32,10 +37,11 @@ const ada, password = "Ada", "lovelace"
 
 // A site has orders and invoices. The second order is missing.
 type site struct {
-	redis  *miniredis.Miniredis
-	orders *serial.Generator
-	page   http.Handler
-	db     *sql.DB
+	redis    *miniredis.Miniredis
+	orders   *serial.Generator
+	invoices *gapless.Generator
+	page     http.Handler
+	db       *sql.DB
 }
 
 func open(t *testing.T) *site {
@@ -48,30 +54,53 @@ func open(t *testing.T) *site {
 	require.NoError(t, err)
 	guidetest.Exec(t, s.db, "INSERT INTO orders VALUES (?, ''), (?, '')", numbers[0].String(), numbers[2].String())
 
-	scheme, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerMonth),
+	scheme, err := serial.NewScheme(serial.WithLocation(guidetest.Noon()), serial.WithPeriod(serial.PerMonth),
 		serial.WithTemplate("{type}-{date:yyyyMM}-{seq:4}"))
 	require.NoError(t, err)
-	invoices, err := gapless.New(gapless.SQLite, scheme)
+	s.invoices, err = gapless.New(gapless.SQLite, scheme)
 	require.NoError(t, err)
-	require.NoError(t, invoices.CreateTable(t.Context(), s.db))
+	require.NoError(t, s.invoices.CreateTable(t.Context(), s.db))
 	tx, err := s.db.BeginTx(t.Context(), nil)
 	require.NoError(t, err)
-	number, err := invoices.Next(t.Context(), tx, "INV")
+	number, err := s.invoices.Next(t.Context(), tx, "INV")
 	require.NoError(t, err)
 	_, err = tx.ExecContext(t.Context(), "INSERT INTO invoices VALUES (?)", number.String())
 	require.NoError(t, err)
 	require.NoError(t, tx.Commit())
 
-	s.page, err = newPage(t.Context(), s.orders, invoices, s.db)
-	require.NoError(t, err)
+	s.page = s.newPage(t)
 	return s
+}
+
+// newPage returns the page as another process has it.
+func (s *site) newPage(t *testing.T) http.Handler {
+	t.Helper()
+	page, err := newPage(t.Context(), s.orders, s.invoices, s.db)
+	require.NoError(t, err)
+	return page
+}
+
+// today is the address of the orders' page, below the prefix.
+func (s *site) today(t *testing.T) string {
+	t.Helper()
+	last, err := s.orders.Peek(t.Context(), "ORD")
+	require.NoError(t, err)
+	return "/period?key=ORD&start=" + last.Start.UTC().Format(time.RFC3339)
+}
+
+// serve serves a handler, and returns the address.
+func serve(t *testing.T, handler http.Handler) string {
+	t.Helper()
+	server := httptest.NewServer(handler)
+	t.Cleanup(server.Close)
+	return server.URL
 }
 
 func (s *site) generator(t *testing.T, opts ...serial.Option) *serial.Generator {
 	t.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: s.redis.Addr()})
 	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
-	gen, err := serial.New(rdb, append(opts, serial.WithLocation(time.UTC))...)
+	gen, err := serial.New(rdb, append(opts, serial.WithLocation(guidetest.Noon()))...)
 	require.NoError(t, err)
 	return gen
 }
@@ -129,6 +158,15 @@ func (b *browser) walk(address string) map[string]string {
 	return pages
 }
 
+// form is what the form of a page sends to explain the second number.
+func form(page, reason string) url.Values {
+	form := url.Values{"first": {"2"}, "reason": {reason}}
+	for _, m := range regexp.MustCompile(`name="(key|start|nonce)" value="([^"]*)"`).FindAllStringSubmatch(page, -1) {
+		form.Set(m[1], m[2])
+	}
+	return form
+}
+
 // use goes through all pages that can be reached from an address, and explains the missing order.
 func use(t *testing.T, address string, headers ...string) {
 	t.Helper()
@@ -147,10 +185,7 @@ func use(t *testing.T, address string, headers ...string) {
 		if !strings.Contains(page, "Not all numbers are accounted for.") {
 			continue
 		}
-		form := url.Values{"first": {"2"}, "reason": {"torn"}}
-		for _, m := range regexp.MustCompile(`name="(key|start|nonce)" value="([^"]*)"`).FindAllStringSubmatch(page, -1) {
-			form.Set(m[1], m[2])
-		}
+		form := form(page, "torn")
 		base, err := url.Parse(at)
 		require.NoError(t, err)
 		to, err := base.Parse("explain")
@@ -186,30 +221,106 @@ func TestMounted(t *testing.T) {
 	}
 }
 
+// proxied serves what is at an address, through a proxy.
+func proxied(t *testing.T, address string, rewrite func(*httputil.ProxyRequest)) string {
+	t.Helper()
+	target, err := url.Parse(address)
+	require.NoError(t, err)
+	return serve(t, &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
+		r.SetURL(target)
+		r.Out.Host = r.In.Host
+		rewrite(r)
+	}})
+}
+
 // Behind a proxy that keeps the path, one that has the pages at another path, and one that changes the host.
 func TestProxies(t *testing.T) {
-	for name, rewrite := range map[string]func(*httputil.ProxyRequest){
-		"path kept":    func(r *httputil.ProxyRequest) { r.Out.Host = r.In.Host },
-		"path longer":  func(r *httputil.ProxyRequest) { r.Out.URL.Path = strings.TrimPrefix(r.In.URL.Path, "/intranet") },
-		"another host": func(r *httputil.ProxyRequest) { r.Out.Host = "numbers.internal" },
+	moved := func(from, to string) func(*httputil.ProxyRequest) {
+		return func(r *httputil.ProxyRequest) {
+			path, found := strings.CutPrefix(r.In.URL.Path, from)
+			if !found { // another application's
+				path = "/nowhere"
+			}
+			r.Out.URL.Path = to + path
+		}
+	}
+	for name, c := range map[string]struct {
+		at      string // where people see the pages
+		rewrite func(*httputil.ProxyRequest)
+		secure  bool // browsers say where a form comes from
+	}{
+		"path kept":            {"/numbers", func(*httputil.ProxyRequest) {}, false},
+		"path longer":          {"/intranet/numbers", moved("/intranet", ""), false},
+		"another path":         {"/accounts/2021/", moved("/accounts/2021", "/numbers"), false},
+		"another host, secure": {"/numbers", func(r *httputil.ProxyRequest) { r.Out.Host = "numbers.internal" }, true},
 	} {
 		for framework, mount := range frameworks {
 			t.Run(name+", "+framework, func(t *testing.T) {
 				s := open(t)
-				server := httptest.NewServer(login(map[string]string{ada: password}, mount(s.page)))
-				t.Cleanup(server.Close)
-				target, err := url.Parse(server.URL)
-				require.NoError(t, err)
-				proxy := httptest.NewServer(&httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
-					r.SetURL(target)
-					rewrite(r)
-				}})
-				t.Cleanup(proxy.Close)
-				prefix := map[bool]string{true: "/intranet"}[name == "path longer"]
-				use(t, proxy.URL+prefix+"/numbers")
+				proxy := proxied(t, serve(t, login(map[string]string{ada: password}, mount(s.page))), c.rewrite)
+				headers := []string{"Origin", proxy}
+				if c.secure {
+					headers = []string{"Sec-Fetch-Site", "same-origin"}
+				}
+				use(t, proxy+c.at, headers...)
 			})
 		}
 	}
+}
+
+// A proxy that changes the host has browsers refused that do not say where a form comes from.
+func TestHostChanged(t *testing.T) {
+	s := open(t)
+	proxy := proxied(t, serve(t, login(map[string]string{ada: password}, withNetHTTP(s.page))),
+		func(r *httputil.ProxyRequest) { r.Out.Host = "numbers.internal" })
+	browse(t, ada).send(http.StatusForbidden, "POST", proxy+"/numbers/explain", "key=none", "Origin", proxy)
+	browse(t, ada).send(http.StatusNotFound, "POST", proxy+"/numbers/explain", "key=none", "Sec-Fetch-Site", "same-origin")
+}
+
+// Behind a proxy that takes the prefix away, there is none.
+func TestPrefixTakenAway(t *testing.T) {
+	s := open(t)
+	page, err := serialpage.NewHandler(serialpage.Options{Series: func(context.Context) ([]serialpage.Series, error) {
+		return []serialpage.Series{{Type: "ORD", Source: serialpage.Redis(s.orders),
+			Stored: stored(s.db, "SELECT number FROM orders")}}, nil
+	}})
+	require.NoError(t, err)
+	proxy := proxied(t, serve(t, page), func(r *httputil.ProxyRequest) {
+		r.Out.URL.Path = strings.TrimPrefix(r.In.URL.Path, "/numbers")
+	})
+	pages := browse(t, "").walk(proxy + "/numbers/")
+	require.GreaterOrEqual(t, len(pages), 7)
+	for at := range pages {
+		require.Contains(t, at, proxy+"/numbers/")
+	}
+}
+
+// The last part of a proxy's path is that of Prefix, or people come with the last slash.
+func TestLastPartOfThePath(t *testing.T) {
+	s := open(t)
+	proxy := proxied(t, serve(t, withNetHTTP(s.page)), func(r *httputil.ProxyRequest) {
+		r.Out.URL.Path = strings.Replace(r.In.URL.Path, "/accounts", "/numbers", 1)
+	})
+	_, at := browse(t, "").send(http.StatusOK, "GET", proxy+"/accounts/", "")
+	require.Equal(t, "/accounts/", at.Path)
+	_, at = browse(t, "").send(http.StatusOK, "GET", proxy+"/accounts", "")
+	require.Equal(t, "/numbers/", at.Path, "another page of the proxy, if any")
+}
+
+// What removes the last slash of all paths ends in a circle.
+func TestRemovedSlash(t *testing.T) {
+	s := open(t)
+	router := chi.NewRouter()
+	router.Use(middleware.RedirectSlashes)
+	router.Handle("/numbers", s.page)
+	router.Handle("/numbers/*", s.page)
+	r, err := http.NewRequestWithContext(t.Context(), "GET", serve(t, router)+"/numbers", nil)
+	require.NoError(t, err)
+	answer, err := http.DefaultClient.Do(r)
+	if answer != nil {
+		require.NoError(t, answer.Body.Close())
+	}
+	require.ErrorContains(t, err, "stopped after 10 redirects")
 }
 
 // Whoever only reads gets no form. A prefix that was removed is an error that says so.
@@ -256,8 +367,70 @@ func TestTenants(t *testing.T) {
 	require.Regexp(t, `(?s)Orders of north.*Orders of south`, all)
 	require.Regexp(t, `>ORD\d{8}0007<`, all)
 	require.Regexp(t, `>ORD\d{8}0008<`, all)
+	proxy := proxied(t, server.URL, func(r *httputil.ProxyRequest) { r.Out.Host = "numbers.internal" })
 	for origin, status := range map[string]int{"https://example.com": 403, "https://numbers.example.com": 404} {
-		browse(t, "").send(status, "POST", server.URL+"/numbers/explain", "key=none", "Origin", origin,
+		browse(t, "").send(status, "POST", proxy+"/numbers/explain", "key=none", "Origin", origin,
 			"X-Forwarded-User", "Ada")
 	}
+	browse(t, "").send(403, "POST", proxy+"/numbers/explain", "key=none", "Origin", "https://numbers.example.com")
+}
+
+// A framework's own login says who explains.
+func TestFrameworksLogin(t *testing.T) {
+	s := open(t)
+	ofGin := gin.New()
+	ofGin.Use(func(c *gin.Context) {
+		if name, _, ok := c.Request.BasicAuth(); ok {
+			c.Request = c.Request.WithContext(context.WithValue(c.Request.Context(), userKey{}, name))
+			return
+		}
+		c.AbortWithStatus(http.StatusUnauthorized)
+	})
+	ofGin.Any("/numbers", gin.WrapH(s.page))
+	ofGin.Any("/numbers/*path", gin.WrapH(s.page))
+	ofEcho := echo.New()
+	ofEcho.Use(func(next echo.HandlerFunc) echo.HandlerFunc {
+		return func(c *echo.Context) error {
+			name, _, ok := c.Request().BasicAuth()
+			if !ok {
+				return c.NoContent(http.StatusUnauthorized)
+			}
+			c.SetRequest(c.Request().WithContext(context.WithValue(c.Request().Context(), userKey{}, name)))
+			return next(c)
+		}
+	})
+	ofEcho.Any("/numbers", echo.WrapHandler(s.page))
+	ofEcho.Any("/numbers/*", echo.WrapHandler(s.page))
+	for name, router := range map[string]http.Handler{"gin": ofGin, "echo": ofEcho} {
+		t.Run(name, func(t *testing.T) {
+			address := serve(t, router)
+			browse(t, "").send(http.StatusUnauthorized, "GET", address+"/numbers/", "")
+			page, _ := browse(t, ada).send(http.StatusOK, "GET", address+"/numbers"+s.today(t), "")
+			require.Contains(t, page, "<form")
+			browse(t, ada).send(http.StatusOK, "POST", address+"/numbers/explain", form(page, "torn, says "+name).Encode())
+			page, _ = browse(t, ada).send(http.StatusOK, "GET", address+"/numbers"+s.today(t), "")
+			require.Regexp(t, `torn, says `+name+`</td>\s*<td [^>]*>`+ada+`<`, page, "a later reason is shown")
+		})
+	}
+	require.Len(t, guidetest.Strings(t, s.db, "SELECT reason FROM serial_explanations"), 2, "and the first one is kept")
+}
+
+// Another process shows an account of its own, and keeps a form that came twice a second time.
+func TestTwoProcesses(t *testing.T) {
+	s := open(t)
+	handler := func(page http.Handler) http.Handler {
+		return login(map[string]string{ada: password}, withNetHTTP(page))
+	}
+	one, other := serve(t, handler(s.page))+"/numbers", serve(t, handler(s.newPage(t)))+"/numbers"
+	b := browse(t, ada)
+	b.send(http.StatusOK, "GET", other+s.today(t), "")
+	page, _ := b.send(http.StatusOK, "GET", one+s.today(t), "")
+	sent := form(page, "torn").Encode()
+	page, _ = b.send(http.StatusOK, "POST", one+"/explain", sent)
+	require.Contains(t, page, "✓ All numbers are accounted for.")
+	page, _ = b.send(http.StatusOK, "GET", other+s.today(t), "")
+	require.Contains(t, page, "✗ Not all numbers are accounted for.")
+	page, _ = b.send(http.StatusOK, "POST", other+"/explain", sent)
+	require.Contains(t, page, "✓ All numbers are accounted for.")
+	require.Len(t, guidetest.Strings(t, s.db, "SELECT reason FROM serial_explanations"), 2)
 }
