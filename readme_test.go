@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/race"
 )
 
 // unix returns the text of a file, without the carriage returns that Git adds on Windows.
@@ -46,9 +47,18 @@ func TestReadmeCompiles(t *testing.T) {
 	}
 }
 
+// withoutRaceDetector skips a test of programs that the go command builds, which are the same with the race detector.
+func withoutRaceDetector(t *testing.T) {
+	t.Helper()
+	if race.Enabled {
+		t.Skip("no two goroutines meet here")
+	}
+}
+
 // requireCompiles compiles a program, or a part of one. A test is run.
 func requireCompiles(t *testing.T, code string) {
 	t.Helper()
+	withoutRaceDetector(t)
 	source := "package main\n"
 	for name, path := range map[string]string{
 		"context.": "context", "fmt.": "fmt", "iter.": "iter", "log.": "log", "sql.": "database/sql", "testing.": "testing",
@@ -113,6 +123,7 @@ func TestRecipes(t *testing.T) {
 // requireRuns runs a program.
 func requireRuns(t *testing.T, source string, env ...string) {
 	t.Helper()
+	withoutRaceDetector(t)
 	file := filepath.Join(t.TempDir(), "main.go")
 	require.NoError(t, os.WriteFile(file, []byte(source), 0o600))
 	cmd := exec.Command("go", "run", "-ldflags=-s -w", file)
@@ -124,6 +135,7 @@ func requireRuns(t *testing.T, source string, env ...string) {
 // buildCommand builds the command, and returns its path.
 func buildCommand(t *testing.T) string {
 	t.Helper()
+	withoutRaceDetector(t)
 	binary := filepath.Join(t.TempDir(), "serial.exe")
 	out, err := exec.Command("go", "build", "-o", binary, "./cmd/serial").CombinedOutput()
 	require.NoError(t, err, "%s", out)
