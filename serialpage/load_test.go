@@ -5,10 +5,13 @@ import (
 	"encoding/csv"
 	"errors"
 	"fmt"
+	"html"
 	"iter"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -320,4 +323,40 @@ func TestTable(t *testing.T) {
 	}
 	require.Contains(t, s.get(200, "/numbers/"+address("period", "INV", month.AddDate(0, -3, 0))), ">Issued</th>"+
 		`<td role="cell" class="right">0</td>`)
+}
+
+// Types that would mean something in a path are only parts of a query.
+func TestTypesLikePaths(t *testing.T) {
+	types := []string{"..", ".", "A/B", "../../x", "/", "Z-9_."}
+	s := open(t, func(s *site) {
+		one := s.series[0]
+		s.series, s.stored = nil, nil
+		for _, typ := range types {
+			number, err := s.gen.Next(t.Context(), typ)
+			require.NoError(t, err)
+			s.stored = append(s.stored, number)
+			one.Type, one.Name, one.Key = typ, "", ""
+			s.series = append(s.series, one)
+		}
+	})
+	base, err := url.Parse(s.URL + "/numbers/")
+	require.NoError(t, err)
+	follow := func(page, kind string) []string {
+		var all []string
+		for _, m := range regexp.MustCompile(`href="(`+kind+`\?[^"]*)"`).FindAllStringSubmatch(page, -1) {
+			u, err := base.Parse(html.UnescapeString(m[1]))
+			require.NoError(t, err)
+			all = append(all, u.RequestURI())
+		}
+		return all
+	}
+	series := follow(s.get(200, "/numbers/"), "series")
+	require.Len(t, series, len(types))
+	for i, address := range series {
+		page := s.get(200, address)
+		require.Contains(t, page, "<h1>"+html.EscapeString(types[i])+"</h1>")
+		periods := follow(page, "period")
+		require.Len(t, periods, 1)
+		require.Contains(t, s.get(200, periods[0]), `<td role="cell" class="right">1</td>`)
+	}
 }
