@@ -79,7 +79,7 @@ func (g *Generator) publicError(ctx context.Context, err error) error {
 	if refusal, ok := errors.AsType[*issue.Refusal](err); ok {
 		err = g.explain(refusal)
 	}
-	if errors.Is(err, issue.ErrTaken) && len(g.locks) > 1 {
+	if errors.Is(err, issue.ErrTaken) && len(g.lockClients) > 1 {
 		err = fmt.Errorf("%w, or two of WithLockClients' clients are one server", err)
 	}
 	if end := redisrun.EndOf(ctx); end != nil && !errors.Is(err, end) {

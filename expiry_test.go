@@ -501,7 +501,8 @@ func TestManyAcrossABorder(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					const callers, each = 100, 6
 					m := simulate(t)
-					time.Sleep(time.Until(utc(t, v.border)) - 300*time.Millisecond) // opening it takes a while
+					// Opening it takes a while, and no block is in flight at the border.
+					time.Sleep(time.Until(utc(t, v.border)) - 330*time.Millisecond)
 					far := network(20 * time.Millisecond)
 					opts := slices.Concat(v.opts, ledgerIf(ledger, 37), []serial.Option{serial.WithLocation(time.UTC)})
 					gens := []*serial.Generator{newGenerator(t, m.client(far), opts...), newGenerator(t, m.client(far), opts...)}

@@ -16,11 +16,27 @@ import (
 )
 
 // locks makes the redsync locks around opening periods, on independent servers.
-type locks []goredis.UniversalClient
+type locks struct {
+	servers []*redisrun.Pipe
+	own     bool // the only server is the counters'
+}
+
+// newLocks returns the locks on clients, or on the counters' own client if there are none.
+func newLocks(counters goredis.UniversalClient, clients []goredis.UniversalClient) locks {
+	l := locks{own: clients == nil}
+	if l.own {
+		clients = []goredis.UniversalClient{counters}
+	}
+	for _, client := range clients {
+		l.servers = append(l.servers, redisrun.NewPipe(client))
+	}
+	return l
+}
 
 // A lock is held until it is released or, should that fail, until it expires.
 type lock struct {
 	mutex    *redsync.Mutex
+	own      bool                // it is on the counters' server only
 	answered atomic.Int32        // servers that granted the lock or refused it, in time
 	panicked atomic.Pointer[any] // what a hook of a client panicked with, in a goroutine of redsync
 }
@@ -30,11 +46,11 @@ type lock struct {
 //
 // redsync does not get ctx itself: it would forget why ctx ended, and with a dead context it could not give back what a server may
 // have granted.
-func (l locks) Try(ctx context.Context, key string, limit time.Duration) (issue.Lock, error) {
-	k := &lock{}
+func (l locks) Try(ctx context.Context, typ, key string, limit time.Duration) (issue.Lock, error) {
+	k := &lock{own: l.own}
 	var pools []redis.Pool
-	for _, client := range l {
-		pools = append(pools, lockServer{lockConn{client: client, lock: k, isSet: make(chan struct{})}})
+	for _, server := range l.servers {
+		pools = append(pools, lockServer{lockConn{server: server, typ: typ, lock: k, isSet: make(chan struct{})}})
 	}
 	// A mutex belongs to one acquisition. FailFast: a majority decides, however slow the other servers are.
 	k.mutex = redsync.New(pools...).NewMutex(key, redsync.WithFailFast(true), redsync.WithExpiry(issue.LockExpiry),
@@ -57,10 +73,18 @@ func (l locks) Try(ctx context.Context, key string, limit time.Duration) (issue.
 		panic(*p)
 	case !answered && err != redisrun.ErrNoAnswer:
 		return nil, fmt.Errorf("serial: gave up waiting for the lock: %w", err)
-	case answered && int(k.answered.Load()) > len(l)/2:
+	case answered && int(k.answered.Load()) > len(l.servers)/2:
 		return nil, issue.ErrTaken
 	}
 	return nil, redisrun.Outage(fmt.Errorf("serial: the lock servers failed: %w", redisrun.Foreign(err)))
+}
+
+// Held is what the lock's key holds on the counters' own server, "" if the lock is elsewhere.
+func (k *lock) Held() string {
+	if !k.own {
+		return ""
+	}
+	return k.mutex.Value()
 }
 
 // Release gives the lock back, also for a caller whose context has ended, who does not wait for it. If it fails, the lock expires
@@ -88,7 +112,8 @@ func (s lockServer) Get(ctx context.Context) (redis.Conn, error) {
 type lockConn struct {
 	redis.Conn                 // nil: nothing else is called
 	ctx        context.Context // redsync's
-	client     goredis.UniversalClient
+	server     *redisrun.Pipe
+	typ        string
 	lock       *lock
 	isSet      chan struct{} // closed when the SET is over
 }
@@ -99,7 +124,7 @@ func (c lockConn) Close() error { return nil }
 func (c lockConn) SetNX(name, value string, expiry time.Duration) (bool, error) {
 	reply, err := c.run(func(ctx context.Context) (any, error) {
 		defer close(c.isSet)
-		return c.send(ctx, "set", name, value, "px", expiry.Milliseconds(), "nx")
+		return c.server.Do(ctx, c.typ, "set", name, value, "px", expiry.Milliseconds(), "nx")
 	})
 	if err == nil || err == goredis.Nil { // granted or refused
 		c.lock.answered.Add(1)
@@ -112,7 +137,7 @@ func (c lockConn) SetNX(name, value string, expiry time.Duration) (bool, error) 
 func (c lockConn) Eval(script *redis.Script, keysAndArgs ...any) (any, error) {
 	return c.run(func(ctx context.Context) (any, error) {
 		<-c.isSet
-		return c.send(ctx, append([]any{"eval", script.Src, script.KeyCount}, keysAndArgs...)...)
+		return c.server.Do(ctx, c.typ, append([]any{"eval", script.Src, script.KeyCount}, keysAndArgs...)...)
 	})
 }
 
@@ -130,13 +155,4 @@ func (c lockConn) run(f func(context.Context) (any, error)) (v any, err error) {
 		defer cancel()
 		return f(within)
 	})
-}
-
-// send sends a command straight to the server that has its key. Of a command whose keys' distance it is not told, go-redis first asks
-// nodes of a Cluster, replicas too, and waits for each that hangs.
-func (c lockConn) send(ctx context.Context, args ...any) (any, error) {
-	cmd := goredis.NewCmd(ctx, args...)
-	cmd.SetStepCount(1)
-	_ = c.client.Process(ctx, cmd)
-	return cmd.Result()
 }

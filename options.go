@@ -53,15 +53,15 @@ func refuseIf(wrong bool, format string, args ...any) error {
 
 type config struct {
 	scheme
-	schemeOnly bool         // NewScheme was called
-	issuing    issue.Config // settings that only the issuer needs
-	ledger     Ledger       // nil for none
-	locks      locks
-	hooks      []Hooks
+	schemeOnly  bool                    // NewScheme was called
+	issuing     issue.Config            // settings that only the issuer needs
+	ledger      Ledger                  // nil for none
+	lockClients []redis.UniversalClient // nil for the counters' own
+	hooks       []Hooks
 }
 
 func newConfig(client redis.UniversalClient, opts []Option) (*config, error) {
-	c := &config{scheme: newScheme(), locks: locks{client}}
+	c := &config{scheme: newScheme()}
 	c.issuing.Client, c.issuing.MaxSkew = client, time.Hour
 	err := checkClient(client)
 	errs := append([]error{err}, c.applyAll(opts)...)
@@ -145,7 +145,7 @@ func WithStart(seq int64) Option {
 func WithLockClients(clients ...redis.UniversalClient) Option {
 	clients = slices.Clone(clients)
 	err := checkLockClients(clients)
-	return option{"WithLockClients", false, err, func(c *config) { c.locks = clients }}
+	return option{"WithLockClients", false, err, func(c *config) { c.lockClients = clients }}
 }
 
 func checkLockClients(clients []redis.UniversalClient) error {

@@ -27,7 +27,7 @@ func (g *Generator) sequence(ctx context.Context, c *issue.Call, n int) (numbers
 		if out.Step == issue.Missing {
 			out = c.Lock(ctx, g.locks)
 		}
-		// 3. Got it: take again, and only if the counter is still missing ask the floor and open the period.
+		// 3. Got it: look again, and only if the counter is still missing ask the floor and open the period.
 		if out.Step == issue.Locked {
 			out = c.Open(ctx, n, out.Lock)
 		}
@@ -47,6 +47,7 @@ func (g *Generator) sequence(ctx context.Context, c *issue.Call, n int) (numbers
 type Generator struct {
 	config
 	issuer *issue.Issuer
+	locks  locks
 	teller *teller // nil if nobody wants to be told of unused numbers
 }
 
@@ -63,7 +64,7 @@ func New(client redis.UniversalClient, opts ...Option) (*Generator, error) {
 	if g.teller != nil {
 		c.issuing.Explain, c.issuing.Expect = g.tellGap, g.teller.expect
 	}
-	g.issuer = c.newIssuer()
+	g.issuer, g.locks = c.newIssuer(), newLocks(client, c.lockClients)
 	return g, nil
 }
 

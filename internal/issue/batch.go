@@ -17,6 +17,7 @@ type node struct {
 	issuer  *Issuer
 	clock   clock
 	batches *coalesce.Batcher[batchKey, payload, store.Reply]
+	opens   *coalesce.Batcher[*store.Open, openPayload, store.Reply]
 }
 
 // A batch is what callers share.
@@ -32,6 +33,41 @@ type batchKey struct {
 type payload struct {
 	ctx  context.Context // for its values
 	span *Span
+}
+
+// An opening is an open of one caller, which goes together with other types' where several are ready at the same moment.
+type opening = coalesce.Batch[*store.Open, openPayload, store.Reply]
+
+// opensTogether is how many openings go in a pipeline at most. Four of the longest fit into 4 KiB: see redisrun.Pipe.
+const opensTogether = 4
+
+type openPayload struct {
+	ctx   context.Context // for its values
+	limit time.Duration   // that the caller has left
+}
+
+// openTogether waits for the reply to an opening.
+func (s *session) openTogether(o *opening) (store.Reply, error) {
+	limit, _ := s.budget.Attempt()
+	r, err := o.Wait(context.Background())
+	s.budget.Spend(time.Since(o.Begun), limit)
+	return *r, err
+}
+
+// sendOpens sends openings in one pipeline. They have the time that each of their callers has.
+func (n *node) sendOpens(openings []*opening) {
+	first, left := openings[0], budget.New(true)
+	ctx := context.WithoutCancel(first.Payload.ctx)
+	opens, limit := make([]*store.Open, len(openings)), budget.Answers
+	for i, o := range openings {
+		opens[i], limit = o.Key, min(limit, o.Payload.limit-time.Since(o.Begun))
+	}
+	left.Spend(budget.Answers-max(limit, budget.Last), budget.Answers) // a quick attempt remains, whatever the wait
+	if len(openings) == 1 {
+		first.Finish(n.issuer.Store.Open(ctx, &left, n.Node, first.Key))
+		return
+	}
+	n.issuer.Store.OpenAll(ctx, &left, n.Node, opens, func(i int, r store.Reply, err error) { openings[i].Finish(r, err) })
 }
 
 // takeTogether waits for the reply to a batch, and returns the part of the session's place in it.

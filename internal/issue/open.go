@@ -3,18 +3,29 @@ package issue
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"strconv"
 	"time"
 
 	"github.com/dailyserial/serial/internal/budget"
+	"github.com/dailyserial/serial/internal/coalesce"
 	"github.com/dailyserial/serial/internal/redisrun"
 	"github.com/dailyserial/serial/internal/store"
 )
 
-// Open is the sequence's third step: it takes again, and only if the counter is still missing asks the floor and opens the period.
+// These are in every error of a floor and of a ledger, so that a log can name which of them failed without the text of the error.
+var (
+	ErrFloor  = errors.New("the floor")
+	ErrLedger = errors.New("the ledger")
+)
+
+// Open is the sequence's third step: it looks again, and only if the counter is still missing asks the floor and opens the period.
 // The next step is Wait where the period has to be looked at again: it ended meanwhile, or the lock expired. An opening goes on
 // without a caller who leaves, so that nobody waits for its lock to expire; only the floor is asked no longer.
+//
+// The script that opens gives the lock back too. If it is on other servers, that goes on behind the caller's back: nobody needs the
+// lock of a period that is open.
 func (c *Call) Open(ctx context.Context, n int, lock Lock) Outcome {
 	a := &attempt{call: c, lock: lock}
 	if lock == nil {
@@ -22,11 +33,19 @@ func (c *Call) Open(ctx context.Context, n int, lock Lock) Outcome {
 	}
 	return c.detached(ctx, n, func() (out Outcome, _ error) {
 		steady := context.WithoutCancel(ctx)
+		opened := false
 		defer func() {
-			c.session.giveBack(steady, lock)
+			switch {
+			case !opened:
+				c.session.giveBack(steady, lock)
+			case !a.released:
+				lock.Release(steady, 0)
+			}
 			c.session.endFlight(out.Err)
 		}()
-		return a.open(ctx, steady, n), nil
+		out = a.open(ctx, steady, n)
+		opened = out.Step == Done && out.Err == nil
+		return out, nil
 	})
 }
 
@@ -80,35 +99,41 @@ func (c *Call) detached(ctx context.Context, n int, step func() (Outcome, error)
 // With a ledger that takes a claim: the right to install one block. Redis gives it to one caller at a time, for the lock's expiry,
 // and open consumes it: so a block that comes late, from a process that stood still or to a server that has forgotten, is burned.
 type attempt struct {
-	call    *Call
-	lock    Lock        // nil for none
-	claimed bool        // the attempt may have the claim
-	block   store.Block // under that claim; its bounds once it is reserved
-	above   int64       // the block has to lie above
-	until   time.Time   // the claim is of no use from then on
-	floor   int64       // what the floor has answered, 0 if it was not asked
-	seq     int64       // an operator's, 0 for none
-	at      int64       // where the counter stood when the operator looked, -1 if that is not known
+	call     *Call
+	lock     Lock        // nil for none
+	claimed  bool        // the attempt may have the claim
+	released bool        // the lock was given back
+	block    store.Block // under that claim; its bounds once it is reserved
+	above    int64       // the block has to lie above
+	until    time.Time   // the claim is of no use from then on
+	floor    int64       // what the floor has answered, 0 if it was not asked
+	seq      int64       // an operator's, 0 for none
+	at       int64       // where the counter stood when the operator looked, -1 if that is not known
 }
 
-// open is Open by whoever has the lock. ctx is the caller's, and steady does not end.
+// open is Open by whoever has the lock. ctx is the caller's, and steady does not end. Redis looks again by itself before it opens; the
+// caller does first where a floor or a ledger would be asked in vain.
 func (a *attempt) open(ctx, steady context.Context, n int) Outcome {
 	c, s := a.call, &a.call.session
-	asked, purpose := s.span, store.ForOpening
-	if s.issuer.Floor != nil {
-		purpose = store.ForFloor
+	asked := s.span
+	if s.issuer.Floor != nil || s.issuer.Reserve != nil {
+		purpose := store.ForOpening
+		if s.issuer.Floor != nil {
+			purpose = store.ForFloor
+		}
+		defer s.giveBack(steady, a)
+		r, err := a.inspect(steady, n, purpose)
+		if out := c.outcome(r, err); out.Step != Missing {
+			return out
+		}
 	}
-	defer s.giveBack(steady, a)
-	r, err := a.inspect(steady, n, purpose)
-	if out := c.outcome(r, err); out.Step != Missing {
-		return out
-	}
-	since := c.lockSince
+	found, since := c.found, c.lockSince
 	if s.span.Start != asked.Start || time.Since(since) >= LockExpiry-floorMargin {
 		return Outcome{Step: Wait} // the lock is another period's, or it took too long to get here
 	}
-	o := store.Open{N: n, Checked: r.Now, Lease: LockExpiry - r.Sent.Sub(since)} // from when r was asked for, or later
-	if err := s.checkSkew(r); err != nil {
+	// The lock lives as long from when it was asked for, or later.
+	o := store.Open{N: n, Checked: found.Now, Lease: LockExpiry - max(0, found.Sent.Sub(since)), Lock: a.lock.Held()}
+	if err := s.checkSkew(*found); err != nil {
 		return Outcome{Err: err}
 	}
 	if s.issuer.Floor != nil {
@@ -135,7 +160,7 @@ func (a *attempt) openAlone(ctx context.Context, n int) Outcome {
 // afterOpen returns the outcome for a period that was missing.
 func (a *attempt) afterOpen(r store.Reply, err error) Outcome {
 	s := &a.call.session
-	if err == nil && r.Status == store.Issued {
+	if err == nil && r.Status == store.Issued && !r.There {
 		s.mu.Lock()
 		s.events.Opened, s.events.Wait = s.span, time.Since(a.call.began)
 		s.mu.Unlock()
@@ -190,10 +215,11 @@ func (a *attempt) askFloor(ctx context.Context, until time.Time) (int64, error) 
 		return s.issuer.Floor(ctx, s.typ, start)
 	})
 	if err != nil {
-		return 0, fmt.Errorf("serial: the floor of %s %s: %w", s.typ, s.span.Label, err)
+		return 0, fmt.Errorf("serial: %w of %s %s: %w", ErrFloor, s.typ, s.span.Label, err)
 	}
 	if limit := s.issuer.Limit; used < 0 || used > limit {
-		return 0, fmt.Errorf("serial: the floor of %s %s answered %d: allowed are 0 to %d", s.typ, s.span.Label, used, limit)
+		return 0, fmt.Errorf("serial: %w of %s %s answered %d: allowed are 0 to %d",
+			ErrFloor, s.typ, s.span.Label, used, limit)
 	}
 	a.above, a.floor = max(a.above, used), used
 	return used, nil
@@ -234,15 +260,15 @@ func (a *attempt) reserve(ctx context.Context, n int) error {
 		return i.Reserve(ctx, s.typ, label, above, size)
 	})
 	if err != nil {
-		return redisrun.Outage(fmt.Errorf("serial: the ledger of %s %s: %w", s.typ, label, err))
+		return redisrun.Outage(fmt.Errorf("serial: %w of %s %s: %w", ErrLedger, s.typ, label, err))
 	}
 	most := widest - size
 	if i.Limit == widest { // whose last block may reach beyond it
 		most = 2 * widest
 	}
 	if after < above || after > most {
-		return redisrun.Outage(fmt.Errorf("serial: the ledger of %s %s set aside %d above %d and answered %d: "+
-			"allowed are %d to %d", s.typ, label, size, above, after, above, most))
+		return redisrun.Outage(fmt.Errorf("serial: %w of %s %s set aside %d above %d and answered %d: "+
+			"allowed are %d to %d", ErrLedger, s.typ, label, size, above, after, above, most))
 	}
 	a.block.After, a.block.Upto = min(after, widest), min(after+size, widest)
 	return nil
@@ -268,13 +294,26 @@ func (a *attempt) install(ctx context.Context, o store.Open) (store.Reply, error
 	}
 	o.Series, o.Base, o.Request = s.series(), s.issuer.Base, s.answer()
 	s.sent = store.Asked{N: o.N, HighWater: o.HighWater, Once: s.request != ""}
-	r, err := s.issuer.Store.Open(ctx, &s.budget, s.node.Node, &o)
+	var together *opening
+	var begun time.Time
+	if s.request == "" { // whose open may be long
+		limit, _ := s.budget.Attempt()
+		together, _, begun = s.node.opens.Join(&o, openPayload{ctx, limit}, true)
+	}
+	r, err := store.Reply{}, coalesce.ErrEnded // which stays if a hook panics
+	if together != nil {
+		r, err = s.openTogether(together)
+	} else {
+		defer func() { s.node.opens.Leave(begun, err == nil && s.request == "") }()
+		r, err = s.issuer.Store.Open(ctx, &s.budget, s.node.Node, &o)
+	}
 	if r.Upto > 0 || len(r.Unanswered) > 0 {
 		a.explainSkipped(s.span, &o, &r)
 	}
 	if err == nil && a.claimed && r.Upto == 0 && r.Status != store.Issued && !r.Now.IsZero() { // the block is burned
 		s.issuer.explainLast(s.typ, s.span, BlockSkipped, a.block.Upto, a.block.Upto-a.block.After)
 	}
+	a.released = o.Lock != "" && err == nil && r.Status == store.Issued
 	err = s.observe(&r, err)
 	a.claimed = a.claimed && (err != nil || r.Status != store.Issued && r.Status != store.Exhausted)
 	return r, err
@@ -293,8 +332,12 @@ func (a *attempt) Release(ctx context.Context, patience time.Duration) {
 	})
 }
 
+type releaser interface {
+	Release(ctx context.Context, patience time.Duration)
+}
+
 // giveBack gives back what the call holds, and waits a little for that: not for a server that has failed already.
-func (s *session) giveBack(ctx context.Context, held Lock) {
+func (s *session) giveBack(ctx context.Context, held releaser) {
 	patience, start := time.Duration(0), time.Now()
 	if !s.silent {
 		patience = max(0, min(LockPatience, s.budget.Answer()))

@@ -71,13 +71,16 @@ var ErrTaken = errors.New("others kept the lock")
 
 // Locks grant the lock of a key to one caller at a time, of all processes.
 type Locks interface {
-	// Try makes one attempt, which ends with ctx and within limit. The error is ErrTaken if another caller holds the lock.
-	Try(ctx context.Context, key string, limit time.Duration) (Lock, error)
+	// Try makes one attempt at a lock of a type, which ends with ctx and within limit. The error is ErrTaken if another caller
+	// holds the lock.
+	Try(ctx context.Context, typ, key string, limit time.Duration) (Lock, error)
 }
 
 // A Lock is held until it is released or, should that fail, until it expires.
 type Lock interface {
-	Release(ctx context.Context, patience time.Duration)
+	// Held is what the lock's key holds on the counters' own server, "" if the lock is elsewhere.
+	Held() string
+	releaser
 }
 
 // Lock is the sequence's second step: one attempt at the lock. Where another process holds the lock the next step is Wait, and where
@@ -95,7 +98,7 @@ func (c *Call) Lock(ctx context.Context, locks Locks) Outcome {
 	}
 	c.lockSince = time.Now()
 	limit, _ := s.budget.Attempt()
-	lock, err := locks.Try(ctx, s.issuer.Store.LockKey(s.typ, s.span.Label), limit)
+	lock, err := locks.Try(ctx, s.typ, s.issuer.Store.LockKey(s.typ, s.span.Label), limit)
 	const attempt = 2 * LockPatience // to ask, and to give back what was granted
 	s.budget.Spend(time.Since(c.lockSince), attempt)
 	switch s.lockErr = err; {

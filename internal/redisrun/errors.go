@@ -67,6 +67,14 @@ func (e foreignError) Is(target error) bool {
 
 func (e foreignError) As(target any) bool { return errors.As(e.cause, target) }
 
+// isTimeout reports whether a time limit of ours ended a command.
+func isTimeout(err error) bool {
+	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrNoAnswer)
+}
+
+// failed returns the error of a call whose last attempt failed with err.
+func failed(err error) error { return Outage(fmt.Errorf("serial: Redis failed: %w", Foreign(err))) }
+
 // Outage marks a server's failure as one that all callers who want the same share: each would ask in vain.
 func Outage(err error) error { return outageError{err} }
 

@@ -43,8 +43,9 @@ func errOf[T any](_ T, err error) error { return err }
 // A fixture is a miniredis, and what stands between it and its client.
 type fixture struct {
 	*miniredis.Miniredis
-	node *redisrun.Node
-	hang bool // no connection can be made
+	client *redis.Client
+	node   *redisrun.Node
+	hang   atomic.Bool // no connection can be made
 
 	mu   sync.Mutex
 	hook func(next func() error) error // around each script or pipeline, nil for none; guarded by mu
@@ -59,7 +60,7 @@ func inBubble(t *testing.T, replicas redisrun.Replicas, f func(t *testing.T, x *
 		client := redis.NewClient(&redis.Options{
 			Addr: "127.0.0.1:6379",
 			Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
-				if x.hang {
+				if x.hang.Load() {
 					<-ctx.Done()
 					return nil, ctx.Err()
 				}
@@ -68,6 +69,7 @@ func inBubble(t *testing.T, replicas redisrun.Replicas, f func(t *testing.T, x *
 		})
 		t.Cleanup(func() { _ = client.Close() })
 		client.AddHook(x)
+		x.client = client
 		r := redisrun.New(client, replicas)
 		x.node = single(t, r)
 		defer time.Sleep(time.Minute) // for commands that were left behind
@@ -169,6 +171,29 @@ func (x *fixture) runAll(ctx context.Context, r *redisrun.Runner, commands []red
 	return outcomes
 }
 
+// A pipelineHook is around every command and every pipeline.
+type pipelineHook func(cmds []redis.Cmder, next func([]redis.Cmder) error) error
+
+func (h pipelineHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h pipelineHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		return h([]redis.Cmder{cmd}, func([]redis.Cmder) error { return next(ctx, cmd) })
+	}
+}
+
+func (h pipelineHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		return h(cmds, func(some []redis.Cmder) error { return next(ctx, some) })
+	}
+}
+
+// A refusal is a server's.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+func (refusal) RedisError()     {}
+
 func TestScriptIsSentWholeWhereItIsUnknown(t *testing.T) {
 	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
 		for i := range 2 {
@@ -229,7 +254,7 @@ func TestSentAgainAfterReadOnly(t *testing.T) {
 // No server can be reached: a call ends in time, and no error of a context of ours shows.
 func TestUnreachable(t *testing.T) {
 	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
-		x.hang = true
+		x.hang.Store(true)
 		start := time.Now()
 		_, err := x.run(t.Context(), r, command("k"), nil)
 		require.LessOrEqual(t, time.Since(start), budget.Answers)
@@ -350,6 +375,138 @@ func TestRunAll(t *testing.T) {
 			require.Equal(t, io.EOF, o.Reply.Before)
 		}
 		require.Equal(t, io.EOF, *note.Load())
+	})
+}
+
+// What may be sent only once is not repeated in a pipeline either, unless the server says that it did not run.
+func TestRunAllOnce(t *testing.T) {
+	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
+		all := func() []outcome {
+			return x.runAll(t.Context(), r, []redisrun.Command{once("A"), command("B"), once("C")})
+		}
+		for _, o := range all() { // the server does not know the script
+			require.NoError(t, o.Err)
+			require.EqualValues(t, 1, o.Reply.Value)
+			require.NoError(t, o.Reply.Before, "it did not run before")
+		}
+		x.loseAnswer()
+		o := all()
+		for _, i := range []int{0, 2} {
+			require.ErrorIs(t, o[i].Err, io.EOF)
+			require.True(t, redisrun.IsOutage(o[i].Err))
+			require.Len(t, o[i].Reply.Unanswered, 1)
+		}
+		require.NoError(t, o[1].Err)
+		require.EqualValues(t, 3, o[1].Reply.Value, "it ran twice")
+
+		x.setHook(func(next func() error) error {
+			x.setHook(nil)
+			err := next()
+			x.hang.Store(true)
+			time.Sleep(budget.Answers)
+			x.hang.Store(false)
+			return err
+		})
+		o = all()
+		for _, i := range []int{0, 2} {
+			require.Equal(t, redisrun.ErrUnanswered, o[i].Err)
+			late, err := o[i].Reply.Unanswered[0].Wait()
+			require.NoError(t, err)
+			require.EqualValues(t, 3, late.Value)
+		}
+		require.NoError(t, o[1].Err)
+		x.CheckGet(t, "A", "3")
+		x.CheckGet(t, "B", "5")
+		x.CheckGet(t, "C", "3")
+	})
+}
+
+// Commands that are ready at the same moment go together. Each has its own outcome, and its caller leaves when it wants to.
+func TestPipe(t *testing.T) {
+	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, _ *redisrun.Runner) {
+		var calls atomic.Int32
+		x.client.AddHook(pipelineHook(func(cmds []redis.Cmder, next func([]redis.Cmder) error) error {
+			calls.Add(1)
+			time.Sleep(100 * time.Microsecond)
+			return next(cmds)
+		}))
+		p := redisrun.NewPipe(x.client)
+		require.NoError(t, x.Set("taken", "other"))
+		require.NoError(t, errOf(x.Lpush("list", "v")))
+		calls.Store(0)
+		var all sync.WaitGroup
+		set := func(key string) (any, error) { return p.Do(t.Context(), key, "set", key, "mine", "nx") }
+		for i := range 40 {
+			all.Go(func() {
+				v, err := set(fmt.Sprint("k", i))
+				require.NoError(t, err)
+				require.Equal(t, "OK", v)
+			})
+		}
+		all.Go(func() { require.Equal(t, redis.Nil, errOf(set("taken"))) })
+		all.Go(func() { require.ErrorContains(t, errOf(p.Do(t.Context(), "list", "incr", "list")), "WRONGTYPE") })
+		all.Wait()
+		require.LessOrEqual(t, calls.Load(), int32(20), "alone, they take 42")
+
+		x.client.AddHook(pipelineHook(func(cmds []redis.Cmder, next func([]redis.Cmder) error) error {
+			if cmds[0].Name() == "get" {
+				time.Sleep(time.Hour)
+			}
+			return next(cmds)
+		}))
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		all.Go(func() { _, _ = p.Do(t.Context(), "slow", "get", "slow") })
+		synctest.Wait()
+		began := time.Now()
+		for range 3 {
+			all.Go(func() { require.ErrorIs(t, errOf(p.Do(ctx, "slow", "get", "slow")), context.DeadlineExceeded) })
+		}
+		time.Sleep(time.Second)
+		require.NoError(t, errOf(p.Do(t.Context(), "k", "ping")))
+		require.Less(t, time.Since(began), 2*time.Second, "nobody waits for what hangs")
+		time.Sleep(2 * time.Hour)
+		all.Wait()
+	})
+}
+
+// What one server of a pipeline refuses is sent again by itself, as the client follows redirections; a panic reaches its caller.
+func TestPipeSendsAgain(t *testing.T) {
+	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, _ *redisrun.Runner) {
+		var mode atomic.Value
+		mode.Store("")
+		x.client.AddHook(pipelineHook(func(cmds []redis.Cmder, next func([]redis.Cmder) error) error {
+			time.Sleep(time.Millisecond)
+			switch m := mode.Load(); {
+			case len(cmds) > 1 && m == "moved":
+				for _, cmd := range cmds[1:] {
+					cmd.SetErr(refusal("MOVED 1 127.0.0.1:1"))
+				}
+				return next(cmds[:1])
+			case m == "panic":
+				panic("hook")
+			}
+			return next(cmds)
+		}))
+		p := redisrun.NewPipe(x.client)
+		for _, m := range []string{"", "moved"} {
+			mode.Store(m)
+			var all sync.WaitGroup
+			for i := range 30 {
+				all.Go(func() {
+					v, err := p.Do(t.Context(), "", "incrby", fmt.Sprint("k", i), 1)
+					require.NoError(t, err)
+					require.NotZero(t, v)
+				})
+			}
+			all.Wait()
+		}
+		mode.Store("panic")
+		var all sync.WaitGroup
+		for range 30 {
+			all.Go(func() { require.PanicsWithValue(t, "hook", func() { _, _ = p.Do(t.Context(), "", "incr", "k") }) })
+		}
+		all.Wait()
 	})
 }
 

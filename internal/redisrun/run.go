@@ -147,7 +147,7 @@ func (r *Runner) Run(ctx context.Context, b *budget.Budget, node *Node, c Comman
 		}
 		failure := err // so that err itself does not escape to the heap
 		note.Store(&failure)
-		if !final && (errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrNoAnswer)) {
+		if !final && isTimeout(err) {
 			// Our own time limit. Either Redis is out of reach, or this process stood still for some seconds: one more
 			// quick attempt tells.
 			if c.Once {
@@ -163,7 +163,7 @@ func (r *Runner) Run(ctx context.Context, b *budget.Budget, node *Node, c Comman
 		pause := 4 * time.Millisecond << min(attempt, 6)
 		pause += rand.N(pause)
 		if !again || pause >= b.Answer() {
-			return reply, Outage(fmt.Errorf("serial: Redis failed: %w", Foreign(err)))
+			return reply, failed(err)
 		}
 		if Sleep(ctx, pause) != nil {
 			return reply, GaveUp(ctx.Err(), note)
@@ -252,10 +252,10 @@ func (r *Runner) connectWithin(ctx context.Context, end time.Time) (context.Cont
 	return within, func() {}
 }
 
-// RunAll sends commands to one node in a pipeline. None of them may be Once, and replicas have to confirm all of them if the
-// first one asks for it. A command that failed, except for good, is repeated by itself with what is left of b: the server did not know its script,
-// no longer had its slot, or had a failure that may pass. All repeats run at the same time. Each command has its note. outcome is
-// called for each, by its index, as soon as its outcome is known, from several goroutines.
+// RunAll sends commands to one node in a pipeline. Replicas have to confirm all of them if the first one asks for it. A command that
+// failed is repeated by itself with what is left of b, unless it may be sent only once and may have run: the server did not know
+// its script, no longer had its slot, or had a failure that may pass. All repeats run at the same time. Each command has its note.
+// outcome is called for each, by its index, as soon as its outcome is known, from several goroutines.
 func (r *Runner) RunAll(ctx context.Context, b *budget.Budget, node *Node, commands []Command, notes []*Note,
 	outcome func(i int, r Reply, err error)) {
 	sent := make([]onceCmd, len(commands))
@@ -263,12 +263,23 @@ func (r *Runner) RunAll(ctx context.Context, b *budget.Budget, node *Node, comma
 		sent[i] = newCommand(ctx, "evalsha", c.Script.Digest, c.Args)
 	}
 	limit, _ := b.Attempt()
-	shared, left, failed := r.try(ctx, b, node, limit, commands[0].Confirm, sent...)
+	shared, left, failure := r.try(ctx, b, node, limit, commands[0].Confirm, sent...)
 	for i, c := range sent {
-		reply, err := c.read(shared, failed)
+		reply, err := c.read(shared, failure)
 		lost := c.unanswered(left, err)
 		if err == nil {
 			outcome(i, reply, nil)
+			continue
+		}
+		if commands[i].Once && !Unsent(err) {
+			if lost != nil {
+				reply.Unanswered = []Attempt{*lost}
+			}
+			if isTimeout(err) {
+				outcome(i, reply, ErrUnanswered)
+			} else {
+				outcome(i, reply, failed(err))
+			}
 			continue
 		}
 		if !Unsent(err) {

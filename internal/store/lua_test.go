@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -676,6 +677,98 @@ func TestOpenWithAnotherBlock(t *testing.T) {
 			require.Equal(t, test.held, r.Held)
 			s.CheckGet(t, s.counter, test.counter)
 		})
+	}
+}
+
+// Open looks again: what is open by now it leaves where it is, and issues from there. It gives back its caller's lock, and no other.
+func TestOpenLooksAgain(t *testing.T) {
+	for name, test := range map[string]struct {
+		n            int
+		floor        store.Floor
+		entered      int    // day of the record, 0 if there is none
+		lock         string // what it holds
+		want         store.Status
+		there        bool
+		last         int64
+		held, locked string // what the counter and the lock hold in the end
+	}{
+		"what is left follows":    {2, store.Floor{}, 24, "mine", store.Issued, true, 9, "9", ""},
+		"the lock is another's":   {2, store.Floor{}, 24, "other", store.Issued, true, 9, "9", "other"},
+		"there is no lock":        {2, store.Floor{}, 24, "", store.Issued, true, 9, "9", ""},
+		"nothing is wanted":       {0, store.Floor{}, 24, "mine", store.Issued, true, 7, "7", ""},
+		"there is too little":     {20, store.Floor{}, 24, "mine", store.Exhausted, false, 0, "7", ""},
+		"a floor has been asked":  {2, store.FloorAt(3), 24, "mine", store.Issued, false, 17, "17", ""},
+		"a floor that is further": {2, store.FloorAt(16), 24, "mine", store.Issued, false, 18, "18", ""},
+		"a counter of nobody":     {2, store.Floor{}, 0, "mine", store.Issued, false, 17, "17", ""},
+		"a counter of a new day":  {2, store.Floor{}, 23, "mine", store.Issued, false, 17, "17", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newFixture(t, 20, false)
+			if test.entered > 0 {
+				s.enter(s.day(test.entered, 0))
+			}
+			require.NoError(t, s.Set(s.counter, "7"))
+			if test.lock != "" {
+				require.NoError(t, s.Set(s.counter+":lock", test.lock))
+			}
+			r := s.open(store.Open{N: test.n, Base: 15, Checked: noon, Lease: time.Second, Lock: "mine", Floor: test.floor})
+			require.Equal(t, test.want, r.Status)
+			require.Equal(t, test.there, r.There)
+			require.Equal(t, test.last, r.Last)
+			s.CheckGet(t, s.counter, test.held)
+			require.Equal(t, test.locked != "", s.Exists(s.counter+":lock"))
+		})
+	}
+}
+
+// A period is opened although the lock may not be given back: that expires by itself.
+func TestLockThatOpenMayNotGiveBack(t *testing.T) {
+	rdb := redistest.Start(t).Client(t)
+	s, node := newStore(without(t, rdb, "del"), 9999, false)
+	now := time.Now().Unix()
+	today := s.NewPeriod("20211024", now-1000, now+1000, now-1000, now+1000, now+1000)
+	lock := s.LockKey("IS", today.Label)
+	require.NoError(t, rdb.Set(t.Context(), lock, "mine", time.Minute).Err())
+	series, b := store.Series{Type: "IS", Period: &today, Keys: s.KeysOf("IS", &today)}, budget.New(false)
+	r, err := s.Open(t.Context(), &b, node,
+		&store.Open{Series: series, N: 1, Checked: time.Unix(now, 0), Lease: time.Minute, Lock: "mine"})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, r.Last)
+	require.EqualValues(t, 1, rdb.Exists(t.Context(), lock).Val())
+}
+
+// Openings that go together are answered as each by itself.
+func TestOpenAll(t *testing.T) {
+	s := newFixture(t, 9999, false)
+	tomorrow := s.day(25, 0)
+	var opens []*store.Open
+	for _, typ := range []string{"FRESH", "LIST", "ENTERED", "FRESH"} {
+		series := store.Series{Type: typ, Period: &s.today, Keys: s.KeysOf(typ, &s.today)}
+		opens = append(opens, &store.Open{Series: series, N: 1, Checked: noon, Lease: time.Second})
+	}
+	_, err := s.Lpush(s.CounterKey("LIST", s.today.Label), "v")
+	require.NoError(t, err)
+	entered := fmt.Sprintf("%s %d %d%s", tomorrow.Label, tomorrow.Start, tomorrow.End, manner)
+	s.HSet(s.RecordKey("ENTERED"), "entered", entered)
+	for round := range 2 { // first, the server does not know the script
+		var mu sync.Mutex
+		replies := make([]string, len(opens))
+		b := budget.New(false)
+		s.OpenAll(t.Context(), &b, s.node, opens, func(i int, r store.Reply, err error) {
+			mu.Lock()
+			defer mu.Unlock()
+			require.NoError(t, err)
+			replies[i] = fmt.Sprint(r.Status, " ", r.There)
+		})
+		fresh := []string{replies[0], replies[3]}
+		slices.Sort(fresh)
+		want := []string{"issued false", "issued true"}
+		if round > 0 {
+			want[0] = "issued true"
+		}
+		require.Equal(t, want, fresh)
+		require.Equal(t, []string{"lost false", "future false"}, replies[1:3])
+		s.CheckGet(t, s.CounterKey("FRESH", s.today.Label), fmt.Sprint(2+2*round))
 	}
 }
 

@@ -170,8 +170,9 @@ type Open struct {
 	Base    int64 // the sequence before the first that a period has
 	Floor   Floor
 	Purpose Purpose       // of an operator, ForRaise or ForTakeover, who needs no lock; else empty
-	Checked time.Time     // when the counter was seen to be missing, by the server's clock
+	Checked time.Time     // when the counter was seen to be missing, by the server's clock; the server looks again
 	Lease   time.Duration // since then, after which the server refuses to open
+	Lock    string        // what the caller's lock holds, which is given back; "" for none, or one on another server
 	Block   *Block        // nil without a ledger
 	Request Request       // zero where none is to be remembered
 }
@@ -193,18 +194,43 @@ func (b *Block) Before() int64 {
 
 // Open opens a period. [Late] may also mean that no answer came in time.
 func (s *Store) Open(ctx context.Context, b *budget.Budget, node *Node, o *Open) (Reply, error) {
+	r, err := s.runner.Run(ctx, b, node, s.open(o), nil)
+	return read(r, err, o.Asked())
+}
+
+// OpenAll is Open for several types at once, in a pipeline. It hands over each reply as it comes, from several goroutines.
+func (s *Store) OpenAll(
+	ctx context.Context, b *budget.Budget, node *Node, opens []*Open, reply func(i int, r Reply, err error),
+) {
+	commands, notes := make([]redisrun.Command, len(opens)), make([]*redisrun.Note, len(opens))
+	for i, o := range opens {
+		commands[i], notes[i] = s.open(o), new(redisrun.Note)
+	}
+	s.runner.RunAll(ctx, b, node, commands, notes, func(i int, in redisrun.Reply, err error) {
+		r, err := read(in, err, opens[i].Asked())
+		reply(i, r, err)
+	})
+}
+
+// Asked is what the open asks for.
+func (o *Open) Asked() Asked { return Asked{o.N, o.HighWater, o.Request.ID != ""} }
+
+func (s *Store) open(o *Open) redisrun.Command {
 	var checked any = string(o.Purpose)
 	if o.Purpose == "" {
 		checked = o.Checked.UnixMilli()
 	}
-	more := []any{o.N, o.HighWater, o.Base, o.Floor.arg, checked, o.Lease.Milliseconds()}
+	more := []any{o.N, o.HighWater, o.Base, o.Floor.arg, checked, o.Lease.Milliseconds(), o.Lock}
+	var keys []any
+	if o.Lock != "" {
+		keys = append(keys, s.LockKey(o.Type, o.Period.Label))
+	}
 	if o.Block != nil {
 		more = append(more, o.Block.Token, o.Block.ReplicationID, o.Block.After, o.Block.Upto)
 	}
-	c := s.command(OpenScript, &o.Series, o.Request, nil, more...)
+	c := s.command(OpenScript, &o.Series, o.Request, keys, more...)
 	c.Once = o.Purpose == "" // an operator's may be repeated
-	r, err := s.runner.Run(ctx, b, node, c, nil)
-	return read(r, err, Asked{o.N, o.HighWater, o.Request.ID != ""})
+	return c
 }
 
 // Peek reads the counter and writes nothing.

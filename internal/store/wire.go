@@ -34,6 +34,7 @@ const (
 
 	part   = "part"   // read as Issued: fewer numbers than asked for, the last of the period or of the block
 	lifted = "lifted" // read as Issued: From, Upto
+	there  = "there"  // read as Issued: of Open, which another caller's was before
 )
 
 // A Reply is what a script answered.
@@ -50,6 +51,8 @@ type Reply struct {
 	ReplicationID string  // of the server that gave the claim
 	Above         int64   // the block has to lie above that
 	Answer        *Answer // of Repeated
+
+	There bool // of Open: another caller had opened the period
 
 	From int64 // of Open, if it skipped sequences: where the counter stood, -1 if it was lost
 	Upto int64 // of Open, likewise: the last sequence that was used or skipped
@@ -149,6 +152,8 @@ func (r *Reply) readStatus(value any) bool {
 	switch r.Status {
 	case part:
 		r.Status, r.Rest, r.Count, r.Last = Issued, Status(text), int(n[2]), n[3]
+	case there:
+		r.Status, r.There, r.Count, r.Last = Issued, true, r.N, n[3]
 	case lifted:
 		r.Status, r.Count, r.From, r.Last, r.Upto = Issued, r.N, n[2], n[3], n[3]-int64(r.N)
 	case Exhausted:

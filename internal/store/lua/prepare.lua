@@ -22,7 +22,7 @@
 local p, refusal = periodRules(redis.call('TIME'), KEYS[1], KEYS[2], ARGV[6] + 0)
 if not p then return refusal end
 if p.state ~= 'same' then return p.answer('missing', '') end
-local counter, expires, floor = KEYS[3], ARGV[9] + 0, ARGV[11]
+local counter, expires, floor = KEYS[3], ARGV[9], ARGV[11]
 local open = string.find(p.ahead, ';' .. ARGV[7] .. ';', 1, true)
 if not open then
   local opened = string.match(p.ahead, '([^;]+);$') or p.entered
@@ -41,10 +41,7 @@ if not used then
 end
 used = math.max(used, tonumber(floor) or 0) -- nothing was issued yet, so that it may be lifted
 if not open then p.ahead = (p.ahead == '' and ';' or p.ahead) .. ARGV[7] .. ';' end
-p.lifetime(counter, expires)
-p.permit(counter, held)
+p.permitCounter(counter, held, expires)
 p.keep('ahead', p.ahead)
-local text = used == 1e15 and held or string.format('%.0f', used)
-if text ~= held then redis.call('SET', counter, text, 'KEEPTTL') end
-p.lifetime(counter, expires)
+p.write(counter, held, used == 1e15 and held or string.format('%.0f', used), expires)
 return used

@@ -70,28 +70,47 @@ end
 --   intact   with a ledger: the counter is as the last number issued has left it
 --   entered, ahead  the record's, false and "" if there is none
 --   milliseconds    the server's time
---   answer, read, lifetime, keep, permit, known, enter  functions, see there
+--   answer, read, keep, permit, permitCounter, write, known, enter  functions, see there
 local function periodRules(time, counter, record, highWater, tolerate, id)
   local now = time[1] + 0
-  local p = {milliseconds = now * 1000 + math.floor(time[2] / 1000), state = 'same'}
+  local p = { -- all fields are here: a table that grows is made anew again and again
+    milliseconds = now * 1000 + math.floor(time[2] / 1000), state = 'same', operator = false, held = false,
+    last = false, lost = false, unrecoverable = false, id = false, ceiling = false, intact = false, entered = false,
+    ahead = '', answer = false, read = false, keep = false, permit = false, permitCounter = false, write = false,
+    known = false, enter = false,
+  }
 
   function p.answer(status, text, first, second)
     return {status, now, time[2] + 0, text or '', first or 0, second or 0}
   end
 
   if now < ARGV[2] + 0 or now >= ARGV[3] + 0 then return nil, p.answer('clock') end
-  local pattern = '^((%S+) (%d+) (%d+)) (.-) (#%x+)(.*)$'
-  local bounds, label, begins, past, calendar, print, ledger = string.match(ARGV[1], pattern)
-  begins, past, ledger = begins + 0, past + 0, ledger ~= ''
+  -- A pattern costs as much as several commands. So texts are taken apart only where comparing them does not do.
+  local pattern, manner = '^(%S+) (%d+) (%d+)( .*)$', '^ (.-) (#%x+)'
+  local label, begins, past, ours = string.match(ARGV[1], pattern)
+  begins, past = begins + 0, past + 0
+  local ledger = string.find(ours, ' ledger', 1, true)
   local kept = redis.call('HMGET', record, 'entered', 'ahead', 'used', 'print', 'ledger',
     'ceiling', 'counterCopy', 'replID')
   local entered, firstPrint, firstLedger = kept[1], kept[4] or '', kept[5]
-  local _, last, first, ends, theirs, printed = string.match(entered or '', pattern)
-  if entered and theirs ~= calendar then return nil, p.answer('calendar', entered) end
+  local last, first, ends, theirs = string.match(entered or '', pattern)
+  local samePrint = entered and ours == theirs
+  if entered and not samePrint then
+    local calendar, print = string.match(ours, manner)
+    local another, printed = string.match(theirs or '', manner)
+    if another ~= calendar then return nil, p.answer('calendar', entered) end
+    samePrint = printed == print
+  end
   p.entered, p.ahead = entered, kept[2] or ''
-  local runs = {} -- the first and the last label of each, in ascending order
-  for used in string.gmatch(kept[3] or '', '%w+') do table.insert(runs, used) end
-  local greatest = runs[#runs] or '' -- the greatest label ever entered
+  local used = kept[3] or ''
+  local greatest = string.sub(used, -#label - 1, -2) -- label ever entered; those of a calendar have one length
+
+  -- labels returns the first and the last label of each run of those used, in ascending order.
+  local function labels()
+    local runs = {}
+    for l in string.gmatch(used, '%w+') do table.insert(runs, l) end
+    return runs
+  end
 
   -- read returns what a counter holds, as a number and as text: nil for none and for what INCRBY would not take for a number, at
   -- most 10^15, which is beyond every limit and still exact as a double; and false if the counter is not there. Of all errors only
@@ -105,30 +124,46 @@ local function periodRules(time, counter, record, highWater, tolerate, id)
     return number and (#held > 15 and 1e15 or tonumber(held)) or nil, held
   end
 
-  -- lifetime sets when a key expires: then, or when it does already if that is later, since another caller may keep it longer.
-  -- A counter without a record is nobody's. Call it before the key is written, since EXPIREAT may be refused and does nothing to
-  -- a key that is not there, and again afterwards.
-  function p.lifetime(key, at)
+  -- lifetime sets when a key expires: then, or when it does already if that is later, since another caller may keep it longer. A counter
+  -- without a record is nobody's.
+  local function lifetime(key, at)
     local left = entered and redis.call('PTTL', key) or 0
     local stays = left > 0 and math.floor((p.milliseconds + left) / 1000 + 0.5) or 0
     redis.call('EXPIREAT', key, string.format('%.0f', math.max(at, stays)))
   end
 
   -- keep sets fields of the record, which lives for seven days after the last period opened: it is still there after a weekend or
-  -- a holiday.
+  -- a holiday. EXPIREAT may be refused, and does nothing to a key that is not there.
   function p.keep(...)
     local opened = tonumber(string.match(p.ahead, '(%d+);$') or 0)
     local ends = math.max(past, opened) + 7 * 24 * 60 * 60
-    p.lifetime(record, ends)
+    lifetime(record, ends)
     redis.call('HSET', record, ...)
-    p.lifetime(record, ends)
+    if not entered then lifetime(record, ends) end
   end
 
   -- permit fails if key must not be set. It sets nothing, since the condition is never true.
   function p.permit(key, there) redis.call('SET', key, '', there and 'NX' or 'XX') end
 
+  -- permitCounter fails if a counter must not be written. Of one that is there it sets only when it expires.
+  function p.permitCounter(key, held, at)
+    if held then lifetime(key, at + 0) end
+    p.permit(key, held)
+  end
+
+  -- write makes a counter hold a text, after permitCounter. A new one expires at a time in the future, as text.
+  function p.write(key, held, text, at)
+    if not held then
+      redis.call('SET', key, text, 'EXAT', at)
+    elseif text ~= held then
+      redis.call('SET', key, text, 'KEEPTTL')
+    end
+  end
+
   -- known returns whether a label may have been used. Of the labels after the period entered, these are a fast clock's.
   function p.known(l)
+    if l > greatest then return end
+    local runs = labels()
     for i = 1, #runs, 2 do
       if runs[i] <= l and l <= runs[i + 1] then return true end
     end
@@ -136,6 +171,10 @@ local function periodRules(time, counter, record, highWater, tolerate, id)
 
   -- use adds the caller's label to those used, and returns them as the record holds them.
   local function use()
+    if greatest == last and label > last and ends + 0 == begins then -- the last run goes on
+      return string.sub(used, 1, -#last - 2) .. label .. ';'
+    end
+    local runs = labels()
     if not p.known(label) then
       table.insert(runs, label)
       table.insert(runs, label)
@@ -162,8 +201,8 @@ local function periodRules(time, counter, record, highWater, tolerate, id)
   -- enter makes the caller's period the one entered, and sets the fields given besides. What was opened further ahead stays so,
   -- unless the clock went back or the calendar is another.
   function p.enter(...)
-    if printed ~= print or label < firstPrint then
-      local new = true -- from the label on, no other print mark was used
+    if not samePrint or label < firstPrint then
+      local new, runs = true, labels() -- from the label on, no other print mark was used
       for i = 1, #runs, 2 do new = new and (runs[i + 1] < label or runs[i] >= firstPrint) end
       if new then firstPrint = label end
     end
@@ -193,7 +232,7 @@ local function periodRules(time, counter, record, highWater, tolerate, id)
     elseif tonumber(ends) <= begins and label > last then
       p.state, usedByFastClock = 'open', p.known(label)
       local opened, goes = string.match(p.ahead, '([^;]+ (%d+));$')
-      if string.find(p.ahead, ';' .. bounds .. ';', 1, true) then
+      if p.ahead ~= '' and string.find(p.ahead, ';' .. string.match(ARGV[1], '^%S+ %d+ %d+') .. ';', 1, true) then
         p.state = 'ahead'
       elseif opened and tonumber(goes) > begins then -- another time zone's or day start's
         conflict = opened
@@ -202,7 +241,7 @@ local function periodRules(time, counter, record, highWater, tolerate, id)
       conflict = entered
     end
     -- No operator can know better.
-    if label <= greatest and printed ~= print or p.known(label) and label < firstPrint then
+    if label <= greatest and not samePrint or p.known(label) and label < firstPrint then
       return nil, p.answer('print', greatest)
     end
     if conflict and tolerate ~= 'takeover' then return nil, p.answer('conflict', conflict) end
