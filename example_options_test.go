@@ -384,3 +384,45 @@ func ExampleWithHooks() {
 	// level=ERROR msg="counter lost" type=IS start=2021-10-24T00:00:00.000Z holds=""
 	// true
 }
+
+// The operator's part of the log, without a number: how many orders there are is a secret.
+func ExampleLogHooks() {
+	m, err := miniredis.Run() // a Redis in memory, in place of yours
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	m.SetTime(time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC)) // its clock
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer rdb.Close()
+	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			switch a.Key { // these differ each time
+			case slog.TimeKey, "wait", "duration":
+				return slog.Attr{}
+			}
+			return a
+		},
+	}))
+	hooks := serial.LogHooks(logger)
+	hooks.ClockCorrected = nil // this clock stands still in 2021
+	key := []byte("an example's key")
+	gen, err := serial.New(rdb, serial.WithMaxSkew(-1), serial.WithLocation(time.UTC), serial.WithHooks(hooks),
+		serial.WithTemplate("{type}{date:yyMMdd}{seq:6}"), serial.WithHiddenSequence(key))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	ctx := context.Background()
+	if _, err := gen.NextN(ctx, "ORD", 340); err != nil {
+		log.Fatal(err)
+	}
+	m.Set("serial:{ORD}:20211024", "17")
+	_, err = gen.Next(ctx, "ORD")
+	fmt.Println(errors.Is(err, serial.ErrCounterLost))
+	// Output:
+	// level=INFO msg="serial: period opened" type=ORD start=2021-10-24T00:00:00.000Z
+	// level=ERROR msg="serial: counter lost" type=ORD start=2021-10-24T00:00:00.000Z
+	// level=ERROR msg="serial: no number issued" type=ORD error="serial: counter lost"
+	// true
+}

@@ -1,15 +1,26 @@
 package serial_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
@@ -207,4 +218,464 @@ func TestHooksOfMany(t *testing.T) {
 	barrier(t, 99, func(int) (string, error) { return gen.Next(t.Context(), "IS") })
 	require.EqualValues(t, 99, issued.Load())
 	require.EqualValues(t, 1, near.Load())
+}
+
+// A logbook has a logger's lines, without their time.
+type logbook struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logbook) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(line)
+}
+
+// take returns the lines since the last time.
+func (l *logbook) take() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	text := strings.TrimSuffix(l.text.String(), "\n")
+	l.text.Reset()
+	if text == "" {
+		return nil
+	}
+	return strings.Split(text, "\n")
+}
+
+func (l *logbook) logger() *slog.Logger {
+	return slog.New(callerHandler{slog.NewTextHandler(l, &slog.HandlerOptions{
+		Level: slog.LevelDebug,
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey {
+				return slog.Attr{}
+			}
+			return a
+		},
+	})})
+}
+
+// A callerHandler adds what the context says of the caller.
+type callerHandler struct{ slog.Handler }
+
+func (h callerHandler) Handle(ctx context.Context, r slog.Record) error {
+	if caller, ok := ctx.Value(callerHandler{}).(string); ok {
+		r.Add("caller", caller)
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+// What an operator should know is logged, at its level and with the context of the call; numbers that are issued are not.
+func TestLogHooks(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *simulation) {
+		l := &logbook{}
+		hooks := serial.LogHooks(l.logger())
+		require.Nil(t, hooks.Issued)
+		require.Nil(t, hooks.Unused)
+		ctx := context.WithValue(t.Context(), callerHandler{}, "me")
+		slow := around(func(cmd redis.Cmder, send func() error) error {
+			if cmd.Name() == "set" {
+				time.Sleep(time.Second)
+			}
+			return send()
+		})
+		gen := newGenerator(t, m.client(slow), serial.WithLocation(time.FixedZone("", 3600)), serial.WithHooks(hooks),
+			serial.WithTemplate("{type}{date:yyyyMMdd}{seq:2}"))
+		next := func(n int) error { return errOf(gen.NextN(ctx, "IS", n)) }
+		const day = "type=IS start=2000-01-01T00:00:00.000+01:00"
+
+		require.NoError(t, next(79))
+		require.NoError(t, next(1))
+		require.NoError(t, next(1))
+		require.Equal(t, []string{
+			`level=INFO msg="serial: period opened" ` + day + " wait=1s caller=me",
+			`level=WARN msg="serial: numbers nearly exhausted" ` + day + " caller=me",
+		}, l.take())
+
+		require.ErrorIs(t, next(20), serial.ErrExhausted)
+		require.Equal(t, []string{
+			`level=ERROR msg="serial: no number issued" type=IS error="serial: numbers exhausted" duration=0s caller=me`,
+		}, l.take())
+
+		m.Del("serial:{IS}:20000101")
+		require.ErrorIs(t, next(1), serial.ErrCounterLost)
+		require.NoError(t, gen.Raise(ctx, "IS", 0))
+		require.Equal(t, []string{
+			`level=ERROR msg="serial: counter lost" ` + day + " caller=me",
+			`level=ERROR msg="serial: no number issued" type=IS error="serial: counter lost" duration=0s caller=me`,
+			`level=ERROR msg="serial: counter lost" ` + day + " caller=me",
+			`level=INFO msg="serial: period opened" ` + day + " wait=0s caller=me",
+		}, l.take())
+
+		invalid := strings.Repeat("I S", 1000)
+		require.ErrorIs(t, errOf(gen.Next(ctx, invalid)), serial.ErrInvalidType)
+		require.ErrorIs(t, errOf(gen.NextOnce(ctx, "IS", "")), serial.ErrInvalidRequest)
+		require.Equal(t, []string{
+			`level=INFO msg="serial: no number issued" error="serial: invalid type" duration=0s caller=me`,
+			`level=INFO msg="serial: no number issued" type=IS error="serial: invalid request" duration=0s caller=me`,
+		}, l.take())
+	})
+}
+
+// A clock that differs by less than a second is no reason to warn: around midnight, all do.
+func TestLogHooksOfClocks(t *testing.T) {
+	for _, row := range []struct {
+		offset, before time.Duration
+		level, attrs   string
+	}{
+		{time.Hour, 0, "WARN", "offset=1h0m0s before=0s"},
+		{0, time.Hour, "WARN", "offset=0s before=1h0m0s"},
+		{-time.Second, 0, "WARN", "offset=-1s before=0s"},
+		{-999 * time.Millisecond, 0, "INFO", "offset=-999ms before=0s"},
+		{time.Hour, time.Hour - time.Millisecond, "INFO", "offset=1h0m0s before=59m59.999s"},
+	} {
+		l := &logbook{}
+		serial.LogHooks(l.logger()).ClockCorrected(t.Context(), serial.ClockInfo{Offset: row.offset, Before: row.before})
+		require.Equal(t, []string{"level=" + row.level + ` msg="serial: clock corrected" ` + row.attrs}, l.take())
+	}
+}
+
+// What a failed call is logged as depends on whose doing it is. Of the text of its error only what is harmless is logged.
+func TestLogHooksOfFailures(t *testing.T) {
+	left, leave := context.WithCancel(t.Context())
+	leave()
+	late, cancel := context.WithDeadline(t.Context(), time.Now())
+	defer cancel()
+	const both = "serial: counter lost: context canceled"
+	for _, row := range []struct {
+		ctx  context.Context
+		err  error
+		want string
+	}{
+		{nil, serial.ErrExhausted, "ERROR serial: numbers exhausted"},
+		{nil, serial.ErrCounterLost, "ERROR serial: counter lost"},
+		{nil, serial.ErrClockSkew, "ERROR serial: clock skew"},
+		{nil, serial.ErrConflict, "ERROR serial: conflicting period"},
+		{nil, serial.ErrNotReplicated, "ERROR serial: not replicated"},
+		{nil, serial.ErrInvalidType, "INFO serial: invalid type"},
+		{nil, serial.ErrInvalidRequest, "INFO serial: invalid request"},
+		{left, fmt.Errorf("%w (%w)", serial.ErrCounterLost, context.Canceled), "ERROR " + both},
+		{left, fmt.Errorf("%w (%w)", serial.ErrInvalidRequest, context.Canceled),
+			"INFO serial: invalid request: context canceled"},
+		{left, context.Canceled, "INFO context canceled"},
+		{late, context.DeadlineExceeded, "WARN context deadline exceeded"},
+		{nil, context.Canceled, "ERROR context canceled"}, // the floor's own
+		{left, errBoom, "ERROR another failure"},          // before the caller left
+		{nil, io.EOF, "ERROR EOF"},
+		{nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)},
+			"ERROR dial tcp: connect: " + syscall.ECONNREFUSED.Error()},
+		{nil, redis.ErrPoolTimeout, "ERROR " + redis.ErrPoolTimeout.Error()},
+		{nil, redisError("NOPERM no permission for the key serial:{IS}"), "ERROR NOPERM"},
+		{nil, redisError("serial:{IS}"), "ERROR another failure"},
+		{nil, redisError("X1 7"), "ERROR another failure"},
+		{nil, redis.Nil, "ERROR another failure"},
+	} {
+		l := &logbook{}
+		if row.ctx == nil {
+			row.ctx = t.Context()
+		}
+		err := fmt.Errorf("serial:{IS}:20000101 is at 740291: %w", row.err)
+		serial.LogHooks(l.logger()).Failed(row.ctx, serial.FailedInfo{Type: "IS", Count: 1, Err: err, Duration: time.Second})
+		level, text, _ := strings.Cut(row.want, " ")
+		if strings.Contains(text, " ") {
+			text = strconv.Quote(text)
+		}
+		typ := "type=IS "
+		if row.err == serial.ErrInvalidType {
+			typ = ""
+		}
+		require.Equal(t, []string{fmt.Sprintf(`level=%s msg="serial: no number issued" %serror=%s duration=1s`,
+			level, typ, text)}, l.take(), "%v", row.err)
+	}
+}
+
+// The log tells a failure of the floor or the ledger from one of Redis.
+func TestLogHooksNameFloorAndLedger(t *testing.T) {
+	ledger := func(err error) serial.Option {
+		return serial.WithLedger(ledgerFunc(func() (int64, error) { return -1, err }), 10)
+	}
+	for _, row := range []struct {
+		option serial.Option
+		want   string
+	}{
+		{fixedFloor(-1), "the floor"},
+		{serial.WithFloor(func(context.Context, string, time.Time) (int64, error) { return 0, io.EOF }), "the floor: EOF"},
+		{ledger(nil), "the ledger"},
+		{ledger(serial.ErrConflict), "the ledger: serial: conflicting period"},
+	} {
+		inBubble(t, func(t *testing.T, m *simulation) {
+			l := &logbook{}
+			gen := newGenerator(t, m.client(), serial.WithHooks(serial.LogHooks(l.logger())), row.option)
+			require.Error(t, errOf(gen.Next(t.Context(), "IS")))
+			require.Equal(t, []string{`level=ERROR msg="serial: no number issued" type=IS error="` + row.want + `" duration=0s`},
+				l.take())
+		})
+	}
+}
+
+// A redisError is an error that Redis answers.
+type redisError string
+
+func (e redisError) Error() string { return string(e) }
+func (redisError) RedisError()     {}
+
+// secretSeries is the type ORD, whose sequence is hidden, and at 740291.
+type secretSeries struct {
+	*simulation
+	book    logbook         // what LogHooks has logged
+	told    strings.Builder // what the hooks were told
+	printed []string        // the numbers issued
+	gen     *serial.Generator
+}
+
+// generator returns a generator of the series whose hooks log.
+func (s *secretSeries) generator(client redis.UniversalClient, opts ...serial.Option) *serial.Generator {
+	return newGenerator(s.t, client, append(options(serial.WithLocation(time.UTC), serial.WithHooks(s.hooks()),
+		serial.WithTemplate("{type}-{date:yyMMdd}-{seq:6}"), serial.WithHiddenSequence([]byte("an example's key")),
+		serial.WithHooks(serial.LogHooks(s.book.logger()))), opts...)...)
+}
+
+// other returns a generator like that of another process.
+func (s *secretSeries) other(opts ...serial.Option) *serial.Generator {
+	return s.generator(s.client(), opts...)
+}
+
+func (s *secretSeries) hooks() serial.Hooks {
+	return serial.Hooks{
+		Issued: func(_ context.Context, i serial.IssuedInfo) { s.printed = append(s.printed, i.Last.String()) },
+		Failed: func(_ context.Context, i serial.FailedInfo) { fmt.Fprintln(&s.told, i.Type, i.Err) },
+		Lost:   func(_ context.Context, i serial.LostInfo) { fmt.Fprintln(&s.told, i.Held) },
+	}
+}
+
+func (s *secretSeries) next(gen *serial.Generator) error {
+	return errOf(gen.Next(s.t.Context(), "ORD"))
+}
+
+func (s *secretSeries) once(gen *serial.Generator, id string) error {
+	return errOf(gen.NextOnce(s.t.Context(), "ORD", id))
+}
+
+// answerInfo sets what the server answers to INFO.
+func (s *secretSeries) answerInfo(answer func(c *server.Peer)) {
+	s.Server().SetPreHook(func(c *server.Peer, cmd string, _ ...string) bool {
+		if strings.EqualFold(cmd, "INFO") {
+			answer(c)
+			return true
+		}
+		return false
+	})
+}
+
+// Whatever is refused and whatever fails: the log of a hidden series has no number, no sequence, no key and no request. The texts of
+// the errors have all of them but the key of AES.
+func TestLogHooksKeepSecrets(t *testing.T) {
+	const counter, revealing = "serial:{ORD}:20000101", "serial:{ORD}:20000101 is at 740291"
+	var told strings.Builder
+	for says, call := range map[string]func(s *secretSeries) error{
+		`holds "740255", and 740291 is the last`: func(s *secretSeries) error {
+			require.NoError(s.t, s.Set(counter, "740255"))
+			return s.next(s.gen)
+		},
+		"is gone, and 740291 is the last": func(s *secretSeries) error {
+			s.Del(counter)
+			return s.next(s.gen)
+		},
+		`holds "another type of key"`: func(s *secretSeries) error {
+			s.Del(counter)
+			s.HSet(counter, "740291", revealing)
+			return s.next(s.gen)
+		},
+		"is at 940291 of 999999": func(s *secretSeries) error {
+			var err error
+			for range 3 {
+				_, err = s.gen.NextN(s.t.Context(), "ORD", 100_000)
+			}
+			return err
+		},
+		"too few numbers left since": func(s *secretSeries) error {
+			lost := false
+			gen := s.generator(s.client(losing(io.ErrUnexpectedEOF, func(cmd redis.Cmder, err error) bool {
+				first := isAnsweredScript(cmd, err) && !lost
+				lost = lost || first
+				return first
+			})))
+			require.NoError(s.t, s.gen.Raise(s.t.Context(), "ORD", 940_200))
+			return errOf(gen.NextN(s.t.Context(), "ORD", 50_000))
+		},
+		"entered by a clock that was ahead": func(s *secretSeries) error {
+			time.Sleep(24 * time.Hour)
+			require.NoError(s.t, s.next(s.gen))
+			s.SetTime(time.Now().Add(-time.Minute))
+			return s.next(s.gen)
+		},
+		"would be opened at": func(s *secretSeries) error {
+			s.SetTime(time.Now().AddDate(0, 0, 9))
+			return s.next(s.gen)
+		},
+		"does not stay in one period": func(s *secretSeries) error {
+			now, jump := time.Now(), 24*time.Hour
+			return s.next(s.generator(s.client(around(func(cmd redis.Cmder, send func() error) error {
+				now, jump = now.Add(jump), -jump
+				s.SetTime(now)
+				return send()
+			})), serial.WithMaxSkew(-1)))
+		},
+		"serial: not replicated": func(s *secretSeries) error { return s.next(s.other(confirmedBy(1))) },
+		"were printed with another": func(s *secretSeries) error {
+			return s.next(s.other(serial.WithHiddenSequence([]byte("another's secrets"[:16]))))
+		},
+		"it counts by days": func(s *secretSeries) error {
+			return s.next(s.other(serial.WithPeriod(serial.PerMonth), serial.WithTemplate("{type}-{date:yyMM}-{seq:6}")))
+		},
+		"this version did not write": func(s *secretSeries) error {
+			s.HSet("serial:{ORD}", "entered", revealing)
+			return s.next(s.gen)
+		},
+		"another time zone or day start": func(s *secretSeries) error {
+			return s.next(s.other(serial.WithLocation(time.FixedZone("", 3600))))
+		},
+		"are set aside in a ledger": func(s *secretSeries) error {
+			require.NoError(s.t, s.next(s.other(ledgerIf(true, 10)...)))
+			return s.next(s.gen)
+		},
+		"WithLedger needs a master": func(s *secretSeries) error {
+			s.answerInfo(func(c *server.Peer) { c.WriteBulk("role:slave\r\nmaster_replid:" + strings.Repeat("7", 40)) })
+			return s.next(s.other(ledgerIf(true, 10)...))
+		},
+		"WithLedger needs INFO": func(s *secretSeries) error {
+			s.answerInfo(func(c *server.Peer) { c.WriteError("ERR " + revealing) })
+			return s.next(s.other(ledgerIf(true, 10)...))
+		},
+		"whose key this generator does not have": func(s *secretSeries) error {
+			require.NoError(s.t, s.once(s.gen, "ticket-9"))
+			return s.once(s.other(serial.WithHiddenSequence([]byte("another's secrets"[:16]))), "ticket-9")
+		},
+		"which is not a stored answer": func(s *secretSeries) error {
+			require.NoError(s.t, s.Set("serial:{ORD}:once:ticket-9", "20000101 946684800 946771200 moons 740291"))
+			return s.once(s.gen, "ticket-9")
+		},
+		`request "ticket-9\n"`: func(s *secretSeries) error { return s.once(s.gen, "ticket-9\n") },
+		"0 numbers at once":    func(s *secretSeries) error { return errOf(s.gen.NextN(s.t.Context(), "ORD", 0)) },
+		"serial: invalid type": func(s *secretSeries) error {
+			return errOf(s.gen.Next(s.t.Context(), counter+" "+s.printed[0]))
+		},
+		"the floor of": func(s *secretSeries) error {
+			s.Del(counter)
+			return s.next(s.other(serial.WithFloor(func(context.Context, string, time.Time) (int64, error) {
+				return 0, errors.New(revealing)
+			})))
+		},
+		"answered 7402910": func(s *secretSeries) error {
+			s.Del(counter)
+			return s.next(s.other(fixedFloor(7402910)))
+		},
+		"the ledger of": func(s *secretSeries) error {
+			return s.next(s.other(serial.WithLedger(ledgerFunc(func() (int64, error) { return 0, errors.New(revealing) }), 10)))
+		},
+		"above 740291 and answered 740255": func(s *secretSeries) error {
+			return s.next(s.other(serial.WithLedger(ledgerFunc(func() (int64, error) { return 740255, nil }), 10)))
+		},
+		"NOPERM": func(s *secretSeries) error {
+			s.SetError("NOPERM no permission: " + revealing)
+			return s.next(s.gen)
+		},
+		"unexpected script reply": func(s *secretSeries) error {
+			return s.next(s.generator(s.client(around(func(cmd redis.Cmder, send func() error) error {
+				err := send()
+				if isAnsweredScript(cmd, err) {
+					cmd.(interface{ SetVal(any) }).SetVal(revealing)
+				}
+				return err
+			}))))
+		},
+		"others kept the lock": func(s *secretSeries) error {
+			time.Sleep(24 * time.Hour)
+			require.NoError(s.t, s.Set("serial:{ORD}:20000102:lock", "taken"))
+			return s.next(s.gen)
+		},
+		"nothing was sent": func(s *secretSeries) error {
+			ctx, cancel := context.WithCancel(s.t.Context())
+			cancel()
+			return errOf(s.gen.Next(ctx, "ORD"))
+		},
+		"where the command may have run": func(s *secretSeries) error {
+			ctx, cancel := context.WithTimeout(s.t.Context(), time.Second)
+			defer cancel()
+			defer time.Sleep(time.Minute)
+			return errOf(s.generator(s.client(around(func(cmd redis.Cmder, send func() error) error {
+				time.Sleep(2 * time.Second)
+				return errors.New(revealing)
+			}))).Next(ctx, "ORD"))
+		},
+	} {
+		runInBubble(t, says, func(t *testing.T, m *simulation) {
+			s := &secretSeries{simulation: m}
+			s.gen = s.other()
+			require.NoError(t, s.gen.Raise(t.Context(), "ORD", 740_290))
+			require.NoError(t, s.next(s.gen))
+			require.ErrorContains(t, call(s), says)
+			synctest.Wait()
+
+			lines := strings.Join(s.book.take(), "\n")
+			require.Contains(t, lines, `msg="serial: period opened" type=ORD start=2000-01-01T00:00:00.000Z`)
+			require.Contains(t, lines, `msg="serial: no number issued"`)
+			for _, number := range s.printed {
+				require.NotContains(t, lines, strings.TrimPrefix(number, "ORD-000101-"))
+			}
+			secrets := []string{"7402", "9402", "serial:{", "ticket-9"} // of sequences, the beginning
+			for _, secret := range append(secrets, "an example's key", fmt.Sprintf("%x", "an example's key")) {
+				require.NotContains(t, lines, secret)
+			}
+			told.WriteString(strings.ReplaceAll(s.told.String(), s.printed[0], "PRINTED"))
+		})
+	}
+	for _, secret := range []string{"7402", "9402", "serial:{", "ticket-9", "PRINTED"} {
+		require.Contains(t, told.String(), secret, "the errors have what the log must not have")
+	}
+}
+
+// Any number of goroutines and generators may share the hooks, and a logger that panics stops nobody.
+func TestLogHooksOfMany(t *testing.T) {
+	m := simulate(t)
+	l := &logbook{}
+	hooks := serial.LogHooks(l.logger())
+	var gens []*serial.Generator
+	for _, more := range []serial.Hooks{hooks, serial.LogHooks(slog.New(panickingHandler{l.logger().Handler()}))} {
+		gens = append(gens, newGenerator(t, m.client(), serial.WithLocation(noon()), serial.WithHooks(hooks),
+			serial.WithHooks(more), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:2}")))
+	}
+	got := barrier(t, 98, func(i int) (string, error) {
+		require.ErrorIs(t, errOf(gens[i%2].Next(t.Context(), "I S")), serial.ErrInvalidType)
+		return gens[i%2].Next(t.Context(), "IS")
+	})
+	slices.Sort(got)
+	require.Equal(t, "IS"+today(noon())+"98", got[97])
+	require.Len(t, slices.Compact(got), 98)
+	text := strings.Join(l.take(), "\n")
+	require.Equal(t, 98+49, strings.Count(text, "invalid type"))
+	require.Contains(t, text, "period opened")
+	require.Contains(t, text, "nearly exhausted")
+}
+
+type panickingHandler struct{ slog.Handler }
+
+func (panickingHandler) Handle(context.Context, slog.Record) error { panic("boom") }
+
+// Without a logger, events go to the default one of the moment, which a program may set after it has made the hooks.
+func TestLogHooksWithoutLogger(t *testing.T) {
+	was, output, flags := slog.Default(), log.Writer(), log.Flags()
+	t.Cleanup(func() {
+		slog.SetDefault(was)
+		log.SetOutput(output) // SetDefault has replaced it
+		log.SetFlags(flags)
+	})
+	hooks := serial.LogHooks(nil)
+	for range 2 {
+		l := &logbook{}
+		slog.SetDefault(l.logger())
+		hooks.Lost(t.Context(), serial.LostInfo{Type: "IS", Held: "740291"})
+		require.Equal(t, []string{`level=ERROR msg="serial: counter lost" type=IS start=0001-01-01T00:00:00.000Z`}, l.take())
+	}
 }
