@@ -192,7 +192,7 @@ func labels(attrs []attribute.KeyValue, exported map[string][]string) (names []s
 	for _, kv := range attrs {
 		name := strings.ReplaceAll(string(kv.Key), ".", "_")
 		if names = append(names, name); name == "error_type" {
-			exported[name] = append(exported[name], kv.Value.String())
+			exported[name] = append(exported[name], kv.Value.Emit())
 		}
 	}
 	return names

@@ -108,7 +108,7 @@ func (o *observer) ended() (spans tracetest.SpanStubs) {
 func list(attrs []attribute.KeyValue) string {
 	var parts []string
 	for _, kv := range attrs {
-		parts = append(parts, strings.TrimPrefix(string(kv.Key), "serial.")+"="+kv.Value.String())
+		parts = append(parts, strings.TrimPrefix(string(kv.Key), "serial.")+"="+kv.Value.Emit())
 	}
 	return strings.Join(parts, " ")
 }
