@@ -27,7 +27,8 @@ func against(ctx context.Context, cfg *config, addr string) error {
 		if err := build(ctx, checkout, dir, program); err != nil {
 			return err
 		}
-		if fleets[i], err = startFleet(program, many.processes, job{addr, fmt.Sprint("build", i, "-"), started}); err != nil {
+		j := job{Addr: addr, Prefix: fmt.Sprint("build", i, "-"), Noon: started}
+		if fleets[i], err = startFleet(program, many.processes, j); err != nil {
 			return err
 		}
 		defer fleets[i].stop()
@@ -42,7 +43,7 @@ func against(ctx context.Context, cfg *config, addr string) error {
 		"| ---: | :--- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
 	for _, n := range []network{alone, many} {
 		enter := func(build int, id string) *entrant { return &entrant{byID(id), nil, fleets[build][:n.processes]} }
-		for _, id := range []string{"next", "next-deadline", "next-1000-types"} {
+		for _, id := range []string{"next", "next-deadline", "next-1000-types", "openings"} {
 			before, after := enter(0, id), enter(1, id)
 			if !cfg.only.MatchString(id) || !cfg.network.MatchString(n.name) || n.processes > 1 && !after.inFleet {
 				continue

@@ -50,6 +50,30 @@ func TestCompare(t *testing.T) {
 	})
 }
 
+// INCREX is measured where the server has it. Elsewhere the report says that it did not run, and the others do.
+func TestIncrEX(t *testing.T) {
+	server := redistest.Start(t)
+	quiet(t)
+	cfg := &config{
+		rounds:  2,
+		length:  20 * time.Millisecond,
+		callers: []int{1, 10},
+		only:    regexp.MustCompile("^(increx|next)$"),
+		network: regexp.MustCompile("^loopback$"),
+		out:     t.TempDir(),
+	}
+	if err := compare(context.Background(), cfg, server.Addr()); err != nil {
+		t.Fatal(err)
+	}
+	want := "\nDid not run, since the server does not have this command: INCREX, "
+	if info, err := server.Client(t).Do(t.Context(), "COMMAND", "INFO", "INCREX").Slice(); err != nil {
+		t.Fatal(err)
+	} else if info[0] != nil {
+		want = "\n| 1 | INCREX, "
+	}
+	requireFiles(t, cfg.out, map[string][]string{"results.md": {want, "\n| 1 | **Next** |"}})
+}
+
 func TestAgainst(t *testing.T) {
 	server := redistest.Start(t)
 	quiet(t)
@@ -135,6 +159,18 @@ func TestLineup(t *testing.T) {
 	}
 }
 
+// One number of callers makes no curve.
+func TestNoCurveOfOnePoint(t *testing.T) {
+	dir := t.TempDir()
+	rows := []*row{{network: networks[0].name, contestant: byID(baseline), callers: 1, numbersPerSecond: 20_000, p99: 1e6}}
+	if err := plots(dir, rows); err != nil {
+		t.Fatal(err)
+	}
+	if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
+		t.Errorf("%v, %v", files, err)
+	}
+}
+
 // requireFiles demands that each file contains each text.
 func requireFiles(t *testing.T, dir string, wants map[string][]string) {
 	t.Helper()
@@ -164,4 +200,23 @@ func quiet(t *testing.T) {
 		os.Stdout, os.Stderr = stdout, stderr
 		_ = null.Close()
 	})
+}
+
+// First numbers and midnight are measured with few types; no figure is judged.
+func TestOpenings(t *testing.T) {
+	server := redistest.Start(t)
+	quiet(t)
+	cfg := &config{
+		rounds:  2,
+		length:  20 * time.Millisecond,
+		callers: []int{1, 8},
+		network: regexp.MustCompile(""),
+		types:   100,
+		out:     t.TempDir(),
+	}
+	if err := openings(context.Background(), cfg, server.Addr()); err != nil {
+		t.Fatal(err)
+	}
+	requireFiles(t, cfg.out, map[string][]string{"openings.md": {"\n| 8 | loopback | ", "\n| 1 | network of 2 ms | ",
+		"\nThe 100 types of 8 processes, ", "\n| without Prepare | ", "\n| with Prepare | "}})
 }

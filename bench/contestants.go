@@ -3,10 +3,12 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/bwmarrin/snowflake"
@@ -25,7 +27,7 @@ type contestant struct {
 	far     bool // measured on the network too
 	inFleet bool // measured in a fleet too
 	drawn   bool // has a curve in the plots
-	// open returns the operation to measure, ready for use: periods are open and keys exist.
+	// open returns the operation to measure, ready for use: periods are open and keys exist. Or it returns errUnsupported.
 	open func(ctx context.Context, t *target) (op, error)
 }
 
@@ -39,6 +41,9 @@ type target struct {
 	fleet  fleet     // nil if this process makes the calls
 }
 
+// errUnsupported means that the server does not have the contestant's command.
+var errUnsupported = errors.New("the server does not have this command")
+
 const (
 	baseline = "incr"
 	keys     = 1000 // for contestants that use many
@@ -51,10 +56,12 @@ func contestants() []*contestant {
 		{baseline, "INCR", 1, true, true, true, openIncr},
 		{"incr-1000-keys", "INCR, 1,000 keys", 1, false, true, false, openIncrKeys},
 		{"get-incr", "GET, then INCR (the published sequence)", 1, false, false, true, openGetIncr},
+		{"increx", "INCREX, with an upper bound and an expiry", 1, false, false, false, openIncrEX},
 		{"autopipelined", "INCR, autopipelined", 1, true, false, true, openAutopipelined},
 		{"next", "**Next**", 1, true, true, true, openPlainNext},
 		{"next-deadline", "**Next**, with a deadline", 1, true, false, false, openNextDeadline},
 		{"next-1000-types", "**Next**, 1,000 types", 1, false, true, true, openNextTypes},
+		{"openings", "**Next**, a new type each time", 1, true, false, false, openOpenings},
 		{"nextn-1000", "**NextN(1000)**", batch, true, false, false, openNextN},
 		{"snowflake", "bwmarrin/snowflake (not the same job: no date, no shared order)", 1, false, false, false,
 			openSnowflake},
@@ -89,6 +96,29 @@ func openGetIncr(ctx context.Context, t *target) (op, error) {
 		}
 		return t.rdb.Incr(ctx, "published").Err()
 	}, nil
+}
+
+// openIncrEX bounds the counter by its 15 digits and lets it expire at midnight, as far as one command can. The date in the
+// key, and whether a missing key is a new day, would be its caller's to know.
+func openIncrEX(ctx context.Context, t *target) (op, error) {
+	midnight := cmp.Or(t.noon, time.Now()).Add(12 * time.Hour)
+	args := redis.IncrEXIntArgs{
+		UBound:     999_999_999_999_999,
+		HasUBound:  true,
+		Expiration: &redis.ExpirationOption{Mode: redis.EXAT, Value: midnight.Unix()},
+		ENX:        true,
+	}
+	o, err := warm(ctx, func(ctx context.Context, _ *rand.Rand) error {
+		result, err := t.rdb.IncrEXInt(ctx, "increx", args).Result()
+		if err == nil && result.AppliedIncrement != 1 {
+			err = fmt.Errorf("INCREX incremented by %d", result.AppliedIncrement)
+		}
+		return err
+	})
+	if redis.HasErrorPrefix(err, "unknown command") {
+		err = errUnsupported
+	}
+	return o, err
 }
 
 func openAutopipelined(_ context.Context, t *target) (op, error) {
@@ -154,6 +184,19 @@ func openNextTypes(ctx context.Context, t *target) (op, error) {
 		_, err := gen.Next(context.Background(), names[rnd.IntN(keys)])
 		return err
 	}, nil
+}
+
+// openOpenings issues the first number of a type with each call.
+func openOpenings(ctx context.Context, t *target) (op, error) {
+	gen, err := newGenerator(t, "openings")
+	if err != nil {
+		return nil, err
+	}
+	var types atomic.Int64
+	return warm(ctx, func(context.Context, *rand.Rand) error {
+		_, err := gen.Next(context.Background(), "T"+strconv.FormatInt(types.Add(1), 10))
+		return err
+	})
 }
 
 func openNextN(ctx context.Context, t *target) (op, error) {

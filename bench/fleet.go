@@ -22,6 +22,7 @@ type job struct {
 	Addr   string
 	Prefix string    // of the generators' key prefixes
 	Noon   time.Time // in the generators' zone, which the processes of one series share
+	Meet   *meeting  // nil unless it is to meet midnight instead of carrying out orders
 }
 
 // An order is one measurement. The worker answers that it is ready, waits for the start and answers with its tally.
@@ -137,6 +138,9 @@ func work(in io.Reader, out io.Writer) error {
 		return err
 	}
 	ctx := context.Background()
+	if j.Meet != nil {
+		return meetMidnight(ctx, &j, orders, answers)
+	}
 	t := &target{rdb: redis.NewClient(&redis.Options{Addr: j.Addr}), addr: j.Addr, prefix: j.Prefix, noon: j.Noon}
 	ready := map[string]*entrant{}
 	m := newMeter(nil)

@@ -30,6 +30,8 @@ type config struct {
 	check   bool
 	growth  bool
 	costs   bool
+	opening bool
+	types   int    // that meet midnight
 	against string // directory, "" for none
 }
 
@@ -65,6 +67,8 @@ func parseFlags(args []string) (*config, error) {
 	flags.BoolVar(&cfg.check, "check", false, "compare with the bars that the library is held to")
 	flags.BoolVar(&cfg.growth, "growth", false, "measure how cost and memory grow with the number of types instead")
 	flags.BoolVar(&cfg.costs, "costs", false, "measure what ledger and replicas cost instead")
+	flags.BoolVar(&cfg.opening, "openings", false, "measure the first numbers of types, and midnight, instead")
+	flags.IntVar(&cfg.types, "types", 20_000, "`number` of types that meet midnight")
 	flags.StringVar(&cfg.against, "against", "", "measure the checkout in another `directory` beside this one instead")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
@@ -104,6 +108,9 @@ func run(ctx context.Context, cfg *config) error {
 	if cfg.costs {
 		return costs(ctx, cfg, server.addr)
 	}
+	if cfg.opening {
+		return openings(ctx, cfg, server.addr)
+	}
 	if cfg.against != "" {
 		return against(ctx, cfg, server.addr)
 	}
@@ -114,18 +121,19 @@ func run(ctx context.Context, cfg *config) error {
 func compare(ctx context.Context, cfg *config, addr string) error {
 	started := time.Now()
 	var samples []*sample
+	var unsupported []*contestant
 	for _, n := range networks {
 		if !cfg.network.MatchString(n.name) {
 			continue
 		}
-		s, err := n.measure(ctx, cfg, addr)
+		s, u, err := n.measure(ctx, cfg, addr)
 		if err != nil {
 			return fmt.Errorf("%s: %w", n.name, err)
 		}
-		samples = append(samples, s...)
+		samples, unsupported = append(samples, s...), append(unsupported, u...)
 	}
 	rows := summarise(samples)
-	report := tables(rows)
+	report := tables(rows, unsupported)
 	if cfg.check {
 		report += checks(rows)
 	}

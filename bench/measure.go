@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"os"
@@ -59,40 +60,51 @@ type entrant struct {
 	fleet fleet // nil if this process calls do itself
 }
 
-// measure lets the contestants take turns.
-func (n network) measure(ctx context.Context, cfg *config, addr string) ([]*sample, error) {
+// measure lets the contestants take turns, and returns those that the server does not support, too.
+func (n network) measure(ctx context.Context, cfg *config, addr string) (_ []*sample, unsupported []*contestant,
+	err error) {
 	admin := newAdmin(addr)
 	defer admin.close()
-	if n.delay > 0 {
-		p, err := startProxy(addr, n.delay)
-		if err != nil {
-			return nil, err
-		}
-		defer p.stop()
-		addr = p.addr()
+	addr, stop, err := n.reach(addr)
+	if err != nil {
+		return nil, nil, err
 	}
+	defer stop()
 	rdb := redis.NewClient(&redis.Options{Addr: addr}) // with defaults, as in most programs
 	defer func() { _ = rdb.Close() }()
 	// The second network starts anew, with the same keys.
 	if err := admin.rdb.FlushAll(ctx).Err(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	t := &target{rdb: rdb, addr: addr}
 	if n.processes > 0 {
 		program, err := os.Executable()
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		if t.fleet, err = startFleet(program, n.processes, job{Addr: addr, Noon: time.Now()}); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		defer t.fleet.stop()
 	}
-	base, others, err := n.enter(ctx, cfg, t)
+	base, others, unsupported, err := n.enter(ctx, cfg, t)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return newMeter(admin).rounds(ctx, cfg, n, n.counts(cfg), base, others)
+	samples, err := newMeter(admin).rounds(ctx, cfg, n, n.counts(cfg), base, others)
+	return samples, unsupported, err
+}
+
+// reach returns the address of the server as it is reached through the network, until stop is called.
+func (n network) reach(addr string) (through string, stop func(), err error) {
+	if n.delay == 0 {
+		return addr, func() {}, nil
+	}
+	p, err := startProxy(addr, n.delay)
+	if err != nil {
+		return "", nil, err
+	}
+	return p.addr(), p.stop, nil
 }
 
 // rounds measures base and the others in alternating rounds. The first round does not count: in it, connections are made,
@@ -149,15 +161,19 @@ func (n network) parts(callers int) int {
 }
 
 // enter opens the selected contestants.
-func (n network) enter(ctx context.Context, cfg *config, t *target) (base *entrant, others []*entrant, err error) {
+func (n network) enter(ctx context.Context, cfg *config, t *target) (base *entrant, others []*entrant,
+	unsupported []*contestant, err error) {
 	for _, c := range contestants() {
 		if c.id != baseline && (!cfg.only.MatchString(c.id) || n.delay > 0 && !c.far || n.processes > 0 && !c.inFleet) {
 			continue
 		}
 		e := &entrant{contestant: c, fleet: t.fleet}
 		if t.fleet == nil {
-			if e.do, err = c.open(ctx, t); err != nil {
-				return nil, nil, fmt.Errorf("%s: %w", c.id, err)
+			if e.do, err = c.open(ctx, t); errors.Is(err, errUnsupported) {
+				unsupported = append(unsupported, c)
+				continue
+			} else if err != nil {
+				return nil, nil, nil, fmt.Errorf("%s: %w", c.id, err)
 			}
 		}
 		if c.id == baseline {
@@ -166,7 +182,7 @@ func (n network) enter(ctx context.Context, cfg *config, t *target) (base *entra
 			others = append(others, e)
 		}
 	}
-	return base, others, nil
+	return base, others, unsupported, nil
 }
 
 // lineup returns the order of a round: an INCR, two others, an INCR, the next two and so on, so that each has an INCR next

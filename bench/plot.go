@@ -65,7 +65,7 @@ func drawCurves(path, title string, rows []*row, value func(*row) float64, label
 	drawn := 0
 	for _, c := range contestants() {
 		points := curve(rows, c, value)
-		if !c.drawn || len(points) == 0 {
+		if !c.drawn || len(points) < 2 { // around a single point, the logarithmic axis would begin at 0
 			continue
 		}
 		line, dots, err := plotter.NewLinePoints(points)

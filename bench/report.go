@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// tables renders one Markdown table per network.
-func tables(rows []*row) string {
+// tables renders one Markdown table per network. Below the first it says what was not measured, and why.
+func tables(rows []*row, unsupported []*contestant) string {
 	var b strings.Builder
 	for i, r := range rows {
 		if i == 0 || rows[i-1].network != r.network {
@@ -27,8 +27,13 @@ func tables(rows []*row) string {
 		if i == len(rows)-1 || rows[i+1].network != r.network {
 			fmt.Fprintf(&b, "\nMedians of %d alternating rounds or more; ratios are medians of each round's ratio to the INCR "+
 				"measured next to it.\n", rounds(rows, r.network))
-			if peersLeftOut != "" && rows[i].network == networks[0].name {
+			if peersLeftOut != "" && r.network == networks[0].name {
 				fmt.Fprintf(&b, "%s\n", peersLeftOut)
+			}
+			if r.network == networks[0].name {
+				for _, c := range unsupported {
+					fmt.Fprintf(&b, "Did not run, since %v: %s.\n", errUnsupported, c.title)
+				}
 			}
 			if many := networks[2]; r.network == many.name {
 				fmt.Fprintf(&b, "There are %d processes of so many callers each; p50 and p99 are medians of the processes' own.\n",
