@@ -213,9 +213,7 @@ func (p *play) hook(player int) hook {
 				}
 				p.said[player] += fmt.Sprint(said)
 				if key, ok := args[3].(string); ok && p.wild {
-					if seq, ok := answer.Val().(int64); ok {
-						p.clock.saw(key, seq)
-					}
+					p.clock.saw(key, issued(answer.Val()))
 				}
 			}
 			return err
@@ -493,6 +491,15 @@ func (p *play) afterLeaving() []move {
 		return []move{{what: proceeds, player: next}}
 	}
 	return nil
+}
+
+// issued returns the last sequence that a script issued, 0 if none.
+func issued(answer any) int64 {
+	if status, ok := answer.([]any); ok && (status[0] == "there" || status[0] == "lifted") {
+		answer = status[len(status)-1]
+	}
+	seq, _ := answer.(int64)
+	return seq
 }
 
 func (p *play) carryOut(mv move) {
