@@ -152,8 +152,8 @@ func midnight(ctx context.Context, cfg *config, addr string, b *strings.Builder)
 	}
 	fmt.Fprintln(os.Stderr)
 	fmt.Fprintf(b, "## Midnight\n\nThe %s types of %d processes, of %d callers each, meet midnight. From a second "+
-		"before, callers ask for numbers of any type, and from midnight on each process asks for one of every type, in an order "+
-		"of its own.\n\n"+
+		"before, callers ask for numbers of any type, and from midnight on each process asks for one of every type, in an "+
+		"order of its own.\n\n"+
 		"| | half of all types have a number after | all after | p99 of `Next` | slowest |\n"+
 		"| :--- | ---: | ---: | ---: | ---: |\n",
 		thousands(float64(cfg.types)), many.processes, many.callers)

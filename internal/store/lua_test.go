@@ -167,6 +167,36 @@ type series struct {
 func (s *series) keys() []string { return []string{s.name + ":c", s.name, s.name + ":once"} }
 
 // series makes a state: one of two is close to the usual one, so that each rule decides in some.
+// others returns what a record may hold as the period entered besides the call's.
+func (l *lab) others(c *call) []string {
+	period := func(label string, first, past int64) string {
+		return fmt.Sprintf("%s %d %d%s", label, first, past, manner)
+	}
+	before := period("20211023", c.first-6000, c.first)
+	return []string{
+		before,
+		before + " ledger",
+		period("20211021", c.first-26000, c.first-20000), // an earlier one
+		strings.Replace(before, "ab", "cd", 1),           // with another print mark
+		strings.Replace(before, "days", "days of years from April 1", 1),
+		period("20211025", c.first-6000, c.first),   // with a label that is later
+		period("20211024", c.first-6000, c.first),   // with the same label
+		period("20211023", c.first-5000, c.first+1), // that overlaps
+		period("20211025", l.now+2000, l.now+8000),  // in the future
+		"garbage",
+	}
+}
+
+// aheads returns what a record may hold as the periods opened ahead.
+func (c *call) aheads() []string {
+	bounds, next := strings.TrimSuffix(c.period, manner), fmt.Sprintf("20211025 %d %d;", c.past, c.past+6000)
+	return []string{";" + bounds + ";", ";" + bounds + ";" + next, ";" + next}
+}
+
+// useds are what a record may hold as the labels used.
+var useds = []string{"20211020-20211023;", "20211020-20211025;", "20211024-20211024;",
+	"20211001-20211002;20211004-20211004;20211006-20211030;"}
+
 func (l *lab) series(name string, c *call) *series {
 	s := &series{name: name, n: l.IntN(5)}
 	keys := s.keys()
@@ -205,29 +235,14 @@ func (l *lab) series(name string, c *call) *series {
 		entered += " ledger"
 	}
 	if odd(3) {
-		period := func(label string, first, past int64) string {
-			return fmt.Sprintf("%s %d %d%s", label, first, past, manner)
-		}
-		entered = pick(l,
-			period("20211023", c.first-6000, c.first),                                 // the one before
-			period("20211023", c.first-6000, c.first)+" ledger",                       //
-			period("20211021", c.first-26000, c.first-20000),                          // an earlier one
-			strings.Replace(period("20211023", c.first-6000, c.first), "ab", "cd", 1), // with another print mark
-			strings.Replace(period("20211023", c.first-6000, c.first), "days", "days of years from April 1", 1),
-			period("20211025", c.first-6000, c.first),             // with a label that is later
-			period("20211024", c.first-6000, c.first),             // with the same label
-			period("20211023", c.first-5000, c.first+1),           // that overlaps
-			period("20211025", l.now+2000, l.now+8000), "garbage", // in the future
-		)
+		entered = pick(l, l.others(c)...)
 	}
 	fields := []any{"HSET", keys[1], "entered", entered}
 	if l.IntN(3) == 0 {
-		bounds, next := strings.TrimSuffix(c.period, manner), fmt.Sprintf("20211025 %d %d;", c.past, c.past+6000)
-		fields = append(fields, "ahead", pick(l, ";"+bounds+";", ";"+bounds+";"+next, ";"+next))
+		fields = append(fields, "ahead", pick(l, c.aheads()...))
 	}
 	if l.IntN(3) > 0 {
-		fields = append(fields, "used", pick(l, "20211020-20211023;", "20211020-20211025;", "20211024-20211024;",
-			"20211001-20211002;20211004-20211004;20211006-20211030;"))
+		fields = append(fields, "used", pick(l, useds...))
 	}
 	if l.IntN(3) > 0 {
 		fields = append(fields, "print", pick(l, "20211020", "20211024", "20211025"))
@@ -407,6 +422,53 @@ func TestTakeUsualAndFull(t *testing.T) {
 		}
 		t.Log(l.seen)
 		for _, outcome := range outcomes {
+			require.Positive(t, l.seen[outcome], outcome)
+		}
+	})
+}
+
+// What take finds of the first number of a period without all the rules is what these find.
+func TestTakeFirst(t *testing.T) {
+	usual, full := takes(t)
+	onServers(t, func(t *testing.T, l *lab) {
+		for i := range 12 {
+			for j := range 4 {
+				for _, used := range append(useds, "") {
+					c := l.call(1)
+					entered, ahead := append(l.others(c), c.period, "")[i], append(c.aheads(), "")[j]
+					c.purpose, c.clock, c.more, c.request, c.ledger = "issue", "0", nil, false, l.IntN(4) == 0
+					if c.ledger && l.IntN(2) == 0 {
+						c.purpose, c.more = "open", []any{token, 8000, 0}
+					}
+					s := &series{name: "IS", n: l.IntN(3), mark: pick[int64](l, 0, 0, 0, 5)}
+					keys := s.keys()
+					if entered != "" {
+						s.setup = append(s.setup, []any{"HSET", keys[1], "entered", entered})
+					}
+					for name, field := range map[string]string{"ahead": ahead, "used": used, "print": pick(l, "", "20211024")} {
+						if field != "" {
+							s.setup = append(s.setup, []any{"HSET", keys[1], name, field})
+						}
+					}
+					if l.IntN(8) == 0 {
+						s.setup = append(s.setup, []any{"SET", keys[0], "8"})
+					}
+					l.prepare(s)
+					state := fmt.Sprintf("%+v\n%+v", c, s)
+					before, replies := l.dump(s), l.take(usual, c, s)
+					after := l.dump(s)
+					l.prepare(s)
+					require.Equal(t, l.take(full, c, s), replies, state)
+					require.Equal(t, l.dump(s), after, state)
+					l.seen[class(replies[0])]++
+					if class(replies[0]) == "missing" {
+						require.Equal(t, before, after, state)
+					}
+				}
+			}
+		}
+		t.Log(l.seen)
+		for _, outcome := range strings.Fields("missing calendar conflict print future lost clock reserve") {
 			require.Positive(t, l.seen[outcome], outcome)
 		}
 	})

@@ -90,8 +90,8 @@ local function periodRules(time, counter, record, highWater, tolerate, id)
   local label, begins, past, ours = string.match(ARGV[1], pattern)
   begins, past = begins + 0, past + 0
   local ledger = string.find(ours, ' ledger', 1, true)
-  local kept = redis.call('HMGET', record, 'entered', 'ahead', 'used', 'print', 'ledger',
-    'ceiling', 'counterCopy', 'replID')
+  local kept = ledger and redis.call('HMGET', record, 'entered', 'ahead', 'used', 'print', 'ledger', 'ceiling',
+    'counterCopy', 'replID') or redis.call('HMGET', record, 'entered', 'ahead', 'used', 'print')
   local entered, firstPrint, firstLedger = kept[1], kept[4] or '', kept[5]
   local last, first, ends, theirs = string.match(entered or '', pattern)
   local samePrint = entered and ours == theirs
@@ -135,7 +135,7 @@ local function periodRules(time, counter, record, highWater, tolerate, id)
   -- keep sets fields of the record, which lives for seven days after the last period opened: it is still there after a weekend or
   -- a holiday. EXPIREAT may be refused, and does nothing to a key that is not there.
   function p.keep(...)
-    local opened = tonumber(string.match(p.ahead, '(%d+);$') or 0)
+    local opened = p.ahead ~= '' and tonumber(string.match(p.ahead, '(%d+);$')) or 0
     local ends = math.max(past, opened) + 7 * 24 * 60 * 60
     lifetime(record, ends)
     redis.call('HSET', record, ...)
@@ -231,11 +231,13 @@ local function periodRules(time, counter, record, highWater, tolerate, id)
       p.state = 'future'
     elseif tonumber(ends) <= begins and label > last then
       p.state, usedByFastClock = 'open', p.known(label)
-      local opened, goes = string.match(p.ahead, '([^;]+ (%d+));$')
-      if p.ahead ~= '' and string.find(p.ahead, ';' .. string.match(ARGV[1], '^%S+ %d+ %d+') .. ';', 1, true) then
-        p.state = 'ahead'
-      elseif opened and tonumber(goes) > begins then -- another time zone's or day start's
-        conflict = opened
+      if p.ahead ~= '' then
+        local opened, goes = string.match(p.ahead, '([^;]+ (%d+));$')
+        if string.find(p.ahead, ';' .. string.match(ARGV[1], '^%S+ %d+ %d+') .. ';', 1, true) then
+          p.state = 'ahead'
+        elseif opened and tonumber(goes) > begins then -- another time zone's or day start's
+          conflict = opened
+        end
       end
     else
       conflict = entered

@@ -114,7 +114,7 @@ end
 local limit, replies = ARGV[4] + 0
 for i = 1, types do
   local counter, record, n = KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i + 4]
-  local entered, held, top, copy, reply
+  local entered, held, top, copy, reply, missing
   if usual and id then
     local kept = redis.pcall('HMGET', record, 'entered', 'ceiling', 'counterCopy', 'replID')
     entered, copy = kept[1], kept[4] == id and kept[3] -- nil for an error
@@ -135,8 +135,22 @@ for i = 1, types do
       -- If this is refused, the next take has a block set aside.
       if id and type(reply) == 'number' then redis.pcall('HSET', record, 'counterCopy', reply) end
     end
+  elseif usual and not ARGV[at] and ARGV[2 * i + 5] == '0' then
+    -- The first number of a period that follows the one entered, and that nobody has opened ahead or used before.
+    missing = entered == false
+    if type(entered) == 'string' then
+      local label, begins, ours = string.match(ARGV[1], '^(%S+) (%d+) %d+( .*)$')
+      local last, ends, theirs = string.match(entered, '^(%S+) %d+ (%d+)( .*)$')
+      if theirs == ours and ends + 0 <= begins + 0 and label > last then
+        local kept = redis.call('HMGET', record, 'ahead', 'used')
+        missing = (kept[1] or '') == '' and label > string.sub(kept[2] or '', -#label - 1, -2)
+      end
+    end
+    missing = missing and redis.pcall('GET', counter) == false
   end
-  if type(reply) ~= 'number' then
+  if missing then
+    reply = {'missing', now, time[2] + 0, '', 0, 0}
+  elseif type(reply) ~= 'number' then
     if not periodRules then periodRules, recall, remember = rules() end
     local done, answer = pcall(takeByRules, periodRules, remember, time, id, i, at)
     reply = (done or type(answer) == 'table') and answer or {err = answer} -- an error is a string in Redis 6.2
