@@ -381,15 +381,17 @@ func hurrySQLite(ctx context.Context, c *sql.Conn) (restore func(), err error) {
 	if usual <= left {
 		return func() {}, nil
 	}
-	if _, err := c.ExecContext(ctx, fmt.Sprintf("PRAGMA busy_timeout = %d", left)); err != nil {
+	set := func(ctx context.Context, value int64) error {
+		_, err := c.ExecContext(ctx, fmt.Sprintf("PRAGMA busy_timeout = %d", value))
+		if err != nil { // it may have been set all the same, and whoever uses the connection next would wait too briefly
+			_ = c.Raw(func(any) error { return driver.ErrBadConn }) // it isn't used again
+		}
+		return err
+	}
+	if err := set(ctx, left); err != nil {
 		return nil, err
 	}
-	return func() {
-		// If this fails, whoever uses the connection next would wait too briefly: it isn't used again.
-		if _, err := c.ExecContext(context.WithoutCancel(ctx), fmt.Sprintf("PRAGMA busy_timeout = %d", usual)); err != nil {
-			_ = c.Raw(func(any) error { return driver.ErrBadConn })
-		}
-	}, nil
+	return func() { _ = set(context.WithoutCancel(ctx), usual) }, nil
 }
 
 func lossy(why string) error {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"testing"
 	"time"
 
@@ -54,6 +55,30 @@ func TestWaitsForItselfInTheFile(t *testing.T) {
 			db.SetMaxOpenConns(1)
 			require.NoError(t, db.QueryRowContext(t.Context(), "PRAGMA busy_timeout").Scan(&after))
 			require.Equal(t, busy, after, "only for the reservation")
+		})
+	}
+}
+
+// A context that ends while a reservation changes how long the connection waits leaves no connection behind that waits too briefly.
+func TestWaitChangedAtTheEnd(t *testing.T) {
+	for name, nth := range map[string]int{"shortened": 1, "restored": 2} {
+		t.Run(name, func(t *testing.T) {
+			d := sqlite3(t).with("_pragma=busy_timeout(60000)")
+			changes := 0
+			db := d.open(t, on("PRAGMA busy_timeout =", func(s *statement) error {
+				if changes++; changes == nth {
+					return errors.Join(s.run(s.text), context.DeadlineExceeded)
+				}
+				return s.run(s.text)
+			}))
+			l := newLedger(t, d, db)
+			err := reserveBriefly(t, l)
+			require.Equal(t, nth == 1, errors.Is(err, context.DeadlineExceeded), err)
+			require.Equal(t, nth, changes)
+			db.SetMaxOpenConns(1)
+			var after string
+			require.NoError(t, db.QueryRowContext(t.Context(), "PRAGMA busy_timeout").Scan(&after))
+			require.Equal(t, "60000", after)
 		})
 	}
 }
