@@ -190,3 +190,46 @@ func TestOpeningsShareRoundTrips(t *testing.T) {
 		m.requireExpiries()
 	})
 }
+
+// Of openings that share a pipeline, whoever has waited for Redis before still gets an answer in time.
+func TestOpeningsShareTime(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *simulation) {
+		about := func(cmds []redis.Cmder, typ string) bool {
+			return slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool {
+				return strings.Contains(fmt.Sprint(cmd.Args()), "{"+typ+"}")
+			})
+		}
+		var slow sync.Once
+		shared := 0
+		rdb := m.client()
+		rdb.AddHook(everyCall(func(cmds []redis.Cmder, send func() error) error {
+			switch opens := slices.ContainsFunc(cmds, isOpen); {
+			case opens && len(cmds) > 1:
+				shared += len(cmds)
+				time.Sleep(time.Minute)
+			case opens && about(cmds, "FIRST"):
+				time.Sleep(2 * time.Millisecond)
+			case about(cmds, "SLOW"):
+				slow.Do(func() { time.Sleep(5 * time.Second) })
+			}
+			return send()
+		}))
+		gen := newGenerator(t, rdb)
+		require.NoError(t, errOf(gen.Next(t.Context(), "OTHER")))
+		var all sync.WaitGroup
+		began := time.Now()
+		call := func(typ string, after, within time.Duration) {
+			all.Go(func() {
+				time.Sleep(after)
+				require.NoError(t, errOf(gen.Next(context.Background(), typ))) // with an attempt of its own
+				require.LessOrEqual(t, time.Since(began), after+within, typ)
+			})
+		}
+		call("SLOW", 0, inTime)
+		call("FIRST", 4999*time.Millisecond, time.Second)
+		call("NEW", 5*time.Second, inTime)
+		all.Wait()
+		require.Equal(t, 2, shared)
+		time.Sleep(time.Minute)
+	})
+}
