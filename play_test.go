@@ -25,6 +25,7 @@ type move struct {
 	what   string
 	player int
 	late   bool // midnight strikes after it
+	nth    int  // which of the player's commands; it has more than one while its lock is given back behind its back
 }
 
 const (
@@ -392,6 +393,11 @@ func (p *play) settle(t *testing.T) {
 	p.await(t, func(i int) bool {
 		return p.done[i] || p.dead[i] || len(p.parked[i]) > 0 || p.left >= 0 && len(p.afterLeaving()) > 0
 	})
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, parked := range p.parked { // those of one instant come in any order
+		slices.SortFunc(parked, func(a, b *parkedCommand) int { return strings.Compare(a.kind, b.kind) })
+	}
 }
 
 // await lets time pass until ready holds for every player. It calls ready with mu held.
@@ -426,8 +432,11 @@ func (p *play) moves() (all []move) {
 		}
 	}
 	for i, parked := range p.parked {
-		if len(parked) > 0 && !p.dead[i] && i != p.quiet {
-			all = append(all, move{what: proceeds, player: i})
+		for nth := range parked {
+			late := nth > 0 && p.midnight // a lock that is given back late is in scenes without midnight
+			if !p.dead[i] && i != p.quiet && !late {
+				all = append(all, move{what: proceeds, player: i, nth: nth})
+			}
 		}
 	}
 	if i := p.quiet; len(all) == 0 && i >= 0 && len(p.parked[i]) > 0 { // all others are done
@@ -465,7 +474,7 @@ func (p *play) moves() (all []move) {
 			}
 			all = append(all, move{what: what, player: i})
 			if p.midnight && !p.struck && !p.ledger {
-				all = append(all, move{what, i, true})
+				all = append(all, move{what: what, player: i, late: true})
 			}
 		}
 	}
@@ -511,7 +520,7 @@ func (p *play) carryOut(mv move) {
 	p.long = p.long || mv.what == leavesLong
 	command := ""
 	if len(p.parked[mv.player]) > 0 {
-		command = p.parked[mv.player][0].kind
+		command = p.parked[mv.player][mv.nth].kind
 	}
 	p.story = append(p.story, fmt.Sprintf("%d %s (%s; before that %s)", mv.player, mv.what, command, p.said[mv.player]))
 	p.struck = p.struck || mv.what == midnight || mv.late
@@ -529,8 +538,8 @@ func (p *play) carryOut(mv move) {
 		p.hung.grant <- arrives
 		p.hung = nil
 	default:
-		p.parked[mv.player][0].grant <- mv.what
-		p.parked[mv.player] = p.parked[mv.player][1:]
+		p.parked[mv.player][mv.nth].grant <- mv.what
+		p.parked[mv.player] = slices.Delete(p.parked[mv.player], mv.nth, mv.nth+1)
 	}
 	p.mu.Unlock()
 	if mv.what == midnight || mv.late {
