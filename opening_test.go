@@ -200,12 +200,12 @@ func TestOpeningsShareTime(t *testing.T) {
 			})
 		}
 		var slow sync.Once
-		shared := 0
+		var shared atomic.Int64
 		rdb := m.client()
 		rdb.AddHook(everyCall(func(cmds []redis.Cmder, send func() error) error {
 			switch opens := slices.ContainsFunc(cmds, isOpen); {
 			case opens && len(cmds) > 1:
-				shared += len(cmds)
+				shared.Add(int64(len(cmds)))
 				time.Sleep(time.Minute)
 			case opens && about(cmds, "FIRST"):
 				time.Sleep(2 * time.Millisecond)
@@ -229,7 +229,7 @@ func TestOpeningsShareTime(t *testing.T) {
 		call("FIRST", 4999*time.Millisecond, time.Second)
 		call("NEW", 5*time.Second, inTime)
 		all.Wait()
-		require.Equal(t, 2, shared)
+		require.EqualValues(t, 2, shared.Load())
 		time.Sleep(time.Minute)
 	})
 }
