@@ -534,6 +534,30 @@ func TestTakeRefused(t *testing.T) {
 	}
 }
 
+// What an ACL refuses for the first number of a period is the error of that type, and the others get their numbers.
+func TestTakeFirstRefused(t *testing.T) {
+	usual, _ := takes(t)
+	rdb := redistest.Start(t).Client(t)
+	l := newLab(t, rdb, "", true)
+	for range 10 {
+		c := l.call(2)
+		c.limit, c.purpose, c.ledger, c.request, c.clock, c.more = 20, "issue", false, false, "0", nil
+		c.first, c.past = l.now-1000, l.now+5000
+		c.period = fmt.Sprintf("20211024 %d %d%s", c.first, c.past, manner)
+		open, first := &series{name: "A", n: 1}, &series{name: "B", n: 1}
+		open.setup = [][]any{
+			{"SET", open.keys()[0], 5, "EX", 9999}, {"HSET", "A", "entered", c.period}, {"EXPIRE", "A", 9999},
+		}
+		first.setup = [][]any{{"HSET", "B", "entered", l.others(c)[0]}, {"EXPIRE", "B", 9999}}
+		l.client = rdb
+		l.prepare(open, first)
+		l.client = without(t, rdb, "hmget")
+		replies := l.take(usual, c, open, first)
+		require.EqualValues(t, 6, replies[0])
+		require.Regexp(t, denied, replies[1])
+	}
+}
+
 // noon is when the tests below call: on 24 October 2021.
 var noon = time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC)
 

@@ -142,8 +142,8 @@ for i = 1, types do
       local label, begins, ours = string.match(ARGV[1], '^(%S+) (%d+) %d+( .*)$')
       local last, ends, theirs = string.match(entered, '^(%S+) %d+ (%d+)( .*)$')
       if theirs == ours and ends + 0 <= begins + 0 and label > last then
-        local kept = redis.call('HMGET', record, 'ahead', 'used')
-        missing = (kept[1] or '') == '' and label > string.sub(kept[2] or '', -#label - 1, -2)
+        local kept = redis.pcall('HMGET', record, 'ahead', 'used')
+        missing = not kept.err and (kept[1] or '') == '' and label > string.sub(kept[2] or '', -#label - 1, -2)
       end
     end
     missing = missing and redis.pcall('GET', counter) == false
