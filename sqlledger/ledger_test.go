@@ -318,6 +318,7 @@ func TestCreateTableAtOnce(t *testing.T) {
 					if err := l.CreateTable(t.Context()); err != nil {
 						t.Error(err)
 					}
+					_ = db.Close() // other tests use the server, too
 				})
 			}
 			close(start)
