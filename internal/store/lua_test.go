@@ -544,7 +544,7 @@ func TestTakeFirstRefused(t *testing.T) {
 		c.limit, c.purpose, c.ledger, c.request, c.clock, c.more = 20, "issue", false, false, "0", nil
 		c.first, c.past = l.now-1000, l.now+5000
 		c.period = fmt.Sprintf("20211024 %d %d%s", c.first, c.past, manner)
-		open, first := &series{name: "A", n: 1}, &series{name: "B", n: 1}
+		open, first := &series{name: "A", n: 1, mark: 5}, &series{name: "B", n: 1}
 		open.setup = [][]any{
 			{"SET", open.keys()[0], 5, "EX", 9999}, {"HSET", "A", "entered", c.period}, {"EXPIRE", "A", 9999},
 		}

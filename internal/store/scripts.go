@@ -2,6 +2,7 @@ package store
 
 import (
 	"embed"
+	"regexp"
 
 	"github.com/dailyserial/serial/internal/redisrun"
 )
@@ -10,23 +11,22 @@ import (
 var lua embed.FS
 
 var (
-	// TakeScript takes, and is seen by tests that count numbers. Most calls need none of the rules, whose functions are therefore
-	// not made before they do.
-	TakeScript = redisrun.NewScript("local function rules()\n" + files("rules", "once") +
-		"return periodRules, recall, remember, master\nend\n" + files("take"))
+	// TakeScript takes, and is seen by tests that count numbers.
+	TakeScript = redisrun.NewScript(source("take"))
 	// OpenScript opens, and is seen by tests that stop a process there.
-	OpenScript    = redisrun.NewScript(files("rules", "once", "open"))
-	peekScript    = redisrun.NewScript(files("rules", "peek"))
-	prepareScript = redisrun.NewScript(files("rules", "prepare"))
-	historyScript = redisrun.NewScript(files("rules", "history"))
-	releaseScript = redisrun.NewScript(files("release"))
+	OpenScript    = redisrun.NewScript(source("open"))
+	peekScript    = redisrun.NewScript(source("peek"))
+	prepareScript = redisrun.NewScript(source("prepare"))
+	historyScript = redisrun.NewScript(source("history"))
+	releaseScript = redisrun.NewScript(source("release"))
 )
 
-// files returns files in lua, one behind the other.
-func files(names ...string) (source string) {
-	for _, name := range names {
-		part, _ := lua.ReadFile("lua/" + name + ".lua") // it is embedded
-		source += string(part)
-	}
-	return source
+var include = regexp.MustCompile(`(?m)^ *--include (\w+)$`)
+
+// source returns a file in lua, with the files that it includes in place of the lines "--include NAME".
+func source(name string) string {
+	text, _ := lua.ReadFile("lua/" + name + ".lua") // it is embedded
+	return include.ReplaceAllStringFunc(string(text), func(line string) string {
+		return source(include.FindStringSubmatch(line)[1])
+	})
 }

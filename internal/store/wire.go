@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/dailyserial/serial/internal/redisrun"
@@ -136,12 +137,15 @@ func integers(v ...any) []int64 {
 	return each
 }
 
-// readStatus reads {status, seconds, microseconds, text, integer, integer}, and reports false if it cannot.
+// readStatus reads {status, seconds, microseconds, text, integer, integer}, of which the last three may be missing, and reports false
+// if it cannot.
 func (r *Reply) readStatus(value any) bool {
 	v, _ := value.([]any)
-	if len(v) != 6 {
+	none := []any{"", int64(0), int64(0)}
+	if len(v) < 3 || len(v) > 6 {
 		return false
 	}
+	v = slices.Concat(v, none[len(v)-3:])
 	status, ok := v[0].(string)
 	text, isText := v[3].(string)
 	n := integers(v[1], v[2], v[4], v[5])

@@ -6,8 +6,9 @@
 --
 -- Reply: for every counter an integer, the last sequence issued, -1 where there is none or it holds no number; the current
 -- period's first. Or a status of rules.lua.
-local p, refusal = periodRules(redis.call('TIME'), KEYS[1], KEYS[2], ARGV[6] + 0, 'read')
-if not p then return refusal end
-local issued = {not p.lost and p.last or -1}
-for i = 3, #KEYS do issued[i - 1] = p.read(KEYS[i]) or -1 end
+local time, id = redis.call('TIME')
+local counter, record, highWater, purpose = KEYS[1], KEYS[2], ARGV[6] + 0, 'read'
+--include rules
+local issued = {not lost and last or -1}
+for i = 3, #KEYS do issued[i - 1] = read(KEYS[i]) or -1 end
 return issued

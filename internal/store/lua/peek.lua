@@ -6,8 +6,9 @@
 --
 -- Reply: an integer, the last sequence issued; or a status of rules.lua or
 --   "lost" HELD       the counter was there once; what it holds now, "" if it is gone
---   "missing" ""      nothing was issued in the period yet
-local p, refusal = periodRules(redis.call('TIME'), KEYS[1], KEYS[2], ARGV[6] + 0, 'read')
-if not p then return refusal end
-if p.lost then return p.answer('lost', p.held or '') end
-return p.last or p.answer('missing', '')
+--   "missing"         nothing was issued in the period yet
+local time, id = redis.call('TIME')
+local counter, record, highWater, purpose = KEYS[1], KEYS[2], ARGV[6] + 0, 'read'
+--include rules
+if lost then return answer('lost', held or '') end
+return last or answer('missing')

@@ -13,35 +13,38 @@
 --      12  checked  "1" if the caller has compared the server's clock with its own, else "0"
 --
 -- Reply: an integer, the sequence at which its counter stands; or, with nothing written, a status of rules.lua or
---   "missing" ""       the current period has to be entered first
+--   "missing"          the current period has to be entered first
 --   "check"            the period is not open yet, and the clocks have to be compared first
 --   "gap"              the last period opened ends before it: the periods between have to be opened first, or again
 --   "conflict" OPENED  the last period opened ends after it has begun
---   "floor" LOST       the floor has to be asked; "lost" if its counter was there once, else ""
+--   "floor" LOST       the floor has to be asked; "lost" if its counter was there once
 --   "lost" HELD        its counter was there once; what it holds now, "" if it is gone
-local p, refusal = periodRules(redis.call('TIME'), KEYS[1], KEYS[2], ARGV[6] + 0)
-if not p then return refusal end
-if p.state ~= 'same' then return p.answer('missing', '') end
-local counter, expires, floor = KEYS[3], ARGV[9], ARGV[11]
-local open = string.find(p.ahead, ';' .. ARGV[7] .. ';', 1, true)
+local time, id, purpose = redis.call('TIME')
+local counter, record, highWater = KEYS[1], KEYS[2], ARGV[6] + 0
+--include rules
+--include writing
+if state ~= 'same' then return answer('missing') end
+local upcoming, expires, floor = KEYS[3], ARGV[9], ARGV[11]
+local open = string.find(ahead, ';' .. ARGV[7] .. ';', 1, true)
 if not open then
-  local opened = string.match(p.ahead, '([^;]+);$') or p.entered
-  local past = string.match(opened, '^%S+ %d+ (%d+)')
-  if past ~= ARGV[8] then
-    return tonumber(past) < ARGV[8] + 0 and p.answer('gap') or p.answer('conflict', opened)
+  local opened = string.match(ahead, '([^;]+);$') or entered
+  local ends = string.match(opened, '^%S+ %d+ (%d+)')
+  if ends ~= ARGV[8] then
+    return tonumber(ends) < ARGV[8] + 0 and answer('gap') or answer('conflict', opened)
   end
-  if ARGV[12] == '0' then return p.answer('check') end
+  if ARGV[12] == '0' then return answer('check') end
 end
-local used, held = p.read(counter)
-if not used then
-  local once = open or held or p.known(string.match(ARGV[7], '^%S+')) -- by a clock that was ahead
-  if floor == '?' then return p.answer('floor', once and 'lost' or '') end
-  if floor == '' and once then return p.answer('lost', held or '') end
+local there, held = read(upcoming)
+local used = there
+if not there then
+  local once = open or held or known(string.match(ARGV[7], '^%S+')) -- by a clock that was ahead
+  if floor == '?' then return answer('floor', once and 'lost' or nil) end
+  if floor == '' and once then return answer('lost', held or '') end
   used = ARGV[10] + 0
 end
 used = math.max(used, tonumber(floor) or 0) -- nothing was issued yet, so that it may be lifted
-if not open then p.ahead = (p.ahead == '' and ';' or p.ahead) .. ARGV[7] .. ';' end
-p.permitCounter(counter, held, expires)
-p.keep('ahead', p.ahead)
-p.write(counter, held, used == 1e15 and held or string.format('%.0f', used), expires)
+if not open then ahead = (ahead == '' and ';' or ahead) .. ARGV[7] .. ';' end
+permitCounter(upcoming, held, expires)
+keep('ahead', ahead)
+write(upcoming, held, there, used, expires)
 return used

@@ -1,6 +1,6 @@
 -- take: the counter exists, so increment it, for one type or for several, without a lock. No key can expire in between.
 --
--- KEYS  for each type: counter, record; then, for a single type only, a request (see once.lua) or nothing
+-- KEYS  for each type: counter, record; then, for a single type only, a request (see recall.lua) or nothing
 -- ARGV  1 to 5 as in rules.lua
 --       6  n, highWater  for each type: how many numbers, and the greatest sequence that the caller has seen, 0 if none
 --     behind those, unless they are "issue" and "0" and there is no ledger:
@@ -19,15 +19,15 @@
 --          lease    of the claim, milliseconds
 --          past     when it ends at the latest, milliseconds by the server's clock: when the lock does; "0" without a lock
 --     last, for a request:
---          printed  the date and the template, then the key, as in once.lua
+--          printed  the date and the template, then the key, as in recall.lua
 --
--- Reply: for a single type an integer, the last of the n numbers issued; or what recall returns, or
+-- Reply: for a single type an integer, the last of the n numbers issued; or that of recall.lua, or
 --   "part" WHY COUNT LAST  fewer than n were issued: how many, and the last of them, integers. WHY is "exhausted" if they are the
 --                          last of the period, "ceiling" if they are the last that are set aside.
 -- or, with nothing issued, a status of rules.lua or
 --   "lost" HELD         the counter was there once; what it holds now, "" if it is gone
 --   "missing" LOST      the period has to be opened, or a counter found without a record to be adopted, or a prepared period to
---                       be entered by a caller who must look twice; "lost" if a ledger will repair a lost counter, else ""
+--                       be entered by a caller who must look twice; "lost" if a ledger will repair a lost counter
 --   "ceiling" LOST      a block has to be set aside first; the same
 --   "exhausted" LAST    fewer than n numbers are left; the last sequence issued, text, since it may exceed a double
 --   "reserve" ID ABOVE  the same, and now the caller has the claim; the server's replication ID, and the integer that the block
@@ -38,87 +38,95 @@
 
 -- takeByRules takes for the i-th type by all the rules. It is passed what it uses: each local that it captured would cost every
 -- call.
-local function takeByRules(periodRules, remember, time, id, i, at)
+local function takeByRules(time, id, i, at)
   local counter, record, n, highWater = KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i + 4] + 0, ARGV[2 * i + 5] + 0
-  local purpose, request = ARGV[at] or 'issue', #KEYS == 3 and KEYS[3]
-  local p, refusal = periodRules(time, counter, record, highWater, purpose, id)
-  if not p then return refusal end
-  local last, limit = p.last, ARGV[4] + 0
+  local purpose, request, limit = ARGV[at] or 'issue', #KEYS == 3 and KEYS[3], ARGV[4] + 0
+  --include rules
+  --include writing
 
   -- ask claims a block, if the caller wants one and no other has the claim. A claim that seems to last longer than its lease was
   -- made before the server's clock went back.
   local function ask()
-    if purpose == 'issue' or purpose == 'all' then return p.answer('ceiling', p.lost and 'lost' or '') end
-    local ms, mine, lease = p.milliseconds, ARGV[at + 2], ARGV[at + 3] + 0
+    if purpose == 'issue' or purpose == 'all' then return answer('ceiling', lost and 'lost' or nil) end
+    local mine, lease = ARGV[at + 2], ARGV[at + 3] + 0
     local token, past = string.match(redis.call('HGET', record, 'claim') or '', '^(%S+) (%d+)$')
     past = tonumber(past)
-    if token and token ~= mine and ms < past and past <= ms + lease and p.state ~= 'taken' then
-      return p.answer('claimed')
+    if token and token ~= mine and ms < past and past <= ms + lease and state ~= 'taken' then
+      return answer('claimed')
     end
     local ends = ms + lease
     if ARGV[at + 4] ~= '0' then ends = math.min(ends, ARGV[at + 4]) end
-    if ends <= ms then return p.answer('late') end
-    p.keep('claim', mine .. ' ' .. string.format('%.0f', ends))
-    return p.answer('reserve', p.id, math.max(p.ceiling or 0, last or 0, highWater))
+    if ends <= ms then return answer('late') end
+    keep('claim', mine .. ' ' .. string.format('%.0f', ends))
+    return answer('reserve', id, math.max(ceiling or 0, last or 0, highWater))
   end
 
-  if p.unrecoverable and purpose ~= 'floor' and not p.operator then return p.answer('lost', p.held or '') end
-  local top = p.intact and math.min(limit, p.ceiling) or limit -- of what may be issued now
-  local closed = p.state == 'open' or p.state == 'ahead' and ARGV[at + 1] == '1'
-  if not p.id then
-    if closed then return p.answer('missing', '') end
-  elseif p.operator then
+  if unrecoverable and purpose ~= 'floor' and not operator then return answer('lost', held or '') end
+  local top = intact and math.min(limit, ceiling) or limit -- of what may be issued now
+  local closed = state == 'open' or state == 'ahead' and ARGV[at + 1] == '1'
+  if not id then
+    if closed then return answer('missing') end
+  elseif operator then
     return ask()
-  elseif not p.intact then
-    if p.state == 'same' and last and math.max(last, highWater) + n > limit then
-      return p.answer('exhausted', string.format('%.0f', math.max(last, highWater)))
+  elseif not intact then
+    if state == 'same' and last and math.max(last, highWater) + n > limit then
+      return answer('exhausted', string.format('%.0f', math.max(last, highWater)))
     end
     if (closed or not last) and purpose ~= 'open' and purpose ~= 'floor' then
-      return p.answer('missing', p.lost and 'lost' or '')
+      return answer('missing', lost and 'lost' or nil)
     end
     return ask()
   end
 
   local count = math.min(n, math.max(top - last, 0))
   if count < n then
-    if last >= limit or purpose ~= 'issue' and last + n > limit then return p.answer('exhausted', p.held) end
+    if last >= limit or purpose ~= 'issue' and last + n > limit then return answer('exhausted', held) end
     if count < 1 or purpose ~= 'issue' then return ask() end
   end
-  if request and n > 0 then p.permit(request, false) end
-  if p.state == 'ahead' then p.enter() end
+  if request and n > 0 then redis.call('SET', request, '', 'XX') end -- fails if it must not be written; sets nothing
+  if state == 'ahead' then enter() end
   if redis.call('PTTL', counter) < 0 then -- something stripped the expiry: a SET or a PERSIST by hand
     redis.call('EXPIREAT', counter, ARGV[5])
   end
   -- A larger one issues none, and INCRBY may fail.
   local issued = last < 1e15 and redis.call('INCRBY', counter, count) or last
   -- The copy comes after the counter: if INCRBY is refused, the block goes on to be used.
-  if p.intact then redis.call('HSET', record, 'counterCopy', string.format('%.0f', issued)) end
-  if request and n > 0 then remember(request, issued) end
-  if count < n then return p.answer('part', issued == limit and 'exhausted' or 'ceiling', count, issued) end
+  if intact then redis.call('HSET', record, 'counterCopy', issued) end
+  if request and n > 0 then
+    --include remember
+  end
+  if count < n then return answer('part', issued == limit and 'exhausted' or 'ceiling', count, issued) end
   return issued
 end
 
-local periodRules, recall, remember, master
 local time, types = redis.call('TIME'), #KEYS > 3 and #KEYS / 2 or 1
 local now, at = time[1] + 0, 6 + 2 * types
 local usual = now >= ARGV[2] + 0 and now < ARGV[3] + 0
 local id
 if ARGV[at] then
-  periodRules, recall, remember, master = rules()
-  local answered = #KEYS == 3 and recall(KEYS[3], time)
-  if answered then return answered end
+  local request = KEYS[3]
+  if #KEYS == 3 then
+    --include recall
+  end
   local ledger = string.find(ARGV[1], ' ledger', 1, true)
-  id = ledger and master()
+  if ledger then
+    --include master
+    id = master()
+  end
   usual = usual and #KEYS ~= 3 and (id or not ledger) and ARGV[at] ~= 'raise' and ARGV[at] ~= 'takeover'
 end
 local limit, replies = ARGV[4] + 0
 for i = 1, types do
-  local counter, record, n = KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i + 4]
-  local entered, held, top, copy, reply, missing
+  local counter, record, n, highWater = KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i + 4], ARGV[2 * i + 5]
+  local first = highWater == '0' and not ARGV[at] -- it may be the first number of a period
+  local kept, entered, held, top, copy, reply, missing
   if usual and id then
-    local kept = redis.pcall('HMGET', record, 'entered', 'ceiling', 'counterCopy', 'replID')
-    entered, copy = kept[1], kept[4] == id and kept[3] -- nil for an error
+    kept = redis.pcall('HMGET', record, 'entered', 'ceiling', 'counterCopy', 'replID') -- nil for each after an error
+    entered, copy = kept[1], kept[4] == id and kept[3]
     top = copy and tonumber(kept[2]) and math.min(kept[2], limit)
+  elseif usual and first then
+    kept = redis.pcall('HMGET', record, 'entered', 'ahead', 'used')
+    entered, top = kept[1], limit
   elseif usual then
     entered, top = redis.pcall('HGET', record, 'entered'), limit
   end
@@ -126,7 +134,6 @@ for i = 1, types do
     held = redis.pcall('GET', counter)
     -- It is usually what the caller has seen last. What else tonumber takes for a number and begins with a digit above 0, INCRBY
     -- does too, or refuses.
-    local highWater = ARGV[2 * i + 5]
     local last = held == highWater and held
       or type(held) == 'string' and (string.byte(held) or 0) > 48 and tonumber(held)
     if last and (held == highWater or last >= highWater + 0) and last + n <= top and (not id or held == copy) then
@@ -135,24 +142,21 @@ for i = 1, types do
       -- If this is refused, the next take has a block set aside.
       if id and type(reply) == 'number' then redis.pcall('HSET', record, 'counterCopy', reply) end
     end
-  elseif usual and not ARGV[at] and ARGV[2 * i + 5] == '0' then
+  elseif top and first then
     -- The first number of a period that follows the one entered, and that nobody has opened ahead or used before.
     missing = entered == false
-    if type(entered) == 'string' then
+    if entered and (kept[2] or '') == '' then
       local label, begins, ours = string.match(ARGV[1], '^(%S+) (%d+) %d+( .*)$')
       local last, ends, theirs = string.match(entered, '^(%S+) %d+ (%d+)( .*)$')
-      if theirs == ours and ends + 0 <= begins + 0 and label > last then
-        local kept = redis.pcall('HMGET', record, 'ahead', 'used')
-        missing = not kept.err and (kept[1] or '') == '' and label > string.sub(kept[2] or '', -#label - 1, -2)
-      end
+      missing = theirs == ours and ends + 0 <= begins + 0 and label > last
+        and label > string.sub(kept[3] or '', -#label - 1, -2)
     end
     missing = missing and redis.pcall('GET', counter) == false
   end
   if missing then
-    reply = {'missing', now, time[2] + 0, '', 0, 0}
+    reply = {'missing', now, time[2] + 0}
   elseif type(reply) ~= 'number' then
-    if not periodRules then periodRules, recall, remember = rules() end
-    local done, answer = pcall(takeByRules, periodRules, remember, time, id, i, at)
+    local done, answer = pcall(takeByRules, time, id, i, at)
     reply = (done or type(answer) == 'table') and answer or {err = answer} -- an error is a string in Redis 6.2
     -- A replica refuses whatever is written, of every type. As the error of the call it is repeated on another connection.
     if not done and string.find(reply.err, 'READONLY', 1, true) then return reply end
