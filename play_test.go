@@ -209,7 +209,7 @@ func (p *play) hook(player int) hook {
 			p.said[player] = kind + " " + fmt.Sprint(err)
 			if answer != nil {
 				said := answer.Val()
-				if status, ok := said.([]any); ok && len(status) > 3 {
+				if status, ok := said.([]any); ok && len(status) >= 3 {
 					said = append(status[:1:1], status[3:]...) // without the time
 				}
 				p.said[player] += fmt.Sprint(said)

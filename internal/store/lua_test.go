@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -821,6 +822,37 @@ func TestLockThatOpenMayNotGiveBack(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 1, r.Last)
 	require.EqualValues(t, 1, rdb.Exists(t.Context(), lock).Val())
+}
+
+// A record lives for seven days after its period, and as long as it was to where a clock that was ahead has used a later label: what is
+// known of that must not be forgotten before.
+func TestRecordLife(t *testing.T) {
+	for used, want := range map[string]time.Time{
+		"20211020-20211023;":                   noon.AddDate(0, 0, 8).Add(-12 * time.Hour),
+		"20211020-20211023;20211124-20211124;": noon.AddDate(0, 1, 8),
+	} {
+		s := newFixture(t, 9999, false)
+		s.enter(s.day(23, 0))
+		s.HSet(s.record, "used", used)
+		s.SetTTL(s.record, noon.AddDate(0, 1, 8).Sub(noon))
+		r := s.open(store.Open{N: 1, Checked: noon, Lease: time.Second})
+		require.Equal(t, store.Issued, r.Status)
+		require.Equal(t, want.Sub(noon), s.TTL(s.record), used)
+	}
+}
+
+// A script and the files that it includes share their locals, so no name may stand for two of them.
+func TestNamesAreNotUsedTwice(t *testing.T) {
+	names := regexp.MustCompile(`(?m)^local (?:function )?([\w, ]+)`)
+	for _, source := range store.Sources {
+		var all []string
+		for _, m := range names.FindAllStringSubmatch(source, -1) {
+			all = append(all, strings.Split(strings.TrimSpace(m[1]), ", ")...)
+		}
+		require.Greater(t, len(all), 30)
+		slices.Sort(all)
+		require.Equal(t, slices.Compact(slices.Clone(all)), all)
+	}
 }
 
 // Openings that go together are answered as each by itself.

@@ -75,10 +75,9 @@ local enough = n == 0 or used + n <= limit
 local issued = enough and used + n or used
 permitCounter(counter, held, expires)
 if request and n > 0 then redis.call('SET', request, '', 'XX') end -- fails if it must not be written, and sets nothing
+--include enter
 if id then
-  enter('ceiling', upto, 'counterCopy', issued == last and held or issued, 'replID', id)
-else
-  enter()
+  redis.call('HSET', record, 'ceiling', upto, 'counterCopy', issued == last and held or issued, 'replID', id)
 end
 write(counter, held, last, issued, expires)
 if lock and redis.pcall('GET', lock) == ARGV[12] then redis.pcall('DEL', lock) end

@@ -34,17 +34,17 @@ if not open then
   end
   if ARGV[12] == '0' then return answer('check') end
 end
-local there, held = read(upcoming)
+local there, holds = read(upcoming)
 local used = there
 if not there then
-  local once = open or held or known(string.match(ARGV[7], '^%S+')) -- by a clock that was ahead
+  local once = open or holds or known(string.match(ARGV[7], '^%S+')) -- by a clock that was ahead
   if floor == '?' then return answer('floor', once and 'lost' or nil) end
-  if floor == '' and once then return answer('lost', held or '') end
+  if floor == '' and once then return answer('lost', holds or '') end
   used = ARGV[10] + 0
 end
 used = math.max(used, tonumber(floor) or 0) -- nothing was issued yet, so that it may be lifted
 if not open then ahead = (ahead == '' and ';' or ahead) .. ARGV[7] .. ';' end
-permitCounter(upcoming, held, expires)
+permitCounter(upcoming, holds, expires)
 keep('ahead', ahead)
-write(upcoming, held, there, used, expires)
+write(upcoming, holds, there, used, expires)
 return used

@@ -61,7 +61,7 @@
 --   now, ms  the server's time, seconds and milliseconds
 --   label, begins, past, ours, ledger   of the caller's period: label, first instant, end; what follows these; is it set aside in a ledger
 --   entered, enteredLabel, enteredPast, theirs   the same of the period entered; entered is all of it, false if there is no record
---   ahead, used, firstPrint, firstLedger   the record's fields ahead, used, print and ledger
+--   ahead, usedLabels, firstPrint, firstLedger   the record's fields ahead, used, print and ledger
 --   greatest, samePrint   the greatest label ever entered; the period entered has the caller's print mark
 --   answer, read, known   functions, see there
 local now = time[1] + 0
@@ -78,7 +78,7 @@ begins, past = begins + 0, past + 0
 local ledger = string.find(ours, ' ledger', 1, true)
 local kept = ledger and redis.call('HMGET', record, 'entered', 'ahead', 'used', 'print', 'ledger', 'ceiling',
   'counterCopy', 'replID') or redis.call('HMGET', record, 'entered', 'ahead', 'used', 'print')
-local entered, ahead, used, firstPrint, firstLedger = kept[1], kept[2] or '', kept[3] or '', kept[4] or '', kept[5]
+local entered, ahead, usedLabels, firstPrint, firstLedger = kept[1], kept[2] or '', kept[3] or '', kept[4] or '', kept[5]
 local enteredLabel, enteredFirst, enteredPast, theirs = string.match(entered or '', pattern)
 local samePrint = entered and ours == theirs
 if entered and not samePrint then
@@ -87,12 +87,12 @@ if entered and not samePrint then
   if another ~= calendar then return answer('calendar', entered) end
   samePrint = printed == print
 end
-local greatest = string.sub(used, -#label - 1, -2) -- label ever entered; those of a calendar have one length
+local greatest = string.sub(usedLabels, -#label - 1, -2) -- label ever entered; those of a calendar have one length
 
 -- known returns whether a label may have been used. Of the labels after the period entered, these are a fast clock's.
 local function known(l)
   if l > greatest then return false end
-  for from, to in string.gmatch(used, '(%w+)-(%w+)') do
+  for from, to in string.gmatch(usedLabels, '(%w+)-(%w+)') do
     if from <= l and l <= to then return true end
   end
   return false

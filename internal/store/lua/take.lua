@@ -84,7 +84,9 @@ local function takeByRules(time, id, i, at)
     if count < 1 or purpose ~= 'issue' then return ask() end
   end
   if request and n > 0 then redis.call('SET', request, '', 'XX') end -- fails if it must not be written; sets nothing
-  if state == 'ahead' then enter() end
+  if state == 'ahead' then
+    --include enter
+  end
   if redis.call('PTTL', counter) < 0 then -- something stripped the expiry: a SET or a PERSIST by hand
     redis.call('EXPIREAT', counter, ARGV[5])
   end

@@ -1,0 +1,46 @@
+-- enter.lua makes the caller's period the one entered. It comes behind rules.lua and writing.lua.
+if ours == theirs and ahead == '' and greatest == enteredLabel and label > enteredLabel
+  and enteredPast + 0 == begins then -- as usual: the last run goes on, and its labels have the same print mark
+  keep('entered', ARGV[1], 'used', string.sub(usedLabels, 1, -#label - 2) .. label .. ';')
+else
+  local runs = {} -- the first and the last label of each run of those used, in ascending order
+  for l in string.gmatch(usedLabels, '%w+') do table.insert(runs, l) end
+  if not samePrint or label < firstPrint then
+    local new = true -- from the label on, no other print mark was used
+    for i = 1, #runs, 2 do new = new and (runs[i + 1] < label or runs[i] >= firstPrint) end
+    if new then firstPrint = label end
+  end
+  -- What was opened further ahead stays so, unless the clock went back or the calendar is another.
+  local rest = ''
+  for period, begun in string.gmatch(ahead, '([^;]+ (%d+) %d+);') do
+    if state ~= 'future' and state ~= 'taken' and tonumber(begun) >= past then
+      rest = (rest == '' and ';' or rest) .. period .. ';'
+    end
+  end
+  if not known(label) then
+    table.insert(runs, label)
+    table.insert(runs, label)
+    table.sort(runs)
+  end
+  -- Two runs become one where the caller's period follows on the last one. So do two of more than three. The labels between them
+  -- count as used, which does no harm below the label, unless the clock is ahead now. So the smallest gap goes, and none above
+  -- the label before.
+  local function number(l) return tonumber((string.gsub(l, '%D', ''))) end
+  local least, at = #runs > 6 and math.huge or 1
+  for i = 2, #runs - 2, 2 do
+    local gap = number(runs[i + 1]) - number(runs[i])
+    if runs[i + 1] > label then gap = gap + 1e15 end
+    if runs[i] == enteredLabel and runs[i + 1] == label and enteredPast + 0 == begins then gap = 0 end
+    if gap < least then least, at = gap, i end
+  end
+  if at then
+    table.remove(runs, at)
+    table.remove(runs, at)
+  end
+  local labels = string.gsub(table.concat(runs, ' '), '(%w+) (%w+) ?', '%1-%2;')
+  if entered and not ledger and string.find(entered, ' ledger', 1, true) then
+    redis.call('HDEL', record, 'ledger', 'ceiling', 'counterCopy', 'replID', 'claim') -- of a period that has ended
+  end
+  keep('entered', ARGV[1], 'used', labels, 'print', firstPrint, 'ahead', rest)
+end
+if ledger and not firstLedger and label > greatest then redis.call('HSET', record, 'ledger', label) end
