@@ -767,6 +767,27 @@ func TestOpenWithAnotherBlock(t *testing.T) {
 	}
 }
 
+// A counter of 16 digits and more, which is more than a double holds, stays as it is.
+func TestOpenKeepsAGiant(t *testing.T) {
+	const giant = "12345678901234567"
+	for _, ledger := range []bool{false, true} {
+		s := newFixture(t, 20, ledger)
+		o := store.Open{N: 1, Checked: noon, Lease: time.Second}
+		if s.enter(s.today); ledger {
+			s.block(20, 20, claim(token, noon.Add(time.Second)))
+			o.Block = &store.Block{Token: token, ReplicationID: s.id, After: 20, Upto: 30}
+		}
+		require.NoError(t, s.Set(s.counter, giant))
+		r := s.open(o)
+		require.Equal(t, store.Exhausted, r.Status)
+		require.Equal(t, giant, r.Held)
+		s.CheckGet(t, s.counter, giant)
+		if ledger {
+			require.Equal(t, giant, s.HGet(s.record, "counterCopy"))
+		}
+	}
+}
+
 // Open looks again: what is open by now it leaves where it is, and issues from there. It gives back its caller's lock, and no other.
 func TestOpenLooksAgain(t *testing.T) {
 	for name, test := range map[string]struct {
