@@ -30,38 +30,40 @@ func TestLockClientsOfOneServer(t *testing.T) {
 	}
 	dial := func(context.Context, string, string) (net.Conn, error) { return nil, errBoom }
 	slots := func(context.Context) ([]redis.ClusterSlot, error) { return nil, errBoom }
-	for _, c := range []struct {
+	// go-redis asks for the address of a name, and the question may outlive the test.
+	const h, a, b, c, d = "192.0.2.9:1", "192.0.2.1:1", "192.0.2.2:1", "192.0.2.3:1", "192.0.2.4:1"
+	for _, test := range []struct {
 		name string
 		a, b redis.UniversalClient
 		says string // "" where they are accepted
 	}{
-		{"one address", single(redis.Options{Addr: "h:1"}), single(redis.Options{Addr: "h:1", Password: "x"}), "h:1"},
+		{"one address", single(redis.Options{Addr: h}), single(redis.Options{Addr: h, Password: "x"}), h},
 		{"the default", single(redis.Options{}), single(redis.Options{Addr: "localhost:6379"}), "localhost:6379"},
 		{"a socket", single(redis.Options{Addr: "/s"}), single(redis.Options{Network: "unix", Addr: "/s"}), "/s"},
-		{"one database", single(redis.Options{Addr: "h:1", DB: 2}), single(redis.Options{Addr: "h:1", DB: 2}), "h:1"},
-		{"two databases", single(redis.Options{Addr: "h:1"}), single(redis.Options{Addr: "h:1", DB: 2}), ""},
-		{"two ports", single(redis.Options{Addr: "h:1"}), single(redis.Options{Addr: "h:2"}), ""},
-		{"two networks", single(redis.Options{Addr: "h:1"}), single(redis.Options{Addr: "h:1", Network: "tcp6"}), ""},
-		{"dialers", single(redis.Options{Addr: "h:1", Dialer: dial}), single(redis.Options{Addr: "h:1", Dialer: dial}), ""},
-		{"a dialer", single(redis.Options{Addr: "h:1", Dialer: dial}), single(redis.Options{Addr: "h:1"}), ""},
+		{"one database", single(redis.Options{Addr: h, DB: 2}), single(redis.Options{Addr: h, DB: 2}), h},
+		{"two databases", single(redis.Options{Addr: h}), single(redis.Options{Addr: h, DB: 2}), ""},
+		{"two ports", single(redis.Options{Addr: h}), single(redis.Options{Addr: "192.0.2.9:2"}), ""},
+		{"two networks", single(redis.Options{Addr: h}), single(redis.Options{Addr: h, Network: "tcp6"}), ""},
+		{"dialers", single(redis.Options{Addr: h, Dialer: dial}), single(redis.Options{Addr: h, Dialer: dial}), ""},
+		{"a dialer", single(redis.Options{Addr: h, Dialer: dial}), single(redis.Options{Addr: h}), ""},
 		{"masters by Sentinel", sentinel("a"), sentinel("b"), ""},
-		{"one cluster", cluster("a:1", "b:1"), cluster("c:1", "b:1"), "b:1"},
-		{"two clusters", cluster("a:1", "b:1"), cluster("c:1", "d:1"), ""},
-		{"dialers of clusters", clusterOf(redis.ClusterOptions{Addrs: []string{"a:1"}, Dialer: dial}),
-			clusterOf(redis.ClusterOptions{Addrs: []string{"a:1"}, Dialer: dial}), ""},
-		{"clusters by hand", clusterOf(redis.ClusterOptions{Addrs: []string{"a:1"}, ClusterSlots: slots}),
-			clusterOf(redis.ClusterOptions{Addrs: []string{"a:1"}, ClusterSlots: slots}), ""},
-		{"a cluster and a node of it", cluster("a:1", "b:1"), single(redis.Options{Addr: "b:1"}), "b:1"},
-		{"a cluster and another server", cluster("a:1", "b:1"), single(redis.Options{Addr: "c:1"}), ""},
+		{"one cluster", cluster(a, b), cluster(c, b), b},
+		{"two clusters", cluster(a, b), cluster(c, d), ""},
+		{"dialers of clusters", clusterOf(redis.ClusterOptions{Addrs: []string{a}, Dialer: dial}),
+			clusterOf(redis.ClusterOptions{Addrs: []string{a}, Dialer: dial}), ""},
+		{"clusters by hand", clusterOf(redis.ClusterOptions{Addrs: []string{a}, ClusterSlots: slots}),
+			clusterOf(redis.ClusterOptions{Addrs: []string{a}, ClusterSlots: slots}), ""},
+		{"a cluster and a node of it", cluster(a, b), single(redis.Options{Addr: b}), b},
+		{"a cluster and another server", cluster(a, b), single(redis.Options{Addr: c}), ""},
 	} {
-		for _, clients := range [][]redis.UniversalClient{{c.a, c.b}, {c.b, rdb, c.a}} {
+		for _, clients := range [][]redis.UniversalClient{{test.a, test.b}, {test.b, rdb, test.a}} {
 			_, err := serial.New(rdb, serial.WithLockClients(clients...))
-			if c.says == "" {
-				require.NoError(t, err, c.name)
+			if test.says == "" {
+				require.NoError(t, err, test.name)
 				continue
 			}
 			require.EqualError(t, err, fmt.Sprintf("serial: WithLockClients: clients 1 and %d are the same server, "+
-				"which grants a lock only once; give every server once (both have the address %s)", len(clients), c.says), c.name)
+				"which grants a lock only once; give every server once (both have the address %s)", len(clients), test.says), test.name)
 		}
 	}
 }
