@@ -63,7 +63,8 @@ func TestLockClientsOfOneServer(t *testing.T) {
 				continue
 			}
 			require.EqualError(t, err, fmt.Sprintf("serial: WithLockClients: clients 1 and %d are the same server, "+
-				"which grants a lock only once; give every server once (both have the address %s)", len(clients), test.says), test.name)
+				"which grants a lock only once; give every server once (both have the address %s)", len(clients), test.says),
+				test.name)
 		}
 	}
 }

@@ -78,7 +78,8 @@ begins, past = begins + 0, past + 0
 local ledger = string.find(ours, ' ledger', 1, true)
 local kept = ledger and redis.call('HMGET', record, 'entered', 'ahead', 'used', 'print', 'ledger', 'ceiling',
   'counterCopy', 'replID') or redis.call('HMGET', record, 'entered', 'ahead', 'used', 'print')
-local entered, ahead, usedLabels, firstPrint, firstLedger = kept[1], kept[2] or '', kept[3] or '', kept[4] or '', kept[5]
+local entered, ahead, usedLabels = kept[1], kept[2] or '', kept[3] or ''
+local firstPrint, firstLedger = kept[4] or '', kept[5]
 local enteredLabel, enteredFirst, enteredPast, theirs = string.match(entered or '', pattern)
 local samePrint = entered and ours == theirs
 if entered and not samePrint then
