@@ -3,5 +3,8 @@ package store
 // TakeSource is the source of take.
 var TakeSource = TakeScript.Source
 
-// Sources are the scripts that include rules outside any function.
-var Sources = []string{OpenScript.Source, peekScript.Source, prepareScript.Source, historyScript.Source}
+// Sources are the scripts that include rules, by name.
+var Sources = map[string]string{
+	"take": TakeScript.Source, "open": OpenScript.Source, "prepare": prepareScript.Source, "peek": peekScript.Source,
+	"history": historyScript.Source,
+}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -864,15 +865,125 @@ func TestRecordLife(t *testing.T) {
 
 // A script and the files that it includes share their locals, so no name may stand for two of them.
 func TestNamesAreNotUsedTwice(t *testing.T) {
-	names := regexp.MustCompile(`(?m)^local (?:function )?([\w, ]+)`)
-	for _, source := range store.Sources {
-		var all []string
-		for _, m := range names.FindAllStringSubmatch(source, -1) {
-			all = append(all, strings.Split(strings.TrimSpace(m[1]), ", ")...)
+	read := func(name string) string {
+		text, err := os.ReadFile("lua/" + name + ".lua")
+		require.NoError(t, err)
+		return string(text)
+	}
+	locals := func(text, before string) (names []string) {
+		declaration := regexp.MustCompile(`(?m)^` + before + `local (?:function (?:takeByRules\()?)?([\w, ]+)`)
+		for _, m := range declaration.FindAllStringSubmatch(text, -1) {
+			names = append(names, strings.Split(strings.TrimSpace(m[1]), ", ")...)
+		}
+		return names
+	}
+	for _, script := range []string{"take", "open", "prepare", "peek", "history"} {
+		text := read(script)
+		if script == "take" { // which includes them in a function, with its arguments
+			text, _, _ = strings.Cut(text, "\nend\n")
+		}
+		all := locals(text, " *")
+		slices.Sort(all)
+		all = slices.Compact(all) // in blocks beside each other
+		for _, m := range regexp.MustCompile(`--include (\w+)`).FindAllStringSubmatch(text, -1) {
+			before := ""
+			if m[1] == "enter" { // which is not in a function of its own
+				before = " *"
+			}
+			all = append(all, locals(read(m[1]), before)...)
 		}
 		require.Greater(t, len(all), 30)
 		slices.Sort(all)
-		require.Equal(t, slices.Compact(slices.Clone(all)), all)
+		require.Equal(t, slices.Compact(slices.Clone(all)), all, script)
+	}
+}
+
+// asIn724 makes commands of a script see numbers as those of Redis 7.2.0 to 7.2.4 and Valkey 7.2.5 do.
+const asIn724 = `
+	local server = redis
+	local function convert(args)
+		for i, arg in ipairs(args) do
+			local digits, zeros = string.match(type(arg) == 'number' and string.format('%.0f', arg) or '', '^([1-9]%d-)(0*)$')
+			if zeros and #zeros >= 8 then
+				local rest = #digits > 1 and '.' .. string.sub(digits, 2) or ''
+				args[i] = string.sub(digits, 1, 1) .. rest .. 'e+' .. #digits + #zeros - 1
+			end
+		end
+		return unpack(args)
+	end
+	local redis = {
+		call = function(...) return server.call(convert({...})) end,
+		pcall = function(...) return server.pcall(convert({...})) end,
+	}
+`
+
+// What is written is the same in every Redis, however it makes a text of a number.
+func TestNumbersThatEndInZeros(t *testing.T) {
+	expires := time.Unix(1_800_000_000, 0).UTC() // of a record, a week after its day
+	past := expires.AddDate(0, 0, -7).Unix()
+	first := past - 86400
+	now := first + 60
+	yesterday := fmt.Sprintf("20270106 %d %d%s", first-86400, first, manner)
+	today := fmt.Sprintf("20270107 %d %d%s", first, past, manner)
+	tomorrow := fmt.Sprintf("20270108 %d %d", past, past+86400)
+	for name, test := range map[string]struct {
+		script  string
+		ledger  bool
+		counter string // what it holds before
+		args    []any  // behind those of every script
+		want    string // what the counter holds then
+	}{
+		"raise": {"open", false, "7", []any{0, 0, 0, 200_000_000, "raise", 8000, ""}, "200000000"},
+		"open":  {"open", false, "", []any{1, 0, 0, 99_999_999, now * 1000, 8000, ""}, "100000000"},
+		"open with a block": {"open", true, "",
+			[]any{1, 0, 0, "", now * 1000, 8000, "", token, "ID", 99_999_999, 200_000_000}, "100000000"},
+		"take":              {"take", true, "99999999", []any{1, 0, "issue", "0"}, "100000000"},
+		"take by the rules": {"take", true, "99999999", []any{1, 0, "all", "1"}, "100000000"},
+		"prepare":           {"prepare", false, "", []any{0, tomorrow, past, past + 86400, 300_000_000, "", 1}, "300000000"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m := miniredis.RunT(t)
+			id := tellReplicationID(m)
+			m.SetTime(time.Unix(now, 0))
+			client := redis.NewClient(&redis.Options{Addr: m.Addr()})
+			t.Cleanup(func() { _ = client.Close() })
+			entered, period := yesterday, today
+			args := []any{"EVAL", asIn724 + store.Sources[test.script], 2, "counter", "record"}
+			if test.ledger {
+				period += " ledger"
+			}
+			switch test.script {
+			case "take":
+				entered = period
+				m.HSet("record", "ceiling", "200000000", "counterCopy", test.counter, "replID", id)
+			case "prepare":
+				entered, args = today, []any{args[0], args[1], 3, "other", "record", "counter"}
+				require.NoError(t, m.Set("other", "7"))
+			}
+			m.HSet("record", "entered", entered, "used", entered[:8]+"-"+entered[:8]+";", "claim", token+" 9999999999999")
+			if test.counter != "" {
+				require.NoError(t, m.Set("counter", test.counter))
+				if name != "take by the rules" { // which give it an expiry
+					m.SetTTL("counter", expires.Sub(time.Unix(now, 0)))
+				}
+			}
+			args = append(args, period, first, past, int64(store.MaxSeq), past)
+			for _, arg := range test.args {
+				if arg == "ID" {
+					arg = id
+				}
+				args = append(args, arg)
+			}
+			require.NoError(t, client.Do(t.Context(), args...).Err())
+			m.CheckGet(t, "counter", test.want)
+			if test.ledger {
+				require.Equal(t, test.want, m.HGet("record", "counterCopy"))
+				require.Equal(t, "200000000", m.HGet("record", "ceiling"))
+			}
+			if test.script == "open" {
+				require.Equal(t, expires, time.Unix(now, 0).Add(m.TTL("record")).UTC())
+			}
+		})
 	}
 }
 

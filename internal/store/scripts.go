@@ -21,11 +21,14 @@ var (
 	releaseScript = redisrun.NewScript(source("release"))
 )
 
-var include = regexp.MustCompile(`(?m)^ *--include (\w+)$`)
+var include = regexp.MustCompile(`(?m)^ *--include (\w+)\r?$`)
 
 // source returns a file in lua, with the files that it includes in place of the lines "--include NAME".
 func source(name string) string {
-	text, _ := lua.ReadFile("lua/" + name + ".lua") // it is embedded
+	text, err := lua.ReadFile("lua/" + name + ".lua")
+	if err != nil {
+		panic(err) // in every test
+	}
 	return include.ReplaceAllStringFunc(string(text), func(line string) string {
 		return source(include.FindStringSubmatch(line)[1])
 	})

@@ -26,16 +26,16 @@ else
   -- count as used, which does no harm below the label, unless the clock is ahead now. So the smallest gap goes, and none above
   -- the label before.
   local function number(l) return tonumber((string.gsub(l, '%D', ''))) end
-  local least, at = #runs > 6 and math.huge or 1
+  local least, narrowest = #runs > 6 and math.huge or 1
   for i = 2, #runs - 2, 2 do
     local gap = number(runs[i + 1]) - number(runs[i])
     if runs[i + 1] > label then gap = gap + 1e15 end
     if runs[i] == enteredLabel and runs[i + 1] == label and enteredPast + 0 == begins then gap = 0 end
-    if gap < least then least, at = gap, i end
+    if gap < least then least, narrowest = gap, i end
   end
-  if at then
-    table.remove(runs, at)
-    table.remove(runs, at)
+  if narrowest then
+    table.remove(runs, narrowest)
+    table.remove(runs, narrowest)
   end
   local labels = string.gsub(table.concat(runs, ' '), '(%w+) (%w+) ?', '%1-%2;')
   if entered and not ledger and string.find(entered, ' ledger', 1, true) then

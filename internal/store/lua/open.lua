@@ -21,15 +21,15 @@
 --          printed  the date and the template, then the key, as in recall.lua
 --
 -- Reply: an integer, the last of the n numbers issued (for n = 0 where the counter stands); or
---   "there" LAST      the same, where another caller had opened the period meanwhile: the numbers follow the counter, as in take
---   "lifted" FROM LAST  the same, and sequences were skipped: where the counter stood before, -1 if it was lost, and that integer
+--   "there" "" 0 LAST   the same, where another caller had opened the period meanwhile: the numbers follow the counter, as in take
+--   "lifted" "" FROM LAST  the same, and sequences were skipped: where the counter stood before, -1 if it was lost, and that integer
 -- or a status of rules.lua or
 --   "late"            the lock has expired since checked, or the server's clock went back; or the claim has expired, the
 --                     replication ID is another, or the block is used up: it must not be installed then
 --   "lost" HELD       the counter was there once, and there is no floor; what it holds now, "" if it is gone
---   "exhausted" LAST  fewer than n numbers are left above counter and floor; the last sequence used, text. Only here the
---                     counter may be written: the period is opened at that sequence if it was not open yet. Then FROM, as above,
---                     and the last sequence used or skipped, integers.
+--   "exhausted" LAST FROM UPTO  fewer than n numbers are left above counter and floor; the last sequence used, text. Only here the
+--                     counter may be written: the period is opened at that sequence if it was not open yet. FROM is as above, and
+--                     UPTO the last sequence used or skipped, integers.
 --   "once" ANSWER     see recall.lua
 local time, id = redis.call('TIME')
 local lock = ARGV[12] ~= '' and KEYS[3]
@@ -77,7 +77,8 @@ permitCounter(counter, held, expires)
 if request and n > 0 then redis.call('SET', request, '', 'XX') end -- fails if it must not be written, and sets nothing
 --include enter
 if id then
-  redis.call('HSET', record, 'ceiling', upto, 'counterCopy', issued == last and held or issued, 'replID', id)
+  local copy = issued == last and held or plain(issued)
+  redis.call('HSET', record, 'ceiling', plain(upto), 'counterCopy', copy, 'replID', id)
 end
 write(counter, held, last, issued, expires)
 if lock and redis.pcall('GET', lock) == ARGV[12] then redis.pcall('DEL', lock) end

@@ -1,5 +1,5 @@
--- recall.lua answers a request that comes again as before, whatever has become of the period. Before it are the locals request, its key,
--- and time, as TIME replies.
+-- recall.lua gives a request that comes again the answer that it had, whatever has become of the period. Before it are the locals
+-- request, its key, and time, as TIME replies.
 --
 -- The key is a string, 'PERIOD "DATE" "TEMPLATE" SEQUENCE KEY': the period as in the record, the date as it was printed and the
 -- template, both quoted as in Go, and the fingerprint of the key that hides the sequence, or "plain".

@@ -44,7 +44,7 @@
 --              "raise"     the state "future", instead of a refusal
 --              "takeover"  that and a conflict, which becomes the state "taken"
 --              "read"      a ledger that it does not have: it reads only
--- A refusal ends the script. Behind the rules there are these too:
+-- A refusal is returned: it ends the script or, in take, the type's turn. Behind the rules there are these too:
 --   state    "same"    the caller's period is the one entered
 --            "open"    it may be opened: there is no record, or the period entered has ended and the caller's label is later
 --            "ahead"   the same, and it was opened ahead of time: it only has to be entered

@@ -49,9 +49,9 @@ local function takeByRules(time, id, i, at)
   local function ask()
     if purpose == 'issue' or purpose == 'all' then return answer('ceiling', lost and 'lost' or nil) end
     local mine, lease = ARGV[at + 2], ARGV[at + 3] + 0
-    local token, past = string.match(redis.call('HGET', record, 'claim') or '', '^(%S+) (%d+)$')
-    past = tonumber(past)
-    if token and token ~= mine and ms < past and past <= ms + lease and state ~= 'taken' then
+    local token, expiry = string.match(redis.call('HGET', record, 'claim') or '', '^(%S+) (%d+)$')
+    expiry = tonumber(expiry)
+    if token and token ~= mine and ms < expiry and expiry <= ms + lease and state ~= 'taken' then
       return answer('claimed')
     end
     local ends = ms + lease
@@ -93,7 +93,7 @@ local function takeByRules(time, id, i, at)
   -- A larger one issues none, and INCRBY may fail.
   local issued = last < 1e15 and redis.call('INCRBY', counter, count) or last
   -- The copy comes after the counter: if INCRBY is refused, the block goes on to be used.
-  if intact then redis.call('HSET', record, 'counterCopy', issued) end
+  if intact then redis.call('HSET', record, 'counterCopy', plain(issued)) end
   if request and n > 0 then
     --include remember
   end
@@ -142,7 +142,10 @@ for i = 1, types do
       local left = redis.pcall('PTTL', counter)
       reply = type(left) == 'number' and left >= 0 and redis.pcall('INCRBY', counter, n)
       -- If this is refused, the next take has a block set aside.
-      if id and type(reply) == 'number' then redis.pcall('HSET', record, 'counterCopy', reply) end
+      if id and type(reply) == 'number' then
+        local plain = reply % 1e8 == 0 and string.format('%.0f', reply) or reply -- as in writing.lua
+        redis.pcall('HSET', record, 'counterCopy', plain)
+      end
     end
   elseif top and first then
     -- The first number of a period that follows the one entered, and that nobody has opened ahead or used before.
