@@ -10,6 +10,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -621,6 +622,7 @@ func TestLogHooksKeepSecrets(t *testing.T) {
 			lines := strings.Join(s.book.take(), "\n")
 			require.Contains(t, lines, `msg="serial: period opened" type=ORD start=2000-01-01T00:00:00.000Z`)
 			require.Contains(t, lines, `msg="serial: no number issued"`)
+			lines = regexp.MustCompile(` (duration|wait)=[0-9a-zµ.]+`).ReplaceAllString(lines, "") // may have any digits
 			for _, number := range s.printed {
 				require.NotContains(t, lines, strings.TrimPrefix(number, "ORD-000101-"))
 			}
