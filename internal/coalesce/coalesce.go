@@ -40,6 +40,7 @@ const (
 // goroutine, no running timer, and nothing for any key.
 type Batcher[K comparable, P, R any] struct {
 	together int // batches in one call, at most
+	base     int // calls in flight that make sense whatever the round trip
 	send     func([]*Batch[K, P, R])
 	late     func(*Batch[K, P, R], int)
 
@@ -55,12 +56,13 @@ type Batcher[K comparable, P, R any] struct {
 
 // New returns a Batcher. send sends batches of different keys in one call and finishes each of them (Batch.Finish), in any
 // order, before it returns. It may reorder the slice, but must keep every batch in it: the Batcher finishes those that send
-// did not. together is how many batches send takes at most, at least 1. late is called for the place of each member that has left,
-// once its batch is finished.
+// did not. together is how many batches send takes at most, at least 1. base is how many calls may be in flight whatever the round trip,
+// at least 1: more than one if the server takes longer than the caller, so that it need not wait for the next call. late is called for the
+// place of each member that has left, once its batch is finished.
 func New[K comparable, P, R any](
-	together int, send func([]*Batch[K, P, R]), late func(b *Batch[K, P, R], place int),
+	together, base int, send func([]*Batch[K, P, R]), late func(b *Batch[K, P, R], place int),
 ) *Batcher[K, P, R] {
-	return &Batcher[K, P, R]{together: together, send: send, late: late, open: map[K]*Batch[K, P, R]{}}
+	return &Batcher[K, P, R]{together: together, base: base, send: send, late: late, open: map[K]*Batch[K, P, R]{}}
 }
 
 // A Batch is one request for all its members.
@@ -183,7 +185,7 @@ func (b *Batcher[K, P, R]) Join(key K, p P, mayBeAlone bool) (batch *Batch[K, P,
 
 // limit is how many calls may be in flight. The caller holds mu.
 func (b *Batcher[K, P, R]) limit() int {
-	n := 1 + min(int(b.trip/tripPerCall), mostInFlight-2)
+	n := b.base + min(int(b.trip/tripPerCall), mostInFlight-1-b.base)
 	if b.members >= manyWaiting {
 		n++
 	}

@@ -29,9 +29,11 @@ type server struct {
 	err     error // of every batch
 }
 
-func newServer(together int) *server {
+func newServer(together int) *server { return newServerFor(together, 1) }
+
+func newServerFor(together, base int) *server {
 	s := &server{calls: make(chan []*batch, 10000), answers: make(chan struct{})}
-	s.batcher = coalesce.New(together, func(batches []*batch) {
+	s.batcher = coalesce.New(together, base, func(batches []*batch) {
 		s.calls <- batches
 		<-s.answers
 		for _, b := range batches {
@@ -192,7 +194,7 @@ func TestCallersShareTheNextCall(t *testing.T) {
 func TestExactParts(t *testing.T) {
 	const callers, each, keys = 1000, 20, 3
 	var counters [keys]atomic.Int64
-	l := coalesce.New(2, func(batches []*coalesce.Batch[int, int, int64]) {
+	l := coalesce.New(2, 1, func(batches []*coalesce.Batch[int, int, int64]) {
 		runtime.Gosched()
 		for _, b := range batches {
 			b.Finish(counters[b.Key].Add(int64(b.Size()))-int64(b.Size()), nil)
@@ -234,13 +236,32 @@ func TestExactParts(t *testing.T) {
 	require.Equal(t, callers*each, total)
 }
 
+// So many calls are in flight as make sense whatever the round trip, and no more.
+func TestBase(t *testing.T) {
+	for _, base := range []int{1, 2} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newServerFor(10, base)
+			for i := range 4 {
+				s.join(fmt.Sprint(i))
+			}
+			require.Len(t, s.calls, base)
+			for range base {
+				require.Len(t, <-s.calls, 1)
+			}
+			s.answer()
+			require.Len(t, <-s.calls, 4-base, "all that waited")
+			s.end(t)
+		})
+	}
+}
+
 // Goroutines that are ready to run share the first call already, though it waits for nobody.
 func TestReadyGoroutinesShare(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const rounds = 100
 	var calls atomic.Int64
 	for range rounds {
-		l := coalesce.New(1, counted(&calls), nil) // new, as no dispatcher gathers there yet
+		l := coalesce.New(1, 1, counted(&calls), nil) // new, as no dispatcher gathers there yet
 		var wg sync.WaitGroup
 		for range 10 {
 			wg.Go(func() { share(l) })
@@ -255,7 +276,7 @@ func TestAnsweredCallersShare(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const rounds = 100
 	var calls atomic.Int64
-	l := coalesce.New(1, counted(&calls), nil)
+	l := coalesce.New(1, 1, counted(&calls), nil)
 	var wg sync.WaitGroup
 	for i := range 10 {
 		wg.Go(func() {
@@ -440,7 +461,7 @@ func TestStalledAfterASlowStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var took atomic.Int64
 		took.Store(int64(3 * time.Second))
-		batcher := coalesce.New(1, func(batches []*coalesce.Batch[string, int, int]) {
+		batcher := coalesce.New(1, 1, func(batches []*coalesce.Batch[string, int, int]) {
 			time.Sleep(time.Duration(took.Load()))
 			batches[0].Finish(0, nil)
 		}, nil)
@@ -513,7 +534,7 @@ func TestSendIsEnded(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				harmed := false
 				s := &server{calls: make(chan []*batch, 10), answers: make(chan struct{})}
-				s.batcher = coalesce.New(3, func(batches []*batch) {
+				s.batcher = coalesce.New(3, 1, func(batches []*batch) {
 					s.calls <- batches
 					<-s.answers
 					batches[0].Finish(7, nil)
@@ -593,7 +614,7 @@ func share(l *batcher) {
 }
 
 func BenchmarkAlone(b *testing.B) {
-	l := coalesce.New(256, instant, nil)
+	l := coalesce.New(256, 1, instant, nil)
 	b.ReportAllocs()
 	for b.Loop() {
 		if p, ok := l.Alone(); ok {
@@ -605,7 +626,7 @@ func BenchmarkAlone(b *testing.B) {
 func BenchmarkJoin(b *testing.B) {
 	for _, callers := range []int{1, 4, 100, 1000} {
 		b.Run(fmt.Sprint(callers), func(b *testing.B) {
-			l := coalesce.New(256, instant, nil)
+			l := coalesce.New(256, 1, instant, nil)
 			b.ReportAllocs()
 			b.SetParallelism(max(1, callers/runtime.GOMAXPROCS(0)))
 			b.RunParallel(func(pb *testing.PB) {

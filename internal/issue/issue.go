@@ -83,9 +83,9 @@ func New(c Config) *Issuer {
 	}
 	i.nodes = redisrun.NewNodes(runner, func(n *redisrun.Node) *node {
 		created := &node{Node: n, issuer: i}
-		created.batches = coalesce.New(n.Together(), created.send, created.leftBehind)
+		created.batches = coalesce.New(n.Together(), 1, created.send, created.leftBehind)
 		nobody := func(*opening, int) {} // leaves
-		created.opens = coalesce.New(min(n.Together(), opensTogether), created.sendOpens, nobody)
+		created.opens = coalesce.New(min(n.Together(), opensTogether), 2, created.sendOpens, nobody)
 		return created
 	})
 	return i

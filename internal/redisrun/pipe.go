@@ -30,7 +30,7 @@ func NewPipe(client redis.UniversalClient) *Pipe {
 	p := &Pipe{runner: New(client, Replicas{})}
 	p.nodes = NewNodes(p.runner, func(n *Node) *queue {
 		send := func(batches []*queued) { p.send(n, batches) }
-		return coalesce.New(min(n.Together(), inPipeline), send, func(*queued, int) {})
+		return coalesce.New(min(n.Together(), inPipeline), 2, send, func(*queued, int) {})
 	})
 	return p
 }
