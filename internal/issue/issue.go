@@ -85,6 +85,7 @@ func New(c Config) *Issuer {
 		created := &node{Node: n, issuer: i}
 		created.batches = coalesce.New(n.Together(), 1, created.send, created.leftBehind)
 		nobody := func(*opening, int) {} // leaves
+		// Redis takes longer for an opening than this process does, so two are under way, and two locks likewise.
 		created.opens = coalesce.New(min(n.Together(), opensTogether), 2, created.sendOpens, nobody)
 		return created
 	})
