@@ -2,10 +2,10 @@
 //
 //	go run .ci/stress.go [-race] [-count 100] [-slow-count 10] [-run regexp] [-since revision] [-for duration] [packages]
 //
-// Without packages, it takes every package of every module of the repository, and says of each what became of it when it
-// ends. It runs a test that takes less than a second a hundred times and one that takes longer ten times, in ten rounds.
-// Examples run once a round, since nothing can repeat them within a process. What needs redis-server is skipped without
-// it, as ever, unless SERIAL_REQUIRE_REDIS=1.
+// Without packages, it takes every package of every module of the repository. It runs a test that takes less than a second
+// a hundred times and one that takes longer ten times, in ten rounds, and says how often they ran after each round, or with
+// -for at the end of a package. Examples run once a round, since nothing can repeat them within a process. What needs
+// redis-server is skipped without it, as ever, unless SERIAL_REQUIRE_REDIS=1.
 //
 // With -since, it takes only the packages with a file that is not as in that revision, or of which go.mod is not;
 // documents do not count. A package without tests stands for those that import it. Tests that are new or changed come first.
@@ -115,7 +115,6 @@ func stress(began time.Time, patterns []string) ([]string, error) {
 	if *limit == 0 {
 		for _, p := range packages {
 			p.rounds(ctx, p.names(), time.Time{})
-			fmt.Println(p)
 		}
 	} else {
 		half := time.Now().Add(time.Until(deadline) / 2)
@@ -385,7 +384,7 @@ func (p *pkg) build(ctx context.Context, binary string) {
 // again.
 func (p *pkg) rounds(ctx context.Context, names []string, until time.Time) {
 	names = slices.Clone(names)
-	for range *slowCount {
+	for round := range *slowCount {
 		rand.Shuffle(len(names), func(i, j int) { names[i], names[j] = names[j], names[i] })
 		for some := range slices.Chunk(names, atOnce) {
 			if !until.IsZero() && time.Until(until) < p.longest {
@@ -396,6 +395,9 @@ func (p *pkg) rounds(ctx context.Context, names []string, until time.Time) {
 				return p.slow[name] || strings.HasPrefix(name, "Example")
 			})
 			p.run(ctx, fast, *count / *slowCount - 1)
+		}
+		if until.IsZero() {
+			fmt.Printf("round %d of %d: %s\n", round+1, *slowCount, p)
 		}
 	}
 }
