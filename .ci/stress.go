@@ -470,7 +470,7 @@ func (p *pkg) start(ctx context.Context, names []string, count int) (map[string]
 	tests := exec.CommandContext(ctx, p.binary, "-test.v=test2json", "-test.paniconexit0",
 		"-test.run=^("+strings.Join(quoted, "|")+")$", "-test.count="+strconv.Itoa(count), "-test.timeout="+timeout.String())
 	tests.Dir = p.Dir
-	convert := exec.Command("go", "tool", "test2json")
+	convert := exec.Command("go", "tool", "test2json", "-t") // without -t, it does not say how long a test took
 	read, write, err := os.Pipe()
 	if err != nil {
 		return nil, nil, err
