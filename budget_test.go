@@ -42,8 +42,7 @@ func (l *line) step() {
 	time.Sleep(delay)
 }
 
-// client returns a client of s. Its pool is so large that no command waits for a connection: go-redis reuses the timers of
-// such waits, and bubbles cannot share timers.
+// client returns a client of s, with a pool as large as that of its other clients.
 func (l *line) client(s *simulation, read time.Duration) *redis.Client {
 	return closing(s.t, redis.NewClient(&redis.Options{
 		Addr:        "127.0.0.1:6379",

@@ -233,11 +233,13 @@ func runBoth(t *testing.T, name string, f func(t *testing.T, m *simulation, with
 	}
 }
 
-// client returns a new client. Its address is an IP because goroutines outside the bubble would look up a name.
+// client returns a new client. Its address is an IP because goroutines outside the bubble would look up a name. Its pool is
+// so large that no command waits for a connection: go-redis reuses the timers of such waits, and bubbles cannot share timers.
 func (s *simulation) client(hooks ...redis.Hook) *redis.Client {
 	c := closing(s.t, redis.NewClient(&redis.Options{
-		Addr:   "127.0.0.1:6379",
-		Dialer: func(context.Context, string, string) (net.Conn, error) { return s.Dial() },
+		Addr:     "127.0.0.1:6379",
+		PoolSize: 1000,
+		Dialer:   func(context.Context, string, string) (net.Conn, error) { return s.Dial() },
 	}))
 	for _, h := range hooks {
 		c.AddHook(h)

@@ -130,6 +130,8 @@ func (r *Redis) Client() redis.UniversalClient {
 	c := redis.NewClient(&redis.Options{
 		Addr:   "127.0.0.1:6379", // never dialled; go-redis would look up a name
 		Dialer: r.dial,
+		// No command waits for a connection: go-redis reuses the timers of such waits, and bubbles cannot share timers.
+		PoolSize: 1000,
 		// Connections that are idle in Stop are dead after Start. A command that finds one is sent again, up to three times.
 		MaxIdleConns: 2,
 		// The greeting of a new connection is sent again too. That need not take long: nothing changes without the test.

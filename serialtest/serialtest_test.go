@@ -58,6 +58,20 @@ func together[T any](n int, f func(i int) T) []T {
 	return all
 }
 
+// Clients of bubbles share nothing, although go-redis keeps the timers with which commands wait for a connection.
+func TestBubbles(t *testing.T) {
+	for range 2 {
+		synctest.Test(t, func(t *testing.T) {
+			client := serialtest.NewRedis(t, noon).Client()
+			for _, err := range together(100, func(int) error {
+				return client.BLPop(t.Context(), time.Second, "nothing").Err()
+			}) {
+				require.ErrorIs(t, err, redis.Nil)
+			}
+		})
+	}
+}
+
 func TestFixedDay(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
 		gen, r := serialtest.New(t, noon)

@@ -59,6 +59,8 @@ func (m *memoryRedis) set(t time.Time) {
 func (m *memoryRedis) client(p *proxy, read time.Duration) *redis.Client {
 	client := redis.NewClient(&redis.Options{
 		Addr: "127.0.0.1:6379", // a name would be looked up outside the bubble
+		// Nobody waits for a connection: go-redis reuses the timers of such waits, and bubbles cannot share timers.
+		PoolSize: 1000,
 		Dialer: func(context.Context, string, string) (net.Conn, error) {
 			conn, err := m.Dial()
 			if err == nil && p != nil {

@@ -58,7 +58,8 @@ func inBubble(t *testing.T, replicas redisrun.Replicas, f func(t *testing.T, x *
 		x := &fixture{Miniredis: miniredis.NewMiniRedis()}
 		t.Cleanup(x.Close)
 		client := redis.NewClient(&redis.Options{
-			Addr: "127.0.0.1:6379",
+			Addr:     "127.0.0.1:6379",
+			PoolSize: 1000, // nobody waits for a connection: go-redis reuses the timers of such waits in other bubbles
 			Dialer: func(ctx context.Context, _, _ string) (net.Conn, error) {
 				if x.hang.Load() {
 					<-ctx.Done()

@@ -158,8 +158,9 @@ func simulate(t *testing.T) (*miniredis.Miniredis, *redis.Client) {
 	m.ClockTTL(true)
 	t.Cleanup(m.Close)
 	c := redis.NewClient(&redis.Options{
-		Addr:   "127.0.0.1:6379",
-		Dialer: func(context.Context, string, string) (net.Conn, error) { return m.Dial() },
+		Addr:     "127.0.0.1:6379",
+		PoolSize: 1000, // nobody waits for a connection: go-redis reuses the timers of such waits in other bubbles
+		Dialer:   func(context.Context, string, string) (net.Conn, error) { return m.Dial() },
 	})
 	t.Cleanup(func() { _ = c.Close() })
 	return m, c
