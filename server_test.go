@@ -177,7 +177,8 @@ func TestStalledServer(t *testing.T) {
 			require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
 			server.Pause()
 
-			// late returns how long after its context's end a call returned.
+			// late returns how long after its context's end a call returned. Tests in bubbles compare that to the instant. Here
+			// it must be sooner than the client's own time limits, however busy the machine.
 			late := func(ctx context.Context, call func() error, want error) time.Duration {
 				ended := make(chan time.Time, 1)
 				context.AfterFunc(ctx, func() { ended <- time.Now() })
@@ -188,13 +189,13 @@ func TestStalledServer(t *testing.T) {
 			for _, limit := range []time.Duration{50 * time.Millisecond, 300 * time.Millisecond} {
 				ctx, cancel := context.WithTimeout(t.Context(), limit)
 				next := func() error { return errOf(gen.Next(ctx, "IS")) }
-				require.InDelta(t, 0, late(ctx, next, context.DeadlineExceeded), float64(200*time.Millisecond))
+				require.InDelta(t, 0, late(ctx, next, context.DeadlineExceeded), float64(time.Second))
 				cancel()
 			}
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(100*time.Millisecond, cancel)
 			next := func() error { return errOf(gen.NextN(ctx, "NEW", 3)) }
-			require.InDelta(t, 0, late(ctx, next, context.Canceled), float64(200*time.Millisecond))
+			require.InDelta(t, 0, late(ctx, next, context.Canceled), float64(time.Second))
 
 			endless, cancel := context.WithCancel(t.Context())
 			defer cancel()
