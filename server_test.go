@@ -164,7 +164,7 @@ func TestStalledServer(t *testing.T) {
 		"no read timeout":       func(o *redis.Options) { o.ReadTimeout = -1 },
 		"no deadlines":          func(o *redis.Options) { o.ReadTimeout, o.WriteTimeout = -2, -2 },
 		"long read timeout":     func(o *redis.Options) { o.ReadTimeout = time.Minute },
-		"short read timeout":    func(o *redis.Options) { o.ReadTimeout = 500 * time.Millisecond },
+		"short read timeout":    func(o *redis.Options) { o.ReadTimeout = 1500 * time.Millisecond },
 		"one connection":        func(o *redis.Options) { o.PoolSize = 1 },
 		"no retries":            func(o *redis.Options) { o.MaxRetries = -1 },
 	} {
