@@ -302,6 +302,54 @@ func TestLedgerAfterAFastClock(t *testing.T) {
 	require.Equal(t, "IS202110280011", s.next(gen))
 }
 
+// A ledger repairs every day that was used with it, also one that an operator's Raise entered after a fast clock, and the one in
+// which it was turned on.
+func TestLedgerBeforeAFastClock(t *testing.T) {
+	s := newStage(t)
+	ledger := serial.WithLedger(new(serialtest.Ledger), 10)
+	s.at(24, 12)
+	s.next(s.generator())
+	s.next(s.generator(ledger))
+	s.at(28, 12)
+	s.next(s.generator(ledger))
+	for _, day := range []int{26, 22, 20} {
+		s.at(day, 12)
+		gen := s.generator(ledger) // which remembers nothing
+		require.NoError(t, gen.Raise(t.Context(), "IS", 0))
+		s.next(gen)
+	}
+	for _, day := range []string{"22", "24", "26", "28"} {
+		s.Del("serial:{IS}:202110" + day)
+	}
+	gen := s.generator(ledger)
+	for i, want := range []string{"IS202110220011", "IS202110240012", "IS202110260011", "IS202110280011"} {
+		s.at(22+2*i, 12)
+		require.Equal(t, want, s.next(gen))
+	}
+}
+
+// It does not repair a day that was used without it, between a day that a Raise enters and those of a fast clock.
+func TestLedgerBeforeADayWithoutOne(t *testing.T) {
+	s := newStage(t)
+	ledger := serial.WithLedger(new(serialtest.Ledger), 10)
+	for _, call := range []struct {
+		day int
+		gen *serial.Generator
+	}{{22, s.generator()}, {24, s.generator()}, {26, s.generator()}} {
+		s.at(call.day, 12)
+		s.next(call.gen)
+	}
+	s.at(23, 12)
+	require.NoError(t, s.generator(ledger).Raise(t.Context(), "IS", 0))
+	s.Del("serial:{IS}:20211024")
+	s.at(24, 12)
+	gen := s.generator(ledger)
+	require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrCounterLost)
+	s.Del("serial:{IS}:20211026")
+	s.at(26, 12)
+	require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrCounterLost)
+}
+
 // After a fast clock has begun a print mark, days before that have it too, where they were not used with another one.
 func TestPrintMarkBeforeAFastClock(t *testing.T) {
 	s := newStage(t)

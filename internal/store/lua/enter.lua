@@ -5,11 +5,15 @@ if ours == theirs and ahead == '' and greatest == enteredLabel and label > enter
 else
   local runs = {} -- the first and the last label of each run of those used, in ascending order
   for l in string.gmatch(usedLabels, '%w+') do table.insert(runs, l) end
-  if not samePrint or label < firstPrint then
-    local new = true -- from the label on, no other print mark was used
-    for i = 1, #runs, 2 do new = new and (runs[i + 1] < label or runs[i] >= firstPrint) end
-    if new then firstPrint = label end
+  local function free(first) -- no label that was used lies after the caller's and before first
+    for i = 1, #runs, 2 do
+      if runs[i + 1] > label and runs[i] < first then return false end
+    end
+    return true
   end
+  if (not samePrint or label < firstPrint) and free(firstPrint) then firstPrint = label end
+  local first = firstLedger or '~' -- which no label reaches
+  if ledger and label < first and free(first) then firstLedger = label end
   -- What was opened further ahead stays so, unless the clock went back or the calendar is another.
   local rest = ''
   for period, begun in string.gmatch(ahead, '([^;]+ (%d+) %d+);') do
@@ -42,5 +46,5 @@ else
     redis.call('HDEL', record, 'ledger', 'ceiling', 'counterCopy', 'replID', 'claim') -- of a period that has ended
   end
   keep('entered', ARGV[1], 'used', labels, 'print', firstPrint, 'ahead', rest)
+  if firstLedger == label then redis.call('HSET', record, 'ledger', label) end
 end
-if ledger and not firstLedger and label > greatest then redis.call('HSET', record, 'ledger', label) end
