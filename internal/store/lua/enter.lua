@@ -5,15 +5,14 @@ if ours == theirs and ahead == '' and greatest == enteredLabel and label > enter
 else
   local runs = {} -- the first and the last label of each run of those used, in ascending order
   for l in string.gmatch(usedLabels, '%w+') do table.insert(runs, l) end
-  local function free(first) -- no label that was used lies after the caller's and before first
+  local function free(first) -- no label that was used lies after the caller's and before first, if there is one
     for i = 1, #runs, 2 do
-      if runs[i + 1] > label and runs[i] < first then return false end
+      if runs[i + 1] > label and not (first and runs[i] >= first) then return false end
     end
     return true
   end
   if (not samePrint or label < firstPrint) and free(firstPrint) then firstPrint = label end
-  local first = firstLedger or '~' -- which no label reaches
-  if ledger and label < first and free(first) then firstLedger = label end
+  if ledger and (not firstLedger or label < firstLedger) and free(firstLedger) then firstLedger = label end
   -- What was opened further ahead stays so, unless the clock went back or the calendar is another.
   local rest = ''
   for period, begun in string.gmatch(ahead, '([^;]+ (%d+) %d+);') do
