@@ -13,17 +13,18 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// Audit accounts for the numbers of a type in the period that at lies in, as [serial.Scheme.Audit] does: it tells which numbers were
-// taken but never used, used twice, or used but never taken. used yields the numbers that the documents have, in any order; it may
-// include those of other types and periods. opts are passed on.
+// Audit accounts for the numbers of a type in the period that at lies in, as [serial.Scheme.Audit] does: it tells which
+// numbers were taken but never used, used twice, or used but never taken. used yields the numbers that the documents
+// have, in any order; it may include those of other types and periods. opts are passed on.
 //
-// The period's row is read before used, which gives the Report's Last, and again afterwards. Numbers taken between the two readings are
-// ignored, whether or not they are among the used numbers. So q may be a pool, and used may read through it or through something
-// else, as long as it sees what is committed. In a transaction, q and used see the same snapshot if both read there.
+// The period's row is read before used, which gives the Report's Last, and again afterwards. Numbers taken between the
+// two readings are ignored, whether or not they are among the used numbers. So q may be a pool, and used may read
+// through it or through something else, as long as it sees what is committed. In a transaction, q and used see the same
+// snapshot if both read there.
 //
-// Audit writes nothing, and waits for nobody, except on MySQL in a transaction at SERIALIZABLE. No query of Audit runs while used is
-// read, so that one connection suffices. If ctx ends, Audit ends before the next number. Errors are those of [Generator.Last] and of
-// Scheme.Audit, and ctx's. With an error, the Report is zero.
+// Audit writes nothing, and waits for nobody, except on MySQL in a transaction at SERIALIZABLE. No query of Audit runs
+// while used is read, so that one connection suffices. If ctx ends, Audit ends before the next number. Errors are those
+// of [Generator.Last] and of Scheme.Audit, and ctx's. With an error, the Report is zero.
 func (g *Generator) Audit(ctx context.Context, q Querier, typ string, at time.Time, used iter.Seq2[string, error],
 	opts ...serial.AuditOption) (serial.Report, error) {
 	read := func() (int64, error) {
@@ -54,22 +55,24 @@ func (g *Generator) Audit(ctx context.Context, q Querier, typ string, at time.Ti
 
 const mostPeriods = 10_000 // of a History
 
-// History returns the last number taken in each of the latest periods of which numbers were taken, newest first, up to so many
-// periods: 1 to 10,000. Periods that are ahead of the database's clock count, too. The Seq of a number tells how many were taken,
-// counted from [serial.WithStart], if [Generator.Raise] has skipped none. If the printed date is not known, because the template prints
-// more of the date than the period, or the scheme was another one then, Date is zero, and String returns "".
+// History returns the last number taken in each of the latest periods of which numbers were taken, newest first, up to
+// so many periods: 1 to 10,000. Periods that are ahead of the database's clock count, too. The Seq of a number tells
+// how many were taken, counted from [serial.WithStart], if [Generator.Raise] has skipped none. If the printed date is
+// not known, because the template prints more of the date than the period, or the scheme was another one then, Date is
+// zero, and String returns "".
 //
-// It takes nothing, waits for nobody, and reads through q as [Generator.Last] does: a row with each query. Errors:
-// [serial.ErrInvalidType]; [serial.ErrConflict] if the type's numbers count by another period or year start; one for any other number
-// of periods; one for a row whose period the scheme does not have; one for a q that is nil or bun's on PostgreSQL; the driver's own, as
-// for a missing table.
+// It takes nothing, waits for nobody, and reads through q as [Generator.Last] does: with one query, or with one for
+// each period if q does not have the QueryContext of a [*sql.DB]. Errors: [serial.ErrInvalidType]; [serial.ErrConflict]
+// if the type's numbers count by another period or year start; one for any other number of periods; one for a row whose
+// period the scheme does not have; one for a q that is nil or bun's on PostgreSQL; the driver's own, as for a missing
+// table.
 func (g *Generator) History(ctx context.Context, q Querier, typ string, periods int) ([]serial.Number, error) {
 	series, err := g.scheme.Series(typ)
 	if err != nil {
 		return nil, fmt.Errorf("gapless: %w", err)
 	}
 	if periods < 1 || periods > mostPeriods {
-		return nil, fmt.Errorf("gapless: History of %d periods: allowed are 1 to %d", periods, mostPeriods)
+		return nil, fmt.Errorf("gapless: History of %d periods: want 1 to %d", periods, mostPeriods)
 	}
 	what := "the history of " + typ
 	q, leave, err := g.view(ctx, q, what)
@@ -77,34 +80,73 @@ func (g *Generator) History(ctx context.Context, q Querier, typ string, periods 
 		return nil, err
 	}
 	defer leave()
+	rows, err := g.history(ctx, q, series, periods)
+	if err != nil {
+		return nil, g.failed(ctx, what, err)
+	}
 	var numbers []serial.Number
-	label := []byte{0xff} // greater than all labels
-	for len(numbers) < periods {
-		var mark string
-		var last int64
-		query, args := g.dialect.bind(g.sql.history, []byte(series), label)
-		err := q.QueryRowContext(ctx, query, args...).Scan(&label, &mark, &last)
-		if errors.Is(err, sql.ErrNoRows) {
-			break
+	for _, r := range rows {
+		if calendar, _, _ := strings.Cut(r.mark, markJoint); calendar != g.scheme.Calendar() {
+			return nil, g.conflict(typ, r.label, calendar)
 		}
-		if err != nil {
-			return nil, g.failed(ctx, what, err)
-		}
-		if calendar, _, _ := strings.Cut(mark, markJoint); calendar != g.scheme.Calendar() {
-			return nil, g.conflict(typ, string(label), calendar)
-		}
-		at, ok := g.instantOf(string(label))
+		at, ok := g.instantOf(r.label)
 		if !ok {
-			return nil, fmt.Errorf("gapless: %s: the table has a period %q, and the scheme has not", what, label)
+			return nil, fmt.Errorf("gapless: %s: the table has a period %q, and the scheme has not", what, r.label)
 		}
 		s, err := g.newSpan(typ, at)
 		if err != nil {
 			return nil, err
 		}
-		s.whole = s.whole && mark == g.mark
-		numbers = append(numbers, s.lastNumber(typ, last))
+		s.whole = s.whole && r.mark == g.mark
+		numbers = append(numbers, s.lastNumber(typ, r.last))
 	}
 	return numbers, nil
+}
+
+// A periodRow is the row of a period from which numbers were taken.
+type periodRow struct {
+	label, mark string
+	last        int64
+}
+
+// history returns the rows of a series' latest periods, newest first, up to so many.
+func (g *Generator) history(ctx context.Context, q Querier, series string, periods int) (rows []periodRow, err error) {
+	before := []byte{0xff} // greater than all labels
+	query := func(limit int) (string, []any) {
+		return g.dialect.bind(g.sql.history, []byte(series), before, int64(limit))
+	}
+	several, ok := q.(interface {
+		QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	})
+	if !ok {
+		for len(rows) < periods {
+			var r periodRow
+			text, args := query(1)
+			err := q.QueryRowContext(ctx, text, args...).Scan(&r.label, &r.mark, &r.last)
+			if errors.Is(err, sql.ErrNoRows) {
+				break
+			}
+			if err != nil {
+				return nil, err
+			}
+			rows, before = append(rows, r), []byte(r.label)
+		}
+		return rows, nil
+	}
+	text, args := query(periods)
+	found, err := several.QueryContext(ctx, text, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = found.Close() }()
+	for found.Next() {
+		var r periodRow
+		if err := found.Scan(&r.label, &r.mark, &r.last); err != nil {
+			return nil, err
+		}
+		rows = append(rows, r)
+	}
+	return rows, found.Err()
 }
 
 // instantOf finds the first dated instant of the period with a label, by halves: labels sort as their periods do.

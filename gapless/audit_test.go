@@ -27,7 +27,8 @@ func numbers(between func(i int), texts ...string) iter.Seq2[string, error] {
 	}
 }
 
-// What is taken while the stored numbers are read is ignored; what is above that was never taken. A closed period is read, too.
+// What is taken while the stored numbers are read is ignored; what is above that was never taken. A closed period is
+// read, too.
 func TestAudit(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t)
@@ -174,6 +175,46 @@ func TestHistory(t *testing.T) {
 	})
 }
 
+// However many periods there are, History reads them with one statement: with one for each, the page of a series that
+// is far from its database never opened. A Querier that only returns single rows still works.
+func TestHistoryStatements(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t)
+		g := d.generator(t, db)
+		commits(t, db, func(tx *sql.Tx) {
+			for day := range 100 {
+				require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(1).AddDate(0, 0, day))))
+			}
+		})
+		tx := beginAt(t, db, d.readCommitted())
+		q := &asked{Tx: tx}
+		all, err := g.History(t.Context(), q, "IS", 90)
+		require.NoError(t, err)
+		require.Len(t, all, 90)
+		require.Equal(t, 1, q.statements)
+		single, err := g.History(t.Context(), struct{ gapless.Querier }{tx}, "IS", 90)
+		require.NoError(t, err)
+		require.Equal(t, all, single)
+		require.NoError(t, tx.Commit())
+	})
+}
+
+// asked counts the queries of a transaction.
+type asked struct {
+	*sql.Tx
+	statements int
+}
+
+func (q *asked) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
+	q.statements++
+	return q.Tx.QueryRowContext(ctx, query, args...)
+}
+
+func (q *asked) QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error) {
+	q.statements++
+	return q.Tx.QueryContext(ctx, query, args...)
+}
+
 func TestHistoryRefused(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t)
@@ -192,7 +233,7 @@ func TestHistoryRefused(t *testing.T) {
 		require.ErrorIs(t, errOf(weeks.History(t.Context(), db, "IS", 2)), serial.ErrConflict)
 		for _, n := range []int{-1, 0, 10_001} {
 			require.EqualError(t, errOf(g.History(t.Context(), db, "IS", n)),
-				fmt.Sprintf("gapless: History of %d periods: allowed are 1 to 10000", n))
+				fmt.Sprintf("gapless: History of %d periods: want 1 to 10000", n))
 		}
 		require.ErrorIs(t, errOf(g.History(t.Context(), db, "I S", 1)), serial.ErrInvalidType)
 		require.EqualError(t, errOf(g.History(t.Context(), nil, "IS", 1)), "gapless: the Querier is nil")

@@ -15,9 +15,9 @@ import (
 	"github.com/dailyserial/serial/gapless"
 )
 
-// BenchmarkAgainstMinimum measures transactions that take a number and store a document, beside the least that a hand-written
-// counter does: one UPDATE … RETURNING of a row that is there or, in MySQL, UPDATE and SELECT, with no table of numbers, clock
-// or limit. An operation is a round of both, in turns; what is reported are medians of rounds:
+// BenchmarkAgainstMinimum measures transactions that take a number and store a document, beside the least that a
+// hand-written counter does: one UPDATE … RETURNING of a row that is there or, in MySQL, UPDATE and SELECT, with no
+// table of numbers, clock or limit. An operation is a round of both, in turns; what is reported are medians of rounds:
 //
 //	go test -run '^$' -bench AgainstMinimum -benchtime 21x
 func BenchmarkAgainstMinimum(b *testing.B) {

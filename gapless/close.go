@@ -1,40 +1,56 @@
 package gapless
 
 import (
+	"bytes"
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 )
 
-// ErrPeriodClosed is the error for a number of a period that [Generator.ClosePeriods] has closed. Nothing was taken, and the
-// transaction can go on.
+// ErrPeriodClosed is the error for a number of a period that [Generator.ClosePeriods] has closed. Nothing was taken,
+// and the transaction can go on.
 var ErrPeriodClosed = errors.New("gapless: period closed")
 
-// ClosePeriods closes the periods of a type that end at or before the instant before, if tx is committed. In a closed period,
-// [Generator.Next], [Generator.NextN], [Generator.NextOn] and [Generator.Raise] return [ErrPeriodClosed]; [Generator.Last],
-// [Generator.History] and [Generator.Audit] read it as always. If later periods are closed already, nothing changes. Who may close
-// periods, and why they did, is for the application to record, in the same transaction.
+// ErrPeriodOpen is the error of [Generator.ClosePeriods] for a period that has not ended by the database's clock.
+// Nothing was closed, and the transaction can go on.
+var ErrPeriodOpen = errors.New("gapless: period has not ended")
+
+// ClosePeriods closes the periods of a type that end at or before the instant before, if tx is committed. In a closed
+// period, [Generator.Next], [Generator.NextN], [Generator.NextOn] and [Generator.Raise] return [ErrPeriodClosed];
+// [Generator.Last], [Generator.History] and [Generator.Audit] read it as always. A period must begin at before. If
+// later periods are closed already, nothing changes. Who may close periods, and why they did, is for the application to
+// record, in the same transaction.
 //
-// ClosePeriods waits until every transaction that has taken a number of such a period has ended. Once tx is committed, no other
-// transaction commits a number of a closed period, except those that it had taken before. Until tx ends, others who want the first
-// number of a period of that type, or a number of a period that has ended, wait for it; on SQLite, all writers do. Those who want
-// numbers of a period that has begun and not ended do not.
+// ClosePeriods waits until every transaction that has taken a number of such a period has ended, and for no others:
+// those that come later wait behind it. So give ctx a deadline. Once ClosePeriods has returned, tx sees the documents
+// of all those transactions, and [Generator.Audit] in tx accounts for them. Once tx is committed, no other transaction
+// commits a number of a closed period, except those that it had taken before. Until tx ends, others who want the first
+// number of a period of that type, or a number of a period that has ended, wait for it; on SQLite, all writers do.
+// Those who want numbers of a period that has begun and not ended do not.
 //
-// PostgreSQL needs READ COMMITTED. On MySQL and MariaDB it is advised: at REPEATABLE READ and above, deadlocks are likely, and the
-// first numbers of other periods may wait.
+// To close several types in one transaction, close them in one order everywhere, such as by name. Otherwise two
+// transactions may wait for each other until the database ends one of them as a deadlock, which is to be repeated.
 //
-// Errors: [serial.ErrInvalidType]; [serial.ErrConflict] if the type's numbers count by another period or year start; an error for a
-// before that is not in 1970 to 9999 in the scheme's time zone; one if by the database's clock the last of the periods has not ended
-// yet; one for a scheme with [serial.Never]; in PostgreSQL, one for a transaction at REPEATABLE READ or above; one for a tx that is
-// nil, that [Tx] says is refused, or in which another call is taking a number. After these, nothing was closed and tx can go on. If
-// the database has ended the transaction, that is an error, and nothing was closed. Every other error wraps the driver's, such as for
-// a deadlock, and also matches the error of ctx if that has ended. Then tx must be rolled back, and nothing was closed.
+// The transaction must be at READ COMMITTED. In PostgreSQL, any other level is an error. MySQL and MariaDB do not say
+// at which level a transaction is: there it is an error if tx does not see what ClosePeriods has waited for. That check
+// needs MySQL 8.0 or MariaDB 10.6.
+//
+// Errors: [serial.ErrInvalidType]; [ErrPeriodOpen]; [serial.ErrConflict] if the type's numbers count by another period
+// or year start; an error for a before at which no period begins, which names the instants around it, or that is not in
+// 1970 to 9999 in the scheme's time zone; one for a scheme with [serial.Never]; one for a transaction that is not at
+// READ COMMITTED; one for MySQL or MariaDB of an earlier version; one for a tx that is nil, that [Tx] says is refused,
+// or in which another call is taking a number. After these, nothing was closed and tx can go on. If the database has
+// ended the transaction, that is an error, and nothing was closed. Every other error wraps the driver's, such as for a
+// deadlock, and also matches the error of ctx if that has ended. Then tx must be rolled back, and nothing was closed.
 func (g *Generator) ClosePeriods(ctx context.Context, tx Tx, typ string, before time.Time) error {
 	what := "close periods of " + typ
-	series, end, err := g.boundary(typ, before, what)
+	series, err := g.boundary(typ, before, what)
 	if err != nil {
 		return err
 	}
@@ -48,25 +64,26 @@ func (g *Generator) ClosePeriods(ctx context.Context, tx Tx, typ string, before 
 	if err != nil {
 		return g.failed(ctx, what, err)
 	}
-	if level == "repeatable read" || level == "serializable" {
-		return fmt.Errorf("gapless: %s at %s: its snapshot may miss numbers taken since; allowed is READ COMMITTED", what,
+	if level != "-" && level != "read committed" {
+		return fmt.Errorf("gapless: %s at %s: its snapshot may miss numbers taken since; want READ COMMITTED", what,
 			strings.ToUpper(level))
 	}
-	if now.Before(end) {
-		return fmt.Errorf("gapless: %s up to %s: the last of them has not ended by the database's clock, which says %s; "+
-			"allowed are periods that have ended",
-			what, end.Format(time.RFC3339), now.In(end.Location()).Format(time.RFC3339))
+	if now.Before(before) {
+		return fmt.Errorf("%w: %s up to %s: by the database's clock it is %s", ErrPeriodOpen, what,
+			before.Format(time.RFC3339), now.In(before.Location()).Format(time.RFC3339))
 	}
-	return g.moveEnd(ctx, tx, typ, series, what, end.Unix(), true)
+	return g.moveEnd(ctx, tx, typ, series, what, before.Unix(), true)
 }
 
-// ReopenPeriods opens the closed periods of a type that end after the instant from, if tx is committed: numbers can be taken from
-// them again. If none of them is closed, nothing changes. Others wait for tx as for [Generator.ClosePeriods].
+// ReopenPeriods opens the closed periods of a type that end after the instant from, if tx is committed: numbers can be
+// taken from them again. A period must begin at from. If none of them is closed, nothing changes. Others wait for tx as
+// for [Generator.ClosePeriods].
 //
-// Errors are those of ClosePeriods, except those for periods that have not ended and for the level of isolation.
+// Errors are those of ClosePeriods, except [ErrPeriodOpen] and those for the level of isolation and for earlier
+// versions.
 func (g *Generator) ReopenPeriods(ctx context.Context, tx Tx, typ string, from time.Time) error {
 	what := "reopen periods of " + typ
-	series, end, err := g.boundary(typ, from, what)
+	series, err := g.boundary(typ, from, what)
 	if err != nil {
 		return err
 	}
@@ -75,14 +92,14 @@ func (g *Generator) ReopenPeriods(ctx context.Context, tx Tx, typ string, from t
 		return err
 	}
 	defer leave()
-	return g.moveEnd(ctx, tx, typ, series, what, end.Unix(), false)
+	return g.moveEnd(ctx, tx, typ, series, what, from.Unix(), false)
 }
 
-// ClosedUntil returns the end of the last closed period of a type, in the scheme's time zone, or the zero time if none is closed. It
-// waits for nobody, and reads through q as [Generator.Last] does.
+// ClosedUntil returns the end of the last closed period of a type, in the scheme's time zone, or the zero time if none
+// is closed. It waits for nobody, and reads through q as [Generator.Last] does.
 //
-// Errors: [serial.ErrInvalidType]; [serial.ErrConflict] if the type's numbers count by another period or year start; one for a q that
-// is nil or bun's on PostgreSQL; the driver's own, as for a missing table.
+// Errors: [serial.ErrInvalidType]; [serial.ErrConflict] if the type's numbers count by another period or year start;
+// one for a q that is nil or bun's on PostgreSQL; the driver's own, as for a missing table.
 func (g *Generator) ClosedUntil(ctx context.Context, q Querier, typ string) (time.Time, error) {
 	series, err := g.scheme.Series(typ)
 	if err != nil {
@@ -94,10 +111,7 @@ func (g *Generator) ClosedUntil(ctx context.Context, q Querier, typ string) (tim
 		return time.Time{}, err
 	}
 	defer leave()
-	var calendar string
-	var closed sql.NullInt64
-	query, args := g.dialect.bind(g.sql.closed, []byte(series), []byte(gatePeriod))
-	err = q.QueryRowContext(ctx, query, args...).Scan(&calendar, &closed)
+	calendar, closed, err := g.readGate(ctx, q, series)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return time.Time{}, nil
@@ -111,60 +125,182 @@ func (g *Generator) ClosedUntil(ctx context.Context, q Querier, typ string) (tim
 	return g.local(closed.Int64), nil
 }
 
-// boundary returns the series of a type, and the last end of a period at or before at.
-func (g *Generator) boundary(typ string, at time.Time, what string) (series string, end time.Time, err error) {
-	series, err = g.scheme.Series(typ)
-	if err != nil {
-		return "", time.Time{}, fmt.Errorf("gapless: %w", err)
-	}
-	label, start, _ := g.scheme.Period(at)
-	switch label {
-	case "":
-		return "", time.Time{}, fmt.Errorf("gapless: %s: %v: allowed are 1970 to 9999", what, at)
-	case "all":
-		return "", time.Time{}, fmt.Errorf("gapless: %s: numbers that never start again have no periods to close or reopen",
-			what)
-	}
-	return series, start, nil
+// readGate returns the calendar of a series and the end of its last closed period, as its gate has them. It locks
+// nothing.
+func (g *Generator) readGate(ctx context.Context, q Querier, series string) (calendar string, closed sql.NullInt64,
+	err error) {
+	query, args := g.dialect.bind(g.sql.closed, []byte(series), []byte(gatePeriod))
+	err = q.QueryRowContext(ctx, query, args...).Scan(&calendar, &closed)
+	return calendar, closed, err
 }
 
-// moveEnd makes end the end of the last closed period, if that closes more periods or, if not closes, fewer.
+// boundary returns the series of a type, or an error unless a period begins at at.
+func (g *Generator) boundary(typ string, at time.Time, what string) (series string, err error) {
+	series, err = g.scheme.Series(typ)
+	if err != nil {
+		return "", fmt.Errorf("gapless: %w", err)
+	}
+	label, start, end := g.scheme.Period(at)
+	switch {
+	case label == "":
+		return "", fmt.Errorf("gapless: %s: %v: want a year from 1970 to 9999", what, at)
+	case label == "all":
+		return "", fmt.Errorf("gapless: %s: numbers that never start again have no periods to close or reopen", what)
+	case !start.Equal(at):
+		return "", fmt.Errorf("gapless: %s: no period begins at %s: want %s or %s", what,
+			at.In(start.Location()).Format(time.RFC3339Nano), start.Format(time.RFC3339), end.Format(time.RFC3339))
+	}
+	return series, nil
+}
+
+// moveEnd makes end the end of the last closed period, if that closes more periods or, if not closes, fewer. If it
+// refuses to, it writes nothing.
 func (g *Generator) moveEnd(ctx context.Context, tx Tx, typ, series, what string, end int64, closes bool) error {
+	exec := func(query string) error {
+		_, err := tx.ExecContext(ctx, query)
+		return err
+	}
 	if err := g.checkBegun(ctx, tx); err != nil {
 		return g.failed(ctx, what, err)
 	}
-	// If somebody has deleted the gate, its calendar is that of the periods.
-	key, gatePeriod := []byte(series), []byte(gatePeriod)
-	var mark string
-	query, args := g.dialect.bind(g.sql.other, key, gatePeriod)
-	err := tx.QueryRowContext(ctx, query, args...).Scan(&mark)
-	if err != nil && !errors.Is(err, sql.ErrNoRows) {
+	if err := exec("SAVEPOINT serial_gapless_end"); err != nil {
 		return g.failed(ctx, what, err)
 	}
-	calendar := g.scheme.Calendar()
-	if marked, _, _ := strings.Cut(mark, markJoint); mark != "" && marked != calendar {
-		return g.conflict(typ, "", marked)
+	result := g.tryMoveEnd(ctx, tx, typ, series, end, closes)
+	if result != nil {
+		if g.dialect == MySQL && recordChanged.MatchString(result.Error()) {
+			result = fmt.Errorf("want READ COMMITTED: %w", result)
+		}
+		result = g.failed(ctx, what, result)
+		if !refused(result) && !errors.Is(result, errUnmoved) {
+			return result
+		}
+		if err := exec("ROLLBACK TO SAVEPOINT serial_gapless_end"); err != nil {
+			return g.failed(ctx, what, err)
+		}
 	}
-	gate, err := g.upsert(ctx, tx, series, string(gatePeriod), calendar, 1, 0) // locks it
-	switch closed := gate.closed; {
-	case err != nil:
+	if err := exec("RELEASE SAVEPOINT serial_gapless_end"); err != nil {
 		return g.failed(ctx, what, err)
-	case gate.mark != calendar:
-		return g.conflict(typ, "", gate.mark)
-	case closes && closed.Valid && closed.Int64 >= end, !closes && (!closed.Valid || closed.Int64 <= end):
+	}
+	return result
+}
+
+func (g *Generator) tryMoveEnd(ctx context.Context, tx Tx, typ, series string, end int64, closes bool) error {
+	exec := func(query string, args ...any) error {
+		query, args = g.dialect.bind(query, args...)
+		_, err := tx.ExecContext(ctx, query, args...)
+		return err
+	}
+	if g.sql.lock != "" {
+		if err := exec(g.sql.lock, lockKey(series)); err != nil {
+			return err
+		}
+	}
+	calendar, key := g.scheme.Calendar(), []byte(series)
+	gate, err := g.upsert(ctx, tx, series, gatePeriod, calendar, 1, 0) // locks it
+	if err != nil {
+		return err
+	}
+	mark, closed := gate.mark, ""
+	if gate.previous == 0 {
+		// It is new. If somebody has deleted the old one, its calendar is that of the periods.
+		query, args := g.dialect.bind(g.sql.other, key, []byte(gatePeriod))
+		err := tx.QueryRowContext(ctx, query, args...).Scan(&mark)
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		mark, _, _ = strings.Cut(mark, markJoint)
+	}
+	if mark != calendar {
+		return g.conflict(typ, "", mark)
+	}
+	switch until := gate.closed; {
+	case closes && until.Valid && until.Int64 >= end, !closes && (!until.Valid || until.Int64 <= end):
 		return nil
+	case until.Valid:
+		closed = g.labelBefore(until.Int64)
 	}
-	label, upper := g.labelBefore(end), g.labelBefore(max(end, gate.closed.Int64))
+	// These statements are not part of the one that waited for the gate, so they see what was committed meanwhile.
+	r := rowRange{key, []byte(closed), []byte(g.labelBefore(end)), end}
+	if !closes {
+		r = rowRange{key, []byte(g.labelBefore(end)), []byte(closed), nil}
+	}
+	if g.sql.mark != "" {
+		err = exec(g.sql.mark, r.end, r.series, r.lower, r.upper, r.end)
+	} else {
+		err = g.markByKey(ctx, tx, r)
+	}
+	if err != nil {
+		return err
+	}
 	value := any(end)
-	if label == "" {
+	if g.labelBefore(end) == "" {
 		value = nil
 	}
-	// A statement of its own, so that it sees what was committed while this one waited for the gate.
-	query, args = g.dialect.bind(g.sql.close, []byte(label), value, key, []byte(upper), []byte(label))
-	if _, err := tx.ExecContext(ctx, query, args...); err != nil {
-		return g.failed(ctx, what, err)
+	return exec(g.sql.setEnd, value, key, []byte(gatePeriod))
+}
+
+// lockKey is the part of an advisory lock's key that identifies the series.
+func lockKey(series string) int64 {
+	sum := sha256.Sum256([]byte(series))
+	return int64(binary.BigEndian.Uint64(sum[:]))
+}
+
+// A rowRange is the rows of a series whose labels are greater than lower, up to upper, that change if their periods are
+// closed or reopened: end is the new end of the last closed period, or nil if they are reopened.
+type rowRange struct {
+	series, lower, upper []byte
+	end                  any
+}
+
+// errUnmoved is the error of a transaction in which periods cannot be closed or reopened. Nothing was written.
+var errUnmoved = errors.New("nothing was changed")
+
+// markByKey changes each row by its whole primary key, in MySQL, where a change of a range also locks a row of a
+// neighbour. It first locks them all, which waits for those who have taken numbers without locking the gate. Then the
+// transaction must see the rows as they are: if it has an older snapshot, it would miss documents, too.
+func (g *Generator) markByKey(ctx context.Context, tx Tx, r rowRange) error {
+	get := func(dest any, query string, more ...any) error {
+		query, args := g.dialect.bind(query, append([]any{r.series, r.lower, r.upper, r.end}, more...)...)
+		return tx.QueryRowContext(ctx, query, args...).Scan(dest)
 	}
-	return nil
+	var locked int64
+	if err := get(&locked, g.sql.lockRows, r.series); err != nil {
+		return err
+	}
+	// Sequences only grow, and all rows that are seen are locked by now: if the sums are equal, so are the rows.
+	var seen, present string
+	if err := get(&seen, g.sql.seen); err != nil {
+		return err
+	}
+	err := get(&present, g.sql.present)
+	switch {
+	case err != nil && syntaxError.MatchString(err.Error()):
+		return fmt.Errorf("%w: the server does not know SKIP LOCKED; want MariaDB 10.6, MySQL 8.0 or later: %w", errUnmoved,
+			err)
+	case err != nil:
+		return err
+	case seen != present:
+		return fmt.Errorf("%w: the transaction's snapshot lacks what others have committed since; want READ COMMITTED",
+			errUnmoved)
+	}
+	for {
+		var list sql.NullString
+		if err := get(&list, g.sql.list); err != nil || !list.Valid {
+			return err
+		}
+		labels := bytes.Split([]byte(list.String), []byte{','})
+		query, args := g.dialect.bind(g.sql.markRows, labels, r.series, r.end)
+		result, err := tx.ExecContext(ctx, query, args...)
+		if err != nil {
+			return err
+		}
+		if n, err := result.RowsAffected(); err != nil || n != int64(len(labels)) {
+			return cmp.Or(err, fmt.Errorf("%d of %d rows were changed; want a group_concat_max_len of 1024 or more", n,
+				len(labels)))
+		}
+		r.lower = labels[len(labels)-1]
+	}
 }
 
 // labelBefore returns the label of the period that ends at a Unix time, "" if that is the end of none.
@@ -180,6 +316,6 @@ func (g *Generator) local(end int64) time.Time {
 }
 
 func (g *Generator) closedError(typ, label string, end int64) error {
-	return fmt.Errorf("%w: %s in period %s: all periods that end by %s are closed; allowed are later ones",
+	return fmt.Errorf("%w: %s in period %s: all periods that end by %s are closed; use a later one",
 		ErrPeriodClosed, typ, label, g.local(end).Format(time.RFC3339))
 }

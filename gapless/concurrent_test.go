@@ -40,8 +40,8 @@ func store(ctx context.Context, tx gapless.Tx, number serial.Number) error {
 	return err
 }
 
-// requireGapless checks that the numbers of the documents are 1 to the last one of each type and period. That holds at every
-// instant, so it is asked in one snapshot: a COMMIT whose caller has gone may still be under way.
+// requireGapless checks that the numbers of the documents are 1 to the last one of each type and period. That holds at
+// every instant, so it is asked in one snapshot: a COMMIT whose caller has gone may still be under way.
 func (d *database) requireGapless(t *testing.T, db *sql.DB, g *gapless.Generator, s *serial.Scheme) (count int) {
 	t.Helper()
 	level := sql.LevelRepeatableRead
@@ -283,7 +283,8 @@ func TestFirstUse(t *testing.T) {
 	})
 }
 
-// Those who wait while a period ends get numbers of the next one: of a day, and of seconds that are shorter than the wait.
+// Those who wait while a period ends get numbers of the next one: of a day, and of seconds that are shorter than the
+// wait.
 func TestPeriodEnds(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db, admin := d.open(t), d.open(t)

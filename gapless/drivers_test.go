@@ -96,8 +96,9 @@ func TestPQ(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 9, numbers[3].Seq)
 
-		// The driver's error for a context that ended does not match that of the context. A server that is between two steps of a
-		// statement misses the driver's only request to cancel it, and then nothing but lock_timeout ends the wait.
+		// The driver's error for a context that ended does not match that of the context. A server that is between two
+		// steps of a statement misses the driver's only request to cancel it, and then nothing but lock_timeout ends
+		// the wait.
 		waiting := begin(t, db)
 		_, err = waiting.ExecContext(t.Context(), "SET LOCAL lock_timeout = '5s'")
 		require.NoError(t, err)

@@ -1,6 +1,6 @@
 // Package gapless issues serial numbers without gaps, from a table in PostgreSQL, MySQL, MariaDB or SQLite, over
-// [database/sql]. A number is taken inside the transaction that stores its document, so that it exists if and only if that
-// transaction was committed:
+// [database/sql]. A number is taken inside the transaction that stores its document, so that it exists if and only if
+// that transaction was committed:
 //
 //	scheme, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerYear),
 //		serial.WithTemplate("{type}-{date:yyyy}-{seq:6}"))
@@ -41,8 +41,8 @@
 //   - The period is that of the database's clock at the instant when the number was taken, after any wait for others. The
 //     clock of the program's host does not matter.
 //
-// This holds as long as nothing else writes to the table, and documents are not deleted: void them instead. It holds for one
-// scheme per type at a time:
+// This holds as long as nothing else writes to the table, and documents are not deleted: void them instead. It holds
+// for one scheme per type at a time:
 //
 //   - A series, which is a key prefix and a type, keeps its period and year start, its [serial.Scheme.Calendar], as long as any of
 //     its rows exists. A scheme with another calendar gets [serial.ErrConflict] in every period. To count in another way, begin
@@ -51,27 +51,31 @@
 //     [serial.ErrConflict] in that period.
 //   - Another time zone, day start or literal is not noticed: change it together with the type.
 //
-// A type belongs to a [serial.Generator] on Redis or to this package, never to both: that is not noticed either. Keep a UNIQUE
-// constraint on the documents' numbers. In MySQL and MariaDB, their column needs a binary collation: see [Generator.Schema].
+// A type belongs to a [serial.Generator] on Redis or to this package, never to both: that is not noticed either. Keep a
+// UNIQUE constraint on the documents' numbers. In MySQL and MariaDB, their column needs a binary collation: see
+// [Generator.Schema].
 //
 // # What it costs
 //
-// Transactions that take numbers of the same type and period run one after another, from taking the number to the commit. So
-// take the number last, keep the rest short, and wait for nobody in between. If a transaction takes numbers of several types,
-// take them in the same order everywhere, such as by name. Otherwise two transactions may wait for each other, until the
-// database ends one of them as a deadlock. Different types and periods do not wait for each other, with four exceptions: SQLite has
-// one writer at a time; on MySQL, a new type or period may wait after another one's first transaction has rolled back; until the first
-// transaction of a new type has ended, callers who want the first number of another period of that type wait for it; and while
-// somebody closes periods of a type, callers who want the first number of a period or a number of one that has ended wait.
+// Transactions that take numbers of the same type and period run one after another, from taking the number to the
+// commit. So take the number last, keep the rest short, and wait for nobody in between. If a transaction takes numbers
+// of several types, take them in the same order everywhere, such as by name. Otherwise two transactions may wait for
+// each other, until the database ends one of them as a deadlock. Different types and periods do not wait for each
+// other, with four exceptions: SQLite has one writer at a time; on MySQL, a new type or period may wait after another
+// one's first transaction has rolled back; until the first transaction of a new type has ended, callers who want the
+// first number of another period of that type wait for it; and while somebody closes periods of a type, callers who
+// want the first number of a period or a number of one that has ended wait.
 //
 // How long a caller waits is bounded by its context and by the database's own limits: lock_timeout in PostgreSQL,
-// innodb_lock_wait_timeout in MySQL. On SQLite only PRAGMA busy_timeout counts. With the driver lib/pq, set lock_timeout in any case:
-// the server may miss the driver's request to cancel a statement, and then the end of the context does not end the wait.
+// innodb_lock_wait_timeout in MySQL. On SQLite only PRAGMA busy_timeout counts. With the driver lib/pq, set
+// lock_timeout in any case: the server may miss the driver's request to cancel a statement, and then the end of the
+// context does not end the wait.
 //
 // # Closing periods
 //
-// When a month has been reported, nothing may be booked into it any more. [Generator.ClosePeriods] closes all periods that end by an
-// instant. From then on, their numbers are [ErrPeriodClosed], until [Generator.ReopenPeriods] opens them again:
+// When a month has been reported, nothing may be booked into it any more. [Generator.ClosePeriods] closes all periods
+// that end by an instant. From then on, their numbers are [ErrPeriodClosed], until [Generator.ReopenPeriods] opens them
+// again:
 //
 //	month := time.Date(2026, time.November, 1, 0, 0, 0, 0, zone)
 //	err := numbers.ClosePeriods(ctx, tx, "INV", month) // October and all before; in force once tx is committed
@@ -80,28 +84,31 @@
 //
 // # When a transaction has ended
 //
-// Outside a transaction no number is taken, since it would be a gap if the document failed. Some databases end a transaction
-// unasked: MySQL and MariaDB at a deadlock, and before a statement such as CREATE TABLE; SQLite when a write is interrupted, or fails
-// with OR ROLLBACK. If the program goes on with the transaction, [Generator.Next] and [Generator.Raise] return an error, and take
-// nothing. On SQLite this costs a statement that does nothing; on MySQL, two (SAVEPOINT and RELEASE SAVEPOINT), before the lock is
-// taken; on MariaDB, none. PostgreSQL does not end transactions unasked: there, a COMMIT or ROLLBACK that the program sends as the
-// text of a statement goes unnoticed, so always call Commit and Rollback.
+// Outside a transaction no number is taken, since it would be a gap if the document failed. Some databases end a
+// transaction unasked: MySQL and MariaDB at a deadlock, and before a statement such as CREATE TABLE; SQLite when a
+// write is interrupted, or fails with OR ROLLBACK. If the program goes on with the transaction, [Generator.Next] and
+// [Generator.Raise] return an error, and take nothing. On SQLite this costs a statement that does nothing; on MySQL,
+// two (SAVEPOINT and RELEASE SAVEPOINT), before the lock is taken; on MariaDB, none. PostgreSQL does not end
+// transactions unasked: there, a COMMIT or ROLLBACK that the program sends as the text of a statement goes unnoticed,
+// so always call Commit and Rollback.
 //
 // # What the database must be
 //
-// Use READ COMMITTED. At REPEATABLE READ and above, PostgreSQL gives the SQLSTATE 40001 if others have committed a number since
-// the transaction's first statement; it then has to be repeated. MySQL and MariaDB work at REPEATABLE READ, their default, and at
-// READ COMMITTED. If the first transaction of a period rolls back while others wait for it, they may get a deadlock, the error
-// 1213, and have to be repeated. MariaDB with innodb_snapshot_isolation, its default since 11.6.2, needs READ COMMITTED, or gives
-// the error 1020.
+// Use READ COMMITTED. At REPEATABLE READ and above, PostgreSQL gives the SQLSTATE 40001 if others have committed a
+// number since the transaction's first statement; it then has to be repeated. MySQL and MariaDB work at REPEATABLE
+// READ, their default, and at READ COMMITTED. If the first transaction of a period rolls back while others wait for it,
+// they may get a deadlock, the error 1213, and have to be repeated. MariaDB with innodb_snapshot_isolation, its default
+// since 11.6.2, needs READ COMMITTED, or gives the error 1020.
 //
-// On SQLite, begin transactions with BEGIN IMMEDIATE (_txlock=immediate in the data source name of some drivers) and set a
-// busy timeout. Else a transaction that has read before it takes a number may fail at once, with "database is locked".
+// On SQLite, begin transactions with BEGIN IMMEDIATE (_txlock=immediate in the data source name of some drivers) and
+// set a busy timeout. Else a transaction that has read before it takes a number may fail at once, with "database is
+// locked".
 //
 // Any driver will do, and any library that exposes its transactions: see [Tx].
 package gapless
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
@@ -118,8 +125,8 @@ import (
 const (
 	defaultTable = "serial_gapless"
 	most         = 100_000 // numbers at once
-	// patience is the number of periods that Next tries. A second one is usual at midnight. More are needed only if a period is
-	// shorter than the wait for others.
+	// patience is the number of periods that Next tries. A second one is usual at midnight. More are needed only if a
+	// period is shorter than the wait for others.
 	patience = 20
 )
 
@@ -130,12 +137,12 @@ const (
 //   - GORM's tx.Statement.ConnPool.(gapless.Tx), with the tx that its method Transaction passes to a function
 //   - bun's tx.Tx, which its bun.Tx embeds; bun.Tx itself is refused on PostgreSQL, because it drops the arguments of statements
 //
-// A [*sql.DB] or [*sql.Conn] is not a Tx, and does not compile: without a transaction nothing is guaranteed. This package never
-// calls Commit and Rollback.
+// A [*sql.DB] or [*sql.Conn] is not a Tx, and does not compile: without a transaction nothing is guaranteed. This
+// package never calls Commit and Rollback.
 //
-// A Tx is for one goroutine at a time. If a second one takes a number while a call is taking one in the same Tx, it gets an error,
-// and nothing was taken for it. Calls are recognised by comparing Tx values: two wrappers of one transaction differ, and on MySQL
-// both callers may then get the same number.
+// A Tx is for one goroutine at a time. If a second one takes a number while a call is taking one in the same Tx, it
+// gets an error, and nothing was taken for it. Calls are recognised by comparing Tx values: two wrappers of one
+// transaction differ, and on MySQL both callers may then get the same number.
 type Tx interface {
 	Querier
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
@@ -148,9 +155,9 @@ type Querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// A Generator issues numbers without gaps: [Generator.Next] is what most callers want. It is safe for use by any number of
-// goroutines, and any number of processes may use the same table at once. It has no connection of its own, so that one
-// Generator may serve several databases.
+// A Generator issues numbers without gaps: [Generator.Next] is what most callers want. It is safe for use by any number
+// of goroutines, and any number of processes may use the same table at once. It has no connection of its own, so that
+// one Generator may serve several databases.
 type Generator struct {
 	scheme     *serial.Scheme
 	mark       string // calendar and print mark, for rows of periods
@@ -173,10 +180,10 @@ type span struct {
 // contains reports whether t is in s.
 func (s *span) contains(t time.Time) bool { return s.from <= t.Unix() && t.Unix() < s.to }
 
-// A clock is a reading of the database's clock, and when it was taken; nil before the first. The time now follows from the time
-// that has passed since, whatever happens to this host's wall clock, and is late by the time the answer took to arrive. So it is
-// never ahead, and nobody begins a period early: whoever did would keep the next period's row locked while waiting for the row of
-// this one, which can be a deadlock.
+// A clock is a reading of the database's clock, and when it was taken; nil before the first. The time now follows from
+// the time that has passed since, whatever happens to this host's wall clock, and is late by the time the answer took
+// to arrive. So it is never ahead, and nobody begins a period early: whoever did would keep the next period's row
+// locked while waiting for the row of this one, which can be a deadlock.
 type clock struct{ said, read time.Time }
 
 func (c *clock) now() time.Time { return c.said.Add(time.Since(c.read)) }
@@ -190,18 +197,18 @@ type optionFunc func(*config)
 
 func (f optionFunc) apply(c *config) { f(c) }
 
-// WithTable names the table, exactly as it is written, case included. A name has 1 to 63 ASCII letters, digits and _, and does not
-// begin with a digit. PostgreSQL's search_path or MySQL's current database says where it is. All processes that issue numbers of a
-// type must use the same table.
+// WithTable names the table, exactly as it is written, case included. A name has 1 to 63 ASCII letters, digits and _,
+// and does not begin with a digit. PostgreSQL's search_path or MySQL's current database says where it is. All processes
+// that issue numbers of a type must use the same table.
 //
 // Default serial_gapless.
 func WithTable(name string) Option {
 	return optionFunc(func(c *config) { c.table = name })
 }
 
-// New returns a Generator of numbers of a scheme, whose [serial.WithKeyPrefix] keeps tenants who share a table apart. It
-// refuses a scheme that is nil or empty, an unknown Dialect, a nil option and a table name that [WithTable] does not allow. It does
-// not use a database.
+// New returns a Generator of numbers of a scheme, whose [serial.WithKeyPrefix] keeps tenants who share a table apart.
+// It refuses a scheme that is nil or empty, an unknown Dialect, a nil option and a table name that [WithTable] does not
+// allow. It does not use a database.
 func New(dialect Dialect, scheme *serial.Scheme, opts ...Option) (*Generator, error) {
 	if scheme == nil {
 		return nil, errors.New("gapless: the scheme is nil")
@@ -219,7 +226,7 @@ func New(dialect Dialect, scheme *serial.Scheme, opts ...Option) (*Generator, er
 	}
 	calendar := scheme.Calendar()
 	if calendar == "" {
-		return nil, errors.New("gapless: the scheme is empty; allowed are those of serial.NewScheme and Generator.Scheme")
+		return nil, errors.New("gapless: the scheme is empty; want those of serial.NewScheme and Generator.Scheme")
 	}
 	return &Generator{scheme: scheme, mark: calendar + markJoint + scheme.PrintMark(), dialect: dialect, sql: s}, nil
 }
@@ -227,44 +234,48 @@ func New(dialect Dialect, scheme *serial.Scheme, opts ...Option) (*Generator, er
 // Scheme returns the scheme of g's numbers.
 func (g *Generator) Scheme() *serial.Scheme { return g.scheme }
 
-// Next takes the next number of a type, in the current period of the database's clock, for the document that tx stores. If
-// others have taken numbers of that type and period and not yet ended their transactions, it waits for them. From then on,
-// others wait for tx to end.
+// Next takes the next number of a type, in the current period of the database's clock, for the document that tx stores.
+// If others have taken numbers of that type and period and not yet ended their transactions, it waits for them. From
+// then on, others wait for tx to end.
 //
-// Errors: [serial.ErrInvalidType]; [serial.ErrExhausted] if the period has no number left; [ErrPeriodClosed] if the period is closed,
-// which the current one can only be if the database's clock went back; [serial.ErrConflict] if the type's numbers count by another
-// period or year start, or if those of this period were taken by a scheme that prints sequences in another way; an error for a date that is not in 1970 to 9999 or that the template cannot print; an error for a tx that is nil, that [Tx] says
-// is refused, or in which another call is taking a number. After these, nothing was taken and tx can go on. If the database has ended
-// the transaction, that is an error, and nothing was taken: roll back and repeat. If 20 periods end, one after another, while it
-// waits for others, that is an error too: roll back and repeat. Every other error wraps the driver's, and also matches the error
-// of ctx if that has ended. Then tx must be rolled back: a number may have been taken, and would be a gap.
+// Errors: [serial.ErrInvalidType]; [serial.ErrExhausted] if the period has no number left; [ErrPeriodClosed] if the
+// period is closed, which the current one can only be if the database's clock went back; [serial.ErrConflict] if the
+// type's numbers count by another period or year start, or if those of this period were taken by a scheme that prints
+// sequences in another way; an error for a date that is not in 1970 to 9999 or that the template cannot print; an error
+// for a tx that is nil, that [Tx] says is refused, or in which another call is taking a number. After these, nothing
+// was taken and tx can go on. If the database has ended the transaction, that is an error, and nothing was taken: roll
+// back and repeat. If 20 periods end, one after another, while it waits for others, that is an error too: roll back and
+// repeat. Every other error wraps the driver's, and also matches the error of ctx if that has ended. Then tx must be
+// rolled back: a number may have been taken, and would be a gap.
 func (g *Generator) Next(ctx context.Context, tx Tx, typ string) (serial.Number, error) {
 	return single(g.next(ctx, tx, typ, nil, 1))
 }
 
-// NextN takes n consecutive numbers, 1 to 100,000, like [Generator.Next]: all of them or none. Errors are those of Next, and
-// [serial.ErrInvalidRequest] for any other n. After [serial.ErrExhausted], a smaller n may succeed.
+// NextN takes n consecutive numbers, 1 to 100,000, like [Generator.Next]: all of them or none. Errors are those of
+// Next, and [serial.ErrInvalidRequest] for any other n. After [serial.ErrExhausted], a smaller n may succeed.
 func (g *Generator) NextN(ctx context.Context, tx Tx, typ string, n int) ([]serial.Number, error) {
 	return g.next(ctx, tx, typ, nil, n)
 }
 
-// NextOn takes the next number of the period that date lies in, whatever the database's clock says: for documents that are
-// dated back or ahead. The number prints date in the scheme's time zone. In that zone, date may be any from 1970 to 9999 that the
-// template can print; with [serial.Never], it must be before 31 December 9999 in UTC. Errors are those of [Generator.Next], such as
-// [ErrPeriodClosed] in a period that [Generator.ClosePeriods] has closed.
+// NextOn takes the next number of the period that date lies in, whatever the database's clock says: for documents that
+// are dated back or ahead. The number prints date in the scheme's time zone. In that zone, date may be any from 1970 to
+// 9999 that the template can print; with [serial.Never], it must be before 31 December 9999 in UTC. Errors are those of
+// [Generator.Next], such as [ErrPeriodClosed] in a period that [Generator.ClosePeriods] has closed.
 func (g *Generator) NextOn(ctx context.Context, tx Tx, typ string, date time.Time) (serial.Number, error) {
 	return single(g.next(ctx, tx, typ, &date, 1))
 }
 
-// Last returns the last number taken of a type, in the period that at lies in: Seq is 0 if none was. It takes nothing and waits
-// for nobody, except on MySQL in a transaction at SERIALIZABLE. In a transaction, Last sees the numbers taken there and otherwise
-// the snapshot. In a pool, it sees what was committed: on MySQL it begins a transaction of its own, since autocommit=0 may have left
-// an old snapshot. A [*sql.Conn] with autocommit=0 is in a transaction. If the template prints more of the date than the period,
-// the printed date is not known: Date is then zero, and String returns "".
+// Last returns the last number taken of a type, in the period that at lies in: Seq is 0 if none was. It takes nothing
+// and waits for nobody, except on MySQL in a transaction at SERIALIZABLE. In a transaction, Last sees the numbers taken
+// there and otherwise the snapshot. In a pool, it sees what was committed: on MySQL it begins a transaction of its own,
+// since autocommit=0 may have left an old snapshot. A [*sql.Conn] with autocommit=0 is in a transaction. If the
+// template prints more of the date than the period, the printed date is not known: Date is then zero, and String
+// returns "".
 //
-// Errors: [serial.ErrInvalidType]; [serial.ErrConflict] if the type's numbers count by another period or year start, or if those of
-// the period were taken by a scheme that prints sequences in another way; an error for a date that is not in 1970 to 9999 or that the
-// template cannot print; one for a q that is nil or bun's on PostgreSQL; the driver's own, as for a missing table.
+// Errors: [serial.ErrInvalidType]; [serial.ErrConflict] if the type's numbers count by another period or year start, or
+// if those of the period were taken by a scheme that prints sequences in another way; an error for a date that is not
+// in 1970 to 9999 or that the template cannot print; one for a q that is nil or bun's on PostgreSQL; the driver's own,
+// as for a missing table.
 func (g *Generator) Last(ctx context.Context, q Querier, typ string, at time.Time) (serial.Number, error) {
 	series, err := g.scheme.Series(typ)
 	if err != nil {
@@ -296,8 +307,8 @@ func (g *Generator) Last(ctx context.Context, q Querier, typ string, at time.Tim
 	return s.lastNumber(typ, seq.Int64), nil
 }
 
-// lastNumber returns the number of a type that has the sequence seq in the period of s. If the template prints more of the date than
-// the period, its Date is zero.
+// lastNumber returns the number of a type that has the sequence seq in the period of s. If the template prints more of
+// the date than the period, its Date is zero.
 func (s *span) lastNumber(typ string, seq int64) serial.Number {
 	number := s.number
 	number.Type, number.Seq = strings.Clone(typ), seq
@@ -330,12 +341,13 @@ type pool interface {
 	Stats() sql.DBStats
 }
 
-// Raise makes sure that the next number of a type is at least seq+1, in the period that at lies in, if tx is committed. It
-// never lowers anything. Use it once, to continue a series from elsewhere: seq is the last number used there. Others who want a
-// number of that type and period wait until tx ends.
+// Raise makes sure that the next number of a type is at least seq+1, in the period that at lies in, if tx is committed.
+// It never lowers anything. Use it once, to continue a series from elsewhere: seq is the last number used there. Others
+// who want a number of that type and period wait until tx ends.
 //
-// Errors: an error for a seq that is not 0 to the largest sequence, after which nothing was raised and tx can go on; otherwise
-// those of [Generator.Next], except [serial.ErrExhausted]. In a closed period, every seq is [ErrPeriodClosed].
+// Errors: an error for a seq that is not 0 to the largest sequence, after which nothing was raised and tx can go on;
+// otherwise those of [Generator.Next], except [serial.ErrExhausted]. In a closed period, every seq is
+// [ErrPeriodClosed].
 func (g *Generator) Raise(ctx context.Context, tx Tx, typ string, at time.Time, seq int64) error {
 	series, err := g.scheme.Series(typ)
 	if err != nil {
@@ -346,7 +358,7 @@ func (g *Generator) Raise(ctx context.Context, tx Tx, typ string, at time.Time, 
 		return err
 	}
 	if _, last := g.scheme.Limits(); seq < 0 || seq > last {
-		return fmt.Errorf("gapless: Raise of %s to %d: allowed are 0 to %d", typ, seq, last)
+		return fmt.Errorf("gapless: Raise of %s to %d: want 0 to %d", typ, seq, last)
 	}
 	leave, err := g.enter(tx)
 	if err != nil {
@@ -403,7 +415,7 @@ func (g *Generator) next(ctx context.Context, tx Tx, typ string, date *time.Time
 		return nil, fmt.Errorf("gapless: %w", err)
 	}
 	if n < 1 || n > most {
-		return nil, fmt.Errorf("gapless: %w: %d numbers at once: allowed are 1 to %d", serial.ErrInvalidRequest, n, most)
+		return nil, fmt.Errorf("gapless: %w: %d numbers at once: want 1 to %d", serial.ErrInvalidRequest, n, most)
 	}
 	leave, err := g.enter(tx)
 	if err != nil {
@@ -438,8 +450,8 @@ func (g *Generator) next(ctx context.Context, tx Tx, typ string, date *time.Time
 		}
 		taken := s.label
 		if date == nil && !s.contains(c.now) {
-			// Only now is it known when the number was taken. If that was in the period that was tried, the number is good,
-			// even if the printed date says more.
+			// Only now is it known when the number was taken. If that was in the period that was tried, the number is
+			// good, even if the printed date says more.
 			s, err = g.spanAt(typ, c.now)
 		}
 		if err == nil && s.label == taken {
@@ -447,8 +459,8 @@ func (g *Generator) next(ctx context.Context, tx Tx, typ string, date *time.Time
 			case c.mark != g.mark:
 				err = g.conflict(typ, s.label, c.mark)
 			case c.last > last:
-				err = fmt.Errorf("gapless: %w: %d more after sequence %d of %s in period %s: allowed are %d to %d",
-					serial.ErrExhausted, n, max(c.previous, first-1), typ, s.label, first, last)
+				err = fmt.Errorf("gapless: %w: %d more after sequence %d of %s in period %s: want %d to %d",
+					serial.ErrExhausted, n, cmp.Or(c.previous, first-1), typ, s.label, first, last)
 			default:
 				return batch(s.number, typ, c.last, n), nil
 			}
@@ -496,8 +508,8 @@ const (
 	datedEnd = 253_402_300_800 - 4*24*3600
 )
 
-// spanAt returns a span that contains at and in which a number of typ can be printed, or an error if there is none. The span is
-// cut off at dated and datedEnd, unless at lies beyond.
+// spanAt returns a span that contains at and in which a number of typ can be printed, or an error if there is none. The
+// span is cut off at dated and datedEnd, unless at lies beyond.
 func (g *Generator) spanAt(typ string, at time.Time) (*span, error) {
 	if s := g.span.Load(); s != nil && s.contains(at) {
 		return s, nil
@@ -548,8 +560,8 @@ func (g *Generator) conflict(typ, label, mark string) error {
 		serial.ErrConflict, typ, label)
 }
 
-// check returns an error if q cannot be used: it is nil, as after a BeginTx that failed, or bun's on PostgreSQL. The error calls
-// it by name.
+// check returns an error if q cannot be used: it is nil, as after a BeginTx that failed, or bun's on PostgreSQL. The
+// error calls it by name.
 func (g *Generator) check(q Querier, name string) error {
 	v := reflect.ValueOf(q)
 	if !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
@@ -569,7 +581,8 @@ func (g *Generator) check(q Querier, name string) error {
 	return nil
 }
 
-// failed completes an error of take or of the database. If the caller's context has ended, the error says so: not all drivers do.
+// failed completes an error of take or of the database. If the caller's context has ended, the error says so: not all
+// drivers do.
 func (g *Generator) failed(ctx context.Context, what string, err error) error {
 	if refused(err) {
 		return err

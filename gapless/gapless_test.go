@@ -29,14 +29,14 @@ func TestNew(t *testing.T) {
 		opts    []gapless.Option
 		want    string
 	}{
-		{0, s, nil, "gapless: there is no dialect 0; allowed are PostgreSQL, MySQL and SQLite"},
-		{4, s, nil, "gapless: there is no dialect 4; allowed are PostgreSQL, MySQL and SQLite"},
+		{0, s, nil, "gapless: there is no dialect 0; want PostgreSQL, MySQL and SQLite"},
+		{4, s, nil, "gapless: there is no dialect 4; want PostgreSQL, MySQL and SQLite"},
 		{gapless.MySQL, nil, nil, "gapless: the scheme is nil"},
 		{gapless.MySQL, new(serial.Scheme), nil,
-			"gapless: the scheme is empty; allowed are those of serial.NewScheme and Generator.Scheme"},
+			"gapless: the scheme is empty; want those of serial.NewScheme and Generator.Scheme"},
 		{gapless.MySQL, s, []gapless.Option{gapless.WithTable("a"), nil}, "gapless: option 2 of 2 is nil"},
 		{gapless.SQLite, s, []gapless.Option{gapless.WithTable("")},
-			`gapless: table "": allowed are 1 to 63 ASCII letters, digits and _, no digit first`},
+			`gapless: table "": want 1 to 63 ASCII letters, digits and _, no digit first`},
 	} {
 		g, err := gapless.New(r.dialect, r.scheme, r.opts...)
 		require.EqualError(t, err, r.want)
@@ -285,7 +285,7 @@ func TestRefused(t *testing.T) {
 				require.Error(t, g.Raise(t.Context(), tx, "IS", at, 1))
 			}
 			for _, seq := range []int64{-1, 10} {
-				require.ErrorContains(t, g.Raise(t.Context(), tx, "IS", day, seq), "allowed are 0 to 9")
+				require.ErrorContains(t, g.Raise(t.Context(), tx, "IS", day, seq), "want 0 to 9")
 			}
 
 			// Exhausted, first in a period of which nothing was taken.
@@ -334,8 +334,14 @@ func TestRefused(t *testing.T) {
 			require.NoError(t, g.Raise(t.Context(), tx, "UP", day, 8))
 			on(g, "UP", 9)
 			on(late, "ST", 5)
+			// A start counts only where nothing was taken.
 			on(g, "SZ", 1)
-			on(late, "SZ", 5)
+			on(late, "SZ", 2)
+			require.NoError(t, late.Raise(t.Context(), tx, "SZ", day, 3))
+			on(late, "SZ", 4)
+			on(g, "SZ", 5)
+			require.NoError(t, late.Raise(t.Context(), tx, "RL", day, 2))
+			on(late, "RL", 3)
 			require.ErrorIs(t, errOf(late.NextN(t.Context(), tx, "SX", 6)), serial.ErrExhausted)
 			last("SX", 0)
 			// With a later start than before, what is undone leaves what was.
@@ -371,16 +377,16 @@ func TestUndated(t *testing.T) {
 			wrong map[time.Time]string
 		}{
 			"days": {[]serial.Option{west}, newYear.Add(8 * time.Hour),
-				map[time.Time]string{newYear.Add(8*time.Hour - 1): "allowed are 1970 to 9999",
+				map[time.Time]string{newYear.Add(8*time.Hour - 1): "want 1970 to 9999",
 					time.Unix(time.Now().UnixNano(), 0): "9999"}},
-			"weeks": {perWeek(), newYear, map[time.Time]string{newYear.Add(-time.Second): "allowed are 1970 to 9999"}},
+			"weeks": {perWeek(), newYear, map[time.Time]string{newYear.Add(-time.Second): "want 1970 to 9999"}},
 			"years": {append(perYear(time.April), april, west), date(t, "1971-03-31"),
-				map[time.Time]string{newYear.Add(8*time.Hour - 1): "allowed are 1970 to 9999"}},
+				map[time.Time]string{newYear.Add(8*time.Hour - 1): "want 1970 to 9999"}},
 			"lastyears": {perYear(time.April), far.AddDate(0, -1, 0),
-				map[time.Time]string{far.Add(12 * time.Hour): "allowed are 1970 to 9999"}},
+				map[time.Time]string{far.Add(12 * time.Hour): "want 1970 to 9999"}},
 			"never": {[]serial.Option{serial.WithPeriod(serial.Never), serial.WithTemplate("{type}-{seq:4}")},
 				date(t, "9999-12-30"), map[time.Time]string{
-					far:             "allowed are 1970 to 9999, and with Never only before 9999-12-31T00:00:00Z",
+					far:             "want 1970 to 9999, and with Never only before 9999-12-31T00:00:00Z",
 					newYear.Add(-1): "1970", time.Unix(time.Now().UnixNano(), 0): "9999"}},
 		} {
 			g := d.generator(t, db, append(r.opts, serial.WithKeyPrefix(prefix))...)
@@ -565,8 +571,8 @@ func TestClock(t *testing.T) {
 	})
 }
 
-// A row is made in the right period only, and no row in one that the host's clock is in: who took a number there and gave it back
-// would keep its lock.
+// A row is made in the right period only, and no row in one that the host's clock is in: who took a number there and
+// gave it back would keep its lock.
 func TestNoOtherPeriod(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t)
@@ -696,10 +702,25 @@ func TestSettings(t *testing.T) {
 				require.Less(t, time.Since(n.Start), 25*time.Hour)
 			})
 		}
+		d.closes(t, db, g, october(2))
+		d.closes(t, db, g, october(3))
+		commits(t, db, func(tx *sql.Tx) {
+			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(3))))
+			require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "IS", october(2))), gapless.ErrPeriodClosed)
+		})
+		d.closes(t, db, g, october(4))
+		tx := beginAt(t, db, d.readCommitted())
+		require.NoError(t, g.ReopenPeriods(t.Context(), tx, "IS", october(3)))
+		require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(3))))
+		require.NoError(t, tx.Commit())
+		until, err := g.ClosedUntil(t.Context(), db, "IS")
+		require.NoError(t, err)
+		require.Equal(t, october(3), until)
 		require.NoError(t, errOf(g.NextOn(t.Context(), begin(t, db), "é", date(t, "2021-10-24"))))
 	}
 	for _, dsn := range []string{
 		"default_query_exec_mode=simple_protocol", "default_query_exec_mode=exec", "default_query_exec_mode=describe_exec",
+		"default_query_exec_mode=cache_describe",
 		"default_transaction_isolation=serializable", "standard_conforming_strings=off", "client_encoding=LATIN1",
 		"TimeZone=Asia/Shanghai",
 	} {
@@ -708,7 +729,8 @@ func TestSettings(t *testing.T) {
 	for _, dsn := range []string{
 		"clientFoundRows=true", "interpolateParams=true", "parseTime=true&loc=Asia%2FShanghai", "sql_mode=%27%27",
 		"sql_mode=%27ANSI%27", "sql_mode=%27TRADITIONAL%2CPAD_CHAR_TO_FULL_LENGTH%2CNO_BACKSLASH_ESCAPES%27",
-		"charset=latin1", "time_zone=%27%2B08%3A00%27",
+		"charset=latin1", "time_zone=%27%2B08%3A00%27", "sql_mode=%27EMPTY_STRING_IS_NULL%27", "sql_mode=%27ORACLE%27",
+		"sql_safe_updates=1",
 	} {
 		t.Run("MySQL/"+dsn, func(t *testing.T) { check(t, mariaDB(t).with(dsn)) })
 	}

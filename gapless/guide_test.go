@@ -67,7 +67,8 @@ func requireInGuide(t *testing.T, comment string) {
 	require.Contains(t, unix.Replace(string(source)), comment+code)
 }
 
-// The guide's account is the function above. It is clean at every instant while invoices are issued, and finds what is missing.
+// The guide's account is the function above. It is clean at every instant while invoices are issued, and finds what is
+// missing.
 func TestAccount(t *testing.T) {
 	requireInGuide(t, "// account ")
 
