@@ -29,8 +29,8 @@ const (
 // A period's row has its print mark in the column settings. Each series has one more row, whose period is empty: its
 // settings are the calendar.
 //
-// To read a table in PostgreSQL: SELECT convert_from(series, 'UTF8'), last FROM serial_ledger. Elsewhere no conversion is
-// needed.
+// To read a table in PostgreSQL: SELECT convert_from(series, 'UTF8'), last FROM serial_ledger. Elsewhere no conversion
+// is needed.
 const (
 	PostgreSQLSchema = `CREATE TABLE IF NOT EXISTS serial_ledger (
 	series      bytea       NOT NULL,
@@ -60,12 +60,12 @@ const (
 ) WITHOUT ROWID`
 )
 
-// statements are those of a dialect. In them, {table} stands for the quoted table, {name} and {in} for its name and schema as
-// values, and {none} for the empty period of a series' own row, whose literal differs. Other names in braces are arguments;
-// see arguments.
+// statements are those of a dialect. In them, {table} stands for the quoted table, {name} and {in} for its name and
+// schema as values, and {none} for the empty period of a series' own row, whose literal differs. Other names in braces
+// are arguments; see arguments.
 //
-// Every reservation locks the row of its series first, and then the row of its period. So reservations
-// with different calendars run one after another, whatever their periods are, and never wait for each other in a circle.
+// Every reservation locks the row of its series first, and then the row of its period. So reservations with different
+// calendars run one after another, whatever their periods are, and never wait for each other in a circle.
 type statements struct {
 	schema string
 	quote  string // quotation mark around an identifier
@@ -76,8 +76,8 @@ type statements struct {
 	// upsert is executed before read. It is empty if read does all the work.
 	upsert query
 
-	// read returns the sequence before the block; the setting that could let the block be lost in a crash, or NULL; the table's
-	// schema; the calendar that is kept for the series, and the print mark that is kept for the period.
+	// read returns the sequence before the block; the setting that could let the block be lost in a crash, or NULL; the
+	// table's schema; the calendar that is kept for the series, and the print mark that is kept for the period.
 	read query
 
 	// These are used if read cannot tell: kept returns the last sequence of the period, if its row and the row of its
@@ -106,9 +106,9 @@ func (q query) bind(a arguments) []any {
 
 // check fails if the table lacks a column that earlier versions did not have.
 //
-// Purge asks for old rows by old, after a series and period, and deletes each by remove, with the same age and the row's
-// series and period. The youngest period of a series is never old: it may be the current one. So a series always needs its own
-// row, and that is never old either. MariaDB may take an empty argument for NULL.
+// Purge asks for old rows by old, after a series and period, and deletes each by remove, with the same age and the
+// row's series and period. The youngest period of a series is never old: it may be the current one. So a series always
+// needs its own row, and that is never old either. MariaDB may take an empty argument for NULL.
 const (
 	page = 1000
 
@@ -134,9 +134,9 @@ var dialects = map[Dialect]statements{
 		begin: "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
 		ago:   "now() - {seconds}::bigint * interval '1 second'",
 		// The period's row is made from s, so the series' row comes first. set_config holds until the end of this
-		// transaction, its COMMIT included. The subquery for max(o.last) sees what was committed when the statement began:
-		// the row's last sequence before it was at least that. pg_catalog is named because a temporary pg_class would hide
-		// its table.
+		// transaction, its COMMIT included. The subquery for max(o.last) sees what was committed when the statement
+		// began: the row's last sequence before it was at least that. pg_catalog is named because a temporary pg_class
+		// would hide its table.
 		read: query{text: `WITH s AS (
 			INSERT INTO {table} AS s (series, period, settings, last, reserved_at)
 			VALUES ({series}::bytea, {none}, {calendar}::bytea, 0, clock_timestamp())
@@ -168,7 +168,8 @@ var dialects = map[Dialect]statements{
 		begin: "START TRANSACTION READ WRITE",
 		ago:   "UTC_TIMESTAMP(6) - INTERVAL {seconds} SECOND",
 		// LAST_INSERT_ID(x) returns x, and LAST_INSERT_ID() in read returns it again: the period's sequence before the
-		// block, or 0 for a new row. It is unsigned; only for a signed sum is one too large for the column always an error.
+		// block, or 0 for a new row. It is unsigned; only for a signed sum is one too large for the column always an
+		// error.
 		upsert: query{text: `INSERT INTO {table} (series, period, settings, last, reserved_at)
 			VALUES ({series}, {none}, {calendar}, 0, UTC_TIMESTAMP(6)),
 				({series}, {period}, {print}, {first} + LAST_INSERT_ID(0), UTC_TIMESTAMP(6))
@@ -191,8 +192,8 @@ var dialects = map[Dialect]statements{
 				WHERE series = {series} AND period = {none} HAVING count(*) > 0) s,
 				(SELECT max(last) - {n} AS below, max(settings) AS print, count(*) AS found FROM {table}
 				WHERE series = {series} AND period = {period} HAVING count(*) > 0) r`},
-		// Only this shows, in all versions, that a temporary table hides the one that information_schema lists. It takes a
-		// right to the whole table: a right to columns is not enough.
+		// Only this shows, in all versions, that a temporary table hides the one that information_schema lists. It
+		// takes a right to the whole table: a right to columns is not enough.
 		show: query{text: "SHOW CREATE TABLE {table}"},
 	},
 	SQLite: {
@@ -227,8 +228,8 @@ type tableName struct {
 	in     string // its schema as an expression of MySQL
 }
 
-// tableName returns the forms of a table's name. The name may have a schema before it, but not in SQLite, where a schema
-// is another file.
+// tableName returns the forms of a table's name. The name may have a schema before it, but not in SQLite, where a
+// schema is another file.
 func (d Dialect) tableName(name string) (t tableName, err error) {
 	s, ok := dialects[d]
 	if !ok {
@@ -237,7 +238,7 @@ func (d Dialect) tableName(name string) (t tableName, err error) {
 	path := strings.Split(name, ".")
 	for _, part := range path {
 		if !identifier.MatchString(part) || len(path) > 2 || len(path) == 2 && d == SQLite {
-			return t, fmt.Errorf("sqlledger: table %q: allowed are 1 to 63 ASCII letters, digits and _, no digit first, "+
+			return t, fmt.Errorf("sqlledger: table %q: want 1 to 63 ASCII letters, digits and _, no digit first, "+
 				"and in PostgreSQL and MySQL a schema of the same kind before it and a dot", name)
 		}
 	}
@@ -284,10 +285,10 @@ func (d Dialect) query(text string) (q query) {
 // simultaneous CREATE TABLE get in spite of IF NOT EXISTS.
 var postgresAgain = []string{"40001", "40P01", "55P03", "23505", "42P07", "42710"}
 
-// mysqlRolledBack are the errors after which MySQL has rolled the transaction back: a deadlock, also with another node of a
-// Galera cluster (1213), and a conflict in group replication (3101). After the others in mysqlAgain it can be rolled back:
-// a row that changed since it was read (1020), a wait for a lock that took too long (1205). Drivers share no type for
-// errors, but all print the number.
+// mysqlRolledBack are the errors after which MySQL has rolled the transaction back: a deadlock, also with another node
+// of a Galera cluster (1213), and a conflict in group replication (3101). After the others in mysqlAgain it can be
+// rolled back: a row that changed since it was read (1020), a wait for a lock that took too long (1205). Drivers share
+// no type for errors, but all print the number.
 var (
 	mysqlRolledBack = regexp.MustCompile(`(?i)\berror (1213|3101)\b`)
 	mysqlAgain      = regexp.MustCompile(`(?i)\berror (1213|3101|1020|1205)\b`)
@@ -327,8 +328,8 @@ func (d Dialect) outdated(err error) bool {
 	return otherShape.MatchString(err.Error())
 }
 
-// keepSQLite makes SQLite keep what it commits on this connection, until restore is called. It fails if SQLite cannot. No
-// transaction may have begun.
+// keepSQLite makes SQLite keep what it commits on this connection, until restore is called. It fails if SQLite cannot.
+// No transaction may have begun.
 func keepSQLite(ctx context.Context, c *sql.Conn) (restore func(), err error) {
 	var file, journal string
 	var synchronous int
@@ -365,9 +366,9 @@ func keepSQLite(ctx context.Context, c *sql.Conn) (restore func(), err error) {
 	}, nil
 }
 
-// hurrySQLite makes SQLite give up waiting for a lock well before ctx ends, until restore is called. Some drivers do not
-// interrupt that wait, and SQLite counts the sleeps it asked for, not how long they took. If the wait outlasted ctx, the error
-// would not name the lock.
+// hurrySQLite makes SQLite give up waiting for a lock well before ctx ends, until restore is called. Some drivers do
+// not interrupt that wait, and SQLite counts the sleeps it asked for, not how long they took. If the wait outlasted
+// ctx, the error would not name the lock.
 func hurrySQLite(ctx context.Context, c *sql.Conn) (restore func(), err error) {
 	end, ok := ctx.Deadline()
 	if !ok {

@@ -58,7 +58,8 @@ func TestGenerator(t *testing.T) {
 	})
 }
 
-// Redis comes back empty after the Period or the key of a series was changed: the ledger in the database still knows them.
+// Redis comes back empty after the Period or the key of a series was changed: the ledger in the database still knows
+// them.
 func TestGeneratorKeepsSettings(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		rdb := redistest.Start(t).Client(t)

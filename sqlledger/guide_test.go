@@ -63,7 +63,8 @@ func printAccount(w io.Writer, report serial.Report) {
 	}
 }
 
-// meanwhile is a hook that runs a function, if there is one, when Redis has answered and the caller does not know it yet.
+// meanwhile is a hook that runs a function, if there is one, when Redis has answered and the caller does not know it
+// yet.
 type meanwhile struct{ do func() }
 
 func (*meanwhile) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -161,6 +162,8 @@ func TestRegisterGuide(t *testing.T) {
 	var start, at time.Time
 	var first, last int64
 	var reason, by string
-	require.NoError(t, rows.Scan(&start, &first, &last, &reason, &by, &at))
+	var possible bool
+	require.NoError(t, rows.Scan(&start, &first, &last, &reason, &possible, &by, &at))
 	require.Equal(t, "ordered twice Ada", reason+" "+by)
+	require.False(t, possible)
 }

@@ -31,8 +31,8 @@ type database struct {
 	name    string // name of the schema or the database
 }
 
-// each runs a test on every dialect. SERIAL_POSTGRES_DSN and SERIAL_MYSQL_DSN say where the servers are; by default they
-// are looked for at the usual ports. With SERIAL_REQUIRE_SQL=1, a missing server is a failure.
+// each runs a test on every dialect. SERIAL_POSTGRES_DSN and SERIAL_MYSQL_DSN say where the servers are; by default
+// they are looked for at the usual ports. With SERIAL_REQUIRE_SQL=1, a missing server is a failure.
 func each(t *testing.T, test func(t *testing.T, d *database)) {
 	t.Run("PostgreSQL", func(t *testing.T) { test(t, postgres(t)) })
 	t.Run("MySQL", func(t *testing.T) { test(t, mariadb(t)) })

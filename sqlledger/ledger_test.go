@@ -208,14 +208,14 @@ func TestRefused(t *testing.T) {
 		above, n       int64
 		why            string
 	}{
-		{"", day, 0, 1, "sqlledger: the length of series is 0: allowed are 1 to 255"},
-		{strings.Repeat("x", 256), day, 0, 1, "sqlledger: the length of series is 256: allowed are 1 to 255"},
-		{"IS", "", 0, 1, "sqlledger: the length of period is 0: allowed are 1 to 64"},
-		{"IS", strings.Repeat("é", 32) + "1", 0, 1, "sqlledger: the length of period is 65: allowed are 1 to 64"},
-		{"IS", day, -1, 1, "sqlledger: above is -1: allowed are 0 to 999999999999999"},
-		{"IS", day, maxSeq + 1, 1, "sqlledger: above is 1000000000000000: allowed are 0 to 999999999999999"},
-		{"IS", day, 0, 0, "sqlledger: n is 0: allowed are 1 to 999999999999999"},
-		{"IS", day, 0, math.MaxInt64, "sqlledger: n is 9223372036854775807: allowed are 1 to 999999999999999"},
+		{"", day, 0, 1, "sqlledger: the length of series is 0: want 1 to 255"},
+		{strings.Repeat("x", 256), day, 0, 1, "sqlledger: the length of series is 256: want 1 to 255"},
+		{"IS", "", 0, 1, "sqlledger: the length of period is 0: want 1 to 64"},
+		{"IS", strings.Repeat("é", 32) + "1", 0, 1, "sqlledger: the length of period is 65: want 1 to 64"},
+		{"IS", day, -1, 1, "sqlledger: above is -1: want 0 to 999999999999999"},
+		{"IS", day, maxSeq + 1, 1, "sqlledger: above is 1000000000000000: want 0 to 999999999999999"},
+		{"IS", day, 0, 0, "sqlledger: n is 0: want 1 to 999999999999999"},
+		{"IS", day, 0, math.MaxInt64, "sqlledger: n is 9223372036854775807: want 1 to 999999999999999"},
 	} {
 		require.EqualError(t, errOf(l.Reserve(t.Context(), days(s.series, s.period, s.above, s.n))), s.why)
 	}
@@ -223,14 +223,14 @@ func TestRefused(t *testing.T) {
 		r := days("IS", day, 0, 1)
 		r.Calendar = text
 		_, err := l.Reserve(t.Context(), r)
-		require.EqualError(t, err, fmt.Sprintf("sqlledger: the length of calendar is %d: allowed are 1 to 64", length))
+		require.EqualError(t, err, fmt.Sprintf("sqlledger: the length of calendar is %d: want 1 to 64", length))
 		r = days("IS", day, 0, 1)
 		r.Print = text
 		_, err = l.Reserve(t.Context(), r)
-		require.EqualError(t, err, fmt.Sprintf("sqlledger: the length of print is %d: allowed are 1 to 64", length))
+		require.EqualError(t, err, fmt.Sprintf("sqlledger: the length of print is %d: want 1 to 64", length))
 	}
 	_, err = l.Purge(t.Context(), 72*time.Hour-1)
-	require.EqualError(t, err, "sqlledger: purge: an age of 71h59m59.999999999s: allowed are 72h0m0s and more")
+	require.EqualError(t, err, "sqlledger: purge: an age of 71h59m59.999999999s: want 72h0m0s and more")
 }
 
 func TestNew(t *testing.T) {

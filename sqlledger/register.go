@@ -28,15 +28,15 @@ const (
 // atLayout is the layout of At in statements, in UTC. Start has that of time.DateTime.
 const atLayout = time.DateTime + ".000000"
 
-// A Register keeps explanations of missing numbers, in a table of a database. [Register.Explain] adds one, and [Register.Hooks] has
-// a [serial.Generator] add its own. It is safe for use by any number of goroutines, and any number of processes may use the same
-// table at once.
+// A Register keeps explanations of missing numbers, in a table of a database. [Register.Explain] adds one, and
+// [Register.Hooks] has a [serial.Generator] add its own. It is safe for use by any number of goroutines, and any number
+// of processes may use the same table at once.
 //
-// A Register adds rows, and never changes or deletes any. Once the table is there, the database's user needs the rights to SELECT
-// and to INSERT, and no others.
+// A Register adds rows, and never changes or deletes any. Once the table is there, the database's user needs the rights
+// to SELECT and to INSERT, and no others.
 //
-// Unlike a [Ledger], a Register does not check whether the database keeps what it commits. If an explanation is lost, a gap is
-// unexplained, and no number is issued twice.
+// Unlike a [Ledger], a Register does not check whether the database keeps what it commits. If an explanation is lost, a
+// gap is unexplained, and no number is issued twice.
 type Register struct {
 	runner
 	sql registerStatements
@@ -51,15 +51,16 @@ type registerOptionFunc func(*registerConfig)
 
 func (f registerOptionFunc) applyRegister(c *registerConfig) { f(c) }
 
-// WithRegisterTable names the table of a [Register]. Allowed is what [WithTable] allows. It must not be a Ledger's table.
+// WithRegisterTable names the table of a [Register]. Allowed is what [WithTable] allows. It must not be a Ledger's
+// table.
 //
 // Default serial_explanations.
 func WithRegisterTable(name string) RegisterOption {
 	return registerOptionFunc(func(c *registerConfig) { c.table = name })
 }
 
-// NewRegister returns a Register in db, which the caller opens and closes. It refuses a nil db, an unknown Dialect and a table
-// name that [WithTable] does not allow. It does not use the database yet.
+// NewRegister returns a Register in db, which the caller opens and closes. It refuses a nil db, an unknown Dialect and
+// a table name that [WithTable] does not allow. It does not use the database yet.
 func NewRegister(db *sql.DB, dialect Dialect, opts ...RegisterOption) (*Register, error) {
 	if db == nil {
 		return nil, errors.New("sqlledger: the database is nil")
@@ -80,9 +81,10 @@ func NewRegister(db *sql.DB, dialect Dialect, opts ...RegisterOption) (*Register
 	}}, nil
 }
 
-// CreateTable creates the table unless it exists. Any number of processes may do so at once. The database's user needs the
-// right to create it, in PostgreSQL even if the table exists, and to read it. A table that lacks a column, such as a Ledger's, is
-// an error, and stays as it is. If a table lacks the key, that is an error here or when an explanation is added.
+// CreateTable creates the table unless it exists. Any number of processes may do so at once. The database's user needs
+// the right to create it, in PostgreSQL even if the table exists, and to read it. A table that lacks a column, such as
+// a Ledger's, is an error, and stays as it is. If a table lacks the key, that is an error here or when an explanation
+// is added.
 func (r *Register) CreateTable(ctx context.Context) error {
 	return r.do(ctx, "create the table", func(c *sql.Conn) error {
 		if _, err := c.ExecContext(ctx, r.sql.schema); err != nil {
@@ -93,18 +95,19 @@ func (r *Register) CreateTable(ctx context.Context) error {
 	})
 }
 
-// Explain adds an explanation, in one short transaction. If the same one is there already, nothing changes: all fields must be
-// equal for that, Start as an instant and At cut to microseconds. So after an error or a cancelled call, which may have added the
-// explanation or not, the call can be repeated as it is.
+// Explain adds an explanation, in one short transaction. If the same one is there already, nothing changes, and it
+// keeps its place in the order of [Register.Explanations]: all fields must be equal for that, Start as an instant and
+// At cut to microseconds. So after an error or a cancelled call, which may have added the explanation or not, the call
+// can be repeated as it is.
 //
-// An explanation that [serial.Explanation.Validate] refuses is an error, and so is a Series that is not 1 to 255 bytes of
-// printable UTF-8 without spaces, a Type that is not 1 to 64 such bytes, a Start that is not a whole second, and a Start or an At
-// outside the years 1000 to 9999 in UTC. Nothing is sent to the database then.
+// An explanation that [serial.Explanation.Validate] refuses is an error, and so is a Series that is not 1 to 255 bytes
+// of printable UTF-8 without spaces, a Type that is not 1 to 64 such bytes, a Start that is not a whole second, and a
+// Start or an At outside the years 1000 to 9999 in UTC. Nothing is sent to the database then.
 //
-// After a deadlock, or if a lock is in the way, Explain tries again, for 30 s at most, while the context lives. Other errors are
-// the driver's, wrapped; once the context has ended they match its error too. A caller in a transaction of its own uses
-// [Register.ExplainIn]: Explain waits in vain if the transaction has the only connection of the pool or, with SQLite, has written
-// to the same file.
+// After a deadlock, or if a lock is in the way, Explain tries again, for 30 s at most, while the context lives. Other
+// errors are the driver's, wrapped; once the context has ended they match its error too. A caller in a transaction of
+// its own uses [Register.ExplainIn]: Explain waits in vain if the transaction has the only connection of the pool or,
+// with SQLite, has written to the same file.
 func (r *Register) Explain(ctx context.Context, e serial.Explanation) error {
 	args, err := r.arguments(e)
 	if err != nil {
@@ -127,21 +130,23 @@ func (r *Register) insertIn(ctx context.Context, tx Execer, args []any) error {
 	return err
 }
 
-// An Execer executes statements in a transaction, such as a [*sql.Tx], or a [*sql.Conn] on which one was begun. Statements
-// have the placeholders of the dialect.
+// An Execer executes statements in a transaction, such as a [*sql.Tx], or a [*sql.Conn] on which one was begun.
+// Statements have the placeholders of the dialect.
 type Execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// ExplainIn is [Register.Explain] in a transaction of the caller, for example the one that voids a document: if that is rolled
-// back, so is the explanation. An explanation that is there already is not an error, and the transaction goes on.
+// ExplainIn is [Register.Explain] in a transaction of the caller, for example the one that voids a document: if that is
+// rolled back, so is the explanation. An explanation that is there already is not an error, and the transaction goes
+// on.
 //
-// It refuses a nil tx and what Explain refuses; nothing is sent then. It executes one statement, once. Other errors are the
-// driver's, wrapped. What they, or a context that ended, leave of the transaction is up to the database and the driver: roll it back.
+// It refuses a nil tx and what Explain refuses; nothing is sent then. It executes one statement, once. Other errors are
+// the driver's, wrapped. What they, or a context that ended, leave of the transaction is up to the database and the
+// driver: roll it back.
 //
-// If another transaction is adding the same explanation, ExplainIn waits for its end. PostgreSQL then fails with 40001 if the
-// isolation is REPEATABLE READ or above and the other one has committed; MySQL and MariaDB may fail with a deadlock if it was rolled
-// back. Repeat the transaction.
+// If another transaction is adding the same explanation, ExplainIn waits for its end. PostgreSQL then fails with 40001
+// if the isolation is REPEATABLE READ or above and the other one has committed; MySQL and MariaDB may fail with a
+// deadlock if it was rolled back. Repeat the transaction.
 func (r *Register) ExplainIn(ctx context.Context, tx Execer, e serial.Explanation) error {
 	if v := reflect.ValueOf(tx); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
 		return errors.New("sqlledger: explain: the transaction is nil")
@@ -156,15 +161,20 @@ func (r *Register) ExplainIn(ctx context.Context, tx Execer, e serial.Explanatio
 	return nil
 }
 
-// Explanations returns the explanations of a series, such as "serial:IS", in the period that begins at start. They are in order of
-// First, then Last, then At; those that agree in these are always in the same order. Start and At are in UTC. The rows are read as
-// the loop asks for them, so any number of them takes little memory. The loop may end early, and every loop reads anew.
+// Explanations returns the explanations of a series, such as "serial:IS", in the period that begins at start, in the
+// order in which they were recorded: by the database's clock when each row was written, to a microsecond, in SQLite to
+// a millisecond. So an audit goes by the later one, whatever its At says. Those of one instant are ordered by At, then
+// First, then Last, then always in the same way. If the database's clock was set back, the order is wrong.
 //
-// A loop has one connection of the pool until it ends. If it is the only one, nothing in the loop may ask for another; with SQLite,
-// nothing in it may write to the same file.
+// Start and At are in UTC. The rows are read as the loop asks for them, so any number of them takes little memory. The
+// loop may end early, and every loop reads anew.
+//
+// A loop has one connection of the pool until it ends. If it is the only one, nothing in the loop may ask for another;
+// with SQLite, nothing in it may write to the same file.
 //
 // An error is yielded once, after the connection has been given back, and ends the loop: a series or a start that
-// [Register.Explain] refuses; a row that it would have refused, which another program has written; ctx's; or the driver's, wrapped.
+// [Register.Explain] refuses; a row that it would have refused, which another program has written; ctx's; or the
+// driver's, wrapped.
 func (r *Register) Explanations(ctx context.Context, series string,
 	start time.Time) iter.Seq2[serial.Explanation, error] {
 	return func(yield func(serial.Explanation, error) bool) {
@@ -204,7 +214,7 @@ func (r *Register) list(ctx context.Context, series string, start time.Time,
 	for ctx.Err() == nil && rows.Next() {
 		e := serial.Explanation{Series: series, Start: start}
 		var digest, at string
-		err := rows.Scan(&digest, &e.Type, &e.First, &e.Last, &e.Count, &e.Reason, &e.By, &at, &e.Unused)
+		err := rows.Scan(&digest, &e.Type, &e.First, &e.Last, &e.Reason, &e.By, &at, &e.Unused, &e.Possible)
 		if err == nil {
 			e.At, err = time.Parse(time.DateTime, at) // which accepts fractions
 		}
@@ -218,10 +228,10 @@ func (r *Register) list(ctx context.Context, series string, start time.Time,
 	return cmp.Or(ctx.Err(), rows.Err())
 }
 
-// Hooks returns hooks for [serial.WithHooks] that add what a [serial.Generator] can explain. Only Unused is set. An explanation
-// that cannot be added is tried again for a minute, so that a restart of the database or a failover costs none. Then failed is called
-// with it and with the last error, for example to log both, in the goroutine that calls Unused. If failed is nil, the explanation is
-// dropped. See [serial.Generator.Flush] for the end of a process.
+// Hooks returns hooks for [serial.WithHooks] that add what a [serial.Generator] can explain. Only Unused is set. An
+// explanation that cannot be added is tried again for a minute, so that a restart of the database or a failover costs
+// none. Then failed is called with it and with the last error, for example to log both, in the goroutine that calls
+// Unused. If failed is nil, the explanation is dropped. See [serial.Generator.Flush] for the end of a process.
 func (r *Register) Hooks(failed func(serial.Explanation, error)) serial.Hooks {
 	return serial.Hooks{Unused: func(ctx context.Context, e serial.Explanation) {
 		if err := r.keepExplaining(ctx, e); err != nil && failed != nil {
@@ -262,9 +272,9 @@ func (r *Register) arguments(e serial.Explanation) ([]any, error) {
 	at := e.At.UTC().Format(atLayout) // which cuts it
 	return r.sql.insert.bind(arguments{
 		"series": r.text(e.Series), "type": r.text(e.Type), "start": start,
-		"first": e.First, "last": e.Last, "most": e.Count,
-		"reason": r.text(e.Reason), "by": r.text(e.By), "at": at, "unused": e.Unused,
-		"digest": digest(e.Series, e.Type, start, e.First, e.Last, e.Count, e.Reason, e.By, at, e.Unused),
+		"first": e.First, "last": e.Last,
+		"reason": r.text(e.Reason), "by": r.text(e.By), "at": at, "unused": e.Unused, "possible": e.Possible,
+		"digest": digest(e.Series, e.Type, start, e.First, e.Last, e.Reason, e.By, at, e.Unused, e.Possible),
 	}), nil
 }
 
@@ -296,18 +306,18 @@ func checkFields(e serial.Explanation) error {
 // checkName refuses more than no series or type has: MySQL compares texts without the spaces at their ends.
 func checkName(field, name string, most int) error {
 	if len(name) < 1 || len(name) > most {
-		return fmt.Errorf("%s has %d bytes: allowed are 1 to %d", field, len(name), most)
+		return fmt.Errorf("%s has %d bytes: want 1 to %d", field, len(name), most)
 	}
 	refused := func(r rune) bool { return r == ' ' || !unicode.IsPrint(r) }
 	if !utf8.ValidString(name) || strings.ContainsFunc(name, refused) {
-		return fmt.Errorf("%s is %q: allowed is printable UTF-8 without spaces", field, name)
+		return fmt.Errorf("%s is %q: want printable UTF-8 without spaces", field, name)
 	}
 	return nil
 }
 
 func checkStart(start time.Time) error {
 	if start.Nanosecond() != 0 {
-		return fmt.Errorf("%s is %s: allowed are whole seconds", "Start", start.Format(time.RFC3339Nano))
+		return fmt.Errorf("%s is %s: want whole seconds", "Start", start.Format(time.RFC3339Nano))
 	}
 	return checkYear("Start", start)
 }
@@ -315,7 +325,7 @@ func checkStart(start time.Time) error {
 // checkYear refuses what MySQL has no datetime for.
 func checkYear(field string, at time.Time) error {
 	if year := at.UTC().Year(); year < 1000 || year > 9999 {
-		return fmt.Errorf("%s is in the year %d in UTC: allowed are 1000 to 9999", field, year)
+		return fmt.Errorf("%s is in the year %d in UTC: want 1000 to 9999", field, year)
 	}
 	return nil
 }

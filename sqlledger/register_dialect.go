@@ -5,14 +5,16 @@ import (
 	"strings"
 )
 
-// These are the tables that [Register.CreateTable] creates, with the default name, for programs that manage their schema
-// themselves. A table may have more columns if they have defaults. All texts are compared byte by byte, and all instants are in
-// UTC. at_most is the field Count, and explained_by and explained_at are By and At. The digest is of all fields; a row that
-// another program adds may have any text that no other row has.
+// These are the tables that [Register.CreateTable] creates, with the default name, for programs that manage their
+// schema themselves. A table may have more columns if they have defaults. All texts are compared byte by byte, and all
+// instants are in UTC. explained_by and explained_at are By and At. recorded_at is when the row was written, by the
+// database's clock. The digest is of all fields. A program that adds rows of its own sets digest to any text that no
+// other row has, and recorded_at to clock_timestamp() in PostgreSQL, UTC_TIMESTAMP(6) in MySQL,
+// strftime('%Y-%m-%d %H:%M:%f', 'now') in SQLite.
 //
 // Rows are for people to read, so the columns have the database's own types for texts and instants:
 //
-//	SELECT * FROM serial_explanations WHERE series = 'serial:IS' ORDER BY start, first
+//	SELECT * FROM serial_explanations WHERE series = 'serial:IS' ORDER BY start, recorded_at
 const (
 	PostgreSQLRegisterSchema = `CREATE TABLE IF NOT EXISTS serial_explanations (
 	series       text COLLATE "C" NOT NULL,
@@ -20,13 +22,14 @@ const (
 	start        timestamptz      NOT NULL,
 	first        bigint           NOT NULL,
 	last         bigint           NOT NULL,
-	at_most      bigint           NOT NULL,
 	reason       text COLLATE "C" NOT NULL,
 	explained_by text COLLATE "C" NOT NULL,
 	explained_at timestamptz      NOT NULL,
 	unused       boolean          NOT NULL,
+	possible     boolean          NOT NULL,
+	recorded_at  timestamptz      NOT NULL,
 	digest       text COLLATE "C" NOT NULL,
-	PRIMARY KEY (series, start, first, last, explained_at, digest)
+	PRIMARY KEY (series, start, digest)
 )`
 
 	MySQLRegisterSchema = `CREATE TABLE IF NOT EXISTS serial_explanations (
@@ -35,13 +38,14 @@ const (
 	start        datetime     NOT NULL,
 	first        bigint       NOT NULL,
 	last         bigint       NOT NULL,
-	at_most      bigint       NOT NULL,
 	reason       varchar(500) NOT NULL,
 	explained_by varchar(100) NOT NULL,
 	explained_at datetime(6)  NOT NULL,
 	unused       boolean      NOT NULL,
+	possible     boolean      NOT NULL,
+	recorded_at  datetime(6)  NOT NULL,
 	digest       char(64)     NOT NULL,
-	PRIMARY KEY (series, start, first, last, explained_at, digest)
+	PRIMARY KEY (series, start, digest)
 ) ENGINE = InnoDB CHARACTER SET utf8mb4 COLLATE utf8mb4_bin`
 
 	SQLiteRegisterSchema = `CREATE TABLE IF NOT EXISTS serial_explanations (
@@ -50,45 +54,49 @@ const (
 	start        TEXT    NOT NULL,
 	first        INTEGER NOT NULL,
 	last         INTEGER NOT NULL,
-	at_most      INTEGER NOT NULL,
 	reason       TEXT    NOT NULL,
 	explained_by TEXT    NOT NULL,
 	explained_at TEXT    NOT NULL,
 	unused       INTEGER NOT NULL,
+	possible     INTEGER NOT NULL,
+	recorded_at  TEXT    NOT NULL,
 	digest       TEXT    NOT NULL,
-	PRIMARY KEY (series, start, first, last, explained_at, digest)
+	PRIMARY KEY (series, start, digest)
 ) WITHOUT ROWID`
 )
 
-// registerStatements are those of a Register. In them, {table} stands for the quoted table, and other names in braces are
-// arguments; see Register.arguments. Servers get texts in hexadecimal. list has the order of the primary key, so that a scan of
-// its index need not be sorted.
+// registerStatements are those of a Register. In them, {table} stands for the quoted table, and other names in braces
+// are arguments; see Register.arguments. Servers get texts in hexadecimal.
 type registerStatements struct {
 	schema              string
 	check, insert, list query
 }
 
 const (
-	registerColumns = `series, type, start, first, last, at_most, reason, explained_by, explained_at, unused, digest`
-	registerKey     = `series, start, first, last, explained_at, digest`
-	registerCheck   = "SELECT " + registerColumns + " FROM {table} "
+	registerColumns = `series, type, start, first, last, reason, explained_by, explained_at, unused, possible, digest,
+		recorded_at`
+	registerKey   = `series, start, digest`
+	registerOrder = " ORDER BY recorded_at, explained_at, first, last, digest"
+	registerCheck = "SELECT " + registerColumns + " FROM {table} "
 )
 
 var registers = map[Dialect]registerStatements{
 	PostgreSQL: {
 		schema: PostgreSQLRegisterSchema,
 		check:  query{text: registerCheck + "LIMIT 0"},
+		// Not now(), which is when the transaction began.
 		insert: query{text: `INSERT INTO {table} (` + registerColumns + `) VALUES (
 			convert_from(decode({series}::text, 'hex'), 'UTF8'), convert_from(decode({type}::text, 'hex'), 'UTF8'),
-			{start}::text::timestamp AT TIME ZONE 'UTC', {first}::bigint, {last}::bigint, {most}::bigint,
+			{start}::text::timestamp AT TIME ZONE 'UTC', {first}::bigint, {last}::bigint,
 			convert_from(decode({reason}::text, 'hex'), 'UTF8'), convert_from(decode({by}::text, 'hex'), 'UTF8'),
-			{at}::text::timestamp AT TIME ZONE 'UTC', {unused}::boolean, {digest}::text)
+			{at}::text::timestamp AT TIME ZONE 'UTC', {unused}::boolean, {possible}::boolean, {digest}::text,
+			clock_timestamp())
 			ON CONFLICT (` + registerKey + `) DO NOTHING`},
-		list: query{text: `SELECT digest, convert_to(type, 'UTF8'), first, last, at_most, convert_to(reason, 'UTF8'),
-			convert_to(explained_by, 'UTF8'), to_char(explained_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US'), unused
+		list: query{text: `SELECT digest, convert_to(type, 'UTF8'), first, last, convert_to(reason, 'UTF8'),
+			convert_to(explained_by, 'UTF8'), to_char(explained_at AT TIME ZONE 'UTC', 'YYYY-MM-DD HH24:MI:SS.US'),
+			unused, possible
 			FROM {table} WHERE series = convert_from(decode({series}::text, 'hex'), 'UTF8')
-				AND start = {start}::text::timestamp AT TIME ZONE 'UTC'
-			ORDER BY first, last, explained_at, digest`},
+				AND start = {start}::text::timestamp AT TIME ZONE 'UTC'` + registerOrder},
 	},
 	MySQL: {
 		schema: MySQLRegisterSchema,
@@ -96,26 +104,27 @@ var registers = map[Dialect]registerStatements{
 		check: query{text: registerCheck + "FORCE INDEX (PRIMARY) LIMIT 0"},
 		// With EMPTY_STRING_IS_NULL in MariaDB's sql_mode, an empty argument is NULL.
 		insert: query{text: `INSERT INTO {table} (` + registerColumns + `) VALUES (
-			UNHEX({series}), UNHEX({type}), {start}, {first}, {last}, {most}, UNHEX({reason}), coalesce(UNHEX({by}), X''), {at},
-			{unused}, {digest})`},
-		list: query{text: `SELECT digest, CAST(type AS BINARY), first, last, at_most, CAST(reason AS BINARY),
-			CAST(explained_by AS BINARY), CAST(explained_at AS CHAR), unused
-			FROM {table} WHERE series = CONVERT(UNHEX({series}) USING utf8mb4) COLLATE utf8mb4_bin AND start = {start}
-			ORDER BY first, last, explained_at, digest`},
+			UNHEX({series}), UNHEX({type}), {start}, {first}, {last}, UNHEX({reason}), coalesce(UNHEX({by}), X''), {at},
+			{unused}, {possible}, {digest}, UTC_TIMESTAMP(6))`},
+		list: query{text: `SELECT digest, CAST(type AS BINARY), first, last, CAST(reason AS BINARY),
+			CAST(explained_by AS BINARY), CAST(explained_at AS CHAR), unused, possible
+			FROM {table} WHERE series = CONVERT(UNHEX({series}) USING utf8mb4) COLLATE utf8mb4_bin
+				AND start = {start}` + registerOrder},
 	},
 	SQLite: {
 		schema: SQLiteRegisterSchema,
 		check:  query{text: registerCheck + "LIMIT 0"},
 		insert: query{text: `INSERT INTO {table} (` + registerColumns + `) VALUES (
-			{series}, {type}, {start}, {first}, {last}, {most}, {reason}, {by}, {at}, {unused}, {digest})
+			{series}, {type}, {start}, {first}, {last}, {reason}, {by}, {at}, {unused}, {possible}, {digest},
+			strftime('%Y-%m-%d %H:%M:%f', 'now'))
 			ON CONFLICT (` + registerKey + `) DO NOTHING`},
-		list: query{text: `SELECT digest, type, first, last, at_most, reason, explained_by, explained_at, unused
-			FROM {table} WHERE series = {series} AND start = {start} ORDER BY first, last, explained_at, digest`},
+		list: query{text: `SELECT digest, type, first, last, reason, explained_by, explained_at, unused, possible
+			FROM {table} WHERE series = {series} AND start = {start}` + registerOrder},
 	},
 }
 
-// mysqlDuplicate is MySQL's error for a row that is there already. It undoes the statement and not the transaction. INSERT IGNORE
-// would ignore other errors too, and ON DUPLICATE KEY UPDATE takes a right to change rows.
+// mysqlDuplicate is MySQL's error for a row that is there already. It undoes the statement and not the transaction.
+// INSERT IGNORE would ignore other errors too, and ON DUPLICATE KEY UPDATE takes a right to change rows.
 var mysqlDuplicate = regexp.MustCompile(`(?i)\berror 1062\b.*\bPRIMARY\b`)
 
 // forRegister returns the statements of d for a Register's table.

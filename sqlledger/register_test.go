@@ -1,12 +1,14 @@
 package sqlledger_test
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -60,13 +62,33 @@ func collect(r *sqlledger.Register, series string, start time.Time) (all []seria
 	return all, nil
 }
 
-func TestRegister(t *testing.T) {
-	each(t, func(t *testing.T, d *database) { registers(t, newRegister(t, d, d.open(t, nil))) })
+// tick waits until the database's clock is later than all rows, so the next one is recorded later.
+func tick(t *testing.T, d *database, db *sql.DB) {
+	t.Helper()
+	clock := map[sqlledger.Dialect]string{
+		sqlledger.PostgreSQL: "clock_timestamp()",
+		sqlledger.MySQL:      "UTC_TIMESTAMP(6)",
+		sqlledger.SQLite:     "strftime('%Y-%m-%d %H:%M:%f', 'now')",
+	}[d.dialect]
+	for end := time.Now().Add(10 * time.Second); ; {
+		var rows int
+		count := "SELECT count(*) FROM serial_explanations WHERE recorded_at >= " + clock
+		require.NoError(t, db.QueryRowContext(t.Context(), count).Scan(&rows))
+		if rows == 0 {
+			return
+		}
+		require.True(t, time.Now().Before(end), "%d rows are recorded in the future", rows)
+	}
 }
 
-// registers checks what every register does for one caller. The register must be empty.
-func registers(t *testing.T, r *sqlledger.Register) {
+func TestRegister(t *testing.T) {
+	each(t, func(t *testing.T, d *database) { registers(t, d, newRegister(t, d, d.open(t, nil))) })
+}
+
+// registers checks what every register in d does for one caller. The register must be empty.
+func registers(t *testing.T, d *database, r *sqlledger.Register) {
 	t.Helper()
+	db := d.open(t, nil)
 	require.Empty(t, list(t, r))
 	// Each differs from the first in one field, or holds what a database might change.
 	const largest = 999_999_999_999_999
@@ -77,12 +99,12 @@ func registers(t *testing.T, r *sqlledger.Register) {
 		return e
 	}
 	all := []serial.Explanation{
-		change(func(e *serial.Explanation) { e.First, e.Last, e.Count = 1, largest, largest }),
+		change(func(e *serial.Explanation) { e.First, e.Last = 1, largest }),
 		change(func(e *serial.Explanation) { e.First = 99 }),
 		change(func(e *serial.Explanation) { e.At = noon.Add(-time.Microsecond) }),
 		change(func(e *serial.Explanation) {}),
 		change(func(e *serial.Explanation) { e.At = noon.Add(time.Microsecond) }),
-		change(func(e *serial.Explanation) { e.At = noon.Add(2 * time.Microsecond); e.Count = 7 }),
+		change(func(e *serial.Explanation) { e.At = noon.Add(2 * time.Microsecond); e.Possible = true }),
 		change(func(e *serial.Explanation) { e.At = noon.Add(3 * time.Microsecond); e.Unused = true }),
 		change(func(e *serial.Explanation) { e.At = noon.Add(4 * time.Microsecond); e.By = "" }),
 		change(func(e *serial.Explanation) { e.At = noon.Add(5 * time.Microsecond); e.Type = "is" }),
@@ -91,6 +113,7 @@ func registers(t *testing.T, r *sqlledger.Register) {
 	for i, reason := range []string{
 		"Voided", "voided ", " voided", `it's "void" \' \\ ` + "`", "%s %d ?1 $1 :a {by} {series}", "--; DROP TABLE x;",
 		"😀 𝔸 e\u0301 ß ﬀ İ", strings.Repeat("😀", 125), strings.Repeat("x", 500), "0", "NULL", `\x00`, "\\N", "�",
+		"12\u00a0500\u202fEUR", "voided\u00a0", "voided\u3000",
 	} {
 		at := noon.Add(time.Duration(10+i) * time.Microsecond)
 		by := string([]rune(reason)[:min(25, len([]rune(reason)))])
@@ -102,10 +125,13 @@ func registers(t *testing.T, r *sqlledger.Register) {
 		}),
 		change(func(e *serial.Explanation) { e.First = 200 }),
 	)
+	var recorded []serial.Explanation
 	for _, i := range rand.Perm(len(all)) {
 		require.NoError(t, r.Explain(t.Context(), all[i]), "%+v", all[i])
+		recorded = append(recorded, all[i])
+		tick(t, d, db)
 	}
-	require.Equal(t, all, list(t, r))
+	require.Equal(t, recorded, list(t, r))
 
 	// The same explanations are there already, in whatever zone their instants are, and with At cut to microseconds.
 	zone := time.FixedZone("", 8*3600)
@@ -113,9 +139,17 @@ func registers(t *testing.T, r *sqlledger.Register) {
 		e.Start, e.At = e.Start.In(zone), e.At.In(zone).Add(999*time.Nanosecond)
 		require.NoError(t, r.Explain(t.Context(), e), "%+v", e)
 	}
+	require.Equal(t, recorded, list(t, r))
+
+	// Those recorded at the same instant are ordered by At, First and Last.
+	const atOnce = "UPDATE serial_explanations SET recorded_at = '2021-10-24 12:00:00'"
+	execSQL(t, db, atOnce)
+	slices.SortFunc(all, func(a, b serial.Explanation) int {
+		return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.First, b.First), cmp.Compare(a.Last, b.Last))
+	})
 	require.Equal(t, all, list(t, r))
 
-	// Those that differ in what is not in the order above have one order all the same.
+	// Those that agree in these too have one order all the same.
 	var alike []serial.Explanation
 	for _, reason := range []string{"e", "d", "c", "b", "a"} {
 		e := void(7)
@@ -123,11 +157,14 @@ func registers(t *testing.T, r *sqlledger.Register) {
 		alike = append(alike, e)
 		require.NoError(t, r.Explain(t.Context(), e))
 	}
+	execSQL(t, db, atOnce)
 	order := ""
-	for _, e := range list(t, r)[1:6] {
-		order += e.Reason
+	for _, e := range list(t, r) {
+		if e.First == 7 {
+			order += e.Reason
+		}
 	}
-	require.Equal(t, "daebc", order)
+	require.Equal(t, "bcade", order)
 
 	// Series and periods are told apart.
 	for _, other := range []struct {
@@ -167,7 +204,7 @@ func TestRegisterSettings(t *testing.T) {
 			plain := newRegister(t, d, d.open(t, nil))
 			r, err := sqlledger.NewRegister(d.with(dsn).open(t, nil, init...), d.dialect)
 			require.NoError(t, err)
-			registers(t, r)
+			registers(t, d, r)
 			require.Equal(t, list(t, r), list(t, plain))
 		})
 	}
@@ -203,7 +240,60 @@ func TestRegisterSettings(t *testing.T) {
 	}
 	t.Run("SQLite/UTF-16", func(t *testing.T) {
 		d := sqlite3(t).with("_pragma=encoding('UTF-16')")
-		registers(t, newRegister(t, d, d.open(t, nil)))
+		registers(t, d, newRegister(t, d, d.open(t, nil)))
+	})
+}
+
+// Explanations come in the order in which they were recorded, by the database's clock: whatever At says, whatever the
+// zone of the connection, and however long a transaction had been open. One that is added again keeps its place.
+func TestRegisterOrder(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t, nil)
+		here := newRegister(t, d, db)
+		zone := map[sqlledger.Dialect]string{
+			sqlledger.PostgreSQL: "SET TimeZone = 'Asia/Shanghai'",
+			sqlledger.MySQL:      "SET time_zone = '+08:00'",
+			sqlledger.SQLite:     "PRAGMA busy_timeout = 5000", // it has no zones
+		}[d.dialect]
+		there, err := sqlledger.NewRegister(d.open(t, nil, zone), d.dialect)
+		require.NoError(t, err)
+		var want []serial.Explanation
+		next := func(seq int64, at time.Time) serial.Explanation {
+			tick(t, d, db)
+			e := void(seq)
+			e.At, e.Reason = at, fmt.Sprintf("voided, %d", len(want))
+			want = append(want, e)
+			return e
+		}
+		// The first process has a clock that is ahead.
+		for i, r := range []*sqlledger.Register{here, there, here, there, here} {
+			require.NoError(t, r.Explain(t.Context(), next(int64(5-i), noon.Add(time.Duration(-i)*time.Hour))))
+		}
+		require.NoError(t, there.Explain(t.Context(), next(5, noon)))
+		require.Equal(t, want, list(t, here))
+
+		tx := begin(t, db)
+		require.NoError(t, there.Explain(t.Context(), next(9, noon)))
+		require.NoError(t, here.ExplainIn(t.Context(), tx, next(8, noon.Add(-time.Hour))))
+		require.NoError(t, tx.Commit())
+		require.Equal(t, want, list(t, here))
+
+		tick(t, d, db)
+		for i := range slices.Backward(want) {
+			require.NoError(t, here.Explain(t.Context(), want[i]))
+			require.NoError(t, there.Explain(t.Context(), want[i]))
+		}
+		require.Equal(t, want, list(t, here))
+
+		// So a person's correction counts, though its clock is behind.
+		require.NoError(t, there.Explain(t.Context(), next(5, noon.Add(-24*time.Hour))))
+		scheme, err := serial.NewScheme(serial.WithLocation(time.UTC))
+		require.NoError(t, err)
+		nothing := func(func(string, error) bool) {}
+		report, err := scheme.Audit("IS", noon, 5, nothing,
+			serial.WithExplanations(here.Explanations(t.Context(), "serial:IS", midnight)))
+		require.NoError(t, err)
+		require.Equal(t, want[len(want)-1], report.Explained[len(report.Explained)-1].Explanation)
 	})
 }
 
@@ -216,7 +306,7 @@ func TestRegisterDigest(t *testing.T) {
 		require.NoError(t, newRegister(t, d, db).Explain(t.Context(), e))
 		var digest string
 		require.NoError(t, db.QueryRowContext(t.Context(), "SELECT digest FROM serial_explanations").Scan(&digest))
-		require.Equal(t, "ddbe5d7fc7df86c040ca1ad4e0d809b75d080e76f6b1ea487e883f263990e108", digest)
+		require.Equal(t, "b61b71cf4ef84f4d5cbe6b8c7d2db0673ce8979ea8b9fc66fa7ff9be04c2655e", digest)
 	})
 }
 
@@ -251,9 +341,11 @@ func TestRegisterAtOnce(t *testing.T) {
 			wg.Wait()
 			require.Len(t, list(t, r), (v+1)*rounds)
 		}
-		for i, e := range list(t, r) {
-			require.Equal(t, void(int64(i+1)), e)
+		var want []serial.Explanation
+		for seq := range int64(2 * rounds) {
+			want = append(want, void(seq+1))
 		}
+		require.ElementsMatch(t, want, list(t, r))
 	})
 }
 
@@ -284,7 +376,7 @@ func TestNewRegister(t *testing.T) {
 	require.EqualError(t, errOf(sqlledger.NewRegister(nil, sqlledger.SQLite)), "sqlledger: the database is nil")
 	require.EqualError(t, errOf(sqlledger.NewRegister(new(sql.DB), 4)), "sqlledger: there is no dialect 4")
 	require.ErrorContains(t, errOf(sqlledger.NewRegister(new(sql.DB), sqlledger.SQLite,
-		sqlledger.WithRegisterTable("main.x"))), `sqlledger: table "main.x": allowed are 1 to 63 ASCII letters`)
+		sqlledger.WithRegisterTable("main.x"))), `sqlledger: table "main.x": want 1 to 63 ASCII letters`)
 }
 
 func TestRegisterTables(t *testing.T) {
@@ -368,9 +460,9 @@ func TestRegisterRefused(t *testing.T) {
 	r, err := sqlledger.NewRegister(new(sql.DB), sqlledger.PostgreSQL)
 	require.NoError(t, err)
 	const (
-		size   = "bytes: allowed are 1 to"
-		spaces = ": allowed is printable UTF-8 without spaces"
-		years  = "in UTC: allowed are 1000 to 9999"
+		size   = "bytes: want 1 to"
+		spaces = ": want printable UTF-8 without spaces"
+		years  = "in UTC: want 1000 to 9999"
 	)
 	noFirst := func(e *serial.Explanation) { e.First = 0 }
 	unprintable := func(e *serial.Explanation) { e.Reason = "a\x00b" }
@@ -393,7 +485,7 @@ func TestRegisterRefused(t *testing.T) {
 		"Type has 65 " + size + " 64":     func(e *serial.Explanation) { e.Type = strings.Repeat("é", 32) + "1" },
 		`Type is "I\tS"` + spaces:         func(e *serial.Explanation) { e.Type = "I\tS" },
 		"Start is in the year 1 " + years: func(e *serial.Explanation) { e.Start = time.Time{} },
-		"Start is 2021-10-24T00:00:00.000000001Z: allowed are whole seconds": func(e *serial.Explanation) {
+		"Start is 2021-10-24T00:00:00.000000001Z: want whole seconds": func(e *serial.Explanation) {
 			e.Start = midnight.Add(1)
 		},
 		"Start is in the year 10000 " + years: func(e *serial.Explanation) { e.Start = midnight.AddDate(7979, 0, 0) },
@@ -421,9 +513,9 @@ func TestRegisterRefused(t *testing.T) {
 		require.EqualError(t, r.ExplainIn(t.Context(), tx, void(1)), "sqlledger: explain: the transaction is nil")
 	}
 	require.EqualError(t, errOf(collect(r, "", midnight)),
-		`sqlledger: explanations of "" from 2021-10-24T00:00:00Z: Series has 0 bytes: allowed are 1 to 255`)
+		`sqlledger: explanations of "" from 2021-10-24T00:00:00Z: Series has 0 bytes: want 1 to 255`)
 	require.EqualError(t, errOf(collect(r, "serial:IS", midnight.Add(1))), `sqlledger: explanations of "serial:IS" from `+
-		"2021-10-24T00:00:00.000000001Z: Start is 2021-10-24T00:00:00.000000001Z: allowed are whole seconds")
+		"2021-10-24T00:00:00.000000001Z: Start is 2021-10-24T00:00:00.000000001Z: want whole seconds")
 }
 
 // In a transaction of the caller, an explanation is there if that commits, and the same one again does not end it.
@@ -545,25 +637,25 @@ func TestExplanationsOfOthers(t *testing.T) {
 		r := newRegister(t, d, db)
 		require.NoError(t, r.Explain(t.Context(), void(1)))
 		require.NoError(t, r.Explain(t.Context(), void(3)))
-		insert := "INSERT INTO serial_explanations (series, type, start, first, last, at_most, reason, explained_by, " +
-			"explained_at, unused, digest) VALUES ('serial:IS', '%s', '2021-10-24 00:00:00%s', %d, 2, %d, '%s', 'Bob', " +
-			"'2021-10-24 12:00:00%s', %s, 'row of Bob')"
-		utc, no := "", "0"
-		if d.dialect == sqlledger.PostgreSQL {
-			utc, no = "+00", "false"
+		insert := "INSERT INTO serial_explanations (series, type, start, first, last, reason, explained_by, " +
+			"explained_at, unused, possible, recorded_at, digest) VALUES ('serial:IS', '%s', '2021-10-24 00:00:00Z', " +
+			"2, 2, '%s', 'Bob', '2021-10-24 12:00:00Z', false, %t, '2021-10-24 12:00:00Z', 'row of Bob')"
+		first := "UPDATE serial_explanations SET recorded_at = '2021-10-24 11:00:00Z' WHERE first = 1"
+		if d.dialect != sqlledger.PostgreSQL {
+			insert, first = strings.ReplaceAll(insert, "Z'", "'"), strings.ReplaceAll(first, "Z'", "'")
 		}
+		execSQL(t, db, first)
 		for _, s := range []struct {
-			typ         string
-			first, most int64
-			reason, why string
+			typ, reason string
+			possible    bool
+			why         string
 		}{
-			{"IS", 2, 0, "void", ""},
-			{"IS", 2, 0, "", "serial: explanation of IS 2 to 2: Reason: 0 bytes; allowed are 1 to 500"},
-			{"IS", 2, 2, "void", "serial: explanation of IS 2 to 2: Count 2: allowed are 0, for all of them, to 1"},
-			{"IS", 2, 0, "vo\tid", `serial: explanation of IS 2 to 2: Reason: it has '\t'; allowed is printable UTF-8`},
-			{"I S", 2, 0, "void", `Type is "I S": allowed is printable UTF-8 without spaces`},
+			{"IS", "void", false, ""},
+			{"IS", "", false, "serial: explanation of IS 2 to 2: Reason: 0 bytes; want 1 to 500"},
+			{"IS", "vo\tid", false, `serial: explanation of IS 2 to 2: Reason: it has '\t'; want printable UTF-8`},
+			{"I S", "void", true, `Type is "I S": want printable UTF-8 without spaces`},
 		} {
-			execSQL(t, db, fmt.Sprintf(insert, s.typ, utc, s.first, s.most, s.reason, utc, no))
+			execSQL(t, db, fmt.Sprintf(insert, s.typ, s.reason, s.possible))
 			all, err := collect(r, "serial:IS", midnight)
 			if s.why == "" {
 				require.NoError(t, err)

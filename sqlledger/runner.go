@@ -20,8 +20,8 @@ type runner struct {
 	dialect Dialect
 	durable bool // SQLite must keep what it commits
 
-	// These are for messages: what the table is, how a caller who has a transaction open avoids waiting for it, and what to do
-	// if the table has another shape.
+	// These are for messages: what the table is, how a caller who has a transaction open avoids waiting for it, and
+	// what to do if the table has another shape.
 	name, advice, outdated string
 }
 

@@ -15,7 +15,8 @@ import (
 	"github.com/dailyserial/serial/sqlledger"
 )
 
-// A caller who asks for a block within a transaction that has the pool's only connection learns that it waited for itself.
+// A caller who asks for a block within a transaction that has the pool's only connection learns that it waited for
+// itself.
 func TestWaitsForItselfInThePool(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t, nil)
@@ -32,8 +33,8 @@ func TestWaitsForItselfInThePool(t *testing.T) {
 	})
 }
 
-// The same with SQLite, where another connection does not help: the file has one writer. The driver ignores the context while
-// it waits for the file.
+// The same with SQLite, where another connection does not help: the file has one writer. The driver ignores the context
+// while it waits for the file.
 func TestWaitsForItselfInTheFile(t *testing.T) {
 	for _, busy := range []string{"0", "100", "5000", "60000"} {
 		t.Run(busy, func(t *testing.T) {
@@ -43,7 +44,8 @@ func TestWaitsForItselfInTheFile(t *testing.T) {
 			l := newLedger(t, d, db)
 			tx := begin(t, db)
 			require.NoError(t, errOf(tx.Exec("CREATE TABLE orders (number text)")))
-			// SQLite counts the sleeps that it asks for, which a busy machine makes longer, above all the short ones at first.
+			// SQLite counts the sleeps that it asks for, which a busy machine makes longer, above all the short ones at
+			// first.
 			err := reserveWithin(t, l, 4*time.Second)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 			require.ErrorContains(t, err, "is locked")
@@ -61,7 +63,8 @@ func TestWaitsForItselfInTheFile(t *testing.T) {
 	}
 }
 
-// A context that ends while a reservation changes how long the connection waits leaves no connection behind that waits too briefly.
+// A context that ends while a reservation changes how long the connection waits leaves no connection behind that waits
+// too briefly.
 func TestWaitChangedAtTheEnd(t *testing.T) {
 	for name, nth := range map[string]int{"shortened": 1, "restored": 2} {
 		t.Run(name, func(t *testing.T) {
