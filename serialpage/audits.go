@@ -25,13 +25,28 @@ type periodKey struct {
 type audit struct {
 	serial.Report
 	at     time.Time
-	stored bool // without Stored, the report only tells what was issued
+	period span
+	stored bool            // without Stored, the report only says what was issued
+	cut    map[string]bool // foreign texts of the report that are longer in the documents
+
+	replaced    []replacement
+	replacedCut bool // there may be more
 }
 
-// audits are those that were made lately. An audit is made once at a time for a period, and two are made at a time in all.
+// foreign is a text of the report, with a sign if it was cut.
+func (a *audit) foreign(text string) string {
+	if a.cut[text] {
+		return text + "…"
+	}
+	return text
+}
+
+// audits are those that were made lately. An audit is made once at a time for a period, and two are made at a time in
+// all.
 type audits struct {
 	mu       sync.Mutex               // guards all below
-	running  map[periodKey]bool       // whether the report is to be kept
+	running  map[periodKey]bool       // whether the report will be kept
+	ended    chan struct{}            // closed when an audit ends
 	reports  recent[periodKey, audit] // for a minute
 	outcomes recent[periodKey, outcome]
 	latest   recent[string, outcome] // of each series
@@ -39,55 +54,63 @@ type audits struct {
 
 // An outcome is what remains of an audit.
 type outcome struct {
-	at                                     time.Time
-	start                                  time.Time
-	stored, explained, unexplained, others int64 // others are those to look at: double, never issued, and so on
-	clean                                  bool
+	at, start                      time.Time
+	stored, explained, unexplained int64
+	clean                          bool
 }
 
 func newAudits() *audits {
 	return &audits{
-		running: map[periodKey]bool{}, latest: newRecent[string, outcome](keptOutcomes),
+		running: map[periodKey]bool{}, ended: make(chan struct{}), latest: newRecent[string, outcome](keptOutcomes),
 		reports: newRecent[periodKey, audit](keptReports), outcomes: newRecent[periodKey, outcome](keptOutcomes),
 	}
 }
 
-// begin returns the report of a period if there is a fresh one. Otherwise ok says whether an audit may be made now; end ends it.
-func (a *audits) begin(k periodKey) (kept *audit, ok bool) {
+// kept returns the report of a period if there is a fresh one.
+func (a *audits) kept(k periodKey) (*audit, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if kept, found := a.reports.get(k); found && time.Since(kept.at) < keptFor {
-		return &kept, false
-	}
-	_, busy := a.running[k]
-	if busy || len(a.running) >= atOnce {
-		return nil, false
-	}
-	a.running[k] = true
-	return nil, true
+	kept, found := a.reports.get(k)
+	return &kept, found && time.Since(kept.at) < keptFor
 }
 
-// end ends an audit. It keeps the report, unless that is nil or was to be forgotten meanwhile.
+// begin reports whether an audit may be made now; end ends it. Otherwise ended is closed when another audit has ended.
+func (a *audits) begin(k periodKey) (ok bool, ended <-chan struct{}) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if _, busy := a.running[k]; busy || len(a.running) >= atOnce {
+		return false, a.ended
+	}
+	a.running[k] = true
+	return true, nil
+}
+
+// end ends an audit. It keeps the report, unless that is nil or was forgotten meanwhile.
 func (a *audits) end(k periodKey, made *audit) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	close(a.ended)
+	a.ended = make(chan struct{})
 	fresh := a.running[k]
 	delete(a.running, k)
 	if made == nil || !fresh {
 		return
 	}
-	r := made.Report
-	o := outcome{at: made.at, start: r.Start,
-		stored: r.Count, explained: r.ExplainedCount, unexplained: r.UnexplainedCount,
-		others: r.DuplicateCount + r.BeyondCount + r.ForeignCount + r.ContradictedCount, clean: r.Clean()}
 	a.reports.put(k, *made)
-	if made.stored {
-		a.outcomes.put(k, o)
+	r := made.Report
+	if current := !made.at.Before(made.period.Start) && made.at.Before(made.period.End); !made.stored ||
+		r.Last < r.First && !current {
+		return // a period that no page lists, opened by its address
+	}
+	o := outcome{at: made.at, start: r.Start, stored: r.Count, explained: r.ExplainedCount,
+		unexplained: r.UnexplainedCount, clean: r.Clean()}
+	a.outcomes.put(k, o)
+	if !made.at.Before(r.Start) {
 		a.latest.put(k.series, o)
 	}
 }
 
-// forget drops the report of a period, also one that is being made, so that a later page has a new one made.
+// forget drops the report of a period, also one that is being made: a later page has a new one made.
 func (a *audits) forget(k periodKey) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -69,7 +69,7 @@ type tab struct {
 type mode struct {
 	width  int64
 	scheme string // of colours
-	media  string // "" is a screen
+	media  string // "" is a screen, "forced" one with forced colours
 }
 
 func (m mode) String() string {
@@ -78,11 +78,11 @@ func (m mode) String() string {
 
 var modes = []mode{
 	{320, "light", ""}, {320, "dark", ""}, {800, "light", ""}, {800, "dark", ""}, {1400, "light", ""}, {1400, "dark", ""},
-	{800, "light", "print"},
+	{800, "light", "print"}, {800, "light", "forced"}, {320, "dark", "forced"},
 }
 
-// browse opens a tab. It requires at the end that the console had no error that the test did not expect, while all servers that the
-// test has started before are there.
+// browse opens a tab. It requires at the end that the console had no error that the test did not expect, while all
+// servers that the test has started before are there.
 func browse(t *testing.T) *tab {
 	t.Helper()
 	if noChromium != nil {
@@ -140,8 +140,10 @@ func (b *tab) load(heading string, steps ...chromedp.Action[chromedp.Void]) {
 	defer cancel()
 	_, err := chromedp.RunResponse(ctx, steps...)
 	require.NoError(b.t, err)
-	require.Equal(b.t, heading, eval[string](b, `document.querySelector("h1").innerText`))
+	require.Equal(b.t, heading, b.heading())
 }
+
+func (b *tab) heading() string { return eval[string](b, `document.querySelector("h1").innerText`) }
 
 func eval[T any](b *tab, script string) T {
 	b.t.Helper()
@@ -155,9 +157,14 @@ func eval[T any](b *tab, script string) T {
 // look changes how the page is looked at.
 func (b *tab) look(m mode) {
 	b.t.Helper()
+	media, forced := m.media, "none"
+	if media == "forced" {
+		media, forced = "", "active"
+	}
 	b.do(chromedp.EmulateViewport(m.width, 900), chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
-		_, err := cdp.Call(ctx, tab, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: m.media,
-			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: m.scheme}}})
+		_, err := cdp.Call(ctx, tab, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Media: media,
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: m.scheme},
+				{Name: "forced-colors", Value: forced}}})
 		return err
 	}))
 }
@@ -257,29 +264,36 @@ func (b *tab) login(name string) {
 	}))
 }
 
-// Every page at three widths, light, dark and on paper: nothing is cut off, axe-core finds no violation, and nothing is loaded from
-// elsewhere. The pictures are for those who change the style.
+// Every page at three widths, light, dark, on paper and in forced colours: nothing is cut off, no word is broken,
+// axe-core finds no violation, and nothing is loaded from elsewhere. The pictures are for those who change the style.
 func TestLook(t *testing.T) {
 	if race.Enabled {
 		t.Skip("no two goroutines meet here")
 	}
 	s, today := sample(t, nil)
-	b := browse(t)
 	s.accounts()
-	b.login("Grace Hopper")
 	script := axe()
-	for name, path := range pagesOf(s, today) {
+	b := browse(t)
+	b.login("Grace Hopper")
+	lookAt := func(s *site, name, path string) {
+		t.Helper()
 		b.look(modes[4])
 		b.open(map[bool]int64{true: 404, false: 200}[name == "problem"], s.URL+path)
 		if name == "refused" {
 			b.load("Explanation not saved", fill("first", "0"), fill("reason", "why"),
 				chromedp.Click(chromedp.CSS("form button")))
 		}
+		if name == "saved" {
+			b.load(b.heading(), fill("first", s.number(10)), fill("last", s.number(12)), fill("reason", "why"),
+				chromedp.Click(chromedp.CSS("form button")))
+			require.Contains(t, b.text(), "2 other numbers were given, but not missing.")
+		}
 		require.Equal(t, []string{s.URL}, eval[[]string](b, `[...new Set(performance.getEntries().map(e => e.name).
 			filter(n => n.includes("://")).map(n => new URL(n).origin))]`))
 		for _, m := range modes {
 			b.look(m)
 			require.LessOrEqual(t, eval[int64](b, "document.documentElement.scrollWidth"), m.width, "%s at %s", name, m)
+			require.Empty(t, eval[[]string](b, brokenWords), "%s at %s", name, m)
 			if folder := filepath.Join(os.Getenv("SERIAL_PICTURES"), "look"); os.Getenv("SERIAL_PICTURES") != "" {
 				b.picture(folder, name+"-"+strings.ReplaceAll(m.String(), " ", "-"), chromedp.FullScreenshot(100))
 			}
@@ -288,14 +302,82 @@ func TestLook(t *testing.T) {
 					_, err := chromedp.Evaluate[bool](script+"; true")(ctx, tab)
 					return err
 				}))
-				require.Empty(t, eval[[]string](b, `axe.run().then(r => r.violations.flatMap(v =>
+				rules := "{}"
+				if m.media == "forced" { // the colours are the system's, which axe-core does not see
+					rules = `{rules: {"color-contrast": {enabled: false}}}`
+				}
+				require.Empty(t, eval[[]string](b, `axe.run(`+rules+`).then(r => r.violations.flatMap(v =>
 					v.nodes.map(n => v.id + ": " + n.html + " " + n.failureSummary)))`), "%s at %s", name, m)
 			}
 		}
 	}
+	for name, path := range pagesOf(s, today) {
+		lookAt(s, name, path)
+	}
+	lookAt(s, "saved", today)
+	s, pages := rough(t)
+	for _, name := range []string{"rough", "long", "long-period", "single", "hidden-period"} {
+		lookAt(s, name, pages[name])
+	}
 	b.expect("status of 404", "status of 400")
 	if script == "" {
 		t.Skip(noAxe)
+	}
+}
+
+// brokenWords is a script that returns the words of a page that are on two lines, without those that an application or
+// a person supplies.
+const brokenWords = `(() => {
+	const broken = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT)
+	for (let n; n = walk.nextNode(); ) {
+		if (n.parentElement.closest("bdi, .unseen") || !n.parentElement.checkVisibility()) continue
+		for (const m of n.data.matchAll(/[^\s–-]+/g)) {
+			const r = document.createRange()
+			r.setStart(n, m.index)
+			r.setEnd(n, m.index + m[0].length)
+			if (new Set([...r.getClientRects()].map(r => Math.round(r.top))).size > 1) broken.push(m[0])
+		}
+	}
+	return broken
+})()`
+
+// The labels of a chart are below its columns, however few these are, and its legend has the columns' colours, on paper
+// and where the system forces colours, too.
+func TestChart(t *testing.T) {
+	if race.Enabled {
+		t.Skip("no two goroutines meet here")
+	}
+	s, pages := rough(t)
+	b := browse(t)
+	for _, name := range []string{"single", "pair", "long"} {
+		b.open(200, s.URL+pages[name])
+		for _, m := range modes {
+			b.look(m)
+			far := eval[float64](b, `(() => {
+				const of = (what, side) =>
+					Math.max(...[...document.querySelectorAll(what)].map(e => e.getBoundingClientRect()[side]))
+				return of(".axis span", "left") - of("svg.account rect.whole", "right")
+			})()`)
+			require.LessOrEqual(t, far, 0.0, "%s at %s: a label begins behind the last column", name, m)
+		}
+	}
+	for _, m := range modes {
+		b.look(m)
+		for _, class := range []string{"stored", "explained", "unexplained", "issued"} {
+			keys := eval[[]string](b, `[...document.querySelectorAll(".legend rect.`+class+`")].
+				map(r => getComputedStyle(r).fill + getComputedStyle(r).stroke)`)
+			require.Len(t, keys, 1)
+			require.Equal(t, keys[0], eval[string](b, `(() => {
+				const rect = document.createElementNS("http://www.w3.org/2000/svg", "rect")
+				rect.setAttribute("class", "`+class+`")
+				document.querySelector("svg.account").append(rect)
+				const style = getComputedStyle(rect), found = style.fill + style.stroke
+				rect.remove()
+				return found
+			})()`))
+		}
+		require.Len(t, eval[[]string](b, `[...new Set([...document.querySelectorAll(".legend rect")].map(r =>
+			getComputedStyle(r).fill + getComputedStyle(r).stroke))]`), 4, m)
 	}
 }
 
@@ -319,11 +401,14 @@ func TestMouse(t *testing.T) {
 	b.load("Orders", chromedp.Click(`//a[.="Orders"]`))
 	b.load("Orders, "+s.start.Format("2 January 2006"), chromedp.Click(chromedp.CSS(`tbody a`)))
 	require.Contains(t, b.text(), "Not all numbers are accounted for.")
-	b.load("Explanation not saved", fill("first", "99"), fill("reason", "lost"),
+	b.load("Explanation not saved", fill("first", "11"), fill("reason", "lost"),
 		chromedp.Click(chromedp.CSS("form button")))
-	require.Contains(t, b.text(), "Enter numbers of this period")
-	b.load("Orders, "+s.start.Format("2 January 2006"), chromedp.Clear(chromedp.CSS(`input[name="first"]`)),
-		fill("first", "11"), chromedp.Click(chromedp.CSS("form button")))
+	require.Contains(t, b.text(), "Enter numbers of this series, whole")
+	b.load("Orders, "+s.start.Format("2 January 2006"), chromedp.Click(chromedp.CSS("nav a:last-child")))
+	b.load("Orders, "+s.start.Format("2 January 2006"), chromedp.Click(`//a[.="explain"]`))
+	b.load("Orders, "+s.start.Format("2 January 2006"), fill("reason", "lost"),
+		chromedp.Click(chromedp.CSS("form button")))
+	require.Contains(t, b.text(), "Your explanation is saved for 1 number: "+s.number(11))
 	require.Contains(t, b.text(), "✓ All numbers are accounted for.")
 	require.Contains(t, b.text(), "Grace Hopper")
 	require.Len(t, s.register.all, before+1)
@@ -341,7 +426,7 @@ func TestTwoClicks(t *testing.T) {
 	before := len(s.register.all)
 	b.login("Grace Hopper")
 	b.open(200, s.URL+today)
-	b.load("Orders, "+s.start.Format("2 January 2006"), fill("first", "11"), fill("reason", "lost"),
+	b.load("Orders, "+s.start.Format("2 January 2006"), fill("first", s.number(11)), fill("reason", "lost"),
 		chromedp.DoubleClick(chromedp.CSS("form button")))
 	require.Eventually(t, func() bool { return strings.Contains(b.text(), "Grace Hopper") }, time.Minute,
 		10*time.Millisecond)
@@ -376,8 +461,8 @@ func TestKeyboard(t *testing.T) {
 	tabTo(day)
 	b.load("Orders, "+day, chromedp.KeyEvent(kb.Enter))
 	tabTo("first")
-	b.do(chromedp.KeyEvent("11"), chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent("11"), chromedp.KeyEvent(kb.Tab),
-		chromedp.KeyEvent("torn in the printer"), chromedp.KeyEvent(kb.Tab))
+	b.do(chromedp.KeyEvent(s.number(11)), chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent(s.number(11)),
+		chromedp.KeyEvent(kb.Tab), chromedp.KeyEvent("torn in the printer"), chromedp.KeyEvent(kb.Tab))
 	b.load("Orders, "+day, chromedp.KeyEvent(kb.Enter))
 	require.Contains(t, b.text(), "torn in the printer")
 	tabTo("Orders")
@@ -431,9 +516,9 @@ func TestCrossSite(t *testing.T) {
 	before := len(s.register.all)
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = fmt.Fprintf(w, `<h1>Win a prize</h1><form method="post" action="%s/numbers/explain">
-			<input name="key" value="ORD"><input name="start" value="%s"><input name="nonce" value="x">
-			<input name="first" value="11"><input name="reason" value="y"><button>Yes</button></form>`,
-			strings.Replace(s.URL, "127.0.0.1", r.URL.Query().Get("host"), 1), s.start.Format(time.RFC3339))
+			<input name="key" value="ORD"><input name="start" value="%s"><input name="at" value="%s">
+			<input name="first" value="%s"><input name="reason" value="y"><button>Yes</button></form>`,
+			strings.Replace(s.URL, "127.0.0.1", r.URL.Query().Get("host"), 1), s.start.Format(time.RFC3339), now(), s.number(11))
 	}))
 	t.Cleanup(elsewhere.Close)
 	b := browse(t)
@@ -446,7 +531,7 @@ func TestCrossSite(t *testing.T) {
 	}
 	require.Len(t, s.register.all, before)
 	b.open(200, s.URL+today) // the same form from the page itself
-	b.load("Orders, "+s.start.Format("2 January 2006"), fill("first", "11"), fill("reason", "y"),
+	b.load("Orders, "+s.start.Format("2 January 2006"), fill("first", s.number(11)), fill("reason", "y"),
 		chromedp.Click(chromedp.CSS("form button")))
 	require.Len(t, s.register.all, before+1)
 	b.expect("status of 403")

@@ -11,8 +11,12 @@ import (
 type chart struct {
 	Width, Height, Step int
 	First, Last         string // periods
+	Narrow              bool   // their names do not fit below the columns
 	Columns             []column
 }
+
+// labelWidth is the width of a letter below the columns, if it is wide.
+const labelWidth = 8
 
 // A column is a stack of bars.
 type column struct {
@@ -47,6 +51,7 @@ func draw(stacks []stack, step, height int) chart {
 	c := chart{Width: step * len(stacks), Height: height, Step: step}
 	if len(stacks) > 0 {
 		c.First, c.Last = stacks[0].label, stacks[len(stacks)-1].label
+		c.Narrow = c.Width < labelWidth*(len(c.First)+len(c.Last))
 	}
 	most := int64(1)
 	for _, s := range stacks {
@@ -76,7 +81,7 @@ func usage(s *Series, history []serial.Number, first int64) chart {
 	var stacks []stack
 	for _, n := range slices.Backward(history) {
 		issued := max(0, n.Seq-first+1)
-		stacks = append(stacks, stack{title: fmt.Sprintf("%s: %s", spanOf(s, n.Start).Name(), count(issued)),
+		stacks = append(stacks, stack{title: fmt.Sprintf("%s: %s", spanOf(s, n.Start).Name, count(issued)),
 			parts: []part{{"issued", issued}}})
 	}
 	return draw(stacks, 6, 24)

@@ -1,35 +1,70 @@
 package serialpage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
+	"slices"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/dailyserial/serial"
 )
 
 const (
 	largestForm     = 64 << 10 // bytes
-	keptSubmissions = 1000
+	oldestForm      = time.Hour
+	longestTurn     = 5 * time.Second  // for which a form waits until it may check its numbers
+	largestSequence = 1e15 - 1         // of an explanation
+	formTime        = time.RFC3339Nano // of microseconds, which registers keep
 )
 
-// explain keeps why numbers are missing, and sends the client back to the period.
+// A form is what somebody wants to explain.
+type form struct {
+	Key, Start, At      string
+	First, Last, Reason string
+	Single              bool   // it takes no ranges
+	Wrong               string // what must be corrected
+}
+
+// newForm is the form of a period, with the values of a query.
+func newForm(numbers printer, query url.Values) *form {
+	field := func(name string) string { return strings.TrimSpace(query.Get(name)) }
+	return &form{Key: numbers.series.Key, Start: numbers.period.Start.UTC().Format(time.RFC3339),
+		At: time.Now().UTC().Truncate(time.Microsecond).Format(formTime), First: field("first"), Last: field("last"),
+		Reason: field("reason"), Single: numbers.hidden}
+}
+
+// formAddress is the address of the form with the numbers of a range, or "" if the template cannot print them.
+func (n printer) formAddress(r serial.Range, reason string) string {
+	first, last := n.whole(r.First), ""
+	if r.Last > r.First {
+		last = n.whole(r.Last)
+	}
+	if first == "" {
+		return ""
+	}
+	return n.filledAddress(first, last, reason)
+}
+
+// filledAddress is the address of the form with these values.
+func (n printer) filledAddress(first, last, reason string) string {
+	return address("period", n.series.Key, n.period.Start, "first", first, "last", last, "reason", reason) + "#explain"
+}
+
+// explain stores why numbers are missing, and sends the client back to the period.
 func (h *handler) explain(w http.ResponseWriter, r *http.Request) error {
 	user, err := h.user(r)
 	if err != nil || user == "" {
 		return &problem{status: http.StatusForbidden, text: "You may not explain numbers here.", cause: err}
 	}
-	r.Body = http.MaxBytesReader(w, r.Body, largestForm)
 	if err := r.ParseForm(); err != nil {
-		var large *http.MaxBytesError
-		if errors.As(err, &large) {
-			return &problem{status: http.StatusRequestEntityTooLarge, text: "The form is too large."}
-		}
 		return refused("The form could not be read.")
 	}
 	s, err := h.find(r, r.PostForm)
@@ -43,126 +78,216 @@ func (h *handler) explain(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	in := form{Key: s.Key, Start: r.PostForm.Get("start"), First: strings.TrimSpace(r.PostForm.Get("first")),
-		Last: strings.TrimSpace(r.PostForm.Get("last")), Reason: strings.TrimSpace(r.PostForm.Get("reason")),
-		Nonce: r.PostForm.Get("nonce")}
-	if in.Nonce == "" || len(in.Nonce) > 64 {
-		return refused("This form has expired. Go back and reload the page.")
+	numbers := newPrinter(s, p)
+	in := newForm(numbers, r.PostForm)
+	at, err := time.Parse(formTime, r.PostForm.Get("at"))
+	at = at.UTC().Truncate(time.Microsecond)
+	if age := time.Since(at); err != nil || age < 0 || age > oldestForm {
+		return &problem{status: http.StatusBadRequest,
+			text: "Nothing was saved: this form is older than an hour, or its time lies in the future. Load the page again.",
+			to:   &link{numbers.filledAddress(in.First, in.Last, in.Reason), "Load the page again"}}
 	}
-	e, wrong, err := h.explanation(r.Context(), s, p, in, user)
+	again := func(status int, wrong string) error {
+		in.Wrong = wrong
+		h.write(w, status, "explain.html", frame{Title: "Explanation not saved",
+			Back: []link{home, seriesLink(s), {address("period", s.Key, p.Start), p.Name}}}, struct{ Form *form }{in})
+		return nil
+	}
+	e := serial.Explanation{Type: s.Type, Start: p.Start, Reason: in.Reason, By: user, At: at}
+	if e.Series, err = s.Source.scheme().Series(s.Type); err != nil {
+		return unavailable(err)
+	}
+	given, wrong := in.given(numbers)
+	if wrong = cmp.Or(wrong, in.wrongReason()); wrong != "" {
+		return again(http.StatusBadRequest, wrong)
+	}
+	e.First, e.Last = given.First, given.Last
+	if err := e.Validate(); err != nil {
+		return unavailable(fmt.Errorf("Options.User: %w", err))
+	}
+	report, err := h.missingIn(r.Context(), numbers, e)
 	if err != nil {
 		return err
 	}
-	if wrong != "" {
-		in.Wrong = wrong
-		h.write(w, http.StatusBadRequest, "explain.html", frame{Title: "Explanation not saved",
-			Back: []link{home, seriesLink(s), {address("period", s.Key, p.Start), p.Name()}}}, struct{ Form *form }{&in})
-		return nil
+	var listed int64
+	for _, g := range report.Unexplained {
+		listed += g.Last - g.First + 1
 	}
-	k := submission{in.Nonce, e.Series, e.Start.Unix(), e.First, e.Last, e.Reason, e.By}
-	if err := h.submissions.once(r.Context(), k, func(at time.Time) error {
-		e.At = at
-		return s.Explanations.Explain(r.Context(), e)
-	}); err != nil {
-		return unavailable(err)
+	switch {
+	case listed == 0:
+		return again(http.StatusBadRequest, "None of these numbers is missing now: they are stored, or have not been issued.")
+	case listed < report.UnexplainedCount:
+		return again(http.StatusBadRequest, "The missing numbers among these are in more than "+count(mostListed)+
+			" places. Enter a smaller range.")
 	}
-	h.audits.forget(periodKey{s.Key, p.Start.Unix()})
-	w.Header().Set("Location", address("period", s.Key, p.Start)+"#account")
+	in.At = at.Format(formTime) // all attempts are one explanation
+	defer h.audits.forget(periodKey{s.Key, p.Start.Unix()})
+	if err := store(r.Context(), s.Explanations, e, report.Unexplained); err != nil {
+		h.logProblem(r, "an explanation was not saved", err)
+		w.Header().Set("Retry-After", "5")
+		return again(http.StatusServiceUnavailable, "Not everything was saved. Send the form again to save the rest.")
+	}
+	others := given.Last - given.First + 1 - listed
+	w.Header().Set("Location", address("period", s.Key, p.Start, "saved", in.At, "others",
+		strconv.FormatInt(others, 10))+"#saved")
 	w.WriteHeader(http.StatusSeeOther)
 	return nil
 }
 
-// explanation is what a form says, or what is wrong with it.
-func (h *handler) explanation(ctx context.Context, s *Series, p span, in form, user string) (
-	e serial.Explanation, wrong string, err error) {
-	scheme := s.Source.scheme()
-	series, err := scheme.Series(s.Type)
-	if err != nil {
-		return e, "", unavailable(err)
+// given returns the sequences of the numbers in a form, or what is wrong with these.
+func (in *form) given(numbers printer) (r serial.Range, wrong string) {
+	if r.First, wrong = numbers.sequence(in.First); wrong != "" {
+		return r, wrong
 	}
-	// The account of nothing tells how far the numbers go.
-	r, err := s.Source.audit(ctx, s.Type, p.Start, nothing)
-	if err != nil {
-		return e, "", unavailable(err)
-	}
-	issued := rangeText(s, p, serial.Range{First: r.First, Last: r.Last})
-	first, ok := sequence(s, p, in.First)
-	last, okLast := first, true
+	r.Last = r.First
 	if in.Last != "" {
-		last, okLast = sequence(s, p, in.Last)
+		r.Last, wrong = numbers.sequence(in.Last)
 	}
 	switch {
-	case r.Last < r.First:
-		return e, "No number of this period was issued.", nil
-	case !ok || !okLast || first < r.First || last > r.Last || first > last:
-		return e, "Enter numbers of this period, whole or only their last digits, the lower one first: " + issued + ".", nil
+	case wrong != "":
+		return r, wrong
+	case in.Single && r.First != r.Last:
+		return r, "Enter one number: in this series, numbers do not show which ones lie between them."
+	case r.First > r.Last:
+		return r, "Enter the lower number first."
+	}
+	return r, ""
+}
+
+// sequence reads a number of the period, or says what is wrong with it.
+func (n printer) sequence(text string) (seq int64, wrong string) {
+	number, err := n.series.Source.scheme().Parse(text)
+	switch {
+	case errors.Is(err, serial.ErrCheckDigit):
+		return 0, "A number was mistyped: its check digit does not fit."
+	case err != nil:
+		return 0, "Enter numbers of this series, whole, as they are printed."
+	case number.Type != n.series.Type || !number.Start.Equal(n.period.Start):
+		return 0, "Enter numbers of this series and period."
+	}
+	return number.Seq, ""
+}
+
+// wrongReason says what is wrong with the reason, or nothing.
+func (in *form) wrongReason() string {
+	const most = 500
+	other := strings.IndexFunc(in.Reason, func(r rune) bool { return !unicode.IsGraphic(r) })
+	switch {
 	case in.Reason == "":
-		return e, "Enter a reason.", nil
-	case len(in.Reason) > 500:
-		return e, fmt.Sprintf("Enter a shorter reason: this one has %d bytes, and 500 are possible.", len(in.Reason)), nil
+		return "Enter a reason."
+	case len(in.Reason) > most:
+		return fmt.Sprintf("Enter a shorter reason: this one has %d bytes, and %d are possible.", len(in.Reason), most)
+	case !utf8.ValidString(in.Reason):
+		return "The reason is not valid UTF-8."
+	case other >= 0:
+		r, _ := utf8.DecodeRuneInString(in.Reason[other:])
+		return fmt.Sprintf("Enter a reason without invisible characters: this one has %q.", r)
 	}
-	e = serial.Explanation{Series: series, Type: s.Type, Start: p.Start, First: first, Last: last, Reason: in.Reason,
-		By: user, At: time.Now()}
-	if err := e.Validate(); err != nil {
-		return e, "The explanation was not saved: " + strings.TrimPrefix(err.Error(), "serial: ") + ".", nil
-	}
-	return e, "", nil
+	return ""
 }
 
-// sequence reads a number of the period, or only its sequence.
-func sequence(s *Series, p span, text string) (seq int64, ok bool) {
-	if n, err := s.Source.scheme().Parse(text); err == nil {
-		return n.Seq, n.Type == s.Type && n.Start.Equal(p.Start)
+// missingIn returns a report whose Unexplained are the missing numbers in the range of e.
+func (h *handler) missingIn(ctx context.Context, numbers printer, e serial.Explanation) (serial.Report, error) {
+	s, p := numbers.series, numbers.period
+	k, patience := periodKey{s.Key, p.Start.Unix()}, time.NewTimer(min(h.Limit/2, longestTurn))
+	defer patience.Stop()
+	for {
+		ok, ended := h.audits.begin(k)
+		if ok {
+			break
+		}
+		select {
+		case <-ended:
+		case <-ctx.Done():
+			return serial.Report{}, unavailable(ctx.Err())
+		case <-patience.C:
+			return serial.Report{}, &problem{status: http.StatusServiceUnavailable, again: true,
+				text: "Nothing was saved, since other checks are running. Go back and send the form again."}
+		}
 	}
-	seq, err := strconv.ParseInt(text, 10, 64)
-	return seq, err == nil
-}
-
-// A submission is what a form of a page sent.
-type submission struct {
-	nonce, series      string
-	start, first, last int64
-	reason, by         string
-}
-
-// submissions are the latest, so that one that comes again is kept once.
-type submissions struct {
-	mu   sync.Mutex // guards all below
-	seen recent[submission, *sent]
-}
-
-// sent is a submission under way, or done.
-type sent struct {
-	turn chan struct{} // holds one value, unless an attempt is under way; guards done
-	at   time.Time
-	done bool
-}
-
-func newSubmissions() *submissions {
-	return &submissions{seen: newRecent[submission, *sent](keptSubmissions)}
-}
-
-// once runs keep unless it has succeeded for the same submission. All attempts have one time, so that an explanation that was kept
-// although keep failed is the same one again.
-func (all *submissions) once(ctx context.Context, k submission, keep func(at time.Time) error) error {
-	all.mu.Lock()
-	s, ok := all.seen.get(k)
-	if !ok {
-		s = &sent{turn: make(chan struct{}, 1), at: time.Now()}
-		s.turn <- struct{}{}
-		all.seen.put(k, s)
+	defer h.audits.end(k, nil)
+	outside := func(yield func(serial.Explanation, error) bool) { // explains all other numbers
+		below, above := e, e
+		below.First, below.Last = 1, e.First-1
+		above.First, above.Last = e.Last+1, largestSequence
+		for _, e := range []serial.Explanation{below, above} {
+			if e.First <= e.Last && !yield(e, nil) {
+				return
+			}
+		}
 	}
-	all.mu.Unlock()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-s.turn:
+	report, err := s.Source.audit(ctx, s.Type, p.Start, s.Stored(ctx, p.Start, p.End), serial.WithExplanations(outside))
+	if err != nil {
+		return serial.Report{}, auditError(ctx, s, p, err)
 	}
-	defer func() { s.turn <- struct{}{} }()
-	if s.done {
-		return nil
+	return report, nil
+}
+
+// store stores e for each range. Those that were stored before are passed over, so that an attempt goes on where the
+// last one failed.
+func store(ctx context.Context, register Explanations, e serial.Explanation, ranges []serial.Range) error {
+	before, err := said(ctx, register, e.Series, e.Start, e.By, e.At)
+	if err != nil {
+		return err
 	}
-	err := keep(s.at)
-	s.done = err == nil
-	return err
+	for _, g := range ranges {
+		e.First, e.Last = g.First, g.Last
+		if slices.ContainsFunc(before, func(b serial.Explanation) bool { return plain(b) == plain(e) }) {
+			continue
+		}
+		if err := register.Explain(ctx, e); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// said returns the explanations of a period that a form has stored, by who has sent it and its time.
+func said(ctx context.Context, register Explanations, series string, start time.Time, by string, at time.Time) (
+	all []serial.Explanation, err error) {
+	for e, err := range register.Explanations(ctx, series, start) {
+		if err != nil {
+			return nil, err
+		}
+		if e.Series == series && e.Start.Equal(start) && e.By == by && e.At.Equal(at) {
+			all = append(all, e)
+		}
+	}
+	return all, nil
+}
+
+// A saved is what a form has stored.
+type saved struct {
+	Numbers []string
+	Count   int64 // 0 if no form has led to the page
+	Cut     bool  // there are more than are listed
+	Others  int64 // numbers that were given, but were not missing
+}
+
+// readSaved returns what the form has stored that has led to an address with this query.
+func readSaved(ctx context.Context, numbers printer, query url.Values, user string) (v saved, err error) {
+	at, err := time.Parse(formTime, query.Get("saved"))
+	if err != nil {
+		return v, nil
+	}
+	s := numbers.series
+	series, err := s.Source.scheme().Series(s.Type)
+	if err != nil {
+		return v, err
+	}
+	all, err := said(ctx, s.Explanations, series, numbers.period.Start, user, at)
+	if err != nil {
+		return v, err
+	}
+	var ranges []serial.Range
+	for _, e := range all {
+		ranges = append(ranges, serial.Range{First: e.First, Last: e.Last})
+		v.Count += e.Last - e.First + 1
+	}
+	v.Cut = len(ranges) > mostListed
+	for _, r := range ranges[:min(len(ranges), mostListed)] {
+		v.Numbers = append(v.Numbers, numbers.ranged(r))
+	}
+	v.Others, _ = strconv.ParseInt(query.Get("others"), 10, 64) // only of the address, so not to be relied on
+	return v, nil
 }

@@ -2,9 +2,9 @@ package serialpage
 
 import (
 	"bytes"
-	"encoding/csv"
 	"encoding/json"
 	"net/http"
+	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -17,32 +17,39 @@ import (
 func writeCSV(w http.ResponseWriter, s *Series, p span, a *audit) error {
 	var out bytes.Buffer
 	out.WriteString("\ufeff") // so that a spreadsheet takes it for UTF-8
-	lines := csv.NewWriter(&out)
-	lines.UseCRLF = true
 	row := func(cells ...string) {
 		for i, cell := range cells {
-			cells[i] = harmless(cell)
+			cells[i] = quoted(cell)
 		}
-		_ = lines.Write(cells)
+		out.WriteString(strings.Join(cells, ",") + "\r\n")
 	}
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 	row("what", "first", "last", "count", "numbers", "reason", "by", "at")
-	r := &a.Report
+	r, numbers := &a.Report, newPrinter(s, p)
 	total := func(what string, n int64) { row(what, "", "", number(n), "", "", "", "") }
 	row("issued", number(r.First), number(r.Last), number(max(0, r.Last-r.First+1)), "", "", "",
 		a.at.UTC().Format(time.RFC3339))
 	total("stored", r.Count)
 	total("missing", r.MissingCount)
-	listed := map[string]int64{}
-	ranged := func(what string, g serial.Range, reason, by, at string) {
-		listed[what] += g.Last - g.First + 1
-		row(what, number(g.First), number(g.Last), number(g.Last-g.First+1), rangeText(s, p, g), reason, by, at)
+	listed, rows := map[string]int64{}, map[string]int{}
+	// ranged lists a range, each number by itself if the numbers are hidden. e says why, or is nil.
+	ranged := func(what string, g serial.Range, e *serial.Explanation) {
+		reason, by, at := "", "", ""
+		if e != nil {
+			reason, by, at = e.Reason, e.By, e.At.UTC().Format(time.RFC3339)
+		}
+		for _, g := range numbers.split([]serial.Range{g}, mostListed-rows[what]) {
+			n := g.Last - g.First + 1
+			listed[what] += n
+			rows[what]++
+			row(what, number(g.First), number(g.Last), number(n), numbers.ranged(g), reason, by, at)
+		}
 	}
 	for _, e := range r.Explained {
-		ranged("explained", e.Range, e.Explanation.Reason, e.Explanation.By, e.Explanation.At.UTC().Format(time.RFC3339))
+		ranged("explained", e.Range, &e.Explanation)
 	}
 	for _, g := range r.Unexplained {
-		ranged("not explained", g, "", "", "")
+		ranged("not explained", g, nil)
 	}
 	// others makes the counts of all rows add up, where lists are cut.
 	others := func(what string, all int64) {
@@ -52,10 +59,22 @@ func writeCSV(w http.ResponseWriter, s *Series, p span, a *audit) error {
 	}
 	others("explained", r.ExplainedCount)
 	others("not explained", r.UnexplainedCount)
+	for _, e := range r.Possible { // a number may be in several of these
+		row("possible reason", number(e.First), number(min(e.Last, r.Last)), "", "", e.Reason, e.By,
+			e.At.UTC().Format(time.RFC3339))
+	}
+	if rest := r.PossibleCount - int64(len(r.Possible)); rest > 0 {
+		row("possible reason", "", "", "", count(rest)+" others, not listed here", "", "", "")
+	}
+	for _, x := range a.replaced {
+		for _, g := range x.ranges {
+			ranged("replaced explanation", g, &x.old)
+		}
+	}
 	list := func(what string, numbers []serial.Number, all int64) {
 		for _, n := range numbers {
 			listed[what]++
-			row(what, number(n.Seq), number(n.Seq), "1", numberText(s.Source.scheme(), n), "", "", "")
+			row(what, number(n.Seq), number(n.Seq), "1", numberText(n), "", "", "")
 		}
 		others(what, all)
 	}
@@ -64,17 +83,18 @@ func writeCSV(w http.ResponseWriter, s *Series, p span, a *audit) error {
 	list("stored, but never issued", r.Beyond, r.BeyondCount)
 	for _, text := range r.Foreign {
 		listed["stored, but not one of our numbers"]++
-		row("stored, but not one of our numbers", "", "", "1", text, "", "", "")
+		row("stored, but not one of our numbers", "", "", "1", a.foreign(text), "", "", "")
 	}
 	others("stored, but not one of our numbers", r.ForeignCount)
-	lines.Flush()
 	w.Header().Set("Content-Disposition", `attachment; filename="`+fileName(s, p)+`"`)
 	_, _ = out.WriteTo(w)
 	return nil
 }
 
-// contentTypes are those of the exports.
-var contentTypes = map[string]string{"csv": "text/csv; charset=utf-8; header=present", "json": "application/json"}
+// contentTypes are those of the formats of an account; "" is a page.
+var contentTypes = map[string]string{
+	"": "text/html; charset=utf-8", "csv": "text/csv; charset=utf-8; header=present", "json": "application/json",
+}
 
 // fileName names a series and a period.
 func fileName(s *Series, p span) string {
@@ -86,12 +106,16 @@ func fileName(s *Series, p span) string {
 	}, "numbers-"+s.Key+"-"+p.label) + ".csv"
 }
 
-// harmless is a cell that no spreadsheet takes for a formula.
-func harmless(cell string) string {
-	if cell != "" && strings.ContainsRune("=+-@\t\r", rune(cell[0])) {
-		return "'" + cell
+// formula is where a spreadsheet takes what follows for a formula: at the beginning of a cell, or behind what another
+// locale takes for the end of one.
+var formula = regexp.MustCompile(`(^|[;,\t])([=+\-@\t\r])`)
+
+// quoted is a cell, in quotes, that no spreadsheet takes for a formula.
+func quoted(cell string) string {
+	for formula.MatchString(cell) { // once is not enough for several in a row
+		cell = formula.ReplaceAllString(cell, "$1'$2")
 	}
-	return cell
+	return `"` + strings.ReplaceAll(strings.ToValidUTF8(cell, "\ufffd"), `"`, `""`) + `"`
 }
 
 // writeJSON answers with an account for programs.
@@ -100,18 +124,26 @@ func writeJSON(w http.ResponseWriter, s *Series, p span, a *audit) error {
 		First int64 `json:"first"`
 		Last  int64 `json:"last"`
 	}
+	type reason struct {
+		Reason string     `json:"reason"`
+		By     string     `json:"by,omitempty"`
+		At     *time.Time `json:"at"`
+	}
 	type explained struct {
 		ranged
-		Reason string    `json:"reason"`
-		By     string    `json:"by,omitempty"`
-		At     time.Time `json:"at"`
+		reason
 	}
-	r, scheme := &a.Report, s.Source.scheme()
+	type replaced struct {
+		explained
+		ReplacedBy reason `json:"replacedBy"`
+	}
+	r := &a.Report
+	because := func(e *serial.Explanation) reason { return reason{e.Reason, e.By, jsonTime(e.At)} }
 	out := struct {
 		Key               string      `json:"key"`
 		Type              string      `json:"type"`
 		Start             time.Time   `json:"start"`
-		End               time.Time   `json:"end"`
+		End               *time.Time  `json:"end"` // null in the year 10000
 		At                time.Time   `json:"at"`
 		Clean             bool        `json:"clean"`
 		First             int64       `json:"first"`
@@ -120,32 +152,56 @@ func writeJSON(w http.ResponseWriter, s *Series, p span, a *audit) error {
 		MissingCount      int64       `json:"missingCount"`
 		ExplainedCount    int64       `json:"explainedCount"`
 		UnexplainedCount  int64       `json:"unexplainedCount"`
+		PossibleCount     int64       `json:"possibleCount"`
 		ContradictedCount int64       `json:"contradictedCount"`
 		DuplicateCount    int64       `json:"duplicateCount"`
 		BeyondCount       int64       `json:"beyondCount"`
 		ForeignCount      int64       `json:"foreignCount"`
 		Explained         []explained `json:"explained"`
 		Unexplained       []ranged    `json:"unexplained"`
+		Possible          []explained `json:"possible"`
+		Replaced          []replaced  `json:"replaced"`
 		Contradicted      []string    `json:"contradicted"`
 		Duplicates        []string    `json:"duplicates"`
 		Beyond            []string    `json:"beyond"`
 		Foreign           []string    `json:"foreign"`
 	}{
-		Key: s.Key, Type: s.Type, Start: p.Start, End: p.End, At: a.at, Clean: r.Clean(), First: r.First, Last: r.Last,
-		Stored: r.Count, MissingCount: r.MissingCount, ExplainedCount: r.ExplainedCount, UnexplainedCount: r.UnexplainedCount,
-		ContradictedCount: r.ContradictedCount, DuplicateCount: r.DuplicateCount, BeyondCount: r.BeyondCount,
-		ForeignCount: r.ForeignCount, Explained: []explained{}, Unexplained: []ranged{},
-		Contradicted: append([]string{}, texts(scheme, r.Contradicted)...),
-		Duplicates:   append([]string{}, texts(scheme, r.Duplicates)...),
-		Beyond:       append([]string{}, texts(scheme, r.Beyond)...), Foreign: append([]string{}, r.Foreign...),
+		Key: s.Key, Type: s.Type, Start: p.Start, End: jsonTime(p.End), At: a.at, Clean: r.Clean(),
+		First: r.First, Last: r.Last, Stored: r.Count, MissingCount: r.MissingCount, ExplainedCount: r.ExplainedCount,
+		UnexplainedCount: r.UnexplainedCount, PossibleCount: r.PossibleCount, ContradictedCount: r.ContradictedCount,
+		DuplicateCount: r.DuplicateCount, BeyondCount: r.BeyondCount, ForeignCount: r.ForeignCount,
+		Explained: []explained{}, Unexplained: []ranged{}, Possible: []explained{}, Replaced: []replaced{},
+		Contradicted: append([]string{}, texts(r.Contradicted)...),
+		Duplicates:   append([]string{}, texts(r.Duplicates)...), Beyond: append([]string{}, texts(r.Beyond)...),
+		Foreign: []string{},
 	}
 	for _, e := range r.Explained {
-		x := e.Explanation
-		out.Explained = append(out.Explained, explained{ranged(e.Range), x.Reason, x.By, x.At})
+		out.Explained = append(out.Explained, explained{ranged(e.Range), because(&e.Explanation)})
 	}
 	for _, g := range r.Unexplained {
 		out.Unexplained = append(out.Unexplained, ranged(g))
 	}
-	_ = json.NewEncoder(w).Encode(out) // nobody reads it if the client has left
+	for _, e := range r.Possible {
+		out.Possible = append(out.Possible, explained{ranged{e.First, e.Last}, because(&e)})
+	}
+	for _, x := range a.replaced {
+		for _, g := range x.ranges {
+			out.Replaced = append(out.Replaced, replaced{explained{ranged(g), because(&x.old)}, because(&x.by)})
+		}
+	}
+	for _, text := range r.Foreign {
+		out.Foreign = append(out.Foreign, a.foreign(text))
+	}
+	if err := json.NewEncoder(w).Encode(out); err != nil {
+		return unavailable(err)
+	}
 	return nil
+}
+
+// jsonTime is a time in JSON: null where RFC 3339 has none.
+func jsonTime(t time.Time) *time.Time {
+	if t.Year() < 0 || t.Year() > 9999 {
+		return nil
+	}
+	return &t
 }

@@ -9,10 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"html/template"
+	"io"
+	"maps"
 	"net/http"
 	"net/url"
 	"path"
 	"reflect"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"time"
@@ -40,13 +43,12 @@ var pages = template.Must(template.New("").Funcs(template.FuncMap{
 	"shortly": shortly, "plural": plural,
 }).ParseFS(pageFiles, "*.html"))
 
-// A handler serves the pages. All addresses in them are relative, and all pages are at one level, so it does not matter where they
-// are mounted.
+// A handler serves the pages. All addresses in them are relative, and all pages are at one level, so it does not matter
+// where they are mounted.
 type handler struct {
 	Options
-	own         *http.CrossOriginProtection
-	audits      *audits
-	submissions *submissions
+	own    *http.CrossOriginProtection
+	audits *audits
 }
 
 // A problem is an answer that is not a page.
@@ -55,6 +57,7 @@ type problem struct {
 	text   string // for people
 	cause  error  // for the log; nil for what the client did
 	again  bool   // worth trying again
+	to     *link  // where to do that; nil for here
 }
 
 func (p *problem) Error() string { return p.text }
@@ -71,20 +74,103 @@ func unavailable(cause error) error {
 		again: true}
 }
 
+// ServeHTTP answers within Limit, whatever the functions of Options and Series do: they run in a goroutine of their
+// own, which it leaves behind at the limit.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	for name, value := range map[string]string{
-		"Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; " +
-			"frame-ancestors 'none'; base-uri 'none'",
-		"X-Frame-Options": "DENY", "X-Content-Type-Options": "nosniff", "Referrer-Policy": "same-origin",
-		"Cache-Control": "no-store",
-	} {
-		w.Header().Set(name, value)
-	}
 	ctx, cancel := context.WithTimeout(r.Context(), h.Limit)
 	defer cancel()
-	if err := h.serve(w, r.WithContext(ctx)); err != nil {
-		h.fail(w, r, err)
+	a := newAnswer()
+	body, err := readBody(ctx, w, r)
+	if err == nil {
+		// The work ends a little earlier, so that there is time to say what failed.
+		work, cancel := context.WithTimeout(ctx, h.Limit-min(h.Limit/2, time.Second/2))
+		defer cancel()
+		inner := r.WithContext(work)
+		inner.Body = body
+		ended := run(func() error { return h.serve(a, inner) })
+		select {
+		case err = <-ended:
+		case <-ctx.Done():
+			a, err = newAnswer(), ctx.Err()
+		}
 	}
+	if err != nil {
+		h.fail(a, r, err)
+	}
+	a.send(w)
+}
+
+// run calls f in a goroutine of its own. The channel gets f's error, or one for a panic or for an end of the goroutine.
+func run(f func() error) <-chan error {
+	ended := make(chan error, 1)
+	go func() {
+		err := errors.New("a function that the application has given ended the goroutine")
+		defer func() {
+			if panicked := recover(); panicked != nil {
+				err = fmt.Errorf("panic: %v\n%s", panicked, debug.Stack())
+			}
+			ended <- err
+		}()
+		err = f()
+	}()
+	return ended
+}
+
+// readBody reads the body of a request before ctx ends.
+func readBody(ctx context.Context, w http.ResponseWriter, r *http.Request) (io.ReadCloser, error) {
+	if r.Body == nil || r.Body == http.NoBody {
+		return r.Body, nil
+	}
+	var body []byte
+	ended := run(func() (err error) {
+		body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, largestForm))
+		return err
+	})
+	var err error
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		// Otherwise the server would wait for the rest of the body before it sends the answer.
+		w.Header().Set("Connection", "close")
+		if http.NewResponseController(w).SetReadDeadline(time.Unix(1, 0)) == nil {
+			<-ended
+		}
+		return nil, &problem{status: http.StatusServiceUnavailable, text: "The form took too long to arrive.", again: true}
+	}
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return nil, &problem{status: http.StatusRequestEntityTooLarge, text: "The form is too large."}
+	case err != nil:
+		return nil, refused("The form could not be read.")
+	}
+	return io.NopCloser(bytes.NewReader(body)), nil
+}
+
+// An answer is kept until all of it is known.
+type answer struct {
+	header http.Header
+	status int
+	bytes.Buffer
+}
+
+func newAnswer() *answer {
+	return &answer{status: http.StatusOK, header: http.Header{
+		"Content-Security-Policy": {"default-src 'none'; style-src 'self'; img-src 'self'; form-action 'self'; " +
+			"frame-ancestors 'none'; base-uri 'none'"},
+		"X-Frame-Options": {"DENY"}, "X-Content-Type-Options": {"nosniff"}, "Referrer-Policy": {"same-origin"},
+		"Cache-Control": {"no-store"},
+	}}
+}
+
+func (a *answer) Header() http.Header { return a.header }
+
+func (a *answer) WriteHeader(status int) { a.status = status }
+
+func (a *answer) send(w http.ResponseWriter) {
+	maps.Copy(w.Header(), a.header)
+	w.WriteHeader(a.status)
+	_, _ = a.WriteTo(w) // nobody reads it if the client has left
 }
 
 // serve answers a request, or returns why it cannot.
@@ -162,17 +248,23 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if !errors.As(err, &p) {
 		p = unavailable(err).(*problem)
 	}
-	if p.cause != nil && !errors.Is(r.Context().Err(), context.Canceled) { // nobody failed if the client has left
-		h.Logger.ErrorContext(r.Context(), "serialpage: "+p.text, "method", r.Method, "path", r.URL.Path,
-			"query", r.URL.RawQuery, "err", p.cause)
-	}
+	h.logProblem(r, p.text, p.cause)
 	if p.again {
 		w.Header().Set("Retry-After", "5")
 	}
 	h.write(w, p.status, "problem.html", frame{Title: titles[p.status], Back: []link{home}}, struct {
 		Text string
 		At   time.Time
-	}{p.text, time.Now()})
+		To   *link
+	}{p.text, time.Now(), p.to})
+}
+
+// logProblem logs what failed. Nothing did if cause is nil, or if the client has left.
+func (h *handler) logProblem(r *http.Request, text string, cause error) {
+	if cause != nil && !errors.Is(r.Context().Err(), context.Canceled) {
+		h.Logger.ErrorContext(r.Context(), "serialpage: "+text, "method", r.Method, "path", r.URL.Path,
+			"query", r.URL.RawQuery, "err", cause)
+	}
 }
 
 // titles are those of error pages, by status.
@@ -204,9 +296,15 @@ func (h *handler) write(w http.ResponseWriter, status int, name string, f frame,
 		http.Error(w, "This page is not available right now.", http.StatusInternalServerError)
 		return
 	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Type", contentTypes[""])
 	w.WriteHeader(status)
-	_, _ = page.WriteTo(w) // nobody reads it if the client has left
+	_, _ = page.WriteTo(w)
+}
+
+// head answers with the header of a page.
+func head(w http.ResponseWriter) error {
+	w.Header().Set("Content-Type", contentTypes[""])
+	return nil
 }
 
 // shown returns all series, with their defaults.
@@ -232,7 +330,7 @@ func (h *handler) shown(ctx context.Context) ([]Series, error) {
 		case seen[s.Key]:
 			wrong = errors.New("another one has its Key")
 		case len(s.Key) > 255:
-			wrong = fmt.Errorf("a Key of %d bytes; allowed are 255", len(s.Key))
+			wrong = fmt.Errorf("a Key of %d bytes; want 255", len(s.Key))
 		default:
 			_, wrong = s.Source.scheme().Series(s.Type)
 		}
@@ -262,47 +360,50 @@ func (h *handler) find(r *http.Request, query url.Values) (*Series, error) {
 // A span is a period, for people.
 type span struct {
 	label      string
+	Name       string
 	Start, End time.Time
 }
 
 // spanAt returns the period that an instant lies in.
 func spanAt(scheme *serial.Scheme, at time.Time) (span, bool) {
 	label, start, end := scheme.Period(at)
-	return span{label, start, end}, label != ""
+	return span{label, scheme.PeriodName(at), start, end}, label != ""
 }
 
-// Name is the period as people write it.
-func (s span) Name() string {
-	midnight, clock := s.Start.Hour()+s.Start.Minute()+s.Start.Second() == 0, "15:04"
-	if s.Start.Second()+s.End.Second() != 0 {
-		clock += ":05"
+// Days are the first and the last business day of a period, which its name does not tell, such as a week.
+func (s span) Days() string {
+	if !strings.HasPrefix(s.Name, "week ") && !strings.HasPrefix(s.Name, "quarter ") &&
+		!strings.HasPrefix(s.Name, "business year ") {
+		return ""
 	}
-	last := s.End.Add(-time.Second).Format(time.DateOnly)
-	switch {
-	case s.label == "all":
-		return "all time"
-	case s.End.Sub(s.Start) < 20*time.Hour:
-		return s.Start.Format("2 January 2006, "+clock) + " to " + s.End.Format(clock)
-	case s.End.Equal(s.Start.AddDate(0, 0, 1)) && midnight:
-		return s.Start.Format("2 January 2006")
-	case s.End.Sub(s.Start) <= 28*time.Hour:
-		return s.Start.Format("2 January 2006") + ", from " + s.Start.Format(clock)
-	case s.End.Equal(s.Start.AddDate(0, 1, 0)) && s.Start.Day() == 1:
-		return s.Start.Format("January 2006")
-	case s.End.Equal(s.Start.AddDate(1, 0, 0)) && s.Start.YearDay() == 1:
-		return s.Start.Format("2006")
+	// The last business day is the date before the one on which the next period begins.
+	last := s.End.Add(-time.Second)
+	if !beginsDate(s.End) {
+		last = time.Date(s.End.Year(), s.End.Month(), s.End.Day()-1, 0, 0, 0, 0, time.UTC)
 	}
-	return s.Start.Format(time.DateOnly) + " to " + last
+	return s.Start.Format("2 January 2006") + " to " + last.Format("2 January 2006")
 }
+
+// beginsDate reports whether t is the first instant of its date, as periods without a day start have it.
+func beginsDate(t time.Time) bool { return t.Add(-time.Second).Day() != t.Day() }
 
 // Ends reports whether the period has an end.
 func (s span) Ends() bool { return s.label != "all" }
 
-// address returns the address of a page about a period of a series, without a prefix.
-func address(page, key string, start time.Time) string {
+// address returns the address of a page about a period of a series, without a prefix. more are further names and
+// values; an empty value is left out.
+func address(page, key string, start time.Time, more ...string) string {
 	q := url.Values{"key": {key}}
 	if !start.IsZero() {
-		q.Set("start", start.UTC().Format(time.RFC3339))
+		if utc := start.UTC(); utc.Year() <= 9999 { // RFC 3339 has no later year
+			start = utc
+		}
+		q.Set("start", start.Format(time.RFC3339))
+	}
+	for i := 0; i < len(more); i += 2 {
+		if more[i+1] != "" {
+			q.Set(more[i], more[i+1])
+		}
 	}
 	return page + "?" + q.Encode()
 }

@@ -1,6 +1,7 @@
 package serialpage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,7 +25,7 @@ type overviewRow struct {
 	Failed           bool // what follows is not known
 	Lost             bool // its counter is
 	Period           span
-	Last             string // the number, or its sequence; "" if none was issued
+	Last             string // number, or its sequence; "" if none was issued
 	Issued           int64
 	Full             string // how much of the period's numbers that is; "" if nobody will ever issue as many
 	Chart            chart
@@ -43,7 +44,7 @@ type result struct {
 func newResult(s *Series, o outcome) *result {
 	p := spanOf(s, o.start)
 	o.at = o.at.In(p.Start.Location())
-	return &result{o, p.Name(), address("period", s.Key, o.start)}
+	return &result{o, p.Name, address("period", s.Key, o.start)}
 }
 
 // At is when the audit was made.
@@ -72,8 +73,7 @@ func (h *handler) overview(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	if r.Method == http.MethodHead {
-		h.write(w, http.StatusOK, "overview.html", frame{Title: home.Text}, nil)
-		return nil
+		return head(w)
 	}
 	shown := all[:min(len(all), mostRows)]
 	rows := make([]overviewRow, len(shown))
@@ -103,54 +103,87 @@ func (h *handler) overview(w http.ResponseWriter, r *http.Request) error {
 		Cut     bool
 		Periods int
 		At      time.Time
-	}{rows, int64(len(all)), len(all) > len(shown), overviewLength, time.Now()})
+	}{rows, int64(len(all)), len(all) > len(shown), overviewLength, time.Now().In(commonZone(shown))})
 	return nil
 }
 
-// overviewRow reads where a series is.
-func (h *handler) overviewRow(ctx context.Context, s *Series) (overviewRow, error) {
-	row := overviewRow{Name: s.Name, Type: s.Type, Href: seriesLink(s).Href}
-	if o, ok := h.audits.last(s.Key); ok {
-		row.Audited = newResult(s, o)
+// commonZone is the time zone of all series, or UTC if they differ.
+func commonZone(all []Series) *time.Location {
+	var common *time.Location
+	for _, s := range all {
+		p, _ := spanAt(s.Source.scheme(), time.Now())
+		switch zone := p.Start.Location(); {
+		case common == nil:
+			common = zone
+		case common.String() != zone.String():
+			return time.UTC
+		}
 	}
+	return cmp.Or(common, time.UTC)
+}
+
+// overviewRow reads where a series is, while ctx lives, whatever its Source does.
+func (h *handler) overviewRow(ctx context.Context, s *Series) (overviewRow, error) {
+	empty := overviewRow{Name: s.Name, Type: s.Type, Href: seriesLink(s).Href}
+	if o, ok := h.audits.last(s.Key); ok {
+		empty.Audited = newResult(s, o)
+	}
+	row := empty
+	ended := run(func() error { return row.read(ctx, s) })
+	var err error
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err != nil {
+		empty.Failed = true
+		return empty, err
+	}
+	return row, nil
+}
+
+// read asks the Source of a series.
+func (row *overviewRow) read(ctx context.Context, s *Series) error {
 	last, err := s.Source.last(ctx, s.Type)
 	if errors.Is(err, serial.ErrCounterLost) {
 		row.Lost = true
-		return row, nil
-	}
-	var history []serial.Number
-	if err == nil {
-		history, err = s.Source.history(ctx, s.Type, overviewLength)
+		return nil
 	}
 	if err != nil {
-		row.Failed = true
-		return row, err
+		return err
+	}
+	history, err := s.Source.history(ctx, s.Type, overviewLength)
+	if err != nil {
+		return err
 	}
 	scheme := s.Source.scheme()
 	first, largest := scheme.Limits()
 	row.Period = spanOf(s, last.Start)
-	row.Last = numberText(scheme, last)
+	row.Last = numberText(last)
 	row.Issued = max(0, last.Seq-first+1)
 	if size := largest - first + 1; size < endless {
 		row.Full = fullText(row.Issued, size)
 	}
 	row.Chart = usage(s, history, first)
-	return row, nil
+	return nil
 }
 
 // endless is more than anybody will issue in a period.
 const endless = 1_000_000_000
 
-// fullText says how many of a period's numbers were issued. It rounds up, but not to 100 %.
+// fullText says how many of a period's numbers were issued: never 0% if some were, and 100% only if all were.
 func fullText(issued, size int64) string {
+	share := fmt.Sprintf("%.1f%%", min(float64(issued)/float64(size)*100, 99.9))
 	switch {
 	case issued == 0:
-		return "0% of " + count(size)
+		share = "0%"
+	case issued*1000 < size:
+		share = "<0.1%"
 	case issued >= size:
-		return "100% of " + count(size)
+		share = "100%"
 	}
-	permille := min((issued*1000+size-1)/size, 999)
-	return fmt.Sprintf("%d.%d%% of %s", permille/10, permille%10, count(size))
+	return share + " of " + count(size)
 }
 
 // spanOf returns the period that begins at start.
@@ -162,12 +195,12 @@ func spanOf(s *Series, start time.Time) span {
 }
 
 // numberText is a number, or its sequence if its date is not known, or "" if none was issued.
-func numberText(scheme *serial.Scheme, n serial.Number) string {
+func numberText(n serial.Number) string {
 	switch {
 	case n.Seq == 0:
 		return ""
 	case n.Date.IsZero():
-		return digits(scheme, n.Seq)
+		return "sequence " + count(n.Seq)
 	}
 	return n.String()
 }

@@ -3,9 +3,11 @@ package serialpage
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"iter"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,8 +18,8 @@ import (
 	"github.com/dailyserial/serial/gapless"
 )
 
-// sample serves the pages of a firm that has numbered orders and delivery notes for forty days, and invoices for three months.
-// today is the page of the orders' current day, of which some numbers are missing without a reason.
+// sample serves the pages of a firm that has numbered orders and delivery notes for forty days, and invoices for three
+// months. today is the page of the orders' current day, of which some numbers are missing without a reason.
 func sample(t *testing.T, change func(*site)) (s *site, today string) {
 	t.Helper()
 	now := time.Now().UTC().Truncate(24 * time.Hour).Add(12 * time.Hour)
@@ -79,6 +81,69 @@ func sample(t *testing.T, change func(*site)) (s *site, today string) {
 		}
 	})
 	return s, "/numbers/" + address("period", "ORD", s.start)
+}
+
+// number is that of an order of today.
+func (s *site) number(seq int) string {
+	return fmt.Sprintf("ORD%s%04d", s.start.Format("20060102"), seq)
+}
+
+// rough serves pages that are hard to show: names without blanks, few columns, numbers that say nothing, and reasons of
+// all kinds. pages are their addresses.
+func rough(t *testing.T) (s *site, pages map[string]string) {
+	t.Helper()
+	long := strings.Repeat("Auftragsbestätigung", 6)
+	s = open(t, func(s *site) {
+		rdb := redis.NewClient(&redis.Options{Addr: s.redis.Addr()})
+		t.Cleanup(func() { require.NoError(t, rdb.Close()) })
+		s.series = nil
+		stored := map[string][]string{}
+		add := func(key, name, typ string, days int, opts ...serial.Option) {
+			gen, err := serial.New(rdb, append(opts, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1),
+				serial.WithRetention(60), serial.WithKeyPrefix(key))...)
+			require.NoError(t, err)
+			series, err := gen.Scheme().Series(typ)
+			require.NoError(t, err)
+			for day := days - 1; day >= 0; day-- {
+				at := s.start.AddDate(0, 0, -day).Add(time.Minute)
+				s.redis.SetTime(at)
+				numbers, err := gen.NextN(t.Context(), typ, 40)
+				require.NoError(t, err)
+				for _, n := range numbers {
+					if n.Seq < 10 || n.Seq > 36 {
+						stored[key] = append(stored[key], n.String())
+					}
+				}
+				for i, e := range []serial.Explanation{
+					{First: 14, Last: 14, Reason: serial.CallerLeft}, {First: 11, Last: 14, Reason: long, By: "Ada Lovelace"},
+					{First: 11, Last: 12, Reason: "torn in the printer", By: "Grace Hopper"},
+					{First: 20, Last: 35, Reason: "test", By: long[:90]},
+					{First: 10, Last: 15, Reason: serial.Raised, Possible: true},
+					{First: 15, Last: 9999, Reason: serial.AnswerLost, Possible: true},
+					{First: 14, Last: 17, Reason: long, By: "Eve", Possible: true},
+					{First: 12, Last: 16, Reason: "other", Possible: true},
+				} {
+					e.Series, e.Type, e.Start, e.At = series, typ, numbers[0].Start, at.Add(time.Duration(i)*time.Minute)
+					s.register.all = append(s.register.all, e)
+				}
+			}
+			s.series = append(s.series, Series{Key: key, Type: typ, Name: name, Source: Redis(gen), Explanations: s.register,
+				Stored: func(context.Context, time.Time, time.Time) iter.Seq2[string, error] { return yields(stored[key]) }})
+		}
+		add("long", long, strings.Repeat("LONGTYPE", 7), 40, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:4}"))
+		add("single", "\u202eשלום", "שלום", 1)
+		add("pair", "Two days", "TWO", 2)
+		add("hidden", "Hidden", "HID", 2, hidden, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:6}"))
+		stored["long"] = append(stored["long"], strings.Repeat("x", 300), strings.Repeat("long text ", 20))
+	})
+	pages = map[string]string{"rough": "/numbers/"}
+	for _, series := range s.series {
+		period := address("period", series.Key, s.start)
+		s.get(200, "/numbers/"+period)
+		pages[series.Key] = "/numbers/" + seriesLink(&series).Href
+		pages[series.Key+"-period"] = "/numbers/" + period
+	}
+	return s, pages
 }
 
 // yields yields numbers.

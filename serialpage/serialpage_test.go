@@ -2,9 +2,7 @@ package serialpage
 
 import (
 	"context"
-	"encoding/csv"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -12,7 +10,6 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
-	"regexp"
 	"runtime"
 	"strings"
 	"sync"
@@ -172,19 +169,19 @@ const today = "/numbers/period?key=IS&start=2021-10-24T00:00:00Z"
 func TestPages(t *testing.T) {
 	s := open(t, nil)
 	overview := s.get(200, "/numbers/")
-	for _, want := range []string{`<a href="series?key=IS">Invoices</a>`, "24 October 2021", "IS202110240005",
-		"none since the service started", "24 October 2021: 5", "0.1% of 9\u202f999"} {
+	for _, want := range []string{`<a href="series?key=IS"><bdi>Invoices</bdi></a>`, "24 October 2021", "IS202110240005",
+		"none since the service started", "24 October 2021: 5", "&lt;0.1% of 9\u202f999"} {
 		require.Contains(t, overview, want)
 	}
 	series := s.get(200, "/numbers/series?key=IS")
-	for _, want := range []string{`<h1>Invoices</h1>`, `href="period?key=IS&amp;start=2021-10-24T00%3A00%3A00Z"`,
-		"not checked<", "5 issued, not checked"} {
+	for _, want := range []string{`<h1><bdi>Invoices</bdi></h1>`,
+		`href="period?key=IS&amp;start=2021-10-24T00%3A00%3A00Z"`, "not checked<", "5 issued, not checked"} {
 		require.Contains(t, series, want)
 	}
 	require.Zero(t, s.read.Load(), "no account was made")
 	period := s.get(200, today)
 	for _, want := range []string{"Not all numbers are accounted for", "IS202110240001 – IS202110240005",
-		`<span class="number">IS202110240002</span>, <span class="number">IS202110240004</span>`,
+		`<bdi class="number">IS202110240002</bdi>`, `<bdi class="number">IS202110240004</bdi>`,
 		"Date, name and signature"} {
 		require.Contains(t, period, want)
 	}
@@ -248,100 +245,37 @@ func TestRequests(t *testing.T) {
 	s.get(200, "/a/b:c%20d/")
 }
 
-// Whoever is logged in explains a number, once.
-func TestExplain(t *testing.T) {
-	s := open(t, nil)
-	page := s.get(200, today, "X-User", "Ada")
-	fields := url.Values{"first": {"IS202110240002"}, "last": {"4"}, "reason": {" burnt <b>\"paper\"</b> "}}
-	for _, hidden := range regexp.MustCompile(`name="(key|start|nonce)" value="([^"]*)"`).FindAllStringSubmatch(page, -1) {
-		fields.Set(hidden[1], strings.ReplaceAll(hidden[2], "&#43;", "+"))
-	}
-	require.Len(t, fields, 6)
-	post := func(status int, change ...string) string {
-		t.Helper()
-		sent := url.Values{}
-		for name, value := range fields {
-			sent[name] = value
-		}
-		headers := []string{"X-User", "Ada"}
-		for i := 0; i < len(change); i += 2 {
-			if change[i][0] == '@' {
-				headers = append(headers, change[i][1:], change[i+1])
-			} else {
-				sent.Set(change[i], change[i+1])
-			}
-		}
-		response, text := s.send("POST", "/numbers/explain", sent.Encode(), headers...)
-		require.Equal(t, status, response.StatusCode, text)
-		if status == 303 {
-			require.Equal(t, "period?key=IS&start=2021-10-24T00%3A00%3A00Z#account", response.Header.Get("Location"))
-		}
-		return text
-	}
-	post(403, "@X-User", "")
-	require.Empty(t, s.log.String(), "what clients do wrong")
-	post(403, "@Sec-Fetch-Site", "cross-site")
-	post(403, "@Origin", "https://example.com")
-	post(404, "key", "PO")
-	post(400, "start", "x")
-	post(400, "nonce", "")
-	post(413, "reason", strings.Repeat("x", 70_000))
-	for _, r := range [][2]string{
-		{"first", "0"}, {"first", "6"}, {"last", "6"}, {"last", "1"}, {"first", "x"}, {"first", "IS202110230002"},
-		{"first", "PO202110240002"}, {"reason", " "}, {"reason", strings.Repeat("ä", 251)}, {"reason", "a\x00b"},
-	} {
-		text := post(400, r[0], r[1])
-		require.Contains(t, text, `role="alert"`)
-		require.Contains(t, text, "<form")
-	}
-	require.Empty(t, s.register.all)
-
-	var work sync.WaitGroup
-	for range 10 {
-		work.Go(func() { post(303) })
-	}
-	work.Wait()
-	require.Equal(t, 1, s.register.calls)
-	require.Len(t, s.register.all, 1)
-	e := s.register.all[0]
-	e.At = time.Time{}
-	require.Equal(t, serial.Explanation{Series: "serial:IS", Type: "IS", Start: s.start, First: 2, Last: 4,
-		Reason: `burnt <b>"paper"</b>`, By: "Ada"}, e)
-	page = s.get(200, today)
-	require.Contains(t, page, "✓ All numbers are accounted for.")
-	require.Contains(t, page, "burnt &lt;b&gt;&#34;paper&#34;&lt;/b&gt;")
-	require.EqualValues(t, 2, s.read.Load(), "the account was made anew")
-
-	// A database that said nothing may have kept it: the next attempt says the same.
-	s.register.fail = errors.New("no answer")
-	post(503, "nonce", "another")
-	s.register.fail = nil
-	post(303, "nonce", "another")
-	require.Len(t, s.register.all, 2)
-}
-
 // The account for spreadsheets and programs.
 func TestExport(t *testing.T) {
+	formulas := []string{"=1+1", "@x", "x;=1+1", "x\t-1", "\t\t+1", "a,@b;\r", "\"=1\"", "a=1;b"}
 	s := open(t, func(s *site) {
-		s.stored = append(s.stored, "=1+1", "@x", "IS202110240009", "IS202110240001")
+		s.stored = append(append(s.stored, formulas...), "IS202110240009", "IS202110240001")
 		require.NoError(t, s.register.Explain(t.Context(), serial.Explanation{Series: "serial:IS", Type: "IS", Start: s.start,
 			First: 2, Last: 2, Reason: "-1, \"void\"", By: "+Ada", At: s.start}))
 	})
-	text := s.get(200, strings.Replace(today, "period", "period.csv", 1))
+	text := s.get(200, todayCSV)
 	table, found := strings.CutPrefix(text, "\ufeff")
 	require.True(t, found)
 	require.Equal(t, strings.Count(table, "\n"), strings.Count(table, "\r\n"))
-	lines, err := csv.NewReader(strings.NewReader(table)).ReadAll()
-	require.NoError(t, err)
+	for line := range strings.SplitSeq(strings.TrimSuffix(table, "\r\n"), "\r\n") {
+		require.Regexp(t, `^"([^"]|"")*"(,"([^"]|"")*"){7}$`, line, "every cell is quoted")
+	}
+	lines := csvOf(t, text)
 	require.Contains(t, lines, []string{"explained", "2", "2", "1", "IS202110240002", `'-1, "void"`, "'+Ada",
 		"2021-10-24T00:00:00Z"})
 	require.NotContains(t, table, "not listed here")
 	require.Contains(t, lines, []string{"not explained", "4", "4", "1", "IS202110240004", "", "", ""})
-	require.Contains(t, lines, []string{"stored, but not one of our numbers", "", "", "1", "'=1+1", "", "", ""})
+	for _, cell := range []string{"'=1+1", "'@x", "x;'=1+1", "x\t'-1", "'\t'\t'+1", "a,'@b;'\r", "\"=1\"", "a=1;b"} {
+		require.Contains(t, lines, []string{"stored, but not one of our numbers", "", "", "1", cell, "", "", ""})
+	}
 	require.Contains(t, lines, []string{"stored, but never issued", "9", "9", "1", "IS202110240009", "", "", ""})
 	var out map[string]any
-	require.NoError(t, json.Unmarshal([]byte(s.get(200, strings.Replace(today, "period", "period.json", 1))), &out))
-	require.Equal(t, []any{"=1+1", "@x"}, out["foreign"])
+	require.NoError(t, json.Unmarshal([]byte(s.get(200, todayJSON)), &out))
+	foreign := []any{}
+	for _, text := range formulas {
+		foreign = append(foreign, text)
+	}
+	require.Equal(t, foreign, out["foreign"])
 	require.Equal(t, false, out["clean"])
 	require.EqualValues(t, 1, out["unexplainedCount"])
 }
@@ -481,27 +415,42 @@ func TestEscaped(t *testing.T) {
 	}
 }
 
-// Periods as people write them.
-func TestNames(t *testing.T) {
+// The business days of periods whose names do not tell them.
+func TestDaysOfPeriods(t *testing.T) {
 	in := func(p serial.Period, date string, more ...serial.Option) []serial.Option {
 		return append(more, serial.WithPeriod(p), serial.WithTemplate("{type}"+date+"{seq:4}"))
 	}
-	for want, opts := range map[string][]serial.Option{
-		"24 October 2021":                 nil,
-		"24 October 2021, from 04:00":     {serial.WithDayStart(4 * time.Hour)},
-		"24 October 2021, 12:00 to 13:00": in(serial.PerHour, "{date:yyyyMMddHH}"),
-		"October 2021":                    in(serial.PerMonth, "{date:yyyyMM}"),
-		"2021":                            in(serial.PerYear, "{date:yyyy}"),
-		"2021-10-18 to 2021-10-24":        in(serial.PerWeek, "{date:GGGGWW}"),
-		"2021-10-01 to 2021-12-31":        in(serial.PerQuarter, "{date:yyyyQ}"),
-		"2021-04-06 to 2022-04-05":        in(serial.PerYear, "{date:FFFF}", serial.WithYearStart(time.April, 6)),
-		"all time":                        in(serial.Never, ""),
+	// With a day start, the last business day ends on the date after it. Where clocks are set forward, there may be no
+	// midnight.
+	night := serial.WithDayStart(4 * time.Hour)
+	for _, c := range []struct {
+		want, zone, at string
+		opts           []serial.Option
+	}{
+		{"week 47 of 2021: 22 November 2021 to 28 November 2021", "UTC", "2021-11-24",
+			in(serial.PerWeek, "{date:GGGGWW}", night)},
+		{"November 2021: ", "UTC", "2021-11-24", in(serial.PerMonth, "{date:yyyyMM}", night)},
+		{"quarter 4 of 2021: 1 October 2021 to 31 December 2021", "UTC", "2021-11-24",
+			in(serial.PerQuarter, "{date:yyyyQ}", night)},
+		{"2021: ", "UTC", "2021-11-24", in(serial.PerYear, "{date:yyyy}", night)},
+		{"business year 2021: 6 April 2021 to 5 April 2022", "UTC", "2021-11-24", in(serial.PerYear, "{date:FFFF}",
+			serial.WithYearStart(time.April, 6), night)},
+		{"10 September 2022: ", "America/Santiago", "2022-09-10", nil},
+		{"11 September 2022: ", "America/Santiago", "2022-09-11", nil},
+		{"October 2023: ", "America/Asuncion", "2023-10-24", in(serial.PerMonth, "{date:yyyyMM}")},
+		{"quarter 3 of 2023: 1 July 2023 to 30 September 2023", "America/Asuncion", "2023-08-24",
+			in(serial.PerQuarter, "{date:yyyyQ}")},
+		{"quarter 4 of 2023: 1 October 2023 to 31 December 2023", "America/Asuncion", "2023-11-24",
+			in(serial.PerQuarter, "{date:yyyyQ}")},
 	} {
-		scheme, err := serial.NewScheme(append([]serial.Option{serial.WithLocation(time.UTC)}, opts...)...)
-		require.NoError(t, err, want)
-		p, ok := spanAt(scheme, time.Date(2021, 10, 24, 12, 30, 0, 0, time.UTC))
-		require.True(t, ok)
-		require.Equal(t, want, p.Name())
+		zone, err := time.LoadLocation(c.zone)
+		require.NoError(t, err)
+		day, err := time.ParseInLocation(time.DateOnly, c.at, zone)
+		require.NoError(t, err)
+		scheme, err := serial.NewScheme(append([]serial.Option{serial.WithLocation(zone)}, c.opts...)...)
+		require.NoError(t, err, c.want)
+		p, _ := spanAt(scheme, day.Add(12*time.Hour))
+		require.Equal(t, c.want, p.Name+": "+p.Days())
 	}
 	require.Equal(t, "1\u202f234\u202f567 999 -1\u202f000", fmt.Sprint(count(1234567), " ", count(999), " ", count(-1000)))
 }

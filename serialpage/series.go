@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/dailyserial/serial"
@@ -34,8 +35,7 @@ func (h *handler) series(w http.ResponseWriter, r *http.Request) error {
 	}
 	f := frame{Title: s.Name, Back: []link{home}}
 	if r.Method == http.MethodHead {
-		h.write(w, http.StatusOK, "series.html", f, nil)
-		return nil
+		return head(w)
 	}
 	history, err := s.Source.history(r.Context(), s.Type, mostPeriods+1)
 	if err != nil {
@@ -53,7 +53,7 @@ func (h *handler) series(w http.ResponseWriter, r *http.Request) error {
 	rows := []periodRow{}
 	for _, n := range history {
 		p := spanOf(s, n.Start)
-		row := periodRow{Name: p.Name(), Href: address("period", s.Key, n.Start), Last: numberText(scheme, n),
+		row := periodRow{Name: p.Name, Href: address("period", s.Key, n.Start), Last: numberText(n),
 			Issued: max(0, n.Seq-first+1), Closed: !p.End.After(closed), Current: p.Start.Equal(current.Start)}
 		if o, ok := h.audits.outcome(periodKey{s.Key, n.Start.Unix()}); ok {
 			row.Audited = newResult(s, o)
@@ -75,14 +75,23 @@ func (h *handler) series(w http.ResponseWriter, r *http.Request) error {
 // seriesLink leads to the page of a series.
 func seriesLink(s *Series) link { return link{address("series", s.Key, time.Time{}), s.Name} }
 
-// zoneOf is the time zone in which periods begin.
-func zoneOf(p span) string { return p.Start.Location().String() }
+// zoneOf names the time zone in which periods begin.
+func zoneOf(p span) string {
+	zone, now := p.Start.Location(), time.Now().In(p.Start.Location())
+	switch zone.String() {
+	case "":
+		return now.Format("UTC-07:00")
+	case "Local":
+		return "the server’s, " + strings.TrimSuffix(now.Format("MST (UTC-07:00)"), " (UTC+00:00)")
+	}
+	return zone.String()
+}
 
 // account draws what is stored, explained and not explained of each period, as far as it was audited.
 func (h *handler) account(s *Series, history []serial.Number, first int64) chart {
 	var stacks []stack
 	for _, n := range slices.Backward(history[:min(len(history), mostColumns)]) {
-		issued, name := max(0, n.Seq-first+1), spanOf(s, n.Start).Name()
+		issued, name := max(0, n.Seq-first+1), spanOf(s, n.Start).Name
 		stack := stack{title: fmt.Sprintf("%s: %s issued, not checked", name, count(issued)), label: name,
 			parts: []part{{"issued", issued}}}
 		if o, ok := h.audits.outcome(periodKey{s.Key, n.Start.Unix()}); ok {

@@ -1,0 +1,431 @@
+package serialpage
+
+import (
+	"context"
+	"errors"
+	"html"
+	"iter"
+	"net/url"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+)
+
+// now is the time of a form.
+func now() string { return time.Now().UTC().Format(time.RFC3339Nano) }
+
+// explain has Ada send the form of today's invoices with these names and values. "@X" is a header. It returns the
+// answer and, if that leads to a page, its address.
+func (s *site) explain(status int, values ...string) (page, location string) {
+	s.t.Helper()
+	fields := url.Values{"key": {"IS"}, "start": {"2021-10-24T00:00:00Z"}, "at": {now()}}
+	headers := []string{"X-User", "Ada"}
+	for i := 0; i < len(values); i += 2 {
+		if header, ok := strings.CutPrefix(values[i], "@"); ok {
+			headers = append(headers, header, values[i+1])
+		} else {
+			fields.Set(values[i], values[i+1])
+		}
+	}
+	response, text := s.send("POST", "/numbers/explain", fields.Encode(), headers...)
+	require.Equal(s.t, status, response.StatusCode, text)
+	location, _, _ = strings.Cut(response.Header.Get("Location"), "#")
+	return text, location
+}
+
+// said returns the explanations that were stored, as "first-last reason by".
+func (s *site) said() (all []serial.Range) {
+	s.register.mu.Lock()
+	defer s.register.mu.Unlock()
+	for _, e := range s.register.all {
+		all = append(all, serial.Range{First: e.First, Last: e.Last})
+	}
+	return all
+}
+
+// formOf returns the values of the form on a page.
+func formOf(page string) url.Values {
+	fields := url.Values{}
+	_, page, _ = strings.Cut(page, "<form")
+	for _, m := range regexp.MustCompile(`<input[^>]* name="(\w+)"[^>]* value="([^"]*)"`).FindAllStringSubmatch(page, -1) {
+		fields.Set(m[1], html.UnescapeString(m[2]))
+	}
+	return fields
+}
+
+// textOf is what a page says, without its tags.
+func textOf(page string) string {
+	text := regexp.MustCompile(`<[^>]*>`).ReplaceAllString(page, "")
+	return strings.Join(strings.Fields(html.UnescapeString(text)), " ")
+}
+
+// Whoever is logged in explains numbers that are missing.
+func TestExplain(t *testing.T) {
+	s := open(t, nil)
+	fields := formOf(s.get(200, today, "X-User", "Ada"))
+	require.ElementsMatch(t, []string{"key", "start", "at", "first", "last", "reason"}, keys(fields))
+	at, err := time.Parse(time.RFC3339Nano, fields.Get("at"))
+	require.NoError(t, err)
+	right := []string{"at", fields.Get("at"), "first", "IS202110240002", "reason", " burnt <b>\"paper\"</b> "}
+	sent := func(more ...string) []string { return append(append([]string{}, right...), more...) }
+	s.explain(403, sent("@X-User", "")...)
+	require.Empty(t, s.log.String(), "what clients do wrong")
+	s.explain(403, sent("@Sec-Fetch-Site", "cross-site")...)
+	s.explain(403, sent("@Origin", "https://example.com")...)
+	s.explain(404, sent("key", "PO")...)
+	s.explain(400, sent("start", "x")...)
+	s.explain(413, sent("reason", strings.Repeat("x", 70_000))...)
+	for _, r := range [][3]string{
+		{"first", "IS202110240000", "Enter numbers of this series, whole"}, {"first", "x", "whole"}, {"first", "", "whole"},
+		{"last", "x", "whole"}, {"first", "IS202110230002", "this series and period"},
+		{"first", "PO202110240002", "this series and period"}, {"last", "IS202110240001", "the lower number first"},
+		{"first", "IS202110240001", "None of these numbers is missing"},
+		{"first", "IS202110240006", "None of these numbers is missing"},
+		{"reason", " ", "Enter a reason."}, {"reason", strings.Repeat("ä", 251), "shorter reason: this one has 502 bytes"},
+		{"reason", "a\x00b", `'\x00'`}, {"reason", "a\u202eb", `'\u202e'`}, {"reason", "a\xff", "UTF-8"},
+	} {
+		text, _ := s.explain(400, sent(r[0], r[1])...)
+		require.Contains(t, text, `role="alert"`)
+		require.Contains(t, html.UnescapeString(text), r[2])
+		typed := strings.TrimSpace(strings.ReplaceAll(r[1], "\x00", "\ufffd"))
+		require.Equal(t, typed, formOf(text).Get(r[0]), "what was typed stays there")
+		later, err := time.Parse(time.RFC3339Nano, formOf(text).Get("at"))
+		require.NoError(t, err)
+		require.False(t, later.Before(at), "nothing was stored, so it is a new form")
+	}
+	require.Empty(t, s.register.all)
+
+	_, location := s.explain(303, right...)
+	require.Equal(t, []serial.Explanation{{Series: "serial:IS", Type: "IS", Start: s.start, First: 2, Last: 2,
+		Reason: `burnt <b>"paper"</b>`, By: "Ada", At: at}}, s.register.all)
+	page := s.get(200, "/numbers/"+location, "X-User", "Ada")
+	require.Contains(t, textOf(page), "Your explanation is saved for 1 number: IS202110240002. ✗")
+	require.Contains(t, page, "burnt &lt;b&gt;&#34;paper&#34;&lt;/b&gt;")
+	require.NotContains(t, s.get(200, "/numbers/"+location), "Your explanation", "of somebody else")
+	require.NotContains(t, s.get(200, today, "X-User", "Ada"), "Your explanation")
+}
+
+func keys(values url.Values) (all []string) {
+	for k := range values {
+		all = append(all, k)
+	}
+	return all
+}
+
+// Only what is missing at that moment is explained, and the page says what was: a number that is there and is deleted
+// later stays unexplained.
+func TestExplainMissingOnly(t *testing.T) {
+	s := open(t, nil)
+	_, location := s.explain(303, "first", "IS202110240001", "last", "IS202110240009", "reason", "torn")
+	require.Equal(t, []serial.Range{{First: 2, Last: 2}, {First: 4, Last: 4}}, s.said())
+	text := textOf(s.get(200, "/numbers/"+location, "X-User", "Ada"))
+	require.Contains(t, text, "Your explanation is saved for 2 numbers: IS202110240002, IS202110240004. "+
+		"7 other numbers were given, but not missing. Nothing was saved for them. ✓ All numbers are accounted for.")
+
+	s.mu.Lock()
+	s.stored = s.stored[1:]
+	s.mu.Unlock()
+	s.handler().audits.forget(periodKey{"IS", s.start.Unix()})
+	text = textOf(s.get(200, today))
+	require.Contains(t, text, "✗ Not all numbers are accounted for.")
+	require.Contains(t, text, "not explained1 IS202110240001")
+}
+
+// scheme gives the site a series of five numbers, without those at the given places.
+func (s *site) scheme(missing []int, opts ...serial.Option) (numbers []string) {
+	rdb := redis.NewClient(&redis.Options{Addr: s.redis.Addr()})
+	s.t.Cleanup(func() { _ = rdb.Close() })
+	gen, err := serial.New(rdb, append(opts, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1),
+		serial.WithKeyPrefix("other"))...)
+	require.NoError(s.t, err)
+	all, err := gen.NextN(s.t.Context(), "IS", 20)
+	require.NoError(s.t, err)
+	s.stored = nil
+	gone := map[int]bool{}
+	for _, i := range missing {
+		gone[i] = true
+	}
+	for i, n := range all {
+		numbers = append(numbers, n.String())
+		if !gone[i] {
+			s.stored = append(s.stored, n.String())
+		}
+	}
+	s.series[0].Source = Redis(gen)
+	return numbers
+}
+
+var hidden = serial.WithHiddenSequence([]byte("0123456789abcdef"))
+
+// A number is what is printed. Its last digits are not its sequence if there is a check digit, an alphabet, a hidden
+// sequence, or a date behind it.
+func TestExplainWholeNumbers(t *testing.T) {
+	for name, opts := range map[string][]serial.Option{
+		"plain":       nil,
+		"check digit": {serial.WithTemplate("{type}{date:yyyyMMdd}{seq:4}{check:luhn}")},
+		"97-10":       {serial.WithTemplate("{type}{check:97-10}{date:yyyyMMdd}{seq:4}")},
+		"base32":      {serial.WithTemplate("{type}{date:yyyyMMdd}{seq:4:base32}")},
+		"hidden":      {serial.WithTemplate("{type}{date:yyyyMMdd}{seq:6}"), hidden},
+		"date behind": {serial.WithTemplate("{type}{seq:4}-{date:yyyyMMdd}")},
+		"finer date":  {serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:4}")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var numbers []string
+			s := open(t, func(s *site) { numbers = s.scheme([]int{10}, opts...) })
+			start := "2021-10-24T00:00:00Z"
+			if name == "finer date" {
+				start = "2021-01-01T00:00:00Z"
+			}
+			digits := numbers[10][len(numbers[10])-5:]
+			for _, part := range []string{digits, digits[1:], "11", "0011", numbers[10][1:]} {
+				s.explain(400, "start", start, "first", part, "reason", "torn")
+			}
+			require.Empty(t, s.register.all)
+			_, location := s.explain(303, "start", start, "first", " "+numbers[10]+"\u00a0", "reason", "torn")
+			require.Equal(t, []serial.Range{{First: 11, Last: 11}}, s.said())
+			require.Contains(t, s.get(200, "/numbers/"+location), "✓ All numbers are accounted for.")
+		})
+	}
+	s := open(t, func(s *site) { s.scheme([]int{10}, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:4}{check:luhn}")) })
+	text, _ := s.explain(400, "first", "IS2021102400119", "reason", "torn")
+	require.Contains(t, text, "its check digit does not fit")
+}
+
+// Every unexplained range leads to the form with its numbers filled in, which can be sent as it is. Hidden numbers are
+// explained one by one.
+func TestExplainLink(t *testing.T) {
+	for name, c := range map[string]struct {
+		opts  []serial.Option
+		links int
+	}{
+		"plain":  {nil, 2},
+		"hidden": {[]serial.Option{serial.WithTemplate("{type}{date:yyyyMMdd}{seq:6}"), hidden}, 3},
+		"finer date": {[]serial.Option{serial.WithPeriod(serial.PerYear),
+			serial.WithTemplate("{type}{date:yyyyMMdd}{seq:4}")}, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var numbers []string
+			s := open(t, func(s *site) { numbers = s.scheme([]int{10, 11, 15}, c.opts...) })
+			page := "/numbers/" + s.periods(s.get(200, "/numbers/series?key=IS"))[0]
+			require.NotContains(t, s.get(200, page), "#explain", "nobody is logged in")
+			links := s.periods(s.get(200, page, "X-User", "Ada"))
+			require.Len(t, links, c.links)
+			for _, link := range links {
+				form := formOf(s.get(200, "/numbers/"+link, "X-User", "Ada"))
+				form.Set("reason", "torn")
+				if name == "hidden" {
+					require.NotContains(t, form, "last", "a range")
+				}
+				response, text := s.send("POST", "/numbers/explain", form.Encode(), "X-User", "Ada")
+				require.Equal(t, 303, response.StatusCode, text)
+			}
+			require.Contains(t, s.get(200, page), "✓ All numbers are accounted for.")
+			if name == "hidden" {
+				text, _ := s.explain(400, "first", numbers[10], "last", numbers[11], "reason", "torn")
+				require.Contains(t, text, "Enter one number")
+			}
+		})
+	}
+}
+
+// periods returns the addresses of periods that a page links to.
+func (s *site) periods(page string) (all []string) {
+	for _, m := range regexp.MustCompile(`href="(period\?[^"]*)"`).FindAllStringSubmatch(page, -1) {
+		address, _, _ := strings.Cut(html.UnescapeString(m[1]), "#")
+		all = append(all, address)
+	}
+	return all
+}
+
+// A form that is sent again, to whatever process, is the same explanation. Its time must be of the last hour.
+func TestExplainTime(t *testing.T) {
+	s := open(t, nil)
+	right := []string{"at", now(), "first", "IS202110240002", "last", "IS202110240004", "reason", "torn"}
+	var work sync.WaitGroup
+	for range 10 {
+		work.Go(func() { s.explain(303, right...) })
+	}
+	work.Wait()
+	require.Equal(t, []serial.Range{{First: 2, Last: 2}, {First: 4, Last: 4}}, s.said())
+	for _, at := range []string{"", "x", time.Now().Add(time.Minute).Format(time.RFC3339Nano),
+		time.Now().Add(-time.Hour - time.Second).Format(time.RFC3339Nano)} {
+		text, _ := s.explain(400, append(right, "at", at)...)
+		require.Contains(t, text, "Load the page again")
+		form := formOf(s.get(200, "/numbers/"+s.periods(text)[0], "X-User", "Ada"))
+		require.Equal(t, []string{"IS202110240002", "IS202110240004", "torn"},
+			[]string{form.Get("first"), form.Get("last"), form.Get("reason")}, "nothing that was typed is lost")
+	}
+	s.explain(303, append(right, "at", time.Now().Add(-59*time.Minute).Format(time.RFC3339Nano))...)
+	require.Len(t, s.said(), 4)
+}
+
+// If storing fails halfway, or the register stores what it says has failed, the form completes it when it comes again.
+// It does not store again what was stored.
+func TestExplainHalfway(t *testing.T) {
+	s := open(t, nil)
+	failing := &failing{register: s.register, after: 1}
+	s.series[0].Explanations = failing
+	text, _ := s.explain(503, "first", "IS202110240002", "last", "IS202110240004", "reason", "torn")
+	require.Contains(t, text, "Send the form again to save the rest.")
+	require.NotContains(t, text, "no space")
+	require.Contains(t, s.log.String(), "no space")
+	require.Equal(t, []serial.Range{{First: 2, Last: 2}}, s.said())
+	failing.after = 100
+	response, text := s.send("POST", "/numbers/explain", formOf(text).Encode(), "X-User", "Ada")
+	require.Equal(t, 303, response.StatusCode, text)
+	require.Equal(t, []serial.Range{{First: 2, Last: 2}, {First: 4, Last: 4}}, s.said())
+	require.Equal(t, 2, s.register.calls, "the first one was not stored again")
+
+	s.register.fail = errors.New("no answer")
+	text, _ = s.explain(503, "first", "IS202110240002", "reason", "torn")
+	s.register.fail = nil
+	response, text = s.send("POST", "/numbers/explain", formOf(text).Encode(), "X-User", "Ada")
+	require.Equal(t, 303, response.StatusCode, text)
+	require.Len(t, s.said(), 3)
+}
+
+// failing stores so many explanations.
+type failing struct {
+	*register
+	after int
+}
+
+func (r *failing) Explain(ctx context.Context, e serial.Explanation) error {
+	if r.after == 0 {
+		return errors.New("no space")
+	}
+	r.after--
+	return r.register.Explain(ctx, e)
+}
+
+// At most a thousand ranges are explained at once, wherever they are in the period, and none if there are more.
+func TestExplainRanges(t *testing.T) {
+	s := open(t, func(s *site) { large(t, s, 100_000) })
+	number := func(seq string) string { return "IS20211024" + seq }
+	text, _ := s.explain(400, "first", number("00049951"), "last", number("00100000"), "reason", "torn")
+	require.Contains(t, text, "more than 1\u202f000 places")
+	require.Empty(t, s.register.all)
+	s.explain(303, "first", number("00050001"), "last", number("00100000"), "reason", "torn")
+	require.Len(t, s.register.all, 1000)
+	require.EqualValues(t, 50_050, s.register.all[0].First)
+}
+
+// An account that has read the explanations before another one came is not shown after it.
+func TestExplainDuringAudit(t *testing.T) {
+	var work sync.WaitGroup
+	var s *site
+	reading, stored := make(chan struct{}), make(chan struct{})
+	s = open(t, func(s *site) {
+		var once, read sync.Once
+		s.series[0].Explanations = registerWith{s.register,
+			func() { // before it stores the first explanation
+				once.Do(func() {
+					work.Go(func() { require.Contains(t, s.get(200, today), "Not all numbers are accounted for.") })
+					<-reading
+				})
+			},
+			func() { // when all are read
+				if s.audits() > 0 {
+					read.Do(func() { close(reading); <-stored })
+				}
+			},
+		}
+	})
+	s.explain(303, "first", "IS202110240002", "last", "IS202110240004", "reason", "void")
+	close(stored)
+	work.Wait()
+	require.Contains(t, s.get(200, today), "✓ All numbers are accounted for.")
+}
+
+// audits returns how many are running.
+func (s *site) audits() int {
+	a := s.handler().audits
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.running)
+}
+
+// registerWith calls functions before it stores an explanation, and when all were read.
+type registerWith struct {
+	*register
+	store, read func()
+}
+
+func (r registerWith) Explain(ctx context.Context, e serial.Explanation) error {
+	r.store()
+	return r.register.Explain(ctx, e)
+}
+
+func (r registerWith) Explanations(ctx context.Context, series string, start time.Time) iter.Seq2[
+	serial.Explanation, error] {
+	return func(yield func(serial.Explanation, error) bool) {
+		r.register.Explanations(ctx, series, start)(yield)
+		r.read()
+	}
+}
+
+// A form whose audit must wait says so after a while, and stores nothing. A repetition waits for its turn.
+func TestExplainWaits(t *testing.T) {
+	reading, proceed := make(chan struct{}, 1), make(chan struct{})
+	s := open(t, func(s *site) {
+		s.options.Limit = 2 * time.Second
+		stored := s.series[0].Stored
+		s.series[0].Stored = func(ctx context.Context, start, end time.Time) iter.Seq2[string, error] {
+			return func(yield func(string, error) bool) {
+				select {
+				case reading <- struct{}{}:
+					<-proceed
+				default:
+				}
+				stored(ctx, start, end)(yield)
+			}
+		}
+	})
+	right := []string{"at", now(), "first", "IS202110240002", "reason", "torn"}
+	var work sync.WaitGroup
+	work.Go(func() { s.send("GET", today, "") })
+	require.Eventually(t, func() bool { return s.audits() == 1 }, time.Minute, time.Millisecond)
+	text, _ := s.explain(503, right...)
+	require.Contains(t, text, "Nothing was saved, since other checks are running.")
+	require.Empty(t, s.said())
+	work.Go(func() { s.explain(303, right...) })
+	close(proceed)
+	work.Wait()
+	require.Len(t, s.said(), 1)
+}
+
+// A database that does not answer an explanation holds up no other one, and no form beyond the limit.
+func TestExplainHangs(t *testing.T) {
+	hang := make(chan struct{})
+	s := open(t, func(s *site) {
+		s.options.Limit = time.Second
+		s.series[0].Explanations = hanging{s.register, hang}
+	})
+	right := []string{"at", now(), "first", "IS202110240002", "reason"}
+	s.explain(503, append(right, "hang")...)
+	s.explain(503, append(right, "hang")...)
+	s.explain(303, append(right, "other")...)
+	close(hang)
+	s.explain(303, append(right, "hang")...)
+	require.Len(t, s.said(), 2)
+}
+
+// hanging does not store one reason until a channel is closed, and ignores its context.
+type hanging struct {
+	*register
+	hang chan struct{}
+}
+
+func (h hanging) Explain(ctx context.Context, e serial.Explanation) error {
+	if e.Reason == "hang" {
+		<-h.hang
+	}
+	return h.register.Explain(context.WithoutCancel(ctx), e)
+}

@@ -1,0 +1,258 @@
+package serialpage
+
+import (
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"html"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+)
+
+// explanation is one of today's invoices.
+func (s *site) explanation(first, last int64, reason, by string, at time.Time) serial.Explanation {
+	return serial.Explanation{Series: "serial:IS", Type: "IS", Start: s.start, First: first, Last: last, Reason: reason,
+		By: by, At: at}
+}
+
+// tableOf returns the rows of the table that begins after a heading, as texts.
+func tableOf(page, heading string) (rows []string) {
+	_, page, _ = strings.Cut(page, "<h2>"+heading+"</h2>")
+	page, _, _ = strings.Cut(page, "</table>")
+	_, page, _ = strings.Cut(page, "<tbody")
+	for _, m := range regexp.MustCompile(`(?s)<tr.*?</tr>`).FindAllString(page, -1) {
+		rows = append(rows, textOf(strings.ReplaceAll(m, "</t", " </t")))
+	}
+	return rows
+}
+
+func csvOf(t *testing.T, text string) [][]string {
+	t.Helper()
+	table, found := strings.CutPrefix(text, "\ufeff")
+	require.True(t, found)
+	lines, err := csv.NewReader(strings.NewReader(table)).ReadAll()
+	require.NoError(t, err)
+	return lines
+}
+
+const (
+	todayCSV  = "/numbers/period.csv?key=IS&start=2021-10-24T00:00:00Z"
+	todayJSON = "/numbers/period.json?key=IS&start=2021-10-24T00:00:00Z"
+)
+
+// The explanation that was recorded later counts, although the clock of the first one was ahead. Whatever was replaced
+// stays visible, with who said it, when, and what has replaced it.
+func TestReplaced(t *testing.T) {
+	s := open(t, func(s *site) {
+		at := s.start.Add
+		same := s.explanation(4, 4, "caller left", "", at(time.Hour))
+		s.register.all = []serial.Explanation{
+			s.explanation(1, 5, "wrong", "Ada", at(9*time.Hour)), same, same, // recorded twice
+			s.explanation(2, 2, "burnt", "Eve", at(2*time.Hour)), // corrects Ada, whose clock was ahead
+			s.explanation(1, 1, "of a number that is there", "Eve", at(2*time.Hour)),
+		}
+	})
+	page := s.get(200, today)
+	require.Equal(t, []string{
+		"IS202110240002 burnt Eve 24 October 2021, 02:00 UTC", "IS202110240004 wrong Ada 24 October 2021, 09:00 UTC",
+	}, tableOf(page, "Explanations"))
+	require.Equal(t, []string{
+		"IS202110240002 wrong Ada 24 October 2021, 09:00 UTC burnt Eve, 24 October 2021, 02:00 UTC",
+		"IS202110240004 caller left the program 24 October 2021, 01:00 UTC wrong Ada, 24 October 2021, 09:00 UTC",
+	}, tableOf(page, "Replaced explanations"))
+	require.Contains(t, csvOf(t, s.get(200, todayCSV)), []string{"replaced explanation", "4", "4", "1", "IS202110240004",
+		"caller left", "", "2021-10-24T01:00:00Z"})
+	var out struct {
+		Replaced []struct {
+			First, Last int64
+			Reason, By  string
+			ReplacedBy  struct{ Reason, By string }
+		}
+	}
+	require.NoError(t, json.Unmarshal([]byte(s.get(200, todayJSON)), &out))
+	require.Len(t, out.Replaced, 2)
+	first := out.Replaced[0]
+	require.Equal(t, []int64{2, 2}, []int64{first.First, first.Last})
+	require.Equal(t, []string{"wrong", "Ada", "burnt", "Eve"},
+		[]string{first.Reason, first.By, first.ReplacedBy.Reason, first.ReplacedBy.By})
+
+	// Numbers that the later explanation does not cover keep theirs. Ranges of one pair of explanations are one line.
+	s.register.all = []serial.Explanation{
+		s.explanation(2, 4, "one", "Ada", s.start), s.explanation(2, 4, "two", "Ada", s.start),
+	}
+	s.handler().audits.forget(periodKey{"IS", s.start.Unix()})
+	require.Equal(t, []string{
+		"IS202110240002, IS202110240004 one Ada 24 October 2021, 00:00 UTC two Ada, 24 October 2021, 00:00 UTC",
+	}, tableOf(s.get(200, today), "Replaced explanations"))
+}
+
+// However many explanations there are, a page has ordinary size, and says that some are not compared.
+func TestReplacedMany(t *testing.T) {
+	s := open(t, func(s *site) {
+		for i := range mostCompared + 1 {
+			s.register.all = append(s.register.all, s.explanation(2, 2, fmt.Sprint("reason ", i), "Ada", s.start))
+		}
+	})
+	page := s.get(200, today)
+	require.Len(t, tableOf(page, "Replaced explanations"), mostListed)
+	require.Contains(t, page, "Others may have been replaced that are not listed.")
+	require.Less(t, len(page), 1_000_000)
+	s.register.all = append(s.register.all[:2], s.register.all[len(s.register.all)-1])
+	s.handler().audits.forget(periodKey{"IS", s.start.Unix()})
+	require.NotContains(t, s.get(200, today), "Others may have been replaced")
+}
+
+// Possible reasons stand beside the ranges that they touch, and fill the form if they agree. They explain nothing.
+func TestPossible(t *testing.T) {
+	possible := func(e serial.Explanation) serial.Explanation { e.Possible = true; return e }
+	s := open(t, func(s *site) {
+		s.register.all = []serial.Explanation{
+			possible(s.explanation(3, 9999, serial.AnswerLost+": 2 attempts", "", s.start)),
+			possible(s.explanation(1, 2, serial.Raised, "", s.start)), possible(s.explanation(2, 3, serial.Raised, "", s.start)),
+			possible(s.explanation(5, 5, serial.BlockSkipped, "", s.start)), // which is there
+		}
+	})
+	page := s.get(200, today, "X-User", "Ada")
+	require.Contains(t, page, "✗ Not all numbers are accounted for.")
+	require.Empty(t, tableOf(page, "Explanations"))
+	text := textOf(page)
+	require.Contains(t, text, "IS202110240002 explain "+
+		"possible reason: raised, IS202110240001 – IS202110240002, 24 October 2021, 00:00 UTC "+
+		"possible reason: raised, IS202110240002 – IS202110240003, 24 October 2021, 00:00 UTC")
+	require.Contains(t, text, "IS202110240004 explain "+
+		"possible reason: answer lost: 2 attempts, IS202110240003 – IS202110240005,", "up to the last one that was issued")
+	require.NotContains(t, text, "block skipped")
+	links := s.periods(page)
+	require.Equal(t, "raised", formOf(s.get(200, "/numbers/"+links[0], "X-User", "Ada")).Get("reason"))
+	lines := csvOf(t, s.get(200, todayCSV))
+	require.Contains(t, lines, []string{"possible reason", "3", "5", "", "", "answer lost: 2 attempts", "",
+		"2021-10-24T00:00:00Z"})
+	require.Contains(t, lines, []string{"not explained", "2", "2", "1", "IS202110240002", "", "", ""})
+	require.Contains(t, s.get(200, todayJSON), `"possibleCount":3`)
+
+	for range 4 { // they differ
+		s.register.all = append(s.register.all, possible(s.explanation(2, 4, "unplugged", "Eve", s.start)))
+	}
+	s.handler().audits.forget(periodKey{"IS", s.start.Unix()})
+	page = s.get(200, today, "X-User", "Ada")
+	require.Contains(t, textOf(page), "and 3 more possible reasons")
+	require.Empty(t, formOf(s.get(200, "/numbers/"+s.periods(page)[0], "X-User", "Ada")).Get("reason"))
+}
+
+// Of hidden numbers, the first and the last of a range say nothing: each is listed, or how many there are. The table
+// lists all.
+func TestHiddenRanges(t *testing.T) {
+	var numbers []string
+	s := open(t, func(s *site) {
+		numbers = s.scheme([]int{1, 2, 3, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16},
+			serial.WithTemplate("{type}{date:yyyyMMdd}{seq:6}"), hidden)
+		e := s.explanation(6, 17, "torn", "Ada", s.start)
+		e.Series = "other:IS"
+		s.register.all = append(s.register.all, e)
+	})
+	page := s.get(200, today)
+	text := textOf(page)
+	require.NotContains(t, text, "–", "a range")
+	require.Contains(t, text, "not explained3 "+numbers[1]+" "+numbers[2]+" "+numbers[3]+" Stored")
+	require.Equal(t, []string{"12 numbers, listed in the CSV torn Ada 24 October 2021, 00:00 UTC"},
+		tableOf(page, "Explanations"))
+	lines := csvOf(t, s.get(200, todayCSV))
+	for i, what := range map[int]string{1: "not explained", 3: "not explained", 5: "explained", 16: "explained"} {
+		require.True(t, slices.ContainsFunc(lines, func(line []string) bool {
+			return line[0] == what && line[3] == "1" && line[4] == numbers[i]
+		}), "%s %s", what, numbers[i])
+	}
+
+	// Others keep their ranges, whatever is printed around their sequences.
+	for _, template := range []string{"{type}{date:yyyyMMdd}{seq:4}", "{type}{date:yyyyMMdd}{seq:6}{check:97-10}",
+		"{check:luhn}{type}{date:yyyyMMdd}-{seq:4+}", "{type}{date:yyyyMMdd}{seq:4:base32}",
+		"{type}{date:yyyyMMdd}{seq:4:base36}{check:37-36}"} {
+		s := open(t, func(s *site) { s.scheme(nil, serial.WithTemplate(template)) })
+		require.Contains(t, s.get(200, today), " – ", template)
+	}
+}
+
+// Where the printed date is not known, sequences are called that.
+func TestSequences(t *testing.T) {
+	s := open(t, func(s *site) {
+		s.scheme([]int{1, 2, 4}, serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:5}"))
+	})
+	require.Regexp(t, `sequence 20 20 <0\.1% of 99 999`, textOf(strings.ReplaceAll(s.get(200, "/numbers/"), "<", " <")))
+	page := s.get(200, "/numbers/series?key=IS")
+	require.Contains(t, page, ">sequence 20<")
+	text := textOf(s.get(200, "/numbers/"+s.periods(page)[0]))
+	require.Contains(t, text, "Issued20 sequences 1 – 20 ")
+	require.Contains(t, text, "not explained3 sequences 2 – 3 sequence 5 ")
+}
+
+// Texts that an audit has cut say so; others do not.
+func TestCutTexts(t *testing.T) {
+	long, exact, wide := strings.Repeat("x", 257), strings.Repeat("y", 256), strings.Repeat("ä", 127)+"a語"
+	s := open(t, func(s *site) { s.stored = []string{long, exact, wide} })
+	var out struct{ Foreign []string }
+	require.NoError(t, json.Unmarshal([]byte(s.get(200, todayJSON)), &out))
+	require.Equal(t, []string{long[:256] + "…", exact, wide[:255] + "…"}, out.Foreign)
+	page := html.UnescapeString(s.get(200, today))
+	for _, text := range out.Foreign {
+		require.Contains(t, page, ">"+text+"<")
+	}
+	require.NotContains(t, s.get(200, today, "X-User", "Ada"), "maxlength", "a browser would cut what somebody pastes")
+}
+
+// Blanks that are not ASCII are blanks: people copy them, also from these pages.
+func TestBlanks(t *testing.T) {
+	s := open(t, nil)
+	s.explain(303, "first", "IS202110240002", "reason", "1\u202f000 € n°\u00a07", "@X-User", "Ada")
+	require.Contains(t, s.get(200, today), "1\u202f000 € n°\u00a07")
+}
+
+// What share was issued is never rounded to nothing, and only to all if all were.
+func TestFullText(t *testing.T) {
+	for want, n := range map[string][2]int64{
+		"0% of 9": {0, 9}, "<0.1% of 99\u202f999": {1, 99_999}, "0.1% of 1\u202f000": {1, 1000}, "0.2% of 500": {1, 500},
+		"33.3% of 9": {3, 9}, "99.9% of 99\u202f999": {99_998, 99_999}, "100% of 9": {9, 9}, "100% of 8": {9, 8},
+	} {
+		require.Equal(t, want, fullText(n[0], n[1]))
+	}
+}
+
+// An account of a period without numbers that somebody opened by hand is not the last check of the series. One that is
+// ahead counts if it has numbers, but is not the last check either.
+func TestFuturePeriod(t *testing.T) {
+	scheme, err := serial.NewScheme(serial.WithLocation(time.UTC))
+	require.NoError(t, err)
+	s := open(t, func(s *site) { s.series[0].Source = fixed{scheme, 3, time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC)} })
+	day := func(day string) string { return "/numbers/period?key=IS&start=" + day + "T00:00:00Z" }
+	require.Contains(t, s.get(200, day("9000-01-01")), "This period has not begun.")
+	s.get(200, day("1985-01-01"))
+	require.Contains(t, s.get(200, "/numbers/"), "none since the service started")
+	s.get(200, day("2021-10-24"))
+	s.get(200, day("9000-01-01"))
+	overview := s.get(200, "/numbers/")
+	require.Regexp(t, `data-label="Last check"><a href="[^"]*">24 October 2021</a>`, overview)
+	require.Contains(t, overview, "1 of 1 checked period has discrepancies")
+
+	s.series[0].Source = fixed{scheme, 3, time.Date(9000, 1, 1, 12, 0, 0, 0, time.UTC)}
+	s.handler().audits.forget(periodKey{"IS", time.Date(9000, 1, 1, 0, 0, 0, 0, time.UTC).Unix()})
+	s.get(200, day("9000-01-01"))
+	overview = s.get(200, "/numbers/")
+	require.Regexp(t, `data-label="Last check"><a href="[^"]*">24 October 2021</a>`, overview)
+	require.Contains(t, overview, "2 of 2 checked periods have discrepancies")
+	require.Contains(t, s.get(200, "/numbers/series?key=IS"), "✗ </span>discrepancies")
+}
+
+// The sheet says what is signed.
+func TestSignature(t *testing.T) {
+	s := open(t, func(s *site) { s.stored = append(s.stored, "x") })
+	_, sheet, found := strings.Cut(s.get(200, today), `<div class="paper sign">`)
+	require.True(t, found)
+	require.Regexp(t, `^Account of Invoices \(IS\), 24 October 2021, checked .* UTC: 5 issued; 3 stored; 2 missing; `+
+		`0 explained; 2 not explained; 1 stored, but not one of our numbers\. Date, name and signature$`, textOf(sheet))
+}

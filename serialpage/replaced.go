@@ -1,0 +1,84 @@
+package serialpage
+
+import (
+	"iter"
+	"slices"
+	"sort"
+	"time"
+
+	"github.com/dailyserial/serial"
+)
+
+// mostCompared is how many explanations of a period are kept, to find those that were replaced.
+const mostCompared = 10_000
+
+// A replacement is an explanation that does not count for some missing numbers, and the one that counts there.
+type replacement struct {
+	ranges  []serial.Range
+	old, by serial.Explanation
+}
+
+// readExplanations are the first explanations of a series and period that an audit has read.
+type readExplanations struct {
+	series string
+	start  time.Time
+	all    []serial.Explanation
+	more   bool // there were others
+}
+
+// in yields explanations, and notes those that may be replaced.
+func (r *readExplanations) in(all iter.Seq2[serial.Explanation, error]) iter.Seq2[serial.Explanation, error] {
+	return func(yield func(serial.Explanation, error) bool) {
+		for e, err := range all {
+			if err == nil && e.Series == r.series && e.Start.Equal(r.start) && !e.Possible {
+				if r.more = r.more || len(r.all) == mostCompared; !r.more {
+					r.all = append(r.all, e)
+				}
+			}
+			if !yield(e, err) {
+				return
+			}
+		}
+	}
+}
+
+// replaced returns the explanations that do not count for all missing numbers that they fit, in the order in which they
+// were read. more reports that there may be others.
+func (r *readExplanations) replaced(report *serial.Report) (list []replacement, more bool) {
+	seen, listed := map[serial.Explanation]bool{}, 0
+	for _, e := range r.all {
+		old := plain(e)
+		if seen[old] {
+			continue
+		}
+		seen[old] = true
+		first := sort.Search(len(report.Explained), func(i int) bool { return report.Explained[i].Last >= old.First })
+		var found []replacement
+		for _, x := range report.Explained[first:] {
+			by := plain(x.Explanation)
+			if x.First > old.Last {
+				break
+			}
+			if by == old {
+				continue
+			}
+			if listed++; listed > mostListed {
+				return append(list, found...), true
+			}
+			i := slices.IndexFunc(found, func(r replacement) bool { return r.by == by })
+			if i < 0 {
+				i, found = len(found), append(found, replacement{old: old, by: by})
+			}
+			found[i].ranges = append(found[i].ranges,
+				serial.Range{First: max(x.First, old.First), Last: min(x.Last, old.Last)})
+		}
+		list = append(list, found...)
+	}
+	return list, r.more
+}
+
+// plain is an explanation of one series and period in a form that can be compared.
+func plain(e serial.Explanation) serial.Explanation {
+	e.Series, e.Type, e.Start, e.At = "", "", time.Time{}, e.At.Round(0).UTC()
+	return e
+}
