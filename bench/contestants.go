@@ -27,7 +27,8 @@ type contestant struct {
 	far     bool // measured on the network too
 	inFleet bool // measured in a fleet too
 	drawn   bool // has a curve in the plots
-	// open returns the operation to measure, ready for use: periods are open and keys exist. Or it returns errUnsupported.
+	// open returns the operation to measure, ready for use: periods are open and keys exist. Or it returns
+	// errUnsupported.
 	open func(ctx context.Context, t *target) (op, error)
 }
 
@@ -98,8 +99,8 @@ func openGetIncr(ctx context.Context, t *target) (op, error) {
 	}, nil
 }
 
-// openIncrEX bounds the counter by its 15 digits and lets it expire at midnight, as far as one command can. The date in the
-// key, and whether a missing key is a new day, would be its caller's to know.
+// openIncrEX bounds the counter by its 15 digits and lets it expire at midnight, as far as one command can. The date in
+// the key, and whether a missing key is a new day, would be its caller's to know.
 func openIncrEX(ctx context.Context, t *target) (op, error) {
 	midnight := cmp.Or(t.noon, time.Now()).Add(12 * time.Hour)
 	args := redis.IncrEXIntArgs{
@@ -129,7 +130,8 @@ func openAutopipelined(_ context.Context, t *target) (op, error) {
 	return func(ctx context.Context, _ *rand.Rand) error { return pipeline.Incr(ctx, "autopipelined").Err() }, nil
 }
 
-// newGenerator returns a generator with a namespace of its own, in a zone where it is noon now: no day ends during the run.
+// newGenerator returns a generator with a namespace of its own, in a zone where it is noon now: no day ends during the
+// run.
 func newGenerator(t *target, prefix string, opts ...serial.Option) (*serial.Generator, error) {
 	return generatorAt(t, prefix, 12*time.Hour, opts...)
 }

@@ -20,7 +20,8 @@ import (
 
 const openers = 50 // callers that open periods at the same time
 
-// growth shows how the cost of a call and of a type grows with the number of types, and that of a call with the day's numbers.
+// growth shows how the cost of a call and of a type grows with the number of types, and that of a call with the day's
+// numbers.
 func growth(ctx context.Context, cfg *config, addr string) error {
 	started := time.Now()
 	g := &grower{cfg: cfg, admin: newAdmin(addr)}

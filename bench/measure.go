@@ -107,8 +107,8 @@ func (n network) reach(addr string) (through string, stop func(), err error) {
 	return p.addr(), p.stop, nil
 }
 
-// rounds measures base and the others in alternating rounds. The first round does not count: in it, connections are made,
-// scripts loaded and stacks grown.
+// rounds measures base and the others in alternating rounds. The first round does not count: in it, connections are
+// made, scripts loaded and stacks grown.
 func (m *meter) rounds(ctx context.Context, cfg *config, n network, callers []int, base *entrant,
 	others []*entrant) ([]*sample, error) {
 	for _, c := range callers {
@@ -150,9 +150,10 @@ func (n network) counts(cfg *config) []int {
 	return slices.DeleteFunc(slices.Clone(cfg.callers), func(c int) bool { return c > n.callers })
 }
 
-// parts returns the number of parts that a round is split into. With few callers, CPUs may fall asleep between calls. Then, for a
-// tenth of a second or more, a call takes several times as long as before, for every contestant alike: only measurements within
-// that time can be compared. Through a slow network the effect does not show, and there are too few calls to split.
+// parts returns the number of parts that a round is split into. With few callers, CPUs may fall asleep between calls.
+// Then, for a tenth of a second or more, a call takes several times as long as before, for every contestant alike: only
+// measurements within that time can be compared. Through a slow network the effect does not show, and there are too few
+// calls to split.
 func (n network) parts(callers int) int {
 	if max(n.processes, 1)*callers < 10 && n.delay == 0 {
 		return 5
@@ -185,9 +186,9 @@ func (n network) enter(ctx context.Context, cfg *config, t *target) (base *entra
 	return base, others, unsupported, nil
 }
 
-// lineup returns the order of a round: an INCR, two others, an INCR, the next two and so on, so that each has an INCR next
-// to it. Every second round runs backwards, so that a contestant that came after its INCR comes before it; the next but one
-// begins with another contestant.
+// lineup returns the order of a round: an INCR, two others, an INCR, the next two and so on, so that each has an INCR
+// next to it. Every second round runs backwards, so that a contestant that came after its INCR comes before it; the
+// next but one begins with another contestant.
 func lineup(base *entrant, others []*entrant, round int) []*entrant {
 	if len(others) == 0 {
 		return []*entrant{base}
@@ -267,7 +268,8 @@ type tally struct {
 	Allocs     uint64
 }
 
-// call makes that many callers of this process call e. They start when begin, which is called once all is ready, has returned.
+// call makes that many callers of this process call e. They start when begin, which is called once all is ready, has
+// returned.
 func (m *meter) call(ctx context.Context, e *entrant, callers int, length time.Duration,
 	begin func() error) (*tally, error) {
 	var (
@@ -289,7 +291,8 @@ func (m *meter) call(ctx context.Context, e *entrant, callers int, length time.D
 			<-gate
 			n := 0
 			// The clock is read once per call: the end of a call is the beginning of the next.
-			for last := time.Since(t.Start); last < length && errs[i] == nil; n++ {
+			// Each caller makes one call at least, even if the round is over before it runs.
+			for last := time.Since(t.Start); (n == 0 || last < length) && errs[i] == nil; n++ {
 				errs[i] = e.do(ctx, rnd)
 				now := time.Since(t.Start)
 				mine[n%room] = now - last

@@ -110,8 +110,9 @@ func (n network) openings(ctx context.Context, cfg *config, addr string) ([]*row
 	return summarise(samples), nil
 }
 
-// A meeting is how a worker meets midnight. First it opens all types and answers; once it is told to, it prepares its share of them,
-// and answers; and once it is told to again, it asks for numbers until midnight and then for one of every type.
+// A meeting is how a worker meets midnight. First it opens all types and answers; once it is told to, it prepares its
+// share of them, and answers; and once it is told to again, it asks for numbers until midnight and then for one of
+// every type.
 type meeting struct {
 	Types    int
 	Midnight time.Time // in whole seconds: it is that of the generators' zone
@@ -141,10 +142,15 @@ func midnight(ctx context.Context, cfg *config, addr string, b *strings.Builder)
 	for i := range 2 * times {
 		prepare := i%2 == 1
 		fmt.Fprintf(os.Stderr, "\rmidnight: %d of %d ", i+1, 2*times)
-		if err := admin.rdb.FlushAll(ctx).Err(); err != nil {
-			return err
+		var m met
+		err := errors.New(notReady)
+		// A busy machine takes longer to be ready.
+		for lead := 5 * time.Second; err != nil && strings.Contains(err.Error(), notReady) && lead <= time.Minute; lead *= 2 {
+			if err := admin.rdb.FlushAll(ctx).Err(); err != nil {
+				return err
+			}
+			m, err = many.midnight(program, addr, cfg.types, prepare, lead)
 		}
-		m, err := many.midnight(program, addr, cfg.types, prepare)
 		if err != nil {
 			return err
 		}
@@ -176,10 +182,14 @@ func midnight(ctx context.Context, cfg *config, addr string, b *strings.Builder)
 	return nil
 }
 
-// midnight returns when types had their first number, in order of time.
-func (n network) midnight(program, addr string, types int, prepare bool) (result met, err error) {
-	// Opening and preparing has to be over a second before.
-	at := time.Now().Truncate(time.Second).Add(5*time.Second + time.Duration(types)*time.Millisecond)
+// notReady is the error of a worker for which midnight came too soon.
+const notReady = "it was midnight before all was ready"
+
+// midnight returns when types had their first number, in order of time. lead is the time until midnight, besides that
+// for the types.
+func (n network) midnight(program, addr string, types int, prepare bool, lead time.Duration) (result met, err error) {
+	// Opening and preparing must be over a second before.
+	at := time.Now().Truncate(time.Second).Add(lead + time.Duration(types)*time.Millisecond)
 	var f fleet
 	defer func() { f.stop() }()
 	for i := range n.processes {
@@ -255,7 +265,7 @@ func meetMidnight(ctx context.Context, j *job, orders *json.Decoder, answers *js
 	}
 	begin := m.Midnight.Add(-time.Second)
 	if time.Now().After(begin) {
-		return errors.New("it was midnight before all was ready")
+		return errors.New(notReady)
 	}
 	time.Sleep(time.Until(begin))
 	return cmp.Or(m.walk(gen, names, answers), ctx.Err())

@@ -92,8 +92,9 @@ func (a *admin) cpu(ctx context.Context) (time.Duration, error) {
 	return sum, nil
 }
 
-// memory returns the memory that the server has allocated, without the buffers of its clients, which come and go. It takes a few
-// seconds: the server takes stock of its clients now and then, and trims the buffers of those that are idle.
+// memory returns the memory that the server has allocated, without the buffers of its clients, which come and go. It
+// takes a few seconds: the server takes stock of its clients now and then, and trims the buffers of those that are
+// idle.
 func (a *admin) memory(ctx context.Context) (int64, error) {
 	select {
 	case <-time.After(4 * time.Second):

@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// A row sums up the rounds of one contestant at one number of callers, by medians. The ratios are medians of the rounds' own
-// ratios, each to the INCR next to it, and not ratios of medians.
+// A row sums up the rounds of one contestant at one number of callers, by medians. The ratios are medians of the
+// rounds' own ratios, each to the INCR next to it, and not ratios of medians.
 type row struct {
 	network    string
 	contestant *contestant

@@ -22,10 +22,10 @@ import (
 	"github.com/dailyserial/serial/serialotel"
 )
 
-// What the dashboard and the alerts ask for is what is exported: metrics, labels and the values of error_type. And all that
-// is exported is on the dashboard.
+// What the dashboard and the alerts ask for is what is exported: metrics, labels and their values. And all that is
+// exported is on the dashboard. The alert on lost counters leaves out those that were repaired, or may be.
 func TestDashboardAndAlerts(t *testing.T) {
-	exported := exportedToPrometheus(t)
+	exported, values := exportedToPrometheus(t)
 	scraped := []string{"job", "instance"} // Prometheus adds them
 	for file, queries := range map[string][]string{
 		"dashboards/serial.json": dashboardQueries(t), "alerts/serial.yml": alertQueries(t),
@@ -36,8 +36,8 @@ func TestDashboardAndAlerts(t *testing.T) {
 			require.Equal(t, strings.Count(query, "("), strings.Count(query, ")"), query)
 			var labels []string // of the metrics in this query
 			for _, name := range regexp.MustCompile(`\bserial_\w+`).FindAllString(query, -1) {
-				if name == "serial_type" {
-					continue
+				if values[name] != nil {
+					continue // a label
 				}
 				require.Contains(t, exported, name, "%s: %s", file, query)
 				labels = append(labels, exported[name]...)
@@ -49,17 +49,21 @@ func TestDashboardAndAlerts(t *testing.T) {
 				}
 			}
 			for _, match := range regexp.MustCompile(`(\w+)(?:=|!=|=~|!~)"([^"]*)"`).FindAllStringSubmatch(query, -1) {
-				label, values := match[1], match[2]
+				label := match[1]
 				require.Contains(t, append(scraped, labels...), label, "%s: %s", file, query)
-				for _, value := range strings.Split(values, "|") {
-					if label == "error_type" && value != "" {
-						require.Contains(t, exported["error_type"], value, "%s: %s", file, query)
+				for _, value := range strings.Split(match[2], "|") {
+					if value != "" && !slices.Contains(scraped, label) {
+						require.Contains(t, values[label], value, "%s: %s", file, query)
 					}
 				}
 			}
+			if file == "alerts/serial.yml" {
+				all, lost := "serial_counter_lost_total", `serial_counter_lost_total{serial_repaired="false"}`
+				require.Equal(t, strings.Count(query, all), strings.Count(query, lost), query)
+			}
 		}
 		if file == "dashboards/serial.json" {
-			require.Len(t, asked, 7, "one query of each instrument")
+			require.Len(t, asked, 9, "one query of each instrument")
 		}
 	}
 }
@@ -128,9 +132,9 @@ func alertQueries(t *testing.T) (queries []string) {
 	return queries
 }
 
-// exportedToPrometheus returns the labels of each metric, as they are named in Prometheus, and the values of error_type. It
-// makes every hook record something.
-func exportedToPrometheus(t *testing.T) map[string][]string {
+// exportedToPrometheus returns the labels of each metric, as they are named in Prometheus, and the values of each
+// label. It makes every hook record something.
+func exportedToPrometheus(t *testing.T) (exported, values map[string][]string) {
 	t.Helper()
 	o := observe(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -147,10 +151,12 @@ func exportedToPrometheus(t *testing.T) map[string][]string {
 			hooks.Failed(t.Context(), serial.FailedInfo{Type: "IS", Count: 1, Err: cause})
 		}
 		hooks.Lost(t.Context(), serial.LostInfo{Type: "IS"})
+		hooks.Unused(t.Context(), serial.Explanation{First: 1, Last: 1, Reason: serial.CallerLeft, Unused: true})
+		hooks.Unused(t.Context(), serial.Explanation{First: 1, Last: 1, Reason: serial.Raised, Possible: true})
 		hooks.ClockCorrected(t.Context(), serial.ClockInfo{Offset: time.Second})
 		hooks.NearlyExhausted(t.Context(), serial.ExhaustionInfo{Last: serial.Number{Type: "IS"}})
 	})
-	exported := map[string][]string{}
+	exported, values = map[string][]string{}, map[string][]string{}
 	label := func(name string, extra ...string) func(keys []string) {
 		return func(keys []string) {
 			for _, key := range append(keys, extra...) {
@@ -169,31 +175,30 @@ func exportedToPrometheus(t *testing.T) map[string][]string {
 		switch d := m.Data.(type) {
 		case metricdata.Sum[int64]:
 			for _, p := range d.DataPoints {
-				label(name + "_total")(labels(p.Attributes.ToSlice(), exported))
+				label(name + "_total")(labels(p.Attributes.ToSlice(), values))
 			}
 		case metricdata.Gauge[float64]:
 			for _, p := range d.DataPoints {
-				label(name)(labels(p.Attributes.ToSlice(), exported))
+				label(name)(labels(p.Attributes.ToSlice(), values))
 			}
 		case metricdata.Histogram[float64]:
 			for _, p := range d.DataPoints {
-				keys := labels(p.Attributes.ToSlice(), exported)
+				keys := labels(p.Attributes.ToSlice(), values)
 				label(name + "_count")(keys)
 				label(name + "_sum")(keys)
 				label(name+"_bucket", "le")(keys)
 			}
 		}
 	}
-	return exported
+	return exported, values
 }
 
-// labels returns the attributes' names in Prometheus, and notes the values of error_type.
-func labels(attrs []attribute.KeyValue, exported map[string][]string) (names []string) {
+// labels returns the attributes' names in Prometheus, and notes their values.
+func labels(attrs []attribute.KeyValue, values map[string][]string) (names []string) {
 	for _, kv := range attrs {
 		name := strings.ReplaceAll(string(kv.Key), ".", "_")
-		if names = append(names, name); name == "error_type" {
-			exported[name] = append(exported[name], kv.Value.Emit())
-		}
+		names = append(names, name)
+		values[name] = append(values[name], kv.Value.Emit())
 	}
 	return names
 }

@@ -122,8 +122,8 @@ func events(s tracetest.SpanStub) []string {
 	return lines
 }
 
-// simulate returns a miniredis on the clock of a synctest bubble, inside which it must be called, and a client that dials
-// it in memory. The address is an IP: a name would be looked up by goroutines outside the bubble.
+// simulate returns a miniredis on the clock of a synctest bubble, inside which it must be called, and a client that
+// dials it in memory. The address is an IP: a name would be looked up by goroutines outside the bubble.
 func simulate(t *testing.T) (*miniredis.Miniredis, *redis.Client) {
 	t.Helper()
 	m := miniredis.NewMiniRedis()

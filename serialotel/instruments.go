@@ -16,13 +16,13 @@ import (
 // instruments are called without asking their Enabled method first: their arguments are made beforehand, and a disabled
 // instrument returns at once.
 type instruments struct {
-	numbers, repeated, nearly, losses, unused metric.Int64Counter
-	calls, openings                           metric.Float64Histogram
-	offset                                    metric.Float64Gauge
+	numbers, repeated, nearly, losses, unused, possible metric.Int64Counter
+	calls, openings                                     metric.Float64Histogram
+	offset                                              metric.Float64Gauge
 }
 
 func newInstruments(m metric.Meter) (i instruments, err error) {
-	var errs [8]error
+	var errs [9]error
 	i.numbers, errs[0] = m.Int64Counter("serial.numbers.issued", metric.WithUnit("{number}"),
 		metric.WithDescription("Numbers issued."))
 	i.repeated, errs[1] = m.Int64Counter("serial.requests.repeated", metric.WithUnit("{request}"),
@@ -30,7 +30,7 @@ func newInstruments(m metric.Meter) (i instruments, err error) {
 	i.nearly, errs[2] = m.Int64Counter("serial.period.nearly_exhausted", metric.WithUnit("{period}"),
 		metric.WithDescription("Periods with few numbers left, counted once per business type by each Generator."))
 	i.losses, errs[3] = m.Int64Counter("serial.counter.lost", metric.WithUnit("{call}"),
-		metric.WithDescription("Calls that found a counter gone or gone back, whether that was repaired or not."))
+		metric.WithDescription("Calls that found a counter gone or gone back, by whether they repaired it."))
 	// The lowest buckets are finer than those for HTTP: a round trip to a nearby server takes 100 µs.
 	i.calls, errs[4] = m.Float64Histogram("serial.call.duration", metric.WithUnit("s"),
 		metric.WithDescription("Duration of calls that were to return numbers, with error.type if they failed."),
@@ -43,37 +43,60 @@ func newInstruments(m metric.Meter) (i instruments, err error) {
 		metric.WithDescription("By how much Redis's clock is ahead of this host's, when that was last found to have "+
 			"changed."))
 	i.unused, errs[7] = m.Int64Counter("serial.numbers.unused", metric.WithUnit("{number}"),
-		metric.WithDescription("Numbers that nobody received, at most, by reason."))
+		metric.WithDescription("Numbers that certainly nobody received, by reason."))
+	i.possible, errs[8] = m.Int64Counter("serial.explanations.possible", metric.WithUnit("{explanation}"),
+		metric.WithDescription("Possible reasons for missing numbers that were reported, by reason."))
 	return i, errors.Join(errs[:]...)
 }
 
 // A series holds the options of every measurement of one type, made once so that a call builds no attributes. They are
 // slices because passing a slice on costs nothing, while a list of arguments is allocated.
 type series struct {
-	add    []metric.AddOption
-	issued []metric.RecordOption
-	failed [][]metric.RecordOption // by index in causes
-	unused [][]metric.AddOption    // by index in reasons
+	add      []metric.AddOption
+	issued   []metric.RecordOption
+	failed   [][]metric.RecordOption // by index in causes
+	lost     [][]metric.AddOption    // by index in outcomes
+	byReason [][]metric.AddOption    // by index in reasons
 }
 
 func newSeries(attrs ...attribute.KeyValue) *series {
 	set := metric.WithAttributeSet(attribute.NewSet(attrs...))
 	s := &series{add: []metric.AddOption{set}, issued: []metric.RecordOption{set}}
+	with := func(attr attribute.KeyValue) metric.MeasurementOption {
+		return metric.WithAttributeSet(attribute.NewSet(append([]attribute.KeyValue{attr}, attrs...)...))
+	}
 	for _, c := range causes {
-		both := attribute.NewSet(append([]attribute.KeyValue{c.attr}, attrs...)...)
-		s.failed = append(s.failed, []metric.RecordOption{metric.WithAttributeSet(both)})
+		s.failed = append(s.failed, []metric.RecordOption{with(c.attr)})
+	}
+	for _, outcome := range outcomes {
+		s.lost = append(s.lost, []metric.AddOption{with(outcome)})
 	}
 	for _, reason := range reasons {
 		attr := reasonKey.String(strings.ReplaceAll(reason, " ", "_"))
-		both := attribute.NewSet(append([]attribute.KeyValue{attr}, attrs...)...)
-		s.unused = append(s.unused, []metric.AddOption{metric.WithAttributeSet(both)})
+		s.byReason = append(s.byReason, []metric.AddOption{with(attr)})
 	}
 	return s
 }
 
 // reasons are those of the explanations that a Generator gives.
 var reasons = [...]string{
-	serial.CallerLeft, serial.NotReplicated, serial.AnswerLost, serial.Raised, serial.BlockSkipped,
+	serial.CallerLeft, serial.NotReplicated, serial.BlockBurned, serial.AnswerLost, serial.Raised, serial.BlockSkipped,
+}
+
+// outcomes are what may become of a lost counter. An operator has to repair it in the first case only.
+var outcomes = [...]attribute.KeyValue{
+	repairedKey.String("false"), repairedKey.String("pending"), repairedKey.String("true"),
+}
+
+// outcomeOf returns the index in outcomes of what became of a lost counter.
+func outcomeOf(i serial.LostInfo) int {
+	switch {
+	case i.Repaired:
+		return 2
+	case i.Pending:
+		return 1
+	}
+	return 0
 }
 
 // causes are the kinds of failure that error.type tells apart. If a call failed and its context has ended, the error

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// maxTypes keeps the largest instrument, serial.call.duration, within the 2,000 attribute sets that the SDK keeps for
-	// an instrument: a hundred types and one for the rest, with ten outcomes each.
+	// maxTypes keeps the largest instrument, serial.call.duration, within the 2,000 attribute sets that the SDK keeps
+	// for an instrument: a hundred types and one for the rest, with ten outcomes each.
 	maxTypes = 100
 
 	otherType = "_OTHER" // the semantic conventions' name for everything not on a list
@@ -51,7 +51,8 @@ func newConfig(opts []Option) (*config, error) {
 	return c, errors.Join(errs...)
 }
 
-// WithMeterProvider sets where metrics go. For spans alone, give it the provider of go.opentelemetry.io/otel/metric/noop.
+// WithMeterProvider sets where metrics go. For spans alone, give it the provider of
+// go.opentelemetry.io/otel/metric/noop.
 //
 // Default [otel.GetMeterProvider], also if the global provider is set later. nil is refused.
 func WithMeterProvider(p metric.MeterProvider) Option {
@@ -64,8 +65,8 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 	})
 }
 
-// WithTracerProvider sets where spans go. For metrics alone, give it the provider of go.opentelemetry.io/otel/trace/noop;
-// the events then still belong to the caller's span, wherever it goes.
+// WithTracerProvider sets where spans go. For metrics alone, give it the provider of
+// go.opentelemetry.io/otel/trace/noop; the events then still belong to the caller's span, wherever it goes.
 //
 // Default [otel.GetTracerProvider], also if the global provider is set later. nil is refused.
 func WithTracerProvider(p trace.TracerProvider) Option {
@@ -79,15 +80,16 @@ func WithTracerProvider(p trace.TracerProvider) Option {
 }
 
 // WithTypes gives metrics an attribute serial.type that tells these business types apart. All other types, invalid ones
-// too, share the value _OTHER. Each type may add ten time series to serial.call.duration and one to most other instruments.
+// too, share the value _OTHER. Each type may add ten time series to serial.call.duration, three to serial.counter.lost,
+// seven to those by reason, and one to each of the others.
 //
-// Default: none, so no metric has the attribute. Allowed are 1 to 100 types that package serial allows, but not _OTHER itself.
-// Anything else is refused; the error for a type matches [serial.ErrInvalidType].
+// Default: none, so no metric has the attribute. Allowed are 1 to 100 types that package serial allows, but not _OTHER
+// itself. Anything else is refused; the error for a type matches [serial.ErrInvalidType].
 func WithTypes(types ...string) Option {
 	types = slices.Clone(types) // the caller may change its slice later
 	return optionFunc(func(c *config) error {
 		if n := len(types); n < 1 || n > maxTypes {
-			return fmt.Errorf("serialotel: WithTypes of %d types: allowed are 1 to %d", n, maxTypes)
+			return fmt.Errorf("serialotel: WithTypes of %d types: want 1 to %d", n, maxTypes)
 		}
 		c.types = types
 		return checkTypes(types)
@@ -98,8 +100,8 @@ func WithTypes(types ...string) Option {
 type noRedis struct{ redis.UniversalClient }
 
 // checkTypes refuses types that a Generator refuses: they are typing errors, which would never match. The rule is in
-// package serial, so a Generator is asked for 0 numbers of each type. It refuses that without Redis, but an invalid type
-// first.
+// package serial, so a Generator is asked for 0 numbers of each type. It refuses that without Redis, but an invalid
+// type first.
 func checkTypes(types []string) error {
 	gen, err := serial.New(noRedis{})
 	if err != nil {

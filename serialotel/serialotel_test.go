@@ -143,9 +143,8 @@ func TestFailures(t *testing.T) {
 			"serial.call.duration error.type=invalid_type: 1 in 0s",
 			"serial.call.duration: 1 in 0s",
 			"serial.clock.offset: 172800",
-			"serial.counter.lost: 2",
+			"serial.counter.lost repaired=false: 2",
 			"serial.numbers.issued: 2",
-			"serial.numbers.unused reason=answer_lost: 1",
 			"serial.period.open.duration: 1 in 0s",
 		}, o.metrics())
 	})
@@ -198,7 +197,7 @@ func TestEvents(t *testing.T) {
 		hears(next)                                               // 7
 		m.Del("serial:{IS}:20000101")
 		hears(func(ctx context.Context) error { return gen.Raise(ctx, "IS", 6) },
-			"serial.counter.lost "+day, "serial.period.opened "+day+" period.wait=0")
+			"serial.counter.lost "+day+" repaired=true", "serial.period.opened "+day+" period.wait=0")
 		hears(next, "serial.period.nearly_exhausted "+day+" used=8 size=9")
 		hears(next)
 
@@ -211,7 +210,7 @@ func TestEvents(t *testing.T) {
 		require.Equal(t, []string{
 			"serial.call.duration: 5 in 0s",
 			"serial.clock.offset: 3540",
-			"serial.counter.lost: 1",
+			"serial.counter.lost repaired=true: 1",
 			"serial.numbers.issued: 5",
 			"serial.period.nearly_exhausted: 1",
 			"serial.period.open.duration: 3 in 0s",
@@ -277,7 +276,8 @@ func TestInstruments(t *testing.T) {
 	h.Lost(ctx, serial.LostInfo{})
 	h.ClockCorrected(ctx, serial.ClockInfo{Offset: -1500 * time.Millisecond, Before: time.Second})
 	h.NearlyExhausted(ctx, serial.ExhaustionInfo{})
-	h.Unused(ctx, serial.Explanation{First: 1, Last: 1, Reason: serial.CallerLeft})
+	h.Unused(ctx, serial.Explanation{First: 1, Last: 1, Reason: serial.CallerLeft, Unused: true})
+	h.Unused(ctx, serial.Explanation{First: 1, Last: 1, Reason: serial.Raised, Possible: true})
 	all := o.collect().ScopeMetrics
 	require.Len(t, all, 1)
 	require.Equal(t, scope, all[0].Scope.Name)
@@ -310,21 +310,83 @@ func TestInstruments(t *testing.T) {
 		"serial.period.nearly_exhausted": "{period}",
 		"serial.counter.lost":            "{call}",
 		"serial.numbers.unused":          "{number}",
+		"serial.explanations.possible":   "{explanation}",
 		"serial.clock.offset":            "s",
 	}, units)
 }
 
-// Unused numbers are counted by reason, however the reason goes on.
+// A lost counter is counted by whether the call repaired it, so that an alert leaves out those that need nobody.
+func TestLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		m, client := simulate(t)
+		o := observe(t)
+		hooks := o.hooks(serialotel.WithTypes("IS"))
+		plain := newGenerator(t, client, hooks)
+		var fault error
+		floor := func(context.Context, string, time.Time) (int64, error) { return 7, fault }
+		repairing := newGenerator(t, client, hooks, serial.WithFloor(floor))
+		next := func(ctx context.Context) error { return errOf(plain.Next(ctx, "IS")) }
+		nextRepairing := func(ctx context.Context) error { return errOf(repairing.Next(ctx, "IS")) }
+		peekRepairing := func(ctx context.Context) error { return errOf(repairing.Peek(ctx, "IS")) }
+		loses := func(call func(context.Context) error, repaired string, want error) {
+			t.Helper()
+			m.Del("serial:{IS}:20000101")
+			o.spans.Reset()
+			ctx, caller := o.caller(t.Context())
+			if err := call(ctx); want == nil {
+				require.NoError(t, err)
+			} else {
+				require.ErrorIs(t, err, want)
+			}
+			caller.End()
+			spans := o.spans.GetSpans()
+			require.Contains(t, events(spans[len(spans)-1]),
+				"serial.counter.lost type=IS period.start=2000-01-01T00:00:00Z repaired="+repaired)
+		}
+		require.NoError(t, next(t.Context()))
+		for range 2 {
+			loses(next, "false", serial.ErrCounterLost)
+		}
+		loses(nextRepairing, "true", nil)
+		for range 3 {
+			loses(peekRepairing, "pending", serial.ErrCounterLost)
+		}
+		fault = errors.New("no database")
+		loses(nextRepairing, "pending", fault)
+		require.Subset(t, o.metrics(), []string{
+			"serial.counter.lost repaired=false type=IS: 2",
+			"serial.counter.lost repaired=pending type=IS: 4",
+			"serial.counter.lost repaired=true type=IS: 1",
+		})
+	})
+}
+
+// Numbers that nobody received are counted by reason, however the reason goes on. Of possible reasons, only the
+// explanations are: an answer that was lost adds one, not all numbers up to the largest.
 func TestUnused(t *testing.T) {
 	o := observe(t)
 	h := o.hooks(serialotel.WithTypes("IS"))
-	for typ, reason := range map[string]string{"IS": serial.AnswerLost, "PO": serial.CallerLeft + "; more"} {
-		h.Unused(t.Context(), serial.Explanation{Type: typ, First: 1, Last: 9, Reason: reason})
-		h.Unused(t.Context(), serial.Explanation{Type: typ, First: 1, Last: 9, Count: 2, Reason: reason})
+	for _, e := range []serial.Explanation{
+		{Type: "IS", First: 3, Last: 3, Reason: serial.CallerLeft, Unused: true},
+		{Type: "IS", First: 5, Last: 6, Reason: serial.CallerLeft + "; 7 others were dropped", Unused: true},
+		{Type: "PO", First: 1, Last: 100, Reason: serial.BlockBurned, Unused: true},
+		{Type: "IS", First: 1, Last: 9, Reason: serial.NotReplicated, Unused: true},
+		{Type: "IS", First: 1, Last: 9, Reason: serial.NotReplicated, Possible: true},
+		{Type: "IS", First: 6, Last: 999_999, Reason: serial.AnswerLost + ": 1 attempt", Possible: true},
+		{Type: "IS", First: 6, Last: 999_999, Reason: serial.AnswerLost + ": 3 attempts", Possible: true},
+		{Type: "PO", First: 1, Last: 40, Reason: serial.Raised, Possible: true},
+		{Type: "PO", First: 1, Last: 40, Reason: serial.BlockSkipped, Possible: true},
+	} {
+		h.Unused(t.Context(), e)
 	}
 	require.Equal(t, []string{
-		"serial.numbers.unused reason=answer_lost type=IS: 11",
-		"serial.numbers.unused reason=caller_left type=_OTHER: 11",
+		"serial.explanations.possible reason=answer_lost type=IS: 2",
+		"serial.explanations.possible reason=block_skipped type=_OTHER: 1",
+		"serial.explanations.possible reason=not_replicated type=IS: 1",
+		"serial.explanations.possible reason=raised type=_OTHER: 1",
+		"serial.numbers.unused reason=block_burned type=_OTHER: 100",
+		"serial.numbers.unused reason=caller_left type=IS: 3",
+		"serial.numbers.unused reason=not_replicated type=IS: 9",
 	}, o.metrics())
 }
 
@@ -407,13 +469,13 @@ func TestHooksRefuses(t *testing.T) {
 		{"nil tracer provider", serialotel.WithTracerProvider(nil), "serialotel: WithTracerProvider: the provider is nil"},
 		{"nil pointer to one", serialotel.WithTracerProvider((*sdktrace.TracerProvider)(nil)),
 			"WithTracerProvider: the provider is nil"},
-		{"no types", serialotel.WithTypes(), "serialotel: WithTypes of 0 types: allowed are 1 to 100"},
-		{"many types", serialotel.WithTypes(many...), "serialotel: WithTypes of 101 types: allowed are 1 to 100"},
+		{"no types", serialotel.WithTypes(), "serialotel: WithTypes of 0 types: want 1 to 100"},
+		{"many types", serialotel.WithTypes(many...), "serialotel: WithTypes of 101 types: want 1 to 100"},
 		{"empty type", serialotel.WithTypes("IS", ""),
-			`serialotel: WithTypes: serial: invalid type "": empty; allowed are 1 to 64 bytes`},
-		{"long type", serialotel.WithTypes(strings.Repeat("x", 65)), "65 bytes; allowed are 1 to 64"},
+			`serialotel: WithTypes: serial: invalid type "": empty; want 1 to 64 bytes`},
+		{"long type", serialotel.WithTypes(strings.Repeat("x", 65)), "65 bytes; want 1 to 64"},
 		{"type that is not UTF-8", serialotel.WithTypes("\xff"), "not valid UTF-8"},
-		{"type with a colon", serialotel.WithTypes("a:b"), "it has ':' (U+003A); allowed are letters, digits and - _ . /"},
+		{"type with a colon", serialotel.WithTypes("a:b"), "it has ':' (U+003A); want letters, digits and - _ . /"},
 		{"type that looks like another", serialotel.WithTypes("IS\u3164"), "it has U+3164, which prints nothing"},
 		{"type that normalizes to another", serialotel.WithTypes("ＩＳ"), `which NFKC changes to "I"`},
 		{"the rest", serialotel.WithTypes("_OTHER"), "it stands for all types that are not named"},
@@ -482,7 +544,7 @@ func TestTypesAreCopied(t *testing.T) {
 	for _, h := range []serial.Hooks{h, h2} {
 		h.Lost(t.Context(), serial.LostInfo{Type: "IS"})
 	}
-	require.Equal(t, []string{"serial.counter.lost type=IS: 2"}, o.metrics())
+	require.Equal(t, []string{"serial.counter.lost repaired=false type=IS: 2"}, o.metrics())
 }
 
 func TestVersion(t *testing.T) {

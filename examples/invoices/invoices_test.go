@@ -376,6 +376,25 @@ func TestVoidedLast(t *testing.T) {
 	require.Equal(t, "ORD202110240003", next.Number)
 }
 
+// If Redis loses everything, orders continue above what an operator raised the counter to. An answer that was lost,
+// which may have had any number, does not use up the day.
+func TestPossibleReasons(t *testing.T) {
+	c := start(t)
+	o := c.order(t, 100)
+	n, err := c.service.orders.Parse(o.Number)
+	require.NoError(t, err)
+	lost, err := c.service.explanation(n, serial.AnswerLost+": 1 attempt", "")
+	require.NoError(t, err)
+	lost.Last, lost.Possible = 9999, true
+	require.NoError(t, c.service.register.Explain(t.Context(), lost))
+	require.NoError(t, c.service.orders.Raise(t.Context(), orderType, 40))
+	require.NoError(t, c.service.orders.Flush(t.Context()))
+	c.redis.FlushAll()
+	next, err := c.process(t, c.rdb).place(t.Context(), draft{"Eve", 300})
+	require.NoError(t, err)
+	require.Equal(t, "ORD202110240041", next.Number)
+}
+
 // meanwhile is a hook that runs when Redis has answered and the caller does not know it yet.
 type meanwhile func()
 
@@ -566,7 +585,7 @@ func TestSample(t *testing.T) {
 		overview := get("/numbers/")
 		last, _ := c.periods(t, overview)
 		require.Len(t, last, 2, "each series has an account")
-		require.Regexp(t, `(?s)href="series\?key=ORD">Orders<.*href="series\?key=INV">Invoices<`, overview)
+		require.Regexp(t, `(?s)href="series\?key=ORD"><bdi>Orders<.*href="series\?key=INV"><bdi>Invoices<`, overview)
 
 		page := get("/numbers/series?key=ORD")
 		require.NotContains(t, page, `<rect class="issued"`, "every day has an account")
@@ -640,10 +659,10 @@ func TestRun(t *testing.T) {
 	address, err := url.Parse(hrefs[0])
 	require.NoError(t, err)
 	form := address.Query()
-	for name, value := range map[string]string{"first": "4", "reason": "ordered three times", "nonce": "n"} {
-		form.Set(name, value)
-	}
+	form.Set("first", regexp.MustCompile(`ORD\d{8}0004`).FindString(c.send(t, http.StatusOK, "GET", hrefs[0], "")))
+	form.Set("reason", "ordered three times")
 	for _, user := range []string{"demo", "Eve"} { // the later one counts
+		form.Set("at", time.Now().UTC().Format(time.RFC3339Nano))
 		headers := []string{"Content-Type", "application/x-www-form-urlencoded", "X-Forwarded-User", "Eve"}
 		if user == "demo" {
 			headers = headers[:2]
@@ -678,7 +697,8 @@ func TestExplain(t *testing.T) {
 	}
 	send := func(status int, key, start, first string, headers ...string) {
 		t.Helper()
-		form := url.Values{"key": {key}, "start": {start}, "first": {first}, "reason": {"deleted by hand"}, "nonce": {"n"}}
+		form := url.Values{"key": {key}, "start": {start}, "first": {first}, "reason": {"deleted by hand"},
+			"at": {time.Now().UTC().Format(time.RFC3339Nano)}}
 		headers = append(headers, "Content-Type", "application/x-www-form-urlencoded")
 		got, text, err := c.try(t.Context(), "POST", "/numbers/explain", form.Encode(), headers...)
 		require.NoError(t, err)
@@ -690,21 +710,21 @@ func TestExplain(t *testing.T) {
 		{}, {"X-User", ""}, {"X-User", "Ada", "X-User", "Bob"}, {"X-Forwarded-User", "Ada"},
 	} {
 		require.NotContains(t, page(orderType, day, nobody...), form)
-		send(http.StatusForbidden, orderType, day, "2", nobody...)
+		send(http.StatusForbidden, orderType, day, "ORD202110240002", nobody...)
 	}
-	send(http.StatusForbidden, orderType, day, "2", "X-User", "Ada", "Sec-Fetch-Site", "cross-site")
-	send(http.StatusForbidden, orderType, day, "2", "X-User", "Ada", "Origin", origin)
+	send(http.StatusForbidden, orderType, day, "ORD202110240002", "X-User", "Ada", "Sec-Fetch-Site", "cross-site")
+	send(http.StatusForbidden, orderType, day, "ORD202110240002", "X-User", "Ada", "Origin", origin)
 	require.Equal(t, []serial.Range{{First: 2, Last: 2}}, c.account(t, orderType, today).Unexplained)
 
 	require.Contains(t, page(orderType, day, "X-User", "Ada"), form)
-	send(http.StatusSeeOther, orderType, day, "2", "X-User", "Ada", "Origin", c.URL)
+	send(http.StatusSeeOther, orderType, day, "ORD202110240002", "X-User", "Ada", "Origin", c.URL)
 	require.Equal(t, []explained{because(2, "deleted by hand", "Ada")}, c.account(t, orderType, today).Explained)
 	require.Contains(t, page(orderType, day), "deleted by hand")
 
 	// A proxy that changes the Host header.
 	c.Config.Handler = c.handler(t, access{header: "X-User", origin: origin})
-	send(http.StatusForbidden, invoiceType, month, "1", "X-User", "Bob", "Origin", "https://example.com")
-	send(http.StatusSeeOther, invoiceType, month, "1", "X-User", "Bob", "Origin", origin)
+	send(http.StatusForbidden, invoiceType, month, "INV-20211024-00001", "X-User", "Bob", "Origin", "https://example.com")
+	send(http.StatusSeeOther, invoiceType, month, "INV-20211024-00001", "X-User", "Bob", "Origin", origin)
 	require.Equal(t, []explained{because(1, "deleted by hand", "Bob")}, c.account(t, invoiceType, today).Explained)
 }
 

@@ -145,8 +145,9 @@ func newService(ctx context.Context, rdb redis.UniversalClient, db *sql.DB, zone
 	return s, s.invoices.CreateTable(ctx, db)
 }
 
-// lastOrder is the floor of [serial.WithFloor]. An order that was deleted counts, too: its number may be on paper. What is explained
-// with a Count is a guess at how far numbers go, and does not.
+// lastOrder is the floor of [serial.WithFloor]. An order that was deleted counts, too: its number may be on paper. So
+// does what an operator raised the counter over. Other possible reasons do not, since an answer that was lost reaches
+// up to the largest number.
 func (s *service) lastOrder(ctx context.Context, typ string, start time.Time) (last int64, err error) {
 	row := s.db.QueryRowContext(ctx, "SELECT coalesce(max(seq), 0) FROM orders WHERE day = ?", start.Format(time.DateOnly))
 	if err := row.Scan(&last); err != nil {
@@ -160,7 +161,7 @@ func (s *service) lastOrder(ctx context.Context, typ string, start time.Time) (l
 		if err != nil {
 			return 0, err
 		}
-		if e.Count == 0 {
+		if !e.Possible || strings.HasPrefix(e.Reason, serial.Raised) {
 			last = max(last, e.Last)
 		}
 	}

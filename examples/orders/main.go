@@ -159,14 +159,15 @@ func newGenerator(ctx context.Context, rdb redis.UniversalClient, t *table, prot
 		// This saves a query per block and a table, and protects less; see lastSeq.
 		protection = serial.WithFloor(t.lastSeq)
 	default:
-		return nil, fmt.Errorf("-protect %q: allowed are ledger and floor", protect)
+		return nil, fmt.Errorf("-protect %q: want ledger and floor", protect)
 	}
 	return serial.New(rdb, serial.WithLocation(zone), protection, serial.WithHooks(serial.Hooks{
 		Opened: func(ctx context.Context, i serial.OpenedInfo) {
 			log.InfoContext(ctx, "a day was opened", "type", i.Type, "start", i.Start, "wait", i.Wait)
 		},
 		Lost: func(ctx context.Context, i serial.LostInfo) {
-			log.WarnContext(ctx, "Redis has lost a counter", "type", i.Type, "start", i.Start, "held", i.Held)
+			log.WarnContext(ctx, "Redis has lost a counter", "type", i.Type, "start", i.Start, "held", i.Held,
+				"repaired", i.Repaired)
 		},
 		NearlyExhausted: func(ctx context.Context, i serial.ExhaustionInfo) {
 			log.WarnContext(ctx, "few numbers are left: widen {seq}", "last", i.Last.String(), "used", i.Used, "of", i.Size)

@@ -472,7 +472,7 @@ func TestRunRefuses(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"-protect", "luck"}, "allowed are ledger and floor"},
+		{[]string{"-protect", "luck"}, "want ledger and floor"},
 		{[]string{"-tz", "Mars/Olympus"}, "Mars"},
 		{[]string{"-tz", ""}, "-tz is empty"},
 		{[]string{"-redis", ""}, "-redis is empty"},
