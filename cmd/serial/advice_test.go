@@ -8,6 +8,7 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/serialtest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
@@ -33,6 +34,11 @@ func TestAdvice(t *testing.T) {
 		{"another zone", nil, func(t *testing.T, m *miniredis.Miniredis, other func(...serial.Option) *serial.Generator) {
 			m.FlushAll()
 			_, err := other(serial.WithLocation(time.FixedZone("", 3600*(13-time.Now().UTC().Hour())))).Next(t.Context(), "IS")
+			require.NoError(t, err)
+		}, serial.ErrConflict, "IS" + day + "0008"},
+		{"a ledger", nil, func(t *testing.T, m *miniredis.Miniredis, other func(...serial.Option) *serial.Generator) {
+			identify(m)
+			_, err := other(serial.WithLedger(new(serialtest.Ledger), 5)).Next(t.Context(), "IS")
 			require.NoError(t, err)
 		}, serial.ErrConflict, "IS" + day + "0008"},
 		{"a record in the future", nil, func(t *testing.T, m *miniredis.Miniredis,

@@ -125,12 +125,7 @@ func (p *printer) printReport(r *serial.Report) {
 		_, _ = fmt.Fprintf(p, "issued     %d: %s to %s\n", all, p.digits(r.First), p.digits(r.Last))
 	}
 	_, _ = fmt.Fprintf(p, "used       %d\n", r.Count)
-	var ranges, doubles, beyond, foreign []string
-	missing := r.MissingCount
-	for _, gap := range r.Missing {
-		ranges = append(ranges, p.rangeOf(gap))
-		missing -= gap.Last - gap.First + 1
-	}
+	var doubles, beyond, foreign []string
 	for _, n := range r.Duplicates {
 		doubles = append(doubles, p.digits(n.Seq))
 	}
@@ -143,7 +138,7 @@ func (p *printer) printReport(r *serial.Report) {
 	if p.explained != "" {
 		p.printExplained(r)
 	} else {
-		p.list("missing", r.MissingCount, missing, ranges)
+		p.listRanges("missing", r.MissingCount, gaps(r.Missing))
 	}
 	p.list("double", r.DuplicateCount, r.DuplicateCount-int64(len(doubles)), doubles)
 	p.list("beyond", r.BeyondCount, r.BeyondCount-int64(len(beyond)), beyond)
@@ -170,8 +165,19 @@ func (p *printer) list(name string, count, more int64, all []string) {
 	}
 }
 
+// listRanges prints a count of sequences, and ranges of them.
+func (p *printer) listRanges(name string, count int64, ranges []gap) {
+	var items []string
+	more := count
+	for _, r := range ranges {
+		items = append(items, p.rangeOf(r))
+		more -= r.Last - r.First + 1
+	}
+	p.list(name, count, more, items)
+}
+
 // rangeOf prints a range of sequences, such as 0007 or 0007-0012.
-func (p *printer) rangeOf(r serial.Range) string {
+func (p *printer) rangeOf(r gap) string {
 	if r.First == r.Last {
 		return p.digits(r.First)
 	}
@@ -182,6 +188,14 @@ func (p *printer) rangeOf(r serial.Range) string {
 type gap struct {
 	First int64 `json:"first"`
 	Last  int64 `json:"last"`
+}
+
+func gaps(ranges []serial.Range) []gap {
+	all := []gap{}
+	for _, r := range ranges {
+		all = append(all, gap(r))
+	}
+	return all
 }
 
 // printReportJSON prints a report on one line.
@@ -203,14 +217,11 @@ func (p *printer) printReportJSON(r *serial.Report) {
 		OtherCount     int64     `json:"otherCount"`
 		*explainedJSON
 	}{
-		r.Type, r.Start, r.First, r.Last, r.Count, []gap{}, p.texts(r.Duplicates), p.texts(r.Beyond),
+		r.Type, r.Start, r.First, r.Last, r.Count, gaps(r.Missing), p.texts(r.Duplicates), p.texts(r.Beyond),
 		append([]string{}, r.Foreign...), r.MissingCount, r.DuplicateCount, r.BeyondCount, r.ForeignCount, r.OtherCount, nil,
 	}
 	if p.explained != "" {
 		out.explainedJSON = p.explainedOf(r)
-	}
-	for _, missing := range r.Missing {
-		out.Missing = append(out.Missing, gap(missing))
 	}
 	_ = json.NewEncoder(p).Encode(out)
 }

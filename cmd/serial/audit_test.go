@@ -16,6 +16,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// dayName returns the name of a day that numbers print as yyyyMMdd.
+func dayName(t *testing.T, day string) string {
+	at, err := time.Parse("20060102", day)
+	require.NoError(t, err)
+	return at.Format("2 January 2006")
+}
+
 // issued is a Redis in which IS has so many numbers, with the environment for it and the current day.
 func issued(t *testing.T, n int, flags ...string) (*miniredis.Miniredis, environment, string) {
 	t.Helper()
@@ -46,21 +53,21 @@ func written(t *testing.T, text string) string {
 func TestAudit(t *testing.T) {
 	m, e, day := issued(t, 14)
 	number := func(seq int) string { return fmt.Sprintf("IS%s%04d", day, seq) }
-	dashed := day[:4] + "-" + day[4:6] + "-" + day[6:]
+	dashed, named := day[:4]+"-"+day[4:6]+"-"+day[6:], dayName(t, day)
 	all := lines("IS"+day+"%04d", 1, 14)
 	before := m.Dump()
 
 	code, stdout, stderr := e.with(all).do("audit", "IS")
 	require.Equal(t, 0, code, stderr)
 	require.Empty(t, stderr)
-	require.Regexp(t, `^IS in `+dashed+` \(from `+dashed+`T00:00:00.*\)
+	require.Regexp(t, `^IS in `+named+` \(from `+dashed+`T00:00:00.*\)
 issued     14: 0001 to 0014
 used       14
 missing    0
 double     0
 beyond     0
 foreign    0
-IS in `+dashed+`: all numbers are accounted for
+IS in `+named+`: all numbers are accounted for
 checked \d{4}-\d\d-\d\dT.*, signed _+
 $`, stdout)
 
@@ -88,7 +95,7 @@ foreign    2
   "IS`+day+`000a"
   "`+number(0)+`"
 others     2, of other types or periods
-IS in `+dashed+`: not all numbers are accounted for
+IS in `+named+`: not all numbers are accounted for
 checked .*, signed _+
 $`, stdout)
 
@@ -201,7 +208,7 @@ func TestAuditDate(t *testing.T) {
 		code, stdout, stderr := e.with(numbers).do(append([]string{"audit", "-date", past.Format("2006-01-02"), "IS"},
 			flags...)...)
 		require.Equal(t, 0, code, stderr)
-		require.Contains(t, stdout, "IS in "+past.Format("2006-01-02"))
+		require.Contains(t, stdout, "IS in "+past.Format("2 January 2006"))
 	}
 	start := time.Date(now.Year(), now.Month()-2, 1, 0, 0, 0, 0, shanghai)
 	require.NoError(t, m.Set("serial:{IS}:"+start.Format("200601"), "2"))
@@ -210,7 +217,7 @@ func TestAuditDate(t *testing.T) {
 		code, stdout, stderr := e.with(lines("IS"+start.Format("200601")+"%04d", 1, 2)).do("audit", "-period", "month",
 			"-date", date, "IS")
 		require.Equal(t, 0, code, stderr)
-		require.Contains(t, stdout, "IS in "+start.Format("2006-01 "))
+		require.Contains(t, stdout, "IS in "+start.Format("January 2006"))
 	}
 	hour := now.Truncate(time.Hour).Add(-30 * time.Hour)
 	require.NoError(t, m.Set("serial:{IS}:"+hour.Format("2006010215"), "2"))

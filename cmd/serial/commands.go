@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strings"
 )
@@ -17,7 +18,6 @@ type subcommand struct {
 	flags    []option // beyond the common ones
 	n        int      // default of -n
 	explains bool     // a refused template is not a misuse
-	skips    bool     // sequences, which it prints
 	run      func(*command, context.Context) error
 }
 
@@ -66,21 +66,24 @@ are omitted; see -retention.`,
 		flags:   []option{count("PERIODS", "how many periods, the current one included. Default 2")},
 	},
 	{
-		name: "raise", args: "TYPE SEQ", needs: redisURL, skips: true, run: (*command).raise,
+		name: "raise", args: "TYPE SEQ", needs: redisURL, run: (*command).raise,
 		summary: "make sure that the next number is at least SEQ+1; print it",
 		detail: `SEQ is the last sequence used, or 0 if none was. A counter is never lowered. If
 the type's numbers are set aside in a ledger, the program with the ledger has to
 raise them.
 ` + undated + "\n" + skipping,
+		flags: []option{reason, by},
 	},
 	{
-		name: "takeover", args: "TYPE SEQ", needs: redisURL, skips: true, run: (*command).takeover,
+		name: "takeover", args: "TYPE SEQ", needs: redisURL, run: (*command).takeover,
 		summary: "make this calendar the right one; print the next number",
 		detail: `This ends "conflicting period" if a process with another time zone or day start,
 or with a ledger, has opened the period. Stop that process first: from then on,
 it is refused. SEQ is the last sequence used in the current period by -tz and
 -day-start, or 0 if none was. A counter is never lowered.
 ` + undated + "\n" + skipping,
+		flags: []option{reason, by, toggle("leave-ledger", `give up the ledger of the series, if it has one: if Redis
+loses data after that, numbers may be issued twice`, func(s *settings) *bool { return &s.leaveLedger })},
 	},
 	{
 		name: "audit", args: "TYPE [FILE]", needs: redisURL, run: (*command).audit,
@@ -97,21 +100,23 @@ day, with the time, as in "2021-10-24 15:04". Default now`,
 			column,
 			{"explained", "FILE", `a CSV file that says why numbers are missing, or - for stdin. Its first
 line names its columns: reason, and number, or first and last, which are
-sequences; and, if you like, type and start, of which these are (default:
-what is audited), count (how many of them at most), by, at (as in
-2021-10-24T17:05:00Z) and unused (true if no document may have them)`,
+sequences of the audited period; and, if you like, by, at (as in
+2021-10-24T17:05:00Z), unused (true if no document may have them) and
+possible (true if that explains nothing, but is shown)`,
 				func(s *settings, name string) error { s.explained = name; return nil }},
 		},
 	},
 	{
-		name: "import", args: "[TYPE] [FILE]", needs: redisURL, skips: true, run: (*command).imports,
+		name: "import", args: "[TYPE] [FILE]", needs: redisURL, run: (*command).imports,
 		summary: "raise counters to the numbers of another system",
 		detail: `FILE, or else stdin, has the numbers, one per line. For each type, or for TYPE
 only, the counter of the current period is raised to the greatest number found.
-The output lists what is done, and the numbers of other periods, which are
-ignored. If a line is not a number, nothing is written. A single argument is
-FILE if such a file exists.
-` + skipping,
+The output lists what is done, which sequences between the least and the
+greatest the input lacks, and the numbers of other periods, which are ignored.
+If a line is not a number, nothing is written. Nor is it without -force if a
+sequence appears twice, or if the greatest one of a type is more than 1,000
+above the next lower one, and more than the input has sequences of it. A single
+argument is FILE if such a file exists.`,
 		flags: []option{
 			{"dry-run", "", "only list what would be done. Default where stdin is a terminal;\n-dry-run=false writes",
 				func(s *settings, value string) error {
@@ -119,6 +124,8 @@ FILE if such a file exists.
 					s.dryRun = &dry
 					return err
 				}},
+			toggle("force", "raise counters although a sequence appears twice, or one is far\nabove the others",
+				func(s *settings) *bool { return &s.force }),
 			column,
 		},
 	},
@@ -146,8 +153,25 @@ const undated = `If the template prints more of the date than the period, this p
 sequence, and the number that it has today.`
 
 // skipping is the help of commands that skip sequences.
-const skipping = `If a counter was lifted over sequences, lines of CSV say which: a file for
-audit -explained.`
+const skipping = `If sequences were skipped, two lines of CSV say which: a file for audit
+-explained. With -reason and -by, they explain why nobody has these numbers.
+Without, this is only possible: they explain nothing.`
+
+// reason and by are the flags with which a person explains what is skipped.
+var (
+	reason = option{"reason", "TEXT", "why nobody has the numbers that are skipped; with -by",
+		func(s *settings, text string) (err error) { s.reason, err = notBlank(text); return err }}
+	by = option{"by", "NAME", "who says so; with -reason",
+		func(s *settings, name string) (err error) { s.by, err = notBlank(name); return err }}
+)
+
+// notBlank refuses a text that audit would read as an empty one.
+func notBlank(text string) (string, error) {
+	if strings.TrimSpace(text) == "" {
+		return "", errors.New("it is blank")
+	}
+	return text, nil
+}
 
 // column is the flag -column.
 var column = option{"column", "NAME", "the input is CSV whose first line names the columns; this one has\nthe numbers",

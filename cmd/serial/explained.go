@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
@@ -15,13 +14,12 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// explanations yields the explanations of a CSV file of that name. Sequences in it are of typ, in the period that begins at start,
-// unless a line says otherwise.
-// The first error ends it, and names file and line.
+// explanations yields the explanations of a CSV file of that name. Sequences in it are of typ, in the period that
+// begins at start. The first error ends it, and names file and line.
 func (c *command) explanations(ctx context.Context, name string, input io.Reader, typ string,
 	start time.Time) iter.Seq2[serial.Explanation, error] {
 	return func(yield func(serial.Explanation, error) bool) {
-		r := csv.NewReader(newReader(ctx, input))
+		r := newCSV(ctx, input)
 		now := time.Now()
 		header, err := r.Read()
 		if errors.Is(err, io.EOF) {
@@ -62,7 +60,7 @@ func (c *command) explanations(ctx context.Context, name string, input io.Reader
 type explanationColumns map[string]int
 
 func (c explanationColumns) find(header []string) error {
-	for _, name := range []string{"number", "first", "last", "type", "start", "reason", "count", "by", "at", "unused"} {
+	for _, name := range []string{"number", "first", "last", "reason", "by", "at", "unused", "possible"} {
 		if at, err := columnOf(header, name); err == nil {
 			c[name] = at
 		} else if slices.Contains(header, name) { // twice
@@ -71,8 +69,8 @@ func (c explanationColumns) find(header []string) error {
 	}
 	has := func(name string) bool { _, ok := c[name]; return ok }
 	if !has("reason") || has("first") != has("last") || !has("number") && !has("first") {
-		return fmt.Errorf("the columns are %q; needed are reason, and number or first and last; allowed are also type, "+
-			"start, count, by, at and unused", header)
+		return fmt.Errorf("the columns are %q; needed are reason, and number or first and last; by, at, unused and "+
+			"possible are read too", header)
 	}
 	return nil
 }
@@ -90,7 +88,7 @@ func (c explanationColumns) of(record []string) func(name string) string {
 // explanationOf reads the fields of a line.
 func explanationOf(field func(name string) string, scheme *serial.Scheme, typ string, start, now time.Time) (
 	e serial.Explanation, err error) {
-	e = serial.Explanation{Start: start, Reason: field("reason"), By: field("by"), At: now}
+	e = serial.Explanation{Type: typ, Start: start, Reason: field("reason"), By: field("by"), At: now}
 	read := func(name string, set func(value string) error) {
 		if value := field(name); value != "" && err == nil {
 			if err = set(value); err != nil {
@@ -103,55 +101,56 @@ func explanationOf(field func(name string) string, scheme *serial.Scheme, typ st
 	}
 	read("first", sequence(&e.First))
 	read("last", sequence(&e.Last))
-	instant := func(to *time.Time) func(string) error {
-		return func(value string) (err error) {
-			if *to, err = time.Parse(time.RFC3339, value); err != nil {
-				err = errors.New("not a time of RFC 3339, such as 2021-10-24T17:05:00Z")
-			}
-			return err
-		}
-	}
-	read("start", instant(&e.Start))
-	e.Type = cmp.Or(field("type"), typ)
 	if number := field("number"); number != "" {
-		if field("first")+field("last")+field("type")+field("start") != "" {
-			err = cmp.Or(err, errors.New("it has a number, and first, last, type or start; allowed is the one or the others"))
+		if field("first")+field("last") != "" {
+			err = cmp.Or(err, errors.New("it has a number, and first or last; want the one or the others"))
 		}
 		n, wrong := scheme.Parse(number)
 		err = cmp.Or(err, wrong)
 		e.Type, e.Start, e.First, e.Last = n.Type, n.Start, n.Seq, n.Seq
 	}
-	read("count", sequence(&e.Count))
-	read("at", instant(&e.At))
+	read("at", func(value string) (err error) {
+		if e.At, err = time.Parse(time.RFC3339, value); err != nil {
+			err = errors.New("not a time of RFC 3339, such as 2021-10-24T17:05:00Z")
+		}
+		return err
+	})
 	read("unused", func(value string) (err error) { e.Unused, err = switched(value); return err })
+	read("possible", func(value string) (err error) { e.Possible, err = switched(value); return err })
 	if err == nil {
 		e.Series, err = scheme.Series(e.Type)
 	}
 	return e, cmp.Or(err, e.Validate())
 }
 
-// printExplained prints missing numbers with their reasons, and what is left.
+// printExplained prints missing numbers with their reasons, what is left, and for what reasons some of that may be
+// missing.
 func (p *printer) printExplained(r *serial.Report) {
-	var reasons, unexplained, contradicted []string
-	more, rest := r.ExplainedCount, r.UnexplainedCount
-	for _, e := range r.Explained {
-		who := p.time(e.Explanation.At)
-		if e.Explanation.By != "" {
-			who = e.Explanation.By + ", " + who
+	var reasons, possible, contradicted []string
+	line := func(of gap, e *serial.Explanation) string {
+		who := p.time(e.At)
+		if e.By != "" {
+			who = e.By + ", " + who
 		}
-		reasons = append(reasons, fmt.Sprintf("%s %s (%s)", p.rangeOf(e.Range), e.Explanation.Reason, who))
+		return fmt.Sprintf("%s %s (%s)", p.rangeOf(of), e.Reason, who)
+	}
+	more := r.ExplainedCount
+	for _, e := range r.Explained {
+		reasons = append(reasons, line(gap(e.Range), &e.Explanation))
 		more -= e.Last - e.First + 1
 	}
-	for _, gap := range r.Unexplained {
-		unexplained = append(unexplained, p.rangeOf(gap))
-		rest -= gap.Last - gap.First + 1
+	for _, e := range r.Possible {
+		possible = append(possible, line(gap{e.First, e.Last}, &e))
 	}
 	for _, n := range r.Contradicted {
 		contradicted = append(contradicted, p.digits(n.Seq))
 	}
 	_, _ = fmt.Fprintf(p, "%-10s %d\n", "missing", r.MissingCount)
 	p.list("explained", r.ExplainedCount, more, reasons)
-	p.list("not explained", r.UnexplainedCount, rest, unexplained)
+	p.listRanges("not explained", r.UnexplainedCount, gaps(r.Unexplained))
+	if r.PossibleCount > 0 {
+		p.list("possible", r.PossibleCount, r.PossibleCount-int64(len(possible)), possible)
+	}
 	p.list("contradicted", r.ContradictedCount, r.ContradictedCount-int64(len(contradicted)), contradicted)
 }
 
@@ -162,9 +161,11 @@ func (p *printer) time(at time.Time) string { return at.In(p.zone).Format(time.R
 type explainedJSON struct {
 	Explained         []explainedRange `json:"explained"`
 	Unexplained       []gap            `json:"unexplained"`
+	Possible          []explainedRange `json:"possible"`
 	Contradicted      []string         `json:"contradicted"`
 	ExplainedCount    int64            `json:"explainedCount"`
 	UnexplainedCount  int64            `json:"unexplainedCount"`
+	PossibleCount     int64            `json:"possibleCount"`
 	ContradictedCount int64            `json:"contradictedCount"`
 }
 
@@ -173,19 +174,20 @@ type explainedRange struct {
 	Reason string    `json:"reason"`
 	By     string    `json:"by,omitempty"`
 	At     time.Time `json:"at"`
-	Count  int64     `json:"count,omitempty"`
 	Unused bool      `json:"unused,omitempty"`
 }
 
 func (p *printer) explainedOf(r *serial.Report) *explainedJSON {
-	out := &explainedJSON{[]explainedRange{}, []gap{}, p.texts(r.Contradicted), r.ExplainedCount, r.UnexplainedCount,
-		r.ContradictedCount}
-	for _, e := range r.Explained {
-		x := e.Explanation
-		out.Explained = append(out.Explained, explainedRange{gap(e.Range), x.Reason, x.By, x.At, x.Count, x.Unused})
+	out := &explainedJSON{[]explainedRange{}, gaps(r.Unexplained), []explainedRange{}, p.texts(r.Contradicted),
+		r.ExplainedCount, r.UnexplainedCount, r.PossibleCount, r.ContradictedCount}
+	of := func(g gap, e *serial.Explanation) explainedRange {
+		return explainedRange{g, e.Reason, e.By, e.At, e.Unused}
 	}
-	for _, unexplained := range r.Unexplained {
-		out.Unexplained = append(out.Unexplained, gap(unexplained))
+	for _, e := range r.Explained {
+		out.Explained = append(out.Explained, of(gap(e.Range), &e.Explanation))
+	}
+	for _, e := range r.Possible {
+		out.Possible = append(out.Possible, of(gap{e.First, e.Last}, &e))
 	}
 	return out
 }

@@ -18,25 +18,29 @@ func TestAuditExplained(t *testing.T) {
 	late := time.Date(2021, 10, 24, 17, 5, 0, 0, time.UTC).In(zone).Format(time.RFC3339)
 	before := m.Dump()
 	number := "IS" + day
-	file := written(t, "\ufeffnumber,first,last,reason,by,at,unused,count\r\n"+
-		number+"0003,,,void,Ada,2021-10-24T17:05:00+02:00,,\n\n"+
-		",0005,7,\"caller left, said a log\",,2021-10-24T17:05:00Z,false,\n"+
-		",1,12,answer lost,,2021-10-24T17:05:00Z,,2\n"+
-		",2,2,nobody got it,job,2021-10-24T17:05:00Z,true,\n"+
-		"IS202001010004,,,another day,,,,\nPO"+day+"0004,,,another type,,,,\n")
+	file := written(t, "\ufeffnumber,first,last,reason,by,at,unused,possible,count,type,start\r\n"+
+		number+"0003,,,void,Ada,2021-10-24T17:05:00+02:00,,,,,\n\n"+
+		",0005,7,\"caller left, said a log\",,2021-10-24T17:05:00Z,false,false,7,PO,soon\n"+
+		",4,12,answer lost: 2 attempts,,2021-10-24T17:05:00Z,,true,,,\n"+
+		",9,9,raised,Bob,2021-10-24T17:05:00+02:00,,true,,,\n"+
+		",1,3,nothing is missing there but what is explained,,2021-10-24T17:05:00Z,,true,,,\n"+
+		",2,2,nobody got it,job,2021-10-24T17:05:00Z,true,,,,\n"+
+		"IS202001010004,,,another day,,,,,,,\nPO"+day+"0004,,,another type,,,,,,,\n")
 	stored := lines(number+"%04d", 1, 2) + lines(number+"%04d", 10, 12)
 	code, stdout, stderr := e.with(stored).do("audit", "IS", "-explained", file)
 	require.Equal(t, 3, code, stderr)
 	require.Contains(t, stdout, `
 used       5
 missing    7
-explained  6
+explained  4
   0003 void (Ada, `+early+`)
-  0004 answer lost (`+late+`)
   0005-0007 caller left, said a log (`+late+`)
-  0008 answer lost (`+late+`)
-not explained 1
-  0009
+not explained 3
+  0004
+  0008-0009
+possible   2
+  0009 raised (Bob, `+early+`)
+  0004-0012 answer lost: 2 attempts (`+late+`)
 contradicted 1
   0002
 double     0
@@ -46,11 +50,12 @@ double     0
 	require.Equal(t, 1, strings.Count(stdout, "\n"))
 	require.Contains(t, stdout, `"otherCount":0,"explained":[`+
 		`{"first":3,"last":3,"reason":"void","by":"Ada","at":"2021-10-24T15:05:00Z"},`+
-		`{"first":4,"last":4,"reason":"answer lost","at":"2021-10-24T17:05:00Z","count":2},`+
-		`{"first":5,"last":7,"reason":"caller left, said a log","at":"2021-10-24T17:05:00Z"},`+
-		`{"first":8,"last":8,"reason":"answer lost","at":"2021-10-24T17:05:00Z","count":2}],`+
-		`"unexplained":[{"first":9,"last":9}],"contradicted":["`+number+`0002"],`+
-		`"explainedCount":6,"unexplainedCount":1,"contradictedCount":1}`)
+		`{"first":5,"last":7,"reason":"caller left, said a log","at":"2021-10-24T17:05:00Z"}],`+
+		`"unexplained":[{"first":4,"last":4},{"first":8,"last":9}],`+
+		`"possible":[{"first":9,"last":9,"reason":"raised","by":"Bob","at":"2021-10-24T15:05:00Z"},`+
+		`{"first":4,"last":12,"reason":"answer lost: 2 attempts","at":"2021-10-24T17:05:00Z"}],`+
+		`"contradicted":["`+number+`0002"],`+
+		`"explainedCount":4,"unexplainedCount":3,"possibleCount":2,"contradictedCount":1}`)
 	require.Equal(t, before, m.Dump(), "it writes nothing")
 
 	// From stdin, with the numbers in a file. Nothing is left.
@@ -58,11 +63,11 @@ double     0
 	file = "reason,last,first,remark\nfire,9,3,\n"
 	code, stdout, stderr = e.with(file).do("audit", "IS", numbers, "-explained", "-", "-json")
 	require.Equal(t, 0, code, stderr)
-	require.Contains(t, stdout, `"unexplained":[],"contradicted":[],"explainedCount":7,`)
+	require.Contains(t, stdout, `"unexplained":[],"possible":[],"contradicted":[],"explainedCount":7,`)
 	file = written(t, "number,reason\n")
 	code, stdout, stderr = e.with(lines(number+"%04d", 1, 12)).do("audit", "IS", "-explained", file, "-json")
 	require.Equal(t, 0, code, stderr)
-	require.Contains(t, stdout, `"explained":[],"unexplained":[],`, "empty, and not null")
+	require.Contains(t, stdout, `"explained":[],"unexplained":[],"possible":[],`, "empty, and not null")
 }
 
 // A line that cannot be read ends the audit. The error names it.
@@ -75,10 +80,10 @@ func TestAuditExplainedRefuses(t *testing.T) {
 		`line 4: serial: invalid number`:             "number,reason\n\nIS" + day + "0001,void\nIS" + day + "1,void\n",
 		`line 2: it has a number, and first`:         "number,first,last,reason\nIS" + day + "0001,1,1,void\n",
 		`Reason: 0 bytes`:                            "first,last,reason\n1,2,\n",
-		`count "many": not a whole number`:           "first,last,reason,count\n1,2,void,many\n",
-		`Count 3: allowed are 0, for all`:            "first,last,reason,count\n1,2,void,3\n",
+		`possible "perhaps": want true and`:          "first,last,reason,possible\n1,2,void,perhaps\n",
+		`Unused and Possible are both set`:           "first,last,reason,possible,unused\n1,2,void,true,true\n",
 		`at "yesterday": not a time of RFC 3339`:     "first,last,reason,at\n1,2,void,yesterday\n",
-		`unused "perhaps": allowed are true and`:     "first,last,reason,unused\n1,2,void,perhaps\n",
+		`unused "perhaps": want true and`:            "first,last,reason,unused\n1,2,void,perhaps\n",
 		"record on line 2: wrong number of fields":   "first,last,reason\n1,2\n",
 		`the columns are ["number"]; needed are`:     "number\n",
 		`the columns are ["first" "reason"]; needed`: "first,reason\n",

@@ -20,8 +20,8 @@ type option struct {
 	set   func(s *settings, value string) error // value is not empty, and "true" or "false" for a switch
 }
 
-// common are the flags of every command that deals with numbers. These commands accept all of them, since a type's flags
-// must be the same for each command: a script can keep them in one variable.
+// common are the flags of every command that deals with numbers. These commands accept all of them, since a type's
+// flags must be the same for each command: a script can keep them in one variable.
 var common = []option{
 	{"redis", "URL", `redis://, rediss:// or unix://. Add ?master_name=NAME for Sentinel,
 or ?addr=HOST:PORT of another node for Cluster. Default $SERIAL_REDIS_URL`,
@@ -33,7 +33,7 @@ machine's. Default $SERIAL_TZ. Required with a Redis URL`,
 		func(s *settings, name string) error {
 			i := slices.IndexFunc(periods, func(p period) bool { return p.name == name })
 			if i < 0 {
-				return errors.New("allowed are " + strings.Replace(choices(), " or ", " and ", 1))
+				return errors.New("want " + strings.Replace(choices(), " or ", " and ", 1))
 			}
 			s.period = periods[i]
 			return nil
@@ -84,11 +84,15 @@ Default $SERIAL_HIDDEN_KEY, which has these digits itself`,
 			s.opts = append(s.opts, serial.WithKeyPrefix(prefix))
 			return nil
 		}},
-	{"json", "", "print one JSON object per line",
-		func(s *settings, value string) (err error) {
-			s.json, err = switched(value)
-			return err
-		}},
+	toggle("json", "print one JSON object per line", func(s *settings) *bool { return &s.json }),
+}
+
+// toggle is a flag that is on or off.
+func toggle(name, text string, at func(*settings) *bool) option {
+	return option{name, "", text, func(s *settings, value string) (err error) {
+		*at(s), err = switched(value)
+		return err
+	}}
 }
 
 // hiddenKey reads the key of a hidden sequence. No error of it shows a part of the key.
@@ -104,7 +108,7 @@ func hiddenKey(text string) ([]byte, error) {
 func switched(value string) (bool, error) {
 	on, err := strconv.ParseBool(value)
 	if err != nil {
-		return false, errors.New("allowed are true and false")
+		return false, errors.New("want true and false")
 	}
 	return on, nil
 }
@@ -131,14 +135,15 @@ func choices() string {
 	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
-// integer reads a whole number in decimal, also one with leading zeros, such as a sequence that was copied from a number.
+// integer reads a whole number in decimal, also one with leading zeros, such as a sequence that was copied from a
+// number.
 func integer(value string, bits int) (int64, error) {
 	n, err := strconv.ParseInt(value, 10, bits)
 	switch {
 	case errors.Is(err, strconv.ErrRange):
 		return 0, errors.New("out of range")
 	case err != nil:
-		return 0, errors.New("not a whole number; allowed are the digits 0 to 9, as in 1000, without underscores and " +
+		return 0, errors.New("not a whole number; want the digits 0 to 9, as in 1000, without underscores and " +
 			"prefixes such as 0x")
 	}
 	return n, nil
@@ -233,13 +238,14 @@ func (s *settings) split(line []string) error {
 			return misused("-%s needs a value", name)
 		default:
 			value, line = line[0], line[1:]
-			// A variable that is not set, without quotes, leaves no word at all. The next word is not meant as the value then.
+			// A variable that is not set, without quotes, leaves no word at all. The next word is not meant as the
+			// value then.
 			if next, _, _, _ := lookup(value); value == "--" || isFlag(value) && next != nil {
 				return misused("-%s needs a value, and a flag follows; if that is the value, write -%s=VALUE", name, name)
 			}
 		}
-		// An empty value usually comes from a shell variable that is not set. If it meant the default, the command would issue
-		// numbers without the URL, or without -once.
+		// An empty value usually comes from a shell variable that is not set. If it meant the default, the command
+		// would issue numbers without the URL, or without -once.
 		if value == "" {
 			return misused("-%s: it is empty, perhaps from a shell variable that is not set; give a value, or omit the flag",
 				name)

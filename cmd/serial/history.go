@@ -16,37 +16,45 @@ type period struct {
 	name string
 	per  serial.Period
 	date string // date in the default template, "" for none
-	line string // layout of its name, for time.Format; "" where the label is the name
 }
 
 // shorter reports whether a date does not name one of these periods.
 func (p period) shorter() bool { return p.per < serial.PerDay }
 
 // daily is the default.
-var daily = period{"day", serial.PerDay, "yyyyMMdd", "2006-01-02"}
+var daily = period{"day", serial.PerDay, "yyyyMMdd"}
 
 var periods = []period{
-	{"second", serial.PerSecond, "yyyyMMddHHmmss", "2006-01-02 15:04:05"},
-	{"minute", serial.PerMinute, "yyyyMMddHHmm", "2006-01-02 15:04"},
-	{"hour", serial.PerHour, "yyyyMMddHH", "2006-01-02 15h"},
+	{"second", serial.PerSecond, "yyyyMMddHHmmss"},
+	{"minute", serial.PerMinute, "yyyyMMddHHmm"},
+	{"hour", serial.PerHour, "yyyyMMddHH"},
 	daily,
-	{"week", serial.PerWeek, "GGGG-WW", ""},
-	{"month", serial.PerMonth, "yyyyMM", "2006-01"},
-	{"quarter", serial.PerQuarter, "FFFF-Q", ""},
-	{"year", serial.PerYear, "yyyy", "2006"},
-	{"never", serial.Never, "", ""},
+	{"week", serial.PerWeek, "GGGG-WW"},
+	{"month", serial.PerMonth, "yyyyMM"},
+	{"quarter", serial.PerQuarter, "FFFF-Q"},
+	{"year", serial.PerYear, "yyyy"},
+	{"never", serial.Never, ""},
 }
 
-// history prints a line for each period, newest first, with a bar. The bar shows the share of the period's numbers or, if
-// these have no limit, of the most that were issued in any of the periods.
+// asFlags returns a message of the library with the flag in place of the period's option.
+func asFlags(message string) string {
+	for _, p := range periods {
+		message = strings.ReplaceAll(message, fmt.Sprintf("WithPeriod(%v)", p.per), "-period "+p.name)
+	}
+	return message
+}
+
+// history prints a line for each period, newest first, with a bar. The bar shows the share of the period's numbers or,
+// if these have no limit, of the most that were issued in any of the periods.
 func (c *command) history(ctx context.Context) error {
 	numbers, err := c.gen.History(ctx, c.args[0], c.n)
 	if err != nil {
 		return err
 	}
 	var most int64
+	width := 0 // of the names
 	for _, n := range numbers {
-		most = max(most, c.count(n))
+		most, width = max(most, c.count(n)), max(width, len(c.out.name(n.Start)))
 	}
 	digits := len(strconv.FormatInt(most, 10))
 	_, largest := c.scheme.Limits()
@@ -66,7 +74,7 @@ func (c *command) history(ctx context.Context) error {
 			c.out.printJSON(line)
 			continue
 		}
-		_, _ = fmt.Fprintf(c.out, "%s %s %*d%s\n", c.out.name(n.Start), bar(used), digits, c.count(n), percent)
+		_, _ = fmt.Fprintf(c.out, "%-*s %s %*d%s\n", width, c.out.name(n.Start), bar(used), digits, c.count(n), percent)
 	}
 	if len(numbers) == 0 {
 		_, _ = fmt.Fprintf(c.stderr, "serial: no counter of %s is kept for the last %d periods\n", c.args[0], c.n)
@@ -82,18 +90,11 @@ const mostEver = 999_999_999_999_999
 
 // name returns the period that begins at start, as people write it.
 func (p *printer) name(start time.Time) string {
-	if p.period.line != "" {
-		return start.Format(p.period.line)
-	}
 	// Only dates from 1970 on have a label, and the first period may have begun before that.
 	if first := time.Date(1970, 1, 1, 0, 0, int(p.dayStart/time.Second), 0, p.zone); start.Before(first) {
 		start = first
 	}
-	label, _, _ := p.scheme.Period(start)
-	if label == "all" {
-		return "all time"
-	}
-	return label[:4] + "-" + label[4:]
+	return p.scheme.PeriodName(start)
 }
 
 // bar draws a share, 0 to 1, in eighths of a character.

@@ -24,7 +24,7 @@ type keyboard struct {
 
 func TestImport(t *testing.T) {
 	m, e, day := issued(t, 3)
-	dashed := day[:4] + "-" + day[4:6] + "-" + day[6:]
+	dashed, named := day[:4]+"-"+day[4:6]+"-"+day[6:], dayName(t, day)
 	stored := strings.Join([]string{
 		"IS" + day + "0007", "IS" + day + "0041", "IS" + day + "0009", "PO" + day + "0002", "IS202001020300",
 		"IS202001020299", "QQ202001020300"}, "\r\n")
@@ -32,16 +32,17 @@ func TestImport(t *testing.T) {
 		v, _ := m.Get("serial:{" + typ + "}:" + day)
 		return v
 	}
-	would := "would raise IS in " + dashed + ": from 0003 to 0041; 3 numbers\n"
-	others := "ignored QQ in 2020-01-02: 1 number up to 0300\n"
+	const lacks = "lacks      32\n  0008\n  0010-0040\n"
+	would := "would raise IS in " + named + ": from 0003 to 0041; 3 numbers\n" + lacks
+	others := "ignored QQ in 2 January 2020: 1 number up to 0300\n"
 	before := m.Dump()
 
 	// Nothing is written for a dry run, which is the default at a terminal.
 	for _, args := range [][]string{{"-dry-run"}, {"-dry-run=true"}} {
 		code, stdout, stderr := e.with(stored).do(append([]string{"import"}, args...)...)
 		require.Equal(t, 0, code, stderr)
-		require.Equal(t, "ignored IS in 2020-01-02: 2 numbers up to 0300\n"+would+
-			"would raise PO in "+dashed+": from 0000 to 0002; 1 number\n"+others, stdout)
+		require.Equal(t, "ignored IS in 2 January 2020: 2 numbers up to 0300\n"+would+
+			"would raise PO in "+named+": from 0000 to 0002; 1 number\n"+others, stdout)
 		require.Equal(t, "serial: nothing was written; -dry-run=false writes\n", stderr)
 	}
 	var out, errs bytes.Buffer
@@ -51,14 +52,16 @@ func TestImport(t *testing.T) {
 	require.Contains(t, errs.String(), "reading numbers from this terminal")
 	require.Equal(t, before, m.Dump())
 
-	// A line that is no number: nothing is written, whatever was asked for.
+	// A line that is no number: nothing is written, whatever was asked for, and only such lines are listed.
 	for _, bad := range []string{"IS" + day + "000", "x", "IS202002300001"} {
-		code, stdout, stderr := e.with(stored+"\n\n"+bad+"\n"+bad).do("import", "-dry-run=false")
-		require.Equal(t, 1, code)
-		require.Contains(t, stdout, would)
-		require.Contains(t, stderr, fmt.Sprintf("serial: line 9: invalid number: %q is not a number of this scheme", bad))
-		require.Contains(t, stderr, "serial: line 10: ")
-		require.True(t, strings.HasSuffix(stderr, "serial: 2 lines cannot be parsed; nothing was written\n"), stderr)
+		for _, flag := range []string{"-dry-run=false", "-dry-run", "-force", "-json"} {
+			code, stdout, stderr := e.with(stored+"\n\n"+bad+"\n"+bad).do("import", flag)
+			require.Equal(t, 1, code)
+			require.Empty(t, stdout)
+			require.Contains(t, stderr, fmt.Sprintf("serial: line 9: invalid number: %q is not a number of this scheme", bad))
+			require.Contains(t, stderr, "serial: line 10: ")
+			require.True(t, strings.HasSuffix(stderr, "serial: 2 lines cannot be parsed; nothing was written\n"), stderr)
+		}
 	}
 	_, _, stderr := e.with(stored+"\n"+strings.Repeat("x\n", 30)).do("import", "-dry-run=false")
 	require.Equal(t, 11, strings.Count(stderr, "\n"))
@@ -68,22 +71,21 @@ func TestImport(t *testing.T) {
 	// Of one type only.
 	code, stdout, stderr := e.with(stored).do("import", "PO")
 	require.Equal(t, 0, code, stderr)
-	require.Contains(t, stdout, "raised PO in "+dashed+": from 0000 to 0002; 1 number\n")
-	require.Contains(t, stdout, "ignored IS in "+dashed+": 3 numbers up to 0041\n")
+	require.Contains(t, stdout, "raised PO in "+named+": from 0000 to 0002; 1 number\n")
+	require.Contains(t, stdout, "ignored IS in "+named+": 3 numbers up to 0041\n")
 	require.Equal(t, []string{"3", "2"}, []string{counter("IS"), counter("PO")})
 
 	// All, and again.
 	code, stdout, stderr = e.with(stored).do("import")
 	require.Equal(t, 0, code, stderr)
 	require.Empty(t, stderr)
-	printed, skipped, _ := strings.Cut(stdout, "first,last,reason,at,type,start\n")
-	require.Equal(t, "ignored IS in 2020-01-02: 2 numbers up to 0300\nraised IS in "+dashed+": from 0003 to 0041; 3 "+
-		"numbers\nstays PO in "+dashed+": at 0002; 1 number up to 0002\n"+others, printed)
-	require.Regexp(t, `^4,41,raised,[^,]*,IS,`+dashed+`T00:00:00[^,]*\n$`, skipped)
+	require.Equal(t, "ignored IS in 2 January 2020: 2 numbers up to 0300\nraised IS in "+named+": from 0003 to 0041; 3 "+
+		"numbers\n"+lacks+"stays PO in "+named+": at 0002; 1 number up to 0002\n"+others, stdout, "it explains nothing")
 	require.Equal(t, []string{"41", "2", ""}, []string{counter("IS"), counter("PO"), counter("QQ")})
 	_, stdout, _ = e.with(stored).do("import", "-json")
 	require.Regexp(t, `^\{"type":"IS","start":"2020-01-02T[^"]*","action":"ignored","count":2,"greatest":300\}
-\{"type":"IS","start":"`+dashed+`T[^"]*","action":"stays","count":3,"greatest":41,"last":41\}
+\{"type":"IS","start":"`+dashed+`T[^"]*","action":"stays","count":3,"greatest":41,"last":41,`+
+		`"missing":\[\{"first":8,"last":8\},\{"first":10,"last":40\}\],"missingCount":32\}
 `, stdout)
 	_, stdout, _ = e.do("next", "IS")
 	require.Equal(t, "IS"+day+"0042\n", stdout)
@@ -92,8 +94,117 @@ func TestImport(t *testing.T) {
 	m.Del("serial:{IS}:" + day)
 	code, stdout, stderr = e.with("IS"+day+"0050").do("import", "IS", "-")
 	require.Equal(t, 0, code, stderr)
-	require.Equal(t, "raised IS in "+dashed+": to 0050, the counter is lost; 1 number\n", stdout)
+	require.Equal(t, "raised IS in "+named+": to 0050, the counter is lost; 1 number\n", stdout)
 	require.Equal(t, "50", counter("IS"))
+}
+
+// Two things look like a mistake in the input, and need -force.
+func TestImportForce(t *testing.T) {
+	m, e, day := issued(t, 0)
+	zone := e["SERIAL_TZ"]
+	named := dayName(t, day)
+	is := func(seqs ...int) (text string) {
+		for _, seq := range seqs {
+			text += fmt.Sprintf("IS%s%04d\n", day, seq)
+		}
+		return text
+	}
+	upTo := func(last int) string { return lines("IS"+day+"%04d", 1, last) }
+	const twice, jump = "appears twice", "above the next lower one"
+	const remedy = "serial: nothing was written; if the numbers are right, use -force\n"
+	for name, row := range map[string]struct {
+		input string
+		says  []string
+		args  []string
+	}{
+		"a sheet that has cut the digits": {is(340, 340, 340, 340, 340, 340, 340, 340),
+			[]string{"line 2: IS" + day + "0340: the sequence 0340 of IS in " + named + " " + twice}, nil},
+		"two slips": {is(1, 2, 2, 3, 1, 1),
+			[]string{"line 3: IS" + day + "0002: the sequence 0002", "line 5: IS" + day + "0001"}, nil},
+		"a slip": {upTo(41) + is(9999),
+			[]string{"the greatest sequence of IS in " + named + ", 9999, is 9958 " + jump + ", 0041"}, nil},
+		"both":                      {is(1, 9000, 9000), []string{twice, jump}, nil},
+		"one too many":              {is(1, 1002), []string{"1002, is 1001 " + jump + ", 0001"}, nil},
+		"as many as there may be":   {is(1, 1001), nil, nil},
+		"one":                       {is(9999), nil, nil},
+		"more than there are":       {upTo(1500) + is(3002), []string{"3002, is 1502 " + jump + ", 1500"}, nil},
+		"as many as there are":      {upTo(1500) + is(3001), nil, nil},
+		"another day":               {"IS202001020300\nIS202001020300\nIS202001029999\nIS" + day + "0001", nil, nil},
+		"another type":              {strings.ReplaceAll(is(300, 300, 9999), "IS", "PO") + is(7), nil, []string{"IS", "-"}},
+		"that type":                 {"PO" + day + "0300\n" + is(7, 7), []string{twice}, []string{"IS", "-"}},
+		"two days, and not one":     {"IS202001020300\n" + is(300), nil, nil},
+		"other digits, same number": {"IS" + day + "0002\n\u00a0IS" + day + "0002 \n", []string{twice}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			m.FlushAll()
+			args := append([]string{"import"}, row.args...)
+			code, stdout, stderr := e.with(row.input).do(args...)
+			if row.says == nil {
+				require.Equal(t, 0, code, stderr)
+				require.Empty(t, stderr)
+				require.Contains(t, stdout, "raised IS in")
+				return
+			}
+			requireSays := func() {
+				t.Helper()
+				for _, part := range row.says {
+					require.Contains(t, stderr, part)
+				}
+			}
+			require.Equal(t, 1, code)
+			require.Contains(t, stdout, "would raise IS in")
+			requireSays()
+			require.True(t, strings.HasSuffix(stderr, remedy), stderr)
+			require.Empty(t, m.Keys())
+			code, stdout, stderr = e.with(row.input).do(append(args, "-dry-run")...)
+			require.Equal(t, 1, code)
+			require.Contains(t, stdout, "would raise IS in")
+			requireSays()
+			require.Empty(t, m.Keys())
+			code, stdout, stderr = e.with(row.input).do(append(args, "-dry-run", "-force")...)
+			require.Equal(t, 0, code)
+			require.Contains(t, stdout, "would raise IS in")
+			requireSays()
+			require.True(t, strings.HasSuffix(stderr, "serial: nothing was written; -dry-run=false writes\n"), stderr)
+			require.Empty(t, m.Keys())
+			code, stdout, stderr = e.with(row.input).do(append(args, "-force")...)
+			require.Equal(t, 0, code)
+			require.Contains(t, stdout, "raised IS in")
+			requireSays()
+			require.NotContains(t, stderr, "nothing was written")
+		})
+	}
+
+	m.FlushAll()
+	code, stdout, _ := e.with(is(5, 5, 7, 7, 9000)).do("import", "-json")
+	require.Equal(t, 1, code)
+	require.Regexp(t, `"action":"would raise","count":5,"greatest":9000,"last":0,"missing":\[\{"first":6,"last":6\},`+
+		`\{"first":8,"last":8999\}\],"missingCount":8993,"duplicates":\["IS`+day+`0005","IS`+day+`0007"\],`+
+		`"duplicateCount":2,"jump":8993\}\n$`, stdout)
+	_, _, stderr := e.with(upTo(30) + upTo(30)).do("import")
+	require.Equal(t, 12, strings.Count(stderr, "\n"))
+	require.Contains(t, stderr, "30 sequences of IS in "+named+" appear twice, of which the first 10 are shown\n"+remedy)
+
+	// A long list of what is lacking has an end.
+	odd := ""
+	for seq := 1; seq <= 2401; seq += 2 {
+		odd += is(seq)
+	}
+	code, stdout, stderr = e.with(odd).do("import")
+	require.Equal(t, 0, code, stderr)
+	require.Contains(t, stdout, "lacks      1200\n  0002\n")
+	require.Contains(t, stdout, "  2000\n  and 200 more\n")
+
+	// Without Redis, the lines that cannot be parsed are listed all the same.
+	code, stdout, stderr = environment{"SERIAL_REDIS_URL": "redis://" + refused(t) + "?max_retries=-1", "SERIAL_TZ": zone,
+		"stdin": is(1) + "x\n"}.do("import")
+	require.Equal(t, 1, code)
+	require.Empty(t, stdout)
+	require.Contains(t, stderr, "1 line cannot be parsed; nothing was written")
+	code, _, stderr = environment{"SERIAL_REDIS_URL": "redis://" + refused(t) + "?max_retries=-1", "SERIAL_TZ": zone,
+		"stdin": is(1)}.do("import")
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "serial: Redis failed: ")
 }
 
 // One argument is FILE if there is one of that name, and where nothing else could be read.
@@ -123,7 +234,7 @@ func TestImportArguments(t *testing.T) {
 			[]string{"numbers.txt"}},
 		{1, "the input has no numbers of type QQ", "IS" + day + "0009", []string{"QQ"}},
 		{0, "the input has no numbers, so nothing was written", "\n", nil},
-		{2, "allowed are true and false", "", []string{"-dry-run=maybe"}},
+		{2, "want true and false", "", []string{"-dry-run=maybe"}},
 		{2, "too many arguments", "", []string{"IS", path, "x"}},
 	} {
 		code, stdout, stderr := e.with(row.stdin).do(append([]string{"import"}, row.args...)...)
@@ -163,7 +274,8 @@ func TestImportAtTheEnd(t *testing.T) {
 	require.Equal(t, 1, code)
 	require.Contains(t, stdout, "would raise IS")
 	require.Contains(t, stderr, fmt.Sprintf("IS: %s ended meanwhile, and the counter that was raised may be that of %s",
-		now.Format("2006-01-02 15:04"), now.Add(time.Minute).Format("2006-01-02 15:04")))
+		now.Format("2 January 2006, 15:04")+" to "+now.Add(time.Minute).Format("15:04"),
+		now.Add(time.Minute).Format("2 January 2006, 15:04")+" to "+now.Add(2*time.Minute).Format("15:04")))
 }
 
 // Redis's clock says which period is the current one, also of a type whose counter is lost.
@@ -188,7 +300,7 @@ func TestImportOfALostCounter(t *testing.T) {
 		"zone right?\n", stderr)
 }
 
-// What is below the first sequence raises nothing. Of a type that cannot be read, the bad lines are told all the same.
+// Sequences below the first one raise nothing. Lines that cannot be parsed come before a type that cannot be read.
 func TestImportOfLittle(t *testing.T) {
 	m, e, day := issued(t, 0)
 	code, stdout, stderr := e.with("IS"+day+"0050").do("import", "-start", "100")
@@ -198,7 +310,10 @@ func TestImportOfLittle(t *testing.T) {
 	code, _, stderr = e.with("IS" + day + "0050\nbad").do("import")
 	require.Equal(t, 1, code)
 	require.Contains(t, stderr, `"bad" is not a number of this scheme`)
-	require.Contains(t, stderr, "IS")
+	require.NotContains(t, stderr, "nonsense")
+	code, _, stderr = e.with("IS" + day + "0050").do("import")
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "nonsense")
 }
 
 // If a type cannot be raised, neither are those behind it.
@@ -247,10 +362,11 @@ func TestPeriods(t *testing.T) {
 		number, name string
 		flags        []string
 	}{
-		{fmt.Sprintf("IS%04d-%02d", year, week), fmt.Sprintf("%04d-W%02d", year, week), []string{"-period", "week"}},
-		{fmt.Sprintf("IS%04d-%d", fiscal, quarter), fmt.Sprintf("%04d-Q%d", fiscal, quarter),
+		{fmt.Sprintf("IS%04d-%02d", year, week), fmt.Sprintf("week %d of %d", week, year), []string{"-period", "week"}},
+		{fmt.Sprintf("IS%04d-%d", fiscal, quarter), fmt.Sprintf("quarter %d of business year %d", quarter, fiscal),
 			[]string{"-period", "quarter", "-year-start", "04-01"}},
-		{fmt.Sprintf("IS%04d", fiscal), fmt.Sprint(fiscal), []string{"-period", "year", "-year-start=04-01"}},
+		{fmt.Sprintf("IS%04d", fiscal), fmt.Sprintf("business year %d", fiscal),
+			[]string{"-period", "year", "-year-start=04-01"}},
 		{fmt.Sprintf("IS%04d", now.Year()), now.Format("2006"), []string{"-period", "year", "-year-start=01-01"}},
 		{"IS", "all time", []string{"-period", "never"}},
 	} {
@@ -306,12 +422,12 @@ func TestHiddenKey(t *testing.T) {
 	}{
 		{"$SERIAL_HIDDEN_KEY: not a key of 32, 48 or 64 hexadecimal digits", environment{"SERIAL_HIDDEN_KEY": "hunter2"},
 			nil},
-		{"a key of 4 bytes; allowed are 16, 24 and 32", environment{"SERIAL_HIDDEN_KEY": "deadbeef"}, nil},
+		{"a key of 4 bytes; want 16, 24 and 32", environment{"SERIAL_HIDDEN_KEY": "deadbeef"}, nil},
 		{"-hidden-key: the file cannot be read: no such file", nil, []string{"-hidden-key", "hunter2"}},
 		{"-hidden-key: not a key of 32, 48 or 64 hexadecimal digits", nil, []string{"-hidden-key", written(t, "hunter2")}},
 		{"-hidden-key: not a key of 32, 48 or 64 hexadecimal digits", nil, []string{"-hidden-key", written(t, "\n")}},
 		{"-hidden-key: it is empty", nil, []string{"-hidden-key", ""}},
-		{"allowed are a million or more", environment{"SERIAL_HIDDEN_KEY": key},
+		{"want a million or more", environment{"SERIAL_HIDDEN_KEY": key},
 			[]string{"-template", "{type}{date:yyyyMMdd}{seq:4}"}},
 	} {
 		args := append([]string{"next", "-redis", e["SERIAL_REDIS_URL"], "-tz", zone, "-template", template, "IS"},
@@ -370,8 +486,10 @@ func TestTemplate(t *testing.T) {
 		stdout)
 
 	for template, says := range map[string]string{
-		"{type}{seq}":                        "{date} is missing",
-		"{type}{date:yyyyMM}{seq}":           "of different days would read the same",
+		"{type}{seq}":                        "{date} is missing; only numbers of Never need none, or use -period never",
+		"{type}{date:yyyyMM}{seq}":           "of different days would read the same; print yyyyMMdd, or use -period month",
+		"{type}{date:GGGG-WW}{seq}":          "; print yyyyMMdd, or use -period week",
+		"{type}{date:yyyy}{seq}":             "; print yyyyMMdd, or use -period year",
 		"{type}{date:yyyyMMdd}{seq}{check:x": "is not closed",
 	} {
 		code, stdout, stderr := e.do("template", template)

@@ -4,13 +4,18 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/binary"
 	"encoding/csv"
 	"errors"
 	"fmt"
 	"io"
 	"iter"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
+	"unicode/utf16"
+	"unicode/utf8"
 )
 
 // An entry is a line of the input, or a field of its column.
@@ -73,10 +78,11 @@ func (s *source) entries(ctx context.Context, input io.Reader) iter.Seq2[entry, 
 
 // fields yields the lines of the input, or with -column the fields of that column.
 func (s *source) fields(ctx context.Context, input io.Reader) iter.Seq2[entry, error] {
-	r := newReader(ctx, input)
 	if s.column != "" {
-		return s.csv(r)
+		return s.csv(newCSV(ctx, input))
 	}
+	r := newReader(ctx, input)
+	discardSeparator(r)
 	return func(yield func(entry, error) bool) {
 		for n := 1; ; n++ {
 			line, more, err := r.ReadLine()
@@ -103,21 +109,108 @@ func (s *source) fields(ctx context.Context, input io.Reader) iter.Seq2[entry, e
 	}
 }
 
-// newReader reads the input, without the byte order mark that programs on Windows write first, until ctx ends.
+// separatorLine is the first line with which spreadsheets say what separates the columns.
+var separatorLine = regexp.MustCompile(`^("?(?i:sep)=([,;\t])"?)(\r?\n|$)`)
+
+// newReader reads the input as UTF-8, without the byte order mark that programs on Windows write first, until ctx ends.
+// With one of UTF-16, it decodes that.
 func newReader(ctx context.Context, input io.Reader) *bufio.Reader {
 	const size = 64 << 10
 	r := bufio.NewReaderSize(interruptible{ctx, input}, size)
-	mark := []byte("\ufeff")
-	if start, _ := r.Peek(len(mark)); bytes.Equal(start, mark) {
+	const mark = "\ufeff"
+	start, _ := r.Peek(len(mark))
+	switch {
+	case string(start) == mark:
 		_, _ = r.Discard(len(mark))
+	case bytes.HasPrefix(start, []byte("\xff\xfe")):
+		_, _ = r.Discard(2)
+		return bufio.NewReaderSize(utf16Reader{r, binary.LittleEndian}, size)
+	case bytes.HasPrefix(start, []byte("\xfe\xff")):
+		_, _ = r.Discard(2)
+		return bufio.NewReaderSize(utf16Reader{r, binary.BigEndian}, size)
 	}
 	return r
 }
 
+// A utf16Reader reads UTF-16 as UTF-8. What is no character reads as U+FFFD.
+type utf16Reader struct {
+	input *bufio.Reader
+	order binary.ByteOrder
+}
+
+func (u utf16Reader) Read(p []byte) (n int, err error) {
+	const unit = 2
+	for n+utf8.UTFMax <= len(p) && (n == 0 || u.input.Buffered() >= 2*unit) {
+		b, err := u.input.Peek(unit)
+		if len(b) == 1 && err == io.EOF {
+			err = errors.New("the text in UTF-16 ends in the middle of a character")
+		}
+		if err != nil {
+			return n, err
+		}
+		r := rune(u.order.Uint16(b))
+		_, _ = u.input.Discard(unit)
+		if utf16.IsSurrogate(r) { // one of two
+			second, _ := u.input.Peek(unit)
+			if len(second) == unit {
+				r = utf16.DecodeRune(r, rune(u.order.Uint16(second)))
+			}
+			if !utf16.IsSurrogate(r) && r != utf8.RuneError {
+				_, _ = u.input.Discard(unit)
+			}
+		}
+		n += utf8.EncodeRune(p[n:], r) // U+FFFD for a surrogate
+	}
+	return n, nil
+}
+
+// discardSeparator discards the line that says what separates the columns, if the input begins with one, and returns
+// the separator. The line's end stays, so that lines keep their numbers.
+func discardSeparator(r *bufio.Reader) (comma rune) {
+	start, _ := r.Peek(len("\"sep=;\"\r\n"))
+	line := separatorLine.FindSubmatch(start)
+	if line == nil {
+		return 0
+	}
+	comma = rune(line[2][0])
+	_, _ = r.Discard(len(line[1]))
+	return comma
+}
+
+// newCSV reads the input as CSV. Without a line that says what separates the columns, it is the most frequent separator
+// of the header, outside of quotes.
+func newCSV(ctx context.Context, input io.Reader) *csv.Reader {
+	const separators, longest = ",;\t", 1 << 20
+	r := newReader(ctx, input)
+	comma := discardSeparator(r)
+	var header []byte
+	var counts [len(separators)]int
+	for quoted, blank := false, true; comma == 0 && len(header) < longest; {
+		c, err := r.ReadByte()
+		if err != nil { // which comes again
+			break
+		}
+		header = append(header, c)
+		quoted = quoted != (c == '"')
+		blank = blank && (c == '\r' || c == '\n')
+		if i := strings.IndexByte(separators, c); i >= 0 && !quoted {
+			counts[i]++
+		}
+		if c == '\n' && !quoted && !blank {
+			break
+		}
+	}
+	if comma == 0 {
+		comma = rune(separators[slices.Index(counts[:], slices.Max(counts[:]))])
+	}
+	records := csv.NewReader(io.MultiReader(bytes.NewReader(header), r))
+	records.Comma = comma
+	return records
+}
+
 // csv yields the fields of a column that the first record names.
-func (s *source) csv(input io.Reader) iter.Seq2[entry, error] {
+func (s *source) csv(r *csv.Reader) iter.Seq2[entry, error] {
 	return func(yield func(entry, error) bool) {
-		r := csv.NewReader(input)
 		r.ReuseRecord = true
 		at := -1
 		for {
@@ -183,9 +276,6 @@ func columnOf(header []string, name string) (int, error) {
 		}
 	}
 	switch {
-	case at < 0 && len(header) == 1 && strings.ContainsAny(header[0], ";\t"):
-		return 0, fmt.Errorf("no column is called %q, and the only one is %q; columns are separated by commas",
-			name, header[0])
 	case at < 0:
 		return 0, fmt.Errorf("no column is called %q; the columns are %q", name, header)
 	}

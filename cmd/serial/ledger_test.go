@@ -13,27 +13,40 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The numbers of a series with a ledger can be read by the command, and only the service that has the ledger can go on.
-func TestLedger(t *testing.T) {
-	m := miniredis.RunT(t)
+// identify gives a miniredis a replication ID, which it lacks and ledgers need.
+func identify(m *miniredis.Miniredis) {
 	m.Server().SetPreHook(func(c *server.Peer, cmd string, args ...string) bool {
 		if !strings.EqualFold(cmd, "INFO") {
 			return false
 		}
-		c.WriteBulk("role:master\r\nmaster_replid:" + strings.Repeat("0", 40) + "\r\n") // which a miniredis lacks
+		c.WriteBulk("role:master\r\nmaster_replid:" + strings.Repeat("0", 40) + "\r\n")
 		return true
 	})
+}
+
+// serviceWithLedger is a service that sets numbers aside in a ledger, 10 at a time, and the command's environment.
+func serviceWithLedger(t *testing.T, opts ...serial.Option) (
+	m *miniredis.Miniredis, gen *serial.Generator, e environment, day string) {
+	t.Helper()
+	m = miniredis.RunT(t)
+	identify(m)
 	zone, day := noon()
 	loc, err := time.LoadLocation(zone)
 	require.NoError(t, err)
 	client := redis.NewClient(&redis.Options{Addr: m.Addr()})
 	t.Cleanup(func() { client.Close() })
-	gen, err := serial.New(client, serial.WithLocation(loc), serial.WithLedger(new(serialtest.Ledger), 10))
+	opts = append(opts, serial.WithLocation(loc), serial.WithLedger(new(serialtest.Ledger), 10))
+	gen, err = serial.New(client, opts...)
 	require.NoError(t, err)
-	_, err = gen.NextN(t.Context(), "IS", 3)
-	require.NoError(t, err)
+	return m, gen, environment{"SERIAL_REDIS_URL": "redis://" + m.Addr(), "SERIAL_TZ": zone}, day
+}
 
-	surroundings := environment{"SERIAL_REDIS_URL": "redis://" + m.Addr(), "SERIAL_TZ": zone}
+// The numbers of a series with a ledger can be read by the command, and only the service that has the ledger can issue
+// and raise them.
+func TestLedger(t *testing.T) {
+	m, gen, surroundings, day := serviceWithLedger(t)
+	_, err := gen.NextN(t.Context(), "IS", 3)
+	require.NoError(t, err)
 	code, stdout, stderr := surroundings.do("peek", "IS")
 	require.Equal(t, 0, code, stderr)
 	require.Equal(t, "IS"+day+"0003\n", stdout)
@@ -46,17 +59,79 @@ func TestLedger(t *testing.T) {
 			code, stdout, stderr := surroundings.do(args...)
 			require.Equal(t, 1, code, args)
 			require.Empty(t, stdout, args)
-			require.Regexp(t, `^serial: conflicting period: the numbers of IS in .* are set aside in a ledger, .*; `+
-				`let a process do this that has it, .*\n$`, stderr)
+			require.Regexp(t, `^serial: conflicting period: the numbers of IS in .* are set aside in a ledger, which this `+
+				`generator does not have; use the service's own program, which has the ledger \(the command serial has `+
+				`none\); .* run: serial takeover -leave-ledger .*\n$`, stderr)
 		}
 	}
 	refusals()
 	m.Del("serial:{IS}:" + day) // what is lost can be told, too
 	refusals()
 
-	code, stdout, stderr = surroundings.do("takeover", "IS", "7")
+}
+
+// Nobody leaves a ledger without saying so.
+func TestLeaveLedger(t *testing.T) {
+	m, gen, e, day := serviceWithLedger(t)
+	next := func(seq string) {
+		t.Helper()
+		number, err := gen.Next(t.Context(), "IS")
+		require.NoError(t, err)
+		require.Equal(t, "IS"+day+seq, number)
+	}
+	next("0001")
+	before := m.Dump()
+	code, stdout, stderr := e.do("takeover", "IS", "7")
+	require.Equal(t, 1, code)
+	require.Empty(t, stdout)
+	require.Regexp(t, `^serial: takeover would leave the ledger of IS: [^\n]*may be issued twice[^\n]*\n`+
+		`serial: conflicting period: the numbers of IS in .* are set aside in a ledger, [^\n]*\n$`, stderr)
+	require.Equal(t, before, m.Dump())
+	next("0002")
+
+	code, stdout, stderr = e.do("takeover", "-leave-ledger", "IS", "7")
 	require.Equal(t, 0, code, stderr)
 	require.Equal(t, "next IS"+day+"0008\n", unskipped(stdout))
-	_, err = gen.Next(t.Context(), "IS")
-	require.NoError(t, err, "a ledger may be turned on at any time")
+	require.Regexp(t, `^serial: takeover leaves the ledger of IS: [^\n]*may be issued twice[^\n]*\n$`, stderr)
+	code, _, stderr = e.do("next", "IS")
+	require.Equal(t, 0, code, stderr)
+	next("0011") // a ledger may be turned on at any time
+
+	// Without a ledger, the flag changes nothing, and there is nothing to warn of.
+	_, _, stderr = e.do("next", "PO")
+	require.Empty(t, stderr)
+	code, stdout, stderr = e.do("takeover", "PO", "7", "-leave-ledger")
+	require.Equal(t, 0, code, stderr)
+	require.Equal(t, "next PO"+day+"0008\n", unskipped(stdout))
+	require.Empty(t, stderr)
+	code, _, stderr = e.do("raise", "-leave-ledger", "IS", "20")
+	require.Equal(t, 2, code)
+	isReason(t, stderr, "raise has no flag -leave-ledger")
+}
+
+// A ledger is not left either where the series is in another time zone, or before the first number of a period.
+func TestLeaveLedgerOfAnotherPeriod(t *testing.T) {
+	m, gen, e, _ := serviceWithLedger(t, serial.WithPeriod(serial.PerMinute),
+		serial.WithTemplate("{type}{date:yyyyMMddHHmm}{seq:4}"))
+	m.SetTime(time.Now())
+	_, err := gen.Next(t.Context(), "IS")
+	require.NoError(t, err)
+	refuses := func(args ...string) {
+		t.Helper()
+		before := m.Dump()
+		code, stdout, stderr := e.do(append(args, "-period", "minute")...)
+		require.Equal(t, 1, code)
+		require.Empty(t, stdout)
+		require.Contains(t, stderr, "are set aside in a ledger, which this generator does not have")
+		require.Equal(t, before, m.Dump())
+	}
+	refuses("takeover", "IS", "7", "-tz", "Asia/Kathmandu")
+	m.SetTime(time.Now().Add(time.Minute))
+	refuses("takeover", "IS", "7")
+	refuses("raise", "IS", "7")
+	code, _, stderr := e.do("takeover", "IS", "7", "-period", "minute", "-leave-ledger")
+	require.Equal(t, 0, code, stderr)
+	require.Contains(t, stderr, "leaves the ledger of IS")
+	code, _, stderr = e.do("raise", "IS", "9", "-period", "minute")
+	require.Equal(t, 0, code, stderr)
 }

@@ -16,38 +16,52 @@
 //
 //	serial next IS -redis redis://localhost:6379/0 -tz Asia/Shanghai
 //
-// and -- ends them. $SERIAL_REDIS_URL and $SERIAL_TZ are the defaults of -redis and -tz; if empty, they count as not set.
-// Keep a URL with a password in $SERIAL_REDIS_URL: other users of the host can read a command line. An empty value on the
-// command line is refused, since it usually comes from a shell variable that is not set. Whole numbers are decimal.
+// and -- ends them. $SERIAL_REDIS_URL and $SERIAL_TZ are the defaults of -redis and -tz; if empty, they count as not
+// set. Keep a URL with a password in $SERIAL_REDIS_URL: other users of the host can read a command line. An empty value
+// on the command line is refused, since it usually comes from a shell variable that is not set. Whole numbers are
+// decimal.
 //
-// All processes that issue numbers of one type must agree on -tz, -period, -day-start, -year-start, -template, -hidden-key and
-// -prefix, whether they run this command or another program. So the time zone is required with a Redis URL: this machine's may
-// differ from the others'. Without a URL, only next, parse, template and version work, and next counts in memory, for this run only.
+// All processes that issue numbers of one type must agree on -tz, -period, -day-start, -year-start, -template,
+// -hidden-key and -prefix, whether they run this command or another program. So the time zone is required with a Redis
+// URL: this machine's may differ from the others'. Without a URL, only next, parse, template and version work, and next
+// counts in memory, for this run only.
 //
-// The key of a hidden sequence is secret. It is read, as hexadecimal digits, from $SERIAL_HIDDEN_KEY or from the file that
-// -hidden-key names, never from the command line.
+// The key of a hidden sequence is secret. It is read, as hexadecimal digits, from $SERIAL_HIDDEN_KEY or from the file
+// that -hidden-key names, never from the command line.
 //
-// If the template prints more of the date than the period, such as the day of a number that is counted by the month, Redis does
-// not keep the printed date. Then peek, raise, takeover and prepare print the sequence, and its number as of today.
+// If the template prints more of the date than the period, such as the day of a number that is counted by the month,
+// Redis does not keep the printed date. Then peek, raise, takeover and prepare print the sequence, and its number as of
+// today.
 //
-// Parse and template never ask Redis, and they ignore $SERIAL_REDIS_URL. They need the time zone only to tell when periods begin.
-// So unless -redis is given, the default is this machine's zone.
+// Parse and template never ask Redis, and they ignore $SERIAL_REDIS_URL. They need the time zone only to tell when
+// periods begin. So unless -redis is given, the default is this machine's zone.
 //
-// Audit and import read numbers from a file or from stdin, one per line, or with -column from a column of CSV whose first line names
-// the columns. They skip blank lines and accept the line ends of Windows. Audit reads the counter of the current period, or of the
-// period of -date if its counter is still kept. It lists the numbers that are missing, appear twice or were never issued, and the
-// lines that are not numbers. If it finds any, the exit code is 3. With -explained, it reads from a CSV file why numbers are
-// missing, prints the reasons, and finds only what is left. Import raises the counter of every type's current period to the
-// greatest number found, and lists what it did and which numbers of other periods it ignored. If a line is not a number, it writes
-// nothing. With -dry-run, the default where stdin is a terminal, it only says what it would do. If raise, takeover or import lift a
-// counter over sequences, they end with lines of CSV that say which: a file for audit -explained.
+// Audit and import read numbers from a file or from stdin, one per line, or with -column from a column of CSV whose
+// first line names the columns, separated by commas, semicolons or tabs. They read UTF-8, and UTF-16 with a byte order
+// mark. They skip blank lines and blanks around numbers, and accept the line ends of Windows.
 //
-// If a program sets a type's numbers aside in a ledger, only programs with that ledger can issue, prepare and raise them.
+// Audit reads the counter of the current period, or of the period of -date if its counter is still kept. It lists the
+// numbers that are missing, appear twice or were never issued, and the lines that are not numbers. If it finds any, the
+// exit code is 3. With -explained, it reads from a CSV file why numbers are missing, prints the reasons, and finds only
+// what is left.
 //
-// Results go to stdout, with -json as one JSON object per line; everything else goes to stderr, and an error ends with its
-// reason. The exit code is 0 for success, 1 for a failure, 2 for an invalid command line, for which nothing was sent to Redis, and 3
-// for an audit that found something. Numbers that were printed before a failure stay issued. If numbers were issued but could not be
-// printed, the error names them. If stdout is closed, next issues nothing.
+// Import raises the counter of every type's current period to the greatest number found. It lists what it did, which
+// sequences between the least and the greatest its input lacks, and which numbers of other periods it ignored. If a
+// line is not a number, it lists only such lines and writes nothing. A sequence that appears twice needs -force, and so
+// does a greatest sequence that is more than 1,000 above the next lower one, and more than the input has sequences of
+// its type. With -dry-run, the default where stdin is a terminal, import only says what it would do.
+//
+// If raise or takeover skip sequences, they end with lines of CSV that say which: a file for audit -explained. With
+// -reason and -by, it explains why nobody has these numbers. Without, that is only possible, and explains nothing.
+//
+// If a program sets a type's numbers aside in a ledger, only programs with that ledger can issue, prepare and raise
+// them, and takeover needs -leave-ledger. It gives up the ledger: if Redis loses data after that, numbers may be issued
+// twice.
+//
+// Results go to stdout, with -json as one JSON object per line; everything else goes to stderr, and an error ends with
+// its reason. The exit code is 0 for success, 1 for a failure, 2 for an invalid command line, for which nothing was
+// sent to Redis, and 3 for an audit that found something. Numbers that were printed before a failure stay issued. If
+// numbers were issued but could not be printed, the error names them. If stdout is closed, next issues nothing.
 package main
 
 import (
@@ -58,6 +72,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -111,7 +126,7 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdin i
 		code = 2
 		_, _ = fmt.Fprintln(stderr, hint(s.row)) // first, since the reason matters more
 	}
-	for line := range strings.Lines(err.Error()) { // there are several if New refuses several options
+	for line := range strings.Lines(asFlags(err.Error())) { // there are several if New refuses several options
 		_, _ = fmt.Fprintf(stderr, "serial: %s\n", strings.TrimPrefix(strings.TrimSuffix(line, "\n"), "serial: "))
 	}
 	return code
@@ -128,10 +143,15 @@ type settings struct {
 	column    string // of CSV; "" for lines
 	explained string // file with explanations; "" for none
 	dryRun    *bool  // nil if it was not given
-	json      bool
-	url       string // "" for none
-	zone      *time.Location
-	period    period
+
+	force       bool   // for import
+	leaveLedger bool   // for takeover
+	reason, by  string // of raise and takeover; "" for none
+
+	json   bool
+	url    string // "" for none
+	zone   *time.Location
+	period period
 
 	dayStart  time.Duration
 	yearStart string // as given; "" for January 1
@@ -154,6 +174,7 @@ type command struct {
 	stdout io.Writer
 	out    *printer // to stdout
 	stderr io.Writer
+	skip   skip
 }
 
 // execute runs the command.
@@ -175,20 +196,12 @@ func (c *command) execute(ctx context.Context) error {
 		return misuse{err}
 	}
 	defer c.client.Close()
-	var s skips
-	opts := append(c.opts, c.more...)
-	if c.row.skips {
-		opts = append(opts, serial.WithHooks(serial.Hooks{Unused: s.add}))
-	}
+	opts := slices.Concat(c.opts, c.more, []serial.Option{serial.WithHooks(c.skip.hooks())})
 	if c.gen, err = serial.New(c.client, opts...); err != nil {
 		return misuse{err}
 	}
 	c.scheme = c.gen.Scheme()
-	err = c.row.run(c, ctx)
-	if unknown := s.print(ctx, c.gen, c.out); unknown != nil {
-		err = errors.Join(err, fmt.Errorf("what %s skipped is not known: %w", c.row.name, unknown))
-	}
-	return err
+	return c.row.run(c, ctx)
 }
 
 // arg returns an optional argument, or "" if it was left out.

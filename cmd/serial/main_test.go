@@ -105,7 +105,7 @@ func TestMisuse(t *testing.T) {
 		{"at least 1", []string{"prepare", "-n", "-1", "IS"}},
 		{"-once issues one number, and -n asks for 2", []string{"next", "-once", "a", "-n", "2", "IS"}},
 		{"-once", []string{"peek", "-once", "a", "IS"}},
-		{"allowed are second, minute, hour, day, week, month, quarter, year and never",
+		{"want second, minute, hour, day, week, month, quarter, year and never",
 			[]string{"next", "-period", "decade", "IS"}},
 		{`"soon"`, []string{"next", "-day-start", "soon", "IS"}},
 		{"serial: WithDayStart", []string{"next", "-day-start", "24h", "IS"}},
@@ -129,13 +129,24 @@ func TestMisuse(t *testing.T) {
 		{"-once needs a value, and a flag follows", []string{"next", "-once", "--", "IS"}},
 		{`-json "maybe"`, []string{"next", "-json=maybe", "IS"}},
 		{`"many"`, []string{"next", "-n", "many", "IS"}},
-		{`-n "0x10": not a whole number; allowed are the digits 0 to 9`, []string{"next", "-n", "0x10", "IS"}},
-		{`-n "1_000": not a whole number; allowed are the digits 0 to 9`, []string{"history", "-n", "1_000", "IS"}},
+		{`-n "0x10": not a whole number; want the digits 0 to 9`, []string{"next", "-n", "0x10", "IS"}},
+		{`-n "1_000": not a whole number; want the digits 0 to 9`, []string{"history", "-n", "1_000", "IS"}},
 		{`-n "0b1": not a whole number`, []string{"prepare", "-n", "0b1", "IS"}},
 		{`-start "0o7": not a whole number`, []string{"next", "-start", "0o7", "IS"}},
 		{`-start "10_000": not a whole number`, []string{"raise", "-start", "10_000", "IS", "1"}},
 		{`-retention "0x1F": not a whole number`, []string{"peek", "-retention", "0x1F", "IS"}},
-		{`SEQ "0x10": not a whole number; allowed are the digits 0 to 9`, []string{"raise", "IS", "0x10"}},
+		{"-reason needs -by NAME", []string{"raise", "-reason", "moved", "IS", "7"}},
+		{"-by needs -reason TEXT", []string{"takeover", "-by", "Ada", "IS", "7"}},
+		{`-reason "  ": it is blank`, []string{"raise", "-reason", "  ", "-by", "Ada", "IS", "7"}},
+		{`-by "\u00a0": it is blank`, []string{"raise", "-reason", "moved", "-by", "\u00a0", "IS", "7"}},
+		{"-reason: 501 bytes; want 1 to 500",
+			[]string{"raise", "-reason", strings.Repeat("x", 501), "-by", "Ada", "IS", "7"}},
+		{"-by: 101 bytes; want 0 to 100", []string{"takeover", "-reason", "x", "-by", strings.Repeat("x", 101), "IS", "7"}},
+		{`-reason: it has '\n'; want`, []string{"raise", "-reason", "a\nb", "-by", "Ada", "IS", "7"}},
+		{"-by: not valid UTF-8", []string{"raise", "-reason", "a", "-by", "\xff", "IS", "7"}},
+		{"import has no flag -reason", []string{"import", "-reason", "moved", "-by", "Ada"}},
+		{"prepare has no flag -by", []string{"prepare", "-by", "Ada", "IS"}},
+		{`SEQ "0x10": not a whole number; want the digits 0 to 9`, []string{"raise", "IS", "0x10"}},
 		{`SEQ "1_000": not a whole number`, []string{"takeover", "IS", "1_000"}},
 		{"out of range", []string{"next", "-n", "99999999999999999999", "IS"}},
 		{"at least 1", []string{"next", "-n", "0", "IS"}},
@@ -183,8 +194,8 @@ func isReason(t *testing.T, stderr, why string) {
 	require.Contains(t, reasons, why)
 }
 
-// A shell variable that is not set gives an empty value. If that counted as the default, the command would issue numbers
-// that nobody keeps, or two for one request.
+// A shell variable that is not set gives an empty value. If that counted as the default, the command would issue
+// numbers that nobody keeps, or two for one request.
 func TestEmpty(t *testing.T) {
 	m := miniredis.RunT(t)
 	for _, row := range []struct {
@@ -210,6 +221,11 @@ func TestEmpty(t *testing.T) {
 		{"-year-start", []string{"peek", "-year-start", "", "IS"}},
 		{"-column", []string{"audit", "-column", "", "IS"}},
 		{"-dry-run", []string{"import", "-dry-run="}},
+		{"-force", []string{"import", "-force="}},
+		{"-explained", []string{"audit", "-explained", "", "IS"}},
+		{"-reason: it is empty", []string{"raise", "-reason", "", "-by", "Ada", "IS", "7"}},
+		{"-by: it is empty", []string{"takeover", "-reason", "moved", "-by=", "IS", "7"}},
+		{"-leave-ledger: it is empty", []string{"takeover", "-leave-ledger=", "IS", "7"}},
 		{"the FILE is empty", []string{"audit", "IS", ""}},
 		{"the TYPE is empty", []string{"import", ""}},
 		{"the TEMPLATE is empty", []string{"template", ""}},
@@ -267,11 +283,13 @@ func TestHelp(t *testing.T) {
 	require.Equal(t, append([]string{"n", "once"}, all...), flags("next"))
 	require.Equal(t, append([]string{"n"}, all...), flags("history"))
 	require.Equal(t, append([]string{"n"}, all...), flags("prepare"))
-	for _, command := range []string{"peek", "raise", "parse", "template"} {
+	for _, command := range []string{"peek", "parse", "template"} {
 		require.Equal(t, all, flags(command))
 	}
+	require.Equal(t, append([]string{"reason", "by"}, all...), flags("raise"))
+	require.Equal(t, append([]string{"reason", "by", "leave-ledger"}, all...), flags("takeover"))
 	require.Equal(t, append([]string{"date", "column", "explained"}, all...), flags("audit"))
-	require.Equal(t, append([]string{"dry-run", "column"}, all...), flags("import"))
+	require.Equal(t, append([]string{"dry-run", "force", "column"}, all...), flags("import"))
 	require.Empty(t, flags("version"))
 }
 
@@ -653,7 +671,13 @@ func TestHistory(t *testing.T) {
 	code, stdout, stderr := doEnv(url, "history", "-tz", zone, "IS")
 	require.Equal(t, 0, code, stderr)
 	require.Empty(t, stderr)
-	line := func(n int, rest string) string { return at(n).Format("2006-01-02") + " " + rest + "\n" }
+	width := 0
+	for n := range 6 {
+		width = max(width, len(at(-n).Format("2 January 2006")))
+	}
+	line := func(n int, rest string) string {
+		return fmt.Sprintf("%-*s %s\n", width, at(n).Format("2 January 2006"), rest)
+	}
 	require.Equal(t, line(0, full(3)+" 1250  12.5%")+line(-1, full(24)+" 9999 100.0%")+line(-2, full(0)+"    0   0.0%")+
 		line(-3, "▏"+strings.Repeat("·", 23)+"    1   0.0%")+line(-5, full(12)+" 5000  50.0%"), stdout)
 
@@ -679,7 +703,7 @@ func TestHistory(t *testing.T) {
 	require.Equal(t, "serial: no counter of PO is kept for the last 7 periods\n", stderr)
 	code, _, stderr = doEnv(url, "history", "-n", "10001", "-tz", zone, "IS")
 	require.Equal(t, 1, code)
-	require.Contains(t, stderr, "allowed are 1 to 10000")
+	require.Contains(t, stderr, "want 1 to 10000")
 }
 
 func TestPrepare(t *testing.T) {
@@ -700,7 +724,7 @@ func TestPrepare(t *testing.T) {
 	require.Equal(t, first, stdout)
 	code, _, stderr = doEnv(url, "prepare", "-tz", "UTC", "-n", "101", "IS")
 	require.Equal(t, 1, code)
-	require.Contains(t, stderr, "allowed are 1 to 100")
+	require.Contains(t, stderr, "want 1 to 100")
 }
 
 // Every command prints the same kind of JSON.

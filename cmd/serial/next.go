@@ -16,8 +16,8 @@ import (
 // batch is the most that one call of NextN issues.
 const batch = 100_000
 
-// next prints each batch before it asks for the next one. So a later failure loses nothing that was issued, and issuing stops when
-// nobody reads the numbers any more.
+// next prints each batch before it asks for the next one. So a later failure loses nothing that was issued, and issuing
+// stops when nobody reads the numbers any more.
 func (c *command) next(ctx context.Context) error {
 	if c.once != "" && c.n > 1 {
 		return misused("-once issues one number, and -n asks for %d", c.n)
@@ -47,8 +47,8 @@ func (c *command) next(ctx context.Context) error {
 	for done := 0; done < c.n; {
 		width, _ := fmt.Fprintf(progress, "serial: %d of %d numbers", done, c.n)
 		numbers, err := c.gen.NextN(ctx, c.args[0], min(batch, c.n-done))
-		// The progress is erased before anything else is written, since stdout may be the same terminal. It is erased with
-		// blanks, since not every terminal knows an escape sequence for that.
+		// The progress is erased before anything else is written, since stdout may be the same terminal. It is erased
+		// with blanks, since not every terminal knows an escape sequence for that.
 		_, _ = fmt.Fprintf(progress, "\r%*s\r", width, "")
 		if err != nil && done > 0 {
 			return fmt.Errorf("%w; %d of %d numbers were printed", err, done, c.n)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/redisrun"
 )
 
 // A printer writes results as the settings ask.
@@ -34,6 +35,8 @@ type line struct {
 	Today  string    `json:"today,omitempty"` // if its date is not known: the number with this sequence, issued now
 	Used   *float64  `json:"used,omitempty"`  // share of the period's numbers
 	Next   string    `json:"next,omitempty"`  // the number after this one; left out if none is left
+
+	Skipped *skipped `json:"skipped,omitempty"`
 }
 
 func lineOf(n serial.Number) line {
@@ -55,10 +58,21 @@ func (c *command) lineNow(ctx context.Context, n serial.Number) (line, error) {
 	return l, err
 }
 
-// dateNow returns the number that would be issued now, by Redis's clock, with the sequence of n. If n's period has ended meanwhile,
-// the number has the date of its beginning. The Number is zero if there is none.
-func (c *command) dateNow(ctx context.Context, n serial.Number) (serial.Number, error) {
+// redisTime returns the time by Redis's clock, or this host's with an error.
+func (c *command) redisTime(ctx context.Context) (time.Time, error) {
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
+	defer cancel()
 	now, err := c.client.Time(ctx).Result()
+	if err != nil {
+		return time.Now(), redisrun.Failed("Redis", err, false)
+	}
+	return now, nil
+}
+
+// dateNow returns the number that would be issued now, by Redis's clock, with the sequence of n. If n's period has
+// ended meanwhile, the number has the date of its beginning. The Number is zero if there is none.
+func (c *command) dateNow(ctx context.Context, n serial.Number) (serial.Number, error) {
+	now, err := c.redisTime(ctx)
 	if err != nil {
 		return serial.Number{}, err
 	}

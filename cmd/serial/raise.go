@@ -7,28 +7,33 @@ import (
 	"time"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/issue"
 )
 
 func (c *command) raise(ctx context.Context) error {
-	seq, err := c.seq()
-	if err != nil {
-		return err
-	}
-	if err := c.gen.Raise(ctx, c.args[0], seq); err != nil {
-		return err
-	}
-	return c.announce(ctx)
+	return c.skipping(ctx, func(seq int64) error { return c.gen.Raise(issue.KeepLedger(ctx), c.args[0], seq) })
 }
 
+// takeover leaves a ledger only where it was asked to. The script that would leave it looks first, so no ledger can be
+// turned on in between.
 func (c *command) takeover(ctx context.Context) error {
-	seq, err := c.seq()
-	if err != nil {
+	return c.skipping(ctx, func(seq int64) error {
+		typ := c.args[0]
+		err := c.gen.Takeover(issue.KeepLedger(ctx), typ, seq)
+		if !errors.Is(err, issue.ErrSetAside) {
+			return err
+		}
+		does := "would leave"
+		if c.leaveLedger {
+			does = "leaves"
+		}
+		_, _ = fmt.Fprintf(c.stderr, "serial: takeover %s the ledger of %s: if Redis loses data after that, numbers may be "+
+			"issued twice, and a program that has the ledger skips the rest of what it has set aside\n", does, typ)
+		if c.leaveLedger {
+			err = c.gen.Takeover(ctx, typ, seq)
+		}
 		return err
-	}
-	if err := c.gen.Takeover(ctx, c.args[0], seq); err != nil {
-		return err
-	}
-	return c.announce(ctx)
+	})
 }
 
 // seq reads the argument SEQ.
@@ -47,14 +52,15 @@ func (c *command) prepare(ctx context.Context) error {
 	if err := c.gen.Prepare(ctx, c.args[0], c.n); err != nil {
 		return err
 	}
-	return c.announce(ctx)
+	return c.announce(ctx, nil)
 }
 
-// announce prints the next number, which others may issue meanwhile. If its date is not known, announce prints the number with
-// today's date, and the sequence.
-func (c *command) announce(ctx context.Context) error {
+// announce prints the next number, which others may issue meanwhile, and what was skipped, if anything. If the date of
+// the next number is not known, announce prints the number with today's date, and the sequence.
+func (c *command) announce(ctx context.Context, s *skipped) error {
 	last, err := c.gen.Peek(ctx, c.args[0])
 	if err != nil {
+		c.out.printSkipped(s)
 		return fmt.Errorf("%s succeeded, but the next number could not be read: %w", c.row.name, err)
 	}
 	line, err := c.lineNow(ctx, last)
@@ -64,6 +70,7 @@ func (c *command) announce(ctx context.Context) error {
 		after, err = c.dateNow(ctx, after)
 	}
 	if err != nil {
+		c.out.printSkipped(s)
 		return fmt.Errorf("%s succeeded, but the date of the next number could not be read: %w", c.row.name, err)
 	}
 	if left {
@@ -74,12 +81,16 @@ func (c *command) announce(ctx context.Context) error {
 	}
 	switch {
 	case c.json:
+		line.Skipped = s
 		c.out.printJSON(line)
 	case left:
 		_, _ = fmt.Fprintln(c.out, "next", line.Next)
 		if undated {
 			_, _ = fmt.Fprintln(c.out, "seq", after.Seq)
 		}
+	}
+	if !c.json {
+		c.out.printSkipped(s)
 	}
 	if err := c.out.Flush(); err != nil {
 		return fmt.Errorf("%s succeeded, but the output could not be written: %w", c.row.name, err)

@@ -55,8 +55,8 @@ func TestAnnounce(t *testing.T) {
 	require.Equal(t, 1, code)
 }
 
-// Where a template prints more than the period, Redis does not know what was printed. So these commands print the sequence, and
-// its number of today.
+// Where a template prints more than the period, Redis does not know what was printed. So these commands print the
+// sequence, and its number of today.
 func TestTodaysNumber(t *testing.T) {
 	zone, day := noon()
 	for _, row := range []struct{ period, template, number string }{
@@ -92,7 +92,8 @@ func TestTodaysNumber(t *testing.T) {
 	}
 }
 
-// The counter is raised, and then Redis does not tell where it stands. What was skipped is printed all the same: nothing can tell it later.
+// The counter is raised, and then Redis does not tell where it stands. What was skipped is printed all the same:
+// nothing can tell it later.
 func TestAnnounceFails(t *testing.T) {
 	m := miniredis.RunT(t)
 	zone, day := noon()
@@ -106,8 +107,33 @@ func TestAnnounceFails(t *testing.T) {
 	})
 	code, stdout, stderr := doEnv("redis://"+m.Addr(), "raise", "-tz", zone, "IS", "7")
 	require.Equal(t, 1, code)
-	require.Regexp(t, `^first,last,reason,at,type,start\n1,7,raised,[^\n]*\n$`, stdout)
+	require.Regexp(t, `^first,last,reason,by,at,possible\n1,7,raised,,[^\n]*,true\n$`, stdout)
 	require.Regexp(t, `^serial: raise succeeded, but the next number could not be read: .*no more.*\n$`, stderr)
+	m.FlushAll()
+	scripts = 0
+	code, stdout, stderr = doEnv("redis://"+m.Addr(), "raise", "-tz", zone, "-json", "IS", "7", "-reason", "moved", "-by",
+		"Ada")
+	require.Equal(t, 1, code, stderr)
+	require.Regexp(t, `^\{"skipped":\{"first":1,"last":7,"reason":"moved","by":"Ada","at":"[^"]*","possible":false\}\}\n$`,
+		stdout)
+}
+
+// The counter is raised, and then lost.
+func TestAnnounceOfALostCounter(t *testing.T) {
+	m, e, day := issued(t, 3)
+	key := "serial:{IS}:" + day
+	m.Server().SetPreHook(func(_ *server.Peer, command string, args ...string) bool {
+		if strings.HasPrefix(strings.ToUpper(command), "EVAL") {
+			if held, _ := m.Get(key); held == "7" {
+				m.Del(key)
+			}
+		}
+		return false
+	})
+	code, stdout, stderr := e.do("raise", "IS", "7")
+	require.Equal(t, 1, code)
+	require.Regexp(t, `^first,last,reason,by,at,possible\n4,7,raised,[^\n]*\n$`, stdout)
+	require.Regexp(t, `^serial: raise succeeded, but the next number could not be read: serial: counter lost: `, stderr)
 }
 
 // A series that is in use with other periods is told from one with a ledger.

@@ -73,8 +73,8 @@ func dial(address string) (client redis.UniversalClient, err error) {
 	return redis.NewClient(o), nil
 }
 
-// check refuses a URL that a special character in the password may have split. A part of the password would be taken for
-// the port, the path or an option, and would be shown in an error sooner or later.
+// check refuses a URL that a special character in the password may have split. A part of the password would be taken
+// for the port, the path or an option, and would be shown in an error sooner or later.
 func check(address string) (url.Values, error) {
 	const encode = "percent-encode special characters: %2F for /, %3F for ?, %23 for #, %40 for @, %25 for %"
 	u, err := url.Parse(address)

@@ -4,59 +4,122 @@ import (
 	"context"
 	"encoding/csv"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/dailyserial/serial"
 )
 
-// skips collects the sequences over which a command lifts counters. It is safe for use by any number of goroutines.
-type skips struct {
-	mu  sync.Mutex
-	all []serial.Explanation
+// A skip is what raise or takeover has skipped, as the library reports it. It is safe for use by any number of
+// goroutines.
+type skip struct {
+	mu     sync.Mutex
+	raised *serial.Explanation // nil for nothing
+	lost   bool                // nobody knows where the counter was
 }
 
-// add is [serial.Hooks].Unused.
-func (s *skips) add(_ context.Context, e serial.Explanation) {
+// hooks collect the skip.
+func (s *skip) hooks() serial.Hooks {
+	return serial.Hooks{
+		Unused: func(_ context.Context, e serial.Explanation) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if e.Reason == serial.Raised {
+				s.raised = &e
+			}
+		},
+		Lost: func(context.Context, serial.LostInfo) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.lost = true
+		},
+	}
+}
+
+func (s *skip) get() (raised *serial.Explanation, lost bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if e.Reason == serial.Raised {
-		s.all = append(s.all, e)
-	}
+	return s.raised, s.lost
 }
 
 // A skipped range is a line of a file that audit reads with -explained.
 type skipped struct {
 	gap
-	Reason string    `json:"reason"`
-	At     time.Time `json:"at"`
-	Type   string    `json:"type"`
-	Start  time.Time `json:"start"`
+	Reason   string    `json:"reason"`
+	By       string    `json:"by"`
+	At       time.Time `json:"at"`
+	Possible bool      `json:"possible"`
 }
 
-// print waits until everything is told, and prints a file that audit reads with -explained, or with -json one line. Nothing can
-// tell that later, so it is printed even if the command failed.
-func (s *skips) print(ctx context.Context, gen *serial.Generator, p *printer) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
-	defer cancel()
-	err := gen.Flush(ctx)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if len(s.all) == 0 {
+// skipping lifts a counter, and prints the next number and what was skipped. Nothing can tell that later, so it is
+// printed even if the rest has failed.
+func (c *command) skipping(ctx context.Context, lift func(seq int64) error) error {
+	seq, err := c.seq()
+	if err == nil {
+		err = c.checkReason()
+	}
+	if err != nil {
 		return err
 	}
-	var all []skipped
-	lines := [][]string{{"first", "last", "reason", "at", "type", "start"}}
-	for _, e := range s.all {
-		all = append(all, skipped{gap{e.First, e.Last}, e.Reason, e.At, e.Type, e.Start})
-		lines = append(lines, []string{strconv.FormatInt(e.First, 10), strconv.FormatInt(e.Last, 10), e.Reason,
-			p.time(e.At), e.Type, p.time(e.Start)})
+	err = lift(seq)
+	steady, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+	defer cancel()
+	unknown := c.gen.Flush(steady)
+	e, lost := c.skip.get()
+	var s *skipped
+	if e != nil {
+		s = &skipped{gap{e.First, e.Last}, e.Reason, "", e.At.In(c.zone).Truncate(time.Second), e.Possible}
+		if c.reason != "" {
+			s.Reason, s.By, s.Possible = c.reason, c.by, false
+		}
 	}
-	if p.json {
-		_ = json.NewEncoder(p).Encode(map[string]any{"skipped": all})
-	} else {
-		_ = csv.NewWriter(p).WriteAll(lines) // p remembers an error
+	switch {
+	case err != nil:
+		c.out.printSkipped(s)
+		return err
+	case unknown != nil:
+		unknown = fmt.Errorf("what %s skipped is not known: %w", c.row.name, unknown)
+	case s == nil && lost && seq > 0:
+		_, _ = fmt.Fprintln(c.stderr, "serial: the counter was lost, so it is not known which numbers were skipped, and "+
+			"nothing was explained")
 	}
-	return err
+	return errors.Join(c.announce(ctx, s), unknown)
+}
+
+// checkReason refuses a reason or name that no explanation may have, and one without the other.
+func (s *settings) checkReason() error {
+	switch {
+	case s.reason == "" && s.by == "":
+		return nil
+	case s.by == "":
+		return misused("-reason needs -by NAME: who says so")
+	case s.reason == "":
+		return misused("-by needs -reason TEXT: why nobody has the numbers")
+	}
+	err := serial.Explanation{First: 1, Last: 1, Reason: s.reason, By: s.by, At: time.Now()}.Validate()
+	if err == nil {
+		return nil
+	}
+	_, wrong, _ := strings.Cut(err.Error(), "1 to 1: ")
+	field, wrong, _ := strings.Cut(wrong, ": ")
+	return misused("-%s: %s", strings.ToLower(field), wrong)
+}
+
+// printSkipped prints what was skipped, unless it is nil.
+func (p *printer) printSkipped(s *skipped) {
+	switch {
+	case s == nil:
+	case p.json:
+		_ = json.NewEncoder(p).Encode(map[string]any{"skipped": s})
+	default:
+		_ = csv.NewWriter(p).WriteAll([][]string{ // p remembers an error
+			{"first", "last", "reason", "by", "at", "possible"},
+			{strconv.FormatInt(s.First, 10), strconv.FormatInt(s.Last, 10), s.Reason, s.By, p.time(s.At),
+				strconv.FormatBool(s.Possible)},
+		})
+	}
 }

@@ -110,8 +110,8 @@ var crockford = strings.NewReplacer("a", "A", "b", "B", "c", "C", "d", "D", "e",
 	"i", "J", "j", "K", "k", "M", "l", "N", "m", "P", "n", "Q", "o", "R", "p", "S", "q", "T", "r", "V", "s", "W", "t", "X",
 	"u", "Y", "v", "Z")
 
-// printed returns the base and the width in which the template prints sequences. Both follow from the largest sequence: it
-// is 10ⁿ-1, 32ⁿ-1 or 36ⁿ-1, which are never equal. If a sequence may grow, numbers differ in length.
+// printed returns the base and the width in which the template prints sequences. Both follow from the largest sequence:
+// it is 10ⁿ-1, 32ⁿ-1 or 36ⁿ-1, which are never equal. If a sequence may grow, numbers differ in length.
 func (p *printer) printed() (base, width int) {
 	_, last := p.scheme.Limits()
 	for _, base := range []int64{32, 36} {

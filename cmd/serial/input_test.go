@@ -1,0 +1,128 @@
+package main
+
+import (
+	"encoding/binary"
+	"fmt"
+	"io"
+	"strings"
+	"testing"
+	"testing/iotest"
+	"unicode/utf16"
+
+	"github.com/stretchr/testify/require"
+)
+
+// inUTF16 is a text in UTF-16, with the byte order mark.
+func inUTF16(order binary.AppendByteOrder, text string) string {
+	var b []byte
+	for _, unit := range utf16.Encode([]rune("\ufeff" + text)) {
+		b = order.AppendUint16(b, unit)
+	}
+	return string(b)
+}
+
+// Spreadsheets write other separators than commas where a comma is in the numbers, and UTF-16.
+func TestInputOfSpreadsheets(t *testing.T) {
+	_, e, day := issued(t, 2)
+	one, two := "IS"+day+"0001", "IS"+day+"0002"
+	tables := map[string]string{
+		"comma":      "number,amount,note\n" + one + ",1,\"a; b; c\"\n" + two + ",2,\n",
+		"semicolon":  "number;amount;note\n" + one + ";1,50;a\n" + two + ";2,75;\"b;c\"\n",
+		"tab":        "amount\tnumber\tnote\n1,50\t" + one + "\ta;b\n2,75\t" + two + "\t\n",
+		"most":       "amount, net;number;note;date\n1,50;" + one + ";;\n2,75;" + two + ";;\n",
+		"quoted":     "\"a;b;c\nd;e\",number,note\n1," + one + ",\n2," + two + ",\n",
+		"blank":      "\r\n\nnumber;amount\n" + one + ";1,5\n" + two + ";2,5",
+		"sep=;":      "sep=;\nnumber;a,b,c,d\n" + one + ";1,50\n" + two + ";\n",
+		"sep=,":      "sep=,\r\nnumber,a;b;c\r\n" + one + ",1\r\n" + two + ",\r\n",
+		"SEP=tab":    "\"SEP=\t\"\r\nnumber\ta,b,c\r\n" + one + "\t1,5\r\n" + two + "\t\r\n",
+		"one column": "number\n" + one + "\n" + two + "\n",
+		"padded":     "number;note\n" + one + "   ;\n\"\u00a0" + two + " \";\n",
+		"𝄞":          "number;𝄞 é\n" + one + ";𝄞\n" + two + ";\n",
+	}
+	for name, table := range tables {
+		for encoding, text := range map[string]string{
+			"UTF-8":                       table,
+			"UTF-8 with a mark":           "\ufeff" + table,
+			"UTF-16 with the least first": inUTF16(binary.LittleEndian, table),
+			"UTF-16 with the most first":  inUTF16(binary.BigEndian, table),
+		} {
+			code, stdout, stderr := e.with(text).do("audit", "-column", "number", "IS")
+			require.Equal(t, 0, code, "%s in %s: %s%s", name, encoding, stderr, stdout)
+		}
+		text := strings.ReplaceAll(strings.ReplaceAll(table, "number", "reason"), one, "void")
+		code, stdout, stderr := e.with(text).do("audit", "-column", "reason", "IS")
+		require.Equal(t, 3, code, stderr)
+		require.Regexp(t, `foreign    1\n  "void *"\n`, stdout, name)
+	}
+	for _, text := range []string{one + " \r\n\t" + two, "sep=;\n" + one + "\n" + two,
+		"\u00a0" + one + "\n" + two + "\u00a0\n\u00a0\n",
+		inUTF16(binary.LittleEndian, one+"\r\n"+two+"\r\n"), inUTF16(binary.BigEndian, one+"\n"+two)} {
+		code, stdout, stderr := e.with(text).do("audit", "IS")
+		require.Equal(t, 0, code, "%s%s", stderr, stdout)
+	}
+
+	// Numbers of lines are those of the file.
+	for _, table := range []string{"sep=;\nx;number\n1;bad\n", "number;x\n\nbad;1\n", "\nsep=;\nbad\n"} {
+		args := []string{"import", "-column", "number"}
+		if !strings.Contains(table, "number") {
+			args = args[:1]
+		}
+		_, _, stderr := e.with(table).do(args...)
+		require.Contains(t, stderr, `line 3: invalid number: "bad"`)
+	}
+	for _, row := range []struct{ says, text string }{
+		{`no column is called "number"; the columns are ["sep=|"]`, "sep=|\nnumber|x\n"},
+		{`two columns are called "number"`, "number;a;number\n"},
+		{"the input cannot be read as CSV: record on line 3: wrong number of fields", "sep=;\nnumber;a\n1\n"},
+		{"the input cannot be read as CSV: the text in UTF-16 ends in the middle of a character",
+			inUTF16(binary.LittleEndian, "number\n1") + "x"},
+		{"the input is empty", inUTF16(binary.LittleEndian, "")},
+		{"the input is empty", "sep=;\n"},
+	} {
+		code, stdout, stderr := e.with(row.text).do("audit", "-column", "number", "IS")
+		require.Equal(t, 1, code, row.says)
+		require.Empty(t, stdout)
+		require.Contains(t, stderr, row.says)
+	}
+	text := inUTF16(binary.BigEndian, one+"\n"+two+"\n\U0001d11e\n") + "\xd8\x00\x00\x31"
+	code, stdout, stderr := e.with(text).do("audit", "IS")
+	require.Equal(t, 3, code, stderr)
+	require.Contains(t, stdout, "foreign    2\n  \"\U0001d11e\"\n  \"\ufffd1\"\n", "half a character is none")
+}
+
+// UTF-16 is read as it comes, in any pieces.
+func TestUTF16InPieces(t *testing.T) {
+	for n, pieces := range map[int]func(io.Reader) io.Reader{500: iotest.OneByteReader, 50_000: iotest.HalfReader} {
+		text := strings.Repeat("é\u20ac𝄞\n", n)
+		for name, input := range map[string]string{"least first": inUTF16(binary.LittleEndian, text),
+			"most first": inUTF16(binary.BigEndian, text)} {
+			var b strings.Builder
+			_, err := newReader(t.Context(), pieces(strings.NewReader(input))).WriteTo(&b)
+			require.NoError(t, err)
+			require.True(t, text == b.String(), name) // it would be long to show
+		}
+	}
+}
+
+// Files of explanations are read likewise.
+func TestExplanationsOfSpreadsheets(t *testing.T) {
+	_, e, day := issued(t, 3)
+	stored := written(t, "IS"+day+"0001\n")
+	for _, table := range []string{
+		"number;reason;remark\nIS%[1]s0002;void;1,5\n IS%[1]s0003\u00a0;void;\n",
+		"first\tlast\treason\tby\n2\t 3 \tvoid, both\tAda\n",
+		"sep=;\r\nfirst;last;reason\r\n2;3;a,b,c,d\r\n",
+	} {
+		text := table
+		if strings.Contains(table, "%") {
+			text = fmt.Sprintf(table, day)
+		}
+		for _, file := range []string{text, "\ufeff" + text, inUTF16(binary.LittleEndian, text),
+			inUTF16(binary.BigEndian, text)} {
+			code, stdout, stderr := e.with(file).do("audit", "IS", stored, "-explained", "-")
+			require.Equal(t, 0, code, "%q: %s%s", table, stderr, stdout)
+		}
+	}
+	_, _, stderr := e.with("sep=;\nfirst;last;reason\n2;x;void\n").do("audit", "IS", stored, "-explained", "-")
+	require.Contains(t, stderr, `line 3: last "x"`)
+}
