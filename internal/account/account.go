@@ -1,5 +1,5 @@
-// Package account compares the sequences that were used with those that were counted, and with what explains the difference. It does
-// not know what numbers look like.
+// Package account compares the sequences that were used with those that were counted, and with what explains the
+// difference. It does not know what numbers look like.
 package account
 
 import (
@@ -23,12 +23,14 @@ type Report struct {
 	DuplicateCount int64 // sequences
 	BeyondCount    int64 // uses
 
-	Explained    []Explained // missing sequences that are explained, in ascending order
-	Unexplained  []Range     // the other missing sequences, in ascending order
-	Contradicted []Use       // used sequences that nobody got by an explanation, in ascending order, without texts
+	Explained    []Explained   // missing sequences that are explained, in ascending order
+	Unexplained  []Range       // the other missing sequences, in ascending order
+	Possible     []Explanation // possible reasons that touch unexplained sequences, ordered by At, then as they were added
+	Contradicted []Use         // used sequences that nobody got by an explanation, in ascending order, without texts
 
 	ExplainedCount    int64 // sequences
 	UnexplainedCount  int64 // sequences
+	PossibleCount     int64 // explanations
 	ContradictedCount int64 // sequences
 }
 
@@ -72,7 +74,8 @@ func (a *Account) Add(seq int64, text string) error {
 	return nil
 }
 
-// Close returns the report. It ignores the sequences that were issued since [New]: those up to last. Add nothing afterwards.
+// Close returns the report. It ignores the sequences that were issued since [New]: those up to last. Add nothing
+// afterwards.
 func (a *Account) Close(last int64) Report {
 	var r Report
 	last = max(last, a.last)
@@ -118,8 +121,9 @@ func (a *Account) missing() iter.Seq[Range] {
 	}
 }
 
-// A list is the first uses of a kind, in the order in which they were added. Until the account is closed, nobody knows which of the
-// sequences above its last were issued meanwhile. Uses of those are open, and do not take the place of others.
+// A list is the first uses of a kind, in the order in which they were added. Until the account is closed, nobody knows
+// which of the sequences above its last were issued meanwhile. Uses of those are open, and do not take the place of
+// others.
 type list struct {
 	uses   []Use           // the first Listed uses that belong here, and the first Listed open ones
 	count  int64           // all uses that belong here
@@ -149,8 +153,8 @@ func (l *list) settle(from, to int64) {
 	}
 }
 
-// include counts the open uses of a sequence that was not issued meanwhile. If the list has become shorter because settle removed
-// others, it lists those that were not, without their texts, which are not known.
+// include counts the open uses of a sequence that was not issued meanwhile. If the list has become shorter because
+// settle removed others, it lists those that were not, without their texts, which are not known.
 func (l *list) include(seq, uses int64) {
 	l.count += uses
 	for len(l.uses) < Listed && l.listed[seq] < uses {

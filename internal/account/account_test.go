@@ -80,7 +80,8 @@ func TestAccount(t *testing.T) {
 	}
 }
 
-// What was counted meanwhile leaves the place in the lists to others that came later, though these are no longer known by their texts.
+// What was counted meanwhile leaves the place in the lists to others that came later, though these are no longer known
+// by their texts.
 func TestListsThatFillMeanwhile(t *testing.T) {
 	const last, closed = 10, 5000
 	var seqs []int64

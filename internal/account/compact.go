@@ -87,9 +87,6 @@ func (t *texts) add(by, reason string, unused bool, at time.Time) uint32 {
 // bytes begin with the text of a place.
 func (t *texts) bytes(place uint32) []byte { return t.pages[place>>pageBits][place&(1<<pageBits-1):] }
 
-// person returns 1 if a person or a job gave the explanation, else 0.
-func (t *texts) person(place uint32) int { return int(min(t.bytes(place)[1], 1)) }
-
 // of returns the text of a place.
 func (t *texts) of(place uint32) (all text) {
 	rest := t.bytes(place)

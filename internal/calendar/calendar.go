@@ -1,11 +1,11 @@
-// Package calendar divides time into periods by the wall clock of a time zone: days from midnight or later, weeks, months,
-// business years. It gives each period a label.
+// Package calendar divides time into periods by the wall clock of a time zone: days from midnight or later, weeks,
+// months, business years. It gives each period a label.
 package calendar
 
 import "time"
 
-// A Period is a part of a calendar that one counter serves, such as 24 October 2021 in the calendar's time zone. It is a value
-// computed from one instant; key and expiry come from it.
+// A Period is a part of a calendar that one counter serves, such as 24 October 2021 in the calendar's time zone. It is
+// a value computed from one instant; key and expiry come from it.
 type Period struct {
 	Label string    // name of the period in the counter's key, such as 20211024, 2024W01, 2024Q1 or all
 	Wall  time.Time // the wall-clock reading that it begins with, as if it were UTC
@@ -22,8 +22,8 @@ type Span struct {
 
 // A Calendar divides time into periods. Each has a label, which is a reading of the wall clock, and begins at the first
 // instant at which the clock shows DayStart past that label or later. So every instant belongs to the period that began
-// last. This is not always the period that the clock shows: where clocks are set back, the old reading returns for a while,
-// but a period once begun is never left. A label that the clock jumped over belongs to no period.
+// last. This is not always the period that the clock shows: where clocks are set back, the old reading returns for a
+// while, but a period once begun is never left. A label that the clock jumped over belongs to no period.
 type Calendar struct {
 	Location  *time.Location
 	Unit      Unit
@@ -31,12 +31,14 @@ type Calendar struct {
 	YearStart YearStart
 }
 
-// EndOfNever is when the only period of Never ends and its counter expires: a day before the end of the year 9999, Unix seconds.
+// EndOfNever is when the only period of Never ends and its counter expires: a day before the end of the year 9999, Unix
+// seconds.
 const EndOfNever = 253402214400
 
 var always = &Period{Label: "all", Wall: time.Unix(0, 0).UTC(), End: EndOfNever}
 
-// The years 1 to 9999 and two days more, in Unix seconds: no zone is a day from UTC, and no day start is later than a day.
+// The years 1 to 9999 and two days more, in Unix seconds: no zone is a day from UTC, and no day start is later than a
+// day.
 const (
 	earliestInstant = -62135596800 - 2*daySeconds
 	latestInstant   = 253402300800 + 2*daySeconds
@@ -50,15 +52,15 @@ func (c Calendar) With(unit Unit) Calendar {
 	return c
 }
 
-// At returns the period that t belongs to. For an instant that is not in the years 1 to 9999 it may be a period that does not
-// contain it.
+// At returns the period that t belongs to. For an instant that is not in the years 1 to 9999 it may be a period that
+// does not contain it.
 func (c Calendar) At(t time.Time) *Period {
 	at := min(max(t.Unix(), earliestInstant), latestInstant)
 	return c.nth(c.Index(latest(at, c.Location) - c.DayStart))
 }
 
-// Covers reports whether the date of an instant, of its business day if the calendar has one, is in 1970 to 9999. In an endless
-// period, the same is required of the date in UTC.
+// Covers reports whether the date of an instant, of its business day if the calendar has one, is in 1970 to 9999. In an
+// endless period, the same is required of the date in UTC.
 func (c Calendar) Covers(t time.Time) bool {
 	day, at := c.With(Day).At(t), t.Unix()
 	year := day.Wall.Year()
@@ -66,8 +68,8 @@ func (c Calendar) Covers(t time.Time) bool {
 	return inUTC && day.Start <= at && at < day.End && year >= 1970 && year <= 9999
 }
 
-// Beginning returns the period that begins with the reading wall. It is empty if clocks jumped over wall: Apia skipped 30 December
-// 2011.
+// Beginning returns the period that begins with the reading wall. It is empty if clocks jumped over wall: Apia skipped
+// 30 December 2011.
 func (c Calendar) Beginning(wall time.Time) *Period { return c.nth(c.Index(wall.Unix())) }
 
 // Next returns the period that begins where p ends.
@@ -91,8 +93,8 @@ func (c Calendar) Later(p *Period, n int) *Period {
 	return p
 }
 
-// nth returns the period whose label has the index i. If the clock jumped over the label, the period is empty and ends at
-// its start.
+// nth returns the period whose label has the index i. If the clock jumped over the label, the period is empty and ends
+// at its start.
 func (c Calendar) nth(i int64) *Period {
 	if c.Unit == Never {
 		return always
@@ -106,8 +108,8 @@ func (c Calendar) nth(i int64) *Period {
 	}
 }
 
-// Index numbers the labels of the calendar in their order, including those that no period has. It returns the index of the
-// label that a wall-clock reading falls under; wall is that reading in Unix seconds, as if it were UTC.
+// Index numbers the labels of the calendar in their order, including those that no period has. It returns the index of
+// the label that a wall-clock reading falls under; wall is that reading in Unix seconds, as if it were UTC.
 func (c Calendar) Index(wall int64) int64 {
 	unit := units[c.Unit]
 	if unit.seconds > 0 {
@@ -125,7 +127,8 @@ func (c Calendar) wall(i int64) time.Time {
 	return c.monthStart().firstDay(unit.months * int(i))
 }
 
-// monthStart returns the YearStart from which months are counted. Calendar months begin on the 1st, whenever business years do.
+// monthStart returns the YearStart from which months are counted. Calendar months begin on the 1st, whenever business
+// years do.
 func (c Calendar) monthStart() YearStart {
 	if c.Unit == Month {
 		return YearStart{}

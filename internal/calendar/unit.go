@@ -64,6 +64,37 @@ func FormatLabel(label string) string {
 	return label
 }
 
+// PeriodName returns a period as people write it. Its first instant and the first one after it are in the calendar's
+// time zone.
+func (c Calendar) PeriodName(p *Period, start, end time.Time) string {
+	clock := "15:04"
+	if c.Unit == Second || start.Second()+end.Second() != 0 { // as where a zone is off by seconds
+		clock = time.TimeOnly
+	}
+	switch c.Unit {
+	case Never:
+		return units[Never].plural
+	case Day:
+		return p.Wall.Format("2 January 2006")
+	case Week:
+		year, week := p.Wall.ISOWeek()
+		return fmt.Sprintf("week %d of %04d", week, year)
+	case Month:
+		return p.Wall.Format("January 2006")
+	case Quarter, Year:
+		year, quarter := c.YearStart.YearOf(p.Wall)
+		name := fmt.Sprintf("%04d", year)
+		if c.YearStart != (YearStart{}) {
+			name = "business year " + name
+		}
+		if c.Unit == Quarter {
+			name = fmt.Sprintf("quarter %d of %s", quarter, name)
+		}
+		return name
+	}
+	return start.Format("2 January 2006, "+clock) + " to " + end.Format(clock)
+}
+
 // label names the period that begins with the reading wall.
 func (c Calendar) label(wall time.Time) string {
 	switch c.Unit {

@@ -1,4 +1,5 @@
-// Package checkdigit computes the check characters that a number may print, so that whoever types the number wrongly is told.
+// Package checkdigit computes the check characters that a number may print, so that whoever types the number wrongly is
+// told.
 //
 //	name    standard              over                check                   misses of the swaps of neighbours
 //	luhn    ISO/IEC 7812-1        digits              one digit               09 and 90
@@ -8,15 +9,17 @@
 //	97-10   ISO 7064 MOD 97-10    digits and letters  two digits, 02 to 98    B1, M2 and X3 and their reverse
 //	37-36   ISO 7064 MOD 37,36    digits and letters  one of 0–9 and A–Z      1 in 630, of two digits 1 in 180
 //
-// Each of them finds every single wrong character, with one exception: 97-10 misses 1 in 97 letters typed as a digit and 1 in 97
-// digits typed as a letter. A letter counts as two digits, so everything before it moves by one place. These shares, and those
-// of swaps, assume that all remainders before the error are equally likely; in numbers of one template they vary.
+// Each of them finds every single wrong character, with one exception: 97-10 misses 1 in 97 letters typed as a digit
+// and 1 in 97 digits typed as a letter. A letter counts as two digits, so everything before it moves by one place.
+// These shares, and those of swaps, assume that all remainders before the error are equally likely; in numbers of one
+// template they vary.
 //
-// Neighbours are characters that are covered one after the other. The check counts as the last of them: where it is printed
-// elsewhere, a swap of it with a character next to it may be missed.
+// Neighbours are characters that are covered one after the other. The check counts as the last of them: where it is
+// printed elsewhere, a swap of it with a character next to it may be missed.
 package checkdigit
 
-// An Algorithm computes check characters. It is a plain value, safe to copy and to compare; the zero Algorithm computes none.
+// An Algorithm computes check characters. It is a plain value, safe to copy and to compare; the zero Algorithm computes
+// none.
 type Algorithm struct {
 	Name    string // as in a template, such as "luhn"
 	Width   int    // check characters
@@ -36,12 +39,12 @@ var Algorithms = map[string]Algorithm{
 // inline is the length up to which Append needs no heap: a template's 256 bytes and a type's 64.
 const inline = 320
 
-// Append appends the check characters of parts, taken as one string, to b. Characters that the algorithm does not cover are
-// skipped, and lower-case letters count as upper-case ones. Without any covered character, the check is that of the standard's
-// initial state. Append does not allocate unless b has to grow or parts cover more than 320 characters.
+// Append appends the check characters of parts, taken as one string, to b. Characters that the algorithm does not cover
+// are skipped, and lower-case letters count as upper-case ones. Without any covered character, the check is that of the
+// standard's initial state. Append does not allocate unless b has to grow or parts cover more than 320 characters.
 //
-// The parts are read before anything is written. So b and parts may share an array: the check of number, to be printed at
-// position i, is written by
+// The parts are read before anything is written. So b and parts may share an array: the check of number, to be printed
+// at position i, is written by
 //
 //	a.Append(number[:i], number[:i], number[i+a.Width:])
 func (a Algorithm) Append(b []byte, parts ...[]byte) []byte {
@@ -80,8 +83,8 @@ func (a Algorithm) Append(b []byte, parts ...[]byte) []byte {
 // character is the character of a value, 0 to 35.
 func character(value int) byte { return "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[value] }
 
-// weighted adds up the digits. Beginning with the last one, every other digit d counts as weights[d]. The check makes the sum
-// divisible by 10.
+// weighted adds up the digits. Beginning with the last one, every other digit d counts as weights[d]. The check makes
+// the sum divisible by 10.
 func weighted(digits []byte, weights string) int {
 	sum := 0
 	for i := range digits {
@@ -94,8 +97,8 @@ func weighted(digits []byte, weights string) int {
 	return (10 - sum%10) % 10
 }
 
-// quasigroup is the totally anti-symmetric one of Damm's thesis: rows are interim digits, columns the digits that follow. Its
-// diagonal is 0, so a digit that equals the interim digit, as the check does, leads to 0.
+// quasigroup is the totally anti-symmetric one of Damm's thesis: rows are interim digits, columns the digits that
+// follow. Its diagonal is 0, so a digit that equals the interim digit, as the check does, leads to 0.
 const quasigroup = "" +
 	"0317598642" +
 	"7092154863" +
@@ -117,11 +120,11 @@ func damm(digits []byte) int {
 	return interim
 }
 
-// hybrid is a hybrid system of ISO 7064, MOD m+1,m: each value is added modulo m, where m stands for 0, and the sum is doubled
-// modulo m+1. The check makes the last sum 1.
+// hybrid is a hybrid system of ISO 7064, MOD m+1,m: each value is added modulo m, where m stands for 0, and the sum is
+// doubled modulo m+1. The check makes the last sum 1.
 //
-// A swap of neighbours is missed if their sums in the first place are m/2 and m/2+1. Doubling adds s, modulo m, to a sum s of up
-// to m/2, and s−1 to a larger one; no other two sums grow alike.
+// A swap of neighbours is missed if their sums in the first place are m/2 and m/2+1. Doubling adds s, modulo m, to a
+// sum s of up to m/2, and s−1 to a larger one; no other two sums grow alike.
 func hybrid(values []byte, m int) int {
 	product := m
 	for _, v := range values {
@@ -137,8 +140,8 @@ func hybrid(values []byte, m int) int {
 	return (m + 1 - product) % m
 }
 
-// mod97 is the pure system MOD 97-10 of ISO 7064: the check, 02 to 98, makes the whole number 1 modulo 97, where a letter
-// counts as two digits.
+// mod97 is the pure system MOD 97-10 of ISO 7064: the check, 02 to 98, makes the whole number 1 modulo 97, where a
+// letter counts as two digits.
 func mod97(values []byte) int {
 	remainder := uint64(0)
 	for _, v := range values {

@@ -145,8 +145,8 @@ func TestSingleErrors(t *testing.T) {
 	}
 }
 
-// Exactly the swaps of neighbours are missed that the package's documentation names. What it says of how many follows from
-// that, for the hybrid systems in TestHybridMisses.
+// Exactly the swaps of neighbours are missed that the package's documentation names. What it says of how many follows
+// from that, for the hybrid systems in TestHybridMisses.
 func TestSwaps(t *testing.T) {
 	pair := func(a, b byte, pairs ...string) bool {
 		return slices.Contains(pairs, string([]byte{a, b})) || slices.Contains(pairs, string([]byte{b, a}))
@@ -185,7 +185,8 @@ func TestSwaps(t *testing.T) {
 	}
 }
 
-// hybridMisses reports whether the sums of number[i] and number[i+1], each in the place of number[i], are m/2 and m/2+1.
+// hybridMisses reports whether the sums of number[i] and number[i+1], each in the place of number[i], are m/2 and
+// m/2+1.
 func hybridMisses(number string, i, m int) bool {
 	product := m
 	sum := func(c byte) int { // 1 to m
@@ -199,7 +200,8 @@ func hybridMisses(number string, i, m int) bool {
 	return min(a, b) == m/2 && max(a, b) == m/2+1
 }
 
-// 97-10 misses a digit typed as a letter, and a letter typed as a digit, behind 1 in 97 remainders: all cases are tried.
+// 97-10 misses a digit typed as a letter, and a letter typed as a digit, behind 1 in 97 remainders: all cases are
+// tried.
 func TestMod97Misses(t *testing.T) {
 	a := checkdigit.Algorithms["97-10"]
 	missed, all := map[bool]int{}, map[bool]int{} // by whether the letter is the right character
@@ -224,8 +226,8 @@ func TestMod97Misses(t *testing.T) {
 	require.Equal(t, map[bool]int{false: 260, true: 260}, missed)
 }
 
-// The hybrid systems miss 1 in 45 swaps of digits, 1 in 180 of digits and 1 in 630 of all characters: all pairs of different
-// characters are tried, behind everything that can stand before them.
+// The hybrid systems miss 1 in 45 swaps of digits, 1 in 180 of digits and 1 in 630 of all characters: all pairs of
+// different characters are tried, behind everything that can stand before them.
 func TestHybridMisses(t *testing.T) {
 	for _, row := range []struct{ m, characters, share int }{{10, 10, 45}, {36, 10, 180}, {36, 36, 630}} {
 		missed, all := 0, 0

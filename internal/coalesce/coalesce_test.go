@@ -21,6 +21,11 @@ type (
 	batch   = coalesce.Batch[string, int, int]
 )
 
+const (
+	most     = 8         // calls in flight
+	patience = time.Hour // longest wait to be sent
+)
+
 // A server holds every call until it is told to answer. The result of a batch is its size.
 type server struct {
 	*batcher
@@ -33,7 +38,7 @@ func newServer(together int) *server { return newServerFor(together, 1) }
 
 func newServerFor(together, base int) *server {
 	s := &server{calls: make(chan []*batch, 10000), answers: make(chan struct{})}
-	s.batcher = coalesce.New(together, base, func(batches []*batch) {
+	s.batcher = coalesce.New(together, base, most, func(batches []*batch) {
 		s.calls <- batches
 		<-s.answers
 		for _, b := range batches {
@@ -45,7 +50,7 @@ func newServerFor(together, base int) *server {
 
 // join makes a caller come, and lets every call begin that can.
 func (s *server) join(key string) (b *batch, place int) {
-	b, place, _ = s.Join(key, 0, false)
+	b, place, _ = s.Join(key, 0, patience, false)
 	synctest.Wait()
 	return b, place
 }
@@ -127,8 +132,9 @@ func TestAlone(t *testing.T) {
 func TestJoinAllocates(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, s *server) {
 		s.join("A")
-		first, _ := s.join("A")                                                     // while the one before is in flight
-		require.Zero(t, testing.AllocsPerRun(10, func() { s.Join("A", 0, false) })) // it runs eleven times
+		// while the one before is in flight
+		first, _ := s.join("A")
+		require.Zero(t, testing.AllocsPerRun(10, func() { s.Join("A", 0, patience, false) })) // it runs eleven times
 		b, place := s.join("A")
 		require.Same(t, first, b)
 		require.Equal(t, 12, place)
@@ -157,11 +163,9 @@ func TestCallersShareTheNextCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(1)
 		_, leave := s.fill()
-		start := time.Now()
-		time.Sleep(time.Millisecond)
 		var first *batch
 		for i := range 10 {
-			b, place, _ := s.Join("A", 100+i, false)
+			b, place, _ := s.Join("A", 100+i, patience, false)
 			require.Equal(t, i, place)
 			if first == nil {
 				first = b
@@ -172,8 +176,7 @@ func TestCallersShareTheNextCall(t *testing.T) {
 		require.Empty(t, s.calls)
 		leave()
 		require.Equal(t, []int{10}, s.sizes())
-		require.Equal(t, batch{Key: "A", Payload: 100, Begun: start.Add(time.Millisecond)},
-			batch{Key: first.Key, Payload: first.Payload, Begun: first.Begun})
+		require.Equal(t, []any{"A", 100, 10 * time.Microsecond}, []any{first.Key, first.Payload, first.Waited()})
 
 		second, place := s.join("A")
 		require.Zero(t, place, "the first batch is under way")
@@ -194,7 +197,7 @@ func TestCallersShareTheNextCall(t *testing.T) {
 func TestExactParts(t *testing.T) {
 	const callers, each, keys = 1000, 20, 3
 	var counters [keys]atomic.Int64
-	l := coalesce.New(2, 1, func(batches []*coalesce.Batch[int, int, int64]) {
+	l := coalesce.New(2, 1, most, func(batches []*coalesce.Batch[int, int, int64]) {
 		runtime.Gosched()
 		for _, b := range batches {
 			b.Finish(counters[b.Key].Add(int64(b.Size()))-int64(b.Size()), nil)
@@ -212,7 +215,7 @@ func TestExactParts(t *testing.T) {
 					n = counters[key].Add(1)
 					l.Leave(p, true)
 				} else {
-					b, place, _ := l.Join(key, 0, false)
+					b, place, _ := l.Join(key, 0, patience, false)
 					before, err := b.Wait(context.Background())
 					if err != nil {
 						t.Error(err)
@@ -261,7 +264,7 @@ func TestReadyGoroutinesShare(t *testing.T) {
 	const rounds = 100
 	var calls atomic.Int64
 	for range rounds {
-		l := coalesce.New(1, 1, counted(&calls), nil) // new, as no dispatcher gathers there yet
+		l := coalesce.New(1, 1, most, counted(&calls), nil) // new, as no dispatcher gathers there yet
 		var wg sync.WaitGroup
 		for range 10 {
 			wg.Go(func() { share(l) })
@@ -276,7 +279,7 @@ func TestAnsweredCallersShare(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const rounds = 100
 	var calls atomic.Int64
-	l := coalesce.New(1, 1, counted(&calls), nil)
+	l := coalesce.New(1, 1, most, counted(&calls), nil)
 	var wg sync.WaitGroup
 	for i := range 10 {
 		wg.Go(func() {
@@ -368,8 +371,8 @@ func TestMinimumRoundTrip(t *testing.T) {
 	})
 }
 
-// A call that has stalled holds up the others for some milliseconds only. However many stall, there is one more in every
-// interval at most, and those that return in the end do not count twice.
+// A call that has stalled holds up the others for some milliseconds only. However many stall, there is one more in
+// every interval at most, and those that return in the end do not count twice.
 func TestStalled(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, s *server) {
 		s.trip(t, 200*time.Microsecond)
@@ -461,7 +464,7 @@ func TestStalledAfterASlowStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var took atomic.Int64
 		took.Store(int64(3 * time.Second))
-		batcher := coalesce.New(1, 1, func(batches []*coalesce.Batch[string, int, int]) {
+		batcher := coalesce.New(1, 1, most, func(batches []*coalesce.Batch[string, int, int]) {
 			time.Sleep(time.Duration(took.Load()))
 			batches[0].Finish(0, nil)
 		}, nil)
@@ -469,19 +472,19 @@ func TestStalledAfterASlowStart(t *testing.T) {
 		time.Sleep(3 * time.Second)
 		batcher.Leave(p, true) // the minimum round trip is 3 s now
 		for i := range 9 {
-			batcher.Join(fmt.Sprint(i), 0, false)
+			batcher.Join(fmt.Sprint(i), 0, patience, false)
 		}
 		synctest.Wait()
 		took.Store(int64(100 * time.Microsecond))
 		time.Sleep(5 * time.Second)
-		batcher.Join("Z", 0, false)
+		batcher.Join("Z", 0, patience, false)
 		time.Sleep(time.Second)
 		took.Store(int64(5 * time.Second))
-		batcher.Join("hangs", 0, false)
+		batcher.Join("hangs", 0, patience, false)
 		time.Sleep(time.Millisecond)
 		took.Store(int64(100 * time.Microsecond))
 		start := time.Now()
-		b, _, _ := batcher.Join("behind", 0, false)
+		b, _, _ := batcher.Join("behind", 0, patience, false)
 		_, err := b.Wait(t.Context())
 		require.NoError(t, err)
 		require.Less(t, time.Since(start), 200*time.Millisecond)
@@ -500,8 +503,8 @@ func TestMembersLeave(t *testing.T) {
 			_, err := b.Wait(ctx)
 			require.ErrorIs(t, err, context.Canceled)
 		})
-		second, _, _ := s.Join("A", 0, false)
-		third, _, _ := s.Join("A", 0, false)
+		second, _, _ := s.Join("A", 0, patience, false)
+		third, _, _ := s.Join("A", 0, patience, false)
 		require.Same(t, second, third)
 		wg.Go(func() {
 			start := time.Now()
@@ -523,6 +526,120 @@ func TestMembersLeave(t *testing.T) {
 	})
 }
 
+// A batch that cannot be sent within its limit ends then, and is never sent.
+func TestLimitOfABatch(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, s *server) { // while the server hangs
+		s.join("hangs")
+		var batches []*batch
+		for i := range 30 {
+			b, _, _ := s.Join(fmt.Sprint(i), 0, time.Second, false)
+			batches = append(batches, b)
+		}
+		time.Sleep(time.Second + coalesce.StallInterval)
+		sent := len(s.calls)
+		require.Less(t, sent, 25, "those that stalled have given up their places")
+		ended := 0
+		for _, b := range batches {
+			if b.Finished() {
+				_, err := b.Result()
+				require.ErrorIs(t, err, coalesce.ErrUnsent)
+				ended++
+			}
+		}
+		require.Equal(t, 1+len(batches)-sent, ended)
+		time.Sleep(time.Minute)
+		require.Len(t, s.calls, sent)
+	})
+	inBubble(t, 2, func(t *testing.T, s *server) { // when a call returns
+		s.trip(t, 100*time.Millisecond)
+		_, leave := s.fill()
+		first, _, _ := s.Join("first", 0, 20*time.Millisecond, false)
+		time.Sleep(20 * time.Millisecond)
+		second, _ := s.join("second")
+		third, _ := s.join("third")
+		leave()
+		require.Len(t, s.calls, 1)
+		require.Equal(t, []*batch{second, third}, <-s.calls)
+		_, err := first.Wait(t.Context())
+		require.ErrorIs(t, err, coalesce.ErrUnsent)
+	})
+}
+
+// While this process is suspended, no batch waits: the server may be well.
+func TestSuspended(t *testing.T) {
+	s := newServer(1)
+	_, ok := s.Alone()
+	require.True(t, ok)
+	b, _, _ := s.Join("A", 0, time.Second, false)
+	s.Suspend(1200 * time.Millisecond)
+	select {
+	case <-s.calls: // the call before has stalled
+		require.Less(t, b.Waited(), time.Second)
+		close(s.answers)
+	case <-time.After(time.Minute):
+		require.Fail(t, "the batch was not sent")
+	}
+	_, err := b.Wait(t.Context())
+	require.NoError(t, err)
+}
+
+// A batch whose members have all left is not sent. One that has a member is sent for all.
+func TestNobodyWaitsForABatch(t *testing.T) {
+	for _, returns := range []bool{false, true} { // the call before
+		synctest.Test(t, func(t *testing.T) {
+			var told []int
+			s := newServer(3)
+			s.batcher = coalesce.New(3, 1, most, func(batches []*batch) {
+				s.calls <- batches
+				<-s.answers
+				for _, b := range batches {
+					b.Finish(b.Size(), nil)
+				}
+			}, func(b *batch, place int) {
+				_, err := b.Result()
+				require.ErrorIs(t, err, coalesce.ErrUnsent)
+				told = append(told, place)
+			})
+			s.trip(t, 100*time.Millisecond)
+			_, leave := s.fill()
+			left, _ := s.join("left")
+			s.join("left")
+			s.join("stays")
+			require.True(t, left.Leave(0))
+			stays, _ := s.join("stays")
+			require.True(t, left.Leave(1))
+			if !returns {
+				time.Sleep(coalesce.StallInterval)
+				synctest.Wait()
+				require.True(t, left.Finished())
+			}
+			leave()
+			require.Equal(t, []*batch{stays}, <-s.calls)
+			require.Equal(t, 2, stays.Size())
+			require.ElementsMatch(t, []int{0, 1}, told)
+			again, place := s.join("left")
+			require.NotSame(t, left, again)
+			require.Zero(t, place)
+			s.end(t)
+		})
+	}
+}
+
+// When the round trip turns out to be long, those who wait already get the places that they may have.
+func TestMoreInFlightForThoseWhoWait(t *testing.T) {
+	inBubble(t, 1, func(t *testing.T, s *server) {
+		for i := range 20 {
+			s.join(fmt.Sprint(i))
+		}
+		time.Sleep(4 * time.Millisecond) // sooner than the first call has stalled
+		s.answer()
+		require.Len(t, s.calls, 2)
+		time.Sleep(coalesce.StallInterval)
+		synctest.Wait()
+		require.GreaterOrEqual(t, len(s.calls), 1+most-1)
+	})
+}
+
 // What happens to send reaches every member whose batch it had not finished, and no other. The batcher goes on.
 func TestSendIsEnded(t *testing.T) {
 	for name, harm := range map[string]func(){
@@ -534,7 +651,7 @@ func TestSendIsEnded(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				harmed := false
 				s := &server{calls: make(chan []*batch, 10), answers: make(chan struct{})}
-				s.batcher = coalesce.New(3, 1, func(batches []*batch) {
+				s.batcher = coalesce.New(3, 1, most, func(batches []*batch) {
 					s.calls <- batches
 					<-s.answers
 					batches[0].Finish(7, nil)
@@ -550,7 +667,7 @@ func TestSendIsEnded(t *testing.T) {
 				_, leave := s.fill()
 				var healthy, panicked, ended atomic.Int64
 				for i := range 20 {
-					b, _, _ := s.Join(fmt.Sprint(i%5), 0, false)
+					b, _, _ := s.Join(fmt.Sprint(i%5), 0, patience, false)
 					go func() {
 						defer func() {
 							if r := recover(); r != nil {
@@ -586,7 +703,7 @@ func TestSendIsEnded(t *testing.T) {
 func TestIdle(t *testing.T) {
 	inBubble(t, 10, func(t *testing.T, s *server) {
 		for i := range 1000 {
-			s.Join(fmt.Sprint(i), 0, false)
+			s.Join(fmt.Sprint(i), 0, patience, false)
 		}
 		synctest.Wait()
 		require.False(t, s.Idle())
@@ -609,12 +726,12 @@ func counted(calls *atomic.Int64) func([]*batch) {
 
 // share makes one caller come, and waits for its answer.
 func share(l *batcher) {
-	b, _, _ := l.Join("A", 0, false)
+	b, _, _ := l.Join("A", 0, patience, false)
 	_, _ = b.Wait(context.Background())
 }
 
 func BenchmarkAlone(b *testing.B) {
-	l := coalesce.New(256, 1, instant, nil)
+	l := coalesce.New(256, 1, most, instant, nil)
 	b.ReportAllocs()
 	for b.Loop() {
 		if p, ok := l.Alone(); ok {
@@ -626,7 +743,7 @@ func BenchmarkAlone(b *testing.B) {
 func BenchmarkJoin(b *testing.B) {
 	for _, callers := range []int{1, 4, 100, 1000} {
 		b.Run(fmt.Sprint(callers), func(b *testing.B) {
-			l := coalesce.New(256, 1, instant, nil)
+			l := coalesce.New(256, 1, most, instant, nil)
 			b.ReportAllocs()
 			b.SetParallelism(max(1, callers/runtime.GOMAXPROCS(0)))
 			b.RunParallel(func(pb *testing.PB) {

@@ -24,3 +24,10 @@ func (b *Batcher[K, P, R]) Alone() (begun time.Time, ok bool) {
 	}
 	return b.enter(), true
 }
+
+// Suspend stops everything for some time, as if the process were stopped.
+func (b *Batcher[K, P, R]) Suspend(d time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	time.Sleep(d)
+}

@@ -5,6 +5,7 @@ package faults
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"maps"
 	"slices"
 	"sync"
@@ -34,8 +35,9 @@ type journal struct {
 
 // An explanation is what a worker said of numbers that nobody got.
 type explanation struct {
-	first, last, count int64
-	unused             bool
+	first, last            int64
+	unused, possible, lost bool // lost: it is about attempts without an answer, which the journal counts
+	by                     string
 }
 
 // A call issues n numbers, or fails. Instants are nanoseconds since 1970, comparable across the processes of one host.
@@ -156,7 +158,8 @@ func (j *journal) highest(typ, day string) int64 {
 	return j.high[series{typ, day}]
 }
 
-// A verdict is what the checker found. Only what is listed in text is wrong, but disorder where there may be two masters.
+// A verdict is what the checker found. Only what is listed in text is wrong, but disorder where there may be two
+// masters.
 type verdict struct {
 	calls, numbers, failed int64
 	failures               map[string][]string // texts by class
@@ -166,8 +169,8 @@ type verdict struct {
 	outage               time.Duration
 	duplicates, disorder []string
 	wrongDays, excess    []string
-	// What nobody got and no worker explained, beyond what workers that were killed may have taken along; and what somebody got
-	// although a worker said that nobody did.
+	// What nobody got and no worker explained, beyond what workers that were killed may have taken along; and what
+	// somebody got although a worker said that nobody did.
 	unexplained, contradicted []string
 }
 
@@ -256,7 +259,19 @@ func (j *journal) check(s setting, a allowance) verdict {
 			}
 		}
 		if a.silent != nil {
-			silent := a.silent(typ)
+			silent := a.silent(typ) + j.lost[typ]
+			for label := range days {
+				for _, e := range j.explained[series{typ, label}] {
+					if e.possible && !e.lost {
+						silent += e.last - e.first + 1
+					}
+				}
+			}
+			for _, l := range j.losses { // nobody knows how far a counter had come
+				if l.from <= to && l.to >= from {
+					silent += a.block * l.blocks
+				}
+			}
 			for _, c := range j.calls {
 				// What a caller left shortly before its worker was killed, the worker did not get to know.
 				killed, dead := j.dead[c.worker]
@@ -301,36 +316,51 @@ func overlaps(calls []call) (distinct, highest int64, duplicates []string) {
 }
 
 // audit accounts for the numbers of one series, up to the greatest that was issued, with what the workers explained.
-func (s setting) audit(typ, day string, calls []call, explained []explanation) (r serial.Report, err error) {
-	scheme, at, last := s.scheme(), time.Unix(0, calls[0].start), int64(0)
+func (s setting) audit(typ, day string, calls []call, explained []explanation) (serial.Report, error) {
+	at := s.instantOf(day, calls)
+	var stored []int64
+	for _, c := range calls {
+		for seq := c.first; seq <= c.last; seq++ {
+			stored = append(stored, seq)
+		}
+	}
+	return s.scheme().Audit(typ, at, slices.Max(stored), s.documents(typ, at, stored), s.explanations(typ, at, explained))
+}
+
+// instantOf returns an instant of a day, from the calls that got its numbers.
+func (s setting) instantOf(day string, calls []call) time.Time {
+	at := time.Unix(0, calls[0].start)
 	if s.label(at) != day {
 		at = time.Unix(0, calls[0].end)
 	}
-	for _, c := range calls {
-		last = max(last, c.last)
-	}
-	series, err := scheme.Series(typ)
-	if err != nil {
-		return r, err
-	}
-	_, start, _ := scheme.Period(at)
-	return scheme.Audit(typ, at, last, func(yield func(string, error) bool) {
-		for _, c := range calls {
-			for seq := c.first; seq <= c.last; seq++ {
-				n, err := scheme.Number(typ, at, seq)
-				if !yield(n.String(), err) || err != nil {
-					return
-				}
-			}
-		}
-	}, serial.WithExplanations(func(yield func(serial.Explanation, error) bool) {
-		for _, e := range explained {
-			if !yield(serial.Explanation{Series: series, Type: typ, Start: start, First: e.first, Last: e.last,
-				Count: e.count, Unused: e.unused, Reason: "told", At: at}, nil) {
+	return at
+}
+
+// documents yields the numbers of documents.
+func (s setting) documents(typ string, at time.Time, seqs []int64) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		for _, seq := range seqs {
+			n, err := s.scheme().Number(typ, at, seq)
+			if !yield(n.String(), err) || err != nil {
 				return
 			}
 		}
-	}))
+	}
+}
+
+// explanations gives an audit what the workers explained, and more.
+func (s setting) explanations(typ string, at time.Time, explained []explanation,
+	more ...explanation) serial.AuditOption {
+	return serial.WithExplanations(func(yield func(serial.Explanation, error) bool) {
+		series, err := s.scheme().Series(typ)
+		_, start, _ := s.scheme().Period(at)
+		for _, e := range slices.Concat(explained, more) {
+			if !yield(serial.Explanation{Series: series, Type: typ, Start: start, First: e.first, Last: e.last,
+				Unused: e.unused, Possible: e.possible, Reason: "reported", By: e.by, At: at}, err) || err != nil {
+				return
+			}
+		}
+	})
 }
 
 // disorder finds the calls of one series that began after another had returned, and got no greater number.
@@ -409,10 +439,11 @@ func TestCheckerExplains(t *testing.T) {
 	}{
 		{nil, 2, 1, 0},
 		{nil, 3, 0, 0},
-		{[]explanation{{2, 3, 0, true}}, 0, 1, 0},
-		{[]explanation{{2, 3, 0, true}, {1, 9, 1, false}}, 0, 0, 0},
-		{[]explanation{{2, 5, 0, true}}, 0, 0, 1},
-		{[]explanation{{1, 9, 0, false}}, 0, 0, 0},
+		{[]explanation{{first: 2, last: 3, unused: true}}, 0, 1, 0},
+		{[]explanation{{first: 2, last: 3, unused: true}, {first: 1, last: 9, possible: true, lost: true}}, 0, 1, 0},
+		{[]explanation{{first: 2, last: 3, unused: true}, {first: 4, last: 4, possible: true}}, 0, 0, 0},
+		{[]explanation{{first: 2, last: 5, unused: true}}, 0, 0, 1},
+		{[]explanation{{first: 1, last: 9}}, 0, 0, 0},
 	} {
 		j := newJournal()
 		j.calls = []call{{typ: typ, n: 1, day: day, first: 1, last: 1}, {typ: typ, n: 2, day: day, first: 5, last: 6}}

@@ -101,8 +101,8 @@ func (w *clockWorld) set(t time.Time) {
 	w.redis.set(t)
 }
 
-// jump sets the clock to somewhere that matters, in whole seconds: the package waits for a clock that is a little behind
-// for as long as it is behind, and again, since this one stands still.
+// jump sets the clock to somewhere that matters, in whole seconds: the package waits for a clock that is a little
+// behind for as long as it is behind, and again, since this one stands still.
 func (w *clockWorld) jump() {
 	midnight := w.now.Truncate(24 * time.Hour).Add(24 * time.Hour)
 	switch w.random.IntN(8) {
@@ -191,7 +191,8 @@ func (w *clockWorld) call(gen *serial.Generator, n int, limit time.Duration) err
 		require.Contains(w.t, []string{from.Format(dayLayout), w.now.Format(dayLayout)}, first.Start.Format(dayLayout))
 		return nil
 	}
-	// While the clock is past midnight the day's counter expires, and comes back with the clock no more than its numbers.
+	// While the clock is past midnight the day's counter expires, and comes back with the clock no more than its
+	// numbers.
 	gone := !w.ledger && errors.Is(err, serial.ErrCounterLost)
 	// Then not every day can be told from one that was used: what is neither suspect nor new is refused.
 	gone = gone || w.raised && errors.Is(err, serial.ErrConflict)

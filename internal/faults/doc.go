@@ -7,11 +7,12 @@
 //	SERIAL_FAULT='denied|hurry' go test -run Faults ./internal/faults  these faults only
 //
 // A run is a topology (server, pair, sentinel, cluster) and a protection (none, floor, replicas, ledger). What a
-// protection does not promise to survive is not in its schedule. The seed is in the log of every run; with -v each fault
-// is too, and the tables at the end are Markdown.
+// protection does not promise to survive is not in its schedule. The seed is in the log of every run; with -v each
+// fault is too, and the tables at the end are Markdown.
 //
 //	faults_test.go    the runs, and what is asserted of each
 //	scenario_test.go  single losses step by step, each with protection and without: so the checker is checked
+//	deletion_test.go  documents that are deleted after outages
 //	opening_test.go   callers who leave, and processes that die, at every boundary of an opening
 //	slow_test.go      every step of a call slow
 //	refusal_test.go   servers that refuse: slots, ACLs

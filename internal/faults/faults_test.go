@@ -71,13 +71,14 @@ func TestFaults(t *testing.T) {
 			s := &summary{name: r.name, struck: map[string]int{}}
 			w.fleet = launch(t, w.setting, w.journal, 3)
 			began, masters := time.Now(), w.replicationIDs()
-			w.rage(newDeck(seed, r.name, faults, r.protection.Ledger, soak > 0), began.Add(length), s)
+			w.rage(newDeck(seed, r.name, faults, r.protection.Ledger, soak > 0), 2, began.Add(length), s)
 			w.fleet.stop()
 			s.length = time.Since(began)
 			s.asked, s.deaths = w.storage.asked, w.fleet.deaths
 			s.verdict = w.journal.check(w.setting, w.allowance())
 			s.publish()
-			// Where the machine is so busy that a server seems dead, a cluster fails over unasked, to a replica that lags.
+			// Where the machine is so busy that a server seems dead, a cluster fails over unasked, to a replica that
+			// lags.
 			if !r.protection.promised(outruns) && w.cluster != nil && w.replicationIDs() != masters {
 				t.Logf("a failover that nobody asked for, which may cost what is not protected: %v %v", s.duplicates, s.disorder)
 				s.duplicates, s.disorder = nil, nil
@@ -98,10 +99,10 @@ func zoneOfMidnightIn(d time.Duration) int {
 	return offset
 }
 
-// rage carries out steps of the deck until the end, and at least two.
-func (w *world) rage(d *deck, end time.Time, s *summary) {
+// rage carries out steps of the deck until the end, and at least as many as least.
+func (w *world) rage(d *deck, least int, end time.Time, s *summary) {
 	w.awaitService(stamp(), "at first", s)
-	for i := 0; i < 2 || time.Now().Before(end); i++ {
+	for i := 0; i < least || time.Now().Before(end); i++ {
 		if w.sentinel != nil {
 			w.master, w.replica = w.sentinel.Roles(w.t) // a pause may have taken longer than meant
 		}
@@ -153,8 +154,8 @@ func (w *world) befall(st step) {
 }
 
 // awaitService returns how long it took from an instant until every worker had had a number of every type again. A
-// sentinel or Cluster may fail over without being told to where the machine is so busy that a server seems dead: that is
-// another fault, from which the time counts anew.
+// sentinel or Cluster may fail over without being told to where the machine is so busy that a server seems dead: that
+// is another fault, from which the time counts anew.
 func (w *world) awaitService(since int64, after string, s *summary) time.Duration {
 	before := w.replicationIDs()
 	for {

@@ -137,7 +137,7 @@ func (f *fleet) hear(s *ship, line string) {
 		}
 	case "unused":
 		var e explanation
-		if _, err = fmt.Sscan(rest, &typ, &day, &e.first, &e.last, &e.count, &e.unused); err == nil {
+		if _, err = fmt.Sscan(rest, &typ, &day, &e.first, &e.last, &e.unused, &e.possible, &e.lost); err == nil {
 			f.journal.explain(typ, day, e)
 		}
 	case "trapped":

@@ -286,8 +286,8 @@ func (d *denial) prepare(gen *serial.Generator) (int64, error) {
 
 var denied = regexp.MustCompile(`NOPERM|can't run this command|ACL failure`)
 
-// play has a call meet the denial, and returns what is wrong after it, "" if nothing. enough says that the call had fewer
-// commands than the one to be denied.
+// play has a call meet the denial, and returns what is wrong after it, "" if nothing. enough says that the call had
+// fewer commands than the one to be denied.
 func (d *denial) play(stage stage) (wrong string, enough bool) {
 	d.do("ACL", "SETUSER", d.user, "on", ">"+password, "~*", "&*", "+@all")
 	if stage.ready != nil {
@@ -313,8 +313,12 @@ func (d *denial) play(stage stage) (wrong string, enough bool) {
 	if seq > 0 && seq <= before {
 		return fmt.Sprintf("issued %d after %d", seq, before), enough
 	}
-	if after, _ := d.do("GET", d.counter(0)).Int64(); after < max(before, seq) {
+	after, _ := d.do("GET", d.counter(0)).Int64()
+	if after < max(before, seq) {
 		return fmt.Sprintf("its counter stands at %d after %d", after, max(before, seq)), enough
+	}
+	if err != nil && after > before {
+		return fmt.Sprintf("failed, and its counter stands at %d after %d: %v", after, before, err), enough
 	}
 	for _, key := range []string{recordKey(d.typ), d.counter(0), d.counter(1), d.counter(2), d.counter(0) + ":lock",
 		recordKey(d.typ) + ":once:" + request} {

@@ -465,8 +465,8 @@ func (w *world) expiries(command string) {
 	}
 }
 
-// followHurry asks for a number of each type that callers in a hurry have left, since then: at once, unless a process that
-// dies or stands still was in the way.
+// followHurry asks for a number of each type that callers in a hurry have left, since then: at once, unless a process
+// that dies or stands still was in the way.
 func (w *world) followHurry(since int64) {
 	client := w.setting.client(nil)
 	defer func() { _ = client.Close() }()

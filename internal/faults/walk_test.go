@@ -28,11 +28,12 @@ type walkSetting struct {
 	yearDay   int
 	date      string // layout
 	print     int    // index of walkPrints
+	start     int64
 	ledger    bool
 }
 
-// walkPrints print a sequence in ways of which no two print every sequence differently. A date layout has a literal of its own: texts
-// of different layouts are for users to keep apart.
+// walkPrints print a sequence in ways of which no two print every sequence differently. A date layout has a literal of
+// its own: texts of different layouts are for users to keep apart.
 var walkPrints = []struct {
 	template string // around TAG, the type, the literal of the layout and the date
 	hidden   string
@@ -55,7 +56,7 @@ func (s walkSetting) options(ledger serial.Ledger) []serial.Option {
 	}
 	print := walkPrints[s.print]
 	opts := []serial.Option{serial.WithPeriod(s.period), serial.WithLocation(s.zone), serial.WithDayStart(s.dayStart),
-		serial.WithMaxSkew(-1), serial.WithYearStart(s.yearStart, s.yearDay),
+		serial.WithMaxSkew(-1), serial.WithYearStart(s.yearStart, s.yearDay), serial.WithStart(s.start),
 		serial.WithTemplate(strings.Replace(print.template, "TAG", tag, 1))}
 	if print.hidden != "" {
 		opts = append(opts, serial.WithHiddenSequence([]byte(print.hidden)))
@@ -67,8 +68,8 @@ func (s walkSetting) options(ledger serial.Ledger) []serial.Option {
 }
 
 func (s walkSetting) String() string {
-	return fmt.Sprintf("%v %v day start %v year start %v %d, %q print %d ledger %v",
-		s.period, s.zone, s.dayStart, s.yearStart, s.yearDay, s.date, s.print, s.ledger)
+	return fmt.Sprintf("%v %v day start %v year start %v %d, %q print %d start %d ledger %v",
+		s.period, s.zone, s.dayStart, s.yearStart, s.yearDay, s.date, s.print, s.start, s.ledger)
 }
 
 // A walk is a random way through settings, times and losses.
@@ -83,6 +84,7 @@ type walk struct {
 	truth     time.Time     // never goes back
 	skew      time.Duration // of Redis's clock, at most farthest: a record outlives the way back
 	lose      bool          // Redis may lose everything, since all have the ledger
+	starts    bool          // processes differ in their starts only
 	procs     []*walker
 	settings  []walkSetting    // all that a process ever had
 	calendars map[string]bool  // that these count by
@@ -92,6 +94,7 @@ type walk struct {
 	used      map[string]int64 // the greatest sequence by type and label, which an honest operator finds
 	begun     map[string]int   // how many series of each type are over
 	seen      map[string]bool  // series that were used
+	refused   map[string]bool  // series whose ledger has refused a reservation since a number was issued
 	trace     []string
 	said      map[string]int // how often each outcome came
 }
@@ -123,15 +126,22 @@ func (w *walk) setting() walkSetting {
 		period: period, zone: w.zones[w.IntN(len(w.zones))],
 		dayStart: []time.Duration{0, 0, 0, 4 * time.Hour, 23 * time.Hour}[w.IntN(5)], yearStart: starts[w.IntN(len(starts))],
 		yearDay: 1 + 5*w.IntN(2), date: walkDates[w.IntN(len(walkDates))], print: w.IntN(len(walkPrints)),
-		ledger: w.lose || w.IntN(4) == 0,
+		start: walkStarts[w.IntN(len(walkStarts))], ledger: w.lose || w.IntN(4) == 0,
 	}
 }
 
+// walkStarts are such that the start of one process is soon reached by the numbers of another, or never.
+var walkStarts = []int64{1, 1, 4, 9, 30_000}
+
 // mutate changes some of the settings.
 func (w *walk) mutate(s walkSetting) walkSetting {
+	if w.starts {
+		s.start = w.setting().start
+		return s
+	}
 	for range w.IntN(3) {
 		other := w.setting()
-		switch w.IntN(6) {
+		switch w.IntN(7) {
 		case 0:
 			s.period = other.period
 		case 1:
@@ -144,6 +154,8 @@ func (w *walk) mutate(s walkSetting) walkSetting {
 			s.print = other.print
 		case 5:
 			s.date, s.ledger = other.date, other.ledger
+		case 6:
+			s.start = other.start
 		}
 	}
 	return s
@@ -199,6 +211,7 @@ func (w *walk) nextPeriod(p *walker, far, off time.Duration) {
 func (w *walk) tell(what string, p *walker, typ string, issued []serial.Number, err error) bool {
 	w.note("%s %s by %d: %v %v", what, typ, slices.Index(w.procs, p), issued, err)
 	if err != nil {
+		w.refused[typ] = w.refused[typ] || strings.Contains(err.Error(), "the ledger of")
 		for _, known := range []error{serial.ErrConflict, serial.ErrClockSkew, serial.ErrCounterLost, serial.ErrExhausted} {
 			if errors.Is(err, known) {
 				w.said[known.Error()]++
@@ -226,6 +239,7 @@ func (w *walk) issue(p *walker, typ string) bool {
 	if !w.tell(what, p, series, issued, err) {
 		return false
 	}
+	w.follows(p, series, issued[0].Seq)
 	for _, n := range issued {
 		if before, twice := w.texts[n.String()]; twice {
 			require.Fail(w.t, "issued twice", "%s, first in step %d\n%s", n, before, strings.Join(w.trace, "\n"))
@@ -240,6 +254,42 @@ func (w *walk) issue(p *walker, typ string) bool {
 	}
 	w.typ = typ
 	return true
+}
+
+// follows requires that first, which a process was issued, follows on what was used of its period. Only the first
+// number of a period is a start of some process. With a ledger, losses skip some. If the ledger has refused a
+// reservation since everything was lost, whoever asks next does not know what it shows.
+func (w *walk) follows(p *walker, series string, first int64) {
+	label, _, _ := p.gen.Scheme().Period(w.now())
+	befores := []int64{w.used[series+" "+label]}
+	if befores[0] == 0 || w.refused[series] {
+		for _, s := range w.settings {
+			befores = append(befores, s.start-1)
+		}
+	}
+	skipped := int64(0)
+	if w.hasLedger() {
+		skipped = 5000
+	}
+	require.True(w.t, slices.ContainsFunc(befores, func(before int64) bool {
+		return before < first && first <= before+1+skipped
+	}), "%d after %v of %s %s\n%s", first, befores, series, label, strings.Join(w.trace, "\n"))
+	w.refused[series] = false
+}
+
+// hasLedger reports whether any process has had the ledger.
+func (w *walk) hasLedger() bool {
+	return slices.ContainsFunc(w.settings, func(s walkSetting) bool { return s.ledger })
+}
+
+// peek has a process read the last number, which is the last one issued, whatever the start of that process.
+func (w *walk) peek(p *walker, typ string) {
+	series := w.series(typ)
+	label, _, _ := p.gen.Scheme().Period(w.now())
+	n, err := p.gen.Peek(w.t.Context(), series)
+	if w.tell("Peek", p, series, []serial.Number{n}, err) && !w.hasLedger() { // which may have skipped some
+		require.Equal(w.t, w.used[series+" "+label], n.Seq, "%s %s\n%s", series, label, strings.Join(w.trace, "\n"))
+	}
 }
 
 // repeat has a process, perhaps with other settings, answer the last request again.
@@ -287,7 +337,8 @@ func (w *walk) goWest(p *walker, typ string) {
 	w.issueOn(p, typ, run)
 }
 
-// runAhead has a clock that is ahead use periods, and sets it back. The last counter is lost, and the periods are prepared.
+// runAhead has a clock that is ahead use periods, and sets it back. The last counter is lost, and the periods are
+// prepared.
 func (w *walk) runAhead(p *walker, typ string) {
 	if p.period == serial.PerSecond || p.period == serial.Never { // a call waits for a clock that is some seconds behind
 		return
@@ -335,8 +386,8 @@ func (w *walk) operate(p *walker, typ string, takeover bool) {
 	}
 }
 
-// series is the name of a series of a type: another one where its record has expired and not all count by one calendar. Nothing but a
-// ledger tells a series that was unused for so long from a new one.
+// series is the name of a series of a type: another one where its record has expired and not all count by one calendar.
+// Nothing but a ledger tells a series that was unused for so long from a new one.
 func (w *walk) series(typ string) string {
 	name := fmt.Sprint(typ, "-", w.begun[typ])
 	if !w.lose && len(w.calendars) > 1 && w.seen[name] && w.client.Exists(w.t.Context(), "serial:{"+name+"}").Val() == 0 {
@@ -386,6 +437,7 @@ func (w *walk) step() {
 		}
 	case 12:
 		w.repeat(p)
+		w.peek(p, typ)
 	case 13:
 		if w.IntN(2) == 0 {
 			w.goWest(p, typ)
@@ -431,8 +483,8 @@ func TestWalk(t *testing.T) {
 		r.Lose()
 		w := &walk{Rand: rand.New(rand.NewPCG(first, walks)), t: t, redis: r, client: client, ledger: new(serialtest.Ledger),
 			zones: zones, texts: map[string]int{}, used: map[string]int64{}, begun: map[string]int{}, seen: map[string]bool{},
-			calendars: map[string]bool{}, said: said}
-		w.lose = w.IntN(3) == 0
+			refused: map[string]bool{}, calendars: map[string]bool{}, said: said}
+		w.lose, w.starts = w.IntN(3) == 0, w.IntN(3) == 0
 		w.truth = time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(w.Int64N(int64(800 * 24 * time.Hour))))
 		w.note("walk %d of seed %d", walks, first)
 		w.start()
@@ -442,7 +494,8 @@ func TestWalk(t *testing.T) {
 		}
 		if w.typ != "" { // somebody issues on as soon as clocks agree, if need be after a word of an operator
 			w.skew = 0
-			// At a whole second: what is printed of it must not end before a script has come to a clock that stands still.
+			// At a whole second: what is printed of it must not end before a script has come to a clock that stands
+			// still.
 			w.truth = w.truth.Add(4 * 24 * time.Hour).Truncate(time.Second)
 			w.setTime()
 			require.True(t, slices.ContainsFunc(w.settings, w.goesOn), "stuck\n%s", strings.Join(w.trace, "\n"))

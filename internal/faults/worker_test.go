@@ -168,7 +168,8 @@ func workerMain(config string) error {
 	storage := storageClient{conn, &w.trap, w.setting}
 	client := w.client(watch{w})
 	tell := serial.WithHooks(serial.Hooks{Unused: func(_ context.Context, e serial.Explanation) {
-		w.say("unused %s %s %d %d %d %t", e.Type, w.label(e.Start), e.First, e.Last, e.Count, e.Unused)
+		w.say("unused %s %s %d %d %t %t %t", e.Type, w.label(e.Start), e.First, e.Last, e.Unused, e.Possible,
+			strings.HasPrefix(e.Reason, serial.AnswerLost))
 	}})
 	if w.gen, err = w.generator(client, storage, storage.floor, tell); err != nil {
 		return err
@@ -321,8 +322,8 @@ func (w *worker) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(os.Stdout, format+"\n", args...)
 }
 
-// stamp is the time by this process's monotonic clock, counted from where the wall clock stood at its start: that can be
-// compared between processes, as long as nobody sets the host's clock while the suite runs.
+// stamp is the time by this process's monotonic clock, counted from where the wall clock stood at its start: that can
+// be compared between processes, as long as nobody sets the host's clock while the suite runs.
 func stamp() int64 { return started.UnixNano() + int64(time.Since(started)) }
 
 var started = time.Now()
@@ -431,8 +432,8 @@ func firstKey(cmd redis.Cmder) string {
 	return ""
 }
 
-// counts returns how many numbers of each type a script of the package takes. Each type has two keys. Take and open have the number
-// and the mark of each type as their sixth argument and on.
+// counts returns how many numbers of each type a script of the package takes. Each type has two keys. Take and open
+// have the number and the mark of each type as their sixth argument and on.
 func counts(cmd redis.Cmder) map[string]int64 {
 	args, keys := cmd.Args(), 0
 	if !strings.HasPrefix(cmd.Name(), "eval") || len(args) < 5 || strings.HasSuffix(firstKey(cmd), ":lock") {

@@ -1,9 +1,9 @@
-// Package ff1 is the format-preserving encryption FF1 of NIST SP 800-38G: it maps the numbers of a fixed width one to one onto
-// numbers of the same width, in a way that only who knows the key can tell or undo.
+// Package ff1 is the format-preserving encryption FF1 of NIST SP 800-38G: it maps the numbers of a fixed width one to
+// one onto numbers of the same width, in a way that only who knows the key can tell or undo.
 //
-// The names in the code are those of the standard's algorithms 7 and 8. The standard works on strings of numerals, and this
-// package on the integers that they stand for, the first numeral being the most significant one. Both halves of a string fit
-// into 64 bits here, which makes them exact and fast without big integers.
+// The names in the code are those of the standard's algorithms 7 and 8. The standard works on strings of numerals, and
+// this package on the integers that they stand for, the first numeral being the most significant one. Both halves of a
+// string fit into 64 bits here, which makes them exact and fast without big integers.
 package ff1
 
 import (
@@ -26,15 +26,15 @@ type Cipher struct {
 }
 
 // New returns the cipher for numerals of the given radix and numbers of width numerals: the integers from 0 to
-// radix^width − 1. The key has 16, 24 or 32 bytes, for AES-128, AES-192 or AES-256; another length is an error. The key is not
-// kept, so it may be overwritten.
+// radix^width − 1. The key has 16, 24 or 32 bytes, for AES-128, AES-192 or AES-256; another length is an error. The key
+// is not kept, so it may be overwritten.
 //
-// The caller has checked that radix is 2 to 36, and that there are at least 1,000,000 numbers, which all fit into an int64. SP 800-38G
-// demands that many: in a smaller domain the plaintexts can be told from enough ciphertexts.
+// The caller has checked that radix is 2 to 36, and that there are at least 1,000,000 numbers, which all fit into an
+// int64. SP 800-38G demands that many: in a smaller domain the plaintexts can be told from enough ciphertexts.
 func New(key []byte, radix, width int) (*Cipher, error) {
 	block, err := aes.NewCipher(key)
 	if err != nil {
-		return nil, fmt.Errorf("ff1: the key has %d bytes; allowed are 16, 24 and 32", len(key))
+		return nil, fmt.Errorf("ff1: the key has %d bytes; want 16, 24 and 32", len(key))
 	}
 	c := &Cipher{block: block, mod: [2]uint64{1, 1}}
 	copy(c.p[:], []byte{1, 2, 1, 0, 0, byte(radix), 10, byte(width / 2)})
@@ -47,14 +47,14 @@ func New(key []byte, radix, width int) (*Cipher, error) {
 	return c, nil
 }
 
-// Encrypt returns the number that n becomes under tweak, which may have any length and need not be secret: another tweak gives
-// another mapping. Encrypt panics if n is not one of the cipher's numbers.
+// Encrypt returns the number that n becomes under tweak, which may have any length and need not be secret: another
+// tweak gives another mapping. Encrypt panics if n is not one of the cipher's numbers.
 func (c *Cipher) Encrypt(tweak []byte, n int64) int64 {
 	return c.join(c.roundFunction(tweak).encrypt(c.split(n)))
 }
 
-// Decrypt returns the number that [Cipher.Encrypt] turned into n under the same tweak. It panics as Encrypt does. A wrong tweak or
-// key goes unnoticed: it gives another number.
+// Decrypt returns the number that [Cipher.Encrypt] turned into n under the same tweak. It panics as Encrypt does. A
+// wrong tweak or key goes unnoticed: it gives another number.
 func (c *Cipher) Decrypt(tweak []byte, n int64) int64 {
 	return c.join(c.roundFunction(tweak).decrypt(c.split(n)))
 }
@@ -76,8 +76,8 @@ type roundFunction struct {
 	r     [blockSize]byte
 }
 
-// roundFunction computes what all rounds have in common. PRF is a CBC-MAC, and of what goes into it only the end of Q changes
-// with the round: the last block is the end of the tweak, zeros, i in one byte, and NUM in b bytes.
+// roundFunction computes what all rounds have in common. PRF is a CBC-MAC, and of what goes into it only the end of Q
+// changes with the round: the last block is the end of the tweak, zeros, i in one byte, and NUM in b bytes.
 func (c *Cipher) roundFunction(tweak []byte) *roundFunction {
 	f := &roundFunction{Cipher: c} // on the heap, since cipher.Block is an interface: the only allocation
 	copy(f.r[:], c.p[:])
@@ -120,8 +120,8 @@ func (f *roundFunction) decrypt(a, b uint64) (uint64, uint64) {
 	return a, b
 }
 
-// y is y modulo m in round i, where num is the half that this round does not change. It is made of the first d bytes of R, and S is
-// R: d is 8 if b is 4 or less, and 12 otherwise.
+// y is y modulo m in round i, where num is the half that this round does not change. It is made of the first d bytes of
+// R, and S is R: d is 8 if b is 4 or less, and 12 otherwise.
 func (f *roundFunction) y(i int, num, m uint64) uint64 {
 	f.r = f.fixed
 	f.r[blockSize-1-f.b] ^= byte(i)

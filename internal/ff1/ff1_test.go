@@ -194,9 +194,9 @@ func TestNew(t *testing.T) {
 		{key, 36, 12, ""},
 		{key, 2, 20, ""},
 		{key, 2, 62, ""},
-		{nil, 10, 6, "ff1: the key has 0 bytes; allowed are 16, 24 and 32"},
-		{key[:15], 10, 6, "ff1: the key has 15 bytes; allowed are 16, 24 and 32"},
-		{make([]byte, 64), 10, 6, "ff1: the key has 64 bytes; allowed are 16, 24 and 32"},
+		{nil, 10, 6, "ff1: the key has 0 bytes; want 16, 24 and 32"},
+		{key[:15], 10, 6, "ff1: the key has 15 bytes; want 16, 24 and 32"},
+		{make([]byte, 64), 10, 6, "ff1: the key has 64 bytes; want 16, 24 and 32"},
 	} {
 		c, err := ff1.New(test.key, test.radix, test.width)
 		if test.want != "" {
@@ -220,8 +220,8 @@ func TestOutside(t *testing.T) {
 	}
 }
 
-// What docs/hidden-volume.md says of the numbers that somebody collects: they are spread over the whole domain alike, whether
-// they are the first of a thousand or a part of half a million.
+// What docs/hidden-volume.md says of the numbers that somebody collects: they are spread over the whole domain alike,
+// whether they are the first of a thousand or a part of half a million.
 func TestCollectedNumbersTellNothing(t *testing.T) {
 	const size, collected, parts = 1_000_000, 1000, 20
 	c := newCipher(t, []byte("0123456789abcdef"), 10, 6)

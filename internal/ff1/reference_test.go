@@ -8,8 +8,8 @@ import (
 	"slices"
 )
 
-// reference is FF1 as SP 800-38G writes it down, step by step, for numeral strings of any length. It shares nothing with the
-// package.
+// reference is FF1 as SP 800-38G writes it down, step by step, for numeral strings of any length. It shares nothing
+// with the package.
 type reference struct {
 	key   []byte
 	radix int

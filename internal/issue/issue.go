@@ -1,196 +1,145 @@
-// Package issue issues sequences: the steps of a call, callers who share a script, what is remembered of types and of servers'
-// clocks, openings, and the blocks of a ledger. It knows neither how a number is printed nor who keeps the lock: spans of time,
-// labels and sequences go in and out, and a [Refusal] is data.
+// Package issue is what a call wants: the steps of the published sequence (take, lock, open, wait), blocks of a ledger,
+// and what operators ask for. It knows neither how a number is printed nor who keeps the lock: spans of time, labels
+// and sequences go in and out, and a refusal is data.
 package issue
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
-	"github.com/dailyserial/serial/internal/budget"
-	"github.com/dailyserial/serial/internal/calendar"
-	"github.com/dailyserial/serial/internal/coalesce"
+	"github.com/dailyserial/serial/internal/exchange"
 	"github.com/dailyserial/serial/internal/redisrun"
 	"github.com/dailyserial/serial/internal/store"
 )
 
-// A Config is how an [Issuer] issues. Its functions are called from any number of goroutines.
-type Config struct {
-	Client    redis.UniversalClient
-	Replicas  redisrun.Replicas
-	Prefix    string // of keys
-	Calendar  calendar.Calendar
-	Counts    string // what a series counts by, as in the record
-	PrintMark string // one for all numbers of a period, hexadecimal digits
-	Base      int64  // sequence before the first of a period
-	Limit     int64  // largest sequence
-	Brief     bool   // what is counted, or printed, is over in a second
-	MaxSkew   time.Duration
-	Retention int    // periods for which a counter is kept after its own
-	Timed     bool   // somebody wants to know how long calls take
-	Template  string // kept with the answer of a request
-	Key       string // fingerprint of the key that hides sequences, or "plain"; kept likewise
+// MaxSeq is the largest possible sequence.
+const MaxSeq = store.MaxSeq
 
-	// SpanAt returns the span of an instant, and why no number of it can be printed, nil if it can.
-	SpanAt func(time.Time) (calendar.Span, error)
+// An Answer is the stored answer to a request that may come again.
+type Answer = store.Answer
+
+// A Config says how an [Issuer] issues. Its functions are called from any number of goroutines.
+type Config struct {
+	exchange.Config
+	Base        int64 // sequence before the first of a period
+	MeasureWait bool  // somebody wants to know how long openings take
+
 	// Floor returns the highest sequence that may have been used; nil for none.
 	Floor func(ctx context.Context, typ string, start time.Time) (int64, error)
 	// Reserve sets sequences aside in a ledger, Block at a time, and returns the one before the first; nil for none.
 	Reserve func(ctx context.Context, typ, label string, above, n int64) (after int64, err error)
 	Block   int64
-
-	// Explain is told of every gap, and Expect of how many more or fewer may still turn out to be one; nil for nobody.
-	Explain func(Gap)
-	Expect  func(int)
-}
-
-// A Span is a span with what a call needs to know of it.
-type Span struct {
-	calendar.Span
-	Unprintable error        // why no number can be printed, nil if it can
-	stored      store.Period // the period as Redis has it
-	printed     string       // the date and the template, as a request's answer keeps them
 }
 
 // An Issuer issues sequences. Its methods may be called concurrently.
 type Issuer struct {
 	Config
-	Store   *store.Store
-	nodes   *redisrun.Nodes[*node]
-	memory  memory
-	flights sync.Map             // under way: batchKey to *flight
-	nowhere *Span                // no clock is in: a script that is sent for it tells the time
-	current atomic.Pointer[Span] // the one computed last
+	*exchange.Exchange
+	flights sync.Map // under way: flightKey to *flight
 }
 
 // New returns an Issuer.
 func New(c Config) *Issuer {
-	runner := redisrun.New(c.Client, c.Replicas)
-	i := &Issuer{
-		Config: c,
-		Store:  store.New(runner, c.Prefix, c.Limit, c.Counts, c.PrintMark, c.Reserve != nil),
-	}
-	i.nowhere = &Span{stored: i.Store.NewPeriod("0", 0, 0, 0, 0, 0)}
-	i.nowhere.Label = "0"
-	i.memory = memory{
-		types: map[string]*entry{}, keys: i.Store.KeysOf, made: time.Now(), endless: c.Calendar.Unit == calendar.Never,
-	}
-	i.nodes = redisrun.NewNodes(runner, func(n *redisrun.Node) *node {
-		created := &node{Node: n, issuer: i}
-		created.batches = coalesce.New(n.Together(), 1, created.send, created.leftBehind)
-		nobody := func(*opening, int) {} // leaves
-		// Redis takes longer for an opening than this process does, so two are under way, and two locks likewise.
-		created.opens = coalesce.New(min(n.Together(), opensTogether), 2, created.sendOpens, nobody)
-		return created
-	})
-	return i
+	c.Ledger = c.Reserve != nil
+	return &Issuer{Config: c, Exchange: exchange.New(&c.Config)}
 }
 
-// spanAt is the span of an instant, with the arguments that scripts need.
-func (i *Issuer) spanAt(t time.Time) *Span {
-	at := t.Unix()
-	if s := i.current.Load(); s != nil && s.From <= at && at < s.To {
-		return s
-	}
-	s := i.newSpan(t)
-	i.current.Store(s)
-	return s
-}
-
-func (i *Issuer) newSpan(t time.Time) *Span {
-	s := &Span{}
-	s.Span, s.Unprintable = i.SpanAt(t)
-	s.printed = strconv.Quote(s.Date) + " " + strconv.Quote(i.Template)
-	expires := i.Calendar.Later(&s.Period, i.Retention).End
-	s.stored = i.Store.NewPeriod(s.Label, s.Start, s.End, s.From, s.To, expires)
-	return s
-}
-
-// A Call is one call of a public method for one type. One goroutine uses it at a time. A caller that leaves a step which goes on
-// without it, such as an opening, may still call End and Events; nothing else.
+// A Call is one call of a public method for one type. One goroutine uses it at a time. A caller that leaves a step
+// which continues without it, such as an opening, may still call End and Events, and nothing else.
 type Call struct {
-	session   session
-	began     time.Time
-	found     *store.Reply // to the take that found the counter missing
-	waits     int          // for others, up to 10
-	lockSince time.Time    // when the lock was last asked for, which expires LockExpiry later at the earliest
-	checked   bool         // the clocks have been compared, for Prepare
-	left      bool         // the caller has left a step that goes on
+	issuer  *Issuer
+	session exchange.Session
+	began   time.Time
+	flight  *flight // that others of this process wait for, nil for none
+	waits   int     // for others, up to 10
+	lockErr error   // error of the last attempt at the lock
+	left    bool    // the caller has left a step that continues
 }
 
 // NewCall begins a call for a type, whose request may come again if it has an ID.
-func (i *Issuer) NewCall(ctx context.Context, typ, request string) (*Call, error) {
+func (i *Issuer) NewCall(ctx context.Context, typ, requestID string) (*Call, error) {
 	if err := redisrun.EndOf(ctx); err != nil {
 		return nil, fmt.Errorf("serial: nothing was sent: %w", err)
 	}
-	_, limited := ctx.Deadline()
-	c := &Call{session: session{
-		issuer: i, typ: typ, request: request, node: i.nodes.Of(ctx, typ), budget: budget.New(limited),
-		events: Events{Type: typ},
-	}}
-	if i.Timed {
+	c := &Call{issuer: i, session: i.Begin(ctx, typ, requestID)}
+	if i.MeasureWait {
 		c.began = time.Now()
 	}
 	return c, nil
 }
 
-// A Step is what a step of the sequence leads to.
+// Events returns what the call came across so far.
+func (c *Call) Events() exchange.Events { return c.session.Events() }
+
+// Current returns the span that the server's clock is in, as far as that is known.
+func (c *Call) Current() *exchange.Span { return c.session.Current() }
+
+// ErrTaken is the error of an attempt at a lock that others hold, and of a call that has waited for them in vain.
+var ErrTaken = errors.New("others kept the lock")
+
+// A Step says what to do next.
 type Step int
 
 const (
-	Done    Step = iota // with numbers or an error
-	Missing             // the counter is missing, or lost while a floor can tell how far it had come
-	Locked              // the caller has the lock
-	Wait                // others are at work, or the period has to be looked at again
+	Done    Step = iota // nothing: there are numbers or an error
+	Missing             // lock: the counter is missing, or lost while a floor can say how far it had come
+	Locked              // open: the caller has the lock
+	Wait                // wait: others are at work, or the period must be looked at again
 	Again               // the same again
-	Enter               // of Prepare: enter the current period first, which must not be full
+	Enter               // for Prepare: enter the current period, which must not be full
 )
 
-// An Outcome is how a step ended.
+// An Outcome is how a step ended, and what the next one needs.
 type Outcome struct {
 	Step    Step
-	Numbers Numbers // of Done, without Err
-	Lock    Lock    // of Locked; nil in a period too short for one
+	Numbers Numbers         // of Done, without Err
+	Found   *exchange.Reply // of Missing and Locked: the reply that the counter is missing
+	Held    Held            // of Locked
 	Err     error
 }
 
 // Numbers are sequences that were issued.
 type Numbers struct {
-	Span     *Span
+	Span     *exchange.Span
 	Last     int64         // the last sequence
-	Answer   *store.Answer // what the request was answered before, nil if it was not
-	Repeated bool          // that was another call
+	Answer   *store.Answer // the stored answer to the request, nil if there was none
+	Repeated bool          // another call got it
 }
 
-// outcome is how a step ended that was answered r.
-func (c *Call) outcome(r store.Reply, err error) Outcome {
-	s := &c.session
-	switch {
-	case err != nil:
-		return Outcome{Err: err}
-	case r.Status == store.Issued:
-		return Outcome{Numbers: Numbers{Span: s.span, Last: r.Last}}
-	case r.Status == store.Repeated:
-		if p := r.Answer.Period; p.Label == s.span.Label && p.Start == s.span.Start && p.End == s.span.End {
-			// The answer of before may have been lost, and with it what the number would have been remembered by.
-			s.issuer.memory.remember(s.typ, s.span, r.Answer.Seq, &s.node.clock)
-		}
-		return Outcome{Numbers: Numbers{s.span, r.Answer.Seq, r.Answer, r.Before == nil}}
-	case r.Status == store.Missing, r.Status == store.Reserved, r.Status == store.Lost && s.issuer.Floor != nil:
-		found := r
-		c.found = &found
-		return Outcome{Step: Missing}
-	case r.Status == store.Claimed:
-		s.noteOthers()
-		return Outcome{Step: Wait}
-	case r.Status == store.Late, r.Status == store.Clock:
-		return Outcome{Step: Wait}
-	}
-	return Outcome{Err: s.refuse(r)}
+// A Lock is held until it is released or, should that fail, until it expires.
+type Lock interface {
+	// Content returns the content of the lock's key on the counters' own server, "" if the lock is elsewhere.
+	Content() string
+	releaser
+}
+
+// Held is a lock that the caller has. The Lock is nil in a period too short for one.
+type Held struct {
+	Lock  Lock
+	Since time.Time // when it was asked for: it lives for LockExpiry from then on, or longer
+}
+
+// A releaser can be given back before it expires.
+type releaser interface {
+	Release(ctx context.Context, patience time.Duration)
+}
+
+// A flight is what one caller of this process does for all that want the same: it has a period opened, by itself or by
+// another process, or a block set aside.
+type flight struct {
+	key     flightKey
+	done    chan struct{}
+	ended   Outcome      // for all who wait; written before done is closed
+	others  atomic.Int64 // replies of servers that other processes are at work
+	outside atomic.Bool  // a floor or a ledger is being asked, and no server
+}
+
+// A flightKey is what callers who want the same have in common.
+type flightKey struct {
+	typ   string
+	start int64 // of the period, Unix seconds
 }

@@ -2,18 +2,42 @@ package issue
 
 import (
 	"context"
+	"errors"
 	"time"
 
+	"github.com/dailyserial/serial/internal/exchange"
+	"github.com/dailyserial/serial/internal/redisrun"
 	"github.com/dailyserial/serial/internal/store"
 )
 
-// Raise is an operator's Raise to seq, or an operator's Takeover, as the purpose says. It goes on without a caller who leaves.
-func (c *Call) Raise(ctx context.Context, purpose store.Purpose, seq int64) error {
+// ErrSetAside is in every error that refuses a series because it has a ledger, and the caller has none.
+var ErrSetAside = errors.New("set aside in a ledger")
+
+type keepLedger struct{}
+
+// KeepLedger returns a context with which Raise and Takeover leave no ledger. Without a ledger of its own, they refuse
+// a series whose last period has one. The command asks for that; a program may leave its ledger when a period begins.
+func KeepLedger(ctx context.Context) context.Context {
+	return context.WithValue(ctx, keepLedger{}, true)
+}
+
+// A Purpose is what an operator wants.
+type Purpose = store.Purpose
+
+// These are the purposes of [Call.Raise].
+const (
+	ForRaise    = store.ForRaise
+	ForTakeover = store.ForTakeover
+)
+
+// Raise lifts the counter of the current period to seq, for an operator. A takeover also gives the series to this
+// process. It continues without a caller who leaves, unless that one leaves before the state of the period is known.
+func (c *Call) Raise(ctx context.Context, purpose Purpose, seq int64) error {
 	for {
-		out := c.detached(ctx, 0, func() (Outcome, error) {
-			a := &attempt{call: c, seq: seq, at: -1}
-			return a.raise(ctx, context.WithoutCancel(ctx), purpose, seq), nil
-		})
+		out := await(ctx, c, 0, redisrun.Begin(func() (Outcome, error) {
+			o := &opening{call: c, seq: seq}
+			return o.raise(ctx, context.WithoutCancel(ctx), purpose), nil
+		}))
 		if out.Step == Wait {
 			out = c.Wait(ctx)
 		}
@@ -23,59 +47,60 @@ func (c *Call) Raise(ctx context.Context, purpose store.Purpose, seq int64) erro
 	}
 }
 
-// raise is one attempt at Raise. ctx is the caller's, and steady does not end. A take of no numbers tells how the period stands.
-func (a *attempt) raise(ctx, steady context.Context, purpose store.Purpose, seq int64) Outcome {
-	c, s := a.call, &a.call.session
-	r, err := a.inspect(ctx, 0, store.All)
-	if err != nil && !(Refused(err, Unconfirmed) && r.Last < seq) { // nothing depends on that one
+// raise is one attempt to lift the counter. ctx is the caller's, and steady does not end. A take of no numbers shows
+// the state of the period.
+func (o *opening) raise(ctx, steady context.Context, purpose store.Purpose) Outcome {
+	c := o.call
+	r, err := o.inspect(ctx, 0, store.All)
+	if err != nil && !(exchange.IsRefused(err, exchange.Unconfirmed) && r.Last < o.seq) { // nothing depends on that one
 		return Outcome{Err: err}
 	}
-	floor, missing := seq, false
+	if end := redisrun.EndOf(ctx); end != nil { // another period may have begun meanwhile, for which seq was not meant
+		return Outcome{Err: cancelError(end, c.session.Type, c.issuer.Reserve != nil)}
+	}
+	floor, missing, lost := o.seq, false, r.Status == store.Lost || r.WasLost
 	switch {
 	case r.Status == store.Issued:
-		if r.Last >= seq {
+		if r.Last >= o.seq {
 			return Outcome{}
 		}
-		a.at = r.Last
-	case r.Status == store.Exhausted: // by a counter that stands higher than this template can print
+	case r.Status == store.Exhausted: // by a counter that is above what this template can print
 		return Outcome{}
 	case r.Status == store.Ceiling: // by a counter that is not as it was left
 	case r.Status == store.Missing, r.Status == store.Lost, r.Status == store.Future,
 		r.Status == store.Conflict && purpose == store.ForTakeover:
 		missing = true
-		if r.Status == store.Missing && !r.WasThere {
-			a.at = s.issuer.Base
-		}
-		if err := s.checkSkew(r); err != nil {
+		if err := c.checkSkew(&r); err != nil {
 			return Outcome{Err: err}
 		}
-		if s.issuer.Floor != nil {
-			used, err := a.askFloor(ctx, time.Now().Add(LockExpiry-floorMargin))
-			if err != nil {
+		if c.issuer.Floor != nil {
+			if o.floor, err = c.askFloor(ctx, r.Span, time.Now().Add(LockExpiry-floorMargin)); err != nil {
 				return Outcome{Err: err}
 			}
-			floor = max(seq, used)
+			floor = max(floor, o.floor)
 		}
 	default:
-		return Outcome{Err: s.refuse(r)}
+		return Outcome{Err: c.session.Refuse(&r)}
 	}
-	if s.issuer.Reserve != nil {
-		asked := s.span
-		defer s.giveBack(steady, a)
-		r, err = a.inspect(steady, 0, purpose)
+	if c.issuer.Reserve != nil {
+		asked := r.Span
+		defer func() { giveBack(steady, c, &o.claim) }()
+		r, err = o.inspect(steady, 0, purpose)
 		if out := c.outcome(r, err); out.Step != Missing {
 			return out
 		}
-		if s.span.Start != asked.Start {
+		if r.Span.Start != asked.Start {
 			return Outcome{Step: Wait}
 		}
-		a.above = max(a.above, floor)
+		if r.Granted.Above >= store.MaxSeq && !lost && purpose == store.ForRaise {
+			return Outcome{} // the counter is that high already
+		}
 	}
 	// For the period that was looked at: if that is over by now, nothing is written.
-	r, err = a.install(steady, store.Open{Purpose: purpose, Floor: store.FloorAt(floor)})
-	// A period that is exhausted was so without a ledger too.
-	if Refused(err, store.Exhausted) || err == nil && r.Status == store.Issued && !missing {
+	keep := c.issuer.Reserve == nil && ctx.Value(keepLedger{}) != nil
+	r, err = o.install(steady, r.Span, store.Open{Purpose: purpose, Keep: keep, Floor: store.FloorAt(floor)})
+	if err == nil && r.Status == store.Issued && !missing {
 		return Outcome{}
 	}
-	return a.afterOpen(r, err)
+	return o.opened(r, err)
 }

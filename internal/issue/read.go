@@ -3,39 +3,39 @@ package issue
 import (
 	"context"
 
+	"github.com/dailyserial/serial/internal/exchange"
 	"github.com/dailyserial/serial/internal/store"
 )
 
-// read returns the reply to a script that reads the series of the current period.
-func (c *Call) read(ctx context.Context, script func(*store.Series) (store.Reply, error)) (r store.Reply, err error) {
-	s := &c.session
-	s.targetNow()
-	for again := true; again; {
-		series := s.series()
-		r, err = script(&series)
-		again, err = s.digest(ctx, &r, err)
-	}
+// read returns the reply to a request that reads the series of the current period.
+func read(ctx context.Context, c *Call, request store.Request) (exchange.Reply, error) {
+	c.session.NoteReads()
+	r, err := c.session.Send(ctx, request, false)
 	if err == nil && r.Status != store.Issued && r.Status != store.Missing {
-		err = s.refuse(r)
+		err = c.session.Refuse(&r)
 	}
 	return r, err
 }
 
-// Peek returns the last sequence of the current period, the base if none was issued. It writes nothing.
-func (c *Call) Peek(ctx context.Context) (last int64, err error) {
-	s := &c.session
-	r, err := c.read(ctx, func(series *store.Series) (store.Reply, error) {
-		return s.issuer.Store.Peek(ctx, &s.budget, s.node.Node, series)
-	})
-	return r.Last, err
+// Peek returns the last sequence of the current period, 0 if none was issued. It writes nothing.
+func (c *Call) Peek(ctx context.Context) (Numbers, error) {
+	r, err := read(ctx, c, &store.Peek{})
+	return Numbers{Span: r.Span, Last: r.Last}, err
 }
 
-// History returns what the counter of the current period holds, and then those of the periods with these labels, -1 for a counter
-// that is not there. It writes nothing.
-func (c *Call) History(ctx context.Context, labels ...string) (each []int64, err error) {
-	s := &c.session
-	r, err := c.read(ctx, func(series *store.Series) (store.Reply, error) {
-		return s.issuer.Store.History(ctx, &s.budget, s.node.Node, series, labels)
-	})
-	return r.Each, err
+// History returns the current period's span, its last sequence, and then those of the periods with these labels: 0 if
+// none was issued, -1 if the counter does not exist. It writes nothing.
+func (c *Call) History(ctx context.Context, labels ...string) (*exchange.Span, []int64, error) {
+	r, err := read(ctx, c, &store.History{Labels: labels})
+	return r.Span, r.Each, err
+}
+
+// PeekAt returns the last sequence of the period with that label, -1 if the counter does not exist. The span is the
+// current one.
+func (c *Call) PeekAt(ctx context.Context, label string) (Numbers, error) {
+	span, each, err := c.History(ctx, label)
+	if err != nil {
+		return Numbers{Span: span}, err
+	}
+	return Numbers{Span: span, Last: each[1]}, nil
 }

@@ -32,11 +32,11 @@ var kept = []string{
 }
 
 var refused = []struct{ name, says string }{
-	{"", "empty; allowed are 1 to 64 bytes"},
-	{strings.Repeat("x", 65), "65 bytes; allowed are 1 to 64"},
+	{"", "empty; want 1 to 64 bytes"},
+	{strings.Repeat("x", 65), "65 bytes; want 1 to 64"},
 	{strings.Repeat("入", 22), "66 bytes"},
 	{"a\xff", "not valid UTF-8"},
-	{"a b", "it has ' ' (U+0020); allowed are letters, digits and - _ . /"},
+	{"a b", "it has ' ' (U+0020); want letters, digits and - _ . /"},
 	{"a:b", "it has ':' (U+003A)"},
 	{"{a}", "it has '{' (U+007B)"},
 	{"a\x00", `it has '\x00' (U+0000)`},
@@ -46,13 +46,13 @@ var refused = []struct{ name, says string }{
 	{"a\u00adb", `(U+00AD)`}, // soft hyphen
 	{"a\ufe0f", `(U+FE0F)`},  // variation selector
 	{"a\u2800", `(U+2800)`},  // Braille without a dot
-	{"x²", "it has '²' (U+00B2); allowed are letters, digits"},
-	{"Ⅷ", "it has 'Ⅷ' (U+2167); allowed are letters, digits"},
-	{"e\u0301", "(U+0301); allowed are letters, digits"}, // é in two characters
+	{"x²", "it has '²' (U+00B2); want letters, digits"},
+	{"Ⅷ", "it has 'Ⅷ' (U+2167); want letters, digits"},
+	{"e\u0301", "(U+0301); want letters, digits"}, // é in two characters
 	{"हिन्दी", "(U+093F)"},
 
 	// Letters that print nothing.
-	{"IS\u115f", "it has U+115F, which prints nothing; allowed are letters, digits and - _ . /"},
+	{"IS\u115f", "it has U+115F, which prints nothing; want letters, digits and - _ . /"},
 	{"IS\u1160", "it has U+1160, which prints nothing"},
 	{"\u3164", "it has U+3164, which prints nothing"},
 	{"IS\uffa0", "it has U+FFA0, which prints nothing"},
@@ -60,7 +60,7 @@ var refused = []struct{ name, says string }{
 	{"IS\U00013442", "it has U+13442, which prints nothing"},
 
 	// What NFKC changes.
-	{"\u212a", `it has "` + "\u212a" + `" (U+212A), which NFKC changes to "K"; allowed are letters and digits as NFKC ` +
+	{"\u212a", `it has "` + "\u212a" + `" (U+212A), which NFKC changes to "K"; want letters and digits as NFKC ` +
 		`leaves them, and - _ . /`},
 	{"入\u212b1", `(U+212B), which NFKC changes to "Å"`},
 	{"\u2126", `(U+2126), which NFKC changes to "Ω"`},

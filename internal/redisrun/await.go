@@ -5,28 +5,32 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/dailyserial/serial/internal/budget"
 )
 
-// This file waits: for what goes on in another goroutine, and for time to pass.
+// This file waits for another goroutine, and for time to pass.
 
 // NoLimit makes [Await] wait for its context alone.
 const NoLimit = time.Duration(math.MaxInt64)
 
-// Await runs f in a goroutine of its own and returns its results, or ctx's error as soon as that ends, or [ErrNoAnswer] once
-// limit has passed; f then goes on by itself. If f panics, so does Await. If f ends its goroutine, the error is [ErrEnded].
+// Await runs f in a goroutine of its own and returns its results, or ctx's error as soon as ctx ends, or [ErrNoAnswer]
+// once limit has passed; f then continues by itself. If f panics, so does Await. If f ends its goroutine, the error is
+// [ErrEnded].
 func Await[T any](ctx context.Context, limit time.Duration, f func() (T, error)) (T, error) {
 	v, err, _ := Begin(f).Wait(ctx, limit)
 	return v, err
 }
 
-// A Pending is the result of a function that runs in a goroutine of its own. It has room for one result, or for who left.
+// A Pending is the result of a function that runs in a goroutine of its own. It has room for one result, or for a
+// caller that left.
 type Pending[T any] chan result[T]
 
 type result[T any] struct {
 	value    T
 	err      error
 	panicked any
-	late     func(T, error) // of who left, nil for none
+	late     func(T, error) // of a caller that left, nil for none
 }
 
 // Begin runs f in a goroutine of its own. If f ends that, or panics after its caller has left, its error is [ErrEnded].
@@ -47,7 +51,7 @@ func Begin[T any](f func() (T, error)) Pending[T] {
 	return p
 }
 
-// Wait waits for the results: it is the second half of [Await]. If they do not come in time, over is false, and Wait may be called
+// Wait waits for the results, as [Await] does. If they do not come in time, over is false, and Wait may be called
 // again.
 func (p Pending[T]) Wait(ctx context.Context, limit time.Duration) (v T, err error, over bool) {
 	select {
@@ -63,8 +67,21 @@ func (p Pending[T]) Wait(ctx context.Context, limit time.Duration) (v T, err err
 	}
 }
 
-// Leave stops waiting: late gets the results once they are there. If they are there already, it returns false, and Wait returns
-// them. So either the caller has the results or late, whatever the moment.
+// WaitWithin is Wait within the limit of an attempt of b, which it charges. It waits in short steps, since this process
+// may be suspended.
+func (p Pending[T]) WaitWithin(ctx context.Context, b *budget.Budget) (v T, err error, over bool) {
+	for limit, _ := b.Attempt(); ; {
+		step, start := min(limit, budget.Step), time.Now()
+		v, err, over = p.Wait(ctx, step)
+		b.Spend(time.Since(start), step)
+		if limit -= step; over || limit <= 0 || ctx.Err() != nil {
+			return v, err, over
+		}
+	}
+}
+
+// Leave stops waiting: late gets the results when they come. If they have come already, Leave returns false, and Wait
+// returns them. So either the caller or late gets the results, whatever the moment.
 func (p Pending[T]) Leave(late func(T, error)) bool {
 	select {
 	case p <- result[T]{late: late}:
@@ -74,7 +91,7 @@ func (p Pending[T]) Leave(late func(T, error)) bool {
 	}
 }
 
-// Sleep waits for d, or returns the context's error as soon as it ends.
+// Sleep waits for d, or returns the context's error as soon as the context ends.
 func Sleep(ctx context.Context, d time.Duration) error {
 	select {
 	case <-time.After(d):

@@ -8,19 +8,24 @@ import (
 	"net"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// This file tells failures apart: those of the caller's context, those that may pass, those of commands that were never sent, and
-// those that all callers share.
+// This file classifies failures: the caller's context ended, the failure may pass, the command was never sent, or all
+// callers share the failure.
 
 var (
 	// ErrNoAnswer means that a time limit of ours has passed.
 	ErrNoAnswer = fmt.Errorf("no answer in time: %w", os.ErrDeadlineExceeded)
+	// ErrUnsent means that nothing was sent, because the call had no time left. That says nothing about the server.
+	ErrUnsent = fmt.Errorf("serial: Redis failed: %w", ErrNoAnswer)
 	// ErrUnanswered means that no answer came in time to a command that is sent at most once. It may have run.
 	ErrUnanswered = errors.New("serial: no answer in time to a command that cannot be repeated")
+	// errNoConnection means that no connection became free in time. Nothing was sent.
+	errNoConnection = fmt.Errorf("no connection became free in time: %w", redis.ErrPoolTimeout)
 	// ErrEnded means that a hook of the client ended a goroutine.
 	ErrEnded = errors.New("serial: the goroutine of a command was ended from outside")
 )
@@ -37,16 +42,16 @@ func EndOf(ctx context.Context) error {
 	return nil
 }
 
-// GaveUp returns the error of a call whose context ended with end. note has the failure of the attempt before.
+// GaveUp returns the error of a call whose context ended with end. note has the failure of the previous attempt.
 func GaveUp(end error, note *Note) error {
 	err := fmt.Errorf("serial: gave up waiting for Redis, where the command may have run: %w", end)
 	if failure := note.Load(); failure != nil {
-		err = fmt.Errorf("%w; before that: %w", err, Foreign(*failure))
+		err = fmt.Errorf("%w; before that: %w", err, describe(Foreign(*failure)))
 	}
 	return err
 }
 
-// Foreign hides that an error of go-redis, redsync or our own time limits stems from a context, because that context
+// Foreign hides that an error of go-redis, redsync or our own time limits comes from a context, because that context
 // was not the caller's. Everything else about the error still matches.
 func Foreign(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
@@ -72,10 +77,48 @@ func isTimeout(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrNoAnswer)
 }
 
-// failed returns the error of a call whose last attempt failed with err.
-func failed(err error) error { return Outage(fmt.Errorf("serial: Redis failed: %w", Foreign(err))) }
+// Failed returns the error of a call whose last attempt failed with err. servers are "Redis" or others. It is an Outage,
+// unless a limit has passed that is the call's own: late says that the call had little time left for its attempts.
+func Failed(servers string, err error, late bool) error {
+	if err == ErrUnsent {
+		return err
+	}
+	failed := fmt.Errorf("serial: %s failed: %w", servers, describe(Foreign(err)))
+	if late && isTimeout(err) {
+		return failed
+	}
+	return Outage(failed)
+}
 
-// Outage marks a server's failure as one that all callers who want the same share: each would ask in vain.
+// refusals are Redis's errors for a client that lacks a permission, and their meaning. Some texts hide it, and before
+// Redis 7.2 the refusal of a script's command has no code.
+var refusals = []struct{ text, means string }{
+	{"NOPERM", denied},
+	{"The user executing the script can't", denied},
+	{"ACL failure in script", denied},
+	{"NOAUTH", noPassword},
+	{"unauthenticated", noPassword},
+	{"WRONGPASS", "this client's user name or password is wrong, or an ACL turns the user off"},
+}
+
+const (
+	denied     = "an ACL denies this client's user a command or a key that is needed"
+	noPassword = "Redis wants a password, and this client has none"
+)
+
+// describe returns err, with its meaning if that is not obvious.
+func describe(err error) error {
+	if reply, ok := errors.AsType[redis.Error](err); ok {
+		for _, r := range refusals {
+			if strings.Contains(reply.Error(), r.text) {
+				return fmt.Errorf("%w; %s", err, r.means)
+			}
+		}
+	}
+	return err
+}
+
+// Outage marks a server's failure that all callers who want the same share, because each would ask in vain.
 func Outage(err error) error { return outageError{err} }
 
 // IsOutage reports whether err is an Outage, or wraps one.
@@ -93,13 +136,13 @@ func Transient(err error) bool {
 		redis.IsTryAgainError(err) || redis.IsMasterDownError(err) || redis.IsMaxClientsError(err)
 }
 
-// Unsent reports whether the script did not run: the server said so, or there was no connection to send it on.
+// Unsent reports whether the script did not run: the server said so, there was no connection to send it on, or no time.
 func Unsent(err error) bool {
 	refusals := []string{"NOSCRIPT", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "CROSSSLOT", "LOADING", "MASTERDOWN",
 		"BUSY", "NOAUTH", "NOPERM"}
 	network, _ := errors.AsType[*net.OpError](err)
 	return slices.ContainsFunc(refusals, func(prefix string) bool { return redis.HasErrorPrefix(err, prefix) }) ||
 		redis.IsReadOnlyError(err) || // in Redis 6.2, READONLY is inside the error of a script
-		errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) ||
+		errors.Is(err, ErrUnsent) || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) ||
 		network != nil && network.Op == "dial"
 }

@@ -3,6 +3,7 @@ package redisrun
 import (
 	"context"
 	"errors"
+	"runtime"
 	"sync"
 	"sync/atomic"
 
@@ -11,18 +12,20 @@ import (
 	"github.com/dailyserial/serial/internal/budget"
 )
 
-// This file finds the server that has a key, and asks how it does. Servers are told apart so that none waits for another.
+// This file locates a key's server and checks whether it responds. Each server is handled by itself, so none waits for
+// another.
 
 // A Node is a server that has keys. Its methods may be called concurrently.
 type Node struct {
-	server *redis.Client // nil where only go-redis finds it
+	server      *redis.Client // nil if only go-redis can find it
+	connections int           // in the client's pool, if server is nil
 
-	// OneSlot tells that the server refuses scripts whose keys are in different slots, so that they need a pipeline instead.
+	// OneSlot means that the server refuses scripts whose keys are in different slots, so they need a pipeline instead.
 	OneSlot atomic.Bool
 }
 
-// Together is how many types may go in one call at most. A client of an unknown kind may be a Cluster's, whose types cannot share
-// a script.
+// Together returns how many types may go in one call at most. A client of an unknown kind may be a Cluster's, whose
+// types cannot share a script.
 func (n *Node) Together() int {
 	if n.server == nil {
 		return 1
@@ -30,7 +33,19 @@ func (n *Node) Together() int {
 	return 256
 }
 
-// hasIdle reports whether the next command, or the next pipeline, finds a connection. To ask costs two allocations.
+// PipelinesInFlight is how many short pipelines may be in flight to a distant server.
+const PipelinesInFlight = 16
+
+// InFlight returns how many calls may be in flight at most: shared, if types share calls; otherwise as many as the
+// client has connections, so no call waits for one.
+func (n *Node) InFlight(shared int) int {
+	if n.server != nil {
+		return shared
+	}
+	return max(n.connections, 4)
+}
+
+// hasIdle reports whether the next command, or the next pipeline, finds an idle connection. It costs two allocations.
 func (n *Node) hasIdle(pipelined bool) bool {
 	stats := n.server.PoolStats()
 	if pipelined && stats.PipelineStats != nil { // pipelines have a pool of their own
@@ -51,22 +66,33 @@ func (n *Node) answers(ctx context.Context) bool {
 	return err == nil || errors.As(err, new(redis.Error)) // also by a refusal
 }
 
-// Nodes are the servers of a client, with a T for each.
+// Nodes holds a T for each server of a client.
 type Nodes[T any] struct {
 	runner  *Runner
 	create  func(*Node) T
-	only    T        // of a client that is not a Cluster's
-	masters sync.Map // T by *redis.Client, of which go-redis may make a new one for an address
+	only    T        // for a client that is not a Cluster's
+	masters sync.Map // T by *redis.Client; go-redis may make a new one for an address
 }
 
-// NewNodes returns the servers of r's client. create is called for each, and for each key whose server is not known.
+// NewNodes returns the Nodes of r's client. create is called for each server, and for each key whose server is not
+// known.
 func NewNodes[T any](r *Runner, create func(*Node) T) *Nodes[T] {
-	server, _ := r.client.(*redis.Client)
-	return &Nodes[T]{runner: r, create: create, only: create(&Node{server: server})}
+	only := &Node{}
+	switch client := r.client.(type) {
+	case *redis.Client:
+		only.server = client
+	case interface{ Options() *redis.Options }: // embeds a client
+		only.connections = client.Options().PoolSize
+	case interface{ Options() *redis.ClusterOptions }:
+		only.connections = client.Options().PoolSize
+	default:
+		only.connections = 10 * runtime.GOMAXPROCS(0) // go-redis's own
+	}
+	return &Nodes[T]{runner: r, create: create, only: create(only)}
 }
 
-// Of returns what belongs to the server that has the keys of a hash tag, or to the only one. To learn a Cluster's slots takes as long as its nodes make it.
-// The first command does that, and nobody else waits for it.
+// Of returns the T of the server that has the keys of a hash tag, or of the only server. Learning a Cluster's slots
+// takes as long as its nodes take. The first command does that, and nobody else waits for it.
 func (n *Nodes[T]) Of(ctx context.Context, tag string) T {
 	if n.runner.cluster == nil {
 		return n.only

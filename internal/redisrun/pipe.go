@@ -2,6 +2,9 @@ package redisrun
 
 import (
 	"context"
+	"errors"
+	"sync/atomic"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -9,92 +12,163 @@ import (
 	"github.com/dailyserial/serial/internal/coalesce"
 )
 
-// A Pipe sends commands to the servers of one client. Those that several callers send at the same moment go together, in a pipeline
-// for each server. Its methods may be called concurrently.
+// A Pipe sends commands to the servers of one client. Commands that several callers send at the same moment go
+// together, in a pipeline for each server. Its methods may be called concurrently.
 type Pipe struct {
 	runner *Runner
 	nodes  *Nodes[*queue]
 }
 
-// A queue has the commands to one server. Each of them is a batch of its own.
-type queue = coalesce.Batcher[*redis.Cmd, context.Context, struct{}]
+// A queue holds the commands to one server. Each command is a batch of its own.
+type queue struct {
+	*coalesce.Batcher[*Sending, struct{}, struct{}]
+	made     time.Time
+	answered atomic.Int64 // when the server last answered, in nanoseconds since made
+}
 
-type queued = coalesce.Batch[*redis.Cmd, context.Context, struct{}]
+type queued = coalesce.Batch[*Sending, struct{}, struct{}]
 
-// inPipeline is how many commands go in a pipeline at most. A server that answers the first of them before it has read the last needs a
-// connection that holds the rest meanwhile. A pipe in memory, as tests use them, holds the 4 KiB that miniredis reads at once.
+// A Sending is a command that waits to be sent, is in flight, or was answered.
+type Sending struct {
+	ctx   context.Context // for its values
+	limit time.Duration   // how long the client tries
+	cmd   *redis.Cmd
+	queue *queue
+	batch *queued
+	begun time.Duration // when it was queued, since queue.made
+	sent  atomic.Int64  // when it was sent, in nanoseconds since queue.made; 0 while it waits
+}
+
+// inPipeline is how many commands go in a pipeline at most. If a server answers the first command before it has read
+// the last, the connection must hold the rest meanwhile. A pipe in memory, as tests use it, holds the 4 KiB that
+// miniredis reads at once.
 const inPipeline = 8
 
 // NewPipe returns a Pipe to the servers of client.
 func NewPipe(client redis.UniversalClient) *Pipe {
 	p := &Pipe{runner: New(client, Replicas{})}
 	p.nodes = NewNodes(p.runner, func(n *Node) *queue {
-		send := func(batches []*queued) { p.send(n, batches) }
-		return coalesce.New(min(n.Together(), inPipeline), 2, send, func(*queued, int) {})
+		q := &queue{made: time.Now()}
+		send := func(batches []*queued) { p.send(n, q, batches) }
+		q.Batcher = coalesce.New(min(n.Together(), inPipeline), 2, n.InFlight(PipelinesInFlight), send, func(*queued, int) {})
+		return q
 	})
 	return p
 }
 
-// Do sends a command, whose first key is its second word or, for EVAL, its fourth, and returns its reply, or ctx's error as soon as
-// that ends. tag is the key's hash tag. go-redis may send the command again after a failure.
+// Send sends a command, or queues it behind others. Its first key is its second word or, for EVAL, its fourth. tag is
+// the key's hash tag. After a failure, go-redis may send the command again, within limit.
 //
-// It goes straight to the server that has the key. Of a command whose keys' distance it is not told, go-redis first asks nodes of a
-// Cluster, replicas too, and waits for each that hangs.
-func (p *Pipe) Do(ctx context.Context, tag string, args ...any) (any, error) {
-	cmd := redis.NewCmd(ctx, args...)
-	cmd.SetStepCount(1)
-	to := p.nodes.Of(ctx, tag)
-	batch, _, begun := to.Join(cmd, ctx, true)
-	if batch == nil {
-		answered := false
-		defer func() { to.Leave(begun, answered) }()
-		p.process(ctx, cmd)
-		answered = isAnswer(cmd.Err())
-	} else if _, err := batch.Wait(ctx); err != nil {
-		return nil, err // the command may still be under way
+// The command goes straight to the server that has the key. If the distance of its keys were not set, go-redis would
+// first ask nodes of a Cluster about it, replicas too, and wait for each that hangs.
+func (p *Pipe) Send(ctx context.Context, limit time.Duration, tag string, args ...any) *Sending {
+	q := p.nodes.Of(ctx, tag)
+	s := &Sending{ctx: ctx, limit: limit, cmd: redis.NewCmd(ctx, args...), queue: q, begun: time.Since(q.made)}
+	s.cmd.SetStepCount(1)
+	s.batch, _, _ = q.Join(s, struct{}{}, budget.Answers, false)
+	return s
+}
+
+// Wait returns the command's reply, ctx's error as soon as ctx ends, or ErrNoAnswer once the server has been silent for
+// patience. While the command waits to be sent, any answer of the server breaks the silence; afterwards, only its own
+// answer does. If the command still waits when Wait gives up, it is not sent. If it was sent, it continues by itself.
+// Wait is called once.
+func (s *Sending) Wait(ctx context.Context, patience time.Duration) (any, error) {
+	for {
+		left := patience - s.silence()
+		if left <= 0 && s.batch.Leave(0) {
+			return nil, ErrNoAnswer
+		}
+		over, err := s.waitFor(ctx, left)
+		switch {
+		case over && err == nil:
+			return s.cmd.Result()
+		case over && err == coalesce.ErrUnsent:
+			return nil, ErrNoAnswer
+		case over || err != nil && s.batch.Leave(0):
+			return nil, err
+		}
 	}
-	return cmd.Result()
+}
+
+// waitFor waits until the command is over, but not longer than limit. The error is ctx's, or says why the command has
+// no reply.
+func (s *Sending) waitFor(ctx context.Context, limit time.Duration) (over bool, err error) {
+	within, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	_, err = s.batch.Wait(within)
+	if s.batch.Finished() {
+		_, err = s.batch.Wait(context.Background())
+		return true, err
+	}
+	return false, ctx.Err()
+}
+
+// silence returns how long ago the server last gave a sign that the command may be answered; see Wait.
+func (s *Sending) silence() time.Duration {
+	since := time.Duration(s.sent.Load())
+	if since == 0 {
+		since = max(s.begun, time.Duration(s.queue.answered.Load()))
+	}
+	return time.Since(s.queue.made) - since
+}
+
+// Over waits until the client is done with the command, and reports whether it was sent.
+func (s *Sending) Over() bool {
+	_, err := s.batch.Wait(context.Background())
+	return err != coalesce.ErrUnsent
 }
 
 // process sends one command, and follows redirections.
 func (p *Pipe) process(ctx context.Context, cmd *redis.Cmd) {
 	_ = p.runner.client.Process(ctx, cmd)
-	if isAnswer(cmd.Err()) {
+	if err := cmd.Err(); err == nil || err == redis.Nil {
 		p.runner.answered.Store(1)
 	}
 }
 
-// isAnswer reports whether a command that ended with err was carried out.
-func isAnswer(err error) bool { return err == nil || err == redis.Nil }
-
-// send sends batches. A pipeline to one server does not follow redirections, so what was refused is sent again by itself.
-func (p *Pipe) send(n *Node, batches []*queued) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(batches[0].Payload), budget.Answers)
+// send sends batches. A pipeline to one server does not follow redirections, so a refused command is sent again by
+// itself.
+func (p *Pipe) send(n *Node, q *queue, batches []*queued) {
+	var limit time.Duration
+	for _, b := range batches {
+		b.Key.sent.Store(max(1, int64(time.Since(q.made))))
+		limit = max(limit, b.Key.limit)
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(batches[0].Key.ctx), limit)
 	defer cancel()
 	if len(batches) == 1 {
-		p.process(ctx, batches[0].Key)
-		batches[0].Finish(struct{}{}, nil)
+		p.process(ctx, batches[0].Key.cmd)
+		q.finish(batches[0])
 		return
 	}
 	pipe := n.server.Pipeline()
 	for _, b := range batches {
-		_ = pipe.Process(ctx, b.Key)
+		_ = pipe.Process(ctx, b.Key.cmd)
 	}
 	_, failure := pipe.Exec(ctx)
 	for _, b := range batches {
-		cmd := b.Key
+		cmd := b.Key.cmd
 		if cmd.Val() == nil && cmd.Err() == nil {
 			cmd.SetErr(failure) // a hook did not
 		}
 		if _, refused := cmd.Err().(redis.Error); !refused || !Unsent(cmd.Err()) {
-			b.Finish(struct{}{}, nil)
+			q.finish(b)
 			continue
 		}
 		again := Begin(func() (none any, _ error) {
 			p.process(ctx, cmd)
-			b.Finish(struct{}{}, nil)
+			q.finish(b)
 			return none, nil
 		})
 		defer func() { _, _, _ = again.Wait(context.Background(), NoLimit) }()
 	}
+}
+
+// finish ends the wait for a command that is over.
+func (q *queue) finish(b *queued) {
+	if err := b.Key.cmd.Err(); err == nil || errors.As(err, new(redis.Error)) { // also by a refusal
+		q.answered.Store(int64(time.Since(q.made)))
+	}
+	b.Finish(struct{}{}, nil)
 }

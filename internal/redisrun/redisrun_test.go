@@ -33,7 +33,7 @@ func command(key string) redisrun.Command {
 // once is a command that may be sent only once.
 func once(key string) redisrun.Command {
 	c := command(key)
-	c.Once = true
+	c.NoRepeat = true
 	return c
 }
 
@@ -157,16 +157,25 @@ type outcome struct {
 	after time.Duration
 }
 
+// budgets returns budgets of fresh calls.
+func budgets(n int) []*budget.Budget {
+	all := make([]*budget.Budget, n)
+	for i := range all {
+		b := budget.New(false)
+		all[i] = &b
+	}
+	return all
+}
+
 // runAll returns the outcomes in the order of commands.
 func (x *fixture) runAll(ctx context.Context, r *redisrun.Runner, commands []redisrun.Command,
 	notes ...*redisrun.Note) []outcome {
-	b := budget.New(false)
 	outcomes := make([]outcome, len(commands))
 	start := time.Now()
 	for len(notes) < len(commands) {
 		notes = append(notes, new(redisrun.Note))
 	}
-	r.RunAll(ctx, &b, x.node, commands, notes, func(i int, reply redisrun.Reply, err error) {
+	r.RunAll(ctx, budgets(len(commands)), x.node, commands, notes, func(i int, reply redisrun.Reply, err error) {
 		outcomes[i] = outcome{reply, err, time.Since(start)}
 	})
 	return outcomes
@@ -231,8 +240,8 @@ func TestLostAnswer(t *testing.T) {
 	})
 }
 
-// After a failover a connection may still lead to the old master, a replica now. It refuses a script at the first write, so what may
-// be sent only once is sent again.
+// After a failover a connection may still lead to the old master, a replica now. It refuses a script at the first
+// write, so what may be sent only once is sent again.
 func TestSentAgainAfterReadOnly(t *testing.T) {
 	const refusal = "READONLY You can't write against a read only replica."
 	// Redis 7.0 and later, and 6.2.
@@ -269,10 +278,100 @@ func TestUnreachable(t *testing.T) {
 		require.Len(t, x.names(), 1)
 
 		var used budget.Budget
-		require.ErrorIs(t, errOf(r.Run(t.Context(), &used, x.node, command("k"), nil)), redisrun.ErrNoAnswer)
+		err = errOf(r.Run(t.Context(), &used, x.node, command("k"), nil))
+		require.Equal(t, redisrun.ErrUnsent, err)
+		require.ErrorIs(t, err, redisrun.ErrNoAnswer)
+		require.False(t, redisrun.IsOutage(err))
+		var before redisrun.Note
+		failure := io.EOF
+		before.Store(&failure)
+		reply, err := r.Run(t.Context(), &used, x.node, command("k"), &before)
+		require.True(t, redisrun.IsOutage(err), "the attempt before was sent")
+		require.Empty(t, reply.Unanswered, "this one was not")
 		synctest.Wait()
 		require.Empty(t, x.names(), "there is no time left to send it")
 	})
+}
+
+// A processHook is around every single command.
+type processHook func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error
+
+func (h processHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+func (h processHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error { return h(ctx, cmd, next) }
+}
+func (h processHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// A caller that waits for Redis in its own goroutine leaves room for the client's read timeout when others take the
+// idle connection. That room remains for the next attempt.
+func TestNoConnectionBecomesFree(t *testing.T) {
+	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
+		_, err := x.run(t.Context(), r, command("k"), nil)
+		require.NoError(t, err)
+		var waited atomic.Bool
+		x.client.AddHook(processHook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+			if waited.CompareAndSwap(false, true) {
+				<-ctx.Done()
+				return ctx.Err()
+			}
+			time.Sleep(2 * time.Second)
+			return next(ctx, cmd)
+		}))
+		reply, err := x.run(context.Background(), r, command("k"), nil)
+		require.NoError(t, err)
+		require.EqualValues(t, 2, reply.Value)
+		require.Empty(t, reply.Unanswered, "the first attempt was not sent")
+		require.True(t, waited.Load())
+	})
+}
+
+// waiters wait for a command, if true.
+type waiters bool
+
+func (w waiters) Wanted() bool { return bool(w) }
+
+// A command is not repeated when nobody waits for it any more.
+func TestNobodyWaits(t *testing.T) {
+	for _, failure := range []error{io.EOF, redisrun.ErrNoAnswer, refusal("NOSCRIPT"), refusal("LOADING the dataset")} {
+		for _, wait := range []waiters{false, true} {
+			inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
+				sent := func(send func() error) int {
+					x.setHook(func(next func() error) error {
+						x.setHook(nil)
+						return failure
+					})
+					require.Equal(t, bool(wait), send() == nil, "%v", failure)
+					return len(x.names())
+				}
+				c, other := command("A"), command("B")
+				c.Waiters = wait
+				want := 1
+				if wait {
+					want = 2
+					if failure != refusal("NOSCRIPT") {
+						want = 3 // the script is unknown
+					}
+				}
+				require.Equal(t, want, sent(func() error { return errOf(x.run(t.Context(), r, c, nil)) }), "%v", failure)
+				_, err := x.run(t.Context(), r, command("A"), nil) // the server knows the script
+				require.NoError(t, err)
+				x.names()
+				c.Args, other.Args = command("A").Args, command("B").Args
+				other.Waiters = waiters(true)
+				want = 3
+				if wait {
+					want = 4
+				}
+				require.Equal(t, want, sent(func() error {
+					o := x.runAll(t.Context(), r, []redisrun.Command{c, other})
+					require.NoError(t, o[1].Err)
+					return o[0].Err
+				}), "%v", failure)
+			})
+		}
+	}
 }
 
 // A time limit that passed at once is no reason to try for ever.
@@ -422,7 +521,8 @@ func TestRunAllOnce(t *testing.T) {
 	})
 }
 
-// Commands that are ready at the same moment go together. Each has its own outcome, and its caller leaves when it wants to.
+// Commands that are ready at the same moment go together. Each has its own outcome, and its caller leaves when it wants
+// to.
 func TestPipe(t *testing.T) {
 	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, _ *redisrun.Runner) {
 		var calls atomic.Int32
@@ -436,7 +536,10 @@ func TestPipe(t *testing.T) {
 		require.NoError(t, errOf(x.Lpush("list", "v")))
 		calls.Store(0)
 		var all sync.WaitGroup
-		set := func(key string) (any, error) { return p.Do(t.Context(), key, "set", key, "mine", "nx") }
+		do := func(ctx context.Context, args ...any) (any, error) {
+			return p.Send(ctx, time.Minute, "", args...).Wait(ctx, time.Minute)
+		}
+		set := func(key string) (any, error) { return do(t.Context(), "set", key, "mine", "nx") }
 		for i := range 40 {
 			all.Go(func() {
 				v, err := set(fmt.Sprint("k", i))
@@ -445,7 +548,7 @@ func TestPipe(t *testing.T) {
 			})
 		}
 		all.Go(func() { require.Equal(t, redis.Nil, errOf(set("taken"))) })
-		all.Go(func() { require.ErrorContains(t, errOf(p.Do(t.Context(), "list", "incr", "list")), "WRONGTYPE") })
+		all.Go(func() { require.ErrorContains(t, errOf(do(t.Context(), "incr", "list")), "WRONGTYPE") })
 		all.Wait()
 		require.LessOrEqual(t, calls.Load(), int32(20), "alone, they take 42")
 
@@ -457,21 +560,79 @@ func TestPipe(t *testing.T) {
 		}))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		all.Go(func() { _, _ = p.Do(t.Context(), "slow", "get", "slow") })
+		all.Go(func() { _, _ = do(t.Context(), "get", "slow") })
 		synctest.Wait()
 		began := time.Now()
 		for range 3 {
-			all.Go(func() { require.ErrorIs(t, errOf(p.Do(ctx, "slow", "get", "slow")), context.DeadlineExceeded) })
+			all.Go(func() { require.ErrorIs(t, errOf(do(ctx, "get", "slow")), context.DeadlineExceeded) })
 		}
 		time.Sleep(time.Second)
-		require.NoError(t, errOf(p.Do(t.Context(), "k", "ping")))
+		require.NoError(t, errOf(do(t.Context(), "ping")))
 		require.Less(t, time.Since(began), 2*time.Second, "nobody waits for what hangs")
 		time.Sleep(2 * time.Hour)
 		all.Wait()
 	})
 }
 
-// What one server of a pipeline refuses is sent again by itself, as the client follows redirections; a panic reaches its caller.
+// A command waits to be sent for as long as its server answers others, and is not sent once nobody waits for it.
+func TestPipeWaits(t *testing.T) {
+	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, _ *redisrun.Runner) {
+		const patience = 2 * time.Second
+		var takes atomic.Int64 // time of a call
+		x.client.AddHook(pipelineHook(func(cmds []redis.Cmder, next func([]redis.Cmder) error) error {
+			if cmds[0].Name() == "incr" {
+				time.Sleep(time.Duration(takes.Load()))
+			}
+			return next(cmds)
+		}))
+		p := redisrun.NewPipe(x.client)
+		send := func(ctx context.Context, n int) (all []*redisrun.Sending, errs []error) {
+			errs = make([]error, n)
+			var wg sync.WaitGroup
+			for i := range n {
+				s := p.Send(t.Context(), time.Minute, "", "incr", "k")
+				all = append(all, s)
+				wg.Go(func() { _, errs[i] = s.Wait(ctx, patience) })
+			}
+			wg.Wait()
+			return all, errs
+		}
+		sent := func(all []*redisrun.Sending) (n int) {
+			for _, s := range all {
+				if s.Over() {
+					n++
+				}
+			}
+			return n
+		}
+		takes.Store(int64(time.Second)) // so that the last ones wait for several seconds
+		began := time.Now()
+		all, errs := send(t.Context(), 1000)
+		require.NoError(t, errors.Join(errs...))
+		require.Greater(t, time.Since(began), 2*patience)
+		require.Equal(t, 1000, sent(all))
+		x.CheckGet(t, "k", "1000")
+
+		takes.Store(int64(time.Minute))
+		for _, ctxs := range []struct {
+			limit, want time.Duration
+			err         error
+		}{{time.Hour, patience, redisrun.ErrNoAnswer}, {time.Second, time.Second, context.DeadlineExceeded}} {
+			ctx, cancel := context.WithTimeout(t.Context(), ctxs.limit)
+			began = time.Now()
+			all, errs = send(ctx, 1000)
+			require.Equal(t, ctxs.want, time.Since(began))
+			for _, err := range errs {
+				require.ErrorIs(t, err, ctxs.err)
+			}
+			require.Less(t, sent(all), 200, "what waited was not sent")
+			cancel()
+		}
+	})
+}
+
+// What one server of a pipeline refuses is sent again by itself, as the client follows redirections; a panic reaches
+// its caller.
 func TestPipeSendsAgain(t *testing.T) {
 	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, _ *redisrun.Runner) {
 		var mode atomic.Value
@@ -495,7 +656,7 @@ func TestPipeSendsAgain(t *testing.T) {
 			var all sync.WaitGroup
 			for i := range 30 {
 				all.Go(func() {
-					v, err := p.Do(t.Context(), "", "incrby", fmt.Sprint("k", i), 1)
+					v, err := p.Send(t.Context(), time.Minute, "", "incrby", fmt.Sprint("k", i), 1).Wait(t.Context(), time.Minute)
 					require.NoError(t, err)
 					require.NotZero(t, v)
 				})
@@ -505,7 +666,11 @@ func TestPipeSendsAgain(t *testing.T) {
 		mode.Store("panic")
 		var all sync.WaitGroup
 		for range 30 {
-			all.Go(func() { require.PanicsWithValue(t, "hook", func() { _, _ = p.Do(t.Context(), "", "incr", "k") }) })
+			all.Go(func() {
+				require.PanicsWithValue(t, "hook", func() {
+					_, _ = p.Send(t.Context(), time.Minute, "", "incr", "k").Wait(t.Context(), time.Minute)
+				})
+			})
 		}
 		all.Wait()
 	})
@@ -559,10 +724,9 @@ func TestPanicsOfRepeats(t *testing.T) {
 			time.Sleep(time.Second)
 			return next()
 		})
-		b := budget.New(false)
 		var told atomic.Int32
 		require.PanicsWithValue(t, "hook", func() {
-			r.RunAll(t.Context(), &b, x.node, []redisrun.Command{command("A"), command("B"), command("C")},
+			r.RunAll(t.Context(), budgets(3), x.node, []redisrun.Command{command("A"), command("B"), command("C")},
 				[]*redisrun.Note{{}, {}, {}}, func(int, redisrun.Reply, error) { told.Add(1) })
 		})
 		require.EqualValues(t, 1, told.Load(), "before it ended")
@@ -610,4 +774,28 @@ func TestNodes(t *testing.T) {
 	require.True(t, node.OneSlot.Load())
 	require.Same(t, node, cluster.Of(t.Context(), "k"))
 	require.Equal(t, 1, made)
+}
+
+// leavers are callers who may leave at any time.
+type leavers struct{ gone atomic.Bool }
+
+func (l *leavers) Wanted() bool { return !l.gone.Load() }
+
+// A command is not repeated for callers who leave during the pause before it.
+func TestNobodyWaitsAfterAPause(t *testing.T) {
+	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
+		_, err := x.run(t.Context(), r, command("A"), nil)
+		require.NoError(t, err)
+		x.names()
+		var l leavers
+		x.setHook(func(func() error) error {
+			x.setHook(nil)
+			time.AfterFunc(time.Millisecond, func() { l.gone.Store(true) }) // the pause is 4 ms at least
+			return io.EOF
+		})
+		c := command("A")
+		c.Waiters = &l
+		_, _ = x.run(t.Context(), r, c, nil)
+		require.Len(t, x.names(), 1)
+	})
 }

@@ -11,8 +11,9 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// This file lets replicas confirm what commands wrote. WAIT counts only what the same connection wrote before, so it goes in the
-// same pipeline. On Cluster that takes a client of the one node, which does not follow redirections by itself.
+// This file lets replicas confirm what commands wrote. WAIT counts only what the same connection wrote before, so it
+// goes in the same pipeline. On Cluster that takes a client of the one node, which does not follow redirections by
+// itself.
 
 // Replicas is how many replicas have to confirm what a command wrote.
 type Replicas struct {
@@ -50,9 +51,10 @@ func (r *Runner) processOnMaster(ctx context.Context, commands []onceCmd) (uncon
 	}
 }
 
-// unlistedOptions returns the options of a client for an address: those of server, except what only a listed node has. The Cluster
-// client may not list the master that a redirection names: a master has no slots until the first one has moved to it entirely.
-// go-redis hands out no client for such an address, so each redirected command makes one, and leaves no connection behind.
+// unlistedOptions returns the options of a client for an address: those of server, except what only a listed node has.
+// The Cluster client may not list the master that a redirection names: a master has no slots until the first one has
+// moved to it entirely. go-redis hands out no client for such an address, so each redirected command makes one, and
+// leaves no connection behind.
 func unlistedOptions(server *redis.Client, addr string) *redis.Options {
 	opt := *server.Options()
 	opt.Addr, opt.NodeAddress = addr, ""

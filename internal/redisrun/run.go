@@ -1,11 +1,10 @@
-// Package redisrun sends scripts to the right server in bounded time: one command, or several in a pipeline, repeated where
-// that is safe, and confirmed by replicas if the caller wishes. It does not know what the commands mean.
+// Package redisrun sends scripts to the right server in bounded time: one command, or several in a pipeline, repeated
+// if that is safe, and confirmed by replicas if the caller wishes. It does not know what the commands mean.
 package redisrun
 
 import (
+	"cmp"
 	"context"
-	"crypto/sha1"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -17,62 +16,6 @@ import (
 
 	"github.com/dailyserial/serial/internal/budget"
 )
-
-// A Script is sent by its digest. Its source is sent only to a server that does not have it.
-type Script struct {
-	Source string
-	Digest any // a string, ready to be an argument: converting it costs an allocation
-}
-
-// NewScript returns the Script of a source.
-func NewScript(source string) *Script {
-	sum := sha1.Sum([]byte(source))
-	return &Script{source, hex.EncodeToString(sum[:])}
-}
-
-// A Command is one run of a script. It is used once: go-redis may read Args even after its caller has left.
-type Command struct {
-	Script  *Script
-	Args    []any // of EVALSHA: two free places for the name and the digest, the number of keys, the keys, the rest
-	Once    bool  // whether it is sent at most once; then [ErrUnanswered] means that no answer came in time
-	Confirm bool  // whether replicas have to confirm what it wrote
-}
-
-// A Reply is the answer to a command.
-type Reply struct {
-	Value          any
-	Sent, Received time.Time // around the round trip, by this host's clock
-	Before         error     // failure of an earlier attempt, which may have run too; nil if the first one was answered
-	Unconfirmed    error     // why replicas did not confirm it; nil if they did, or if nobody asked
-	Unanswered     []Attempt // attempts that may have run, of which this is not the answer, in order; also with an error
-}
-
-// An Attempt is one that may have run, and whose answer did not come, or not in time.
-type Attempt struct {
-	command onceCmd
-	err     error
-	left    *leftAlone // nil for one that ended with err
-}
-
-// A leftAlone is what go-redis goes on with, alone.
-type leftAlone struct {
-	over        chan struct{} // closed when go-redis is done; the rest is read after that
-	unconfirmed error
-	err         error
-}
-
-// Wait waits until the client is done with the attempt, and returns its late answer, or why there is none. The script did not run
-// if [Unsent] says so of the error.
-func (a *Attempt) Wait() (Reply, error) {
-	if a.left == nil {
-		return Reply{}, a.err
-	}
-	<-a.left.over
-	return a.command.read(Reply{Unconfirmed: a.left.unconfirmed}, a.left.err)
-}
-
-// A Note holds the failure of the last attempt, for those who leave before the outcome.
-type Note = atomic.Pointer[error]
 
 // A Runner sends scripts to the servers of one client, in bounded time. Its methods may be called concurrently.
 type Runner struct {
@@ -93,8 +36,8 @@ func New(client redis.UniversalClient, replicas Replicas) *Runner {
 	return &Runner{client: client, cluster: cluster, replicas: replicas, retries: retries, readTimeout: read}
 }
 
-// Configured returns how often the client tries again, and its read timeout, which is 0 if it is unknown, unlimited or too long to
-// wait for.
+// Configured returns how often the client tries again, and its read timeout: 0 if that is unknown, unlimited or too
+// long to wait for.
 func Configured(client redis.UniversalClient) (retries int, read time.Duration) {
 	retries = 3
 	switch client := client.(type) {
@@ -109,14 +52,15 @@ func Configured(client redis.UniversalClient) (retries int, read time.Duration) 
 	return retries, read
 }
 
-// Run sends c to node and returns its reply, within what b has left. A command that may be repeated is sent again after an
-// error that may pass, like a restart or a failover. An error leaves open whether the script ran. note may be nil; a failure
-// that it holds already counts as an earlier attempt.
+// Run sends c to node and returns its reply, within the time that b has left. If c may be repeated, it is sent again
+// after an error that may pass, as in a restart or a failover, while somebody waits for it. An error leaves open
+// whether the script ran. note may be nil; if it has a failure already, that counts as an earlier attempt.
 func (r *Runner) Run(ctx context.Context, b *budget.Budget, node *Node, c Command, note *Note) (Reply, error) {
 	if note == nil {
 		note = new(Note)
 	}
 	name, body := any("evalsha"), c.Script.Digest
+	late := b.IsLate() && note.Load() == nil
 	final := false // the attempt is a quick one, and the last
 	var unanswered []Attempt
 	for attempt := 0; ; attempt++ {
@@ -130,12 +74,18 @@ func (r *Runner) Run(ctx context.Context, b *budget.Budget, node *Node, c Comman
 		if lost := command.unanswered(left, err); lost != nil {
 			unanswered = append(unanswered, *lost)
 		}
+		if err == ErrUnsent && note.Load() != nil {
+			err = ErrNoAnswer // to what was sent before
+		}
 		reply.Unanswered = unanswered
 		if err == nil {
 			if failure := note.Load(); failure != nil {
 				reply.Before = *failure
 			}
 			return reply, nil
+		}
+		if c.isAbandoned() {
+			return reply, Failed("Redis", err, late)
 		}
 		if name == "evalsha" && redis.HasErrorPrefix(err, "NOSCRIPT") {
 			name, body = "eval", c.Script.Source
@@ -148,47 +98,56 @@ func (r *Runner) Run(ctx context.Context, b *budget.Budget, node *Node, c Comman
 		failure := err // so that err itself does not escape to the heap
 		note.Store(&failure)
 		if !final && isTimeout(err) {
-			// Our own time limit. Either Redis is out of reach, or this process stood still for some seconds: one more
-			// quick attempt tells.
-			if c.Once {
+			// Our own time limit. Either Redis is out of reach, or this process was suspended for some seconds: one
+			// more quick attempt shows which.
+			if c.NoRepeat {
 				return reply, ErrUnanswered
 			}
 			final = true
 			continue
 		}
-		// A slot is in between while it moves to another node, and a connection becomes free when others are done. After a
-		// failover every connection to the old master has to be tried once, and is dropped then.
-		lasts := redis.IsTryAgainError(err) || redis.IsReadOnlyError(err) || errors.Is(err, redis.ErrPoolTimeout)
-		again := !final && Transient(err) && (!c.Once || Unsent(err)) && (lasts || attempt < r.retries)
 		pause := 4 * time.Millisecond << min(attempt, 6)
 		pause += rand.N(pause)
-		if !again || pause >= b.Answer() {
-			return reply, failed(err)
+		if final || !r.mayRepeat(&c, attempt, err) || pause >= b.Answer() {
+			return reply, Failed("Redis", err, late)
 		}
 		if Sleep(ctx, pause) != nil {
 			return reply, GaveUp(ctx.Err(), note)
 		}
 		b.Spend(pause, pause)
+		if c.isAbandoned() { // meanwhile
+			return reply, Failed("Redis", err, late)
+		}
 	}
 }
 
-// try makes one attempt at commands that are sent together, within limit, and charges b for it. The commands hold their results,
-// which must not be read after an error: go-redis may still be at them. The reply is what they share.
+// mayRepeat reports whether a command that failed may be sent again. A slot is in between while it moves to another node,
+// and a connection becomes free when others are done. After a failover every connection to the old master has to be
+// tried once, and is dropped then.
+func (r *Runner) mayRepeat(c *Command, attempt int, err error) bool {
+	lasts := redis.IsTryAgainError(err) || redis.IsReadOnlyError(err) || errors.Is(err, redis.ErrPoolTimeout)
+	return Transient(err) && (!c.NoRepeat || Unsent(err)) && (lasts || attempt < r.retries)
+}
+
+// try makes one attempt at commands that are sent together, within limit, and charges b for it. The commands hold their
+// results, which must not be read after an error: go-redis may still be using them. The reply is the part that they
+// share.
 //
-// A context that ends does not interrupt go-redis while it reads (unless the client has ContextTimeoutEnabled), so the caller
-// waits for the command or the context, whichever ends first. That costs a goroutine. A caller whose context can never end does
-// without where the client's own timeouts bound the call: there is an idle connection, and a server has just answered. (Should
-// another caller take that connection, and the server turn slow at that very moment, the call takes longer by the replies to a new
-// connection, each of which may take the whole read timeout.)
+// A context that ends does not interrupt go-redis while it reads (unless the client has ContextTimeoutEnabled), so the
+// caller waits for the command or the context, whichever ends first. That costs a goroutine. A caller whose context can
+// never end needs none if the client's own timeouts bound the call: there is an idle connection, and a server has just
+// answered. (If another caller takes that connection and the server turns slow at that very moment, the call also waits
+// for the replies to a new connection, each of which may take the whole read timeout.)
 //
-// If an attempt outlasts its limit, either the server answers slowly while a connection is made, or this process stood still, or a
-// hook of the client does. Another connection tells which. If it was not the server, the attempt costs nothing, and is waited
-// for as long as it takes: nothing could be sent before it is done, since go-redis may hold a lock.
+// If an attempt outlasts its limit, either the server answers slowly while a connection is made, or this process or a
+// hook of the client was suspended. Another connection shows which. If it was not the server, the attempt costs
+// nothing, and is waited for as long as it takes: nothing could be sent before it is done, since go-redis may hold a
+// lock.
 func (r *Runner) try(ctx context.Context, b *budget.Budget, node *Node, limit time.Duration, confirmed bool,
 	commands ...onceCmd) (reply Reply, left *leftAlone, err error) {
 	const recently = 100 * time.Millisecond // connections that served since then are taken to be alive
 	if limit <= 0 {
-		return Reply{}, nil, ErrNoAnswer
+		return Reply{}, nil, ErrUnsent
 	}
 	confirm := confirmed && r.replicas.N > 0
 	bounded := node.server != nil && r.readTimeout > 0 && r.readTimeout < limit // by go-redis, once it is connected
@@ -200,6 +159,9 @@ func (r *Runner) try(ctx context.Context, b *budget.Budget, node *Node, limit ti
 		within, cancel := r.connectWithin(ctx, reply.Sent.Add(limit-r.readTimeout))
 		defer cancel()
 		reply.Unconfirmed = r.process(within, node, confirm, commands)
+		if within.Err() != nil && errors.Is(commands[0].Err(), context.DeadlineExceeded) {
+			err = errNoConnection // others have taken the idle ones
+		}
 	} else {
 		within, cancel := context.WithTimeout(ctx, limit)
 		answer = Begin(func() (unconfirmed, err error) {
@@ -218,7 +180,7 @@ func (r *Runner) try(ctx context.Context, b *budget.Budget, node *Node, limit ti
 	}
 	if !over {
 		left = &leftAlone{over: make(chan struct{})}
-		if !answer.Leave(left.end) { // it came at this moment, after its time
+		if !answer.Leave(left.end) { // it came at this very moment, after its limit
 			unconfirmed, failure, _ := answer.Wait(context.Background(), NoLimit)
 			left.end(unconfirmed, failure)
 		}
@@ -234,8 +196,9 @@ func (l *leftAlone) end(unconfirmed, err error) {
 	close(l.over)
 }
 
-// connectWithin limits the time to wait for a connection and to make one. Calls that begin at about the same time share one
-// context, if theirs holds nothing: a context for each costs five allocations and a microsecond, a thirtieth of a round trip.
+// connectWithin limits the time to wait for a connection and to make one. Calls that begin at about the same time share
+// one context, if their own is empty: a context for each costs five allocations and a microsecond, a thirtieth of a
+// round trip.
 func (r *Runner) connectWithin(ctx context.Context, end time.Time) (context.Context, context.CancelFunc) {
 	const sharing = 250 * time.Millisecond
 	if ctx != context.Background() {
@@ -252,42 +215,47 @@ func (r *Runner) connectWithin(ctx context.Context, end time.Time) (context.Cont
 	return within, func() {}
 }
 
-// RunAll sends commands to one node in a pipeline. Replicas have to confirm all of them if the first one asks for it. A command that
-// failed is repeated by itself with what is left of b, unless it may be sent only once and may have run: the server did not know
-// its script, no longer had its slot, or had a failure that may pass. All repeats run at the same time. Each command has its note.
-// outcome is called for each, by its index, as soon as its outcome is known, from several goroutines.
-func (r *Runner) RunAll(ctx context.Context, b *budget.Budget, node *Node, commands []Command, notes []*Note,
+// RunAll sends commands to one node in a pipeline, within the least that any of budgets has left. Replicas have to
+// confirm all of them if the first one asks for it. A command that failed is repeated by itself with what is left of its
+// budget: the server did not know its script, no longer had its slot, or had a failure that may pass. It is not repeated
+// if it may be sent only once and may have run, or if nobody waits for it. All repeats run at the same time. Each command
+// has its budget and its note. outcome is called for each, by its index, as soon as its outcome is known, from several
+// goroutines.
+func (r *Runner) RunAll(ctx context.Context, budgets []*budget.Budget, node *Node, commands []Command, notes []*Note,
 	outcome func(i int, r Reply, err error)) {
 	sent := make([]onceCmd, len(commands))
 	for i, c := range commands {
 		sent[i] = newCommand(ctx, "evalsha", c.Script.Digest, c.Args)
 	}
-	limit, _ := b.Attempt()
-	shared, left, failure := r.try(ctx, b, node, limit, commands[0].Confirm, sent...)
+	least := *slices.MinFunc(budgets, func(a, b *budget.Budget) int { return cmp.Compare(a.Answer(), b.Answer()) })
+	before, late := least.Answer(), least.IsLate()
+	limit, _ := least.Attempt()
+	shared, left, failure := r.try(ctx, &least, node, limit, commands[0].Confirm, sent...)
 	for i, c := range sent {
+		took := before - least.Answer()
+		budgets[i].Spend(took, took)
 		reply, err := c.read(shared, failure)
 		lost := c.unanswered(left, err)
 		if err == nil {
 			outcome(i, reply, nil)
 			continue
 		}
-		if commands[i].Once && !Unsent(err) {
+		if commands[i].NoRepeat && !Unsent(err) || commands[i].isAbandoned() {
 			if lost != nil {
 				reply.Unanswered = []Attempt{*lost}
 			}
-			if isTimeout(err) {
+			if commands[i].NoRepeat && isTimeout(err) {
 				outcome(i, reply, ErrUnanswered)
 			} else {
-				outcome(i, reply, failed(err))
+				outcome(i, reply, Failed("Redis", err, late))
 			}
 			continue
 		}
 		if !Unsent(err) {
 			notes[i].Store(&err)
 		}
-		rest := *b
 		repeat := Begin(func() (none any, _ error) {
-			reply, err := r.Run(ctx, &rest, node, commands[i], notes[i])
+			reply, err := r.Run(ctx, budgets[i], node, commands[i], notes[i])
 			if lost != nil {
 				reply.Unanswered = append([]Attempt{*lost}, reply.Unanswered...)
 			}
@@ -299,40 +267,8 @@ func (r *Runner) RunAll(ctx context.Context, b *budget.Budget, node *Node, comma
 	}
 }
 
-// A onceCmd is not sent again by go-redis itself.
-type onceCmd struct{ *redis.Cmd }
-
-func (onceCmd) NoRetry() bool { return true }
-
-// newCommand returns a command of that name, EVAL or EVALSHA, with the script's source or digest, and the other arguments from args.
-func newCommand(ctx context.Context, name, body any, args []any) onceCmd {
-	if args[0] != nil { // sent before: go-redis may still be reading it
-		args = slices.Clone(args)
-	}
-	args[0], args[1] = name, body
-	command := onceCmd{redis.NewCmd(ctx, args...)}
-	command.SetFirstKeyPos(3)
-	command.SetStepCount(1) // else go-redis asks a Cluster's nodes about the command, and waits for those that hang
-	return command
-}
-
-// unanswered returns the attempt if it may have run and its answer is not known: it was left alone, or ended with err.
-func (c onceCmd) unanswered(left *leftAlone, err error) *Attempt {
-	if err == nil || left == nil && (err == ErrNoAnswer || Unsent(err)) { // that was not sent, or did not run
-		return nil
-	}
-	return &Attempt{c, err, left}
-}
-
-// read adds the command's value to the reply of an attempt, unless that failed.
-func (c onceCmd) read(reply Reply, err error) (Reply, error) {
-	if err == nil {
-		reply.Value, err = c.Result()
-	}
-	return reply, err
-}
-
-// process sends commands, in a pipeline if there are several or replicas have to confirm them. It returns why replicas did not.
+// process sends commands, in a pipeline if there are several or replicas must confirm them. It returns why replicas did
+// not.
 func (r *Runner) process(ctx context.Context, node *Node, confirm bool, commands []onceCmd) (unconfirmed error) {
 	switch {
 	case len(commands) == 1 && confirm && r.cluster != nil:
@@ -344,8 +280,8 @@ func (r *Runner) process(ctx context.Context, node *Node, confirm bool, commands
 	return nil
 }
 
-// exec sends commands in a pipeline, followed by WAIT if replicas have to confirm them. The commands must write: after a script that
-// wrote nothing, WAIT confirms nothing, or, from Redis 7.2 on, agrees at once.
+// exec sends commands in a pipeline, followed by WAIT if replicas must confirm them. The commands must write: after a
+// script that wrote nothing, WAIT confirms nothing or, from Redis 7.2 on, returns at once.
 func (r *Runner) exec(ctx context.Context, pipe redis.Pipeliner, confirm bool, commands []onceCmd) (unconfirmed error) {
 	for _, c := range commands {
 		_ = pipe.Process(ctx, c)

@@ -22,7 +22,8 @@ func StartReplica(t testing.TB, master *Server, args ...string) *Server {
 	return s
 }
 
-// ReplicaOf makes the server a replica of master, or a master if master is nil, and makes it remember that over restarts.
+// ReplicaOf makes the server a replica of master, or a master if master is nil, and makes it remember that over
+// restarts.
 func (s *Server) ReplicaOf(master *Server) error {
 	host, port := "NO", "ONE"
 	if master != nil {
@@ -77,9 +78,9 @@ func (s *Server) Restore(snapshot []byte) error {
 	return os.WriteFile(file, snapshot, 0o600)
 }
 
-// Roles returns the servers in their current roles, as the sentinels and the servers themselves have them. It waits until
-// all agree, the replica is online and another failover would succeed. A former master that has come back as a master is
-// made a replica at once; the sentinels would do that some seconds later.
+// Roles returns the servers in their current roles, as the sentinels and the servers themselves have them. It waits
+// until all agree, the replica is online and another failover would succeed. A former master that has come back as a
+// master is made a replica at once; the sentinels would do that some seconds later.
 func (s *Sentinel) Roles(t testing.TB) (leader, replica *Server) {
 	t.Helper()
 	eventually(t, "sentinel", func() error {
@@ -183,8 +184,8 @@ func (s *Server) nodeID(t testing.TB) (id string) {
 	return id
 }
 
-// Pair returns the i-th master and its replica, in their current roles. It waits until there is one of each and the replica
-// is online.
+// Pair returns the i-th master and its replica, in their current roles. It waits until there is one of each and the
+// replica is online.
 func (c *Cluster) Pair(t testing.TB, i int) (master, replica *Server) {
 	t.Helper()
 	eventually(t, "pair", func() error {
@@ -265,8 +266,8 @@ func (s *Server) owns(slot int) bool {
 	return false
 }
 
-// StartSolo starts a server in cluster mode that has all slots, and returns when it serves them. It refuses commands for
-// several slots even if the client is one for a single server.
+// StartSolo starts a server in cluster mode that has all slots, and returns when it serves them. It refuses commands
+// for several slots even if the client is one for a single server.
 func StartSolo(t testing.TB, args ...string) *Server {
 	t.Helper()
 	s := Start(t, append(args, "--cluster-enabled", "yes")...)

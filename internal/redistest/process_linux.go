@@ -11,8 +11,8 @@ const supported = true
 
 var sigStop, sigCont os.Signal = syscall.SIGSTOP, syscall.SIGCONT
 
-// dieWithParent has the kernel kill the process when the thread that starts it ends, and so however this binary dies: no
-// t.Cleanup runs after a timeout or a SIGKILL.
+// dieWithParent has the kernel kill the process when the thread that starts it ends, and so however this binary dies:
+// no t.Cleanup runs after a timeout or a SIGKILL.
 func dieWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }

@@ -1,8 +1,9 @@
-// Package redistest starts real Redis servers (6.2 or later, or Valkey) for tests: a single server, a cluster or a Sentinel set-up.
-// They listen on free ports of 127.0.0.1 and keep everything in temporary directories. Other servers are not touched.
+// Package redistest starts real Redis servers (6.2 or later, or Valkey) for tests: a single server, a cluster or a
+// Sentinel set-up. They listen on free ports of 127.0.0.1 and keep everything in temporary directories. Other servers
+// are not touched.
 //
-// A server ends with its test, and on Linux also with the test binary, however that dies. If redis-server is not installed
-// or too old, the test is skipped, or fails if SERIAL_REQUIRE_REDIS=1.
+// A server ends with its test, and on Linux also with the test binary, however that dies. If redis-server is not
+// installed or too old, the test is skipped, or fails if SERIAL_REQUIRE_REDIS=1.
 package redistest
 
 import (
@@ -30,8 +31,8 @@ const patience = 30 * time.Second
 
 var errPortTaken = errors.New("the port was taken in between")
 
-// Server is a redis-server process. Its methods may be called from several goroutines; Kill, Pause, Resume and Restart wait
-// for each other.
+// Server is a redis-server process. Its methods may be called from several goroutines; Kill, Pause, Resume and Restart
+// wait for each other.
 type Server struct {
 	binary string
 	old    bool // the binary is older than 7.0
@@ -76,8 +77,8 @@ func start(t testing.TB, config string, args []string) *Server {
 			t.Fatalf("redistest: %v", err)
 		}
 	}
-	// The cleanup is registered after that of t.TempDir and so runs before it: nobody writes into the directory while it is
-	// removed.
+	// The cleanup is registered after that of t.TempDir and so runs before it: nobody writes into the directory while
+	// it is removed.
 	t.Cleanup(func() {
 		s.Kill()
 		releasePort(s.port)
@@ -85,8 +86,8 @@ func start(t testing.TB, config string, args []string) *Server {
 	return s
 }
 
-// find returns the path of redis-server and whether it is older than 7.0, or an error that says why these tests cannot use
-// one.
+// find returns the path of redis-server and whether it is older than 7.0, or an error that says why these tests cannot
+// use one.
 func find() (binary string, old bool, err error) {
 	if !supported {
 		return "", false, errors.New("redis-server does not run on this system")
@@ -125,8 +126,8 @@ func (s *Server) Client(t testing.TB) *redis.Client {
 	return client
 }
 
-// Pause stops the process where it is (SIGSTOP): connections stay open and nothing answers. When Pause returns, no further
-// command is executed until Resume. On a dead server it does nothing.
+// Pause stops the process where it is (SIGSTOP): connections stay open and nothing answers. When Pause returns, no
+// further command is executed until Resume. On a dead server it does nothing.
 func (s *Server) Pause() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -213,8 +214,8 @@ func (s *Server) launch() error {
 	}
 }
 
-// Do sends one command on a connection of its own and tries it once. So nothing of it remains in the server's client list, and a
-// dead server is an error at once.
+// Do sends one command on a connection of its own and tries it once. So nothing of it remains in the server's client
+// list, and a dead server is an error at once.
 func (s *Server) Do(args ...any) *redis.Cmd {
 	opt := s.Options()
 	opt.MaxRetries, opt.DialerRetries = -1, 1 // the caller repeats it if necessary
@@ -240,7 +241,8 @@ func spawn(binary, dir string, args []string) (*process, error) {
 	p.cmd.SysProcAttr = dieWithParent()
 	started := make(chan error)
 	go func() {
-		// To Linux the parent is the thread, and the runtime may end any thread: this one is held until the child is gone.
+		// To Linux the parent is the thread, and the runtime may end any thread: this one is held until the child is
+		// gone.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := p.cmd.Start()

@@ -20,11 +20,11 @@ type Sentinel struct {
 	Sentinels       []*Server
 }
 
-// StartSentinel starts the five processes. It returns when the replica is online and every sentinel knows it and the other
-// sentinels, so that a failover would succeed. The processes are killed when t ends.
+// StartSentinel starts the five processes. It returns when the replica is online and every sentinel knows it and the
+// other sentinels, so that a failover would succeed. The processes are killed when t ends.
 //
-// A server counts as down after 1 s of silence, so pausing or killing the master starts a failover. An old master that is
-// restarted comes back empty and as a master; the sentinels make it a replica after about 5 s.
+// A server counts as down after 1 s of silence, so pausing or killing the master starts a failover. An old master that
+// is restarted comes back empty and as a master; the sentinels make it a replica after about 5 s.
 func StartSentinel(t testing.TB) *Sentinel {
 	t.Helper()
 	s := &Sentinel{Master: Start(t)}
@@ -80,8 +80,9 @@ func (s *Sentinel) Client(t testing.TB) *redis.Client {
 	return client
 }
 
-// Failover makes the sentinels swap the roles. It returns when all of them report the new master, it is one, and the old
-// one is its replica, unless it does not answer. (For the time in which there are two masters, send SENTINEL FAILOVER.)
+// Failover makes the sentinels swap the roles. It returns when all of them report the new master, it is one, and the
+// old one is its replica, unless it does not answer. (For the time in which there are two masters, send SENTINEL
+// FAILOVER.)
 func (s *Sentinel) Failover(t testing.TB) {
 	t.Helper()
 	// A server that is still to be demoted after the previous failover would be chosen, and the sentinels get stuck.
@@ -117,8 +118,8 @@ func (s *Sentinel) Failover(t testing.TB) {
 	}
 }
 
-// replicated returns an error if the master's replica is not online yet. "master_link_status:up" on the replica comes too
-// early. What counts is that the replica acknowledges a write, here one that leaves nothing behind.
+// replicated returns an error if the master's replica is not online yet. "master_link_status:up" on the replica comes
+// too early. What counts is that the replica acknowledges a write, here one that leaves nothing behind.
 func (s *Server) replicated() error {
 	client := redis.NewClient(s.Options())
 	defer func() { _ = client.Close() }()

@@ -123,9 +123,9 @@ func init() {
 	}
 }
 
-// expiry returns when a key expires, Unix seconds, or -1; keys that are compared expire at whole seconds. It is rounded, since in a
-// script PTTL counts from the script's start and TIME is read when it is reached, which may be much later on a busy machine.
-// PEXPIRETIME exists from 7.0 on.
+// expiry returns when a key expires, Unix seconds, or -1; keys that are compared expire at whole seconds. It is
+// rounded, since in a script PTTL counts from the script's start and TIME is read when it is reached, which may be much
+// later on a busy machine. PEXPIRETIME exists from 7.0 on.
 var expiry = redis.NewScript(`
 	local left, now = redis.call('PTTL', KEYS[1]), redis.call('TIME')
 	return left < 0 and -1 or math.floor((left + now[1] * 1000 + now[2] / 1000) / 1000 + 0.5)`)
@@ -149,7 +149,8 @@ func (l *lab) call(types int) *call {
 		if types == 1 && l.IntN(2) == 0 {
 			c.purpose = pick(l, "ceiling", "open", "floor", "raise", "takeover")
 			// Whole seconds behind now, so that no two runs of a script see a claim or a lock end in between.
-			c.more = []any{token, pick(l, 8000, 60_000), pick[any](l, 0, (l.now-100)*1000, (l.now+500)*1000)}
+			c.more = []any{token, pick(l, 8000, 60_000), pick[any](l, 0, (l.now-100)*1000, (l.now+500)*1000),
+				pick(l, 0, 4)}
 		}
 	}
 	if c.request = types == 1 && l.IntN(5) == 0; c.request {
@@ -248,6 +249,9 @@ func (l *lab) series(name string, c *call) *series {
 	}
 	if l.IntN(3) > 0 {
 		fields = append(fields, "print", pick(l, "20211020", "20211024", "20211025"))
+	}
+	if l.IntN(3) == 0 {
+		fields = append(fields, "starts", pick(l, "20211020-20211024 5;", "20211024-20211024 11;20211024-20211024 2;"))
 	}
 	if odd(3) {
 		fields = append(fields, "ledger", pick(l, "20211020", "20211024", "20211025"))
@@ -392,8 +396,8 @@ func (l *lab) dump(all ...*series) map[string]string {
 	return held
 }
 
-// The usual branch of take and the full truth give the same replies and leave the same behind. What issues nothing leaves the counter as it
-// was.
+// The usual branch of take and the full truth give the same replies and leave the same behind. What issues nothing
+// leaves the counter as it was.
 func TestTakeUsualAndFull(t *testing.T) {
 	usual, full := takes(t)
 	onServers(t, func(t *testing.T, l *lab) {
@@ -440,7 +444,7 @@ func TestTakeFirst(t *testing.T) {
 					entered, ahead := append(l.others(c), c.period, "")[i], append(c.aheads(), "")[j]
 					c.purpose, c.clock, c.more, c.request, c.ledger = "issue", "0", nil, false, l.IntN(4) == 0
 					if c.ledger && l.IntN(2) == 0 {
-						c.purpose, c.more = "open", []any{token, 8000, 0}
+						c.purpose, c.more = "open", []any{token, 8000, 0, pick(l, 0, 4)}
 					}
 					s := &series{name: "IS", n: l.IntN(3), mark: pick[int64](l, 0, 0, 0, 5)}
 					keys := s.keys()
@@ -566,9 +570,8 @@ var noon = time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC)
 // fixture is a miniredis at noon, and the series IS on it.
 type fixture struct {
 	*miniredis.Miniredis
-	*store.Store
+	*sender
 	t               *testing.T
-	node            *store.Node
 	id              string // replication ID
 	manner          string // of a period, behind its bounds
 	today           store.Period
@@ -576,11 +579,25 @@ type fixture struct {
 	record, counter string // keys
 }
 
-// newStore returns a Store of plain days, and its only node.
-func newStore(client *redis.Client, limit int64, ledger bool) (*store.Store, *store.Node) {
+// A sender sends requests for plain days to its only node.
+type sender struct {
+	*store.Store
+	runner *redisrun.Runner
+	node   *redisrun.Node
+}
+
+func newSender(client *redis.Client, limit int64, ledger bool) *sender {
 	runner := redisrun.New(client, redisrun.Replicas{})
 	node := redisrun.NewNodes(runner, func(n *redisrun.Node) *redisrun.Node { return n }).Of(context.Background(), "")
-	return store.New(runner, "serial", limit, "days", "0123456789ab", ledger), node
+	return &sender{store.New("serial", limit, "days", "0123456789ab", ledger), runner, node}
+}
+
+// send sends a request for a series.
+func (s *sender) send(ctx context.Context, series store.Series, request store.Request) (store.Reply, error) {
+	request.Aim(store.Target{Series: series})
+	b := budget.New(false)
+	in, err := s.runner.Run(ctx, &b, s.node, s.Command(request), nil)
+	return store.Read(in, err, request.Asked())
 }
 
 func newFixture(t *testing.T, limit int64, ledger bool) *fixture {
@@ -593,7 +610,7 @@ func newFixture(t *testing.T, limit int64, ledger bool) *fixture {
 	}
 	client := redis.NewClient(&redis.Options{Addr: m.Addr()})
 	t.Cleanup(func() { _ = client.Close() })
-	s.Store, s.node = newStore(client, limit, ledger)
+	s.sender = newSender(client, limit, ledger)
 	s.today = s.day(24, 0)
 	s.series = store.Series{Type: "IS", Period: &s.today, Keys: s.KeysOf("IS", &s.today)}
 	s.record, s.counter = s.RecordKey("IS"), s.CounterKey("IS", "20211024")
@@ -624,9 +641,7 @@ func (s *fixture) block(last, ceiling int, claim string) {
 
 func (s *fixture) open(o store.Open) store.Reply {
 	s.t.Helper()
-	b := budget.New(false)
-	o.Series = s.series
-	r, err := s.Open(s.t.Context(), &b, s.node, &o)
+	r, err := s.send(s.t.Context(), s.series, &o)
 	require.NoError(s.t, err)
 	return r
 }
@@ -653,14 +668,13 @@ func TestClaims(t *testing.T) {
 			s := newFixture(t, 9999, true)
 			s.block(10, 10, test.claim)
 			s.series.HighWater = 12
-			b := budget.New(false)
-			r, err := s.Take(t.Context(), &b, s.node, &store.Take{Series: s.series, N: 1, Purpose: store.ForOpening,
+			r, err := s.send(t.Context(), s.series, &store.Take{N: 1, Purpose: store.ForOpening,
 				Claim: store.Claim{Token: token, Lease: lease, Until: test.lock}})
 			require.NoError(t, err)
 			require.Equal(t, test.want, r.Status)
 			require.Equal(t, test.after, s.HGet(s.record, "claim"))
 			if test.want == store.Reserved {
-				require.EqualValues(t, 12, r.Above, "the caller has seen that number")
+				require.EqualValues(t, 12, r.Granted.Above, "the caller has seen that number")
 			}
 		})
 	}
@@ -673,28 +687,29 @@ func TestRelease(t *testing.T) {
 	for _, test := range []struct{ token, left string }{{token, claim("other", noon)}, {"oth", claim("other", noon)},
 		{"other", ""}} {
 		b := budget.New(false)
-		require.NoError(t, s.Release(t.Context(), &b, s.node, "IS", test.token))
+		_, err := s.runner.Run(t.Context(), &b, s.node, s.Release("IS", test.token), nil)
+		require.NoError(t, err)
 		require.Equal(t, test.left, s.HGet(s.record, "claim"), test.token)
 	}
 }
 
-// A SET that an ACL refuses is refused before the record is written: else the record would name a counter that never was.
+// A SET that an ACL refuses is refused before the record is written: else the record would name a counter that never
+// was.
 func TestSetRefused(t *testing.T) {
 	rdb := redistest.Start(t).Client(t)
-	s, node := newStore(without(t, rdb, "set"), 9999, false)
+	s := newSender(without(t, rdb, "set"), 9999, false)
 	now := time.Now().Unix()
 	today := s.NewPeriod("20211024", now-1000, now+1000, now-1000, now+1000, now+1000)
 	tomorrow := s.NewPeriod("20211025", now+1000, now+2000, now+1000, now+2000, now+2000)
-	series, b := store.Series{Type: "IS", Period: &today, Keys: s.KeysOf("IS", &today)}, budget.New(false)
+	series := store.Series{Type: "IS", Period: &today, Keys: s.KeysOf("IS", &today)}
 
-	open := store.Open{Series: series, Checked: time.Unix(now, 0), Lease: time.Minute}
-	_, err := s.Open(t.Context(), &b, node, &open)
+	_, err := s.send(t.Context(), series, &store.Open{Checked: time.Unix(now, 0), Lease: time.Minute})
 	require.Regexp(t, denied, err)
 	require.Zero(t, rdb.Exists(t.Context(), s.RecordKey("IS")).Val())
 
 	entered := fmt.Sprint("20211024 ", now-1000, " ", now+1000, manner)
 	require.NoError(t, rdb.HSet(t.Context(), s.RecordKey("IS"), "entered", entered).Err())
-	_, err = s.Prepare(t.Context(), &b, node, &store.Prepare{Series: series, Next: &tomorrow, Checked: true})
+	_, err = s.send(t.Context(), series, &store.Prepare{Next: &tomorrow, Checked: true})
 	require.Regexp(t, denied, err)
 	require.Equal(t, map[string]string{"entered": entered}, rdb.HGetAll(t.Context(), s.RecordKey("IS")).Val())
 }
@@ -789,7 +804,8 @@ func TestOpenKeepsAGiant(t *testing.T) {
 	}
 }
 
-// Open looks again: what is open by now it leaves where it is, and issues from there. It gives back its caller's lock, and no other.
+// Open looks again: what is open by now it leaves where it is, and issues from there. It gives back its caller's lock,
+// and no other.
 func TestOpenLooksAgain(t *testing.T) {
 	for name, test := range map[string]struct {
 		n            int
@@ -806,10 +822,10 @@ func TestOpenLooksAgain(t *testing.T) {
 		"there is no lock":        {2, store.Floor{}, 24, "", store.Issued, true, 9, "9", ""},
 		"nothing is wanted":       {0, store.Floor{}, 24, "mine", store.Issued, true, 7, "7", ""},
 		"there is too little":     {20, store.Floor{}, 24, "mine", store.Exhausted, false, 0, "7", ""},
-		"a floor has been asked":  {2, store.FloorAt(3), 24, "mine", store.Issued, false, 17, "17", ""},
+		"a floor has been asked":  {2, store.FloorAt(3), 24, "mine", store.Issued, false, 9, "9", ""},
 		"a floor that is further": {2, store.FloorAt(16), 24, "mine", store.Issued, false, 18, "18", ""},
-		"a counter of nobody":     {2, store.Floor{}, 0, "mine", store.Issued, false, 17, "17", ""},
-		"a counter of a new day":  {2, store.Floor{}, 23, "mine", store.Issued, false, 17, "17", ""},
+		"a counter of nobody":     {2, store.Floor{}, 0, "mine", store.Issued, false, 9, "9", ""},
+		"a counter of a new day":  {2, store.Floor{}, 23, "mine", store.Issued, false, 9, "9", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newFixture(t, 20, false)
@@ -822,7 +838,7 @@ func TestOpenLooksAgain(t *testing.T) {
 			}
 			r := s.open(store.Open{N: test.n, Base: 15, Checked: noon, Lease: time.Second, Lock: "mine", Floor: test.floor})
 			require.Equal(t, test.want, r.Status)
-			require.Equal(t, test.there, r.There)
+			require.Equal(t, test.there, r.Status == store.Issued && !r.Skipped.Opened)
 			require.Equal(t, test.last, r.Last)
 			s.CheckGet(t, s.counter, test.held)
 			require.Equal(t, test.locked != "", s.Exists(s.counter+":lock"))
@@ -833,21 +849,20 @@ func TestOpenLooksAgain(t *testing.T) {
 // A period is opened although the lock may not be given back: that expires by itself.
 func TestLockThatOpenMayNotGiveBack(t *testing.T) {
 	rdb := redistest.Start(t).Client(t)
-	s, node := newStore(without(t, rdb, "del"), 9999, false)
+	s := newSender(without(t, rdb, "del"), 9999, false)
 	now := time.Now().Unix()
 	today := s.NewPeriod("20211024", now-1000, now+1000, now-1000, now+1000, now+1000)
 	lock := s.LockKey("IS", today.Label)
 	require.NoError(t, rdb.Set(t.Context(), lock, "mine", time.Minute).Err())
-	series, b := store.Series{Type: "IS", Period: &today, Keys: s.KeysOf("IS", &today)}, budget.New(false)
-	r, err := s.Open(t.Context(), &b, node,
-		&store.Open{Series: series, N: 1, Checked: time.Unix(now, 0), Lease: time.Minute, Lock: "mine"})
+	series := store.Series{Type: "IS", Period: &today, Keys: s.KeysOf("IS", &today)}
+	r, err := s.send(t.Context(), series, &store.Open{N: 1, Checked: time.Unix(now, 0), Lease: time.Minute, Lock: "mine"})
 	require.NoError(t, err)
 	require.EqualValues(t, 1, r.Last)
 	require.EqualValues(t, 1, rdb.Exists(t.Context(), lock).Val())
 }
 
-// A record lives for seven days after its period, and as long as it was to where a clock that was ahead has used a later label: what is
-// known of that must not be forgotten before.
+// A record lives for seven days after its period, and as long as it was to where a clock that was ahead has used a
+// later label: what is known of that must not be forgotten before.
 func TestRecordLife(t *testing.T) {
 	for used, want := range map[string]time.Time{
 		"20211020-20211023;":                   noon.AddDate(0, 0, 8).Add(-12 * time.Hour),
@@ -988,13 +1003,16 @@ func TestNumbersThatEndInZeros(t *testing.T) {
 }
 
 // Openings that go together are answered as each by itself.
-func TestOpenAll(t *testing.T) {
+func TestOpeningsTogether(t *testing.T) {
 	s := newFixture(t, 9999, false)
 	tomorrow := s.day(25, 0)
-	var opens []*store.Open
+	var opens []store.Request
+	var notes []*redisrun.Note
 	for _, typ := range []string{"FRESH", "LIST", "ENTERED", "FRESH"} {
 		series := store.Series{Type: typ, Period: &s.today, Keys: s.KeysOf(typ, &s.today)}
-		opens = append(opens, &store.Open{Series: series, N: 1, Checked: noon, Lease: time.Second})
+		open := &store.Open{N: 1, Checked: noon, Lease: time.Second}
+		open.Aim(store.Target{Series: series})
+		opens, notes = append(opens, open), append(notes, new(redisrun.Note))
 	}
 	_, err := s.Lpush(s.CounterKey("LIST", s.today.Label), "v")
 	require.NoError(t, err)
@@ -1003,12 +1021,18 @@ func TestOpenAll(t *testing.T) {
 	for round := range 2 { // first, the server does not know the script
 		var mu sync.Mutex
 		replies := make([]string, len(opens))
-		b := budget.New(false)
-		s.OpenAll(t.Context(), &b, s.node, opens, func(i int, r store.Reply, err error) {
+		var budgets []*budget.Budget
+		var commands []redisrun.Command
+		for _, open := range opens {
+			b := budget.New(false)
+			budgets, commands = append(budgets, &b), append(commands, s.Command(open))
+		}
+		s.runner.RunAll(t.Context(), budgets, s.node, commands, notes, func(i int, in redisrun.Reply, err error) {
 			mu.Lock()
 			defer mu.Unlock()
+			r, err := store.Read(in, err, opens[i].Asked())
 			require.NoError(t, err)
-			replies[i] = fmt.Sprint(r.Status, " ", r.There)
+			replies[i] = fmt.Sprint(r.Status, " ", r.Status == store.Issued && !r.Skipped.Opened)
 		})
 		fresh := []string{replies[0], replies[3]}
 		slices.Sort(fresh)
@@ -1038,8 +1062,8 @@ func TestPrepareRefuses(t *testing.T) {
 			s := newFixture(t, 9999, false)
 			s.enter(s.day(test.entered, 0))
 			require.NoError(t, s.Set(s.counter, "5"))
-			next, b, before := test.next(s), budget.New(false), s.Dump()
-			r, err := s.Prepare(t.Context(), &b, s.node, &store.Prepare{Series: s.series, Next: &next, Checked: true})
+			next, before := test.next(s), s.Dump()
+			r, err := s.send(t.Context(), s.series, &store.Prepare{Next: &next, Checked: true})
 			require.NoError(t, err)
 			require.Equal(t, test.want, r.Status)
 			if test.want != store.Issued {
@@ -1047,4 +1071,162 @@ func TestPrepareRefuses(t *testing.T) {
 			}
 		})
 	}
+}
+
+// openings are periods of one series, with labels from 24 on, whose bounds suit the server's clock.
+type openings struct {
+	*sender
+	t      *testing.T
+	client *redis.Client
+	series store.Series
+	begins int64 // of the first period
+	length int64
+}
+
+// newOpenings returns a series in whose first period the server's clock is.
+func newOpenings(l *lab, begins, length int64) *openings {
+	o := &openings{t: l.t, client: l.client, begins: begins, length: length}
+	o.sender = newSender(l.client, 999_999_999_999_999, false)
+	require.NoError(o.t, l.client.FlushAll(o.t.Context()).Err())
+	p := o.period(24)
+	o.series = store.Series{Type: "IS", Period: &p, Keys: o.KeysOf("IS", &p)}
+	return o
+}
+
+func (o *openings) period(label int) store.Period {
+	start := o.begins + int64(label-24)*o.length
+	return o.NewPeriod(fmt.Sprint(label), start, start+o.length, start, start+o.length, start+o.length)
+}
+
+// reply requires that a script was answered with that status.
+func (o *openings) reply(want store.Status) func(r store.Reply, err error) store.Reply {
+	o.t.Helper()
+	return func(r store.Reply, err error) store.Reply {
+		o.t.Helper()
+		require.NoError(o.t, err)
+		require.Equal(o.t, want, r.Status)
+		return r
+	}
+}
+
+// open opens the first period, or lifts its counter, as an operator's Raise does.
+func (o *openings) open(base int64, floor store.Floor) store.Reply {
+	o.t.Helper()
+	return o.reply(store.Issued)(o.send(o.t.Context(), o.series,
+		&store.Open{Base: base, Floor: floor, Purpose: store.ForRaise}))
+}
+
+func (o *openings) prepare(label int, base int64, floor store.Floor) {
+	o.t.Helper()
+	next := o.period(label)
+	o.reply(store.Issued)(o.send(o.t.Context(), o.series,
+		&store.Prepare{Next: &next, Base: base, Floor: floor, Checked: true}))
+}
+
+// counters returns what the counters hold, and what History says that was issued.
+func (o *openings) counters(labels ...string) (held []string, issued []int64) {
+	o.t.Helper()
+	for _, label := range labels {
+		held = append(held, o.client.Get(o.t.Context(), o.CounterKey("IS", label)).Val())
+	}
+	r := o.reply(store.Issued)(o.send(o.t.Context(), o.series, &store.History{Labels: labels}))
+	peeked := o.reply(store.Issued)(o.send(o.t.Context(), o.series, &store.Peek{}))
+	require.Equal(o.t, r.Each[0], peeked.Last)
+	return held, r.Each[1:]
+}
+
+func (o *openings) starts() string {
+	return o.client.HGet(o.t.Context(), o.RecordKey("IS"), "starts").Val()
+}
+
+// The record keeps the starts of periods that do not begin at 1, in runs. A counter just before its start is unused.
+func TestStarts(t *testing.T) {
+	onServers(t, func(t *testing.T, l *lab) {
+		now, err := l.client.Time(t.Context()).Result()
+		require.NoError(t, err)
+		o := newOpenings(l, now.Unix()-100, 5000)
+		o.open(4, store.Floor{})
+		o.prepare(25, 4, store.Floor{})
+		o.prepare(26, 4, store.FloorAt(0))
+		require.Equal(t, "24-26 5;", o.starts())
+		o.prepare(27, 0, store.FloorAt(4)) // as a floor says, 4 was used
+		require.Equal(t, "24-26 5;", o.starts())
+		o.prepare(28, 4, store.Floor{})
+		o.prepare(29, 299_999_999, store.Floor{})
+		require.Equal(t, "24-26 5;28-28 5;29-29 300000000;", o.starts())
+		for range 2 {
+			o.prepare(29, 7, store.Floor{}) // it is open
+		}
+		o.prepare(30, 1, store.Floor{})
+		require.Equal(t, "24-26 5;28-28 5;29-29 300000000;30-30 2;", o.starts(), "none of a period that is over")
+		held, issued := o.counters("24", "25", "26", "27", "28", "29", "30", "31")
+		require.Equal(t, []string{"4", "4", "4", "4", "4", "299999999", "1", ""}, held)
+		require.Equal(t, []int64{0, 0, 0, 4, 0, 0, 0, -1}, issued)
+
+		// A counter that is there stays; one that was lost begins with the start that it had.
+		require.EqualValues(t, 4, o.open(7, store.Floor{}).Last)
+		require.EqualValues(t, 5, o.open(7, store.FloorAt(5)).Last)
+		for _, floor := range []int64{0, 3} {
+			require.NoError(t, l.client.Del(t.Context(), o.CounterKey("IS", "24"), o.CounterKey("IS", "28")).Err())
+			require.EqualValues(t, 4, o.open(7, store.FloorAt(floor)).Last)
+			o.prepare(28, 0, store.FloorAt(floor))
+			held, issued = o.counters("24", "28")
+			require.Equal(t, []string{"4", "4"}, held)
+			require.Equal(t, []int64{0, 0}, issued)
+		}
+		require.Equal(t, "24-26 5;28-28 5;29-29 300000000;30-30 2;", o.starts())
+
+		// What 0.4.0 wrote has no starts.
+		require.NoError(t, l.client.HDel(t.Context(), o.RecordKey("IS"), "starts").Err())
+		_, issued = o.counters("24", "25")
+		require.Equal(t, []int64{4, 4}, issued)
+		require.EqualValues(t, 4, o.open(7, store.Floor{}).Last)
+		o.prepare(31, 4, store.Floor{})
+		require.Equal(t, "31-31 5;", o.starts())
+	})
+}
+
+// Beyond three runs, those of periods before the one entered are dropped.
+func TestStartsOfThePast(t *testing.T) {
+	s := newFixture(t, 9999, false)
+	for i, want := range []string{"20211024-20211024 5;", "20211024-20211024 5;20211025-20211025 6;",
+		"20211024-20211024 5;20211025-20211025 6;20211026-20211026 7;", "20211026-20211026 7;20211027-20211027 8;",
+		"20211026-20211026 7;20211027-20211028 8;"} {
+		s.SetTime(noon.AddDate(0, 0, i))
+		day := s.day(24+i, 0)
+		s.series = store.Series{Type: "IS", Period: &day, Keys: s.KeysOf("IS", &day)}
+		r := s.open(store.Open{Base: []int64{4, 5, 6, 7, 7}[i], Purpose: store.ForRaise})
+		require.Equal(t, store.Issued, r.Status)
+		require.Equal(t, want, s.HGet(s.record, "starts"))
+	}
+}
+
+// A period may begin before the epoch: the first days and years there are, east of Greenwich.
+func TestPeriodsBeforeTheEpoch(t *testing.T) {
+	onServers(t, func(t *testing.T, l *lab) {
+		now, err := l.client.Time(t.Context()).Result()
+		require.NoError(t, err)
+		o := newOpenings(l, -32_400, now.Unix()+32_400+5000)
+		take := func(want store.Status) store.Reply {
+			t.Helper()
+			return o.reply(want)(o.send(t.Context(), o.series, &store.Take{N: 1, Purpose: store.All}))
+		}
+		take(store.Missing)
+		o.open(0, store.Floor{})
+		o.prepare(25, 0, store.Floor{})
+		o.prepare(26, 0, store.Floor{})
+		require.EqualValues(t, 1, take(store.Issued).Last)
+		_, issued := o.counters("24", "25", "26")
+		require.Equal(t, []int64{1, 0, 0}, issued)
+		text := l.client.HGet(t.Context(), o.RecordKey("IS"), "entered").Val()
+		require.EqualValues(t, -32_400, store.ParsePeriod(text).Start)
+
+		// Another zone's period that overlaps it is a conflict, which names it.
+		other := newOpenings(l, -3600, now.Unix()+3600+5000)
+		o = newOpenings(l, -32_400, now.Unix()+32_400+5000)
+		o.open(0, store.Floor{})
+		other.t = t
+		r := other.reply(store.Conflict)(other.send(t.Context(), other.series, &store.Take{N: 1, Purpose: store.All}))
+		require.EqualValues(t, -32_400, store.ParsePeriod(r.Entered).Start)
+	})
 }

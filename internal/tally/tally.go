@@ -1,5 +1,6 @@
-// Package tally records which integers of a wide range were added, and which of them more than once, in bounded memory: two bits
-// for each, in pages that are made when they are first used. So their order does not matter, and gaps cost nothing.
+// Package tally records which integers of a wide range were added, and which of them more than once, in bounded memory:
+// two bits for each, in pages that are made when they are first used. So their order does not matter, and gaps cost
+// nothing.
 package tally
 
 import (
@@ -32,8 +33,8 @@ type Tally struct {
 	index int64           // key of last in pages
 }
 
-// New returns an empty Tally. It counts all occurrences of integers above exact. For others it only records whether there was more
-// than one.
+// New returns an empty Tally. It counts all occurrences of integers above exact. For others it only records whether
+// there was more than one.
 func New(exact int64) *Tally {
 	return &Tally{exact: exact, pages: map[int64]*page{}, more: map[int64]int64{}, index: -1}
 }
@@ -43,8 +44,8 @@ func (t *Tally) full() bool {
 	return (len(t.pages)+1)*pageBytes+len(t.more)*moreBytes > maxBytes
 }
 
-// Add counts n. It returns how often n was added before: 0, 1, or 2 for more than once. The error is [ErrFull]; then n was not
-// counted.
+// Add counts n. It returns how often n was added before: 0, 1, or 2 for more than once. The error is [ErrFull]; then n
+// was not counted.
 func (t *Tally) Add(n int64) (before int, err error) {
 	if i := n / pageSize; i != t.index {
 		p := t.pages[i]
@@ -74,7 +75,8 @@ func (t *Tally) Add(n int64) (before int, err error) {
 	return 2, nil
 }
 
-// All yields the integers that were added, in ascending order, and how often. For those not above exact, 2 means more than once.
+// All yields the integers that were added, in ascending order, and how often. For those not above exact, 2 means more
+// than once.
 func (t *Tally) All() iter.Seq2[int64, int64] {
 	return func(yield func(n, times int64) bool) {
 		for _, i := range slices.Sorted(maps.Keys(t.pages)) {

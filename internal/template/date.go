@@ -45,10 +45,12 @@ func (l *layout) read(s string) (r reading, err error) {
 	return r, nil
 }
 
-// sortableDates are dates in usual tokens. Integers made of the first tokens of one of them, or of none, sort as dates do.
+// sortableDates are dates in usual tokens. Integers made of the first tokens of one of them, or of none, sort as dates
+// do.
 const sortableDates = " yyyyMMddHHmmss yyyyDDDHHmmss GGGGWW FFFFQ EEEE"
 
-// sortable returns the digits of a date from coarse to fine. It reports false if integers made of them do not sort as dates do.
+// sortable returns the digits of a date from coarse to fine. It reports false if integers made of them do not sort as
+// dates do.
 func (l *layout) sortable(date string) (digits []byte, ok bool) {
 	if len(date) != len(l.text) {
 		return nil, false

@@ -44,7 +44,8 @@ func Usual(c calendar.Calendar) string {
 	return strings.Replace(text, "{date:}", "", 1)
 }
 
-// check refuses dates that do not tell the calendar's periods apart, as the usual ones do, or that do not suit the calendar.
+// check refuses dates that do not tell the calendar's periods apart, as the usual ones do, or that do not suit the
+// calendar.
 func (d *Dates) check() error {
 	for _, f := range d.fields {
 		switch {
@@ -61,8 +62,24 @@ func (d *Dates) check() error {
 	return fmt.Errorf("%s; print %s", d.ambiguity(), d.usual.text)
 }
 
-// ambiguity returns the reason why the dates do not tell the calendar's periods apart: a part that is missing, or two days that
-// print alike.
+// Named returns the unit whose periods the date names, and false if there is none, or if the date suits the calendar as
+// it is.
+func (d *Dates) Named() (calendar.Unit, bool) {
+	start := d.calendar.YearStart
+	if d.tells(&d.usual, start) {
+		return 0, false
+	}
+	for unit := calendar.Second; unit.Valid(); unit++ {
+		usual, _ := parseLayout(usualDate(d.calendar.With(unit)))
+		if d.tells(&usual, start) && usual.tells(&d.layout, start) {
+			return unit, true
+		}
+	}
+	return 0, false
+}
+
+// ambiguity returns the reason why the dates do not tell the calendar's periods apart: a part that is missing, or two
+// days that print alike.
 func (d *Dates) ambiguity() string {
 	noun := d.calendar.Unit.Noun()
 	dates := d.usual.has[year] && !slices.Contains(d.has[dayOfYear:hour], true)
@@ -99,7 +116,7 @@ func (d *Dates) checkYear(wall time.Time) error {
 	r := readingOf(wall, d.calendar.YearStart)
 	for i := range d.fields {
 		if f := &d.fields[i]; f.isShort() && (r[f.part] < 2000 || r[f.part] > 2099) {
-			return fmt.Errorf("serial: the year %d cannot be printed as %s; allowed are 2000 to 2099", r[f.part], f.text)
+			return fmt.Errorf("serial: the year %d cannot be printed as %s; want 2000 to 2099", r[f.part], f.text)
 		}
 	}
 	for _, p := range years {
@@ -152,8 +169,8 @@ func (d *Dates) SpanAt(at time.Time) (calendar.Span, error) {
 	return s, d.checkYear(wall)
 }
 
-// SpanOf returns a whole period as a span, for a number whose time of issue within the period is not known. It has no date where
-// that varies within the period.
+// SpanOf returns a whole period as a span, for a number whose time of issue within the period is not known. It has no
+// date where that varies within the period.
 func (d *Dates) SpanOf(p *calendar.Period) calendar.Span {
 	s := calendar.Span{Period: *p, From: p.Start, To: p.End}
 	if !d.Vary {
@@ -165,14 +182,14 @@ func (d *Dates) SpanOf(p *calendar.Period) calendar.Span {
 // DatedSpan returns the span of an instant, or an error if the instant has no date that can be printed.
 func (d *Dates) DatedSpan(at time.Time) (calendar.Span, error) {
 	if c := d.calendar; !c.Covers(at) {
-		return calendar.Span{}, fmt.Errorf("serial: a number at Unix time %d in %v: allowed are 1970 to 9999, "+
+		return calendar.Span{}, fmt.Errorf("serial: a number at Unix time %d in %v: want 1970 to 9999, "+
 			"and with Never only before 9999-12-31T00:00:00Z", at.Unix(), c.Location)
 	}
 	return d.SpanAt(at)
 }
 
-// Instants returns the first instant of a span's period, and the first at which the period prints the span's date: zero if that date
-// is not known.
+// Instants returns the first instant of a span's period, and the first at which the period prints the span's date: zero
+// if that date is not known.
 func (d *Dates) Instants(s *calendar.Span) (start, date time.Time) {
 	if from := s.From; s.Date != "" || d.text == "" {
 		if d.repeat {

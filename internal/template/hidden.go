@@ -12,7 +12,7 @@ import (
 // Hide makes the template print sequences encrypted. prefix is that of keys in Redis.
 func (t *Template) Hide(key []byte, prefix string) error {
 	if n := t.alphabet.largest(t.seqWidth); t.grows || n < 999_999 {
-		return fmt.Errorf("serial: WithHiddenSequence: the template has %d sequences; allowed are a million or more "+
+		return fmt.Errorf("serial: WithHiddenSequence: the template has %d sequences; want a million or more "+
 			"of one width: {seq:6} to {seq:15}, {seq:4:base32}, {seq:4:base36} or wider, without +", n)
 	}
 	cipher, err := ff1.New(key, len(t.alphabet.digits), t.seqWidth)

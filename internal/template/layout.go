@@ -8,8 +8,8 @@ import (
 	"github.com/dailyserial/serial/internal/calendar"
 )
 
-// A layout is the parsed layout of a date field: tokens and separators, each of which prints as many bytes as it has. The zero
-// layout prints nothing.
+// A layout is the parsed layout of a date field: tokens and separators, each of which prints as many bytes as it has.
+// The zero layout prints nothing.
 type layout struct {
 	text   string // as in the template
 	fields []field
@@ -63,11 +63,11 @@ var parts = [...]partKind{
 
 var years = []part{year, weekYear, businessYear, businessEnd}
 
-const allowedTokens = "allowed are yyyy, yy, MM, dd, DDD, GGGG, GG, WW, Q, FFFF, FF, EEEE, EE, " +
+const allowedTokens = "want yyyy, yy, MM, dd, DDD, GGGG, GG, WW, Q, FFFF, FF, EEEE, EE, " +
 	"HH, mm, ss and separators"
 
-// parseLayout parses the layout of a date field. YYYY and DD are common in other libraries and taken for yyyy and dd; beside
-// weeks, YYYY is refused later.
+// parseLayout parses the layout of a date field. YYYY and DD are common in other libraries and taken for yyyy and dd;
+// beside weeks, YYYY is refused later.
 func parseLayout(text string) (l layout, err error) {
 	l.text, l.Finest = text, calendar.Day
 	for rest := text; rest != ""; {
@@ -109,8 +109,8 @@ func appendLiteral(fields []field, text string) []field {
 // isShort reports whether f is a year of two digits, which mean 2000 to 2099.
 func (f *field) isShort() bool { return len(f.text) == 2 && slices.Contains(years, f.part) }
 
-// known returns the parts that two dates share whenever the layout prints them alike. Parts that do not change within the same
-// unit are known together: the week year only with the week.
+// known returns the parts that two dates share whenever the layout prints them alike. Parts that do not change within
+// the same unit are known together: the week year only with the week.
 func (l *layout) known(start calendar.YearStart) (k [len(parts)]bool) {
 	// This is the table in the documentation of WithTemplate.
 	Y, M, D, N := l.has[year], l.has[month], l.has[day], l.has[dayOfYear]
@@ -135,8 +135,8 @@ func (l *layout) known(start calendar.YearStart) (k [len(parts)]bool) {
 	return k
 }
 
-// tells reports whether other prints all dates alike that l prints alike. A layout that does not tell itself prints a date again
-// after another one: the day alone comes again every month.
+// tells reports whether other prints all dates alike that l prints alike. A layout that does not tell itself prints a
+// date again after another one: the day alone comes again every month.
 func (l *layout) tells(other *layout, start calendar.YearStart) bool {
 	known := l.known(start)
 	for p, has := range other.has {

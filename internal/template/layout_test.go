@@ -97,16 +97,16 @@ func (s tokenSet) tellsApart(days []printedDay, per int) bool {
 	return true
 }
 
-// These sets are refused for some year starts, though they would do: by the length of years, which a reader need not know.
-// Each is the least of its kind.
+// These sets are refused for some year starts, though they would do: by the length of years, which a reader need not
+// know. Each is the least of its kind.
 var strictlyRefused = []string{
 	"yyyy Q", "yyyy MM Q", "yyyy MM WW", "yyyy dd WW", "yyyy WW Q", "yyyy WW FFFF", "MM GGGG WW", "DDD GGGG WW",
 	"GGGG WW Q", "DDD FFFF", "MM DDD FFFF", "dd DDD FFFF", "DDD FFFF Q", "DDD GGGG FFFF", "MM FFFF Q", "MM GGGG FFFF",
 	"MM WW FFFF", "dd WW FFFF", "WW FFFF Q",
 }
 
-// What a layout prints determines the period for certain, or the layout is refused. To see that of all sets of tokens, it is
-// enough to look at the smallest ones that tell periods apart, since more tokens tell more.
+// What a layout prints determines the period for certain, or the layout is refused. To see that of all sets of tokens,
+// it is enough to look at the smallest ones that tell periods apart, since more tokens tell more.
 func TestLayoutsThatDetermineThePeriod(t *testing.T) {
 	t.Parallel()
 	if race.Enabled {
@@ -149,8 +149,8 @@ func TestLayoutsThatDetermineThePeriod(t *testing.T) {
 	require.ElementsMatch(t, strictlyRefused, slices.Collect(maps.Keys(refused)))
 }
 
-// Other spellings determine the same; the year in which a business year ends is as good as the one in which it begins; the
-// parts of the clock add to a date, each to the one before.
+// Other spellings determine the same; the year in which a business year ends is as good as the one in which it begins;
+// the parts of the clock add to a date, each to the one before.
 func TestSpellingsAndClocks(t *testing.T) {
 	t.Parallel()
 	if race.Enabled {

@@ -11,8 +11,9 @@ import (
 	"github.com/dailyserial/serial/internal/calendar"
 )
 
-// PrintNumber returns a number as text. date is as printed; a hidden sequence depends on the period's label. The text is "" if the
-// template prints a date and date is "". A sequence wider than the template's padding is printed in full, in decimal.
+// PrintNumber returns a number as text. date is as printed; a hidden sequence depends on the period's label. The text
+// is "" if the template prints a date and date is "". A sequence wider than the template's padding is printed in full,
+// in decimal.
 func (t *Template) PrintNumber(typ, date, label string, seq int64) string {
 	if date == "" && t.Dates.text != "" {
 		return ""
@@ -74,22 +75,31 @@ type Number struct {
 	Seq  int64
 }
 
+// Blanks are what databases and spreadsheets pad texts with.
+const Blanks = " \t\u00a0"
+
+// ParseStored is [Template.ParseNumber] for a number that may be padded with [Blanks], which a template may print at
+// its ends, too.
+func (t *Template) ParseStored(s string) (Number, error) {
+	trimmed := strings.Trim(s, Blanks)
+	n, err := t.ParseNumber(trimmed)
+	if err != nil && trimmed != s {
+		if padded, err := t.ParseNumber(s); err == nil {
+			return padded, nil
+		}
+	}
+	return n, err
+}
+
 // ParseNumber takes apart a number that the template printed.
 func (t *Template) ParseNumber(s string) (n Number, err error) {
 	bad := func(msg string, args ...any) (Number, error) {
 		err := fmt.Errorf(msg, args...)
 		return Number{}, fmt.Errorf("%w: %.200q is not a number of this scheme: %w", ErrInvalidNumber, s, err)
 	}
-	if len(s) <= t.fixed {
-		return bad("it has %d bytes; at least %d are needed", len(s), t.fixed+1)
-	}
-	seqWidth := t.seqIn(s)
-	typeWidth := len(s) - t.fixed - (seqWidth - t.seqWidth)
-	switch {
-	case seqWidth < t.seqWidth || seqWidth > maxWidth:
-		return bad("its sequence has %d digits; allowed are %d to %d", seqWidth, t.seqWidth, maxWidth)
-	case typeWidth < 1:
-		return bad("nothing is left for its type")
+	typeWidth, seqWidth, err := t.widths(s)
+	if err != nil {
+		return bad("%w", err)
 	}
 	var wrongSeq, wrongDate error // which give way to the error of a check digit
 	if t.Dates.text == "" {
@@ -117,13 +127,7 @@ func (t *Template) ParseNumber(s string) (n Number, err error) {
 		case fieldSeq:
 			text := read(seqWidth)
 			n.Seq, err = parseDigits(text, t.alphabet)
-			switch {
-			case t.cipher != nil:
-			case n.Seq < 1:
-				wrongSeq = errors.New("its sequence is 0, the first is 1")
-			case seqWidth > t.seqWidth && text[0] == '0':
-				wrongSeq = fmt.Errorf("its sequence %s is padded to more than %d digits", text, t.seqWidth)
-			}
+			wrongSeq = t.checkSeq(n.Seq, text)
 		case fieldCheck:
 			err = verifyCheck(t.check, s, end)
 			read(len(f.text))
@@ -144,8 +148,37 @@ func (t *Template) ParseNumber(s string) (n Number, err error) {
 	return n, nil
 }
 
-// seqIn returns how many bytes of s the sequence takes; s is longer than fixed. On one side of a growing sequence, all fields have a
-// fixed width, because the type is on the other: seqIn cuts these off and counts the digits that s then ends or begins with.
+// widths returns how many bytes of a number its type and its sequence take.
+func (t *Template) widths(s string) (typ, seq int, err error) {
+	if len(s) <= t.fixed {
+		return 0, 0, fmt.Errorf("it has %d bytes; at least %d are needed", len(s), t.fixed+1)
+	}
+	seq = t.seqIn(s)
+	typ = len(s) - t.fixed - (seq - t.seqWidth)
+	switch {
+	case seq < t.seqWidth || seq > maxWidth:
+		return 0, 0, fmt.Errorf("its sequence has %d digits; want %d to %d", seq, t.seqWidth, maxWidth)
+	case typ < 1:
+		return 0, 0, errors.New("nothing is left for its type")
+	}
+	return typ, seq, nil
+}
+
+// checkSeq returns an error for a sequence that is not printed so, unless it is hidden.
+func (t *Template) checkSeq(seq int64, text string) error {
+	switch {
+	case t.cipher != nil:
+	case seq < 1:
+		return errors.New("its sequence is 0, the first is 1")
+	case len(text) > t.seqWidth && text[0] == '0':
+		return fmt.Errorf("its sequence %s is padded to more than %d digits", text, t.seqWidth)
+	}
+	return nil
+}
+
+// seqIn returns how many bytes of s the sequence takes; s is longer than fixed. On one side of a growing sequence, all
+// fields have a fixed width, because the type is on the other: seqIn cuts these off and counts the digits that s then
+// ends or begins with.
 func (t *Template) seqIn(s string) int {
 	const digits = "0123456789"
 	if !t.grows {

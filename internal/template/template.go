@@ -1,5 +1,5 @@
-// Package template parses the templates of numbers, proves that no two numbers of a template print alike, and prints and parses
-// numbers.
+// Package template parses the templates of numbers, proves that no two numbers of a template print alike, and prints
+// and parses numbers.
 package template
 
 import (
@@ -38,8 +38,8 @@ var (
 	ErrCheckDigit    = errors.New("serial: wrong check digit")
 )
 
-// A Template is a parsed template for the numbers of a calendar. All its fields have a fixed width, except the type and a sequence
-// that may grow.
+// A Template is a parsed template for the numbers of a calendar. All its fields have a fixed width, except the type and
+// a sequence that may grow.
 type Template struct {
 	Dates    Dates
 	text     string
@@ -75,7 +75,7 @@ type field struct {
 }
 
 // allowedFields is the end of messages about a template.
-const allowedFields = "allowed are {type}, {date:LAYOUT}, {seq:WIDTH} and {check:ALGORITHM}, each once"
+const allowedFields = "want {type}, {date:LAYOUT}, {seq:WIDTH} and {check:ALGORITHM}, each once"
 
 // Parse parses a template for the numbers of a calendar. [Template.Prove] tells whether it tells their periods apart.
 func Parse(template string, c calendar.Calendar) (*Template, error) {
@@ -93,7 +93,7 @@ func Parse(template string, c calendar.Calendar) (*Template, error) {
 func (t *Template) parse() error {
 	switch {
 	case len(t.text) > maxTemplate:
-		return fmt.Errorf("it has %d bytes; allowed are up to %d", len(t.text), maxTemplate)
+		return fmt.Errorf("it has %d bytes; want up to %d", len(t.text), maxTemplate)
 	case !utf8.ValidString(t.text):
 		return errors.New("not valid UTF-8")
 	}
@@ -128,7 +128,7 @@ func (t *Template) parse() error {
 	}
 	if t.check.Width > 0 && !t.check.Letters && t.alphabet != decimal {
 		return fmt.Errorf("{check:%s} covers digits only, and the sequence is printed in %s; "+
-			"allowed are 97-10 and 37-36", t.check.Name, t.alphabet.name)
+			"want 97-10 and 37-36", t.check.Name, t.alphabet.name)
 	}
 	for _, f := range t.fields {
 		t.fixed += len(f.text)
@@ -155,7 +155,7 @@ func (t *Template) parseField(body string) (err error) {
 		f.text = arg
 	case f.kind == fieldCheck:
 		if t.check = checkdigit.Algorithms[arg]; t.check.Width == 0 {
-			err = fmt.Errorf("unknown check digit %q; allowed are luhn, damm, gs1, 11-10, 97-10, 37-36", arg)
+			err = fmt.Errorf("unknown check digit %q; want luhn, damm, gs1, 11-10, 97-10, 37-36", arg)
 		}
 		f.text = zeros[:t.check.Width]
 	default:
@@ -181,18 +181,18 @@ func (t *Template) parseSeq(arg string) error {
 	width, _ := strconv.Atoi(digits)
 	switch {
 	case t.alphabet == nil:
-		return fmt.Errorf("unknown alphabet %q; allowed are base32 and base36, and none for decimal digits", name)
+		return fmt.Errorf("unknown alphabet %q; want base32 and base36, and none for decimal digits", name)
 	case hasAlphabet && grows:
 		return fmt.Errorf("a sequence in %s cannot grow; only a decimal one can", name)
 	case width < 1 || width > t.alphabet.widest || strconv.Itoa(width) != digits:
-		return fmt.Errorf("width %q; allowed are 1 to %d%s", count, t.alphabet.widest, more)
+		return fmt.Errorf("width %q; want 1 to %d%s", count, t.alphabet.widest, more)
 	}
 	t.seqWidth, t.grows = width, grows
 	return nil
 }
 
-// checkGrowth refuses a growing sequence whose digits cannot be told from the text next to them: number 11 of type A would read
-// like number 1 of type A1. Between two literals, all digits belong to the sequence.
+// checkGrowth refuses a growing sequence whose digits cannot be told from the text next to them: number 11 of type A
+// would read like number 1 of type A1. Between two literals, all digits belong to the sequence.
 func (t *Template) checkGrowth() error {
 	var before, after string // text around the sequence, with digits for everything but literals
 	text := &before
@@ -224,7 +224,8 @@ func find(fields []field, kind fieldKind) int {
 	return slices.IndexFunc(fields, func(f field) bool { return f.kind == kind })
 }
 
-// Prove refuses a template that could print numbers of different periods alike, or whose date does not suit the calendar.
+// Prove refuses a template that could print numbers of different periods alike, or whose date does not suit the
+// calendar.
 func (t *Template) Prove() error {
 	d := &t.Dates
 	if d.text == "" && d.calendar.Unit != calendar.Never {
@@ -244,20 +245,21 @@ func (t *Template) Largest() int64 {
 	return t.alphabet.largest(t.seqWidth)
 }
 
-// CheckType refuses types whose numbers the template cannot print. Check digits that cover letters cover ASCII letters only.
+// CheckType refuses types whose numbers the template cannot print. Check digits that cover letters cover ASCII letters
+// only.
 func (t *Template) CheckType(typ string) error {
 	if err := name.Check(typ); err != nil {
 		return fmt.Errorf("%w %.80q: %w", ErrInvalidType, typ, err)
 	}
 	if t.check.Letters && utf8.RuneCountInString(typ) != len(typ) {
-		return fmt.Errorf("%w %.80q: {check:%s} covers letters; allowed are ASCII letters, digits and - _ . /",
+		return fmt.Errorf("%w %.80q: {check:%s} covers letters; want ASCII letters, digits and - _ . /",
 			ErrInvalidType, typ, t.check.Name)
 	}
 	return nil
 }
 
-// PrintMark returns a hash of all that could make two processes print different sequences of a period alike: the order of fields
-// and tokens, the alphabet, the check digit and the key. Widths, literals and spellings are not in it.
+// PrintMark returns a hash of all that could make two processes print different sequences of a period alike: the order
+// of fields and tokens, the alphabet, the check digit and the key. Widths, literals and spellings are not in it.
 func (t *Template) PrintMark() string {
 	marks := [...]string{
 		fieldLiteral: "", fieldType: "type;", fieldSeq: "seq:" + t.alphabet.name + ";",

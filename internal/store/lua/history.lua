@@ -4,11 +4,16 @@
 -- ARGV  1 to 5 as in rules.lua; limit and expires are not used
 --       6  highWater  the greatest sequence of the current period that the caller has seen, 0 if none
 --
--- Reply: for every counter an integer, the last sequence issued, -1 where there is none or it holds no number; the current
--- period's first. Or a status of rules.lua.
+-- Reply: an integer for every counter, the current period's first: the last sequence issued; 0 if the period was opened
+-- and none was issued; -1 if there is no counter or it is not a number. Or a status of rules.lua.
 local time, id = redis.call('TIME')
 local counter, record, highWater, purpose = KEYS[1], KEYS[2], ARGV[6] + 0, 'read'
 --include rules
-local issued = {not lost and last or -1}
-for i = 3, #KEYS do issued[i - 1] = read(KEYS[i]) or -1 end
+-- shown returns the last sequence issued by a counter at seq.
+local function shown(key, seq)
+  if seq == baseOf(string.match(key, '%w+$')) then return 0 end -- a counter's key ends with its label
+  return seq or -1
+end
+local issued = {shown(counter, not lost and last)}
+for i = 3, #KEYS do issued[i - 1] = shown(KEYS[i], read(KEYS[i])) end
 return issued

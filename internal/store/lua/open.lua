@@ -1,35 +1,41 @@
--- open: create the period's counter, or lift the one that is there, and issue numbers from it. It is safe in any order and any
--- number of times: it applies every rule anew and never lowers a counter.
+-- open: create the period's counter, or lift the one that is there, and issue numbers from it. It is safe in any order
+-- and any number of times: it applies every rule anew and never lowers a counter.
 --
 -- KEYS  1 counter, 2 record; then the lock, if it is on this server; then a request (see recall.lua) or nothing
 -- ARGV  1 to 5 as in rules.lua
 --       6  n        how many numbers, at least 0
 --       7  highWater  the greatest sequence of the period that the caller has seen, 0 if none
---       8  base     the sequence before the first that a period has, at most the limit
---       9  floor    the highest sequence that may have been used, at most the limit; "" if nothing tells
---      10  checked  when the caller saw that the counter was missing, before it asked for the lock or with it: milliseconds by
---                   the server's clock. Or what an operator wants, who needs no lock: "raise" replaces a record that lies in
---                   the future, "takeover" also one of another time zone or day start
+--       8  base     the sequence before the first of a period, at most the limit; it counts only if nothing was used.
+--                   0 if the floor or the ledger says that something was used
+--       9  floor    the highest sequence that may have been used, at most the limit; "" without a floor
+--      10  checked  when the caller saw that the counter was missing, before it asked for the lock or with it:
+--                   milliseconds by the server's clock. Or what an operator wants, who needs no lock: "raise" replaces
+--                   a record that lies in the future, "takeover" also one of another time zone or day start. " keep"
+--                   follows if a series whose last period has a ledger is a conflict, whatever the period
 --      11  lease    the lock's expiry, milliseconds: open is refused once it has passed since checked
---      12  held     what the caller's lock holds, which open gives back; "" if it is elsewhere, or if there is none
+--      12  held     content of the caller's lock, which open gives back; "" if the lock is elsewhere, or if there is
+--                   none
 --     with a ledger:
 --      13  token    of the caller's claim, which open consumes
---      14  id       replication ID that came with it
---      15  after    what the ledger answered: the block is after+1 ...
+--      14  id       replication ID that came with the claim
+--      15  after    the ledger's answer: the block is after+1 ...
 --      16  upto     ... to upto, at most 10^15
 --     last, for a request:
 --          printed  the date and the template, then the key, as in recall.lua
 --
--- Reply: an integer, the last of the n numbers issued (for n = 0 where the counter stands); or
---   "there" "" 0 LAST   the same, where another caller had opened the period meanwhile: the numbers follow the counter, as in take
---   "lifted" "" FROM LAST  the same, and sequences were skipped: where the counter stood before, -1 if it was lost, and that integer
+-- Reply: an integer, the last of the n numbers issued (for n = 0, the position of the counter); or
+--   "there" "" 0 LAST   the same, but another caller had opened the period meanwhile: the numbers follow the counter,
+--                       as in take
+--   "lifted" "" FROM LAST  the same, and sequences were skipped: the position of the counter before, -1 if it was lost,
+--                          and that integer
 -- or a status of rules.lua or
---   "late"            the lock has expired since checked, or the server's clock went back; or the claim has expired, the
---                     replication ID is another, or the block is used up: it must not be installed then
---   "lost" HELD       the counter was there once, and there is no floor; what it holds now, "" if it is gone
---   "exhausted" LAST FROM UPTO  fewer than n numbers are left above counter and floor; the last sequence used, text. Only here the
---                     counter may be written: the period is opened at that sequence if it was not open yet. FROM is as above, and
---                     UPTO the last sequence used or skipped, integers.
+--   "late" MIXED      the lock has expired since checked, or the server's clock went back; or the claim has expired,
+--                     the replication ID is another, or the block is used up, so it must not be installed. MIXED is
+--                     "mixed" if callers without a ledger may issue numbers of the period, else ""
+--   "lost" HELD       the counter existed once, and there is no floor; its content now, "" if it is gone
+--   "exhausted" LAST FROM UPTO  fewer than n numbers are left above counter and floor; the last sequence used, text.
+--                     This refusal may write the counter: it opens the period at that sequence if it was not open. FROM
+--                     is as above, and UPTO the last sequence used or skipped, integers.
 --   "once" ANSWER     see recall.lua
 local time, id = redis.call('TIME')
 local lock = ARGV[12] ~= '' and KEYS[3]
@@ -37,35 +43,41 @@ local request = KEYS[lock and 4 or 3]
 if request then
   --include recall
 end
-local counter, record, highWater, purpose = KEYS[1], KEYS[2], ARGV[7] + 0, ARGV[10]
+local counter, record, highWater, purpose = KEYS[1], KEYS[2], ARGV[7] + 0, string.match(ARGV[10], '^%w+')
 --include rules
+if purpose ~= ARGV[10] and string.find(entered or '', ' ledger', 1, true) then return answer('conflict', entered) end
 --include writing
 local n, limit, expires = ARGV[6] + 0, ARGV[4] + 0, ARGV[5]
 local checked, lease = tonumber(ARGV[10]), ARGV[11] + 0 -- checked is nil for an operator
-if checked and (ms < checked or ms >= checked + lease) then return answer('late') end
+local function late()
+  return answer('late', entered and not string.find(entered, ' ledger', 1, true) and 'mixed' or nil)
+end
+if checked and (ms < checked or ms >= checked + lease) then return late() end
 
 local floor = tonumber(ARGV[9])
--- The second look, under the lock: what is open by now is not lifted, unless a floor or a ledger has been asked since.
+-- The second look, under the lock: a period that is open by now is not lifted, unless a floor or a ledger was asked
+-- since.
 local there = checked and state == 'same' and not lost and not floor and not id
-local base = there and 0 or ARGV[8] + 0
+-- A start counts only if nothing was used. A lost counter does not fall below the period's own start.
+local base = unused and ARGV[8] + 0 or lost and baseOf(label) or 0
 local from = lost and -1 or math.max(last or 0, base)
 local used = math.max(last or 0, base, floor or 0, highWater)
 local upto
 if unrecoverable and not floor then return answer('lost', held or '') end
 if id then
-  local token, ends = string.match(redis.call('HGET', record, 'claim') or '', '^(%S+) (%d+)$')
-  if token ~= ARGV[13] or ms >= tonumber(ends) or id ~= ARGV[14] then return answer('late') end
+  local token, ends = string.match(redis.call('HGET', record, 'claim') or '', '^(%S+) (%-?%d+)$')
+  if token ~= ARGV[13] or ms >= tonumber(ends) or id ~= ARGV[14] then return late() end
   permitCounter(counter, held, expires)
   redis.call('HDEL', record, 'claim')
   local after = ARGV[15] + 0
   upto = ARGV[16] + 0
-  if not intact or after ~= ceiling then -- a block that follows on without a gap continues the counter
+  if not intact or after ~= ceiling then -- else the block follows on, and continues the counter
     used = math.max(used, after)
   end
-  -- The rest of the block before is not thrown away.
+  -- The rest of the previous block is kept.
   if used + n > limit and intact and last < ceiling and checked then return answer('exhausted', held) end
-  if used + n > upto and used + n <= limit then return answer('late') end
-  if used > limit then -- of another template's, or set aside in vain
+  if used + n > upto and used + n <= limit then return late() end
+  if used > limit then -- by another template, or set aside in vain
     used = math.max(limit, last or 0)
     upto = used
   end
@@ -76,6 +88,7 @@ local issued = enough and used + n or used
 permitCounter(counter, held, expires)
 if request and n > 0 then redis.call('SET', request, '', 'XX') end -- fails if it must not be written, and sets nothing
 --include enter
+if unused then noteStart(label, base, lastOpened()) end
 if id then
   local copy = issued == last and held or plain(issued)
   redis.call('HSET', record, 'ceiling', plain(upto), 'counterCopy', copy, 'replID', id)

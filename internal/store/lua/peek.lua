@@ -4,11 +4,13 @@
 -- ARGV  1 to 5 as in rules.lua; limit and expires are not used
 --       6  highWater  the greatest sequence of the period that the caller has seen, 0 if none
 --
--- Reply: an integer, the last sequence issued; or a status of rules.lua or
---   "lost" HELD       the counter was there once; what it holds now, "" if it is gone
+-- Reply: an integer, the last sequence issued, 0 if the period was opened and none was issued; or a status of rules.lua
+-- or
+--   "lost" HELD       the counter existed once; its content now, "" if it is gone
 --   "missing"         nothing was issued in the period yet
 local time, id = redis.call('TIME')
 local counter, record, highWater, purpose = KEYS[1], KEYS[2], ARGV[6] + 0, 'read'
 --include rules
 if lost then return answer('lost', held or '') end
-return last or answer('missing')
+if not last then return answer('missing') end
+return last == baseOf(label) and 0 or last

@@ -1,24 +1,24 @@
--- prepare: open a period ahead of time, so that whoever is first in it enters it without a lock. It may be repeated, and always
--- writes, so that replicas can confirm it.
+-- prepare: open a period ahead of time, so the first caller in it enters it without a lock. It may be repeated, and
+-- always writes, so replicas can confirm it.
 --
 -- KEYS  1 counter, 2 record, of the current period; 3 counter of the period to open
 -- ARGV  1 to 5 as in rules.lua, of the current period; limit and expires are not used
 --       6  highWater  the greatest sequence of the current period that the caller has seen, 0 if none
 --       7  period   to open, "LABEL FIRST PAST"
 --       8  first    its first instant, Unix seconds
---       9  expires  when its counter does, Unix seconds, at least the end of that period
---      10  base     the sequence before its first one, at most the limit
---      11  floor    the highest sequence that may have been used in it, at most the limit; "" if nothing tells; "?" if the
---                   caller is to ask first
+--       9  expires  when its counter expires, Unix seconds, at least the end of that period
+--      10  base     the sequence before its first one, at most the limit: as for open
+--      11  floor    the highest sequence that may have been used in it, at most the limit; "" without a floor; "?" if
+--                   the caller has a floor that it would have to ask first
 --      12  checked  "1" if the caller has compared the server's clock with its own, else "0"
 --
--- Reply: an integer, the sequence at which its counter stands; or, with nothing written, a status of rules.lua or
---   "missing"          the current period has to be entered first
---   "check"            the period is not open yet, and the clocks have to be compared first
---   "gap"              the last period opened ends before it: the periods between have to be opened first, or again
+-- Reply: an integer, the position of its counter; or, with nothing written, a status of rules.lua or
+--   "missing"          the current period must be entered first
+--   "check"            the period is not open yet, and the clocks must be compared first
+--   "gap"              the last period opened ends before it: the periods between must be opened first, or again
 --   "conflict" OPENED  the last period opened ends after it has begun
---   "floor" LOST       the floor has to be asked; "lost" if its counter was there once
---   "lost" HELD        its counter was there once; what it holds now, "" if it is gone
+--   "floor" LOST       the floor must be asked; "lost" if its counter existed once
+--   "lost" HELD        its counter existed once; its content now, "" if it is gone
 local time, id, purpose = redis.call('TIME')
 local counter, record, highWater = KEYS[1], KEYS[2], ARGV[6] + 0
 --include rules
@@ -28,23 +28,24 @@ local upcoming, expires, floor = KEYS[3], ARGV[9], ARGV[11]
 local open = string.find(ahead, ';' .. ARGV[7] .. ';', 1, true)
 if not open then
   local opened = string.match(ahead, '([^;]+);$') or entered
-  local ends = string.match(opened, '^%S+ %d+ (%d+)')
+  local ends = string.match(opened, '^%S+ %S+ (%-?%d+)')
   if ends ~= ARGV[8] then
     return tonumber(ends) < ARGV[8] + 0 and answer('gap') or answer('conflict', opened)
   end
   if ARGV[12] == '0' then return answer('check') end
 end
 local there, holds = read(upcoming)
-local used = there
+local used, name, before = there, string.match(ARGV[7], '^%S+'), lastOpened()
+local once = open or holds or known(name) -- by a clock that was ahead
 if not there then
-  local once = open or holds or known(string.match(ARGV[7], '^%S+')) -- by a clock that was ahead
   if floor == '?' then return answer('floor', once and 'lost' or nil) end
   if floor == '' and once then return answer('lost', holds or '') end
-  used = ARGV[10] + 0
+  used = once and baseOf(name) or ARGV[10] + 0
 end
-used = math.max(used, tonumber(floor) or 0) -- nothing was issued yet, so that it may be lifted
+used = math.max(used, tonumber(floor) or 0) -- nothing has been issued yet, so it may be lifted
 if not open then ahead = (ahead == '' and ';' or ahead) .. ARGV[7] .. ';' end
 permitCounter(upcoming, holds, expires)
 keep('ahead', ahead)
+if not once then noteStart(name, ARGV[10] + 0, before) end
 write(upcoming, holds, there, used, expires)
 return used

@@ -1,4 +1,4 @@
--- release: give a claim back, so that nobody has to wait until it expires.
+-- release: give a claim back, so nobody has to wait until it expires.
 --
 -- KEYS 1 record; ARGV 1 token. Reply: an integer, 0.
 local claim = redis.call('HGET', KEYS[1], 'claim') or ''

@@ -1,55 +1,62 @@
--- take: the counter exists, so increment it, for one type or for several, without a lock. No key can expire in between.
+-- take: the counter exists, so increment it, for one type or for several, without a lock. No key can expire meanwhile.
 --
 -- KEYS  for each type: counter, record; then, for a single type only, a request (see recall.lua) or nothing
 -- ARGV  1 to 5 as in rules.lua
 --       6  n, highWater  for each type: how many numbers, and the greatest sequence that the caller has seen, 0 if none
---     behind those, unless they are "issue" and "0" and there is no ledger:
---          purpose  "issue"  fewer than n numbers will do: the callers share them
---                   "all"    all n or none; n = 0 tells how the period stands
+--     after those, unless they are "issue" and "0" and there is no ledger:
+--          purpose  "issue"  fewer than n numbers will do: callers share them
+--                   "all"    all n or none; n = 0 asks for the state of the period
 --                   or, for a single type with a ledger and all n or none, what the caller claims a block for:
---                   "ceiling"  a counter that is there
+--                   "ceiling"  a counter that exists
 --                   "open"     also one that is missing: the caller has the lock
---                   "floor"    the same, and the caller has a floor to ask: also one that is lost, and that no ledger knows
+--                   "floor"    the same, and the caller has a floor to ask: also one that is lost, and that no ledger
+--                              knows
 --                   "raise"    an operator's Raise: any, whatever the state
 --                   "takeover" an operator's Takeover: any, whoever owns the period
---          clock    "1" if the server's is so far from the caller's that a prepared period must not be entered without a
---                   second look, else "0"
+--          clock    "1" if the server's clock is so far from the caller's that a prepared period must not be entered
+--                   without a second look, else "0"
 --     for a claim:
 --          token    unique
 --          lease    of the claim, milliseconds
---          past     when it ends at the latest, milliseconds by the server's clock: when the lock does; "0" without a lock
+--          past     when it ends at the latest, milliseconds by the server's clock: the end of the lock; "0" without a
+--                   lock
+--          base     the sequence before the first of a period
 --     last, for a request:
 --          printed  the date and the template, then the key, as in recall.lua
 --
--- Reply: for a single type an integer, the last of the n numbers issued; or that of recall.lua, or
---   "part" WHY COUNT LAST  fewer than n were issued: how many, and the last of them, integers. WHY is "exhausted" if they are the
---                          last of the period, "ceiling" if they are the last that are set aside.
+-- Reply: for a single type an integer, the last of the n numbers issued; or the reply of recall.lua, or
+--   "part" WHY COUNT LAST  fewer than n were issued: how many, and the last of them, integers. WHY is "exhausted" if
+--                          they are the last of the period, "ceiling" if they are the last that are set aside.
 -- or, with nothing issued, a status of rules.lua or
---   "lost" HELD         the counter was there once; what it holds now, "" if it is gone
---   "missing" LOST      the period has to be opened, or a counter found without a record to be adopted, or a prepared period to
---                       be entered by a caller who must look twice; "lost" if a ledger will repair a lost counter
---   "ceiling" LOST      a block has to be set aside first; the same
+--   "lost" HELD         the counter existed once; its content now, "" if it is gone
+--   "missing" LOST      the period must be opened, or a counter without a record adopted, or a prepared period entered
+--                       by a caller who must look twice; LOST is "lost" if a ledger will repair a lost counter, else ""
+--   "ceiling" LOST      a block must be set aside first; LOST likewise
 --   "exhausted" LAST    fewer than n numbers are left; the last sequence issued, text, since it may exceed a double
---   "reserve" ID ABOVE  the same, and now the caller has the claim; the server's replication ID, and the integer that the block
---                       has to lie above
---   "claimed"           another caller has it
+--   "reserve" ID ABOVE UNUSED  a block must be set aside, and the caller has the claim: the server's replication ID,
+--                       and the sequence above which the block must lie, an integer. UNUSED is 0 if something of the
+--                       period was used, else 1, or 2 if a caller with a start has had the claim before and may have
+--                       set aside a sequence that was not used. 4 is added if callers without a ledger may issue
+--                       numbers of the period
+--   "claimed"           another caller has the claim
 --   "late"              the caller's lock has expired
--- For several types an array of such replies. The error of one type's commands is its element, and does not stop the others.
+-- For several types, an array of such replies. If one type's commands fail, the error is its element, and the others go
+-- on.
 
--- takeByRules takes for the i-th type by all the rules. It is passed what it uses: each local that it captured would cost every
--- call.
+-- takeByRules takes for the i-th type by all the rules. What it uses is passed to it: every captured local would slow
+-- down every call.
 local function takeByRules(time, id, i, at)
   local counter, record, n, highWater = KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i + 4] + 0, ARGV[2 * i + 5] + 0
   local purpose, request, limit = ARGV[at] or 'issue', #KEYS == 3 and KEYS[3], ARGV[4] + 0
   --include rules
   --include writing
 
-  -- ask claims a block, if the caller wants one and no other has the claim. A claim that seems to last longer than its lease was
-  -- made before the server's clock went back.
+  -- ask claims a block, if the caller wants one and no other caller has the claim. A claim that seems to last longer
+  -- than its lease was made before the server's clock went back.
   local function ask()
     if purpose == 'issue' or purpose == 'all' then return answer('ceiling', lost and 'lost' or nil) end
     local mine, lease = ARGV[at + 2], ARGV[at + 3] + 0
-    local token, expiry = string.match(redis.call('HGET', record, 'claim') or '', '^(%S+) (%d+)$')
+    local token, expiry = string.match(redis.call('HGET', record, 'claim') or '', '^(%S+) (%-?%d+)$')
     expiry = tonumber(expiry)
     if token and token ~= mine and ms < expiry and expiry <= ms + lease and state ~= 'taken' then
       return answer('claimed')
@@ -58,7 +65,13 @@ local function takeByRules(time, id, i, at)
     if ARGV[at + 4] ~= '0' then ends = math.min(ends, ARGV[at + 4]) end
     if ends <= ms then return answer('late') end
     keep('claim', mine .. ' ' .. string.format('%.0f', ends))
-    return answer('reserve', id, math.max(ceiling or 0, last or 0, highWater))
+    local mixed = entered and not string.find(entered, ' ledger', 1, true) and 4 or 0
+    if not unused then
+      return answer('reserve', id, math.max(ceiling or 0, last or 0, highWater, lost and baseOf(label) or 0), mixed)
+    end
+    local again, base = baseOf(label) > 0, ARGV[at + 5] + 0
+    if base > 0 then noteStart(label, base, lastOpened()) end
+    return answer('reserve', id, 0, mixed + (again and 2 or 1))
   end
 
   if unrecoverable and purpose ~= 'floor' and not operator then return answer('lost', held or '') end
@@ -83,17 +96,18 @@ local function takeByRules(time, id, i, at)
     if last >= limit or purpose ~= 'issue' and last + n > limit then return answer('exhausted', held) end
     if count < 1 or purpose ~= 'issue' then return ask() end
   end
-  if request and n > 0 then redis.call('SET', request, '', 'XX') end -- fails if it must not be written; sets nothing
+  if request and n > 0 then redis.call('SET', request, '', 'XX') end -- fails if it must not be written; writes nothing
   if state == 'ahead' then
     --include enter
   end
-  if redis.call('PTTL', counter) < 0 then -- something stripped the expiry: a SET or a PERSIST by hand
+  if redis.call('PTTL', counter) < 0 then -- something removed the expiry: a SET or a PERSIST by hand
     redis.call('EXPIREAT', counter, ARGV[5])
   end
-  -- A larger one issues none, and INCRBY may fail.
+  -- Beyond that, no number is issued, and INCRBY may fail.
   local issued = last < 1e15 and redis.call('INCRBY', counter, count) or last
-  -- The copy comes after the counter: if INCRBY is refused, the block goes on to be used.
-  if intact then redis.call('HSET', record, 'counterCopy', plain(issued)) end
+  -- The copy comes after the counter: if INCRBY is refused, the block stays in use. If the copy is refused, the next
+  -- take has a block set aside.
+  if intact then redis.pcall('HSET', record, 'counterCopy', plain(issued)) end
   if request and n > 0 then
     --include remember
   end
@@ -134,8 +148,8 @@ for i = 1, types do
   end
   if top and entered == ARGV[1] then
     held = redis.pcall('GET', counter)
-    -- It is usually what the caller has seen last. What else tonumber takes for a number and begins with a digit above 0, INCRBY
-    -- does too, or refuses.
+    -- It is usually the sequence that the caller has seen last. Any other text that tonumber takes for a number and
+    -- that begins with 1 to 9 is a number for INCRBY too, or INCRBY refuses it.
     local last = held == highWater and held
       or type(held) == 'string' and (string.byte(held) or 0) > 48 and tonumber(held)
     if last and (held == highWater or last >= highWater + 0) and last + n <= top and (not id or held == copy) then
@@ -151,8 +165,8 @@ for i = 1, types do
     -- The first number of a period that follows the one entered, and that nobody has opened ahead or used before.
     missing = entered == false
     if entered and (kept[2] or '') == '' then
-      local label, begins, ours = string.match(ARGV[1], '^(%S+) (%d+) %d+( .*)$')
-      local last, ends, theirs = string.match(entered, '^(%S+) %d+ (%d+)( .*)$')
+      local label, begins, ours = string.match(ARGV[1], '^(%S+) (%S+) %S+( .*)$')
+      local last, ends, theirs = string.match(entered, '^(%S+) %S+ (%-?%d+)( .*)$')
       missing = theirs == ours and ends + 0 <= begins + 0 and label > last
         and label > string.sub(kept[3] or '', -#label - 1, -2)
     end
@@ -163,7 +177,8 @@ for i = 1, types do
   elseif type(reply) ~= 'number' then
     local done, answer = pcall(takeByRules, time, id, i, at)
     reply = (done or type(answer) == 'table') and answer or {err = answer} -- an error is a string in Redis 6.2
-    -- A replica refuses whatever is written, of every type. As the error of the call it is repeated on another connection.
+    -- A replica refuses every write, whatever the type. Returned as the call's own error, it makes the client retry on
+    -- another connection.
     if not done and string.find(reply.err, 'READONLY', 1, true) then return reply end
   end
   if types == 1 then return reply end

@@ -1,0 +1,119 @@
+package coalesce
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+)
+
+// A Batch is one request for all its members.
+type Batch[K comparable, P, R any] struct {
+	Key     K
+	Payload P // the first member's
+
+	// Note holds the failure of the sender's last attempt, for members that leave before the outcome.
+	Note atomic.Pointer[error]
+
+	limit    time.Duration // longest wait to be sent
+	looked   time.Time     // until when the wait is charged; this and the next two are guarded by the Batcher's mu
+	waited   time.Duration // charged, until the batch is sent
+	size     int           // of the batch, which does not change once it is sent
+	late     func(*Batch[K, P, R], int)
+	left     atomic.Pointer[member] // members that left, latest first; finished once there is a result
+	done     chan struct{}
+	result   R // this and the rest are written before done is closed, and only read after
+	err      error
+	panicked any
+}
+
+// Size returns the number of members. It must not be called before the batch is sent; from then on it does not change.
+func (b *Batch[K, P, R]) Size() int { return b.size }
+
+// A member is a caller that left.
+type member struct {
+	place int
+	next  *member
+}
+
+// finished marks the end of a batch: nobody can leave any more.
+var finished = new(member)
+
+// Finish gives all members their result. It is called once, before send returns.
+func (b *Batch[K, P, R]) Finish(r R, err error) {
+	b.result, b.err = r, err
+	b.end()
+}
+
+func (b *Batch[K, P, R]) end() {
+	left := b.left.Swap(finished)
+	close(b.done)
+	for ; left != nil; left = left.next {
+		b.late(b, left.place)
+	}
+}
+
+// endUnsent ends a batch that is not sent.
+func (b *Batch[K, P, R]) endUnsent() {
+	b.err = ErrUnsent
+	b.end()
+}
+
+// Waited returns how long the batch waited to be sent, from its first member on. While this process is suspended, it
+// does not wait. Waited must not be called before the batch is sent or has ended.
+func (b *Batch[K, P, R]) Waited() time.Duration { return b.waited }
+
+// isStale reports whether a waiting batch will not be sent: its time is over, or nobody wants it. The caller holds the
+// Batcher's mu.
+func (b *Batch[K, P, R]) isStale(now time.Time) bool {
+	b.waited += min(now.Sub(b.looked), longestLook)
+	b.looked = now
+	return b.waited >= b.limit || !b.Wanted()
+}
+
+// Wanted reports whether any member is left. It must not be called before the batch is sent, unless the Batcher's mu is
+// held.
+func (b *Batch[K, P, R]) Wanted() bool {
+	left := 0
+	for m := b.left.Load(); m != nil; m = m.next {
+		left++
+	}
+	return left < b.size
+}
+
+// Finished reports whether the batch has its result.
+func (b *Batch[K, P, R]) Finished() bool { return b.left.Load() == finished }
+
+// Leave ends the wait of the member with that place. It returns false if the batch is finished, so there is a result.
+// So each member either has its result, or late is called for it, whatever the moment.
+func (b *Batch[K, P, R]) Leave(place int) bool {
+	for leaver := (&member{place: place}); ; {
+		if leaver.next = b.left.Load(); leaver.next == finished {
+			return false
+		}
+		if b.left.CompareAndSwap(leaver.next, leaver) {
+			return true
+		}
+	}
+}
+
+// Result returns the result of a finished batch.
+func (b *Batch[K, P, R]) Result() (*R, error) { return &b.result, b.err }
+
+// Wait returns the batch's result, which all members share, or ctx's error. After an error of ctx, the member leaves
+// with [Batch.Leave], which does not stop the others, or waits again. If send panicked before it finished the batch,
+// Wait panics with the same value.
+func (b *Batch[K, P, R]) Wait(ctx context.Context) (*R, error) {
+	if ctx.Done() == nil {
+		<-b.done // half the cost of a select
+	} else {
+		select {
+		case <-b.done:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	if b.panicked != nil {
+		panic(b.panicked)
+	}
+	return &b.result, b.err
+}

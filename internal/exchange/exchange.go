@@ -1,0 +1,109 @@
+// Package exchange is what a process exchanges with each server: what time it is there, requests and replies, callers
+// who share a request, what is remembered about types, and what became of numbers that nobody received. It does not
+// know what a call wants.
+package exchange
+
+import (
+	"context"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/dailyserial/serial/internal/budget"
+	"github.com/dailyserial/serial/internal/calendar"
+	"github.com/dailyserial/serial/internal/coalesce"
+	"github.com/dailyserial/serial/internal/redisrun"
+	"github.com/dailyserial/serial/internal/store"
+)
+
+// A Config says how an [Exchange] works. Its functions are called from any number of goroutines.
+type Config struct {
+	Client    redis.UniversalClient
+	Replicas  redisrun.Replicas
+	Prefix    string // of keys
+	Calendar  calendar.Calendar
+	Counts    string // what a series is counted by, as in the record
+	PrintMark string // one for all numbers of a period, hexadecimal digits
+	Limit     int64  // largest sequence
+	Seconds   bool   // periods or spans last a second
+	MaxSkew   time.Duration
+	Retention int    // periods for which a counter is kept after its own
+	Template  string // stored with the answer to a request
+	Key       string // fingerprint of the key that hides sequences, or "plain"; likewise
+	Ledger    bool   // sequences are set aside before they are issued
+
+	// SpanAt returns the span of an instant, and why no number of it can be printed, nil if it can.
+	SpanAt func(time.Time) (calendar.Span, error)
+
+	// Explain receives every gap, and Expect how many more or fewer may still turn out to be one; nil for nobody.
+	Explain func(Gap)
+	Expect  func(int)
+}
+
+// An Exchange holds what this process knows of the servers of one client. Its methods may be called concurrently.
+type Exchange struct {
+	common
+	nodes *redisrun.Nodes[*server]
+}
+
+// New returns an Exchange.
+func New(c *Config) *Exchange {
+	x := &Exchange{common: common{
+		runner:  redisrun.New(c.Client, c.Replicas),
+		store:   store.New(c.Prefix, c.Limit, c.Counts, c.PrintMark, c.Ledger),
+		maxSkew: c.MaxSkew, seconds: c.Seconds, key: c.Key,
+	}}
+	nowhere := &Span{Stored: x.store.NewPeriod("0", 0, 0, 0, 0, 0)}
+	nowhere.Label = "0"
+	x.spans = spans{
+		calendar: c.Calendar, retention: c.Retention, template: c.Template, find: c.SpanAt, store: x.store,
+		nowhere: nowhere,
+	}
+	x.gaps = gaps{c.Explain, c.Expect, c.Limit, nowhere}
+	x.memory = memory{
+		types: map[string]*entry{}, keys: x.store.KeysOf, made: time.Now(), endless: c.Calendar.Unit == calendar.Never,
+	}
+	x.nodes = redisrun.NewNodes(x.runner, x.newServer)
+	return x
+}
+
+func (x *Exchange) newServer(n *redisrun.Node) *server {
+	s := &server{common: &x.common, node: n}
+	s.takes = coalesce.New(n.Together(), 1, n.InFlight(8), s.sendBatches, s.leftBehind)
+	// Redis takes longer for an opening than this process does, so two are under way.
+	s.requests = coalesce.New(min(n.Together(), requestsTogether), 2, n.InFlight(redisrun.PipelinesInFlight),
+		s.sendPipeline, func(*pipelined, int) {}) // nobody leaves
+	return s
+}
+
+// Begin returns the Session of a call for a type. requestID is that of a request that may come again, "" for none.
+func (x *Exchange) Begin(ctx context.Context, typ, requestID string) Session {
+	_, limited := ctx.Deadline()
+	return Session{
+		Type: typ, Budget: budget.New(limited), server: x.nodes.Of(ctx, typ), request: requestID,
+	}
+}
+
+// SpanAt returns the span of an instant.
+func (x *Exchange) SpanAt(t time.Time) *Span { return x.spans.make(t) }
+
+// NoteUsed notes that so many sequences of a type's period are used, and returns the greatest number that was noted
+// before, 0 if none was. It returns used if the type was not used in the period, as far as is remembered.
+func (x *Exchange) NoteUsed(typ string, start, used int64) int64 {
+	return x.memory.noteUsed(typ, start, used)
+}
+
+// Remembered returns how many types are remembered.
+func (x *Exchange) Remembered() int { return x.memory.size() }
+
+// RecordKey is the key of a type's record.
+func (x *Exchange) RecordKey(typ string) string { return x.store.RecordKey(typ) }
+
+// CounterKey is the key of a type's counter in the period of that label.
+func (x *Exchange) CounterKey(typ, label string) string { return x.store.CounterKey(typ, label) }
+
+// RequestKey is the key of the answer to a request.
+func (x *Exchange) RequestKey(typ, id string) string { return x.store.RequestKey(typ, id) }
+
+// Expecting adds to the count of gaps that may still be reported.
+func (x *Exchange) Expecting(n int) { x.gaps.expecting(n) }

@@ -1,0 +1,239 @@
+package exchange
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial/internal/calendar"
+	"github.com/dailyserial/serial/internal/redisrun"
+	"github.com/dailyserial/serial/internal/redistest"
+	"github.com/dailyserial/serial/internal/store"
+)
+
+// newExchange returns an Exchange of days in UTC with a fake server, and the gaps that it reports.
+func newExchange(t *testing.T, f *redistest.Fake) (*Exchange, *[]Gap) {
+	days := calendar.Calendar{Location: time.UTC}.With(calendar.Day)
+	var gaps []Gap
+	var mu sync.Mutex
+	c := &Config{
+		Client: f.Client(t), Prefix: "serial", Calendar: days, Counts: "days", PrintMark: "0123456789ab", Limit: 9999,
+		MaxSkew: time.Hour, Template: "{seq}", Key: "plain",
+		SpanAt: func(at time.Time) (calendar.Span, error) {
+			p := days.At(at)
+			return calendar.Span{Period: *p, From: p.Start, To: p.End, Date: p.Label}, nil
+		},
+		Explain: func(g Gap) {
+			mu.Lock()
+			defer mu.Unlock()
+			gaps = append(gaps, g)
+		},
+		Expect: func(int) {},
+	}
+	return New(c), &gaps
+}
+
+// status is the reply of a script that issued nothing, at an instant.
+func status(s store.Status, at time.Time, more ...any) []any {
+	return append([]any{string(s), at.Unix(), int64(0)}, more...)
+}
+
+// period returns the period that a script was sent for.
+func period(args []any) string {
+	var label string
+	_, _ = fmt.Sscan(args[3+args[2].(int)].(string), &label)
+	return label
+}
+
+// A request is aimed again where the server's clock is, and the next one goes there at once.
+func TestAimAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ahead := time.Now().Add(24 * time.Hour)
+		f := &redistest.Fake{Answer: func(n int, args []any) (any, error) {
+			if period(args) != "20000102" {
+				return status(store.Clock, ahead), nil
+			}
+			return int64(7), nil
+		}}
+		x, _ := newExchange(t, f)
+		s := x.Begin(t.Context(), "IS", "")
+		r, err := s.Send(t.Context(), s.TakeNumbers(1), false)
+		require.NoError(t, err)
+		require.EqualValues(t, 7, r.Last)
+		require.Equal(t, "20000102", r.Span.Label)
+		require.Len(t, f.Asked, 2)
+		require.Equal(t, 24*time.Hour, s.Events().Offset)
+		require.Zero(t, s.Events().Before)
+
+		s = x.Begin(t.Context(), "IS", "")
+		_, err = s.Send(t.Context(), s.TakeNumbers(1), false)
+		require.NoError(t, err)
+		require.Len(t, f.Asked, 3, "the offset is known")
+		require.Zero(t, s.Events().Offset)
+	})
+}
+
+// A clock that is somewhere else in every reply is not followed for ever.
+func TestUnsteadyClock(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &redistest.Fake{Answer: func(n int, _ []any) (any, error) {
+			return status(store.Clock, time.Now().AddDate(0, 0, 2*(n%2)+1)), nil
+		}}
+		x, _ := newExchange(t, f)
+		s := x.Begin(t.Context(), "IS", "")
+		_, err := s.Send(t.Context(), s.TakeNumbers(1), false)
+		require.True(t, IsRefused(err, Unsteady), err)
+		require.Len(t, f.Asked, clockTries+1)
+	})
+}
+
+// A clock that was set back is waited for, but not for longer than 5 s, and not if the caller has less time.
+func TestAwaitClock(t *testing.T) {
+	for _, test := range []struct {
+		ahead, limit, took time.Duration
+		asked              int
+	}{
+		{ahead: 3 * time.Second, limit: time.Minute, took: 3 * time.Second, asked: 2},
+		{ahead: 6 * time.Second, limit: time.Minute, asked: 1},
+		{ahead: 3 * time.Second, limit: 2 * time.Second, asked: 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			begins := time.Now().Add(test.ahead)
+			f := &redistest.Fake{Answer: func(int, []any) (any, error) {
+				if time.Now().Before(begins) {
+					return status(store.Future, time.Now(), fmt.Sprint("20000101 ", begins.Unix(), " ", begins.Unix()+9)), nil
+				}
+				return int64(7), nil
+			}}
+			x, _ := newExchange(t, f)
+			ctx, cancel := context.WithTimeout(t.Context(), test.limit)
+			defer cancel()
+			s, began := x.Begin(ctx, "IS", ""), time.Now()
+			r, err := s.Send(ctx, s.TakeNumbers(2), false)
+			require.NoError(t, err)
+			require.Equal(t, test.asked == 1, r.Status == store.Future)
+			require.Equal(t, test.took, time.Since(began))
+			require.Len(t, f.Asked, test.asked)
+		})
+	}
+}
+
+// A period that has begun by the server's clock is not prepared, and nothing is sent.
+func TestAimedTooLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &redistest.Fake{Answer: func(int, []any) (any, error) { return nil, redis.ErrClosed }}
+		x, _ := newExchange(t, f)
+		s := x.Begin(t.Context(), "IS", "")
+		r, err := s.Send(t.Context(), &store.Prepare{Next: &x.SpanAt(time.Now()).Stored}, false)
+		require.NoError(t, err)
+		require.Equal(t, store.Late, r.Status)
+		require.Empty(t, f.Asked)
+	})
+}
+
+// The members of a batch get their parts of the reply, in the order in which they came, and who has left is explained.
+func TestBatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &redistest.Fake{Answer: func(n int, _ []any) (any, error) {
+			time.Sleep(4 * time.Millisecond)
+			if n == 0 {
+				return int64(1), nil
+			}
+			return []any{"part", time.Now().Unix(), int64(0), "exhausted", int64(3), int64(4)}, nil
+		}}
+		x, gaps := newExchange(t, f)
+		results := make([]string, 5)
+		leaves, leave := context.WithCancel(t.Context())
+		for i := range results {
+			ctx := t.Context()
+			if i == 2 {
+				ctx = leaves
+			}
+			go func() {
+				s := x.Begin(ctx, "IS", "")
+				r, err := s.Send(ctx, s.TakeNumbers(1), false)
+				results[i] = fmt.Sprint(r.Status, " ", r.Last, " ", r.Held, " ", err != nil)
+			}()
+			synctest.Wait() // so that they come in this order; the first one is sent alone
+		}
+		time.Sleep(6 * time.Millisecond)
+		leave()
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		want := []string{"issued 1  false", "issued 2  false", " 0  true", "issued 4  false", "exhausted 0 4 false"}
+		require.Equal(t, want, results)
+		require.Len(t, *gaps, 1)
+		require.Equal(t, []int64{3, 3}, []int64{(*gaps)[0].First, (*gaps)[0].Last})
+		require.Equal(t, CallerLeft, (*gaps)[0].Cause)
+	})
+}
+
+// What an opening skips is only possible, and its block is burned only if it can no longer be installed.
+func TestGapsOfOpenings(t *testing.T) {
+	block := &store.Block{After: 20, Upto: 30}
+	issued := store.Reply{Status: store.Issued, Skipped: store.Skipped{From: 5, Upto: 20}}
+	lost := store.Reply{Status: store.Issued, Skipped: store.Skipped{From: -1, Upto: 20}}
+	late := store.Reply{Status: store.Late}
+	mixed := store.Reply{Status: store.Late, Granted: store.Granted{Mixed: true}}
+	open := store.Open{Block: block}
+	for name, test := range map[string]struct {
+		open  store.Open
+		lift  Lift
+		reply store.Reply
+		err   error
+		want  string
+	}{
+		"lifted by an operator":    {store.Open{}, Lift{Seq: 20}, issued, nil, "[{6 20 Raised}]"},
+		"above the floor":          {store.Open{}, Lift{Seq: 20, Floor: 12}, issued, nil, "[{13 20 Raised}]"},
+		"by a block":               {open, Lift{}, issued, nil, "[{6 20 BlockSkipped}]"},
+		"by both":                  {open, Lift{Seq: 9}, issued, nil, "[{6 9 Raised} {10 20 BlockSkipped}]"},
+		"from a lost counter":      {store.Open{}, Lift{Seq: 20}, lost, nil, "[]"},
+		"refused":                  {open, Lift{}, late, nil, "[{21 30 BlockBurned}]"},
+		"callers without a ledger": {open, Lift{Mixed: true}, late, nil, "[]"},
+		"callers without, by then": {open, Lift{}, mixed, nil, "[]"},
+		"another's period":         {open, Lift{}, store.Reply{Status: store.Conflict}, nil, "[]"},
+		"never sent":               {open, Lift{}, store.Reply{}, redisrun.ErrUnsent, "[{21 30 BlockBurned}]"},
+		"it may have run":          {open, Lift{}, store.Reply{}, redis.ErrClosed, "[]"},
+		"an attempt may yet run": {open, Lift{}, store.Reply{Status: store.Late,
+			Delivery: store.Delivery{Unanswered: []store.Attempt{store.Failed(redis.ErrClosed)}}}, nil, "[]"},
+	} {
+		names := map[Cause]string{Raised: "Raised", BlockSkipped: "BlockSkipped", BlockBurned: "BlockBurned"}
+		type gap struct {
+			first, last int64
+			cause       string
+		}
+		got := []gap{}
+		g := gaps{report: func(g Gap) { got = append(got, gap{g.First, g.Last, names[g.Cause]}) }, limit: 9999}
+		test.open.Type = "IS"
+		g.opening(&Span{}, &test.open, test.lift, &test.reply, test.err)
+		require.Equal(t, test.want, fmt.Sprint(got), name)
+	}
+}
+
+// The high-water mark is that of the latest period, and late replies do not bring an old one back.
+func TestMemory(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x, _ := newExchange(t, &redistest.Fake{})
+		m, k := &x.memory, &clock{}
+		today, tomorrow := x.SpanAt(time.Now()), x.SpanAt(time.Now().Add(24*time.Hour))
+		m.remember("IS", today, 5, k)
+		m.remember("IS", today, 3, k)
+		m.remember("PO", today, 1, k)
+		require.EqualValues(t, 5, m.series("IS", today).HighWater)
+		require.Zero(t, m.series("IS", tomorrow).HighWater)
+
+		time.Sleep(24 * time.Hour)
+		m.remember("IS", tomorrow, 2, k)
+		require.EqualValues(t, 2, m.series("IS", tomorrow).HighWater)
+		require.Equal(t, 1, m.size(), "PO's period has ended")
+		m.remember("IS", today, 6, k)
+		require.Zero(t, m.series("IS", today).HighWater)
+		require.EqualValues(t, 2, m.series("IS", tomorrow).HighWater)
+	})
+}

@@ -1,0 +1,100 @@
+package exchange
+
+import (
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dailyserial/serial/internal/store"
+)
+
+// A memory holds, per type, the greatest sequence returned in its latest period. Uniqueness does not depend on it, but
+// it detects a counter that went back.
+type memory struct {
+	keys    func(typ string, p *store.Period) store.Keys
+	endless bool      // the period never ends
+	made    time.Time // has the monotonic clock
+
+	mu     sync.Mutex // guards all below
+	types  map[string]*entry
+	newest int64 // start of the newest period that anything was issued in, Unix seconds; endless: a multiple of idle
+}
+
+// idle is how long a type is remembered at least, and twice as long at most, if the period never ends: 48 hours, in
+// seconds.
+const idle = 48 * 60 * 60
+
+// An entry is what is remembered about one type.
+type entry struct {
+	start, end int64      // of the period, Unix seconds; endless: the end of idle, in seconds since the memory was made
+	highest    int64      // the greatest sequence returned: the high-water mark
+	clock      *clock     // of the server that has the type's keys
+	keys       store.Keys // of the type and the period
+	used       int64      // the greatest count of used sequences that was noted
+}
+
+// series returns the series of a type in a period, with its high-water mark.
+func (m *memory) series(typ string, s *Span) store.Series {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if e := m.types[typ]; e != nil && e.start == s.Start {
+		return store.Series{Type: typ, Period: &s.Stored, HighWater: e.highest, Keys: e.keys}
+	}
+	return store.Series{Type: typ, Period: &s.Stored, Keys: m.keys(typ, &s.Stored)}
+}
+
+// remember notes that seq was returned. The first number in a new period forgets the periods that have ended, so a type
+// costs memory only while it is used.
+func (m *memory) remember(typ string, s *Span, seq int64, clock *clock) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	newest, end := s.Start, s.End
+	if m.endless {
+		now := int64(time.Since(m.made) / time.Second)
+		newest, end = now-now%idle, now+idle
+	}
+	if newest > m.newest {
+		m.newest = newest
+		kept := map[string]*entry{} // a new one: a map never shrinks
+		for typ, e := range m.types {
+			// A period must have ended by the clock of its own server too: the clocks of a Cluster's nodes differ.
+			if e.end > newest || e.end > e.clock.now().Unix() {
+				kept[typ] = e
+			}
+		}
+		m.types = kept
+	}
+	old := m.types[typ]
+	if old != nil && old.start == s.Start {
+		old.highest, old.end = max(old.highest, seq), end
+		return
+	}
+	if old != nil && old.start > s.Start {
+		if old.start <= old.clock.now().Add(catchUp).Unix() {
+			return // a late answer is not worth remembering
+		}
+		m.newest = s.Start // the server's clock was ahead when it was in the old period, and is far from it now
+	}
+	typ = strings.Clone(typ) // typ may share memory with a large string
+	m.types[typ] = &entry{start: s.Start, end: end, highest: seq, clock: clock, keys: m.keys(typ, &s.Stored)}
+}
+
+// noteUsed notes that so many sequences of a type's period are used, and returns the greatest number that was noted
+// before, 0 if none was. If the type is not remembered in the period, it notes nothing and returns used.
+func (m *memory) noteUsed(typ string, start, used int64) (before int64) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	e := m.types[typ]
+	if e == nil || e.start != start {
+		return used
+	}
+	before, e.used = e.used, max(e.used, used)
+	return before
+}
+
+// size returns how many types are remembered.
+func (m *memory) size() int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return len(m.types)
+}

@@ -1,0 +1,57 @@
+package exchange
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/dailyserial/serial/internal/budget"
+	"github.com/dailyserial/serial/internal/redisrun"
+	"github.com/dailyserial/serial/internal/store"
+)
+
+// This file sends the requests of openings: those that several types have at the same moment go in one pipeline.
+
+// requestsTogether is how many requests go in a pipeline at most. Four of the longest fit into 4 KiB: see
+// redisrun.Pipe.
+const requestsTogether = 4
+
+// sendPipeline sends requests, within the time that each of their callers has. Those who are late go in a pipeline of
+// their own, which ends sooner.
+func (s *server) sendPipeline(requests []*pipelined) {
+	for _, b := range requests {
+		b.Payload.budget.Spend(b.Waited(), budget.First)
+	}
+	// The sender of a Batcher may reorder its batches.
+	slices.SortStableFunc(requests, func(a, b *pipelined) int {
+		return cmp.Compare(b.Payload.budget.Answer(), a.Payload.budget.Answer())
+	})
+	if i := slices.IndexFunc(requests, func(b *pipelined) bool { return b.Payload.budget.IsLate() }); i > 0 {
+		late := requests[i:]
+		sent := redisrun.Begin(func() (none any, _ error) { s.send(late); return none, nil })
+		defer func() { _, _, _ = sent.Wait(context.Background(), redisrun.NoLimit) }()
+		requests = requests[:i]
+	}
+	s.send(requests)
+}
+
+// send sends requests in one pipeline.
+func (s *server) send(requests []*pipelined) {
+	first := requests[0]
+	ctx := context.WithoutCancel(first.Payload.ctx)
+	var commands []redisrun.Command
+	var budgets []*budget.Budget
+	var notes []*redisrun.Note
+	for _, b := range requests {
+		commands, notes = append(commands, s.store.Command(b.Key)), append(notes, &b.Note)
+		budgets = append(budgets, b.Payload.budget)
+	}
+	if len(requests) == 1 {
+		in, err := s.runner.Run(ctx, budgets[0], s.node, commands[0], nil)
+		first.Finish(store.Read(in, err, first.Key.Asked()))
+		return
+	}
+	s.runner.RunAll(ctx, budgets, s.node, commands, notes, func(i int, in redisrun.Reply, err error) {
+		requests[i].Finish(store.Read(in, err, requests[i].Key.Asked()))
+	})
+}

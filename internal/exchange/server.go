@@ -1,0 +1,241 @@
+package exchange
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/dailyserial/serial/internal/budget"
+	"github.com/dailyserial/serial/internal/coalesce"
+	"github.com/dailyserial/serial/internal/redisrun"
+	"github.com/dailyserial/serial/internal/store"
+)
+
+// This file sends takes that callers share: those of one type and span are a batch, and batches of one span go
+// together.
+
+// A server has keys. This is what the process knows of it.
+type server struct {
+	*common
+	node     *redisrun.Node
+	clock    clock
+	takes    *coalesce.Batcher[batchKey, payload, store.Reply]
+	requests *coalesce.Batcher[store.Request, requestPayload, store.Reply]
+}
+
+// A batch is a take that callers share.
+type batch = coalesce.Batch[batchKey, payload, store.Reply]
+
+// A batchKey is what callers who share a take have in common.
+type batchKey struct {
+	typ   string
+	start int64 // of the span, Unix seconds
+}
+
+// A payload is what the first caller of a batch asked for.
+type payload struct {
+	ctx    context.Context // for its values
+	span   *Span
+	budget budget.Budget // of the batch
+}
+
+// A requestPayload is what the caller of a request has.
+type requestPayload struct {
+	ctx    context.Context // for its values
+	budget *budget.Budget  // which the caller leaves alone until its request is finished
+}
+
+type pipelined = coalesce.Batch[store.Request, requestPayload, store.Reply]
+
+// sendBatches sends the batches of the first one's span together, and those of other spans beside them. Late batches and
+// others do not go together, because late ones end sooner.
+func (s *server) sendBatches(batches []*batch) {
+	first := batches[0]
+	ctx := context.WithoutCancel(first.Payload.ctx)
+	for i, b := range batches {
+		if b.Key.start != first.Key.start || isLate(b) != isLate(first) { // around midnight, or if the clock jumps
+			others := batches[i:]
+			sent := redisrun.Begin(func() (none any, _ error) { s.sendBatches(others); return none, nil })
+			defer func() { _, _, _ = sent.Wait(context.Background(), redisrun.NoLimit) }()
+			batches = batches[:i]
+			break
+		}
+	}
+	for _, b := range batches {
+		b.Payload.budget.Spend(b.Waited(), budget.First) // a quick attempt remains
+	}
+	takes := make([]store.Take, len(batches))
+	for i, b := range batches {
+		takes[i] = store.Take{N: b.Size(), Purpose: store.Issue, Target: store.Target{
+			Series: s.memory.series(b.Key.typ, b.Payload.span), ClockUntrusted: s.clockUntrusted(),
+		}}
+	}
+	ended := false
+	defer func() {
+		for i := 0; !ended && i < len(batches); i++ { // a hook of the client has panicked
+			if !batches[i].Finished() {
+				s.gaps.lost(batches[i].Key.typ, batches[i].Payload.span, takes[i].Asked())
+			}
+		}
+	}()
+	s.sendTakes(ctx, takes, batches)
+	ended = true
+}
+
+// isLate reports whether a batch has waited for so long that it has less than half of its time left.
+func isLate(b *batch) bool { return b.Waited() > budget.Answers/2 }
+
+// sendTakes sends a take for each batch, and finishes the batches. It is one script call, and one pipeline if a script
+// may touch one slot only. If the server refuses the call as a whole, one type's keys may be the reason: then it is a
+// pipeline too, as it is for those whose own commands fail.
+func (s *server) sendTakes(ctx context.Context, takes []store.Take, batches []*batch) {
+	if len(takes) == 1 {
+		command := s.store.TakeTogether(&takes[0])
+		command.Waiters = batches[0]
+		r, err := s.runner.Run(ctx, &batches[0].Payload.budget, s.node, command, &batches[0].Note)
+		s.finish(batches[0], r, err, takes[0].Asked(), nil)
+		return
+	}
+	each := make([]any, len(takes)) // nil or an error for a take that must be sent alone
+	var all redisrun.Reply
+	var err error
+	if !s.node.OneSlot.Load() {
+		all, err = s.takeTogether(ctx, takes, batches)
+		values, _ := all.Value.([]any)
+		copy(each, values)
+	}
+	var alone []int // takes that are sent in a pipeline
+	var rest []*budget.Budget
+	var commands []redisrun.Command
+	var notes []*redisrun.Note
+	for i, b := range batches {
+		asked := takes[i].Asked()
+		failure, failed := each[i].(error)
+		if err != nil || each[i] != nil && !failed {
+			own := all
+			own.Value, own.Unanswered = each[i], nil
+			s.finish(b, own, err, asked, store.Part(i, all.Unanswered, asked))
+			continue
+		}
+		if failed {
+			b.Note.Store(&failure)
+		}
+		command := s.store.TakeTogether(&takes[i])
+		command.Waiters = b
+		alone, rest = append(alone, i), append(rest, &b.Payload.budget)
+		commands, notes = append(commands, command), append(notes, &b.Note)
+	}
+	if len(alone) == 0 {
+		return
+	}
+	s.runner.RunAll(ctx, rest, s.node, commands, notes, func(k int, in redisrun.Reply, err error) {
+		i := alone[k]
+		asked := takes[i].Asked()
+		before := store.Part(i, all.Unanswered, asked)
+		if failure, ok := each[i].(error); ok {
+			before = append(before, store.Failed(failure))
+		}
+		s.finish(batches[i], in, err, asked, before)
+	})
+}
+
+// takeTogether sends several takes in one script call. Without a value and an error, they must be sent one by one.
+func (s *server) takeTogether(ctx context.Context, takes []store.Take, batches []*batch) (redisrun.Reply, error) {
+	command := s.store.TakeTogether(&takes[0], takes[1:]...)
+	command.Waiters = waiters(batches)
+	first := &batches[0].Payload.budget // whose batch has waited longest
+	before := first.Answer()
+	all, err := s.runner.Run(ctx, first, s.node, command, new(redisrun.Note))
+	for _, b := range batches[1:] {
+		b.Payload.budget.Spend(before-first.Answer(), budget.Answers)
+	}
+	slots := redis.HasErrorPrefix(err, "CROSSSLOT") // a Cluster's server, though the client is a single one's
+	s.node.OneSlot.Store(slots)
+	if slots || redis.HasErrorPrefix(err, "NOPERM") {
+		err = nil
+	}
+	return all, err
+}
+
+// waiters are the callers of several batches.
+type waiters []*batch
+
+// Wanted implements [redisrun.Waiters].
+func (w waiters) Wanted() bool { return slices.ContainsFunc(w, (*batch).Wanted) }
+
+// finish hands a reply to the callers of a batch. before are attempts of which this is not the answer.
+func (s *server) finish(b *batch, in redisrun.Reply, err error, asked store.Asked, before []store.Attempt) {
+	r, err := store.Read(in, err, asked)
+	s.settle(b.Key.typ, b.Payload.span, append(before, r.Unanswered...), asked)
+	r.Unanswered = nil // settled
+	if err == nil {
+		err = s.observe(b.Key.typ, b.Payload.span, &r)
+	}
+	b.Finish(r, err)
+}
+
+// leftBehind reports the number of a member that has left its batch.
+func (s *server) leftBehind(b *batch, place int) {
+	defer s.gaps.expecting(-1)
+	if r, err := b.Result(); err == nil && r.Status == store.Issued && place < r.Count {
+		last := r.Last - int64(r.Count-1-place)
+		s.gaps.skip(b.Key.typ, b.Payload.span, CallerLeft, last-1, last)
+	}
+}
+
+// partOf sets part, which is zero, to the part of a batch's reply that belongs to the member with that place.
+func partOf(r *store.Reply, place int, part *store.Reply) {
+	switch {
+	case r.Status == store.Issued && place < r.Count:
+		part.Status, part.Last = store.Issued, r.Last-int64(r.Count-1-place)
+	case r.Status == store.Issued: // for those who came before
+		part.Status, part.Held, part.Before = r.Rest, fmt.Sprint(r.Last), r.Before
+	default:
+		*part = *r
+	}
+}
+
+// settle reports attempts once the client has given them up. A late answer is exact.
+func (s *server) settle(typ string, span *Span, attempts []store.Attempt, asked store.Asked) {
+	for _, attempt := range attempts {
+		s.gaps.expecting(1)
+		go func() {
+			defer s.gaps.expecting(-1)
+			late, err := attempt()
+			switch {
+			case err == nil:
+				if s.observe(typ, span, &late) == nil && late.Status == store.Issued && !asked.Repeatable {
+					s.gaps.skip(typ, span, CallerLeft, late.Last-int64(late.Count), late.Last)
+				}
+			case !redisrun.Unsent(err):
+				s.gaps.lost(typ, span, asked)
+			}
+		}()
+	}
+}
+
+// observe notes a reply's round trip and numbers. Numbers that are not confirmed are an error.
+func (s *server) observe(typ string, span *Span, r *store.Reply) error {
+	s.clock.measure(r)
+	if r.Unconfirmed != nil {
+		if !r.Repeatable {
+			s.gaps.skip(typ, span, NotReplicated, r.Last-int64(r.Count), r.Last)
+		}
+		return &Refusal{
+			Reply: store.Reply{Status: Unconfirmed, Delivery: store.Delivery{Unconfirmed: r.Unconfirmed}},
+			Type:  typ, Period: &span.Stored,
+		}
+	}
+	if r.Status == store.Issued && r.Count > 0 {
+		s.memory.remember(typ, span, r.Last, &s.clock)
+	}
+	return nil
+}
+
+// clockUntrusted reports whether the server's clock is so far from this host's that a take must not enter what was
+// prepared: the sequence then checks the clock, as it does before it opens a period.
+func (s *server) clockUntrusted() bool {
+	return s.maxSkew >= 0 && duration(s.clock.offset.Load()).Abs() > s.maxSkew
+}

@@ -1,0 +1,468 @@
+package issue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial/internal/budget"
+	"github.com/dailyserial/serial/internal/calendar"
+	"github.com/dailyserial/serial/internal/exchange"
+	"github.com/dailyserial/serial/internal/redistest"
+	"github.com/dailyserial/serial/internal/store"
+)
+
+// fakeLocks grant the lock, or fail with err.
+type fakeLocks struct {
+	err      error
+	tried    atomic.Int32
+	released atomic.Int32
+}
+
+func (l *fakeLocks) Try(context.Context, *budget.Budget, string, string) (Lock, error) {
+	if l.tried.Add(1); l.err != nil {
+		return nil, l.err
+	}
+	return l, nil
+}
+
+func (l *fakeLocks) Content() string                        { return "token" }
+func (l *fakeLocks) Release(context.Context, time.Duration) { l.released.Add(1) }
+
+// An office has an Issuer of days in UTC on a fake server.
+type office struct {
+	redistest.Fake
+	*Issuer
+	locks fakeLocks
+	mu    sync.Mutex
+	gaps  []exchange.Gap
+}
+
+// newOffice returns an office whose server answers the scripts of these names, in order: "take", "open" or "release".
+func newOffice(t *testing.T, change func(c *Config), replies ...reply) *office {
+	o := &office{}
+	o.Answer = func(n int, args []any) (any, error) {
+		if n >= len(replies) {
+			return nil, fmt.Errorf("unexpected script %d: %v", n, args)
+		}
+		if name := scriptOf(args); name != replies[n].script {
+			return nil, fmt.Errorf("script %d is %s", n, name)
+		}
+		return replies[n].value, replies[n].err
+	}
+	days := calendar.Calendar{Location: time.UTC}.With(calendar.Day)
+	var c Config
+	c.Client, c.Prefix, c.Calendar, c.Counts = o.Client(t), "serial", days, "days"
+	c.PrintMark, c.Limit = "0123456789ab", 9999
+	c.MaxSkew, c.Template, c.Key, c.Block = time.Hour, "{seq}", "plain", 10
+	c.SpanAt = func(at time.Time) (calendar.Span, error) {
+		p := days.At(at)
+		return calendar.Span{Period: *p, From: p.Start, To: p.End, Date: p.Label}, nil
+	}
+	c.Expect = func(int) {}
+	c.Explain = func(g exchange.Gap) {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.gaps = append(o.gaps, g)
+	}
+	if change != nil {
+		change(&c)
+	}
+	o.Issuer = New(c)
+	return o
+}
+
+// reported returns the gaps that were reported so far.
+func (o *office) reported() []exchange.Gap {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.gaps)
+}
+
+// A reply is what a script answers.
+type reply struct {
+	script string
+	value  any
+	err    error
+}
+
+func scriptOf(args []any) string {
+	switch args[1] {
+	case store.TakeScript.Digest:
+		return "take"
+	case store.OpenScript.Digest:
+		return "open"
+	}
+	return "another"
+}
+
+// answer is a reply that issued nothing.
+func answer(script string, s store.Status, more ...any) reply {
+	return reply{script, append([]any{string(s), time.Now().Unix(), int64(0)}, more...), nil}
+}
+
+// next issues a number by the published sequence, and returns the steps on the way.
+func (o *office) next(ctx context.Context) (last int64, steps []Step, err error) {
+	c, err := o.NewCall(ctx, "IS", "")
+	if err != nil {
+		return 0, nil, err
+	}
+	defer func() { c.End(err) }()
+	for {
+		out := c.Take(ctx, 1)
+		steps = append(steps, out.Step)
+		if out.Step == Missing {
+			out = c.Lock(ctx, &o.locks, out)
+			steps = append(steps, out.Step)
+		}
+		if out.Step == Locked {
+			out = c.Open(ctx, 1, out)
+			steps = append(steps, out.Step)
+		}
+		if out.Step == Wait {
+			out = c.Wait(ctx)
+		}
+		if out.Step == Done {
+			return out.Numbers.Last, steps, out.Err
+		}
+	}
+}
+
+// pass lets time pass in a bubble, until all goroutines wait again.
+func pass(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}
+
+// inBubble runs f, at the time of the bubble.
+func inBubble(t *testing.T, f func(t *testing.T)) { synctest.Test(t, f) }
+
+// The steps of the published sequence, as the replies lead to them.
+func TestSequence(t *testing.T) {
+	for name, test := range map[string]struct {
+		replies  func() []reply
+		locked   error // of the lock
+		last     int64
+		steps    []Step
+		released int32 // locks that the caller gave back itself
+		err      error
+	}{
+		"the counter exists": {replies: func() []reply { return []reply{{script: "take", value: int64(7)}} },
+			last: 7, steps: []Step{Done}},
+		"it is missing": {replies: func() []reply {
+			return []reply{answer("take", store.Missing), {script: "open", value: int64(1)}}
+		}, last: 1, steps: []Step{Missing, Locked, Done}},
+		"the lock is another's": {replies: func() []reply {
+			return []reply{answer("take", store.Missing), {script: "take", value: int64(2)}}
+		}, locked: ErrTaken, last: 2, steps: []Step{Missing, Wait, Done}},
+		"the lock server fails": {replies: func() []reply {
+			return []reply{answer("take", store.Missing), {script: "take", value: int64(2)}}
+		}, locked: io.EOF, last: 2, steps: []Step{Missing, Wait, Done}},
+		"the lock must not be asked for": {replies: func() []reply { return []reply{answer("take", store.Missing)} },
+			locked: os.ErrPermission, steps: []Step{Missing, Done}, err: os.ErrPermission},
+		"the opening comes late": {replies: func() []reply {
+			return []reply{answer("take", store.Missing), answer("open", store.Late), {script: "take", value: int64(2)}}
+		}, last: 2, steps: []Step{Missing, Locked, Wait, Done}, released: 1},
+		"the period is over before": {replies: func() []reply {
+			return []reply{answer("take", store.Missing), answer("open", store.Clock), {script: "take", value: int64(2)}}
+		}, last: 2, steps: []Step{Missing, Locked, Wait, Done}, released: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				o := newOffice(t, nil, test.replies()...)
+				o.locks.err = test.locked
+				last, steps, err := o.next(t.Context())
+				require.ErrorIs(t, err, test.err)
+				require.Equal(t, test.last, last)
+				require.Equal(t, test.steps, steps)
+				require.Len(t, o.Asked, len(test.replies()))
+				require.Equal(t, test.released, o.locks.released.Load())
+			})
+		})
+	}
+}
+
+// What refuses a call is data, and names the period and the high-water mark.
+func TestRefusals(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		o := newOffice(t, nil, reply{script: "take", value: int64(7)}, answer("take", store.Lost, "3"))
+		_, _, err := o.next(t.Context())
+		require.NoError(t, err)
+		_, steps, err := o.next(t.Context())
+		refusal, ok := errors.AsType[*exchange.Refusal](err)
+		require.True(t, ok)
+		require.Equal(t, []Step{Done}, steps)
+		require.Equal(t, []any{exchange.Lost, "20000101", "3", int64(7)},
+			[]any{refusal.Status, refusal.Period.Label, refusal.Held, refusal.HighWater})
+	})
+}
+
+// A server's clock that is too far from this host's opens nothing.
+func TestSkew(t *testing.T) {
+	for skew, refused := range map[time.Duration]bool{
+		50 * time.Minute: false, 70 * time.Minute: true, -70 * time.Minute: true,
+	} {
+		inBubble(t, func(t *testing.T) {
+			time.Sleep(12 * time.Hour)
+			missing := reply{"take", []any{string(store.Missing), time.Now().Add(skew).Unix(), int64(0)}, nil}
+			o := newOffice(t, nil, missing, reply{script: "open", value: int64(1)})
+			_, _, err := o.next(t.Context())
+			require.Equal(t, refused, exchange.IsRefused(err, exchange.Skewed), skew)
+			require.Equal(t, refused, err != nil)
+		})
+	}
+}
+
+// The floor is asked under the lock after another look, and the period is opened above its answer.
+func TestFloor(t *testing.T) {
+	boom := errors.New("boom")
+	for name, test := range map[string]struct {
+		floor   func() (int64, error)
+		opens   bool
+		err     error
+		message string
+	}{
+		"it answers":              {floor: func() (int64, error) { return 40, nil }, opens: true},
+		"it fails":                {floor: func() (int64, error) { return 0, boom }, err: boom},
+		"its answer is too great": {floor: func() (int64, error) { return 10_000, nil }, message: "answered 10000"},
+		"it hangs": {floor: func() (int64, error) { time.Sleep(time.Minute); return 40, nil },
+			err: os.ErrDeadlineExceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				replies := []reply{answer("take", store.Missing), answer("take", store.Missing), {script: "open", value: int64(41)}}
+				o := newOffice(t, func(c *Config) {
+					c.Floor = func(context.Context, string, time.Time) (int64, error) { return test.floor() }
+				}, replies...)
+				began := time.Now()
+				last, _, err := o.next(t.Context())
+				require.Less(t, time.Since(began), LockExpiry)
+				if !test.opens {
+					require.Error(t, err)
+					if test.err != nil {
+						require.ErrorIs(t, err, test.err)
+					}
+					require.ErrorContains(t, err, test.message)
+					require.ErrorIs(t, err, ErrFloor)
+					require.Len(t, o.Asked, 2)
+					require.EqualValues(t, 1, o.locks.released.Load())
+					pass(time.Minute)
+					return
+				}
+				require.NoError(t, err)
+				require.EqualValues(t, 41, last)
+				require.True(t, slices.Contains(o.Asked[2], any(int64(40))), "the floor is an argument")
+			})
+		})
+	}
+}
+
+// A block is set aside under a claim, which is given back unless it was used, and a block that comes late is burned.
+func TestBlocks(t *testing.T) {
+	id := "0123456789012345678901234567890123456789"
+	reserved := func() reply { return answer("take", store.Reserved, id, int64(20), int64(0)) }
+	for name, test := range map[string]struct {
+		replies func() []reply
+		reserve func(above, n int64) (int64, error)
+		last    int64
+		burned  []int64
+		err     error
+	}{
+		"it is installed": {
+			replies: func() []reply {
+				return []reply{answer("take", store.Ceiling), reserved(), {script: "open", value: int64(21)}}
+			},
+			reserve: func(above, n int64) (int64, error) { return above, nil }, last: 21,
+		},
+		"the ledger fails": {
+			replies: func() []reply {
+				return []reply{answer("take", store.Ceiling), reserved(), {script: "another", value: int64(1)}}
+			},
+			reserve: func(above, n int64) (int64, error) { return 0, io.EOF }, err: io.EOF,
+		},
+		"the ledger is late": {
+			replies: func() []reply {
+				return []reply{answer("take", store.Ceiling), reserved(), {script: "another", value: int64(1)}}
+			},
+			reserve: func(above, n int64) (int64, error) { time.Sleep(time.Minute); return above, nil },
+			err:     ErrLedger, burned: []int64{21, 30},
+		},
+		"the claim is gone": {
+			replies: func() []reply {
+				return []reply{answer("take", store.Ceiling), reserved(), answer("open", store.Late),
+					{script: "another", value: int64(1)}, reserved(), {script: "open", value: int64(31)}}
+			},
+			reserve: func() func(above, n int64) (int64, error) {
+				after := int64(10)
+				return func(above, n int64) (int64, error) { after += 10; return after, nil }
+			}(),
+			last: 31, burned: []int64{21, 30},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				o := newOffice(t, func(c *Config) {
+					c.Reserve = func(_ context.Context, _, label string, above, n int64) (int64, error) {
+						require.Equal(t, "20000101", label)
+						require.EqualValues(t, 10, n)
+						return test.reserve(above, n)
+					}
+				}, test.replies()...)
+				last, _, err := o.next(t.Context())
+				pass(2 * time.Minute)
+				require.ErrorIs(t, err, test.err)
+				require.Equal(t, test.last, last)
+				require.Len(t, o.Asked, len(test.replies()))
+				var burned []int64
+				for _, g := range o.reported() {
+					require.Equal(t, exchange.BlockBurned, g.Cause)
+					burned = append(burned, g.First, g.Last)
+				}
+				require.Equal(t, test.burned, burned)
+			})
+		})
+	}
+}
+
+// Callers of one period wait for the one that opens it, and share an outage but no other error.
+func TestFlights(t *testing.T) {
+	for _, failure := range []error{nil, io.EOF} {
+		inBubble(t, func(t *testing.T) {
+			var opens atomic.Int32
+			o := newOffice(t, nil)
+			o.Answer = func(_ int, args []any) (any, error) {
+				if scriptOf(args) == "open" {
+					opens.Add(1)
+					time.Sleep(time.Second)
+					return int64(1), failure
+				}
+				if opens.Load() > 0 && failure == nil {
+					return int64(2), nil
+				}
+				return answer("take", store.Missing).value, nil
+			}
+			errs := make([]error, 5)
+			for i := range errs {
+				go func() { _, _, errs[i] = o.next(t.Context()) }()
+			}
+			pass(time.Minute)
+			for _, err := range errs {
+				require.ErrorIs(t, err, failure)
+			}
+			require.EqualValues(t, 1, opens.Load())
+			require.EqualValues(t, 1, o.locks.tried.Load())
+		})
+	}
+}
+
+// A caller whose time is almost over fails alone: others who wait for it have more time.
+func TestFlightOfALateCaller(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		o := newOffice(t, func(c *Config) {
+			c.Floor = func(context.Context, string, time.Time) (int64, error) { return 0, nil }
+		})
+		o.Answer = func(n int, args []any) (any, error) {
+			switch {
+			case scriptOf(args) == "open":
+				return int64(1), nil
+			case n == 0:
+				time.Sleep(9 * time.Second)
+			case slices.Contains(args, any("all")): // the look under the lock
+				time.Sleep(3 * time.Second)
+			}
+			return answer("take", store.Missing).value, nil
+		}
+		var late, fresh error
+		go func() { _, _, late = o.next(t.Context()) }()
+		time.Sleep(9100 * time.Millisecond)
+		go func() { _, _, fresh = o.next(t.Context()) }()
+		pass(time.Minute)
+		require.ErrorIs(t, late, os.ErrDeadlineExceeded)
+		require.NoError(t, fresh)
+	})
+}
+
+// An opening continues without a caller who leaves, and its number is explained.
+func TestOpeningWithoutItsCaller(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		o := newOffice(t, nil)
+		o.Answer = func(_ int, args []any) (any, error) {
+			if scriptOf(args) == "open" {
+				time.Sleep(time.Second)
+				return int64(1), nil
+			}
+			return answer("take", store.Missing).value, nil
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		_, _, err := o.next(ctx)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.Empty(t, o.reported())
+		pass(time.Minute)
+		gaps := o.reported()
+		require.Len(t, gaps, 1)
+		require.Equal(t, exchange.CallerLeft, gaps[0].Cause)
+		require.Equal(t, []int64{1, 1}, []int64{gaps[0].First, gaps[0].Last})
+	})
+}
+
+// Raise lifts a counter that is too low, and none that is not.
+func TestRaise(t *testing.T) {
+	for name, test := range map[string]struct {
+		replies func() []reply
+		seq     int64
+		asked   int
+	}{
+		"it is lower": {func() []reply {
+			return []reply{{script: "take", value: int64(5)}, {script: "open", value: int64(9)}}
+		}, 9, 2},
+		"it is higher": {func() []reply { return []reply{{script: "take", value: int64(12)}} }, 9, 1},
+		"it is missing": {func() []reply {
+			return []reply{answer("take", store.Missing), {script: "open", value: int64(9)}}
+		}, 9, 2},
+		"the period is over before": {func() []reply {
+			return []reply{{script: "take", value: int64(5)}, answer("open", store.Clock), {script: "take", value: int64(9)}}
+		}, 9, 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T) {
+				o := newOffice(t, nil, test.replies()...)
+				c, err := o.NewCall(t.Context(), "IS", "")
+				require.NoError(t, err)
+				require.NoError(t, c.Raise(t.Context(), ForRaise, test.seq))
+				require.Len(t, o.Asked, test.asked)
+				for _, args := range o.Asked {
+					require.Equal(t, scriptOf(args) == "open", slices.Contains(args, any(test.seq)))
+				}
+			})
+		})
+	}
+}
+
+// A raise whose caller left before it looked lifts nothing: by now, another period may have begun.
+func TestRaiseWithoutItsCaller(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		o := newOffice(t, nil)
+		o.Answer = func(_ int, args []any) (any, error) {
+			time.Sleep(time.Second)
+			return int64(5), nil
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+		defer cancel()
+		c, err := o.NewCall(ctx, "IS", "")
+		require.NoError(t, err)
+		require.ErrorIs(t, c.Raise(ctx, ForRaise, 9), context.DeadlineExceeded)
+		pass(time.Minute)
+		require.Len(t, o.Asked, 1)
+	})
+}

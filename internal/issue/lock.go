@@ -1,0 +1,69 @@
+package issue
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/dailyserial/serial/internal/budget"
+	"github.com/dailyserial/serial/internal/calendar"
+	"github.com/dailyserial/serial/internal/redisrun"
+)
+
+// This file is the lock under which a period is opened.
+
+const (
+	// LockExpiry is how long a crashed holder of the lock delays the others.
+	LockExpiry = 8 * time.Second
+	// LockPatience is how long an attempt at the lock waits for a server that is silent, unless a majority has answered
+	// before. The same goes for giving the lock back, and for a caller that waits for that.
+	LockPatience = 2 * time.Second
+	// floorMargin is what remains of the lock, once the floor has answered, to open the period.
+	floorMargin = time.Second
+)
+
+// Locks grants a key's lock to one caller at a time, across all processes.
+type Locks interface {
+	// Try makes one attempt at a lock of a type, which ends with ctx and within an attempt of b. The error is ErrTaken
+	// if another caller holds the lock.
+	Try(ctx context.Context, b *budget.Budget, typ, key string) (Lock, error)
+}
+
+// Lock is the sequence's second step: one attempt at the lock. The next step is Wait if another process holds the lock,
+// and Again if another caller of this process has opened the period meanwhile. If lock servers fail, they may be well a
+// moment later, and the counter may exist by then: so the next step is Wait, while there is time for another attempt.
+//
+// A second is too short for a lock. To open is safe without, and there is no floor to ask.
+func (c *Call) Lock(ctx context.Context, locks Locks, missing Outcome) Outcome {
+	out, span := Outcome{Step: Locked, Found: missing.Found}, missing.Found.Span
+	if c.issuer.Calendar.Unit == calendar.Second {
+		return out
+	}
+	if others := c.startFlight(span); others != nil {
+		return others.wait(ctx, c)
+	}
+	out.Held.Since = time.Now()
+	lock, err := locks.Try(ctx, &c.session.Budget, c.session.Type, c.session.LockKey(span))
+	const attempt = 2 * LockPatience // to ask, and to give back what was granted
+	switch c.lockErr = err; {
+	case err == nil:
+		out.Held.Lock = lock
+		return out
+	case errors.Is(err, ErrTaken):
+		c.noteOthers()
+		return Outcome{Step: Wait}
+	case redisrun.EndOf(ctx) == nil && redisrun.Transient(err) && c.session.Budget.Answer() >= attempt:
+		return Outcome{Step: Wait}
+	}
+	return Outcome{Err: err}
+}
+
+// giveBack gives back what the call holds, and waits briefly for that, unless the server has already failed.
+func giveBack(ctx context.Context, c *Call, held releaser) {
+	patience, start := time.Duration(0), time.Now()
+	if !c.session.Silent {
+		patience = max(0, min(LockPatience, c.session.Budget.Answer()))
+	}
+	held.Release(ctx, patience)
+	c.session.Budget.Spend(time.Since(start), patience)
+}

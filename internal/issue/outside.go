@@ -1,0 +1,66 @@
+package issue
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/dailyserial/serial/internal/exchange"
+	"github.com/dailyserial/serial/internal/redisrun"
+)
+
+// This file asks floors and ledgers, in bounded time.
+
+// ErrFloor is in every error of a floor, so a log can name it without the text of the error.
+var ErrFloor = errors.New("the floor")
+
+// askFloor asks the floor, which has until then, and the caller's context, to answer.
+func (c *Call) askFloor(ctx context.Context, span *exchange.Span, until time.Time) (int64, error) {
+	typ, start := c.session.Type, time.Unix(span.Start, 0).In(c.issuer.Calendar.Location)
+	used, err := askOutside(ctx, c, until, func(ctx context.Context) (int64, error) {
+		return c.issuer.Floor(ctx, typ, start)
+	}, nil)
+	if err != nil {
+		return 0, fmt.Errorf("serial: %w of %s %s: %w", ErrFloor, typ, span.Label, err)
+	}
+	if limit := c.issuer.Limit; used < 0 || used > limit {
+		return 0, fmt.Errorf("serial: %w of %s %s answered %d: want 0 to %d", ErrFloor, typ, span.Label, used, limit)
+	}
+	return used, nil
+}
+
+// askOutside asks a floor or a ledger, which has until then to answer, and as long as the call has time for it. One
+// that heeds its context answers in time with an error of its own. One that does not is not waited for, and late gets
+// its answer unless late is nil.
+func askOutside(
+	ctx context.Context, c *Call, until time.Time, ask func(context.Context) (int64, error), late func(int64),
+) (int64, error) {
+	start, b := time.Now(), &c.session.Budget
+	rest := min(floorMargin/2, b.Answer())
+	limit := max(0, min(until.Sub(start), b.Answer()-rest))
+	if f := c.flight; f != nil {
+		f.outside.Store(true)
+		defer f.outside.Store(false)
+	}
+	within, cancel := context.WithTimeout(ctx, limit)
+	answer := redisrun.Begin(func() (int64, error) {
+		defer cancel()
+		return ask(within)
+	})
+	v, err, over := answer.Wait(ctx, limit+rest)
+	if !over && late != nil {
+		c.issuer.Expecting(1)
+		if !answer.Leave(func(v int64, err error) {
+			defer c.issuer.Expecting(-1)
+			if err == nil {
+				late(v)
+			}
+		}) {
+			c.issuer.Expecting(-1)
+			v, err, _ = answer.Wait(context.Background(), redisrun.NoLimit)
+		}
+	}
+	b.Spend(time.Since(start), limit+rest)
+	return v, err
+}

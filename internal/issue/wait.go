@@ -1,0 +1,155 @@
+package issue
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/dailyserial/serial/internal/budget"
+	"github.com/dailyserial/serial/internal/exchange"
+	"github.com/dailyserial/serial/internal/redisrun"
+)
+
+// End ends the call for its caller: others who wait for the call continue, with err if it is an outage. It does nothing
+// after the caller has left a step that continues: that ends by itself.
+func (c *Call) End(err error) {
+	if !c.left {
+		c.endFlight(err)
+		c.session.SettlePanic()
+	}
+}
+
+// startFlight makes what the period of a span needs the call's flight, until End. It returns the flight of another
+// caller, if one is under way.
+func (c *Call) startFlight(span *exchange.Span) (others *flight) {
+	if c.flight != nil {
+		if c.flight.key.start == span.Start {
+			return nil
+		}
+		c.endFlight(nil) // of a period that is over
+	}
+	key := flightKey{strings.Clone(c.session.Type), span.Start}
+	started := &flight{key: key, done: make(chan struct{}), ended: Outcome{Step: Again}}
+	if others, found := c.issuer.flights.LoadOrStore(started.key, started); found {
+		return others.(*flight)
+	}
+	c.flight = started
+	return nil
+}
+
+// endFlight ends the call's flight, if it has one.
+func (c *Call) endFlight(err error) {
+	f := c.flight
+	if f == nil {
+		return
+	}
+	c.flight = nil
+	if redisrun.IsOutage(err) {
+		f.ended = Outcome{Err: err}
+	}
+	c.issuer.flights.Delete(f.key)
+	close(f.done)
+}
+
+// noteOthers notes that a server has answered, and that others are at work.
+func (c *Call) noteOthers() {
+	c.session.Budget.Renew()
+	if c.flight != nil {
+		c.flight.others.Add(1)
+	}
+}
+
+// wait waits for another caller of this process, as long as ctx lives, or as the call may wait for others if ctx has no
+// deadline. Time for which that caller waits for servers is charged to this call too.
+func (f *flight) wait(ctx context.Context, c *Call) Outcome {
+	b := &c.session.Budget
+	for others := f.others.Load(); b.Wait() > 0; {
+		if b.Answer() <= 0 {
+			return Outcome{Err: redisrun.ErrUnsent}
+		}
+		limit := min(b.Wait(), b.Answer(), budget.Step)
+		start := time.Now()
+		ended := false
+		select {
+		case <-f.done:
+			ended = true
+		case <-ctx.Done():
+			return Outcome{Err: cancelError(ctx.Err(), c.session.Type, c.issuer.Reserve != nil)}
+		case <-time.After(limit):
+		}
+		if took := time.Since(start); f.outside.Load() {
+			b.SpendOthers(took, limit)
+		} else {
+			b.Spend(took, limit)
+		}
+		if now := f.others.Load(); now != others {
+			others = now
+			c.noteOthers()
+		}
+		if ended {
+			return f.ended
+		}
+	}
+	return Outcome{Err: timeoutError(c.session.Type, c.Current().Label, c.lockErr)}
+}
+
+// timeoutError returns the error of a call that has waited for others as long as it may. lockErr is that of its last
+// attempt at the lock.
+func timeoutError(typ, label string, lockErr error) error {
+	return fmt.Errorf("serial: %s %s was not opened within %v: %w", typ, label, budget.Others, cmp.Or(lockErr, ErrTaken))
+}
+
+// Wait is the sequence's fourth step: it lets others open the period, for a random time that grows to a tenth of a
+// second.
+func (c *Call) Wait(ctx context.Context) Outcome {
+	pause := min(2*time.Millisecond<<c.waits, 100*time.Millisecond)
+	pause = pause/2 + rand.N(pause)
+	if pause > c.session.Budget.Wait() {
+		return Outcome{Err: timeoutError(c.session.Type, c.Current().Label, c.lockErr)}
+	}
+	c.waits = min(c.waits+1, 10)
+	if err := redisrun.Sleep(ctx, pause); err != nil {
+		if c.lockErr == nil || errors.Is(c.lockErr, ErrTaken) {
+			err = fmt.Errorf("%w: %w", err, ErrTaken)
+		}
+		return Outcome{Err: err}
+	}
+	c.session.Budget.Spend(pause, pause)
+	return Outcome{Step: Again}
+}
+
+// cancelError returns the error of a call whose context ended while a period was opened or a block set aside.
+func cancelError(end error, typ string, ledger bool) error {
+	what := "its period to be opened"
+	if ledger {
+		what += " and for its ledger, which may itself wait for a transaction that the caller holds"
+	}
+	return fmt.Errorf("serial: gave up waiting for %s, for %s: %w", typ, what, end)
+}
+
+// await waits for a step that continues without a caller who leaves, and issues n numbers.
+func await(ctx context.Context, c *Call, n int, running redisrun.Pending[Outcome]) Outcome {
+	out, err, over := running.Wait(ctx, redisrun.NoLimit)
+	if !over {
+		c.issuer.Expecting(1)
+		c.left = running.Leave(func(out Outcome, err error) {
+			defer c.issuer.Expecting(-1)
+			c.session.SettlePanic()
+			if err == nil && out.Err == nil && out.Step == Done {
+				c.session.NobodyGot(out.Numbers.Span, out.Numbers.Last, int64(n))
+			}
+		})
+		if !c.left {
+			c.issuer.Expecting(-1)
+			out, err, _ = running.Wait(context.Background(), redisrun.NoLimit)
+		}
+	}
+	if err != nil {
+		return Outcome{Err: cancelError(err, c.session.Type, c.issuer.Reserve != nil)}
+	}
+	return out
+}

@@ -1,0 +1,111 @@
+package redisrun
+
+import (
+	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// This file is what is sent, and what comes back.
+
+// A Script is sent by its digest. Its source is sent only to a server that does not have it.
+type Script struct {
+	Source string
+	Digest any // a string, ready to be an argument: converting it costs an allocation
+}
+
+// NewScript returns the Script of a source.
+func NewScript(source string) *Script {
+	sum := sha1.Sum([]byte(source))
+	return &Script{source, hex.EncodeToString(sum[:])}
+}
+
+// A Command is one run of a script. It is used once, because go-redis may read Args even after its caller has left.
+type Command struct {
+	Script   *Script
+	Args     []any // of EVALSHA: two free places for the name and the digest, the number of keys, the keys, the rest
+	NoRepeat bool  // it is sent at most once, and [ErrUnanswered] means that no answer came in time
+	Confirm  bool  // replicas must confirm what it wrote
+	Waiters  Waiters
+}
+
+// Waiters are callers who may leave while their command is under way. When all have left, it is not repeated. Nil is a
+// caller who stays.
+type Waiters interface{ Wanted() bool }
+
+func (c *Command) isAbandoned() bool { return c.Waiters != nil && !c.Waiters.Wanted() }
+
+// A Reply is the answer to a command.
+type Reply struct {
+	Value          any
+	Sent, Received time.Time // around the round trip, by this host's clock
+	Before         error     // failure of an earlier attempt, which may have run too; nil if the first one was answered
+	Unconfirmed    error     // why replicas did not confirm it; nil if they did, or if nobody asked
+	Unanswered     []Attempt // attempts that may have run, of which this is not the answer, in order; also with an error
+}
+
+// An Attempt may have run, but its answer did not come, or not in time.
+type Attempt struct {
+	command onceCmd
+	err     error
+	left    *leftAlone // nil if the attempt ended with err
+}
+
+// A leftAlone is an attempt that go-redis continues while nobody waits for it.
+type leftAlone struct {
+	over        chan struct{} // closed when go-redis is done; the rest is only read after that
+	unconfirmed error
+	err         error
+}
+
+// Wait waits until the client is done with the attempt, and returns its late answer, or why there is none. The script
+// did not run if [Unsent] says so of the error.
+func (a *Attempt) Wait() (Reply, error) {
+	if a.left == nil {
+		return Reply{}, a.err
+	}
+	<-a.left.over
+	return a.command.read(Reply{Unconfirmed: a.left.unconfirmed}, a.left.err)
+}
+
+// A Note holds the failure of the last attempt, for those who leave before the outcome.
+type Note = atomic.Pointer[error]
+
+// A onceCmd is not sent again by go-redis itself.
+type onceCmd struct{ *redis.Cmd }
+
+func (onceCmd) NoRetry() bool { return true }
+
+// newCommand returns an EVAL or EVALSHA command with the script's source or digest, and the other arguments from args.
+func newCommand(ctx context.Context, name, body any, args []any) onceCmd {
+	if args[0] != nil { // sent before: go-redis may still be reading it
+		args = slices.Clone(args)
+	}
+	args[0], args[1] = name, body
+	command := onceCmd{redis.NewCmd(ctx, args...)}
+	command.SetFirstKeyPos(3)
+	command.SetStepCount(1) // else go-redis asks a Cluster's nodes about the command, and waits for those that hang
+	return command
+}
+
+// unanswered returns the attempt if it may have run and its answer is not known: it was left alone, or it ended with
+// err.
+func (c onceCmd) unanswered(left *leftAlone, err error) *Attempt {
+	if err == nil || left == nil && Unsent(err) {
+		return nil
+	}
+	return &Attempt{c, err, left}
+}
+
+// read adds the command's value to the reply of an attempt, unless that failed.
+func (c onceCmd) read(reply Reply, err error) (Reply, error) {
+	if err == nil {
+		reply.Value, err = c.Result()
+	}
+	return reply, err
+}
