@@ -53,8 +53,9 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// TestFrames holds how many functions of this library a command comes through, as a hook of the client sees it, and that a
-// call enters each file once. A command that a new goroutine sends shows fewer, so the deepest of several calls counts.
+// TestFrames holds how many functions of this library a command comes through, as a hook of the client sees it, and
+// that a call enters each file once. A command that a new goroutine sends shows fewer, so the deepest of several calls
+// counts.
 func TestFrames(t *testing.T) {
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()}))
 	gen := newGenerator(t, rdb)

@@ -12,47 +12,10 @@ import (
 
 	"github.com/dailyserial/serial/internal/account"
 	"github.com/dailyserial/serial/internal/calendar"
+	"github.com/dailyserial/serial/internal/exchange"
 	"github.com/dailyserial/serial/internal/issue"
-	"github.com/dailyserial/serial/internal/store"
 	"github.com/dailyserial/serial/internal/template"
 )
-
-// A Report is the account of a type's numbers in one period: it compares the numbers that were issued with those that were used.
-// [Report.Clean] reports whether they agree. The lists hold the first 1,000 entries; the counts are exact. Count + MissingCount is
-// Last - First + 1, or 0 if that is negative.
-type Report struct {
-	Type  string
-	Start time.Time // first instant of the period
-	First int64     // first sequence of a period, see [WithStart]
-	Last  int64     // last sequence issued before the used numbers were read; 0 if none was
-
-	Count      int64    // different sequences of this type and period among the used numbers, from First to Last
-	Missing    []Range  // sequences from First to Last that are not among the used numbers, in ascending order
-	Duplicates []Number // second occurrence of each sequence that was used more than once, whatever its text
-	Beyond     []Number // each occurrence of a sequence above Last or below First
-	Foreign    []string // texts that are not numbers of this scheme, cut at 256 bytes
-
-	MissingCount   int64 // sequences
-	DuplicateCount int64 // sequences
-	BeyondCount    int64 // occurrences
-	ForeignCount   int64 // occurrences
-	OtherCount     int64 // numbers of other types or periods, which are not accounted for
-
-	Explained    []Explained // missing sequences that are explained, in ascending order; see [WithExplanations]
-	Unexplained  []Range     // other missing sequences, in ascending order
-	Contradicted []Number    // used sequences that nobody got by an explanation, each once, in ascending order
-
-	ExplainedCount    int64 // sequences
-	UnexplainedCount  int64 // sequences; with ExplainedCount they are MissingCount
-	ContradictedCount int64 // sequences
-}
-
-// Explained is a range of missing sequences, and the explanation that accounts for all of them. Neighbours that one explanation
-// accounts for are one range. The explanation is as it was given, with At in UTC.
-type Explained struct {
-	Range
-	Explanation Explanation
-}
 
 // An AuditOption changes what an audit takes into account.
 type AuditOption interface{ applyAudit(*auditConfig) error }
@@ -66,20 +29,23 @@ type auditOption func(*auditConfig) error
 
 func (o auditOption) applyAudit(c *auditConfig) error { return o(c) }
 
-// WithExplanations has an audit explain missing numbers. all yields explanations in any order; those of another series, type or
-// period are passed over. If the option is given more than once, the audit reads all of them. There is no default; nil is an error.
+// WithExplanations has an audit explain missing numbers. The audit passes over explanations of other series and
+// periods. If the option is given more than once, the audit reads all of them, in that order. There is no default; nil
+// is an error.
 //
-// Where several explanations fit a missing number, one without Count comes before one with, then one with By before one without, then
-// the later At, then the narrower range. So a person can correct what this package says, and what another person said. Explanations
-// with a Count are assigned so that as many missing numbers as possible are explained; only where that leaves a choice do the others of
-// these rules decide.
+// Where several explanations fit a missing number, one with By (a person's) comes before one without. Of two with By,
+// or two without, the one of the later option counts, and within one option the one that comes later in its iterator.
+// At plays no part. So a person can correct what this package says, and what another person said.
 //
-// A used number of which an explanation with Unused says that nobody got it is contradicted, even if it lies above [Report].Last. Look
-// at it; it proves no fraud, since Redis may have lost the number and issued it again.
+// An explanation with Possible explains nothing. [Report].Possible lists it if something in its range is unexplained.
 //
-// Explanations may reach beyond the numbers that were issued, where they explain nothing. An audit reads them after the used numbers,
-// and a [Generator] after its second reading of the counter, so one database connection suffices for both. With ten million numbers
-// and a million explanations, an audit takes less than 64 MB, and the bytes of the different Reasons and Bys.
+// A used number of which an explanation with Unused says that nobody got it is contradicted, even if it lies above
+// [Report].Last. Look at it; it does not prove fraud, since Redis may have lost the number and issued it again.
+//
+// Explanations may reach beyond the numbers that were issued, where they explain nothing. An audit reads them after the
+// used numbers, and a [Generator] after its second reading of the counter, so one database connection suffices for
+// both. With ten million numbers and a million explanations, an audit takes less than 64 MB, and the bytes of the
+// different Reasons and Bys.
 func WithExplanations(all iter.Seq2[Explanation, error]) AuditOption {
 	return auditOption(func(c *auditConfig) error {
 		c.explanations = append(c.explanations, all)
@@ -88,9 +54,10 @@ func WithExplanations(all iter.Seq2[Explanation, error]) AuditOption {
 	})
 }
 
-// WithLastAfter has [Scheme.Audit] ask for the last sequence issued once more, when it has read the used numbers. Sequences above its
-// argument last, up to that one, were issued meanwhile and are ignored, whether or not they are among the used numbers. An error of
-// read ends the audit, wrapped, and so does a sequence below last. [Generator.Audit] reads the counter itself, and refuses this option.
+// WithLastAfter has [Scheme.Audit] ask for the last sequence issued once more, when it has read the used numbers.
+// Sequences above its argument last, up to that one, were issued meanwhile and are ignored, whether or not they are
+// among the used numbers. An error of read ends the audit, wrapped, and so does a sequence below last.
+// [Generator.Audit] reads the counter itself, and refuses this option.
 //
 // Default: nothing is issued meanwhile.
 func WithLastAfter(read func() (int64, error)) AuditOption {
@@ -100,30 +67,22 @@ func WithLastAfter(read func() (int64, error)) AuditOption {
 	})
 }
 
-// A Range is the sequences from First to Last, both included.
-type Range struct{ First, Last int64 }
-
-// Clean reports whether the used numbers are those that were issued, each used once, and what is missing is explained and not
-// contradicted.
-func (r Report) Clean() bool {
-	return r.UnexplainedCount == 0 && r.ContradictedCount == 0 && r.DuplicateCount == 0 && r.BeyondCount == 0 &&
-		r.ForeignCount == 0
-}
-
 // Audit accounts for the numbers of a type in the period that contains at. It tells which numbers were issued but never
-// used, which were used twice, and which were used but never issued. last is the last sequence issued, 0 if none was. used yields
-// the numbers as the application has stored them, in any order; it may include those of other types and periods.
-// [Generator.Audit] asks Redis for last.
+// used, which were used twice, and which were used but never issued. last is the last sequence issued, 0 if none was.
+// used yields the numbers as the application has stored them, in any order; it may include those of other types and
+// periods. Blanks around a number (space, tab, U+00A0), as of CHAR columns, do not matter. [Generator.Audit] asks Redis
+// for last.
 //
-// Missing includes numbers that nobody received: those that a floor, [Generator.Raise] or a ledger skipped, and those whose caller
-// gave up. [WithExplanations] tells them from those for which there is no reason.
+// Missing includes numbers that nobody received: those that a floor, [Generator.Raise] or a ledger skipped, and those
+// whose caller gave up. [WithExplanations] tells them from those for which there is no reason.
 //
-// Audit needs two bits of memory for each sequence, in pages of 4,096: 2.5 MB for ten million numbers. It is an error if the
-// sequences are spread so widely that more than 256 MB would be needed.
+// Audit needs two bits of memory for each sequence, in pages of 4,096: 2.5 MB for ten million numbers. It is an error
+// if the sequences are spread so widely that more than 256 MB would be needed.
 //
-// Other errors: [ErrInvalidType]; one for a last below 0 or above 10^15-1, for a nil used, for a nil option, for an instant before 1970
-// or after the year 9999, and for a date that the template cannot print; one that names an explanation of this type and period that
-// breaks its bounds, see [Explanation.Validate]; and the first error that used or the explanations yield, wrapped. With an error,
+// Other errors: [ErrInvalidType]; one for a last below 0 or above 10^15-1, for a nil used, for a nil option, for an
+// instant before 1970 or after the year 9999, and for a date that the template cannot print; one that names an
+// explanation of this series and period that breaks its bounds, see [Explanation.Validate], or whose Start lies in the
+// period and is not its first instant; and the first error that used or the explanations yield, wrapped. With an error,
 // the Report is zero.
 func (s *Scheme) Audit(typ string, at time.Time, last int64, used iter.Seq2[string, error],
 	opts ...AuditOption) (Report, error) {
@@ -132,28 +91,29 @@ func (s *Scheme) Audit(typ string, at time.Time, last int64, used iter.Seq2[stri
 		return Report{}, err
 	}
 	if most := template.MaxSequence; last < 0 || last > most {
-		return Report{}, fmt.Errorf("serial: Audit of %s: last sequence %d: allowed are 0 to %d", typ, last, most)
+		return Report{}, fmt.Errorf("serial: Audit of %s: last sequence %d: want 0 to %d", typ, last, most)
 	}
 	ctx, after := context.Background(), last
-	err = a.read(ctx, used, last)
-	if err == nil && a.lastAfter != nil {
-		if after, err = a.lastAfter(); err == nil && after < last {
-			err = fmt.Errorf("the last sequence went back from %d to %d while the used numbers were read", last, after)
+	if err := a.read(ctx, used, last); err != nil {
+		return Report{}, err
+	}
+	if a.lastAfter != nil {
+		if after, err = a.lastAfter(); err != nil {
+			return Report{}, a.failed(err)
 		}
-		if err != nil {
-			err = a.failed(err)
+		if after < last {
+			return Report{}, a.failed(fmt.Errorf("the last sequence went back from %d to %d while the used numbers were read",
+				last, after))
 		}
 	}
-	if err == nil {
-		err = a.explain(ctx)
-	}
-	if err != nil {
+	if err := a.explain(ctx); err != nil {
 		return Report{}, err
 	}
 	return a.close(after), nil
 }
 
-// An audit accounts for the numbers of a type in one period. Read the used numbers, then the explanations, then close it.
+// An audit accounts for the numbers of a type in one period. Read the used numbers, then the explanations, then close
+// it.
 type audit struct {
 	auditConfig
 	scheme  *scheme
@@ -187,42 +147,47 @@ func (a *audit) read(ctx context.Context, used iter.Seq2[string, error], last in
 	r := &a.report
 	r.Last, a.account = last, account.New(r.First, last)
 	for text, err := range used {
-		if err = cmp.Or(err, ctx.Err()); err == nil {
-			n, invalid := a.scheme.template.ParseNumber(text)
-			switch {
-			case invalid != nil:
-				if r.ForeignCount++; len(r.Foreign) < account.Listed {
-					r.Foreign = append(r.Foreign, shorten(text))
-				}
-			case n.Type != r.Type || n.Span.Label != a.period.Label:
-				r.OtherCount++
-			default:
-				err = a.account.Add(n.Seq, text)
-			}
-		}
-		if err != nil {
+		if err = cmp.Or(err, ctx.Err()); err != nil {
 			return a.failed(err)
+		}
+		n, invalid := a.scheme.template.ParseStored(text)
+		switch {
+		case invalid != nil:
+			if r.ForeignCount++; len(r.Foreign) < account.Listed {
+				r.Foreign = append(r.Foreign, shorten(text))
+			}
+		case n.Type != r.Type || n.Span.Label != a.period.Label:
+			r.OtherCount++
+		default:
+			if err := a.account.Add(n.Seq, text); err != nil {
+				return a.failed(err)
+			}
 		}
 	}
 	return nil
 }
 
-// explain takes the explanations of the type and the period into account.
+// explain takes the explanations of the series and the period into account.
 func (a *audit) explain(ctx context.Context) error {
-	r, series := &a.report, a.scheme.prefix+":"+a.report.Type
+	r, series := &a.report, a.scheme.series(a.report.Type)
 	for _, all := range a.explanations {
 		for e, err := range all {
 			if err = cmp.Or(err, ctx.Err()); err != nil {
 				return a.failed(err)
 			}
-			if e.Series != series || e.Type != r.Type || !e.Start.Equal(r.Start) {
+			if at := e.Start.Unix(); e.Series != series || at < a.period.Start || at >= a.period.End {
 				continue
+			}
+			if !e.Start.Equal(r.Start) {
+				return fmt.Errorf("serial: explanation of %s %d to %d: Start %s lies in the period %s, which begins at %s",
+					e.Type, e.First, e.Last, e.Start.Format(time.RFC3339Nano), calendar.FormatLabel(a.period.Label),
+					r.Start.Format(time.RFC3339))
 			}
 			if err := e.Validate(); err != nil {
 				return err
 			}
-			a.account.Explain(account.Explanation{First: e.First, Last: e.Last, Count: e.Count, Reason: e.Reason, By: e.By,
-				At: e.At, Unused: e.Unused})
+			a.account.Explain(account.Explanation{First: e.First, Last: e.Last, Reason: e.Reason, By: e.By, At: e.At,
+				Unused: e.Unused, Possible: e.Possible})
 		}
 	}
 	return nil
@@ -242,28 +207,37 @@ func (a *audit) close(last int64) Report {
 		r.Missing = append(r.Missing, Range(missing))
 	}
 	for _, e := range sum.Explained {
-		x := e.Explanation
-		r.Explained = append(r.Explained, Explained{Range(e.Range), Explanation{Series: a.scheme.prefix + ":" + r.Type,
-			Type: r.Type, Start: r.Start, First: x.First, Last: x.Last, Count: x.Count, Reason: x.Reason, By: x.By, At: x.At,
-			Unused: x.Unused}})
+		r.Explained = append(r.Explained, Explained{Range(e.Range), a.explanation(e.Explanation)})
+	}
+	for _, e := range sum.Possible {
+		r.Possible = append(r.Possible, a.explanation(e))
 	}
 	for _, unexplained := range sum.Unexplained {
 		r.Unexplained = append(r.Unexplained, Range(unexplained))
 	}
 	r.Contradicted = a.numbers(sum.Contradicted)
-	r.ExplainedCount, r.UnexplainedCount, r.ContradictedCount =
-		sum.ExplainedCount, sum.UnexplainedCount, sum.ContradictedCount
+	r.ExplainedCount, r.UnexplainedCount = sum.ExplainedCount, sum.UnexplainedCount
+	r.PossibleCount, r.ContradictedCount = sum.PossibleCount, sum.ContradictedCount
 	return r
 }
 
-// numbers returns the numbers that were used. If the text is not known, the number is that of the sequence in the period.
+// explanation returns an explanation of the account with what it is about.
+func (a *audit) explanation(e account.Explanation) Explanation {
+	return Explanation{
+		Series: a.scheme.series(a.report.Type), Type: a.report.Type, Start: a.report.Start, First: e.First, Last: e.Last,
+		Reason: e.Reason, By: e.By, At: e.At, Unused: e.Unused, Possible: e.Possible,
+	}
+}
+
+// numbers returns the numbers that were used. If the text is not known, the number is that of the sequence in the
+// period.
 func (a *audit) numbers(uses []account.Use) (numbers []Number) {
 	for _, u := range uses {
-		n, err := a.scheme.parse(u.Text)
-		if err != nil {
-			n = newNumber(a.scheme.template, a.period, a.report.Type, u.Seq)
+		span := a.period
+		if n, err := a.scheme.template.ParseStored(u.Text); err == nil {
+			span = *n.Span
 		}
-		numbers = append(numbers, n)
+		numbers = append(numbers, newNumber(a.scheme.template, span, a.report.Type, u.Seq))
 	}
 	return numbers
 }
@@ -279,45 +253,52 @@ func shorten(text string) string {
 }
 
 // Audit accounts for the numbers of a type in the period that contains at. It tells which numbers were issued but never
-// used, which were used twice, and which were used but never issued. used yields the numbers as the application has stored them, in
-// any order; it may include those of other types and periods. See [Scheme.Audit] for what counts as missing, and for the memory
-// needed.
+// used, which were used twice, and which were used but never issued. used yields the numbers as the application has
+// stored them, in any order; it may include those of other types and periods. See [Scheme.Audit] for what counts as
+// missing, and for the memory needed.
 //
-// The counter is read before used, which gives [Report].Last, and again afterwards. Numbers issued between the two readings are
-// ignored, whether or not they are among the used numbers. A number that was issued earlier, but is stored only after used has
-// passed its place, shows as missing. The period is the current one, or one whose counter is still kept; see [WithRetention]. Last
-// is 0 if the type was not used in the current period.
+// The counter is read before used, which gives [Report].Last, and again afterwards. Numbers issued between the two
+// readings are ignored, whether or not they are among the used numbers. A number that was issued earlier, but is stored
+// only after used has passed its place, shows as missing. The period is the current one, or one whose counter is still
+// kept; see [WithRetention]. Last is 0 if the type was not used in the current period.
 //
-// Audit writes nothing. If ctx ends, Audit ends before the next number or explanation. Each reading of the counter ends within 10 s
-// if Redis does not answer. Errors: [ErrInvalidType]; [ErrCounterLost] if the counter is lost, also with a floor or a ledger, or if it went
-// back while used was read; [ErrClockSkew]; [ErrConflict]; one for a period that has not begun, whose counter is no longer kept, or
-// that ended meanwhile without its counter being kept; those of [Scheme.Audit]; ctx's; or a failure of Redis. With an error, the
-// Report is zero.
+// Audit writes nothing. If ctx ends, Audit ends before the next number or explanation. Each reading of the counter ends
+// within 10 s if Redis does not answer. Errors: [ErrInvalidType]; [ErrCounterLost] if the counter is lost, also with a
+// floor or a ledger, or if it went back while used was read; [ErrClockSkew]; [ErrConflict]; one for a period that has
+// not begun, whose counter is no longer kept, or that ended meanwhile without its counter being kept; those of
+// [Scheme.Audit]; ctx's; or a failure of Redis. With an error, the Report is zero.
 func (g *Generator) Audit(ctx context.Context, typ string, at time.Time,
 	used iter.Seq2[string, error], opts ...AuditOption) (Report, error) {
-	var last, after int64
+	r, err := g.audit(ctx, typ, at, used, opts)
+	return r, g.publicError(ctx, err)
+}
+
+func (g *Generator) audit(ctx context.Context, typ string, at time.Time, used iter.Seq2[string, error],
+	opts []AuditOption) (r Report, err error) {
 	a, err := g.newAudit(typ, at, used, opts)
-	if err == nil && a.lastAfter != nil {
-		err = errors.New("serial: Audit: WithLastAfter is for Scheme.Audit; a Generator reads its counter itself")
+	if err != nil {
+		return r, err
 	}
-	if err == nil {
-		last, err = g.counter(ctx, typ, &a.period.Period)
+	if a.lastAfter != nil {
+		return r, errors.New("serial: Audit: WithLastAfter is for Scheme.Audit; a Generator reads its counter itself")
 	}
-	if err == nil {
-		err = a.read(ctx, used, last)
+	last, err := g.counter(ctx, typ, &a.period.Period)
+	if err != nil {
+		return r, err
 	}
-	if err == nil {
-		after, err = g.counter(ctx, typ, &a.period.Period)
+	if err := a.read(ctx, used, last); err != nil {
+		return r, err
 	}
-	if err == nil && after < last {
-		err = fmt.Errorf("%w: the counter of %s in %s went back from %d to %d while the used numbers were read",
+	after, err := g.counter(ctx, typ, &a.period.Period)
+	if err != nil {
+		return r, err
+	}
+	if after < last {
+		return r, fmt.Errorf("%w: the counter of %s in %s went back from %d to %d while the used numbers were read",
 			ErrCounterLost, typ, calendar.FormatLabel(a.period.Label), last, after)
 	}
-	if err == nil {
-		err = a.explain(ctx)
-	}
-	if err != nil {
-		return Report{}, g.publicError(ctx, err)
+	if err := a.explain(ctx); err != nil {
+		return r, err
 	}
 	return a.close(after), nil
 }
@@ -328,31 +309,33 @@ func (g *Generator) counter(ctx context.Context, typ string, p *calendar.Period)
 	if err == nil {
 		last, err = g.read(ctx, c, typ, p)
 	}
-	return g.unlessUnused(last), g.finish(ctx, c, err)
+	return last, g.finish(ctx, c, err)
 }
 
-func (g *Generator) read(ctx context.Context, c *issue.Call, typ string, p *calendar.Period) (_ int64, err error) {
+func (g *Generator) read(ctx context.Context, c *issue.Call, typ string, p *calendar.Period) (int64, error) {
 	label := calendar.FormatLabel(p.Label)
 	for {
-		past, each := p.Start < c.Current().Start, make([]int64, 2)
+		past := p.Start < c.Current().Start
+		var counted issue.Numbers
+		var err error
 		if past {
-			each, err = c.History(ctx, p.Label)
+			counted, err = c.PeekAt(ctx, p.Label)
 		} else {
-			each[1], err = c.Peek(ctx)
+			counted, err = c.Peek(ctx)
 		}
-		switch current := c.Span(); {
-		case p.Start < current.Start && issue.Refused(err, store.Lost): // the counter of a period that has begun since
+		switch current := counted.Span; {
+		case p.Start < current.Start && exchange.IsRefused(err, exchange.Lost): // another period has begun since
 		case err != nil:
 			return 0, err
 		case p.Start > current.Start:
 			return 0, fmt.Errorf("serial: Audit of %s in %s: the period has not begun by Redis's clock, which is in %s",
 				typ, label, calendar.FormatLabel(current.Label))
 		case past != (p.Start < current.Start): // this host's clock was ahead, or the period is over by now
-		case each[1] < 0:
+		case counted.Last < 0:
 			return 0, fmt.Errorf("serial: Audit of %s in %s: Redis has no counter of it: none was issued, or it is no "+
 				"longer kept; WithRetention keeps counters beyond their period", typ, label)
 		default:
-			return each[1], nil
+			return counted.Last, nil
 		}
 	}
 }

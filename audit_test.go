@@ -118,6 +118,46 @@ func TestAudit(t *testing.T) {
 	}
 }
 
+// CHAR columns and spreadsheets pad numbers with blanks.
+func TestAuditOfPaddedNumbers(t *testing.T) {
+	at := time.Date(2021, 10, 24, 15, 0, 0, 0, time.UTC)
+	s := newScheme(t)
+	const number = "IS20211024000"
+	got, err := s.Audit("IS", at, 4, used(number+"1   ", "\t "+number+"2\u00a0", number+"3", "\u00a0"+number+"3 ",
+		number+"5 ", number+" 4", " x ", number+"4\n", "PO202110240001 "))
+	require.NoError(t, err)
+	require.Equal(t, int64(3), got.Count)
+	require.Equal(t, []serial.Range{{First: 4, Last: 4}}, got.Missing)
+	require.Equal(t, []string{number + " 4", " x ", number + "4\n"}, got.Foreign, "as they were given")
+	require.Equal(t, int64(1), got.OtherCount)
+	require.Equal(t, number+"3", got.Duplicates[0].String())
+	require.Equal(t, number+"5", got.Beyond[0].String())
+
+	// Blanks of the template belong to the number.
+	s = newScheme(t, serial.WithTemplate(" {type} {date:yyyyMMdd} {seq} "))
+	got, err = s.Audit("IS", at, 1, used(" IS 20211024 0001 ", "IS 20211024 0001"))
+	require.NoError(t, err)
+	require.Equal(t, int64(1), got.Count)
+	require.Equal(t, []string{"IS 20211024 0001"}, got.Foreign)
+
+	gen := newGenerator(t, inMemory(t).client(t), serial.WithLocation(noon()))
+	issued, err := gen.Next(t.Context(), "IS")
+	require.NoError(t, err)
+	got, err = gen.Audit(t.Context(), "IS", time.Now(), used(issued+"   "))
+	require.NoError(t, err)
+	require.True(t, got.Clean())
+
+	audit := func(pad string) float64 {
+		texts := strings.Fields(strings.Repeat(number+"1 ", 1000))
+		for i := range texts {
+			texts[i] += pad
+		}
+		return testing.AllocsPerRun(10, func() { require.NoError(t, errOf(s.Audit("IS", at, 1, used(texts...)))) })
+	}
+	s = newScheme(t)
+	require.InDelta(t, audit(""), audit("  "), 10)
+}
+
 // The lists hold the first thousand of what came, and no text whole that is long.
 func TestAuditLists(t *testing.T) {
 	t.Parallel()
@@ -180,11 +220,11 @@ func TestAuditRefuses(t *testing.T) {
 		{"it has ':'", serial.ErrInvalidType, "I:S", at, 1, used()},
 		{"empty", serial.ErrInvalidType, "", at, 1, used()},
 		{"the used numbers are nil", nil, "IS", at, 1, nil},
-		{"allowed are 0 to 999999999999999", nil, "IS", at, -1, used()},
-		{"allowed are 0 to 999999999999999", nil, "IS", at, 1_000_000_000_000_000, used()},
-		{"allowed are 0 to 999999999999999", nil, "IS", at, math.MaxInt64, used()},
-		{"allowed are 1970 to 9999", nil, "IS", at.AddDate(-100, 0, 0), 1, used()},
-		{"allowed are 1970 to 9999", nil, "IS", at.AddDate(8000, 0, 0), 1, used()},
+		{"want 0 to 999999999999999", nil, "IS", at, -1, used()},
+		{"want 0 to 999999999999999", nil, "IS", at, 1_000_000_000_000_000, used()},
+		{"want 0 to 999999999999999", nil, "IS", at, math.MaxInt64, used()},
+		{"want 1970 to 9999", nil, "IS", at.AddDate(-100, 0, 0), 1, used()},
+		{"want 1970 to 9999", nil, "IS", at.AddDate(8000, 0, 0), 1, used()},
 		{"2000 to 2099", nil, "IS", at.AddDate(100, 0, 0), 1, used()},
 		{"1999", nil, "IS", at.AddDate(-22, 0, 0), 1, used()},
 		{"Audit of IS in 2021-10-24: boom", errBoom, "IS", at, 1, broken},
@@ -217,7 +257,8 @@ func given(all ...serial.Explanation) serial.AuditOption {
 	})
 }
 
-// An audit takes the explanations of its type and period into account, and passes over others, whatever is wrong with them.
+// An audit takes the explanations of its series and period into account, and passes over others, whatever is wrong with
+// them.
 func TestAuditExplains(t *testing.T) {
 	t.Parallel()
 	s := newScheme(t, serial.WithKeyPrefix("shop"), serial.WithLocation(location(t, "Asia/Shanghai")))
@@ -229,21 +270,25 @@ func TestAuditExplains(t *testing.T) {
 	}
 	left := e(2, 2, serial.CallerLeft, "")
 	left.Unused = true
-	lost := e(4, 8, serial.AnswerLost+": connection reset", "")
-	lost.Count = 2
+	burned := e(4, 5, serial.BlockBurned, "")
+	burned.Type = "PO" // which is for information
+	lost := e(1, 9998, serial.AnswerLost+": 3 attempts", "")
+	lost.Possible = true
+	raised, skipped := e(3, 3, serial.Raised, ""), e(7, 8, serial.BlockSkipped, "")
+	raised.Possible, raised.At = true, at.Add(-time.Second)
+	skipped.Possible = true // but all of these are explained
 	void := e(7, 7, "void", "Ada")
 	void.Start = start.UTC() // the same instant
-	later := e(7, 9, "printed twice", "Bob")
-	later.At = at.Add(time.Nanosecond)
+	void.At = at.Add(time.Hour)
+	later := e(7, 9, "printed twice", "Bob") // by a clock that is behind
 	beyond := e(11, 999_999_999_999_999, "never issued", "job")
 	beyond.Unused = true
 	var others []serial.Explanation
 	for _, change := range []func(*serial.Explanation){
 		func(e *serial.Explanation) { e.Series = "serial:IS" },
 		func(e *serial.Explanation) { e.Series, e.Type = "shop:PO", "PO" },
-		func(e *serial.Explanation) { e.Type = "PO" },
 		func(e *serial.Explanation) { e.Start = end },
-		func(e *serial.Explanation) { e.Start = start.Add(1) },
+		func(e *serial.Explanation) { e.Start = start.Add(-1) },
 	} {
 		for _, other := range []serial.Explanation{e(1, 1000, "other", "Eve"), e(5, 1, "", "")} {
 			change(&other)
@@ -251,17 +296,18 @@ func TestAuditExplains(t *testing.T) {
 		}
 	}
 	numbers := []string{"IS202110240001", "IS202110240002", "IS202110240002", "IS202110240012"}
-	got, err := s.Audit("IS", at, 10, used(numbers...), given(append(others, later, left)...), given(),
-		given(beyond, lost, void))
+	got, err := s.Audit("IS", at, 10, used(numbers...), given(append(others, void, left)...), given(lost),
+		given(beyond, skipped, raised, later, burned))
 	require.NoError(t, err)
-	later.At, later.Start = later.At.UTC(), start
-	require.Equal(t, []serial.Explained{{Range: serial.Range{First: 4, Last: 5}, Explanation: lost},
+	burned.Type = "IS"
+	require.Equal(t, []serial.Explained{{Range: serial.Range{First: 4, Last: 5}, Explanation: burned},
 		{Range: serial.Range{First: 7, Last: 9}, Explanation: later}}, got.Explained)
 	require.Equal(t, []serial.Range{{First: 3, Last: 10}}, got.Missing, "it stays what it was")
 	require.Equal(t, []serial.Range{{First: 3, Last: 3}, {First: 6, Last: 6}, {First: 10, Last: 10}}, got.Unexplained)
+	require.Equal(t, []serial.Explanation{raised, lost}, got.Possible, "by At")
 	require.Equal(t, []string{"IS202110240002", "IS202110240012"}, texts(got.Contradicted))
-	require.Equal(t, []int64{8, 5, 3, 2},
-		[]int64{got.MissingCount, got.ExplainedCount, got.UnexplainedCount, got.ContradictedCount})
+	require.Equal(t, []int64{8, 5, 3, 2, 2}, []int64{got.MissingCount, got.ExplainedCount, got.UnexplainedCount,
+		got.PossibleCount, got.ContradictedCount})
 
 	// It is clean if all that is missing is explained, and nothing is contradicted.
 	for _, row := range []struct {
@@ -274,6 +320,7 @@ func TestAuditExplains(t *testing.T) {
 		{true, nil, []serial.AuditOption{given(e(2, 2, "void", "Ada")), given(e(1, 1, "void", "Ada"), e(3, 3, "a", ""))}},
 		{false, []string{"IS202110240001", "IS202110240002"}, []serial.AuditOption{given(left, e(3, 3, "void", "Ada"))}},
 		{true, []string{"IS202110240001", "IS202110240003"}, []serial.AuditOption{given(left)}},
+		{false, []string{"IS202110240001", "IS202110240002"}, []serial.AuditOption{given(lost, raised)}},
 	} {
 		got, err := s.Audit("IS", at, 3, used(row.numbers...), row.opts...)
 		require.NoError(t, err)
@@ -299,7 +346,9 @@ func TestAuditRefusesExplanations(t *testing.T) {
 	_, start, _ := s.Period(at)
 	fine := serial.Explanation{Series: "serial:IS", Type: "IS", Start: start, First: 3, Last: 5, Reason: "void", At: at}
 	broken := fine
-	broken.Count = 4
+	broken.Unused, broken.Possible = true, true
+	within := fine
+	within.Start = start.Add(time.Hour)
 	unread := func(yield func(string, error) bool) { t.Error("the numbers are read") }
 	for says, opt := range map[string]serial.AuditOption{
 		"serial: WithExplanations: nil":  serial.WithExplanations(nil),
@@ -317,7 +366,13 @@ func TestAuditRefusesExplanations(t *testing.T) {
 		})
 	}
 	got, err := s.Audit("IS", at, 9, used(), given(fine), ends(broken, nil))
-	require.EqualError(t, err, "serial: explanation of IS 3 to 5: Count 4: allowed are 0, for all of them, to 3")
+	require.EqualError(t, err, "serial: explanation of IS 3 to 5: Unused and Possible are both set: "+
+		"either nobody got them, or some of them may be missing for this reason")
+	require.Zero(t, got)
+	got, err = s.Audit("IS", at, 9, used(), ends(within, nil))
+	require.EqualError(t, err, "serial: explanation of IS 3 to 5: Start 2021-10-24T01:00:00Z lies in the period "+
+		"2021-10-24, "+
+		"which begins at 2021-10-24T00:00:00Z")
 	require.Zero(t, got)
 	got, err = s.Audit("IS", at, 9, used(), ends(serial.Explanation{}, errBoom))
 	require.ErrorIs(t, err, errBoom)
@@ -328,8 +383,8 @@ func TestAuditRefusesExplanations(t *testing.T) {
 	require.ErrorIs(t, err, errBoom)
 }
 
-// A generator's audit reads the explanations last, when nothing else is open. What was issued while the used numbers were read is
-// ignored by them too.
+// A generator's audit reads the explanations last, when nothing else is open. What was issued while the used numbers
+// were read is ignored by them too.
 func TestAuditExplainsMeanwhile(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC))
@@ -387,8 +442,8 @@ func TestAuditOfMany(t *testing.T) {
 		n *= 10
 	}
 	s := newScheme(t, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:8}"))
-	// The texts are made without an allocation too: each is a part of one string, with the sequence written over it. So the order is
-	// random only by thousands.
+	// The texts are made without an allocation too: each is a part of one string, with the sequence written over it. So
+	// the order is random only by thousands.
 	chunk := strings.Repeat("IS2021102400000000", 1000)
 	order := rand.Perm(int(n / 1000))
 	texts := func(yield func(string, error) bool) {
@@ -600,8 +655,8 @@ func TestAuditOfALostCounter(t *testing.T) {
 	})
 }
 
-// This host's clock is behind, and by it the period that is audited is the current one. Redis's clock is in the next period, whose
-// counter is lost: that says nothing of the one before.
+// This host's clock is behind, and by it the period that is audited is the current one. Redis's clock is in the next
+// period, whose counter is lost: that says nothing of the one before.
 func TestAuditBeforeALostCounter(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		opts := []serial.Option{serial.WithLocation(time.UTC), serial.WithRetention(1)}

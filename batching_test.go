@@ -374,8 +374,8 @@ func TestManyTypes(t *testing.T) {
 	}
 }
 
-// The name of the master leads to another server after a failover, and connections to the old one, now a replica, remain. What
-// they answer to several types is repeated.
+// The name of the master leads to another server after a failover, and connections to the old one, now a replica,
+// remain. What they answer to several types is repeated.
 func TestOldMasterRefusesSeveralTypes(t *testing.T) {
 	t.Parallel()
 	master := redistest.Start(t, "--repl-diskless-sync-delay", "0")

@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -32,14 +35,15 @@ func (l *line) slow(delay time.Duration, steps ...time.Duration) {
 	l.delay, l.steps = delay, steps
 }
 
-func (l *line) step() {
+// step returns when the step that begins now is over.
+func (l *line) step() time.Time {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	delay := l.delay
 	if len(l.steps) > 0 {
 		delay, l.steps = l.steps[0], l.steps[1:]
 	}
-	l.mu.Unlock()
-	time.Sleep(delay)
+	return time.Now().Add(delay)
 }
 
 // client returns a client of s, with a pool as large as that of its other clients.
@@ -49,31 +53,45 @@ func (l *line) client(s *simulation, read time.Duration) *redis.Client {
 		PoolSize:    1000,
 		ReadTimeout: read,
 		Dialer: func(context.Context, string, string) (net.Conn, error) {
-			l.step()
+			time.Sleep(time.Until(l.step()))
 			server, err := s.Dial()
 			if err != nil {
 				return nil, err
 			}
 			client, end := net.Pipe()
-			go l.forward(server, end, func() {})
+			go l.forward(server, end, time.Now)
 			go l.forward(end, server, l.step)
 			return client, nil
 		},
 	}))
 }
 
-func (l *line) forward(dst, src net.Conn, step func()) {
-	defer func() { _, _ = dst.Close(), src.Close() }()
-	buffer := make([]byte, 16<<10)
+// forward delivers what comes from src to dst when its step is over. It reads on meanwhile, as a network does:
+// miniredis holds a lock while it writes.
+func (l *line) forward(dst, src net.Conn, step func() time.Time) {
+	type packet struct {
+		data []byte
+		due  time.Time
+	}
+	packets := make(chan packet, 1000)
+	go func() {
+		defer func() { _ = src.Close() }()
+		for p := range packets {
+			time.Sleep(time.Until(p.due))
+			if _, err := dst.Write(p.data); err != nil {
+				_ = src.Close() // ends the loop below
+			}
+		}
+		_ = dst.Close()
+	}()
+	defer close(packets)
 	for {
+		buffer := make([]byte, 16<<10)
 		n, err := src.Read(buffer)
 		if err != nil {
 			return
 		}
-		step()
-		if _, err := dst.Write(buffer[:n]); err != nil {
-			return
-		}
+		packets <- packet{buffer[:n], step()}
 	}
 }
 
@@ -129,8 +147,8 @@ func TestSlowServerAndStaleConnections(t *testing.T) {
 	require.Empty(t, late)
 }
 
-// Whichever step of replacing a connection is slow, a caller that waits for Redis in its own goroutine returns too: once the
-// server answers others at once, it waits for one more reply.
+// Whichever step of replacing a connection is slow, a caller that waits for Redis in its own goroutine returns too:
+// once the server answers others at once, it waits for one more reply.
 func TestSlowStepsOfAStaleConnection(t *testing.T) {
 	const readTimeout = 5 * time.Second // go-redis's own
 	delays := []time.Duration{0, 4300 * time.Millisecond, 4900 * time.Millisecond}
@@ -157,8 +175,8 @@ func TestSlowStepsOfAStaleConnection(t *testing.T) {
 	require.Empty(t, late)
 }
 
-// Callers who wait for another caller share its delay: their own time does not start when it returns. (One read timeout more
-// is allowed: caller.eval says which command may take longer.)
+// Callers who wait for another caller share its delay: their own time does not start when it returns. (One read timeout
+// more is allowed: caller.eval says which command may take longer.)
 func TestSlowServerForMany(t *testing.T) {
 	var late []string
 	for _, ledger := range []bool{false, true} {
@@ -197,4 +215,303 @@ func TestSlowServerForMany(t *testing.T) {
 		}
 	}
 	require.Empty(t, late)
+}
+
+// servers are those of a generator. All of them may be slow at once.
+type servers struct {
+	lines []*line
+	sent  atomic.Int64 // scripts and locks, without what is given back
+
+	hangsAt string    // the stage of openings at which they hang; each type gets there
+	reached time.Time // when all types have got there
+}
+
+// client returns a client of a new server.
+func (n *servers) client(t *testing.T) *redis.Client {
+	l := new(line)
+	n.lines = append(n.lines, l)
+	c := l.client(simulate(t), 0)
+	require.NoError(t, c.Ping(t.Context()).Err()) // go-redis makes its first connection under a lock
+	c.AddHook(everyCall(func(cmds []redis.Cmder, send func() error) error {
+		for _, cmd := range cmds {
+			stage := stageOf(cmd)
+			if stage != "" {
+				n.sent.Add(1)
+			}
+			if stage != "" && stage == n.hangsAt {
+				time.Sleep(time.Until(n.reached))
+				n.slow(time.Hour)
+			}
+		}
+		return send()
+	}))
+	return c
+}
+
+// slow has every server answer after d.
+func (n *servers) slow(d time.Duration) {
+	for _, l := range n.lines {
+		l.slow(d)
+	}
+}
+
+// stageOf returns the stage of an opening that a command is sent at, "" for none. The server knows the scripts.
+func stageOf(cmd redis.Cmder) string {
+	switch {
+	case cmd.Name() == "set":
+		return "lock"
+	case cmd.Name() != "evalsha":
+		return ""
+	case isOpen(cmd):
+		return "open"
+	case slices.Contains(cmd.Args(), any("all")):
+		return "look again"
+	}
+	return "take"
+}
+
+// generator returns a generator with a kind of client. The servers know its scripts.
+func (n *servers) generator(t *testing.T, kind string) *serial.Generator {
+	server := n.client(t)
+	rdb, opts := redis.UniversalClient(server), options(serial.WithLocation(time.UTC))
+	switch kind {
+	case "embedded":
+		rdb = struct{ *redis.Client }{server}
+	case "cluster":
+		rdb = closing(t, redis.NewClusterClient(&redis.ClusterOptions{
+			NewClient: func(*redis.Options) *redis.Client { return server },
+			ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+				return []redis.ClusterSlot{{End: 16383, Nodes: []redis.ClusterNode{{Addr: "127.0.0.1:6379"}}}}, nil
+			},
+		}))
+	case "lock clients":
+		opts = append(opts, serial.WithLockClients(n.client(t), n.client(t), n.client(t)))
+	case "floor":
+		opts = append(opts, fixedFloor(5))
+	}
+	gen := newGenerator(t, rdb, opts...)
+	require.NoError(t, errOf(gen.Next(t.Context(), "OTHER")))
+	return gen
+}
+
+// nextOfMany calls Next for each of so many types at once. It returns an error if any call failed, whether all of them
+// did, and how long the longest took.
+func nextOfMany(ctx context.Context, gen *serial.Generator, types int) (took time.Duration, err error, all bool) {
+	var mu sync.Mutex
+	var calls sync.WaitGroup
+	failed, began := 0, time.Now()
+	for i := range types {
+		calls.Go(func() {
+			_, failure := gen.Next(ctx, fmt.Sprint("T", i))
+			mu.Lock()
+			defer mu.Unlock()
+			if failure != nil {
+				failed, err = failed+1, failure
+			}
+		})
+	}
+	calls.Wait()
+	return time.Since(began), err, failed == types
+}
+
+const manyTypes = 2000 // more than a server that hangs is sent in 10 s
+
+// Whichever stage of openings a server hangs at, a call of each of many types ends in time, and nothing is sent for it
+// afterwards.
+//
+// Guarantees: redis-hangs.
+func TestStalledServerAndManyTypes(t *testing.T) {
+	for _, kind := range []string{"plain", "embedded", "cluster", "lock clients", "floor"} {
+		for _, stage := range []string{"open already", "take", "lock", "look again", "open"} {
+			switch {
+			case stage == "look again" && kind != "floor":
+				continue
+			case stage == "open already" && kind != "embedded" && !long(): // as with a plain client's
+				continue
+			}
+			t.Run(kind+", "+stage, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var n servers
+					gen := n.generator(t, kind)
+					if stage == "open already" {
+						_, err, _ := nextOfMany(context.Background(), gen, manyTypes)
+						require.NoError(t, err)
+						n.slow(time.Hour)
+					} else {
+						n.hangsAt, n.reached = stage, time.Now().Add(time.Second)
+					}
+					took, err, all := nextOfMany(context.Background(), gen, manyTypes)
+					require.True(t, all)
+					require.NotErrorIs(t, err, context.DeadlineExceeded)
+					require.LessOrEqual(t, took, inTime)
+					synctest.Wait() // for what was sent at this very moment
+					sent := n.sent.Load()
+					time.Sleep(time.Minute)
+					require.Equal(t, sent, n.sent.Load(), "sent for nobody")
+					time.Sleep(2 * time.Hour)
+				})
+			})
+		}
+	}
+}
+
+// A slow lock server is not taken for others at work: a lock that it grants after its expiry is of no use, but nobody
+// else has it.
+func TestSlowLockServerAndManyTypes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var n, locks servers
+		var quick atomic.Bool
+		var once sync.Once
+		client := locks.client(t)
+		client.AddHook(everyCall(func(cmds []redis.Cmder, send func() error) error {
+			if quick.Load() && cmds[0].Name() == "set" {
+				once.Do(func() { time.AfterFunc(time.Millisecond, func() { locks.slow(time.Hour) }) })
+			}
+			return send()
+		}))
+		gen := newGenerator(t, n.client(t), serial.WithLocation(time.UTC), serial.WithLockClients(client))
+		require.NoError(t, errOf(gen.Next(t.Context(), "OTHER")))
+		locks.slow(600 * time.Millisecond)
+		time.AfterFunc(8*time.Second, func() {
+			quick.Store(true)
+			locks.slow(0)
+		})
+		took, _, all := nextOfMany(context.Background(), gen, manyTypes)
+		require.False(t, all, "some locks came in time")
+		require.LessOrEqual(t, took, inTime)
+		time.Sleep(3 * time.Hour)
+	})
+}
+
+// What callers have asked for who leave is not sent any more.
+func TestManyCallersLeaveAStalledServer(t *testing.T) {
+	for _, kind := range []string{"plain", "embedded"} {
+		for _, stage := range []string{"take", "lock"} {
+			t.Run(kind+", "+stage, func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					var n servers
+					gen := n.generator(t, kind)
+					n.hangsAt, n.reached = stage, time.Now().Add(time.Second)
+					ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+					defer cancel()
+					took, err, all := nextOfMany(ctx, gen, manyTypes)
+					require.True(t, all)
+					require.ErrorIs(t, err, context.DeadlineExceeded)
+					require.Equal(t, 2*time.Second, took)
+					synctest.Wait() // for what was sent at this very moment
+					sent := n.sent.Load()
+					time.Sleep(time.Minute)
+					require.Equal(t, sent, n.sent.Load(), "sent for nobody")
+					time.Sleep(2 * time.Hour)
+				})
+			})
+		}
+	}
+}
+
+// Types that wait on both sides of midnight for a server that hangs do not wait for each other.
+func TestStalledServerAtMidnight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var n servers
+		gen := n.generator(t, "plain")
+		time.Sleep(24*time.Hour - 2*time.Millisecond) // after midnight
+		n.slow(time.Hour)
+		began := time.Now()
+		var calls sync.WaitGroup
+		for i := range 20 {
+			calls.Go(func() { // the first one is under way, and gives up its place 5 ms later
+				require.ErrorIs(t, errOf(gen.Next(context.Background(), fmt.Sprint("T", i))), os.ErrDeadlineExceeded)
+			})
+			time.Sleep(200 * time.Microsecond)
+		}
+		calls.Wait()
+		require.LessOrEqual(t, time.Since(began), inTime)
+		time.Sleep(2 * time.Hour)
+	})
+}
+
+// However many types wait for a server that hangs, calls end in time.
+func TestStalledServerAndVeryManyTypes(t *testing.T) {
+	if !long() {
+		t.Skip("60,000 calls are left out without SERIAL_TEST_LONG=1")
+	}
+	synctest.Test(t, func(t *testing.T) {
+		var n servers
+		gen := n.generator(t, "plain")
+		n.slow(time.Hour)
+		took, err, all := nextOfMany(context.Background(), gen, 60_000)
+		require.True(t, all)
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		require.LessOrEqual(t, took, inTime)
+		time.Sleep(2 * time.Hour)
+	})
+}
+
+// A server that is far away, and well, has many types opened at once: to wait for others takes nothing from a call's
+// time for the lock.
+func TestFarServerAndManyTypes(t *testing.T) {
+	for _, kind := range []string{"plain", "embedded", "cluster", "lock clients", "floor"} {
+		t.Run(kind, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var n servers
+				gen := n.generator(t, kind)
+				n.slow(100 * time.Millisecond)
+				took, err, _ := nextOfMany(context.Background(), gen, manyTypes)
+				require.NoError(t, err)
+				require.Less(t, took, 8*time.Second)
+				time.Sleep(time.Minute)
+			})
+		})
+	}
+}
+
+// In periods too short for a lock too, a call returns as soon as its context ends.
+func TestOpeningASecondEndsWithItsContext(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *simulation) {
+		rdb := m.client()
+		var hangs atomic.Bool
+		rdb.AddHook(everyCall(func(cmds []redis.Cmder, send func() error) error {
+			if isOpen(cmds[0]) && hangs.Load() {
+				time.Sleep(time.Hour)
+			}
+			return send()
+		}))
+		gen := newGenerator(t, rdb, serial.WithPeriod(serial.PerSecond),
+			serial.WithTemplate("{type}{date:yyyyMMddHHmmss}{seq:4}"))
+		require.NoError(t, errOf(gen.Next(t.Context(), "OTHER")))
+		hangs.Store(true)
+		var wg sync.WaitGroup
+		for i := range 20 {
+			wg.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+				defer cancel()
+				began := time.Now()
+				require.ErrorIs(t, errOf(gen.Next(ctx, fmt.Sprint("T", i))), context.DeadlineExceeded)
+				require.Equal(t, 300*time.Millisecond, time.Since(began))
+			})
+		}
+		wg.Wait()
+		time.Sleep(2 * time.Hour)
+	})
+}
+
+// A call that waits for the server's clock to catch up spends its time on that too.
+func TestSlowServerWhoseClockWasSetBack(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *simulation) {
+		var l line
+		gen := newGenerator(t, l.client(m, 0), serial.WithLocation(time.UTC))
+		midnight := time.Date(2000, 1, 2, 0, 0, 0, 0, time.UTC)
+		time.Sleep(time.Until(midnight.Add(time.Minute)))
+		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
+		for _, ctx := range []context.Context{context.Background(), t.Context()} {
+			m.SetTime(midnight.Add(-4 * time.Second))
+			time.AfterFunc(time.Second, func() { l.slow(time.Hour) })
+			began := time.Now()
+			_, err := gen.Next(ctx, "IS")
+			require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+			require.LessOrEqual(t, time.Since(began), inTime)
+			l.slow(0)
+			time.Sleep(2 * time.Hour)
+		}
+	})
 }

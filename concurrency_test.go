@@ -33,7 +33,8 @@ func TestBarrier(t *testing.T) {
 	require.ElementsMatch(t, numbers("IS", today(loc), 1, 100), got)
 }
 
-// Callers who ask for more than there is are issued exactly 9,999 numbers, and a NextN that does not fit consumes nothing.
+// Callers who ask for more than there is are issued exactly 9,999 numbers, and a NextN that does not fit consumes
+// nothing.
 func TestExhaustionAtOnce(t *testing.T) {
 	_, rdb := startMini(t)
 	loc := noon()
@@ -74,8 +75,8 @@ func TestExhaustionAtOnce(t *testing.T) {
 	require.Positive(t, refused.Load())
 }
 
-// Many callers on three generators cross two midnights: every number bears its day, each day's numbers are contiguous from 1,
-// and a day's keys expire with it.
+// Many callers on three generators cross two midnights: every number bears its day, each day's numbers are contiguous
+// from 1, and a day's keys expire with it.
 func TestMidnight(t *testing.T) {
 	for _, zone := range []string{
 		// The bubble begins on 2000-01-01 UTC; Havana's next midnight but one is ordinary.
@@ -109,7 +110,8 @@ func TestUnusualMidnights(t *testing.T) {
 	}
 }
 
-// crossMidnights has 12 callers on three generators issue numbers around every midnight, and checks the keys in between.
+// crossMidnights has 12 callers on three generators issue numbers around every midnight, and checks the keys in
+// between.
 func crossMidnights(t *testing.T, loc *time.Location, from time.Time, days int, pause time.Duration) {
 	m := simulate(t)
 	gens := make([]*serial.Generator, 3)
@@ -228,7 +230,8 @@ var faults = []struct {
 
 var errKilled = errors.New("killed")
 
-// faulty is a hook that makes one fault happen at a client's at-th command. A client that was killed sends nothing more.
+// faulty is a hook that makes one fault happen at a client's at-th command. A client that was killed sends nothing
+// more.
 type faulty struct {
 	at       int64  // counting those of the connection's set-up,
 	name     string // or at every command of this name
@@ -259,8 +262,9 @@ func (f *faulty) hook() hook {
 	}
 }
 
-// Each fault happens at each command of a call, with a context that can end and one that cannot, while another generator goes
-// on. No number is issued twice or on a wrong day, no key lacks an expiry, and nobody is stuck for longer than patience.
+// Each fault happens at each command of a call, with a context that can end and one that cannot, while another
+// generator goes on. No number is issued twice or on a wrong day, no key lacks an expiry, and nobody is stuck for
+// longer than patience.
 func TestFaults(t *testing.T) {
 	scenarios := []struct {
 		name                string
@@ -613,7 +617,8 @@ func TestRaiseEndsAFuturePeriod(t *testing.T) {
 	requireResult(t, "IS"+day+"0008")(gen.Next(t.Context(), "IS"))
 }
 
-// Midnight comes between a Raise's read and its write: the new day is opened above its own floor, not above the old day's.
+// Midnight comes between a Raise's read and its write: the new day is opened above its own floor, not above the old
+// day's.
 func TestRaiseAcrossMidnight(t *testing.T) {
 	runBoth(t, "opened before", func(t *testing.T, m *simulation, opened bool) {
 		midnight := time.Date(2000, 1, 2, 0, 0, 0, 0, time.UTC)
@@ -754,8 +759,8 @@ func (c *deafConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Of a process's callers one tries the lock and the others wait for the result, whether another process holds the lock or the
-// lock servers do not answer.
+// Of a process's callers one tries the lock and the others wait for the result, whether another process holds the lock
+// or the lock servers do not answer.
 func TestOneAttemptAtTheLock(t *testing.T) {
 	const callers = 100
 	hang := around(func(cmd redis.Cmder, send func() error) error {

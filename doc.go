@@ -1,5 +1,5 @@
-// Package serial issues business serial numbers that start again every day (or every week, business year or second, or never).
-// No number is ever issued twice, however many processes on however many hosts ask at once.
+// Package serial issues business serial numbers that start again every day (or every week, business year or second, or
+// never). No number is ever issued twice, however many processes on however many hosts ask at once.
 //
 //	IS 20211024 0001
 //	│  │        └ sequence within the day, padded to 4 digits
@@ -15,9 +15,9 @@
 //	}
 //	number, err := gen.Next(ctx, "IS") // "IS202110240001"
 //
-// A [Generator] issues numbers. Its options say how they look and when they start again: [WithTemplate] (business years, weeks,
-// check digits, short alphabets), [WithPeriod], [WithYearStart], [WithHiddenSequence]. A [Scheme] takes the same options and needs no
-// Redis: it checks what a user typed.
+// A [Generator] issues numbers. Its options say how they look and when they start again: [WithTemplate] (business
+// years, weeks, check digits, short alphabets), [WithPeriod], [WithYearStart], [WithHiddenSequence]. A [Scheme] takes
+// the same options and needs no Redis: it checks what a user typed.
 //
 // # What is guaranteed
 //

@@ -8,36 +8,38 @@ import (
 	"time"
 
 	"github.com/dailyserial/serial/internal/calendar"
+	"github.com/dailyserial/serial/internal/exchange"
 	"github.com/dailyserial/serial/internal/issue"
 	"github.com/dailyserial/serial/internal/redisrun"
-	"github.com/dailyserial/serial/internal/store"
 	"github.com/dailyserial/serial/internal/template"
 )
 
 // These are the errors that callers act on; match them with [errors.Is]. Every other failure wraps its cause.
 //
-// An error matches [context.Canceled] or [context.DeadlineExceeded] if and only if the caller's own context ended, or the error of
-// a floor or ledger matches it. It may match one of the errors below at the same time.
+// An error matches [context.Canceled] or [context.DeadlineExceeded] if and only if the caller's own context ended, or
+// the error of a floor or ledger matches it. It may match one of the errors below at the same time.
 var (
-	// ErrInvalidType means that a type is not 1 to 64 bytes of letters, digits (of any script) and - _ . /, that it contains an
-	// invisible letter, or that Unicode's normalization form NFKC changes it. For example, NFKC changes full-width letters and
-	// the KELVIN SIGN. With a template whose check digit covers letters, only ASCII types are allowed. Nothing was sent to Redis.
+	// ErrInvalidType means that a type is not 1 to 64 bytes of letters, digits (of any script) and - _ . /, that it
+	// contains an invisible letter, or that Unicode's normalization form NFKC changes it. For example, NFKC changes
+	// full-width letters and the KELVIN SIGN. With a template whose check digit covers letters, only ASCII types are
+	// allowed. Nothing was sent to Redis.
 	ErrInvalidType = template.ErrInvalidType
 
-	// ErrExhausted means that the period has fewer numbers left than the call asked for. The counter did not move, except that
-	// a ledger may have moved it to the start of a new block. A smaller batch may still succeed. If {seq} is made wider, the
-	// period continues.
+	// ErrExhausted means that the period has fewer numbers left than the call asked for. The counter did not move,
+	// except that a ledger may have moved it to the start of a new block. A smaller batch may still succeed. If {seq}
+	// is made wider, the period continues.
 	ErrExhausted = errors.New("serial: numbers exhausted")
 
-	// ErrCounterLost means that the period was open, but its counter is gone, went back or holds something other than a number,
-	// and nothing tells what the last number was: there is no floor, and no ledger or one that was turned on after the loss. It is
-	// also returned for a period that Redis's clock had entered while it was ahead, if that period's counter is gone.
-	// [Generator.Raise] with the last number used ends it. [Generator.Peek] and [Generator.Audit], which repair nothing, return
-	// it even with a floor or a ledger.
+	// ErrCounterLost means that the period was open, but its counter is gone, went back or holds something other than a
+	// number, and nothing says what the last number was: there is no floor, and no ledger or one that was turned on
+	// after the loss. It is also returned for a period that Redis's clock had entered while it was ahead, if that
+	// period's counter is gone. [Generator.Raise] with the last number used ends it. [Generator.Peek] and
+	// [Generator.Audit], which repair nothing, return it even with a floor or a ledger.
 	ErrCounterLost = errors.New("serial: counter lost")
 
-	// ErrClockSkew means that Redis's clock is more than 5 s behind the start of a period that was already entered, or that it
-	// differs from this host's clock by more than [WithMaxSkew] when a period is opened or a prepared one is entered.
+	// ErrClockSkew means that Redis's clock is more than 5 s behind the start of a period that was already entered, or
+	// that it differs from this host's clock by more than [WithMaxSkew] when a period is opened or a prepared one is
+	// entered.
 	ErrClockSkew = errors.New("serial: clock skew")
 
 	// ErrConflict means that the type is in use with other settings. The message names them:
@@ -49,35 +51,37 @@ var (
 	//   - a template or key by which two sequences could print alike: the conflict ends with the last period in which the other
 	//     one was used.
 	//
-	// From [Generator.NextOnce] it may also mean that the request was answered before with a number whose sequence is hidden by a
-	// key that this Generator does not have.
+	// From [Generator.NextOnce] it may also mean that the request was answered before with a number whose sequence is
+	// hidden by a key that this Generator does not have.
 	ErrConflict = errors.New("serial: conflicting period")
 
-	// ErrInvalidRequest means that the request ID for [Generator.NextOnce] is not 1 to 128 bytes of printable UTF-8, or that the
-	// count for [Generator.NextN] is not 1 to 100,000. Nothing was sent to Redis.
+	// ErrInvalidRequest means that the request ID for [Generator.NextOnce] is not 1 to 128 bytes of printable UTF-8, or
+	// that the count for [Generator.NextN] is not 1 to 100,000. Nothing was sent to Redis.
 	ErrInvalidRequest = errors.New("serial: invalid request")
 
-	// ErrInvalidNumber means that a text cannot have been issued as a number with this template, period and time zone; see
-	// [Generator.Parse] and [Scheme.Parse].
+	// ErrInvalidNumber means that a text cannot have been issued as a number with this template, period and time zone;
+	// see [Generator.Parse] and [Scheme.Parse].
 	ErrInvalidNumber = template.ErrInvalidNumber
 
-	// ErrCheckDigit means that a number is mistyped, because its check digit is wrong. It is reported before any other fault of
-	// the sequence or the date, unless a character cannot occur at its place at all. [ErrInvalidNumber] matches too.
+	// ErrCheckDigit means that a number is mistyped, because its check digit is wrong. It is reported before any other
+	// fault of the sequence or the date, unless a character cannot occur at its place at all. [ErrInvalidNumber]
+	// matches too.
 	ErrCheckDigit = template.ErrCheckDigit
 
-	// ErrNotReplicated means that too few replicas confirmed a number in time; see [WithReplicas]. The number is not returned and
-	// leaves a gap, except with [Generator.NextOnce]: the same request gets it once enough replicas confirm it.
+	// ErrNotReplicated means that too few replicas confirmed a number in time; see [WithReplicas]. The number is not
+	// returned and leaves a gap, except with [Generator.NextOnce]: the same request gets it once enough replicas
+	// confirm it.
 	ErrNotReplicated = errors.New("serial: not replicated")
 )
 
-// publicError returns the error of a public method: err, with a refusal put into words, and with a note if the caller's context
-// has ended. It changes no error twice.
+// publicError returns the error of a public method: err, with a refusal put into words, and with a note if the caller's
+// context has ended. Calling it again changes nothing.
 func (g *Generator) publicError(ctx context.Context, err error) error {
 	if err == nil {
 		return nil
 	}
-	if refusal, ok := errors.AsType[*issue.Refusal](err); ok {
-		err = g.explain(refusal)
+	if refusal, ok := errors.AsType[*exchange.Refusal](err); ok {
+		err = g.describe(refusal)
 	}
 	if errors.Is(err, issue.ErrTaken) && len(g.lockClients) > 1 {
 		err = fmt.Errorf("%w, or two of WithLockClients' clients are one server", err)
@@ -88,25 +92,25 @@ func (g *Generator) publicError(ctx context.Context, err error) error {
 	return err
 }
 
-// explain says why numbers were refused: what happened, with dates, and what ends it.
-func (g *Generator) explain(r *issue.Refusal) error {
-	label := calendar.FormatLabel(r.Span.Label)
-	entered := store.ParsePeriod(r.Entered) // the scripts say Future and Conflict of what this version wrote only
+// describe says why numbers were refused: what happened, with dates, and what ends it.
+func (g *Generator) describe(r *exchange.Refusal) error {
+	label := calendar.FormatLabel(r.Period.Label)
+	entered := r.EnteredPeriod() // scripts reply Future and Conflict only for records that this version wrote
 	switch r.Status {
-	case issue.Unconfirmed:
+	case exchange.Unconfirmed:
 		return fmt.Errorf("%w: %w", ErrNotReplicated, r.Unconfirmed)
-	case issue.Unsteady:
+	case exchange.Unsteady:
 		return fmt.Errorf("%w: Redis's clock says %s, and does not stay in one period", ErrClockSkew, utc(r.Now))
-	case issue.Skewed:
+	case exchange.Skewed:
 		return fmt.Errorf("%w: %s of %s would be opened at %s by Redis's clock, and it is %s by this host's: "+
-			"allowed are %v; set the wrong clock", ErrClockSkew, r.Type, label, utc(r.Now), utc(r.Received), g.issuing.MaxSkew)
-	case store.Exhausted:
-		if r.Before != nil { // the attempt before may have consumed what is missing, and ErrExhausted says that nothing was
+			"want %v; set the wrong clock", ErrClockSkew, r.Type, label, utc(r.Now), utc(r.Received), g.issuing.MaxSkew)
+	case exchange.Exhausted:
+		if r.Before != nil { // the attempt before may have consumed the rest, and ErrExhausted says that nothing was consumed
 			return fmt.Errorf("serial: Redis failed, and has too few numbers left since: %w", redisrun.Foreign(r.Before))
 		}
 		return fmt.Errorf("%w: %s of %s is at %s of %d; a wider {seq} in the template takes effect at once",
 			ErrExhausted, r.Type, label, r.Held, g.limit)
-	case store.Lost:
+	case exchange.Lost:
 		held := fmt.Sprintf("holds %.40q", r.Held)
 		if r.Held == "" {
 			held = "is gone"
@@ -115,19 +119,19 @@ func (g *Generator) explain(r *issue.Refusal) error {
 			held += fmt.Sprintf(", and %d is the last number that this process has seen", r.HighWater)
 		}
 		return fmt.Errorf("%w: numbers of %s were issued in %s, and %s %s; find the last one used, and run: %s",
-			ErrCounterLost, r.Type, label, g.issuer.Store.CounterKey(r.Type, r.Span.Label), held, g.operate(r, "raise"))
-	case store.Future:
+			ErrCounterLost, r.Type, label, g.issuer.CounterKey(r.Type, r.Period.Label), held, g.operate(r, "raise"))
+	case exchange.Future:
 		return fmt.Errorf("%w: Redis's clock says %s, and %s is in %s already, entered by a clock that was "+
 			"ahead; if Redis's clock is right now, run: %s", ErrClockSkew, utc(r.Now), r.Type, g.interval(entered),
 			g.operate(r, "raise"))
-	case store.Unknown:
+	case exchange.Unknown:
 		if strings.HasPrefix(r.Held, "role:") {
 			return fmt.Errorf("serial: WithLedger needs a master, and Redis says %q: a replica that takes writes shares its "+
 				"master's identity, so that the same numbers would be issued on both; set replica-read-only yes", r.Held)
 		}
 		return fmt.Errorf("serial: WithLedger needs INFO replication in scripts, to read the server's replication ID; "+
 			"Redis says %q", r.Held)
-	case store.OtherPrint:
+	case exchange.OtherPrint:
 		used, cure := "of all time", "give this generator its old template and key, or another type or key prefix"
 		if g.calendar.Unit != calendar.Never {
 			last := calendar.FormatLabel(r.Held)
@@ -136,41 +140,50 @@ func (g *Generator) explain(r *issue.Refusal) error {
 		}
 		return fmt.Errorf("%w: numbers of %s %s were printed with another order of fields, alphabet, check digit or key, "+
 			"so that this generator might print the same text again; %s", ErrConflict, r.Type, used, cure)
-	case store.Calendar:
+	case exchange.Calendar:
 		if entered.Calendar == "" {
 			return fmt.Errorf("%w: %s holds %.80q, which this version did not write; find the last number used, delete the "+
-				"key, and run: %s", ErrConflict, g.issuer.Store.RecordKey(r.Type), r.Entered, g.operate(r, "raise"))
+				"key, and run: %s", ErrConflict, g.issuer.RecordKey(r.Type), r.Entered, g.operate(r, "raise"))
 		}
 		return fmt.Errorf("%w: %s: it counts by %s, and this generator by %s; a series keeps its period and year start: "+
 			"give this generator the same ones, or begin a new series with another type, or with another key prefix and "+
-			"another literal in the template", ErrConflict, g.issuer.Store.RecordKey(r.Type), entered.Calendar, g.issuer.Counts)
-	case store.Conflict:
-		here := store.Period{Label: r.Span.Label, Start: r.Span.Start, End: r.Span.End}
-		if entered.Ledger && entered.Label == here.Label && entered.Start == here.Start && entered.End == here.End {
-			return fmt.Errorf("%w: the numbers of %s in %s are set aside in a ledger, which this generator does not have; "+
-				"let a process do this that has it, or, to go on without the ledger, stop those and run: %s",
-				ErrConflict, r.Type, label, g.operate(r, "takeover"))
-		}
-		return fmt.Errorf("%w: %s is in %s, and by this generator's clock it would be in %s: another time zone or day start "+
-			"is in use; if this generator is right, stop the other process and run: %s", ErrConflict, r.Type,
-			g.interval(entered), g.interval(here), g.operate(r, "takeover"))
+			"another literal in the template", ErrConflict, g.issuer.RecordKey(r.Type), entered.Calendar, g.issuer.Counts)
+	case exchange.Conflict:
+		return g.describeConflict(r, entered)
 	}
 	return fmt.Errorf("serial: unexpected script reply %q", r.Status)
+}
+
+// describeConflict says why another process has the period entered.
+func (g *Generator) describeConflict(r *exchange.Refusal, entered exchange.Period) error {
+	here := *r.Period
+	if entered.Ledger && g.ledger == nil {
+		in := calendar.FormatLabel(here.Label)
+		if entered.Label != here.Label || entered.Start != here.Start || entered.End != here.End {
+			in = g.interval(entered)
+		}
+		return fmt.Errorf("%w: the numbers of %s in %s are %w, which this generator does not have; use the service's own "+
+			"program, which has the ledger (the command serial has none); to leave the ledger, stop that program and run: %s",
+			ErrConflict, r.Type, in, issue.ErrSetAside, g.operate(r, "takeover", "-leave-ledger"))
+	}
+	return fmt.Errorf("%w: %s is in %s, and by this generator's clock it would be in %s: another time zone or day start "+
+		"is in use; if this generator is right, stop the other process and run: %s", ErrConflict, r.Type,
+		g.interval(entered), g.interval(here), g.operate(r, "takeover"))
 }
 
 func utc(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // interval describes a period, in UTC and in the Generator's time zone.
-func (g *Generator) interval(p store.Period) string {
+func (g *Generator) interval(p exchange.Period) string {
 	from, to := time.Unix(p.Start, 0), time.Unix(p.End, 0)
 	zone := g.calendar.Location
 	return fmt.Sprintf("%s from %s to %s (%s to %s in %s)", calendar.FormatLabel(p.Label), utc(from), utc(to),
 		from.In(zone).Format(time.DateTime), to.In(zone).Format(time.DateTime), zone)
 }
 
-// operate is the command of cmd/serial with which an operator ends a refusal. SEQ is left to be filled in. A ledger or a key is only
-// in the process that has it.
-func (g *Generator) operate(r *issue.Refusal, command string) string {
+// operate returns the command of cmd/serial, with its own flags, by which an operator ends a refusal. The operator
+// fills in SEQ. Only a process that has the ledger or the key can use them.
+func (g *Generator) operate(r *exchange.Refusal, command string, flags ...string) string {
 	if g.ledger != nil || g.key != nil {
 		what := "ledger"
 		if g.ledger == nil {
@@ -179,7 +192,7 @@ func (g *Generator) operate(r *issue.Refusal, command string) string {
 		method := strings.ToUpper(command[:1]) + command[1:]
 		return fmt.Sprintf("Generator.%s(ctx, %q, SEQ) in a process with the %s", method, r.Type, what)
 	}
-	line := "serial " + command
+	line := strings.Join(append([]string{"serial", command}, flags...), " ")
 	flag := func(name, value, usual string) {
 		if value != usual {
 			line += fmt.Sprintf(" -%s '%s'", name, strings.ReplaceAll(value, "'", `'\''`))
@@ -193,5 +206,5 @@ func (g *Generator) operate(r *issue.Refusal, command string) string {
 	flag("template", g.text, template.Usual(g.calendar))
 	flag("prefix", g.prefix, defaultPrefix)
 	return fmt.Sprintf("%s %s SEQ, where SEQ is the last number used of %s, or 0",
-		line, r.Type, calendar.FormatLabel(r.Span.Label))
+		line, r.Type, calendar.FormatLabel(r.Period.Label))
 }

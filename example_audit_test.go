@@ -62,7 +62,8 @@ func ExampleReport_Clean() {
 	// false [{3 3}]
 }
 
-// A clerk has voided the third invoice, and a process lost an answer that may have had one of the others.
+// A clerk has voided the third invoice, and a process lost an answer, which may have had one of the others. That is possible, so it
+// explains nothing.
 func ExampleWithExplanations() {
 	scheme, err := serial.NewScheme(serial.WithLocation(time.UTC))
 	if err != nil {
@@ -74,12 +75,12 @@ func ExampleWithExplanations() {
 	}
 	// In a service they come from a table.
 	reasons := func(yield func(serial.Explanation, error) bool) {
-		e := serial.Explanation{Series: "serial:IS", Type: "IS", Start: day, First: 2, Last: 5, Count: 1,
-			Reason: serial.AnswerLost, At: day.Add(9 * time.Hour)}
+		e := serial.Explanation{Series: "serial:IS", Type: "IS", Start: day, First: 2, Last: 9999, Possible: true,
+			Reason: serial.AnswerLost + ": 1 attempt", At: day.Add(9 * time.Hour)}
 		if !yield(e, nil) {
 			return
 		}
-		e.First, e.Last, e.Count, e.Reason, e.By = 3, 3, 0, "voided by Ada", "Ada"
+		e.First, e.Last, e.Possible, e.Reason, e.By = 3, 3, false, "voided by Ada", "Ada"
 		yield(e, nil)
 	}
 	report, err := scheme.Audit("IS", day, 5, stored, serial.WithExplanations(reasons))
@@ -90,10 +91,13 @@ func ExampleWithExplanations() {
 		fmt.Println(e.Range, e.Explanation.Reason)
 	}
 	fmt.Println("not explained:", report.Unexplained)
+	for _, e := range report.Possible {
+		fmt.Println("possible:", e.Reason)
+	}
 	// Output:
-	// {2 2} answer lost
 	// {3 3} voided by Ada
-	// not explained: [{5 5}]
+	// not explained: [{2 2} {5 5}]
+	// possible: answer lost: 1 attempt
 }
 
 // Numbers are issued while the audit reads: a counter that is not a Generator's is read again when it has.

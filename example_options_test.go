@@ -359,7 +359,8 @@ func ExampleWithHooks() {
 			logger.InfoContext(ctx, "period opened", "type", i.Type, "start", i.Start)
 		},
 		Lost: func(ctx context.Context, i serial.LostInfo) {
-			logger.ErrorContext(ctx, "counter lost", "type", i.Type, "start", i.Start, "holds", i.Held)
+			logger.ErrorContext(ctx, "counter lost", "type", i.Type, "start", i.Start, "holds", i.Held,
+				"repaired", i.Repaired)
 		},
 		NearlyExhausted: func(ctx context.Context, i serial.ExhaustionInfo) {
 			logger.WarnContext(ctx, "few numbers left", "last", i.Last, "used", i.Used, "of", i.Size)
@@ -381,7 +382,7 @@ func ExampleWithHooks() {
 	// Output:
 	// level=INFO msg="period opened" type=IS start=2021-10-24T00:00:00.000Z
 	// level=WARN msg="few numbers left" last=IS202110249500 used=9500 of=9999
-	// level=ERROR msg="counter lost" type=IS start=2021-10-24T00:00:00.000Z holds=""
+	// level=ERROR msg="counter lost" type=IS start=2021-10-24T00:00:00.000Z holds="" repaired=false
 	// true
 }
 

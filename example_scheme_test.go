@@ -85,6 +85,19 @@ func ExampleScheme_Period() {
 	// 2025W01 2024-12-30 2025-01-06
 }
 
+// A week as people write it.
+func ExampleScheme_PeriodName() {
+	batches, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerWeek),
+		serial.WithTemplate("{type}{date:GGGG-WW}-{seq:4}"))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	fmt.Println(batches.PeriodName(time.Date(2024, time.December, 31, 12, 0, 0, 0, time.UTC)))
+	// Output:
+	// week 1 of 2025
+}
+
 // How much a short ticket can hold.
 func ExampleScheme_Limits() {
 	tickets, err := serial.NewScheme(serial.WithLocation(time.UTC),

@@ -10,8 +10,8 @@ import (
 // A Period is the span that one counter serves; see [WithPeriod].
 type Period int
 
-// Periods follow the wall clock and the calendar in the Generator's time zone. So one hour, day or month may be longer or shorter
-// than another.
+// Periods follow the wall clock and the calendar in the Generator's time zone. So one hour, day or month may be longer
+// or shorter than another.
 const (
 	PerSecond Period = iota + 1 // zero is no Period, so one left unset is refused
 	PerMinute
@@ -37,8 +37,8 @@ func (p Period) String() string {
 	return periodNames[p]
 }
 
-// WithLocation sets the time zone whose midnight resets the counters. Every process that issues numbers of a type must use
-// the same time zone; if they differ, calls fail with [ErrConflict].
+// WithLocation sets the time zone whose midnight resets the counters. Every process that issues numbers of a type must
+// use the same time zone; if they differ, calls fail with [ErrConflict].
 //
 // Default [time.Local]; nil is refused.
 func WithLocation(loc *time.Location) Option {
@@ -55,65 +55,66 @@ func WithLocation(loc *time.Location) Option {
 //	PerQuarter, PerYear             of the business year, see [WithYearStart]
 //	Never                           numbers never start again
 //
-// The template must print a date that identifies the period; see [WithTemplate]. The default template prints the day, which is
-// enough for a day and longer periods. Every process that issues numbers of a type must use the same period, for as long as the
-// series lives; if one differs, its calls fail with [ErrConflict].
+// The template must print a date that identifies the period; see [WithTemplate]. The default template prints the day,
+// which is enough for a day and longer periods. Every process that issues numbers of a type must use the same period,
+// for as long as the series lives; if one differs, its calls fail with [ErrConflict].
 //
-// Periods follow the wall clock. If clocks are set forward, the periods that they skip are not used. If clocks are set back, the
-// current period continues until the clock has passed it again. For example, with PerSecond and a clock set back from 02:00 to
-// 01:00, the second 01:59:59 lasts an hour and has only the sequences of one second. So for periods shorter than a day, choose UTC
-// or enough digits.
+// Periods follow the wall clock. If clocks are set forward, the periods that they skip are not used. If clocks are set
+// back, the current period continues until the clock has passed it again. For example, with PerSecond and a clock set
+// back from 02:00 to 01:00, the second 01:59:59 lasts an hour and has only the sequences of one second. So for periods
+// shorter than a day, choose UTC or enough digits.
 //
 // With PerSecond neither [WithFloor] nor [WithLedger] is allowed: a second is too short to ask them.
 //
-// Never is one period, from 1970 to the end of the year 9999 in UTC, in every time zone; its counter expires then. Its numbers
-// need no date. A day start, a retention and [Generator.Prepare] of more than one period are refused. A process that has not
-// used a type for 48 hours may forget the last number it got, and then does not notice if the counter goes back.
+// Never is one period, from 1970 to the end of the year 9999 in UTC, in every time zone; its counter expires then. Its
+// numbers need no date. A day start, a retention and [Generator.Prepare] of more than one period are refused. A process
+// that has not used a type for 48 hours may forget the last number it got, and then does not notice if the counter goes
+// back.
 //
 // Default PerDay. Any other value than these constants is refused.
 func WithPeriod(p Period) Option {
 	return option{"WithPeriod", true, nil, func(c *config) { c.calendar.Unit = calendar.Unit(p) }}
 }
 
-// WithDayStart sets the time of day at which a business day begins. With 4 * time.Hour, a number issued at 03:59 belongs to
-// the previous day and has its date. Weeks then begin at 04:00 on Monday, months at 04:00 on the 1st, and quarters and years
-// accordingly. The start is a time on the wall clock, not the time since midnight. If clocks are set forward past it, the day
-// begins at that moment; if it occurs twice, the day begins at the first. Every process that issues numbers of a type must use the
-// same start; if they differ, calls fail with [ErrConflict].
+// WithDayStart sets the time of day at which a business day begins. With 4 * time.Hour, a number issued at 03:59
+// belongs to the previous day and has its date. Weeks then begin at 04:00 on Monday, months at 04:00 on the 1st, and
+// quarters and years accordingly. The start is a time on the wall clock, not the time since midnight. If clocks are set
+// forward past it, the day begins at that moment; if it occurs twice, the day begins at the first. Every process that
+// issues numbers of a type must use the same start; if they differ, calls fail with [ErrConflict].
 //
-// Default 0, midnight. Allowed are whole seconds from 0 to less than 24 h. Only 0 is allowed for PerSecond, PerMinute, PerHour and
-// Never, and with a template that prints HH, mm or ss, because a business day has no hours.
+// Default 0, midnight. It must be whole seconds from 0 to less than 24 h. Only 0 is allowed for PerSecond, PerMinute,
+// PerHour and Never, and with a template that prints HH, mm or ss, because a business day has no hours.
 func WithDayStart(start time.Duration) Option {
 	err := refuseIf(start < 0 || start >= 24*time.Hour || start%time.Second != 0,
-		"serial: WithDayStart(%v): allowed are whole seconds from 0 to less than 24h", start)
+		"serial: WithDayStart(%v): want whole seconds from 0 to less than 24h", start)
 	return option{"WithDayStart", true, err, func(c *config) { c.calendar.DayStart = int64(start / time.Second) }}
 }
 
-// WithYearStart sets the first day of the business year: April 1 in India and Japan, April 6 for British taxes, July 1 in
-// Australia, October 1 for the government of the United States. It affects [PerYear], [PerQuarter], and the tokens FFFF, FF, EEEE,
-// EE and Q of a template; elsewhere it has no effect. Quarters begin on the same day of every third month. In keys and in a ledger,
-// a year is named after the calendar year in which it begins.
+// WithYearStart sets the first day of the business year: April 1 in India and Japan, April 6 for British taxes, July 1
+// in Australia, October 1 for the government of the United States. It affects [PerYear], [PerQuarter], and the tokens
+// FFFF, FF, EEEE, EE and Q of a template; elsewhere it has no effect. Quarters begin on the same day of every third
+// month. In keys and in a ledger, a year is named after the calendar year in which it begins.
 //
-// If quarters or business years are counted or printed, every process that issues numbers of a type must use the same start, for
-// as long as the series lives; if one differs, its calls fail with [ErrConflict].
+// If quarters or business years are counted or printed, every process that issues numbers of a type must use the same
+// start, for as long as the series lives; if one differs, its calls fail with [ErrConflict].
 //
-// Default January 1. Allowed are days 1 to 28 of every month.
+// Default January 1. The day must be 1 to 28.
 func WithYearStart(month time.Month, day int) Option {
 	err := refuseIf(month < time.January || month > time.December || day < 1 || day > 28,
-		"serial: WithYearStart: month %d, day %d; allowed are January to December, and days 1 to 28", month, day)
+		"serial: WithYearStart: month %d, day %d; want January to December, and days 1 to 28", month, day)
 	return option{"WithYearStart", true, err, func(c *config) {
 		c.calendar.YearStart = calendar.NewYearStart(month, day)
 	}}
 }
 
-// WithRetention keeps every counter for a number of periods after its own, for [Generator.History] and [Generator.Audit]; then
-// Redis drops it. It applies to counters that are created from then on. If several Generators with different retentions open a
-// period, the longest one counts. A counter takes about 100 bytes of Redis's memory.
+// WithRetention keeps every counter for a number of periods after its own, for [Generator.History] and
+// [Generator.Audit]; then Redis drops it. It applies to counters that are created from then on. If several Generators
+// with different retentions open a period, the longest one counts. A counter takes about 100 bytes of Redis's memory.
 //
-// Default 0, which drops a counter when its period ends. Allowed are 0 to 10,000. With [Never], only 0 is allowed: its one counter
-// is kept anyway.
+// Default 0, which drops a counter when its period ends. It must be 0 to 10,000. With [Never], only 0 is allowed: its
+// one counter is kept anyway.
 func WithRetention(periods int) Option {
 	err := refuseIf(periods < 0 || periods > mostKept,
-		"serial: WithRetention(%d): allowed are 0 to %d periods", periods, mostKept)
+		"serial: WithRetention(%d): want 0 to %d periods", periods, mostKept)
 	return option{"WithRetention", false, err, func(c *config) { c.issuing.Retention = periods }}
 }

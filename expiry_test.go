@@ -88,8 +88,8 @@ func testPeriods(t *testing.T, b backend) {
 	}
 }
 
-// requireExpiry requires that a key expires at an instant. It is read raw, since go-redis cannot hold the durations of Never.
-// miniredis keeps durations itself, and none beyond 292 years.
+// requireExpiry requires that a key expires at an instant. It is read raw, since go-redis cannot hold the durations of
+// Never. miniredis keeps durations itself, and none beyond 292 years.
 func requireExpiry(t *testing.T, rdb redis.UniversalClient, key string, at time.Time) {
 	t.Helper()
 	expires, err := rdb.Do(t.Context(), "PEXPIRETIME", key).Int64()
@@ -170,8 +170,8 @@ func testCalendarsInALedger(t *testing.T, b backend) {
 	}
 }
 
-// The classic order number over a network of 400 ms: one sortable integer, strictly increasing, taken without a lock. Keys do
-// not pile up.
+// The classic order number over a network of 400 ms: one sortable integer, strictly increasing, taken without a lock.
+// Keys do not pile up.
 func TestPerSecond(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		var locks atomic.Int64
@@ -239,8 +239,8 @@ func TestDayStart(t *testing.T) {
 	})
 }
 
-// Weeks, quarters and business years at their borders: entered without a lock where they are prepared, kept for History, and
-// begun with the day.
+// Weeks, quarters and business years at their borders: entered without a lock where they are prepared, kept for
+// History, and begun with the day.
 func TestBordersOfCalendars(t *testing.T) {
 	local := func(s string) time.Time {
 		at := utc(t, s)
@@ -325,7 +325,7 @@ func TestNever(t *testing.T) {
 
 	m.SetTime(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC))
 	require.ErrorContains(t, errOf(gen.Next(t.Context(), "IS")), "the year 2100 cannot be printed as yy")
-	require.EqualError(t, gen.Prepare(t.Context(), "IS", 2), "serial: Prepare of 2 periods: allowed are 1 to 1")
+	require.EqualError(t, gen.Prepare(t.Context(), "IS", 2), "serial: Prepare of 2 periods: want 1 to 1")
 	requireResult(t, "4")(m.Get("serial:{IS}:all"))
 }
 
@@ -416,8 +416,8 @@ func utc(t *testing.T, s string) time.Time {
 	return at
 }
 
-// Whatever is printed is of the instant of issue by Redis's clock, to the second, and the counter goes on. That is so however
-// far this host's clock is from Redis's, also where that clock is set back within the period.
+// Whatever is printed is of the instant of issue by Redis's clock, to the second, and the counter goes on. That is so
+// however far this host's clock is from Redis's, also where that clock is set back within the period.
 func TestMoreThanThePeriod(t *testing.T) {
 	for _, v := range varyings {
 		for name, opts := range map[string][]serial.Option{
@@ -492,8 +492,8 @@ func TestMoreThanThePeriod(t *testing.T) {
 	}
 }
 
-// Callers share numbers across a border within their period: each text is of an instant at which its call ran, none comes twice,
-// and the sequence has no gap. The network is slow, so that calls are under way when the text changes.
+// Callers share numbers across a border within their period: each text is of an instant at which its call ran, none
+// comes twice, and the sequence has no gap. The network is slow, so that calls are under way when the text changes.
 func TestManyAcrossABorder(t *testing.T) {
 	for _, v := range varyings {
 		for _, ledger := range []bool{false, true} {
@@ -558,8 +558,8 @@ func TestManyAcrossABorder(t *testing.T) {
 	}
 }
 
-// network delays scripts and locks on their way there, and answers on their way back; but not the set-up of a connection, which
-// the client does under a mutex.
+// network delays scripts and locks on their way there, and answers on their way back; but not the set-up of a
+// connection, which the client does under a mutex.
 func network(delay time.Duration) hook {
 	return around(func(cmd redis.Cmder, send func() error) error {
 		if cmd.Name() != "set" && !strings.HasPrefix(cmd.Name(), "eval") {

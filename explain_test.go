@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -17,9 +18,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/redistest"
 )
 
-// explanations records what Hooks.Unused is told.
+// explanations records what Hooks.Unused receives.
 type explanations struct {
 	mu  sync.Mutex
 	all []serial.Explanation
@@ -33,7 +35,8 @@ func (e *explanations) hooks() serial.Option {
 	}})
 }
 
-// flushed returns what a generator has told since the last time: "FIRST-LAST COUNT REASON", and "!" if the numbers are unused.
+// flushed returns what a generator has reported since the last time: "TYPE FIRST-LAST REASON", and "!" if nobody got
+// the numbers, or "?" if the reason is only possible.
 func (e *explanations) flushed(t *testing.T, gen *serial.Generator) (all []string) {
 	t.Helper()
 	require.NoError(t, gen.Flush(t.Context()))
@@ -43,11 +46,22 @@ func (e *explanations) flushed(t *testing.T, gen *serial.Generator) (all []strin
 		require.NoError(t, told.Validate())
 		require.Equal(t, "serial:"+told.Type, told.Series)
 		require.True(t, told.Start.Equal(startOf(gen, told.At)), "%v is not the period of %v", told.Start, told.At)
-		unused := map[bool]string{true: "!"}[told.Unused]
-		all = append(all, fmt.Sprintf("%s %d-%d %d %s%s", told.Type, told.First, told.Last, told.Count, told.Reason, unused))
+		mark := map[bool]string{true: "!"}[told.Unused] + map[bool]string{true: "?"}[told.Possible]
+		all = append(all, fmt.Sprintf("%s %d-%d %s%s", told.Type, told.First, told.Last, told.Reason, mark))
 	}
 	e.all = nil
 	return all
+}
+
+// from returns all that generators have reported.
+func (e *explanations) from(t *testing.T, gens ...*serial.Generator) []serial.Explanation {
+	t.Helper()
+	for _, gen := range gens {
+		require.NoError(t, gen.Flush(t.Context()))
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return slices.Clone(e.all)
 }
 
 // A fault does to the next command what a test wants, and then nothing.
@@ -78,7 +92,8 @@ func (f *fault) set(next func(cmd redis.Cmder, send func() error) error) {
 	f.next = next
 }
 
-// These are faults of a command: its answer comes after a moment or a second, it is lost, or the command does not arrive.
+// These are faults of a command: its answer comes after a moment or a second, it is lost, or the command does not
+// arrive.
 func inFlight(_ redis.Cmder, send func() error) error {
 	time.Sleep(3 * time.Millisecond)
 	return send()
@@ -96,6 +111,23 @@ func lose(cmd redis.Cmder, send func() error) error {
 	return io.EOF
 }
 
+// unsent is a fault of a command that is not sent, though its error does not say so. then is called meanwhile.
+func unsent(then func()) func(redis.Cmder, func() error) error {
+	return func(cmd redis.Cmder, _ func() error) error {
+		then()
+		cmd.SetErr(io.EOF)
+		return io.EOF
+	}
+}
+
+// afterOne passes one command on, and sets the fault of the next.
+func (f *fault) afterOne(next func(redis.Cmder, func() error) error) {
+	f.set(func(_ redis.Cmder, send func() error) error {
+		f.set(next)
+		return send()
+	})
+}
+
 func refuse(cmd redis.Cmder, _ func() error) error {
 	err := &net.OpError{Op: "dial", Err: errors.New("connection refused")}
 	cmd.SetErr(err)
@@ -107,7 +139,7 @@ func refuse(cmd redis.Cmder, _ func() error) error {
 // Guarantees: gap-explained.
 func TestUnused(t *testing.T) {
 	type generator = *serial.Generator
-	const most = "9999"
+	const most, lost1 = "9999", " answer lost: 1 attempt?"
 	for name, f := range map[string]func(
 		t *testing.T, gen generator, next *fault, brief context.Context,
 	) (want []string){
@@ -119,12 +151,12 @@ func TestUnused(t *testing.T) {
 		"a caller of many who leaves": func(t *testing.T, gen generator, next *fault, brief context.Context) []string {
 			next.set(late)
 			require.ErrorIs(t, errOf(gen.NextN(brief, "IS", 5)), context.DeadlineExceeded)
-			return []string{"IS 2-6 0 caller left!"}
+			return []string{"IS 2-6 caller left!"}
 		},
 		"a caller who leaves a batch": func(t *testing.T, gen generator, next *fault, brief context.Context) []string {
 			next.set(late)
 			require.ErrorIs(t, errOf(gen.Next(brief, "IS")), context.DeadlineExceeded)
-			return []string{"IS 2-2 0 caller left!"}
+			return []string{"IS 2-2 caller left!"}
 		},
 		"one of a batch": func(t *testing.T, gen generator, next *fault, brief context.Context) []string {
 			all, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -138,7 +170,7 @@ func TestUnused(t *testing.T) {
 			synctest.Wait()
 			require.ErrorIs(t, errOf(gen.Next(brief, "IS")), context.DeadlineExceeded)
 			wg.Wait()
-			return []string{"IS 4-4 0 caller left!"}
+			return []string{"IS 4-4 caller left!"}
 		},
 		"several types": func(t *testing.T, gen generator, next *fault, brief context.Context) []string {
 			require.NoError(t, errOf(gen.Next(t.Context(), "SO")))
@@ -160,12 +192,12 @@ func TestUnused(t *testing.T) {
 			together(late)                                         // SO 4
 			require.ErrorIs(t, errOf(gen.Next(brief, "SO")), context.DeadlineExceeded)
 			wg.Wait()
-			return []string{"IS 3-" + most + " 1 answer lost", "SO 2-" + most + " 1 answer lost", "SO 5-5 0 caller left!"}
+			return []string{"IS 3-" + most + lost1, "SO 2-" + most + lost1, "SO 5-5 caller left!"}
 		},
 		"an answer that is lost": func(t *testing.T, gen generator, next *fault, _ context.Context) []string {
 			next.set(lose)
 			require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 5)))
-			return []string{"IS 2-" + most + " 5 answer lost"}
+			return []string{"IS 2-" + most + lost1}
 		},
 		"a command that is not sent": func(t *testing.T, gen generator, next *fault, _ context.Context) []string {
 			next.set(refuse)
@@ -180,7 +212,7 @@ func TestUnused(t *testing.T) {
 				})
 				require.PanicsWithValue(t, "boom", func() { _, _ = gen.NextN(t.Context(), "IS", n) })
 			}
-			return []string{"IS 2-" + most + " 1 answer lost", "IS 2-" + most + " 3 answer lost"}
+			return []string{"IS 2-" + most + " answer lost: 2 attempts?"}
 		},
 		"a request that comes again": func(t *testing.T, gen generator, next *fault, brief context.Context) []string {
 			next.set(late)
@@ -189,7 +221,7 @@ func TestUnused(t *testing.T) {
 			require.NoError(t, errOf(gen.NextOnce(t.Context(), "IS", "b")))
 			return nil
 		},
-		"the last attempt of a request": func(t *testing.T, gen generator, next *fault, _ context.Context) []string {
+		"no answer at all to a request": func(t *testing.T, gen generator, next *fault, _ context.Context) []string {
 			var again func(cmd redis.Cmder, send func() error) error
 			again = func(cmd redis.Cmder, send func() error) error {
 				next.set(again)
@@ -198,15 +230,12 @@ func TestUnused(t *testing.T) {
 			next.set(again)
 			require.ErrorIs(t, errOf(gen.NextOnce(t.Context(), "IS", "a")), io.EOF)
 			next.set(nil)
-			return []string{"IS 2-" + most + " 1 answer lost"}
+			return nil // its own key has its number
 		},
 		"a caller who leaves an opening": func(t *testing.T, gen generator, next *fault, brief context.Context) []string {
-			next.set(func(cmd redis.Cmder, send func() error) error { // the first take
-				next.set(late) // the take under the lock
-				return send()
-			})
+			next.afterOne(late) // the take under the lock
 			require.ErrorIs(t, errOf(gen.NextN(brief, "NEW", 3)), context.DeadlineExceeded)
-			return []string{"NEW 1-3 0 caller left!"}
+			return []string{"NEW 1-3 caller left!"}
 		},
 		"Raise": func(t *testing.T, gen generator, next *fault, _ context.Context) []string {
 			require.NoError(t, gen.Raise(t.Context(), "IS", 41))
@@ -214,15 +243,44 @@ func TestUnused(t *testing.T) {
 			require.NoError(t, gen.Raise(t.Context(), "IS", 20))
 			require.NoError(t, gen.Takeover(t.Context(), "IS", 50))
 			require.NoError(t, gen.Raise(t.Context(), "NEW", 5))
-			return []string{"IS 2-41 0 raised", "IS 42-50 0 raised", "NEW 1-5 0 raised"}
+			return []string{"IS 2-41 raised?", "IS 42-50 raised?", "NEW 1-5 raised?"}
 		},
 		"Raise whose answer is lost": func(t *testing.T, gen generator, next *fault, _ context.Context) []string {
-			next.set(func(cmd redis.Cmder, send func() error) error {
-				next.set(lose)
-				return send()
-			})
+			next.afterOne(lose)
 			require.NoError(t, gen.Raise(t.Context(), "IS", 41))
-			return []string{"IS 2-41 0 raised"}
+			return nil
+		},
+		"Raise that is never sent": func(t *testing.T, gen generator, next *fault, _ context.Context) []string {
+			var again func()
+			again = func() { next.set(unsent(again)) }
+			next.afterOne(unsent(again)) // the take looks how the period stands
+			require.ErrorIs(t, gen.Raise(t.Context(), "IS", 41), io.EOF)
+			next.set(nil)
+			return nil
+		},
+		"Raise whose answer is late": func(t *testing.T, gen generator, next *fault, brief context.Context) []string {
+			next.afterOne(late)
+			require.ErrorIs(t, gen.Raise(brief, "IS", 41), context.DeadlineExceeded)
+			return []string{"IS 2-41 raised?"}
+		},
+		"Raise over numbers that others got meanwhile": func(
+			t *testing.T, gen generator, next *fault, _ context.Context,
+		) []string {
+			// the script that would lift it
+			next.afterOne(unsent(func() { require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 3))) }))
+			require.NoError(t, gen.Raise(t.Context(), "IS", 10))
+			return []string{"IS 5-10 raised?"}
+		},
+		"attempts within a second": func(t *testing.T, gen generator, next *fault, _ context.Context) []string {
+			for range 3 {
+				next.set(lose)
+				require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 2)))
+				time.Sleep(300 * time.Millisecond)
+			}
+			time.Sleep(200 * time.Millisecond) // a second since the first
+			next.set(lose)
+			require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 2)))
+			return []string{"IS 2-" + most + " answer lost: 3 attempts?", "IS 14-" + most + lost1}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -276,19 +334,293 @@ func TestBlockSkipped(t *testing.T) {
 		_, err = gen.NextN(t.Context(), "IS", 9)
 		require.NoError(t, err)
 		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
-		require.Equal(t, []string{"IS 14-23 0 block skipped"}, told.flushed(t, gen))
-		// The counter is lost: at most a block above the mark, 24.
+		require.Equal(t, []string{"IS 14-23 block skipped?"}, told.flushed(t, gen))
+		// The counter is lost, so nobody knows what was skipped.
 		m.FlushAll()
 		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
-		require.Equal(t, []string{"IS 25-33 9 block skipped"}, told.flushed(t, gen))
-		// It is lost again, and Redis forgets who may install a block while one is set aside: that is burned, beside the rest of the last
-		// one, and another one is set aside above it.
+		require.Empty(t, told.flushed(t, gen))
+		// It is lost again, and Redis forgets who may install a block while one is set aside: that is burned, and
+		// another one is set aside above it.
 		m.FlushAll()
 		var forget sync.Once
 		ledger.before(func(serial.Reservation) error { forget.Do(func() { m.HDel("serial:{IS}", "claim") }); return nil })
 		requireResult(t, "IS"+today(time.UTC)+"0054")(gen.Next(t.Context(), "IS"))
-		require.Equal(t, []string{"IS 44-53 0 block skipped", "IS 35-53 10 block skipped"}, told.flushed(t, gen))
+		require.Equal(t, []string{"IS 44-53 block burned!"}, told.flushed(t, gen))
 	})
+}
+
+// Numbers that replicas did not confirm are unused for certain only if a ledger keeps them from being issued again. A
+// request's own key has its number.
+//
+// Guarantees: gap-explained.
+func TestNotReplicatedExplained(t *testing.T) {
+	for mark, opts := range map[string][]serial.Option{"?": nil, "!": {serial.WithLedger(&spyLedger{}, 100)}} {
+		inBubble(t, func(t *testing.T, m *simulation) { // which has no replicas
+			told := &explanations{}
+			gen := newGenerator(t, m.client(), append(opts, serial.WithLocation(time.UTC), told.hooks(), confirmedBy(1))...)
+			require.ErrorIs(t, errOf(gen.NextN(t.Context(), "IS", 3)), serial.ErrNotReplicated)
+			require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrNotReplicated)
+			require.ErrorIs(t, errOf(gen.NextOnce(t.Context(), "IS", "a")), serial.ErrNotReplicated)
+			require.Equal(t, []string{"IS 1-3 not replicated" + mark, "IS 4-4 not replicated" + mark}, told.flushed(t, gen))
+		})
+	}
+}
+
+// A block is burned if it is known, and no part of it can be installed any more: never if nobody knows whether it was
+// installed.
+//
+// Guarantees: gap-explained.
+func TestBlockBurned(t *testing.T) {
+	next := func(ctx context.Context, gen *serial.Generator) error { return errOf(gen.Next(ctx, "IS")) }
+	once := func(ctx context.Context, gen *serial.Generator) error { return errOf(gen.NextOnce(ctx, "IS", "a")) }
+	raise := func(ctx context.Context, gen *serial.Generator) error { return gen.Raise(ctx, "IS", 3) }
+	refuseLate := func(cmd redis.Cmder, send func() error) error {
+		time.Sleep(lockExpiry) // and the claim's
+		return refuse(cmd, send)
+	}
+	arriveLate := func(_ redis.Cmder, send func() error) error {
+		time.Sleep(20 * time.Second) // longer than its call
+		return send()
+	}
+	for name, row := range map[string]struct {
+		open   func(cmd redis.Cmder, send func() error) error // what happens to the first open.lua
+		always bool                                           // to all of them
+		slow   time.Duration                                  // time that the first script takes
+		sleep  time.Duration                                  // time that the ledger takes for a block
+		floor  int64
+		call   func(ctx context.Context, gen *serial.Generator) error // next if nil
+		fails  bool
+		want   []string
+	}{
+		"an open that is not sent at first": {open: refuse},
+		"an open that is not sent at first, and then too late": {
+			open: refuseLate, want: []string{"IS 1-10 block burned!", "IS 1-10 block skipped?"}},
+		"an open that is not sent": {open: refuse, always: true, fails: true,
+			want: []string{"IS 1-10 block burned!"}},
+		"an open whose answer is lost": {open: lose, fails: true,
+			want: []string{"IS 1-9999 answer lost: 1 attempt?"}},
+		"an open whose answer is late": {open: late},
+		"an open for more than is left": {floor: 9998, call: func(ctx context.Context, gen *serial.Generator) error {
+			require.ErrorIs(t, errOf(gen.NextN(ctx, "IS", 2)), serial.ErrExhausted)
+			return next(ctx, gen)
+		}},
+		"a ledger that answers after its time":    {sleep: time.Minute, fails: true, want: []string{"IS 1-10 block burned!"}},
+		"an operator's open whose answer is lost": {open: lose, call: raise},
+		"an operator's open that arrives after its repetition": {
+			slow: 5 * time.Second, open: arriveLate, call: raise, want: []string{"IS 1-3 raised?"}},
+		"a request's open that arrives after its repetition": {
+			open: arriveLate, call: once, want: []string{"IS 1-10 block burned!", "IS 1-10 block skipped?"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inBubble(t, func(t *testing.T, m *simulation) {
+				reported, ledger := &explanations{}, &spyLedger{}
+				var first, opened sync.Once
+				armed := false
+				hook := hook(func(process redis.ProcessHook) redis.ProcessHook {
+					return func(ctx context.Context, cmd redis.Cmder) error {
+						// A command that is on its way arrives, whether or not its time is over.
+						send := func() error { return process(context.WithoutCancel(ctx), cmd) }
+						if !armed || !strings.HasPrefix(cmd.Name(), "eval") {
+							return send()
+						}
+						first.Do(func() { time.Sleep(row.slow) })
+						fails := row.always
+						if serial.Opens(cmd.Args()) && row.open != nil {
+							if opened.Do(func() { fails = true }); fails {
+								return row.open(cmd, send)
+							}
+						}
+						return send()
+					}
+				})
+				gen := newGenerator(t, m.client(hook), serial.WithLocation(time.UTC), serial.WithLedger(ledger, 10),
+					reported.hooks(),
+					fixedFloor(row.floor))
+				require.NoError(t, errOf(gen.Next(t.Context(), "SO"))) // the server knows the scripts
+				armed = true
+				ledger.before(func(serial.Reservation) error { time.Sleep(row.sleep); return nil })
+				if row.call == nil {
+					row.call = next
+				}
+				err := row.call(t.Context(), gen)
+				require.Equal(t, row.fails, err != nil, err)
+				require.ElementsMatch(t, row.want, reported.flushed(t, gen))
+			})
+		})
+	}
+}
+
+// A document that was deleted is unexplained, whatever this package has reported: a possible reason is listed, and
+// excuses nothing.
+//
+// Guarantees: deletion-unexplained.
+func TestDeletedDocument(t *testing.T) {
+	type scene struct {
+		*simulation
+		t      *testing.T
+		gen    *serial.Generator // which next is a fault of
+		next   *fault
+		other  *serial.Generator // in another process
+		stored []string
+	}
+	// issue has a generator issue numbers up to last, which are stored.
+	issue := func(s *scene, gen *serial.Generator, n int, last int64) {
+		numbers, err := gen.NextN(s.t.Context(), "IS", n)
+		require.NoError(s.t, err)
+		require.Equal(s.t, last, numbers[n-1].Seq)
+		s.stored = append(s.stored, texts(numbers)...)
+	}
+	// restore gives the counter back the value of a backup, with the record's copy of it.
+	restore := func(s *scene, seq int) {
+		withReplicationID(s.Miniredis)() // a restart changes it
+		require.NoError(s.t, s.client().Set(s.t.Context(), "serial:{IS}:"+today(time.UTC), seq, redis.KeepTTL).Err())
+		s.HSet("serial:{IS}", "counterCopy", fmt.Sprint(seq))
+	}
+	for name, row := range map[string]struct {
+		block       int64 // of a ledger, 0 for none
+		happens     func(s *scene)
+		deleted     int
+		unexplained []serial.Range
+		possible    []string
+	}{
+		"Raise is never sent": {0, func(s *scene) {
+			issue(s, s.gen, 5, 5)
+			var again func()
+			again = func() { s.next.set(unsent(again)) }
+			s.next.afterOne(unsent(again))
+			require.ErrorIs(s.t, s.gen.Raise(s.t.Context(), "IS", 10), io.EOF)
+			s.next.set(nil)
+			issue(s, s.gen, 6, 11)
+		}, 8, []serial.Range{{First: 8, Last: 8}}, nil},
+		"Raise is sent at the second attempt": {0, func(s *scene) {
+			issue(s, s.gen, 5, 5)
+			s.next.afterOne(unsent(func() { issue(s, s.gen, 3, 8) }))
+			require.NoError(s.t, s.gen.Raise(s.t.Context(), "IS", 10))
+			issue(s, s.gen, 1, 11)
+		}, 7, []serial.Range{{First: 7, Last: 7}, {First: 9, Last: 10}}, []string{"9-10 raised"}},
+		"Raise after a restored backup": {0, func(s *scene) {
+			issue(s, s.gen, 10, 10)
+			restore(s, 5)
+			require.ErrorIs(s.t, errOf(s.gen.Next(s.t.Context(), "IS")), serial.ErrCounterLost)
+			require.NoError(s.t, s.other.Raise(s.t.Context(), "IS", 10))
+			issue(s, s.gen, 1, 11)
+		}, 7, []serial.Range{{First: 7, Last: 7}}, []string{"6-10 raised"}},
+		"a ledger's block after a restored backup": {100, func(s *scene) {
+			issue(s, s.gen, 57, 57)
+			restore(s, 40)
+			issue(s, s.other, 1, 101)
+		}, 41, []serial.Range{{First: 41, Last: 41}, {First: 58, Last: 100}}, []string{"41-100 block skipped"}},
+	} {
+		runInBubble(t, name, func(t *testing.T, m *simulation) {
+			s, reported := &scene{simulation: m, t: t, next: &fault{}}, &explanations{}
+			opts := append(ledgerIf(row.block > 0, row.block), serial.WithLocation(time.UTC), reported.hooks())
+			s.gen, s.other = newGenerator(t, m.client(s.next.hook()), opts...), newGenerator(t, m.client(), opts...)
+			row.happens(s)
+			all := reported.from(t, s.gen, s.other)
+			r, err := s.gen.Audit(t.Context(), "IS", time.Now(), used(s.stored...), given(all...))
+			require.NoError(t, err)
+			require.Zero(t, r.ContradictedCount+r.ExplainedCount)
+			deleted := fmt.Sprintf("IS%s%04d", today(time.UTC), row.deleted)
+			s.stored = slices.DeleteFunc(s.stored, func(n string) bool { return n == deleted })
+			r, err = s.gen.Audit(t.Context(), "IS", time.Now(), used(s.stored...), given(all...))
+			require.NoError(t, err)
+			require.Equal(t, row.unexplained, r.Unexplained)
+			require.Empty(t, r.Explained)
+			require.False(t, r.Clean())
+			var possible []string
+			for _, e := range r.Possible {
+				possible = append(possible, fmt.Sprintf("%d-%d %s", e.First, e.Last, e.Reason))
+			}
+			require.Equal(t, row.possible, possible)
+		})
+	}
+}
+
+// A server that hangs for a while leaves few possible reasons behind, and they excuse no deletion.
+//
+// Guarantees: deletion-unexplained.
+func TestDeletedDocumentsAfterAStall(t *testing.T) {
+	t.Parallel()
+	const pause, within = 3 * time.Second, 200 * time.Millisecond
+	server, reported := redistest.Start(t), &explanations{}
+	opt := server.Options()
+	opt.ReadTimeout = within
+	gen := newGenerator(t, closing(t, redis.NewClient(opt)), serial.WithLocation(noon()), reported.hooks())
+	stored, err := textsOf(gen.NextN(t.Context(), "IS", 5))
+	require.NoError(t, err)
+
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	began := time.Now()
+	require.NoError(t, server.Client(t).Do(t.Context(), "CLIENT", "PAUSE", pause.Milliseconds(), "ALL").Err())
+	for range 50 {
+		wg.Go(func() {
+			for time.Since(began) < pause {
+				brief, cancel := context.WithTimeout(t.Context(), within)
+				number, err := gen.Next(brief, "IS")
+				cancel()
+				if mu.Lock(); err == nil {
+					stored = append(stored, number)
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	all := reported.from(t, gen)
+	took := time.Since(began)
+	documents, err := textsOf(gen.NextN(t.Context(), "IS", 200))
+	require.NoError(t, err)
+	stored = append(stored, documents...)
+
+	audit := func(stored []string) serial.Report {
+		r, err := gen.Audit(t.Context(), "IS", time.Now(), used(stored...), given(all...))
+		require.NoError(t, err)
+		require.Zero(t, r.ContradictedCount)
+		return r
+	}
+	before := audit(stored) // clean, unless an answer was lost at the very end of the pause
+	after := audit(stored[:len(stored)-199])
+	require.Equal(t, before.UnexplainedCount+199, after.UnexplainedCount)
+	require.Equal(t, before.Explained, after.Explained)
+	require.False(t, after.Clean())
+	attempts, merged := 0, 0
+	for _, e := range after.Possible {
+		var n int
+		_, err := fmt.Sscanf(e.Reason, serial.AnswerLost+": %d attempt", &n)
+		require.NoError(t, err, e.Reason)
+		attempts, merged = attempts+n, merged+1
+	}
+	require.Greater(t, attempts, 10)
+	require.LessOrEqual(t, merged, 1+int(took/time.Second), "one for each second")
+}
+
+// A field that breaks its bounds is an error that names it.
+func TestValidateExplanation(t *testing.T) {
+	t.Parallel()
+	fine := serial.Explanation{Series: "serial:IS", Type: "IS", Start: time.Unix(0, 0), First: 1,
+		Last:   999_999_999_999_999,
+		Reason: "annul\u00e9e le 5\u202fmai\u00a0: \u5e9f e\u0301 €", By: "Zo\u00eb\u00a0B.", At: time.Unix(0, 0)}
+	require.NoError(t, fine.Validate())
+	for says, change := range map[string]func(e *serial.Explanation){
+		"sequences must be 1 to 999999999999999": func(e *serial.Explanation) { e.First = 0 },
+		"in order":                               func(e *serial.Explanation) { e.First, e.Last = 3, 2 },
+		"999999999999999":                        func(e *serial.Explanation) { e.Last++ },
+		"At is zero":                             func(e *serial.Explanation) { e.At = time.Time{} },
+		"Unused and Possible":                    func(e *serial.Explanation) { e.Unused, e.Possible = true, true },
+		"Reason: 0 bytes; want 1":                func(e *serial.Explanation) { e.Reason = "" },
+		"Reason: 501 bytes":                      func(e *serial.Explanation) { e.Reason = strings.Repeat("x", 501) },
+		"Reason: not valid UTF-8":                func(e *serial.Explanation) { e.Reason = "\xff" },
+		`Reason: it has '\n'`:                    func(e *serial.Explanation) { e.Reason = "a\nb" },
+		`Reason: it has '\u202e'`:                func(e *serial.Explanation) { e.Reason = "a\u202eb" },
+		`Reason: it has '\u2028'`:                func(e *serial.Explanation) { e.Reason = "a\u2028b" },
+		"By: 101 bytes; want 0":                  func(e *serial.Explanation) { e.By = strings.Repeat("x", 101) },
+		`By: it has '\u200b'; want`:              func(e *serial.Explanation) { e.By = "a\u200bb" },
+	} {
+		e := fine
+		change(&e)
+		require.ErrorContains(t, e.Validate(), says)
+	}
 }
 
 func TestFlush(t *testing.T) {
@@ -328,34 +660,51 @@ func TestFlush(t *testing.T) {
 	})
 }
 
-// While a hook is slow, 10,000 explanations wait; then the two oldest that are alike become one, or the newest is dropped.
+// While a hook is slow, 10,000 explanations wait. Then a new one is merged into the newest one with its type and reason
+// that it touches, or into any if it is only possible, or dropped.
 func TestUnusedWhileTheHookIsSlow(t *testing.T) {
 	const waiting = 10_000
-	for name, c := range map[string]struct {
-		typeOf func(i int) any
+	for name, row := range map[string]struct {
+		reason string
+		gap    func(i int64) (typ any, first, last int64)
 		check  func(t *testing.T, told []serial.Explanation)
 	}{
-		"one type": {func(int) any { return "IS" }, func(t *testing.T, told []serial.Explanation) {
-			require.Len(t, told, 1+waiting)
-			merged := told[1]
-			require.EqualValues(t, []int64{2, 12, 6}, []int64{merged.First, merged.Last, merged.Count})
-			require.False(t, merged.Unused)
-			for i, e := range told[2:] {
-				require.EqualValues(t, []int64{int64(14 + 2*i), 0}, []int64{e.First, e.Count})
-			}
-		}},
-		"a type again": {func(i int) any { return i % (1 + waiting) }, func(t *testing.T, told []serial.Explanation) {
-			require.Len(t, told, 1+waiting)
-			require.Equal(t, "1", told[1].Type)
-			require.EqualValues(t, []int64{2, 2*waiting + 4, 2}, []int64{told[1].First, told[1].Last, told[1].Count})
-		}},
-		"other types": {func(i int) any { return i }, func(t *testing.T, told []serial.Explanation) {
-			require.Len(t, told, 1+waiting)
-			require.Equal(t, "caller left", told[0].Reason)
-			require.Equal(t, "caller left; 5 other explanations were dropped before, since too many were waiting",
-				told[1].Reason)
-			require.Equal(t, "caller left", told[2].Reason)
-		}},
+		"ranges that touch": {serial.CallerLeft, func(i int64) (any, int64, int64) { return "IS", 10 * i, 10*i + 9 },
+			func(t *testing.T, told []serial.Explanation) {
+				require.Len(t, told, 1+waiting)
+				merged := told[waiting]
+				require.EqualValues(t, []int64{10 * waiting, 10*(waiting+5) + 9}, []int64{merged.First, merged.Last})
+				require.True(t, merged.Unused)
+				require.Equal(t, "caller left", merged.Reason)
+			}},
+		"ranges that do not": {serial.CallerLeft, func(i int64) (any, int64, int64) { return "IS", 10 * i, 10*i + 8 },
+			func(t *testing.T, told []serial.Explanation) {
+				require.Len(t, told, 1+waiting)
+				require.Equal(t, "caller left; 5 other explanations were dropped before, since too many were waiting",
+					told[1].Reason)
+				require.Equal(t, "caller left", told[2].Reason)
+			}},
+		"possible ones": {serial.Raised, func(i int64) (any, int64, int64) { return "IS", 10 * i, 10*i + 8 },
+			func(t *testing.T, told []serial.Explanation) {
+				require.Len(t, told, 1+waiting)
+				merged := told[waiting]
+				require.EqualValues(t, []int64{10 * waiting, 10*(waiting+5) + 8}, []int64{merged.First, merged.Last})
+				require.True(t, merged.Possible)
+			}},
+		"other types": {serial.Raised, func(i int64) (any, int64, int64) { return i, 1, 1 },
+			func(t *testing.T, told []serial.Explanation) {
+				require.Len(t, told, 1+waiting)
+				require.Contains(t, told[1].Reason, "; 5 other explanations were dropped before")
+			}},
+		"attempts that lost their answers": {serial.AnswerLost, func(i int64) (any, int64, int64) { return i % 9000, i, 1e9 },
+			func(t *testing.T, told []serial.Explanation) {
+				require.Len(t, told, 9000)
+				attempts := map[string]int{}
+				for _, e := range told {
+					attempts[e.Reason]++
+				}
+				require.Equal(t, map[string]int{"answer lost: 2 attempts": 1006, "answer lost: 1 attempt": 7994}, attempts)
+			}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -367,13 +716,14 @@ func TestUnusedWhileTheHookIsSlow(t *testing.T) {
 						told = append(told, e)
 					},
 				}))
-				for i := range 1 + waiting + 5 {
-					gen.TellLeft(fmt.Sprint(c.typeOf(i)), int64(2*i), int64(2*i))
-					synctest.Wait() // the first is being told
+				for i := range int64(1 + waiting + 5) {
+					typ, first, last := row.gap(i)
+					gen.ReportGap(fmt.Sprint(typ), first, last, row.reason)
+					synctest.Wait() // the first is being reported
 				}
 				close(stop)
 				require.NoError(t, gen.Flush(t.Context()))
-				c.check(t, told)
+				row.check(t, told)
 			})
 		})
 	}

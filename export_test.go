@@ -1,9 +1,10 @@
 package serial
 
 import (
+	"slices"
 	"time"
 
-	"github.com/dailyserial/serial/internal/issue"
+	"github.com/dailyserial/serial/internal/exchange"
 	"github.com/dailyserial/serial/internal/store"
 )
 
@@ -15,9 +16,6 @@ func Opens(args []any) bool {
 // Remembered is how many types a generator remembers.
 func (g *Generator) Remembered() int { return g.issuer.Remembered() }
 
-// Remember has g remember that it issued a number of a type now, without Redis.
-func (g *Generator) Remember(typ string) { g.issuer.Remember(typ, 1) }
-
 // SpanAt is the part of a period in which the same date is printed; of an instant, in Unix seconds.
 func (s *Scheme) SpanAt(at int64) (from, to int64, date string) {
 	span, _ := s.template.Dates.SpanAt(time.Unix(at, 0))
@@ -27,8 +25,8 @@ func (s *Scheme) SpanAt(at int64) (from, to int64, date string) {
 // Varies reports whether what is printed of the date may change within a period.
 func (s *Scheme) Varies() bool { return s.template.Dates.Vary }
 
-// TellLeft tells the hooks that the callers of these sequences have left.
-func (g *Generator) TellLeft(typ string, first, last int64) {
-	gap := issue.Gap{Type: typ, Span: &issue.Span{}, First: first, Last: last, Cause: issue.CallerLeft}
-	g.tellGap(gap)
+// ReportGap has the hooks get a gap of the period that begins in 1970, with one of this package's reasons.
+func (g *Generator) ReportGap(typ string, first, last int64, reason string) {
+	cause := exchange.Cause(slices.Index(reasons[:], reason))
+	g.reporter.report(exchange.Gap{Type: typ, Span: &exchange.Span{}, First: first, Last: last, Cause: cause})
 }

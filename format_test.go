@@ -82,8 +82,8 @@ func TestTemplates(t *testing.T) {
 	}
 }
 
-// With sequences that grow no two numbers read the same, whatever the order of the fields, the literals between them, and
-// types that look like a part of a number.
+// With sequences that grow no two numbers read the same, whatever the order of the fields, the literals between them,
+// and types that look like a part of a number.
 func TestGrowingSequencesReadBack(t *testing.T) {
 	types := []string{"1", "11", "1-1", "-1", "1-", "a1", "20211024-1", "1.1-11", "١"}
 	seqs := []int64{1, 10, 11, 99, 100, 111, 1020211024, 999_999_999_999_999}
@@ -140,10 +140,10 @@ func TestTypesAndPrefixes(t *testing.T) {
 		newGenerator(t, rdb, serial.WithKeyPrefix(name))
 	}
 	for name, says := range map[string]string{
-		"":                      "empty; allowed are 1 to 64 bytes",
-		strings.Repeat("x", 65): "65 bytes; allowed are 1 to 64",
+		"":                      "empty; want 1 to 64 bytes",
+		strings.Repeat("x", 65): "65 bytes; want 1 to 64",
 		"a\xff":                 "not valid UTF-8",
-		"a:b":                   "it has ':' (U+003A); allowed are letters, digits and - _ . /",
+		"a:b":                   "it has ':' (U+003A); want letters, digits and - _ . /",
 		"IS\u115f":              "it has U+115F, which prints nothing",
 		"ＩＳ":                    `it has "Ｉ" (U+FF29), which NFKC changes to "I"`,
 	} {
@@ -425,8 +425,8 @@ func TestParseOfPeriods(t *testing.T) {
 
 		{serial.PerDay, options(growing), "IS20211024-00001", "00001 is padded to more than 4 digits"},
 		{serial.PerDay, options(growing), "IS20211024-00010000", "padded to more than 4 digits"},
-		{serial.PerDay, options(growing), "IS20211024-001", "3 digits; allowed are 4 to 15"},
-		{serial.PerDay, options(growing), "IS20211024-1000000000000000", "16 digits; allowed are 4 to 15"},
+		{serial.PerDay, options(growing), "IS20211024-001", "3 digits; want 4 to 15"},
+		{serial.PerDay, options(growing), "IS20211024-1000000000000000", "16 digits; want 4 to 15"},
 		{serial.PerDay, options(growing), "20211024-10000", "nothing is left for its type"},
 		{serial.PerDay, options(growing), "IS20211024-0000", "its sequence is 0"},
 		{serial.PerDay, options(growing), "IS20211024.10000", `got ".", want "-"`},
@@ -434,7 +434,7 @@ func TestParseOfPeriods(t *testing.T) {
 		{serial.PerDay, options(template("{type}{date:yyyyMMdd}-{seq:4}")), "IS20211024-10000",
 			`got "4-", want 2 decimal digits`},
 		{serial.PerDay, options(first), "-00001-20211024IS", "padded to more than 4 digits"},
-		{serial.PerDay, options(first), "-001-20211024IS", "3 digits; allowed are 4 to 15"},
+		{serial.PerDay, options(first), "-001-20211024IS", "3 digits; want 4 to 15"},
 	} {
 		n, err := parser(t, append(c.opts, serial.WithPeriod(c.per))...).Parse(c.s)
 		if strings.Contains(c.want, "T") && err == nil {
@@ -474,8 +474,8 @@ func TestYearsThatCannotBePrinted(t *testing.T) {
 	}
 }
 
-// fuzzed is a generator with one of all periods, some zones and year starts, and perhaps a key, or nil where a fuzzer's template
-// does not fit.
+// fuzzed is a generator with one of all periods, some zones and year starts, and perhaps a key, or nil where a fuzzer's
+// template does not fit.
 func fuzzed(t *testing.T, template string, per uint8, dayStart uint32, zone uint8) *serial.Generator {
 	rdb := closing(t, redis.NewClient(&redis.Options{}))
 	zones := []string{"UTC", "America/New_York", "Pacific/Apia", "Australia/Lord_Howe", "Africa/Monrovia"}

@@ -68,8 +68,8 @@ func TestGuarantees(t *testing.T) {
 
 // The tests below show what docs/guarantees.md says that nothing prevents. If one fails, correct that page.
 
-// limits runs f with each protection, on a new generator and on one that remembers. numbers has the sequence that f must
-// return; 0 stands for ErrCounterLost.
+// limits runs f with each protection, on a new generator and on one that remembers. numbers has the sequence that f
+// must return; 0 stands for ErrCounterLost.
 func limits(t *testing.T, numbers [3][2]int64,
 	f func(t *testing.T, remembers bool, stored *int64, opts []serial.Option) (serial.Number, error)) {
 	for i, with := range []string{"nothing", "floor", "ledger"} {

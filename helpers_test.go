@@ -233,8 +233,9 @@ func runBoth(t *testing.T, name string, f func(t *testing.T, m *simulation, with
 	}
 }
 
-// client returns a new client. Its address is an IP because goroutines outside the bubble would look up a name. Its pool is
-// so large that no command waits for a connection: go-redis reuses the timers of such waits, and bubbles cannot share timers.
+// client returns a new client. Its address is an IP because goroutines outside the bubble would look up a name. Its
+// pool is so large that no command waits for a connection: go-redis reuses the timers of such waits, and bubbles cannot
+// share timers.
 func (s *simulation) client(hooks ...redis.Hook) *redis.Client {
 	c := closing(s.t, redis.NewClient(&redis.Options{
 		Addr:     "127.0.0.1:6379",
@@ -450,8 +451,8 @@ func (j *journal) next(ctx context.Context, gen *serial.Generator, typ string) (
 	return after.Sub(before), err
 }
 
-// check requires that no number was issued twice, that the day of each is one on which its call ran, and that a call that
-// began after another had returned got a greater number. It returns the sequences of each day, sorted.
+// check requires that no number was issued twice, that the day of each is one on which its call ran, and that a call
+// that began after another had returned got a greater number. It returns the sequences of each day, sorted.
 func (j *journal) check(t *testing.T, loc *time.Location) map[string][]int64 {
 	t.Helper()
 	j.mu.Lock()

@@ -10,17 +10,17 @@ import (
 // mostKept is how many periods back counters may be kept.
 const mostKept = 10_000
 
-// History returns the last number issued in each of the latest periods, newest first. periods is 1 to 10,000 and includes
-// the current period. The Seq of a number tells how many were issued, counted from [WithStart], and is 0 if the period was
-// opened and none was. Periods in which the type was not used are left out, and so are those whose counter is lost or no
-// longer kept; see [WithRetention]. Sequences that a floor, [Generator.Raise] or another Generator's [WithStart] has
-// skipped count as issued.
+// History returns the last number issued in each of the latest periods, newest first. periods is 1 to 10,000 and
+// includes the current period. The Seq of a number is the last one issued, 0 if the period was opened and none was
+// issued. Periods in which the type was not used are left out, and so are those whose counter is lost or no longer
+// kept; see [WithRetention]. Sequences that a floor, [Generator.Raise] or another Generator's [WithStart] has skipped
+// count as issued.
 //
 // It writes nothing. Errors: [ErrInvalidType], [ErrClockSkew], [ErrConflict], one for any other periods, ctx's, or a
 // failure of Redis.
 func (g *Generator) History(ctx context.Context, typ string, periods int) ([]Number, error) {
 	c, err := g.begin(ctx, typ, "", refuseIf(periods < 1 || periods > mostKept,
-		"serial: History of %d periods: allowed are 1 to %d", periods, mostKept))
+		"serial: History of %d periods: want 1 to %d", periods, mostKept))
 	var numbers []Number
 	if err == nil {
 		numbers, err = g.history(ctx, c, typ, periods)
@@ -33,16 +33,19 @@ func (g *Generator) history(ctx context.Context, c *issue.Call, typ string, peri
 	if g.calendar.Unit == calendar.Never {
 		periods = 1
 	}
-	each, err := c.History(ctx)
-	read := []*calendar.Period{&c.Span().Period}
-	for err == nil {
+	current, each, err := c.History(ctx)
+	if err != nil {
+		return nil, err
+	}
+	read := []*calendar.Period{&current.Period}
+	for {
 		each = each[len(each)-len(read):] // without the current period if it was read before
 		for i, p := range read {
 			if p.End <= 0 { // no Redis server has ever had an earlier time
 				return numbers, nil
 			}
 			if each[i] >= 0 {
-				numbers = append(numbers, newNumber(g.template, g.template.Dates.SpanOf(p), typ, g.unlessUnused(each[i])))
+				numbers = append(numbers, newNumber(g.template, g.template.Dates.SpanOf(p), typ, each[i]))
 			}
 		}
 		periods -= len(read)
@@ -56,7 +59,8 @@ func (g *Generator) history(ctx context.Context, c *issue.Call, typ string, peri
 			oldest = g.calendar.Previous(oldest)
 			read, labels = append(read, oldest), append(labels, oldest.Label)
 		}
-		each, err = c.History(ctx, labels...)
+		if _, each, err = c.History(ctx, labels...); err != nil {
+			return nil, err
+		}
 	}
-	return nil, err
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log"
 	"log/slog"
+	"math"
 	"net"
 	"os"
 	"regexp"
@@ -63,13 +64,26 @@ func (h *heard) hooks() serial.Hooks {
 			time.Sleep(time.Minute) // which is not the call's
 		},
 		Lost: func(ctx context.Context, i serial.LostInfo) {
-			h.say(ctx, "lost %s %s: %q", i.Type, i.Start.Format("20060102"), i.Held)
+			h.say(ctx, "lost %s %s: %q, %s", i.Type, i.Start.Format("20060102"), i.Held, outcome(i))
 		},
 		ClockCorrected: func(ctx context.Context, i serial.ClockInfo) { h.say(ctx, "clock %v, not %v", i.Offset, i.Before) },
 		NearlyExhausted: func(ctx context.Context, i serial.ExhaustionInfo) {
 			h.say(ctx, "%d of %d used, %v", i.Used, i.Size, i.Last)
 		},
 	}
+}
+
+// outcome says what became of a lost counter.
+func outcome(i serial.LostInfo) string {
+	switch {
+	case i.Repaired && i.Pending:
+		return "repaired and pending"
+	case i.Repaired:
+		return "repaired"
+	case i.Pending:
+		return "pending"
+	}
+	return "not repaired"
 }
 
 func TestHooks(t *testing.T) {
@@ -120,10 +134,10 @@ func TestHooks(t *testing.T) {
 		m.Set("serial:{IS}:20000101", "7")
 		require.ErrorIs(t, errOf(gen.Next(ctx, "IS")), serial.ErrCounterLost)
 		require.ErrorIs(t, errOf(gen.Peek(ctx, "IS")), serial.ErrCounterLost)
-		requireHeard(`lost IS 20000101: "7"`, "failed 1 IS: false", `lost IS 20000101: "7"`)
+		requireHeard(`lost IS 20000101: "7", not repaired`, "failed 1 IS: false", `lost IS 20000101: "7", not repaired`)
 		require.NoError(t, gen.Raise(ctx, "IS", 60))
 		next(gen)
-		requireHeard(`lost IS 20000101: "7"`, "opened IS 20000101 after 0s", "issued 1 to IS2000010191 in 0s")
+		requireHeard(`lost IS 20000101: "7", repaired`, "opened IS 20000101 after 0s", "issued 1 to IS2000010191 in 0s")
 		require.NoError(t, gen.Raise(ctx, "IS", 95))
 		require.NoError(t, gen.Prepare(ctx, "IS", 2))
 		requireHeard()
@@ -147,7 +161,131 @@ func TestHooks(t *testing.T) {
 		next(gen)
 		got = h.take()
 		require.Len(t, got, 5)
-		require.Equal(t, "lost IS "+time.Now().Format("20060102")+`: "" ok`, got[2])
+		require.Equal(t, "lost IS "+time.Now().Format("20060102")+`: "", repaired ok`, got[2])
+	})
+}
+
+// Lost says whether the call repaired the counter, whether a later one may, or whether an operator has to. LogHooks
+// logs only the last as an error.
+func TestHooksOfLosses(t *testing.T) {
+	const repaired, pending, lost = "repaired", "pending", "not repaired"
+	const none, floor, ledger = "", "floor", "ledger"
+	next := func(ctx context.Context, gen *serial.Generator) error { return errOf(gen.Next(ctx, "IS")) }
+	peek := func(ctx context.Context, gen *serial.Generator) error { return errOf(gen.Peek(ctx, "IS")) }
+	audit := func(ctx context.Context, gen *serial.Generator) error {
+		return errOf(gen.Audit(ctx, "IS", time.Now(), func(func(string, error) bool) {}))
+	}
+	raise := func(ctx context.Context, gen *serial.Generator) error { return gen.Raise(ctx, "IS", 3) }
+	prepare := func(ctx context.Context, gen *serial.Generator) error { return gen.Prepare(ctx, "IS", 1) }
+	impatient := func(ctx context.Context, gen *serial.Generator) error {
+		ctx, cancel := context.WithTimeout(ctx, time.Second/2)
+		defer cancel()
+		return next(ctx, gen)
+	}
+	for _, row := range []struct {
+		before, source string // before and after the loss
+		name           string
+		call           func(context.Context, *serial.Generator) error
+		fault, err     error
+		want           string
+	}{
+		{none, none, "next", next, nil, serial.ErrCounterLost, lost},
+		{none, none, "prepare", prepare, nil, serial.ErrCounterLost, lost},
+		{none, none, "peek", peek, nil, serial.ErrCounterLost, lost},
+		{none, none, "audit", audit, nil, serial.ErrCounterLost, lost},
+		{none, none, "raise", raise, nil, nil, repaired},
+		{floor, floor, "next", next, nil, nil, repaired},
+		{floor, floor, "prepare", prepare, nil, nil, repaired},
+		{floor, floor, "peek", peek, nil, serial.ErrCounterLost, pending},
+		{floor, floor, "audit", audit, nil, serial.ErrCounterLost, pending},
+		{floor, floor, "failure", next, errBoom, errBoom, pending},
+		{floor, floor, "caller leaves", impatient, nil, context.DeadlineExceeded, pending},
+		{ledger, ledger, "next", next, nil, nil, repaired},
+		{ledger, ledger, "peek", peek, nil, serial.ErrCounterLost, pending},
+		{ledger, ledger, "failure", next, errBoom, errBoom, pending},
+		{none, ledger, "next", next, nil, serial.ErrCounterLost, lost},
+	} {
+		runInBubble(t, fmt.Sprintf("%s, %s, %s", row.before, row.source, row.name), func(t *testing.T, m *simulation) {
+			var outcomes []string
+			var l logbook
+			var fault error
+			after := int64(-10)
+			generator := func(source string) *serial.Generator {
+				opts := options(serial.WithLocation(time.UTC), serial.WithHooks(serial.LogHooks(l.logger())),
+					serial.WithHooks(serial.Hooks{
+						Lost: func(_ context.Context, i serial.LostInfo) { outcomes = append(outcomes, outcome(i)) },
+					}))
+				switch source {
+				case floor:
+					opts = append(opts, serial.WithFloor(func(context.Context, string, time.Time) (int64, error) {
+						time.Sleep(time.Second)
+						return 3, fault
+					}))
+				case ledger:
+					opts = append(opts, serial.WithLedger(ledgerFunc(func() (int64, error) {
+						after += 10
+						return after, fault
+					}), 10))
+				}
+				return newGenerator(t, m.client(), opts...)
+			}
+			gen := generator(row.before)
+			require.NoError(t, next(t.Context(), gen))
+			if row.source != row.before {
+				gen = generator(row.source)
+			}
+			m.Del("serial:{IS}:20000101")
+			require.Empty(t, outcomes)
+			l.take()
+			fault = row.fault
+
+			if err := row.call(t.Context(), gen); row.err != nil {
+				require.ErrorIs(t, err, row.err)
+			} else {
+				require.NoError(t, err)
+			}
+			require.Equal(t, []string{row.want}, outcomes)
+			want := map[string]string{
+				repaired: `level=WARN msg="serial: counter repaired"`,
+				pending:  `level=WARN msg="serial: counter lost"`,
+				lost:     `level=ERROR msg="serial: counter lost"`,
+			}[row.want]
+			require.Equal(t, want+" type=IS start=2000-01-01T00:00:00.000Z", l.take()[0])
+			time.Sleep(time.Minute) // for what a caller has left behind
+		})
+	}
+}
+
+// An audit of yesterday that finds the counter of today lost, since Redis has passed midnight, repairs nothing.
+func TestHooksOfAuditAcrossMidnight(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *simulation) {
+		h := &heard{}
+		generator := func() *serial.Generator {
+			return newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithMaxSkew(-1),
+				serial.WithRetention(1), serial.WithHooks(serial.Hooks{Lost: h.hooks().Lost}))
+		}
+		yesterday := time.Now()
+		require.NoError(t, errOf(generator().Next(t.Context(), "IS")))
+		m.SetTime(yesterday.AddDate(0, 0, 1))
+		require.NoError(t, errOf(generator().Next(t.Context(), "IS")))
+		m.Del("serial:{IS}:20000102")
+		ctx := context.WithValue(t.Context(), h, "")
+		require.NoError(t, errOf(generator().Audit(ctx, "IS", yesterday, used("IS200001010001"))))
+		require.Contains(t, h.take(), `lost IS 20000102: "", not repaired`)
+	})
+}
+
+// A period that was opened with a lower start is nearly exhausted too, if most of all its numbers are used.
+func TestNearlyExhaustedBelowTheStart(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *simulation) {
+		h := &heard{}
+		opts := options(serial.WithLocation(time.UTC), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:2}"))
+		require.NoError(t, errOf(newGenerator(t, m.client(), opts...).NextN(t.Context(), "IS", 78)))
+		late := newGenerator(t, m.client(), append(opts, serial.WithStart(95), serial.WithHooks(h.hooks()))...)
+		require.NoError(t, errOf(late.Next(t.Context(), "IS")))
+		h.take()
+		require.NoError(t, errOf(late.Next(t.Context(), "IS")))
+		require.Contains(t, fmt.Sprint(h.take()), "80 of 99 used, IS2000010180")
 	})
 }
 
@@ -267,7 +405,8 @@ func (h callerHandler) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// What an operator should know is logged, at its level and with the context of the call; numbers that are issued are not.
+// What an operator should know is logged, at its level and with the context of the call; numbers that are issued are
+// not.
 func TestLogHooks(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		l := &logbook{}
@@ -305,7 +444,7 @@ func TestLogHooks(t *testing.T) {
 		require.Equal(t, []string{
 			`level=ERROR msg="serial: counter lost" ` + day + " caller=me",
 			`level=ERROR msg="serial: no number issued" type=IS error="serial: counter lost" duration=0s caller=me`,
-			`level=ERROR msg="serial: counter lost" ` + day + " caller=me",
+			`level=WARN msg="serial: counter repaired" ` + day + " caller=me",
 			`level=INFO msg="serial: period opened" ` + day + " wait=0s caller=me",
 		}, l.take())
 
@@ -337,7 +476,8 @@ func TestLogHooksOfClocks(t *testing.T) {
 	}
 }
 
-// What a failed call is logged as depends on whose doing it is. Of the text of its error only what is harmless is logged.
+// What a failed call is logged as depends on whose doing it is. Of the text of its error only what is harmless is
+// logged.
 func TestLogHooksOfFailures(t *testing.T) {
 	left, leave := context.WithCancel(t.Context())
 	leave()
@@ -469,8 +609,8 @@ func (s *secretSeries) answerInfo(answer func(c *server.Peer)) {
 	})
 }
 
-// Whatever is refused and whatever fails: the log of a hidden series has no number, no sequence, no key and no request. The texts of
-// the errors have all of them but the key of AES.
+// Whatever is refused and whatever fails: the log of a hidden series has no number, no sequence, no key and no request.
+// The texts of the errors have all of them but the key of AES.
 func TestLogHooksKeepSecrets(t *testing.T) {
 	const counter, revealing = "serial:{ORD}:20000101", "serial:{ORD}:20000101 is at 740291"
 	var told strings.Builder
@@ -680,4 +820,29 @@ func TestLogHooksWithoutLogger(t *testing.T) {
 		hooks.Lost(t.Context(), serial.LostInfo{Type: "IS", Held: "740291"})
 		require.Equal(t, []string{`level=ERROR msg="serial: counter lost" type=IS start=0001-01-01T00:00:00.000Z`}, l.take())
 	}
+}
+
+// Any number of hooks hear once each that a period is nearly exhausted, when their own share is used.
+func TestManyHooksNearlyExhausted(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *simulation) {
+		const hooks = 70
+		heard := make([][]int64, hooks)
+		opts := options(serial.WithTemplate("{type}{date:yyyyMMdd}{seq:2}"))
+		for i := range hooks {
+			opts = append(opts, serial.WithHooks(serial.Hooks{
+				NearlyExhaustedAt: float64(i+1) / hooks,
+				NearlyExhausted: func(_ context.Context, e serial.ExhaustionInfo) {
+					heard[i] = append(heard[i], e.Used)
+				},
+			}))
+		}
+		gen := newGenerator(t, m.client(), opts...)
+		for range 99 {
+			require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
+		}
+		for i := range hooks {
+			due := int64(math.Ceil(float64(i+1) / hooks * 99))
+			require.Equal(t, []int64{due}, heard[i], "hook %d", i)
+		}
+	})
 }

@@ -28,6 +28,7 @@ type scene struct {
 	once     bool // all players first repeat one request, and then have their own
 	wild     bool // the server's clock may jump ahead and come back; the last player is an operator
 	varies   bool // numbers count through the year and print the day
+	starts   bool // the last player has laterStart, the others have 1
 
 	prepare func(t *testing.T, m *simulation, opts []serial.Option) (issued []string) // run before the scene begins
 }
@@ -38,11 +39,12 @@ type position struct {
 	orders  float64
 }
 
-// explore plays a scene in every possible order. Of two orders that lead to the same state it plays one to the end and counts
-// both. It returns the number of orders and the number of plays.
+// explore plays a scene in every possible order. Of two orders that lead to the same state it plays one to the end and
+// counts both. It returns the number of orders and the number of plays.
 //
-// If most is positive, it stops after that many plays, each of which begins with one of the untried choices, picked at random.
-// It then returns how many of those choices were left; more would have followed from them, so orders has no meaning.
+// If most is positive, it stops after that many plays, each of which begins with one of the untried choices, picked at
+// random. It then returns how many of those choices were left; more would have followed from them, so orders has no
+// meaning.
 func explore(t *testing.T, s scene, most int, random *rand.Rand) (orders float64, plays, left int) {
 	known, first := map[string]*position{}, ""
 	todo := [][]int{nil} // the choices with which a play begins
@@ -164,6 +166,15 @@ func TestInterleavings(t *testing.T) {
 		{"with a ledger, at the end of a block", 100, scene{players: 2, each: 2, ledger: true, prepare: fullBlock}},
 		{"with a ledger, from nothing", 1000, scene{players: 2, each: 2, ledger: true}},
 		{"with a ledger, across midnight", 1000, scene{players: 2, each: 1, ledger: true, midnight: true}},
+		{"with two starts, from a missing counter, across midnight", 1000,
+			scene{players: 2, each: 1, starts: true, midnight: true}},
+		{"with two starts, prepared, across midnight", 100,
+			scene{players: 2, each: 1, starts: true, midnight: true, prepare: ahead}},
+		{"with two starts and a ledger, from nothing", 1000, scene{players: 2, each: 2, starts: true, ledger: true}},
+		{"with two starts and a ledger, at the end of a block", 100,
+			scene{players: 2, each: 2, starts: true, ledger: true, prepare: fullBlock}},
+		{"with two starts and a ledger, prepared, across midnight", 100,
+			scene{players: 2, each: 1, starts: true, ledger: true, midnight: true, prepare: ahead}},
 	})
 }
 
@@ -190,6 +201,9 @@ func TestInterleavingsWithALoss(t *testing.T) {
 		{"with a ledger, from nothing", 100, scene{players: 2, each: 2, calm: true, loses: true, ledger: true}},
 		{"with a ledger, at the end of a block",
 			100, scene{players: 2, each: 2, calm: true, loses: true, ledger: true, prepare: fullBlock}},
+		{"with two starts", 100, scene{players: 2, each: 2, calm: true, loses: true, starts: true}},
+		{"with two starts and a ledger", 100,
+			scene{players: 2, each: 2, calm: true, loses: true, starts: true, ledger: true}},
 	})
 }
 
@@ -204,8 +218,8 @@ func TestInterleavingsWhereALedgerIsTurnedOn(t *testing.T) {
 	})
 }
 
-// Two processes are asked for the same request, and then for one of their own, and one of them dies or stops at any point.
-// TestInterleavings does not cover this: it calls Next only.
+// Two processes are asked for the same request, and then for one of their own, and one of them dies or stops at any
+// point. TestInterleavings does not cover this: it calls Next only.
 func TestInterleavingsOfOneRequest(t *testing.T) {
 	playEach(t, []namedScene{
 		{"without a ledger", 100, scene{players: 2, each: 2, once: true}},
@@ -254,7 +268,8 @@ func TestSomeInterleavingsOfAClockThatWasAhead(t *testing.T) {
 	}
 }
 
-// playSome plays a scene in a random order. On average one move in rarely is something else than that a player proceeds.
+// playSome plays a scene in a random order. On average one move in rarely is something else than that a player
+// proceeds.
 func playSome(t *testing.T, s scene, random *rand.Rand, rarely int) {
 	synctest.Test(t, func(t *testing.T) {
 		p := s.start(t)
@@ -292,8 +307,8 @@ func fullBlock(t *testing.T, m *simulation, opts []serial.Option) []string {
 // fewPlays is how many plays of a scene there are if not all are wanted.
 const fewPlays = 50
 
-// playAll plays a scene in every possible order and requires that these are at least as many as least. If SERIAL_TEST_LONG is
-// not set, it plays some of the orders, others each time.
+// playAll plays a scene in every possible order and requires that these are at least as many as least. If
+// SERIAL_TEST_LONG is not set, it plays some of the orders, others each time.
 func playAll(t *testing.T, s scene, least float64) {
 	if race.Enabled {
 		t.Skip("one command at a time leaves nothing for the race detector, and it makes this take minutes")

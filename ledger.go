@@ -5,25 +5,25 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/dailyserial/serial/internal/store"
+	"github.com/dailyserial/serial/internal/issue"
 )
 
 // A Ledger is durable storage that outlives Redis. It sets aside blocks of sequences before Redis may issue them; see
 // [WithLedger]. Any number of processes, and any number of goroutines of each, may call it at once. Package
 // github.com/dailyserial/serial/sqlledger keeps one in a database.
 type Ledger interface {
-	// Reserve durably sets aside r.N consecutive sequences of one period, all greater than r.Above and than every sequence
-	// that was ever set aside for that series and period. It returns the sequence just before the first: those set aside are
-	// after+1 to after+r.N. It must not return before they would survive a crash of the storage.
+	// Reserve durably sets aside r.N consecutive sequences of one period, all greater than r.Above and than every
+	// sequence that was ever set aside for that series and period. It returns the sequence just before the first: those
+	// set aside are after+1 to after+r.N. It must not return before they would survive a crash of the storage.
 	//
-	// Reserve should also keep the calendar of each series and the print mark of each period, from the first reservation. If a
-	// later reservation has another one, Reserve should return the error of [Reservation.Check], which matches [ErrConflict],
-	// and set nothing aside; the first reservation decides, even if its caller crashed. Redis compares them as well, but once it
-	// has lost its record, only the ledger can. With a ledger that does not compare them, a number may be issued twice if the
-	// settings of a series change and Redis loses its data.
+	// Reserve should also keep the calendar of each series and the print mark of each period, from the first
+	// reservation. If a later reservation has another one, Reserve should return the error of [Reservation.Check],
+	// which matches [ErrConflict], and set nothing aside; the first reservation decides, even if its caller crashed.
+	// Redis compares them as well, but once it has lost its record, only the ledger can. With a ledger that does not
+	// compare them, a number may be issued twice if the settings of a series change and Redis loses its data.
 	//
-	// After an error the sequences may have been set aside or not; if they were, they are a gap. The same is true if ctx ends,
-	// as it does before the lock or the claim for the reservation expires.
+	// After an error the sequences may have been set aside or not; if they were, they are a gap. The same is true if
+	// ctx ends, as it does before the lock or the claim for the reservation expires.
 	Reserve(ctx context.Context, r Reservation) (after int64, err error)
 }
 
@@ -37,8 +37,9 @@ type Reservation struct {
 	N        int64  // number of sequences to set aside: 1 to 10^15-1
 }
 
-// Check is for those who write a [Ledger]. It compares r with the calendar that the ledger keeps for the series, and with the print
-// mark that it keeps for the period. If one differs, the error matches [ErrConflict] and says what to do.
+// Check is for authors of a [Ledger]. It compares r with the calendar that the ledger keeps for the series, and
+// with the print mark that it keeps for the period. If one differs, the error matches [ErrConflict] and says what to
+// do.
 func (r Reservation) Check(calendar, printMark string) error {
 	const anew = "use another type, or another key prefix together with another literal in the template"
 	switch {
@@ -53,24 +54,26 @@ func (r Reservation) Check(calendar, printMark string) error {
 	return nil
 }
 
-// WithLedger sets numbers aside in durable storage, block sequences at a time, before Redis may issue them. If Redis then loses data
-// (in a failover, an empty restart, an old backup), there is a gap and never a duplicate: the counter continues above everything the
-// ledger has ever set aside. The gap is at most the block in use and those being reserved.
+// WithLedger sets numbers aside in durable storage, block sequences at a time, before Redis may issue them. If Redis
+// then loses data (in a failover, an empty restart, an old backup), there is a gap and never a duplicate: the counter
+// continues above everything the ledger has ever set aside. The gap is at most the block in use and those being
+// reserved.
 //
-// The ledger is asked once per block. With a larger block it is asked less often, and the gap is larger when Redis loses data. While
-// the ledger is down, numbers that were set aside are still issued; then calls fail with the ledger's error. All processes that issue
-// numbers of a type must have the same ledger, but may have different blocks. A process without it gets [ErrConflict] until the last
-// period for which the ledger was used has ended. A ledger may be turned on within a period. But if the period's counter was lost
-// before, calls fail with [ErrCounterLost] until a floor or [Generator.Raise] tells what was used without the ledger.
+// The ledger is asked once per block. With a larger block it is asked less often, and the gap is larger when Redis
+// loses data. While the ledger is down, numbers that were set aside are still issued; then calls fail with the ledger's
+// error. All processes that issue numbers of a type must have the same ledger, but may have different blocks. A process
+// without it gets [ErrConflict] until the last period for which the ledger was used has ended. A ledger may be turned
+// on within a period. But if the period's counter was lost before, calls fail with [ErrCounterLost] until a floor or
+// [Generator.Raise] says what was used without the ledger.
 //
-// Redis must allow INFO in scripts, which returns the server's replication ID: a new one means that the server was restarted or
-// promoted and may have lost data. If INFO is refused, calls fail and say so.
+// Redis must allow INFO in scripts, which returns the server's replication ID: a new one means that the server was
+// restarted or promoted and may have lost data. If INFO is refused, calls fail and say so.
 //
-// Default none. A nil ledger is refused. Allowed are blocks of 1 to 10^15-1 sequences.
+// Default none. A nil ledger is refused. A block must be 1 to 10^15-1 sequences.
 func WithLedger(l Ledger, block int64) Option {
 	err := cmp.Or(
 		refuseIf(isNil(l), "serial: WithLedger: the ledger is nil"),
-		refuseIf(block < 1 || block > store.MaxSeq,
-			"serial: WithLedger: block %d: allowed are 1 to %d", block, int64(store.MaxSeq)))
+		refuseIf(block < 1 || block > issue.MaxSeq,
+			"serial: WithLedger: block %d: want 1 to %d", block, int64(issue.MaxSeq)))
 	return option{"WithLedger", false, err, func(c *config) { c.ledger, c.issuing.Block = l, block }}
 }

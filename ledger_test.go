@@ -12,9 +12,11 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/issue"
 	"github.com/dailyserial/serial/internal/redistest"
 	"github.com/dailyserial/serial/serialtest"
 )
@@ -111,6 +113,8 @@ func (s *series) reservationOf(gen *serial.Generator, period string, above, n in
 
 func testLedger(t *testing.T, b backend) {
 	testCalendarsInALedger(t, b)
+	testStartWithALedger(t, b)
+	testLargestWithALedger(t, b)
 	with := func(name string, block int64, f func(t *testing.T, s *series, l *spyLedger), opts ...serial.Option) {
 		t.Run(name, func(t *testing.T) {
 			l := new(spyLedger)
@@ -131,6 +135,25 @@ func testLedger(t *testing.T, b backend) {
 		s.next(s.generator(serial.WithLedger(l, 100)), 8)
 		require.Len(t, l.reservations(), 3, "what is set aside is any generator's")
 		requireSeq(t, 8)(s.gen.Peek(t.Context(), "IS"))
+	})
+
+	with("an operator who keeps ledgers leaves none", 10, func(t *testing.T, s *series, l *spyLedger) {
+		s.next(s.gen, 1)
+		_, offset := time.Now().In(s.loc).Zone()
+		keep := issue.KeepLedger(t.Context())
+		for _, zone := range []*time.Location{s.loc, time.FixedZone("stray", offset+3600)} {
+			other := s.generator(serial.WithLocation(zone))
+			require.ErrorIs(t, other.Raise(keep, "IS", 5), serial.ErrConflict)
+			err := other.Takeover(keep, "IS", 5)
+			require.ErrorIs(t, err, serial.ErrConflict)
+			require.ErrorIs(t, err, issue.ErrSetAside)
+			require.NoError(t, other.Takeover(keep, "PO", 5), "which has none")
+		}
+		s.next(s.gen, 2)
+		require.NoError(t, s.gen.Takeover(keep, "IS", 5), "by whom has it")
+		other := s.generator()
+		require.NoError(t, other.Takeover(t.Context(), "IS", 0))
+		require.NoError(t, other.Takeover(keep, "IS", 0))
 	})
 
 	with("batches that cross the ceiling have no gap", 10, func(t *testing.T, s *series, l *spyLedger) {
@@ -166,7 +189,8 @@ func testLedger(t *testing.T, b backend) {
 		require.Len(t, l.reservations(), 3, "once it is known, the ledger is not asked again")
 	}, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:2}"))
 
-	// Whatever happens to the keys, the next number is above everything that was set aside, and one new block is enough.
+	// Whatever happens to the keys, the next number is above everything that was set aside, and one new block is
+	// enough.
 	for name, harm := range map[string]func(s *series) error{
 		"both keys":          func(s *series) error { return s.rdb.Del(s.t.Context(), s.record, s.counter).Err() },
 		"the counter":        func(s *series) error { return s.rdb.Del(s.t.Context(), s.counter).Err() },
@@ -249,7 +273,7 @@ func testLedger(t *testing.T, b backend) {
 			gen := s.generator(serial.WithLedger(ledgerFunc(func() (int64, error) { return wrong, nil }), 3))
 			require.NoError(t, s.rdb.Set(t.Context(), s.counter, 7, time.Hour).Err())
 			_, err := gen.Next(t.Context(), "IS")
-			require.ErrorContains(t, err, fmt.Sprintf("answered %d: allowed are 7 to 999999999999996", wrong))
+			require.ErrorContains(t, err, fmt.Sprintf("answered %d: want 7 to 999999999999996", wrong))
 		}
 		require.Equal(t, "7", s.rdb.Get(t.Context(), s.counter).Val())
 	})
@@ -332,6 +356,195 @@ func testLedger(t *testing.T, b backend) {
 	})
 }
 
+// testStartWithALedger covers a start: it counts where the ledger has set nothing aside either.
+func testStartWithALedger(t *testing.T, b backend) {
+	run := func(name string, f func(t *testing.T, s *series, l *spyLedger, from func(start int64) *serial.Generator)) {
+		b.run(t, "start with a ledger: "+name, func(t *testing.T, s *series) {
+			l := new(spyLedger)
+			f(t, s, l, func(start int64) *serial.Generator {
+				return s.generator(serial.WithStart(start), serial.WithLedger(l, 10))
+			})
+		})
+	}
+	drop := func(s *series, keys ...string) { require.NoError(s.t, s.rdb.Del(s.t.Context(), keys...).Err()) }
+
+	for _, start := range []int64{1000, 9999} {
+		run(fmt.Sprint("another one in an open period, ", start), func(t *testing.T, s *series, l *spyLedger,
+			from func(int64) *serial.Generator) {
+			first, late := from(1), from(start)
+			s.firstNumbers(first, 5)
+			// Across a ceiling.
+			requireResult(t, numbers("IS", s.day, 6, 25))(textsOf(late.NextN(t.Context(), "IS", 20)))
+			s.next(first, 26)
+			require.NoError(t, late.Raise(t.Context(), "IS", 57))
+			s.next(late, 58)
+			require.NoError(t, late.Takeover(t.Context(), "IS", 67))
+			s.next(first, 68)
+			drop(s, s.record)
+			s.next(late, 78) // above what was set aside
+			drop(s, s.counter)
+			s.next(late, 88)
+			drop(s, s.counter)
+			require.NoError(t, late.Raise(t.Context(), "IS", 7))
+			s.next(late, 98)
+			require.Empty(t, s.rdb.HGet(t.Context(), s.record, "starts").Val())
+		})
+
+		run(fmt.Sprint("another one after everything is lost, ", start), func(t *testing.T, s *series, l *spyLedger,
+			from func(int64) *serial.Generator) {
+			for i, open := range []func(*serial.Generator) error{
+				func(gen *serial.Generator) error { return errOf(gen.NextN(t.Context(), "IS", 1)) },
+				func(gen *serial.Generator) error { return errOf(gen.NextN(t.Context(), "IS", 25)) },
+				func(gen *serial.Generator) error { return gen.Raise(t.Context(), "IS", 7) },
+				func(gen *serial.Generator) error { return gen.Raise(t.Context(), "IS", 21) },
+				func(gen *serial.Generator) error { return gen.Takeover(t.Context(), "IS", 7) },
+			} {
+				l.Ledger = serialtest.Ledger{}
+				s.firstNumbers(from(1), 5)
+				drop(s, s.counter, s.record)
+				gen := from(start)
+				require.NoError(t, open(gen))
+				s.next(gen, []int{12, 36, 11, 22, 11}[i])
+				s.next(from(1), []int{13, 37, 12, 23, 12}[i])
+				require.Empty(t, s.rdb.HGet(t.Context(), s.record, "starts").Val())
+				drop(s, s.counter, s.record)
+			}
+		})
+	}
+
+	run("a new period", func(t *testing.T, s *series, l *spyLedger, from func(int64) *serial.Generator) {
+		s.next(from(1000), 1000)
+		want := []serial.Reservation{s.reservation(s.day, 0, 1), s.reservation(s.day, 999, 10)}
+		require.Equal(t, want, l.reservations())
+		s.next(from(1), 1001)
+		for i := range 3 { // which costs a block each time, whatever the start
+			drop(s, s.counter, s.record)
+			s.next(from(1000), 1010+11*i)
+		}
+		for seq, want := range map[int64]int{0: 1000, 7: 1000, 999: 1000, 1000: 1001, 1500: 1501} {
+			l.Ledger = serialtest.Ledger{}
+			drop(s, s.counter, s.record)
+			gen := from(1000)
+			require.NoError(t, gen.Raise(t.Context(), "IS", seq))
+			s.next(gen, want)
+		}
+		for floor, want := range map[int64]int{0: 1000, 7: 8, 999: 1000, 1000: 1001} {
+			l.Ledger = serialtest.Ledger{}
+			drop(s, s.counter, s.record)
+			s.next(s.generator(serial.WithStart(1000), serial.WithLedger(l, 10), fixedFloor(floor)), want)
+		}
+	})
+
+	run("turned on within a period", func(t *testing.T, s *series, l *spyLedger, from func(int64) *serial.Generator) {
+		s.firstNumbers(s.gen, 2)
+		s.next(from(1000), 3)
+	})
+
+	// Who only looked into the ledger has used nothing.
+	for _, answered := range []bool{false, true} {
+		run(fmt.Sprint("a failure in between, answered: ", answered), func(t *testing.T, s *series, l *spyLedger,
+			from func(int64) *serial.Generator) {
+			asked := 0
+			l.before(func(r serial.Reservation) error {
+				if asked++; r.Above == 0 {
+					return nil
+				}
+				if answered {
+					_ = errOf(l.Ledger.Reserve(t.Context(), r))
+				}
+				return errBoom
+			})
+			want := 1000
+			for _, start := range []int64{1000, 2000, 1000} {
+				s.refused(from(start), errBoom)
+			}
+			require.Equal(t, 4, asked, "it looks once")
+			l.before(nil)
+			if answered {
+				want = 2020
+			}
+			s.next(from(1000), want)
+		})
+	}
+
+	run("a prepared day", func(t *testing.T, s *series, l *spyLedger, from func(int64) *serial.Generator) {
+		now := time.Now().In(s.loc)
+		h, m, sec := now.Clock()
+		begins := time.Duration(h)*time.Hour + time.Duration(m)*time.Minute + time.Duration(sec+2)*time.Second
+		on := func(start int64) *serial.Generator {
+			return s.generator(serial.WithStart(start), serial.WithLedger(l, 10), serial.WithDayStart(begins))
+		}
+		first, late, later := on(1), on(500), on(1000)
+		require.NoError(t, first.Prepare(t.Context(), "IS", 2))
+		require.NoError(t, late.Prepare(t.Context(), "LA", 2))
+		require.NoError(t, late.Prepare(t.Context(), "UN", 2))
+		yesterday, _, _ := first.Scheme().Period(now)
+		require.NotEqual(t, s.day, yesterday)
+		require.EventuallyWithT(t, func(t *assert.CollectT) {
+			n, err := later.Peek(context.Background(), "IS")
+			require.NoError(t, err)
+			require.Equal(t, s.day, n.Start.Format("20060102"))
+		}, time.Minute, 10*time.Millisecond)
+		s.next(later, 1)
+		requireSeq(t, 500)(later.NextNumber(t.Context(), "LA"))
+		require.NoError(t, errOf(first.NextN(t.Context(), "LA", 20)))
+		for _, gen := range []*serial.Generator{first, late, later} {
+			requireSeq(t, 0)(gen.Peek(t.Context(), "UN"))
+		}
+		require.NoError(t, later.Raise(t.Context(), "UN", 600))
+		requireSeq(t, 601)(first.NextNumber(t.Context(), "UN"))
+	})
+}
+
+// testLargestWithALedger covers Raise and Takeover to the largest sequence of all.
+func testLargestWithALedger(t *testing.T, b backend) {
+	const largest = 999_999_999_999_999
+	wide := serial.WithTemplate("{type}{date:yyyyMMdd}{seq:15}")
+	b.run(t, "raise to the largest sequence with a ledger", func(t *testing.T, s *series) {
+		_, offset := time.Now().In(s.loc).Zone()
+		other := func() error {
+			gen := s.generator(wide, serial.WithLocation(time.FixedZone("other", offset+3600)))
+			return errOf(gen.Next(t.Context(), "IS"))
+		}
+		l := new(spyLedger)
+		gen := s.generator(wide, serial.WithLedger(l, 10))
+		for i, raise := range []func() error{
+			func() error { return gen.Raise(t.Context(), "IS", largest) },
+			func() error { return gen.Takeover(t.Context(), "IS", largest) },
+			func() error {
+				require.NoError(t, other())
+				return gen.Takeover(t.Context(), "IS", largest)
+			},
+			func() error {
+				require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
+				return gen.Raise(t.Context(), "IS", largest)
+			},
+			func() error { // the counter is lost
+				require.NoError(t, gen.Raise(t.Context(), "IS", largest-1))
+				require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
+				require.NoError(t, s.rdb.Del(t.Context(), s.counter).Err())
+				return gen.Raise(t.Context(), "IS", 0)
+			},
+			func() error { // another zone's, which something else has written
+				require.NoError(t, other())
+				require.NoError(t, s.rdb.Set(t.Context(), s.counter, int64(largest), time.Hour).Err())
+				return gen.Takeover(t.Context(), "IS", 0)
+			},
+		} {
+			l.Ledger = serialtest.Ledger{}
+			for range 2 {
+				require.NoError(t, raise(), i)
+				raise = func() error { return gen.Raise(t.Context(), "IS", largest) }
+				s.refused(gen, serial.ErrExhausted)
+				require.Equal(t, fmt.Sprint(int64(largest)), s.rdb.Get(t.Context(), s.counter).Val(), i)
+				requireSeq(t, largest, i)(gen.Peek(t.Context(), "IS"))
+			}
+			require.NoError(t, s.rdb.Del(t.Context(), s.counter, s.record).Err())
+			gen = s.generator(wide, serial.WithLedger(l, 10)) // it remembers nothing
+		}
+	})
+}
+
 // A lost reply, a pause or a loss between reservation and installation loses that block and nothing else.
 // Guarantees: late-block.
 func TestLateBlock(t *testing.T) {
@@ -377,7 +590,8 @@ func TestLateBlock(t *testing.T) {
 	}
 }
 
-// The reply that gives the claim comes so late that it is of no use: nothing is asked of the ledger, and the call goes on.
+// The reply that gives the claim comes so late that it is of no use: nothing is asked of the ledger, and the call goes
+// on.
 func TestLateClaim(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		l := new(spyLedger)
@@ -423,7 +637,8 @@ func TestClaimOfTheDead(t *testing.T) {
 	})
 }
 
-// A process that dies with the lock and the claim delays the others once: the claim ends with the lock, however late it came.
+// A process that dies with the lock and the claim delays the others once: the claim ends with the lock, however late it
+// came.
 func TestClaimOfTheDeadEndsWithItsLock(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		opts := []serial.Option{serial.WithLocation(time.UTC), serial.WithLedger(new(serialtest.Ledger), 5)}
@@ -533,8 +748,8 @@ func TestWritableReplicaRefused(t *testing.T) {
 	requireResult(t, "IS"+today(noon())+"0011", "a new master sets aside its own")(on(replica).Next(t.Context(), "IS"))
 }
 
-// Between the claim and its use, others hold the pool's only connection for longer than go-redis waits and tries again. What
-// could not be sent is sent later. (This is not in a bubble because the pools of go-redis share timers.)
+// Between the claim and its use, others hold the pool's only connection for longer than go-redis waits and tries again.
+// What could not be sent is sent later. (This is not in a bubble because the pools of go-redis share timers.)
 func TestPoolIsBusy(t *testing.T) {
 	m, other := startMini(t)
 	opts := []serial.Option{serial.WithLocation(noon()), serial.WithLedger(new(serialtest.Ledger), 10)}

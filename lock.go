@@ -2,6 +2,7 @@ package serial
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"time"
@@ -15,10 +16,10 @@ import (
 	"github.com/dailyserial/serial/internal/redisrun"
 )
 
-// locks makes the redsync locks around opening periods, on independent servers.
+// locks makes the redsync locks under which periods are opened, on independent servers.
 type locks struct {
 	servers []*redisrun.Pipe
-	own     bool // the only server is the counters'
+	own     bool // the only server is that of the counters
 }
 
 // newLocks returns the locks on clients, or on the counters' own client if there are none.
@@ -36,35 +37,42 @@ func newLocks(counters goredis.UniversalClient, clients []goredis.UniversalClien
 // A lock is held until it is released or, should that fail, until it expires.
 type lock struct {
 	mutex    *redsync.Mutex
-	own      bool                // it is on the counters' server only
-	answered atomic.Int32        // servers that granted the lock or refused it, in time
-	panicked atomic.Pointer[any] // what a hook of a client panicked with, in a goroutine of redsync
+	own      bool                // it is only on the counters' server
+	answered atomic.Int32        // servers that granted or refused the lock in time
+	granted  atomic.Int32        // servers that granted it
+	panicked atomic.Pointer[any] // value with which a hook of a client panicked, in a goroutine of redsync
 }
 
-// Try makes one attempt at the lock. The error is issue.ErrTaken if another caller holds it, or if it is split between callers. It
-// answers as soon as ctx ends, and otherwise within limit.
+// Try makes one attempt at the lock. The error is issue.ErrTaken if another caller holds it, or if servers granted it
+// to several callers. It returns as soon as ctx ends, and otherwise within an attempt of b.
 //
-// redsync does not get ctx itself: it would forget why ctx ended, and with a dead context it could not give back what a server may
-// have granted.
-func (l locks) Try(ctx context.Context, typ, key string, limit time.Duration) (issue.Lock, error) {
-	k := &lock{own: l.own}
+// redsync does not get ctx itself: it would forget why ctx ended, and with a dead context it could not give back a lock
+// that a server may have granted.
+func (l locks) Try(ctx context.Context, b *budget.Budget, typ, key string) (issue.Lock, error) {
+	if limit, _ := b.Attempt(); limit <= 0 {
+		return nil, redisrun.ErrUnsent
+	}
+	k, late := &lock{own: l.own}, b.IsLate()
+	steady := context.WithoutCancel(ctx)
+	within, withdraw := context.WithCancel(ctx)
+	defer withdraw() // commands that wait to be sent
 	var pools []redis.Pool
 	for _, server := range l.servers {
-		pools = append(pools, lockServer{lockConn{server: server, typ: typ, lock: k, isSet: make(chan struct{})}})
+		pools = append(pools, lockServer{lockConn{
+			server: server, typ: typ, lock: k, within: within, set: &setting{begun: make(chan struct{})},
+		}})
 	}
 	// A mutex belongs to one acquisition. FailFast: a majority decides, however slow the other servers are.
 	k.mutex = redsync.New(pools...).NewMutex(key, redsync.WithFailFast(true), redsync.WithExpiry(issue.LockExpiry),
 		redsync.WithTimeoutFactor(issue.LockPatience.Seconds()/issue.LockExpiry.Seconds()))
-	steady, over := context.WithoutCancel(ctx), make(chan struct{})
-	answered, err := redisrun.Await(ctx, limit, func() (bool, error) {
-		defer close(over)
-		return true, k.mutex.TryLockContext(steady)
-	})
-	if !answered {
-		go func() { // gives back what the attempt has been granted, if it has
-			<-over
+	running := redisrun.Begin(func() (bool, error) { return true, k.mutex.TryLockContext(steady) })
+	answered, err, over := running.WaitWithin(ctx, b)
+	if !over && !running.Leave(func(_ bool, err error) {
+		if err == nil { // granted, and nobody wants it
 			k.Release(steady, 0)
-		}()
+		}
+	}) {
+		answered, err, _ = running.Wait(steady, redisrun.NoLimit)
 	}
 	switch p := k.panicked.Load(); {
 	case err == nil:
@@ -73,22 +81,30 @@ func (l locks) Try(ctx context.Context, typ, key string, limit time.Duration) (i
 		panic(*p)
 	case !answered && err != redisrun.ErrNoAnswer:
 		return nil, fmt.Errorf("serial: gave up waiting for the lock: %w", err)
+	case answered && int(k.granted.Load()) > len(l.servers)/2:
+		err = redisrun.ErrNoAnswer // a majority granted it too late: nobody else has it
 	case answered && int(k.answered.Load()) > len(l.servers)/2:
 		return nil, issue.ErrTaken
 	}
-	return nil, redisrun.Outage(fmt.Errorf("serial: the lock servers failed: %w", redisrun.Foreign(err)))
+	if !l.own {
+		return nil, redisrun.Failed("the lock servers", err, late)
+	}
+	if failure, ok := errors.AsType[*redsync.RedisError](err); ok {
+		err = failure.Err // without the number of the lock server
+	}
+	return nil, redisrun.Failed("Redis", err, late)
 }
 
-// Held is what the lock's key holds on the counters' own server, "" if the lock is elsewhere.
-func (k *lock) Held() string {
+// Content implements [issue.Lock].
+func (k *lock) Content() string {
 	if !k.own {
 		return ""
 	}
 	return k.mutex.Value()
 }
 
-// Release gives the lock back, also for a caller whose context has ended, who does not wait for it. If it fails, the lock expires
-// by itself.
+// Release gives the lock back, also for a caller whose context has ended, who does not wait for it. If it fails, the
+// lock expires by itself.
 func (k *lock) Release(ctx context.Context, patience time.Duration) {
 	_, _ = redisrun.Await(ctx, patience, func() (bool, error) {
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), issue.LockPatience)
@@ -97,10 +113,10 @@ func (k *lock) Release(ctx context.Context, patience time.Duration) {
 	})
 }
 
-// A lockServer sends the commands of one acquisition to one lock server, one after the other. redsync sends the release without
-// waiting for a slow server to answer the SET; on another connection the two could change places, and the lock would stay behind
-// with nobody to release it. And it relies on contexts to end commands, which go-redis does only where it is configured to: so
-// commands go on by themselves here, and redsync stops waiting for them.
+// A lockServer sends the commands of one acquisition to one lock server, one after the other. redsync sends the release
+// without waiting for a slow server to answer the SET; on another connection the release could overtake the SET, and
+// the lock would stay behind with nobody to release it. redsync also relies on contexts to end commands, which go-redis
+// does only if it is configured to: so commands continue by themselves here, and redsync stops waiting for them.
 type lockServer struct{ lockConn }
 
 func (s lockServer) Get(ctx context.Context) (redis.Conn, error) {
@@ -108,51 +124,63 @@ func (s lockServer) Get(ctx context.Context) (redis.Conn, error) {
 	return s.lockConn, nil
 }
 
-// A lockConn has what redsync uses of a connection.
+// A lockConn is the part of a connection that redsync uses.
 type lockConn struct {
 	redis.Conn                 // nil: nothing else is called
 	ctx        context.Context // redsync's
+	within     context.Context // ends with the attempt; a SET that still waits is then not sent
 	server     *redisrun.Pipe
 	typ        string
 	lock       *lock
-	isSet      chan struct{} // closed when the SET is over
+	set        *setting
 }
 
-// Close leaves a command that goes on alone.
+// A setting is the SET of one acquisition on one server.
+type setting struct {
+	begun chan struct{} // closed once the rest is written
+	*redisrun.Sending
+}
+
+// Close leaves a command that continues alone.
 func (c lockConn) Close() error { return nil }
 
-func (c lockConn) SetNX(name, value string, expiry time.Duration) (bool, error) {
-	reply, err := c.run(func(ctx context.Context) (any, error) {
-		defer close(c.isSet)
-		return c.server.Do(ctx, c.typ, "set", name, value, "px", expiry.Milliseconds(), "nx")
-	})
+// SetNX waits for its server from when it is sent. Before that, the server's answers to others show that it works.
+func (c lockConn) SetNX(name, value string, expiry time.Duration) (_ bool, err error) {
+	defer c.keepPanic(&err)
+	c.set.Sending = c.server.Send(c.within, issue.LockPatience, c.typ,
+		"set", name, value, "px", expiry.Milliseconds(), "nx")
+	close(c.set.begun)
+	reply, err := c.set.Wait(c.within, issue.LockPatience)
 	if err == nil || err == goredis.Nil { // granted or refused
 		c.lock.answered.Add(1)
 		err = nil
 	}
+	if reply == "OK" {
+		c.lock.granted.Add(1)
+	}
 	return reply == "OK", err
 }
 
-// Eval runs the release, the only script there is.
-func (c lockConn) Eval(script *redis.Script, keysAndArgs ...any) (any, error) {
-	return c.run(func(ctx context.Context) (any, error) {
-		<-c.isSet
-		return c.server.Do(ctx, c.typ, append([]any{"eval", script.Src, script.KeyCount}, keysAndArgs...)...)
+// Eval runs the release, the only script of redsync that is used, when the SET is over. It continues by itself if
+// redsync stops waiting.
+func (c lockConn) Eval(script *redis.Script, keysAndArgs ...any) (_ any, err error) {
+	defer c.keepPanic(&err)
+	return redisrun.Await(c.ctx, issue.LockPatience, func() (any, error) {
+		<-c.set.begun
+		if !c.set.Over() {
+			return int64(0), nil // nothing was asked for
+		}
+		steady := context.WithoutCancel(c.ctx)
+		release := c.server.Send(steady, budget.Answers, c.typ,
+			append([]any{"eval", script.Src, script.KeyCount}, keysAndArgs...)...)
+		return release.Wait(steady, issue.LockPatience)
 	})
 }
 
-// run runs f, which sends a command, and stops waiting for it when redsync does. A panic is kept for the caller of the acquisition;
-// nobody else would recover it.
-func (c lockConn) run(f func(context.Context) (any, error)) (v any, err error) {
-	defer func() {
-		if p := recover(); p != nil {
-			c.lock.panicked.Store(&p)
-			err = redisrun.ErrEnded
-		}
-	}()
-	return redisrun.Await(c.ctx, redisrun.NoLimit, func() (any, error) {
-		within, cancel := context.WithTimeout(context.WithoutCancel(c.ctx), budget.Answers)
-		defer cancel()
-		return f(within)
-	})
+// keepPanic stores a panic for the caller of the acquisition; nobody else would recover it.
+func (c lockConn) keepPanic(err *error) {
+	if p := recover(); p != nil {
+		c.lock.panicked.Store(&p)
+		*err = redisrun.ErrEnded
+	}
 }

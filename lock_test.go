@@ -199,8 +199,8 @@ func TestPanicAtTheLock(t *testing.T) {
 	require.PanicsWithValue(t, "hook", func() { _, _ = gen.Next(t.Context(), "IS") })
 }
 
-// An open that arrives after the lock has expired is refused, however late the counter was seen to be missing: by then another may have
-// opened the period, above a floor that has grown since.
+// An open that arrives after the lock has expired is refused, however late the counter was seen to be missing: by then
+// another may have opened the period, above a floor that has grown since.
 func TestOpenAfterTheLockHasExpired(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		var began time.Time

@@ -146,7 +146,8 @@ func TestMemoryOfNodesWithOtherClocks(t *testing.T) {
 	require.ErrorIs(t, errOf(gen.Next(t.Context(), "A")), serial.ErrCounterLost)
 }
 
-// A type that is not used for 48 hours costs no memory, also where its period never ends; one that is used is remembered.
+// A type that is not used for 48 hours costs no memory, also where its period never ends; one that is used is
+// remembered.
 func TestNeverForgetsIdleTypes(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		gen := newGenerator(t, m.client(), append(endless.opts, serial.WithLocation(time.UTC))...)

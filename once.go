@@ -3,63 +3,62 @@ package serial
 import (
 	"context"
 	"fmt"
+	"unicode"
 
 	"github.com/dailyserial/serial/internal/calendar"
 	"github.com/dailyserial/serial/internal/issue"
-	"github.com/dailyserial/serial/internal/store"
 	"github.com/dailyserial/serial/internal/template"
 )
 
-// NextOnce issues a number for a request that may come again. The same request of the same type, from any process, gets the
-// same number for 48 hours, across midnights too. It is for callers that deliver at least once, such as queues and HTTP
-// clients that retry, and for repeating a call whose answer was lost: the repetition leaves neither a duplicate nor a gap.
+// NextOnce issues a number for a request that may come again. The same request of the same type, from any process, gets
+// the same number for 48 hours, across midnights too. It is for callers that deliver at least once, such as queues and
+// HTTP clients that retry, and for repeating a call whose answer was lost: the repetition leaves neither a duplicate
+// nor a gap.
 //
-// requestID is 1 to 128 bytes of printable UTF-8 that tell the request from every other of that type, such as a message's
-// ID. An Idempotency-Key is not enough: two users may send the same one, so combine it with the user's ID, as the recipe in
-// the README does. A request that was refused is not remembered. One that was answered is answered again even if the period
-// is by then exhausted or lost. A request takes about 250 bytes of Redis's memory for those 48 hours; if Redis loses them,
-// a request that comes again gets another number.
+// requestID is 1 to 128 bytes of printable UTF-8 that distinguish the request from every other of that type, such as a
+// message's ID. An Idempotency-Key is not enough: two users may send the same one, so combine it with the user's ID, as
+// the recipe in the README does. A request that was refused is not remembered. One that was answered is answered again
+// even if the period is by then exhausted or lost. A request takes about 250 bytes of Redis's memory for those 48
+// hours; if Redis loses them, a request that comes again gets another number.
 //
-// The number is repeated as it was printed, even by a Generator with another template or [Period]; a hidden number only by one
-// that has its key, see [WithHiddenSequence].
+// The number is repeated as it was printed, even by a Generator with another template or [Period]; a hidden number only
+// by one that has its key, see [WithHiddenSequence].
 //
-// The answer is final. If the number turns out to be taken already, which only a floor that knew too little can cause, the
-// same request would get it again: use [Generator.Next] for that request.
+// The answer is final. If the number turns out to be taken already, which only a floor that knew too little can cause,
+// the same request would get it again: use [Generator.Next] for that request.
 //
-// The call costs one round trip, which it does not share with other calls. Errors are those of [Generator.NextNumber], and
-// [ErrInvalidRequest] for an invalid requestID, for which nothing was sent. [ErrConflict] may also mean that the
+// The call costs one round trip, which it does not share with other calls. Errors: as for [Generator.NextNumber],
+// and [ErrInvalidRequest] for an invalid requestID, for which nothing was sent. [ErrConflict] may also mean that the
 // request was answered with a hidden number, whose key this Generator does not have. After any other error, and after a
 // cancelled call, ask again with the same requestID.
 func (g *Generator) NextOnce(ctx context.Context, typ, requestID string) (Number, error) {
 	var refused error
-	if wrong := checkText(requestID, 1, 128); wrong != "" {
+	if wrong := checkText(requestID, 1, 128, unicode.IsPrint); wrong != "" {
 		refused = fmt.Errorf("%w: request %.160q: %s", ErrInvalidRequest, requestID, wrong)
 	}
 	return g.issue(ctx, typ, requestID, 1, refused)
 }
 
-// plain stands for the fingerprint of a key where the sequence is not hidden.
+// plain replaces the fingerprint of the key if the sequence is not hidden.
 const plain = "plain"
 
-// lastOf is the last of the numbers that were issued for a type and a request, if there is one.
-func (g *Generator) lastOf(typ, request string, n issue.Numbers) (Number, error) {
-	if n.Answer == nil {
-		return newNumber(g.template, n.Span.Span, typ, n.Last), nil
-	}
-	key := g.issuer.Store.RequestKey(typ, request)
-	if n.Answer.Key != plain && n.Answer.Key != g.template.Fingerprint && n.Answer.Key != "" {
+// repeated returns the number that the stored answer to a request of a type has.
+func (g *Generator) repeated(typ, request string, a *issue.Answer) (Number, error) {
+	key := g.issuer.RequestKey(typ, request)
+	if a.Key != plain && a.Key != g.template.Fingerprint && a.Key != "" {
 		return Number{}, fmt.Errorf("%w: %s was answered with a hidden sequence, whose key this generator does not have",
 			ErrConflict, key)
 	}
-	span, t, err := g.readAnswer(n.Answer)
+	span, t, err := g.readAnswer(a)
 	if err != nil {
-		return Number{}, fmt.Errorf("serial: %s holds %q, which is not a stored answer: %w", key, n.Answer.Text, err)
+		return Number{}, fmt.Errorf("serial: %s holds %q, which is not a stored answer: %w", key, a.Text, err)
 	}
-	return newNumber(t, span, typ, n.Last), nil
+	return newNumber(t, span, typ, a.Seq), nil
 }
 
-// readAnswer returns the span of an answer, and the template that printed it: not this Generator's, if that has changed since.
-func (g *Generator) readAnswer(a *store.Answer) (s calendar.Span, t *template.Template, err error) {
+// readAnswer returns the span of an answer, and the template that printed it: not this Generator's, if that has changed
+// since.
+func (g *Generator) readAnswer(a *issue.Answer) (s calendar.Span, t *template.Template, err error) {
 	unit, start, ok := calendar.ParseName(a.Period.Calendar)
 	if !ok {
 		return s, nil, fmt.Errorf("got calendar %q; want a period, a date, a template, a sequence and a key",

@@ -67,11 +67,11 @@ func testOnce(t *testing.T, b backend) {
 
 	b.run(t, "requests that are refused", func(t *testing.T, s *series) {
 		for id, says := range map[string]string{
-			"":                       "0 bytes; allowed are 1 to 128",
-			strings.Repeat("x", 129): "129 bytes; allowed are 1 to 128",
+			"":                       "0 bytes; want 1 to 128",
+			strings.Repeat("x", 129): "129 bytes; want 1 to 128",
 			"a\xff":                  "not valid UTF-8",
-			"a\nb":                   `it has '\n'; allowed is printable UTF-8`,
-			"a\u00a0b":               "allowed is printable UTF-8",
+			"a\nb":                   `it has '\n'; want printable UTF-8`,
+			"a\u00a0b":               "want printable UTF-8",
 		} {
 			require.ErrorContains(t, errOf(s.gen.NextOnce(t.Context(), "IS", id)), says)
 		}
@@ -154,8 +154,8 @@ func testOnceWithReplicas(t *testing.T, b backend, down func(func())) {
 	wg.Wait()
 }
 
-// A caller of NextOnce leaves while its call opens the day. It was issued nothing, so its request must not get the number that
-// was issued last.
+// A caller of NextOnce leaves while its call opens the day. It was issued nothing, so its request must not get the
+// number that was issued last.
 func TestOnceWhoseCallerLeavesAnOpening(t *testing.T) {
 	for _, ledger := range []bool{false, true} {
 		for left, done := 1, false; !done; left++ {

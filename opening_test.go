@@ -17,7 +17,8 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// An opening takes three round trips, and a fourth where a floor or a ledger is asked. The lock is free when it is over.
+// An opening takes three round trips, and a fourth where a floor or a ledger is asked. The lock is free when it is
+// over.
 func TestRoundTripsOfAnOpening(t *testing.T) {
 	for name, test := range map[string]struct {
 		opts []serial.Option
@@ -86,7 +87,8 @@ func TestLockGivenBackLate(t *testing.T) {
 	})
 }
 
-// Whoever gets the lock after another caller has opened the period and given it back, goes on from there: it opens and lifts nothing.
+// Whoever gets the lock after another caller has opened the period and given it back, goes on from there: it opens and
+// lifts nothing.
 func TestOpenedMeanwhile(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		var told []string
@@ -136,8 +138,8 @@ func lastOf(all []serial.Number, err error) (serial.Number, error) {
 	return all[len(all)-1], nil
 }
 
-// Openings of many types at the same moment share round trips, and what one of them runs into is its own. The pipe in memory through
-// which these go holds little: whatever the names, it does not fill up.
+// Openings of many types at the same moment share round trips, and what one of them runs into is its own. The pipe in
+// memory through which these go holds little: whatever the names, it does not fill up.
 func TestOpeningsShareRoundTrips(t *testing.T) {
 	runBoth(t, "long names", func(t *testing.T, m *simulation, long bool) {
 		var calls atomic.Int64
@@ -191,46 +193,51 @@ func TestOpeningsShareRoundTrips(t *testing.T) {
 	})
 }
 
-// Of openings that share a pipeline, whoever has waited for Redis before still gets an answer in time.
+// Of openings that share a pipeline, whoever has waited for Redis before still gets an answer in time. Who is late shares
+// none, so nobody else has as little time.
 func TestOpeningsShareTime(t *testing.T) {
-	inBubble(t, func(t *testing.T, m *simulation) {
-		about := func(cmds []redis.Cmder, typ string) bool {
-			return slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool {
-				return strings.Contains(fmt.Sprint(cmd.Args()), "{"+typ+"}")
-			})
-		}
-		var slow sync.Once
-		var shared atomic.Int64
-		rdb := m.client()
-		rdb.AddHook(everyCall(func(cmds []redis.Cmder, send func() error) error {
-			switch opens := slices.ContainsFunc(cmds, isOpen); {
-			case opens && len(cmds) > 1:
-				shared.Add(int64(len(cmds)))
-				time.Sleep(time.Minute)
-			case opens && (about(cmds, "FIRST") || about(cmds, "SECOND")): // so many are under way at once
-				time.Sleep(2 * time.Millisecond)
-			case about(cmds, "SLOW"):
-				slow.Do(func() { time.Sleep(5 * time.Second) })
+	for waited, sharing := range map[time.Duration]bool{4 * time.Second: true, 8 * time.Second: false} {
+		inBubble(t, func(t *testing.T, m *simulation) {
+			about := func(cmds []redis.Cmder, typ string) bool {
+				return slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool {
+					return strings.Contains(fmt.Sprint(cmd.Args()), "{"+typ+"}")
+				})
 			}
-			return send()
-		}))
-		gen := newGenerator(t, rdb)
-		require.NoError(t, errOf(gen.Next(t.Context(), "OTHER")))
-		var all sync.WaitGroup
-		began := time.Now()
-		call := func(typ string, after, within time.Duration) {
-			all.Go(func() {
-				time.Sleep(after)
-				require.NoError(t, errOf(gen.Next(context.Background(), typ))) // with an attempt of its own
-				require.LessOrEqual(t, time.Since(began), after+within, typ)
-			})
-		}
-		call("SLOW", 0, inTime)
-		call("FIRST", 4999*time.Millisecond, time.Second)
-		call("SECOND", 4999*time.Millisecond, time.Second)
-		call("NEW", 5*time.Second, inTime)
-		all.Wait()
-		require.EqualValues(t, 2, shared.Load())
-		time.Sleep(time.Minute)
-	})
+			var slow sync.Once
+			var shared atomic.Int64
+			rdb := new(line).client(m, 6*time.Second) // so long that a hook which hangs is a server that hangs
+			rdb.AddHook(everyCall(func(cmds []redis.Cmder, send func() error) error {
+				switch opens := slices.ContainsFunc(cmds, isOpen); {
+				case opens && len(cmds) > 1:
+					shared.Add(int64(len(cmds)))
+					time.Sleep(time.Minute)
+				case opens && (about(cmds, "FIRST") || about(cmds, "SECOND")): // so many are under way at once
+					time.Sleep(2 * time.Millisecond)
+				case opens && !sharing && !about(cmds, "OTHER"):
+					time.Sleep(3 * time.Second)
+				case about(cmds, "SLOW"):
+					slow.Do(func() { time.Sleep(waited) })
+				}
+				return send()
+			}))
+			gen := newGenerator(t, rdb)
+			require.NoError(t, errOf(gen.Next(t.Context(), "OTHER")))
+			var all sync.WaitGroup
+			began := time.Now()
+			call := func(typ string, after, within time.Duration, works bool) {
+				all.Go(func() {
+					time.Sleep(after)
+					require.Equal(t, works, errOf(gen.Next(context.Background(), typ)) == nil, typ)
+					require.LessOrEqual(t, time.Since(began), after+within, typ)
+				})
+			}
+			call("SLOW", 0, inTime, sharing) // with an attempt of its own
+			call("FIRST", waited-1500*time.Microsecond, time.Second, true)
+			call("SECOND", waited-time.Millisecond, time.Second, true) // later, or both would go together
+			call("NEW", waited, inTime, true)
+			all.Wait()
+			require.Equal(t, map[bool]int64{true: 2}[sharing], shared.Load())
+			time.Sleep(time.Minute)
+		})
+	}
 }

@@ -18,8 +18,8 @@ import (
 	"github.com/dailyserial/serial/internal/redisrun"
 )
 
-// An Option configures a [Generator]; some also configure a [Scheme]. [New] and [NewScheme] check the options, whose order does not
-// matter. If an option is given twice, the last one counts.
+// An Option configures a [Generator]; some also configure a [Scheme]. [New] and [NewScheme] check the options, whose
+// order does not matter. If an option is given twice, the last one counts.
 type Option interface {
 	apply(*config) error
 }
@@ -34,7 +34,7 @@ type option struct {
 
 func (o option) apply(c *config) error {
 	if c.schemeOnly && !o.forScheme {
-		return fmt.Errorf("serial: NewScheme: %s is for a Generator; allowed are WithLocation, WithTemplate, "+
+		return fmt.Errorf("serial: NewScheme: %s is for a Generator; want WithLocation, WithTemplate, "+
 			"WithPeriod, WithDayStart, WithYearStart, WithStart, WithHiddenSequence and WithKeyPrefix", o.name)
 	}
 	if o.err == nil {
@@ -72,11 +72,10 @@ func newConfig(client redis.UniversalClient, opts []Option) (*config, error) {
 	errs = append(errs,
 		refuseIf(unit == calendar.Second && (c.issuing.Floor != nil || c.ledger != nil),
 			"serial: WithPeriod(PerSecond): a second is too short to ask a floor or a ledger; "+
-				"allowed are PerMinute and longer, or PerSecond without WithFloor and WithLedger"),
+				"want PerMinute and longer, or PerSecond without WithFloor and WithLedger"),
 		refuseIf(unit == calendar.Never && c.issuing.Retention > 0,
 			"serial: WithRetention(%d): Never has one period, which is kept anyway; leave the option out",
-			c.issuing.Retention),
-		refuseIf(len(c.hooks) > 64, "serial: WithHooks was given %d times: allowed are 64", len(c.hooks)))
+			c.issuing.Retention))
 	return c, errors.Join(append(errs, c.complete()...)...)
 }
 
@@ -97,7 +96,7 @@ func (c *config) newIssuer() *issue.Issuer {
 	i, t := c.issuing, c.template
 	i.Prefix, i.Calendar, i.Counts, i.PrintMark = c.prefix, c.calendar, c.counts(), t.PrintMark()
 	i.Base, i.Limit, i.Template, i.Key = c.base, c.limit, c.text, cmp.Or(t.Fingerprint, plain)
-	i.Brief, i.SpanAt = t.Dates.Finest == calendar.Second, t.Dates.SpanAt
+	i.Seconds, i.SpanAt = t.Dates.Finest == calendar.Second, t.Dates.SpanAt
 	if c.ledger != nil {
 		i.Reserve = func(ctx context.Context, typ, label string, above, n int64) (int64, error) {
 			return c.ledger.Reserve(ctx, Reservation{c.series(typ), label, i.Counts, i.PrintMark, above, n})
@@ -120,28 +119,28 @@ func checkClient(client redis.UniversalClient) error {
 	return cmp.Or(
 		refuseIf(isNil(client), "serial: the Redis client is nil"),
 		refuseIf(ring, "serial: *redis.Ring moves counters to another shard when one dies; "+
-			"allowed are *redis.Client, a Sentinel client and *redis.ClusterClient"))
+			"want *redis.Client, a Sentinel client and *redis.ClusterClient"))
 }
 
-// WithStart sets the first sequence of every period. It applies to periods that are opened from then on; a period that is
-// already open continues where it is. With [Never] there is only one period, so the option applies once.
+// WithStart sets the first sequence of every period. It applies to periods that are opened from then on; a period that
+// is already open continues where it is. With [Never] there is only one period, so the option applies once.
 //
-// Default 1. Allowed are 1 to the largest sequence that the template prints; see [Scheme.Limits].
+// Default 1. It must be 1 to the largest sequence that the template prints; see [Scheme.Limits].
 func WithStart(seq int64) Option {
 	err := refuseIf(seq < 1,
-		"serial: WithStart(%d): allowed are 1 to the largest sequence that the template prints", seq)
+		"serial: WithStart(%d): want 1 to the largest sequence that the template prints", seq)
 	return option{"WithStart", true, err, func(c *config) { c.base = seq - 1 }}
 }
 
-// WithLockClients sets the servers that keep the lock for opening a period: independent masters, of which a majority must grant
-// it (Redlock). Uniqueness does not depend on the lock, which only decides who asks the floor.
+// WithLockClients sets the servers that keep the lock for opening a period: independent masters, of which a majority
+// must grant it (Redlock). Uniqueness does not depend on the lock, which only decides who asks the floor.
 //
-// Each client must reach a server of its own, because a server grants a lock only once. If so many clients reach one server, by
-// different names, that the others are no majority, no caller ever gets the lock: a call that has to open a period waits, and then
-// fails with an error that names this possibility.
+// Each client must reach a server of its own, because a server grants a lock only once. If so many clients reach one
+// server, by different names, that the others are no majority, no caller ever gets the lock: a call that has to open a
+// period waits, and then fails with an error that names this possibility.
 //
-// Default the counters' own client. Refused are an empty list, a nil client, *redis.Ring, the same client twice, and two clients
-// of one address and database, also where one of them is of a Cluster.
+// Default the counters' own client. Refused are an empty list, a nil client, *redis.Ring, the same client twice, and
+// two clients of one address and database, also where one of them is of a Cluster.
 func WithLockClients(clients ...redis.UniversalClient) Option {
 	clients = slices.Clone(clients)
 	err := checkLockClients(clients)
@@ -164,8 +163,8 @@ func checkLockClients(clients []redis.UniversalClient) error {
 		"serial: WithLockClients: no client is given; leave the option out to lock on the counters' own client")
 }
 
-// shared says by what both clients are known to reach one server, or nothing. A client of a Cluster and a client of one of its
-// nodes never both get a lock: the node either is the server of the key in the Cluster, or refuses.
+// shared says by what both clients are known to reach one server, or nothing. A client of a Cluster and a client of one
+// of its nodes never both get a lock: the node either is the server of the key in the Cluster, or refuses.
 func shared(a, b redis.UniversalClient) string {
 	if reflect.ValueOf(a).Comparable() && a == b {
 		return "are the same client"
@@ -181,12 +180,13 @@ func shared(a, b redis.UniversalClient) string {
 
 type endpoint struct{ network, addr, db string }
 
-// endpointsOf returns where a client connects to: nothing if a dialer of the user or of Sentinel decides where an address leads.
+// endpointsOf returns where a client connects to: nothing if a dialer of the user or of Sentinel decides where an
+// address leads.
 func endpointsOf(client redis.UniversalClient) (all []endpoint) {
 	switch client := client.(type) {
 	case *redis.Client:
 		opt := client.Options()
-		usual := redis.NewClient(&redis.Options{}) // go-redis does not tell whether a client has a dialer of its own
+		usual := redis.NewClient(&redis.Options{}) // go-redis does not say whether a client has its own dialer
 		defer func() { _ = usual.Close() }()
 		if reflect.ValueOf(opt.Dialer).Pointer() == reflect.ValueOf(usual.Options().Dialer).Pointer() {
 			all = []endpoint{{opt.Network, opt.Addr, fmt.Sprint(opt.DB)}}
@@ -201,34 +201,35 @@ func endpointsOf(client redis.UniversalClient) (all []endpoint) {
 	return all
 }
 
-// WithMaxSkew sets how far Redis's clock may differ from this host's when a period is opened or a prepared one is entered. Beyond
-// that, calls fail with [ErrClockSkew], so that one wild clock does not open a day in 2031.
+// WithMaxSkew sets how far Redis's clock may differ from this host's when a period is opened or a prepared one is
+// entered. Beyond that, calls fail with [ErrClockSkew], so that one wild clock does not open a day in 2031.
 //
 // Default 1 h. 0 is refused; a negative value turns the check off.
 func WithMaxSkew(skew time.Duration) Option {
 	err := refuseIf(skew == 0, "serial: WithMaxSkew(0) would refuse every clock; "+
-		"allowed are positive values, and negative ones to turn the check off")
+		"want positive values, and negative ones to turn the check off")
 	return option{"WithMaxSkew", false, err, func(c *config) { c.issuing.MaxSkew = skew }}
 }
 
-// WithReplicas requires that n replicas confirm every number within timeout, before it is returned. If n counts every replica that
-// may be promoted, the next master that Redis promotes has the number. The confirmation is a WAIT, sent together with the command
-// that it confirms. If too few replicas confirm, the call fails with [ErrNotReplicated], and its numbers are gaps.
+// WithReplicas requires that n replicas confirm every number within timeout, before it is returned. If n counts every
+// replica that may be promoted, the next master that Redis promotes has the number. The confirmation is a WAIT, sent
+// together with the command that it confirms. If too few replicas confirm, the call fails with [ErrNotReplicated], and
+// its numbers are gaps.
 //
-// Default 0, which waits for no replica. Allowed are an n of 0 to 1,000, and a timeout of whole milliseconds, at least one and at
+// Default 0, which waits for no replica. n must be 0 to 1,000, and the timeout whole milliseconds, at least one and at
 // most half of the client's read timeout, or 2.5 s if that is unlimited. The client must be a *redis.Client or a
 // *redis.ClusterClient itself, not a type that embeds one.
 func WithReplicas(n int, timeout time.Duration) Option {
 	err := cmp.Or(
-		refuseIf(n < 0 || n > 1000, "serial: WithReplicas(%d, %v): allowed are 0 to 1000 replicas", n, timeout),
+		refuseIf(n < 0 || n > 1000, "serial: WithReplicas(%d, %v): want 0 to 1000 replicas", n, timeout),
 		refuseIf(n > 0 && (timeout < time.Millisecond || timeout%time.Millisecond != 0),
-			"serial: WithReplicas(%d, %v): allowed are timeouts of whole milliseconds, at least one", n, timeout))
+			"serial: WithReplicas(%d, %v): want timeouts of whole milliseconds, at least one", n, timeout))
 	replicas := redisrun.Replicas{N: n, Timeout: timeout}
 	return option{"WithReplicas", false, err, func(c *config) { c.issuing.Replicas = replicas }}
 }
 
-// checkReplicas limits the timeout, so that half of the read timeout remains for everything but the replicas. It refuses
-// other types of client, which may send WAIT to another server than the write.
+// checkReplicas limits the timeout, so that half of the read timeout remains for everything but the replicas. It
+// refuses other types of client, which may send WAIT to another server than the write.
 func checkReplicas(client redis.UniversalClient, c redisrun.Replicas) error {
 	if c.N == 0 {
 		return nil
@@ -237,19 +238,19 @@ func checkReplicas(client redis.UniversalClient, c redisrun.Replicas) error {
 	case *redis.Client, *redis.ClusterClient:
 	default:
 		return fmt.Errorf("serial: WithReplicas with a client of type %T; "+
-			"allowed are *redis.Client and *redis.ClusterClient", client)
+			"want *redis.Client and *redis.ClusterClient", client)
 	}
 	_, read := redisrun.Configured(client)
 	most := cmp.Or(read/2, budget.Answers/4)
 	return refuseIf(c.Timeout > most,
-		"serial: WithReplicas(%d, %v): allowed are timeouts up to %v, half of the client's read timeout",
+		"serial: WithReplicas(%d, %v): want timeouts up to %v, half of the client's read timeout",
 		c.N, c.Timeout, most)
 }
 
-// WithKeyPrefix sets the beginning of every key: a namespace for a tenant or an environment. Generators with different prefixes
-// share nothing.
+// WithKeyPrefix sets the beginning of every key: a namespace for a tenant or an environment. Generators with different
+// prefixes share nothing.
 //
-// Default "serial". Allowed are the texts that are allowed for a type; see [ErrInvalidType].
+// Default "serial". It must be a text that is allowed as a type; see [ErrInvalidType].
 func WithKeyPrefix(prefix string) Option {
 	err := name.Check(prefix)
 	if err != nil {
@@ -258,15 +259,17 @@ func WithKeyPrefix(prefix string) Option {
 	return option{"WithKeyPrefix", true, err, func(c *config) { c.prefix = prefix }}
 }
 
-// WithFloor sets a function that asks a source that outlives Redis, usually a database for the greatest number in it. It returns
-// the highest sequence of typ that may already have been used in the period that begins at start, 0 if none was. It is called
-// whenever a counter has to be created or repaired, under the lock of that type and period, so that one process asks and not all
-// of them. The counter then continues above the answer, and a lost counter is repaired instead of returning [ErrCounterLost]. The
-// answer must not fall when a document is deleted, or its number is issued again after a loss.
+// WithFloor sets a function that asks a source that outlives Redis, usually a database for the greatest number in it.
+// It returns the highest sequence of typ that may already have been used in the period that begins at start, 0 if none
+// was. It is called whenever a counter has to be created or repaired, under the lock of that type and period, so that
+// one process asks and not all of them. The counter then continues above the answer, and a lost counter is repaired
+// instead of returning [ErrCounterLost]. The answer must not fall when a document is deleted, or its number is issued
+// again after a loss.
 //
-// The function's context ends with the caller's, and at the latest 7 s after the lock was requested, before the lock expires. It
-// ends earlier if Redis was slow before, because all steps of a call share 10 s. If the function fails, the call that needed it
-// returns its error, and nothing is issued. An answer below 0 or above the largest sequence is an error too.
+// The function's context ends with the caller's, and at the latest 7 s after the lock was requested, before the lock
+// expires. It ends earlier if Redis was slow before, because all steps of a call share 10 s. If the function fails, the
+// call that needed it returns its error, and nothing is issued. An answer below 0 or above the largest sequence is an
+// error too.
 //
 // Default none; nil is refused.
 func WithFloor(floor func(ctx context.Context, typ string, start time.Time) (int64, error)) Option {

@@ -2,33 +2,37 @@ package serial
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"github.com/dailyserial/serial/internal/calendar"
+	"github.com/dailyserial/serial/internal/exchange"
 	"github.com/dailyserial/serial/internal/issue"
-	"github.com/dailyserial/serial/internal/store"
 )
 
-// Prepare opens the current period and those that follow it, 1 to 100 in all. The first caller in a prepared period then
-// only has to enter it, without a lock and without asking the floor of [WithFloor]. Prepare is for the evening before a
-// busy day, or for a job that runs every day. It may run any number of times, and in any number of processes at once.
+// Prepare opens the current period and those that follow it, 1 to 100 in all. The first caller in a prepared period
+// then only has to enter it, without a lock and without asking the floor of [WithFloor]. Prepare is for the evening
+// before a busy day, or for a job that runs every day. It may run any number of times, and in any number of processes
+// at once.
 //
-// A prepared period belongs to the same time zone and day start: with others, calls fail with [ErrConflict] until the last
-// prepared period has ended. A prepared counter that is gone when its period begins is lost, see [ErrCounterLost]. Prepare returns
-// the same for a later period that a fast clock had used, if its counter is gone: with a ledger the first call of that period
-// repairs it, otherwise [Generator.Raise] does once the period has begun.
-// With a ledger, the first call of a period still has a block set aside.
+// A prepared period belongs to the same time zone and day start: with others, calls fail with [ErrConflict] until the
+// last prepared period has ended. A prepared counter that is gone when its period begins is lost, see [ErrCounterLost].
+// Prepare returns the same for a later period that a fast clock had used, if its counter is gone: with a ledger the
+// first call of that period repairs it, otherwise [Generator.Raise] does once the period has begun. With a ledger, the
+// first call of a period still has a block set aside.
 //
-// Prepare costs a round trip for each period, and one more to compare the clocks if any is to be opened. With a floor, each
-// period that is to be opened also costs the lock and a call of the floor. After an error, or if ctx ends, some of the
-// periods may be open; Prepare may be repeated. Errors: [ErrInvalidType], [ErrCounterLost], [ErrClockSkew], [ErrConflict],
-// [ErrNotReplicated], one for any other periods, the floor's or the ledger's own, ctx's, or a failure of Redis.
+// Prepare costs a round trip for each period, and one more to compare the clocks if any period must be opened. With a
+// floor, each period that must be opened also costs the lock and a call of the floor. After an error, or if ctx ends,
+// some of the periods may be open; Prepare may be repeated. Errors: [ErrInvalidType], [ErrCounterLost], [ErrClockSkew],
+// [ErrConflict], [ErrNotReplicated], one for any other periods, the floor's or the ledger's own, ctx's, or a failure of
+// Redis.
 func (g *Generator) Prepare(ctx context.Context, typ string, periods int) error {
 	most := 100
 	if g.calendar.Unit == calendar.Never {
 		most = 1
 	}
 	c, err := g.begin(ctx, typ, "", refuseIf(periods < 1 || periods > most,
-		"serial: Prepare of %d periods: allowed are 1 to %d", periods, most))
+		"serial: Prepare of %d periods: want 1 to %d", periods, most))
 	if err == nil {
 		err = g.prepare(ctx, c, periods)
 	}
@@ -42,13 +46,15 @@ func (g *Generator) prepare(ctx context.Context, c *issue.Call, periods int) (er
 	if err != nil {
 		return err
 	}
-	last := g.calendar.Later(opened, periods-1)
+	last, compared := g.calendar.Later(opened, periods-1), false // the clocks
 	for opened.Start < last.Start {
 		next := g.calendar.Next(opened)
-		out := c.Prepare(ctx, next)
+		out := c.Prepare(ctx, next, compared)
 		switch out.Step {
 		case issue.Done:
 			opened = next
+		case issue.Again:
+			compared = true
 		case issue.Wait:
 			if out = c.Wait(ctx); out.Step == issue.Again {
 				opened, out.Err = g.openCurrent(ctx, c)
@@ -58,8 +64,8 @@ func (g *Generator) prepare(ctx context.Context, c *issue.Call, periods int) (er
 				_, out.Err = g.sequence(ctx, c, 0)
 			}
 		case issue.Missing: // the floor has to be asked, under the lock
-			if out = c.Lock(ctx, g.locks); out.Step == issue.Locked {
-				out = c.PrepareAboveFloor(ctx, out.Lock)
+			if out = c.Lock(ctx, g.locks, out); out.Step == issue.Locked {
+				out = c.PrepareAboveFloor(ctx, out, compared)
 			}
 			if out.Step == issue.Wait {
 				out = c.Wait(ctx)
@@ -74,9 +80,12 @@ func (g *Generator) prepare(ctx context.Context, c *issue.Call, periods int) (er
 
 // openCurrent opens the current period, if it is not open yet, and returns it. One that is full is open.
 func (g *Generator) openCurrent(ctx context.Context, c *issue.Call) (*calendar.Period, error) {
-	_, err := g.sequence(ctx, c, 0)
-	if err != nil && !issue.Refused(err, store.Exhausted) {
+	numbers, err := g.sequence(ctx, c, 0)
+	if refusal, ok := errors.AsType[*exchange.Refusal](err); ok && refusal.Status == exchange.Exhausted {
+		return g.calendar.At(time.Unix(refusal.Period.Start, 0)), nil
+	}
+	if err != nil {
 		return nil, err
 	}
-	return &c.Span().Period, nil
+	return &numbers.Span.Period, nil
 }

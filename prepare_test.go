@@ -53,7 +53,7 @@ func testPrepare(t *testing.T, b backend) {
 
 	b.run(t, "prepare refuses", func(t *testing.T, s *series) {
 		for _, n := range []int{-1, 0, 101} {
-			require.ErrorContains(t, s.gen.Prepare(t.Context(), "IS", n), "allowed are 1 to 100")
+			require.ErrorContains(t, s.gen.Prepare(t.Context(), "IS", n), "want 1 to 100")
 		}
 		require.ErrorIs(t, s.gen.Prepare(t.Context(), "", 1), serial.ErrInvalidType)
 		require.Empty(t, s.keys())
@@ -108,7 +108,7 @@ func testPrepare(t *testing.T, b backend) {
 				}
 				return 0, nil
 			}))
-			require.ErrorContains(t, bad.Prepare(t.Context(), "IS", 2), "allowed are 0 to 9999")
+			require.ErrorContains(t, bad.Prepare(t.Context(), "IS", 2), "want 0 to 9999")
 		}
 		broken := s.generator(serial.WithFloor(func(context.Context, string, time.Time) (int64, error) { return 0, errBoom }))
 		require.ErrorIs(t, broken.Prepare(t.Context(), "IS", 2), errBoom)
@@ -150,7 +150,8 @@ func testPrepare(t *testing.T, b backend) {
 		requireResult(t, "UP"+s.day+"9000", "Raise opens as Next does")(start.Next(t.Context(), "UP"))
 		low := s.generator(fixedFloor(20), serial.WithStart(8))
 		requireResult(t, "FL"+s.day+"0021")(low.Next(t.Context(), "FL"))
-		requireResult(t, "FM"+s.day+"0008")(s.generator(fixedFloor(2), serial.WithStart(8)).Next(t.Context(), "FM"))
+		low = s.generator(fixedFloor(2), serial.WithStart(8))
+		requireResult(t, "FM"+s.day+"0003", "the floor says that 2 was used")(low.Next(t.Context(), "FM"))
 	})
 
 	b.run(t, "another start than that which the period has", func(t *testing.T, s *series) {
@@ -203,7 +204,7 @@ func testPrepare(t *testing.T, b backend) {
 		require.NoError(t, err)
 		require.Len(t, got, 4, "today's is lost")
 		for _, n := range []int{-1, 0, 10_001} {
-			require.ErrorContains(t, errOf(s.gen.History(t.Context(), "IS", n)), "allowed are 1 to 10000")
+			require.ErrorContains(t, errOf(s.gen.History(t.Context(), "IS", n)), "want 1 to 10000")
 		}
 		require.ErrorIs(t, errOf(s.gen.History(t.Context(), "", 1)), serial.ErrInvalidType)
 		_, offset := time.Now().In(s.loc).Zone()
@@ -343,7 +344,8 @@ func TestPrepareAcrossMidnight(t *testing.T) {
 	}
 }
 
-// Prepare's caller leaves while the ledger is asked. The opening goes on without that caller, who looks at nothing of it.
+// Prepare's caller leaves while the ledger is asked. The opening goes on without that caller, who looks at nothing of
+// it.
 func TestPrepareWhoseCallerLeaves(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		ledger := new(spyLedger)
@@ -502,8 +504,8 @@ func TestPrepareAboveEveryFloor(t *testing.T) {
 	})
 }
 
-// The record is lost before any one command of Prepare, and another process may write a new one that knows of today alone.
-// Prepare begins again.
+// The record is lost before any one command of Prepare, and another process may write a new one that knows of today
+// alone. Prepare begins again.
 func TestPrepareLosesTheRecord(t *testing.T) {
 	for at, anew := int64(1), false; ; at++ {
 		lost := false

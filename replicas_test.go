@@ -355,12 +355,12 @@ func TestReplicasOptions(t *testing.T) {
 		wait time.Duration
 		says string
 	}{
-		{slow, -1, time.Second, "WithReplicas(-1, 1s): allowed are 0 to 1000 replicas"},
+		{slow, -1, time.Second, "WithReplicas(-1, 1s): want 0 to 1000 replicas"},
 		{slow, 1001, time.Second, "WithReplicas(1001, 1s)"},
-		{slow, 1, 0, "WithReplicas(1, 0s): allowed are timeouts of whole milliseconds, at least one"},
+		{slow, 1, 0, "WithReplicas(1, 0s): want timeouts of whole milliseconds, at least one"},
 		{slow, 1, 1500 * time.Microsecond, "whole milliseconds"},
-		{slow, 1, 201 * time.Millisecond, "allowed are timeouts up to 200ms, half of the client's read timeout"},
-		{none, 1, 2501 * time.Millisecond, "allowed are timeouts up to 2.5s"},
+		{slow, 1, 201 * time.Millisecond, "want timeouts up to 200ms, half of the client's read timeout"},
+		{none, 1, 2501 * time.Millisecond, "want timeouts up to 2.5s"},
 	} {
 		require.ErrorContains(t, errOf(serial.New(c.rdb, serial.WithReplicas(c.n, c.wait))), c.says)
 	}

@@ -128,8 +128,9 @@ type change struct {
 	steps    []step
 }
 
-// A step is a time to wait, a takeover, or a burst of twenty callers. In a burst, half of them have the old settings and half
-// the new ones. Those named get numbers; the others get ErrConflict. Where both are to get some, it does not matter who is first.
+// A step is a time to wait, a takeover, or a burst of twenty callers. In a burst, half of them have the old settings
+// and half the new ones. Those named get numbers; the others get ErrConflict. Where both are to get some, it does not
+// matter who is first.
 type step struct {
 	pass            time.Duration
 	prepare         bool // with the old settings

@@ -10,9 +10,10 @@ import (
 	"github.com/dailyserial/serial/internal/template"
 )
 
-// A Scheme says how numbers look and when they start again: the part of a [Generator] that needs no Redis. It prints and parses
-// numbers and knows their periods, for services that only check what a user typed, for audits, and for package gapless. Make one
-// with [NewScheme], or get a Generator's from [Generator.Scheme]. It is safe for use by any number of goroutines.
+// A Scheme says how numbers look and when they start again: the part of a [Generator] that needs no Redis. It prints
+// and parses numbers and knows their periods, for services that only check what a user typed, for audits, and for
+// package gapless. Make one with [NewScheme], or get a Generator's from [Generator.Scheme]. It is safe for use by any
+// number of goroutines.
 type Scheme struct{ scheme }
 
 type scheme struct {
@@ -32,10 +33,11 @@ func newScheme() scheme {
 	return scheme{calendar: days, text: template.Default, prefix: defaultPrefix}
 }
 
-// NewScheme returns a Scheme. Allowed are the options [WithLocation], [WithTemplate], [WithPeriod], [WithDayStart],
+// NewScheme returns a Scheme. It takes the options [WithLocation], [WithTemplate], [WithPeriod], [WithDayStart],
 // [WithYearStart], [WithStart], [WithHiddenSequence] and [WithKeyPrefix], on which hidden sequences depend.
 //
-// It is an error if another option is given, or if an option is invalid. The message names the option and says what is allowed.
+// It is an error if another option is given, or if an option is invalid. The message names the option and says what is
+// allowed.
 func NewScheme(opts ...Option) (*Scheme, error) {
 	c := &config{scheme: newScheme(), schemeOnly: true}
 	if err := errors.Join(append(c.applyAll(opts), c.complete()...)...); err != nil {
@@ -48,15 +50,19 @@ func NewScheme(opts ...Option) (*Scheme, error) {
 func (s *scheme) complete() (errs []error) {
 	c, per := s.calendar, Period(s.calendar.Unit)
 	if !c.Unit.Valid() {
-		return []error{fmt.Errorf("serial: WithPeriod(%v): allowed are "+
+		return []error{fmt.Errorf("serial: WithPeriod(%v): want "+
 			"PerSecond, PerMinute, PerHour, PerDay, PerWeek, PerMonth, PerQuarter, PerYear and Never", per)}
 	}
 	t, err := template.Parse(s.text, c)
 	if err == nil {
-		err = t.Prove()
+		if err = t.Prove(); err != nil && s.text != template.Default {
+			if unit, ok := t.Dates.Named(); ok {
+				err = fmt.Errorf("%w, or use WithPeriod(%v)", err, Period(unit))
+			}
+		}
 	}
 	errs = append(errs, refuseIf(c.DayStart != 0 && (c.Unit.ShorterThanDay() || per == Never),
-		"serial: WithDayStart: %v has no days; allowed are PerDay, PerWeek, PerMonth, PerQuarter and PerYear", per))
+		"serial: WithDayStart: %v has no days; want PerDay, PerWeek, PerMonth, PerQuarter and PerYear", per))
 	if err != nil {
 		if s.text == template.Default {
 			err = fmt.Errorf("%w; %v needs a template of its own, such as %q", err, per, template.Usual(c))
@@ -65,17 +71,18 @@ func (s *scheme) complete() (errs []error) {
 	}
 	s.template, s.limit = t, t.Largest()
 	errs = append(errs, refuseIf(s.base >= s.limit,
-		"serial: WithStart(%d): the template prints sequences up to %d; allowed are 1 to that", s.base+1, s.limit))
+		"serial: WithStart(%d): the template prints sequences up to %d; want 1 to that", s.base+1, s.limit))
 	if s.key != nil {
 		errs = append(errs, t.Hide(s.key, s.prefix))
 	}
 	return errs
 }
 
-// Number returns the number of a type that has the sequence seq and is issued at the instant at. It need not have been issued.
+// Number returns the number of a type that has the sequence seq and is issued at the instant at. It need not have been
+// issued.
 //
-// Errors: [ErrInvalidType]; [ErrExhausted] if seq is above the last sequence of [Scheme.Limits]; one for a seq below 1, for an
-// instant before 1970 or after the year 9999, and for a date that the template cannot print.
+// Errors: [ErrInvalidType]; [ErrExhausted] if seq is above the last sequence of [Scheme.Limits]; one for a seq below 1,
+// for an instant before 1970 or after the year 9999, and for a date that the template cannot print.
 func (s *Scheme) Number(typ string, at time.Time, seq int64) (Number, error) {
 	if err := s.template.CheckType(typ); err != nil {
 		return Number{}, err
@@ -85,16 +92,17 @@ func (s *Scheme) Number(typ string, at time.Time, seq int64) (Number, error) {
 	case err != nil:
 		return Number{}, err
 	case seq < 1:
-		return Number{}, fmt.Errorf("serial: sequence %d of %s: allowed are 1 to %d", seq, typ, s.limit)
+		return Number{}, fmt.Errorf("serial: sequence %d of %s: want 1 to %d", seq, typ, s.limit)
 	case seq > s.limit:
-		return Number{}, fmt.Errorf("%w: sequence %d of %s: allowed are 1 to %d", ErrExhausted, seq, typ, s.limit)
+		return Number{}, fmt.Errorf("%w: sequence %d of %s: want 1 to %d", ErrExhausted, seq, typ, s.limit)
 	}
 	return newNumber(s.template, span, strings.Clone(typ), seq), nil
 }
 
-// Parse takes apart a number that was issued with this Scheme. It refuses any text that cannot have been issued: a date that the
-// calendar or the time zone does not have, parts of a date that contradict each other, sequence 0, missing or excess padding, text
-// before or after. If the number was issued with a hidden sequence and another key, Seq is wrong and there may be no error.
+// Parse takes apart a number that was issued with this Scheme. It refuses any text that cannot have been issued: a date
+// that the calendar or the time zone does not have, parts of a date that contradict each other, sequence 0, missing or
+// excess padding, text before or after. If the number was issued with a hidden sequence and another key, Seq is wrong
+// and there may be no error.
 //
 // Every error matches [ErrInvalidNumber]. If the check digit is wrong, the error also matches [ErrCheckDigit].
 func (s *Scheme) Parse(number string) (Number, error) { return s.parse(number) }
@@ -107,8 +115,8 @@ func (s *scheme) parse(number string) (Number, error) {
 	return newNumber(s.template, *n.Span, strings.Clone(n.Type), n.Seq), nil // a copy, so that the text can be freed
 }
 
-// Series returns the name of a type's series, as a [Ledger] and package gapless use it: the key prefix, a colon and the type, such
-// as "serial:IS". The only error is [ErrInvalidType].
+// Series returns the name of a type's series, as a [Ledger] and package gapless use it: the key prefix, a colon and the
+// type, such as "serial:IS". The only error is [ErrInvalidType].
 func (s *Scheme) Series(typ string) (string, error) {
 	if err := s.template.CheckType(typ); err != nil {
 		return "", err
@@ -121,9 +129,9 @@ func (s *scheme) series(typ string) string { return s.prefix + ":" + typ }
 // local returns a Unix time in the time zone of the scheme.
 func (s *scheme) local(unix int64) time.Time { return time.Unix(unix, 0).In(s.calendar.Location) }
 
-// Calendar returns the calendar of every series of this Scheme, such as "days" or "years from April 1": its [Period] and, if quarters
-// or business years are counted or printed, the first day of the business year. A series keeps its calendar for as long as it lives:
-// a process with another one gets [ErrConflict].
+// Calendar returns the calendar of every series of this Scheme, such as "days" or "years from April 1": its [Period]
+// and, if quarters or business years are counted or printed, the first day of the business year. A series keeps its
+// calendar for as long as it lives: a process with another one gets [ErrConflict].
 func (s *Scheme) Calendar() string { return s.counts() }
 
 func (s *scheme) counts() string {
@@ -133,16 +141,17 @@ func (s *scheme) counts() string {
 	return s.calendar.Name(s.template.Dates.PrintBusinessYear())
 }
 
-// PrintMark returns a hash of the settings by which two processes could print different sequences of one period alike, if they
-// differed: the order of fields and tokens, the alphabet, the check digit and the key of the hidden sequence. Widths, literals and
-// separators are not part of it. A period keeps its print mark: a process with another one gets [ErrConflict] until a later period
-// begins.
+// PrintMark returns a hash of the settings by which two processes could print different sequences of one period alike,
+// if they differed: the order of fields and tokens, the alphabet, the check digit and the key of the hidden sequence.
+// Widths, literals and separators are not part of it. A period keeps its print mark: a process with another one gets
+// [ErrConflict] until a later period begins.
 func (s *Scheme) PrintMark() string { return s.template.PrintMark() }
 
-// Span returns the span of at: the time around it in which the same date is printed. It begins at start and ends before end. It is
-// the period of at, or a part of the period if the template prints more than that.
+// Span returns the span of at: the time around it in which the same date is printed. It begins at start and ends before
+// end. It is the period of at, or a part of the period if the template prints more than that.
 //
-// It is an error if the date of at is not in 1970 to 9999 in the Scheme's time zone, or if the template cannot print it.
+// It is an error if the date of at is not in 1970 to 9999 in the Scheme's time zone, or if the template cannot print
+// it.
 func (s *Scheme) Span(at time.Time) (start, end time.Time, err error) {
 	span, err := s.template.Dates.DatedSpan(at)
 	if err != nil {
@@ -151,8 +160,9 @@ func (s *Scheme) Span(at time.Time) (start, end time.Time, err error) {
 	return s.local(span.From), s.local(span.To), nil
 }
 
-// Period returns the period of at: its label, as in keys and in a ledger, its first instant, and the first instant after it. If the
-// date of at is not in 1970 to 9999 in the Scheme's time zone, all three are zero. With [Never], the dates are those of UTC.
+// Period returns the period of at: its label, as in keys and in a ledger, its first instant, and the first instant
+// after it. If the date of at is not in 1970 to 9999 in the Scheme's time zone, all three are zero. With [Never], the
+// dates are those of UTC.
 func (s *Scheme) Period(at time.Time) (label string, start, end time.Time) {
 	p, covered := s.calendar.At(at), s.calendar.Covers(at)
 	if s.calendar.Unit == calendar.Never { // whose dates are UTC's: west of Greenwich, it begins in 1969
@@ -162,6 +172,18 @@ func (s *Scheme) Period(at time.Time) (label string, start, end time.Time) {
 		return "", time.Time{}, time.Time{}
 	}
 	return p.Label, s.local(p.Start), s.local(p.End)
+}
+
+// PeriodName returns the period of at as people write it, such as "24 October 2021", "October 2021", "week 42 of 2021",
+// "quarter 4 of 2021", "2021", "24 October 2021, 15:00 to 16:00" or "all time". A year that begins on another day than
+// 1 January is "business year 2021". Weeks are those of ISO 8601. Where [Scheme.Period]
+// returns zeros, the name is "".
+func (s *Scheme) PeriodName(at time.Time) string {
+	label, start, end := s.Period(at)
+	if label == "" {
+		return ""
+	}
+	return s.calendar.PeriodName(s.calendar.At(at), start, end)
 }
 
 // Limits returns the first and the last sequence of a period.

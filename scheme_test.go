@@ -71,7 +71,8 @@ func randomTemplate(r *rand.Rand) string {
 	return template
 }
 
-// What a random Scheme prints around changes of clocks and calendars reads back as the same number, and nothing else does.
+// What a random Scheme prints around changes of clocks and calendars reads back as the same number, and nothing else
+// does.
 func TestNumbersReadBack(t *testing.T) {
 	t.Parallel()
 	r := rand.New(rand.NewPCG(1, 2))
@@ -137,7 +138,8 @@ func TestNumbersReadBack(t *testing.T) {
 			require.True(t, !time.Unix(at, 0).Before(from) && time.Unix(at, 0).Before(to) && from.Equal(n.Start), "%s: %s %v %v",
 				name, label, from, to)
 
-			// The same is printed from Date on, and as long as the span lasts; afterwards something else, or another period begins.
+			// The same is printed from Date on, and as long as the span lasts; afterwards something else, or another
+			// period begins.
 			text := n.String()
 			first, end, date := s.SpanAt(at)
 			require.True(t, first <= at && at < end && n.Date.Unix() <= first, name)
@@ -200,7 +202,7 @@ func TestTemplatesRefused(t *testing.T) {
 	date := func(layout string) string { return "{type}{date:" + layout + "}-{seq}" }
 
 	// The fields.
-	const fields = "; allowed are {type}, {date:LAYOUT}, {seq:WIDTH} and {check:ALGORITHM}, each once"
+	const fields = "; want {type}, {date:LAYOUT}, {seq:WIDTH} and {check:ALGORITHM}, each once"
 	for template, want := range map[string]string{
 		"":                                  "{type} is missing" + fields,
 		"{date:yyyyMMdd}{seq}":              "{type} is missing" + fields,
@@ -215,7 +217,7 @@ func TestTemplatesRefused(t *testing.T) {
 		"{type}{date:yyyyMMdd}{seq":         "the field {seq is not closed; write {{ for a brace",
 		"{type}}{date:yyyyMMdd}{seq}":       "a single } at byte 6; write }} for a brace",
 		"\xff{type}{date:yyyyMMdd}{seq}":    "not valid UTF-8",
-		"{type}{date:yyyyMMdd}{seq:4}" + strings.Repeat("-", 229): "it has 257 bytes; allowed are up to 256",
+		"{type}{date:yyyyMMdd}{seq:4}" + strings.Repeat("-", 229): "it has 257 bytes; want up to 256",
 	} {
 		refuseTemplate(serial.PerDay, template, want)
 	}
@@ -223,7 +225,7 @@ func TestTemplatesRefused(t *testing.T) {
 	// The sequence.
 	for _, width := range []string{"0", "16", "04", "+4", "", "x", "+", "4++"} {
 		refuseTemplate(serial.PerDay, "{type}{date:yyyyMMdd}-{seq:"+width+"}",
-			fmt.Sprintf("width %q; allowed are 1 to 15, followed by + for a sequence that may grow wider", width))
+			fmt.Sprintf("width %q; want 1 to 15, followed by + for a sequence that may grow wider", width))
 	}
 	for _, template := range []string{"{type}{date:yyyyMMdd}{seq:4+}", "{date:yyyyMMdd}{type}{seq:4+}",
 		"{seq:4+}-{type}{date:yyyyMMdd}", "{type}{date:yyyyMMdd}-1{seq:4+}", "{type}{date:yyyyMMdd}-٣{seq:4+}"} {
@@ -237,7 +239,7 @@ func TestTemplatesRefused(t *testing.T) {
 	}
 
 	// The date.
-	const tokens = "; allowed are yyyy, yy, MM, dd, DDD, GGGG, GG, WW, Q, FFFF, FF, EEEE, EE, HH, mm, ss and separators"
+	const tokens = "; want yyyy, yy, MM, dd, DDD, GGGG, GG, WW, Q, FFFF, FF, EEEE, EE, HH, mm, ss and separators"
 	for layout, unknown := range map[string]string{
 		"yyyyMd": `"M"`, "yyyyMMMdd": `"MMM"`, "yyyyyMMdd": `"yyyyy"`, "YYMMdd": `"YY"`, "yyyyMMddww": `"ww"`,
 		"FFFF-QQ": `"QQ"`, "yyyyMMddhh": `"hh"`, "yyyy-MM-ddT": `"T"`,
@@ -260,6 +262,20 @@ func TestTemplatesRefused(t *testing.T) {
 	refuseTemplate(serial.PerDay, "{type}{date}{seq}", "it prints nothing of the date: the calendar year (yyyy or yy) is")
 	refuseTemplate(serial.Never, "{type}{date:}{seq}", "it prints nothing of the date")
 	refuseTemplate(serial.Never, "{type}{date:-}{seq}", "it prints nothing of the date")
+
+	// A date that names other periods may be what is meant.
+	for layout, per := range map[string]string{
+		"yyyyMM": "PerMonth", "yy/MM": "PerMonth", "FFFF": "PerYear", "GGGG-WW": "PerWeek", "FFFF-Q": "PerQuarter",
+	} {
+		refuseTemplate(serial.PerDay, date(layout), "; print yyyyMMdd, or use WithPeriod("+per+") (WithTemplate)")
+	}
+	refuseTemplate(serial.PerHour, date("yyyy-DDD"), "; print yyyyMMddHH, or use WithPeriod(PerDay) (WithTemplate)")
+	refuseTemplate(serial.PerDay, "{type}{seq}", "numbers of Never need none, or use WithPeriod(Never) (WithTemplate)")
+	for _, layout := range []string{"yyyyMMss", "yyyy-WW", "MMdd", "MM"} { // it names no periods
+		_, err := serial.NewScheme(serial.WithTemplate(date(layout)))
+		require.Error(t, err)
+		require.NotContains(t, err.Error(), "WithPeriod", layout)
+	}
 
 	// The date that tells periods apart.
 	april1, april6 := serial.WithYearStart(time.April, 1), serial.WithYearStart(time.April, 6)
@@ -310,23 +326,23 @@ func TestTemplatesRefused(t *testing.T) {
 	refuse(hour+"hours", serial.WithTemplate(date("yyyyMMdd")), serial.WithPeriod(serial.PerHour)) // in either order
 	refuse(hour+"hours", serial.WithPeriod(serial.PerHour), serial.WithTemplate(date("yyyyMMdd")))
 	refuseTemplate(serial.PerSecond, date("yyyyMMddHHmm"), "the second (ss) is missing: numbers of different seconds")
-	refuseTemplate(serial.PerHour, date("yyyyMMddHH"), "WithDayStart: PerHour has no days; allowed are PerDay, PerWeek, "+
+	refuseTemplate(serial.PerHour, date("yyyyMMddHH"), "WithDayStart: PerHour has no days; want PerDay, PerWeek, "+
 		"PerMonth, PerQuarter and PerYear", serial.WithDayStart(time.Hour))
 
 	// The alphabet and the check digit.
 	for template, want := range map[string]string{
 		"{type}-{seq:4+:base32}":               "a sequence in base32 cannot grow; only a decimal one can",
-		"{type}-{seq:10:base32}":               `width "10"; allowed are 1 to 9`,
-		"{type}-{seq:0:base36}":                `width "0"; allowed are 1 to 9`,
-		"{type}-{seq:4:base64}":                `unknown alphabet "base64"; allowed are base32 and base36`,
+		"{type}-{seq:10:base32}":               `width "10"; want 1 to 9`,
+		"{type}-{seq:0:base36}":                `width "0"; want 1 to 9`,
+		"{type}-{seq:4:base64}":                `unknown alphabet "base64"; want base32 and base36`,
 		"{type}-{seq:4:}":                      `unknown alphabet ""`,
-		"{type}-{seq::base32}":                 `width ""; allowed`,
+		"{type}-{seq::base32}":                 `width ""; want`,
 		"{type}-{seq}{check:luhn}{check:damm}": "{check} appears twice",
-		"{type}-{seq}{check:crc}":              `unknown check digit "crc"; allowed are luhn, damm, gs1, 11-10, 97-10, 37-36`,
+		"{type}-{seq}{check:crc}":              `unknown check digit "crc"; want luhn, damm, gs1, 11-10, 97-10, 37-36`,
 		"{type}-{seq}{check}":                  `unknown check digit ""`,
 		"{type}-{seq}{check:Luhn}":             `unknown check digit "Luhn"`,
 		"{type}-{seq}{check:97-1}":             `unknown check digit "97-1"`,
-		"{type}-{seq:4:base32}{check:luhn}":    "digits only, and the sequence is printed in base32; allowed are 97-10 and",
+		"{type}-{seq:4:base32}{check:luhn}":    "digits only, and the sequence is printed in base32; want 97-10 and",
 		"{check:damm}{type}-{seq:4:base36}":    "{check:damm} covers digits only",
 		"{type}-{seq:4:base36}{check:gs1}":     "{check:gs1} covers digits only",
 		"{type}-{seq:4:base36}{check:11-10}":   "{check:11-10} covers digits only",
@@ -336,13 +352,13 @@ func TestTemplatesRefused(t *testing.T) {
 
 	// Other options.
 	refuseTemplate(serial.Never, "{type}-{seq:5}",
-		"WithHiddenSequence: the template has 99999 sequences; allowed are a million or more", hidden)
+		"WithHiddenSequence: the template has 99999 sequences; want a million or more", hidden)
 	refuseTemplate(serial.Never, "{type}-{seq:3:base32}", "WithHiddenSequence", hidden)
 	refuseTemplate(serial.Never, "{type}-{seq:3:base36}", "WithHiddenSequence", hidden)
 	refuseTemplate(serial.Never, "{type}-{seq:6+}", "without +", hidden)
-	const yearStart = "; allowed are January to December, and days 1 to 28"
-	const periods = ": allowed are PerSecond, PerMinute, PerHour, PerDay, PerWeek, PerMonth, PerQuarter, PerYear and Never"
-	refuse("WithHiddenSequence: a key of 15 bytes; allowed are 16, 24 and 32", serial.WithHiddenSequence(make([]byte, 15)))
+	const yearStart = "; want January to December, and days 1 to 28"
+	const periods = ": want PerSecond, PerMinute, PerHour, PerDay, PerWeek, PerMonth, PerQuarter, PerYear and Never"
+	refuse("WithHiddenSequence: a key of 15 bytes; want 16, 24 and 32", serial.WithHiddenSequence(make([]byte, 15)))
 	refuse("WithHiddenSequence: a key of 0 bytes", serial.WithHiddenSequence(nil))
 	refuse("WithYearStart: month 4, day 29"+yearStart, serial.WithYearStart(time.April, 29))
 	refuse("WithYearStart: month 2, day 29"+yearStart, serial.WithYearStart(time.February, 29))
@@ -351,16 +367,16 @@ func TestTemplatesRefused(t *testing.T) {
 	refuse("WithYearStart: month 5, day 0"+yearStart, serial.WithYearStart(time.May, 0))
 	refuse("WithPeriod(Period(0))"+periods, serial.WithPeriod(0))
 	refuse("WithPeriod(Period(10))"+periods, serial.WithPeriod(serial.Never+1))
-	refuse("WithDayStart(-1s): allowed are whole seconds from 0 to less than 24h", serial.WithDayStart(-time.Second))
-	refuse("WithDayStart(24h0m0s): allowed are whole seconds from 0 to less than 24h", serial.WithDayStart(24*time.Hour))
-	refuse("WithDayStart(1ms): allowed are whole seconds from 0 to less than 24h", serial.WithDayStart(time.Millisecond))
-	refuse("WithStart(0): allowed are 1 to the largest sequence that the template prints", serial.WithStart(0))
-	refuse("WithStart(10000): the template prints sequences up to 9999; allowed are 1 to that", serial.WithStart(10_000))
+	refuse("WithDayStart(-1s): want whole seconds from 0 to less than 24h", serial.WithDayStart(-time.Second))
+	refuse("WithDayStart(24h0m0s): want whole seconds from 0 to less than 24h", serial.WithDayStart(24*time.Hour))
+	refuse("WithDayStart(1ms): want whole seconds from 0 to less than 24h", serial.WithDayStart(time.Millisecond))
+	refuse("WithStart(0): want 1 to the largest sequence that the template prints", serial.WithStart(0))
+	refuse("WithStart(10000): the template prints sequences up to 9999; want 1 to that", serial.WithStart(10_000))
 	refuse("WithLocation: the location is nil", serial.WithLocation(nil))
-	refuse(`WithKeyPrefix(""): empty; allowed are 1 to 64 bytes`, serial.WithKeyPrefix(""))
-	refuse(`WithKeyPrefix("a:b"): it has ':' (U+003A); allowed are letters, digits and - _ . /`,
+	refuse(`WithKeyPrefix(""): empty; want 1 to 64 bytes`, serial.WithKeyPrefix(""))
+	refuse(`WithKeyPrefix("a:b"): it has ':' (U+003A); want letters, digits and - _ . /`,
 		serial.WithKeyPrefix("a:b"))
-	refuse(`aaa"): 65 bytes; allowed are 1 to 64`, serial.WithKeyPrefix(strings.Repeat("a", 65)))
+	refuse(`aaa"): 65 bytes; want 1 to 64`, serial.WithKeyPrefix(strings.Repeat("a", 65)))
 	refuse("option 1 is nil", nil)
 	for name, option := range map[string]serial.Option{
 		"WithRetention": serial.WithRetention(1), "WithFloor": fixedFloor(1), "WithReplicas": confirmedBy(1),
@@ -647,7 +663,7 @@ func TestSchemeErrors(t *testing.T) {
 	s := newScheme(t, serial.WithStart(100))
 	first, last := s.Limits()
 	require.Equal(t, []int64{100, 9999}, []int64{first, last})
-	for seq, want := range map[int64]string{0: "allowed are 1 to 9999", -1: "allowed are 1 to 9999",
+	for seq, want := range map[int64]string{0: "want 1 to 9999", -1: "want 1 to 9999",
 		10_000: "numbers exhausted"} {
 		n, err := s.Number("IS", at, seq)
 		require.ErrorContains(t, err, want)
@@ -660,7 +676,7 @@ func TestSchemeErrors(t *testing.T) {
 		require.Error(t, errOf(s.Number("IS", at, 1)), "%v", at)
 		never := newScheme(t, serial.WithPeriod(serial.Never), serial.WithTemplate("{type}{seq}"))
 		require.ErrorContains(t, errOf(never.Number("IS", at, 1)),
-			"allowed are 1970 to 9999, and with Never only before 9999-12-31T00:00:00Z")
+			"want 1970 to 9999, and with Never only before 9999-12-31T00:00:00Z")
 	}
 	require.ErrorIs(t, errOf(s.Number("a b", at, 1)), serial.ErrInvalidType)
 	_, err = newScheme(t, serial.WithTemplate("{type}{date:yyMMdd}{seq}")).Number("IS",
@@ -736,7 +752,8 @@ func TestPrintMarks(t *testing.T) {
 	}
 }
 
-// Printing allocates the string alone, and parsing the type alone while the date stays; check digits and alphabets nothing more.
+// Printing allocates the string alone, and parsing the type alone while the date stays; check digits and alphabets
+// nothing more.
 func TestSchemesAllocateLittle(t *testing.T) {
 	for template, most := range map[string]float64{
 		"{type}{date:yyyyMMdd}{seq:6}": 1, "{type}{date:yyyyMMdd}{seq:6:base32}": 1,
@@ -763,11 +780,11 @@ func TestFarInstants(t *testing.T) {
 				serial.WithTemplate("{type}{date:yyyyMMddHHmmssGGGGWWFFFFQ}{seq}"))
 			for _, at := range far {
 				name := fmt.Sprint(per, zone, at.Unix())
-				require.ErrorContains(t, errOf(s.Number("IS", at, 1)), "allowed are 1970 to", name)
+				require.ErrorContains(t, errOf(s.Number("IS", at, 1)), "want 1970 to", name)
 				_, _, err := s.Span(at)
-				require.ErrorContains(t, err, "allowed are 1970 to", name)
+				require.ErrorContains(t, err, "want 1970 to", name)
 				_, err = s.Audit("IS", at, 1, func(func(string, error) bool) {})
-				require.ErrorContains(t, err, "allowed are 1970 to", name)
+				require.ErrorContains(t, err, "want 1970 to", name)
 				label, start, end := s.Period(at)
 				require.Zero(t, label, name)
 				require.True(t, start.IsZero() && end.IsZero(), name)
@@ -821,4 +838,42 @@ func TestPeriodOfNever(t *testing.T) {
 // The zero Scheme counts by nothing, which gapless refuses.
 func TestCalendarOfNoScheme(t *testing.T) {
 	require.Empty(t, new(serial.Scheme).Calendar())
+}
+
+// Periods as people write them. Neither a day start nor a missing midnight changes the name.
+func TestPeriodName(t *testing.T) {
+	in := func(p serial.Period, date string, more ...serial.Option) []serial.Option {
+		return append(more, serial.WithPeriod(p), serial.WithTemplate("{type}"+date+"{seq:4}"))
+	}
+	santiago, err := time.LoadLocation("America/Santiago")
+	require.NoError(t, err)
+	april := serial.WithYearStart(time.April, 6)
+	night := serial.WithDayStart(4 * time.Hour)
+	noon := time.Date(2021, 10, 24, 12, 30, 15, 0, time.UTC)
+	for _, test := range []struct {
+		want string
+		at   time.Time
+		opts []serial.Option
+	}{
+		{"24 October 2021", noon, nil},
+		{"23 October 2021", noon, options(serial.WithDayStart(13 * time.Hour))},
+		{"24 October 2021, 12:00 to 13:00", noon, in(serial.PerHour, "{date:yyyyMMddHH}")},
+		{"24 October 2021, 12:30 to 12:31", noon, in(serial.PerMinute, "{date:yyyyMMddHHmm}")},
+		{"24 October 2021, 12:30:15 to 12:30:16", noon, in(serial.PerSecond, "{date:yyyyMMddHHmmss}")},
+		{"October 2021", noon, in(serial.PerMonth, "{date:yyyyMM}")},
+		{"September 2021", time.Date(2021, 10, 1, 3, 0, 0, 0, time.UTC), in(serial.PerMonth, "{date:yyyyMM}", night)},
+		{"week 42 of 2021", noon, in(serial.PerWeek, "{date:GGGGWW}")},
+		{"week 53 of 2020", time.Date(2021, 1, 1, 12, 0, 0, 0, time.UTC), in(serial.PerWeek, "{date:GGGGWW}")},
+		{"quarter 4 of 2021", noon, in(serial.PerQuarter, "{date:yyyyQ}")},
+		{"quarter 3 of business year 2021", noon, in(serial.PerQuarter, "{date:FFFFQ}", april)},
+		{"2021", noon, in(serial.PerYear, "{date:yyyy}")},
+		{"business year 2020", time.Date(2021, 4, 5, 12, 0, 0, 0, time.UTC), in(serial.PerYear, "{date:FFFF}", april)},
+		{"all time", noon, in(serial.Never, "")},
+		{"11 September 2022", time.Date(2022, 9, 11, 12, 0, 0, 0, santiago), options(serial.WithLocation(santiago))},
+		{"", time.Date(1969, 1, 1, 0, 0, 0, 0, time.UTC), nil},
+	} {
+		scheme, err := serial.NewScheme(append(options(serial.WithLocation(time.UTC)), test.opts...)...)
+		require.NoError(t, err, test.want)
+		require.Equal(t, test.want, scheme.PeriodName(test.at))
+	}
 }

@@ -25,13 +25,13 @@ func (g *Generator) sequence(ctx context.Context, c *issue.Call, n int) (numbers
 		out := c.Take(ctx, n)
 		// 2. It is missing: one attempt at the redsync lock of this type and period.
 		if out.Step == issue.Missing {
-			out = c.Lock(ctx, g.locks)
+			out = c.Lock(ctx, g.locks, out)
 		}
 		// 3. Got it: look again, and only if the counter is still missing ask the floor and open the period.
 		if out.Step == issue.Locked {
-			out = c.Open(ctx, n, out.Lock)
+			out = c.Open(ctx, n, out)
 		}
-		// 4. Did not get it: wait a little for whoever did, and take again.
+		// 4. Did not get it: wait briefly for the caller that did, and take again.
 		if out.Step == issue.Wait {
 			out = c.Wait(ctx)
 		}
@@ -41,28 +41,28 @@ func (g *Generator) sequence(ctx context.Context, c *issue.Call, n int) (numbers
 	}
 }
 
-// A Generator issues serial numbers; most callers want [Generator.Next]. It is safe for use by any number of goroutines.
-// Its own goroutines end with their work, and there is nothing to close: the Redis client stays the caller's. Make it once,
+// A Generator issues serial numbers; most callers want [Generator.Next]. It is safe for concurrent use. Its own
+// goroutines end with their work, and there is nothing to close: the Redis client remains the caller's. Make it once,
 // with [New]. Any number of Generators, in any number of processes, may issue numbers of one type.
 type Generator struct {
 	config
-	issuer *issue.Issuer
-	locks  locks
-	teller *teller // nil if nobody wants to be told of unused numbers
+	issuer   *issue.Issuer
+	locks    locks
+	reporter *reporter // of unused numbers; nil if nobody wants them
 }
 
 // New returns a Generator that keeps its counters in client, which may be a *redis.Client (of a single server or from
 // redis.NewFailoverClient) or a *redis.ClusterClient. It sends nothing yet.
 //
-// It is an error if client is nil or a *redis.Ring, or if an option is invalid. The message of each says what is allowed.
+// It is an error if client is nil or a *redis.Ring, or if an option is invalid. The message says what is allowed.
 func New(client redis.UniversalClient, opts ...Option) (*Generator, error) {
 	c, err := newConfig(client, opts)
 	if err != nil {
 		return nil, err
 	}
-	g := &Generator{config: *c, teller: newTeller(c.hooks)}
-	if g.teller != nil {
-		c.issuing.Explain, c.issuing.Expect = g.tellGap, g.teller.expect
+	g := &Generator{config: *c, reporter: newReporter(c)}
+	if g.reporter != nil {
+		c.issuing.Explain, c.issuing.Expect = g.reporter.report, g.reporter.expect
 	}
 	g.issuer, g.locks = c.newIssuer(), newLocks(client, c.lockClients)
 	return g, nil
@@ -70,9 +70,9 @@ func New(client redis.UniversalClient, opts ...Option) (*Generator, error) {
 
 // NextNumber issues the next number of a type, for the period that Redis's clock shows at the instant of issue.
 //
-// In an open period the call costs one round trip. The first call of a period opens it under a lock. While another caller
-// does that, the call waits until ctx ends, or for 30 s if ctx has no deadline. If Redis or the lock servers do not answer,
-// or answer slowly, the call fails within 10 s, which all its steps share.
+// In an open period the call costs one round trip. The first call of a period opens it under a lock. While another
+// caller does that, the call waits until ctx ends, or for 30 s if ctx has no deadline. If Redis or the lock servers do
+// not answer, or answer slowly, the call fails within 10 s, which all its steps share.
 //
 // The call returns as soon as ctx ends, even if Redis hangs. If the command was already sent, the number may have been
 // consumed: that leaves a gap, never a duplicate. The same is true of every other error that wraps a failure of Redis.
@@ -83,17 +83,17 @@ func (g *Generator) NextNumber(ctx context.Context, typ string) (Number, error) 
 	return g.issue(ctx, typ, "", 1, nil)
 }
 
-// NextN issues n consecutive numbers of a type, 1 to 100,000, in one round trip: all of them, in order, or, with an error, none.
-// They are all of one period.
+// NextN issues n consecutive numbers of a type, 1 to 100,000, in one round trip: all of them, in order, or, with an
+// error, none. They are all of one period.
 //
-// Errors are those of [Generator.NextNumber], and [ErrInvalidRequest] for any other n. After [ErrExhausted], also if n exceeds
-// a whole period, nothing was consumed. A cancelled call may have consumed all n.
+// Errors: as for [Generator.NextNumber], and [ErrInvalidRequest] for any other n. After [ErrExhausted], also if n
+// exceeds a whole period, nothing was consumed. A cancelled call may have consumed all n.
 func (g *Generator) NextN(ctx context.Context, typ string, n int) ([]Number, error) {
 	const most = 100_000
 	var refused error
 	switch {
 	case n < 1 || n > most:
-		refused = fmt.Errorf("%w: %d numbers at once: allowed are 1 to %d", ErrInvalidRequest, n, most)
+		refused = fmt.Errorf("%w: %d numbers at once: want 1 to %d", ErrInvalidRequest, n, most)
 	case int64(n) > g.limit: // a period that is open may have begun before WithStart
 		refused = fmt.Errorf("%w: %d of %s were asked for, and a period has %d", ErrExhausted, n, typ, g.limit)
 	}
@@ -109,31 +109,37 @@ func (g *Generator) NextN(ctx context.Context, typ string, n int) ([]Number, err
 	return numbers, nil
 }
 
-// issue issues n numbers of a type, for a request if there is one, and returns the last of them. An error that refuses the call's
-// other arguments comes after one that refuses the type.
-func (g *Generator) issue(ctx context.Context, typ, request string, n int, refused error) (last Number, err error) {
+// issue issues n numbers of a type, for a request if there is one, and returns the last of them. An error that refuses
+// the call's other arguments comes after one that refuses the type.
+func (g *Generator) issue(
+	ctx context.Context, typ, request string, n int, refused error,
+) (last Number, err error) {
 	var began time.Time
 	if len(g.hooks) > 0 {
 		began = time.Now()
 	}
 	c, err := g.begin(ctx, typ, request, refused)
-	var numbers issue.Numbers
-	if err == nil {
-		numbers, err = g.sequence(ctx, c, n)
+	if err != nil {
+		return last, g.failed(ctx, c, typ, n, began, err)
 	}
-	if err == nil {
-		last, err = g.lastOf(typ, request, numbers)
+	numbers, err := g.sequence(ctx, c, n)
+	if err != nil {
+		return last, g.failed(ctx, c, typ, n, began, err)
 	}
-	if numbers.Repeated && err == nil {
-		n = 0
+	if numbers.Answer != nil {
+		if last, err = g.repeated(typ, request, numbers.Answer); err != nil {
+			return last, g.failed(ctx, c, typ, n, began, err)
+		}
+	} else {
+		last = newNumber(g.template, numbers.Span.Span, typ, numbers.Last)
 	}
-	if len(g.hooks) == 0 {
-		return last, g.publicError(ctx, err)
+	if len(g.hooks) > 0 {
+		if numbers.Repeated {
+			n = 0
+		}
+		g.issued(ctx, c, last, n, began)
 	}
-	took := time.Since(began)
-	err = g.finish(ctx, c, err)
-	g.tellIssued(ctx, typ, n, last, took, err)
-	return last, err
+	return last, nil
 }
 
 // begin begins a call for a type, unless an error refuses the call's other arguments.
@@ -144,35 +150,28 @@ func (g *Generator) begin(ctx context.Context, typ, request string, refused erro
 	return g.issuer.NewCall(ctx, typ, request)
 }
 
-// Peek returns the last number issued in the current period, with Seq 0 if there was none. It writes nothing, opens nothing
-// and asks no floor. By the time it returns, others may have issued more.
+// Peek returns the last number issued in the current period, with Seq 0 if there was none. It writes nothing, opens
+// nothing and asks no floor. By the time it returns, others may have issued more.
 //
-// Errors: [ErrInvalidType], [ErrCounterLost] (also with a floor or a ledger), [ErrClockSkew], [ErrConflict], ctx's, or a
-// failure of Redis.
+// Errors: [ErrInvalidType], [ErrCounterLost] (also with a floor or a ledger), [ErrClockSkew], [ErrConflict], ctx's, or
+// a failure of Redis.
 func (g *Generator) Peek(ctx context.Context, typ string) (n Number, err error) {
 	c, err := g.begin(ctx, typ, "", nil)
-	var last int64
-	if err == nil {
-		last, err = c.Peek(ctx)
+	if err != nil {
+		return n, g.finish(ctx, c, err)
 	}
+	counted, err := c.Peek(ctx)
 	if err == nil {
-		n = newNumber(g.template, g.template.Dates.SpanOf(&c.Span().Period), typ, g.unlessUnused(last))
+		n = newNumber(g.template, g.template.Dates.SpanOf(&counted.Span.Period), typ, counted.Last)
 	}
 	return n, g.finish(ctx, c, err)
 }
 
-// Parse takes apart a number that was issued by a Generator with the same template, period, day start, year start and time
-// zone. It refuses anything that cannot have been issued: a date that the calendar or the zone does not have, sequence 0, missing
-// or excess padding, text before or after. It does not ask Redis. See [Scheme.Parse] for its errors.
+// Parse takes apart a number that was issued by a Generator with the same template, period, day start, year start and
+// time zone. It refuses anything that cannot have been issued: a date that the calendar or the zone does not have,
+// sequence 0, missing or excess padding, text before or after. It does not ask Redis. See [Scheme.Parse] for its
+// errors.
 func (g *Generator) Parse(s string) (Number, error) { return g.parse(s) }
 
 // Scheme returns the Generator's own Scheme: the part of it that needs no Redis.
 func (g *Generator) Scheme() *Scheme { return &Scheme{g.scheme} }
-
-// unlessUnused is 0 for a counter that was opened, and not used.
-func (g *Generator) unlessUnused(seq int64) int64 {
-	if seq == g.base {
-		return 0
-	}
-	return seq
-}

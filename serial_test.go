@@ -35,6 +35,7 @@ func testBehaviour(t *testing.T, b backend) {
 	testConflict(t, b)
 	testPeek(t, b)
 	testRaise(t, b)
+	testStart(t, b)
 	testOnce(t, b)
 	testPeriods(t, b)
 	testCalendars(t, b)
@@ -220,7 +221,7 @@ func testFloor(t *testing.T, b backend) {
 		nothing()
 		for _, n := range []int64{-1, 10000} {
 			_, err := s.generator(fixedFloor(n)).Next(t.Context(), "IS")
-			require.ErrorContains(t, err, fmt.Sprintf("answered %d: allowed are 0 to 9999", n))
+			require.ErrorContains(t, err, fmt.Sprintf("answered %d: want 0 to 9999", n))
 			nothing()
 			require.Error(t, s.generator(fixedFloor(n)).Raise(t.Context(), "IS", 1))
 			nothing()
@@ -365,7 +366,7 @@ func testRaise(t *testing.T, b backend) {
 		require.NoError(t, s.gen.Raise(t.Context(), "IS", 9999))
 		s.refused(s.gen, serial.ErrExhausted)
 		for _, seq := range []int64{-1, 10000} {
-			require.ErrorContains(t, s.gen.Raise(t.Context(), "IS", seq), "allowed are 0 to 9999")
+			require.ErrorContains(t, s.gen.Raise(t.Context(), "IS", seq), "want 0 to 9999")
 		}
 	})
 
@@ -411,6 +412,130 @@ func testRaise(t *testing.T, b backend) {
 	})
 }
 
+// testStart covers a start: it counts only if a counter is made for a period of which nothing was used. The record
+// keeps it.
+func testStart(t *testing.T, b backend) {
+	other := func(s *series, opts ...serial.Option) *serial.Generator { // of another zone in which it is the same day
+		_, offset := time.Now().In(s.loc).Zone()
+		return s.generator(append(opts, serial.WithLocation(time.FixedZone("other", offset+3600)))...)
+	}
+	drop := func(s *series, keys ...string) { require.NoError(s.t, s.rdb.Del(s.t.Context(), keys...).Err()) }
+	raise := func(s *series, gen *serial.Generator) error { return gen.Raise(s.t.Context(), "IS", 7) }
+	takeOver := func(s *series, gen *serial.Generator) error { return gen.Takeover(s.t.Context(), "IS", 7) }
+	returnTo := func(s *series, gen *serial.Generator) error {
+		require.NoError(s.t, other(s, serial.WithStart(2000)).Takeover(s.t.Context(), "IS", 0))
+		return takeOver(s, gen)
+	}
+	prepare := func(s *series, gen *serial.Generator) error { return gen.Prepare(s.t.Context(), "IS", 2) }
+	record, counter := func(s *series) string { return s.record }, func(s *series) string { return s.counter }
+	for name, test := range map[string]struct {
+		lost  func(s *series) string
+		floor int64
+		do    func(s *series, gen *serial.Generator) error
+		want  int
+	}{
+		"Next":                                 {nil, 0, nil, 6},
+		"Prepare":                              {nil, 0, prepare, 6},
+		"Raise":                                {nil, 0, raise, 8},
+		"Takeover":                             {nil, 0, takeOver, 8},
+		"Takeover from another zone":           {nil, 0, returnTo, 8},
+		"the record is lost":                   {record, 0, nil, 6},
+		"the record is lost, then Prepare":     {record, 0, prepare, 6},
+		"the record is lost, then Raise":       {record, 0, raise, 8},
+		"the record is lost, beside a floor":   {record, 4, nil, 6},
+		"the counter is lost, then Raise":      {counter, 0, raise, 8},
+		"the counter is lost, then Takeover":   {counter, 0, takeOver, 8},
+		"the counter is lost, beside a floor":  {counter, 7, nil, 8},
+		"the counter is lost, floor and Raise": {counter, 6, raise, 8},
+	} {
+		for _, start := range []int64{1000, 9999} {
+			b.run(t, fmt.Sprintf("start %d in an open period: %s", start, name), func(t *testing.T, s *series) {
+				s.firstNumbers(s.gen, 5)
+				if test.lost != nil {
+					drop(s, test.lost(s))
+				}
+				opts := options(serial.WithStart(start))
+				if test.floor > 0 {
+					opts = append(opts, fixedFloor(test.floor))
+				}
+				gen := s.generator(opts...)
+				if test.do != nil {
+					require.NoError(t, test.do(s, gen))
+				}
+				s.next(gen, test.want)
+				s.next(s.gen, test.want+1)
+				require.NotContains(t, s.rdb.HGet(t.Context(), s.record, "starts").Val(), s.day)
+			})
+		}
+	}
+
+	b.run(t, "a lost counter does not fall below the start of its period", func(t *testing.T, s *series) {
+		s.next(s.generator(serial.WithStart(1000)), 1000)
+		for _, start := range []int64{1, 9999} {
+			gen, floored := s.generator(serial.WithStart(start)), s.generator(serial.WithStart(start), fixedFloor(3))
+			drop(s, s.counter)
+			require.NoError(t, raise(s, gen))
+			requireSeq(t, 0, "none was used, says the operator")(gen.Peek(t.Context(), "IS"))
+			s.next(gen, 1000)
+			drop(s, s.counter)
+			s.next(floored, 1000)
+		}
+	})
+
+	b.run(t, "a floor of a new period that knows numbers", func(t *testing.T, s *series) {
+		for _, start := range []int64{3, 4, 5, 9999} {
+			gen := s.generator(serial.WithStart(start), fixedFloor(3))
+			require.NoError(t, prepare(s, gen))
+			requireSeq(t, 3)(gen.Peek(t.Context(), "IS"))
+			tomorrow := s.record + ":" + time.Now().In(s.loc).AddDate(0, 0, 1).Format("20060102")
+			require.Equal(t, "3", s.rdb.Get(t.Context(), tomorrow).Val())
+			s.next(gen, 4)
+			drop(s, s.counter, s.record, tomorrow)
+		}
+	})
+
+	b.run(t, "Takeover of a period that nobody has used", func(t *testing.T, s *series) {
+		_, offset := time.Now().In(s.loc).Zone()
+		ahead := s.generator(serial.WithLocation(time.FixedZone("ahead", offset+14*3600))) // it is tomorrow there
+		for seq, want := range []int{1000, 1000, 1000} {
+			require.NoError(t, errOf(ahead.Next(t.Context(), "IS")))
+			gen := s.generator(serial.WithStart(1000))
+			s.refused(gen, serial.ErrConflict)
+			require.NoError(t, gen.Takeover(t.Context(), "IS", int64(seq)))
+			requireSeq(t, 0)(s.generator().Peek(t.Context(), "IS"))
+			s.next(gen, want)
+			drop(s, s.counter, s.record)
+		}
+	})
+
+	b.run(t, "Peek shows what was issued, whatever the start", func(t *testing.T, s *series) {
+		first := s.generator(serial.WithStart(500))
+		require.NoError(t, first.Raise(t.Context(), "NONE", 3))
+		require.NoError(t, first.Prepare(t.Context(), "PREPARED", 3))
+		require.ErrorIs(t, errOf(first.NextN(t.Context(), "MANY", 9501)), serial.ErrExhausted)
+		require.NoError(t, errOf(s.gen.NextN(t.Context(), "FOUR", 4)))
+		require.NoError(t, errOf(first.NextN(t.Context(), "ABOVE", 4)))
+		require.NoError(t, first.Raise(t.Context(), "RAISED", 800))
+		for _, start := range []int64{1, 4, 5, 500, 501, 504, 801} {
+			gen := s.generator(serial.WithStart(start))
+			for typ, want := range map[string]int64{
+				"NONE": 0, "PREPARED": 0, "MANY": 0, "FOUR": 4, "ABOVE": 503, "RAISED": 800,
+			} {
+				requireSeq(t, want, typ, start)(gen.Peek(t.Context(), typ))
+				requireSeq(t, want, typ, start)(lastOf(gen.History(t.Context(), typ, 2)))
+				report, err := gen.Audit(t.Context(), typ, time.Now(), used())
+				require.NoError(t, err)
+				require.Equal(t, want, report.Last, typ, start)
+			}
+		}
+		for typ, want := range map[string]int64{
+			"NONE": 500, "PREPARED": 500, "MANY": 500, "FOUR": 5, "ABOVE": 504, "RAISED": 801,
+		} {
+			requireSeq(t, want, typ)(s.gen.NextNumber(t.Context(), typ))
+		}
+	})
+}
+
 // Clients and options of a Generator that New refuses. TestTemplatesRefused has what makes no Scheme.
 func TestNewRefuses(t *testing.T) {
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
@@ -423,24 +548,24 @@ func TestNewRefuses(t *testing.T) {
 	}
 
 	const isNil = "the Redis client is nil"
-	const ofRing = "*redis.Ring moves counters to another shard when one dies; allowed are *redis.Client, a Sentinel " +
+	const ofRing = "*redis.Ring moves counters to another shard when one dies; want *redis.Client, a Sentinel " +
 		"client and *redis.ClusterClient"
 	refuse(isNil, nil)
 	refuse(isNil, (*redis.Client)(nil))
 	refuse(isNil, (*redis.ClusterClient)(nil))
 	refuse(ofRing, ring)
 	refuse(ofRing, struct{ *redis.Ring }{ring})
-	refuse("WithReplicas with a client of type struct { redis.UniversalClient }; allowed are *redis.Client and "+
+	refuse("WithReplicas with a client of type struct { redis.UniversalClient }; want *redis.Client and "+
 		"*redis.ClusterClient", struct{ redis.UniversalClient }{rdb}, confirmedBy(1)) // which may be any
 	refuse("WithLedger: the ledger is nil", rdb, serial.WithLedger(ledgerFunc(nil), 1))
 	refuse("WithFloor: the function is nil", rdb, serial.WithFloor(nil))
-	refuse("WithRetention(-1): allowed are 0 to 10000 periods", rdb, serial.WithRetention(-1))
-	refuse("WithRetention(10001): allowed are 0 to 10000 periods", rdb, serial.WithRetention(10_001))
+	refuse("WithRetention(-1): want 0 to 10000 periods", rdb, serial.WithRetention(-1))
+	refuse("WithRetention(10001): want 0 to 10000 periods", rdb, serial.WithRetention(10_001))
 	for _, share := range []float64{-0.1, 1.1, math.NaN()} {
-		refuse(fmt.Sprintf("WithHooks: NearlyExhaustedAt %v: allowed are more than 0 to 1, and 0 for 0.8", share), rdb,
+		refuse(fmt.Sprintf("WithHooks: NearlyExhaustedAt %v: want more than 0 to 1, and 0 for 0.8", share), rdb,
 			serial.WithHooks(serial.Hooks{NearlyExhaustedAt: share}))
 	}
-	refuse("WithMaxSkew(0) would refuse every clock; allowed are positive values, and negative ones", rdb,
+	refuse("WithMaxSkew(0) would refuse every clock; want positive values, and negative ones", rdb,
 		serial.WithMaxSkew(0))
 	refuse("WithLockClients: no client is given", rdb, serial.WithLockClients())
 	refuse(isNil+" (client 2 of WithLockClients)", rdb, serial.WithLockClients(rdb, nil))
@@ -453,7 +578,7 @@ func TestNewRefuses(t *testing.T) {
 
 	second := []serial.Option{serial.WithPeriod(serial.PerSecond), serial.WithTemplate("{type}{date:yyyyMMddHHmmss}{seq}")}
 	for _, slow := range []serial.Option{fixedFloor(0), serial.WithLedger(new(serialtest.Ledger), 1)} {
-		refuse("WithPeriod(PerSecond): a second is too short to ask a floor or a ledger; allowed are PerMinute and longer",
+		refuse("WithPeriod(PerSecond): a second is too short to ask a floor or a ledger; want PerMinute and longer",
 			rdb, append(second, slow)...)
 	}
 }
@@ -484,14 +609,14 @@ func TestCallsRefuse(t *testing.T) {
 	} {
 		_, err := gen.Next(t.Context(), typ)
 		require.ErrorIs(t, err, serial.ErrInvalidType, "%q", typ)
-		require.ErrorContains(t, err, "allowed are", "%q", typ)
+		require.ErrorContains(t, err, "want", "%q", typ)
 		require.ErrorIs(t, errOf(gen.NextNumber(t.Context(), typ)), serial.ErrInvalidType)
 		require.ErrorIs(t, errOf(gen.NextN(t.Context(), typ, 2)), serial.ErrInvalidType)
 		require.ErrorIs(t, errOf(gen.Peek(t.Context(), typ)), serial.ErrInvalidType)
 		require.ErrorIs(t, gen.Raise(t.Context(), typ, 1), serial.ErrInvalidType)
 	}
 	for _, n := range []int{-1, 0, 100_001} {
-		require.ErrorContains(t, errOf(gen.NextN(t.Context(), "IS", n)), "allowed are 1 to 100000", "%d", n)
+		require.ErrorContains(t, errOf(gen.NextN(t.Context(), "IS", n)), "want 1 to 100000", "%d", n)
 	}
 	require.ErrorIs(t, errOf(gen.NextN(t.Context(), "IS", 10_000)), serial.ErrExhausted)
 	require.Zero(t, sent.Load(), "nothing was sent")

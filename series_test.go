@@ -124,8 +124,8 @@ func TestLabelsAfterAFastClock(t *testing.T) {
 	requireResult(t, "IS202110290001")(next(29))
 }
 
-// Numbers are issued while Redis's clock is ahead. The periods between now and that time were never used, so they are not lost
-// when the clock is right again.
+// Numbers are issued while Redis's clock is ahead. The periods between now and that time were never used, so they are
+// not lost when the clock is right again.
 func TestGapsWhileTheClockWasAhead(t *testing.T) {
 	for unit, k := range map[time.Duration]kind{
 		time.Second:    kindOf("seconds", serial.PerSecond, "yyyyMMddHHmmss"),
@@ -203,7 +203,8 @@ func (s *stage) next(gen *serial.Generator) string {
 	return number
 }
 
-// A takeover enters a label that lies below the period in force, which ends where the new one begins. Labels above it stay used.
+// A takeover enters a label that lies below the period in force, which ends where the new one begins. Labels above it
+// stay used.
 func TestTakeoverForgetsNoLabel(t *testing.T) {
 	hours := []serial.Option{serial.WithPeriod(serial.PerHour), serial.WithTemplate("{type}{date:yyyyMMddHH}{seq:6}")}
 	s := newStage(t)
@@ -254,8 +255,9 @@ func TestPrepareAfterAFastClock(t *testing.T) {
 	require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrCounterLost)
 }
 
-// The record keeps few runs of labels. A day that a fast clock left out between them is new nonetheless: runs that end and begin
-// with consecutive labels are one, also where a month ends, and no run above the label becomes one with another.
+// The record keeps few runs of labels. A day that a fast clock left out between them is new nonetheless: runs that end
+// and begin with consecutive labels are one, also where a month ends, and no run above the label becomes one with
+// another.
 func TestLabelsBetweenThoseOfAFastClock(t *testing.T) {
 	for _, test := range []struct {
 		used       []int // days of October, and on
@@ -279,7 +281,8 @@ func TestLabelsBetweenThoseOfAFastClock(t *testing.T) {
 	}
 }
 
-// A ledger repairs no day that a fast clock had used without it, whether it was turned on before, and off, or afterwards.
+// A ledger repairs no day that a fast clock had used without it, whether it was turned on before, and off, or
+// afterwards.
 func TestLedgerAfterAFastClock(t *testing.T) {
 	s := newStage(t)
 	ledger := serial.WithLedger(new(serialtest.Ledger), 10)
@@ -302,8 +305,8 @@ func TestLedgerAfterAFastClock(t *testing.T) {
 	require.Equal(t, "IS202110280011", s.next(gen))
 }
 
-// A ledger repairs every day that was used with it, also one that an operator's Raise entered after a fast clock, and the one in
-// which it was turned on.
+// A ledger repairs every day that was used with it, also one that an operator's Raise entered after a fast clock, and
+// the one in which it was turned on.
 func TestLedgerBeforeAFastClock(t *testing.T) {
 	s := newStage(t)
 	ledger := serial.WithLedger(new(serialtest.Ledger), 10)
@@ -496,7 +499,8 @@ func TestPrintsOutliveTakeovers(t *testing.T) {
 	at(26, 0)
 	require.NoError(t, errOf(day.Next(t.Context(), "Z")))
 
-	// A clock that is ahead enters the 28th. Until that has passed, there is one print; of labels used before, there is none.
+	// A clock that is ahead enters the 28th. Until that has passed, there is one print; of labels used before, there is
+	// none.
 	at(28, 12)
 	require.NoError(t, errOf(letterDay.Next(t.Context(), "Z")))
 	at(27, 12)

@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -116,6 +117,52 @@ func TestStalledServerUnderLoad(t *testing.T) {
 	}
 }
 
+// The servers stop while many types are being opened. Each call returns in time all the same, whatever it waits for.
+// Guarantees: redis-hangs.
+func TestStalledServerWhileManyTypesOpen(t *testing.T) {
+	t.Parallel()
+	const types = 2000
+	var kinds sync.WaitGroup // all at once, whatever -parallel says: they mostly wait
+	for _, kind := range []string{"plain", "embedded", "lock clients", "floor"} {
+		stalled := func(t *testing.T) {
+			var servers []*redistest.Server
+			client := func() *redis.Client {
+				servers = append(servers, redistest.Start(t))
+				return servers[len(servers)-1].Client(t)
+			}
+			rdb, opts := redis.UniversalClient(client()), options(serial.WithLocation(noon()))
+			switch kind {
+			case "embedded":
+				rdb = struct{ *redis.Client }{rdb.(*redis.Client)}
+			case "lock clients":
+				opts = append(opts, serial.WithLockClients(client(), client(), client()))
+			case "floor":
+				opts = append(opts, fixedFloor(5))
+			}
+			gen := newGenerator(t, rdb, opts...)
+			var opened atomic.Int32
+			var stopped time.Time
+			var calls sync.WaitGroup
+			for i := range types {
+				calls.Go(func() {
+					if _, err := gen.Next(context.Background(), fmt.Sprint("T", i)); err == nil && opened.Add(1) == 20 {
+						for _, s := range servers {
+							s.Pause()
+						}
+						stopped = time.Now()
+					}
+				})
+			}
+			calls.Wait()
+			// Queues without a limit took more than 20 s. TestStalledServerAndManyTypes compares to the instant.
+			require.Less(t, time.Since(stopped), 16*time.Second)
+			require.Less(t, opened.Load(), int32(types/2), "the others were under way")
+		}
+		kinds.Go(func() { t.Run(kind, stalled) })
+	}
+	kinds.Wait()
+}
+
 // With persistence a restart loses nothing. Without it a generator that remembers its numbers notices the loss.
 // Guarantees: restart-with-data.
 func TestRestart(t *testing.T) {
@@ -177,8 +224,8 @@ func TestStalledServer(t *testing.T) {
 			require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
 			server.Pause()
 
-			// late returns how long after its context's end a call returned. Tests in bubbles compare that to the instant. Here
-			// it must be sooner than the client's own time limits, however busy the machine.
+			// late returns how long after its context's end a call returned. Tests in bubbles compare that to the
+			// instant. Here it must be sooner than the client's own time limits, however busy the machine.
 			late := func(ctx context.Context, call func() error, want error) time.Duration {
 				ended := make(chan time.Time, 1)
 				context.AfterFunc(ctx, func() { ended <- time.Now() })
@@ -295,8 +342,8 @@ func TestRedlock(t *testing.T) {
 			fail(servers[1])
 			before := time.Now()
 			opens("ONE")
-			// By chance two callers may get one of the two servers each. That costs up to 4 s each time: to wait for the third
-			// server, and to release. A lock that was never released would cost the others 8 s.
+			// By chance two callers may get one of the two servers each. That costs up to 4 s each time: to wait for
+			// the third server, and to release. A lock that was never released would cost the others 8 s.
 			require.Less(t, time.Since(before), 12*time.Second)
 
 			fail(servers[2])
@@ -367,4 +414,51 @@ func TestProcesses(t *testing.T) {
 	got := strings.Fields(strings.Join(all, ""))
 	slices.Sort(got)
 	require.Equal(t, numbers("IS", today(loc), 1, 1500), got)
+}
+
+// What the counters' server refuses is not the fault of lock servers that nobody has. Redis's answers to a client
+// without a password, or without a right, do not say so; the errors do.
+func TestServerRefuses(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	admin := s.Client(t)
+	refused := func(name string, configure func(*redis.Options), says ...string) {
+		t.Helper()
+		o := s.Options()
+		o.MaxRetries, o.Protocol = -1, 2
+		configure(o)
+		client := redis.NewClient(o)
+		defer client.Close()
+		gen := newGenerator(t, client, serial.WithLocation(noon()), serial.WithKeyPrefix(name))
+		_, err := gen.Next(t.Context(), "IS")
+		require.Regexp(t, "^serial: Redis failed: ", err)
+		for _, part := range says {
+			require.ErrorContains(t, err, part)
+		}
+		require.NotContains(t, err.Error(), "lock")
+		require.NotContains(t, err.Error(), "node #0")
+	}
+	user := func(name string, rules ...any) func(*redis.Options) {
+		require.NoError(t, admin.Do(t.Context(), append([]any{"ACL", "SETUSER", name, "on", ">" + name, "~*", "+@all"},
+			rules...)...).Err())
+		return func(o *redis.Options) { o.Username, o.Password = name, name }
+	}
+	const acl = "; an ACL denies this client's user a command or a key that is needed"
+	refused("noset", user("noset", "-set"), acl)
+	refused("notime", user("notime", "-time"), acl)
+	refused("noeval", user("noeval", "-evalsha"), "NOPERM", acl)
+	refused("nokeys", user("nokeys", "resetkeys"), "NOPERM", acl)
+	refused("wrong", func(o *redis.Options) { o.Username, o.Password = "noset", "guess" }, "WRONGPASS",
+		"; this client's user name or password is wrong, or an ACL turns the user off")
+	everything := func(*redis.Options) {}
+	config := func(name, value string) { require.NoError(t, admin.ConfigSet(t.Context(), name, value).Err()) }
+	config("maxmemory", "1")
+	refused("full", everything, "OOM")
+	config("maxmemory", "0")
+	require.NoError(t, admin.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err())
+	refused("replica", everything, "READONLY")
+	require.NoError(t, admin.Do(t.Context(), "REPLICAOF", "NO", "ONE").Err())
+	config("requirepass", "secret")
+	defer config("requirepass", "") // admin is logged in already
+	refused("open", everything, "; Redis wants a password, and this client has none")
 }

@@ -82,7 +82,7 @@ func testTakeover(t *testing.T, b backend) {
 	b.run(t, "takeover out of bounds", func(t *testing.T, s *series) {
 		for _, seq := range []int64{-1, 10_000} {
 			require.EqualError(t, s.gen.Takeover(t.Context(), "IS", seq),
-				fmt.Sprintf("serial: Takeover of IS to %d: allowed are 0 to 9999", seq))
+				fmt.Sprintf("serial: Takeover of IS to %d: want 0 to 9999", seq))
 		}
 		require.ErrorIs(t, s.gen.Takeover(t.Context(), "I S", 0), serial.ErrInvalidType)
 		require.Empty(t, s.keys())
@@ -175,8 +175,8 @@ func testTakeover(t *testing.T, b backend) {
 	})
 }
 
-// After a takeover of a day whose date is below that of the other zone, the next day goes on above the other's counter, or is lost
-// with it; the one after that is new.
+// After a takeover of a day whose date is below that of the other zone, the next day goes on above the other's counter,
+// or is lost with it; the one after that is new.
 func TestDaysAfterATakeover(t *testing.T) {
 	runBoth(t, "lost", func(t *testing.T, s *simulation, lost bool) {
 		rdb := s.client()

@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// dial returns a connection through a pipe. While Redis is stopped, the pipe is already cut, and the first write fails. dial
-// itself does not fail: after too many failures to dial, go-redis looks for a server only once a second.
+// dial returns a connection through a pipe. While Redis is stopped, the pipe is already cut, and the first write fails.
+// dial itself does not fail: after too many failures to dial, go-redis looks for a server only once a second.
 func (r *Redis) dial(context.Context, string, string) (net.Conn, error) {
 	client, server := net.Pipe()
 	r.mu.Lock()
@@ -59,8 +59,8 @@ func (c clientConn) SetDeadline(t time.Time) error      { _ = c.Conn.SetDeadline
 func (c clientConn) SetReadDeadline(t time.Time) error  { _ = c.Conn.SetReadDeadline(t); return nil }
 func (c clientConn) SetWriteDeadline(t time.Time) error { _ = c.Conn.SetWriteDeadline(t); return nil }
 
-// A serverConn is the server's end of a pipe, which has no buffer. Its writes do not wait for the client: that may still be
-// writing commands of a pipeline, which the server reads only after its answers to the first ones are written.
+// A serverConn is the server's end of a pipe, which has no buffer. Its writes do not wait for the client: that may
+// still be writing commands of a pipeline, which the server reads only after its answers to the first ones are written.
 type serverConn struct {
 	net.Conn
 	answers chan []byte // output that is not written yet, in one piece; only Write sends

@@ -9,8 +9,9 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// A Ledger is a [serial.Ledger] in memory, for [serial.WithLedger]. The zero Ledger is ready for use, and must not be copied
-// after that. It is not part of a [Redis], so it survives [Redis.Lose]. Generators that represent several processes share one.
+// A Ledger is a [serial.Ledger] in memory, for [serial.WithLedger]. The zero Ledger is ready for use, and must not be
+// copied after that. It is not part of a [Redis], so it survives [Redis.Lose]. Generators that represent several
+// processes share one.
 type Ledger struct {
 	mu        sync.Mutex           // guards the fields below
 	calendars map[string]string    // by series

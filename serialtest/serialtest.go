@@ -1,5 +1,5 @@
-// Package serialtest tests code that issues serial numbers: it provides a generator on a Redis in memory, whose clock the
-// test sets. Nothing has to be installed, started or closed.
+// Package serialtest tests code that issues serial numbers: it provides a generator on a Redis in memory, whose clock
+// the test sets. Nothing has to be installed, started or closed.
 //
 //	package orders_test
 //
@@ -41,13 +41,13 @@
 //
 // # Time
 //
-// Redis's clock alone decides on which day a number is issued. It stands still, also while an hour passes for the test. So a
-// call that waits for that clock waits in vain, and fails when its time is up. If Redis's clock was set back to before the
-// beginning of a period already entered, the error is [serial.ErrClockSkew]: after 5 s if the clock is behind by no more than
-// that, else at once.
+// Redis's clock alone decides on which day a number is issued. It stands still, also while an hour passes for the test.
+// So a call that waits for that clock waits in vain, and fails when its time is up. If Redis's clock was set back to
+// before the beginning of a period already entered, the error is [serial.ErrClockSkew]: after 5 s if the clock is
+// behind by no more than that, else at once.
 //
-// In a bubble of [testing/synctest], call [New] or [NewRedis] inside the bubble. Redis's clock stands still there too; let it
-// follow the bubble's with r.SetTime(time.Now()). Waiting costs no time there.
+// In a bubble of [testing/synctest], call [New] or [NewRedis] inside the bubble. Redis's clock stands still there too;
+// let it follow the bubble's with r.SetTime(time.Now()). Waiting costs no time there.
 package serialtest
 
 import (
@@ -57,6 +57,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -73,9 +74,9 @@ import (
 
 // New returns a generator for a test, and the Redis in memory that it issues numbers from, whose clock stands at now.
 //
-// The options are those of [serial.New]. Unless they say otherwise, the time zone is UTC and Redis's clock is not compared
-// with this host's ([serial.WithMaxSkew]). An option that is refused, or a now that is zero, fails the test at once. Everything
-// is closed when t ends.
+// The options are those of [serial.New]. Unless they say otherwise, the time zone is UTC and Redis's clock is not
+// compared with this host's ([serial.WithMaxSkew]). An option that is refused, or a now that is zero, fails the test at
+// once. Everything is closed when t ends.
 func New(t testing.TB, now time.Time, opts ...serial.Option) (*serial.Generator, *Redis) {
 	t.Helper()
 	for i, o := range opts {
@@ -93,8 +94,8 @@ func New(t testing.TB, now time.Time, opts ...serial.Option) (*serial.Generator,
 }
 
 // A Redis is a server in memory, for one test. It listens nowhere. Its clock stands still until [Redis.SetTime] or
-// [Redis.Advance] moves it. Its methods may be called concurrently, and while calls are under way. They return when they have
-// taken effect.
+// [Redis.Advance] moves it. Its methods may be called concurrently, and while calls are under way. They return when
+// they have taken effect.
 type Redis struct {
 	t testing.TB
 
@@ -109,9 +110,9 @@ type Redis struct {
 	clock sync.RWMutex // held for writing while the server's clock is set, and for reading while a command runs
 }
 
-// NewRedis returns a Redis without any data, whose clock stands at now, for services that make their generator themselves.
-// Tell them not to compare the clocks, with [serial.WithMaxSkew](-1), unless now is close to the host's time. A now that is
-// zero fails the test at once. The Redis and its clients are closed when t ends.
+// NewRedis returns a Redis without any data, whose clock stands at now, for services that make their generator
+// themselves. Tell them not to compare the clocks, with [serial.WithMaxSkew](-1), unless now is close to the host's
+// time. A now that is zero fails the test at once. The Redis and its clients are closed when t ends.
 func NewRedis(t testing.TB, now time.Time) *Redis {
 	t.Helper()
 	r := &Redis{t: t}
@@ -124,17 +125,19 @@ func NewRedis(t testing.TB, now time.Time) *Redis {
 	return r
 }
 
-// Client returns a new client of the Redis, a *redis.Client, with connections of its own as another process would have. It may
-// be closed before the test ends, but does not have to be.
+// Client returns a new client of the Redis, a *redis.Client, with connections of its own as another process would have.
+// It may be closed before the test ends, but does not have to be.
 func (r *Redis) Client() redis.UniversalClient {
 	c := redis.NewClient(&redis.Options{
 		Addr:   "127.0.0.1:6379", // never dialled; go-redis would look up a name
 		Dialer: r.dial,
 		// No command waits for a connection: go-redis reuses the timers of such waits, and bubbles cannot share timers.
 		PoolSize: 1000,
-		// Connections that are idle in Stop are dead after Start. A command that finds one is sent again, up to three times.
+		// Connections that are idle in Stop are dead after Start. A command that finds one is sent again, up to three
+		// times.
 		MaxIdleConns: 2,
-		// The greeting of a new connection is sent again too. That need not take long: nothing changes without the test.
+		// The greeting of a new connection is sent again too. That need not take long: nothing changes without the
+		// test.
 		MinRetryBackoff: time.Millisecond,
 		MaxRetryBackoff: 2 * time.Millisecond,
 		// These would need a goroutine that ticks, which has much to do in a bubble that sleeps for a year.
@@ -146,9 +149,9 @@ func (r *Redis) Client() redis.UniversalClient {
 	return c
 }
 
-// SetTime moves Redis's clock to now, forwards or backwards. Keys expire as on a server: those whose time has come are gone,
-// and those that have not expired yet do so at the same instant as before. A now that is zero fails the test at once; call it
-// from the test's own goroutine then.
+// SetTime moves Redis's clock to now, forwards or backwards. Keys expire as on a server: those whose time has come are
+// gone, and those that have not expired yet do so at the same instant as before. A now that is zero fails the test at
+// once; call it from the test's own goroutine then.
 func (r *Redis) SetTime(now time.Time) {
 	r.t.Helper()
 	r.mu.Lock()
@@ -164,9 +167,10 @@ func (r *Redis) Advance(d time.Duration) {
 	r.setTime(r.now.Add(d))
 }
 
-// Stop puts Redis out of reach: all connections are cut, and new ones are refused. Commands that have reached it are carried
-// out, but nobody gets their answers. Calls fail within a fraction of a second, with an error that wraps a *net.OpError and
-// syscall.ECONNREFUSED, as if nothing listened at a server's address. Stop does nothing if Redis is stopped already.
+// Stop puts Redis out of reach: all connections are cut, and new ones are refused. Commands that have reached it are
+// carried out, but nobody gets their answers. Calls fail within a fraction of a second, with an error that wraps a
+// *net.OpError and syscall.ECONNREFUSED, as if nothing listened at a server's address. Stop does nothing if Redis is
+// stopped already.
 func (r *Redis) Stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -174,9 +178,9 @@ func (r *Redis) Stop() {
 	r.server.Close()
 }
 
-// Start ends the outage that [Redis.Stop] began. Redis still has its data, except keys that have expired since, and the first
-// call succeeds. Locks and claims of generators that Stop interrupted are gone, as after an outage of more than 8 s. Start does
-// nothing if Redis is not stopped.
+// Start ends the outage that [Redis.Stop] began. Redis still has its data, except keys that have expired since, and the
+// first call succeeds. Locks and claims of generators that Stop interrupted are gone, as after an outage of more than 8
+// s. Start does nothing if Redis is not stopped.
 func (r *Redis) Start() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -188,12 +192,13 @@ func (r *Redis) Start() {
 	r.serve()
 }
 
-// Lose makes Redis lose everything, as a restart without persistence does: all connections are cut, no data and no scripts are
-// left, and the replication ID changes. The clock stays where it is. If Redis is stopped, it stays stopped, and starts empty.
+// Lose makes Redis lose everything, as a restart without persistence does: all connections are cut, no data and no
+// scripts are left, and the replication ID changes. The clock stays where it is. If Redis is stopped, it stays stopped,
+// and starts empty.
 //
-// Without a ledger, a generator that has issued numbers of the period refuses to issue more, with [serial.ErrCounterLost];
-// but a new one, as in a process that has just started, issues them again from the first. With [Ledger], no number is
-// issued twice.
+// Without a ledger, a generator that has issued numbers of the period refuses to issue more, with
+// [serial.ErrCounterLost]; but a new one, as in a process that has just started, issues them again from the first. With
+// [Ledger], no number is issued twice.
 func (r *Redis) Lose() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -205,8 +210,9 @@ func (r *Redis) Lose() {
 	}
 }
 
-// end closes everything when the test is over. In a bubble, time stands still once the test's function has returned. Goroutines
-// that retry for some seconds, to release a lock while Redis is stopped, would then never end. So end waits for them.
+// end closes everything when the test is over. In a bubble, time stands still once the test's function has returned.
+// Goroutines that retry for some seconds, to release a lock while Redis is stopped, would then never end. So end waits
+// for them.
 func (r *Redis) end() {
 	r.close()
 	if inBubble() {
@@ -251,9 +257,9 @@ func (r *Redis) serve() {
 	r.server.Server().SetPreHook(r.hook(r.server.Server(), r.id))
 }
 
-// hook returns the function that the server calls before each command, including those of scripts. It answers INFO, which tells a
-// ledger of a restart, and keeps the clock from changing while a command runs. Commands that may wait for others are left out:
-// nobody could set the clock meanwhile.
+// hook returns the function that the server calls before each command, including those of scripts. It answers INFO,
+// which tells a ledger of a restart, and keeps the clock from changing while a command runs. Commands that may wait for
+// others are left out: nobody could set the clock meanwhile.
 func (r *Redis) hook(s *server.Server, id string) server.Hook {
 	var running sync.Map // whether a command of a connection runs, by *server.Peer; scripts have peers of their own
 	return func(c *server.Peer, cmd string, args ...string) bool {
@@ -266,6 +272,12 @@ func (r *Redis) hook(s *server.Server, id string) server.Hook {
 		script := !known && c.Ctx != nil // only connections begin without a context
 		// These are BLPOP and the like, and some that do not wait.
 		waits := strings.HasPrefix(cmd, "B") || strings.HasPrefix(cmd, "XREAD")
+		if script && cmd == "TIME" { // miniredis counts nanoseconds, which overflow in 2262
+			c.WriteLen(2)
+			c.WriteBulk(strconv.FormatInt(r.now.Unix(), 10))
+			c.WriteBulk(strconv.Itoa(r.now.Nanosecond() / 1000))
+			return true
+		}
 		if script || waits || runs == true {
 			return false
 		}
@@ -304,8 +316,8 @@ func (r *Redis) setTime(now time.Time) {
 	r.server.DB(0) // removes expired keys, so that they do not return when the clock goes back
 }
 
-// lockKey matches the key of a period's lock, but not that of an answer to a request, whose ID may look like one: a period's
-// label begins with its year or is "all", and an answer's key has "once" in its place.
+// lockKey matches the key of a period's lock, but not that of an answer to a request, whose ID may look like one: a
+// period's label begins with its year or is "all", and an answer's key has "once" in its place.
 var lockKey = regexp.MustCompile(`^[^{}]+:\{[^{}]+\}:(\d\w*|all):lock$`)
 
 // releaseLocks removes the locks and claims of generators. They would expire after 8 s, but the clock stands still.

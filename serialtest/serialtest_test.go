@@ -26,8 +26,8 @@ var (
 	night = time.Date(2021, time.October, 25, 0, 0, 0, 0, time.UTC)
 )
 
-// everywhere runs f in a bubble and outside. Whatever f leaves behind, other than with its t, fails the test: a bubble ends
-// only when its goroutines have, and outside the goroutines are counted.
+// everywhere runs f in a bubble and outside. Whatever f leaves behind, other than with its t, fails the test: a bubble
+// ends only when its goroutines have, and outside the goroutines are counted.
 func everywhere(t *testing.T, f func(t *testing.T)) {
 	t.Run("bubble", func(t *testing.T) { synctest.Test(t, f) })
 	t.Run("outside", func(t *testing.T) {
@@ -302,6 +302,53 @@ func TestClockBack(t *testing.T) {
 		r.Advance(time.Minute)
 		next(t, gen, "IS202110250002")
 	})
+}
+
+// The first and the last days that can be printed are days like any other, also before the epoch, and after 2262, when
+// nanoseconds no longer fit into 64 bits.
+func TestFarDays(t *testing.T) {
+	east, west := time.FixedZone("east", 9*60*60), time.FixedZone("west", -9*60*60)
+	for _, now := range []time.Time{
+		time.Date(1970, 1, 1, 0, 0, 0, 0, east),
+		time.Date(1970, 1, 1, 0, 0, 0, 5000, east),
+		time.Date(1970, 1, 1, 12, 0, 0, 0, east),
+		time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC),
+		time.Date(1970, 1, 1, 0, 0, 0, 0, west),
+		time.Date(2262, 4, 11, 12, 0, 0, 0, time.UTC),
+		time.Date(2263, 1, 1, 0, 0, 0, 0, east),
+		time.Date(2600, 1, 1, 0, 0, 0, 0, west),
+		time.Date(9999, 12, 28, 0, 0, 0, 0, west),
+	} {
+		for _, ledger := range []bool{false, true} {
+			everywhere(t, func(t *testing.T) {
+				opts := []serial.Option{serial.WithLocation(now.Location()), serial.WithRetention(2)}
+				if ledger {
+					opts = append(opts, serial.WithLedger(new(serialtest.Ledger), 3))
+				}
+				gen, r := serialtest.New(t, now, opts...)
+				today, tomorrow := now.Format("IS20060102"), now.AddDate(0, 0, 1).Format("IS20060102")
+				next(t, gen, today+"0001")
+				for range 2 {
+					n, err := gen.NextOnce(t.Context(), "IS", "again")
+					require.NoError(t, err)
+					require.Equal(t, today+"0002", n.String())
+				}
+				require.NoError(t, gen.Raise(t.Context(), "IS", 9))
+				require.NoError(t, gen.Prepare(t.Context(), "IS", 3))
+				n, err := gen.Peek(t.Context(), "IS")
+				require.NoError(t, err)
+				require.Equal(t, today+"0009", n.String())
+				r.Advance(24 * time.Hour)
+				next(t, gen, tomorrow+"0001")
+				all, err := gen.History(t.Context(), "IS", 2)
+				require.NoError(t, err)
+				require.Equal(t, fmt.Sprint(tomorrow, "0001 ", today, "0009"), fmt.Sprintf("%s %s", all[0], all[1]))
+				report, err := gen.Audit(t.Context(), "IS", now, func(func(string, error) bool) {})
+				require.NoError(t, err)
+				require.EqualValues(t, 9, report.Last)
+			})
+		}
+	}
 }
 
 // A call that waits for a clock that stands still ends by itself, or when the clock is set right.
@@ -649,7 +696,8 @@ func TestClients(t *testing.T) {
 	})
 }
 
-// A long pipeline does not wait for itself, and neither do commands that wait for others, subscriptions, or who sets the clock.
+// A long pipeline does not wait for itself, and neither do commands that wait for others, subscriptions, or who sets
+// the clock.
 func TestOtherCommands(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
 		r := serialtest.NewRedis(t, noon)

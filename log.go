@@ -1,0 +1,131 @@
+package serial
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/dailyserial/serial/internal/issue"
+	"github.com/dailyserial/serial/internal/redisrun"
+)
+
+// LogHooks returns hooks for [WithHooks] that log what an operator should know, each event with the context of its
+// call:
+//
+//	serial: period opened             Info   type, start, wait
+//	serial: counter lost              Error  type, start (Warn if a later call may repair it, see [LostInfo])
+//	serial: counter repaired          Warn   type, start
+//	serial: clock corrected           Warn   offset, before (Info if they differ by less than a second)
+//	serial: numbers nearly exhausted  Warn   type, start
+//	serial: no number issued          Error  type, error, duration (Warn or Info for what may be the caller's doing)
+//
+// A failed call is logged at Warn if the caller's deadline has passed, which an outage may have caused, and at Info if
+// the caller has left ([context.Canceled]) or for [ErrInvalidType] and [ErrInvalidRequest]. An invalid type is left
+// out. [ErrExhausted] and other errors that an operator has to end are logged at Error in any case.
+//
+// Numbers, sequences, how many are used, keys, request IDs and what a counter holds are never logged. So the log does
+// not tell what [WithHiddenSequence] hides, except when a period is first used, nearly exhausted and exhausted. The
+// text of an error may have any of these, so it is not logged either. The attribute error has instead: the texts of the
+// errors that it matches, such as "serial: counter lost" or "context canceled"; whether the floor or the ledger failed;
+// the text of a network error, which has addresses; and the code of an error that Redis answers, such as "NOPERM".
+//
+// Issued and Unused are nil, since all that they could log is numbers. Any field may be set or wrapped before the hooks
+// are used, for example to set NearlyExhaustedAt, or to log more where it is not secret. One result may serve any
+// number of Generators.
+//
+// If logger is nil, each event goes to what [slog.Default] returns at that moment.
+func LogHooks(logger *slog.Logger) Hooks {
+	log := func(ctx context.Context, level slog.Level, event string, attrs ...slog.Attr) {
+		cmp.Or(logger, slog.Default()).LogAttrs(ctx, level, "serial: "+event, attrs...)
+	}
+	return Hooks{
+		Opened: func(ctx context.Context, i OpenedInfo) {
+			log(ctx, slog.LevelInfo, "period opened",
+				slog.String("type", i.Type), slog.Time("start", i.Start), slog.Duration("wait", i.Wait))
+		},
+		Lost: func(ctx context.Context, i LostInfo) {
+			level, event := slog.LevelError, "counter lost"
+			if i.Repaired || i.Pending {
+				level = slog.LevelWarn
+			}
+			if i.Repaired {
+				event = "counter repaired"
+			}
+			log(ctx, level, event, slog.String("type", i.Type), slog.Time("start", i.Start))
+		},
+		ClockCorrected: func(ctx context.Context, i ClockInfo) {
+			level := slog.LevelWarn
+			if (i.Offset - i.Before).Abs() < time.Second {
+				level = slog.LevelInfo
+			}
+			log(ctx, level, "clock corrected", slog.Duration("offset", i.Offset), slog.Duration("before", i.Before))
+		},
+		NearlyExhausted: func(ctx context.Context, i ExhaustionInfo) {
+			log(ctx, slog.LevelWarn, "numbers nearly exhausted",
+				slog.String("type", i.Last.Type), slog.Time("start", i.Last.Start))
+		},
+		Failed: func(ctx context.Context, i FailedInfo) {
+			attrs := []slog.Attr{slog.String("type", i.Type), slog.String("error", loggable(i.Err)),
+				slog.Duration("duration", i.Duration)}
+			if errors.Is(i.Err, ErrInvalidType) { // it may be anything, of any length
+				attrs = attrs[1:]
+			}
+			log(ctx, failureLevel(ctx, i.Err), "no number issued", attrs...)
+		},
+	}
+}
+
+// operatorErrors are those that an operator has to end, whether or not the caller has left.
+var operatorErrors = []error{ErrExhausted, ErrCounterLost, ErrClockSkew, ErrConflict, ErrNotReplicated}
+
+// failureLevel returns the level at which a call's error is logged.
+func failureLevel(ctx context.Context, err error) slog.Level {
+	matches := func(target error) bool { return errors.Is(err, target) }
+	end := redisrun.EndOf(ctx)
+	switch {
+	case matches(ErrInvalidType), matches(ErrInvalidRequest):
+		return slog.LevelInfo
+	case end == nil, !matches(end), slices.ContainsFunc(operatorErrors, matches):
+		return slog.LevelError
+	case end == context.Canceled:
+		return slog.LevelInfo
+	}
+	return slog.LevelWarn
+}
+
+// harmless are errors whose own texts never have a number or a key, in the order in which they are logged.
+var harmless = slices.Concat(
+	[]error{issue.ErrFloor, issue.ErrLedger},
+	operatorErrors,
+	[]error{ErrInvalidType, ErrInvalidRequest, issue.ErrTaken, redisrun.ErrNoAnswer, redisrun.ErrUnanswered,
+		redisrun.ErrEnded, io.EOF, io.ErrUnexpectedEOF, redis.ErrClosed, redis.ErrPoolTimeout, redis.ErrPoolExhausted,
+		context.Canceled, context.DeadlineExceeded})
+
+// loggable returns what a log may have of an error. Its whole text may have numbers and keys, from this package or from
+// the server, the floor or the ledger.
+func loggable(err error) string {
+	var texts []string
+	for _, e := range harmless {
+		if errors.Is(err, e) {
+			texts = append(texts, e.Error())
+		}
+	}
+	if network, ok := errors.AsType[*net.OpError](err); ok {
+		texts = append(texts, network.Error())
+	}
+	if reply, ok := errors.AsType[redis.Error](err); ok {
+		code, _, _ := strings.Cut(reply.Error(), " ")
+		if strings.Trim(code, "ABCDEFGHIJKLMNOPQRSTUVWXYZ") == "" {
+			texts = append(texts, code)
+		}
+	}
+	return cmp.Or(strings.Join(texts, ": "), "another failure")
+}
