@@ -17,54 +17,46 @@ import (
 	"github.com/dailyserial/serial/internal/template"
 )
 
-// An AuditOption changes what an audit takes into account.
-type AuditOption interface{ applyAudit(*auditConfig) error }
+// A Report is the account of a type's numbers in one period: it compares the numbers that were issued with those that
+// were used. [Report.Clean] reports whether they agree. The lists hold the first 1,000 entries; the counts are exact.
+// Count + MissingCount is Last - First + 1, or 0 if that is negative.
+type Report struct {
+	Type  string
+	Start time.Time // first instant of the period
+	First int64     // first sequence of a period, see [WithStart]
+	Last  int64     // last sequence issued before the used numbers were read; 0 if none was
 
-type auditConfig struct {
-	explanations []iter.Seq2[Explanation, error]
-	lastAfter    func() (int64, error) // reads the last sequence again; nil if there is no need
+	Count      int64    // different sequences of this type and period among the used numbers, from First to Last
+	Missing    []Range  // sequences from First to Last that are not among the used numbers, in ascending order
+	Duplicates []Number // second occurrence of each sequence that was used more than once, whatever its text
+	Beyond     []Number // each occurrence of a sequence above Last or below First
+	Foreign    []string // texts that are not numbers of this scheme, cut at 256 bytes
+
+	MissingCount   int64 // sequences
+	DuplicateCount int64 // sequences
+	BeyondCount    int64 // occurrences
+	ForeignCount   int64 // occurrences
+	OtherCount     int64 // numbers of other types or periods, which are not accounted for
+
+	Explained    []Explained   // missing sequences that are explained, in ascending order; see [WithExplanations]
+	Unexplained  []Range       // other missing sequences, in ascending order
+	Possible     []Explanation // possible reasons that touch unexplained sequences, ordered by At, then as they were read
+	Contradicted []Number      // used sequences that nobody got by an explanation, each once, in ascending order
+
+	ExplainedCount    int64 // sequences
+	UnexplainedCount  int64 // sequences; with ExplainedCount they are MissingCount
+	PossibleCount     int64 // explanations
+	ContradictedCount int64 // sequences
 }
 
-type auditOption func(*auditConfig) error
+// A Range is the sequences from First to Last, both included.
+type Range struct{ First, Last int64 }
 
-func (o auditOption) applyAudit(c *auditConfig) error { return o(c) }
-
-// WithExplanations has an audit explain missing numbers. The audit passes over explanations of other series and
-// periods. If the option is given more than once, the audit reads all of them, in that order. There is no default; nil
-// is an error.
-//
-// Where several explanations fit a missing number, one with By (a person's) comes before one without. Of two with By,
-// or two without, the one of the later option counts, and within one option the one that comes later in its iterator.
-// At plays no part. So a person can correct what this package says, and what another person said.
-//
-// An explanation with Possible explains nothing. [Report].Possible lists it if something in its range is unexplained.
-//
-// A used number of which an explanation with Unused says that nobody got it is contradicted, even if it lies above
-// [Report].Last. Look at it; it does not prove fraud, since Redis may have lost the number and issued it again.
-//
-// Explanations may reach beyond the numbers that were issued, where they explain nothing. An audit reads them after the
-// used numbers, and a [Generator] after its second reading of the counter, so one database connection suffices for
-// both. With ten million numbers and a million explanations, an audit takes less than 64 MB, and the bytes of the
-// different Reasons and Bys.
-func WithExplanations(all iter.Seq2[Explanation, error]) AuditOption {
-	return auditOption(func(c *auditConfig) error {
-		c.explanations = append(c.explanations, all)
-		return refuseIf(all == nil,
-			"serial: WithExplanations: nil; if there are none, leave the option out or pass an iterator that yields nothing")
-	})
-}
-
-// WithLastAfter has [Scheme.Audit] ask for the last sequence issued once more, when it has read the used numbers.
-// Sequences above its argument last, up to that one, were issued meanwhile and are ignored, whether or not they are
-// among the used numbers. An error of read ends the audit, wrapped, and so does a sequence below last.
-// [Generator.Audit] reads the counter itself, and refuses this option.
-//
-// Default: nothing is issued meanwhile.
-func WithLastAfter(read func() (int64, error)) AuditOption {
-	return auditOption(func(c *auditConfig) error {
-		c.lastAfter = read
-		return refuseIf(read == nil, "serial: WithLastAfter: the function is nil")
-	})
+// Clean reports whether the used numbers are those that were issued, each used once, and everything missing is
+// explained, and nothing is contradicted. Possible reasons change nothing.
+func (r Report) Clean() bool {
+	return r.UnexplainedCount == 0 && r.ContradictedCount == 0 && r.DuplicateCount == 0 && r.BeyondCount == 0 &&
+		r.ForeignCount == 0
 }
 
 // Audit accounts for the numbers of a type in the period that contains at. It tells which numbers were issued but never

@@ -5,8 +5,10 @@ import (
 	"context"
 	"errors"
 	"math"
+	"sync"
 	"time"
 
+	"github.com/dailyserial/serial/internal/backlog"
 	"github.com/dailyserial/serial/internal/exchange"
 	"github.com/dailyserial/serial/internal/issue"
 )
@@ -193,4 +195,141 @@ func tell[T any](ctx context.Context, hook func(context.Context, T), info T) {
 	}
 	defer func() { _ = recover() }()
 	hook(ctx, info)
+}
+
+const (
+	mostWaiting = 10_000      // explanations, at most
+	gatherFor   = time.Second // attempts without an answer become one explanation for so long
+)
+
+// A reporter reports gaps to hooks, in a goroutine that lives only while an explanation waits.
+type reporter struct {
+	hooks  []func(context.Context, Explanation)
+	ledger bool
+	series func(typ string) string
+	local  func(unix int64) time.Time
+
+	mu       sync.Mutex // guards all below
+	queue    *backlog.Queue[gapKey]
+	expected int           // explanations that may still come
+	running  bool          // the goroutine lives
+	idle     chan struct{} // closed when nothing is left to report; nil if nobody waits for that
+}
+
+// A gapKey is what the entries of the queue have in common that may be merged.
+type gapKey struct {
+	typ   string
+	start int64 // of the period, Unix seconds
+	cause exchange.Cause
+}
+
+// newReporter returns a reporter, or nil if no hook wants its reports.
+func newReporter(c *config) *reporter {
+	r := &reporter{ledger: c.ledger != nil, series: c.series, local: c.local, queue: backlog.New[gapKey](mostWaiting)}
+	for _, h := range c.hooks {
+		if h.Unused != nil {
+			r.hooks = append(r.hooks, h.Unused)
+		}
+	}
+	if r.hooks == nil {
+		return nil
+	}
+	return r
+}
+
+// report has a gap reported. Attempts without an answer gather first.
+func (r *reporter) report(g exchange.Gap) {
+	key := gapKey{g.Type, g.Span.Start, g.Cause}
+	e := backlog.Entry[gapKey]{Key: key, First: g.First, Last: g.Last, At: time.Now(), Loose: r.possible(g.Cause)}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if g.Cause != exchange.AnswerLost {
+		r.queue.Add(e)
+	} else if r.queue.Gather(e) {
+		time.AfterFunc(gatherFor, func() {
+			r.mu.Lock()
+			defer r.mu.Unlock()
+			r.queue.Settle(key)
+			r.start()
+		})
+	}
+	r.start()
+}
+
+// start starts the goroutine, unless it lives. The caller holds mu.
+func (r *reporter) start() {
+	if !r.running {
+		r.running = true
+		go r.run()
+	}
+}
+
+// run reports to the hooks until nothing waits.
+func (r *reporter) run() {
+	ended := false
+	defer func() {
+		if !ended { // a hook ended the goroutine
+			go r.run()
+		}
+	}()
+	for e, ok := r.next(); ok; e, ok = r.next() {
+		for _, hook := range r.hooks {
+			tell(context.Background(), hook, e)
+		}
+	}
+	ended = true
+}
+
+// next returns the explanation to report, or false if none waits.
+func (r *reporter) next() (Explanation, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if e, ok := r.queue.Next(); ok {
+		return r.explanation(e), true
+	}
+	r.running = false
+	r.settle()
+	return Explanation{}, false
+}
+
+// expect adds to the number of explanations that may still come.
+func (r *reporter) expect(n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.expected += n
+	r.settle()
+}
+
+// flush has reported what gathers, and returns a channel that is closed once nothing is left to report.
+func (r *reporter) flush() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.idle == nil {
+		r.idle = make(chan struct{})
+	}
+	idle := r.idle
+	r.settleGathering()
+	r.settle()
+	return idle
+}
+
+// settle wakes the callers of Flush if nothing is left to report. What gathers meanwhile is reported once nothing more
+// is expected. The caller holds mu.
+func (r *reporter) settle() {
+	if r.idle == nil || r.expected > 0 {
+		return
+	}
+	r.settleGathering()
+	if !r.running {
+		close(r.idle)
+		r.idle = nil
+	}
+}
+
+// settleGathering has reported what gathers. The caller holds mu.
+func (r *reporter) settleGathering() {
+	if r.queue.Gathering() > 0 {
+		r.queue.SettleAll()
+		r.start()
+	}
 }
