@@ -12,13 +12,14 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/dailyserial/serial/internal/budget"
+	"github.com/dailyserial/serial/internal/exchange"
 	"github.com/dailyserial/serial/internal/issue"
 	"github.com/dailyserial/serial/internal/redisrun"
 )
 
 // locks makes the redsync locks under which periods are opened, on independent servers.
 type locks struct {
-	servers []*redisrun.Pipe
+	servers []*exchange.Pipe
 	own     bool // the only server is that of the counters
 }
 
@@ -29,7 +30,7 @@ func newLocks(counters goredis.UniversalClient, clients []goredis.UniversalClien
 		clients = []goredis.UniversalClient{counters}
 	}
 	for _, client := range clients {
-		l.servers = append(l.servers, redisrun.NewPipe(client))
+		l.servers = append(l.servers, exchange.NewPipe(client))
 	}
 	return l
 }
@@ -129,7 +130,7 @@ type lockConn struct {
 	redis.Conn                 // nil: nothing else is called
 	ctx        context.Context // redsync's
 	within     context.Context // ends with the attempt; a SET that still waits is then not sent
-	server     *redisrun.Pipe
+	server     *exchange.Pipe
 	typ        string
 	lock       *lock
 	set        *setting
@@ -138,7 +139,7 @@ type lockConn struct {
 // A setting is the SET of one acquisition on one server.
 type setting struct {
 	begun chan struct{} // closed once the rest is written
-	*redisrun.Sending
+	*exchange.Sending
 }
 
 // Close leaves a command that continues alone.

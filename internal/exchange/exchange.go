@@ -71,7 +71,7 @@ func (x *Exchange) newServer(n *redisrun.Node) *server {
 	s := &server{common: &x.common, node: n}
 	s.takes = coalesce.New(n.Together(), 1, n.InFlight(8), s.sendBatches, s.leftBehind)
 	// Redis takes longer for an opening than this process does, so two are under way.
-	s.requests = coalesce.New(min(n.Together(), requestsTogether), 2, n.InFlight(redisrun.PipelinesInFlight),
+	s.requests = coalesce.New(min(n.Together(), requestsTogether), 2, n.InFlight(pipelinesInFlight),
 		s.sendPipeline, func(*pipelined, int) {}) // nobody leaves
 	return s
 }

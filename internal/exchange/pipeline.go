@@ -13,7 +13,7 @@ import (
 // This file sends the requests of openings: those that several types have at the same moment go in one pipeline.
 
 // requestsTogether is how many requests go in a pipeline at most. Four of the longest fit into 4 KiB: see
-// redisrun.Pipe.
+// inPipeline.
 const requestsTogether = 4
 
 // sendPipeline sends requests, within the time that each of their callers has. Those who are late go in a pipeline of

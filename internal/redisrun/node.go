@@ -33,8 +33,8 @@ func (n *Node) Together() int {
 	return 256
 }
 
-// PipelinesInFlight is how many short pipelines may be in flight to a distant server.
-const PipelinesInFlight = 16
+// Pipeline returns a pipeline to the server, for callers who may go together.
+func (n *Node) Pipeline() redis.Pipeliner { return n.server.Pipeline() }
 
 // InFlight returns how many calls may be in flight at most: shared, if types share calls; otherwise as many as the
 // client has connections, so no call waits for one.

@@ -267,6 +267,14 @@ func (r *Runner) RunAll(ctx context.Context, budgets []*budget.Budget, node *Nod
 	}
 }
 
+// Process sends one command as the client does, following redirections. The command holds its error.
+func (r *Runner) Process(ctx context.Context, cmd *redis.Cmd) {
+	_ = r.client.Process(ctx, cmd)
+	if err := cmd.Err(); err == nil || err == redis.Nil {
+		r.answered.Store(1)
+	}
+}
+
 // process sends commands, in a pipeline if there are several or replicas must confirm them. It returns why replicas did
 // not.
 func (r *Runner) process(ctx context.Context, node *Node, confirm bool, commands []onceCmd) (unconfirmed error) {

@@ -1,4 +1,4 @@
-package redisrun
+package exchange
 
 import (
 	"context"
@@ -10,13 +10,16 @@ import (
 
 	"github.com/dailyserial/serial/internal/budget"
 	"github.com/dailyserial/serial/internal/coalesce"
+	"github.com/dailyserial/serial/internal/redisrun"
 )
+
+// This file sends redsync's commands to a lock server.
 
 // A Pipe sends commands to the servers of one client. Commands that several callers send at the same moment go
 // together, in a pipeline for each server. Its methods may be called concurrently.
 type Pipe struct {
-	runner *Runner
-	nodes  *Nodes[*queue]
+	runner *redisrun.Runner
+	nodes  *redisrun.Nodes[*queue]
 }
 
 // A queue holds the commands to one server. Each command is a batch of its own.
@@ -44,13 +47,17 @@ type Sending struct {
 // miniredis reads at once.
 const inPipeline = 8
 
+// pipelinesInFlight is how many short pipelines may be in flight to a distant server.
+const pipelinesInFlight = 16
+
 // NewPipe returns a Pipe to the servers of client.
 func NewPipe(client redis.UniversalClient) *Pipe {
-	p := &Pipe{runner: New(client, Replicas{})}
-	p.nodes = NewNodes(p.runner, func(n *Node) *queue {
+	p := &Pipe{runner: redisrun.New(client, redisrun.Replicas{})}
+	p.nodes = redisrun.NewNodes(p.runner, func(n *redisrun.Node) *queue {
 		q := &queue{made: time.Now()}
 		send := func(batches []*queued) { p.send(n, q, batches) }
-		q.Batcher = coalesce.New(min(n.Together(), inPipeline), 2, n.InFlight(PipelinesInFlight), send, func(*queued, int) {})
+		inFlight := n.InFlight(pipelinesInFlight)
+		q.Batcher = coalesce.New(min(n.Together(), inPipeline), 2, inFlight, send, func(*queued, int) {})
 		return q
 	})
 	return p
@@ -69,7 +76,7 @@ func (p *Pipe) Send(ctx context.Context, limit time.Duration, tag string, args .
 	return s
 }
 
-// Wait returns the command's reply, ctx's error as soon as ctx ends, or ErrNoAnswer once the server has been silent for
+// Wait returns the command's reply, ctx's error as soon as ctx ends, or [redisrun.ErrNoAnswer] once the server has been silent for
 // patience. While the command waits to be sent, any answer of the server breaks the silence; afterwards, only its own
 // answer does. If the command still waits when Wait gives up, it is not sent. If it was sent, it continues by itself.
 // Wait is called once.
@@ -77,14 +84,14 @@ func (s *Sending) Wait(ctx context.Context, patience time.Duration) (any, error)
 	for {
 		left := patience - s.silence()
 		if left <= 0 && s.batch.Leave(0) {
-			return nil, ErrNoAnswer
+			return nil, redisrun.ErrNoAnswer
 		}
 		over, err := s.waitFor(ctx, left)
 		switch {
 		case over && err == nil:
 			return s.cmd.Result()
 		case over && err == coalesce.ErrUnsent:
-			return nil, ErrNoAnswer
+			return nil, redisrun.ErrNoAnswer
 		case over || err != nil && s.batch.Leave(0):
 			return nil, err
 		}
@@ -119,17 +126,9 @@ func (s *Sending) Over() bool {
 	return err != coalesce.ErrUnsent
 }
 
-// process sends one command, and follows redirections.
-func (p *Pipe) process(ctx context.Context, cmd *redis.Cmd) {
-	_ = p.runner.client.Process(ctx, cmd)
-	if err := cmd.Err(); err == nil || err == redis.Nil {
-		p.runner.answered.Store(1)
-	}
-}
-
 // send sends batches. A pipeline to one server does not follow redirections, so a refused command is sent again by
 // itself.
-func (p *Pipe) send(n *Node, q *queue, batches []*queued) {
+func (p *Pipe) send(n *redisrun.Node, q *queue, batches []*queued) {
 	var limit time.Duration
 	for _, b := range batches {
 		b.Key.sent.Store(max(1, int64(time.Since(q.made))))
@@ -138,11 +137,11 @@ func (p *Pipe) send(n *Node, q *queue, batches []*queued) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(batches[0].Key.ctx), limit)
 	defer cancel()
 	if len(batches) == 1 {
-		p.process(ctx, batches[0].Key.cmd)
+		p.runner.Process(ctx, batches[0].Key.cmd)
 		q.finish(batches[0])
 		return
 	}
-	pipe := n.server.Pipeline()
+	pipe := n.Pipeline()
 	for _, b := range batches {
 		_ = pipe.Process(ctx, b.Key.cmd)
 	}
@@ -152,16 +151,16 @@ func (p *Pipe) send(n *Node, q *queue, batches []*queued) {
 		if cmd.Val() == nil && cmd.Err() == nil {
 			cmd.SetErr(failure) // a hook did not
 		}
-		if _, refused := cmd.Err().(redis.Error); !refused || !Unsent(cmd.Err()) {
+		if _, refused := cmd.Err().(redis.Error); !refused || !redisrun.Unsent(cmd.Err()) {
 			q.finish(b)
 			continue
 		}
-		again := Begin(func() (none any, _ error) {
-			p.process(ctx, cmd)
+		again := redisrun.Begin(func() (none any, _ error) {
+			p.runner.Process(ctx, cmd)
 			q.finish(b)
 			return none, nil
 		})
-		defer func() { _, _, _ = again.Wait(context.Background(), NoLimit) }()
+		defer func() { _, _, _ = again.Wait(context.Background(), redisrun.NoLimit) }()
 	}
 }
 
