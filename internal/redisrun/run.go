@@ -106,19 +106,24 @@ func (r *Runner) Run(ctx context.Context, b *budget.Budget, node *Node, c Comman
 			final = true
 			continue
 		}
-		pause := 4 * time.Millisecond << min(attempt, 6)
-		pause += rand.N(pause)
-		if final || !r.mayRepeat(&c, attempt, err) || pause >= b.Answer() {
-			return reply, Failed("Redis", err, late)
-		}
-		if Sleep(ctx, pause) != nil {
-			return reply, GaveUp(ctx.Err(), note)
-		}
-		b.Spend(pause, pause)
-		if c.isAbandoned() { // meanwhile
+		if final || !r.pause(ctx, b, &c, attempt, err) {
+			if ctx.Err() != nil {
+				return reply, GaveUp(ctx.Err(), note)
+			}
 			return reply, Failed("Redis", err, late)
 		}
 	}
+}
+
+// pause waits before a command that failed is sent again. It returns false if that is pointless.
+func (r *Runner) pause(ctx context.Context, b *budget.Budget, c *Command, attempt int, err error) bool {
+	pause := 4 * time.Millisecond << min(attempt, 6)
+	pause += rand.N(pause)
+	if !r.mayRepeat(c, attempt, err) || pause >= b.Answer() || Sleep(ctx, pause) != nil {
+		return false
+	}
+	b.Spend(pause, pause)
+	return !c.isAbandoned() // meanwhile
 }
 
 // mayRepeat reports whether a command that failed may be sent again. A slot is in between while it moves to another node,
