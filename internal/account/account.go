@@ -19,19 +19,15 @@ type Report struct {
 	Duplicates []Use   // second use of each sequence that was used more than once
 	Beyond     []Use   // each use of a sequence above last or below first
 
-	MissingCount   int64 // sequences
-	DuplicateCount int64 // sequences
-	BeyondCount    int64 // uses
-
 	Explained    []Explained   // missing sequences that are explained, in ascending order
 	Unexplained  []Range       // the other missing sequences, in ascending order
 	Possible     []Explanation // possible reasons that touch unexplained sequences, ordered by At, then as they were added
 	Contradicted []Use         // used sequences that nobody got by an explanation, in ascending order, without texts
 
-	ExplainedCount    int64 // sequences
-	UnexplainedCount  int64 // sequences
-	PossibleCount     int64 // explanations
-	ContradictedCount int64 // sequences
+	// Counts of sequences.
+	MissingCount, DuplicateCount, ExplainedCount, UnexplainedCount, ContradictedCount int64
+
+	BeyondCount, PossibleCount int64 // uses, and explanations
 }
 
 // A Range is the sequences from First to Last, both included.

@@ -7,38 +7,48 @@ import (
 	"time"
 )
 
-// chunks are a list that is not copied when it grows.
-type chunks[T any] [][]T
+// This file keeps many explanations in little memory.
 
-const chunk = 4096 // items in each but the last
+// An interval is an explanation of first to last, in 40 bytes.
+type interval struct {
+	first, last int64
+	seconds     int64  // when it was given, Unix seconds
+	nanoseconds int32  // the rest of that
+	text        uint32 // its place in texts
+	rank        uint32 // the order in which it was added; with person set, somebody gave it
+	unused      bool
+	possible    bool
+}
 
-func (c chunks[T]) len() int {
-	if len(c) == 0 {
+const person = 1 << 31
+
+// time returns when the explanation was given, in UTC.
+func (i *interval) time() time.Time { return time.Unix(i.seconds, int64(i.nanoseconds)).UTC() }
+
+// intervals are a list that is not copied when it grows. They are sorted by their first sequences.
+type intervals [][]interval
+
+const chunk = 4096 // intervals in each part but the last
+
+func (v intervals) at(i int) *interval { return &v[i/chunk][i%chunk] }
+
+func (v intervals) Len() int {
+	if len(v) == 0 {
 		return 0
 	}
-	return (len(c)-1)*chunk + len(c[len(c)-1])
+	return (len(v)-1)*chunk + len(v[len(v)-1])
 }
 
-func (c chunks[T]) at(i int) *T { return &c[i/chunk][i%chunk] }
+func (v intervals) Less(a, b int) bool { return v.at(a).first < v.at(b).first }
 
-func (c *chunks[T]) add(item T) {
-	n := len(*c)
-	switch {
-	case n == 0:
-		*c = append(*c, nil)
-	case len((*c)[n-1]) < chunk:
-		n--
-	default:
-		*c = append(*c, make([]T, 0, chunk))
+func (v intervals) Swap(a, b int) { *v.at(a), *v.at(b) = *v.at(b), *v.at(a) }
+
+func (v *intervals) add(i interval) {
+	n := v.Len() / chunk
+	if n == len(*v) {
+		*v = append(*v, make([]interval, 0, min(n, 1)*chunk)) // most accounts have few
 	}
-	(*c)[n] = append((*c)[n], item)
-}
-
-// A text is the part of an explanation that others often have too.
-type text struct {
-	by, reason []byte
-	unused     bool
-	at         time.Time // if an interval cannot hold it, else zero
+	(*v)[n] = append((*v)[n], i)
 }
 
 // texts are kept in as many bytes as they have, and those that come often only once. They are shorter than a page.
@@ -54,22 +64,15 @@ const (
 	hashes   = 4096
 )
 
-// add returns the place of a text.
-func (t *texts) add(by, reason string, unused bool, at time.Time) uint32 {
+// add returns the place of a text, which is the parts with their lengths.
+func (t *texts) add(parts ...string) uint32 {
 	if t.seen == nil {
 		t.seed, t.seen = maphash.MakeSeed(), make([]uint32, hashes)
 	}
-	flag := byte(0)
-	if unused {
-		flag = 1
-	}
-	t.next = append(t.next[:0], flag)
-	for _, part := range []string{by, reason} {
+	t.next = t.next[:0]
+	for _, part := range parts {
 		t.next = append(binary.AppendUvarint(t.next, uint64(len(part))), part...)
 	}
-	t.next = binary.AppendVarint(t.next, at.Unix()-time.Time{}.Unix())
-	t.next = binary.AppendVarint(t.next, int64(at.Nanosecond()))
-
 	seen := &t.seen[maphash.Bytes(t.seed, t.next)%hashes]
 	if *seen > 0 && bytes.HasPrefix(t.bytes(*seen-1), t.next) {
 		return *seen - 1
@@ -87,16 +90,12 @@ func (t *texts) add(by, reason string, unused bool, at time.Time) uint32 {
 // bytes begin with the text of a place.
 func (t *texts) bytes(place uint32) []byte { return t.pages[place>>pageBits][place&(1<<pageBits-1):] }
 
-// of returns the text of a place.
-func (t *texts) of(place uint32) (all text) {
+// of returns the two parts of the text of a place.
+func (t *texts) of(place uint32) (by, reason string) {
 	rest := t.bytes(place)
-	all.unused, rest = rest[0] == 1, rest[1:]
-	for _, part := range []*[]byte{&all.by, &all.reason} {
+	for _, part := range []*string{&by, &reason} {
 		n, size := binary.Uvarint(rest)
-		*part, rest = rest[size:size+int(n)], rest[size+int(n):]
+		*part, rest = string(rest[size:size+int(n)]), rest[size+int(n):]
 	}
-	seconds, size := binary.Varint(rest)
-	nanoseconds, _ := binary.Varint(rest[size:])
-	all.at = time.Unix(seconds+time.Time{}.Unix(), nanoseconds).UTC()
-	return all
+	return by, reason
 }
