@@ -31,9 +31,9 @@ type claim struct {
 
 // ask returns the claim to ask for. It does not outlive the lock, so a process that dies with both delays the others
 // once.
-func (cl *claim) ask(c *Call, lock Held, found *exchange.Reply) store.Claim {
+func (cl *claim) ask(c *Call, lock Held, found *exchange.Reply) *store.Claim {
 	since := time.Now()
-	asked := store.Claim{Token: rand.Text(), Lease: LockExpiry, Base: c.issuer.Base}
+	asked := &store.Claim{Token: rand.Text(), Lease: LockExpiry, Base: c.issuer.Base}
 	if lock.Lock != nil {
 		since = lock.Since
 		// By the server's clock, shortly before the lock was asked for.

@@ -669,7 +669,7 @@ func TestClaims(t *testing.T) {
 			s.block(10, 10, test.claim)
 			s.series.HighWater = 12
 			r, err := s.send(t.Context(), s.series, &store.Take{N: 1, Purpose: store.ForOpening,
-				Claim: store.Claim{Token: token, Lease: lease, Until: test.lock}})
+				Claim: &store.Claim{Token: token, Lease: lease, Until: test.lock}})
 			require.NoError(t, err)
 			require.Equal(t, test.want, r.Status)
 			require.Equal(t, test.after, s.HGet(s.record, "claim"))

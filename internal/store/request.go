@@ -76,7 +76,7 @@ type Take struct {
 	Target
 	N       int
 	Purpose Purpose
-	Claim   Claim // zero unless a block is wanted
+	Claim   *Claim // nil unless a block is wanted
 }
 
 // A Claim is the right to install one block of a ledger. The server gives it to one caller at a time.
@@ -104,9 +104,9 @@ func (s *Store) TakeTogether(t *Take, others ...Take) redisrun.Command {
 	if s.ledger || t.Purpose != Issue || t.ClockUntrusted || t.Repeatable.ID != "" {
 		more = append(more, string(t.Purpose), t.ClockUntrusted)
 	}
-	if t.Claim.Token != "" {
-		until := max(0, t.Claim.Until.UnixMilli()) // 0 for none
-		more = append(more, t.Claim.Token, t.Claim.Lease.Milliseconds(), until, t.Claim.Base)
+	if c := t.Claim; c != nil {
+		until := max(0, c.Until.UnixMilli()) // 0 for none
+		more = append(more, c.Token, c.Lease.Milliseconds(), until, c.Base)
 	}
 	return s.script(TakeScript, &t.Target, keys, more...)
 }
