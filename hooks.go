@@ -209,11 +209,11 @@ type reporter struct {
 	series func(typ string) string
 	local  func(unix int64) time.Time
 
-	mu       sync.Mutex // guards all below
-	queue    *backlog.Queue[gapKey]
-	expected int           // explanations that may still come
-	running  bool          // the goroutine lives
-	idle     chan struct{} // closed when nothing is left to report; nil if nobody waits for that
+	mu      sync.Mutex // guards all below
+	queue   *backlog.Queue[gapKey]
+	pending int           // explanations that may still come
+	running bool          // the goroutine lives
+	idle    chan struct{} // closed when nothing is left to report; nil if nobody waits for that
 }
 
 // A gapKey is what the entries of the queue have in common that may be merged.
@@ -292,11 +292,11 @@ func (r *reporter) next() (Explanation, bool) {
 	return Explanation{}, false
 }
 
-// expect adds to the number of explanations that may still come.
-func (r *reporter) expect(n int) {
+// addPending adds to the number of explanations that may still come.
+func (r *reporter) addPending(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.expected += n
+	r.pending += n
 	r.settle()
 }
 
@@ -316,7 +316,7 @@ func (r *reporter) flush() <-chan struct{} {
 // settle wakes the callers of Flush if nothing is left to report. What gathers meanwhile is reported once nothing more
 // is expected. The caller holds mu.
 func (r *reporter) settle() {
-	if r.idle == nil || r.expected > 0 {
+	if r.idle == nil || r.pending > 0 {
 		return
 	}
 	r.settleGathering()

@@ -19,14 +19,14 @@ import (
 
 // locks makes the redsync locks under which periods are opened, on independent servers.
 type locks struct {
-	servers []*exchange.Pipe
-	own     bool // the only server is that of the counters
+	servers    []*exchange.Pipe
+	onCounters bool // the only server is that of the counters
 }
 
 // newLocks returns the locks on clients, or on the counters' own client if there are none.
 func newLocks(counters goredis.UniversalClient, clients []goredis.UniversalClient) locks {
-	l := locks{own: clients == nil}
-	if l.own {
+	l := locks{onCounters: clients == nil}
+	if l.onCounters {
 		clients = []goredis.UniversalClient{counters}
 	}
 	for _, client := range clients {
@@ -37,11 +37,11 @@ func newLocks(counters goredis.UniversalClient, clients []goredis.UniversalClien
 
 // A lock is held until it is released or, should that fail, until it expires.
 type lock struct {
-	mutex    *redsync.Mutex
-	own      bool                // it is only on the counters' server
-	answered atomic.Int32        // servers that granted or refused the lock in time
-	granted  atomic.Int32        // servers that granted it
-	panicked atomic.Pointer[any] // value with which a hook of a client panicked, in a goroutine of redsync
+	mutex      *redsync.Mutex
+	onCounters bool                // it is only on the counters' server
+	answered   atomic.Int32        // servers that granted or refused the lock in time
+	granted    atomic.Int32        // servers that granted it
+	panicked   atomic.Pointer[any] // value with which a hook of a client panicked, in a goroutine of redsync
 }
 
 // Try makes one attempt at the lock. The error is issue.ErrTaken if another caller holds it, or if servers granted it
@@ -53,7 +53,7 @@ func (l locks) Try(ctx context.Context, b *budget.Budget, typ, key string) (issu
 	if limit, _ := b.Attempt(); limit <= 0 {
 		return nil, redisrun.ErrUnsent
 	}
-	k, late := &lock{own: l.own}, b.IsLate()
+	k, late := &lock{onCounters: l.onCounters}, b.IsLate()
 	steady := context.WithoutCancel(ctx)
 	within, withdraw := context.WithCancel(ctx)
 	defer withdraw() // commands that wait to be sent
@@ -87,7 +87,7 @@ func (l locks) Try(ctx context.Context, b *budget.Budget, typ, key string) (issu
 	case answered && int(k.answered.Load()) > len(l.servers)/2:
 		return nil, issue.ErrTaken
 	}
-	if !l.own {
+	if !l.onCounters {
 		return nil, redisrun.Failed("the lock servers", err, late)
 	}
 	if failure, ok := errors.AsType[*redsync.RedisError](err); ok {
@@ -98,7 +98,7 @@ func (l locks) Try(ctx context.Context, b *budget.Budget, typ, key string) (issu
 
 // Content implements [issue.Lock].
 func (k *lock) Content() string {
-	if !k.own {
+	if !k.onCounters {
 		return ""
 	}
 	return k.mutex.Value()

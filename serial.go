@@ -62,7 +62,7 @@ func New(client redis.UniversalClient, opts ...Option) (*Generator, error) {
 	}
 	g := &Generator{config: *c, reporter: newReporter(c)}
 	if g.reporter != nil {
-		c.issuing.Explain, c.issuing.Expect = g.reporter.report, g.reporter.expect
+		c.issuing.Explain, c.issuing.Pending = g.reporter.report, g.reporter.addPending
 	}
 	g.issuer, g.locks = c.newIssuer(), newLocks(client, c.lockClients)
 	return g, nil

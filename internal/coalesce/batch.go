@@ -19,7 +19,7 @@ type Batch[K comparable, P, R any] struct {
 	waited   time.Duration // charged, until the batch is sent
 	size     int           // of the batch, which does not change once it is sent
 	late     func(*Batch[K, P, R], int)
-	left     atomic.Pointer[member] // members that left, latest first; finished once there is a result
+	leavers  atomic.Pointer[member] // members that left, latest first; finished once there is a result
 	done     chan struct{}
 	result   R // this and the rest are written before done is closed, and only read after
 	err      error
@@ -45,10 +45,10 @@ func (b *Batch[K, P, R]) Finish(r R, err error) {
 }
 
 func (b *Batch[K, P, R]) end() {
-	left := b.left.Swap(finished)
+	leavers := b.leavers.Swap(finished)
 	close(b.done)
-	for ; left != nil; left = left.next {
-		b.late(b, left.place)
+	for ; leavers != nil; leavers = leavers.next {
+		b.late(b, leavers.place)
 	}
 }
 
@@ -74,23 +74,23 @@ func (b *Batch[K, P, R]) isStale(now time.Time) bool {
 // held.
 func (b *Batch[K, P, R]) Wanted() bool {
 	left := 0
-	for m := b.left.Load(); m != nil; m = m.next {
+	for m := b.leavers.Load(); m != nil; m = m.next {
 		left++
 	}
 	return left < b.size
 }
 
 // Finished reports whether the batch has its result.
-func (b *Batch[K, P, R]) Finished() bool { return b.left.Load() == finished }
+func (b *Batch[K, P, R]) Finished() bool { return b.leavers.Load() == finished }
 
 // Leave ends the wait of the member with that place. It returns false if the batch is finished, so there is a result.
 // So each member either has its result, or late is called for it, whatever the moment.
 func (b *Batch[K, P, R]) Leave(place int) bool {
 	for leaver := (&member{place: place}); ; {
-		if leaver.next = b.left.Load(); leaver.next == finished {
+		if leaver.next = b.leavers.Load(); leaver.next == finished {
 			return false
 		}
-		if b.left.CompareAndSwap(leaver.next, leaver) {
+		if b.leavers.CompareAndSwap(leaver.next, leaver) {
 			return true
 		}
 	}

@@ -35,9 +35,9 @@ type Config struct {
 	// SpanAt returns the span of an instant, and why no number of it can be printed, nil if it can.
 	SpanAt func(time.Time) (calendar.Span, error)
 
-	// Explain receives every gap, and Expect how many more or fewer may still turn out to be one; nil for nobody.
+	// Explain receives every gap, and Pending how many more or fewer may still turn out to be one; nil for nobody.
 	Explain func(Gap)
-	Expect  func(int)
+	Pending func(int)
 }
 
 // An Exchange holds what this process knows of the servers of one client. Its methods may be called concurrently.
@@ -53,13 +53,13 @@ func New(c *Config) *Exchange {
 		store:   store.New(c.Prefix, c.Limit, c.Counts, c.PrintMark, c.Ledger),
 		maxSkew: c.MaxSkew, seconds: c.Seconds, key: c.Key,
 	}}
-	nowhere := &Span{Stored: x.store.NewPeriod("0", 0, 0, 0, 0, 0)}
-	nowhere.Label = "0"
+	clockProbe := &Span{Stored: x.store.NewPeriod("0", 0, 0, 0, 0, 0)}
+	clockProbe.Label = "0"
 	x.spans = spans{
 		calendar: c.Calendar, retention: c.Retention, template: c.Template, find: c.SpanAt, store: x.store,
-		nowhere: nowhere,
+		clockProbe: clockProbe,
 	}
-	x.gaps = gaps{c.Explain, c.Expect, c.Limit, nowhere}
+	x.gaps = gaps{c.Explain, c.Pending, c.Limit, clockProbe}
 	x.memory = memory{
 		types: map[string]*entry{}, keys: x.store.KeysOf, made: time.Now(), endless: c.Calendar.Unit == calendar.Never,
 	}
@@ -105,5 +105,5 @@ func (x *Exchange) CounterKey(typ, label string) string { return x.store.Counter
 // RequestKey is the key of the answer to a request.
 func (x *Exchange) RequestKey(typ, id string) string { return x.store.RequestKey(typ, id) }
 
-// Expecting adds to the count of gaps that may still be reported.
-func (x *Exchange) Expecting(n int) { x.gaps.expecting(n) }
+// AddPending adds to the count of gaps that may still be reported.
+func (x *Exchange) AddPending(n int) { x.gaps.addPending(n) }

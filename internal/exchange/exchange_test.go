@@ -34,7 +34,7 @@ func newExchange(t *testing.T, f *redistest.Fake) (*Exchange, *[]Gap) {
 			defer mu.Unlock()
 			gaps = append(gaps, g)
 		},
-		Expect: func(int) {},
+		Pending: func(int) {},
 	}
 	return New(c), &gaps
 }
@@ -67,14 +67,14 @@ func TestAimAgain(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 7, r.Last)
 		require.Equal(t, "20000102", r.Span.Label)
-		require.Len(t, f.Asked, 2)
+		require.Len(t, f.Requested, 2)
 		require.Equal(t, 24*time.Hour, s.Events().Offset)
 		require.Zero(t, s.Events().Before)
 
 		s = x.Begin(t.Context(), "IS", "")
 		_, err = s.Send(t.Context(), s.TakeNumbers(1), false)
 		require.NoError(t, err)
-		require.Len(t, f.Asked, 3, "the offset is known")
+		require.Len(t, f.Requested, 3, "the offset is known")
 		require.Zero(t, s.Events().Offset)
 	})
 }
@@ -89,7 +89,7 @@ func TestUnsteadyClock(t *testing.T) {
 		s := x.Begin(t.Context(), "IS", "")
 		_, err := s.Send(t.Context(), s.TakeNumbers(1), false)
 		require.True(t, IsRefused(err, Unsteady), err)
-		require.Len(t, f.Asked, clockTries+1)
+		require.Len(t, f.Requested, clockTries+1)
 	})
 }
 
@@ -119,7 +119,7 @@ func TestAwaitClock(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, test.asked == 1, r.Status == store.Future)
 			require.Equal(t, test.took, time.Since(began))
-			require.Len(t, f.Asked, test.asked)
+			require.Len(t, f.Requested, test.asked)
 		})
 	}
 }
@@ -133,7 +133,7 @@ func TestAimedTooLate(t *testing.T) {
 		r, err := s.Send(t.Context(), &store.Prepare{Next: &x.SpanAt(time.Now()).Stored}, false)
 		require.NoError(t, err)
 		require.Equal(t, store.Late, r.Status)
-		require.Empty(t, f.Asked)
+		require.Empty(t, f.Requested)
 	})
 }
 

@@ -31,16 +31,16 @@ const (
 
 // gaps reports gaps. Its functions are nil if nobody wants to know.
 type gaps struct {
-	report  func(Gap)
-	expect  func(int) // adds to the count of reports that may still come
-	limit   int64     // the largest sequence
-	nowhere *Span
+	report     func(Gap)
+	pending    func(int) // adds to the count of reports that may still come
+	limit      int64     // the largest sequence
+	clockProbe *Span
 }
 
-// expecting adds to the count of reports that may still come.
-func (g *gaps) expecting(n int) {
-	if g.expect != nil {
-		g.expect(n)
+// addPending adds to the count of reports that may still come.
+func (g *gaps) addPending(n int) {
+	if g.pending != nil {
+		g.pending(n)
 	}
 }
 
@@ -55,8 +55,8 @@ func (g *gaps) skip(typ string, s *Span, cause Cause, after, last int64) int64 {
 
 // lost reports an attempt whose answer is lost: it may have taken any numbers above the high-water mark before it.
 // Nothing is reported for a repeatable request: its own key has its number.
-func (g *gaps) lost(typ string, s *Span, asked store.Asked) {
-	if asked.N > 0 && !asked.Repeatable && s != g.nowhere { // where nothing is counted
+func (g *gaps) lost(typ string, s *Span, asked store.Requested) {
+	if asked.N > 0 && !asked.Repeatable && s != g.clockProbe { // where nothing is counted
 		g.skip(typ, s, AnswerLost, asked.HighWater, g.limit)
 	}
 }

@@ -48,10 +48,10 @@ func (s *server) send(requests []*pipelined) {
 	}
 	if len(requests) == 1 {
 		in, err := s.runner.Run(ctx, budgets[0], s.node, commands[0], nil)
-		first.Finish(store.Read(in, err, first.Key.Asked()))
+		first.Finish(store.Read(in, err, first.Key.Requested()))
 		return
 	}
 	s.runner.RunAll(ctx, budgets, s.node, commands, notes, func(i int, in redisrun.Reply, err error) {
-		requests[i].Finish(store.Read(in, err, requests[i].Key.Asked()))
+		requests[i].Finish(store.Read(in, err, requests[i].Key.Requested()))
 	})
 }

@@ -76,7 +76,7 @@ func (s *server) sendBatches(batches []*batch) {
 	defer func() {
 		for i := 0; !ended && i < len(batches); i++ { // a hook of the client has panicked
 			if !batches[i].Finished() {
-				s.gaps.lost(batches[i].Key.typ, batches[i].Payload.span, takes[i].Asked())
+				s.gaps.lost(batches[i].Key.typ, batches[i].Payload.span, takes[i].Requested())
 			}
 		}
 	}()
@@ -95,7 +95,7 @@ func (s *server) sendTakes(ctx context.Context, takes []store.Take, batches []*b
 		command := s.store.TakeTogether(&takes[0])
 		command.Waiters = batches[0]
 		r, err := s.runner.Run(ctx, &batches[0].Payload.budget, s.node, command, &batches[0].Note)
-		s.finish(batches[0], r, err, takes[0].Asked(), nil)
+		s.finish(batches[0], r, err, takes[0].Requested(), nil)
 		return
 	}
 	each := make([]any, len(takes)) // nil or an error for a take that must be sent alone
@@ -111,12 +111,12 @@ func (s *server) sendTakes(ctx context.Context, takes []store.Take, batches []*b
 	var commands []redisrun.Command
 	var notes []*redisrun.Note
 	for i, b := range batches {
-		asked := takes[i].Asked()
+		asked := takes[i].Requested()
 		failure, failed := each[i].(error)
 		if err != nil || each[i] != nil && !failed {
-			own := all
-			own.Value, own.Unanswered = each[i], nil
-			s.finish(b, own, err, asked, store.Part(i, all.Unanswered, asked))
+			single := all
+			single.Value, single.Unanswered = each[i], nil
+			s.finish(b, single, err, asked, store.Part(i, all.Unanswered, asked))
 			continue
 		}
 		if failed {
@@ -132,7 +132,7 @@ func (s *server) sendTakes(ctx context.Context, takes []store.Take, batches []*b
 	}
 	s.runner.RunAll(ctx, rest, s.node, commands, notes, func(k int, in redisrun.Reply, err error) {
 		i := alone[k]
-		asked := takes[i].Asked()
+		asked := takes[i].Requested()
 		before := store.Part(i, all.Unanswered, asked)
 		if failure, ok := each[i].(error); ok {
 			before = append(before, store.Failed(failure))
@@ -166,7 +166,7 @@ type waiters []*batch
 func (w waiters) Wanted() bool { return slices.ContainsFunc(w, (*batch).Wanted) }
 
 // finish hands a reply to the callers of a batch. before are attempts of which this is not the answer.
-func (s *server) finish(b *batch, in redisrun.Reply, err error, asked store.Asked, before []store.Attempt) {
+func (s *server) finish(b *batch, in redisrun.Reply, err error, asked store.Requested, before []store.Attempt) {
 	r, err := store.Read(in, err, asked)
 	s.settle(b.Key.typ, b.Payload.span, append(before, r.Unanswered...), asked)
 	r.Unanswered = nil // settled
@@ -178,7 +178,7 @@ func (s *server) finish(b *batch, in redisrun.Reply, err error, asked store.Aske
 
 // leftBehind reports the number of a member that has left its batch.
 func (s *server) leftBehind(b *batch, place int) {
-	defer s.gaps.expecting(-1)
+	defer s.gaps.addPending(-1)
 	if r, err := b.Result(); err == nil && r.Status == store.Issued && place < r.Count {
 		last := r.Last - int64(r.Count-1-place)
 		s.gaps.skip(b.Key.typ, b.Payload.span, CallerLeft, last-1, last)
@@ -198,11 +198,11 @@ func partOf(r *store.Reply, place int, part *store.Reply) {
 }
 
 // settle reports attempts once the client has given them up. A late answer is exact.
-func (s *server) settle(typ string, span *Span, attempts []store.Attempt, asked store.Asked) {
+func (s *server) settle(typ string, span *Span, attempts []store.Attempt, asked store.Requested) {
 	for _, attempt := range attempts {
-		s.gaps.expecting(1)
+		s.gaps.addPending(1)
 		go func() {
-			defer s.gaps.expecting(-1)
+			defer s.gaps.addPending(-1)
 			late, err := attempt()
 			switch {
 			case err == nil:

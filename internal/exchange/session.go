@@ -24,10 +24,10 @@ type Session struct {
 	Silent bool // the server did not answer the last request
 
 	server  *server
-	request string        // ID of a request that may come again, "" for none
-	take    store.Take    // the request of TakeNumbers
-	slept   time.Duration // until the server's clock had caught up
-	sent    store.Asked   // what the request under way asked for; set afterwards only if a hook of the client panicked
+	request string          // ID of a request that may come again, "" for none
+	take    store.Take      // the request of TakeNumbers
+	slept   time.Duration   // until the server's clock had caught up
+	sent    store.Requested // what the request under way asked for; set afterwards only if a hook of the client panicked
 	sentFor *Span
 
 	mu     sync.Mutex // guards events, which a caller that left may read
@@ -78,7 +78,7 @@ func (s *Session) Current() *Span {
 	if span := s.server.spans.at(at); span.Unprintable == nil {
 		return span
 	}
-	return s.server.spans.nowhere
+	return s.server.spans.clockProbe
 }
 
 // A Reply is the reply to a request that was sent for a span.
@@ -159,7 +159,7 @@ func (s *Session) sendOnce(ctx context.Context, span *Span, req store.Request, p
 		r.Status = store.Late
 		return nil
 	}
-	r.About, s.sent, s.sentFor = req.About(), req.Asked(), span
+	r.About, s.sent, s.sentFor = req.About(), req.Requested(), span
 	if pipeline && s.request == "" { // a stored answer may be long
 		r.Reply, err = s.waitPipeline(ctx, req)
 		return err
@@ -188,9 +188,9 @@ func (s *Session) waitBatch(ctx context.Context, b *batch, place int, part *stor
 	}
 	r, err := b.Wait(within)
 	if err != nil && err == within.Err() {
-		s.server.gaps.expecting(1)
+		s.server.gaps.addPending(1)
 		if !b.Leave(place) {
-			s.server.gaps.expecting(-1)
+			s.server.gaps.addPending(-1)
 			r, err = b.Wait(context.Background())
 		}
 	}
@@ -242,8 +242,8 @@ func (s *Session) awaitClock(ctx context.Context, r *Reply) (again bool, _ error
 // observe notes everything in a reply. Each reply passes through here once. Numbers that are not confirmed are an
 // error.
 func (s *Session) observe(r *Reply, err error) error {
-	s.sent = store.Asked{}
-	s.server.settle(s.Type, r.Span, r.Unanswered, r.Asked)
+	s.sent = store.Requested{}
+	s.server.settle(s.Type, r.Span, r.Unanswered, r.Requested)
 	if s.Silent = err != nil; s.Silent {
 		return err
 	}
@@ -299,6 +299,6 @@ func (s *Session) Burn(span *Span, block store.Block, mixed bool) {
 func (s *Session) SettlePanic() {
 	if s.sent.N > 0 {
 		s.server.gaps.lost(s.Type, s.sentFor, s.sent)
-		s.sent = store.Asked{}
+		s.sent = store.Requested{}
 	}
 }

@@ -19,13 +19,13 @@ type Span struct {
 
 // spans makes the spans of instants.
 type spans struct {
-	calendar  calendar.Calendar
-	retention int // periods for which a counter is kept after its own
-	template  string
-	find      func(time.Time) (calendar.Span, error)
-	store     *store.Store
-	nowhere   *Span                // no clock is in it: the answer to a request for it is the server's time
-	latest    atomic.Pointer[Span] // the one made last
+	calendar   calendar.Calendar
+	retention  int // periods for which a counter is kept after its own
+	template   string
+	find       func(time.Time) (calendar.Span, error)
+	store      *store.Store
+	clockProbe *Span                // no clock is in it: the answer to a request for it is the server's time
+	latest     atomic.Pointer[Span] // the one made last
 }
 
 // at returns the span of an instant.

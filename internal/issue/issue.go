@@ -51,13 +51,13 @@ func New(c Config) *Issuer {
 // A Call is one call of a public method for one type. One goroutine uses it at a time. A caller that leaves a step
 // which continues without it, such as an opening, may still call End and Events, and nothing else.
 type Call struct {
-	issuer  *Issuer
-	session exchange.Session
-	began   time.Time
-	flight  *flight // that others of this process wait for, nil for none
-	waits   int     // for others, up to 10
-	lockErr error   // error of the last attempt at the lock
-	left    bool    // the caller has left a step that continues
+	issuer    *Issuer
+	session   exchange.Session
+	began     time.Time
+	flight    *flight // that others of this process wait for, nil for none
+	waits     int     // for others, up to 10
+	lockErr   error   // error of the last attempt at the lock
+	abandoned bool    // the caller has left a step that continues
 }
 
 // NewCall begins a call for a type, whose request may come again if it has an ID.
@@ -97,7 +97,7 @@ const (
 type Outcome struct {
 	Step    Step
 	Numbers Numbers         // of Done, without Err
-	Found   *exchange.Reply // of Missing and Locked: the reply that the counter is missing
+	Reply   *exchange.Reply // of Missing and Locked: the reply that the counter is missing
 	Held    Held            // of Locked
 	Err     error
 }

@@ -69,7 +69,7 @@ func newOffice(t *testing.T, change func(c *Config), replies ...reply) *office {
 		p := days.At(at)
 		return calendar.Span{Period: *p, From: p.Start, To: p.End, Date: p.Label}, nil
 	}
-	c.Expect = func(int) {}
+	c.Pending = func(int) {}
 	c.Explain = func(g exchange.Gap) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
@@ -185,7 +185,7 @@ func TestSequence(t *testing.T) {
 				require.ErrorIs(t, err, test.err)
 				require.Equal(t, test.last, last)
 				require.Equal(t, test.steps, steps)
-				require.Len(t, o.Asked, len(test.replies()))
+				require.Len(t, o.Requested, len(test.replies()))
 				require.Equal(t, test.released, o.locks.released.Load())
 			})
 		})
@@ -254,14 +254,14 @@ func TestFloor(t *testing.T) {
 					}
 					require.ErrorContains(t, err, test.message)
 					require.ErrorIs(t, err, ErrFloor)
-					require.Len(t, o.Asked, 2)
+					require.Len(t, o.Requested, 2)
 					require.EqualValues(t, 1, o.locks.released.Load())
 					pass(time.Minute)
 					return
 				}
 				require.NoError(t, err)
 				require.EqualValues(t, 41, last)
-				require.True(t, slices.Contains(o.Asked[2], any(int64(40))), "the floor is an argument")
+				require.True(t, slices.Contains(o.Requested[2], any(int64(40))), "the floor is an argument")
 			})
 		})
 	}
@@ -322,7 +322,7 @@ func TestBlocks(t *testing.T) {
 				pass(2 * time.Minute)
 				require.ErrorIs(t, err, test.err)
 				require.Equal(t, test.last, last)
-				require.Len(t, o.Asked, len(test.replies()))
+				require.Len(t, o.Requested, len(test.replies()))
 				var burned []int64
 				for _, g := range o.reported() {
 					require.Equal(t, exchange.BlockBurned, g.Cause)
@@ -440,8 +440,8 @@ func TestRaise(t *testing.T) {
 				c, err := o.NewCall(t.Context(), "IS", "")
 				require.NoError(t, err)
 				require.NoError(t, c.Raise(t.Context(), ForRaise, test.seq))
-				require.Len(t, o.Asked, test.asked)
-				for _, args := range o.Asked {
+				require.Len(t, o.Requested, test.asked)
+				for _, args := range o.Requested {
 					require.Equal(t, scriptOf(args) == "open", slices.Contains(args, any(test.seq)))
 				}
 			})
@@ -463,6 +463,6 @@ func TestRaiseWithoutItsCaller(t *testing.T) {
 		require.NoError(t, err)
 		require.ErrorIs(t, c.Raise(ctx, ForRaise, 9), context.DeadlineExceeded)
 		pass(time.Minute)
-		require.Len(t, o.Asked, 1)
+		require.Len(t, o.Requested, 1)
 	})
 }

@@ -35,7 +35,7 @@ type Locks interface {
 //
 // A second is too short for a lock. To open is safe without, and there is no floor to ask.
 func (c *Call) Lock(ctx context.Context, locks Locks, missing Outcome) Outcome {
-	out, span := Outcome{Step: Locked, Found: missing.Found}, missing.Found.Span
+	out, span := Outcome{Step: Locked, Reply: missing.Reply}, missing.Reply.Span
 	if c.issuer.Calendar.Unit == calendar.Second {
 		return out
 	}

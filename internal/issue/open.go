@@ -18,7 +18,7 @@ import (
 // back: nobody needs the lock of a period that is open.
 func (c *Call) Open(ctx context.Context, n int, locked Outcome) Outcome {
 	steady, lock := context.WithoutCancel(ctx), locked.Held.Lock
-	o := &opening{call: c, held: locked.Held, found: locked.Found}
+	o := &opening{call: c, held: locked.Held, missing: locked.Reply}
 	if lock == nil {
 		return await(ctx, c, n, redisrun.Begin(func() (Outcome, error) { return o.openAlone(steady, n), nil }))
 	}
@@ -43,7 +43,7 @@ func (c *Call) Open(ctx context.Context, n int, locked Outcome) Outcome {
 type opening struct {
 	call     *Call
 	held     Held            // zero for none
-	found    *exchange.Reply // the reply that the counter is missing; nil where it need not be
+	missing  *exchange.Reply // the reply that the counter is missing; nil where it need not be
 	claim    claim           // with a ledger
 	floor    int64           // the floor's answer, 0 if it was not asked
 	seq      int64           // an operator's, 0 for none
@@ -53,7 +53,7 @@ type opening struct {
 // open opens the period for whoever has the lock. ctx is the caller's, and steady does not end. Redis looks again by
 // itself before it opens; the caller does first if a floor or a ledger would otherwise be asked in vain.
 func (o *opening) open(ctx, steady context.Context, n int) Outcome {
-	c, asked := o.call, o.found.Span
+	c, asked := o.call, o.missing.Span
 	if c.issuer.Floor != nil || c.issuer.Reserve != nil {
 		purpose := store.ForOpening
 		if c.issuer.Floor != nil {
@@ -64,36 +64,36 @@ func (o *opening) open(ctx, steady context.Context, n int) Outcome {
 		if out.Step != Missing {
 			return out
 		}
-		o.found = out.Found
+		o.missing = out.Reply
 	}
-	found, since := o.found, o.held.Since
-	if found.Span.Start != asked.Start || time.Since(since) >= LockExpiry-floorMargin {
+	missing, since := o.missing, o.held.Since
+	if missing.Span.Start != asked.Start || time.Since(since) >= LockExpiry-floorMargin {
 		return Outcome{Step: Wait} // the lock is another period's, or it took too long to get here
 	}
-	if err := c.checkSkew(found); err != nil {
+	if err := c.checkSkew(missing); err != nil {
 		return Outcome{Err: err}
 	}
 	// The lock lives that long from when it was asked for, or longer.
 	request := store.Open{
-		N: n, Checked: found.Now, Lease: LockExpiry - max(0, found.Sent.Sub(since)), Lock: o.held.Lock.Content(),
+		N: n, Checked: missing.Now, Lease: LockExpiry - max(0, missing.Sent.Sub(since)), Lock: o.held.Lock.Content(),
 	}
 	if c.issuer.Floor != nil {
 		var err error
-		if o.floor, err = c.askFloor(ctx, found.Span, since.Add(LockExpiry-floorMargin)); err != nil {
+		if o.floor, err = c.askFloor(ctx, missing.Span, since.Add(LockExpiry-floorMargin)); err != nil {
 			return Outcome{Err: err}
 		}
 		request.Floor = store.FloorAt(o.floor)
 	}
 	// For the period of the check: Redis refuses it if it comes too late.
-	return o.opened(o.install(steady, found.Span, request))
+	return o.opened(o.install(steady, missing.Span, request))
 }
 
 // openAlone opens the period without a lock, for the second in which the request arrives.
 func (o *opening) openAlone(ctx context.Context, n int) Outcome {
-	if err := o.call.checkSkew(o.found); err != nil {
+	if err := o.call.checkSkew(o.missing); err != nil {
 		return Outcome{Err: err}
 	}
-	request := store.Open{N: n, Checked: o.found.Now, Lease: LockExpiry}
+	request := store.Open{N: n, Checked: o.missing.Now, Lease: LockExpiry}
 	return o.opened(o.install(ctx, o.call.session.Current(), request))
 }
 
@@ -113,7 +113,7 @@ func (o *opening) inspect(ctx context.Context, n int, purpose store.Purpose) (r 
 	c, take := o.call, store.Take{N: n, Purpose: store.All}
 	claims := c.issuer.Reserve != nil && purpose != store.All
 	if claims {
-		take.Purpose, take.Claim = purpose, o.claim.ask(c, o.held, o.found)
+		take.Purpose, take.Claim = purpose, o.claim.ask(c, o.held, o.missing)
 	}
 	r, err = c.session.Send(ctx, &take, true)
 	if claims {

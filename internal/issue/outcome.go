@@ -17,7 +17,7 @@ func (c *Call) outcome(r exchange.Reply, err error) Outcome {
 		return Outcome{Numbers: Numbers{r.Span, r.Answer.Seq, r.Answer, r.Before == nil}}
 	case r.Status == store.Missing, r.Status == store.Reserved, r.Status == store.Lost && c.issuer.Floor != nil:
 		found := r // so that r itself does not escape to the heap
-		return Outcome{Step: Missing, Found: &found}
+		return Outcome{Step: Missing, Reply: &found}
 	case r.Status == store.Claimed:
 		c.noteOthers()
 		return Outcome{Step: Wait}

@@ -50,14 +50,14 @@ func askOutside(
 	})
 	v, err, over := answer.Wait(ctx, limit+rest)
 	if !over && late != nil {
-		c.issuer.Expecting(1)
+		c.issuer.AddPending(1)
 		if !answer.Leave(func(v int64, err error) {
-			defer c.issuer.Expecting(-1)
+			defer c.issuer.AddPending(-1)
 			if err == nil {
 				late(v)
 			}
 		}) {
-			c.issuer.Expecting(-1)
+			c.issuer.AddPending(-1)
 			v, err, _ = answer.Wait(context.Background(), redisrun.NoLimit)
 		}
 	}

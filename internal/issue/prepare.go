@@ -46,7 +46,7 @@ func (c *Call) Prepare(ctx context.Context, p *calendar.Period, compared bool) O
 		return Outcome{Step: Again}
 	case store.NeedsFloor:
 		r.Span = next // whose lock is needed
-		return Outcome{Step: Missing, Found: &r}
+		return Outcome{Step: Missing, Reply: &r}
 	}
 	return Outcome{Err: c.session.Refuse(&r)}
 }
@@ -54,7 +54,7 @@ func (c *Call) Prepare(ctx context.Context, p *calendar.Period, compared bool) O
 // PrepareAboveFloor opens the period of the call's lock above the floor, which one caller asks at a time. The next step
 // is Again: the period may be open then.
 func (c *Call) PrepareAboveFloor(ctx context.Context, locked Outcome, compared bool) Outcome {
-	next := locked.Found.Span
+	next := locked.Reply.Span
 	defer c.endFlight(nil)
 	defer giveBack(ctx, c, locked.Held.Lock)
 	r, err := prepare(ctx, c, next, c.issuer.Base, store.FloorToAsk(), compared)

@@ -17,7 +17,7 @@ import (
 // End ends the call for its caller: others who wait for the call continue, with err if it is an outage. It does nothing
 // after the caller has left a step that continues: that ends by itself.
 func (c *Call) End(err error) {
-	if !c.left {
+	if !c.abandoned {
 		c.endFlight(err)
 		c.session.SettlePanic()
 	}
@@ -135,16 +135,16 @@ func cancelError(end error, typ string, ledger bool) error {
 func await(ctx context.Context, c *Call, n int, running redisrun.Pending[Outcome]) Outcome {
 	out, err, over := running.Wait(ctx, redisrun.NoLimit)
 	if !over {
-		c.issuer.Expecting(1)
-		c.left = running.Leave(func(out Outcome, err error) {
-			defer c.issuer.Expecting(-1)
+		c.issuer.AddPending(1)
+		c.abandoned = running.Leave(func(out Outcome, err error) {
+			defer c.issuer.AddPending(-1)
 			c.session.SettlePanic()
 			if err == nil && out.Err == nil && out.Step == Done {
 				c.session.NobodyGot(out.Numbers.Span, out.Numbers.Last, int64(n))
 			}
 		})
-		if !c.left {
-			c.issuer.Expecting(-1)
+		if !c.abandoned {
+			c.issuer.AddPending(-1)
 			out, err, _ = running.Wait(context.Background(), redisrun.NoLimit)
 		}
 	}

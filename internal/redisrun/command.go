@@ -51,13 +51,13 @@ type Reply struct {
 
 // An Attempt may have run, but its answer did not come, or not in time.
 type Attempt struct {
-	command onceCmd
-	err     error
-	left    *leftAlone // nil if the attempt ended with err
+	command  onceCmd
+	err      error
+	detached *detachedAttempt // nil if the attempt ended with err
 }
 
-// A leftAlone is an attempt that go-redis continues while nobody waits for it.
-type leftAlone struct {
+// A detachedAttempt is an attempt that go-redis continues while nobody waits for it.
+type detachedAttempt struct {
 	over        chan struct{} // closed when go-redis is done; the rest is only read after that
 	unconfirmed error
 	err         error
@@ -66,11 +66,11 @@ type leftAlone struct {
 // Wait waits until the client is done with the attempt, and returns its late answer, or why there is none. The script
 // did not run if [Unsent] says so of the error.
 func (a *Attempt) Wait() (Reply, error) {
-	if a.left == nil {
+	if a.detached == nil {
 		return Reply{}, a.err
 	}
-	<-a.left.over
-	return a.command.read(Reply{Unconfirmed: a.left.unconfirmed}, a.left.err)
+	<-a.detached.over
+	return a.command.read(Reply{Unconfirmed: a.detached.unconfirmed}, a.detached.err)
 }
 
 // A Note holds the failure of the last attempt, for those who leave before the outcome.
@@ -95,11 +95,11 @@ func newCommand(ctx context.Context, name, body any, args []any) onceCmd {
 
 // unanswered returns the attempt if it may have run and its answer is not known: it was left alone, or it ended with
 // err.
-func (c onceCmd) unanswered(left *leftAlone, err error) *Attempt {
-	if err == nil || left == nil && Unsent(err) {
+func (c onceCmd) unanswered(detached *detachedAttempt, err error) *Attempt {
+	if err == nil || detached == nil && Unsent(err) {
 		return nil
 	}
-	return &Attempt{c, err, left}
+	return &Attempt{c, err, detached}
 }
 
 // read adds the command's value to the reply of an attempt, unless that failed.

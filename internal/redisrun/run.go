@@ -69,9 +69,9 @@ func (r *Runner) Run(ctx context.Context, b *budget.Budget, node *Node, c Comman
 			limit = min(limit, budget.Last)
 		}
 		command := newCommand(ctx, name, body, c.Args)
-		reply, left, err := r.try(ctx, b, node, limit, c.Confirm, command)
+		reply, detached, err := r.try(ctx, b, node, limit, c.Confirm, command)
 		reply, err = command.read(reply, err)
-		if lost := command.unanswered(left, err); lost != nil {
+		if lost := command.unanswered(detached, err); lost != nil {
 			unanswered = append(unanswered, *lost)
 		}
 		if err == ErrUnsent && note.Load() != nil {
@@ -149,7 +149,7 @@ func (r *Runner) mayRepeat(c *Command, attempt int, err error) bool {
 // nothing, and is waited for as long as it takes: nothing could be sent before it is done, since go-redis may hold a
 // lock.
 func (r *Runner) try(ctx context.Context, b *budget.Budget, node *Node, limit time.Duration, confirmed bool,
-	commands ...onceCmd) (reply Reply, left *leftAlone, err error) {
+	commands ...onceCmd) (reply Reply, detached *detachedAttempt, err error) {
 	const recently = 100 * time.Millisecond // connections that served since then are taken to be alive
 	if limit <= 0 {
 		return Reply{}, nil, ErrUnsent
@@ -184,19 +184,19 @@ func (r *Runner) try(ctx context.Context, b *budget.Budget, node *Node, limit ti
 		reply.Received = time.Now()
 	}
 	if !over {
-		left = &leftAlone{over: make(chan struct{})}
-		if !answer.Leave(left.end) { // it came at this very moment, after its limit
+		detached = &detachedAttempt{over: make(chan struct{})}
+		if !answer.Leave(detached.end) { // it came at this very moment, after its limit
 			unconfirmed, failure, _ := answer.Wait(context.Background(), NoLimit)
-			left.end(unconfirmed, failure)
+			detached.end(unconfirmed, failure)
 		}
 	}
 	if err == nil && commands[0].Err() == nil {
 		r.answered.Store(reply.Received.UnixNano())
 	}
-	return reply, left, err
+	return reply, detached, err
 }
 
-func (l *leftAlone) end(unconfirmed, err error) {
+func (l *detachedAttempt) end(unconfirmed, err error) {
 	l.unconfirmed, l.err = unconfirmed, err
 	close(l.over)
 }
@@ -235,12 +235,12 @@ func (r *Runner) RunAll(ctx context.Context, budgets []*budget.Budget, node *Nod
 	least := *slices.MinFunc(budgets, func(a, b *budget.Budget) int { return cmp.Compare(a.Answer(), b.Answer()) })
 	before, late := least.Answer(), least.IsLate()
 	limit, _ := least.Attempt()
-	shared, left, failure := r.try(ctx, &least, node, limit, commands[0].Confirm, sent...)
+	shared, detached, failure := r.try(ctx, &least, node, limit, commands[0].Confirm, sent...)
 	for i, c := range sent {
 		took := before - least.Answer()
 		budgets[i].Spend(took, took)
 		reply, err := c.read(shared, failure)
-		lost := c.unanswered(left, err)
+		lost := c.unanswered(detached, err)
 		if err == nil {
 			outcome(i, reply, nil)
 			continue

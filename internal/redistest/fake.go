@@ -12,8 +12,8 @@ import (
 type Fake struct {
 	Answer func(n int, args []any) (any, error) // to the n-th script, from 0
 
-	mu    sync.Mutex
-	Asked [][]any // arguments of the scripts, in order
+	mu        sync.Mutex
+	Requested [][]any // arguments of the scripts, in order
 }
 
 // Client returns a client of the server.
@@ -31,8 +31,8 @@ func (f *Fake) DialHook(next redis.DialHook) redis.DialHook { return next }
 func (f *Fake) ProcessHook(redis.ProcessHook) redis.ProcessHook {
 	return func(_ context.Context, cmd redis.Cmder) error {
 		f.mu.Lock()
-		n := len(f.Asked)
-		f.Asked = append(f.Asked, cmd.Args())
+		n := len(f.Requested)
+		f.Requested = append(f.Requested, cmd.Args())
 		f.mu.Unlock()
 		value, err := f.Answer(n, cmd.Args())
 		if err != nil {

@@ -597,7 +597,7 @@ func (s *sender) send(ctx context.Context, series store.Series, request store.Re
 	request.Aim(store.Target{Series: series})
 	b := budget.New(false)
 	in, err := s.runner.Run(ctx, &b, s.node, s.Command(request), nil)
-	return store.Read(in, err, request.Asked())
+	return store.Read(in, err, request.Requested())
 }
 
 func newFixture(t *testing.T, limit int64, ledger bool) *fixture {
@@ -1030,7 +1030,7 @@ func TestOpeningsTogether(t *testing.T) {
 		s.runner.RunAll(t.Context(), budgets, s.node, commands, notes, func(i int, in redisrun.Reply, err error) {
 			mu.Lock()
 			defer mu.Unlock()
-			r, err := store.Read(in, err, opens[i].Asked())
+			r, err := store.Read(in, err, opens[i].Requested())
 			require.NoError(t, err)
 			replies[i] = fmt.Sprint(r.Status, " ", r.Status == store.Issued && !r.Skipped.Opened)
 		})

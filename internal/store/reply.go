@@ -95,7 +95,7 @@ type Timing struct {
 
 // Delivery says what became of the attempts at a command.
 type Delivery struct {
-	Asked
+	Requested
 	Before      error     // failure of an earlier attempt, which may have run too; nil for none
 	Unconfirmed error     // why replicas do not confirm the numbers issued; nil if they do, or need not
 	Unanswered  []Attempt // attempts that may have run and were answered otherwise, in order; also with an error
@@ -106,8 +106,10 @@ type Attempt func() (Reply, error)
 
 // Read makes a Reply of what a script answered to a request that asked for asked. An error leaves open whether the
 // script ran. [Late] may also mean that no answer came in time to an Open.
-func Read(in redisrun.Reply, err error, asked Asked) (Reply, error) {
-	r := Reply{Timing: Timing{Sent: in.Sent, Received: in.Received}, Delivery: Delivery{Asked: asked, Before: in.Before}}
+func Read(in redisrun.Reply, err error, asked Requested) (Reply, error) {
+	r := Reply{
+		Timing: Timing{Sent: in.Sent, Received: in.Received}, Delivery: Delivery{Requested: asked, Before: in.Before},
+	}
 	for _, a := range in.Unanswered {
 		r.Unanswered = append(r.Unanswered, func() (Reply, error) {
 			late, err := a.Wait()
@@ -137,7 +139,7 @@ func Read(in redisrun.Reply, err error, asked Asked) (Reply, error) {
 func Failed(err error) Attempt { return func() (Reply, error) { return Reply{}, err } }
 
 // Part returns the attempts of one type, the i-th of several in one script.
-func Part(i int, attempts []redisrun.Attempt, asked Asked) (each []Attempt) {
+func Part(i int, attempts []redisrun.Attempt, asked Requested) (each []Attempt) {
 	for _, a := range attempts {
 		each = append(each, func() (Reply, error) {
 			in, err := a.Wait()

@@ -12,8 +12,8 @@ type Request interface {
 	Aim(Target) bool
 	// About returns the period that the reply is about.
 	About() *Period
-	// Asked returns what the request asks for.
-	Asked() Asked
+	// Requested returns what the request asks for.
+	Requested() Requested
 	command(s *Store) redisrun.Command
 }
 
@@ -33,8 +33,8 @@ func (t *Target) Aim(at Target) bool {
 // About implements [Request].
 func (t *Target) About() *Period { return t.Period }
 
-// Asked implements [Request], for requests that ask for no numbers.
-func (t *Target) Asked() Asked { return Asked{} }
+// Requested implements [Request], for requests that ask for no numbers.
+func (t *Target) Requested() Requested { return Requested{} }
 
 // A Repeatable is a caller's request that may come again. It gets the answer that it got before.
 type Repeatable struct {
@@ -43,17 +43,17 @@ type Repeatable struct {
 	Key     string // fingerprint of the key that hides the sequence, or "plain"
 }
 
-// Asked is what a request asks for.
-type Asked struct {
+// Requested is what a request asks for.
+type Requested struct {
 	N          int   // numbers
 	HighWater  int64 // of the series, when it was sent
 	Counters   int   // of a History
 	Repeatable bool
 }
 
-// numbers is the Asked of a request for n numbers.
-func (t *Target) numbers(n int) Asked {
-	return Asked{N: n, HighWater: t.HighWater, Repeatable: t.Repeatable.ID != ""}
+// numbers is the Requested of a request for n numbers.
+func (t *Target) numbers(n int) Requested {
+	return Requested{N: n, HighWater: t.HighWater, Repeatable: t.Repeatable.ID != ""}
 }
 
 // A Purpose is what a Take is for.
@@ -87,8 +87,8 @@ type Claim struct {
 	Base  int64         // the sequence before the first that a period has
 }
 
-// Asked implements [Request].
-func (t *Take) Asked() Asked { return t.numbers(t.N) }
+// Requested implements [Request].
+func (t *Take) Requested() Requested { return t.numbers(t.N) }
 
 func (t *Take) command(s *Store) redisrun.Command { return s.TakeTogether(t) }
 
@@ -142,8 +142,8 @@ type Block struct {
 	After, Upto   int64
 }
 
-// Asked implements [Request].
-func (o *Open) Asked() Asked { return o.numbers(o.N) }
+// Requested implements [Request].
+func (o *Open) Requested() Requested { return o.numbers(o.N) }
 
 func (o *Open) command(s *Store) redisrun.Command {
 	var checked any = string(o.Purpose)
@@ -202,8 +202,8 @@ type History struct {
 	Labels []string
 }
 
-// Asked implements [Request].
-func (h *History) Asked() Asked { return Asked{Counters: 1 + len(h.Labels)} }
+// Requested implements [Request].
+func (h *History) Requested() Requested { return Requested{Counters: 1 + len(h.Labels)} }
 
 func (h *History) command(s *Store) redisrun.Command {
 	keys := make([]any, len(h.Labels))

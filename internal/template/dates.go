@@ -20,7 +20,7 @@ type Dates struct {
 	calendar calendar.Calendar
 	Vary     bool                                // the date may change within a period
 	repeat   bool                                // a date may come again after another one
-	found    [1024]atomic.Pointer[calendar.Span] // of the dates found last, by a hash of their text
+	cache    [1024]atomic.Pointer[calendar.Span] // of the dates found last, by a hash of their text
 }
 
 // usualDates are date layouts that tell the periods of each unit apart.
@@ -209,7 +209,7 @@ var seed = maphash.MakeSeed()
 
 // Find returns the first span of a printed date. It remembers those found last, since numbers share them.
 func (d *Dates) Find(text string) (*calendar.Span, error) {
-	slot := &d.found[maphash.String(seed, text)%uint64(len(d.found))]
+	slot := &d.cache[maphash.String(seed, text)%uint64(len(d.cache))]
 	if s := slot.Load(); s != nil && s.Date == text {
 		return s, nil
 	}
