@@ -105,36 +105,37 @@ func (g *Generator) describe(r *exchange.Refusal) error {
 		return fmt.Errorf("%w: %s of %s would be opened at %s by Redis's clock, and it is %s by this host's: "+
 			"want %v; set the wrong clock", ErrClockSkew, r.Type, label, utc(r.Now), utc(r.Received), g.issuing.MaxSkew)
 	case exchange.Exhausted:
-		if r.Before != nil { // the attempt before may have consumed the rest, and ErrExhausted says that nothing was consumed
-			return fmt.Errorf("serial: Redis failed, and has too few numbers left since: %w", redisrun.Foreign(r.Before))
+		// An earlier attempt may have consumed the rest, but ErrExhausted promises that nothing was consumed.
+		if r.EarlierErr != nil {
+			return fmt.Errorf("serial: Redis failed, and has too few numbers left since: %w", redisrun.Foreign(r.EarlierErr))
 		}
 		return fmt.Errorf("%w: %s of %s is at %s of %d; a wider {seq} in the template takes effect at once",
-			ErrExhausted, r.Type, label, r.Held, g.limit)
+			ErrExhausted, r.Type, label, r.Detail, g.limit)
 	case exchange.Lost:
-		held := fmt.Sprintf("holds %.40q", r.Held)
-		if r.Held == "" {
-			held = "is gone"
+		content := fmt.Sprintf("holds %.40q", r.Detail)
+		if r.Detail == "" {
+			content = "is gone"
 		}
 		if r.HighWater > 0 {
-			held += fmt.Sprintf(", and %d is the last number that this process has seen", r.HighWater)
+			content += fmt.Sprintf(", and %d is the last number that this process has seen", r.HighWater)
 		}
 		return fmt.Errorf("%w: numbers of %s were issued in %s, and %s %s; find the last one used, and run: %s",
-			ErrCounterLost, r.Type, label, g.issuer.CounterKey(r.Type, r.Period.Label), held, g.operate(r, "raise"))
+			ErrCounterLost, r.Type, label, g.issuer.CounterKey(r.Type, r.Period.Label), content, g.operate(r, "raise"))
 	case exchange.Future:
 		return fmt.Errorf("%w: Redis's clock says %s, and %s is in %s already, entered by a clock that was "+
 			"ahead; if Redis's clock is right now, run: %s", ErrClockSkew, utc(r.Now), r.Type, g.interval(entered),
 			g.operate(r, "raise"))
 	case exchange.Unknown:
-		if strings.HasPrefix(r.Held, "role:") {
+		if strings.HasPrefix(r.Detail, "role:") {
 			return fmt.Errorf("serial: WithLedger needs a master, and Redis says %q: a replica that takes writes shares its "+
-				"master's identity, so that the same numbers would be issued on both; set replica-read-only yes", r.Held)
+				"master's identity, so that the same numbers would be issued on both; set replica-read-only yes", r.Detail)
 		}
 		return fmt.Errorf("serial: WithLedger needs INFO replication in scripts, to read the server's replication ID; "+
-			"Redis says %q", r.Held)
+			"Redis says %q", r.Detail)
 	case exchange.OtherPrint:
 		used, cure := "of all time", "give this generator its old template and key, or another type or key prefix"
 		if g.calendar.Unit != calendar.Never {
-			last := calendar.FormatLabel(r.Held)
+			last := calendar.FormatLabel(r.Detail)
 			used = "up to " + last
 			cure = "give it its old template and key until " + last + " has ended, and then the new one to all processes"
 		}

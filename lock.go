@@ -50,7 +50,7 @@ type lock struct {
 // redsync does not get ctx itself: it would forget why ctx ended, and with a dead context it could not give back a lock
 // that a server may have granted.
 func (l locks) Try(ctx context.Context, b *budget.Budget, typ, key string) (issue.Lock, error) {
-	if limit, _ := b.Attempt(); limit <= 0 {
+	if limit, _ := b.NextLimit(); limit <= 0 {
 		return nil, redisrun.ErrUnsent
 	}
 	k, late := &lock{onCounters: l.onCounters}, b.IsLate()

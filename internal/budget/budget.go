@@ -40,9 +40,9 @@ func New(deadline bool) Budget {
 	return Budget{Answers, Others}
 }
 
-// Attempt returns the limit of the next attempt to get an answer. The last one is short. After that, the limit is 0 or
+// NextLimit returns the limit of the next attempt to get an answer. The last one is short. After that, the limit is 0 or
 // less.
-func (b *Budget) Attempt() (limit time.Duration, isLast bool) {
+func (b *Budget) NextLimit() (limit time.Duration, isLast bool) {
 	if limit = b.answers - Last - rest; limit > 0 {
 		return limit, false
 	}

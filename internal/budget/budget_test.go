@@ -17,7 +17,7 @@ func TestAttemptsEnd(t *testing.T) {
 		var took time.Duration
 		shorts := 0
 		for {
-			limit, last := b.Attempt()
+			limit, last := b.NextLimit()
 			if limit <= 0 {
 				break
 			}
@@ -64,6 +64,6 @@ func TestStoodStill(t *testing.T) {
 	require.Equal(t, budget.Answers-time.Second, b.Answer())
 	require.Equal(t, budget.Others-time.Second, b.Wait())
 	var used budget.Budget
-	limit, _ := used.Attempt()
+	limit, _ := used.NextLimit()
 	require.Zero(t, limit)
 }

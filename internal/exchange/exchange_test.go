@@ -158,7 +158,7 @@ func TestBatch(t *testing.T) {
 			go func() {
 				s := x.Begin(ctx, "IS", "")
 				r, err := s.Send(ctx, s.TakeNumbers(1), false)
-				results[i] = fmt.Sprint(r.Status, " ", r.Last, " ", r.Held, " ", err != nil)
+				results[i] = fmt.Sprint(r.Status, " ", r.Last, " ", r.Detail, " ", err != nil)
 			}()
 			synctest.Wait() // so that they come in this order; the first one is sent alone
 		}
@@ -201,7 +201,7 @@ func TestGapsOfOpenings(t *testing.T) {
 		"never sent":               {open, Lift{}, store.Reply{}, redisrun.ErrUnsent, "[{21 30 BlockBurned}]"},
 		"it may have run":          {open, Lift{}, store.Reply{}, redis.ErrClosed, "[]"},
 		"an attempt may yet run": {open, Lift{}, store.Reply{Status: store.Late,
-			Delivery: store.Delivery{Unanswered: []store.Attempt{store.Failed(redis.ErrClosed)}}}, nil, "[]"},
+			Delivery: store.Delivery{Unanswered: []store.LateReply{store.Failed(redis.ErrClosed)}}}, nil, "[]"},
 	} {
 		names := map[Cause]string{Raised: "Raised", BlockSkipped: "BlockSkipped", BlockBurned: "BlockBurned"}
 		type gap struct {

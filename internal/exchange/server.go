@@ -166,7 +166,7 @@ type waiters []*batch
 func (w waiters) Wanted() bool { return slices.ContainsFunc(w, (*batch).Wanted) }
 
 // finish hands a reply to the callers of a batch. before are attempts of which this is not the answer.
-func (s *server) finish(b *batch, in redisrun.Reply, err error, asked store.Requested, before []store.Attempt) {
+func (s *server) finish(b *batch, in redisrun.Reply, err error, asked store.Requested, before []store.LateReply) {
 	r, err := store.Read(in, err, asked)
 	s.settle(b.Key.typ, b.Payload.span, append(before, r.Unanswered...), asked)
 	r.Unanswered = nil // settled
@@ -191,14 +191,14 @@ func partOf(r *store.Reply, place int, part *store.Reply) {
 	case r.Status == store.Issued && place < r.Count:
 		part.Status, part.Last = store.Issued, r.Last-int64(r.Count-1-place)
 	case r.Status == store.Issued: // for those who came before
-		part.Status, part.Held, part.Before = r.Rest, fmt.Sprint(r.Last), r.Before
+		part.Status, part.Detail, part.EarlierErr = r.Rest, fmt.Sprint(r.Last), r.EarlierErr
 	default:
 		*part = *r
 	}
 }
 
 // settle reports attempts once the client has given them up. A late answer is exact.
-func (s *server) settle(typ string, span *Span, attempts []store.Attempt, asked store.Requested) {
+func (s *server) settle(typ string, span *Span, attempts []store.LateReply, asked store.Requested) {
 	for _, attempt := range attempts {
 		s.gaps.addPending(1)
 		go func() {

@@ -212,7 +212,7 @@ func (s *Session) waitBatch(ctx context.Context, b *batch, place int, part *stor
 // waitPipeline has a request sent in a pipeline with others, and waits for the reply. It comes in time: a request that
 // waits for others is not sent after its limit.
 func (s *Session) waitPipeline(ctx context.Context, req store.Request) (store.Reply, error) {
-	limit, _ := s.Budget.Attempt()
+	limit, _ := s.Budget.NextLimit()
 	b, _, _ := s.server.requests.Join(req, requestPayload{ctx, &s.Budget}, limit, false)
 	r, err := b.Wait(context.Background())
 	if err == coalesce.ErrUnsent {
@@ -253,7 +253,7 @@ func (s *Session) observe(r *Reply, err error) error {
 		if r.Status == store.Clock { // of callers who share a reply, one notes it
 			s.events.Offset, s.events.Before = offset, before
 		} else if s.events.Lost == nil {
-			s.events.Lost, s.events.Held = r.About, r.Held
+			s.events.Lost, s.events.Held = r.About, r.Detail
 		}
 		s.mu.Unlock()
 	}

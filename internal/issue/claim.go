@@ -75,7 +75,7 @@ func (cl *claim) reserve(ctx context.Context, span *exchange.Span, request *stor
 	above := max(p.Above, floor, seq)
 	if above >= store.MaxSeq && request.Purpose == "" { // by a counter that something else has written
 		full := exchange.Reply{Span: span, About: &span.Stored}
-		full.Status, full.Held = store.Exhausted, strconv.FormatInt(above, 10)
+		full.Status, full.Detail = store.Exhausted, strconv.FormatInt(above, 10)
 		return cl.call.session.Refuse(&full)
 	}
 	above = min(above, store.MaxSeq)

@@ -203,7 +203,7 @@ func TestRefusals(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, []Step{Done}, steps)
 		require.Equal(t, []any{exchange.Lost, "20000101", "3", int64(7)},
-			[]any{refusal.Status, refusal.Period.Label, refusal.Held, refusal.HighWater})
+			[]any{refusal.Status, refusal.Period.Label, refusal.Detail, refusal.HighWater})
 	})
 }
 

@@ -14,7 +14,7 @@ func (c *Call) outcome(r exchange.Reply, err error) Outcome {
 		return Outcome{Numbers: Numbers{Span: r.Span, Last: r.Last}}
 	case r.Status == store.Repeated:
 		c.session.Remember(r.Span, r.Answer)
-		return Outcome{Numbers: Numbers{r.Span, r.Answer.Seq, r.Answer, r.Before == nil}}
+		return Outcome{Numbers: Numbers{r.Span, r.Answer.Seq, r.Answer, r.EarlierErr == nil}}
 	case r.Status == store.Missing, r.Status == store.Reserved, r.Status == store.Lost && c.issuer.Floor != nil:
 		found := r // so that r itself does not escape to the heap
 		return Outcome{Step: Missing, Reply: &found}

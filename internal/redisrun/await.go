@@ -70,7 +70,7 @@ func (p Pending[T]) Wait(ctx context.Context, limit time.Duration) (v T, err err
 // WaitWithin is Wait within the limit of an attempt of b, which it charges. It waits in short steps, since this process
 // may be suspended.
 func (p Pending[T]) WaitWithin(ctx context.Context, b *budget.Budget) (v T, err error, over bool) {
-	for limit, _ := b.Attempt(); ; {
+	for limit, _ := b.NextLimit(); ; {
 		step, start := min(limit, budget.Step), time.Now()
 		v, err, over = p.Wait(ctx, step)
 		b.Spend(time.Since(start), step)

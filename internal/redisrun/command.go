@@ -44,7 +44,7 @@ func (c *Command) isAbandoned() bool { return c.Waiters != nil && !c.Waiters.Wan
 type Reply struct {
 	Value          any
 	Sent, Received time.Time // around the round trip, by this host's clock
-	Before         error     // failure of an earlier attempt, which may have run too; nil if the first one was answered
+	EarlierErr     error     // failure of an earlier attempt, which may have run too; nil if the first one was answered
 	Unconfirmed    error     // why replicas did not confirm it; nil if they did, or if nobody asked
 	Unanswered     []Attempt // attempts that may have run, of which this is not the answer, in order; also with an error
 }

@@ -193,7 +193,7 @@ func TestScriptIsSentWholeWhereItIsUnknown(t *testing.T) {
 			reply, err := x.run(t.Context(), r, command("k"), nil)
 			require.NoError(t, err)
 			require.EqualValues(t, 1+i, reply.Value)
-			require.NoError(t, reply.Before, "the script did not run before")
+			require.NoError(t, reply.EarlierErr, "the script did not run before")
 		}
 		require.Equal(t, []string{"evalsha", "eval", "evalsha"}, x.names())
 	})
@@ -208,12 +208,12 @@ func TestLostAnswer(t *testing.T) {
 		reply, err := x.run(t.Context(), r, command("k"), &note)
 		require.NoError(t, err)
 		require.EqualValues(t, 3, reply.Value, "it ran twice")
-		require.Equal(t, io.EOF, reply.Before)
+		require.Equal(t, io.EOF, reply.EarlierErr)
 		require.Equal(t, io.EOF, *note.Load())
 
 		reply, err = x.run(t.Context(), r, command("k"), &note)
 		require.NoError(t, err)
-		require.Equal(t, io.EOF, reply.Before, "the note tells of an attempt before")
+		require.Equal(t, io.EOF, reply.EarlierErr, "the note tells of an attempt before")
 
 		x.loseAnswer()
 		_, err = x.run(t.Context(), r, once("k"), nil)
@@ -444,7 +444,7 @@ func TestRunAll(t *testing.T) {
 			for _, j := range []int{0, 2} {
 				require.NoError(t, o[j].Err)
 				require.EqualValues(t, 1+i, o[j].Reply.Value)
-				require.NoError(t, o[j].Reply.Before)
+				require.NoError(t, o[j].Reply.EarlierErr)
 				require.False(t, o[j].Reply.Sent.IsZero())
 			}
 			require.ErrorContains(t, o[1].Err, "WRONGTYPE")
@@ -455,7 +455,7 @@ func TestRunAll(t *testing.T) {
 		for i, o := range all(new(redisrun.Note), &note) {
 			require.NoError(t, o.Err)
 			require.EqualValues(t, []int{4, 2, 4}[i], o.Reply.Value, "it ran twice")
-			require.Equal(t, io.EOF, o.Reply.Before)
+			require.Equal(t, io.EOF, o.Reply.EarlierErr)
 		}
 		require.Equal(t, io.EOF, *note.Load())
 	})
@@ -470,7 +470,7 @@ func TestRunAllOnce(t *testing.T) {
 		for _, o := range all() { // the server does not know the script
 			require.NoError(t, o.Err)
 			require.EqualValues(t, 1, o.Reply.Value)
-			require.NoError(t, o.Reply.Before, "it did not run before")
+			require.NoError(t, o.Reply.EarlierErr, "it did not run before")
 		}
 		x.loseAnswer()
 		o := all()

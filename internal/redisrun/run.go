@@ -64,7 +64,7 @@ func (r *Runner) Run(ctx context.Context, b *budget.Budget, node *Node, c Comman
 	final := false // the attempt is a quick one, and the last
 	var unanswered []Attempt
 	for attempt := 0; ; attempt++ {
-		limit, last := b.Attempt()
+		limit, last := b.NextLimit()
 		if final = final || last; final {
 			limit = min(limit, budget.Last)
 		}
@@ -80,7 +80,7 @@ func (r *Runner) Run(ctx context.Context, b *budget.Budget, node *Node, c Comman
 		reply.Unanswered = unanswered
 		if err == nil {
 			if failure := note.Load(); failure != nil {
-				reply.Before = *failure
+				reply.EarlierErr = *failure
 			}
 			return reply, nil
 		}
@@ -234,7 +234,7 @@ func (r *Runner) RunAll(ctx context.Context, budgets []*budget.Budget, node *Nod
 	}
 	least := *slices.MinFunc(budgets, func(a, b *budget.Budget) int { return cmp.Compare(a.Answer(), b.Answer()) })
 	before, late := least.Answer(), least.IsLate()
-	limit, _ := least.Attempt()
+	limit, _ := least.NextLimit()
 	shared, detached, failure := r.try(ctx, &least, node, limit, commands[0].Confirm, sent...)
 	for i, c := range sent {
 		took := before - least.Answer()

@@ -777,7 +777,7 @@ func TestOpenWithAnotherBlock(t *testing.T) {
 			r := s.open(store.Open{N: test.n, Checked: noon, Lease: time.Second,
 				Block: &store.Block{Token: token, ReplicationID: s.id, After: test.after, Upto: test.after + 10}})
 			require.Equal(t, test.want, r.Status)
-			require.Equal(t, test.held, r.Held)
+			require.Equal(t, test.held, r.Detail)
 			s.CheckGet(t, s.counter, test.counter)
 		})
 	}
@@ -796,7 +796,7 @@ func TestOpenKeepsAGiant(t *testing.T) {
 		require.NoError(t, s.Set(s.counter, giant))
 		r := s.open(o)
 		require.Equal(t, store.Exhausted, r.Status)
-		require.Equal(t, giant, r.Held)
+		require.Equal(t, giant, r.Detail)
 		s.CheckGet(t, s.counter, giant)
 		if ledger {
 			require.Equal(t, giant, s.HGet(s.record, "counterCopy"))

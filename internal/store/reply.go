@@ -19,16 +19,16 @@ const (
 	Clock      Status = "clock"     // the server's clock is not in the span
 	Calendar   Status = "calendar"  // Entered: the series is counted by its calendar, which is another
 	Conflict   Status = "conflict"  // Entered: it belongs to another time zone or day start, or has a ledger
-	OtherPrint Status = "print"     // Held: the print mark may change with a label greater than that
+	OtherPrint Status = "print"     // Detail: the print mark may change with a label greater than that
 	Future     Status = "future"    // Entered: it begins after the server's time
-	Lost       Status = "lost"      // Held: content of the counter, which once existed
+	Lost       Status = "lost"      // Detail: content of the counter, which once existed
 	Missing    Status = "missing"   // WasLost: the period must be opened
-	Exhausted  Status = "exhausted" // Held: the last sequence issued; Skipped for an Open
+	Exhausted  Status = "exhausted" // Detail: the last sequence issued; Skipped for an Open
 	Ceiling    Status = "ceiling"   // WasLost: a block must be set aside first
 	Reserved   Status = "reserve"   // Granted: the caller has the claim
 	Claimed    Status = "claimed"   // another caller has the claim
 	Late       Status = "late"      // the lock, the claim or the caller's time has run out; for an Open, Granted.Mixed
-	Unknown    Status = "unknown"   // Held: what INFO says instead of a master's replication ID
+	Unknown    Status = "unknown"   // Detail: what INFO says instead of a master's replication ID
 	Repeated   Status = "once"      // Answer: the request came before
 	Unchecked  Status = "check"     // to a Prepare: the clocks must be compared first
 	Gap        Status = "gap"       // to a Prepare: the periods before must be opened first
@@ -44,7 +44,7 @@ const (
 type Reply struct {
 	Status Status
 	Numbers
-	Held    string // text that the Status describes
+	Detail  string // text that the Status describes
 	Entered string // the period entered, as the record has it
 	WasLost bool   // the counter existed once
 	Skipped Skipped
@@ -96,19 +96,19 @@ type Timing struct {
 // Delivery says what became of the attempts at a command.
 type Delivery struct {
 	Requested
-	Before      error     // failure of an earlier attempt, which may have run too; nil for none
-	Unconfirmed error     // why replicas do not confirm the numbers issued; nil if they do, or need not
-	Unanswered  []Attempt // attempts that may have run and were answered otherwise, in order; also with an error
+	EarlierErr  error       // failure of an earlier attempt, which may have run too; nil for none
+	Unconfirmed error       // why replicas do not confirm the numbers issued; nil if they do, or need not
+	Unanswered  []LateReply // attempts that may have run and were answered otherwise, in order; also with an error
 }
 
-// An Attempt waits until the client is done with an attempt, and returns its late answer, or why there is none.
-type Attempt func() (Reply, error)
+// A LateReply waits until the client is done with an attempt, and returns its late answer, or why there is none.
+type LateReply func() (Reply, error)
 
 // Read makes a Reply of what a script answered to a request that asked for asked. An error leaves open whether the
 // script ran. [Late] may also mean that no answer came in time to an Open.
 func Read(in redisrun.Reply, err error, asked Requested) (Reply, error) {
 	r := Reply{
-		Timing: Timing{Sent: in.Sent, Received: in.Received}, Delivery: Delivery{Requested: asked, Before: in.Before},
+		Timing: Timing{Sent: in.Sent, Received: in.Received}, Delivery: Delivery{Requested: asked, EarlierErr: in.EarlierErr},
 	}
 	for _, a := range in.Unanswered {
 		r.Unanswered = append(r.Unanswered, func() (Reply, error) {
@@ -136,10 +136,10 @@ func Read(in redisrun.Reply, err error, asked Requested) (Reply, error) {
 }
 
 // Failed is an attempt that failed with err.
-func Failed(err error) Attempt { return func() (Reply, error) { return Reply{}, err } }
+func Failed(err error) LateReply { return func() (Reply, error) { return Reply{}, err } }
 
 // Part returns the attempts of one type, the i-th of several in one script.
-func Part(i int, attempts []redisrun.Attempt, asked Requested) (each []Attempt) {
+func Part(i int, attempts []redisrun.Attempt, asked Requested) (each []LateReply) {
 	for _, a := range attempts {
 		each = append(each, func() (Reply, error) {
 			in, err := a.Wait()
@@ -199,7 +199,7 @@ func (r *Reply) readStatus(value any) bool {
 		r.Status, r.Numbers = Issued, Numbers{Last: n[3], Count: r.N}
 		r.Skipped = Skipped{Opened: true, From: n[2], Upto: n[3] - int64(r.N)}
 	case Exhausted:
-		r.Held, r.Skipped.From, r.Skipped.Upto = text, n[2], n[3]
+		r.Detail, r.Skipped.From, r.Skipped.Upto = text, n[2], n[3]
 	case Calendar, Conflict, Future:
 		r.Entered = text
 	case Missing, Ceiling, NeedsFloor:
@@ -211,7 +211,7 @@ func (r *Reply) readStatus(value any) bool {
 	case Repeated:
 		r.Answer = parseAnswer(text)
 	default:
-		r.Held = text
+		r.Detail = text
 	}
 	return true
 }
