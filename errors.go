@@ -105,8 +105,7 @@ func (g *Generator) describe(r *exchange.Refusal) error {
 		return fmt.Errorf("%w: %s of %s would be opened at %s by Redis's clock, and it is %s by this host's: "+
 			"want %v; set the wrong clock", ErrClockSkew, r.Type, label, utc(r.Now), utc(r.Received), g.issuing.MaxSkew)
 	case exchange.Exhausted:
-		// An earlier attempt may have consumed the rest, but ErrExhausted promises that nothing was consumed.
-		if r.EarlierErr != nil {
+		if r.EarlierErr != nil { // that attempt may have consumed the rest; ErrExhausted says that nothing was
 			return fmt.Errorf("serial: Redis failed, and has too few numbers left since: %w", redisrun.Foreign(r.EarlierErr))
 		}
 		return fmt.Errorf("%w: %s of %s is at %s of %d; a wider {seq} in the template takes effect at once",
