@@ -1,11 +1,11 @@
--- enter.lua makes the caller's period the one entered. It comes after rules.lua and writing.lua.
+-- enter.lua makes the caller's period the one entered. Scripts include it after rules.lua and writing.lua.
 if ours == theirs and ahead == '' and greatest == enteredLabel and label > enteredLabel
-  and enteredPast + 0 == begins then -- as usual: the label extends the last run, and the print mark is the same
+  and enteredPast + 0 == begins then -- the usual case: the label extends the last run, with the same print mark
   keep('entered', ARGV[1], 'used', string.sub(usedLabels, 1, -#label - 2) .. label .. ';')
 else
   local runs = {} -- the first and the last label of each run, in ascending order
   for l in string.gmatch(usedLabels, '%w+') do table.insert(runs, l) end
-  local function free(first) -- reports whether no used label lies after the caller's and before first, if there is one
+  local function free(first) -- reports whether no used label lies between the caller's and first (nil: no bound)
     for i = 1, #runs, 2 do
       if runs[i + 1] > label and not (first and runs[i] >= first) then return false end
     end
@@ -13,7 +13,7 @@ else
   end
   if (not samePrint or label < firstPrint) and free(firstPrint) then firstPrint = label end
   if ledger and (not firstLedger or label < firstLedger) and free(firstLedger) then firstLedger = label end
-  -- Periods that were opened further ahead stay open, unless the clock went back or another zone is taken over.
+  -- Periods opened further ahead stay open, unless the clock went back or another zone is taken over.
   local rest = ''
   for period, begun in string.gmatch(ahead, '([^;]+ (%-?%d+) %-?%d+);') do
     if state ~= 'future' and state ~= 'taken' and tonumber(begun) >= past then
@@ -25,9 +25,9 @@ else
     table.insert(runs, label)
     table.sort(runs)
   end
-  -- Two runs become one if the caller's period follows the last one directly, or if there are more than three. The
-  -- labels between them then count as used, which does no harm below the caller's label, unless the clock is ahead now.
-  -- So the smallest gap is closed, and gaps below the label before those above it.
+  -- Two runs become one if the caller's period directly follows the period entered. If there are more than three runs,
+  -- the smallest gap below the caller's label is closed or, if there is none, the smallest above it. Labels in the gap
+  -- then count as used, which does no harm below the caller's label unless the clock is ahead now.
   local function number(l) return tonumber((string.gsub(l, '%D', ''))) end
   local least, narrowest = #runs > 6 and math.huge or 1
   for i = 2, #runs - 2, 2 do

@@ -1,15 +1,15 @@
--- history: read counters, on the master, and write nothing.
+-- history: read counters on the master, and write nothing.
 --
--- KEYS  1 counter, 2 record, of the current period; 3 and on: counters of other periods
--- ARGV  1 to 5 as in rules.lua; limit and expires are not used
+-- KEYS  1 counter, 2 record, of the current period; from 3 on, counters of other periods
+-- ARGV  1 to 5  as in rules.lua; limit and expires are not used
 --       6  highWater  the greatest sequence of the current period that the caller has seen, 0 if none
 --
--- Reply: an integer for every counter, the current period's first: the last sequence issued; 0 if the period was opened
--- and none was issued; -1 if there is no counter or it is not a number. Or a status of rules.lua.
+-- Reply: an array with an integer for every counter, the current period's first: the last sequence issued; 0 if the
+-- period was opened but none was issued; -1 if there is no counter or it is not a number. Or a status of rules.lua.
 local time, id = redis.call('TIME')
 local counter, record, highWater, purpose = KEYS[1], KEYS[2], ARGV[6] + 0, 'read'
 --include rules
--- shown returns the last sequence issued by a counter at seq.
+-- shown returns the last sequence issued, for a counter that holds seq.
 local function shown(key, seq)
   if seq == baseOf(string.match(key, '%w+$')) then return 0 end -- a counter's key ends with its label
   return seq or -1

@@ -1,41 +1,41 @@
--- open: create the period's counter, or lift the one that is there, and issue numbers from it. It is safe in any order
--- and any number of times: it applies every rule anew and never lowers a counter.
+-- open: create the period's counter, or lift an existing one, and issue numbers from it. However late or often it runs,
+-- it does no harm: it applies every rule anew and never lowers a counter.
 --
--- KEYS  1 counter, 2 record; then the lock, if it is on this server; then a request (see recall.lua) or nothing
--- ARGV  1 to 5 as in rules.lua
+-- KEYS  1 counter, 2 record; the lock may follow, if it is on this server; then a request (see recall.lua) may follow
+-- ARGV  1 to 5  as in rules.lua
 --       6  n        how many numbers, at least 0
 --       7  highWater  the greatest sequence of the period that the caller has seen, 0 if none
---       8  base     the sequence before the first of a period, at most the limit; it counts only if nothing was used.
---                   0 if the floor or the ledger says that something was used
+--       8  base     the sequence before the period's first, at most the limit; it counts only if nothing was used. 0 if
+--                   the floor or the ledger says that something was used
 --       9  floor    the highest sequence that may have been used, at most the limit; "" without a floor
---      10  checked  when the caller saw that the counter was missing, before it asked for the lock or with it:
---                   milliseconds by the server's clock. Or what an operator wants, who needs no lock: "raise" replaces
---                   a record that lies in the future, "takeover" also one of another time zone or day start. " keep"
---                   follows if a series whose last period has a ledger is a conflict, whatever the period
---      11  lease    the lock's expiry, milliseconds: open is refused once it has passed since checked
---      12  held     content of the caller's lock, which open gives back; "" if the lock is elsewhere, or if there is
---                   none
+--      10  checked  when the caller saw that the counter was missing, either before it asked for the lock or while it
+--                   held the lock, milliseconds by the server's clock. An operator, who needs no lock, sends a purpose
+--                   instead: "raise" replaces a record that lies in the future, "takeover" also one of another time
+--                   zone or day start. If " keep" follows the purpose, a series whose last period has a ledger is a
+--                   conflict, whatever the caller's period.
+--      11  lease    how long after checked the script may open, milliseconds: what remained of the lock's expiry
+--      12  held     content of the caller's lock, which open releases; "" if the lock is elsewhere or there is none
 --     with a ledger:
 --      13  token    of the caller's claim, which open consumes
 --      14  id       replication ID that came with the claim
 --      15  after    the ledger's answer: the block is after+1 ...
 --      16  upto     ... to upto, at most 10^15
---     last, for a request:
+--     for a request, at the end:
 --          printed  the date and the template, then the key, as in recall.lua
 --
--- Reply: an integer, the last of the n numbers issued (for n = 0, the position of the counter); or
---   "there" "" 0 LAST   the same, but another caller had opened the period meanwhile: the numbers follow the counter,
---                       as in take
---   "lifted" "" FROM LAST  the same, and sequences were skipped: the position of the counter before, -1 if it was lost,
---                          and that integer
+-- Reply: an integer, the last of the n numbers issued (if n is 0, the position of the counter); or
+--   "there" "" 0 LAST      the same as LAST, but another caller had already opened the period: as in take, the numbers
+--                          follow the counter
+--   "lifted" "" FROM LAST  the same as LAST, but sequences were skipped. FROM is the position of the counter before, -1
+--                          if it was lost.
 -- or a status of rules.lua or
---   "late" MIXED      the lock has expired since checked, or the server's clock went back; or the claim has expired,
---                     the replication ID is another, or the block is used up, so it must not be installed. MIXED is
---                     "mixed" if callers without a ledger may issue numbers of the period, else ""
---   "lost" HELD       the counter existed once, and there is no floor; its content now, "" if it is gone
---   "exhausted" LAST FROM UPTO  fewer than n numbers are left above counter and floor; the last sequence used, text.
---                     This refusal may write the counter: it opens the period at that sequence if it was not open. FROM
---                     is as above, and UPTO the last sequence used or skipped, integers.
+--   "late" MIXED      it is too late to open: lease has passed since checked, the server's clock went back, the claim
+--                     has expired, the replication ID has changed, or the block has too few numbers left. MIXED is
+--                     "mixed" if callers without a ledger may issue numbers of the period, else "".
+--   "lost" HELD       the counter once existed, and there is no floor; HELD is its content now, "" if it is gone
+--   "exhausted" LAST FROM UPTO  fewer than n numbers are left above counter and floor. LAST is the last sequence used,
+--                     as text. The script may still have written the counter: it opens the period at LAST if it was not
+--                     open. FROM is as above, and UPTO is the last sequence used or skipped, integers.
 --   "once" ANSWER     see recall.lua
 local time, id = redis.call('TIME')
 local lock = ARGV[12] ~= '' and KEYS[3]
@@ -55,10 +55,10 @@ end
 if checked and (ms < checked or ms >= checked + lease) then return late() end
 
 local floor = tonumber(ARGV[9])
--- The second look, under the lock: a period that is open by now is not lifted, unless a floor or a ledger was asked
--- since.
+-- This is the second look, under the lock. If the period has been opened meanwhile, it is not lifted, unless a floor or
+-- a ledger was asked.
 local there = checked and state == 'same' and not lost and not floor and not id
--- A start counts only if nothing was used. A lost counter does not fall below the period's own start.
+-- A start counts only if nothing was used. A lost counter is not restored below the period's own start.
 local base = unused and ARGV[8] + 0 or lost and baseOf(label) or 0
 local from = lost and -1 or math.max(last or 0, base)
 local used = math.max(last or 0, base, floor or 0, highWater)
@@ -71,13 +71,13 @@ if id then
   redis.call('HDEL', record, 'claim')
   local after = ARGV[15] + 0
   upto = ARGV[16] + 0
-  if not intact or after ~= ceiling then -- else the block follows on, and continues the counter
+  if not intact or after ~= ceiling then -- otherwise the block continues the previous one, and the counter goes on
     used = math.max(used, after)
   end
-  -- The rest of the previous block is kept.
+  -- What remains of the previous block is not skipped.
   if used + n > limit and intact and last < ceiling and checked then return answer('exhausted', held) end
   if used + n > upto and used + n <= limit then return late() end
-  if used > limit then -- by another template, or set aside in vain
+  if used > limit then -- another template issued it, or the block lies beyond the limit
     used = math.max(limit, last or 0)
     upto = used
   end
@@ -86,7 +86,7 @@ end
 local enough = n == 0 or used + n <= limit
 local issued = enough and used + n or used
 permitCounter(counter, held, expires)
-if request and n > 0 then redis.call('SET', request, '', 'XX') end -- fails if it must not be written, and sets nothing
+if request and n > 0 then redis.call('SET', request, '', 'XX') end -- fails if it must not be written; sets nothing
 --include enter
 if unused then noteStart(label, base, lastOpened()) end
 if id then

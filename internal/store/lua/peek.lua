@@ -1,13 +1,13 @@
--- peek: read the counter, on the master, and write nothing.
+-- peek: read the counter on the master, and write nothing.
 --
 -- KEYS  1 counter, 2 record
--- ARGV  1 to 5 as in rules.lua; limit and expires are not used
+-- ARGV  1 to 5  as in rules.lua; limit and expires are not used
 --       6  highWater  the greatest sequence of the period that the caller has seen, 0 if none
 --
--- Reply: an integer, the last sequence issued, 0 if the period was opened and none was issued; or a status of rules.lua
+-- Reply: an integer, the last sequence issued, 0 if the period was opened but none was issued; or a status of rules.lua
 -- or
---   "lost" HELD       the counter existed once; its content now, "" if it is gone
---   "missing"         nothing was issued in the period yet
+--   "lost" HELD       the counter once existed; HELD is its content now, "" if it is gone
+--   "missing"         nothing has been issued in the period
 local time, id = redis.call('TIME')
 local counter, record, highWater, purpose = KEYS[1], KEYS[2], ARGV[6] + 0, 'read'
 --include rules

@@ -1,24 +1,26 @@
--- prepare: open a period ahead of time, so the first caller in it enters it without a lock. It may be repeated, and
--- always writes, so replicas can confirm it.
+-- prepare: open a period ahead of time, so that the first caller in it enters it without a lock. The script may be
+-- repeated. Unless it refuses, it always writes, so that replicas can confirm it.
 --
 -- KEYS  1 counter, 2 record, of the current period; 3 counter of the period to open
--- ARGV  1 to 5 as in rules.lua, of the current period; limit and expires are not used
+-- ARGV  1 to 5  as in rules.lua, for the current period; limit and expires are not used
 --       6  highWater  the greatest sequence of the current period that the caller has seen, 0 if none
---       7  period   to open, "LABEL FIRST PAST"
+--     for the period to open:
+--       7  period   "LABEL FIRST PAST", as in the record
 --       8  first    its first instant, Unix seconds
---       9  expires  when its counter expires, Unix seconds, at least the end of that period
---      10  base     the sequence before its first one, at most the limit: as for open
+--       9  expires  when its counter expires, Unix seconds, no earlier than the end of that period
+--      10  base     the sequence before its first, at most the limit, as for open
 --      11  floor    the highest sequence that may have been used in it, at most the limit; "" without a floor; "?" if
---                   the caller has a floor that it would have to ask first
+--                   the caller has a floor and has not asked it
 --      12  checked  "1" if the caller has compared the server's clock with its own, else "0"
 --
--- Reply: an integer, the position of its counter; or, with nothing written, a status of rules.lua or
+-- Reply: an integer, the position of its counter; or, if nothing is written, a status of rules.lua or
 --   "missing"          the current period must be entered first
 --   "check"            the period is not open yet, and the clocks must be compared first
---   "gap"              the last period opened ends before it: the periods between must be opened first, or again
---   "conflict" OPENED  the last period opened ends after it has begun
---   "floor" LOST       the floor must be asked; "lost" if its counter existed once
---   "lost" HELD        its counter existed once; its content now, "" if it is gone
+--   "gap"              the last period opened ends before this one begins: the periods between must be opened first,
+--                      or again
+--   "conflict" OPENED  the last period opened ends after this one begins
+--   "floor" LOST       the floor must be asked; LOST is "lost" if the counter once existed, else ""
+--   "lost" HELD        the counter once existed; HELD is its content now, "" if it is gone
 local time, id, purpose = redis.call('TIME')
 local counter, record, highWater = KEYS[1], KEYS[2], ARGV[6] + 0
 --include rules
@@ -36,7 +38,7 @@ if not open then
 end
 local there, holds = read(upcoming)
 local used, name, before = there, string.match(ARGV[7], '^%S+'), lastOpened()
-local once = open or holds or known(name) -- by a clock that was ahead
+local once = open or holds or known(name) -- known: by a clock that was ahead
 if not there then
   if floor == '?' then return answer('floor', once and 'lost' or nil) end
   if floor == '' and once then return answer('lost', holds or '') end

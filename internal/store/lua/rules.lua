@@ -1,77 +1,84 @@
--- rules.lua states every rule about periods once. A script includes it, with a line "--include rules", where it needs
--- the rules. The results are locals: a table of so many fields would cost a script as much as three commands.
+-- rules.lua states every rule about periods, once. A script includes it with a line "--include rules" at the point
+-- where the rules apply. The results are locals: a table with that many fields would cost a script as much as three
+-- commands.
 --
 -- The record is a hash with these fields:
---   entered  the last period entered: "LABEL FIRST PAST CALENDAR #PRINT". FIRST is its first instant and PAST the first
---            one after it, in Unix seconds; periods are compared by these, never by the name of a time zone. CALENDAR
---            is what the series is counted by. It stays as long as the record lives, so labels sort as their periods
---            do. PRINT is the print mark: a hash of everything that could make two processes print different sequences
---            of a period alike. " ledger" follows if the period's numbers are set aside in a ledger.
---   ahead    the periods that follow the one entered without a gap and were opened ahead of time: ";LABEL FIRST
---            PAST;...;"; or empty, or absent
---   used     the labels that may have been used, as runs in ascending order: "FROM-TO;FROM-TO;". It omits no label that
---            was used. Of more than three runs, up to which Redis usually keeps a hash compact, two become one.
---   print    the first label from which all labels that were used have the print mark of the period entered
---   starts   the starts of periods that do not start at 1: "FROM-TO START;FROM-TO START;"; or absent. The periods that
---            were opened from label FROM to label TO have START as their first sequence; a later run overrides an
---            earlier one. A new period extends the last run if it has the same start. Of more than three runs, those
---            that end before the period entered are dropped.
---   ledger   the first label from which all numbers are set aside in a ledger; or absent
+--   entered  the last period entered: "LABEL FIRST PAST CALENDAR #PRINT". " ledger" follows if the period's numbers are
+--            set aside in a ledger.
+--              FIRST, PAST  the period's first instant, and the first instant after it, Unix seconds. Periods are
+--                           compared by these, never by the name of a time zone.
+--              CALENDAR     what the series is counted by. It never changes while the record lives, so labels sort as
+--                           their periods do.
+--              PRINT        the print mark: a hash of everything that could make two processes print different
+--                           sequences of a period alike
+--   ahead    the periods opened ahead of time, which follow the one entered without a gap:
+--            ";LABEL FIRST PAST;...;"; empty or absent if there are none
+--   used     the labels that may have been used, as runs in ascending order: "FROM-TO;FROM-TO;". Every used label is in
+--            a run, and so may be some unused ones. There are at most three runs, because Redis usually keeps a hash
+--            with three of them compact; a fourth makes two of them one.
+--   print    the first label from which on all used labels have the print mark of the period entered
+--   starts   where periods start, if not at 1, as runs: "FROM-TO START;FROM-TO START;"; or absent. START is the first
+--            sequence of the periods opened from label FROM to label TO. A later run overrides an earlier one. A new
+--            period with the last run's start extends that run. If there are more than three runs, those that end
+--            before the period entered are dropped.
+--   ledger   the first label from which on all numbers are set aside in a ledger; or absent
 --   and, with a ledger, for the period entered:
---   ceiling      the last sequence that was set aside
+--   ceiling      the last sequence set aside
 --   counterCopy  a copy of the counter
 --   replID       the replication ID of the server that issued the last number
---   claim        "TOKEN UNTIL": who may install a block, and until when, in milliseconds by the server's clock
+--   claim        "TOKEN UNTIL": who may install a block, and until when, milliseconds by the server's clock
 --
--- KEYS  each script has its own. A counter is a string, the last sequence issued in its period.
--- ARGV  1  period   the caller's period, as the record would have it
---       2  from     the first instant of the caller's span, in which the same date is printed, Unix seconds
---       3  to       the first instant after that span
+-- KEYS  differ from script to script. A counter is a string, the last sequence issued in its period.
+-- ARGV  1  period   the caller's period, in the form of the record's field entered
+--       2  from     the first instant of the caller's span, throughout which the same date is printed, Unix seconds
+--       3  to       the first instant after that span, Unix seconds
 --       4  limit    the largest sequence, at most 10^15-1
---       5  expires  when the counter expires, Unix seconds, at least the end of the period
+--       5  expires  when the counter expires, Unix seconds, no earlier than the end of the period
 --
--- Replies that issue nothing are {status, seconds, microseconds, ...}: the server's time, then the details. Every
--- script may reply:
---   "clock"             the server's clock is not in the span
---   "calendar" ENTERED  the series is counted by another calendar, as the record's period says
---   "conflict" ENTERED  the period entered, as in the record, overlaps the caller's, or has the same label or a later
---                       one; or its numbers are set aside in a ledger, which the caller does not have
---   "print" GREATEST    the caller's print mark is another, and its label is not greater than the greatest ever
---                       entered; or its label may have been used with another print mark
---   "future" ENTERED    the period entered begins after now: the server's clock went back
---   "unknown" SAYS      the caller has a ledger, and INFO says SAYS instead of a master's replication ID
+-- Replies that issue nothing are {status, seconds, microseconds, ...}: the server's time, then the details. Those
+-- at the end are left out if they say nothing. Every script may reply:
+--   "clock"             the server's clock is outside the span
+--   "calendar" ENTERED  the series is counted by another calendar, which the period entered names
+--   "conflict" ENTERED  the period entered overlaps the caller's, or its label is the same or later; or its numbers are
+--                       set aside in a ledger, which the caller does not have
+--   "print" GREATEST    the caller has another print mark, and its label is not greater than GREATEST, the greatest
+--                       label ever entered; or its label may have been used with another print mark
+--   "future" ENTERED    the period entered has not begun: the server's clock went back
+--   "unknown" SAYS      the caller has a ledger, but INFO returns no master's replication ID; SAYS is what it returns
+-- ENTERED is the record's field entered.
 --
--- A script has these locals before the rules:
+-- The including script sets these locals:
 --   time       the server's time, as TIME replies
 --   counter, record  keys
 --   highWater  the greatest sequence of the period that the caller has seen, 0 if none
 --   id         the server's replication ID if it has been read, else nil
---   purpose    what the caller wants. The rules know three purposes:
---              "raise"     gets the state "future" instead of a refusal
---              "takeover"  gets that and, instead of a conflict, the state "taken"
---              "read"      may read a period with a ledger that it does not have
--- A refusal is returned: it ends the script or, in take, the type's turn. After the rules there are these locals too:
+--   purpose    what the caller wants. Three purposes change the rules:
+--              "raise"     a period entered that has not begun is the state "future", not a refusal
+--              "takeover"  the same, and a conflict is the state "taken"
+--              "read"      the period may have a ledger, though the caller has none
+-- The rules return a refusal, which ends the script or, in take, the turn of one type. Otherwise they set these locals:
 --   state    "same"    the caller's period is the one entered
---            "open"    it may be opened: there is no record, or the period entered has ended and the caller's label is
---                      later
---            "ahead"   the same, and it was opened ahead of time: it only has to be entered
---            "future"  the period entered begins after now: the server's clock went back
---            "taken"   another time zone's or day start's period, or another ledger's, is in force, and the caller
---                      takes over
---   operator  purpose is "raise" or "takeover"
+--            "open"    the period may be opened: there is no record, or the period entered has ended and the caller's
+--                      label is later
+--            "ahead"   the same, but the period was opened ahead of time and only has to be entered
+--            "future"  the period entered has not begun: the server's clock went back
+--            "taken"   the caller takes over from another time zone, day start or ledger
+--   operator  whether purpose is "raise" or "takeover"
 --   held     content of the counter, as text; false if there is none
 --   last     the same as a number, see read
---   lost     the counter existed once, and is gone, below the high-water mark or not a number
---   unrecoverable   it is lost, and no ledger knows how far it had come: there is none, or it was turned on later
+--   lost     whether the counter once existed, and is gone, is below the high-water mark or is not a number
+--   unrecoverable   whether it is lost and no ledger knows how far it had come: there is none, or it was turned on
+--                   later
 --   id       with a ledger: the server's replication ID
---   ceiling  with a ledger: the record's, nil if it has none for the caller's period
---   intact   with a ledger: the counter is as the last number issued has left it
---   unused   nothing of the period was used, as far as counter, record and the caller know: only then a start counts
+--   ceiling  with a ledger: the record's field, nil if the caller's period is not the one entered
+--   intact   with a ledger: whether the counter is as the last number issued left it
+--   unused   whether nothing of the period was used, as far as counter, record and caller know; only then its start
+--            counts
 --   now, ms  the server's time, seconds and milliseconds
---   label, begins, past, ours, ledger   the caller's period: label, first instant, end; the rest of it; whether it has
---                                       a ledger
---   entered, enteredLabel, enteredPast, theirs   the same for the period entered; entered is all of it, false if there
---                                                is no record
+--   label, begins, past, ours, ledger   the caller's period: label, first instant, end, the rest, and whether it has a
+--                                       ledger
+--   entered, enteredLabel, enteredPast, theirs   the period entered: the whole field (false without a record), label,
+--                                                end, and the rest
 --   ahead, usedLabels, firstPrint, starts, firstLedger   the record's fields ahead, used, print, starts and ledger
 --   greatest, samePrint   the greatest label ever entered; whether the period entered has the caller's print mark
 --   answer, read, known, baseOf   functions, see below
@@ -82,7 +89,7 @@ local ms = now * 1000 + math.floor(time[2] / 1000)
 local function answer(status, ...) return {status, now, time[2] + 0, ...} end
 
 if now < ARGV[2] + 0 or now >= ARGV[3] + 0 then return answer('clock') end
--- A pattern costs as much as several commands. So texts are taken apart only if comparing them is not enough.
+-- A pattern costs as much as several commands, so texts are taken apart only if comparing them is not enough.
 local pattern, manner = '^(%S+) (%-?%d+) (%-?%d+)( .*)$', '^ (.-) (#%x+)' -- an instant before 1970 is negative
 local label, begins, past, ours = string.match(ARGV[1], pattern)
 begins, past = begins + 0, past + 0
@@ -101,7 +108,7 @@ if entered and not samePrint then
 end
 local greatest = string.sub(usedLabels, -#label - 1, -2) -- all labels of a calendar have the same length
 
--- known returns whether a label may have been used. After the period entered, only a fast clock has used labels.
+-- known reports whether a label may have been used. Only a fast clock can have used labels after the period entered.
 local function known(l)
   if l > greatest then return false end
   for from, to in string.gmatch(usedLabels, '(%w+)-(%w+)') do
@@ -110,7 +117,7 @@ local function known(l)
   return false
 end
 
--- baseOf returns the sequence before the first of a period that was opened: its start - 1.
+-- baseOf returns the sequence before the first one of a period that was opened: its start - 1.
 local function baseOf(l)
   local before = 0
   for from, to, start in string.gmatch(starts, '(%w+)-(%w+) (%d+);') do
@@ -119,9 +126,9 @@ local function baseOf(l)
   return before
 end
 
--- read returns the content of a counter, as a number and as text. The number is nil if there is none or INCRBY would
--- not take the text for one. It is at most 10^15, which is beyond every limit and still exact as a double. The text is
--- false if the counter does not exist. Only the error WRONGTYPE says something about the content.
+-- read returns the content of a counter, as a number and as text. The number is nil if there is no counter, or if
+-- INCRBY would refuse the text. It is at most 10^15, which exceeds every limit and is still exact in a Lua number. The
+-- text is false if there is no counter. WRONGTYPE is the only error that says something about the content.
 local function read(key)
   local held = redis.pcall('GET', key)
   if type(held) == 'table' then

@@ -1,58 +1,61 @@
--- take: the counter exists, so increment it, for one type or for several, without a lock. No key can expire meanwhile.
+-- take: increment a counter that exists, without a lock, for one type or for several. Within a script, no key expires.
 --
--- KEYS  for each type: counter, record; then, for a single type only, a request (see recall.lua) or nothing
--- ARGV  1 to 5 as in rules.lua
---       6  n, highWater  for each type: how many numbers, and the greatest sequence that the caller has seen, 0 if none
---     after those, unless they are "issue" and "0" and there is no ledger:
+-- KEYS  for each type: counter, record; for a single type, a request (see recall.lua) may follow
+-- ARGV  1 to 5  as in rules.lua
+--       6 and on, for each type:
+--          n          how many numbers
+--          highWater  the greatest sequence that the caller has seen, 0 if none
+--     then, unless they would be "issue" and "0" and there is neither a ledger nor a request:
 --          purpose  "issue"  fewer than n numbers will do: callers share them
 --                   "all"    all n or none; n = 0 asks for the state of the period
---                   or, for a single type with a ledger and all n or none, what the caller claims a block for:
+--                   The others claim a block, for a single type with a ledger, and take all n or none. Each says which
+--                   counter may need one:
 --                   "ceiling"  a counter that exists
---                   "open"     also one that is missing: the caller has the lock
---                   "floor"    the same, and the caller has a floor to ask: also one that is lost, and that no ledger
---                              knows
---                   "raise"    an operator's Raise: any, whatever the state
---                   "takeover" an operator's Takeover: any, whoever owns the period
+--                   "open"     also a missing one: the caller has the lock
+--                   "floor"    the same, and the caller has a floor to ask: also a lost one that no ledger knows
+--                   "raise"    any, whatever the state, for an operator's Raise
+--                   "takeover" any, whoever owns the period, for an operator's Takeover
 --          clock    "1" if the server's clock is so far from the caller's that a prepared period must not be entered
 --                   without a second look, else "0"
 --     for a claim:
 --          token    unique
---          lease    of the claim, milliseconds
---          past     when it ends at the latest, milliseconds by the server's clock: the end of the lock; "0" without a
---                   lock
---          base     the sequence before the first of a period
---     last, for a request:
+--          lease    how long the claim lasts, milliseconds
+--          past     when it ends at the latest, which is when the lock ends, milliseconds by the server's clock; "0"
+--                   without a lock
+--          base     the sequence before the period's first
+--     for a request, at the end:
 --          printed  the date and the template, then the key, as in recall.lua
 --
--- Reply: for a single type an integer, the last of the n numbers issued; or the reply of recall.lua, or
---   "part" WHY COUNT LAST  fewer than n were issued: how many, and the last of them, integers. WHY is "exhausted" if
---                          they are the last of the period, "ceiling" if they are the last that are set aside.
--- or, with nothing issued, a status of rules.lua or
---   "lost" HELD         the counter existed once; its content now, "" if it is gone
---   "missing" LOST      the period must be opened, or a counter without a record adopted, or a prepared period entered
---                       by a caller who must look twice; LOST is "lost" if a ledger will repair a lost counter, else ""
---   "ceiling" LOST      a block must be set aside first; LOST likewise
---   "exhausted" LAST    fewer than n numbers are left; the last sequence issued, text, since it may exceed a double
---   "reserve" ID ABOVE UNUSED  a block must be set aside, and the caller has the claim: the server's replication ID,
---                       and the sequence above which the block must lie, an integer. UNUSED is 0 if something of the
---                       period was used, else 1, or 2 if a caller with a start has had the claim before and may have
---                       set aside a sequence that was not used. 4 is added if callers without a ledger may issue
---                       numbers of the period
+-- Reply for a single type: an integer, the last of the n numbers issued; the reply of recall.lua; or
+--   "part" WHY COUNT LAST  only COUNT numbers were issued, up to LAST, integers. WHY is "exhausted" if they are the
+--                       last of the period, and "ceiling" if they are the last that are set aside.
+-- If nothing is issued, it is a status of rules.lua or
+--   "lost" HELD         the counter once existed; HELD is its content now, "" if it is gone
+--   "missing" LOST      the period must be opened, a counter without a record adopted, or a prepared period entered by
+--                       a caller that must look twice; LOST is "lost" if a ledger will repair a lost counter, else ""
+--   "ceiling" LOST      a block must be set aside first; LOST as for "missing"
+--   "exhausted" LAST    fewer than n numbers are left; LAST is the last sequence issued, as text, since it may be too
+--                       large for a Lua number
+--   "reserve" ID ABOVE UNUSED  a block must be set aside, and the caller has the claim. ID is the server's replication
+--                       ID. The block must lie above ABOVE, an integer. UNUSED is 0 if something of the period was
+--                       used, else 1, or 2 if a caller with a start has had the claim before: it may have set aside a
+--                       sequence that was not used. UNUSED is greater by 4 if callers without a ledger may issue
+--                       numbers of the period.
 --   "claimed"           another caller has the claim
 --   "late"              the caller's lock has expired
--- For several types, an array of such replies. If one type's commands fail, the error is its element, and the others go
--- on.
+-- Reply for several types: an array of such replies. If a type's commands fail, its element is the error, and the other
+-- types are served.
 
--- takeByRules takes for the i-th type by all the rules. What it uses is passed to it: every captured local would slow
--- down every call.
+-- takeByRules takes numbers of the i-th type by all the rules. It gets what it uses as arguments, because each captured
+-- local would slow down every call.
 local function takeByRules(time, id, i, at)
   local counter, record, n, highWater = KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i + 4] + 0, ARGV[2 * i + 5] + 0
   local purpose, request, limit = ARGV[at] or 'issue', #KEYS == 3 and KEYS[3], ARGV[4] + 0
   --include rules
   --include writing
 
-  -- ask claims a block, if the caller wants one and no other caller has the claim. A claim that seems to last longer
-  -- than its lease was made before the server's clock went back.
+  -- ask gives the caller the claim to a block, if it wants one and nobody else has the claim. A claim that would last
+  -- longer than a lease was made before the server's clock went back, and is ignored.
   local function ask()
     if purpose == 'issue' or purpose == 'all' then return answer('ceiling', lost and 'lost' or nil) end
     local mine, lease = ARGV[at + 2], ARGV[at + 3] + 0
@@ -75,7 +78,7 @@ local function takeByRules(time, id, i, at)
   end
 
   if unrecoverable and purpose ~= 'floor' and not operator then return answer('lost', held or '') end
-  local top = intact and math.min(limit, ceiling) or limit -- of what may be issued now
+  local top = intact and math.min(limit, ceiling) or limit -- the last sequence that may be issued now
   local closed = state == 'open' or state == 'ahead' and ARGV[at + 1] == '1'
   if not id then
     if closed then return answer('missing') end
@@ -96,17 +99,17 @@ local function takeByRules(time, id, i, at)
     if last >= limit or purpose ~= 'issue' and last + n > limit then return answer('exhausted', held) end
     if count < 1 or purpose ~= 'issue' then return ask() end
   end
-  if request and n > 0 then redis.call('SET', request, '', 'XX') end -- fails if it must not be written; writes nothing
+  if request and n > 0 then redis.call('SET', request, '', 'XX') end -- fails if it must not be written; sets nothing
   if state == 'ahead' then
     --include enter
   end
-  if redis.call('PTTL', counter) < 0 then -- something removed the expiry: a SET or a PERSIST by hand
+  if redis.call('PTTL', counter) < 0 then -- a SET or PERSIST by hand has removed the expiry
     redis.call('EXPIREAT', counter, ARGV[5])
   end
-  -- Beyond that, no number is issued, and INCRBY may fail.
+  -- At 10^15, no number is issued, and INCRBY may fail.
   local issued = last < 1e15 and redis.call('INCRBY', counter, count) or last
-  -- The copy comes after the counter: if INCRBY is refused, the block stays in use. If the copy is refused, the next
-  -- take has a block set aside.
+  -- The copy is written after the counter, so the block stays in use if INCRBY is refused. If the copy is refused, the
+  -- next take has a new block set aside.
   if intact then redis.pcall('HSET', record, 'counterCopy', plain(issued)) end
   if request and n > 0 then
     --include remember
@@ -134,10 +137,10 @@ end
 local limit, replies = ARGV[4] + 0
 for i = 1, types do
   local counter, record, n, highWater = KEYS[2 * i - 1], KEYS[2 * i], ARGV[2 * i + 4], ARGV[2 * i + 5]
-  local first = highWater == '0' and not ARGV[at] -- it may be the first number of a period
+  local first = highWater == '0' and not ARGV[at] -- this may be the first number of a period
   local kept, entered, held, top, copy, reply, missing
   if usual and id then
-    kept = redis.pcall('HMGET', record, 'entered', 'ceiling', 'counterCopy', 'replID') -- nil for each after an error
+    kept = redis.pcall('HMGET', record, 'entered', 'ceiling', 'counterCopy', 'replID') -- each is nil after an error
     entered, copy = kept[1], kept[4] == id and kept[3]
     top = copy and tonumber(kept[2]) and math.min(kept[2], limit)
   elseif usual and first then
@@ -148,21 +151,21 @@ for i = 1, types do
   end
   if top and entered == ARGV[1] then
     held = redis.pcall('GET', counter)
-    -- It is usually the sequence that the caller has seen last. Any other text that tonumber takes for a number and
-    -- that begins with 1 to 9 is a number for INCRBY too, or INCRBY refuses it.
+    -- Usually, it is the sequence that the caller saw last. Any other text must begin with 1 to 9 and be a number to
+    -- tonumber; INCRBY then takes it for the same number, or fails.
     local last = held == highWater and held
       or type(held) == 'string' and (string.byte(held) or 0) > 48 and tonumber(held)
     if last and (held == highWater or last >= highWater + 0) and last + n <= top and (not id or held == copy) then
       local left = redis.pcall('PTTL', counter)
       reply = type(left) == 'number' and left >= 0 and redis.pcall('INCRBY', counter, n)
-      -- If this is refused, the next take has a block set aside.
+      -- If this is refused, the next take has a new block set aside.
       if id and type(reply) == 'number' then
         local plain = reply % 1e8 == 0 and string.format('%.0f', reply) or reply -- as in writing.lua
         redis.pcall('HSET', record, 'counterCopy', plain)
       end
     end
   elseif top and first then
-    -- The first number of a period that follows the one entered, and that nobody has opened ahead or used before.
+    -- Is this the first number of a period that follows the one entered, was not opened ahead and was never used?
     missing = entered == false
     if entered and (kept[2] or '') == '' then
       local label, begins, ours = string.match(ARGV[1], '^(%S+) (%S+) %S+( .*)$')
@@ -177,8 +180,8 @@ for i = 1, types do
   elseif type(reply) ~= 'number' then
     local done, answer = pcall(takeByRules, time, id, i, at)
     reply = (done or type(answer) == 'table') and answer or {err = answer} -- an error is a string in Redis 6.2
-    -- A replica refuses every write, whatever the type. Returned as the call's own error, it makes the client retry on
-    -- another connection.
+    -- A replica refuses all writes, whatever the type. If this error is the whole call's, the client retries on another
+    -- connection.
     if not done and string.find(reply.err, 'READONLY', 1, true) then return reply end
   end
   if types == 1 then return reply end

@@ -1,22 +1,22 @@
--- writing.lua has the functions that write the record and the counter. It comes after rules.lua. A command's error ends
--- the script, and scripts are not rolled back. So what may be refused is tried before the first write, and the record
--- is written before the counter.
+-- writing.lua has the functions that write the record and the counter. Scripts include it after rules.lua. An error of
+-- a command ends the script, and Redis does not roll scripts back. So everything that may be refused is tried before
+-- the first write, and the record is written before the counter.
 
--- plain returns a number as a command's argument. Redis 7.2.0 to 7.2.4 and Valkey 7.2.5 pass a number that ends in
--- eight zeros as 1e+8.
+-- plain returns a number in a form that can be a command's argument. Redis 7.2.0 to 7.2.4 and Valkey 7.2.5 would pass
+-- 100000000, and any other number that ends in eight zeros, in the form 1e+8.
 local function plain(number) return number % 1e8 == 0 and string.format('%.0f', number) or number end
 
--- lifetime sets a key's expiry, unless the key already expires later: another caller may keep it longer. A counter
--- without a record belongs to nobody.
+-- lifetime sets a key's expiry, unless the key already expires later: another caller may keep it longer. Without a
+-- record, a counter belongs to nobody, and its expiry is set in any case.
 local function lifetime(key, at)
   local left = entered and redis.call('PTTL', key) or 0
   local stays = left > 0 and math.floor((ms + left) / 1000 + 0.5) or 0
   redis.call('EXPIREAT', key, plain(math.max(at, stays)))
 end
 
--- keep sets fields of the record, which lives for seven days after the last period opened, so it survives a weekend or
--- a holiday. A later expiry stays, unless the caller's label is later than all that were used. EXPIREAT comes first,
--- since it may be refused; on a key that does not exist it has no effect.
+-- keep sets fields of the record. The record lives until seven days after the last period opened, so it survives
+-- weekends and holidays. A later expiry stays, unless the caller's label is later than every used one. EXPIREAT comes
+-- first, since it may be refused; it has no effect on a key that does not exist.
 local function keep(...)
   local opened = ahead ~= '' and tonumber(string.match(ahead, '(%-?%d+);$')) or 0
   local ends = math.max(past, opened) + 7 * 24 * 60 * 60
@@ -25,15 +25,15 @@ local function keep(...)
   if not entered then redis.call('EXPIREAT', record, plain(ends)) end
 end
 
--- lastOpened returns the label of the period that was opened last, nil if there is none.
+-- lastOpened returns the label of the last period opened, nil if there is none.
 local function lastOpened() return string.match(ahead, '(%w+) %S+ %S+;$') or enteredLabel end
 
--- noteStart writes the start of a period that is opened, unless the record says the same already. base is the sequence
--- before it. before is the label of the period opened before, nil if there is none. The record must have its expiry
--- already.
+-- noteStart records the start of the period l that is being opened, unless the record already has it. base is the
+-- sequence before the start. before is the label of the period opened before l, nil if there is none. The record must
+-- already have its expiry.
 local function noteStart(l, base, before)
   if baseOf(l) == base then return end
-  starts = string.gsub(starts, l .. '%-' .. l .. ' %d+;$', '') -- of a caller who had the claim
+  starts = string.gsub(starts, l .. '%-' .. l .. ' %d+;$', '') -- noted for a caller that had the claim
   if baseOf(l) ~= base then
     local start = string.format('%.0f;', base + 1)
     local earlier, from, to, same = string.match(starts, '^(.-)(%w+)%-(%w+) (%d+;)$')
@@ -51,15 +51,15 @@ local function noteStart(l, base, before)
   redis.call('HSET', record, 'starts', starts)
 end
 
--- permitCounter fails if a counter must not be written. It writes no value, since the condition is never true. If the
--- counter exists, it sets its expiry.
+-- permitCounter fails if a counter must not be written. Its SET has a condition that is never true, so it writes no
+-- value. If the counter exists, permitCounter sets its expiry.
 local function permitCounter(key, held, at)
   if held then lifetime(key, at + 0) end
   redis.call('SET', key, '', held and 'NX' or 'XX')
 end
 
--- write sets a counter to a sequence, after permitCounter. held and last are its content before. A new counter expires
--- at a time in the future. A counter of 16 or more digits stays as it is.
+-- write sets a counter to a sequence, after permitCounter. held and last are the counter's content so far. at is when a
+-- new counter expires; it must be in the future. A counter of 16 or more digits stays as it is.
 local function write(key, held, last, seq, at)
   if not held then
     redis.call('SET', key, plain(seq), 'EXAT', at)
