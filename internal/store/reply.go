@@ -8,8 +8,8 @@ import (
 	"github.com/dailyserial/serial/internal/redisrun"
 )
 
-// The heads of the scripts in lua say what each argument and each element of a reply means; docs/design.md says what
-// each field is.
+// The heads of the scripts in lua say what each argument and each element of a reply means; that of rules.lua also says
+// what each field of the record is.
 
 // A Status says how a script answered.
 type Status string
