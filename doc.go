@@ -24,19 +24,19 @@
 //   - Unique: no two successful calls under one key prefix ever return the same number, as long as Redis keeps what it
 //     acknowledged. Where a loss can be detected, calls fail with [ErrCounterLost]; a number is never guessed.
 //   - Ordered: a call that starts after another has returned gets a greater number of the same type.
-//   - Right day: the printed day is the local day at the instant of issue, by Redis's clock, in every time zone. The same
-//     holds for every other [Period].
-//   - Live: a process that crashes or hangs while it opens a day delays the others by 8 s in all. A call without a deadline
-//     fails within 10 s if Redis or the lock servers do not answer, or answer slowly, and within 30 s if others hold the
-//     lock.
+//   - Right day: the printed day is the local day at the instant of issue, by Redis's clock, in every time zone. The
+//     same holds for every other [Period].
+//   - Live: a process that crashes or hangs while it opens a day delays the others by 8 s in all. A call without a
+//     deadline fails within 10 s if Redis or the lock servers do not answer, or answer slowly, and within 30 s if
+//     others hold the lock.
 //
 // # What is not guaranteed
 //
 //   - No gaps: a caller that gives up, or a lost answer, leaves a gap. Where the law demands numbers without gaps, use
 //     package github.com/dailyserial/serial/gapless.
-//   - Uniqueness after a loss that neither Redis nor a running process can notice: an empty restart, a restored backup, a
-//     clock that was more than a week ahead. [WithLedger] guarantees it even then; [WithReplicas] covers failovers;
+//   - Uniqueness after a loss that neither Redis nor a running process can notice: an empty restart, a restored backup,
+//     a clock that was more than a week ahead. [WithLedger] guarantees it even then; [WithReplicas] covers failovers;
 //     [WithFloor] limits the damage if the numbers are stored elsewhere.
-//   - Uniqueness on a running Redis whose memory goes back in time, as when a snapshot of a virtual machine is resumed. Restart
-//     Redis after that, before a client reaches it.
+//   - Uniqueness on a running Redis whose memory goes back in time, as when a snapshot of a virtual machine is resumed.
+//     Restart Redis after that, before a client reaches it.
 package serial
