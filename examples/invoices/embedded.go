@@ -14,8 +14,8 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// embeddedRedis starts a Redis in this process's memory, FOR DEMONSTRATION ONLY: its data ends with the process. In a service
-// of your own, delete this file.
+// embeddedRedis starts a Redis in this process's memory, FOR DEMONSTRATION ONLY: its data is lost when the process
+// ends. In your own service, delete this file.
 func embeddedRedis() (*miniredis.Miniredis, error) {
 	m, err := miniredis.Run()
 	if err != nil {
@@ -25,17 +25,17 @@ func embeddedRedis() (*miniredis.Miniredis, error) {
 	return m, nil
 }
 
-// sampled is the number of days, with today: enough for the end of the month before, whatever day it is.
+// sampled is the number of sample days, including today: enough to reach the end of the previous month on any day.
 const sampled = 40
 
-// sample stores orders and invoices of the last days to look at, closes the month before now, and has handler make the account of
-// every period. The database refuses some orders that are too large, after they got their numbers, which leaves gaps. It also
-// refuses some invoices with nothing to pay, which leaves no gaps.
+// sample stores orders and invoices of the last days, closes the previous month, and has handler make the account of
+// every period. The database refuses some orders that are too large after they got their numbers, which leaves gaps. It
+// also refuses some invoices with nothing to pay, which leaves no gaps.
 func sample(ctx context.Context, m *miniredis.Miniredis, rdb redis.UniversalClient, s *service, handler http.Handler,
 	now time.Time) error {
 	defer func() {
-		m.SetTime(time.Time{}) // the clock goes on
-		m.ClockTTL(true)       // again, or miniredis takes this for a leap of two thousand years, and every key expires
+		m.SetTime(time.Time{}) // the clock runs again
+		m.ClockTTL(true)       // otherwise miniredis sees a jump of two thousand years, and every key expires
 	}()
 	past, err := newService(ctx, rdb, s.db, s.zone, s.log, serial.WithMaxSkew(-1)) // the clock is set back on purpose
 	if err != nil {
@@ -62,7 +62,7 @@ func sample(ctx context.Context, m *miniredis.Miniredis, rdb redis.UniversalClie
 	return s.visit(ctx, handler)
 }
 
-// sampleOrder stores an order, and what becomes of it.
+// sampleOrder stores an order, and then invoices, voids or deletes it.
 func (s *service) sampleOrder(ctx context.Context, at time.Time, ago, i int) error {
 	d := draft{[]string{"Ada", "Bob", "Eve"}[i%3], int64(i*i%7) * 1250}
 	if i == 7 {
@@ -72,7 +72,7 @@ func (s *service) sampleOrder(ctx context.Context, at time.Time, ago, i int) err
 	switch {
 	case err != nil || i%5 == 1:
 		return err
-	case i == 3 && ago == 1: // as somebody with a database client does; nobody knows why
+	case i == 3 && ago == 1: // as somebody with a database client would, without a reason
 		_, err := s.db.ExecContext(ctx, "DELETE FROM orders WHERE number = ?", o.Number)
 		return err
 	case i == 3 && ago%5 == 0:
@@ -85,7 +85,7 @@ func (s *service) sampleOrder(ctx context.Context, at time.Time, ago, i int) err
 	return err
 }
 
-// visit requests the page of each period, oldest first. Only then do the charts show what became of the numbers.
+// visit requests the page of each period, oldest first. Until then, the charts do not show what became of its numbers.
 func (s *service) visit(ctx context.Context, handler http.Handler) error {
 	days, err := s.orders.History(ctx, orderType, sampled)
 	if err != nil {
@@ -106,7 +106,7 @@ func (s *service) visit(ctx context.Context, handler http.Handler) error {
 	return nil
 }
 
-// discard is an answer that nobody reads.
+// discard is a response that nobody reads.
 type discard http.Header
 
 func (d discard) Header() http.Header            { return http.Header(d) }

@@ -173,8 +173,9 @@ func accountAt(h http.Handler, key string, at time.Time) (a account, err error) 
 	return a, json.Unmarshal(answer.Body.Bytes(), &a)
 }
 
-// Ten clients place orders and ask for invoices. Some orders and invoices are refused after they got a number, and some clients
-// leave in the middle of a request. Meanwhile, and afterwards, no invoice's number is missing and none came twice.
+// Ten clients place orders and ask for invoices. Some orders and invoices are refused after they got a number, and some
+// clients leave in the middle of a request. Meanwhile, and afterwards, no invoice's number is missing and none came
+// twice.
 func TestAtOnce(t *testing.T) {
 	c := start(t)
 	const clients, each = 10, 40
@@ -364,7 +365,8 @@ func TestVoidOrder(t *testing.T) {
 		c.account(t, orderType, today).Explained)
 }
 
-// The number of an order that was deleted is never given to another, not even if it was the last one and Redis loses everything.
+// The number of an order that was deleted is never given to another, not even if it was the last one and Redis loses
+// everything.
 func TestVoidedLast(t *testing.T) {
 	c := start(t)
 	c.order(t, 100)
@@ -728,7 +730,8 @@ func TestExplain(t *testing.T) {
 	require.Equal(t, []explained{because(1, "deleted by hand", "Bob")}, c.account(t, invoiceType, today).Explained)
 }
 
-// A page of another site, which somebody visits who can reach the service, changes nothing. Programs and the service's own pages do.
+// A page of another site, which somebody visits who can reach the service, changes nothing. Programs and the service's
+// own pages do.
 func TestCrossOrigin(t *testing.T) {
 	c := start(t)
 	o := c.order(t, 100)
@@ -805,8 +808,8 @@ func (p pipes) Accept() (net.Conn, error) {
 func (p pipes) Close() error   { close(p); return nil }
 func (p pipes) Addr() net.Addr { return &net.IPAddr{} }
 
-// What else the service relies on: the floor, once Redis has lost everything and no process remembers; an audit that makes nobody
-// wait; one invoice per order, whoever writes; no invoice of tomorrow; the newest one first.
+// What else the service relies on: the floor, once Redis has lost everything and no process remembers; an audit that
+// makes nobody wait; one invoice per order, whoever writes; no invoice of tomorrow; the newest one first.
 func TestRelies(t *testing.T) {
 	c := start(t)
 	first, second := c.order(t, 100), c.order(t, 200)

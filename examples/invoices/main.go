@@ -1,6 +1,6 @@
-// Command invoices is an HTTP service that numbers two kinds of documents: orders from Redis, fast and with gaps, and invoices
-// from the database, in the invoice's own transaction and without gaps. Its pages below /numbers/ account for every number. See
-// README.md.
+// Command invoices is an HTTP service that numbers two kinds of documents: orders from Redis, fast and with gaps, and
+// invoices from the database, in the invoice's own transaction and without gaps. Its pages below /numbers/ account for
+// every number. See README.md.
 package main
 
 import (
@@ -34,82 +34,106 @@ func main() {
 	}
 }
 
-// run puts the parts together and serves until ctx ends.
-func run(ctx context.Context, args []string, out io.Writer, log *slog.Logger) (err error) {
+// A config is what the command line and the environment ask for.
+type config struct {
+	addr     string
+	redisURL string // "" for a Redis in memory
+	file     string // of SQLite; "" for a temporary one
+	zone     *time.Location
+	users    access
+	demo     *miniredis.Miniredis // gets sample data; nil if Redis or the database is named
+}
+
+func parseFlags(args []string) (*config, error) {
+	cfg := &config{}
 	flags := flag.NewFlagSet("invoices", flag.ContinueOnError)
-	addr := flags.String("addr", "127.0.0.1:8080", "the `address` to listen on")
-	redisURL := flags.String("redis", "",
+	flags.StringVar(&cfg.addr, "addr", "127.0.0.1:8080", "the `address` to listen on")
+	flags.StringVar(&cfg.redisURL, "redis", "",
 		"`URL` of Redis; default $INVOICES_REDIS_URL, else one in memory, for demonstration")
-	file := flags.String("database", "", "`file` of SQLite; default a temporary one")
+	flags.StringVar(&cfg.file, "database", "", "SQLite `file`; default a temporary one")
 	tz := flags.String("tz", "UTC", "the time `zone` whose midnight begins a new day; the same in every process")
-	var users access
-	flags.StringVar(&users.header, "user-header", "X-Forwarded-User",
-		"the `header` in which the login proxy passes on the name of the user, who may explain numbers")
-	flags.StringVar(&users.origin, "origin", "",
+	flags.StringVar(&cfg.users.header, "user-header", "X-Forwarded-User",
+		"the `header` in which the login proxy passes the name of the user, who may explain numbers")
+	flags.StringVar(&cfg.users.origin, "origin", "",
 		"the `origin` under which browsers reach the login proxy, such as https://numbers.example.com; needed if the proxy "+
 			"changes the Host header")
 	if err := flags.Parse(args); err != nil {
-		return err
+		return nil, err
 	}
-	zone, err := time.LoadLocation(*tz)
+	cfg.redisURL = cmp.Or(cfg.redisURL, os.Getenv("INVOICES_REDIS_URL"))
+	var err error
+	cfg.zone, err = time.LoadLocation(*tz)
+	return cfg, err
+}
+
+// run starts what the command line does not name, for demonstration, and serves until ctx ends.
+func run(ctx context.Context, args []string, out io.Writer, log *slog.Logger) error {
+	cfg, err := parseFlags(args)
 	if err != nil {
 		return err
 	}
-
-	url := cmp.Or(*redisURL, os.Getenv("INVOICES_REDIS_URL"))
 	var memory *miniredis.Miniredis
-	if url == "" {
+	if cfg.redisURL == "" {
 		if memory, err = embeddedRedis(); err != nil {
 			return err
 		}
 		defer memory.Close()
-		url = "redis://" + memory.Addr()
-		_, _ = fmt.Fprintln(out, "Redis in memory, for demonstration:", url)
+		cfg.redisURL = "redis://" + memory.Addr()
+		_, _ = fmt.Fprintln(out, "Redis in memory, for demonstration:", cfg.redisURL)
 	}
-	options, err := redis.ParseURL(url)
-	if err != nil {
-		return errors.New("the URL of Redis is not of the form redis://USER:PASSWORD@HOST:PORT/DB") // err may show a password
-	}
-	rdb := redis.NewClient(options)
-	defer func() { err = errors.Join(err, rdb.Close()) }()
-
-	demo := memory != nil && *file == ""
-	if demo {
-		users.user = "demo" // nobody is behind a proxy here
-	}
-	if *file == "" {
+	if cfg.file == "" {
 		folder, err := os.MkdirTemp("", "invoices")
 		if err != nil {
 			return err
 		}
 		defer func() { _ = os.RemoveAll(folder) }()
-		*file = filepath.Join(folder, "invoices.db")
-		_, _ = fmt.Fprintln(out, "SQLite in a temporary file:", *file)
+		cfg.file = filepath.Join(folder, "invoices.db")
+		_, _ = fmt.Fprintln(out, "SQLite in a temporary file:", cfg.file)
+		if memory != nil {
+			cfg.demo, cfg.users.user = memory, "demo" // nobody is behind a proxy here
+		}
 	}
-	db, err := openDatabase(ctx, *file)
+	return cfg.serve(ctx, out, log)
+}
+
+// serve connects to Redis and the database, and answers requests until ctx ends.
+func (cfg *config) serve(ctx context.Context, out io.Writer, log *slog.Logger) (err error) {
+	options, err := redis.ParseURL(cfg.redisURL)
+	if err != nil {
+		return errors.New("the URL of Redis is not of the form redis://USER:PASSWORD@HOST:PORT/DB") // err may show a password
+	}
+	rdb := redis.NewClient(options)
+	defer func() { err = errors.Join(err, rdb.Close()) }()
+	db, err := openDatabase(ctx, cfg.file)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	s, err := newService(ctx, rdb, db, zone, log)
+	s, err := newService(ctx, rdb, db, cfg.zone, log)
 	if err != nil {
 		return err
 	}
-	handler, err := s.routes(users)
+	handler, err := s.routes(cfg.users)
 	if err != nil {
 		return err
 	}
-	if demo {
-		if err := sample(ctx, memory, rdb, s, handler, time.Now()); err != nil {
+	if cfg.demo != nil {
+		if err := sample(ctx, cfg.demo, rdb, s, handler, time.Now()); err != nil {
 			return err
 		}
 	}
-
-	listener, err := net.Listen("tcp", *addr)
+	listener, err := net.Listen("tcp", cfg.addr)
 	if err != nil {
 		return err
 	}
-	_, _ = fmt.Fprintf(out, `
+	_, _ = fmt.Fprintf(out, invitation, listener.Addr())
+	err = serve(ctx, listener, handler, log)
+	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+	defer cancel()
+	return errors.Join(err, s.orders.Flush(limit)) // the register now has everything known of unused numbers
+}
+
+const invitation = `
 Look at http://%[1]s/numbers/
 
 curl http://%[1]s/orders -d '{"customer": "Ada", "amount_cents": 1250}'
@@ -118,12 +142,7 @@ curl -X POST http://%[1]s/invoices/NUMBER/void
 curl http://%[1]s/orders/NUMBER/void -d '{"reason": "ordered twice", "by": "Ada"}'
 curl http://%[1]s/months/2021-09/close -d '{"reason": "reported", "by": "Ada"}'
 curl http://%[1]s/invoices
-`, listener.Addr())
-	err = serve(ctx, listener, handler, log)
-	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
-	defer cancel()
-	return errors.Join(err, s.orders.Flush(limit)) // what it knows of unused numbers is in the register now
-}
+`
 
 func serve(ctx context.Context, listener net.Listener, handler http.Handler, log *slog.Logger) error {
 	server := &http.Server{

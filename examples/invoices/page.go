@@ -10,14 +10,14 @@ import (
 	"github.com/dailyserial/serial/serialpage"
 )
 
-// An access says who uses the pages, and from where.
+// An access says who uses the pages, and under which address.
 type access struct {
-	header string // has the user's name; the login proxy sets it
-	user   string // the name without that header; "" for nobody
-	origin string // under which browsers reach the proxy; "" if the proxy passes on the Host header
+	header string // holds the user's name; the login proxy sets it
+	user   string // used without that header; "" for nobody
+	origin string // under which browsers reach the proxy; "" if the proxy keeps the Host header
 }
 
-// name returns who sent a request, as [serialpage.Options] want it. A second header means that the proxy has added its own to the
+// name returns who sent a request, for [serialpage.Options]. A second header means that the proxy added its own to the
 // client's.
 func (a access) name(r *http.Request) (string, error) {
 	switch names := r.Header.Values(a.header); len(names) {
@@ -29,10 +29,10 @@ func (a access) name(r *http.Request) (string, error) {
 	return "", errors.New("more than one " + a.header + " header")
 }
 
-// series returns what the pages show. Numbers of invoices cannot be missing unless somebody deletes rows by force, and then an
-// auditor wants to keep the reason. So the register is for both.
+// series returns what the pages show. Invoice numbers can only be missing if somebody deletes rows by force, and then
+// an auditor wants to store the reason. So both use the register.
 //
-// Both audits read the counter before the stored numbers and again afterwards, and ignore what was issued in between. So neither
+// Both audits read the counter before and after the stored numbers, and ignore what was issued in between. So neither
 // needs a transaction.
 func (s *service) series(context.Context) ([]serialpage.Series, error) {
 	return []serialpage.Series{{
@@ -44,8 +44,8 @@ func (s *service) series(context.Context) ([]serialpage.Series, error) {
 	}}, nil
 }
 
-// stored yields the numbers that a query selects: those of all periods, since an audit that chose them by a column of the same
-// table would trust the table that it checks. It asks the database when the first number is requested.
+// stored yields the numbers that a query selects, of all periods: an audit that selected them by a column of the table
+// would trust the table that it checks. The query runs when the first number is requested.
 func (s *service) stored(query string) func(_ context.Context, start, end time.Time) iter.Seq2[string, error] {
 	return func(ctx context.Context, _, _ time.Time) iter.Seq2[string, error] {
 		return func(yield func(string, error) bool) {

@@ -2,5 +2,5 @@
 
 package main
 
-// With the race detector the driver takes a quarter of an hour to compile, so race builds do without it; see openDatabase.
+// With the race detector, the driver takes a quarter of an hour to compile. Race builds leave it out; see openDatabase.
 import _ "modernc.org/sqlite"

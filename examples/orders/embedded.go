@@ -9,8 +9,8 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 )
 
-// embeddedRedis starts a Redis in this process's memory, FOR DEMONSTRATION ONLY: its data ends with the process. In a
-// service of your own, delete this file.
+// embeddedRedis starts a Redis in this process's memory, FOR DEMONSTRATION ONLY: its data is lost when the process
+// ends. In your own service, delete this file.
 func embeddedRedis() (*miniredis.Miniredis, error) {
 	m, err := miniredis.Run()
 	if err != nil {

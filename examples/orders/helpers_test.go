@@ -24,7 +24,8 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// each runs a test on both databases. fresh returns the address of an empty database, which is dropped when its test ends.
+// each runs a test on both databases. fresh returns the address of an empty database, which is dropped when its test
+// ends.
 func each(t *testing.T, test func(t *testing.T, fresh func(t *testing.T) string)) {
 	t.Run("PostgreSQL", func(t *testing.T) { test(t, postgres) })
 	t.Run("SQLite", func(t *testing.T) {
@@ -46,8 +47,8 @@ func anyDatabase(t *testing.T) string {
 
 func hasSQLite() bool { return slices.Contains(sql.Drivers(), "sqlite") }
 
-// sqlite returns the path of a new database: in memory where there is such a folder, since a busy disk may take longer than patience to
-// keep what it is told.
+// sqlite returns the path of a new database: in memory where there is such a folder, since a busy disk may take longer
+// than patience to keep what it is told.
 func sqlite(t *testing.T) string {
 	folder, err := os.MkdirTemp("/dev/shm", "orders")
 	if err != nil {
@@ -57,8 +58,8 @@ func sqlite(t *testing.T) string {
 	return filepath.Join(folder, "orders.db")
 }
 
-// postgres returns a schema of its own on the server that SERIAL_POSTGRES_DSN names, or on the one at the usual port. With
-// SERIAL_REQUIRE_SQL=1, a missing server is a failure.
+// postgres returns a schema of its own on the server that SERIAL_POSTGRES_DSN names, or on the one at the usual port.
+// With SERIAL_REQUIRE_SQL=1, a missing server is a failure.
 func postgres(t *testing.T) string {
 	t.Helper()
 	dsn := os.Getenv("SERIAL_POSTGRES_DSN")

@@ -87,7 +87,7 @@ func testLoss(t *testing.T, dsn, protect string) {
 	require.Len(t, numbers, clients*ordersEach, "a number was answered to two keys")
 	if protect == "ledger" { // with a floor, the table has the last word
 		for _, p := range all {
-			require.NotContains(t, p.journal.String(), "came twice")
+			require.NotContains(t, p.journal.String(), "was issued twice")
 		}
 	}
 

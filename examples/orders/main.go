@@ -1,5 +1,6 @@
-// Command orders is an HTTP service whose orders have business serial numbers such as IS202110240001. No number comes
-// twice, whatever Redis loses and however often a request comes again. It is meant as a start for your own; see README.md.
+// Command orders is an HTTP service whose orders have business serial numbers such as IS202110240001. No number is used
+// twice, whatever Redis loses and however often a request is repeated. It is a starting point for your own service; see
+// README.md.
 package main
 
 import (
@@ -25,10 +26,11 @@ import (
 	"github.com/dailyserial/serial/sqlledger"
 )
 
-// businessType is the beginning of every order's number.
+// businessType begins every order's number.
 const businessType = "IS"
 
-// block is the number of numbers that the ledger sets aside at a time. A loss of Redis costs at most that many of the day's 9,999.
+// block is how many numbers the ledger sets aside at a time. If Redis loses its data, at most that many of the day's
+// 9,999 numbers are skipped.
 const block = 100
 
 func main() {
@@ -41,72 +43,91 @@ func main() {
 	}
 }
 
-// run puts the parts together and serves until ctx ends.
-func run(ctx context.Context, args []string, out io.Writer, log *slog.Logger) (err error) {
+// A config is what the command line and the environment ask for.
+type config struct {
+	addr     string
+	redisURL string // "" for a Redis in memory
+	database string // "" for a temporary SQLite file
+	protect  string
+	zone     *time.Location
+}
+
+// parseFlags reads URLs from the environment, too: other users of the host can see arguments, and so a password in
+// them.
+func parseFlags(args []string) (*config, error) {
+	cfg := &config{}
 	flags := flag.NewFlagSet("orders", flag.ContinueOnError)
-	addr := flags.String("addr", "127.0.0.1:8080", "the `address` to listen on")
-	redisURL := flags.String("redis", "",
+	flags.StringVar(&cfg.addr, "addr", "127.0.0.1:8080", "the `address` to listen on")
+	flags.StringVar(&cfg.redisURL, "redis", "",
 		"`URL` of Redis; default $ORDERS_REDIS_URL, else one in memory, for demonstration")
-	database := flags.String("database", "",
-		"postgres://..., \"host=... dbname=...\" or a file of SQLite; default $ORDERS_DATABASE, else a temporary file")
-	protect := flags.String("protect", "ledger",
+	flags.StringVar(&cfg.database, "database", "",
+		"postgres://..., \"host=... dbname=...\" or an SQLite file; default $ORDERS_DATABASE, else a temporary file")
+	flags.StringVar(&cfg.protect, "protect", "ledger",
 		"the protection against issuing numbers twice if Redis loses them: ledger or floor")
 	zone := flags.String("tz", "UTC", "the time `zone` whose midnight begins a new day; the same in every process")
 	if err := flags.Parse(args); err != nil {
-		return err
+		return nil, err
 	}
+	var err error
 	flags.Visit(func(f *flag.Flag) {
 		if f.Value.String() == "" { // from a shell variable that is not set: nobody asked for a demonstration
 			err = errors.Join(err, fmt.Errorf("-%s is empty; give a value, or omit the flag", f.Name))
 		}
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	location, err := time.LoadLocation(*zone)
+	cfg.redisURL = cmp.Or(cfg.redisURL, os.Getenv("ORDERS_REDIS_URL"))
+	cfg.database = cmp.Or(cfg.database, os.Getenv("ORDERS_DATABASE"))
+	cfg.zone, err = time.LoadLocation(*zone)
+	return cfg, err
+}
+
+// run starts what the command line does not name, for demonstration, and serves until ctx ends.
+func run(ctx context.Context, args []string, out io.Writer, log *slog.Logger) error {
+	cfg, err := parseFlags(args)
 	if err != nil {
 		return err
 	}
-
-	// A URL with a password belongs in the environment: other users of the host can see arguments.
-	url := cmp.Or(*redisURL, os.Getenv("ORDERS_REDIS_URL"))
-	if url == "" {
+	if cfg.redisURL == "" {
 		memory, err := embeddedRedis()
 		if err != nil {
 			return err
 		}
 		defer memory.Close()
-		url = "redis://" + memory.Addr()
-		_, _ = fmt.Fprintln(out, "Redis in memory, for demonstration:", url)
+		cfg.redisURL = "redis://" + memory.Addr()
+		_, _ = fmt.Fprintln(out, "Redis in memory, for demonstration:", cfg.redisURL)
 	}
-	options, err := redis.ParseURL(url)
-	if err != nil {
-		return errors.New("the URL of Redis is not of the form redis://USER:PASSWORD@HOST:PORT/DB") // err may show a password
-	}
-	rdb := redis.NewClient(options)
-	defer func() { err = errors.Join(err, rdb.Close()) }()
-
-	dsn := cmp.Or(*database, os.Getenv("ORDERS_DATABASE"))
-	if dsn == "" {
+	if cfg.database == "" {
 		folder, err := os.MkdirTemp("", "orders")
 		if err != nil {
 			return err
 		}
 		defer func() { _ = os.RemoveAll(folder) }()
-		dsn = filepath.Join(folder, "orders.db")
-		_, _ = fmt.Fprintln(out, "SQLite in a temporary file:", dsn)
+		cfg.database = filepath.Join(folder, "orders.db")
+		_, _ = fmt.Fprintln(out, "SQLite in a temporary file:", cfg.database)
 	}
-	table, err := openTable(ctx, dsn)
+	return cfg.serve(ctx, out, log)
+}
+
+// serve connects to Redis and the database, and answers requests until ctx ends.
+func (cfg *config) serve(ctx context.Context, out io.Writer, log *slog.Logger) (err error) {
+	options, err := redis.ParseURL(cfg.redisURL)
+	if err != nil {
+		return errors.New("the URL of Redis is not of the form redis://USER:PASSWORD@HOST:PORT/DB") // err may show a password
+	}
+	rdb := redis.NewClient(options)
+	defer func() { err = errors.Join(err, rdb.Close()) }()
+	table, err := openTable(ctx, cfg.database)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, table.db.Close()) }()
-	gen, err := newGenerator(ctx, rdb, table, *protect, location, log)
+	gen, err := newGenerator(ctx, rdb, table, cfg.protect, cfg.zone, log)
 	if err != nil {
 		return err
 	}
-
-	listener, err := net.Listen("tcp", *addr)
+	listener, err := net.Listen("tcp", cfg.addr)
 	if err != nil {
 		return err
 	}
@@ -121,8 +142,8 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler, log
 	server := &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: 5 * time.Second,
-		ReadTimeout:       10 * time.Second, // from the first byte of a request; handle allows a body less
-		WriteTimeout:      15 * time.Second, // from the end of the header, so longer than ReadTimeout and than patience
+		ReadTimeout:       10 * time.Second, // from the first byte of a request; handle gives a body less time
+		WriteTimeout:      15 * time.Second, // from the end of the header, so it exceeds ReadTimeout and patience
 		IdleTimeout:       time.Minute,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
 	}
@@ -133,14 +154,14 @@ func serve(ctx context.Context, listener net.Listener, handler http.Handler, log
 		return err
 	case <-ctx.Done():
 	}
-	log.Info("stopping, when the requests that have begun are answered")
+	log.Info("stopping once the requests under way are answered")
 	limit, cancel := context.WithTimeout(context.WithoutCancel(ctx), server.WriteTimeout)
 	defer cancel()
 	return server.Shutdown(limit)
 }
 
-// newGenerator returns the Generator that numbers the orders. It uses the database but not yet Redis; /readyz tells whether
-// Redis is there.
+// newGenerator returns the Generator that numbers the orders. It uses the database, but does not contact Redis yet;
+// /readyz reports whether Redis responds.
 func newGenerator(ctx context.Context, rdb redis.UniversalClient, t *table, protect string, zone *time.Location,
 	log *slog.Logger) (*serial.Generator, error) {
 	var protection serial.Option
@@ -156,17 +177,17 @@ func newGenerator(ctx context.Context, rdb redis.UniversalClient, t *table, prot
 		}
 		protection = serial.WithLedger(ledger, block)
 	case "floor":
-		// This saves a query per block and a table, and protects less; see lastSeq.
+		// This saves a table and a query per block, but protects less; see lastSeq.
 		protection = serial.WithFloor(t.lastSeq)
 	default:
-		return nil, fmt.Errorf("-protect %q: want ledger and floor", protect)
+		return nil, fmt.Errorf("-protect %q: want ledger or floor", protect)
 	}
 	return serial.New(rdb, serial.WithLocation(zone), protection, serial.WithHooks(serial.Hooks{
 		Opened: func(ctx context.Context, i serial.OpenedInfo) {
 			log.InfoContext(ctx, "a day was opened", "type", i.Type, "start", i.Start, "wait", i.Wait)
 		},
 		Lost: func(ctx context.Context, i serial.LostInfo) {
-			log.WarnContext(ctx, "Redis has lost a counter", "type", i.Type, "start", i.Start, "held", i.Held,
+			log.WarnContext(ctx, "Redis lost a counter", "type", i.Type, "start", i.Start, "held", i.Held,
 				"repaired", i.Repaired)
 		},
 		NearlyExhausted: func(ctx context.Context, i serial.ExhaustionInfo) {

@@ -70,7 +70,7 @@ func TestTwoCustomers(t *testing.T) {
 		require.Equal(t, bob, second.draft)
 		require.Equal(t, first.order, p.must(t, http.StatusOK, "first", ada).order)
 		require.Equal(t, second.order, p.must(t, http.StatusOK, "first", bob).order)
-		require.NotContains(t, p.journal.String(), "came twice")
+		require.NotContains(t, p.journal.String(), "was issued twice")
 
 		got, err := p.send(t.Context(), "GET", first.header.Get("Location"), from("Bob"), "")
 		require.NoError(t, err)
@@ -159,7 +159,7 @@ func TestFloor(t *testing.T) {
 		m.FlushAll()
 		p = start(t, rdb, dsn, "floor") // a process that remembers nothing
 		require.Regexp(t, "0004$", p.must(t, http.StatusCreated, "3", ada).Number, "deleted orders count")
-		require.NotContains(t, p.journal.String(), "came twice")
+		require.NotContains(t, p.journal.String(), "was issued twice")
 
 		// This is what a floor does not know: 0005 is issued and not stored yet when Redis loses everything.
 		_, err = p.gen.NextOnce(t.Context(), businessType, requestID("Ada", "slow"))
@@ -188,7 +188,7 @@ func TestNumberTaken(t *testing.T) {
 		occupy(3)
 		a := p.must(t, http.StatusCreated, "second", ada)
 		require.Regexp(t, "0004$", a.Number)
-		require.Equal(t, 2, strings.Count(p.journal.String(), "came twice"))
+		require.Equal(t, 2, strings.Count(p.journal.String(), "was issued twice"))
 		require.Equal(t, a.order, p.must(t, http.StatusOK, "second", ada).order)
 
 		for seq := range int64(15) {
@@ -354,7 +354,7 @@ func requireUnavailable(t *testing.T, p *process, advice string) {
 	began := time.Now()
 	a := p.must(t, http.StatusServiceUnavailable, "second", ada)
 	require.Less(t, time.Since(began), patience+3*time.Second)
-	require.Equal(t, "orders are not available at present; come again with the same key", a.Detail, "nothing leaks")
+	require.Equal(t, "orders are temporarily unavailable; retry with the same key", a.Detail, "nothing leaks")
 	if advice == "" {
 		require.Equal(t, "1", a.header.Get("Retry-After"))
 		require.Contains(t, p.journal.String(), "level=WARN msg=unavailable")
@@ -385,7 +385,7 @@ func TestReadyForRepair(t *testing.T) {
 			require.ErrorIs(t, err, serial.ErrCounterLost)
 			require.Equal(t, http.StatusOK, status(t, p, "/readyz"))
 			require.Greater(t, p.must(t, http.StatusCreated, "second", ada).Number, first.Number)
-			require.Contains(t, p.journal.String(), "Redis has lost a counter")
+			require.Contains(t, p.journal.String(), "Redis lost a counter")
 			require.NoError(t, p.orders.db.Close())
 			require.Equal(t, http.StatusServiceUnavailable, status(t, p, "/readyz"))
 		})
@@ -468,25 +468,26 @@ func TestRunRefuses(t *testing.T) {
 	t.Setenv("ORDERS_REDIS_URL", "")
 	t.Setenv("ORDERS_DATABASE", "")
 	t.Chdir(t.TempDir())
+	const created = "create the orders table"
 	for _, tt := range []struct {
 		args []string
 		want string
 	}{
-		{[]string{"-protect", "luck"}, "want ledger and floor"},
+		{[]string{"-protect", "luck"}, "want ledger or floor"},
 		{[]string{"-tz", "Mars/Olympus"}, "Mars"},
 		{[]string{"-tz", ""}, "-tz is empty"},
 		{[]string{"-redis", ""}, "-redis is empty"},
 		{[]string{"-database", ""}, "-database is empty"},
 		{[]string{"-addr", ""}, "-addr is empty"},
 		{[]string{"-redis", "redis://:p%ssword@localhost"}, "not of the form"},
-		{[]string{"-database", "postgres://orders:password@127.0.0.1:1/orders"}, "the orders' table"},
-		{[]string{"-database", "host=127.0.0.1 port=1 user=orders password=password dbname=orders"}, "the orders' table"},
-		{[]string{"-database", " user = orders password='pass word' host=127.0.0.1 port=1"}, "the orders' table"},
-		{[]string{"-database", "host=127.0.0.1 port=one password=password"}, "the database is neither"},
-		{[]string{"-database", "password=pass word host=127.0.0.1"}, "the database is neither"},
-		{[]string{"-database", "postgres://orders:p%ssword@127.0.0.1:1/orders"}, "the database is neither"},
-		{[]string{"-database", "mysql://orders:password@127.0.0.1/orders"}, "the database is neither"},
-		{[]string{"-database", "orders:password@tcp(127.0.0.1:1)/orders"}, "the database is neither"},
+		{[]string{"-database", "postgres://orders:password@127.0.0.1:1/orders"}, created},
+		{[]string{"-database", "host=127.0.0.1 port=1 user=orders password=password dbname=orders"}, created},
+		{[]string{"-database", " user = orders password='pass word' host=127.0.0.1 port=1"}, created},
+		{[]string{"-database", "host=127.0.0.1 port=one password=password"}, "invalid database"},
+		{[]string{"-database", "password=pass word host=127.0.0.1"}, "invalid database"},
+		{[]string{"-database", "postgres://orders:p%ssword@127.0.0.1:1/orders"}, "invalid database"},
+		{[]string{"-database", "mysql://orders:password@127.0.0.1/orders"}, "invalid database"},
+		{[]string{"-database", "orders:password@tcp(127.0.0.1:1)/orders"}, "invalid database"},
 		{[]string{"-addr", "nowhere"}, "nowhere"},
 	} {
 		if tt.args[0] != "-database" {

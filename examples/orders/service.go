@@ -17,15 +17,16 @@ import (
 )
 
 const (
-	// patience is how long a request may take, including its body. Then the client is told to try again with the same key.
+	// patience is how long a request may take, including its body. After that, the client is asked to retry with the same
+	// key.
 	patience = 5 * time.Second
 
 	// readyWithin is less than the second that Kubernetes waits for a probe.
 	readyWithin = 800 * time.Millisecond
 )
 
-// A service answers requests. It is safe for use by any number of goroutines. Any number of processes may serve the same
-// database and Redis.
+// A service answers requests. It is safe for use by any number of goroutines. Any number of processes may serve the
+// same database and Redis.
 type service struct {
 	gen    *serial.Generator
 	orders *table
@@ -38,18 +39,18 @@ func (s *service) routes() http.Handler {
 	mux.HandleFunc("GET /orders/{number}", s.handle(s.get))
 	mux.HandleFunc("GET /readyz", s.ready)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok\n") })
-	// Whichever page sends a request, the browser adds the cookies that authenticate its user at the proxy.
+	// Whichever page sends a request, the browser adds the cookies that authenticate the user at the proxy.
 	guard := http.NewCrossOriginProtection()
 	guard.SetDenyHandler(s.handle(func(http.ResponseWriter, *http.Request) error { return errForeign }))
 	return guard.Handler(mux)
 }
 
-// place is the purpose of this service: one key of a customer, one order, one number, however often and whenever the
-// request comes. It reports whether the order is new.
+// place is the purpose of this service: one key of a customer, one order, one number, however often the request is
+// repeated. It reports whether the order is new.
 func (s *service) place(ctx context.Context, key string, d draft) (o order, created bool, err error) {
 	const attempts = 10
 	for attempt := range attempts {
-		// 1. Ask the table. It remembers a request for good; Redis remembers it for 48 hours, if it loses nothing.
+		// 1. Look in the table. It remembers a request forever; Redis remembers it for 48 hours, if it loses nothing.
 		o, err = s.orders.byKey(ctx, d.Customer, key)
 		if err == nil && o.draft != d {
 			return o, false, refusal{http.StatusUnprocessableEntity, "this Idempotency-Key was used for another order"}
@@ -57,34 +58,34 @@ func (s *service) place(ctx context.Context, key string, d draft) (o order, crea
 		if !errors.Is(err, errNone) {
 			return o, false, err
 		}
-		// 2. Take a number. A request that got one before, and then failed, gets the same one.
+		// 2. Take a number. A request that got a number before it failed gets the same one.
 		number, err := s.number(ctx, d.Customer, key, attempt)
 		if err != nil {
 			return o, false, err
 		}
-		// 3. Insert the order. The table accepts each key of a customer once, and each number once.
+		// 3. Insert the order. The table accepts each customer's key once, and each number once.
 		created, err = s.orders.insert(ctx, key, number, d)
 		if created || err != nil {
 			return order{number.String(), d}, created, err
 		}
-		// The insert found a conflict, mostly with this same request, sent twice at the same time. Then step 1 finds it now.
+		// There was a conflict, usually because the same request was sent twice at the same time. Step 1 now finds its order.
 	}
 	return o, false, errTaken
 }
 
-// number issues a number to a request. If another order has that number, which a ledger prevents, it takes another one:
-// each attempt moves on a counter that went back.
+// number issues a number to a request. If another order already has that number, which a ledger prevents, number takes
+// a new one: each attempt advances a counter that went back.
 func (s *service) number(ctx context.Context, customer, key string, attempt int) (serial.Number, error) {
 	if attempt > 0 {
-		s.log.ErrorContext(ctx, "a number came twice: Redis lost more than the floor knows of", "customer", customer,
+		s.log.ErrorContext(ctx, "a number was issued twice: Redis lost more than the floor knows", "customer", customer,
 			"key", key)
 		return s.gen.NextNumber(ctx, businessType)
 	}
 	return s.gen.NextOnce(ctx, businessType, requestID(customer, key))
 }
 
-// requestID returns an ID that differs from that of every other request, of any customer: customers choose their keys, and two
-// may choose the same. %q separates customer and key unambiguously. The hash has a length that NextOnce accepts.
+// requestID returns an ID that is unique to a request, even if two customers choose the same key. %q separates customer
+// and key unambiguously. The hash has a length that NextOnce accepts.
 func requestID(customer, key string) string {
 	return fmt.Sprintf("%x", sha256.Sum256(fmt.Appendf(nil, "%q %q", customer, key)))
 }
@@ -115,7 +116,7 @@ func (s *service) create(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// get shows customers only their own orders: numbers are easily guessed.
+// get shows customers only their own orders, since numbers are easy to guess.
 func (s *service) get(w http.ResponseWriter, r *http.Request) error {
 	customer, err := caller(r.Header)
 	if err != nil {
@@ -123,7 +124,7 @@ func (s *service) get(w http.ResponseWriter, r *http.Request) error {
 	}
 	number, err := s.gen.Parse(r.PathValue("number"))
 	if err != nil {
-		return refusal{http.StatusBadRequest, "not the number of an order, which is like IS202110240001"}
+		return refusal{http.StatusBadRequest, "want the number of an order, such as IS202110240001"}
 	}
 	o, err := s.orders.byNumber(r.Context(), customer, number.String())
 	if err != nil {
@@ -133,13 +134,13 @@ func (s *service) get(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// ready reports whether orders can be numbered and stored. /healthz asks neither Redis nor the database: a restart of
-// this process would not help them.
+// ready reports whether orders can be numbered and stored. /healthz checks neither Redis nor the database, since
+// restarting this process would not help them.
 func (s *service) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), readyWithin)
 	defer cancel()
 	_, err := s.gen.Peek(ctx, businessType)
-	// The next order repairs a lost counter, and must not be turned away.
+	// The next order repairs a lost counter, so it must be let through.
 	if err == nil || errors.Is(err, serial.ErrCounterLost) {
 		err = s.orders.db.PingContext(ctx)
 	}
@@ -151,9 +152,9 @@ func (s *service) ready(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, "ready\n")
 }
 
-// caller returns the customer who sends the request. This service trusts the proxy in front of it, which authenticates the
-// customer and sets X-Forwarded-User, as oauth2-proxy does. The proxy must overwrite what the customer sends under this
-// name, and nobody may reach this service without the proxy. In a service of your own, put your authentication here.
+// caller returns the customer who sent the request. This service trusts the proxy in front of it, which authenticates
+// the customer and sets X-Forwarded-User, as oauth2-proxy does. The proxy must overwrite any such header from the
+// customer, and nobody may reach this service without the proxy. In your own service, put your authentication here.
 func caller(h http.Header) (string, error) {
 	customer, ok := only(h, "X-Forwarded-User")
 	if !ok {
@@ -164,7 +165,7 @@ func caller(h http.Header) (string, error) {
 	return customer, nil
 }
 
-// idempotencyKey returns the key that distinguishes a request from every other of the same customer.
+// idempotencyKey returns the key that distinguishes a request from all others of the same customer.
 func idempotencyKey(h http.Header) (string, error) {
 	key, ok := only(h, "Idempotency-Key")
 	if !ok {
@@ -174,7 +175,7 @@ func idempotencyKey(h http.Header) (string, error) {
 	return key, nil
 }
 
-// only returns a header that must be there exactly once, with 1 to 128 visible ASCII characters.
+// only returns a header that must appear exactly once, with 1 to 128 visible ASCII characters.
 func only(h http.Header, name string) (value string, ok bool) {
 	values := h.Values(name)
 	invisible := func(r rune) bool { return r < '!' || r > '~' }
@@ -216,32 +217,32 @@ func (r refusal) Error() string { return r.detail }
 
 var errForeign = refusal{http.StatusForbidden, "a page of another site sent this request"}
 
-var errStalled = refusal{http.StatusRequestTimeout, "the body did not come in time; come again with the same key"}
+var errStalled = refusal{http.StatusRequestTimeout, "the body did not arrive in time; retry with the same key"}
 
-var errTaken = errors.New("every number that was tried already belongs to another order")
+var errTaken = errors.New("every number tried already belongs to another order")
 
-// For the command, SERIAL_REDIS_URL and SERIAL_TZ are what -redis and -tz are for this service.
+// The command reads SERIAL_REDIS_URL and SERIAL_TZ instead of this service's -redis and -tz.
 const raise = "find the last number used today, set SERIAL_REDIS_URL and SERIAL_TZ, and run: serial raise " +
 	businessType + " LAST"
 
-// advice tells the operator what to do if trying again does not help.
+// advice says what an operator has to do if retrying does not help.
 var advice = map[error]string{
 	serial.ErrExhausted:   "the day has no numbers left: widen {seq} in the template, in every process",
 	serial.ErrCounterLost: raise,
 	serial.ErrClockSkew:   "correct the clock of Redis or of this host",
-	serial.ErrConflict:    "other processes have another -tz or -protect: give all of them the same",
+	serial.ErrConflict:    "other processes have another -tz or -protect: use the same in all of them",
 	errTaken:              raise,
 }
 
-// handle limits the time of f and answers if f returns an error: the client learns what it can do, and the log has the
-// cause.
+// handle limits the time of f, and answers if f returns an error: the client learns what to do, and the cause is
+// logged.
 func (s *service) handle(f func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), patience)
 		defer cancel()
 		if deadline, _ := ctx.Deadline(); r.ContentLength != 0 {
-			// The end of a context does not end the read of a body. This deadline does, until the body has been read. If w
-			// does not support it, ReadTimeout remains.
+			// A context does not end the read of a body, so a deadline does, until the body is read. If w does not support
+			// deadlines, ReadTimeout remains.
 			_ = http.NewResponseController(w).SetReadDeadline(deadline)
 		}
 		err := f(w, r.WithContext(ctx))
@@ -251,22 +252,22 @@ func (s *service) handle(f func(http.ResponseWriter, *http.Request) error) http.
 		log := s.log.With("method", r.Method, "path", r.URL.Path, "err", err)
 		var refused refusal
 		switch {
-		case errors.Is(err, errStalled): // before the next case: a failed read ends the context of r, too
-			log.Info("the body did not come in time")
+		case errors.Is(err, errStalled): // before the next case, since a failed read also ends the context of r
+			log.Info("the body did not arrive in time")
 			refused = errStalled
 		case r.Context().Err() != nil:
 			log.Info("the client has left")
 			w.WriteHeader(499) // nginx's code for it; nobody reads it
 			return
 		case errors.Is(err, errNone):
-			refused = refusal{http.StatusNotFound, "there is no such order"}
+			refused = refusal{http.StatusNotFound, "no such order"}
 		case !errors.As(err, &refused):
-			refused = refusal{http.StatusServiceUnavailable, "orders are not available at present; come again with the same key"}
+			refused = refusal{http.StatusServiceUnavailable, "orders are temporarily unavailable; retry with the same key"}
 			if do := adviceOn(err); do != "" {
 				log.Error("needs an operator", "do", do)
 				break
 			}
-			log.Warn("unavailable") // Redis, a replica or the database is away or slow
+			log.Warn("unavailable") // Redis, a replica or the database is unreachable or slow
 			w.Header().Set("Retry-After", "1")
 		}
 		write(w, refused.status, "application/problem+json", map[string]any{ // RFC 9457
@@ -287,5 +288,5 @@ func adviceOn(err error) string {
 func write(w http.ResponseWriter, status int, contentType string, v any) {
 	w.Header().Set("Content-Type", contentType)
 	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // a client that has left tries again
+	_ = json.NewEncoder(w).Encode(v) // a client that has left will retry
 }

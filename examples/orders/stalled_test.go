@@ -16,8 +16,8 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// A body that does not come keeps its request no longer than patience, and is told apart from a client that has left. If
-// the answer does not depend on the body, it waits for it no longer either.
+// A body that does not come keeps its request no longer than patience, and is told apart from a client that has left.
+// If the answer does not depend on the body, it waits for it no longer either.
 func TestStalledBody(t *testing.T) {
 	gen, err := serial.New(client(t, "127.0.0.1:0")) // it is never asked
 	require.NoError(t, err)
@@ -31,9 +31,9 @@ func TestStalledBody(t *testing.T) {
 		status                     int // 0 if there is no answer
 		logged                     string
 	}{
-		{"nothing comes", "POST /orders", key, "", 100, false, 408, "the body did not come in time"},
-		{"half comes", "POST /orders", key, good[:15], len(good), false, 408, "the body did not come in time"},
-		{"all but the end comes", "POST /orders", key, good, len(good) + 1, false, 408, "the body did not come in time"},
+		{"nothing comes", "POST /orders", key, "", 100, false, 408, "the body did not arrive in time"},
+		{"half comes", "POST /orders", key, good[:15], len(good), false, 408, "the body did not arrive in time"},
+		{"all but the end comes", "POST /orders", key, good, len(good) + 1, false, 408, "the body did not arrive in time"},
 		{"an unwanted body", "POST /orders", ada, "", 100, false, 400, ""},
 		{"a wrong body", "POST /orders", key, "!", 100, false, 400, ""},
 		{"a body that is not read", "GET /orders/x", ada, "", 100, false, 400, ""},
