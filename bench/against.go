@@ -19,7 +19,6 @@ func against(ctx context.Context, cfg *config, addr string) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	alone, many := network{"one process", 0, most, 1}, networks[2]
 	var fleets [2]fleet // old and new
 	for i, checkout := range []string{cfg.against, ".."} {
 		// New is built too, so that both have the same tags and flags.
@@ -28,20 +27,36 @@ func against(ctx context.Context, cfg *config, addr string) error {
 			return err
 		}
 		j := job{Addr: addr, Prefix: fmt.Sprint("build", i, "-"), Noon: started}
-		if fleets[i], err = startFleet(program, many.processes, j); err != nil {
+		if fleets[i], err = startFleet(program, networks[2].processes, j); err != nil {
 			return err
 		}
 		defer fleets[i].stop()
 	}
 	admin := newAdmin(addr)
 	defer admin.close()
-	m := newMeter(admin)
+	table, err := takeTurns(ctx, cfg, newMeter(admin), fleets)
+	if err != nil {
+		return err
+	}
+	fmt.Print(table)
+	if cfg.out == "" {
+		return nil
+	}
+	about, err := machine(ctx, cfg, addr, started)
+	if err != nil {
+		return err
+	}
+	return writeOut(cfg.out, "before-after.md", fmt.Sprintf("# Before and after\n\n%s- Old: %s\n- New: %s\n\n%s", about,
+		revision(ctx, cfg.against), revision(ctx, ".."), table))
+}
 
+// takeTurns measures old and new in one process and in many, and returns the table of both.
+func takeTurns(ctx context.Context, cfg *config, m *meter, fleets [2]fleet) (string, error) {
 	var b strings.Builder
 	b.WriteString("| processes × callers | | old, ×INCR | new, ×INCR | new / old (quartiles) " +
 		"| allocations per call, old | new | server CPU per number, old | new | new / old (quartiles) |\n" +
 		"| ---: | :--- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
-	for _, n := range []network{alone, many} {
+	for _, n := range []network{{"one process", 0, most, 1}, networks[2]} {
 		enter := func(build int, id string) *entrant { return &entrant{byID(id), nil, fleets[build][:n.processes]} }
 		for _, id := range []string{"next", "next-deadline", "next-1000-types", "openings"} {
 			before, after := enter(0, id), enter(1, id)
@@ -51,7 +66,7 @@ func against(ctx context.Context, cfg *config, addr string) error {
 			// Only the two take turns, so that each round has them side by side.
 			samples, err := m.rounds(ctx, cfg, n, n.counts(cfg), enter(1, baseline), []*entrant{before, after})
 			if err != nil {
-				return err
+				return "", err
 			}
 			for _, callers := range n.counts(cfg) {
 				older, newer := taken(samples, before, callers), taken(samples, after, callers)
@@ -60,23 +75,10 @@ func against(ctx context.Context, cfg *config, addr string) error {
 		}
 	}
 	fmt.Fprintf(&b, "\nMedians of %d alternating rounds or more; ratios are medians of each round's ratio.\n", cfg.rounds)
-	fmt.Print(b.String())
-	if cfg.out == "" {
-		return nil
-	}
-	about, err := machine(ctx, cfg, addr, started)
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(cfg.out, 0o755); err != nil {
-		return err
-	}
-	text := fmt.Sprintf("# Before and after\n\n%s- Old: %s\n- New: %s\n\n%s", about, revision(ctx, cfg.against),
-		revision(ctx, ".."), b.String())
-	return os.WriteFile(filepath.Join(cfg.out, "before-after.md"), []byte(text), 0o644)
+	return b.String(), nil
 }
 
-// taken returns e's measurements with that number of callers, in the order of the rounds.
+// taken returns the measurements of e with that number of callers, in the order of the rounds.
 func taken(samples []*sample, e *entrant, callers int) []*sample {
 	var group []*sample
 	for _, s := range samples {
@@ -87,7 +89,7 @@ func taken(samples []*sample, e *entrant, callers int) []*sample {
 	return group
 }
 
-// comparedWith returns group with the measurement of the same round in old as the base, instead of INCR's.
+// comparedWith returns group with each round's measurement of old as the base, instead of its INCR.
 func comparedWith(old, group []*sample) []*sample {
 	compared := make([]*sample, len(group))
 	for i, s := range group {
@@ -106,7 +108,7 @@ func writeChange(b *strings.Builder, processes int, older, newer, change *row) {
 		short(change.cpuRatio), short(change.lowCPURatio), short(change.highCPURatio))
 }
 
-// build builds this program with the library in checkout. It works in the program's directory.
+// build builds this program with the library in checkout. The current directory must be this program's.
 func build(ctx context.Context, checkout, dir, program string) error {
 	checkout, err := filepath.Abs(checkout)
 	if err != nil {

@@ -218,5 +218,5 @@ func TestOpenings(t *testing.T) {
 		t.Fatal(err)
 	}
 	requireFiles(t, cfg.out, map[string][]string{"openings.md": {"\n| 8 | loopback | ", "\n| 1 | network of 2 ms | ",
-		"\nThe 100 types of 8 processes, ", "\n| without Prepare | ", "\n| with Prepare | "}})
+		"\nThe 100 types of 8 processes ", "\n| without Prepare | ", "\n| with Prepare | "}})
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// A bar is the value that one cell of the table has to reach.
+// A bar is the value that one cell of the table must reach.
 type bar struct {
 	callers    int
 	contestant string
@@ -46,7 +46,7 @@ func bars() []bar {
 		{1, "next", far, "p50 ×INCR", p50, 1.05, true},
 		{10, "next", far, "p50 ×INCR", p50, 1.15, true},
 		{100, "next", far, "p50 ×INCR", p50, 1.25, true},
-		{1, "nextn-1000", far, "p50 ×INCR", p50, 2, true}, // two round trips' time
+		{1, "nextn-1000", far, "p50 ×INCR", p50, 2, true}, // the time of two round trips
 		{1, "nextn-1000", near, "allocations per call", allocs, batch + 30, true},
 		{100, "next", near, "allocations per call", allocs, 12, true},
 		{many.callers, "next", many.name, "server CPU per number ×INCR", serverCPU, 1.6, true},
@@ -54,7 +54,7 @@ func bars() []bar {
 	}
 }
 
-// checks lists for each bar whether it was reached. It skips bars for anything that was not measured.
+// checks lists whether each bar was reached. It skips bars of anything that was not measured.
 func checks(rows []*row) string {
 	var b strings.Builder
 	b.WriteString("## Bars\n\n| callers | | | | bar | measured | |\n| ---: | :--- | :--- | :--- | ---: | ---: | :--- |\n")

@@ -16,7 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// An op is one call. It may be called by any number of goroutines, each with a rnd of its own.
+// An op is one call. Any number of goroutines may call it, each with its own rnd.
 type op func(ctx context.Context, rnd *rand.Rand) error
 
 // A contestant is a way to get a number, or several.
@@ -24,21 +24,20 @@ type contestant struct {
 	id      string
 	title   string
 	numbers int  // per call
-	far     bool // measured on the network too
-	inFleet bool // measured in a fleet too
+	far     bool // also measured on the network
+	inFleet bool // also measured in a fleet
 	drawn   bool // has a curve in the plots
-	// open returns the operation to measure, ready for use: periods are open and keys exist. Or it returns
-	// errUnsupported.
+	// open returns the operation to measure, ready for use: periods are open and keys exist. It may return errUnsupported.
 	open func(ctx context.Context, t *target) (op, error)
 }
 
-// A target is a server as it is reached through one network. All contestants share the client; those that bring their
-// own say so in their title.
+// A target is a server reached through one network. All contestants share the client; the title of a contestant with
+// its own client says so.
 type target struct {
 	rdb    *redis.Client
 	addr   string
 	prefix string    // of the generators' key prefixes
-	noon   time.Time // in the generators' zone; zero is now
+	noon   time.Time // in the generators' zone; zero means now
 	fleet  fleet     // nil if this process makes the calls
 }
 
@@ -51,7 +50,7 @@ const (
 	batch    = 1000 // of NextN
 )
 
-// contestants lists all contestants; the others are compared with the first.
+// contestants lists all contestants; the first is what the others are compared with.
 func contestants() []*contestant {
 	return append([]*contestant{
 		{baseline, "INCR", 1, true, true, true, openIncr},
@@ -99,8 +98,8 @@ func openGetIncr(ctx context.Context, t *target) (op, error) {
 	}, nil
 }
 
-// openIncrEX bounds the counter by its 15 digits and lets it expire at midnight, as far as one command can. The date in
-// the key, and whether a missing key is a new day, would be its caller's to know.
+// openIncrEX limits the counter to 15 digits and lets it expire at midnight, which is as much as one command can do.
+// The caller would have to put the date into the key, and to know whether a missing key means a new day.
 func openIncrEX(ctx context.Context, t *target) (op, error) {
 	midnight := cmp.Or(t.noon, time.Now()).Add(12 * time.Hour)
 	args := redis.IncrEXIntArgs{
@@ -130,7 +129,7 @@ func openAutopipelined(_ context.Context, t *target) (op, error) {
 	return func(ctx context.Context, _ *rand.Rand) error { return pipeline.Incr(ctx, "autopipelined").Err() }, nil
 }
 
-// newGenerator returns a generator with a namespace of its own, in a zone where it is noon now: no day ends during the
+// newGenerator returns a generator with its own key prefix, in a zone where it is noon now, so no day ends during the
 // run.
 func newGenerator(t *target, prefix string, opts ...serial.Option) (*serial.Generator, error) {
 	return generatorAt(t, prefix, 12*time.Hour, opts...)
@@ -188,7 +187,7 @@ func openNextTypes(ctx context.Context, t *target) (op, error) {
 	}, nil
 }
 
-// openOpenings issues the first number of a type with each call.
+// openOpenings issues the first number of a new type with each call.
 func openOpenings(ctx context.Context, t *target) (op, error) {
 	gen, err := newGenerator(t, "openings")
 	if err != nil {
@@ -211,7 +210,7 @@ func openNextN(ctx context.Context, t *target) (op, error) {
 		if err == nil && len(numbers) != batch {
 			err = fmt.Errorf("NextN returned %d numbers", len(numbers))
 		}
-		for _, n := range numbers { // the others return text, too
+		for _, n := range numbers { // the other contestants return text, too
 			_ = n.String()
 		}
 		return err

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -14,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A shelf is a ledger in memory: the measurement is of the library and Redis, not of a database.
+// A shelf is a ledger in memory, since the library and Redis are measured, not a database.
 type shelf struct {
 	mu   sync.Mutex
 	last map[string]int64
@@ -78,10 +76,10 @@ func costs(ctx context.Context, cfg *config, addr string) error {
 	if cfg.out == "" {
 		return nil
 	}
-	return os.WriteFile(filepath.Join(cfg.out, "costs.md"), []byte(b.String()), 0o644)
+	return writeOut(cfg.out, "costs.md", b.String())
 }
 
-// follow makes s a replica of the server at addr, and waits until it confirms writes.
+// follow makes s a replica of the server at addr, and waits until s confirms writes.
 func (s *server) follow(ctx context.Context, addr string, master *redis.Client) error {
 	replica := redis.NewClient(&redis.Options{Addr: s.addr})
 	defer func() { _ = replica.Close() }()

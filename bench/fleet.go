@@ -14,7 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// workerFlag makes the program a worker. It is not listed with the flags, since only the program itself uses it.
+// workerFlag makes the program a worker. The help does not list it, since only the program itself uses it.
 const workerFlag = "-worker"
 
 // A job is the first line that a worker reads.
@@ -22,17 +22,17 @@ type job struct {
 	Addr   string
 	Prefix string    // of the generators' key prefixes
 	Noon   time.Time // in the generators' zone, which the processes of one series share
-	Meet   *meeting  // nil unless it is to meet midnight instead of carrying out orders
+	Meet   *meeting  // how to meet midnight; nil to carry out orders
 }
 
-// An order is one measurement. The worker answers that it is ready, waits for the start and answers with its tally.
+// An order is one measurement. The worker reports that it is ready, waits for the start, and then reports its tally.
 type order struct {
 	ID      string // of the contestant
 	Callers int
 	Length  time.Duration
 }
 
-// A fleet is several processes that measure at the same time. Each has a client and generators of its own.
+// A fleet is several processes that measure at the same time. Each has its own client and generators.
 type fleet []*worker
 
 // A worker is a process of a fleet.
@@ -80,10 +80,10 @@ func (f fleet) stop() {
 	}
 }
 
-// call is meter.call in all workers at once. Percentiles are medians of the workers' own.
+// call runs meter.call in all workers at once. Its percentiles are medians of the workers' percentiles.
 func (f fleet) call(_ context.Context, e *entrant, callers int, length time.Duration,
 	begin func() error) (*tally, error) {
-	// This runs one worker after the other: at first they open periods, and need not wait for each other's locks.
+	// One worker at a time gets ready: it opens periods, and so does not wait for the locks of the others.
 	for _, w := range f {
 		if err := w.send.Encode(order{e.id, callers, length}); err != nil {
 			return nil, w.ended(err)
@@ -123,14 +123,14 @@ func (f fleet) call(_ context.Context, e *entrant, callers int, length time.Dura
 	return &sum, nil
 }
 
-// ended adds the text that the worker wrote before it ended.
+// ended adds what the worker wrote to stderr before it ended.
 func (w *worker) ended(err error) error {
 	_ = w.stdin.Close()
 	_ = w.cmd.Wait()
 	return fmt.Errorf("worker: %w: %s", err, bytes.TrimSpace(w.stderr.Bytes()))
 }
 
-// work carries out the orders from in until in ends. Any error ends it.
+// work carries out the orders from in until in ends or an order fails.
 func work(in io.Reader, out io.Writer) error {
 	orders, answers := json.NewDecoder(in), json.NewEncoder(out)
 	var j job

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -20,8 +19,8 @@ import (
 
 const openers = 50 // callers that open periods at the same time
 
-// growth shows how the cost of a call and of a type grows with the number of types, and that of a call with the day's
-// numbers.
+// growth shows how the cost of a call and of a type grows with the number of types, and how the cost of a call grows
+// with the day's numbers.
 func growth(ctx context.Context, cfg *config, addr string) error {
 	started := time.Now()
 	g := &grower{cfg: cfg, admin: newAdmin(addr)}
@@ -36,7 +35,7 @@ func growth(ctx context.Context, cfg *config, addr string) error {
 		"| types | opening a period | one caller, ×INCR | 100 callers, ×INCR | process memory | per type " +
 		"| once the period is over | Redis, per type |\n" +
 		"| ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |\n")
-	// The first row is not shown: it fills the pools and caches that belong to no type.
+	// The first row is not shown: it fills pools and caches that all types share.
 	for i, types := range []int{openers, 1, 100, 10_000, 100_000} {
 		line, err := g.types(ctx, types)
 		if err != nil {
@@ -47,7 +46,7 @@ func growth(ctx context.Context, cfg *config, addr string) error {
 		}
 	}
 	fmt.Fprintf(&b, "\nPeriods are opened by %d callers at once. Process memory is HeapAlloc after a garbage "+
-		"collection, less what it was before; types have names of 2 to 6 bytes, and longer ones take more. "+
+		"collection, less what it was before; types have names of 2 to 6 bytes; longer names take more. "+
 		"Callers pick types at random.\n\n", openers)
 	b.WriteString("## Growth with the day's numbers\n\n" +
 		"| numbers so far | one caller, ×INCR | server CPU per number |\n| ---: | ---: | ---: |\n")
@@ -60,10 +59,7 @@ func growth(ctx context.Context, cfg *config, addr string) error {
 	}
 	fmt.Print(b.String())
 	if cfg.out != "" {
-		if err := os.MkdirAll(cfg.out, 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(cfg.out, "growth.md"), []byte(b.String()), 0o644); err != nil {
+		if err := writeOut(cfg.out, "growth.md", b.String()); err != nil {
 			return err
 		}
 	}
@@ -78,75 +74,89 @@ type grower struct {
 	meter  *meter
 }
 
-// types measures n types, in a period that goes on and then in one that ends.
+// types measures n types, in a period that continues and then in one that ends.
 func (g *grower) types(ctx context.Context, n int) (string, error) {
 	names := make([]string, n)
 	for i := range names {
 		names[i] = "T" + strconv.Itoa(i)
 	}
-	if err := g.admin.rdb.FlushAll(ctx).Err(); err != nil {
-		return "", err
-	}
-	stored, err := g.admin.memory(ctx)
+	rows, opening, stored, err := g.speed(ctx, names)
 	if err != nil {
 		return "", err
 	}
-	gen, err := newGenerator(g.target, "growth")
+	full, over, err := g.memory(ctx, names, opening)
 	if err != nil {
 		return "", err
 	}
-	start := time.Now()
-	if err := open(ctx, gen, names); err != nil {
-		return "", err
-	}
-	opening := time.Since(start)
-	with, err := g.admin.memory(ctx)
-	if err != nil {
-		return "", err
-	}
-	stored = with - stored
-	next := func(_ context.Context, rnd *rand.Rand) error {
-		_, err := gen.Next(context.Background(), names[rnd.IntN(n)])
-		return err
-	}
-	rows, err := g.compare(ctx, fmt.Sprintf("%d types", n), []int{1, 100}, next)
-	if err != nil {
-		return "", err
-	}
-
-	gen, next = nil, nil // so that their memory is not counted for the next ones
-	before := heap()
-	ends := time.Now().Add(2*opening + 3*time.Second)
-	gen, err = generatorAt(g.target, "ending", 24*time.Hour-time.Until(ends))
-	if err != nil {
-		return "", err
-	}
-	if err := open(ctx, gen, names); err != nil {
-		return "", err
-	}
-	full := heap() - before
-	if time.Now().After(ends) {
-		return "", errors.New("the period was over before all types were open")
-	}
-	// A zone is set to the second, and the server's clock decides.
-	select {
-	case <-time.After(time.Until(ends) + 2*time.Second):
-	case <-ctx.Done():
-		return "", ctx.Err()
-	}
-	if _, err := gen.Next(ctx, names[0]); err != nil {
-		return "", err
-	}
-	over := heap() - before
-	runtime.KeepAlive(gen)
-	runtime.KeepAlive(names)
 	return fmt.Sprintf("| %s | %s | %s | %s | %s | %s B | %s | %s B |\n", thousands(float64(n)),
 		duration(float64(opening)/float64(n)), short(rows[0].throughputRatio), short(rows[1].throughputRatio),
 		kilobytes(full), thousands(float64(full)/float64(n)), kilobytes(over),
 		thousands(float64(stored)/float64(n))), nil
 }
 
-// numbers measures a type of which that many numbers have been used.
+// speed measures calls for types at random, the time that opening them all takes, and what they take in Redis.
+func (g *grower) speed(ctx context.Context, names []string) (rows []*row, opening time.Duration, stored int64,
+	err error) {
+	if err := g.admin.rdb.FlushAll(ctx).Err(); err != nil {
+		return nil, 0, 0, err
+	}
+	before, err := g.admin.memory(ctx)
+	if err != nil {
+		return nil, 0, 0, err
+	}
+	gen, err := newGenerator(g.target, "growth")
+	if err != nil {
+		return nil, 0, 0, err
+	}
+	start := time.Now()
+	if err := open(ctx, gen, names); err != nil {
+		return nil, 0, 0, err
+	}
+	opening = time.Since(start)
+	after, err := g.admin.memory(ctx)
+	if err != nil {
+		return nil, 0, 0, err
+	}
+	next := func(_ context.Context, rnd *rand.Rand) error {
+		_, err := gen.Next(context.Background(), names[rnd.IntN(len(names))])
+		return err
+	}
+	rows, err = g.compare(ctx, fmt.Sprintf("%d types", len(names)), []int{1, 100}, next)
+	return rows, opening, after - before, err
+}
+
+// memory returns what the types take in this process while their period lasts, and once it is over. opening is how long
+// opening them all takes.
+func (g *grower) memory(ctx context.Context, names []string, opening time.Duration) (full, over int64, err error) {
+	before := heap()
+	ends := time.Now().Add(2*opening + 3*time.Second)
+	gen, err := generatorAt(g.target, "ending", 24*time.Hour-time.Until(ends))
+	if err != nil {
+		return 0, 0, err
+	}
+	if err := open(ctx, gen, names); err != nil {
+		return 0, 0, err
+	}
+	full = heap() - before
+	if time.Now().After(ends) {
+		return 0, 0, errors.New("the period ended before all types were open")
+	}
+	// A zone's offset is in whole seconds, and the server's clock decides.
+	select {
+	case <-time.After(time.Until(ends) + 2*time.Second):
+	case <-ctx.Done():
+		return 0, 0, ctx.Err()
+	}
+	if _, err := gen.Next(ctx, names[0]); err != nil {
+		return 0, 0, err
+	}
+	over = heap() - before
+	runtime.KeepAlive(gen)
+	runtime.KeepAlive(names)
+	return full, over, nil
+}
+
+// numbers measures a type with that many numbers used.
 func (g *grower) numbers(ctx context.Context, used int64) (string, error) {
 	if err := g.admin.rdb.FlushAll(ctx).Err(); err != nil {
 		return "", err
@@ -170,7 +180,7 @@ func (g *grower) numbers(ctx context.Context, used int64) (string, error) {
 		cpu(rows[0].serverCPU)), nil
 }
 
-// compare returns do's rows, one for each number of callers.
+// compare returns the rows of do, one for each number of callers.
 func (g *grower) compare(ctx context.Context, name string, callers []int, do op) ([]*row, error) {
 	incr, err := openIncr(ctx, g.target)
 	if err != nil {
@@ -206,7 +216,7 @@ func open(ctx context.Context, gen *serial.Generator, names []string) error {
 	return cmp.Or(firstError(errs), ctx.Err())
 }
 
-// heap returns the memory in use after finalizers and pools, which take two collections, have released theirs.
+// heap returns the memory in use. Finalizers and pools release theirs within two collections.
 func heap() int64 {
 	runtime.GC()
 	runtime.GC()

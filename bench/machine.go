@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// machine describes the machine and the software of the measurement.
+// machine describes the machine and the software used for the measurement.
 func machine(ctx context.Context, cfg *config, addr string, started time.Time) (string, error) {
 	a := newAdmin(addr)
 	defer a.close()
@@ -46,7 +46,7 @@ func cpuModel() string {
 	return "unknown CPU"
 }
 
-// modules lists the versions of the modules that are compared.
+// modules lists the versions of the compared modules.
 func modules() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -63,7 +63,7 @@ func modules() string {
 	return strings.Join(list, ", ")
 }
 
-// commandLine is the command that repeats the measurement, without the folder that the figures were written to.
+// commandLine returns the command that repeats the measurement, without the folder for its output.
 func commandLine(cfg *config) string {
 	tags := ""
 	if len(peers) > 0 {
@@ -86,7 +86,7 @@ func commandLine(cfg *config) string {
 	return line + " -out results"
 }
 
-// infoField finds a field in an answer to INFO.
+// infoField finds a field in a reply to INFO.
 func infoField(text, field string) (string, error) {
 	for line := range strings.Lines(text) {
 		if value, ok := strings.CutPrefix(line, field+":"); ok {

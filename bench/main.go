@@ -1,8 +1,8 @@
-// Command bench measures serial beside a plain INCR and other ways to get a number, on a redis-server of its own.
+// Command bench compares serial with a plain INCR and other ways to get a number, on its own redis-server.
 //
 //	go run -tags peers . -out results -check
 //
-// README.md says how to read its output.
+// README.md explains its output.
 package main
 
 import (
@@ -31,7 +31,7 @@ type config struct {
 	growth  bool
 	costs   bool
 	opening bool
-	types   int    // that meet midnight
+	types   int    // number of types at midnight
 	against string // directory, "" for none
 }
 
@@ -56,25 +56,25 @@ func main() {
 func parseFlags(args []string) (*config, error) {
 	cfg := &config{}
 	flags := flag.NewFlagSet("bench", flag.ContinueOnError)
-	// Short rounds and many of them: a ratio taken within half a second of its INCR is not moved by a machine whose speed
-	// drifts, and the median of many is not moved by a single hiccup.
-	flags.IntVar(&cfg.rounds, "rounds", 15, "`number` of rounds, at least 7 for figures that are published")
+	// Rounds are short and many: a ratio measured within half a second of its INCR does not suffer from a machine whose
+	// speed drifts, nor the median of many ratios from a single hiccup.
+	flags.IntVar(&cfg.rounds, "rounds", 15, "`number` of rounds; at least 7 for published figures")
 	flags.DurationVar(&cfg.length, "round", 200*time.Millisecond, "`duration` of one measurement in a round")
 	callers := flags.String("callers", "1,4,10,100,1000", "`list` of numbers of callers")
-	only := flags.String("only", "", "measure contestants whose id matches the `regexp`, and INCR")
-	network := flags.String("network", "", "measure on networks whose name matches the `regexp`")
-	flags.StringVar(&cfg.out, "out", "", "`directory` for tables, curves and every single measurement")
-	flags.BoolVar(&cfg.check, "check", false, "compare with the bars that the library is held to")
-	flags.BoolVar(&cfg.growth, "growth", false, "measure how cost and memory grow with the number of types instead")
-	flags.BoolVar(&cfg.costs, "costs", false, "measure what ledger and replicas cost instead")
-	flags.BoolVar(&cfg.opening, "openings", false, "measure the first numbers of types, and midnight, instead")
-	flags.IntVar(&cfg.types, "types", 20_000, "`number` of types that meet midnight")
-	flags.StringVar(&cfg.against, "against", "", "measure the checkout in another `directory` beside this one instead")
+	only := flags.String("only", "", "measure INCR and the contestants whose id matches the `regexp`")
+	network := flags.String("network", "", "measure the networks whose name matches the `regexp`")
+	flags.StringVar(&cfg.out, "out", "", "`directory` for tables, curves and all measurements")
+	flags.BoolVar(&cfg.check, "check", false, "check the bars that the library must reach")
+	flags.BoolVar(&cfg.growth, "growth", false, "instead, measure how cost and memory grow with the number of types")
+	flags.BoolVar(&cfg.costs, "costs", false, "instead, measure what a ledger and replicas cost")
+	flags.BoolVar(&cfg.opening, "openings", false, "instead, measure the first numbers of types, and midnight")
+	flags.IntVar(&cfg.types, "types", 20_000, "`number` of types at midnight, for -openings")
+	flags.StringVar(&cfg.against, "against", "", "instead, compare the checkout in another `directory` with this one")
 	if err := flags.Parse(args); err != nil {
 		return nil, err
 	}
 	if flags.NArg() > 0 {
-		return nil, fmt.Errorf("unexpected %q", flags.Arg(0))
+		return nil, fmt.Errorf("unexpected argument %q", flags.Arg(0))
 	}
 	if cfg.rounds < 1 || cfg.length <= 0 {
 		return nil, errors.New("-rounds and -round must be positive")
@@ -82,7 +82,7 @@ func parseFlags(args []string) (*config, error) {
 	for field := range strings.SplitSeq(*callers, ",") {
 		n, err := strconv.Atoi(field)
 		if err != nil || n < 1 || n > most {
-			return nil, fmt.Errorf("-callers: %q is not a number from 1 to %d", field, most)
+			return nil, fmt.Errorf("-callers: %q: want a number from 1 to %d", field, most)
 		}
 		cfg.callers = append(cfg.callers, n)
 	}
@@ -117,7 +117,7 @@ func run(ctx context.Context, cfg *config) error {
 	return compare(ctx, cfg, server.addr)
 }
 
-// compare measures, prints and writes everything except growth.
+// compare measures all contestants on all networks, and prints and writes the results.
 func compare(ctx context.Context, cfg *config, addr string) error {
 	started := time.Now()
 	var samples []*sample
@@ -139,15 +139,11 @@ func compare(ctx context.Context, cfg *config, addr string) error {
 	}
 	fmt.Print(report)
 	if cfg.out != "" {
-		if err := os.MkdirAll(cfg.out, 0o755); err != nil {
-			return err
-		}
 		about, err := machine(ctx, cfg, addr, started)
 		if err != nil {
 			return err
 		}
-		text := "# Results\n\n" + about + "\n" + report
-		if err := os.WriteFile(filepath.Join(cfg.out, "results.md"), []byte(text), 0o644); err != nil {
+		if err := writeOut(cfg.out, "results.md", "# Results\n\n"+about+"\n"+report); err != nil {
 			return err
 		}
 		if err := writeCSV(filepath.Join(cfg.out, "results.csv"), samples); err != nil {

@@ -21,7 +21,7 @@ const most = 10_000 // callers
 type network struct {
 	name      string
 	delay     time.Duration // of every byte, each way
-	callers   int           // the most at a time; in a fleet the only number, of each process
+	callers   int           // the most at a time; in a fleet, the number of each process
 	processes int           // 0 if all callers are in this one
 }
 
@@ -53,14 +53,14 @@ func (s *sample) serverCPUPerNumber() float64 { // µs
 	return float64(s.serverCPU.Nanoseconds()) / 1000 / float64(s.calls*s.contestant.numbers)
 }
 
-// An entrant is a contestant that is ready.
+// An entrant is a contestant that is ready to be measured.
 type entrant struct {
 	*contestant
 	do    op
 	fleet fleet // nil if this process calls do itself
 }
 
-// measure lets the contestants take turns, and returns those that the server does not support, too.
+// measure lets the contestants take turns. It also returns those that the server does not support.
 func (n network) measure(ctx context.Context, cfg *config, addr string) (_ []*sample, unsupported []*contestant,
 	err error) {
 	admin := newAdmin(addr)
@@ -70,9 +70,9 @@ func (n network) measure(ctx context.Context, cfg *config, addr string) (_ []*sa
 		return nil, nil, err
 	}
 	defer stop()
-	rdb := redis.NewClient(&redis.Options{Addr: addr}) // with defaults, as in most programs
+	rdb := redis.NewClient(&redis.Options{Addr: addr}) // with default options, as in most programs
 	defer func() { _ = rdb.Close() }()
-	// The second network starts anew, with the same keys.
+	// Each network starts without data, with the same keys.
 	if err := admin.rdb.FlushAll(ctx).Err(); err != nil {
 		return nil, nil, err
 	}
@@ -95,7 +95,7 @@ func (n network) measure(ctx context.Context, cfg *config, addr string) (_ []*sa
 	return samples, unsupported, err
 }
 
-// reach returns the address of the server as it is reached through the network, until stop is called.
+// reach returns the address of the server through the network, valid until stop is called.
 func (n network) reach(addr string) (through string, stop func(), err error) {
 	if n.delay == 0 {
 		return addr, func() {}, nil
@@ -107,8 +107,8 @@ func (n network) reach(addr string) (through string, stop func(), err error) {
 	return p.addr(), p.stop, nil
 }
 
-// rounds measures base and the others in alternating rounds. The first round does not count: in it, connections are
-// made, scripts loaded and stacks grown.
+// rounds measures base and the others in alternating rounds. A first round is not counted: it makes connections, loads
+// scripts and grows stacks.
 func (m *meter) rounds(ctx context.Context, cfg *config, n network, callers []int, base *entrant,
 	others []*entrant) ([]*sample, error) {
 	for _, c := range callers {
@@ -150,10 +150,9 @@ func (n network) counts(cfg *config) []int {
 	return slices.DeleteFunc(slices.Clone(cfg.callers), func(c int) bool { return c > n.callers })
 }
 
-// parts returns the number of parts that a round is split into. With few callers, CPUs may fall asleep between calls.
-// Then, for a tenth of a second or more, a call takes several times as long as before, for every contestant alike: only
-// measurements within that time can be compared. Through a slow network the effect does not show, and there are too few
-// calls to split.
+// parts returns how many parts a round is split into. With few callers, CPUs may fall asleep between calls. Then calls
+// of every contestant take several times as long for a tenth of a second or more, and only measurements within that
+// time can be compared. A slow network hides the effect, and leaves too few calls to split.
 func (n network) parts(callers int) int {
 	if max(n.processes, 1)*callers < 10 && n.delay == 0 {
 		return 5
@@ -187,8 +186,8 @@ func (n network) enter(ctx context.Context, cfg *config, t *target) (base *entra
 }
 
 // lineup returns the order of a round: an INCR, two others, an INCR, the next two and so on, so that each has an INCR
-// next to it. Every second round runs backwards, so that a contestant that came after its INCR comes before it; the
-// next but one begins with another contestant.
+// next to it. Every second round is reversed, so that each contestant comes before its INCR as often as after it. Every
+// two rounds, another contestant is first.
 func lineup(base *entrant, others []*entrant, round int) []*entrant {
 	if len(others) == 0 {
 		return []*entrant{base}
@@ -210,7 +209,7 @@ func lineup(base *entrant, others []*entrant, round int) []*entrant {
 	return line
 }
 
-// pair finds each sample's INCR in the round.
+// pair assigns each sample the INCR next to it.
 func pair(turn []*sample) {
 	for i, s := range turn {
 		switch {
@@ -223,7 +222,7 @@ func pair(turn []*sample) {
 	}
 }
 
-// A meter measures. Its buffer is made once: allocated anew, it would set off the garbage collector.
+// A meter measures. Its buffer is allocated once, since repeated allocation would trigger the garbage collector.
 type meter struct {
 	admin     *admin
 	latencies []time.Duration
@@ -233,7 +232,7 @@ func newMeter(a *admin) *meter {
 	return &meter{a, make([]time.Duration, 1<<20)}
 }
 
-// measure makes that many callers of each process call e again and again for the length of time.
+// measure makes that many callers in each process call e repeatedly for that length of time.
 func (m *meter) measure(ctx context.Context, e *entrant, callers int, length time.Duration) (*sample, error) {
 	call := m.call
 	if e.fleet != nil {
@@ -263,17 +262,17 @@ func (m *meter) measure(ctx context.Context, e *entrant, callers int, length tim
 // A tally sums up the calls of one process or of several.
 type tally struct {
 	Calls      int
-	Start, End time.Time // including the calls that were under way when the time was over
+	Start, End time.Time // including calls that were under way when the time was up
 	P50, P99   time.Duration
 	Allocs     uint64
 }
 
-// call makes that many callers of this process call e. They start when begin, which is called once all is ready, has
-// returned.
+// call makes that many callers in this process call e. Once they are ready it calls begin, and they start when begin
+// returns.
 func (m *meter) call(ctx context.Context, e *entrant, callers int, length time.Duration,
 	begin func() error) (*tally, error) {
 	var (
-		room  = len(m.latencies) / callers // for one caller's latencies; beyond it the latest ones count
+		room  = len(m.latencies) / callers // for one caller's latencies; later ones replace the first
 		calls = make([]int, callers)
 		errs  = make([]error, callers)
 		gate  = make(chan struct{})
@@ -290,8 +289,8 @@ func (m *meter) call(ctx context.Context, e *entrant, callers int, length time.D
 			ready.Done()
 			<-gate
 			n := 0
-			// The clock is read once per call: the end of a call is the beginning of the next.
-			// Each caller makes one call at least, even if the round is over before it runs.
+			// The clock is read once per call: one call's end is the next one's beginning. Each caller makes at least one call,
+			// even if the round is over before the caller runs.
 			for last := time.Since(t.Start); (n == 0 || last < length) && errs[i] == nil; n++ {
 				errs[i] = e.do(ctx, rnd)
 				now := time.Since(t.Start)
@@ -302,7 +301,7 @@ func (m *meter) call(ctx context.Context, e *entrant, callers int, length time.D
 		})
 	}
 	ready.Wait()
-	runtime.GC() // nobody pays for another's garbage
+	runtime.GC() // no measurement pays for the previous one's garbage
 	if err := begin(); err != nil {
 		close(gate)
 		done.Wait()
@@ -319,7 +318,7 @@ func (m *meter) call(ctx context.Context, e *entrant, callers int, length time.D
 		return nil, err
 	}
 	t.Allocs = after.Mallocs - before.Mallocs
-	// The callers' latencies are moved together and sorted in place.
+	// The callers' latencies are moved next to each other and sorted in place.
 	all := m.latencies[:0]
 	for i, n := range calls {
 		t.Calls += n

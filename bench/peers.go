@@ -21,7 +21,7 @@ var peers = []*contestant{
 
 const peersLeftOut = ""
 
-// shared hands the common client to genesis, which would otherwise make one of its own.
+// shared passes the common client to genesis, which would otherwise make its own.
 type shared struct {
 	connector.RedisConnector
 	rdb *redis.Client
@@ -42,7 +42,7 @@ func openGenesis(ctx context.Context, t *target) (op, error) {
 }
 
 func openLayotto(ctx context.Context, t *target) (op, error) {
-	seq := layotto.NewStandaloneRedisSequencer(nil) // the logger is kept and never used
+	seq := layotto.NewStandaloneRedisSequencer(nil) // the logger is stored but never used
 	if err := seq.Init(sequencer.Configuration{Properties: map[string]string{"redisHost": t.addr}}); err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ import (
 	"gonum.org/v1/plot/vg/vgsvg"
 )
 
-// Colours that stay apart for the colour-blind (Okabe and Ito's); the shapes tell them apart without any.
+// Okabe and Ito's colours, which colour-blind people can distinguish; the shapes distinguish curves without colours.
 var palette = []color.Color{
 	color.RGBA{0, 0, 0, 255},
 	color.RGBA{230, 159, 0, 255},
@@ -34,7 +34,7 @@ var shapes = []draw.GlyphDrawer{
 	draw.CrossGlyph{},
 }
 
-// plots writes the curves on loopback into dir; the network has too few points for curves.
+// plots writes the curves of the loopback into dir; the other networks have too few points for curves.
 func plots(dir string, rows []*row) error {
 	throughput := func(r *row) float64 { return r.numbersPerSecond }
 	p99 := func(r *row) float64 { return r.p99 }
@@ -93,7 +93,7 @@ func drawCurves(path, title string, rows []*row, value func(*row) float64, label
 	if _, err := canvas.WriteTo(&svg); err != nil {
 		return err
 	}
-	// The font is not embedded; its like is on most systems.
+	// The font is not embedded; most systems have a similar one.
 	text := strings.ReplaceAll(svg.String(), "Liberation Sans", "Liberation Sans,Arial,Helvetica,sans-serif")
 	return os.WriteFile(path, []byte(text), 0o644)
 }
@@ -108,16 +108,16 @@ func curve(rows []*row, c *contestant, value func(*row) float64) plotter.XYs {
 	return points
 }
 
-// legendText is the title without emphasis and remarks.
+// legendText returns the title without emphasis and remarks.
 func legendText(c *contestant) string {
 	title, _, _ := strings.Cut(strings.ReplaceAll(c.title, "*", ""), " (")
 	return title
 }
 
-// ticks are the ticks of a logarithmic axis, labelled as people write such numbers.
+// ticks are the ticks of a logarithmic axis.
 type ticks struct {
 	label    func(float64) string
-	labelled string // the digits 1 to 9 that, with zeros after them, get a label
+	labelled string // the leading digits that get a label
 }
 
 func (t ticks) Ticks(lowest, highest float64) []plot.Tick {

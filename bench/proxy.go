@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// A proxy forwards TCP connections and delays every byte by the same time in each direction, as a network does: bytes
-// under way do not hold up those that follow, so the delay does not limit throughput.
+// A proxy forwards TCP connections and delays every byte by the same time in each direction. As in a network, bytes
+// under way do not block those that follow, so the delay does not limit throughput.
 type proxy struct {
 	listener net.Listener
 	target   string
@@ -21,7 +21,7 @@ type chunk struct {
 	data [16 << 10]byte
 }
 
-// Reused, so that the allocations counted are those of the contestants.
+// chunks are reused, so only the contestants' allocations are counted.
 var chunks = sync.Pool{New: func() any { return new(chunk) }}
 
 // startProxy serves until stop is called.
@@ -37,7 +37,7 @@ func startProxy(target string, delay time.Duration) (*proxy, error) {
 
 func (p *proxy) addr() string { return p.listener.Addr().String() }
 
-// stop accepts no more connections; those that are open end with their clients.
+// stop stops accepting connections; open ones end with their clients.
 func (p *proxy) stop() { _ = p.listener.Close() }
 
 func (p *proxy) serve() {
@@ -56,9 +56,9 @@ func (p *proxy) serve() {
 	}
 }
 
-// forward returns when src has ended and everything it sent has arrived at dst.
+// forward returns when src has ended and dst has received everything.
 func (p *proxy) forward(dst, src net.Conn) {
-	// As many as would be under way at 1 GB/s and more.
+	// Enough for more than 1 GB/s.
 	queue := make(chan *chunk, 1024)
 	go func() {
 		defer close(queue)
@@ -82,6 +82,6 @@ func (p *proxy) forward(dst, src net.Conn) {
 	}
 	_ = dst.Close()
 	_ = src.Close()
-	for range queue { // the reader may be waiting for room
+	for range queue { // the reader may be waiting to send
 	}
 }

@@ -5,11 +5,12 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 )
 
-// tables renders one Markdown table per network. Below the first it says what was not measured, and why.
+// tables renders one Markdown table per network. Below the first one, it says what was not measured, and why.
 func tables(rows []*row, unsupported []*contestant) string {
 	var b strings.Builder
 	for i, r := range rows {
@@ -36,7 +37,7 @@ func tables(rows []*row, unsupported []*contestant) string {
 				}
 			}
 			if many := networks[2]; r.network == many.name {
-				fmt.Fprintf(&b, "There are %d processes of so many callers each; p50 and p99 are medians of the processes' own.\n",
+				fmt.Fprintf(&b, "Each of %d processes has that many callers; p50 and p99 are medians of the processes' values.\n",
 					many.processes)
 			}
 			b.WriteString("\n")
@@ -45,7 +46,7 @@ func tables(rows []*row, unsupported []*contestant) string {
 	return b.String()
 }
 
-// rounds returns the least number of measurements in a network's rows; INCR has several in each round.
+// rounds returns the smallest number of measurements in a network's rows; INCR has several in each round.
 func rounds(rows []*row, network string) int {
 	least := math.MaxInt
 	for _, r := range rows {
@@ -56,7 +57,15 @@ func rounds(rows []*row, network string) int {
 	return least
 }
 
-// writeCSV writes every measurement as it was made.
+// writeOut writes a file into dir, which it creates if necessary.
+func writeOut(dir, name, text string) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644)
+}
+
+// writeCSV writes all measurements.
 func writeCSV(path string, samples []*sample) (err error) {
 	f, err := os.Create(path)
 	if err != nil {
@@ -90,7 +99,7 @@ func writeCSV(path string, samples []*sample) (err error) {
 
 func integer[T ~int64](v T) string { return strconv.FormatInt(int64(v), 10) }
 
-// short prints about three digits, as many as the rounds agree on.
+// short prints about three digits, which is how far the rounds agree.
 func short(v float64) string {
 	switch {
 	case v < 0.1:
@@ -118,7 +127,7 @@ func allocations(v float64) string {
 }
 
 func cpu(us float64) string {
-	// Nobody else uses the server, but it serves INFO before and after, and ticks.
+	// An idle server still answers INFO and runs its timers.
 	if us < 0.0005 {
 		return "0"
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A server is a redis-server process that keeps nothing on disk.
+// A server is a redis-server process without persistence.
 type server struct {
 	addr string
 	cmd  *exec.Cmd
@@ -29,7 +29,7 @@ func startServer(ctx context.Context) (*server, error) {
 		return nil, err
 	}
 	s := &server{addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), dir: dir}
-	// Snapshots would compete for the CPUs in some rounds and not in others.
+	// Snapshots would compete for the CPUs in some rounds only.
 	s.cmd = exec.Command("redis-server", "--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir,
 		"--save", "", "--appendonly", "no", "--loglevel", "warning")
 	if err := s.cmd.Start(); err != nil {
@@ -64,7 +64,7 @@ func (s *server) stop() {
 	_ = os.RemoveAll(s.dir)
 }
 
-// An admin asks the server about itself, on a connection that no contestant uses and past the slow network.
+// An admin asks the server about itself, on its own connection that bypasses the slow network.
 type admin struct {
 	rdb *redis.Client
 }
@@ -75,7 +75,7 @@ func newAdmin(addr string) *admin {
 
 func (a *admin) close() { _ = a.rdb.Close() }
 
-// cpu returns the CPU time that the server has used, in user and kernel mode.
+// cpu returns the CPU time that the server has used in user and kernel mode.
 func (a *admin) cpu(ctx context.Context) (time.Duration, error) {
 	var sum time.Duration
 	for _, field := range []string{"used_cpu_user", "used_cpu_sys"} {
@@ -92,9 +92,8 @@ func (a *admin) cpu(ctx context.Context) (time.Duration, error) {
 	return sum, nil
 }
 
-// memory returns the memory that the server has allocated, without the buffers of its clients, which come and go. It
-// takes a few seconds: the server takes stock of its clients now and then, and trims the buffers of those that are
-// idle.
+// memory returns the memory that the server has allocated, without its clients' buffers, whose size varies. It takes a
+// few seconds, because the server only periodically measures clients and trims the buffers of idle ones.
 func (a *admin) memory(ctx context.Context) (int64, error) {
 	select {
 	case <-time.After(4 * time.Second):

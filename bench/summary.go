@@ -5,8 +5,8 @@ import (
 	"slices"
 )
 
-// A row sums up the rounds of one contestant at one number of callers, by medians. The ratios are medians of the
-// rounds' own ratios, each to the INCR next to it, and not ratios of medians.
+// A row sums up the rounds of one contestant with one number of callers, by medians. A ratio is the median of the
+// rounds' ratios to the INCR next to them, not a ratio of medians.
 type row struct {
 	network    string
 	contestant *contestant
@@ -27,7 +27,7 @@ type row struct {
 	lowCPURatio, highCPURatio float64 // its quartiles
 }
 
-// summarise returns a row for each contestant and number of callers, in the order of the table.
+// summarise returns a row for each contestant and number of callers, in table order.
 func summarise(samples []*sample) []*row {
 	type cell struct {
 		network, id string
@@ -46,7 +46,7 @@ func summarise(samples []*sample) []*row {
 	for _, c := range order {
 		rows = append(rows, newRow(groups[c]))
 	}
-	// The order of the samples is a round's; the table's is that of the contestants.
+	// Samples are in the order of the rounds; the table is in the order of the contestants.
 	place := map[string]int{}
 	for i, c := range contestants() {
 		place[c.id] = i
@@ -98,7 +98,7 @@ func newRow(group []*sample) *row {
 	}
 }
 
-// quantile interpolates between the two values nearest to q.
+// quantile interpolates between the two values closest to q.
 func quantile(group []*sample, q float64, value func(s *sample) float64) float64 {
 	values := make([]float64, len(group))
 	for i, s := range group {
