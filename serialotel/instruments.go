@@ -13,8 +13,8 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// instruments are called without asking their Enabled method first: their arguments are made beforehand, and a disabled
-// instrument returns at once.
+// instruments are called without checking Enabled: their arguments are built in advance, and a disabled instrument
+// returns at once.
 type instruments struct {
 	numbers, repeated, nearly, losses, unused, possible metric.Int64Counter
 	calls, openings                                     metric.Float64Histogram
@@ -26,31 +26,30 @@ func newInstruments(m metric.Meter) (i instruments, err error) {
 	i.numbers, errs[0] = m.Int64Counter("serial.numbers.issued", metric.WithUnit("{number}"),
 		metric.WithDescription("Numbers issued."))
 	i.repeated, errs[1] = m.Int64Counter("serial.requests.repeated", metric.WithUnit("{request}"),
-		metric.WithDescription("Requests that came again and were answered with the number they got before."))
+		metric.WithDescription("Repeated requests that got the same number again."))
 	i.nearly, errs[2] = m.Int64Counter("serial.period.nearly_exhausted", metric.WithUnit("{period}"),
-		metric.WithDescription("Periods with few numbers left, counted once per business type by each Generator."))
+		metric.WithDescription("Periods with few numbers left, counted once per business type and Generator."))
 	i.losses, errs[3] = m.Int64Counter("serial.counter.lost", metric.WithUnit("{call}"),
-		metric.WithDescription("Calls that found a counter gone or gone back, by whether they repaired it."))
+		metric.WithDescription("Calls that found a lost counter, by whether they repaired it."))
 	// The lowest buckets are finer than those for HTTP: a round trip to a nearby server takes 100 µs.
 	i.calls, errs[4] = m.Float64Histogram("serial.call.duration", metric.WithUnit("s"),
-		metric.WithDescription("Duration of calls that were to return numbers, with error.type if they failed."),
+		metric.WithDescription("Duration of calls for numbers, with error.type if they failed."),
 		metric.WithExplicitBucketBoundaries(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5,
 			1, 2.5, 5, 10))
 	i.openings, errs[5] = m.Float64Histogram("serial.period.open.duration", metric.WithUnit("s"),
-		metric.WithDescription("Time from the beginning of a call until it had opened a period."),
+		metric.WithDescription("Time from the beginning of a call until it opened a period."),
 		metric.WithExplicitBucketBoundaries(0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30))
 	i.offset, errs[6] = m.Float64Gauge("serial.clock.offset", metric.WithUnit("s"),
-		metric.WithDescription("By how much Redis's clock is ahead of this host's, when that was last found to have "+
-			"changed."))
+		metric.WithDescription("Redis's time minus this host's time, when the difference was last found to have changed."))
 	i.unused, errs[7] = m.Int64Counter("serial.numbers.unused", metric.WithUnit("{number}"),
 		metric.WithDescription("Numbers that certainly nobody received, by reason."))
 	i.possible, errs[8] = m.Int64Counter("serial.explanations.possible", metric.WithUnit("{explanation}"),
-		metric.WithDescription("Possible reasons for missing numbers that were reported, by reason."))
+		metric.WithDescription("Reported possible reasons for missing numbers, by reason."))
 	return i, errors.Join(errs[:]...)
 }
 
-// A series holds the options of every measurement of one type, made once so that a call builds no attributes. They are
-// slices because passing a slice on costs nothing, while a list of arguments is allocated.
+// A series holds the options of every measurement of one type. They are built once, so that a call builds no
+// attributes, and are slices, because passing separate arguments would allocate.
 type series struct {
 	add      []metric.AddOption
 	issued   []metric.RecordOption
@@ -78,17 +77,17 @@ func newSeries(attrs ...attribute.KeyValue) *series {
 	return s
 }
 
-// reasons are those of the explanations that a Generator gives.
+// reasons are the reasons in explanations of a Generator.
 var reasons = [...]string{
 	serial.CallerLeft, serial.NotReplicated, serial.BlockBurned, serial.AnswerLost, serial.Raised, serial.BlockSkipped,
 }
 
-// outcomes are what may become of a lost counter. An operator has to repair it in the first case only.
+// outcomes are the possible outcomes for a lost counter. Only the first one needs an operator.
 var outcomes = [...]attribute.KeyValue{
 	repairedKey.String("false"), repairedKey.String("pending"), repairedKey.String("true"),
 }
 
-// outcomeOf returns the index in outcomes of what became of a lost counter.
+// outcomeOf returns the index in outcomes for a lost counter.
 func outcomeOf(i serial.LostInfo) int {
 	switch {
 	case i.Repaired:
@@ -99,8 +98,8 @@ func outcomeOf(i serial.LostInfo) int {
 	return 0
 }
 
-// causes are the kinds of failure that error.type tells apart. If a call failed and its context has ended, the error
-// matches both. The contexts come last, since the other cause says more.
+// causes are the kinds of failure that error.type distinguishes. An error may match both a context's error and another
+// cause. The contexts come last, since the other cause says more.
 var causes = [...]struct {
 	err  error
 	attr attribute.KeyValue
@@ -128,8 +127,8 @@ func causeOf(err error) int {
 	return other
 }
 
-// version returns this module's version in the running program, as the linker recorded it. A constant would have to be
-// changed with every release.
+// version returns this module's version, as the linker recorded it in the running program. A constant would have to
+// change with every release.
 func version() string {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

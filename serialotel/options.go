@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	// maxTypes keeps the largest instrument, serial.call.duration, within the 2,000 attribute sets that the SDK keeps
-	// for an instrument: a hundred types and one for the rest, with ten outcomes each.
+	// maxTypes limits the largest instrument, serial.call.duration, to fewer than the 2,000 attribute sets that the SDK
+	// keeps for an instrument: a hundred types and one for the rest, with ten outcomes each.
 	maxTypes = 100
 
 	otherType = "_OTHER" // the semantic conventions' name for everything not on a list
@@ -51,7 +51,7 @@ func newConfig(opts []Option) (*config, error) {
 	return c, errors.Join(errs...)
 }
 
-// WithMeterProvider sets where metrics go. For spans alone, give it the provider of
+// WithMeterProvider sets the provider for metrics. To record spans only, pass the provider of
 // go.opentelemetry.io/otel/metric/noop.
 //
 // Default [otel.GetMeterProvider], also if the global provider is set later. nil is refused.
@@ -65,8 +65,8 @@ func WithMeterProvider(p metric.MeterProvider) Option {
 	})
 }
 
-// WithTracerProvider sets where spans go. For metrics alone, give it the provider of
-// go.opentelemetry.io/otel/trace/noop; the events then still belong to the caller's span, wherever it goes.
+// WithTracerProvider sets the provider for spans. To record metrics only, pass the provider of
+// go.opentelemetry.io/otel/trace/noop; events are still added to the caller's span.
 //
 // Default [otel.GetTracerProvider], also if the global provider is set later. nil is refused.
 func WithTracerProvider(p trace.TracerProvider) Option {
@@ -79,12 +79,12 @@ func WithTracerProvider(p trace.TracerProvider) Option {
 	})
 }
 
-// WithTypes gives metrics an attribute serial.type that tells these business types apart. All other types, invalid ones
-// too, share the value _OTHER. Each type may add ten time series to serial.call.duration, three to serial.counter.lost,
-// seven to those by reason, and one to each of the others.
+// WithTypes adds an attribute serial.type to metrics that distinguishes these business types. All other types,
+// including invalid ones, share the value _OTHER. Each type may add ten time series to serial.call.duration, three to
+// serial.counter.lost, seven to the metrics by reason, and one to each of the others.
 //
-// Default: none, so no metric has the attribute. Allowed are 1 to 100 types that package serial allows, but not _OTHER
-// itself. Anything else is refused; the error for a type matches [serial.ErrInvalidType].
+// By default, no metric has the attribute. There must be 1 to 100 types that package serial accepts, and none may be
+// _OTHER. Anything else is refused; the error for a type matches [serial.ErrInvalidType].
 func WithTypes(types ...string) Option {
 	types = slices.Clone(types) // the caller may change its slice later
 	return optionFunc(func(c *config) error {
@@ -99,9 +99,9 @@ func WithTypes(types ...string) Option {
 // noRedis is the client of a Generator that sends nothing.
 type noRedis struct{ redis.UniversalClient }
 
-// checkTypes refuses types that a Generator refuses: they are typing errors, which would never match. The rule is in
-// package serial, so a Generator is asked for 0 numbers of each type. It refuses that without Redis, but an invalid
-// type first.
+// checkTypes refuses types that a Generator refuses: they are typing errors, which would never match. Package serial
+// has the rule, so checkTypes asks a Generator for 0 numbers of each type. That fails without using Redis, and an
+// invalid type fails first.
 func checkTypes(types []string) error {
 	gen, err := serial.New(noRedis{})
 	if err != nil {
@@ -110,7 +110,7 @@ func checkTypes(types []string) error {
 	var errs []error
 	for _, typ := range types {
 		if typ == otherType {
-			errs = append(errs, fmt.Errorf("serialotel: WithTypes: type %q: it stands for all types that are not named", typ))
+			errs = append(errs, fmt.Errorf("serialotel: WithTypes: type %q: it means all types that are not named", typ))
 		}
 		if _, err := gen.NextN(context.Background(), typ, 0); errors.Is(err, serial.ErrInvalidType) {
 			errs = append(errs, fmt.Errorf("serialotel: WithTypes: %w", err))
@@ -119,7 +119,8 @@ func checkTypes(types []string) error {
 	return errors.Join(errs...)
 }
 
-// isNil also finds a nil pointer in an interface, which a constructor may have returned with an error that was ignored.
+// isNil also detects a nil pointer in an interface, which a constructor may return with an error that the caller
+// ignored.
 func isNil(provider any) bool {
 	v := reflect.ValueOf(provider)
 	return !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil()

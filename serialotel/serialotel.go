@@ -12,29 +12,30 @@
 //
 //	instrument                      kind       unit           counts or measures
 //	serial.numbers.issued           counter    {number}       numbers issued
-//	serial.requests.repeated        counter    {request}      requests that NextOnce answered as before
-//	serial.call.duration            histogram  s              calls for numbers, also failed ones; error.type
-//	serial.period.open.duration     histogram  s              openings of a period, from the beginning of the call
-//	serial.period.nearly_exhausted  counter    {period}       periods with few numbers left, for each Generator
+//	serial.requests.repeated        counter    {request}      repeated requests that got the same number
+//	serial.call.duration            histogram  s              calls for numbers, including failed ones; error.type
+//	serial.period.open.duration     histogram  s              opened periods, from the beginning of the call
+//	serial.period.nearly_exhausted  counter    {period}       periods with few numbers left, per Generator
 //	serial.counter.lost             counter    {call}         calls that found a lost counter; serial.repaired
 //	serial.numbers.unused           counter    {number}       numbers that certainly nobody received; serial.reason
 //	serial.explanations.possible    counter    {explanation}  possible reasons for missing numbers; serial.reason
-//	serial.clock.offset             gauge      s              by how much Redis's clock is ahead of this host's
+//	serial.clock.offset             gauge      s              Redis's time minus this host's time
 //
-// A histogram counts too. Failures are the count of serial.call.duration by error.type. Periods opened are the count of
-// serial.period.open.duration, to which [serial.Generator.Raise] adds. A lost counter is counted by every call that
-// finds it, Peek and Raise among them, until it is repaired. The offset is recorded only when it turns out to differ
-// from the assumed one. With several servers, it is that of the server where a difference was found last.
+// Histograms count, too. The count of serial.call.duration by error.type is the number of failures. The count of
+// serial.period.open.duration is the number of opened periods, including those that [serial.Generator.Raise] opened.
+// Every call that finds a lost counter counts it, including Peek and Raise, until it is repaired. The offset is
+// recorded only when it differs from the assumed one. With several servers, it is the offset of the server where a
+// difference was found last.
 //
-// The buckets of the histograms reach from 100 µs to 10 s. For openings they reach from 1 ms to 30 s, which is how long
-// a call without a deadline waits for them. The buckets are advice: a view of the SDK takes precedence.
+// The buckets of the histograms range from 100 µs to 10 s. For openings, they range from 1 ms to 30 s, which is how
+// long a call without a deadline waits for an opening. The buckets are advice: a view of the SDK takes precedence.
 //
-// serial.repaired is true if the call repaired the counter, pending if a later call may, and false if an operator has
-// to, since the call returned [serial.ErrCounterLost]. [serial.LostInfo] says more. Alert on false only.
+// serial.repaired is true if the call repaired the counter, pending if a later call may, and false if the call returned
+// [serial.ErrCounterLost] and an operator has to. See [serial.LostInfo] for details. Alert on false only.
 //
 // serial.reason is a reason of [serial.Explanation]. For numbers that nobody received, it is one of caller_left,
 // not_replicated and block_burned. For possible reasons, it is one of answer_lost, raised, block_skipped and, without a
-// ledger, not_replicated. A possible reason counts as one, however many numbers are in its range: most of them were
+// ledger, not_replicated. A possible reason counts as one, however many numbers its range has, since most of them were
 // issued.
 //
 // error.type is one of exhausted, counter_lost, clock_skew, conflict, not_replicated, invalid_type, invalid_request
@@ -43,34 +44,34 @@
 //
 // # Business types
 //
-// There may be any number of business types, and each would be a time series of its own. So metrics do not distinguish
-// types unless [WithTypes] names them. Spans always have the type.
+// There may be any number of business types, and each would be its own time series. So metrics do not distinguish types
+// unless [WithTypes] names them. Spans always have the type.
 //
 // # Spans
 //
-// Each call that was to return numbers has a span serial.issue, a child of the span in its context. The span is made
-// when the call ends, and dated back to its beginning. So if the client makes spans of the call's Redis commands, they
-// are its siblings. Its attributes are:
+// Each call for numbers has a span serial.issue, a child of the span in its context. The span is created when the call
+// ends, and backdated to its beginning. So if the client creates spans for the call's Redis commands, they are its
+// siblings. Its attributes are:
 //
-//	serial.type          business type; left out if it was refused as invalid
+//	serial.type          business type; omitted if it was refused as invalid
 //	serial.period.start  first instant of the period, RFC 3339, in the Generator's time zone
 //	serial.sequence      sequence of the last number
-//	serial.count         numbers issued; 0 for a request that was answered as before
+//	serial.count         numbers issued; 0 for a repeated request
 //	serial.requested     numbers asked for, if the call failed
 //	error.type           as above, if the call failed, with the error as status and exception
 //
 // Unusual occurrences are events of the span in the caller's context, if that span is recorded: serial.period.opened,
 // serial.period.nearly_exhausted, serial.counter.lost and serial.clock.corrected. Events belong to the caller's span
-// because Peek and Raise report them too and have no span of their own.
+// because Peek and Raise report them, too, but have no span.
 //
-// No attribute has the printed number. But anyone who knows the template can derive it from type, period and sequence,
-// and the text of an error may name a sequence, a key or a request's ID. If a trace must not contain these, let the
-// collector or a span processor drop serial.sequence, the status description and exception events. Metrics contain none
-// of this.
+// No attribute contains the printed number. But anyone who knows the template can derive it from type, period and
+// sequence, and the text of an error may name a sequence, a key or a request's ID. If traces must not contain these,
+// let the collector or a span processor drop serial.sequence, the status description and exception events. Metrics
+// contain none of them.
 //
-// # Hooks of your own
+// # Your own hooks
 //
-// The result is a plain struct. Wrap a field, call both, and set NearlyExhaustedAt as you like:
+// The result is a plain struct. Wrap a field to call both functions, and set NearlyExhaustedAt as you like:
 //
 //	failed := hooks.Failed
 //	hooks.Failed = func(ctx context.Context, info serial.FailedInfo) {
@@ -112,9 +113,9 @@ const (
 	repairedKey = attribute.Key("serial.repaired")
 )
 
-// Hooks returns hooks for [serial.WithHooks] that record what the package describes. They are safe for use by any
-// number of goroutines, start none, and need no closing: the providers stay the caller's. They wait for nothing, unless
-// a span processor does.
+// Hooks returns hooks for [serial.WithHooks] that record what the package describes. They are safe for concurrent use,
+// start no goroutines, and need no closing: the caller owns the providers. They do not wait, unless a span processor
+// does.
 //
 // It is an error if an option is nil or invalid, or if the meter refuses an instrument. All causes are joined into one
 // error, and the hooks are then empty.
@@ -138,12 +139,12 @@ func Hooks(opts ...Option) (serial.Hooks, error) {
 	}, nil
 }
 
-// A telemetry holds the instruments that the hooks record to. It never changes, so nothing guards it.
+// A telemetry holds the instruments that the hooks use. It never changes, so it needs no lock.
 type telemetry struct {
 	tracer trace.Tracer
 	instruments
 	types map[string]*series
-	rest  *series // series of every other type
+	rest  *series // of all other types
 }
 
 func newTelemetry(c *config) (*telemetry, error) {
@@ -173,13 +174,13 @@ func (t *telemetry) seriesOf(typ string) *series {
 	return t.rest
 }
 
-// span begins the span of a call that has just ended and took that long. Measurements are made with its context, so
-// that their exemplars lead to this span and not to the caller's.
+// span begins the span of a call that just ended and took that long. Measurements use its context, so their exemplars
+// lead to this span and not to the caller's.
 //
-// Its kind is internal, the default: a call is not one request to a server. It sends several commands, or shares one
-// with other calls, waits for locks and asks databases, whose clients have spans of kind client.
+// Its kind is internal, the default, since a call is not one request to a server. It sends several commands or shares
+// one with other calls, waits for locks and queries databases, whose clients have spans of kind client.
 //
-// It begins without attributes, which are worth building only if it is sampled. A sampler sees the name and the parent.
+// It begins without attributes, which are built only if it is sampled. A sampler sees the name and the parent.
 func (t *telemetry) span(ctx context.Context, took time.Duration) (context.Context, trace.Span, time.Time) {
 	end := time.Now()
 	ctx, span := t.tracer.Start(ctx, "serial.issue", trace.WithTimestamp(end.Add(-took)))
@@ -229,7 +230,7 @@ func (t *telemetry) opened(ctx context.Context, i serial.OpenedInfo) {
 	}
 }
 
-// lost does not record the counter's content: if nothing repairs the counter, the error has it.
+// lost does not record the counter's value: if nothing repairs the counter, the error contains it.
 func (t *telemetry) lost(ctx context.Context, i serial.LostInfo) {
 	outcome := outcomeOf(i)
 	t.losses.Add(ctx, 1, t.seriesOf(i.Type).lost[outcome]...)
@@ -260,7 +261,7 @@ func (t *telemetry) unusedNumbers(ctx context.Context, e serial.Explanation) {
 			continue
 		}
 		counter, n := t.unused, e.Last-e.First+1
-		if e.Possible { // of the numbers in its range, most were issued
+		if e.Possible { // most numbers in its range were issued
 			counter, n = t.possible, 1
 		}
 		counter.Add(ctx, n, t.seriesOf(e.Type).byReason[i]...)

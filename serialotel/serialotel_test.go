@@ -478,7 +478,7 @@ func TestHooksRefuses(t *testing.T) {
 		{"type with a colon", serialotel.WithTypes("a:b"), "it has ':' (U+003A); want letters, digits and - _ . /"},
 		{"type that looks like another", serialotel.WithTypes("IS\u3164"), "it has U+3164, which prints nothing"},
 		{"type that normalizes to another", serialotel.WithTypes("ＩＳ"), `which NFKC changes to "I"`},
-		{"the rest", serialotel.WithTypes("_OTHER"), "it stands for all types that are not named"},
+		{"the rest", serialotel.WithTypes("_OTHER"), "it means all types that are not named"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			h, err := serialotel.Hooks(test.opt)

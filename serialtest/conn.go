@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// dial returns a connection through a pipe. While Redis is stopped, the pipe is already cut, and the first write fails.
-// dial itself does not fail: after too many failures to dial, go-redis looks for a server only once a second.
+// dial returns a connection through a pipe. While Redis is stopped, the pipe is closed already, and the first write
+// fails. dial itself does not fail, since after too many failures go-redis dials only once a second.
 func (r *Redis) dial(context.Context, string, string) (net.Conn, error) {
 	client, server := net.Pipe()
 	r.mu.Lock()
@@ -32,7 +32,7 @@ var errRefused = fmt.Errorf("serialtest: no connection: %w", &net.OpError{
 	Err: os.NewSyscallError("connect", syscall.ECONNREFUSED),
 })
 
-// A clientConn is the client's end of a pipe. It fails as a socket does, with errors after which go-redis tries again.
+// A clientConn is the client's end of a pipe. It fails as a socket does, with errors after which go-redis retries.
 type clientConn struct{ net.Conn }
 
 func (c clientConn) Read(p []byte) (int, error) {
@@ -53,28 +53,29 @@ func (c clientConn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// On a pipe that was cut, setting a deadline fails. On a socket, only reads and writes do.
+// Setting a deadline fails on a closed pipe, but not on a closed socket.
 
 func (c clientConn) SetDeadline(t time.Time) error      { _ = c.Conn.SetDeadline(t); return nil }
 func (c clientConn) SetReadDeadline(t time.Time) error  { _ = c.Conn.SetReadDeadline(t); return nil }
 func (c clientConn) SetWriteDeadline(t time.Time) error { _ = c.Conn.SetWriteDeadline(t); return nil }
 
-// A serverConn is the server's end of a pipe, which has no buffer. Its writes do not wait for the client: that may
-// still be writing commands of a pipeline, which the server reads only after its answers to the first ones are written.
+// A serverConn is the server's end of a pipe, which has no buffer. Its writes do not wait for the client, which may
+// still be writing commands of a pipeline. The server reads these only after it has written its replies to the first
+// ones.
 type serverConn struct {
 	net.Conn
-	answers chan []byte // output that is not written yet, in one piece; only Write sends
+	replies chan []byte // output not written yet, in one piece; only Write sends
 	closed  chan struct{}
 	close   func()
 }
 
 func newServerConn(conn net.Conn) *serverConn {
-	c := &serverConn{Conn: conn, answers: make(chan []byte, 1), closed: make(chan struct{})}
+	c := &serverConn{Conn: conn, replies: make(chan []byte, 1), closed: make(chan struct{})}
 	c.close = sync.OnceFunc(func() { close(c.closed) })
 	go func() {
 		for {
 			select {
-			case p := <-c.answers:
+			case p := <-c.replies:
 				if _, err := c.Conn.Write(p); err != nil {
 					return
 				}
@@ -90,10 +91,10 @@ func newServerConn(conn net.Conn) *serverConn {
 func (c *serverConn) Write(p []byte) (int, error) {
 	var before []byte
 	select {
-	case before = <-c.answers:
+	case before = <-c.replies:
 	default:
 	}
-	c.answers <- append(before, p...)
+	c.replies <- append(before, p...)
 	return len(p), nil
 }
 

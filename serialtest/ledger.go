@@ -19,9 +19,9 @@ type Ledger struct {
 	last      map[[2]string]int64  // the greatest sequence set aside, by series and period
 }
 
-// Reserve sets aside r.N sequences. It keeps the calendar of each series and the print mark of each period: if r has
-// another, the error matches [serial.ErrConflict]. It also fails if ctx has ended or r.N is less than 1. After an error
-// nothing is set aside.
+// Reserve sets aside r.N sequences. It stores the calendar of each series and the print mark of each period: if r has
+// another one, the error matches [serial.ErrConflict]. It also fails if ctx has ended or r.N is less than 1. After an
+// error nothing is set aside.
 func (l *Ledger) Reserve(ctx context.Context, r serial.Reservation) (after int64, err error) {
 	if err := ctx.Err(); err != nil {
 		return 0, err

@@ -1,5 +1,5 @@
-// Package serialtest tests code that issues serial numbers: it provides a generator on a Redis in memory, whose clock
-// the test sets. Nothing has to be installed, started or closed.
+// Package serialtest helps test code that issues serial numbers. It provides a generator on a Redis in memory whose
+// clock the test sets. Nothing has to be installed, started or closed.
 //
 //	package orders_test
 //
@@ -26,8 +26,8 @@
 //
 // # Recipes
 //
-// If a service takes a generator, give it the one from [New]. If it makes its own from a Redis client, give it a
-// [Redis.Client] from [NewRedis]; it must not check the clock then: see [serial.WithMaxSkew].
+// If a service takes a generator, pass it the one from [New]. If it makes its own from a Redis client, pass it a
+// [Redis.Client] from [NewRedis], and turn off its check of the clock; see [serial.WithMaxSkew].
 //
 //	A fixed day, in UTC          gen, _ := serialtest.New(t, time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC))
 //	A fixed day, elsewhere       gen, _ := serialtest.New(t, noonInShanghai, serial.WithLocation(shanghai))
@@ -41,13 +41,13 @@
 //
 // # Time
 //
-// Redis's clock alone decides on which day a number is issued. It stands still, also while an hour passes for the test.
-// So a call that waits for that clock waits in vain, and fails when its time is up. If Redis's clock was set back to
-// before the beginning of a period already entered, the error is [serial.ErrClockSkew]: after 5 s if the clock is
-// behind by no more than that, else at once.
+// Redis's clock alone determines the day on which a number is issued. It stands still, even while an hour passes for
+// the test. So a call that waits for that clock waits in vain, and fails when its time is up. If Redis's clock is set
+// back before the beginning of a period already entered, the error is [serial.ErrClockSkew]: after 5 s if the clock is
+// behind by no more than that, otherwise at once.
 //
-// In a bubble of [testing/synctest], call [New] or [NewRedis] inside the bubble. Redis's clock stands still there too;
-// let it follow the bubble's with r.SetTime(time.Now()). Waiting costs no time there.
+// In a bubble of [testing/synctest], call [New] or [NewRedis] inside the bubble. Redis's clock stands still there, too;
+// set it to the bubble's with r.SetTime(time.Now()). Waiting takes no real time there.
 package serialtest
 
 import (
@@ -72,11 +72,11 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// New returns a generator for a test, and the Redis in memory that it issues numbers from, whose clock stands at now.
+// New returns a generator for a test, and its Redis in memory, whose clock stands at now.
 //
-// The options are those of [serial.New]. Unless they say otherwise, the time zone is UTC and Redis's clock is not
-// compared with this host's ([serial.WithMaxSkew]). An option that is refused, or a now that is zero, fails the test at
-// once. Everything is closed when t ends.
+// The options are those of [serial.New]. By default, the time zone is UTC, and Redis's clock is not compared with this
+// host's ([serial.WithMaxSkew]). An option that is refused or a zero now fails the test at once. Everything is closed
+// when t ends.
 func New(t testing.TB, now time.Time, opts ...serial.Option) (*serial.Generator, *Redis) {
 	t.Helper()
 	for i, o := range opts {
@@ -93,9 +93,9 @@ func New(t testing.TB, now time.Time, opts ...serial.Option) (*serial.Generator,
 	return gen, r
 }
 
-// A Redis is a server in memory, for one test. It listens nowhere. Its clock stands still until [Redis.SetTime] or
-// [Redis.Advance] moves it. Its methods may be called concurrently, and while calls are under way. They return when
-// they have taken effect.
+// A Redis is a server in memory for one test. It does not listen on the network. Its clock stands still until
+// [Redis.SetTime] or [Redis.Advance] moves it. Its methods may be called concurrently, also while calls are under way,
+// and return when they have taken effect.
 type Redis struct {
 	t testing.TB
 
@@ -110,9 +110,9 @@ type Redis struct {
 	clock sync.RWMutex // held for writing while the server's clock is set, and for reading while a command runs
 }
 
-// NewRedis returns a Redis without any data, whose clock stands at now, for services that make their generator
-// themselves. Tell them not to compare the clocks, with [serial.WithMaxSkew](-1), unless now is close to the host's
-// time. A now that is zero fails the test at once. The Redis and its clients are closed when t ends.
+// NewRedis returns an empty Redis whose clock stands at now, for services that make their own generator. They must not
+// compare the clocks, so use [serial.WithMaxSkew](-1), unless now is close to the host's time. A zero now fails the
+// test at once. The Redis and its clients are closed when t ends.
 func NewRedis(t testing.TB, now time.Time) *Redis {
 	t.Helper()
 	r := &Redis{t: t}
@@ -125,22 +125,22 @@ func NewRedis(t testing.TB, now time.Time) *Redis {
 	return r
 }
 
-// Client returns a new client of the Redis, a *redis.Client, with connections of its own as another process would have.
-// It may be closed before the test ends, but does not have to be.
+// Client returns a new client of the Redis, a *redis.Client with its own connections, as in another process. The test
+// may close it, but does not have to.
 func (r *Redis) Client() redis.UniversalClient {
 	c := redis.NewClient(&redis.Options{
-		Addr:   "127.0.0.1:6379", // never dialled; go-redis would look up a name
+		Addr:   "127.0.0.1:6379", // never dialled; a host name would be looked up
 		Dialer: r.dial,
 		// No command waits for a connection: go-redis reuses the timers of such waits, and bubbles cannot share timers.
 		PoolSize: 1000,
-		// Connections that are idle in Stop are dead after Start. A command that finds one is sent again, up to three
+		// Connections that are idle in Stop are dead after Start. A command on such a connection is sent again, up to three
 		// times.
 		MaxIdleConns: 2,
-		// The greeting of a new connection is sent again too. That need not take long: nothing changes without the
-		// test.
+		// The greeting of a new connection is sent again, too. Longer pauses would be useless, since nothing changes unless
+		// the test changes it.
 		MinRetryBackoff: time.Millisecond,
 		MaxRetryBackoff: 2 * time.Millisecond,
-		// These would need a goroutine that ticks, which has much to do in a bubble that sleeps for a year.
+		// These need a goroutine with a ticker, which would be busy in a bubble that sleeps for a year.
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	r.mu.Lock()
@@ -149,9 +149,9 @@ func (r *Redis) Client() redis.UniversalClient {
 	return c
 }
 
-// SetTime moves Redis's clock to now, forwards or backwards. Keys expire as on a server: those whose time has come are
-// gone, and those that have not expired yet do so at the same instant as before. A now that is zero fails the test at
-// once; call it from the test's own goroutine then.
+// SetTime moves Redis's clock to now, forwards or backwards. Keys expire as on a server: at the same instants as before
+// the move, at once if the instant has passed. A zero now fails the test at once, so it must be passed from the test's
+// own goroutine.
 func (r *Redis) SetTime(now time.Time) {
 	r.t.Helper()
 	r.mu.Lock()
@@ -167,10 +167,10 @@ func (r *Redis) Advance(d time.Duration) {
 	r.setTime(r.now.Add(d))
 }
 
-// Stop puts Redis out of reach: all connections are cut, and new ones are refused. Commands that have reached it are
-// carried out, but nobody gets their answers. Calls fail within a fraction of a second, with an error that wraps a
+// Stop makes Redis unreachable: all connections are closed, and new ones are refused. Commands that have reached it are
+// carried out, but nobody gets their replies. Calls fail within a fraction of a second, with an error that wraps a
 // *net.OpError and syscall.ECONNREFUSED, as if nothing listened at a server's address. Stop does nothing if Redis is
-// stopped already.
+// already stopped.
 func (r *Redis) Stop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -178,9 +178,9 @@ func (r *Redis) Stop() {
 	r.server.Close()
 }
 
-// Start ends the outage that [Redis.Stop] began. Redis still has its data, except keys that have expired since, and the
-// first call succeeds. Locks and claims of generators that Stop interrupted are gone, as after an outage of more than 8
-// s. Start does nothing if Redis is not stopped.
+// Start ends the outage that [Redis.Stop] began. Redis still has its data, except for keys that expired meanwhile, and
+// the first call succeeds. Locks and claims of generators that Stop interrupted are gone, as after an outage of more
+// than 8 seconds. Start does nothing if Redis is not stopped.
 func (r *Redis) Start() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -192,12 +192,12 @@ func (r *Redis) Start() {
 	r.serve()
 }
 
-// Lose makes Redis lose everything, as a restart without persistence does: all connections are cut, no data and no
-// scripts are left, and the replication ID changes. The clock stays where it is. If Redis is stopped, it stays stopped,
+// Lose makes Redis lose everything, as a restart without persistence does: all connections are closed, no data and no
+// scripts are left, and the replication ID changes. The clock is not changed. If Redis is stopped, it stays stopped,
 // and starts empty.
 //
 // Without a ledger, a generator that has issued numbers of the period refuses to issue more, with
-// [serial.ErrCounterLost]; but a new one, as in a process that has just started, issues them again from the first. With
+// [serial.ErrCounterLost]. But a new one, as in a process that just started, issues them again from the first. With a
 // [Ledger], no number is issued twice.
 func (r *Redis) Lose() {
 	r.mu.Lock()
@@ -210,9 +210,9 @@ func (r *Redis) Lose() {
 	}
 }
 
-// end closes everything when the test is over. In a bubble, time stands still once the test's function has returned.
-// Goroutines that retry for some seconds, to release a lock while Redis is stopped, would then never end. So end waits
-// for them.
+// end closes everything when the test is over. In a bubble, time stands still once the test's function has returned, so
+// goroutines that retry for some seconds, to release a lock while Redis is stopped, would never end. So end waits for
+// them.
 func (r *Redis) end() {
 	r.close()
 	if inBubble() {
@@ -236,7 +236,8 @@ func (r *Redis) close() {
 	}
 }
 
-// renew replaces the server with an empty one that is not started yet. r.mu is held, as in all functions below.
+// renew replaces the server with an empty one that is not started yet. The caller holds r.mu, as for all functions
+// below.
 func (r *Redis) renew() {
 	id := make([]byte, 20)
 	_, _ = rand.Read(id) // never fails
@@ -247,8 +248,8 @@ func (r *Redis) renew() {
 
 // serve starts the server.
 func (r *Redis) serve() {
-	r.server.Ctx, r.server.CtxCancel = context.WithCancel(context.Background()) // Close has ended it
-	// Dial starts a server that listens nowhere.
+	r.server.Ctx, r.server.CtxCancel = context.WithCancel(context.Background()) // Close ended the previous one
+	// Dial starts a server that does not listen on the network.
 	conn, err := r.server.Dial()
 	if err != nil {
 		r.t.Fatalf("serialtest: %v", err)
@@ -257,11 +258,11 @@ func (r *Redis) serve() {
 	r.server.Server().SetPreHook(r.hook(r.server.Server(), r.id))
 }
 
-// hook returns the function that the server calls before each command, including those of scripts. It answers INFO,
-// which tells a ledger of a restart, and keeps the clock from changing while a command runs. Commands that may wait for
-// others are left out: nobody could set the clock meanwhile.
+// hook returns the function that the server calls before each command, including commands in scripts. It answers INFO,
+// by which a ledger detects a restart, and keeps the clock from changing while a command runs. It leaves out commands
+// that may wait for others, since nobody could set the clock meanwhile.
 func (r *Redis) hook(s *server.Server, id string) server.Hook {
-	var running sync.Map // whether a command of a connection runs, by *server.Peer; scripts have peers of their own
+	var running sync.Map // whether a connection runs a command, by *server.Peer; scripts have their own peers
 	return func(c *server.Peer, cmd string, args ...string) bool {
 		if cmd == "INFO" && (len(args) == 0 || strings.EqualFold(args[0], "replication")) {
 			c.WriteBulk(fmt.Sprintf(
@@ -269,7 +270,7 @@ func (r *Redis) hook(s *server.Server, id string) server.Hook {
 			return true
 		}
 		runs, known := running.Load(c)
-		script := !known && c.Ctx != nil // only connections begin without a context
+		script := !known && c.Ctx != nil // only connections start without a context
 		// These are BLPOP and the like, and some that do not wait.
 		waits := strings.HasPrefix(cmd, "B") || strings.HasPrefix(cmd, "XREAD")
 		if script && cmd == "TIME" { // miniredis counts nanoseconds, which overflow in 2262
@@ -304,7 +305,7 @@ func (r *Redis) setTime(now time.Time) {
 	now = now.Round(0) // without the monotonic reading: only the wall clock counts
 	r.server.SetTime(now)
 	if back := r.now.Sub(now); !r.now.IsZero() && back > 0 {
-		// miniredis keeps the time that a key has left, and a server the instant when it expires.
+		// A server stores the instant at which a key expires, but miniredis stores how much time is left.
 		for _, key := range r.server.Keys() {
 			if most := math.MaxInt64 - back; r.server.TTL(key) > most { // the longest that miniredis can hold
 				r.server.SetTTL(key, most)
@@ -313,11 +314,11 @@ func (r *Redis) setTime(now time.Time) {
 		r.server.FastForward(-back)
 	}
 	r.now = now
-	r.server.DB(0) // removes expired keys, so that they do not return when the clock goes back
+	r.server.DB(0) // removes expired keys, so that they do not return if the clock is set back
 }
 
-// lockKey matches the key of a period's lock, but not that of an answer to a request, whose ID may look like one: a
-// period's label begins with its year or is "all", and an answer's key has "once" in its place.
+// lockKey matches the key of a period's lock, but not the key of a stored answer, whose request ID may look like one: a
+// period's label begins with its year or is "all", and the key of an answer has "once" in its place.
 var lockKey = regexp.MustCompile(`^[^{}]+:\{[^{}]+\}:(\d\w*|all):lock$`)
 
 // releaseLocks removes the locks and claims of generators. They would expire after 8 s, but the clock stands still.
