@@ -15,7 +15,7 @@ import (
 
 var advice = regexp.MustCompile(`run: serial (.*) SEQ, where SEQ is`)
 
-// The command that an error of the library names ends it.
+// The command that an error of the library names ends that error.
 func TestAdvice(t *testing.T) {
 	zone, day := noon()
 	loc, err := time.LoadLocation(zone)
@@ -81,8 +81,7 @@ func TestAdvice(t *testing.T) {
 			found := advice.FindStringSubmatch(err.Error())
 			require.NotNil(t, found, err)
 
-			code, stdout, stderr := doEnv("redis://"+m.Addr(), append(words(t, found[1]), "7")...)
-			require.Equal(t, 0, code, stderr)
+			stdout, _ := onRedis("redis://"+m.Addr()).exits(t, 0, append(words(t, found[1]), "7")...)
 			require.Equal(t, "next "+row.next+"\n", unskipped(stdout))
 			got, err := gen.Next(t.Context(), "IS")
 			require.NoError(t, err)
@@ -91,7 +90,7 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
-// words splits a command line as a shell does, where quotes are single ones.
+// words splits a command line with single quotes as a shell does.
 func words(t *testing.T, line string) []string {
 	t.Helper()
 	var all []string

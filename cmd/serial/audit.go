@@ -11,10 +11,10 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// errFound means that an audit found something, which was printed already. The exit code is 3.
+// errFound means that an audit found something, which it has printed. The exit code is 3.
 var errFound = errors.New("not all numbers are accounted for")
 
-// audit prints which numbers of a period are missing, double, beyond the counter or foreign.
+// audit prints which numbers of a period are missing, duplicate, beyond the counter or foreign.
 func (c *command) audit(ctx context.Context) error {
 	at, err := c.instant()
 	if err != nil {
@@ -22,7 +22,7 @@ func (c *command) audit(ctx context.Context) error {
 	}
 	file := c.arg(1)
 	if c.explained == "-" && (file == "" || file == "-") {
-		return misused("-explained -: the numbers come from stdin; name a FILE for the one or the other")
+		return misused("-explained -: the numbers come from stdin; name a FILE for one of them")
 	}
 	input, err := c.in.open(file)
 	if err != nil {
@@ -37,7 +37,7 @@ func (c *command) audit(ctx context.Context) error {
 		defer func() { _ = explained.Close() }()
 	}
 	if c.date == "" {
-		last, err := c.gen.Peek(ctx, c.args[0]) // Redis's clock says what the current period is
+		last, err := c.gen.Peek(ctx, c.args[0]) // Redis's clock determines the current period
 		if err != nil {
 			return err
 		}
@@ -70,7 +70,7 @@ func (c *command) audit(ctx context.Context) error {
 	return nil
 }
 
-// dates are the layouts of -date, the shortest first.
+// dates are the layouts of -date, shortest first.
 var dates = []string{time.DateOnly, "2006-01-02 15:04", time.DateTime, "2006-01-02T15:04", "2006-01-02T15:04:05"}
 
 // instant returns an instant in the period that -date names, or zero without -date.
@@ -80,41 +80,52 @@ func (s *settings) instant() (time.Time, error) {
 	}
 	for _, layout := range dates {
 		wall, err := time.Parse(layout, s.date)
-		if err != nil {
+		switch {
+		case err != nil:
 			continue
-		}
-		day := layout == time.DateOnly
-		if day && s.period.shorter() {
-			return time.Time{}, misused("-date %q: with -period %s, it needs the time, as in \"2021-10-24 15:04\"", s.date,
+		case layout != time.DateOnly:
+			return s.instantOf(wall)
+		case s.period.shorter():
+			return time.Time{}, misused("-date %q: -period %s needs a time, too, as in \"2021-10-24 15:04\"", s.date,
 				s.period.name)
 		}
-		skipped := misused("-date %q: the clocks of %v skipped it", s.date, s.zone)
-		if day { // the business day, wherever it begins
-			days, err := serial.NewScheme(serial.WithLocation(s.zone), serial.WithDayStart(s.dayStart))
-			if err != nil {
-				return time.Time{}, err
-			}
-			n, err := days.Parse("X" + wall.Format("20060102") + "0001")
-			switch {
-			case wall.Year() < 1970:
-				return wall, nil // which Audit refuses
-			case err != nil:
-				return time.Time{}, skipped
-			}
-			return n.Start, nil
-		}
-		y, m, d := wall.Date()
-		hour, minute, second := wall.Clock()
-		at := time.Date(y, m, d, hour, minute, second, 0, s.zone)
-		if got := at.Format(layout); got != wall.Format(layout) {
-			return time.Time{}, skipped
-		}
-		return at, nil
+		return s.beginningOf(wall)
 	}
-	return time.Time{}, misused("-date %q: not a date, such as 2021-10-24", s.date)
+	return time.Time{}, misused("-date %q: want a date such as 2021-10-24", s.date)
 }
 
-// printReport prints a report for people: a line for each count, and below it the list.
+// instantOf returns the instant at which clocks in the zone show wall.
+func (s *settings) instantOf(wall time.Time) (time.Time, error) {
+	y, m, d := wall.Date()
+	hour, minute, second := wall.Clock()
+	at := time.Date(y, m, d, hour, minute, second, 0, s.zone)
+	if at.Format(time.DateTime) != wall.Format(time.DateTime) {
+		return time.Time{}, s.skippedDate()
+	}
+	return at, nil
+}
+
+// beginningOf returns when the business day of a date begins.
+func (s *settings) beginningOf(date time.Time) (time.Time, error) {
+	if date.Year() < 1970 {
+		return date, nil // Audit refuses it
+	}
+	days, err := serial.NewScheme(serial.WithLocation(s.zone), serial.WithDayStart(s.dayStart))
+	if err != nil {
+		return time.Time{}, err
+	}
+	n, err := days.Parse("X" + date.Format("20060102") + "0001")
+	if err != nil {
+		return time.Time{}, s.skippedDate()
+	}
+	return n.Start, nil
+}
+
+func (s *settings) skippedDate() error {
+	return misused("-date %q: the clocks of %v skipped it", s.date, s.zone)
+}
+
+// printReport prints a report for people: a line for each count, and below it the numbers counted.
 func (p *printer) printReport(r *serial.Report) {
 	all := max(0, r.Last-r.First+1)
 	period := p.name(r.Start)
@@ -154,7 +165,7 @@ func (p *printer) printReport(r *serial.Report) {
 		p.time(time.Now()))
 }
 
-// list prints a count and the items it counts; more is the number of items not listed.
+// list prints a count and the items counted; more is the number of items not listed.
 func (p *printer) list(name string, count, more int64, all []string) {
 	_, _ = fmt.Fprintf(p, "%-10s %d\n", name, count)
 	for _, item := range all {
@@ -226,7 +237,7 @@ func (p *printer) printReportJSON(r *serial.Report) {
 	_ = json.NewEncoder(p).Encode(out)
 }
 
-// texts returns the numbers as issued, or their sequences if the printed date is not known.
+// texts returns the numbers as issued, or their sequences if their printed dates are not known.
 func (p *printer) texts(numbers []serial.Number) []string {
 	all := []string{}
 	for _, n := range numbers {

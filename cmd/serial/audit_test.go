@@ -23,26 +23,25 @@ func dayName(t *testing.T, day string) string {
 	return at.Format("2 January 2006")
 }
 
-// issued is a Redis in which IS has so many numbers, with the environment for it and the current day.
+// issued returns a Redis with n numbers of IS, the environment for it, and the current day.
 func issued(t *testing.T, n int, flags ...string) (*miniredis.Miniredis, environment, string) {
 	t.Helper()
 	m := miniredis.RunT(t)
 	zone, day := noon()
 	e := environment{"SERIAL_REDIS_URL": "redis://" + m.Addr(), "SERIAL_TZ": zone}
 	if n > 0 {
-		code, _, stderr := e.do(append([]string{"next", "-n", fmt.Sprint(n), "IS"}, flags...)...)
-		require.Equal(t, 0, code, stderr)
+		e.exits(t, 0, append([]string{"next", "-n", fmt.Sprint(n), "IS"}, flags...)...)
 	}
 	return m, e, day
 }
 
-// with is the environment with an input.
+// with returns the environment with an input.
 func (e environment) with(stdin string) environment {
 	return environment{"SERIAL_REDIS_URL": e["SERIAL_REDIS_URL"], "SERIAL_TZ": e["SERIAL_TZ"],
 		"SERIAL_HIDDEN_KEY": e["SERIAL_HIDDEN_KEY"], "stdin": stdin}
 }
 
-// written is the path of a file with that text.
+// written returns the path of a file with that text.
 func written(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "numbers.csv")
@@ -57,8 +56,7 @@ func TestAudit(t *testing.T) {
 	all := lines("IS"+day+"%04d", 1, 14)
 	before := m.Dump()
 
-	code, stdout, stderr := e.with(all).do("audit", "IS")
-	require.Equal(t, 0, code, stderr)
+	stdout, stderr := e.with(all).exits(t, 0, "audit", "IS")
 	require.Empty(t, stderr)
 	require.Regexp(t, `^IS in `+named+` \(from `+dashed+`T00:00:00.*\)
 issued     14: 0001 to 0014
@@ -74,8 +72,7 @@ $`, stdout)
 	wrong := strings.Join([]string{number(1), number(2), number(2), number(3), number(3), number(3), number(4), number(5),
 		number(7), "IS" + day + "000a", number(13), number(15), number(15), number(0), "PO" + day + "0001",
 		"IS202001010001", ""}, "\n")
-	code, stdout, stderr = e.with(wrong).do("audit", "IS")
-	require.Equal(t, 3, code)
+	stdout, stderr = e.with(wrong).exits(t, 3, "audit", "IS")
 	require.Equal(t, "serial: not all numbers are accounted for\n", stderr)
 	require.Regexp(t, `
 issued     14: 0001 to 0014
@@ -99,50 +96,44 @@ IS in `+named+`: not all numbers are accounted for
 checked .*, signed _+
 $`, stdout)
 
-	code, stdout, stderr = e.with(wrong).do("audit", "-json", "IS")
-	require.Equal(t, 3, code, stderr)
+	stdout, stderr = e.with(wrong).exits(t, 3, "audit", "-json", "IS")
 	require.Equal(t, 1, strings.Count(stdout, "\n"))
 	require.Regexp(t, `^\{"type":"IS","start":"`+dashed+`T00:00:00[^"]*","first":1,"last":14,"count":7,`+
 		`"missing":\[\{"first":6,"last":6\},\{"first":8,"last":12\},\{"first":14,"last":14\}\],"duplicates":\["`+number(2)+
 		`","`+number(3)+
 		`","`+number(15)+`"\],"beyond":\["`+number(15)+`","`+number(15)+`"\],"foreign":\["IS`+day+`000a","`+number(0)+`"\],`+
 		`"missingCount":7,"duplicateCount":3,"beyondCount":2,"foreignCount":2,"otherCount":2\}`+"\n$", stdout)
-	code, stdout, _ = e.with(all).do("audit", "-json", "IS")
-	require.Equal(t, 0, code)
+	stdout, _ = e.with(all).exits(t, 0, "audit", "-json", "IS")
 	require.Contains(t, stdout, `"missing":[],"duplicates":[],"beyond":[],"foreign":[],`, "empty, and not null")
 	require.Equal(t, before, m.Dump(), "it writes nothing")
 
-	// Each finding by itself is enough for 3.
+	// Each single finding leads to exit code 3.
 	for _, more := range []string{number(14), number(15), "x", number(0)} {
-		code, _, _ = e.with(all+more).do("audit", "IS")
-		require.Equal(t, 3, code, more)
+		e.with(all+more).exits(t, 3, "audit", "IS")
 	}
-	code, _, _ = e.with(strings.Replace(all, number(9)+"\n", "", 1)).do("audit", "IS")
+	code, _, _ := e.with(strings.Replace(all, number(9)+"\n", "", 1)).do("audit", "IS")
 	require.Equal(t, 3, code)
 	for _, more := range []string{"PO" + day + "0001", "\n \r\n\t\n"} {
-		code, _, stderr = e.with(all+more).do("audit", "IS")
-		require.Equal(t, 0, code, stderr)
+		_, stderr = e.with(all+more).exits(t, 0, "audit", "IS")
 	}
-	code, stdout, stderr = e.with("").do("audit", "PO")
-	require.Equal(t, 0, code, stderr)
+	stdout, stderr = e.with("").exits(t, 0, "audit", "PO")
 	require.Contains(t, stdout, "issued     0\nused       0\n")
 }
 
-// What is too long for the lists is counted.
+// Numbers beyond the limits of the lists are counted.
 func TestAuditOfMuch(t *testing.T) {
 	_, e, day := issued(t, 5000)
 	var odd strings.Builder
 	for seq := 1; seq <= 5000; seq += 2 {
 		fmt.Fprintf(&odd, "IS%s%04d\nx%d\n", day, seq, seq)
 	}
-	code, stdout, _ := e.with(odd.String()).do("audit", "IS")
-	require.Equal(t, 3, code)
+	stdout, _ := e.with(odd.String()).exits(t, 3, "audit", "IS")
 	require.Contains(t, stdout, "missing    2500\n  0002\n")
 	require.Contains(t, stdout, "  2000\n  and 1500 more\ndouble     0\n")
 	require.Contains(t, stdout, "foreign    2500\n  \"x1\"\n")
 }
 
-// The numbers come from stdin or a file, as lines or as a column.
+// Numbers come from stdin or a file, as lines or as a column.
 func TestInput(t *testing.T) {
 	_, e, day := issued(t, 2)
 	one, two := "IS"+day+"0001", "IS"+day+"0002"
@@ -162,17 +153,14 @@ func TestInput(t *testing.T) {
 			[]string{"-column", "id"}},
 		{"", []string{"-column", "number", written(t, table)}},
 	} {
-		code, stdout, stderr := e.with(row.stdin).do(append([]string{"audit", "IS"}, row.args...)...)
-		require.Equal(t, 0, code, "%s\n%s", stderr, stdout)
+		e.with(row.stdin).exits(t, 0, append([]string{"audit", "IS"}, row.args...)...)
 	}
-	code, stdout, _ := e.with(one+"\n"+long+"\n"+two+"\n").do("audit", "IS")
-	require.Equal(t, 3, code)
+	stdout, _ := e.with(one+"\n"+long+"\n"+two+"\n").exits(t, 3, "audit", "IS")
 	require.Contains(t, stdout, "used       2\n", "after a long line")
 	require.Contains(t, stdout, "foreign    1\n  \""+strings.Repeat("x", 256)+"\"\n")
 
-	// A last line without an end, as long as a buffer, is one too.
-	code, stdout, _ = e.with(one+"\n"+two+"\n"+strings.Repeat("x", 64<<10)).do("audit", "IS")
-	require.Equal(t, 3, code)
+	// A last line that fills the buffer and has no line ending counts.
+	stdout, _ = e.with(one+"\n"+two+"\n"+strings.Repeat("x", 64<<10)).exits(t, 3, "audit", "IS")
 	require.Contains(t, stdout, "foreign    1\n")
 
 	for _, row := range []struct {
@@ -186,14 +174,11 @@ func TestInput(t *testing.T) {
 		{"no such file", "", []string{filepath.Join(t.TempDir(), "gone")}},
 		{"is a directory", "", []string{t.TempDir()}},
 	} {
-		code, stdout, stderr := e.with(row.stdin).do(append([]string{"audit", "IS"}, row.args...)...)
-		require.Equal(t, 1, code, row.says)
-		require.Empty(t, stdout)
-		require.Contains(t, stderr, row.says)
+		e.with(row.stdin).fails(t, 1, row.says, append([]string{"audit", "IS"}, row.args...)...)
 	}
 }
 
-// -date is a date in the zone, and of a business day.
+// -date is the date of a business day in the zone.
 func TestAuditDate(t *testing.T) {
 	m := miniredis.RunT(t)
 	e := environment{"SERIAL_REDIS_URL": "redis://" + m.Addr(), "SERIAL_TZ": "Asia/Shanghai"}
@@ -205,9 +190,8 @@ func TestAuditDate(t *testing.T) {
 	require.NoError(t, m.Set("serial:{IS}:"+day, "2")) // kept since then
 	numbers := lines("IS"+day+"%04d", 1, 2)
 	for _, flags := range [][]string{nil, {"-day-start", "13:00"}, {"-day-start", "23:59:59"}} {
-		code, stdout, stderr := e.with(numbers).do(append([]string{"audit", "-date", past.Format("2006-01-02"), "IS"},
+		stdout, _ := e.with(numbers).exits(t, 0, append([]string{"audit", "-date", past.Format("2006-01-02"), "IS"},
 			flags...)...)
-		require.Equal(t, 0, code, stderr)
 		require.Contains(t, stdout, "IS in "+past.Format("2 January 2006"))
 	}
 	start := time.Date(now.Year(), now.Month()-2, 1, 0, 0, 0, 0, shanghai)
@@ -223,18 +207,17 @@ func TestAuditDate(t *testing.T) {
 	require.NoError(t, m.Set("serial:{IS}:"+hour.Format("2006010215"), "2"))
 	for _, layout := range []string{"2006-01-02 15:04", "2006-01-02T15:04:05"} {
 		numbers := lines("IS"+hour.Format("2006010215")+"%04d", 1, 2)
-		code, _, stderr := e.with(numbers).do("audit", "-period", "hour", "-date", hour.Format(layout), "IS")
-		require.Equal(t, 0, code, stderr)
+		e.with(numbers).exits(t, 0, "audit", "-period", "hour", "-date", hour.Format(layout), "IS")
 	}
 	for _, row := range []struct {
 		code int
 		says string
 		args []string
 	}{
-		{2, "not a date, such as 2021-10-24", []string{"-date", "24.10.2021"}},
-		{2, "not a date", []string{"-date", "2021-02-29"}},
-		{2, "it is empty", []string{"-date", ""}},
-		{2, "it needs the time", []string{"-date", "2021-10-24", "-period", "hour"}},
+		{2, "want a date such as 2021-10-24", []string{"-date", "24.10.2021"}},
+		{2, "want a date", []string{"-date", "2021-02-29"}},
+		{2, "-date is empty", []string{"-date", ""}},
+		{2, "needs a time, too", []string{"-date", "2021-10-24", "-period", "hour"}},
 		{2, "the clocks of Pacific/Apia skipped it", []string{"-date", "2011-12-30", "-tz", "Pacific/Apia"}},
 		// This day ended at 23:30.
 		{1, "Audit of IS in 2018-05-04: Redis has no counter", []string{"-date", "2018-05-04", "-tz", "Asia/Pyongyang"}},
@@ -245,25 +228,20 @@ func TestAuditDate(t *testing.T) {
 		{1, "has not begun", []string{"-date", now.AddDate(0, 0, 2).Format("2006-01-02")}},
 		{1, "1970 to 9999", []string{"-date", "1920-01-01"}},
 	} {
-		code, stdout, stderr := e.do(append([]string{"audit", "IS"}, row.args...)...)
-		require.Equal(t, row.code, code, "%s: %s", row.args, stderr)
-		require.Empty(t, stdout)
-		require.Contains(t, stderr, row.says)
+		e.fails(t, row.code, row.says, append([]string{"audit", "IS"}, row.args...)...)
 	}
 }
 
-// Without -date, Redis's clock says which period is the current one.
+// Without -date, Redis's clock determines the period.
 func TestAuditNow(t *testing.T) {
 	m := miniredis.RunT(t)
 	m.SetTime(time.Now().Add(40 * time.Minute))
 	e := environment{"SERIAL_REDIS_URL": "redis://" + m.Addr(), "SERIAL_TZ": "UTC"}
-	code, number, stderr := e.do("next", "-period", "minute", "IS")
-	require.Equal(t, 0, code, stderr)
-	code, _, stderr = e.with(number).do("audit", "-period", "minute", "IS")
-	require.Equal(t, 0, code, stderr)
+	number, _ := e.exits(t, 0, "next", "-period", "minute", "IS")
+	e.with(number).exits(t, 0, "audit", "-period", "minute", "IS")
 }
 
-// Nothing is sent for a type that is none, or a file that is not there.
+// Nothing is sent for an invalid type, date or file.
 func TestAuditSendsNothing(t *testing.T) {
 	m := miniredis.RunT(t)
 	e := environment{"SERIAL_REDIS_URL": "redis://" + m.Addr(), "SERIAL_TZ": "UTC"}
@@ -276,7 +254,7 @@ func TestAuditSendsNothing(t *testing.T) {
 	}
 }
 
-// A signal ends it while it waits for input.
+// A signal ends an audit that waits for input.
 func TestAuditInterrupted(t *testing.T) {
 	_, e, day := issued(t, 2)
 	in, out := io.Pipe()
@@ -296,7 +274,7 @@ func TestAuditInterrupted(t *testing.T) {
 	require.Equal(t, 1, run(ctx, []string{"audit", "IS"}, e.get, endless{}, &printed, &errs))
 }
 
-// endless is a line without an end.
+// endless is a line that never ends.
 type endless struct{}
 
 func (endless) Read(p []byte) (int, error) { return len(p), nil }
@@ -325,11 +303,10 @@ func TestAuditDigits(t *testing.T) {
 		require.Empty(t, stderr)
 		numbers := strings.Fields(stdout)
 		stored := strings.Join(append(numbers[:row.keep-1:row.keep-1], numbers[row.keep:]...), "\n")
-		code, stdout, stderr := e.with(stored).do(append([]string{"audit", "IS"}, row.flags...)...)
-		require.Equal(t, 3, code, stderr)
+		stdout, stderr = e.with(stored).exits(t, 3, append([]string{"audit", "IS"}, row.flags...)...)
 		require.Contains(t, stdout, "missing    1\n  "+row.missing+"\ndouble     0\n")
 	}
-	// All of Crockford's digits, in their order.
+	// All of Crockford's digits, in order.
 	_, stdout, _ := do("template", "-json", "-tz", "UTC", "{type}{date:yyyyMMdd}{seq:1:base32}")
 	require.NotEmpty(t, stdout)
 	digits := ""
@@ -339,14 +316,14 @@ func TestAuditDigits(t *testing.T) {
 	require.Equal(t, "0123456789ABCDEFGHJKMNPQRSTVWXYZ", digits)
 }
 
-// A long input shows on a terminal how far it was read.
+// While reading a long input, a terminal shows the progress.
 func TestAuditProgress(t *testing.T) {
 	_, e, day := issued(t, 1)
 	var out bytes.Buffer
 	var errs terminal
 	input := strings.NewReader(strings.Repeat("IS"+day+"0001\n", 1_000_001))
 	require.Equal(t, 3, run(context.Background(), []string{"audit", "IS", "-json"}, e.get, input, &out, &errs))
-	first, second := "serial: 500000 numbers were read", "serial: 1000000 numbers were read"
+	first, second := "serial: 500000 numbers read", "serial: 1000000 numbers read"
 	blank := func(text string) string { return "\r" + strings.Repeat(" ", len(text)) + "\r" }
 	require.Equal(t, first+blank(first)+second+blank(second)+"serial: not all numbers are accounted for\n", errs.String())
 	require.True(t, json.Valid(out.Bytes()))

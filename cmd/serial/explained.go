@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,40 +13,14 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// explanations yields the explanations of a CSV file of that name. Sequences in it are of typ, in the period that
-// begins at start. The first error ends it, and names file and line.
+// explanations yields the explanations of a CSV file. Its sequences are of typ, in the period that begins at start. The
+// first error ends it, and names the file and the line.
 func (c *command) explanations(ctx context.Context, name string, input io.Reader, typ string,
 	start time.Time) iter.Seq2[serial.Explanation, error] {
 	return func(yield func(serial.Explanation, error) bool) {
-		r := newCSV(ctx, input)
-		now := time.Now()
-		header, err := r.Read()
-		if errors.Is(err, io.EOF) {
-			err = errors.New("it is empty, and its first line should name the columns")
-		}
-		columns := explanationColumns{}
+		err := c.readExplanations(ctx, input, typ, start, func(e serial.Explanation) bool { return yield(e, nil) })
 		if err == nil {
-			err = columns.find(header)
-		}
-		for err == nil {
-			var record []string
-			record, err = r.Read()
-			if errors.Is(err, io.EOF) {
-				return
-			}
-			if err == nil && slices.Equal(record, header) { // of files joined to one
-				continue
-			}
-			var e serial.Explanation
-			if err == nil {
-				line, _ := r.FieldPos(0)
-				if e, err = explanationOf(columns.of(record), c.scheme, typ, start, now); err != nil {
-					err = fmt.Errorf("line %d: %w", line, err)
-				}
-			}
-			if err == nil && !yield(e, nil) {
-				return
-			}
+			return
 		}
 		if name == "-" {
 			name = "stdin"
@@ -56,23 +29,62 @@ func (c *command) explanations(ctx context.Context, name string, input io.Reader
 	}
 }
 
-// explanationColumns are the places of the columns by their names.
-type explanationColumns map[string]int
-
-func (c explanationColumns) find(header []string) error {
-	for _, name := range []string{"number", "first", "last", "reason", "by", "at", "unused", "possible"} {
-		if at, err := columnOf(header, name); err == nil {
-			c[name] = at
-		} else if slices.Contains(header, name) { // twice
+// readExplanations calls yield for each explanation until yield returns false.
+func (c *command) readExplanations(ctx context.Context, input io.Reader, typ string, start time.Time,
+	yield func(serial.Explanation) bool) error {
+	r := newCSV(ctx, input)
+	now := time.Now()
+	header, err := r.Read()
+	if errors.Is(err, io.EOF) {
+		return errors.New("empty; want a first line that names the columns")
+	}
+	if err != nil {
+		return err
+	}
+	columns, err := explanationColumnsOf(header)
+	if err != nil {
+		return err
+	}
+	for {
+		record, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
 			return err
 		}
+		if slices.Equal(record, header) { // in concatenated files
+			continue
+		}
+		e, err := explanationOf(columns.of(record), c.scheme, typ, start, now)
+		if err != nil {
+			line, _ := r.FieldPos(0)
+			return fmt.Errorf("line %d: %w", line, err)
+		}
+		if !yield(e) {
+			return nil
+		}
 	}
-	has := func(name string) bool { _, ok := c[name]; return ok }
+}
+
+// explanationColumns are the indexes of the columns, by name.
+type explanationColumns map[string]int
+
+func explanationColumnsOf(header []string) (explanationColumns, error) {
+	columns := explanationColumns{}
+	for _, name := range []string{"number", "first", "last", "reason", "by", "at", "unused", "possible"} {
+		if at, err := columnOf(header, name); err == nil {
+			columns[name] = at
+		} else if slices.Contains(header, name) { // twice
+			return nil, err
+		}
+	}
+	has := func(name string) bool { _, ok := columns[name]; return ok }
 	if !has("reason") || has("first") != has("last") || !has("number") && !has("first") {
-		return fmt.Errorf("the columns are %q; needed are reason, and number or first and last; by, at, unused and "+
-			"possible are read too", header)
+		return nil, fmt.Errorf("the columns are %q; want reason, and number or first and last; by, at, unused and "+
+			"possible are optional", header)
 	}
-	return nil
+	return columns, nil
 }
 
 // of returns a function that returns the field of a column, or "".
@@ -87,44 +99,51 @@ func (c explanationColumns) of(record []string) func(name string) string {
 
 // explanationOf reads the fields of a line.
 func explanationOf(field func(name string) string, scheme *serial.Scheme, typ string, start, now time.Time) (
-	e serial.Explanation, err error) {
-	e = serial.Explanation{Type: typ, Start: start, Reason: field("reason"), By: field("by"), At: now}
-	read := func(name string, set func(value string) error) {
-		if value := field(name); value != "" && err == nil {
-			if err = set(value); err != nil {
-				err = fmt.Errorf("%s %q: %w", name, value, err)
-			}
-		}
-	}
+	serial.Explanation, error) {
+	e := serial.Explanation{Type: typ, Start: start, Reason: field("reason"), By: field("by"), At: now}
 	sequence := func(to *int64) func(string) error {
 		return func(value string) (err error) { *to, err = integer(value, 64); return err }
 	}
-	read("first", sequence(&e.First))
-	read("last", sequence(&e.Last))
-	if number := field("number"); number != "" {
-		if field("first")+field("last") != "" {
-			err = cmp.Or(err, errors.New("it has a number, and first or last; want the one or the others"))
-		}
-		n, wrong := scheme.Parse(number)
-		err = cmp.Or(err, wrong)
-		e.Type, e.Start, e.First, e.Last = n.Type, n.Start, n.Seq, n.Seq
+	flag := func(to *bool) func(string) error {
+		return func(value string) (err error) { *to, err = switched(value); return err }
 	}
-	read("at", func(value string) (err error) {
+	instant := func(value string) (err error) {
 		if e.At, err = time.Parse(time.RFC3339, value); err != nil {
-			err = errors.New("not a time of RFC 3339, such as 2021-10-24T17:05:00Z")
+			err = errors.New("want an RFC 3339 time such as 2021-10-24T17:05:00Z")
 		}
 		return err
-	})
-	read("unused", func(value string) (err error) { e.Unused, err = switched(value); return err })
-	read("possible", func(value string) (err error) { e.Possible, err = switched(value); return err })
-	if err == nil {
-		e.Series, err = scheme.Series(e.Type)
 	}
-	return e, cmp.Or(err, e.Validate())
+	for _, column := range []struct {
+		name string
+		set  func(value string) error
+	}{
+		{"first", sequence(&e.First)}, {"last", sequence(&e.Last)},
+		{"at", instant}, {"unused", flag(&e.Unused)}, {"possible", flag(&e.Possible)},
+	} {
+		if value := field(column.name); value != "" {
+			if err := column.set(value); err != nil {
+				return e, fmt.Errorf("%s %q: %w", column.name, value, err)
+			}
+		}
+	}
+	if number := field("number"); number != "" {
+		if field("first")+field("last") != "" {
+			return e, errors.New("got a number and first or last; want one or the other")
+		}
+		n, err := scheme.Parse(number)
+		if err != nil {
+			return e, err
+		}
+		e.Type, e.Start, e.First, e.Last = n.Type, n.Start, n.Seq, n.Seq
+	}
+	var err error
+	if e.Series, err = scheme.Series(e.Type); err != nil {
+		return e, err
+	}
+	return e, e.Validate()
 }
 
-// printExplained prints missing numbers with their reasons, what is left, and for what reasons some of that may be
-// missing.
+// printExplained prints the missing numbers with their reasons, those without a reason, and possible reasons.
 func (p *printer) printExplained(r *serial.Report) {
 	var reasons, possible, contradicted []string
 	line := func(of gap, e *serial.Explanation) string {
@@ -157,7 +176,7 @@ func (p *printer) printExplained(r *serial.Report) {
 // time prints an instant in the time zone of the scheme.
 func (p *printer) time(at time.Time) string { return at.In(p.zone).Format(time.RFC3339) }
 
-// explainedJSON is what -json prints beyond the rest of a report if explanations were given.
+// explainedJSON is what -json adds to a report if explanations were given.
 type explainedJSON struct {
 	Explained         []explainedRange `json:"explained"`
 	Unexplained       []gap            `json:"unexplained"`

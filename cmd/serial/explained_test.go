@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Missing numbers are printed with their reasons, and then what is not explained.
+// Missing numbers are printed with their reasons, and then those without.
 func TestAuditExplained(t *testing.T) {
 	m, e, day := issued(t, 12)
 	zone, err := time.LoadLocation(e["SERIAL_TZ"])
@@ -27,8 +27,7 @@ func TestAuditExplained(t *testing.T) {
 		",2,2,nobody got it,job,2021-10-24T17:05:00Z,true,,,,\n"+
 		"IS202001010004,,,another day,,,,,,,\nPO"+day+"0004,,,another type,,,,,,,\n")
 	stored := lines(number+"%04d", 1, 2) + lines(number+"%04d", 10, 12)
-	code, stdout, stderr := e.with(stored).do("audit", "IS", "-explained", file)
-	require.Equal(t, 3, code, stderr)
+	stdout, _ := e.with(stored).exits(t, 3, "audit", "IS", "-explained", file)
 	require.Contains(t, stdout, `
 used       5
 missing    7
@@ -45,8 +44,7 @@ contradicted 1
   0002
 double     0
 `)
-	code, stdout, stderr = e.with(stored).do("audit", "IS", "-explained", file, "-json")
-	require.Equal(t, 3, code, stderr)
+	stdout, _ = e.with(stored).exits(t, 3, "audit", "IS", "-explained", file, "-json")
 	require.Equal(t, 1, strings.Count(stdout, "\n"))
 	require.Contains(t, stdout, `"otherCount":0,"explained":[`+
 		`{"first":3,"last":3,"reason":"void","by":"Ada","at":"2021-10-24T15:05:00Z"},`+
@@ -58,56 +56,48 @@ double     0
 		`"explainedCount":4,"unexplainedCount":3,"possibleCount":2,"contradictedCount":1}`)
 	require.Equal(t, before, m.Dump(), "it writes nothing")
 
-	// From stdin, with the numbers in a file. Nothing is left.
+	// Explanations from stdin, and numbers from a file. Everything is explained.
 	numbers := written(t, stored)
 	file = "reason,last,first,remark\nfire,9,3,\n"
-	code, stdout, stderr = e.with(file).do("audit", "IS", numbers, "-explained", "-", "-json")
-	require.Equal(t, 0, code, stderr)
+	stdout, _ = e.with(file).exits(t, 0, "audit", "IS", numbers, "-explained", "-", "-json")
 	require.Contains(t, stdout, `"unexplained":[],"possible":[],"contradicted":[],"explainedCount":7,`)
 	file = written(t, "number,reason\n")
-	code, stdout, stderr = e.with(lines(number+"%04d", 1, 12)).do("audit", "IS", "-explained", file, "-json")
-	require.Equal(t, 0, code, stderr)
+	stdout, _ = e.with(lines(number+"%04d", 1, 12)).exits(t, 0, "audit", "IS", "-explained", file, "-json")
 	require.Contains(t, stdout, `"explained":[],"unexplained":[],"possible":[],`, "empty, and not null")
 }
 
-// A line that cannot be read ends the audit. The error names it.
+// A line that cannot be read ends the audit, and the error names it.
 func TestAuditExplainedRefuses(t *testing.T) {
 	m, e, day := issued(t, 3)
 	for says, text := range map[string]string{
-		`line 3: first "x": not a whole number`:      "first,last,reason\n1,2,void\nx,2,void\n",
-		`line 2: last "9999999999999999999": out`:    "first,last,reason\n1,9999999999999999999,void\n",
-		`line 2: serial: explanation of IS 2 to 1:`:  "first,last,reason\n2,1,void\n",
-		`line 4: serial: invalid number`:             "number,reason\n\nIS" + day + "0001,void\nIS" + day + "1,void\n",
-		`line 2: it has a number, and first`:         "number,first,last,reason\nIS" + day + "0001,1,1,void\n",
-		`Reason: 0 bytes`:                            "first,last,reason\n1,2,\n",
-		`possible "perhaps": want true and`:          "first,last,reason,possible\n1,2,void,perhaps\n",
-		`Unused and Possible are both set`:           "first,last,reason,possible,unused\n1,2,void,true,true\n",
-		`at "yesterday": not a time of RFC 3339`:     "first,last,reason,at\n1,2,void,yesterday\n",
-		`unused "perhaps": want true and`:            "first,last,reason,unused\n1,2,void,perhaps\n",
-		"record on line 2: wrong number of fields":   "first,last,reason\n1,2\n",
-		`the columns are ["number"]; needed are`:     "number\n",
-		`the columns are ["first" "reason"]; needed`: "first,reason\n",
-		`the columns are ["reason"]; needed are`:     "reason\n",
-		`two columns are called "by"`:                "number,reason,by,by\n",
-		"it is empty":                                "",
+		`line 3: first "x": want a whole number`:          "first,last,reason\n1,2,void\nx,2,void\n",
+		`line 2: last "9999999999999999999": out`:         "first,last,reason\n1,9999999999999999999,void\n",
+		`line 2: serial: explanation of IS 2 to 1:`:       "first,last,reason\n2,1,void\n",
+		`line 4: serial: invalid number`:                  "number,reason\n\nIS" + day + "0001,void\nIS" + day + "1,void\n",
+		`line 2: got a number and first or last`:          "number,first,last,reason\nIS" + day + "0001,1,1,void\n",
+		`Reason: 0 bytes`:                                 "first,last,reason\n1,2,\n",
+		`possible "perhaps": want true or`:                "first,last,reason,possible\n1,2,void,perhaps\n",
+		`Unused and Possible are both set`:                "first,last,reason,possible,unused\n1,2,void,true,true\n",
+		`at "yesterday": want an RFC 3339 time`:           "first,last,reason,at\n1,2,void,yesterday\n",
+		`unused "perhaps": want true or`:                  "first,last,reason,unused\n1,2,void,perhaps\n",
+		"record on line 2: wrong number of fields":        "first,last,reason\n1,2\n",
+		`the columns are ["number"]; want reason`:         "number\n",
+		`the columns are ["first" "reason"]; want reason`: "first,reason\n",
+		`the columns are ["reason"]; want reason`:         "reason\n",
+		`two columns are called "by"`:                     "number,reason,by,by\n",
+		"want a first line that names the columns":        "",
 	} {
 		file := written(t, text)
-		code, stdout, stderr := e.with("").do("audit", "IS", "-explained", file)
-		require.Equal(t, 1, code, says)
-		require.Empty(t, stdout)
-		require.Contains(t, stderr, says)
+		stderr := e.with("").fails(t, 1, says, "audit", "IS", "-explained", file)
 		require.Contains(t, stderr, "explanations in "+file+": ")
 	}
 	m.FlushAll()
-	code, _, stderr := e.with("").do("audit", "IS", "-explained", filepath.Join(t.TempDir(), "gone"))
-	require.Equal(t, 1, code)
+	_, stderr := e.with("").exits(t, 1, "audit", "IS", "-explained", filepath.Join(t.TempDir(), "gone"))
 	require.Contains(t, stderr, "no such file")
 	for _, args := range [][]string{{"audit", "IS"}, {"audit", "IS", "-"}} {
-		code, _, stderr = e.with("").do(append(args, "-explained", "-")...)
-		require.Equal(t, 2, code)
+		_, stderr = e.with("").exits(t, 2, append(args, "-explained", "-")...)
 		require.Contains(t, stderr, "-explained -: the numbers come from stdin")
 	}
-	code, _, stderr = e.with("x\n").do("audit", "IS", written(t, ""), "-explained", "-")
-	require.Equal(t, 1, code)
+	_, stderr = e.with("x\n").exits(t, 1, "audit", "IS", written(t, ""), "-explained", "-")
 	require.Contains(t, stderr, "explanations in stdin: the columns are")
 }

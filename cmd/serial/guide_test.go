@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The accounts in the guide are what the command prints of the files that stand above them.
+// The accounts in the guide are what the command prints for the files above them.
 func TestAuditGuide(t *testing.T) {
 	text, err := os.ReadFile("../../docs/audit.md")
 	require.NoError(t, err)
@@ -33,8 +33,7 @@ func TestAuditGuide(t *testing.T) {
 		args := strings.Fields(paths.Replace(line))
 		require.Equal(t, []string{"$", "serial"}, args[:2])
 
-		code, stdout, stderr := e.do(args[2:]...)
-		require.Equal(t, 3, code)
+		stdout, stderr := e.exits(t, 3, args[2:]...)
 		require.Equal(t, timePattern.ReplaceAllString(today.Replace(want), "TIME"),
 			timePattern.ReplaceAllString(stdout+stderr, "TIME"))
 	}

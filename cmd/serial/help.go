@@ -23,7 +23,7 @@ func (s *subcommand) usage() string {
 	return s.synopsis("[flags]")
 }
 
-// hint says how to go on after a misuse of a command, or of the program if row is nil.
+// hint returns the usage line for misuse of a command, or of the program if row is nil.
 func hint(row *subcommand) string {
 	if row == nil {
 		return `usage: serial COMMAND [flags] ARGUMENTS ("serial help" lists the commands)`
@@ -42,7 +42,7 @@ func help(row *subcommand) string {
 		b.WriteString(`
 "serial help COMMAND" lists the flags of a command. They may come before or
 after its arguments, and -- ends them. $SERIAL_REDIS_URL and $SERIAL_TZ are the
-defaults of -redis and -tz. With a Redis URL the time zone is required; without
+defaults of -redis and -tz. With a Redis URL, the time zone is required. Without
 one, only next, parse, template and version work.
 
 The exit code is 0 for success, 1 for a failure, 2 for an invalid command line,

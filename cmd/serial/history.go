@@ -15,10 +15,10 @@ import (
 type period struct {
 	name string
 	per  serial.Period
-	date string // date in the default template, "" for none
+	date string // in the default template; "" for none
 }
 
-// shorter reports whether a date does not name one of these periods.
+// shorter reports whether the period is shorter than a day, so that a date does not name one.
 func (p period) shorter() bool { return p.per < serial.PerDay }
 
 // daily is the default.
@@ -36,7 +36,7 @@ var periods = []period{
 	{"never", serial.Never, ""},
 }
 
-// asFlags returns a message of the library with the flag in place of the period's option.
+// asFlags replaces the period's option in a message of the library by the flag.
 func asFlags(message string) string {
 	for _, p := range periods {
 		message = strings.ReplaceAll(message, fmt.Sprintf("WithPeriod(%v)", p.per), "-period "+p.name)
@@ -44,15 +44,15 @@ func asFlags(message string) string {
 	return message
 }
 
-// history prints a line for each period, newest first, with a bar. The bar shows the share of the period's numbers or,
-// if these have no limit, of the most that were issued in any of the periods.
+// history prints a line with a bar for each period, newest first. The bar shows the share of the period's numbers that
+// were issued or, if they have no limit, the count relative to the largest one.
 func (c *command) history(ctx context.Context) error {
 	numbers, err := c.gen.History(ctx, c.args[0], c.n)
 	if err != nil {
 		return err
 	}
 	var most int64
-	width := 0 // of the names
+	width := 0 // of the longest name
 	for _, n := range numbers {
 		most, width = max(most, c.count(n)), max(width, len(c.out.name(n.Start)))
 	}
@@ -77,7 +77,7 @@ func (c *command) history(ctx context.Context) error {
 		_, _ = fmt.Fprintf(c.out, "%-*s %s %*d%s\n", width, c.out.name(n.Start), bar(used), digits, c.count(n), percent)
 	}
 	if len(numbers) == 0 {
-		_, _ = fmt.Fprintf(c.stderr, "serial: no counter of %s is kept for the last %d periods\n", c.args[0], c.n)
+		_, _ = fmt.Fprintf(c.stderr, "serial: there is no counter of %s for the last %d periods\n", c.args[0], c.n)
 	}
 	return nil
 }
@@ -85,24 +85,24 @@ func (c *command) history(ctx context.Context) error {
 // count returns how many numbers were issued up to n.
 func (s *settings) count(n serial.Number) int64 { return max(n.Seq-s.start+1, 0) }
 
-// mostEver is the largest possible sequence. A template that prints it has no limit of its own.
+// mostEver is the largest possible sequence. A template that can print it sets no limit.
 const mostEver = 999_999_999_999_999
 
-// name returns the period that begins at start, as people write it.
+// name returns the name that people use for the period that begins at start.
 func (p *printer) name(start time.Time) string {
-	// Only dates from 1970 on have a label, and the first period may have begun before that.
+	// Only dates from 1970 on have a label, and the first period may have begun earlier.
 	if first := time.Date(1970, 1, 1, 0, 0, int(p.dayStart/time.Second), 0, p.zone); start.Before(first) {
 		start = first
 	}
 	return p.scheme.PeriodName(start)
 }
 
-// bar draws a share, 0 to 1, in eighths of a character.
+// bar draws a share from 0 to 1, in eighths of a character.
 func bar(share float64) string {
 	const width = 24
 	eighths := int(math.Round(share * width * 8))
 	if share > 0 {
-		eighths = max(eighths, 1) // a small share differs from none
+		eighths = max(eighths, 1) // a small share is visible
 	}
 	eighths = min(eighths, width*8)
 	full := strings.Repeat("█", eighths/8)

@@ -24,14 +24,14 @@ type entry struct {
 	line int
 }
 
-// A source is where audit and import read numbers.
+// A source is where audit and import read numbers from.
 type source struct {
 	stdin  io.Reader
 	stderr io.Writer
 	column string // of CSV; "" for lines
 }
 
-// open returns the input: the file of that name or, without one, stdin.
+// open opens the file of that name, or stdin if the name is empty.
 func (s *source) open(name string) (io.ReadCloser, error) {
 	if name == "" || name == "-" {
 		if isTerminal(s.stdin) {
@@ -42,7 +42,7 @@ func (s *source) open(name string) (io.ReadCloser, error) {
 	return os.Open(name)
 }
 
-// entries yields what the input holds, without blank lines, until ctx ends. The first error ends it.
+// entries yields the entries of the input, without blank ones, until ctx ends. The first error ends it.
 func (s *source) entries(ctx context.Context, input io.Reader) iter.Seq2[entry, error] {
 	const often = 500_000
 	return func(yield func(entry, error) bool) {
@@ -64,7 +64,7 @@ func (s *source) entries(ctx context.Context, input io.Reader) iter.Seq2[entry, 
 				if width > 0 {
 					erase()
 				}
-				width, _ = fmt.Fprintf(progress, "serial: %d numbers were read", n)
+				width, _ = fmt.Fprintf(progress, "serial: %d numbers read", n)
 			}
 			if !yield(e, err) || err != nil {
 				break
@@ -76,7 +76,7 @@ func (s *source) entries(ctx context.Context, input io.Reader) iter.Seq2[entry, 
 	}
 }
 
-// fields yields the lines of the input, or with -column the fields of that column.
+// fields yields the lines of the input or, with -column, the fields of that column.
 func (s *source) fields(ctx context.Context, input io.Reader) iter.Seq2[entry, error] {
 	if s.column != "" {
 		return s.csv(newCSV(ctx, input))
@@ -88,16 +88,16 @@ func (s *source) fields(ctx context.Context, input io.Reader) iter.Seq2[entry, e
 			line, more, err := r.ReadLine()
 			text := strings.TrimSuffix(string(line), "\r")
 			if more {
-				text += "…" // not blank, whatever it begins with
+				text += "…" // so that it is not blank
 			}
-			for more && err == nil { // no number is that long, so its beginning is enough
+			for more && err == nil { // no number is that long, so the beginning is enough
 				_, more, err = r.ReadLine()
 			}
 			if errors.Is(err, io.EOF) {
 				if text == "" {
 					return
 				}
-				err = nil // the last line fills the buffer
+				err = nil // the last line filled the buffer
 			}
 			if err != nil {
 				err = fmt.Errorf("the input cannot be read: %w", err)
@@ -109,11 +109,11 @@ func (s *source) fields(ctx context.Context, input io.Reader) iter.Seq2[entry, e
 	}
 }
 
-// separatorLine is the first line with which spreadsheets say what separates the columns.
+// separatorLine matches the first line by which spreadsheets name the separator of the columns.
 var separatorLine = regexp.MustCompile(`^("?(?i:sep)=([,;\t])"?)(\r?\n|$)`)
 
-// newReader reads the input as UTF-8, without the byte order mark that programs on Windows write first, until ctx ends.
-// With one of UTF-16, it decodes that.
+// newReader reads the input as UTF-8 until ctx ends. It drops a byte order mark, which Windows programs write, and
+// decodes UTF-16 if the mark says so.
 func newReader(ctx context.Context, input io.Reader) *bufio.Reader {
 	const size = 64 << 10
 	r := bufio.NewReaderSize(interruptible{ctx, input}, size)
@@ -132,7 +132,7 @@ func newReader(ctx context.Context, input io.Reader) *bufio.Reader {
 	return r
 }
 
-// A utf16Reader reads UTF-16 as UTF-8. What is no character reads as U+FFFD.
+// A utf16Reader reads UTF-16 as UTF-8. Invalid characters read as U+FFFD.
 type utf16Reader struct {
 	input *bufio.Reader
 	order binary.ByteOrder
@@ -150,7 +150,7 @@ func (u utf16Reader) Read(p []byte) (n int, err error) {
 		}
 		r := rune(u.order.Uint16(b))
 		_, _ = u.input.Discard(unit)
-		if utf16.IsSurrogate(r) { // one of two
+		if utf16.IsSurrogate(r) { // half of a character
 			second, _ := u.input.Peek(unit)
 			if len(second) == unit {
 				r = utf16.DecodeRune(r, rune(u.order.Uint16(second)))
@@ -159,13 +159,13 @@ func (u utf16Reader) Read(p []byte) (n int, err error) {
 				_, _ = u.input.Discard(unit)
 			}
 		}
-		n += utf8.EncodeRune(p[n:], r) // U+FFFD for a surrogate
+		n += utf8.EncodeRune(p[n:], r) // a lone surrogate becomes U+FFFD
 	}
 	return n, nil
 }
 
-// discardSeparator discards the line that says what separates the columns, if the input begins with one, and returns
-// the separator. The line's end stays, so that lines keep their numbers.
+// discardSeparator discards the line that names the separator, if the input begins with one, and returns the separator.
+// It keeps the end of that line, so that line numbers stay right.
 func discardSeparator(r *bufio.Reader) (comma rune) {
 	start, _ := r.Peek(len("\"sep=;\"\r\n"))
 	line := separatorLine.FindSubmatch(start)
@@ -177,8 +177,8 @@ func discardSeparator(r *bufio.Reader) (comma rune) {
 	return comma
 }
 
-// newCSV reads the input as CSV. Without a line that says what separates the columns, it is the most frequent separator
-// of the header, outside of quotes.
+// newCSV reads the input as CSV. Without a line that names the separator, it uses the one that is most frequent in the
+// header, outside of quotes.
 func newCSV(ctx context.Context, input io.Reader) *csv.Reader {
 	const separators, longest = ",;\t", 1 << 20
 	r := newReader(ctx, input)
@@ -187,7 +187,7 @@ func newCSV(ctx context.Context, input io.Reader) *csv.Reader {
 	var counts [len(separators)]int
 	for quoted, blank := false, true; comma == 0 && len(header) < longest; {
 		c, err := r.ReadByte()
-		if err != nil { // which comes again
+		if err != nil { // the next read returns it again
 			break
 		}
 		header = append(header, c)
@@ -217,7 +217,7 @@ func (s *source) csv(r *csv.Reader) iter.Seq2[entry, error] {
 			record, err := r.Read()
 			switch {
 			case errors.Is(err, io.EOF) && at < 0:
-				err = errors.New("the input is empty, and its first line should name the columns")
+				err = errors.New("the input is empty; want a first line that names the columns")
 			case errors.Is(err, io.EOF):
 				return
 			case err != nil:
@@ -239,7 +239,7 @@ func (s *source) csv(r *csv.Reader) iter.Seq2[entry, error] {
 	}
 }
 
-// An interruptible is an input whose Read returns when ctx ends, even while no input arrives. Later input is lost.
+// An interruptible is an input whose Read returns when ctx ends, even if no input arrives. Later input is lost.
 type interruptible struct {
 	ctx   context.Context
 	input io.Reader
@@ -263,7 +263,7 @@ func (r interruptible) Read(p []byte) (int, error) {
 	}
 }
 
-// columnOf returns the place of the only column of that name.
+// columnOf returns the index of the only column of that name.
 func columnOf(header []string, name string) (int, error) {
 	at := -1
 	for i, column := range header {
@@ -275,8 +275,7 @@ func columnOf(header []string, name string) (int, error) {
 			at = i
 		}
 	}
-	switch {
-	case at < 0:
+	if at < 0 {
 		return 0, fmt.Errorf("no column is called %q; the columns are %q", name, header)
 	}
 	return at, nil

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// inUTF16 is a text in UTF-16, with the byte order mark.
+// inUTF16 returns a text in UTF-16, with the byte order mark.
 func inUTF16(order binary.AppendByteOrder, text string) string {
 	var b []byte
 	for _, unit := range utf16.Encode([]rune("\ufeff" + text)) {
@@ -21,7 +21,7 @@ func inUTF16(order binary.AppendByteOrder, text string) string {
 	return string(b)
 }
 
-// Spreadsheets write other separators than commas where a comma is in the numbers, and UTF-16.
+// Spreadsheets write UTF-16, and other separators where numbers contain commas.
 func TestInputOfSpreadsheets(t *testing.T) {
 	_, e, day := issued(t, 2)
 	one, two := "IS"+day+"0001", "IS"+day+"0002"
@@ -40,28 +40,25 @@ func TestInputOfSpreadsheets(t *testing.T) {
 		"𝄞":          "number;𝄞 é\n" + one + ";𝄞\n" + two + ";\n",
 	}
 	for name, table := range tables {
-		for encoding, text := range map[string]string{
+		for _, text := range map[string]string{
 			"UTF-8":                       table,
 			"UTF-8 with a mark":           "\ufeff" + table,
 			"UTF-16 with the least first": inUTF16(binary.LittleEndian, table),
 			"UTF-16 with the most first":  inUTF16(binary.BigEndian, table),
 		} {
-			code, stdout, stderr := e.with(text).do("audit", "-column", "number", "IS")
-			require.Equal(t, 0, code, "%s in %s: %s%s", name, encoding, stderr, stdout)
+			e.with(text).exits(t, 0, "audit", "-column", "number", "IS")
 		}
 		text := strings.ReplaceAll(strings.ReplaceAll(table, "number", "reason"), one, "void")
-		code, stdout, stderr := e.with(text).do("audit", "-column", "reason", "IS")
-		require.Equal(t, 3, code, stderr)
+		stdout, _ := e.with(text).exits(t, 3, "audit", "-column", "reason", "IS")
 		require.Regexp(t, `foreign    1\n  "void *"\n`, stdout, name)
 	}
 	for _, text := range []string{one + " \r\n\t" + two, "sep=;\n" + one + "\n" + two,
 		"\u00a0" + one + "\n" + two + "\u00a0\n\u00a0\n",
 		inUTF16(binary.LittleEndian, one+"\r\n"+two+"\r\n"), inUTF16(binary.BigEndian, one+"\n"+two)} {
-		code, stdout, stderr := e.with(text).do("audit", "IS")
-		require.Equal(t, 0, code, "%s%s", stderr, stdout)
+		e.with(text).exits(t, 0, "audit", "IS")
 	}
 
-	// Numbers of lines are those of the file.
+	// Line numbers are those of the file.
 	for _, table := range []string{"sep=;\nx;number\n1;bad\n", "number;x\n\nbad;1\n", "\nsep=;\nbad\n"} {
 		args := []string{"import", "-column", "number"}
 		if !strings.Contains(table, "number") {
@@ -79,18 +76,14 @@ func TestInputOfSpreadsheets(t *testing.T) {
 		{"the input is empty", inUTF16(binary.LittleEndian, "")},
 		{"the input is empty", "sep=;\n"},
 	} {
-		code, stdout, stderr := e.with(row.text).do("audit", "-column", "number", "IS")
-		require.Equal(t, 1, code, row.says)
-		require.Empty(t, stdout)
-		require.Contains(t, stderr, row.says)
+		e.with(row.text).fails(t, 1, row.says, "audit", "-column", "number", "IS")
 	}
 	text := inUTF16(binary.BigEndian, one+"\n"+two+"\n\U0001d11e\n") + "\xd8\x00\x00\x31"
-	code, stdout, stderr := e.with(text).do("audit", "IS")
-	require.Equal(t, 3, code, stderr)
-	require.Contains(t, stdout, "foreign    2\n  \"\U0001d11e\"\n  \"\ufffd1\"\n", "half a character is none")
+	stdout, _ := e.with(text).exits(t, 3, "audit", "IS")
+	require.Contains(t, stdout, "foreign    2\n  \"\U0001d11e\"\n  \"\ufffd1\"\n", "half a character is invalid")
 }
 
-// UTF-16 is read as it comes, in any pieces.
+// UTF-16 may arrive in any pieces.
 func TestUTF16InPieces(t *testing.T) {
 	for n, pieces := range map[int]func(io.Reader) io.Reader{500: iotest.OneByteReader, 50_000: iotest.HalfReader} {
 		text := strings.Repeat("é\u20ac𝄞\n", n)
@@ -104,7 +97,7 @@ func TestUTF16InPieces(t *testing.T) {
 	}
 }
 
-// Files of explanations are read likewise.
+// Explanations may come from spreadsheets, too.
 func TestExplanationsOfSpreadsheets(t *testing.T) {
 	_, e, day := issued(t, 3)
 	stored := written(t, "IS"+day+"0001\n")
@@ -119,8 +112,7 @@ func TestExplanationsOfSpreadsheets(t *testing.T) {
 		}
 		for _, file := range []string{text, "\ufeff" + text, inUTF16(binary.LittleEndian, text),
 			inUTF16(binary.BigEndian, text)} {
-			code, stdout, stderr := e.with(file).do("audit", "IS", stored, "-explained", "-")
-			require.Equal(t, 0, code, "%q: %s%s", table, stderr, stdout)
+			e.with(file).exits(t, 0, "audit", "IS", stored, "-explained", "-")
 		}
 	}
 	_, _, stderr := e.with("sep=;\nfirst;last;reason\n2;x;void\n").do("audit", "IS", stored, "-explained", "-")

@@ -24,7 +24,7 @@ func identify(m *miniredis.Miniredis) {
 	})
 }
 
-// serviceWithLedger is a service that sets numbers aside in a ledger, 10 at a time, and the command's environment.
+// serviceWithLedger returns a service that sets aside 10 numbers at a time in a ledger, and the command's environment.
 func serviceWithLedger(t *testing.T, opts ...serial.Option) (
 	m *miniredis.Miniredis, gen *serial.Generator, e environment, day string) {
 	t.Helper()
@@ -41,23 +41,20 @@ func serviceWithLedger(t *testing.T, opts ...serial.Option) (
 	return m, gen, environment{"SERIAL_REDIS_URL": "redis://" + m.Addr(), "SERIAL_TZ": zone}, day
 }
 
-// The numbers of a series with a ledger can be read by the command, and only the service that has the ledger can issue
-// and raise them.
+// The command can read the numbers of a series with a ledger. Only the service with the ledger can issue and raise
+// them.
 func TestLedger(t *testing.T) {
 	m, gen, surroundings, day := serviceWithLedger(t)
 	_, err := gen.NextN(t.Context(), "IS", 3)
 	require.NoError(t, err)
-	code, stdout, stderr := surroundings.do("peek", "IS")
-	require.Equal(t, 0, code, stderr)
+	stdout, _ := surroundings.exits(t, 0, "peek", "IS")
 	require.Equal(t, "IS"+day+"0003\n", stdout)
-	code, stdout, stderr = surroundings.do("history", "IS")
-	require.Equal(t, 0, code, stderr)
+	stdout, _ = surroundings.exits(t, 0, "history", "IS")
 	require.Regexp(t, ` 3 +0\.0%\n$`, stdout)
 
 	refusals := func() {
 		for _, args := range [][]string{{"raise", "IS", "7"}, {"next", "IS"}, {"prepare", "IS"}} {
-			code, stdout, stderr := surroundings.do(args...)
-			require.Equal(t, 1, code, args)
+			stdout, stderr := surroundings.exits(t, 1, args...)
 			require.Empty(t, stdout, args)
 			require.Regexp(t, `^serial: conflicting period: the numbers of IS in .* are set aside in a ledger, which this `+
 				`generator does not have; use the service's own program, which has the ledger \(the command serial has `+
@@ -65,12 +62,12 @@ func TestLedger(t *testing.T) {
 		}
 	}
 	refusals()
-	m.Del("serial:{IS}:" + day) // what is lost can be told, too
+	m.Del("serial:{IS}:" + day) // a lost counter changes nothing
 	refusals()
 
 }
 
-// Nobody leaves a ledger without saying so.
+// Only -leave-ledger leaves a ledger.
 func TestLeaveLedger(t *testing.T) {
 	m, gen, e, day := serviceWithLedger(t)
 	next := func(seq string) {
@@ -81,35 +78,30 @@ func TestLeaveLedger(t *testing.T) {
 	}
 	next("0001")
 	before := m.Dump()
-	code, stdout, stderr := e.do("takeover", "IS", "7")
-	require.Equal(t, 1, code)
+	stdout, stderr := e.exits(t, 1, "takeover", "IS", "7")
 	require.Empty(t, stdout)
 	require.Regexp(t, `^serial: takeover would leave the ledger of IS: [^\n]*may be issued twice[^\n]*\n`+
 		`serial: conflicting period: the numbers of IS in .* are set aside in a ledger, [^\n]*\n$`, stderr)
 	require.Equal(t, before, m.Dump())
 	next("0002")
 
-	code, stdout, stderr = e.do("takeover", "-leave-ledger", "IS", "7")
-	require.Equal(t, 0, code, stderr)
+	stdout, stderr = e.exits(t, 0, "takeover", "-leave-ledger", "IS", "7")
 	require.Equal(t, "next IS"+day+"0008\n", unskipped(stdout))
 	require.Regexp(t, `^serial: takeover leaves the ledger of IS: [^\n]*may be issued twice[^\n]*\n$`, stderr)
-	code, _, stderr = e.do("next", "IS")
-	require.Equal(t, 0, code, stderr)
-	next("0011") // a ledger may be turned on at any time
+	_, stderr = e.exits(t, 0, "next", "IS")
+	next("0011") // a ledger may be turned on again at any time
 
-	// Without a ledger, the flag changes nothing, and there is nothing to warn of.
+	// Without a ledger, the flag has no effect, and there is no warning.
 	_, _, stderr = e.do("next", "PO")
 	require.Empty(t, stderr)
-	code, stdout, stderr = e.do("takeover", "PO", "7", "-leave-ledger")
-	require.Equal(t, 0, code, stderr)
+	stdout, stderr = e.exits(t, 0, "takeover", "PO", "7", "-leave-ledger")
 	require.Equal(t, "next PO"+day+"0008\n", unskipped(stdout))
 	require.Empty(t, stderr)
-	code, _, stderr = e.do("raise", "-leave-ledger", "IS", "20")
-	require.Equal(t, 2, code)
+	_, stderr = e.exits(t, 2, "raise", "-leave-ledger", "IS", "20")
 	isReason(t, stderr, "raise has no flag -leave-ledger")
 }
 
-// A ledger is not left either where the series is in another time zone, or before the first number of a period.
+// This also holds if the series is in another time zone, and before the first number of a period.
 func TestLeaveLedgerOfAnotherPeriod(t *testing.T) {
 	m, gen, e, _ := serviceWithLedger(t, serial.WithPeriod(serial.PerMinute),
 		serial.WithTemplate("{type}{date:yyyyMMddHHmm}{seq:4}"))
@@ -119,19 +111,14 @@ func TestLeaveLedgerOfAnotherPeriod(t *testing.T) {
 	refuses := func(args ...string) {
 		t.Helper()
 		before := m.Dump()
-		code, stdout, stderr := e.do(append(args, "-period", "minute")...)
-		require.Equal(t, 1, code)
-		require.Empty(t, stdout)
-		require.Contains(t, stderr, "are set aside in a ledger, which this generator does not have")
+		e.fails(t, 1, "are set aside in a ledger, which this generator does not have", append(args, "-period", "minute")...)
 		require.Equal(t, before, m.Dump())
 	}
 	refuses("takeover", "IS", "7", "-tz", "Asia/Kathmandu")
 	m.SetTime(time.Now().Add(time.Minute))
 	refuses("takeover", "IS", "7")
 	refuses("raise", "IS", "7")
-	code, _, stderr := e.do("takeover", "IS", "7", "-period", "minute", "-leave-ledger")
-	require.Equal(t, 0, code, stderr)
+	_, stderr := e.exits(t, 0, "takeover", "IS", "7", "-period", "minute", "-leave-ledger")
 	require.Contains(t, stderr, "leaves the ledger of IS")
-	code, _, stderr = e.do("raise", "IS", "9", "-period", "minute")
-	require.Equal(t, 0, code, stderr)
+	_, stderr = e.exits(t, 0, "raise", "IS", "9", "-period", "minute")
 }

@@ -1,14 +1,14 @@
 // Serial issues business serial numbers, such as IS202110240001, on the command line.
 //
-//	serial next [-n N | -once ID] TYPE       issue the next number, or the next N, or that of a request
-//	serial peek TYPE                         print the last number issued this period, if there is one
-//	serial history [-n PERIODS] TYPE         print how many were issued in each of the last periods
+//	serial next [-n N | -once ID] TYPE       issue the next number, the next N, or a request's number
+//	serial peek TYPE                         print the last number issued in this period, if any
+//	serial history [-n PERIODS] TYPE         print how many numbers each of the last periods issued
 //	serial prepare [-n PERIODS] TYPE         open this period and the next ones; print the next number
-//	serial raise TYPE SEQ                    make sure that the next number is at least SEQ+1; print it
-//	serial takeover TYPE SEQ                 make this calendar the right one; print the next number
+//	serial raise TYPE SEQ                    make the next number at least SEQ+1, and print it
+//	serial takeover TYPE SEQ                 give the series to this calendar; print the next number
 //	serial audit [-date DATE] TYPE [FILE]    list the numbers that are missing, double or never issued
 //	serial import [-dry-run] [TYPE] [FILE]   raise counters to the numbers of another system
-//	serial parse NUMBER                      print type, start of the period and sequence of a number
+//	serial parse NUMBER                      print a number's type, sequence and start of the period
 //	serial template TEMPLATE                 explain a template by examples, or say why it is refused
 //	serial version                           print the version of this program
 //
@@ -16,52 +16,54 @@
 //
 //	serial next IS -redis redis://localhost:6379/0 -tz Asia/Shanghai
 //
-// and -- ends them. $SERIAL_REDIS_URL and $SERIAL_TZ are the defaults of -redis and -tz; if empty, they count as not
-// set. Keep a URL with a password in $SERIAL_REDIS_URL: other users of the host can read a command line. An empty value
-// on the command line is refused, since it usually comes from a shell variable that is not set. Whole numbers are
+// and -- ends them. $SERIAL_REDIS_URL and $SERIAL_TZ are the defaults of -redis and -tz; empty variables count as not
+// set. Keep a URL with a password in $SERIAL_REDIS_URL, since other users of the host can read command lines. An empty
+// value on the command line is refused, because it usually comes from an unset shell variable. Whole numbers are
 // decimal.
 //
-// All processes that issue numbers of one type must agree on -tz, -period, -day-start, -year-start, -template,
-// -hidden-key and -prefix, whether they run this command or another program. So the time zone is required with a Redis
-// URL: this machine's may differ from the others'. Without a URL, only next, parse, template and version work, and next
-// counts in memory, for this run only.
+// All processes that issue numbers of a type must agree on -tz, -period, -day-start, -year-start, -template,
+// -hidden-key and -prefix, whether they run this command or another program. So with a Redis URL, the time zone is
+// required: this machine's may differ from that of other processes. Without a URL, only next, parse, template and
+// version work, and next counts in memory, for this run only.
 //
-// The key of a hidden sequence is secret. It is read, as hexadecimal digits, from $SERIAL_HIDDEN_KEY or from the file
+// The key of a hidden sequence is secret. It is read as hexadecimal digits from $SERIAL_HIDDEN_KEY or from the file
 // that -hidden-key names, never from the command line.
 //
-// If the template prints more of the date than the period, such as the day of a number that is counted by the month,
-// Redis does not keep the printed date. Then peek, raise, takeover and prepare print the sequence, and its number as of
-// today.
+// If the template prints a more exact date than the period, such as the day of a number that is counted by month, Redis
+// does not store the printed date. Then peek, raise, takeover and prepare print the sequence, and the number with
+// today's date.
 //
-// Parse and template never ask Redis, and they ignore $SERIAL_REDIS_URL. They need the time zone only to tell when
-// periods begin. So unless -redis is given, the default is this machine's zone.
+// Parse and template never use Redis, and they ignore $SERIAL_REDIS_URL. They need the time zone only to say when
+// periods begin, so unless -redis is given, it defaults to this machine's zone.
 //
-// Audit and import read numbers from a file or from stdin, one per line, or with -column from a column of CSV whose
-// first line names the columns, separated by commas, semicolons or tabs. They read UTF-8, and UTF-16 with a byte order
-// mark. They skip blank lines and blanks around numbers, and accept the line ends of Windows.
+// Audit and import read numbers from a file or stdin, one per line, or with -column from a column of CSV whose first
+// line names the columns, separated by commas, semicolons or tabs. They read UTF-8, and UTF-16 with a byte order mark.
+// They skip blank lines and blanks around numbers, and accept Windows line endings.
 //
 // Audit reads the counter of the current period, or of the period of -date if its counter is still kept. It lists the
 // numbers that are missing, appear twice or were never issued, and the lines that are not numbers. If it finds any, the
-// exit code is 3. With -explained, it reads from a CSV file why numbers are missing, prints the reasons, and finds only
-// what is left.
+// exit code is 3. With -explained, it reads from a CSV file why numbers are missing, prints the reasons, and counts
+// only unexplained numbers as missing.
 //
 // Import raises the counter of every type's current period to the greatest number found. It lists what it did, which
-// sequences between the least and the greatest its input lacks, and which numbers of other periods it ignored. If a
-// line is not a number, it lists only such lines and writes nothing. A sequence that appears twice needs -force, and so
-// does a greatest sequence that is more than 1,000 above the next lower one, and more than the input has sequences of
-// its type. With -dry-run, the default where stdin is a terminal, import only says what it would do.
+// sequences between the smallest and the greatest are missing from the input, and which numbers of other periods it
+// ignored. If a line is not a number, it lists only such lines and writes nothing. It needs -force if a sequence
+// appears twice, or if a type's greatest sequence exceeds the second greatest by more than 1,000 and by more than the
+// input's sequences of that type. With -dry-run, the default if stdin is a terminal, import only says what it would do.
 //
-// If raise or takeover skip sequences, they end with lines of CSV that say which: a file for audit -explained. With
-// -reason and -by, it explains why nobody has these numbers. Without, that is only possible, and explains nothing.
+// If raise or takeover skip sequences, they end with lines of CSV that list them: a file for audit -explained. With
+// -reason and -by, it explains why nobody has these numbers. Without these flags, the reason is only possible, and
+// explains nothing.
 //
 // If a program sets a type's numbers aside in a ledger, only programs with that ledger can issue, prepare and raise
-// them, and takeover needs -leave-ledger. It gives up the ledger: if Redis loses data after that, numbers may be issued
-// twice.
+// them, and takeover needs -leave-ledger. That gives up the ledger: if Redis loses data after that, numbers may be
+// issued twice.
 //
-// Results go to stdout, with -json as one JSON object per line; everything else goes to stderr, and an error ends with
-// its reason. The exit code is 0 for success, 1 for a failure, 2 for an invalid command line, for which nothing was
-// sent to Redis, and 3 for an audit that found something. Numbers that were printed before a failure stay issued. If
-// numbers were issued but could not be printed, the error names them. If stdout is closed, next issues nothing.
+// Results go to stdout, with -json as one JSON object per line. Everything else goes to stderr, and the last line of an
+// error is its reason. The exit code is 0 for success, 1 for a failure, 2 for an invalid command line, for which
+// nothing was sent to Redis, and 3 for an audit that found something. Numbers that were printed before a failure stay
+// issued. If numbers were issued but could not be printed, the error names them. If stdout is closed, next issues
+// nothing.
 package main
 
 import (
@@ -83,15 +85,15 @@ import (
 	"github.com/redis/go-redis/v9/logging"
 )
 
-// misuse marks an error of the command line itself.
+// A misuse is an error in the command line itself.
 type misuse struct{ error }
 
 func misused(format string, args ...any) error { return misuse{fmt.Errorf(format, args...)} }
 
 func main() {
-	// go-redis would report every lost connection on stderr; the error says what matters.
+	// go-redis would report every lost connection on stderr, but the error says what matters.
 	logging.Disable()
-	signal.Ignore(syscall.SIGPIPE) // a write to a pipe without readers fails, and the error tells what was issued
+	signal.Ignore(syscall.SIGPIPE) // a write to a pipe without readers fails, and the error names what was issued
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal kills the process, if a write blocks
 	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr))
@@ -100,7 +102,7 @@ func main() {
 // run carries out a command line and returns the exit code.
 func run(ctx context.Context, args []string, getenv func(string) string, stdin io.Reader,
 	stdout, stderr io.Writer) int {
-	out := bufio.NewWriter(stdout) // it remembers an error, so only Flush has to be checked
+	out := bufio.NewWriter(stdout) // it remembers errors, so only Flush is checked
 	s := &settings{}
 	err := s.read(args, getenv)
 	if err == nil {
@@ -124,9 +126,9 @@ func run(ctx context.Context, args []string, getenv func(string) string, stdin i
 	}
 	if _, ok := errors.AsType[misuse](err); ok {
 		code = 2
-		_, _ = fmt.Fprintln(stderr, hint(s.row)) // first, since the reason matters more
+		_, _ = fmt.Fprintln(stderr, hint(s.row)) // first, so that the reason comes last
 	}
-	for line := range strings.Lines(asFlags(err.Error())) { // there are several if New refuses several options
+	for line := range strings.Lines(asFlags(err.Error())) { // one for each option that New refuses
 		_, _ = fmt.Fprintf(stderr, "serial: %s\n", strings.TrimPrefix(strings.TrimSuffix(line, "\n"), "serial: "))
 	}
 	return code
@@ -139,10 +141,10 @@ type settings struct {
 
 	n         int    // numbers or periods
 	once      string // request ID of next; "" for none
-	date      string // of the period that audit is for; "" for the current one
+	date      string // in the period to audit; "" for the current one
 	column    string // of CSV; "" for lines
 	explained string // file with explanations; "" for none
-	dryRun    *bool  // nil if it was not given
+	dryRun    *bool  // nil if not given
 
 	force       bool   // for import
 	leaveLedger bool   // for takeover
@@ -158,17 +160,17 @@ type settings struct {
 	hiddenKey []byte // nil for none
 	template  string // "" for the default
 	start     int64
-	opts      []serial.Option // of a scheme
-	more      []serial.Option // of a generator, added to these
+	opts      []serial.Option // for a scheme
+	more      []serial.Option // for a generator, in addition to opts
 
-	scheme *serial.Scheme // which execute makes of them; nil for a command that needs nothing
+	scheme *serial.Scheme // made of opts by execute; nil for a command that needs nothing
 }
 
-// A command is a parsed command line, with everything that it needs to run.
+// A command is a parsed command line, with everything needed to run it.
 type command struct {
 	*settings
 
-	client redis.UniversalClient // nil for a command that needs no Redis, as gen is
+	client redis.UniversalClient // nil for a command that needs no Redis, like gen
 	gen    *serial.Generator
 	in     source
 	stdout io.Writer
@@ -204,7 +206,7 @@ func (c *command) execute(ctx context.Context) error {
 	return c.row.run(c, ctx)
 }
 
-// arg returns an optional argument, or "" if it was left out.
+// arg returns an optional argument, or "" if it is omitted.
 func (s *settings) arg(i int) string {
 	if i < len(s.args) {
 		return s.args[i]

@@ -13,21 +13,21 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// batch is the most that one call of NextN issues.
+// batch is how many numbers a call of NextN issues at most.
 const batch = 100_000
 
-// next prints each batch before it asks for the next one. So a later failure loses nothing that was issued, and issuing
-// stops when nobody reads the numbers any more.
+// next prints each batch before it asks for the next one. So a later failure loses no issued numbers, and issuing stops
+// when nobody reads them any more.
 func (c *command) next(ctx context.Context) error {
 	if c.once != "" && c.n > 1 {
-		return misused("-once issues one number, and -n asks for %d", c.n)
+		return misused("-once issues one number, but -n asks for %d", c.n)
 	}
 	if err := checkOpen(c.stdout); err != nil {
 		return fmt.Errorf("%w; nothing was sent", err)
 	}
 	if c.url == "" {
 		whose := c.zone.String()
-		if c.zone == time.Local { // Go does not tell its name
+		if c.zone == time.Local { // Go does not know its name
 			whose = "this machine's"
 		}
 		_, _ = fmt.Fprintf(c.stderr, "serial: no Redis URL, so nothing is kept; the time zone is %s, now UTC%s\n",
@@ -47,8 +47,8 @@ func (c *command) next(ctx context.Context) error {
 	for done := 0; done < c.n; {
 		width, _ := fmt.Fprintf(progress, "serial: %d of %d numbers", done, c.n)
 		numbers, err := c.gen.NextN(ctx, c.args[0], min(batch, c.n-done))
-		// The progress is erased before anything else is written, since stdout may be the same terminal. It is erased
-		// with blanks, since not every terminal knows an escape sequence for that.
+		// The progress is erased before anything else is written, since stdout may be the same terminal. Blanks erase it,
+		// since not every terminal has an escape sequence for that.
 		_, _ = fmt.Fprintf(progress, "\r%*s\r", width, "")
 		if err != nil && done > 0 {
 			return fmt.Errorf("%w; %d of %d numbers were printed", err, done, c.n)
@@ -64,7 +64,7 @@ func (c *command) next(ctx context.Context) error {
 	return nil
 }
 
-// printAll writes numbers that were issued. Its error names them, since nobody else will get them.
+// printAll prints issued numbers. Its error names them, since nobody else will get them.
 func (p *printer) printAll(numbers []serial.Number) error {
 	for _, n := range numbers {
 		p.print(n)
@@ -81,16 +81,16 @@ func (p *printer) printAll(numbers []serial.Number) error {
 	}
 }
 
-// checkOpen returns an error if stdout is known to accept no output.
+// checkOpen returns an error if stdout certainly accepts no output.
 func checkOpen(stdout io.Writer) error {
 	file, ok := stdout.(*os.File)
 	if !ok {
 		return nil
 	}
 	if _, err := file.Write(nil); err != nil {
-		return fmt.Errorf("stdout cannot be written: %w", err)
+		return fmt.Errorf("cannot write to stdout: %w", err)
 	}
-	// If stdout is closed, Go opens os.DevNull in its place, for reading and writing. "> /dev/null" cannot be read.
+	// If stdout is closed, Go opens os.DevNull in its place, for reading and writing. With "> /dev/null", reading fails.
 	info, err := file.Stat()
 	if err != nil || !isNull(info) || runtime.GOOS == "windows" {
 		return nil
@@ -101,7 +101,7 @@ func checkOpen(stdout io.Writer) error {
 	return nil
 }
 
-// isTerminal reports whether an input or output is a terminal, as far as can be told.
+// isTerminal reports whether an input or output seems to be a terminal.
 func isTerminal(stream any) bool {
 	file, ok := stream.(interface{ Stat() (fs.FileInfo, error) })
 	if !ok {
@@ -111,7 +111,7 @@ func isTerminal(stream any) bool {
 	if err != nil || info.Mode()&fs.ModeCharDevice == 0 {
 		return false
 	}
-	return !isNull(info) // a service has os.DevNull for stdin
+	return !isNull(info) // which is the stdin of a service
 }
 
 // isNull reports whether a file is os.DevNull.

@@ -28,13 +28,13 @@ func (p *printer) print(n serial.Number) {
 
 // A line is what -json prints.
 type line struct {
-	Number string    `json:"number,omitempty"` // left out if none was issued, or if its date is not known
+	Number string    `json:"number,omitempty"` // omitted if none was issued, or if its date is not known
 	Type   string    `json:"type"`
 	Start  time.Time `json:"start"`
 	Seq    int64     `json:"seq"`
-	Today  string    `json:"today,omitempty"` // if its date is not known: the number with this sequence, issued now
-	Used   *float64  `json:"used,omitempty"`  // share of the period's numbers
-	Next   string    `json:"next,omitempty"`  // the number after this one; left out if none is left
+	Today  string    `json:"today,omitempty"` // if its date is not known: the same sequence with today's date
+	Used   *float64  `json:"used,omitempty"`  // share of the period's numbers that were issued
+	Next   string    `json:"next,omitempty"`  // the number after this one; omitted if none is left
 
 	Skipped *skipped `json:"skipped,omitempty"`
 }
@@ -58,7 +58,7 @@ func (c *command) lineNow(ctx context.Context, n serial.Number) (line, error) {
 	return l, err
 }
 
-// redisTime returns the time by Redis's clock, or this host's with an error.
+// redisTime returns the time by Redis's clock, or an error and the time by this host's clock.
 func (c *command) redisTime(ctx context.Context) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -69,8 +69,8 @@ func (c *command) redisTime(ctx context.Context) (time.Time, error) {
 	return now, nil
 }
 
-// dateNow returns the number that would be issued now, by Redis's clock, with the sequence of n. If n's period has
-// ended meanwhile, the number has the date of its beginning. The Number is zero if there is none.
+// dateNow returns the number that would be issued now, by Redis's clock, with the sequence of n. If n's period ended
+// meanwhile, its date is the beginning of that period. The Number is zero if the scheme cannot print the sequence.
 func (c *command) dateNow(ctx context.Context, n serial.Number) (serial.Number, error) {
 	now, err := c.redisTime(ctx)
 	if err != nil {
@@ -79,7 +79,7 @@ func (c *command) dateNow(ctx context.Context, n serial.Number) (serial.Number, 
 	if _, start, _ := c.scheme.Period(now); !start.Equal(n.Start) {
 		now = n.Start
 	}
-	dated, _ := c.scheme.Number(n.Type, now, n.Seq) // fails for a counter that something else has written
+	dated, _ := c.scheme.Number(n.Type, now, n.Seq) // fails if something else wrote the counter
 	return dated, nil
 }
 

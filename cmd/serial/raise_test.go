@@ -28,8 +28,7 @@ func TestAnnounce(t *testing.T) {
 		{"E-" + day + "-10000", []string{"raise", "E", "9999"}, []string{"-template", "{type}-{date:yyyyMMdd}-{seq:4+}"}},
 		{"F" + day + "9999", []string{"raise", "F", "9998"}, nil},
 	} {
-		code, stdout, stderr := surroundings.do(append(row.args, row.with...)...)
-		require.Equal(t, 0, code, stderr)
+		stdout, stderr := surroundings.exits(t, 0, append(row.args, row.with...)...)
 		require.Equal(t, "next "+row.next+"\n", unskipped(stdout))
 		require.Empty(t, stderr)
 		_, stdout, _ = surroundings.do(append([]string{"next", row.args[1]}, row.with...)...)
@@ -42,8 +41,7 @@ func TestAnnounce(t *testing.T) {
 		{"raise", "G", "9999"}, {"prepare", "G"},
 		{"raise", "-template", grows, "H", "999999999999999"}, {"prepare", "-template", grows, "H"},
 	} {
-		code, stdout, stderr := surroundings.do(args...)
-		require.Equal(t, 0, code, stderr)
+		stdout, stderr := surroundings.exits(t, 0, args...)
 		require.NotContains(t, stdout, "next", args)
 		require.Contains(t, stderr, "is left in the period that began at "+start, args)
 		require.Equal(t, 1, strings.Count(stderr, "\n"))
@@ -51,12 +49,11 @@ func TestAnnounce(t *testing.T) {
 	_, stdout, stderr := surroundings.do("raise", "-json", "G", "0")
 	require.Regexp(t, `^\{"number":"G`+day+`9999","type":"G","start":"`+start+`[^"]*","seq":9999\}\n$`, stdout)
 	require.Contains(t, stderr, "no number of type G is left")
-	code, _, _ := surroundings.do("next", "G")
-	require.Equal(t, 1, code)
+	surroundings.exits(t, 1, "next", "G")
 }
 
-// Where a template prints more than the period, Redis does not know what was printed. So these commands print the
-// sequence, and its number of today.
+// If a template prints a more exact date than the period, Redis does not know what was printed. So these commands print
+// the sequence, and the number with today's date.
 func TestTodaysNumber(t *testing.T) {
 	zone, day := noon()
 	for _, row := range []struct{ period, template, number string }{
@@ -69,8 +66,7 @@ func TestTodaysNumber(t *testing.T) {
 		number := func(seq int) string { return fmt.Sprintf(row.number, seq) }
 		ok := func(want string, args ...string) {
 			t.Helper()
-			code, stdout, stderr := e.do(append(args, "-period", row.period, "-template", row.template)...)
-			require.Equal(t, 0, code, stderr)
+			stdout, stderr := e.exits(t, 0, append(args, "-period", row.period, "-template", row.template)...)
 			require.Empty(t, stderr)
 			require.Regexp(t, "^"+want+"$", unskipped(stdout))
 		}
@@ -85,15 +81,14 @@ func TestTodaysNumber(t *testing.T) {
 		ok(`\{"type":"IS","start":"[^"]*","seq":11,"today":"`+number(11)+`","next":"`+number(12)+`"\}`+"\n",
 			"raise", "-json", "IS", "11")
 
-		code, stdout, stderr := e.do("raise", "IS", "99999", "-period", row.period, "-template", row.template)
-		require.Equal(t, 0, code, stderr)
+		stdout, stderr := e.exits(t, 0, "raise", "IS", "99999", "-period", row.period, "-template", row.template)
 		require.NotContains(t, stdout, "next")
 		require.Contains(t, stderr, "no number of type IS is left")
 	}
 }
 
-// The counter is raised, and then Redis does not tell where it stands. What was skipped is printed all the same:
-// nothing can tell it later.
+// If the counter cannot be read after it was raised, what was skipped is printed all the same, since nothing can find
+// it out later.
 func TestAnnounceFails(t *testing.T) {
 	m := miniredis.RunT(t)
 	zone, day := noon()
@@ -105,20 +100,18 @@ func TestAnnounceFails(t *testing.T) {
 		}
 		return scripts > 0
 	})
-	code, stdout, stderr := doEnv("redis://"+m.Addr(), "raise", "-tz", zone, "IS", "7")
-	require.Equal(t, 1, code)
+	stdout, stderr := onRedis("redis://"+m.Addr()).exits(t, 1, "raise", "-tz", zone, "IS", "7")
 	require.Regexp(t, `^first,last,reason,by,at,possible\n1,7,raised,,[^\n]*,true\n$`, stdout)
 	require.Regexp(t, `^serial: raise succeeded, but the next number could not be read: .*no more.*\n$`, stderr)
 	m.FlushAll()
 	scripts = 0
-	code, stdout, stderr = doEnv("redis://"+m.Addr(), "raise", "-tz", zone, "-json", "IS", "7", "-reason", "moved", "-by",
-		"Ada")
-	require.Equal(t, 1, code, stderr)
+	stdout, stderr = onRedis("redis://"+m.Addr()).exits(t, 1, "raise", "-tz", zone, "-json", "IS", "7", "-reason", "moved",
+		"-by", "Ada")
 	require.Regexp(t, `^\{"skipped":\{"first":1,"last":7,"reason":"moved","by":"Ada","at":"[^"]*","possible":false\}\}\n$`,
 		stdout)
 }
 
-// The counter is raised, and then lost.
+// The counter is lost after it was raised.
 func TestAnnounceOfALostCounter(t *testing.T) {
 	m, e, day := issued(t, 3)
 	key := "serial:{IS}:" + day
@@ -130,13 +123,12 @@ func TestAnnounceOfALostCounter(t *testing.T) {
 		}
 		return false
 	})
-	code, stdout, stderr := e.do("raise", "IS", "7")
-	require.Equal(t, 1, code)
+	stdout, stderr := e.exits(t, 1, "raise", "IS", "7")
 	require.Regexp(t, `^first,last,reason,by,at,possible\n4,7,raised,[^\n]*\n$`, stdout)
 	require.Regexp(t, `^serial: raise succeeded, but the next number could not be read: serial: counter lost: `, stderr)
 }
 
-// A series that is in use with other periods is told from one with a ledger.
+// The error for a series with other periods differs from the error for one with a ledger.
 func TestConflict(t *testing.T) {
 	m := miniredis.RunT(t)
 	zone, _ := noon()
@@ -144,9 +136,6 @@ func TestConflict(t *testing.T) {
 	_, _, stderr := doEnv(url, "next", "-tz", zone, "IS")
 	require.Empty(t, stderr)
 	for _, args := range [][]string{{"raise", "IS", "7"}, {"next", "IS"}, {"prepare", "IS"}} {
-		code, stdout, stderr := doEnv(url, append(args, "-tz", "Asia/Kathmandu")...)
-		require.Equal(t, 1, code, args)
-		require.Empty(t, stdout)
-		require.Contains(t, stderr, "conflicting period", args)
+		onRedis(url).fails(t, 1, "conflicting period", append(args, "-tz", "Asia/Kathmandu")...)
 	}
 }

@@ -14,12 +14,11 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// A skip is what raise or takeover has skipped, as the library reports it. It is safe for use by any number of
-// goroutines.
+// A skip collects what raise or takeover skipped, as the library reports it. It is safe for concurrent use.
 type skip struct {
 	mu     sync.Mutex
-	raised *serial.Explanation // nil for nothing
-	lost   bool                // nobody knows where the counter was
+	raised *serial.Explanation // nil if nothing was skipped
+	lost   bool                // the counter was lost, so nobody knows what was skipped
 }
 
 // hooks collect the skip.
@@ -46,7 +45,7 @@ func (s *skip) get() (raised *serial.Explanation, lost bool) {
 	return s.raised, s.lost
 }
 
-// A skipped range is a line of a file that audit reads with -explained.
+// A skipped is a range of skipped sequences, as a line of a file for audit -explained.
 type skipped struct {
 	gap
 	Reason   string    `json:"reason"`
@@ -55,14 +54,14 @@ type skipped struct {
 	Possible bool      `json:"possible"`
 }
 
-// skipping lifts a counter, and prints the next number and what was skipped. Nothing can tell that later, so it is
-// printed even if the rest has failed.
+// skipping lifts a counter, and prints the next number and what was skipped. Nothing can find that out later, so it is
+// printed even if something else failed.
 func (c *command) skipping(ctx context.Context, lift func(seq int64) error) error {
 	seq, err := c.seq()
-	if err == nil {
-		err = c.checkReason()
-	}
 	if err != nil {
+		return err
+	}
+	if err := c.checkReason(); err != nil {
 		return err
 	}
 	err = lift(seq)
@@ -85,12 +84,12 @@ func (c *command) skipping(ctx context.Context, lift func(seq int64) error) erro
 		unknown = fmt.Errorf("what %s skipped is not known: %w", c.row.name, unknown)
 	case s == nil && lost && seq > 0:
 		_, _ = fmt.Fprintln(c.stderr, "serial: the counter was lost, so it is not known which numbers were skipped, and "+
-			"nothing was explained")
+			"none are explained")
 	}
 	return errors.Join(c.announce(ctx, s), unknown)
 }
 
-// checkReason refuses a reason or name that no explanation may have, and one without the other.
+// checkReason refuses a reason or name that is invalid in an explanation, and one without the other.
 func (s *settings) checkReason() error {
 	switch {
 	case s.reason == "" && s.by == "":
@@ -109,7 +108,7 @@ func (s *settings) checkReason() error {
 	return misused("-%s: %s", strings.ToLower(field), wrong)
 }
 
-// printSkipped prints what was skipped, unless it is nil.
+// printSkipped prints what was skipped, unless s is nil.
 func (p *printer) printSkipped(s *skipped) {
 	switch {
 	case s == nil:

@@ -12,13 +12,13 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// An example is an instant at which a template is shown.
+// An example is an instant for which the command shows a number.
 type example struct {
 	what string
 	at   time.Time
 }
 
-// examples returns the instants at which templates differ, in chronological order, and the last second before each.
+// examples returns the instants at which templates differ, and the last second before each, in chronological order.
 func (s *settings) examples(now time.Time) []example {
 	y, m, _ := now.Date()
 	all := []example{{"now", now}}
@@ -38,7 +38,7 @@ func (s *settings) examples(now time.Time) []example {
 	return slices.CompactFunc(all, func(a, b example) bool { return a.at.Equal(b.at) })
 }
 
-// explain shows what a template prints and what it can hold. A template that is refused was reported earlier.
+// explain shows what a template prints, and which sequences it can print. A refused template was reported earlier.
 func (c *command) explain(context.Context) error {
 	const typ = "IS"
 	first, last := c.scheme.Limits()
@@ -89,7 +89,7 @@ func (c *command) explain(context.Context) error {
 	return nil
 }
 
-// digits prints a sequence as the template does, padded and in its alphabet, but never hidden.
+// digits prints a sequence padded and in the alphabet of the template, but never hidden.
 func (p *printer) digits(seq int64) string {
 	base, width := p.printed()
 	text := strconv.FormatInt(seq, 10)
@@ -99,19 +99,19 @@ func (p *printer) digits(seq int64) string {
 	case base == 32:
 		text = crockford.Replace(strconv.FormatInt(seq, base))
 	}
-	if len(text) > width && base != 10 { // as the library does with a counter that something else has written
+	if len(text) > width && base != 10 { // something else wrote the counter; the library does the same
 		return strconv.FormatInt(seq, 10)
 	}
 	return strings.Repeat("0", max(0, width-len(text))) + text
 }
 
-// crockford turns the digits of base 32 that Go prints into those of Crockford.
+// crockford replaces Go's digits of base 32 by Crockford's.
 var crockford = strings.NewReplacer("a", "A", "b", "B", "c", "C", "d", "D", "e", "E", "f", "F", "g", "G", "h", "H",
 	"i", "J", "j", "K", "k", "M", "l", "N", "m", "P", "n", "Q", "o", "R", "p", "S", "q", "T", "r", "V", "s", "W", "t", "X",
 	"u", "Y", "v", "Z")
 
-// printed returns the base and the width in which the template prints sequences. Both follow from the largest sequence:
-// it is 10ⁿ-1, 32ⁿ-1 or 36ⁿ-1, which are never equal. If a sequence may grow, numbers differ in length.
+// printed returns the base and the width in which the template prints sequences. Both follow from the largest sequence,
+// 10ⁿ-1, 32ⁿ-1 or 36ⁿ-1, since no two of these are equal. If a sequence may grow, numbers differ in length.
 func (p *printer) printed() (base, width int) {
 	_, last := p.scheme.Limits()
 	for _, base := range []int64{32, 36} {

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"io"
+	"net"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// The passwords contain hunter2.
+func TestPasswordIsNotShown(t *testing.T) {
+	for _, row := range []struct {
+		code int
+		url  string
+	}{
+		{2, "redis://u:hunter2/@localhost"},
+		{2, "redis://u:hunter2?@localhost"},
+		{2, "redis://u:hunter2#@localhost"},
+		{2, "redis://u:hunter2%@localhost"},
+		{2, "redis://u:%zhunter2@localhost"},
+		{2, "redis://u:x hunter2@localhost"},
+		{2, "redis://u:1/hunter2@localhost"},
+		{2, "redis://u:1?hunter2@localhost"},
+		{2, "redis://u:1#hunter2@localhost"},
+		{2, "redis://u:@/hunter2@localhost"},
+		{2, "redis:/hunter2@localhost"},
+		{2, "unix://u:1/hunter2@/tmp/redis.sock"},
+		{2, "u:hunter2@localhost"},
+		{2, ":hunter2@localhost"},
+		{2, "hunter2@localhost"},
+		{2, "http://u:hunter2@localhost"},
+		{2, "redis://u:hunter2@localhost/x"},
+		{2, "redis://u:hunter2@localhost?x=1"},
+		{2, "redis://localhost?master_name=m&password=x&hunter2"},
+		{2, "redis://localhost?master_name=m&password=x;hunter2"},
+		{2, "redis://localhost?master_name=m&password=x@hunter2"},
+		{2, "redis://localhost?master_name=m&password=hunter2&db=x"},
+		{2, "redis://localhost?password=hunter2"},
+		{1, "redis://u:hunter2@" + refused(t) + "?max_retries=-1"},
+		{1, "redis://u:%2F%3F%23%40%25hunter2@" + refused(t) + "?max_retries=-1"},
+	} {
+		stdout, stderr := environment{}.exits(t, row.code, "next", "-tz", "UTC", "-redis", row.url, "IS")
+		require.Empty(t, stdout)
+		require.NotContains(t, stderr, "hunter2", row.url)
+	}
+
+	m := miniredis.RunT(t)
+	m.RequireAuth("p@ss")
+	_, stderr := environment{}.exits(t, 1, "next", "-tz", "UTC", "-redis", "redis://:hunter2@"+m.Addr(), "IS")
+	require.Contains(t, stderr, "WRONGPASS")
+	require.NotContains(t, stderr, "hunter2")
+	_, stderr = environment{}.exits(t, 0, "next", "-tz", "UTC", "-redis", "redis://:p%40ss@"+m.Addr(), "IS")
+
+	for _, args := range [][]string{ // without -redis, or misspelt
+		{"next", "redis://:hunter2@localhost", "IS"}, {"next", "-url=redis://:hunter2@localhost", "IS"},
+		{"next", "-once", "-redis=redis://:hunter2@localhost", "IS"},
+		{"next", "IS", "redis://:hunter2@localhost", "PO"},
+	} {
+		_, stderr = environment{}.exits(t, 2, args...)
+		require.NotContains(t, stderr, "hunter2", args)
+	}
+}
+
+// refused returns an address where nothing listens.
+func refused(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	return l.Addr().String()
+}
+
+func TestUnreachable(t *testing.T) {
+	for _, row := range []struct {
+		url  string
+		args []string
+	}{
+		{"redis://" + refused(t), []string{"raise", "IS", "1"}},
+		{"rediss://" + refused(t), []string{"peek", "IS"}},
+		// This @ does not belong to a password.
+		{"unix://" + filepath.Join(t.TempDir(), "redis@1.sock"), []string{"next", "IS"}},
+		{"redis://" + refused(t) + "?addr=" + refused(t), []string{"next", "IS"}},
+		{"redis://" + refused(t) + "?master_name=m", []string{"next", "IS"}},
+	} {
+		t.Run(row.url, func(t *testing.T) {
+			t.Parallel()
+			start := time.Now()
+			code, stdout, stderr := doEnv(row.url, append(row.args, "-tz", "UTC")...)
+			require.Less(t, time.Since(start), 8*time.Second)
+			require.Equal(t, 1, code)
+			require.Empty(t, stdout)
+			require.Regexp(t, `^serial: Redis failed: .*(refused|no such file).*\n$`, stderr)
+		})
+	}
+}
+
+func TestURL(t *testing.T) {
+	client, err := dial("rediss://h:1/2")
+	require.NoError(t, err)
+	o := client.(*redis.Client).Options()
+	require.Equal(t, "h:1", o.Addr)
+	require.Equal(t, 2, o.DB)
+	require.NotNil(t, o.TLSConfig)
+
+	client, err = dial("redis://h:1?master_name=m&addr=i:2")
+	require.NoError(t, err)
+	require.Equal(t, "FailoverClient", client.(*redis.Client).Options().Addr)
+
+	client, err = dial("redis://u:p@h:1?addr=i:2&addr=j:3")
+	require.NoError(t, err)
+	require.Equal(t, []string{"h:1", "i:2", "j:3"}, client.(*redis.ClusterClient).Options().Addrs)
+}
+
+// A miniredis can also be a Cluster of one node, and be behind a socket.
+func TestOtherServers(t *testing.T) {
+	m := miniredis.RunT(t)
+	socket := filepath.Join(t.TempDir(), "s")
+	l, err := net.Listen("unix", socket)
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	go func() {
+		for {
+			from, err := l.Accept()
+			if err != nil {
+				return
+			}
+			to, err := m.Dial()
+			if err != nil {
+				return
+			}
+			go func() { defer to.Close(); io.Copy(to, from) }()
+			go func() { defer from.Close(); io.Copy(from, to) }()
+		}
+	}()
+	zone, day := noon()
+	for i, url := range []string{"redis://" + m.Addr(), "redis://" + m.Addr() + "?addr=" + m.Addr(), "unix://" + socket} {
+		stdout, _ := onRedis(url).exits(t, 0, "next", "-tz", zone, "IS")
+		require.Equal(t, lines("IS"+day+"%04d", i+1, i+1), stdout)
+	}
+}
