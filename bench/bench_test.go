@@ -13,7 +13,7 @@ import (
 	"github.com/dailyserial/serial/internal/redistest"
 )
 
-// TestMain makes the test's binary a worker where the program would be one.
+// TestMain makes the test binary a worker if it is started as one.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == workerFlag {
 		main()
@@ -22,7 +22,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// It is about the program, and no figure is judged: a test's machine is never idle.
+// This tests the program and no figures, since a machine that runs tests is never idle.
 func TestCompare(t *testing.T) {
 	server := redistest.Start(t)
 	quiet(t)
@@ -50,7 +50,7 @@ func TestCompare(t *testing.T) {
 	})
 }
 
-// INCREX is measured where the server has it. Elsewhere the report says that it did not run, and the others do.
+// INCREX is measured if the server has it. Otherwise the report says that it did not run, and the others do.
 func TestIncrEX(t *testing.T) {
 	server := redistest.Start(t)
 	quiet(t)
@@ -94,7 +94,7 @@ func TestAgainst(t *testing.T) {
 	}})
 }
 
-// No worker calls before the start, what all of them did counts, and one that ends ends the measurement.
+// No worker calls before the start, the calls of all workers count, and a worker that fails ends the measurement.
 func TestFleet(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Client(t)
@@ -128,7 +128,7 @@ func TestFleet(t *testing.T) {
 	}
 }
 
-// Every contestant of a round is next to an INCR, whatever their number.
+// Every contestant of a round is next to an INCR, for any number of contestants.
 func TestLineup(t *testing.T) {
 	all := contestants()
 	for n := range len(all) {
@@ -159,7 +159,7 @@ func TestLineup(t *testing.T) {
 	}
 }
 
-// One number of callers makes no curve.
+// A single number of callers makes no curve.
 func TestNoCurveOfOnePoint(t *testing.T) {
 	dir := t.TempDir()
 	rows := []*row{{network: networks[0].name, contestant: byID(baseline), callers: 1, numbersPerSecond: 20_000, p99: 1e6}}
@@ -202,7 +202,7 @@ func quiet(t *testing.T) {
 	})
 }
 
-// First numbers and midnight are measured with few types; no figure is judged.
+// First numbers and midnight are measured with few types; figures are not checked.
 func TestOpenings(t *testing.T) {
 	server := redistest.Start(t)
 	quiet(t)

@@ -22,8 +22,8 @@ import (
 	"github.com/dailyserial/serial/serialotel"
 )
 
-// What the dashboard and the alerts ask for is what is exported: metrics, labels and their values. And all that is
-// exported is on the dashboard. The alert on lost counters leaves out those that were repaired, or may be.
+// The dashboard and the alerts query only metrics, labels and values that are exported, and the dashboard shows all
+// metrics. The alert on lost counters leaves out counters that were repaired, or may be.
 func TestDashboardAndAlerts(t *testing.T) {
 	exported, values := exportedToPrometheus(t)
 	scraped := []string{"job", "instance"} // Prometheus adds them
@@ -68,7 +68,7 @@ func TestDashboardAndAlerts(t *testing.T) {
 	}
 }
 
-// dashboardQueries returns what the dashboard asks Prometheus.
+// dashboardQueries returns the dashboard's queries.
 func dashboardQueries(t *testing.T) (queries []string) {
 	t.Helper()
 	text, err := os.ReadFile("dashboards/serial.json")
@@ -132,8 +132,8 @@ func alertQueries(t *testing.T) (queries []string) {
 	return queries
 }
 
-// exportedToPrometheus returns the labels of each metric, as they are named in Prometheus, and the values of each
-// label. It makes every hook record something.
+// exportedToPrometheus returns the labels of each metric, by its name in Prometheus, and the values of each label. It
+// makes every hook record something.
 func exportedToPrometheus(t *testing.T) (exported, values map[string][]string) {
 	t.Helper()
 	o := observe(t)
@@ -193,7 +193,7 @@ func exportedToPrometheus(t *testing.T) (exported, values map[string][]string) {
 	return exported, values
 }
 
-// labels returns the attributes' names in Prometheus, and notes their values.
+// labels returns the attributes' names in Prometheus, and records their values.
 func labels(attrs []attribute.KeyValue, values map[string][]string) (names []string) {
 	for _, kv := range attrs {
 		name := strings.ReplaceAll(string(kv.Key), ".", "_")

@@ -15,7 +15,7 @@ import (
 	"github.com/dailyserial/serial/serialotel"
 )
 
-// The numbers are counted by the program's metrics. A program that sets its providers globally needs no options.
+// The program's metrics count the numbers. A program with global providers needs no options.
 func Example() {
 	server, err := miniredis.Run() // stands for Redis
 	if err != nil {

@@ -1,4 +1,4 @@
 package serialotel
 
-// VersionIn is tested by itself: what a test binary tells of its modules depends on the toolchain.
+// VersionIn is tested alone, since a test binary's list of modules depends on the toolchain.
 var VersionIn = versionIn

@@ -62,7 +62,7 @@ func (o *observer) collect() metricdata.ResourceMetrics {
 	return all
 }
 
-// metrics returns all data points, a line each, sorted.
+// metrics returns all data points, one per line, sorted.
 func (o *observer) metrics() []string {
 	o.t.Helper()
 	var lines []string
@@ -93,7 +93,7 @@ func (o *observer) metrics() []string {
 	return lines
 }
 
-// ended returns the spans that ended since its last call, without the callers' own.
+// ended returns the spans that ended since the last call of ended, without the callers' spans.
 func (o *observer) ended() (spans tracetest.SpanStubs) {
 	for _, s := range o.spans.GetSpans() {
 		if s.Name != "caller" {
@@ -104,7 +104,7 @@ func (o *observer) ended() (spans tracetest.SpanStubs) {
 	return spans
 }
 
-// list returns attributes in their order.
+// list returns attributes as text, in order.
 func list(attrs []attribute.KeyValue) string {
 	var parts []string
 	for _, kv := range attrs {
@@ -113,7 +113,7 @@ func list(attrs []attribute.KeyValue) string {
 	return strings.Join(parts, " ")
 }
 
-// events returns a span's events, a line each.
+// events returns a span's events, one per line.
 func events(s tracetest.SpanStub) []string {
 	var lines []string
 	for _, e := range s.Events {
@@ -122,8 +122,8 @@ func events(s tracetest.SpanStub) []string {
 	return lines
 }
 
-// simulate returns a miniredis on the clock of a synctest bubble, inside which it must be called, and a client that
-// dials it in memory. The address is an IP: a name would be looked up by goroutines outside the bubble.
+// simulate returns a miniredis on the clock of a synctest bubble, and a client that dials it in memory. It must be
+// called inside the bubble. The address is an IP, since goroutines outside the bubble would look up a name.
 func simulate(t *testing.T) (*miniredis.Miniredis, *redis.Client) {
 	t.Helper()
 	m := miniredis.NewMiniRedis()
@@ -147,7 +147,7 @@ func newGenerator(t *testing.T, client redis.UniversalClient, hooks serial.Hooks
 	return gen
 }
 
-// slow makes every command of that name take a second longer.
+// slow delays every command of that name by a second.
 type slow string
 
 func (slow) DialHook(next redis.DialHook) redis.DialHook { return next }

@@ -150,7 +150,7 @@ func TestFailures(t *testing.T) {
 	})
 }
 
-// An error that matches several causes counts as the most telling; one that matches none counts as _OTHER.
+// An error that matches several causes counts as the most specific one. An error that matches none counts as _OTHER.
 func TestErrorType(t *testing.T) {
 	for want, err := range map[string]error{
 		"exhausted":         serial.ErrExhausted,
@@ -173,7 +173,7 @@ func TestErrorType(t *testing.T) {
 	}
 }
 
-// What is out of the ordinary is counted and added to the caller's span, also by calls without a span of their own.
+// Unusual occurrences are counted and added to the caller's span, also by calls without a span.
 func TestEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, client := simulate(t)
@@ -218,7 +218,7 @@ func TestEvents(t *testing.T) {
 	})
 }
 
-// Metrics have no types unless these are named, however many there are.
+// Metrics do not have types unless WithTypes names them, however many types there are.
 func TestTypes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client := simulate(t)
@@ -265,7 +265,7 @@ func TestTypes(t *testing.T) {
 	})
 }
 
-// The list in the package's doc is what reaches an exporter.
+// An exporter gets the metrics that the package's doc lists.
 func TestInstruments(t *testing.T) {
 	o := observe(t)
 	h := o.hooks()
@@ -315,7 +315,7 @@ func TestInstruments(t *testing.T) {
 	}, units)
 }
 
-// A lost counter is counted by whether the call repaired it, so that an alert leaves out those that need nobody.
+// Lost counters are counted by whether the call repaired them, so an alert can leave out those that need no operator.
 func TestLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m, client := simulate(t)
@@ -361,8 +361,8 @@ func TestLost(t *testing.T) {
 	})
 }
 
-// Numbers that nobody received are counted by reason, however the reason goes on. Of possible reasons, only the
-// explanations are: an answer that was lost adds one, not all numbers up to the largest.
+// Numbers that nobody received are counted by the beginning of the reason. For possible reasons, explanations are
+// counted: a lost answer adds one, not all numbers up to the largest.
 func TestUnused(t *testing.T) {
 	o := observe(t)
 	h := o.hooks(serialotel.WithTypes("IS"))
@@ -390,7 +390,7 @@ func TestUnused(t *testing.T) {
 	}, o.metrics())
 }
 
-// An exemplar leads to the call's own span. Without a caller's span, a call has a trace of its own.
+// An exemplar leads to the call's span. Without a caller's span, a call has its own trace.
 func TestExemplars(t *testing.T) {
 	o := observe(t)
 	o.hooks().Issued(t.Context(), serial.IssuedInfo{Count: 1})
@@ -423,7 +423,7 @@ func TestNotSampled(t *testing.T) {
 	require.Len(t, o.metrics(), 7)
 }
 
-// A call that nobody records builds nothing but the time at which its span would have begun.
+// An unrecorded call computes only the time at which its span would have begun.
 func TestCheap(t *testing.T) {
 	h, err := serialotel.Hooks(serialotel.WithMeterProvider(metricnoop.NewMeterProvider()),
 		serialotel.WithTracerProvider(tracenoop.NewTracerProvider()), serialotel.WithTypes("IS"))
@@ -558,7 +558,7 @@ func TestVersion(t *testing.T) {
 	}
 }
 
-// A hundred goroutines have spans of their own: nothing is counted twice or lost, and each span has the right parent.
+// With a hundred goroutines, nothing is counted twice or lost, and each span has the right parent.
 func TestMany(t *testing.T) {
 	m := miniredis.RunT(t)
 	m.SetTime(time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC))

@@ -10,12 +10,12 @@ import (
 	"github.com/dailyserial/serial/serialtest"
 )
 
-// Bank is a service with a ledger: in production in its database, in tests in memory.
+// Bank is a service with a ledger, which is in its database in production, and in memory in tests.
 type Bank struct{ numbers *serial.Generator }
 
 func (b *Bank) Transfer(ctx context.Context) (string, error) { return b.numbers.Next(ctx, "TR") }
 
-// Redis restarts empty. With a ledger the numbers go on above those that were set aside.
+// Redis restarts empty. With a ledger, numbers continue above those set aside.
 func ExampleLedger() {
 	t := new(testing.T) // go test passes it to a test
 	ctx := context.Background()

@@ -11,7 +11,7 @@ import (
 	"github.com/dailyserial/serial/serialtest"
 )
 
-// Clinic is a service without a ledger, whose operator enters the last number used if Redis has lost it.
+// Clinic is a service without a ledger. Its operator enters the last number used if Redis loses it.
 type Clinic struct{ Numbers *serial.Generator }
 
 func (c *Clinic) Admit(ctx context.Context) string {
@@ -22,7 +22,7 @@ func (c *Clinic) Admit(ctx context.Context) string {
 	return number
 }
 
-// Redis restarts empty. Without a ledger, only a generator that has issued numbers of the day notices that.
+// Redis restarts empty. Without a ledger, only generators that have issued numbers of the day notice.
 func ExampleRedis_Lose() {
 	t := new(testing.T) // go test passes it to a test
 	ctx := context.Background()

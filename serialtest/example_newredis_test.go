@@ -13,7 +13,7 @@ import (
 	"github.com/dailyserial/serial/serialtest"
 )
 
-// Warehouse is a service that makes its generator itself, and has other things in Redis too.
+// Warehouse is a service that makes its own generator, and stores other data in Redis, too.
 type Warehouse struct {
 	rdb     redis.UniversalClient
 	numbers *serial.Generator
@@ -33,7 +33,7 @@ func (w *Warehouse) Receive(ctx context.Context, goods string) (string, error) {
 	return number, w.rdb.Set(ctx, number, goods, 0).Err()
 }
 
-// A service that makes its generator itself gets a client.
+// A service that makes its own generator gets a client.
 func ExampleNewRedis() {
 	t := new(testing.T) // go test passes it to a test
 	ctx := context.Background()

@@ -11,7 +11,7 @@ import (
 	"github.com/dailyserial/serial/serialtest"
 )
 
-// Till is a service that sells on while Redis is down, and numbers its receipts later.
+// Till is a service that continues to sell while Redis is down, and numbers its receipts later.
 type Till struct{ Numbers *serial.Generator }
 
 var errLater = errors.New("the receipt is numbered later")

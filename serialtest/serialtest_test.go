@@ -26,8 +26,8 @@ var (
 	night = time.Date(2021, time.October, 25, 0, 0, 0, 0, time.UTC)
 )
 
-// everywhere runs f in a bubble and outside. Whatever f leaves behind, other than with its t, fails the test: a bubble
-// ends only when its goroutines have, and outside the goroutines are counted.
+// everywhere runs f in a bubble and outside. The test fails if f leaves goroutines behind: a bubble ends only when its
+// goroutines have ended, and outside they are counted.
 func everywhere(t *testing.T, f func(t *testing.T)) {
 	t.Run("bubble", func(t *testing.T) { synctest.Test(t, f) })
 	t.Run("outside", func(t *testing.T) {
@@ -47,7 +47,7 @@ func next(t *testing.T, gen *serial.Generator, want string) {
 // errOf returns the error of a call.
 func errOf[T any](_ T, err error) error { return err }
 
-// together makes n concurrent calls of f and returns what they return.
+// together makes n concurrent calls of f and returns their results.
 func together[T any](n int, f func(i int) T) []T {
 	all := make([]T, n)
 	var wg sync.WaitGroup
@@ -58,7 +58,7 @@ func together[T any](n int, f func(i int) T) []T {
 	return all
 }
 
-// Clients of bubbles share nothing, although go-redis keeps the timers with which commands wait for a connection.
+// Clients of different bubbles share nothing, although go-redis reuses timers by which commands wait for a connection.
 func TestBubbles(t *testing.T) {
 	for range 2 {
 		synctest.Test(t, func(t *testing.T) {
@@ -124,7 +124,7 @@ func TestRefused(t *testing.T) {
 			failing := &tester{TB: t}
 			returned := false
 			together(1, func(int) bool { f(failing); returned = true; return true })
-			require.False(t, returned, "the test goes on")
+			require.False(t, returned, "the test continues")
 			require.Contains(t, failing.said, strings.TrimSpace(says))
 		})
 	}
@@ -145,7 +145,7 @@ func TestMidnight(t *testing.T) {
 	})
 }
 
-// In a bubble Redis's clock can follow the bubble's.
+// In a bubble, Redis's clock can follow the bubble's clock.
 func TestMidnightOfBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		gen, r := serialtest.New(t, time.Now(), serial.WithMaxSkew(time.Second))
@@ -175,7 +175,7 @@ func TestMidnightOfMany(t *testing.T) {
 	})
 }
 
-// Calls go on while the clock moves: forwards by a day at a time, and by all means at the same instants.
+// Calls continue while the clock moves forwards by a day at a time, in all ways of setting it.
 func TestClockUnderCalls(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
 		_, r := serialtest.New(t, noon)
@@ -228,7 +228,7 @@ func TestClockUnderCalls(t *testing.T) {
 	})
 }
 
-// miniredis reads the clock of this command without its lock.
+// For this command, miniredis reads the clock without its lock.
 func TestClockUnderSet(t *testing.T) {
 	r := serialtest.NewRedis(t, noon)
 	done := make(chan struct{})
@@ -286,7 +286,7 @@ func TestExpiry(t *testing.T) {
 	})
 }
 
-// A day's counter is there until midnight, though the clock goes back and forth in between.
+// A day's counter exists until midnight, even if the clock moves back and forth in between.
 func TestClockBack(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
 		gen, r := serialtest.New(t, noon)
@@ -304,8 +304,8 @@ func TestClockBack(t *testing.T) {
 	})
 }
 
-// The first and the last days that can be printed are days like any other, also before the epoch, and after 2262, when
-// nanoseconds no longer fit into 64 bits.
+// The first and the last printable days work like any other, also before the epoch and after 2262, when nanoseconds no
+// longer fit into 64 bits.
 func TestFarDays(t *testing.T) {
 	east, west := time.FixedZone("east", 9*60*60), time.FixedZone("west", -9*60*60)
 	for _, now := range []time.Time{
@@ -351,7 +351,7 @@ func TestFarDays(t *testing.T) {
 	}
 }
 
-// A call that waits for a clock that stands still ends by itself, or when the clock is set right.
+// A call that waits for a clock that stands still ends by itself, or when the clock is corrected.
 func TestClockStands(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		for _, behind := range []time.Duration{200 * time.Millisecond, 5 * time.Second} {
@@ -432,7 +432,7 @@ func TestDownAndBack(t *testing.T) {
 	})
 }
 
-// Whatever is interrupted while it holds a lock and a claim cannot give them back, and neither would ever expire.
+// A call that is interrupted while it holds a lock and a claim cannot release them, and neither would ever expire.
 func TestDownAtWork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ledger interrupted
@@ -446,7 +446,7 @@ func TestDownAtWork(t *testing.T) {
 	})
 }
 
-// A test may end while a call whose caller has left is still at work, and Redis is stopped.
+// A test may end while Redis is stopped and a call whose caller has left is still running.
 func TestEndAtWork(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
 		var ledger interrupted
@@ -473,7 +473,7 @@ func (l *interrupted) Reserve(ctx context.Context, r serial.Reservation) (int64,
 	return l.Ledger.Reserve(ctx, r)
 }
 
-// Calls succeed after Start while others were interrupted, and no number comes twice.
+// Calls succeed after Start although others were interrupted, and no number is issued twice.
 func TestDownUnderCalls(t *testing.T) {
 	for name, opts := range map[string][]serial.Option{
 		"alone":       nil,
@@ -516,7 +516,8 @@ func TestDownUnderCalls(t *testing.T) {
 	}
 }
 
-// A Ledger keeps what a series counts by and how a period's numbers are printed. What it refuses leaves nothing behind.
+// A Ledger stores what a series counts by and how a period's numbers are printed. A refused reservation changes
+// nothing.
 func TestLedgerConflict(t *testing.T) {
 	var l serialtest.Ledger
 	asked := func(series, period, calendar, printMark string) serial.Reservation {
@@ -539,7 +540,7 @@ func TestLedgerConflict(t *testing.T) {
 	require.ErrorContains(t, err, "another order of fields, alphabet, check digit or key")
 
 	for _, r := range []serial.Reservation{
-		asked("serial:IS", "20241104", "weeks", "c"), // another print mark than that of what was refused
+		asked("serial:IS", "20241104", "weeks", "c"), // another print mark than the refused reservation's
 		asked("serial:IS", "2024W46", "weeks", "b"),
 		asked("serial:PO", "2024W45", "days", "b"),
 	} {
@@ -578,7 +579,7 @@ func TestLoseWithLedger(t *testing.T) {
 	})
 }
 
-// replicationID asks as a script does, and as a command.
+// replicationID asks for the ID by a script and by a command.
 func replicationID(t *testing.T, r *serialtest.Redis) string {
 	t.Helper()
 	rdb := r.Client()
@@ -658,7 +659,7 @@ func TestNextOnce(t *testing.T) {
 	})
 }
 
-// Start releases the locks of periods, and tells them from answers to requests whose IDs look like a lock.
+// Start releases the locks of periods, but not stored answers to requests whose IDs look like a lock.
 func TestRequestsThatLookLikeLocks(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
 		gen, r := serialtest.New(t, noon)
@@ -683,7 +684,7 @@ func TestRequestsThatLookLikeLocks(t *testing.T) {
 	})
 }
 
-// A service may close the client it was given. A test goes on with another.
+// A service may close its client, and the test can continue with another.
 func TestClients(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
 		gen, r := serialtest.New(t, noon)
@@ -696,8 +697,8 @@ func TestClients(t *testing.T) {
 	})
 }
 
-// A long pipeline does not wait for itself, and neither do commands that wait for others, subscriptions, or who sets
-// the clock.
+// A long pipeline does not block itself. Neither do blocking commands, subscriptions and setting the clock block each
+// other.
 func TestOtherCommands(t *testing.T) {
 	everywhere(t, func(t *testing.T) {
 		r := serialtest.NewRedis(t, noon)
@@ -732,7 +733,7 @@ func TestOtherCommands(t *testing.T) {
 	})
 }
 
-// After the end nothing comes to life again.
+// After the end, nothing starts again.
 func TestAfterTheEnd(t *testing.T) {
 	before := goleak.IgnoreCurrent()
 	var r *serialtest.Redis

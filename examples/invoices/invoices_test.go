@@ -31,10 +31,10 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// today is the day of Redis in tests, until they change it. The day of the database is the machine's.
+// today is Redis's day in tests, until they change it. The database uses the machine's day.
 const today = "2021-10-24"
 
-// A client talks to a service of its own, over HTTP.
+// A client talks to its own service over HTTP.
 type client struct {
 	*httptest.Server
 	service *service
@@ -73,7 +73,7 @@ func (c *client) process(t *testing.T, rdb *redis.Client) *service {
 	return s
 }
 
-// handler returns a handler of the same service with pages that have made no account yet.
+// handler returns a new handler of the same service, whose pages have not made any account yet.
 func (c *client) handler(t *testing.T, a access) http.Handler {
 	t.Helper()
 	h, err := c.service.routes(a)
@@ -93,10 +93,10 @@ func (c *client) send(t *testing.T, status int, method, path, body string, into 
 	return text
 }
 
-// browser follows no redirects.
+// browser does not follow redirects.
 var browser = http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 
-// try sends a request, with headers as name, value.
+// try sends a request. Headers are pairs of name and value.
 func (c *client) try(ctx context.Context, method, path, body string, headers ...string) (int, string, error) {
 	r, err := http.NewRequestWithContext(ctx, method, c.URL+path, strings.NewReader(body))
 	if err != nil {
@@ -114,7 +114,7 @@ func (c *client) try(ctx context.Context, method, path, body string, headers ...
 	return response.StatusCode, string(b), err
 }
 
-// withSQLite skips a test where the driver is not built in; see sqlite.go.
+// withSQLite skips a test if the driver is not built in; see sqlite.go.
 func withSQLite(t *testing.T) {
 	t.Helper()
 	if !slices.Contains(sql.Drivers(), "sqlite") {
@@ -148,12 +148,12 @@ type explained struct {
 	Reason, By string
 }
 
-// because is the explanation of a single number.
+// because returns the explanation of a single number.
 func because(seq int64, reason, by string) explained {
 	return explained{serial.Range{First: seq, Last: seq}, reason, by}
 }
 
-// account returns the account of the day or month that a day lies in.
+// account returns the account of the day or month that includes a day.
 func (c *client) account(t *testing.T, key, date string) account {
 	t.Helper()
 	at, err := c.service.day(date)
@@ -174,7 +174,7 @@ func accountAt(h http.Handler, key string, at time.Time) (a account, err error) 
 }
 
 // Ten clients place orders and ask for invoices. Some orders and invoices are refused after they got a number, and some
-// clients leave in the middle of a request. Meanwhile, and afterwards, no invoice's number is missing and none came
+// clients disconnect in the middle of a request. Meanwhile and afterwards, no invoice's number is missing or issued
 // twice.
 func TestAtOnce(t *testing.T) {
 	c := start(t)
@@ -282,7 +282,7 @@ func TestAtOnce(t *testing.T) {
 	require.NoError(t, rows.Err())
 	require.GreaterOrEqual(t, len(stored), len(answered))
 	for of, number := range answered {
-		require.Equal(t, number, stored[of], "what the client was told is what is stored")
+		require.Equal(t, number, stored[of], "the client got the stored number")
 	}
 	require.NotContains(t, c.journal.String(), "level=ERROR")
 }
@@ -316,7 +316,7 @@ func TestVoid(t *testing.T) {
 	require.ErrorContains(t, err, "invoices are voided, not deleted")
 }
 
-// An order that is deleted leaves a number, and why it is missing. An order with an invoice stays.
+// A deleted order leaves an explanation of its missing number. An order with an invoice cannot be deleted.
 func TestVoidOrder(t *testing.T) {
 	c := start(t)
 	var orders []order
@@ -365,8 +365,7 @@ func TestVoidOrder(t *testing.T) {
 		c.account(t, orderType, today).Explained)
 }
 
-// The number of an order that was deleted is never given to another, not even if it was the last one and Redis loses
-// everything.
+// The number of a deleted order is never issued again, even if it was the last one and Redis loses everything.
 func TestVoidedLast(t *testing.T) {
 	c := start(t)
 	c.order(t, 100)
@@ -378,7 +377,7 @@ func TestVoidedLast(t *testing.T) {
 	require.Equal(t, "ORD202110240003", next.Number)
 }
 
-// If Redis loses everything, orders continue above what an operator raised the counter to. An answer that was lost,
+// If Redis loses everything, orders continue above the number to which an operator raised the counter. A lost answer,
 // which may have had any number, does not use up the day.
 func TestPossibleReasons(t *testing.T) {
 	c := start(t)
@@ -397,7 +396,7 @@ func TestPossibleReasons(t *testing.T) {
 	require.Equal(t, "ORD202110240041", next.Number)
 }
 
-// meanwhile is a hook that runs when Redis has answered and the caller does not know it yet.
+// meanwhile is a hook that runs when Redis has answered, before the caller learns it.
 type meanwhile func()
 
 func (meanwhile) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -414,7 +413,8 @@ func (m meanwhile) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// A month that is closed takes no invoices until it is reopened. Who wanted it is kept, and the pages show it.
+// A closed month takes no invoices until it is reopened. Who asked for it is stored, and the pages show that it is
+// closed.
 func TestMonths(t *testing.T) {
 	c := start(t)
 	first, second := c.order(t, 100), c.order(t, 200)
@@ -445,7 +445,7 @@ func TestMonths(t *testing.T) {
 	require.Equal(t, "close 2021-10 Ada: reported; reopen 2021-10 Bob: an invoice was forgotten", kept)
 }
 
-// Where a month begins at 01:00, because midnight does not exist, it is still the month that is closed and reopened.
+// A month that begins at 01:00, because midnight does not exist, can be closed and reopened, too.
 func TestMonthWithoutMidnight(t *testing.T) {
 	zone, err := time.LoadLocation("America/Asuncion")
 	require.NoError(t, err)
@@ -466,7 +466,7 @@ func TestMonthWithoutMidnight(t *testing.T) {
 	invoice(http.StatusCreated, "2023-10-01")
 }
 
-// What fails stores nothing. An invoice that fails leaves no gap; an order does if it had a number.
+// Failed requests store nothing. A failed invoice leaves no gap; a failed order does if it had a number.
 func TestRefused(t *testing.T) {
 	c := start(t)
 	free, o := c.order(t, 0), c.order(t, 1250)
@@ -507,7 +507,7 @@ func TestRefused(t *testing.T) {
 	require.Equal(t, "00001", c.invoice(t, o.Number, "").Number[13:], "the number that failed")
 }
 
-// The account of a month with all that can be wrong.
+// The account of a month with every possible fault.
 func TestAccount(t *testing.T) {
 	c := start(t)
 	var orders []order
@@ -555,7 +555,7 @@ func TestAccount(t *testing.T) {
 	require.Contains(t, c.journal.String(), "LOADING")
 }
 
-// periods returns the addresses of periods that a page links to, and their accounts.
+// periods returns the addresses of the periods that a page links to, and their accounts.
 func (c *client) periods(t *testing.T, page string) (hrefs []string, accounts []account) {
 	t.Helper()
 	for _, match := range regexp.MustCompile(`href="period(\?[^"]+)"`).FindAllStringSubmatch(page, -1) {
@@ -566,7 +566,7 @@ func (c *client) periods(t *testing.T, page string) (hrefs []string, accounts []
 	return hrefs, accounts
 }
 
-// The demonstration shows all there is, on whatever day it is started.
+// The demonstration shows everything, on any day.
 func TestSample(t *testing.T) {
 	for _, at := range []struct{ now, zone string }{
 		{"2021-10-31T23:59:59Z", "UTC"}, // 40 days back is in September
@@ -623,7 +623,7 @@ func TestSample(t *testing.T) {
 	}
 }
 
-// The one command: it prints where to look, and there is something to see. Whoever looks may explain numbers.
+// The program prints an address, whose pages show accounts. In the demonstration, anyone may explain numbers.
 func TestRun(t *testing.T) {
 	withSQLite(t)
 	log := slog.New(slog.DiscardHandler)
@@ -679,7 +679,7 @@ func TestRun(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-// Whom the login proxy names may explain numbers, and is kept with the reason. Nobody else may.
+// Only users whom the login proxy names may explain numbers. Their names are stored with the reasons.
 func TestExplain(t *testing.T) {
 	c := start(t)
 	o := c.order(t, 100)
@@ -730,8 +730,7 @@ func TestExplain(t *testing.T) {
 	require.Equal(t, []explained{because(1, "deleted by hand", "Bob")}, c.account(t, invoiceType, today).Explained)
 }
 
-// A page of another site, which somebody visits who can reach the service, changes nothing. Programs and the service's
-// own pages do.
+// Requests from pages of other sites change nothing. Programs and the service's own pages do.
 func TestCrossOrigin(t *testing.T) {
 	c := start(t)
 	o := c.order(t, 100)
@@ -761,7 +760,7 @@ func TestCrossOrigin(t *testing.T) {
 	require.NotNil(t, all[1].VoidedAt)
 }
 
-// A body that does not come keeps its request no longer than patience. That is told apart from a wrong body.
+// A request whose body does not arrive takes no longer than patience, and is distinguished from a wrong body.
 func TestStalledBody(t *testing.T) {
 	for _, path := range []string{"/orders", "/orders/ORD202110240001/invoice"} {
 		for body, status := range map[string]int{
@@ -808,8 +807,8 @@ func (p pipes) Accept() (net.Conn, error) {
 func (p pipes) Close() error   { close(p); return nil }
 func (p pipes) Addr() net.Addr { return &net.IPAddr{} }
 
-// What else the service relies on: the floor, once Redis has lost everything and no process remembers; an audit that
-// makes nobody wait; one invoice per order, whoever writes; no invoice of tomorrow; the newest one first.
+// The service also relies on the floor if Redis loses everything and no process remembers; on audits that block nobody;
+// on one invoice per order, whoever writes; on refusing future dates; and on listing the newest invoice first.
 func TestRelies(t *testing.T) {
 	c := start(t)
 	first, second := c.order(t, 100), c.order(t, 200)

@@ -24,7 +24,7 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// each runs a test on both databases. fresh returns the address of an empty database, which is dropped when its test
+// each runs a test on both databases. fresh returns the address of an empty database, which is dropped when the test
 // ends.
 func each(t *testing.T, test func(t *testing.T, fresh func(t *testing.T) string)) {
 	t.Run("PostgreSQL", func(t *testing.T) { test(t, postgres) })
@@ -36,7 +36,7 @@ func each(t *testing.T, test func(t *testing.T, fresh func(t *testing.T) string)
 	})
 }
 
-// anyDatabase is for a test that does not depend on the database.
+// anyDatabase returns the address of a database for a test that works with either.
 func anyDatabase(t *testing.T) string {
 	t.Helper()
 	if hasSQLite() {
@@ -47,8 +47,8 @@ func anyDatabase(t *testing.T) string {
 
 func hasSQLite() bool { return slices.Contains(sql.Drivers(), "sqlite") }
 
-// sqlite returns the path of a new database: in memory where there is such a folder, since a busy disk may take longer
-// than patience to keep what it is told.
+// sqlite returns the path of a new database, in memory if there is such a folder, since writing to a busy disk may take
+// longer than patience.
 func sqlite(t *testing.T) string {
 	folder, err := os.MkdirTemp("/dev/shm", "orders")
 	if err != nil {
@@ -58,7 +58,7 @@ func sqlite(t *testing.T) string {
 	return filepath.Join(folder, "orders.db")
 }
 
-// postgres returns a schema of its own on the server that SERIAL_POSTGRES_DSN names, or on the one at the usual port.
+// postgres returns the address of a new schema on the server that SERIAL_POSTGRES_DSN names, or on the default port.
 // With SERIAL_REQUIRE_SQL=1, a missing server is a failure.
 func postgres(t *testing.T) string {
 	t.Helper()
@@ -127,17 +127,17 @@ func client(t *testing.T, addr string) *redis.Client {
 	return rdb
 }
 
-// noon is a zone where it is noon, so that no test meets a midnight.
+// noon is a zone where it is noon, so that no test runs over midnight.
 var noon = time.FixedZone("noon", (12-time.Now().UTC().Hour())*3600)
 
-// A process stands for a process that serves orders: everything but Redis and the database is its own.
+// A process stands for a process that serves orders. It shares only Redis and the database.
 type process struct {
 	*service
 	*journal
 	*httptest.Server
 }
 
-// start starts a process with the generator that -protect makes or, if there are options, with a generator of these.
+// start starts a process with the generator for -protect or, if there are options, with a generator made from them.
 func start(t *testing.T, rdb *redis.Client, dsn, protect string, opts ...serial.Option) *process {
 	t.Helper()
 	p := &process{journal: &journal{}}
@@ -157,7 +157,7 @@ func start(t *testing.T, rdb *redis.Client, dsn, protect string, opts ...serial.
 	return p
 }
 
-// An answer is the answer to a request for an order. Only one of order and problem is filled in.
+// An answer is the answer to a request for an order. Only one of order and problem is set.
 type answer struct {
 	status int
 	header http.Header
@@ -208,7 +208,7 @@ func (p *process) must(t *testing.T, status int, key string, d draft) answer {
 	return a
 }
 
-// stored returns the number of each key in the table, in which no two customers have the same key.
+// stored returns the number of each key in the table. No two customers may have the same key.
 func (p *process) stored(t *testing.T) map[string]string {
 	t.Helper()
 	rows, err := p.orders.db.QueryContext(t.Context(), "SELECT idempotency_key, number FROM orders")

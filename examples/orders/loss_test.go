@@ -15,8 +15,8 @@ import (
 	"github.com/dailyserial/serial/internal/redistest"
 )
 
-// Clients send every request one to three times at once to two processes, leave in the middle and come again. Meanwhile
-// Redis restarts empty, twice, and one of the processes restarts with it.
+// Clients send every request one to three times at once to two processes, disconnect in the middle and retry.
+// Meanwhile, Redis restarts empty twice, and one of the processes restarts with it.
 func TestRedisLosesEverything(t *testing.T) {
 	each(t, func(t *testing.T, fresh func(t *testing.T) string) {
 		for _, protect := range []string{"ledger", "floor"} {
@@ -109,7 +109,7 @@ func testLoss(t *testing.T, dsn, protect string) {
 	require.Zero(t, size)
 }
 
-// insist repeats a request until it is answered with an order. At first it sometimes leaves in the middle.
+// insist repeats a request until the answer is an order. At first, it sometimes disconnects in the middle.
 func (s *answers) insist(ctx context.Context, serving *[2]atomic.Pointer[process], key string, d draft) answer {
 	hasty := rand.IntN(3) == 0
 	for ctx.Err() == nil {
@@ -148,7 +148,7 @@ type answers struct {
 	turnedAway chan struct{} // receives a value at a 503, if anybody waits for it
 }
 
-// when returns a channel that is closed once that many keys are answered.
+// when returns a channel that is closed once that many keys have answers.
 func (s *answers) when(n int) <-chan struct{} {
 	s.reached[n] = make(chan struct{})
 	return s.reached[n]

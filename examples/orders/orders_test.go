@@ -58,7 +58,7 @@ func TestOrder(t *testing.T) {
 	})
 }
 
-// Two customers who send the same key have one order each, and neither sees the other's.
+// Two customers who send the same key get one order each, and neither sees the other's.
 func TestTwoCustomers(t *testing.T) {
 	each(t, func(t *testing.T, fresh func(t *testing.T) string) {
 		rdb, _ := embedded(t)
@@ -98,7 +98,7 @@ func TestRequestID(t *testing.T) {
 	require.Len(t, numbers, len(pairs))
 }
 
-// A request failed after it got its number and before it stored the order.
+// A request fails after it got its number and before it stored the order.
 func TestRequestComesAgain(t *testing.T) {
 	each(t, func(t *testing.T, fresh func(t *testing.T) string) {
 		rdb, m := embedded(t)
@@ -116,7 +116,7 @@ func TestRequestComesAgain(t *testing.T) {
 	})
 }
 
-// Many of the same request at once, half of them with another body.
+// The same request is sent many times at once, half of them with another body.
 func TestSameKeyAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, fresh func(t *testing.T) string) {
 		rdb, _ := embedded(t)
@@ -171,7 +171,7 @@ func TestFloor(t *testing.T) {
 	})
 }
 
-// Another order has the number already, as after a failover that a floor did not notice.
+// Another order already has the number, as after a failover that a floor did not notice.
 func TestNumberTaken(t *testing.T) {
 	each(t, func(t *testing.T, fresh func(t *testing.T) string) {
 		rdb, _ := embedded(t)
@@ -256,7 +256,7 @@ func TestRefusals(t *testing.T) {
 	require.NotContains(t, p.journal.String(), "level=ERROR")
 }
 
-// This is everything that prevents orders, and what clients and the operator learn.
+// All faults that prevent orders, and what clients and the operator learn about them.
 func TestUnavailable(t *testing.T) {
 	zone := serial.WithLocation(noon)
 	tests := []struct {
@@ -372,7 +372,7 @@ func status(t *testing.T, p *process, path string) int {
 	return a.status
 }
 
-// A process that went out of service for a lost counter, which only its next order can repair, would never come back.
+// A process that is not ready because of a lost counter would never recover, since only its next order repairs it.
 func TestReadyForRepair(t *testing.T) {
 	for _, protect := range []string{"ledger", "floor"} {
 		t.Run(protect, func(t *testing.T) {
@@ -407,7 +407,7 @@ func TestClientLeft(t *testing.T) {
 	p.must(t, http.StatusCreated, "first", ada)
 }
 
-// The whole program says where it listens, and when it is told to stop, it finishes the requests that it has begun.
+// The program says where it listens, and when stopped, it finishes the requests under way.
 func TestRun(t *testing.T) {
 	t.Setenv("ORDERS_REDIS_URL", "")
 	t.Setenv("ORDERS_DATABASE", "")
@@ -505,7 +505,7 @@ func TestRunRefuses(t *testing.T) {
 	require.Empty(t, files, "an address was taken for the name of a file")
 }
 
-// PostgreSQL is also found by keywords and values.
+// A PostgreSQL database can be named by keywords and values, too.
 func TestKeywords(t *testing.T) {
 	config, err := pgx.ParseConfig(postgres(t))
 	require.NoError(t, err)
@@ -517,7 +517,7 @@ func TestKeywords(t *testing.T) {
 	require.Equal(t, sqlledger.PostgreSQL, p.orders.dialect)
 }
 
-// A page of another site, which the user of the proxy visits, orders nothing. Programs and the site's own pages do.
+// Requests from pages of other sites place no orders. Programs and the site's own pages do.
 func TestCrossOrigin(t *testing.T) {
 	rdb, _ := embedded(t)
 	p := start(t, rdb, anyDatabase(t), "ledger")

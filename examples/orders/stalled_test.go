@@ -16,8 +16,8 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// A body that does not come keeps its request no longer than patience, and is told apart from a client that has left.
-// If the answer does not depend on the body, it waits for it no longer either.
+// A request whose body does not arrive takes no longer than patience, and is distinguished from a client that has left.
+// This also holds if the answer does not depend on the body.
 func TestStalledBody(t *testing.T) {
 	gen, err := serial.New(client(t, "127.0.0.1:0")) // it is never asked
 	require.NoError(t, err)
