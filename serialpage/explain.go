@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 	"unicode"
@@ -127,9 +126,7 @@ func (h *handler) explain(w http.ResponseWriter, r *http.Request) error {
 		w.Header().Set("Retry-After", "5")
 		return again(http.StatusServiceUnavailable, "Not everything was saved. Send the form again to save the rest.")
 	}
-	others := given.Last - given.First + 1 - listed
-	w.Header().Set("Location", address("period", s.Key, p.Start, "saved", in.At, "others",
-		strconv.FormatInt(others, 10))+"#saved")
+	w.Header().Set("Location", in.savedAddress(numbers))
 	w.WriteHeader(http.StatusSeeOther)
 	return nil
 }
@@ -223,18 +220,18 @@ func (h *handler) missingIn(ctx context.Context, numbers printer, e serial.Expla
 	return report, nil
 }
 
-// store stores e for each range. Those that were stored before are passed over, so that an attempt goes on where the
-// last one failed.
+// store adds e for each of the ranges, except for those that the register already has. So if storing fails halfway, the
+// same form completes it, however little time an attempt has.
 func store(ctx context.Context, register Explanations, e serial.Explanation, ranges []serial.Range) error {
-	before, err := said(ctx, register, e.Series, e.Start, e.By, e.At)
+	stored, err := storedRanges(ctx, register, e)
 	if err != nil {
 		return err
 	}
 	for _, g := range ranges {
-		e.First, e.Last = g.First, g.Last
-		if slices.ContainsFunc(before, func(b serial.Explanation) bool { return plain(b) == plain(e) }) {
+		if slices.Contains(stored, g) {
 			continue
 		}
+		e.First, e.Last = g.First, g.Last
 		if err := register.Explain(ctx, e); err != nil {
 			return err
 		}
@@ -242,52 +239,77 @@ func store(ctx context.Context, register Explanations, e serial.Explanation, ran
 	return nil
 }
 
-// said returns the explanations of a period that a form has stored, by who has sent it and its time.
-func said(ctx context.Context, register Explanations, series string, start time.Time, by string, at time.Time) (
-	all []serial.Explanation, err error) {
-	for e, err := range register.Explanations(ctx, series, start) {
+// storedRanges returns the ranges for which the register has e. The range of e itself plays no part.
+func storedRanges(ctx context.Context, register Explanations, e serial.Explanation) (all []serial.Range, err error) {
+	for x, err := range register.Explanations(ctx, e.Series, e.Start) {
 		if err != nil {
 			return nil, err
 		}
-		if e.Series == series && e.Start.Equal(start) && e.By == by && e.At.Equal(at) {
-			all = append(all, e)
+		found := serial.Range{First: x.First, Last: x.Last}
+		x.First, x.Last = e.First, e.Last
+		if x.Series == e.Series && x.Start.Equal(e.Start) && plain(x) == plain(e) {
+			all = append(all, found)
 		}
 	}
 	return all, nil
 }
 
-// A saved is what a form has stored.
+// saved says what a form has stored.
 type saved struct {
 	Numbers []string
-	Count   int64 // 0 if no form has led to the page
-	Cut     bool  // there are more than are listed
-	Others  int64 // numbers that were given, but were not missing
+	Count   int64 // 0 if no form led to the page
+	Cut     bool  // there are more numbers than are listed
+	Others  int64 // numbers given that were not missing
 }
 
-// readSaved returns what the form has stored that has led to an address with this query.
+// savedAddress is the address of the page that says what the form has stored. It has the whole form: if somebody goes
+// back, changes something and sends the form again, the time alone would stand for both explanations.
+func (in *form) savedAddress(numbers printer) string {
+	return address("period", in.Key, numbers.period.Start, "saved", in.At, "first", in.First, "last", in.Last,
+		"reason", in.Reason) + "#saved"
+}
+
+// readSaved returns what the register has of the form that a query describes. The query proves nothing.
 func readSaved(ctx context.Context, numbers printer, query url.Values, user string) (v saved, err error) {
 	at, err := time.Parse(formTime, query.Get("saved"))
 	if err != nil {
 		return v, nil
 	}
+	in := newForm(numbers, query)
+	given, wrong := in.given(numbers)
+	if wrong != "" {
+		return v, nil
+	}
 	s := numbers.series
-	series, err := s.Source.scheme().Series(s.Type)
+	e := serial.Explanation{Start: numbers.period.Start, Reason: in.Reason, By: user, At: at}
+	if e.Series, err = s.Source.scheme().Series(s.Type); err != nil {
+		return v, err
+	}
+	stored, err := storedRanges(ctx, s.Explanations, e)
 	if err != nil {
 		return v, err
 	}
-	all, err := said(ctx, s.Explanations, series, numbers.period.Start, user, at)
-	if err != nil {
-		return v, err
-	}
-	var ranges []serial.Range
-	for _, e := range all {
-		ranges = append(ranges, serial.Range{First: e.First, Last: e.Last})
-		v.Count += e.Last - e.First + 1
+	ranges := within(stored, given)
+	for _, g := range ranges {
+		v.Count += g.Last - g.First + 1
 	}
 	v.Cut = len(ranges) > mostListed
-	for _, r := range ranges[:min(len(ranges), mostListed)] {
-		v.Numbers = append(v.Numbers, numbers.ranged(r))
+	for _, g := range ranges[:min(len(ranges), mostListed)] {
+		v.Numbers = append(v.Numbers, numbers.ranged(g))
 	}
-	v.Others, _ = strconv.ParseInt(query.Get("others"), 10, 64) // only of the address, so not to be relied on
+	v.Others = given.Last - given.First + 1 - v.Count
 	return v, nil
+}
+
+// within returns the numbers of ranges that lie in limits, as disjoint ranges in ascending order.
+func within(ranges []serial.Range, limits serial.Range) (all []serial.Range) {
+	slices.SortFunc(ranges, func(a, b serial.Range) int { return cmp.Compare(a.First, b.First) })
+	next := limits.First
+	for _, g := range ranges {
+		g.First, g.Last = max(g.First, next), min(g.Last, limits.Last)
+		if g.First <= g.Last {
+			all, next = append(all, g), g.Last+1
+		}
+	}
+	return all
 }

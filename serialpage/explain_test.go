@@ -119,6 +119,38 @@ func keys(values url.Values) (all []string) {
 	return all
 }
 
+// After going back in the browser, the same form is sent with another reason or other numbers. The page that follows
+// says what the form has stored that led to it, counts each number once, and believes nothing that the register does not
+// have. The form on it is empty.
+func TestExplainGoingBack(t *testing.T) {
+	s := open(t, func(s *site) { s.scheme([]int{1, 2, 3, 5}) })
+	at := now()
+	number := func(seq string) string { return "IS2021102400" + seq }
+	for _, sent := range []struct{ first, last, reason, says string }{
+		{"02", "03", "wrong", "saved for 2 numbers: " + number("02") + " – " + number("03") + ". ✗"},
+		{"02", "03", "torn", "saved for 2 numbers: " + number("02") + " – " + number("03") + ". ✗"},
+		{"06", "", "torn", "saved for 1 number: " + number("06") + ". ✗"},
+		{"01", "05", "torn", "saved for 3 numbers: " + number("02") + " – " + number("03") + ", " + number("04") +
+			". 2 other numbers were given"},
+		{"02", "06", "wrong", "saved for 4 numbers: " + number("02") + " – " + number("03") + ", " + number("04") + ", " +
+			number("06") + ". 1 other number was given"},
+	} {
+		last := sent.last
+		if last != "" {
+			last = number(last)
+		}
+		_, location := s.explain(303, "at", at, "first", number(sent.first), "last", last, "reason", sent.reason)
+		page := s.get(200, "/numbers/"+location, "X-User", "Ada")
+		require.Contains(t, textOf(page), "Your explanation is "+sent.says)
+		require.Empty(t, formOf(page).Get("first")+formOf(page).Get("last")+formOf(page).Get("reason"))
+		for _, forged := range [][2]string{{"reason=" + sent.reason, "reason=other"}, {"saved=2", "saved=1"},
+			{"first=", "first=x"}} {
+			require.NotContains(t, s.get(200, "/numbers/"+strings.Replace(location, forged[0], forged[1], 1), "X-User", "Ada"),
+				"Your explanation")
+		}
+	}
+}
+
 // Only what is missing at that moment is explained, and the page says what was: a number that is there and is deleted
 // later stays unexplained.
 func TestExplainMissingOnly(t *testing.T) {

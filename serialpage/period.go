@@ -117,10 +117,13 @@ func (h *handler) period(w http.ResponseWriter, r *http.Request) error {
 	v := view(numbers, a, explains)
 	v.Closed = !p.End.After(closed)
 	if explains {
-		v.Form = newForm(numbers, query)
 		if v.Saved, err = readSaved(r.Context(), numbers, query, name); err != nil {
 			return unavailable(err)
 		}
+		if v.Saved.Count > 0 {
+			query = nil // what was saved does not fill the form again
+		}
+		v.Form = newForm(numbers, query)
 	}
 	h.write(w, http.StatusOK, "period.html", frame{Title: s.Name + ", " + p.Name, Back: []link{home, seriesLink(s)}}, v)
 	return nil
