@@ -80,14 +80,14 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), h.Limit)
 	defer cancel()
 	a := newAnswer()
-	body, err := readBody(ctx, w, r)
+	body, err := h.readBody(ctx, w, r)
 	if err == nil {
 		// The work ends a little earlier, so that there is time to say what failed.
 		work, cancel := context.WithTimeout(ctx, h.Limit-min(h.Limit/2, time.Second/2))
 		defer cancel()
 		inner := r.WithContext(work)
 		inner.Body = body
-		ended := run(func() error { return h.serve(a, inner) })
+		ended := h.run(inner, func() error { return h.serve(a, inner) })
 		select {
 		case err = <-ended:
 		case <-ctx.Done():
@@ -100,29 +100,42 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.send(w)
 }
 
-// run calls f in a goroutine of its own. The channel gets f's error, or one for a panic or for an end of the goroutine.
-func run(f func() error) <-chan error {
+// run calls f in a goroutine of its own and returns a channel that gets its error. If f panics or ends the goroutine, that
+// is a problem. It is logged here, since the request may have been answered by then.
+func (h *handler) run(r *http.Request, f func() error) <-chan error {
 	ended := make(chan error, 1)
 	go func() {
-		err := errors.New("a function that the application has given ended the goroutine")
+		var err error
+		returned := false
 		defer func() {
-			if panicked := recover(); panicked != nil {
-				err = fmt.Errorf("panic: %v\n%s", panicked, debug.Stack())
+			if !returned {
+				err = h.panicked(r, recover())
 			}
 			ended <- err
 		}()
-		err = f()
+		err, returned = f(), true
 	}()
 	return ended
 }
 
+// panicked logs a panic and returns the answer to its request. value is nil if the goroutine was ended without a panic.
+func (h *handler) panicked(r *http.Request, value any) error {
+	what := fmt.Sprint("panic: ", value)
+	if value == nil {
+		what = "runtime.Goexit was called"
+	}
+	h.log(r, "a function that the application supplies failed", fmt.Sprintf("%s\n%s", what, debug.Stack()))
+	return &problem{status: http.StatusInternalServerError,
+		text: "This request failed. Inform whoever runs the service."}
+}
+
 // readBody reads the body of a request before ctx ends.
-func readBody(ctx context.Context, w http.ResponseWriter, r *http.Request) (io.ReadCloser, error) {
+func (h *handler) readBody(ctx context.Context, w http.ResponseWriter, r *http.Request) (io.ReadCloser, error) {
 	if r.Body == nil || r.Body == http.NoBody {
 		return r.Body, nil
 	}
 	var body []byte
-	ended := run(func() (err error) {
+	ended := h.run(r, func() (err error) {
 		body, err = io.ReadAll(http.MaxBytesReader(w, r.Body, largestForm))
 		return err
 	})
@@ -262,9 +275,13 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 // logProblem logs what failed. Nothing did if cause is nil, or if the client has left.
 func (h *handler) logProblem(r *http.Request, text string, cause error) {
 	if cause != nil && !errors.Is(r.Context().Err(), context.Canceled) {
-		h.Logger.ErrorContext(r.Context(), "serialpage: "+text, "method", r.Method, "path", r.URL.Path,
-			"query", r.URL.RawQuery, "err", cause)
+		h.log(r, text, cause)
 	}
+}
+
+func (h *handler) log(r *http.Request, text string, cause any) {
+	h.Logger.ErrorContext(r.Context(), "serialpage: "+text, "method", r.Method, "path", r.URL.Path,
+		"query", r.URL.RawQuery, "err", cause)
 }
 
 // titles are those of error pages, by status.

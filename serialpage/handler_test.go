@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
 	"regexp"
 	"runtime"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -83,17 +85,22 @@ func TestLimit(t *testing.T) {
 					s.series = append(s.series, Series{Key: "other", Type: "IS", Source: s.series[0].Source})
 					set(s, call)
 				})
-				require.Contains(t, s.get(503, today, "X-User", "Ada"), "not available right now")
-				page, _ := s.explain(503, explain...)
+				status, says := 500, "This request failed."
+				if how == "blocks" {
+					status, says = 503, "not available right now"
+				}
+				require.Contains(t, s.get(status, today, "X-User", "Ada"), says)
+				page, _ := s.explain(status, explain...)
 				require.NotContains(t, page, "at the application")
 				if who == "Source" {
 					page := s.get(200, "/numbers/")
 					require.Contains(t, page, "Not available right now")
 					require.Contains(t, page, "IS202110240005", "of the other series")
 				}
-				if how == "panics" {
-					require.Contains(t, s.log.String(), "at the application")
-					require.Contains(t, s.log.String(), "handler_test.go", "where it did")
+				if how != "blocks" {
+					require.Contains(t, s.log.String(), map[string]string{"panics": "at the application",
+						"ends the goroutine": "runtime.Goexit"}[how])
+					require.Contains(t, s.log.String(), "handler_test.go", "the stack")
 				}
 				require.Contains(t, s.log.String(), "level=ERROR")
 				s.get(200, "/numbers/style.css")
@@ -103,6 +110,101 @@ func TestLimit(t *testing.T) {
 			})
 		}
 	}
+}
+
+// A function of the application that panics fails the page that has called it, and nothing else. However often it does,
+// other pages get their turn, and so does the same page when the function works again.
+func TestPanic(t *testing.T) {
+	for who, set := range map[string]func(s *site, call func()){
+		"Stored": func(s *site, call func()) {
+			s.series[0].Stored = func(ctx context.Context, start, end time.Time) iter.Seq2[string, error] {
+				call()
+				return s.yield(ctx, start, end)
+			}
+		},
+		"Stored's iterator": func(s *site, call func()) {
+			s.series[0].Stored = func(ctx context.Context, start, end time.Time) iter.Seq2[string, error] {
+				return func(yield func(string, error) bool) {
+					s.yield(ctx, start, end)(func(number string, err error) bool { call(); return yield(number, err) })
+				}
+			}
+		},
+		"Explain": func(s *site, call func()) {
+			s.series[0].Explanations = registerWith{s.register, call, func() {}}
+		},
+		"Explanations": func(s *site, call func()) {
+			s.series[0].Explanations = registerBefore{s.register, call}
+		},
+		"Explanations' iterator": func(s *site, call func()) {
+			s.series[0].Explanations = registerWith{s.register, func() {}, call}
+		},
+	} {
+		t.Run(who, func(t *testing.T) {
+			var panics atomic.Bool
+			panics.Store(true)
+			s := open(t, func(s *site) {
+				s.series = append(s.series, Series{Key: "other", Type: "IS", Source: s.series[0].Source, Stored: s.yield})
+				set(s, func() {
+					if panics.Load() {
+						panic("at the application")
+					}
+				})
+			})
+			for range 2 * atOnce {
+				s.log.Reset()
+				if who != "Explain" {
+					require.NotContains(t, s.get(500, today), "at the application")
+				}
+				page, _ := s.explain(500, "first", "IS202110240002", "reason", "torn")
+				require.NotContains(t, page, "at the application")
+				require.Contains(t, s.log.String(), "at the application")
+				require.Contains(t, s.log.String(), "handler_test.go", "the stack")
+			}
+			s.get(200, "/numbers/period?key=other&start=2021-10-24T00:00:00Z")
+			panics.Store(false)
+			s.get(200, today)
+			s.explain(303, "first", "IS202110240002", "reason", "torn")
+			require.Len(t, s.said(), 1)
+		})
+	}
+}
+
+// registerBefore calls a function in Explanations, before it returns the iterator.
+type registerBefore struct {
+	*register
+	call func()
+}
+
+func (r registerBefore) Explanations(ctx context.Context, series string, start time.Time) iter.Seq2[
+	serial.Explanation, error] {
+	r.call()
+	return r.register.Explanations(ctx, series, start)
+}
+
+// A panic is logged even if the page was answered before it.
+func TestPanicAfterLimit(t *testing.T) {
+	answered, logged := make(chan struct{}), make(lines, 10)
+	s := open(t, func(s *site) {
+		s.options.Limit = 200 * time.Millisecond
+		s.options.Logger = slog.New(slog.NewTextHandler(logged, nil))
+		s.series[0].Stored = func(context.Context, time.Time, time.Time) iter.Seq2[string, error] {
+			<-answered
+			panic("at the application")
+		}
+	})
+	s.get(503, today)
+	require.Contains(t, <-logged, "context deadline exceeded")
+	close(answered)
+	require.Contains(t, <-logged, "at the application")
+	s.idle()
+}
+
+// lines gets what is written to a log.
+type lines chan string
+
+func (l lines) Write(line []byte) (int, error) {
+	l <- string(line)
+	return len(line), nil
 }
 
 // A form whose body does not come is answered within Limit, whether or not anybody is logged in, and so is what is sent

@@ -84,7 +84,7 @@ func (h *handler) overview(w http.ResponseWriter, r *http.Request) error {
 	for range min(askedAtOnce, len(shown)) {
 		work.Go(func() {
 			for i := range next {
-				rows[i], failed[i] = h.overviewRow(r.Context(), &shown[i])
+				rows[i], failed[i] = h.overviewRow(r, &shown[i])
 				rows[i].Checked, rows[i].Wrong = checked[shown[i].Key][0], checked[shown[i].Key][1]
 			}
 		})
@@ -122,14 +122,15 @@ func commonZone(all []Series) *time.Location {
 	return cmp.Or(common, time.UTC)
 }
 
-// overviewRow reads where a series is, while ctx lives, whatever its Source does.
-func (h *handler) overviewRow(ctx context.Context, s *Series) (overviewRow, error) {
+// overviewRow reads where a series is, while the request lives, whatever its Source does.
+func (h *handler) overviewRow(r *http.Request, s *Series) (overviewRow, error) {
 	empty := overviewRow{Name: s.Name, Type: s.Type, Href: seriesLink(s).Href}
 	if o, ok := h.audits.last(s.Key); ok {
 		empty.Audited = newResult(s, o)
 	}
 	row := empty
-	ended := run(func() error { return row.read(ctx, s) })
+	ctx := r.Context()
+	ended := h.run(r, func() error { return row.read(ctx, s) })
 	var err error
 	select {
 	case err = <-ended:

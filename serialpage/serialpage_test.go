@@ -345,15 +345,19 @@ func TestBrokenApplication(t *testing.T) {
 		}
 	})
 	hang := make(chan struct{})
-	for _, how := range []func(context.Context){
-		func(context.Context) { panic("at the application") },
-		func(context.Context) { runtime.Goexit() },
-		func(ctx context.Context) { <-ctx.Done() },
-		func(context.Context) { <-hang },
+	for _, c := range []struct {
+		how    func(context.Context)
+		status int
+		says   string
+	}{
+		{func(context.Context) { panic("at the application") }, 500, "This request failed."},
+		{func(context.Context) { runtime.Goexit() }, 500, "This request failed."},
+		{func(ctx context.Context) { <-ctx.Done() }, 503, "not available right now"},
+		{func(context.Context) { <-hang }, 503, "not available right now"},
 	} {
 		s.idle() // an account may end just after the answer that did not wait for it
-		broken.Store(&how)
-		require.Contains(t, s.get(503, today), "not available right now")
+		broken.Store(&c.how)
+		require.Contains(t, s.get(c.status, today), c.says)
 	}
 	require.Contains(t, s.get(503, today), "is running")
 	close(hang)
