@@ -4,13 +4,11 @@ import (
 	"slices"
 	"sync"
 	"time"
-
-	"github.com/dailyserial/serial"
 )
 
 const (
-	atOnce       = 2           // audits
-	keptFor      = time.Minute // an audit's report
+	atOnce       = 2           // running audits
+	keptFor      = time.Minute // a report
 	keptReports  = 100
 	keptOutcomes = 10_000
 )
@@ -21,38 +19,18 @@ type periodKey struct {
 	start  int64  // Unix seconds
 }
 
-// An audit is a report with its time.
-type audit struct {
-	serial.Report
-	at     time.Time
-	period span
-	stored bool            // without Stored, the report only says what was issued
-	cut    map[string]bool // foreign texts of the report that are longer in the documents
-
-	replaced    []replacement
-	replacedCut bool // there may be more
-}
-
-// foreign is a text of the report, with a sign if it was cut.
-func (a *audit) foreign(text string) string {
-	if a.cut[text] {
-		return text + "…"
-	}
-	return text
-}
-
-// audits are those that were made lately. An audit is made once at a time for a period, and two are made at a time in
-// all.
+// audits are the running audits and what is kept of earlier ones. At most one audit runs at a time for a period, and at
+// most two in all.
 type audits struct {
-	mu       sync.Mutex               // guards all below
-	running  map[periodKey]bool       // whether the report will be kept
-	ended    chan struct{}            // closed when an audit ends
-	reports  recent[periodKey, audit] // for a minute
-	outcomes recent[periodKey, outcome]
-	latest   recent[string, outcome] // of each series
+	mu       sync.Mutex                 // guards all fields below
+	running  map[periodKey]bool         // whether the report will be kept
+	ended    chan struct{}              // closed when an audit ends
+	reports  recent[periodKey, audit]   // used for a minute
+	outcomes recent[periodKey, outcome] // last outcome of each period
+	latest   recent[string, outcome]    // last outcome of each series, by its Key
 }
 
-// An outcome is what remains of an audit.
+// An outcome is what is kept of an audit after a minute.
 type outcome struct {
 	at, start                      time.Time
 	stored, explained, unexplained int64
@@ -66,15 +44,16 @@ func newAudits() *audits {
 	}
 }
 
-// kept returns the report of a period if there is a fresh one.
-func (a *audits) kept(k periodKey) (*audit, bool) {
+// fresh returns the report of a period if it is less than a minute old.
+func (a *audits) fresh(k periodKey) (*audit, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	kept, found := a.reports.get(k)
 	return &kept, found && time.Since(kept.at) < keptFor
 }
 
-// begin reports whether an audit may be made now; end ends it. Otherwise ended is closed when another audit has ended.
+// begin reports whether an audit may run now. If so, the caller must call end. Otherwise, ended is closed when another
+// audit ends.
 func (a *audits) begin(k periodKey) (ok bool, ended <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -85,22 +64,22 @@ func (a *audits) begin(k periodKey) (ok bool, ended <-chan struct{}) {
 	return true, nil
 }
 
-// end ends an audit. It keeps the report, unless that is nil or was forgotten meanwhile.
+// end ends an audit. It keeps the report, unless the report is nil or was forgotten during the audit.
 func (a *audits) end(k periodKey, made *audit) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	close(a.ended)
 	a.ended = make(chan struct{})
-	fresh := a.running[k]
+	keep := a.running[k]
 	delete(a.running, k)
-	if made == nil || !fresh {
+	if made == nil || !keep {
 		return
 	}
 	a.reports.put(k, *made)
 	r := made.Report
 	if current := !made.at.Before(made.period.Start) && made.at.Before(made.period.End); !made.stored ||
 		r.Last < r.First && !current {
-		return // a period that no page lists, opened by its address
+		return // no page lists this period: somebody typed its address
 	}
 	o := outcome{at: made.at, start: r.Start, stored: r.Count, explained: r.ExplainedCount,
 		unexplained: r.UnexplainedCount, clean: r.Clean()}
@@ -110,7 +89,7 @@ func (a *audits) end(k periodKey, made *audit) {
 	}
 }
 
-// forget drops the report of a period, also one that is being made: a later page has a new one made.
+// forget drops the report of a period, and that of an audit that is running: the next page makes a new audit.
 func (a *audits) forget(k periodKey) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -120,14 +99,14 @@ func (a *audits) forget(k periodKey) {
 	a.reports.remove(k)
 }
 
-// outcome returns what the last audit of a period found.
+// outcome returns the outcome of a period's last audit.
 func (a *audits) outcome(k periodKey) (outcome, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.outcomes.get(k)
 }
 
-// checked returns how many periods of each series were audited, and how many of them were not clean.
+// checked returns, for each series, how many periods were audited and how many of them were not clean.
 func (a *audits) checked() map[string][2]int64 {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -143,16 +122,16 @@ func (a *audits) checked() map[string][2]int64 {
 	return all
 }
 
-// last returns what the last audit of a series found, whatever its period.
+// last returns the outcome of a series' last audit, whatever its period.
 func (a *audits) last(series string) (outcome, bool) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.latest.get(series)
 }
 
-// recent keeps the latest values, up to a number.
+// recent keeps the latest values.
 type recent[K comparable, V any] struct {
-	most   int
+	most   int // values
 	values map[K]V
 	order  []K // oldest first
 }

@@ -286,7 +286,7 @@ func TestLook(t *testing.T) {
 		if name == "saved" {
 			b.load(b.heading(), fill("first", s.number(10)), fill("last", s.number(12)), fill("reason", "why"),
 				chromedp.Click(chromedp.CSS("form button")))
-			require.Contains(t, b.text(), "2 other numbers were given, but not missing.")
+			require.Contains(t, b.text(), "2 other numbers were not missing,")
 		}
 		require.Equal(t, []string{s.URL}, eval[[]string](b, `[...new Set(performance.getEntries().map(e => e.name).
 			filter(n => n.includes("://")).map(n => new URL(n).origin))]`))

@@ -10,18 +10,18 @@ import (
 // A chart has a column for each period, oldest first, and its figures as text.
 type chart struct {
 	Width, Height, Step int
-	First, Last         string // periods
-	Narrow              bool   // their names do not fit below the columns
+	First, Last         string // names of the first and last period
+	Narrow              bool   // these names do not fit below the columns
 	Columns             []column
 }
 
-// labelWidth is the width of a letter below the columns, if it is wide.
+// labelWidth is the width of a wide letter below the columns.
 const labelWidth = 8
 
 // A column is a stack of bars.
 type column struct {
 	X     int
-	Title string // the figures
+	Title string // figures as text
 	Bars  []bar
 }
 
@@ -46,7 +46,7 @@ type stack struct {
 	parts        []part
 }
 
-// draw draws stacks in a width of step for each, as high as the highest one needs.
+// draw draws each stack as a column of width step. The highest column takes the whole height.
 func draw(stacks []stack, step, height int) chart {
 	c := chart{Width: step * len(stacks), Height: height, Step: step}
 	if len(stacks) > 0 {
@@ -66,7 +66,7 @@ func draw(stacks []stack, step, height int) chart {
 		top := float64(height)
 		for _, p := range s.parts {
 			if p.n > 0 {
-				tall := max(float64(p.n)/float64(most)*float64(height), 1) // a few differ from none
+				tall := max(float64(p.n)/float64(most)*float64(height), 1) // so that a few look different from none
 				top -= tall
 				col.Bars = append(col.Bars, bar{p.class, i*step + 1, max(top, 0), step - 2, tall})
 			}
@@ -76,7 +76,7 @@ func draw(stacks []stack, step, height int) chart {
 	return c
 }
 
-// usage draws how many numbers each of the latest periods had.
+// usage draws how many numbers were issued in each of the latest periods.
 func usage(s *Series, history []serial.Number, first int64) chart {
 	var stacks []stack
 	for _, n := range slices.Backward(history) {

@@ -119,9 +119,8 @@ func keys(values url.Values) (all []string) {
 	return all
 }
 
-// After going back in the browser, the same form is sent with another reason or other numbers. The page that follows
-// says what the form has stored that led to it, counts each number once, and believes nothing that the register does not
-// have. The form on it is empty.
+// Whoever goes back in the browser sends the same form with another reason or other numbers. The next page says what the
+// last form stored, counts each number once, and claims nothing that the register does not have. Its form is empty.
 func TestExplainGoingBack(t *testing.T) {
 	s := open(t, func(s *site) { s.scheme([]int{1, 2, 3, 5}) })
 	at := now()
@@ -131,9 +130,9 @@ func TestExplainGoingBack(t *testing.T) {
 		{"02", "03", "torn", "saved for 2 numbers: " + number("02") + " – " + number("03") + ". ✗"},
 		{"06", "", "torn", "saved for 1 number: " + number("06") + ". ✗"},
 		{"01", "05", "torn", "saved for 3 numbers: " + number("02") + " – " + number("03") + ", " + number("04") +
-			". 2 other numbers were given"},
+			". 2 other numbers were not missing"},
 		{"02", "06", "wrong", "saved for 4 numbers: " + number("02") + " – " + number("03") + ", " + number("04") + ", " +
-			number("06") + ". 1 other number was given"},
+			number("06") + ". 1 other number was not missing, so nothing was saved for it."},
 	} {
 		last := sent.last
 		if last != "" {
@@ -159,7 +158,7 @@ func TestExplainMissingOnly(t *testing.T) {
 	require.Equal(t, []serial.Range{{First: 2, Last: 2}, {First: 4, Last: 4}}, s.said())
 	text := textOf(s.get(200, "/numbers/"+location, "X-User", "Ada"))
 	require.Contains(t, text, "Your explanation is saved for 2 numbers: IS202110240002, IS202110240004. "+
-		"7 other numbers were given, but not missing. Nothing was saved for them. ✓ All numbers are accounted for.")
+		"7 other numbers were not missing, so nothing was saved for them. ✓ All numbers are accounted for.")
 
 	s.mu.Lock()
 	s.stored = s.stored[1:]
@@ -425,7 +424,7 @@ func TestExplainWaits(t *testing.T) {
 	work.Go(func() { s.send("GET", today, "") })
 	require.Eventually(t, func() bool { return s.audits() == 1 }, time.Minute, time.Millisecond)
 	text, _ := s.explain(503, right...)
-	require.Contains(t, text, "Nothing was saved, since other checks are running.")
+	require.Contains(t, text, "Nothing was saved because other checks are running.")
 	require.Empty(t, s.said())
 	work.Go(func() { s.explain(303, right...) })
 	close(proceed)

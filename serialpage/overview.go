@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	askedAtOnce    = 16 // series of the first page
+	askedAtOnce    = 16 // series
 	mostRows       = 1000
 	overviewLength = 30 // periods in the chart of a series
 )
@@ -22,25 +22,25 @@ const (
 // An overviewRow is a series on the first page.
 type overviewRow struct {
 	Name, Type, Href string
-	Failed           bool // what follows is not known
-	Lost             bool // its counter is
+	Failed           bool // the series could not be read
+	Lost             bool // its counter was lost
 	Period           span
 	Last             string // number, or its sequence; "" if none was issued
 	Issued           int64
-	Full             string // how much of the period's numbers that is; "" if nobody will ever issue as many
+	Full             string // share of the period's numbers that was issued; "" if the period never fills up
 	Chart            chart
-	Audited          *result
-	Checked, Wrong   int64 // periods that were checked, and those of them with discrepancies
+	Audited          *result // last audit; nil if there was none
+	Checked          int64   // periods that were audited
+	Wrong            int64   // audited periods with discrepancies
 }
 
-// A result is what the last audit found, for people.
+// A result is the outcome of an audit, for people.
 type result struct {
 	outcome
 	Period string
 	Href   string
 }
 
-// newResult returns what the last audit of a period found.
 func newResult(s *Series, o outcome) *result {
 	p := spanOf(s, o.start)
 	o.at = o.at.In(p.Start.Location())
@@ -50,7 +50,7 @@ func newResult(s *Series, o outcome) *result {
 // At is when the audit was made.
 func (r result) At() time.Time { return r.at }
 
-// Text says what it found.
+// Text says what the audit found.
 func (r result) Text() string {
 	if r.clean {
 		return "accounted for"
@@ -68,12 +68,12 @@ func (r result) Unexplained() int64 { return r.unexplained }
 
 // overview is the page of all series.
 func (h *handler) overview(w http.ResponseWriter, r *http.Request) error {
-	all, err := h.shown(r.Context())
+	all, err := h.allSeries(r.Context())
 	if err != nil {
 		return err
 	}
 	if r.Method == http.MethodHead {
-		return head(w)
+		return writeHead(w)
 	}
 	shown := all[:min(len(all), mostRows)]
 	rows := make([]overviewRow, len(shown))
@@ -94,7 +94,7 @@ func (h *handler) overview(w http.ResponseWriter, r *http.Request) error {
 	}
 	close(next)
 	work.Wait()
-	if i := slices.IndexFunc(failed, func(err error) bool { return err != nil }); i >= 0 { // one may stand for all
+	if i := slices.IndexFunc(failed, func(err error) bool { return err != nil }); i >= 0 { // one is enough
 		h.Logger.ErrorContext(r.Context(), "serialpage: a series could not be read", "series", shown[i].Key, "err", failed[i])
 	}
 	h.write(w, http.StatusOK, "overview.html", frame{Title: home.Text}, struct {
@@ -122,7 +122,7 @@ func commonZone(all []Series) *time.Location {
 	return cmp.Or(common, time.UTC)
 }
 
-// overviewRow reads where a series is, while the request lives, whatever its Source does.
+// overviewRow returns the row of a series before the request ends, whatever the Source does.
 func (h *handler) overviewRow(r *http.Request, s *Series) (overviewRow, error) {
 	empty := overviewRow{Name: s.Name, Type: s.Type, Href: seriesLink(s).Href}
 	if o, ok := h.audits.last(s.Key); ok {
@@ -144,7 +144,7 @@ func (h *handler) overviewRow(r *http.Request, s *Series) (overviewRow, error) {
 	return row, nil
 }
 
-// read asks the Source of a series.
+// read fills in what the Source of a series knows.
 func (row *overviewRow) read(ctx context.Context, s *Series) error {
 	last, err := s.Source.last(ctx, s.Type)
 	if errors.Is(err, serial.ErrCounterLost) {
@@ -170,10 +170,10 @@ func (row *overviewRow) read(ctx context.Context, s *Series) error {
 	return nil
 }
 
-// endless is more than anybody will issue in a period.
+// endless is more numbers than anybody will issue in a period.
 const endless = 1_000_000_000
 
-// fullText says how many of a period's numbers were issued: never 0% if some were, and 100% only if all were.
+// fullText says what share of a period's numbers was issued. It says 0% only if none was, and 100% only if all were.
 func fullText(issued, size int64) string {
 	share := fmt.Sprintf("%.1f%%", min(float64(issued)/float64(size)*100, 99.9))
 	switch {
@@ -185,23 +185,4 @@ func fullText(issued, size int64) string {
 		share = "100%"
 	}
 	return share + " of " + count(size)
-}
-
-// spanOf returns the period that begins at start.
-func spanOf(s *Series, start time.Time) span {
-	if p, ok := spanAt(s.Source.scheme(), start); ok {
-		return p
-	}
-	return span{Start: start, End: start} // that of 1 January 1970 may begin before any date
-}
-
-// numberText is a number, or its sequence if its date is not known, or "" if none was issued.
-func numberText(n serial.Number) string {
-	switch {
-	case n.Seq == 0:
-		return ""
-	case n.Date.IsZero():
-		return "sequence " + count(n.Seq)
-	}
-	return n.String()
 }

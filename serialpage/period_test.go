@@ -102,11 +102,11 @@ func TestReplacedMany(t *testing.T) {
 	})
 	page := s.get(200, today)
 	require.Len(t, tableOf(page, "Replaced explanations"), mostListed)
-	require.Contains(t, page, "Others may have been replaced that are not listed.")
+	require.Contains(t, page, "There may be more replaced explanations than are listed.")
 	require.Less(t, len(page), 1_000_000)
 	s.register.all = append(s.register.all[:2], s.register.all[len(s.register.all)-1])
 	s.handler().audits.forget(periodKey{"IS", s.start.Unix()})
-	require.NotContains(t, s.get(200, today), "Others may have been replaced")
+	require.NotContains(t, s.get(200, today), "There may be more replaced explanations")
 }
 
 // Possible reasons stand beside the ranges that they touch, and fill the form if they agree. They explain nothing.

@@ -12,8 +12,8 @@ import (
 type printer struct {
 	series *Series
 	period span
-	dated  bool // all numbers print the same date; otherwise nobody knows which one a missing number has
-	hidden bool // numbers do not look like their neighbours
+	dated  bool // all numbers print the same date; otherwise, the date of a missing number is unknown
+	hidden bool // the numbers hide their sequences
 }
 
 func newPrinter(s *Series, p span) printer {
@@ -21,9 +21,9 @@ func newPrinter(s *Series, p span) printer {
 	return printer{s, p, err == nil && start.Equal(p.Start) && end.Equal(p.End), hides(s, p.Start)}
 }
 
-// hides reports whether the numbers of a series hide their sequences, which a scheme does not say. If they do,
-// neighbours differ almost everywhere. Otherwise the first eight differ in the sequence's last digit and in at most two
-// check digits.
+// hides reports whether the numbers of a series hide their sequences, which a scheme does not reveal. If they do,
+// neighbouring numbers differ almost everywhere. Otherwise, the first eight differ only in the last digit of the
+// sequence and in at most two check digits.
 func hides(s *Series, at time.Time) bool {
 	var texts []string
 	for seq := int64(1); seq <= 8; seq++ {
@@ -43,7 +43,7 @@ func hides(s *Series, at time.Time) bool {
 }
 
 // whole is a number as the form takes it, or "" if the template cannot print the period. If the printed date is not
-// known, it is that of the period's start.
+// known, the number has the date of the period's start.
 func (n printer) whole(seq int64) string {
 	number, err := n.series.Source.scheme().Number(n.series.Type, n.period.Start, seq)
 	if err != nil {
@@ -52,31 +52,32 @@ func (n printer) whole(seq int64) string {
 	return number.String()
 }
 
-// mostHidden is how many numbers are listed for a range that does not show them.
+// mostHidden is how many numbers of a hidden sequence are listed for a range.
 const mostHidden = 10
 
-// ranged is a range of numbers. Of hidden numbers, the first and the last say nothing about those between them.
+// ranged prints a range of numbers. If sequences are hidden, the first and the last number do not show the numbers
+// between them.
 func (n printer) ranged(r serial.Range) string {
 	switch {
 	case !n.dated && r.First == r.Last:
 		return "sequence " + count(r.First)
 	case !n.dated:
 		return "sequences " + count(r.First) + " – " + count(r.Last)
-	case n.hidden && r.Last-r.First < mostHidden:
+	case n.hidden && size(r) <= mostHidden:
 		var all []string
 		for seq := r.First; seq <= r.Last; seq++ {
 			all = append(all, n.whole(seq))
 		}
 		return strings.Join(all, ", ")
 	case n.hidden:
-		return count(r.Last-r.First+1) + " numbers, listed in the CSV"
+		return count(size(r)) + " numbers, listed in the CSV"
 	case r.First == r.Last:
 		return n.whole(r.First)
 	}
 	return n.whole(r.First) + " – " + n.whole(r.Last)
 }
 
-// split returns ranges as they are listed: single numbers if they are hidden, up to so many.
+// split returns at most so many ranges, as they are listed: single numbers, if sequences are hidden.
 func (n printer) split(ranges []serial.Range, most int) (all []serial.Range) {
 	for _, r := range ranges {
 		for r.First <= r.Last && len(all) < most {
@@ -88,4 +89,12 @@ func (n printer) split(ranges []serial.Range, most int) (all []serial.Range) {
 		}
 	}
 	return all
+}
+
+// size returns how many numbers ranges have.
+func size(ranges ...serial.Range) (n int64) {
+	for _, r := range ranges {
+		n += r.Last - r.First + 1
+	}
+	return n
 }

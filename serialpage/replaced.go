@@ -9,25 +9,25 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// mostCompared is how many explanations of a period are kept, to find those that were replaced.
+// mostCompared is how many explanations of a period are compared to find those that were replaced.
 const mostCompared = 10_000
 
-// A replacement is an explanation that does not count for some missing numbers, and the one that counts there.
+// A replacement is an explanation that does not count for some missing numbers, and the one that counts instead.
 type replacement struct {
 	ranges  []serial.Range
 	old, by serial.Explanation
 }
 
-// readExplanations are the first explanations of a series and period that an audit has read.
+// readExplanations are the first explanations that an audit reads of a series and period.
 type readExplanations struct {
 	series string
 	start  time.Time
 	all    []serial.Explanation
-	more   bool // there were others
+	more   bool // there are more than were recorded
 }
 
-// in yields explanations, and notes those that may be replaced.
-func (r *readExplanations) in(all iter.Seq2[serial.Explanation, error]) iter.Seq2[serial.Explanation, error] {
+// record yields explanations and records those that may have been replaced.
+func (r *readExplanations) record(all iter.Seq2[serial.Explanation, error]) iter.Seq2[serial.Explanation, error] {
 	return func(yield func(serial.Explanation, error) bool) {
 		for e, err := range all {
 			if err == nil && e.Series == r.series && e.Start.Equal(r.start) && !e.Possible {
@@ -42,8 +42,8 @@ func (r *readExplanations) in(all iter.Seq2[serial.Explanation, error]) iter.Seq
 	}
 }
 
-// replaced returns the explanations that do not count for all missing numbers that they fit, in the order in which they
-// were read. more reports that there may be others.
+// replaced returns the explanations that fit a missing number but do not count for it, in the order in which they were
+// read. more reports that there may be others.
 func (r *readExplanations) replaced(report *serial.Report) (list []replacement, more bool) {
 	seen, listed := map[serial.Explanation]bool{}, 0
 	for _, e := range r.all {
@@ -77,7 +77,7 @@ func (r *readExplanations) replaced(report *serial.Report) (list []replacement, 
 	return list, r.more
 }
 
-// plain is an explanation of one series and period in a form that can be compared.
+// plain returns an explanation without its series and period, in a form that == compares correctly.
 func plain(e serial.Explanation) serial.Explanation {
 	e.Series, e.Type, e.Start, e.At = "", "", time.Time{}, e.At.Round(0).UTC()
 	return e

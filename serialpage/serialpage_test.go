@@ -269,6 +269,13 @@ func TestExport(t *testing.T) {
 		require.Contains(t, lines, []string{"stored, but not one of our numbers", "", "", "1", cell, "", "", ""})
 	}
 	require.Contains(t, lines, []string{"stored, but never issued", "9", "9", "1", "IS202110240009", "", "", ""})
+	for path, want := range map[string]string{todayCSV: "text/csv; charset=utf-8; header=present",
+		todayJSON: "application/json", today: "text/html; charset=utf-8"} {
+		for _, method := range []string{"GET", "HEAD"} {
+			response, _ := s.send(method, path, "")
+			require.Equal(t, want, response.Header.Get("Content-Type"))
+		}
+	}
 	var out map[string]any
 	require.NoError(t, json.Unmarshal([]byte(s.get(200, todayJSON)), &out))
 	foreign := []any{}
@@ -392,7 +399,8 @@ func TestRefused(t *testing.T) {
 	s := open(t, nil)
 	right := s.series[0]
 	for says, wrong := range map[string][]Series{
-		"Source is nil": {{Type: "IS"}}, "another one has": {right, right}, "invalid": {{Type: "a b", Source: right.Source}},
+		"Source is nil": {{Type: "IS"}}, "another series has": {right, right},
+		"invalid": {{Type: "a b", Source: right.Source}},
 	} {
 		s.series = wrong
 		s.get(500, "/numbers/")

@@ -4,15 +4,14 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/dailyserial/serial"
 )
 
 const (
-	mostPeriods = 1000 // of a series' page
-	mostColumns = 60   // of its chart
+	mostPeriods = 1000 // on the page of a series
+	mostColumns = 60   // in its chart
 	chartWidth  = 900
 	chartHeight = 120
 )
@@ -23,19 +22,19 @@ type periodRow struct {
 	Last       string
 	Issued     int64
 	Closed     bool
-	Current    bool // it has not ended
-	Audited    *result
+	Current    bool
+	Audited    *result // last audit; nil if there was none
 }
 
 // series is the page of a series.
 func (h *handler) series(w http.ResponseWriter, r *http.Request) error {
-	s, err := h.find(r, r.URL.Query())
+	s, err := h.find(r.Context(), r.URL.Query())
 	if err != nil {
 		return err
 	}
 	f := frame{Title: s.Name, Back: []link{home}}
 	if r.Method == http.MethodHead {
-		return head(w)
+		return writeHead(w)
 	}
 	history, err := s.Source.history(r.Context(), s.Type, mostPeriods+1)
 	if err != nil {
@@ -68,27 +67,13 @@ func (h *handler) series(w http.ResponseWriter, r *http.Request) error {
 		Most   int64
 		Chart  chart
 		At     time.Time
-	}{s, zoneOf(current), rows, more, mostPeriods, h.account(s, history, first), time.Now().In(current.Start.Location())})
+	}{s, current.Zone(), rows, more, mostPeriods, h.accountChart(s, history, first),
+		time.Now().In(current.Start.Location())})
 	return nil
 }
 
-// seriesLink leads to the page of a series.
-func seriesLink(s *Series) link { return link{address("series", s.Key, time.Time{}), s.Name} }
-
-// zoneOf names the time zone in which periods begin.
-func zoneOf(p span) string {
-	zone, now := p.Start.Location(), time.Now().In(p.Start.Location())
-	switch zone.String() {
-	case "":
-		return now.Format("UTC-07:00")
-	case "Local":
-		return "the server’s, " + strings.TrimSuffix(now.Format("MST (UTC-07:00)"), " (UTC+00:00)")
-	}
-	return zone.String()
-}
-
-// account draws what is stored, explained and not explained of each period, as far as it was audited.
-func (h *handler) account(s *Series, history []serial.Number, first int64) chart {
+// accountChart draws how many numbers of each period are stored, explained and unexplained, as far as it was audited.
+func (h *handler) accountChart(s *Series, history []serial.Number, first int64) chart {
 	var stacks []stack
 	for _, n := range slices.Backward(history[:min(len(history), mostColumns)]) {
 		issued, name := max(0, n.Seq-first+1), spanOf(s, n.Start).Name

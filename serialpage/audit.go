@@ -1,0 +1,133 @@
+package serialpage
+
+import (
+	"context"
+	"errors"
+	"iter"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dailyserial/serial"
+)
+
+const (
+	foreignBytes   = 256    // of a text, in the list of a report
+	longestHistory = 10_000 // periods
+)
+
+// An audit is a report with its time.
+type audit struct {
+	serial.Report
+	at     time.Time
+	period span
+	stored bool            // without Stored, the report only says what was issued
+	cut    map[string]bool // foreign texts that the report has cut
+
+	replaced    []replacement
+	replacedCut bool // there may be more
+}
+
+// foreign is a foreign text of the report, marked if it was cut.
+func (a *audit) foreign(text string) string {
+	if a.cut[text] {
+		return text + "…"
+	}
+	return text
+}
+
+// audit returns the account of a period: one less than a minute old, or a new one. A new one is completed even if the
+// client leaves, so it is there when the client comes back.
+func (h *handler) audit(ctx context.Context, w http.ResponseWriter, s *Series, p span) (made *audit, err error) {
+	k := periodKey{s.Key, p.Start.Unix()}
+	if fresh, ok := h.audits.fresh(k); ok {
+		return fresh, nil
+	}
+	if ok, _ := h.audits.begin(k); !ok {
+		w.Header().Set("Refresh", "2") // the browser tries again
+		return nil, &problem{status: http.StatusServiceUnavailable, retry: true,
+			text: "Another check is running. This page will reload by itself."}
+	}
+	defer func() { h.audits.end(k, made) }()
+	deadline, _ := ctx.Deadline()
+	ctx, cancel := context.WithDeadline(context.WithoutCancel(ctx), deadline)
+	defer cancel()
+	return makeAudit(ctx, s, p)
+}
+
+// makeAudit accounts for the numbers of a period.
+func makeAudit(ctx context.Context, s *Series, p span) (*audit, error) {
+	used, long := noTexts, &longTexts{}
+	if s.Stored != nil {
+		used = long.record(s.Stored(ctx, p.Start, p.End))
+	}
+	var opts []serial.AuditOption
+	read := &readExplanations{start: p.Start}
+	if s.Explanations != nil {
+		series, err := s.Source.scheme().Series(s.Type)
+		if err != nil {
+			return nil, unavailable(err)
+		}
+		read.series = series
+		opts = append(opts, serial.WithExplanations(read.record(s.Explanations.Explanations(ctx, series, p.Start))))
+	}
+	report, err := s.Source.audit(ctx, s.Type, p.Start, used, opts...)
+	if err != nil {
+		return nil, auditError(ctx, s, p, err)
+	}
+	a := &audit{Report: report, at: time.Now(), period: p, stored: s.Stored != nil, cut: long.cut(report.Foreign)}
+	a.replaced, a.replacedCut = read.replaced(&report)
+	return a, nil
+}
+
+// auditError says why a period has no account.
+func auditError(ctx context.Context, s *Series, p span, err error) error {
+	if errors.Is(err, serial.ErrCounterLost) {
+		return &problem{status: http.StatusServiceUnavailable, cause: err,
+			text: "The counter was lost, so nobody knows how many numbers were issued. Inform whoever runs the service."}
+	}
+	// The error does not say whether the period is unknown. If it is, an audit without documents fails, too.
+	if _, unknown := s.Source.audit(ctx, s.Type, p.Start, noTexts); unknown != nil {
+		kept, failed := s.Source.history(ctx, s.Type, longestHistory)
+		if failed == nil && !slices.ContainsFunc(kept, func(n serial.Number) bool { return n.Start.Equal(p.Start) }) {
+			return notFound("There is no record of this period.")
+		}
+	}
+	return unavailable(err)
+}
+
+// noTexts yields nothing.
+func noTexts(func(string, error) bool) {}
+
+var _ iter.Seq2[string, error] = noTexts
+
+// longTexts are the beginnings of the first texts that are too long for the list of a report.
+type longTexts []string
+
+// record yields texts and records the long ones.
+func (l *longTexts) record(texts iter.Seq2[string, error]) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		for text, err := range texts {
+			if len(text) > foreignBytes && len(*l) < mostListed {
+				*l = append(*l, strings.Clone(text[:foreignBytes]))
+			}
+			if !yield(text, err) {
+				return
+			}
+		}
+	}
+}
+
+// cut returns which of the listed texts were cut.
+func (l *longTexts) cut(listed []string) map[string]bool {
+	cut := map[string]bool{}
+	for _, text := range listed {
+		if slices.ContainsFunc(*l, func(long string) bool {
+			return len(text) > foreignBytes-4 && strings.HasPrefix(long, text) // a text is cut between characters
+		}) {
+			cut[text] = true
+		}
+	}
+	return cut
+}

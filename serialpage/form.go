@@ -1,0 +1,125 @@
+package serialpage
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/dailyserial/serial"
+)
+
+const (
+	largestForm   = 64 << 10 // bytes
+	oldestForm    = time.Hour
+	longestReason = 500              // bytes
+	formTime      = time.RFC3339Nano // in microseconds, which registers keep
+)
+
+// A form has what somebody wants to explain.
+type form struct {
+	Key, Start, At      string
+	First, Last, Reason string
+	Single              bool   // it takes single numbers only
+	Wrong               string // what must be corrected
+}
+
+// newForm returns the form of a period as a new page shows it, with the values of a query.
+func newForm(numbers printer, query url.Values) *form {
+	field := func(name string) string { return strings.TrimSpace(query.Get(name)) }
+	return &form{Key: numbers.series.Key, Start: numbers.period.Start.UTC().Format(time.RFC3339),
+		At: time.Now().UTC().Truncate(time.Microsecond).Format(formTime), First: field("first"), Last: field("last"),
+		Reason: field("reason"), Single: numbers.hidden}
+}
+
+// formAddress is the address of the form with the numbers of a range, or "" if the template cannot print them.
+func (n printer) formAddress(r serial.Range, reason string) string {
+	first, last := n.whole(r.First), ""
+	if r.Last > r.First {
+		last = n.whole(r.Last)
+	}
+	if first == "" {
+		return ""
+	}
+	return n.filledAddress(&form{First: first, Last: last, Reason: reason})
+}
+
+// filledAddress is the address of a new form with the values of in.
+func (n printer) filledAddress(in *form) string {
+	return address("period", n.series.Key, n.period.Start, "first", in.First, "last", in.Last, "reason", in.Reason) +
+		"#explain"
+}
+
+// readTime returns the time that was sent with a form, or a problem if that lies in the future or is too old.
+func (in *form) readTime(numbers printer, sent string) (time.Time, error) {
+	at, err := time.Parse(formTime, sent)
+	at = at.UTC().Truncate(time.Microsecond)
+	if age := time.Since(at); err != nil || age < 0 || age > oldestForm {
+		return at, &problem{status: http.StatusBadRequest,
+			text: "Nothing was saved: this form is older than an hour, or its time lies in the future. Load the page again.",
+			to:   &link{numbers.filledAddress(in), "Load the page again"}}
+	}
+	return at, nil
+}
+
+// check returns the sequences of the numbers in a form, or what must be corrected.
+func (in *form) check(numbers printer) (given serial.Range, wrong string) {
+	given, wrong = in.given(numbers)
+	return given, cmp.Or(wrong, in.wrongReason())
+}
+
+// given returns the sequences of the numbers in a form, or what is wrong with the numbers.
+func (in *form) given(numbers printer) (r serial.Range, wrong string) {
+	if r.First, wrong = numbers.sequence(in.First); wrong != "" {
+		return r, wrong
+	}
+	r.Last = r.First
+	if in.Last != "" {
+		r.Last, wrong = numbers.sequence(in.Last)
+	}
+	switch {
+	case wrong != "":
+		return r, wrong
+	case in.Single && r.First != r.Last:
+		return r, "Enter one number: in this series, numbers do not show which other numbers lie between them."
+	case r.First > r.Last:
+		return r, "Enter the lower number first."
+	}
+	return r, ""
+}
+
+// sequence reads a number of the period, or says what is wrong with it.
+func (n printer) sequence(text string) (seq int64, wrong string) {
+	number, err := n.series.Source.scheme().Parse(text)
+	switch {
+	case errors.Is(err, serial.ErrCheckDigit):
+		return 0, "A number was mistyped: its check digit does not fit."
+	case err != nil:
+		return 0, "Enter numbers of this series, whole, as they are printed."
+	case number.Type != n.series.Type || !number.Start.Equal(n.period.Start):
+		return 0, "Enter numbers of this series and period."
+	}
+	return number.Seq, ""
+}
+
+// wrongReason says what is wrong with the reason, or nothing.
+func (in *form) wrongReason() string {
+	invisible := strings.IndexFunc(in.Reason, func(r rune) bool { return !unicode.IsGraphic(r) })
+	switch {
+	case in.Reason == "":
+		return "Enter a reason."
+	case len(in.Reason) > longestReason:
+		return fmt.Sprintf("Enter a shorter reason: this one has %d bytes; the limit is %d.", len(in.Reason), longestReason)
+	case !utf8.ValidString(in.Reason):
+		return "The reason is not valid UTF-8."
+	case invisible >= 0:
+		r, _ := utf8.DecodeRuneInString(in.Reason[invisible:])
+		return fmt.Sprintf("Enter a reason without invisible characters: this one contains %q.", r)
+	}
+	return ""
+}

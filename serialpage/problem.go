@@ -1,0 +1,67 @@
+package serialpage
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+)
+
+// A problem is an error that is answered with a page of its own.
+type problem struct {
+	status int
+	text   string // for people
+	cause  error  // for the log; nil if the client is to blame
+	retry  bool   // a repetition may succeed
+	to     *link  // where to repeat it; nil means the same page
+}
+
+func (p *problem) Error() string { return p.text }
+
+func notFound(text string) error { return &problem{status: http.StatusNotFound, text: text} }
+
+func badRequest(text string) error { return &problem{status: http.StatusBadRequest, text: text} }
+
+func forbidden(text string) error { return &problem{status: http.StatusForbidden, text: text} }
+
+// unavailable is the answer if a database, Redis or a function of the application failed.
+func unavailable(cause error) error {
+	return &problem{status: http.StatusServiceUnavailable, text: "This page is not available right now.", cause: cause,
+		retry: true}
+}
+
+// fail answers with an error page.
+func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
+	p := &problem{}
+	if !errors.As(err, &p) {
+		p = unavailable(err).(*problem)
+	}
+	h.logFailure(r, p.text, p.cause)
+	if p.retry {
+		w.Header().Set("Retry-After", "5")
+	}
+	h.write(w, p.status, "problem.html", frame{Title: titles[p.status], Back: []link{home}}, struct {
+		Text string
+		At   time.Time
+		To   *link
+	}{p.text, time.Now(), p.to})
+}
+
+// titles are the titles of error pages, by status.
+var titles = map[int]string{
+	http.StatusBadRequest: "Invalid request", http.StatusForbidden: "Not allowed", http.StatusNotFound: "Not found",
+	http.StatusMethodNotAllowed: "Not supported", http.StatusRequestEntityTooLarge: "Too large",
+	http.StatusInternalServerError: "Something went wrong", http.StatusServiceUnavailable: "Not available",
+}
+
+// logFailure logs why a request failed, unless cause is nil or the client has left.
+func (h *handler) logFailure(r *http.Request, text string, cause error) {
+	if cause != nil && !errors.Is(r.Context().Err(), context.Canceled) {
+		h.log(r, text, cause)
+	}
+}
+
+func (h *handler) log(r *http.Request, text string, cause any) {
+	h.Logger.ErrorContext(r.Context(), "serialpage: "+text, "method", r.Method, "path", r.URL.Path,
+		"query", r.URL.RawQuery, "err", cause)
+}
