@@ -28,7 +28,7 @@ import (
 	"github.com/dailyserial/serial/internal/race"
 )
 
-// chromium is the path of the browser, or why there is none.
+// chromium is the path of the browser; noChromium says why there is none.
 var chromium, noChromium = func() (path string, err error) {
 	for _, name := range []string{"google-chrome", "chromium-browser", "chromium"} {
 		if path, err = exec.LookPath(name); err == nil {
@@ -38,7 +38,7 @@ var chromium, noChromium = func() (path string, err error) {
 	return path, err
 }()
 
-// start of the browser, once for all tests.
+// startBrowser starts the browser once for all tests.
 var startBrowser = sync.OnceValues(func() (context.Context, error) {
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(chromium), chromedp.NoSandbox,
 		chromedp.DisableGPU, chromedp.Flag("disable-component-update", true), chromedp.Flag("disable-quic", true),
@@ -57,15 +57,15 @@ func TestMain(m *testing.M) {
 	os.Exit(status)
 }
 
-// A tab is one of the browser.
+// A tab is a tab of the browser.
 type tab struct {
 	context.Context
 	t        *testing.T
 	mu       sync.Mutex // guards messages
-	messages []string   // of the console
+	messages []string   // from the console
 }
 
-// A mode is how somebody looks at a page.
+// A mode is a way to look at a page.
 type mode struct {
 	width  int64
 	scheme string // of colours
@@ -81,8 +81,8 @@ var modes = []mode{
 	{800, "light", "print"}, {800, "light", "forced"}, {320, "dark", "forced"},
 }
 
-// browse opens a tab. It requires at the end that the console had no error that the test did not expect, while all
-// servers that the test has started before are there.
+// browse opens a tab. When the test ends, and before the servers stop that it started earlier, browse requires that the
+// console has no message that the test did not expect.
 func browse(t *testing.T) *tab {
 	t.Helper()
 	if noChromium != nil {
@@ -154,7 +154,7 @@ func eval[T any](b *tab, script string) T {
 	return v
 }
 
-// look changes how the page is looked at.
+// look sets the mode.
 func (b *tab) look(m mode) {
 	b.t.Helper()
 	media, forced := m.media, "none"
@@ -172,9 +172,9 @@ func (b *tab) look(m mode) {
 // text is what the page says.
 func (b *tab) text() string { return eval[string](b, "document.body.innerText") }
 
-// console returns the messages since it was last asked.
+// console returns the messages since its last call.
 func (b *tab) console() []string {
-	b.text() // what the browser has said comes before this answer
+	b.text() // messages arrive before this answer
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	all := b.messages
@@ -182,7 +182,7 @@ func (b *tab) console() []string {
 	return all
 }
 
-// expect requires that the console has said each of these, and nothing else.
+// expect requires that the console has messages with all of these texts, and no others.
 func (b *tab) expect(all ...string) {
 	b.t.Helper()
 	messages := b.console()
@@ -194,7 +194,7 @@ func (b *tab) expect(all ...string) {
 	}
 }
 
-// picture takes a picture of the page, and keeps it in the folder, if that exists.
+// picture takes a picture of the page, and stores it in the folder if the folder exists.
 func (b *tab) picture(folder, name string, take chromedp.Action[[]byte]) []byte {
 	b.t.Helper()
 	data, err := chromedp.Run(b, take)
@@ -209,7 +209,7 @@ func (b *tab) picture(folder, name string, take chromedp.Action[[]byte]) []byte 
 	return small.Bytes()
 }
 
-// The pictures of the documentation. SERIAL_PICTURES is the folder that gets them.
+// The pictures in the documentation have the size of new ones. SERIAL_PICTURES is the folder for new ones.
 func TestPictures(t *testing.T) {
 	s, today := sample(t, nil)
 	b := browse(t)
@@ -227,7 +227,7 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// axe returns the script of SERIAL_AXE, a path of axe-core's axe.min.js, or "".
+// axe returns the script at SERIAL_AXE, the path of axe-core's axe.min.js, or "".
 func axe() string {
 	script, err := os.ReadFile(os.Getenv("SERIAL_AXE"))
 	if err != nil {
@@ -236,7 +236,7 @@ func axe() string {
 	return string(script)
 }
 
-const noAxe = "all was tested but what axe-core finds: SERIAL_AXE is not the path of axe.min.js"
+const noAxe = "everything was tested except with axe-core: SERIAL_AXE is not the path of axe.min.js"
 
 // pagesOf are the addresses of all kinds of pages.
 func pagesOf(s *site, today string) map[string]string {
@@ -246,7 +246,7 @@ func pagesOf(s *site, today string) map[string]string {
 		"clean": "/numbers/" + yesterday, "problem": "/numbers/nothing", "refused": today}
 }
 
-// accounts has the accounts of the latest orders made, as far as the charts show them.
+// accounts opens the pages of the latest periods, so that the charts show their accounts.
 func (s *site) accounts() {
 	for day := 32; day >= 0; day-- {
 		s.get(200, "/numbers/"+address("period", "ORD", s.start.AddDate(0, 0, -day)))
@@ -254,7 +254,7 @@ func (s *site) accounts() {
 	s.get(200, "/numbers/"+address("period", "DN", s.start))
 }
 
-// login has every request of the tab say who sends it, as behind a login proxy.
+// login makes every request of the tab name its sender, as a login proxy does.
 func (b *tab) login(name string) {
 	b.t.Helper()
 	b.do(chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
@@ -264,11 +264,11 @@ func (b *tab) login(name string) {
 	}))
 }
 
-// Every page at three widths, light, dark, on paper and in forced colours: nothing is cut off, no word is broken,
-// axe-core finds no violation, and nothing is loaded from elsewhere. The pictures are for those who change the style.
-func TestLook(t *testing.T) {
+// At three widths, light, dark, on paper and in forced colours, no page is cut off, no word is broken, axe-core finds
+// no violation, and nothing is loaded from elsewhere. The pictures help to review changes of the style.
+func TestLayout(t *testing.T) {
 	if race.Enabled {
-		t.Skip("no two goroutines meet here")
+		t.Skip("there is no concurrency to test")
 	}
 	s, today := sample(t, nil)
 	s.accounts()
@@ -325,8 +325,8 @@ func TestLook(t *testing.T) {
 	}
 }
 
-// brokenWords is a script that returns the words of a page that are on two lines, without those that an application or
-// a person supplies.
+// brokenWords is a script that returns the words of a page that are broken into two lines, except for text that an
+// application or a person supplies.
 const brokenWords = `(() => {
 	const broken = [], walk = document.createTreeWalker(document.body, NodeFilter.SHOW_TEXT)
 	for (let n; n = walk.nextNode(); ) {
@@ -341,11 +341,11 @@ const brokenWords = `(() => {
 	return broken
 })()`
 
-// The labels of a chart are below its columns, however few these are, and its legend has the columns' colours, on paper
-// and where the system forces colours, too.
+// The labels of a chart stand below its columns, even if there are few, and its legend has the colours of the columns,
+// also on paper and in forced colours.
 func TestChart(t *testing.T) {
 	if race.Enabled {
-		t.Skip("no two goroutines meet here")
+		t.Skip("there is no concurrency to test")
 	}
 	s, pages := rough(t)
 	b := browse(t)
@@ -358,7 +358,7 @@ func TestChart(t *testing.T) {
 					Math.max(...[...document.querySelectorAll(what)].map(e => e.getBoundingClientRect()[side]))
 				return of(".axis span", "left") - of("svg.account rect.whole", "right")
 			})()`)
-			require.LessOrEqual(t, far, 0.0, "%s at %s: a label begins behind the last column", name, m)
+			require.LessOrEqual(t, far, 0.0, "%s at %s: a label begins after the last column", name, m)
 		}
 	}
 	for _, m := range modes {
@@ -386,7 +386,7 @@ func fill(name, text string) chromedp.Action[chromedp.Void] {
 	return chromedp.SendKeys(chromedp.CSS(`input[name="`+name+`"]`), text)
 }
 
-// With the mouse, and without JavaScript: from the first page to a number that is explained.
+// With the mouse and without JavaScript, somebody gets from the first page to a saved explanation.
 func TestMouse(t *testing.T) {
 	s, today := sample(t, nil)
 	b := browse(t)
@@ -419,7 +419,7 @@ func TestMouse(t *testing.T) {
 	b.expect("status of 400")
 }
 
-// Two clicks on the button are one explanation.
+// A double click on the button stores one explanation.
 func TestTwoClicks(t *testing.T) {
 	s, today := sample(t, nil)
 	b := browse(t)
@@ -433,7 +433,7 @@ func TestTwoClicks(t *testing.T) {
 	require.Len(t, s.register.all, before+1)
 }
 
-// With the keyboard alone. Whatever has the focus shows it.
+// All of it works with the keyboard alone, and the focus is always visible.
 func TestKeyboard(t *testing.T) {
 	s, _ := sample(t, nil)
 	b := browse(t)
@@ -453,7 +453,7 @@ func TestKeyboard(t *testing.T) {
 				return
 			}
 		}
-		require.Fail(t, "the focus never came to "+what)
+		require.Fail(t, "the focus never reached "+what)
 	}
 	tabTo("Orders")
 	b.load("Orders", chromedp.KeyEvent(kb.Enter))
@@ -469,7 +469,7 @@ func TestKeyboard(t *testing.T) {
 	b.load("Orders", chromedp.KeyEvent(kb.Enter))
 }
 
-// What the policy forbids stays forbidden, even if somebody gets markup into the page.
+// The content security policy holds even if somebody gets markup into a page.
 func TestPolicy(t *testing.T) {
 	s, today := sample(t, func(s *site) { s.series[0].Name = `<img src=x onerror="hit()">` })
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -478,7 +478,7 @@ func TestPolicy(t *testing.T) {
 			return
 		}
 		if r.URL.Path != "/favicon.ico" {
-			t.Errorf("something came through: %s", r.URL)
+			t.Errorf("the policy let a request through: %s", r.URL)
 		}
 	}))
 	t.Cleanup(elsewhere.Close)
@@ -510,7 +510,7 @@ func TestPolicy(t *testing.T) {
 	b.expect("frame-ancestors 'none'")
 }
 
-// A page of another site in the same browser cannot send the form, whoever is logged in.
+// A page of another site in the same browser cannot send the form, even if somebody is logged in.
 func TestCrossSite(t *testing.T) {
 	s, today := sample(t, nil)
 	before := len(s.register.all)
@@ -537,8 +537,8 @@ func TestCrossSite(t *testing.T) {
 	b.expect("status of 403")
 }
 
-// On paper, an account fits on pages of A4, and has a line to sign.
-func TestPaper(t *testing.T) {
+// A printed account has a line to sign, and neither the form nor navigation.
+func TestPrint(t *testing.T) {
 	s, today := sample(t, nil)
 	b := browse(t)
 	b.login("Grace Hopper")

@@ -18,11 +18,11 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// now is the time of a form.
+// now is the time of a new form.
 func now() string { return time.Now().UTC().Format(time.RFC3339Nano) }
 
-// explain has Ada send the form of today's invoices with these names and values. "@X" is a header. It returns the
-// answer and, if that leads to a page, its address.
+// explain sends the form for today's invoices as Ada, with these names and values. A name such as "@X" is a header's.
+// It returns the answer, and the address to which the answer redirects.
 func (s *site) explain(status int, values ...string) (page, location string) {
 	s.t.Helper()
 	fields := url.Values{"key": {"IS"}, "start": {"2021-10-24T00:00:00Z"}, "at": {now()}}
@@ -40,7 +40,7 @@ func (s *site) explain(status int, values ...string) (page, location string) {
 	return text, location
 }
 
-// said returns the explanations that were stored, as "first-last reason by".
+// said returns the ranges of the stored explanations.
 func (s *site) said() (all []serial.Range) {
 	s.register.mu.Lock()
 	defer s.register.mu.Unlock()
@@ -60,13 +60,13 @@ func formOf(page string) url.Values {
 	return fields
 }
 
-// textOf is what a page says, without its tags.
+// textOf returns the text of a page, without tags.
 func textOf(page string) string {
 	text := regexp.MustCompile(`<[^>]*>`).ReplaceAllString(page, "")
 	return strings.Join(strings.Fields(html.UnescapeString(text)), " ")
 }
 
-// Whoever is logged in explains numbers that are missing.
+// Somebody who is logged in can explain missing numbers.
 func TestExplain(t *testing.T) {
 	s := open(t, nil)
 	fields := formOf(s.get(200, today, "X-User", "Ada"))
@@ -76,7 +76,7 @@ func TestExplain(t *testing.T) {
 	right := []string{"at", fields.Get("at"), "first", "IS202110240002", "reason", " burnt <b>\"paper\"</b> "}
 	sent := func(more ...string) []string { return append(append([]string{}, right...), more...) }
 	s.explain(403, sent("@X-User", "")...)
-	require.Empty(t, s.log.String(), "what clients do wrong")
+	require.Empty(t, s.log.String(), "clients' mistakes are not logged")
 	s.explain(403, sent("@Sec-Fetch-Site", "cross-site")...)
 	s.explain(403, sent("@Origin", "https://example.com")...)
 	s.explain(404, sent("key", "PO")...)
@@ -95,7 +95,7 @@ func TestExplain(t *testing.T) {
 		require.Contains(t, text, `role="alert"`)
 		require.Contains(t, html.UnescapeString(text), r[2])
 		typed := strings.TrimSpace(strings.ReplaceAll(r[1], "\x00", "\ufffd"))
-		require.Equal(t, typed, formOf(text).Get(r[0]), "what was typed stays there")
+		require.Equal(t, typed, formOf(text).Get(r[0]), "what was typed is still there")
 		later, err := time.Parse(time.RFC3339Nano, formOf(text).Get("at"))
 		require.NoError(t, err)
 		require.False(t, later.Before(at), "nothing was stored, so it is a new form")
@@ -108,7 +108,7 @@ func TestExplain(t *testing.T) {
 	page := s.get(200, "/numbers/"+location, "X-User", "Ada")
 	require.Contains(t, textOf(page), "Your explanation is saved for 1 number: IS202110240002. ✗")
 	require.Contains(t, page, "burnt &lt;b&gt;&#34;paper&#34;&lt;/b&gt;")
-	require.NotContains(t, s.get(200, "/numbers/"+location), "Your explanation", "of somebody else")
+	require.NotContains(t, s.get(200, "/numbers/"+location), "Your explanation", "somebody else's")
 	require.NotContains(t, s.get(200, today, "X-User", "Ada"), "Your explanation")
 }
 
@@ -119,8 +119,9 @@ func keys(values url.Values) (all []string) {
 	return all
 }
 
-// Whoever goes back in the browser sends the same form with another reason or other numbers. The next page says what the
-// last form stored, counts each number once, and claims nothing that the register does not have. Its form is empty.
+// Somebody goes back in the browser and sends the same form with another reason or other numbers. The next page says
+// what that form stored, counts each number once, and claims nothing that the register does not have. Its own form is
+// empty.
 func TestExplainGoingBack(t *testing.T) {
 	s := open(t, func(s *site) { s.scheme([]int{1, 2, 3, 5}) })
 	at := now()
@@ -150,8 +151,8 @@ func TestExplainGoingBack(t *testing.T) {
 	}
 }
 
-// Only what is missing at that moment is explained, and the page says what was: a number that is there and is deleted
-// later stays unexplained.
+// Only the numbers missing at that moment are explained, and the page lists them. If a stored number is deleted later,
+// it is unexplained.
 func TestExplainMissingOnly(t *testing.T) {
 	s := open(t, nil)
 	_, location := s.explain(303, "first", "IS202110240001", "last", "IS202110240009", "reason", "torn")
@@ -169,7 +170,7 @@ func TestExplainMissingOnly(t *testing.T) {
 	require.Contains(t, text, "not explained1 IS202110240001")
 }
 
-// scheme gives the site a series of five numbers, without those at the given places.
+// scheme gives the site a series of twenty numbers, of which those with the given indexes are not stored.
 func (s *site) scheme(missing []int, opts ...serial.Option) (numbers []string) {
 	rdb := redis.NewClient(&redis.Options{Addr: s.redis.Addr()})
 	s.t.Cleanup(func() { _ = rdb.Close() })
@@ -195,8 +196,8 @@ func (s *site) scheme(missing []int, opts ...serial.Option) (numbers []string) {
 
 var hidden = serial.WithHiddenSequence([]byte("0123456789abcdef"))
 
-// A number is what is printed. Its last digits are not its sequence if there is a check digit, an alphabet, a hidden
-// sequence, or a date behind it.
+// The form takes numbers as they are printed. Their last digits are not the sequence if there is a check digit, an
+// alphabet, a hidden sequence or a date after it.
 func TestExplainWholeNumbers(t *testing.T) {
 	for name, opts := range map[string][]serial.Option{
 		"plain":       nil,
@@ -204,7 +205,7 @@ func TestExplainWholeNumbers(t *testing.T) {
 		"97-10":       {serial.WithTemplate("{type}{check:97-10}{date:yyyyMMdd}{seq:4}")},
 		"base32":      {serial.WithTemplate("{type}{date:yyyyMMdd}{seq:4:base32}")},
 		"hidden":      {serial.WithTemplate("{type}{date:yyyyMMdd}{seq:6}"), hidden},
-		"date behind": {serial.WithTemplate("{type}{seq:4}-{date:yyyyMMdd}")},
+		"date last":   {serial.WithTemplate("{type}{seq:4}-{date:yyyyMMdd}")},
 		"finer date":  {serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:4}")},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -229,8 +230,8 @@ func TestExplainWholeNumbers(t *testing.T) {
 	require.Contains(t, text, "its check digit does not fit")
 }
 
-// Every unexplained range leads to the form with its numbers filled in, which can be sent as it is. Hidden numbers are
-// explained one by one.
+// Every unexplained range has a link to the form with its numbers, which can be sent with a reason. If sequences are
+// hidden, numbers are explained one by one.
 func TestExplainLink(t *testing.T) {
 	for name, c := range map[string]struct {
 		opts  []serial.Option
@@ -266,7 +267,7 @@ func TestExplainLink(t *testing.T) {
 	}
 }
 
-// periods returns the addresses of periods that a page links to.
+// periods returns the addresses of the periods to which a page links.
 func (s *site) periods(page string) (all []string) {
 	for _, m := range regexp.MustCompile(`href="(period\?[^"]*)"`).FindAllStringSubmatch(page, -1) {
 		address, _, _ := strings.Cut(html.UnescapeString(m[1]), "#")
@@ -275,7 +276,7 @@ func (s *site) periods(page string) (all []string) {
 	return all
 }
 
-// A form that is sent again, to whatever process, is the same explanation. Its time must be of the last hour.
+// A form that is sent twice stores one explanation. The form must be less than an hour old.
 func TestExplainTime(t *testing.T) {
 	s := open(t, nil)
 	right := []string{"at", now(), "first", "IS202110240002", "last", "IS202110240004", "reason", "torn"}
@@ -297,8 +298,8 @@ func TestExplainTime(t *testing.T) {
 	require.Len(t, s.said(), 4)
 }
 
-// If storing fails halfway, or the register stores what it says has failed, the form completes it when it comes again.
-// It does not store again what was stored.
+// If storing fails halfway, or the register fails after it has stored the explanation, sending the form again completes
+// it. Nothing is stored twice.
 func TestExplainHalfway(t *testing.T) {
 	s := open(t, nil)
 	failing := &failing{register: s.register, after: 1}
@@ -322,7 +323,7 @@ func TestExplainHalfway(t *testing.T) {
 	require.Len(t, s.said(), 3)
 }
 
-// failing stores so many explanations.
+// failing fails after a number of explanations.
 type failing struct {
 	*register
 	after int
@@ -336,7 +337,7 @@ func (r *failing) Explain(ctx context.Context, e serial.Explanation) error {
 	return r.register.Explain(ctx, e)
 }
 
-// At most a thousand ranges are explained at once, wherever they are in the period, and none if there are more.
+// A form explains at most a thousand ranges, anywhere in the period. If there are more, it explains none.
 func TestExplainRanges(t *testing.T) {
 	s := open(t, func(s *site) { large(t, s, 100_000) })
 	number := func(seq string) string { return "IS20211024" + seq }
@@ -348,7 +349,7 @@ func TestExplainRanges(t *testing.T) {
 	require.EqualValues(t, 50_050, s.register.all[0].First)
 }
 
-// An account that has read the explanations before another one came is not shown after it.
+// An audit that read the explanations before a new one was stored is not shown afterwards.
 func TestExplainDuringAudit(t *testing.T) {
 	var work sync.WaitGroup
 	var s *site
@@ -375,7 +376,7 @@ func TestExplainDuringAudit(t *testing.T) {
 	require.Contains(t, s.get(200, today), "✓ All numbers are accounted for.")
 }
 
-// audits returns how many are running.
+// audits returns how many audits are running.
 func (s *site) audits() int {
 	a := s.handler().audits
 	a.mu.Lock()
@@ -383,7 +384,7 @@ func (s *site) audits() int {
 	return len(a.running)
 }
 
-// registerWith calls functions before it stores an explanation, and when all were read.
+// registerWith calls store before it stores an explanation, and read after all were read.
 type registerWith struct {
 	*register
 	store, read func()
@@ -402,7 +403,7 @@ func (r registerWith) Explanations(ctx context.Context, series string, start tim
 	}
 }
 
-// A form whose audit must wait says so after a while, and stores nothing. A repetition waits for its turn.
+// A form that waits too long for its audit stores nothing and says so. It can be sent again.
 func TestExplainWaits(t *testing.T) {
 	reading, proceed := make(chan struct{}, 1), make(chan struct{})
 	s := open(t, func(s *site) {
@@ -432,7 +433,7 @@ func TestExplainWaits(t *testing.T) {
 	require.Len(t, s.said(), 1)
 }
 
-// A database that does not answer an explanation holds up no other one, and no form beyond the limit.
+// If the database hangs while it stores an explanation, the form is answered within Limit, and others are stored.
 func TestExplainHangs(t *testing.T) {
 	hang := make(chan struct{})
 	s := open(t, func(s *site) {
@@ -448,7 +449,7 @@ func TestExplainHangs(t *testing.T) {
 	require.Len(t, s.said(), 2)
 }
 
-// hanging does not store one reason until a channel is closed, and ignores its context.
+// hanging stores the reason "hang" only after hang is closed, and ignores its context.
 type hanging struct {
 	*register
 	hang chan struct{}

@@ -25,9 +25,9 @@ import (
 	"github.com/dailyserial/serial/internal/race"
 )
 
-// A thousand series on one page, and a hundred readers at once of all pages. Whoever is not answered is told when to
-// come again.
-func TestMany(t *testing.T) {
+// A page shows a thousand series, and a hundred readers read all pages at once. A reader gets the page, or a 503 that
+// says when to retry.
+func TestManySeriesAndReaders(t *testing.T) {
 	s := open(t, func(s *site) {
 		s.options.Limit = time.Hour // speed is not tested here
 		one := s.series[0]
@@ -74,7 +74,7 @@ func TestMany(t *testing.T) {
 	s.idle()
 }
 
-// A period of ten million numbers has a page of ordinary size.
+// The page of a period with ten million numbers is not large.
 func TestTenMillion(t *testing.T) {
 	many := int64(100_000)
 	if os.Getenv("SERIAL_TEST_LONG") == "1" {
@@ -139,7 +139,7 @@ func BenchmarkTenMillion(b *testing.B) {
 	}
 }
 
-// While the application's database is away, the pages that need it say so, and then recover.
+// While the application's database is down, the pages that need it say so. Afterwards, they work again.
 func TestDatabaseAway(t *testing.T) {
 	var away error
 	s := open(t, func(s *site) {
@@ -180,7 +180,7 @@ func TestDatabaseAway(t *testing.T) {
 	s.get(200, today)
 }
 
-// A Redis that takes requests and never answers holds no page up beyond its limit.
+// If Redis accepts requests and never answers, pages are still answered within Limit.
 func TestRedisHangs(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -214,7 +214,7 @@ func TestRedisHangs(t *testing.T) {
 	}
 }
 
-// Without Stored, the pages tell what was issued, and no result.
+// Without Stored, the pages show what was issued, and no result.
 func TestWithoutStored(t *testing.T) {
 	s := open(t, func(s *site) { s.series[0].Stored = nil })
 	page := s.get(200, today, "X-User", "Ada")
@@ -234,8 +234,8 @@ func TestWithoutStored(t *testing.T) {
 	s.explain(403, "first", "IS202110240002", "reason", "x")
 }
 
-// Series of gapless have the same pages. Periods that are closed say so.
-func TestTable(t *testing.T) {
+// Series of gapless have the same pages, which show what periods are closed.
+func TestGaplessSeries(t *testing.T) {
 	s, _ := sample(t, nil)
 	i := slices.IndexFunc(s.series, func(one Series) bool { return one.Type == "INV" })
 	if i < 0 {
@@ -257,7 +257,7 @@ func TestTable(t *testing.T) {
 		`<td role="cell" class="right">0</td>`)
 }
 
-// Types that would mean something in a path are only parts of a query.
+// Types that look like paths do not change the path of a page.
 func TestTypesLikePaths(t *testing.T) {
 	types := []string{"..", ".", "A/B", "../../x", "/", "Z-9_."}
 	s := open(t, func(s *site) {

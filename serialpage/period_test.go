@@ -47,9 +47,9 @@ const (
 	todayJSON = "/numbers/period.json?key=IS&start=2021-10-24T00:00:00Z"
 )
 
-// The explanation that was recorded later counts, although the clock of the first one was ahead. Whatever was replaced
-// stays visible, with who said it, when, and what has replaced it.
-func TestReplaced(t *testing.T) {
+// The explanation that was recorded later counts, even if the clock of the earlier one was ahead. The page shows the
+// other one as replaced: by whom it was given, when, and what replaced it.
+func TestReplacedExplanations(t *testing.T) {
 	s := open(t, func(s *site) {
 		at := s.start.Add
 		same := s.explanation(4, 4, "caller left", "", at(time.Hour))
@@ -93,8 +93,8 @@ func TestReplaced(t *testing.T) {
 	}, tableOf(s.get(200, today), "Replaced explanations"))
 }
 
-// However many explanations there are, a page has ordinary size, and says that some are not compared.
-func TestReplacedMany(t *testing.T) {
+// A page with many explanations is not large, and says that some were not compared.
+func TestManyReplacedExplanations(t *testing.T) {
 	s := open(t, func(s *site) {
 		for i := range mostCompared + 1 {
 			s.register.all = append(s.register.all, s.explanation(2, 2, fmt.Sprint("reason ", i), "Ada", s.start))
@@ -109,8 +109,8 @@ func TestReplacedMany(t *testing.T) {
 	require.NotContains(t, s.get(200, today), "There may be more replaced explanations")
 }
 
-// Possible reasons stand beside the ranges that they touch, and fill the form if they agree. They explain nothing.
-func TestPossible(t *testing.T) {
+// Possible reasons are listed beside the ranges they touch, and explain nothing. If they agree, they fill the form.
+func TestPossibleReasons(t *testing.T) {
 	possible := func(e serial.Explanation) serial.Explanation { e.Possible = true; return e }
 	s := open(t, func(s *site) {
 		s.register.all = []serial.Explanation{
@@ -146,8 +146,8 @@ func TestPossible(t *testing.T) {
 	require.Empty(t, formOf(s.get(200, "/numbers/"+s.periods(page)[0], "X-User", "Ada")).Get("reason"))
 }
 
-// Of hidden numbers, the first and the last of a range say nothing: each is listed, or how many there are. The table
-// lists all.
+// If sequences are hidden, a page lists the numbers of a range, or says how many there are, instead of the first and
+// the last. CSV lists all of them.
 func TestHiddenRanges(t *testing.T) {
 	var numbers []string
 	s := open(t, func(s *site) {
@@ -179,8 +179,8 @@ func TestHiddenRanges(t *testing.T) {
 	}
 }
 
-// Where the printed date is not known, sequences are called that.
-func TestSequences(t *testing.T) {
+// If the printed date of a number is not known, the pages show its sequence.
+func TestUnknownDates(t *testing.T) {
 	s := open(t, func(s *site) {
 		s.scheme([]int{1, 2, 4}, serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:5}"))
 	})
@@ -192,7 +192,7 @@ func TestSequences(t *testing.T) {
 	require.Contains(t, text, "not explained3 sequences 2 – 3 sequence 5 ")
 }
 
-// Texts that an audit has cut say so; others do not.
+// Texts that an audit cut are marked, and others are not.
 func TestCutTexts(t *testing.T) {
 	long, exact, wide := strings.Repeat("x", 257), strings.Repeat("y", 256), strings.Repeat("ä", 127)+"a語"
 	s := open(t, func(s *site) { s.stored = []string{long, exact, wide} })
@@ -206,14 +206,14 @@ func TestCutTexts(t *testing.T) {
 	require.NotContains(t, s.get(200, today, "X-User", "Ada"), "maxlength", "a browser would cut what somebody pastes")
 }
 
-// Blanks that are not ASCII are blanks: people copy them, also from these pages.
-func TestBlanks(t *testing.T) {
+// A reason may contain spaces other than the ASCII one: people copy them from these pages, too.
+func TestUnicodeSpaces(t *testing.T) {
 	s := open(t, nil)
 	s.explain(303, "first", "IS202110240002", "reason", "1\u202f000 € n°\u00a07", "@X-User", "Ada")
 	require.Contains(t, s.get(200, today), "1\u202f000 € n°\u00a07")
 }
 
-// What share was issued is never rounded to nothing, and only to all if all were.
+// The share that was issued is rounded to 0% only if none was issued, and to 100% only if all were.
 func TestFullText(t *testing.T) {
 	for want, n := range map[string][2]int64{
 		"0% of 9": {0, 9}, "<0.1% of 99\u202f999": {1, 99_999}, "0.1% of 1\u202f000": {1, 1000}, "0.2% of 500": {1, 500},
@@ -223,8 +223,8 @@ func TestFullText(t *testing.T) {
 	}
 }
 
-// An account of a period without numbers that somebody opened by hand is not the last check of the series. One that is
-// ahead counts if it has numbers, but is not the last check either.
+// If somebody types the address of a period without numbers, its audit is not the last check of the series. Neither is
+// that of a future period, which counts as checked if it has numbers.
 func TestFuturePeriod(t *testing.T) {
 	scheme, err := serial.NewScheme(serial.WithLocation(time.UTC))
 	require.NoError(t, err)
@@ -248,7 +248,7 @@ func TestFuturePeriod(t *testing.T) {
 	require.Contains(t, s.get(200, "/numbers/series?key=IS"), "✗ </span>discrepancies")
 }
 
-// The sheet says what is signed.
+// The printed page says what is signed.
 func TestSignature(t *testing.T) {
 	s := open(t, func(s *site) { s.stored = append(s.stored, "x") })
 	_, sheet, found := strings.Cut(s.get(200, today), `<div class="paper sign">`)

@@ -18,8 +18,8 @@ import (
 	"github.com/dailyserial/serial/gapless"
 )
 
-// sample serves the pages of a firm that has numbered orders and delivery notes for forty days, and invoices for three
-// months. today is the page of the orders' current day, of which some numbers are missing without a reason.
+// sample serves the pages of a company with orders and delivery notes of forty days, and invoices of three months.
+// today is the page of the orders' current day, on which some missing numbers are not explained.
 func sample(t *testing.T, change func(*site)) (s *site, today string) {
 	t.Helper()
 	now := time.Now().UTC().Truncate(24 * time.Hour).Add(12 * time.Hour)
@@ -83,13 +83,13 @@ func sample(t *testing.T, change func(*site)) (s *site, today string) {
 	return s, "/numbers/" + address("period", "ORD", s.start)
 }
 
-// number is that of an order of today.
+// number returns the number of one of today's orders.
 func (s *site) number(seq int) string {
 	return fmt.Sprintf("ORD%s%04d", s.start.Format("20060102"), seq)
 }
 
-// rough serves pages that are hard to show: names without blanks, few columns, numbers that say nothing, and reasons of
-// all kinds. pages are their addresses.
+// rough serves pages that are hard to lay out: names without spaces, few columns, hidden sequences, and all kinds of
+// reasons. pages has their addresses.
 func rough(t *testing.T) (s *site, pages map[string]string) {
 	t.Helper()
 	long := strings.Repeat("Auftragsbestätigung", 6)
@@ -157,7 +157,7 @@ func yields(numbers []string) iter.Seq2[string, error] {
 	}
 }
 
-// table has invoices of three months, numbered without gaps, of which the first month is closed.
+// table returns a series of invoices of three months without gaps. The first month is closed.
 func table(t *testing.T, now time.Time) Series {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "invoices.db")+"?_txlock=immediate")

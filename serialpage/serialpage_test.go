@@ -3,13 +3,11 @@ package serialpage
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"iter"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"net/url"
 	"runtime"
 	"strings"
 	"sync"
@@ -67,14 +65,14 @@ type site struct {
 	options  Options
 	series   []Series
 	start    time.Time
-	log      strings.Builder // written by requests one after the other
+	log      strings.Builder // written by one request at a time
 
 	mu     sync.Mutex
 	stored []string
 	read   atomic.Int64 // how often
 }
 
-// yield is Series.Stored.
+// yield implements Series.Stored.
 func (s *site) yield(ctx context.Context, _, _ time.Time) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		s.read.Add(1)
@@ -89,7 +87,7 @@ func (s *site) yield(ctx context.Context, _, _ time.Time) iter.Seq2[string, erro
 	}
 }
 
-// open serves the pages of an application that has issued five invoices, of which 2 and 4 are not stored.
+// open serves the pages of an application that issued five invoice numbers, of which 2 and 4 are not stored.
 func open(t testing.TB, change func(*site)) *site {
 	t.Helper()
 	m := miniredis.RunT(t)
@@ -123,10 +121,10 @@ func open(t testing.TB, change func(*site)) *site {
 	return s
 }
 
-// handler is that of the site.
+// handler returns the handler of the site.
 func (s *site) handler() *handler { return s.Config.Handler.(*handler) }
 
-// idle waits until no account is being made.
+// idle waits until no audit is running.
 func (s *site) idle() {
 	s.t.Helper()
 	a := s.handler().audits
@@ -137,7 +135,7 @@ func (s *site) idle() {
 	}, time.Minute, time.Millisecond)
 }
 
-// send sends a request, with headers as name, value.
+// send sends a request. headers are names and values.
 func (s *site) send(method, path, body string, headers ...string) (*http.Response, string) {
 	s.t.Helper()
 	r, err := http.NewRequestWithContext(s.t.Context(), method, s.URL+path, strings.NewReader(body))
@@ -165,7 +163,7 @@ func (s *site) get(status int, path string, headers ...string) string {
 
 const today = "/numbers/period?key=IS&start=2021-10-24T00:00:00Z"
 
-// The three pages, and what they say.
+// The pages show what was issued, stored and explained. Only the page of a period makes an audit.
 func TestPages(t *testing.T) {
 	s := open(t, nil)
 	overview := s.get(200, "/numbers/")
@@ -178,7 +176,7 @@ func TestPages(t *testing.T) {
 		`href="period?key=IS&amp;start=2021-10-24T00%3A00%3A00Z"`, "not checked<", "5 issued, not checked"} {
 		require.Contains(t, series, want)
 	}
-	require.Zero(t, s.read.Load(), "no account was made")
+	require.Zero(t, s.read.Load(), "no audit was made")
 	period := s.get(200, today)
 	for _, want := range []string{"Not all numbers are accounted for", "IS202110240001 – IS202110240005",
 		`<bdi class="number">IS202110240002</bdi>`, `<bdi class="number">IS202110240004</bdi>`,
@@ -194,7 +192,7 @@ func TestPages(t *testing.T) {
 	require.Empty(t, s.log.String())
 }
 
-// What is not a page, and every header.
+// Every answer has the status and the headers that it should have.
 func TestRequests(t *testing.T) {
 	s := open(t, nil)
 	for _, r := range []struct {
@@ -245,7 +243,7 @@ func TestRequests(t *testing.T) {
 	s.get(200, "/a/b:c%20d/")
 }
 
-// The account for spreadsheets and programs.
+// An account can be downloaded as CSV, without formulas, and as JSON.
 func TestExport(t *testing.T) {
 	formulas := []string{"=1+1", "@x", "x;=1+1", "x\t-1", "\t\t+1", "a,@b;\r", "\"=1\"", "a=1;b"}
 	s := open(t, func(s *site) {
@@ -287,7 +285,7 @@ func TestExport(t *testing.T) {
 	require.EqualValues(t, 1, out["unexplainedCount"])
 }
 
-// One account at a time for a period, and two in all. Others are told to come again.
+// At most one audit runs for a period, and at most two in all. Other requests get 503 with Retry-After.
 func TestBusy(t *testing.T) {
 	release := make(chan struct{})
 	started := make(chan struct{}, 10)
@@ -324,8 +322,8 @@ func TestBusy(t *testing.T) {
 	s.get(200, page("A"))
 }
 
-// While Redis is away, the pages say so, and then recover.
-func TestAway(t *testing.T) {
+// While Redis is down, the pages say so. Afterwards, they work again.
+func TestRedisAway(t *testing.T) {
 	s := open(t, nil)
 	s.redis.SetError("LOADING")
 	require.Contains(t, s.get(200, "/numbers/"), "Not available right now")
@@ -339,7 +337,7 @@ func TestAway(t *testing.T) {
 	require.Contains(t, s.get(200, "/numbers/"), "The counter was lost")
 }
 
-// What an application does wrong ends a page, and no more.
+// A mistake in a function of the application fails one request. The next one works if the function does.
 func TestBrokenApplication(t *testing.T) {
 	var broken atomic.Pointer[func(context.Context)]
 	s := open(t, func(s *site) {
@@ -362,7 +360,7 @@ func TestBrokenApplication(t *testing.T) {
 		{func(ctx context.Context) { <-ctx.Done() }, 503, "not available right now"},
 		{func(context.Context) { <-hang }, 503, "not available right now"},
 	} {
-		s.idle() // an account may end just after the answer that did not wait for it
+		s.idle() // an audit may end after its request was answered
 		broken.Store(&c.how)
 		require.Contains(t, s.get(c.status, today), c.says)
 	}
@@ -377,8 +375,8 @@ func TestBrokenApplication(t *testing.T) {
 	}, time.Minute, 10*time.Millisecond)
 }
 
-// NewHandler refuses what it cannot use, and pages refuse series that are not right.
-func TestRefused(t *testing.T) {
+// NewHandler refuses invalid options, and the pages refuse invalid series.
+func TestInvalidOptions(t *testing.T) {
 	some := func(context.Context) ([]Series, error) { return nil, nil }
 	for says, o := range map[string]Options{
 		"Series is nil":  {},
@@ -408,61 +406,4 @@ func TestRefused(t *testing.T) {
 	}
 	s.series = nil
 	require.Contains(t, s.get(200, "/numbers/"), "There are no series.")
-}
-
-// Text from elsewhere stays text.
-func TestEscaped(t *testing.T) {
-	const evil = `"><script>alert(1)</script>`
-	s := open(t, func(s *site) {
-		s.stored = append(s.stored, evil)
-		s.series[0].Name, s.series[0].Key = evil, evil
-		require.NoError(t, s.register.Explain(t.Context(), serial.Explanation{Series: "serial:IS", Type: "IS", Start: s.start,
-			First: 2, Last: 2, Reason: evil, By: evil, At: s.start}))
-	})
-	key := url.QueryEscape(evil)
-	for _, path := range []string{"", "series?key=" + key, "period?key=" + key + "&start=2021-10-24T00:00:00Z"} {
-		text := s.get(200, "/numbers/"+path, "X-User", "Ada")
-		require.NotContains(t, text, "<script")
-		require.Contains(t, text, "&lt;script&gt;alert(1)&lt;/script&gt;")
-	}
-}
-
-// The business days of periods whose names do not tell them.
-func TestDaysOfPeriods(t *testing.T) {
-	in := func(p serial.Period, date string, more ...serial.Option) []serial.Option {
-		return append(more, serial.WithPeriod(p), serial.WithTemplate("{type}"+date+"{seq:4}"))
-	}
-	// With a day start, the last business day ends on the date after it. Where clocks are set forward, there may be no
-	// midnight.
-	night := serial.WithDayStart(4 * time.Hour)
-	for _, c := range []struct {
-		want, zone, at string
-		opts           []serial.Option
-	}{
-		{"week 47 of 2021: 22 November 2021 to 28 November 2021", "UTC", "2021-11-24",
-			in(serial.PerWeek, "{date:GGGGWW}", night)},
-		{"November 2021: ", "UTC", "2021-11-24", in(serial.PerMonth, "{date:yyyyMM}", night)},
-		{"quarter 4 of 2021: 1 October 2021 to 31 December 2021", "UTC", "2021-11-24",
-			in(serial.PerQuarter, "{date:yyyyQ}", night)},
-		{"2021: ", "UTC", "2021-11-24", in(serial.PerYear, "{date:yyyy}", night)},
-		{"business year 2021: 6 April 2021 to 5 April 2022", "UTC", "2021-11-24", in(serial.PerYear, "{date:FFFF}",
-			serial.WithYearStart(time.April, 6), night)},
-		{"10 September 2022: ", "America/Santiago", "2022-09-10", nil},
-		{"11 September 2022: ", "America/Santiago", "2022-09-11", nil},
-		{"October 2023: ", "America/Asuncion", "2023-10-24", in(serial.PerMonth, "{date:yyyyMM}")},
-		{"quarter 3 of 2023: 1 July 2023 to 30 September 2023", "America/Asuncion", "2023-08-24",
-			in(serial.PerQuarter, "{date:yyyyQ}")},
-		{"quarter 4 of 2023: 1 October 2023 to 31 December 2023", "America/Asuncion", "2023-11-24",
-			in(serial.PerQuarter, "{date:yyyyQ}")},
-	} {
-		zone, err := time.LoadLocation(c.zone)
-		require.NoError(t, err)
-		day, err := time.ParseInLocation(time.DateOnly, c.at, zone)
-		require.NoError(t, err)
-		scheme, err := serial.NewScheme(append([]serial.Option{serial.WithLocation(zone)}, c.opts...)...)
-		require.NoError(t, err, c.want)
-		p, _ := spanAt(scheme, day.Add(12*time.Hour))
-		require.Equal(t, c.want, p.Name+": "+p.Days())
-	}
-	require.Equal(t, "1\u202f234\u202f567 999 -1\u202f000", fmt.Sprint(count(1234567), " ", count(999), " ", count(-1000)))
 }

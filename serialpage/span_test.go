@@ -1,0 +1,144 @@
+package serialpage
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+)
+
+// The last day of the year 9999 ends in a year that RFC 3339 does not have.
+func TestYear9999(t *testing.T) {
+	west := time.FixedZone("west", -5*3600)
+	for _, c := range []struct {
+		at   time.Time
+		opts []serial.Option
+	}{
+		{time.Date(9999, 12, 31, 12, 0, 0, 0, time.UTC), nil},
+		{time.Date(9999, 12, 31, 12, 0, 0, 0, time.UTC), []serial.Option{serial.WithPeriod(serial.PerYear),
+			serial.WithTemplate("{type}{date:yyyy}{seq:4}")}},
+		{time.Date(9999, 12, 31, 23, 30, 0, 0, west), []serial.Option{serial.WithLocation(west),
+			serial.WithPeriod(serial.PerHour), serial.WithTemplate("{type}{date:yyyyMMddHH}{seq:4}")}},
+	} {
+		scheme, err := serial.NewScheme(append([]serial.Option{serial.WithLocation(time.UTC)}, c.opts...)...)
+		require.NoError(t, err)
+		s := open(t, func(s *site) { s.series[0].Source = fixed{scheme, 3, c.at} })
+		page := s.get(200, "/numbers/series?key=IS")
+		period := s.periods(page)[0]
+		require.Contains(t, s.get(200, "/numbers/"+period), "✗ Not all numbers are accounted for.")
+		var out struct {
+			Start time.Time
+			End   *time.Time
+			Last  int64
+		}
+		text := s.get(200, "/numbers/"+strings.Replace(period, "period", "period.json", 1))
+		require.NoError(t, json.Unmarshal([]byte(text), &out))
+		_, start, _ := scheme.Period(c.at)
+		require.True(t, start.Equal(out.Start))
+		require.Nil(t, out.End)
+		require.EqualValues(t, 3, out.Last)
+	}
+}
+
+// fixed is a Source with seq numbers in one period.
+type fixed struct {
+	of   *serial.Scheme
+	seq  int64
+	when time.Time
+}
+
+func (f fixed) scheme() *serial.Scheme { return f.of }
+
+func (f fixed) last(_ context.Context, typ string) (serial.Number, error) {
+	n, err := f.of.Number(typ, f.when, f.seq)
+	return n, err
+}
+
+func (f fixed) history(ctx context.Context, typ string, _ int) ([]serial.Number, error) {
+	n, err := f.last(ctx, typ)
+	return []serial.Number{n}, err
+}
+
+func (f fixed) audit(_ context.Context, typ string, at time.Time, used iter.Seq2[string, error],
+	opts ...serial.AuditOption) (serial.Report, error) {
+	_, start, end := f.of.Period(f.when)
+	last := f.seq
+	if at.Before(start) || !at.Before(end) {
+		last = 0
+	}
+	return f.of.Audit(typ, at, last, used, opts...)
+}
+
+func (f fixed) closed(context.Context, string) (time.Time, error) { return time.Time{}, nil }
+
+// Pages show times in the zone of the series. A zone without a name is described.
+func TestZones(t *testing.T) {
+	tokyo, err := time.LoadLocation("Asia/Tokyo")
+	require.NoError(t, err)
+	in := func(zone *time.Location) Source {
+		scheme, err := serial.NewScheme(serial.WithLocation(zone))
+		require.NoError(t, err)
+		return fixed{scheme, 3, time.Now()}
+	}
+	s := open(t, nil)
+	local := strings.TrimSuffix(time.Now().Format("MST (UTC-07:00)"), " (UTC+00:00)")
+	for want, zone := range map[string]*time.Location{
+		"Time zone: Asia/Tokyo.": tokyo, "Time zone: UTC.": time.UTC, "Time zone: the server’s, " + local + ".": time.Local,
+		"Time zone: UTC+05:45.": time.FixedZone("", 5*3600+45*60),
+	} {
+		s.series[0].Source = in(zone)
+		text := textOf(s.get(200, "/numbers/series?key=IS"))
+		require.Contains(t, text, want)
+	}
+	s.series = []Series{{Key: "1", Type: "IS", Source: in(tokyo)}, {Key: "2", Type: "IS", Source: in(tokyo)}}
+	require.Regexp(t, `2 series, as of .* JST `, textOf(s.get(200, "/numbers/")))
+	s.series[1].Source = in(time.FixedZone("west", -3600))
+	require.Regexp(t, `2 series, as of .* UTC `, textOf(s.get(200, "/numbers/")))
+}
+
+// A page shows the business days of a period if its name does not.
+func TestDaysOfPeriods(t *testing.T) {
+	in := func(p serial.Period, date string, more ...serial.Option) []serial.Option {
+		return append(more, serial.WithPeriod(p), serial.WithTemplate("{type}"+date+"{seq:4}"))
+	}
+	// With a day start, the last business day ends on the date after it. Where clocks are set forward, there may be no
+	// midnight.
+	night := serial.WithDayStart(4 * time.Hour)
+	for _, c := range []struct {
+		want, zone, at string
+		opts           []serial.Option
+	}{
+		{"week 47 of 2021: 22 November 2021 to 28 November 2021", "UTC", "2021-11-24",
+			in(serial.PerWeek, "{date:GGGGWW}", night)},
+		{"November 2021: ", "UTC", "2021-11-24", in(serial.PerMonth, "{date:yyyyMM}", night)},
+		{"quarter 4 of 2021: 1 October 2021 to 31 December 2021", "UTC", "2021-11-24",
+			in(serial.PerQuarter, "{date:yyyyQ}", night)},
+		{"2021: ", "UTC", "2021-11-24", in(serial.PerYear, "{date:yyyy}", night)},
+		{"business year 2021: 6 April 2021 to 5 April 2022", "UTC", "2021-11-24", in(serial.PerYear, "{date:FFFF}",
+			serial.WithYearStart(time.April, 6), night)},
+		{"10 September 2022: ", "America/Santiago", "2022-09-10", nil},
+		{"11 September 2022: ", "America/Santiago", "2022-09-11", nil},
+		{"October 2023: ", "America/Asuncion", "2023-10-24", in(serial.PerMonth, "{date:yyyyMM}")},
+		{"quarter 3 of 2023: 1 July 2023 to 30 September 2023", "America/Asuncion", "2023-08-24",
+			in(serial.PerQuarter, "{date:yyyyQ}")},
+		{"quarter 4 of 2023: 1 October 2023 to 31 December 2023", "America/Asuncion", "2023-11-24",
+			in(serial.PerQuarter, "{date:yyyyQ}")},
+	} {
+		zone, err := time.LoadLocation(c.zone)
+		require.NoError(t, err)
+		day, err := time.ParseInLocation(time.DateOnly, c.at, zone)
+		require.NoError(t, err)
+		scheme, err := serial.NewScheme(append([]serial.Option{serial.WithLocation(zone)}, c.opts...)...)
+		require.NoError(t, err, c.want)
+		p, _ := spanAt(scheme, day.Add(12*time.Hour))
+		require.Equal(t, c.want, p.Name+": "+p.Days())
+	}
+	require.Equal(t, "1\u202f234\u202f567 999 -1\u202f000", fmt.Sprint(count(1234567), " ", count(999), " ", count(-1000)))
+}
