@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	longestTurn     = 5 * time.Second // that a form waits for its audit
+	longestTurn     = 5 * time.Second // a form's wait for its audit
 	largestSequence = 1e15 - 1        // of an explanation
 )
 
@@ -64,7 +64,8 @@ func (h *handler) explain(w http.ResponseWriter, r *http.Request) error {
 	return nil
 }
 
-// explaining returns whose numbers a form is about, and who has sent it. Whoever may not explain them gets an error.
+// explaining returns the series and period that a form is about, and who sent it. It returns an error if that person
+// may not explain these numbers.
 func (h *handler) explaining(r *http.Request) (numbers printer, user string, err error) {
 	if user, err = h.user(r); err != nil || user == "" {
 		return numbers, "", &problem{status: http.StatusForbidden, text: "You may not explain numbers here.", cause: err}

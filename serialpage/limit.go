@@ -25,11 +25,13 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		defer cancel()
 		r := r.WithContext(inner)
 		r.Body = body
-		ended := h.run(r, func() error { return h.serve(a, r) })
+		served := newAnswer() // not read at the limit: the goroutine may still write to it
+		ended := h.run(r, func() error { return h.serve(served, r) })
 		select {
 		case err = <-ended:
+			a = served
 		case <-ctx.Done():
-			a, err = newAnswer(), ctx.Err()
+			err = ctx.Err()
 		}
 	}
 	if err != nil {

@@ -94,7 +94,7 @@ func (h *handler) overview(w http.ResponseWriter, r *http.Request) error {
 	}
 	close(next)
 	work.Wait()
-	if i := slices.IndexFunc(failed, func(err error) bool { return err != nil }); i >= 0 { // one is enough
+	if i := slices.IndexFunc(failed, func(err error) bool { return err != nil }); i >= 0 { // one error is enough
 		h.Logger.ErrorContext(r.Context(), "serialpage: a series could not be read", "series", shown[i].Key, "err", failed[i])
 	}
 	h.write(w, http.StatusOK, "overview.html", frame{Title: home.Text}, struct {
