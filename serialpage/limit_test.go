@@ -195,6 +195,33 @@ func TestPanicAfterLimit(t *testing.T) {
 	s.idle()
 }
 
+// A panic is logged even if the client has left.
+func TestPanicAfterClientLeft(t *testing.T) {
+	entered, left, logged := make(chan struct{}), make(chan struct{}), make(lines, 10)
+	s := open(t, func(s *site) {
+		s.options.Logger = slog.New(slog.NewTextHandler(logged, nil))
+		s.series[0].Stored = func(context.Context, time.Time, time.Time) iter.Seq2[string, error] {
+			close(entered)
+			<-left
+			panic("at the application")
+		}
+		series := s.options.Series
+		s.options.Series = func(ctx context.Context) ([]Series, error) {
+			context.AfterFunc(ctx, func() { close(left) }) // the server has noticed
+			return series(ctx)
+		}
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	r, err := http.NewRequestWithContext(ctx, "GET", s.URL+today, nil)
+	require.NoError(t, err)
+	go func() { <-entered; cancel() }()
+	_, err = s.Client().Do(r)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Contains(t, <-logged, "at the application")
+	s.idle()
+}
+
 // lines receives the lines of a log.
 type lines chan string
 
