@@ -5,12 +5,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
-	"math"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // A Dialect is the kind of database that holds the table.
@@ -236,30 +234,6 @@ var dialects = map[Dialect]statements{
 				last = max(c.last + ?, CASE c.last WHEN 0 THEN ? ELSE ? END)
 			RETURNING last, previous, mark, closed, {now}`,
 	},
-}
-
-// A reading is the time by the database's clock: Unix microseconds or, in SQLite, which counts milliseconds, a Julian
-// day.
-type reading struct{ time.Time }
-
-// Scan takes a column that {now} filled.
-func (r *reading) Scan(column any) error {
-	switch now := column.(type) {
-	case float64:
-		const epoch = 210_866_760_000_000 // milliseconds from Julian day 0 to 1970
-		r.Time = time.UnixMilli(int64(math.Round(now*86_400_000)) - epoch)
-	case int64:
-		r.Time = time.UnixMicro(now)
-	case []byte: // some drivers of MySQL pass on the server's text
-		micros, err := strconv.ParseInt(string(now), 10, 64)
-		if err != nil {
-			return err
-		}
-		r.Time = time.UnixMicro(micros)
-	default:
-		return fmt.Errorf("the database's clock is a %T", column)
-	}
-	return nil
 }
 
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)

@@ -1,0 +1,83 @@
+package gapless
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/dailyserial/serial"
+)
+
+// A span is a time within one period in which the same date is printed.
+type span struct {
+	number   serial.Number // of that date; its type and sequence mean nothing
+	label    string        // of the period
+	from, to int64         // Unix seconds
+	end      int64         // end of the period, in Unix seconds
+	whole    bool          // it is the whole period
+}
+
+// contains reports whether t is in s.
+func (s *span) contains(t time.Time) bool { return s.from <= t.Unix() && t.Unix() < s.to }
+
+// Whatever the zone, these instants have dates in 1970 to 9999.
+const (
+	dated    = 4 * 24 * 3600
+	datedEnd = 253_402_300_800 - 4*24*3600
+)
+
+// begin is spanAt for date or, if that is nil, for the time now by the database's clock.
+func (g *Generator) begin(ctx context.Context, tx Tx, typ string, date *time.Time, what string) (*span, error) {
+	if date != nil {
+		return g.spanAt(typ, *date)
+	}
+	if c := g.clock.Load(); c != nil {
+		if s, err := g.spanAt(typ, c.now()); err == nil {
+			return s, nil
+		} // the clock was wrong when last read
+	}
+	now, err := g.query(ctx, tx, g.sql.ask, nil)
+	if err != nil {
+		return nil, g.failed(ctx, what, err)
+	}
+	return g.spanAt(typ, now)
+}
+
+// spanAt returns a span that contains at and in which a number of typ can be printed, or an error if there is none. The
+// span is cut off at dated and datedEnd, unless at lies beyond.
+func (g *Generator) spanAt(typ string, at time.Time) (*span, error) {
+	if s := g.span.Load(); s != nil && s.contains(at) {
+		return s, nil
+	}
+	s, err := g.newSpan(typ, at)
+	if err == nil {
+		g.span.Store(s)
+	}
+	return s, err
+}
+
+func (g *Generator) newSpan(typ string, at time.Time) (*span, error) {
+	number, err := g.scheme.Number(typ, at, 1)
+	if err != nil {
+		return nil, fmt.Errorf("gapless: %w", err)
+	}
+	from, to, err := g.scheme.Span(at)
+	if err != nil {
+		return nil, fmt.Errorf("gapless: %w", err)
+	}
+	label, start, end := g.scheme.Period(at)
+	return &span{number: number, label: label, from: max(from.Unix(), dated), to: min(to.Unix(), datedEnd),
+		end: end.Unix(), whole: from.Equal(start) && to.Equal(end)}, nil
+}
+
+// labelBefore returns the label of the period that ends at a Unix time, "" if that is the end of none.
+func (g *Generator) labelBefore(end int64) string {
+	label, _, _ := g.scheme.Period(time.Unix(end-1, 0))
+	return label
+}
+
+// local returns the end of a period in the scheme's time zone.
+func (g *Generator) local(end int64) time.Time {
+	_, _, zoned := g.scheme.Period(time.Unix(end-1, 0))
+	return time.Unix(end, 0).In(zoned.Location())
+}
