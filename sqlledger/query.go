@@ -1,0 +1,37 @@
+package sqlledger
+
+import (
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// A query is a statement and the names of its arguments, in order.
+type query struct {
+	text string
+	args []string
+}
+
+// arguments are the values of a query's arguments, by name.
+type arguments map[string]any
+
+func (q query) bind(a arguments) []any {
+	values := make([]any, len(q.args))
+	for i, name := range q.args {
+		values[i] = a[name]
+	}
+	return values
+}
+
+var argument = regexp.MustCompile(`\{[a-z]+\}`)
+
+// query returns the query whose arguments stand in braces.
+func (d Dialect) query(text string) (q query) {
+	q.text = argument.ReplaceAllStringFunc(text, func(arg string) string {
+		if q.args = append(q.args, strings.Trim(arg, "{}")); d == PostgreSQL {
+			return "$" + strconv.Itoa(len(q.args))
+		}
+		return "?"
+	})
+	return q
+}
