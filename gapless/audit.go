@@ -86,7 +86,7 @@ func (g *Generator) History(ctx context.Context, q Querier, typ string, periods 
 	}
 	var numbers []serial.Number
 	for _, r := range rows {
-		if calendar, _, _ := strings.Cut(r.mark, markJoint); calendar != g.scheme.Calendar() {
+		if calendar, _, _ := strings.Cut(r.mark, markJoint); calendar != g.calendar {
 			return nil, g.conflict(typ, r.label, calendar)
 		}
 		at, ok := g.instantOf(r.label)
@@ -111,30 +111,27 @@ type periodRow struct {
 
 // history returns the rows of a series' latest periods, newest first, up to so many.
 func (g *Generator) history(ctx context.Context, q Querier, series string, periods int) (rows []periodRow, err error) {
-	before := []byte{0xff} // greater than all labels
-	query := func(limit int) (string, []any) {
-		return g.dialect.bind(g.sql.history, []byte(series), before, int64(limit))
-	}
+	a := arguments{"series": []byte(series), "before": []byte{0xff}, "limit": int64(periods)} // greater than all labels
 	several, ok := q.(interface {
 		QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	})
 	if !ok {
 		for len(rows) < periods {
 			var r periodRow
-			text, args := query(1)
-			err := q.QueryRowContext(ctx, text, args...).Scan(&r.label, &r.mark, &r.last)
+			a["limit"] = int64(1)
+			err := g.scan(ctx, q, g.sql.history, a, &r.label, &r.mark, &r.last)
 			if errors.Is(err, sql.ErrNoRows) {
 				break
 			}
 			if err != nil {
 				return nil, err
 			}
-			rows, before = append(rows, r), []byte(r.label)
+			rows, a["before"] = append(rows, r), []byte(r.label)
 		}
 		return rows, nil
 	}
-	text, args := query(periods)
-	found, err := several.QueryContext(ctx, text, args...)
+	text, values := g.dialect.bind(g.sql.history, a)
+	found, err := several.QueryContext(ctx, text, values...)
 	if err != nil {
 		return nil, err
 	}

@@ -107,18 +107,18 @@ func (g *Generator) ClosedUntil(ctx context.Context, q Querier, typ string) (tim
 		return time.Time{}, err
 	}
 	defer leave()
-	calendar, closed, err := g.readGate(ctx, q, series)
+	gate, err := g.readGate(ctx, q, g.sql.gate, series)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		return time.Time{}, nil
 	case err != nil:
 		return time.Time{}, g.failed(ctx, what, err)
-	case calendar != g.scheme.Calendar():
-		return time.Time{}, g.conflict(typ, "", calendar)
-	case !closed.Valid:
+	case gate.calendar != g.calendar:
+		return time.Time{}, g.conflict(typ, "", gate.calendar)
+	case !gate.closed.Valid:
 		return time.Time{}, nil
 	}
-	return g.local(closed.Int64), nil
+	return g.local(gate.closed.Int64), nil
 }
 
 // boundary returns the series of a type, or an error unless a period begins at at.
@@ -173,34 +173,26 @@ func (g *Generator) moveEnd(ctx context.Context, tx Tx, typ, series, what string
 }
 
 func (g *Generator) tryMoveEnd(ctx context.Context, tx Tx, typ, series string, end int64, closes bool) error {
-	exec := func(query string, args ...any) error {
-		query, args = g.dialect.bind(query, args...)
-		_, err := tx.ExecContext(ctx, query, args...)
-		return err
-	}
 	if g.sql.lock != "" {
-		if err := exec(g.sql.lock, lockKey(series)); err != nil {
+		if err := g.exec(ctx, tx, g.sql.lock, arguments{"key": lockKey(series)}); err != nil {
 			return err
 		}
 	}
-	calendar, key := g.scheme.Calendar(), []byte(series)
-	gate, err := g.upsert(ctx, tx, series, gatePeriod, calendar, 1, 0) // locks it
+	gate, err := g.lockGate(ctx, tx, series)
 	if err != nil {
 		return err
 	}
-	mark, closed := gate.mark, ""
-	if gate.previous == 0 {
-		// It is new. If somebody has deleted the old one, its calendar is that of the periods.
-		query, args := g.dialect.bind(g.sql.other, key, []byte(gatePeriod))
-		err := tx.QueryRowContext(ctx, query, args...).Scan(&mark)
-		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+	calendar := gate.calendar
+	if calendar == g.calendar && !gate.closed.Valid {
+		// The gate may be new because somebody has deleted the old one.
+		if calendar, err = g.calendarOfRows(ctx, tx, series, ""); err != nil {
 			return err
 		}
-		mark, _, _ = strings.Cut(mark, markJoint)
 	}
-	if mark != calendar {
-		return g.conflict(typ, "", mark)
+	if calendar != g.calendar {
+		return g.conflict(typ, "", calendar)
 	}
+	label, closed := g.labelBefore(end), ""
 	switch until := gate.closed; {
 	case closes && until.Valid && until.Int64 >= end, !closes && (!until.Valid || until.Int64 <= end):
 		return nil
@@ -208,23 +200,23 @@ func (g *Generator) tryMoveEnd(ctx context.Context, tx Tx, typ, series string, e
 		closed = g.labelBefore(until.Int64)
 	}
 	// These statements are not part of the one that waited for the gate, so they see what was committed meanwhile.
-	r := rowRange{key, []byte(closed), []byte(g.labelBefore(end)), end}
+	rows := arguments{"series": []byte(series), "lower": []byte(closed), "upper": []byte(label), "end": end}
 	if !closes {
-		r = rowRange{key, []byte(g.labelBefore(end)), []byte(closed), nil}
+		rows["lower"], rows["upper"], rows["end"] = rows["upper"], rows["lower"], nil
 	}
 	if g.sql.mark != "" {
-		err = exec(g.sql.mark, r.end, r.series, r.lower, r.upper, r.end)
+		err = g.exec(ctx, tx, g.sql.mark, rows)
 	} else {
-		err = g.markByKey(ctx, tx, r)
+		err = g.markByKey(ctx, tx, rows)
 	}
 	if err != nil {
 		return err
 	}
-	value := any(end)
-	if g.labelBefore(end) == "" {
-		value = nil
+	moved := arguments{"series": []byte(series), "end": end}
+	if label == "" {
+		moved["end"] = nil
 	}
-	return exec(g.sql.setEnd, value, key, []byte(gatePeriod))
+	return g.exec(ctx, tx, g.sql.setEnd, moved)
 }
 
 func (g *Generator) closedError(typ, label string, end int64) error {

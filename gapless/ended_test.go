@@ -33,7 +33,7 @@ func requireEnded(t *testing.T, db *sql.DB, g *gapless.Generator, tx *sql.Tx, wa
 	}
 	_ = tx.Rollback() // some drivers say that there is none
 	var rows int
-	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM serial_gapless").Scan(&rows))
+	require.NoError(t, db.QueryRowContext(t.Context(), countRows).Scan(&rows))
 	require.Equal(t, 2, rows, "that of IS and its gate")
 	commits(t, db, func(tx *sql.Tx) {
 		n, err := g.NextOn(t.Context(), tx, "IS", day)

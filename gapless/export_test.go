@@ -17,12 +17,18 @@ func Read(column any) (time.Time, error) {
 	return r.Time, err
 }
 
+// Bind has d bind the arguments of a statement.
+func Bind(d Dialect, statement string, a map[string]any) (text string, values []any) {
+	return d.bind(statement, a)
+}
+
 // UseSavepoints has g use MySQL's way to find out that a transaction has ended.
 func (g *Generator) UseSavepoints() { g.savepoints.Store(true) }
 
 // WithoutVariable has MariaDB see what MySQL sees: nothing but a comment.
 func (g *Generator) WithoutVariable() {
-	for _, query := range []*string{&g.sql.upsert, &g.sql.read, &g.sql.tells} {
+	for _, query := range []*string{&g.sql.upsert.write, &g.sql.upsert.read, &g.sql.lockGate.write,
+		&g.sql.lockGate.read, &g.sql.tells} {
 		*query = strings.ReplaceAll(*query, "/*M!", "/*")
 	}
 }

@@ -41,7 +41,7 @@
 //   - The period is that of the database's clock at the instant when the number was taken, after any wait for others. The
 //     clock of the program's host does not matter.
 //
-// This holds as long as nothing else writes to the table, and documents are not deleted: void them instead. It holds
+// This holds as long as nothing else writes to the tables, and documents are not deleted: void them instead. It holds
 // for one scheme per type at a time:
 //
 //   - A series, which is a key prefix and a type, keeps its period and year start, its [serial.Scheme.Calendar], as long as any of
@@ -128,6 +128,7 @@ const (
 // one Generator may serve several databases.
 type Generator struct {
 	scheme     *serial.Scheme
+	calendar   string // of the scheme
 	mark       string // calendar and print mark, for rows of periods
 	dialect    Dialect
 	sql        statements
@@ -145,9 +146,9 @@ type optionFunc func(*config)
 
 func (f optionFunc) apply(c *config) { f(c) }
 
-// WithTable names the table, exactly as it is written, case included. A name has 1 to 63 ASCII letters, digits and _,
-// and does not begin with a digit. PostgreSQL's search_path or MySQL's current database says where it is. All processes
-// that issue numbers of a type must use the same table.
+// WithTable names the table, exactly as it is written, case included; the name of the second table is that and _series.
+// A name has 1 to 56 ASCII letters, digits and _, and does not begin with a digit. PostgreSQL's search_path or MySQL's
+// current database says where the tables are. All processes that issue numbers of a type must use the same ones.
 //
 // Default serial_gapless.
 func WithTable(name string) Option {
@@ -176,7 +177,8 @@ func New(dialect Dialect, scheme *serial.Scheme, opts ...Option) (*Generator, er
 	if calendar == "" {
 		return nil, errors.New("gapless: the scheme is empty; want those of serial.NewScheme and Generator.Scheme")
 	}
-	return &Generator{scheme: scheme, mark: calendar + markJoint + scheme.PrintMark(), dialect: dialect, sql: s}, nil
+	return &Generator{scheme: scheme, calendar: calendar, mark: calendar + markJoint + scheme.PrintMark(),
+		dialect: dialect, sql: s}, nil
 }
 
 // Scheme returns the scheme of g's numbers.

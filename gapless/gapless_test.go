@@ -36,20 +36,22 @@ func TestNew(t *testing.T) {
 			"gapless: the scheme is empty; want those of serial.NewScheme and Generator.Scheme"},
 		{gapless.MySQL, s, []gapless.Option{gapless.WithTable("a"), nil}, "gapless: option 2 of 2 is nil"},
 		{gapless.SQLite, s, []gapless.Option{gapless.WithTable("")},
-			`gapless: table "": want 1 to 63 ASCII letters, digits and _, no digit first`},
+			`gapless: table "": want 1 to 56 ASCII letters, digits and _, no digit first`},
 	} {
 		g, err := gapless.New(r.dialect, r.scheme, r.opts...)
 		require.EqualError(t, err, r.want)
 		require.Nil(t, g)
 	}
-	for _, name := range []string{"a b", "1a", `a"b`, "a`b", "a;b", "a.b", "ä", "a\n", strings.Repeat("a", 64)} {
+	for _, name := range []string{"a b", "1a", `a"b`, "a`b", "a;b", "a.b", "ä", "a\n", strings.Repeat("a", 57)} {
 		_, err := gapless.New(gapless.PostgreSQL, s, gapless.WithTable(name))
 		require.ErrorContains(t, err, "gapless: table ", name)
 	}
-	for _, name := range []string{"a", "_1", "Order", "select", strings.Repeat("a", 63)} {
+	for _, name := range []string{"a", "_1", "Order", "select", strings.Repeat("a", 56)} {
 		g, err := gapless.New(gapless.PostgreSQL, s, gapless.WithTable(name))
 		require.NoError(t, err, name)
-		require.Contains(t, g.Schema(), `CREATE TABLE IF NOT EXISTS "`+name+`" (`)
+		require.Len(t, g.Schema(), 2)
+		require.Contains(t, g.Schema()[0], `CREATE TABLE IF NOT EXISTS "`+name+`" (`)
+		require.Contains(t, g.Schema()[1], `CREATE TABLE IF NOT EXISTS "`+name+`_series" (`)
 	}
 }
 
@@ -517,10 +519,12 @@ func TestCreateTable(t *testing.T) {
 			require.NoError(t, err)
 			require.EqualValues(t, 1, n.Seq)
 		})
-		execSQL(t, db, "CREATE TABLE misshapen (series int)")
-		g, err = gapless.New(d.dialect, scheme(t), gapless.WithTable("misshapen"))
-		require.NoError(t, err)
-		require.ErrorContains(t, g.CreateTable(t.Context(), db), "gapless: create the table: ")
+		for _, table := range []string{"misshapen", "gate_series"} {
+			execSQL(t, db, "CREATE TABLE "+table+" (series int)")
+			g, err = gapless.New(d.dialect, scheme(t), gapless.WithTable(strings.TrimSuffix(table, "_series")))
+			require.NoError(t, err)
+			require.ErrorContains(t, g.CreateTable(t.Context(), db), "gapless: create the table: a table lacks a column")
+		}
 		unfit := map[gapless.Dialect][2]string{
 			gapless.PostgreSQL: {"CREATE TABLE", "CREATE UNLOGGED TABLE"},
 			gapless.MySQL:      {"InnoDB", "MyISAM"},
@@ -528,10 +532,37 @@ func TestCreateTable(t *testing.T) {
 		if unfit[0] == "" {
 			return
 		}
-		g, err = gapless.New(d.dialect, scheme(t), gapless.WithTable("unfit"))
-		require.NoError(t, err)
-		execSQL(t, db, strings.Replace(g.Schema(), unfit[0], unfit[1], 1))
-		require.ErrorContains(t, g.CreateTable(t.Context(), db), ": numbers would not be kept as documents are")
+		for i, table := range []string{"unfit", "unfit_gate"} {
+			g, err = gapless.New(d.dialect, scheme(t), gapless.WithTable(table))
+			require.NoError(t, err)
+			execSQL(t, db, strings.Replace(g.Schema()[i], unfit[0], unfit[1], 1))
+			require.ErrorContains(t, g.CreateTable(t.Context(), db), ": numbers would not be kept as documents are")
+		}
+	})
+}
+
+// CreateTable creates the table that is missing. The series keep their calendar, which their rows have, too.
+func TestCreateMissingTable(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t)
+		g := d.generator(t, db)
+		day := date(t, "2021-10-24")
+		for want := int64(1); want < 3; want++ {
+			commits(t, db, func(tx *sql.Tx) {
+				n, err := g.NextOn(t.Context(), tx, "IS", day)
+				require.NoError(t, err)
+				require.Equal(t, want, n.Seq)
+			})
+			execSQL(t, db, "DROP TABLE serial_gapless_series")
+			require.NoError(t, g.CreateTable(t.Context(), db))
+			weeks := d.generator(t, db, perWeek()...)
+			commits(t, db, func(tx *sql.Tx) {
+				requireConflict(t, weeks, tx, "IS", "numbers of IS count by days, and this scheme's by weeks;")
+			})
+		}
+		execSQL(t, db, "DROP TABLE serial_gapless")
+		require.NoError(t, g.CreateTable(t.Context(), db))
+		commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", day))) })
 	})
 }
 
@@ -578,8 +609,7 @@ func TestNoOtherPeriod(t *testing.T) {
 		db := d.open(t)
 		rows := func() (n int) {
 			t.Helper()
-			require.NoError(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM serial_gapless WHERE length(period) > 0").
-				Scan(&n))
+			require.NoError(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM serial_gapless").Scan(&n))
 			return n
 		}
 		opts := []serial.Option{serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:4}")}
@@ -660,7 +690,7 @@ func TestSerializable(t *testing.T) {
 	g := d.generator(t, db)
 	day := date(t, "2021-10-24")
 	for range 2 { // first with new rows, then with old ones
-		execSQL(t, db, "VACUUM ANALYZE serial_gapless") // so that it is known how small the table is
+		execSQL(t, db, "VACUUM ANALYZE serial_gapless, serial_gapless_series") // so that it is known how small they are
 		var both [2]*sql.Tx
 		for i, typ := range []string{"A", "Z"} {
 			tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelSerializable})

@@ -9,23 +9,24 @@ import (
 	"strings"
 )
 
+// A gate is the row of a series in the table of series. Whoever takes the first number of a period, or a number of one
+// that has ended, locks it in share mode. Whoever closes or reopens periods locks it exclusively.
+type gate struct {
+	calendar string
+	closed   sql.NullInt64 // end of the last closed period, in Unix seconds
+}
+
 // judge locks the gate of a series in share mode, and returns an error if the series has another calendar or the period
 // is closed. If there is no gate, judge makes it, and who wants it too waits until tx ends. Without must, it
 // does nothing and returns false if it would be in the way of others.
 func (g *Generator) judge(ctx context.Context, tx Tx, typ, series string, s *span, must bool) (judged bool, err error) {
-	var mark string
-	var closed sql.NullInt64
-	scan := func(query, period string) error {
-		query, args := g.dialect.bind(query, []byte(series), []byte(period))
-		return tx.QueryRowContext(ctx, query, args...).Scan(&mark, &closed)
-	}
 	find := true
 	if g.sql.lockShared != "" {
-		required := int64(0)
+		a := arguments{"key": lockKey(series), "required": int64(0)}
 		if must || s.end <= g.now().Unix() {
-			required = 1
+			a["required"] = int64(1)
 		}
-		err := tx.QueryRowContext(ctx, g.sql.lockShared, lockKey(series), required).Scan(&find)
+		err := g.scan(ctx, tx, g.sql.lockShared, a, &find)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return false, err
 		}
@@ -33,53 +34,68 @@ func (g *Generator) judge(ctx context.Context, tx Tx, typ, series string, s *spa
 			return false, nil
 		}
 	}
+	var found gate
 	if find {
-		if err = scan(g.sql.gate, s.label); err != nil && !errors.Is(err, sql.ErrNoRows) {
-			return false, err
-		}
+		found, err = g.shareGate(ctx, tx, series, s.label)
+	} else {
+		found, err = g.lockGate(ctx, tx, series)
 	}
-	calendar, _, period := strings.Cut(mark, markJoint)
 	switch {
-	case mark == "" || period && calendar == g.scheme.Calendar():
-		// There is no gate: the series is new, or somebody has deleted it.
-		if find && g.sql.newGate != "" {
-			query, args := g.dialect.bind(g.sql.newGate, []byte(series), []byte(gatePeriod), []byte(g.scheme.Calendar()))
-			if _, err := tx.ExecContext(ctx, query, args...); err != nil {
-				return false, err
-			}
-			if err := scan(g.sql.gate, s.label); err != nil {
-				return false, err
-			}
-			calendar = mark
-			break
-		}
-		c, err := g.upsert(ctx, tx, series, gatePeriod, g.scheme.Calendar(), 1, 0)
-		if err != nil {
-			return false, err
-		}
-		calendar, closed = c.mark, c.closed
-	case !period && g.sql.share != "":
-		if err := scan(g.sql.share, gatePeriod); err != nil {
-			return false, err
-		}
-		calendar = mark
-	}
-	if calendar != g.scheme.Calendar() {
-		return false, g.conflict(typ, s.label, calendar)
-	}
-	if closed.Valid && s.end <= closed.Int64 {
-		return false, g.closedError(typ, s.label, closed.Int64)
+	case err != nil:
+		return false, err
+	case found.calendar != g.calendar:
+		return false, g.conflict(typ, s.label, found.calendar)
+	case found.closed.Valid && s.end <= found.closed.Int64:
+		return false, g.closedError(typ, s.label, found.closed.Int64)
 	}
 	return true, nil
 }
 
-// readGate returns the calendar of a series and the end of its last closed period, as its gate has them. It locks
-// nothing.
-func (g *Generator) readGate(ctx context.Context, q Querier, series string) (calendar string, closed sql.NullInt64,
-	err error) {
-	query, args := g.dialect.bind(g.sql.closed, []byte(series), []byte(gatePeriod))
-	err = q.QueryRowContext(ctx, query, args...).Scan(&calendar, &closed)
-	return calendar, closed, err
+// readGate returns the gate of a series by one of the statements that do. If there is none, the error is sql.ErrNoRows.
+func (g *Generator) readGate(ctx context.Context, q Querier, statement, series string) (found gate, err error) {
+	err = g.scan(ctx, q, statement, g.row(series, ""), &found.calendar, &found.closed)
+	return found, err
+}
+
+// lockGate locks the gate of a series exclusively, and makes it if there is none.
+func (g *Generator) lockGate(ctx context.Context, tx Tx, series string) (found gate, err error) {
+	_, err = g.upsert(ctx, tx, g.sql.lockGate, g.row(series, ""), &found.calendar, &found.closed)
+	return found, err
+}
+
+// shareGate locks the gate of a series in share mode. If there is none, it makes it, unless another period than that
+// with the label has numbers of another calendar: then it returns that calendar.
+func (g *Generator) shareGate(ctx context.Context, tx Tx, series, label string) (gate, error) {
+	found, err := g.readGate(ctx, tx, g.sql.find, series)
+	if err == nil && g.sql.share != "" {
+		return g.readGate(ctx, tx, g.sql.share, series)
+	}
+	if !errors.Is(err, sql.ErrNoRows) {
+		return found, err
+	}
+	calendar, err := g.calendarOfRows(ctx, tx, series, label)
+	if err != nil || calendar != g.calendar {
+		return gate{calendar: calendar}, err
+	}
+	if g.sql.newGate == "" {
+		return g.lockGate(ctx, tx, series)
+	}
+	if err := g.exec(ctx, tx, g.sql.newGate, g.row(series, "")); err != nil {
+		return gate{}, err
+	}
+	return g.readGate(ctx, tx, g.sql.find, series)
+}
+
+// calendarOfRows returns the calendar of the numbers that were taken in other periods than that with the label, or the
+// scheme's if none were. It is for a series without a gate: it is new, or somebody has deleted its gate.
+func (g *Generator) calendarOfRows(ctx context.Context, tx Tx, series, label string) (string, error) {
+	var mark string
+	err := g.scan(ctx, tx, g.sql.other, g.row(series, label), &mark)
+	if errors.Is(err, sql.ErrNoRows) {
+		return g.calendar, nil
+	}
+	calendar, _, _ := strings.Cut(mark, markJoint)
+	return calendar, err
 }
 
 // lockKey is the part of an advisory lock's key that identifies the series.

@@ -90,6 +90,9 @@ func env(name, otherwise string) string {
 	return otherwise
 }
 
+// countRows counts the rows of both tables.
+const countRows = "SELECT (SELECT count(*) FROM serial_gapless) + (SELECT count(*) FROM serial_gapless_series)"
+
 func execSQL(t testing.TB, db *sql.DB, query string, args ...any) {
 	t.Helper()
 	require.NoError(t, errOf(db.ExecContext(t.Context(), query, args...)), query)
@@ -155,7 +158,7 @@ func (c fileConnector) Connect(context.Context) (driver.Conn, error) {
 }
 func (c fileConnector) Driver() driver.Driver { return sqliteDriver }
 
-// generator returns a generator and creates its table.
+// generator returns a generator and creates its tables.
 func (d *database) generator(t testing.TB, db *sql.DB, opts ...serial.Option) *gapless.Generator {
 	t.Helper()
 	g, err := gapless.New(d.dialect, scheme(t, opts...))

@@ -37,17 +37,18 @@ func (g *Generator) Last(ctx context.Context, q Querier, typ string, at time.Tim
 	}
 	defer leave()
 	var seq sql.NullInt64
-	var gate, mark []byte
-	key, period := []byte(series), []byte(s.label)
-	query, args := g.dialect.bind(g.sql.last, key, period, key, period, key, period)
-	if err := q.QueryRowContext(ctx, query, args...).Scan(&gate, &mark, &seq); err != nil {
+	var calendar, other, mark sql.NullString
+	if err := g.scan(ctx, q, g.sql.last, g.row(series, s.label), &calendar, &other, &mark, &seq); err != nil {
 		return serial.Number{}, g.failed(ctx, what, err)
 	}
-	if calendar, _, _ := strings.Cut(string(gate), markJoint); gate != nil && calendar != g.scheme.Calendar() {
-		return serial.Number{}, g.conflict(typ, s.label, calendar)
+	if !calendar.Valid { // somebody has deleted the gate
+		calendar.String, _, calendar.Valid = strings.Cut(other.String, markJoint)
 	}
-	if seq.Int64 != 0 && string(mark) != g.mark {
-		return serial.Number{}, g.conflict(typ, s.label, string(mark))
+	if calendar.Valid && calendar.String != g.calendar {
+		return serial.Number{}, g.conflict(typ, s.label, calendar.String)
+	}
+	if seq.Int64 != 0 && mark.String != g.mark {
+		return serial.Number{}, g.conflict(typ, s.label, mark.String)
 	}
 	return s.lastNumber(typ, seq.Int64), nil
 }

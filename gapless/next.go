@@ -175,11 +175,11 @@ func batch(number serial.Number, typ string, last int64, n int) []serial.Number 
 
 // conflict returns the error for a row or a gate with the mark of another scheme. It names the settings that differ.
 func (g *Generator) conflict(typ, label, mark string) error {
-	if calendar, _, _ := strings.Cut(mark, markJoint); calendar != g.scheme.Calendar() {
+	if calendar, _, _ := strings.Cut(mark, markJoint); calendar != g.calendar {
 		return fmt.Errorf("gapless: %w: numbers of %s count by %s, and this scheme's by %s; a series keeps its period and "+
 			"year start: to count in another way, use another type, or another key prefix together with another literal "+
 			"in the template",
-			serial.ErrConflict, typ, calendar, g.scheme.Calendar())
+			serial.ErrConflict, typ, calendar, g.calendar)
 	}
 	return fmt.Errorf("gapless: %w: numbers of %s in period %s were taken by a scheme that differs in the order of "+
 		"fields, the alphabet, the check digit or the key, and could print the same; use that scheme until the period "+

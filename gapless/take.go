@@ -15,15 +15,18 @@ import (
 type counter struct {
 	last     int64         // sequence taken, 0 for none
 	previous int64         // last before the statement
-	mark     string        // calendar and print mark of the scheme that took the numbers, or the calendar of a gate
-	closed   sql.NullInt64 // end of the last closed period, in Unix seconds, if this period or, of a gate, any is closed
+	mark     string        // calendar and print mark of the scheme that took the numbers
+	closed   sql.NullInt64 // if the period is closed, the end of the last closed period then, in Unix seconds
 	now      time.Time     // by the database's clock, after the lock was got
 }
 
-const (
-	gatePeriod = ""  // period of a series' gate: no label is empty
-	markJoint  = ":" // between calendar and print mark in the mark of a period's row
-)
+const markJoint = ":" // between calendar and print mark
+
+// row returns the arguments for the row of a period and for the gate of its series.
+func (g *Generator) row(series, label string) arguments {
+	return arguments{"series": []byte(series), "period": []byte(label), "mark": []byte(g.mark),
+		"calendar": []byte(g.calendar)}
+}
 
 // take waits for the lock of a period's row and adds n to what was taken or, if nothing was, to above. If n is 0, it
 // raises what was taken to above. The caller decides whether that is valid, by the earlier counter and by its clock:
@@ -33,14 +36,15 @@ func (g *Generator) take(ctx context.Context, tx Tx, typ, series string, s *span
 	if err := g.checkBegun(ctx, tx); err != nil {
 		return counter{}, err
 	}
+	a := g.row(series, s.label)
+	a["n"], a["first"], a["least"] = n, above+n, least(above, n)
 	// If the period has ended or has no row yet, the series' gate judges. It is locked first, if possible: then whoever
 	// waits for it, because others close periods or begin the series, holds no row that those wait for.
 	ended, judged := s.end <= g.now().Unix(), false
 	if !ended && g.sql.update != "" {
 		c := counter{mark: g.mark}
 		var err error
-		args := []any{n, []byte(series), []byte(s.label), []byte(g.mark), least(above, n)}
-		c.now, err = g.query(ctx, tx, g.sql.update, args, &c.last)
+		c.now, err = g.query(ctx, tx, g.sql.update, a, &c.last)
 		if !errors.Is(err, sql.ErrNoRows) {
 			c.previous = c.last - n
 			return c, err
@@ -52,17 +56,19 @@ func (g *Generator) take(ctx context.Context, tx Tx, typ, series string, s *span
 			return counter{}, err
 		}
 	}
-	c, err := g.upsert(ctx, tx, series, s.label, g.mark, above, n)
+	var c counter
+	var err error
+	c.now, err = g.upsert(ctx, tx, g.sql.upsert, a, &c.last, &c.previous, &c.mark, &c.closed)
 	switch {
 	case err != nil:
 		return c, err
 	case c.closed.Valid:
 		// The row has the end of the closing that reached it. The gate has that of the latest.
-		_, closed, failure := g.readGate(ctx, tx, series)
+		gate, failure := g.readGate(ctx, tx, g.sql.gate, series)
 		if failure != nil && !errors.Is(failure, sql.ErrNoRows) {
 			return c, failure
 		}
-		err = g.closedError(typ, s.label, max(c.closed.Int64, closed.Int64))
+		err = g.closedError(typ, s.label, max(c.closed.Int64, gate.closed.Int64))
 	case !judged && c.previous == 0:
 		_, err = g.judge(ctx, tx, typ, series, s, true)
 	}
@@ -88,42 +94,41 @@ func refused(err error) bool {
 	return errors.Is(err, serial.ErrConflict) || errors.Is(err, ErrPeriodClosed)
 }
 
-// upsert adds to a row as take does, or inserts it. A row from which something was taken keeps its mark.
-func (g *Generator) upsert(ctx context.Context, tx Tx, series, label, mark string, above, n int64) (counter, error) {
-	var c counter
-	var err error
-	key, period, value := []byte(series), []byte(label), []byte(mark)
-	if g.sql.upsert == "" {
-		args := []any{key, period, value, above + n, value, n, above + n, least(above, n)}
-		c.now, err = g.query(ctx, tx, g.sql.read, args, &c.last, &c.previous, &c.mark, &c.closed)
-		return c, err
+// undo reverts what take did to the counter, whose lock is held.
+func (g *Generator) undo(ctx context.Context, tx Tx, series, label string) error {
+	return g.exec(ctx, tx, g.sql.undo, g.row(series, label))
+}
+
+// upsert runs u, and scans what it returns before the clock. It returns an error unless tx is in a transaction.
+func (g *Generator) upsert(ctx context.Context, tx Tx, u upsert, a arguments, dest ...any) (now time.Time, err error) {
+	if u.write == "" {
+		return g.query(ctx, tx, u.read, a, dest...)
 	}
-	checked := int64(0)
-	if g.savepoints.Load() {
+	a["checked"] = int64(0)
+	checked := g.savepoints.Load()
+	if checked {
 		if err := checkSavepoint(ctx, tx); err != nil {
-			return c, err
+			return now, err
 		}
-		checked = 1
+		a["checked"] = int64(1)
 	}
-	query, args := g.dialect.bind(g.sql.upsert,
-		key, period, value, above+n, checked, value, n, above+n, least(above, n))
-	if _, err := tx.ExecContext(ctx, query, args...); err != nil {
-		return c, err
+	if err := g.exec(ctx, tx, u.write, a); err != nil {
+		return now, err
 	}
-	c.now, err = g.query(ctx, tx, g.sql.read, []any{key, period, checked}, &c.last, &c.previous, &c.mark, &c.closed)
-	if checked == 1 || !errors.Is(err, sql.ErrNoRows) {
-		return c, err
+	now, err = g.query(ctx, tx, u.read, a, dest...)
+	if checked || !errors.Is(err, sql.ErrNoRows) {
+		return now, err
 	}
 	// Both did nothing: MariaDB is outside a transaction, or this is MySQL.
 	var tells bool
-	if err := tx.QueryRowContext(ctx, g.sql.tells).Scan(&tells); err != nil {
-		return c, err
+	if err := g.scan(ctx, tx, g.sql.tells, nil, &tells); err != nil {
+		return now, err
 	}
 	if tells {
-		return c, errEnded
+		return now, errEnded
 	}
 	g.savepoints.Store(true)
-	return g.upsert(ctx, tx, series, label, mark, above, n)
+	return g.upsert(ctx, tx, u, a, dest...)
 }
 
 // checkBegun returns an error unless tx is in a transaction. It is for SQLite, which needs a statement to find out. In
@@ -153,22 +158,4 @@ func checkSavepoint(ctx context.Context, tx Tx) error {
 		return fmt.Errorf("%w: %w", errEnded, err)
 	}
 	return err
-}
-
-// undo reverts what take did to the counter, whose lock is held.
-func (g *Generator) undo(ctx context.Context, tx Tx, series, label string) error {
-	query, args := g.dialect.bind(g.sql.undo, []byte(series), []byte(label))
-	_, err := tx.ExecContext(ctx, query, args...)
-	return err
-}
-
-// query runs a statement that returns dest and the database's clock, and remembers the clock's reading.
-func (g *Generator) query(ctx context.Context, tx Tx, query string, args []any, dest ...any) (time.Time, error) {
-	var now reading
-	query, args = g.dialect.bind(query, args...)
-	err := tx.QueryRowContext(ctx, query, args...).Scan(append(dest, &now)...)
-	if err == nil {
-		g.clock.Store(&clock{now.Time, time.Now()})
-	}
-	return now.Time, err
 }
