@@ -28,7 +28,8 @@ var ErrPeriodOpen = errors.New("gapless: period has not ended")
 // of all those transactions, and [Generator.Audit] in tx accounts for them. Once tx is committed, no other transaction
 // commits a number of a closed period, except those that it had taken before. Until tx ends, others who want the first
 // number of a period of that type, or a number of a period that has ended, wait for it; on SQLite, all writers do.
-// Those who want numbers of a period that has begun and not ended do not.
+// Those who want numbers of a period that has begun and not ended do not. PostgreSQL has them wait for an advisory lock
+// whose key is a hash of the series. Series with equal hashes wait for each other, and nothing else happens to them.
 //
 // To close several types in one transaction, close them in one order everywhere, such as by name. Otherwise two
 // transactions may wait for each other until the database ends one of them as a deadlock, which is to be repeated.
