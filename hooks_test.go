@@ -667,7 +667,7 @@ func TestLogHooksKeepSecrets(t *testing.T) {
 		"were printed with another": func(s *secretSeries) error {
 			return s.next(s.other(serial.WithHiddenSequence([]byte("another's secrets"[:16]))))
 		},
-		"it counts by days": func(s *secretSeries) error {
+		"it is counted by days": func(s *secretSeries) error {
 			return s.next(s.other(serial.WithPeriod(serial.PerMonth), serial.WithTemplate("{type}-{date:yyMM}-{seq:6}")))
 		},
 		"this version did not write": func(s *secretSeries) error {

@@ -557,7 +557,7 @@ func TestCreateMissingTable(t *testing.T) {
 			require.NoError(t, g.CreateTable(t.Context(), db))
 			weeks := d.generator(t, db, perWeek()...)
 			commits(t, db, func(tx *sql.Tx) {
-				requireConflict(t, weeks, tx, "IS", "numbers of IS count by days, and this scheme's by weeks;")
+				requireConflict(t, weeks, tx, "IS", "IS is counted by days, but this scheme counts by weeks;")
 			})
 		}
 		execSQL(t, db, "DROP TABLE serial_gapless")

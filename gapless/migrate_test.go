@@ -82,7 +82,7 @@ func TestTableOfV040(t *testing.T) {
 		weeks, err := gapless.New(d.dialect, scheme(t, perWeek()...))
 		require.NoError(t, err)
 		commits(t, db, func(tx *sql.Tx) {
-			requireConflict(t, weeks, tx, "IS", "numbers of IS count by days, and this scheme's by weeks;")
+			requireConflict(t, weeks, tx, "IS", "IS is counted by days, but this scheme counts by weeks;")
 			for typ, want := range map[string]int64{"IS": 42, "IT": 4, "NEW": 1} {
 				n, err := g.NextOn(t.Context(), tx, typ, date(t, "2021-10-24"))
 				require.NoError(t, err)

@@ -176,7 +176,7 @@ func batch(number serial.Number, typ string, last int64, n int) []serial.Number 
 // conflict returns the error for a row or a gate with the mark of another scheme. It names the settings that differ.
 func (g *Generator) conflict(typ, label, mark string) error {
 	if calendar, _, _ := strings.Cut(mark, markJoint); calendar != g.calendar {
-		return fmt.Errorf("gapless: %w: numbers of %s count by %s, and this scheme's by %s; a series keeps its period and "+
+		return fmt.Errorf("gapless: %w: %s is counted by %s, but this scheme counts by %s; a series keeps its period and "+
 			"year start: to count in another way, use another type, or another key prefix together with another literal "+
 			"in the template",
 			serial.ErrConflict, typ, calendar, g.calendar)
