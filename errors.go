@@ -145,9 +145,9 @@ func (g *Generator) describe(r *exchange.Refusal) error {
 			return fmt.Errorf("%w: %s holds %.80q, which this version did not write; find the last number used, delete the "+
 				"key, and run: %s", ErrConflict, g.issuer.RecordKey(r.Type), r.Entered, g.operate(r, "raise"))
 		}
-		return fmt.Errorf("%w: %s: it is counted by %s, but this generator counts by %s; a series keeps its period and year start: "+
-			"give this generator the same ones, or begin a new series with another type, or with another key prefix and "+
-			"another literal in the template", ErrConflict, g.issuer.RecordKey(r.Type), entered.Calendar, g.issuer.Counts)
+		return fmt.Errorf("%w: %s: it is counted by %s, but this generator counts by %s; a series keeps its period and year "+
+			"start: give this generator the same ones, or begin a new series with another type, or with another key prefix "+
+			"and another literal in the template", ErrConflict, g.issuer.RecordKey(r.Type), entered.Calendar, g.issuer.Counts)
 	case exchange.Conflict:
 		return g.describeConflict(r, entered)
 	}

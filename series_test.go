@@ -31,7 +31,8 @@ func requireOtherCalendar(t *testing.T, m *miniredis.Miniredis, gen *serial.Gene
 		"Audit":    errOf(gen.Audit(t.Context(), "IS", time.Now(), func(func(string, error) bool) {})),
 	} {
 		require.ErrorIs(t, err, serial.ErrConflict, name)
-		require.ErrorContains(t, err, fmt.Sprintf("it is counted by %s, but this generator counts by %s;", theirs, ours), name)
+		counts := fmt.Sprintf("it is counted by %s, but this generator counts by %s;", theirs, ours)
+		require.ErrorContains(t, err, counts, name)
 		require.ErrorContains(t, err, "begin a new series with another type, or with another key prefix and another "+
 			"literal in the template", name)
 	}
