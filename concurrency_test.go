@@ -8,6 +8,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -22,6 +23,7 @@ import (
 
 	"github.com/dailyserial/serial"
 	"github.com/dailyserial/serial/internal/calendar"
+	"github.com/dailyserial/serial/internal/redistest"
 )
 
 // A hundred goroutines start at the same moment on a missing counter and are issued exactly 0001 to 0100.
@@ -796,4 +798,583 @@ func TestOneAttemptAtTheLock(t *testing.T) {
 		require.LessOrEqual(t, sent.Load(), int64(5))
 		time.Sleep(2 * time.Hour) // until what hangs is over
 	})
+}
+
+// gated holds up every command and pipeline while closed, and counts them.
+type gated struct {
+	gate   atomic.Pointer[chan struct{}]
+	single atomic.Int64
+	shared atomic.Int64 // by several types
+}
+
+func (g *gated) close() { c := make(chan struct{}); g.gate.Store(&c) }
+func (g *gated) open()  { close(*g.gate.Swap(nil)) }
+
+func (g *gated) hook() everyCall {
+	return func(cmds []redis.Cmder, send func() error) error {
+		if len(cmds) > 1 || sharedByTypes(cmds[0]) {
+			g.shared.Add(1)
+		} else {
+			g.single.Add(1)
+		}
+		if c := g.gate.Load(); c != nil {
+			<-*c
+		}
+		return send()
+	}
+}
+
+// sharedByTypes reports whether cmd is a take of several types.
+func sharedByTypes(cmd redis.Cmder) bool {
+	args := cmd.Args()
+	return len(args) > 2 && strings.HasPrefix(cmd.Name(), "eval") && fmt.Sprint(args[2]) != "2"
+}
+
+// Callers who come while others are in the air share one command, whatever their contexts; those who give up burn their
+// own numbers and nobody else's.
+func TestCallersShare(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *simulation) {
+		rdb := m.client()
+		gen := newGenerator(t, rdb, serial.WithLocation(time.UTC))
+		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
+		var hold gated
+		rdb.AddHook(hold.hook())
+		hold.close()
+
+		impatient, giveUp := context.WithCancel(t.Context())
+		var mu sync.Mutex
+		var got []string
+		var gaveUp int
+		var wg sync.WaitGroup
+		for i := range 100 {
+			ctx := []context.Context{context.Background(), t.Context(), impatient}[i%3]
+			wg.Go(func() {
+				number, err := gen.Next(ctx, "IS")
+				mu.Lock()
+				defer mu.Unlock()
+				if err != nil {
+					require.ErrorIs(t, err, context.Canceled)
+					gaveUp++
+					return
+				}
+				got = append(got, number)
+			})
+		}
+		synctest.Wait() // all are in the air, or waiting to depart
+		giveUp()
+		synctest.Wait()
+		require.Equal(t, 33, gaveUp, "at once, though Redis hangs")
+		hold.open()
+		wg.Wait()
+		synctest.Wait() // those who gave up are still in the air, one of them alone maybe
+		require.Len(t, got, 67)
+		require.LessOrEqual(t, hold.single.Load(), int64(4))
+		slices.Sort(got)
+		require.Len(t, slices.Compact(got), 67, "no number twice")
+		requireSeq(t, 101, "every caller's number was consumed, and no others")(gen.Peek(t.Context(), "IS"))
+	})
+}
+
+// A command that hangs, on a connection that broke, say, holds up those behind it for some milliseconds only.
+func TestOneThatHangsDoesNotDelayTheOthers(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *simulation) {
+		rdb := m.client()
+		gen := newGenerator(t, rdb, serial.WithLocation(time.UTC))
+		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
+		var hanging atomic.Bool
+		rdb.AddHook(around(func(cmd redis.Cmder, send func() error) error {
+			if hanging.CompareAndSwap(false, true) {
+				time.Sleep(time.Hour)
+			}
+			return send()
+		}))
+		for _, ctx := range []context.Context{context.Background(), t.Context()} {
+			hanging.Store(false)
+			var wg sync.WaitGroup
+			wg.Go(func() { _, _ = gen.Next(ctx, "IS") })
+			synctest.Wait()
+			start := time.Now()
+			for i := range 20 {
+				wg.Go(func() {
+					require.NoError(t, errOf(gen.Next(ctx, fmt.Sprint("T", i%3))))
+					require.Less(t, time.Since(start), 500*time.Millisecond)
+				})
+			}
+			wg.Wait()
+		}
+	})
+}
+
+// However many commands hang, others go on.
+func TestManyThatHangDoNotDelayTheOthers(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *simulation) {
+		rdb := m.client()
+		gen := newGenerator(t, rdb, serial.WithLocation(time.UTC))
+		for _, typ := range []string{"SLOW", "OK"} {
+			require.NoError(t, errOf(gen.Next(t.Context(), typ)))
+		}
+		rdb.AddHook(around(func(cmd redis.Cmder, send func() error) error {
+			if strings.Contains(fmt.Sprint(cmd.Args()...), "{SLOW}") {
+				time.Sleep(time.Hour)
+			}
+			return send()
+		}))
+		var wg sync.WaitGroup
+		for range 50 {
+			wg.Go(func() { _, _ = gen.Next(t.Context(), "SLOW") })
+			time.Sleep(100 * time.Millisecond) // each a call of its own
+		}
+		for range 3 {
+			start := time.Now()
+			require.NoError(t, errOf(gen.Next(context.Background(), "OK")))
+			require.Less(t, time.Since(start), 200*time.Millisecond)
+		}
+		wg.Wait()
+		time.Sleep(2 * time.Hour) // until what was left behind has ended
+	})
+}
+
+// Where the answer to what types shared is lost, the numbers that are missing then may have been consumed by it.
+func TestLostAnswerIsNotExhaustion(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *simulation) {
+		rdb := m.client()
+		gen := newGenerator(t, rdb, serial.WithLocation(time.UTC))
+		for typ := range 5 {
+			require.NoError(t, gen.Raise(t.Context(), fmt.Sprint("T", typ), 9989))
+		}
+		var hold gated
+		rdb.AddHook(everyCall(func(cmds []redis.Cmder, send func() error) error {
+			err := send()
+			if len(cmds) == 1 && !sharedByTypes(cmds[0]) {
+				return err
+			}
+			for _, cmd := range cmds {
+				cmd.SetErr(io.ErrUnexpectedEOF)
+			}
+			return io.ErrUnexpectedEOF
+		}))
+		rdb.AddHook(hold.hook())
+		hold.close()
+		var wg sync.WaitGroup
+		var failed atomic.Int64
+		for i := range 50 {
+			wg.Go(func() {
+				_, err := gen.Next(t.Context(), fmt.Sprint("T", i%5))
+				require.NotErrorIs(t, err, serial.ErrExhausted)
+				if err != nil {
+					require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+					failed.Add(1)
+				}
+			})
+		}
+		synctest.Wait() // those who do not share the first departure wait for the second
+		hold.open()
+		wg.Wait()
+		require.Positive(t, hold.shared.Load())
+		require.Positive(t, failed.Load())
+	})
+}
+
+// A batch that the day has no room for serves those who came first, and tells the others.
+func TestSharingTheLastNumbers(t *testing.T) {
+	_, rdb := startMini(t)
+	loc := noon()
+	gen := newGenerator(t, rdb, serial.WithLocation(loc))
+	require.NoError(t, gen.Raise(t.Context(), "IS", 9899))
+	var mu sync.Mutex
+	var got []string
+	var wg sync.WaitGroup
+	for range 500 {
+		wg.Go(func() {
+			number, err := gen.Next(t.Context(), "IS")
+			mu.Lock()
+			defer mu.Unlock()
+			if err != nil {
+				require.ErrorIs(t, err, serial.ErrExhausted)
+				return
+			}
+			got = append(got, number)
+		})
+	}
+	wg.Wait()
+	slices.Sort(got)
+	require.Equal(t, numbers("IS", today(loc), 9900, 9999), got)
+	require.Equal(t, "9999", rdb.Get(t.Context(), "serial:{IS}:"+today(loc)).Val())
+}
+
+// What a hook of the client does to the goroutine of a call reaches every caller, and the next call works.
+func TestHooksThatBreakFlights(t *testing.T) {
+	for name, harm := range map[string]func(){
+		"panic":  func() { panic("hook") },
+		"Goexit": runtime.Goexit,
+	} {
+		for _, types := range []int{1, 5} {
+			t.Run(fmt.Sprintf("%s, %d types", name, types), func(t *testing.T) {
+				_, rdb := startMini(t)
+				gen := newGenerator(t, rdb, serial.WithLocation(noon()))
+				for typ := range types {
+					require.NoError(t, errOf(gen.Next(t.Context(), fmt.Sprint("T", typ))))
+				}
+				var harmless atomic.Bool
+				rdb.AddHook(everyCall(func(_ []redis.Cmder, send func() error) error {
+					if !harmless.Load() {
+						harm()
+					}
+					return send()
+				}))
+				var wg sync.WaitGroup
+				var ended atomic.Int64
+				for i := range 50 {
+					wg.Go(func() {
+						defer func() {
+							if recover() != nil {
+								ended.Add(1)
+							}
+						}()
+						// With a context that can end no command runs in the caller's own goroutine.
+						if _, err := gen.Next(t.Context(), fmt.Sprint("T", i%types)); err != nil {
+							require.ErrorContains(t, err, "ended from outside")
+							ended.Add(1)
+						}
+					})
+				}
+				wg.Wait()
+				require.EqualValues(t, 50, ended.Load())
+				harmless.Store(true)
+				require.NoError(t, errOf(gen.Next(t.Context(), "T0")))
+			})
+		}
+	}
+}
+
+// An error reaches every caller of a batch.
+func TestErrorsOfFlights(t *testing.T) {
+	rdb := closing(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
+	rdb.AddHook(replacing(func(context.Context, redis.Cmder) error { return errBoom }))
+	gen := newGenerator(t, rdb)
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() { require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), errBoom) })
+	}
+	wg.Wait()
+}
+
+// One type's trouble, a floor that takes seconds or an exhausted day, does not delay another.
+func TestTypesDoNotDelayEachOther(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *simulation) {
+		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC),
+			serial.WithFloor(func(_ context.Context, typ string, _ time.Time) (int64, error) {
+				if typ == "SLOW" {
+					time.Sleep(5 * time.Second)
+				}
+				if typ == "FULL" {
+					return 9999, nil
+				}
+				return 0, nil
+			}))
+		start := time.Now()
+		var wg sync.WaitGroup
+		for i := range 60 {
+			typ := []string{"SLOW", "FULL", "A", "B", "C", "D"}[i%6]
+			wg.Go(func() {
+				_, err := gen.Next(t.Context(), typ)
+				require.Equal(t, typ == "FULL", errors.Is(err, serial.ErrExhausted))
+				require.True(t, typ == "FULL" || err == nil, "%v", err)
+				if typ != "SLOW" {
+					require.Less(t, time.Since(start), 2*time.Second, "%s", typ)
+				}
+			})
+		}
+		wg.Wait()
+	})
+}
+
+// Many callers on many types, while the server forgets its scripts: every type's numbers are exactly 1 to n.
+func TestManyTypes(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	cluster := redistest.StartCluster(t)
+	for name, rdb := range map[string]redis.UniversalClient{"server": server.Client(t), "cluster": cluster.Client(t)} {
+		t.Run(name, func(t *testing.T) {
+			s := &series{t: t, rdb: rdb}
+			var sent gated
+			rdb.AddHook(sent.hook())
+			gen := newGenerator(t, rdb, serial.WithLocation(noon()))
+			const types, callers, each = 40, 80, 50
+			stop := make(chan struct{})
+			flushed := make(chan error, 1)
+			go func() {
+				for {
+					select {
+					case <-stop:
+						flushed <- nil
+						return
+					case <-time.After(5 * time.Millisecond):
+						if err := s.flushScripts(); err != nil {
+							flushed <- err
+							return
+						}
+					}
+				}
+			}()
+			var mu sync.Mutex
+			got := map[string][]string{}
+			var errs []error
+			var wg sync.WaitGroup
+			for i := range callers {
+				ctx := context.Background()
+				if i%2 == 0 {
+					ctx = t.Context()
+				}
+				wg.Go(func() {
+					for j := range each {
+						typ := fmt.Sprint("T", (i+j)%types)
+						number, err := gen.Next(ctx, typ)
+						mu.Lock()
+						got[typ] = append(got[typ], number)
+						errs = append(errs, err)
+						mu.Unlock()
+					}
+				})
+			}
+			wg.Wait()
+			close(stop)
+			require.NoError(t, <-flushed)
+			require.NoError(t, errors.Join(errs...))
+			require.Len(t, got, types)
+			if name == "server" { // a cluster's masters do not run its hooks
+				require.Positive(t, sent.shared.Load(), "types shared calls")
+			}
+			for typ, all := range got {
+				require.ElementsMatch(t, numbers(typ, today(noon()), 1, callers*each/types), all)
+			}
+		})
+	}
+}
+
+// The name of the master leads to another server after a failover, and connections to the old one, now a replica,
+// remain. What they answer to several types is repeated.
+func TestOldMasterRefusesSeveralTypes(t *testing.T) {
+	t.Parallel()
+	master := redistest.Start(t, "--repl-diskless-sync-delay", "0")
+	replica := redistest.StartReplica(t, master)
+	var addr atomic.Value
+	addr.Store(master.Addr())
+	opt := master.Options()
+	opt.Dialer = func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, network, addr.Load().(string))
+	}
+	opt.MinIdleConns = 4
+	gen := newGenerator(t, closing(t, redis.NewClient(opt)), serial.WithLocation(noon()))
+	round := func() {
+		var wg sync.WaitGroup
+		for i := range 64 {
+			wg.Go(func() {
+				if _, err := gen.Next(t.Context(), fmt.Sprint("T", i%8)); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+	for range 20 {
+		round()
+	}
+	master.AwaitReplica(t)
+	require.NoError(t, replica.ReplicaOf(nil))
+	require.NoError(t, master.ReplicaOf(replica))
+	addr.Store(replica.Addr())
+	for range 40 {
+		round()
+	}
+}
+
+// An opening takes three round trips, and a fourth where a floor or a ledger is asked. The lock is free when it is
+// over.
+func TestRoundTripsOfAnOpening(t *testing.T) {
+	for name, test := range map[string]struct {
+		opts []serial.Option
+		want []string
+	}{
+		"plain":         {nil, []string{"take", "lock", "open"}},
+		"with a floor":  {[]serial.Option{fixedFloor(0)}, []string{"take", "lock", "take", "open"}},
+		"with a ledger": {ledgerIf(true, 10), []string{"take", "lock", "take", "open"}},
+	} {
+		runInBubble(t, name, func(t *testing.T, m *simulation) {
+			var mu sync.Mutex
+			var sent []string
+			gen := newGenerator(t, m.client(around(func(cmd redis.Cmder, send func() error) error {
+				if name := map[string]string{"set": "lock", "evalsha": "take"}[cmd.Name()]; name != "" {
+					mu.Lock()
+					defer mu.Unlock()
+					if isOpen(cmd) {
+						name = "open"
+					}
+					sent = append(sent, name)
+				}
+				return send()
+			})), test.opts...)
+			require.NoError(t, errOf(gen.Next(t.Context(), "OTHER"))) // the server knows the scripts
+			sent = nil
+			require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
+			require.Equal(t, test.want, sent)
+			require.ElementsMatch(t, []string{"serial:{IS}", "serial:{IS}:" + today(time.Local), "serial:{OTHER}",
+				"serial:{OTHER}:" + today(time.Local)}, m.Keys())
+		})
+	}
+}
+
+// Whoever gets the lock after another caller has opened the period and given it back, goes on from there: it opens and
+// lifts nothing.
+func TestOpenedMeanwhile(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *simulation) {
+		var told []string
+		tell := serial.WithHooks(serial.Hooks{
+			Opened: func(_ context.Context, i serial.OpenedInfo) { told = append(told, "opened "+i.Type) },
+			Unused: func(_ context.Context, e serial.Explanation) { told = append(told, e.Reason) },
+		})
+		first := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithMaxSkew(-1))
+		require.NoError(t, errOf(first.Next(t.Context(), "OTHER")))
+		var once sync.Once
+		second := newGenerator(t, m.client(around(func(cmd redis.Cmder, send func() error) error {
+			if cmd.Name() == "set" {
+				once.Do(func() {
+					requireResult(t, "IS200001010003")(textOf(lastOf(first.NextN(t.Context(), "IS", 3))))
+				})
+			}
+			return send()
+		})), serial.WithLocation(time.UTC), serial.WithStart(500), tell)
+		requireResult(t, "IS200001010004")(second.Next(t.Context(), "IS"))
+		require.NoError(t, second.Flush(t.Context()))
+		require.Empty(t, told)
+		requireResult(t, "PO200001010500")(second.Next(t.Context(), "PO"))
+		require.Equal(t, []string{"opened PO"}, told)
+		m.requireExpiries()
+	})
+	inBubble(t, func(t *testing.T, m *simulation) { // all its numbers, too
+		small := serial.WithTemplate("{type}{date:yyyyMMdd}{seq:1}")
+		first := newGenerator(t, m.client(), small, serial.WithLocation(time.UTC))
+		var once sync.Once
+		second := newGenerator(t, m.client(around(func(cmd redis.Cmder, send func() error) error {
+			if cmd.Name() == "set" {
+				once.Do(func() { require.NoError(t, errOf(first.NextN(t.Context(), "IS", 8))) })
+			}
+			return send()
+		})), small, serial.WithLocation(time.UTC))
+		require.ErrorIs(t, errOf(second.NextN(t.Context(), "IS", 2)), serial.ErrExhausted)
+		require.Len(t, m.Keys(), 2, "the lock was given back")
+		requireResult(t, "IS200001019")(second.Next(t.Context(), "IS"))
+	})
+}
+
+// lastOf returns the last of several numbers.
+func lastOf(all []serial.Number, err error) (serial.Number, error) {
+	if err != nil {
+		return serial.Number{}, err
+	}
+	return all[len(all)-1], nil
+}
+
+// Openings of many types at the same moment share round trips, and what one of them runs into is its own. The pipe in
+// memory through which these go holds little: whatever the names, it does not fill up.
+func TestOpeningsShareRoundTrips(t *testing.T) {
+	runBoth(t, "long names", func(t *testing.T, m *simulation, long bool) {
+		var calls atomic.Int64
+		rdb := m.client()
+		rdb.AddHook(everyCall(func(_ []redis.Cmder, send func() error) error {
+			calls.Add(1)
+			time.Sleep(time.Millisecond)
+			return send()
+		}))
+		prefix, name := "p", "T"
+		if long {
+			prefix, name = strings.Repeat("p", 64), strings.Repeat("T", 61)
+		}
+		gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithKeyPrefix(prefix))
+		require.NoError(t, errOf(gen.Next(t.Context(), "OTHER")))
+		list := fmt.Sprintf("%s:{%s107}:20000101", prefix, name)
+		_, err := m.Lpush(list, "a list")
+		require.NoError(t, err)
+		m.SetTTL(list, time.Hour)
+		calls.Store(0)
+		began := time.Now()
+		var mu sync.Mutex
+		var got, want []string
+		var all sync.WaitGroup
+		for i := range 100 {
+			typ := fmt.Sprint(name, 100+i)
+			if i != 7 {
+				want = append(want, typ+"200001010001")
+			}
+			all.Go(func() {
+				number, err := gen.Next(t.Context(), typ)
+				if i == 7 {
+					require.ErrorIs(t, err, serial.ErrCounterLost)
+					return
+				}
+				require.NoError(t, err)
+				mu.Lock()
+				defer mu.Unlock()
+				got = append(got, number)
+			})
+		}
+		all.Wait()
+		require.Less(t, time.Since(began), time.Second)
+		require.LessOrEqual(t, calls.Load(), int64(120), "alone, they take 300")
+		slices.Sort(got)
+		require.Equal(t, want, got)
+		for _, key := range m.Keys() {
+			require.NotContains(t, key, ":lock")
+		}
+		m.requireExpiries()
+	})
+}
+
+// Of openings that share a pipeline, whoever has waited for Redis before still gets an answer in time. Who is late shares
+// none, so nobody else has as little time.
+func TestOpeningsShareTime(t *testing.T) {
+	for waited, sharing := range map[time.Duration]bool{4 * time.Second: true, 8 * time.Second: false} {
+		inBubble(t, func(t *testing.T, m *simulation) {
+			about := func(cmds []redis.Cmder, typ string) bool {
+				return slices.ContainsFunc(cmds, func(cmd redis.Cmder) bool {
+					return strings.Contains(fmt.Sprint(cmd.Args()), "{"+typ+"}")
+				})
+			}
+			var slow sync.Once
+			var shared atomic.Int64
+			rdb := new(line).client(m, 6*time.Second) // so long that a hook which hangs is a server that hangs
+			rdb.AddHook(everyCall(func(cmds []redis.Cmder, send func() error) error {
+				switch opens := slices.ContainsFunc(cmds, isOpen); {
+				case opens && len(cmds) > 1:
+					shared.Add(int64(len(cmds)))
+					time.Sleep(time.Minute)
+				case opens && (about(cmds, "FIRST") || about(cmds, "SECOND")): // so many are under way at once
+					time.Sleep(2 * time.Millisecond)
+				case opens && !sharing && !about(cmds, "OTHER"):
+					time.Sleep(3 * time.Second)
+				case about(cmds, "SLOW"):
+					slow.Do(func() { time.Sleep(waited) })
+				}
+				return send()
+			}))
+			gen := newGenerator(t, rdb)
+			require.NoError(t, errOf(gen.Next(t.Context(), "OTHER")))
+			var all sync.WaitGroup
+			began := time.Now()
+			call := func(typ string, after, within time.Duration, works bool) {
+				all.Go(func() {
+					time.Sleep(after)
+					require.Equal(t, works, errOf(gen.Next(context.Background(), typ)) == nil, typ)
+					require.LessOrEqual(t, time.Since(began), after+within, typ)
+				})
+			}
+			call("SLOW", 0, inTime, sharing) // with an attempt of its own
+			call("FIRST", waited-1500*time.Microsecond, time.Second, true)
+			call("SECOND", waited-time.Millisecond, time.Second, true) // later, or both would go together
+			call("NEW", waited, inTime, true)
+			all.Wait()
+			require.Equal(t, map[bool]int64{true: 2}[sharing], shared.Load())
+			time.Sleep(time.Minute)
+		})
+	}
 }

@@ -5,13 +5,18 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"log"
+	"log/slog"
+	"os"
+	"testing"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/serialtest"
 )
 
 // Every type has a number of its own, which begins again at midnight in Shanghai.
@@ -446,4 +451,840 @@ func ExampleNumber_Value() {
 	// Output:
 	// IS202110240017 <nil>
 	// <nil> serial: Value of a Number that no Generator or Scheme made
+}
+
+// The numbers that a shop has stored, against those that Redis has counted today. Number 2 was issued, and nobody stored it.
+func ExampleGenerator_Audit() {
+	m, err := miniredis.Run() // a Redis in memory, in place of yours
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	noon := time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC)
+	m.SetTime(noon) // its clock
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer rdb.Close()
+	gen, err := serial.New(rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	ctx := context.Background()
+	if _, err := gen.NextN(ctx, "IS", 3); err != nil {
+		log.Fatal(err)
+	}
+	stored := func(yield func(string, error) bool) { // in a service, the rows of a query
+		_ = yield("IS202110240001", nil) && yield("IS202110240003", nil)
+	}
+	report, err := gen.Audit(ctx, "IS", noon, stored)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(report.Count, "of", report.Last, "are accounted for, missing are", report.Missing)
+	// Output:
+	// 2 of 3 are accounted for, missing are [{2 2}]
+}
+
+// What a process knows of numbers that nobody received is kept before it ends.
+func ExampleGenerator_Flush() {
+	m, err := miniredis.Run() // a Redis in memory, in place of yours
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer rdb.Close()
+	gen, err := serial.New(rdb, serial.WithHooks(serial.Hooks{
+		Unused: func(_ context.Context, e serial.Explanation) {
+			fmt.Println(e.Type, e.First, "to", e.Last, e.Reason) // or write it to a database
+		},
+	}))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	ctx := context.Background()
+	if _, err := gen.Next(ctx, "IS"); err != nil {
+		log.Fatal(err)
+	}
+	if err := gen.Raise(ctx, "IS", 5000); err != nil {
+		log.Fatal(err)
+	}
+	if err := gen.Flush(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// IS 2 to 5000 raised
+}
+
+// An account of the numbers that a shop has stored on invoices. In a service they come from a query, and Generator.Audit asks
+// Redis for the last one issued.
+func ExampleScheme_Audit() {
+	scheme, err := serial.NewScheme(serial.WithLocation(time.UTC))
+	if err != nil {
+		log.Fatal(err)
+	}
+	var stored iter.Seq2[string, error] = func(yield func(string, error) bool) {
+		for _, number := range []string{"IS202110240001", "IS202110240004", "IS202110240002", "IS202110240004",
+			"IS202110240009", "IS-0003"} {
+			if !yield(number, nil) {
+				return
+			}
+		}
+	}
+	report, err := scheme.Audit("IS", time.Date(2021, 10, 24, 0, 0, 0, 0, time.UTC), 7, stored)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(report.Count, "of", report.Last)
+	fmt.Println("missing:", report.Missing)
+	fmt.Println("double:", report.Duplicates)
+	fmt.Println("never issued:", report.Beyond)
+	fmt.Println("no numbers:", report.Foreign)
+	// Output:
+	// 3 of 7
+	// missing: [{3 3} {5 7}]
+	// double: [IS202110240004]
+	// never issued: [IS202110240009]
+	// no numbers: [IS-0003]
+}
+
+// What is missing, double, never issued or no number has to be explained.
+func ExampleReport_Clean() {
+	scheme, err := serial.NewScheme(serial.WithLocation(time.UTC))
+	if err != nil {
+		log.Fatal(err)
+	}
+	stored := func(yield func(string, error) bool) {
+		_ = yield("IS202110240002", nil) && yield("IS202110240001", nil)
+	}
+	for _, last := range []int64{2, 3} {
+		report, err := scheme.Audit("IS", time.Date(2021, time.October, 24, 0, 0, 0, 0, time.UTC), last, stored)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(report.Clean(), report.Missing)
+	}
+	// Output:
+	// true []
+	// false [{3 3}]
+}
+
+// A clerk has voided the third invoice, and a process lost an answer, which may have had one of the others. That is possible, so it
+// explains nothing.
+func ExampleWithExplanations() {
+	scheme, err := serial.NewScheme(serial.WithLocation(time.UTC))
+	if err != nil {
+		log.Fatal(err)
+	}
+	day := time.Date(2021, time.October, 24, 0, 0, 0, 0, time.UTC)
+	stored := func(yield func(string, error) bool) {
+		_ = yield("IS202110240001", nil) && yield("IS202110240004", nil)
+	}
+	// In a service they come from a table.
+	reasons := func(yield func(serial.Explanation, error) bool) {
+		e := serial.Explanation{Series: "serial:IS", Type: "IS", Start: day, First: 2, Last: 9999, Possible: true,
+			Reason: serial.AnswerLost + ": 1 attempt", At: day.Add(9 * time.Hour)}
+		if !yield(e, nil) {
+			return
+		}
+		e.First, e.Last, e.Possible, e.Reason, e.By = 3, 3, false, "voided by Ada", "Ada"
+		yield(e, nil)
+	}
+	report, err := scheme.Audit("IS", day, 5, stored, serial.WithExplanations(reasons))
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, e := range report.Explained {
+		fmt.Println(e.Range, e.Explanation.Reason)
+	}
+	fmt.Println("not explained:", report.Unexplained)
+	for _, e := range report.Possible {
+		fmt.Println("possible:", e.Reason)
+	}
+	// Output:
+	// {3 3} voided by Ada
+	// not explained: [{2 2} {5 5}]
+	// possible: answer lost: 1 attempt
+}
+
+// Numbers are issued while the audit reads: a counter that is not a Generator's is read again when it has.
+func ExampleWithLastAfter() {
+	scheme, err := serial.NewScheme(serial.WithLocation(time.UTC))
+	if err != nil {
+		log.Fatal(err)
+	}
+	last := int64(2)
+	stored := func(yield func(string, error) bool) {
+		last = 4
+		_ = yield("IS202110240001", nil) && yield("IS202110240002", nil) && yield("IS202110240004", nil)
+	}
+	report, err := scheme.Audit("IS", time.Date(2021, time.October, 24, 0, 0, 0, 0, time.UTC), last, stored,
+		serial.WithLastAfter(func() (int64, error) { return last, nil }))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(report.Last, report.Missing, report.Clean())
+	// Output:
+	// 2 [] true
+}
+
+// whatToDo sorts the errors of a call by who can end them.
+func whatToDo(err error) string {
+	switch {
+	case err == nil:
+		return "use the number"
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return "nothing: the caller has left, and the number may be a gap"
+	case errors.Is(err, serial.ErrInvalidType), errors.Is(err, serial.ErrInvalidRequest):
+		return "correct the caller"
+	case errors.Is(err, serial.ErrInvalidNumber): // of Parse; serial.ErrCheckDigit, too
+		return "ask for the number again"
+	case errors.Is(err, serial.ErrExhausted):
+		return "widen {seq} in every process"
+	case errors.Is(err, serial.ErrCounterLost), errors.Is(err, serial.ErrClockSkew), errors.Is(err, serial.ErrConflict):
+		return "call an operator: the error says which command ends it"
+	default: // serial.ErrNotReplicated, or Redis, the floor or the ledger has failed
+		return "try again"
+	}
+}
+
+// What to do about each error.
+func Example_errors() {
+	m, err := miniredis.Run() // a Redis in memory, in place of yours
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	m.SetTime(time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC)) // its clock
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer rdb.Close()
+	gen, err := serial.New(rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	ctx := context.Background()
+	_, err = gen.Next(ctx, "IS")
+	fmt.Println(whatToDo(err))
+	_, err = gen.Next(ctx, "I S")
+	fmt.Println(whatToDo(err))
+	_, err = gen.Parse("IS2021102400l7") // with an l
+	fmt.Println(whatToDo(err))
+	_, err = gen.NextN(ctx, "IS", 9999) // one of them is used
+	fmt.Println(whatToDo(err))
+	m.FlushAll()
+	_, err = gen.Next(ctx, "IS")
+	fmt.Println(whatToDo(err))
+	// Output:
+	// use the number
+	// correct the caller
+	// ask for the number again
+	// widen {seq} in every process
+	// call an operator: the error says which command ends it
+}
+
+// Redis loses everything, and no number comes twice.
+func ExampleWithLedger() {
+	t := new(testing.T) // go test passes one to a test
+	redis := serialtest.NewRedis(t, time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC))
+	defer redis.Stop()
+	ledger := new(serialtest.Ledger) // in a service, one that is durable: that of package sqlledger, say
+	gen, err := serial.New(redis.Client(), serial.WithLocation(time.UTC), serial.WithLedger(ledger, 100),
+		serial.WithMaxSkew(-1))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	ctx := context.Background()
+	fmt.Println(gen.Next(ctx, "IS"))
+	redis.Lose()
+	fmt.Println(gen.Next(ctx, "IS"))
+	// Output:
+	// IS202110240001 <nil>
+	// IS202110240101 <nil>
+}
+
+func ExampleWithTemplate() {
+	m, err := miniredis.Run() // a Redis in memory, in place of yours
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	m.SetTime(time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC)) // its clock
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer rdb.Close()
+	gen, err := serial.New(rdb, serial.WithMaxSkew(-1), serial.WithLocation(time.UTC),
+		serial.WithTemplate("{type}-{date:yyMMdd}-{seq:6}"))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	fmt.Println(gen.Next(context.Background(), "PO"))
+	// Output:
+	// PO-211024-000001 <nil>
+}
+
+// The same instant is another day elsewhere.
+func ExampleWithLocation() {
+	m, err := miniredis.Run() // a Redis in memory, in place of yours
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	m.SetTime(time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC)) // its clock
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer rdb.Close()
+
+	for _, zone := range []string{"Asia/Shanghai", "Pacific/Kiritimati"} {
+		location, err := time.LoadLocation(zone)
+		if err != nil {
+			log.Fatal(err)
+		}
+		gen, err := serial.New(rdb, serial.WithLocation(location), serial.WithKeyPrefix(zone), serial.WithMaxSkew(-1))
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(gen.Next(context.Background(), "IS"))
+	}
+	// Output:
+	// IS202110240001 <nil>
+	// IS202110250001 <nil>
+}
+
+// A fiscal year of the United States begins on 1 October, and is named after the calendar year in which it ends.
+func ExampleWithYearStart() {
+	m, err := miniredis.Run() // a Redis in memory, in place of yours
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	m.SetTime(time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC)) // its clock
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer rdb.Close()
+	gen, err := serial.New(rdb, serial.WithMaxSkew(-1), serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerYear),
+		serial.WithYearStart(time.October, 1), serial.WithTemplate("{type}-FY{date:EE}-{seq:5}"))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	fmt.Println(gen.Next(context.Background(), "PO"))
+	// Output:
+	// PO-FY22-00001 <nil>
+}
+
+// Order numbers that do not tell how many orders there are.
+func ExampleWithHiddenSequence() {
+	m, err := miniredis.Run() // a Redis in memory, in place of yours
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	m.SetTime(time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC)) // its clock
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer rdb.Close()
+	key := []byte("an example's key") // yours is random, and secret
+	gen, err := serial.New(rdb, serial.WithMaxSkew(-1), serial.WithLocation(time.UTC),
+		serial.WithTemplate("{type}{date:yyMMdd}{seq:6}"), serial.WithHiddenSequence(key))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	for range 3 {
+		n, err := gen.NextNumber(context.Background(), "ORD")
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(n, n.Seq)
+	}
+	// Output:
+	// ORD211024381187 1
+	// ORD211024754087 2
+	// ORD211024185360 3
+}
+
+func ExamplePeriod() {
+	fmt.Println(serial.PerDay, serial.PerMonth)
+	// Output:
+	// PerDay PerMonth
+}
+
+// Invoices start again every month, and have as many digits as it takes.
+func ExampleWithPeriod() {
+	m, err := miniredis.Run() // a Redis in memory, in place of yours
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	m.SetTime(time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC)) // its clock
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer rdb.Close()
+	gen, err := serial.New(rdb, serial.WithMaxSkew(-1), serial.WithLocation(time.UTC),
+		serial.WithPeriod(serial.PerMonth), serial.WithTemplate("{type}-{date:yyyyMM}-{seq:3+}"))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	ctx := context.Background()
+	fmt.Println(gen.Next(ctx, "INV"))
+	if err := gen.Raise(ctx, "INV", 999); err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(gen.Next(ctx, "INV"))
+	// Output:
+	// INV-202110-001 <nil>
+	// INV-202110-1000 <nil>
+}
+
+// The late shift of a plant begins the business day at 18:00.
+func ExampleWithDayStart() {
+	m, err := miniredis.Run() // a Redis in memory, in place of yours
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	m.SetTime(time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC)) // its clock
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer rdb.Close()
+	gen, err := serial.New(rdb, serial.WithLocation(time.UTC), serial.WithDayStart(18*time.Hour), serial.WithMaxSkew(-1))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	n, err := gen.NextNumber(context.Background(), "IS") // at noon, before the day of the 24th begins
+	fmt.Println(n, n.Start.Format(time.DateTime), err)
+	// Output:
+	// IS202110230001 2021-10-23 18:00:00 <nil>
+}
+
+func ExampleWithStart() {
+	m, err := miniredis.Run() // a Redis in memory, in place of yours
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	m.SetTime(time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC)) // its clock
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer rdb.Close()
+	gen, err := serial.New(rdb, serial.WithLocation(time.UTC), serial.WithStart(5001), serial.WithMaxSkew(-1))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	fmt.Println(gen.Next(context.Background(), "IS"))
+	// Output:
+	// IS202110245001 <nil>
+}
+
+func ExampleWithRetention() {
+	m, err := miniredis.Run() // a Redis in memory, in place of yours
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	m.SetTime(time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC)) // its clock
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer rdb.Close()
+	gen, err := serial.New(rdb, serial.WithLocation(time.UTC), serial.WithRetention(30), serial.WithMaxSkew(-1))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	ctx := context.Background()
+	fmt.Println(gen.Next(ctx, "IS"))
+	fmt.Println(rdb.TTL(ctx, "serial:{IS}:20211024").Val()) // twelve hours, and thirty days
+	// Output:
+	// IS202110240001 <nil>
+	// 732h0m0s
+}
+
+// Every tenant has numbers of its own.
+func ExampleWithKeyPrefix() {
+	m, err := miniredis.Run() // a Redis in memory, in place of yours
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	m.SetTime(time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC)) // its clock
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer rdb.Close()
+
+	for _, tenant := range []string{"acme", "globex"} {
+		gen, err := serial.New(rdb, serial.WithKeyPrefix("serial/"+tenant), serial.WithLocation(time.UTC),
+			serial.WithMaxSkew(-1))
+		if err != nil {
+			log.Fatal(err)
+		}
+		number, err := gen.Next(context.Background(), "IS")
+		fmt.Println(tenant, number, err)
+	}
+	// Output:
+	// acme IS202110240001 <nil>
+	// globex IS202110240001 <nil>
+}
+
+// A database that stores the numbers says how far a day has come, in case Redis has lost it.
+func ExampleWithFloor() {
+	m, err := miniredis.Run() // a Redis in memory, in place of yours
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	m.SetTime(time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC)) // its clock
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer rdb.Close()
+	lastStored := func(_ context.Context, typ string, start time.Time) (int64, error) {
+		// SELECT coalesce(max(seq), 0) FROM orders WHERE type = $1 AND day = $2
+		fmt.Println("asked for", typ, start.Format(time.DateOnly))
+		return 340, nil
+	}
+	gen, err := serial.New(rdb, serial.WithLocation(time.UTC), serial.WithFloor(lastStored), serial.WithMaxSkew(-1))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	for range 2 {
+		fmt.Println(gen.Next(context.Background(), "IS"))
+	}
+	// Output:
+	// asked for IS 2021-10-24
+	// IS202110240341 <nil>
+	// IS202110240342 <nil>
+}
+
+// A number is returned when a replica has it. This Redis has no replica.
+func ExampleWithReplicas() {
+	m, err := miniredis.Run() // a Redis in memory, in place of yours
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	m.SetTime(time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC)) // its clock
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer rdb.Close()
+	gen, err := serial.New(rdb, serial.WithLocation(time.UTC), serial.WithReplicas(1, 100*time.Millisecond),
+		serial.WithMaxSkew(-1))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	_, err = gen.Next(context.Background(), "IS")
+	fmt.Println(errors.Is(err, serial.ErrNotReplicated)) // the number is a gap; try again when replicas are back
+	// Output:
+	// true
+}
+
+// The lock is kept on three independent servers, two of which must grant it.
+func ExampleWithLockClients() {
+	m, err := miniredis.Run() // a Redis in memory, in place of yours
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	m.SetTime(time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC)) // its clock
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer rdb.Close()
+	var locks []redis.UniversalClient
+	for range 3 {
+		server, err := miniredis.Run()
+		if err != nil {
+			log.Fatal(err)
+		}
+		defer server.Close()
+		client := redis.NewClient(&redis.Options{Addr: server.Addr()})
+		defer client.Close()
+		locks = append(locks, client)
+	}
+	gen, err := serial.New(rdb, serial.WithLocation(time.UTC), serial.WithLockClients(locks...), serial.WithMaxSkew(-1))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	fmt.Println(gen.Next(context.Background(), "IS"))
+	// Output:
+	// IS202110240001 <nil>
+}
+
+// A Redis whose clock is years off opens no day.
+func ExampleWithMaxSkew() {
+	m, err := miniredis.Run() // a Redis in memory, in place of yours
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	m.SetTime(time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC)) // its clock
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer rdb.Close()
+	gen, err := serial.New(rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(time.Minute))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	_, err = gen.Next(context.Background(), "IS")
+	fmt.Println(errors.Is(err, serial.ErrClockSkew))
+	// Output:
+	// true
+}
+
+// What an operator wants to know goes to the log.
+func ExampleWithHooks() {
+	m, err := miniredis.Run() // a Redis in memory, in place of yours
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	m.SetTime(time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC)) // its clock
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer rdb.Close()
+	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			if a.Key == slog.TimeKey { // it differs each time
+				return slog.Attr{}
+			}
+			return a
+		},
+	}))
+	hooks := serial.Hooks{
+		Opened: func(ctx context.Context, i serial.OpenedInfo) {
+			logger.InfoContext(ctx, "period opened", "type", i.Type, "start", i.Start)
+		},
+		Lost: func(ctx context.Context, i serial.LostInfo) {
+			logger.ErrorContext(ctx, "counter lost", "type", i.Type, "start", i.Start, "holds", i.Held,
+				"repaired", i.Repaired)
+		},
+		NearlyExhausted: func(ctx context.Context, i serial.ExhaustionInfo) {
+			logger.WarnContext(ctx, "few numbers left", "last", i.Last, "used", i.Used, "of", i.Size)
+		},
+		NearlyExhaustedAt: 0.9,
+	}
+	gen, err := serial.New(rdb, serial.WithLocation(time.UTC), serial.WithHooks(hooks), serial.WithMaxSkew(-1))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	ctx := context.Background()
+	if _, err := gen.NextN(ctx, "IS", 9500); err != nil {
+		log.Fatal(err)
+	}
+	m.FlushAll()
+	_, err = gen.Next(ctx, "IS")
+	fmt.Println(errors.Is(err, serial.ErrCounterLost))
+	// Output:
+	// level=INFO msg="period opened" type=IS start=2021-10-24T00:00:00.000Z
+	// level=WARN msg="few numbers left" last=IS202110249500 used=9500 of=9999
+	// level=ERROR msg="counter lost" type=IS start=2021-10-24T00:00:00.000Z holds="" repaired=false
+	// true
+}
+
+// The operator's part of the log, without a number: how many orders there are is a secret.
+func ExampleLogHooks() {
+	m, err := miniredis.Run() // a Redis in memory, in place of yours
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	m.SetTime(time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC)) // its clock
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer rdb.Close()
+	logger := slog.New(slog.NewTextHandler(os.Stdout, &slog.HandlerOptions{
+		ReplaceAttr: func(_ []string, a slog.Attr) slog.Attr {
+			switch a.Key { // these differ each time
+			case slog.TimeKey, "wait", "duration":
+				return slog.Attr{}
+			}
+			return a
+		},
+	}))
+	hooks := serial.LogHooks(logger)
+	hooks.ClockCorrected = nil // this clock stands still in 2021
+	key := []byte("an example's key")
+	gen, err := serial.New(rdb, serial.WithMaxSkew(-1), serial.WithLocation(time.UTC), serial.WithHooks(hooks),
+		serial.WithTemplate("{type}{date:yyMMdd}{seq:6}"), serial.WithHiddenSequence(key))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	ctx := context.Background()
+	if _, err := gen.NextN(ctx, "ORD", 340); err != nil {
+		log.Fatal(err)
+	}
+	m.Set("serial:{ORD}:20211024", "17")
+	_, err = gen.Next(ctx, "ORD")
+	fmt.Println(errors.Is(err, serial.ErrCounterLost))
+	// Output:
+	// level=INFO msg="serial: period opened" type=ORD start=2021-10-24T00:00:00.000Z
+	// level=ERROR msg="serial: counter lost" type=ORD start=2021-10-24T00:00:00.000Z
+	// level=ERROR msg="serial: no number issued" type=ORD error="serial: counter lost"
+	// true
+}
+
+// A Scheme prints and parses invoices of Indian business years, without Redis.
+func ExampleScheme() {
+	invoices, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerYear),
+		serial.WithYearStart(time.April, 1), serial.WithTemplate("{type}/{date:FFFF-EE}/{seq:4}"))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	n, err := invoices.Number("INV", time.Date(2025, time.March, 31, 12, 0, 0, 0, time.UTC), 512)
+	fmt.Println(n, err)
+	n, err = invoices.Parse("INV/2024-25/0512")
+	fmt.Println(n.Type, n.Start.Format(time.DateOnly), n.Seq, err)
+	// Output:
+	// INV/2024-25/0512 <nil>
+	// INV 2024-04-01 512 <nil>
+}
+
+// What cannot work is refused, with what can.
+func ExampleNewScheme() {
+	_, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerWeek),
+		serial.WithTemplate("{type}{date:yyyy-WW}-{seq:4}"))
+	fmt.Println(err)
+	// Output:
+	// serial: template "{type}{date:yyyy-WW}-{seq:4}": {date:yyyy-WW}: yyyy-WW does not tell weeks apart: 2024-01 is printed for 1 January 2024 and for 30 December 2024; print GGGG-WW (WithTemplate)
+}
+
+// A number of a past day, printed again for a report.
+func ExampleScheme_Number() {
+	slips, err := serial.NewScheme(serial.WithLocation(time.UTC),
+		serial.WithTemplate("{type}-{date:yyMMdd}-{seq:4}-{check:damm}"))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	day := time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC)
+	fmt.Println(slips.Number("PICK", day, 17))
+	_, err = slips.Number("PICK", day, 10_000)
+	fmt.Println(errors.Is(err, serial.ErrExhausted))
+	// Output:
+	// PICK-211024-0017-1 <nil>
+	// true
+}
+
+// A clerk types a number, and swaps two digits.
+func ExampleScheme_Parse() {
+	slips, err := serial.NewScheme(serial.WithLocation(time.UTC),
+		serial.WithTemplate("{type}-{date:yyMMdd}-{seq:4}-{check:damm}"))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	n, err := slips.Parse("PICK-211024-0017-1")
+	fmt.Println(n.Seq, err)
+	_, err = slips.Parse("PICK-211024-0071-1")
+	fmt.Println(errors.Is(err, serial.ErrCheckDigit), errors.Is(err, serial.ErrInvalidNumber))
+	// Output:
+	// 17 <nil>
+	// true true
+}
+
+// The week of a day, by ISO 8601.
+func ExampleScheme_Period() {
+	batches, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerWeek),
+		serial.WithTemplate("{type}{date:GGGG-WW}-{seq:4}"))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	label, start, end := batches.Period(time.Date(2024, time.December, 31, 12, 0, 0, 0, time.UTC))
+	fmt.Println(label, start.Format(time.DateOnly), end.Format(time.DateOnly))
+	// Output:
+	// 2025W01 2024-12-30 2025-01-06
+}
+
+// A week as people write it.
+func ExampleScheme_PeriodName() {
+	batches, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerWeek),
+		serial.WithTemplate("{type}{date:GGGG-WW}-{seq:4}"))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	fmt.Println(batches.PeriodName(time.Date(2024, time.December, 31, 12, 0, 0, 0, time.UTC)))
+	// Output:
+	// week 1 of 2025
+}
+
+// How much a short ticket can hold.
+func ExampleScheme_Limits() {
+	tickets, err := serial.NewScheme(serial.WithLocation(time.UTC),
+		serial.WithTemplate("{type}{date:yyDDD}{seq:3:base32}"))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	fmt.Println(tickets.Limits())
+	// Output:
+	// 1 32767
+}
+
+// A Generator's own Scheme prints what the Generator would.
+func ExampleGenerator_Scheme() {
+	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"}) // nothing is sent
+	defer rdb.Close()
+	gen, err := serial.New(rdb, serial.WithLocation(time.UTC))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	fmt.Println(gen.Scheme().Number("IS", time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC), 17))
+	// Output:
+	// IS202110240017 <nil>
+}
+
+// What identifies a series in a ledger and in the tables of package gapless.
+func ExampleScheme_Series() {
+	invoices, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithKeyPrefix("shop"))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	fmt.Println(invoices.Series("INV"))
+	// Output:
+	// shop:INV <nil>
+}
+
+// A series keeps its calendar.
+func ExampleScheme_Calendar() {
+	invoices, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerYear),
+		serial.WithYearStart(time.April, 1), serial.WithTemplate("{type}/{date:FFFF-EE}/{seq:4}"))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	fmt.Println(invoices.Calendar())
+	// Output:
+	// years from April 1
+}
+
+// A template may be made wider within a day, but get no check digit.
+func ExampleScheme_PrintMark() {
+	mark := func(template string) string {
+		s, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithTemplate(template))
+		if err != nil {
+			log.Fatal(err)
+		}
+		return s.PrintMark()
+	}
+
+	today := mark("{type}{date:yyyyMMdd}{seq:4}")
+	fmt.Println(today == mark("{type}{date:yyyyMMdd}{seq:5}"))
+	fmt.Println(today == mark("{type}{date:yyyyMMdd}{seq:4}{check:damm}"))
+	// Output:
+	// true
+	// false
+}
+
+// Numbers are counted by the year and print the month, which is their span.
+func ExampleScheme_Span() {
+	invoices, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerYear),
+		serial.WithTemplate("{type}-{date:yyyyMM}-{seq:5}"))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	start, end, err := invoices.Span(time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC))
+	fmt.Println(start.Format(time.DateOnly), end.Format(time.DateOnly), err)
+	// Output:
+	// 2021-10-01 2021-11-01 <nil>
 }

@@ -1,21 +1,36 @@
 package serial_test
 
 import (
+	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math"
+	"net"
+	"os"
+	"os/exec"
+	"path"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/race"
+	"github.com/dailyserial/serial/internal/redistest"
 	"github.com/dailyserial/serial/serialtest"
 )
 
@@ -700,4 +715,583 @@ func TestStrangeReplies(t *testing.T) {
 			require.ErrorContains(t, errOf(newGenerator(t, rdb).Next(t.Context(), "IS")), "unexpected script reply")
 		})
 	}
+}
+
+// TestAllocations holds how often a call allocates in a quiet process while the period is open. It counts what go-redis
+// allocates too: 9 times for a bare EVALSHA.
+func TestAllocations(t *testing.T) {
+	if race.Enabled {
+		t.Skip("the race detector adds an allocation")
+	}
+	gen := newGenerator(t, redistest.Start(t).Client(t), serial.WithLocation(noon()),
+		serial.WithTemplate("{type}{date:yyyyMMdd}{seq:9}"))
+	background := context.Background() // t.Context() can end
+	limited, cancel := context.WithTimeout(background, time.Hour)
+	defer cancel()
+	_, err := gen.NextN(background, "IS", 1000) // opens the period; sequences below 256 take an allocation less
+	require.NoError(t, err)
+	for name, test := range map[string]struct {
+		call func() error
+		most float64
+	}{
+		"Next": {func() error { _, err := gen.Next(background, "IS"); return err }, 13},
+		// 22 on a machine that is not busy.
+		"Next with a deadline": {func() error { _, err := gen.Next(limited, "IS"); return err }, 23},
+		"NextN of 1000":        {func() error { _, err := gen.NextN(background, "IS", 1000); return err }, 17},
+	} {
+		t.Run(name, func(t *testing.T) {
+			allocations := testing.AllocsPerRun(200, func() {
+				if err := test.call(); err != nil {
+					t.Error(err)
+				}
+			})
+			require.LessOrEqual(t, allocations, test.most)
+		})
+	}
+}
+
+// TestFrames holds how many functions of this library a command comes through, as a hook of the client sees it, and
+// that a call enters each file once. A command that a new goroutine sends shows fewer, so the deepest of several calls
+// counts.
+func TestFrames(t *testing.T) {
+	rdb := closing(t, redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()}))
+	gen := newGenerator(t, rdb)
+	var frames frameRecorder
+	rdb.AddHook(everyCall(func(_ []redis.Cmder, send func() error) error {
+		frames.look()
+		return send()
+	}))
+	for _, test := range []struct {
+		name string
+		ctx  context.Context
+		typ  string // and the number of the call, if it ends in "-"
+		most int
+	}{
+		{"an opening", t.Context(), "A-", 8},
+		{"Next", context.Background(), "A-0", 11},
+		{"Next with a request's context", t.Context(), "A-0", 7},
+	} {
+		frames.deepest = nil
+		for i := range 10 {
+			typ := test.typ
+			if strings.HasSuffix(typ, "-") {
+				typ += strconv.Itoa(i)
+			}
+			require.NoError(t, errOf(gen.Next(test.ctx, typ)))
+		}
+		require.NotEmpty(t, frames.deepest, test.name)
+		require.LessOrEqual(t, len(frames.deepest), test.most, "%s: %q", test.name, frames.deepest)
+	}
+	require.Empty(t, frames.reentered)
+}
+
+// A frameRecorder keeps the functions of this library through which commands came, innermost first.
+type frameRecorder struct {
+	mu        sync.Mutex // guards all below
+	deepest   []string   // of one command
+	reentered []string   // of a command that came through a file twice
+}
+
+func (r *frameRecorder) look() {
+	const library = "github.com/dailyserial/serial"
+	pcs := make([]uintptr, 100)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(1, pcs)])
+	var functions, files []string
+	for more := true; more; {
+		var f runtime.Frame
+		f, more = frames.Next()
+		if strings.HasPrefix(f.Function, library+".") || strings.HasPrefix(f.Function, library+"/internal/") {
+			functions, files = append(functions, path.Base(f.Function)), append(files, f.File)
+		}
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if len(functions) > len(r.deepest) {
+		r.deepest = functions
+	}
+	files = slices.Compact(files)
+	if entered := len(files); len(slices.Compact(slices.Sorted(slices.Values(files)))) < entered {
+		r.reentered = functions
+	}
+}
+
+// Whatever holds on miniredis must hold on the servers below.
+
+func TestBehaviourOnServer(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	for _, protocol := range []int{2, 3} {
+		t.Run(fmt.Sprintf("RESP%d", protocol), func(t *testing.T) {
+			testBehaviour(t, backend{client: func(t *testing.T) redis.UniversalClient {
+				opt := server.Options()
+				opt.Protocol = protocol
+				return closing(t, redis.NewClient(opt))
+			}})
+		})
+	}
+}
+
+func TestBehaviourOnCluster(t *testing.T) {
+	t.Parallel()
+	cluster := redistest.StartCluster(t)
+	testBehaviour(t, backend{client: func(t *testing.T) redis.UniversalClient { return cluster.Client(t) }})
+
+	// The types are spread over all nodes, and the keys of one type are on one node.
+	gen := newGenerator(t, cluster.Client(t), serial.WithLocation(noon()))
+	for i := range 50 {
+		typ := fmt.Sprint("T", i)
+		requireResult(t, numbers(typ, today(noon()), 1, 3))(textsOf(gen.NextN(t.Context(), typ, 3)))
+	}
+	for _, server := range cluster.Servers {
+		require.NotZero(t, server.Client(t).DBSize(t.Context()).Val())
+	}
+
+	// A client of the caller's own type is not known to be a Cluster's: types then share no script calls.
+	gen = newGenerator(t, struct{ *redis.ClusterClient }{cluster.Client(t)}, serial.WithLocation(noon()),
+		serial.WithKeyPrefix("own"))
+	got := barrier(t, 200, func(i int) (string, error) { return gen.Next(t.Context(), fmt.Sprint("T", i%20)) })
+	var want []string
+	for i := range 20 {
+		want = append(want, numbers(fmt.Sprint("T", i), today(noon()), 1, 10)...)
+	}
+	require.ElementsMatch(t, want, got)
+}
+
+func TestBehaviourThroughSentinel(t *testing.T) {
+	t.Parallel()
+	sentinel := redistest.StartSentinel(t)
+	testBehaviour(t, backend{client: func(t *testing.T) redis.UniversalClient { return sentinel.Client(t) }})
+
+	// After a failover that loses nothing the series goes on; calls may fail for a while.
+	loc := noon()
+	gen := newGenerator(t, sentinel.Client(t), serial.WithLocation(loc))
+	require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 10)))
+	require.EqualValues(t, 1, sentinel.Client(t).Do(t.Context(), "WAIT", 1, 5000).Val())
+	sentinel.Failover(t)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		got, err := gen.NextNumber(t.Context(), "IS")
+		require.NoError(c, err)
+		require.Greater(c, got.Seq, int64(10))
+	}, 20*time.Second, 50*time.Millisecond)
+}
+
+// With persistence a restart loses nothing. Without it a generator that remembers its numbers notices the loss.
+// Guarantees: restart-with-data.
+func TestRestart(t *testing.T) {
+	t.Parallel()
+	loc := noon()
+	for _, kept := range []bool{true, false} {
+		t.Run(fmt.Sprintf("kept=%v", kept), func(t *testing.T) {
+			t.Parallel()
+			args := []string{"--appendonly", "no"}
+			if kept {
+				args = []string{"--appendonly", "yes", "--appendfsync", "always"}
+			}
+			server := redistest.Start(t, args...)
+			gen := newGenerator(t, server.Client(t), serial.WithLocation(loc))
+			require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 5)))
+			server.Kill()
+			before := time.Now()
+			_, err := gen.Next(t.Context(), "IS")
+			require.Error(t, err)
+			require.NotErrorIs(t, err, context.DeadlineExceeded)
+			require.Less(t, time.Since(before), 10*time.Second)
+			server.Restart(t)
+			require.EventuallyWithT(t, func(c *assert.CollectT) { // go-redis holds dead connections for a moment
+				got, err := gen.Next(t.Context(), "IS")
+				if kept {
+					require.NoError(c, err)
+					require.Equal(c, "IS"+today(loc)+"0006", got)
+				} else {
+					require.ErrorIs(c, err, serial.ErrCounterLost)
+				}
+			}, 5*time.Second, 10*time.Millisecond)
+		})
+	}
+}
+
+// The commands that docs/operations.md lists for an ACL are enough.
+func TestAccessControl(t *testing.T) {
+	server := redistest.Start(t)
+	_, list, found := strings.Cut(guide(t, "operations.md"), "- An ACL needs ")
+	require.True(t, found)
+	list, _, _ = strings.Cut(list, " on")
+	rules := []any{"ACL", "SETUSER", "issuer", "on", ">secret", "~serial:*", "+@connection"}
+	for _, command := range regexp.MustCompile("[A-Z]+").FindAllString(list, -1) {
+		rules = append(rules, "+"+strings.ToLower(command))
+	}
+	require.NoError(t, server.Client(t).Do(t.Context(), rules...).Err())
+	opt := server.Options()
+	opt.Username, opt.Password = "issuer", "secret"
+	rdb := closing(t, redis.NewClient(opt))
+	gen := newGenerator(t, rdb)
+	for range 2 {
+		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
+	}
+	require.NoError(t, gen.Raise(t.Context(), "IS", 7))
+	require.NoError(t, errOf(gen.Peek(t.Context(), "IS")))
+	require.Error(t, rdb.Set(t.Context(), "other", 1, 0).Err())
+}
+
+func TestClosedClient(t *testing.T) {
+	server := redistest.Start(t)
+	rdb := redis.NewClient(server.Options())
+	require.NoError(t, rdb.Close())
+	require.ErrorIs(t, errOf(newGenerator(t, rdb).Next(t.Context(), "IS")), redis.ErrClosed)
+}
+
+// Where nothing listens on the port, a call returns go-redis's error once its attempts have failed.
+func TestRefusedConnection(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	addr := listener.Addr().String()
+	require.NoError(t, listener.Close())
+	rdb := closing(t, redis.NewClient(&redis.Options{Addr: addr}))
+	before := time.Now()
+	_, err = newGenerator(t, rdb).Next(context.Background(), "IS")
+	var refused *net.OpError
+	require.ErrorAs(t, err, &refused)
+	require.NotErrorIs(t, err, context.DeadlineExceeded)
+	require.Less(t, time.Since(before), 10*time.Second)
+}
+
+// issueInChild issues and prints numbers if TestProcesses started this process, and reports whether it did.
+func issueInChild() bool {
+	addr := os.Getenv("SERIAL_TEST_REDIS")
+	if addr == "" {
+		return false
+	}
+	hour, _ := strconv.Atoi(os.Getenv("SERIAL_TEST_ZONE"))
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	gen, err := serial.New(rdb, serial.WithLocation(time.FixedZone("noon", hour)))
+	if err != nil {
+		panic(err)
+	}
+	_, _ = bufio.NewReader(os.Stdin).ReadString('\n') // the barrier
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	for range 5 {
+		wg.Go(func() {
+			for range 50 {
+				number, err := gen.Next(context.Background(), "IS")
+				if err != nil {
+					panic(err)
+				}
+				mu.Lock()
+				fmt.Println(number)
+				mu.Unlock()
+			}
+		})
+	}
+	wg.Wait()
+	return true
+}
+
+// Six operating-system processes start at the same moment on a missing counter and issue exactly 0001 to 1500.
+func TestProcesses(t *testing.T) {
+	server := redistest.Start(t)
+	loc := noon()
+	_, offset := time.Now().In(loc).Zone()
+	var cmds [6]*exec.Cmd
+	var stdins [len(cmds)]io.Writer
+	var outputs [len(cmds)]bytes.Buffer
+	for i := range cmds {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), "SERIAL_TEST_REDIS="+server.Addr(), fmt.Sprint("SERIAL_TEST_ZONE=", offset))
+		cmd.Stdout, cmd.Stderr = &outputs[i], os.Stderr
+		stdin, err := cmd.StdinPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		cmds[i], stdins[i] = cmd, stdin
+	}
+	all := barrier(t, len(cmds), func(i int) (string, error) {
+		_, err := stdins[i].Write([]byte("\n"))
+		err = errors.Join(err, cmds[i].Wait())
+		return outputs[i].String(), err
+	})
+	got := strings.Fields(strings.Join(all, ""))
+	slices.Sort(got)
+	require.Equal(t, numbers("IS", today(loc), 1, 1500), got)
+}
+
+// What the counters' server refuses is not the fault of lock servers that nobody has. Redis's answers to a client
+// without a password, or without a right, do not say so; the errors do.
+func TestServerRefuses(t *testing.T) {
+	t.Parallel()
+	s := redistest.Start(t)
+	admin := s.Client(t)
+	refused := func(name string, configure func(*redis.Options), says ...string) {
+		t.Helper()
+		o := s.Options()
+		o.MaxRetries, o.Protocol = -1, 2
+		configure(o)
+		client := redis.NewClient(o)
+		defer client.Close()
+		gen := newGenerator(t, client, serial.WithLocation(noon()), serial.WithKeyPrefix(name))
+		_, err := gen.Next(t.Context(), "IS")
+		require.Regexp(t, "^serial: Redis failed: ", err)
+		for _, part := range says {
+			require.ErrorContains(t, err, part)
+		}
+		require.NotContains(t, err.Error(), "lock")
+		require.NotContains(t, err.Error(), "node #0")
+	}
+	user := func(name string, rules ...any) func(*redis.Options) {
+		require.NoError(t, admin.Do(t.Context(), append([]any{"ACL", "SETUSER", name, "on", ">" + name, "~*", "+@all"},
+			rules...)...).Err())
+		return func(o *redis.Options) { o.Username, o.Password = name, name }
+	}
+	const acl = "; an ACL denies this client's user a command or a key that is needed"
+	refused("noset", user("noset", "-set"), acl)
+	refused("notime", user("notime", "-time"), acl)
+	refused("noeval", user("noeval", "-evalsha"), "NOPERM", acl)
+	refused("nokeys", user("nokeys", "resetkeys"), "NOPERM", acl)
+	refused("wrong", func(o *redis.Options) { o.Username, o.Password = "noset", "guess" }, "WRONGPASS",
+		"; this client's user name or password is wrong, or an ACL turns the user off")
+	everything := func(*redis.Options) {}
+	config := func(name, value string) { require.NoError(t, admin.ConfigSet(t.Context(), name, value).Err()) }
+	config("maxmemory", "1")
+	refused("full", everything, "OOM")
+	config("maxmemory", "0")
+	require.NoError(t, admin.Do(t.Context(), "REPLICAOF", "127.0.0.1", "1").Err())
+	refused("replica", everything, "READONLY")
+	require.NoError(t, admin.Do(t.Context(), "REPLICAOF", "NO", "ONE").Err())
+	config("requirepass", "secret")
+	defer config("requirepass", "") // admin is logged in already
+	refused("open", everything, "; Redis wants a password, and this client has none")
+}
+
+// holding delays the reply to one script by a second, once armed is set.
+func holding(armed *atomic.Bool) hook {
+	return around(func(cmd redis.Cmder, send func() error) error {
+		err := send()
+		if strings.HasPrefix(cmd.Name(), "eval") && armed.CompareAndSwap(true, false) {
+			time.Sleep(time.Second)
+		}
+		return err
+	})
+}
+
+// The reply to an earlier call arrives last: the greatest sequence is remembered, not the latest.
+func TestHighWaterMarkOfLateReplies(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *simulation) {
+		var armed atomic.Bool
+		gen := newGenerator(t, m.client(holding(&armed)), serial.WithLocation(time.UTC))
+		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
+		armed.Store(true)
+		late := make(chan []string)
+		go func() {
+			got, err := textsOf(gen.NextN(t.Context(), "IS", 2))
+			require.NoError(t, err)
+			late <- got
+		}()
+		synctest.Wait()
+		requireResult(t, numbers("IS", "20000101", 4, 5))(textsOf(gen.NextN(t.Context(), "IS", 2)))
+		require.Equal(t, numbers("IS", "20000101", 2, 3), <-late)
+		require.NoError(t, m.Set("serial:{IS}:20000101", "4"))
+		m.SetTTL("serial:{IS}:20000101", time.Hour)
+		require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrCounterLost)
+	})
+}
+
+// A reply of yesterday arrives after midnight: today's numbers are remembered all the same.
+func TestHighWaterMarkOfLateRepliesAcrossMidnight(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *simulation) {
+		var armed atomic.Bool
+		gen := newGenerator(t, m.client(holding(&armed)), serial.WithLocation(time.UTC))
+		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
+		time.Sleep(24*time.Hour - time.Millisecond)
+		armed.Store(true)
+		late := make(chan []string)
+		go func() {
+			got, err := textsOf(gen.NextN(t.Context(), "IS", 2))
+			require.NoError(t, err)
+			late <- got
+		}()
+		time.Sleep(time.Millisecond)
+		got, err := textsOf(gen.NextN(t.Context(), "IS", 5))
+		require.NoError(t, err)
+		require.Equal(t, numbers("IS", "20000102", 1, 5), got)
+		require.Equal(t, numbers("IS", "20000101", 2, 3), <-late)
+		require.NoError(t, m.Set("serial:{IS}:20000102", "4"))
+		m.SetTTL("serial:{IS}:20000102", time.Hour)
+		require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrCounterLost)
+	})
+}
+
+// A generator that issued numbers while the clock was ahead still has a mark for those that it issues afterwards.
+func TestMarkAfterAClockThatWasAhead(t *testing.T) {
+	m, rdb := startMini(t)
+	day := time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC)
+	gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1))
+	for _, ahead := range []int{0, 3} {
+		m.SetTime(day.AddDate(0, 0, ahead))
+		require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 5)))
+	}
+	m.SetTime(day)
+	require.NoError(t, gen.Raise(t.Context(), "IS", 0))
+	for seq := 6; seq <= 8; seq++ {
+		requireResult(t, fmt.Sprintf("IS20211024%04d", seq))(gen.Next(t.Context(), "IS"))
+	}
+	require.NoError(t, m.Set("serial:{IS}:20211024", "2"))
+	m.SetTTL("serial:{IS}:20211024", time.Hour)
+	require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrCounterLost)
+}
+
+// After the clock jumped past midnight and came back, a type that is seen for the first time has a mark like any other.
+func TestMarksAfterAClockThatJumped(t *testing.T) {
+	m, rdb := startMini(t)
+	gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1))
+	m.SetTime(time.Now().Add(36 * time.Hour))
+	require.NoError(t, errOf(gen.Next(t.Context(), "A")))
+	m.SetTime(time.Time{})
+	require.NoError(t, errOf(gen.NextN(t.Context(), "B", 5)))
+	require.NoError(t, m.Set("serial:{B}:"+today(time.UTC), "2"))
+	require.ErrorIs(t, errOf(gen.Next(t.Context(), "B")), serial.ErrCounterLost)
+}
+
+// Types that were used on an earlier day only cost no memory.
+func TestMemoryOfTypes(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *simulation) {
+		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC))
+		for i := range 500 {
+			require.NoError(t, errOf(gen.Next(t.Context(), fmt.Sprint("T", i))))
+		}
+		require.Equal(t, 500, gen.Remembered())
+		time.Sleep(24 * time.Hour)
+		require.NoError(t, errOf(gen.Next(t.Context(), "T0")))
+		require.Equal(t, 1, gen.Remembered())
+	})
+}
+
+// The clocks of a Cluster's nodes differ: a day that has begun on one node forgets no type of a node where it has not.
+func TestMemoryOfNodesWithOtherClocks(t *testing.T) {
+	behind, ahead := miniredis.RunT(t), miniredis.RunT(t)
+	day := time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC)
+	behind.SetTime(day)
+	ahead.SetTime(day.AddDate(0, 0, 1))
+	client := closing(t, redis.NewClusterClient(&redis.ClusterOptions{
+		ClusterSlots: func(context.Context) ([]redis.ClusterSlot, error) {
+			return []redis.ClusterSlot{
+				{Start: 0, End: 8191, Nodes: []redis.ClusterNode{{Addr: behind.Addr()}}},
+				{Start: 8192, End: 16383, Nodes: []redis.ClusterNode{{Addr: ahead.Addr()}}},
+			}, nil
+		},
+	}))
+	gen := newGenerator(t, client, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1))
+	for _, c := range []struct {
+		typ  string
+		want string
+	}{{"A", "20211024"}, {"B", "20211025"}} {
+		got, err := textsOf(gen.NextN(t.Context(), c.typ, 5))
+		require.NoError(t, err)
+		require.Equal(t, numbers(c.typ, c.want, 1, 5), got)
+	}
+	require.NoError(t, behind.Set("serial:{A}:20211024", "2"))
+	require.ErrorIs(t, errOf(gen.Next(t.Context(), "A")), serial.ErrCounterLost)
+}
+
+// A type that is not used for 48 hours costs no memory, also where its period never ends; one that is used is
+// remembered.
+func TestNeverForgetsIdleTypes(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *simulation) {
+		gen := newGenerator(t, m.client(), append(endless.opts, serial.WithLocation(time.UTC))...)
+		next := func(typ string) {
+			t.Helper()
+			require.NoError(t, errOf(gen.Next(t.Context(), typ)))
+		}
+		for i := range 500 {
+			next(fmt.Sprint("T", i))
+		}
+		for range 20 {
+			next("IS")
+			time.Sleep(12 * time.Hour)
+			require.GreaterOrEqual(t, gen.Remembered(), 1)
+		}
+		require.Equal(t, 1, gen.Remembered())
+		require.NoError(t, m.Set("serial:{IS}:all", "3"))
+		require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrCounterLost)
+		next("T0")
+		time.Sleep(47 * time.Hour)
+		next("T1")
+		require.NoError(t, m.Set("serial:{T0}:all", "1"))
+		require.ErrorIs(t, errOf(gen.Next(t.Context(), "T0")), serial.ErrCounterLost, "47 hours are remembered")
+	})
+}
+
+// A type is remembered for 48 hours whenever others are used in between.
+func TestNeverRemembersBesideOthers(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *simulation) {
+		gen := newGenerator(t, m.client(), append(endless.opts, serial.WithLocation(time.UTC))...)
+		for _, step := range []struct {
+			typ  string
+			wait time.Duration
+		}{{"X", 23 * time.Hour}, {"IS", 2 * time.Hour}, {"X", 24 * time.Hour}, {"X", 20 * time.Hour}} {
+			require.NoError(t, errOf(gen.NextN(t.Context(), step.typ, 2)))
+			time.Sleep(step.wait)
+		}
+		require.NoError(t, m.Set("serial:{IS}:all", "1"))
+		require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrCounterLost, "46 hours are remembered")
+	})
+}
+
+// BenchmarkNext measures Next beside a plain INCR through the same client, on the same server.
+func BenchmarkNext(b *testing.B) {
+	server := redistest.Start(b)
+	rdb := server.Client(b)
+	gen, err := serial.New(rdb, serial.WithLocation(noon()), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:9}"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	ctx := context.Background()
+	for _, callers := range []int{1, 10, 100} {
+		for _, op := range []struct {
+			name string
+			do   func() error
+		}{
+			{"INCR", func() error { return rdb.Incr(ctx, "plain").Err() }},
+			{"Next", func() error { _, err := gen.Next(ctx, "IS"); return err }},
+			{"NextWithDeadline", func() error {
+				ctx, cancel := context.WithTimeout(ctx, time.Minute)
+				defer cancel()
+				_, err := gen.Next(ctx, "IS")
+				return err
+			}},
+		} {
+			b.Run(fmt.Sprintf("%s/callers=%d", op.name, callers), func(b *testing.B) {
+				b.ReportAllocs()
+				shared(b, callers, op.do)
+			})
+		}
+	}
+}
+
+// BenchmarkString measures how a number is printed, which every Next does.
+func BenchmarkString(b *testing.B) {
+	n, err := parser(b).Parse("IS202110240001")
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.ReportAllocs()
+	for b.Loop() {
+		_ = n.String()
+	}
+}
+
+// shared has so many goroutines share b.N calls of do.
+func shared(b *testing.B, callers int, do func() error) {
+	var left atomic.Int64
+	left.Store(int64(b.N))
+	var wg sync.WaitGroup
+	for range callers {
+		wg.Go(func() {
+			for left.Add(-1) >= 0 {
+				if err := do(); err != nil {
+					b.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
 }

@@ -114,7 +114,7 @@ func TestRollout(t *testing.T) {
 func TestRolloutHasEveryRow(t *testing.T) {
 	table, _, found := strings.Cut(guide(t, "settings.md"), "\n## ")
 	require.True(t, found)
-	source := unix(t, "rollout_test.go")
+	source := unix(t, "allowed_changes_test.go")
 	rows := regexp.MustCompile(`(?m)^\| (.*?) \| `).FindAllStringSubmatch(table, -1)[2:]
 	require.NotEmpty(t, rows)
 	for _, row := range rows {

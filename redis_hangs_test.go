@@ -13,10 +13,150 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/redistest"
 )
+
+// While the server hangs, many callers of many types all return in time, with the reason.
+// Guarantees: redis-hangs.
+func TestStalledServerUnderLoad(t *testing.T) {
+	t.Parallel()
+	for _, read := range []time.Duration{0, -1} {
+		t.Run(fmt.Sprintf("read timeout %v", read), func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			opt := server.Options()
+			opt.ReadTimeout = read
+			gen := newGenerator(t, closing(t, redis.NewClient(opt)), serial.WithLocation(noon()))
+			for typ := range 8 {
+				require.NoError(t, errOf(gen.Next(t.Context(), fmt.Sprint("T", typ))))
+			}
+			server.Pause()
+			start := time.Now()
+			var wg sync.WaitGroup
+			for i := range 200 {
+				ctx := []context.Context{context.Background(), t.Context()}[i%2]
+				wg.Go(func() {
+					_, err := gen.Next(ctx, fmt.Sprint("T", i%8))
+					assert.ErrorIs(t, err, os.ErrDeadlineExceeded)
+					assert.Less(t, time.Since(start), 11*time.Second)
+				})
+			}
+			wg.Wait()
+		})
+	}
+}
+
+// The servers stop while many types are being opened. Each call returns in time all the same, whatever it waits for.
+// Guarantees: redis-hangs.
+func TestStalledServerWhileManyTypesOpen(t *testing.T) {
+	t.Parallel()
+	const types = 2000
+	var kinds sync.WaitGroup // all at once, whatever -parallel says: they mostly wait
+	for _, kind := range []string{"plain", "embedded", "lock clients", "floor"} {
+		stalled := func(t *testing.T) {
+			var servers []*redistest.Server
+			client := func() *redis.Client {
+				servers = append(servers, redistest.Start(t))
+				return servers[len(servers)-1].Client(t)
+			}
+			rdb, opts := redis.UniversalClient(client()), options(serial.WithLocation(noon()))
+			switch kind {
+			case "embedded":
+				rdb = struct{ *redis.Client }{rdb.(*redis.Client)}
+			case "lock clients":
+				opts = append(opts, serial.WithLockClients(client(), client(), client()))
+			case "floor":
+				opts = append(opts, fixedFloor(5))
+			}
+			gen := newGenerator(t, rdb, opts...)
+			var opened atomic.Int32
+			var stopped time.Time
+			var calls sync.WaitGroup
+			for i := range types {
+				calls.Go(func() {
+					if _, err := gen.Next(context.Background(), fmt.Sprint("T", i)); err == nil && opened.Add(1) == 20 {
+						for _, s := range servers {
+							s.Pause()
+						}
+						stopped = time.Now()
+					}
+				})
+			}
+			calls.Wait()
+			// Queues without a limit took more than 20 s. TestStalledServerAndManyTypes compares to the instant.
+			require.Less(t, time.Since(stopped), 16*time.Second)
+			require.Less(t, opened.Load(), int32(types/2), "the others were under way")
+		}
+		kinds.Go(func() { t.Run(kind, stalled) })
+	}
+	kinds.Wait()
+}
+
+// While the server is stopped, a call returns as soon as its context ends, and within ten seconds if it never ends, whatever
+// the client's settings.
+// Guarantees: redis-hangs.
+func TestStalledServer(t *testing.T) {
+	t.Parallel()
+	loc := noon()
+	var wg sync.WaitGroup // all at once, whatever -parallel says: they mostly wait
+	for name, set := range map[string]func(*redis.Options){
+		"defaults":              func(*redis.Options) {},
+		"ContextTimeoutEnabled": func(o *redis.Options) { o.ContextTimeoutEnabled = true },
+		"no read timeout":       func(o *redis.Options) { o.ReadTimeout = -1 },
+		"no deadlines":          func(o *redis.Options) { o.ReadTimeout, o.WriteTimeout = -2, -2 },
+		"long read timeout":     func(o *redis.Options) { o.ReadTimeout = time.Minute },
+		"short read timeout":    func(o *redis.Options) { o.ReadTimeout = 1500 * time.Millisecond },
+		"one connection":        func(o *redis.Options) { o.PoolSize = 1 },
+		"no retries":            func(o *redis.Options) { o.MaxRetries = -1 },
+	} {
+		stalled := func(t *testing.T) {
+			server := redistest.Start(t)
+			opt := server.Options()
+			set(opt)
+			rdb := closing(t, redis.NewClient(opt))
+			gen := newGenerator(t, rdb, serial.WithLocation(loc))
+			require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
+			server.Pause()
+
+			// late returns how long after its context's end a call returned. Tests in bubbles compare that to the
+			// instant. Here it must be sooner than the client's own time limits, however busy the machine.
+			late := func(ctx context.Context, call func() error, want error) time.Duration {
+				ended := make(chan time.Time, 1)
+				context.AfterFunc(ctx, func() { ended <- time.Now() })
+				require.ErrorIs(t, call(), want)
+				returned := time.Now()
+				return returned.Sub(<-ended)
+			}
+			for _, limit := range []time.Duration{50 * time.Millisecond, 300 * time.Millisecond} {
+				ctx, cancel := context.WithTimeout(t.Context(), limit)
+				next := func() error { return errOf(gen.Next(ctx, "IS")) }
+				require.InDelta(t, 0, late(ctx, next, context.DeadlineExceeded), float64(time.Second))
+				cancel()
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(100*time.Millisecond, cancel)
+			next := func() error { return errOf(gen.NextN(ctx, "NEW", 3)) }
+			require.InDelta(t, 0, late(ctx, next, context.Canceled), float64(time.Second))
+
+			endless, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			for _, ctx := range []context.Context{context.Background(), endless} {
+				before := time.Now()
+				_, err := gen.Next(ctx, "IS")
+				require.Error(t, err)
+				require.NotErrorIs(t, err, context.DeadlineExceeded)
+				require.NotErrorIs(t, err, context.Canceled)
+				require.Less(t, time.Since(before), 11*time.Second)
+			}
+		}
+		wg.Go(func() { t.Run(name, stalled) })
+	}
+	wg.Wait()
+}
 
 // inTime is the longest that a call without a deadline may take where servers are slow, and a little more.
 const inTime = 10*time.Second + 100*time.Millisecond
@@ -514,4 +654,38 @@ func TestSlowServerWhoseClockWasSetBack(t *testing.T) {
 			time.Sleep(2 * time.Hour)
 		}
 	})
+}
+
+// Lock servers that do not answer do not say that another holds the lock: no caller's time starts again because another
+// caller's attempt failed.
+func TestLockServersHangForMany(t *testing.T) {
+	_, _ = net.LookupHost("localhost") // whose first use must not be in a bubble
+	for _, callers := range []int{1, 2, 10, 100} {
+		for _, delay := range []time.Duration{2900 * time.Millisecond, 6 * time.Second, 50 * time.Second} {
+			synctest.Test(t, func(t *testing.T) {
+				var locks []redis.UniversalClient
+				for range 3 {
+					var l line
+					client := l.client(simulate(t), 0)
+					require.NoError(t, client.Ping(t.Context()).Err())
+					l.slow(delay)
+					locks = append(locks, client)
+				}
+				gen := newGenerator(t, simulate(t).client(), serial.WithLockClients(locks...))
+				began := time.Now()
+				var wg sync.WaitGroup
+				for range callers {
+					wg.Go(func() {
+						_, err := gen.Next(t.Context(), "IS")
+						if err == nil || time.Since(began) > inTime {
+							t.Errorf("one of %d callers, of lock servers that answer after %v: %v, %v", callers, delay,
+								time.Since(began), err)
+						}
+					})
+				}
+				wg.Wait()
+				time.Sleep(2 * time.Minute)
+			})
+		}
+	}
 }
