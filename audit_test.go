@@ -20,6 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/redistest"
 )
 
 // used yields texts as they are.
@@ -36,7 +37,7 @@ func used(texts ...string) iter.Seq2[string, error] {
 // An account is held against one that is made in the simplest way, with sets of everything.
 func TestAudit(t *testing.T) {
 	t.Parallel()
-	rng := seeded(t)
+	rng := redistest.Random(t)
 	at := time.Date(2021, 10, 24, 15, 0, 0, 0, time.UTC)
 	for name, opts := range map[string][]serial.Option{
 		"usual":     nil,
@@ -387,7 +388,7 @@ func TestAuditRefusesExplanations(t *testing.T) {
 // were read is ignored by them too.
 func TestAuditExplainsMeanwhile(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
-		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC))
+		gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC))
 		require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 3)))
 		var readings atomic.Int64
 		m.Server().SetPreHook(func(_ *server.Peer, cmd string, _ ...string) bool {
@@ -438,7 +439,7 @@ func TestAuditExplainsMeanwhile(t *testing.T) {
 // Ten million numbers take two bits each, whatever their order, and nothing is allocated for a number.
 func TestAuditOfMany(t *testing.T) {
 	n := int64(1_000_000)
-	if long() {
+	if redistest.Long() {
 		n *= 10
 	}
 	s := newScheme(t, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:8}"))
@@ -480,7 +481,7 @@ func TestAuditOfMany(t *testing.T) {
 // What is issued while the used numbers are read is neither beyond nor missing nor double.
 func TestAuditMeanwhile(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
-		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithStart(3))
+		gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithStart(3))
 		numbers, err := textsOf(gen.NextN(t.Context(), "IS", 10)) // 3 to 12
 		require.NoError(t, err)
 		got, err := gen.Audit(t.Context(), "IS", time.Now(), func(yield func(string, error) bool) {
@@ -505,7 +506,7 @@ func TestAuditMeanwhile(t *testing.T) {
 		require.ElementsMatch(t, []string{"IS200001010002", "IS200001010012", "IS200001011513"}, texts(got.Duplicates))
 		require.Equal(t, time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), got.Start)
 
-		late := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithStart(50))
+		late := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithStart(50))
 		got, err = late.Audit(t.Context(), "LA", time.Now(), func(yield func(string, error) bool) {
 			_, err := late.NextN(t.Context(), "LA", 6)
 			require.NoError(t, err)
@@ -565,7 +566,7 @@ func TestAuditLastAfter(t *testing.T) {
 
 func TestAuditPeriods(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
-		client := m.client()
+		client := m.Client()
 		loc := location(t, "Asia/Shanghai") // it is 08:00 there
 		keeping := newGenerator(t, client, serial.WithLocation(loc), serial.WithRetention(2))
 		forgetting := newGenerator(t, client, serial.WithLocation(loc))
@@ -627,9 +628,9 @@ func TestAuditPeriods(t *testing.T) {
 // A counter that cannot be right is refused, before the numbers are read or after.
 func TestAuditOfALostCounter(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
-		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), fixedFloor(0))
+		gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), fixedFloor(0))
 		require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 3)))
-		fresh := newGenerator(t, m.client(), serial.WithLocation(time.UTC))
+		fresh := newGenerator(t, m.Client(), serial.WithLocation(time.UTC))
 		meanwhile := func(what func()) iter.Seq2[string, error] {
 			return func(yield func(string, error) bool) {
 				what()
@@ -650,7 +651,7 @@ func TestAuditOfALostCounter(t *testing.T) {
 			_, err = gen.Audit(t.Context(), "IS", time.Now(), func(func(string, error) bool) { t.Error("the numbers are read") })
 			require.ErrorIs(t, err, serial.ErrCounterLost)
 		}
-		elsewhere := newGenerator(t, m.client(), serial.WithLocation(location(t, "Asia/Shanghai")))
+		elsewhere := newGenerator(t, m.Client(), serial.WithLocation(location(t, "Asia/Shanghai")))
 		require.ErrorIs(t, errOf(elsewhere.Audit(t.Context(), "IS", time.Now(), used())), serial.ErrConflict)
 	})
 }
@@ -660,14 +661,14 @@ func TestAuditOfALostCounter(t *testing.T) {
 func TestAuditBeforeALostCounter(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		opts := []serial.Option{serial.WithLocation(time.UTC), serial.WithRetention(1)}
-		gen := newGenerator(t, m.client(), opts...)
+		gen := newGenerator(t, m.Client(), opts...)
 		require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 3)))
 		day1 := time.Now()
 		time.Sleep(24*time.Hour - 2*time.Second)
 		m.SetTime(time.Now().Add(4 * time.Second))
 		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
 		m.Del("serial:{IS}:20000102")
-		got, err := newGenerator(t, m.client(), opts...).Audit(t.Context(), "IS", day1, used("IS200001010001"))
+		got, err := newGenerator(t, m.Client(), opts...).Audit(t.Context(), "IS", day1, used("IS200001010001"))
 		require.NoError(t, err)
 		require.EqualValues(t, 3, got.Last)
 	})
@@ -743,7 +744,7 @@ func TestAuditOfEveryPeriod(t *testing.T) {
 				if per != serial.Never {
 					opts = append(opts, serial.WithRetention(1))
 				}
-				gen := newGenerator(t, m.client(), opts...)
+				gen := newGenerator(t, m.Client(), opts...)
 				numbers, err := textsOf(gen.NextN(t.Context(), "IS", 5))
 				require.NoError(t, err)
 				at := time.Now()

@@ -178,7 +178,7 @@ func TestPerSecond(t *testing.T) {
 		var mu sync.Mutex
 		gens := make([]*serial.Generator, 3)
 		for i := range gens {
-			gens[i] = newGenerator(t, m.client(network(200*time.Millisecond), counting(&locks, "set")),
+			gens[i] = newGenerator(t, m.Client(network(200*time.Millisecond), counting(&locks, "set")),
 				serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerSecond),
 				serial.WithTemplate("{type}{date:yyMMddHHmmss}{seq:4}"))
 		}
@@ -226,7 +226,7 @@ func TestPerSecond(t *testing.T) {
 // A business day begins at 04:00, also where 04:00 comes twice or not at all.
 func TestDayStart(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
-		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithDayStart(4*time.Hour))
+		gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithDayStart(4*time.Hour))
 		var got []string
 		for range 16 {
 			number, err := gen.Next(t.Context(), "IS")
@@ -505,7 +505,7 @@ func TestManyAcrossABorder(t *testing.T) {
 					time.Sleep(time.Until(utc(t, v.border)) - 330*time.Millisecond)
 					far := network(20 * time.Millisecond)
 					opts := slices.Concat(v.opts, ledgerIf(ledger, 37), []serial.Option{serial.WithLocation(time.UTC)})
-					gens := []*serial.Generator{newGenerator(t, m.client(far), opts...), newGenerator(t, m.client(far), opts...)}
+					gens := []*serial.Generator{newGenerator(t, m.Client(far), opts...), newGenerator(t, m.Client(far), opts...)}
 					var mu sync.Mutex
 					var seqs []int64
 					texts := map[string]bool{}
@@ -594,7 +594,7 @@ func TestSecondsOfADayOverANetwork(t *testing.T) {
 			}
 			var gens [3]*serial.Generator
 			for i := range gens {
-				gens[i] = newGenerator(t, m.client(far), serial.WithLocation(time.UTC), option,
+				gens[i] = newGenerator(t, m.Client(far), serial.WithLocation(time.UTC), option,
 					serial.WithTemplate("{type}{date:yyyyMMddHHmmss}{seq:5}"))
 			}
 			var mu sync.Mutex

@@ -19,6 +19,7 @@ import (
 
 	"github.com/dailyserial/serial"
 	"github.com/dailyserial/serial/internal/redistest"
+	"github.com/dailyserial/serial/internal/redistest/memory"
 )
 
 // explanations records what Hooks.Unused receives.
@@ -286,7 +287,7 @@ func TestUnused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, m *simulation) {
 				told, next := &explanations{}, &fault{}
-				gen := newGenerator(t, m.client(next.hook()), serial.WithLocation(time.UTC), told.hooks())
+				gen := newGenerator(t, m.Client(next.hook()), serial.WithLocation(time.UTC), told.hooks())
 				require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
 				brief, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 				defer cancel()
@@ -301,7 +302,7 @@ func TestUnused(t *testing.T) {
 func TestLateAnswerRaisesHighWaterMark(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		next := &fault{}
-		gen := newGenerator(t, m.client(next.hook()), serial.WithLocation(time.UTC))
+		gen := newGenerator(t, m.Client(next.hook()), serial.WithLocation(time.UTC))
 		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
 		next.set(late)
 		brief, cancel := context.WithTimeout(t.Context(), time.Millisecond)
@@ -320,7 +321,7 @@ func TestLateAnswerRaisesHighWaterMark(t *testing.T) {
 func TestBlockSkipped(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		told, next, ledger := &explanations{}, &fault{}, &spyLedger{}
-		gen := newGenerator(t, m.client(next.hook()), serial.WithLocation(time.UTC), serial.WithLedger(ledger, 10),
+		gen := newGenerator(t, m.Client(next.hook()), serial.WithLocation(time.UTC), serial.WithLedger(ledger, 10),
 			told.hooks(), fixedFloor(3))
 		number, err := gen.Next(t.Context(), "IS")
 		require.NoError(t, err)
@@ -357,7 +358,7 @@ func TestNotReplicatedExplained(t *testing.T) {
 	for mark, opts := range map[string][]serial.Option{"?": nil, "!": {serial.WithLedger(&spyLedger{}, 100)}} {
 		inBubble(t, func(t *testing.T, m *simulation) { // which has no replicas
 			told := &explanations{}
-			gen := newGenerator(t, m.client(), append(opts, serial.WithLocation(time.UTC), told.hooks(), confirmedBy(1))...)
+			gen := newGenerator(t, m.Client(), append(opts, serial.WithLocation(time.UTC), told.hooks(), confirmedBy(1))...)
 			require.ErrorIs(t, errOf(gen.NextN(t.Context(), "IS", 3)), serial.ErrNotReplicated)
 			require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrNotReplicated)
 			require.ErrorIs(t, errOf(gen.NextOnce(t.Context(), "IS", "a")), serial.ErrNotReplicated)
@@ -425,7 +426,7 @@ func TestBlockBurned(t *testing.T) {
 						}
 						first.Do(func() { time.Sleep(row.slow) })
 						fails := row.always
-						if serial.Opens(cmd.Args()) && row.open != nil {
+						if isOpen(cmd) && row.open != nil {
 							if opened.Do(func() { fails = true }); fails {
 								return row.open(cmd, send)
 							}
@@ -433,7 +434,7 @@ func TestBlockBurned(t *testing.T) {
 						return send()
 					}
 				})
-				gen := newGenerator(t, m.client(hook), serial.WithLocation(time.UTC), serial.WithLedger(ledger, 10),
+				gen := newGenerator(t, m.Client(hook), serial.WithLocation(time.UTC), serial.WithLedger(ledger, 10),
 					reported.hooks(),
 					fixedFloor(row.floor))
 				require.NoError(t, errOf(gen.Next(t.Context(), "SO"))) // the server knows the scripts
@@ -472,8 +473,8 @@ func TestDeletedDocument(t *testing.T) {
 	}
 	// restore gives the counter back the value of a backup, with the record's copy of it.
 	restore := func(s *scene, seq int) {
-		withReplicationID(s.Miniredis)() // a restart changes it
-		require.NoError(s.t, s.client().Set(s.t.Context(), "serial:{IS}:"+today(time.UTC), seq, redis.KeepTTL).Err())
+		memory.AddReplicationID(s.Miniredis)() // a restart changes it
+		require.NoError(s.t, s.Client().Set(s.t.Context(), "serial:{IS}:"+today(time.UTC), seq, redis.KeepTTL).Err())
 		s.HSet("serial:{IS}", "counterCopy", fmt.Sprint(seq))
 	}
 	for name, row := range map[string]struct {
@@ -514,7 +515,7 @@ func TestDeletedDocument(t *testing.T) {
 		runInBubble(t, name, func(t *testing.T, m *simulation) {
 			s, reported := &scene{simulation: m, t: t, next: &fault{}}, &explanations{}
 			opts := append(ledgerIf(row.block > 0, row.block), serial.WithLocation(time.UTC), reported.hooks())
-			s.gen, s.other = newGenerator(t, m.client(s.next.hook()), opts...), newGenerator(t, m.client(), opts...)
+			s.gen, s.other = newGenerator(t, m.Client(s.next.hook()), opts...), newGenerator(t, m.Client(), opts...)
 			row.happens(s)
 			all := reported.from(t, s.gen, s.other)
 			r, err := s.gen.Audit(t.Context(), "IS", time.Now(), used(s.stored...), given(all...))
@@ -628,7 +629,7 @@ func TestFlush(t *testing.T) {
 		m := simulate(t)
 		next, stop := &fault{}, make(chan struct{})
 		var told []serial.Explanation
-		gen := newGenerator(t, m.client(next.hook()), serial.WithLocation(time.UTC), serial.WithHooks(serial.Hooks{
+		gen := newGenerator(t, m.Client(next.hook()), serial.WithLocation(time.UTC), serial.WithHooks(serial.Hooks{
 			Unused: func(ctx context.Context, e serial.Explanation) {
 				require.NoError(t, ctx.Err())
 				<-stop
@@ -664,69 +665,57 @@ func TestFlush(t *testing.T) {
 // that it touches, or into any if it is only possible, or dropped.
 func TestUnusedWhileTheHookIsSlow(t *testing.T) {
 	const waiting = 10_000
-	for name, row := range map[string]struct {
-		reason string
-		gap    func(i int64) (typ any, first, last int64)
-		check  func(t *testing.T, told []serial.Explanation)
-	}{
-		"ranges that touch": {serial.CallerLeft, func(i int64) (any, int64, int64) { return "IS", 10 * i, 10*i + 9 },
-			func(t *testing.T, told []serial.Explanation) {
-				require.Len(t, told, 1+waiting)
-				merged := told[waiting]
-				require.EqualValues(t, []int64{10 * waiting, 10*(waiting+5) + 9}, []int64{merged.First, merged.Last})
-				require.True(t, merged.Unused)
-				require.Equal(t, "caller left", merged.Reason)
-			}},
-		"ranges that do not": {serial.CallerLeft, func(i int64) (any, int64, int64) { return "IS", 10 * i, 10*i + 8 },
-			func(t *testing.T, told []serial.Explanation) {
-				require.Len(t, told, 1+waiting)
-				require.Equal(t, "caller left; 5 other explanations were dropped before, since too many were waiting",
-					told[1].Reason)
-				require.Equal(t, "caller left", told[2].Reason)
-			}},
-		"possible ones": {serial.Raised, func(i int64) (any, int64, int64) { return "IS", 10 * i, 10*i + 8 },
-			func(t *testing.T, told []serial.Explanation) {
-				require.Len(t, told, 1+waiting)
-				merged := told[waiting]
-				require.EqualValues(t, []int64{10 * waiting, 10*(waiting+5) + 8}, []int64{merged.First, merged.Last})
-				require.True(t, merged.Possible)
-			}},
-		"other types": {serial.Raised, func(i int64) (any, int64, int64) { return i, 1, 1 },
-			func(t *testing.T, told []serial.Explanation) {
-				require.Len(t, told, 1+waiting)
-				require.Contains(t, told[1].Reason, "; 5 other explanations were dropped before")
-			}},
-		"attempts that lost their answers": {serial.AnswerLost, func(i int64) (any, int64, int64) { return i % 9000, i, 1e9 },
-			func(t *testing.T, told []serial.Explanation) {
-				require.Len(t, told, 9000)
-				attempts := map[string]int{}
-				for _, e := range told {
-					attempts[e.Reason]++
-				}
-				require.Equal(t, map[string]int{"answer lost: 2 attempts": 1006, "answer lost: 1 attempt": 7994}, attempts)
-			}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				stop := make(chan struct{})
-				var told []serial.Explanation
-				gen := newGenerator(t, simulate(t).client(), serial.WithHooks(serial.Hooks{
-					Unused: func(_ context.Context, e serial.Explanation) {
-						<-stop
-						told = append(told, e)
-					},
-				}))
-				for i := range int64(1 + waiting + 5) {
-					typ, first, last := row.gap(i)
-					gen.ReportGap(fmt.Sprint(typ), first, last, row.reason)
-					synctest.Wait() // the first is being reported
-				}
-				close(stop)
-				require.NoError(t, gen.Flush(t.Context()))
-				row.check(t, told)
-			})
-		})
-	}
+	inBubble(t, func(t *testing.T, m *simulation) {
+		stop := make(chan struct{})
+		var told []serial.Explanation
+		var reply int64 // to scripts of IS, which do not reach the server
+		gen := newGenerator(t, m.Client(around(func(cmd redis.Cmder, send func() error) error {
+			if reply == 0 || !strings.Contains(fmt.Sprint(cmd.Args()...), "{IS}") {
+				return send()
+			}
+			cmd.(interface{ SetVal(any) }).SetVal(reply)
+			time.Sleep(time.Second)
+			return nil
+		})), serial.WithLocation(time.UTC), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:9}"),
+			serial.WithHooks(serial.Hooks{Unused: func(_ context.Context, e serial.Explanation) {
+				<-stop
+				told = append(told, e)
+			}}))
+		leave := func(seq int64) { // before IS gets seq
+			reply = seq
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			defer cancel()
+			require.ErrorIs(t, errOf(gen.Next(ctx, "IS")), context.DeadlineExceeded)
+			time.Sleep(time.Second)
+		}
+		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
+		leave(5) // this one is being reported
+		require.NoError(t, gen.Raise(t.Context(), "PO", 10))
+		for i := range int64(waiting - 1) {
+			leave(10*i + 10)
+		}
+		leave(10*waiting - 10 + 1)
+		leave(10 * waiting)
+		require.NoError(t, errOf(gen.Next(t.Context(), "PO")))
+		require.NoError(t, gen.Raise(t.Context(), "PO", 30))
+		require.NoError(t, gen.Raise(t.Context(), "QR", 1))
+		close(stop)
+		require.NoError(t, gen.Flush(t.Context()))
+
+		var got []string
+		for _, i := range []int{0, 1, 2, waiting} {
+			e := told[i]
+			got = append(got, fmt.Sprintf("%s %d-%d %s, unused %v, possible %v", e.Type, e.First, e.Last, e.Reason, e.Unused,
+				e.Possible))
+		}
+		require.Equal(t, []string{
+			"IS 5-5 caller left, unused true, possible false",
+			"PO 1-30 raised; 2 other explanations were dropped before, since too many were waiting, unused false, possible true",
+			"IS 10-10 caller left, unused true, possible false",
+			"IS 99990-99991 caller left, unused true, possible false",
+		}, got)
+		require.Len(t, told, 1+waiting)
+	})
 }
 
 func startOf(gen *serial.Generator, at time.Time) time.Time {

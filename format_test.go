@@ -5,9 +5,6 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"encoding/json"
-	"fmt"
-	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,116 +15,6 @@ import (
 
 	"github.com/dailyserial/serial"
 )
-
-// Every period prints what tells it from the others, and reads back.
-func TestTemplates(t *testing.T) {
-	at := time.Date(2021, 10, 24, 15, 30, 59, 0, time.UTC)
-	for _, c := range []struct {
-		per      serial.Period
-		dayStart time.Duration
-		template string
-		typ      string
-		seq      int64
-		want     string
-		integer  int64 // 0: it does not fit, or has outgrown its width
-	}{
-		{serial.PerDay, 0, "{type}{date:yyyyMMdd}{seq:4}", "IS", 7, "IS202110240007", 202110240007},
-		{serial.PerDay, 0, "{type}{date:YYYYMMDD}{seq}", "IS", 7, "IS202110240007", 202110240007},
-		{serial.PerDay, 0, "{type}-{date:yyMMdd}-{seq:6}", "PO", 7, "PO-211024-000007", 211024000007},
-		{serial.PerDay, 0, "{seq:1}/{date:dd.MM.yyyy}/{type}", "a/b", 7, "7/24.10.2021/a/b", 202110247},
-		{serial.PerDay, 0, "{{{type}}}{date:yyyy年MM月dd日}号{seq:3}", "订单", 7, "{订单}2021年10月24日号007", 20211024007},
-		{serial.PerDay, 0, "{date:ddMMyy}{seq:15}{type}", "7", 7, "2410210000000000000077", 0},
-		{serial.PerDay, 0, "{date:yyyyMMdd}{seq:10}{type}", "x", 7, "202110240000000007x", 202110240000000007},
-		{serial.PerDay, 0, "{date:yyyyMMdd}{seq:11}{type}", "x", 7, "2021102400000000007x", 2021102400000000007},
-		{serial.PerDay, 0, "{date:yyyyMMdd}{seq:12}{type}", "x", 7, "20211024000000000007x", 0},
-		{serial.PerDay, 0, "No. {type} {date:yyyy MM dd} {seq:4}.", strings.Repeat("x", 64), 7,
-			"No. " + strings.Repeat("x", 64) + " 2021 10 24 0007.", 202110240007},
-
-		{serial.PerSecond, 0, "{type}{date:yyMMddHHmmss}{seq:4}", "IS", 1, "IS2110241530590001", 2110241530590001},
-		{serial.PerSecond, 0, "{type}-{date:dd.MM.yyyy HH:mm:ss}-{seq:1}", "IS", 7,
-			"IS-24.10.2021 15:30:59-7", 202110241530597},
-		{serial.PerMinute, 0, "{type}{date:yyyyMMddHHmm}{seq:6}", "IS", 42, "IS202110241530000042", 202110241530000042},
-		{serial.PerHour, 0, "{type}{date:yyyyMMddHH}{seq:4}", "IS", 42, "IS20211024150042", 20211024150042},
-		{serial.PerMonth, 0, "{type}{date:yyyyMM}{seq:4}", "IS", 42, "IS2021100042", 2021100042},
-		{serial.PerMonth, 0, "{date:MM/yy}/{type}/{seq:4}", "IS", 42, "10/21/IS/0042", 21100042},
-		{serial.PerYear, 0, "{type}{date:yyyy}{seq:4}", "IS", 42, "IS20210042", 20210042},
-		{serial.PerYear, 0, "{date:yy}{type}{seq:4}", "IS", 42, "21IS0042", 210042},
-		{serial.PerDay, 15 * time.Hour, "{type}{date:yyyyMMdd}{seq:4}", "IS", 42, "IS202110240042", 202110240042},
-		{serial.PerDay, 16 * time.Hour, "{type}{date:yyyyMMdd}{seq:4}", "IS", 42, "IS202110230042", 202110230042},
-
-		{serial.PerDay, 0, "{type}{date:yyyyMMdd}-{seq:4+}", "IS", 1, "IS20211024-0001", 202110240001},
-		{serial.PerDay, 0, "{type}{date:yyyyMMdd}-{seq:4+}", "IS", 9999, "IS20211024-9999", 202110249999},
-		{serial.PerDay, 0, "{type}{date:yyyyMMdd}-{seq:4+}", "IS", 10000, "IS20211024-10000", 0},
-		{serial.PerDay, 0, "{type}{date:yyyyMMdd}-{seq:4+}", "IS", 999_999_999_999_999, "IS20211024-999999999999999", 0},
-		{serial.PerDay, 0, "{type}{date:yyyyMMdd}-{seq:15+}", "IS", 999_999_999_999_999, "IS20211024-999999999999999", 0},
-		{serial.PerDay, 0, "No {seq:1+} of {type}{date:yyyyMMdd}", "IS", 10, "No 10 of IS20211024", 0},
-		{serial.PerDay, 0, "{date:yyyy年MM月dd日}{seq:4+}/{type}", "IS", 10000, "2021年10月24日10000/IS", 0},
-		{serial.PerDay, 0, "{type}{{{seq:4+}}}{date:yyMMdd}", "IS", 10000, "IS{10000}211024", 0},
-		{serial.PerSecond, 0, "{type}.{seq:4+}{date:-yyMMddHHmmss}", "IS", 10000, "IS.10000-211024153059", 0},
-	} {
-		t.Run(fmt.Sprint(c.template, c.seq, c.dayStart), func(t *testing.T) {
-			s := newScheme(t, serial.WithTemplate(c.template), serial.WithDayStart(c.dayStart), serial.WithPeriod(c.per))
-			n, err := s.Number(c.typ, at, c.seq)
-			require.NoError(t, err)
-			require.Equal(t, c.want, n.String())
-			requireResult(t, n)(s.Parse(c.want))
-			integer, err := n.Int64()
-			if c.integer == 0 {
-				require.Regexp(t, "larger than|outgrown", err)
-			} else {
-				require.NoError(t, err)
-				require.Equal(t, c.integer, integer)
-			}
-		})
-	}
-}
-
-// With sequences that grow no two numbers read the same, whatever the order of the fields, the literals between them,
-// and types that look like a part of a number.
-func TestGrowingSequencesReadBack(t *testing.T) {
-	types := []string{"1", "11", "1-1", "-1", "1-", "a1", "20211024-1", "1.1-11", "١"}
-	seqs := []int64{1, 10, 11, 99, 100, 111, 1020211024, 999_999_999_999_999}
-	days := []time.Time{time.Date(2021, 10, 24, 0, 0, 0, 0, time.UTC), time.Date(2011, 11, 11, 0, 0, 0, 0, time.UTC)}
-	rdb := closing(t, redis.NewClient(&redis.Options{}))
-	between := []string{"", "-", "1", "-1", "1-", "a", "１"}
-	accepted := 0
-	for _, order := range [][3]string{
-		{"{type}", "{date:yyMMdd}", "{seq:2+}"}, {"{type}", "{seq:2+}", "{date:yyMMdd}"},
-		{"{date:yyMMdd}", "{type}", "{seq:2+}"}, {"{date:yyMMdd}", "{seq:2+}", "{type}"},
-		{"{seq:2+}", "{type}", "{date:yyMMdd}"}, {"{seq:2+}", "{date:yyMMdd}", "{type}"},
-		{"{type}", "{date:yy-MM-dd-}", "{seq:2+}"}, {"{seq:2+}", "{date:-yy-MM-dd}", "{type}"},
-	} {
-		for i := range 3 * 7 * 7 * 2 {
-			before, first, second, end := between[i%3], between[i/3%7], between[i/21%7], []string{"", "."}[i/147]
-			template := before + order[0] + first + order[1] + second + order[2] + end
-			gen, err := serial.New(rdb, serial.WithTemplate(template), serial.WithLocation(time.UTC))
-			if err != nil {
-				require.ErrorContains(t, err, "{seq:2+}: a sequence that may grow needs a literal", template)
-				continue
-			}
-			accepted++
-			printed := map[string]serial.Number{}
-			for _, typ := range types {
-				for _, seq := range seqs {
-					for _, day := range days {
-						n, err := gen.Scheme().Number(typ, day, seq)
-						require.NoError(t, err)
-						s := n.String()
-						if other, twice := printed[s]; twice {
-							require.Fail(t, "reads the same", "%s: %q is %v and %v", template, s, n, other)
-						}
-						printed[s] = n
-						back, err := gen.Parse(s)
-						if err != nil || back != n {
-							require.Fail(t, "does not read back", "%s: %q: %v %v", template, s, back, err)
-						}
-					}
-				}
-			}
-		}
-	}
-	require.Greater(t, accepted, 500)
-}
 
 // Types and key prefixes are names by one rule, which internal/name tests in full.
 func TestTypesAndPrefixes(t *testing.T) {
@@ -252,6 +139,7 @@ type queryConn struct {
 }
 
 func (c queryConn) Close() error { return nil }
+
 func (c queryConn) ExecContext(_ context.Context, _ string, args []driver.NamedValue) (driver.Result, error) {
 	for _, arg := range args {
 		*c.queries = append(*c.queries, arg.Value)
@@ -262,7 +150,7 @@ func (c queryConn) ExecContext(_ context.Context, _ string, args []driver.NamedV
 // A number whose date nobody knows has no text, and is not taken for one that has none either.
 func TestNumbersWithoutDate(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
-		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerYear),
+		gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerYear),
 			serial.WithTemplate("{type}{date:yyyyMM}{seq:4}"))
 		issued, err := gen.NextNumber(t.Context(), "IS")
 		require.NoError(t, err)
@@ -368,83 +256,6 @@ func TestParse(t *testing.T) {
 	require.EqualValues(t, -8*3600, first.Start.Unix())
 	_, err = parser(t, serial.WithTemplate("{type}-{date:yyMMdd}-{seq:6}")).Parse("PO_211024-000001")
 	require.ErrorContains(t, err, `got "_", want "-"`)
-}
-
-// Numbers of days that begin or end where clocks change have the day's first instant.
-func TestParseOfUnusualDays(t *testing.T) {
-	days, err := os.ReadFile("internal/calendar/testdata/days.csv")
-	require.NoError(t, err)
-	rows := strings.Split(strings.TrimSpace(string(days)), "\n")
-	require.Greater(t, len(rows), 10)
-	for _, line := range rows[1:] {
-		row := strings.Split(line, ",")
-		n, err := parser(t, serial.WithLocation(location(t, row[0]))).Parse("IS" + row[1] + "0001")
-		require.NoError(t, err)
-		require.Equal(t, row[2], strconv.FormatInt(n.Start.Unix(), 10))
-	}
-}
-
-func TestParseOfPeriods(t *testing.T) {
-	newYork := serial.WithLocation(location(t, "America/New_York"))
-	apia := serial.WithLocation(location(t, "Pacific/Apia"))
-	template := serial.WithTemplate
-	second, minute := template("{type}{date:yyyyMMddHHmmss}{seq}"), template("{type}{date:yyyyMMddHHmm}{seq}")
-	hour, month := template("{type}{date:yyyyMMddHH}{seq:4}"), template("{type}{date:yyyyMM}{seq}")
-	growing, first := template("{type}{date:yyyyMMdd}-{seq:4+}"), template("-{seq:4+}-{date:yyyyMMdd}{type}")
-	for _, c := range []struct {
-		per  serial.Period
-		opts []serial.Option
-		s    string
-		want string // RFC 3339, or of the error
-	}{
-		{serial.PerSecond, options(second), "IS202110241530590001", "2021-10-24T15:30:59Z"},
-		{serial.PerSecond, options(second), "IS202110241530600001", "there is no second 2021-10-24 15:30:60"},
-		{serial.PerSecond, options(second, newYork), "IS202503090230000001",
-			"America/New_York has no second 2025-03-09 02:30:00"},
-		{serial.PerSecond, options(second, newYork), "IS202511020130000001", "2025-11-02T01:30:00-04:00"},
-		{serial.PerMinute, options(minute), "IS2021102423590001", "2021-10-24T23:59:00Z"},
-		{serial.PerMinute, options(minute), "IS2021102423600001", "there is no minute 2021-10-24 23:60"},
-		{serial.PerMinute, options(minute), "IS2021063100000001", "there is no minute 2021-06-31 00:00"},
-		{serial.PerHour, options(hour), "IS20211024230001", "2021-10-24T23:00:00Z"},
-		{serial.PerHour, options(hour), "IS20211024240001", "there is no hour 2021-10-24 24"},
-		{serial.PerHour, options(hour, newYork), "IS20250309020001", "America/New_York has no hour 2025-03-09 02"},
-		{serial.PerHour, options(hour, newYork), "IS20250309030001", "2025-03-09T03:00:00-04:00"},
-		{serial.PerHour, options(hour, newYork), "IS20251102010001", "2025-11-02T01:00:00-04:00"},
-		{serial.PerHour, options(hour, apia), "IS20111230230001", "Pacific/Apia has no hour 2011-12-30 23"},
-		{serial.PerHour, options(hour), "IS19691231230001", "the hour 1969-12-31 23 is before 1970"},
-		{serial.PerDay, options(apia), "IS201112300001", "Pacific/Apia has no day 2011-12-30"},
-		{serial.PerDay, options(apia, serial.WithDayStart(4*time.Hour)), "IS201112300001", "2011-12-31T00:00:00+14:00"},
-		{serial.PerDay, options(newYork, serial.WithDayStart(150*time.Minute)), "IS202503090001",
-			"2025-03-09T03:00:00-04:00"},
-		{serial.PerMonth, options(month), "IS2021100001", "2021-10-01T00:00:00Z"},
-		{serial.PerMonth, options(month, serial.WithDayStart(4*time.Hour)), "IS2021100001", "2021-10-01T04:00:00Z"},
-		{serial.PerMonth, options(month), "IS2021130001", "there is no month 2021-13"},
-		{serial.PerMonth, options(month), "IS2021000001", "there is no month 2021-00"},
-		{serial.PerYear, options(template("{type}{date:yy}{seq}")), "IS210001", "2021-01-01T00:00:00Z"},
-		{serial.PerYear, options(template("{type}{date:yyyy}{seq}")), "IS19690001", "the year 1969 is before 1970"},
-
-		{serial.PerDay, options(growing), "IS20211024-00001", "00001 is padded to more than 4 digits"},
-		{serial.PerDay, options(growing), "IS20211024-00010000", "padded to more than 4 digits"},
-		{serial.PerDay, options(growing), "IS20211024-001", "3 digits; want 4 to 15"},
-		{serial.PerDay, options(growing), "IS20211024-1000000000000000", "16 digits; want 4 to 15"},
-		{serial.PerDay, options(growing), "20211024-10000", "nothing is left for its type"},
-		{serial.PerDay, options(growing), "IS20211024-0000", "its sequence is 0"},
-		{serial.PerDay, options(growing), "IS20211024.10000", `got ".", want "-"`},
-		{serial.PerDay, options(growing), "IS20211024-10000-", "0 digits"},
-		{serial.PerDay, options(template("{type}{date:yyyyMMdd}-{seq:4}")), "IS20211024-10000",
-			`got "4-", want 2 decimal digits`},
-		{serial.PerDay, options(first), "-00001-20211024IS", "padded to more than 4 digits"},
-		{serial.PerDay, options(first), "-001-20211024IS", "3 digits; want 4 to 15"},
-	} {
-		n, err := parser(t, append(c.opts, serial.WithPeriod(c.per))...).Parse(c.s)
-		if strings.Contains(c.want, "T") && err == nil {
-			require.Equal(t, c.want, n.Start.Format(time.RFC3339), "%s", c.s)
-			require.Equal(t, c.s, n.String())
-			continue
-		}
-		require.ErrorContains(t, err, c.want, "%s", c.s)
-		require.Zero(t, n)
-	}
 }
 
 // A template prints two years alike only where it cannot tell them apart; then it refuses.

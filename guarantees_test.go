@@ -33,14 +33,14 @@ func TestGuarantees(t *testing.T) {
 	for _, promise := range regexp.MustCompile(`\*\*([a-z]+(?:-[a-z]+)+)\*\*: (.*)`).FindAllStringSubmatch(page, -1) {
 		require.False(t, promised[promise[1]], "two promises have the name %s", promise[1])
 		promised[promise[1]] = true
-		tests := regexp.MustCompile("faults: |`(Test\\w+)`").FindAllStringSubmatch(promise[2], -1)
+		tests := regexp.MustCompile("(faults|interleave): |`(Test\\w+)`").FindAllStringSubmatch(promise[2], -1)
 		dir, count := ".", 0
 		for _, test := range tests {
-			if test[1] == "" {
-				dir = filepath.Join("internal", "faults")
+			if test[1] != "" {
+				dir = filepath.Join("internal", test[1])
 				continue
 			}
-			named = append(named, fmt.Sprintf("%s: %s %s", promise[1], dir, test[1]))
+			named = append(named, fmt.Sprintf("%s: %s %s", promise[1], dir, test[2]))
 			count++
 		}
 		require.NotZero(t, count, "%s names no test", promise[1])
@@ -101,17 +101,17 @@ func TestLimitOfAClockNineDaysAhead(t *testing.T) {
 		opts []serial.Option) (n serial.Number, err error) {
 		inBubble(t, func(t *testing.T, m *simulation) {
 			opts = append(opts, serial.WithLocation(time.UTC), serial.WithRetention(5))
-			gen := newGenerator(t, m.client(), opts...)
+			gen := newGenerator(t, m.Client(), opts...)
 			require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 3)))
 			*stored = 3
 			m.SetTime(time.Now().AddDate(0, 0, 9))
-			_, err = newGenerator(t, m.client()).Next(t.Context(), "OTHER")
+			_, err = newGenerator(t, m.Client()).Next(t.Context(), "OTHER")
 			require.ErrorIs(t, err, serial.ErrClockSkew, "nothing is opened by that clock")
 			require.Empty(t, m.Keys())
 			m.SetTime(time.Time{})
 			m.ClockTTL(true)
 			if !remembers {
-				gen = newGenerator(t, m.client(), opts...)
+				gen = newGenerator(t, m.Client(), opts...)
 			}
 			n, err = gen.NextNumber(t.Context(), "IS")
 		})

@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math/rand/v2"
 	"net"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -18,13 +16,14 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
-	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/dailyserial/serial"
 	"github.com/dailyserial/serial/internal/redistest"
+	"github.com/dailyserial/serial/internal/redistest/memory"
+	"github.com/dailyserial/serial/internal/store"
 	"github.com/dailyserial/serial/serialtest"
 )
 
@@ -54,22 +53,6 @@ func TestMain(m *testing.M) {
 type silent struct{}
 
 func (silent) Printf(context.Context, string, ...any) {}
-
-// long reports whether the tests that have a short form are to run in full, as in CI.
-func long() bool { return os.Getenv("SERIAL_TEST_LONG") == "1" && !testing.Short() }
-
-// seeded returns a source of random numbers whose seed is logged, so that SERIAL_SEED can repeat what failed.
-func seeded(t *testing.T) *rand.Rand {
-	t.Helper()
-	seed := rand.Uint64()
-	if s := os.Getenv("SERIAL_SEED"); s != "" {
-		var err error
-		seed, err = strconv.ParseUint(s, 10, 64)
-		require.NoError(t, err, "SERIAL_SEED")
-	}
-	t.Logf("SERIAL_SEED=%d", seed)
-	return rand.New(rand.NewPCG(seed, 0))
-}
 
 var errBoom = errors.New("boom")
 
@@ -104,8 +87,7 @@ func fixedFloor(n int64) serial.Option {
 	return serial.WithFloor(func(context.Context, string, time.Time) (int64, error) { return n, nil })
 }
 
-const replicate = time.Second // the timeout of confirmedBy
-
+const replicate = time.Second         // the timeout of confirmedBy
 func confirmedBy(n int) serial.Option { return serial.WithReplicas(n, replicate) }
 
 func location(t *testing.T, name string) *time.Location {
@@ -196,24 +178,18 @@ func barrier(t *testing.T, n int, f func(i int) (string, error)) []string {
 // startMini starts a miniredis with a replication ID, and a client of it.
 func startMini(t *testing.T) (*miniredis.Miniredis, *redis.Client) {
 	m := miniredis.RunT(t)
-	withReplicationID(m)
+	memory.AddReplicationID(m)
 	return m, closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
 }
 
-// simulation is a miniredis with a replication ID that takes its time, also for expiries, from a synctest bubble.
+// simulation is a Redis in memory for a bubble of testing/synctest.
 type simulation struct {
-	*miniredis.Miniredis
+	*memory.Redis
 	t *testing.T
 }
 
 // simulate starts a simulation. It must be called inside a bubble.
-func simulate(t *testing.T) *simulation {
-	m := miniredis.NewMiniRedis()
-	m.ClockTTL(true)
-	t.Cleanup(m.Close)
-	withReplicationID(m)
-	return &simulation{m, t}
-}
+func simulate(t *testing.T) *simulation { return &simulation{memory.Start(t), t} }
 
 // inBubble runs f in a bubble with a simulation.
 func inBubble(t *testing.T, f func(t *testing.T, m *simulation)) {
@@ -233,21 +209,6 @@ func runBoth(t *testing.T, name string, f func(t *testing.T, m *simulation, with
 	}
 }
 
-// client returns a new client. Its address is an IP because goroutines outside the bubble would look up a name. Its
-// pool is so large that no command waits for a connection: go-redis reuses the timers of such waits, and bubbles cannot
-// share timers.
-func (s *simulation) client(hooks ...redis.Hook) *redis.Client {
-	c := closing(s.t, redis.NewClient(&redis.Options{
-		Addr:     "127.0.0.1:6379",
-		PoolSize: 1000,
-		Dialer:   func(context.Context, string, string) (net.Conn, error) { return s.Dial() },
-	}))
-	for _, h := range hooks {
-		c.AddHook(h)
-	}
-	return c
-}
-
 // requireExpiries requires that every key has an expiry.
 func (s *simulation) requireExpiries() {
 	s.t.Helper()
@@ -261,6 +222,7 @@ type hook func(next redis.ProcessHook) redis.ProcessHook
 
 func (h hook) DialHook(next redis.DialHook) redis.DialHook          { return next }
 func (h hook) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return h(next) }
+
 func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return next
 }
@@ -316,11 +278,13 @@ func replacing(f func(ctx context.Context, cmd redis.Cmder) error) hook {
 type everyCall func(cmds []redis.Cmder, send func() error) error
 
 func (f everyCall) DialHook(next redis.DialHook) redis.DialHook { return next }
+
 func (f everyCall) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
 		return f([]redis.Cmder{cmd}, func() error { return next(ctx, cmd) })
 	}
 }
+
 func (f everyCall) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
 		return f(cmds, func() error { return next(ctx, cmds) })
@@ -329,7 +293,9 @@ func (f everyCall) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Pro
 
 // isOpen reports whether cmd is lua/open.lua.
 func isOpen(cmd redis.Cmder) bool {
-	return strings.HasPrefix(cmd.Name(), "eval") && serial.Opens(cmd.Args())
+	args := cmd.Args()
+	return strings.HasPrefix(cmd.Name(), "eval") &&
+		(args[1] == store.OpenScript.Digest || args[1] == store.OpenScript.Source)
 }
 
 // A backend is a Redis that a behaviour suite runs on.
@@ -520,23 +486,4 @@ func (l *spyLedger) reservations() []serial.Reservation {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return slices.Clone(l.asked)
-}
-
-// withReplicationID gives a miniredis a replication ID, which it lacks. change changes the ID.
-func withReplicationID(m *miniredis.Miniredis) (change func()) {
-	if m.Server() == nil { // the first connection starts it
-		if conn, err := m.Dial(); err == nil {
-			_ = conn.Close()
-		}
-	}
-	var replID atomic.Int64
-	m.Server().SetPreHook(func(c *server.Peer, cmd string, args ...string) bool {
-		if !strings.EqualFold(cmd, "INFO") || len(args) != 1 || args[0] != "replication" {
-			return false
-		}
-		c.WriteBulk(fmt.Sprintf("# Replication\r\nrole:master\r\nmaster_replid:%040x\r\nmaster_repl_offset:0\r\n",
-			replID.Load()))
-		return true
-	})
-	return func() { replID.Add(1) }
 }

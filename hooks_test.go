@@ -98,7 +98,7 @@ func TestHooks(t *testing.T) {
 		})
 		opts := []serial.Option{serial.WithLocation(time.UTC), serial.WithHooks(h.hooks()),
 			serial.WithTemplate("{type}{date:yyyyMMdd}{seq:2}"), serial.WithStart(50)}
-		gen := newGenerator(t, m.client(slow), opts...)
+		gen := newGenerator(t, m.Client(slow), opts...)
 		requireHeard := func(want ...string) {
 			t.Helper()
 			for i := range want {
@@ -155,7 +155,7 @@ func TestHooks(t *testing.T) {
 		// With a ledger a lost counter is repaired, and the hook runs too.
 		time.Sleep(24 * time.Hour)
 		l := new(serialtest.Ledger)
-		gen = newGenerator(t, m.client(), append(opts, serial.WithLedger(l, 10))...)
+		gen = newGenerator(t, m.Client(), append(opts, serial.WithLedger(l, 10))...)
 		next(gen)
 		m.Del("serial:{IS}:" + time.Now().Format("20060102"))
 		next(gen)
@@ -227,7 +227,7 @@ func TestHooksOfLosses(t *testing.T) {
 						return after, fault
 					}), 10))
 				}
-				return newGenerator(t, m.client(), opts...)
+				return newGenerator(t, m.Client(), opts...)
 			}
 			gen := generator(row.before)
 			require.NoError(t, next(t.Context(), gen))
@@ -261,7 +261,7 @@ func TestHooksOfAuditAcrossMidnight(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		h := &heard{}
 		generator := func() *serial.Generator {
-			return newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithMaxSkew(-1),
+			return newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithMaxSkew(-1),
 				serial.WithRetention(1), serial.WithHooks(serial.Hooks{Lost: h.hooks().Lost}))
 		}
 		yesterday := time.Now()
@@ -280,8 +280,8 @@ func TestNearlyExhaustedBelowTheStart(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		h := &heard{}
 		opts := options(serial.WithLocation(time.UTC), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:2}"))
-		require.NoError(t, errOf(newGenerator(t, m.client(), opts...).NextN(t.Context(), "IS", 78)))
-		late := newGenerator(t, m.client(), append(opts, serial.WithStart(95), serial.WithHooks(h.hooks()))...)
+		require.NoError(t, errOf(newGenerator(t, m.Client(), opts...).NextN(t.Context(), "IS", 78)))
+		late := newGenerator(t, m.Client(), append(opts, serial.WithStart(95), serial.WithHooks(h.hooks()))...)
 		require.NoError(t, errOf(late.Next(t.Context(), "IS")))
 		h.take()
 		require.NoError(t, errOf(late.Next(t.Context(), "IS")))
@@ -291,7 +291,7 @@ func TestNearlyExhaustedBelowTheStart(t *testing.T) {
 
 // Several generators may share one option, concurrently.
 func TestHooksOfSeveral(t *testing.T) {
-	rdb := simulate(t).client()
+	rdb := simulate(t).Client()
 	option := serial.WithHooks(serial.Hooks{})
 	var wg sync.WaitGroup
 	for range 2 {
@@ -308,7 +308,7 @@ func TestHooksMisbehave(t *testing.T) {
 		var gen *serial.Generator
 		block := make(chan struct{})
 		var blocked, inner atomic.Bool
-		gen = newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithHooks(serial.Hooks{
+		gen = newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithHooks(serial.Hooks{
 			Opened: func(context.Context, serial.OpenedInfo) { panic("boom") },
 			Issued: func(ctx context.Context, i serial.IssuedInfo) {
 				switch {
@@ -335,7 +335,7 @@ func TestHooksMisbehave(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, typ+"200001010001", number)
 		}
-		number, err := newGenerator(t, m.client(), serial.WithLocation(time.UTC)).Next(t.Context(), "BLOCKS")
+		number, err := newGenerator(t, m.Client(), serial.WithLocation(time.UTC)).Next(t.Context(), "BLOCKS")
 		require.NoError(t, err)
 		require.Equal(t, "BLOCKS200001010002", number, "the lock is free")
 		require.ErrorIs(t, errOf(gen.Next(t.Context(), "")), serial.ErrInvalidType)
@@ -348,7 +348,7 @@ func TestHooksMisbehave(t *testing.T) {
 func TestHooksOfMany(t *testing.T) {
 	m := simulate(t)
 	var issued, near atomic.Int64
-	gen := newGenerator(t, m.client(), serial.WithLocation(noon()), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:2}"),
+	gen := newGenerator(t, m.Client(), serial.WithLocation(noon()), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:2}"),
 		serial.WithHooks(serial.Hooks{
 			Issued:            func(_ context.Context, i serial.IssuedInfo) { issued.Add(int64(i.Count)) },
 			NearlyExhausted:   func(context.Context, serial.ExhaustionInfo) { near.Add(1) },
@@ -420,7 +420,7 @@ func TestLogHooks(t *testing.T) {
 			}
 			return send()
 		})
-		gen := newGenerator(t, m.client(slow), serial.WithLocation(time.FixedZone("", 3600)), serial.WithHooks(hooks),
+		gen := newGenerator(t, m.Client(slow), serial.WithLocation(time.FixedZone("", 3600)), serial.WithHooks(hooks),
 			serial.WithTemplate("{type}{date:yyyyMMdd}{seq:2}"))
 		next := func(n int) error { return errOf(gen.NextN(ctx, "IS", n)) }
 		const day = "type=IS start=2000-01-01T00:00:00.000+01:00"
@@ -547,7 +547,7 @@ func TestLogHooksNameFloorAndLedger(t *testing.T) {
 	} {
 		inBubble(t, func(t *testing.T, m *simulation) {
 			l := &logbook{}
-			gen := newGenerator(t, m.client(), serial.WithHooks(serial.LogHooks(l.logger())), row.option)
+			gen := newGenerator(t, m.Client(), serial.WithHooks(serial.LogHooks(l.logger())), row.option)
 			require.Error(t, errOf(gen.Next(t.Context(), "IS")))
 			require.Equal(t, []string{`level=ERROR msg="serial: no number issued" type=IS error="` + row.want + `" duration=0s`},
 				l.take())
@@ -579,7 +579,7 @@ func (s *secretSeries) generator(client redis.UniversalClient, opts ...serial.Op
 
 // other returns a generator like that of another process.
 func (s *secretSeries) other(opts ...serial.Option) *serial.Generator {
-	return s.generator(s.client(), opts...)
+	return s.generator(s.Client(), opts...)
 }
 
 func (s *secretSeries) hooks() serial.Hooks {
@@ -637,7 +637,7 @@ func TestLogHooksKeepSecrets(t *testing.T) {
 		},
 		"too few numbers left since": func(s *secretSeries) error {
 			lost := false
-			gen := s.generator(s.client(losing(io.ErrUnexpectedEOF, func(cmd redis.Cmder, err error) bool {
+			gen := s.generator(s.Client(losing(io.ErrUnexpectedEOF, func(cmd redis.Cmder, err error) bool {
 				first := isAnsweredScript(cmd, err) && !lost
 				lost = lost || first
 				return first
@@ -657,7 +657,7 @@ func TestLogHooksKeepSecrets(t *testing.T) {
 		},
 		"does not stay in one period": func(s *secretSeries) error {
 			now, jump := time.Now(), 24*time.Hour
-			return s.next(s.generator(s.client(around(func(cmd redis.Cmder, send func() error) error {
+			return s.next(s.generator(s.Client(around(func(cmd redis.Cmder, send func() error) error {
 				now, jump = now.Add(jump), -jump
 				s.SetTime(now)
 				return send()
@@ -723,7 +723,7 @@ func TestLogHooksKeepSecrets(t *testing.T) {
 			return s.next(s.gen)
 		},
 		"unexpected script reply": func(s *secretSeries) error {
-			return s.next(s.generator(s.client(around(func(cmd redis.Cmder, send func() error) error {
+			return s.next(s.generator(s.Client(around(func(cmd redis.Cmder, send func() error) error {
 				err := send()
 				if isAnsweredScript(cmd, err) {
 					cmd.(interface{ SetVal(any) }).SetVal(revealing)
@@ -745,7 +745,7 @@ func TestLogHooksKeepSecrets(t *testing.T) {
 			ctx, cancel := context.WithTimeout(s.t.Context(), time.Second)
 			defer cancel()
 			defer time.Sleep(time.Minute)
-			return errOf(s.generator(s.client(around(func(cmd redis.Cmder, send func() error) error {
+			return errOf(s.generator(s.Client(around(func(cmd redis.Cmder, send func() error) error {
 				time.Sleep(2 * time.Second)
 				return errors.New(revealing)
 			}))).Next(ctx, "ORD"))
@@ -785,7 +785,7 @@ func TestLogHooksOfMany(t *testing.T) {
 	hooks := serial.LogHooks(l.logger())
 	var gens []*serial.Generator
 	for _, more := range []serial.Hooks{hooks, serial.LogHooks(slog.New(panickingHandler{l.logger().Handler()}))} {
-		gens = append(gens, newGenerator(t, m.client(), serial.WithLocation(noon()), serial.WithHooks(hooks),
+		gens = append(gens, newGenerator(t, m.Client(), serial.WithLocation(noon()), serial.WithHooks(hooks),
 			serial.WithHooks(more), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:2}")))
 	}
 	got := barrier(t, 98, func(i int) (string, error) {
@@ -836,7 +836,7 @@ func TestManyHooksNearlyExhausted(t *testing.T) {
 				},
 			}))
 		}
-		gen := newGenerator(t, m.client(), opts...)
+		gen := newGenerator(t, m.Client(), opts...)
 		for range 99 {
 			require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/dailyserial/serial"
 	"github.com/dailyserial/serial/internal/issue"
 	"github.com/dailyserial/serial/internal/redistest"
+	"github.com/dailyserial/serial/internal/redistest/memory"
 	"github.com/dailyserial/serial/serialtest"
 )
 
@@ -555,11 +556,11 @@ func TestLateBlock(t *testing.T) {
 	} {
 		for _, opened := range []bool{false, true} {
 			runInBubble(t, fmt.Sprintf("%s, opened before: %v", name, opened), func(t *testing.T, m *simulation) {
-				change := withReplicationID(m.Miniredis)
+				change := memory.AddReplicationID(m.Miniredis)
 				l := new(serialtest.Ledger)
 				var armed atomic.Bool
 				// This is between the ledger's answer and the command that installs the block.
-				rdb := m.client(around(func(cmd redis.Cmder, send func() error) error {
+				rdb := m.Client(around(func(cmd redis.Cmder, send func() error) error {
 					if isOpen(cmd) && armed.CompareAndSwap(true, false) {
 						happens(m, change)
 					}
@@ -596,7 +597,7 @@ func TestLateClaim(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		l := new(spyLedger)
 		var armed atomic.Bool
-		gen := newGenerator(t, m.client(around(func(cmd redis.Cmder, send func() error) error {
+		gen := newGenerator(t, m.Client(around(func(cmd redis.Cmder, send func() error) error {
 			err := send()
 			if strings.Contains(fmt.Sprint(cmd.Args()...), "ceiling") && armed.CompareAndSwap(true, false) {
 				time.Sleep(7200 * time.Millisecond)
@@ -619,9 +620,9 @@ func TestClaimOfTheDead(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		l := new(spyLedger)
 		option := serial.WithLedger(l, 5)
-		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), option)
+		gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), option)
 		require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 5)))
-		dead := newGenerator(t, m.client(), serial.WithLocation(time.UTC), option)
+		dead := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), option)
 		l.before(func(serial.Reservation) error { time.Sleep(time.Minute); return nil })
 		gone, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -642,10 +643,10 @@ func TestClaimOfTheDead(t *testing.T) {
 func TestClaimOfTheDeadEndsWithItsLock(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		opts := []serial.Option{serial.WithLocation(time.UTC), serial.WithLedger(new(serialtest.Ledger), 5)}
-		gen := newGenerator(t, m.client(), opts...)
+		gen := newGenerator(t, m.Client(), opts...)
 		require.NoError(t, errOf(gen.Next(t.Context(), "OTHER"))) // the server knows the scripts
 		var locked, dead atomic.Bool
-		dying := newGenerator(t, m.client(around(func(cmd redis.Cmder, send func() error) error {
+		dying := newGenerator(t, m.Client(around(func(cmd redis.Cmder, send func() error) error {
 			switch {
 			case dead.Load():
 				return errKilled
@@ -674,7 +675,7 @@ func TestClaimOfTheDeadEndsWithItsLock(t *testing.T) {
 func TestSlowLedger(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		l := new(spyLedger)
-		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithLedger(l, 5))
+		gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithLedger(l, 5))
 		for _, typ := range []string{"SLOW", "OK"} {
 			require.NoError(t, errOf(gen.NextN(t.Context(), typ, 5)))
 		}
@@ -805,13 +806,13 @@ func TestLedgerAtItsEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		opts := []serial.Option{serial.WithLocation(time.UTC), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:15}"),
 			serial.WithLedger(new(serialtest.Ledger), 10)}
-		gen := newGenerator(t, m.client(), opts...)
+		gen := newGenerator(t, m.Client(), opts...)
 		require.NoError(t, gen.Raise(t.Context(), "IS", 999_999_999_999_998))
 		requireResult(t, "IS20000101999999999999999")(gen.Next(t.Context(), "IS"))
 		require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrExhausted)
 		require.NoError(t, gen.Raise(t.Context(), "IS", 999_999_999_999_999))
 		m.Del("serial:{IS}:20000101")
-		require.ErrorIs(t, errOf(newGenerator(t, m.client(), opts...).Next(t.Context(), "IS")), serial.ErrExhausted)
+		require.ErrorIs(t, errOf(newGenerator(t, m.Client(), opts...).Next(t.Context(), "IS")), serial.ErrExhausted)
 	})
 }
 
@@ -836,7 +837,7 @@ func TestWaitForAnothersBlock(t *testing.T) {
 	run := func(name string, held time.Duration, f func(t *testing.T, gen *serial.Generator, sent *atomic.Int64)) {
 		runInBubble(t, name, func(t *testing.T, m *simulation) {
 			var sent atomic.Int64
-			gen := newGenerator(t, m.client(counting(&sent)), serial.WithLocation(time.UTC),
+			gen := newGenerator(t, m.Client(counting(&sent)), serial.WithLocation(time.UTC),
 				serial.WithLedger(new(serialtest.Ledger), 1))
 			require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
 			wait := m.claimed(held)
@@ -908,7 +909,7 @@ func TestLedgerBesideAStrayCounter(t *testing.T) {
 	for _, held := range []string{"999999999999999", "1000000000000000", "9223372036854775807"} {
 		inBubble(t, func(t *testing.T, m *simulation) {
 			l := new(spyLedger)
-			gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithLedger(l, 10))
+			gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithLedger(l, 10))
 			require.NoError(t, m.Set("serial:{IS}:20000101", held))
 			require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrExhausted)
 			require.NoError(t, gen.Raise(t.Context(), "IS", 5))

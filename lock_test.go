@@ -72,7 +72,7 @@ func TestLockClientsOfOneServer(t *testing.T) {
 func TestLockClientsOfOneServerByOtherNames(t *testing.T) {
 	const hint = "others kept the lock, or two of WithLockClients' clients are one server"
 	inBubble(t, func(t *testing.T, m *simulation) {
-		gen := newGenerator(t, m.client(), serial.WithLockClients(m.client(), m.client()))
+		gen := newGenerator(t, m.Client(), serial.WithLockClients(m.Client(), m.Client()))
 		barrier(t, 10, func(i int) (string, error) { // each of them
 			typ := fmt.Sprint("T", i%3)
 			_, err := gen.Next(context.Background(), typ)
@@ -91,13 +91,13 @@ func TestLockClientsOfOneServerByOtherNames(t *testing.T) {
 	})
 	inBubble(t, func(t *testing.T, m *simulation) { // three, of which the other one fails
 		other := simulate(t)
-		gen := newGenerator(t, m.client(), serial.WithLockClients(other.client(), m.client(), m.client()))
+		gen := newGenerator(t, m.Client(), serial.WithLockClients(other.Client(), m.Client(), m.Client()))
 		requireResult(t, "A"+today(time.Local)+"0001", "two are a majority")(gen.Next(t.Context(), "A"))
 		other.SetError("ERR boom")
 		require.ErrorContains(t, errOf(gen.Next(t.Context(), "B")), "within 30s: "+hint)
 	})
 	inBubble(t, func(t *testing.T, m *simulation) { // of one client, it is said of others alone
-		gen := newGenerator(t, m.client())
+		gen := newGenerator(t, m.Client())
 		require.NoError(t, m.Set("serial:{IS}:"+today(time.Local)+":lock", "other"))
 		_, err := gen.Next(t.Context(), "IS")
 		require.ErrorContains(t, err, "within 30s: others kept the lock")
@@ -171,7 +171,7 @@ func TestOpenAfterTheLockHasExpired(t *testing.T) {
 		var began time.Time
 		var slow, first atomic.Bool
 		var opened string
-		gen := newGenerator(t, m.client(hook(func(next redis.ProcessHook) redis.ProcessHook {
+		gen := newGenerator(t, m.Client(hook(func(next redis.ProcessHook) redis.ProcessHook {
 			return func(ctx context.Context, cmd redis.Cmder) error {
 				switch {
 				case !slow.Load():
@@ -203,18 +203,18 @@ func TestLockGivenBackLate(t *testing.T) {
 		locks := simulate(t)
 		var hangs atomic.Bool
 		hangs.Store(true)
-		slow := locks.client(around(func(cmd redis.Cmder, send func() error) error {
+		slow := locks.Client(around(func(cmd redis.Cmder, send func() error) error {
 			if cmd.Name() == "eval" && hangs.Load() {
 				time.Sleep(9 * time.Second)
 			}
 			return send()
 		}))
-		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithLockClients(slow))
+		gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithLockClients(slow))
 		began := time.Now()
 		requireResult(t, "IS200001010001")(gen.Next(t.Context(), "IS"))
 		require.Zero(t, time.Since(began), "nobody waits for that")
 		require.Len(t, locks.Keys(), 1)
-		another := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithLockClients(locks.client()))
+		another := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithLockClients(locks.Client()))
 		requireResult(t, "IS200001010002")(another.Next(t.Context(), "IS"))
 		requireResult(t, "IS200001010003")(gen.Next(t.Context(), "IS"))
 		require.Zero(t, time.Since(began))

@@ -94,7 +94,7 @@ func TestOnceLosesAnswers(t *testing.T) {
 			runInBubble(t, fmt.Sprintf("ledger %v, answer %d", ledger, lost), func(t *testing.T, m *simulation) {
 				opts := append(ledgerIf(ledger, 3), serial.WithLocation(time.UTC))
 				var scripts atomic.Int64
-				rdb := m.client(losing(io.ErrUnexpectedEOF, func(cmd redis.Cmder, err error) bool {
+				rdb := m.Client(losing(io.ErrUnexpectedEOF, func(cmd redis.Cmder, err error) bool {
 					return isAnsweredScript(cmd, err) && scripts.Add(1) == int64(lost)
 				}))
 				gen := newGenerator(t, rdb, opts...)
@@ -121,7 +121,7 @@ func TestOnceLosesAnswers(t *testing.T) {
 // A request that is repeated after midnight gets the number of its first day.
 func TestOnceAcrossMidnight(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
-		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC))
+		gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC))
 		ask := func(id string) string {
 			number, err := textOf(gen.NextOnce(t.Context(), "IS", id))
 			require.NoError(t, err)
@@ -165,7 +165,7 @@ func TestOnceWhoseCallerLeavesAnOpening(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
 				commands := 0
-				gen := newGenerator(t, m.client(hook(func(next redis.ProcessHook) redis.ProcessHook {
+				gen := newGenerator(t, m.Client(hook(func(next redis.ProcessHook) redis.ProcessHook {
 					return func(within context.Context, cmd redis.Cmder) error {
 						err := next(within, cmd)
 						if commands++; commands == left {
@@ -189,7 +189,7 @@ func TestOnceIsRemembered(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		var lose atomic.Bool
 		var counted atomic.Int64
-		rdb := m.client(losing(io.ErrUnexpectedEOF, func(cmd redis.Cmder, err error) bool {
+		rdb := m.Client(losing(io.ErrUnexpectedEOF, func(cmd redis.Cmder, err error) bool {
 			return isAnsweredScript(cmd, err) && lose.CompareAndSwap(true, false)
 		}))
 		gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithHooks(serial.Hooks{
@@ -213,7 +213,7 @@ func TestOnceIsRemembered(t *testing.T) {
 func TestOnceAsPrinted(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		with := func(template string, opts ...serial.Option) *serial.Generator {
-			return newGenerator(t, m.client(), append(opts, serial.WithLocation(time.UTC), serial.WithTemplate(template))...)
+			return newGenerator(t, m.Client(), append(opts, serial.WithLocation(time.UTC), serial.WithTemplate(template))...)
 		}
 		wide, narrow := with("b-{date:yyyyMMdd}{type}{seq:5}"), with("a-{date:yyyyMMdd}{type}{seq:4}")
 		require.NoError(t, wide.Raise(t.Context(), "IS", 10000))
@@ -243,7 +243,7 @@ func TestOnceAsPrinted(t *testing.T) {
 // What a request's key holds was written by something else, or by a version before this one.
 func TestOnceBrokenAnswers(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
-		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC))
+		gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC))
 		require.NoError(t, errOf(gen.NextOnce(t.Context(), "IS", "whole")))
 		whole, err := m.Get("serial:{IS}:once:whole")
 		require.NoError(t, err)
@@ -260,7 +260,7 @@ func TestOnceBrokenAnswers(t *testing.T) {
 		other := strings.Replace(strings.Replace(whole, "plain", "0123456789abcdef", 1), "seq:4", "seq:6", 1)
 		require.NoError(t, m.Set("serial:{IS}:once:hidden", other))
 		var failed []int
-		gen = newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithHooks(serial.Hooks{
+		gen = newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithHooks(serial.Hooks{
 			Failed: func(_ context.Context, i serial.FailedInfo) { failed = append(failed, i.Count) },
 		}))
 		require.ErrorIs(t, errOf(gen.NextOnce(t.Context(), "IS", "hidden")), serial.ErrConflict)

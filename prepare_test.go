@@ -227,7 +227,7 @@ func testPrepare(t *testing.T, b backend) {
 func TestPreparedMidnights(t *testing.T) {
 	runBoth(t, "with a ledger", func(t *testing.T, m *simulation, ledger bool) {
 		var sent, locks atomic.Int64
-		rdb := m.client(counting(&locks, "set"), counting(&sent, "eval", "evalsha"))
+		rdb := m.Client(counting(&locks, "set"), counting(&sent, "eval", "evalsha"))
 		opts := append(ledgerIf(ledger, 10), serial.WithLocation(time.UTC), serial.WithRetention(1))
 		gen := newGenerator(t, rdb, opts...)
 		require.NoError(t, gen.Prepare(t.Context(), "IS", 4))
@@ -241,7 +241,7 @@ func TestPreparedMidnights(t *testing.T) {
 					require.EqualValues(t, 1, sent.Load()-before)
 				}
 			}
-			another := newGenerator(t, m.client(), opts...)
+			another := newGenerator(t, m.Client(), opts...)
 			requireResult(t, time.Now().Format("IS20060102")+"0002")(another.Next(t.Context(), "IS"))
 			m.requireExpiries()
 			require.False(t, m.Exists(time.Now().AddDate(0, 0, -2).Format("serial:{IS}:20060102")), "by the calendar")
@@ -257,18 +257,18 @@ func TestPreparedMidnights(t *testing.T) {
 // Guarantees: prepared-counter-lost.
 func TestPreparedAndGone(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
-		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC))
+		gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC))
 		require.NoError(t, gen.Prepare(t.Context(), "IS", 4))
 		m.Del("serial:{IS}:20000102")
 		time.Sleep(24 * time.Hour)
-		fresh := newGenerator(t, m.client(), serial.WithLocation(time.UTC))
+		fresh := newGenerator(t, m.Client(), serial.WithLocation(time.UTC))
 		require.ErrorIs(t, errOf(fresh.Next(t.Context(), "IS")), serial.ErrCounterLost)
 		require.ErrorIs(t, errOf(fresh.Peek(t.Context(), "IS")), serial.ErrCounterLost)
 		require.ErrorIs(t, fresh.Prepare(t.Context(), "IS", 1), serial.ErrCounterLost)
 		require.NoError(t, fresh.Raise(t.Context(), "IS", 5))
 		requireResult(t, "IS200001020006")(gen.Next(t.Context(), "IS"))
 
-		east := newGenerator(t, m.client(), serial.WithLocation(time.FixedZone("east", 3600)))
+		east := newGenerator(t, m.Client(), serial.WithLocation(time.FixedZone("east", 3600)))
 		for range 2 * 24 {
 			time.Sleep(time.Hour)
 			require.ErrorIs(t, errOf(east.Next(t.Context(), "IS")), serial.ErrConflict, time.Now())
@@ -285,7 +285,7 @@ func TestPreparedAndSetBack(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		m.ClockTTL(false) // its expiries are relative, and would come too early
 		opts := []serial.Option{serial.WithLocation(time.UTC), serial.WithMaxSkew(-1)}
-		gen := newGenerator(t, m.client(), opts...)
+		gen := newGenerator(t, m.Client(), opts...)
 		start := time.Now()
 		m.SetTime(start.AddDate(0, 0, 2))
 		require.NoError(t, gen.Prepare(t.Context(), "IS", 3)) // 3, 4 and 5 January
@@ -297,7 +297,7 @@ func TestPreparedAndSetBack(t *testing.T) {
 			"IS200001060001"}
 		for day, number := range want {
 			m.SetTime(start.AddDate(0, 0, day))
-			requireResult(t, number)(newGenerator(t, m.client(), opts...).Next(t.Context(), "IS"))
+			requireResult(t, number)(newGenerator(t, m.Client(), opts...).Next(t.Context(), "IS"))
 		}
 	})
 }
@@ -311,7 +311,7 @@ func TestPrepareAcrossMidnight(t *testing.T) {
 				time.Sleep(24*time.Hour - time.Second)
 				var sent atomic.Int64
 				var prepared atomic.Bool
-				rdb := m.client(around(func(cmd redis.Cmder, send func() error) error {
+				rdb := m.Client(around(func(cmd redis.Cmder, send func() error) error {
 					if sent.Add(1) == at && !prepared.Load() {
 						struck = true
 						time.Sleep(2 * time.Second)
@@ -353,7 +353,7 @@ func TestPrepareWhoseCallerLeaves(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			return nil
 		})
-		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithLedger(ledger, 10))
+		gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithLedger(ledger, 10))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		require.ErrorIs(t, gen.Prepare(ctx, "IS", 2), context.DeadlineExceeded)
@@ -365,7 +365,7 @@ func TestPrepareWhoseCallerLeaves(t *testing.T) {
 // History lists the days that are still kept; retention follows the calendar.
 func TestHistory(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
-		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithRetention(3))
+		gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithRetention(3))
 		for day := 1; day <= 6; day++ {
 			if day != 5 {
 				require.NoError(t, errOf(gen.NextN(t.Context(), "IS", day)))
@@ -382,7 +382,7 @@ func TestHistory(t *testing.T) {
 			time.Sleep(24 * time.Hour)
 		}
 		// A year of two digits cannot print what begins before 2000, so History stops there.
-		short := newGenerator(t, m.client(), serial.WithLocation(time.UTC), serial.WithTemplate("{type}{date:yyMMdd}{seq}"))
+		short := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithTemplate("{type}{date:yyMMdd}{seq}"))
 		require.NoError(t, errOf(short.History(t.Context(), "IS", 100)))
 	})
 }
@@ -397,7 +397,7 @@ func TestPreparedAndWildClock(t *testing.T) {
 			if ledger {
 				opts = append(opts, serial.WithLedger(l, 10))
 			}
-			return newGenerator(t, m.client(), append(opts, serial.WithLocation(time.UTC))...)
+			return newGenerator(t, m.Client(), append(opts, serial.WithLocation(time.UTC))...)
 		}
 		gen := generator()
 		require.NoError(t, gen.Prepare(t.Context(), "IS", 3))
@@ -422,11 +422,11 @@ func TestPreparedAndWildClock(t *testing.T) {
 func TestPreparedBeyondTheTemplate(t *testing.T) {
 	runBoth(t, "with a ledger", func(t *testing.T, m *simulation, ledger bool) {
 		opts := append(ledgerIf(ledger, 10), serial.WithLocation(time.UTC))
-		wide := newGenerator(t, m.client(), append(opts, serial.WithStart(5000))...)
+		wide := newGenerator(t, m.Client(), append(opts, serial.WithStart(5000))...)
 		require.NoError(t, wide.Prepare(t.Context(), "IS", 2))
 		time.Sleep(24 * time.Hour)
 		var sent atomic.Int64
-		narrow := newGenerator(t, m.client(counting(&sent)),
+		narrow := newGenerator(t, m.Client(counting(&sent)),
 			append(opts, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:3}"))...)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
@@ -448,7 +448,7 @@ func TestPrepareAtThisHostsMidnight(t *testing.T) {
 		inBubble(t, func(t *testing.T, m *simulation) {
 			m.ClockTTL(false)
 			var sent atomic.Int64
-			rdb := m.client(counting(&sent), around(func(cmd redis.Cmder, send func() error) error {
+			rdb := m.Client(counting(&sent), around(func(cmd redis.Cmder, send func() error) error {
 				time.Sleep(time.Millisecond)
 				m.SetTime(time.Now().Add(-30 * time.Second))
 				return send()
@@ -489,8 +489,8 @@ func TestPrepareAboveEveryFloor(t *testing.T) {
 			}
 			return send()
 		})
-		slow := newGenerator(t, m.client(stopped), serial.WithLocation(time.UTC), floor(func() { armed.Store(true) }))
-		quick := newGenerator(t, m.client(), serial.WithLocation(time.UTC), floor(func() {
+		slow := newGenerator(t, m.Client(stopped), serial.WithLocation(time.UTC), floor(func() { armed.Store(true) }))
+		quick := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), floor(func() {
 			close(goOn)
 			time.Sleep(time.Second)
 		}))
@@ -511,14 +511,14 @@ func TestPrepareLosesTheRecord(t *testing.T) {
 		lost := false
 		inBubble(t, func(t *testing.T, m *simulation) {
 			var sent atomic.Int64
-			rdb := m.client(around(func(cmd redis.Cmder, send func() error) error {
+			rdb := m.Client(around(func(cmd redis.Cmder, send func() error) error {
 				args := cmd.Args()
 				unlock := len(args) > 3 && strings.HasSuffix(fmt.Sprint(args[3]), ":lock") // the call goes on without it
 				if !unlock && sent.Add(1) == at {
 					lost = true
 					m.Del("serial:{IS}")
 					if anew {
-						other := newGenerator(t, m.client(), serial.WithLocation(time.UTC))
+						other := newGenerator(t, m.Client(), serial.WithLocation(time.UTC))
 						requireResult(t, "IS200001010001")(other.Next(context.Background(), "IS"))
 					}
 				}
@@ -555,7 +555,7 @@ func TestPrepareByAWrongClock(t *testing.T) {
 		m.ClockTTL(false) // its expiries are relative, and would come too early
 		time.Sleep(12 * time.Hour)
 		var sent atomic.Int64
-		rdb := m.client(counting(&sent))
+		rdb := m.Client(counting(&sent))
 		gen := newGenerator(t, rdb, serial.WithLocation(time.UTC))
 		require.NoError(t, gen.Prepare(t.Context(), "IS", 2))
 		m.SetTime(time.Now().Add(2 * time.Hour))
@@ -576,7 +576,7 @@ func TestPrepareByAWrongClock(t *testing.T) {
 // Over a slow network the first of many short periods end before the last is prepared. Prepare does not start over.
 func TestPrepareSecondsOverANetwork(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
-		gen := newGenerator(t, m.client(network(50*time.Millisecond)), serial.WithLocation(time.UTC),
+		gen := newGenerator(t, m.Client(network(50*time.Millisecond)), serial.WithLocation(time.UTC),
 			serial.WithPeriod(serial.PerSecond), serial.WithTemplate("{type}{date:yyMMddHHmmss}{seq:4}"))
 		begin := time.Now()
 		require.NoError(t, gen.Prepare(t.Context(), "IS", 50))

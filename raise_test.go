@@ -181,7 +181,7 @@ func testTakeover(t *testing.T, b backend) {
 // or is lost with it; the one after that is new.
 func TestDaysAfterATakeover(t *testing.T) {
 	runBoth(t, "lost", func(t *testing.T, s *simulation, lost bool) {
-		rdb := s.client()
+		rdb := s.Client()
 		east := newGenerator(t, rdb, serial.WithLocation(time.FixedZone("east", 14*3600)))
 		utc := newGenerator(t, rdb, serial.WithLocation(time.UTC))
 		time.Sleep(time.Until(time.Date(2000, 1, 2, 12, 0, 0, 0, time.UTC))) // in the east it is the 3rd

@@ -249,7 +249,7 @@ func TestSlowServerAndStaleConnections(t *testing.T) {
 		"Peek":  func(ctx context.Context, gen *serial.Generator, typ string) error { return errOf(gen.Peek(ctx, typ)) },
 	}
 	step := 200 * time.Millisecond
-	if !long() {
+	if !redistest.Long() {
 		step = 800 * time.Millisecond
 		t.Log("three of four delays are left out without SERIAL_TEST_LONG=1")
 	}
@@ -326,7 +326,7 @@ func TestSlowServerForMany(t *testing.T) {
 				for quick := range 9 { // replies
 					inBubble(t, func(t *testing.T, m *simulation) {
 						opts := append(ledgerIf(ledger, 10), serial.WithLocation(time.UTC))
-						_, err := newGenerator(t, m.client(), opts...).Next(t.Context(), "OTHER") // the server knows the scripts
+						_, err := newGenerator(t, m.Client(), opts...).Next(t.Context(), "OTHER") // the server knows the scripts
 						require.NoError(t, err)
 						var l line
 						rdb := l.client(m, 0)
@@ -466,7 +466,7 @@ func TestStalledServerAndManyTypes(t *testing.T) {
 			switch {
 			case stage == "look again" && kind != "floor":
 				continue
-			case stage == "open already" && kind != "embedded" && !long(): // as with a plain client's
+			case stage == "open already" && kind != "embedded" && !redistest.Long(): // as with a plain client's
 				continue
 			}
 			t.Run(kind+", "+stage, func(t *testing.T) {
@@ -572,7 +572,7 @@ func TestStalledServerAtMidnight(t *testing.T) {
 
 // However many types wait for a server that hangs, calls end in time.
 func TestStalledServerAndVeryManyTypes(t *testing.T) {
-	if !long() {
+	if !redistest.Long() {
 		t.Skip("60,000 calls are left out without SERIAL_TEST_LONG=1")
 	}
 	synctest.Test(t, func(t *testing.T) {
@@ -608,7 +608,7 @@ func TestFarServerAndManyTypes(t *testing.T) {
 // In periods too short for a lock too, a call returns as soon as its context ends.
 func TestOpeningASecondEndsWithItsContext(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
-		rdb := m.client()
+		rdb := m.Client()
 		var hangs atomic.Bool
 		rdb.AddHook(everyCall(func(cmds []redis.Cmder, send func() error) error {
 			if isOpen(cmds[0]) && hangs.Load() {
@@ -671,7 +671,7 @@ func TestLockServersHangForMany(t *testing.T) {
 					l.slow(delay)
 					locks = append(locks, client)
 				}
-				gen := newGenerator(t, simulate(t).client(), serial.WithLockClients(locks...))
+				gen := newGenerator(t, simulate(t).Client(), serial.WithLockClients(locks...))
 				began := time.Now()
 				var wg sync.WaitGroup
 				for range callers {

@@ -1076,7 +1076,7 @@ func holding(armed *atomic.Bool) hook {
 func TestHighWaterMarkOfLateReplies(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		var armed atomic.Bool
-		gen := newGenerator(t, m.client(holding(&armed)), serial.WithLocation(time.UTC))
+		gen := newGenerator(t, m.Client(holding(&armed)), serial.WithLocation(time.UTC))
 		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
 		armed.Store(true)
 		late := make(chan []string)
@@ -1098,7 +1098,7 @@ func TestHighWaterMarkOfLateReplies(t *testing.T) {
 func TestHighWaterMarkOfLateRepliesAcrossMidnight(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		var armed atomic.Bool
-		gen := newGenerator(t, m.client(holding(&armed)), serial.WithLocation(time.UTC))
+		gen := newGenerator(t, m.Client(holding(&armed)), serial.WithLocation(time.UTC))
 		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
 		time.Sleep(24*time.Hour - time.Millisecond)
 		armed.Store(true)
@@ -1150,20 +1150,6 @@ func TestMarksAfterAClockThatJumped(t *testing.T) {
 	require.ErrorIs(t, errOf(gen.Next(t.Context(), "B")), serial.ErrCounterLost)
 }
 
-// Types that were used on an earlier day only cost no memory.
-func TestMemoryOfTypes(t *testing.T) {
-	inBubble(t, func(t *testing.T, m *simulation) {
-		gen := newGenerator(t, m.client(), serial.WithLocation(time.UTC))
-		for i := range 500 {
-			require.NoError(t, errOf(gen.Next(t.Context(), fmt.Sprint("T", i))))
-		}
-		require.Equal(t, 500, gen.Remembered())
-		time.Sleep(24 * time.Hour)
-		require.NoError(t, errOf(gen.Next(t.Context(), "T0")))
-		require.Equal(t, 1, gen.Remembered())
-	})
-}
-
 // The clocks of a Cluster's nodes differ: a day that has begun on one node forgets no type of a node where it has not.
 func TestMemoryOfNodesWithOtherClocks(t *testing.T) {
 	behind, ahead := miniredis.RunT(t), miniredis.RunT(t)
@@ -1191,38 +1177,10 @@ func TestMemoryOfNodesWithOtherClocks(t *testing.T) {
 	require.ErrorIs(t, errOf(gen.Next(t.Context(), "A")), serial.ErrCounterLost)
 }
 
-// A type that is not used for 48 hours costs no memory, also where its period never ends; one that is used is
-// remembered.
-func TestNeverForgetsIdleTypes(t *testing.T) {
-	inBubble(t, func(t *testing.T, m *simulation) {
-		gen := newGenerator(t, m.client(), append(endless.opts, serial.WithLocation(time.UTC))...)
-		next := func(typ string) {
-			t.Helper()
-			require.NoError(t, errOf(gen.Next(t.Context(), typ)))
-		}
-		for i := range 500 {
-			next(fmt.Sprint("T", i))
-		}
-		for range 20 {
-			next("IS")
-			time.Sleep(12 * time.Hour)
-			require.GreaterOrEqual(t, gen.Remembered(), 1)
-		}
-		require.Equal(t, 1, gen.Remembered())
-		require.NoError(t, m.Set("serial:{IS}:all", "3"))
-		require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrCounterLost)
-		next("T0")
-		time.Sleep(47 * time.Hour)
-		next("T1")
-		require.NoError(t, m.Set("serial:{T0}:all", "1"))
-		require.ErrorIs(t, errOf(gen.Next(t.Context(), "T0")), serial.ErrCounterLost, "47 hours are remembered")
-	})
-}
-
 // A type is remembered for 48 hours whenever others are used in between.
 func TestNeverRemembersBesideOthers(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
-		gen := newGenerator(t, m.client(), append(endless.opts, serial.WithLocation(time.UTC))...)
+		gen := newGenerator(t, m.Client(), append(endless.opts, serial.WithLocation(time.UTC))...)
 		for _, step := range []struct {
 			typ  string
 			wait time.Duration

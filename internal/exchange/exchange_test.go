@@ -237,3 +237,26 @@ func TestMemory(t *testing.T) {
 		require.EqualValues(t, 2, m.series("IS", tomorrow).HighWater)
 	})
 }
+
+// In a period that never ends, a type is forgotten once it has not been used for 48 hours or a little longer, and one
+// that is used is not.
+func TestMemoryOfNever(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x, _ := newExchange(t, &redistest.Fake{})
+		m := &memory{keys: x.memory.keys, types: map[string]*entry{}, endless: true, made: time.Now()}
+		k, always := &clock{}, x.SpanAt(time.Unix(0, 0))
+		for i := range 500 {
+			m.remember(fmt.Sprint("T", i), always, 1, k)
+		}
+		for seq := range int64(20) {
+			m.remember("IS", always, 1+seq, k)
+			time.Sleep(12 * time.Hour)
+		}
+		require.Equal(t, 1, m.size())
+		require.EqualValues(t, 20, m.series("IS", always).HighWater)
+		m.remember("T0", always, 2, k)
+		time.Sleep(47 * time.Hour)
+		m.remember("T1", always, 1, k)
+		require.EqualValues(t, 2, m.series("T0", always).HighWater, "47 hours are remembered")
+	})
+}

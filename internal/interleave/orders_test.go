@@ -1,0 +1,146 @@
+package interleave
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/race"
+	"github.com/dailyserial/serial/internal/redistest"
+	"github.com/dailyserial/serial/internal/redistest/memory"
+)
+
+// Two processes run in every order of their commands, and one dies or stops at any point: no number is issued twice, and
+// nobody waits for ever.
+// Guarantees: opener-killed.
+func TestInterleavings(t *testing.T) {
+	ahead := func(t *testing.T, m *memory.Redis, opts []serial.Option) []string {
+		require.NoError(t, newGenerator(t, m.Client(), opts...).Prepare(context.Background(), "IS", 2))
+		return nil
+	}
+	runEach(t, []namedSetting{
+		{"from a missing counter", 1000, setting{processes: 2, each: 3}},
+		{"from a missing counter, across midnight", 1e5, setting{processes: 2, each: 1, midnight: true}},
+		{"prepared, across midnight", 100, setting{processes: 2, each: 1, midnight: true, prepare: ahead}},
+		{"of a year that prints the day, across midnight", 1000,
+			setting{processes: 2, each: 1, midnight: true, printsDay: true}},
+		{"with a ledger, at the end of a block", 100, setting{processes: 2, each: 2, ledger: true, prepare: fullBlock}},
+		{"with a ledger, from nothing", 1000, setting{processes: 2, each: 2, ledger: true}},
+		{"with a ledger, across midnight", 1000, setting{processes: 2, each: 1, ledger: true, midnight: true}},
+		{"with two starts, from a missing counter, across midnight", 1000,
+			setting{processes: 2, each: 1, twoStarts: true, midnight: true}},
+		{"with two starts, prepared, across midnight", 100,
+			setting{processes: 2, each: 1, twoStarts: true, midnight: true, prepare: ahead}},
+		{"with two starts and a ledger, from nothing", 1000, setting{processes: 2, each: 2, twoStarts: true, ledger: true}},
+		{"with two starts and a ledger, at the end of a block", 100,
+			setting{processes: 2, each: 2, twoStarts: true, ledger: true, prepare: fullBlock}},
+		{"with two starts and a ledger, prepared, across midnight", 100,
+			setting{processes: 2, each: 1, twoStarts: true, ledger: true, midnight: true, prepare: ahead}},
+	})
+}
+
+// The context of a caller ends at any point and its process lives on: the others do not wait for a lease that it left
+// behind. TestInterleavings does not cover this: there a whole process dies, after which a lease has to run out, and
+// every context is context.Background().
+// Guarantees: caller-leaves.
+func TestInterleavingsWhereACallerLeaves(t *testing.T) {
+	runEach(t, []namedSetting{
+		{"from a missing counter", 100, setting{processes: 2, each: 1, leaving: true}},
+		{"in an open period", 10, setting{processes: 2, each: 2, leaving: true, prepare: oneIssued}},
+		{"with a ledger, at the end of a block", 50,
+			setting{processes: 2, each: 1, leaving: true, ledger: true, prepare: fullBlock}},
+		{"with a ledger, from nothing", 100, setting{processes: 2, each: 1, leaving: true, ledger: true}},
+	})
+}
+
+// The counter is lost at any point: with a ledger everybody gets a number, without one a later number or ErrCounterLost.
+// TestInterleavings does not cover this: there Redis keeps what it acknowledged.
+// Guarantees: counter-lost.
+func TestInterleavingsWithALoss(t *testing.T) {
+	runEach(t, []namedSetting{
+		{"without a ledger", 100, setting{processes: 2, each: 2, undisturbed: true, losing: true}},
+		{"with a ledger, from nothing", 100, setting{processes: 2, each: 2, undisturbed: true, losing: true, ledger: true}},
+		{"with a ledger, at the end of a block",
+			100, setting{processes: 2, each: 2, undisturbed: true, losing: true, ledger: true, prepare: fullBlock}},
+		{"with two starts", 100, setting{processes: 2, each: 2, undisturbed: true, losing: true, twoStarts: true}},
+		{"with two starts and a ledger", 100,
+			setting{processes: 2, each: 2, undisturbed: true, losing: true, twoStarts: true, ledger: true}},
+	})
+}
+
+// The counter is lost at any point while one process has a ledger already and the other has none yet. The ledger cannot
+// know what was issued without it. TestInterleavings does not cover this: there all processes have the same protection.
+// Guarantees: ledger-turned-on.
+func TestInterleavingsWhereALedgerIsTurnedOn(t *testing.T) {
+	runEach(t, []namedSetting{
+		{"from nothing", 100, setting{processes: 2, each: 2, undisturbed: true, losing: true, ledger: true, mixed: true}},
+		{"in mid-day", 100, setting{processes: 2, each: 2, undisturbed: true, losing: true, ledger: true, mixed: true,
+			prepare: fullBlock}},
+	})
+}
+
+// Two processes are asked for the same request, and then for one of their own, and one of them dies or stops at any
+// point. TestInterleavings does not cover this: it calls Next only.
+func TestInterleavingsOfOneRequest(t *testing.T) {
+	runEach(t, []namedSetting{
+		{"without a ledger", 100, setting{processes: 2, each: 2, sameRequest: true}},
+		{"with a ledger", 100, setting{processes: 2, each: 1, sameRequest: true, ledger: true}},
+	})
+}
+
+// Three processes run in some of the possible orders.
+func TestSomeInterleavings(t *testing.T) {
+	random := redistest.Random(t)
+	runs := 30
+	switch {
+	case race.Enabled:
+		runs = 15
+	case redistest.Long():
+		runs = 150
+	}
+	for range runs {
+		s := setting{processes: 3, each: 2, midnight: true, ledger: random.IntN(2) == 0, printsDay: random.IntN(2) == 0}
+		s.runRandomly(t, random, 12)
+	}
+}
+
+// The server's clock is ahead for a while, and then the days that were entered meanwhile really come. TestInterleavings
+// does not cover this: its clock is always right.
+// Guarantees: day-between, day-entered-ahead, counter-expired.
+func TestInterleavingsOfAClockThatWasAhead(t *testing.T) {
+	setting{processes: 2, each: 2, undisturbed: true, fastClock: true}.runAll(t, 100)
+}
+
+// The same, with three processes in some of the possible orders.
+func TestSomeInterleavingsOfAClockThatWasAhead(t *testing.T) {
+	random := redistest.Random(t)
+	runs := 15
+	switch {
+	case race.Enabled:
+		runs = 6
+	case redistest.Long():
+		runs = 60
+	}
+	for range runs {
+		setting{processes: 4, each: 3, undisturbed: true, fastClock: true}.runRandomly(t, random, 6)
+		if t.Failed() {
+			return
+		}
+	}
+}
+
+// fullBlock issues two numbers, which with a ledger are a whole block.
+func fullBlock(t *testing.T, m *memory.Redis, opts []serial.Option) []string {
+	numbers, err := newGenerator(t, m.Client(), opts...).NextN(context.Background(), "IS", 2)
+	require.NoError(t, err)
+	return texts(numbers)
+}
+
+// oneIssued opens the period.
+func oneIssued(t *testing.T, m *memory.Redis, opts []serial.Option) []string {
+	number, err := newGenerator(t, m.Client(), opts...).Next(context.Background(), "IS")
+	require.NoError(t, err)
+	return []string{number}
+}

@@ -1,0 +1,66 @@
+// Package memory is a Redis in memory for tests. It is not part of redistest, whose users need no miniredis.
+package memory
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/alicebob/miniredis/v2/server"
+	"github.com/redis/go-redis/v9"
+)
+
+// A Redis is a miniredis with a replication ID. In a bubble of testing/synctest, it takes its time from the bubble,
+// also for expiries.
+type Redis struct {
+	*miniredis.Miniredis
+	t testing.TB
+}
+
+// Start starts a Redis, which ends with the test.
+func Start(t testing.TB) *Redis {
+	m := miniredis.NewMiniRedis()
+	m.ClockTTL(true)
+	t.Cleanup(m.Close)
+	AddReplicationID(m)
+	return &Redis{m, t}
+}
+
+// Client returns a new client.
+func (m *Redis) Client(hooks ...redis.Hook) *redis.Client {
+	client := redis.NewClient(&redis.Options{
+		Addr: "127.0.0.1:6379", // a name would be looked up outside the bubble
+		// No command waits for a connection: go-redis reuses the timers of such waits, and bubbles cannot share timers.
+		PoolSize: 1000,
+		Dialer:   func(context.Context, string, string) (net.Conn, error) { return m.Dial() },
+	})
+	m.t.Cleanup(func() { _ = client.Close() })
+	for _, hook := range hooks {
+		client.AddHook(hook)
+	}
+	return client
+}
+
+// AddReplicationID gives a miniredis a replication ID, which it lacks and a ledger needs. change changes the ID, as a
+// restart does.
+func AddReplicationID(m *miniredis.Miniredis) (change func()) {
+	if m.Server() == nil { // the first connection starts it
+		if conn, err := m.Dial(); err == nil {
+			_ = conn.Close()
+		}
+	}
+	var replID atomic.Int64
+	m.Server().SetPreHook(func(c *server.Peer, cmd string, args ...string) bool {
+		if !strings.EqualFold(cmd, "INFO") || len(args) != 1 || args[0] != "replication" {
+			return false
+		}
+		c.WriteBulk(fmt.Sprintf("# Replication\r\nrole:master\r\nmaster_replid:%040x\r\nmaster_repl_offset:0\r\n",
+			replID.Load()))
+		return true
+	})
+	return func() { replID.Add(1) }
+}
