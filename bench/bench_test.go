@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -219,4 +220,64 @@ func TestOpenings(t *testing.T) {
 	}
 	requireFiles(t, cfg.out, map[string][]string{"openings.md": {"\n| 8 | loopback | ", "\n| 1 | network of 2 ms | ",
 		"\nThe 100 types of 8 processes ", "\n| without Prepare | ", "\n| with Prepare | "}})
+}
+
+// The README's figures are those of the last measurement.
+func TestReadmeFigures(t *testing.T) {
+	near, far, _ := strings.Cut(text(t, "results/results.md"), "\n## Network of 2 ms")
+	far, _, _ = strings.Cut(far, "\n## ")
+	const throughput, p50, p99 = 4, 6, 8
+	ratio := func(table, callers string, column int) string {
+		for line := range strings.SplitSeq(table, "\n") {
+			if strings.HasPrefix(line, "| "+callers+" | **Next** |") {
+				value, _, _ := strings.Cut(strings.Split(line, " | ")[column], " (")
+				return value + " "
+			}
+		}
+		return "" // was not measured
+	}
+	readme := text(t, "../README.md")
+	for _, callers := range []string{"1", "10", "100", "1,000"} {
+		row := fmt.Sprintf("\n| %s | %s| %s| %s|", callers, ratio(near, callers, throughput), ratio(near, callers, p99),
+			ratio(far, callers, p50))
+		if !strings.Contains(readme, row) {
+			t.Errorf("README.md lacks %s", row)
+		}
+	}
+}
+
+// The guide's figures of gapless are those of the last measurement.
+func TestGaplessFigures(t *testing.T) {
+	cells := map[string]string{}
+	rate := regexp.MustCompile(`(?m)^\w+/(\w+)/callers=(\d+)/types=(\d+)-\d+\s+\d+\s+(\d+)(\d{3}) gapless/s\s+\d+ ` +
+		`minimum/s\s+([\d.]+) ratio$`)
+	for _, m := range rate.FindAllStringSubmatch(text(t, "../gapless/testdata/throughput.txt"), -1) {
+		ratio, err := strconv.ParseFloat(m[6], 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cells[m[1]+" "+m[2]+" "+m[3]] = fmt.Sprintf("%s,%s (%.2f)", m[4], m[5], ratio)
+	}
+	rows := regexp.MustCompile(`(?m)^\| (\d+) \| (\d+) \| (.*) \| (.*) \| (.*) \|$`).
+		FindAllStringSubmatch(text(t, "../docs/gapless.md"), -1)
+	if len(rows) == 0 {
+		t.Fatal("docs/gapless.md has no figures")
+	}
+	for _, row := range rows {
+		for i, database := range []string{"PostgreSQL", "MySQL", "SQLite"} {
+			if want := cells[database+" "+row[1]+" "+row[2]]; row[3+i] != want {
+				t.Errorf("%s: %s, want %s", row[0], database, want)
+			}
+		}
+	}
+}
+
+// text returns the text of a file, without the carriage returns that Git adds on Windows.
+func text(t *testing.T, file string) string {
+	t.Helper()
+	data, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.ReplaceAll(string(data), "\r\n", "\n")
 }
