@@ -1,6 +1,8 @@
 package serial_test
 
 import (
+	"context"
+	"crypto/sha1"
 	"fmt"
 	"go/ast"
 	"go/doc"
@@ -641,4 +643,97 @@ func anchors(t *testing.T, file string) (all []string) {
 		all = append(all, strings.ReplaceAll(kept, " ", "-"))
 	}
 	return all
+}
+
+// Each call sends what the table of call paths in docs/design.md says, in that many round trips.
+func TestCallPaths(t *testing.T) {
+	page := guide(t, "design.md")
+	ctx := context.Background()
+	next := func(gen *serial.Generator, typ string) error { return errOf(gen.Next(ctx, typ)) }
+	nextN := func(gen *serial.Generator, typ string) error { return errOf(gen.NextN(ctx, typ, 2)) }
+	once := func(gen *serial.Generator, typ string) error { return errOf(gen.NextOnce(ctx, typ, "request")) }
+	prepare := func(gen *serial.Generator, typ string) error { return gen.Prepare(ctx, typ, 2) }
+	raise := func(gen *serial.Generator, typ string) error { return gen.Raise(ctx, typ, 7) }
+	takeover := func(gen *serial.Generator, typ string) error { return gen.Takeover(ctx, typ, 7) }
+	peek := func(gen *serial.Generator, typ string) error { return errOf(gen.Peek(ctx, typ)) }
+	history := func(gen *serial.Generator, typ string) error { return errOf(gen.History(ctx, typ, 2)) }
+	audit := func(gen *serial.Generator, typ string) error {
+		return errOf(gen.Audit(ctx, typ, time.Now(), func(func(string, error) bool) {}))
+	}
+	midnight := func(*serial.Generator, string) error { time.Sleep(24 * time.Hour); return nil }
+	type calls []func(gen *serial.Generator, typ string) error
+	seconds := options(serial.WithPeriod(serial.PerSecond), serial.WithTemplate("{type}{date:yyyyMMddHHmmss}{seq:4}"))
+	rows := map[string]bool{}
+	var wrong []string
+	for _, test := range []struct {
+		name  string
+		opts  []serial.Option
+		calls calls // of which the last one is measured
+	}{
+		{"a number of an open period", nil, calls{next, next}},
+		{"a number of an open period", nil, calls{next, nextN}},
+		{"a number of an open period", nil, calls{next, once}},
+		{"a number of an open period", ledgerIf(true, 10), calls{next, next}},
+		{"the first number of a prepared period", nil, calls{prepare, midnight, next}},
+		{"the first number of a period", nil, calls{next}},
+		{"the first number of a period", nil, calls{nextN}},
+		{"the first number of a period", nil, calls{once}},
+		{"the same with a floor or a ledger", options(fixedFloor(0)), calls{next}},
+		{"the same with a floor or a ledger", ledgerIf(true, 10), calls{next}},
+		{"the same with `PerSecond`", seconds, calls{next}},
+		{"a number beyond a ledger's block", ledgerIf(true, 1), calls{next, next}},
+		{"`Raise` and `Takeover`", nil, calls{next, raise}},
+		{"`Raise` and `Takeover`", nil, calls{raise}},
+		{"`Raise` and `Takeover`", nil, calls{takeover}},
+		{"`Raise` and `Takeover` with a ledger", ledgerIf(true, 10), calls{next, raise}},
+		{"`Prepare` of the next period", nil, calls{next, prepare}},
+		{"`Prepare` with a floor", options(fixedFloor(0)), calls{next, prepare}},
+		{"`Peek`", nil, calls{next, peek}},
+		{"`History`", nil, calls{next, history}},
+		{"`Audit`", nil, calls{next, audit}},
+	} {
+		rows[test.name] = true
+		inBubble(t, func(t *testing.T, m *simulation) {
+			var sent []string
+			gen := newGenerator(t, m.Client(sentTo(&sent)), append(test.opts, serial.WithLocation(time.UTC))...)
+			var trips time.Duration
+			for _, typ := range []string{"OTHER", "IS"} { // for the second one, the server has the scripts
+				for _, call := range test.calls {
+					sent = nil
+					began := time.Now()
+					require.NoError(t, call(gen, typ))
+					trips = time.Since(began) / time.Millisecond
+				}
+			}
+			row := fmt.Sprintf("| %s | %s | %d |", test.name, strings.Join(sent, ", "), trips)
+			if !strings.Contains(page, "\n"+row+"\n") {
+				wrong = append(wrong, row)
+			}
+		})
+	}
+	require.Empty(t, wrong, "what was measured, and is not in the table")
+	_, table, _ := strings.Cut(page, "\n| call | ")
+	table, _, _ = strings.Cut(table, "\n\n")
+	require.Len(t, rows, strings.Count(table, "\n| ")-1, "every row is tested")
+}
+
+// sentTo adds the names of commands to sent: of scripts, those in the first line of their source. Each takes a
+// millisecond.
+func sentTo(sent *[]string) hook {
+	scripts := map[any]string{} // by digest
+	return around(func(cmd redis.Cmder, send func() error) error {
+		if cmd.Name() == "hello" { // on a new connection
+			return send()
+		}
+		name := map[string]string{"set": "lock", "eval": "unlock"}[cmd.Name()]
+		if args := cmd.Args(); cmd.Name() == "evalsha" {
+			name = scripts[args[1]]
+		} else if source, isOurs := strings.CutPrefix(fmt.Sprint(args[1]), "-- "); isOurs {
+			name, _, _ = strings.Cut(source, ":")
+			scripts[fmt.Sprintf("%x", sha1.Sum([]byte("-- "+source)))] = name
+		}
+		*sent = append(*sent, name)
+		time.Sleep(time.Millisecond)
+		return send()
+	})
 }
