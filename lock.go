@@ -80,12 +80,13 @@ func (l locks) Try(ctx context.Context, b *budget.Budget, typ, key string) (issu
 		return k, nil
 	case p != nil:
 		panic(*p)
-	case !answered && err != redisrun.ErrNoAnswer:
-		return nil, fmt.Errorf("serial: gave up waiting for the lock: %w", err)
 	case answered && int(k.granted.Load()) > len(l.servers)/2:
 		err = redisrun.ErrNoAnswer // a majority granted it too late: nobody else has it
 	case answered && int(k.answered.Load()) > len(l.servers)/2:
 		return nil, issue.ErrTaken
+	}
+	if end := redisrun.EndOf(ctx); end != nil { // and the attempt with it: that says nothing to others who wait for it
+		return nil, fmt.Errorf("serial: gave up waiting for the lock: %w", end)
 	}
 	if !l.onCounters {
 		return nil, redisrun.Failed("the lock servers", err, late)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -149,6 +150,33 @@ func TestLockThatWasSetTwice(t *testing.T) {
 	defer cancel()
 	require.NoError(t, errOf(gen.Next(ctx, "IS")))
 	require.EqualValues(t, 2, sets.Load())
+}
+
+// A caller whose deadline passes during its attempt at the lock fails alone, also if the attempt ends at that instant.
+// Guarantees: caller-leaves.
+func TestDeadlineAtTheLock(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *simulation) {
+		gen := newGenerator(t, m.Client(around(func(cmd redis.Cmder, send func() error) error {
+			if cmd.Name() == "set" {
+				time.Sleep(400 * time.Millisecond)
+			}
+			return send()
+		})), serial.WithLocation(time.UTC))
+		for i := range 50 {
+			typ := fmt.Sprint("T", i)
+			var both sync.WaitGroup
+			both.Go(func() {
+				ctx, cancel := context.WithTimeout(t.Context(), 250*time.Millisecond)
+				defer cancel()
+				require.ErrorIs(t, errOf(gen.Next(ctx, typ)), context.DeadlineExceeded)
+			})
+			both.Go(func() {
+				time.Sleep(100 * time.Millisecond)
+				requireResult(t, typ+"200001010001")(gen.Next(t.Context(), typ))
+			})
+			both.Wait()
+		}
+	})
 }
 
 // A hook that panics in a goroutine of redsync panics in the caller's, and does not end the process.
