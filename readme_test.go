@@ -632,6 +632,7 @@ func TestCapacityOfProcess(t *testing.T) {
 		}
 		require.InEpsilon(t, row.bytes, float64(heap()-before)/float64(len(names)), 0.1, row.name)
 		runtime.KeepAlive(names)
+		runtime.KeepAlive(gen)
 	}
 }
 
