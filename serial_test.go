@@ -1177,22 +1177,6 @@ func TestMemoryOfNodesWithOtherClocks(t *testing.T) {
 	require.ErrorIs(t, errOf(gen.Next(t.Context(), "A")), serial.ErrCounterLost)
 }
 
-// A type is remembered for 48 hours whenever others are used in between.
-func TestNeverRemembersBesideOthers(t *testing.T) {
-	inBubble(t, func(t *testing.T, m *simulation) {
-		gen := newGenerator(t, m.Client(), append(endless.opts, serial.WithLocation(time.UTC))...)
-		for _, step := range []struct {
-			typ  string
-			wait time.Duration
-		}{{"X", 23 * time.Hour}, {"IS", 2 * time.Hour}, {"X", 24 * time.Hour}, {"X", 20 * time.Hour}} {
-			require.NoError(t, errOf(gen.NextN(t.Context(), step.typ, 2)))
-			time.Sleep(step.wait)
-		}
-		require.NoError(t, m.Set("serial:{IS}:all", "1"))
-		require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrCounterLost, "46 hours are remembered")
-	})
-}
-
 // BenchmarkNext measures Next beside a plain INCR through the same client, on the same server.
 func BenchmarkNext(b *testing.B) {
 	server := redistest.Start(b)
