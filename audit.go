@@ -17,9 +17,9 @@ import (
 	"github.com/dailyserial/serial/internal/template"
 )
 
-// A Report is the account of a type's numbers in one period: it compares the numbers that were issued with those that
-// were used. [Report.Clean] reports whether they agree. The lists hold the first 1,000 entries; the counts are exact.
-// Count + MissingCount is Last - First + 1, or 0 if that is negative.
+// A Report accounts for a type's numbers in one period: it compares the numbers issued with the numbers used.
+// [Report.Clean] reports whether they agree. The lists hold the first 1,000 entries; the counts are exact. Count +
+// MissingCount is Last - First + 1, or 0 if that is negative.
 type Report struct {
 	Type  string
 	Start time.Time // first instant of the period
@@ -28,7 +28,7 @@ type Report struct {
 
 	Count      int64    // different sequences of this type and period among the used numbers, from First to Last
 	Missing    []Range  // sequences from First to Last that are not among the used numbers, in ascending order
-	Duplicates []Number // second occurrence of each sequence that was used more than once, whatever its text
+	Duplicates []Number // second occurrence of each sequence used more than once, whatever its text
 	Beyond     []Number // each occurrence of a sequence above Last or below First
 	Foreign    []string // texts that are not numbers of this scheme, cut at 256 bytes
 
@@ -36,15 +36,15 @@ type Report struct {
 	DuplicateCount int64 // sequences
 	BeyondCount    int64 // occurrences
 	ForeignCount   int64 // occurrences
-	OtherCount     int64 // numbers of other types or periods, which are not accounted for
+	OtherCount     int64 // numbers of other types or periods, which are ignored
 
 	Explained    []Explained   // missing sequences that are explained, in ascending order; see [WithExplanations]
 	Unexplained  []Range       // other missing sequences, in ascending order
-	Possible     []Explanation // possible reasons that touch unexplained sequences, ordered by At, then as they were read
-	Contradicted []Number      // used sequences that nobody got by an explanation, each once, in ascending order
+	Possible     []Explanation // possible reasons for unexplained sequences, ordered by At, then as read
+	Contradicted []Number      // used sequences that, by an explanation, nobody got; each once, in ascending order
 
 	ExplainedCount    int64 // sequences
-	UnexplainedCount  int64 // sequences; with ExplainedCount they are MissingCount
+	UnexplainedCount  int64 // sequences; MissingCount is the sum of this and ExplainedCount
 	PossibleCount     int64 // explanations
 	ContradictedCount int64 // sequences
 }
@@ -52,29 +52,28 @@ type Report struct {
 // A Range is the sequences from First to Last, both included.
 type Range struct{ First, Last int64 }
 
-// Clean reports whether the used numbers are those that were issued, each used once, and everything missing is
-// explained, and nothing is contradicted. Possible reasons change nothing.
+// Clean reports whether all used numbers were issued, each was used once, every missing number is explained, and no
+// explanation is contradicted. Possible reasons do not count.
 func (r Report) Clean() bool {
 	return r.UnexplainedCount == 0 && r.ContradictedCount == 0 && r.DuplicateCount == 0 && r.BeyondCount == 0 &&
 		r.ForeignCount == 0
 }
 
-// Audit accounts for the numbers of a type in the period that contains at. It tells which numbers were issued but never
-// used, which were used twice, and which were used but never issued. last is the last sequence issued, 0 if none was.
-// used yields the numbers as the application has stored them, in any order; it may include those of other types and
-// periods. Blanks around a number (space, tab, U+00A0), as of CHAR columns, do not matter. [Generator.Audit] asks Redis
-// for last.
+// Audit accounts for the numbers of a type in the period that contains at. It finds the numbers that were issued but
+// never used, used twice, or used but never issued. last is the last sequence issued, 0 if none was. used yields the
+// numbers as the application has stored them, in any order; numbers of other types and periods may be among them.
+// Blanks around a number (space, tab, U+00A0), as in CHAR columns, are ignored. [Generator.Audit] asks Redis for last.
 //
-// Missing includes numbers that nobody received: those that a floor, [Generator.Raise] or a ledger skipped, and those
-// whose caller gave up. [WithExplanations] tells them from those for which there is no reason.
+// Missing includes numbers that nobody received: a floor, [Generator.Raise] or a ledger skipped them, or their caller
+// gave up. [WithExplanations] separates these from numbers that are missing for no known reason.
 //
 // Audit needs two bits of memory for each sequence, in pages of 4,096: 2.5 MB for ten million numbers. It is an error
-// if the sequences are spread so widely that more than 256 MB would be needed.
+// if the sequences are spread so widely that it would need more than 256 MB.
 //
 // Other errors: [ErrInvalidType]; one for a last below 0 or above 10^15-1, for a nil used, for a nil option, for an
 // instant before 1970 or after the year 9999, and for a date that the template cannot print; one that names an
-// explanation of this series and period that breaks its bounds, see [Explanation.Validate], or whose Start lies in the
-// period and is not its first instant; and the first error that used or the explanations yield, wrapped. With an error,
+// explanation of this series and period if it is out of bounds, see [Explanation.Validate], or if its Start lies in the
+// period but is not its first instant; and the first error from used or from the explanations, wrapped. With an error,
 // the Report is zero.
 func (s *Scheme) Audit(typ string, at time.Time, last int64, used iter.Seq2[string, error],
 	opts ...AuditOption) (Report, error) {
@@ -134,7 +133,7 @@ func (s *scheme) newAudit(typ string, at time.Time, used iter.Seq2[string, error
 	return a, nil
 }
 
-// read accounts for the used numbers. last is the last sequence issued before.
+// read accounts for the used numbers. last is the last sequence issued so far.
 func (a *audit) read(ctx context.Context, used iter.Seq2[string, error], last int64) error {
 	r := &a.report
 	r.Last, a.account = last, account.New(r.First, last)
@@ -159,7 +158,7 @@ func (a *audit) read(ctx context.Context, used iter.Seq2[string, error], last in
 	return nil
 }
 
-// explain takes the explanations of the series and the period into account.
+// explain adds the explanations of the series and the period.
 func (a *audit) explain(ctx context.Context) error {
 	r, series := &a.report, a.scheme.series(a.report.Type)
 	for _, all := range a.explanations {
@@ -185,7 +184,7 @@ func (a *audit) explain(ctx context.Context) error {
 	return nil
 }
 
-// failed wraps an error of what was read.
+// failed wraps an error from the used numbers or the explanations.
 func (a *audit) failed(err error) error {
 	return fmt.Errorf("serial: Audit of %s in %s: %w", a.report.Type, calendar.FormatLabel(a.period.Label), err)
 }
@@ -213,7 +212,7 @@ func (a *audit) close(last int64) Report {
 	return r
 }
 
-// explanation returns an explanation of the account with what it is about.
+// explanation converts an explanation of the account, and adds its type and period.
 func (a *audit) explanation(e account.Explanation) Explanation {
 	return Explanation{
 		Series: a.scheme.series(a.report.Type), Type: a.report.Type, Start: a.report.Start, First: e.First, Last: e.Last,
@@ -221,8 +220,7 @@ func (a *audit) explanation(e account.Explanation) Explanation {
 	}
 }
 
-// numbers returns the numbers that were used. If the text is not known, the number is that of the sequence in the
-// period.
+// numbers returns the used numbers. A use without a text becomes the number of its sequence in the period.
 func (a *audit) numbers(uses []account.Use) (numbers []Number) {
 	for _, u := range uses {
 		span := a.period
@@ -234,7 +232,7 @@ func (a *audit) numbers(uses []account.Use) (numbers []Number) {
 	return numbers
 }
 
-// shorten returns the first 256 bytes of a text, or less, cut between characters.
+// shorten cuts a text to at most 256 bytes, between characters.
 func shorten(text string) string {
 	const most = 256
 	end := min(len(text), most)
@@ -244,21 +242,21 @@ func shorten(text string) string {
 	return strings.Clone(text[:end])
 }
 
-// Audit accounts for the numbers of a type in the period that contains at. It tells which numbers were issued but never
-// used, which were used twice, and which were used but never issued. used yields the numbers as the application has
-// stored them, in any order; it may include those of other types and periods. See [Scheme.Audit] for what counts as
-// missing, and for the memory needed.
+// Audit accounts for the numbers of a type in the period that contains at. It finds the numbers that were issued but
+// never used, used twice, or used but never issued. used yields the numbers as the application has stored them, in any
+// order; numbers of other types and periods may be among them. See [Scheme.Audit] for what counts as missing, and for
+// the memory needed.
 //
-// The counter is read before used, which gives [Report].Last, and again afterwards. Numbers issued between the two
-// readings are ignored, whether or not they are among the used numbers. A number that was issued earlier, but is stored
-// only after used has passed its place, shows as missing. The period is the current one, or one whose counter is still
-// kept; see [WithRetention]. Last is 0 if the type was not used in the current period.
+// Audit reads the counter before used, which gives [Report].Last, and again afterwards. It ignores numbers issued
+// between the two readings, even if they are among the used numbers. A number that was issued earlier, but stored only
+// after used has passed its place, appears as missing. The period must be the current one, or one whose counter is
+// still kept; see [WithRetention]. Last is 0 if the type was not used in the current period.
 //
-// Audit writes nothing. If ctx ends, Audit ends before the next number or explanation. Each reading of the counter ends
-// within 10 s if Redis does not answer. Errors: [ErrInvalidType]; [ErrCounterLost] if the counter is lost, also with a
-// floor or a ledger, or if it went back while used was read; [ErrClockSkew]; [ErrConflict]; one for a period that has
-// not begun, whose counter is no longer kept, or that ended meanwhile without its counter being kept; those of
-// [Scheme.Audit]; ctx's; or a failure of Redis. With an error, the Report is zero.
+// Audit writes nothing. If ctx ends, Audit stops before the next number or explanation. Each reading of the counter
+// fails within 10 s if Redis does not answer. Errors: [ErrInvalidType]; [ErrCounterLost] if the counter is lost, even
+// with a floor or a ledger, or if it went back while used was read; [ErrClockSkew]; [ErrConflict]; one for a period
+// that has not begun, whose counter is no longer kept, or that ended during the audit and whose counter is not kept;
+// the errors of [Scheme.Audit]; ctx's; or a failure of Redis. With an error, the Report is zero.
 func (g *Generator) Audit(ctx context.Context, typ string, at time.Time,
 	used iter.Seq2[string, error], opts ...AuditOption) (Report, error) {
 	r, err := g.audit(ctx, typ, at, used, opts)
@@ -295,7 +293,7 @@ func (g *Generator) audit(ctx context.Context, typ string, at time.Time, used it
 	return a.close(after), nil
 }
 
-// counter reads the counter of a period that is the current one or still kept: 0 if none was issued.
+// counter reads the counter of the current period or of one whose counter is still kept: 0 if no number was issued.
 func (g *Generator) counter(ctx context.Context, typ string, p *calendar.Period) (last int64, err error) {
 	c, err := g.begin(ctx, typ, "", nil)
 	if err == nil {
@@ -322,7 +320,7 @@ func (g *Generator) read(ctx context.Context, c *issue.Call, typ string, p *cale
 		case p.Start > current.Start:
 			return 0, fmt.Errorf("serial: Audit of %s in %s: the period has not begun by Redis's clock, which is in %s",
 				typ, label, calendar.FormatLabel(current.Label))
-		case past != (p.Start < current.Start): // this host's clock was ahead, or the period is over by now
+		case past != (p.Start < current.Start): // this host's clock was ahead, or the period has just ended
 		case counted.Last < 0:
 			return 0, fmt.Errorf("serial: Audit of %s in %s: Redis has no counter of it: none was issued, or it is no "+
 				"longer kept; WithRetention keeps counters beyond their period", typ, label)

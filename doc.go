@@ -25,18 +25,18 @@
 //     acknowledged. Where a loss can be detected, calls fail with [ErrCounterLost]; a number is never guessed.
 //   - Ordered: a call that starts after another has returned gets a greater number of the same type.
 //   - Right day: the printed day is the local day at the instant of issue, by Redis's clock, in every time zone. The
-//     same holds for every other [Period].
-//   - Live: a process that crashes or hangs while it opens a day delays the others by 8 s in all. A call without a
-//     deadline fails within 10 s if Redis or the lock servers do not answer, or answer slowly, and within 30 s if
-//     others hold the lock.
+//     same is true of every other [Period].
+//   - Live: a process that crashes or hangs while it opens a day delays the others by at most 8 s. A call without a
+//     deadline fails within 10 s if Redis or the lock servers are slow or silent, and within 30 s if others hold the
+//     lock.
 //
 // # What is not guaranteed
 //
-//   - No gaps: a caller that gives up, or a lost answer, leaves a gap. Where the law demands numbers without gaps, use
+//   - No gaps: a caller that gives up, or a lost answer, leaves a gap. If the law requires numbers without gaps, use
 //     package github.com/dailyserial/serial/gapless.
 //   - Uniqueness after a loss that neither Redis nor a running process can notice: an empty restart, a restored backup,
 //     a clock that was more than a week ahead. [WithLedger] guarantees it even then; [WithReplicas] covers failovers;
 //     [WithFloor] limits the damage if the numbers are stored elsewhere.
-//   - Uniqueness on a running Redis whose memory goes back in time, as when a snapshot of a virtual machine is resumed.
-//     Restart Redis after that, before a client reaches it.
+//   - Uniqueness if the memory of a running Redis goes back in time, as when a snapshot of a virtual machine is
+//     resumed. After that, restart Redis before a client reaches it.
 package serial

@@ -26,33 +26,32 @@ var (
 	ErrInvalidType = template.ErrInvalidType
 
 	// ErrExhausted means that the period has fewer numbers left than the call asked for. The counter did not move,
-	// except that a ledger may have moved it to the start of a new block. A smaller batch may still succeed. If {seq}
-	// is made wider, the period continues.
+	// although a ledger may have moved it to the start of a new block. A smaller batch may still succeed. To continue the
+	// period, make {seq} wider.
 	ErrExhausted = errors.New("serial: numbers exhausted")
 
 	// ErrCounterLost means that the period was open, but its counter is gone, went back or holds something other than a
-	// number, and nothing says what the last number was: there is no floor, and no ledger or one that was turned on
-	// after the loss. It is also returned for a period that Redis's clock had entered while it was ahead, if that
-	// period's counter is gone. [Generator.Raise] with the last number used ends it. [Generator.Peek] and
-	// [Generator.Audit], which repair nothing, return it even with a floor or a ledger.
+	// number, and the last number is unknown: there is no floor, and there is no ledger or it was turned on after the
+	// loss. It is also returned for a period that Redis's clock entered while it was ahead, if that period's counter is
+	// gone. To end it, call [Generator.Raise] with the last number used. [Generator.Peek] and [Generator.Audit] repair
+	// nothing, so they return it even with a floor or a ledger.
 	ErrCounterLost = errors.New("serial: counter lost")
 
-	// ErrClockSkew means that Redis's clock is more than 5 s behind the start of a period that was already entered, or
-	// that it differs from this host's clock by more than [WithMaxSkew] when a period is opened or a prepared one is
-	// entered.
+	// ErrClockSkew means that Redis's clock is more than 5 s behind the start of a period already entered, or that it
+	// differs from this host's clock by more than [WithMaxSkew] when a period is opened or a prepared period is entered.
 	ErrClockSkew = errors.New("serial: clock skew")
 
 	// ErrConflict means that the type is in use with other settings. The message names them:
 	//
-	//   - another [Period] or year start: the conflict lasts as long as the series. To begin a new series, use another type, or
-	//     another key prefix together with another literal in the template.
-	//   - other period bounds, such as those of another time zone, or a ledger that this Generator does not have: the conflict
-	//     ends with the period in force, or at once with [Generator.Takeover].
-	//   - a template or key by which two sequences could print alike: the conflict ends with the last period in which the other
-	//     one was used.
+	//   - another [Period] or year start: the conflict lasts as long as the series. To begin a new series, use another
+	//     type, or another key prefix together with another literal in the template.
+	//   - other period bounds, such as those of another time zone, or a ledger that this Generator does not have: the
+	//     conflict ends with the period in force, or at once with [Generator.Takeover].
+	//   - a template or key that could print two sequences as the same number: the conflict ends with the last period in
+	//     which the other one was used.
 	//
-	// From [Generator.NextOnce] it may also mean that the request was answered before with a number whose sequence is
-	// hidden by a key that this Generator does not have.
+	// From [Generator.NextOnce] it may also mean that the stored answer has a sequence hidden by a key that this Generator
+	// does not have.
 	ErrConflict = errors.New("serial: conflicting period")
 
 	// ErrInvalidRequest means that the request ID for [Generator.NextOnce] is not 1 to 128 bytes of printable UTF-8, or
@@ -64,17 +63,17 @@ var (
 	ErrInvalidNumber = template.ErrInvalidNumber
 
 	// ErrCheckDigit means that a number is mistyped, because its check digit is wrong. It is reported before any other
-	// fault of the sequence or the date, unless a character cannot occur at its place at all. [ErrInvalidNumber]
-	// matches too.
+	// fault of the sequence or the date, unless a character is not allowed in its place at all. The error also matches
+	// [ErrInvalidNumber].
 	ErrCheckDigit = template.ErrCheckDigit
 
 	// ErrNotReplicated means that too few replicas confirmed a number in time; see [WithReplicas]. The number is not
-	// returned and leaves a gap, except with [Generator.NextOnce]: the same request gets it once enough replicas
-	// confirm it.
+	// returned and leaves a gap, except with [Generator.NextOnce]: if the request is repeated, it gets the number once
+	// enough replicas confirm it.
 	ErrNotReplicated = errors.New("serial: not replicated")
 )
 
-// publicError returns the error of a public method: err, with a refusal put into words, and with a note if the caller's
+// publicError returns the error of a public method: err, with a refusal described, and with a note if the caller's
 // context has ended. Calling it again changes nothing.
 func (g *Generator) publicError(ctx context.Context, err error) error {
 	if err == nil {
@@ -105,7 +104,7 @@ func (g *Generator) describe(r *exchange.Refusal) error {
 		return fmt.Errorf("%w: %s of %s would be opened at %s by Redis's clock, and it is %s by this host's: "+
 			"want %v; set the wrong clock", ErrClockSkew, r.Type, label, utc(r.Now), utc(r.Received), g.issuing.MaxSkew)
 	case exchange.Exhausted:
-		if r.EarlierErr != nil { // that attempt may have consumed the rest; ErrExhausted says that nothing was
+		if r.EarlierErr != nil { // that attempt may have consumed the rest, but ErrExhausted means that nothing was consumed
 			return fmt.Errorf("serial: Redis failed, and has too few numbers left since: %w", redisrun.Foreign(r.EarlierErr))
 		}
 		return fmt.Errorf("%w: %s of %s is at %s of %d; a wider {seq} in the template takes effect at once",
@@ -154,7 +153,7 @@ func (g *Generator) describe(r *exchange.Refusal) error {
 	return fmt.Errorf("serial: unexpected script reply %q", r.Status)
 }
 
-// describeConflict says why another process has the period entered.
+// describeConflict describes a conflict with the settings of the period entered.
 func (g *Generator) describeConflict(r *exchange.Refusal, entered exchange.Period) error {
 	here := *r.Period
 	if entered.Ledger && g.ledger == nil {
@@ -181,8 +180,8 @@ func (g *Generator) interval(p exchange.Period) string {
 		from.In(zone).Format(time.DateTime), to.In(zone).Format(time.DateTime), zone)
 }
 
-// operate returns the command of cmd/serial, with its own flags, by which an operator ends a refusal. The operator
-// fills in SEQ. Only a process that has the ledger or the key can use them.
+// operate returns the cmd/serial command that ends a refusal, with flags for the settings. The operator fills in SEQ. A
+// process without the ledger or the key cannot use it.
 func (g *Generator) operate(r *exchange.Refusal, command string, flags ...string) string {
 	if g.ledger != nil || g.key != nil {
 		what := "ledger"

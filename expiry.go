@@ -10,10 +10,10 @@ import (
 // A Period is the span that one counter serves; see [WithPeriod].
 type Period int
 
-// Periods follow the wall clock and the calendar in the Generator's time zone. So one hour, day or month may be longer
-// or shorter than another.
+// Periods follow the wall clock and the calendar in the Generator's time zone, so some hours, days and months are
+// longer than others.
 const (
-	PerSecond Period = iota + 1 // zero is no Period, so one left unset is refused
+	PerSecond Period = iota + 1 // zero is not a Period, so an unset one is refused
 	PerMinute
 	PerHour
 	PerDay
@@ -46,7 +46,7 @@ func WithLocation(loc *time.Location) Option {
 	return option{"WithLocation", true, err, func(c *config) { c.calendar.Location = loc }}
 }
 
-// WithPeriod sets the span that one counter serves, and so how often numbers start again:
+// WithPeriod sets the span that one counter serves, which is how often numbers start again:
 //
 //	PerSecond, PerMinute, PerHour   by the wall clock
 //	PerDay                          from midnight, or from [WithDayStart]
@@ -61,26 +61,26 @@ func WithLocation(loc *time.Location) Option {
 //
 // Periods follow the wall clock. If clocks are set forward, the periods that they skip are not used. If clocks are set
 // back, the current period continues until the clock has passed it again. For example, with PerSecond and a clock set
-// back from 02:00 to 01:00, the second 01:59:59 lasts an hour and has only the sequences of one second. So for periods
+// back from 02:00 to 01:00, the second 01:59:59 lasts an hour but has only the sequences of one second. For periods
 // shorter than a day, choose UTC or enough digits.
 //
-// With PerSecond neither [WithFloor] nor [WithLedger] is allowed: a second is too short to ask them.
+// PerSecond does not allow [WithFloor] or [WithLedger]: a second is too short to ask them.
 //
-// Never is one period, from 1970 to the end of the year 9999 in UTC, in every time zone; its counter expires then. Its
-// numbers need no date. A day start, a retention and [Generator.Prepare] of more than one period are refused. A process
-// that has not used a type for 48 hours may forget the last number it got, and then does not notice if the counter goes
-// back.
+// Never is one period, from 1970 to the end of the year 9999 in UTC, in every time zone; its counter expires at that
+// end. Its numbers need no date. A day start, a retention and [Generator.Prepare] of more than one period are refused.
+// A process that has not used a type for 48 hours may forget the last number it got; it then does not notice if the
+// counter goes back.
 //
-// Default PerDay. Any other value than these constants is refused.
+// Default PerDay. Values other than these constants are refused.
 func WithPeriod(p Period) Option {
 	return option{"WithPeriod", true, nil, func(c *config) { c.calendar.Unit = calendar.Unit(p) }}
 }
 
 // WithDayStart sets the time of day at which a business day begins. With 4 * time.Hour, a number issued at 03:59
-// belongs to the previous day and has its date. Weeks then begin at 04:00 on Monday, months at 04:00 on the 1st, and
-// quarters and years accordingly. The start is a time on the wall clock, not the time since midnight. If clocks are set
-// forward past it, the day begins at that moment; if it occurs twice, the day begins at the first. Every process that
-// issues numbers of a type must use the same start; if they differ, calls fail with [ErrConflict].
+// belongs to the previous day and has that day's date. Weeks then begin at 04:00 on Monday, months at 04:00 on the 1st,
+// and quarters and years accordingly. The start is a time on the wall clock, not the time since midnight. If clocks are
+// set forward past it, the day begins at that moment; if it occurs twice, the day begins the first time. Every process
+// that issues numbers of a type must use the same start; if they differ, calls fail with [ErrConflict].
 //
 // Default 0, midnight. It must be whole seconds from 0 to less than 24 h. Only 0 is allowed for PerSecond, PerMinute,
 // PerHour and Never, and with a template that prints HH, mm or ss, because a business day has no hours.
@@ -108,11 +108,11 @@ func WithYearStart(month time.Month, day int) Option {
 }
 
 // WithRetention keeps every counter for a number of periods after its own, for [Generator.History] and
-// [Generator.Audit]; then Redis drops it. It applies to counters that are created from then on. If several Generators
-// with different retentions open a period, the longest one counts. A counter takes about 100 bytes of Redis's memory.
+// [Generator.Audit]; then Redis drops it. It applies to counters created from then on. If several Generators with
+// different retentions open a period, the longest one counts. A counter takes about 100 bytes of Redis's memory.
 //
 // Default 0, which drops a counter when its period ends. It must be 0 to 10,000. With [Never], only 0 is allowed: its
-// one counter is kept anyway.
+// only counter is kept anyway.
 func WithRetention(periods int) Option {
 	err := refuseIf(periods < 0 || periods > mostKept,
 		"serial: WithRetention(%d): want 0 to %d periods", periods, mostKept)

@@ -13,56 +13,52 @@ import (
 	"github.com/dailyserial/serial/internal/template"
 )
 
-// The Reason of an [Explanation] that this package gives begins with one of these.
+// The Reason of an [Explanation] from this package begins with one of these.
 //
-// Only what is known exactly explains a missing number: CallerLeft, BlockBurned and, with a ledger, NotReplicated, with
-// Unused set. The others are possible reasons, with Possible set, and explain nothing.
+// CallerLeft, BlockBurned and, with a ledger, NotReplicated are certain: they have Unused set and explain missing
+// numbers. The others are possible reasons: they have Possible set and explain nothing.
 //
-// A number with Unused is never issued if every process of the series has a ledger. Without one, Redis may issue it
+// If every process of the series has a ledger, a number with Unused is never issued. Otherwise, Redis may issue it
 // again after a loss.
 const (
-	// CallerLeft: the caller's context or time ended, and the answer with exactly these numbers came later. Nobody got
-	// them.
+	// CallerLeft: the caller's context or time ended before the answer with exactly these numbers came. Nobody got them.
 	CallerLeft = "caller left"
 	// NotReplicated: the call returned [ErrNotReplicated], and exactly these are its numbers. With a ledger, nobody
 	// gets them. Without one, it is a possible reason, since a failover may issue them again.
 	NotReplicated = "not replicated"
-	// BlockBurned: these are a whole block of the ledger that this process set aside, and that can no longer be
-	// installed.
+	// BlockBurned: this process set these aside in the ledger, and their block can no longer be installed.
 	BlockBurned = "block burned"
-	// AnswerLost, a possible reason: an attempt that may have counted got no answer, or an error that does not prove
-	// that nothing ran. The range begins above the greatest sequence that the process had returned before, and ends
-	// with the largest sequence. Attempts of one type and period within a second are one explanation, which says how
-	// many they were: "answer lost: 3 attempts".
+	// AnswerLost, a possible reason: an attempt that may have counted got no answer, or an error that does not prove that
+	// the script did not run. The range begins above the greatest sequence that the process had returned before, and ends
+	// with the largest sequence. Attempts of one type and period within a second make one explanation, which says how many
+	// there were: "answer lost: 3 attempts".
 	AnswerLost = "answer lost"
-	// Raised, a possible reason: [Generator.Raise] or [Generator.Takeover] lifted the counter over these. Before that,
-	// Redis may have lost data, so callers may have some of them. Nothing is reported if the counter or the answer was
-	// lost.
+	// Raised, a possible reason: [Generator.Raise] or [Generator.Takeover] lifted the counter over these. Redis may have
+	// lost data before that, so callers may have some of them. Nothing is reported if the counter or the answer was lost.
 	Raised = "raised"
 	// BlockSkipped, a possible reason: a block of the ledger did not follow on from the counter. Redis may have issued
 	// some of these before it lost data. Nothing is reported if there was no counter.
 	BlockSkipped = "block skipped"
 )
 
-// An Explanation says why numbers of a type are missing in a period. [Hooks].Unused receives what a [Generator] knows;
-// an application makes its own for what it knows, such as a document that was voided. [WithExplanations] gives them to
-// an audit.
+// An Explanation says why numbers of a type are missing in a period. [Hooks].Unused receives those of a [Generator]; an
+// application makes its own, for example for a voided document. [WithExplanations] passes them to an audit.
 //
-// It is about all sequences from First to Last. One with Possible names a reason for which some of them may be missing.
-// An audit lists it beside what is unexplained, and takes none of them for explained.
+// It covers all sequences from First to Last. With Possible set, it names a reason for which some of them may be
+// missing: an audit lists it beside the unexplained sequences, but treats none of them as explained.
 type Explanation struct {
 	Series      string    // as [Scheme.Series] returns it, such as "serial:IS"; it distinguishes key prefixes
 	Type        string    // for information; explanations match by Series and Start
 	Start       time.Time // first instant of the period
 	First, Last int64     // sequences, both included: 1 to 10^15-1, in order
 	Reason      string    // 1 to 500 bytes of UTF-8: letters, marks, digits, punctuation, symbols, spaces
-	By          string    // who says so, a person or a job: at most 100 bytes of the same characters; "" for this package
-	At          time.Time // when that was said; not zero
-	Unused      bool      // nobody got them, so no document may have them; not with Possible
-	Possible    bool      // some of them may be missing for this reason, which explains none of them; not with Unused
+	By          string    // person or job that says so: at most 100 bytes of the same characters; "" for this package
+	At          time.Time // time when it was given; not zero
+	Unused      bool      // nobody got the sequences, so no document may have them; not with Possible
+	Possible    bool      // some may be missing for this reason, which explains none of them; not with Unused
 }
 
-// Validate returns an error that says which field breaks its bounds, and what is allowed; nil if none does.
+// Validate returns an error that names a field that is out of bounds and says what it must be; nil if there is none.
 func (e Explanation) Validate() error {
 	const most = template.MaxSequence
 	err := func(format string, args ...any) error {
@@ -76,7 +72,7 @@ func (e Explanation) Validate() error {
 	case e.Unused && e.Possible:
 		return err("Unused and Possible are both set: either nobody got them, or some of them may be missing for this reason")
 	}
-	// Graphic are also spaces other than ASCII's, such as U+00A0 and U+202F.
+	// Non-ASCII spaces such as U+00A0 and U+202F are graphic too.
 	if wrong := checkText(e.Reason, 1, 500, unicode.IsGraphic); wrong != "" {
 		return err("Reason: %s", wrong)
 	}
@@ -86,8 +82,7 @@ func (e Explanation) Validate() error {
 	return nil
 }
 
-// checkText says what is wrong with a text that must have least to most bytes of UTF-8, in runes that are allowed, or
-// nothing.
+// checkText says what is wrong with a text, or "": it must have least to most bytes of UTF-8, in allowed runes.
 func checkText(text string, least, most int, allowed func(rune) bool) string {
 	switch {
 	case len(text) < least || len(text) > most:
@@ -103,15 +98,16 @@ func checkText(text string, least, most int, allowed func(rune) bool) string {
 	return ""
 }
 
-// reasons are those of the gaps that this package knows.
+// reasons has the reason for each cause of a gap.
 var reasons = [...]string{
 	exchange.CallerLeft: CallerLeft, exchange.NotReplicated: NotReplicated, exchange.AnswerLost: AnswerLost,
 	exchange.Raised: Raised, exchange.BlockSkipped: BlockSkipped, exchange.BlockBurned: BlockBurned,
 }
 
-// Flush waits until [Hooks].Unused has received all unused numbers, also those whose callers have left while Redis has
-// yet to answer. Call it before a process ends, not from the hook: what was not reported stays unexplained. The error
-// is ctx's, if that ends before; the rest is reported all the same. Without such a hook there is nothing to wait for.
+// Flush waits until [Hooks].Unused has received all unused numbers, including those that Redis has yet to return to a
+// caller who has left. Call it before a process ends, but not from the hook: numbers that are not reported stay
+// unexplained. If ctx ends first, Flush returns its error, and the rest is still reported. Without such a hook, Flush
+// returns at once.
 func (g *Generator) Flush(ctx context.Context) error {
 	if g.reporter == nil {
 		return nil
@@ -130,13 +126,13 @@ func (g *Generator) Flush(ctx context.Context) error {
 	}
 }
 
-// possible reports whether a cause is a possible reason.
+// possible reports whether a cause is only a possible reason.
 func (r *reporter) possible(c exchange.Cause) bool {
 	return c == exchange.AnswerLost || c == exchange.Raised || c == exchange.BlockSkipped ||
 		c == exchange.NotReplicated && !r.ledger
 }
 
-// explanation puts an entry of the queue into words.
+// explanation returns the Explanation of a queue entry.
 func (r *reporter) explanation(e backlog.Entry[gapKey]) Explanation {
 	k, reason, possible := e.Key, reasons[e.Key.cause], r.possible(e.Key.cause)
 	if k.cause == exchange.AnswerLost {
@@ -154,7 +150,7 @@ func (r *reporter) explanation(e backlog.Entry[gapKey]) Explanation {
 	}
 }
 
-// An AuditOption changes what an audit takes into account.
+// An AuditOption configures an audit.
 type AuditOption interface{ applyAudit(*auditConfig) error }
 
 type auditConfig struct {
@@ -166,22 +162,21 @@ type auditOption func(*auditConfig) error
 
 func (o auditOption) applyAudit(c *auditConfig) error { return o(c) }
 
-// WithExplanations has an audit explain missing numbers. The audit passes over explanations of other series and
-// periods. If the option is given more than once, the audit reads all of them, in that order. There is no default; nil
-// is an error.
+// WithExplanations has an audit explain missing numbers. The audit ignores explanations of other series and periods. If
+// the option is given more than once, the audit reads all of them, in order. There is no default; nil is an error.
 //
-// Where several explanations fit a missing number, one with By (a person's) comes before one without. Of two with By,
-// or two without, the one of the later option counts, and within one option the one that comes later in its iterator.
-// At plays no part. So a person can correct what this package says, and what another person said.
+// Where several explanations fit a missing number, one with By (a person's) comes before one without. Otherwise, the
+// later option wins, and within one option, the later explanation. At does not matter. So a person can correct this
+// package, and another person.
 //
-// An explanation with Possible explains nothing. [Report].Possible lists it if something in its range is unexplained.
+// An explanation with Possible explains nothing. [Report].Possible lists it if a number in its range is unexplained.
 //
-// A used number of which an explanation with Unused says that nobody got it is contradicted, even if it lies above
-// [Report].Last. Look at it; it does not prove fraud, since Redis may have lost the number and issued it again.
+// A used number is contradicted if an explanation with Unused covers it, even above [Report].Last. Investigate it; it
+// does not prove fraud, since Redis may have lost the number and issued it again.
 //
-// Explanations may reach beyond the numbers that were issued, where they explain nothing. An audit reads them after the
-// used numbers, and a [Generator] after its second reading of the counter, so one database connection suffices for
-// both. With ten million numbers and a million explanations, an audit takes less than 64 MB, and the bytes of the
+// Explanations may reach beyond the numbers issued, where they explain nothing. An audit reads them after the used
+// numbers, and [Generator.Audit] also after its second reading of the counter, so one database connection is enough for
+// both. With ten million numbers and a million explanations, an audit takes less than 64 MB, plus the bytes of the
 // different Reasons and Bys.
 func WithExplanations(all iter.Seq2[Explanation, error]) AuditOption {
 	return auditOption(func(c *auditConfig) error {
@@ -191,10 +186,10 @@ func WithExplanations(all iter.Seq2[Explanation, error]) AuditOption {
 	})
 }
 
-// WithLastAfter has [Scheme.Audit] ask for the last sequence issued once more, when it has read the used numbers.
-// Sequences above its argument last, up to that one, were issued meanwhile and are ignored, whether or not they are
-// among the used numbers. An error of read ends the audit, wrapped, and so does a sequence below last.
-// [Generator.Audit] reads the counter itself, and refuses this option.
+// WithLastAfter has [Scheme.Audit] read the last sequence issued once more, after the used numbers. Sequences above its
+// argument last, up to that one, were issued meanwhile and are ignored, even if they are among the used numbers. If
+// read fails, the audit returns its error, wrapped. A sequence below last is an error too. [Generator.Audit] reads the
+// counter itself, and refuses this option.
 //
 // Default: nothing is issued meanwhile.
 func WithLastAfter(read func() (int64, error)) AuditOption {
@@ -204,8 +199,8 @@ func WithLastAfter(read func() (int64, error)) AuditOption {
 	})
 }
 
-// Explained is a range of missing sequences, and the explanation that accounts for all of them. Neighbours that one
-// explanation accounts for are one range. The explanation is as it was given, with At in UTC.
+// Explained is a range of missing sequences and the explanation for all of them. Neighbours with the same explanation
+// form one range. The explanation is unchanged, except that At is in UTC.
 type Explained struct {
 	Range
 	Explanation Explanation

@@ -16,9 +16,9 @@ import (
 type Number struct {
 	Type  string    // business type, such as "IS"
 	Start time.Time // first instant of the number's period, in the Generator's time zone
-	// Date is the first instant of the printed date. It is the same as Start, unless the template prints more than its
-	// period: for a number that is counted by the year and prints the month, it is the first of that month. Numbers of
-	// such templates from Peek and History, and some in a Report, have a zero Date, because it is not known. If the
+	// Date is the first instant of the printed date. It equals Start unless the template prints more than its period: if
+	// numbers are counted by the year and print the month, Date is the first instant of that month. With such templates,
+	// Peek and History return a zero Date, and some numbers in a Report have one, because the date is not known. If the
 	// same date is printed again within the period (a day without its month), Date is the first time.
 	Date time.Time
 	Seq  int64 // sequence within the period, at least 1; 0 from Peek and History if none was issued
@@ -28,8 +28,8 @@ type Number struct {
 	template *template.Template // nil if no Generator or Scheme made the Number
 }
 
-// String returns the number as it was issued, such as "IS202110240001". It returns "" for a Number that no [Generator]
-// or [Scheme] made, or whose Date is not known. A sequence too large for the template, which Peek may return if another
+// String returns the number as it was issued, such as "IS202110240001". It returns "" if no [Generator] or [Scheme]
+// made the Number, or if its Date is not known. A sequence too large for the template, which Peek may return if another
 // program wrote the counter, is printed in full, in decimal.
 func (n Number) String() string {
 	if n.template == nil {
@@ -54,23 +54,23 @@ func (n Number) Int64() (int64, error) {
 	return n.template.Int64(n.date, n.Seq)
 }
 
-// Equal reports whether n and other are the same number: the same Type, text and Seq, and a Start at the same instant,
-// in whatever zone. Use Equal rather than ==, which may be false for the same number from two Generators, or issued and
-// parsed.
+// Equal reports whether n and other are the same number: they have the same Type, text and Seq, and their Starts are
+// the same instant, in any time zone. Use Equal rather than ==, which may be false for the same number from two
+// Generators, or for a number issued and then parsed.
 //
-// The zero Number is equal only to itself. A Number whose Date is not known has no text, so it is not equal to the one
-// that was issued.
+// The zero Number is equal only to itself. A Number whose Date is not known has no text, so it does not equal the
+// issued number.
 func (n Number) Equal(other Number) bool {
 	return n.Type == other.Type && n.Seq == other.Seq && n.Start.Equal(other.Start) && n.String() == other.String()
 }
 
-// MarshalText returns the same text as [Number.String]. So a field of type Number is "IS202110240001" in JSON, and a
-// map's key is too. The zero Number is empty text, "" in JSON; with the tag omitzero the field is left out.
+// MarshalText returns the same text as [Number.String], so in JSON a field or map key of type Number is
+// "IS202110240001". The zero Number is empty text, "" in JSON; with the tag omitzero the field is left out.
 //
 // It is an error if Date is not known, as after [Generator.Peek] or [Generator.History] with a template that prints
 // more than its period, and if no [Generator] or [Scheme] made a Number that is not zero.
 //
-// There is no UnmarshalText, because the text alone does not show where the type ends and which period it belongs to.
+// There is no UnmarshalText, because the text alone shows neither where the type ends nor which period it belongs to.
 // To read a number, decode it into a string and call [Generator.Parse] or [Scheme.Parse].
 func (n Number) MarshalText() ([]byte, error) {
 	if n.Equal(Number{}) {
@@ -80,12 +80,12 @@ func (n Number) MarshalText() ([]byte, error) {
 	return []byte(text), err
 }
 
-// Value returns the same text as [Number.String], as a string. So a Number can be an argument of a query: database/sql,
-// and any other package that knows [driver.Valuer], calls Value. A nil *Number is NULL.
+// Value returns the same text as [Number.String], as a string, so a Number can be a query argument: database/sql, and
+// any other package that knows [driver.Valuer], calls Value. A nil *Number is NULL.
 //
-// It is an error, and the query is not sent, if the Number has no text. That is so if no [Generator] or [Scheme] made
-// it, which includes the zero Number, and if its Date is not known, as after [Generator.Peek] or [Generator.History]
-// with a template that prints more than its period.
+// It is an error, and the query is not sent, if the Number has no text: if no [Generator] or [Scheme] made it, which
+// includes the zero Number, or if its Date is not known, as after [Generator.Peek] or [Generator.History] with a
+// template that prints more than its period.
 //
 // There is no Scan: to read a number, scan it into a string and call [Generator.Parse] or [Scheme.Parse].
 func (n Number) Value() (driver.Value, error) {
@@ -96,7 +96,7 @@ func (n Number) Value() (driver.Value, error) {
 	return text, nil
 }
 
-// text returns what String does, or an error instead of "". method is the exported method that was called.
+// text returns the result of String, or an error instead of "". method is the exported method that was called.
 func (n Number) text(method string) (string, error) {
 	text := n.String()
 	if text != "" {
@@ -119,7 +119,7 @@ func newNumber(t *template.Template, s calendar.Span, typ string, seq int64) Num
 //
 //	{type}                the business type
 //	{date:LAYOUT}         the date and time of issue; see below. It is optional with Never.
-//	{seq:WIDTH}           the sequence, padded to WIDTH digits, 1 to 15; {seq} is {seq:4}. A period has 10^WIDTH-1 numbers.
+//	{seq:WIDTH}           the sequence, padded to WIDTH digits (1-15); {seq} is {seq:4}. A period has 10^WIDTH-1 numbers.
 //	{seq:WIDTH+}          the same, but it may grow wider: 10000 follows 9999, up to 10^15-1. It needs a literal right
 //	                      before it, and right after it unless it ends the template, with no digit next to it.
 //	{seq:WIDTH:base32}    the same in Crockford's digits 0123456789ABCDEFGHJKMNPQRSTVWXYZ, which have no look-alikes.
@@ -143,13 +143,13 @@ func newNumber(t *template.Template, s calendar.Span, typ string, seq int64) Num
 //	HH, mm, ss    the hour (00 to 23), the minute and the second
 //
 // A two-digit year is one of 2000 to 2099; in other years, calls fail. No other spelling is accepted (MM is the month,
-// mm the minute), except that YYYY means yyyy and DD means dd. With PerWeek and beside GGGG, GG or WW, YYYY is refused,
+// mm the minute), except that YYYY means yyyy and DD means dd. With PerWeek, or beside GGGG, GG or WW, YYYY is refused,
 // because many libraries use it for the year of the week. FFFF and FF may be used together, and so may the two forms of
 // the other business years and of the week's year. Any text except ASCII letters, digits and braces may separate
-// tokens. All tokens are those of the business day: with a day start of 04:00, 03:00 on 1 April is 31 March.
+// tokens. All tokens print the business day: with a day start of 04:00, 03:00 on 1 April is 31 March.
 //
-// [New] refuses a layout that could print two periods alike, and proposes one that could not. Any of these identifies a
-// period, where Y is yyyy or yy, F is FFFF, FF, EEEE or EE, and G is GGGG or GG:
+// [New] refuses a layout that could print the same date for two periods, and proposes one that could not. Any of these
+// identifies a period, where Y is yyyy or yy, F is FFFF, FF, EEEE or EE, and G is GGGG or GG:
 //
 //	day      Y MM dd, Y DDD, G WW dd, F MM dd
 //	week     a day, G WW
@@ -160,12 +160,12 @@ func newNumber(t *template.Template, s calendar.Span, typ string, seq int64) Num
 //
 // With business years from January 1, F and Y are the same. So yyyy WW does not identify weeks (30 December 2024 is in
 // week 1 of 2025), yyyy does not identify business years from April, and F MM does not identify months if the year
-// begins on April 6, because part of April is in each of two years.
+// begins on April 6, because April is split between two years.
 //
 // A template may print more than the period. With PerYear and yyyyMM, the sequence continues through the year, and the
-// month is that in which the number is issued, by Redis's clock. [Number.Start] is then the first instant of the year,
-// and [Number.Date] that of the month. If Redis's clock steps back within a period, the printed month may too; the
-// sequence does not.
+// month is the month of issue, by Redis's clock. [Number.Start] is then the first instant of the year, and
+// [Number.Date] the first instant of the month. If Redis's clock steps back within a period, the printed month may too;
+// the sequence does not.
 //
 // # Check digits
 //
@@ -177,40 +177,40 @@ func newNumber(t *template.Template, s calendar.Span, typ string, seq int64) Num
 //	       digit and 1 in 97 digits typed as a letter
 //	37-36  one digit or capital letter, by ISO 7064 MOD 37,36; misses 1 swap in 630, and 1 in 180 swaps of two digits
 //
-// These shares are averages over all numbers; those of a single template may differ. Each algorithm finds every other
-// single wrong character, and every other swap of two consecutive covered characters.
+// These shares are averages over all numbers; a single template may differ. Each algorithm finds every other single
+// wrong character, and every other swap of two consecutive covered characters.
 //
 // The first four cover all ASCII digits in the rest of the number and nothing else, and are refused with base32 and
 // base36. The last two also cover all ASCII letters, treat lower case as upper case, and allow ASCII types only
-// ([ErrInvalidType]). The rest of the number is covered in the order printed, except that 97-10 covers first what
-// follows it and then what precedes it. So "RF{check:97-10}..." is a creditor reference of ISO 11649, and at the end of
-// the template it is plain MOD 97-10. [Generator.Parse] returns [ErrCheckDigit] if the check digit is wrong.
+// ([ErrInvalidType]). The rest of the number is covered in the order printed, except that 97-10 covers the characters
+// after it first and then those before it. So "RF{check:97-10}..." is a creditor reference of ISO 11649, and at the end
+// of the template it is plain MOD 97-10. [Generator.Parse] returns [ErrCheckDigit] if the check digit is wrong.
 //
 // # Limits
 //
 // A template is valid UTF-8 of at most 256 bytes, because Redis keeps it with every answer that [Generator.NextOnce]
 // remembers. All processes that issue numbers of a type must print its fields and tokens in the same order, with the
-// same alphabet and check digit. Otherwise two sequences could be printed alike, so calls fail with [ErrConflict] until
-// the period has ended. Widths, literals and separators may differ, as long as the texts cannot be equal;
-// docs/settings.md says what may change when.
+// same alphabet and check digit. Otherwise two sequences could print the same number, so calls fail with [ErrConflict]
+// until the period has ended. Widths, literals and separators may differ, as long as the texts cannot be equal;
+// docs/settings.md says which settings may change when.
 //
 // Default "{type}{date:yyyyMMdd}{seq:4}".
 func WithTemplate(template string) Option {
 	return option{"WithTemplate", true, nil, func(c *config) { c.text = template }}
 }
 
-// WithHiddenSequence prints another number in place of the sequence, so that nobody without the key can tell how many
-// numbers were issued in a period, or which of two came first. The sequence is encrypted with FF1 (NIST SP 800-38G),
-// into the same number of digits of the same alphabet. Each period and type has its own order, in which every printed
-// number is unique; it may be all zeros. [Number.Seq], [Generator.Peek], [Generator.Raise], floor and ledger use the
-// plain sequence, and [Generator.Parse] recovers it. [Number.Int64] returns an error.
+// WithHiddenSequence prints another number in place of the sequence, so without the key nobody knows how many numbers
+// were issued in a period, or which of two came first. The sequence is encrypted with FF1 (NIST SP 800-38G), into the
+// same number of digits of the same alphabet. Each period and type has its own order. Every printed number in it is
+// unique; one may be all zeros. [Number.Seq], [Generator.Peek], [Generator.Raise], floor and ledger use the plain
+// sequence, and [Generator.Parse] recovers it. [Number.Int64] returns an error.
 //
 // A hidden number is not an authorisation: it can be guessed and passed on. The order of periods stays visible, and a
 // template's check digit protects against typing errors only. The guide in docs/hidden-volume.md says what is hidden
-// and what is not, how to keep and change keys, and why invoices should not be printed this way.
+// and what is not, how to keep and change keys, and why not to print invoices this way.
 //
-// All processes that issue numbers of a type must have the same key. With another one, or none, calls fail with
-// [ErrConflict] until the period has ended. So change the key between periods, and keep a [Scheme] with the old key for
+// All processes that issue numbers of a type must have the same key. With another key, or none, calls fail with
+// [ErrConflict] until the period has ended. Change the key between periods, and keep a [Scheme] with the old key for
 // old numbers: with a wrong key, Parse returns a wrong Seq and no error.
 //
 // Default none. The key must have 16, 24 or 32 bytes, and the template must print at least a million numbers of one

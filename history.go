@@ -7,17 +7,16 @@ import (
 	"github.com/dailyserial/serial/internal/issue"
 )
 
-// mostKept is how many periods back counters may be kept.
+// mostKept is the longest retention, in periods.
 const mostKept = 10_000
 
 // History returns the last number issued in each of the latest periods, newest first. periods is 1 to 10,000 and
-// includes the current period. The Seq of a number is the last one issued, 0 if the period was opened and none was
-// issued. Periods in which the type was not used are left out, and so are those whose counter is lost or no longer
-// kept; see [WithRetention]. Sequences that a floor, [Generator.Raise] or another Generator's [WithStart] has skipped
-// count as issued.
+// includes the current period. Seq is 0 if the period was opened but no number was issued. Periods are left out if the
+// type was not used, or if the counter is lost or no longer kept; see [WithRetention]. Sequences that a floor,
+// [Generator.Raise] or another Generator's [WithStart] has skipped count as issued.
 //
-// It writes nothing. Errors: [ErrInvalidType], [ErrClockSkew], [ErrConflict], one for any other periods, ctx's, or a
-// failure of Redis.
+// History writes nothing. Errors: [ErrInvalidType], [ErrClockSkew], [ErrConflict], one for any other periods, ctx's, or
+// a failure of Redis.
 func (g *Generator) History(ctx context.Context, typ string, periods int) ([]Number, error) {
 	c, err := g.begin(ctx, typ, "", refuseIf(periods < 1 || periods > mostKept,
 		"serial: History of %d periods: want 1 to %d", periods, mostKept))
@@ -29,7 +28,7 @@ func (g *Generator) History(ctx context.Context, typ string, periods int) ([]Num
 }
 
 func (g *Generator) history(ctx context.Context, c *issue.Call, typ string, periods int) (numbers []Number, err error) {
-	const together = 1000 // in one script call, so that Redis is not held up
+	const together = 1000 // in one script call, so as not to block Redis
 	if g.calendar.Unit == calendar.Never {
 		periods = 1
 	}

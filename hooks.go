@@ -14,14 +14,12 @@ import (
 )
 
 // Hooks are functions that a [Generator] calls as it works, for metrics, traces and logs. [LogHooks] provides them for
-// a log, and package github.com/dailyserial/serial/serialotel for OpenTelemetry. Each may be nil, and then costs
-// nothing.
+// a log, and package github.com/dailyserial/serial/serialotel for OpenTelemetry. A nil hook costs nothing.
 //
-// A hook except Unused runs in the goroutine of the call that it reports, just before that call returns, and receives
-// the call's context, which may have ended. No lock is held meanwhile, so a slow hook delays that call and no other.
-// For one call, hooks run in this order: ClockCorrected, Lost, Opened, Issued or Failed, NearlyExhausted. Hooks must be
-// safe for use by several goroutines. If a hook panics, the panic is dropped and the call returns its result all the
-// same.
+// Every hook except Unused runs in the goroutine of the call that it reports, just before that call returns, and
+// receives the call's context, which may have ended. No lock is held, so a slow hook delays only that call. For one
+// call, hooks run in this order: ClockCorrected, Lost, Opened, Issued or Failed, NearlyExhausted. Hooks must be safe
+// for use by several goroutines. If a hook panics, the panic is dropped and the call still returns its result.
 type Hooks struct {
 	// Issued is called for every call that returns numbers.
 	Issued func(context.Context, IssuedInfo)
@@ -31,23 +29,23 @@ type Hooks struct {
 	// not called for periods that Prepare opens ahead, nor for a counter that a block of the ledger repaired.
 	Opened func(context.Context, OpenedInfo)
 	// Lost is called for every call that found a counter gone or set back; [LostInfo] says whether it was repaired. If
-	// many calls find the same loss, Lost is called for each. It is not called by History, which leaves out lost
+	// several calls find the same loss, Lost is called for each. History does not call it, because it leaves out lost
 	// counters.
 	Lost func(context.Context, LostInfo)
-	// ClockCorrected is called if a server's clock is in another period than this process assumed, for example because
-	// the host's clock is wrong. From then on the process takes the offset into account. Around midnight, an offset of
-	// a few milliseconds is enough.
+	// ClockCorrected is called if a server's clock is in another period than this process assumed, for example because the
+	// host's clock is wrong. From then on, the process corrects for the offset. Around midnight, an offset of a few
+	// milliseconds is enough.
 	ClockCorrected func(context.Context, ClockInfo)
 	// NearlyExhausted is called once per type and period by each Generator, when the share NearlyExhaustedAt of the
-	// period's numbers is used.
+	// period's numbers has been used.
 	NearlyExhausted func(context.Context, ExhaustionInfo)
-	// Unused receives which numbers were counted, or skipped, and which nobody received, as far as this process can
-	// know; see [CallerLeft] and the other constants. It runs in a goroutine of its own, one call at a time for each
-	// Generator, and its context never ends. [Generator.Flush] waits for it. Up to 10,000 explanations wait. Beyond
-	// that, a new one is merged into the newest waiting one of the same type, period and reason, if their ranges touch
-	// or if they are possible reasons. Otherwise it is dropped, and the Reason of the next one says how many were.
+	// Unused receives the numbers that were counted or skipped but that nobody received, as far as this process can know;
+	// see [CallerLeft] and the other constants. It runs in a goroutine of its own, one call at a time for each Generator,
+	// and its context never ends. [Generator.Flush] waits for it. Up to 10,000 explanations wait. Beyond that, a new one
+	// is merged into the newest waiting one of the same type, period and reason, if their ranges touch or if they are
+	// possible reasons. Otherwise it is dropped, and the Reason of the next one says how many were dropped.
 	Unused func(context.Context, Explanation)
-	// NearlyExhaustedAt is a share of the numbers of a period, more than 0 and at most 1; 0 means 0.8.
+	// NearlyExhaustedAt is a share of a period's numbers, more than 0 and at most 1; 0 means 0.8.
 	NearlyExhaustedAt float64
 }
 
@@ -60,8 +58,8 @@ type IssuedInfo struct {
 
 // FailedInfo describes a call that returned an error instead of numbers.
 type FailedInfo struct {
-	Type     string        // type that was asked for; it may be invalid
-	Count    int           // count of numbers asked for
+	Type     string        // requested type; it may be invalid
+	Count    int           // count of numbers requested
 	Err      error         // error that the call returns
 	Duration time.Duration // duration of the call
 }
@@ -94,7 +92,7 @@ type ClockInfo struct {
 // ExhaustionInfo describes a period that has few numbers left.
 type ExhaustionInfo struct {
 	Last       Number // last number issued
-	Used, Size int64  // count of the period's sequences that are used, and of all
+	Used, Size int64  // count of the period's used sequences, and of all its sequences
 }
 
 // WithHooks adds functions to call as the Generator works; see [Hooks]. If it is given more than once, all are called,
@@ -111,8 +109,7 @@ func WithHooks(hooks Hooks) Option {
 	}}
 }
 
-// finish ends a call, which is nil if it never began: it calls the hooks for what happened, and returns the error for
-// the caller.
+// finish ends a call: it calls the hooks, and returns the error for the caller. The call is nil if it never began.
 func (g *Generator) finish(ctx context.Context, c *issue.Call, err error) error {
 	err = g.publicError(ctx, err)
 	if len(g.hooks) == 0 || c == nil {
@@ -137,7 +134,7 @@ func (g *Generator) finish(ctx context.Context, c *issue.Call, err error) error 
 	return err
 }
 
-// lostInfo describes the loss that a call found which ended with err.
+// lostInfo describes the loss found by a call that ended with err.
 func (g *Generator) lostInfo(e exchange.Events, err error) LostInfo {
 	info := LostInfo{Type: e.Type, Start: g.local(e.Lost.Start), Held: e.Held, Repaired: err == nil && !e.Reads}
 	if e.Reads {
@@ -148,7 +145,7 @@ func (g *Generator) lostInfo(e exchange.Events, err error) LostInfo {
 	return info
 }
 
-// failed ends a call for n numbers that failed with err. It returns the error for the caller.
+// failed ends a call for n numbers that failed with err, and returns the error for the caller.
 func (g *Generator) failed(ctx context.Context, c *issue.Call, typ string, n int, began time.Time, err error) error {
 	took := time.Since(began)
 	err = g.finish(ctx, c, err)
@@ -173,7 +170,7 @@ func (g *Generator) issued(ctx context.Context, c *issue.Call, last Number, n in
 		before = 0
 	}
 	used, size := last.Seq-before, g.limit-before
-	seen := int64(-1) // the greatest count for which hooks were called
+	seen := int64(-1) // greatest count for which hooks were called
 	for _, h := range g.hooks {
 		due := int64(math.Ceil(h.NearlyExhaustedAt * float64(size)))
 		if h.NearlyExhausted == nil || used < due {
@@ -188,7 +185,7 @@ func (g *Generator) issued(ctx context.Context, c *issue.Call, last Number, n in
 	}
 }
 
-// tell calls one hook, if there is one, and drops its panic.
+// tell calls a hook unless it is nil, and drops its panic.
 func tell[T any](ctx context.Context, hook func(context.Context, T), info T) {
 	if hook == nil {
 		return
@@ -199,7 +196,7 @@ func tell[T any](ctx context.Context, hook func(context.Context, T), info T) {
 
 const (
 	mostWaiting = 10_000      // explanations, at most
-	gatherFor   = time.Second // attempts without an answer become one explanation for so long
+	gatherFor   = time.Second // time during which attempts without an answer become one explanation
 )
 
 // A reporter reports gaps to hooks, in a goroutine that lives only while an explanation waits.
@@ -212,18 +209,18 @@ type reporter struct {
 	mu      sync.Mutex // guards all below
 	queue   *backlog.Queue[gapKey]
 	pending int           // explanations that may still come
-	running bool          // the goroutine lives
+	running bool          // the goroutine is running
 	idle    chan struct{} // closed when nothing is left to report; nil if nobody waits for that
 }
 
-// A gapKey is what the entries of the queue have in common that may be merged.
+// A gapKey identifies queue entries that may be merged.
 type gapKey struct {
 	typ   string
 	start int64 // of the period, Unix seconds
 	cause exchange.Cause
 }
 
-// newReporter returns a reporter, or nil if no hook wants its reports.
+// newReporter returns a reporter, or nil if there is no Unused hook.
 func newReporter(c *config) *reporter {
 	r := &reporter{ledger: c.ledger != nil, series: c.series, local: c.local, queue: backlog.New[gapKey](mostWaiting)}
 	for _, h := range c.hooks {
@@ -237,7 +234,7 @@ func newReporter(c *config) *reporter {
 	return r
 }
 
-// report has a gap reported. Attempts without an answer gather first.
+// report queues a gap for the hooks. Attempts without an answer gather first.
 func (r *reporter) report(g exchange.Gap) {
 	key := gapKey{g.Type, g.Span.Start, g.Cause}
 	e := backlog.Entry[gapKey]{Key: key, First: g.First, Last: g.Last, At: time.Now(), Loose: r.possible(g.Cause)}
@@ -256,7 +253,7 @@ func (r *reporter) report(g exchange.Gap) {
 	r.start()
 }
 
-// start starts the goroutine, unless it lives. The caller holds mu.
+// start starts the goroutine unless it is running. The caller holds mu.
 func (r *reporter) start() {
 	if !r.running {
 		r.running = true
@@ -264,7 +261,7 @@ func (r *reporter) start() {
 	}
 }
 
-// run reports to the hooks until nothing waits.
+// run reports to the hooks until the queue is empty.
 func (r *reporter) run() {
 	ended := false
 	defer func() {
@@ -280,7 +277,7 @@ func (r *reporter) run() {
 	ended = true
 }
 
-// next returns the explanation to report, or false if none waits.
+// next returns the next explanation to report, or false if none is waiting.
 func (r *reporter) next() (Explanation, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -292,7 +289,7 @@ func (r *reporter) next() (Explanation, bool) {
 	return Explanation{}, false
 }
 
-// addPending adds to the number of explanations that may still come.
+// addPending adds n to the number of explanations that may still come.
 func (r *reporter) addPending(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -300,7 +297,7 @@ func (r *reporter) addPending(n int) {
 	r.settle()
 }
 
-// flush has reported what gathers, and returns a channel that is closed once nothing is left to report.
+// flush queues the gathering entries, and returns a channel that is closed once nothing is left to report.
 func (r *reporter) flush() <-chan struct{} {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -313,8 +310,8 @@ func (r *reporter) flush() <-chan struct{} {
 	return idle
 }
 
-// settle wakes the callers of Flush if nothing is left to report. What gathers meanwhile is reported once nothing more
-// is expected. The caller holds mu.
+// settle wakes the callers of Flush if nothing is left to report. Entries that gather meanwhile are queued once nothing
+// more is expected. The caller holds mu.
 func (r *reporter) settle() {
 	if r.idle == nil || r.pending > 0 {
 		return
@@ -326,7 +323,7 @@ func (r *reporter) settle() {
 	}
 }
 
-// settleGathering has reported what gathers. The caller holds mu.
+// settleGathering queues the gathering entries. The caller holds mu.
 func (r *reporter) settleGathering() {
 	if r.queue.Gathering() > 0 {
 		r.queue.SettleAll()

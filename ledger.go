@@ -9,21 +9,21 @@ import (
 )
 
 // A Ledger is durable storage that outlives Redis. It sets aside blocks of sequences before Redis may issue them; see
-// [WithLedger]. Any number of processes, and any number of goroutines of each, may call it at once. Package
+// [WithLedger]. Any number of processes and goroutines may call it at once. Package
 // github.com/dailyserial/serial/sqlledger keeps one in a database.
 type Ledger interface {
-	// Reserve durably sets aside r.N consecutive sequences of one period, all greater than r.Above and than every
-	// sequence that was ever set aside for that series and period. It returns the sequence just before the first: those
-	// set aside are after+1 to after+r.N. It must not return before they would survive a crash of the storage.
+	// Reserve durably sets aside r.N consecutive sequences of one period, all greater than r.Above and every sequence ever
+	// set aside for that series and period. It returns the sequence just before the first: after+1 to after+r.N are set
+	// aside. It must not return before they would survive a crash of the storage.
 	//
-	// Reserve should also keep the calendar of each series and the print mark of each period, from the first
-	// reservation. If a later reservation has another one, Reserve should return the error of [Reservation.Check],
-	// which matches [ErrConflict], and set nothing aside; the first reservation decides, even if its caller crashed.
-	// Redis compares them as well, but once it has lost its record, only the ledger can. With a ledger that does not
-	// compare them, a number may be issued twice if the settings of a series change and Redis loses its data.
+	// Reserve should also keep the calendar of each series and the print mark of each period, from the first reservation.
+	// If a later reservation has another one, Reserve should return the error of [Reservation.Check], which matches
+	// [ErrConflict], and set nothing aside; the first reservation decides, even if its caller crashed. Redis compares them
+	// too, but once it has lost its record, only the ledger can. If the ledger does not compare them, a number may be
+	// issued twice if a series's settings change and Redis loses its data.
 	//
-	// After an error the sequences may have been set aside or not; if they were, they are a gap. The same is true if
-	// ctx ends, as it does before the lock or the claim for the reservation expires.
+	// After an error the sequences may or may not have been set aside; if they were, they are a gap. The same is true if
+	// ctx ends, which it does before the lock or the claim for the reservation expires.
 	Reserve(ctx context.Context, r Reservation) (after int64, err error)
 }
 
@@ -33,13 +33,12 @@ type Reservation struct {
 	Period   string // label of a period, such as "20211024": 1 to 14 bytes
 	Calendar string // result of [Scheme.Calendar], such as "days": 1 to 64 bytes, the same for all periods of a series
 	Print    string // result of [Scheme.PrintMark]: 1 to 64 bytes, the same for all reservations of a period
-	Above    int64  // sequence that all those set aside must exceed: 0 to 10^15-1
+	Above    int64  // sequence below all those to set aside: 0 to 10^15-1
 	N        int64  // number of sequences to set aside: 1 to 10^15-1
 }
 
-// Check is for authors of a [Ledger]. It compares r with the calendar that the ledger keeps for the series, and
-// with the print mark that it keeps for the period. If one differs, the error matches [ErrConflict] and says what to
-// do.
+// Check is for authors of a [Ledger]. It compares r with the series's calendar and the period's print mark, as the
+// ledger keeps them. If one differs, the error matches [ErrConflict] and says what to do.
 func (r Reservation) Check(calendar, printMark string) error {
 	const anew = "use another type, or another key prefix together with another literal in the template"
 	switch {
@@ -55,18 +54,18 @@ func (r Reservation) Check(calendar, printMark string) error {
 }
 
 // WithLedger sets numbers aside in durable storage, block sequences at a time, before Redis may issue them. If Redis
-// then loses data (in a failover, an empty restart, an old backup), there is a gap and never a duplicate: the counter
-// continues above everything the ledger has ever set aside. The gap is at most the block in use and those being
+// then loses data (in a failover, an empty restart, an old backup), there is a gap but never a duplicate: the counter
+// continues above everything the ledger has ever set aside. The gap is at most the block in use and the blocks being
 // reserved.
 //
-// The ledger is asked once per block. With a larger block it is asked less often, and the gap is larger when Redis
-// loses data. While the ledger is down, numbers that were set aside are still issued; then calls fail with the ledger's
-// error. All processes that issue numbers of a type must have the same ledger, but may have different blocks. A process
+// The ledger is asked once per block. A larger block means fewer requests, and a larger gap when Redis loses data.
+// While the ledger is down, the numbers already set aside are still issued; then calls fail with the ledger's error.
+// All processes that issue numbers of a type must have the same ledger, but may have different blocks. A process
 // without it gets [ErrConflict] until the last period for which the ledger was used has ended. A ledger may be turned
 // on within a period. But if the period's counter was lost before, calls fail with [ErrCounterLost] until a floor or
-// [Generator.Raise] says what was used without the ledger.
+// [Generator.Raise] gives the last number used without the ledger.
 //
-// Redis must allow INFO in scripts, which returns the server's replication ID: a new one means that the server was
+// Redis must allow INFO in scripts. It returns the server's replication ID: a new one means that the server was
 // restarted or promoted and may have lost data. If INFO is refused, calls fail and say so.
 //
 // Default none. A nil ledger is refused. A block must be 1 to 10^15-1 sequences.

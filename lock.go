@@ -17,13 +17,13 @@ import (
 	"github.com/dailyserial/serial/internal/redisrun"
 )
 
-// locks makes the redsync locks under which periods are opened, on independent servers.
+// locks makes the redsync locks for opening periods, on independent servers.
 type locks struct {
 	servers    []*exchange.Pipe
-	onCounters bool // the only server is that of the counters
+	onCounters bool // the counters' own server is the only lock server
 }
 
-// newLocks returns the locks on clients, or on the counters' own client if there are none.
+// newLocks returns locks on clients, or on the counters' own client if there are none.
 func newLocks(counters goredis.UniversalClient, clients []goredis.UniversalClient) locks {
 	l := locks{onCounters: clients == nil}
 	if l.onCounters {
@@ -38,17 +38,17 @@ func newLocks(counters goredis.UniversalClient, clients []goredis.UniversalClien
 // A lock is held until it is released or, should that fail, until it expires.
 type lock struct {
 	mutex      *redsync.Mutex
-	onCounters bool                // it is only on the counters' server
-	answered   atomic.Int32        // servers that granted or refused the lock in time
-	granted    atomic.Int32        // servers that granted it
+	onCounters bool                // the counters' own server is the only lock server
+	answered   atomic.Int32        // count of servers that granted or refused the lock in time
+	granted    atomic.Int32        // count of servers that granted it
 	panicked   atomic.Pointer[any] // value with which a hook of a client panicked, in a goroutine of redsync
 }
 
 // Try makes one attempt at the lock. The error is issue.ErrTaken if another caller holds it, or if servers granted it
 // to several callers. It returns as soon as ctx ends, and otherwise within an attempt of b.
 //
-// redsync does not get ctx itself: it would forget why ctx ended, and with a dead context it could not give back a lock
-// that a server may have granted.
+// redsync does not get ctx itself: it would lose ctx's error, and with a dead context it could not release a lock that
+// a server may have granted.
 func (l locks) Try(ctx context.Context, b *budget.Budget, typ, key string) (issue.Lock, error) {
 	if limit, _ := b.NextLimit(); limit <= 0 {
 		return nil, redisrun.ErrUnsent
@@ -63,7 +63,7 @@ func (l locks) Try(ctx context.Context, b *budget.Budget, typ, key string) (issu
 			server: server, typ: typ, lock: k, within: within, set: &setting{begun: make(chan struct{})},
 		}})
 	}
-	// A mutex belongs to one acquisition. FailFast: a majority decides, however slow the other servers are.
+	// A mutex serves one acquisition. With FailFast, a majority decides, however slow the other servers are.
 	k.mutex = redsync.New(pools...).NewMutex(key, redsync.WithFailFast(true), redsync.WithExpiry(issue.LockExpiry),
 		redsync.WithTimeoutFactor(issue.LockPatience.Seconds()/issue.LockExpiry.Seconds()))
 	running := redisrun.Begin(func() (bool, error) { return true, k.mutex.TryLockContext(steady) })
@@ -81,7 +81,7 @@ func (l locks) Try(ctx context.Context, b *budget.Budget, typ, key string) (issu
 	case p != nil:
 		panic(*p)
 	case answered && int(k.granted.Load()) > len(l.servers)/2:
-		err = redisrun.ErrNoAnswer // a majority granted it too late: nobody else has it
+		err = redisrun.ErrNoAnswer // a majority granted it too late, so nobody else has it
 	case answered && int(k.answered.Load()) > len(l.servers)/2:
 		return nil, issue.ErrTaken
 	}
@@ -105,7 +105,7 @@ func (k *lock) Content() string {
 	return k.mutex.Value()
 }
 
-// Release gives the lock back, also for a caller whose context has ended, who does not wait for it. If it fails, the
+// Release gives the lock back, even if the caller's context has ended; such a caller does not wait. If it fails, the
 // lock expires by itself.
 func (k *lock) Release(ctx context.Context, patience time.Duration) {
 	_, _ = redisrun.Await(ctx, patience, func() (bool, error) {
@@ -117,8 +117,8 @@ func (k *lock) Release(ctx context.Context, patience time.Duration) {
 
 // A lockServer sends the commands of one acquisition to one lock server, one after the other. redsync sends the release
 // without waiting for a slow server to answer the SET; on another connection the release could overtake the SET, and
-// the lock would stay behind with nobody to release it. redsync also relies on contexts to end commands, which go-redis
-// does only if it is configured to: so commands continue by themselves here, and redsync stops waiting for them.
+// the lock would stay behind with nobody to release it. redsync also relies on contexts to end commands, which works
+// only if go-redis is configured for it. So commands continue by themselves here, and redsync stops waiting for them.
 type lockServer struct{ lockConn }
 
 func (s lockServer) Get(ctx context.Context) (redis.Conn, error) {
@@ -126,11 +126,11 @@ func (s lockServer) Get(ctx context.Context) (redis.Conn, error) {
 	return s.lockConn, nil
 }
 
-// A lockConn is the part of a connection that redsync uses.
+// A lockConn implements the part of a connection that redsync uses.
 type lockConn struct {
 	redis.Conn                 // nil: nothing else is called
 	ctx        context.Context // redsync's
-	within     context.Context // ends with the attempt; a SET that still waits is then not sent
+	within     context.Context // ends with the attempt; a SET still waiting then is not sent
 	server     *exchange.Pipe
 	typ        string
 	lock       *lock
@@ -143,10 +143,11 @@ type setting struct {
 	*exchange.Sending
 }
 
-// Close leaves a command that continues alone.
+// Close does nothing: a command under way continues.
 func (c lockConn) Close() error { return nil }
 
-// SetNX waits for its server from when it is sent. Before that, the server's answers to others show that it works.
+// SetNX waits for the server from the moment it is sent. Before that, the server's answers to others show that it
+// works.
 func (c lockConn) SetNX(name, value string, expiry time.Duration) (_ bool, err error) {
 	defer c.keepPanic(&err)
 	c.set.Sending = c.server.Send(c.within, issue.LockPatience, c.typ,
@@ -163,8 +164,8 @@ func (c lockConn) SetNX(name, value string, expiry time.Duration) (_ bool, err e
 	return reply == "OK", err
 }
 
-// Eval runs the release, the only script of redsync that is used, when the SET is over. It continues by itself if
-// redsync stops waiting.
+// Eval runs the release, the only redsync script in use, once the SET is over. It continues by itself if redsync stops
+// waiting.
 func (c lockConn) Eval(script *redis.Script, keysAndArgs ...any) (_ any, err error) {
 	defer c.keepPanic(&err)
 	return redisrun.Await(c.ctx, issue.LockPatience, func() (any, error) {
@@ -179,7 +180,7 @@ func (c lockConn) Eval(script *redis.Script, keysAndArgs ...any) (_ any, err err
 	})
 }
 
-// keepPanic stores a panic for the caller of the acquisition; nobody else would recover it.
+// keepPanic stores a panic for the acquisition's caller; nobody else would recover it.
 func (c lockConn) keepPanic(err *error) {
 	if p := recover(); p != nil {
 		c.lock.panicked.Store(&p)

@@ -17,8 +17,8 @@ import (
 	"github.com/dailyserial/serial/internal/redisrun"
 )
 
-// LogHooks returns hooks for [WithHooks] that log what an operator should know, each event with the context of its
-// call:
+// LogHooks returns hooks for [WithHooks] that log the events an operator should know about, each with its call's
+// context:
 //
 //	serial: period opened             Info   type, start, wait
 //	serial: counter lost              Error  type, start (Warn if a later call may repair it, see [LostInfo])
@@ -27,18 +27,19 @@ import (
 //	serial: numbers nearly exhausted  Warn   type, start
 //	serial: no number issued          Error  type, error, duration (Warn or Info for what may be the caller's doing)
 //
-// A failed call is logged at Warn if the caller's deadline has passed, which an outage may have caused, and at Info if
+// A failed call is logged at Warn if the caller's deadline has passed, which may be due to an outage, and at Info if
 // the caller has left ([context.Canceled]) or for [ErrInvalidType] and [ErrInvalidRequest]. An invalid type is left
-// out. [ErrExhausted] and other errors that an operator has to end are logged at Error in any case.
+// out. [ErrExhausted] and other errors that an operator has to end are always logged at Error.
 //
-// Numbers, sequences, how many are used, keys, request IDs and what a counter holds are never logged. So the log does
-// not tell what [WithHiddenSequence] hides, except when a period is first used, nearly exhausted and exhausted. The
-// text of an error may have any of these, so it is not logged either. The attribute error has instead: the texts of the
-// errors that it matches, such as "serial: counter lost" or "context canceled"; whether the floor or the ledger failed;
-// the text of a network error, which has addresses; and the code of an error that Redis answers, such as "NOPERM".
+// Numbers, sequences, counts of used numbers, keys, request IDs and the content of counters are never logged. So the
+// log does not reveal what [WithHiddenSequence] hides, except when a period is first used, nearly exhausted and
+// exhausted. The text of an error may contain any of these, so it is not logged either. Instead, the attribute error
+// has: the texts of the errors that it matches, such as "serial: counter lost" or "context canceled"; whether the floor
+// or the ledger failed; the text of a network error, which has addresses; and the code of a Redis error, such as
+// "NOPERM".
 //
-// Issued and Unused are nil, since all that they could log is numbers. Any field may be set or wrapped before the hooks
-// are used, for example to set NearlyExhaustedAt, or to log more where it is not secret. One result may serve any
+// Issued and Unused are nil, since they could only log numbers. Any field may be set or wrapped before the hooks are
+// used, for example to set NearlyExhaustedAt, or to log more where it is not secret. The same hooks may serve any
 // number of Generators.
 //
 // If logger is nil, each event goes to what [slog.Default] returns at that moment.
@@ -83,10 +84,10 @@ func LogHooks(logger *slog.Logger) Hooks {
 	}
 }
 
-// operatorErrors are those that an operator has to end, whether or not the caller has left.
+// operatorErrors are the errors that an operator has to end, even if the caller has left.
 var operatorErrors = []error{ErrExhausted, ErrCounterLost, ErrClockSkew, ErrConflict, ErrNotReplicated}
 
-// failureLevel returns the level at which a call's error is logged.
+// failureLevel returns the log level for a call's error.
 func failureLevel(ctx context.Context, err error) slog.Level {
 	matches := func(target error) bool { return errors.Is(err, target) }
 	end := redisrun.EndOf(ctx)
@@ -101,7 +102,7 @@ func failureLevel(ctx context.Context, err error) slog.Level {
 	return slog.LevelWarn
 }
 
-// harmless are errors whose own texts never have a number or a key, in the order in which they are logged.
+// harmless are errors whose own texts never contain a number or a key, in the order in which they are logged.
 var harmless = slices.Concat(
 	[]error{issue.ErrFloor, issue.ErrLedger},
 	operatorErrors,
@@ -109,8 +110,8 @@ var harmless = slices.Concat(
 		redisrun.ErrEnded, io.EOF, io.ErrUnexpectedEOF, redis.ErrClosed, redis.ErrPoolTimeout, redis.ErrPoolExhausted,
 		context.Canceled, context.DeadlineExceeded})
 
-// loggable returns what a log may have of an error. Its whole text may have numbers and keys, from this package or from
-// the server, the floor or the ledger.
+// loggable returns the parts of an error that may be logged. Its full text may contain numbers and keys, from this
+// package or from the server, the floor or the ledger.
 func loggable(err error) string {
 	var texts []string
 	for _, e := range harmless {

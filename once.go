@@ -10,27 +10,27 @@ import (
 	"github.com/dailyserial/serial/internal/template"
 )
 
-// NextOnce issues a number for a request that may come again. The same request of the same type, from any process, gets
-// the same number for 48 hours, across midnights too. It is for callers that deliver at least once, such as queues and
-// HTTP clients that retry, and for repeating a call whose answer was lost: the repetition leaves neither a duplicate
-// nor a gap.
+// NextOnce issues a number for a request that may be repeated. For 48 hours, across midnights too, the same request of
+// the same type gets the same number, from any process. It is for callers that deliver at least once, such as queues
+// and HTTP clients that retry, and for repeating a call whose answer was lost: the repetition leaves neither a
+// duplicate nor a gap.
 //
 // requestID is 1 to 128 bytes of printable UTF-8 that distinguish the request from every other of that type, such as a
-// message's ID. An Idempotency-Key is not enough: two users may send the same one, so combine it with the user's ID, as
-// the recipe in the README does. A request that was refused is not remembered. One that was answered is answered again
-// even if the period is by then exhausted or lost. A request takes about 250 bytes of Redis's memory for those 48
-// hours; if Redis loses them, a request that comes again gets another number.
+// message's ID. An Idempotency-Key alone is not enough: two users may send the same one, so combine it with the user's
+// ID, as the recipe in the README does. A refused request is not remembered. An answered request gets its answer again
+// even if the period is exhausted or lost by then. A request takes about 250 bytes of Redis's memory for those 48
+// hours; if Redis loses them, a repeated request gets another number.
 //
-// The number is repeated as it was printed, even by a Generator with another template or [Period]; a hidden number only
-// by one that has its key, see [WithHiddenSequence].
+// The number is repeated as it was printed, even by a Generator with another template or [Period]. Only a Generator
+// that has its key can repeat a hidden number; see [WithHiddenSequence].
 //
-// The answer is final. If the number turns out to be taken already, which only a floor that knew too little can cause,
-// the same request would get it again: use [Generator.Next] for that request.
+// The answer is final. If the number turns out to be taken already, which only a floor that answered too low can cause,
+// the same request would get it again: use [Generator.Next] instead.
 //
-// The call costs one round trip, which it does not share with other calls. Errors: as for [Generator.NextNumber],
-// and [ErrInvalidRequest] for an invalid requestID, for which nothing was sent. [ErrConflict] may also mean that the
-// request was answered with a hidden number, whose key this Generator does not have. After any other error, and after a
-// cancelled call, ask again with the same requestID.
+// The call costs one round trip, which it does not share with other calls. Errors: as for [Generator.NextNumber], and
+// [ErrInvalidRequest] for an invalid requestID, in which case nothing was sent. [ErrConflict] may also mean that the
+// stored answer is a hidden number whose key this Generator does not have. After any other error, and after a cancelled
+// call, ask again with the same requestID.
 func (g *Generator) NextOnce(ctx context.Context, typ, requestID string) (Number, error) {
 	var refused error
 	if wrong := checkText(requestID, 1, 128, unicode.IsPrint); wrong != "" {
@@ -39,10 +39,10 @@ func (g *Generator) NextOnce(ctx context.Context, typ, requestID string) (Number
 	return g.issue(ctx, typ, requestID, 1, refused)
 }
 
-// plain replaces the fingerprint of the key if the sequence is not hidden.
+// plain is stored instead of the key's fingerprint if the sequence is not hidden.
 const plain = "plain"
 
-// repeated returns the number that the stored answer to a request of a type has.
+// repeated returns the number in the stored answer to a request.
 func (g *Generator) repeated(typ, request string, a *issue.Answer) (Number, error) {
 	key := g.issuer.RequestKey(typ, request)
 	if a.Key != plain && a.Key != g.template.Fingerprint && a.Key != "" {
@@ -56,8 +56,7 @@ func (g *Generator) repeated(typ, request string, a *issue.Answer) (Number, erro
 	return newNumber(t, span, typ, a.Seq), nil
 }
 
-// readAnswer returns the span of an answer, and the template that printed it: not this Generator's, if that has changed
-// since.
+// readAnswer returns an answer's span, and the template that printed it, which may not be this Generator's.
 func (g *Generator) readAnswer(a *issue.Answer) (s calendar.Span, t *template.Template, err error) {
 	unit, start, ok := calendar.ParseName(a.Period.Calendar)
 	if !ok {

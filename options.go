@@ -18,17 +18,17 @@ import (
 	"github.com/dailyserial/serial/internal/redisrun"
 )
 
-// An Option configures a [Generator]; some also configure a [Scheme]. [New] and [NewScheme] check the options, whose
-// order does not matter. If an option is given twice, the last one counts.
+// An Option configures a [Generator]; some also configure a [Scheme]. [New] and [NewScheme] check the options. Their
+// order does not matter; if an option is given twice, the last one counts.
 type Option interface {
 	apply(*config) error
 }
 
-// An option is the only Option.
+// An option is the only implementation of Option.
 type option struct {
 	name      string
 	forScheme bool  // allowed for NewScheme
-	err       error // error in the arguments, nil if they are allowed
+	err       error // error in the arguments, nil if they are valid
 	set       func(*config)
 }
 
@@ -54,9 +54,9 @@ func refuseIf(wrong bool, format string, args ...any) error {
 type config struct {
 	scheme
 	schemeOnly  bool                    // NewScheme was called
-	issuing     issue.Config            // settings that only the issuer needs
+	issuing     issue.Config            // settings for the issuer alone
 	ledger      Ledger                  // nil for none
-	lockClients []redis.UniversalClient // nil for the counters' own
+	lockClients []redis.UniversalClient // nil for the counters' own client
 	hooks       []Hooks
 }
 
@@ -91,7 +91,7 @@ func (c *config) applyAll(opts []Option) (errs []error) {
 	return errs
 }
 
-// newIssuer returns an issuer of the numbers of c's scheme.
+// newIssuer returns an issuer of numbers of c's scheme.
 func (c *config) newIssuer() *issue.Issuer {
 	i, t := c.issuing, c.template
 	i.Prefix, i.Calendar, i.Counts, i.PrintMark = c.prefix, c.calendar, c.counts(), t.PrintMark()
@@ -112,7 +112,7 @@ func isNil(v any) bool {
 	return !r.IsValid() || slices.Contains(nillable, r.Kind()) && r.IsNil()
 }
 
-// checkClient refuses a nil client and *redis.Ring, which moves keys, and so counters, to another shard when one dies.
+// checkClient refuses a nil client, and a *redis.Ring, which moves keys to another shard when one dies.
 func checkClient(client redis.UniversalClient) error {
 	// Only a Ring has this method, so a type that embeds one is refused too.
 	_, ring := client.(interface{ SetAddrs(map[string]string) })
@@ -122,8 +122,8 @@ func checkClient(client redis.UniversalClient) error {
 			"want *redis.Client, a Sentinel client and *redis.ClusterClient"))
 }
 
-// WithStart sets the first sequence of every period. It applies to periods that are opened from then on; a period that
-// is already open continues where it is. With [Never] there is only one period, so the option applies once.
+// WithStart sets the first sequence of every period. It applies to periods opened from then on; a period that is
+// already open continues where it is. With [Never] there is only one period, so the option applies once.
 //
 // Default 1. It must be 1 to the largest sequence that the template prints; see [Scheme.Limits].
 func WithStart(seq int64) Option {
@@ -135,12 +135,12 @@ func WithStart(seq int64) Option {
 // WithLockClients sets the servers that keep the lock for opening a period: independent masters, of which a majority
 // must grant it (Redlock). Uniqueness does not depend on the lock, which only decides who asks the floor.
 //
-// Each client must reach a server of its own, because a server grants a lock only once. If so many clients reach one
-// server, by different names, that the others are no majority, no caller ever gets the lock: a call that has to open a
-// period waits, and then fails with an error that names this possibility.
+// Each client must reach a server of its own, because a server grants a lock only once. If several clients reach the
+// same server by different names, so that the rest are not a majority, no caller ever gets the lock: a call that has to
+// open a period waits, and then fails with an error that mentions this possibility.
 //
-// Default the counters' own client. Refused are an empty list, a nil client, *redis.Ring, the same client twice, and
-// two clients of one address and database, also where one of them is of a Cluster.
+// Default the counters' own client. An empty list, a nil client, a *redis.Ring, the same client twice, and two clients
+// of one address and database, even if one is a Cluster's, are refused.
 func WithLockClients(clients ...redis.UniversalClient) Option {
 	clients = slices.Clone(clients)
 	err := checkLockClients(clients)
@@ -163,8 +163,8 @@ func checkLockClients(clients []redis.UniversalClient) error {
 		"serial: WithLockClients: no client is given; leave the option out to lock on the counters' own client")
 }
 
-// shared says by what both clients are known to reach one server, or nothing. A client of a Cluster and a client of one
-// of its nodes never both get a lock: the node either is the server of the key in the Cluster, or refuses.
+// shared says how both clients are known to reach one server, or returns "". A client of a Cluster and a client of one
+// of its nodes never both get a lock: either the node has the key in the Cluster too, or it refuses.
 func shared(a, b redis.UniversalClient) string {
 	if reflect.ValueOf(a).Comparable() && a == b {
 		return "are the same client"
@@ -180,7 +180,7 @@ func shared(a, b redis.UniversalClient) string {
 
 type endpoint struct{ network, addr, db string }
 
-// endpointsOf returns where a client connects to: nothing if a dialer of the user or of Sentinel decides where an
+// endpointsOf returns the endpoints that a client connects to: none if the user's or Sentinel's dialer decides where an
 // address leads.
 func endpointsOf(client redis.UniversalClient) (all []endpoint) {
 	switch client := client.(type) {
@@ -201,8 +201,8 @@ func endpointsOf(client redis.UniversalClient) (all []endpoint) {
 	return all
 }
 
-// WithMaxSkew sets how far Redis's clock may differ from this host's when a period is opened or a prepared one is
-// entered. Beyond that, calls fail with [ErrClockSkew], so that one wild clock does not open a day in 2031.
+// WithMaxSkew sets how far Redis's clock may differ from this host's when a period is opened or a prepared period is
+// entered. Beyond that, calls fail with [ErrClockSkew], so a wrong clock does not open a day in 2031.
 //
 // Default 1 h. 0 is refused; a negative value turns the check off.
 func WithMaxSkew(skew time.Duration) Option {
@@ -211,13 +211,13 @@ func WithMaxSkew(skew time.Duration) Option {
 	return option{"WithMaxSkew", false, err, func(c *config) { c.issuing.MaxSkew = skew }}
 }
 
-// WithReplicas requires that n replicas confirm every number within timeout, before it is returned. If n counts every
-// replica that may be promoted, the next master that Redis promotes has the number. The confirmation is a WAIT, sent
-// together with the command that it confirms. If too few replicas confirm, the call fails with [ErrNotReplicated], and
-// its numbers are gaps.
+// WithReplicas requires that n replicas confirm every number within timeout, before it is returned. If n is the number
+// of all replicas that may be promoted, the next master that Redis promotes has the number. WAIT asks for the
+// confirmation, sent together with the command that it confirms. If too few replicas confirm, the call fails with
+// [ErrNotReplicated], and its numbers are gaps.
 //
-// Default 0, which waits for no replica. n must be 0 to 1,000, and the timeout whole milliseconds, at least one and at
-// most half of the client's read timeout, or 2.5 s if that is unlimited. The client must be a *redis.Client or a
+// Default 0, which waits for no replica. n must be 0 to 1,000. The timeout must be whole milliseconds, at least one,
+// and at most half of the client's read timeout, or 2.5 s if that is unlimited. The client must be a *redis.Client or a
 // *redis.ClusterClient itself, not a type that embeds one.
 func WithReplicas(n int, timeout time.Duration) Option {
 	err := cmp.Or(
@@ -228,8 +228,8 @@ func WithReplicas(n int, timeout time.Duration) Option {
 	return option{"WithReplicas", false, err, func(c *config) { c.issuing.Replicas = replicas }}
 }
 
-// checkReplicas limits the timeout, so that half of the read timeout remains for everything but the replicas. It
-// refuses other types of client, which may send WAIT to another server than the write.
+// checkReplicas limits the timeout to half of the read timeout, which leaves half for everything else. It refuses other
+// types of client, which may send WAIT to a different server from the write.
 func checkReplicas(client redis.UniversalClient, c redisrun.Replicas) error {
 	if c.N == 0 {
 		return nil
@@ -250,7 +250,7 @@ func checkReplicas(client redis.UniversalClient, c redisrun.Replicas) error {
 // WithKeyPrefix sets the beginning of every key: a namespace for a tenant or an environment. Generators with different
 // prefixes share nothing.
 //
-// Default "serial". It must be a text that is allowed as a type; see [ErrInvalidType].
+// Default "serial". It must be valid as a type; see [ErrInvalidType].
 func WithKeyPrefix(prefix string) Option {
 	err := name.Check(prefix)
 	if err != nil {
@@ -259,17 +259,16 @@ func WithKeyPrefix(prefix string) Option {
 	return option{"WithKeyPrefix", true, err, func(c *config) { c.prefix = prefix }}
 }
 
-// WithFloor sets a function that asks a source that outlives Redis, usually a database for the greatest number in it.
-// It returns the highest sequence of typ that may already have been used in the period that begins at start, 0 if none
-// was. It is called whenever a counter has to be created or repaired, under the lock of that type and period, so that
-// one process asks and not all of them. The counter then continues above the answer, and a lost counter is repaired
-// instead of returning [ErrCounterLost]. The answer must not fall when a document is deleted, or its number is issued
-// again after a loss.
+// WithFloor sets a function that asks a source that outlives Redis, usually for the greatest number in a database. It
+// returns the highest sequence of typ that may already have been used in the period that begins at start, 0 if none
+// was. It is called whenever a counter has to be created or repaired, under the lock of that type and period, so only
+// one process asks. The counter then continues above the answer, so a lost counter is repaired, without
+// [ErrCounterLost]. The answer must not fall when a document is deleted; otherwise its number is issued again after a
+// loss.
 //
 // The function's context ends with the caller's, and at the latest 7 s after the lock was requested, before the lock
-// expires. It ends earlier if Redis was slow before, because all steps of a call share 10 s. If the function fails, the
-// call that needed it returns its error, and nothing is issued. An answer below 0 or above the largest sequence is an
-// error too.
+// expires. It ends earlier if Redis was slow, because all steps of a call share 10 s. If the function fails, the call
+// returns its error, and nothing is issued. An answer below 0 or above the largest sequence is an error too.
 //
 // Default none; nil is refused.
 func WithFloor(floor func(ctx context.Context, typ string, start time.Time) (int64, error)) Option {

@@ -10,22 +10,21 @@ import (
 	"github.com/dailyserial/serial/internal/issue"
 )
 
-// Prepare opens the current period and those that follow it, 1 to 100 in all. The first caller in a prepared period
-// then only has to enter it, without a lock and without asking the floor of [WithFloor]. Prepare is for the evening
-// before a busy day, or for a job that runs every day. It may run any number of times, and in any number of processes
-// at once.
+// Prepare opens the current period and the following ones, 1 to 100 in all. The first caller in a prepared period then
+// only has to enter it, without a lock and without asking the floor of [WithFloor]. Call Prepare on the evening before
+// a busy day, or in a daily job. It may run any number of times, and in any number of processes at once.
 //
-// A prepared period belongs to the same time zone and day start: with others, calls fail with [ErrConflict] until the
-// last prepared period has ended. A prepared counter that is gone when its period begins is lost, see [ErrCounterLost].
-// Prepare returns the same for a later period that a fast clock had used, if its counter is gone: with a ledger the
-// first call of that period repairs it, otherwise [Generator.Raise] does once the period has begun. With a ledger, the
-// first call of a period still has a block set aside.
+// A prepared period keeps its time zone and day start: with others, calls fail with [ErrConflict] until the last
+// prepared period has ended. If a prepared counter is gone when its period begins, calls fail with [ErrCounterLost].
+// Prepare returns the same error for a later period that a fast clock had used, if its counter is gone: with a ledger
+// the first call in that period repairs it; without one, [Generator.Raise] does once the period has begun. With a
+// ledger, the first call in a period still sets a block aside.
 //
-// Prepare costs a round trip for each period, and one more to compare the clocks if any period must be opened. With a
-// floor, each period that must be opened also costs the lock and a call of the floor. After an error, or if ctx ends,
+// Prepare costs one round trip per period, and one more to compare the clocks if any period must be opened. With a
+// floor, each period that must be opened also costs the lock and a call to the floor. After an error, or if ctx ends,
 // some of the periods may be open; Prepare may be repeated. Errors: [ErrInvalidType], [ErrCounterLost], [ErrClockSkew],
-// [ErrConflict], [ErrNotReplicated], one for any other periods, the floor's or the ledger's own, ctx's, or a failure of
-// Redis.
+// [ErrConflict], [ErrNotReplicated], one for an invalid periods, the floor's or the ledger's own, ctx's, or a failure
+// of Redis.
 func (g *Generator) Prepare(ctx context.Context, typ string, periods int) error {
 	most := 100
 	if g.calendar.Unit == calendar.Never {
@@ -39,7 +38,7 @@ func (g *Generator) Prepare(ctx context.Context, typ string, periods int) error 
 	return g.finish(ctx, c, err)
 }
 
-// prepare opens one period after the other, as the server's clock and the record have them meanwhile.
+// prepare opens one period after another, by the server's clock and the record, which may change meanwhile.
 func (g *Generator) prepare(ctx context.Context, c *issue.Call, periods int) (err error) {
 	defer func() { c.End(err) }()
 	opened, err := g.openCurrent(ctx, c)
@@ -63,7 +62,7 @@ func (g *Generator) prepare(ctx context.Context, c *issue.Call, periods int) (er
 			if out = c.Wait(ctx); out.Step == issue.Again {
 				_, out.Err = g.sequence(ctx, c, 0)
 			}
-		case issue.Missing: // the floor has to be asked, under the lock
+		case issue.Missing: // the floor must be asked, under the lock
 			if out = c.Lock(ctx, g.locks, out); out.Step == issue.Locked {
 				out = c.PrepareAboveFloor(ctx, out, compared)
 			}
@@ -78,7 +77,7 @@ func (g *Generator) prepare(ctx context.Context, c *issue.Call, periods int) (er
 	return nil
 }
 
-// openCurrent opens the current period, if it is not open yet, and returns it. One that is full is open.
+// openCurrent opens the current period, if it is not open yet, and returns it. A full period counts as open.
 func (g *Generator) openCurrent(ctx context.Context, c *issue.Call) (*calendar.Period, error) {
 	numbers, err := g.sequence(ctx, c, 0)
 	if refusal, ok := errors.AsType[*exchange.Refusal](err); ok && refusal.Status == exchange.Exhausted {

@@ -12,18 +12,18 @@ import (
 
 // A Scheme says how numbers look and when they start again: the part of a [Generator] that needs no Redis. It prints
 // and parses numbers and knows their periods, for services that only check what a user typed, for audits, and for
-// package gapless. Make one with [NewScheme], or get a Generator's from [Generator.Scheme]. It is safe for use by any
-// number of goroutines.
+// package gapless. Make one with [NewScheme], or get a Generator's from [Generator.Scheme]. It is safe for concurrent
+// use.
 type Scheme struct{ scheme }
 
 type scheme struct {
 	calendar calendar.Calendar
-	text     string             // template as it was given
+	text     string             // template as given
 	template *template.Template // text, parsed
 	limit    int64              // largest sequence that the template prints
-	base     int64              // sequence just before the first of a period
+	base     int64              // sequence just before a period's first
 	prefix   string             // first part of every key
-	key      []byte             // key of hidden sequences, nil if they are not hidden
+	key      []byte             // key that hides sequences, nil if they are not hidden
 }
 
 const defaultPrefix = "serial"
@@ -36,8 +36,7 @@ func newScheme() scheme {
 // NewScheme returns a Scheme. It takes the options [WithLocation], [WithTemplate], [WithPeriod], [WithDayStart],
 // [WithYearStart], [WithStart], [WithHiddenSequence] and [WithKeyPrefix], on which hidden sequences depend.
 //
-// It is an error if another option is given, or if an option is invalid. The message names the option and says what is
-// allowed.
+// Any other option is an error, and so is an invalid option. The message names the option and says what is allowed.
 func NewScheme(opts ...Option) (*Scheme, error) {
 	c := &config{scheme: newScheme(), schemeOnly: true}
 	if err := errors.Join(append(c.applyAll(opts), c.complete()...)...); err != nil {
@@ -78,8 +77,8 @@ func (s *scheme) complete() (errs []error) {
 	return errs
 }
 
-// Number returns the number of a type that has the sequence seq and is issued at the instant at. It need not have been
-// issued.
+// Number returns the number of a type with the sequence seq, as printed if issued at the instant at. It need not have
+// been issued.
 //
 // Errors: [ErrInvalidType]; [ErrExhausted] if seq is above the last sequence of [Scheme.Limits]; one for a seq below 1,
 // for an instant before 1970 or after the year 9999, and for a date that the template cannot print.
@@ -99,8 +98,8 @@ func (s *Scheme) Number(typ string, at time.Time, seq int64) (Number, error) {
 	return newNumber(s.template, span, strings.Clone(typ), seq), nil
 }
 
-// Parse takes apart a number that was issued with this Scheme. It refuses any text that cannot have been issued: a date
-// that the calendar or the time zone does not have, parts of a date that contradict each other, sequence 0, missing or
+// Parse parses a number that was issued with this Scheme. It refuses any text that cannot have been issued: a date that
+// does not exist in the calendar or the time zone, parts of a date that contradict each other, sequence 0, missing or
 // excess padding, text before or after. If the number was issued with a hidden sequence and another key, Seq is wrong
 // and there may be no error.
 //
@@ -112,7 +111,7 @@ func (s *scheme) parse(number string) (Number, error) {
 	if err != nil {
 		return Number{}, err
 	}
-	return newNumber(s.template, *n.Span, strings.Clone(n.Type), n.Seq), nil // a copy, so that the text can be freed
+	return newNumber(s.template, *n.Span, strings.Clone(n.Type), n.Seq), nil // a copy, so the text can be freed
 }
 
 // Series returns the name of a type's series, as a [Ledger] and package gapless use it: the key prefix, a colon and the
@@ -131,24 +130,24 @@ func (s *scheme) local(unix int64) time.Time { return time.Unix(unix, 0).In(s.ca
 
 // Calendar returns the calendar of every series of this Scheme, such as "days" or "years from April 1": its [Period]
 // and, if quarters or business years are counted or printed, the first day of the business year. A series keeps its
-// calendar for as long as it lives: a process with another one gets [ErrConflict].
+// calendar as long as it lives: a process with another calendar gets [ErrConflict].
 func (s *Scheme) Calendar() string { return s.counts() }
 
 func (s *scheme) counts() string {
-	if s.template == nil { // of a Scheme that NewScheme did not make
+	if s.template == nil { // in a Scheme that NewScheme did not make
 		return ""
 	}
 	return s.calendar.Name(s.template.Dates.PrintBusinessYear())
 }
 
-// PrintMark returns a hash of the settings by which two processes could print different sequences of one period alike,
-// if they differed: the order of fields and tokens, the alphabet, the check digit and the key of the hidden sequence.
-// Widths, literals and separators are not part of it. A period keeps its print mark: a process with another one gets
-// [ErrConflict] until a later period begins.
+// PrintMark returns a hash of the settings that two processes must share, or they could print the same number for
+// different sequences of a period: the order of fields and tokens, the alphabet, the check digit and the key of the
+// hidden sequence. Widths, literals and separators are not part of it. A period keeps its print mark: a process with
+// another print mark gets [ErrConflict] until a later period begins.
 func (s *Scheme) PrintMark() string { return s.template.PrintMark() }
 
-// Span returns the span of at: the time around it in which the same date is printed. It begins at start and ends before
-// end. It is the period of at, or a part of the period if the template prints more than that.
+// Span returns the span around at in which the same date is printed. It begins at start and ends before end. It is the
+// period of at, or a part of it if the template prints more than the period.
 //
 // It is an error if the date of at is not in 1970 to 9999 in the Scheme's time zone, or if the template cannot print
 // it.
@@ -161,11 +160,11 @@ func (s *Scheme) Span(at time.Time) (start, end time.Time, err error) {
 }
 
 // Period returns the period of at: its label, as in keys and in a ledger, its first instant, and the first instant
-// after it. If the date of at is not in 1970 to 9999 in the Scheme's time zone, all three are zero. With [Never], the
-// dates are those of UTC.
+// after it. If the date of at is not in 1970 to 9999 in the Scheme's time zone, all three are zero. With [Never], start
+// and end are in UTC.
 func (s *Scheme) Period(at time.Time) (label string, start, end time.Time) {
 	p, covered := s.calendar.At(at), s.calendar.Covers(at)
-	if s.calendar.Unit == calendar.Never { // whose dates are UTC's: west of Greenwich, it begins in 1969
+	if s.calendar.Unit == calendar.Never { // its dates are in UTC: west of Greenwich, it begins in 1969
 		covered = p.Start <= at.Unix() && at.Unix() < p.End
 	}
 	if !covered {
@@ -174,10 +173,10 @@ func (s *Scheme) Period(at time.Time) (label string, start, end time.Time) {
 	return p.Label, s.local(p.Start), s.local(p.End)
 }
 
-// PeriodName returns the period of at as people write it, such as "24 October 2021", "October 2021", "week 42 of 2021",
-// "quarter 4 of 2021", "2021", "24 October 2021, 15:00 to 16:00" or "all time". A year that begins on another day than
-// 1 January is "business year 2021". Weeks are those of ISO 8601. Where [Scheme.Period]
-// returns zeros, the name is "".
+// PeriodName returns the name of at's period as people write it, such as "24 October 2021", "October 2021", "week 42 of
+// 2021", "quarter 4 of 2021", "2021", "24 October 2021, 15:00 to 16:00" or "all time". A year that begins on another
+// day than 1 January is "business year 2021". Weeks are those of ISO 8601. Where [Scheme.Period] returns zeros, the
+// name is "".
 func (s *Scheme) PeriodName(at time.Time) string {
 	label, start, end := s.Period(at)
 	if label == "" {

@@ -17,7 +17,7 @@ func (g *Generator) Next(ctx context.Context, typ string) (string, error) {
 	return n.String(), err
 }
 
-// sequence issues n numbers. It is the published sequence, each of its four ifs made safe.
+// sequence issues n numbers. It is the published sequence, with each of its four ifs made safe.
 func (g *Generator) sequence(ctx context.Context, c *issue.Call, n int) (numbers issue.Numbers, err error) {
 	defer func() { c.End(err) }()
 	for {
@@ -41,18 +41,18 @@ func (g *Generator) sequence(ctx context.Context, c *issue.Call, n int) (numbers
 	}
 }
 
-// A Generator issues serial numbers; most callers want [Generator.Next]. It is safe for concurrent use. Its own
-// goroutines end with their work, and there is nothing to close: the Redis client remains the caller's. Make it once,
-// with [New]. Any number of Generators, in any number of processes, may issue numbers of one type.
+// A Generator issues serial numbers; most callers want [Generator.Next]. It is safe for concurrent use. There is
+// nothing to close: its goroutines end with their work, and the Redis client remains the caller's. Make it once, with
+// [New]. Any number of Generators, in any number of processes, may issue numbers of the same type.
 type Generator struct {
 	config
 	issuer   *issue.Issuer
 	locks    locks
-	reporter *reporter // of unused numbers; nil if nobody wants them
+	reporter *reporter // reports unused numbers; nil without an Unused hook
 }
 
 // New returns a Generator that keeps its counters in client, which may be a *redis.Client (of a single server or from
-// redis.NewFailoverClient) or a *redis.ClusterClient. It sends nothing yet.
+// redis.NewFailoverClient) or a *redis.ClusterClient. New sends nothing to Redis.
 //
 // It is an error if client is nil or a *redis.Ring, or if an option is invalid. The message says what is allowed.
 func New(client redis.UniversalClient, opts ...Option) (*Generator, error) {
@@ -70,12 +70,12 @@ func New(client redis.UniversalClient, opts ...Option) (*Generator, error) {
 
 // NextNumber issues the next number of a type, for the period that Redis's clock shows at the instant of issue.
 //
-// In an open period the call costs one round trip. The first call of a period opens it under a lock. While another
-// caller does that, the call waits until ctx ends, or for 30 s if ctx has no deadline. If Redis or the lock servers do
-// not answer, or answer slowly, the call fails within 10 s, which all its steps share.
+// In an open period the call costs one round trip. The first call in a period opens it under a lock. While another
+// caller does that, the call waits until ctx ends, or for 30 s if ctx has no deadline. If Redis or the lock servers are
+// slow or silent, the call fails within 10 s, which all its steps share.
 //
 // The call returns as soon as ctx ends, even if Redis hangs. If the command was already sent, the number may have been
-// consumed: that leaves a gap, never a duplicate. The same is true of every other error that wraps a failure of Redis.
+// consumed: a gap, never a duplicate. The same is true of every other error that wraps a failure of Redis.
 //
 // Errors: [ErrInvalidType], [ErrExhausted], [ErrCounterLost], [ErrClockSkew], [ErrConflict], [ErrNotReplicated], the
 // floor's or the ledger's own, ctx's, or a failure of Redis.
@@ -84,17 +84,17 @@ func (g *Generator) NextNumber(ctx context.Context, typ string) (Number, error) 
 }
 
 // NextN issues n consecutive numbers of a type, 1 to 100,000, in one round trip: all of them, in order, or, with an
-// error, none. They are all of one period.
+// error, none. They all belong to one period.
 //
-// Errors: as for [Generator.NextNumber], and [ErrInvalidRequest] for any other n. After [ErrExhausted], also if n
-// exceeds a whole period, nothing was consumed. A cancelled call may have consumed all n.
+// Errors: as for [Generator.NextNumber], and [ErrInvalidRequest] for an invalid n. [ErrExhausted], which is also
+// returned if n exceeds a whole period, means that nothing was consumed. A cancelled call may have consumed all n.
 func (g *Generator) NextN(ctx context.Context, typ string, n int) ([]Number, error) {
 	const most = 100_000
 	var refused error
 	switch {
 	case n < 1 || n > most:
 		refused = fmt.Errorf("%w: %d numbers at once: want 1 to %d", ErrInvalidRequest, n, most)
-	case int64(n) > g.limit: // a period that is open may have begun before WithStart
+	case int64(n) > g.limit: // a period opened before WithStart took effect may have more
 		refused = fmt.Errorf("%w: %d of %s were asked for, and a period has %d", ErrExhausted, n, typ, g.limit)
 	}
 	last, err := g.issue(ctx, typ, "", n, refused)
@@ -109,8 +109,8 @@ func (g *Generator) NextN(ctx context.Context, typ string, n int) ([]Number, err
 	return numbers, nil
 }
 
-// issue issues n numbers of a type, for a request if there is one, and returns the last of them. An error that refuses
-// the call's other arguments comes after one that refuses the type.
+// issue issues n numbers of a type, for a request if there is one, and returns the last. An invalid type is reported
+// before refused, the error in the call's other arguments.
 func (g *Generator) issue(
 	ctx context.Context, typ, request string, n int, refused error,
 ) (last Number, err error) {
@@ -142,7 +142,7 @@ func (g *Generator) issue(
 	return last, nil
 }
 
-// begin begins a call for a type, unless an error refuses the call's other arguments.
+// begin begins a call for a type, unless refused, the error in the call's other arguments, is set.
 func (g *Generator) begin(ctx context.Context, typ, request string, refused error) (*issue.Call, error) {
 	if err := cmp.Or(g.template.CheckType(typ), refused); err != nil {
 		return nil, err
@@ -151,7 +151,7 @@ func (g *Generator) begin(ctx context.Context, typ, request string, refused erro
 }
 
 // Peek returns the last number issued in the current period, with Seq 0 if there was none. It writes nothing, opens
-// nothing and asks no floor. By the time it returns, others may have issued more.
+// nothing and does not ask the floor. By the time it returns, others may have issued more.
 //
 // Errors: [ErrInvalidType], [ErrCounterLost] (also with a floor or a ledger), [ErrClockSkew], [ErrConflict], ctx's, or
 // a failure of Redis.
@@ -167,11 +167,11 @@ func (g *Generator) Peek(ctx context.Context, typ string) (n Number, err error) 
 	return n, g.finish(ctx, c, err)
 }
 
-// Parse takes apart a number that was issued by a Generator with the same template, period, day start, year start and
-// time zone. It refuses anything that cannot have been issued: a date that the calendar or the zone does not have,
+// Parse parses a number that was issued by a Generator with the same template, period, day start, year start and time
+// zone. It refuses anything that cannot have been issued: a date that does not exist in the calendar or the zone,
 // sequence 0, missing or excess padding, text before or after. It does not ask Redis. See [Scheme.Parse] for its
 // errors.
 func (g *Generator) Parse(s string) (Number, error) { return g.parse(s) }
 
-// Scheme returns the Generator's own Scheme: the part of it that needs no Redis.
+// Scheme returns the Generator's Scheme: the part of it that needs no Redis.
 func (g *Generator) Scheme() *Scheme { return &Scheme{g.scheme} }
