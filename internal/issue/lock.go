@@ -10,30 +10,30 @@ import (
 	"github.com/dailyserial/serial/internal/redisrun"
 )
 
-// This file is the lock under which a period is opened.
+// This file has the lock for opening a period.
 
 const (
 	// LockExpiry is how long a crashed holder of the lock delays the others.
 	LockExpiry = 8 * time.Second
-	// LockPatience is how long an attempt at the lock waits for a server that is silent, unless a majority has answered
-	// before. The same goes for giving the lock back, and for a caller that waits for that.
+	// LockPatience is how long an attempt at the lock waits for a silent server, unless a majority answers first. It also
+	// limits giving the lock back, and the wait of a caller for that.
 	LockPatience = 2 * time.Second
-	// floorMargin is what remains of the lock, once the floor has answered, to open the period.
+	// floorMargin is the part of the lock's time left to open the period after the floor has answered.
 	floorMargin = time.Second
 )
 
 // Locks grants a key's lock to one caller at a time, across all processes.
 type Locks interface {
-	// Try makes one attempt at a lock of a type, which ends with ctx and within an attempt of b. The error is ErrTaken
-	// if another caller holds the lock.
+	// Try makes one attempt at a type's lock. It ends with ctx, and within the time of an attempt of b. The error is
+	// ErrTaken if another caller holds the lock.
 	Try(ctx context.Context, b *budget.Budget, typ, key string) (Lock, error)
 }
 
 // Lock is the sequence's second step: one attempt at the lock. The next step is Wait if another process holds the lock,
-// and Again if another caller of this process has opened the period meanwhile. If lock servers fail, they may be well a
-// moment later, and the counter may exist by then: so the next step is Wait, while there is time for another attempt.
+// and Again if another caller of this process has opened the period meanwhile. If lock servers fail, they may recover a
+// moment later, and the counter may exist by then. So the next step is Wait, while there is time for another attempt.
 //
-// A second is too short for a lock. To open is safe without, and there is no floor to ask.
+// A period of a second is too short for a lock. Opening is safe without one, and there is no floor to ask.
 func (c *Call) Lock(ctx context.Context, locks Locks, missing Outcome) Outcome {
 	out, span := Outcome{Step: Locked, Reply: missing.Reply}, missing.Reply.Span
 	if c.issuer.Calendar.Unit == calendar.Second {
@@ -44,7 +44,7 @@ func (c *Call) Lock(ctx context.Context, locks Locks, missing Outcome) Outcome {
 	}
 	out.Held.Since = time.Now()
 	lock, err := locks.Try(ctx, &c.session.Budget, c.session.Type, c.session.LockKey(span))
-	const attempt = 2 * LockPatience // to ask, and to give back what was granted
+	const attempt = 2 * LockPatience // to try, and to give back the locks granted
 	switch c.lockErr = err; {
 	case err == nil:
 		out.Held.Lock = lock
@@ -58,7 +58,7 @@ func (c *Call) Lock(ctx context.Context, locks Locks, missing Outcome) Outcome {
 	return Outcome{Err: err}
 }
 
-// giveBack gives back what the call holds, and waits briefly for that, unless the server has already failed.
+// giveBack gives back a lock or a claim, and waits briefly for the answer, unless the server has already failed.
 func giveBack(ctx context.Context, c *Call, held releaser) {
 	patience, start := time.Duration(0), time.Now()
 	if !c.session.Silent {

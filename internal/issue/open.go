@@ -10,12 +10,12 @@ import (
 )
 
 // Open is the sequence's third step: it looks again, and only if the counter is still missing asks the floor and opens
-// the period. The next step is Wait if the period must be looked at again: it ended meanwhile, or the lock expired. An
-// opening continues without a caller who leaves, so nobody waits for its lock to expire; only the floor is asked no
-// longer.
+// the period. The next step is Wait if the period must be checked again because it ended meanwhile or the lock expired.
+// If the caller leaves, the opening continues, so nobody waits for its lock to expire; only a question to the floor is
+// dropped.
 //
-// The script that opens gives the lock back too. If the lock is on other servers, that goes on behind the caller's
-// back: nobody needs the lock of a period that is open.
+// The script that opens the period also gives the lock back. A lock on other servers is given back in the background:
+// nobody needs the lock of an open period.
 func (c *Call) Open(ctx context.Context, n int, locked Outcome) Outcome {
 	steady, lock := context.WithoutCancel(ctx), locked.Held.Lock
 	o := &opening{call: c, held: locked.Held, missing: locked.Reply}
@@ -42,16 +42,16 @@ func (c *Call) Open(ctx context.Context, n int, locked Outcome) Outcome {
 // An opening creates a counter, lifts it, or has a block installed.
 type opening struct {
 	call     *Call
-	held     Held            // zero for none
-	missing  *exchange.Reply // the reply that the counter is missing; nil where it need not be
-	claim    claim           // with a ledger
-	floor    int64           // the floor's answer, 0 if it was not asked
-	seq      int64           // an operator's, 0 for none
+	held     Held            // lock held, zero for none
+	missing  *exchange.Reply // reply that the counter is missing; nil if it may exist
+	claim    claim           // claim to a block, with a ledger
+	floor    int64           // floor's answer, 0 if it was not asked
+	seq      int64           // operator's sequence, 0 for none
 	released bool            // the lock was given back
 }
 
-// open opens the period for whoever has the lock. ctx is the caller's, and steady does not end. Redis looks again by
-// itself before it opens; the caller does first if a floor or a ledger would otherwise be asked in vain.
+// open opens the period under the lock. ctx is the caller's; steady never ends. The script looks again before it opens.
+// With a floor or a ledger, open looks first, so as not to ask them in vain.
 func (o *opening) open(ctx, steady context.Context, n int) Outcome {
 	c, asked := o.call, o.missing.Span
 	if c.issuer.Floor != nil || c.issuer.Reserve != nil {
@@ -68,12 +68,12 @@ func (o *opening) open(ctx, steady context.Context, n int) Outcome {
 	}
 	missing, since := o.missing, o.held.Since
 	if missing.Span.Start != asked.Start || time.Since(since) >= LockExpiry-floorMargin {
-		return Outcome{Step: Wait} // the lock is another period's, or it took too long to get here
+		return Outcome{Step: Wait} // the lock is for another period, or has nearly expired
 	}
 	if err := c.checkSkew(missing); err != nil {
 		return Outcome{Err: err}
 	}
-	// The lock lives that long from when it was asked for, or longer.
+	// The lock lives at least that long from when it was requested.
 	request := store.Open{
 		N: n, Checked: missing.Now, Lease: LockExpiry - max(0, missing.Sent.Sub(since)), Lock: o.held.Lock.Content(),
 	}
@@ -84,7 +84,7 @@ func (o *opening) open(ctx, steady context.Context, n int) Outcome {
 		}
 		request.Floor = store.FloorAt(o.floor)
 	}
-	// For the period of the check: Redis refuses it if it comes too late.
+	// For the checked period: Redis refuses the Open if it comes too late.
 	return o.opened(o.install(steady, missing.Span, request))
 }
 
@@ -97,7 +97,7 @@ func (o *opening) openAlone(ctx context.Context, n int) Outcome {
 	return o.opened(o.install(ctx, o.call.session.Current(), request))
 }
 
-// refill is one attempt at a block for a counter that exists.
+// refill makes one attempt to install a block for an existing counter.
 func (o *opening) refill(ctx context.Context, n int) Outcome {
 	defer func() { giveBack(ctx, o.call, &o.claim) }()
 	r, err := o.inspect(ctx, n, store.ForCeiling)
@@ -108,7 +108,7 @@ func (o *opening) refill(ctx context.Context, n int) Outcome {
 }
 
 // inspect sends a take that asks for the state of the period. With a ledger, and unless the purpose is All, the reply
-// brings the claim if a block must be set aside; ctx must not end then, since the claim must be given back.
+// grants the claim if a block must be set aside; ctx must not end then, since the claim must be given back.
 func (o *opening) inspect(ctx context.Context, n int, purpose store.Purpose) (r exchange.Reply, err error) {
 	c, take := o.call, store.Take{N: n, Purpose: store.All}
 	claims := c.issuer.Reserve != nil && purpose != store.All
@@ -122,12 +122,12 @@ func (o *opening) inspect(ctx context.Context, n int, purpose store.Purpose) (r 
 	return r, err
 }
 
-// install sends an Open, for the period of the span that was inspected: Redis refuses it if that is over. With a claim,
-// a block is set aside first.
+// install sends an Open for the inspected period: Redis refuses it if that period is over. With a claim, it sets a
+// block aside first.
 func (o *opening) install(ctx context.Context, span *exchange.Span, request store.Open) (r exchange.Reply, err error) {
 	c := o.call
 	if request.Base = c.issuer.Base; o.floor > 0 {
-		request.Base = 0 // something of the period was used
+		request.Base = 0 // the period has used sequences
 	}
 	if o.claim.held {
 		if !time.Now().Before(o.claim.until) {
@@ -147,7 +147,7 @@ func (o *opening) install(ctx context.Context, span *exchange.Span, request stor
 	return r, err
 }
 
-// opened returns the outcome of an Open for a period that was missing.
+// opened returns the outcome of an Open for a missing period.
 func (o *opening) opened(r exchange.Reply, err error) Outcome {
 	if err == nil && r.Status == store.Issued && r.Skipped.Opened {
 		o.call.session.NoteOpened(r.Span, time.Since(o.call.began))

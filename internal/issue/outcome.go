@@ -27,8 +27,8 @@ func (c *Call) outcome(r exchange.Reply, err error) Outcome {
 	return Outcome{Err: c.session.Refuse(&r)}
 }
 
-// checkSkew refuses to open a period by a clock that is too far from this host's. r has the server's time, which was
-// read at some moment between sending and receiving.
+// checkSkew returns an error if the server's clock is too far from this host's to open a period. r has the server's
+// time, read at some moment between sending and receiving.
 func (c *Call) checkSkew(r *exchange.Reply) error {
 	skew := c.issuer.MaxSkew
 	if skew < 0 || !r.Now.Before(r.Sent.Add(-skew)) && !r.Now.After(r.Received.Add(skew)) {

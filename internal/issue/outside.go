@@ -12,10 +12,10 @@ import (
 
 // This file asks floors and ledgers, in bounded time.
 
-// ErrFloor is in every error of a floor, so a log can name it without the text of the error.
+// ErrFloor marks every error from a floor, so a log can name the floor without the error's text.
 var ErrFloor = errors.New("the floor")
 
-// askFloor asks the floor, which has until then, and the caller's context, to answer.
+// askFloor asks the floor, and waits for its answer until the given time or until ctx ends.
 func (c *Call) askFloor(ctx context.Context, span *exchange.Span, until time.Time) (int64, error) {
 	typ, start := c.session.Type, time.Unix(span.Start, 0).In(c.issuer.Calendar.Location)
 	used, err := askOutside(ctx, c, until, func(ctx context.Context) (int64, error) {
@@ -30,9 +30,9 @@ func (c *Call) askFloor(ctx context.Context, span *exchange.Span, until time.Tim
 	return used, nil
 }
 
-// askOutside asks a floor or a ledger, which has until then to answer, and as long as the call has time for it. One
-// that heeds its context answers in time with an error of its own. One that does not is not waited for, and late gets
-// its answer unless late is nil.
+// askOutside asks a floor or a ledger, and waits until the given time, as long as the call's budget allows. If the
+// function heeds its context, it returns its own error in time. Otherwise, askOutside leaves it, and passes its answer
+// to late unless late is nil.
 func askOutside(
 	ctx context.Context, c *Call, until time.Time, ask func(context.Context) (int64, error), late func(int64),
 ) (int64, error) {

@@ -10,8 +10,8 @@ import (
 	"github.com/dailyserial/serial/internal/store"
 )
 
-// Prepare makes one attempt to open the period p ahead of time, if the period before is open. compared says whether the
-// clocks have been compared. The next step is
+// Prepare makes one attempt to open the period p ahead of time, if the period before it is open. compared reports
+// whether the clocks have been compared. The next step is
 //
 //   - Missing if the floor must be asked first: then Lock, and PrepareAboveFloor
 //   - Wait if the current period must be opened first, or opened again
@@ -33,9 +33,9 @@ func (c *Call) Prepare(ctx context.Context, p *calendar.Period, compared bool) O
 	switch r.Status {
 	case store.Issued:
 		_, limited := ctx.Deadline()
-		c.waits, c.session.Budget = 0, budget.New(limited) // each period has a budget of its own
+		c.waits, c.session.Budget = 0, budget.New(limited) // each period has its own budget
 		return Outcome{}
-	case store.Missing: // the record is not as this call has left it
+	case store.Missing: // the record has changed since this call wrote it
 		return Outcome{Step: Enter}
 	case store.Gap, store.Late:
 		return Outcome{Step: Wait}
@@ -45,14 +45,14 @@ func (c *Call) Prepare(ctx context.Context, p *calendar.Period, compared bool) O
 		}
 		return Outcome{Step: Again}
 	case store.NeedsFloor:
-		r.Span = next // whose lock is needed
+		r.Span = next // its lock is needed
 		return Outcome{Step: Missing, Reply: &r}
 	}
 	return Outcome{Err: c.session.Refuse(&r)}
 }
 
-// PrepareAboveFloor opens the period of the call's lock above the floor, which one caller asks at a time. The next step
-// is Again: the period may be open then.
+// PrepareAboveFloor opens the period of the call's lock above the floor, which only one caller asks at a time. The next
+// step is Again: the period may be open by then.
 func (c *Call) PrepareAboveFloor(ctx context.Context, locked Outcome, compared bool) Outcome {
 	next := locked.Reply.Span
 	defer c.endFlight(nil)
@@ -70,16 +70,16 @@ func (c *Call) PrepareAboveFloor(ctx context.Context, locked Outcome, compared b
 	}
 	base := c.issuer.Base
 	if used > 0 {
-		base = 0 // a start counts only where nothing was used
+		base = 0 // a start counts only if nothing was used
 	}
-	// However late it comes: nothing has been issued in a period that has not begun, and its counter is only lifted.
+	// It may come late: nothing has been issued in a period that has not begun, and its counter is only lifted.
 	if _, err = prepare(ctx, c, next, base, store.FloorAt(used), compared); err != nil {
 		return Outcome{Err: err}
 	}
 	return Outcome{Step: Again}
 }
 
-// prepare asks Redis to prepare next. The reply is Late if that has begun by the server's clock.
+// prepare asks Redis to prepare next. The reply is Late if next has begun by the server's clock.
 func prepare(
 	ctx context.Context, c *Call, next *exchange.Span, base int64, floor store.Floor, compared bool,
 ) (exchange.Reply, error) {

@@ -10,18 +10,19 @@ import (
 	"github.com/dailyserial/serial/internal/store"
 )
 
-// ErrSetAside is in every error that refuses a series because it has a ledger, and the caller has none.
+// ErrSetAside marks every refusal of a series that has a ledger, for a caller that has none.
 var ErrSetAside = errors.New("set aside in a ledger")
 
 type keepLedger struct{}
 
-// KeepLedger returns a context with which Raise and Takeover leave no ledger. Without a ledger of its own, they refuse
-// a series whose last period has one. The command asks for that; a program may leave its ledger when a period begins.
+// KeepLedger returns a context under which Raise and Takeover do not take a series out of its ledger: without a ledger,
+// they refuse a series whose last period has one. The command uses it; a program may leave its ledger when a period
+// begins.
 func KeepLedger(ctx context.Context) context.Context {
 	return context.WithValue(ctx, keepLedger{}, true)
 }
 
-// A Purpose is what an operator wants.
+// A Purpose is an operator's request.
 type Purpose = store.Purpose
 
 // These are the purposes of [Call.Raise].
@@ -31,7 +32,7 @@ const (
 )
 
 // Raise lifts the counter of the current period to seq, for an operator. A takeover also gives the series to this
-// process. It continues without a caller who leaves, unless that one leaves before the state of the period is known.
+// process. If the caller leaves after the state of the period is known, Raise continues without it.
 func (c *Call) Raise(ctx context.Context, purpose Purpose, seq int64) error {
 	for {
 		out := await(ctx, c, 0, redisrun.Begin(func() (Outcome, error) {
@@ -47,15 +48,15 @@ func (c *Call) Raise(ctx context.Context, purpose Purpose, seq int64) error {
 	}
 }
 
-// raise is one attempt to lift the counter. ctx is the caller's, and steady does not end. A take of no numbers shows
-// the state of the period.
+// raise makes one attempt to lift the counter. ctx is the caller's; steady never ends. A take of no numbers returns the
+// state of the period.
 func (o *opening) raise(ctx, steady context.Context, purpose store.Purpose) Outcome {
 	c := o.call
 	r, err := o.inspect(ctx, 0, store.All)
-	if err != nil && !(exchange.IsRefused(err, exchange.Unconfirmed) && r.Last < o.seq) { // nothing depends on that one
+	if err != nil && !(exchange.IsRefused(err, exchange.Unconfirmed) && r.Last < o.seq) { // a number below seq is unused
 		return Outcome{Err: err}
 	}
-	if end := redisrun.EndOf(ctx); end != nil { // another period may have begun meanwhile, for which seq was not meant
+	if end := redisrun.EndOf(ctx); end != nil { // seq was not meant for a period that may have begun meanwhile
 		return Outcome{Err: cancelError(end, c.session.Type, c.issuer.Reserve != nil)}
 	}
 	floor, missing, lost := o.seq, false, r.Status == store.Lost || r.WasLost
@@ -64,9 +65,9 @@ func (o *opening) raise(ctx, steady context.Context, purpose store.Purpose) Outc
 		if r.Last >= o.seq {
 			return Outcome{}
 		}
-	case r.Status == store.Exhausted: // by a counter that is above what this template can print
+	case r.Status == store.Exhausted: // the counter is above the largest sequence of this template
 		return Outcome{}
-	case r.Status == store.Ceiling: // by a counter that is not as it was left
+	case r.Status == store.Ceiling: // the counter is not as it was left
 	case r.Status == store.Missing, r.Status == store.Lost, r.Status == store.Future,
 		r.Status == store.Conflict && purpose == store.ForTakeover:
 		missing = true
@@ -93,10 +94,10 @@ func (o *opening) raise(ctx, steady context.Context, purpose store.Purpose) Outc
 			return Outcome{Step: Wait}
 		}
 		if r.Granted.Above >= store.MaxSeq && !lost && purpose == store.ForRaise {
-			return Outcome{} // the counter is that high already
+			return Outcome{} // the counter is already that high
 		}
 	}
-	// For the period that was looked at: if that is over by now, nothing is written.
+	// For the inspected period: if that is over by now, nothing is written.
 	keep := c.issuer.Reserve == nil && ctx.Value(keepLedger{}) != nil
 	r, err = o.install(steady, r.Span, store.Open{Purpose: purpose, Keep: keep, Floor: store.FloorAt(floor)})
 	if err == nil && r.Status == store.Issued && !missing {

@@ -7,7 +7,7 @@ import (
 	"github.com/dailyserial/serial/internal/store"
 )
 
-// read returns the reply to a request that reads the series of the current period.
+// read returns the reply to a request that reads the series in the current period.
 func read(ctx context.Context, c *Call, request store.Request) (exchange.Reply, error) {
 	c.session.NoteReads()
 	r, err := c.session.Send(ctx, request, false)
@@ -23,15 +23,15 @@ func (c *Call) Peek(ctx context.Context) (Numbers, error) {
 	return Numbers{Span: r.Span, Last: r.Last}, err
 }
 
-// History returns the current period's span, its last sequence, and then those of the periods with these labels: 0 if
-// none was issued, -1 if the counter does not exist. It writes nothing.
+// History returns the current period's span, and the last sequence of that period and of each labelled one: 0 if none
+// was issued, -1 if the counter does not exist. It writes nothing.
 func (c *Call) History(ctx context.Context, labels ...string) (*exchange.Span, []int64, error) {
 	r, err := read(ctx, c, &store.History{Labels: labels})
 	return r.Span, r.Each, err
 }
 
-// PeekAt returns the last sequence of the period with that label, -1 if the counter does not exist. The span is the
-// current one.
+// PeekAt returns the last sequence of the period with that label, -1 if the counter does not exist. The span in the
+// result is the current one.
 func (c *Call) PeekAt(ctx context.Context, label string) (Numbers, error) {
 	span, each, err := c.History(ctx, label)
 	if err != nil {

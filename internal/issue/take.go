@@ -8,8 +8,8 @@ import (
 	"github.com/dailyserial/serial/internal/store"
 )
 
-// Take is the sequence's first step: it takes n numbers from a counter that exists. With n = 0, it looks at the state
-// of the period.
+// Take is the sequence's first step: it takes n numbers from an existing counter. With n = 0, it checks the state of
+// the period.
 func (c *Call) Take(ctx context.Context, n int) Outcome {
 	r, err := c.session.Send(ctx, c.session.TakeNumbers(n), false)
 	if err == nil && r.Status == store.Ceiling {
@@ -18,9 +18,9 @@ func (c *Call) Take(ctx context.Context, n int) Outcome {
 	return c.outcome(r, err)
 }
 
-// refill has a block set aside for a counter that exists, but is at its ceiling or not as it was left, and issues n
-// numbers from it. The next step is Again if another caller of this process did that. It continues without a caller who
-// leaves.
+// refill sets a block aside for a counter that exists, but is at its ceiling or not as it was left, and issues n
+// numbers from the block. The next step is Again if another caller of this process did that. If the caller leaves,
+// refill continues.
 func (c *Call) refill(ctx context.Context, n int, span *exchange.Span) Outcome {
 	if others := c.startFlight(span); others != nil {
 		return others.wait(ctx, c)
@@ -32,7 +32,7 @@ func (c *Call) refill(ctx context.Context, n int, span *exchange.Span) Outcome {
 			if out = o.refill(context.WithoutCancel(ctx), n); out.Step != Wait {
 				return out, nil
 			}
-			if out = c.Wait(ctx); out.Step != Again { // for another process that is at work
+			if out = c.Wait(ctx); out.Step != Again { // another process is at work
 				return out, nil
 			}
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/dailyserial/serial/internal/redisrun"
 )
 
-// End ends the call for its caller: others who wait for the call continue, with err if it is an outage. It does nothing
-// after the caller has left a step that continues: that ends by itself.
+// End ends the call for its caller: others who wait for the call continue, with err if it is an outage. If the caller
+// has left a step that continues, End does nothing: that step ends the call.
 func (c *Call) End(err error) {
 	if !c.abandoned {
 		c.endFlight(err)
@@ -23,14 +23,14 @@ func (c *Call) End(err error) {
 	}
 }
 
-// startFlight makes what the period of a span needs the call's flight, until End. It returns the flight of another
-// caller, if one is under way.
+// startFlight starts the call's flight for the period of a span, until End. If another caller's flight is under way, it
+// returns that one instead.
 func (c *Call) startFlight(span *exchange.Span) (others *flight) {
 	if c.flight != nil {
 		if c.flight.key.start == span.Start {
 			return nil
 		}
-		c.endFlight(nil) // of a period that is over
+		c.endFlight(nil) // a flight for a period that is over
 	}
 	key := flightKey{strings.Clone(c.session.Type), span.Start}
 	started := &flight{key: key, done: make(chan struct{}), ended: Outcome{Step: Again}}
@@ -55,7 +55,7 @@ func (c *Call) endFlight(err error) {
 	close(f.done)
 }
 
-// noteOthers notes that a server has answered, and that others are at work.
+// noteOthers notes a server's reply that others are at work.
 func (c *Call) noteOthers() {
 	c.session.Budget.Renew()
 	if c.flight != nil {
@@ -63,8 +63,8 @@ func (c *Call) noteOthers() {
 	}
 }
 
-// wait waits for another caller of this process, as long as ctx lives, or as the call may wait for others if ctx has no
-// deadline. Time for which that caller waits for servers is charged to this call too.
+// wait waits for another caller of this process until ctx ends, or for the time that the call may wait for others if
+// ctx has no deadline. Time for which that caller waits for servers is charged to this call too.
 func (f *flight) wait(ctx context.Context, c *Call) Outcome {
 	b := &c.session.Budget
 	for others := f.others.Load(); b.Wait() > 0; {
@@ -97,8 +97,8 @@ func (f *flight) wait(ctx context.Context, c *Call) Outcome {
 	return Outcome{Err: timeoutError(c.session.Type, c.Current().Label, c.lockErr)}
 }
 
-// timeoutError returns the error of a call that has waited for others as long as it may. lockErr is that of its last
-// attempt at the lock.
+// timeoutError returns the error of a call that has used up its time to wait for others. lockErr is the error of its
+// last attempt at the lock.
 func timeoutError(typ, label string, lockErr error) error {
 	return fmt.Errorf("serial: %s %s was not opened within %v: %w", typ, label, budget.Others, cmp.Or(lockErr, ErrTaken))
 }
@@ -122,7 +122,7 @@ func (c *Call) Wait(ctx context.Context) Outcome {
 	return Outcome{Step: Again}
 }
 
-// cancelError returns the error of a call whose context ended while a period was opened or a block set aside.
+// cancelError returns the error of a call whose context ended while a period was being opened or a block set aside.
 func cancelError(end error, typ string, ledger bool) error {
 	what := "its period to be opened"
 	if ledger {
@@ -131,7 +131,7 @@ func cancelError(end error, typ string, ledger bool) error {
 	return fmt.Errorf("serial: gave up waiting for %s, for %s: %w", typ, what, end)
 }
 
-// await waits for a step that continues without a caller who leaves, and issues n numbers.
+// await waits for a step that issues n numbers, and leaves it if ctx ends: the step then continues by itself.
 func await(ctx context.Context, c *Call, n int, running redisrun.Pending[Outcome]) Outcome {
 	out, err, over := running.Wait(ctx, redisrun.NoLimit)
 	if !over {
