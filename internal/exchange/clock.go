@@ -8,25 +8,25 @@ import (
 	"github.com/dailyserial/serial/internal/store"
 )
 
-// A clock is what is known of a server's clock: how far it is ahead of this host's. So a wrong clock costs a round trip
-// once, and not with every call.
+// A clock estimates how far a server's clock is ahead of this host's, so a wrong clock costs a round trip only once,
+// not in every call.
 type clock struct {
 	offset atomic.Int64 // microseconds: nanoseconds would overflow after 292 years
 	trip   atomic.Int64 // usual time of a round trip, nanoseconds
 }
 
-// now is the time by the server's clock.
+// now returns the time by the server's clock.
 func (k *clock) now() time.Time { return time.UnixMicro(time.Now().UnixMicro() + k.offset.Load()) }
 
-// arrival is the time by the server's clock at which what is sent now arrives.
+// arrival returns the time, by the server's clock, at which a command sent now arrives.
 func (k *clock) arrival() time.Time { return k.now().Add(time.Duration(k.trip.Load() / 2)) }
 
-// duration converts an offset, at most 292 years.
+// duration converts an offset, limited to 292 years.
 func duration(offset int64) time.Duration { return time.UnixMicro(offset).Sub(time.UnixMicro(0)) }
 
 // measure stores the round trip of a reply. An unusually long one counts for a quarter.
 func (k *clock) measure(r *store.Reply) {
-	if trip := int64(r.Received.Sub(r.Sent)); trip > 0 { // a reply came
+	if trip := int64(r.Received.Sub(r.Sent)); trip > 0 { // false if no reply came
 		k.trip.Store((3*cmp.Or(k.trip.Load(), trip) + trip) / 4)
 	}
 }

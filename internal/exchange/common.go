@@ -7,7 +7,7 @@ import (
 	"github.com/dailyserial/serial/internal/store"
 )
 
-// common is what all servers share.
+// common is shared by all servers.
 type common struct {
 	runner  *redisrun.Runner
 	store   *store.Store

@@ -1,6 +1,6 @@
-// Package exchange is what a process exchanges with each server: what time it is there, requests and replies, callers
-// who share a request, what is remembered about types, and what became of numbers that nobody received. It does not
-// know what a call wants.
+// Package exchange talks to the servers. It keeps each server's clock, sends requests and reads replies, lets callers
+// share a request, remembers the last number of each type, and reports numbers that nobody received. It does not know
+// what a call is for.
 package exchange
 
 import (
@@ -16,31 +16,32 @@ import (
 	"github.com/dailyserial/serial/internal/store"
 )
 
-// A Config says how an [Exchange] works. Its functions are called from any number of goroutines.
+// A Config configures an [Exchange]. Its functions are called from any number of goroutines.
 type Config struct {
 	Client    redis.UniversalClient
 	Replicas  redisrun.Replicas
 	Prefix    string // of keys
 	Calendar  calendar.Calendar
-	Counts    string // what a series is counted by, as in the record
-	PrintMark string // one for all numbers of a period, hexadecimal digits
+	Counts    string // calendar of a series, as in the record
+	PrintMark string // print mark of every period, hexadecimal digits
 	Limit     int64  // largest sequence
-	Seconds   bool   // periods or spans last a second
+	Seconds   bool   // a period or a span lasts one second
 	MaxSkew   time.Duration
 	Retention int    // periods for which a counter is kept after its own
 	Template  string // stored with the answer to a request
 	Key       string // fingerprint of the key that hides sequences, or "plain"; likewise
 	Ledger    bool   // sequences are set aside before they are issued
 
-	// SpanAt returns the span of an instant, and why no number of it can be printed, nil if it can.
+	// SpanAt returns the span of an instant, and an error if its numbers cannot be printed.
 	SpanAt func(time.Time) (calendar.Span, error)
 
-	// Explain receives every gap, and Pending how many more or fewer may still turn out to be one; nil for nobody.
+	// Explain receives every gap, and Pending each change in the number of gaps that may still be reported. Both may be
+	// nil.
 	Explain func(Gap)
 	Pending func(int)
 }
 
-// An Exchange holds what this process knows of the servers of one client. Its methods may be called concurrently.
+// An Exchange holds this process's state of the servers of one client. It is safe for concurrent use.
 type Exchange struct {
 	common
 	nodes *redisrun.Nodes[*server]
@@ -70,13 +71,13 @@ func New(c *Config) *Exchange {
 func (x *Exchange) newServer(n *redisrun.Node) *server {
 	s := &server{common: &x.common, node: n}
 	s.takes = coalesce.New(n.Together(), 1, n.InFlight(8), s.sendBatches, s.leftBehind)
-	// Redis takes longer for an opening than this process does, so two are under way.
+	// An opening takes Redis longer than this process, so two are in flight.
 	s.requests = coalesce.New(min(n.Together(), requestsTogether), 2, n.InFlight(pipelinesInFlight),
-		s.sendPipeline, func(*pipelined, int) {}) // nobody leaves
+		s.sendPipeline, func(*pipelined, int) {}) // no caller leaves
 	return s
 }
 
-// Begin returns the Session of a call for a type. requestID is that of a request that may come again, "" for none.
+// Begin returns the Session of a call for a type. requestID is the ID of a repeatable request, "" for none.
 func (x *Exchange) Begin(ctx context.Context, typ, requestID string) Session {
 	_, limited := ctx.Deadline()
 	return Session{
@@ -87,23 +88,23 @@ func (x *Exchange) Begin(ctx context.Context, typ, requestID string) Session {
 // SpanAt returns the span of an instant.
 func (x *Exchange) SpanAt(t time.Time) *Span { return x.spans.make(t) }
 
-// NoteUsed notes that so many sequences of a type's period are used, and returns the greatest number that was noted
-// before, 0 if none was. It returns used if the type was not used in the period, as far as is remembered.
+// NoteUsed notes how many sequences of a type's period are used, and returns the greatest count noted before, 0 if
+// there was none. It returns used if the type is not remembered in the period.
 func (x *Exchange) NoteUsed(typ string, start, used int64) int64 {
 	return x.memory.noteUsed(typ, start, used)
 }
 
-// Remembered returns how many types are remembered.
+// Remembered returns the number of types remembered.
 func (x *Exchange) Remembered() int { return x.memory.size() }
 
-// RecordKey is the key of a type's record.
+// RecordKey returns the key of a type's record.
 func (x *Exchange) RecordKey(typ string) string { return x.store.RecordKey(typ) }
 
-// CounterKey is the key of a type's counter in the period of that label.
+// CounterKey returns the key of a type's counter in the period with that label.
 func (x *Exchange) CounterKey(typ, label string) string { return x.store.CounterKey(typ, label) }
 
-// RequestKey is the key of the answer to a request.
+// RequestKey returns the key of the answer to a request.
 func (x *Exchange) RequestKey(typ, id string) string { return x.store.RequestKey(typ, id) }
 
-// AddPending adds to the count of gaps that may still be reported.
+// AddPending adds n to the count of gaps that may still be reported.
 func (x *Exchange) AddPending(n int) { x.gaps.addPending(n) }

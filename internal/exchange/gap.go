@@ -7,7 +7,7 @@ import (
 	"github.com/dailyserial/serial/internal/store"
 )
 
-// A Gap is sequences of a type and period that nobody has received, or may not have received, and why.
+// A Gap is a range of sequences of a type and period that nobody received, or may have received, and the cause.
 type Gap struct {
 	Type        string
 	Span        *Span
@@ -15,21 +15,21 @@ type Gap struct {
 	Cause       Cause
 }
 
-// A Cause is why nobody has received numbers.
+// A Cause is the reason for a gap.
 type Cause int
 
 const (
-	CallerLeft    Cause = iota // before the answer came
-	NotReplicated              // replicas did not confirm them
-	BlockBurned                // a block of the ledger that can no longer be installed
+	CallerLeft    Cause = iota // the caller left before the answer came
+	NotReplicated              // replicas did not confirm the numbers
+	BlockBurned                // the ledger's block can no longer be installed
 
-	// These are only possible: callers may have some of the numbers.
-	AnswerLost   // or the script did not run
+	// These are possible causes: callers may have some of the numbers.
+	AnswerLost   // the script may not have run
 	Raised       // an operator lifted the counter over them
-	BlockSkipped // by a block that did not follow on
+	BlockSkipped // the ledger's block did not follow on from the counter
 )
 
-// gaps reports gaps. Its functions are nil if nobody wants to know.
+// gaps reports gaps. Its functions are nil if nobody wants reports.
 type gaps struct {
 	report     func(Gap)
 	pending    func(int) // adds to the count of reports that may still come
@@ -37,14 +37,14 @@ type gaps struct {
 	clockProbe *Span
 }
 
-// addPending adds to the count of reports that may still come.
+// addPending adds n to the count of reports that may still come.
 func (g *gaps) addPending(n int) {
 	if g.pending != nil {
 		g.pending(n)
 	}
 }
 
-// skip reports the sequences after one up to another, unless there are none. It returns the greater of the two.
+// skip reports the sequences after+1 to last, unless there are none. It returns the greater of after and last.
 func (g *gaps) skip(typ string, s *Span, cause Cause, after, last int64) int64 {
 	if g.report != nil && after < last {
 		// typ may share memory with a large string.
@@ -53,36 +53,36 @@ func (g *gaps) skip(typ string, s *Span, cause Cause, after, last int64) int64 {
 	return max(after, last)
 }
 
-// lost reports an attempt whose answer is lost: it may have taken any numbers above the high-water mark before it.
-// Nothing is reported for a repeatable request: its own key has its number.
+// lost reports an attempt whose answer is lost: it may have taken any numbers above the previous high-water mark. It
+// ignores a repeatable request, whose number is stored.
 func (g *gaps) lost(typ string, s *Span, asked store.Requested) {
-	if asked.N > 0 && !asked.Repeatable && s != g.clockProbe { // where nothing is counted
+	if asked.N > 0 && !asked.Repeatable && s != g.clockProbe { // the clock probe counts nothing
 		g.skip(typ, s, AnswerLost, asked.HighWater, g.limit)
 	}
 }
 
-// A Lift is why an opening may skip sequences.
+// A Lift says why an opening may skip sequences.
 type Lift struct {
-	Floor int64 // the floor's answer, 0 if it was not asked: these numbers were used
-	Seq   int64 // an operator's, 0 for none
+	Floor int64 // floor's answer, 0 if it was not asked: numbers up to it were used
+	Seq   int64 // operator's sequence, 0 for none
 	Mixed bool  // callers without a ledger may issue numbers of the block
 }
 
-// opening reports what an Open has skipped, and its block if that can no longer be installed, now or when the answer
-// comes late.
+// opening reports the sequences that an Open skipped, and its block if that can no longer be installed, now or when a
+// late answer comes.
 func (g *gaps) opening(span *Span, o *store.Open, lift Lift, r *store.Reply, err error) {
 	if g.report == nil {
 		return
 	}
 	g.skipped(span, o, lift, r)
-	if len(r.Unanswered) == 0 { // else an attempt before may have installed the block, or may yet
+	if len(r.Unanswered) == 0 { // otherwise an earlier attempt may have installed the block, or still may
 		g.burned(span, o, lift, r, err)
 	}
 	for i, attempt := range r.Unanswered {
 		r.Unanswered[i] = func() (store.Reply, error) {
 			late, err := attempt()
 			g.skipped(span, o, lift, &late)
-			if o.Purpose == "" { // else another attempt may have installed the block
+			if o.Purpose == "" { // otherwise another attempt may have installed the block
 				g.burned(span, o, lift, &late, err)
 			}
 			return late, err
@@ -90,8 +90,8 @@ func (g *gaps) opening(span *Span, o *store.Open, lift Lift, r *store.Reply, err
 	}
 }
 
-// skipped reports what an Open has skipped, from the position of the counter, as its own reply says. If the counter was
-// lost, nobody knows its position.
+// skipped reports the sequences that an Open skipped after the counter's position, as its own reply says. If the
+// counter was lost, its position is unknown.
 func (g *gaps) skipped(span *Span, o *store.Open, lift Lift, r *store.Reply) {
 	if s := r.Skipped; s.Upto > 0 && s.From >= 0 {
 		at := g.skip(o.Type, span, Raised, max(s.From, lift.Floor), min(lift.Seq, s.Upto))
@@ -101,12 +101,12 @@ func (g *gaps) skipped(span *Span, o *store.Open, lift Lift, r *store.Reply) {
 	}
 }
 
-// usedByOthers are the statuses of a period that callers with other settings may have entered, and issued numbers of.
+// usedByOthers has the statuses of a period in which callers with other settings may have issued numbers.
 var usedByOthers = map[store.Status]bool{
 	store.Conflict: true, store.Calendar: true, store.OtherPrint: true, store.Lost: true,
 }
 
-// burned reports the block of an Open that was sent once, if the Open has not run, or has not installed the block.
+// burned reports the block of an Open that was sent once, if the Open did not run or did not install the block.
 func (g *gaps) burned(span *Span, o *store.Open, lift Lift, r *store.Reply, err error) {
 	refused := err == nil && r.Status != store.Issued && r.Skipped.Upto == 0 && !r.Granted.Mixed && !usedByOthers[r.Status]
 	if o.Block != nil && (refused || err != nil && redisrun.Unsent(err)) {
@@ -114,8 +114,8 @@ func (g *gaps) burned(span *Span, o *store.Open, lift Lift, r *store.Reply, err 
 	}
 }
 
-// burn reports a block that was set aside and can no longer be installed. Nobody has its numbers, unless callers
-// without a ledger were issuing numbers when it was set aside.
+// burn reports a block that can no longer be installed. Nobody has its numbers, unless callers without a ledger were
+// issuing numbers when it was set aside.
 func (g *gaps) burn(typ string, span *Span, block store.Block, mixed bool) {
 	if !mixed {
 		g.skip(typ, span, BlockBurned, block.After, block.Upto)

@@ -13,24 +13,24 @@ import (
 type memory struct {
 	keys    func(typ string, p *store.Period) store.Keys
 	endless bool      // the period never ends
-	made    time.Time // has the monotonic clock
+	made    time.Time // creation time, with the monotonic clock
 
 	mu     sync.Mutex // guards all below
 	types  map[string]*entry
-	newest int64 // start of the newest period that anything was issued in, Unix seconds; endless: a multiple of idle
+	newest int64 // start of the newest period with an issued number, Unix seconds; if endless, a multiple of idle
 }
 
-// idle is how long a type is remembered at least, and twice as long at most, if the period never ends: 48 hours, in
-// seconds.
+// idle is the least time for which a type is remembered if the period never ends, 48 hours in seconds. The most is
+// twice that.
 const idle = 48 * 60 * 60
 
-// An entry is what is remembered about one type.
+// An entry is the memory of one type.
 type entry struct {
-	start, end int64      // of the period, Unix seconds; endless: the end of idle, in seconds since the memory was made
-	highest    int64      // the greatest sequence returned: the high-water mark
-	clock      *clock     // of the server that has the type's keys
-	keys       store.Keys // of the type and the period
-	used       int64      // the greatest count of used sequences that was noted
+	start, end int64      // bounds of the period, Unix seconds; if endless, end is the end of idle, in seconds since made
+	highest    int64      // greatest sequence returned: the high-water mark
+	clock      *clock     // clock of the server that has the type's keys
+	keys       store.Keys // keys of the type and the period
+	used       int64      // greatest noted count of used sequences
 }
 
 // series returns the series of a type in a period, with its high-water mark.
@@ -55,7 +55,7 @@ func (m *memory) remember(typ string, s *Span, seq int64, clock *clock) {
 	}
 	if newest > m.newest {
 		m.newest = newest
-		kept := map[string]*entry{} // a new one: a map never shrinks
+		kept := map[string]*entry{} // a new map, since a map never shrinks
 		for typ, e := range m.types {
 			// A period must have ended by the clock of its own server too: the clocks of a Cluster's nodes differ.
 			if e.end > newest || e.end > e.clock.now().Unix() {
@@ -73,14 +73,14 @@ func (m *memory) remember(typ string, s *Span, seq int64, clock *clock) {
 		if old.start <= old.clock.now().Add(catchUp).Unix() {
 			return // a late answer is not worth remembering
 		}
-		m.newest = s.Start // the server's clock was ahead when it was in the old period, and is far from it now
+		m.newest = s.Start // the server's clock was ahead in the old period, and is far from it now
 	}
 	typ = strings.Clone(typ) // typ may share memory with a large string
 	m.types[typ] = &entry{start: s.Start, end: end, highest: seq, clock: clock, keys: m.keys(typ, &s.Stored)}
 }
 
-// noteUsed notes that so many sequences of a type's period are used, and returns the greatest number that was noted
-// before, 0 if none was. If the type is not remembered in the period, it notes nothing and returns used.
+// noteUsed notes how many sequences of a type's period are used, and returns the greatest count noted before, 0 if
+// there was none. If the type is not remembered in the period, it notes nothing and returns used.
 func (m *memory) noteUsed(typ string, start, used int64) (before int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -92,7 +92,7 @@ func (m *memory) noteUsed(typ string, start, used int64) (before int64) {
 	return before
 }
 
-// size returns how many types are remembered.
+// size returns the number of types remembered.
 func (m *memory) size() int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

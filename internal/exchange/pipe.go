@@ -15,39 +15,39 @@ import (
 
 // This file sends redsync's commands to a lock server.
 
-// A Pipe sends commands to the servers of one client. Commands that several callers send at the same moment go
-// together, in a pipeline for each server. Its methods may be called concurrently.
+// A Pipe sends commands to the servers of one client. Commands that callers send at the same moment share a pipeline,
+// one per server. A Pipe is safe for concurrent use.
 type Pipe struct {
 	runner *redisrun.Runner
 	nodes  *redisrun.Nodes[*queue]
 }
 
-// A queue holds the commands to one server. Each command is a batch of its own.
+// A queue holds the commands to one server. Each command is its own batch.
 type queue struct {
 	*coalesce.Batcher[*Sending, struct{}, struct{}]
 	made     time.Time
-	answered atomic.Int64 // when the server last answered, in nanoseconds since made
+	answered atomic.Int64 // time of the server's last answer, in nanoseconds since made
 }
 
 type queued = coalesce.Batch[*Sending, struct{}, struct{}]
 
-// A Sending is a command that waits to be sent, is in flight, or was answered.
+// A Sending is a command that is queued, in flight or answered.
 type Sending struct {
 	ctx   context.Context // for its values
-	limit time.Duration   // how long the client tries
+	limit time.Duration   // time for which the client tries
 	cmd   *redis.Cmd
 	queue *queue
 	batch *queued
-	begun time.Duration // when it was queued, since queue.made
-	sent  atomic.Int64  // when it was sent, in nanoseconds since queue.made; 0 while it waits
+	begun time.Duration // time when it was queued, since queue.made
+	sent  atomic.Int64  // time when it was sent, in nanoseconds since queue.made; 0 while it is queued
 }
 
-// inPipeline is how many commands go in a pipeline at most. If a server answers the first command before it has read
-// the last, the connection must hold the rest meanwhile. A pipe in memory, as tests use it, holds the 4 KiB that
-// miniredis reads at once.
+// inPipeline is the most commands in a pipeline. If a server answers the first command before it has read the last, the
+// connection must hold the rest meanwhile. An in-memory pipe, as in tests, holds the 4 KiB that miniredis reads at
+// once.
 const inPipeline = 8
 
-// pipelinesInFlight is how many short pipelines may be in flight to a distant server.
+// pipelinesInFlight is the most short pipelines in flight to a distant server.
 const pipelinesInFlight = 16
 
 // NewPipe returns a Pipe to the servers of client.
@@ -63,11 +63,11 @@ func NewPipe(client redis.UniversalClient) *Pipe {
 	return p
 }
 
-// Send sends a command, or queues it behind others. Its first key is its second word or, for EVAL, its fourth. tag is
-// the key's hash tag. After a failure, go-redis may send the command again, within limit.
+// Send sends a command, or queues it behind others. The first key is the second word or, for EVAL, the fourth. tag is
+// that key's hash tag. After a failure, go-redis may send the command again, within limit.
 //
-// The command goes straight to the server that has the key. If the distance of its keys were not set, go-redis would
-// first ask nodes of a Cluster about it, replicas too, and wait for each that hangs.
+// The command goes straight to the server that has the key. If its key step were not set, go-redis would first ask a
+// Cluster's nodes about the command, replicas too, and wait for each node that hangs.
 func (p *Pipe) Send(ctx context.Context, limit time.Duration, tag string, args ...any) *Sending {
 	q := p.nodes.Of(ctx, tag)
 	s := &Sending{ctx: ctx, limit: limit, cmd: redis.NewCmd(ctx, args...), queue: q, begun: time.Since(q.made)}
@@ -76,10 +76,10 @@ func (p *Pipe) Send(ctx context.Context, limit time.Duration, tag string, args .
 	return s
 }
 
-// Wait returns the command's reply, ctx's error as soon as ctx ends, or [redisrun.ErrNoAnswer] once the server has been silent for
-// patience. While the command waits to be sent, any answer of the server breaks the silence; afterwards, only its own
-// answer does. If the command still waits when Wait gives up, it is not sent. If it was sent, it continues by itself.
-// Wait is called once.
+// Wait returns the command's reply, ctx's error as soon as ctx ends, or [redisrun.ErrNoAnswer] once the server has been
+// silent for patience. While the command is queued, any answer from the server breaks the silence; afterwards, only its
+// own answer does. If the command is still queued when Wait gives up, it is not sent. If it was sent, it continues by
+// itself. Call Wait only once.
 func (s *Sending) Wait(ctx context.Context, patience time.Duration) (any, error) {
 	for {
 		left := patience - s.silence()
@@ -98,8 +98,7 @@ func (s *Sending) Wait(ctx context.Context, patience time.Duration) (any, error)
 	}
 }
 
-// waitFor waits until the command is over, but not longer than limit. The error is ctx's, or says why the command has
-// no reply.
+// waitFor waits until the command is over, for at most limit. The error is ctx's, or says why the command has no reply.
 func (s *Sending) waitFor(ctx context.Context, limit time.Duration) (over bool, err error) {
 	within, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
@@ -111,7 +110,7 @@ func (s *Sending) waitFor(ctx context.Context, limit time.Duration) (over bool, 
 	return false, ctx.Err()
 }
 
-// silence returns how long ago the server last gave a sign that the command may be answered; see Wait.
+// silence returns how long the server has been silent, as Wait counts it.
 func (s *Sending) silence() time.Duration {
 	since := time.Duration(s.sent.Load())
 	if since == 0 {
@@ -126,8 +125,7 @@ func (s *Sending) Over() bool {
 	return err != coalesce.ErrUnsent
 }
 
-// send sends batches. A pipeline to one server does not follow redirections, so a refused command is sent again by
-// itself.
+// send sends batches. A pipeline to one server does not follow redirections, so a refused command is sent again alone.
 func (p *Pipe) send(n *redisrun.Node, q *queue, batches []*queued) {
 	var limit time.Duration
 	for _, b := range batches {
@@ -149,7 +147,7 @@ func (p *Pipe) send(n *redisrun.Node, q *queue, batches []*queued) {
 	for _, b := range batches {
 		cmd := b.Key.cmd
 		if cmd.Val() == nil && cmd.Err() == nil {
-			cmd.SetErr(failure) // a hook did not
+			cmd.SetErr(failure) // a hook did not set it
 		}
 		if _, refused := cmd.Err().(redis.Error); !refused || !redisrun.Unsent(cmd.Err()) {
 			q.finish(b)
@@ -166,7 +164,7 @@ func (p *Pipe) send(n *redisrun.Node, q *queue, batches []*queued) {
 
 // finish ends the wait for a command that is over.
 func (q *queue) finish(b *queued) {
-	if err := b.Key.cmd.Err(); err == nil || errors.As(err, new(redis.Error)) { // also by a refusal
+	if err := b.Key.cmd.Err(); err == nil || errors.As(err, new(redis.Error)) { // a refusal is an answer too
 		q.answered.Store(int64(time.Since(q.made)))
 	}
 	b.Finish(struct{}{}, nil)

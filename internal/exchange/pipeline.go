@@ -10,14 +10,13 @@ import (
 	"github.com/dailyserial/serial/internal/store"
 )
 
-// This file sends the requests of openings: those that several types have at the same moment go in one pipeline.
+// This file sends the requests of openings: requests for several types at the same moment share a pipeline.
 
-// requestsTogether is how many requests go in a pipeline at most. Four of the longest fit into 4 KiB: see
-// inPipeline.
+// requestsTogether is the most requests in a pipeline. Four of the longest fit into 4 KiB: see inPipeline.
 const requestsTogether = 4
 
-// sendPipeline sends requests, within the time that each of their callers has. Those who are late go in a pipeline of
-// their own, which ends sooner.
+// sendPipeline sends requests, each within its caller's time. Late requests go in a separate pipeline, which ends
+// sooner.
 func (s *server) sendPipeline(requests []*pipelined) {
 	for _, b := range requests {
 		b.Payload.budget.Spend(b.Waited(), budget.First)

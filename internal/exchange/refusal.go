@@ -8,10 +8,10 @@ import (
 
 // A Refusal says why no numbers were issued. It is data, which the API puts into words.
 type Refusal struct {
-	store.Reply // whose Status says why
+	store.Reply // its Status is the reason
 	Type        string
 	Period      *Period
-	HighWater   int64 // the greatest sequence that this process has returned in the period, 0 if none
+	HighWater   int64 // greatest sequence that this process has returned in the period, 0 if none
 }
 
 // These are the statuses of a Refusal.
@@ -26,7 +26,7 @@ const (
 
 	Skewed      store.Status = "skewed"      // the server's clock is too far from this host's
 	Unsteady    store.Status = "unsteady"    // the server's clock does not stay in one period
-	Unconfirmed store.Status = "unconfirmed" // by replicas
+	Unconfirmed store.Status = "unconfirmed" // replicas did not confirm the number
 )
 
 func (r *Refusal) Error() string { return "serial: " + string(r.Status) }

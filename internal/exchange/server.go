@@ -13,10 +13,10 @@ import (
 	"github.com/dailyserial/serial/internal/store"
 )
 
-// This file sends takes that callers share: those of one type and span are a batch, and batches of one span go
+// This file sends takes that callers share: takes of one type and span form a batch, and batches of one span go
 // together.
 
-// A server has keys. This is what the process knows of it.
+// A server is this process's state of one server that has keys.
 type server struct {
 	*common
 	node     *redisrun.Node
@@ -25,32 +25,32 @@ type server struct {
 	requests *coalesce.Batcher[store.Request, requestPayload, store.Reply]
 }
 
-// A batch is a take that callers share.
+// A batch is a take shared by callers.
 type batch = coalesce.Batch[batchKey, payload, store.Reply]
 
-// A batchKey is what callers who share a take have in common.
+// A batchKey identifies the batch that a caller may share.
 type batchKey struct {
 	typ   string
-	start int64 // of the span, Unix seconds
+	start int64 // start of the span, Unix seconds
 }
 
-// A payload is what the first caller of a batch asked for.
+// A payload has the arguments of a batch's first caller.
 type payload struct {
 	ctx    context.Context // for its values
 	span   *Span
-	budget budget.Budget // of the batch
+	budget budget.Budget // the batch's budget
 }
 
-// A requestPayload is what the caller of a request has.
+// A requestPayload has the caller's side of a request in a pipeline.
 type requestPayload struct {
 	ctx    context.Context // for its values
-	budget *budget.Budget  // which the caller leaves alone until its request is finished
+	budget *budget.Budget  // the caller does not use it until its request is finished
 }
 
 type pipelined = coalesce.Batch[store.Request, requestPayload, store.Reply]
 
-// sendBatches sends the batches of the first one's span together, and those of other spans beside them. Late batches and
-// others do not go together, because late ones end sooner.
+// sendBatches sends the batches of the first batch's span together, and the batches of other spans separately. Late
+// batches also go separately, because they end sooner.
 func (s *server) sendBatches(batches []*batch) {
 	first := batches[0]
 	ctx := context.WithoutCancel(first.Payload.ctx)
@@ -84,12 +84,12 @@ func (s *server) sendBatches(batches []*batch) {
 	ended = true
 }
 
-// isLate reports whether a batch has waited for so long that it has less than half of its time left.
+// isLate reports whether a batch has used up more than half of its time while it waited.
 func isLate(b *batch) bool { return b.Waited() > budget.Answers/2 }
 
-// sendTakes sends a take for each batch, and finishes the batches. It is one script call, and one pipeline if a script
-// may touch one slot only. If the server refuses the call as a whole, one type's keys may be the reason: then it is a
-// pipeline too, as it is for those whose own commands fail.
+// sendTakes sends a take for each batch, and finishes the batches. It makes one script call, or one pipeline if a
+// script may only touch one slot. If the server refuses the whole call, one type's keys may be the reason, so sendTakes
+// then sends a pipeline. It also sends a pipeline of the takes that fail inside the call.
 func (s *server) sendTakes(ctx context.Context, takes []store.Take, batches []*batch) {
 	if len(takes) == 1 {
 		command := s.store.TakeTogether(&takes[0])
@@ -106,7 +106,7 @@ func (s *server) sendTakes(ctx context.Context, takes []store.Take, batches []*b
 		values, _ := all.Value.([]any)
 		copy(each, values)
 	}
-	var alone []int // takes that are sent in a pipeline
+	var alone []int // indices of takes to send in a pipeline
 	var rest []*budget.Budget
 	var commands []redisrun.Command
 	var notes []*redisrun.Note
@@ -141,17 +141,18 @@ func (s *server) sendTakes(ctx context.Context, takes []store.Take, batches []*b
 	})
 }
 
-// takeTogether sends several takes in one script call. Without a value and an error, they must be sent one by one.
+// takeTogether sends several takes in one script call. If it returns neither a value nor an error, send them one by
+// one.
 func (s *server) takeTogether(ctx context.Context, takes []store.Take, batches []*batch) (redisrun.Reply, error) {
 	command := s.store.TakeTogether(&takes[0], takes[1:]...)
 	command.Waiters = waiters(batches)
-	first := &batches[0].Payload.budget // whose batch has waited longest
+	first := &batches[0].Payload.budget // the first batch has waited longest
 	before := first.Answer()
 	all, err := s.runner.Run(ctx, first, s.node, command, new(redisrun.Note))
 	for _, b := range batches[1:] {
 		b.Payload.budget.Spend(before-first.Answer(), budget.Answers)
 	}
-	slots := redis.HasErrorPrefix(err, "CROSSSLOT") // a Cluster's server, though the client is a single one's
+	slots := redis.HasErrorPrefix(err, "CROSSSLOT") // a Cluster node behind a client for a single server
 	s.node.OneSlot.Store(slots)
 	if slots || redis.HasErrorPrefix(err, "NOPERM") {
 		err = nil
@@ -165,7 +166,7 @@ type waiters []*batch
 // Wanted implements [redisrun.Waiters].
 func (w waiters) Wanted() bool { return slices.ContainsFunc(w, (*batch).Wanted) }
 
-// finish hands a reply to the callers of a batch. before are attempts of which this is not the answer.
+// finish hands a reply to the callers of a batch. before has the earlier attempts, which this reply does not answer.
 func (s *server) finish(b *batch, in redisrun.Reply, err error, asked store.Requested, before []store.LateReply) {
 	r, err := store.Read(in, err, asked)
 	s.settle(b.Key.typ, b.Payload.span, append(before, r.Unanswered...), asked)
@@ -185,12 +186,12 @@ func (s *server) leftBehind(b *batch, place int) {
 	}
 }
 
-// partOf sets part, which is zero, to the part of a batch's reply that belongs to the member with that place.
+// partOf sets part, which is zero, to the share of a batch's reply that belongs to the member in that place.
 func partOf(r *store.Reply, place int, part *store.Reply) {
 	switch {
 	case r.Status == store.Issued && place < r.Count:
 		part.Status, part.Last = store.Issued, r.Last-int64(r.Count-1-place)
-	case r.Status == store.Issued: // for those who came before
+	case r.Status == store.Issued: // earlier members took the last numbers
 		part.Status, part.Detail, part.EarlierErr = r.Rest, fmt.Sprint(r.Last), r.EarlierErr
 	default:
 		*part = *r
@@ -216,7 +217,7 @@ func (s *server) settle(typ string, span *Span, attempts []store.LateReply, aske
 	}
 }
 
-// observe notes a reply's round trip and numbers. Numbers that are not confirmed are an error.
+// observe notes a reply's round trip and numbers. Unconfirmed numbers are an error.
 func (s *server) observe(typ string, span *Span, r *store.Reply) error {
 	s.clock.measure(r)
 	if r.Unconfirmed != nil {
@@ -234,8 +235,8 @@ func (s *server) observe(typ string, span *Span, r *store.Reply) error {
 	return nil
 }
 
-// clockUntrusted reports whether the server's clock is so far from this host's that a take must not enter what was
-// prepared: the sequence then checks the clock, as it does before it opens a period.
+// clockUntrusted reports whether the server's clock is so far from this host's that a take must not enter a prepared
+// period: the sequence then checks the clock, as it does before it opens a period.
 func (s *server) clockUntrusted() bool {
 	return s.maxSkew >= 0 && duration(s.clock.offset.Load()).Abs() > s.maxSkew
 }

@@ -13,39 +13,39 @@ import (
 
 const (
 	catchUp    = 5 * time.Second // the longest wait for a clock that was set back
-	clockTries = 10              // consecutive replies from outside the span, after which the clock is not followed
+	clockTries = 10              // consecutive replies from outside the span after which Send gives up
 )
 
-// A Session is what one call exchanges with the server that has its type's keys. One goroutine uses it at a time,
-// except for [Session.Events].
+// A Session is one call's exchange with the server that has its type's keys. One goroutine uses it at a time, except
+// for [Session.Events].
 type Session struct {
 	Type   string
 	Budget budget.Budget
 	Silent bool // the server did not answer the last request
 
 	server  *server
-	request string          // ID of a request that may come again, "" for none
-	take    store.Take      // the request of TakeNumbers
-	slept   time.Duration   // until the server's clock had caught up
-	sent    store.Requested // what the request under way asked for; set afterwards only if a hook of the client panicked
+	request string          // ID of a repeatable request, "" for none
+	take    store.Take      // request of TakeNumbers
+	slept   time.Duration   // time slept for the server's clock to catch up
+	sent    store.Requested // numbers requested by the request under way; set afterwards only if a client's hook panicked
 	sentFor *Span
 
-	mu     sync.Mutex // guards events, which a caller that left may read
+	mu     sync.Mutex // guards events, which a caller that has left may read
 	events Events
 }
 
-// Events are what a call came across and hooks report. A Span or Period that is nil stands for none.
+// Events are the events of a call that hooks report. A nil Span or Period means none.
 type Events struct {
 	Type           string
-	Opened         *Span         // that the call opened
-	Wait           time.Duration // from the beginning of the call until that was open
-	Lost           *store.Period // whose counter is gone or went back
-	Held           string        // content of that counter
+	Opened         *Span         // span that the call opened
+	Wait           time.Duration // time from the beginning of the call until Opened was open
+	Lost           *store.Period // period whose counter is gone or went back
+	Held           string        // content of the lost counter
 	Reads          bool          // the call reads, and repairs nothing
-	Offset, Before time.Duration // of the server's clock, new and previous
+	Offset, Before time.Duration // new and previous offset of the server's clock
 }
 
-// Events returns what the call came across so far.
+// Events returns the call's events so far.
 func (s *Session) Events() Events {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -67,9 +67,9 @@ func (s *Session) NoteOpened(span *Span, wait time.Duration) {
 	s.events.Opened, s.events.Wait = span, wait
 }
 
-// Current returns the span that the server's clock is in, as far as that is known: now or, if spans last a second, when
-// a request arrives. If no number can be printed then, this host's clock may be wrong, and a request must ask the
-// server for the time first.
+// Current returns the current span by the server's clock, as far as it is known: the span of now or, if spans last a
+// second, of the instant when a request arrives. If that span cannot be printed, this host's clock may be wrong, and a
+// request must first ask the server for the time.
 func (s *Session) Current() *Span {
 	at := s.server.clock.now()
 	if s.server.seconds {
@@ -81,15 +81,15 @@ func (s *Session) Current() *Span {
 	return s.server.spans.clockProbe
 }
 
-// A Reply is the reply to a request that was sent for a span.
+// A Reply is the reply to a request for a span.
 type Reply struct {
 	store.Reply
 	Span  *Span
-	About *store.Period // the period that the reply is about: the span's or, of a Prepare, the next one
+	About *store.Period // period of the reply: the span's or, for a Prepare, the next one
 }
 
-// TakeNumbers returns a take of n numbers, all of them or none. A single number may be taken together with other
-// callers' numbers.
+// TakeNumbers returns a take of n numbers, all of them or none. A take of one number may share a batch with other
+// callers.
 func (s *Session) TakeNumbers(n int) store.Request {
 	s.take = store.Take{N: n, Purpose: store.All}
 	if n == 1 && s.request == "" {
@@ -98,9 +98,9 @@ func (s *Session) TakeNumbers(n int) store.Request {
 	return &s.take
 }
 
-// Send sends a request for the span that the server's clock is in, until the reply comes from inside that span. If the
-// request makes no sense for the span, it is not sent, and the reply is [store.Late]. ctx ends the wait, unless the
-// request may go in a pipeline with others: then ctx must not end.
+// Send sends a request for the current span by the server's clock, until the reply comes from inside that span. If the
+// request makes no sense for the span, it is not sent, and the reply is [store.Late]. If ctx ends, so does the wait.
+// With pipeline, the request may share a pipeline, and ctx must not end.
 func (s *Session) Send(ctx context.Context, req store.Request, pipeline bool) (r Reply, err error) {
 	span := s.Current()
 	for tries := 0; ; {
@@ -116,7 +116,7 @@ func (s *Session) Send(ctx context.Context, req store.Request, pipeline bool) (r
 			}
 			at := r.Now
 			if s.server.seconds {
-				at = at.Add(r.Received.Sub(r.Sent)) // until the next one arrives
+				at = at.Add(r.Received.Sub(r.Sent)) // when the next request arrives
 			}
 			if span = s.server.spans.at(at); span.Unprintable != nil {
 				return r, span.Unprintable
@@ -132,8 +132,8 @@ func (s *Session) Send(ctx context.Context, req store.Request, pipeline bool) (r
 	}
 }
 
-// Open sends an Open for a span, once, whatever the clock: Redis refuses it if the period is over. lift says what it
-// may skip.
+// Open sends an Open for a span, once, whatever the clock: Redis refuses it if the period is over. lift says why it may
+// skip sequences.
 func (s *Session) Open(ctx context.Context, span *Span, o *store.Open, lift Lift) (r Reply, err error) {
 	err = s.sendOnce(ctx, span, o, true, &r)
 	s.server.gaps.opening(span, o, lift, &r.Reply, err)
@@ -146,7 +146,7 @@ func (s *Session) sendOnce(ctx context.Context, span *Span, req store.Request, p
 	waiting, note := s.server.takes, (*redisrun.Note)(nil)
 	take, ok := req.(*store.Take)
 	shared := ok && take.Purpose == store.Issue
-	if shared { // alone if nobody waits, and if the caller may wait for Redis itself
+	if shared { // the take goes alone if nobody waits, and if the caller may itself wait for Redis
 		key, mine := batchKey{s.Type, span.From}, payload{ctx, span, budget.New(true)}
 		b, place, begun := waiting.Join(key, mine, budget.First, ctx.Done() == nil)
 		if b != nil {
@@ -169,7 +169,7 @@ func (s *Session) sendOnce(ctx context.Context, span *Span, req store.Request, p
 	return err
 }
 
-// target is what a request is sent for.
+// target returns the target of a request for a span.
 func (s *Session) target(span *Span) store.Target {
 	return store.Target{
 		Series:         s.server.memory.series(s.Type, span),
@@ -178,9 +178,9 @@ func (s *Session) target(span *Span) store.Target {
 	}
 }
 
-// waitBatch waits for the reply to a batch, and sets part to the part of it that belongs to the session's place.
+// waitBatch waits for the reply to a batch, and sets part to the share that belongs to the session's place.
 func (s *Session) waitBatch(ctx context.Context, b *batch, place int, part *store.Reply) error {
-	within := ctx // the batch has all the time that a fresh call has
+	within := ctx // the batch has the time of a fresh call
 	if left := s.Budget.Answer(); left < budget.Answers {
 		var cancel context.CancelFunc
 		within, cancel = context.WithTimeout(ctx, left)
@@ -197,7 +197,7 @@ func (s *Session) waitBatch(ctx context.Context, b *batch, place int, part *stor
 	switch {
 	case err != nil && err == ctx.Err():
 		return redisrun.GaveUp(err, &b.Note)
-	case err == context.DeadlineExceeded, err == coalesce.ErrUnsent: // the budget's
+	case err == context.DeadlineExceeded, err == coalesce.ErrUnsent: // the budget's limit, not the caller's
 		return redisrun.ErrUnsent
 	case err != nil:
 		return err
@@ -209,8 +209,8 @@ func (s *Session) waitBatch(ctx context.Context, b *batch, place int, part *stor
 	return nil
 }
 
-// waitPipeline has a request sent in a pipeline with others, and waits for the reply. It comes in time: a request that
-// waits for others is not sent after its limit.
+// waitPipeline sends a request in a pipeline with others, and waits for the reply. It returns in time: a queued request
+// is not sent after its limit.
 func (s *Session) waitPipeline(ctx context.Context, req store.Request) (store.Reply, error) {
 	limit, _ := s.Budget.NextLimit()
 	b, _, _ := s.server.requests.Join(req, requestPayload{ctx, &s.Budget}, limit, false)
@@ -222,11 +222,11 @@ func (s *Session) waitPipeline(ctx context.Context, req store.Request) (store.Re
 	return *r, err
 }
 
-// awaitClock waits for a server's clock that was set back to before the period entered, if that takes little time. It
-// returns false if it takes too long.
+// awaitClock waits for a server's clock that was set back to before the period entered. It returns false if that would
+// take too long.
 func (s *Session) awaitClock(ctx context.Context, r *Reply) (again bool, _ error) {
 	begins := time.Unix(store.ParsePeriod(r.Entered).Start, 0)
-	pause := max(begins.Sub(r.Now), s.slept/8) // few times, also if the clock does not move
+	pause := max(begins.Sub(r.Now), s.slept/8) // keeps the retries few even if the clock does not move
 	deadline, ok := ctx.Deadline()
 	if s.slept+pause > catchUp || pause > s.Budget.Answer() || ok && time.Until(deadline) < pause {
 		return false, nil
@@ -239,8 +239,7 @@ func (s *Session) awaitClock(ctx context.Context, r *Reply) (again bool, _ error
 	return true, nil
 }
 
-// observe notes everything in a reply. Each reply passes through here once. Numbers that are not confirmed are an
-// error.
+// observe notes the content of a reply. Each reply passes through here once. Unconfirmed numbers are an error.
 func (s *Session) observe(r *Reply, err error) error {
 	s.sent = store.Requested{}
 	s.server.settle(s.Type, r.Span, r.Unanswered, r.Requested)
@@ -250,7 +249,7 @@ func (s *Session) observe(r *Reply, err error) error {
 	offset, before := s.server.clock.learn(&r.Reply)
 	if r.Status == store.Lost || r.WasLost || r.Status == store.Clock && offset != before {
 		s.mu.Lock()
-		if r.Status == store.Clock { // of callers who share a reply, one notes it
+		if r.Status == store.Clock { // only one of the callers who share a reply notes it
 			s.events.Offset, s.events.Before = offset, before
 		} else if s.events.Lost == nil {
 			s.events.Lost, s.events.Held = r.About, r.Detail
@@ -260,19 +259,19 @@ func (s *Session) observe(r *Reply, err error) error {
 	return s.server.observe(s.Type, r.Span, &r.Reply)
 }
 
-// Refuse makes a reply a Refusal.
+// Refuse returns a Refusal with a reply.
 func (s *Session) Refuse(r *Reply) error {
 	return &Refusal{r.Reply, s.Type, r.About, s.server.memory.series(s.Type, r.Span).HighWater}
 }
 
-// Remember notes that the answer of before was returned again: its first reply may have been lost.
+// Remember notes a stored answer that was returned again: the first reply may have been lost.
 func (s *Session) Remember(span *Span, a *store.Answer) {
 	if p := a.Period; p.Label == span.Label && p.Start == span.Start && p.End == span.End {
 		s.server.memory.remember(s.Type, span, a.Seq, &s.server.clock)
 	}
 }
 
-// LockKey is the key of the lock under which the counter of a span is made.
+// LockKey returns the key of the lock for creating a span's counter.
 func (s *Session) LockKey(span *Span) string { return s.server.store.LockKey(s.Type, span.Label) }
 
 // Release gives a claim back.
@@ -282,20 +281,19 @@ func (s *Session) Release(ctx context.Context, token string) error {
 	return err
 }
 
-// NobodyGot reports n numbers up to last, which an opening has issued to a caller who had left.
+// NobodyGot reports n numbers up to last, which an opening issued after the caller had left.
 func (s *Session) NobodyGot(span *Span, last, n int64) {
 	if s.request == "" {
 		s.server.gaps.skip(s.Type, span, CallerLeft, last-n, last)
 	}
 }
 
-// Burn reports a block that was set aside and can no longer be installed. If mixed, callers without a ledger may have
-// its numbers.
+// Burn reports a block that can no longer be installed. If mixed, callers without a ledger may have its numbers.
 func (s *Session) Burn(span *Span, block store.Block, mixed bool) {
 	s.server.gaps.burn(s.Type, span, block, mixed)
 }
 
-// SettlePanic reports the request in which a hook of the client has panicked, if there was one.
+// SettlePanic reports the request during which a client's hook panicked, if there was one.
 func (s *Session) SettlePanic() {
 	if s.sent.N > 0 {
 		s.server.gaps.lost(s.Type, s.sentFor, s.sent)

@@ -9,23 +9,23 @@ import (
 	"github.com/dailyserial/serial/internal/store"
 )
 
-// A Span is a part of a period in which the same date is printed, as requests need it.
+// A Span is a part of a period in which the same date is printed, with the arguments of requests.
 type Span struct {
 	calendar.Span
-	Unprintable error        // why no number can be printed, nil if it can
-	Stored      store.Period // the period as Redis has it
-	printed     string       // the date and the template, as the answer to a request has them
+	Unprintable error        // reason why its numbers cannot be printed, nil if they can
+	Stored      store.Period // period as Redis stores it
+	printed     string       // date and template, as in the stored answer to a request
 }
 
-// spans makes the spans of instants.
+// spans makes spans.
 type spans struct {
 	calendar   calendar.Calendar
 	retention  int // periods for which a counter is kept after its own
 	template   string
 	find       func(time.Time) (calendar.Span, error)
 	store      *store.Store
-	clockProbe *Span                // no clock is in it: the answer to a request for it is the server's time
-	latest     atomic.Pointer[Span] // the one made last
+	clockProbe *Span                // span that no clock is in: the reply to a request for it is the server's time
+	latest     atomic.Pointer[Span] // span made last
 }
 
 // at returns the span of an instant.
