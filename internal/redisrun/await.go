@@ -9,20 +9,20 @@ import (
 	"github.com/dailyserial/serial/internal/budget"
 )
 
-// This file waits for another goroutine, and for time to pass.
+// This file waits for goroutines, and for time to pass.
 
 // NoLimit makes [Await] wait for its context alone.
 const NoLimit = time.Duration(math.MaxInt64)
 
-// Await runs f in a goroutine of its own and returns its results, or ctx's error as soon as ctx ends, or [ErrNoAnswer]
-// once limit has passed; f then continues by itself. If f panics, so does Await. If f ends its goroutine, the error is
+// Await runs f in its own goroutine and returns its results, or ctx's error as soon as ctx ends, or [ErrNoAnswer] once
+// limit has passed; f then continues by itself. If f panics, so does Await. If f ends its goroutine, the error is
 // [ErrEnded].
 func Await[T any](ctx context.Context, limit time.Duration, f func() (T, error)) (T, error) {
 	v, err, _ := Begin(f).Wait(ctx, limit)
 	return v, err
 }
 
-// A Pending is the result of a function that runs in a goroutine of its own. It has room for one result, or for a
+// A Pending is the future result of a function that runs in its own goroutine. It has room for one result, or for a
 // caller that left.
 type Pending[T any] chan result[T]
 
@@ -30,10 +30,11 @@ type result[T any] struct {
 	value    T
 	err      error
 	panicked any
-	late     func(T, error) // of a caller that left, nil for none
+	late     func(T, error) // function of a caller that left, nil for none
 }
 
-// Begin runs f in a goroutine of its own. If f ends that, or panics after its caller has left, its error is [ErrEnded].
+// Begin runs f in its own goroutine. If f ends that goroutine, or panics after its caller has left, the error is
+// [ErrEnded].
 func Begin[T any](f func() (T, error)) Pending[T] {
 	p := make(Pending[T], 1)
 	go func() {
@@ -67,8 +68,8 @@ func (p Pending[T]) Wait(ctx context.Context, limit time.Duration) (v T, err err
 	}
 }
 
-// WaitWithin is Wait within the limit of an attempt of b, which it charges. It waits in short steps, since this process
-// may be suspended.
+// WaitWithin is Wait with the limit of b's next attempt, and charges b. It waits in short steps, since this process may
+// be suspended.
 func (p Pending[T]) WaitWithin(ctx context.Context, b *budget.Budget) (v T, err error, over bool) {
 	for limit, _ := b.NextLimit(); ; {
 		step, start := min(limit, budget.Step), time.Now()
@@ -80,8 +81,8 @@ func (p Pending[T]) WaitWithin(ctx context.Context, b *budget.Budget) (v T, err 
 	}
 }
 
-// Leave stops waiting: late gets the results when they come. If they have come already, Leave returns false, and Wait
-// returns them. So either the caller or late gets the results, whatever the moment.
+// Leave stops waiting: late gets the results when they come. If they have already come, Leave returns false, and Wait
+// returns them. So exactly one of the caller and late gets the results.
 func (p Pending[T]) Leave(late func(T, error)) bool {
 	select {
 	case p <- result[T]{late: late}:

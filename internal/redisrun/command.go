@@ -11,15 +11,15 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// This file is what is sent, and what comes back.
+// This file has commands and replies.
 
-// A Script is sent by its digest. Its source is sent only to a server that does not have it.
+// A Script is a script, sent by its digest. Its source is sent only to a server that does not have it.
 type Script struct {
 	Source string
 	Digest any // a string, ready to be an argument: converting it costs an allocation
 }
 
-// NewScript returns the Script of a source.
+// NewScript returns the Script with a source.
 func NewScript(source string) *Script {
 	sum := sha1.Sum([]byte(source))
 	return &Script{source, hex.EncodeToString(sum[:])}
@@ -28,14 +28,14 @@ func NewScript(source string) *Script {
 // A Command is one run of a script. It is used once, because go-redis may read Args even after its caller has left.
 type Command struct {
 	Script   *Script
-	Args     []any // of EVALSHA: two free places for the name and the digest, the number of keys, the keys, the rest
+	Args     []any // arguments of EVALSHA: room for the name and the digest, the number of keys, the keys, the rest
 	NoRepeat bool  // it is sent at most once, and [ErrUnanswered] means that no answer came in time
-	Confirm  bool  // replicas must confirm what it wrote
+	Confirm  bool  // replicas must confirm its writes
 	Waiters  Waiters
 }
 
-// Waiters are callers who may leave while their command is under way. When all have left, it is not repeated. Nil is a
-// caller who stays.
+// Waiters are callers who may leave while their command is under way. Once all have left, it is not repeated. Nil means
+// a caller who stays.
 type Waiters interface{ Wanted() bool }
 
 func (c *Command) isAbandoned() bool { return c.Waiters != nil && !c.Waiters.Wanted() }
@@ -43,13 +43,13 @@ func (c *Command) isAbandoned() bool { return c.Waiters != nil && !c.Waiters.Wan
 // A Reply is the answer to a command.
 type Reply struct {
 	Value          any
-	Sent, Received time.Time // around the round trip, by this host's clock
+	Sent, Received time.Time // times around the round trip, by this host's clock
 	EarlierErr     error     // failure of an earlier attempt, which may have run too; nil if the first one was answered
-	Unconfirmed    error     // why replicas did not confirm it; nil if they did, or if nobody asked
-	Unanswered     []Attempt // attempts that may have run, of which this is not the answer, in order; also with an error
+	Unconfirmed    error     // reason why replicas did not confirm it; nil if they did, or if nobody asked
+	Unanswered     []Attempt // other attempts that may have run, in order; also set with an error
 }
 
-// An Attempt may have run, but its answer did not come, or not in time.
+// An Attempt is an attempt that may have run, but whose answer did not come in time.
 type Attempt struct {
 	command  onceCmd
 	err      error
@@ -63,8 +63,8 @@ type detachedAttempt struct {
 	err         error
 }
 
-// Wait waits until the client is done with the attempt, and returns its late answer, or why there is none. The script
-// did not run if [Unsent] says so of the error.
+// Wait waits until the client is done with the attempt, and returns its late answer, or an error if there is none. If
+// [Unsent] reports true for the error, the script did not run.
 func (a *Attempt) Wait() (Reply, error) {
 	if a.detached == nil {
 		return Reply{}, a.err
@@ -73,28 +73,27 @@ func (a *Attempt) Wait() (Reply, error) {
 	return a.command.read(Reply{Unconfirmed: a.detached.unconfirmed}, a.detached.err)
 }
 
-// A Note holds the failure of the last attempt, for those who leave before the outcome.
+// A Note holds the failure of the last attempt, for callers who leave before the outcome.
 type Note = atomic.Pointer[error]
 
-// A onceCmd is not sent again by go-redis itself.
+// A onceCmd is a command that go-redis does not retry.
 type onceCmd struct{ *redis.Cmd }
 
 func (onceCmd) NoRetry() bool { return true }
 
 // newCommand returns an EVAL or EVALSHA command with the script's source or digest, and the other arguments from args.
 func newCommand(ctx context.Context, name, body any, args []any) onceCmd {
-	if args[0] != nil { // sent before: go-redis may still be reading it
+	if args[0] != nil { // sent before, so go-redis may still be reading it
 		args = slices.Clone(args)
 	}
 	args[0], args[1] = name, body
 	command := onceCmd{redis.NewCmd(ctx, args...)}
 	command.SetFirstKeyPos(3)
-	command.SetStepCount(1) // else go-redis asks a Cluster's nodes about the command, and waits for those that hang
+	command.SetStepCount(1) // otherwise go-redis asks a Cluster's nodes about the command, and waits for nodes that hang
 	return command
 }
 
-// unanswered returns the attempt if it may have run and its answer is not known: it was left alone, or it ended with
-// err.
+// unanswered returns the attempt, which is detached or ended with err, if it may have run and its answer is unknown.
 func (c onceCmd) unanswered(detached *detachedAttempt, err error) *Attempt {
 	if err == nil || detached == nil && Unsent(err) {
 		return nil
@@ -102,7 +101,7 @@ func (c onceCmd) unanswered(detached *detachedAttempt, err error) *Attempt {
 	return &Attempt{c, err, detached}
 }
 
-// read adds the command's value to the reply of an attempt, unless that failed.
+// read adds the command's value to an attempt's reply, unless the attempt failed.
 func (c onceCmd) read(reply Reply, err error) (Reply, error) {
 	if err == nil {
 		reply.Value, err = c.Result()

@@ -20,7 +20,7 @@ import (
 var (
 	// ErrNoAnswer means that a time limit of ours has passed.
 	ErrNoAnswer = fmt.Errorf("no answer in time: %w", os.ErrDeadlineExceeded)
-	// ErrUnsent means that nothing was sent, because the call had no time left. That says nothing about the server.
+	// ErrUnsent means that nothing was sent, because the call had no time left. It says nothing about the server.
 	ErrUnsent = fmt.Errorf("serial: Redis failed: %w", ErrNoAnswer)
 	// ErrUnanswered means that no answer came in time to a command that is sent at most once. It may have run.
 	ErrUnanswered = errors.New("serial: no answer in time to a command that cannot be repeated")
@@ -30,8 +30,8 @@ var (
 	ErrEnded = errors.New("serial: the goroutine of a command was ended from outside")
 )
 
-// EndOf returns the error of a context that has ended, and nil while it lives. A deadline that has just passed counts
-// even if the context's timer has not fired yet: go-redis may give up on it a moment earlier.
+// EndOf returns a context's error, nil while it lives. A deadline that has just passed counts even if the context's
+// timer has not fired yet: go-redis may give up a moment before that.
 func EndOf(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -42,7 +42,7 @@ func EndOf(ctx context.Context) error {
 	return nil
 }
 
-// GaveUp returns the error of a call whose context ended with end. note has the failure of the previous attempt.
+// GaveUp returns the error of a call whose context ended with end. note holds the failure of the previous attempt.
 func GaveUp(end error, note *Note) error {
 	err := fmt.Errorf("serial: gave up waiting for Redis, where the command may have run: %w", end)
 	if failure := note.Load(); failure != nil {
@@ -51,8 +51,8 @@ func GaveUp(end error, note *Note) error {
 	return err
 }
 
-// Foreign hides that an error of go-redis, redsync or our own time limits comes from a context, because that context
-// was not the caller's. Everything else about the error still matches.
+// Foreign hides that an error from go-redis, redsync or our own time limits comes from a context, because that context
+// is not the caller's. The error still matches everything else.
 func Foreign(err error) error {
 	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return foreignError{err}
@@ -77,8 +77,8 @@ func isTimeout(err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) || errors.Is(err, ErrNoAnswer)
 }
 
-// Failed returns the error of a call whose last attempt failed with err. servers are "Redis" or others. It is an Outage,
-// unless a limit has passed that is the call's own: late says that the call had little time left for its attempts.
+// Failed returns the error of a call whose last attempt failed with err. servers is "Redis" or another name. The error
+// is an Outage, unless the call's own limit has passed: late means that the call had little time left for its attempts.
 func Failed(servers string, err error, late bool) error {
 	if err == ErrUnsent {
 		return err
@@ -90,8 +90,8 @@ func Failed(servers string, err error, late bool) error {
 	return Outage(failed)
 }
 
-// refusals are Redis's errors for a client that lacks a permission, and their meaning. Some texts hide it, and before
-// Redis 7.2 the refusal of a script's command has no code.
+// refusals are Redis's errors for a client that lacks a permission, with their meaning, which some texts hide. Before
+// Redis 7.2, the refusal of a script's command has no code.
 var refusals = []struct{ text, means string }{
 	{"NOPERM", denied},
 	{"The user executing the script can't", denied},
@@ -118,7 +118,7 @@ func describe(err error) error {
 	return err
 }
 
-// Outage marks a server's failure that all callers who want the same share, because each would ask in vain.
+// Outage marks a server's failure that all callers with the same request share, because each would ask in vain.
 func Outage(err error) error { return outageError{err} }
 
 // IsOutage reports whether err is an Outage, or wraps one.
@@ -136,13 +136,13 @@ func Transient(err error) bool {
 		redis.IsTryAgainError(err) || redis.IsMasterDownError(err) || redis.IsMaxClientsError(err)
 }
 
-// Unsent reports whether the script did not run: the server said so, there was no connection to send it on, or no time.
+// Unsent reports whether the script did not run: the server said so, or there was no connection or no time to send it.
 func Unsent(err error) bool {
 	refusals := []string{"NOSCRIPT", "MOVED", "ASK", "TRYAGAIN", "CLUSTERDOWN", "CROSSSLOT", "LOADING", "MASTERDOWN",
 		"BUSY", "NOAUTH", "NOPERM"}
 	network, _ := errors.AsType[*net.OpError](err)
 	return slices.ContainsFunc(refusals, func(prefix string) bool { return redis.HasErrorPrefix(err, prefix) }) ||
-		redis.IsReadOnlyError(err) || // in Redis 6.2, READONLY is inside the error of a script
+		redis.IsReadOnlyError(err) || // in Redis 6.2, READONLY is inside a script's error
 		errors.Is(err, ErrUnsent) || errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) ||
 		network != nil && network.Op == "dial"
 }

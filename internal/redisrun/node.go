@@ -15,17 +15,17 @@ import (
 // This file locates a key's server and checks whether it responds. Each server is handled by itself, so none waits for
 // another.
 
-// A Node is a server that has keys. Its methods may be called concurrently.
+// A Node is a server that has keys. It is safe for concurrent use.
 type Node struct {
 	server      *redis.Client // nil if only go-redis can find it
-	connections int           // in the client's pool, if server is nil
+	connections int           // pool size of the client, if server is nil
 
 	// OneSlot means that the server refuses scripts whose keys are in different slots, so they need a pipeline instead.
 	OneSlot atomic.Bool
 }
 
-// Together returns how many types may go in one call at most. A client of an unknown kind may be a Cluster's, whose
-// types cannot share a script.
+// Together returns the most types that may share a call. A client of an unknown kind may be a Cluster's, whose types
+// cannot share a script.
 func (n *Node) Together() int {
 	if n.server == nil {
 		return 1
@@ -33,11 +33,11 @@ func (n *Node) Together() int {
 	return 256
 }
 
-// Pipeline returns a pipeline to the server, for callers who may go together.
+// Pipeline returns a pipeline to the server, for callers who may share calls.
 func (n *Node) Pipeline() redis.Pipeliner { return n.server.Pipeline() }
 
-// InFlight returns how many calls may be in flight at most: shared, if types share calls; otherwise as many as the
-// client has connections, so no call waits for one.
+// InFlight returns the most calls in flight: shared, if types share calls; otherwise the number of the client's
+// connections, so no call waits for one.
 func (n *Node) InFlight(shared int) int {
 	if n.server != nil {
 		return shared
@@ -45,16 +45,16 @@ func (n *Node) InFlight(shared int) int {
 	return max(n.connections, 4)
 }
 
-// hasIdle reports whether the next command, or the next pipeline, finds an idle connection. It costs two allocations.
+// hasIdle reports whether the next command or pipeline will find an idle connection. It costs two allocations.
 func (n *Node) hasIdle(pipelined bool) bool {
 	stats := n.server.PoolStats()
-	if pipelined && stats.PipelineStats != nil { // pipelines have a pool of their own
+	if pipelined && stats.PipelineStats != nil { // pipelines have their own pool
 		stats = (*redis.PoolStats)(stats.PipelineStats)
 	}
 	return stats.IdleConns > 0
 }
 
-// answers reports whether the server answers at once, on a new connection.
+// answers reports whether the server answers on a new connection at once.
 func (n *Node) answers(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, budget.Last)
 	defer cancel()
@@ -63,7 +63,7 @@ func (n *Node) answers(ctx context.Context) bool {
 		defer client.Close()
 		return client.Ping(ctx).Result()
 	})
-	return err == nil || errors.As(err, new(redis.Error)) // also by a refusal
+	return err == nil || errors.As(err, new(redis.Error)) // a refusal is an answer too
 }
 
 // Nodes holds a T for each server of a client.
@@ -71,11 +71,10 @@ type Nodes[T any] struct {
 	runner  *Runner
 	create  func(*Node) T
 	only    T        // for a client that is not a Cluster's
-	masters sync.Map // T by *redis.Client; go-redis may make a new one for an address
+	masters sync.Map // T by *redis.Client; go-redis may make a new client for an address
 }
 
-// NewNodes returns the Nodes of r's client. create is called for each server, and for each key whose server is not
-// known.
+// NewNodes returns the Nodes of r's client. create is called for each server, and for each key whose server is unknown.
 func NewNodes[T any](r *Runner, create func(*Node) T) *Nodes[T] {
 	only := &Node{}
 	switch client := r.client.(type) {
@@ -86,13 +85,13 @@ func NewNodes[T any](r *Runner, create func(*Node) T) *Nodes[T] {
 	case interface{ Options() *redis.ClusterOptions }:
 		only.connections = client.Options().PoolSize
 	default:
-		only.connections = 10 * runtime.GOMAXPROCS(0) // go-redis's own
+		only.connections = 10 * runtime.GOMAXPROCS(0) // go-redis's default
 	}
 	return &Nodes[T]{runner: r, create: create, only: create(only)}
 }
 
-// Of returns the T of the server that has the keys of a hash tag, or of the only server. Learning a Cluster's slots
-// takes as long as its nodes take. The first command does that, and nobody else waits for it.
+// Of returns the T of the server that has the keys of a hash tag, or of the only server. Learning a Cluster's slots may
+// take long; the first command does it, and nobody else waits for it.
 func (n *Nodes[T]) Of(ctx context.Context, tag string) T {
 	if n.runner.cluster == nil {
 		return n.only

@@ -1,5 +1,5 @@
 // Package redisrun sends scripts to the right server in bounded time: one command, or several in a pipeline, repeated
-// if that is safe, and confirmed by replicas if the caller wishes. It does not know what the commands mean.
+// if that is safe, and confirmed by replicas if the caller asks for it. It does not know what the commands mean.
 package redisrun
 
 import (
@@ -17,7 +17,7 @@ import (
 	"github.com/dailyserial/serial/internal/budget"
 )
 
-// A Runner sends scripts to the servers of one client, in bounded time. Its methods may be called concurrently.
+// A Runner sends scripts to the servers of one client, in bounded time. It is safe for concurrent use.
 type Runner struct {
 	client      redis.UniversalClient
 	cluster     *redis.ClusterClient // the client, nil unless it is a Cluster's
@@ -26,7 +26,7 @@ type Runner struct {
 	readTimeout time.Duration // see Configured
 
 	answered   atomic.Int64                    // time of the last answer, in Unix nanoseconds; 0 before the first
-	connecting atomic.Pointer[context.Context] // for connections of the calls that began lately, nil before the first
+	connecting atomic.Pointer[context.Context] // shared context for making connections, nil before the first
 }
 
 // New returns a Runner for the servers of client. replicas confirm the commands that ask for it.
@@ -36,8 +36,8 @@ func New(client redis.UniversalClient, replicas Replicas) *Runner {
 	return &Runner{client: client, cluster: cluster, replicas: replicas, retries: retries, readTimeout: read}
 }
 
-// Configured returns how often the client tries again, and its read timeout: 0 if that is unknown, unlimited or too
-// long to wait for.
+// Configured returns the client's number of retries, and its read timeout: 0 if that is unknown, unlimited or too long
+// to wait for.
 func Configured(client redis.UniversalClient) (retries int, read time.Duration) {
 	retries = 3
 	switch client := client.(type) {
@@ -52,16 +52,16 @@ func Configured(client redis.UniversalClient) (retries int, read time.Duration) 
 	return retries, read
 }
 
-// Run sends c to node and returns its reply, within the time that b has left. If c may be repeated, it is sent again
-// after an error that may pass, as in a restart or a failover, while somebody waits for it. An error leaves open
-// whether the script ran. note may be nil; if it has a failure already, that counts as an earlier attempt.
+// Run sends c to node and returns its reply, within the time that b has left. If c may be repeated, Run sends it again
+// after a transient error, as in a restart or a failover, while somebody waits for it. After an error, the script may
+// have run. note may be nil; if it has a failure already, that counts as an earlier attempt.
 func (r *Runner) Run(ctx context.Context, b *budget.Budget, node *Node, c Command, note *Note) (Reply, error) {
 	if note == nil {
 		note = new(Note)
 	}
 	name, body := any("evalsha"), c.Script.Digest
 	late := b.IsLate() && note.Load() == nil
-	final := false // the attempt is a quick one, and the last
+	final := false // this attempt is the quick, last one
 	var unanswered []Attempt
 	for attempt := 0; ; attempt++ {
 		limit, last := b.NextLimit()
@@ -75,7 +75,7 @@ func (r *Runner) Run(ctx context.Context, b *budget.Budget, node *Node, c Comman
 			unanswered = append(unanswered, *lost)
 		}
 		if err == ErrUnsent && note.Load() != nil {
-			err = ErrNoAnswer // to what was sent before
+			err = ErrNoAnswer // no answer to the earlier attempts
 		}
 		reply.Unanswered = unanswered
 		if err == nil {
@@ -98,8 +98,8 @@ func (r *Runner) Run(ctx context.Context, b *budget.Budget, node *Node, c Comman
 		failure := err // so that err itself does not escape to the heap
 		note.Store(&failure)
 		if !final && isTimeout(err) {
-			// Our own time limit. Either Redis is out of reach, or this process was suspended for some seconds: one
-			// more quick attempt shows which.
+			// Our own time limit. Either Redis is unreachable, or this process was suspended for some seconds: one more quick
+			// attempt shows which.
 			if c.NoRepeat {
 				return reply, ErrUnanswered
 			}
@@ -115,7 +115,7 @@ func (r *Runner) Run(ctx context.Context, b *budget.Budget, node *Node, c Comman
 	}
 }
 
-// pause waits before a command that failed is sent again. It returns false if that is pointless.
+// pause waits before a failed command is sent again. It returns false if sending it again is pointless.
 func (r *Runner) pause(ctx context.Context, b *budget.Budget, c *Command, attempt int, err error) bool {
 	pause := 4 * time.Millisecond << min(attempt, 6)
 	pause += rand.N(pause)
@@ -126,17 +126,17 @@ func (r *Runner) pause(ctx context.Context, b *budget.Budget, c *Command, attemp
 	return !c.isAbandoned() // meanwhile
 }
 
-// mayRepeat reports whether a command that failed may be sent again. A slot is in between while it moves to another node,
-// and a connection becomes free when others are done. After a failover every connection to the old master has to be
-// tried once, and is dropped then.
+// mayRepeat reports whether a failed command may be sent again. A slot may be moving to another node, and a connection
+// becomes free when others are done. After a failover, every connection to the old master has to be tried once before
+// it is dropped.
 func (r *Runner) mayRepeat(c *Command, attempt int, err error) bool {
 	lasts := redis.IsTryAgainError(err) || redis.IsReadOnlyError(err) || errors.Is(err, redis.ErrPoolTimeout)
 	return Transient(err) && (!c.NoRepeat || Unsent(err)) && (lasts || attempt < r.retries)
 }
 
 // try makes one attempt at commands that are sent together, within limit, and charges b for it. The commands hold their
-// results, which must not be read after an error: go-redis may still be using them. The reply is the part that they
-// share.
+// results, which must not be read after an error: go-redis may still be using them. The reply holds the results that
+// they share.
 //
 // A context that ends does not interrupt go-redis while it reads (unless the client has ContextTimeoutEnabled), so the
 // caller waits for the command or the context, whichever ends first. That costs a goroutine. A caller whose context can
@@ -145,17 +145,16 @@ func (r *Runner) mayRepeat(c *Command, attempt int, err error) bool {
 // for the replies to a new connection, each of which may take the whole read timeout.)
 //
 // If an attempt outlasts its limit, either the server answers slowly while a connection is made, or this process or a
-// hook of the client was suspended. Another connection shows which. If it was not the server, the attempt costs
-// nothing, and is waited for as long as it takes: nothing could be sent before it is done, since go-redis may hold a
-// lock.
+// hook of the client was suspended. Another connection shows which. If the server is not to blame, the attempt is not
+// charged, and try waits for it as long as it takes: nothing else could be sent before, since go-redis may hold a lock.
 func (r *Runner) try(ctx context.Context, b *budget.Budget, node *Node, limit time.Duration, confirmed bool,
 	commands ...onceCmd) (reply Reply, detached *detachedAttempt, err error) {
-	const recently = 100 * time.Millisecond // connections that served since then are taken to be alive
+	const recently = 100 * time.Millisecond // connections used this recently are assumed to be alive
 	if limit <= 0 {
 		return Reply{}, nil, ErrUnsent
 	}
 	confirm := confirmed && r.replicas.N > 0
-	bounded := node.server != nil && r.readTimeout > 0 && r.readTimeout < limit // by go-redis, once it is connected
+	bounded := node.server != nil && r.readTimeout > 0 && r.readTimeout < limit // by go-redis, once connected
 	reply.Sent = time.Now()
 	var answer Pending[error]
 	over := true
@@ -165,7 +164,7 @@ func (r *Runner) try(ctx context.Context, b *budget.Budget, node *Node, limit ti
 		defer cancel()
 		reply.Unconfirmed = r.process(within, node, confirm, commands)
 		if within.Err() != nil && errors.Is(commands[0].Err(), context.DeadlineExceeded) {
-			err = errNoConnection // others have taken the idle ones
+			err = errNoConnection // others have taken the idle connections
 		}
 	} else {
 		within, cancel := context.WithTimeout(ctx, limit)
@@ -185,7 +184,7 @@ func (r *Runner) try(ctx context.Context, b *budget.Budget, node *Node, limit ti
 	}
 	if !over {
 		detached = &detachedAttempt{over: make(chan struct{})}
-		if !answer.Leave(detached.end) { // it came at this very moment, after its limit
+		if !answer.Leave(detached.end) { // the answer has just come, after its limit
 			unconfirmed, failure, _ := answer.Wait(context.Background(), NoLimit)
 			detached.end(unconfirmed, failure)
 		}
@@ -201,9 +200,8 @@ func (l *detachedAttempt) end(unconfirmed, err error) {
 	close(l.over)
 }
 
-// connectWithin limits the time to wait for a connection and to make one. Calls that begin at about the same time share
-// one context, if their own is empty: a context for each costs five allocations and a microsecond, a thirtieth of a
-// round trip.
+// connectWithin limits the time to get or make a connection. Calls that begin at about the same time share one context,
+// if their own is empty: a context for each would cost five allocations and a microsecond, a thirtieth of a round trip.
 func (r *Runner) connectWithin(ctx context.Context, end time.Time) (context.Context, context.CancelFunc) {
 	const sharing = 250 * time.Millisecond
 	if ctx != context.Background() {
@@ -215,17 +213,16 @@ func (r *Runner) connectWithin(ctx context.Context, end time.Time) (context.Cont
 		}
 	}
 	within, cancel := context.WithDeadline(ctx, end)
-	_ = cancel // others may share it, so it ends by itself
+	_ = cancel // others may share the context, so it ends by itself
 	r.connecting.Store(&within)
 	return within, func() {}
 }
 
-// RunAll sends commands to one node in a pipeline, within the least that any of budgets has left. Replicas have to
-// confirm all of them if the first one asks for it. A command that failed is repeated by itself with what is left of its
-// budget: the server did not know its script, no longer had its slot, or had a failure that may pass. It is not repeated
-// if it may be sent only once and may have run, or if nobody waits for it. All repeats run at the same time. Each command
-// has its budget and its note. outcome is called for each, by its index, as soon as its outcome is known, from several
-// goroutines.
+// RunAll sends commands to one node in a pipeline, within the least time left in budgets. Replicas must confirm all of
+// them if the first one asks for it. A command is repeated alone, within its remaining budget, if the server did not
+// know its script, no longer had its slot, or had a transient failure. It is not repeated if it may be sent only once
+// and may have run, or if nobody waits for it. All repeats run at the same time. Each command has its own budget and
+// note. RunAll calls outcome with each command's index as soon as its outcome is known, from several goroutines.
 func (r *Runner) RunAll(ctx context.Context, budgets []*budget.Budget, node *Node, commands []Command, notes []*Note,
 	outcome func(i int, r Reply, err error)) {
 	sent := make([]onceCmd, len(commands))
@@ -280,8 +277,8 @@ func (r *Runner) Process(ctx context.Context, cmd *redis.Cmd) {
 	}
 }
 
-// process sends commands, in a pipeline if there are several or replicas must confirm them. It returns why replicas did
-// not.
+// process sends commands, in a pipeline if there are several or replicas must confirm them. The error says why replicas
+// did not confirm them.
 func (r *Runner) process(ctx context.Context, node *Node, confirm bool, commands []onceCmd) (unconfirmed error) {
 	switch {
 	case len(commands) == 1 && confirm && r.cluster != nil:
@@ -306,7 +303,7 @@ func (r *Runner) exec(ctx context.Context, pipe redis.Pipeliner, confirm bool, c
 	_, failure := pipe.Exec(ctx)
 	for _, c := range commands {
 		if c.Val() == nil && c.Err() == nil {
-			c.SetErr(failure) // a hook did not
+			c.SetErr(failure) // a hook did not set it
 		}
 	}
 	if !confirm {
