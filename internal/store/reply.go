@@ -8,19 +8,19 @@ import (
 	"github.com/dailyserial/serial/internal/redisrun"
 )
 
-// The heads of the scripts in lua say what each argument and each element of a reply means; that of rules.lua also says
-// what each field of the record is.
+// The head of each script in lua describes its arguments and the elements of its reply; the head of rules.lua also
+// describes the fields of the record.
 
-// A Status says how a script answered.
+// A Status is the kind of a script's reply.
 type Status string
 
 const (
 	Issued     Status = "issued"    // Numbers, and Skipped for an Open
 	Clock      Status = "clock"     // the server's clock is not in the span
-	Calendar   Status = "calendar"  // Entered: the series is counted by its calendar, which is another
-	Conflict   Status = "conflict"  // Entered: it belongs to another time zone or day start, or has a ledger
-	OtherPrint Status = "print"     // Detail: the print mark may change with a label greater than that
-	Future     Status = "future"    // Entered: it begins after the server's time
+	Calendar   Status = "calendar"  // Entered: the series is counted by that period's calendar, not the caller's
+	Conflict   Status = "conflict"  // Entered: the period belongs to another time zone or day start, or has a ledger
+	OtherPrint Status = "print"     // Detail: the print mark may change after the period with that label
+	Future     Status = "future"    // Entered: the period begins after the server's time
 	Lost       Status = "lost"      // Detail: content of the counter, which once existed
 	Missing    Status = "missing"   // WasLost: the period must be opened
 	Exhausted  Status = "exhausted" // Detail: the last sequence issued; Skipped for an Open
@@ -28,57 +28,57 @@ const (
 	Reserved   Status = "reserve"   // Granted: the caller has the claim
 	Claimed    Status = "claimed"   // another caller has the claim
 	Late       Status = "late"      // the lock, the claim or the caller's time has run out; for an Open, Granted.Mixed
-	Unknown    Status = "unknown"   // Detail: what INFO says instead of a master's replication ID
-	Repeated   Status = "once"      // Answer: the request came before
-	Unchecked  Status = "check"     // to a Prepare: the clocks must be compared first
-	Gap        Status = "gap"       // to a Prepare: the periods before must be opened first
-	NeedsFloor Status = "floor"     // to a Prepare, with WasLost: the floor must be asked
+	Unknown    Status = "unknown"   // Detail: INFO's answer instead of a master's replication ID
+	Repeated   Status = "once"      // Answer: the request was answered before
+	Unchecked  Status = "check"     // for a Prepare: the clocks must be compared first
+	Gap        Status = "gap"       // for a Prepare: earlier periods must be opened first
+	NeedsFloor Status = "floor"     // for a Prepare, WasLost: the floor must be asked
 
 	// These are read as Issued:
-	part   = "part"   // fewer numbers than asked for: the last ones of the period or of the block
-	lifted = "lifted" // to an Open that skipped sequences
-	there  = "there"  // to an Open: another caller had opened the period
+	part   = "part"   // fewer numbers than requested: the last in the period or in the block
+	lifted = "lifted" // for an Open that skipped sequences
+	there  = "there"  // for an Open: another caller had opened the period
 )
 
-// A Reply is what a script answered, as far as its Status says.
+// A Reply is a script's reply. Its Status says which other fields are set.
 type Reply struct {
 	Status Status
 	Numbers
-	Detail  string // text that the Status describes
-	Entered string // the period entered, as the record has it
+	Detail  string // text, described at each Status
+	Entered string // period entered, as in the record
 	WasLost bool   // the counter existed once
 	Skipped Skipped
 	Granted Granted
 	Answer  *Answer
-	Each    []int64 // to a History: the last sequence of each period, -1 if it has no counter
+	Each    []int64 // last sequence of each period of a History, -1 if it has no counter
 	Timing
 	Delivery
 }
 
-// Numbers are sequences that were issued.
+// Numbers are issued sequences.
 type Numbers struct {
-	Last  int64  // the last one, or the position of the counter
-	Count int    // how many, fewer than asked for if Rest says why
-	Rest  Status // Exhausted or Ceiling
+	Last  int64  // last sequence issued, or the position of the counter
+	Count int    // count of sequences, fewer than requested if Rest is set
+	Rest  Status // reason for fewer: Exhausted or Ceiling
 }
 
-// Skipped says what an Open did to the counter.
+// Skipped describes the effect of an Open on the counter.
 type Skipped struct {
 	Opened bool  // no other caller had opened the period
-	From   int64 // position of the counter before, -1 if it was lost; set if sequences were skipped
-	Upto   int64 // likewise: the last sequence that was used or skipped
+	From   int64 // previous position of the counter, -1 if it was lost; set if sequences were skipped
+	Upto   int64 // last sequence used or skipped; set with From
 }
 
 // Granted describes the period in which the caller has the claim.
 type Granted struct {
-	ReplicationID string // of the server that gave the claim
-	Above         int64  // the block must lie above that
-	Unused        bool   // nothing of the period was used, as far as counter, record and the caller know
-	Tried         bool   // with Unused: a caller with a start has had the claim before
-	Mixed         bool   // callers without a ledger may issue numbers of the period
+	ReplicationID string // replication ID of the server that granted the claim
+	Above         int64  // sequence above which the block must lie
+	Unused        bool   // no sequence of the period was used, as far as counter, record and caller know
+	Tried         bool   // with Unused: a caller with a start has held the claim before
+	Mixed         bool   // callers without a ledger may issue numbers in the period
 }
 
-// An Answer is the stored answer to a request. If the text cannot be read, the rest is zero.
+// An Answer is the stored answer to a request. If its text cannot be parsed, the other fields are zero.
 type Answer struct {
 	Text    string
 	Period  Period
@@ -89,23 +89,24 @@ type Answer struct {
 
 // Timing says when a script ran.
 type Timing struct {
-	Now            time.Time // the server's clock; zero if all numbers were issued
-	Sent, Received time.Time // around the round trip, by this host's clock
+	Now            time.Time // time by the server's clock; zero if all numbers were issued
+	Sent, Received time.Time // times around the round trip, by this host's clock
 }
 
-// Delivery says what became of the attempts at a command.
+// Delivery describes the attempts at a command.
 type Delivery struct {
 	Requested
 	EarlierErr  error       // failure of an earlier attempt, which may have run too; nil for none
-	Unconfirmed error       // why replicas do not confirm the numbers issued; nil if they do, or need not
-	Unanswered  []LateReply // attempts that may have run and were answered otherwise, in order; also with an error
+	Unconfirmed error       // reason why replicas did not confirm the numbers; nil if they did, or need not
+	Unanswered  []LateReply // other attempts that may have run, in order; also set with an error
 }
 
-// A LateReply waits until the client is done with an attempt, and returns its late answer, or why there is none.
+// A LateReply waits until the client is done with an attempt, and returns its late answer, or an error if there is
+// none.
 type LateReply func() (Reply, error)
 
-// Read makes a Reply of what a script answered to a request that asked for asked. An error leaves open whether the
-// script ran. [Late] may also mean that no answer came in time to an Open.
+// Read makes a Reply of a script's answer to a request for asked. After an error, the script may have run. For an Open,
+// [Late] may also mean that no answer came in time.
 func Read(in redisrun.Reply, err error, asked Requested) (Reply, error) {
 	r := Reply{
 		Timing: Timing{Sent: in.Sent, Received: in.Received}, Delivery: Delivery{Requested: asked, EarlierErr: in.EarlierErr},
@@ -129,16 +130,16 @@ func Read(in redisrun.Reply, err error, asked Requested) (Reply, error) {
 		r.Unanswered = append(r.Unanswered, Failed(err))
 		return r, err
 	}
-	if r.Status == Issued || r.Status == Repeated { // otherwise nothing depends on what was written
+	if r.Status == Issued || r.Status == Repeated { // otherwise nothing depends on the write
 		r.Unconfirmed = in.Unconfirmed
 	}
 	return r, nil
 }
 
-// Failed is an attempt that failed with err.
+// Failed returns the LateReply of an attempt that failed with err.
 func Failed(err error) LateReply { return func() (Reply, error) { return Reply{}, err } }
 
-// Part returns the attempts of one type, the i-th of several in one script.
+// Part returns the attempts for one type, the i-th of several in one script.
 func Part(i int, attempts []redisrun.Attempt, asked Requested) (each []LateReply) {
 	for _, a := range attempts {
 		each = append(each, func() (Reply, error) {
@@ -152,7 +153,7 @@ func Part(i int, attempts []redisrun.Attempt, asked Requested) (each []LateReply
 	return each
 }
 
-// integers returns v as integers, nil if they are not.
+// integers returns v as integers, or nil if any is not an integer.
 func integers(v ...any) []int64 {
 	each := make([]int64, len(v))
 	for i := range v {
@@ -164,7 +165,7 @@ func integers(v ...any) []int64 {
 	return each
 }
 
-// readCounters reads the reply to a History. It returns false if it cannot.
+// readCounters reads the reply to a History. It returns false if the reply is malformed.
 func (r *Reply) readCounters(value any) bool {
 	values, _ := value.([]any)
 	if r.Counters == 0 || len(values) != r.Counters {
@@ -174,8 +175,8 @@ func (r *Reply) readCounters(value any) bool {
 	return r.Each != nil
 }
 
-// readStatus reads {status, seconds, microseconds, text, integer, integer}, of which the last three may be missing. It
-// returns false if it cannot.
+// readStatus reads {status, seconds, microseconds, text, integer, integer}; the last three are optional. It returns
+// false if the reply is malformed.
 func (r *Reply) readStatus(value any) bool {
 	v, _ := value.([]any)
 	none := []any{"", int64(0), int64(0)}

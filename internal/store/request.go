@@ -6,22 +6,22 @@ import (
 	"github.com/dailyserial/serial/internal/redisrun"
 )
 
-// A Request asks something of a series. Its [Target] is set whenever it is sent.
+// A Request is a request about a series. Its [Target] is set each time it is sent.
 type Request interface {
-	// Aim sets the target, and reports whether the request makes sense for it.
+	// Aim sets the target, and reports whether the request makes sense for that target.
 	Aim(Target) bool
-	// About returns the period that the reply is about.
+	// About returns the period of the reply.
 	About() *Period
-	// Requested returns what the request asks for.
+	// Requested describes the request, for reading its reply.
 	Requested() Requested
 	command(s *Store) redisrun.Command
 }
 
-// A Target is what a request is sent for.
+// A Target is the series and the circumstances of one sending.
 type Target struct {
 	Series
 	Repeatable     Repeatable // zero unless the caller may ask again
-	ClockUntrusted bool       // the server's clock is far from this host's: nothing prepared may be entered
+	ClockUntrusted bool       // the server's clock is far from this host's, so no prepared period may be entered
 }
 
 // Aim implements [Request].
@@ -33,42 +33,42 @@ func (t *Target) Aim(at Target) bool {
 // About implements [Request].
 func (t *Target) About() *Period { return t.Period }
 
-// Requested implements [Request], for requests that ask for no numbers.
+// Requested implements [Request], for requests without numbers.
 func (t *Target) Requested() Requested { return Requested{} }
 
-// A Repeatable is a caller's request that may come again. It gets the answer that it got before.
+// A Repeatable is a caller's repeatable request. Repeated, it gets its earlier answer.
 type Repeatable struct {
 	ID      string
-	Printed string // how its number is printed, stored with the answer
+	Printed string // date and template of its number, stored with the answer
 	Key     string // fingerprint of the key that hides the sequence, or "plain"
 }
 
-// Requested is what a request asks for.
+// Requested describes a request, for reading its reply.
 type Requested struct {
 	N          int   // numbers
-	HighWater  int64 // of the series, when it was sent
-	Counters   int   // of a History
+	HighWater  int64 // high-water mark of the series when the request was sent
+	Counters   int   // count of counters that a History reads
 	Repeatable bool
 }
 
-// numbers is the Requested of a request for n numbers.
+// numbers returns the Requested of a request for n numbers.
 func (t *Target) numbers(n int) Requested {
 	return Requested{N: n, HighWater: t.HighWater, Repeatable: t.Repeatable.ID != ""}
 }
 
-// A Purpose is what a Take is for.
+// A Purpose is the purpose of a Take.
 type Purpose string
 
 const (
-	Issue Purpose = "issue" // numbers, fewer than asked for if no more are left: callers share them
-	All   Purpose = "all"   // all the numbers or none; with none asked for, the state of the period
+	Issue Purpose = "issue" // numbers to share among callers, fewer than requested if no more are left
+	All   Purpose = "all"   // all the numbers or none; if none are requested, the state of the period
 
-	// The others take all or none too, and want to have a block set aside where that is needed, with a [Claim]:
-	ForCeiling  Purpose = "ceiling"  // for a counter that exists
-	ForOpening  Purpose = "open"     // also for one that is missing: the caller has the lock
-	ForFloor    Purpose = "floor"    // the same with a floor to ask: also for one that is lost and that no ledger knows
-	ForRaise    Purpose = "raise"    // an operator's Raise: whatever the state
-	ForTakeover Purpose = "takeover" // an operator's Takeover: whoever owns the period
+	// The others also take all or none. If a block must be set aside, they request a [Claim]:
+	ForCeiling  Purpose = "ceiling"  // for an existing counter
+	ForOpening  Purpose = "open"     // also for a missing counter: the caller holds the lock
+	ForFloor    Purpose = "floor"    // as ForOpening, with a floor to ask: also for a lost counter without a ledger
+	ForRaise    Purpose = "raise"    // for an operator's Raise: whatever the state
+	ForTakeover Purpose = "takeover" // for an operator's Takeover: whoever owns the period
 )
 
 // A Take asks for the numbers that follow the counter.
@@ -76,14 +76,14 @@ type Take struct {
 	Target
 	N       int
 	Purpose Purpose
-	Claim   *Claim // nil unless a block is wanted
+	Claim   *Claim // claim to request, nil unless a block is wanted
 }
 
-// A Claim is the right to install one block of a ledger. The server gives it to one caller at a time.
+// A Claim is the right to install one block of a ledger. The server grants it to one caller at a time.
 type Claim struct {
-	Token string        // unique
-	Lease time.Duration // how long it lasts
-	Until time.Time     // its end at the latest, by the server's clock; zero unless it ends with a lock
+	Token string        // unique token
+	Lease time.Duration // duration of the claim
+	Until time.Time     // latest end of the claim, by the server's clock; zero unless it ends with a lock
 	Base  int64         // the sequence before the first that a period has
 }
 
@@ -92,8 +92,8 @@ func (t *Take) Requested() Requested { return t.numbers(t.N) }
 
 func (t *Take) command(s *Store) redisrun.Command { return s.TakeTogether(t) }
 
-// TakeTogether returns the command of a take, or of several: of types that the same period serves, with the purpose
-// [Issue].
+// TakeTogether returns the command of one take, or of several takes of different types in the same period with the
+// purpose [Issue].
 func (s *Store) TakeTogether(t *Take, others ...Take) redisrun.Command {
 	var keys []any
 	more := append(make([]any, 0, 8), t.N, t.HighWater) // enough for one type, on the stack
@@ -114,31 +114,31 @@ func (s *Store) TakeTogether(t *Take, others ...Take) redisrun.Command {
 // A Floor is the highest sequence that may have been used in a period. The zero Floor is none.
 type Floor struct{ arg any } // go-redis sends nil as an empty argument
 
-// FloorAt is a floor that has answered.
+// FloorAt returns a floor that has answered.
 func FloorAt(seq int64) Floor { return Floor{seq} }
 
-// FloorToAsk is a floor that is asked if a [Prepare] is answered [NeedsFloor].
+// FloorToAsk returns a floor that is asked only if a [Prepare] gets [NeedsFloor].
 func FloorToAsk() Floor { return Floor{"?"} }
 
-// An Open creates a period's counter, or lifts it, and takes numbers from it. It is sent at most once, since a second
-// one would issue numbers again.
+// An Open creates a period's counter, or lifts it, and takes numbers from it. It is sent at most once, since sending it
+// again would issue more numbers.
 type Open struct {
 	Target
 	N       int
-	Base    int64 // the sequence before the first that a period has; 0 if the floor or the ledger says that it was used
+	Base    int64 // sequence just before the period's first; 0 if the floor or the ledger has a used sequence
 	Floor   Floor
-	Purpose Purpose       // of an operator, who needs no lock: ForRaise or ForTakeover; else empty
-	Keep    bool          // with a Purpose and without a ledger: a series that has a ledger is a [Conflict]
-	Checked time.Time     // when the counter was seen to be missing, by the server's clock
-	Lease   time.Duration // since Checked, after which the server refuses to open
-	Lock    string        // content of the caller's lock, which is given back; "" if it is on another server, or for none
-	Block   *Block        // nil without a ledger
+	Purpose Purpose       // operator's purpose, ForRaise or ForTakeover, which needs no lock; otherwise ""
+	Keep    bool          // with a Purpose and without a ledger: a series with a ledger is a [Conflict]
+	Checked time.Time     // time when the counter was found missing, by the server's clock
+	Lease   time.Duration // time since Checked after which the server refuses to open
+	Lock    string        // value of the caller's lock, to give it back; "" for none, or one on another server
+	Block   *Block        // block to install, nil without a ledger
 }
 
-// A Block is what a ledger has set aside: the sequences after After, up to Upto.
+// A Block is a range that a ledger has set aside: the sequences After+1 to Upto.
 type Block struct {
-	Token         string // of the claim
-	ReplicationID string // of the server that gave the claim
+	Token         string // token of the claim
+	ReplicationID string // replication ID of the server that granted the claim
 	After, Upto   int64
 }
 
@@ -162,7 +162,7 @@ func (o *Open) command(s *Store) redisrun.Command {
 		more = append(more, o.Block.Token, o.Block.ReplicationID, o.Block.After, o.Block.Upto)
 	}
 	c := s.script(OpenScript, &o.Target, keys, more...)
-	c.NoRepeat = o.Purpose == "" // an operator's may be repeated
+	c.NoRepeat = o.Purpose == "" // an operator's Open may be repeated
 	return c
 }
 
@@ -170,7 +170,7 @@ func (o *Open) command(s *Store) redisrun.Command {
 type Prepare struct {
 	Target
 	Next    *Period
-	Base    int64 // as of an Open
+	Base    int64 // as in an Open
 	Floor   Floor
 	Checked bool // the server's clock has been compared with this host's
 }
@@ -196,7 +196,7 @@ func (p *Peek) command(s *Store) redisrun.Command {
 	return s.script(peekScript, &p.Target, nil, p.HighWater)
 }
 
-// A History reads the counter and those of the periods with these labels, into [Reply.Each]. It writes nothing.
+// A History reads the counters of the current and the labelled periods into [Reply.Each]. It writes nothing.
 type History struct {
 	Target
 	Labels []string
@@ -221,8 +221,8 @@ func (s *Store) Release(typ, token string) redisrun.Command {
 // Command returns the command of a request.
 func (s *Store) Command(r Request) redisrun.Command { return r.command(s) }
 
-// script returns the command of a script with rules. keys follow the counter and the record, and more the arguments of
-// every such script. A repeatable request adds to both.
+// script returns the command of a script that includes the rules. keys come after the counter and the record, and more
+// comes after the arguments common to these scripts. A repeatable request adds to both.
 func (s *Store) script(script *redisrun.Script, t *Target, keys []any, more ...any) redisrun.Command {
 	if t.Repeatable.ID != "" {
 		keys = append(keys, s.RequestKey(t.Type, t.Repeatable.ID))

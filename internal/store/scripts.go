@@ -11,9 +11,9 @@ import (
 var lua embed.FS
 
 var (
-	// TakeScript takes, and is seen by tests that count numbers.
+	// TakeScript takes numbers. It is exported for tests that count numbers.
 	TakeScript = redisrun.NewScript(source("take"))
-	// OpenScript opens, and is seen by tests that stop a process there.
+	// OpenScript opens a period. It is exported for tests that stop a process there.
 	OpenScript    = redisrun.NewScript(source("open"))
 	peekScript    = redisrun.NewScript(source("peek"))
 	prepareScript = redisrun.NewScript(source("prepare"))
@@ -23,11 +23,11 @@ var (
 
 var include = regexp.MustCompile(`(?m)^ *--include (\w+)\r?$`)
 
-// source returns a file in lua, with the files that it includes in place of the lines "--include NAME".
+// source returns a file in lua, with each line "--include NAME" replaced by that file.
 func source(name string) string {
 	text, err := lua.ReadFile("lua/" + name + ".lua")
 	if err != nil {
-		panic(err) // in every test
+		panic(err) // every test would fail
 	}
 	return include.ReplaceAllStringFunc(string(text), func(line string) string {
 		return source(include.FindStringSubmatch(line)[1])

@@ -1,8 +1,8 @@
 // Package store keeps the series of business types in Redis: the counter of each period, and the record of the period
-// that a type has entered. It is the only place that knows keys, fields and the arguments of scripts. It knows nothing
-// of templates and time zones, and makes no decision that the scripts in lua do not make.
+// that a type has entered. Only this package knows keys, fields and script arguments. It does not know templates or
+// time zones, and leaves all decisions to the scripts in lua.
 //
-// A [Request] is data. [Store.Command] makes a command of it, and [Read] makes a [Reply] of what the script answers.
+// A [Request] is data. [Store.Command] turns it into a command, and [Read] turns the script's answer into a [Reply].
 package store
 
 import (
@@ -17,14 +17,14 @@ const MaxSeq = 1e15 - 1
 // A Store keeps the series of one key prefix.
 type Store struct {
 	prefix string
-	limit  any    // the largest sequence of a period, an int64
-	suffix string // of a period in the record: what its numbers share besides its bounds
+	limit  any    // largest sequence of a period, an int64
+	suffix string // end of a period in the record: calendar, print mark and ledger
 	ledger bool   // numbers are set aside before they are issued
 }
 
-// New returns the Store of a key prefix. limit is the largest sequence of a period, at most [MaxSeq]. calendar is what
-// its series are counted by, in letters, digits and spaces. print is the print mark, hexadecimal digits. With a ledger,
-// numbers are set aside in it before they are issued.
+// New returns the Store of a key prefix. limit is the largest sequence of a period, at most [MaxSeq]. calendar names
+// the calendar of its series, in letters, digits and spaces. print is the print mark, hexadecimal digits. With a
+// ledger, numbers are set aside before they are issued.
 func New(prefix string, limit int64, calendar, print string, ledger bool) *Store {
 	suffix := " " + calendar + " #" + print
 	if ledger {
@@ -35,17 +35,17 @@ func New(prefix string, limit int64, calendar, print string, ledger bool) *Store
 
 // A Period is the span that one counter serves.
 type Period struct {
-	Label      string // its name in keys and in the record, such as "20211024"
-	Start, End int64  // the first instant, and the first one after it, Unix seconds
-	Calendar   string // what its series is counted by; set only in a period that was read
-	Ledger     bool   // its numbers are set aside in a ledger; set only in a period that was read
+	Label      string // name in keys and in the record, such as "20211024"
+	Start, End int64  // first instant, and first instant after the period, Unix seconds
+	Calendar   string // calendar of its series; set only in a parsed period
+	Ledger     bool   // its numbers are set aside in a ledger; set only in a parsed period
 
-	bounds                  string // as in the record, without the suffix
-	text, from, to, expires any    // arguments: as in the record, when the date is printed, and when the counter expires
+	bounds                  string // bounds as in the record, without the suffix
+	text, from, to, expires any    // script arguments: record text, span of the date, counter's expiry
 }
 
-// NewPeriod returns the Period whose counter expires at an instant not before its end. The date is printed from one
-// instant of it until another, which ends it. All instants are Unix seconds.
+// NewPeriod returns a Period. Its date is printed from from until just before to. Its counter expires at expires, which
+// is at or after end. All instants are Unix seconds.
 func (s *Store) NewPeriod(label string, start, end, from, to, expires int64) Period {
 	bounds := fmt.Sprintf("%s %d %d", label, start, end)
 	return Period{
@@ -58,7 +58,7 @@ func (s *Store) NewPeriod(label string, start, end, from, to, expires int64) Per
 type Series struct {
 	Type      string
 	Period    *Period
-	HighWater int64 // the greatest sequence of the period that this process has returned, 0 if none
+	HighWater int64 // greatest sequence that this process has returned in the period, 0 if none
 	Keys      Keys
 }
 
@@ -67,32 +67,32 @@ type Keys struct{ counter, record any }
 
 // The keys of a type share its hash tag, and with it one Cluster slot.
 
-// KeysOf makes the keys of a type and a period.
+// KeysOf returns the keys of a type and a period.
 func (s *Store) KeysOf(typ string, p *Period) Keys {
 	return Keys{s.CounterKey(typ, p.Label), s.RecordKey(typ)}
 }
 
-// RecordKey is the key of a type's record. It names the series in a ledger.
+// RecordKey returns the key of a type's record. It names the series in a ledger.
 func (s *Store) RecordKey(typ string) string { return s.prefix + ":{" + typ + "}" }
 
-// CounterKey is the key of a type's counter in the period of that label.
+// CounterKey returns the key of a type's counter in the period with that label.
 func (s *Store) CounterKey(typ, label string) string { return s.RecordKey(typ) + ":" + label }
 
-// LockKey is the key of the lock under which that counter is made.
+// LockKey returns the key of the lock for creating that counter.
 func (s *Store) LockKey(typ, label string) string { return s.CounterKey(typ, label) + ":lock" }
 
-// RequestKey is the key of the answer to a request that may come again.
+// RequestKey returns the key of the answer to a repeatable request.
 func (s *Store) RequestKey(typ, id string) string { return s.RecordKey(typ) + ":once:" + id }
 
-// recorded is a period as the record has it, and perhaps the rest of an answer.
+// recorded matches a period as in the record, optionally with the rest of an answer.
 var recorded = regexp.MustCompile(`(?s)^(\S+) (-?\d{1,18}) (-?\d{1,18})(?: ([^#"]+) #[0-9a-f]+( ledger)?)?` +
 	`(?: (".*") (\d{1,18}) ([0-9a-z]+))?$`)
 
-// ParsePeriod reads a period as the record has it. The result has no arguments for scripts, and is zero if it cannot be
-// read.
+// ParsePeriod parses a period from the record. The result has no script arguments, and is zero if the text is
+// malformed.
 func ParsePeriod(text string) Period { return parseAnswer(text).Period }
 
-// parseAnswer reads 'PERIOD "DATE" "TEMPLATE" SEQUENCE KEY'. 18 digits fit into an integer.
+// parseAnswer parses 'PERIOD "DATE" "TEMPLATE" SEQUENCE KEY'. 18 digits fit into an int64.
 func parseAnswer(text string) *Answer {
 	a := &Answer{Text: text}
 	if m := recorded.FindStringSubmatch(text); m != nil {
