@@ -9,24 +9,24 @@ import (
 // A Batch is one request for all its members.
 type Batch[K comparable, P, R any] struct {
 	Key     K
-	Payload P // the first member's
+	Payload P // payload of the first member
 
 	// Note holds the failure of the sender's last attempt, for members that leave before the outcome.
 	Note atomic.Pointer[error]
 
 	limit    time.Duration // longest wait to be sent
-	looked   time.Time     // until when the wait is charged; this and the next two are guarded by the Batcher's mu
-	waited   time.Duration // charged, until the batch is sent
-	size     int           // of the batch, which does not change once it is sent
+	looked   time.Time     // time up to which the wait is charged; the Batcher's mu guards this and the next two
+	waited   time.Duration // time charged until the batch is sent
+	size     int           // count of members, fixed once the batch is sent
 	late     func(*Batch[K, P, R], int)
-	leavers  atomic.Pointer[member] // members that left, latest first; finished once there is a result
+	leavers  atomic.Pointer[member] // list of members that left, latest first; finished once there is a result
 	done     chan struct{}
-	result   R // this and the rest are written before done is closed, and only read after
+	result   R // this and the rest are written before done is closed, and only read afterwards
 	err      error
 	panicked any
 }
 
-// Size returns the number of members. It must not be called before the batch is sent; from then on it does not change.
+// Size returns the number of members, which is fixed once the batch is sent. It must not be called before that.
 func (b *Batch[K, P, R]) Size() int { return b.size }
 
 // A member is a caller that left.
@@ -35,10 +35,10 @@ type member struct {
 	next  *member
 }
 
-// finished marks the end of a batch: nobody can leave any more.
+// finished marks a batch as finished: nobody can leave any more.
 var finished = new(member)
 
-// Finish gives all members their result. It is called once, before send returns.
+// Finish gives all members their result. Call it once, before send returns.
 func (b *Batch[K, P, R]) Finish(r R, err error) {
 	b.result, b.err = r, err
 	b.end()
@@ -52,18 +52,18 @@ func (b *Batch[K, P, R]) end() {
 	}
 }
 
-// endUnsent ends a batch that is not sent.
+// endUnsent ends a batch that will not be sent.
 func (b *Batch[K, P, R]) endUnsent() {
 	b.err = ErrUnsent
 	b.end()
 }
 
-// Waited returns how long the batch waited to be sent, from its first member on. While this process is suspended, it
-// does not wait. Waited must not be called before the batch is sent or has ended.
+// Waited returns how long the batch waited to be sent, from its first member on, without time during which this process
+// was suspended. It must not be called before the batch is sent or has ended.
 func (b *Batch[K, P, R]) Waited() time.Duration { return b.waited }
 
-// isStale reports whether a waiting batch will not be sent: its time is over, or nobody wants it. The caller holds the
-// Batcher's mu.
+// isStale reports whether a waiting batch should not be sent: its time is over, or nobody wants it. The caller holds
+// the Batcher's mu.
 func (b *Batch[K, P, R]) isStale(now time.Time) bool {
 	b.waited += min(now.Sub(b.looked), longestLook)
 	b.looked = now
@@ -83,8 +83,8 @@ func (b *Batch[K, P, R]) Wanted() bool {
 // Finished reports whether the batch has its result.
 func (b *Batch[K, P, R]) Finished() bool { return b.leavers.Load() == finished }
 
-// Leave ends the wait of the member with that place. It returns false if the batch is finished, so there is a result.
-// So each member either has its result, or late is called for it, whatever the moment.
+// Leave ends the wait of the member in that place. It returns false if the batch is finished and has a result. So a
+// member either gets its result, or late is called for it.
 func (b *Batch[K, P, R]) Leave(place int) bool {
 	for leaver := (&member{place: place}); ; {
 		if leaver.next = b.leavers.Load(); leaver.next == finished {
@@ -99,8 +99,8 @@ func (b *Batch[K, P, R]) Leave(place int) bool {
 // Result returns the result of a finished batch.
 func (b *Batch[K, P, R]) Result() (*R, error) { return &b.result, b.err }
 
-// Wait returns the batch's result, which all members share, or ctx's error. After an error of ctx, the member leaves
-// with [Batch.Leave], which does not stop the others, or waits again. If send panicked before it finished the batch,
+// Wait returns the batch's result, which all members share, or ctx's error. After ctx's error, the member either waits
+// again or leaves with [Batch.Leave], which does not stop the others. If send panicked before it finished the batch,
 // Wait panics with the same value.
 func (b *Batch[K, P, R]) Wait(ctx context.Context) (*R, error) {
 	if ctx.Done() == nil {

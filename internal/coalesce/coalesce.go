@@ -1,8 +1,8 @@
-// Package coalesce lets callers that ask for the same thing at the same moment share one call.
+// Package coalesce lets callers with the same request at the same moment share one call.
 //
-// A caller that meets nobody makes its call at once. While enough calls are in flight, further callers join the next
-// batch, which is sent when a call returns. So batches grow with the load by themselves, and a caller waits for a
-// fraction of a round trip at most.
+// A caller that is alone makes its call at once. While enough calls are in flight, further callers join the next batch,
+// which is sent when a call returns. So batches grow with the load, and a caller waits for at most a fraction of a
+// round trip.
 package coalesce
 
 import (
@@ -21,50 +21,50 @@ var (
 )
 
 // The minimum round trip decides how many calls may be in flight. On loopback, most of a round trip is work, so the
-// next batch should gather everybody until the last call has returned. Over a network, most of it is waiting, so a
+// next batch should gather all callers until the last call has returned. Over a network, most of it is waiting, so a
 // caller should not wait for another caller's round trip before its own.
 const (
-	tripPerCall = 250 * time.Microsecond // of the minimum round trip, for each further call in flight
+	tripPerCall = 250 * time.Microsecond // part of the minimum round trip that allows one more call in flight
 	manyWaiting = 32                     // waiting callers that justify one more call, whatever the round trip
 
 	// A call that takes longer than stallBase and stallTrips minimum round trips has stalled, perhaps on a broken
-	// connection. It gives up its place in flight to those who wait. At most one call does so per stallInterval, so a
-	// server that hangs is not flooded.
+	// connection. It gives up its place in flight to waiting callers. At most one call does so per stallInterval, so a
+	// hanging server is not flooded.
 	stallBase     = 5 * time.Millisecond
 	stallTrips    = 10
 	stallInterval = 50 * time.Millisecond
 
-	// longestLook is the most that a look at the waiting batches charges them. They are looked at once per
-	// stallInterval, so the rest is time in which this process was suspended.
+	// longestLook is the most time that one check of the waiting batches charges them. They are checked once per
+	// stallInterval, so during any more time this process was suspended.
 	longestLook = 5 * stallInterval
 )
 
 // A Batcher batches calls that can be sent together, such as calls to one server. K is the batch key: callers with the
-// same key share a batch. P is the payload, which the first member gives to the sender. R is the result, of which each
-// member takes its part by its place. A Batcher is safe for concurrent use. While nobody calls, it has no goroutine, no
-// running timer, and nothing for any key.
+// same key share a batch. P is the payload, which the first member gives to the sender. R is the result; each member
+// takes its share by its place. A Batcher is safe for concurrent use. While nobody calls, it has no goroutine, no
+// running timer, and no data for any key.
 type Batcher[K comparable, P, R any] struct {
-	together int // batches in one call, at most
-	base     int // calls that may be in flight, however short the round trip
-	most     int // calls that may be in flight, however long the round trip
+	together int // most batches in one call
+	base     int // most calls in flight with the shortest round trip
+	most     int // most calls in flight with the longest round trip
 	send     func([]*Batch[K, P, R])
 	late     func(*Batch[K, P, R], int)
 
 	mu       sync.Mutex            // guards all below, and the size of batches that wait
-	waiting  []*Batch[K, P, R]     // batches to be sent, in order of their first members
+	waiting  []*Batch[K, P, R]     // batches to send, in order of their first members
 	open     map[K]*Batch[K, P, R] // the waiting batches, by key
 	members  int                   // callers in all waiting batches
-	inFlight []time.Time           // when each call that holds a place began, oldest first
+	inFlight []time.Time           // start of each call that holds a place, oldest first
 	trip     time.Duration         // recent minimum round trip
 	armed    bool                  // the stall timer is running
-	gaveUp   time.Time             // when a stalled call last gave up its place
+	gaveUp   time.Time             // time when a stalled call last gave up its place
 }
 
 // New returns a Batcher. send sends batches of different keys in one call, and finishes each of them (Batch.Finish), in
 // any order, before it returns. It may reorder the slice, but must keep every batch in it: the Batcher finishes the
-// rest. together, at least 1, is how many batches send takes at most. base, at least 1, is how many calls may be in
-// flight whatever the round trip: more than one if the server takes longer than the caller, so it need not wait for the
-// next call. most, which is greater, is how many may be in flight however long the round trip, not counting stalled
+// rest. together, at least 1, is the most batches that send takes. base, at least 1, is how many calls may be in flight
+// whatever the round trip: more than one if the server takes longer than the caller, so the server need not wait for
+// the next call. most, which is greater, limits the calls in flight however long the round trip, not counting stalled
 // calls. late is called for the place of each member that has left, once its batch is finished.
 func New[K comparable, P, R any](
 	together, base, most int, send func([]*Batch[K, P, R]), late func(b *Batch[K, P, R], place int),
@@ -74,7 +74,7 @@ func New[K comparable, P, R any](
 	}
 }
 
-// Leave ends the call of a caller that is alone. If it was answered, its time counts as a round trip.
+// Leave ends the call of a caller without a batch. If the call was answered, its time counts as a round trip.
 func (b *Batcher[K, P, R]) Leave(begun time.Time, answered bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -86,11 +86,11 @@ func (b *Batcher[K, P, R]) Leave(begun time.Time, answered bool) {
 	}
 }
 
-// Join makes the caller a member of the batch of key that waits to be sent, or of a new one with payload p, which ends
-// with [ErrUnsent] if it cannot be sent within limit. Later members share that end: in all that time, the server has
-// not answered enough for the batch to be sent. place is the caller's position in the batch, from 0 in the order of
-// arrival. A caller that may be alone gets no batch if nobody waits and a place in flight is free: it makes its call
-// itself, and must call Leave, even if the call panics.
+// Join makes the caller a member of key's waiting batch, or of a new one with payload p, which ends with [ErrUnsent] if
+// it cannot be sent within limit. The limit is for all members, since the server has answered too little in all that
+// time. place is the caller's position in the batch, from 0 in the order of arrival. If alone is allowed, nobody waits
+// and a place in flight is free, the caller gets no batch: it makes its call itself, and must call Leave, even if the
+// call panics.
 func (b *Batcher[K, P, R]) Join(
 	key K, p P, limit time.Duration, mayBeAlone bool,
 ) (batch *Batch[K, P, R], place int, begun time.Time) {
@@ -133,8 +133,8 @@ func (b *Batcher[K, P, R]) enter() (begun time.Time) {
 	return begun
 }
 
-// exit takes a call out of flight. It reports false if the call had given up its place. If several calls began in the
-// same instant, any of them may be taken for the stalled one: the number in flight is the same. The caller holds mu.
+// exit takes a call out of flight. It reports false if the call had given up its place. If several calls began at the
+// same instant, any of them may count as the stalled one: the number in flight is the same. The caller holds mu.
 func (b *Batcher[K, P, R]) exit(begun time.Time) bool {
 	i := slices.Index(b.inFlight, begun)
 	if i < 0 {
@@ -144,7 +144,7 @@ func (b *Batcher[K, P, R]) exit(begun time.Time) bool {
 	return true
 }
 
-// measure keeps the shortest round trip, and forgets it over some hundred calls. The caller holds mu.
+// measure keeps the shortest round trip, which fades over some hundred calls. The caller holds mu.
 func (b *Batcher[K, P, R]) measure(begun time.Time) {
 	b.trip += b.trip / 256
 	if trip := time.Since(begun); b.trip == 0 || trip < b.trip {
@@ -152,9 +152,9 @@ func (b *Batcher[K, P, R]) measure(begun time.Time) {
 	}
 }
 
-// relieve begins as many calls as may be in flight by now, since the round trip may have grown. If the oldest call in
-// flight has stalled, it gives its place to those who wait. It checks again later. Somebody waits, so there is a call
-// in flight. The caller holds mu.
+// relieve starts as many calls as are now allowed in flight, since the round trip may have grown. If the oldest call in
+// flight has stalled, relieve gives its place to waiting callers. It checks again later. It must be called only while
+// somebody waits, so there is a call in flight. The caller holds mu.
 func (b *Batcher[K, P, R]) relieve() {
 	for more := len(b.waiting); more > 0 && len(b.inFlight) < b.limit(); more -= b.together {
 		go b.dispatch(b.enter())
@@ -173,7 +173,7 @@ func (b *Batcher[K, P, R]) relieve() {
 	})
 }
 
-// check removes the waiting batches that will not be sent, and returns them. It relieves the others.
+// check removes and returns the stale waiting batches, and relieves the others.
 func (b *Batcher[K, P, R]) check() (unsent []*Batch[K, P, R]) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -194,7 +194,7 @@ func (b *Batcher[K, P, R]) check() (unsent []*Batch[K, P, R]) {
 	return unsent
 }
 
-// remove takes a batch from those that can be joined. The caller holds mu, and removes it from those that wait.
+// remove closes a batch to new members. The caller holds mu, and removes the batch from waiting.
 func (b *Batcher[K, P, R]) remove(batch *Batch[K, P, R]) {
 	delete(b.open, batch.Key)
 	b.members -= batch.size
@@ -220,7 +220,7 @@ func (b *Batcher[K, P, R]) dispatch(begun time.Time) {
 	}
 }
 
-// gather lets goroutines that are ready to run join first, above all callers that were just answered and call again.
+// gather lets goroutines that are ready to run join first, especially callers that were just answered and call again.
 func (b *Batcher[K, P, R]) gather(answered int) {
 	for tries, enough := 0, false; tries < 4 && !enough; tries++ {
 		runtime.Gosched()
@@ -234,7 +234,7 @@ func (b *Batcher[K, P, R]) gather(answered int) {
 // none if nobody waits, or if the place was given up.
 func (b *Batcher[K, P, R]) next(begun time.Time) (next time.Time, batches []*Batch[K, P, R], members int) {
 	var unsent []*Batch[K, P, R]
-	defer func() { // without mu
+	defer func() { // runs without mu
 		for _, batch := range unsent {
 			batch.endUnsent()
 		}
@@ -254,7 +254,7 @@ func (b *Batcher[K, P, R]) next(begun time.Time) (next time.Time, batches []*Bat
 		}
 		batches, members = append(batches, batch), members+batch.size
 	}
-	b.waiting = append([]*Batch[K, P, R](nil), waiting[n:]...) // keeps nothing of a rush
+	b.waiting = append([]*Batch[K, P, R](nil), waiting[n:]...) // a copy, so memory from a rush is freed
 	if len(batches) == 0 {
 		return begun, nil, 0
 	}
