@@ -6,24 +6,24 @@ import (
 	"strings"
 )
 
-// An alphabet is the digits that a sequence is printed in.
+// An alphabet is a set of digits for printing sequences.
 type alphabet struct {
 	name, digits string
-	widest       int // so that every sequence stays below 10^15
+	widest       int // greatest width, which keeps every sequence below 10^15
 }
 
 var decimal = &alphabet{"decimal", "0123456789", maxWidth}
 
-// alphabets are those that a template names. That of base32 is Crockford's, without look-alikes.
+// alphabets has the alphabets by their names in templates. base32 is Crockford's, without look-alikes.
 var alphabets = map[string]*alphabet{
 	"base32": {"base32", "0123456789ABCDEFGHJKMNPQRSTVWXYZ", 9},
 	"base36": {"base36", "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ", 9},
 }
 
-// zeros are as many as any field is padded with.
+// zeros has as many zeros as the widest padding.
 const zeros = "000000000000000"
 
-// largest returns the largest sequence of width digits, which are at most the widest.
+// largest returns the largest sequence of width digits; width is at most widest.
 func (a *alphabet) largest(width int) int64 {
 	n := int64(1)
 	for range width {
@@ -34,7 +34,7 @@ func (a *alphabet) largest(width int) int64 {
 
 // appendPadded appends n with leading zeros up to width digits. A wider or negative n is appended in decimal.
 func appendPadded(b []byte, n int64, width int, a *alphabet) []byte {
-	at, base, rest := len(b), uint64(len(a.digits)), uint64(n) // so that a negative n is wider than any field
+	at, base, rest := len(b), uint64(len(a.digits)), uint64(n) // unsigned, so a negative n is wider than any field
 	b = append(b, zeros[:width]...)
 	for i := len(b) - 1; rest > 0 && i >= at; i-- {
 		b[i] = a.digits[rest%base]
@@ -46,7 +46,7 @@ func appendPadded(b []byte, n int64, width int, a *alphabet) []byte {
 	return b
 }
 
-// parseDigits is the inverse of appendPadded for an n that is not wider than its padding.
+// parseDigits is the inverse of appendPadded, for an n no wider than its padding.
 func parseDigits(s string, a *alphabet) (int64, error) {
 	v := int64(0)
 	for i := range len(s) {

@@ -9,10 +9,10 @@ import (
 	"github.com/dailyserial/serial/internal/calendar"
 )
 
-// A reading is the value of each part of a date at a reading of the clock.
+// A reading has the value of each part of a date at a reading of the clock.
 type reading [len(parts)]int
 
-// readingOf returns the parts of a reading of the clock, which wall has as if it were UTC.
+// readingOf returns the parts of a reading of the clock. wall is that reading as if it were UTC.
 func readingOf(wall time.Time, start calendar.YearStart) (r reading) {
 	r[year], r[month], r[day], r[dayOfYear] = wall.Year(), int(wall.Month()), wall.Day(), wall.YearDay()
 	r[weekYear], r[week] = wall.ISOWeek()
@@ -22,7 +22,7 @@ func readingOf(wall time.Time, start calendar.YearStart) (r reading) {
 	return r
 }
 
-// read parses a date that has the width of the layout. Parts that are not printed are 0.
+// read parses a date as wide as the layout. Parts that are not printed are 0.
 func (l *layout) read(s string) (r reading, err error) {
 	for _, f := range l.fields {
 		text := s[:len(f.text)]
@@ -45,12 +45,10 @@ func (l *layout) read(s string) (r reading, err error) {
 	return r, nil
 }
 
-// sortableDates are dates in usual tokens. Integers made of the first tokens of one of them, or of none, sort as dates
-// do.
+// sortableDates are token sequences. Integers made of the first tokens of one sequence, or of none, sort as dates do.
 const sortableDates = " yyyyMMddHHmmss yyyyDDDHHmmss GGGGWW FFFFQ EEEE"
 
-// sortable returns the digits of a date from coarse to fine. It reports false if integers made of them do not sort as
-// dates do.
+// sortable returns a date's digits from coarse to fine, and false if integers made of them would not sort as dates do.
 func (l *layout) sortable(date string) (digits []byte, ok bool) {
 	if len(date) != len(l.text) {
 		return nil, false

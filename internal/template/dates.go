@@ -13,24 +13,24 @@ import (
 	"github.com/dailyserial/serial/internal/calendar"
 )
 
-// Dates are the dates that a template prints of a calendar's periods.
+// Dates are the dates that a template prints for a calendar's periods.
 type Dates struct {
 	layout          // empty for a template without a date
-	usual    layout // a date that tells the calendar's periods apart
+	usual    layout // layout that distinguishes the calendar's periods
 	calendar calendar.Calendar
 	Vary     bool                                // the date may change within a period
 	repeat   bool                                // a date may come again after another one
-	cache    [1024]atomic.Pointer[calendar.Span] // of the dates found last, by a hash of their text
+	cache    [1024]atomic.Pointer[calendar.Span] // spans of the dates found last, by a hash of their text
 }
 
-// usualDates are date layouts that tell the periods of each unit apart.
+// usualDates are date layouts that distinguish the periods of each unit.
 var usualDates = [...]string{
 	calendar.Second: "yyyyMMddHHmmss", calendar.Minute: "yyyyMMddHHmm", calendar.Hour: "yyyyMMddHH",
 	calendar.Day: "yyyyMMdd", calendar.Month: "yyyyMM", calendar.Year: "yyyy",
 	calendar.Week: "GGGG-WW", calendar.Quarter: "FFFF-Q", calendar.Never: "",
 }
 
-// usualDate returns a date layout that tells the calendar's periods apart, "" where no date is needed.
+// usualDate returns a date layout that distinguishes the calendar's periods, "" if no date is needed.
 func usualDate(c calendar.Calendar) string {
 	if c.Unit == calendar.Year && c.YearStart != (calendar.YearStart{}) {
 		return "FFFF"
@@ -44,8 +44,7 @@ func Usual(c calendar.Calendar) string {
 	return strings.Replace(text, "{date:}", "", 1)
 }
 
-// check refuses dates that do not tell the calendar's periods apart, as the usual ones do, or that do not suit the
-// calendar.
+// check refuses dates that do not distinguish the calendar's periods or do not suit the calendar.
 func (d *Dates) check() error {
 	for _, f := range d.fields {
 		switch {
@@ -62,8 +61,8 @@ func (d *Dates) check() error {
 	return fmt.Errorf("%s; print %s", d.ambiguity(), d.usual.text)
 }
 
-// Named returns the unit whose periods the date names, and false if there is none, or if the date suits the calendar as
-// it is.
+// Named returns the unit whose periods the date names, and false if there is none or if the date already suits the
+// calendar.
 func (d *Dates) Named() (calendar.Unit, bool) {
 	start := d.calendar.YearStart
 	if d.tells(&d.usual, start) {
@@ -78,8 +77,8 @@ func (d *Dates) Named() (calendar.Unit, bool) {
 	return 0, false
 }
 
-// ambiguity returns the reason why the dates do not tell the calendar's periods apart: a part that is missing, or two
-// days that print alike.
+// ambiguity returns the reason why the dates do not distinguish the calendar's periods: a missing part, or two days
+// that print the same date.
 func (d *Dates) ambiguity() string {
 	noun := d.calendar.Unit.Noun()
 	dates := d.usual.has[year] && !slices.Contains(d.has[dayOfYear:hour], true)
@@ -111,7 +110,7 @@ func (d *Dates) ambiguity() string {
 	return fmt.Sprintf("%s does not tell %ss apart in every calendar", d.text, noun)
 }
 
-// checkYear refuses a reading of the clock with a year that would be printed like another one.
+// checkYear refuses a reading of the clock whose year would print the same as another year.
 func (d *Dates) checkYear(wall time.Time) error {
 	r := readingOf(wall, d.calendar.YearStart)
 	for i := range d.fields {
@@ -127,7 +126,7 @@ func (d *Dates) checkYear(wall time.Time) error {
 	return nil
 }
 
-// append appends the date at a reading of the clock, which wall has as if it were UTC.
+// append appends the date at a reading of the clock. wall is that reading as if it were UTC.
 func (d *Dates) append(b []byte, wall time.Time) []byte {
 	r := readingOf(wall, d.calendar.YearStart)
 	for i := range d.fields {
@@ -143,12 +142,12 @@ func (d *Dates) append(b []byte, wall time.Time) []byte {
 	return b
 }
 
-// PrintBusinessYear reports whether the dates have a part of the business year.
+// PrintBusinessYear reports whether the dates print a part of the business year.
 func (d *Dates) PrintBusinessYear() bool {
 	return d.has[businessYear] || d.has[businessEnd] || d.has[quarter]
 }
 
-// SpanAt returns the span of an instant, and an error if its date cannot be printed.
+// SpanAt returns the span of an instant, with an error if its date cannot be printed.
 func (d *Dates) SpanAt(at time.Time) (calendar.Span, error) {
 	s, c := d.SpanOf(d.calendar.At(at)), d.calendar
 	wall := s.Wall
@@ -170,7 +169,7 @@ func (d *Dates) SpanAt(at time.Time) (calendar.Span, error) {
 }
 
 // SpanOf returns a whole period as a span, for a number whose time of issue within the period is not known. It has no
-// date where that varies within the period.
+// date if that may vary within the period.
 func (d *Dates) SpanOf(p *calendar.Period) calendar.Span {
 	s := calendar.Span{Period: *p, From: p.Start, To: p.End}
 	if !d.Vary {
@@ -179,7 +178,7 @@ func (d *Dates) SpanOf(p *calendar.Period) calendar.Span {
 	return s
 }
 
-// DatedSpan returns the span of an instant, or an error if the instant has no date that can be printed.
+// DatedSpan returns the span of an instant, or an error if its date cannot be printed.
 func (d *Dates) DatedSpan(at time.Time) (calendar.Span, error) {
 	if c := d.calendar; !c.Covers(at) {
 		return calendar.Span{}, fmt.Errorf("serial: a number at Unix time %d in %v: want 1970 to 9999, "+
@@ -188,8 +187,8 @@ func (d *Dates) DatedSpan(at time.Time) (calendar.Span, error) {
 	return d.SpanAt(at)
 }
 
-// Instants returns the first instant of a span's period, and the first at which the period prints the span's date: zero
-// if that date is not known.
+// Instants returns the first instant of a span's period, and the first instant at which the period prints the span's
+// date, zero if that date is not known.
 func (d *Dates) Instants(s *calendar.Span) (start, date time.Time) {
 	if from := s.From; s.Date != "" || d.text == "" {
 		if d.repeat {
@@ -207,7 +206,7 @@ func (d *Dates) timeOf(unix int64) time.Time { return time.Unix(unix, 0).In(d.ca
 
 var seed = maphash.MakeSeed()
 
-// Find returns the first span of a printed date. It remembers those found last, since numbers share them.
+// Find returns the first span of a printed date. It caches recent results, since many numbers have the same date.
 func (d *Dates) Find(text string) (*calendar.Span, error) {
 	slot := &d.cache[maphash.String(seed, text)%uint64(len(d.cache))]
 	if s := slot.Load(); s != nil && s.Date == text {
@@ -217,7 +216,7 @@ func (d *Dates) Find(text string) (*calendar.Span, error) {
 	if err != nil {
 		return nil, err
 	}
-	s, _ := d.SpanAt(at) // it may have begun before 1970; its Date does not keep the number alive, as text would
+	s, _ := d.SpanAt(at) // it may have begun before 1970; unlike text, its Date does not keep the number in memory
 	if s.From >= s.To {
 		return nil, fmt.Errorf("%s is not before the end of %s", text, calendar.FormatLabel(s.Label))
 	}
@@ -232,7 +231,7 @@ func (d *Dates) first(s string) (time.Time, error) {
 	if err != nil {
 		return time.Time{}, err
 	}
-	// Without the hour, the same minute comes again within a day, and without the minute the same second.
+	// Without the hour, a minute recurs within a day, and without the minute, a second does.
 	finest, step, times := c.With(d.Finest), time.Hour, 1
 	if d.has[second] && !d.has[minute] {
 		step, times = time.Minute, 60
@@ -252,7 +251,7 @@ func (d *Dates) first(s string) (time.Time, error) {
 		why = "%[2]s has no %[1]s"
 		for j := range times {
 			switch p := finest.Beginning(wall.Add(time.Duration(j) * step)); {
-			case p.Start >= p.End: // clocks jumped over it
+			case p.Start >= p.End: // clocks jumped over the period
 			case p.End <= 0: // no Redis server has ever had an earlier time
 				early = "the %[1]s is before 1970"
 			default:
@@ -273,7 +272,7 @@ func (d *Dates) describe(r reading, s string) string {
 	return d.calendar.Unit.Noun() + " " + text[:digits+(digits-4)/2]
 }
 
-// candidates returns the first of the days that may print a reading, and the number of these days.
+// candidates returns the first day that may print a reading, and the number of such days.
 func (d *Dates) candidates(r reading) (first time.Time, days int) {
 	start := d.calendar.YearStart
 	date := func(y, m, day int) time.Time { return time.Date(y, time.Month(m), day, 0, 0, 0, 0, time.UTC) }
@@ -291,5 +290,5 @@ func (d *Dates) candidates(r reading) (first time.Time, days int) {
 	case d.has[businessEnd]:
 		return start.First(r[businessEnd] - start.EndOf(0)), 366
 	}
-	return date(1969, 12, 31), 28 * 366 // with Never no year need be printed; the calendar repeats after 28 of them
+	return date(1969, 12, 31), 28 * 366 // with Never, the year is optional; the calendar repeats after 28 years
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/dailyserial/serial/internal/ff1"
 )
 
-// Hide makes the template print sequences encrypted. prefix is that of keys in Redis.
+// Hide makes the template print encrypted sequences. prefix is the prefix of keys in Redis.
 func (t *Template) Hide(key []byte, prefix string) error {
 	if n := t.alphabet.largest(t.seqWidth); t.grows || n < 999_999 {
 		return fmt.Errorf("serial: WithHiddenSequence: the template has %d sequences; want a million or more "+
@@ -25,7 +25,7 @@ func (t *Template) Hide(key []byte, prefix string) error {
 	return nil
 }
 
-// tweak appends the key of the counter in Redis, so that each counter has images of its own.
+// tweak appends the counter's key in Redis, so each counter has its own encryption.
 func (t *Template) tweak(b []byte, typ, label string) []byte {
 	b = append(append(b, t.prefix...), ":{"...)
 	b = append(append(b, typ...), "}:"...)

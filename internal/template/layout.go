@@ -8,20 +8,20 @@ import (
 	"github.com/dailyserial/serial/internal/calendar"
 )
 
-// A layout is the parsed layout of a date field: tokens and separators, each of which prints as many bytes as it has.
-// The zero layout prints nothing.
+// A layout is the parsed layout of a date field: tokens and separators, each as wide as its output. The zero layout
+// prints nothing.
 type layout struct {
 	text   string // as in the template
 	fields []field
-	tokens []string         // in their usual spelling
+	tokens []string         // tokens in their usual spelling
 	has    [len(parts)]bool // parts that it prints
-	Finest calendar.Unit    // the shortest unit after which it prints something else; calendar.Day for dates
+	Finest calendar.Unit    // shortest unit after which the output changes; calendar.Day for dates
 }
 
-// A part is what a token prints of a date.
+// A part is the part of a date that a token prints.
 type part int
 
-// The parts, from coarse to fine within each way of writing dates.
+// The parts, from coarse to fine within each way to write dates.
 const (
 	separator    part = iota
 	year              // Y
@@ -31,18 +31,18 @@ const (
 	weekYear          // G
 	week              // W
 	businessYear      // F
-	businessEnd       // E, as good as F
+	businessEnd       // E, equivalent to F
 	quarter           // Q
 	hour
 	minute
 	second
 )
 
-// A partKind is what all dates have in common in a part.
+// A partKind describes a part.
 type partKind struct {
 	name   string
-	tokens []string      // the usual one first
-	unit   calendar.Unit // after which it has another value, at the latest
+	tokens []string      // tokens of the part, the usual one first
+	unit   calendar.Unit // unit after which the value has changed at the latest
 }
 
 // parts has a row for each part.
@@ -66,7 +66,7 @@ var years = []part{year, weekYear, businessYear, businessEnd}
 const allowedTokens = "want yyyy, yy, MM, dd, DDD, GGGG, GG, WW, Q, FFFF, FF, EEEE, EE, " +
 	"HH, mm, ss and separators"
 
-// parseLayout parses the layout of a date field. YYYY and DD are common in other libraries and taken for yyyy and dd;
+// parseLayout parses the layout of a date field. It reads YYYY and DD, common in other libraries, as yyyy and dd;
 // beside weeks, YYYY is refused later.
 func parseLayout(text string) (l layout, err error) {
 	l.text, l.Finest = text, calendar.Day
@@ -97,7 +97,7 @@ func parseLayout(text string) (l layout, err error) {
 	return l, nil
 }
 
-// appendLiteral appends literal text, and joins it to a literal right before it.
+// appendLiteral appends literal text, joined to a literal right before it.
 func appendLiteral(fields []field, text string) []field {
 	if last := len(fields) - 1; last >= 0 && fields[last].kind == fieldLiteral {
 		text = fields[last].text + text
@@ -106,11 +106,11 @@ func appendLiteral(fields []field, text string) []field {
 	return append(fields, field{kind: fieldLiteral, text: text})
 }
 
-// isShort reports whether f is a year of two digits, which mean 2000 to 2099.
+// isShort reports whether f is a two-digit year, which means 2000 to 2099.
 func (f *field) isShort() bool { return len(f.text) == 2 && slices.Contains(years, f.part) }
 
-// known returns the parts that two dates share whenever the layout prints them alike. Parts that do not change within
-// the same unit are known together: the week year only with the week.
+// known returns the parts that are equal in any two dates that the layout prints the same. Parts that do not change
+// within the same unit are known together: the week year only with the week.
 func (l *layout) known(start calendar.YearStart) (k [len(parts)]bool) {
 	// This is the table in the documentation of WithTemplate.
 	Y, M, D, N := l.has[year], l.has[month], l.has[day], l.has[dayOfYear]
@@ -135,8 +135,8 @@ func (l *layout) known(start calendar.YearStart) (k [len(parts)]bool) {
 	return k
 }
 
-// tells reports whether other prints all dates alike that l prints alike. A layout that does not tell itself prints a
-// date again after another one: the day alone comes again every month.
+// tells reports whether any two dates that l prints the same are also the same in other. If l does not tell itself, a
+// date recurs after another one: the day alone recurs every month.
 func (l *layout) tells(other *layout, start calendar.YearStart) bool {
 	known := l.known(start)
 	for p, has := range other.has {

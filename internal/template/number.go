@@ -11,16 +11,16 @@ import (
 	"github.com/dailyserial/serial/internal/calendar"
 )
 
-// PrintNumber returns a number as text. date is as printed; a hidden sequence depends on the period's label. The text
-// is "" if the template prints a date and date is "". A sequence wider than the template's padding is printed in full,
-// in decimal.
+// PrintNumber returns a number as text, "" if the template prints a date and date is "". date is the printed date; a
+// hidden sequence depends on the period's label. A sequence wider than the template's padding is printed in full, in
+// decimal.
 func (t *Template) PrintNumber(typ, date, label string, seq int64) string {
 	if date == "" && t.Dates.text != "" {
 		return ""
 	}
 	var buf [128]byte // on the stack: the returned string is the only allocation
 	b := buf[:0]
-	check := -1 // place of its characters
+	check := -1 // offset of the check characters
 	for i := range t.fields {
 		switch f := &t.fields[i]; f.kind {
 		case fieldLiteral:
@@ -68,18 +68,18 @@ func (t *Template) Int64(date string, seq int64) (int64, error) {
 	return v, nil
 }
 
-// A Number is a number taken apart. Its type is a part of the text that was parsed.
+// A Number is a parsed number. Its Type is a substring of the parsed text.
 type Number struct {
 	Type string
-	Span *calendar.Span // the first one of its date
+	Span *calendar.Span // first span of its date
 	Seq  int64
 }
 
-// Blanks are what databases and spreadsheets pad texts with.
+// Blanks are the characters with which databases and spreadsheets pad texts.
 const Blanks = " \t\u00a0"
 
-// ParseStored is [Template.ParseNumber] for a number that may be padded with [Blanks], which a template may print at
-// its ends, too.
+// ParseStored is [Template.ParseNumber] for a number that may be padded with [Blanks], which the template itself may
+// also print at either end.
 func (t *Template) ParseStored(s string) (Number, error) {
 	trimmed := strings.Trim(s, Blanks)
 	n, err := t.ParseNumber(trimmed)
@@ -91,7 +91,7 @@ func (t *Template) ParseStored(s string) (Number, error) {
 	return n, err
 }
 
-// ParseNumber takes apart a number that the template printed.
+// ParseNumber parses a number that the template printed.
 func (t *Template) ParseNumber(s string) (n Number, err error) {
 	bad := func(msg string, args ...any) (Number, error) {
 		err := fmt.Errorf(msg, args...)
@@ -101,7 +101,7 @@ func (t *Template) ParseNumber(s string) (n Number, err error) {
 	if err != nil {
 		return bad("%w", err)
 	}
-	var wrongSeq, wrongDate error // which give way to the error of a check digit
+	var wrongSeq, wrongDate error // an error of the check digit comes before these
 	if t.Dates.text == "" {
 		n.Span, wrongDate = t.Dates.Find("")
 	}
@@ -148,7 +148,7 @@ func (t *Template) ParseNumber(s string) (n Number, err error) {
 	return n, nil
 }
 
-// widths returns how many bytes of a number its type and its sequence take.
+// widths returns the widths of a number's type and sequence, in bytes.
 func (t *Template) widths(s string) (typ, seq int, err error) {
 	if len(s) <= t.fixed {
 		return 0, 0, fmt.Errorf("it has %d bytes; at least %d are needed", len(s), t.fixed+1)
@@ -164,7 +164,7 @@ func (t *Template) widths(s string) (typ, seq int, err error) {
 	return typ, seq, nil
 }
 
-// checkSeq returns an error for a sequence that is not printed so, unless it is hidden.
+// checkSeq returns an error if a sequence would not be printed as text, unless it is hidden.
 func (t *Template) checkSeq(seq int64, text string) error {
 	switch {
 	case t.cipher != nil:
@@ -176,9 +176,9 @@ func (t *Template) checkSeq(seq int64, text string) error {
 	return nil
 }
 
-// seqIn returns how many bytes of s the sequence takes; s is longer than fixed. On one side of a growing sequence, all
-// fields have a fixed width, because the type is on the other: seqIn cuts these off and counts the digits that s then
-// ends or begins with.
+// seqIn returns the width of the sequence in s, in bytes; s is longer than fixed. The type is on one side of a growing
+// sequence, so all fields on the other side have a fixed width: seqIn cuts these off, and counts the digits at that end
+// of s.
 func (t *Template) seqIn(s string) int {
 	const digits = "0123456789"
 	if !t.grows {

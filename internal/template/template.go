@@ -1,5 +1,5 @@
-// Package template parses the templates of numbers, proves that no two numbers of a template print alike, and prints
-// and parses numbers.
+// Package template parses templates, proves that no two numbers of a template print the same, and prints and parses
+// numbers.
 package template
 
 import (
@@ -24,14 +24,14 @@ import (
 const Default = "{type}{date:yyyyMMdd}{seq:4}"
 
 const (
-	maxWidth    = 15  // digits; Lua numbers are doubles, so sequences of 16 digits would repeat
-	maxTemplate = 256 // bytes; every answer that NextOnce stores has one
+	maxWidth    = 15  // digits; Lua numbers are doubles, so 16-digit sequences would repeat
+	maxTemplate = 256 // bytes; every answer stored for NextOnce includes a template
 )
 
 // MaxSequence is the largest sequence that any template prints.
 const MaxSequence int64 = 1e15 - 1
 
-// These errors are package serial's own.
+// These errors are exported by package serial.
 var (
 	ErrInvalidType   = errors.New("serial: invalid type")
 	ErrInvalidNumber = errors.New("serial: invalid number")
@@ -43,16 +43,16 @@ var (
 type Template struct {
 	Dates    Dates
 	text     string
-	fields   []field // literals, type, date, sequence and check, as in the template
-	fixed    int     // bytes of all fields but the type, with a sequence that has not grown
-	seqWidth int     // digits that the sequence is padded to
+	fields   []field // literals, type, date, sequence and check, in the template's order
+	fixed    int     // width in bytes of all fields but the type, if the sequence has not grown
+	seqWidth int     // width to which the sequence is padded, in digits
 	grows    bool    // the sequence may be wider than seqWidth
 	alphabet *alphabet
-	check    checkdigit.Algorithm // zero for none
+	check    checkdigit.Algorithm // check digit, zero for none
 
-	cipher      *ff1.Cipher // nil for a sequence that is printed as it is
-	prefix      string      // of keys in Redis, for the cipher
-	Fingerprint string      // tells one key of the cipher from another without revealing it; "" without a cipher
+	cipher      *ff1.Cipher // cipher of a hidden sequence, otherwise nil
+	prefix      string      // prefix of keys in Redis, for the cipher
+	Fingerprint string      // identifies the cipher's key without revealing it; "" without a cipher
 }
 
 type fieldKind int
@@ -67,17 +67,17 @@ const (
 
 var fieldNames = [...]string{fieldType: "type", fieldSeq: "seq", fieldDate: "date", fieldCheck: "check"}
 
-// A field is a part of a template, or of a date layout.
+// A field is a part of a template or of a date layout.
 type field struct {
 	kind fieldKind
-	part part   // part of a date; separator outside of date layouts
-	text string // literal, token or layout, or zeros in place of a sequence or check: as wide as the field
+	part part   // part of a date; separator outside date layouts
+	text string // literal, token or layout, or zeros for a sequence or check; as wide as the field
 }
 
 // allowedFields is the end of messages about a template.
 const allowedFields = "want {type}, {date:LAYOUT}, {seq:WIDTH} and {check:ALGORITHM}, each once"
 
-// Parse parses a template for the numbers of a calendar. [Template.Prove] tells whether it tells their periods apart.
+// Parse parses a template for the numbers of a calendar. [Template.Prove] checks that it distinguishes their periods.
 func Parse(template string, c calendar.Calendar) (*Template, error) {
 	t := &Template{text: template, alphabet: decimal}
 	d := &t.Dates
@@ -191,8 +191,8 @@ func (t *Template) parseSeq(arg string) error {
 	return nil
 }
 
-// checkGrowth refuses a growing sequence whose digits cannot be told from the text next to them: number 11 of type A
-// would read like number 1 of type A1. Between two literals, all digits belong to the sequence.
+// checkGrowth refuses a growing sequence whose digits may run into the text next to them: number 11 of type A would
+// read like number 1 of type A1. Between two literals, all digits belong to the sequence.
 func (t *Template) checkGrowth() error {
 	var before, after string // text around the sequence, with digits for everything but literals
 	text := &before
@@ -224,7 +224,7 @@ func find(fields []field, kind fieldKind) int {
 	return slices.IndexFunc(fields, func(f field) bool { return f.kind == kind })
 }
 
-// Prove refuses a template that could print numbers of different periods alike, or whose date does not suit the
+// Prove refuses a template that could print the same number in different periods, or whose date does not suit the
 // calendar.
 func (t *Template) Prove() error {
 	d := &t.Dates
@@ -245,8 +245,7 @@ func (t *Template) Largest() int64 {
 	return t.alphabet.largest(t.seqWidth)
 }
 
-// CheckType refuses types whose numbers the template cannot print. Check digits that cover letters cover ASCII letters
-// only.
+// CheckType refuses a type that the template cannot print. Check digits that cover letters cover only ASCII letters.
 func (t *Template) CheckType(typ string) error {
 	if err := name.Check(typ); err != nil {
 		return fmt.Errorf("%w %.80q: %w", ErrInvalidType, typ, err)
@@ -258,8 +257,9 @@ func (t *Template) CheckType(typ string) error {
 	return nil
 }
 
-// PrintMark returns a hash of all that could make two processes print different sequences of a period alike: the order
-// of fields and tokens, the alphabet, the check digit and the key. Widths, literals and spellings are not in it.
+// PrintMark returns a hash of the settings that two processes must share, or they could print the same number for
+// different sequences of a period: the order of fields and tokens, the alphabet, the check digit and the key. Widths,
+// literals and spellings are not in it.
 func (t *Template) PrintMark() string {
 	marks := [...]string{
 		fieldLiteral: "", fieldType: "type;", fieldSeq: "seq:" + t.alphabet.name + ";",
@@ -273,5 +273,5 @@ func (t *Template) PrintMark() string {
 		text += "hidden:" + t.Fingerprint
 	}
 	sum := sha256.Sum256([]byte(text))
-	return hex.EncodeToString(sum[:6]) // so that most records have no field above 64 bytes, which Redis keeps compact
+	return hex.EncodeToString(sum[:6]) // keeps the fields of most records within 64 bytes, which Redis stores compactly
 }
