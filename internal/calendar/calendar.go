@@ -5,10 +5,10 @@ package calendar
 import "time"
 
 // A Period is a part of a calendar that one counter serves, such as 24 October 2021 in the calendar's time zone. It is
-// a value computed from one instant; key and expiry come from it.
+// computed from one instant; key and expiry derive from it.
 type Period struct {
 	Label string    // name of the period in the counter's key, such as 20211024, 2024W01, 2024Q1 or all
-	Wall  time.Time // the wall-clock reading that it begins with, as if it were UTC
+	Wall  time.Time // wall-clock reading at its beginning, as if it were UTC
 	Start int64     // first instant of the period, Unix seconds
 	End   int64     // first instant after the period, Unix seconds
 }
@@ -16,14 +16,14 @@ type Period struct {
 // A Span is a part of a period in which the same date is printed: usually all of it.
 type Span struct {
 	Period
-	From, To int64  // its first instant and the first one after it, Unix seconds
-	Date     string // as printed, "" where it is not known
+	From, To int64  // first instant of the span and first instant after it, Unix seconds
+	Date     string // printed date, "" if it is not known
 }
 
 // A Calendar divides time into periods. Each has a label, which is a reading of the wall clock, and begins at the first
 // instant at which the clock shows DayStart past that label or later. So every instant belongs to the period that began
-// last. This is not always the period that the clock shows: where clocks are set back, the old reading returns for a
-// while, but a period once begun is never left. A label that the clock jumped over belongs to no period.
+// last, which is not always the period that the clock shows: if clocks are set back, an earlier reading returns for a
+// while, but the period continues. A label that the clock jumped over has no period.
 type Calendar struct {
 	Location  *time.Location
 	Unit      Unit
@@ -31,14 +31,14 @@ type Calendar struct {
 	YearStart YearStart
 }
 
-// EndOfNever is when the only period of Never ends and its counter expires: a day before the end of the year 9999, Unix
-// seconds.
+// EndOfNever is the end of Never's only period, at which its counter expires: a day before the end of the year 9999,
+// Unix seconds.
 const EndOfNever = 253402214400
 
 var always = &Period{Label: "all", Wall: time.Unix(0, 0).UTC(), End: EndOfNever}
 
-// The years 1 to 9999 and two days more, in Unix seconds: no zone is a day from UTC, and no day start is later than a
-// day.
+// The years 1 to 9999 and two more days, in Unix seconds: no zone is a day or more from UTC, and no day start is later
+// than a day.
 const (
 	earliestInstant = -62135596800 - 2*daySeconds
 	latestInstant   = 253402300800 + 2*daySeconds
@@ -52,15 +52,14 @@ func (c Calendar) With(unit Unit) Calendar {
 	return c
 }
 
-// At returns the period that t belongs to. For an instant that is not in the years 1 to 9999 it may be a period that
-// does not contain it.
+// At returns the period that t belongs to. Outside the years 1 to 9999, that period may not contain t.
 func (c Calendar) At(t time.Time) *Period {
 	at := min(max(t.Unix(), earliestInstant), latestInstant)
 	return c.nth(c.Index(latest(at, c.Location) - c.DayStart))
 }
 
-// Covers reports whether the date of an instant, of its business day if the calendar has one, is in 1970 to 9999. In an
-// endless period, the same is required of the date in UTC.
+// Covers reports whether the date of an instant, or of its business day if the calendar has one, is in 1970 to 9999. In
+// an endless period, the date in UTC must be too.
 func (c Calendar) Covers(t time.Time) bool {
 	day, at := c.With(Day).At(t), t.Unix()
 	year := day.Wall.Year()
@@ -68,8 +67,8 @@ func (c Calendar) Covers(t time.Time) bool {
 	return inUTC && day.Start <= at && at < day.End && year >= 1970 && year <= 9999
 }
 
-// Beginning returns the period that begins with the reading wall. It is empty if clocks jumped over wall: Apia skipped
-// 30 December 2011.
+// Beginning returns the period that begins with the reading wall. The period is empty if clocks jumped over wall: Apia
+// skipped 30 December 2011.
 func (c Calendar) Beginning(wall time.Time) *Period { return c.nth(c.Index(wall.Unix())) }
 
 // Next returns the period that begins where p ends.
@@ -78,10 +77,10 @@ func (c Calendar) Next(p *Period) *Period { return c.At(time.Unix(p.End, 0)) }
 // Previous returns the period that ends where p begins.
 func (c Calendar) Previous(p *Period) *Period { return c.At(time.Unix(p.Start-1, 0)) }
 
-// Later returns the n-th period after p, as n calls of Next would; n is at least 0.
+// Later returns the n-th period after p, like n calls of Next; n is at least 0.
 func (c Calendar) Later(p *Period, n int) *Period {
 	for n > 0 && c.Unit != Never {
-		// Until the clocks change, no label is left out, so indices count the periods.
+		// Until the clocks change, no label is skipped, so indices count periods.
 		_, change := segment(p.Start, c.Location)
 		i, last := c.Index(p.Wall.Unix()), c.Index(c.At(time.Unix(change-1, 0)).Wall.Unix())
 		if steps := min(int(last-i), n); steps > 0 {
@@ -108,8 +107,8 @@ func (c Calendar) nth(i int64) *Period {
 	}
 }
 
-// Index numbers the labels of the calendar in their order, including those that no period has. It returns the index of
-// the label that a wall-clock reading falls under; wall is that reading in Unix seconds, as if it were UTC.
+// Index returns the index of a wall-clock reading's label. Indices number the calendar's labels in order, including
+// labels without a period. wall is the reading in Unix seconds, as if it were UTC.
 func (c Calendar) Index(wall int64) int64 {
 	unit := units[c.Unit]
 	if unit.seconds > 0 {
@@ -127,8 +126,8 @@ func (c Calendar) wall(i int64) time.Time {
 	return c.monthStart().firstDay(unit.months * int(i))
 }
 
-// monthStart returns the YearStart from which months are counted. Calendar months begin on the 1st, whenever business
-// years do.
+// monthStart returns the YearStart from which months are counted. Calendar months begin on the 1st, even if business
+// years do not.
 func (c Calendar) monthStart() YearStart {
 	if c.Unit == Month {
 		return YearStart{}
@@ -136,7 +135,7 @@ func (c Calendar) monthStart() YearStart {
 	return c.YearStart
 }
 
-// floorDiv is a/b, rounded down also below 0; b is positive.
+// floorDiv returns a/b, rounded down even below 0; b is positive.
 func floorDiv[T int | int64](a, b T) T {
 	q := a / b
 	if a%b < 0 {

@@ -8,9 +8,9 @@ import (
 // A Unit is the kind of period that a calendar divides time into.
 type Unit int
 
-// The units. Their values are those of the constants of package serial's Period.
+// The units. They have the same values as package serial's Period constants.
 const (
-	Second Unit = iota + 1 // zero is no unit
+	Second Unit = iota + 1 // zero is not a unit
 	Minute
 	Hour
 	Day
@@ -28,8 +28,8 @@ var units = [...]struct {
 	noun, plural string
 	months       int    // length in months; 0 if seconds has the length
 	seconds      int64  // length by the wall clock; 0 if months has it
-	first        int64  // reading that index 0 begins with, Unix seconds; for lengths in seconds
-	label, text  string // layouts of a label, in keys and for people, for time.Format; "" where it cannot print them
+	first        int64  // reading at the beginning of index 0, Unix seconds; for lengths in seconds
+	label, text  string // layouts of a label in keys and for people, for time.Format; "" if it cannot print it
 }{
 	Second:  {"second", "seconds", 0, 1, 0, "20060102150405", "2006-01-02 15:04:05"},
 	Minute:  {"minute", "minutes", 0, 60, 0, "200601021504", "2006-01-02 15:04"},
@@ -45,10 +45,10 @@ var units = [...]struct {
 // Valid reports whether u is one of the constants.
 func (u Unit) Valid() bool { return Second <= u && u <= Never }
 
-// Noun returns the word for one period, such as "day", or "never" where there are no periods.
+// Noun returns the word for one period, such as "day"; for Never, it returns "never".
 func (u Unit) Noun() string { return units[u].noun }
 
-// ShorterThanDay reports whether u is shorter than a day, so that it has no day start.
+// ShorterThanDay reports whether u is shorter than a day, and so has no day start.
 func (u Unit) ShorterThanDay() bool { return u < Day }
 
 // FormatLabel returns a period's label as people write dates, such as 2021-10-24. It returns any other text unchanged.
@@ -64,11 +64,11 @@ func FormatLabel(label string) string {
 	return label
 }
 
-// PeriodName returns a period as people write it. Its first instant and the first one after it are in the calendar's
-// time zone.
+// PeriodName returns the name of a period as people write it. start and end, its first instant and the first one after
+// it, are in the calendar's time zone.
 func (c Calendar) PeriodName(p *Period, start, end time.Time) string {
 	clock := "15:04"
-	if c.Unit == Second || start.Second()+end.Second() != 0 { // as where a zone is off by seconds
+	if c.Unit == Second || start.Second()+end.Second() != 0 { // for example if a zone's offset has seconds
 		clock = time.TimeOnly
 	}
 	switch c.Unit {

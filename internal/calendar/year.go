@@ -7,8 +7,8 @@ import (
 
 // A YearStart is the first day of a business year. The zero YearStart is January 1.
 type YearStart struct {
-	Month int // after January
-	Day   int // after the 1st
+	Month int // months after January
+	Day   int // days after the 1st
 }
 
 // NewYearStart returns the YearStart of a month and a day, 1 to 28.
@@ -16,8 +16,8 @@ func NewYearStart(month time.Month, day int) YearStart {
 	return YearStart{int(month - time.January), day - 1}
 }
 
-// monthOf numbers the months of business years, beginning with the first one of the year 0. It returns the number of
-// the month that a day belongs to. All months begin on the day of the month on which the year begins.
+// monthOf returns the number of the business month that a day belongs to, counted from the first month of the year 0.
+// Every month begins on the same day of the month as the year.
 func (s YearStart) monthOf(day time.Time) int {
 	y, m, _ := day.AddDate(0, 0, -s.Day).Date()
 	return y*12 + int(m-time.January) - s.Month
@@ -28,8 +28,7 @@ func (s YearStart) firstDay(month int) time.Time {
 	return time.Date(0, time.Month(1+s.Month+month), 1+s.Day, 0, 0, 0, 0, time.UTC)
 }
 
-// YearOf returns the business year that a day belongs to, named after the calendar year in which it begins, and the
-// quarter, 1 to 4.
+// YearOf returns a day's business year, named after the calendar year in which it begins, and the quarter, 1 to 4.
 func (s YearStart) YearOf(day time.Time) (year, quarter int) {
 	months := s.monthOf(day)
 	year = floorDiv(months, 12)
@@ -47,8 +46,8 @@ func (s YearStart) String() string { return s.First(2000).Format(dayLayout) }
 
 const dayLayout, ofYears, fromDay = "January 2", " of years", " from "
 
-// Name returns the name of the calendar that a series counts by: the unit and, if business years matter, their start. A
-// series keeps it as long as it lives. businessYears tells whether a part of a business year is printed.
+// Name returns the name of the calendar by which a series counts: the unit and, if business years matter, their start.
+// A series keeps it as long as it lives. businessYears reports whether a part of a business year is printed.
 func (c Calendar) Name(businessYears bool) string {
 	name, counts := units[c.Unit].plural, c.Unit == Year || c.Unit == Quarter
 	if c.YearStart == (YearStart{}) || !counts && !businessYears {

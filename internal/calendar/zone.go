@@ -8,10 +8,10 @@ import (
 // begin returns the first instant, in Unix seconds, at which a wall clock in loc shows wall or later. wall is that
 // reading in Unix seconds, as if it were UTC.
 //
-// time.Date cannot be used: for a midnight that does not exist it returns 23:00 or 01:00, and for one that comes twice
-// it may return the second. Between two changes of the zone's offset the answer is plain arithmetic. So begin walks
+// time.Date is no use here: for a midnight that does not exist it returns 23:00 or 01:00, and for one that occurs twice
+// it may return the second. Between two changes of the zone's offset, the answer is plain arithmetic. So begin walks
 // these segments, from two days before (no zone is further from UTC than a day). The first segment whose clock reaches
-// wall has the answer, at its very start if the change of clocks jumped over wall.
+// wall has the answer, at its very start if the clocks jumped over wall.
 func begin(wall int64, loc *time.Location) int64 {
 	from := int64(math.MinInt64) // the first segment began earlier
 	for t := wall - 2*daySeconds; ; {
@@ -23,9 +23,9 @@ func begin(wall int64, loc *time.Location) int64 {
 	}
 }
 
-// latest returns the latest reading that a wall clock in loc has shown up to the instant at. Both are Unix seconds, the
-// reading as if it were UTC. It is the reading at that instant unless clocks were set back, by less than two days,
-// shortly before.
+// latest returns the latest reading that a wall clock in loc has shown up to the instant at. Both are in Unix seconds,
+// the reading as if it were UTC. It is the reading at that instant unless clocks were set back shortly before, by less
+// than two days.
 func latest(at int64, loc *time.Location) int64 {
 	shown := int64(math.MinInt64)
 	for t := at - 2*daySeconds; ; {
@@ -38,11 +38,11 @@ func latest(at int64, loc *time.Location) int64 {
 	}
 }
 
-// forever is the end of a segment that does not end.
+// forever is the end of an endless segment.
 const forever = int64(1) << 60
 
 // segment returns how far clocks in loc are ahead of UTC at t, in seconds, and an instant after t until which that
-// offset stays. Both instants are Unix seconds.
+// offset lasts. Both instants are in Unix seconds.
 func segment(t int64, loc *time.Location) (offset, end int64) {
 	at := time.Unix(t, 0).In(loc)
 	_, ahead := at.Zone()
@@ -52,8 +52,8 @@ func segment(t int64, loc *time.Location) (offset, end int64) {
 	case until.IsZero():
 		end = forever
 	case end <= t:
-		// Where a zone follows a rule, Go also ends segments with the year. In leap years it ends them a day too early,
-		// so that this day belongs to none. No zone changes its clocks on that day.
+		// If a zone follows a rule, Go also ends segments at the end of the year. In leap years it ends them a day too early,
+		// so this day is in no segment. No zone changes its clocks on that day.
 		end = t + 60*60
 	}
 	return int64(ahead), end
