@@ -1,5 +1,5 @@
-// Package account compares the sequences that were used with those that were counted, and with what explains the
-// difference. It does not know what numbers look like.
+// Package account compares the sequences used with the sequences issued, and finds explanations for the difference. It
+// does not know what numbers look like.
 package account
 
 import (
@@ -9,20 +9,20 @@ import (
 	"github.com/dailyserial/serial/internal/tally"
 )
 
-// Listed is the greatest length of each list in a [Report].
+// Listed is the maximum length of each list in a [Report].
 const Listed = 1000
 
 // A Report is the account of the sequences from first to last. The counts are exact.
 type Report struct {
-	Count      int64   // different sequences from first to last that were used
-	Missing    []Range // sequences from first to last that were not used, in ascending order
-	Duplicates []Use   // second use of each sequence that was used more than once
+	Count      int64   // different used sequences from first to last
+	Missing    []Range // unused sequences from first to last, in ascending order
+	Duplicates []Use   // second use of each sequence used more than once
 	Beyond     []Use   // each use of a sequence above last or below first
 
 	Explained    []Explained   // missing sequences that are explained, in ascending order
 	Unexplained  []Range       // the other missing sequences, in ascending order
-	Possible     []Explanation // possible reasons that touch unexplained sequences, ordered by At, then as they were added
-	Contradicted []Use         // used sequences that nobody got by an explanation, in ascending order, without texts
+	Possible     []Explanation // possible reasons for unexplained sequences, ordered by At, then as added
+	Contradicted []Use         // used sequences that, by an explanation, nobody got; in ascending order, without texts
 
 	// Counts of sequences.
 	MissingCount, DuplicateCount, ExplainedCount, UnexplainedCount, ContradictedCount int64
@@ -41,7 +41,7 @@ type Use struct {
 
 // An Account collects uses of sequences. One goroutine uses it at a time.
 type Account struct {
-	first, last int64 // bounds of what was counted before; sequences above last may be issued meanwhile
+	first, last int64 // bounds of the issued sequences; others above last may be issued meanwhile
 	tally       *tally.Tally
 	duplicates  list
 	beyond      list
@@ -49,7 +49,7 @@ type Account struct {
 	explanations explanations
 }
 
-// New returns an account of the sequences from first to last. If last is less than first, none was counted.
+// New returns an account of the sequences from first to last. If last is less than first, none was issued.
 func New(first, last int64) *Account {
 	last = max(last, first-1)
 	return &Account{first: first, last: last, tally: tally.New(last)}
@@ -70,8 +70,7 @@ func (a *Account) Add(seq int64, text string) error {
 	return nil
 }
 
-// Close returns the report. It ignores the sequences that were issued since [New]: those up to last. Add nothing
-// afterwards.
+// Close returns the report. It ignores the sequences issued since [New], up to last. Add nothing afterwards.
 func (a *Account) Close(last int64) Report {
 	var r Report
 	last = max(last, a.last)
@@ -98,7 +97,7 @@ func (a *Account) Close(last int64) Report {
 	return r
 }
 
-// missing yields the sequences from first to last that were not used, in ascending order.
+// missing yields the unused sequences from first to last, in ascending order.
 func (a *Account) missing() iter.Seq[Range] {
 	return func(yield func(Range) bool) {
 		next := a.first
@@ -117,14 +116,13 @@ func (a *Account) missing() iter.Seq[Range] {
 	}
 }
 
-// A list is the first uses of a kind, in the order in which they were added. Until the account is closed, nobody knows
-// which of the sequences above its last were issued meanwhile. Uses of those are open, and do not take the place of
-// others.
+// A list has the first uses of a kind, in the order added. Until the account is closed, it is unknown which sequences
+// above its last were issued meanwhile. Uses of such sequences are open, and do not take the place of others.
 type list struct {
-	uses   []Use           // the first Listed uses that belong here, and the first Listed open ones
-	count  int64           // all uses that belong here
-	open   int64           // all open uses
-	listed map[int64]int64 // uses by sequence, once the list is settled
+	uses   []Use           // first Listed uses that belong here, and first Listed open uses
+	count  int64           // count of all uses that belong here
+	open   int64           // count of all open uses
+	listed map[int64]int64 // count of listed uses by sequence, once the list is settled
 }
 
 func (l *list) add(seq int64, text string, open bool) {
@@ -137,7 +135,7 @@ func (l *list) add(seq int64, text string, open bool) {
 	}
 }
 
-// settle removes the uses of sequences that were issued meanwhile, and shortens the list to Listed.
+// settle removes uses of sequences issued meanwhile, and shortens the list to Listed.
 func (l *list) settle(from, to int64) {
 	uses := l.uses
 	l.uses, l.listed = nil, map[int64]int64{}
@@ -149,8 +147,8 @@ func (l *list) settle(from, to int64) {
 	}
 }
 
-// include counts the open uses of a sequence that was not issued meanwhile. If the list has become shorter because
-// settle removed others, it lists those that were not, without their texts, which are not known.
+// include counts the open uses of a sequence that was not issued meanwhile. If settle made room in the list, it adds
+// the uses that were not listed, without their texts, which are not known.
 func (l *list) include(seq, uses int64) {
 	l.count += uses
 	for len(l.uses) < Listed && l.listed[seq] < uses {

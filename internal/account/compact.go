@@ -12,10 +12,10 @@ import (
 // An interval is an explanation of first to last, in 40 bytes.
 type interval struct {
 	first, last int64
-	seconds     int64  // when it was given, Unix seconds
-	nanoseconds int32  // the rest of that
-	text        uint32 // its place in texts
-	rank        uint32 // the order in which it was added; with person set, somebody gave it
+	seconds     int64  // time when it was given, Unix seconds
+	nanoseconds int32  // rest of that time
+	text        uint32 // place of its text in texts
+	rank        uint32 // position in the order added; with person set, a person gave it
 	unused      bool
 	possible    bool
 }
@@ -25,10 +25,10 @@ const person = 1 << 31
 // time returns when the explanation was given, in UTC.
 func (i *interval) time() time.Time { return time.Unix(i.seconds, int64(i.nanoseconds)).UTC() }
 
-// intervals are a list that is not copied when it grows. They are sorted by their first sequences.
+// intervals are a list that grows without copying, sorted by first.
 type intervals [][]interval
 
-const chunk = 4096 // intervals in each part but the last
+const chunk = 4096 // count of intervals in each part but the last
 
 func (v intervals) at(i int) *interval { return &v[i/chunk][i%chunk] }
 
@@ -46,25 +46,25 @@ func (v intervals) Swap(a, b int) { *v.at(a), *v.at(b) = *v.at(b), *v.at(a) }
 func (v *intervals) add(i interval) {
 	n := v.Len() / chunk
 	if n == len(*v) {
-		*v = append(*v, make([]interval, 0, min(n, 1)*chunk)) // most accounts have few
+		*v = append(*v, make([]interval, 0, min(n, 1)*chunk)) // most accounts have few intervals
 	}
 	(*v)[n] = append((*v)[n], i)
 }
 
-// texts are kept in as many bytes as they have, and those that come often only once. They are shorter than a page.
+// texts stores texts without overhead, and frequent ones only once. Each is shorter than a page.
 type texts struct {
 	pages [][]byte
 	seed  maphash.Seed
 	seen  []uint32 // place + 1 of the last text of each hash
-	next  []byte   // the text that is added
+	next  []byte   // text being added
 }
 
 const (
-	pageBits = 16 // of a place, which is an offset in a page
+	pageBits = 16 // bits of a place that are the offset in a page
 	hashes   = 4096
 )
 
-// add returns the place of a text, which is the parts with their lengths.
+// add stores a text, made of the parts with their lengths, and returns its place.
 func (t *texts) add(parts ...string) uint32 {
 	if t.seen == nil {
 		t.seed, t.seen = maphash.MakeSeed(), make([]uint32, hashes)
@@ -87,10 +87,10 @@ func (t *texts) add(parts ...string) uint32 {
 	return *seen - 1
 }
 
-// bytes begin with the text of a place.
+// bytes returns the bytes from a place on, which begin with its text.
 func (t *texts) bytes(place uint32) []byte { return t.pages[place>>pageBits][place&(1<<pageBits-1):] }
 
-// of returns the two parts of the text of a place.
+// of returns the two parts of the text at a place.
 func (t *texts) of(place uint32) (by, reason string) {
 	rest := t.bytes(place)
 	for _, part := range []*string{&by, &reason} {

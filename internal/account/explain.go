@@ -15,24 +15,24 @@ type Explanation struct {
 	First, Last int64 // at least 1, in order
 	Reason, By  string
 	At          time.Time
-	Unused      bool // nobody got them
-	Possible    bool // some of them may be missing for this reason: it explains none; not with Unused
+	Unused      bool // nobody got the sequences
+	Possible    bool // some may be missing for this reason, which explains none of them; not with Unused
 }
 
-// Explained is a range of missing sequences that one explanation explains.
+// Explained is a range of missing sequences with one explanation.
 type Explained struct {
 	Range
-	Explanation Explanation // its At is in UTC
+	Explanation Explanation // explanation, with At in UTC
 }
 
-// explanations are those of an account. Where several fit a missing sequence, a person's comes before others, and then
-// the one that was added later.
+// explanations are the explanations of an account. If several fit a missing sequence, a person's comes first, then the
+// one added last.
 type explanations struct {
 	all   intervals
 	texts texts
 }
 
-// Explain takes an explanation into account. Call it after all sequences were added.
+// Explain adds an explanation. Call it after all sequences have been added.
 func (a *Account) Explain(e Explanation) {
 	x := &a.explanations
 	i := interval{
@@ -45,14 +45,13 @@ func (a *Account) Explain(e Explanation) {
 	x.all.add(i)
 }
 
-// explain completes a report: the missing sequences with their explanations, the possible reasons for the others, and
-// the sequences that were used although an explanation says that nobody got them, except for from+1 to to, which were
-// issued meanwhile.
+// explain completes a report with the explanations of the missing sequences, the possible reasons for the unexplained
+// ones, and the contradicted sequences, except for from+1 to to, which were issued meanwhile.
 func (a *Account) explain(r *Report, from, to int64) {
 	x := &a.explanations
 	sort.Sort(x.all)
 	var possible []*interval
-	next := 0 // in x.all, for possible reasons
+	next := 0 // index in x.all, for possible reasons
 	for piece, by := range x.split(a.missing()) {
 		if by != nil {
 			r.ExplainedCount += piece.Last - piece.First + 1
@@ -64,8 +63,8 @@ func (a *Account) explain(r *Report, from, to int64) {
 		if len(r.Unexplained) < Listed {
 			r.Unexplained = append(r.Unexplained, piece)
 		}
-		// What reaches an unexplained range is a possible reason. It is decided at the first such range that does not
-		// end before it: it reaches that range, or none.
+		// A possible reason counts if it reaches an unexplained range. The first such range that does not end before it
+		// decides: it reaches that range or none.
 		for ; next < x.all.Len() && x.all.at(next).first <= piece.Last; next++ {
 			if i := x.all.at(next); i.last >= piece.First {
 				r.PossibleCount++
@@ -82,8 +81,7 @@ func (a *Account) explain(r *Report, from, to int64) {
 	}
 }
 
-// split yields the missing sequences in ascending order, in ranges that are as long as one explanation explains them,
-// or none: nil.
+// split yields the missing sequences in ascending order, in the longest ranges with one explanation, or with none: nil.
 func (x *explanations) split(missing iter.Seq[Range]) iter.Seq2[Range, *interval] {
 	return func(yield func(Range, *interval) bool) {
 		s := sweep{all: x.all, open: make(strengths, 0, x.all.Len())}
@@ -109,7 +107,7 @@ func (x *explanations) split(missing iter.Seq[Range]) iter.Seq2[Range, *interval
 	}
 }
 
-// addPossible adds a possible reason to a list of the first, ordered by At, then as they were added.
+// addPossible adds a possible reason to a list of the first ones, ordered by At, then as added.
 func addPossible(list []*interval, i *interval) []*interval {
 	at, _ := slices.BinarySearchFunc(list, i, func(a, b *interval) int {
 		return cmp.Or(a.time().Compare(b.time()), cmp.Compare(a.rank&^person, b.rank&^person))
@@ -120,8 +118,7 @@ func addPossible(list []*interval, i *interval) []*interval {
 	return slices.Insert(list[:min(len(list), Listed-1)], at, i)
 }
 
-// contradict lists the used sequences of which an explanation says that nobody got them, except for those above from,
-// up to to.
+// contradict lists the used sequences that, by an explanation, nobody got, except for from+1 to to.
 func (x *explanations) contradict(r *Report, used iter.Seq2[int64, int64], from, to int64) {
 	next, reach := 0, int64(0) // reach is the last sequence of the explanations up to next
 	for seq := range used {
@@ -138,22 +135,22 @@ func (x *explanations) contradict(r *Report, used iter.Seq2[int64, int64], from,
 	}
 }
 
-// explanation returns an explanation as it was given, with At in UTC.
+// explanation returns an explanation as given, with At in UTC.
 func (x *explanations) explanation(i *interval) Explanation {
 	by, reason := x.texts.of(i.text)
 	return Explanation{First: i.first, Last: i.last, Reason: reason, By: by, At: i.time(), Unused: i.unused,
 		Possible: i.possible}
 }
 
-// A sweep asks sorted intervals for the strongest one of each sequence, in ascending order.
+// A sweep finds the strongest of sorted intervals for each sequence, in ascending order.
 type sweep struct {
 	all  intervals
-	next int // the first that has not begun
+	next int // first interval that has not begun
 	open strengths
 }
 
-// strongest returns the strongest interval that explains a sequence, or nil, and the last sequence for which this is
-// the answer.
+// strongest returns the strongest interval that explains a sequence, or nil, and the last sequence with the same
+// result.
 func (s *sweep) strongest(seq int64) (i *interval, until int64) {
 	for ; s.next < s.all.Len() && s.all.at(s.next).first <= seq; s.next++ {
 		if i := s.all.at(s.next); !i.possible {
@@ -173,7 +170,7 @@ func (s *sweep) strongest(seq int64) (i *interval, until int64) {
 	return nil, until
 }
 
-// strengths are a heap with the strongest interval first.
+// strengths is a heap with the strongest interval first.
 type strengths []*interval
 
 func (h strengths) Len() int           { return len(h) }
