@@ -1,4 +1,4 @@
-// Package backlog queues ranges that wait to be reported. A full queue merges what touches, and counts what it drops.
+// Package backlog queues ranges to report. A full queue merges ranges that touch, and counts the ranges that it drops.
 package backlog
 
 import (
@@ -11,23 +11,23 @@ import (
 type Entry[K comparable] struct {
 	Key         K
 	First, Last int64
-	At          time.Time // of the newest entry, if several were merged
-	Loose       bool      // it may be merged with a range that it does not touch; the same for all entries with its Key
-	Merged      int       // count of entries that were merged, this one included
-	Dropped     int       // count of entries that were dropped since the one before; set by Next
+	At          time.Time // time of the newest entry, if several were merged
+	Loose       bool      // it may be merged with a range that it does not touch; the same for all entries with one Key
+	Merged      int       // count of merged entries, including this one
+	Dropped     int       // count of entries dropped since the previous one; set by Next
 }
 
-// A Queue is a queue of entries, the oldest first. An entry may gather others before it joins the queue. Its zero value
-// is not usable: see [New].
+// A Queue is a queue of entries, oldest first. An entry may gather others before it joins the queue. Make one with
+// [New].
 type Queue[K comparable] struct {
 	most      int
 	waiting   []*Entry[K]
-	newest    map[K]*Entry[K] // the newest one waiting, by key
-	gathering map[K]*Entry[K] // not in the queue yet
-	dropped   int             // since Next returned an entry
+	newest    map[K]*Entry[K] // newest waiting entry, by key
+	gathering map[K]*Entry[K] // entries that gather, by key, not in the queue yet
+	dropped   int             // count of entries dropped since Next returned an entry
 }
 
-// New returns an empty Queue, in which at most most entries wait or gather.
+// New returns an empty Queue for at most most waiting and gathering entries.
 func New[K comparable](most int) *Queue[K] {
 	return &Queue[K]{most: most, newest: map[K]*Entry[K]{}, gathering: map[K]*Entry[K]{}}
 }
@@ -47,8 +47,8 @@ func (q *Queue[K]) Add(e Entry[K]) {
 	q.dropped += e.Merged
 }
 
-// Gather merges a loose entry into the one with its key that gathers. If there is none, the entry begins to gather,
-// until [Queue.Settle], and Gather returns true. If there is no room for it, it is added.
+// Gather merges a loose entry into the gathering entry with its key. If there is none, the entry begins to gather,
+// until [Queue.Settle], and Gather returns true. If there is no room to gather, the entry is added instead.
 func (q *Queue[K]) Gather(e Entry[K]) bool {
 	e.Merged = max(e.Merged, 1)
 	if old := q.gathering[e.Key]; old != nil {
@@ -63,7 +63,7 @@ func (q *Queue[K]) Gather(e Entry[K]) bool {
 	return true
 }
 
-// Settle adds the entry with that key that gathers, if there is one.
+// Settle adds the gathering entry with that key, if there is one.
 func (q *Queue[K]) Settle(key K) {
 	if e := q.gathering[key]; e != nil {
 		delete(q.gathering, key)
@@ -71,17 +71,17 @@ func (q *Queue[K]) Settle(key K) {
 	}
 }
 
-// SettleAll adds all entries that gather, in the order of their times.
+// SettleAll adds all gathering entries, in the order of their times.
 func (q *Queue[K]) SettleAll() {
 	for _, e := range slices.SortedFunc(maps.Values(q.gathering), func(a, b *Entry[K]) int { return a.At.Compare(b.At) }) {
 		q.Settle(e.Key)
 	}
 }
 
-// Gathering returns how many entries gather.
+// Gathering returns the number of gathering entries.
 func (q *Queue[K]) Gathering() int { return len(q.gathering) }
 
-// Next removes the oldest entry and returns it. ok is false if none waits.
+// Next removes and returns the oldest entry. ok is false if the queue is empty.
 func (q *Queue[K]) Next() (e Entry[K], ok bool) {
 	if len(q.waiting) == 0 {
 		return e, false
@@ -97,7 +97,7 @@ func (q *Queue[K]) Next() (e Entry[K], ok bool) {
 	return *oldest, true
 }
 
-// merge extends the range of an older entry by a newer one.
+// merge extends an older entry's range by a newer entry's.
 func (e *Entry[K]) merge(newer *Entry[K]) {
 	e.First, e.Last, e.At = min(e.First, newer.First), max(e.Last, newer.Last), newer.At
 	e.Merged += newer.Merged
