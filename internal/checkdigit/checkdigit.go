@@ -1,5 +1,4 @@
-// Package checkdigit computes the check characters that a number may print, so that whoever types the number wrongly is
-// told.
+// Package checkdigit computes check characters, which detect mistyped numbers.
 //
 //	name    standard              over                check                   misses of the swaps of neighbours
 //	luhn    ISO/IEC 7812-1        digits              one digit               09 and 90
@@ -9,24 +8,24 @@
 //	97-10   ISO 7064 MOD 97-10    digits and letters  two digits, 02 to 98    B1, M2 and X3 and their reverse
 //	37-36   ISO 7064 MOD 37,36    digits and letters  one of 0–9 and A–Z      1 in 630, of two digits 1 in 180
 //
-// Each of them finds every single wrong character, with one exception: 97-10 misses 1 in 97 letters typed as a digit
-// and 1 in 97 digits typed as a letter. A letter counts as two digits, so everything before it moves by one place.
-// These shares, and those of swaps, assume that all remainders before the error are equally likely; in numbers of one
-// template they vary.
+// Each finds every single wrong character, with one exception: 97-10 misses 1 in 97 letters typed as a digit and 1 in
+// 97 digits typed as a letter. A letter counts as two digits, so everything before it moves by one place. These shares,
+// and the shares of swaps, assume that all remainders before the error are equally likely; in numbers of one template
+// they vary.
 //
-// Neighbours are characters that are covered one after the other. The check counts as the last of them: where it is
-// printed elsewhere, a swap of it with a character next to it may be missed.
+// Neighbours are consecutive covered characters. The check counts as the last character: if it is printed elsewhere, a
+// swap with a character next to it may be missed.
 package checkdigit
 
-// An Algorithm computes check characters. It is a plain value, safe to copy and to compare; the zero Algorithm computes
+// An Algorithm computes check characters. It is a plain value, safe to copy and compare; the zero Algorithm computes
 // none.
 type Algorithm struct {
-	Name    string // as in a template, such as "luhn"
-	Width   int    // check characters
+	Name    string // name in a template, such as "luhn"
+	Width   int    // count of check characters
 	Letters bool   // covers ASCII letters and digits; otherwise ASCII digits alone
 }
 
-// Algorithms are all there are, by name.
+// Algorithms has all algorithms by name.
 var Algorithms = map[string]Algorithm{
 	"luhn":  {"luhn", 1, false},
 	"damm":  {"damm", 1, false},
@@ -40,11 +39,11 @@ var Algorithms = map[string]Algorithm{
 const inline = 320
 
 // Append appends the check characters of parts, taken as one string, to b. Characters that the algorithm does not cover
-// are skipped, and lower-case letters count as upper-case ones. Without any covered character, the check is that of the
+// are skipped, and lower-case letters count as upper-case ones. Without any covered character, the check comes from the
 // standard's initial state. Append does not allocate unless b has to grow or parts cover more than 320 characters.
 //
-// The parts are read before anything is written. So b and parts may share an array: the check of number, to be printed
-// at position i, is written by
+// The parts are read before anything is written, so b and parts may share an array: this writes the check of number,
+// printed at position i:
 //
 //	a.Append(number[:i], number[:i], number[i+a.Width:])
 func (a Algorithm) Append(b []byte, parts ...[]byte) []byte {
@@ -61,7 +60,7 @@ func (a Algorithm) Append(b []byte, parts ...[]byte) []byte {
 			}
 		}
 	}
-	// Static calls: through a function in a variable, buf and parts would escape to the heap.
+	// Static calls: with a function variable, buf and parts would escape to the heap.
 	switch a.Name {
 	case "luhn":
 		return append(b, character(weighted(values, "0246813579"))) // the sum of the digits of 2d
@@ -80,11 +79,11 @@ func (a Algorithm) Append(b []byte, parts ...[]byte) []byte {
 	return b
 }
 
-// character is the character of a value, 0 to 35.
+// character returns the character of a value, 0 to 35.
 func character(value int) byte { return "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[value] }
 
-// weighted adds up the digits. Beginning with the last one, every other digit d counts as weights[d]. The check makes
-// the sum divisible by 10.
+// weighted returns the check that makes the sum of the digits divisible by 10. From the last one, every other digit d
+// counts as weights[d].
 func weighted(digits []byte, weights string) int {
 	sum := 0
 	for i := range digits {
@@ -97,8 +96,8 @@ func weighted(digits []byte, weights string) int {
 	return (10 - sum%10) % 10
 }
 
-// quasigroup is the totally anti-symmetric one of Damm's thesis: rows are interim digits, columns the digits that
-// follow. Its diagonal is 0, so a digit that equals the interim digit, as the check does, leads to 0.
+// quasigroup is the totally anti-symmetric quasigroup of Damm's thesis: rows are interim digits, columns the next
+// digits. Its diagonal is 0, so a digit equal to the interim digit, as the check is, leads to 0.
 const quasigroup = "" +
 	"0317598642" +
 	"7092154863" +
@@ -111,7 +110,7 @@ const quasigroup = "" +
 	"9438617205" +
 	"2581436790"
 
-// damm looks up one interim digit after the other. The last one is the check.
+// damm looks up one interim digit after another. The last one is the check.
 func damm(digits []byte) int {
 	interim := 0
 	for _, d := range digits {
@@ -120,16 +119,16 @@ func damm(digits []byte) int {
 	return interim
 }
 
-// hybrid is a hybrid system of ISO 7064, MOD m+1,m: each value is added modulo m, where m stands for 0, and the sum is
-// doubled modulo m+1. The check makes the last sum 1.
+// hybrid implements the hybrid system MOD m+1,m of ISO 7064: each value is added modulo m, where m stands for 0, and
+// the sum is doubled modulo m+1. The check makes the last sum 1.
 //
 // A swap of neighbours is missed if their sums in the first place are m/2 and m/2+1. Doubling adds s, modulo m, to a
-// sum s of up to m/2, and s−1 to a larger one; no other two sums grow alike.
+// sum s of up to m/2, and s−1 to a larger one; no other two sums grow by the same amount.
 func hybrid(values []byte, m int) int {
 	product := m
 	for _, v := range values {
 		sum := product + int(v)
-		if sum > m { // cheaper than a division, which takes more time than the rest
+		if sum > m { // cheaper than a division, which would take longer than the rest
 			sum -= m
 		}
 		product = 2 * sum
@@ -140,7 +139,7 @@ func hybrid(values []byte, m int) int {
 	return (m + 1 - product) % m
 }
 
-// mod97 is the pure system MOD 97-10 of ISO 7064: the check, 02 to 98, makes the whole number 1 modulo 97, where a
+// mod97 implements the pure system MOD 97-10 of ISO 7064: the check, 02 to 98, makes the whole number 1 modulo 97; a
 // letter counts as two digits.
 func mod97(values []byte) int {
 	remainder := uint64(0)
@@ -149,7 +148,7 @@ func mod97(values []byte) int {
 			remainder *= 10
 		}
 		remainder = remainder*10 + uint64(v)
-		if remainder > 1e15 { // with three more digits it still fits; a division takes longer than the rest
+		if remainder > 1e15 { // three more digits still fit; a division takes longer than the rest
 			remainder %= 97
 		}
 	}
