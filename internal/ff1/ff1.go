@@ -1,9 +1,9 @@
 // Package ff1 is the format-preserving encryption FF1 of NIST SP 800-38G: it maps the numbers of a fixed width one to
-// one onto numbers of the same width, in a way that only who knows the key can tell or undo.
+// one onto numbers of the same width. Only the key reveals or undoes the mapping.
 //
 // The names in the code are those of the standard's algorithms 7 and 8. The standard works on strings of numerals, and
-// this package on the integers that they stand for, the first numeral being the most significant one. Both halves of a
-// string fit into 64 bits here, which makes them exact and fast without big integers.
+// this package on the integers that they represent, with the most significant numeral first. Each half of a string fits
+// into 64 bits here, so no big integers are needed.
 package ff1
 
 import (
@@ -20,8 +20,8 @@ const blockSize = aes.BlockSize
 type Cipher struct {
 	block cipher.Block
 	size  int64               // radix^width
-	mod   [2]uint64           // radix^u and radix^v: what the even rounds and the odd ones change
-	b     int                 // bytes of a half in Q, 1 to 8
+	mod   [2]uint64           // radix^u and radix^v, the moduli of even and of odd rounds
+	b     int                 // length of a half in Q, 1 to 8 bytes
 	p     [blockSize - 4]byte // P without t
 }
 
@@ -30,7 +30,7 @@ type Cipher struct {
 // is not kept, so it may be overwritten.
 //
 // The caller has checked that radix is 2 to 36, and that there are at least 1,000,000 numbers, which all fit into an
-// int64. SP 800-38G demands that many: in a smaller domain the plaintexts can be told from enough ciphertexts.
+// int64. SP 800-38G requires that many: in a smaller domain, enough ciphertexts reveal the plaintexts.
 func New(key []byte, radix, width int) (*Cipher, error) {
 	block, err := aes.NewCipher(key)
 	if err != nil {
@@ -40,26 +40,26 @@ func New(key []byte, radix, width int) (*Cipher, error) {
 	copy(c.p[:], []byte{1, 2, 1, 0, 0, byte(radix), 10, byte(width / 2)})
 	binary.BigEndian.PutUint32(c.p[8:], uint32(width))
 	for i := range width {
-		c.mod[1-i%2] *= uint64(radix) // v is u, or one more
+		c.mod[1-i%2] *= uint64(radix) // v is u or u+1
 	}
 	c.size = int64(c.mod[0] * c.mod[1])
 	c.b = (bits.Len64(c.mod[1]-1) + 7) / 8 // ⌈⌈v·log2(radix)⌉ / 8⌉, without rounding errors
 	return c, nil
 }
 
-// Encrypt returns the number that n becomes under tweak, which may have any length and need not be secret: another
-// tweak gives another mapping. Encrypt panics if n is not one of the cipher's numbers.
+// Encrypt encrypts n under tweak, which may have any length and need not be secret: each tweak gives a different
+// mapping. Encrypt panics if n is not one of the cipher's numbers.
 func (c *Cipher) Encrypt(tweak []byte, n int64) int64 {
 	return c.join(c.roundFunction(tweak).encrypt(c.split(n)))
 }
 
-// Decrypt returns the number that [Cipher.Encrypt] turned into n under the same tweak. It panics as Encrypt does. A
-// wrong tweak or key goes unnoticed: it gives another number.
+// Decrypt reverses [Cipher.Encrypt] with the same tweak, and panics in the same case. A wrong tweak or key goes
+// unnoticed: it gives another number.
 func (c *Cipher) Decrypt(tweak []byte, n int64) int64 {
 	return c.join(c.roundFunction(tweak).decrypt(c.split(n)))
 }
 
-// split returns A and B, the integers that the first u numerals and the last v ones stand for.
+// split returns A and B, the integers that the first u and the last v numerals represent.
 func (c *Cipher) split(n int64) (a, b uint64) {
 	if n < 0 || n >= c.size {
 		panic(fmt.Sprintf("ff1: %d is not within 0 to %d", n, c.size-1))
@@ -69,21 +69,21 @@ func (c *Cipher) split(n int64) (a, b uint64) {
 
 func (c *Cipher) join(a, b uint64) int64 { return int64(a*c.mod[1] + b) }
 
-// A roundFunction is what every round of one number applies. One goroutine uses it at a time.
+// A roundFunction is the function that every round of one number applies. One goroutine uses it at a time.
 type roundFunction struct {
 	*Cipher
-	fixed [blockSize]byte // what is encrypted last in PRF(P || Q), without i and NUM
+	fixed [blockSize]byte // last block encrypted in PRF(P || Q), without i and NUM
 	r     [blockSize]byte
 }
 
-// roundFunction computes what all rounds have in common. PRF is a CBC-MAC, and of what goes into it only the end of Q
-// changes with the round: the last block is the end of the tweak, zeros, i in one byte, and NUM in b bytes.
+// roundFunction computes the part that all rounds share. PRF is a CBC-MAC, and only the end of its input changes with
+// the round: the last block is the end of the tweak, zeros, i in one byte, and NUM in b bytes.
 func (c *Cipher) roundFunction(tweak []byte) *roundFunction {
 	f := &roundFunction{Cipher: c} // on the heap, since cipher.Block is an interface: the only allocation
 	copy(f.r[:], c.p[:])
 	binary.BigEndian.PutUint32(f.r[blockSize-4:], uint32(len(tweak)))
 	c.block.Encrypt(f.fixed[:], f.r[:])
-	for len(tweak) > blockSize-1-c.b { // does not fit into the last block
+	for len(tweak) > blockSize-1-c.b { // the tweak does not fit into the last block
 		n := min(len(tweak), blockSize)
 		f.add(tweak[:n])
 		tweak = tweak[n:]
@@ -93,7 +93,7 @@ func (c *Cipher) roundFunction(tweak []byte) *roundFunction {
 	return f
 }
 
-// add adds the beginning of a block, the rest of which is zero. With subtle.XORBytes, tweaks would escape to the heap.
+// add adds a block, padded with zeros. With subtle.XORBytes, tweaks would escape to the heap.
 func (f *roundFunction) add(block []byte) {
 	for i, c := range block {
 		f.fixed[i] ^= c
@@ -102,7 +102,7 @@ func (f *roundFunction) add(block []byte) {
 
 const rounds = 10
 
-// encrypt is algorithm 7, FF1.Encrypt, from step 5 on.
+// encrypt implements algorithm 7, FF1.Encrypt, from step 5 on.
 func (f *roundFunction) encrypt(a, b uint64) (uint64, uint64) {
 	for i := range rounds {
 		m := f.mod[i%2]
@@ -111,7 +111,7 @@ func (f *roundFunction) encrypt(a, b uint64) (uint64, uint64) {
 	return a, b
 }
 
-// decrypt is algorithm 8, FF1.Decrypt, from step 5 on.
+// decrypt implements algorithm 8, FF1.Decrypt, from step 5 on.
 func (f *roundFunction) decrypt(a, b uint64) (uint64, uint64) {
 	for i := rounds - 1; i >= 0; i-- {
 		m := f.mod[i%2]
@@ -120,8 +120,8 @@ func (f *roundFunction) decrypt(a, b uint64) (uint64, uint64) {
 	return a, b
 }
 
-// y is y modulo m in round i, where num is the half that this round does not change. It is made of the first d bytes of
-// R, and S is R: d is 8 if b is 4 or less, and 12 otherwise.
+// y returns the standard's y, modulo m, in round i, where num is the half that this round does not change. y is the
+// first d bytes of R, and S is R: d is 8 if b is 4 or less, and 12 otherwise.
 func (f *roundFunction) y(i int, num, m uint64) uint64 {
 	f.r = f.fixed
 	f.r[blockSize-1-f.b] ^= byte(i)
