@@ -1,4 +1,4 @@
-// Package name says what a business type or a key prefix may be.
+// Package name validates business types and key prefixes.
 package name
 
 import (
@@ -13,12 +13,12 @@ import (
 
 const longest = 64 // bytes
 
-// Check returns an error that says what is wrong with a type or a key prefix, and what is allowed. Neither may contain
-// colons or braces, which keys are built with. Names that look the same, or that a database takes for the same, must
-// not be two series. So a name has no letter that prints nothing, and Unicode's normalization form NFKC leaves it as it
-// is.
+// Check returns an error if a type or a key prefix is invalid, which says what is wrong and what is allowed. Neither
+// may contain colons or braces, which are part of the syntax of keys. Names that look the same, or that a database
+// treats as equal, must not be two series. So a name has no invisible letter, and Unicode's normalization form NFKC
+// does not change it.
 //
-// Normalization takes large tables that grow with Unicode; golang.org/x/text is where the Go project keeps them.
+// Normalization needs large tables that grow with Unicode; the Go project keeps them in golang.org/x/text.
 func Check(name string) error {
 	const allowed = "want letters, digits and - _ . /"
 	switch {
@@ -26,7 +26,7 @@ func Check(name string) error {
 		return errors.New("empty; want 1 to 64 bytes")
 	case len(name) > longest:
 		return fmt.Errorf("%d bytes; want 1 to %d", len(name), longest)
-	case !strings.ContainsFunc(name, needsUnicode): // checked for every number, and true of most names
+	case !strings.ContainsFunc(name, needsUnicode): // fast path: this runs for every number, and most names are ASCII
 		return nil
 	case !utf8.ValidString(name):
 		return errors.New("not valid UTF-8; " + allowed)
@@ -55,8 +55,7 @@ func Check(name string) error {
 	return nil
 }
 
-// needsUnicode reports whether r is anything but an ASCII character that a name may have: letters, - . / and digits, or
-// _.
+// needsUnicode reports whether r is not an ASCII character allowed in a name: a letter, a digit, - . / or _.
 func needsUnicode(r rune) bool {
 	lower := r | 0x20
 	return (lower < 'a' || lower > 'z') && (r < '-' || r > '9') && r != '_'
