@@ -1,6 +1,5 @@
-// Package tally records which integers of a wide range were added, and which of them more than once, in bounded memory:
-// two bits for each, in pages that are made when they are first used. So their order does not matter, and gaps cost
-// nothing.
+// Package tally records which integers of a wide range were added, and which more than once, in bounded memory: two
+// bits for each integer, in pages made on first use. Their order does not matter, and gaps cost nothing.
 package tally
 
 import (
@@ -12,13 +11,13 @@ import (
 )
 
 const (
-	maxBytes  = 256 << 20  // size of a Tally
-	pageSize  = 4096       // integers in a page
-	pageBytes = 1<<10 + 64 // memory of a page, with its share of the map
-	moreBytes = 64         // memory of an entry in Tally.more
+	maxBytes  = 256 << 20  // size of a Tally in bytes
+	pageSize  = 4096       // count of integers in a page
+	pageBytes = 1<<10 + 64 // memory of a page in bytes, with its share of the map
+	moreBytes = 64         // memory of an entry in Tally.more, in bytes
 )
 
-// ErrFull means that a [Tally] would take more than 256 MB.
+// ErrFull means that a [Tally] would need more than 256 MB.
 var ErrFull = errors.New("the sequences are spread so widely that an account of them takes more than 256 MB")
 
 // A page holds two bits for each of its integers: whether it was added, and whether it was added again.
@@ -26,15 +25,15 @@ type page struct{ once, again [pageSize / 64]uint64 }
 
 // A Tally records integers, each of which is at least 0. One goroutine uses it at a time.
 type Tally struct {
-	exact int64           // integer above which all occurrences are counted
+	exact int64           // integer above which every occurrence is counted
 	pages map[int64]*page // pages by integer / pageSize
-	more  map[int64]int64 // occurrences after the second, of integers above exact
-	last  *page           // page that was used last
+	more  map[int64]int64 // occurrences after the second, by integer above exact
+	last  *page           // page used last
 	index int64           // key of last in pages
 }
 
-// New returns an empty Tally. It counts all occurrences of integers above exact. For others it only records whether
-// there was more than one.
+// New returns an empty Tally. It counts every occurrence of integers above exact. For other integers, it only records
+// whether there was more than one.
 func New(exact int64) *Tally {
 	return &Tally{exact: exact, pages: map[int64]*page{}, more: map[int64]int64{}, index: -1}
 }
@@ -44,7 +43,7 @@ func (t *Tally) full() bool {
 	return (len(t.pages)+1)*pageBytes+len(t.more)*moreBytes > maxBytes
 }
 
-// Add counts n. It returns how often n was added before: 0, 1, or 2 for more than once. The error is [ErrFull]; then n
+// Add counts n, and returns how often n was added before: 0, 1, or 2 for more than once. If the error is [ErrFull], n
 // was not counted.
 func (t *Tally) Add(n int64) (before int, err error) {
 	if i := n / pageSize; i != t.index {
