@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Cluster is three masters that share the slots.
+// A Cluster is three masters that share the slots.
 type Cluster struct {
 	Servers  []*Server // masters at the start, in the order of their slots
 	Replicas []*Server // replica of each master, if there are any; a failover swaps the roles, not the fields
@@ -33,22 +33,22 @@ func StartCluster(t testing.TB, args ...string) *Cluster {
 		}
 	}
 	for i, s := range c.Servers {
-		// The epoch can be set only while a node knows no other. With equal epochs, the nodes would first have to settle
-		// theirs.
+		// The epoch can only be set while a node knows no other node. Nodes with equal epochs would first have to resolve the
+		// conflict.
 		do(s, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
 		do(s, addSlots(i*16384/3, (i+1)*16384/3-1)...)
 	}
 	for i, s := range c.Servers {
-		for _, other := range c.Servers[i+1:] { // each pair directly; by gossip it takes longer
+		for _, other := range c.Servers[i+1:] { // each pair directly, since gossip takes longer
 			do(s, "CLUSTER", "MEET", "127.0.0.1", other.port)
 		}
 	}
-	// This takes at least two seconds: a master that has just started refuses clients that long, whatever it knows.
+	// This takes at least two seconds: a master that has just started refuses clients for that long, whatever it knows.
 	eventually(t, "cluster", c.joined)
 	return c
 }
 
-// addSlots returns the command that gives a node these slots. ADDSLOTSRANGE exists from 7.0 on.
+// addSlots returns the command that gives a node these slots. ADDSLOTSRANGE needs Redis 7.0.
 func addSlots(first, last int) []any {
 	command := []any{"CLUSTER", "ADDSLOTS"}
 	for slot := first; slot <= last; slot++ {
@@ -57,7 +57,7 @@ func addSlots(first, last int) []any {
 	return command
 }
 
-// joined returns an error if a node does not see the whole cluster yet.
+// joined returns an error until every node sees the whole cluster.
 func (c *Cluster) joined() error {
 	for _, s := range c.Servers {
 		info, err := s.Do("CLUSTER", "INFO").Text()

@@ -8,9 +8,10 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A Fake is a server that only answers scripts, as Answer says. It needs no connection, so a test may run in a bubble.
+// A Fake is a server that only answers scripts, with Answer. It needs no connection, so a test may run in a synctest
+// bubble.
 type Fake struct {
-	Answer func(n int, args []any) (any, error) // to the n-th script, from 0
+	Answer func(n int, args []any) (any, error) // returns the answer to the n-th script, from 0
 
 	mu        sync.Mutex
 	Requested [][]any // arguments of the scripts, in order

@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// This file has what tests of faults do to servers, beyond stopping and restarting them.
+// This file has faults of servers, other than stopping and restarting them.
 
 // StartReplica starts a replica of master and returns when it is online. It is killed when t ends.
 func StartReplica(t testing.TB, master *Server, args ...string) *Server {
@@ -22,8 +22,7 @@ func StartReplica(t testing.TB, master *Server, args ...string) *Server {
 	return s
 }
 
-// ReplicaOf makes the server a replica of master, or a master if master is nil, and makes it remember that over
-// restarts.
+// ReplicaOf makes the server a replica of master, or a master if master is nil. The role survives restarts.
 func (s *Server) ReplicaOf(master *Server) error {
 	host, port := "NO", "ONE"
 	if master != nil {
@@ -44,17 +43,16 @@ func (s *Server) AwaitReplica(t testing.TB) {
 	eventually(t, "replica", s.replicated)
 }
 
-// CutOff cuts the replica's link to its master until Rejoin. Both live on, and the replica lags from now on.
+// CutOff cuts the replica's link to its master until Rejoin. Both keep running, and the replica lags behind.
 func (s *Server) CutOff(master *Server) error {
 	return errors.Join(
-		s.Do("CONFIG", "SET", "masterauth", "wrong").Err(), // a master without a password refuses any
+		s.Do("CONFIG", "SET", "masterauth", "wrong").Err(), // a master without a password refuses every password
 		master.Do("CLIENT", "KILL", "TYPE", "replica").Err())
 }
 
 // Rejoin undoes CutOff.
 func (s *Server) Rejoin() error {
-	// Whoever promotes a replica makes it rewrite its configuration, and the wrong password must not come back with a
-	// restart.
+	// A promotion makes a replica rewrite its configuration, and a restart must not restore the wrong password.
 	return errors.Join(s.Do("CONFIG", "SET", "masterauth", "").Err(), s.Do("CONFIG", "REWRITE").Err())
 }
 
@@ -78,9 +76,9 @@ func (s *Server) Restore(snapshot []byte) error {
 	return os.WriteFile(file, snapshot, 0o600)
 }
 
-// Roles returns the servers in their current roles, as the sentinels and the servers themselves have them. It waits
-// until all agree, the replica is online and another failover would succeed. A former master that has come back as a
-// master is made a replica at once; the sentinels would do that some seconds later.
+// Roles returns the servers in their current roles, by the sentinels and the servers themselves. It waits until all
+// agree, the replica is online and another failover would succeed. It makes a former master that has come back as a
+// master a replica at once; the sentinels would do that some seconds later.
 func (s *Sentinel) Roles(t testing.TB) (leader, replica *Server) {
 	t.Helper()
 	eventually(t, "sentinel", func() error {
@@ -118,7 +116,7 @@ func (s *Sentinel) Roles(t testing.TB) (leader, replica *Server) {
 	return leader, replica
 }
 
-// AwaitFailover returns when all sentinels report another master than before, and that server is a master.
+// AwaitFailover returns once all sentinels report a master other than before, and that server is a master.
 func (s *Sentinel) AwaitFailover(t testing.TB, before *Server) *Server {
 	t.Helper()
 	after := s.Master
@@ -139,7 +137,7 @@ func (s *Sentinel) AwaitFailover(t testing.TB, before *Server) *Server {
 	return after
 }
 
-// StartReplicatedCluster is StartCluster with a replica for each master. A slot is served even if others are not.
+// StartReplicatedCluster is StartCluster with a replica for each master. A slot is served even if other slots are not.
 func StartReplicatedCluster(t testing.TB, args ...string) *Cluster {
 	t.Helper()
 	args = append([]string{"--cluster-require-full-coverage", "no", "--cluster-allow-replica-migration", "no"}, args...)
@@ -205,7 +203,8 @@ func (c *Cluster) Pair(t testing.TB, i int) (master, replica *Server) {
 	return master, replica
 }
 
-// MoveSlot moves a slot from its master to another one, key by key with a pause after each, and returns when both know.
+// MoveSlot moves a slot from its master to another one, key by key with a pause after each, and returns when both know
+// it.
 func (c *Cluster) MoveSlot(t testing.TB, slot int, pause time.Duration) {
 	t.Helper()
 	var masters []*Server
@@ -238,12 +237,12 @@ func (c *Cluster) MoveSlot(t testing.TB, slot int, pause time.Duration) {
 		}
 		_ = src.Do("MIGRATE", "127.0.0.1", dst.port, keys[0], 0, 1000).Err() // repeated if it fails
 	}
-	for _, m := range []*Server{dst, src} { // the source has got no new keys: it redirects clients
+	for _, m := range []*Server{dst, src} { // the source got no new keys, since it redirects clients
 		m.insist(t, "CLUSTER", "SETSLOT", slot, "NODE", dstID)
 	}
 }
 
-// owns reports whether the server itself sees itself as the master of a slot.
+// owns reports whether the server considers itself the master of a slot.
 func (s *Server) owns(slot int) bool {
 	nodes, _ := s.Do("CLUSTER", "NODES").Text()
 	for line := range strings.Lines(nodes) {
@@ -267,7 +266,7 @@ func (s *Server) owns(slot int) bool {
 }
 
 // StartSolo starts a server in cluster mode that has all slots, and returns when it serves them. It refuses commands
-// for several slots even if the client is one for a single server.
+// for several slots even from a client for a single server.
 func StartSolo(t testing.TB, args ...string) *Server {
 	t.Helper()
 	s := Start(t, append(args, "--cluster-enabled", "yes")...)

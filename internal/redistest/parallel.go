@@ -6,9 +6,9 @@ import (
 	"strconv"
 )
 
-// RunAtOnce lets n parallel tests run at once where there are fewer CPUs, unless -parallel was given. Tests with
-// servers mostly wait. As each has a few servers at most, n also bounds how many processes there are at a time. Call it
-// in TestMain, before m.Run.
+// RunAtOnce lets n parallel tests run at once even with fewer CPUs, unless -parallel was given. Tests with servers
+// mostly wait. As each has at most a few servers, n also bounds the number of processes at a time. Call it in TestMain,
+// before m.Run.
 func RunAtOnce(n int) {
 	flag.Parse()
 	given := false

@@ -11,19 +11,19 @@ const supported = true
 
 var sigStop, sigCont os.Signal = syscall.SIGSTOP, syscall.SIGCONT
 
-// dieWithParent has the kernel kill the process when the thread that starts it ends, and so however this binary dies:
-// no t.Cleanup runs after a timeout or a SIGKILL.
+// dieWithParent has the kernel kill the process when the thread that starts it ends, however this binary dies: no
+// t.Cleanup runs after a timeout or a SIGKILL.
 func dieWithParent() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 }
 
-// stopped reports whether SIGSTOP has taken effect, or cannot any more because the process is gone.
+// stopped reports whether SIGSTOP has taken effect or the process is gone.
 func stopped(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
 		return true
 	}
-	// "pid (name) state …", where the name may hold anything.
+	// "pid (name) state …", where the name may contain anything.
 	_, state, _ := bytes.Cut(stat[bytes.LastIndexByte(stat, ')')+1:], []byte(" "))
 	return len(state) == 0 || bytes.IndexByte([]byte("TtZX"), state[0]) >= 0
 }

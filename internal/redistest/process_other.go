@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// supported is false where redis-server does not exist: Start finds none, and the rest only has to compile.
+// supported is false on systems without redis-server: Start finds none, and the rest only has to compile.
 const supported = false
 
 var sigStop, sigCont = os.Kill, os.Kill

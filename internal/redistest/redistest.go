@@ -1,9 +1,9 @@
 // Package redistest starts real Redis servers (6.2 or later, or Valkey) for tests: a single server, a cluster or a
 // Sentinel set-up. They listen on free ports of 127.0.0.1 and keep everything in temporary directories. Other servers
-// are not touched.
+// are left alone.
 //
-// A server ends with its test, and on Linux also with the test binary, however that dies. If redis-server is not
-// installed or too old, the test is skipped, or fails if SERIAL_REQUIRE_REDIS=1.
+// A server ends with its test, and on Linux also with the test binary, however that dies. If redis-server is missing or
+// too old, the test is skipped, or fails if SERIAL_REQUIRE_REDIS=1.
 package redistest
 
 import (
@@ -26,13 +26,13 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// patience bounds every wait here. Only a fault takes that long, and a busy machine does not.
+// patience bounds every wait here. Only a fault takes that long, not a busy machine.
 const patience = 30 * time.Second
 
 var errPortTaken = errors.New("the port was taken in between")
 
-// Server is a redis-server process. Its methods may be called from several goroutines; Kill, Pause, Resume and Restart
-// wait for each other.
+// A Server is a redis-server process. It is safe for concurrent use; Kill, Pause, Resume and Restart wait for each
+// other.
 type Server struct {
 	binary string
 	old    bool // the binary is older than 7.0
@@ -45,14 +45,14 @@ type Server struct {
 }
 
 // Start starts a server with the extra arguments, such as "--appendonly", "yes", and returns when it answers PING. It
-// is killed when t ends. Without --appendonly it persists nothing. The default user must stay without a password.
+// is killed when t ends. Without --appendonly it persists nothing. Do not give the default user a password.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	return start(t, "", args)
 }
 
-// start is Start with the first contents of the configuration file. What the server itself changes at run time belongs
-// there and not into args, which win over the file at every restart.
+// start is Start with the initial contents of the configuration file. Settings that the server changes at run time
+// belong there, not in args, which override the file at every restart.
 func start(t testing.TB, config string, args []string) *Server {
 	t.Helper()
 	binary, old, err := find()
@@ -77,8 +77,8 @@ func start(t testing.TB, config string, args []string) *Server {
 			t.Fatalf("redistest: %v", err)
 		}
 	}
-	// The cleanup is registered after that of t.TempDir and so runs before it: nobody writes into the directory while
-	// it is removed.
+	// This cleanup is registered after t.TempDir's and so runs before it: nothing writes to the directory while it is
+	// removed.
 	t.Cleanup(func() {
 		s.Kill()
 		releasePort(s.port)
@@ -86,8 +86,8 @@ func start(t testing.TB, config string, args []string) *Server {
 	return s
 }
 
-// find returns the path of redis-server and whether it is older than 7.0, or an error that says why these tests cannot
-// use one.
+// find returns the path of redis-server and whether it is older than 7.0, or an error if there is none that tests can
+// use.
 func find() (binary string, old bool, err error) {
 	if !supported {
 		return "", false, errors.New("redis-server does not run on this system")
@@ -113,7 +113,7 @@ func (s *Server) Addr() string {
 	return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port))
 }
 
-// Options returns new options for a client of the server; all but the address have their defaults.
+// Options returns new options for a client of the server, with defaults for all but the address.
 func (s *Server) Options() *redis.Options {
 	return &redis.Options{Addr: s.Addr()}
 }
@@ -126,8 +126,8 @@ func (s *Server) Client(t testing.TB) *redis.Client {
 	return client
 }
 
-// Pause stops the process where it is (SIGSTOP): connections stay open and nothing answers. When Pause returns, no
-// further command is executed until Resume. On a dead server it does nothing.
+// Pause stops the process (SIGSTOP): connections stay open and nothing answers. Once Pause returns, no command is
+// executed until Resume. On a dead server it does nothing.
 func (s *Server) Pause() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -161,7 +161,7 @@ func (s *Server) Restart(t testing.TB) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.process.kill()
-	// While the server was dead, a client's connection to elsewhere may have got its port as the local end.
+	// While the server was dead, its port may have become the local port of another connection.
 	err := s.launch()
 	for deadline := time.Now().Add(patience); errors.Is(err, errPortTaken) && time.Now().Before(deadline); {
 		time.Sleep(50 * time.Millisecond)
@@ -177,10 +177,10 @@ func (s *Server) Restart(t testing.TB) {
 func (s *Server) launch() error {
 	debug := []string{"--enable-debug-command", "yes"}
 	if s.old {
-		debug = nil // DEBUG needs no permission there, and the setting does not exist
+		debug = nil // before 7.0, DEBUG needs no permission, and the setting does not exist
 	}
 	p, err := spawn(s.binary, s.dir, slices.Concat(
-		// There is a configuration file, mostly an empty one, so that CONFIG REWRITE works: Sentinel needs it.
+		// The configuration file, usually empty, lets CONFIG REWRITE work: Sentinel needs it.
 		[]string{"redis.conf", "--save", "", "--repl-diskless-sync-delay", "0"},
 		debug,
 		s.args,
@@ -214,17 +214,17 @@ func (s *Server) launch() error {
 	}
 }
 
-// Do sends one command on a connection of its own and tries it once. So nothing of it remains in the server's client
-// list, and a dead server is an error at once.
+// Do sends one command on its own connection, and tries it only once. So it leaves nothing in the server's client list,
+// and a dead server is an error at once.
 func (s *Server) Do(args ...any) *redis.Cmd {
 	opt := s.Options()
-	opt.MaxRetries, opt.DialerRetries = -1, 1 // the caller repeats it if necessary
+	opt.MaxRetries, opt.DialerRetries = -1, 1 // the caller repeats the command if necessary
 	client := redis.NewClient(opt)
 	defer func() { _ = client.Close() }()
 	return client.Do(context.Background(), args...)
 }
 
-// process is a started command.
+// A process is a started command.
 type process struct {
 	cmd  *exec.Cmd
 	done chan struct{} // closed when the process is gone and reaped
@@ -241,8 +241,7 @@ func spawn(binary, dir string, args []string) (*process, error) {
 	p.cmd.SysProcAttr = dieWithParent()
 	started := make(chan error)
 	go func() {
-		// To Linux the parent is the thread, and the runtime may end any thread: this one is held until the child is
-		// gone.
+		// For Linux, the parent is the thread, and the runtime may end any thread: this one is kept until the child is gone.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := p.cmd.Start()
@@ -261,8 +260,8 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// answers returns an error if the process does not serve commands at addr yet. It speaks the protocol itself, because
-// go-redis takes seconds over a refused connection and logs it.
+// answers returns an error until the process serves commands at addr. It speaks the protocol itself, because go-redis
+// takes seconds over a refused connection and logs it.
 func (p *process) answers(addr string) error {
 	conn, err := net.DialTimeout("tcp", addr, time.Second)
 	if err != nil {
@@ -277,7 +276,7 @@ func (p *process) answers(addr string) error {
 	if lines.Scan() && lines.Text() != "+PONG" { // such as -LOADING
 		return fmt.Errorf("PING: %s", lines.Text())
 	}
-	// Only the process ID tells this server from another one that got the port first.
+	// Only the process ID distinguishes this server from another one that got the port first.
 	want := fmt.Sprintf("process_id:%d", p.cmd.Process.Pid)
 	for lines.Scan() {
 		if lines.Text() == want {
@@ -287,7 +286,7 @@ func (p *process) answers(addr string) error {
 	return fmt.Errorf("no %s in INFO: %v", want, lines.Err())
 }
 
-// reserved holds the ports of this binary's servers, also while a server is dead and does not hold its port itself.
+// reserved holds the ports of this binary's servers, even while a server is dead and does not hold its port itself.
 var reserved = struct {
 	sync.Mutex
 	ports map[int]bool
@@ -296,7 +295,7 @@ var reserved = struct {
 // busOffset is the distance from a cluster node's port to its bus port.
 const busOffset = 10000
 
-// reservePort finds a port that is free and whose bus port is free. Another process can take either before a server is
+// reservePort finds a free port whose bus port is also free. Another process can take either before a server is
 // started.
 func reservePort() (int, error) {
 	reserved.Lock()
@@ -329,7 +328,7 @@ func releasePort(port int) {
 	delete(reserved.ports, port+busOffset)
 }
 
-// eventually repeats check until it returns nil. If that takes too long, it fails t with the last error.
+// eventually repeats check until it returns nil, or fails t with the last error if that takes too long.
 func eventually(t testing.TB, what string, check func() error) {
 	t.Helper()
 	deadline := time.Now().Add(patience)

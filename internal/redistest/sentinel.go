@@ -11,20 +11,20 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// masterName is the name by which the sentinels know the master.
+// masterName is the master's name in the sentinels.
 const masterName = "serial"
 
-// Sentinel is a master with one replica, watched by three sentinels, of which two must agree.
+// A Sentinel is a master with one replica, watched by three sentinels, of which two must agree.
 type Sentinel struct {
 	Master, Replica *Server // roles at the start; a failover swaps the roles, not the fields
 	Sentinels       []*Server
 }
 
 // StartSentinel starts the five processes. It returns when the replica is online and every sentinel knows it and the
-// other sentinels, so that a failover would succeed. The processes are killed when t ends.
+// other sentinels, so a failover would succeed. The processes are killed when t ends.
 //
-// A server counts as down after 1 s of silence, so pausing or killing the master starts a failover. An old master that
-// is restarted comes back empty and as a master; the sentinels make it a replica after about 5 s.
+// A server counts as down after 1 s of silence, so pausing or killing the master starts a failover. A restarted old
+// master comes back empty and as a master; the sentinels make it a replica after about 5 s.
 func StartSentinel(t testing.TB) *Sentinel {
 	t.Helper()
 	s := &Sentinel{Master: Start(t)}
@@ -38,19 +38,19 @@ func StartSentinel(t testing.TB) *Sentinel {
 		sentinel := start(t, config, []string{"--sentinel"})
 		s.Sentinels = append(s.Sentinels, sentinel)
 		pace(t, sentinel, "PUBLISH-PERIOD", 100) // until they have found each other
-		// A new master is first pinged after one such period. With the default of 1 s, that is after it counts as down.
+		// A new master is first pinged after one such period. With the default of 1 s, it would already count as down.
 		pace(t, sentinel, "PING-PERIOD", 400)
-		// A replica that was silent for three of these periods, or five of the above, is not promoted.
+		// A replica silent for three of these periods, or five of the above, is not promoted.
 		pace(t, sentinel, "INFO-PERIOD", 1000)
-		// A sentinel that was stalled for that long does nothing for 30 s. The default is 2 s.
+		// A sentinel stalled for that long does nothing for 30 s. The default is 2 s.
 		pace(t, sentinel, "TILT-TRIGGER", 20000)
 	}
 	for _, sentinel := range s.Sentinels {
 		eventually(t, "sentinel", func() error { return watching(sentinel.Addr()) })
 	}
 	for _, sentinel := range s.Sentinels {
-		// A replica that has been a master for four of these periods is demoted by any sentinel. So the period must be
-		// longer than the leader of a failover takes to notice its own success: 1 s and what a busy machine adds.
+		// A replica that has been a master for four of these periods is demoted by any sentinel. So the period must be longer
+		// than a failover's leader takes to notice its own success: 1 s, plus delays on a busy machine.
 		pace(t, sentinel, "PUBLISH-PERIOD", 1000)
 	}
 	return s
@@ -80,12 +80,11 @@ func (s *Sentinel) Client(t testing.TB) *redis.Client {
 	return client
 }
 
-// Failover makes the sentinels swap the roles. It returns when all of them report the new master, it is one, and the
-// old one is its replica, unless it does not answer. (For the time in which there are two masters, send SENTINEL
-// FAILOVER.)
+// Failover makes the sentinels swap the roles. It returns once all of them report the new master, which is a master,
+// and the old master is its replica or does not answer. (To test while there are two masters, send SENTINEL FAILOVER.)
 func (s *Sentinel) Failover(t testing.TB) {
 	t.Helper()
-	// A server that is still to be demoted after the previous failover would be chosen, and the sentinels get stuck.
+	// A server not yet demoted after the previous failover would be chosen, and the sentinels would get stuck.
 	for _, sentinel := range s.Sentinels {
 		eventually(t, "sentinel", func() error { return watching(sentinel.Addr()) })
 	}
@@ -100,7 +99,7 @@ func (s *Sentinel) Failover(t testing.TB) {
 	eventually(t, "failover", func() error {
 		for i, sentinel := range s.Sentinels {
 			addr, busy, err := master(sentinel.Addr())
-			if i == 0 && err == nil && addr == before && !busy { // not begun yet, or given up
+			if i == 0 && err == nil && addr == before && !busy { // the failover has not begun yet, or was given up
 				err = sentinel.Do("SENTINEL", "FAILOVER", masterName).Err()
 			}
 			if err != nil || addr != to.Addr() {
@@ -118,8 +117,8 @@ func (s *Sentinel) Failover(t testing.TB) {
 	}
 }
 
-// replicated returns an error if the master's replica is not online yet. "master_link_status:up" on the replica comes
-// too early. What counts is that the replica acknowledges a write, here one that leaves nothing behind.
+// replicated returns an error until the master's replica is online. "master_link_status:up" on the replica comes too
+// early. The replica must acknowledge a write, here one that leaves nothing behind.
 func (s *Server) replicated() error {
 	client := redis.NewClient(s.Options())
 	defer func() { _ = client.Close() }()
@@ -139,7 +138,7 @@ func (s *Server) replicated() error {
 	return nil
 }
 
-// watching returns an error if the sentinel with that address could not take part in a failover yet.
+// watching returns an error until the sentinel with that address can take part in a failover.
 func watching(sentinel string) error {
 	client := redis.NewSentinelClient(&redis.Options{Addr: sentinel})
 	defer func() { _ = client.Close() }()
@@ -161,7 +160,7 @@ func watching(sentinel string) error {
 	return nil
 }
 
-// master returns the address of the master as the sentinel has it, and whether a failover is under way there.
+// master returns the master's address according to the sentinel, and whether a failover is under way there.
 func master(sentinel string) (addr string, busy bool, err error) {
 	client := redis.NewSentinelClient(&redis.Options{Addr: sentinel})
 	defer func() { _ = client.Close() }()
