@@ -1,14 +1,14 @@
 // Package faults is the fault suite: processes issue numbers while a random schedule breaks what they depend on, and a
-// checker reads the journal of all of them. It has nothing but tests.
+// checker reads their journal. It contains only tests.
 //
 //	go test ./internal/faults                                          a minute, every run a few seconds
 //	SERIAL_SOAK=10m go test -v -timeout 30m -run Faults ./internal/faults   ten minutes, divided over the runs
 //	SERIAL_SEED=7 go test -run Faults/sentinel ./internal/faults       the same faults in the same order
 //	SERIAL_FAULT='denied|hurry' go test -run Faults ./internal/faults  these faults only
 //
-// A run is a topology (server, pair, sentinel, cluster) and a protection (none, floor, replicas, ledger). What a
-// protection does not promise to survive is not in its schedule. The seed is in the log of every run; with -v each
-// fault is too, and the tables at the end are Markdown.
+// A run is a topology (server, pair, sentinel, cluster) and a protection (none, floor, replicas, ledger). The schedule
+// has only faults that the protection promises to survive. The log of every run has the seed and, with -v, each fault;
+// the tables at the end are Markdown.
 //
 //	faults_test.go    the runs, and what is asserted of each
 //	scenario_test.go  single losses step by step, each with protection and without: so the checker is checked
