@@ -1,7 +1,7 @@
 //go:build race
 
-// Package race tells tests whether the race detector is on. It makes what computes ten times slower, and finds nothing
-// where only one goroutine computes.
+// Package race reports whether the race detector is on, for tests. The detector makes computation ten times slower, and
+// finds nothing in code with only one goroutine.
 package race
 
 // Enabled reports whether the race detector is on.
