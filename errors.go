@@ -45,7 +45,7 @@ var (
 	//
 	//   - another [Period] or year start: the conflict lasts as long as the series. To begin a new series, use another
 	//     type, or another key prefix together with another literal in the template.
-	//   - other period bounds, such as those of another time zone, or a ledger that this Generator does not have: the
+	//   - other period bounds, for example from another time zone, or a ledger that this Generator does not have: the
 	//     conflict ends with the period in force, or at once with [Generator.Takeover].
 	//   - a template or key that could print two sequences as the same number: the conflict ends with the last period in
 	//     which the other one was used.

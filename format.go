@@ -10,7 +10,7 @@ import (
 	"github.com/dailyserial/serial/internal/template"
 )
 
-// A Number is a serial number, taken apart. It is a plain value, safe to copy; compare two with [Number.Equal]. In
+// A Number is a serial number and its parts. It is a plain value, safe to copy; compare two with [Number.Equal]. In
 // JSON, and as an argument of a query, it becomes the text that [Number.String] returns: see [Number.MarshalText] and
 // [Number.Value].
 type Number struct {

@@ -56,7 +56,7 @@ func (l locks) Try(ctx context.Context, b *budget.Budget, typ, key string) (issu
 	k, late := &lock{onCounters: l.onCounters}, b.IsLate()
 	steady := context.WithoutCancel(ctx)
 	within, withdraw := context.WithCancel(ctx)
-	defer withdraw() // commands that wait to be sent
+	defer withdraw() // drops commands not sent yet
 	var pools []redis.Pool
 	for _, server := range l.servers {
 		pools = append(pools, lockServer{lockConn{
@@ -115,10 +115,10 @@ func (k *lock) Release(ctx context.Context, patience time.Duration) {
 	})
 }
 
-// A lockServer sends the commands of one acquisition to one lock server, one after the other. redsync sends the release
-// without waiting for a slow server to answer the SET; on another connection the release could overtake the SET, and
-// the lock would stay behind with nobody to release it. redsync also relies on contexts to end commands, which works
-// only if go-redis is configured for it. So commands continue by themselves here, and redsync stops waiting for them.
+// A lockServer sends an acquisition's commands to one lock server in order. redsync sends the release without waiting
+// for a slow server to answer the SET; on another connection the release could overtake the SET, and the lock would
+// stay behind with nobody to release it. redsync also relies on contexts to end commands, which works only if go-redis
+// is configured for it. So commands continue by themselves here, and redsync stops waiting for them.
 type lockServer struct{ lockConn }
 
 func (s lockServer) Get(ctx context.Context) (redis.Conn, error) {

@@ -135,8 +135,8 @@ func WithStart(seq int64) Option {
 // WithLockClients sets the servers that keep the lock for opening a period: independent masters, of which a majority
 // must grant it (Redlock). Uniqueness does not depend on the lock, which only decides who asks the floor.
 //
-// Each client must reach a server of its own, because a server grants a lock only once. If several clients reach the
-// same server by different names, so that the rest are not a majority, no caller ever gets the lock: a call that has to
+// Each client must reach a server of its own, because a server grants a lock only once. If clients reach the same
+// server by different names, and the other clients are not a majority, no caller ever gets the lock: a call that has to
 // open a period waits, and then fails with an error that mentions this possibility.
 //
 // Default the counters' own client. An empty list, a nil client, a *redis.Ring, the same client twice, and two clients

@@ -175,8 +175,8 @@ func (s *Scheme) Period(at time.Time) (label string, start, end time.Time) {
 
 // PeriodName returns the name of at's period as people write it, such as "24 October 2021", "October 2021", "week 42 of
 // 2021", "quarter 4 of 2021", "2021", "24 October 2021, 15:00 to 16:00" or "all time". A year that begins on another
-// day than 1 January is "business year 2021". Weeks are those of ISO 8601. Where [Scheme.Period] returns zeros, the
-// name is "".
+// day than 1 January is "business year 2021". Weeks are ISO 8601 weeks. If [Scheme.Period] returns zeros, the name is
+// "".
 func (s *Scheme) PeriodName(at time.Time) string {
 	label, start, end := s.Period(at)
 	if label == "" {
