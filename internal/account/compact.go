@@ -9,7 +9,7 @@ import (
 
 // This file keeps many explanations in little memory.
 
-// An interval is an explanation of first to last, in 40 bytes.
+// An interval is an explanation of the sequences from first to last, packed into 40 bytes.
 type interval struct {
 	first, last int64
 	seconds     int64  // time when it was given, Unix seconds

@@ -50,7 +50,7 @@ type Batcher[K comparable, P, R any] struct {
 	send     func([]*Batch[K, P, R])
 	late     func(*Batch[K, P, R], int)
 
-	mu       sync.Mutex            // guards all below, and the size of batches that wait
+	mu       sync.Mutex            // guards all below, and the size of waiting batches
 	waiting  []*Batch[K, P, R]     // batches to send, in order of their first members
 	open     map[K]*Batch[K, P, R] // the waiting batches, by key
 	members  int                   // callers in all waiting batches
@@ -153,7 +153,7 @@ func (b *Batcher[K, P, R]) measure(begun time.Time) {
 }
 
 // relieve starts as many calls as are now allowed in flight, since the round trip may have grown. If the oldest call in
-// flight has stalled, relieve gives its place to waiting callers. It checks again later. It must be called only while
+// flight has stalled, relieve gives its place to waiting callers. It checks again later. It is only called while
 // somebody waits, so there is a call in flight. The caller holds mu.
 func (b *Batcher[K, P, R]) relieve() {
 	for more := len(b.waiting); more > 0 && len(b.inFlight) < b.limit(); more -= b.together {

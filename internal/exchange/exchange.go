@@ -30,7 +30,7 @@ type Config struct {
 	Retention int    // periods for which a counter is kept after its own
 	Template  string // stored with the answer to a request
 	Key       string // fingerprint of the key that hides sequences, or "plain"; likewise
-	Ledger    bool   // sequences are set aside before they are issued
+	Ledger    bool   // a ledger sets sequences aside before they are issued
 
 	// SpanAt returns the span of an instant, and an error if its numbers cannot be printed.
 	SpanAt func(time.Time) (calendar.Span, error)

@@ -1,9 +1,9 @@
 // Package ff1 is the format-preserving encryption FF1 of NIST SP 800-38G: it maps the numbers of a fixed width one to
 // one onto numbers of the same width. Only the key reveals or undoes the mapping.
 //
-// The names in the code are those of the standard's algorithms 7 and 8. The standard works on strings of numerals, and
-// this package on the integers that they represent, with the most significant numeral first. Each half of a string fits
-// into 64 bits here, so no big integers are needed.
+// Names in the code come from the standard's algorithms 7 and 8. The standard works on strings of numerals, and this
+// package on the integers that they represent, with the most significant numeral first. Each half of a string fits into
+// 64 bits here, so no big integers are needed.
 package ff1
 
 import (

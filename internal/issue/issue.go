@@ -105,7 +105,7 @@ type Outcome struct {
 // Numbers are issued sequences.
 type Numbers struct {
 	Span     *exchange.Span
-	Last     int64         // the last sequence
+	Last     int64         // last sequence
 	Answer   *store.Answer // stored answer to the request, nil if there was none
 	Repeated bool          // an earlier call got the answer
 }
@@ -135,7 +135,7 @@ type flight struct {
 	done    chan struct{}
 	ended   Outcome      // outcome for all waiters; written before done is closed
 	others  atomic.Int64 // count of replies that other processes are at work
-	outside atomic.Bool  // a floor or a ledger is being asked, and no server
+	outside atomic.Bool  // the flight is waiting for a floor or a ledger, not for a server
 }
 
 // A flightKey identifies the flight that a caller may share.

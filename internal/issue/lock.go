@@ -24,8 +24,8 @@ const (
 
 // Locks grants a key's lock to one caller at a time, across all processes.
 type Locks interface {
-	// Try makes one attempt at a type's lock. It ends with ctx, and within the time of an attempt of b. The error is
-	// ErrTaken if another caller holds the lock.
+	// Try makes one attempt at a type's lock. It returns when ctx ends, and otherwise within one attempt's time in b. The
+	// error is ErrTaken if another caller holds the lock.
 	Try(ctx context.Context, b *budget.Budget, typ, key string) (Lock, error)
 }
 

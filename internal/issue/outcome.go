@@ -16,7 +16,7 @@ func (c *Call) outcome(r exchange.Reply, err error) Outcome {
 		c.session.Remember(r.Span, r.Answer)
 		return Outcome{Numbers: Numbers{r.Span, r.Answer.Seq, r.Answer, r.EarlierErr == nil}}
 	case r.Status == store.Missing, r.Status == store.Reserved, r.Status == store.Lost && c.issuer.Floor != nil:
-		found := r // so that r itself does not escape to the heap
+		found := r // keeps r itself off the heap
 		return Outcome{Step: Missing, Reply: &found}
 	case r.Status == store.Claimed:
 		c.noteOthers()

@@ -95,7 +95,7 @@ func (r *Runner) Run(ctx context.Context, b *budget.Budget, node *Node, c Comman
 		if end := EndOf(ctx); end != nil {
 			return reply, GaveUp(end, note)
 		}
-		failure := err // so that err itself does not escape to the heap
+		failure := err // keeps err itself off the heap
 		note.Store(&failure)
 		if !final && isTimeout(err) {
 			// Our own time limit. Either Redis is unreachable, or this process was suspended for some seconds: one more quick
@@ -264,7 +264,7 @@ func (r *Runner) RunAll(ctx context.Context, budgets []*budget.Budget, node *Nod
 			outcome(i, reply, err)
 			return none, nil
 		})
-		// Deferred, so that a panic of one repeat waits for the others.
+		// Deferred, so a panic in one repeat waits for the others.
 		defer func() { _, _, _ = repeat.Wait(context.Background(), NoLimit) }()
 	}
 }

@@ -73,7 +73,7 @@ type Skipped struct {
 type Granted struct {
 	ReplicationID string // replication ID of the server that granted the claim
 	Above         int64  // sequence above which the block must lie
-	Unused        bool   // no sequence of the period was used, as far as counter, record and caller know
+	Unused        bool   // no sequence of the period was used, by the counter, the record and the caller
 	Tried         bool   // with Unused: a caller with a start has held the claim before
 	Mixed         bool   // callers without a ledger may issue numbers in the period
 }

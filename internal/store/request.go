@@ -36,7 +36,7 @@ func (t *Target) About() *Period { return t.Period }
 // Requested implements [Request], for requests without numbers.
 func (t *Target) Requested() Requested { return Requested{} }
 
-// A Repeatable is a caller's repeatable request. Repeated, it gets its earlier answer.
+// A Repeatable is a request that the caller may repeat: it then gets its earlier answer.
 type Repeatable struct {
 	ID      string
 	Printed string // date and template of its number, stored with the answer
@@ -213,7 +213,7 @@ func (h *History) command(s *Store) redisrun.Command {
 	return s.script(historyScript, &h.Target, keys, h.HighWater)
 }
 
-// Release returns the command that gives a claim back, so that nobody waits until it expires.
+// Release returns the command that gives a claim back, so nobody waits until it expires.
 func (s *Store) Release(typ, token string) redisrun.Command {
 	return redisrun.Command{Script: releaseScript, Args: []any{nil, nil, 1, s.RecordKey(typ), token}}
 }

@@ -14,7 +14,7 @@ type layout struct {
 	text   string // as in the template
 	fields []field
 	tokens []string         // tokens in their usual spelling
-	has    [len(parts)]bool // parts that it prints
+	has    [len(parts)]bool // set of printed parts
 	Finest calendar.Unit    // shortest unit after which the output changes; calendar.Day for dates
 }
 
@@ -38,7 +38,7 @@ const (
 	second
 )
 
-// A partKind describes a part.
+// A partKind describes a part of dates.
 type partKind struct {
 	name   string
 	tokens []string      // tokens of the part, the usual one first

@@ -219,7 +219,7 @@ func (t *Template) checkGrowth() error {
 	return nil
 }
 
-// find returns the index of the field of a kind, or -1 if there is none.
+// find returns the index of the first field of a kind, or -1 if there is none.
 func find(fields []field, kind fieldKind) int {
 	return slices.IndexFunc(fields, func(f field) bool { return f.kind == kind })
 }
