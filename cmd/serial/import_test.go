@@ -66,7 +66,7 @@ func TestImport(t *testing.T) {
 	require.Equal(t, before, m.Dump())
 
 	// Of one type only.
-	stdout, stderr := e.with(stored).exits(t, 0, "import", "PO")
+	stdout, _ := e.with(stored).exits(t, 0, "import", "PO")
 	require.Contains(t, stdout, "raised PO in "+named+": from 0000 to 0002; 1 number\n")
 	require.Contains(t, stdout, "ignored IS in "+named+": 3 numbers up to 0041\n")
 	require.Equal(t, []string{"3", "2"}, []string{counter("IS"), counter("PO")})
@@ -87,7 +87,7 @@ func TestImport(t *testing.T) {
 
 	// Import repairs a lost counter.
 	m.Del("serial:{IS}:" + day)
-	stdout, stderr = e.with("IS"+day+"0050").exits(t, 0, "import", "IS", "-")
+	stdout, _ = e.with("IS"+day+"0050").exits(t, 0, "import", "IS", "-")
 	require.Equal(t, "raised IS in "+named+": to 0050, the counter is lost; 1 number\n", stdout)
 	require.Equal(t, "50", counter("IS"))
 }
@@ -180,7 +180,7 @@ func TestImportForce(t *testing.T) {
 	for seq := 1; seq <= 2401; seq += 2 {
 		odd += is(seq)
 	}
-	stdout, stderr = e.with(odd).exits(t, 0, "import")
+	stdout, _ = e.with(odd).exits(t, 0, "import")
 	require.Contains(t, stdout, "lacks      1200\n  0002\n")
 	require.Contains(t, stdout, "  2000\n  and 200 more\n")
 
@@ -267,14 +267,14 @@ func TestImportOfALostCounter(t *testing.T) {
 	now := time.Now().UTC().Add(10 * time.Minute)
 	m.SetTime(now)
 	e := environment{"SERIAL_REDIS_URL": "redis://" + m.Addr(), "SERIAL_TZ": "UTC"}
-	number, stderr := e.exits(t, 0, "next", "-period", "minute", "IS")
+	number, _ := e.exits(t, 0, "next", "-period", "minute", "IS")
 	number = strings.TrimSpace(number)
 	m.Del("serial:{IS}:" + number[2:14])
-	stdout, stderr := e.with(number[:14]+"0050").exits(t, 0, "import", "-period", "minute", "IS", "-")
+	stdout, _ := e.with(number[:14]+"0050").exits(t, 0, "import", "-period", "minute", "IS", "-")
 	require.Contains(t, stdout, "raised IS")
 
 	// Numbers that belong to no current period are reported.
-	stdout, stderr = e.with("IS2021102400000050").exits(t, 0, "import", "-period", "minute")
+	stdout, stderr := e.with("IS2021102400000050").exits(t, 0, "import", "-period", "minute")
 	require.Contains(t, stdout, "ignored IS")
 	require.Equal(t, "serial: none of the numbers belongs to a current period, so nothing was written; is the time "+
 		"zone right?\n", stderr)
@@ -284,10 +284,10 @@ func TestImportOfALostCounter(t *testing.T) {
 // read.
 func TestImportOfLittle(t *testing.T) {
 	m, e, day := issued(t, 0)
-	stdout, stderr := e.with("IS"+day+"0050").exits(t, 0, "import", "-start", "100")
+	stdout, _ := e.with("IS"+day+"0050").exits(t, 0, "import", "-start", "100")
 	require.Contains(t, stdout, "stays IS")
 	m.HSet("serial:{IS}", "entered", "nonsense")
-	_, stderr = e.with("IS"+day+"0050\nbad").exits(t, 1, "import")
+	_, stderr := e.with("IS"+day+"0050\nbad").exits(t, 1, "import")
 	require.Contains(t, stderr, `"bad" is not a number of this scheme`)
 	require.NotContains(t, stderr, "nonsense")
 	_, stderr = e.with("IS"+day+"0050").exits(t, 1, "import")

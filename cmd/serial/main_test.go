@@ -297,7 +297,7 @@ func TestBatches(t *testing.T) {
 	require.Equal(t, progress, errs.String())
 
 	// The numbers left are enough for one batch, but not for two.
-	_, stderr = onRedis("redis://"+m.Addr()).exits(t, 0, "raise", "-tz", zone, next[3], next[4], "IS", "849999")
+	onRedis("redis://"+m.Addr()).exits(t, 0, "raise", "-tz", zone, next[3], next[4], "IS", "849999")
 	stdout, stderr = onRedis("redis://"+m.Addr()).exits(t, 1, next...)
 	require.True(t, lines("IS"+day+"%06d", 850_000, 949_999) == stdout)
 	require.Regexp(t, `^serial: numbers exhausted: .*; 100000 of 250000 numbers were printed\n$`, stderr)
@@ -365,7 +365,7 @@ func TestPrepare(t *testing.T) {
 	m := miniredis.RunT(t)
 	url := "redis://" + m.Addr()
 	with := []string{"-tz", "UTC", "-period", "month", "-start", "7", "IS"}
-	stdout, stderr := onRedis(url).exits(t, 0, append([]string{"prepare", "-n", "3", "-retention", "1"}, with...)...)
+	stdout, _ := onRedis(url).exits(t, 0, append([]string{"prepare", "-n", "3", "-retention", "1"}, with...)...)
 	first := time.Now().UTC().Format("IS200601") + "0007\n"
 	require.Equal(t, "next "+first, stdout)
 	y, mo, _ := time.Now().UTC().Date()
@@ -376,7 +376,7 @@ func TestPrepare(t *testing.T) {
 	}
 	_, stdout, _ = doEnv(url, append([]string{"next"}, with...)...)
 	require.Equal(t, first, stdout)
-	_, stderr = onRedis(url).exits(t, 1, "prepare", "-tz", "UTC", "-n", "101", "IS")
+	_, stderr := onRedis(url).exits(t, 1, "prepare", "-tz", "UTC", "-n", "101", "IS")
 	require.Contains(t, stderr, "want 1 to 100")
 }
 

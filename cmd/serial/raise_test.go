@@ -105,7 +105,7 @@ func TestAnnounceFails(t *testing.T) {
 	require.Regexp(t, `^serial: raise succeeded, but the next number could not be read: .*no more.*\n$`, stderr)
 	m.FlushAll()
 	scripts = 0
-	stdout, stderr = onRedis("redis://"+m.Addr()).exits(t, 1, "raise", "-tz", zone, "-json", "IS", "7", "-reason", "moved",
+	stdout, _ = onRedis("redis://"+m.Addr()).exits(t, 1, "raise", "-tz", zone, "-json", "IS", "7", "-reason", "moved",
 		"-by", "Ada")
 	require.Regexp(t, `^\{"skipped":\{"first":1,"last":7,"reason":"moved","by":"Ada","at":"[^"]*","possible":false\}\}\n$`,
 		stdout)
