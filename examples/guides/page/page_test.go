@@ -337,7 +337,7 @@ func TestMistakes(t *testing.T) {
 	t.Cleanup(stripped.Close)
 	for _, path := range []string{"/numbers/", "/numbers/series?key=ORD"} {
 		page, _ := browse(t, "").send(http.StatusInternalServerError, "GET", stripped.URL+path, "")
-		require.Contains(t, page, "If http.StripPrefix is around the handler, remove it.")
+		require.Contains(t, page, "If the handler is wrapped in http.StripPrefix, unwrap it.")
 	}
 }
 
