@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -668,12 +669,12 @@ func TestUnusedWhileTheHookIsSlow(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		stop := make(chan struct{})
 		var told []serial.Explanation
-		var reply int64 // to scripts of IS, which do not reach the server
+		var reply atomic.Int64 // to scripts of IS, which do not reach the server
 		gen := newGenerator(t, m.Client(around(func(cmd redis.Cmder, send func() error) error {
-			if reply == 0 || !strings.Contains(fmt.Sprint(cmd.Args()...), "{IS}") {
+			if reply.Load() == 0 || !strings.Contains(fmt.Sprint(cmd.Args()...), "{IS}") {
 				return send()
 			}
-			cmd.(interface{ SetVal(any) }).SetVal(reply)
+			cmd.(interface{ SetVal(any) }).SetVal(reply.Load())
 			time.Sleep(time.Second)
 			return nil
 		})), serial.WithLocation(time.UTC), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:9}"),
@@ -682,7 +683,7 @@ func TestUnusedWhileTheHookIsSlow(t *testing.T) {
 				told = append(told, e)
 			}}))
 		leave := func(seq int64) { // before IS gets seq
-			reply = seq
+			reply.Store(seq)
 			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 			defer cancel()
 			require.ErrorIs(t, errOf(gen.Next(ctx, "IS")), context.DeadlineExceeded)
