@@ -50,6 +50,52 @@ func TestStalledServerUnderLoad(t *testing.T) {
 	}
 }
 
+// The servers stop while many types are being opened. Each call returns in time all the same, whatever it waits for.
+// Guarantees: redis-hangs.
+func TestStalledServerWhileManyTypesOpen(t *testing.T) {
+	t.Parallel()
+	const types = 2000
+	var kinds sync.WaitGroup // all at once, whatever -parallel says: they mostly wait
+	for _, kind := range []string{"plain", "embedded", "lock clients", "floor"} {
+		stalled := func(t *testing.T) {
+			var servers []*redistest.Server
+			client := func() *redis.Client {
+				servers = append(servers, redistest.Start(t))
+				return servers[len(servers)-1].Client(t)
+			}
+			rdb, opts := redis.UniversalClient(client()), options(serial.WithLocation(noon()))
+			switch kind {
+			case "embedded":
+				rdb = struct{ *redis.Client }{rdb.(*redis.Client)}
+			case "lock clients":
+				opts = append(opts, serial.WithLockClients(client(), client(), client()))
+			case "floor":
+				opts = append(opts, fixedFloor(5))
+			}
+			gen := newGenerator(t, rdb, opts...)
+			var opened atomic.Int32
+			var stopped time.Time
+			var calls sync.WaitGroup
+			for i := range types {
+				calls.Go(func() {
+					if _, err := gen.Next(context.Background(), fmt.Sprint("T", i)); err == nil && opened.Add(1) == 20 {
+						for _, s := range servers {
+							s.Pause()
+						}
+						stopped = time.Now()
+					}
+				})
+			}
+			calls.Wait()
+			// Queues without a limit took more than 20 s. TestStalledServerAndManyTypes compares to the instant.
+			require.Less(t, time.Since(stopped), 16*time.Second)
+			require.Less(t, opened.Load(), int32(types/2), "the others were under way")
+		}
+		kinds.Go(func() { t.Run(kind, stalled) })
+	}
+	kinds.Wait()
+}
+
 // While the server is stopped, a call returns as soon as its context ends, and within ten seconds if it never ends, whatever
 // the client's settings.
 // Guarantees: redis-hangs.
