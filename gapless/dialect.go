@@ -21,8 +21,8 @@ var dialects = map[Dialect]statements{PostgreSQL: postgreSQL, MySQL: mySQL, SQLi
 // postgresAgain are the errors that some of several simultaneous CREATE TABLE get in spite of IF NOT EXISTS.
 var postgresAgain = []string{"23505", "42P07", "42710"}
 
-// mysqlAgain is a deadlock and a wait for a lock that took too long. Drivers share no type for errors, but all print
-// the number.
+// mysqlAgain matches the errors for a deadlock and for a lock wait timeout. Drivers share no type for errors, but all
+// print the number.
 var mysqlAgain = regexp.MustCompile(`(?i)\berror (1213|1205)\b`)
 
 // syntaxError is the error of a server that does not know SKIP LOCKED.

@@ -28,7 +28,7 @@ func (g *Generator) UseSavepoints() { g.savepoints.Store(true) }
 // WithoutVariable has MariaDB see what MySQL sees: nothing but a comment.
 func (g *Generator) WithoutVariable() {
 	for _, query := range []*string{&g.sql.upsert.write, &g.sql.upsert.read, &g.sql.lockGate.write,
-		&g.sql.lockGate.read, &g.sql.tells} {
+		&g.sql.lockGate.read, &g.sql.knows} {
 		*query = strings.ReplaceAll(*query, "/*M!", "/*")
 	}
 }

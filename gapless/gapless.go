@@ -134,7 +134,7 @@ type Generator struct {
 	sql        statements
 	clock      atomic.Pointer[clock]
 	span       atomic.Pointer[span] // of the last instant asked for
-	savepoints atomic.Bool          // the server is MySQL, which cannot tell otherwise that it is outside a transaction
+	savepoints atomic.Bool          // the server is MySQL, where only a savepoint shows whether there is a transaction
 }
 
 // An Option configures the Generator that [New] returns.
@@ -175,7 +175,7 @@ func New(dialect Dialect, scheme *serial.Scheme, opts ...Option) (*Generator, er
 	}
 	calendar := scheme.Calendar()
 	if calendar == "" {
-		return nil, errors.New("gapless: the scheme is empty; want those of serial.NewScheme and Generator.Scheme")
+		return nil, errors.New("gapless: the scheme is empty; want one from serial.NewScheme or Generator.Scheme")
 	}
 	return &Generator{scheme: scheme, calendar: calendar, mark: calendar + markJoint + scheme.PrintMark(),
 		dialect: dialect, sql: s}, nil

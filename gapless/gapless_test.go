@@ -33,7 +33,7 @@ func TestNew(t *testing.T) {
 		{4, s, nil, "gapless: there is no dialect 4; want PostgreSQL, MySQL and SQLite"},
 		{gapless.MySQL, nil, nil, "gapless: the scheme is nil"},
 		{gapless.MySQL, new(serial.Scheme), nil,
-			"gapless: the scheme is empty; want those of serial.NewScheme and Generator.Scheme"},
+			"gapless: the scheme is empty; want one from serial.NewScheme or Generator.Scheme"},
 		{gapless.MySQL, s, []gapless.Option{gapless.WithTable("a"), nil}, "gapless: option 2 of 2 is nil"},
 		{gapless.SQLite, s, []gapless.Option{gapless.WithTable("")},
 			`gapless: table "": want 1 to 56 ASCII letters, digits and _, no digit first`},

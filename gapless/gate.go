@@ -17,8 +17,8 @@ type gate struct {
 }
 
 // judge locks the gate of a series in share mode, and returns an error if the series has another calendar or the period
-// is closed. If there is no gate, judge makes it, and who wants it too waits until tx ends. Without must, it
-// does nothing and returns false if it would be in the way of others.
+// is closed. If there is no gate, judge creates it, and others who need it wait until tx ends. Without must, judge does
+// nothing and returns false where it would block others.
 func (g *Generator) judge(ctx context.Context, tx Tx, typ, series string, s *span, must bool) (judged bool, err error) {
 	find := true
 	if g.sql.lockShared != "" {

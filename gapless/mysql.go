@@ -62,5 +62,5 @@ var mySQL = statements{
 	list: "SELECT group_concat(period ORDER BY period) FROM (SELECT period FROM {table} WHERE " + changing +
 		" ORDER BY period LIMIT 64) AS r",
 	markRows: "UPDATE ({labels}) AS r" + byKey + "SET t.closed = {end}",
-	tells:    "SELECT /*M! 1 + */ 0",
+	knows:    "SELECT /*M! 1 + */ 0",
 }

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// statements are those of a dialect. In them, {table} stands for the quoted table of periods, {gates} for that of
-// series, {this} and {name} for either one and its name, and {now} for a reading of the clock. Other names in braces
+// statements are the statements of one dialect. In them, {table} stands for the quoted table of periods, {gates} for
+// the table of series, {this} and {name} for either one and its name, and {now} for a reading of the clock. Other names in braces
 // are arguments:
 //
 //	series, period   what identifies a row
@@ -79,16 +79,16 @@ type statements struct {
 	last string
 
 	undo  string // reverts what was added to a row
-	tells string // returns whether the server can tell that it is outside a transaction; empty except in MySQL
+	knows string // returns whether the server knows that it is outside a transaction; empty except in MySQL
 	ask   string // returns now
 	level string // returns the level of isolation in PostgreSQL, and now
 }
 
-// A table is one of the two. Its statements are those of the same names.
+// A table has the statements of that name for one of the two tables.
 type table struct{ create, probe, exists, flaw string }
 
 // An upsert is a statement that writes a row and returns it. In MySQL, these are two: read follows write. Outside a
-// transaction, they do nothing there unless checked is 1, and nothing at all if the server cannot tell.
+// transaction, they do nothing there unless checked is 1, and nothing at all if the server does not know.
 type upsert struct{ write, read string }
 
 const (

@@ -120,11 +120,11 @@ func (g *Generator) upsert(ctx context.Context, tx Tx, u upsert, a arguments, de
 		return now, err
 	}
 	// Both did nothing: MariaDB is outside a transaction, or this is MySQL.
-	var tells bool
-	if err := g.scan(ctx, tx, g.sql.tells, nil, &tells); err != nil {
+	var knows bool
+	if err := g.scan(ctx, tx, g.sql.knows, nil, &knows); err != nil {
 		return now, err
 	}
-	if tells {
+	if knows {
 		return now, errEnded
 	}
 	g.savepoints.Store(true)

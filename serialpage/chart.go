@@ -34,7 +34,7 @@ type bar struct {
 	Height float64
 }
 
-// A part is how many numbers of a kind a period has.
+// A part is the count of a period's numbers of one kind.
 type part struct {
 	class string
 	n     int64

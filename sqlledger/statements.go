@@ -2,9 +2,9 @@ package sqlledger
 
 import "strings"
 
-// statements are those of a dialect. In them, {table} stands for the quoted table, {name} and {in} for its name and
-// schema as values, and {none} for the empty period of a series' own row, whose literal differs. Other names in braces
-// are arguments; see arguments.
+// statements are the statements of one dialect. In them, {table} stands for the quoted table, {name} and {in} for its
+// name and schema as values, and {none} for the empty period of a series' own row, whose literal differs. Other names in
+// braces are arguments; see arguments.
 //
 // Every reservation locks the row of its series first, and then the row of its period. So reservations with different
 // calendars run one after another, whatever their periods are, and never wait for each other in a circle.

@@ -56,7 +56,7 @@ func TestHistory(t *testing.T) {
 
 	stdout, stderr = onRedis(url).exits(t, 0, "history", "-tz", zone, "PO")
 	require.Empty(t, stdout)
-	require.Equal(t, "serial: there is no counter of PO for the last 7 periods\n", stderr)
+	require.Equal(t, "serial: PO has no counter in the last 7 periods\n", stderr)
 	_, stderr = onRedis(url).exits(t, 1, "history", "-n", "10001", "-tz", zone, "IS")
 	require.Contains(t, stderr, "want 1 to 10000")
 }

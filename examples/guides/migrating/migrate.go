@@ -97,7 +97,7 @@ func placeBesideMax(ctx context.Context, gen *serial.Generator, db *sql.DB, typ,
 		if rows, err := result.RowsAffected(); err != nil || rows == 1 {
 			return number.String(), err
 		}
-		// The old code was here first. Go on above all that it has stored.
+		// The old code was here first. Continue above everything that it has stored.
 		var last int64
 		row := db.QueryRowContext(ctx, "SELECT max(seq) FROM orders WHERE type = $1 AND day = $2", typ, day)
 		if err := row.Scan(&last); err != nil {
