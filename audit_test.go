@@ -339,7 +339,7 @@ func TestAuditExplains(t *testing.T) {
 	require.Empty(t, got.Contradicted[0].String())
 }
 
-// What is wrong with options and explanations is told, before or after the numbers are read.
+// Wrong options and explanations are errors, before or after the numbers are read.
 func TestAuditRefusesExplanations(t *testing.T) {
 	t.Parallel()
 	s := newScheme(t)

@@ -972,7 +972,7 @@ func TestLostAnswerIsNotExhaustion(t *testing.T) {
 	})
 }
 
-// A batch that the day has no room for serves those who came first, and tells the others.
+// A batch that the day has no room for serves those who came first, and refuses the others.
 func TestSharingTheLastNumbers(t *testing.T) {
 	_, rdb := startMini(t)
 	loc := noon()
@@ -1225,10 +1225,10 @@ func TestRoundTripsOfAnOpening(t *testing.T) {
 // lifts nothing.
 func TestOpenedMeanwhile(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
-		var told []string
-		tell := serial.WithHooks(serial.Hooks{
-			Opened: func(_ context.Context, i serial.OpenedInfo) { told = append(told, "opened "+i.Type) },
-			Unused: func(_ context.Context, e serial.Explanation) { told = append(told, e.Reason) },
+		var events []string
+		hooks := serial.WithHooks(serial.Hooks{
+			Opened: func(_ context.Context, i serial.OpenedInfo) { events = append(events, "opened "+i.Type) },
+			Unused: func(_ context.Context, e serial.Explanation) { events = append(events, e.Reason) },
 		})
 		first := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithMaxSkew(-1))
 		require.NoError(t, errOf(first.Next(t.Context(), "OTHER")))
@@ -1240,12 +1240,12 @@ func TestOpenedMeanwhile(t *testing.T) {
 				})
 			}
 			return send()
-		})), serial.WithLocation(time.UTC), serial.WithStart(500), tell)
+		})), serial.WithLocation(time.UTC), serial.WithStart(500), hooks)
 		requireResult(t, "IS200001010004")(second.Next(t.Context(), "IS"))
 		require.NoError(t, second.Flush(t.Context()))
-		require.Empty(t, told)
+		require.Empty(t, events)
 		requireResult(t, "PO200001010500")(second.Next(t.Context(), "PO"))
-		require.Equal(t, []string{"opened PO"}, told)
+		require.Equal(t, []string{"opened PO"}, events)
 		m.requireExpiries()
 	})
 	inBubble(t, func(t *testing.T, m *simulation) { // all its numbers, too

@@ -689,7 +689,7 @@ func ExampleWithLedger() {
 	t := new(testing.T) // go test passes one to a test
 	redis := serialtest.NewRedis(t, time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC))
 	defer redis.Stop()
-	ledger := new(serialtest.Ledger) // in a service, one that is durable: that of package sqlledger, say
+	ledger := new(serialtest.Ledger) // in a service, a durable one, such as sqlledger's
 	gen, err := serial.New(redis.Client(), serial.WithLocation(time.UTC), serial.WithLedger(ledger, 100),
 		serial.WithMaxSkew(-1))
 	if err != nil {
@@ -773,7 +773,7 @@ func ExampleWithYearStart() {
 	// PO-FY22-00001 <nil>
 }
 
-// Order numbers that do not tell how many orders there are.
+// Order numbers that do not reveal how many orders there are.
 func ExampleWithHiddenSequence() {
 	m, err := miniredis.Run() // a Redis in memory, in place of yours
 	if err != nil {
@@ -1135,7 +1135,7 @@ func ExampleScheme() {
 	// INV 2024-04-01 512 <nil>
 }
 
-// What cannot work is refused, with what can.
+// A template that cannot work is refused, and the error names one that does.
 func ExampleNewScheme() {
 	_, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerWeek),
 		serial.WithTemplate("{type}{date:yyyy-WW}-{seq:4}"))

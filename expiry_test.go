@@ -451,7 +451,7 @@ func TestMoreThanThePeriod(t *testing.T) {
 						if n.Date.After(n.Start) {
 							require.NotEqual(t, at.Format(v.goes), n.Date.Add(-time.Second).Format(v.goes), "its first instant")
 						}
-						if v.name != "never, printing the time" { // whose day nobody can tell
+						if v.name != "never, printing the time" { // which prints no day
 							parsed, err := gens[0].Parse(n.String())
 							require.NoError(t, err)
 							require.Equal(t, n.Start, parsed.Start)

@@ -30,10 +30,10 @@ type explanations struct {
 }
 
 func (e *explanations) hooks() serial.Option {
-	return serial.WithHooks(serial.Hooks{Unused: func(_ context.Context, told serial.Explanation) {
+	return serial.WithHooks(serial.Hooks{Unused: func(_ context.Context, gap serial.Explanation) {
 		e.mu.Lock()
 		defer e.mu.Unlock()
-		e.all = append(e.all, told)
+		e.all = append(e.all, gap)
 	}})
 }
 
@@ -44,12 +44,12 @@ func (e *explanations) flushed(t *testing.T, gen *serial.Generator) (all []strin
 	require.NoError(t, gen.Flush(t.Context()))
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for _, told := range e.all {
-		require.NoError(t, told.Validate())
-		require.Equal(t, "serial:"+told.Type, told.Series)
-		require.True(t, told.Start.Equal(startOf(gen, told.At)), "%v is not the period of %v", told.Start, told.At)
-		mark := map[bool]string{true: "!"}[told.Unused] + map[bool]string{true: "?"}[told.Possible]
-		all = append(all, fmt.Sprintf("%s %d-%d %s%s", told.Type, told.First, told.Last, told.Reason, mark))
+	for _, gap := range e.all {
+		require.NoError(t, gap.Validate())
+		require.Equal(t, "serial:"+gap.Type, gap.Series)
+		require.True(t, gap.Start.Equal(startOf(gen, gap.At)), "%v is not the period of %v", gap.Start, gap.At)
+		mark := map[bool]string{true: "!"}[gap.Unused] + map[bool]string{true: "?"}[gap.Possible]
+		all = append(all, fmt.Sprintf("%s %d-%d %s%s", gap.Type, gap.First, gap.Last, gap.Reason, mark))
 	}
 	e.all = nil
 	return all
@@ -136,7 +136,7 @@ func refuse(cmd redis.Cmder, _ func() error) error {
 	return err
 }
 
-// What was counted and nobody received is told with its reason, and nothing else.
+// What was counted and nobody received is reported with its reason, and nothing else.
 //
 // Guarantees: gap-explained.
 func TestUnused(t *testing.T) {
@@ -287,13 +287,13 @@ func TestUnused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, m *simulation) {
-				told, next := &explanations{}, &fault{}
-				gen := newGenerator(t, m.Client(next.hook()), serial.WithLocation(time.UTC), told.hooks())
+				reports, next := &explanations{}, &fault{}
+				gen := newGenerator(t, m.Client(next.hook()), serial.WithLocation(time.UTC), reports.hooks())
 				require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
 				brief, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 				defer cancel()
 				want := f(t, gen, next, brief)
-				require.ElementsMatch(t, want, told.flushed(t, gen))
+				require.ElementsMatch(t, want, reports.flushed(t, gen))
 			})
 		})
 	}
@@ -321,13 +321,13 @@ func TestLateAnswerRaisesHighWaterMark(t *testing.T) {
 // Guarantees: gap-explained.
 func TestBlockSkipped(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
-		told, next, ledger := &explanations{}, &fault{}, &spyLedger{}
+		reports, next, ledger := &explanations{}, &fault{}, &spyLedger{}
 		gen := newGenerator(t, m.Client(next.hook()), serial.WithLocation(time.UTC), serial.WithLedger(ledger, 10),
-			told.hooks(), fixedFloor(3))
+			reports.hooks(), fixedFloor(3))
 		number, err := gen.Next(t.Context(), "IS")
 		require.NoError(t, err)
 		require.Equal(t, "IS"+today(time.UTC)+"0004", number)
-		require.Empty(t, told.flushed(t, gen))
+		require.Empty(t, reports.flushed(t, gen))
 		// A block of another process that never came is skipped.
 		r := ledger.reservations()[0]
 		r.Above = 13
@@ -336,18 +336,18 @@ func TestBlockSkipped(t *testing.T) {
 		_, err = gen.NextN(t.Context(), "IS", 9)
 		require.NoError(t, err)
 		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
-		require.Equal(t, []string{"IS 14-23 block skipped?"}, told.flushed(t, gen))
+		require.Equal(t, []string{"IS 14-23 block skipped?"}, reports.flushed(t, gen))
 		// The counter is lost, so nobody knows what was skipped.
 		m.FlushAll()
 		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
-		require.Empty(t, told.flushed(t, gen))
+		require.Empty(t, reports.flushed(t, gen))
 		// It is lost again, and Redis forgets who may install a block while one is set aside: that is burned, and
 		// another one is set aside above it.
 		m.FlushAll()
 		var forget sync.Once
 		ledger.before(func(serial.Reservation) error { forget.Do(func() { m.HDel("serial:{IS}", "claim") }); return nil })
 		requireResult(t, "IS"+today(time.UTC)+"0054")(gen.Next(t.Context(), "IS"))
-		require.Equal(t, []string{"IS 44-53 block burned!"}, told.flushed(t, gen))
+		require.Equal(t, []string{"IS 44-53 block burned!"}, reports.flushed(t, gen))
 	})
 }
 
@@ -358,12 +358,12 @@ func TestBlockSkipped(t *testing.T) {
 func TestNotReplicatedExplained(t *testing.T) {
 	for mark, opts := range map[string][]serial.Option{"?": nil, "!": {serial.WithLedger(&spyLedger{}, 100)}} {
 		inBubble(t, func(t *testing.T, m *simulation) { // which has no replicas
-			told := &explanations{}
-			gen := newGenerator(t, m.Client(), append(opts, serial.WithLocation(time.UTC), told.hooks(), confirmedBy(1))...)
+			reports := &explanations{}
+			gen := newGenerator(t, m.Client(), append(opts, serial.WithLocation(time.UTC), reports.hooks(), confirmedBy(1))...)
 			require.ErrorIs(t, errOf(gen.NextN(t.Context(), "IS", 3)), serial.ErrNotReplicated)
 			require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrNotReplicated)
 			require.ErrorIs(t, errOf(gen.NextOnce(t.Context(), "IS", "a")), serial.ErrNotReplicated)
-			require.Equal(t, []string{"IS 1-3 not replicated" + mark, "IS 4-4 not replicated" + mark}, told.flushed(t, gen))
+			require.Equal(t, []string{"IS 1-3 not replicated" + mark, "IS 4-4 not replicated" + mark}, reports.flushed(t, gen))
 		})
 	}
 }
@@ -415,7 +415,7 @@ func TestBlockBurned(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T, m *simulation) {
-				reported, ledger := &explanations{}, &spyLedger{}
+				reports, ledger := &explanations{}, &spyLedger{}
 				var first, opened sync.Once
 				armed := false
 				hook := hook(func(process redis.ProcessHook) redis.ProcessHook {
@@ -436,7 +436,7 @@ func TestBlockBurned(t *testing.T) {
 					}
 				})
 				gen := newGenerator(t, m.Client(hook), serial.WithLocation(time.UTC), serial.WithLedger(ledger, 10),
-					reported.hooks(),
+					reports.hooks(),
 					fixedFloor(row.floor))
 				require.NoError(t, errOf(gen.Next(t.Context(), "SO"))) // the server knows the scripts
 				armed = true
@@ -446,7 +446,7 @@ func TestBlockBurned(t *testing.T) {
 				}
 				err := row.call(t.Context(), gen)
 				require.Equal(t, row.fails, err != nil, err)
-				require.ElementsMatch(t, row.want, reported.flushed(t, gen))
+				require.ElementsMatch(t, row.want, reports.flushed(t, gen))
 			})
 		})
 	}
@@ -514,11 +514,11 @@ func TestDeletedDocument(t *testing.T) {
 		}, 41, []serial.Range{{First: 41, Last: 41}, {First: 58, Last: 100}}, []string{"41-100 block skipped"}},
 	} {
 		runInBubble(t, name, func(t *testing.T, m *simulation) {
-			s, reported := &scene{simulation: m, t: t, next: &fault{}}, &explanations{}
-			opts := append(ledgerIf(row.block > 0, row.block), serial.WithLocation(time.UTC), reported.hooks())
+			s, reports := &scene{simulation: m, t: t, next: &fault{}}, &explanations{}
+			opts := append(ledgerIf(row.block > 0, row.block), serial.WithLocation(time.UTC), reports.hooks())
 			s.gen, s.other = newGenerator(t, m.Client(s.next.hook()), opts...), newGenerator(t, m.Client(), opts...)
 			row.happens(s)
-			all := reported.from(t, s.gen, s.other)
+			all := reports.from(t, s.gen, s.other)
 			r, err := s.gen.Audit(t.Context(), "IS", time.Now(), used(s.stored...), given(all...))
 			require.NoError(t, err)
 			require.Zero(t, r.ContradictedCount+r.ExplainedCount)
@@ -544,10 +544,10 @@ func TestDeletedDocument(t *testing.T) {
 func TestDeletedDocumentsAfterAStall(t *testing.T) {
 	t.Parallel()
 	const pause, within = 3 * time.Second, 200 * time.Millisecond
-	server, reported := redistest.Start(t), &explanations{}
+	server, reports := redistest.Start(t), &explanations{}
 	opt := server.Options()
 	opt.ReadTimeout = within
-	gen := newGenerator(t, closing(t, redis.NewClient(opt)), serial.WithLocation(noon()), reported.hooks())
+	gen := newGenerator(t, closing(t, redis.NewClient(opt)), serial.WithLocation(noon()), reports.hooks())
 	stored, err := textsOf(gen.NextN(t.Context(), "IS", 5))
 	require.NoError(t, err)
 
@@ -569,7 +569,7 @@ func TestDeletedDocumentsAfterAStall(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	all := reported.from(t, gen)
+	all := reports.from(t, gen)
 	took := time.Since(began)
 	documents, err := textsOf(gen.NextN(t.Context(), "IS", 200))
 	require.NoError(t, err)
@@ -629,13 +629,13 @@ func TestFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		m := simulate(t)
 		next, stop := &fault{}, make(chan struct{})
-		var told []serial.Explanation
+		var reports []serial.Explanation
 		gen := newGenerator(t, m.Client(next.hook()), serial.WithLocation(time.UTC), serial.WithHooks(serial.Hooks{
 			Unused: func(ctx context.Context, e serial.Explanation) {
 				require.NoError(t, ctx.Err())
 				<-stop
-				told = append(told, e)
-				switch len(told) {
+				reports = append(reports, e)
+				switch len(reports) {
 				case 1:
 					panic("dropped")
 				case 2:
@@ -657,7 +657,7 @@ func TestFlush(t *testing.T) {
 		}
 		close(stop)
 		require.NoError(t, gen.Flush(t.Context()))
-		require.Len(t, told, 4)
+		require.Len(t, reports, 4)
 		require.NoError(t, gen.Flush(within), "nothing is left, so an ended context does no harm")
 	})
 }
@@ -668,7 +668,7 @@ func TestUnusedWhileTheHookIsSlow(t *testing.T) {
 	const waiting = 10_000
 	inBubble(t, func(t *testing.T, m *simulation) {
 		stop := make(chan struct{})
-		var told []serial.Explanation
+		var reports []serial.Explanation
 		var reply atomic.Int64 // to scripts of IS, which do not reach the server
 		gen := newGenerator(t, m.Client(around(func(cmd redis.Cmder, send func() error) error {
 			if reply.Load() == 0 || !strings.Contains(fmt.Sprint(cmd.Args()...), "{IS}") {
@@ -680,7 +680,7 @@ func TestUnusedWhileTheHookIsSlow(t *testing.T) {
 		})), serial.WithLocation(time.UTC), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:9}"),
 			serial.WithHooks(serial.Hooks{Unused: func(_ context.Context, e serial.Explanation) {
 				<-stop
-				told = append(told, e)
+				reports = append(reports, e)
 			}}))
 		leave := func(seq int64) { // before IS gets seq
 			reply.Store(seq)
@@ -705,7 +705,7 @@ func TestUnusedWhileTheHookIsSlow(t *testing.T) {
 
 		var got []string
 		for _, i := range []int{0, 1, 2, waiting} {
-			e := told[i]
+			e := reports[i]
 			got = append(got, fmt.Sprintf("%s %d-%d %s, unused %v, possible %v", e.Type, e.First, e.Last, e.Reason, e.Unused,
 				e.Possible))
 		}
@@ -715,7 +715,7 @@ func TestUnusedWhileTheHookIsSlow(t *testing.T) {
 			"IS 10-10 caller left, unused true, possible false",
 			"IS 99990-99991 caller left, unused true, possible false",
 		}, got)
-		require.Len(t, told, 1+waiting)
+		require.Len(t, reports, 1+waiting)
 	})
 }
 

@@ -100,7 +100,7 @@ func TestNumbersInJSON(t *testing.T) {
 		encoded, err = json.Marshal(map[serial.Number]int{n: 3})
 		require.NoError(t, err)
 		require.Equal(t, "{"+c.want+":3}", string(encoded))
-		require.Error(t, json.Unmarshal([]byte(c.want), &n), "a text alone does not tell")
+		require.Error(t, json.Unmarshal([]byte(c.want), &n), "a text alone does not have its period")
 	}
 
 	encoded, err := json.Marshal(struct {
@@ -258,7 +258,7 @@ func TestParse(t *testing.T) {
 	require.ErrorContains(t, err, `got "_", want "-"`)
 }
 
-// A template prints two years alike only where it cannot tell them apart; then it refuses.
+// A template prints two years alike only where it cannot distinguish them; then it refuses.
 func TestYearsThatCannotBePrinted(t *testing.T) {
 	m, rdb := startMini(t)
 	for _, c := range []struct {

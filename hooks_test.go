@@ -30,7 +30,7 @@ import (
 	"github.com/dailyserial/serial/serialtest"
 )
 
-// heard records what hooks are told, without durations unless they are remarkable.
+// heard records what hooks receive, without durations unless they are remarkable.
 type heard struct {
 	mu    sync.Mutex
 	lines []string
@@ -531,7 +531,7 @@ func TestLogHooksOfFailures(t *testing.T) {
 	}
 }
 
-// The log tells a failure of the floor or the ledger from one of Redis.
+// The log distinguishes a failure of the floor or the ledger from one of Redis.
 func TestLogHooksNameFloorAndLedger(t *testing.T) {
 	ledger := func(err error) serial.Option {
 		return serial.WithLedger(ledgerFunc(func() (int64, error) { return -1, err }), 10)
@@ -565,7 +565,7 @@ func (redisError) RedisError()     {}
 type secretSeries struct {
 	*simulation
 	book    logbook         // what LogHooks has logged
-	told    strings.Builder // what the hooks were told
+	reports strings.Builder // what the hooks received
 	printed []string        // the numbers issued
 	gen     *serial.Generator
 }
@@ -585,8 +585,8 @@ func (s *secretSeries) other(opts ...serial.Option) *serial.Generator {
 func (s *secretSeries) hooks() serial.Hooks {
 	return serial.Hooks{
 		Issued: func(_ context.Context, i serial.IssuedInfo) { s.printed = append(s.printed, i.Last.String()) },
-		Failed: func(_ context.Context, i serial.FailedInfo) { fmt.Fprintln(&s.told, i.Type, i.Err) },
-		Lost:   func(_ context.Context, i serial.LostInfo) { fmt.Fprintln(&s.told, i.Held) },
+		Failed: func(_ context.Context, i serial.FailedInfo) { fmt.Fprintln(&s.reports, i.Type, i.Err) },
+		Lost:   func(_ context.Context, i serial.LostInfo) { fmt.Fprintln(&s.reports, i.Held) },
 	}
 }
 
@@ -613,7 +613,7 @@ func (s *secretSeries) answerInfo(answer func(c *server.Peer)) {
 // The texts of the errors have all of them but the key of AES.
 func TestLogHooksKeepSecrets(t *testing.T) {
 	const counter, revealing = "serial:{ORD}:20000101", "serial:{ORD}:20000101 is at 740291"
-	var told strings.Builder
+	var errs strings.Builder
 	for says, call := range map[string]func(s *secretSeries) error{
 		`holds "740255", and 740291 is the last`: func(s *secretSeries) error {
 			require.NoError(s.t, s.Set(counter, "740255"))
@@ -770,11 +770,11 @@ func TestLogHooksKeepSecrets(t *testing.T) {
 			for _, secret := range append(secrets, "an example's key", fmt.Sprintf("%x", "an example's key")) {
 				require.NotContains(t, lines, secret)
 			}
-			told.WriteString(strings.ReplaceAll(s.told.String(), s.printed[0], "PRINTED"))
+			errs.WriteString(strings.ReplaceAll(s.reports.String(), s.printed[0], "PRINTED"))
 		})
 	}
 	for _, secret := range []string{"7402", "9402", "serial:{", "ticket-9", "PRINTED"} {
-		require.Contains(t, told.String(), secret, "the errors have what the log must not have")
+		require.Contains(t, errs.String(), secret, "the errors have what the log must not have")
 	}
 }
 

@@ -705,7 +705,7 @@ func TestSlowLedger(t *testing.T) {
 	})
 }
 
-// A Redis that does not tell its replication ID cannot be used with a ledger, and the first call says so.
+// A Redis that does not report its replication ID cannot be used with a ledger, and the first call says so.
 func TestReplicationIDRefused(t *testing.T) {
 	const says = "WithLedger needs INFO replication in scripts"
 	m := miniredis.RunT(t) // has no such section

@@ -18,7 +18,7 @@ import (
 	"github.com/dailyserial/serial/internal/redistest"
 )
 
-// New refuses lock clients that it can tell to be one server, and no others.
+// New refuses lock clients that it can see are one server, and no others.
 func TestLockClientsOfOneServer(t *testing.T) {
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
 	single := func(opt redis.Options) redis.UniversalClient { return closing(t, redis.NewClient(&opt)) }
@@ -69,7 +69,7 @@ func TestLockClientsOfOneServer(t *testing.T) {
 	}
 }
 
-// Where New cannot tell, calls wait for a holder that does not exist, and their errors name the possibility.
+// Where New cannot see it, calls wait for a holder that does not exist, and their errors name the possibility.
 func TestLockClientsOfOneServerByOtherNames(t *testing.T) {
 	const hint = "others kept the lock, or two of WithLockClients' clients are one server"
 	inBubble(t, func(t *testing.T, m *simulation) {

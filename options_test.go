@@ -215,14 +215,14 @@ func TestReplicasByIPv6(t *testing.T) {
 	require.Contains(t, dialed, "[::1]:2")
 }
 
-// closes is a connection that calls told when it is closed.
+// closes is a connection that calls closed when it is closed.
 type closes struct {
 	net.Conn
-	told func()
+	closed func()
 }
 
 func (c *closes) Close() error {
-	c.told()
+	c.closed()
 	return c.Conn.Close()
 }
 

@@ -778,7 +778,7 @@ func TestPrintsOutliveTakeovers(t *testing.T) {
 	}
 }
 
-// A record that something else has written is told as such.
+// The error for a record that something else has written says so.
 func TestForeignRecord(t *testing.T) {
 	s := newStage(t)
 	s.at(24, 12)

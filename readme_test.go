@@ -398,7 +398,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// Every exported function, method and type has an example, but for what only tells of something. An example stands
+// Every exported function, method and type has an example, except those that only describe something. An example stands
 // alone: a reader on pkg.go.dev sees all that it uses, and can run it.
 func TestEveryNameHasAnExample(t *testing.T) {
 	names, err := filepath.Glob("*.go")
@@ -603,7 +603,7 @@ func TestCapacity(t *testing.T) {
 // was before.
 func TestCapacityOfProcess(t *testing.T) {
 	if race.Enabled {
-		t.Skip("the race detector needs memory of its own, and cannot tell so many goroutines apart")
+		t.Skip("the race detector needs memory of its own, and cannot follow so many goroutines")
 	}
 	heap := func() int64 {
 		runtime.GC()

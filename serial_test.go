@@ -274,9 +274,9 @@ func testFloor(t *testing.T, b backend) {
 // testCounterLost covers the guard where a counter is missing, has gone back or holds no number.
 func testCounterLost(t *testing.T, b backend) {
 	for _, lost := range []struct {
-		name  string
-		lose  func(s *series)
-		known bool // by the record, so that a generator that remembers nothing sees it too
+		name     string
+		lose     func(s *series)
+		recorded bool // in the record, so that a generator that remembers nothing sees it too
 	}{
 		{"deleted", func(s *series) { s.rdb.Del(s.t.Context(), s.counter) }, true},
 		{"deleted with the record", func(s *series) { s.rdb.Del(s.t.Context(), s.counter, s.record) }, false},
@@ -298,7 +298,7 @@ func testCounterLost(t *testing.T, b backend) {
 			lost.lose(s)
 			s.refused(s.gen, serial.ErrCounterLost)
 			require.ErrorIs(t, errOf(s.gen.Peek(t.Context(), "IS")), serial.ErrCounterLost)
-			if lost.known {
+			if lost.recorded {
 				s.refused(s.generator(), serial.ErrCounterLost)
 			}
 			// Raise ends it. The generator's mark is above the operator's 0, and counts.
@@ -321,7 +321,7 @@ func testCounterLost(t *testing.T, b backend) {
 			require.ErrorIs(t, errOf(gen.Peek(t.Context(), "IS")), serial.ErrCounterLost)
 			s.next(gen, 6) // the mark, 5, is above the floor, 4
 			s.next(gen, 7)
-			if lost.known {
+			if lost.recorded {
 				lost.lose(s)
 				s.next(s.generator(fixedFloor(100)), 101)
 				require.EqualValues(t, 2, asked.Load())
@@ -862,7 +862,7 @@ func TestBehaviourThroughSentinel(t *testing.T) {
 	sentinel := redistest.StartSentinel(t)
 	testBehaviour(t, backend{client: func(t *testing.T) redis.UniversalClient { return sentinel.Client(t) }})
 
-	// After a failover that loses nothing the series goes on; calls may fail for a while.
+	// After a failover that loses nothing, numbers continue; calls may fail for a while.
 	loc := noon()
 	gen := newGenerator(t, sentinel.Client(t), serial.WithLocation(loc))
 	require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 10)))

@@ -88,7 +88,7 @@ func TestOneCalendar(t *testing.T) {
 	})
 }
 
-// If two calendars begin a series at the same moment, the second waits until it is known whether the first has.
+// If two calendars begin a series at the same moment, the second waits for the first one to end.
 func TestCalendarsAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db, admin := d.open(t), d.open(t)

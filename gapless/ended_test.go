@@ -135,7 +135,7 @@ func TestDatabaseEndsTransaction(t *testing.T) {
 	})
 }
 
-// A server that cannot tell by a variable is found out, and numbers are then taken as everywhere.
+// A server without the variable is detected, and numbers are then taken as everywhere.
 func TestSavepoints(t *testing.T) {
 	d := mariaDB(t)
 	db := d.open(t)

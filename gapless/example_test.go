@@ -209,7 +209,7 @@ func ExampleGenerator_ClosePeriods() {
 	// INV-202111-0001
 }
 
-// The last number of each month tells how many invoices it has; an audit tells which of them are not stored.
+// The last number of each month says how many invoices it has; an audit lists those that are not stored.
 func ExampleGenerator_Audit() {
 	ctx := context.Background()
 	db := openShop()

@@ -435,7 +435,7 @@ func TestAutocommitOff(t *testing.T) {
 	require.EqualValues(t, 7, n.Seq)
 }
 
-// The column that the documentation gives for numbers tells types apart that MariaDB's default collation takes for one.
+// The column that the documentation gives for numbers distinguishes types that MariaDB's default collation equates.
 func TestCollation(t *testing.T) {
 	const column = "varchar(100) CHARACTER SET utf8mb4 COLLATE utf8mb4_bin NOT NULL UNIQUE"
 	for _, path := range []string{"table.go", "../docs/gapless.md"} {
@@ -690,7 +690,7 @@ func TestSerializable(t *testing.T) {
 	g := d.generator(t, db)
 	day := date(t, "2021-10-24")
 	for range 2 { // first with new rows, then with old ones
-		execSQL(t, db, "VACUUM ANALYZE serial_gapless, serial_gapless_series") // so that it is known how small they are
+		execSQL(t, db, "VACUUM ANALYZE serial_gapless, serial_gapless_series") // so the planner knows how small they are
 		var both [2]*sql.Tx
 		for i, typ := range []string{"A", "Z"} {
 			tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelSerializable})

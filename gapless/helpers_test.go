@@ -66,10 +66,7 @@ func onServer(t testing.TB, d *database, create, drop, how string) *database {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	if err := server.PingContext(ctx); err != nil {
-		if os.Getenv("SERIAL_REQUIRE_SQL") == "1" {
-			t.Fatalf("SERIAL_REQUIRE_SQL=1: %v", err)
-		}
-		t.Skipf("no server: %v", err)
+		skip(t, "no server: %v", err)
 	}
 	d.name = fmt.Sprintf("gapless_%d_%d", os.Getpid(), time.Now().UnixNano())
 	execSQL(t, server, create+" "+d.name)
@@ -81,6 +78,15 @@ func onServer(t testing.TB, d *database, create, drop, how string) *database {
 		}, 30*time.Second, 50*time.Millisecond)
 	})
 	return d
+}
+
+// skip skips a test that the server cannot run. With SERIAL_REQUIRE_SQL=1, that is a failure.
+func skip(t testing.TB, format string, args ...any) {
+	t.Helper()
+	if os.Getenv("SERIAL_REQUIRE_SQL") == "1" {
+		t.Fatalf("SERIAL_REQUIRE_SQL=1: "+format, args...)
+	}
+	t.Skipf(format, args...)
 }
 
 func env(name, otherwise string) string {
@@ -212,7 +218,7 @@ func (d *database) clock(t testing.TB, db *sql.DB) time.Time {
 	return time.UnixMicro(micros)
 }
 
-// waiting requires that so many transactions come to wait for a lock. SQLite does not tell.
+// waiting requires that n transactions come to wait for a lock. SQLite does not report this.
 func (d *database) waiting(t testing.TB, db *sql.DB, n int) {
 	t.Helper()
 	if d.dialect == gapless.SQLite {
@@ -236,7 +242,7 @@ func (d *database) waiters(t testing.TB, db *sql.DB) (found int) {
 	return found
 }
 
-// tick is how often waiters may be asked: what InnoDB tells is renewed if nobody has asked for 100 ms.
+// tick is how often waiters may be asked: InnoDB renews its list if nobody has asked for 100 ms.
 func (d *database) tick() time.Duration {
 	if d.dialect == gapless.MySQL {
 		return 150 * time.Millisecond

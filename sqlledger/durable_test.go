@@ -66,9 +66,9 @@ func TestLossy(t *testing.T) {
 	}
 	// The tests must not change the servers' configuration: the query is given other settings instead.
 	for _, s := range []struct {
-		open          func(*testing.T) *database
-		instead, told string
-		why           string
+		open           func(*testing.T) *database
+		setting, value string
+		why            string
 	}{
 		{postgres, "current_setting('fsync')", "'off'", "fsync is off"},
 		{mariadb, "@@GLOBAL.innodb_flush_log_at_trx_commit", "2", "innodb_flush_log_at_trx_commit is not 1"},
@@ -76,12 +76,12 @@ func TestLossy(t *testing.T) {
 		{mariadb, "@@GLOBAL.log_bin AND @@GLOBAL.sync_binlog", "1 AND 1", ""},
 		{mariadb, "@@GLOBAL.log_bin AND @@GLOBAL.sync_binlog", "0 AND 0", ""},
 	} {
-		t.Run(fmt.Sprintf("%s is %s", s.instead, s.told), func(t *testing.T) {
+		t.Run(fmt.Sprintf("%s is %s", s.setting, s.value), func(t *testing.T) {
 			d := s.open(t)
-			told := false
+			replaced := false
 			l := d.ledger(t, func(st *statement) error {
-				text := strings.Replace(st.text, s.instead, s.told, 1)
-				told = told || text != st.text
+				text := strings.Replace(st.text, s.setting, s.value, 1)
+				replaced = replaced || text != st.text
 				return st.run(text)
 			})
 			if s.why == "" {
@@ -92,7 +92,7 @@ func TestLossy(t *testing.T) {
 				require.NoError(t, err)
 				require.Zero(t, after)
 			}
-			require.True(t, told)
+			require.True(t, replaced)
 		})
 	}
 	t.Run("PostgreSQL/table", func(t *testing.T) {

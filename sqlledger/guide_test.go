@@ -83,7 +83,7 @@ func (m *meanwhile) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// The guide's code is that of the functions above, it works, and the day that the guide tells ends with that account.
+// The guide's code equals the functions above, it works, and the day in the guide ends with the account it shows.
 func TestRegisterGuide(t *testing.T) {
 	unix := strings.NewReplacer("\r\n", "\n")
 	source, err := os.ReadFile("guide_test.go")

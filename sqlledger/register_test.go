@@ -166,7 +166,7 @@ func registers(t *testing.T, d *database, r *sqlledger.Register) {
 	}
 	require.Equal(t, "bcade", order)
 
-	// Series and periods are told apart.
+	// Series and periods are kept apart.
 	for _, other := range []struct {
 		series string
 		start  time.Time
@@ -781,7 +781,7 @@ func TestRegisterRights(t *testing.T) {
 	})
 }
 
-// While the database is away for less than a minute, the hook tries again; then it tells of the failure, once.
+// While the database is away for less than a minute, the hook tries again; then it reports the failure, once.
 func TestRegisterHooks(t *testing.T) {
 	refused := errors.New("connection refused")
 	refuse := func(context.Context) error { return refused }
@@ -826,7 +826,7 @@ func TestRegisterHooks(t *testing.T) {
 					require.ErrorIs(t, failed[0], s.want)
 					require.Equal(t, time.Minute, took)
 				}
-				r.Hooks(nil).Unused(context.Background(), void(2)) // nobody is told
+				r.Hooks(nil).Unused(context.Background(), void(2)) // nobody hears of it
 			})
 			want := []serial.Explanation{void(1), void(2)}
 			if s.want != nil {
@@ -837,7 +837,7 @@ func TestRegisterHooks(t *testing.T) {
 	}
 }
 
-// What the hook's caller can no longer wait for is told at once.
+// What the hook's caller can no longer wait for is reported at once.
 func TestRegisterHooksEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := errors.New("connection refused")

@@ -157,18 +157,18 @@ func (s *answers) when(n int) <-chan struct{} {
 func (s *answers) add(key string, a answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	number, known := s.numbers[key]
+	number, stored := s.numbers[key]
 	switch {
 	case a.status != http.StatusCreated && a.status != http.StatusOK:
 		s.wrong = append(s.wrong, fmt.Sprintf("%s: %d %s", key, a.status, a.Detail))
 		return
-	case known && number != a.Number:
+	case stored && number != a.Number:
 		s.wrong = append(s.wrong, fmt.Sprintf("%s: %s and %s", key, number, a.Number))
 	case a.status == http.StatusCreated && s.created[key]:
 		s.wrong = append(s.wrong, key+": created twice")
 	}
 	s.created[key] = s.created[key] || a.status == http.StatusCreated
-	if s.numbers[key] = a.Number; !known && s.reached[len(s.numbers)] != nil {
+	if s.numbers[key] = a.Number; !stored && s.reached[len(s.numbers)] != nil {
 		close(s.reached[len(s.numbers)])
 	}
 }

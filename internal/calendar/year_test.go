@@ -9,7 +9,7 @@ import (
 	"github.com/dailyserial/serial/internal/calendar"
 )
 
-// What a series counts by tells the unit, and where business years start if they matter.
+// What a series counts by names the unit, and where business years start if that matters.
 func TestNames(t *testing.T) {
 	for unit := calendar.Second; unit <= calendar.Never; unit++ {
 		for _, start := range yearStarts {

@@ -587,7 +587,7 @@ func TestSuspended(t *testing.T) {
 func TestNobodyWaitsForABatch(t *testing.T) {
 	for _, returns := range []bool{false, true} { // the call before
 		synctest.Test(t, func(t *testing.T) {
-			var told []int
+			var answered []int
 			s := newServer(3)
 			s.batcher = coalesce.New(3, 1, most, func(batches []*batch) {
 				s.calls <- batches
@@ -598,7 +598,7 @@ func TestNobodyWaitsForABatch(t *testing.T) {
 			}, func(b *batch, place int) {
 				_, err := b.Result()
 				require.ErrorIs(t, err, coalesce.ErrUnsent)
-				told = append(told, place)
+				answered = append(answered, place)
 			})
 			s.trip(t, 100*time.Millisecond)
 			_, leave := s.fill()
@@ -616,7 +616,7 @@ func TestNobodyWaitsForABatch(t *testing.T) {
 			leave()
 			require.Equal(t, []*batch{stays}, <-s.calls)
 			require.Equal(t, 2, stays.Size())
-			require.ElementsMatch(t, []int{0, 1}, told)
+			require.ElementsMatch(t, []int{0, 1}, answered)
 			again, place := s.join("left")
 			require.NotSame(t, left, again)
 			require.Zero(t, place)

@@ -169,8 +169,8 @@ func TestPipeWaits(t *testing.T) {
 	})
 }
 
-// What one server of a pipeline refuses is sent again by itself, as the client follows redirections; a panic reaches
-// its caller.
+// A command that one server of a pipeline refuses is sent again alone, since the client follows redirections. A panic
+// reaches its caller.
 func TestPipeSendsAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, client := newRedis(t)

@@ -213,7 +213,7 @@ func TestLostAnswer(t *testing.T) {
 
 		reply, err = x.run(t.Context(), r, command("k"), &note)
 		require.NoError(t, err)
-		require.Equal(t, io.EOF, reply.EarlierErr, "the note tells of an attempt before")
+		require.Equal(t, io.EOF, reply.EarlierErr, "the note has the earlier attempt")
 
 		x.loseAnswer()
 		_, err = x.run(t.Context(), r, once("k"), nil)
@@ -552,12 +552,12 @@ func TestPanicsOfRepeats(t *testing.T) {
 			time.Sleep(time.Second)
 			return next()
 		})
-		var told atomic.Int32
+		var reports atomic.Int32
 		require.PanicsWithValue(t, "hook", func() {
 			r.RunAll(t.Context(), budgets(3), x.node, []redisrun.Command{command("A"), command("B"), command("C")},
-				[]*redisrun.Note{{}, {}, {}}, func(int, redisrun.Reply, error) { told.Add(1) })
+				[]*redisrun.Note{{}, {}, {}}, func(int, redisrun.Reply, error) { reports.Add(1) })
 		})
-		require.EqualValues(t, 1, told.Load(), "before it ended")
+		require.EqualValues(t, 1, reports.Load(), "before it ended")
 	})
 }
 

@@ -39,7 +39,7 @@ func onServers(t *testing.T, f func(t *testing.T, s *lab)) {
 	t.Run("miniredis", func(t *testing.T) {
 		m := miniredis.RunT(t)
 		m.SetTime(time.Now())
-		id := tellReplicationID(m)
+		id := setReplicationID(m)
 		client := redis.NewClient(&redis.Options{Addr: m.Addr()})
 		t.Cleanup(func() { _ = client.Close() })
 		f(t, newLab(t, client, id, false))
@@ -53,8 +53,8 @@ func onServers(t *testing.T, f func(t *testing.T, s *lab)) {
 	})
 }
 
-// tellReplicationID gives a miniredis a replication ID, which it lacks.
-func tellReplicationID(m *miniredis.Miniredis) (id string) {
+// setReplicationID gives a miniredis a replication ID, which it lacks.
+func setReplicationID(m *miniredis.Miniredis) (id string) {
 	id = strings.Repeat("a", 40)
 	m.Server().SetPreHook(func(c *server.Peer, cmd string, args ...string) bool {
 		if cmd == "INFO" {
@@ -338,7 +338,7 @@ func (l *lab) take(source string, c *call, all ...*series) []any {
 	return replies
 }
 
-// class names the outcome that a reply tells of.
+// class names the outcome of a reply.
 func class(reply any) string {
 	switch reply := reply.(type) {
 	case int64:
@@ -606,7 +606,7 @@ func newFixture(t *testing.T, limit int64, ledger bool) *fixture {
 	s := &fixture{Miniredis: m, t: t, manner: manner}
 	if ledger {
 		s.manner += " ledger"
-		s.id = tellReplicationID(m)
+		s.id = setReplicationID(m)
 	}
 	client := redis.NewClient(&redis.Options{Addr: m.Addr()})
 	t.Cleanup(func() { _ = client.Close() })
@@ -862,7 +862,7 @@ func TestLockThatOpenMayNotGiveBack(t *testing.T) {
 }
 
 // A record lives for seven days after its period, and as long as it was to where a clock that was ahead has used a
-// later label: what is known of that must not be forgotten before.
+// later label: it must not be forgotten before.
 func TestRecordLife(t *testing.T) {
 	for used, want := range map[string]time.Time{
 		"20211020-20211023;":                   noon.AddDate(0, 0, 8).Add(-12 * time.Hour),
@@ -958,7 +958,7 @@ func TestNumbersThatEndInZeros(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := miniredis.RunT(t)
-			id := tellReplicationID(m)
+			id := setReplicationID(m)
 			m.SetTime(time.Unix(now, 0))
 			client := redis.NewClient(&redis.Options{Addr: m.Addr()})
 			t.Cleanup(func() { _ = client.Close() })

@@ -106,7 +106,7 @@ var strictlyRefused = []string{
 }
 
 // What a layout prints determines the period for certain, or the layout is refused. To see that of all sets of tokens,
-// it is enough to look at the smallest ones that tell periods apart, since more tokens tell more.
+// it is enough to look at the smallest ones that distinguish periods, since more tokens distinguish more.
 func TestLayoutsThatDetermineThePeriod(t *testing.T) {
 	t.Parallel()
 	if race.Enabled {

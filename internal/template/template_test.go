@@ -534,7 +534,7 @@ func TestDatesThatCannotBeRead(t *testing.T) {
 	require.True(t, n == back)
 }
 
-// A mark tells what could print two sequences alike.
+// Templates that could print two sequences alike have different marks.
 func TestPrintMarks(t *testing.T) {
 	mark := func(unit calendar.Unit, pattern string, opts ...setting) string {
 		return newScheme(t, append(opts, per(unit), withText(pattern))...).PrintMark()
@@ -582,7 +582,7 @@ func TestPrintMarks(t *testing.T) {
 	}
 }
 
-// Every period prints what tells it from the others, and reads back.
+// Every period prints what distinguishes it from the others, and reads back.
 func TestTemplates(t *testing.T) {
 	at := time.Date(2021, 10, 24, 15, 30, 59, 0, time.UTC)
 	for _, c := range []struct {

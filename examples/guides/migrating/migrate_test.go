@@ -174,7 +174,7 @@ func TestCutOver(t *testing.T) {
 	j.requireAll(t, day, 1, count+30+60)
 	require.Error(t, errOf(old.next(ctx, "IS")))
 	require.NoError(t, rdb.Del(ctx, "serial:{IS}:"+day).Err(), "lost")
-	// The floor tells of the old system, and the process of its own numbers.
+	// The floor answers for the old system, and the process for its own numbers.
 	require.NoError(t, errOf(again.Next(ctx, "IS")))
 }
 
@@ -277,7 +277,7 @@ func TestMax(t *testing.T) {
 	j.run(t, times(5), 0, old)
 	requireStored(t, j, db)
 
-	require.NoError(t, rdb.FlushAll(t.Context()).Err()) // Redis loses everything: the floor tells
+	require.NoError(t, rdb.FlushAll(t.Context()).Err()) // Redis loses everything: the floor has it
 	j.run(t, times(5), 0, placing{gen, db})
 	requireStored(t, j, db)
 }
