@@ -50,9 +50,7 @@ func TestOneCalendar(t *testing.T) {
 		day := date(t, "2021-10-24")
 		takes := func(g *gapless.Generator, tx *sql.Tx, typ string, want int64) {
 			t.Helper()
-			n, err := g.NextOn(t.Context(), tx, typ, day)
-			require.NoError(t, err)
-			require.Equal(t, want, n.Seq)
+			requireSeq(t, want)(g.NextOn(t.Context(), tx, typ, day))
 		}
 		commits(t, db, func(tx *sql.Tx) { // unseen by others, and then seen
 			takes(days, tx, "D", 1)
@@ -119,9 +117,7 @@ func TestCalendarsAtOnce(t *testing.T) {
 			} else {
 				require.NoError(t, err)
 			}
-			n, err := last.Last(t.Context(), db, typ, day)
-			require.NoError(t, err)
-			require.EqualValues(t, 1, n.Seq)
+			requireSeq(t, 1)(last.Last(t.Context(), db, typ, day))
 		}
 	})
 }

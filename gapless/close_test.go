@@ -44,15 +44,11 @@ func TestClosePeriods(t *testing.T) {
 		g, another := d.generator(t, db), d.generator(t, db)
 		until := func(q gapless.Querier, want time.Time) {
 			t.Helper()
-			got, err := another.ClosedUntil(t.Context(), q, "IS")
-			require.NoError(t, err)
-			require.Equal(t, want, got)
+			requireResult(t, want)(another.ClosedUntil(t.Context(), q, "IS"))
 		}
 		takes := func(tx *sql.Tx, day int, want int64) {
 			t.Helper()
-			n, err := g.NextOn(t.Context(), tx, "IS", october(day))
-			require.NoError(t, err)
-			require.Equal(t, want, n.Seq)
+			requireSeq(t, want)(g.NextOn(t.Context(), tx, "IS", october(day)))
 		}
 		refuses := func(tx *sql.Tx, days ...int) {
 			t.Helper()
@@ -65,9 +61,7 @@ func TestClosePeriods(t *testing.T) {
 					for _, seq := range []int64{0, before.Seq + 3} {
 						require.ErrorIs(t, g.Raise(t.Context(), tx, "IS", at, seq), gapless.ErrPeriodClosed)
 					}
-					after, err := g.Last(t.Context(), tx, "IS", at)
-					require.NoError(t, err)
-					require.Equal(t, before, after)
+					requireResult(t, before)(g.Last(t.Context(), tx, "IS", at))
 				}
 			}
 		}
@@ -97,12 +91,8 @@ func TestClosePeriods(t *testing.T) {
 			refuses(tx, 1, 2, 3, 4)
 			takes(tx, 5, 2)
 			takes(tx, 6, 1)
-			n, err := g.Next(t.Context(), tx, "IS")
-			require.NoError(t, err)
-			require.EqualValues(t, 1, n.Seq)
-			other, err := g.NextOn(t.Context(), tx, "IT", october(3)) // another type
-			require.NoError(t, err)
-			require.EqualValues(t, 1, other.Seq)
+			requireSeq(t, 1)(g.Next(t.Context(), tx, "IS"))
+			requireSeq(t, 1)(g.NextOn(t.Context(), tx, "IT", october(3))) // another type
 		})
 
 		// What is closed is closed: an earlier end changes nothing. What is rolled back, was not.
@@ -161,8 +151,7 @@ func execTx(t testing.TB, tx *sql.Tx, query string) {
 // What cannot be closed is refused, nothing is written, and the transaction goes on.
 func TestClosePeriodsRefused(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
-		db := d.open(t)
-		g := d.generator(t, db)
+		db, g := d.start(t)
 		never := d.generator(t, db, serial.WithPeriod(serial.Never), serial.WithTemplate("{type}-{seq:4}"))
 		rows := func(q gapless.Querier) (n int) {
 			t.Helper()
@@ -222,8 +211,7 @@ func TestClosePeriodsRefused(t *testing.T) {
 func TestClosePeriodsEnded(t *testing.T) {
 	for name, d := range map[string]*database{"MariaDB": mariaDB(t), "SQLite": inFile(t)} {
 		t.Run(name, func(t *testing.T) {
-			db := d.open(t)
-			g := d.generator(t, db)
+			db, g := d.start(t)
 			d.closes(t, db, g, october(2))
 			tx := beginAt(t, db, d.readCommitted())
 			execTx(t, tx, "ROLLBACK")
@@ -231,9 +219,7 @@ func TestClosePeriodsEnded(t *testing.T) {
 			require.ErrorContains(t, g.ClosePeriods(t.Context(), tx, "IS", october(5)), ended)
 			require.ErrorContains(t, g.ReopenPeriods(t.Context(), tx, "IS", october(1)), ended)
 			_ = tx.Rollback()
-			until, err := g.ClosedUntil(t.Context(), db, "IS")
-			require.NoError(t, err)
-			require.Equal(t, october(2), until)
+			requireResult(t, october(2))(g.ClosedUntil(t.Context(), db, "IS"))
 		})
 	}
 }
@@ -263,9 +249,7 @@ func TestClosedUntilInZone(t *testing.T) {
 			first := time.Date(1970, 1, 1, 4, 0, 0, 0, east)
 			commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", first))) })
 			d.closes(t, db, g, r.before)
-			until, err := g.ClosedUntil(t.Context(), db, "IS")
-			require.NoError(t, err)
-			require.Equal(t, r.want, until, prefix)
+			requireResult(t, r.want, prefix)(g.ClosedUntil(t.Context(), db, "IS"))
 			commits(t, db, func(tx *sql.Tx) {
 				if r.want.IsZero() {
 					require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", first)))
@@ -283,8 +267,7 @@ func TestClosedUntilInZone(t *testing.T) {
 // into a closed period, that is closed to Next, too.
 func TestNextOfAClosedPeriod(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
-		db := d.open(t)
-		g := d.generator(t, db)
+		db, g := d.start(t)
 		now := d.clock(t, db)
 		for _, typ := range []string{"IS", "ROW"} {
 			commits(t, db, func(tx *sql.Tx) {
@@ -298,9 +281,7 @@ func TestNextOfAClosedPeriod(t *testing.T) {
 			commits(t, db, func(tx *sql.Tx) {
 				for want := range int64(2) {
 					g.Misjudge(-24 * time.Hour)
-					n, err := g.Next(t.Context(), tx, typ)
-					require.NoError(t, err)
-					require.Equal(t, want+1, n.Seq)
+					requireSeq(t, want+1)(g.Next(t.Context(), tx, typ))
 				}
 			})
 			for _, table := range []string{"serial_gapless", "serial_gapless_series"} {
@@ -334,8 +315,7 @@ func (tx counting) QueryRowContext(ctx context.Context, query string, args ...an
 // Closing costs a number of the current period nothing: neither a statement nor a wait for whoever closes.
 func TestCurrentPeriodGoesOn(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
-		db := d.open(t)
-		g := d.generator(t, db)
+		db, g := d.start(t)
 		for day := range 3 {
 			commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(1+day)))) })
 		}
@@ -376,15 +356,11 @@ func TestCurrentPeriodGoesOn(t *testing.T) {
 // and whoever takes the number knows that it has ended or not.
 func closingCases(t *testing.T,
 	test func(t *testing.T, d *database, db *sql.DB, g *gapless.Generator, row, late bool)) {
-	each(t, func(t *testing.T, d *database) {
-		if d.dialect == gapless.SQLite {
-			t.Skip("has one writer")
-		}
+	servers(t, func(t *testing.T, d *database) {
 		for _, row := range []bool{true, false} {
 			for _, late := range []bool{true, false} {
 				t.Run(fmt.Sprintf("row=%v/late=%v", row, late), func(t *testing.T) {
-					db := d.open(t)
-					g := d.generator(t, db, serial.WithKeyPrefix(fmt.Sprintf("%v-%v", row, late)))
+					db, g := d.start(t, serial.WithKeyPrefix(fmt.Sprintf("%v-%v", row, late)))
 					commits(t, db, func(tx *sql.Tx) {
 						require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(9))))
 						if row {
@@ -432,9 +408,7 @@ func TestCloseWaits(t *testing.T) {
 		}
 		require.NoError(t, <-closed)
 		require.NoError(t, closer.Commit())
-		last, err := g.Last(t.Context(), db, "IS", october(1))
-		require.NoError(t, err)
-		require.Equal(t, n.Seq, last.Seq)
+		requireSeq(t, n.Seq)(g.Last(t.Context(), db, "IS", october(1)))
 		require.ErrorIs(t, errOf(takes(t.Context(), second, g, late)), gapless.ErrPeriodClosed)
 		require.NoError(t, errOf(g.NextOn(t.Context(), second, "IS", october(9))))
 		require.NoError(t, second.Commit())
@@ -499,10 +473,7 @@ func TestTakerWaits(t *testing.T) {
 // Of two who close periods of one type, the second waits for the first, whose gate may be the series' first row. Then
 // the later end holds that was committed.
 func TestTwoClose(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
-		if d.dialect == gapless.SQLite {
-			t.Skip("has one writer")
-		}
+	servers(t, func(t *testing.T, d *database) {
 		db := d.open(t)
 		for i, r := range []struct {
 			used, commit  bool
@@ -531,9 +502,7 @@ func TestTwoClose(t *testing.T) {
 			}
 			require.NoError(t, <-closed)
 			require.NoError(t, second.Commit())
-			until, err := g.ClosedUntil(t.Context(), db, "IS")
-			require.NoError(t, err)
-			require.Equal(t, october(r.until), until, "%+v", r)
+			requireResult(t, october(r.until), "%+v", r)(g.ClosedUntil(t.Context(), db, "IS"))
 			for day := 1; day <= 6; day++ {
 				tx := begin(t, db)
 				err := errOf(g.NextOn(t.Context(), tx, "IS", october(day)))
@@ -551,8 +520,7 @@ func TestTwoClose(t *testing.T) {
 // At REPEATABLE READ and above, PostgreSQL's snapshot could hide numbers from whoever closes their period.
 func TestCloseLevels(t *testing.T) {
 	d := postgreSQL(t)
-	db := d.open(t)
-	g := d.generator(t, db)
+	db, g := d.start(t)
 	for _, level := range []sql.IsolationLevel{sql.LevelReadUncommitted, sql.LevelRepeatableRead, sql.LevelSerializable} {
 		tx := beginAt(t, db, level)
 		require.ErrorContains(t, g.ClosePeriods(t.Context(), tx, "IS", october(1)), "want READ COMMITTED")
@@ -584,18 +552,14 @@ func TestCloseFates(t *testing.T) {
 		d.documents(t, db)
 		g, late, closers := d.generator(t, db, template), d.generator(t, db, template), d.generator(t, db, template)
 		kill := func(tx *sql.Tx) error {
-			id, ask, end := int64(0), "SELECT pg_backend_pid()", "SELECT pg_terminate_backend(%d, 30000)"
-			switch d.dialect {
-			case gapless.MySQL:
-				ask, end = "SELECT connection_id()", "KILL %d"
-			case gapless.SQLite:
+			if d.dialect == gapless.SQLite {
 				return tx.Rollback()
 			}
-			if err := tx.QueryRowContext(t.Context(), ask).Scan(&id); err != nil {
+			id, err := d.connection(t.Context(), tx)
+			if err != nil {
 				return err
 			}
-			_, err := admin.ExecContext(t.Context(), fmt.Sprintf(end, id))
-			return err
+			return d.kill(t.Context(), admin, id)
 		}
 		var taken, refused, failed atomic.Int64
 		run := func(seed uint64) error {
@@ -629,11 +593,10 @@ func TestCloseFates(t *testing.T) {
 					refused.Add(1)
 					n, err = g.Next(t.Context(), tx, "IS")
 				}
-				if err != nil {
-					return err
+				if err == nil {
+					taken.Add(1)
 				}
-				taken.Add(1)
-				return store(t.Context(), tx, n)
+				return stored(t.Context(), tx, n, err)
 			}
 			fate := seed % 6
 			if fate == 1 {
@@ -719,17 +682,15 @@ func TestCloseFates(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 			for {
-				tx, err := admin.BeginTx(ctx, &sql.TxOptions{Isolation: d.readCommitted()})
-				if err != nil {
-					return err
-				}
-				if err = closers.ReopenPeriods(ctx, tx, "IS", october(1+r.IntN(days))); err == nil {
+				err := inTx(ctx, admin, d.readCommitted(), func(tx *sql.Tx) error {
+					if err := closers.ReopenPeriods(ctx, tx, "IS", october(1+r.IntN(days))); err != nil {
+						return err
+					}
 					if after := count(tx, day); before != after {
 						t.Errorf("%d documents up to %d when closed, %d when reopened", before, day, after)
 					}
-					err = tx.Commit()
-				}
-				_ = tx.Rollback()
+					return nil
+				})
 				if err == nil || !repeatable(err) {
 					return err
 				}

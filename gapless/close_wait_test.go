@@ -21,16 +21,6 @@ import (
 	"github.com/dailyserial/serial/gapless"
 )
 
-// servers runs a test on every dialect with more than one writer.
-func servers(t *testing.T, test func(t *testing.T, d *database)) {
-	each(t, func(t *testing.T, d *database) {
-		if d.dialect == gapless.SQLite {
-			t.Skip("has one writer")
-		}
-		test(t, d)
-	})
-}
-
 // documentsOf yields the numbers of all documents that tx sees.
 func documentsOf(ctx context.Context, tx *sql.Tx) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
@@ -73,19 +63,10 @@ func TestCloseWhileFiftyBook(t *testing.T) {
 				ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 				defer cancel()
 				book := func(day int) error {
-					tx, err := db.BeginTx(ctx, nil)
-					if err != nil {
-						return err
-					}
-					defer func() { _ = tx.Rollback() }()
-					n, err := g.NextOn(ctx, tx, "IS", october(day))
-					if err != nil {
-						return err
-					}
-					if err := store(ctx, tx, n); err != nil {
-						return err
-					}
-					return tx.Commit()
+					return inTx(ctx, db, sql.LevelDefault, func(tx *sql.Tx) error {
+						n, err := g.NextOn(ctx, tx, "IS", october(day))
+						return stored(ctx, tx, n, err)
+					})
 				}
 				var booked, refused atomic.Int64
 				var working sync.WaitGroup
@@ -164,8 +145,7 @@ func TestTakersQueueBehindACloser(t *testing.T) {
 				for _, reopens := range []bool{false, true} {
 					t.Run(fmt.Sprintf("%s/%v/reopens=%v", name, level, reopens), func(t *testing.T) {
 						prefix++
-						db := d.open(t)
-						g := d.generator(t, db, serial.WithKeyPrefix(fmt.Sprint("q", prefix)))
+						db, g := d.start(t, serial.WithKeyPrefix(fmt.Sprint("q", prefix)))
 						commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(1)))) })
 						if reopens {
 							d.closes(t, db, g, october(3))
@@ -207,8 +187,7 @@ func TestTakersQueueBehindACloser(t *testing.T) {
 // The gate is that of one series: of a type, key prefix, table and schema.
 func TestGateIsOfOneSeries(t *testing.T) {
 	servers(t, func(t *testing.T, d *database) {
-		db := d.open(t)
-		g := d.generator(t, db)
+		db, g := d.start(t)
 		closer := beginAt(t, db, sql.LevelReadCommitted)
 		require.NoError(t, g.ClosePeriods(t.Context(), closer, "IS", october(5)))
 		another, err := gapless.New(d.dialect, scheme(t), gapless.WithTable("another"))
@@ -247,8 +226,7 @@ func TestNeighboursGoOn(t *testing.T) {
 		}
 		for i, level := range slices.Concat(levels, levels) {
 			holds := i < len(levels) // others hold their rows meanwhile
-			db := d.open(t)
-			g := d.generator(t, db, serial.WithKeyPrefix(fmt.Sprint("n", i)))
+			db, g := d.start(t, serial.WithKeyPrefix(fmt.Sprint("n", i)))
 			for _, typ := range []string{"IR", "IS", "IT"} {
 				commits(t, db, func(tx *sql.Tx) {
 					for day := 1; day <= 3; day++ {
@@ -420,8 +398,7 @@ func TestCloseBehindASnapshot(t *testing.T) {
 // number of all is found, too.
 func TestCloseOfNothing(t *testing.T) {
 	servers(t, func(t *testing.T, d *database) {
-		db := d.open(t)
-		g := d.generator(t, db)
+		db, g := d.start(t)
 		var held []*sql.Tx
 		for _, typ := range []string{"IR", "IS", "IT"} {
 			commits(t, db, func(tx *sql.Tx) {
@@ -464,8 +441,7 @@ func TestCloseOfNothing(t *testing.T) {
 func TestReopenBehindASnapshot(t *testing.T) {
 	for name, d := range map[string]*database{"PostgreSQL": postgreSQL(t), "MariaDB": mariaDB(t)} {
 		t.Run(name, func(t *testing.T) {
-			db := d.open(t)
-			g := d.generator(t, db)
+			db, g := d.start(t)
 			commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(1)))) })
 			tx := beginAt(t, db, sql.LevelRepeatableRead)
 			require.NoError(t, errOf(g.Last(t.Context(), tx, "IS", october(1))))
@@ -479,9 +455,7 @@ func TestReopenBehindASnapshot(t *testing.T) {
 				require.True(t, repeatable(err), "%v", err)
 				require.NoError(t, tx.Rollback())
 			}
-			until, err := g.ClosedUntil(t.Context(), db, "IS")
-			require.NoError(t, err)
-			require.Equal(t, october(2), until)
+			requireResult(t, october(2))(g.ClosedUntil(t.Context(), db, "IS"))
 			commits(t, db, func(tx *sql.Tx) { require.NoError(t, g.ReopenPeriods(t.Context(), tx, "IS", october(1))) })
 			commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(takes(t.Context(), tx, g, true))) })
 		})
@@ -544,8 +518,7 @@ func TestCloseIgnoresUnusedRows(t *testing.T) {
 // At no level of isolation do numbers of the current period wait for whoever closes others.
 func TestCurrentPeriodAtEveryLevel(t *testing.T) {
 	servers(t, func(t *testing.T, d *database) {
-		db := d.open(t)
-		g := d.generator(t, db)
+		db, g := d.start(t)
 		commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.Next(t.Context(), tx, "IS"))) })
 		closer := beginAt(t, db, sql.LevelReadCommitted)
 		require.NoError(t, g.ClosePeriods(t.Context(), closer, "IS", october(2)))
@@ -563,8 +536,7 @@ func TestCurrentPeriodAtEveryLevel(t *testing.T) {
 // The error for a closed period names the end of the latest closing, at every level of isolation and by every clock.
 func TestClosedErrorNamesTheEnd(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
-		db := d.open(t)
-		g := d.generator(t, db)
+		db, g := d.start(t)
 		commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(1)))) })
 		d.closes(t, db, g, october(2))
 		d.closes(t, db, g, october(5))
@@ -594,8 +566,7 @@ func (tx old) QueryRowContext(ctx context.Context, query string, args ...any) *s
 
 func TestCloseWithoutSkipLocked(t *testing.T) {
 	d := mariaDB(t)
-	db := d.open(t)
-	g := d.generator(t, db)
+	db, g := d.start(t)
 	commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(1)))) })
 	for _, typ := range []string{"IS", "NEW"} {
 		before := rowsOf(t, db)
@@ -611,17 +582,12 @@ func TestCloseWithoutSkipLocked(t *testing.T) {
 // If whoever closes dies, while waiting or afterwards, nothing is closed, and those behind it go on.
 func TestCloserDies(t *testing.T) {
 	servers(t, func(t *testing.T, d *database) {
-		ask, end := "SELECT pg_backend_pid()", "SELECT pg_terminate_backend(%d)"
-		if d.dialect == gapless.MySQL {
-			ask, end = "SELECT connection_id()", "KILL %d"
-		}
 		for _, waits := range []bool{true, false} {
-			db := d.open(t)
-			g := d.generator(t, db, serial.WithKeyPrefix(fmt.Sprint(waits)))
+			db, g := d.start(t, serial.WithKeyPrefix(fmt.Sprint(waits)))
 			commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(1)))) })
 			before, closer, after := begin(t, db), beginAt(t, db, sql.LevelReadCommitted), begin(t, db)
-			var id int64
-			require.NoError(t, closer.QueryRowContext(t.Context(), ask).Scan(&id))
+			id, err := d.connection(t.Context(), closer)
+			require.NoError(t, err)
 			closed, taken := make(chan error, 1), make(chan error, 1)
 			if waits {
 				require.NoError(t, errOf(g.NextOn(t.Context(), before, "IS", october(1))))
@@ -638,7 +604,7 @@ func TestCloserDies(t *testing.T) {
 			} else {
 				d.waiting(t, db, 1)
 			}
-			execSQL(t, db, fmt.Sprintf(end, id))
+			require.NoError(t, d.kill(t.Context(), db, id))
 			require.NoError(t, <-taken)
 			if waits {
 				require.Error(t, <-closed)
@@ -657,8 +623,7 @@ func TestCloserDies(t *testing.T) {
 // If whoever closes waits longer than its deadline, nothing is closed, and those behind it go on.
 func TestCloserGivesUp(t *testing.T) {
 	d := postgreSQL(t)
-	db := d.open(t)
-	g := d.generator(t, db)
+	db, g := d.start(t)
 	commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(9)))) })
 	before, closer, after := begin(t, db), beginAt(t, db, sql.LevelReadCommitted), begin(t, db)
 	require.NoError(t, errOf(g.NextOn(t.Context(), before, "IS", october(1))))
@@ -678,8 +643,7 @@ func TestCloserGivesUp(t *testing.T) {
 // A transaction may close what it has taken numbers of, take others, and close again, through sqlx too.
 func TestCloseInOneTransaction(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
-		db := d.open(t)
-		g := d.generator(t, db)
+		db, g := d.start(t)
 		tx, err := sqlx.NewDb(db, "").BeginTxx(t.Context(), &sql.TxOptions{Isolation: d.readCommitted()})
 		require.NoError(t, err)
 		defer func() { _ = tx.Rollback() }()
@@ -693,9 +657,7 @@ func TestCloseInOneTransaction(t *testing.T) {
 		require.NoError(t, g.ReopenPeriods(t.Context(), tx, "IS", october(2)))
 		require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(2))))
 		require.NoError(t, tx.Commit())
-		until, err := g.ClosedUntil(t.Context(), db, "IS")
-		require.NoError(t, err)
-		require.Equal(t, october(2), until)
+		requireResult(t, october(2))(g.ClosedUntil(t.Context(), db, "IS"))
 	})
 }
 
@@ -729,10 +691,7 @@ func TestNoDeadlockWithACloser(t *testing.T) {
 					run(func(tx *sql.Tx) error {
 						for _, on := range []int{day, day + 1 + r.IntN(4)} {
 							n, err := g.NextOn(t.Context(), tx, "IS", october(on))
-							if err == nil {
-								err = store(t.Context(), tx, n)
-							}
-							if err != nil {
+							if err := stored(t.Context(), tx, n, err); err != nil {
 								return err
 							}
 						}
@@ -756,8 +715,7 @@ func TestNoDeadlockWithACloser(t *testing.T) {
 func TestCloseTouchesWhatChanges(t *testing.T) {
 	const closed, limit = 20_000, 200
 	servers(t, func(t *testing.T, d *database) {
-		db := d.open(t)
-		g := d.generator(t, db, serial.WithPeriod(serial.PerMinute), serial.WithTemplate("{type}{date:yyyyMMddHHmm}-{seq:4}"))
+		db, g := d.start(t, serial.WithPeriod(serial.PerMinute), serial.WithTemplate("{type}{date:yyyyMMddHHmm}-{seq:4}"))
 		start := october(1)
 		commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", start))) })
 		fill := "INSERT INTO serial_gapless SELECT series, convert_to(to_char(timestamp '2021-10-01' + i * interval '1 " +

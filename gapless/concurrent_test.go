@@ -40,6 +40,14 @@ func store(ctx context.Context, tx gapless.Tx, number serial.Number) error {
 	return err
 }
 
+// stored stores the document of a number, unless the call that took it failed.
+func stored(ctx context.Context, tx gapless.Tx, number serial.Number, err error) error {
+	if err != nil {
+		return err
+	}
+	return store(ctx, tx, number)
+}
+
 // requireGapless checks that the numbers of the documents are 1 to the last one of each type and period. That holds at
 // every instant, so it is asked in one snapshot: a COMMIT whose caller has gone may still be under way.
 func (d *database) requireGapless(t *testing.T, db *sql.DB, g *gapless.Generator, s *serial.Scheme) (count int) {
@@ -73,9 +81,7 @@ func (d *database) requireGapless(t *testing.T, db *sql.DB, g *gapless.Generator
 		for i, seq := range found {
 			require.Equal(t, first+int64(i), seq, "%v has a gap or a duplicate: %v", key, found)
 		}
-		last, err := g.Last(t.Context(), tx, key.typ, at[key])
-		require.NoError(t, err)
-		require.Equal(t, found[len(found)-1], last.Seq, "%v", key)
+		requireSeq(t, found[len(found)-1], "%v", key)(g.Last(t.Context(), tx, key.typ, at[key]))
 	}
 	return count
 }
@@ -84,6 +90,33 @@ func (d *database) requireGapless(t *testing.T, db *sql.DB, g *gapless.Generator
 func again(err error) bool {
 	var mysqlError *mysql.MySQLError
 	return errors.As(err, &mysqlError) && mysqlError.Number == 1213
+}
+
+// connection returns the server's ID of a transaction's connection.
+func (d *database) connection(ctx context.Context, tx *sql.Tx) (id int64, err error) {
+	ask := "SELECT pg_backend_pid()"
+	if d.dialect == gapless.MySQL {
+		ask = "SELECT connection_id()"
+	}
+	err = tx.QueryRowContext(ctx, ask).Scan(&id)
+	return id, err
+}
+
+// kill kills a connection.
+func (d *database) kill(ctx context.Context, admin *sql.DB, connection int64) error {
+	end := "SELECT pg_terminate_backend(%d, 30000)"
+	if d.dialect == gapless.MySQL {
+		end = "KILL %d"
+	}
+	return errOf(admin.ExecContext(ctx, fmt.Sprintf(end, connection)))
+}
+
+// untilAlone repeats a transaction for as long as it fails only because others are at work.
+func untilAlone(transaction func() error) (err error) {
+	for err = transaction(); again(err); {
+		err = transaction()
+	}
+	return err
 }
 
 // Transactions of all kinds of fates leave no gap and no duplicate among the documents.
@@ -119,10 +152,7 @@ func TestFates(t *testing.T) {
 				} else {
 					n, err = g.Next(ctx, tx, typ)
 				}
-				if err != nil {
-					return err
-				}
-				return store(ctx, tx, n)
+				return stored(ctx, tx, n, err)
 			}
 			typ, on := types[r.IntN(len(types))], r.IntN(4) == 0
 			fate := seed % 7
@@ -147,24 +177,17 @@ func TestFates(t *testing.T) {
 			case 3:
 				return tx.Rollback()
 			case 4: // the connection is killed, and nobody else gets it
-				var id int64
-				switch d.dialect {
-				case gapless.PostgreSQL:
-					if err := tx.QueryRowContext(ctx, "SELECT pg_backend_pid()").Scan(&id); err != nil {
-						return err
-					}
-					_, err = admin.ExecContext(t.Context(), fmt.Sprintf("SELECT pg_terminate_backend(%d, 30000)", id))
-				case gapless.MySQL:
-					if err := tx.QueryRowContext(ctx, "SELECT connection_id()").Scan(&id); err != nil {
-						return err
-					}
-					_, err = admin.ExecContext(t.Context(), fmt.Sprintf("KILL %d", id))
-					for alive := true; alive && err == nil; {
-						query := fmt.Sprintf("SELECT count(*) > 0 FROM information_schema.processlist WHERE id = %d", id)
-						err = admin.QueryRowContext(t.Context(), query).Scan(&alive)
-					}
-				default:
+				if d.dialect == gapless.SQLite {
 					return tx.Rollback()
+				}
+				id, err := d.connection(ctx, tx)
+				if err != nil {
+					return err
+				}
+				err = d.kill(t.Context(), admin, id)
+				for alive := d.dialect == gapless.MySQL; alive && err == nil; {
+					query := fmt.Sprintf("SELECT count(*) > 0 FROM information_schema.processlist WHERE id = %d", id)
+					err = admin.QueryRowContext(t.Context(), query).Scan(&alive)
 				}
 				if err != nil {
 					t.Error(err)
@@ -188,10 +211,7 @@ func TestFates(t *testing.T) {
 		for i := range goroutines {
 			workers.Go(func() {
 				for j := range rounds {
-					err := run(uint64(i*rounds + j))
-					for again(err) {
-						err = run(uint64(i*rounds + j))
-					}
+					err := untilAlone(func() error { return run(uint64(i*rounds + j)) })
 					// Others may be given a connection that broke; their transactions fail as a whole, too.
 					if fate := (i*rounds + j) % 7; err != nil && fate != 2 && fate != 4 && !errors.Is(err, driver.ErrBadConn) {
 						t.Errorf("fate %d: %v", fate, err)
@@ -245,29 +265,13 @@ func TestFirstUse(t *testing.T) {
 			var workers sync.WaitGroup
 			for range callers {
 				workers.Go(func() {
-					for {
-						err := func() error {
-							tx, err := db.BeginTx(t.Context(), nil)
-							if err != nil {
-								return err
-							}
-							defer func() { _ = tx.Rollback() }()
+					if err := untilAlone(func() error {
+						return inTx(t.Context(), db, sql.LevelDefault, func(tx *sql.Tx) error {
 							n, err := g.Next(t.Context(), tx, typ)
-							if err == nil {
-								err = store(t.Context(), tx, n)
-							}
-							if err != nil {
-								return err
-							}
-							return tx.Commit()
-						}()
-						if err == nil {
-							return
-						}
-						if !again(err) {
-							t.Error(err)
-							return
-						}
+							return stored(t.Context(), tx, n, err)
+						})
+					}); err != nil {
+						t.Error(err)
 					}
 				})
 			}
@@ -324,30 +328,16 @@ func TestPeriodEnds(t *testing.T) {
 			var workers sync.WaitGroup
 			for range waiting {
 				workers.Go(func() {
-					for {
-						n, err := func() (n serial.Number, err error) {
-							tx, err := db.BeginTx(t.Context(), nil)
-							if err != nil {
-								return n, err
-							}
-							defer func() { _ = tx.Rollback() }()
-							if n, err = g.Next(t.Context(), tx, "IS"); err == nil {
-								err = store(t.Context(), tx, n)
-							}
-							if err != nil {
-								return n, err
-							}
-							return n, tx.Commit()
-						}()
-						if again(err) {
-							continue
-						}
-						if err != nil {
-							t.Error(err)
-						}
-						numbers <- n
-						return
+					var n serial.Number
+					if err := untilAlone(func() error {
+						return inTx(t.Context(), db, sql.LevelDefault, func(tx *sql.Tx) (err error) {
+							n, err = g.Next(t.Context(), tx, "IS")
+							return stored(t.Context(), tx, n, err)
+						})
+					}); err != nil {
+						t.Error(err)
 					}
+					numbers <- n
 				})
 			}
 			most := 0 // that wait
@@ -386,36 +376,22 @@ func TestOrder(t *testing.T) {
 		for range 8 {
 			workers.Go(func() {
 				for range 10 {
-					for {
-						err := func() error {
-							tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: d.readCommitted()})
-							if err != nil {
-								return err
-							}
-							defer func() { _ = tx.Rollback() }()
+					if err := untilAlone(func() error {
+						return inTx(t.Context(), db, d.readCommitted(), func(tx *sql.Tx) error {
 							n, err := g.NextOn(t.Context(), tx, "IS", day)
 							if err != nil {
 								return err
 							}
 							var seen int64
-							if err := tx.QueryRowContext(t.Context(), "SELECT count(*) FROM documents").Scan(&seen); err != nil {
-								return err
-							}
-							if seen != n.Seq-1 {
+							err = tx.QueryRowContext(t.Context(), "SELECT count(*) FROM documents").Scan(&seen)
+							if err == nil && seen != n.Seq-1 {
 								t.Errorf("number %d sees %d documents", n.Seq, seen)
 							}
-							if err := store(t.Context(), tx, n); err != nil {
-								return err
-							}
-							return tx.Commit()
-						}()
-						if err == nil {
-							break
-						}
-						if !again(err) {
-							t.Error(err)
-							return
-						}
+							return stored(t.Context(), tx, n, err)
+						})
+					}); err != nil {
+						t.Error(err)
+						return
 					}
 				}
 			})
@@ -434,12 +410,8 @@ func (d *database) readCommitted() sql.IsolationLevel {
 
 // Types and periods do not wait for each other, except on SQLite.
 func TestIndependent(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
-		if d.dialect == gapless.SQLite {
-			t.Skip("has one writer")
-		}
-		db := d.open(t)
-		g := d.generator(t, db)
+	servers(t, func(t *testing.T, d *database) {
+		db, g := d.start(t)
 		other := d.generator(t, db, serial.WithKeyPrefix("other"))
 		commits(t, db, func(tx *sql.Tx) { // those who begin a series do wait
 			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-23"))))
@@ -466,8 +438,7 @@ func TestContextEnds(t *testing.T) {
 		if d.dialect == gapless.SQLite {
 			t.Skip("waits for the busy timeout")
 		}
-		db := d.open(t)
-		g := d.generator(t, db)
+		db, g := d.start(t)
 		held := begin(t, db)
 		require.NoError(t, errOf(g.NextOn(t.Context(), held, "IS", date(t, "2021-10-24"))))
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
@@ -477,9 +448,7 @@ func TestContextEnds(t *testing.T) {
 		_ = tx.Rollback()
 		require.NoError(t, held.Rollback())
 		commits(t, db, func(tx *sql.Tx) {
-			n, err := g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-24"))
-			require.NoError(t, err)
-			require.EqualValues(t, 1, n.Seq)
+			requireSeq(t, 1)(g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-24")))
 		})
 	})
 }
@@ -487,8 +456,7 @@ func TestContextEnds(t *testing.T) {
 // PostgreSQL fails those who have waited at REPEATABLE READ; repeated, they get the next number.
 func TestRepeatableRead(t *testing.T) {
 	d := postgreSQL(t)
-	db := d.open(t)
-	g := d.generator(t, db)
+	db, g := d.start(t)
 	day := date(t, "2021-10-24")
 	commits(t, db, func(tx *sql.Tx) {
 		require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", day)))
@@ -545,10 +513,7 @@ func hang(arguments []string) error {
 		return err
 	}
 	n, err := g.NextOn(ctx, tx, "IS", time.Date(2021, 10, 24, 0, 0, 0, 0, time.UTC))
-	if err == nil {
-		err = store(ctx, tx, n)
-	}
-	if err != nil {
+	if err := stored(ctx, tx, n, err); err != nil {
 		return err
 	}
 	fmt.Println(n)
@@ -584,20 +549,14 @@ func TestKilled(t *testing.T) {
 			done := make(chan serial.Number)
 			go func() {
 				defer close(done)
-				tx, err := db.BeginTx(t.Context(), nil)
-				if err == nil {
-					defer func() { _ = tx.Rollback() }()
-					var n serial.Number
-					if n, err = g.NextOn(t.Context(), tx, "IS", day); err == nil {
-						if err = store(t.Context(), tx, n); err == nil {
-							err = tx.Commit()
-						}
-					}
-					done <- n
-				}
-				if err != nil {
+				var n serial.Number
+				if err := inTx(t.Context(), db, sql.LevelDefault, func(tx *sql.Tx) (err error) {
+					n, err = g.NextOn(t.Context(), tx, "IS", day)
+					return stored(t.Context(), tx, n, err)
+				}); err != nil {
 					t.Error(err)
 				}
+				done <- n
 			}()
 			d.waiting(t, admin, 1)
 			require.NoError(t, cmd.Process.Kill())

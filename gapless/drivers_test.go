@@ -24,8 +24,7 @@ var _ gapless.Tx = (*sqlx.Tx)(nil)
 
 func TestSQLX(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
-		db := d.open(t)
-		g := d.generator(t, db)
+		db, g := d.start(t)
 		x := sqlx.NewDb(db, map[gapless.Dialect]string{
 			gapless.PostgreSQL: "pgx", gapless.MySQL: "mysql", gapless.SQLite: "sqlite",
 		}[d.dialect])
@@ -37,17 +36,14 @@ func TestSQLX(t *testing.T) {
 			require.Equal(t, "IS202110240001", n.String())
 			require.NoError(t, end(tx))
 		}
-		last, err := g.Last(t.Context(), x, "IS", date(t, "2021-10-24"))
-		require.NoError(t, err)
-		require.EqualValues(t, 1, last.Seq)
+		requireSeq(t, 1)(g.Last(t.Context(), x, "IS", date(t, "2021-10-24")))
 	})
 }
 
 // bun writes arguments into a statement where it finds a "?", and PostgreSQL's statements have none.
 func TestBun(t *testing.T) {
 	d := postgreSQL(t)
-	db := d.open(t)
-	g := d.generator(t, db)
+	db, g := d.start(t)
 	day := date(t, "2021-10-24")
 	orm := bun.NewDB(db, pgdialect.New())
 	tx, err := orm.BeginTx(t.Context(), nil)
@@ -59,13 +55,9 @@ func TestBun(t *testing.T) {
 		require.ErrorContains(t, errOf(g.Last(t.Context(), tx, "IS", day)), dropped)
 	}
 	require.ErrorContains(t, errOf(g.Last(t.Context(), orm, "IS", day)), dropped)
-	n, err := g.NextOn(t.Context(), tx.Tx, "IS", day)
-	require.NoError(t, err)
-	require.EqualValues(t, 1, n.Seq)
+	requireSeq(t, 1)(g.NextOn(t.Context(), tx.Tx, "IS", day))
 	require.NoError(t, tx.Commit())
-	last, err := g.Last(t.Context(), orm.DB, "IS", day)
-	require.NoError(t, err)
-	require.EqualValues(t, 1, last.Seq)
+	requireSeq(t, 1)(g.Last(t.Context(), orm.DB, "IS", day))
 }
 
 // PostgreSQL has another driver that is widely used.
@@ -87,9 +79,7 @@ func TestPQ(t *testing.T) {
 	}
 	workers.Wait()
 	commits(t, db, func(tx *sql.Tx) {
-		n, err := g.Next(t.Context(), tx, "IS")
-		require.NoError(t, err)
-		require.EqualValues(t, 1, n.Seq)
+		requireSeq(t, 1)(g.Next(t.Context(), tx, "IS"))
 		require.ErrorIs(t, errOf(g.NextN(t.Context(), tx, "IS", 9)), serial.ErrExhausted)
 		require.NoError(t, g.Raise(t.Context(), tx, "IS", d.clock(t, db), 5))
 		numbers, err := g.NextN(t.Context(), tx, "IS", 4)
@@ -123,8 +113,7 @@ func TestGORM(t *testing.T) {
 		if why := noDialector[d.dialect]; why != "" {
 			t.Skip(why)
 		}
-		db := d.open(t)
-		g := d.generator(t, db)
+		db, g := d.start(t)
 		for i, prepare := range []bool{false, true} {
 			orm, err := gorm.Open(dialectors[d.dialect](db), &gorm.Config{PrepareStmt: prepare})
 			require.NoError(t, err)

@@ -27,18 +27,14 @@ func requireEnded(t *testing.T, db *sql.DB, g *gapless.Generator, tx *sql.Tx, wa
 			require.ErrorContains(t, g.Raise(t.Context(), tx, typ, day, 100), want)
 		}
 		require.ErrorContains(t, errOf(g.Next(t.Context(), tx, typ)), want)
-		after, err := g.Last(t.Context(), db, typ, day)
-		require.NoError(t, err)
-		require.Equal(t, before, after)
+		requireResult(t, before)(g.Last(t.Context(), db, typ, day))
 	}
 	_ = tx.Rollback() // some drivers say that there is none
 	var rows int
 	require.NoError(t, db.QueryRowContext(t.Context(), countRows).Scan(&rows))
 	require.Equal(t, 2, rows, "that of IS and its gate")
 	commits(t, db, func(tx *sql.Tx) {
-		n, err := g.NextOn(t.Context(), tx, "IS", day)
-		require.NoError(t, err)
-		require.EqualValues(t, 2, n.Seq)
+		requireSeq(t, 2)(g.NextOn(t.Context(), tx, "IS", day))
 	})
 }
 
@@ -52,8 +48,7 @@ func TestDatabaseEndsTransaction(t *testing.T) {
 	// start returns a generator of which a number was taken, and a transaction with a document.
 	start := func(t *testing.T, d *database) (*sql.DB, *gapless.Generator, *sql.Tx) {
 		t.Helper()
-		db := d.open(t)
-		g := d.generator(t, db)
+		db, g := d.start(t)
 		execSQL(t, db, "CREATE TABLE documents (number varchar(100) NOT NULL PRIMARY KEY)")
 		execSQL(t, db, "INSERT INTO documents VALUES ('a'), ('b')")
 		commits(t, db, func(tx *sql.Tx) {
@@ -138,24 +133,19 @@ func TestDatabaseEndsTransaction(t *testing.T) {
 // A server without the variable is detected, and numbers are then taken as everywhere.
 func TestSavepoints(t *testing.T) {
 	d := mariaDB(t)
-	db := d.open(t)
-	g := d.generator(t, db)
+	db, g := d.start(t)
 	g.UseSavepoints()
 	for want := range int64(3) {
 		commits(t, db, func(tx *sql.Tx) {
 			require.NoError(t, errOf(tx.ExecContext(t.Context(), "SAVEPOINT mine")))
-			n, err := g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-24"))
-			require.NoError(t, err)
-			require.Equal(t, want+1, n.Seq)
+			requireSeq(t, want+1)(g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-24")))
 			require.NoError(t, errOf(tx.ExecContext(t.Context(), "RELEASE SAVEPOINT mine")))
 		})
 	}
 	g = d.generator(t, db)
 	g.WithoutVariable() // what a server does that takes it for a comment
 	commits(t, db, func(tx *sql.Tx) {
-		n, err := g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-24"))
-		require.NoError(t, err)
-		require.EqualValues(t, 4, n.Seq)
+		requireSeq(t, 4)(g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-24")))
 	})
 	tx := begin(t, db)
 	require.NoError(t, errOf(tx.ExecContext(t.Context(), "ROLLBACK")))
@@ -207,17 +197,14 @@ func TestSharedTx(t *testing.T) {
 		}
 		close(tx.goOn)
 		require.NoError(t, <-first)
-		n, err := other.NextOn(t.Context(), tx, "IS", day)
-		require.NoError(t, err)
-		require.EqualValues(t, 2, n.Seq)
+		requireSeq(t, 2)(other.NextOn(t.Context(), tx, "IS", day))
 	})
 }
 
 // Goroutines that share a transaction in spite of the rule get no number twice.
 func TestSharedTxUnique(t *testing.T) {
 	d := mariaDB(t)
-	db := d.open(t)
-	g := d.generator(t, db)
+	db, g := d.start(t)
 	tx := begin(t, db)
 	var mu sync.Mutex
 	taken := map[int64]bool{}

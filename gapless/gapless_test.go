@@ -70,8 +70,7 @@ func TestOnlyTransactionsCompile(t *testing.T) {
 // Numbers continue after a commit, and are free again after a rollback, also one to a savepoint.
 func TestNext(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
-		db := d.open(t)
-		g := d.generator(t, db, serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}-{date:yyyy}-{seq:4}"))
+		db, g := d.start(t, serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}-{date:yyyy}-{seq:4}"))
 		now := d.clock(t, db)
 		year := fmt.Sprint(now.UTC().Year())
 		next := func(tx *sql.Tx, typ, want string) {
@@ -261,15 +260,11 @@ func TestRefused(t *testing.T) {
 		commits(t, db, func(tx *sql.Tx) {
 			on := func(g *gapless.Generator, typ string, want int64) {
 				t.Helper()
-				n, err := g.NextOn(t.Context(), tx, typ, day)
-				require.NoError(t, err)
-				require.Equal(t, want, n.Seq)
+				requireSeq(t, want)(g.NextOn(t.Context(), tx, typ, day))
 			}
 			last := func(typ string, want int64) {
 				t.Helper()
-				n, err := g.Last(t.Context(), tx, typ, day)
-				require.NoError(t, err)
-				require.Equal(t, want, n.Seq)
+				requireSeq(t, want)(g.Last(t.Context(), tx, typ, day))
 			}
 			for _, typ := range []string{"", "I S", strings.Repeat("x", 65), "Ａ"} {
 				require.ErrorIs(t, errOf(g.Next(t.Context(), tx, typ)), serial.ErrInvalidType)
@@ -350,9 +345,7 @@ func TestRefused(t *testing.T) {
 			numbers, err = g.NextN(t.Context(), tx, "SY", 2)
 			require.NoError(t, err)
 			require.ErrorIs(t, errOf(late.NextN(t.Context(), tx, "SY", 100_000)), serial.ErrExhausted)
-			n, err = g.Last(t.Context(), tx, "SY", numbers[1].Start)
-			require.NoError(t, err)
-			require.EqualValues(t, 2, n.Seq)
+			requireSeq(t, 2)(g.Last(t.Context(), tx, "SY", numbers[1].Start))
 			require.NoError(t, g.Raise(t.Context(), tx, "RM", day, 9))
 			require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "RM", day)), serial.ErrExhausted)
 			last("RM", 9)
@@ -410,8 +403,7 @@ func TestUndated(t *testing.T) {
 // Asked of a pool, Last sees all that was committed, even where autocommit is off and a connection has an old snapshot.
 func TestAutocommitOff(t *testing.T) {
 	d := mariaDB(t)
-	db := d.open(t)
-	g := d.generator(t, db)
+	db, g := d.start(t)
 	pool := d.with("autocommit=0").open(t)
 	pool.SetMaxOpenConns(1)
 	for _, q := range []gapless.Querier{pool, sqlx.NewDb(pool, "mysql")} {
@@ -424,15 +416,11 @@ func TestAutocommitOff(t *testing.T) {
 				n, err = g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-24"))
 				require.NoError(t, err)
 			})
-			last, err := g.Last(t.Context(), q, "IS", date(t, "2021-10-24"))
-			require.NoError(t, err)
-			require.Equal(t, n, last)
+			requireResult(t, n)(g.Last(t.Context(), q, "IS", date(t, "2021-10-24")))
 		}
 	}
 	tx := begin(t, pool)
-	n, err := g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-24"))
-	require.NoError(t, err)
-	require.EqualValues(t, 7, n.Seq)
+	requireSeq(t, 7)(g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-24")))
 }
 
 // The column that the documentation gives for numbers distinguishes types that MariaDB's default collation equates.
@@ -444,8 +432,7 @@ func TestCollation(t *testing.T) {
 		require.True(t, strings.Contains(string(text), "number "+column), path)
 	}
 	d := mariaDB(t).with("charset=utf8mb4")
-	db := d.open(t)
-	g := d.generator(t, db, serial.WithPeriod(serial.Never), serial.WithTemplate("{type}-{seq:4}"))
+	db, g := d.start(t, serial.WithPeriod(serial.Never), serial.WithTemplate("{type}-{seq:4}"))
 	execSQL(t, db, "CREATE TABLE binary_invoices (number "+column+")")
 	execSQL(t, db, "CREATE TABLE usual_invoices (number varchar(100) NOT NULL UNIQUE) CHARACTER SET utf8mb4 COLLATE "+
 		"utf8mb4_general_ci")
@@ -515,9 +502,7 @@ func TestCreateTable(t *testing.T) {
 		g, err := gapless.New(d.dialect, scheme(t), gapless.WithTable("Order"))
 		require.NoError(t, err)
 		commits(t, db, func(tx *sql.Tx) {
-			n, err := g.Next(t.Context(), tx, "IS")
-			require.NoError(t, err)
-			require.EqualValues(t, 1, n.Seq)
+			requireSeq(t, 1)(g.Next(t.Context(), tx, "IS"))
 		})
 		for _, table := range []string{"misshapen", "gate_series"} {
 			execSQL(t, db, "CREATE TABLE "+table+" (series int)")
@@ -544,14 +529,11 @@ func TestCreateTable(t *testing.T) {
 // CreateTable creates the table that is missing. The series keep their calendar, which their rows have, too.
 func TestCreateMissingTable(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
-		db := d.open(t)
-		g := d.generator(t, db)
+		db, g := d.start(t)
 		day := date(t, "2021-10-24")
 		for want := int64(1); want < 3; want++ {
 			commits(t, db, func(tx *sql.Tx) {
-				n, err := g.NextOn(t.Context(), tx, "IS", day)
-				require.NoError(t, err)
-				require.Equal(t, want, n.Seq)
+				requireSeq(t, want)(g.NextOn(t.Context(), tx, "IS", day))
 			})
 			execSQL(t, db, "DROP TABLE serial_gapless_series")
 			require.NoError(t, g.CreateTable(t.Context(), db))
@@ -621,8 +603,7 @@ func TestNoOtherPeriod(t *testing.T) {
 			})
 		}
 		synctest.Test(t, func(t *testing.T) { // the host's clock says 2000
-			db := d.open(t)
-			g := d.generator(t, db, opts...)
+			db, g := d.start(t, opts...)
 			tx := begin(t, db)
 			require.NoError(t, errOf(g.Next(t.Context(), tx, "IS")))
 			require.NoError(t, tx.Commit())
@@ -645,8 +626,7 @@ func TestNoOtherPeriod(t *testing.T) {
 // If what was taken cannot be given back, the error is not one after which the transaction can go on.
 func TestUndoFails(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
-		db := d.open(t)
-		g := d.generator(t, db, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:1}"))
+		db, g := d.start(t, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:1}"))
 		_, err := g.NextN(t.Context(), noUndo{begin(t, db)}, "IS", 10)
 		require.ErrorIs(t, err, errNoUndo)
 		require.NotErrorIs(t, err, serial.ErrExhausted)
@@ -667,8 +647,7 @@ func (tx noUndo) ExecContext(ctx context.Context, query string, args ...any) (sq
 // PostgreSQL finds a table anywhere in search_path: CreateTable makes no other one that would hide it.
 func TestSearchPath(t *testing.T) {
 	d, other := postgreSQL(t), postgreSQL(t)
-	db := d.open(t)
-	g := d.generator(t, db)
+	db, g := d.start(t)
 	both := *d
 	both.name = other.name + "," + d.name
 	later := both.open(t)
@@ -678,16 +657,13 @@ func TestSearchPath(t *testing.T) {
 			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-24"))))
 		})
 	}
-	last, err := g.Last(t.Context(), db, "IS", date(t, "2021-10-24"))
-	require.NoError(t, err)
-	require.EqualValues(t, 2, last.Seq)
+	requireSeq(t, 2)(g.Last(t.Context(), db, "IS", date(t, "2021-10-24")))
 }
 
 // At SERIALIZABLE, transactions of PostgreSQL that take numbers of different types do not disturb each other.
 func TestSerializable(t *testing.T) {
 	d := postgreSQL(t)
-	db := d.open(t)
-	g := d.generator(t, db)
+	db, g := d.start(t)
 	day := date(t, "2021-10-24")
 	for range 2 { // first with new rows, then with old ones
 		execSQL(t, db, "VACUUM ANALYZE serial_gapless, serial_gapless_series") // so the planner knows how small they are
@@ -720,8 +696,7 @@ func TestJulianDay(t *testing.T) {
 // The settings of a connection make no difference.
 func TestSettings(t *testing.T) {
 	check := func(t *testing.T, d *database) {
-		db := d.open(t)
-		g := d.generator(t, db)
+		db, g := d.start(t)
 		for want := range int64(3) {
 			commits(t, db, func(tx *sql.Tx) {
 				n, err := g.NextOn(t.Context(), tx, "É", date(t, "2021-10-24"))
@@ -743,9 +718,7 @@ func TestSettings(t *testing.T) {
 		require.NoError(t, g.ReopenPeriods(t.Context(), tx, "IS", october(3)))
 		require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(3))))
 		require.NoError(t, tx.Commit())
-		until, err := g.ClosedUntil(t.Context(), db, "IS")
-		require.NoError(t, err)
-		require.Equal(t, october(3), until)
+		requireResult(t, october(3))(g.ClosedUntil(t.Context(), db, "IS"))
 		require.NoError(t, errOf(g.NextOn(t.Context(), begin(t, db), "é", date(t, "2021-10-24"))))
 	}
 	for _, dsn := range []string{
@@ -772,8 +745,7 @@ func TestSettings(t *testing.T) {
 // A row that others have changed since the transaction first read is seen as it is, also if it need not be raised.
 func TestSnapshot(t *testing.T) {
 	d := mariaDB(t)
-	db := d.open(t)
-	g := d.generator(t, db)
+	db, g := d.start(t)
 	day := date(t, "2021-10-24")
 	tx := begin(t, db)
 	require.NoError(t, errOf(g.Last(t.Context(), tx, "IS", day)))
@@ -781,16 +753,13 @@ func TestSnapshot(t *testing.T) {
 		commits(t, db, func(tx *sql.Tx) { require.NoError(t, g.Raise(t.Context(), tx, "IS", day, 5)) })
 	}
 	require.NoError(t, g.Raise(t.Context(), tx, "IS", day, 5))
-	n, err := g.NextOn(t.Context(), tx, "IS", day)
-	require.NoError(t, err)
-	require.EqualValues(t, 6, n.Seq)
+	requireSeq(t, 6)(g.NextOn(t.Context(), tx, "IS", day))
 }
 
 // LAST_INSERT_ID is the caller's.
 func TestLastInsertID(t *testing.T) {
 	d := mariaDB(t)
-	db := d.open(t)
-	g := d.generator(t, db)
+	db, g := d.start(t)
 	execSQL(t, db, "CREATE TABLE documents (id bigint AUTO_INCREMENT PRIMARY KEY) AUTO_INCREMENT = 4711")
 	for range 2 {
 		commits(t, db, func(tx *sql.Tx) {

@@ -118,15 +118,12 @@ func TestAccount(t *testing.T) {
 func TestCloseBooks(t *testing.T) {
 	requireInGuide(t, "// closeBooks ")
 	d := postgreSQL(t)
-	db := d.open(t)
-	g := d.generator(t, db)
+	db, g := d.start(t)
 	execSQL(t, db, "CREATE TABLE closings (until timestamptz NOT NULL, who text NOT NULL, why text NOT NULL)")
 	require.NoError(t, closeBooks(t.Context(), db, g, october(5), "Ada", "September is reported"))
 	require.Error(t, closeBooks(t.Context(), db, g, time.Now().AddDate(0, 1, 0), "Bob", "by mistake"))
 	var closings int
 	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM closings").Scan(&closings))
 	require.Equal(t, 1, closings)
-	until, err := g.ClosedUntil(t.Context(), db, "INV")
-	require.NoError(t, err)
-	require.Equal(t, october(5), until)
+	requireResult(t, october(5))(g.ClosedUntil(t.Context(), db, "INV"))
 }

@@ -23,6 +23,23 @@ import (
 // errOf returns the error of a call.
 func errOf[T any](_ T, err error) error { return err }
 
+// requireResult requires that the call whose results follow succeeds with want.
+func requireResult[T any](t testing.TB, want T, message ...any) func(got T, err error) {
+	return func(got T, err error) {
+		t.Helper()
+		require.NoError(t, err, message...)
+		require.Equal(t, want, got, message...)
+	}
+}
+
+// requireSeq requires that the call whose results follow succeeds with a number of this sequence.
+func requireSeq(t testing.TB, want int64, message ...any) func(n serial.Number, err error) {
+	return func(n serial.Number, err error) {
+		t.Helper()
+		requireResult(t, want, message...)(n.Seq, err)
+	}
+}
+
 // A database is one test's own: a schema of a PostgreSQL server, a database of a MySQL server, or a file.
 type database struct {
 	dialect gapless.Dialect
@@ -36,6 +53,16 @@ func each(t *testing.T, test func(t *testing.T, d *database)) {
 	t.Run("PostgreSQL", func(t *testing.T) { test(t, postgreSQL(t)) })
 	t.Run("MySQL", func(t *testing.T) { test(t, mariaDB(t)) })
 	t.Run("SQLite", func(t *testing.T) { test(t, inFile(t)) })
+}
+
+// servers runs a test on every dialect with more than one writer.
+func servers(t *testing.T, test func(t *testing.T, d *database)) {
+	each(t, func(t *testing.T, d *database) {
+		if d.dialect == gapless.SQLite {
+			t.Skip("has one writer")
+		}
+		test(t, d)
+	})
 }
 
 func postgreSQL(t testing.TB) *database {
@@ -173,6 +200,13 @@ func (d *database) generator(t testing.TB, db *sql.DB, opts ...serial.Option) *g
 	return g
 }
 
+// start returns new connections to d, and a generator whose tables exist.
+func (d *database) start(t testing.TB, opts ...serial.Option) (*sql.DB, *gapless.Generator) {
+	t.Helper()
+	db := d.open(t)
+	return db, d.generator(t, db, opts...)
+}
+
 // scheme is in UTC unless opts say otherwise.
 func scheme(t testing.TB, opts ...serial.Option) *serial.Scheme {
 	t.Helper()
@@ -196,6 +230,19 @@ func commits(t testing.TB, db *sql.DB, f func(tx *sql.Tx)) {
 	tx := begin(t, db)
 	f(tx)
 	require.NoError(t, tx.Commit())
+}
+
+// inTx runs f in a transaction, and commits it unless f fails.
+func inTx(ctx context.Context, db *sql.DB, level sql.IsolationLevel, f func(tx *sql.Tx) error) error {
+	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: level})
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	if err := f(tx); err != nil {
+		return err
+	}
+	return tx.Commit()
 }
 
 // date is a day's noon in UTC.

@@ -81,9 +81,7 @@ func TestGeneratorKeepsSettings(t *testing.T) {
 		rotated := generator("PO", serial.WithHiddenSequence([]byte("another's secret")))
 		for round := range int64(2) {
 			for _, next := range []func() (int64, error){months, hidden} {
-				seq, err := next()
-				require.NoError(t, err)
-				require.Equal(t, 10*round+1, seq)
+				requireResult(t, 10*round+1)(next())
 			}
 			require.NoError(t, rdb.FlushAll(t.Context()).Err())
 			for range 2 {

@@ -24,6 +24,15 @@ import (
 // errOf returns the error of a call.
 func errOf[T any](_ T, err error) error { return err }
 
+// requireResult requires that the call whose results follow succeeds with want.
+func requireResult[T any](t testing.TB, want T, message ...any) func(got T, err error) {
+	return func(got T, err error) {
+		t.Helper()
+		require.NoError(t, err, message...)
+		require.Equal(t, want, got, message...)
+	}
+}
+
 // A database is one test's own: a schema of a PostgreSQL server, a database of a MySQL server, or a file.
 type database struct {
 	dialect sqlledger.Dialect

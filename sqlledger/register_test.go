@@ -189,9 +189,7 @@ func registers(t *testing.T, d *database, r *sqlledger.Register) {
 		e.Series, e.Start = other.series, other.start.In(zone)
 		require.NoError(t, r.Explain(t.Context(), e))
 		e.Start = other.start
-		found, err = collect(r, other.series, other.start.In(zone))
-		require.NoError(t, err)
-		require.Equal(t, []serial.Explanation{e}, found)
+		requireResult(t, []serial.Explanation{e})(collect(r, other.series, other.start.In(zone)))
 	}
 	require.Len(t, list(t, r), len(all)+len(alike))
 }
