@@ -324,16 +324,12 @@ func TestHooksMisbehave(t *testing.T) {
 		}))
 		var wg sync.WaitGroup
 		wg.Go(func() {
-			number, err := gen.Next(t.Context(), "BLOCKS")
-			require.NoError(t, err)
-			require.Equal(t, "BLOCKS200001010001", number)
+			requireResult(t, "BLOCKS200001010001")(gen.Next(t.Context(), "BLOCKS"))
 		})
 		synctest.Wait()
 		require.True(t, blocked.Load())
 		for _, typ := range []string{"IS", "ASKS"} {
-			number, err := gen.Next(t.Context(), typ)
-			require.NoError(t, err)
-			require.Equal(t, typ+"200001010001", number)
+			requireResult(t, typ+"200001010001")(gen.Next(t.Context(), typ))
 		}
 		number, err := newGenerator(t, m.Client(), serial.WithLocation(time.UTC)).Next(t.Context(), "BLOCKS")
 		require.NoError(t, err)

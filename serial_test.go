@@ -1109,9 +1109,7 @@ func TestHighWaterMarkOfLateRepliesAcrossMidnight(t *testing.T) {
 			late <- got
 		}()
 		time.Sleep(time.Millisecond)
-		got, err := textsOf(gen.NextN(t.Context(), "IS", 5))
-		require.NoError(t, err)
-		require.Equal(t, numbers("IS", "20000102", 1, 5), got)
+		requireResult(t, numbers("IS", "20000102", 1, 5))(textsOf(gen.NextN(t.Context(), "IS", 5)))
 		require.Equal(t, numbers("IS", "20000101", 2, 3), <-late)
 		require.NoError(t, m.Set("serial:{IS}:20000102", "4"))
 		m.SetTTL("serial:{IS}:20000102", time.Hour)
@@ -1169,9 +1167,7 @@ func TestMemoryOfNodesWithOtherClocks(t *testing.T) {
 		typ  string
 		want string
 	}{{"A", "20211024"}, {"B", "20211025"}} {
-		got, err := textsOf(gen.NextN(t.Context(), c.typ, 5))
-		require.NoError(t, err)
-		require.Equal(t, numbers(c.typ, c.want, 1, 5), got)
+		requireResult(t, numbers(c.typ, c.want, 1, 5))(textsOf(gen.NextN(t.Context(), c.typ, 5)))
 	}
 	require.NoError(t, behind.Set("serial:{A}:20211024", "2"))
 	require.ErrorIs(t, errOf(gen.Next(t.Context(), "A")), serial.ErrCounterLost)

@@ -152,9 +152,7 @@ func TestProcesses(t *testing.T) {
 func TestKilled(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		l := d.ledger(t, nil)
-		after, err := l.Reserve(t.Context(), days("IS", day, 0, 10))
-		require.NoError(t, err)
-		require.Zero(t, after)
+		requireResult(t, int64(0))(l.Reserve(t.Context(), days("IS", day, 0, 10)))
 		w := startWorker(t, d, 1, true)
 		w.line(t, "ready")
 		w.proceed(t)
@@ -165,9 +163,7 @@ func TestKilled(t *testing.T) {
 		require.ErrorIs(t, errOf(l.Reserve(ctx, days("IS", day, 0, 10))), context.DeadlineExceeded)
 
 		require.NoError(t, w.cmd.Process.Kill())
-		after, err = l.Reserve(t.Context(), days("IS", day, 0, 10))
-		require.NoError(t, err)
-		require.EqualValues(t, 10, after)
+		requireResult(t, int64(10))(l.Reserve(t.Context(), days("IS", day, 0, 10)))
 	})
 }
 
@@ -194,14 +190,10 @@ func TestConnectionLost(t *testing.T) {
 			require.Error(t, err)
 			return err
 		}))
-		after, err := l.Reserve(t.Context(), days("IS", day, 0, 10))
-		require.NoError(t, err)
-		require.Zero(t, after)
+		requireResult(t, int64(0))(l.Reserve(t.Context(), days("IS", day, 0, 10)))
 		lose.Store(true)
 		require.Error(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 10))))
-		after, err = l.Reserve(t.Context(), days("IS", day, 0, 10))
-		require.NoError(t, err)
-		require.EqualValues(t, 10, after)
+		requireResult(t, int64(10))(l.Reserve(t.Context(), days("IS", day, 0, 10)))
 	})
 }
 
@@ -283,9 +275,7 @@ func TestTriedAgain(t *testing.T) {
 				return s.run(s.text)
 			})
 			series := fmt.Sprint(i)
-			first, err := l.Reserve(t.Context(), days(series, day, 0, 3))
-			require.NoError(t, err)
-			require.Zero(t, first)
+			requireResult(t, int64(0))(l.Reserve(t.Context(), days(series, day, 0, 3)))
 			inject.Store(true)
 			tries.Store(0)
 			after, err := l.Reserve(t.Context(), days(series, day, 0, 3))
@@ -340,9 +330,7 @@ func TestDeadlock(t *testing.T) {
 			execSQL(t, other, last+literal(d, series))
 		}
 		cross.Store(true)
-		after, err := l.Reserve(t.Context(), days("IS", day, 0, 3))
-		require.NoError(t, err)
-		require.EqualValues(t, 3, after)
+		requireResult(t, int64(3))(l.Reserve(t.Context(), days("IS", day, 0, 3)))
 		require.NoError(t, <-crossed)
 	})
 }
@@ -378,9 +366,7 @@ func TestWaits(t *testing.T) {
 			}
 			release()
 		}()
-		after, err := waiting.Reserve(t.Context(), days("IS", day, 0, 3))
-		require.NoError(t, err)
-		require.EqualValues(t, 3, after)
+		requireResult(t, int64(3))(waiting.Reserve(t.Context(), days("IS", day, 0, 3)))
 	})
 	t.Run("30s", func(t *testing.T) {
 		d := sqlite3(t)
@@ -439,9 +425,7 @@ func TestContext(t *testing.T) {
 		release()
 
 		require.Zero(t, db.Stats().InUse)
-		after, err := l.Reserve(t.Context(), days("IS", day, 0, 3))
-		require.NoError(t, err)
-		require.EqualValues(t, 3, after)
+		requireResult(t, int64(3))(l.Reserve(t.Context(), days("IS", day, 0, 3)))
 	})
 }
 

@@ -274,9 +274,7 @@ func TestTables(t *testing.T) {
 		db := d.open(t, nil)
 		execSQL(t, db, schemas[d.dialect])
 		l := newLedger(t, d, db) // creates the table once more
-		after, err := l.Reserve(t.Context(), days("IS", day, 0, 5))
-		require.NoError(t, err)
-		require.Zero(t, after)
+		requireResult(t, int64(0))(l.Reserve(t.Context(), days("IS", day, 0, 5)))
 
 		names := []string{"Order", "select"} // SQL keywords
 		if d.dialect != sqlledger.SQLite {
@@ -291,12 +289,8 @@ func TestTables(t *testing.T) {
 			require.NoError(t, err)
 			require.Error(t, errOf(other.Reserve(t.Context(), days("IS", day, 0, 5))), "there is no table yet")
 			require.NoError(t, other.CreateTable(t.Context()))
-			after, err := other.Reserve(t.Context(), days("IS", day, 0, 5))
-			require.NoError(t, err)
-			require.Zero(t, after, "its own table")
-			purged, err := other.Purge(t.Context(), 72*time.Hour)
-			require.NoError(t, err)
-			require.Zero(t, purged)
+			requireResult(t, int64(0), "its own table")(other.Reserve(t.Context(), days("IS", day, 0, 5)))
+			requireResult(t, int64(0))(other.Purge(t.Context(), 72*time.Hour))
 		}
 	})
 }
@@ -385,21 +379,13 @@ func purges(t *testing.T, d *database) {
 		require.NoError(t, rows.Err())
 		return all
 	}
-	purged, err := l.Purge(t.Context(), 73*time.Hour)
-	require.NoError(t, err)
-	require.EqualValues(t, 3, purged)
+	requireResult(t, int64(3))(l.Purge(t.Context(), 73*time.Hour))
 	require.Equal(t, "daily \ndaily 20211019\ndaily 20211021\ndaily 20211022\ndaily 20211023\ndaily 20211024\n"+
 		"labels \nlabels a\nquiet \nquiet 20210101\nyearly \nyearly 2021\n", left())
-	purged, err = l.Purge(t.Context(), 72*time.Hour)
-	require.NoError(t, err)
-	require.EqualValues(t, 1, purged, "one that is 72 h and some moments old")
-	purged, err = l.Purge(t.Context(), 72*time.Hour)
-	require.NoError(t, err)
-	require.Zero(t, purged)
+	requireResult(t, int64(1), "one that is 72 h and some moments old")(l.Purge(t.Context(), 72*time.Hour))
+	requireResult(t, int64(0))(l.Purge(t.Context(), 72*time.Hour))
 
-	after, err := l.Reserve(t.Context(), days("yearly", "2021", 0, 1))
-	require.NoError(t, err)
-	require.EqualValues(t, 7, after)
+	requireResult(t, int64(7))(l.Reserve(t.Context(), days("yearly", "2021", 0, 1)))
 
 	// This makes more than one page of rows. Three digits are ten rows, joined with themselves.
 	execSQL(t, db, "DELETE FROM serial_ledger")
@@ -419,9 +405,7 @@ func purges(t *testing.T, d *database) {
 	execSQL(t, db, fmt.Sprintf("INSERT INTO serial_ledger SELECT %s, %s, %s, 1, '2018-01-01 00:00:00.000' "+
 		"FROM digits a, digits b, digits c WHERE a.d < '2'",
 		digits, literal(d, "2018"), literal(d, "print")))
-	purged, err = l.Purge(t.Context(), 99*time.Hour)
-	require.NoError(t, err)
-	require.EqualValues(t, 1200, purged)
+	requireResult(t, int64(1200))(l.Purge(t.Context(), 99*time.Hour))
 	execSQL(t, db, "DELETE FROM serial_ledger WHERE period = "+literal(d, "2020"))
 	require.Equal(t, "IS \nIS 20211024\n", left())
 }

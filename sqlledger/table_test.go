@@ -114,9 +114,7 @@ func TestOtherSchema(t *testing.T) {
 		require.EqualError(t, err, fmt.Sprintf("sqlledger: reserve: the table is in %s on this connection and was in %s: "+
 			"name the schema with WithTable", other.name, d.name))
 		execSQL(t, db, to+d.name)
-		after, err = l.Reserve(t.Context(), days("IS", day, 0, 10))
-		require.NoError(t, err)
-		require.EqualValues(t, 10, after)
+		requireResult(t, int64(10))(l.Reserve(t.Context(), days("IS", day, 0, 10)))
 	})
 }
 
@@ -175,9 +173,7 @@ func TestAltered(t *testing.T) {
 			t.Run(tr.when+" "+tr.does, func(t *testing.T) {
 				series, kept := fmt.Sprint(i), int64(0)
 				if strings.HasSuffix(tr.when, "UPDATE") {
-					after, err := l.Reserve(t.Context(), days(series, day, 0, 10))
-					require.NoError(t, err)
-					require.Zero(t, after)
+					requireResult(t, int64(0))(l.Reserve(t.Context(), days(series, day, 0, 10)))
 					kept = 10
 				}
 				for _, query := range create(d, tr) {
