@@ -238,6 +238,28 @@ func TestMemory(t *testing.T) {
 	})
 }
 
+// A clock that was ahead and is right again leaves no type without a high-water mark. A day that has begun by one
+// server's clock forgets no type of a server where it has not.
+func TestMemoryOfOtherClocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x, _ := newExchange(t, &redistest.Fake{})
+		m, k, ahead := &x.memory, &clock{}, &clock{}
+		today, later := x.SpanAt(time.Now()), x.SpanAt(time.Now().Add(72*time.Hour))
+		m.remember("IS", today, 5, k)
+		ahead.offset.Store((72 * time.Hour).Microseconds())
+		m.remember("PO", later, 5, ahead)
+		require.EqualValues(t, 5, m.series("IS", today).HighWater, "another server's")
+
+		m.remember("IS", later, 7, ahead)
+		ahead.offset.Store(0)
+		m.remember("NEW", today, 2, ahead)
+		m.remember("IS", today, 8, ahead)
+		for typ, want := range map[string]int64{"IS": 8, "NEW": 2} {
+			require.Equal(t, want, m.series(typ, today).HighWater, typ)
+		}
+	})
+}
+
 // In a period that never ends, a type is forgotten once it has not been used for 48 hours or a little longer, and one
 // that is used is not.
 func TestMemoryOfNever(t *testing.T) {
