@@ -540,32 +540,6 @@ func TestWildClock(t *testing.T) {
 	}
 }
 
-// A clock that jumps to another day and back with every command is followed ten times, and then refused.
-func TestClockThatJumps(t *testing.T) {
-	m, rdb := startMini(t)
-	now := time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC)
-	m.SetTime(now)
-	gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1))
-	require.NoError(t, errOf(gen.Next(t.Context(), "OTHER"))) // the server knows the scripts
-	jumps, jump := 0, 24*time.Hour
-	rdb.AddHook(around(func(cmd redis.Cmder, send func() error) error {
-		if strings.HasPrefix(cmd.Name(), "eval") && jumps > 0 {
-			jumps, now, jump = jumps-1, now.Add(jump), -jump
-			m.SetTime(now)
-		}
-		return send()
-	}))
-	jumps = 10
-	got, err := gen.Next(t.Context(), "IS")
-	require.NoError(t, err)
-	require.Equal(t, "IS202110240001", got)
-	jumps = 11
-	_, err = gen.Next(t.Context(), "IS")
-	require.ErrorIs(t, err, serial.ErrClockSkew)
-	require.ErrorContains(t, err, "does not stay in one period")
-	require.Zero(t, jumps)
-}
-
 // The clock is set back to before the period entered: callers wait for a little, and are refused if it is more.
 // Guarantees: clock-back.
 func TestClockSetBack(t *testing.T) {
@@ -688,33 +662,6 @@ func TestHostInAnotherCentury(t *testing.T) {
 		gen := newGenerator(t, m.Client(), serial.WithLocation(location(t, "America/New_York")), // still in 1999
 			serial.WithTemplate("{type}{date:yyMMdd}{seq:4}"), serial.WithMaxSkew(-1))
 		requireResult(t, "IS2110240001")(gen.Next(t.Context(), "IS"))
-	})
-}
-
-// Redis refuses an opening that arrives after the lock's expiry, and the call starts over.
-func TestLateOpenIsRefused(t *testing.T) {
-	inBubble(t, func(t *testing.T, m *simulation) {
-		var statuses []string
-		late := around(func(cmd redis.Cmder, send func() error) error {
-			opening := isOpen(cmd)
-			if opening && len(statuses) == 0 {
-				time.Sleep(lockExpiry)
-			}
-			err := send()
-			if reply, _ := cmd.(interface{ Val() any }); opening && err == nil {
-				statuses = append(statuses, strings.Fields(fmt.Sprint(reply.Val()))[0])
-			}
-			return err
-		})
-		rdb := closing(t, redis.NewClient(&redis.Options{
-			Addr: "127.0.0.1:6379", Dialer: m.Client().Options().Dialer,
-			ReadTimeout: -1, // with a shorter one the library gives up before it sends
-		}))
-		// The server knows the script: to send it twice would take more than a call's 10 s.
-		require.NoError(t, errOf(newGenerator(t, m.Client(), serial.WithLocation(time.UTC)).Next(t.Context(), "OTHER")))
-		rdb.AddHook(late)
-		requireResult(t, "IS200001010001")(newGenerator(t, rdb, serial.WithLocation(time.UTC)).Next(t.Context(), "IS"))
-		require.Equal(t, []string{"[late", "1"}, statuses)
 	})
 }
 
@@ -970,33 +917,6 @@ func TestLostAnswerIsNotExhaustion(t *testing.T) {
 		require.Positive(t, hold.shared.Load())
 		require.Positive(t, failed.Load())
 	})
-}
-
-// A batch that the day has no room for serves those who came first, and refuses the others.
-func TestSharingTheLastNumbers(t *testing.T) {
-	_, rdb := startMini(t)
-	loc := noon()
-	gen := newGenerator(t, rdb, serial.WithLocation(loc))
-	require.NoError(t, gen.Raise(t.Context(), "IS", 9899))
-	var mu sync.Mutex
-	var got []string
-	var wg sync.WaitGroup
-	for range 500 {
-		wg.Go(func() {
-			number, err := gen.Next(t.Context(), "IS")
-			mu.Lock()
-			defer mu.Unlock()
-			if err != nil {
-				require.ErrorIs(t, err, serial.ErrExhausted)
-				return
-			}
-			got = append(got, number)
-		})
-	}
-	wg.Wait()
-	slices.Sort(got)
-	require.Equal(t, numbers("IS", today(loc), 9900, 9999), got)
-	require.Equal(t, "9999", rdb.Get(t.Context(), "serial:{IS}:"+today(loc)).Val())
 }
 
 // What a hook of the client does to the goroutine of a call reaches every caller, and the next call works.

@@ -223,22 +223,6 @@ func TestPerSecond(t *testing.T) {
 	})
 }
 
-// A business day begins at 04:00, also where 04:00 comes twice or not at all.
-func TestDayStart(t *testing.T) {
-	inBubble(t, func(t *testing.T, m *simulation) {
-		gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithDayStart(4*time.Hour))
-		var got []string
-		for range 16 {
-			number, err := gen.Next(t.Context(), "IS")
-			require.NoError(t, err)
-			got = append(got, number)
-			time.Sleep(2 * time.Hour)
-		}
-		require.Equal(t, slices.Concat(numbers("IS", "19991231", 1, 2), numbers("IS", "20000101", 1, 12),
-			numbers("IS", "20000102", 1, 2)), got)
-	})
-}
-
 // Weeks, quarters and business years at their borders: entered without a lock where they are prepared, kept for
 // History, and begun with the day.
 func TestBordersOfCalendars(t *testing.T) {

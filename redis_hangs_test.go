@@ -395,6 +395,16 @@ func (n *servers) slow(d time.Duration) {
 	}
 }
 
+// requireNothingSent requires that nothing is sent any more, and lets what hangs end.
+func (n *servers) requireNothingSent(t *testing.T) {
+	t.Helper()
+	synctest.Wait() // for what was sent at this very moment
+	sent := n.sent.Load()
+	time.Sleep(time.Minute)
+	require.Equal(t, sent, n.sent.Load(), "sent for nobody")
+	time.Sleep(2 * time.Hour)
+}
+
 // stageOf returns the stage of an opening that a command is sent at, "" for none. The server knows the scripts.
 func stageOf(cmd redis.Cmder) string {
 	switch {
@@ -484,11 +494,7 @@ func TestStalledServerAndManyTypes(t *testing.T) {
 					require.True(t, all)
 					require.NotErrorIs(t, err, context.DeadlineExceeded)
 					require.LessOrEqual(t, took, inTime)
-					synctest.Wait() // for what was sent at this very moment
-					sent := n.sent.Load()
-					time.Sleep(time.Minute)
-					require.Equal(t, sent, n.sent.Load(), "sent for nobody")
-					time.Sleep(2 * time.Hour)
+					n.requireNothingSent(t)
 				})
 			})
 		}
@@ -538,11 +544,7 @@ func TestManyCallersLeaveAStalledServer(t *testing.T) {
 					require.True(t, all)
 					require.ErrorIs(t, err, context.DeadlineExceeded)
 					require.Equal(t, 2*time.Second, took)
-					synctest.Wait() // for what was sent at this very moment
-					sent := n.sent.Load()
-					time.Sleep(time.Minute)
-					require.Equal(t, sent, n.sent.Load(), "sent for nobody")
-					time.Sleep(2 * time.Hour)
+					n.requireNothingSent(t)
 				})
 			})
 		}

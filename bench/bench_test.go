@@ -23,24 +23,26 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// This tests the program and no figures, since a machine that runs tests is never idle.
-func TestCompare(t *testing.T) {
-	server := redistest.Start(t)
+// brief returns a new server, and the settings of a measurement that is over soon and prints nothing.
+func brief(t *testing.T) (*redistest.Server, *config) {
 	quiet(t)
-	out := t.TempDir()
-	cfg := &config{
+	return redistest.Start(t), &config{
 		rounds:  2,
 		length:  20 * time.Millisecond,
 		callers: []int{1, 10},
-		only:    regexp.MustCompile("^(next|next-1000-types|autopipelined)$"),
 		network: regexp.MustCompile(""),
-		out:     out,
-		check:   true,
+		out:     t.TempDir(),
 	}
+}
+
+// This tests the program and no figures, since a machine that runs tests is never idle.
+func TestCompare(t *testing.T) {
+	server, cfg := brief(t)
+	cfg.only, cfg.check = regexp.MustCompile("^(next|next-1000-types|autopipelined)$"), true
 	if err := compare(context.Background(), cfg, server.Addr()); err != nil {
 		t.Fatal(err)
 	}
-	requireFiles(t, out, map[string][]string{
+	requireFiles(t, cfg.out, map[string][]string{
 		"results.md": {
 			"| 10 | **Next** | network of 2 ms | p50 ×INCR | ≤ 1.15 |",
 			"| 4 | **Next**, 1,000 types | fleet | server CPU per number ×INCR | ≤ 1.60 |",
@@ -53,16 +55,8 @@ func TestCompare(t *testing.T) {
 
 // INCREX is measured if the server has it. Otherwise the report says that it did not run, and the others do.
 func TestIncrEX(t *testing.T) {
-	server := redistest.Start(t)
-	quiet(t)
-	cfg := &config{
-		rounds:  2,
-		length:  20 * time.Millisecond,
-		callers: []int{1, 10},
-		only:    regexp.MustCompile("^(increx|next)$"),
-		network: regexp.MustCompile("^loopback$"),
-		out:     t.TempDir(),
-	}
+	server, cfg := brief(t)
+	cfg.only, cfg.network = regexp.MustCompile("^(increx|next)$"), regexp.MustCompile("^loopback$")
 	if err := compare(context.Background(), cfg, server.Addr()); err != nil {
 		t.Fatal(err)
 	}
@@ -76,17 +70,8 @@ func TestIncrEX(t *testing.T) {
 }
 
 func TestAgainst(t *testing.T) {
-	server := redistest.Start(t)
-	quiet(t)
-	cfg := &config{
-		rounds:  2,
-		length:  20 * time.Millisecond,
-		callers: []int{1, 10},
-		only:    regexp.MustCompile("^next(-1000-types)?$"),
-		network: regexp.MustCompile(""),
-		out:     t.TempDir(),
-		against: "..",
-	}
+	server, cfg := brief(t)
+	cfg.only, cfg.against = regexp.MustCompile("^next(-1000-types)?$"), ".."
 	if err := against(context.Background(), cfg, server.Addr()); err != nil {
 		t.Fatal(err)
 	}
@@ -205,16 +190,8 @@ func quiet(t *testing.T) {
 
 // First numbers and midnight are measured with few types; figures are not checked.
 func TestOpenings(t *testing.T) {
-	server := redistest.Start(t)
-	quiet(t)
-	cfg := &config{
-		rounds:  2,
-		length:  20 * time.Millisecond,
-		callers: []int{1, 8},
-		network: regexp.MustCompile(""),
-		types:   100,
-		out:     t.TempDir(),
-	}
+	server, cfg := brief(t)
+	cfg.callers, cfg.types = []int{1, 8}, 100
 	if err := openings(context.Background(), cfg, server.Addr()); err != nil {
 		t.Fatal(err)
 	}

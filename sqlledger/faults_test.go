@@ -169,10 +169,7 @@ func TestKilled(t *testing.T) {
 
 // The server closes the connection before it gets the COMMIT.
 func TestConnectionLost(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
-		if d.dialect == sqlledger.SQLite {
-			t.Skip("has no server")
-		}
+	onServers(t, func(t *testing.T, d *database) {
 		admin := d.open(t, nil)
 		var lose atomic.Bool
 		l := d.ledger(t, on("COMMIT", func(s *statement) error {
@@ -293,10 +290,7 @@ func TestTriedAgain(t *testing.T) {
 
 // This is a real deadlock in the servers, and not only the error.
 func TestDeadlock(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
-		if d.dialect == sqlledger.SQLite {
-			t.Skip("has one lock")
-		}
+	onServers(t, func(t *testing.T, d *database) {
 		const last = "UPDATE serial_ledger SET last = last + 1 WHERE series = "
 		// The transaction that fails is, in PostgreSQL, the one that looks first, and in MySQL the one that has changed
 		// less.

@@ -123,10 +123,7 @@ func TestPurgeKept(t *testing.T) {
 
 // Rows that another Purge deletes meanwhile, or that a reservation renews, are no error.
 func TestPurgeAtOnce(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
-		if d.dialect == sqlledger.SQLite {
-			t.Skip("has one lock")
-		}
+	onServers(t, func(t *testing.T, d *database) {
 		l := d.ledger(t, nil)
 		oldRows(t, d, l, "a", 1100)
 		oldRows(t, d, l, "b", 1)

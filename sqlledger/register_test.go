@@ -672,10 +672,7 @@ func TestExplanationsOfOthers(t *testing.T) {
 
 // The server closes the connection in the middle of Explain. Whatever that returns, it can be repeated.
 func TestRegisterConnectionLost(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
-		if d.dialect == sqlledger.SQLite {
-			t.Skip("has no server")
-		}
+	onServers(t, func(t *testing.T, d *database) {
 		whoami, kill := "SELECT pg_backend_pid()", "SELECT pg_terminate_backend(%s, 5000)"
 		if d.dialect == sqlledger.MySQL {
 			d, whoami, kill = d.with("interpolateParams=true"), "SELECT connection_id()", "KILL %s"
@@ -738,10 +735,7 @@ func TestRegisterDiskFull(t *testing.T) {
 
 // With the rights to read and to insert, everything works, and nothing can be changed.
 func TestRegisterRights(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
-		if d.dialect == sqlledger.SQLite {
-			t.Skip("has no rights")
-		}
+	onServers(t, func(t *testing.T, d *database) {
 		admin := d.open(t, nil)
 		newRegister(t, d, admin)
 		user, db := d.name, (*sql.DB)(nil)

@@ -94,10 +94,7 @@ func TestView(t *testing.T) {
 
 // On a connection where the name means another schema's table, nothing is set aside.
 func TestOtherSchema(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
-		if d.dialect == sqlledger.SQLite {
-			t.Skip("has no schemas")
-		}
+	onServers(t, func(t *testing.T, d *database) {
 		to := map[sqlledger.Dialect]string{sqlledger.PostgreSQL: "SET search_path = ", sqlledger.MySQL: "USE "}[d.dialect]
 		other := map[sqlledger.Dialect]func(*testing.T) *database{
 			sqlledger.PostgreSQL: postgres, sqlledger.MySQL: mariadb,
