@@ -744,11 +744,10 @@ func TestOneAttemptAtTheLock(t *testing.T) {
 	})
 }
 
-// gated holds up every command and pipeline while closed, and counts them.
+// gated holds up every command and pipeline while closed, and counts those that several types share.
 type gated struct {
 	gate   atomic.Pointer[chan struct{}]
-	single atomic.Int64
-	shared atomic.Int64 // by several types
+	shared atomic.Int64
 }
 
 func (g *gated) close() { c := make(chan struct{}); g.gate.Store(&c) }
@@ -758,8 +757,6 @@ func (g *gated) hook() everyCall {
 	return func(cmds []redis.Cmder, send func() error) error {
 		if len(cmds) > 1 || sharedByTypes(cmds[0]) {
 			g.shared.Add(1)
-		} else {
-			g.single.Add(1)
 		}
 		if c := g.gate.Load(); c != nil {
 			<-*c
@@ -772,81 +769,6 @@ func (g *gated) hook() everyCall {
 func sharedByTypes(cmd redis.Cmder) bool {
 	args := cmd.Args()
 	return len(args) > 2 && strings.HasPrefix(cmd.Name(), "eval") && fmt.Sprint(args[2]) != "2"
-}
-
-// Callers who come while others are in the air share one command, whatever their contexts; those who give up burn their
-// own numbers and nobody else's.
-func TestCallersShare(t *testing.T) {
-	inBubble(t, func(t *testing.T, m *simulation) {
-		rdb := m.Client()
-		gen := newGenerator(t, rdb, serial.WithLocation(time.UTC))
-		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
-		var hold gated
-		rdb.AddHook(hold.hook())
-		hold.close()
-
-		impatient, giveUp := context.WithCancel(t.Context())
-		var mu sync.Mutex
-		var got []string
-		var gaveUp int
-		var wg sync.WaitGroup
-		for i := range 100 {
-			ctx := []context.Context{context.Background(), t.Context(), impatient}[i%3]
-			wg.Go(func() {
-				number, err := gen.Next(ctx, "IS")
-				mu.Lock()
-				defer mu.Unlock()
-				if err != nil {
-					require.ErrorIs(t, err, context.Canceled)
-					gaveUp++
-					return
-				}
-				got = append(got, number)
-			})
-		}
-		synctest.Wait() // all are in the air, or waiting to depart
-		giveUp()
-		synctest.Wait()
-		require.Equal(t, 33, gaveUp, "at once, though Redis hangs")
-		hold.open()
-		wg.Wait()
-		synctest.Wait() // those who gave up are still in the air, one of them alone maybe
-		require.Len(t, got, 67)
-		require.LessOrEqual(t, hold.single.Load(), int64(4))
-		slices.Sort(got)
-		require.Len(t, slices.Compact(got), 67, "no number twice")
-		requireSeq(t, 101, "every caller's number was consumed, and no others")(gen.Peek(t.Context(), "IS"))
-	})
-}
-
-// A command that hangs, on a connection that broke, say, holds up those behind it for some milliseconds only.
-func TestOneThatHangsDoesNotDelayTheOthers(t *testing.T) {
-	inBubble(t, func(t *testing.T, m *simulation) {
-		rdb := m.Client()
-		gen := newGenerator(t, rdb, serial.WithLocation(time.UTC))
-		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
-		var hanging atomic.Bool
-		rdb.AddHook(around(func(cmd redis.Cmder, send func() error) error {
-			if hanging.CompareAndSwap(false, true) {
-				time.Sleep(time.Hour)
-			}
-			return send()
-		}))
-		for _, ctx := range []context.Context{context.Background(), t.Context()} {
-			hanging.Store(false)
-			var wg sync.WaitGroup
-			wg.Go(func() { _, _ = gen.Next(ctx, "IS") })
-			synctest.Wait()
-			start := time.Now()
-			for i := range 20 {
-				wg.Go(func() {
-					require.NoError(t, errOf(gen.Next(ctx, fmt.Sprint("T", i%3))))
-					require.Less(t, time.Since(start), 500*time.Millisecond)
-				})
-			}
-			wg.Wait()
-		}
-	})
 }
 
 // However many commands hang, others go on.

@@ -276,46 +276,20 @@ func TestTables(t *testing.T) {
 		l := newLedger(t, d, db) // creates the table once more
 		requireResult(t, int64(0))(l.Reserve(t.Context(), days("IS", day, 0, 5)))
 
-		names := []string{"Order", "select"} // SQL keywords
-		if d.dialect != sqlledger.SQLite {
-			names = append(names, d.name+".Elsewhere")
-		}
-		for _, name := range names {
-			elsewhere := *d
-			if strings.Contains(name, ".") {
-				elsewhere.name = "" // only the qualifier says where it is
-			}
-			other, err := sqlledger.New(elsewhere.open(t, nil), d.dialect, sqlledger.WithTable(name))
+		d.eachTable(t, func(name string, db *sql.DB) {
+			other, err := sqlledger.New(db, d.dialect, sqlledger.WithTable(name))
 			require.NoError(t, err)
 			require.Error(t, errOf(other.Reserve(t.Context(), days("IS", day, 0, 5))), "there is no table yet")
 			require.NoError(t, other.CreateTable(t.Context()))
 			requireResult(t, int64(0), "its own table")(other.Reserve(t.Context(), days("IS", day, 0, 5)))
 			requireResult(t, int64(0))(other.Purge(t.Context(), 72*time.Hour))
-		}
+		})
 	})
 }
 
 func TestCreateTableAtOnce(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
-		for round := range 5 {
-			var wg sync.WaitGroup
-			start := make(chan struct{})
-			for range 16 {
-				db := d.open(t, nil)
-				require.NoError(t, db.PingContext(t.Context()))
-				l, err := sqlledger.New(db, d.dialect, sqlledger.WithTable(fmt.Sprintf("ledger%d", round)))
-				require.NoError(t, err)
-				wg.Go(func() {
-					<-start
-					if err := l.CreateTable(t.Context()); err != nil {
-						t.Error(err)
-					}
-					_ = db.Close() // other tests use the server, too
-				})
-			}
-			close(start)
-			wg.Wait()
-		}
+	createAtOnce(t, 5, 16, func(db *sql.DB, d *database, round int) (creator, error) {
+		return sqlledger.New(db, d.dialect, sqlledger.WithTable(fmt.Sprintf("ledger%d", round)))
 	})
 }
 

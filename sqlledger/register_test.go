@@ -348,25 +348,8 @@ func TestRegisterAtOnce(t *testing.T) {
 }
 
 func TestRegisterTableAtOnce(t *testing.T) {
-	each(t, func(t *testing.T, d *database) {
-		for round := range 3 {
-			var wg sync.WaitGroup
-			start := make(chan struct{})
-			for range 8 {
-				db := d.open(t, nil)
-				require.NoError(t, db.PingContext(t.Context()))
-				r, err := sqlledger.NewRegister(db, d.dialect, sqlledger.WithRegisterTable(fmt.Sprintf("table%d", round)))
-				require.NoError(t, err)
-				wg.Go(func() {
-					<-start
-					if err := r.CreateTable(t.Context()); err != nil {
-						t.Error(err)
-					}
-				})
-			}
-			close(start)
-			wg.Wait()
-		}
+	createAtOnce(t, 3, 8, func(db *sql.DB, d *database, round int) (creator, error) {
+		return sqlledger.NewRegister(db, d.dialect, sqlledger.WithRegisterTable(fmt.Sprintf("table%d", round)))
 	})
 }
 
@@ -396,23 +379,15 @@ func TestRegisterTables(t *testing.T) {
 			require.Equal(t, want, rows, "for people too, %s is not the other one", series)
 		}
 
-		names := []string{"Order", "select"} // SQL keywords
-		if d.dialect != sqlledger.SQLite {
-			names = append(names, d.name+".Elsewhere")
-		}
-		for _, name := range names {
-			elsewhere := *d
-			if strings.Contains(name, ".") {
-				elsewhere.name = "" // only the qualifier says where it is
-			}
-			other, err := sqlledger.NewRegister(elsewhere.open(t, nil), d.dialect, sqlledger.WithRegisterTable(name))
+		d.eachTable(t, func(name string, db *sql.DB) {
+			other, err := sqlledger.NewRegister(db, d.dialect, sqlledger.WithRegisterTable(name))
 			require.NoError(t, err)
 			require.Error(t, other.Explain(t.Context(), void(1)), "there is no table yet")
 			require.NoError(t, other.CreateTable(t.Context()))
 			require.Empty(t, list(t, other), "its own table")
 			require.NoError(t, other.Explain(t.Context(), void(2)))
 			require.Equal(t, []serial.Explanation{void(2)}, list(t, other))
-		}
+		})
 		require.Equal(t, []serial.Explanation{void(1)}, list(t, r))
 	})
 }

@@ -744,6 +744,29 @@ func TestParseOfPeriods(t *testing.T) {
 		{calendar.Year, []setting{pattern("{type}{date:yy}{seq}")}, "IS210001", "2021-01-01T00:00:00Z"},
 		{calendar.Year, []setting{pattern("{type}{date:yyyy}{seq}")}, "IS19690001", "the year 1969 is before 1970"},
 
+		{calendar.Day, nil, "", "0 bytes"},
+		{calendar.Day, nil, "202110240001", "it has 12 bytes; at least 13 are needed"},
+		{calendar.Day, nil, "IS20211024001", `got "S202", want 4 decimal digits`}, // padding missing: everything shifts
+		{calendar.Day, nil, "IS2021102400001", "there is no day 0211-02-40"},
+		{calendar.Day, nil, "IS202110240000", "sequence is 0"},
+		{calendar.Day, nil, "IS202106310001", "2021-06-31"},
+		{calendar.Day, nil, "IS202102290001", "2021-02-29"},
+		{calendar.Day, nil, "IS202113010001", "2021-13-01"},
+		{calendar.Day, nil, "IS202100010001", "2021-00-01"},
+		{calendar.Day, nil, "IS202110000001", "2021-10-00"},
+		{calendar.Day, nil, "IS196912310001", "before 1970"},
+		{calendar.Day, nil, "IS000001010001", "before 1970"},
+		{calendar.Day, nil, " IS202110240001", "' '"},
+		{calendar.Day, nil, "IS202110240001 ", "want 4 decimal digits"},
+		{calendar.Day, nil, "IS20211024000x", "want 4 decimal digits"},
+		{calendar.Day, nil, "IS20211024+001", "want 4 decimal digits"},
+		{calendar.Day, nil, "I:S202110240001", "':'"},
+		{calendar.Day, nil, strings.Repeat("x", 65) + "202110240001", "65 bytes"},
+		{calendar.Day, nil, "IS２０２１10240001", "invalid type"},
+		{calendar.Day, nil, "IS202402290001", "2024-02-29T00:00:00Z"},
+		{calendar.Day, []setting{in(location(t, "Asia/Shanghai"))}, "IS197001010001", "1970-01-01T00:00:00+08:00"},
+		{calendar.Day, []setting{pattern("{type}-{date:yyMMdd}-{seq:6}")}, "PO_211024-000001", `got "_", want "-"`},
+
 		{calendar.Day, []setting{growing}, "IS20211024-00001", "00001 is padded to more than 4 digits"},
 		{calendar.Day, []setting{growing}, "IS20211024-00010000", "padded to more than 4 digits"},
 		{calendar.Day, []setting{growing}, "IS20211024-001", "3 digits; want 4 to 15"},
@@ -764,6 +787,7 @@ func TestParseOfPeriods(t *testing.T) {
 			continue
 		}
 		require.ErrorContains(t, err, c.want, "%s", c.s)
+		require.ErrorIs(t, err, template.ErrInvalidNumber)
 		require.Zero(t, n)
 	}
 }
