@@ -17,7 +17,7 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// A journal collects the calls of all processes, and what may have cost numbers.
+// A journal collects the calls of all processes, and everything that may have cost numbers.
 type journal struct {
 	mu     sync.Mutex
 	calls  []call
@@ -26,17 +26,17 @@ type journal struct {
 	high   map[series]int64
 	lost   map[string]int64 // numbers of commands without an answer, by type
 	losses []loss
-	upset  int64 // until when a worker was killed or stopped last
+	upset  int64 // when a worker was last killed or stopped, or when its pause ends
 
 	explained map[series][]explanation
 	untold    map[callID]int64 // numbers of commands without an answer, by worker and type
 	dead      map[int]int64    // when workers were killed
 }
 
-// An explanation is what a worker said of numbers that nobody got.
+// An explanation is a worker's report of numbers that nobody received.
 type explanation struct {
 	first, last            int64
-	unused, possible, lost bool // lost: it is about attempts without an answer, which the journal counts
+	unused, possible, lost bool // lost: it concerns attempts without an answer, which the journal counts
 	by                     string
 }
 
@@ -46,9 +46,9 @@ type call struct {
 	typ         string
 	n           int64
 	start, end  int64
-	day         string // of those issued
+	day         string // of the numbers issued
 	first, last int64
-	failure     string // its class; "" if they were issued, unknown if the process died
+	failure     string // its class; "" if the numbers were issued, unknown if the process died
 	text        string // of the error
 }
 
@@ -59,7 +59,7 @@ type callID struct {
 
 type series struct{ typ, day string }
 
-// A loss is a time in which a number of blocks may have been lost by each type.
+// A loss is a period in which each type may have lost a number of blocks.
 type loss struct{ from, to, blocks int64 }
 
 const unknown = "unknown"
@@ -75,7 +75,7 @@ func (j *journal) begin(id callID, c call) {
 	j.open[id] = c
 }
 
-// finish completes a call that began; set tells how.
+// finish completes a call that began; set records the result.
 func (j *journal) finish(id callID, set func(c *call)) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -90,7 +90,7 @@ func (j *journal) finish(id callID, set func(c *call)) {
 	}
 }
 
-// died ends the calls of a worker that is gone.
+// died ends the calls of a dead worker.
 func (j *journal) died(worker int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -103,7 +103,7 @@ func (j *journal) died(worker int) {
 	}
 }
 
-// unanswered notes a command that may have taken n numbers for nobody.
+// unanswered records a command that may have taken n numbers for nobody.
 func (j *journal) unanswered(worker int, typ string, n int64) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -111,7 +111,7 @@ func (j *journal) unanswered(worker int, typ string, n int64) {
 	j.untold[callID{worker, typ}] += n
 }
 
-// killed notes that a worker may not have told all that it knew.
+// killed records that a worker may have died before reporting everything that it knew.
 func (j *journal) killed(worker int) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -130,7 +130,7 @@ func (j *journal) mayLose(l loss) {
 	j.losses = append(j.losses, l)
 }
 
-// mishap notes that a worker was killed or stopped just now: with it the reservations that it was making.
+// mishap records that a worker was just killed or stopped, with any reservation that it was making.
 func (j *journal) mishap(pause time.Duration) {
 	now := stamp()
 	j.mayLose(loss{now - int64(time.Second), now + int64(pause+time.Second), 1})
@@ -139,7 +139,7 @@ func (j *journal) mishap(pause time.Duration) {
 	j.upset = max(j.upset, now+int64(pause))
 }
 
-// calmSince reports whether no worker was killed or stood still since.
+// calmSince reports whether no worker has been killed or stopped since t.
 func (j *journal) calmSince(t int64) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -158,31 +158,30 @@ func (j *journal) highest(typ, day string) int64 {
 	return j.high[series{typ, day}]
 }
 
-// A verdict is what the checker found. Only what is listed in text is wrong, but disorder where there may be two
-// masters.
+// A verdict is the checker's result. Only entries in text are errors, except disorder where there may be two masters.
 type verdict struct {
 	calls, numbers, failed int64
 	failures               map[string][]string // texts by class
-	// Numbers below the last issued that nobody got; how many there may be; how many are explained.
+	// Numbers below the last issued that nobody received; how many are allowed; how many are explained.
 	gaps, allowed, told int64
-	// The longest time in which nobody got a number of some type that is always in use.
+	// The longest time in which nobody got a number of at least one type that is always in use.
 	outage               time.Duration
 	duplicates, disorder []string
 	wrongDays, excess    []string
-	// What nobody got and no worker explained, beyond what workers that were killed may have taken along; and what
-	// somebody got although a worker said that nobody did.
+	// Numbers that nobody received and no worker explained, beyond those that killed workers may have lost; and numbers
+	// that somebody received although a worker reported them unused.
 	unexplained, contradicted []string
 }
 
-// allowance says what may be missing for other reasons than calls that failed and commands without an answer.
+// An allowance is how many numbers may be missing for reasons other than failed calls and commands without an answer.
 type allowance struct {
-	block    int64                          // of a ledger, 0 without: what a loss costs
-	reserved func(typ string) []reservation // by a ledger, nil without
-	other    func(typ string) int64         // what a slow ledger or a floor leaves out
-	silent   func(typ string) int64         // what may stay unexplained, nil if nobody explains
+	block    int64                          // of a ledger, 0 without one: the cost of a loss
+	reserved func(typ string) []reservation // by a ledger, nil without one
+	other    func(typ string) int64         // skipped by a slow ledger or a floor
+	silent   func(typ string) int64         // may stay unexplained; nil if nobody explains
 }
 
-// check reads the whole journal, when nothing is added to it any more. What it calls days are the setting's periods.
+// check reads the whole journal, once nothing is added to it any more. Its days are the setting's periods.
 func (j *journal) check(s setting, a allowance) verdict {
 	v := verdict{failures: map[string][]string{}, calls: int64(len(j.calls))}
 	types := map[string][]call{}
@@ -273,7 +272,7 @@ func (j *journal) check(s setting, a allowance) verdict {
 				}
 			}
 			for _, c := range j.calls {
-				// What a caller left shortly before its worker was killed, the worker did not get to know.
+				// The worker may not have heard of callers who left shortly before it was killed.
 				killed, dead := j.dead[c.worker]
 				if c.typ == typ && (c.failure == unknown || dead && c.failure != "" && c.end > killed-int64(5*time.Second)) {
 					silent += c.n
@@ -283,16 +282,16 @@ func (j *journal) check(s setting, a allowance) verdict {
 				silent += j.untold[callID{worker, typ}]
 			}
 			if unexplained > silent {
-				v.unexplained = append(v.unexplained, fmt.Sprintf("%s: %d of %d, and %d may be", typ, unexplained, top, silent))
+				v.unexplained = append(v.unexplained, fmt.Sprintf("%s: %d of %d, %d may be", typ, unexplained, top, silent))
 			}
 		}
 		v.allowed += allowed
 		if top-distinct > allowed {
-			v.excess = append(v.excess, fmt.Sprintf("%s: %d of %d are missing, and %d may be", typ, top-distinct, top, allowed))
+			v.excess = append(v.excess, fmt.Sprintf("%s: %d of %d are missing, %d may be", typ, top-distinct, top, allowed))
 		}
-		allowed += a.block * int64(len(days)) // what is left of a day's last
+		allowed += a.block * int64(len(days)) // the unused part of a day's last block
 		if reserved-distinct > allowed {
-			v.excess = append(v.excess, fmt.Sprintf("%s: %d of %d set aside are missing, and %d may be", typ, reserved-distinct,
+			v.excess = append(v.excess, fmt.Sprintf("%s: %d of %d reserved are missing, %d may be", typ, reserved-distinct,
 				reserved, allowed))
 		}
 	}
@@ -302,7 +301,7 @@ func (j *journal) check(s setting, a allowance) verdict {
 // overlaps counts the distinct numbers of one series, and finds those that were issued twice.
 func overlaps(calls []call) (distinct, highest int64, duplicates []string) {
 	calls = slices.SortedFunc(slices.Values(calls), func(a, b call) int { return cmp.Compare(a.first, b.first) })
-	var before call // of those so far the one that reaches farthest
+	var before call // the call so far that reaches farthest
 	for _, c := range calls {
 		if c.first <= highest {
 			duplicates = append(duplicates, fmt.Sprintf("%v and %v", before, c))
@@ -315,7 +314,7 @@ func overlaps(calls []call) (distinct, highest int64, duplicates []string) {
 	return distinct, highest, duplicates
 }
 
-// audit accounts for the numbers of one series, up to the greatest that was issued, with what the workers explained.
+// audit accounts for the numbers of one series, up to the greatest issued, with the workers' explanations.
 func (s setting) audit(typ, day string, calls []call, explained []explanation) (serial.Report, error) {
 	at := s.instantOf(day, calls)
 	var stored []int64
@@ -327,7 +326,7 @@ func (s setting) audit(typ, day string, calls []call, explained []explanation) (
 	return s.scheme().Audit(typ, at, slices.Max(stored), s.documents(typ, at, stored), s.explanations(typ, at, explained))
 }
 
-// instantOf returns an instant of a day, from the calls that got its numbers.
+// instantOf returns an instant of a day, taken from the calls that got its numbers.
 func (s setting) instantOf(day string, calls []call) time.Time {
 	at := time.Unix(0, calls[0].start)
 	if s.label(at) != day {
@@ -336,7 +335,7 @@ func (s setting) instantOf(day string, calls []call) time.Time {
 	return at
 }
 
-// documents yields the numbers of documents.
+// documents yields the documents' numbers.
 func (s setting) documents(typ string, at time.Time, seqs []int64) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		for _, seq := range seqs {
@@ -348,7 +347,7 @@ func (s setting) documents(typ string, at time.Time, seqs []int64) iter.Seq2[str
 	}
 }
 
-// explanations gives an audit what the workers explained, and more.
+// explanations gives an audit the workers' explanations, and more.
 func (s setting) explanations(typ string, at time.Time, explained []explanation,
 	more ...explanation) serial.AuditOption {
 	return serial.WithExplanations(func(yield func(serial.Explanation, error) bool) {
@@ -363,11 +362,11 @@ func (s setting) explanations(typ string, at time.Time, explained []explanation,
 	})
 }
 
-// disorder finds the calls of one series that began after another had returned, and got no greater number.
+// disorder finds the calls of one series that began after another had returned but got no greater number.
 func disorder(calls []call) (found []string) {
 	ended := slices.SortedFunc(slices.Values(calls), func(a, b call) int { return cmp.Compare(a.end, b.end) })
 	began := slices.SortedFunc(slices.Values(calls), func(a, b call) int { return cmp.Compare(a.start, b.start) })
-	var latest call // the greatest number of those that have returned
+	var latest call // the returned call with the greatest number
 	for _, c := range began {
 		for len(ended) > 0 && ended[0].end < c.start {
 			if ended[0].last > latest.last {
@@ -391,7 +390,7 @@ func clock(ns int64) string { return time.Unix(0, ns).UTC().Format("05.000000") 
 
 const dayLayout = "20060102"
 
-// The checker finds what it is made for, and nothing in a clean journal.
+// The checker finds each fault it is made for, and nothing in a clean journal.
 func TestChecker(t *testing.T) {
 	const typ = "T-00000001"
 	at := func(start, end, first, last int64) call {
@@ -428,7 +427,7 @@ func TestChecker(t *testing.T) {
 	}
 }
 
-// What nobody explained is found, and what is said to be unused and was used.
+// The checker finds numbers that nobody explained, and numbers that were reported unused but were used.
 func TestCheckerExplains(t *testing.T) {
 	const typ, day = "T-00000001", "19700101"
 	at := series{typ, day}

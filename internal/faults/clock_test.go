@@ -19,8 +19,8 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// Redis's clock jumps between calls and in the middle of them: forward, back, across midnight. With a ledger Redis loses
-// things besides.
+// Redis's clock jumps between calls and in the middle of them: forward, back, across midnight. With a ledger, Redis
+// also loses data.
 // Guarantees: clock-back.
 func TestClockJumps(t *testing.T) {
 	seed, courses := seed(t), 4
@@ -37,7 +37,7 @@ func TestClockJumps(t *testing.T) {
 					for range 25 {
 						w.round()
 					}
-					// Past whatever was entered, everybody is served again.
+					// Once the clock is past every period entered, everybody is served again.
 					w.set(w.latest.Add(48 * time.Hour))
 					for _, gen := range w.gens {
 						require.NoError(t, w.call(gen, 1, time.Minute))
@@ -54,7 +54,7 @@ func TestClockJumps(t *testing.T) {
 	}
 }
 
-// A clockWorld is a miniredis whose clock stands still until it is set.
+// A clockWorld is a miniredis whose clock stands still between settings.
 type clockWorld struct {
 	t       *testing.T
 	random  *rand.Rand
@@ -64,9 +64,9 @@ type clockWorld struct {
 	gens    []*serial.Generator
 	now     time.Time
 	latest  time.Time
-	raised  bool         // by an operator, and with it a day that was entered too early
+	raised  bool         // by an operator, and a day was entered too early
 	order   atomic.Int64 // stands for instants in the journal
-	before  atomic.Int64 // commands until the clock jumps in the middle of a call; not while several are made
+	before  atomic.Int64 // commands until the clock jumps in the middle of a call; 0 while several calls run at once
 }
 
 func newClockWorld(t *testing.T, p protection, random *rand.Rand) *clockWorld {
@@ -76,7 +76,7 @@ func newClockWorld(t *testing.T, p protection, random *rand.Rand) *clockWorld {
 	for range 3 {
 		client := w.redis.client(nil, 0)
 		client.AddHook(steps{new(atomic.Int64), func(_ int, run func() error) error {
-			// A command that a caller left behind may still come by.
+			// A command that a caller left behind may still arrive.
 			if w.before.Load() > 0 && w.before.Add(-1) == 0 {
 				w.jump()
 			}
@@ -101,8 +101,8 @@ func (w *clockWorld) set(t time.Time) {
 	w.redis.set(t)
 }
 
-// jump sets the clock to somewhere that matters, in whole seconds: the package waits for a clock that is a little
-// behind for as long as it is behind, and again, since this one stands still.
+// jump sets the clock to a time that matters, in whole seconds: the package waits for a clock that is slightly behind
+// until it should have caught up, then again, since this one stands still.
 func (w *clockWorld) jump() {
 	midnight := w.now.Truncate(24 * time.Hour).Add(24 * time.Hour)
 	switch w.random.IntN(8) {
@@ -121,7 +121,7 @@ func (w *clockWorld) jump() {
 	}
 }
 
-// lose has Redis forget something.
+// lose makes Redis lose data.
 func (w *clockWorld) lose() {
 	day := w.now.Format(dayLayout)
 	counter := recordKey(alwaysUsed[0]) + ":" + day
@@ -140,7 +140,7 @@ func (w *clockWorld) lose() {
 	}
 }
 
-// round is a jump, several calls at once, and one with a jump inside.
+// round makes a jump, several concurrent calls, and one call with a jump inside.
 func (w *clockWorld) round() {
 	w.jump()
 	if w.ledger && w.random.IntN(3) == 0 {
@@ -160,7 +160,7 @@ func (w *clockWorld) round() {
 	w.before.Store(0)
 }
 
-// operate is what an operator does where the clock is right again, or a counter lost: say which number was the last.
+// operate does what an operator does once the clock is right again, or a counter is lost: state the last number.
 func (w *clockWorld) operate() {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
@@ -171,7 +171,7 @@ func (w *clockWorld) operate() {
 	w.raised = true
 }
 
-// call has numbers issued, of a day that it is by Redis's clock, or refused for good reason.
+// call requires that numbers are issued for a day that it is by Redis's clock, or refused for a good reason.
 func (w *clockWorld) call(gen *serial.Generator, n int, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -191,10 +191,9 @@ func (w *clockWorld) call(gen *serial.Generator, n int, limit time.Duration) err
 		require.Contains(w.t, []string{from.Format(dayLayout), w.now.Format(dayLayout)}, first.Start.Format(dayLayout))
 		return nil
 	}
-	// While the clock is past midnight the day's counter expires, and comes back with the clock no more than its
-	// numbers.
+	// While the clock is past midnight, the day's counter expires. When the clock returns, its numbers stay lost.
 	gone := !w.ledger && errors.Is(err, serial.ErrCounterLost)
-	// Then not every day can be told from one that was used: what is neither suspect nor new is refused.
+	// Then some unused days cannot be distinguished from used ones: a day that is neither suspect nor new is refused.
 	gone = gone || w.raised && errors.Is(err, serial.ErrConflict)
 	if ended := ctx.Err() != nil && errors.Is(err, ctx.Err()); !gone && !ended {
 		require.ErrorIs(w.t, err, serial.ErrClockSkew)
@@ -202,17 +201,17 @@ func (w *clockWorld) call(gen *serial.Generator, n int, limit time.Duration) err
 	return err
 }
 
-// Redis's clock was ahead, is right again, and an operator has said so: what was issued ahead must not be issued again when
-// its days come. The suite had missed that: nobody raised anything in its courses, so that all refused until the clock was
-// past whatever it had been ahead to.
+// Redis's clock was ahead, is right again, and an operator has confirmed it: numbers issued ahead must not be issued
+// again when their days come. The suite had missed that: nobody raised anything in its courses, so everything was
+// refused until the clock had passed every period it had been ahead in.
 // Guarantees: future-day, day-between, day-entered-ahead, counter-expired.
 func TestClockCameBack(t *testing.T) {
 	t.Parallel()
-	paths := map[string][]int{ // periods after the first; negative: without a number
-		"stands in one":                {3},
-		"passes into the next":         {3, 4},
-		"passes through all":           {1, 2, 3, 4},
-		"passes, and nobody asks then": {3, -4},
+	paths := map[string][]int{ // periods after the first; negative: no number is issued
+		"stays in one":                {3},
+		"passes into the next":        {3, 4},
+		"passes through all":          {1, 2, 3, 4},
+		"passes, some without a call": {3, -4},
 	}
 	for _, per := range []struct {
 		unit time.Duration
@@ -224,8 +223,8 @@ func TestClockCameBack(t *testing.T) {
 	} {
 		for name, path := range paths {
 			for _, p := range []protection{{}, {Floor: true}, {Ledger: true}} {
-				for _, restarted := range []bool{false, true} { // all the time
-					for _, back := range []int{0, 1} { // the period that it is then
+				for _, restarted := range []bool{false, true} { // every process before every call
+					for _, back := range []int{0, 1} { // the period when the clock is right again
 						title := fmt.Sprintf("%v, %s, %+v, restarted %v, back in %d", per.unit, name, p, restarted, back)
 						t.Run(title, func(t *testing.T) {
 							synctest.Test(t, func(t *testing.T) {
@@ -258,7 +257,7 @@ func (w *course) play(path []int, back int) {
 	raise()
 	w.issue(2)
 	for n := back + 1; n < 7; n++ {
-		if back > 0 && n < path[0] { // nobody asks until then
+		if back > 0 && n < path[0] { // no call until then
 			continue
 		}
 		w.at(n)
@@ -278,7 +277,7 @@ func (w *course) play(path []int, back int) {
 	}
 }
 
-// A course is a Redis whose clock is set to one period after the other, and what was issued of each.
+// A course is a Redis whose clock is set to one period after another, and the numbers issued in each.
 type course struct {
 	t *testing.T
 	protection
@@ -286,7 +285,7 @@ type course struct {
 	unit      time.Duration
 	first     time.Time
 	gen       *serial.Generator
-	restarted bool // every process before every call
+	restarted bool // every process restarts before every call
 	make      func() *serial.Generator
 	high      map[time.Time]int64 // the greatest number issued, by the period's start
 }
@@ -337,7 +336,7 @@ func (w *course) next() (int64, error) {
 	n, err := w.process().NextNumber(w.t.Context(), alwaysUsed[0])
 	if err == nil {
 		require.True(w.t, n.Start.Equal(w.start()), "of %v at %v", n.Start, w.redis.clock)
-		require.Greater(w.t, n.Seq, w.high[w.start()], "issued again, of the period of %v", n.Start)
+		require.Greater(w.t, n.Seq, w.high[w.start()], "issued again in the period of %v", n.Start)
 		w.high[w.start()] = n.Seq
 	}
 	return n.Seq, err

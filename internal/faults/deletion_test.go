@@ -19,8 +19,8 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// Two processes issue numbers through random outages, while an operator raises counters. Then documents are deleted at random: no audit
-// explains any of them, except what a person explains.
+// Two processes issue numbers through random outages, while an operator raises counters. Then documents are deleted at
+// random: no audit explains any of them, except those that a person explains.
 // Guarantees: deletion-unexplained.
 func TestDeletions(t *testing.T) {
 	const restart, lagging = "old RDB restored", "promotion of a lagging replica"
@@ -70,7 +70,7 @@ func TestDeletions(t *testing.T) {
 	}
 }
 
-// operator returns a person's generator, which reports to the journal.
+// operator returns a generator for an operator, which reports to the journal.
 func (w *world) operator(client redis.UniversalClient) *serial.Generator {
 	gen, err := w.setting.generator(client, w.storage, nil, serial.WithHooks(serial.Hooks{
 		Unused: func(_ context.Context, e serial.Explanation) {
@@ -82,14 +82,14 @@ func (w *world) operator(client redis.UniversalClient) *serial.Generator {
 	return gen
 }
 
-// raiseTo has an operator raise the counter of today, and the journal allow for what that skips, which nobody reports
-// if the answer is lost.
+// raiseTo has an operator raise today's counter, and makes the journal allow for the numbers it skips, which nobody
+// reports if the answer is lost.
 func (w *world) raiseTo(ctx context.Context, raise func(context.Context, string, int64) error, typ, today string,
 	seq int64) error {
 	skipped := max(0, seq-w.journal.highest(typ, today)) // before others get numbers above seq
 	err := raise(ctx, typ, seq)
 	if w.setting.dayOf(stamp()) != today {
-		skipped = seq // of the day that has begun
+		skipped = seq // the day has just begun
 	}
 	if w.protection.Ledger {
 		skipped += block
@@ -98,7 +98,7 @@ func (w *world) raiseTo(ctx context.Context, raise func(context.Context, string,
 	return err
 }
 
-// operate has an operator raise and take over counters through the same network as the workers, until it is stopped.
+// operate has an operator raise and take over counters through the same network as the workers, until stopped.
 func (w *world) operate(random *rand.Rand) (stop func()) {
 	client := w.setting.client(nil)
 	gen := w.operator(client)
@@ -124,14 +124,14 @@ func (w *world) operate(random *rand.Rand) (stop func()) {
 	}
 }
 
-// backupRestored has Redis go back to older data, while nobody gets through, and an operator raise all counters. With a
+// backupRestored has Redis go back to older data while nobody can connect, and an operator raise all counters. With a
 // ledger, the operator need not know how far they had come.
 var backupRestored = fault{"backup restored, counters raised", loses, 1, single, func(w *world, _ *rand.Rand,
 	_ time.Duration) func() {
 	restore := w.backup()
 	return func() {
 		w.proxy.redirect("127.0.0.1:1")    // where nobody listens
-		time.Sleep(300 * time.Millisecond) // until the journal has what was issued, or all but less than margin
+		time.Sleep(300 * time.Millisecond) // until the journal has every number issued, or all but fewer than margin
 		restore()
 		ctx, gen, today := context.Background(), w.operator(w.admin), w.setting.dayOf(stamp())
 		for _, typ := range w.journal.typesSince(stamp() - int64(time.Minute)) {
@@ -147,9 +147,9 @@ var backupRestored = fault{"backup restored, counters raised", loses, 1, single,
 	}
 }}
 
-// backup saves all counters and records. restore has Redis go back to them.
+// backup saves all counters and records; restore makes Redis go back to them.
 func (w *world) backup() (restore func()) {
-	if w.protection.Ledger { // there is no append-only file; and a server that does not restart keeps its replication ID
+	if w.protection.Ledger { // no append-only file; and without a restart, the replication ID stays
 		snapshot, err := w.master.Save()
 		require.NoError(w.t, err)
 		return func() {
@@ -176,7 +176,7 @@ func (w *world) backup() (restore func()) {
 	}
 }
 
-// typesSince returns the types of calls that began since, or have not ended.
+// typesSince returns the types of calls that have begun since t, or have not ended.
 func (j *journal) typesSince(t int64) []string {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -189,8 +189,8 @@ func (j *journal) typesSince(t int64) []string {
 	return slices.Sorted(maps.Keys(types))
 }
 
-// deleteDocuments deletes documents of each series at random, and fails the test unless audits miss them. A person
-// explains one of them.
+// deleteDocuments deletes documents of each series at random, and fails the test unless audits find them missing. A
+// person explains one of them.
 func (w *world) deleteDocuments(random *rand.Rand) {
 	documents := map[series][]int64{}
 	instants := map[series]time.Time{}
@@ -243,7 +243,7 @@ func (w *world) deleteDocuments(random *rand.Rand) {
 		for _, e := range after.Explained {
 			for _, seq := range deleted {
 				if e.First <= seq && seq <= e.Last && (seq != void || e.Explanation.By == "") {
-					w.t.Errorf("%v: %d was deleted, and is explained by %+v", s, seq, e.Explanation)
+					w.t.Errorf("%v: %d was deleted, but is explained by %+v", s, seq, e.Explanation)
 				}
 			}
 		}

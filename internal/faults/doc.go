@@ -7,8 +7,8 @@
 //	SERIAL_FAULT='denied|hurry' go test -run Faults ./internal/faults  these faults only
 //
 // A run is a topology (server, pair, sentinel, cluster) and a protection (none, floor, replicas, ledger). The schedule
-// has only faults that the protection promises to survive. The log of every run has the seed and, with -v, each fault;
-// the tables at the end are Markdown.
+// contains only faults that the protection promises to survive. The log of every run has the seed and, with -v, each
+// fault; the tables at the end are Markdown.
 //
 //	faults_test.go    the runs, and what is asserted of each
 //	scenario_test.go  single losses step by step, each with protection and without: so the checker is checked

@@ -18,20 +18,20 @@ import (
 )
 
 const (
-	// brief is how long the schedule of a run goes on if SERIAL_SOAK doesn't say.
+	// brief is how long a run's schedule lasts without SERIAL_SOAK.
 	brief = 7 * time.Second
-	// recovery is the time within which every worker must have had a number of every type again, once a fault has
-	// healed: the lock's expiry and what a call may take to find out that Redis does not answer.
+	// recovery is the time within which every worker must get a number of every type once a fault has healed: the
+	// lock's expiry and the time a call may take to detect that Redis does not answer.
 	recovery = 18 * time.Second
 )
 
-// A run has workers issue numbers while a schedule of faults goes on.
+// A run has workers issue numbers during a schedule of faults.
 type run struct {
 	name       string
 	topology   topology
 	protection protection
-	// ordered says that there are never two masters that take writes from workers. Where there are, two numbers that
-	// are both unique may come in the wrong order.
+	// ordered means that there are never two masters that accept workers' writes. Where there are, two numbers that are
+	// both unique may come in the wrong order.
 	ordered  bool
 	calendar string // a key of calendars
 }
@@ -61,11 +61,11 @@ func TestFaults(t *testing.T) {
 		t.Run(r.name, func(t *testing.T) {
 			length := soak / time.Duration(len(runs))
 			if soak == 0 {
-				t.Parallel() // most of it is waiting
+				t.Parallel() // mostly waiting
 				length = brief
 			}
 			faults := faultsOf(r.topology, r.protection)
-			// Midnight strikes in the middle.
+			// Midnight comes in the middle.
 			w := build(t, r.topology, r.protection, !r.protection.Ledger, zoneOfMidnightIn(length/2))
 			w.setting.Seed, w.setting.Calendar = seed+uint64(i)<<32, r.calendar
 			s := &summary{name: r.name, struck: map[string]int{}}
@@ -77,10 +77,9 @@ func TestFaults(t *testing.T) {
 			s.asked, s.deaths = w.storage.asked, w.fleet.deaths
 			s.verdict = w.journal.check(w.setting, w.allowance())
 			s.publish()
-			// Where the machine is so busy that a server seems dead, a cluster fails over unasked, to a replica that
-			// lags.
+			// On a machine so busy that a server seems dead, a cluster fails over by itself, to a replica that lags.
 			if !r.protection.promised(outruns) && w.cluster != nil && w.replicationIDs() != masters {
-				t.Logf("a failover that nobody asked for, which may cost what is not protected: %v %v", s.duplicates, s.disorder)
+				t.Logf("an unrequested failover, which may lose unprotected numbers: %v %v", s.duplicates, s.disorder)
 				s.duplicates, s.disorder = nil, nil
 			}
 			w.judge(s.verdict, r.ordered)
@@ -89,7 +88,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// zoneOfMidnightIn is the offset from UTC, in seconds, of a zone whose next midnight is some time away.
+// zoneOfMidnightIn returns the offset from UTC, in seconds, of a zone whose next midnight is d away.
 func zoneOfMidnightIn(d time.Duration) int {
 	now := time.Now().UTC().Add(d)
 	offset := 24*3600 - (now.Hour()*3600 + now.Minute()*60 + now.Second())
@@ -99,12 +98,12 @@ func zoneOfMidnightIn(d time.Duration) int {
 	return offset
 }
 
-// rage carries out steps of the deck until the end, and at least as many as least.
+// rage carries out steps of the deck until end, but at least least steps.
 func (w *world) rage(d *deck, least int, end time.Time, s *summary) {
 	w.awaitService(stamp(), "at first", s)
 	for i := 0; i < least || time.Now().Before(end); i++ {
 		if w.sentinel != nil {
-			w.master, w.replica = w.sentinel.Roles(w.t) // a pause may have taken longer than meant
+			w.master, w.replica = w.sentinel.Roles(w.t) // a pause may have taken longer than intended
 		}
 		st := d.deal()
 		s.struck[st.fault.name]++
@@ -122,7 +121,7 @@ func (w *world) rage(d *deck, least int, end time.Time, s *summary) {
 		timer.Stop()
 		took := w.awaitService(stamp(), st.String(), s)
 		s.recovery = max(s.recovery, took)
-		// One block is for a reservation that was under way.
+		// One more block is for a reservation in progress.
 		w.journal.mayLose(loss{from, stamp(), st.fault.blocks + w.evicted + 1})
 		w.evicted = 0
 		if w.t.Failed() {
@@ -131,7 +130,7 @@ func (w *world) rage(d *deck, least int, end time.Time, s *summary) {
 	}
 }
 
-// befall has a worker meet its mishap.
+// befall carries out a worker's mishap.
 func (w *world) befall(st step) {
 	s := w.fleet.pick(st.worker)
 	if s == nil {
@@ -153,9 +152,9 @@ func (w *world) befall(st step) {
 	}
 }
 
-// awaitService returns how long it took from an instant until every worker had had a number of every type again. A
-// sentinel or Cluster may fail over without being told to where the machine is so busy that a server seems dead: that
-// is another fault, from which the time counts anew.
+// awaitService returns the time from since until every worker had received a number of every type. On a machine so busy
+// that a server seems dead, a sentinel or Cluster may fail over unasked: that is another fault, and the time counts
+// from it.
 func (w *world) awaitService(since int64, after string, s *summary) time.Duration {
 	before := w.replicationIDs()
 	for {
@@ -168,7 +167,7 @@ func (w *world) awaitService(since int64, after string, s *summary) time.Duratio
 			if now := w.replicationIDs(); now != before {
 				before, since = now, stamp()
 				s.faults++
-				s.struck["failover that nobody asked for"]++
+				s.struck["unrequested failover"]++
 				w.journal.mayLose(loss{since - int64(took), since, 1})
 				continue
 			}
@@ -179,26 +178,26 @@ func (w *world) awaitService(since int64, after string, s *summary) time.Duratio
 	}
 }
 
-// allowance is what the protection may cost.
+// allowance returns how many numbers the protection may cost.
 func (w *world) allowance() allowance {
 	a := allowance{}
-	if w.protection != (protection{}) { // else an operator says what a lost counter had come to
+	if w.protection != (protection{}) { // otherwise an operator enters the last number of a lost counter
 		a.silent = func(typ string) int64 { return int64(w.fleet.deaths) * a.block }
 	}
 	switch {
 	case w.protection.Ledger:
 		a.block = block + most
 		a.reserved = func(typ string) []reservation { return w.storage.made[typ] }
-		// A process that dies takes with it a block that it was reserving.
+		// A process that dies loses the block that it was reserving.
 		a.other = func(typ string) int64 { return w.storage.doubtful[typ] + int64(w.fleet.deaths)*a.block }
 	case w.protection.Floor:
 		a.other = func(typ string) int64 { return margin * w.storage.floors[typ] }
-		a.silent = a.other // what it left out was used, for all it knows
+		a.silent = a.other // the numbers it skipped may have been used
 	}
 	return a
 }
 
-// judge fails the test for whatever must not be.
+// judge fails the test for every result that must not occur.
 func (w *world) judge(v verdict, ordered bool) {
 	none := func(found []string, what string) {
 		w.t.Helper()
@@ -210,7 +209,7 @@ func (w *world) judge(v verdict, ordered bool) {
 	none(v.wrongDays, "numbers of another day")
 	none(v.excess, "types with more gaps than failures explain")
 	none(v.unexplained, "types with gaps that nobody explained")
-	if w.protection != (protection{}) { // else what Redis loses comes again: an operator knows only what somebody got
+	if w.protection != (protection{}) { // otherwise lost numbers are issued again
 		none(v.contradicted, "numbers that are unused and used")
 	}
 	if ordered {
@@ -230,7 +229,7 @@ func (w *world) judge(v verdict, ordered bool) {
 	}
 }
 
-// summary is what is said of a run at the end.
+// A summary is what the report says of one run.
 type summary struct {
 	name     string
 	length   time.Duration
@@ -242,7 +241,7 @@ type summary struct {
 	verdict
 }
 
-// summaries are those of all runs, for report.
+// summaries holds the summaries of all runs, for report.
 var summaries struct {
 	sync.Mutex
 	all []*summary

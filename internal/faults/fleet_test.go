@@ -24,9 +24,9 @@ type fleet struct {
 	journal *journal
 
 	mu       sync.Mutex
-	ships    []*ship // those that live
+	ships    []*ship // alive
 	made     int
-	deaths   int // of those that were meant to die
+	deaths   int // of workers that were meant to die
 	quitting bool
 	ended    sync.WaitGroup
 }
@@ -36,9 +36,9 @@ type ship struct {
 	number int
 	cmd    *exec.Cmd
 	stdin  io.WriteCloser
-	pause  time.Duration // after which one that a trap stopped goes on
+	pause  time.Duration // until a worker stopped by a trap is resumed
 	doomed bool          // may die
-	quit   bool          // said so itself
+	quit   bool          // announced that it quits
 }
 
 func launch(t *testing.T, s setting, j *journal, n int) *fleet {
@@ -64,7 +64,7 @@ func (f *fleet) add() {
 		return
 	}
 	s.cmd = exec.Command(os.Args[0])
-	// A race ends the worker at once. In a process group of its own it does not stay behind stopped if this one dies.
+	// A race ends the worker at once. In its own process group, it is not left stopped if this one dies.
 	s.cmd.Env = append(os.Environ(), workerVariable+"="+string(config), "GORACE=halt_on_error=1")
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	s.cmd.Stderr = os.Stderr
@@ -83,7 +83,7 @@ func (f *fleet) add() {
 	f.ended.Go(func() { f.follow(s, stdout) })
 }
 
-// follow reads what a worker says until it ends.
+// follow reads a worker's output until it ends.
 func (f *fleet) follow(s *ship, stdout io.Reader) {
 	lines := bufio.NewScanner(stdout)
 	lines.Buffer(nil, 4<<20)
@@ -146,26 +146,26 @@ func (f *fleet) hear(s *ship, line string) {
 		f.mu.Unlock()
 		f.journal.mishap(pause)
 		if pause > 0 {
-			for late := range 60 { // it may stop only after it was told to go on
+			for late := range 60 { // it may stop only after it was resumed
 				time.AfterFunc(pause+time.Duration(late)*time.Second, func() { _ = s.cmd.Process.Signal(syscall.SIGCONT) })
 			}
 		}
 	case "leak":
 		text, _ := strconv.Unquote(rest)
-		f.t.Errorf("worker %d leaves goroutines behind:\n%s", s.number, text)
+		f.t.Errorf("worker %d leaked goroutines:\n%s", s.number, text)
 	case "done":
 		f.mu.Lock()
 		s.quit = true
 		f.mu.Unlock()
 	default:
-		err = fmt.Errorf("what is that")
+		err = fmt.Errorf("unknown message")
 	}
 	if err != nil {
 		f.t.Errorf("worker %d said %q: %v", s.number, line, err)
 	}
 }
 
-// pick returns one of the workers that live.
+// pick returns a living worker.
 func (f *fleet) pick(i int) *ship {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -175,7 +175,7 @@ func (f *fleet) pick(i int) *ship {
 	return f.ships[i%len(f.ships)]
 }
 
-// trap has a worker kill itself or, if pause is not 0, stop for so long at a boundary between its commands.
+// trap has a worker kill itself or, if pause is not 0, stop for that long, at a boundary between its commands.
 func (f *fleet) trap(s *ship, pause time.Duration, where string, boundary int) {
 	how := "stop"
 	f.mu.Lock()
@@ -186,7 +186,7 @@ func (f *fleet) trap(s *ship, pause time.Duration, where string, boundary int) {
 	_, _ = fmt.Fprintln(s.stdin, how, where, boundary)
 }
 
-// hurry gives all workers' callers short deadlines for so long.
+// hurry gives all workers' callers short deadlines for d.
 func (f *fleet) hurry(d time.Duration) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -203,7 +203,7 @@ func (f *fleet) kill(s *ship) {
 	f.journal.mishap(0)
 }
 
-// replace kills all workers, and returns when others have taken their places and issued.
+// replace kills all workers, and returns when their replacements have issued.
 func (f *fleet) replace() {
 	f.mu.Lock()
 	old, before := f.ships, f.made
@@ -230,12 +230,12 @@ func (f *fleet) pause(s *ship, d time.Duration) {
 	}
 }
 
-// waiting tells which workers have not had a number of a type yet by a call that began since.
+// waiting lists the workers and types for which no call begun since then has succeeded.
 func (f *fleet) waiting(since int64) (missing []string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if len(f.ships) == 0 {
-		return []string{"no worker lives"}
+		return []string{"no worker is alive"}
 	}
 	for _, s := range f.ships {
 		for _, typ := range alwaysUsed {
@@ -247,7 +247,7 @@ func (f *fleet) waiting(since int64) (missing []string) {
 	return missing
 }
 
-// stop has all workers quit, and returns when everything they said has been heard.
+// stop has all workers quit, and returns when all their output has been read.
 func (f *fleet) stop() {
 	f.mu.Lock()
 	f.quitting = true
@@ -259,9 +259,9 @@ func (f *fleet) stop() {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		for _, s := range f.ships {
-			f.t.Errorf("worker %d does not end", s.number)
+			f.t.Errorf("worker %d did not exit", s.number)
 			_ = s.cmd.Process.Signal(syscall.SIGQUIT)
-			_ = s.cmd.Process.Signal(syscall.SIGCONT) // a process that is stopped does not notice
+			_ = s.cmd.Process.Signal(syscall.SIGCONT) // a stopped process does not notice
 		}
 	})
 	f.ended.Wait()

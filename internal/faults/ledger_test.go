@@ -16,10 +16,10 @@ import (
 	"github.com/dailyserial/serial/serialtest"
 )
 
-// storage is what outlives Redis: the ledger, and the floor of those who have none. It lives in the watching process,
+// A storage outlives Redis: it is the ledger, or the floor of generators without one. It lives in the watching process,
 // which never dies, and the workers reach it over a connection.
 type storage struct {
-	journal *journal // tells the floor
+	journal *journal // the floor's source
 
 	mu       sync.Mutex
 	ledger   serialtest.Ledger
@@ -28,16 +28,16 @@ type storage struct {
 	floors   map[string]int64         // how often the floor was asked, by type
 	asked    int
 	broken   bool
-	delay    time.Duration // before it reserves if positive, else after
+	delay    time.Duration // before it reserves if positive, otherwise after
 }
 
-// A reservation set aside the numbers from first to last.
+// A reservation holds the numbers from first to last.
 type reservation struct {
 	day         string
 	first, last int64
 }
 
-// FloorArgs are exported for net/rpc.
+// FloorArgs is exported for net/rpc.
 type FloorArgs struct{ Type, Day string }
 
 func newStorage(j *journal) *storage {
@@ -47,7 +47,7 @@ func newStorage(j *journal) *storage {
 
 var errStorage = errors.New("storage failed")
 
-// serve returns the address.
+// serve returns the storage's address.
 func (s *storage) serve(t *testing.T) string {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -66,14 +66,14 @@ func (s *storage) serve(t *testing.T) string {
 	return listener.Addr().String()
 }
 
-// disturb makes it fail, or answer late; with neither it is well again.
+// disturb makes it fail or answer late; with neither, it recovers.
 func (s *storage) disturb(broken bool, delay time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.broken, s.delay = broken, delay
 }
 
-// Reserve is that of serial.Ledger.
+// Reserve implements serial.Ledger.
 func (s *storage) Reserve(_ context.Context, r serial.Reservation) (int64, error) {
 	s.mu.Lock()
 	broken, delay := s.broken, s.delay
@@ -98,7 +98,7 @@ func (s *storage) Reserve(_ context.Context, r serial.Reservation) (int64, error
 	return after, nil
 }
 
-// margin is what a floor adds to what it has seen: more than the numbers that were issued and not yet written down.
+// margin is what a floor adds to the numbers it has seen: more than were issued but not yet recorded.
 const margin = 5000
 
 func (s *storage) floor(typ, day string) int64 {
@@ -120,7 +120,7 @@ func (r *remoteStorage) Floor(args FloorArgs, seq *int64) error {
 	return nil
 }
 
-// storageClient is a worker's end.
+// A storageClient is a worker's connection to the storage.
 type storageClient struct {
 	*rpc.Client
 	trap    *trap
@@ -137,7 +137,7 @@ func (c storageClient) floor(ctx context.Context, typ string, start time.Time) (
 	return c.ask(ctx, "Storage.Floor", FloorArgs{typ, c.setting.label(start)})
 }
 
-// ask leaves a question behind when ctx ends. Its error is not ctx's: that would look like the caller's own.
+// ask abandons a request when ctx ends. Its error is not ctx's: that would look like the caller's own.
 func (c storageClient) ask(ctx context.Context, method string, args any) (int64, error) {
 	reply := new(int64)
 	select {
@@ -148,7 +148,7 @@ func (c storageClient) ask(ctx context.Context, method string, args any) (int64,
 	}
 }
 
-// Every type of the suite is named like this, so that it can be read from a key or a series whatever stands around it.
+// Every type of the suite has such a name, so it can be found in any key or series.
 var typePattern = regexp.MustCompile(`[TR]-\d{8}`)
 
 func typeIn(s string) string { return typePattern.FindString(s) }

@@ -16,19 +16,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A memoryRedis is a miniredis for a bubble of virtual time, in which seconds of waiting take none.
+// A memoryRedis is a miniredis for a bubble of virtual time, in which waiting takes no real time.
 type memoryRedis struct {
 	*miniredis.Miniredis
 	t      *testing.T
 	replID atomic.Int64
-	clock  time.Time // zero while it goes by itself
+	clock  time.Time // zero while it runs
 }
 
 func newMemoryRedis(t *testing.T) *memoryRedis {
 	m := &memoryRedis{Miniredis: miniredis.NewMiniRedis(), t: t}
 	t.Cleanup(m.Close)
 	m.ClockTTL(true)
-	// A ledger needs a replication ID, and miniredis has none.
+	// A ledger needs a replication ID, which miniredis lacks.
 	conn, err := m.Dial() // which starts it
 	require.NoError(t, err)
 	require.NoError(t, conn.Close())
@@ -42,8 +42,8 @@ func newMemoryRedis(t *testing.T) *memoryRedis {
 	return m
 }
 
-// set stops the clock at t. A server's keys expire at an instant, those of miniredis after a time: where the clock goes
-// back they have as much more of it. What has expired before is gone.
+// set stops the clock at t. A server's keys expire at an instant, miniredis's after a time: when the clock goes back,
+// they live longer by as much. Keys that have expired before stay gone.
 func (m *memoryRedis) set(t time.Time) {
 	keys, back := m.Keys(), m.clock.Sub(t)
 	m.SetTime(t)
@@ -55,7 +55,7 @@ func (m *memoryRedis) set(t time.Time) {
 	}
 }
 
-// client returns a client, through p if that is not nil. read is its read timeout, as go-redis takes it.
+// client returns a client, through p if that is not nil. read is its read timeout, in go-redis's terms.
 func (m *memoryRedis) client(p *proxy, read time.Duration) *redis.Client {
 	client := redis.NewClient(&redis.Options{
 		Addr: "127.0.0.1:6379", // a name would be looked up outside the bubble

@@ -18,7 +18,7 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// An opening is a way to open a period or to have a block reserved, in which one caller may be in another's way.
+// An opening is a way to open a period or to reserve a block, during which one caller may delay another.
 type opening struct {
 	name string
 	protection
@@ -40,11 +40,11 @@ var openings = []opening{
 	}, ""},
 }
 
-// withCalendars are openings, and those of Next with every calendar.
+// withCalendars returns all, and the openings by Next with every calendar.
 func withCalendars(all []opening) []opening {
 	some := slices.Clone(all)
 	for name := range calendars {
-		if name != "years" && os.Getenv("SERIAL_TEST_LONG") != "1" { // the others in CI
+		if name != "years" && os.Getenv("SERIAL_TEST_LONG") != "1" { // CI tries the others
 			continue
 		}
 		for _, o := range openings[:5] {
@@ -73,8 +73,8 @@ func peekOf(ctx context.Context, gen *serial.Generator, typ string) error {
 	return errOf(gen.Peek(ctx, typ))
 }
 
-// A passage is a process that opens a period. What happens at the boundaries between its commands, its reservations and
-// its questions to the floor is the test's to say.
+// A passage is a process that opens a period. The test decides what happens at the boundaries between its commands, its
+// reservations and its questions to the floor.
 type passage struct {
 	serial.Ledger
 	at func(boundary int) // the even ones are before a command, a reservation or a question
@@ -96,10 +96,10 @@ func (p *passage) floor(context.Context, string, time.Time) (int64, error) {
 	return 0, nil
 }
 
-// A meeting is a passage and another process, of a type whose period is not open or whose block is used up.
+// A meeting is a passage and another process, for a type whose period is not open or whose block is used up.
 type meeting struct {
 	passage    passage
-	gen, other *serial.Generator // the passage's, and another's
+	gen, other *serial.Generator // the passage's, and the other process's
 }
 
 func newMeeting(t *testing.T, o opening) *meeting {
@@ -117,7 +117,7 @@ func newMeeting(t *testing.T, o opening) *meeting {
 	require.NoError(t, err)
 	w.other, err = s.generator(m.client(nil, 0), storage, noneUsed)
 	require.NoError(t, err)
-	for _, gen := range []*serial.Generator{w.gen, w.other} { // which connects, and teaches Redis the scripts
+	for _, gen := range []*serial.Generator{w.gen, w.other} { // which connects, and loads the scripts into Redis
 		require.NoError(t, o.call(t.Context(), gen, alwaysUsed[1]))
 		require.NoError(t, nextOf(t.Context(), gen, alwaysUsed[2]))
 	}
@@ -128,7 +128,7 @@ func newMeeting(t *testing.T, o opening) *meeting {
 	return w
 }
 
-// next is how long the other process waits for a number.
+// next returns how long the other process waits for a number.
 func (w *meeting) next(t *testing.T) time.Duration {
 	began := time.Now()
 	require.NoError(t, nextOf(context.Background(), w.other, alwaysUsed[0]))
@@ -137,14 +137,15 @@ func (w *meeting) next(t *testing.T) time.Duration {
 
 func noneUsed(context.Context, string, time.Time) (int64, error) { return 0, nil }
 
-// Whoever leaves in the middle of an opening is in nobody's way, wherever that is. The suite had missed the claim of a
-// caller who left while the answer was under way: its callers' deadlines were 20 ms and more, in which an opening is over.
+// A caller that leaves in the middle of an opening delays nobody, wherever it leaves. The suite had missed the claim of
+// a caller that left while the answer was under way: its callers' deadlines were 20 ms and more, long enough for an
+// opening.
 // Guarantees: caller-leaves.
 func TestCallerLeavesOpening(t *testing.T) {
 	t.Parallel()
 	for _, o := range withCalendars(openings) {
 		t.Run(o.name, func(t *testing.T) {
-			for boundary, passed := -1, 0; boundary < passed; boundary++ { // first a call that nobody leaves
+			for boundary, passed := -1, 0; boundary < passed; boundary++ { // the first call runs to its end
 				var took time.Duration
 				synctest.Test(t, func(t *testing.T) {
 					w := newMeeting(t, o)
@@ -159,23 +160,23 @@ func TestCallerLeavesOpening(t *testing.T) {
 					_ = o.call(ctx, w.gen, alwaysUsed[0])
 					close(left)
 					took = w.next(t)
-					time.Sleep(time.Minute) // for what was left behind
+					time.Sleep(time.Minute) // for abandoned commands
 					passed = max(passed, int(w.passage.passed.Load()))
 				})
 				if boundary < 0 {
 					require.Greater(t, passed, 3)
 				}
 				if took > time.Second {
-					t.Errorf("it left at boundary %d, and another waited for %v", boundary, took)
+					t.Errorf("caller left at boundary %d, and another waited for %v", boundary, took)
 				}
 			}
 		})
 	}
 }
 
-// Whoever dies in the middle of an opening delays the others by the lock's expiry in all, also if it stood still before its
-// last step, or that step's request was under way for long. The suite had missed that a claim began a time of its own: it
-// killed processes or stopped them, never one after the other, and waited for more than twice that time.
+// A process that dies in the middle of an opening delays the others by the lock's expiry in total, even if it stood
+// still before its last step, or that step's request was delayed. The suite had missed that a claim had a lease of its
+// own: it killed processes or stopped them, never one after the other, and waited for more than twice that time.
 // Guarantees: opener-killed.
 func TestHolderStandsStill(t *testing.T) {
 	t.Parallel()
@@ -183,7 +184,8 @@ func TestHolderStandsStill(t *testing.T) {
 	for _, o := range withCalendars(openings[:6]) {
 		t.Run(o.name, func(t *testing.T) {
 			for still, passed := -1, 0; still < passed; still++ {
-				// Before a command, as its request; or between two, for less than it would take for a dead lock server.
+				// Before a command, as its request; or between two, for less than it takes to consider a lock server
+				// dead.
 				pause, dies := expiry-500*time.Millisecond, still+1
 				if still%2 != 0 {
 					pause, dies = 1900*time.Millisecond, still+2
@@ -213,13 +215,13 @@ func TestHolderStandsStill(t *testing.T) {
 					took = w.next(t)
 					bury()
 					close(dead)
-					time.Sleep(time.Minute) // for what was left behind
+					time.Sleep(time.Minute) // for abandoned commands
 					if still < 0 {
 						passed = int(w.passage.passed.Load())
 					}
 				})
 				if took > expiry+500*time.Millisecond {
-					t.Errorf("it stood still for %v at boundary %d and died at %d, and another waited for %v", pause, still,
+					t.Errorf("stood still for %v at boundary %d, died at %d, and another waited for %v", pause, still,
 						dies, took)
 				}
 			}
@@ -227,8 +229,8 @@ func TestHolderStandsStill(t *testing.T) {
 	}
 }
 
-// The same with many callers whose deadlines are over anywhere in an opening. When they have left, whoever has time gets a
-// number at once. (This is not parallel because what it measures is time.)
+// The same with many callers whose deadlines end anywhere in an opening. After they have left, a caller with time gets
+// a number at once. (Not parallel, because it measures time.)
 // Guarantees: caller-leaves.
 func TestShortDeadlines(t *testing.T) {
 	for _, p := range []protection{{}, {Floor: true}, {Ledger: true}} {
@@ -243,7 +245,7 @@ func TestShortDeadlines(t *testing.T) {
 			require.NoError(t, err)
 			gens = append(gens, gen)
 		}
-		const together = 10 // types, few enough for every step to be reached within some deadline
+		const together = 10 // types, few enough for some deadline to reach every step
 		for some := range slices.Chunk(types, together) {
 			var hasty sync.WaitGroup
 			for i := range 4 * together {
@@ -273,8 +275,8 @@ func TestShortDeadlines(t *testing.T) {
 			})
 		}
 		patient.Wait()
-		if took := time.Duration(longest.Load()); took > 4*time.Second { // a lease that was left behind lasts 8 s
-			t.Errorf("%+v: then somebody waited for %v", p, took)
+		if took := time.Duration(longest.Load()); took > 4*time.Second { // an abandoned lease lasts 8 s
+			t.Errorf("%+v: a later caller waited for %v", p, took)
 		}
 	}
 }

@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// A proxy is the network between the workers and a server, and the address that stays when another server takes over.
+// A proxy is the network between the workers and a server; its address stays when another server takes over.
 type proxy struct {
 	listener net.Listener
 
 	mu     sync.Mutex
-	change *sync.Cond // of what follows
+	change *sync.Cond // signals changes of the fields below
 	target string
 	mode   weather
 	delay  time.Duration
-	spared int               // replies that pass before the weather is felt
-	conns  map[net.Conn]bool // true if replies were dropped: what comes next would be taken for them
+	spared int               // replies that pass before the weather takes effect
+	conns  map[net.Conn]bool // true if replies were dropped: later ones would be mistaken for them
 }
 
 type weather int
@@ -28,8 +28,8 @@ const (
 	fine      weather = iota
 	slow              // every packet takes longer
 	late              // every reply does
-	mute              // replies vanish
-	blackHole         // nothing passes; when it is over requests arrive, however late
+	mute              // replies are dropped
+	blackHole         // nothing passes; afterwards requests arrive, however late
 )
 
 func newProxy() *proxy {
@@ -81,7 +81,7 @@ func (p *proxy) reset() {
 	}
 }
 
-// redirect breaks all connections and makes new ones to another server.
+// redirect breaks all connections and leads new ones to another server.
 func (p *proxy) redirect(target string) {
 	p.mu.Lock()
 	p.target = target
@@ -104,7 +104,7 @@ func (p *proxy) serve() {
 			continue
 		}
 		p.mu.Lock()
-		if target != p.target { // meanwhile
+		if target != p.target { // the target changed meanwhile
 			_, _ = client.Close(), server.Close()
 			p.mu.Unlock()
 			continue
@@ -114,7 +114,7 @@ func (p *proxy) serve() {
 	}
 }
 
-// link is called with mu held.
+// link must be called with mu held.
 func (p *proxy) link(client, server net.Conn) {
 	p.conns[client], p.conns[server] = false, false
 	go p.forward(server, client, false)
@@ -130,7 +130,7 @@ func (p *proxy) dial(server net.Conn) net.Conn {
 	return client
 }
 
-// forward carries what src sends to dst until either is closed.
+// forward copies from src to dst until either is closed.
 func (p *proxy) forward(dst, src net.Conn, replies bool) {
 	defer func() {
 		_, _ = dst.Close(), src.Close()

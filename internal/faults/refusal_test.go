@@ -24,8 +24,8 @@ import (
 
 // A server refuses what a client sends.
 
-// crowd has many callers of every type ask at once for one number after the other, and returns the sequences issued and
-// the errors, by type.
+// crowd has many callers of every type request one number after another, all at once, and returns the sequences issued
+// and the errors, by type.
 func crowd(gen *serial.Generator, types []string, callers, calls int) (map[string][]int64, map[string][]error) {
 	issued, failed := map[string][]int64{}, map[string][]error{}
 	var mu sync.Mutex
@@ -56,11 +56,11 @@ func errOf[T any](_ T, err error) error { return err }
 func requireNone(t *testing.T, failed []error) {
 	t.Helper()
 	if len(failed) > 0 {
-		t.Fatalf("%d calls failed, such as: %v", len(failed), failed[0])
+		t.Fatalf("%d calls failed, for example: %v", len(failed), failed[0])
 	}
 }
 
-// typesNamed are as many types.
+// typesNamed returns n types.
 func typesNamed(n int) (types []string) {
 	for i := range n {
 		types = append(types, fmt.Sprintf("T-%08d", i+1))
@@ -75,8 +75,8 @@ func upTo(n int) (all []int64) {
 	return all
 }
 
-// A client for a single server may lead to one in cluster mode, as with a managed Redis of one shard. The suite had
-// missed that types share scripts there, which such a server refuses: each of its servers had the client made for it.
+// A client for a single server may lead to one in cluster mode, such as a managed Redis with one shard. The suite had
+// missed that types share scripts there, which such a server refuses: each of its servers had a matching client.
 // Guarantees: cluster-mode.
 func TestClusterModeBehindPlainClient(t *testing.T) {
 	t.Parallel()
@@ -97,7 +97,7 @@ func TestClusterModeBehindPlainClient(t *testing.T) {
 
 const password = "secret"
 
-// user gives a server a user with these rules, and returns a client that is this user.
+// user gives a server a user with these rules, and returns a client for this user.
 func user(t *testing.T, s *redistest.Server, name string, rules ...any) *redis.Client {
 	allow(t, s, name, append([]any{"on", ">" + password}, rules...)...)
 	options := s.Options()
@@ -112,8 +112,8 @@ func allow(t *testing.T, s *redistest.Server, name string, rules ...any) {
 	require.NoError(t, s.Do(append([]any{"ACL", "SETUSER", name}, rules...)...).Err())
 }
 
-// An ACL may leave a service no other types than its own. The suite had missed that one type's refusal reached the
-// others: each of its users might do everything.
+// An ACL may restrict a service to its own types. The suite had missed that one type's refusal affected the others: its
+// users had all permissions.
 // Guarantees: keys-denied.
 func TestUserOfOneType(t *testing.T) {
 	t.Parallel()
@@ -135,7 +135,7 @@ func TestUserOfOneType(t *testing.T) {
 	}
 }
 
-// steps is a hook that has around run every command of a client, which are numbered from 0.
+// steps is a hook that has around run every command of a client; n counts them from 0.
 type steps struct {
 	made   *atomic.Int64
 	around func(i int, run func() error) error
@@ -153,16 +153,16 @@ func (s steps) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// needed are the commands that docs/operations.md says an ACL needs.
+// needed lists the commands that an ACL must allow, according to docs/operations.md.
 var needed = strings.Fields("EVAL EVALSHA TIME GET SET HGET HMGET HSET HDEL INCRBY PTTL EXPIREAT DEL")
 
-// A denial is a type that a user of its own has numbers issued of, and may not use one of the commands that this needs.
+// A denial is a type whose numbers are issued by its own user, who is denied one of the commands needed.
 type denial struct {
 	t       *testing.T
-	server  *redis.Client // an operator's
+	server  *redis.Client // for an operator
 	user    string
 	command string
-	at      int // the one command of the call that is denied it, -1 for all
+	at      int // the one command of the call that is denied, -1 for all
 	p       protection
 	storage *storage
 	floor   int64
@@ -171,14 +171,14 @@ type denial struct {
 	made    atomic.Int64 // commands of the process that is denied one
 
 	mu   sync.Mutex // held while a command is denied
-	over bool       // the call has ended, and what it left behind is denied nothing
+	over bool       // the call has ended; commands that it left behind are not denied
 }
 
-// process is a generator of a process that has just started, one of whose commands is denied, none if at is -1.
+// process returns the generator of a new process, one of whose commands is denied; none if at is -1.
 func (d *denial) process(at int) *serial.Generator {
 	options := *d.server.Options()
 	options.Username, options.Password = d.user, password
-	// The setting of the server's client may change.
+	// Creating a client may change the options of the server's.
 	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	client := redis.NewClient(&options)
 	d.t.Cleanup(func() { _ = client.Close() })
@@ -210,12 +210,12 @@ func (d *denial) counter(days int) string {
 
 const request = "request"
 
-// A stage is what a type may be in the middle of when the denial comes.
+// A stage is a state of a type in which the denial occurs.
 type stage struct {
 	name  string
 	where string // protections, all if empty
 	ready func(d *denial, gen *serial.Generator)
-	call  func(d *denial, gen *serial.Generator) (int64, error) // the number issued, 0 if it is for none
+	call  func(d *denial, gen *serial.Generator) (int64, error) // the number issued, 0 for a call that issues none
 }
 
 var stages = []stage{
@@ -286,8 +286,8 @@ func (d *denial) prepare(gen *serial.Generator) (int64, error) {
 
 var denied = regexp.MustCompile(`NOPERM|can't run this command|ACL failure`)
 
-// play has a call meet the denial, and returns what is wrong after it, "" if nothing. enough says that the call had
-// fewer commands than the one to be denied.
+// play makes a call with the denial, and returns what is wrong after it, "" if nothing. enough reports that the call
+// had too few commands to reach the denied one.
 func (d *denial) play(stage stage) (wrong string, enough bool) {
 	d.do("ACL", "SETUSER", d.user, "on", ">"+password, "~*", "&*", "+@all")
 	if stage.ready != nil {
@@ -315,10 +315,10 @@ func (d *denial) play(stage stage) (wrong string, enough bool) {
 	}
 	after, _ := d.do("GET", d.counter(0)).Int64()
 	if after < max(before, seq) {
-		return fmt.Sprintf("its counter stands at %d after %d", after, max(before, seq)), enough
+		return fmt.Sprintf("its counter is %d after %d", after, max(before, seq)), enough
 	}
 	if err != nil && after > before {
-		return fmt.Sprintf("failed, and its counter stands at %d after %d: %v", after, before, err), enough
+		return fmt.Sprintf("failed, and its counter is %d after %d: %v", after, before, err), enough
 	}
 	for _, key := range []string{recordKey(d.typ), d.counter(0), d.counter(1), d.counter(2), d.counter(0) + ":lock",
 		recordKey(d.typ) + ":once:" + request} {
@@ -331,17 +331,18 @@ func (d *denial) play(stage stage) (wrong string, enough bool) {
 	again, err := d.next(d.process(-1))
 	switch {
 	case err != nil:
-		return fmt.Sprintf("once it was allowed again: %v", err), enough
+		return fmt.Sprintf("after the denial ended: %v", err), enough
 	case again <= max(before, seq):
-		return fmt.Sprintf("once it was allowed again: issued %d after %d", again, max(before, seq)), enough
+		return fmt.Sprintf("after the denial ended: issued %d after %d", again, max(before, seq)), enough
 	case time.Since(began) > 15*time.Second:
-		return fmt.Sprintf("once it was allowed again it took %v", time.Since(began)), enough
+		return fmt.Sprintf("after the denial ended, it took %v", time.Since(began)), enough
 	}
 	return "", enough
 }
 
-// A command that an ACL refuses is an error and nothing else: for good or for a moment, in the middle of whatever. The
-// suite had missed that a script took such an error for a counter that is gone: nothing was ever refused to its users.
+// A command that an ACL refuses causes an error and nothing else, whether for good or briefly, in the middle of any
+// call. The suite had missed that a script mistook such an error for a missing counter: its users were never refused
+// anything.
 // Guarantees: command-denied.
 func TestDeniedCommand(t *testing.T) {
 	t.Parallel()
@@ -390,6 +391,6 @@ func TestDeniedCommand(t *testing.T) {
 	wg.Wait()
 	t.Logf("%d cases", cases)
 	for _, at := range slices.Sorted(maps.Keys(wrong)) {
-		t.Errorf("%s: %d times, such as %s", at, len(wrong[at]), wrong[at][0])
+		t.Errorf("%s: %d times, for example %s", at, len(wrong[at]), wrong[at][0])
 	}
 }

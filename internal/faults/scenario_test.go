@@ -14,12 +14,12 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// Every loss that Redis can suffer, step by step: what promises to survive it does, and without that the checker finds
-// duplicates. So neither the losses nor the checker are empty.
+// Every loss that Redis can suffer, step by step: a protection that promises to survive it does, and without one the
+// checker finds duplicates. So neither the losses nor the checker are empty.
 var scenarios = []struct {
 	name     string
 	topology topology
-	replicas bool // suffice
+	replicas bool // replicas are sufficient protection
 	play     func(t *testing.T, w *world)
 }{
 	{"FLUSHALL", serverTopology, false, func(t *testing.T, w *world) {
@@ -68,7 +68,7 @@ var scenarios = []struct {
 		w.promote(false) // A takes over B's older data
 		w.promote(false)
 		require.Equal(t, a, w.master)
-		require.Equal(t, run, field(t, w, "run_id"), "by which nothing has changed")
+		require.Equal(t, run, field(t, w, "run_id"), "the run ID does not change")
 		require.NotEqual(t, replID, field(t, w, "master_replid"))
 		w.issue(60)
 	}},
@@ -106,11 +106,11 @@ func TestScenarios(t *testing.T) {
 			})
 		}
 		play("nothing", protection{}, func(t *testing.T, v verdict) {
-			require.NotEmpty(t, v.duplicates, "the checker finds no duplicates where there must be some")
+			require.NotEmpty(t, v.duplicates, "the checker must find duplicates")
 		})
 		unique := func(t *testing.T, v verdict) {
 			require.Empty(t, v.duplicates)
-			if sc.name != "split brain" { // two masters, each with numbers of its own
+			if sc.name != "split brain" { // two masters, each with its own numbers
 				require.Empty(t, v.disorder)
 			}
 		}
@@ -124,8 +124,7 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// issue has as many numbers issued by a process that knows nothing of the others, one at a time. It gives up where they
-// cannot be replicated.
+// issue has a new process issue n numbers, one at a time. It gives up where they cannot be replicated.
 func (w *world) issue(n int) {
 	w.t.Helper()
 	client := w.setting.client(nil)
@@ -143,7 +142,7 @@ func (w *world) issue(n int) {
 	}
 }
 
-// next has a number issued, and the journal has the call.
+// next has a number issued, and records the call in the journal.
 func (w *world) next(gen *serial.Generator, id callID, typ string) error {
 	w.journal.begin(id, call{worker: id.worker, typ: typ, n: 1, start: stamp()})
 	number, err := gen.NextNumber(context.Background(), typ)
@@ -173,8 +172,8 @@ func field(t *testing.T, w *world, name string) string {
 	return value
 }
 
-// The same with processes and the journal that the runs use: with nothing to protect them they get duplicates, and the
-// checker says so.
+// The same with processes and the journal that the runs use: without protection they get duplicates, and the checker
+// finds them.
 func TestSuiteFindsDuplicates(t *testing.T) {
 	t.Parallel()
 	for _, p := range []protection{{}, {Ledger: true}} {
@@ -192,9 +191,9 @@ func TestSuiteFindsDuplicates(t *testing.T) {
 	}
 }
 
-// A ledger may be turned on within a day, and cannot know what was issued before: where the counter was lost by then, it has
-// to stay lost for a process with a ledger too, until a floor or an operator tells. The suite had missed that it began
-// again at 0001: all processes of a run had the same protection from the first number on.
+// A ledger may be turned on within a day, and cannot know what was issued before: if the counter was already lost, it
+// must stay lost for a process with a ledger too, until a floor or an operator supplies the last number. The suite had
+// missed that it began again at 0001: all processes of a run had the same protection from the first number on.
 // Guarantees: ledger-turned-on.
 func TestLedgerTurnedOn(t *testing.T) {
 	t.Parallel()
@@ -246,7 +245,7 @@ func TestLedgerTurnedOn(t *testing.T) {
 					for _, p := range three {
 						gen := start(p.protection)
 						gens = append(gens, gen)
-						if loss.remember { // an answer of before is one that a process has returned itself
+						if loss.remember { // each process itself returns a number before the loss
 							require.NoError(t, errOf(gen.NextOnce(t.Context(), typ, request)))
 						}
 					}

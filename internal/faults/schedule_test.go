@@ -14,20 +14,20 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A step is one fault, with what happens to a worker or the ledger meanwhile.
+// A step is one fault, with a mishap of a worker or the ledger during it.
 type step struct {
 	fault fault
-	hold  time.Duration // from when it is there to when it heals
-	seed  uint64        // of the fault's own choices
+	hold  time.Duration // from the fault until it heals
+	seed  uint64        // of the fault's random choices
 
 	mishap mishap // of a worker
 	worker int
 	delay  time.Duration // after the fault
-	pause  time.Duration // of one that is stopped
+	pause  time.Duration // of a stopped worker
 	at     int           // boundary of a trap
 }
 
-// A mishap is what happens to a worker.
+// A mishap happens to a worker.
 type mishap string
 
 const (
@@ -40,7 +40,7 @@ const (
 	stopReserves mishap = "worker SIGSTOP, SIGCONT in the middle of a reservation"
 )
 
-// A deck deals steps without end: every fault once, in random order, before any comes again.
+// A deck deals steps without end: every fault once, in random order, before any is repeated.
 type deck struct {
 	random  *rand.Rand
 	faults  []fault
@@ -55,7 +55,7 @@ func newDeck(seed uint64, name string, faults []fault, ledger, unhurry bool) *de
 	return &deck{random: rand.New(rand.NewPCG(seed, h.Sum64())), faults: faults, ledger: ledger, unhurry: unhurry}
 }
 
-// deal draws the same number of random numbers for every step, so that each depends on the seed and its number alone.
+// deal draws equally many random numbers for every step, so each step depends only on the seed and its number.
 func (d *deck) deal() step {
 	if len(d.cards) == 0 {
 		d.cards = d.random.Perm(len(d.faults))
@@ -92,7 +92,7 @@ func (s step) String() string {
 	return text
 }
 
-// seed is the suite's: SERIAL_SEED, or a new one.
+// seed returns the suite's seed: SERIAL_SEED, or a new one.
 func seed(t *testing.T) uint64 {
 	t.Helper()
 	n := rand.Uint64N(1e6)
@@ -105,7 +105,7 @@ func seed(t *testing.T) uint64 {
 	return n
 }
 
-// soak is how long the runs take together by hand, 0 if they are to be brief.
+// soak returns the total time of the runs when started by hand, 0 if they are to be brief.
 func soak(t *testing.T) time.Duration {
 	t.Helper()
 	s := os.Getenv("SERIAL_SOAK")
@@ -115,7 +115,7 @@ func soak(t *testing.T) time.Duration {
 	d, err := time.ParseDuration(s)
 	require.NoError(t, err, "SERIAL_SOAK")
 	if deadline, ok := t.Deadline(); ok && time.Until(deadline) < d*3/2+2*time.Minute {
-		t.Fatalf("SERIAL_SOAK=%v needs go test -timeout %v or so", d, d*2+5*time.Minute)
+		t.Fatalf("SERIAL_SOAK=%v needs go test -timeout %v or more", d, d*2+5*time.Minute)
 	}
 	return d
 }

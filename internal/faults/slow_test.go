@@ -14,10 +14,10 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// timely is how long a call without a deadline may take where nobody else holds the lock, and a moment.
+// timely is how long a call without a deadline may take if nobody else holds the lock, with half a second to spare.
 const timely = 10*time.Second + 500*time.Millisecond
 
-// Every step of a call may be slow, and each within its own limit: the call must end in time all the same. The suite had
+// Every step of a call may be slow, each within its own limit, but the call must still end in time. The suite had
 // missed that the steps' times added up: its networks were slow by a fifth of a second, or dead.
 // Guarantees: slow-replies.
 func TestSlowReplies(t *testing.T) {
@@ -33,7 +33,7 @@ func TestSlowReplies(t *testing.T) {
 				var which string
 				for name, call := range calls {
 					for _, delay := range []time.Duration{1900 * time.Millisecond, 2900 * time.Millisecond, 9 * time.Second} {
-						for _, hangs := range []bool{false, true} { // when it has been slow for 9 s
+						for _, hangs := range []bool{false, true} { // after 9 s of slowness
 							for spared := range 7 { // replies before it is slow
 								synctest.Test(t, func(t *testing.T) {
 									took, err := slowly(t, p, read, delay, hangs, spared, call)
@@ -84,6 +84,6 @@ func slowly(t *testing.T, p protection, read, delay time.Duration, hangs bool, s
 	hang.Stop()
 	network.turn(fine, 0)
 	network.reset()
-	time.Sleep(time.Minute) // for commands that were left behind
+	time.Sleep(time.Minute) // for abandoned commands
 	return took, err
 }

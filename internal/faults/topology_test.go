@@ -30,7 +30,7 @@ const (
 	clusterTopology  topology = "cluster"
 )
 
-// A world is the servers of a run, and everything that faults act on.
+// A world is the servers of a run, and everything else that faults act on.
 type world struct {
 	t          *testing.T
 	topology   topology
@@ -40,7 +40,7 @@ type world struct {
 	storage    *storage
 	fleet      *fleet
 
-	master, replica *redistest.Server // where there is one pair, in the roles of the moment
+	master, replica *redistest.Server // where there is one pair, in their current roles
 	proxy           *proxy
 	sentinel        *redistest.Sentinel
 	cluster         *redistest.Cluster
@@ -48,7 +48,7 @@ type world struct {
 	evicted         int64                 // keys, each of which may have cost its type a block
 }
 
-// build starts the servers. Those that are durable keep what they acknowledge over a restart.
+// build starts the servers. Durable ones keep acknowledged writes over a restart.
 func build(t *testing.T, top topology, p protection, durable bool, zone int) *world {
 	w := &world{t: t, topology: top, protection: p, journal: newJournal()}
 	w.storage = newStorage(w.journal)
@@ -77,7 +77,7 @@ func build(t *testing.T, top topology, p protection, durable bool, zone int) *wo
 	return w
 }
 
-// connect gives admin a way to the masters.
+// connect gives admin a connection to the masters.
 func (w *world) connect() {
 	s := w.setting
 	if w.proxy != nil {
@@ -87,7 +87,7 @@ func (w *world) connect() {
 	w.t.Cleanup(func() { _ = w.admin.Close() })
 }
 
-// masters are the servers that have the numbers by now.
+// masters returns the servers that currently have the numbers.
 func (w *world) masters() (masters []*redistest.Server) {
 	if w.cluster == nil {
 		return []*redistest.Server{w.master}
@@ -99,7 +99,7 @@ func (w *world) masters() (masters []*redistest.Server) {
 	return masters
 }
 
-// pair is a master and its replica; which one is chosen at random in a cluster.
+// pair returns a master and its replica; in a cluster, a random pair.
 func (w *world) pair(random *rand.Rand) (master, replica *redistest.Server) {
 	i := random.IntN(3)
 	if w.cluster != nil {
@@ -108,19 +108,19 @@ func (w *world) pair(random *rand.Rand) (master, replica *redistest.Server) {
 	return w.master, w.replica
 }
 
-// risk is what a fault may do to numbers that were acknowledged.
+// A risk is what a fault may do to acknowledged numbers.
 type risk int
 
 const (
 	keeps       risk = iota // nothing
 	tells                   // a counter is lost, and its record says so
-	outruns                 // what replicas had not confirmed is lost
+	outruns                 // writes that replicas had not confirmed are lost
 	loses                   // anything
-	storageOnly             // it befalls the ledger
+	storageOnly             // only the ledger is affected
 )
 
-// A fault breaks something and returns how it heals. blocks is how many a type may lose of it, with what is being
-// reserved; one more is allowed for any fault, for a reservation that it catches under way.
+// A fault breaks something and returns how it heals. blocks is how many blocks a type may lose by it, including the one
+// being reserved; any fault may cost one more, for a reservation in progress.
 type fault struct {
 	name   string
 	risk   risk
@@ -129,7 +129,7 @@ type fault struct {
 	strike func(w *world, random *rand.Rand, hold time.Duration) (heal func())
 }
 
-// promised reports whether uniqueness has to survive the fault.
+// promised reports whether uniqueness must survive the fault.
 func (p protection) promised(r risk) bool {
 	switch r {
 	case keeps:
@@ -142,10 +142,10 @@ func (p protection) promised(r risk) bool {
 	return p.Ledger
 }
 
-// only are the names of the faults that SERIAL_FAULT leaves, all without.
+// only matches the names of the faults that SERIAL_FAULT selects, all if it is not set.
 var only = regexp.MustCompile(os.Getenv("SERIAL_FAULT"))
 
-// faultsOf are those that belong to a topology and that a protection promises to survive.
+// faultsOf returns the faults of a topology that a protection promises to survive.
 func faultsOf(top topology, p protection) (suitable []fault) {
 	for _, f := range allFaults {
 		if (f.where == "" || strings.Contains(f.where, string(top))) && p.promised(f.risk) &&
@@ -158,7 +158,7 @@ func faultsOf(top topology, p protection) (suitable []fault) {
 
 func nothing() {}
 
-const hurry = "callers in a hurry" // none of which dies: that would hide what they leave behind
+const hurry = "callers in a hurry" // such workers do not die: that would hide what they leave behind
 
 // Below, single means topologies with one master that no sentinel or cluster would replace.
 const single = "server pair"
@@ -194,7 +194,7 @@ var allFaults = []fault{
 		return nothing
 	}},
 	{"DEBUG SLEEP", keeps, 0, "", func(w *world, _ *rand.Rand, hold time.Duration) func() {
-		// Shorter than it takes to count as down.
+		// Too short to count as down.
 		w.everyMaster("DEBUG", "SLEEP", min(hold, 500*time.Millisecond).Seconds())
 		return nothing
 	}},
@@ -218,7 +218,7 @@ var allFaults = []fault{
 		if err != nil || w.protection.Floor || w.protection.Ledger || day != w.setting.dayOf(stamp()) {
 			return nothing
 		}
-		return func() { // an operator who knows the last number used, of that day and not of the next one
+		return func() { // an operator knows the day's last number, and must not raise the next day's counter
 			if day == w.setting.dayOf(stamp()+int64(time.Second)) {
 				w.raise(typ, used)
 			}
@@ -245,7 +245,7 @@ var allFaults = []fault{
 		return func() { w.proxy.turn(fine, 0) }
 	}},
 	{"network: late replies", keeps, 0, single, func(w *world, random *rand.Rand, _ time.Duration) func() {
-		w.proxy.turn(late, readTimeout/4+time.Duration(random.Int64N(int64(readTimeout*7/10)))) // in time, each by itself
+		w.proxy.turn(late, readTimeout/4+time.Duration(random.Int64N(int64(readTimeout*7/10)))) // each in time
 		return func() { w.proxy.turn(fine, 0) }
 	}},
 	{"network: replies dropped", keeps, 0, single, func(w *world, _ *rand.Rand, _ time.Duration) func() {
@@ -400,10 +400,10 @@ func aType(random *rand.Rand) string { return alwaysUsed[random.IntN(len(alwaysU
 
 func recordKey(typ string) string { return "serial:{" + typ + "}" }
 
-// everyMaster sends a command to all masters at once. One that kills its own connection gets no answer.
+// everyMaster sends a command to all masters at once. A command that kills its own connection gets no answer.
 func (w *world) everyMaster(args ...any) { every(w.t, w.masters(), args...) }
 
-// everyServer does that to replicas too.
+// everyServer sends a command to replicas too.
 func (w *world) everyServer(args ...any) {
 	servers := []*redistest.Server{w.master, w.replica}
 	if w.cluster != nil {
@@ -441,7 +441,7 @@ func (w *world) raise(typ string, seq int64) {
 	require.NoError(w.t, gen.Raise(context.Background(), typ, seq))
 }
 
-// expiries fails the test for every key of the package that would live for ever, where a command is denied.
+// expiries fails the test for every key of the package without an expiry, after a command was denied.
 func (w *world) expiries(command string) {
 	ctx := context.Background()
 	for _, m := range w.masters() {
@@ -465,8 +465,8 @@ func (w *world) expiries(command string) {
 	}
 }
 
-// followHurry asks for a number of each type that callers in a hurry have left, since then: at once, unless a process
-// that dies or stands still was in the way.
+// followHurry requests a number of each type that callers in a hurry have used since then: it must come at once, unless
+// a process that died or stood still was in the way.
 func (w *world) followHurry(since int64) {
 	client := w.setting.client(nil)
 	defer func() { _ = client.Close() }()
@@ -482,14 +482,14 @@ func (w *world) followHurry(since int64) {
 			from := stamp()
 			err := w.next(gen, callID{key: typ}, typ)
 			if took := time.Duration(stamp() - from); took > 5*time.Second && w.journal.calmSince(since) {
-				w.t.Errorf("behind callers in a hurry, a number of %s took %v: %v", typ, took, err)
+				w.t.Errorf("after callers in a hurry, a number of %s took %v: %v", typ, took, err)
 			}
 		})
 	}
 	wg.Wait()
 }
 
-// evict fills the memory, so that Redis throws away keys to make room.
+// evict fills the memory, so Redis evicts keys to make room.
 func evict(policy string) func(*world, *rand.Rand, time.Duration) func() {
 	return func(w *world, _ *rand.Rand, hold time.Duration) func() {
 		m := w.master
@@ -501,12 +501,12 @@ func evict(policy string) func(*world, *rand.Rand, time.Duration) func() {
 			return n
 		}
 		used, before := stat("used_memory"), stat("evicted_keys")
-		require.NoError(w.t, m.Do("CONFIG", "SET", "maxmemory-policy", policy).Err()) // Redis 6.2 sets one at a time
+		require.NoError(w.t, m.Do("CONFIG", "SET", "maxmemory-policy", policy).Err()) // Redis 6.2 sets only one
 		require.NoError(w.t, m.Do("CONFIG", "SET", "maxmemory", used+1<<20).Err())
 		client := redis.NewClient(m.Options())
 		defer func() { _ = client.Close() }()
 		ballast := strings.Repeat("x", 16<<10)
-		for i := range 256 { // four times what there is room for; these outlive the counters
+		for i := range 256 { // four times what fits; these outlive the counters
 			_ = client.Set(context.Background(), fmt.Sprint("ballast:", i), ballast, 30*24*time.Hour).Err()
 			time.Sleep(hold / 256)
 		}
@@ -520,7 +520,7 @@ func evict(policy string) func(*world, *rand.Rand, time.Duration) func() {
 	}
 }
 
-// promote makes the replica the master to which the proxy leads, and the old master its replica.
+// promote makes the replica the master, redirects the proxy to it, and makes the old master its replica.
 func (w *world) promote(dead bool) {
 	require.NoError(w.t, w.replica.ReplicaOf(nil))
 	w.proxy.redirect(w.replica.Addr())
@@ -534,7 +534,7 @@ func (w *world) promote(dead bool) {
 	w.connect()
 }
 
-// failOver completes a fault that swaps roles without the suite's doing.
+// failOver completes a fault after which the servers swap roles themselves.
 func (w *world) failOver(heal func()) func() {
 	return func() {
 		heal()
@@ -544,7 +544,7 @@ func (w *world) failOver(heal func()) func() {
 	}
 }
 
-// replicationIDs are those of the masters. Every promotion changes one.
+// replicationIDs returns the masters' IDs. Every promotion changes one.
 func (w *world) replicationIDs() (all string) {
 	if w.sentinel != nil {
 		w.master, w.replica = w.sentinel.Roles(w.t)

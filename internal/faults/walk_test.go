@@ -19,7 +19,7 @@ import (
 	"github.com/dailyserial/serial/serialtest"
 )
 
-// A walkSetting is all that decides about periods and texts.
+// A walkSetting is everything that determines periods and texts.
 type walkSetting struct {
 	period    serial.Period
 	zone      *time.Location
@@ -32,8 +32,8 @@ type walkSetting struct {
 	ledger    bool
 }
 
-// walkPrints print a sequence in ways of which no two print every sequence differently. A date layout has a literal of
-// its own: texts of different layouts are for users to keep apart.
+// walkPrints print sequences in ways of which some pairs agree on some sequences. A date layout has its own literal:
+// users must keep texts of different layouts apart.
 var walkPrints = []struct {
 	template string // around TAG, the type, the literal of the layout and the date
 	hidden   string
@@ -82,25 +82,25 @@ type walk struct {
 	zones  []*time.Location
 
 	truth     time.Time     // never goes back
-	skew      time.Duration // of Redis's clock, at most farthest: a record outlives the way back
-	lose      bool          // Redis may lose everything, since all have the ledger
-	starts    bool          // processes differ in their starts only
+	skew      time.Duration // of Redis's clock, at most farthest: a record must outlive a jump back
+	lose      bool          // Redis may lose everything, since all processes have the ledger
+	starts    bool          // processes differ only in their starts
 	procs     []*walker
-	settings  []walkSetting    // all that a process ever had
-	calendars map[string]bool  // that these count by
+	settings  []walkSetting    // every setting that a process has ever had
+	calendars map[string]bool  // calendars of these settings
 	typ       string           // of the last number issued, "" before
 	texts     map[string]int   // step at which each was issued
 	answer    *walkAnswer      // the last one, nil once Redis may have forgotten it
 	used      map[string]int64 // the greatest sequence by type and label, which an honest operator finds
-	begun     map[string]int   // how many series of each type are over
+	begun     map[string]int   // number of series of each type that are over
 	seen      map[string]bool  // series that were used
 	refused   map[string]bool  // series whose ledger has refused a reservation since a number was issued
 	trace     []string
-	said      map[string]int // how often each outcome came
+	said      map[string]int // how often each outcome occurred
 }
 
-// Periods of two zones and day starts lie up to three days apart, the clock is up to four days behind one before, and a
-// record lives for seven.
+// Periods of two zones and day starts lie up to three days apart, the clock may be four days behind an earlier one, and
+// a record lives for seven days.
 const farthest = 2 * 24 * time.Hour
 
 // A walkAnswer is the number that a request got.
@@ -110,7 +110,7 @@ type walkAnswer struct {
 	given              time.Time // by Redis's clock
 }
 
-// A walker is a process: settings, and what they make.
+// A walker is a process: its settings and its generator.
 type walker struct {
 	walkSetting
 	gen *serial.Generator
@@ -130,7 +130,7 @@ func (w *walk) setting() walkSetting {
 	}
 }
 
-// walkStarts are such that the start of one process is soon reached by the numbers of another, or never.
+// walkStarts are starts that the numbers of another process reach soon, or never.
 var walkStarts = []int64{1, 1, 4, 9, 30_000}
 
 // mutate changes some of the settings.
@@ -161,11 +161,11 @@ func (w *walk) mutate(s walkSetting) walkSetting {
 	return s
 }
 
-// start makes processes whose settings are alike, but for a few.
+// start makes processes whose settings are equal, except for a few.
 func (w *walk) start() {
 	w.procs = []*walker{{}, {}, {}, {}}
 	for i, p := range w.procs {
-		for p.gen == nil { // a layout may not tell the periods apart
+		for p.gen == nil { // a layout may not distinguish the periods
 			s := w.setting()
 			if i > 0 {
 				s = w.mutate(w.procs[i-1].walkSetting)
@@ -198,7 +198,7 @@ func (w *walk) setTime() {
 	w.note("it is %s (%v off)", w.now().Format(time.RFC3339), w.skew)
 }
 
-// nextPeriod goes on to the beginning of a process's next period, or about there, unless that is far away.
+// nextPeriod advances to about the beginning of a process's next period, unless it is far away.
 func (w *walk) nextPeriod(p *walker, far, off time.Duration) {
 	_, _, end := p.gen.Scheme().Period(w.now())
 	if jump := end.Sub(w.now()); jump < far && jump+off > 0 {
@@ -223,7 +223,7 @@ func (w *walk) tell(what string, p *walker, typ string, issued []serial.Number, 
 	return true
 }
 
-// issue takes numbers, and reads them.
+// issue takes numbers, and checks their texts.
 func (w *walk) issue(p *walker, typ string) bool {
 	series, request, issued := w.series(typ), fmt.Sprint("request ", len(w.trace)), make([]serial.Number, 1)
 	var err error
@@ -232,7 +232,7 @@ func (w *walk) issue(p *walker, typ string) bool {
 	case "NextNumber":
 		issued[0], err = p.gen.NextNumber(w.t.Context(), series)
 	case "NextN":
-		issued, err = p.gen.NextN(w.t.Context(), series, 1+w.IntN(20)) // enough that other prints collide
+		issued, err = p.gen.NextN(w.t.Context(), series, 1+w.IntN(20)) // enough for collisions with other prints
 	case "NextOnce":
 		issued[0], err = p.gen.NextOnce(w.t.Context(), series, request)
 	}
@@ -256,9 +256,9 @@ func (w *walk) issue(p *walker, typ string) bool {
 	return true
 }
 
-// follows requires that first, which a process was issued, follows on what was used of its period. Only the first
-// number of a period is a start of some process. With a ledger, losses skip some. If the ledger has refused a
-// reservation since everything was lost, whoever asks next does not know what it shows.
+// follows requires that first, issued to a process, continues the numbers used in its period. Only the first number of
+// a period may be the start of some process. With a ledger, losses skip some. If the ledger has refused a reservation
+// since everything was lost, the next caller does not know the last number.
 func (w *walk) follows(p *walker, series string, first int64) {
 	label, _, _ := p.gen.Scheme().Period(w.now())
 	befores := []int64{w.used[series+" "+label]}
@@ -287,15 +287,15 @@ func (w *walk) peek(p *walker, typ string) {
 	series := w.series(typ)
 	label, _, _ := p.gen.Scheme().Period(w.now())
 	n, err := p.gen.Peek(w.t.Context(), series)
-	if w.tell("Peek", p, series, []serial.Number{n}, err) && !w.hasLedger() { // which may have skipped some
+	if w.tell("Peek", p, series, []serial.Number{n}, err) && !w.hasLedger() { // a ledger may have skipped some
 		require.Equal(w.t, w.used[series+" "+label], n.Seq, "%s %s\n%s", series, label, strings.Join(w.trace, "\n"))
 	}
 }
 
-// repeat has a process, perhaps with other settings, answer the last request again.
+// repeat has a process, perhaps with other settings, repeat the last request.
 func (w *walk) repeat(p *walker) {
 	a := w.answer
-	if a == nil || walkPrints[a.print].hidden != "" && a.print != p.print { // without its key there is no answer
+	if a == nil || walkPrints[a.print].hidden != "" && a.print != p.print { // without its key, there is no answer
 		return
 	}
 	n, err := p.gen.NextOnce(w.t.Context(), a.typ, a.request)
@@ -304,7 +304,7 @@ func (w *walk) repeat(p *walker) {
 	w.said["repeated"]++
 }
 
-// issueOn issues in several periods in a row, some with a new print, and asks an operator where that fails.
+// issueOn issues in several periods in a row, some with a new print, and has an operator help where that fails.
 func (w *walk) issueOn(p *walker, typ string, periods int) {
 	for range periods {
 		if w.IntN(8) == 0 {
@@ -319,7 +319,7 @@ func (w *walk) issueOn(p *walker, typ string, periods int) {
 	}
 }
 
-// goWest has a process take over after a run of periods, in a time zone so far west that some of them come again.
+// goWest has a process take over after a series of periods, in a time zone so far west that some of them recur.
 func (w *walk) goWest(p *walker, typ string) {
 	run := 2 + w.IntN(4)
 	w.issueOn(p, typ, run)
@@ -340,7 +340,7 @@ func (w *walk) goWest(p *walker, typ string) {
 // runAhead has a clock that is ahead use periods, and sets it back. The last counter is lost, and the periods are
 // prepared.
 func (w *walk) runAhead(p *walker, typ string) {
-	if p.period == serial.PerSecond || p.period == serial.Never { // a call waits for a clock that is some seconds behind
+	if p.period == serial.PerSecond || p.period == serial.Never { // calls wait for a clock seconds behind
 		return
 	}
 	back, ahead := w.skew, 1+w.IntN(3)
@@ -386,8 +386,8 @@ func (w *walk) operate(p *walker, typ string, takeover bool) {
 	}
 }
 
-// series is the name of a series of a type: another one where its record has expired and not all count by one calendar.
-// Nothing but a ledger tells a series that was unused for so long from a new one.
+// series returns the name of a type's current series: a new one where its record has expired and not all processes use
+// one calendar. Only a ledger can distinguish a series that was unused for so long from a new one.
 func (w *walk) series(typ string) string {
 	name := fmt.Sprint(typ, "-", w.begun[typ])
 	if !w.lose && len(w.calendars) > 1 && w.seen[name] && w.client.Exists(w.t.Context(), "serial:{"+name+"}").Val() == 0 {
@@ -402,7 +402,7 @@ func (w *walk) step() {
 	p := w.procs[w.IntN(len(w.procs))]
 	typ := []string{"B", "B", "B", "B1"}[w.IntN(4)]
 	switch w.IntN(18) {
-	case 0, 1: // to a border
+	case 0, 1: // to a boundary
 		w.nextPeriod(p, 400*24*time.Hour, time.Duration(w.IntN(3)-1)*time.Minute)
 	case 2:
 		w.truth = w.truth.Add(time.Duration(w.Int64N(int64(36 * time.Hour))))
@@ -424,7 +424,7 @@ func (w *walk) step() {
 		if p.period != serial.Never {
 			w.prepare(p, typ, 1+w.IntN(3))
 		}
-	case 9: // starts again, with settings close to those of another
+	case 9: // restarts with settings close to another's
 		w.restart(p, w.mutate(w.procs[w.IntN(len(w.procs))].walkSetting))
 	case 10:
 		label, _, _ := p.gen.Scheme().Period(w.now())
@@ -454,8 +454,8 @@ func (w *walk) step() {
 	}
 }
 
-// Settings, clocks and losses change at random, and operators are honest: no text comes twice, and nothing is stuck. The reader knows
-// texts only.
+// Settings, clocks and losses change at random, and operators are honest: no text is issued twice, and nothing gets
+// stuck. The reader knows only the texts.
 // Guarantees: all-at-random.
 func TestWalk(t *testing.T) {
 	t.Parallel()
@@ -478,7 +478,7 @@ func TestWalk(t *testing.T) {
 	first := seed(t)
 	said := map[string]int{}
 	walks := uint64(0)
-	const least = 20 // walks in which every outcome comes
+	const least = 20 // walks until every outcome must have occurred
 	for began := time.Now(); walks < least || time.Since(began) < long; walks++ {
 		r.Lose()
 		w := &walk{Rand: rand.New(rand.NewPCG(first, walks)), t: t, redis: r, client: client, ledger: new(serialtest.Ledger),
@@ -492,10 +492,9 @@ func TestWalk(t *testing.T) {
 		for range 60 {
 			w.step()
 		}
-		if w.typ != "" { // somebody issues on as soon as clocks agree, if need be after a word of an operator
+		if w.typ != "" { // somebody can issue again once the clocks agree, if necessary after an operator has helped
 			w.skew = 0
-			// At a whole second: what is printed of it must not end before a script has come to a clock that stands
-			// still.
+			// At a whole second: a printed period must not end before a script has reached a clock that stands still.
 			w.truth = w.truth.Add(4 * 24 * time.Hour).Truncate(time.Second)
 			w.setTime()
 			require.True(t, slices.ContainsFunc(w.settings, w.goesOn), "stuck\n%s", strings.Join(w.trace, "\n"))
@@ -508,7 +507,7 @@ func TestWalk(t *testing.T) {
 	}
 }
 
-// goesOn reports whether a process with these settings can issue on.
+// goesOn reports whether a process with these settings can continue to issue.
 func (w *walk) goesOn(s walkSetting) bool {
 	gen, err := serial.New(w.client, s.options(w.ledger)...)
 	require.NoError(w.t, err)

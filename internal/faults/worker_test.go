@@ -28,7 +28,7 @@ import (
 	"github.com/dailyserial/serial/internal/store"
 )
 
-// A setting is what a generator of the suite is made of, here or in a worker.
+// A setting is the configuration of a generator of the suite, here or in a worker.
 type setting struct {
 	Sentinel, Cluster bool
 	Addrs             []string
@@ -39,20 +39,20 @@ type setting struct {
 	Calendar          string // a key of calendars
 }
 
-// calendars are those of the tests, by name; "" is that of most.
+// calendars are the tests' calendars by name; most tests use "".
 var calendars = map[string][]serial.Option{
 	"":      {serial.WithTemplate("{type}-{date:yyyyMMdd}-{seq:12}")},
 	"weeks": {serial.WithPeriod(serial.PerWeek), serial.WithTemplate("{type}-{date:GGGG-WW}-{seq:12}")},
 	"quarters": {serial.WithPeriod(serial.PerQuarter), serial.WithYearStart(time.April, 6),
 		serial.WithTemplate("{type}-{date:FFFF-Q}-{seq:12}")},
-	// The date says more than the period.
+	// The date prints more than the period.
 	"years":    {serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}-{date:yyyyMMdd}-{seq:12}{check:97-10}")},
 	"for ever": {serial.WithPeriod(serial.Never), serial.WithTemplate("{type}-{seq:9:base32}")},
 	"hidden": {serial.WithTemplate("{type}-{date:yyyyMMdd-HH}-{seq:12}"),
 		serial.WithHiddenSequence([]byte("sixteen bytes...")[:16])},
 }
 
-// protection is what the generators have against losses.
+// protection says what protects the generators' numbers from losses.
 type protection struct {
 	Floor, Ledger bool
 	Replicas      int
@@ -60,13 +60,13 @@ type protection struct {
 
 const (
 	block   = 200
-	callers = 6 // of a worker
+	callers = 6 // per worker
 	most    = 50
 
 	readTimeout = 2 * time.Second
 )
 
-// scheme is that of the setting's generators.
+// scheme returns the scheme of the setting's generators.
 func (s setting) scheme() *serial.Scheme {
 	type key struct {
 		zone     int
@@ -83,7 +83,7 @@ func (s setting) scheme() *serial.Scheme {
 	return scheme.(*serial.Scheme)
 }
 
-var schemes sync.Map // that were made
+var schemes sync.Map // made so far
 
 // label names the period of an instant.
 func (s setting) label(t time.Time) string {
@@ -96,7 +96,7 @@ func (s setting) dayOf(ns int64) string { return s.label(time.Unix(0, ns)) }
 
 func (s setting) location() *time.Location { return time.FixedZone("suite", s.Zone) }
 
-// client gives up on a server sooner than go-redis by itself does, so that more happens in a minute.
+// client gives up on a server sooner than go-redis does by default, so more happens in a minute.
 func (s setting) client(hook redis.Hook) redis.UniversalClient {
 	const dial, read, write = time.Second, readTimeout, time.Second
 	var c redis.UniversalClient
@@ -106,7 +106,7 @@ func (s setting) client(hook redis.Hook) redis.UniversalClient {
 			DialTimeout: dial, ReadTimeout: read, WriteTimeout: write})
 	case s.Cluster:
 		options := &redis.ClusterOptions{Addrs: s.Addrs, DialTimeout: dial, ReadTimeout: read, WriteTimeout: write}
-		if hook != nil { // at the nodes, where every attempt and every pipeline comes by
+		if hook != nil { // at the nodes, where every attempt and every pipeline passes
 			options.NewClient = func(o *redis.Options) *redis.Client {
 				node := redis.NewClient(o)
 				node.AddHook(hook)
@@ -142,8 +142,8 @@ func (s setting) generator(client redis.UniversalClient, ledger serial.Ledger, f
 
 const workerVariable = "SERIAL_FAULTS_WORKER"
 
-// A worker issues numbers until it is told to quit, and writes every call to its standard output as it begins and as it
-// ends, so that even if it is killed nothing is missing but what is unknown.
+// A worker issues numbers until told to quit, and writes every call to its standard output when it begins and when it
+// ends. So even if the worker is killed, only unknown results are missing.
 type worker struct {
 	setting
 	gen   *serial.Generator
@@ -200,7 +200,7 @@ func workerMain(config string) error {
 	return client.Close()
 }
 
-// obey carries out what the watching process says, and dies with it.
+// obey carries out the watching process's commands, and dies with it.
 func (w *worker) obey() {
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
@@ -219,7 +219,7 @@ func (w *worker) obey() {
 	os.Exit(3)
 }
 
-// leaks reports goroutines of the package that are left when every command has had time to end.
+// leaks reports goroutines of the package that remain after every command has had time to end.
 func (w *worker) leaks() {
 	var stacks []byte
 	for range 120 {
@@ -233,7 +233,7 @@ func (w *worker) leaks() {
 	w.say("leak %q", stacks)
 }
 
-// alwaysUsed are the types that are in use all the time; others come and go, so that there is much to open.
+// alwaysUsed are the types that are in use all the time; others come and go, so periods are opened often.
 var alwaysUsed = []string{"T-00000001", "T-00000002", "T-00000003"}
 
 // hurriedType is how long callers in a hurry use a type.
@@ -271,9 +271,9 @@ func (w *worker) call(random *rand.Rand) {
 	w.say("issued %d %d %s %d %d", id, end, w.label(first.Start), first.Seq, last)
 }
 
-var errBatch = errors.New("a batch that is none")
+var errBatch = errors.New("invalid batch")
 
-// issue has one number issued, or a batch of several.
+// issue issues one number, or a batch of several.
 func issue(ctx context.Context, gen *serial.Generator, typ string, n int) (first serial.Number, last int64, err error) {
 	if n == 1 {
 		first, err = gen.NextNumber(ctx, typ)
@@ -293,7 +293,7 @@ func issue(ctx context.Context, gen *serial.Generator, typ string, n int) (first
 	return first, last, err
 }
 
-// class sorts errors by what they tell the caller. Those in declared are answers of the package, not failures.
+// class sorts errors by what they mean to the caller. Errors in declared are answers of the package, not failures.
 func class(ctx context.Context, err error) string {
 	for name, declared := range declared {
 		if errors.Is(err, declared) {
@@ -322,8 +322,8 @@ func (w *worker) say(format string, args ...any) {
 	_, _ = fmt.Fprintf(os.Stdout, format+"\n", args...)
 }
 
-// stamp is the time by this process's monotonic clock, counted from where the wall clock stood at its start: that can
-// be compared between processes, as long as nobody sets the host's clock while the suite runs.
+// stamp returns the time by this process's monotonic clock, added to the wall clock at its start: such times are
+// comparable between processes, provided that nobody sets the host's clock while the suite runs.
 func stamp() int64 { return started.UnixNano() + int64(time.Since(started)) }
 
 var started = time.Now()
@@ -336,7 +336,7 @@ type trap struct {
 	how   string // kill or stop; "" if it is not set
 	where string // open or reserve: where it begins to count
 	left  int    // boundaries of that type's commands to pass
-	typ   string // since it counts
+	typ   string // the type whose commands it counts
 }
 
 func (t *trap) set(how, where string, boundary int) {
@@ -345,7 +345,7 @@ func (t *trap) set(how, where string, boundary int) {
 	t.how, t.where, t.left, t.typ = how, where, boundary, ""
 }
 
-// pass comes before and after every command and reservation; where tells what begins with it.
+// pass is called before and after every command and reservation; where names what begins with it.
 func (t *trap) pass(where, key string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -366,7 +366,7 @@ func (t *trap) pass(where, key string) {
 	_ = syscall.Kill(syscall.Getpid(), signal)
 }
 
-// watch is a hook that leads commands past the trap, and tells of those that may have taken numbers for nobody.
+// watch is a hook that leads commands past the trap, and reports those that may have taken numbers for nobody.
 type watch struct{ w *worker }
 
 func (h watch) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -392,7 +392,7 @@ func (h watch) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Process
 		for _, cmd := range cmds {
 			if n, _ := cmd.(*redis.Cmd); n != nil && cmd.Name() == "wait" {
 				if replicas, _ := n.Int(); replicas < 1 { // nobody waits for more
-					err = serial.ErrNotReplicated // what it waited for was for nobody
+					err = serial.ErrNotReplicated // its caller gets no number
 				}
 			}
 		}
@@ -432,8 +432,8 @@ func firstKey(cmd redis.Cmder) string {
 	return ""
 }
 
-// counts returns how many numbers of each type a script of the package takes. Each type has two keys. Take and open
-// have the number and the mark of each type as their sixth argument and on.
+// counts returns how many numbers of each type a script of the package takes. Each type has two keys. From their sixth
+// argument on, take and open have the number and the mark of each type.
 func counts(cmd redis.Cmder) map[string]int64 {
 	args, keys := cmd.Args(), 0
 	if !strings.HasPrefix(cmd.Name(), "eval") || len(args) < 5 || strings.HasSuffix(firstKey(cmd), ":lock") {
