@@ -11,7 +11,7 @@ import (
 	"github.com/dailyserial/serial/internal/account"
 )
 
-// uses returns a use of each sequence, with texts that differ.
+// uses returns a use of each sequence, with distinct texts.
 func uses(seqs []int64) []account.Use {
 	var all []account.Use
 	for i, seq := range seqs {
@@ -20,7 +20,8 @@ func uses(seqs []int64) []account.Use {
 	return all
 }
 
-// simple makes a report in the simplest way. It knows from the beginning how far is counted when the account is closed.
+// simple makes a report in the simplest way. From the beginning, it knows how far the numbers are counted when the
+// account is closed.
 func simple(first, last, closed int64, uses []account.Use) account.Report {
 	var r account.Report
 	times := map[int64]int{}
@@ -63,7 +64,7 @@ func reported(t *testing.T, first, last, closed int64, uses []account.Use) accou
 	return a.Close(closed)
 }
 
-// Whatever is used, and whatever was counted meanwhile, the account is what a simple one says.
+// Whatever is used or counted meanwhile, the account agrees with a simple one.
 func TestAccount(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 3000 {
@@ -80,8 +81,8 @@ func TestAccount(t *testing.T) {
 	}
 }
 
-// What was counted meanwhile leaves the place in the lists to others that came later, though these are no longer known
-// by their texts.
+// Sequences counted meanwhile leave their places in the lists to others that came later, even though the texts of these
+// are no longer known.
 func TestListsThatFillMeanwhile(t *testing.T) {
 	const last, closed = 10, 5000
 	var seqs []int64

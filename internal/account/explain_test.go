@@ -29,7 +29,7 @@ func explained(t testing.TB, first, last, closed int64, used []int64, all []acco
 	return a.Close(closed)
 }
 
-// random returns explanations of sequences up to most, whose reasons differ.
+// random returns explanations of sequences up to most, with distinct reasons.
 func random(rng *rand.Rand, n int, most int64) []account.Explanation {
 	var all []account.Explanation
 	for i := range n {
@@ -46,7 +46,7 @@ func random(rng *rand.Rand, n int, most int64) []account.Explanation {
 
 func covers(e account.Explanation, seq int64) bool { return e.First <= seq && seq <= e.Last }
 
-// simply adds to a report what the explanations of all its missing sequences are, in the simplest way.
+// simply adds the explanations of all missing sequences to a report, in the simplest way.
 func simply(r *account.Report, all []account.Explanation, used func(seq int64) bool, most, last, closed int64) {
 	r.ExplainedCount, r.UnexplainedCount = 0, 0
 	r.Unexplained = nil
@@ -96,7 +96,7 @@ func simply(r *account.Report, all []account.Explanation, used func(seq int64) b
 	r.ContradictedCount = int64(len(r.Contradicted))
 }
 
-// fewer is how many of n random cases are tried.
+// fewer returns how many of n random cases are tried.
 func fewer(n int) int {
 	if race.Enabled {
 		return n / 10
@@ -104,7 +104,7 @@ func fewer(n int) int {
 	return n
 }
 
-// Whatever is used and explained, the account is what a simple one says. Possible reasons explain nothing.
+// Whatever is used and explained, the account agrees with a simple one. Possible reasons explain nothing.
 func TestExplain(t *testing.T) {
 	t.Parallel()
 	rng := rand.New(rand.NewPCG(1, 2))
@@ -124,7 +124,7 @@ func TestExplain(t *testing.T) {
 		want := simple(first, last, closed, uses(seqs))
 		simply(&want, all, func(seq int64) bool { return slices.Contains(seqs, seq) }, most, last, closed)
 		got := explained(t, first, last, closed, seqs, all)
-		for _, list := range [][]account.Use{want.Duplicates, want.Beyond} { // explained gives no texts
+		for _, list := range [][]account.Use{want.Duplicates, want.Beyond} { // explained sets no texts
 			for i := range list {
 				list[i].Text = ""
 			}
@@ -133,7 +133,7 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// Which explanation wins, a case each.
+// Which explanation wins, case by case.
 func TestExplainPrecedence(t *testing.T) {
 	t.Parallel()
 	at := func(e account.Explanation, seconds int64) account.Explanation {
@@ -146,7 +146,7 @@ func TestExplainPrecedence(t *testing.T) {
 	type list = []account.Explanation
 	for name, row := range map[string]struct {
 		all  list
-		want string // of 1 to 5, all missing
+		want string // for 1 to 5, all missing
 	}{
 		"a person before a later one":      {list{whole(3, 3, "Ada"), at(whole(2, 3, ""), 9)}, "2-2: 2-3; 3-3: Ada3-3"},
 		"the one added later, whatever At": {list{at(whole(3, 3, "Ada"), 1), whole(3, 3, "Bob")}, "3-3: Bob3-3"},
@@ -172,7 +172,7 @@ func TestExplainPrecedence(t *testing.T) {
 	}
 }
 
-// Possible reasons are ordered by At, also outside the years that nanoseconds can count, and then as they were added.
+// Possible reasons are ordered by At, even outside the years that fit in nanoseconds, then by when they were added.
 func TestPossibleOrder(t *testing.T) {
 	t.Parallel()
 	at := func(year int, reason string) account.Explanation {
@@ -191,7 +191,7 @@ func TestPossibleOrder(t *testing.T) {
 	require.EqualValues(t, 5, got.UnexplainedCount)
 }
 
-// Sequences may be as large as they come.
+// Sequences may have any size.
 func TestExplainWide(t *testing.T) {
 	t.Parallel()
 	const most int64 = 999_999_999_999_999
@@ -212,7 +212,7 @@ func TestExplainWide(t *testing.T) {
 		"999999999999999-999999999999999 most\n", says)
 }
 
-// The lists hold the first thousand, whole ranges.
+// The lists hold the first thousand ranges, each whole.
 func TestExplainLists(t *testing.T) {
 	t.Parallel()
 	var used []int64
@@ -238,12 +238,12 @@ func TestExplainLists(t *testing.T) {
 	require.Equal(t, got.MissingCount, got.ExplainedCount+got.UnexplainedCount)
 }
 
-// Reasons that differ are kept too, however many there are.
+// Distinct reasons are all kept, however many there are.
 func TestExplainTexts(t *testing.T) {
 	t.Parallel()
 	const n = 6000
 	var all []account.Explanation
-	for seq := int64(n); seq > 0; seq-- { // so that the last ones are listed
+	for seq := int64(n); seq > 0; seq-- { // so the last ones are listed
 		all = append(all, account.Explanation{First: seq, Last: seq, Reason: fmt.Sprint("reason ", seq), At: noon})
 	}
 	got := explained(t, 1, n, n, nil, append(all, all...))
@@ -272,8 +272,8 @@ func manyExplained(t testing.TB, sequences, explanations int64, possible bool, w
 	return a.Close(sequences)
 }
 
-// A million explanations of ten million sequences take less than 64 MB in all, whatever was freed meanwhile. Here are
-// some less, of which each takes its share.
+// A million explanations of ten million sequences take less than 64 MB in all, whatever was freed meanwhile. This test
+// has fewer, with a proportional share.
 func TestExplainMemory(t *testing.T) {
 	const n = 50_000
 	for _, possible := range []bool{false, true} {

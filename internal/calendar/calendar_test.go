@@ -25,7 +25,7 @@ import (
 	"github.com/dailyserial/serial/internal/race"
 )
 
-// A testCalendar is a calendar by Unix seconds, and its periods without their readings of the clock.
+// A testCalendar is a calendar by Unix seconds, with periods without their clock readings.
 type testCalendar struct{ calendar.Calendar }
 
 type span struct {
@@ -46,7 +46,7 @@ func (c testCalendar) from(start yearStart) testCalendar {
 
 func (c testCalendar) at(at int64) span { return spanOf(c.At(time.Unix(at, 0))) }
 
-// around returns the period of an instant, and those next to it.
+// around returns the period of an instant, and its neighbours.
 func (c testCalendar) around(at int64) (previous, current, next span) {
 	p := c.At(time.Unix(at, 0))
 	return spanOf(c.Previous(p)), spanOf(p), spanOf(c.Next(p))
@@ -114,8 +114,8 @@ func TestPeriods(t *testing.T) {
 		unit        calendar.Unit
 		dayStart    time.Duration
 		label       string
-		start, last string // seconds of it, UTC
-		before      string // label of the period before
+		start, last string // its bounds, UTC
+		before      string // label of the previous period
 		note        string
 	}{
 		{"UTC", calendar.Second, 0, "20211024153059", "2021-10-24 15:30:59", "2021-10-24 15:30:59", "20211024153058", ""},
@@ -132,7 +132,7 @@ func TestPeriods(t *testing.T) {
 		{"America/New_York", calendar.Hour, 0, "2025110201", "2025-11-02 05:00:00", "2025-11-02 06:59:59", "2025110200",
 			"01 comes twice"},
 		{"America/New_York", calendar.Minute, 0, "202511020159", "2025-11-02 05:59:00", "2025-11-02 06:59:59", "202511020158",
-			"01:59 is not left when 01:00 returns"},
+			"01:59 stays the latest when 01:00 returns"},
 		{"America/New_York", calendar.Second, 0, "20251102015959", "2025-11-02 05:59:59", "2025-11-02 06:59:59",
 			"20251102015958", "an hour long"},
 		{"America/New_York", calendar.Day, 150 * time.Minute, "20250309", "2025-03-09 07:00:00", "2025-03-10 06:29:59",
@@ -182,8 +182,8 @@ var labels = map[calendar.Unit]string{
 	calendar.Day: "20060102", calendar.Month: "200601", calendar.Year: "2006",
 }
 
-// In every zone, around every change of its offset, the period of an instant is the one of the latest reading that a
-// wall clock has shown so far, and it begins when the clock first shows it.
+// In every zone, around every change of its offset, the period of an instant belongs to the latest reading that a wall
+// clock has shown so far, and begins when the clock first shows it.
 func TestPeriodsOfEveryZone(t *testing.T) {
 	t.Parallel()
 	seen := map[string]bool{} // zones by their data: many are links to others
@@ -207,7 +207,7 @@ func TestPeriodsOfEveryZone(t *testing.T) {
 		}
 		seen[string(data)] = true
 		if race.Enabled && len(seen)%20 != 0 {
-			continue // all of them take minutes then, for functions that share nothing
+			continue // testing all zones takes minutes, and the other functions share nothing
 		}
 		loc, err := time.LoadLocationFromTZData(name, data)
 		require.NoError(t, err)
@@ -222,8 +222,8 @@ func TestPeriodsOfEveryZone(t *testing.T) {
 	}
 }
 
-// A history is what a person would write down who looks at the clock on the wall all the time: when it was changed, and
-// the latest reading that it had shown until then. Readings are Unix seconds as if they were UTC.
+// A history is what an observer of the wall clock would record: when it was changed, and the latest reading that it had
+// shown until then. Readings are Unix seconds as if they were UTC.
 type history struct {
 	loc     *time.Location
 	changes []int64
@@ -249,7 +249,7 @@ func newHistory(t *testing.T, loc *time.Location) *history {
 		}
 		h.changes, h.latest = append(h.changes, at.Unix()), append(h.latest, latest)
 	}
-	// That no change is missing can be seen between them, where the clock goes on as if nobody touched it.
+	// No change may be missing: between changes, the clock must run undisturbed.
 	for i, change := range h.changes {
 		const step = 30 * 60
 		for at := change; at < change+48*step && (i+1 == len(h.changes) || at < h.changes[i+1]); at += step {
@@ -280,13 +280,13 @@ func (h *history) shown(at int64) int64 {
 func (h *history) checkAround(t *testing.T, change int) {
 	const hour, day = 60 * 60, 24 * 60 * 60
 	at := h.changes[change]
-	if at < 0 || at >= 2145916800 { // outside of 1970 to 2037; the history has more, for years and what is next
+	if at < 0 || at >= 2145916800 { // outside 1970 to 2037; the history is longer, for years and neighbours
 		return
 	}
 	by := h.wall(at) - h.wall(at-1) - 1
 	instants := []int64{at}
 	if by < 0 {
-		instants = append(instants, at-by) // when the clock shows again what it did
+		instants = append(instants, at-by) // when the clock repeats an earlier reading
 	} else {
 		instants = append(instants, at+h.random.Int64N(4*day)-2*day)
 	}
@@ -295,7 +295,7 @@ func (h *history) checkAround(t *testing.T, change int) {
 	start := yearStarts[change%len(yearStarts)]
 	for unit := calendar.Second; unit < calendar.Never; unit++ {
 		if by == 0 && int(unit) != change%int(calendar.Never-1)+1 {
-			continue // nothing happens here, so one will do
+			continue // nothing happens here, so one is enough
 		}
 		for _, dayStart := range []time.Duration{0, dayStarts[change%len(dayStarts)]} {
 			if dayStart > 0 && unit < calendar.Day {
@@ -330,7 +330,8 @@ func (h *history) checkAround(t *testing.T, change int) {
 					p = cal.at(p.End)
 				}
 			}
-			// Where clocks were set forward: a label exists if they have shown it, and what they jumped over does not.
+			// Where clocks were set forward: a label exists if they have shown it, and readings that they skipped do
+			// not.
 			before, after := h.shown(at-1), h.shown(at)
 			if by <= 0 || before == after {
 				continue
@@ -348,12 +349,12 @@ func (h *history) checkAround(t *testing.T, change int) {
 	}
 }
 
-// labelOf is the label that a reading falls under. Labels of one period sort as time does.
+// labelOf returns the label of a reading. Labels of one kind of period sort as time does.
 func labelOf(wall int64, unit calendar.Unit, start yearStart) string {
 	at := time.Unix(wall, 0).UTC()
 	year, month, day := at.Date()
 	switch unit {
-	case calendar.Week: // a week belongs to the year that its Thursday is in
+	case calendar.Week: // a week belongs to the year of its Thursday
 		thursday := at.AddDate(0, 0, 3-(int(at.Weekday())+6)%7)
 		return fmt.Sprintf("%04dW%02d", thursday.Year(), (thursday.YearDay()+6)/7)
 	case calendar.Quarter, calendar.Year:
@@ -377,7 +378,7 @@ func labelOf(wall int64, unit calendar.Unit, start yearStart) string {
 	return label[:len(labels[unit])]
 }
 
-// Weeks and quarters by their labels, known ones.
+// Known labels of weeks and quarters.
 func TestWeeksAndQuarters(t *testing.T) {
 	for _, c := range []struct {
 		unit        calendar.Unit
@@ -422,7 +423,7 @@ func TestWeeksAndQuarters(t *testing.T) {
 	}
 }
 
-// Many periods on is where that many steps lead, through all that clocks do on the way.
+// later(n) leads where n steps lead, through all changes of clocks on the way.
 func TestPeriodsFarAhead(t *testing.T) {
 	for _, zone := range []string{"UTC", "America/New_York", "Pacific/Apia", "Australia/Lord_Howe", "Africa/Casablanca"} {
 		loc := location(t, zone)
@@ -446,7 +447,7 @@ func TestPeriodsFarAhead(t *testing.T) {
 	}
 }
 
-// zoneData reads the tz database that comes with Go, or else the system's.
+// zoneData reads the tz database that comes with Go, or the system's if there is none.
 func zoneData(t *testing.T) map[string][]byte {
 	zones := map[string][]byte{}
 	if goroot, err := exec.Command("go", "env", "GOROOT").Output(); err == nil {
@@ -475,7 +476,7 @@ func zoneData(t *testing.T) map[string][]byte {
 	return zones
 }
 
-// Offsets that no zone has, and years far away.
+// Offsets that no zone has, and distant years.
 func TestPeriodsOfFixedZones(t *testing.T) {
 	for _, offset := range []int{0, 1, -1, 14 * 3600, -12 * 3600, 23*3600 + 59*60 + 59, -(23*3600 + 59*60 + 59),
 		100 * 3600} {

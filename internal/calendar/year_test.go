@@ -38,7 +38,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// Labels are read as dates; what is no label stays as it is.
+// Labels are read as dates; other texts stay as they are.
 func TestFormatLabel(t *testing.T) {
 	for label, want := range map[string]string{
 		"20211024153059": "2021-10-24 15:30:59", "202110241530": "2021-10-24 15:30", "2021102415": "2021-10-24 15",

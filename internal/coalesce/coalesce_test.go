@@ -26,7 +26,7 @@ const (
 	patience = time.Hour // longest wait to be sent
 )
 
-// A server holds every call until it is told to answer. The result of a batch is its size.
+// A server holds every call until told to answer. The result of a batch is its size.
 type server struct {
 	*batcher
 	calls   chan []*batch // in the order in which they began
@@ -48,20 +48,20 @@ func newServerFor(together, base int) *server {
 	return s
 }
 
-// join makes a caller come, and lets every call begin that can.
+// join adds a caller, and starts every call that can begin.
 func (s *server) join(key string) (b *batch, place int) {
 	b, place, _ = s.Join(key, 0, patience, false)
 	synctest.Wait()
 	return b, place
 }
 
-// answer lets the call return that began first.
+// answer returns from the oldest call.
 func (s *server) answer() {
 	s.answers <- struct{}{}
 	synctest.Wait()
 }
 
-// end lets all calls return, and those that follow. Nothing is left then.
+// end returns from all calls, including later ones. Nothing is left then.
 func (s *server) end(t *testing.T) {
 	close(s.answers)
 	time.Sleep(10 * time.Second) // until the stall timer has run
@@ -78,7 +78,7 @@ func inBubble(t *testing.T, together int, f func(t *testing.T, s *server)) {
 	})
 }
 
-// sizes returns the members of each batch of the next call.
+// sizes returns the number of members of each batch in the next call.
 func (s *server) sizes() (sizes []int) {
 	for _, b := range <-s.calls {
 		sizes = append(sizes, b.Size())
@@ -86,7 +86,7 @@ func (s *server) sizes() (sizes []int) {
 	return sizes
 }
 
-// fill makes lone callers take all places in flight, and returns their number and a function that gives them back.
+// fill has lone callers take all places in flight, and returns their number and a function that gives them back.
 func (s *server) fill() (places int, leave func()) {
 	var taken []time.Time
 	for p, ok := s.Alone(); ok; p, ok = s.Alone() {
@@ -108,7 +108,7 @@ func (s *server) trip(t *testing.T, d time.Duration) {
 	s.Leave(p, true)
 }
 
-// begun makes callers of one key come one by one, and returns how many calls have begun.
+// begun adds callers of one key one by one, and returns how many calls have begun.
 func (s *server) begun(callers int) int {
 	for range callers {
 		s.join("A")
@@ -116,7 +116,7 @@ func (s *server) begun(callers int) int {
 	return len(s.calls)
 }
 
-// Who meets nobody makes its call in its own goroutine, for nothing.
+// A caller that meets no other makes its call in its own goroutine, without allocations.
 func TestAlone(t *testing.T) {
 	s := newServer(1)
 	require.Zero(t, testing.AllocsPerRun(100, func() {
@@ -128,11 +128,11 @@ func TestAlone(t *testing.T) {
 	require.Empty(t, s.calls)
 }
 
-// A batch that waits is joined for nothing.
+// Joining a waiting batch allocates nothing.
 func TestJoinAllocates(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, s *server) {
 		s.join("A")
-		// while the one before is in flight
+		// while the previous one is in flight
 		first, _ := s.join("A")
 		require.Zero(t, testing.AllocsPerRun(10, func() { s.Join("A", 0, patience, false) })) // it runs eleven times
 		b, place := s.join("A")
@@ -144,7 +144,7 @@ func TestJoinAllocates(t *testing.T) {
 	})
 }
 
-// Nobody goes ahead of those who wait, even if a place is free.
+// Nobody overtakes waiting callers, even if a place is free.
 func TestNobodyIsAloneWhileOthersWait(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, s *server) {
 		for _, key := range []string{"A", "B", "C"} {
@@ -158,7 +158,7 @@ func TestNobodyIsAloneWhileOthersWait(t *testing.T) {
 	})
 }
 
-// Callers who come during a call share the next one, in the order in which they came.
+// Callers who arrive during a call share the next one, in their order of arrival.
 func TestCallersShareTheNextCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(1)
@@ -179,7 +179,7 @@ func TestCallersShareTheNextCall(t *testing.T) {
 		require.Equal(t, []any{"A", 100, 10 * time.Microsecond}, []any{first.Key, first.Payload, first.Waited()})
 
 		second, place := s.join("A")
-		require.Zero(t, place, "the first batch is under way")
+		require.Zero(t, place, "the first batch is in flight")
 		require.Empty(t, s.calls)
 		s.answer()
 		r, err := first.Wait(t.Context())
@@ -193,7 +193,7 @@ func TestCallersShareTheNextCall(t *testing.T) {
 	})
 }
 
-// However many come, together or alone, everybody has a part of its own and none is left over.
+// However many callers come, together or alone, each has a part of its own and none is left over.
 func TestExactParts(t *testing.T) {
 	const callers, each, keys = 1000, 20, 3
 	var counters [keys]atomic.Int64
@@ -239,7 +239,7 @@ func TestExactParts(t *testing.T) {
 	require.Equal(t, callers*each, total)
 }
 
-// So many calls are in flight as make sense whatever the round trip, and no more.
+// Whatever the round trip, base calls may be in flight, and no more.
 func TestBase(t *testing.T) {
 	for _, base := range []int{1, 2} {
 		synctest.Test(t, func(t *testing.T) {
@@ -258,13 +258,13 @@ func TestBase(t *testing.T) {
 	}
 }
 
-// Goroutines that are ready to run share the first call already, though it waits for nobody.
+// Goroutines that are ready to run share even the first call, though it waits for nobody.
 func TestReadyGoroutinesShare(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const rounds = 100
 	var calls atomic.Int64
 	for range rounds {
-		l := coalesce.New(1, 1, most, counted(&calls), nil) // new, as no dispatcher gathers there yet
+		l := coalesce.New(1, 1, most, counted(&calls), nil) // a new one, since no dispatcher gathers there yet
 		var wg sync.WaitGroup
 		for range 10 {
 			wg.Go(func() { share(l) })
@@ -274,7 +274,7 @@ func TestReadyGoroutinesShare(t *testing.T) {
 	require.Less(t, calls.Load(), int64(rounds*3/2), "one call a round, unless the scheduler interferes")
 }
 
-// Callers who were just answered and call again share the next call, even if some of them take a little longer.
+// Callers who were just answered and call again share the next call, even if some take a little longer.
 func TestAnsweredCallersShare(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	const rounds = 100
@@ -295,7 +295,7 @@ func TestAnsweredCallersShare(t *testing.T) {
 	require.Less(t, calls.Load(), int64(rounds*3/2), "one call a round, unless the scheduler interferes")
 }
 
-// Batches of different keys share a call, as many as it takes, in the order in which they began.
+// Batches of different keys share a call, up to its capacity, in the order in which they began.
 func TestKeysTravelTogether(t *testing.T) {
 	inBubble(t, 4, func(t *testing.T, s *server) {
 		_, leave := s.fill()
@@ -337,14 +337,14 @@ func TestLimit(t *testing.T) {
 			leave()
 			require.Equal(t, c.limit, s.begun(20), "%v", c.trips)
 			require.Equal(t, c.limit, s.begun(coalesce.ManyWaiting-20+c.limit-1))
-			require.Equal(t, c.limit+1, s.begun(1), "so many wait")
+			require.Equal(t, c.limit+1, s.begun(1), "enough callers wait")
 			require.Equal(t, c.limit+1, s.begun(coalesce.ManyWaiting-1))
 			s.end(t)
 		})
 	}
 }
 
-// The minimum round trip is that of late, and of calls that were answered.
+// The minimum round trip is the minimum of recent, answered calls.
 func TestMinimumRoundTrip(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, s *server) {
 		s.trip(t, 600*time.Microsecond)
@@ -371,8 +371,8 @@ func TestMinimumRoundTrip(t *testing.T) {
 	})
 }
 
-// A call that has stalled holds up the others for some milliseconds only. However many stall, there is one more in
-// every interval at most, and those that return in the end do not count twice.
+// A stalled call delays the others for only a few milliseconds. However many stall, at most one call is added per
+// interval, and stalled calls that return in the end do not count twice.
 func TestStalled(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, s *server) {
 		s.trip(t, 200*time.Microsecond)
@@ -386,7 +386,7 @@ func TestStalled(t *testing.T) {
 			if s.begun(1) > len(began) {
 				began = append(began, time.Since(start))
 			}
-			time.Sleep(2 * time.Millisecond) // so that fewer than ManyWaiting wait at a time
+			time.Sleep(2 * time.Millisecond) // fewer than ManyWaiting wait at a time
 		}
 		require.Equal(t, want, began)
 		for range len(want) - 1 {
@@ -415,7 +415,7 @@ func TestOldestStalls(t *testing.T) {
 	})
 }
 
-// The stall timer outlives a call that is answered, for those who wait for the next one.
+// The stall timer keeps running after a call is answered, for those who wait for the next one.
 func TestNextCallStalls(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, s *server) {
 		s.trip(t, 100*time.Microsecond)
@@ -428,7 +428,7 @@ func TestNextCallStalls(t *testing.T) {
 	})
 }
 
-// A caller that stalls in its own goroutine does not hold up those who come later at all.
+// A caller that stalls in its own goroutine does not delay later ones at all.
 func TestStalledAlone(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, s *server) {
 		_, leave := s.fill()
@@ -441,7 +441,7 @@ func TestStalledAlone(t *testing.T) {
 	})
 }
 
-// A call that is healthy keeps its place, however long others have to wait for the next ones.
+// A healthy call keeps its place, however long others must wait for the next ones.
 func TestLongQueue(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, s *server) {
 		s.trip(t, 100*time.Microsecond)
@@ -459,7 +459,7 @@ func TestLongQueue(t *testing.T) {
 	})
 }
 
-// A slow first call does not put off for long what is done about one that stalls later.
+// A slow first call does not delay for long the reaction to one that stalls later.
 func TestStalledAfterASlowStart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var took atomic.Int64
@@ -537,7 +537,7 @@ func TestLimitOfABatch(t *testing.T) {
 		}
 		time.Sleep(time.Second + coalesce.StallInterval)
 		sent := len(s.calls)
-		require.Less(t, sent, 25, "those that stalled have given up their places")
+		require.Less(t, sent, 25, "stalled calls have given up their places")
 		ended := 0
 		for _, b := range batches {
 			if b.Finished() {
@@ -573,7 +573,7 @@ func TestSuspended(t *testing.T) {
 	b, _, _ := s.Join("A", 0, time.Second, false)
 	s.Suspend(1200 * time.Millisecond)
 	select {
-	case <-s.calls: // the call before has stalled
+	case <-s.calls: // the previous call has stalled
 		require.Less(t, b.Waited(), time.Second)
 		close(s.answers)
 	case <-time.After(time.Minute):
@@ -585,7 +585,7 @@ func TestSuspended(t *testing.T) {
 
 // A batch whose members have all left is not sent. One that has a member is sent for all.
 func TestNobodyWaitsForABatch(t *testing.T) {
-	for _, returns := range []bool{false, true} { // the call before
+	for _, returns := range []bool{false, true} { // the previous call
 		synctest.Test(t, func(t *testing.T) {
 			var answered []int
 			s := newServer(3)
@@ -625,13 +625,13 @@ func TestNobodyWaitsForABatch(t *testing.T) {
 	}
 }
 
-// When the round trip turns out to be long, those who wait already get the places that they may have.
+// When the round trip turns out to be long, waiting callers get the additional places at once.
 func TestMoreInFlightForThoseWhoWait(t *testing.T) {
 	inBubble(t, 1, func(t *testing.T, s *server) {
 		for i := range 20 {
 			s.join(fmt.Sprint(i))
 		}
-		time.Sleep(4 * time.Millisecond) // sooner than the first call has stalled
+		time.Sleep(4 * time.Millisecond) // before the first call counts as stalled
 		s.answer()
 		require.Len(t, s.calls, 2)
 		time.Sleep(coalesce.StallInterval)
@@ -640,7 +640,8 @@ func TestMoreInFlightForThoseWhoWait(t *testing.T) {
 	})
 }
 
-// What happens to send reaches every member whose batch it had not finished, and no other. The batcher goes on.
+// If send panics or exits, this reaches every member whose batch it had not finished, and no other. The batcher
+// continues.
 func TestSendIsEnded(t *testing.T) {
 	for name, harm := range map[string]func(){
 		"panic":  func() { panic("hook") },
@@ -685,7 +686,7 @@ func TestSendIsEnded(t *testing.T) {
 					}()
 				}
 				leave()
-				s.answer() // three keys of the five
+				s.answer() // three of the five keys
 				require.Len(t, s.calls, 2)
 				s.end(t)
 				require.EqualValues(t, 12, healthy.Load())
@@ -699,7 +700,7 @@ func TestSendIsEnded(t *testing.T) {
 	}
 }
 
-// A burst keeps nothing behind: no goroutine (or its bubble would not end), no timer, no memory for any key.
+// A burst leaves nothing behind: no goroutine (or its bubble would not end), no timer, no memory for any key.
 func TestIdle(t *testing.T) {
 	inBubble(t, 10, func(t *testing.T, s *server) {
 		for i := range 1000 {
@@ -716,7 +717,7 @@ func instant(batches []*batch) {
 	}
 }
 
-// counted is instant, and counts its calls.
+// counted returns instantly, and counts its calls.
 func counted(calls *atomic.Int64) func([]*batch) {
 	return func(batches []*batch) {
 		calls.Add(1)
@@ -724,7 +725,7 @@ func counted(calls *atomic.Int64) func([]*batch) {
 	}
 }
 
-// share makes one caller come, and waits for its answer.
+// share adds one caller, and waits for its answer.
 func share(l *batcher) {
 	b, _, _ := l.Join("A", 0, patience, false)
 	_, _ = b.Wait(context.Background())

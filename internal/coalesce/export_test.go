@@ -2,7 +2,7 @@ package coalesce
 
 import "time"
 
-// Seen by tests only.
+// Used by tests only.
 const (
 	ManyWaiting   = manyWaiting
 	StallInterval = stallInterval
@@ -15,7 +15,7 @@ func (b *Batcher[K, P, R]) Idle() bool {
 	return !b.armed && b.waiting == nil && b.members == 0 && len(b.open)+len(b.inFlight) == 0
 }
 
-// Alone is Join for a caller that joins nobody: it reports false where that caller cannot be alone.
+// Alone is Join for a caller that joins nobody: it reports false if that caller cannot be alone.
 func (b *Batcher[K, P, R]) Alone() (begun time.Time, ok bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -25,7 +25,7 @@ func (b *Batcher[K, P, R]) Alone() (begun time.Time, ok bool) {
 	return b.enter(), true
 }
 
-// Suspend stops everything for some time, as if the process were stopped.
+// Suspend stops everything for d, as if the process were stopped.
 func (b *Batcher[K, P, R]) Suspend(d time.Duration) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

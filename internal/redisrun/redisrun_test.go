@@ -30,7 +30,7 @@ func command(key string) redisrun.Command {
 	return redisrun.Command{Script: increment, Args: []any{nil, nil, 1, key}}
 }
 
-// once is a command that may be sent only once.
+// once returns a command that may be sent only once.
 func once(key string) redisrun.Command {
 	c := command(key)
 	c.NoRepeat = true
@@ -40,7 +40,7 @@ func once(key string) redisrun.Command {
 // errOf returns the error of a call.
 func errOf[T any](_ T, err error) error { return err }
 
-// A fixture is a miniredis, and what stands between it and its client.
+// A fixture is a miniredis, and controls between it and its client.
 type fixture struct {
 	*miniredis.Miniredis
 	client *redis.Client
@@ -73,12 +73,12 @@ func inBubble(t *testing.T, replicas redisrun.Replicas, f func(t *testing.T, x *
 		x.client = client
 		r := redisrun.New(client, replicas)
 		x.node = single(t, r)
-		defer time.Sleep(time.Minute) // for commands that were left behind
+		defer time.Sleep(time.Minute) // for abandoned commands
 		f(t, x, r)
 	})
 }
 
-// single is the only node of r's client.
+// single returns the only node of r's client.
 func single(t *testing.T, r *redisrun.Runner) *redisrun.Node {
 	return redisrun.NewNodes(r, func(n *redisrun.Node) *redisrun.Node { return n }).Of(t.Context(), "")
 }
@@ -98,7 +98,7 @@ func (x *fixture) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.Proc
 }
 
 func (x *fixture) around(cmds []redis.Cmder, next func() error) error {
-	if !strings.HasPrefix(cmds[0].Name(), "eval") { // of go-redis itself, for a new connection
+	if !strings.HasPrefix(cmds[0].Name(), "eval") { // go-redis sends these itself on a new connection
 		return next()
 	}
 	x.mu.Lock()
@@ -126,7 +126,7 @@ func (x *fixture) setHook(hook func(next func() error) error) {
 	x.hook = hook
 }
 
-// names are those of the commands that were sent since the last look.
+// names returns the names of the commands sent since the last call.
 func (x *fixture) names() []string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -135,7 +135,7 @@ func (x *fixture) names() []string {
 	return names
 }
 
-// loseAnswer lets the next command, or pipeline, run and loses its answer.
+// loseAnswer lets the next command or pipeline run, but loses its answer.
 func (x *fixture) loseAnswer() {
 	x.setHook(func(next func() error) error {
 		x.setHook(nil)
@@ -181,7 +181,7 @@ func (x *fixture) runAll(ctx context.Context, r *redisrun.Runner, commands []red
 	return outcomes
 }
 
-// A refusal is a server's.
+// A refusal comes from a server.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
@@ -223,8 +223,8 @@ func TestLostAnswer(t *testing.T) {
 	})
 }
 
-// After a failover a connection may still lead to the old master, a replica now. It refuses a script at the first
-// write, so what may be sent only once is sent again.
+// After a failover, a connection may still lead to the old master, now a replica. It refuses a script at the first
+// write, so even a command that may be sent only once is sent again.
 func TestSentAgainAfterReadOnly(t *testing.T) {
 	const refusal = "READONLY You can't write against a read only replica."
 	// Redis 7.0 and later, and 6.2.
@@ -244,7 +244,7 @@ func TestSentAgainAfterReadOnly(t *testing.T) {
 	}
 }
 
-// No server can be reached: a call ends in time, and no error of a context of ours shows.
+// If no server can be reached, a call ends in time, and no error of an internal context shows.
 func TestUnreachable(t *testing.T) {
 	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
 		x.hang.Store(true)
@@ -269,14 +269,14 @@ func TestUnreachable(t *testing.T) {
 		failure := io.EOF
 		before.Store(&failure)
 		reply, err := r.Run(t.Context(), &used, x.node, command("k"), &before)
-		require.True(t, redisrun.IsOutage(err), "the attempt before was sent")
-		require.Empty(t, reply.Unanswered, "this one was not")
+		require.True(t, redisrun.IsOutage(err), "the previous attempt was sent")
+		require.Empty(t, reply.Unanswered, "this attempt was not sent")
 		synctest.Wait()
 		require.Empty(t, x.names(), "there is no time left to send it")
 	})
 }
 
-// A processHook is around every single command.
+// A processHook wraps every single command.
 type processHook func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error
 
 func (h processHook) DialHook(next redis.DialHook) redis.DialHook { return next }
@@ -287,8 +287,8 @@ func (h processHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.P
 	return next
 }
 
-// A caller that waits for Redis in its own goroutine leaves room for the client's read timeout when others take the
-// idle connection. That room remains for the next attempt.
+// A caller that waits for Redis in its own goroutine allows for the client's read timeout when others take the idle
+// connection. That time remains for the next attempt.
 func TestNoConnectionBecomesFree(t *testing.T) {
 	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
 		_, err := x.run(t.Context(), r, command("k"), nil)
@@ -310,7 +310,7 @@ func TestNoConnectionBecomesFree(t *testing.T) {
 	})
 }
 
-// waiters wait for a command, if true.
+// waiters reports whether anybody waits for a command.
 type waiters bool
 
 func (w waiters) Wanted() bool { return bool(w) }
@@ -357,7 +357,7 @@ func TestNobodyWaits(t *testing.T) {
 	}
 }
 
-// A time limit that passed at once is no reason to try for ever.
+// A time limit that is already over is no reason to try forever.
 func TestOneMoreAttemptAfterATimeLimit(t *testing.T) {
 	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
 		x.setHook(func(func() error) error { return context.DeadlineExceeded })
@@ -384,7 +384,7 @@ func TestCallerLeaves(t *testing.T) {
 	})
 }
 
-// A process that stood still has not waited for a server: it is not charged for that, and waits for the answer.
+// A process that stood still has not waited for a server: the time is not charged, and it waits for the answer.
 func TestProcessStoodStill(t *testing.T) {
 	for name, test := range map[string]struct{ endless, connected bool }{
 		"in the caller's goroutine": {true, true},
@@ -439,7 +439,7 @@ func TestRunAll(t *testing.T) {
 		all := func(notes ...*redisrun.Note) []outcome {
 			return x.runAll(t.Context(), r, []redisrun.Command{command("A"), command("B"), command("C")}, notes...)
 		}
-		for i := range 2 { // first, the server does not know the script
+		for i := range 2 { // at first, the server does not know the script
 			o := all()
 			for _, j := range []int{0, 2} {
 				require.NoError(t, o[j].Err)
@@ -461,7 +461,8 @@ func TestRunAll(t *testing.T) {
 	})
 }
 
-// What may be sent only once is not repeated in a pipeline either, unless the server says that it did not run.
+// A command that may be sent only once is not repeated in a pipeline either, unless the server says that it did not
+// run.
 func TestRunAllOnce(t *testing.T) {
 	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
 		all := func() []outcome {
@@ -504,7 +505,7 @@ func TestRunAllOnce(t *testing.T) {
 	})
 }
 
-// A command that has to be repeated delays none of the others.
+// A command that must be repeated delays none of the others.
 func TestOutcomesComeAsTheyAreKnown(t *testing.T) {
 	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
 		_, err := x.run(t.Context(), r, command("A"), nil) // the server knows the script
@@ -525,7 +526,7 @@ func TestOutcomesComeAsTheyAreKnown(t *testing.T) {
 	})
 }
 
-// A hook that panics or ends its goroutine does so to the caller.
+// A hook that panics or ends its goroutine does so in the caller.
 func TestHooksThatBreak(t *testing.T) {
 	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
 		all := func() []outcome { return x.runAll(t.Context(), r, []redisrun.Command{command("A")}) }
@@ -538,7 +539,7 @@ func TestHooksThatBreak(t *testing.T) {
 	})
 }
 
-// Panics in the repeats of some commands end RunAll only when the other repeats have ended.
+// Panics while some commands are repeated end RunAll only after the other repeats have ended.
 func TestPanicsOfRepeats(t *testing.T) {
 	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
 		var calls atomic.Int32
@@ -594,7 +595,7 @@ func TestNodes(t *testing.T) {
 	r, cluster := nodes(redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{m.Addr()}}))
 	node = cluster.Of(t.Context(), "k")
 	require.False(t, node.OneSlot.Load(), "nobody waits to find out the slots")
-	require.NotSame(t, node, cluster.Of(t.Context(), "k"), "nothing is remembered of it")
+	require.NotSame(t, node, cluster.Of(t.Context(), "k"), "nothing is cached for it")
 	b := budget.New(false)
 	require.NoError(t, errOf(r.Run(t.Context(), &b, node, command("k"), nil)))
 	made = 0
@@ -618,7 +619,7 @@ func TestNobodyWaitsAfterAPause(t *testing.T) {
 		var l leavers
 		x.setHook(func(func() error) error {
 			x.setHook(nil)
-			time.AfterFunc(time.Millisecond, func() { l.gone.Store(true) }) // the pause is 4 ms at least
+			time.AfterFunc(time.Millisecond, func() { l.gone.Store(true) }) // the pause is at least 4 ms
 			return io.EOF
 		})
 		c := command("A")

@@ -34,7 +34,7 @@ func takes(t *testing.T) (usual, full string) {
 	return usual, strings.Replace(usual, branch, branch+"false and ", 1)
 }
 
-// onServers runs f on a miniredis and on a server. id is the server's replication ID.
+// onServers runs f on a miniredis and on a real server. id is the server's replication ID.
 func onServers(t *testing.T, f func(t *testing.T, s *lab)) {
 	t.Run("miniredis", func(t *testing.T) {
 		m := miniredis.RunT(t)
@@ -65,11 +65,11 @@ func setReplicationID(m *miniredis.Miniredis) (id string) {
 	return id
 }
 
-// without returns a client that is a user whom an ACL refuses a command.
+// without returns a client for a user to whom an ACL denies a command.
 func without(t *testing.T, rdb *redis.Client, command string) *redis.Client {
 	require.NoError(t, rdb.Do(t.Context(), "ACL", "SETUSER", command, "on", "nopass", "~*", "+@all", "-"+command).Err())
 	options := *rdb.Options()
-	// The setting of rdb may change.
+	// Creating a client may change the options of rdb's.
 	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	options.Username, options.Password = command, "any"
 	client := redis.NewClient(&options)
@@ -83,9 +83,9 @@ type lab struct {
 	t      *testing.T
 	client *redis.Client
 	id     string // replication ID
-	real   bool   // a server, which takes no padded number for a number
+	real   bool   // a real server, which rejects padded numbers
 	now    int64
-	seen   map[string]int // how often each class of outcome came
+	seen   map[string]int // how often each class of outcome occurred
 }
 
 func newLab(t *testing.T, client *redis.Client, id string, real bool) *lab {
@@ -103,18 +103,18 @@ type call struct {
 	ledger         bool
 	limit          int64
 	purpose, clock string
-	more           []any // behind n and mark
+	more           []any // after n and mark
 	request        bool
 }
 
 const (
 	token  = "own"
-	manner = " days #0123456789ab" // of a period, behind its bounds
-	// What Redis says within a script when an ACL refuses a command: up to 7.0, and since.
+	manner = " days #0123456789ab" // of a period, after its bounds
+	// Redis's error within a script when an ACL refuses a command: up to 7.0, and later.
 	denied = "can't run this command|no permissions to run"
 )
 
-// cases is how many random ones are tried. With the race detector, which sees little of scripts, they are fewer.
+// cases is how many random cases are tried. There are fewer with the race detector, which sees little of scripts.
 var cases = 1500
 
 func init() {
@@ -123,9 +123,9 @@ func init() {
 	}
 }
 
-// expiry returns when a key expires, Unix seconds, or -1; keys that are compared expire at whole seconds. It is
-// rounded, since in a script PTTL counts from the script's start and TIME is read when it is reached, which may be much
-// later on a busy machine. PEXPIRETIME exists from 7.0 on.
+// expiry returns when a key expires, in Unix seconds, or -1; compared keys expire at whole seconds. It is rounded,
+// since in a script PTTL counts from the script's start, while TIME is read when it is reached, which may be much later
+// on a busy machine. PEXPIRETIME needs Redis 7.0.
 var expiry = redis.NewScript(`
 	local left, now = redis.call('PTTL', KEYS[1]), redis.call('TIME')
 	return left < 0 and -1 or math.floor((left + now[1] * 1000 + now[2] / 1000) / 1000 + 0.5)`)
@@ -148,7 +148,7 @@ func (l *lab) call(types int) *call {
 	if c.ledger = l.IntN(2) == 0; c.ledger {
 		if types == 1 && l.IntN(2) == 0 {
 			c.purpose = pick(l, "ceiling", "open", "floor", "raise", "takeover")
-			// Whole seconds behind now, so that no two runs of a script see a claim or a lock end in between.
+			// Whole seconds from now, so no claim or lock ends between two runs of a script.
 			c.more = []any{token, pick(l, 8000, 60_000), pick[any](l, 0, (l.now-100)*1000, (l.now+500)*1000),
 				pick(l, 0, 4)}
 		}
@@ -159,7 +159,7 @@ func (l *lab) call(types int) *call {
 	return c
 }
 
-// A series is the state of one type, as the commands that make it, and what it is asked for.
+// A series is the state of one type, as the commands that create it, and the request for it.
 type series struct {
 	name  string
 	setup [][]any
@@ -169,7 +169,6 @@ type series struct {
 
 func (s *series) keys() []string { return []string{s.name + ":c", s.name, s.name + ":once"} }
 
-// series makes a state: one of two is close to the usual one, so that each rule decides in some.
 // others returns what a record may hold as the period entered besides the call's.
 func (l *lab) others(c *call) []string {
 	period := func(label string, first, past int64) string {
@@ -182,9 +181,9 @@ func (l *lab) others(c *call) []string {
 		period("20211021", c.first-26000, c.first-20000), // an earlier one
 		strings.Replace(before, "ab", "cd", 1),           // with another print mark
 		strings.Replace(before, "days", "days of years from April 1", 1),
-		period("20211025", c.first-6000, c.first),   // with a label that is later
+		period("20211025", c.first-6000, c.first),   // with a later label
 		period("20211024", c.first-6000, c.first),   // with the same label
-		period("20211023", c.first-5000, c.first+1), // that overlaps
+		period("20211023", c.first-5000, c.first+1), // overlapping
 		period("20211025", l.now+2000, l.now+8000),  // in the future
 		"garbage",
 	}
@@ -200,6 +199,7 @@ func (c *call) aheads() []string {
 var useds = []string{"20211020-20211023;", "20211020-20211025;", "20211024-20211024;",
 	"20211001-20211002;20211004-20211004;20211006-20211030;"}
 
+// series makes a state: half of them are close to the usual one, so each rule decides some cases.
 func (l *lab) series(name string, c *call) *series {
 	s := &series{name: name, n: l.IntN(5)}
 	keys := s.keys()
@@ -213,7 +213,7 @@ func (l *lab) series(name string, c *call) *series {
 		counter = pick(l, "-5", "-1", "abc", "", " 5", "1e3", "0x10", "5.0", "999999999999998", "1000000000000000",
 			"12345678901234567", "9223372036854775806", "9223372036854775807", "123456789012345678901234567890")
 		if l.real {
-			counter = pick(l, counter, "007", "+5", "-0", "00") // which INCRBY of a miniredis takes
+			counter = pick(l, counter, "007", "+5", "-0", "00") // INCRBY of miniredis accepts these
 		}
 	}
 	switch {
@@ -281,7 +281,7 @@ func (l *lab) series(name string, c *call) *series {
 	return s
 }
 
-// prepare puts the state of each series into the server.
+// prepare stores the state of each series on the server.
 func (l *lab) prepare(all ...*series) {
 	l.t.Helper()
 	p := l.client.Pipeline()
@@ -354,7 +354,7 @@ func class(reply any) string {
 	}
 }
 
-// dump returns what each key holds, and when it expires. The end of the caller's own claim depends on the instant.
+// dump returns the contents of each key, and when it expires. The end of the caller's own claim depends on the instant.
 func (l *lab) dump(all ...*series) map[string]string {
 	l.t.Helper()
 	p := l.client.Pipeline()
@@ -388,7 +388,7 @@ func (l *lab) dump(all ...*series) map[string]string {
 		}
 		expires := expiries[i].(*redis.Cmd).Val().(int64)
 		if strings.HasSuffix(key, ":once") && expires > l.now+1000 {
-			require.InDelta(l.t, l.now+48*60*60, expires, 600) // which counts from the instant that it was written
+			require.InDelta(l.t, l.now+48*60*60, expires, 600) // counted from when it was written
 			expires = 0
 		}
 		held[key] = fmt.Sprintf("%q until %d", fmt.Sprint(v), expires)
@@ -396,8 +396,8 @@ func (l *lab) dump(all ...*series) map[string]string {
 	return held
 }
 
-// The usual branch of take and the full truth give the same replies and leave the same behind. What issues nothing
-// leaves the counter as it was.
+// The usual branch of take and all its rules give the same replies and leave the same state. If nothing is issued, the
+// counter stays as it was.
 func TestTakeUsualAndFull(t *testing.T) {
 	usual, full := takes(t)
 	onServers(t, func(t *testing.T, l *lab) {
@@ -433,7 +433,7 @@ func TestTakeUsualAndFull(t *testing.T) {
 	})
 }
 
-// What take finds of the first number of a period without all the rules is what these find.
+// For a period's first number, take does not apply all rules, but its result must agree with theirs.
 func TestTakeFirst(t *testing.T) {
 	usual, full := takes(t)
 	onServers(t, func(t *testing.T, l *lab) {
@@ -480,7 +480,7 @@ func TestTakeFirst(t *testing.T) {
 	})
 }
 
-// Types in one call are answered as each by itself, whatever the others' keys hold.
+// Types in one call get the same replies as each alone, whatever the others' keys hold.
 func TestTakeSeveral(t *testing.T) {
 	usual, _ := takes(t)
 	onServers(t, func(t *testing.T, l *lab) {
@@ -510,7 +510,7 @@ func TestTakeSeveral(t *testing.T) {
 	})
 }
 
-// A command that an ACL refuses is the error of each type, and nothing is issued.
+// If an ACL refuses a command, each type gets the error, and nothing is issued.
 func TestTakeRefused(t *testing.T) {
 	usual, _ := takes(t)
 	rdb := redistest.Start(t).Client(t)
@@ -540,7 +540,7 @@ func TestTakeRefused(t *testing.T) {
 	}
 }
 
-// What an ACL refuses for the first number of a period is the error of that type, and the others get their numbers.
+// If an ACL refuses a command for a period's first number, that type gets the error, and the others get their numbers.
 func TestTakeFirstRefused(t *testing.T) {
 	usual, _ := takes(t)
 	rdb := redistest.Start(t).Client(t)
@@ -564,16 +564,16 @@ func TestTakeFirstRefused(t *testing.T) {
 	}
 }
 
-// noon is when the tests below call: on 24 October 2021.
+// noon is when the tests below make their calls: on 24 October 2021.
 var noon = time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC)
 
-// fixture is a miniredis at noon, and the series IS on it.
+// A fixture is a miniredis at noon with the series IS.
 type fixture struct {
 	*miniredis.Miniredis
 	*sender
 	t               *testing.T
 	id              string // replication ID
-	manner          string // of a period, behind its bounds
+	manner          string // of a period, after its bounds
 	today           store.Period
 	series          store.Series
 	record, counter string // keys
@@ -629,10 +629,10 @@ func (s *fixture) enter(p store.Period) {
 	s.HSet(s.record, "entered", fmt.Sprintf("%s %d %d%s", p.Label, p.Start, p.End, s.manner))
 }
 
-// claim is one as the record has it.
+// claim returns a claim as the record stores it.
 func claim(owner string, until time.Time) string { return fmt.Sprint(owner, " ", until.UnixMilli()) }
 
-// block makes today's counter stand at last, below the ceiling of a block, and sets a claim.
+// block sets today's counter to last, below the ceiling of a block, and sets a claim.
 func (s *fixture) block(last, ceiling int, claim string) {
 	s.enter(s.today)
 	require.NoError(s.t, s.Set(s.counter, fmt.Sprint(last)))
@@ -654,13 +654,13 @@ func TestClaims(t *testing.T) {
 	ended, sooner := claim("other", noon), noon.Add(3*time.Second)
 	for name, test := range map[string]struct {
 		claim, after string    // in the record
-		lock         time.Time // when the caller's ends
+		lock         time.Time // when the caller's lock ends
 		want         store.Status
 	}{
 		"it has expired":                 {ended, ours, none, store.Reserved},
 		"the caller has it already":      {ours, ours, none, store.Reserved},
 		"another has it":                 {others, others, none, store.Claimed},
-		"the clock went back since":      {claim("other", noon.Add(lease+time.Millisecond)), ours, none, store.Reserved},
+		"the clock went back":            {claim("other", noon.Add(lease+time.Millisecond)), ours, none, store.Reserved},
 		"the lock ends before the lease": {ended, claim(token, sooner), sooner, store.Reserved},
 		"the lock has expired":           {ended, ended, noon, store.Late},
 	} {
@@ -693,8 +693,8 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// A SET that an ACL refuses is refused before the record is written: else the record would name a counter that never
-// was.
+// If an ACL refuses SET, it does so before the record is written: otherwise the record would name a counter that never
+// existed.
 func TestSetRefused(t *testing.T) {
 	rdb := redistest.Start(t).Client(t)
 	s := newSender(without(t, rdb, "set"), 9999, false)
@@ -714,7 +714,7 @@ func TestSetRefused(t *testing.T) {
 	require.Equal(t, map[string]string{"entered": entered}, rdb.HGetAll(t.Context(), s.RecordKey("IS")).Val())
 }
 
-// What open refuses leaves everything as it was, and what it does uses the claim up.
+// If open refuses, everything stays as it was; if it succeeds, the claim is used up.
 func TestOpenRefuses(t *testing.T) {
 	const lease = 8 * time.Second
 	enter := func(day int) func(s *fixture) {
@@ -730,15 +730,15 @@ func TestOpenRefuses(t *testing.T) {
 		checked time.Time
 		want    store.Status
 	}{
-		"a new day":                     {false, enter(23), noon, store.Issued},
-		"the lock has expired":          {false, enter(23), noon.Add(-lease), store.Late},
-		"the server's clock went back":  {false, enter(23), noon.Add(time.Millisecond), store.Late},
-		"the period entered is to come": {false, enter(25), noon, store.Future},
-		"the counter was there once":    {false, enter(24), noon, store.Lost},
-		"the counter holds no number":   {false, noNumber, noon, store.Lost},
-		"a block":                       {true, block(token, noon.Add(lease)), noon, store.Issued},
-		"the claim is another's":        {true, block("other", noon.Add(lease)), noon, store.Late},
-		"the claim has expired":         {true, block(token, noon), noon, store.Late},
+		"a new day":                    {false, enter(23), noon, store.Issued},
+		"the lock has expired":         {false, enter(23), noon.Add(-lease), store.Late},
+		"the server's clock went back": {false, enter(23), noon.Add(time.Millisecond), store.Late},
+		"the period is in the future":  {false, enter(25), noon, store.Future},
+		"the counter has been lost":    {false, enter(24), noon, store.Lost},
+		"the counter holds no number":  {false, noNumber, noon, store.Lost},
+		"a block":                      {true, block(token, noon.Add(lease)), noon, store.Issued},
+		"another holds the claim":      {true, block("other", noon.Add(lease)), noon, store.Late},
+		"the claim has expired":        {true, block(token, noon), noon, store.Late},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newFixture(t, 9999, test.ledger)
@@ -758,7 +758,7 @@ func TestOpenRefuses(t *testing.T) {
 	}
 }
 
-// A block that is of no use leaves the counter where it was; one beyond the limit leaves it at the limit.
+// A useless block leaves the counter where it was; one beyond the limit leaves it at the limit.
 func TestOpenWithAnotherBlock(t *testing.T) {
 	for name, test := range map[string]struct {
 		last, ceiling int
@@ -767,9 +767,9 @@ func TestOpenWithAnotherBlock(t *testing.T) {
 		want          store.Status
 		held, counter string
 	}{
-		"used up by now":                       {14, 30, 1, 4, store.Late, "", "14"},
-		"not enough, and some are left before": {12, 15, 9, 16, store.Exhausted, "12", "12"},
-		"beyond the limit":                     {20, 20, 1, 30, store.Exhausted, "20", "20"},
+		"used up already":                     {14, 30, 1, 4, store.Late, "", "14"},
+		"not enough, and some left before it": {12, 15, 9, 16, store.Exhausted, "12", "12"},
+		"beyond the limit":                    {20, 20, 1, 30, store.Exhausted, "20", "20"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newFixture(t, 20, true)
@@ -783,7 +783,7 @@ func TestOpenWithAnotherBlock(t *testing.T) {
 	}
 }
 
-// A counter of 16 digits and more, which is more than a double holds, stays as it is.
+// A counter of 16 digits or more, too large for a double, stays as it is.
 func TestOpenKeepsAGiant(t *testing.T) {
 	const giant = "12345678901234567"
 	for _, ledger := range []bool{false, true} {
@@ -804,28 +804,28 @@ func TestOpenKeepsAGiant(t *testing.T) {
 	}
 }
 
-// Open looks again: what is open by now it leaves where it is, and issues from there. It gives back its caller's lock,
-// and no other.
+// Open looks again: if the period is open by now, it leaves the counter and issues from there. It releases its caller's
+// lock, and no other.
 func TestOpenLooksAgain(t *testing.T) {
 	for name, test := range map[string]struct {
 		n            int
 		floor        store.Floor
 		entered      int    // day of the record, 0 if there is none
-		lock         string // what it holds
+		lock         string // its content
 		want         store.Status
 		there        bool
 		last         int64
-		held, locked string // what the counter and the lock hold in the end
+		held, locked string // contents of the counter and the lock in the end
 	}{
-		"what is left follows":    {2, store.Floor{}, 24, "mine", store.Issued, true, 9, "9", ""},
-		"the lock is another's":   {2, store.Floor{}, 24, "other", store.Issued, true, 9, "9", "other"},
-		"there is no lock":        {2, store.Floor{}, 24, "", store.Issued, true, 9, "9", ""},
-		"nothing is wanted":       {0, store.Floor{}, 24, "mine", store.Issued, true, 7, "7", ""},
-		"there is too little":     {20, store.Floor{}, 24, "mine", store.Exhausted, false, 0, "7", ""},
-		"a floor has been asked":  {2, store.FloorAt(3), 24, "mine", store.Issued, false, 9, "9", ""},
-		"a floor that is further": {2, store.FloorAt(16), 24, "mine", store.Issued, false, 18, "18", ""},
-		"a counter of nobody":     {2, store.Floor{}, 0, "mine", store.Issued, false, 9, "9", ""},
-		"a counter of a new day":  {2, store.Floor{}, 23, "mine", store.Issued, false, 9, "9", ""},
+		"the rest follows":       {2, store.Floor{}, 24, "mine", store.Issued, true, 9, "9", ""},
+		"another holds the lock": {2, store.Floor{}, 24, "other", store.Issued, true, 9, "9", "other"},
+		"there is no lock":       {2, store.Floor{}, 24, "", store.Issued, true, 9, "9", ""},
+		"no number is wanted":    {0, store.Floor{}, 24, "mine", store.Issued, true, 7, "7", ""},
+		"there is too little":    {20, store.Floor{}, 24, "mine", store.Exhausted, false, 0, "7", ""},
+		"a floor has been asked": {2, store.FloorAt(3), 24, "mine", store.Issued, false, 9, "9", ""},
+		"a higher floor":         {2, store.FloorAt(16), 24, "mine", store.Issued, false, 18, "18", ""},
+		"an unrecorded counter":  {2, store.Floor{}, 0, "mine", store.Issued, false, 9, "9", ""},
+		"a counter of a new day": {2, store.Floor{}, 23, "mine", store.Issued, false, 9, "9", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newFixture(t, 20, false)
@@ -846,7 +846,7 @@ func TestOpenLooksAgain(t *testing.T) {
 	}
 }
 
-// A period is opened although the lock may not be given back: that expires by itself.
+// A period is opened even if an ACL forbids releasing the lock, which then expires.
 func TestLockThatOpenMayNotGiveBack(t *testing.T) {
 	rdb := redistest.Start(t).Client(t)
 	s := newSender(without(t, rdb, "del"), 9999, false)
@@ -878,7 +878,7 @@ func TestRecordLife(t *testing.T) {
 	}
 }
 
-// A script and the files that it includes share their locals, so no name may stand for two of them.
+// A script and the files that it includes share their locals, so no name may be declared in two of them.
 func TestNamesAreNotUsedTwice(t *testing.T) {
 	read := func(name string) string {
 		text, err := os.ReadFile("lua/" + name + ".lua")
@@ -899,10 +899,10 @@ func TestNamesAreNotUsedTwice(t *testing.T) {
 		}
 		all := locals(text, " *")
 		slices.Sort(all)
-		all = slices.Compact(all) // in blocks beside each other
+		all = slices.Compact(all) // in adjacent blocks
 		for _, m := range regexp.MustCompile(`--include (\w+)`).FindAllStringSubmatch(text, -1) {
 			before := ""
-			if m[1] == "enter" { // which is not in a function of its own
+			if m[1] == "enter" { // which has no function of its own
 				before = " *"
 			}
 			all = append(all, locals(read(m[1]), before)...)
@@ -913,7 +913,7 @@ func TestNamesAreNotUsedTwice(t *testing.T) {
 	}
 }
 
-// asIn724 makes commands of a script see numbers as those of Redis 7.2.0 to 7.2.4 and Valkey 7.2.5 do.
+// asIn724 makes commands of a script see numbers as Redis 7.2.0 to 7.2.4 and Valkey 7.2.5 do.
 const asIn724 = `
 	local server = redis
 	local function convert(args)
@@ -932,9 +932,9 @@ const asIn724 = `
 	}
 `
 
-// What is written is the same in every Redis, however it makes a text of a number.
+// Scripts write the same text in every Redis, however it converts numbers to strings.
 func TestNumbersThatEndInZeros(t *testing.T) {
-	expires := time.Unix(1_800_000_000, 0).UTC() // of a record, a week after its day
+	expires := time.Unix(1_800_000_000, 0).UTC() // when a record expires, a week after its day
 	past := expires.AddDate(0, 0, -7).Unix()
 	first := past - 86400
 	now := first + 60
@@ -944,9 +944,9 @@ func TestNumbersThatEndInZeros(t *testing.T) {
 	for name, test := range map[string]struct {
 		script  string
 		ledger  bool
-		counter string // what it holds before
-		args    []any  // behind those of every script
-		want    string // what the counter holds then
+		counter string // its content before
+		args    []any  // after those of every script
+		want    string // the counter's content afterwards
 	}{
 		"raise": {"open", false, "7", []any{0, 0, 0, 200_000_000, "raise", 8000, ""}, "200000000"},
 		"open":  {"open", false, "", []any{1, 0, 0, 99_999_999, now * 1000, 8000, ""}, "100000000"},
@@ -978,7 +978,7 @@ func TestNumbersThatEndInZeros(t *testing.T) {
 			m.HSet("record", "entered", entered, "used", entered[:8]+"-"+entered[:8]+";", "claim", token+" 9999999999999")
 			if test.counter != "" {
 				require.NoError(t, m.Set("counter", test.counter))
-				if name != "take by the rules" { // which give it an expiry
+				if name != "take by the rules" { // the others set an expiry
 					m.SetTTL("counter", expires.Sub(time.Unix(now, 0)))
 				}
 			}
@@ -1002,7 +1002,7 @@ func TestNumbersThatEndInZeros(t *testing.T) {
 	}
 }
 
-// Openings that go together are answered as each by itself.
+// Openings sent together get the same replies as each alone.
 func TestOpeningsTogether(t *testing.T) {
 	s := newFixture(t, 9999, false)
 	tomorrow := s.day(25, 0)
@@ -1018,7 +1018,7 @@ func TestOpeningsTogether(t *testing.T) {
 	require.NoError(t, err)
 	entered := fmt.Sprintf("%s %d %d%s", tomorrow.Label, tomorrow.Start, tomorrow.End, manner)
 	s.HSet(s.RecordKey("ENTERED"), "entered", entered)
-	for round := range 2 { // first, the server does not know the script
+	for round := range 2 { // at first, the server does not know the script
 		var mu sync.Mutex
 		replies := make([]string, len(opens))
 		var budgets []*budget.Budget
@@ -1046,7 +1046,7 @@ func TestOpeningsTogether(t *testing.T) {
 	}
 }
 
-// Prepare opens no period that does not follow on from the last one.
+// Prepare opens no period that does not directly follow the last one.
 func TestPrepareRefuses(t *testing.T) {
 	for name, test := range map[string]struct {
 		entered int // day
@@ -1079,11 +1079,11 @@ type openings struct {
 	t      *testing.T
 	client *redis.Client
 	series store.Series
-	begins int64 // of the first period
+	begins int64 // start of the first period
 	length int64
 }
 
-// newOpenings returns a series in whose first period the server's clock is.
+// newOpenings returns a series whose first period is the current one by the server's clock.
 func newOpenings(l *lab, begins, length int64) *openings {
 	o := &openings{t: l.t, client: l.client, begins: begins, length: length}
 	o.sender = newSender(l.client, 999_999_999_999_999, false)
@@ -1098,7 +1098,7 @@ func (o *openings) period(label int) store.Period {
 	return o.NewPeriod(fmt.Sprint(label), start, start+o.length, start, start+o.length, start+o.length)
 }
 
-// reply requires that a script was answered with that status.
+// reply requires that a script replied with that status.
 func (o *openings) reply(want store.Status) func(r store.Reply, err error) store.Reply {
 	o.t.Helper()
 	return func(r store.Reply, err error) store.Reply {
@@ -1109,7 +1109,7 @@ func (o *openings) reply(want store.Status) func(r store.Reply, err error) store
 	}
 }
 
-// open opens the first period, or lifts its counter, as an operator's Raise does.
+// open opens the first period, or raises its counter, as an operator's Raise does.
 func (o *openings) open(base int64, floor store.Floor) store.Reply {
 	o.t.Helper()
 	return o.reply(store.Issued)(o.send(o.t.Context(), o.series,
@@ -1123,7 +1123,7 @@ func (o *openings) prepare(label int, base int64, floor store.Floor) {
 		&store.Prepare{Next: &next, Base: base, Floor: floor, Checked: true}))
 }
 
-// counters returns what the counters hold, and what History says that was issued.
+// counters returns the contents of the counters, and the numbers issued according to History.
 func (o *openings) counters(labels ...string) (held []string, issued []int64) {
 	o.t.Helper()
 	for _, label := range labels {
@@ -1149,21 +1149,21 @@ func TestStarts(t *testing.T) {
 		o.prepare(25, 4, store.Floor{})
 		o.prepare(26, 4, store.FloorAt(0))
 		require.Equal(t, "24-26 5;", o.starts())
-		o.prepare(27, 0, store.FloorAt(4)) // as a floor says, 4 was used
+		o.prepare(27, 0, store.FloorAt(4)) // a floor reports that 4 was used
 		require.Equal(t, "24-26 5;", o.starts())
 		o.prepare(28, 4, store.Floor{})
 		o.prepare(29, 299_999_999, store.Floor{})
 		require.Equal(t, "24-26 5;28-28 5;29-29 300000000;", o.starts())
 		for range 2 {
-			o.prepare(29, 7, store.Floor{}) // it is open
+			o.prepare(29, 7, store.Floor{}) // already open
 		}
 		o.prepare(30, 1, store.Floor{})
-		require.Equal(t, "24-26 5;28-28 5;29-29 300000000;30-30 2;", o.starts(), "none of a period that is over")
+		require.Equal(t, "24-26 5;28-28 5;29-29 300000000;30-30 2;", o.starts(), "none of an ended period")
 		held, issued := o.counters("24", "25", "26", "27", "28", "29", "30", "31")
 		require.Equal(t, []string{"4", "4", "4", "4", "4", "299999999", "1", ""}, held)
 		require.Equal(t, []int64{0, 0, 0, 4, 0, 0, 0, -1}, issued)
 
-		// A counter that is there stays; one that was lost begins with the start that it had.
+		// An existing counter stays; a lost one begins at its old start.
 		require.EqualValues(t, 4, o.open(7, store.Floor{}).Last)
 		require.EqualValues(t, 5, o.open(7, store.FloorAt(5)).Last)
 		for _, floor := range []int64{0, 3} {
@@ -1176,7 +1176,7 @@ func TestStarts(t *testing.T) {
 		}
 		require.Equal(t, "24-26 5;28-28 5;29-29 300000000;30-30 2;", o.starts())
 
-		// What 0.4.0 wrote has no starts.
+		// Records of 0.4.0 have no starts.
 		require.NoError(t, l.client.HDel(t.Context(), o.RecordKey("IS"), "starts").Err())
 		_, issued = o.counters("24", "25")
 		require.Equal(t, []int64{4, 4}, issued)
@@ -1186,7 +1186,7 @@ func TestStarts(t *testing.T) {
 	})
 }
 
-// Beyond three runs, those of periods before the one entered are dropped.
+// Beyond three runs, starts of periods before the one entered are dropped.
 func TestStartsOfThePast(t *testing.T) {
 	s := newFixture(t, 9999, false)
 	for i, want := range []string{"20211024-20211024 5;", "20211024-20211024 5;20211025-20211025 6;",
@@ -1201,7 +1201,7 @@ func TestStartsOfThePast(t *testing.T) {
 	}
 }
 
-// A period may begin before the epoch: the first days and years there are, east of Greenwich.
+// A period may begin before the epoch: the first days and years, east of Greenwich.
 func TestPeriodsBeforeTheEpoch(t *testing.T) {
 	onServers(t, func(t *testing.T, l *lab) {
 		now, err := l.client.Time(t.Context()).Result()
@@ -1221,7 +1221,7 @@ func TestPeriodsBeforeTheEpoch(t *testing.T) {
 		text := l.client.HGet(t.Context(), o.RecordKey("IS"), "entered").Val()
 		require.EqualValues(t, -32_400, store.ParsePeriod(text).Start)
 
-		// Another zone's period that overlaps it is a conflict, which names it.
+		// An overlapping period of another zone is a conflict, and the reply names it.
 		other := newOpenings(l, -3600, now.Unix()+3600+5000)
 		o = newOpenings(l, -32_400, now.Unix()+32_400+5000)
 		o.open(0, store.Floor{})
