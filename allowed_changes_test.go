@@ -15,7 +15,7 @@ import (
 	"github.com/dailyserial/serial/serialtest"
 )
 
-// Settings change under load, and back, as docs/settings.md says that they may.
+// Settings change under load, and back, as docs/settings.md allows.
 // Guarantees: allowed-changes.
 func TestRollout(t *testing.T) {
 	template := func(s string) []serial.Option { return options(serial.WithTemplate(s)) }
@@ -122,30 +122,30 @@ func TestRolloutHasEveryRow(t *testing.T) {
 	}
 }
 
-// A change is one of settings, and what follows.
+// A change consists of settings and the steps that follow.
 type change struct {
 	old, new []serial.Option
 	steps    []step
 }
 
 // A step is a time to wait, a takeover, or a burst of twenty callers. In a burst, half of them have the old settings
-// and half the new ones. Those named get numbers; the others get ErrConflict. Where both are to get some, it does not
-// matter who is first.
+// and half the new ones. The named half gets numbers; the other gets ErrConflict. If both get some, it does not matter
+// who is first.
 type step struct {
 	pass            time.Duration
 	prepare         bool // with the old settings
 	takeover, toNew bool
-	fails           bool // the takeover does
+	fails           bool // the takeover fails
 	first           string
 	old, new        bool
 }
 
 var (
 	both     = step{old: true, new: true}
-	oldOnly  = step{old: true}               // nobody has the new ones yet
-	newOnly  = step{new: true}               // nobody has the old ones any more
+	oldOnly  = step{old: true}               // nobody has the new settings yet
+	newOnly  = step{new: true}               // nobody has the old settings any more
 	oldFirst = step{first: "old", old: true} // and the new ones come too early
-	newFirst = step{first: "new", new: true} // and the old ones are left over
+	newFirst = step{first: "new", new: true} // and the old ones remain
 	takeNew  = step{takeover: true, toNew: true}
 	takeOld  = step{takeover: true}
 )
@@ -154,18 +154,19 @@ func atAnyTime(period time.Duration) []step {
 	return []step{oldOnly, both, newOnly, {pass: period}, both, oldOnly, newOnly}
 }
 
-// betweenPeriods waits until whatever overlaps has ended: two periods of the longer kind.
+// betweenPeriods waits until all overlaps have ended: two periods of the longer kind.
 func betweenPeriods(period time.Duration) []step {
 	return []step{oldOnly, oldFirst, {pass: 2 * period}, newFirst, newOnly, {pass: 2 * period}, oldFirst, oldOnly}
 }
 
 var withTakeover = []step{oldOnly, oldFirst, takeNew, newFirst, newOnly, takeOld, oldFirst, oldOnly}
 
-// never is for what a series keeps: neither a takeover nor time changes it. Its record lives for a week after a period.
+// never is for settings that a series keeps: neither a takeover nor time changes them. Its record lives for a week
+// after a period.
 var never = []step{oldOnly, oldFirst, {takeover: true, toNew: true, fails: true}, oldFirst, {pass: 24 * time.Hour},
 	oldFirst, {prepare: true}, {pass: 24 * time.Hour}, {takeover: true, toNew: true, fails: true}, oldFirst, oldOnly}
 
-// byPrint is for what Takeover does not end.
+// byPrint is for changes that Takeover does not allow either.
 func byPrint(period time.Duration) []step {
 	return []step{oldOnly, oldFirst, {takeover: true, toNew: true, fails: true}, oldFirst, {prepare: true}, {pass: period},
 		newFirst, newOnly, {takeover: true, fails: true}, {pass: period}, oldFirst, oldOnly}
@@ -236,7 +237,7 @@ func (c change) run(t *testing.T) {
 			}
 			burst(gens, 20, true)()
 		default:
-			for _, first := range []string{"old", "new"} { // whoever is first decides
+			for _, first := range []string{"old", "new"} { // the first one decides
 				if s.first == first {
 					_, err := map[string]*serial.Generator{"old": older[0], "new": newer[0]}[first].Next(t.Context(), "IS")
 					require.NoError(t, err, "step %d", i)

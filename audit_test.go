@@ -23,7 +23,7 @@ import (
 	"github.com/dailyserial/serial/internal/redistest"
 )
 
-// used yields texts as they are.
+// used yields texts unchanged.
 func used(texts ...string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		for _, text := range texts {
@@ -34,7 +34,7 @@ func used(texts ...string) iter.Seq2[string, error] {
 	}
 }
 
-// An account is held against one that is made in the simplest way, with sets of everything.
+// An account is compared with one made in the simplest way, with sets of everything.
 func TestAudit(t *testing.T) {
 	t.Parallel()
 	rng := redistest.Random(t)
@@ -129,12 +129,12 @@ func TestAuditOfPaddedNumbers(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, int64(3), got.Count)
 	require.Equal(t, []serial.Range{{First: 4, Last: 4}}, got.Missing)
-	require.Equal(t, []string{number + " 4", " x ", number + "4\n"}, got.Foreign, "as they were given")
+	require.Equal(t, []string{number + " 4", " x ", number + "4\n"}, got.Foreign, "unchanged")
 	require.Equal(t, int64(1), got.OtherCount)
 	require.Equal(t, number+"3", got.Duplicates[0].String())
 	require.Equal(t, number+"5", got.Beyond[0].String())
 
-	// Blanks of the template belong to the number.
+	// The template's own blanks belong to the number.
 	s = newScheme(t, serial.WithTemplate(" {type} {date:yyyyMMdd} {seq} "))
 	got, err = s.Audit("IS", at, 1, used(" IS 20211024 0001 ", "IS 20211024 0001"))
 	require.NoError(t, err)
@@ -159,7 +159,7 @@ func TestAuditOfPaddedNumbers(t *testing.T) {
 	require.InDelta(t, audit(""), audit("  "), 10)
 }
 
-// The lists hold the first thousand of what came, and no text whole that is long.
+// The lists hold the first thousand entries, and long texts are cut.
 func TestAuditLists(t *testing.T) {
 	t.Parallel()
 	s := newScheme(t, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:9}"))
@@ -187,7 +187,7 @@ func TestAuditLists(t *testing.T) {
 		strings.Repeat("a", 257):          strings.Repeat("a", 256),
 		"a" + strings.Repeat("é", 200):    "a" + strings.Repeat("é", 127),
 		"aa" + strings.Repeat("😀", 100):   "aa" + strings.Repeat("😀", 63),
-		strings.Repeat("\x80", 300):       strings.Repeat("\x80", 252), // no text at all
+		strings.Repeat("\x80", 300):       strings.Repeat("\x80", 252), // not valid text
 		strings.Repeat("é", 128):          strings.Repeat("é", 128),
 		strings.Repeat("é", 128) + "more": strings.Repeat("é", 128),
 	} {
@@ -238,7 +238,7 @@ func TestAuditRefuses(t *testing.T) {
 			require.ErrorIs(t, err, row.is)
 		}
 		require.Zero(t, got)
-		// A generator says the same, and asks nobody.
+		// A generator returns the same, without asking Redis.
 		if row.last == 1 && row.is != errBoom && !strings.Contains(row.says, "spread") {
 			_, err := gen.Audit(t.Context(), row.typ, row.at, row.used)
 			require.ErrorContains(t, err, row.says)
@@ -247,7 +247,7 @@ func TestAuditRefuses(t *testing.T) {
 	}
 }
 
-// given yields explanations as they are.
+// given yields explanations unchanged.
 func given(all ...serial.Explanation) serial.AuditOption {
 	return serial.WithExplanations(func(yield func(serial.Explanation, error) bool) {
 		for _, e := range all {
@@ -258,8 +258,7 @@ func given(all ...serial.Explanation) serial.AuditOption {
 	})
 }
 
-// An audit takes the explanations of its series and period into account, and passes over others, whatever is wrong with
-// them.
+// An audit takes the explanations of its series and period into account, and ignores others, even invalid ones.
 func TestAuditExplains(t *testing.T) {
 	t.Parallel()
 	s := newScheme(t, serial.WithKeyPrefix("shop"), serial.WithLocation(location(t, "Asia/Shanghai")))
@@ -272,12 +271,12 @@ func TestAuditExplains(t *testing.T) {
 	left := e(2, 2, serial.CallerLeft, "")
 	left.Unused = true
 	burned := e(4, 5, serial.BlockBurned, "")
-	burned.Type = "PO" // which is for information
+	burned.Type = "PO" // for information only
 	lost := e(1, 9998, serial.AnswerLost+": 3 attempts", "")
 	lost.Possible = true
 	raised, skipped := e(3, 3, serial.Raised, ""), e(7, 8, serial.BlockSkipped, "")
 	raised.Possible, raised.At = true, at.Add(-time.Second)
-	skipped.Possible = true // but all of these are explained
+	skipped.Possible = true // but all of its numbers are explained
 	void := e(7, 7, "void", "Ada")
 	void.Start = start.UTC() // the same instant
 	void.At = at.Add(time.Hour)
@@ -303,14 +302,14 @@ func TestAuditExplains(t *testing.T) {
 	burned.Type = "IS"
 	require.Equal(t, []serial.Explained{{Range: serial.Range{First: 4, Last: 5}, Explanation: burned},
 		{Range: serial.Range{First: 7, Last: 9}, Explanation: later}}, got.Explained)
-	require.Equal(t, []serial.Range{{First: 3, Last: 10}}, got.Missing, "it stays what it was")
+	require.Equal(t, []serial.Range{{First: 3, Last: 10}}, got.Missing, "it stays unchanged")
 	require.Equal(t, []serial.Range{{First: 3, Last: 3}, {First: 6, Last: 6}, {First: 10, Last: 10}}, got.Unexplained)
 	require.Equal(t, []serial.Explanation{raised, lost}, got.Possible, "by At")
 	require.Equal(t, []string{"IS202110240002", "IS202110240012"}, texts(got.Contradicted))
 	require.Equal(t, []int64{8, 5, 3, 2, 2}, []int64{got.MissingCount, got.ExplainedCount, got.UnexplainedCount,
 		got.PossibleCount, got.ContradictedCount})
 
-	// It is clean if all that is missing is explained, and nothing is contradicted.
+	// A report is clean if every missing number is explained, and nothing is contradicted.
 	for _, row := range []struct {
 		clean   bool
 		numbers []string
@@ -328,7 +327,7 @@ func TestAuditExplains(t *testing.T) {
 		require.Equal(t, row.clean, got.Clean(), "%+v", got)
 	}
 
-	// The date of a number is not known where it is not that of the period.
+	// The date of a number is unknown if it is not the period's.
 	s = newScheme(t, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:4}"), serial.WithPeriod(serial.PerMonth))
 	_, left.Start, _ = s.Period(at)
 	left.Series = "serial:IS"
@@ -384,8 +383,8 @@ func TestAuditRefusesExplanations(t *testing.T) {
 	require.ErrorIs(t, err, errBoom)
 }
 
-// A generator's audit reads the explanations last, when nothing else is open. What was issued while the used numbers
-// were read is ignored by them too.
+// A generator's audit reads the explanations last, when nothing else is open. Explanations, too, ignore numbers issued
+// while the used numbers were read.
 func TestAuditExplainsMeanwhile(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC))
@@ -416,7 +415,7 @@ func TestAuditExplainsMeanwhile(t *testing.T) {
 			open = false
 		}, explanations, explanations)
 		require.NoError(t, err)
-		require.EqualValues(t, 201, readings.Load(), "one reading, and nothing is asked after the explanations")
+		require.EqualValues(t, 201, readings.Load(), "one reading, and no query after the explanations")
 		require.Equal(t, []int64{3, 2, 0, 1, 1},
 			[]int64{got.Last, got.ExplainedCount, got.UnexplainedCount, got.ContradictedCount, got.BeyondCount})
 		require.Equal(t, []string{"IS200001010006"}, texts(got.Contradicted))
@@ -443,8 +442,8 @@ func TestAuditOfMany(t *testing.T) {
 		n *= 10
 	}
 	s := newScheme(t, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:8}"))
-	// The texts are made without an allocation too: each is a part of one string, with the sequence written over it. So
-	// the order is random only by thousands.
+	// The texts are made without an allocation too: each is a part of one string, over which the sequence is written.
+	// So the order is random only by thousands.
 	chunk := strings.Repeat("IS2021102400000000", 1000)
 	order := rand.Perm(int(n / 1000))
 	texts := func(yield func(string, error) bool) {
@@ -475,10 +474,10 @@ func TestAuditOfMany(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, n, got.Count)
 	require.Zero(t, got.MissingCount+got.DuplicateCount+got.BeyondCount+got.ForeignCount+got.OtherCount)
-	require.Less(t, before.TotalAlloc-after.TotalAlloc-own, uint64(4<<20), "bytes, never mind what was freed")
+	require.Less(t, before.TotalAlloc-after.TotalAlloc-own, uint64(4<<20), "bytes, including those freed")
 }
 
-// What is issued while the used numbers are read is neither beyond nor missing nor double.
+// Numbers issued while the used numbers are read are not reported as beyond, missing or duplicate.
 func TestAuditMeanwhile(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithStart(3))
@@ -513,7 +512,7 @@ func TestAuditMeanwhile(t *testing.T) {
 			yield("LA200001010010", nil)
 		})
 		require.NoError(t, err)
-		require.EqualValues(t, 1, got.BeyondCount, "below the first, whatever was issued meanwhile")
+		require.EqualValues(t, 1, got.BeyondCount, "below the first, despite numbers issued meanwhile")
 
 		require.NoError(t, gen.Prepare(t.Context(), "PO", 1))
 		got, err = gen.Audit(t.Context(), "PO", time.Now(), used())
@@ -522,7 +521,7 @@ func TestAuditMeanwhile(t *testing.T) {
 	})
 }
 
-// The period is the current one, or an earlier one that is kept.
+// The period may be the current one, or an earlier one that is kept.
 func TestAuditLastAfter(t *testing.T) {
 	s := newScheme(t, serial.WithLocation(time.UTC))
 	day := time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC)
@@ -609,7 +608,7 @@ func TestAuditPeriods(t *testing.T) {
 		}
 		require.ErrorContains(t, errOf(audit(keeping, "PO", day1)), "no longer kept")
 
-		// The day ends while the numbers are read.
+		// The day ends during the reading of the numbers.
 		slow := func(yield func(string, error) bool) {
 			time.Sleep(24 * time.Hour)
 			yield("IS200001020002", nil)
@@ -625,7 +624,7 @@ func TestAuditPeriods(t *testing.T) {
 	})
 }
 
-// A counter that cannot be right is refused, before the numbers are read or after.
+// An impossible counter is refused, before the numbers are read or after.
 func TestAuditOfALostCounter(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), fixedFloor(0))
@@ -656,8 +655,8 @@ func TestAuditOfALostCounter(t *testing.T) {
 	})
 }
 
-// This host's clock is behind, and by it the period that is audited is the current one. Redis's clock is in the next
-// period, whose counter is lost: that says nothing of the one before.
+// This host's clock is behind and shows the audited period as the current one. Redis's clock is in the next period,
+// whose counter is lost: that does not affect the previous one.
 func TestAuditBeforeALostCounter(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		opts := []serial.Option{serial.WithLocation(time.UTC), serial.WithRetention(1)}
@@ -674,7 +673,7 @@ func TestAuditBeforeALostCounter(t *testing.T) {
 	})
 }
 
-// The end of the caller's context, a failure of the used numbers and one of Redis end it, each by its own error.
+// An audit ends with the caller's context, a failure of the used numbers or one of Redis, each with its own error.
 func TestAuditEnds(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		client := closing(t, redis.NewClient(&redis.Options{
@@ -707,7 +706,7 @@ func TestAuditEnds(t *testing.T) {
 		require.ErrorIs(t, err, errBoom)
 		require.NotErrorIs(t, err, context.Canceled)
 
-		// Each reading has ten seconds.
+		// Each reading may take ten seconds.
 		var delay atomic.Int64
 		m.Server().SetPreHook(func(_ *server.Peer, cmd string, _ ...string) bool {
 			if strings.EqualFold(cmd, "EVALSHA") {
@@ -727,11 +726,11 @@ func TestAuditEnds(t *testing.T) {
 		require.Error(t, err)
 		require.NotErrorIs(t, err, context.DeadlineExceeded)
 		require.LessOrEqual(t, time.Since(began), 10*time.Second)
-		time.Sleep(time.Hour) // for what was left behind
+		time.Sleep(time.Hour) // for abandoned commands
 	})
 }
 
-// Every kind of period has its account.
+// Every kind of period can be audited.
 func TestAuditOfEveryPeriod(t *testing.T) {
 	for per, template := range map[serial.Period]string{
 		serial.PerSecond: "{type}{date:yyyyMMddHHmmss}{seq}", serial.PerHour: "{type}{date:yyyyMMddHH}{seq}",
@@ -755,7 +754,7 @@ func TestAuditOfEveryPeriod(t *testing.T) {
 					require.EqualValues(t, []int64{5, 2, 3, 1}, []int64{got.Last, got.Count, got.MissingCount, got.DuplicateCount})
 					require.Equal(t, []string{numbers[2]}, texts(got.Duplicates))
 					if per != serial.Never {
-						time.Sleep(time.Until(end)) // the period before is still kept
+						time.Sleep(time.Until(end)) // the previous period is still kept
 						require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
 					}
 				}

@@ -35,7 +35,7 @@ func TestBarrier(t *testing.T) {
 	require.ElementsMatch(t, numbers("IS", today(loc), 1, 100), got)
 }
 
-// Callers who ask for more than there is are issued exactly 9,999 numbers, and a NextN that does not fit consumes
+// Callers that request more numbers than exist are issued exactly 9,999, and a NextN that does not fit consumes
 // nothing.
 func TestExhaustionAtOnce(t *testing.T) {
 	_, rdb := startMini(t)
@@ -145,7 +145,7 @@ func crossMidnights(t *testing.T, loc *time.Location, from time.Time, days int, 
 		wg.Wait()
 		m.requireExpiries()
 		next := calendarDays.At(time.Now()).Label
-		require.Equal(t, []string{"serial:{IS}", "serial:{IS}:" + next}, m.Keys(), "the day that is over is gone")
+		require.Equal(t, []string{"serial:{IS}", "serial:{IS}:" + next}, m.Keys(), "the past day is gone")
 	}
 	labels = append(labels, calendarDays.At(time.Now()).Label)
 	issued := j.check(t, loc)
@@ -158,7 +158,7 @@ func crossMidnights(t *testing.T, loc *time.Location, from time.Time, days int, 
 	require.Empty(t, m.Keys())
 }
 
-// upTo returns 1 to n.
+// upTo returns the numbers 1 to n.
 func upTo(n int) []int64 {
 	all := make([]int64, n)
 	for i := range all {
@@ -167,17 +167,17 @@ func upTo(n int) []int64 {
 	return all
 }
 
-// faults are what can happen to a process at a command: run has to carry out the command, or not.
+// faults are what can happen to a process at a command: run carries out the command, if called.
 var faults = []struct {
 	name     string
-	harmless bool // the call must succeed all the same
+	harmless bool // the call must succeed anyway
 	run      func(f *faulty, run func() error) error
 }{
-	{"midnight strikes before", true, func(f *faulty, run func() error) error {
+	{"midnight comes before", true, func(f *faulty, run func() error) error {
 		time.Sleep(time.Until(f.midnight))
 		return run()
 	}},
-	{"midnight strikes after", true, func(f *faulty, run func() error) error {
+	{"midnight comes after", true, func(f *faulty, run func() error) error {
 		err := run()
 		time.Sleep(time.Until(f.midnight))
 		return err
@@ -219,7 +219,7 @@ var faults = []struct {
 	}},
 	{"sent again a minute later", true, func(f *faulty, run func() error) error {
 		err := run()
-		go func() { // a copy that lingered in a network
+		go func() { // a copy delayed in the network
 			time.Sleep(time.Minute)
 			_ = run()
 		}()
@@ -229,8 +229,7 @@ var faults = []struct {
 
 var errKilled = errors.New("killed")
 
-// faulty is a hook that makes one fault happen at a client's at-th command. A client that was killed sends nothing
-// more.
+// faulty is a hook that makes one fault happen at a client's at-th command. A killed client sends nothing more.
 type faulty struct {
 	at       int64  // counting those of the connection's set-up,
 	name     string // or at every command of this name
@@ -262,7 +261,7 @@ func (f *faulty) hook() hook {
 }
 
 // Each fault happens at each command of a call, with a context that can end and one that cannot, while another
-// generator goes on. No number is issued twice or on a wrong day, no key lacks an expiry, and nobody is stuck for
+// generator continues. No number is issued twice or on a wrong day, no key lacks an expiry, and nobody is stuck for
 // longer than patience.
 func TestFaults(t *testing.T) {
 	scenarios := []struct {
@@ -307,11 +306,11 @@ func TestFaults(t *testing.T) {
 	require.Greater(t, cases, 300)
 }
 
-// meetFault has one generator issue a number through f while another goes on.
+// meetFault has one generator issue a number through f while another continues.
 func meetFault(t *testing.T, m *simulation, f *faulty, floor, deadline, harmless bool) {
 	var j journal
 	opts := []serial.Option{serial.WithLocation(time.UTC)}
-	if floor { // the numbers that reached their callers, as a database would have them
+	if floor { // the numbers that reached their callers, as a database would store them
 		opts = append(opts, serial.WithFloor(func(_ context.Context, _ string, start time.Time) (int64, error) {
 			j.mu.Lock()
 			defer j.mu.Unlock()
@@ -337,7 +336,7 @@ func meetFault(t *testing.T, m *simulation, f *faulty, floor, deadline, harmless
 			defer cancel()
 			ctx = limited
 		}
-		// A paused call takes as long as the pause, and from then on no longer than any other.
+		// A paused call takes as long as the pause, and later calls no longer than any other.
 		took, err := j.next(ctx, victim, "IS")
 		require.Less(t, took, time.Minute+patience)
 		if harmless {
@@ -354,7 +353,7 @@ func meetFault(t *testing.T, m *simulation, f *faulty, floor, deadline, harmless
 		for stopping := false; !stopping; interval = min(interval*4/3, 5*time.Second) {
 			select {
 			case <-stop:
-				time.Sleep(2 * time.Minute) // past what lingers
+				time.Sleep(2 * time.Minute) // past any delayed copy
 				stopping = true
 			case <-time.After(interval):
 			}
@@ -416,7 +415,7 @@ func TestWaitingForAnotherOpener(t *testing.T) {
 	})
 }
 
-// At midnight one process asks the floor and the others do not, however slow it is.
+// At midnight one process asks the floor, however slow it is, and the others do not.
 func TestFloorIsAskedOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		var asked atomic.Int64
@@ -441,7 +440,7 @@ func TestFloorIsAskedOnce(t *testing.T) {
 
 // The floor's context ends with the caller's, and always before the lock expires.
 func TestFloorThatHangs(t *testing.T) {
-	runBoth(t, "heeds its context", func(t *testing.T, m *simulation, heeds bool) {
+	runBoth(t, "respects its context", func(t *testing.T, m *simulation, heeds bool) {
 		gen := newGenerator(t, m.Client(), serial.WithFloor(func(ctx context.Context, _ string, _ time.Time) (int64,
 			error) {
 			if heeds {
@@ -456,7 +455,7 @@ func TestFloorThatHangs(t *testing.T) {
 		require.Error(t, err)
 		require.NotErrorIs(t, err, context.DeadlineExceeded)
 		require.Less(t, time.Since(before), lockExpiry)
-		require.Empty(t, m.Keys(), "the lock is given back")
+		require.Empty(t, m.Keys(), "the lock is released")
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
@@ -464,12 +463,12 @@ func TestFloorThatHangs(t *testing.T) {
 		require.ErrorIs(t, errOf(gen.Next(ctx, "IS")), context.DeadlineExceeded)
 		require.Equal(t, time.Second, time.Since(before))
 		synctest.Wait()
-		require.Empty(t, m.Keys(), "the lock is given back")
-		time.Sleep(2 * time.Hour) // until the one that does not heed it ends
+		require.Empty(t, m.Keys(), "the lock is released")
+		time.Sleep(2 * time.Hour) // until a floor that ignores its context returns
 	})
 }
 
-// Redis's midnight counts. A host whose clock is wrong, by less than a day or by weeks, pays an extra round trip once.
+// Redis's midnight counts. A host whose clock is wrong, by less than a day or by weeks, needs an extra round trip once.
 func TestHostsWithOtherClocks(t *testing.T) {
 	for _, ahead := range []time.Duration{-40 * 24 * time.Hour, -2 * time.Hour, -time.Second, time.Second, 2 * time.Hour,
 		400 * 24 * time.Hour} {
@@ -496,7 +495,7 @@ func TestHostsWithOtherClocks(t *testing.T) {
 						require.EqualValues(t, 1, sent.Load())
 					}
 				}
-				if day == 0 { // another type of the same server needs no second lesson
+				if day == 0 { // another type on the same server needs no second correction
 					require.NoError(t, errOf(opener.Next(t.Context(), "OTHER")))
 					sent.Store(0)
 					require.NoError(t, errOf(gen.Next(t.Context(), "OTHER")))
@@ -562,7 +561,7 @@ func TestClockSetBack(t *testing.T) {
 		refused(gen, t.Context(), 6*time.Second)
 		soon, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 		defer cancel()
-		refused(newGenerator(t, m.Client(), serial.WithLocation(time.UTC)), soon, 0) // its context would not live to see it
+		refused(newGenerator(t, m.Client(), serial.WithLocation(time.UTC)), soon, 0) // its context would end first
 		require.ErrorIs(t, errOf(gen.Peek(t.Context(), "IS")), serial.ErrClockSkew)
 
 		// The clock runs again, and callers wait for it.
@@ -574,7 +573,7 @@ func TestClockSetBack(t *testing.T) {
 	})
 }
 
-// Raise replaces a record that lies in the future, and nothing else does.
+// Only Raise replaces a record that lies in the future.
 // Guarantees: future-day.
 func TestRaiseEndsAFuturePeriod(t *testing.T) {
 	m, rdb := startMini(t)
@@ -622,7 +621,7 @@ func TestFloorIsNotAskedTooLate(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		asked, sets := 0, 0
 		slow := around(func(cmd redis.Cmder, send func() error) error {
-			if sets == 1 { // the look under the first lock
+			if sets == 1 { // the check under the first lock
 				sets++
 				time.Sleep(lockExpiry - 100*time.Millisecond)
 			}
@@ -641,7 +640,7 @@ func TestFloorIsNotAskedTooLate(t *testing.T) {
 	})
 }
 
-// A zone so far west that its day has a label that was used already does not open that day.
+// A zone so far west that its day's label was used already does not open that day.
 func TestEarlierLabelIsAConflict(t *testing.T) {
 	m, rdb := startMini(t)
 	east, west := time.FixedZone("", 26*3600), time.FixedZone("", -26*3600)
@@ -681,7 +680,7 @@ func TestOpenIsSentOnce(t *testing.T) {
 	requireResult(t, "IS"+today(loc)+"0002")(gen.Next(t.Context(), "IS"))
 }
 
-// A deafConn breaks instead of delivering the answer to the first command that contains some text.
+// A deafConn breaks instead of delivering the answer to the first command that contains a text.
 type deafConn struct {
 	net.Conn
 	to   string
@@ -705,7 +704,7 @@ func (c *deafConn) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// Of a process's callers one tries the lock and the others wait for the result, whether another process holds the lock
+// One of a process's callers tries the lock and the others wait for the result, whether another process holds the lock
 // or the lock servers do not answer.
 func TestOneAttemptAtTheLock(t *testing.T) {
 	const callers = 100
@@ -715,7 +714,7 @@ func TestOneAttemptAtTheLock(t *testing.T) {
 		}
 		return send()
 	})
-	runInBubble(t, "another has it", func(t *testing.T, m *simulation) {
+	runInBubble(t, "another holds the lock", func(t *testing.T, m *simulation) {
 		var sent atomic.Int64
 		gen := newGenerator(t, m.Client(counting(&sent, "set")), serial.WithLocation(time.UTC))
 		require.NoError(t, m.Set("serial:{IS}:20000101:lock", "another"))
@@ -740,7 +739,7 @@ func TestOneAttemptAtTheLock(t *testing.T) {
 		wg.Wait()
 		require.LessOrEqual(t, time.Since(before), 10*time.Second)
 		require.LessOrEqual(t, sent.Load(), int64(5))
-		time.Sleep(2 * time.Hour) // until what hangs is over
+		time.Sleep(2 * time.Hour) // until hanging commands have ended
 	})
 }
 
@@ -765,7 +764,7 @@ func (g *gated) hook() everyCall {
 	}
 }
 
-// sharedByTypes reports whether cmd is a take of several types.
+// sharedByTypes reports whether cmd is a take for several types.
 func sharedByTypes(cmd redis.Cmder) bool {
 	args := cmd.Args()
 	return len(args) > 2 && strings.HasPrefix(cmd.Name(), "eval") && fmt.Sprint(args[2]) != "2"
@@ -788,7 +787,7 @@ func TestManyThatHangDoNotDelayTheOthers(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 50 {
 			wg.Go(func() { _, _ = gen.Next(t.Context(), "SLOW") })
-			time.Sleep(100 * time.Millisecond) // each a call of its own
+			time.Sleep(100 * time.Millisecond) // each a separate call
 		}
 		for range 3 {
 			start := time.Now()
@@ -796,11 +795,11 @@ func TestManyThatHangDoNotDelayTheOthers(t *testing.T) {
 			require.Less(t, time.Since(start), 200*time.Millisecond)
 		}
 		wg.Wait()
-		time.Sleep(2 * time.Hour) // until what was left behind has ended
+		time.Sleep(2 * time.Hour) // until abandoned commands have ended
 	})
 }
 
-// Where the answer to what types shared is lost, the numbers that are missing then may have been consumed by it.
+// If the answer to a shared command is lost, the numbers now missing may have been consumed by it.
 func TestLostAnswerIsNotExhaustion(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		rdb := m.Client()
@@ -833,7 +832,7 @@ func TestLostAnswerIsNotExhaustion(t *testing.T) {
 				}
 			})
 		}
-		synctest.Wait() // those who do not share the first departure wait for the second
+		synctest.Wait() // callers too late for the first batch wait for the second
 		hold.open()
 		wg.Wait()
 		require.Positive(t, hold.shared.Load())
@@ -870,7 +869,7 @@ func TestHooksThatBreakFlights(t *testing.T) {
 								ended.Add(1)
 							}
 						}()
-						// With a context that can end no command runs in the caller's own goroutine.
+						// If the context can end, no command runs in the caller's own goroutine.
 						if _, err := gen.Next(t.Context(), fmt.Sprint("T", i%types)); err != nil {
 							require.ErrorContains(t, err, "ended from outside")
 							ended.Add(1)
@@ -898,7 +897,7 @@ func TestErrorsOfFlights(t *testing.T) {
 	wg.Wait()
 }
 
-// One type's trouble, a floor that takes seconds or an exhausted day, does not delay another.
+// One type's trouble, such as a floor that takes seconds or an exhausted day, does not delay another.
 func TestTypesDoNotDelayEachOther(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC),
@@ -991,8 +990,8 @@ func TestManyTypes(t *testing.T) {
 	}
 }
 
-// The name of the master leads to another server after a failover, and connections to the old one, now a replica,
-// remain. What they answer to several types is repeated.
+// After a failover, the master's name leads to another server, and connections to the old one, now a replica, remain.
+// Commands for several types that it refuses are repeated.
 func TestOldMasterRefusesSeveralTypes(t *testing.T) {
 	t.Parallel()
 	master := redistest.Start(t, "--repl-diskless-sync-delay", "0")
@@ -1028,8 +1027,7 @@ func TestOldMasterRefusesSeveralTypes(t *testing.T) {
 	}
 }
 
-// An opening takes three round trips, and a fourth where a floor or a ledger is asked. The lock is free when it is
-// over.
+// An opening takes three round trips, and a fourth if a floor or a ledger is asked. Afterwards, the lock is free.
 func TestRoundTripsOfAnOpening(t *testing.T) {
 	for name, test := range map[string]struct {
 		opts []serial.Option
@@ -1063,8 +1061,8 @@ func TestRoundTripsOfAnOpening(t *testing.T) {
 	}
 }
 
-// Whoever gets the lock after another caller has opened the period and given it back, goes on from there: it opens and
-// lifts nothing.
+// A caller that gets the lock after another has opened the period and released the lock continues from there: it opens
+// and raises nothing.
 func TestOpenedMeanwhile(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		var events []string
@@ -1090,7 +1088,7 @@ func TestOpenedMeanwhile(t *testing.T) {
 		require.Equal(t, []string{"opened PO"}, events)
 		m.requireExpiries()
 	})
-	inBubble(t, func(t *testing.T, m *simulation) { // all its numbers, too
+	inBubble(t, func(t *testing.T, m *simulation) { // including all its numbers
 		small := serial.WithTemplate("{type}{date:yyyyMMdd}{seq:1}")
 		first := newGenerator(t, m.Client(), small, serial.WithLocation(time.UTC))
 		var once sync.Once
@@ -1101,7 +1099,7 @@ func TestOpenedMeanwhile(t *testing.T) {
 			return send()
 		})), small, serial.WithLocation(time.UTC))
 		require.ErrorIs(t, errOf(second.NextN(t.Context(), "IS", 2)), serial.ErrExhausted)
-		require.Len(t, m.Keys(), 2, "the lock was given back")
+		require.Len(t, m.Keys(), 2, "the lock was released")
 		requireResult(t, "IS200001019")(second.Next(t.Context(), "IS"))
 	})
 }
@@ -1114,8 +1112,8 @@ func lastOf(all []serial.Number, err error) (serial.Number, error) {
 	return all[len(all)-1], nil
 }
 
-// Openings of many types at the same moment share round trips, and what one of them runs into is its own. The pipe in
-// memory through which these go holds little: whatever the names, it does not fill up.
+// Openings of many types at the same moment share round trips, and a failure of one affects no other. The in-memory
+// pipe below them holds little, but does not fill up, whatever the names.
 func TestOpeningsShareRoundTrips(t *testing.T) {
 	runBoth(t, "long names", func(t *testing.T, m *simulation, long bool) {
 		var calls atomic.Int64
@@ -1169,8 +1167,8 @@ func TestOpeningsShareRoundTrips(t *testing.T) {
 	})
 }
 
-// Of openings that share a pipeline, whoever has waited for Redis before still gets an answer in time. Who is late shares
-// none, so nobody else has as little time.
+// Among openings that share a pipeline, a caller that has already waited for Redis still gets an answer in time. A late
+// caller shares none, so no other has as little time.
 func TestOpeningsShareTime(t *testing.T) {
 	for waited, sharing := range map[time.Duration]bool{4 * time.Second: true, 8 * time.Second: false} {
 		inBubble(t, func(t *testing.T, m *simulation) {
@@ -1181,13 +1179,13 @@ func TestOpeningsShareTime(t *testing.T) {
 			}
 			var slow sync.Once
 			var shared atomic.Int64
-			rdb := new(line).client(m, 6*time.Second) // so long that a hook which hangs is a server that hangs
+			rdb := new(line).client(m, 6*time.Second) // so long that a hanging hook counts as a hanging server
 			rdb.AddHook(everyCall(func(cmds []redis.Cmder, send func() error) error {
 				switch opens := slices.ContainsFunc(cmds, isOpen); {
 				case opens && len(cmds) > 1:
 					shared.Add(int64(len(cmds)))
 					time.Sleep(time.Minute)
-				case opens && (about(cmds, "FIRST") || about(cmds, "SECOND")): // so many are under way at once
+				case opens && (about(cmds, "FIRST") || about(cmds, "SECOND")): // that many are in flight at once
 					time.Sleep(2 * time.Millisecond)
 				case opens && !sharing && !about(cmds, "OTHER"):
 					time.Sleep(3 * time.Second)
@@ -1207,9 +1205,9 @@ func TestOpeningsShareTime(t *testing.T) {
 					require.LessOrEqual(t, time.Since(began), after+within, typ)
 				})
 			}
-			call("SLOW", 0, inTime, sharing) // with an attempt of its own
+			call("SLOW", 0, inTime, sharing) // in a separate attempt
 			call("FIRST", waited-1500*time.Microsecond, time.Second, true)
-			call("SECOND", waited-time.Millisecond, time.Second, true) // later, or both would go together
+			call("SECOND", waited-time.Millisecond, time.Second, true) // later, or both would share a pipeline
 			call("NEW", waited, inTime, true)
 			all.Wait()
 			require.Equal(t, map[bool]int64{true: 2}[sharing], shared.Load())

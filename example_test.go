@@ -19,7 +19,7 @@ import (
 	"github.com/dailyserial/serial/serialtest"
 )
 
-// Every type has a number of its own, which begins again at midnight in Shanghai.
+// Every type has its own number, which begins again at midnight in Shanghai.
 func Example() {
 	shanghai, err := time.LoadLocation("Asia/Shanghai")
 	if err != nil {
@@ -33,7 +33,7 @@ func Example() {
 	m.SetTime(time.Date(2021, time.October, 24, 23, 59, 0, 0, shanghai)) // its clock
 	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
 	defer rdb.Close()
-	// MaxSkew: m's clock is not this host's.
+	// Accept m's clock, which differs from this host's.
 	gen, err := serial.New(rdb, serial.WithLocation(shanghai), serial.WithMaxSkew(-1))
 	if err != nil {
 		log.Fatal(err)
@@ -56,7 +56,7 @@ func Example() {
 	// IS202110250001 <nil>
 }
 
-// New checks every option, and says what is allowed.
+// New checks every option, and its errors say what is allowed.
 func ExampleNew() {
 	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"}) // nothing is sent
 	defer rdb.Close()
@@ -248,7 +248,7 @@ func ExampleGenerator_Takeover() {
 	_, err = right.Next(ctx, "IS")
 	fmt.Println(errors.Is(err, serial.ErrConflict))
 
-	// An operator stops the wrong process, finds the last number used, and says which process is right.
+	// An operator stops the wrong process, finds the last number used, and confirms which process is right.
 	if err := right.Takeover(ctx, "IS", 1); err != nil {
 		log.Fatal(err)
 	}
@@ -320,7 +320,7 @@ func ExampleGenerator_History() {
 	// 2021-10-24 512
 }
 
-// What a user has typed is checked without asking Redis.
+// A number typed by a user is checked without asking Redis.
 func ExampleGenerator_Parse() {
 	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"}) // nothing is sent
 	defer rdb.Close()
@@ -387,7 +387,7 @@ func ExampleNumber_Int64() {
 	// 202110240017 <nil>
 }
 
-// A number that a user typed is compared with the one that an order has.
+// A number typed by a user is compared with an order's.
 func ExampleNumber_Equal() {
 	orders, err := serial.NewScheme(serial.WithLocation(time.UTC))
 	if err != nil {
@@ -407,7 +407,7 @@ func ExampleNumber_Equal() {
 	// false <nil>
 }
 
-// A number in JSON is a string. Whoever reads it parses it.
+// A number in JSON is a string. The reader parses it.
 func ExampleNumber_MarshalText() {
 	orders, err := serial.NewScheme(serial.WithLocation(time.UTC))
 	if err != nil {
@@ -435,7 +435,7 @@ func ExampleNumber_MarshalText() {
 	// 17 true <nil>
 }
 
-// A number is an argument of a query as it is: db.ExecContext(ctx, "INSERT INTO orders (number) VALUES ($1)", number).
+// A number can be passed to a query directly: db.ExecContext(ctx, "INSERT INTO orders (number) VALUES ($1)", number).
 func ExampleNumber_Value() {
 	orders, err := serial.NewScheme(serial.WithLocation(time.UTC))
 	if err != nil {
@@ -453,7 +453,8 @@ func ExampleNumber_Value() {
 	// <nil> serial: Value of a Number that no Generator or Scheme made
 }
 
-// The numbers that a shop has stored, against those that Redis has counted today. Number 2 was issued, and nobody stored it.
+// The numbers that a shop has stored, compared with those that Redis has counted today. Number 2 was issued, but not
+// stored.
 func ExampleGenerator_Audit() {
 	m, err := miniredis.Run() // a Redis in memory, in place of yours
 	if err != nil {
@@ -485,7 +486,7 @@ func ExampleGenerator_Audit() {
 	// 2 of 3 are accounted for, missing are [{2 2}]
 }
 
-// What a process knows of numbers that nobody received is kept before it ends.
+// Before a process ends, it reports what it knows about numbers that nobody received.
 func ExampleGenerator_Flush() {
 	m, err := miniredis.Run() // a Redis in memory, in place of yours
 	if err != nil {
@@ -517,8 +518,8 @@ func ExampleGenerator_Flush() {
 	// IS 2 to 5000 raised
 }
 
-// An account of the numbers that a shop has stored on invoices. In a service they come from a query, and Generator.Audit asks
-// Redis for the last one issued.
+// An account of the numbers that a shop has stored on invoices. In a service they come from a query, and
+// Generator.Audit asks Redis for the last number issued.
 func ExampleScheme_Audit() {
 	scheme, err := serial.NewScheme(serial.WithLocation(time.UTC))
 	if err != nil {
@@ -549,7 +550,7 @@ func ExampleScheme_Audit() {
 	// no numbers: [IS-0003]
 }
 
-// What is missing, double, never issued or no number has to be explained.
+// A report with a missing number that is not explained is not clean.
 func ExampleReport_Clean() {
 	scheme, err := serial.NewScheme(serial.WithLocation(time.UTC))
 	if err != nil {
@@ -570,8 +571,8 @@ func ExampleReport_Clean() {
 	// false [{3 3}]
 }
 
-// A clerk has voided the third invoice, and a process lost an answer, which may have had one of the others. That is possible, so it
-// explains nothing.
+// A clerk has voided the third invoice, and a process lost an answer, which may have had one of the others. That is
+// only possible, so it explains nothing.
 func ExampleWithExplanations() {
 	scheme, err := serial.NewScheme(serial.WithLocation(time.UTC))
 	if err != nil {
@@ -608,7 +609,7 @@ func ExampleWithExplanations() {
 	// possible: answer lost: 1 attempt
 }
 
-// Numbers are issued while the audit reads: a counter that is not a Generator's is read again when it has.
+// Numbers are issued during an audit: a counter that is not a Generator's is read again afterwards.
 func ExampleWithLastAfter() {
 	scheme, err := serial.NewScheme(serial.WithLocation(time.UTC))
 	if err != nil {
@@ -629,7 +630,7 @@ func ExampleWithLastAfter() {
 	// 2 [] true
 }
 
-// whatToDo sorts the errors of a call by who can end them.
+// whatToDo sorts a call's errors by who can resolve them.
 func whatToDo(err error) string {
 	switch {
 	case err == nil:
@@ -684,7 +685,7 @@ func Example_errors() {
 	// call an operator: the error says which command ends it
 }
 
-// Redis loses everything, and no number comes twice.
+// Redis loses everything, but no number is issued twice.
 func ExampleWithLedger() {
 	t := new(testing.T) // go test passes one to a test
 	redis := serialtest.NewRedis(t, time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC))
@@ -725,7 +726,7 @@ func ExampleWithTemplate() {
 	// PO-211024-000001 <nil>
 }
 
-// The same instant is another day elsewhere.
+// The same instant falls on another day elsewhere.
 func ExampleWithLocation() {
 	m, err := miniredis.Run() // a Redis in memory, in place of yours
 	if err != nil {
@@ -783,7 +784,7 @@ func ExampleWithHiddenSequence() {
 	m.SetTime(time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC)) // its clock
 	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
 	defer rdb.Close()
-	key := []byte("an example's key") // yours is random, and secret
+	key := []byte("an example's key") // use a random, secret key
 	gen, err := serial.New(rdb, serial.WithMaxSkew(-1), serial.WithLocation(time.UTC),
 		serial.WithTemplate("{type}{date:yyMMdd}{seq:6}"), serial.WithHiddenSequence(key))
 	if err != nil {
@@ -809,7 +810,7 @@ func ExamplePeriod() {
 	// PerDay PerMonth
 }
 
-// Invoices start again every month, and have as many digits as it takes.
+// Invoices start again every month, and have as many digits as needed.
 func ExampleWithPeriod() {
 	m, err := miniredis.Run() // a Redis in memory, in place of yours
 	if err != nil {
@@ -898,7 +899,7 @@ func ExampleWithRetention() {
 	// 732h0m0s
 }
 
-// Every tenant has numbers of its own.
+// Every tenant has its own numbers.
 func ExampleWithKeyPrefix() {
 	m, err := miniredis.Run() // a Redis in memory, in place of yours
 	if err != nil {
@@ -923,7 +924,7 @@ func ExampleWithKeyPrefix() {
 	// globex IS202110240001 <nil>
 }
 
-// A database that stores the numbers says how far a day has come, in case Redis has lost it.
+// A database that stores the numbers supplies the last one, in case Redis has lost it.
 func ExampleWithFloor() {
 	m, err := miniredis.Run() // a Redis in memory, in place of yours
 	if err != nil {
@@ -952,7 +953,7 @@ func ExampleWithFloor() {
 	// IS202110240342 <nil>
 }
 
-// A number is returned when a replica has it. This Redis has no replica.
+// A number is returned once a replica has it. This Redis has no replica.
 func ExampleWithReplicas() {
 	m, err := miniredis.Run() // a Redis in memory, in place of yours
 	if err != nil {
@@ -1026,7 +1027,7 @@ func ExampleWithMaxSkew() {
 	// true
 }
 
-// What an operator wants to know goes to the log.
+// Events that matter to an operator are logged.
 func ExampleWithHooks() {
 	m, err := miniredis.Run() // a Redis in memory, in place of yours
 	if err != nil {
@@ -1076,7 +1077,7 @@ func ExampleWithHooks() {
 	// true
 }
 
-// The operator's part of the log, without a number: how many orders there are is a secret.
+// The operator's events are logged without numbers: how many orders there are is a secret.
 func ExampleLogHooks() {
 	m, err := miniredis.Run() // a Redis in memory, in place of yours
 	if err != nil {
@@ -1192,7 +1193,7 @@ func ExampleScheme_Period() {
 	// 2025W01 2024-12-30 2025-01-06
 }
 
-// A week as people write it.
+// A week in words.
 func ExampleScheme_PeriodName() {
 	batches, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerWeek),
 		serial.WithTemplate("{type}{date:GGGG-WW}-{seq:4}"))
@@ -1205,7 +1206,7 @@ func ExampleScheme_PeriodName() {
 	// week 1 of 2025
 }
 
-// How much a short ticket can hold.
+// The limits of a short ticket number.
 func ExampleScheme_Limits() {
 	tickets, err := serial.NewScheme(serial.WithLocation(time.UTC),
 		serial.WithTemplate("{type}{date:yyDDD}{seq:3:base32}"))
@@ -1218,7 +1219,7 @@ func ExampleScheme_Limits() {
 	// 1 32767
 }
 
-// A Generator's own Scheme prints what the Generator would.
+// A Generator's Scheme prints the same numbers as the Generator.
 func ExampleGenerator_Scheme() {
 	rdb := redis.NewClient(&redis.Options{Addr: "localhost:6379"}) // nothing is sent
 	defer rdb.Close()
@@ -1257,7 +1258,7 @@ func ExampleScheme_Calendar() {
 	// years from April 1
 }
 
-// A template may be made wider within a day, but get no check digit.
+// A template may be widened within a day, but not get a check digit.
 func ExampleScheme_PrintMark() {
 	mark := func(template string) string {
 		s, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithTemplate(template))

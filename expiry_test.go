@@ -48,8 +48,8 @@ var (
 func testPeriods(t *testing.T, b backend) {
 	for _, c := range []struct {
 		period serial.Period
-		layout string // as the template has it
-		goes   string // as time.Format has it
+		layout string // in the template
+		goes   string // in time.Format
 	}{
 		{serial.PerSecond, "yyyyMMddHHmmss", "20060102150405"},
 		{serial.PerMinute, "yyyyMMddHHmm", "200601021504"},
@@ -71,7 +71,7 @@ func testPeriods(t *testing.T, b backend) {
 					number := n.String()
 					require.Greater(t, number, last)
 					last = number
-					if c.period != serial.PerSecond { // which may be over between here and there
+					if c.period != serial.PerSecond { // may be over by now
 						require.Contains(t, []string{before.In(s.loc).Format(c.goes), after.In(s.loc).Format(c.goes)},
 							number[2:2+len(c.goes)])
 					}
@@ -218,7 +218,7 @@ func TestPerSecond(t *testing.T) {
 			}
 		}
 		require.Zero(t, locks.Load(), "there is no lock")
-		require.LessOrEqual(t, len(m.Keys()), 3, "counters of seconds that are over are gone: %v", m.Keys())
+		require.LessOrEqual(t, len(m.Keys()), 3, "counters of past seconds are gone: %v", m.Keys())
 		m.requireExpiries()
 	})
 }
@@ -233,7 +233,7 @@ func TestBordersOfCalendars(t *testing.T) {
 	for _, c := range []struct {
 		kind
 		borders []string // local time at which a period begins
-		labels  []string // those and the one before
+		labels  []string // of these periods and the one before
 		texts   []string
 	}{
 		{weekly, []string{"2024-12-30", "2025-01-06", "2025-01-13"},
@@ -273,7 +273,7 @@ func TestBordersOfCalendars(t *testing.T) {
 					require.True(t, m.Exists("serial:{IS}:"+c.labels[i+1]))
 				}
 				if prepared {
-					require.EqualValues(t, 1, locks.Load(), "of the period that Prepare was called in")
+					require.EqualValues(t, 1, locks.Load(), "for the period of the Prepare call")
 				}
 				all, err := gen.History(t.Context(), "IS", len(c.labels))
 				require.NoError(t, err)
@@ -313,7 +313,7 @@ func TestNever(t *testing.T) {
 	requireResult(t, "4")(m.Get("serial:{IS}:all"))
 }
 
-// After a period has ended, one of another zone or day start may follow, but no label is used twice.
+// After a period has ended, one with another zone or day start may follow, but no label is used twice.
 // Guarantees: zone-changed.
 func TestAnotherZone(t *testing.T) {
 	days, hours := "yyyyMMdd", "yyyyMMddHH"
@@ -330,14 +330,14 @@ func TestAnotherZone(t *testing.T) {
 		date  string
 		steps []step
 	}{
-		"a day that another zone had": {serial.PerDay, days, []step{
+		"a day that another zone used": {serial.PerDay, days, []step{
 			{"2021-01-02 09:00", east, "IS202101020001", nil},
 			{"2021-01-02 12:00", west, "", nil},
 			{"2021-01-03 11:59", west, "", nil},
 			{"2021-01-03 12:00", west, "IS202101030001", nil},
 			{"2021-01-03 12:00", east, "", nil},
 		}},
-		"an hour that another zone had": {serial.PerHour, hours, []step{
+		"an hour that another zone used": {serial.PerHour, hours, []step{
 			{"2020-12-31 18:30", east, "IS20210101080001", nil},
 			{"2021-01-01 20:30", west, "", nil},
 			{"2021-01-01 21:00", west, "IS20210101090001", nil},
@@ -368,12 +368,12 @@ func TestAnotherZone(t *testing.T) {
 	}
 }
 
-// A varying is a template that prints more than its period. Its numbers are printed as time.Format has the layout goes.
+// A varying is a template that prints more than its period. time.Format prints the date with the layout goes.
 type varying struct {
 	kind
 	goes   string
-	border string // UTC, at which the text changes and the period does not
-	second string // another one
+	border string // UTC, at which the text changes but the period does not
+	second string // another such instant
 }
 
 var varyings = []varying{
@@ -392,7 +392,7 @@ var varyings = []varying{
 	{kindOf("never, printing the time", serial.Never, "HHmm"), "1504", "2025-01-01", "2025-06-01 12:34"},
 }
 
-// utc returns an instant. Where s has no time of the day, or no seconds, these are 0.
+// utc returns an instant. If s has no time of day, or no seconds, these are 0.
 func utc(t *testing.T, s string) time.Time {
 	t.Helper()
 	at, err := time.Parse(time.DateTime, s+" 00:00:00"[len(s)-len(time.DateOnly):])
@@ -400,8 +400,8 @@ func utc(t *testing.T, s string) time.Time {
 	return at
 }
 
-// Whatever is printed is of the instant of issue by Redis's clock, to the second, and the counter goes on. That is so
-// however far this host's clock is from Redis's, also where that clock is set back within the period.
+// Numbers print the instant of issue by Redis's clock, to the second, and the counter continues. This holds however far
+// this host's clock is from Redis's, even if that clock is set back within the period.
 func TestMoreThanThePeriod(t *testing.T) {
 	for _, v := range varyings {
 		for name, opts := range map[string][]serial.Option{
@@ -464,7 +464,7 @@ func TestMoreThanThePeriod(t *testing.T) {
 				read, err := gens[0].Peek(t.Context(), "IS")
 				require.NoError(t, err)
 				require.Equal(t, last, read.Seq)
-				require.Zero(t, read.Date, "nobody knows when it was issued")
+				require.Zero(t, read.Date, "the instant of issue is unknown")
 				require.Empty(t, read.String())
 				all, err := gens[1].History(t.Context(), "IS", 3)
 				require.NoError(t, err)
@@ -476,8 +476,8 @@ func TestMoreThanThePeriod(t *testing.T) {
 	}
 }
 
-// Callers share numbers across a border within their period: each text is of an instant at which its call ran, none
-// comes twice, and the sequence has no gap. The network is slow, so that calls are under way when the text changes.
+// Callers share numbers across a boundary within their period: each text shows an instant during its call, none is
+// issued twice, and the sequence has no gap. The network is slow, so calls are in flight when the text changes.
 func TestManyAcrossABorder(t *testing.T) {
 	for _, v := range varyings {
 		for _, ledger := range []bool{false, true} {
@@ -485,7 +485,7 @@ func TestManyAcrossABorder(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					const callers, each = 100, 6
 					m := simulate(t)
-					// Opening it takes a while, and no block is in flight at the border.
+					// Opening the period takes a while, and no block may be in flight at the boundary.
 					time.Sleep(time.Until(utc(t, v.border)) - 330*time.Millisecond)
 					far := network(20 * time.Millisecond)
 					opts := slices.Concat(v.opts, ledgerIf(ledger, 37), []serial.Option{serial.WithLocation(time.UTC)})

@@ -37,8 +37,8 @@ func (e *explanations) hooks() serial.Option {
 	}})
 }
 
-// flushed returns what a generator has reported since the last time: "TYPE FIRST-LAST REASON", and "!" if nobody got
-// the numbers, or "?" if the reason is only possible.
+// flushed returns a generator's new reports: "TYPE FIRST-LAST REASON", and "!" if nobody got the numbers, or "?" if the
+// reason is only possible.
 func (e *explanations) flushed(t *testing.T, gen *serial.Generator) (all []string) {
 	t.Helper()
 	require.NoError(t, gen.Flush(t.Context()))
@@ -55,7 +55,7 @@ func (e *explanations) flushed(t *testing.T, gen *serial.Generator) (all []strin
 	return all
 }
 
-// from returns all that generators have reported.
+// from returns all reports of generators.
 func (e *explanations) from(t *testing.T, gens ...*serial.Generator) []serial.Explanation {
 	t.Helper()
 	for _, gen := range gens {
@@ -66,7 +66,7 @@ func (e *explanations) from(t *testing.T, gens ...*serial.Generator) []serial.Ex
 	return slices.Clone(e.all)
 }
 
-// A fault does to the next command what a test wants, and then nothing.
+// A fault affects the next command as a test wants, and no other.
 type fault struct {
 	mu   sync.Mutex
 	next func(cmd redis.Cmder, send func() error) error
@@ -94,7 +94,7 @@ func (f *fault) set(next func(cmd redis.Cmder, send func() error) error) {
 	f.next = next
 }
 
-// These are faults of a command: its answer comes after a moment or a second, it is lost, or the command does not
+// These faults affect a command: its answer comes after a moment or a second, or is lost, or the command does not
 // arrive.
 func inFlight(_ redis.Cmder, send func() error) error {
 	time.Sleep(3 * time.Millisecond)
@@ -113,7 +113,7 @@ func lose(cmd redis.Cmder, send func() error) error {
 	return io.EOF
 }
 
-// unsent is a fault of a command that is not sent, though its error does not say so. then is called meanwhile.
+// unsent is the fault of a command that is not sent, though its error does not say so. then is called meanwhile.
 func unsent(then func()) func(redis.Cmder, func() error) error {
 	return func(cmd redis.Cmder, _ func() error) error {
 		then()
@@ -122,7 +122,7 @@ func unsent(then func()) func(redis.Cmder, func() error) error {
 	}
 }
 
-// afterOne passes one command on, and sets the fault of the next.
+// afterOne passes one command, and sets the fault of the next one.
 func (f *fault) afterOne(next func(redis.Cmder, func() error) error) {
 	f.set(func(_ redis.Cmder, send func() error) error {
 		f.set(next)
@@ -150,12 +150,12 @@ func TestUnused(t *testing.T) {
 			require.NoError(t, err)
 			return nil
 		},
-		"a caller of many who leaves": func(t *testing.T, gen generator, next *fault, brief context.Context) []string {
+		"one of many callers leaves": func(t *testing.T, gen generator, next *fault, brief context.Context) []string {
 			next.set(late)
 			require.ErrorIs(t, errOf(gen.NextN(brief, "IS", 5)), context.DeadlineExceeded)
 			return []string{"IS 2-6 caller left!"}
 		},
-		"a caller who leaves a batch": func(t *testing.T, gen generator, next *fault, brief context.Context) []string {
+		"a caller leaves a batch": func(t *testing.T, gen generator, next *fault, brief context.Context) []string {
 			next.set(late)
 			require.ErrorIs(t, errOf(gen.Next(brief, "IS")), context.DeadlineExceeded)
 			return []string{"IS 2-2 caller left!"}
@@ -190,7 +190,7 @@ func TestUnused(t *testing.T) {
 			}
 			together(lose) // IS 3 and SO 2
 			wg.Wait()
-			require.NoError(t, errOf(gen.Next(t.Context(), "IS"))) // a quick one, so that calls go one by one again
+			require.NoError(t, errOf(gen.Next(t.Context(), "IS"))) // a quick one, so that later calls are not shared
 			together(late)                                         // SO 4
 			require.ErrorIs(t, errOf(gen.Next(brief, "SO")), context.DeadlineExceeded)
 			wg.Wait()
@@ -216,14 +216,14 @@ func TestUnused(t *testing.T) {
 			}
 			return []string{"IS 2-" + most + " answer lost: 2 attempts?"}
 		},
-		"a request that comes again": func(t *testing.T, gen generator, next *fault, brief context.Context) []string {
+		"a repeated request": func(t *testing.T, gen generator, next *fault, brief context.Context) []string {
 			next.set(late)
 			require.ErrorIs(t, errOf(gen.NextOnce(brief, "IS", "a")), context.DeadlineExceeded)
 			next.set(lose)
 			require.NoError(t, errOf(gen.NextOnce(t.Context(), "IS", "b")))
 			return nil
 		},
-		"no answer at all to a request": func(t *testing.T, gen generator, next *fault, _ context.Context) []string {
+		"a request without any answer": func(t *testing.T, gen generator, next *fault, _ context.Context) []string {
 			var again func(cmd redis.Cmder, send func() error) error
 			again = func(cmd redis.Cmder, send func() error) error {
 				next.set(again)
@@ -232,9 +232,9 @@ func TestUnused(t *testing.T) {
 			next.set(again)
 			require.ErrorIs(t, errOf(gen.NextOnce(t.Context(), "IS", "a")), io.EOF)
 			next.set(nil)
-			return nil // its own key has its number
+			return nil // its number is in its own key
 		},
-		"a caller who leaves an opening": func(t *testing.T, gen generator, next *fault, brief context.Context) []string {
+		"a caller leaves an opening": func(t *testing.T, gen generator, next *fault, brief context.Context) []string {
 			next.afterOne(late) // the take under the lock
 			require.ErrorIs(t, errOf(gen.NextN(brief, "NEW", 3)), context.DeadlineExceeded)
 			return []string{"NEW 1-3 caller left!"}
@@ -255,7 +255,7 @@ func TestUnused(t *testing.T) {
 		"Raise that is never sent": func(t *testing.T, gen generator, next *fault, _ context.Context) []string {
 			var again func()
 			again = func() { next.set(unsent(again)) }
-			next.afterOne(unsent(again)) // the take looks how the period stands
+			next.afterOne(unsent(again)) // the take reads the state of the period
 			require.ErrorIs(t, gen.Raise(t.Context(), "IS", 41), io.EOF)
 			next.set(nil)
 			return nil
@@ -268,7 +268,7 @@ func TestUnused(t *testing.T) {
 		"Raise over numbers that others got meanwhile": func(
 			t *testing.T, gen generator, next *fault, _ context.Context,
 		) []string {
-			// the script that would lift it
+			// the script that would raise it
 			next.afterOne(unsent(func() { require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 3))) }))
 			require.NoError(t, gen.Raise(t.Context(), "IS", 10))
 			return []string{"IS 5-10 raised?"}
@@ -279,7 +279,7 @@ func TestUnused(t *testing.T) {
 				require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 2)))
 				time.Sleep(300 * time.Millisecond)
 			}
-			time.Sleep(200 * time.Millisecond) // a second since the first
+			time.Sleep(200 * time.Millisecond) // more than a second after the first
 			next.set(lose)
 			require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 2)))
 			return []string{"IS 2-" + most + " answer lost: 3 attempts?", "IS 14-" + most + lost1}
@@ -316,7 +316,7 @@ func TestLateAnswerRaisesHighWaterMark(t *testing.T) {
 	})
 }
 
-// A floor explains nothing, and a block what it skips.
+// A floor explains nothing; a block explains the numbers that it skips.
 //
 // Guarantees: gap-explained.
 func TestBlockSkipped(t *testing.T) {
@@ -351,8 +351,8 @@ func TestBlockSkipped(t *testing.T) {
 	})
 }
 
-// Numbers that replicas did not confirm are unused for certain only if a ledger keeps them from being issued again. A
-// request's own key has its number.
+// Numbers that replicas did not confirm are certainly unused only if a ledger prevents reissuing them. A request's
+// number is in its own key.
 //
 // Guarantees: gap-explained.
 func TestNotReplicatedExplained(t *testing.T) {
@@ -368,8 +368,8 @@ func TestNotReplicatedExplained(t *testing.T) {
 	}
 }
 
-// A block is burned if it is known, and no part of it can be installed any more: never if nobody knows whether it was
-// installed.
+// A block is burned if it is known, and no part of it can be installed any more. It is not if its installation is
+// uncertain.
 //
 // Guarantees: gap-explained.
 func TestBlockBurned(t *testing.T) {
@@ -377,7 +377,7 @@ func TestBlockBurned(t *testing.T) {
 	once := func(ctx context.Context, gen *serial.Generator) error { return errOf(gen.NextOnce(ctx, "IS", "a")) }
 	raise := func(ctx context.Context, gen *serial.Generator) error { return gen.Raise(ctx, "IS", 3) }
 	refuseLate := func(cmd redis.Cmder, send func() error) error {
-		time.Sleep(lockExpiry) // and the claim's
+		time.Sleep(lockExpiry) // the claim expires too
 		return refuse(cmd, send)
 	}
 	arriveLate := func(_ redis.Cmder, send func() error) error {
@@ -385,10 +385,10 @@ func TestBlockBurned(t *testing.T) {
 		return send()
 	}
 	for name, row := range map[string]struct {
-		open   func(cmd redis.Cmder, send func() error) error // what happens to the first open.lua
-		always bool                                           // to all of them
-		slow   time.Duration                                  // time that the first script takes
-		sleep  time.Duration                                  // time that the ledger takes for a block
+		open   func(cmd redis.Cmder, send func() error) error // fault of the first open.lua
+		always bool                                           // it affects all of them
+		slow   time.Duration                                  // duration of the first script
+		sleep  time.Duration                                  // the ledger's time for a block
 		floor  int64
 		call   func(ctx context.Context, gen *serial.Generator) error // next if nil
 		fails  bool
@@ -408,9 +408,9 @@ func TestBlockBurned(t *testing.T) {
 		}},
 		"a ledger that answers after its time":    {sleep: time.Minute, fails: true, want: []string{"IS 1-10 block burned!"}},
 		"an operator's open whose answer is lost": {open: lose, call: raise},
-		"an operator's open that arrives after its repetition": {
+		"an operator's open that arrives after its repeat": {
 			slow: 5 * time.Second, open: arriveLate, call: raise, want: []string{"IS 1-3 raised?"}},
-		"a request's open that arrives after its repetition": {
+		"a request's open that arrives after its repeat": {
 			open: arriveLate, call: once, want: []string{"IS 1-10 block burned!", "IS 1-10 block skipped?"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -420,7 +420,7 @@ func TestBlockBurned(t *testing.T) {
 				armed := false
 				hook := hook(func(process redis.ProcessHook) redis.ProcessHook {
 					return func(ctx context.Context, cmd redis.Cmder) error {
-						// A command that is on its way arrives, whether or not its time is over.
+						// A command in flight arrives, even after its time limit.
 						send := func() error { return process(context.WithoutCancel(ctx), cmd) }
 						if !armed || !strings.HasPrefix(cmd.Name(), "eval") {
 							return send()
@@ -452,15 +452,15 @@ func TestBlockBurned(t *testing.T) {
 	}
 }
 
-// A document that was deleted is unexplained, whatever this package has reported: a possible reason is listed, and
-// excuses nothing.
+// A deleted document stays unexplained, whatever this package has reported: a possible reason is listed, but excuses
+// nothing.
 //
 // Guarantees: deletion-unexplained.
 func TestDeletedDocument(t *testing.T) {
 	type scene struct {
 		*simulation
 		t      *testing.T
-		gen    *serial.Generator // which next is a fault of
+		gen    *serial.Generator // affected by next
 		next   *fault
 		other  *serial.Generator // in another process
 		stored []string
@@ -472,9 +472,9 @@ func TestDeletedDocument(t *testing.T) {
 		require.Equal(s.t, last, numbers[n-1].Seq)
 		s.stored = append(s.stored, texts(numbers)...)
 	}
-	// restore gives the counter back the value of a backup, with the record's copy of it.
+	// restore sets the counter back to the value in a backup, along with its copy in the record.
 	restore := func(s *scene, seq int) {
-		memory.AddReplicationID(s.Miniredis)() // a restart changes it
+		memory.AddReplicationID(s.Miniredis)() // as a restart does
 		require.NoError(s.t, s.Client().Set(s.t.Context(), "serial:{IS}:"+today(time.UTC), seq, redis.KeepTTL).Err())
 		s.HSet("serial:{IS}", "counterCopy", fmt.Sprint(seq))
 	}
@@ -597,7 +597,7 @@ func TestDeletedDocumentsAfterAStall(t *testing.T) {
 	require.LessOrEqual(t, merged, 1+int(took/time.Second), "one for each second")
 }
 
-// A field that breaks its bounds is an error that names it.
+// A field out of bounds causes an error that names it.
 func TestValidateExplanation(t *testing.T) {
 	t.Parallel()
 	fine := serial.Explanation{Series: "serial:IS", Type: "IS", Start: time.Unix(0, 0), First: 1,
@@ -662,8 +662,8 @@ func TestFlush(t *testing.T) {
 	})
 }
 
-// While a hook is slow, 10,000 explanations wait. Then a new one is merged into the newest one with its type and reason
-// that it touches, or into any if it is only possible, or dropped.
+// While a hook is slow, 10,000 explanations may wait. Then a new one is merged into the newest one with its type and
+// reason that is adjacent, or into any such one if it is only possible; otherwise it is dropped.
 func TestUnusedWhileTheHookIsSlow(t *testing.T) {
 	const waiting = 10_000
 	inBubble(t, func(t *testing.T, m *simulation) {

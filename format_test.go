@@ -111,7 +111,7 @@ func TestNumbersInJSON(t *testing.T) {
 	require.Equal(t, `{"Zero":""}`, string(encoded))
 }
 
-// As an argument of a query, a Number is its text. One that has none is not sent.
+// As an argument of a query, a Number is its text. A Number without text is not sent.
 func TestNumbersInQueries(t *testing.T) {
 	var sent queries
 	db := closing(t, sql.OpenDB(&sent))
@@ -127,7 +127,7 @@ func TestNumbersInQueries(t *testing.T) {
 	}
 }
 
-// queries is a driver that keeps the arguments of all queries.
+// queries is a driver that records the arguments of all queries.
 type queries []driver.Value
 
 func (q *queries) Connect(context.Context) (driver.Conn, error) { return queryConn{nil, q}, nil }
@@ -147,7 +147,7 @@ func (c queryConn) ExecContext(_ context.Context, _ string, args []driver.NamedV
 	return driver.ResultNoRows, nil
 }
 
-// A number whose date nobody knows has no text, and is not taken for one that has none either.
+// A number whose date is unknown has no text, and is distinguished from an empty one.
 func TestNumbersWithoutDate(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerYear),
@@ -179,7 +179,7 @@ func TestNumbersWithoutDate(t *testing.T) {
 	require.EqualError(t, err, "serial: MarshalText of a Number that no Generator or Scheme made")
 }
 
-// Numbers are the same if their texts, sequences and periods are, whoever made them.
+// Numbers are equal if their texts, sequences and periods are, whatever made them.
 func TestEqual(t *testing.T) {
 	at := time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC)
 	number := func(at time.Time, typ string, seq int64, opts ...serial.Option) serial.Number {
@@ -250,8 +250,8 @@ func TestYearsThatCannotBePrinted(t *testing.T) {
 	}
 }
 
-// fuzzed is a generator with one of all periods, some zones and year starts, and perhaps a key, or nil where a fuzzer's
-// template does not fit.
+// fuzzed returns a generator with one of all periods, some zones and year starts, and perhaps a key, or nil if a
+// fuzzer's template does not fit.
 func fuzzed(t *testing.T, template string, per uint8, dayStart uint32, zone uint8) *serial.Generator {
 	rdb := closing(t, redis.NewClient(&redis.Options{}))
 	zones := []string{"UTC", "America/New_York", "Pacific/Apia", "Australia/Lord_Howe", "Africa/Monrovia"}
@@ -274,7 +274,7 @@ func fuzzed(t *testing.T, template string, per uint8, dayStart uint32, zone uint
 	return gen
 }
 
-// What can be read could have been issued, and reads so.
+// A readable number could have been issued, with the same text.
 func FuzzParse(f *testing.F) {
 	f.Add("{type}{date:yyyyMMdd}{seq:4}", "IS202110240001", uint8(3), uint32(0), uint8(0))
 	f.Add("{type}-{date:yyMMdd}-{seq:6}", "PO-211024-000001", uint8(3), uint32(14400), uint8(1))
@@ -310,7 +310,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// Whatever is printed reads back the same; so nothing else prints like it.
+// Every printed number reads back as the same one, so no other number prints like it.
 func FuzzTemplate(f *testing.F) {
 	f.Add("{type}{date:yyyyMMdd}{seq:4}", "IS", int64(1), int64(0), uint8(3), uint32(0), uint8(0))
 	f.Add("{date:ddMMyy}{seq:1}{type}", "2410217", int64(9), int64(1728000000), uint8(3), uint32(1), uint8(1))

@@ -43,7 +43,7 @@ func TestGuarantees(t *testing.T) {
 			named = append(named, fmt.Sprintf("%s: %s %s", promise[1], dir, test[2]))
 			count++
 		}
-		require.NotZero(t, count, "%s names no test", promise[1])
+		require.NotZero(t, count, "%s names no tests", promise[1])
 	}
 	require.NotEmpty(t, named)
 
@@ -66,9 +66,9 @@ func TestGuarantees(t *testing.T) {
 	require.ElementsMatch(t, named, naming, "the page's promises and tests, and those in the comments of tests")
 }
 
-// The tests below show what docs/guarantees.md says that nothing prevents. If one fails, correct that page.
+// The tests below show losses that, according to docs/guarantees.md, nothing prevents. If one fails, correct that page.
 
-// limits runs f with each protection, on a new generator and on one that remembers. numbers has the sequence that f
+// limits runs f with each protection, on a new generator and on one that remembers. numbers has the sequences that f
 // must return; 0 stands for ErrCounterLost.
 func limits(t *testing.T, numbers [3][2]int64,
 	f func(t *testing.T, remembers bool, stored *int64, opts []serial.Option) (serial.Number, error)) {
@@ -94,7 +94,7 @@ func limits(t *testing.T, numbers [3][2]int64,
 }
 
 // Redis's clock is nine days ahead for two seconds: counter and record expire. Only a floor, a ledger or a process that
-// remembers can tell that from a new series; retention is no help.
+// remembers can distinguish that from a new series; retention does not help.
 // Guarantees: record-expired.
 func TestLimitOfAClockNineDaysAhead(t *testing.T) {
 	limits(t, [3][2]int64{{1, 0}, {4, 4}, {11, 11}}, func(t *testing.T, remembers bool, stored *int64,
@@ -106,7 +106,7 @@ func TestLimitOfAClockNineDaysAhead(t *testing.T) {
 			*stored = 3
 			m.SetTime(time.Now().AddDate(0, 0, 9))
 			_, err = newGenerator(t, m.Client()).Next(t.Context(), "OTHER")
-			require.ErrorIs(t, err, serial.ErrClockSkew, "nothing is opened by that clock")
+			require.ErrorIs(t, err, serial.ErrClockSkew, "a wrong clock opens nothing")
 			require.Empty(t, m.Keys())
 			m.SetTime(time.Time{})
 			m.ClockTTL(true)
@@ -119,7 +119,7 @@ func TestLimitOfAClockNineDaysAhead(t *testing.T) {
 	})
 }
 
-// A server's memory or its keys go back in time and its replication ID stays: not even a ledger notices.
+// A server's memory or its keys go back in time, but its replication ID stays: not even a ledger notices.
 // Guarantees: memory-goes-back, restored-keys.
 func TestLimitOfAServerThatGoesBack(t *testing.T) {
 	t.Parallel()

@@ -28,15 +28,15 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	if issueInChild() { // this is a process that TestProcesses started
+	if issueInChild() { // TestProcesses started this process
 		return
 	}
 	redis.SetLogger(silent{}) // go-redis logs every connection to a server that a test kills
 	redistest.RunAtOnce(8)
-	// The first lookup makes a channel for all others. Within a bubble of synctest, none outside could use it.
+	// The first lookup creates a channel for all others. If created in a synctest bubble, it could not be used outside.
 	_, _ = net.LookupHost("localhost")
 	code := m.Run()
-	// What a caller has left goes on, and ends by itself: within ten seconds if the server does not answer.
+	// Abandoned commands continue, and end within ten seconds if the server does not answer.
 	for deadline := time.Now().Add(20 * time.Second); code == 0; {
 		leaked := goleak.Find()
 		if leaked == nil {
@@ -144,10 +144,10 @@ func requireSeq(t testing.TB, want int64, message ...any) func(n serial.Number, 
 	}
 }
 
-// textOf returns the text of what a call has issued, "" with an error.
+// textOf returns the text of the number issued, "" with an error.
 func textOf(n serial.Number, err error) (string, error) { return n.String(), err }
 
-// textsOf returns the texts of what a call has issued, in its order.
+// textsOf returns the texts of the numbers issued, in order.
 func textsOf(numbers []serial.Number, err error) ([]string, error) { return texts(numbers), err }
 
 func texts(numbers []serial.Number) (all []string) {
@@ -175,7 +175,7 @@ func barrier(t *testing.T, n int, f func(i int) (string, error)) []string {
 	return got
 }
 
-// startMini starts a miniredis with a replication ID, and a client of it.
+// startMini starts a miniredis with a replication ID, and returns it with a client.
 func startMini(t *testing.T) (*miniredis.Miniredis, *redis.Client) {
 	m := miniredis.RunT(t)
 	memory.AddReplicationID(m)
@@ -202,7 +202,7 @@ func runInBubble(t *testing.T, name string, f func(t *testing.T, m *simulation))
 	t.Run(name, func(t *testing.T) { inBubble(t, f) })
 }
 
-// runBoth runs f as two subtests, each in a bubble with a simulation: without what is named, and with it.
+// runBoth runs f as two subtests, each in a bubble with a simulation: without the named feature, and with it.
 func runBoth(t *testing.T, name string, f func(t *testing.T, m *simulation, with bool)) {
 	for _, with := range []bool{false, true} {
 		runInBubble(t, fmt.Sprintf("%s: %v", name, with), func(t *testing.T, m *simulation) { f(t, m, with) })
@@ -227,7 +227,7 @@ func (h hook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessP
 	return next
 }
 
-// around calls f for every command, which f has to send.
+// around calls f for every command; f must send it.
 func around(f func(cmd redis.Cmder, send func() error) error) hook {
 	return func(next redis.ProcessHook) redis.ProcessHook {
 		return func(ctx context.Context, cmd redis.Cmder) error {
@@ -246,7 +246,7 @@ func counting(n *atomic.Int64, name ...string) hook {
 	})
 }
 
-// losing loses the answers for which now says so: the client gets lost instead.
+// losing loses answers for which now returns true: the client gets lost instead.
 func losing(lost error, now func(cmd redis.Cmder, err error) bool) hook {
 	return around(func(cmd redis.Cmder, send func() error) error {
 		err := send()
@@ -258,12 +258,12 @@ func losing(lost error, now func(cmd redis.Cmder, err error) bool) hook {
 	})
 }
 
-// isAnsweredScript reports whether a script has run, for which err came.
+// isAnsweredScript reports whether cmd is a script that has run, with the result err.
 func isAnsweredScript(cmd redis.Cmder, err error) bool {
 	return strings.HasPrefix(cmd.Name(), "eval") && !redis.HasErrorPrefix(err, "NOSCRIPT")
 }
 
-// replacing calls f instead of sending a command, and sets the command's error to what f returns.
+// replacing calls f instead of sending a command, and sets the command's error to f's.
 func replacing(f func(ctx context.Context, cmd redis.Cmder) error) hook {
 	return func(redis.ProcessHook) redis.ProcessHook {
 		return func(ctx context.Context, cmd redis.Cmder) error {
@@ -311,7 +311,7 @@ func inMemory(t *testing.T) backend {
 	}}
 }
 
-// series is the type IS under a key prefix of its own.
+// series is the type IS under its own key prefix.
 type series struct {
 	t       *testing.T
 	rdb     redis.UniversalClient
@@ -339,7 +339,7 @@ func (b backend) run(t *testing.T, name string, f func(t *testing.T, s *series),
 	t.Run(name, func(t *testing.T) { f(t, b.series(t, opts...)) })
 }
 
-// generator returns a new generator of the series, like that of another process.
+// generator returns a new generator of the series, as another process would have.
 func (s *series) generator(opts ...serial.Option) *serial.Generator {
 	s.t.Helper()
 	return newGenerator(s.t, s.rdb, append([]serial.Option{serial.WithLocation(s.loc), serial.WithKeyPrefix(s.prefix)},
@@ -360,7 +360,7 @@ func (s *series) firstNumbers(gen *serial.Generator, n int) {
 	}
 }
 
-// refused requires that Next fails with want and leaves the counter as it is.
+// refused requires that Next fails with want and leaves the counter unchanged.
 func (s *series) refused(gen *serial.Generator, want error) {
 	s.t.Helper()
 	before, _ := s.rdb.Get(s.t.Context(), s.counter).Result()
@@ -417,7 +417,7 @@ func (j *journal) next(ctx context.Context, gen *serial.Generator, typ string) (
 	return after.Sub(before), err
 }
 
-// check requires that no number was issued twice, that the day of each is one on which its call ran, and that a call
+// check requires that no number was issued twice, that each number's day is one on which its call ran, and that a call
 // that began after another had returned got a greater number. It returns the sequences of each day, sorted.
 func (j *journal) check(t *testing.T, loc *time.Location) map[string][]int64 {
 	t.Helper()
@@ -439,7 +439,7 @@ func (j *journal) check(t *testing.T, loc *time.Location) map[string][]int64 {
 	starts, ends := slices.Clone(j.entries), slices.Clone(j.entries)
 	slices.SortFunc(starts, func(a, b entry) int { return a.before.Compare(b.before) })
 	slices.SortFunc(ends, func(a, b entry) int { return a.after.Compare(b.after) })
-	var latest entry // the greatest number of the calls that have returned
+	var latest entry // the returned call with the greatest number
 	for _, e := range starts {
 		for len(ends) > 0 && ends[0].after.Before(e.before) {
 			if ends[0].number > latest.number {
@@ -452,13 +452,13 @@ func (j *journal) check(t *testing.T, loc *time.Location) map[string][]int64 {
 	return days
 }
 
-// A spyLedger records what it is asked for.
+// A spyLedger records its reservations.
 type spyLedger struct {
 	serialtest.Ledger
 	mu    sync.Mutex
 	asked []serial.Reservation
 	ends  []time.Time                    // deadlines of their contexts
-	first func(serial.Reservation) error // runs before each reservation; nil if there is nothing to do
+	first func(serial.Reservation) error // runs before each reservation, if not nil
 }
 
 func (l *spyLedger) Reserve(ctx context.Context, r serial.Reservation) (int64, error) {

@@ -42,7 +42,7 @@ func (h *heard) say(ctx context.Context, format string, args ...any) {
 	h.lines = append(h.lines, fmt.Sprintf(format, args...)+fmt.Sprint(ctx.Value(h)))
 }
 
-// take returns what was heard since the last time.
+// take returns the events since the last call.
 func (h *heard) take() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -61,7 +61,7 @@ func (h *heard) hooks() serial.Hooks {
 		},
 		Opened: func(ctx context.Context, i serial.OpenedInfo) {
 			h.say(ctx, "opened %s %s after %v", i.Type, i.Start.Format("20060102"), i.Wait)
-			time.Sleep(time.Minute) // which is not the call's
+			time.Sleep(time.Minute) // not counted in the call's duration
 		},
 		Lost: func(ctx context.Context, i serial.LostInfo) {
 			h.say(ctx, "lost %s %s: %q, %s", i.Type, i.Start.Format("20060102"), i.Held, outcome(i))
@@ -73,7 +73,7 @@ func (h *heard) hooks() serial.Hooks {
 	}
 }
 
-// outcome says what became of a lost counter.
+// outcome names the outcome for a lost counter.
 func outcome(i serial.LostInfo) string {
 	switch {
 	case i.Repaired && i.Pending:
@@ -124,7 +124,7 @@ func TestHooks(t *testing.T) {
 		require.Error(t, errOf(gen.NextN(ctx, "IS", 0)))
 		requireHeard("failed 51 IS: true", "failed 1 I S: false", "failed 1 IS: false", "failed 0 IS: false")
 
-		// 80 % of 50 numbers are 40: the 89th.
+		// 80 % of 50 numbers are 40: reached at 89.
 		require.NoError(t, errOf(gen.NextN(ctx, "IS", 34)))
 		next(gen)
 		next(gen)
@@ -152,7 +152,7 @@ func TestHooks(t *testing.T) {
 		require.Equal(t, "clock 59m0s, not 0s ok", got[0])
 		m.SetTime(time.Time{})
 
-		// With a ledger a lost counter is repaired, and the hook runs too.
+		// With a ledger, a lost counter is repaired, and the hook runs too.
 		time.Sleep(24 * time.Hour)
 		l := new(serialtest.Ledger)
 		gen = newGenerator(t, m.Client(), append(opts, serial.WithLedger(l, 10))...)
@@ -165,8 +165,8 @@ func TestHooks(t *testing.T) {
 	})
 }
 
-// Lost says whether the call repaired the counter, whether a later one may, or whether an operator has to. LogHooks
-// logs only the last as an error.
+// Lost reports whether the call repaired the counter, whether a later one may, or whether an operator must. LogHooks
+// logs only the last case as an error.
 func TestHooksOfLosses(t *testing.T) {
 	const repaired, pending, lost = "repaired", "pending", "not repaired"
 	const none, floor, ledger = "", "floor", "ledger"
@@ -251,12 +251,12 @@ func TestHooksOfLosses(t *testing.T) {
 				lost:     `level=ERROR msg="serial: counter lost"`,
 			}[row.want]
 			require.Equal(t, want+" type=IS start=2000-01-01T00:00:00.000Z", l.take()[0])
-			time.Sleep(time.Minute) // for what a caller has left behind
+			time.Sleep(time.Minute) // for abandoned commands
 		})
 	}
 }
 
-// An audit of yesterday that finds the counter of today lost, since Redis has passed midnight, repairs nothing.
+// An audit of yesterday that finds today's counter lost, since Redis has passed midnight, repairs nothing.
 func TestHooksOfAuditAcrossMidnight(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		h := &heard{}
@@ -275,7 +275,7 @@ func TestHooksOfAuditAcrossMidnight(t *testing.T) {
 	})
 }
 
-// A period that was opened with a lower start is nearly exhausted too, if most of all its numbers are used.
+// A period that was opened with a lower start is also nearly exhausted once most of its numbers are used.
 func TestNearlyExhaustedBelowTheStart(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		h := &heard{}
@@ -355,7 +355,7 @@ func TestHooksOfMany(t *testing.T) {
 	require.EqualValues(t, 1, near.Load())
 }
 
-// A logbook has a logger's lines, without their time.
+// A logbook holds a logger's lines, without times.
 type logbook struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -367,7 +367,7 @@ func (l *logbook) Write(line []byte) (int, error) {
 	return l.text.Write(line)
 }
 
-// take returns the lines since the last time.
+// take returns the lines since the last call.
 func (l *logbook) take() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -391,7 +391,7 @@ func (l *logbook) logger() *slog.Logger {
 	})})
 }
 
-// A callerHandler adds what the context says of the caller.
+// A callerHandler adds the caller from the context.
 type callerHandler struct{ slog.Handler }
 
 func (h callerHandler) Handle(ctx context.Context, r slog.Record) error {
@@ -401,8 +401,7 @@ func (h callerHandler) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// What an operator should know is logged, at its level and with the context of the call; numbers that are issued are
-// not.
+// Events that an operator should know are logged, at their level and with the call's context; issued numbers are not.
 func TestLogHooks(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		l := &logbook{}
@@ -454,7 +453,7 @@ func TestLogHooks(t *testing.T) {
 	})
 }
 
-// A clock that differs by less than a second is no reason to warn: around midnight, all do.
+// A clock that differs by less than a second is no reason to warn: around midnight, every clock does.
 func TestLogHooksOfClocks(t *testing.T) {
 	for _, row := range []struct {
 		offset, before time.Duration
@@ -472,8 +471,7 @@ func TestLogHooksOfClocks(t *testing.T) {
 	}
 }
 
-// What a failed call is logged as depends on whose doing it is. Of the text of its error only what is harmless is
-// logged.
+// The level of a failed call depends on who caused the failure. Only harmless parts of its error's text are logged.
 func TestLogHooksOfFailures(t *testing.T) {
 	left, leave := context.WithCancel(t.Context())
 	leave()
@@ -551,7 +549,7 @@ func TestLogHooksNameFloorAndLedger(t *testing.T) {
 	}
 }
 
-// A redisError is an error that Redis answers.
+// A redisError is an error that Redis replies.
 type redisError string
 
 func (e redisError) Error() string { return string(e) }
@@ -573,7 +571,7 @@ func (s *secretSeries) generator(client redis.UniversalClient, opts ...serial.Op
 		serial.WithHooks(serial.LogHooks(s.book.logger()))), opts...)...)
 }
 
-// other returns a generator like that of another process.
+// other returns a generator like another process's.
 func (s *secretSeries) other(opts ...serial.Option) *serial.Generator {
 	return s.generator(s.Client(), opts...)
 }
@@ -605,8 +603,8 @@ func (s *secretSeries) answerInfo(answer func(c *server.Peer)) {
 	})
 }
 
-// Whatever is refused and whatever fails: the log of a hidden series has no number, no sequence, no key and no request.
-// The texts of the errors have all of them but the key of AES.
+// Whatever is refused or fails: the log of a hidden series contains no number, sequence, key or request. The texts of
+// the errors contain all of these, except the AES key.
 func TestLogHooksKeepSecrets(t *testing.T) {
 	const counter, revealing = "serial:{ORD}:20000101", "serial:{ORD}:20000101 is at 740291"
 	var errs strings.Builder
@@ -762,7 +760,7 @@ func TestLogHooksKeepSecrets(t *testing.T) {
 			for _, number := range s.printed {
 				require.NotContains(t, lines, strings.TrimPrefix(number, "ORD-000101-"))
 			}
-			secrets := []string{"7402", "9402", "serial:{", "ticket-9"} // of sequences, the beginning
+			secrets := []string{"7402", "9402", "serial:{", "ticket-9"} // of sequences, the first digits
 			for _, secret := range append(secrets, "an example's key", fmt.Sprintf("%x", "an example's key")) {
 				require.NotContains(t, lines, secret)
 			}
@@ -801,7 +799,7 @@ type panickingHandler struct{ slog.Handler }
 
 func (panickingHandler) Handle(context.Context, slog.Record) error { panic("boom") }
 
-// Without a logger, events go to the default one of the moment, which a program may set after it has made the hooks.
+// Without a logger, events go to the current default one, which a program may set after making the hooks.
 func TestLogHooksWithoutLogger(t *testing.T) {
 	was, output, flags := slog.Default(), log.Writer(), log.Flags()
 	t.Cleanup(func() {
@@ -818,7 +816,7 @@ func TestLogHooksWithoutLogger(t *testing.T) {
 	}
 }
 
-// Any number of hooks hear once each that a period is nearly exhausted, when their own share is used.
+// Each of any number of hooks is called once for a nearly exhausted period, when its own share is used.
 func TestManyHooksNearlyExhausted(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		const hooks = 70

@@ -39,8 +39,8 @@ func TestLedgerOnCluster(t *testing.T) {
 	testLedger(t, backend{client: func(t *testing.T) redis.UniversalClient { return cluster.Client(t) }})
 }
 
-// Redis comes back empty after the settings of a series were changed: the ledger still knows them, and nothing is printed that
-// was printed before. See docs/guarantees.md, "How a ledger keeps its word".
+// Redis comes back empty after a series' settings were changed: the ledger still knows them, and no printed number is
+// printed again. See docs/guarantees.md, "How a ledger keeps its word".
 // Guarantees: settings-kept.
 func TestLedgerKeepsSettings(t *testing.T) {
 	t.Parallel()
@@ -99,12 +99,12 @@ func TestLedgerKeepsSettings(t *testing.T) {
 	}
 }
 
-// reservation is what a ledger is asked for by the series' generator.
+// reservation returns the ledger request of the series' generator.
 func (s *series) reservation(period string, above, n int64) serial.Reservation {
 	return s.reservationOf(s.gen, period, above, n)
 }
 
-// reservationOf is what a ledger is asked for by another generator of the series.
+// reservationOf returns the ledger request of another generator of the series.
 func (s *series) reservationOf(gen *serial.Generator, period string, above, n int64) serial.Reservation {
 	scheme := gen.Scheme()
 	return serial.Reservation{
@@ -134,7 +134,7 @@ func testLedger(t *testing.T, b backend) {
 			require.Positive(t, s.rdb.PTTL(t.Context(), key).Val(), key)
 		}
 		s.next(s.generator(serial.WithLedger(l, 100)), 8)
-		require.Len(t, l.reservations(), 3, "what is set aside is any generator's")
+		require.Len(t, l.reservations(), 3, "any generator may use the block")
 		requireSeq(t, 8)(s.gen.Peek(t.Context(), "IS"))
 	})
 
@@ -148,10 +148,10 @@ func testLedger(t *testing.T, b backend) {
 			err := other.Takeover(keep, "IS", 5)
 			require.ErrorIs(t, err, serial.ErrConflict)
 			require.ErrorIs(t, err, issue.ErrSetAside)
-			require.NoError(t, other.Takeover(keep, "PO", 5), "which has none")
+			require.NoError(t, other.Takeover(keep, "PO", 5), "PO has no ledger")
 		}
 		s.next(s.gen, 2)
-		require.NoError(t, s.gen.Takeover(keep, "IS", 5), "by whom has it")
+		require.NoError(t, s.gen.Takeover(keep, "IS", 5), "by a generator with the ledger")
 		other := s.generator()
 		require.NoError(t, other.Takeover(t.Context(), "IS", 0))
 		require.NoError(t, other.Takeover(keep, "IS", 0))
@@ -176,7 +176,7 @@ func testLedger(t *testing.T, b backend) {
 		require.Len(t, l.reservations(), 2, "an exhausted day asks for nothing")
 	}, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:2}"))
 
-	with("numbers that were lost count", 40, func(t *testing.T, s *series, l *spyLedger) {
+	with("lost numbers count", 40, func(t *testing.T, s *series, l *spyLedger) {
 		require.NoError(t, errOf(s.gen.NextN(t.Context(), "IS", 10)))
 		require.NoError(t, s.rdb.Del(t.Context(), s.record, s.counter).Err())
 		got, err := textsOf(s.gen.NextN(t.Context(), "IS", 59)) // 41 to 99
@@ -190,8 +190,7 @@ func testLedger(t *testing.T, b backend) {
 		require.Len(t, l.reservations(), 3, "once it is known, the ledger is not asked again")
 	}, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:2}"))
 
-	// Whatever happens to the keys, the next number is above everything that was set aside, and one new block is
-	// enough.
+	// Whatever happens to the keys, the next number is above everything set aside, and one new block is enough.
 	for name, harm := range map[string]func(s *series) error{
 		"both keys":          func(s *series) error { return s.rdb.Del(s.t.Context(), s.record, s.counter).Err() },
 		"the counter":        func(s *series) error { return s.rdb.Del(s.t.Context(), s.counter).Err() },
@@ -211,12 +210,12 @@ func testLedger(t *testing.T, b backend) {
 			return s.rdb.HSet(s.t.Context(), s.record, "replID", strings.Repeat("e", 40)).Err()
 		},
 	} {
-		for _, who := range []string{"who remembers", "who does not"} {
-			with("lost: "+name+", by one "+who, 10, func(t *testing.T, s *series, l *spyLedger) {
+		for _, who := range []string{"an old generator", "a new generator"} {
+			with("lost: "+name+", seen by "+who, 10, func(t *testing.T, s *series, l *spyLedger) {
 				s.firstNumbers(s.gen, 5)
 				require.NoError(t, harm(s))
 				gen := s.gen
-				if who == "who does not" {
+				if who == "a new generator" {
 					gen = s.generator(serial.WithLedger(l, 10))
 				}
 				s.next(gen, 11)
@@ -229,7 +228,7 @@ func testLedger(t *testing.T, b backend) {
 		}
 	}
 
-	with("set ahead of what was set aside", 10, func(t *testing.T, s *series, l *spyLedger) {
+	with("set ahead of the blocks", 10, func(t *testing.T, s *series, l *spyLedger) {
 		s.next(s.gen, 1)
 		require.NoError(t, s.rdb.Set(t.Context(), s.counter, 500, time.Hour).Err())
 		s.next(s.gen, 501)
@@ -243,7 +242,7 @@ func testLedger(t *testing.T, b backend) {
 		s.next(s.gen, 11)
 	})
 
-	with("a ledger that lost what it set aside", 3, func(t *testing.T, s *series, _ *spyLedger) {
+	with("a ledger that lost its blocks", 3, func(t *testing.T, s *series, _ *spyLedger) {
 		s.next(s.gen, 1)
 		gen := s.generator(serial.WithLedger(new(serialtest.Ledger), 3))
 		for seq := 2; seq < 8; seq++ {
@@ -265,10 +264,10 @@ func testLedger(t *testing.T, b backend) {
 		l.before(nil)
 		start := time.Now()
 		s.next(s.gen, 4)
-		require.Less(t, time.Since(start), lockExpiry/2, "a claim of no more use is given back")
+		require.Less(t, time.Since(start), lockExpiry/2, "a useless claim is released")
 	})
 
-	with("a ledger that answers nonsense", 3, func(t *testing.T, s *series, l *spyLedger) {
+	with("a ledger that returns nonsense", 3, func(t *testing.T, s *series, l *spyLedger) {
 		s.next(s.gen, 1)
 		for _, wrong := range []int64{-1, 0, 2, 1e15 - 3, 1 << 60} {
 			gen := s.generator(serial.WithLedger(ledgerFunc(func() (int64, error) { return wrong, nil }), 3))
@@ -326,7 +325,7 @@ func testLedger(t *testing.T, b backend) {
 		require.ErrorIs(t, errOf(s.gen.Next(t.Context(), "IS")), serial.ErrExhausted, "the ledger remembers")
 	})
 
-	with("who has no ledger is refused, and may have one from now on", 10, func(t *testing.T, s *series, l *spyLedger) {
+	with("calls are refused without the ledger, not with it", 10, func(t *testing.T, s *series, l *spyLedger) {
 		plain := s.generator()
 		s.next(plain, 1)
 		s.next(plain, 2)
@@ -355,7 +354,7 @@ func testLedger(t *testing.T, b backend) {
 	})
 }
 
-// testStartWithALedger covers a start: it counts where the ledger has set nothing aside either.
+// testStartWithALedger covers a start: it counts only if the ledger has set nothing aside.
 func testStartWithALedger(t *testing.T, b backend) {
 	run := func(name string, f func(t *testing.T, s *series, l *spyLedger, from func(start int64) *serial.Generator)) {
 		b.run(t, "start with a ledger: "+name, func(t *testing.T, s *series) {
@@ -380,7 +379,7 @@ func testStartWithALedger(t *testing.T, b backend) {
 			require.NoError(t, late.Takeover(t.Context(), "IS", 67))
 			s.next(first, 68)
 			drop(s, s.record)
-			s.next(late, 78) // above what was set aside
+			s.next(late, 78) // above everything set aside
 			drop(s, s.counter)
 			s.next(late, 88)
 			drop(s, s.counter)
@@ -416,7 +415,7 @@ func testStartWithALedger(t *testing.T, b backend) {
 		want := []serial.Reservation{s.reservation(s.day, 0, 1), s.reservation(s.day, 999, 10)}
 		require.Equal(t, want, l.reservations())
 		s.next(from(1), 1001)
-		for i := range 3 { // which costs a block each time, whatever the start
+		for i := range 3 { // each costs a block, whatever the start
 			drop(s, s.counter, s.record)
 			s.next(from(1000), 1010+11*i)
 		}
@@ -439,7 +438,7 @@ func testStartWithALedger(t *testing.T, b backend) {
 		s.next(from(1000), 3)
 	})
 
-	// Who only looked into the ledger has used nothing.
+	// A call that only looked into the ledger has used nothing.
 	for _, answered := range []bool{false, true} {
 		run(fmt.Sprint("a failure in between, answered: ", answered), func(t *testing.T, s *series, l *spyLedger,
 			from func(int64) *serial.Generator) {
@@ -457,7 +456,7 @@ func testStartWithALedger(t *testing.T, b backend) {
 			for _, start := range []int64{1000, 2000, 1000} {
 				s.refused(from(start), errBoom)
 			}
-			require.Equal(t, 4, asked, "it looks once")
+			require.Equal(t, 4, asked, "it asks once")
 			l.before(nil)
 			if answered {
 				want = 2020
@@ -524,7 +523,7 @@ func testLargestWithALedger(t *testing.T, b backend) {
 				require.NoError(t, s.rdb.Del(t.Context(), s.counter).Err())
 				return gen.Raise(t.Context(), "IS", 0)
 			},
-			func() error { // another zone's, which something else has written
+			func() error { // another zone's record, written by something else
 				require.NoError(t, other())
 				require.NoError(t, s.rdb.Set(t.Context(), s.counter, int64(largest), time.Hour).Err())
 				return gen.Takeover(t.Context(), "IS", 0)
@@ -544,7 +543,7 @@ func testLargestWithALedger(t *testing.T, b backend) {
 	})
 }
 
-// A lost reply, a pause or a loss between reservation and installation loses that block and nothing else.
+// A lost reply, a pause or a loss between reservation and installation loses only that block.
 // Guarantees: late-block.
 func TestLateBlock(t *testing.T) {
 	for name, happens := range map[string]func(m *simulation, change func()){
@@ -557,7 +556,7 @@ func TestLateBlock(t *testing.T) {
 				change := memory.AddReplicationID(m.Miniredis)
 				l := new(serialtest.Ledger)
 				var armed atomic.Bool
-				// This is between the ledger's answer and the command that installs the block.
+				// Between the ledger's answer and the command that installs the block.
 				rdb := m.Client(around(func(cmd redis.Cmder, send func() error) error {
 					if isOpen(cmd) && armed.CompareAndSwap(true, false) {
 						happens(m, change)
@@ -589,8 +588,7 @@ func TestLateBlock(t *testing.T) {
 	}
 }
 
-// The reply that gives the claim comes so late that it is of no use: nothing is asked of the ledger, and the call goes
-// on.
+// The reply that grants the claim comes too late to be useful: the ledger is not asked, and the call continues.
 func TestLateClaim(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		l := new(spyLedger)
@@ -612,7 +610,8 @@ func TestLateClaim(t *testing.T) {
 	})
 }
 
-// A process that dies with the claim delays the others until the claim expires; a late installation does not disturb them.
+// A process that dies with the claim delays the others until the claim expires; a late installation does not disturb
+// them.
 // Guarantees: opener-killed.
 func TestClaimOfTheDead(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
@@ -637,7 +636,7 @@ func TestClaimOfTheDead(t *testing.T) {
 }
 
 // A process that dies with the lock and the claim delays the others once: the claim ends with the lock, however late it
-// came.
+// was granted.
 func TestClaimOfTheDeadEndsWithItsLock(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		opts := []serial.Option{serial.WithLocation(time.UTC), serial.WithLedger(new(serialtest.Ledger), 5)}
@@ -666,7 +665,7 @@ func TestClaimOfTheDeadEndsWithItsLock(t *testing.T) {
 	})
 }
 
-// While one type waits for its ledger the others go on, even if the day ends meanwhile.
+// While one type waits for its ledger, the others continue, even if the day ends meanwhile.
 // Guarantees: ledger-down.
 func TestSlowLedger(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
@@ -734,7 +733,7 @@ func TestWritableReplicaRefused(t *testing.T) {
 		return newGenerator(t, s.Client(t), serial.WithLocation(noon()), serial.WithLedger(l, 10))
 	}
 	require.NoError(t, errOf(on(master).Next(t.Context(), "IS")))
-	require.EqualValues(t, 1, master.Do("WAIT", 1, 5000).Val()) // so that the replica has it all
+	require.EqualValues(t, 1, master.Do("WAIT", 1, 5000).Val()) // the replica has everything
 	for range 2 {
 		_, err := on(replica).Next(t.Context(), "IS")
 		require.ErrorContains(t, err, `WithLedger needs a master, and Redis says "role:slave"`)
@@ -746,7 +745,7 @@ func TestWritableReplicaRefused(t *testing.T) {
 }
 
 // Between the claim and its use, others hold the pool's only connection for longer than go-redis waits and tries again.
-// What could not be sent is sent later. (This is not in a bubble because the pools of go-redis share timers.)
+// A command that could not be sent is sent later. (Not in a bubble, because go-redis's pools share timers.)
 func TestPoolIsBusy(t *testing.T) {
 	m, other := startMini(t)
 	opts := []serial.Option{serial.WithLocation(noon()), serial.WithLedger(new(serialtest.Ledger), 10)}
@@ -765,7 +764,7 @@ func TestPoolIsBusy(t *testing.T) {
 		return send()
 	}))
 	before := time.Now()
-	// Of the block that was set aside for it.
+	// From the block set aside for it.
 	requireResult(t, "IS"+today(noon())+"0001")(newGenerator(t, rdb, opts...).Next(t.Context(), "IS"))
 	require.Greater(t, time.Since(before), 500*time.Millisecond)
 }
@@ -797,7 +796,7 @@ func TestLedgerOutlivesRedis(t *testing.T) {
 	require.EqualValues(t, 4*8+1, j.entries[len(j.entries)-1].seq)
 }
 
-// The largest sequences of all are issued to the last.
+// All sequences up to the largest possible one are issued.
 func TestLedgerAtItsEnd(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		opts := []serial.Option{serial.WithLocation(time.UTC), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:15}"),
@@ -827,7 +826,8 @@ func (s *simulation) claimed(d time.Duration) (wait func()) {
 	return wg.Wait
 }
 
-// While another process sets aside a block, each caller waits as long as its own context lives, or 30 s without a deadline.
+// While another process sets aside a block, each caller waits as long as its own context lives, or 30 s without a
+// deadline.
 // Guarantees: lock-kept.
 func TestWaitForAnothersBlock(t *testing.T) {
 	run := func(name string, held time.Duration, f func(t *testing.T, gen *serial.Generator, sent *atomic.Int64)) {
@@ -916,7 +916,7 @@ func TestLedgerBesideAStrayCounter(t *testing.T) {
 	}
 }
 
-// Many callers open days over a pool of one connection: whoever gets no connection in time asks again.
+// Many callers open days over a pool of one connection: a caller that gets no connection in time tries again.
 func TestStormOnOneConnection(t *testing.T) {
 	const types, callers = 40, 10
 	s := redistest.Start(t)

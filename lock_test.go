@@ -30,12 +30,12 @@ func TestLockClientsOfOneServer(t *testing.T) {
 	}
 	dial := func(context.Context, string, string) (net.Conn, error) { return nil, errBoom }
 	slots := func(context.Context) ([]redis.ClusterSlot, error) { return nil, errBoom }
-	// go-redis asks for the address of a name, and the question may outlive the test.
+	// go-redis would resolve a name, and the query may outlive the test.
 	const h, a, b, c, d = "192.0.2.9:1", "192.0.2.1:1", "192.0.2.2:1", "192.0.2.3:1", "192.0.2.4:1"
 	for _, test := range []struct {
 		name string
 		a, b redis.UniversalClient
-		says string // "" where they are accepted
+		says string // "" if they are accepted
 	}{
 		{"one address", single(redis.Options{Addr: h}), single(redis.Options{Addr: h, Password: "x"}), h},
 		{"the default", single(redis.Options{}), single(redis.Options{Addr: "localhost:6379"}), "localhost:6379"},
@@ -74,7 +74,7 @@ func TestLockClientsOfOneServerByOtherNames(t *testing.T) {
 	const hint = "others kept the lock, or two of WithLockClients' clients are one server"
 	inBubble(t, func(t *testing.T, m *simulation) {
 		gen := newGenerator(t, m.Client(), serial.WithLockClients(m.Client(), m.Client()))
-		barrier(t, 10, func(i int) (string, error) { // each of them
+		barrier(t, 10, func(i int) (string, error) { // each call
 			typ := fmt.Sprint("T", i%3)
 			_, err := gen.Next(context.Background(), typ)
 			require.ErrorContains(t, err,
@@ -87,17 +87,17 @@ func TestLockClientsOfOneServerByOtherNames(t *testing.T) {
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		require.ErrorContains(t, err, hint)
 		for _, key := range m.Keys() {
-			require.NotContains(t, key, today(time.Local)) // no counter, and no lock stays behind
+			require.NotContains(t, key, today(time.Local)) // neither a counter nor a lock remains
 		}
 	})
-	inBubble(t, func(t *testing.T, m *simulation) { // three, of which the other one fails
+	inBubble(t, func(t *testing.T, m *simulation) { // three servers, one of which fails
 		other := simulate(t)
 		gen := newGenerator(t, m.Client(), serial.WithLockClients(other.Client(), m.Client(), m.Client()))
 		requireResult(t, "A"+today(time.Local)+"0001", "two are a majority")(gen.Next(t.Context(), "A"))
 		other.SetError("ERR boom")
 		require.ErrorContains(t, errOf(gen.Next(t.Context(), "B")), "within 30s: "+hint)
 	})
-	inBubble(t, func(t *testing.T, m *simulation) { // of one client, it is said of others alone
+	inBubble(t, func(t *testing.T, m *simulation) { // with one client, the error names only others
 		gen := newGenerator(t, m.Client())
 		require.NoError(t, m.Set("serial:{IS}:"+today(time.Local)+":lock", "other"))
 		_, err := gen.Next(t.Context(), "IS")
@@ -106,7 +106,7 @@ func TestLockClientsOfOneServerByOtherNames(t *testing.T) {
 	})
 }
 
-// A caller that is refused by the holder of the lock, on all servers or on some, gets the lock when it is free.
+// A caller refused by the lock's holder, on all servers or on some, gets the lock once it is free.
 func TestLockOfOthers(t *testing.T) {
 	t.Parallel()
 	counters := redistest.Start(t).Client(t)
@@ -152,7 +152,7 @@ func TestLockThatWasSetTwice(t *testing.T) {
 	require.EqualValues(t, 2, sets.Load())
 }
 
-// A caller whose deadline passes during its attempt at the lock fails alone, also if the attempt ends at that instant.
+// A caller whose deadline passes during its attempt at the lock fails alone, even if the attempt ends at that instant.
 // Guarantees: caller-leaves.
 func TestDeadlineAtTheLock(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
@@ -179,7 +179,7 @@ func TestDeadlineAtTheLock(t *testing.T) {
 	})
 }
 
-// A hook that panics in a goroutine of redsync panics in the caller's, and does not end the process.
+// A hook that panics in one of redsync's goroutines panics in the caller's, and does not end the process.
 func TestPanicAtTheLock(t *testing.T) {
 	_, rdb := startMini(t)
 	rdb.AddHook(around(func(cmd redis.Cmder, send func() error) error {
@@ -192,7 +192,7 @@ func TestPanicAtTheLock(t *testing.T) {
 	require.PanicsWithValue(t, "hook", func() { _, _ = gen.Next(t.Context(), "IS") })
 }
 
-// An open that arrives after the lock has expired is refused, however late the counter was seen to be missing: by then
+// An open that arrives after the lock has expired is refused, however late the counter was found missing: by then
 // another may have opened the period, above a floor that has grown since.
 func TestOpenAfterTheLockHasExpired(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
@@ -225,7 +225,7 @@ func TestOpenAfterTheLockHasExpired(t *testing.T) {
 	})
 }
 
-// A lock on another server is given back when nobody waits for it, however long that takes, and never another's.
+// A lock on another server is released when nobody waits for it, however long that takes, and another's lock never is.
 func TestLockGivenBackLate(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		locks := simulate(t)
@@ -256,7 +256,7 @@ func TestLockGivenBackLate(t *testing.T) {
 		hangs.Store(false)
 		requireResult(t, "PO200001010001")(gen.Next(t.Context(), "PO"))
 		synctest.Wait()
-		require.Equal(t, []string{key}, locks.Keys(), "PO's was given back")
+		require.Equal(t, []string{key}, locks.Keys(), "PO's lock was released")
 	})
 }
 
@@ -289,7 +289,7 @@ func TestRedlock(t *testing.T) {
 				require.ElementsMatch(t, numbers(typ, today(loc), 1, 20), got)
 			}
 			opens("ALL")
-			for _, client := range clients { // the slowest of the three is not waited for
+			for _, client := range clients { // do not wait for the slowest of the three
 				require.Eventually(t, func() bool {
 					return client.Exists(t.Context(), how+":{ALL}:"+today(loc)+":lock").Val() == 0
 				}, lockExpiry/2, time.Millisecond)
@@ -297,8 +297,8 @@ func TestRedlock(t *testing.T) {
 			fail(servers[1])
 			before := time.Now()
 			opens("ONE")
-			// By chance two callers may get one of the two servers each. That costs up to 4 s each time: to wait for
-			// the third server, and to release. A lock that was never released would cost the others 8 s.
+			// By chance two callers may get one of the two servers each. That costs up to 4 s each time, to wait for
+			// the third server and to release. A lock that was never released would cost the others 8 s.
 			require.Less(t, time.Since(before), 12*time.Second)
 
 			fail(servers[2])

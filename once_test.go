@@ -34,12 +34,12 @@ func testOnce(t *testing.T, b backend) {
 		once(s, s.generator(), "订单/{3}:*", 4)
 		other, err := textOf(s.gen.NextOnce(t.Context(), "PO", "order 1"))
 		require.NoError(t, err)
-		require.Equal(t, "PO"+s.day+"0001", other, "requests are their type's own")
+		require.Equal(t, "PO"+s.day+"0001", other, "each type has its own requests")
 		ttl := s.rdb.TTL(t.Context(), s.record+":once:order 1").Val()
 		require.InDelta(t, 48*time.Hour, ttl, float64(time.Minute))
 	})
 
-	b.run(t, "a request is remembered whatever becomes of the day", func(t *testing.T, s *series) {
+	b.run(t, "a request is remembered whatever happens to the day", func(t *testing.T, s *series) {
 		once(s, s.gen, "a", 1)
 		require.NoError(t, s.gen.Raise(t.Context(), "IS", 9999))
 		require.ErrorIs(t, errOf(s.gen.NextOnce(t.Context(), "IS", "b")), serial.ErrExhausted)
@@ -48,10 +48,10 @@ func testOnce(t *testing.T, b backend) {
 		require.ErrorIs(t, errOf(s.gen.NextOnce(t.Context(), "IS", "b")), serial.ErrCounterLost)
 		once(s, s.gen, "a", 1)
 		require.NoError(t, s.rdb.Set(t.Context(), s.counter, 5000, time.Hour).Err())
-		once(s, s.generator(), "b", 5001) // what was refused is not remembered
+		once(s, s.generator(), "b", 5001) // a refused request is not remembered
 	})
 
-	b.run(t, "many at once ask for the same", func(t *testing.T, s *series) {
+	b.run(t, "many at once send the same request", func(t *testing.T, s *series) {
 		gens := []*serial.Generator{s.gen, s.generator()}
 		got := barrier(t, 60, func(i int) (string, error) {
 			return textOf(gens[i%2].NextOnce(t.Context(), "IS", fmt.Sprint(i%3)))
@@ -80,7 +80,7 @@ func testOnce(t *testing.T, b backend) {
 		once(s, s.gen, strings.Repeat("é", 64), 1)
 	})
 
-	b.run(t, "something else stands there", func(t *testing.T, s *series) {
+	b.run(t, "the key holds something else", func(t *testing.T, s *series) {
 		require.NoError(t, s.rdb.Set(t.Context(), s.record+":once:x", "20211024", time.Hour).Err())
 		require.ErrorContains(t, errOf(s.gen.NextOnce(t.Context(), "IS", "x")), `holds "20211024"`)
 	})
@@ -154,8 +154,8 @@ func testOnceWithReplicas(t *testing.T, b backend, down func(func())) {
 	wg.Wait()
 }
 
-// A caller of NextOnce leaves while its call opens the day. It was issued nothing, so its request must not get the
-// number that was issued last.
+// A caller of NextOnce leaves while its call opens the day. It got no number, so its request must not get the last
+// number issued.
 func TestOnceWhoseCallerLeavesAnOpening(t *testing.T) {
 	for _, ledger := range []bool{false, true} {
 		for left, done := 1, false; !done; left++ {
@@ -184,7 +184,7 @@ func TestOnceWhoseCallerLeavesAnOpening(t *testing.T) {
 	}
 }
 
-// The answer to a repeated request counts for the mark: the counter may not go back below it.
+// The answer to a repeated request raises the mark: the counter may not go back below it.
 func TestOnceIsRemembered(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		var lose atomic.Bool
@@ -208,7 +208,7 @@ func TestOnceIsRemembered(t *testing.T) {
 	})
 }
 
-// A repeated request gets the number of the first answer, whatever template and period it is repeated with.
+// A repeated request gets the number of the first answer, whatever template and period are used then.
 // Guarantees: once-repeated.
 func TestOnceAsPrinted(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
@@ -240,7 +240,7 @@ func TestOnceAsPrinted(t *testing.T) {
 	})
 }
 
-// What a request's key holds was written by something else, or by a version before this one.
+// A request's key contains a value written by something else, or by an earlier version.
 func TestOnceBrokenAnswers(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC))

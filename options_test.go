@@ -20,13 +20,14 @@ import (
 	"github.com/dailyserial/serial/internal/redistest"
 )
 
-// A number that is not confirmed is burned, so a promoted replica has every number that was returned.
+// An unconfirmed number is burned, so a promoted replica has every number that was returned.
 // Guarantees: lagging-replica.
 func TestReplicas(t *testing.T) {
 	t.Parallel()
 	master := redistest.Start(t, "--repl-diskless-sync-delay", "0")
 	replica := redistest.StartReplica(t, master)
-	// Many warm connections, taken in turn, expose a WAIT on another connection than the write's: it acknowledges falsely.
+	// Many warm connections, used in turn, expose a WAIT on a connection other than the write's: it acknowledges
+	// falsely.
 	opt := master.Options()
 	opt.PoolFIFO, opt.MinIdleConns, opt.PoolSize = true, 8, 8
 	b := backend{client: func(t *testing.T) redis.UniversalClient { return closing(t, redis.NewClient(opt)) }}
@@ -59,7 +60,7 @@ func TestReplicasOnCluster(t *testing.T) {
 	cluster := redistest.StartReplicatedCluster(t)
 	b := backend{client: func(t *testing.T) redis.UniversalClient {
 		client := cluster.Client(t)
-		// go-redis asks any node with a client's first command, even a paused one.
+		// go-redis sends a client's first command to any node, even a paused one.
 		require.NoError(t, client.Ping(t.Context()).Err())
 		return client
 	}}
@@ -140,7 +141,7 @@ func TestReplicasOnGrowingCluster(t *testing.T) {
 		},
 	}))
 	s := backend{client: func(*testing.T) redis.UniversalClient { return client }}.series(t)
-	gen := s.generator(confirmedBy(1), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:9}")) // there is time for many
+	gen := s.generator(confirmedBy(1), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:9}")) // enough for the time
 	issued := int64(0)
 	next := func() {
 		t.Helper()
@@ -164,7 +165,7 @@ func TestReplicasOnGrowingCluster(t *testing.T) {
 	require.Eventually(t, func() bool { return open.Load() == 0 }, 10*time.Second, time.Millisecond, "connections")
 }
 
-// during calls f again and again until work has ended, and once more.
+// during calls f repeatedly until work has ended, and once more.
 func during(work, f func()) {
 	done := make(chan struct{})
 	defer func() { <-done }()
@@ -181,7 +182,7 @@ func during(work, f func()) {
 	}
 }
 
-// In a redirection Redis writes an IPv6 address without brackets.
+// In a redirection, Redis writes an IPv6 address without brackets.
 func TestReplicasByIPv6(t *testing.T) {
 	m := miniredis.RunT(t)
 	var mu sync.Mutex
@@ -235,7 +236,7 @@ func joining(t *testing.T, cluster *redistest.Cluster) *redistest.Server {
 		require.NoError(t, err)
 		require.NoError(t, s.Do("CLUSTER", "MEET", "127.0.0.1", port).Err())
 	}
-	for _, other := range cluster.Servers { // they have to know it, or redirections name nobody
+	for _, other := range cluster.Servers { // they must know it, or redirections contain no address
 		require.Eventually(t, func() bool {
 			nodes, err := other.Do("CLUSTER", "NODES").Text()
 			return err == nil && strings.Contains(nodes, s.Addr()) && !strings.Contains(nodes, "handshake")
@@ -244,7 +245,7 @@ func joining(t *testing.T, cluster *redistest.Cluster) *redistest.Server {
 	return s
 }
 
-// refusedAndBurned requires that Next fails for want of confirmations and that n numbers are used up in all.
+// refusedAndBurned requires that Next fails for lack of confirmations and that n numbers are used up in all.
 func (s *series) refusedAndBurned(gen *serial.Generator, n int) {
 	s.t.Helper()
 	before := time.Now()
@@ -260,7 +261,7 @@ func testReplicas(t *testing.T, b backend, replicas ...*redistest.Server) {
 		for _, r := range replicas {
 			r.Pause()
 		}
-		defer func() { // also where f fails
+		defer func() { // even if f fails
 			for _, r := range replicas {
 				r.Resume()
 			}
@@ -287,13 +288,13 @@ func testReplicas(t *testing.T, b backend, replicas ...*redistest.Server) {
 			require.ErrorIs(t, errOf(s.gen.NextN(t.Context(), "IS", 5)), serial.ErrNotReplicated)
 			require.ErrorIs(t, s.gen.Raise(t.Context(), "IS", 20), serial.ErrNotReplicated)
 			require.ErrorIs(t, s.gen.Raise(t.Context(), "IS", 20), serial.ErrNotReplicated,
-				"nor does it rest on what was not confirmed")
+				"nor does it count unconfirmed numbers")
 			// The same holds for the first number, which opens the period.
 			require.ErrorIs(t, errOf(s.gen.Next(t.Context(), "NEW")), serial.ErrNotReplicated)
 			requireSeq(t, 20)(s.gen.Peek(t.Context(), "IS"))
-			s.next(s.generator(), 21) // who demands nothing is not held up
+			s.next(s.generator(), 21) // without WithReplicas, calls are not delayed
 		})
-		// Numbers that were not confirmed do not count for the mark, so the counter may go back below them.
+		// Unconfirmed numbers do not raise the mark, so the counter may go back below them.
 		require.NoError(t, s.rdb.Set(t.Context(), s.counter, 2, time.Hour).Err())
 		s.next(s.gen, 3)
 		require.NoError(t, s.gen.Raise(t.Context(), "IS", 3))
@@ -301,7 +302,7 @@ func testReplicas(t *testing.T, b backend, replicas ...*redistest.Server) {
 		s.refused(s.gen, serial.ErrCounterLost)
 	})
 
-	t.Run("a request that comes again", func(t *testing.T) { testOnceWithReplicas(t, b, down) })
+	t.Run("a repeated request", func(t *testing.T) { testOnceWithReplicas(t, b, down) })
 
 	t.Run("unknown script", func(t *testing.T) {
 		s := b.series(t, confirmedBy(1))

@@ -20,7 +20,7 @@ import (
 
 // testPrepare covers periods that are opened ahead of time or kept after their end, in the behaviour suite.
 func testPrepare(t *testing.T, b backend) {
-	// day is the label of the day so many after today.
+	// day returns the label of the day n days after today.
 	day := func(s *series, n int) string { return time.Now().In(s.loc).AddDate(0, 0, n).Format("20060102") }
 	later := func(s *series, n int) string { return s.record + ":" + day(s, n) }
 
@@ -66,16 +66,16 @@ func testPrepare(t *testing.T, b backend) {
 		require.ErrorIs(t, s.gen.Prepare(t.Context(), "IS", 3), serial.ErrCounterLost)
 		require.NoError(t, s.generator(fixedFloor(40)).Prepare(t.Context(), "IS", 3))
 		require.Equal(t, "40", s.rdb.Get(t.Context(), later(s, 1)).Val())
-		require.Equal(t, "0", s.rdb.Get(t.Context(), later(s, 2)).Val(), "that one was open")
+		require.Equal(t, "0", s.rdb.Get(t.Context(), later(s, 2)).Val(), "that day was open")
 		require.NoError(t, s.rdb.Del(t.Context(), later(s, 0)).Err())
 		require.ErrorIs(t, s.generator().Prepare(t.Context(), "IS", 3), serial.ErrCounterLost)
 		require.NoError(t, s.rdb.Set(t.Context(), later(s, 4), "five", time.Minute).Err())
 		require.NoError(t, s.gen.Raise(t.Context(), "IS", 0))
 		require.ErrorIs(t, s.gen.Prepare(t.Context(), "IS", 5), serial.ErrCounterLost,
-			"a value that is no number is lost too")
+			"a counter without a number is lost too")
 	})
 
-	b.run(t, "a counter that nobody told of", func(t *testing.T, s *series) {
+	b.run(t, "a counter unknown to the record", func(t *testing.T, s *series) {
 		require.NoError(t, s.rdb.Set(t.Context(), later(s, 1), 17, 0).Err())
 		require.NoError(t, s.gen.Prepare(t.Context(), "IS", 2))
 		require.Equal(t, "17", s.rdb.Get(t.Context(), later(s, 1)).Val())
@@ -96,7 +96,7 @@ func testPrepare(t *testing.T, b backend) {
 		for n := range 3 {
 			start := time.Now().In(s.loc).AddDate(0, 0, n)
 			require.Equal(t, fmt.Sprint(10*start.Day()), s.rdb.Get(t.Context(), later(s, n)).Val())
-			require.EqualValues(t, 1, asked[day(s, n)].Load(), "one asks for all")
+			require.EqualValues(t, 1, asked[day(s, n)].Load(), "one process asks for all")
 		}
 	})
 
@@ -114,7 +114,7 @@ func testPrepare(t *testing.T, b backend) {
 		require.ErrorIs(t, broken.Prepare(t.Context(), "IS", 2), errBoom)
 		require.Zero(t, s.rdb.Exists(t.Context(), later(s, 1)).Val())
 		require.NoError(t, s.gen.Prepare(t.Context(), "IS", 2))
-		require.NoError(t, broken.Prepare(t.Context(), "IS", 2), "nothing is to be asked")
+		require.NoError(t, broken.Prepare(t.Context(), "IS", 2), "the floor is not asked")
 	})
 
 	b.run(t, "prepare in another zone", func(t *testing.T, s *series) {
@@ -151,16 +151,16 @@ func testPrepare(t *testing.T, b backend) {
 		low := s.generator(fixedFloor(20), serial.WithStart(8))
 		requireResult(t, "FL"+s.day+"0021")(low.Next(t.Context(), "FL"))
 		low = s.generator(fixedFloor(2), serial.WithStart(8))
-		requireResult(t, "FM"+s.day+"0003", "the floor says that 2 was used")(low.Next(t.Context(), "FM"))
+		requireResult(t, "FM"+s.day+"0003", "the floor reports that 2 was used")(low.Next(t.Context(), "FM"))
 	})
 
-	b.run(t, "another start than that which the period has", func(t *testing.T, s *series) {
+	b.run(t, "a start other than the period's", func(t *testing.T, s *series) {
 		s.next(s.gen, 1)
 		late := s.generator(serial.WithStart(9000))
 		requireResult(t, numbers("IS", s.day, 2, 9999))(textsOf(late.NextN(t.Context(), "IS", 9998)))
 	})
 
-	b.run(t, "a counter is kept for as long as anybody wants it", func(t *testing.T, s *series) {
+	b.run(t, "a counter is kept for the longest retention", func(t *testing.T, s *series) {
 		long := s.generator(serial.WithRetention(30))
 		require.NoError(t, long.Prepare(t.Context(), "IS", 2))
 		kept := s.rdb.PTTL(t.Context(), later(s, 1)).Val()
@@ -252,8 +252,8 @@ func TestPreparedMidnights(t *testing.T) {
 	})
 }
 
-// A prepared counter that is gone when its day begins is lost, and a zone that nobody prepared for is a conflict until
-// the prepared days are over.
+// A prepared counter that is missing when its day begins is lost, and an unprepared zone is a conflict until the
+// prepared days are over.
 // Guarantees: prepared-counter-lost.
 func TestPreparedAndGone(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
@@ -274,8 +274,8 @@ func TestPreparedAndGone(t *testing.T) {
 			require.ErrorIs(t, errOf(east.Next(t.Context(), "IS")), serial.ErrConflict, time.Now())
 		}
 		require.Equal(t, 4, time.Now().Day())
-		require.NoError(t, errOf(gen.Next(t.Context(), "IS"))) // nobody else enters the last one
-		time.Sleep(2 * 24 * time.Hour)                         // its 5 January overlaps that day
+		require.NoError(t, errOf(gen.Next(t.Context(), "IS"))) // no other process enters the last one
+		time.Sleep(2 * 24 * time.Hour)                         // its 5 January overlaps the last day
 		requireResult(t, "IS200001060001")(east.Next(t.Context(), "IS"))
 	})
 }
@@ -302,7 +302,7 @@ func TestPreparedAndSetBack(t *testing.T) {
 	})
 }
 
-// Midnight strikes at every command of Prepare in turn.
+// Midnight comes at every command of Prepare in turn.
 func TestPrepareAcrossMidnight(t *testing.T) {
 	for _, floored := range []bool{false, true} {
 		for at := int64(1); ; at++ {
@@ -325,7 +325,7 @@ func TestPrepareAcrossMidnight(t *testing.T) {
 				gen := newGenerator(t, rdb, opts...)
 				require.NoError(t, gen.Prepare(t.Context(), "IS", 3))
 				prepared.Store(true)
-				synctest.Wait() // for a lock that is just being given back
+				synctest.Wait() // for a lock that is just being released
 				m.requireExpiries()
 				first := 1
 				if floored {
@@ -344,8 +344,8 @@ func TestPrepareAcrossMidnight(t *testing.T) {
 	}
 }
 
-// Prepare's caller leaves while the ledger is asked. The opening goes on without that caller, who looks at nothing of
-// it.
+// Prepare's caller leaves while the ledger is asked. The opening continues without that caller, who reads none of its
+// data.
 func TestPrepareWhoseCallerLeaves(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		ledger := new(spyLedger)
@@ -381,17 +381,17 @@ func TestHistory(t *testing.T) {
 			require.Equal(t, want, texts(got))
 			time.Sleep(24 * time.Hour)
 		}
-		// A year of two digits cannot print what begins before 2000, so History stops there.
+		// A year of two digits cannot print periods that begin before 2000, so History stops there.
 		short := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithTemplate("{type}{date:yyMMdd}{seq}"))
 		require.NoError(t, errOf(short.History(t.Context(), "IS", 100)))
 	})
 }
 
-// A wrong clock must not enter a prepared day: no number could be issued until that day has come.
+// A wrong clock must not enter a prepared day: no number could be issued until that day comes.
 // Guarantees: clock-ahead.
 func TestPreparedAndWildClock(t *testing.T) {
 	runBoth(t, "with a ledger", func(t *testing.T, m *simulation, ledger bool) {
-		m.ClockTTL(false) // keys are wanted again when the clock is right
+		m.ClockTTL(false) // keys are needed again when the clock is right
 		l := new(serialtest.Ledger)
 		generator := func(opts ...serial.Option) *serial.Generator {
 			if ledger {
@@ -418,7 +418,7 @@ func TestPreparedAndWildClock(t *testing.T) {
 	})
 }
 
-// A prepared counter above what a template prints does not make Prepare repeat itself without end.
+// Prepare terminates even if a prepared counter is above the template's largest sequence.
 func TestPreparedBeyondTheTemplate(t *testing.T) {
 	runBoth(t, "with a ledger", func(t *testing.T, m *simulation, ledger bool) {
 		opts := append(ledgerIf(ledger, 10), serial.WithLocation(time.UTC))
@@ -442,7 +442,7 @@ func TestPreparedBeyondTheTemplate(t *testing.T) {
 	})
 }
 
-// This host's clock is ahead and reaches midnight during Prepare: Redis's midnight is what counts.
+// This host's clock is ahead and reaches midnight during Prepare: only Redis's midnight counts.
 func TestPrepareAtThisHostsMidnight(t *testing.T) {
 	for _, days := range []int{2, 3} {
 		inBubble(t, func(t *testing.T, m *simulation) {
@@ -468,7 +468,7 @@ func TestPrepareAtThisHostsMidnight(t *testing.T) {
 }
 
 // A process pauses between the floor's answer and its command while another learns of a higher floor: the higher one
-// holds.
+// applies.
 func TestPrepareAboveEveryFloor(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		var stored atomic.Int64
@@ -504,8 +504,8 @@ func TestPrepareAboveEveryFloor(t *testing.T) {
 	})
 }
 
-// The record is lost before any one command of Prepare, and another process may write a new one that knows of today
-// alone. Prepare begins again.
+// The record is lost before any one command of Prepare, and another process may write a new one that contains only
+// today. Prepare begins again.
 func TestPrepareLosesTheRecord(t *testing.T) {
 	for at, anew := int64(1), false; ; at++ {
 		lost := false
@@ -513,7 +513,7 @@ func TestPrepareLosesTheRecord(t *testing.T) {
 			var sent atomic.Int64
 			rdb := m.Client(around(func(cmd redis.Cmder, send func() error) error {
 				args := cmd.Args()
-				unlock := len(args) > 3 && strings.HasSuffix(fmt.Sprint(args[3]), ":lock") // the call goes on without it
+				unlock := len(args) > 3 && strings.HasSuffix(fmt.Sprint(args[3]), ":lock") // not essential
 				if !unlock && sent.Add(1) == at {
 					lost = true
 					m.Del("serial:{IS}")
@@ -526,7 +526,7 @@ func TestPrepareLosesTheRecord(t *testing.T) {
 			}))
 			gen := newGenerator(t, rdb, serial.WithLocation(time.UTC))
 			require.NoError(t, gen.Prepare(t.Context(), "IS", 5))
-			sent.Store(1000) // it may have done with fewer commands than at
+			sent.Store(1000) // it may need fewer commands than at
 			first := 1
 			if anew && lost {
 				first = 2
@@ -549,7 +549,7 @@ func TestPrepareLosesTheRecord(t *testing.T) {
 	}
 }
 
-// By a wrong clock no further day is opened, even if today is open.
+// With a wrong clock, no further day is opened, even if today is open.
 func TestPrepareByAWrongClock(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		m.ClockTTL(false) // its expiries are relative, and would come too early
@@ -573,7 +573,7 @@ func TestPrepareByAWrongClock(t *testing.T) {
 	})
 }
 
-// Over a slow network the first of many short periods end before the last is prepared. Prepare does not start over.
+// Over a slow network, the first of many short periods end before the last is prepared. Prepare does not start over.
 func TestPrepareSecondsOverANetwork(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		gen := newGenerator(t, m.Client(network(50*time.Millisecond)), serial.WithLocation(time.UTC),

@@ -27,12 +27,12 @@ func TestTakeoverOnServer(t *testing.T) {
 }
 
 func testTakeover(t *testing.T, b backend) {
-	// stray returns a generator of a zone in which it is the same day, by other bounds.
+	// stray returns a generator of a zone in which it is the same day, with other bounds.
 	stray := func(s *series, opts ...serial.Option) *serial.Generator {
 		_, offset := time.Now().In(s.loc).Zone()
 		return s.generator(append([]serial.Option{serial.WithLocation(time.FixedZone("stray", offset+3600))}, opts...)...)
 	}
-	b.run(t, "takeover from another zone goes on above its counter", func(t *testing.T, s *series) {
+	b.run(t, "takeover from another zone continues above its counter", func(t *testing.T, s *series) {
 		other := stray(s)
 		s.next(other, 1)
 		s.next(other, 2)
@@ -41,9 +41,9 @@ func testTakeover(t *testing.T, b backend) {
 		s.next(s.gen, 3)
 		s.refused(other, serial.ErrConflict)
 		require.ErrorIs(t, other.Raise(t.Context(), "IS", 9), serial.ErrConflict)
-		require.NoError(t, s.gen.Takeover(t.Context(), "IS", 2), "repeated it never lowers")
+		require.NoError(t, s.gen.Takeover(t.Context(), "IS", 2), "a repeated takeover never lowers")
 		s.next(s.gen, 4)
-		require.NoError(t, s.gen.Takeover(t.Context(), "IS", 9), "repeated it raises")
+		require.NoError(t, s.gen.Takeover(t.Context(), "IS", 9), "a repeated takeover raises")
 		s.next(s.gen, 10)
 		y, m, d := time.Now().In(s.loc).Date()
 		midnight := time.Date(y, m, d+1, 0, 0, 0, 0, s.loc)
@@ -63,7 +63,7 @@ func testTakeover(t *testing.T, b backend) {
 		s.refused(s.gen, serial.ErrConflict)
 	})
 
-	b.run(t, "takeover of what nobody has opened, and of the own period, is raise", func(t *testing.T, s *series) {
+	b.run(t, "takeover of an unopened period, and of the own one, is Raise", func(t *testing.T, s *series) {
 		require.NoError(t, s.gen.Takeover(t.Context(), "IS", 5))
 		s.next(s.gen, 6)
 		require.NoError(t, s.rdb.Del(t.Context(), s.counter).Err())
@@ -72,7 +72,7 @@ func testTakeover(t *testing.T, b backend) {
 		s.next(s.gen, 7) // its own memory
 	})
 
-	b.run(t, "takeover drops what was prepared", func(t *testing.T, s *series) {
+	b.run(t, "takeover drops prepared periods", func(t *testing.T, s *series) {
 		other := stray(s)
 		require.NoError(t, other.Prepare(t.Context(), "IS", 3))
 		require.NoError(t, s.gen.Takeover(t.Context(), "IS", 0))
@@ -109,7 +109,7 @@ func testTakeover(t *testing.T, b backend) {
 		other := stray(s, serial.WithLedger(l, 10))
 		s.refused(other, serial.ErrConflict)
 		require.NoError(t, other.Takeover(t.Context(), "IS", 0))
-		s.next(other, 11) // above what the ledger ever set aside
+		s.next(other, 11) // above everything that the ledger set aside
 		require.NoError(t, booked.Takeover(t.Context(), "IS", 0))
 		s.next(booked, 21)
 		s.refused(other, serial.ErrConflict)
@@ -175,8 +175,8 @@ func testTakeover(t *testing.T, b backend) {
 	})
 }
 
-// After a takeover of a day whose date is below that of the other zone, the next day goes on above the other's counter,
-// or is lost with it; the one after that is new.
+// After a takeover of a day whose date is below the other zone's, the next day continues above the other's counter, or
+// is lost with it; the one after that is new.
 func TestDaysAfterATakeover(t *testing.T) {
 	runBoth(t, "lost", func(t *testing.T, s *simulation, lost bool) {
 		rdb := s.Client()
@@ -208,7 +208,7 @@ func TestDaysAfterATakeover(t *testing.T) {
 	})
 }
 
-// Nobody takes over by a clock that may be wrong.
+// A takeover by a clock that may be wrong is refused.
 func TestTakeoverByAWrongClock(t *testing.T) {
 	m, rdb := startMini(t)
 	m.SetTime(time.Now())
@@ -223,7 +223,7 @@ func TestTakeoverByAWrongClock(t *testing.T) {
 	require.NoError(t, gen.Takeover(t.Context(), "IS", 0))
 }
 
-// A takeover whose reply is lost has been done or not, and may be repeated.
+// A takeover without a reply may have succeeded, and can be repeated.
 func TestTakeoverWithoutAReply(t *testing.T) {
 	m, rdb := startMini(t)
 	fragile := closing(t, redis.NewClient(&redis.Options{Addr: m.Addr()}))
@@ -246,7 +246,7 @@ func TestTakeoverWithoutAReply(t *testing.T) {
 	}
 }
 
-// The messages that an operator reads name both periods with dates, and what ends the error.
+// The messages for operators name both periods with dates, and the remedy.
 func TestRefusalsSayWhatToDo(t *testing.T) {
 	m := miniredis.RunT(t)
 	m.SetTime(time.Date(2021, 10, 25, 3, 0, 0, 0, time.UTC))
@@ -292,7 +292,8 @@ func requireOtherCalendar(t *testing.T, m *miniredis.Miniredis, gen *serial.Gene
 	require.Equal(t, before, m.Dump())
 }
 
-// A series keeps its Period and year start, whatever its time zone, day start and template, at boundaries and while periods are prepared.
+// A series keeps its Period and year start, whatever its time zone, day start and template, at boundaries and while
+// periods are prepared.
 // Guarantees: period-changed, once-repeated.
 func TestOneCalendar(t *testing.T) {
 	tokyo, berlin := location(t, "Asia/Tokyo"), location(t, "Europe/Berlin")
@@ -345,7 +346,7 @@ func TestOneCalendar(t *testing.T) {
 	}
 }
 
-// Where no quarters or business years are counted or printed, the year start is not part of the calendar.
+// If no quarters or business years are counted or printed, the year start is not part of the calendar.
 func TestYearStartWithoutEffect(t *testing.T) {
 	_, rdb := startMini(t)
 	for i, month := range []time.Month{time.January, time.April, time.July} {
@@ -354,7 +355,7 @@ func TestYearStartWithoutEffect(t *testing.T) {
 	}
 }
 
-// The clock is ahead, and right again: what it was ahead to is lost, what lies before is new.
+// The clock is ahead, then right again: the days entered ahead are lost, and those in between are new.
 func TestLabelsAfterAFastClock(t *testing.T) {
 	s := newStage(t)
 	gen := s.generator()
@@ -378,8 +379,8 @@ func TestLabelsAfterAFastClock(t *testing.T) {
 	requireResult(t, "IS202110290001")(next(29))
 }
 
-// Numbers are issued while Redis's clock is ahead. The periods between now and that time were never used, so they are
-// not lost when the clock is right again.
+// Numbers are issued while Redis's clock is ahead. The periods in between were never used, so they are not lost when
+// the clock is right again.
 func TestGapsWhileTheClockWasAhead(t *testing.T) {
 	for unit, k := range map[time.Duration]kind{
 		time.Second:    kindOf("seconds", serial.PerSecond, "yyyyMMddHHmmss"),
@@ -404,7 +405,7 @@ func TestGapsWhileTheClockWasAhead(t *testing.T) {
 	}
 }
 
-// nextAt returns a generator, and a call of its Next so many units after an instant.
+// nextAt returns a generator, and a function that calls its Next n units after an instant.
 func nextAt(t *testing.T, k kind, unit time.Duration) (gen *serial.Generator, at func(units int) error) {
 	s := newStage(t)
 	gen = s.generator(k.opts...)
@@ -429,7 +430,7 @@ func TestClockAheadByLessEachTime(t *testing.T) {
 	}
 }
 
-// stage is a miniredis whose clock a test sets, with generators of one series on it.
+// stage is a miniredis whose clock the test sets, with generators of one series on it.
 type stage struct {
 	*miniredis.Miniredis
 	t   *testing.T
@@ -457,8 +458,7 @@ func (s *stage) next(gen *serial.Generator) string {
 	return number
 }
 
-// A takeover enters a label that lies below the period in force, which ends where the new one begins. Labels above it
-// stay used.
+// A takeover enters a label below the current period, which ends where the new one begins. Labels above it stay used.
 func TestTakeoverForgetsNoLabel(t *testing.T) {
 	hours := []serial.Option{serial.WithPeriod(serial.PerHour), serial.WithTemplate("{type}{date:yyyyMMddHH}{seq:6}")}
 	s := newStage(t)
@@ -490,7 +490,7 @@ func TestTakeoverForgetsNoLabel(t *testing.T) {
 	require.ErrorIs(t, errOf(west.Next(t.Context(), "IS")), serial.ErrCounterLost)
 }
 
-// Prepare opens no label that a fast clock has used, also if its counter is gone.
+// Prepare opens no label that a fast clock has used, even if its counter is gone.
 func TestPrepareAfterAFastClock(t *testing.T) {
 	s := newStage(t)
 	gen := s.generator()
@@ -499,7 +499,7 @@ func TestPrepareAfterAFastClock(t *testing.T) {
 		s.next(gen)
 	}
 	s.at(24, 13)
-	gen = s.generator() // which remembers nothing
+	gen = s.generator() // it remembers nothing
 	require.NoError(t, gen.Raise(t.Context(), "IS", 1))
 	s.at(25, 12)
 	s.next(gen)
@@ -509,12 +509,11 @@ func TestPrepareAfterAFastClock(t *testing.T) {
 	require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrCounterLost)
 }
 
-// The record keeps few runs of labels. A day that a fast clock left out between them is new nonetheless: runs that end
-// and begin with consecutive labels are one, also where a month ends, and no run above the label becomes one with
-// another.
+// The record keeps few runs of labels. A day between them that a fast clock skipped is still new: runs with consecutive
+// labels are merged, even across the end of a month, and no run above the label is merged with another.
 func TestLabelsBetweenThoseOfAFastClock(t *testing.T) {
 	for _, test := range []struct {
-		used       []int // days of October, and on
+		used       []int // days of October and later
 		back, then int
 		want       string
 	}{
@@ -535,7 +534,7 @@ func TestLabelsBetweenThoseOfAFastClock(t *testing.T) {
 	}
 }
 
-// A ledger repairs no day that a fast clock had used without it, whether it was turned on before, and off, or
+// A ledger repairs no day that a fast clock used without it, whether it was turned on earlier and off again, or
 // afterwards.
 func TestLedgerAfterAFastClock(t *testing.T) {
 	s := newStage(t)
@@ -549,7 +548,7 @@ func TestLedgerAfterAFastClock(t *testing.T) {
 		s.next(call.gen)
 	}
 	s.at(24, 12)
-	gen := s.generator(ledger) // which remembers nothing
+	gen := s.generator(ledger) // it remembers nothing
 	require.NoError(t, gen.Raise(t.Context(), "IS", 0))
 	s.Del("serial:{IS}:20211026")
 	s.Del("serial:{IS}:20211028")
@@ -559,8 +558,8 @@ func TestLedgerAfterAFastClock(t *testing.T) {
 	require.Equal(t, "IS202110280011", s.next(gen))
 }
 
-// A ledger repairs every day that was used with it, also one that an operator's Raise entered after a fast clock, and
-// the one in which it was turned on.
+// A ledger repairs every day that was used with it, including one that an operator's Raise entered after a fast clock,
+// and the one in which it was turned on.
 func TestLedgerBeforeAFastClock(t *testing.T) {
 	s := newStage(t)
 	ledger := serial.WithLedger(new(serialtest.Ledger), 10)
@@ -571,7 +570,7 @@ func TestLedgerBeforeAFastClock(t *testing.T) {
 	s.next(s.generator(ledger))
 	for _, day := range []int{26, 22, 20} {
 		s.at(day, 12)
-		gen := s.generator(ledger) // which remembers nothing
+		gen := s.generator(ledger) // it remembers nothing
 		require.NoError(t, gen.Raise(t.Context(), "IS", 0))
 		s.next(gen)
 	}
@@ -585,7 +584,7 @@ func TestLedgerBeforeAFastClock(t *testing.T) {
 	}
 }
 
-// It does not repair a day that was used without it, between a day that a Raise enters and those of a fast clock.
+// It does not repair a day that was used without it, between a day entered by a Raise and those of a fast clock.
 func TestLedgerBeforeADayWithoutOne(t *testing.T) {
 	s := newStage(t)
 	ledger := serial.WithLedger(new(serialtest.Ledger), 10)
@@ -607,7 +606,7 @@ func TestLedgerBeforeADayWithoutOne(t *testing.T) {
 	require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrCounterLost)
 }
 
-// After a fast clock has begun a print mark, days before that have it too, where they were not used with another one.
+// After a fast clock has begun a print mark, earlier days have it too, unless they were used with another one.
 func TestPrintMarkBeforeAFastClock(t *testing.T) {
 	s := newStage(t)
 	letters := serial.WithTemplate("{type}X{date:yyyyMMdd}{seq:4:base32}")
@@ -627,7 +626,7 @@ func TestPrintMarkBeforeAFastClock(t *testing.T) {
 	s.at(22, 13)
 	require.ErrorIs(t, gen.Raise(t.Context(), "IS", 1), serial.ErrConflict, "that day was printed in decimal")
 
-	s = newStage(t) // where the old mark was ahead too
+	s = newStage(t) // the old mark was ahead too
 	old, gen = s.generator(), s.generator(letters)
 	s.at(22, 12)
 	s.next(old)
@@ -641,7 +640,8 @@ func TestPrintMarkBeforeAFastClock(t *testing.T) {
 	require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrConflict, "that day was printed in decimal")
 }
 
-// Generators that might print different sequences of a period alike refuse each other until it has ended. Nothing is written.
+// Generators that might print different sequences of a period alike refuse each other until it has ended. Nothing is
+// written.
 // Guarantees: print-changed.
 func TestPrintsOfAPeriod(t *testing.T) {
 	key, other := []byte("0123456789abcdef"), []byte("fedcba9876543210")
@@ -693,13 +693,13 @@ func TestPrintsOfAPeriod(t *testing.T) {
 			}
 			require.Equal(t, before, m.Dump())
 
-			// A ledger may be turned on, and literals and spellings change.
+			// A ledger may be turned on, and literals and spellings may change.
 			requireSeq(t, 3)(with(append(opts, serial.WithLedger(new(serialtest.Ledger), 5))...).NextNumber(t.Context(), "IS"))
 			_, err = gen.Next(t.Context(), "IS")
 			require.ErrorContains(t, err, "set aside in a ledger, which this generator does not have")
 			require.NoError(t, gen.Takeover(t.Context(), "IS", 0))
 
-			// What was prepared has no print yet.
+			// A prepared period has no print yet.
 			require.NoError(t, gen.Prepare(t.Context(), "IS", 2))
 			m.at(25, 0)
 			for foreign, opts := range prints {
@@ -725,11 +725,11 @@ func TestPrintsThatMayChange(t *testing.T) {
 	}
 }
 
-// No operator gives a label another print: neither by way of another time zone nor of a clock that was ahead.
+// No operator can give a label another print, neither through another time zone nor through a fast clock.
 // Guarantees: print-changed.
 func TestPrintsOutliveTakeovers(t *testing.T) {
 	s := newStage(t)
-	s.ClockTTL(false) // counters of days that come again live on
+	s.ClockTTL(false) // counters of recurring days must survive
 	at, never := s.at, serial.WithPeriod(serial.Never)
 	with := func(template string, opts ...serial.Option) *serial.Generator {
 		return s.generator(append(opts, serial.WithTemplate(template))...)
@@ -743,7 +743,7 @@ func TestPrintsOutliveTakeovers(t *testing.T) {
 	require.ErrorContains(t, letters.Takeover(t.Context(), "N", 0), "another type or key prefix")
 	requireSeq(t, 2)(decimal.NextNumber(t.Context(), "N"))
 
-	// A zone that is ahead has entered the 25th, so another print waits until that has passed everywhere.
+	// A zone that is ahead has entered the 25th, so another print must wait until that has passed everywhere.
 	letterDay := with("{type}{date:yyyyMMdd}{seq:4:base32}")
 	east := with("{type}{date:yyyyMMdd}{seq:4:base32}", serial.WithLocation(time.FixedZone("east", 14*3600)))
 	require.NoError(t, errOf(east.Next(t.Context(), "Z")))
@@ -753,8 +753,8 @@ func TestPrintsOutliveTakeovers(t *testing.T) {
 	at(26, 0)
 	require.NoError(t, errOf(day.Next(t.Context(), "Z")))
 
-	// A clock that is ahead enters the 28th. Until that has passed, there is one print; of labels used before, there is
-	// none.
+	// A clock that is ahead enters the 28th. Until that has passed, there is only one print, and none for labels used
+	// before.
 	at(28, 12)
 	require.NoError(t, errOf(letterDay.Next(t.Context(), "Z")))
 	at(27, 12)

@@ -51,15 +51,16 @@ func TestReadmeCompiles(t *testing.T) {
 	}
 }
 
-// withoutRaceDetector skips a test of programs that the go command builds, which are the same with the race detector.
+// withoutRaceDetector skips a test of programs that the go command builds, since the race detector does not affect
+// them.
 func withoutRaceDetector(t *testing.T) {
 	t.Helper()
 	if race.Enabled {
-		t.Skip("no two goroutines meet here")
+		t.Skip("no goroutines run concurrently here")
 	}
 }
 
-// requireCompiles compiles a program, or a part of one. A test is run.
+// requireCompiles compiles a program, or a part of one. A test is also run.
 func requireCompiles(t *testing.T, code string) {
 	t.Helper()
 	withoutRaceDetector(t)
@@ -91,7 +92,7 @@ func requireCompiles(t *testing.T, code string) {
 	require.NoError(t, err, "%s\n%s", out, source)
 }
 
-// The recipes in the README and in docs/recipes.md run as they appear there, each on a Redis of its own.
+// The recipes in the README and in docs/recipes.md run as they appear there, each on its own Redis.
 func TestRecipes(t *testing.T) {
 	t.Parallel()
 	var rows [][]string
@@ -189,7 +190,7 @@ type shelf struct{}
 
 func (shelf) Reserve(_ context.Context, r serial.Reservation) (int64, error) { return r.Above, nil }
 
-// That is a module of its own, with an example of its own.
+// This module has its own example.
 var sqlledger = struct {
 	New        func(db any, dialect int) (shelf, error)
 	PostgreSQL int
@@ -227,7 +228,7 @@ func main() {
 var recipes = []func(rdb *redis.Client, gen *serial.Generator) error{
 `
 
-// docs/business-numbers.md says what is printed: the first number and the 1,000th of 30 December 2024.
+// docs/business-numbers.md shows the correct texts: the first number and the 1,000th of 30 December 2024.
 func TestBusinessNumbers(t *testing.T) {
 	t.Parallel()
 	rows := tableRows(t, "docs/business-numbers.md", "# Business numbers",
@@ -306,7 +307,7 @@ var rows = []struct {
 }{
 `
 
-// The command does what docs/command.md shows, after the README's program has issued a number.
+// The command's output matches docs/command.md, after the README's program has issued a number.
 func TestDocsCommand(t *testing.T) {
 	t.Parallel()
 	text := unix(t, "docs/command.md")
@@ -336,10 +337,10 @@ func TestDocsCommand(t *testing.T) {
 		cmd.Env = env
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, "%s", out)
-		if words[1] != "parse" { // it has the page's date
+		if words[1] != "parse" { // parse has the page's date
 			want = strings.NewReplacer("20211024", now.Format("20060102"), "2021-10-24", now.Format(time.DateOnly)).Replace(want)
 		}
-		at := regexp.MustCompile(`raised,,[^,]*,`) // when it was
+		at := regexp.MustCompile(`raised,,[^,]*,`) // time of the raise
 		require.Equal(t, at.ReplaceAllString(want, "TIME"), at.ReplaceAllString(string(out), "TIME"), line)
 	}
 }
@@ -370,7 +371,7 @@ func TestDocsAreComplete(t *testing.T) {
 	require.ElementsMatch(t, options, names("(?m)^\\| `(With\\w+)", unix(t, "docs/options.md")))
 }
 
-// Links to files and headings of this repository lead somewhere.
+// Links to files and headings of this repository are valid.
 func TestLinks(t *testing.T) {
 	files, err := filepath.Glob("*.md")
 	require.NoError(t, err)
@@ -420,7 +421,7 @@ func TestEveryNameHasAnExample(t *testing.T) {
 			missing = append(missing, name)
 		}
 		for _, e := range examples {
-			require.NotNil(t, e.Play, "the example of %s uses what stands in another file", name)
+			require.NotNil(t, e.Play, "the example of %s uses code in another file", name)
 			require.NotEmpty(t, e.Output, name)
 		}
 	}
@@ -440,7 +441,7 @@ func TestEveryNameHasAnExample(t *testing.T) {
 	}
 	require.Equal(t, []string{"Explained", "Explanation.Validate", "Explanation", "Ledger", "Period.String",
 		"Range", "Reservation.Check", "Reservation"}, missing,
-		"those are in the examples of WithExplanations, WithLedger, Period and Audit")
+		"these are in the examples of WithExplanations, WithLedger, Period and Audit")
 }
 
 // guide returns the text of a guide in docs/. The code of transactions.md and migrating.md is tested in
@@ -465,7 +466,7 @@ func TestRunbookHasEveryError(t *testing.T) {
 	}
 }
 
-// The runbook's command ends the errors that it is said to end.
+// The runbook's command ends the errors that it is listed for.
 func TestRunbookCommand(t *testing.T) {
 	zone := noon()
 	command := regexp.MustCompile(`(?m)^    serial (raise .* IS 340)$`).FindStringSubmatch(guide(t, "errors.md"))
@@ -503,7 +504,7 @@ func TestRunbookCommand(t *testing.T) {
 	})
 }
 
-// The code in hidden-volume.md runs as it stands there, and numbers of both keys are read.
+// The code in hidden-volume.md runs as it appears there, and numbers of both keys are read.
 func TestHiddenVolumeGuide(t *testing.T) {
 	t.Parallel()
 	text := guide(t, "hidden-volume.md")
@@ -584,7 +585,7 @@ func check(err error) {
 }
 `
 
-// What operations.md says of Redis's memory holds on a real server.
+// The figures for Redis's memory in operations.md hold on a real server.
 func TestCapacity(t *testing.T) {
 	rdb := redistest.Start(t).Client(t)
 	gen := newGenerator(t, rdb, serial.WithLocation(noon()))
@@ -599,8 +600,8 @@ func TestCapacity(t *testing.T) {
 	require.Less(t, used("serial:{IS}")+used("serial:{IS}:"+today(noon())), int64(400))
 }
 
-// What operations.md says of this process's memory holds for 100,000 types: the heap after a collection, less what it
-// was before.
+// The figures for this process's memory in operations.md hold for 100,000 types: the heap after a collection, less its
+// size before.
 func TestCapacityOfProcess(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector needs memory of its own, and cannot follow so many goroutines")
@@ -636,7 +637,7 @@ func TestCapacityOfProcess(t *testing.T) {
 	}
 }
 
-// anchors returns the fragments that the headings of a file have on GitHub.
+// anchors returns the fragments that GitHub gives the headings of a file.
 func anchors(t *testing.T, file string) (all []string) {
 	t.Helper()
 	for _, heading := range regexp.MustCompile(`(?m)^##+ (.*)$`).FindAllStringSubmatch(unix(t, file), -1) {
@@ -646,7 +647,7 @@ func anchors(t *testing.T, file string) (all []string) {
 	return all
 }
 
-// Each call sends what the table of call paths in docs/design.md says, in that many round trips.
+// Each call sends the commands in the table of call paths in docs/design.md, in as many round trips.
 func TestCallPaths(t *testing.T) {
 	page := guide(t, "design.md")
 	ctx := context.Background()
@@ -669,7 +670,7 @@ func TestCallPaths(t *testing.T) {
 	for _, test := range []struct {
 		name  string
 		opts  []serial.Option
-		calls calls // of which the last one is measured
+		calls calls // the last one is measured
 	}{
 		{"a number of an open period", nil, calls{next, next}},
 		{"a number of an open period", nil, calls{next, nextN}},
@@ -698,7 +699,7 @@ func TestCallPaths(t *testing.T) {
 			var sent []string
 			gen := newGenerator(t, m.Client(sentTo(&sent)), append(test.opts, serial.WithLocation(time.UTC))...)
 			var trips time.Duration
-			for _, typ := range []string{"OTHER", "IS"} { // for the second one, the server has the scripts
+			for _, typ := range []string{"OTHER", "IS"} { // for the second type, the server has the scripts
 				for _, call := range test.calls {
 					sent = nil
 					began := time.Now()
@@ -712,13 +713,13 @@ func TestCallPaths(t *testing.T) {
 			}
 		})
 	}
-	require.Empty(t, wrong, "what was measured, and is not in the table")
+	require.Empty(t, wrong, "measured calls that are not in the table")
 	_, table, _ := strings.Cut(page, "\n| call | ")
 	table, _, _ = strings.Cut(table, "\n\n")
 	require.Len(t, rows, strings.Count(table, "\n| ")-1, "every row is tested")
 }
 
-// sentTo adds the names of commands to sent: of scripts, those in the first line of their source. Each takes a
+// sentTo adds the names of commands to sent; a script's name is in the first line of its source. Each takes a
 // millisecond.
 func sentTo(sent *[]string) hook {
 	scripts := map[any]string{} // by digest

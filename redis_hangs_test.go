@@ -50,12 +50,12 @@ func TestStalledServerUnderLoad(t *testing.T) {
 	}
 }
 
-// The servers stop while many types are being opened. Each call returns in time all the same, whatever it waits for.
+// The servers stop while many types are being opened. Each call still returns in time, whatever it waits for.
 // Guarantees: redis-hangs.
 func TestStalledServerWhileManyTypesOpen(t *testing.T) {
 	t.Parallel()
 	const types = 2000
-	var kinds sync.WaitGroup // all at once, whatever -parallel says: they mostly wait
+	var kinds sync.WaitGroup // all at once, regardless of -parallel: they mostly wait
 	for _, kind := range []string{"plain", "embedded", "lock clients", "floor"} {
 		stalled := func(t *testing.T) {
 			var servers []*redistest.Server
@@ -87,22 +87,22 @@ func TestStalledServerWhileManyTypesOpen(t *testing.T) {
 				})
 			}
 			calls.Wait()
-			// Queues without a limit took more than 20 s. TestStalledServerAndManyTypes compares to the instant.
+			// Queues without a limit took more than 20 s. TestStalledServerAndManyTypes checks the exact instant.
 			require.Less(t, time.Since(stopped), 16*time.Second)
-			require.Less(t, opened.Load(), int32(types/2), "the others were under way")
+			require.Less(t, opened.Load(), int32(types/2), "the others were in progress")
 		}
 		kinds.Go(func() { t.Run(kind, stalled) })
 	}
 	kinds.Wait()
 }
 
-// While the server is stopped, a call returns as soon as its context ends, and within ten seconds if it never ends, whatever
-// the client's settings.
+// While the server is stopped, a call returns as soon as its context ends, or within ten seconds if it never ends,
+// whatever the client's settings.
 // Guarantees: redis-hangs.
 func TestStalledServer(t *testing.T) {
 	t.Parallel()
 	loc := noon()
-	var wg sync.WaitGroup // all at once, whatever -parallel says: they mostly wait
+	var wg sync.WaitGroup // all at once, regardless of -parallel: they mostly wait
 	for name, set := range map[string]func(*redis.Options){
 		"defaults":              func(*redis.Options) {},
 		"ContextTimeoutEnabled": func(o *redis.Options) { o.ContextTimeoutEnabled = true },
@@ -122,8 +122,8 @@ func TestStalledServer(t *testing.T) {
 			require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
 			server.Pause()
 
-			// late returns how long after its context's end a call returned. Tests in bubbles compare that to the
-			// instant. Here it must be sooner than the client's own time limits, however busy the machine.
+			// late returns how long after its context's end a call returned. Tests in bubbles check the exact instant.
+			// Here it must be sooner than the client's own time limits, however busy the machine.
 			late := func(ctx context.Context, call func() error, want error) time.Duration {
 				ended := make(chan time.Time, 1)
 				context.AfterFunc(ctx, func() { ended <- time.Now() })
@@ -158,7 +158,7 @@ func TestStalledServer(t *testing.T) {
 	wg.Wait()
 }
 
-// inTime is the longest that a call without a deadline may take where servers are slow, and a little more.
+// inTime is the longest that a call without a deadline may take if servers are slow, and a little more.
 const inTime = 10*time.Second + 100*time.Millisecond
 
 // A line is the network between a client and a simulation.
@@ -186,7 +186,7 @@ func (l *line) step() time.Time {
 	return time.Now().Add(delay)
 }
 
-// client returns a client of s, with a pool as large as that of its other clients.
+// client returns a client of s, with a pool as large as its other clients'.
 func (l *line) client(s *simulation, read time.Duration) *redis.Client {
 	return closing(s.t, redis.NewClient(&redis.Options{
 		Addr:        "127.0.0.1:6379",
@@ -206,8 +206,8 @@ func (l *line) client(s *simulation, read time.Duration) *redis.Client {
 	}))
 }
 
-// forward delivers what comes from src to dst when its step is over. It reads on meanwhile, as a network does:
-// miniredis holds a lock while it writes.
+// forward delivers data from src to dst when its step is over. It reads on meanwhile, as a network does: miniredis
+// holds a lock while it writes.
 func (l *line) forward(dst, src net.Conn, step func() time.Time) {
 	type packet struct {
 		data []byte
@@ -235,7 +235,7 @@ func (l *line) forward(dst, src net.Conn, step func() time.Time) {
 	}
 }
 
-// stale is the idle time after which a pool replaces a connection, which it notices only when the connection is wanted.
+// stale is the idle time after which a pool replaces a connection, which happens only when the connection is needed.
 const stale = 31 * time.Minute
 
 // However long it takes to replace a connection, that does not count as a pause of this process.
@@ -277,7 +277,7 @@ func TestSlowServerAndStaleConnections(t *testing.T) {
 								late = append(late, fmt.Sprintf("%s of %q: read timeout %v, replies after %v, endless context %v: %v, %v",
 									name, typ, read, delay, endless, took, err))
 							}
-							time.Sleep(time.Minute) // for commands that were left behind
+							time.Sleep(time.Minute) // for abandoned commands
 						})
 					}
 				}
@@ -287,7 +287,7 @@ func TestSlowServerAndStaleConnections(t *testing.T) {
 	require.Empty(t, late)
 }
 
-// Whichever step of replacing a connection is slow, a caller that waits for Redis in its own goroutine returns too:
+// Whichever step of replacing a connection is slow, a caller that waits for Redis in its own goroutine also returns:
 // once the server answers others at once, it waits for one more reply.
 func TestSlowStepsOfAStaleConnection(t *testing.T) {
 	const readTimeout = 5 * time.Second // go-redis's own
@@ -315,8 +315,8 @@ func TestSlowStepsOfAStaleConnection(t *testing.T) {
 	require.Empty(t, late)
 }
 
-// Callers who wait for another caller share its delay: their own time does not start when it returns. (One read timeout
-// more is allowed: caller.eval says which command may take longer.)
+// Callers who wait for another caller share its delay: their own time does not start when it returns. (One more read
+// timeout is allowed: caller.eval documents which command may take longer.)
 func TestSlowServerForMany(t *testing.T) {
 	var late []string
 	for _, ledger := range []bool{false, true} {
@@ -357,13 +357,13 @@ func TestSlowServerForMany(t *testing.T) {
 	require.Empty(t, late)
 }
 
-// servers are those of a generator. All of them may be slow at once.
+// servers are a generator's servers. All of them may be slow at once.
 type servers struct {
 	lines []*line
-	sent  atomic.Int64 // scripts and locks, without what is given back
+	sent  atomic.Int64 // scripts and locks, without releases
 
 	hangsAt string    // the stage of openings at which they hang; each type gets there
-	reached time.Time // when all types have got there
+	reached time.Time // when all types have reached it
 }
 
 // client returns a client of a new server.
@@ -388,7 +388,7 @@ func (n *servers) client(t *testing.T) *redis.Client {
 	return c
 }
 
-// slow has every server answer after d.
+// slow makes every server answer after d.
 func (n *servers) slow(d time.Duration) {
 	for _, l := range n.lines {
 		l.slow(d)
@@ -444,8 +444,8 @@ func (n *servers) generator(t *testing.T, kind string) *serial.Generator {
 	return gen
 }
 
-// nextOfMany calls Next for each of so many types at once. It returns an error if any call failed, whether all of them
-// did, and how long the longest took.
+// nextOfMany calls Next for each of n types at once. It returns an error if any call failed, whether all of them did,
+// and how long the longest took.
 func nextOfMany(ctx context.Context, gen *serial.Generator, types int) (took time.Duration, err error, all bool) {
 	var mu sync.Mutex
 	var calls sync.WaitGroup
@@ -464,10 +464,10 @@ func nextOfMany(ctx context.Context, gen *serial.Generator, types int) (took tim
 	return time.Since(began), err, failed == types
 }
 
-const manyTypes = 2000 // more than a server that hangs is sent in 10 s
+const manyTypes = 2000 // more than can be sent to a hanging server in 10 s
 
-// Whichever stage of openings a server hangs at, a call of each of many types ends in time, and nothing is sent for it
-// afterwards.
+// Whichever stage of openings a server hangs at, each call for one of many types ends in time, and nothing is sent for
+// it afterwards.
 //
 // Guarantees: redis-hangs.
 func TestStalledServerAndManyTypes(t *testing.T) {
@@ -476,7 +476,7 @@ func TestStalledServerAndManyTypes(t *testing.T) {
 			switch {
 			case stage == "look again" && kind != "floor":
 				continue
-			case stage == "open already" && kind != "embedded" && !redistest.Long(): // as with a plain client's
+			case stage == "open already" && kind != "embedded" && !redistest.Long(): // same as with a plain client
 				continue
 			}
 			t.Run(kind+", "+stage, func(t *testing.T) {
@@ -501,8 +501,8 @@ func TestStalledServerAndManyTypes(t *testing.T) {
 	}
 }
 
-// A slow lock server is not taken for others at work: a lock that it grants after its expiry is of no use, but nobody
-// else has it.
+// A slow lock server is not mistaken for other processes at work: a lock that it grants after its expiry is useless,
+// but nobody else has it.
 func TestSlowLockServerAndManyTypes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var n, locks servers
@@ -523,13 +523,13 @@ func TestSlowLockServerAndManyTypes(t *testing.T) {
 			locks.slow(0)
 		})
 		took, _, all := nextOfMany(context.Background(), gen, manyTypes)
-		require.False(t, all, "some locks came in time")
+		require.False(t, all, "some locks were granted in time")
 		require.LessOrEqual(t, took, inTime)
 		time.Sleep(3 * time.Hour)
 	})
 }
 
-// What callers have asked for who leave is not sent any more.
+// Commands of callers that have left are no longer sent.
 func TestManyCallersLeaveAStalledServer(t *testing.T) {
 	for _, kind := range []string{"plain", "embedded"} {
 		for _, stage := range []string{"take", "lock"} {
@@ -551,7 +551,7 @@ func TestManyCallersLeaveAStalledServer(t *testing.T) {
 	}
 }
 
-// Types that wait on both sides of midnight for a server that hangs do not wait for each other.
+// Types that wait for a hanging server on both sides of midnight do not wait for each other.
 func TestStalledServerAtMidnight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var n servers
@@ -561,7 +561,7 @@ func TestStalledServerAtMidnight(t *testing.T) {
 		began := time.Now()
 		var calls sync.WaitGroup
 		for i := range 20 {
-			calls.Go(func() { // the first one is under way, and gives up its place 5 ms later
+			calls.Go(func() { // the first one is in flight, and gives up its place 5 ms later
 				require.ErrorIs(t, errOf(gen.Next(context.Background(), fmt.Sprint("T", i))), os.ErrDeadlineExceeded)
 			})
 			time.Sleep(200 * time.Microsecond)
@@ -572,7 +572,7 @@ func TestStalledServerAtMidnight(t *testing.T) {
 	})
 }
 
-// However many types wait for a server that hangs, calls end in time.
+// However many types wait for a hanging server, calls end in time.
 func TestStalledServerAndVeryManyTypes(t *testing.T) {
 	if !redistest.Long() {
 		t.Skip("60,000 calls are left out without SERIAL_TEST_LONG=1")
@@ -589,8 +589,8 @@ func TestStalledServerAndVeryManyTypes(t *testing.T) {
 	})
 }
 
-// A server that is far away, and well, has many types opened at once: to wait for others takes nothing from a call's
-// time for the lock.
+// Many types are opened at once on a distant, healthy server: waiting for others costs nothing of a call's time for the
+// lock.
 func TestFarServerAndManyTypes(t *testing.T) {
 	for _, kind := range []string{"plain", "embedded", "cluster", "lock clients", "floor"} {
 		t.Run(kind, func(t *testing.T) {
@@ -607,7 +607,7 @@ func TestFarServerAndManyTypes(t *testing.T) {
 	}
 }
 
-// In periods too short for a lock too, a call returns as soon as its context ends.
+// Even in periods too short for a lock, a call returns as soon as its context ends.
 func TestOpeningASecondEndsWithItsContext(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		rdb := m.Client()
@@ -637,7 +637,7 @@ func TestOpeningASecondEndsWithItsContext(t *testing.T) {
 	})
 }
 
-// A call that waits for the server's clock to catch up spends its time on that too.
+// A call that waits for the server's clock to catch up charges that to its time.
 func TestSlowServerWhoseClockWasSetBack(t *testing.T) {
 	inBubble(t, func(t *testing.T, m *simulation) {
 		var l line
@@ -657,8 +657,8 @@ func TestSlowServerWhoseClockWasSetBack(t *testing.T) {
 	})
 }
 
-// Lock servers that do not answer do not say that another holds the lock: no caller's time starts again because another
-// caller's attempt failed.
+// Lock servers that do not answer do not indicate that another holds the lock: no caller's time starts again because
+// another caller's attempt failed.
 func TestLockServersHangForMany(t *testing.T) {
 	_, _ = net.LookupHost("localhost") // whose first use must not be in a bubble
 	for _, callers := range []int{1, 2, 10, 100} {

@@ -32,7 +32,7 @@ func newScheme(t testing.TB, opts ...serial.Option) *serial.Scheme {
 
 var hiddenKey = []byte("0123456789abcdef")
 
-// Every refusal names the option or the token, the reason and what would do. New refuses what NewScheme refuses.
+// Every refusal names the option or the token, the reason and a remedy. New refuses whatever NewScheme refuses.
 func TestTemplatesRefused(t *testing.T) {
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
 	refuse := func(want string, opts ...serial.Option) {
@@ -111,7 +111,7 @@ func TestTemplatesRefused(t *testing.T) {
 	refuseTemplate(serial.Never, "{type}{date:}{seq}", "it prints nothing of the date")
 	refuseTemplate(serial.Never, "{type}{date:-}{seq}", "it prints nothing of the date")
 
-	// A date that names other periods may be what is meant.
+	// A date that names other periods may be intended.
 	for layout, per := range map[string]string{
 		"yyyyMM": "PerMonth", "yy/MM": "PerMonth", "FFFF": "PerYear", "GGGG-WW": "PerWeek", "FFFF-Q": "PerQuarter",
 	} {
@@ -119,13 +119,13 @@ func TestTemplatesRefused(t *testing.T) {
 	}
 	refuseTemplate(serial.PerHour, date("yyyy-DDD"), "; print yyyyMMddHH, or use WithPeriod(PerDay) (WithTemplate)")
 	refuseTemplate(serial.PerDay, "{type}{seq}", "numbers of Never need none, or use WithPeriod(Never) (WithTemplate)")
-	for _, layout := range []string{"yyyyMMss", "yyyy-WW", "MMdd", "MM"} { // it names no periods
+	for _, layout := range []string{"yyyyMMss", "yyyy-WW", "MMdd", "MM"} { // these name no periods
 		_, err := serial.NewScheme(serial.WithTemplate(date(layout)))
 		require.Error(t, err)
 		require.NotContains(t, err.Error(), "WithPeriod", layout)
 	}
 
-	// The date that tells periods apart.
+	// The date must distinguish periods.
 	april1, april6 := serial.WithYearStart(time.April, 1), serial.WithYearStart(time.April, 6)
 	fourAM, hidden := serial.WithDayStart(4*time.Hour), serial.WithHiddenSequence(hiddenKey)
 	notApart := func(per serial.Period, units, layout, more string, opts ...serial.Option) {
@@ -246,7 +246,7 @@ func TestTemplatesRefused(t *testing.T) {
 	} {
 		newScheme(t, serial.WithPeriod(c.per), serial.WithTemplate(c.template))
 	}
-	require.NoError(t, errOf(serial.NewScheme(serial.WithPeriod(serial.PerWeek)))) // a date tells its week
+	require.NoError(t, errOf(serial.NewScheme(serial.WithPeriod(serial.PerWeek)))) // a date determines its week
 }
 
 func TestSchemeErrors(t *testing.T) {
@@ -275,7 +275,7 @@ func TestSchemeErrors(t *testing.T) {
 	require.ErrorContains(t, err, "the year 2100 cannot be printed as yy")
 }
 
-// A Scheme is used by many goroutines at once. Run with -race.
+// Many goroutines use a Scheme at once. Run with -race.
 func TestSchemesOfManyGoroutines(t *testing.T) {
 	s := newScheme(t, serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}{date:yyyy dd}{seq:6}{check:damm}"),
 		serial.WithHiddenSequence(hiddenKey))
@@ -295,8 +295,8 @@ func TestSchemesOfManyGoroutines(t *testing.T) {
 	wg.Wait()
 }
 
-// Printing allocates the string alone, and parsing the type alone while the date stays; check digits and alphabets
-// nothing more.
+// Printing allocates only the string, and parsing only the type while the date stays; check digits and alphabets
+// allocate nothing more.
 func TestSchemesAllocateLittle(t *testing.T) {
 	for template, most := range map[string]float64{
 		"{type}{date:yyyyMMdd}{seq:6}": 1, "{type}{date:yyyyMMdd}{seq:6:base32}": 1,
@@ -312,7 +312,7 @@ func TestSchemesAllocateLittle(t *testing.T) {
 	}
 }
 
-// Instants without a date of 1970 to 9999 are errors at once, however far away, in zones with rules too.
+// Instants outside the years 1970 to 9999 cause errors at once, however distant, even in zones with rules.
 func TestFarInstants(t *testing.T) {
 	t.Parallel()
 	far := []time.Time{time.Unix(time.Now().UnixNano(), 0), time.Unix(1<<62, 0), time.Unix(-1<<62, 0),
@@ -336,7 +336,7 @@ func TestFarInstants(t *testing.T) {
 	}
 }
 
-// The date counts as it is in the zone, and with a day start that of the business day.
+// The date in the zone decides, with a day start the date of the business day.
 func TestFirstAndLastInstants(t *testing.T) {
 	for _, c := range []struct {
 		at   string
@@ -362,7 +362,7 @@ func TestFirstAndLastInstants(t *testing.T) {
 	}
 }
 
-// The one period of Never is the same in every zone, also where it begins on 31 December 1969.
+// The one period of Never is the same in every zone, even where it begins on 31 December 1969.
 func TestPeriodOfNever(t *testing.T) {
 	for _, east := range []int{-3600, 0, 3600} {
 		s := newScheme(t, serial.WithPeriod(serial.Never), serial.WithTemplate("{type}{seq}"),
@@ -378,12 +378,12 @@ func TestPeriodOfNever(t *testing.T) {
 	}
 }
 
-// The zero Scheme counts by nothing, which gapless refuses.
+// The zero Scheme has no calendar, and gapless refuses it.
 func TestCalendarOfNoScheme(t *testing.T) {
 	require.Empty(t, new(serial.Scheme).Calendar())
 }
 
-// Periods as people write them. Neither a day start nor a missing midnight changes the name.
+// Periods in words. Neither a day start nor a missing midnight changes the name.
 func TestPeriodName(t *testing.T) {
 	in := func(p serial.Period, date string, more ...serial.Option) []serial.Option {
 		return append(more, serial.WithPeriod(p), serial.WithTemplate("{type}"+date+"{seq:4}"))

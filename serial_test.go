@@ -58,7 +58,7 @@ func testBehaviour(t *testing.T, b backend) {
 
 // testTake covers step 1: the counter exists and is incremented.
 func testTake(t *testing.T, b backend) {
-	b.run(t, "numbers follow each other, each type by itself", func(t *testing.T, s *series) {
+	b.run(t, "numbers follow each other, each type separately", func(t *testing.T, s *series) {
 		s.next(s.gen, 1)
 		s.next(s.gen, 2)
 		requireResult(t, "订单/A.b-c_9"+s.day+"0001")(s.gen.Next(t.Context(), "订单/A.b-c_9"))
@@ -103,7 +103,7 @@ func testTake(t *testing.T, b backend) {
 		require.Positive(t, s.rdb.TTL(t.Context(), s.counter).Val())
 	})
 
-	b.run(t, "scripts that the server forgot", func(t *testing.T, s *series) {
+	b.run(t, "scripts that the server has forgotten", func(t *testing.T, s *series) {
 		for want := range 5 {
 			require.NoError(t, s.flushScripts())
 			s.next(s.gen, want+1)
@@ -147,7 +147,7 @@ func testLargestSequences(t *testing.T, b backend) {
 	})
 }
 
-// testWaiting covers steps 2 and 4: the lock is held by another, and the caller waits while its context lives.
+// testWaiting covers steps 2 and 4: another holds the lock, and the caller waits while its context lives.
 func testWaiting(t *testing.T, b backend) {
 	b.run(t, "while another holds the lock", func(t *testing.T, s *series) {
 		lock := s.counter + ":lock"
@@ -162,7 +162,7 @@ func testWaiting(t *testing.T, b backend) {
 		select {
 		case err := <-done:
 			require.Fail(t, "did not wait", "%v", err)
-		case <-time.After(50 * time.Millisecond): // it cannot be shown otherwise that something does not happen
+		case <-time.After(50 * time.Millisecond): // there is no other way to show that nothing happens
 		}
 		s.rdb.Del(t.Context(), lock)
 		require.NoError(t, <-done)
@@ -240,14 +240,14 @@ func testFloor(t *testing.T, b backend) {
 			require.Error(t, s.generator(fixedFloor(n)).Raise(t.Context(), "IS", 1))
 			nothing()
 		}
-		// A deadline of the floor's own is the floor's error.
+		// A deadline set by the floor is the floor's error.
 		_, err := floor(func(context.Context) (int64, error) { return 0, context.DeadlineExceeded }).Next(t.Context(), "IS")
 		require.ErrorIs(t, err, context.DeadlineExceeded)
 		nothing()
 		require.PanicsWithValue(t, "floor", func() {
 			_, _ = floor(func(context.Context) (int64, error) { panic("floor") }).Next(t.Context(), "IS")
 		})
-		nothing() // the lock neither
+		nothing() // not even the lock
 
 		// The floor's context ends before the lock expires, and has the caller's values.
 		type key struct{}
@@ -270,7 +270,7 @@ func testFloor(t *testing.T, b backend) {
 	})
 }
 
-// testCounterLost covers the guard where a counter is missing, has gone back or holds no number.
+// testCounterLost covers the guard against a counter that is missing, has gone back or holds no number.
 func testCounterLost(t *testing.T, b backend) {
 	for _, lost := range []struct {
 		name     string
@@ -348,7 +348,7 @@ func testConflict(t *testing.T, b backend) {
 		s.next(s.generator(serial.WithLocation(time.FixedZone("another name", offset))), 2)
 	})
 
-	b.run(t, "a record that makes no sense is a conflict", func(t *testing.T, s *series) {
+	b.run(t, "an invalid record is a conflict", func(t *testing.T, s *series) {
 		s.rdb.HSet(t.Context(), s.record, "entered", "garbage")
 		s.refused(s.gen, serial.ErrConflict)
 	})
@@ -371,7 +371,7 @@ func testPeek(t *testing.T, b backend) {
 }
 
 func testRaise(t *testing.T, b backend) {
-	b.run(t, "Raise lifts and never lowers", func(t *testing.T, s *series) {
+	b.run(t, "Raise never lowers", func(t *testing.T, s *series) {
 		require.NoError(t, s.gen.Raise(t.Context(), "IS", 41))
 		require.Positive(t, s.rdb.TTL(t.Context(), s.counter).Val())
 		s.next(s.gen, 42)
@@ -391,13 +391,13 @@ func testRaise(t *testing.T, b backend) {
 		s.next(s.gen, 1)
 	})
 
-	b.run(t, "Raise(0) is the word that none was used", func(t *testing.T, s *series) {
+	b.run(t, "Raise(0) confirms that no number was used", func(t *testing.T, s *series) {
 		s.next(s.gen, 1)
 		s.rdb.Del(t.Context(), s.counter)
 		other := s.generator()
 		require.NoError(t, other.Raise(t.Context(), "IS", 0))
 		s.next(other, 1)
-		s.next(s.gen, 2) // it remembers 1, and the counter is there again
+		s.next(s.gen, 2) // it remembers 1, and the counter exists again
 	})
 
 	b.run(t, "Raise asks the floor of a period it opens", func(t *testing.T, s *series) {
@@ -411,14 +411,14 @@ func testRaise(t *testing.T, b backend) {
 		s.next(gen, 71)
 	})
 
-	b.run(t, "Raise of a counter that has to be adopted asks the floor", func(t *testing.T, s *series) {
+	b.run(t, "Raise of a counter without a record asks the floor", func(t *testing.T, s *series) {
 		require.NoError(t, s.rdb.Set(t.Context(), s.counter, 5, time.Hour).Err())
 		gen := s.generator(fixedFloor(20))
 		require.NoError(t, gen.Raise(t.Context(), "IS", 10))
 		s.next(gen, 21)
 	})
 
-	b.run(t, "Raise of a counter that stands higher than the template prints", func(t *testing.T, s *series) {
+	b.run(t, "Raise of a counter above the template's largest sequence", func(t *testing.T, s *series) {
 		wide := s.generator(serial.WithTemplate("{type}{date:yyyyMMdd}{seq:6}"))
 		require.NoError(t, wide.Raise(t.Context(), "IS", 12345))
 		require.NoError(t, s.gen.Raise(t.Context(), "IS", 7))
@@ -426,10 +426,9 @@ func testRaise(t *testing.T, b backend) {
 	})
 }
 
-// testStart covers a start: it counts only if a counter is made for a period of which nothing was used. The record
-// keeps it.
+// testStart covers a start: it counts only if a counter is created for an unused period. The record keeps it.
 func testStart(t *testing.T, b backend) {
-	other := func(s *series, opts ...serial.Option) *serial.Generator { // of another zone in which it is the same day
+	other := func(s *series, opts ...serial.Option) *serial.Generator { // of another zone with the same day
 		_, offset := time.Now().In(s.loc).Zone()
 		return s.generator(append(opts, serial.WithLocation(time.FixedZone("other", offset+3600)))...)
 	}
@@ -489,14 +488,14 @@ func testStart(t *testing.T, b backend) {
 			gen, floored := s.generator(serial.WithStart(start)), s.generator(serial.WithStart(start), fixedFloor(3))
 			drop(s, s.counter)
 			require.NoError(t, raise(s, gen))
-			requireSeq(t, 0, "none was used, says the operator")(gen.Peek(t.Context(), "IS"))
+			requireSeq(t, 0, "none was used, according to the operator")(gen.Peek(t.Context(), "IS"))
 			s.next(gen, 1000)
 			drop(s, s.counter)
 			s.next(floored, 1000)
 		}
 	})
 
-	b.run(t, "a floor of a new period that knows numbers", func(t *testing.T, s *series) {
+	b.run(t, "a new period whose floor knows numbers", func(t *testing.T, s *series) {
 		for _, start := range []int64{3, 4, 5, 9999} {
 			gen := s.generator(serial.WithStart(start), fixedFloor(3))
 			require.NoError(t, prepare(s, gen))
@@ -508,7 +507,7 @@ func testStart(t *testing.T, b backend) {
 		}
 	})
 
-	b.run(t, "Takeover of a period that nobody has used", func(t *testing.T, s *series) {
+	b.run(t, "Takeover of an unused period", func(t *testing.T, s *series) {
 		_, offset := time.Now().In(s.loc).Zone()
 		ahead := s.generator(serial.WithLocation(time.FixedZone("ahead", offset+14*3600))) // it is tomorrow there
 		for seq, want := range []int{1000, 1000, 1000} {
@@ -550,7 +549,7 @@ func testStart(t *testing.T, b backend) {
 	})
 }
 
-// Clients and options of a Generator that New refuses. TestTemplatesRefused has what makes no Scheme.
+// Clients and options of a Generator that New refuses. TestTemplatesRefused covers schemes.
 func TestNewRefuses(t *testing.T) {
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"}))
 	ring := closing(t, redis.NewRing(&redis.RingOptions{Addrs: map[string]string{"a": "127.0.0.1:1"}}))
@@ -570,7 +569,7 @@ func TestNewRefuses(t *testing.T) {
 	refuse(ofRing, ring)
 	refuse(ofRing, struct{ *redis.Ring }{ring})
 	refuse("WithReplicas with a client of type struct { redis.UniversalClient }; want *redis.Client and "+
-		"*redis.ClusterClient", struct{ redis.UniversalClient }{rdb}, confirmedBy(1)) // which may be any
+		"*redis.ClusterClient", struct{ redis.UniversalClient }{rdb}, confirmedBy(1)) // it may be any client
 	refuse("WithLedger: the ledger is nil", rdb, serial.WithLedger(ledgerFunc(nil), 1))
 	refuse("WithFloor: the function is nil", rdb, serial.WithFloor(nil))
 	refuse("WithRetention(-1): want 0 to 10000 periods", rdb, serial.WithRetention(-1))
@@ -701,7 +700,7 @@ func TestIncomparableClients(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// A server, or something in front of it, may answer anything.
+// A server, or something in front of it, may reply with anything.
 func TestStrangeReplies(t *testing.T) {
 	for _, reply := range []any{"OK", nil, []any{}, []any{"lost", "1", "2", ""},
 		[]any{"later", int64(time.Now().Unix()), int64(0), ""}} {
@@ -716,8 +715,8 @@ func TestStrangeReplies(t *testing.T) {
 	}
 }
 
-// TestAllocations holds how often a call allocates in a quiet process while the period is open. It counts what go-redis
-// allocates too: 9 times for a bare EVALSHA.
+// TestAllocations limits how often a call allocates in a quiet process while the period is open. It includes go-redis's
+// allocations: 9 for a bare EVALSHA.
 func TestAllocations(t *testing.T) {
 	if race.Enabled {
 		t.Skip("the race detector adds an allocation")
@@ -727,14 +726,14 @@ func TestAllocations(t *testing.T) {
 	background := context.Background() // t.Context() can end
 	limited, cancel := context.WithTimeout(background, time.Hour)
 	defer cancel()
-	_, err := gen.NextN(background, "IS", 1000) // opens the period; sequences below 256 take an allocation less
+	_, err := gen.NextN(background, "IS", 1000) // opens the period; sequences below 256 need one allocation less
 	require.NoError(t, err)
 	for name, test := range map[string]struct {
 		call func() error
 		most float64
 	}{
 		"Next": {func() error { _, err := gen.Next(background, "IS"); return err }, 13},
-		// 22 on a machine that is not busy.
+		// 22 on an idle machine.
 		"Next with a deadline": {func() error { _, err := gen.Next(limited, "IS"); return err }, 23},
 		"NextN of 1000":        {func() error { _, err := gen.NextN(background, "IS", 1000); return err }, 17},
 	} {
@@ -749,9 +748,9 @@ func TestAllocations(t *testing.T) {
 	}
 }
 
-// TestFrames holds how many functions of this library a command comes through, as a hook of the client sees it, and
-// that a call enters each file once. A command that a new goroutine sends shows fewer, so the deepest of several calls
-// counts.
+// TestFrames limits how many functions of this library a command passes through, as a hook of the client sees it, and
+// checks that a call enters each file once. A command sent by a new goroutine shows fewer, so the deepest of several
+// calls counts.
 func TestFrames(t *testing.T) {
 	rdb := closing(t, redis.NewClient(&redis.Options{Addr: miniredis.RunT(t).Addr()}))
 	gen := newGenerator(t, rdb)
@@ -763,7 +762,7 @@ func TestFrames(t *testing.T) {
 	for _, test := range []struct {
 		name string
 		ctx  context.Context
-		typ  string // and the number of the call, if it ends in "-"
+		typ  string // with the number of the call, if it ends in "-"
 		most int
 	}{
 		{"an opening", t.Context(), "A-", 8},
@@ -784,11 +783,11 @@ func TestFrames(t *testing.T) {
 	require.Empty(t, frames.reentered)
 }
 
-// A frameRecorder keeps the functions of this library through which commands came, innermost first.
+// A frameRecorder records the functions of this library through which commands came, innermost first.
 type frameRecorder struct {
-	mu        sync.Mutex // guards all below
+	mu        sync.Mutex // guards all fields below
 	deepest   []string   // of one command
-	reentered []string   // of a command that came through a file twice
+	reentered []string   // of a command that passed through a file twice
 }
 
 func (r *frameRecorder) look() {
@@ -845,7 +844,7 @@ func TestBehaviourOnCluster(t *testing.T) {
 		require.NotZero(t, server.Client(t).DBSize(t.Context()).Val())
 	}
 
-	// A client of the caller's own type is not known to be a Cluster's: types then share no script calls.
+	// A client of a custom type is not known to be a Cluster's, so types share no script calls.
 	gen = newGenerator(t, struct{ *redis.ClusterClient }{cluster.Client(t)}, serial.WithLocation(noon()),
 		serial.WithKeyPrefix("own"))
 	got := barrier(t, 200, func(i int) (string, error) { return gen.Next(t.Context(), fmt.Sprint("T", i%20)) })
@@ -874,7 +873,7 @@ func TestBehaviourThroughSentinel(t *testing.T) {
 	}, 20*time.Second, 50*time.Millisecond)
 }
 
-// With persistence a restart loses nothing. Without it a generator that remembers its numbers notices the loss.
+// With persistence, a restart loses nothing. Without it, a generator that remembers its numbers notices the loss.
 // Guarantees: restart-with-data.
 func TestRestart(t *testing.T) {
 	t.Parallel()
@@ -939,7 +938,7 @@ func TestClosedClient(t *testing.T) {
 	require.ErrorIs(t, errOf(newGenerator(t, rdb).Next(t.Context(), "IS")), redis.ErrClosed)
 }
 
-// Where nothing listens on the port, a call returns go-redis's error once its attempts have failed.
+// If nothing listens on the port, a call returns go-redis's error once its attempts have failed.
 func TestRefusedConnection(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -1013,7 +1012,7 @@ func TestProcesses(t *testing.T) {
 	require.Equal(t, numbers("IS", today(loc), 1, 1500), got)
 }
 
-// What the counters' server refuses is not the fault of lock servers that nobody has. Redis's answers to a client
+// A refusal by the counters' server is not blamed on lock servers that are not in use. Redis's replies to a client
 // without a password, or without a right, do not say so; the errors do.
 func TestServerRefuses(t *testing.T) {
 	t.Parallel()
@@ -1085,7 +1084,7 @@ func TestMemoryOfNodesWithOtherClocks(t *testing.T) {
 	require.ErrorIs(t, errOf(gen.Next(t.Context(), "A")), serial.ErrCounterLost)
 }
 
-// BenchmarkNext measures Next beside a plain INCR through the same client, on the same server.
+// BenchmarkNext compares Next with a plain INCR through the same client, on the same server.
 func BenchmarkNext(b *testing.B) {
 	server := redistest.Start(b)
 	rdb := server.Client(b)
@@ -1116,7 +1115,7 @@ func BenchmarkNext(b *testing.B) {
 	}
 }
 
-// BenchmarkString measures how a number is printed, which every Next does.
+// BenchmarkString measures printing a number, which every Next does.
 func BenchmarkString(b *testing.B) {
 	n, err := parser(b).Parse("IS202110240001")
 	if err != nil {
@@ -1128,7 +1127,7 @@ func BenchmarkString(b *testing.B) {
 	}
 }
 
-// shared has so many goroutines share b.N calls of do.
+// shared splits b.N calls of do among that many goroutines.
 func shared(b *testing.B, callers int, do func() error) {
 	var left atomic.Int64
 	left.Store(int64(b.N))

@@ -15,7 +15,7 @@ import (
 	"github.com/dailyserial/serial/gapless"
 )
 
-// numbers yields texts as they are, each after a call of between.
+// numbers yields texts unchanged, each after a call of between.
 func numbers(between func(i int), texts ...string) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		for i, text := range texts {
@@ -27,7 +27,7 @@ func numbers(between func(i int), texts ...string) iter.Seq2[string, error] {
 	}
 }
 
-// What is taken while the stored numbers are read is ignored; what is above that was never taken. A closed period is
+// Numbers taken while the stored numbers are read are ignored; numbers above them were never taken. A closed period is
 // read, too.
 func TestAudit(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
@@ -92,7 +92,7 @@ func TestAudit(t *testing.T) {
 	})
 }
 
-// The newest periods of which numbers were taken, of any scheme.
+// The newest periods with numbers, for any scheme.
 func TestHistory(t *testing.T) {
 	east := serial.WithLocation(time.FixedZone("", 14*3600))
 	each(t, func(t *testing.T, d *database) {
@@ -100,7 +100,7 @@ func TestHistory(t *testing.T) {
 		for i, r := range []struct {
 			opts []serial.Option
 			on   []string // from the newest period to the oldest
-			want []string // what is printed, with the start of the period where that is not known
+			want []string // the texts, with the period's start if that is unknown
 		}{
 			{
 				nil,
@@ -162,7 +162,7 @@ func TestHistory(t *testing.T) {
 						require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", at)))
 					}
 				}
-				require.NoError(t, g.Raise(t.Context(), tx, "IS", october(2), 0)) // opened, and none was taken
+				require.NoError(t, g.Raise(t.Context(), tx, "IS", october(2), 0)) // opened, but no number was taken
 				require.Equal(t, r.want, history(tx, 10_000))
 				require.Equal(t, r.want[:1], history(tx, 1))
 			})
@@ -174,8 +174,8 @@ func TestHistory(t *testing.T) {
 	})
 }
 
-// However many periods there are, History reads them with one statement: with one for each, the page of a series that
-// is far from its database never opened. A Querier that only returns single rows still works.
+// History reads any number of periods with one statement: with one for each, the page of a series far from its database
+// never opened. A Querier that returns only single rows still works.
 func TestHistoryStatements(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db, g := d.start(t)
@@ -223,7 +223,7 @@ func TestHistoryRefused(t *testing.T) {
 		numbers, err := letters.History(t.Context(), db, "IS", 2)
 		require.NoError(t, err)
 		require.Equal(t, "IS202110250001", numbers[0].String())
-		require.Empty(t, numbers[1].String(), "by another scheme, it was printed in another way")
+		require.Empty(t, numbers[1].String(), "another scheme printed it differently")
 		require.EqualValues(t, 1, numbers[1].Seq)
 		require.True(t, numbers[1].Start.Equal(october(24)))
 		require.ErrorIs(t, errOf(weeks.History(t.Context(), db, "IS", 2)), serial.ErrConflict)

@@ -15,9 +15,9 @@ import (
 	"github.com/dailyserial/serial/gapless"
 )
 
-// BenchmarkAgainstMinimum measures transactions that take a number and store a document, beside the least that a
-// hand-written counter does: one UPDATE … RETURNING of a row that is there or, in MySQL, UPDATE and SELECT, with no
-// table of numbers, clock or limit. An operation is a round of both, in turns; what is reported are medians of rounds:
+// BenchmarkAgainstMinimum compares transactions that take a number and store a document with the minimum of a
+// hand-written counter: one UPDATE … RETURNING of an existing row or, in MySQL, UPDATE and SELECT, with no table of
+// numbers, clock or limit. An operation is a round of both, in turns; the reported values are medians of rounds:
 //
 //	go test -run '^$' -bench AgainstMinimum -benchtime 21x
 func BenchmarkAgainstMinimum(b *testing.B) {
@@ -28,11 +28,11 @@ func BenchmarkAgainstMinimum(b *testing.B) {
 		b.Run(make.name, func(b *testing.B) {
 			d := make.new(b)
 			if d.dialect == gapless.MySQL {
-				d = d.with("interpolateParams=true") // else the minimum, with its parameters, takes more round trips than we do
+				d = d.with("interpolateParams=true") // or the minimum takes more round trips
 			}
 			for _, load := range []struct{ callers, types int }{{1, 1}, {8, 1}, {64, 1}, {8, 8}, {64, 8}, {64, 64}} {
 				if d.dialect == gapless.SQLite && load.types > 8 {
-					continue // it has one writer, and types make no difference
+					continue // it has one writer, so types make no difference
 				}
 				b.Run(fmt.Sprintf("callers=%d/types=%d", load.callers, load.types), func(b *testing.B) {
 					against(b, d, load.callers, load.types)
@@ -42,11 +42,11 @@ func BenchmarkAgainstMinimum(b *testing.B) {
 	}
 }
 
-// against measures so many callers, who share so many types.
+// against measures a number of callers that share a number of types.
 func against(b *testing.B, d *database, callers, types int) {
 	round := 300 * time.Millisecond
 	if d.dialect == gapless.SQLite {
-		round = time.Second // who waits for the writer sleeps for up to 100 ms at a time
+		round = time.Second // callers that wait for the writer sleep for up to 100 ms at a time
 	}
 	ctx := b.Context()
 	db := d.open(b)
@@ -127,7 +127,7 @@ func against(b *testing.B, d *database, callers, types int) {
 	for i := range b.N {
 		var got [2]float64
 		for j := range 2 {
-			which := (i + j) % 2 // whoever is first may be at an advantage
+			which := (i + j) % 2 // the first may be at an advantage
 			got[which] = measure([]func(*sql.Tx, string) (string, error){minimum, ours}[which])
 			rates[which] = append(rates[which], got[which])
 		}

@@ -20,7 +20,7 @@ func perYear(from time.Month) []serial.Option {
 		serial.WithTemplate("{type}{date:FFFF}{seq:4}")}
 }
 
-// requireConflict checks that g can do nothing with a series, in any period, and that the message has want.
+// requireConflict checks that g can do nothing with a series, in any period, and that the message contains want.
 func requireConflict(t *testing.T, g *gapless.Generator, tx *sql.Tx, typ, want string) {
 	t.Helper()
 	_, err := g.Next(t.Context(), tx, typ)
@@ -41,7 +41,7 @@ func requireConflict(t *testing.T, g *gapless.Generator, tx *sql.Tx, typ, want s
 	}
 }
 
-// A series keeps its period and year start as long as any of its rows lives.
+// A series keeps its period and year start as long as any of its rows exists.
 func TestOneCalendar(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t)
@@ -52,7 +52,7 @@ func TestOneCalendar(t *testing.T) {
 			t.Helper()
 			requireSeq(t, want)(g.NextOn(t.Context(), tx, typ, day))
 		}
-		commits(t, db, func(tx *sql.Tx) { // unseen by others, and then seen
+		commits(t, db, func(tx *sql.Tx) { // before and after others see the rows
 			takes(days, tx, "D", 1)
 			takes(april, tx, "A", 1)
 			require.NoError(t, weeks.Raise(t.Context(), tx, "W", day, 7))
@@ -70,7 +70,7 @@ func TestOneCalendar(t *testing.T) {
 			takes(weeks, tx, "X", 1) // another type
 		})
 
-		// Whoever deletes the gate, or the rows and not the gate, changes nothing.
+		// Deleting the gate, or the rows without the gate, changes nothing.
 		commits(t, db, func(tx *sql.Tx) {
 			_, err := tx.ExecContext(t.Context(), "DELETE FROM serial_gapless_series")
 			require.NoError(t, err)
@@ -122,7 +122,7 @@ func TestCalendarsAtOnce(t *testing.T) {
 	})
 }
 
-// A scheme that was refused is refused again, whatever row its attempt has left, at every level of isolation.
+// A refused scheme is refused again, whatever row its attempt has left, at every level of isolation.
 func TestRefusedCalendarStaysRefused(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t)

@@ -18,7 +18,7 @@ import (
 	"github.com/dailyserial/serial/gapless"
 )
 
-// october is the beginning of a day in October 2021, in UTC.
+// october returns the beginning of a day in October 2021, in UTC.
 func october(day int) time.Time { return time.Date(2021, 10, day, 0, 0, 0, 0, time.UTC) }
 
 // beginAt begins a transaction that is rolled back when the test ends.
@@ -30,7 +30,7 @@ func beginAt(t testing.TB, db *sql.DB, level sql.IsolationLevel) *sql.Tx {
 	return tx
 }
 
-// closes closes the periods of IS that end by then, and commits that.
+// closes closes the periods of IS that end by before, and commits.
 func (d *database) closes(t testing.TB, db *sql.DB, g *gapless.Generator, before time.Time) {
 	t.Helper()
 	tx := beginAt(t, db, d.readCommitted())
@@ -66,7 +66,7 @@ func TestClosePeriods(t *testing.T) {
 			}
 		}
 
-		// Of a type that was never used.
+		// For a type that was never used.
 		until(db, time.Time{})
 		d.closes(t, db, g, october(2))
 		until(db, october(2))
@@ -77,7 +77,7 @@ func TestClosePeriods(t *testing.T) {
 			takes(tx, 5, 1)
 		})
 
-		// With rows and without, in the transaction that closes and after it.
+		// With rows and without, in the closing transaction and after it.
 		tx := beginAt(t, db, d.readCommitted())
 		require.NoError(t, g.ClosePeriods(t.Context(), tx, "IS", october(5)))
 		refuses(tx, 1, 2, 3, 4)
@@ -95,7 +95,7 @@ func TestClosePeriods(t *testing.T) {
 			requireSeq(t, 1)(g.NextOn(t.Context(), tx, "IT", october(3))) // another type
 		})
 
-		// What is closed is closed: an earlier end changes nothing. What is rolled back, was not.
+		// Closed periods stay closed: an earlier end changes nothing. A closing that is rolled back has no effect.
 		d.closes(t, db, g, october(2))
 		d.closes(t, db, g, october(5))
 		until(db, october(5))
@@ -117,9 +117,9 @@ func TestClosePeriods(t *testing.T) {
 		until(db, october(5))
 		commits(t, db, func(tx *sql.Tx) { takes(tx, 6, 2) })
 
-		// Reopened, from a period on; closed again, up to another.
+		// Reopened from a period on; closed again, up to another.
 		commits(t, db, func(tx *sql.Tx) {
-			require.NoError(t, g.ReopenPeriods(t.Context(), tx, "IS", october(5))) // that is closed until then
+			require.NoError(t, g.ReopenPeriods(t.Context(), tx, "IS", october(5))) // already closed until then
 			until(tx, october(5))
 			require.NoError(t, g.ReopenPeriods(t.Context(), tx, "IS", october(3)))
 			until(tx, october(3))
@@ -148,7 +148,7 @@ func execTx(t testing.TB, tx *sql.Tx, query string) {
 	require.NoError(t, errOf(tx.ExecContext(t.Context(), query)))
 }
 
-// What cannot be closed is refused, nothing is written, and the transaction goes on.
+// An impossible closing is refused, nothing is written, and the transaction continues.
 func TestClosePeriodsRefused(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db, g := d.start(t)
@@ -190,12 +190,12 @@ func TestClosePeriodsRefused(t *testing.T) {
 			}
 		}
 		require.Zero(t, rows(tx))
-		require.NoError(t, g.ClosePeriods(t.Context(), tx, "IS", today), "what ended yesterday")
+		require.NoError(t, g.ClosePeriods(t.Context(), tx, "IS", today), "periods that ended yesterday")
 		require.ErrorIs(t, weeks.ClosePeriods(t.Context(), tx, "IS", monday), serial.ErrConflict)
 		require.ErrorIs(t, weeks.ReopenPeriods(t.Context(), tx, "IS", monday), serial.ErrConflict)
 		require.ErrorIs(t, errOf(weeks.ClosedUntil(t.Context(), tx, "IS")), serial.ErrConflict)
 		require.NoError(t, errOf(g.Next(t.Context(), tx, "IS")))
-		execTx(t, tx, "DELETE FROM serial_gapless_series") // against the rules: the calendar is kept
+		execTx(t, tx, "DELETE FROM serial_gapless_series") // breaks the rules: the calendar is kept
 		require.ErrorIs(t, weeks.ClosePeriods(t.Context(), tx, "IS", october(4)), serial.ErrConflict)
 		require.Equal(t, 1, rows(tx))
 		require.NoError(t, tx.Commit())
@@ -224,7 +224,7 @@ func TestClosePeriodsEnded(t *testing.T) {
 	}
 }
 
-// Ends are those of the scheme's periods in its time zone, also of those that began before the epoch.
+// Ends are the ends of the scheme's periods in its time zone, even of periods that began before the epoch.
 func TestClosedUntilInZone(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t)
@@ -263,8 +263,8 @@ func TestClosedUntilInZone(t *testing.T) {
 	})
 }
 
-// Whoever thinks that a closed period is still the current one gets a number of the current one. If the clock went back
-// into a closed period, that is closed to Next, too.
+// A caller that considers a closed period the current one gets a number of the current one. If the clock went back into
+// a closed period, that is closed to Next, too.
 func TestNextOfAClosedPeriod(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db, g := d.start(t)
@@ -312,7 +312,7 @@ func (tx counting) QueryRowContext(ctx context.Context, query string, args ...an
 	return tx.Tx.QueryRowContext(ctx, query, args...)
 }
 
-// Closing costs a number of the current period nothing: neither a statement nor a wait for whoever closes.
+// Closing costs a number of the current period nothing: neither a statement nor a wait for the closing transaction.
 func TestCurrentPeriodGoesOn(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db, g := d.start(t)
@@ -325,9 +325,9 @@ func TestCurrentPeriodGoesOn(t *testing.T) {
 			levels = append(levels, sql.LevelRepeatableRead)
 		}
 		for i, level := range levels {
-			before := beginAt(t, db, level) // has taken a number of the current period when others close
+			before := beginAt(t, db, level) // took a number of the current period before others closed
 			require.NoError(t, errOf(g.Next(t.Context(), before, "IS")))
-			if d.dialect == gapless.SQLite { // where all writers wait
+			if d.dialect == gapless.SQLite { // there, all writers wait
 				require.NoError(t, before.Commit())
 			}
 			closer := beginAt(t, db, level)
@@ -352,8 +352,8 @@ func TestCurrentPeriodGoesOn(t *testing.T) {
 	})
 }
 
-// closingCases are the ways in which a number of a period meets somebody who closes it: the period has a row or not,
-// and whoever takes the number knows that it has ended or not.
+// closingCases are the ways in which a taker of a period's number meets a closing transaction: the period has a row or
+// not, and the taker knows that it has ended or not.
 func closingCases(t *testing.T,
 	test func(t *testing.T, d *database, db *sql.DB, g *gapless.Generator, row, late bool)) {
 	servers(t, func(t *testing.T, d *database) {
@@ -382,11 +382,11 @@ func takes(ctx context.Context, tx gapless.Tx, g *gapless.Generator, late bool) 
 	return g.NextOn(ctx, tx, "IS", october(1))
 }
 
-// Whoever closes a period waits until all who have taken a number of it have ended. After that, nobody takes one,
-// whenever the transaction began.
+// A closing transaction waits until all transactions that have taken a number of the period have ended. After that,
+// nobody takes one, whenever the transaction began.
 func TestCloseWaits(t *testing.T) {
 	closingCases(t, func(t *testing.T, d *database, db *sql.DB, g *gapless.Generator, row, late bool) {
-		other := d.generator(t, db, serial.WithKeyPrefix(fmt.Sprintf("%v-%v", row, late))) // with a clock of its own
+		other := d.generator(t, db, serial.WithKeyPrefix(fmt.Sprintf("%v-%v", row, late))) // with its own clock
 		taker, second := begin(t, db), begin(t, db)
 		n, err := takes(t.Context(), taker, g, late)
 		require.NoError(t, err)
@@ -400,7 +400,7 @@ func TestCloseWaits(t *testing.T) {
 		closed := make(chan error)
 		go func() { closed <- other.ClosePeriods(t.Context(), closer, "IS", october(2)) }()
 		d.waiting(t, db, 1)
-		if row && late { // the closer has the gate, and waits for the row
+		if row && late { // the closing transaction has the gate, and waits for the row
 			require.NoError(t, taker.Rollback())
 			n.Seq--
 		} else {
@@ -426,8 +426,8 @@ func TestCloseWaits(t *testing.T) {
 	})
 }
 
-// Whoever wants a number of a period that is being closed waits, and gets it if that is rolled back. The same for one
-// that is being reopened.
+// A transaction that wants a number of a period being closed waits, and gets it if the closing is rolled back. The same
+// holds while a period is being reopened.
 func TestTakerWaits(t *testing.T) {
 	closingCases(t, func(t *testing.T, d *database, db *sql.DB, g *gapless.Generator, row, late bool) {
 		want := int64(1)
@@ -470,8 +470,8 @@ func TestTakerWaits(t *testing.T) {
 	})
 }
 
-// Of two who close periods of one type, the second waits for the first, whose gate may be the series' first row. Then
-// the later end holds that was committed.
+// If two transactions close periods of one type, the second waits for the first, whose gate may be the series' first
+// row. Then the later of the committed ends holds.
 func TestTwoClose(t *testing.T) {
 	servers(t, func(t *testing.T, d *database) {
 		db := d.open(t)
@@ -517,7 +517,7 @@ func TestTwoClose(t *testing.T) {
 	})
 }
 
-// At REPEATABLE READ and above, PostgreSQL's snapshot could hide numbers from whoever closes their period.
+// At REPEATABLE READ and above, PostgreSQL's snapshot could hide a period's numbers from the closing transaction.
 func TestCloseLevels(t *testing.T) {
 	d := postgreSQL(t)
 	db, g := d.start(t)
@@ -530,15 +530,15 @@ func TestCloseLevels(t *testing.T) {
 	}
 }
 
-// While hundreds take numbers of open and closed periods, with all kinds of fates, and others close and reopen them, no
-// document gets into a closed period, and no period has a gap.
+// While hundreds of transactions take numbers of open and closed periods, with all kinds of fates, and others close and
+// reopen them, no document gets into a closed period, and no period has a gap.
 func TestCloseFates(t *testing.T) {
 	const goroutines, rounds, days, cycles = 200, 4, 6, 25
 	template := serial.WithTemplate("{type}{date:yyyyMMdd}-{seq:4}")
 	each(t, func(t *testing.T, d *database) {
-		// Transactions here take a number of the current period first, and then one of a period that has ended. While
-		// somebody closes periods, they may wait for each other in a circle, which PostgreSQL looks for after a second,
-		// unless a superuser asks.
+		// Transactions here take a number of the current period first, and then one of a period that has ended. If
+		// another closes periods, they may deadlock, for which PostgreSQL checks after a second, unless a superuser
+		// sets another time.
 		if quick := d.with("deadlock_timeout=20ms"); d.dialect == gapless.PostgreSQL && quick.open(t).Ping() == nil {
 			d = quick
 		}
@@ -678,7 +678,7 @@ func TestCloseFates(t *testing.T) {
 				return err
 			}
 			closed.Add(1)
-			for seen := refused.Load(); refused.Load() == seen && working.Load() > 0; { // somebody finds it closed
+			for seen := refused.Load(); refused.Load() == seen && working.Load() > 0; { // until a taker finds it closed
 				time.Sleep(time.Millisecond)
 			}
 			for {
@@ -718,7 +718,7 @@ func TestCloseFates(t *testing.T) {
 	})
 }
 
-// repeatable reports whether a transaction failed because others were at work, and may be repeated.
+// repeatable reports whether a transaction failed only because of concurrent ones, and may be repeated.
 func repeatable(err error) bool {
 	var state *pgconn.PgError
 	return again(err) || errors.As(err, &state) && (state.Code == "40001" || state.Code == "40P01")

@@ -121,20 +121,20 @@ func TestCloseWhileFiftyBook(t *testing.T) {
 	})
 }
 
-// Whoever comes after a waiting ClosePeriods or ReopenPeriods queues behind it, at every level of isolation. It waits
-// only for those before it.
+// Transactions that come after a waiting ClosePeriods or ReopenPeriods queue behind it, at every level of isolation. It
+// waits only for those before it.
 func TestTakersQueueBehindACloser(t *testing.T) {
 	servers(t, func(t *testing.T, d *database) {
 		takers := map[string]func(g *gapless.Generator, tx *sql.Tx) error{
-			"NextOn of a row": func(g *gapless.Generator, tx *sql.Tx) error {
+			"NextOn with a row": func(g *gapless.Generator, tx *sql.Tx) error {
 				return errOf(g.NextOn(t.Context(), tx, "IS", october(1)))
 			},
-			"NextOn of no row": func(g *gapless.Generator, tx *sql.Tx) error {
+			"NextOn without a row": func(g *gapless.Generator, tx *sql.Tx) error {
 				return errOf(g.NextOn(t.Context(), tx, "IS", october(2)))
 			},
 			"Raise":       func(g *gapless.Generator, tx *sql.Tx) error { return g.Raise(t.Context(), tx, "IS", october(1), 5) },
 			"Next, first": func(g *gapless.Generator, tx *sql.Tx) error { return errOf(g.Next(t.Context(), tx, "IS")) },
-			"NextOn of tomorrow": func(g *gapless.Generator, tx *sql.Tx) error {
+			"NextOn for tomorrow": func(g *gapless.Generator, tx *sql.Tx) error {
 				return errOf(g.NextOn(t.Context(), tx, "IS", time.Now().AddDate(0, 0, 1)))
 			},
 		}
@@ -184,7 +184,7 @@ func TestTakersQueueBehindACloser(t *testing.T) {
 	})
 }
 
-// The gate is that of one series: of a type, key prefix, table and schema.
+// The gate belongs to one series: a type, key prefix, table and schema.
 func TestGateIsOfOneSeries(t *testing.T) {
 	servers(t, func(t *testing.T, d *database) {
 		db, g := d.start(t)
@@ -216,13 +216,13 @@ func TestGateIsOfOneSeries(t *testing.T) {
 	})
 }
 
-// Closing and reopening wait for no neighbour in the table, and no neighbour waits for them, whatever it takes and at
-// whatever end of the series its rows are. The same holds for the current period of the series itself.
+// Closing and reopening wait for no neighbour in the table, and no neighbour waits for them, whatever locks are needed
+// and at whichever end of the series its rows are. The same holds for the series' own current period.
 func TestNeighboursGoOn(t *testing.T) {
 	servers(t, func(t *testing.T, d *database) {
 		levels := []sql.IsolationLevel{sql.LevelReadCommitted}
 		if d.dialect == gapless.MySQL {
-			levels = append(levels, sql.LevelRepeatableRead) // as far as what is in the way exists
+			levels = append(levels, sql.LevelRepeatableRead) // only with rows that exist
 		}
 		for i, level := range slices.Concat(levels, levels) {
 			holds := i < len(levels) // others hold their rows meanwhile
@@ -278,7 +278,7 @@ func TestNeighboursGoOn(t *testing.T) {
 	})
 }
 
-// rowsOf returns all that the tables have.
+// rowsOf returns all rows of the tables.
 func rowsOf(t *testing.T, db *sql.DB) (rows []string) {
 	t.Helper()
 	found, err := db.QueryContext(t.Context(), "SELECT series, period, mark, previous, last, closed FROM serial_gapless "+
@@ -296,8 +296,8 @@ func rowsOf(t *testing.T, db *sql.DB) (rows []string) {
 	return rows
 }
 
-// At REPEATABLE READ, MariaDB's snapshot hides from whoever closes a period what was committed since. That is an error,
-// and nothing is written; at READ COMMITTED, the documents are seen.
+// At REPEATABLE READ, MariaDB's snapshot hides later commits from a closing transaction. That is an error, and nothing
+// is written; at READ COMMITTED, the documents are seen.
 func TestCloseBehindASnapshot(t *testing.T) {
 	d := mariaDB(t)
 	db := d.open(t)
@@ -310,9 +310,9 @@ func TestCloseBehindASnapshot(t *testing.T) {
 		require.NoError(t, store(t.Context(), tx, n))
 	}
 	cases := map[string]struct {
-		snapshot bool // the closing transaction has read before
+		snapshot bool // the closing transaction has already read
 		change   func(t *testing.T, typ string, closing func())
-		old      bool // its snapshot then lacks something
+		old      bool // its snapshot lacks something then
 	}{
 		"nothing": {true, func(_ *testing.T, _ string, closing func()) { closing() }, false},
 		"another period": {true, func(t *testing.T, typ string, closing func()) {
@@ -394,8 +394,8 @@ func TestCloseBehindASnapshot(t *testing.T) {
 	}
 }
 
-// Closing periods without numbers waits for no neighbour, and no neighbour waits for it. A snapshot that lacks the first
-// number of all is found, too.
+// Closing periods without numbers waits for no neighbour, and no neighbour waits for it. A snapshot that lacks the very
+// first number is detected, too.
 func TestCloseOfNothing(t *testing.T) {
 	servers(t, func(t *testing.T, d *database) {
 		db, g := d.start(t)
@@ -428,7 +428,7 @@ func TestCloseOfNothing(t *testing.T) {
 		}
 		require.NoError(t, closer.Commit())
 		if d.dialect != gapless.MySQL {
-			return // whose ClosePeriods refuses the level
+			return // ClosePeriods refuses its level
 		}
 		tx := beginAt(t, db, sql.LevelRepeatableRead)
 		require.NoError(t, errOf(g.Last(ctx, tx, "NEW", october(1))))
@@ -437,7 +437,7 @@ func TestCloseOfNothing(t *testing.T) {
 	})
 }
 
-// A snapshot that is older than a closing does not know which rows to reopen.
+// A snapshot older than a closing does not know which rows to reopen.
 func TestReopenBehindASnapshot(t *testing.T) {
 	for name, d := range map[string]*database{"PostgreSQL": postgreSQL(t), "MariaDB": mariaDB(t)} {
 		t.Run(name, func(t *testing.T) {
@@ -462,7 +462,7 @@ func TestReopenBehindASnapshot(t *testing.T) {
 	}
 }
 
-// MariaDB can find by itself that a snapshot is too old.
+// MariaDB itself can detect that a snapshot is too old.
 func TestCloseWithSnapshotIsolation(t *testing.T) {
 	d := mariaDB(t).with("innodb_snapshot_isolation=ON")
 	db := d.open(t)
@@ -486,7 +486,7 @@ func TestCloseWithSnapshotIsolation(t *testing.T) {
 	}
 }
 
-// Whoever closes leaves rows alone from which nothing was taken: they are locked by those who wait for the gate.
+// A closing transaction leaves unused rows alone: transactions that wait for the gate hold their locks.
 func TestCloseIgnoresUnusedRows(t *testing.T) {
 	d := mariaDB(t)
 	db := d.open(t)
@@ -515,7 +515,7 @@ func TestCloseIgnoresUnusedRows(t *testing.T) {
 	require.ErrorIs(t, late(begin(t, db), 2), gapless.ErrPeriodClosed)
 }
 
-// At no level of isolation do numbers of the current period wait for whoever closes others.
+// At no level of isolation do numbers of the current period wait for a transaction that closes others.
 func TestCurrentPeriodAtEveryLevel(t *testing.T) {
 	servers(t, func(t *testing.T, d *database) {
 		db, g := d.start(t)
@@ -533,7 +533,7 @@ func TestCurrentPeriodAtEveryLevel(t *testing.T) {
 	})
 }
 
-// The error for a closed period names the end of the latest closing, at every level of isolation and by every clock.
+// The error for a closed period names the end of the latest closing, at every level of isolation and with every clock.
 func TestClosedErrorNamesTheEnd(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db, g := d.start(t)
@@ -557,7 +557,7 @@ func TestClosedErrorNamesTheEnd(t *testing.T) {
 	})
 }
 
-// old is a transaction of a server that has no SKIP LOCKED.
+// old is a transaction of a server without SKIP LOCKED.
 type old struct{ *sql.Tx }
 
 func (tx old) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
@@ -579,7 +579,7 @@ func TestCloseWithoutSkipLocked(t *testing.T) {
 	commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(1)))) })
 }
 
-// If whoever closes dies, while waiting or afterwards, nothing is closed, and those behind it go on.
+// If the closing process dies, while waiting or afterwards, nothing is closed, and the transactions behind it continue.
 func TestCloserDies(t *testing.T) {
 	servers(t, func(t *testing.T, d *database) {
 		for _, waits := range []bool{true, false} {
@@ -620,7 +620,7 @@ func TestCloserDies(t *testing.T) {
 	})
 }
 
-// If whoever closes waits longer than its deadline, nothing is closed, and those behind it go on.
+// If a closing transaction waits longer than its deadline, nothing is closed, and the transactions behind it continue.
 func TestCloserGivesUp(t *testing.T) {
 	d := postgreSQL(t)
 	db, g := d.start(t)
@@ -640,7 +640,7 @@ func TestCloserGivesUp(t *testing.T) {
 	require.NoError(t, after.Commit())
 }
 
-// A transaction may close what it has taken numbers of, take others, and close again, through sqlx too.
+// A transaction may close periods in which it has taken numbers, take others, and close again, also through sqlx.
 func TestCloseInOneTransaction(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db, g := d.start(t)
@@ -661,7 +661,7 @@ func TestCloseInOneTransaction(t *testing.T) {
 	})
 }
 
-// Those who take numbers of two periods, the older one first, and whoever closes both never end in a deadlock.
+// Transactions that take numbers of two periods, the older one first, never deadlock with one that closes both.
 func TestNoDeadlockWithACloser(t *testing.T) {
 	servers(t, func(t *testing.T, d *database) {
 		db := d.open(t)
@@ -711,7 +711,7 @@ func TestNoDeadlockWithACloser(t *testing.T) {
 	})
 }
 
-// Closing reads and writes the rows that change, however many are closed already.
+// Closing reads and writes only the rows that change, however many are closed already.
 func TestCloseTouchesWhatChanges(t *testing.T) {
 	const closed, limit = 20_000, 200
 	servers(t, func(t *testing.T, d *database) {
@@ -742,7 +742,7 @@ func TestCloseTouchesWhatChanges(t *testing.T) {
 		var open int
 		require.NoError(t, db.QueryRowContext(t.Context(),
 			"SELECT count(*) FROM serial_gapless WHERE closed IS NULL").Scan(&open))
-		require.Equal(t, 11, open, "in all batches")
+		require.Equal(t, 11, open, "over all batches")
 		execSQL(t, db, map[gapless.Dialect]string{gapless.PostgreSQL: "VACUUM ANALYZE serial_gapless",
 			gapless.MySQL: "ANALYZE TABLE serial_gapless"}[d.dialect])
 		for _, change := range []func(tx *sql.Tx) error{

@@ -24,7 +24,7 @@ import (
 	"github.com/dailyserial/serial/gapless"
 )
 
-// documents creates the table of what numbers are for.
+// documents creates the table for the numbered documents.
 func (d *database) documents(t *testing.T, db *sql.DB) {
 	t.Helper()
 	suffix := ""
@@ -86,7 +86,7 @@ func (d *database) requireGapless(t *testing.T, db *sql.DB, g *gapless.Generator
 	return count
 }
 
-// again reports whether a transaction failed only because others were at work.
+// again reports whether a transaction failed only because of concurrent ones.
 func again(err error) bool {
 	var mysqlError *mysql.MySQLError
 	return errors.As(err, &mysqlError) && mysqlError.Number == 1213
@@ -127,7 +127,7 @@ func TestFates(t *testing.T) {
 		db, admin := d.open(t), d.open(t)
 		connections := 40
 		if d.dialect == gapless.SQLite {
-			connections = 8 // they wait by polling, so that more are only slower
+			connections = 8 // they wait by polling, so more are only slower
 		}
 		db.SetMaxOpenConns(connections)
 		db.SetMaxIdleConns(connections)
@@ -156,7 +156,7 @@ func TestFates(t *testing.T) {
 			}
 			typ, on := types[r.IntN(len(types))], r.IntN(4) == 0
 			fate := seed % 7
-			if fate == 1 { // to a savepoint, then on
+			if fate == 1 { // to a savepoint, then continues
 				if _, err := tx.ExecContext(ctx, "SAVEPOINT s"); err != nil {
 					return err
 				}
@@ -167,7 +167,7 @@ func TestFates(t *testing.T) {
 					return err
 				}
 			}
-			if fate == 2 { // the context ends while it waits, or soon after
+			if fate == 2 { // the context ends during the wait, or soon after
 				time.AfterFunc(time.Duration(r.IntN(20))*time.Millisecond, cancel)
 			}
 			if err := document(typ, on); err != nil {
@@ -247,7 +247,7 @@ func TestFates(t *testing.T) {
 	})
 }
 
-// Fifty begin a period at once. Where the one who is first rolls back, MySQL ends some of the others as deadlocks.
+// Fifty transactions begin a period at once. If the first rolls back, MySQL ends some of the others as deadlocks.
 func TestFirstUse(t *testing.T) {
 	s := scheme(t, serial.WithPeriod(serial.Never), serial.WithTemplate("{type}-{seq:4}"))
 	each(t, func(t *testing.T, d *database) {
@@ -287,7 +287,7 @@ func TestFirstUse(t *testing.T) {
 	})
 }
 
-// Those who wait while a period ends get numbers of the next one: of a day, and of seconds that are shorter than the
+// Callers that wait while a period ends get numbers of the next one: of a day, and of seconds that are shorter than the
 // wait.
 func TestPeriodEnds(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
@@ -340,7 +340,7 @@ func TestPeriodEnds(t *testing.T) {
 					numbers <- n
 				})
 			}
-			most := 0 // that wait
+			most := 0 // callers seen waiting
 			require.Eventually(t, func() bool {
 				most = max(most, d.waiters(t, admin))
 				return d.clock(t, admin).After(end)
@@ -358,13 +358,13 @@ func TestPeriodEnds(t *testing.T) {
 			last, err := g.Last(t.Context(), db, "IS", before.Start)
 			require.NoError(t, err)
 			if day {
-				require.EqualValues(t, 1, last.Seq, "nothing was taken of the day that ended")
+				require.EqualValues(t, 1, last.Seq, "no number of the past day was taken")
 			}
 		}
 	})
 }
 
-// The order of numbers is that of commits: whoever has a greater one sees the documents of all smaller ones.
+// Numbers are in the order of commits: a transaction with a greater one sees the documents of all smaller ones.
 func TestOrder(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t)
@@ -413,10 +413,10 @@ func TestIndependent(t *testing.T) {
 	servers(t, func(t *testing.T, d *database) {
 		db, g := d.start(t)
 		other := d.generator(t, db, serial.WithKeyPrefix("other"))
-		commits(t, db, func(tx *sql.Tx) { // those who begin a series do wait
+		commits(t, db, func(tx *sql.Tx) { // transactions that begin a series do wait
 			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-23"))))
 		})
-		for range 2 { // first with new rows, then with old ones
+		for range 2 { // first with new rows, then with existing ones
 			held := begin(t, db)
 			require.NoError(t, errOf(g.NextOn(t.Context(), held, "IS", date(t, "2021-10-24"))))
 			commits(t, db, func(tx *sql.Tx) {
@@ -432,11 +432,11 @@ func TestIndependent(t *testing.T) {
 	})
 }
 
-// A caller waits as long as its context, and the error says so.
+// A caller waits as long as its context lives, and the error says so.
 func TestContextEnds(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		if d.dialect == gapless.SQLite {
-			t.Skip("waits for the busy timeout")
+			t.Skip("SQLite waits for the busy timeout")
 		}
 		db, g := d.start(t)
 		held := begin(t, db)
@@ -453,7 +453,7 @@ func TestContextEnds(t *testing.T) {
 	})
 }
 
-// PostgreSQL fails those who have waited at REPEATABLE READ; repeated, they get the next number.
+// PostgreSQL fails transactions that have waited at REPEATABLE READ; when repeated, they get the next number.
 func TestRepeatableRead(t *testing.T) {
 	d := postgreSQL(t)
 	db, g := d.start(t)
@@ -488,7 +488,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// hang takes a number as a process of its own, prints it and does not commit.
+// hang, run in a separate process, takes a number, prints it and does not commit.
 func hang(arguments []string) error {
 	dialect, err := strconv.Atoi(arguments[0])
 	if err != nil {

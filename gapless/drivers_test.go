@@ -40,7 +40,7 @@ func TestSQLX(t *testing.T) {
 	})
 }
 
-// bun writes arguments into a statement where it finds a "?", and PostgreSQL's statements have none.
+// bun inserts arguments into a statement at each "?", and PostgreSQL's statements have none.
 func TestBun(t *testing.T) {
 	d := postgreSQL(t)
 	db, g := d.start(t)
@@ -60,7 +60,7 @@ func TestBun(t *testing.T) {
 	requireSeq(t, 1)(g.Last(t.Context(), orm.DB, "IS", day))
 }
 
-// PostgreSQL has another driver that is widely used.
+// PostgreSQL has another widely used driver.
 func TestPQ(t *testing.T) {
 	d := postgreSQL(t)
 	connector, err := pq.NewConnector(d.dsn + "&search_path=" + d.name)
@@ -86,9 +86,8 @@ func TestPQ(t *testing.T) {
 		require.NoError(t, err)
 		require.EqualValues(t, 9, numbers[3].Seq)
 
-		// The driver's error for a context that ended does not match that of the context. A server that is between two
-		// steps of a statement misses the driver's only request to cancel it, and then nothing but lock_timeout ends
-		// the wait.
+		// The driver's error for an ended context does not match the context's. A server that is between two steps of a
+		// statement misses the driver's only request to cancel it, and then only lock_timeout ends the wait.
 		waiting := begin(t, db)
 		_, err = waiting.ExecContext(t.Context(), "SET LOCAL lock_timeout = '5s'")
 		require.NoError(t, err)
@@ -107,7 +106,7 @@ var (
 	noDialector = map[gapless.Dialect]string{}
 )
 
-// A GORM transaction is one while its pool is a Tx; a GORM database is none.
+// A GORM handle is a transaction if its pool is a Tx; a GORM database is not.
 func TestGORM(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		if why := noDialector[d.dialect]; why != "" {

@@ -29,23 +29,23 @@ func requireEnded(t *testing.T, db *sql.DB, g *gapless.Generator, tx *sql.Tx, wa
 		require.ErrorContains(t, errOf(g.Next(t.Context(), tx, typ)), want)
 		requireResult(t, before)(g.Last(t.Context(), db, typ, day))
 	}
-	_ = tx.Rollback() // some drivers say that there is none
+	_ = tx.Rollback() // some drivers report that there is none
 	var rows int
 	require.NoError(t, db.QueryRowContext(t.Context(), countRows).Scan(&rows))
-	require.Equal(t, 2, rows, "that of IS and its gate")
+	require.Equal(t, 2, rows, "the row of IS and its gate")
 	commits(t, db, func(tx *sql.Tx) {
 		requireSeq(t, 2)(g.NextOn(t.Context(), tx, "IS", day))
 	})
 }
 
-// What ends a transaction unasked, by dialect. Each leaves tx as if it still ran.
+// Causes that end a transaction unasked, by dialect. Each leaves tx as if it still ran.
 func TestDatabaseEndsTransaction(t *testing.T) {
 	const ended = "the database has ended the transaction"
 	run := func(t *testing.T, tx *sql.Tx, query string) {
 		t.Helper()
 		require.NoError(t, errOf(tx.ExecContext(t.Context(), query)))
 	}
-	// start returns a generator of which a number was taken, and a transaction with a document.
+	// start returns a generator that has issued a number, and a transaction with a document.
 	start := func(t *testing.T, d *database) (*sql.DB, *gapless.Generator, *sql.Tx) {
 		t.Helper()
 		db, g := d.start(t)
@@ -58,12 +58,12 @@ func TestDatabaseEndsTransaction(t *testing.T) {
 		run(t, tx, "INSERT INTO documents VALUES ('c')")
 		return db, g, tx
 	}
-	t.Run("PostgreSQL", func(t *testing.T) { // where an error leaves a transaction that only refuses
+	t.Run("PostgreSQL", func(t *testing.T) { // after an error, the transaction only refuses
 		db, g, tx := start(t, postgreSQL(t))
 		require.Error(t, errOf(tx.ExecContext(t.Context(), "INSERT INTO documents VALUES ('c')")))
 		requireEnded(t, db, g, tx, "25P02")
 	})
-	for name, savepoints := range map[string]bool{"MariaDB": false, "MySQL": true} { // MySQL's way works on MariaDB, too
+	for name, savepoints := range map[string]bool{"MariaDB": false, "MySQL": true} { // MariaDB can do both
 		ways := func(t *testing.T) (*sql.DB, *gapless.Generator, *sql.Tx) {
 			db, g, tx := start(t, mariaDB(t))
 			if savepoints {
@@ -84,7 +84,7 @@ func TestDatabaseEndsTransaction(t *testing.T) {
 		t.Run(name+"/deadlock", func(t *testing.T) {
 			db, g, tx := ways(t)
 			other := begin(t, db)
-			run(t, other, "INSERT INTO documents VALUES ('d'), ('e'), ('f')") // who has written less is the victim
+			run(t, other, "INSERT INTO documents VALUES ('d'), ('e'), ('f')") // it has written less
 			run(t, other, "UPDATE documents SET number = 'a' WHERE number = 'a'")
 			run(t, tx, "UPDATE documents SET number = 'b' WHERE number = 'b'")
 			waits := make(chan error)
@@ -110,7 +110,7 @@ func TestDatabaseEndsTransaction(t *testing.T) {
 		db, g, tx := start(t, inFile(t))
 		for {
 			ctx, cancel := context.WithCancel(t.Context())
-			go cancel() // before the write, or while it is under way
+			go cancel() // before the write, or during it
 			// A driver may interrupt just before the first step, which has no effect: then the statement runs to its end.
 			_, err := tx.ExecContext(ctx, "INSERT INTO documents "+
 				"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 100000) SELECT 'n' || i FROM n")
@@ -143,7 +143,7 @@ func TestSavepoints(t *testing.T) {
 		})
 	}
 	g = d.generator(t, db)
-	g.WithoutVariable() // what a server does that takes it for a comment
+	g.WithoutVariable() // makes the server treat the variable as a comment
 	commits(t, db, func(tx *sql.Tx) {
 		requireSeq(t, 4)(g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-24")))
 	})
@@ -178,7 +178,7 @@ func (tx slow) QueryRowContext(ctx context.Context, query string, args ...any) *
 	return tx.Tx.QueryRowContext(ctx, query, args...)
 }
 
-// While a call takes a number in a transaction, another one is refused, whatever Generator it is of.
+// While a call takes a number in a transaction, another call is refused, from any Generator.
 func TestSharedTx(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t)
@@ -201,7 +201,7 @@ func TestSharedTx(t *testing.T) {
 	})
 }
 
-// Goroutines that share a transaction in spite of the rule get no number twice.
+// Goroutines that share a transaction despite the rule get no number twice.
 func TestSharedTxUnique(t *testing.T) {
 	d := mariaDB(t)
 	db, g := d.start(t)

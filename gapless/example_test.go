@@ -19,7 +19,7 @@ func openShop() *sql.DB {
 	if err != nil {
 		log.Fatal(err)
 	}
-	db.SetMaxOpenConns(1) // each connection would have a memory of its own
+	db.SetMaxOpenConns(1) // each connection would have its own memory
 	if _, err := db.Exec("CREATE TABLE invoices (number TEXT NOT NULL UNIQUE, total INTEGER NOT NULL)"); err != nil {
 		log.Fatal(err)
 	}
@@ -146,7 +146,7 @@ func ExampleGenerator_Raise() {
 	}
 	_, err = numbers.Next(ctx, tx, "INV")
 	fmt.Println(errors.Is(err, serial.ErrExhausted))
-	if err := tx.Commit(); err != nil { // the transaction can go on
+	if err := tx.Commit(); err != nil { // the transaction can continue
 		log.Fatal(err)
 	}
 	last, err := numbers.Last(ctx, db, "INV", time.Now())

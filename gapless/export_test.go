@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Misjudge has g take the database's clock to be that far ahead of this host's.
+// Misjudge makes g believe that the database's clock is that far ahead of this host's.
 func (g *Generator) Misjudge(ahead time.Duration) {
 	g.clock.Store(&clock{time.Now().Add(ahead), time.Now()})
 }
@@ -22,10 +22,10 @@ func Bind(d Dialect, statement string, a map[string]any) (text string, values []
 	return d.bind(statement, a)
 }
 
-// UseSavepoints has g use MySQL's way to find out that a transaction has ended.
+// UseSavepoints makes g use MySQL's way to detect that a transaction has ended.
 func (g *Generator) UseSavepoints() { g.savepoints.Store(true) }
 
-// WithoutVariable has MariaDB see what MySQL sees: nothing but a comment.
+// WithoutVariable makes MariaDB see what MySQL sees: only a comment.
 func (g *Generator) WithoutVariable() {
 	for _, query := range []*string{&g.sql.upsert.write, &g.sql.upsert.read, &g.sql.lockGate.write,
 		&g.sql.lockGate.read, &g.sql.knows} {

@@ -54,7 +54,7 @@ func TestNew(t *testing.T) {
 	}
 }
 
-// A value can be passed where an interface is wanted if and only if its type implements it.
+// A value can be passed as an interface if and only if its type implements it.
 func TestOnlyTransactionsCompile(t *testing.T) {
 	tx, querier := reflect.TypeFor[gapless.Tx](), reflect.TypeFor[gapless.Querier]()
 	require.True(t, reflect.TypeFor[*sql.Tx]().Implements(tx))
@@ -66,7 +66,7 @@ func TestOnlyTransactionsCompile(t *testing.T) {
 	}
 }
 
-// Numbers continue after a commit, and are free again after a rollback, also one to a savepoint.
+// Numbers continue after a commit, and are free again after a rollback, even one to a savepoint.
 func TestNext(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db, g := d.start(t, serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}-{date:yyyy}-{seq:4}"))
@@ -98,7 +98,7 @@ func TestNext(t *testing.T) {
 		last(db, 2)
 		commits(t, db, func(tx *sql.Tx) {
 			next(tx, "INV", "INV-"+year+"-0003")
-			for _, typ := range []string{"INV", "NEW"} { // in a row that is there, and in one that is not
+			for _, typ := range []string{"INV", "NEW"} { // in an existing row, and in a missing one
 				for range 2 {
 					for _, command := range []string{"SAVEPOINT s", "next", "next", "ROLLBACK TO SAVEPOINT s"} {
 						if command == "next" {
@@ -129,14 +129,14 @@ func TestNext(t *testing.T) {
 	})
 }
 
-// NextOn counts each period by itself, in every kind of scheme, and what it prints can be read back.
+// NextOn counts each period separately, in every kind of scheme, and its texts can be read back.
 func TestSchemes(t *testing.T) {
 	key := serial.WithHiddenSequence([]byte("0123456789abcdef"))
 	shanghai := time.FixedZone("", 8*3600)
 	schemes := []struct {
 		opts   []serial.Option
 		on     []string // in the order of taking
-		prints []string // nothing where it is hidden
+		prints []string // nothing if hidden
 		varies bool     // within the period
 	}{
 		{
@@ -166,7 +166,7 @@ func TestSchemes(t *testing.T) {
 			false,
 		},
 		{
-			// The date says more than the period.
+			// The date prints more than the period.
 			[]serial.Option{serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}{date:yyyyMM}-{seq:4}")},
 			[]string{"2021-10-24T00:00:00Z", "2021-11-01T00:00:00Z", "2021-02-01T00:00:00Z", "2022-01-01T00:00:00Z"},
 			[]string{"IS202110-0001", "IS202111-0002", "IS202102-0003", "IS202201-0001"},
@@ -245,7 +245,7 @@ func TestSchemes(t *testing.T) {
 	})
 }
 
-// After what is refused, nothing was taken, and the transaction goes on.
+// After a refusal, nothing was taken, and the transaction continues.
 func TestRefused(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t)
@@ -284,7 +284,7 @@ func TestRefused(t *testing.T) {
 				require.ErrorContains(t, g.Raise(t.Context(), tx, "IS", day, seq), "want 0 to 9")
 			}
 
-			// Exhausted, first in a period of which nothing was taken.
+			// Exhausted, first in an unused period.
 			numbers, err := g.NextN(t.Context(), tx, "IS", 10)
 			require.ErrorIs(t, err, serial.ErrExhausted)
 			require.Nil(t, numbers)
@@ -305,7 +305,7 @@ func TestRefused(t *testing.T) {
 			require.EqualValues(t, 9, n.Seq)
 			last("IS", 7)
 
-			// A scheme that prints sequences in another way is refused, unless nothing was taken.
+			// A scheme that prints sequences differently is refused, unless no number was taken.
 			require.ErrorIs(t, errOf(other.NextOn(t.Context(), tx, "IS", day)), serial.ErrConflict)
 			require.ErrorIs(t, other.Raise(t.Context(), tx, "IS", day, 9), serial.ErrConflict)
 			require.ErrorIs(t, errOf(other.Last(t.Context(), tx, "IS", day)), serial.ErrConflict)
@@ -330,7 +330,7 @@ func TestRefused(t *testing.T) {
 			require.NoError(t, g.Raise(t.Context(), tx, "UP", day, 8))
 			on(g, "UP", 9)
 			on(late, "ST", 5)
-			// A start counts only where nothing was taken.
+			// A start counts only in an unused period.
 			on(g, "SZ", 1)
 			on(late, "SZ", 2)
 			require.NoError(t, late.Raise(t.Context(), tx, "SZ", day, 3))
@@ -340,7 +340,7 @@ func TestRefused(t *testing.T) {
 			on(late, "RL", 3)
 			require.ErrorIs(t, errOf(late.NextN(t.Context(), tx, "SX", 6)), serial.ErrExhausted)
 			last("SX", 0)
-			// With a later start than before, what is undone leaves what was.
+			// With a later start, undoing restores the earlier state.
 			numbers, err = g.NextN(t.Context(), tx, "SY", 2)
 			require.NoError(t, err)
 			require.ErrorIs(t, errOf(late.NextN(t.Context(), tx, "SY", 100_000)), serial.ErrExhausted)
@@ -357,7 +357,7 @@ func TestRefused(t *testing.T) {
 	})
 }
 
-// Instants without a date in 1970 to 9999, in the scheme's zone, are refused at once, whatever was asked before.
+// Instants without a date in 1970 to 9999, in the scheme's zone, are refused at once, whatever was called before.
 func TestUndated(t *testing.T) {
 	west := serial.WithLocation(time.FixedZone("", -8*3600))
 	april := serial.WithYearStart(time.April, 1)
@@ -399,7 +399,8 @@ func TestUndated(t *testing.T) {
 	})
 }
 
-// Asked of a pool, Last sees all that was committed, even where autocommit is off and a connection has an old snapshot.
+// When called with a pool, Last sees everything committed, even if autocommit is off and a connection has an old
+// snapshot.
 func TestAutocommitOff(t *testing.T) {
 	d := mariaDB(t)
 	db, g := d.start(t)
@@ -447,7 +448,7 @@ func TestCollation(t *testing.T) {
 	}
 	for _, alike := range [][2]string{{"IS", "is"}, {"É", "E"}, {"ß", "s"}} {
 		require.NoError(t, store("usual_invoices", alike[0]))
-		for range 2 { // and for ever
+		for range 2 { // and permanently
 			var duplicate *mysql.MySQLError
 			require.ErrorAs(t, store("usual_invoices", alike[1]), &duplicate)
 			require.EqualValues(t, 1062, duplicate.Number)
@@ -459,7 +460,7 @@ func TestCollation(t *testing.T) {
 	}
 }
 
-// An error of the database's is passed on.
+// The database's errors are passed on.
 func TestNoTable(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t)
@@ -483,7 +484,7 @@ func TestNoTable(t *testing.T) {
 func TestCreateTable(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		if d.dialect == gapless.SQLite {
-			d.dsn, _, _ = strings.Cut(d.dsn, "?") // without a busy timeout, those who are in the way fail at once
+			d.dsn, _, _ = strings.Cut(d.dsn, "?") // without a busy timeout, blocked statements fail at once
 		}
 		var creators sync.WaitGroup
 		for range 16 {
@@ -525,7 +526,7 @@ func TestCreateTable(t *testing.T) {
 	})
 }
 
-// CreateTable creates the table that is missing. The series keep their calendar, which their rows have, too.
+// CreateTable creates a missing table. The series keep their calendar, which is also in their rows.
 func TestCreateMissingTable(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db, g := d.start(t)
@@ -547,7 +548,7 @@ func TestCreateMissingTable(t *testing.T) {
 	})
 }
 
-// What the program thinks the time is makes no difference, and leaves nothing that counts in the wrong periods.
+// The program's own time makes no difference, and leaves no counting rows in the wrong periods.
 func TestClock(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t)
@@ -566,7 +567,7 @@ func TestClock(t *testing.T) {
 					g.Misjudge(ahead)
 					n, err := g.Next(t.Context(), tx, "IS")
 					require.NoError(t, err)
-					if d.clock(t, db).Truncate(time.Hour).Equal(before.Truncate(time.Hour)) { // no period has ended meanwhile
+					if d.clock(t, db).Truncate(time.Hour).Equal(before.Truncate(time.Hour)) { // same hour
 						require.Equal(t, first+int64(j), n.Seq, "%d, %v", i, ahead)
 					}
 					require.WithinRange(t, n.Date, before.UTC().Truncate(24*time.Hour), d.clock(t, db))
@@ -583,8 +584,8 @@ func TestClock(t *testing.T) {
 	})
 }
 
-// A row is made in the right period only, and no row in one that the host's clock is in: who took a number there and
-// gave it back would keep its lock.
+// A row is created in the right period only, never in one that only the host's clock is in: a transaction that took a
+// number there and gave it back would keep its lock.
 func TestNoOtherPeriod(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t)
@@ -612,7 +613,7 @@ func TestNoOtherPeriod(t *testing.T) {
 		next(g, "IS")
 		require.Equal(t, 1, rows())
 
-		// What the clock said is remembered, also by a transaction that is rolled back.
+		// The clock's reading is remembered, even by a transaction that is rolled back.
 		g.Misjudge(500 * 24 * time.Hour)
 		tx := begin(t, db)
 		require.NoError(t, errOf(g.Next(t.Context(), tx, "OT")))
@@ -622,7 +623,7 @@ func TestNoOtherPeriod(t *testing.T) {
 	})
 }
 
-// If what was taken cannot be given back, the error is not one after which the transaction can go on.
+// If a number taken cannot be given back, the error is not one after which the transaction can continue.
 func TestUndoFails(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db, g := d.start(t, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:1}"))
@@ -643,7 +644,7 @@ func (tx noUndo) ExecContext(ctx context.Context, query string, args ...any) (sq
 	return tx.Tx.ExecContext(ctx, query, args...)
 }
 
-// PostgreSQL finds a table anywhere in search_path: CreateTable makes no other one that would hide it.
+// PostgreSQL finds a table anywhere in search_path: CreateTable creates no other table that would hide it.
 func TestSearchPath(t *testing.T) {
 	d, other := postgreSQL(t), postgreSQL(t)
 	db, g := d.start(t)
@@ -678,7 +679,7 @@ func TestSerializable(t *testing.T) {
 	}
 }
 
-// SQLite's clock is read to the millisecond, or a number would get another day than the one in which it was taken.
+// SQLite's clock is read to the millisecond, or a number could get a day other than the one in which it was taken.
 func TestJulianDay(t *testing.T) {
 	db := inFile(t).open(t)
 	for ms := int64(0); ms < 253_402_300_800_000; ms = (ms+1)*3/2 + 86_399_999 {
@@ -741,21 +742,22 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// A row that others have changed since the transaction first read is seen as it is, also if it need not be raised.
+// A row that others have changed since the transaction's first read is seen in its current state, even if it need not
+// be raised.
 func TestSnapshot(t *testing.T) {
 	d := mariaDB(t)
 	db, g := d.start(t)
 	day := date(t, "2021-10-24")
 	tx := begin(t, db)
 	require.NoError(t, errOf(g.Last(t.Context(), tx, "IS", day)))
-	for range 2 { // after the second, there is nothing to write any more
+	for range 2 { // the second time, there is nothing left to write
 		commits(t, db, func(tx *sql.Tx) { require.NoError(t, g.Raise(t.Context(), tx, "IS", day, 5)) })
 	}
 	require.NoError(t, g.Raise(t.Context(), tx, "IS", day, 5))
 	requireSeq(t, 6)(g.NextOn(t.Context(), tx, "IS", day))
 }
 
-// LAST_INSERT_ID is the caller's.
+// LAST_INSERT_ID stays the caller's.
 func TestLastInsertID(t *testing.T) {
 	d := mariaDB(t)
 	db, g := d.start(t)

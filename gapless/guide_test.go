@@ -14,7 +14,7 @@ import (
 	"github.com/dailyserial/serial/gapless"
 )
 
-// account compares the numbers of all invoices with those that were taken in a period.
+// account compares the numbers of all invoices with the numbers taken in a period.
 func account(ctx context.Context, db *sql.DB, numbers *gapless.Generator, at time.Time) (serial.Report, error) {
 	return numbers.Audit(ctx, db, "INV", at, func(yield func(string, error) bool) {
 		rows, err := db.QueryContext(ctx, "SELECT number FROM invoices")
@@ -36,9 +36,9 @@ func account(ctx context.Context, db *sql.DB, numbers *gapless.Generator, at tim
 	})
 }
 
-// closeBooks closes the books of INV up to a day, for somebody and a reason.
+// closeBooks closes the books of INV up to a day, and records who did it and why.
 func closeBooks(ctx context.Context, db *sql.DB, numbers *gapless.Generator, until time.Time, who, why string) error {
-	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}) // nothing on SQLite
+	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}) // without effect on SQLite
 	if err != nil {
 		return err
 	}
@@ -53,7 +53,7 @@ func closeBooks(ctx context.Context, db *sql.DB, numbers *gapless.Generator, unt
 	return tx.Commit()
 }
 
-// requireInGuide checks that the guide has the function of this file whose comment begins like that.
+// requireInGuide checks that the guide has the function of this file whose comment begins with comment.
 func requireInGuide(t *testing.T, comment string) {
 	t.Helper()
 	source, err := os.ReadFile("guide_test.go")
@@ -67,8 +67,8 @@ func requireInGuide(t *testing.T, comment string) {
 	require.Contains(t, unix.Replace(string(source)), comment+code)
 }
 
-// The guide's account is the function above. It is clean at every instant while invoices are issued, and finds what is
-// missing.
+// The guide's account is the function above. It is clean at every instant while invoices are issued, and finds missing
+// numbers.
 func TestAccount(t *testing.T) {
 	requireInGuide(t, "// account ")
 
@@ -114,7 +114,7 @@ func TestAccount(t *testing.T) {
 	})
 }
 
-// The guide's closing of a month is closeBooks, which records it if and only if it closes.
+// The guide closes a month with closeBooks, which records it if and only if it closes.
 func TestCloseBooks(t *testing.T) {
 	requireInGuide(t, "// closeBooks ")
 	d := postgreSQL(t)

@@ -44,11 +44,11 @@ func requireSeq(t testing.TB, want int64, message ...any) func(n serial.Number, 
 type database struct {
 	dialect gapless.Dialect
 	dsn     string
-	name    string // name of the schema or the database
+	name    string // of the schema or the database
 }
 
-// each runs a test on every dialect. SERIAL_POSTGRES_DSN and SERIAL_MYSQL_DSN say where the servers are; by default
-// they are looked for at the usual ports. With SERIAL_REQUIRE_SQL=1, a missing server is a failure.
+// each runs a test on every dialect. SERIAL_POSTGRES_DSN and SERIAL_MYSQL_DSN name the servers; by default, the usual
+// ports are tried. With SERIAL_REQUIRE_SQL=1, a missing server is a failure.
 func each(t *testing.T, test func(t *testing.T, d *database)) {
 	t.Run("PostgreSQL", func(t *testing.T) { test(t, postgreSQL(t)) })
 	t.Run("MySQL", func(t *testing.T) { test(t, mariaDB(t)) })
@@ -98,7 +98,7 @@ func onServer(t testing.TB, d *database, create, drop, how string) *database {
 	d.name = fmt.Sprintf("gapless_%d_%d", os.Getpid(), time.Now().UnixNano())
 	execSQL(t, server, create+" "+d.name)
 	t.Cleanup(func() {
-		// A transaction whose caller has gone may still be under way.
+		// A transaction whose caller has left may still be in progress.
 		require.Eventually(t, func() bool {
 			_, err := server.Exec(drop + " " + d.name + " " + how)
 			return err == nil

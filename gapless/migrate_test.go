@@ -13,7 +13,7 @@ import (
 	"github.com/dailyserial/serial/gapless"
 )
 
-// createV040 has the statements with which release 0.4.0 created its table.
+// createV040 contains the statements with which release 0.4.0 created its table.
 var createV040 = map[gapless.Dialect]string{
 	gapless.PostgreSQL: `CREATE TABLE IF NOT EXISTS "serial_gapless" (
 	series   bytea  NOT NULL,
@@ -41,7 +41,7 @@ var createV040 = map[gapless.Dialect]string{
 ) WITHOUT ROWID`,
 }
 
-// changelog returns the statements of CHANGELOG.md that bring over a table of release 0.4.0.
+// changelog returns the statements of CHANGELOG.md that migrate a table of release 0.4.0.
 func changelog(t *testing.T, d gapless.Dialect) []string {
 	t.Helper()
 	text, err := os.ReadFile("../CHANGELOG.md")
@@ -56,8 +56,8 @@ func changelog(t *testing.T, d gapless.Dialect) []string {
 	return statements[:len(statements)-1]
 }
 
-// The statements in the changelog bring over a table of release 0.4.0: numbers go on where they were, the series keeps
-// its calendar, and periods can be closed. Nothing but those statements is needed.
+// The statements in the changelog migrate a table of release 0.4.0: numbers continue, the series keeps its calendar,
+// and periods can be closed. Only those statements are needed.
 func TestTableOfV040(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t)
@@ -101,7 +101,7 @@ func TestTableOfV040(t *testing.T) {
 	})
 }
 
-// What the statements write is what the default scheme has, and the table is the one that CreateTable makes.
+// The statements write the default scheme's values, and the table equals the one that CreateTable creates.
 func TestChangelogNamesTheDefaultScheme(t *testing.T) {
 	s, err := serial.NewScheme()
 	require.NoError(t, err)

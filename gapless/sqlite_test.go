@@ -8,11 +8,11 @@ import (
 	"github.com/dailyserial/serial/gapless"
 )
 
-// The driver is SQLite's C, translated to Go. With the race detector it takes a quarter of an hour to compile: see
+// The driver is SQLite's C, translated to Go. With the race detector, it takes a quarter of an hour to compile: see
 // sqlite_race_test.go.
 func init() {
 	sqliteDriver = new(sqlite.Driver)
 	sqliteBusy = "_pragma=busy_timeout(60000)"
-	noDialector[gapless.SQLite] = "GORM's package for SQLite needs a C compiler; the race detector does, too, and then " +
-		"this is tested"
+	noDialector[gapless.SQLite] = "GORM's package for SQLite needs a C compiler; so does the race detector, " +
+		"with which this is tested"
 }

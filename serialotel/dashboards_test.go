@@ -23,7 +23,7 @@ import (
 )
 
 // The dashboard and the alerts query only metrics, labels and values that are exported, and the dashboard shows all
-// metrics. The alert on lost counters leaves out counters that were repaired, or may be.
+// metrics. The alert on lost counters ignores counters that were repaired, or may be.
 func TestDashboardAndAlerts(t *testing.T) {
 	exported, values := exportedToPrometheus(t)
 	scraped := []string{"job", "instance"} // Prometheus adds them

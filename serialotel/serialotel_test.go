@@ -131,7 +131,7 @@ func TestFailures(t *testing.T) {
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second/2)
 		defer cancel()
 		fails("deadline_exceeded", "IS", 1, errOf(gen.NextOnce(ctx, "IS", "request")), context.DeadlineExceeded)
-		require.NoError(t, gen.Flush(t.Context())) // the command that nobody waits for
+		require.NoError(t, gen.Flush(t.Context())) // an abandoned command
 
 		require.Equal(t, []string{
 			"serial.call.duration error.type=canceled: 1 in 0s",

@@ -28,7 +28,7 @@ import (
 	"github.com/dailyserial/serial/internal/race"
 )
 
-// chromium is the path of the browser; noChromium says why there is none.
+// chromium is the path of the browser; noChromium is why there is none.
 var chromium, noChromium = func() (path string, err error) {
 	for _, name := range []string{"google-chrome", "chromium-browser", "chromium"} {
 		if path, err = exec.LookPath(name); err == nil {
@@ -81,7 +81,7 @@ var modes = []mode{
 	{800, "light", "print"}, {800, "light", "forced"}, {320, "dark", "forced"},
 }
 
-// browse opens a tab. When the test ends, and before the servers stop that it started earlier, browse requires that the
+// browse opens a tab. When the test ends, and before the servers that it started earlier stop, browse requires that the
 // console has no message that the test did not expect.
 func browse(t *testing.T) *tab {
 	t.Helper()
@@ -169,7 +169,7 @@ func (b *tab) look(m mode) {
 	}))
 }
 
-// text is what the page says.
+// text returns the text of the page.
 func (b *tab) text() string { return eval[string](b, "document.body.innerText") }
 
 // console returns the messages since its last call.
@@ -238,7 +238,7 @@ func axe() string {
 
 const noAxe = "everything was tested except with axe-core: SERIAL_AXE is not the path of axe.min.js"
 
-// pagesOf are the addresses of all kinds of pages.
+// pagesOf returns the addresses of all kinds of pages.
 func pagesOf(s *site, today string) map[string]string {
 	series := address("series", "ORD", time.Time{})
 	yesterday := address("period", "ORD", s.start.AddDate(0, 0, -1))
@@ -254,7 +254,7 @@ func (s *site) accounts() {
 	s.get(200, "/numbers/"+address("period", "DN", s.start))
 }
 
-// login makes every request of the tab name its sender, as a login proxy does.
+// login adds the user's name to every request of the tab, as a login proxy does.
 func (b *tab) login(name string) {
 	b.t.Helper()
 	b.do(chromedp.Func(func(ctx context.Context, tab *chromedp.Target) error {
@@ -303,7 +303,7 @@ func TestLayout(t *testing.T) {
 					return err
 				}))
 				rules := "{}"
-				if m.media == "forced" { // the colours are the system's, which axe-core does not see
+				if m.media == "forced" { // the system sets the colours, which axe-core does not see
 					rules = `{rules: {"color-contrast": {enabled: false}}}`
 				}
 				require.Empty(t, eval[[]string](b, `axe.run(`+rules+`).then(r => r.violations.flatMap(v =>
@@ -341,8 +341,8 @@ const brokenWords = `(() => {
 	return broken
 })()`
 
-// The labels of a chart stand below its columns, even if there are few, and its legend has the colours of the columns,
-// also on paper and in forced colours.
+// The labels of a chart are below its columns, even if there are few, and its legend has the columns' colours, even on
+// paper and in forced colours.
 func TestChart(t *testing.T) {
 	if race.Enabled {
 		t.Skip("there is no concurrency to test")
@@ -386,7 +386,7 @@ func fill(name, text string) chromedp.Action[chromedp.Void] {
 	return chromedp.SendKeys(chromedp.CSS(`input[name="`+name+`"]`), text)
 }
 
-// With the mouse and without JavaScript, somebody gets from the first page to a saved explanation.
+// With the mouse and without JavaScript, a user gets from the first page to a saved explanation.
 func TestMouse(t *testing.T) {
 	s, today := sample(t, nil)
 	b := browse(t)
@@ -433,7 +433,7 @@ func TestTwoClicks(t *testing.T) {
 	require.Len(t, s.register.all, before+1)
 }
 
-// All of it works with the keyboard alone, and the focus is always visible.
+// Everything works with the keyboard alone, and the focus is always visible.
 func TestKeyboard(t *testing.T) {
 	s, _ := sample(t, nil)
 	b := browse(t)
@@ -444,7 +444,7 @@ func TestKeyboard(t *testing.T) {
 		for range 200 {
 			b.do(chromedp.KeyEvent(kb.Tab))
 			if eval[bool](b, "document.activeElement == document.body") {
-				continue // the browser's own
+				continue // the browser's own focus
 			}
 			now := eval[[]string](b, `(e => [e.innerText || e.name || "", getComputedStyle(e).outlineStyle,
 				getComputedStyle(e).outlineWidth])(document.activeElement)`)
@@ -469,7 +469,7 @@ func TestKeyboard(t *testing.T) {
 	b.load("Orders", chromedp.KeyEvent(kb.Enter))
 }
 
-// The content security policy holds even if somebody gets markup into a page.
+// The content security policy holds even if an attacker gets markup into a page.
 func TestPolicy(t *testing.T) {
 	s, today := sample(t, func(s *site) { s.series[0].Name = `<img src=x onerror="hit()">` })
 	elsewhere := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -510,7 +510,7 @@ func TestPolicy(t *testing.T) {
 	b.expect("frame-ancestors 'none'")
 }
 
-// A page of another site in the same browser cannot send the form, even if somebody is logged in.
+// A page of another site in the same browser cannot send the form, even for a logged-in user.
 func TestCrossSite(t *testing.T) {
 	s, today := sample(t, nil)
 	before := len(s.register.all)
@@ -537,7 +537,7 @@ func TestCrossSite(t *testing.T) {
 	b.expect("status of 403")
 }
 
-// A printed account has a line to sign, and neither the form nor navigation.
+// A printed account has a line to sign, but neither the form nor navigation.
 func TestPrint(t *testing.T) {
 	s, today := sample(t, nil)
 	b := browse(t)

@@ -21,8 +21,8 @@ import (
 // now is the time of a new form.
 func now() string { return time.Now().UTC().Format(time.RFC3339Nano) }
 
-// explain sends the form for today's invoices as Ada, with these names and values. A name such as "@X" is a header's.
-// It returns the answer, and the address to which the answer redirects.
+// explain sends the form for today's invoices as Ada, with these names and values. A name such as "@X" denotes a
+// header. It returns the answer, and the address to which the answer redirects.
 func (s *site) explain(status int, values ...string) (page, location string) {
 	s.t.Helper()
 	fields := url.Values{"key": {"IS"}, "start": {"2021-10-24T00:00:00Z"}, "at": {now()}}
@@ -66,7 +66,7 @@ func textOf(page string) string {
 	return strings.Join(strings.Fields(html.UnescapeString(text)), " ")
 }
 
-// Somebody who is logged in can explain missing numbers.
+// A logged-in user can explain missing numbers.
 func TestExplain(t *testing.T) {
 	s := open(t, nil)
 	fields := formOf(s.get(200, today, "X-User", "Ada"))
@@ -95,7 +95,7 @@ func TestExplain(t *testing.T) {
 		require.Contains(t, text, `role="alert"`)
 		require.Contains(t, html.UnescapeString(text), r[2])
 		typed := strings.TrimSpace(strings.ReplaceAll(r[1], "\x00", "\ufffd"))
-		require.Equal(t, typed, formOf(text).Get(r[0]), "what was typed is still there")
+		require.Equal(t, typed, formOf(text).Get(r[0]), "the input is still there")
 		later, err := time.Parse(time.RFC3339Nano, formOf(text).Get("at"))
 		require.NoError(t, err)
 		require.False(t, later.Before(at), "nothing was stored, so it is a new form")
@@ -119,8 +119,8 @@ func keys(values url.Values) (all []string) {
 	return all
 }
 
-// Somebody goes back in the browser and sends the same form with another reason or other numbers. The next page says
-// what that form stored, counts each number once, and claims nothing that the register does not have. Its own form is
+// A user goes back in the browser and sends the same form with another reason or other numbers. The next page shows
+// what that form stored, counts each number once, and claims nothing that is not in the register. Its own form is
 // empty.
 func TestExplainGoingBack(t *testing.T) {
 	s := open(t, func(s *site) { s.scheme([]int{1, 2, 3, 5}) })
@@ -170,7 +170,7 @@ func TestExplainMissingOnly(t *testing.T) {
 	require.Contains(t, text, "not explained1 IS202110240001")
 }
 
-// scheme gives the site a series of twenty numbers, of which those with the given indexes are not stored.
+// scheme gives the site a series of twenty numbers, some of which, given by index, are not stored.
 func (s *site) scheme(missing []int, opts ...serial.Option) (numbers []string) {
 	rdb := redis.NewClient(&redis.Options{Addr: s.redis.Addr()})
 	s.t.Cleanup(func() { _ = rdb.Close() })
@@ -292,7 +292,7 @@ func TestExplainTime(t *testing.T) {
 		require.Contains(t, text, "Load the page again")
 		form := formOf(s.get(200, "/numbers/"+s.periods(text)[0], "X-User", "Ada"))
 		require.Equal(t, []string{"IS202110240002", "IS202110240004", "torn"},
-			[]string{form.Get("first"), form.Get("last"), form.Get("reason")}, "nothing that was typed is lost")
+			[]string{form.Get("first"), form.Get("last"), form.Get("reason")}, "no input is lost")
 	}
 	s.explain(303, append(right, "at", time.Now().Add(-59*time.Minute).Format(time.RFC3339Nano))...)
 	require.Len(t, s.said(), 4)
@@ -363,7 +363,7 @@ func TestExplainDuringAudit(t *testing.T) {
 					<-reading
 				})
 			},
-			func() { // when all are read
+			func() { // when all have been read
 				if s.audits() > 0 {
 					read.Do(func() { close(reading); <-stored })
 				}

@@ -78,7 +78,7 @@ func TestLimit(t *testing.T) {
 			t.Run(who+" "+how, func(t *testing.T) {
 				s := open(t, func(s *site) {
 					if how == "blocks" {
-						s.options.Limit = 2 * time.Second // also on a machine that is busy, the other series takes less
+						s.options.Limit = 2 * time.Second // even on a busy machine, the other series takes less
 					}
 					s.series = append(s.series, Series{Key: "other", Type: "IS", Source: s.series[0].Source})
 					set(s, call)
@@ -110,8 +110,8 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// If a function of the application panics, only the page that called it fails. Other pages are served, and so is this
-// one when the function works again.
+// If a function of the application panics, only the page that called it fails. Other pages are served, and this one
+// works again when the function does.
 func TestPanic(t *testing.T) {
 	for who, set := range map[string]func(s *site, call func()){
 		"Stored": func(s *site, call func()) {
@@ -232,8 +232,7 @@ func (l lines) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// If the body of a request does not arrive, the request is answered within Limit, whoever is logged in, and whatever
-// the page.
+// If the body of a request does not arrive, the request is answered within Limit, whatever the user and the page.
 func TestLimitOfSlowBody(t *testing.T) {
 	s := open(t, func(s *site) { s.options.Limit = 200 * time.Millisecond })
 	for _, headers := range []string{

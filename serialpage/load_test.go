@@ -74,7 +74,7 @@ func TestManySeriesAndReaders(t *testing.T) {
 	s.idle()
 }
 
-// The page of a period with ten million numbers is not large.
+// The page of a period with ten million numbers stays small.
 func TestTenMillion(t *testing.T) {
 	many := int64(100_000)
 	if os.Getenv("SERIAL_TEST_LONG") == "1" {
@@ -102,7 +102,7 @@ func TestTenMillion(t *testing.T) {
 	require.EqualValues(t, 1, s.read.Load())
 }
 
-// large gives the site a period of many numbers, every fiftieth of which is missing, each in a gap of its own.
+// large gives the site a period of many numbers, every fiftieth of which is missing, each a separate gap.
 func large(t testing.TB, s *site, many int64) {
 	rdb := redis.NewClient(&redis.Options{Addr: s.redis.Addr()})
 	t.Cleanup(func() { _ = rdb.Close() })
@@ -117,7 +117,7 @@ func large(t testing.TB, s *site, many int64) {
 			return func(yield func(string, error) bool) {
 				number := []byte("IS2021102400000000")
 				for seq := int64(1); seq <= many; seq++ {
-					for i := len(number) - 1; ; i-- { // count on
+					for i := len(number) - 1; ; i-- { // increment the number
 						if number[i]++; number[i] <= '9' {
 							break
 						}
@@ -139,7 +139,7 @@ func BenchmarkTenMillion(b *testing.B) {
 	}
 }
 
-// While the application's database is down, the pages that need it say so. Afterwards, they work again.
+// While the application's database is down, pages that need it say so. Afterwards, they work again.
 func TestDatabaseAway(t *testing.T) {
 	var away error
 	s := open(t, func(s *site) {
@@ -167,7 +167,7 @@ func TestDatabaseAway(t *testing.T) {
 			require.NotContains(t, s.get(503, path), away.Error())
 		}
 		require.Contains(t, s.log.String(), away.Error())
-		s.get(503, strings.Replace(today, "key=IS", "key=unused", 1)) // in which no number was issued
+		s.get(503, strings.Replace(today, "key=IS", "key=unused", 1)) // a series without numbers
 		status := 200
 		if errors.Is(away, net.ErrClosed) {
 			status = 503
@@ -180,7 +180,7 @@ func TestDatabaseAway(t *testing.T) {
 	s.get(200, today)
 }
 
-// If Redis accepts requests and never answers, pages are still answered within Limit.
+// If Redis accepts requests but never answers, pages are still answered within Limit.
 func TestRedisHangs(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -200,7 +200,7 @@ func TestRedisHangs(t *testing.T) {
 		s.series[0].Source = Redis(gen)
 		s.options.Limit = 500 * time.Millisecond
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // were it not for the limit, the client would give up
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute) // without the limit, the client would give up
 	defer cancel()
 	for path, status := range map[string]int{"/numbers/": 200, "/numbers/series?key=IS": 503, today: 503} {
 		r, err := http.NewRequestWithContext(ctx, "GET", s.URL+path, nil)
@@ -234,7 +234,7 @@ func TestWithoutStored(t *testing.T) {
 	s.explain(403, "first", "IS202110240002", "reason", "x")
 }
 
-// Series of gapless have the same pages, which show what periods are closed.
+// Series of gapless have the same pages, which also show the closed periods.
 func TestGaplessSeries(t *testing.T) {
 	s, _ := sample(t, nil)
 	i := slices.IndexFunc(s.series, func(one Series) bool { return one.Type == "INV" })

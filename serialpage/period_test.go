@@ -16,7 +16,7 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// explanation is one of today's invoices.
+// explanation returns an explanation of today's invoices.
 func (s *site) explanation(first, last int64, reason, by string, at time.Time) serial.Explanation {
 	return serial.Explanation{Series: "serial:IS", Type: "IS", Start: s.start, First: first, Last: last, Reason: reason,
 		By: by, At: at}
@@ -47,8 +47,8 @@ const (
 	todayJSON = "/numbers/period.json?key=IS&start=2021-10-24T00:00:00Z"
 )
 
-// The explanation that was recorded later counts, even if the clock of the earlier one was ahead. The page shows the
-// other one as replaced: by whom it was given, when, and what replaced it.
+// The explanation recorded later counts, even if the clock of the earlier one was ahead. The page shows the earlier one
+// as replaced: who gave it, when, and what replaced it.
 func TestReplacedExplanations(t *testing.T) {
 	s := open(t, func(s *site) {
 		at := s.start.Add
@@ -83,7 +83,8 @@ func TestReplacedExplanations(t *testing.T) {
 	require.Equal(t, []string{"wrong", "Ada", "burnt", "Eve"},
 		[]string{first.Reason, first.By, first.ReplacedBy.Reason, first.ReplacedBy.By})
 
-	// Numbers that the later explanation does not cover keep theirs. Ranges of one pair of explanations are one line.
+	// Numbers that the later explanation does not cover keep their own. Ranges with the same pair of explanations are
+	// one line.
 	s.register.all = []serial.Explanation{
 		s.explanation(2, 4, "one", "Ada", s.start), s.explanation(2, 4, "two", "Ada", s.start),
 	}
@@ -116,7 +117,7 @@ func TestPossibleReasons(t *testing.T) {
 		s.register.all = []serial.Explanation{
 			possible(s.explanation(3, 9999, serial.AnswerLost+": 2 attempts", "", s.start)),
 			possible(s.explanation(1, 2, serial.Raised, "", s.start)), possible(s.explanation(2, 3, serial.Raised, "", s.start)),
-			possible(s.explanation(5, 5, serial.BlockSkipped, "", s.start)), // which is there
+			possible(s.explanation(5, 5, serial.BlockSkipped, "", s.start)), // it is stored
 		}
 	})
 	page := s.get(200, today, "X-User", "Ada")
@@ -146,8 +147,8 @@ func TestPossibleReasons(t *testing.T) {
 	require.Empty(t, formOf(s.get(200, "/numbers/"+s.periods(page)[0], "X-User", "Ada")).Get("reason"))
 }
 
-// If sequences are hidden, a page lists the numbers of a range, or says how many there are, instead of the first and
-// the last. CSV lists all of them.
+// If sequences are hidden, a page lists the numbers of a range, or their count, instead of the first and the last. CSV
+// lists all of them.
 func TestHiddenRanges(t *testing.T) {
 	var numbers []string
 	s := open(t, func(s *site) {
@@ -170,7 +171,7 @@ func TestHiddenRanges(t *testing.T) {
 		}), "%s %s", what, numbers[i])
 	}
 
-	// Others keep their ranges, whatever is printed around their sequences.
+	// Other series keep their ranges, whatever is printed around their sequences.
 	for _, template := range []string{"{type}{date:yyyyMMdd}{seq:4}", "{type}{date:yyyyMMdd}{seq:6}{check:97-10}",
 		"{check:luhn}{type}{date:yyyyMMdd}-{seq:4+}", "{type}{date:yyyyMMdd}{seq:4:base32}",
 		"{type}{date:yyyyMMdd}{seq:4:base36}{check:37-36}"} {
@@ -179,7 +180,7 @@ func TestHiddenRanges(t *testing.T) {
 	}
 }
 
-// If the printed date of a number is not known, the pages show its sequence.
+// If a number's printed date is unknown, the pages show its sequence.
 func TestUnknownDates(t *testing.T) {
 	s := open(t, func(s *site) {
 		s.scheme([]int{1, 2, 4}, serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:5}"))
@@ -203,17 +204,17 @@ func TestCutTexts(t *testing.T) {
 	for _, text := range out.Foreign {
 		require.Contains(t, page, ">"+text+"<")
 	}
-	require.NotContains(t, s.get(200, today, "X-User", "Ada"), "maxlength", "a browser would cut what somebody pastes")
+	require.NotContains(t, s.get(200, today, "X-User", "Ada"), "maxlength", "a browser would cut pasted text")
 }
 
-// A reason may contain spaces other than the ASCII one: people copy them from these pages, too.
+// A reason may contain spaces other than the ASCII one: people also copy them from these pages.
 func TestUnicodeSpaces(t *testing.T) {
 	s := open(t, nil)
 	s.explain(303, "first", "IS202110240002", "reason", "1\u202f000 € n°\u00a07", "@X-User", "Ada")
 	require.Contains(t, s.get(200, today), "1\u202f000 € n°\u00a07")
 }
 
-// The share that was issued is rounded to 0% only if none was issued, and to 100% only if all were.
+// The issued share is rounded to 0% only if none was issued, and to 100% only if all were.
 func TestFullText(t *testing.T) {
 	for want, n := range map[string][2]int64{
 		"0% of 9": {0, 9}, "<0.1% of 99\u202f999": {1, 99_999}, "0.1% of 1\u202f000": {1, 1000}, "0.2% of 500": {1, 500},
@@ -223,8 +224,8 @@ func TestFullText(t *testing.T) {
 	}
 }
 
-// If somebody types the address of a period without numbers, its audit is not the last check of the series. Neither is
-// that of a future period, which counts as checked if it has numbers.
+// If a user types the address of a period without numbers, its audit does not count as the series' last check. Neither
+// does a future period's, which counts as checked if it has numbers.
 func TestFuturePeriod(t *testing.T) {
 	scheme, err := serial.NewScheme(serial.WithLocation(time.UTC))
 	require.NoError(t, err)

@@ -53,7 +53,7 @@ func sample(t *testing.T, change func(*site)) (s *site, today string) {
 					explain(number.Seq, "caller left", "")
 				case i%41 == 7:
 					explain(number.Seq, "ordered twice, void", "Ada Lovelace")
-				case day%9 == 0 && i%17 == 11: // nobody said why
+				case day%9 == 0 && i%17 == 11: // without a reason
 				default:
 					stored[name] = append(stored[name], number.String())
 				}
@@ -157,7 +157,7 @@ func yields(numbers []string) iter.Seq2[string, error] {
 	}
 }
 
-// table returns a series of invoices of three months without gaps. The first month is closed.
+// table returns a gapless series of invoices of three months. The first month is closed.
 func table(t *testing.T, now time.Time) Series {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(t.TempDir(), "invoices.db")+"?_txlock=immediate")

@@ -69,7 +69,7 @@ type site struct {
 
 	mu     sync.Mutex
 	stored []string
-	read   atomic.Int64 // how often
+	read   atomic.Int64 // how often the numbers were read
 }
 
 // yield implements Series.Stored.
@@ -192,7 +192,7 @@ func TestPages(t *testing.T) {
 	require.Empty(t, s.log.String())
 }
 
-// Every answer has the status and the headers that it should have.
+// Every answer has the right status and headers.
 func TestRequests(t *testing.T) {
 	s := open(t, nil)
 	for _, r := range []struct {
@@ -223,7 +223,7 @@ func TestRequests(t *testing.T) {
 		for _, never := range []string{"<script", "style=", "ZgotmplZ", "<no value>"} {
 			require.NotContains(t, text, never, r.path)
 		}
-		if !strings.HasSuffix(r.path, ".svg") { // which names its language by an address
+		if !strings.HasSuffix(r.path, ".svg") { // an SVG names its language by an address
 			require.NotContains(t, text, "://")
 		}
 		if r.method == "HEAD" {

@@ -14,7 +14,7 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// The last day of the year 9999 ends in a year that RFC 3339 does not have.
+// The last day of the year 9999 ends in a year that RFC 3339 cannot express.
 func TestYear9999(t *testing.T) {
 	west := time.FixedZone("west", -5*3600)
 	for _, c := range []struct {

@@ -15,7 +15,7 @@ import (
 	"github.com/dailyserial/serial/sqlledger"
 )
 
-// A series keeps its calendar, and a period its print mark. Another one is a conflict, which sets nothing aside.
+// A series keeps its calendar, and a period its print mark. A change is a conflict, and nothing is set aside.
 func TestConflict(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		var conns []innerConn
@@ -61,12 +61,12 @@ func TestConflict(t *testing.T) {
 		require.EqualValues(t, 10, after, "nothing was set aside meanwhile")
 		after, err = reserve("serial:IS", "20241104", "weeks", "b")
 		require.NoError(t, err)
-		require.Zero(t, after, "and nothing kept")
+		require.Zero(t, after, "nothing is kept")
 		refused("serial:IS", "20241104", "weeks", "a", printed("20241104"))
 		for i, long := range []string{strings.Repeat("é", 32), strings.Repeat("é", 31) + "e"} {
 			after, err = reserve(fmt.Sprint(i), "2024", long, long)
 			require.NoError(t, err)
-			require.Zero(t, after, "other series have their own")
+			require.Zero(t, after, "other series have their own calendars")
 		}
 
 		_, err = db.ExecContext(t.Context(), "DELETE FROM serial_ledger WHERE period <> "+literal(d, ""))
@@ -81,7 +81,8 @@ func TestConflict(t *testing.T) {
 	})
 }
 
-// Of those who come first at the same time, for periods of their own, with different calendars, one calendar wins.
+// If several callers reserve first at the same time, for different periods and with different calendars, one calendar
+// wins.
 func TestConflictAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		set := map[sqlledger.Dialect]string{
@@ -124,7 +125,7 @@ func TestConflictAtOnce(t *testing.T) {
 	})
 }
 
-// A process that was about to keep a calendar and is killed leaves nothing behind.
+// A process that is killed while it stores a calendar leaves nothing behind.
 func TestConflictAfterKill(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		l := d.ledger(t, nil)
@@ -144,7 +145,7 @@ func TestConflictAfterKill(t *testing.T) {
 	})
 }
 
-// A table that lacks a column of its present shape is an error that says what to do.
+// A table that lacks a current column causes an error with instructions.
 func TestOutdatedTable(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t, nil)

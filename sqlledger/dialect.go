@@ -17,14 +17,14 @@ const (
 	SQLite                        // 3.35 or later
 )
 
-// postgresAgain are PostgreSQL's serialization failure, deadlock and lock_timeout, and the errors that some of several
-// simultaneous CREATE TABLE get in spite of IF NOT EXISTS.
+// postgresAgain are PostgreSQL's serialization failure, deadlock and lock_timeout, and the errors of simultaneous
+// CREATE TABLE statements despite IF NOT EXISTS.
 var postgresAgain = []string{"40001", "40P01", "55P03", "23505", "42P07", "42710"}
 
 // mysqlRolledBack are the errors after which MySQL has rolled the transaction back: a deadlock, also with another node
-// of a Galera cluster (1213), and a conflict in group replication (3101). After the others in mysqlAgain it can be
-// rolled back: a row that changed since it was read (1020), a wait for a lock that took too long (1205). Drivers share
-// no type for errors, but all print the number.
+// of a Galera cluster (1213), and a conflict in group replication (3101). The others in mysqlAgain may leave it open: a
+// row that changed since it was read (1020), a wait for a lock that took too long (1205). Drivers have no common error
+// type, but all print the number.
 var (
 	mysqlRolledBack = regexp.MustCompile(`(?i)\berror (1213|3101)\b`)
 	mysqlAgain      = regexp.MustCompile(`(?i)\berror (1213|3101|1020|1205)\b`)
@@ -38,7 +38,7 @@ func (d Dialect) again(err error, committing bool) bool {
 	}
 	switch d {
 	case PostgreSQL:
-		var state interface{ SQLState() string } // pgx's errors and lib/pq's have it
+		var state interface{ SQLState() string } // pgx's and lib/pq's errors have it
 		return errors.As(err, &state) && slices.Contains(postgresAgain, state.SQLState())
 	case MySQL:
 		if committing {
@@ -46,12 +46,12 @@ func (d Dialect) again(err error, committing bool) bool {
 		}
 		return mysqlAgain.MatchString(err.Error())
 	default:
-		// SQLite's own words are the same in every driver: "database is locked", "database table is locked".
+		// SQLite's own texts are the same in every driver: "database is locked", "database table is locked".
 		return strings.Contains(err.Error(), "is locked")
 	}
 }
 
-// otherShape are MySQL's errors for a column or a key that is not there, and SQLite's.
+// otherShape matches MySQL's and SQLite's errors for a missing column or key.
 var otherShape = regexp.MustCompile(`(?i)\berror (1054|1176)\b|no column named|no such column|` +
 	`ON CONFLICT clause does not match`)
 

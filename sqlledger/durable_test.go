@@ -57,14 +57,14 @@ func TestSQLiteCommitsDurably(t *testing.T) {
 	}
 }
 
-// A database that would lose a block in a crash is an error, and nothing is set aside.
+// A database that would lose a block in a crash causes an error, and nothing is set aside.
 func TestLossy(t *testing.T) {
 	refused := func(t *testing.T, l *sqlledger.Ledger, why string) {
 		t.Helper()
 		_, err := l.Reserve(t.Context(), days("IS", day, 0, 10))
 		require.EqualError(t, err, "sqlledger: reserve: the database can lose what it commits: "+why)
 	}
-	// The tests must not change the servers' configuration: the query is given other settings instead.
+	// The tests must not change the servers' configuration, so they change the settings in the query.
 	for _, s := range []struct {
 		open           func(*testing.T) *database
 		setting, value string

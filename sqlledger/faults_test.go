@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A worker is this test binary as a process of its own. When told to proceed, it reserves rounds times and prints the
+// A worker is this test binary as a separate process. When told to proceed, it reserves rounds times and prints the
 // results.
 type worker struct {
 	cmd *exec.Cmd
@@ -45,7 +45,7 @@ type worker struct {
 	out *bufio.Scanner
 }
 
-// startWorker starts a worker. One that hangs stops when it is about to commit, and says so.
+// startWorker starts a worker. With hang, it stops when about to commit, and says so.
 func startWorker(t *testing.T, d *database, rounds int, hang bool) *worker {
 	t.Helper()
 	binary, err := os.Executable()
@@ -66,7 +66,7 @@ func startWorker(t *testing.T, d *database, rounds int, hang bool) *worker {
 	return w
 }
 
-// line requires that the worker prints that line next.
+// line requires that the worker's next line is line.
 func (w *worker) line(t *testing.T, line string) {
 	t.Helper()
 	require.True(t, w.out.Scan(), "the worker ended: %v", w.out.Err())
@@ -148,7 +148,7 @@ func TestProcesses(t *testing.T) {
 	})
 }
 
-// While a process hangs in a reservation, nobody gets the block; when it is killed, the block is free again.
+// While a process hangs in a reservation, nobody gets the block; when the process is killed, the block is free again.
 func TestKilled(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		l := d.ledger(t, nil)
@@ -167,7 +167,7 @@ func TestKilled(t *testing.T) {
 	})
 }
 
-// The server closes the connection before it gets the COMMIT.
+// The server closes the connection before it receives the COMMIT.
 func TestConnectionLost(t *testing.T) {
 	onServers(t, func(t *testing.T, d *database) {
 		admin := d.open(t, nil)
@@ -216,7 +216,8 @@ func TestAnswerLost(t *testing.T) {
 	})
 }
 
-// What the database rolled back is repeated. What it may have committed, or would refuse for ever, is not.
+// A transaction that the database rolled back is repeated. One that may have been committed, or would always be
+// refused, is not.
 func TestTriedAgain(t *testing.T) {
 	const begin, change, commit = "BEGIN", "INSERT", "COMMIT"
 	const with = "WITH" // begins PostgreSQL's statement that changes something
@@ -288,12 +289,11 @@ func TestTriedAgain(t *testing.T) {
 	})
 }
 
-// This is a real deadlock in the servers, and not only the error.
+// This is a real deadlock in the servers, not just the error.
 func TestDeadlock(t *testing.T) {
 	onServers(t, func(t *testing.T, d *database) {
 		const last = "UPDATE serial_ledger SET last = last + 1 WHERE series = "
-		// The transaction that fails is, in PostgreSQL, the one that looks first, and in MySQL the one that has changed
-		// less.
+		// PostgreSQL fails the transaction that first looks for deadlocks, MySQL the one that has changed less.
 		patient := map[sqlledger.Dialect]string{
 			sqlledger.PostgreSQL: "SET deadlock_timeout = '1min'",
 			sqlledger.MySQL:      "SET @nothing = 1",
@@ -313,7 +313,7 @@ func TestDeadlock(t *testing.T) {
 				crossed <- errors.Join(err, failed)
 			}()
 			err := s.run(last + literal(d, "PO"))
-			require.Error(t, err, "the other has it, and waits")
+			require.Error(t, err, "the other transaction has the lock, and waits")
 			return err
 		}))
 		for _, series := range []string{"PO", "A", "B", "C", "D", "E", "F", "IS"} {
@@ -329,7 +329,7 @@ func TestDeadlock(t *testing.T) {
 	})
 }
 
-// A lock that is released within 30 s is waited for, whatever the database's own limit is.
+// A lock that is released within 30 s is waited for, whatever the database's own limit.
 func TestWaits(t *testing.T) {
 	short := map[sqlledger.Dialect]string{
 		sqlledger.PostgreSQL: "SET lock_timeout = 100",
@@ -423,7 +423,7 @@ func TestContext(t *testing.T) {
 	})
 }
 
-// The end of the context is found in what failed, also if the driver does not name it.
+// The end of the context is part of the error, even if the driver does not report it.
 func TestContextEndsAtCommit(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -442,6 +442,6 @@ func TestContextEndsAtCommit(t *testing.T) {
 		require.ErrorIs(t, err, broken)
 		after, err := l.Reserve(t.Context(), days("IS", day, 0, 3))
 		require.NoError(t, err)
-		require.Zero(t, after, "the connection was given back with its transaction")
+		require.Zero(t, after, "the connection was returned with an open transaction")
 	})
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/dailyserial/serial/internal/redistest"
 )
 
-// Generators have a ledger in a database, and a Redis that loses everything again and again.
+// Generators use a ledger in a database, and a Redis that loses everything again and again.
 func TestGenerator(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		server := redistest.Start(t)
@@ -58,8 +58,7 @@ func TestGenerator(t *testing.T) {
 	})
 }
 
-// Redis comes back empty after the Period or the key of a series was changed: the ledger in the database still knows
-// them.
+// Redis comes back empty after a series got another Period or key: the ledger in the database still knows the old ones.
 func TestGeneratorKeepsSettings(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		rdb := redistest.Start(t).Client(t)

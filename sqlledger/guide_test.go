@@ -21,7 +21,7 @@ import (
 	"github.com/dailyserial/serial/sqlledger"
 )
 
-// openRegister returns a generator whose explanations a register keeps.
+// openRegister returns a generator whose explanations are kept by a register.
 func openRegister(ctx context.Context, rdb *redis.Client, db *sql.DB) (*serial.Generator, *sqlledger.Register, error) {
 	register, err := sqlledger.NewRegister(db, sqlledger.PostgreSQL)
 	if err != nil {
@@ -36,7 +36,7 @@ func openRegister(ctx context.Context, rdb *redis.Client, db *sql.DB) (*serial.G
 	return gen, register, err
 }
 
-// voidOrder deletes an order, and keeps why its number is missing, in one transaction.
+// voidOrder deletes an order and stores the reason for the missing number, in one transaction.
 func voidOrder(ctx context.Context, register *sqlledger.Register, tx *sql.Tx, n serial.Number,
 	reason, user string) error {
 	if _, err := tx.ExecContext(ctx, "DELETE FROM orders WHERE number = $1", n); err != nil {
@@ -54,7 +54,7 @@ func accountOf(ctx context.Context, gen *serial.Generator, register *sqlledger.R
 	return gen.Audit(ctx, "IS", start, stored, serial.WithExplanations(register.Explanations(ctx, "serial:IS", start)))
 }
 
-// printAccount prints what an audit found.
+// printAccount prints an audit's results.
 func printAccount(w io.Writer, report serial.Report) {
 	fmt.Fprintf(w, "issued %d, stored %d, missing %d, not explained %d\n",
 		report.Last, report.Count, report.MissingCount, report.UnexplainedCount)
@@ -63,8 +63,7 @@ func printAccount(w io.Writer, report serial.Report) {
 	}
 }
 
-// meanwhile is a hook that runs a function, if there is one, when Redis has answered and the caller does not know it
-// yet.
+// meanwhile is a hook that runs a function, if set, after Redis has answered and before the caller receives the answer.
 type meanwhile struct{ do func() }
 
 func (*meanwhile) DialHook(next redis.DialHook) redis.DialHook { return next }

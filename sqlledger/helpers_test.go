@@ -38,11 +38,11 @@ func requireResult[T any](t testing.TB, want T, message ...any) func(got T, err 
 type database struct {
 	dialect sqlledger.Dialect
 	dsn     string
-	name    string // name of the schema or the database
+	name    string // of the schema or the database
 }
 
-// each runs a test on every dialect. SERIAL_POSTGRES_DSN and SERIAL_MYSQL_DSN say where the servers are; by default
-// they are looked for at the usual ports. With SERIAL_REQUIRE_SQL=1, a missing server is a failure.
+// each runs a test on every dialect. SERIAL_POSTGRES_DSN and SERIAL_MYSQL_DSN name the servers; by default, the usual
+// ports are tried. With SERIAL_REQUIRE_SQL=1, a missing server is a failure.
 func each(t *testing.T, test func(t *testing.T, d *database)) {
 	onServers(t, test)
 	t.Run("SQLite", func(t *testing.T) { test(t, sqlite3(t)) })
@@ -64,7 +64,7 @@ func mariadb(t *testing.T) *database {
 	return onServer(t, &database{dialect: sqlledger.MySQL, dsn: dsn}, "CREATE DATABASE", "DROP DATABASE", "")
 }
 
-// sqliteDriver is nil under the race detector, see sqlite_test.go.
+// sqliteDriver is nil under the race detector; see sqlite_test.go.
 var sqliteDriver driver.Driver
 
 func sqlite3(t *testing.T) *database {
@@ -101,10 +101,10 @@ func env(name, otherwise string) string {
 	return otherwise
 }
 
-// A statement is one that is about to be executed on a connection.
+// A statement is about to be executed on a connection.
 type statement struct {
 	text string
-	run  func(text string) error // executes it, or another one
+	run  func(text string) error // executes this or another text
 	conn innerConn
 }
 
@@ -135,7 +135,7 @@ func (s *statement) ask(query string) (string, error) {
 	return fmt.Sprint(value[0]), err
 }
 
-// open returns new connections to d, closed when the test ends. init is executed on each of them.
+// open returns new connections to d, closed when the test ends. It executes init on each of them.
 func (d *database) open(t *testing.T, h hook, init ...string) *sql.DB {
 	t.Helper()
 	c, err := d.connector(h, init...)
@@ -151,7 +151,7 @@ func (d *database) ledger(t *testing.T, h hook, init ...string) *sqlledger.Ledge
 	return newLedger(t, d, d.open(t, h, init...))
 }
 
-// days is a reservation of a series that counts by days, of numbers that print alike.
+// days is a reservation for a series that counts by days, whose numbers print alike.
 func days(series, period string, above, n int64) serial.Reservation {
 	return serial.Reservation{
 		Series: series, Period: period, Calendar: "days", Print: "0123456789abcdef", Above: above, N: n,
@@ -270,7 +270,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	}
 	inner, ok := dc.(innerConn)
 	if !ok {
-		return nil, errors.New("a driver without contexts")
+		return nil, errors.New("the driver does not support contexts")
 	}
 	for _, query := range c.init {
 		if _, err := inner.ExecContext(ctx, query, nil); err != nil {

@@ -23,14 +23,14 @@ func TestReserve(t *testing.T) {
 	each(t, func(t *testing.T, d *database) { reserves(t, d.ledger(t, nil)) })
 }
 
-// reserves checks what every ledger does for one caller. The ledger must be empty.
+// reserves checks what every ledger must do for a single caller. The ledger must be empty.
 func reserves(t *testing.T, l *sqlledger.Ledger) {
 	t.Helper()
 	for i, s := range []struct{ above, n, after int64 }{
 		{0, 10, 0},    // the first
 		{0, 5, 10},    // follows the first
-		{12, 1, 15},   // above is within what was set aside
-		{16, 1, 16},   // above is the last one set aside
+		{12, 1, 15},   // above is within the block set aside
+		{16, 1, 16},   // above is the last sequence set aside
 		{100, 7, 100}, // above is beyond it
 		{0, 1, 107},
 		{maxSeq, maxSeq, maxSeq}, // the bounds
@@ -40,9 +40,9 @@ func reserves(t *testing.T, l *sqlledger.Ledger) {
 	}
 	after, err := l.Reserve(t.Context(), days("serial:PO", day, 41, 1))
 	require.NoError(t, err)
-	require.EqualValues(t, 41, after, "the first of a period lies above too")
+	require.EqualValues(t, 41, after, "a period's first block also begins above")
 
-	// Series and periods are compared byte by byte, up to the longest: each pair has a sequence of its own.
+	// Series and periods are compared byte by byte, up to the longest: each pair has its own sequence.
 	for _, name := range []struct{ series, period string }{
 		{"IS", day}, {"is", day}, {"Is", day}, {"İS", day}, {"IŞ", day}, {"ıs", day}, {"IS ", day}, {" IS", day},
 		{"I\x00S", day}, {"I\x00s", day}, {"\xff", day}, {"\xfe", day}, {"é", day}, {"e\u0301", day}, {"ß", day}, {"ss", day},
@@ -59,7 +59,7 @@ func reserves(t *testing.T, l *sqlledger.Ledger) {
 
 const maxSeq = 999_999_999_999_999
 
-// The settings of a connection must make no difference.
+// The settings of a connection must not matter.
 func TestSettings(t *testing.T) {
 	for _, dsn := range []string{
 		"default_query_exec_mode=simple_protocol", "default_query_exec_mode=exec", "default_query_exec_mode=describe_exec",
@@ -76,14 +76,14 @@ func TestSettings(t *testing.T) {
 	} {
 		t.Run("MySQL/"+dsn, func(t *testing.T) { reserves(t, mariadb(t).with(dsn).ledger(t, nil)) })
 	}
-	// With this, '' is NULL. MySQL does not have it.
+	// With this mode, '' is NULL. MySQL does not have it.
 	for _, dsn := range []string{"", "&interpolateParams=true"} {
 		t.Run("MariaDB/EMPTY_STRING_IS_NULL"+dsn, func(t *testing.T) {
 			d := mariadb(t)
 			var version string
 			require.NoError(t, d.open(t, nil).QueryRowContext(t.Context(), "SELECT version()").Scan(&version))
 			if !strings.Contains(version, "MariaDB") {
-				t.Skip("MySQL does not know the mode")
+				t.Skip("MySQL does not have this mode")
 			}
 			d = d.with("sql_mode=%27TRADITIONAL%2CEMPTY_STRING_IS_NULL%27" + dsn)
 			purges(t, d)
@@ -108,7 +108,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// ledgerOn returns a ledger whose table was created through another way to the same database.
+// ledgerOn returns a ledger whose table was created through other, another connection to the same database.
 func (d *database) ledgerOn(t *testing.T, other *database, init ...string) *sqlledger.Ledger {
 	t.Helper()
 	other.ledger(t, nil)
@@ -131,8 +131,7 @@ func requireTiled(t *testing.T, blocks []block) {
 	}
 }
 
-// 32 connections reserve at once for series that don't exist yet, with the default settings and with those that make
-// transactions fail.
+// 32 connections reserve at once for new series, with the default settings and with those that make transactions fail.
 func TestConnections(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		variants := map[sqlledger.Dialect]map[string][]string{
@@ -293,7 +292,7 @@ func TestCreateTableAtOnce(t *testing.T) {
 	})
 }
 
-// What does not fit is an error, and the last sequence stays as it is.
+// A sequence that does not fit is an error, and the last one stays as it was.
 func TestOverflow(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t, nil)
@@ -316,7 +315,7 @@ func purges(t *testing.T, d *database) {
 	}
 	db := d.open(t, nil)
 	l := newLedger(t, d, db)
-	// aged is a row whose last reservation was so many hours ago.
+	// aged inserts a row whose last reservation was that many hours ago.
 	aged := func(series, period string, hours int) {
 		if period != "" {
 			require.NoError(t, errOf(l.Reserve(t.Context(), days(series, period, 0, 7))))
@@ -332,12 +331,12 @@ func purges(t *testing.T, d *database) {
 	}
 	aged("yearly", "2020", 10000)
 	aged("yearly", "2021", 5000) // a large block: nothing was reserved since
-	aged("daily", "20211019", 0) // renewed a moment ago
+	aged("daily", "20211019", 0) // renewed just now
 	aged("quiet", "20210101", 9000)
-	aged("labels", "b", 5000) // names say nothing about time
+	aged("labels", "b", 5000) // labels say nothing about time
 	aged("labels", "a", 4000)
 	for _, series := range []string{"daily", "yearly", "labels"} {
-		aged(series, "", 20000) // its own row; that of quiet is younger than its period's
+		aged(series, "", 20000) // the series' own row; in quiet, it is newer than its period's
 	}
 
 	left := func() string {
@@ -361,7 +360,7 @@ func purges(t *testing.T, d *database) {
 
 	requireResult(t, int64(7))(l.Reserve(t.Context(), days("yearly", "2021", 0, 1)))
 
-	// This makes more than one page of rows. Three digits are ten rows, joined with themselves.
+	// This makes more than one page of rows: ten digits, joined three times.
 	execSQL(t, db, "DELETE FROM serial_ledger")
 	require.NoError(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 1))))
 	execSQL(t, db, "CREATE TABLE digits (d varchar(1))")
@@ -391,7 +390,7 @@ func execSQL(t *testing.T, db interface {
 	require.NoError(t, errOf(db.ExecContext(t.Context(), query)), query)
 }
 
-// literal returns text as a value of the table's name columns.
+// literal returns text as a literal for the table's name columns.
 func literal(d *database, text string) string {
 	if d.dialect == sqlledger.PostgreSQL {
 		return fmt.Sprintf(`'\x%x'::bytea`, text)

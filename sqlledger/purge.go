@@ -7,9 +7,9 @@ import (
 	"time"
 )
 
-// Purge asks for old rows by old, after a series and period, and deletes each by remove, with the same age and the
-// row's series and period. The youngest period of a series is never old: it may be the current one. So a series always
-// needs its own row, and that is never old either. MariaDB may take an empty argument for NULL.
+// Purge finds old rows by old, after a series and period, and deletes each by remove, with the same age and the row's
+// series and period. The youngest period of a series is never old: it may be the current one. So a series always needs
+// its own row, which is never old either. MariaDB may take an empty argument for NULL.
 const (
 	page = 1000
 
@@ -22,9 +22,9 @@ const (
 )
 
 // Purge deletes the rows of old periods and returns how many it deleted. A row is old if its last reservation is longer
-// ago than age, by the database's clock. The youngest period of each series is kept, and so is the calendar. After an
-// error or a cancelled call, the count is the number of rows deleted until then. If row security, a rule or a trigger
-// keeps old rows from being deleted, Purge deletes the others and then returns an error.
+// ago than age, by the database's clock. The youngest period and the calendar of each series are kept. After an error
+// or a cancelled call, the count is the number of rows deleted until then. If row security, a rule or a trigger
+// protects old rows, Purge deletes the others and then returns an error.
 //
 // age must be longer than the longest period in use plus the time for which periods are prepared ahead. Once a period's
 // row is gone, no number of the period may be issued, since only the row keeps numbers from being issued twice when
@@ -36,7 +36,7 @@ func (l *Ledger) Purge(ctx context.Context, age time.Duration) (int64, error) {
 	}
 	seconds := int64((age + time.Second - 1) / time.Second)
 	var purged, kept int64
-	var first key // first key of an old row that was not deleted
+	var first key // key of the first old row that was not deleted
 	for from := (key{}); ; {
 		var found []key
 		var left map[key]bool
@@ -50,8 +50,8 @@ func (l *Ledger) Purge(ctx context.Context, age time.Duration) (int64, error) {
 		}
 		purged += deleted
 		if len(left) > 0 {
-			// Another Purge may have deleted them meanwhile, or a reservation renewed them. If they are found once
-			// more, neither happened.
+			// Another Purge may have deleted these rows meanwhile, or a reservation may have renewed them. If they are
+			// found again, neither happened.
 			var there []key
 			err := l.do(ctx, "purge", func(c *sql.Conn) (err error) {
 				there, err = l.old(ctx, c, seconds, from)
@@ -72,10 +72,10 @@ func (l *Ledger) Purge(ctx context.Context, age time.Duration) (int64, error) {
 		if len(found) < page {
 			break
 		}
-		from = found[len(found)-1] // whether deleted or not, they are not asked for again
+		from = found[len(found)-1] // these rows are not queried again, deleted or not
 	}
 	if kept > 0 {
-		return purged, fmt.Errorf("sqlledger: purge: %d old rows were found and not deleted, the first of them period %q "+
+		return purged, fmt.Errorf("sqlledger: purge: %d old rows were found but not deleted, the first: period %q "+
 			"of %q: row security, a rule or a trigger may prevent it", kept, first.period, first.series)
 	}
 	return purged, nil
@@ -109,7 +109,7 @@ func (l *Ledger) old(ctx context.Context, c *sql.Conn, seconds int64, from key) 
 }
 
 // purge deletes the rows that old returns, each by its key: in MySQL, a DELETE that searches for them would lock every
-// row that it looks at, including those in use. left are the keys that were found and not deleted.
+// row that it examines, including rows in use. left are the keys of the rows that were not deleted.
 func (l *Ledger) purge(ctx context.Context, c *sql.Conn, seconds int64, from key) (
 	found []key, left map[key]bool, deleted int64, err error,
 ) {

@@ -14,7 +14,7 @@ import (
 	"github.com/dailyserial/serial/sqlledger"
 )
 
-// oldRows inserts that many rows of a series for Purge to delete, and one more, the youngest.
+// oldRows inserts n old rows of a series for Purge to delete, and one more, the youngest.
 func oldRows(t *testing.T, d *database, l *sqlledger.Ledger, series string, n int) {
 	t.Helper()
 	require.NoError(t, errOf(l.Reserve(t.Context(), days(series, day, 0, 1))))
@@ -26,9 +26,9 @@ func oldRows(t *testing.T, d *database, l *sqlledger.Ledger, series string, n in
 	execSQL(t, d.open(t, nil), "INSERT INTO serial_ledger VALUES "+strings.Join(values, ", "))
 }
 
-// Rows that cannot be deleted are an error, and the others are deleted all the same.
+// Rows that cannot be deleted cause an error, but the others are still deleted.
 func TestPurgeKept(t *testing.T) {
-	const more = 1100 // more than Purge asks for at once
+	const more = 1100 // more than Purge queries at once
 	prevent := func(d *database, what string) []string {
 		switch what {
 		case "rule":
@@ -64,7 +64,7 @@ func TestPurgeKept(t *testing.T) {
 		{"PostgreSQL", "rule", postgres, nil},
 		{"PostgreSQL", "trigger", postgres, nil},
 		{"PostgreSQL", "row security", postgres, nil},
-		// MySQL has nothing of the kind.
+		// MySQL has no such feature.
 		{"MySQL", "DELETE", mariadb, on("DELETE", func(s *statement) error {
 			return s.run(strings.Replace(s.text, "WHERE", "WHERE series <> 'kept' AND", 1))
 		})},
@@ -94,12 +94,12 @@ func TestPurgeKept(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
 			purged, err := purging.Purge(ctx, 72*time.Hour)
-			stay := fmt.Sprintf("sqlledger: purge: %d old rows were found and not deleted, the first of them "+
+			stay := fmt.Sprintf("sqlledger: purge: %d old rows were found but not deleted, the first: "+
 				`period "000000" of "kept": row security, a rule or a trigger may prevent it`, more)
 			require.EqualError(t, err, stay)
 			require.EqualValues(t, more+10, purged)
 			purged, err = purging.Purge(ctx, 72*time.Hour)
-			require.EqualError(t, err, stay, "there is nothing else")
+			require.EqualError(t, err, stay, "only these rows remain")
 			require.Zero(t, purged)
 
 			ctx, stop := context.WithCancel(t.Context())
@@ -121,7 +121,7 @@ func TestPurgeKept(t *testing.T) {
 	}
 }
 
-// Rows that another Purge deletes meanwhile, or that a reservation renews, are no error.
+// Rows that another Purge deletes or a reservation renews meanwhile cause no error.
 func TestPurgeAtOnce(t *testing.T) {
 	onServers(t, func(t *testing.T, d *database) {
 		l := d.ledger(t, nil)
@@ -144,7 +144,7 @@ func TestPurgeAtOnce(t *testing.T) {
 	})
 }
 
-// A row that comes back as soon as it is deleted is deleted once.
+// A row that reappears as soon as it is deleted is deleted once.
 func TestPurgeEnds(t *testing.T) {
 	for _, s := range []struct {
 		name    string

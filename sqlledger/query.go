@@ -12,7 +12,7 @@ type query struct {
 	args []string
 }
 
-// arguments are the values of a query's arguments, by name.
+// arguments maps the names of a query's arguments to values.
 type arguments map[string]any
 
 func (q query) bind(a arguments) []any {
@@ -25,7 +25,7 @@ func (q query) bind(a arguments) []any {
 
 var argument = regexp.MustCompile(`\{[a-z]+\}`)
 
-// query returns the query whose arguments stand in braces.
+// query parses a query whose arguments are in braces.
 func (d Dialect) query(text string) (q query) {
 	q.text = argument.ReplaceAllStringFunc(text, func(arg string) string {
 		if q.args = append(q.args, strings.Trim(arg, "{}")); d == PostgreSQL {

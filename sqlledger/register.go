@@ -21,22 +21,22 @@ import (
 
 const (
 	defaultRegisterTable = "serial_explanations"
-	hookPatience         = time.Minute      // limit of repeating what a hook writes
-	hookAttempt          = 10 * time.Second // limit of one attempt: the next one may find another server
+	hookPatience         = time.Minute      // limit for repeating a hook's write
+	hookAttempt          = 10 * time.Second // limit of one attempt: the next may reach another server
 )
 
-// atLayout is the layout of At in statements, in UTC. Start has that of time.DateTime.
+// atLayout is the layout of At in statements, in UTC. Start uses time.DateTime.
 const atLayout = time.DateTime + ".000000"
 
-// A Register keeps explanations of missing numbers, in a table of a database. [Register.Explain] adds one, and
+// A Register keeps explanations of missing numbers in a database table. [Register.Explain] adds one, and
 // [Register.Hooks] has a [serial.Generator] add its own. It is safe for use by any number of goroutines, and any number
 // of processes may use the same table at once.
 //
-// A Register adds rows, and never changes or deletes any. Once the table is there, the database's user needs the rights
-// to SELECT and to INSERT, and no others.
+// A Register adds rows, and never changes or deletes any. Once the table exists, the database's user needs only the
+// rights to SELECT and to INSERT.
 //
-// Unlike a [Ledger], a Register does not check whether the database keeps what it commits. If an explanation is lost, a
-// gap is unexplained, and no number is issued twice.
+// Unlike a [Ledger], a Register does not check whether the database keeps what it commits. A lost explanation leaves a
+// gap unexplained, but no number is issued twice.
 type Register struct {
 	runner
 	sql registerStatements
@@ -51,8 +51,7 @@ type registerOptionFunc func(*registerConfig)
 
 func (f registerOptionFunc) applyRegister(c *registerConfig) { f(c) }
 
-// WithRegisterTable names the table of a [Register]. Allowed is what [WithTable] allows. It must not be a Ledger's
-// table.
+// WithRegisterTable names the table of a [Register], by the rules of [WithTable]. It must not be a Ledger's table.
 //
 // Default serial_explanations.
 func WithRegisterTable(name string) RegisterOption {
@@ -95,19 +94,19 @@ func (r *Register) CreateTable(ctx context.Context) error {
 	})
 }
 
-// Explain adds an explanation, in one short transaction. If the same one is there already, nothing changes, and it
-// keeps its place in the order of [Register.Explanations]: all fields must be equal for that, Start as an instant and
-// At cut to microseconds. So after an error or a cancelled call, which may have added the explanation or not, the call
-// can be repeated as it is.
+// Explain adds an explanation, in one short transaction. If the same one exists already, nothing changes, and it keeps
+// its place in the order of [Register.Explanations]. Explanations are the same if all fields are equal, Start as an
+// instant and At cut to microseconds. So after an error or a cancelled call, which may have added the explanation or
+// not, the call can simply be repeated.
 //
-// An explanation that [serial.Explanation.Validate] refuses is an error, and so is a Series that is not 1 to 255 bytes
-// of printable UTF-8 without spaces, a Type that is not 1 to 64 such bytes, a Start that is not a whole second, and a
+// Explain refuses an explanation that [serial.Explanation.Validate] refuses, a Series that is not 1 to 255 bytes of
+// printable UTF-8 without spaces, a Type that is not 1 to 64 such bytes, a Start that is not a whole second, and a
 // Start or an At outside the years 1000 to 9999 in UTC. Nothing is sent to the database then.
 //
 // After a deadlock, or if a lock is in the way, Explain tries again, for 30 s at most, while the context lives. Other
-// errors are the driver's, wrapped; once the context has ended they match its error too. A caller in a transaction of
-// its own uses [Register.ExplainIn]: Explain waits in vain if the transaction has the only connection of the pool or,
-// with SQLite, has written to the same file.
+// errors are the driver's, wrapped; once the context has ended, they match its error too. Inside a transaction, use
+// [Register.ExplainIn] instead: Explain waits in vain if the transaction has the only connection of the pool or, with
+// SQLite, has written to the same file.
 func (r *Register) Explain(ctx context.Context, e serial.Explanation) error {
 	args, err := r.arguments(e)
 	if err != nil {
@@ -121,7 +120,7 @@ func (r *Register) insert(ctx context.Context, args []any) error {
 	return r.do(ctx, "explain", func(c *sql.Conn) error { return r.insertIn(ctx, c, args) })
 }
 
-// insertIn is insert in a transaction.
+// insertIn is insert in the caller's transaction.
 func (r *Register) insertIn(ctx context.Context, tx Execer, args []any) error {
 	_, err := tx.ExecContext(ctx, r.sql.insert.text, args...)
 	if err != nil && r.dialect == MySQL && mysqlDuplicate.MatchString(err.Error()) {
@@ -130,22 +129,22 @@ func (r *Register) insertIn(ctx context.Context, tx Execer, args []any) error {
 	return err
 }
 
-// An Execer executes statements in a transaction, such as a [*sql.Tx], or a [*sql.Conn] on which one was begun.
-// Statements have the placeholders of the dialect.
+// An Execer executes statements in a transaction, such as a [*sql.Tx], or a [*sql.Conn] on which a transaction was
+// begun. Statements have the dialect's placeholders.
 type Execer interface {
 	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
 }
 
-// ExplainIn is [Register.Explain] in a transaction of the caller, for example the one that voids a document: if that is
-// rolled back, so is the explanation. An explanation that is there already is not an error, and the transaction goes
-// on.
+// ExplainIn is [Register.Explain] in the caller's transaction, for example the one that voids a document: if that is
+// rolled back, so is the explanation. An explanation that already exists is not an error, and the transaction
+// continues.
 //
-// It refuses a nil tx and what Explain refuses; nothing is sent then. It executes one statement, once. Other errors are
-// the driver's, wrapped. What they, or a context that ended, leave of the transaction is up to the database and the
-// driver: roll it back.
+// It refuses a nil tx and everything that Explain refuses; nothing is sent then. It executes one statement, once. Other
+// errors are the driver's, wrapped. After such an error, or if a context ended, the state of the transaction depends on
+// the database and the driver: roll it back.
 //
-// If another transaction is adding the same explanation, ExplainIn waits for its end. PostgreSQL then fails with 40001
-// if the isolation is REPEATABLE READ or above and the other one has committed; MySQL and MariaDB may fail with a
+// If another transaction is adding the same explanation, ExplainIn waits until it ends. PostgreSQL then fails with
+// 40001 if the isolation is REPEATABLE READ or above and the other one has committed; MySQL and MariaDB may fail with a
 // deadlock if it was rolled back. Repeat the transaction.
 func (r *Register) ExplainIn(ctx context.Context, tx Execer, e serial.Explanation) error {
 	if v := reflect.ValueOf(tx); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
@@ -163,18 +162,18 @@ func (r *Register) ExplainIn(ctx context.Context, tx Execer, e serial.Explanatio
 
 // Explanations returns the explanations of a series, such as "serial:IS", in the period that begins at start, in the
 // order in which they were recorded: by the database's clock when each row was written, to a microsecond, in SQLite to
-// a millisecond. So an audit goes by the later one, whatever its At says. Those of one instant are ordered by At, then
-// First, then Last, then always in the same way. If the database's clock was set back, the order is wrong.
+// a millisecond. So an audit uses the later one, whatever its At. Explanations of the same instant are ordered by At,
+// then First, then Last, then in a fixed way. If the database's clock was set back, the order is wrong.
 //
-// Start and At are in UTC. The rows are read as the loop asks for them, so any number of them takes little memory. The
+// Start and At are in UTC. The rows are read as the loop requests them, so any number of them takes little memory. The
 // loop may end early, and every loop reads anew.
 //
-// A loop has one connection of the pool until it ends. If it is the only one, nothing in the loop may ask for another;
+// A loop has one connection of the pool until it ends. If it is the only one, nothing in the loop may need another;
 // with SQLite, nothing in it may write to the same file.
 //
-// An error is yielded once, after the connection has been given back, and ends the loop: a series or a start that
-// [Register.Explain] refuses; a row that it would have refused, which another program has written; ctx's; or the
-// driver's, wrapped.
+// An error is yielded once, after the connection has been returned, and ends the loop: a series or a start that
+// [Register.Explain] refuses; a row that it would have refused, written by another program; ctx's; or the driver's,
+// wrapped.
 func (r *Register) Explanations(ctx context.Context, series string,
 	start time.Time) iter.Seq2[serial.Explanation, error] {
 	return func(yield func(serial.Explanation, error) bool) {
@@ -185,7 +184,7 @@ func (r *Register) Explanations(ctx context.Context, series string,
 	}
 }
 
-// list yields the explanations without an error. If yield returns false, list returns nil.
+// list yields the explanations, without errors. If yield returns false, list returns nil.
 func (r *Register) list(ctx context.Context, series string, start time.Time,
 	yield func(serial.Explanation, error) bool) error {
 	if err := cmp.Or(checkName("Series", series, maxSeries), checkStart(start)); err != nil {
@@ -216,7 +215,7 @@ func (r *Register) list(ctx context.Context, series string, start time.Time,
 		var digest, at string
 		err := rows.Scan(&digest, &e.Type, &e.First, &e.Last, &e.Reason, &e.By, &at, &e.Unused, &e.Possible)
 		if err == nil {
-			e.At, err = time.Parse(time.DateTime, at) // which accepts fractions
+			e.At, err = time.Parse(time.DateTime, at) // accepts fractions
 		}
 		if err = cmp.Or(err, checkFields(e)); err != nil {
 			return fmt.Errorf("the row with digest %s: %w", digest, err)
@@ -228,10 +227,10 @@ func (r *Register) list(ctx context.Context, series string, start time.Time,
 	return cmp.Or(ctx.Err(), rows.Err())
 }
 
-// Hooks returns hooks for [serial.WithHooks] that add what a [serial.Generator] can explain. Only Unused is set. An
-// explanation that cannot be added is tried again for a minute, so that a restart of the database or a failover costs
-// none. Then failed is called with it and with the last error, for example to log both, in the goroutine that calls
-// Unused. If failed is nil, the explanation is dropped. See [serial.Generator.Flush] for the end of a process.
+// Hooks returns hooks for [serial.WithHooks] that store a [serial.Generator]'s explanations. Only Unused is set. An
+// explanation that cannot be added is tried again for a minute, so a restart of the database or a failover loses none.
+// Then failed is called with it and with the last error, for example to log both, in the goroutine that calls Unused.
+// If failed is nil, the explanation is dropped. See [serial.Generator.Flush] for the end of a process.
 func (r *Register) Hooks(failed func(serial.Explanation, error)) serial.Hooks {
 	return serial.Hooks{Unused: func(ctx context.Context, e serial.Explanation) {
 		if err := r.keepExplaining(ctx, e); err != nil && failed != nil {
@@ -269,7 +268,7 @@ func (r *Register) arguments(e serial.Explanation) ([]any, error) {
 		return nil, fmt.Errorf("sqlledger: explain: %w", err)
 	}
 	start := e.Start.UTC().Format(time.DateTime)
-	at := e.At.UTC().Format(atLayout) // which cuts it
+	at := e.At.UTC().Format(atLayout) // truncates it
 	return r.sql.insert.bind(arguments{
 		"series": r.text(e.Series), "type": r.text(e.Type), "start": start,
 		"first": e.First, "last": e.Last,
@@ -278,7 +277,7 @@ func (r *Register) arguments(e serial.Explanation) ([]any, error) {
 	}), nil
 }
 
-// digest returns a hash of the fields, each as a netstring, so that no two lists of fields are hashed alike.
+// digest returns a hash of the fields, each as a netstring, so no two lists of fields hash alike.
 func digest(fields ...any) string {
 	var all strings.Builder
 	for _, field := range fields {
@@ -289,7 +288,7 @@ func digest(fields ...any) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// text returns a text as an argument: in hexadecimal for a server, since a connection may have another character set.
+// text returns a text as an argument, in hexadecimal for a server, since a connection may have another character set.
 func (r *Register) text(s string) any {
 	if r.dialect == SQLite {
 		return s
@@ -297,13 +296,13 @@ func (r *Register) text(s string) any {
 	return hex.EncodeToString([]byte(s))
 }
 
-// checkFields returns an error unless the table can have the explanation.
+// checkFields returns an error unless the explanation fits the table.
 func checkFields(e serial.Explanation) error {
 	return cmp.Or(e.Validate(), checkName("Series", e.Series, maxSeries), checkName("Type", e.Type, maxText),
 		checkStart(e.Start), checkYear("At", e.At))
 }
 
-// checkName refuses more than no series or type has: MySQL compares texts without the spaces at their ends.
+// checkName applies the limits of series and types: MySQL ignores trailing spaces when comparing texts.
 func checkName(field, name string, most int) error {
 	if len(name) < 1 || len(name) > most {
 		return fmt.Errorf("%s has %d bytes: want 1 to %d", field, len(name), most)
@@ -322,7 +321,7 @@ func checkStart(start time.Time) error {
 	return checkYear("Start", start)
 }
 
-// checkYear refuses what MySQL has no datetime for.
+// checkYear refuses years that MySQL's datetime does not support.
 func checkYear(field string, at time.Time) error {
 	if year := at.UTC().Year(); year < 1000 || year > 9999 {
 		return fmt.Errorf("%s is in the year %d in UTC: want 1000 to 9999", field, year)

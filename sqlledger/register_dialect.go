@@ -8,9 +8,9 @@ import (
 // These are the tables that [Register.CreateTable] creates, with the default name, for programs that manage their
 // schema themselves. A table may have more columns if they have defaults. All texts are compared byte by byte, and all
 // instants are in UTC. explained_by and explained_at are By and At. recorded_at is when the row was written, by the
-// database's clock. The digest is of all fields. A program that adds rows of its own sets digest to any text that no
-// other row has, and recorded_at to clock_timestamp() in PostgreSQL, UTC_TIMESTAMP(6) in MySQL,
-// strftime('%Y-%m-%d %H:%M:%f', 'now') in SQLite.
+// database's clock. The digest covers all fields. A program that adds its own rows sets digest to any unique text, and
+// recorded_at to clock_timestamp() in PostgreSQL, UTC_TIMESTAMP(6) in MySQL, strftime('%Y-%m-%d %H:%M:%f', 'now') in
+// SQLite.
 //
 // Rows are for people to read, so the columns have the database's own types for texts and instants:
 //
@@ -65,8 +65,8 @@ const (
 ) WITHOUT ROWID`
 )
 
-// registerStatements are those of a Register. In them, {table} stands for the quoted table, and other names in braces
-// are arguments; see Register.arguments. Servers get texts in hexadecimal.
+// registerStatements are the statements of a Register. In them, {table} stands for the quoted table, and other names in
+// braces are arguments; see Register.arguments. Servers get texts in hexadecimal.
 type registerStatements struct {
 	schema              string
 	check, insert, list query
@@ -84,7 +84,7 @@ var registers = map[Dialect]registerStatements{
 	PostgreSQL: {
 		schema: PostgreSQLRegisterSchema,
 		check:  query{text: registerCheck + "LIMIT 0"},
-		// Not now(), which is when the transaction began.
+		// Not now(), which returns when the transaction began.
 		insert: query{text: `INSERT INTO {table} (` + registerColumns + `) VALUES (
 			convert_from(decode({series}::text, 'hex'), 'UTF8'), convert_from(decode({type}::text, 'hex'), 'UTF8'),
 			{start}::text::timestamp AT TIME ZONE 'UTC', {first}::bigint, {last}::bigint,
@@ -100,7 +100,7 @@ var registers = map[Dialect]registerStatements{
 	},
 	MySQL: {
 		schema: MySQLRegisterSchema,
-		// Without a key, insert would add the same explanation again.
+		// Without a key, insert would add the same explanation twice.
 		check: query{text: registerCheck + "FORCE INDEX (PRIMARY) LIMIT 0"},
 		// With EMPTY_STRING_IS_NULL in MariaDB's sql_mode, an empty argument is NULL.
 		insert: query{text: `INSERT INTO {table} (` + registerColumns + `) VALUES (
@@ -123,8 +123,8 @@ var registers = map[Dialect]registerStatements{
 	},
 }
 
-// mysqlDuplicate is MySQL's error for a row that is there already. It undoes the statement and not the transaction.
-// INSERT IGNORE would ignore other errors too, and ON DUPLICATE KEY UPDATE takes a right to change rows.
+// mysqlDuplicate matches MySQL's error for an existing row, which undoes only the statement. INSERT IGNORE would ignore
+// other errors too, and ON DUPLICATE KEY UPDATE needs the right to change rows.
 var mysqlDuplicate = regexp.MustCompile(`(?i)\berror 1062\b.*\bPRIMARY\b`)
 
 // forRegister returns the statements of d for a Register's table.

@@ -51,7 +51,7 @@ func list(t *testing.T, r *sqlledger.Register) []serial.Explanation {
 	return all
 }
 
-// collect returns the explanations and the error that a loop gets.
+// collect returns a loop's explanations and its error.
 func collect(r *sqlledger.Register, series string, start time.Time) (all []serial.Explanation, err error) {
 	for e, err := range r.Explanations(context.Background(), series, start) {
 		if err != nil {
@@ -85,12 +85,12 @@ func TestRegister(t *testing.T) {
 	each(t, func(t *testing.T, d *database) { registers(t, d, newRegister(t, d, d.open(t, nil))) })
 }
 
-// registers checks what every register in d does for one caller. The register must be empty.
+// registers checks what every register in d must do for a single caller. The register must be empty.
 func registers(t *testing.T, d *database, r *sqlledger.Register) {
 	t.Helper()
 	db := d.open(t, nil)
 	require.Empty(t, list(t, r))
-	// Each differs from the first in one field, or holds what a database might change.
+	// Each differs from the first in one field, or contains something that a database might change.
 	const largest = 999_999_999_999_999
 	change := func(change func(*serial.Explanation)) serial.Explanation {
 		e := void(100)
@@ -133,7 +133,7 @@ func registers(t *testing.T, d *database, r *sqlledger.Register) {
 	}
 	require.Equal(t, recorded, list(t, r))
 
-	// The same explanations are there already, in whatever zone their instants are, and with At cut to microseconds.
+	// The same explanations exist already, whatever the zone of their instants, and with At cut to microseconds.
 	zone := time.FixedZone("", 8*3600)
 	for _, e := range all {
 		e.Start, e.At = e.Start.In(zone), e.At.In(zone).Add(999*time.Nanosecond)
@@ -141,7 +141,7 @@ func registers(t *testing.T, d *database, r *sqlledger.Register) {
 	}
 	require.Equal(t, recorded, list(t, r))
 
-	// Those recorded at the same instant are ordered by At, First and Last.
+	// Explanations of the same instant are ordered by At, First and Last.
 	const atOnce = "UPDATE serial_explanations SET recorded_at = '2021-10-24 12:00:00'"
 	execSQL(t, db, atOnce)
 	slices.SortFunc(all, func(a, b serial.Explanation) int {
@@ -149,7 +149,7 @@ func registers(t *testing.T, d *database, r *sqlledger.Register) {
 	})
 	require.Equal(t, all, list(t, r))
 
-	// Those that agree in these too have one order all the same.
+	// If these are equal too, the order is still fixed.
 	var alike []serial.Explanation
 	for _, reason := range []string{"e", "d", "c", "b", "a"} {
 		e := void(7)
@@ -194,7 +194,7 @@ func registers(t *testing.T, d *database, r *sqlledger.Register) {
 	require.Len(t, list(t, r), len(all)+len(alike))
 }
 
-// The settings of a connection must make no difference, and what one writes, another with the default settings reads.
+// The settings of a connection must not matter; a connection with the default settings reads what any other writes.
 func TestRegisterSettings(t *testing.T) {
 	run := func(name string, open func(*testing.T) *database, dsn string, init ...string) {
 		t.Run(name+"/"+dsn+strings.Join(init, ""), func(t *testing.T) {
@@ -228,7 +228,7 @@ func TestRegisterSettings(t *testing.T) {
 			var version string
 			require.NoError(t, d.open(t, nil).QueryRowContext(t.Context(), "SELECT version()").Scan(&version))
 			if !strings.Contains(version, "MariaDB") {
-				t.Skip("MySQL does not know the mode")
+				t.Skip("MySQL does not have this mode")
 			}
 			return d
 		}, "sql_mode=%27TRADITIONAL%2CEMPTY_STRING_IS_NULL%27"+dsn)
@@ -242,8 +242,8 @@ func TestRegisterSettings(t *testing.T) {
 	})
 }
 
-// Explanations come in the order in which they were recorded, by the database's clock: whatever At says, whatever the
-// zone of the connection, and however long a transaction had been open. One that is added again keeps its place.
+// Explanations are returned in the order of recording, by the database's clock, whatever their At, the connection's
+// zone, and the age of the transaction. One that is added again keeps its place.
 func TestRegisterOrder(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t, nil)
@@ -283,7 +283,7 @@ func TestRegisterOrder(t *testing.T) {
 		}
 		require.Equal(t, want, list(t, here))
 
-		// So a person's correction counts, though its clock is behind.
+		// So a person's correction counts even if the clock is behind.
 		require.NoError(t, there.Explain(t.Context(), next(5, noon.Add(-24*time.Hour))))
 		scheme, err := serial.NewScheme(serial.WithLocation(time.UTC))
 		require.NoError(t, err)
@@ -295,7 +295,7 @@ func TestRegisterOrder(t *testing.T) {
 	})
 }
 
-// The digest is that of all versions: SHA-256 of the fields as netstrings.
+// The digest is the same in all versions: SHA-256 of the fields as netstrings.
 func TestRegisterDigest(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t, nil)
@@ -308,7 +308,7 @@ func TestRegisterDigest(t *testing.T) {
 	})
 }
 
-// Of callers who add the same explanations at the same time, none fails, and each explanation is one row.
+// If callers add the same explanations at the same time, none fails, and each explanation is stored once.
 func TestRegisterAtOnce(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		set := map[sqlledger.Dialect]string{
@@ -369,14 +369,14 @@ func TestRegisterTables(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t, nil)
 		execSQL(t, db, schemas[d.dialect])
-		r := newRegister(t, d, db) // creates the table once more
+		r := newRegister(t, d, db) // creates the table again, without effect
 		require.NoError(t, r.Explain(t.Context(), void(1)))
 
 		for series, want := range map[string]int{"serial:IS": 1, "serial:is": 0} {
 			var rows int
 			count := "SELECT count(*) FROM serial_explanations WHERE series = '" + series + "'"
 			require.NoError(t, db.QueryRowContext(t.Context(), count).Scan(&rows))
-			require.Equal(t, want, rows, "for people too, %s is not the other one", series)
+			require.Equal(t, want, rows, "people can distinguish %s too", series)
 		}
 
 		d.eachTable(t, func(name string, db *sql.DB) {
@@ -384,7 +384,7 @@ func TestRegisterTables(t *testing.T) {
 			require.NoError(t, err)
 			require.Error(t, other.Explain(t.Context(), void(1)), "there is no table yet")
 			require.NoError(t, other.CreateTable(t.Context()))
-			require.Empty(t, list(t, other), "its own table")
+			require.Empty(t, list(t, other), "it has a separate table")
 			require.NoError(t, other.Explain(t.Context(), void(2)))
 			require.Equal(t, []serial.Explanation{void(2)}, list(t, other))
 		})
@@ -392,7 +392,7 @@ func TestRegisterTables(t *testing.T) {
 	})
 }
 
-// A Ledger's table and one that lacks a column are errors, and stay as they are.
+// A Ledger's table and one that lacks a column cause errors, and stay as they are.
 func TestRegisterOtherTable(t *testing.T) {
 	const advice = "the table was not created for explanations by this version; name another one with " +
 		"WithRegisterTable, and have CreateTable create it"
@@ -415,7 +415,7 @@ func TestRegisterOtherTable(t *testing.T) {
 		}
 		reserves(t, l)
 
-		// Without its key, a table would have the same explanation twice.
+		// Without its key, a table would store the same explanation twice.
 		execSQL(t, db, "CREATE TABLE loose AS SELECT * FROM serial_explanations")
 		r, err := sqlledger.NewRegister(db, d.dialect, sqlledger.WithRegisterTable("loose"))
 		require.NoError(t, err)
@@ -491,7 +491,8 @@ func TestRegisterRefused(t *testing.T) {
 		"2021-10-24T00:00:00.000000001Z: Start is 2021-10-24T00:00:00.000000001Z: want whole seconds")
 }
 
-// In a transaction of the caller, an explanation is there if that commits, and the same one again does not end it.
+// An explanation added in the caller's transaction is stored if that commits, and adding it again does not end the
+// transaction.
 func TestExplainIn(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t, nil)
@@ -528,7 +529,7 @@ func TestExplainIn(t *testing.T) {
 		_ = conn.Close() // some drivers have closed it
 		require.Equal(t, []serial.Explanation{void(1), void(2), void(3)}, list(t, r))
 
-		// Explain would wait for the transaction, and says what to do instead.
+		// Explain would wait for the transaction, and its error names the remedy.
 		tx := begin(t, db)
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
@@ -539,7 +540,7 @@ func TestExplainIn(t *testing.T) {
 	})
 }
 
-// A loop has its connection until it ends, however it ends, and every loop reads anew.
+// A loop has its connection until it ends, in whatever way, and every loop reads anew.
 func TestExplanationsEnd(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		if d.dialect == sqlledger.MySQL {
@@ -603,7 +604,7 @@ func TestExplanationsEnd(t *testing.T) {
 	})
 }
 
-// A row of another program that breaks the bounds is an error that names it, after those before it.
+// Another program's row that breaks the bounds causes an error that names it, after the rows before it.
 func TestExplanationsOfOthers(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t, nil)
@@ -645,7 +646,7 @@ func TestExplanationsOfOthers(t *testing.T) {
 	})
 }
 
-// The server closes the connection in the middle of Explain. Whatever that returns, it can be repeated.
+// The server closes the connection in the middle of Explain. Whatever Explain returns, it can be repeated.
 func TestRegisterConnectionLost(t *testing.T) {
 	onServers(t, func(t *testing.T, d *database) {
 		whoami, kill := "SELECT pg_backend_pid()", "SELECT pg_terminate_backend(%s, 5000)"
@@ -685,7 +686,7 @@ func TestRegisterConnectionLost(t *testing.T) {
 	})
 }
 
-// A full disk is an error, and costs nothing that is there.
+// A full disk causes an error, and no stored data is lost.
 func TestRegisterDiskFull(t *testing.T) {
 	d := sqlite3(t)
 	newRegister(t, d, d.open(t, nil))
@@ -708,7 +709,7 @@ func TestRegisterDiskFull(t *testing.T) {
 	require.Equal(t, append(kept, void(1000)), list(t, r))
 }
 
-// With the rights to read and to insert, everything works, and nothing can be changed.
+// With the rights to read and to insert, everything works, but nothing can be changed.
 func TestRegisterRights(t *testing.T) {
 	onServers(t, func(t *testing.T, d *database) {
 		admin := d.open(t, nil)

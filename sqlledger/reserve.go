@@ -12,22 +12,20 @@ import (
 
 // Reserve implements [serial.Ledger]: it sets aside the r.N sequences after the greater of r.Above and the last one set
 // aside for that series and period, and returns the one before them. It takes one short transaction, which is on disk
-// before Reserve returns. Others who reserve for the same series wait for its end.
+// before Reserve returns. Other reservations for the same series wait until it ends.
 //
 // The series has 1 to 255 bytes; period, calendar and print mark have 1 to 64; r.Above is 0 to 10^15-1 and r.N 1 to
-// 10^15-1. Anything else is refused before the database is asked. A last sequence beyond 2^63-1 is refused by the
-// database.
+// 10^15-1. Anything else is refused without using the database. The database refuses a last sequence beyond 2^63-1.
 //
 // The first reservation of a series decides its calendar, and the first one of a period its print mark. Another
-// calendar or print mark is an error that matches [serial.ErrConflict]; nothing is set aside. [Ledger.Purge] removes
-// print marks with their periods, and never a calendar.
+// calendar or print mark causes an error that matches [serial.ErrConflict]; nothing is set aside. [Ledger.Purge]
+// removes print marks with their periods, but never a calendar.
 //
-// A caller in a transaction of its own must not wait for Reserve if the transaction has the only connection of the pool
-// or, with SQLite, has written to the same file: Reserve would wait for the transaction until ctx ends. The error then
-// says so.
+// Inside a transaction, do not wait for Reserve if the transaction has the only connection of the pool or, with SQLite,
+// has written to the same file: Reserve would wait for the transaction until ctx ends. The error then says so.
 //
 // After a deadlock, or if a lock is in the way, Reserve tries again, for 30 s at most, while the context lives. Other
-// errors are the driver's, wrapped; once the context has ended they match its error too. After an error or a cancelled
+// errors are the driver's, wrapped; once the context has ended, they match its error too. After an error or a cancelled
 // call, the block may have been set aside: it is then a gap.
 func (l *Ledger) Reserve(ctx context.Context, r serial.Reservation) (after int64, err error) {
 	for _, a := range []struct {
@@ -104,7 +102,7 @@ func (l *Ledger) reserve(ctx context.Context, c *sql.Conn, r serial.Reservation)
 		}
 	}
 	if !l.schema.CompareAndSwap(nil, &schema) && *l.schema.Load() != schema {
-		return 0, fmt.Errorf("the table is in %s on this connection and was in %s: name the schema with WithTable",
+		return 0, fmt.Errorf("the table is in %s on this connection, but was in %s: name the schema with WithTable",
 			schema, *l.schema.Load())
 	}
 	return after, nil

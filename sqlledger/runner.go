@@ -18,9 +18,9 @@ const patience = 30 * time.Second // limit of repeating after deadlocks and lock
 type runner struct {
 	db      *sql.DB
 	dialect Dialect
-	durable bool // SQLite must keep what it commits
+	durable bool // SQLite must make commits durable
 
-	// These are for messages: what the table is, how a caller who has a transaction open avoids waiting for it, and
+	// For messages: the name of the table's purpose, how a caller with an open transaction avoids waiting for it, and
 	// what to do if the table has another shape.
 	name, advice, outdated string
 }
@@ -65,7 +65,8 @@ func (r *runner) failed(ctx context.Context, what string, err error) error {
 	return fmt.Errorf("sqlledger: %s: %w", what, err)
 }
 
-// itself is advice for a caller who waited in vain. Nobody can tell here whether it waited for that caller.
+// itself returns advice for a caller who waited in vain, perhaps for its own transaction, which cannot be detected
+// here.
 func (r *runner) itself() string {
 	return "if the caller has a transaction open here, it waits for itself: " + r.advice
 }
@@ -112,14 +113,14 @@ func (r *runner) try(ctx context.Context, f func(*sql.Conn) error) (again bool, 
 	if err == nil {
 		return false, nil
 	}
-	conflict := errors.Is(err, serial.ErrConflict) // found here, not by the database
+	conflict := errors.Is(err, serial.ErrConflict) // detected here, not by the database
 	again = !conflict && r.dialect.again(err, committing)
 	if (again || conflict) && ctx.Err() == nil {
 		if _, failed := c.ExecContext(ctx, "ROLLBACK"); failed == nil {
 			return again, err
 		}
 	}
-	// The transaction may still be open, or the server may be a former primary: this connection isn't used again.
+	// The transaction may still be open, or the server may be a former primary: do not reuse this connection.
 	_ = c.Raw(func(any) error { return driver.ErrBadConn })
 	return again, err
 }

@@ -8,7 +8,7 @@ import (
 
 // These are the tables that [Ledger.CreateTable] creates, with the default name, for programs that manage their schema
 // themselves. A table may have more columns if they have defaults. The types must stay: names are bytes, because a
-// comparison of text may take "IS" for "is" or for "IS ".
+// comparison of text may treat "IS" as equal to "is" or to "IS ".
 //
 // A period's row has its print mark in the column settings. Each series has one more row, whose period is empty: its
 // settings are the calendar.
@@ -48,13 +48,13 @@ var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,62}$`)
 
 // A tableName is a table's name in the forms that statements need.
 type tableName struct {
-	quoted string // with its schema, if it was given
+	quoted string // with its schema, if given
 	name   string // without its schema
-	in     string // its schema as an expression of MySQL
+	in     string // its schema as an expression in MySQL
 }
 
-// tableName returns the forms of a table's name. The name may have a schema before it, but not in SQLite, where a
-// schema is another file.
+// tableName returns the forms of a table's name. The name may begin with a schema, but not in SQLite, where a schema is
+// another file.
 func (d Dialect) tableName(name string) (t tableName, err error) {
 	s, ok := dialects[d]
 	if !ok {

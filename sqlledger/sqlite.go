@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// keepSQLite makes SQLite keep what it commits on this connection, until restore is called. It fails if SQLite cannot.
-// No transaction may have begun.
+// keepSQLite makes SQLite's commits durable on this connection, until restore is called. It fails if SQLite cannot. No
+// transaction may have begun.
 func keepSQLite(ctx context.Context, c *sql.Conn) (restore func(), err error) {
 	var file, journal string
 	var synchronous int
@@ -34,7 +34,7 @@ func keepSQLite(ctx context.Context, c *sql.Conn) (restore func(), err error) {
 	if slices.Contains([]string{"off", "memory"}, journal) {
 		return nil, lossy("journal_mode is " + journal)
 	}
-	// Below FULL, a power cut loses what was committed last; with FULL it can too, unless there is a WAL.
+	// Below FULL, a power cut loses the latest commits; with FULL it can too, unless there is a WAL.
 	const extra = 3
 	if synchronous == extra {
 		return func() {}, nil
@@ -43,7 +43,7 @@ func keepSQLite(ctx context.Context, c *sql.Conn) (restore func(), err error) {
 		return nil, err
 	}
 	return func() {
-		// If this fails, the connection is slower and no less safe.
+		// If this fails, the connection is slower, but no less safe.
 		_, _ = c.ExecContext(context.WithoutCancel(ctx), fmt.Sprintf("PRAGMA main.synchronous = %d", synchronous))
 	}, nil
 }
@@ -66,8 +66,8 @@ func hurrySQLite(ctx context.Context, c *sql.Conn) (restore func(), err error) {
 	}
 	set := func(ctx context.Context, value int64) error {
 		_, err := c.ExecContext(ctx, fmt.Sprintf("PRAGMA busy_timeout = %d", value))
-		if err != nil { // it may have been set all the same, and whoever uses the connection next would wait too briefly
-			_ = c.Raw(func(any) error { return driver.ErrBadConn }) // it isn't used again
+		if err != nil { // it may have been set anyway, and the connection's next user would wait too briefly
+			_ = c.Raw(func(any) error { return driver.ErrBadConn }) // do not reuse it
 		}
 		return err
 	}

@@ -43,7 +43,7 @@
 //
 // A Register needs no Ledger, and what follows is about Ledgers only.
 //
-// # What the database must be
+// # Database requirements
 //
 // Any driver that returns the database's errors will do. Every reservation checks for settings that would let the
 // database lose committed data if it crashed. If the reservation finds one, it fails and names it:
@@ -109,13 +109,12 @@ const (
 	minAge       = 72 * time.Hour // longer than any day: one in a zone that moved across the date line had 48 h
 )
 
-// A Ledger records the numbers that were set aside, in a table of a database. [serial.WithLedger] calls its
-// [Ledger.Reserve]. It is safe for use by any number of goroutines, and any number of processes may use the same table
-// at once.
+// A Ledger records the numbers set aside, in a database table. [serial.WithLedger] calls its [Ledger.Reserve]. It is
+// safe for use by any number of goroutines, and any number of processes may use the same table at once.
 type Ledger struct {
 	runner
 	sql    statements
-	schema atomic.Pointer[string] // schema of the table, as the first reservation found it
+	schema atomic.Pointer[string] // schema of the table at the first reservation
 }
 
 var _ serial.Ledger = (*Ledger)(nil)
@@ -129,11 +128,11 @@ type optionFunc func(*config)
 
 func (f optionFunc) apply(c *config) { f(c) }
 
-// WithTable names the table, exactly as it is written, case included: ledger, or shop.ledger for one in PostgreSQL's
-// schema or MySQL's database shop. A name has at most 63 ASCII letters, digits and _, and does not begin with a digit.
-// SQLite allows no schema. All processes that issue numbers of a type must use the same table. Without a schema,
-// PostgreSQL's search_path or MySQL's current database decides which table is used. A reservation fails on a connection
-// where that is another schema than at the Ledger's first reservation.
+// WithTable names the table, exactly as written, including case: ledger, or shop.ledger for one in PostgreSQL's schema
+// or MySQL's database shop. A name has at most 63 ASCII letters, digits and _, and does not begin with a digit. SQLite
+// allows no schema. All processes that issue numbers of a type must use the same table. Without a schema, PostgreSQL's
+// search_path or MySQL's current database decides which table is used. A reservation fails on a connection with another
+// schema than at the Ledger's first reservation.
 //
 // Default serial_ledger.
 func WithTable(name string) Option {
@@ -163,8 +162,8 @@ func New(db *sql.DB, d Dialect, opts ...Option) (*Ledger, error) {
 }
 
 // CreateTable creates the table unless it exists. Any number of processes may do so at once. The database's user needs
-// the right to create it, in PostgreSQL even if the table exists, and to read it. A table that was created by version
-// 0.4 or earlier lacks a column, which is an error.
+// the right to create it, in PostgreSQL even if the table exists, and to read it. A table created by version 0.4 or
+// earlier lacks a column, which is an error.
 func (l *Ledger) CreateTable(ctx context.Context) error {
 	return l.do(ctx, "create the table", func(c *sql.Conn) error {
 		if _, err := c.ExecContext(ctx, l.sql.schema); err != nil {

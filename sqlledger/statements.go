@@ -6,8 +6,8 @@ import "strings"
 // name and schema as values, and {none} for the empty period of a series' own row, whose literal differs. Other names in
 // braces are arguments; see arguments.
 //
-// Every reservation locks the row of its series first, and then the row of its period. So reservations with different
-// calendars run one after another, whatever their periods are, and never wait for each other in a circle.
+// Every reservation locks its series' row first, and then its period's row. So reservations with different calendars
+// run one after another, whatever their periods, and cannot deadlock.
 type statements struct {
 	schema string
 	quote  string // quotation mark around an identifier
@@ -19,11 +19,11 @@ type statements struct {
 	upsert query
 
 	// read returns the sequence before the block; the setting that could let the block be lost in a crash, or NULL; the
-	// table's schema; the calendar that is kept for the series, and the print mark that is kept for the period.
+	// table's schema; the calendar kept for the series, and the print mark kept for the period.
 	read query
 
-	// These are used if read cannot tell: kept returns the last sequence of the period, if its row and the row of its
-	// series have the settings; show returns the table's CREATE statement.
+	// These are used if read cannot return everything: kept returns the last sequence of the period, if its row and the
+	// row of its series have the settings; show returns the table's CREATE statement.
 	kept, show query
 
 	check, old, remove query // forTable fills them in
@@ -32,7 +32,7 @@ type statements struct {
 // check fails if the table lacks a column that earlier versions did not have.
 const check = `SELECT settings FROM {table} LIMIT 0`
 
-// altered is the message if a row isn't what the statement made of it.
+// altered is the message if a row differs from what the statement wrote.
 const altered = "a trigger or a rule changes what is written"
 
 var dialects = map[Dialect]statements{
@@ -40,7 +40,7 @@ var dialects = map[Dialect]statements{
 		schema: PostgreSQLSchema,
 		quote:  `"`,
 		empty:  "''::bytea",
-		// Under a stricter isolation, which may be the database's default, those who wait for a row would fail.
+		// Under a stricter isolation, which may be the database's default, transactions that wait for a row would fail.
 		begin: "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE",
 		ago:   "now() - {seconds}::bigint * interval '1 second'",
 		// The period's row is made from s, so the series' row comes first. set_config holds until the end of this
@@ -102,8 +102,8 @@ var dialects = map[Dialect]statements{
 				WHERE series = {series} AND period = {none} HAVING count(*) > 0) s,
 				(SELECT max(last) - {n} AS below, max(settings) AS print, count(*) AS found FROM {table}
 				WHERE series = {series} AND period = {period} HAVING count(*) > 0) r`},
-		// Only this shows, in all versions, that a temporary table hides the one that information_schema lists. It
-		// takes a right to the whole table: a right to columns is not enough.
+		// In all versions, only this shows that a temporary table hides the one listed in information_schema. It needs
+		// a right to the whole table: a right to columns is not enough.
 		show: query{text: "SHOW CREATE TABLE {table}"},
 	},
 	SQLite: {

@@ -10,7 +10,7 @@ import (
 	"github.com/dailyserial/serial/sqlledger"
 )
 
-// A temporary table of the ledger's name, which one connection has and others do not, sets nothing aside.
+// If one connection has a temporary table of the ledger's name, nothing is set aside on it.
 func TestHidden(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		schemas := map[sqlledger.Dialect][]string{
@@ -50,7 +50,7 @@ func TestHidden(t *testing.T) {
 			if d.dialect == sqlledger.SQLite {
 				continue
 			}
-			// With its schema in the name, it is hidden in MySQL and found in PostgreSQL.
+			// If the name includes the schema, the table is hidden in MySQL and found in PostgreSQL.
 			named, err := sqlledger.New(db, d.dialect, sqlledger.WithTable(d.name+".serial_ledger"))
 			require.NoError(t, err)
 			after, err := named.Reserve(t.Context(), days("IS", day, 0, n))
@@ -63,7 +63,7 @@ func TestHidden(t *testing.T) {
 			next += n
 		}
 	})
-	// The catalogue tables that the statements ask are not hidden either.
+	// The catalogue tables that the statements read cannot be hidden either.
 	t.Run("PostgreSQL/catalogue", func(t *testing.T) {
 		d := postgres(t)
 		db := d.open(t, nil)
@@ -77,7 +77,7 @@ func TestHidden(t *testing.T) {
 	})
 }
 
-// A view of the ledger's name is refused.
+// A view with the ledger's name is refused.
 func TestView(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t, nil)
@@ -91,7 +91,7 @@ func TestView(t *testing.T) {
 	})
 }
 
-// On a connection where the name means another schema's table, nothing is set aside.
+// On a connection where the name refers to another schema's table, nothing is set aside.
 func TestOtherSchema(t *testing.T) {
 	onServers(t, func(t *testing.T, d *database) {
 		to := map[sqlledger.Dialect]string{sqlledger.PostgreSQL: "SET search_path = ", sqlledger.MySQL: "USE "}[d.dialect]
@@ -107,14 +107,14 @@ func TestOtherSchema(t *testing.T) {
 		require.Zero(t, after)
 		execSQL(t, db, to+other.name)
 		_, err = l.Reserve(t.Context(), days("IS", day, 0, 10))
-		require.EqualError(t, err, fmt.Sprintf("sqlledger: reserve: the table is in %s on this connection and was in %s: "+
-			"name the schema with WithTable", other.name, d.name))
+		require.EqualError(t, err, fmt.Sprintf("sqlledger: reserve: the table is in %s on this connection, but was in "+
+			"%s: name the schema with WithTable", other.name, d.name))
 		execSQL(t, db, to+d.name)
 		requireResult(t, int64(10))(l.Reserve(t.Context(), days("IS", day, 0, 10)))
 	})
 }
 
-// If a trigger makes the table keep something else than what was written, nothing is set aside.
+// If a trigger changes what is written, nothing is set aside.
 func TestAltered(t *testing.T) {
 	const altered = "sqlledger: reserve: the database can lose what it commits: a trigger or a rule changes what is " +
 		"written"
@@ -200,7 +200,7 @@ func TestAltered(t *testing.T) {
 		for _, query := range create(d, trigger{"BEFORE INSERT OR UPDATE", "NEW.last := NEW.last + 5; RETURN NEW;"}) {
 			execSQL(t, db, query)
 		}
-		// The row that is proposed for insertion goes through the trigger, even if the row exists.
+		// The row proposed for insertion passes through the trigger, even if the row exists.
 		for _, want := range []int64{5, 20, 35} {
 			requireResult(t, want)(l.Reserve(t.Context(), days("IS", day, 0, 10)))
 		}

@@ -15,8 +15,7 @@ import (
 	"github.com/dailyserial/serial/sqlledger"
 )
 
-// A caller who asks for a block within a transaction that has the pool's only connection learns that it waited for
-// itself.
+// A caller that reserves a block within a transaction on the pool's only connection learns that it waited for itself.
 func TestWaitsForItselfInThePool(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db := d.open(t, nil)
@@ -33,8 +32,8 @@ func TestWaitsForItselfInThePool(t *testing.T) {
 	})
 }
 
-// The same with SQLite, where another connection does not help: the file has one writer. The driver ignores the context
-// while it waits for the file.
+// The same with SQLite, where another connection does not help: the file allows one writer. The driver ignores the
+// context while it waits for the file.
 func TestWaitsForItselfInTheFile(t *testing.T) {
 	for _, busy := range []string{"0", "100", "5000", "60000"} {
 		t.Run(busy, func(t *testing.T) {
@@ -44,7 +43,7 @@ func TestWaitsForItselfInTheFile(t *testing.T) {
 			l := newLedger(t, d, db)
 			tx := begin(t, db)
 			require.NoError(t, errOf(tx.Exec("CREATE TABLE orders (number text)")))
-			// SQLite counts the sleeps that it asks for, which a busy machine makes longer, above all the short ones at
+			// SQLite counts the sleeps that it requests, which a busy machine lengthens, especially the short ones at
 			// first.
 			err := reserveWithin(t, l, 4*time.Second)
 			require.ErrorIs(t, err, context.DeadlineExceeded)
@@ -63,8 +62,8 @@ func TestWaitsForItselfInTheFile(t *testing.T) {
 	}
 }
 
-// A context that ends while a reservation changes how long the connection waits leaves no connection behind that waits
-// too briefly.
+// If a context ends while a reservation changes the connection's busy timeout, no connection keeps a timeout that is
+// too short.
 func TestWaitChangedAtTheEnd(t *testing.T) {
 	for name, nth := range map[string]int{"shortened": 1, "restored": 2} {
 		t.Run(name, func(t *testing.T) {
@@ -88,7 +87,7 @@ func TestWaitChangedAtTheEnd(t *testing.T) {
 	}
 }
 
-// A server that cannot be reached is another matter, also for a pool of one connection.
+// An unreachable server is a different case, even for a pool of one connection.
 func TestWaitsForTheNetwork(t *testing.T) {
 	db := sql.OpenDB(&connector{connect: func(ctx context.Context) (driver.Conn, error) {
 		<-ctx.Done()
@@ -103,7 +102,7 @@ func TestWaitsForTheNetwork(t *testing.T) {
 	require.NotContains(t, err.Error(), "transaction")
 }
 
-// The generator's own limit for the ledger ends before the driver's, and the error still says what was waited for.
+// The generator's limit for the ledger ends before the driver's, and the error still says what it waited for.
 func TestGeneratorWaitsForItself(t *testing.T) {
 	d := sqlite3(t).with("_pragma=busy_timeout(60000)")
 	db := d.open(t, nil)

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Missing numbers are printed with their reasons, and then those without.
+// Missing numbers are printed with their reasons, followed by unexplained ones.
 func TestAuditExplained(t *testing.T) {
 	m, e, day := issued(t, 12)
 	zone, err := time.LoadLocation(e["SERIAL_TZ"])

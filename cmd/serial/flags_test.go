@@ -54,7 +54,7 @@ func TestZone(t *testing.T) {
 		row.env.prints(t, lines("IS"+day+"%04d", i+1, i+1), append([]string{"next", "IS"}, row.args...)...)
 	}
 
-	// Parse needs no zone, even if there is a Redis URL. It then uses the machine's zone.
+	// Parse needs no zone, even with a Redis URL. It then uses the machine's zone.
 	for _, row := range []struct {
 		zone *time.Location
 		env  environment
@@ -252,7 +252,7 @@ func TestMisuse(t *testing.T) {
 	}
 }
 
-// isReason requires that an error output is a line about the usage, followed by nothing but reasons.
+// isReason requires that an error output is a line about the usage, followed only by reasons.
 func isReason(t *testing.T, stderr, why string) {
 	t.Helper()
 	require.Regexp(t, `^usage: serial \S.* \("serial help.*\n(serial: .*\n)+$`, stderr)

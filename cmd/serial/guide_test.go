@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The accounts in the guide are what the command prints for the files above them.
+// The accounts in the guide match what the command prints for the files above them.
 func TestAuditGuide(t *testing.T) {
 	text, err := os.ReadFile("../../docs/audit.md")
 	require.NoError(t, err)
@@ -39,7 +39,7 @@ func TestAuditGuide(t *testing.T) {
 	}
 }
 
-// docs/command.md has a row for each command, and no other.
+// docs/command.md has a row for each command, and no others.
 func TestCommandGuide(t *testing.T) {
 	page, err := os.ReadFile("../../docs/command.md")
 	require.NoError(t, err)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Bars of days, with another start, of a template without a limit, and of an unused type.
+// Bars for days, with another start, for a template without a limit, and for an unused type.
 func TestHistory(t *testing.T) {
 	m := miniredis.RunT(t)
 	zone, day := noon()
@@ -48,11 +48,11 @@ func TestHistory(t *testing.T) {
 		day, midnight(0), 251.0/9000, at(-1).Format("20060102"), midnight(-1)), stdout)
 
 	_, stdout, _ = doEnv(url, "history", "-n", "2", "-tz", zone, "-template", "{type}{date:yyyyMMdd}-{seq:3+}", "IS")
-	require.Equal(t, line(0, full(3)+" 1250")+line(-1, full(24)+" 9999"), stdout, "of the most")
+	require.Equal(t, line(0, full(3)+" 1250")+line(-1, full(24)+" 9999"), stdout, "relative to the maximum")
 
 	_, stdout, _ = doEnv(url, "history", "-n", "1", "-tz", zone, "-template", "{{seq:9}}-{type}-{date:yyyyMMdd}-{seq}",
 		"IS")
-	require.Equal(t, line(0, full(3)+" 1250  12.5%"), stdout, "of the field, not of the literal")
+	require.Equal(t, line(0, full(3)+" 1250  12.5%"), stdout, "relative to the field, not to the literal")
 
 	stdout, stderr = onRedis(url).exits(t, 0, "history", "-tz", zone, "PO")
 	require.Empty(t, stdout)
@@ -69,7 +69,7 @@ func TestNeverIn1969(t *testing.T) {
 	require.Equal(t, "raised IS in all time: from 0000 to 0008; 1 number\n", unskipped(stdout))
 }
 
-// Weeks, quarters, business years and the period of Never are imported, and shown by their names.
+// Weeks, quarters, business years and the period of Never are imported, and shown by name.
 func TestPeriods(t *testing.T) {
 	zone, _ := noon()
 	loc, err := time.LoadLocation(zone)

@@ -65,13 +65,13 @@ func TestImport(t *testing.T) {
 	require.Contains(t, stderr, "30 lines cannot be parsed, of which the first 10 are shown; nothing was written")
 	require.Equal(t, before, m.Dump())
 
-	// Of one type only.
+	// One type only.
 	stdout, _ := e.with(stored).exits(t, 0, "import", "PO")
 	require.Contains(t, stdout, "raised PO in "+named+": from 0000 to 0002; 1 number\n")
 	require.Contains(t, stdout, "ignored IS in "+named+": 3 numbers up to 0041\n")
 	require.Equal(t, []string{"3", "2"}, []string{counter("IS"), counter("PO")})
 
-	// All, and again.
+	// Everything, twice.
 	stdout, stderr = e.with(stored).exits(t, 0, "import")
 	require.Empty(t, stderr)
 	require.Equal(t, "ignored IS in 2 January 2020: 2 numbers up to 0300\nraised IS in "+named+": from 0003 to 0041; 3 "+
@@ -111,23 +111,23 @@ func TestImportForce(t *testing.T) {
 		says  []string
 		args  []string
 	}{
-		"a sheet that has cut the digits": {is(340, 340, 340, 340, 340, 340, 340, 340),
+		"a spreadsheet that cut the digits": {is(340, 340, 340, 340, 340, 340, 340, 340),
 			[]string{"line 2: IS" + day + "0340: the sequence 0340 of IS in " + named + " " + twice}, nil},
 		"two slips": {is(1, 2, 2, 3, 1, 1),
 			[]string{"line 3: IS" + day + "0002: the sequence 0002", "line 5: IS" + day + "0001"}, nil},
 		"a slip": {upTo(41) + is(9999),
 			[]string{"the greatest sequence of IS in " + named + ", 9999, is 9958 " + jump + ", 0041"}, nil},
-		"both":                      {is(1, 9000, 9000), []string{twice, jump}, nil},
-		"one too many":              {is(1, 1002), []string{"1002, is 1001 " + jump + ", 0001"}, nil},
-		"as many as there may be":   {is(1, 1001), nil, nil},
-		"one":                       {is(9999), nil, nil},
-		"more than there are":       {upTo(1500) + is(3002), []string{"3002, is 1502 " + jump + ", 1500"}, nil},
-		"as many as there are":      {upTo(1500) + is(3001), nil, nil},
-		"another day":               {"IS202001020300\nIS202001020300\nIS202001029999\nIS" + day + "0001", nil, nil},
-		"another type":              {strings.ReplaceAll(is(300, 300, 9999), "IS", "PO") + is(7), nil, []string{"IS", "-"}},
-		"that type":                 {"PO" + day + "0300\n" + is(7, 7), []string{twice}, []string{"IS", "-"}},
-		"two days, and not one":     {"IS202001020300\n" + is(300), nil, nil},
-		"other digits, same number": {"IS" + day + "0002\n\u00a0IS" + day + "0002 \n", []string{twice}, nil},
+		"both":                       {is(1, 9000, 9000), []string{twice, jump}, nil},
+		"one too many":               {is(1, 1002), []string{"1002, is 1001 " + jump + ", 0001"}, nil},
+		"as many as allowed":         {is(1, 1001), nil, nil},
+		"one":                        {is(9999), nil, nil},
+		"more than the numbers read": {upTo(1500) + is(3002), []string{"3002, is 1502 " + jump + ", 1500"}, nil},
+		"as many as numbers read":    {upTo(1500) + is(3001), nil, nil},
+		"another day":                {"IS202001020300\nIS202001020300\nIS202001029999\nIS" + day + "0001", nil, nil},
+		"another type":               {strings.ReplaceAll(is(300, 300, 9999), "IS", "PO") + is(7), nil, []string{"IS", "-"}},
+		"that type":                  {"PO" + day + "0300\n" + is(7, 7), []string{twice}, []string{"IS", "-"}},
+		"two days, not one":          {"IS202001020300\n" + is(300), nil, nil},
+		"other digits, same number":  {"IS" + day + "0002\n\u00a0IS" + day + "0002 \n", []string{twice}, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m.FlushAll()
@@ -247,7 +247,7 @@ func TestImportAtTheEnd(t *testing.T) {
 	scripts := 0
 	m.Server().SetPreHook(func(_ *server.Peer, cmd string, _ ...string) bool {
 		if cmd == "EVALSHA" {
-			if scripts++; scripts == 2 { // the first one was of Peek
+			if scripts++; scripts == 2 { // the first one was Peek's
 				m.SetTime(now.Add(time.Minute))
 			}
 		}

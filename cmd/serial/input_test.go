@@ -58,7 +58,7 @@ func TestInputOfSpreadsheets(t *testing.T) {
 		e.with(text).exits(t, 0, "audit", "IS")
 	}
 
-	// Line numbers are those of the file.
+	// Line numbers refer to the file.
 	for _, table := range []string{"sep=;\nx;number\n1;bad\n", "number;x\n\nbad;1\n", "\nsep=;\nbad\n"} {
 		args := []string{"import", "-column", "number"}
 		if !strings.Contains(table, "number") {
@@ -92,7 +92,7 @@ func TestUTF16InPieces(t *testing.T) {
 			var b strings.Builder
 			_, err := newReader(t.Context(), pieces(strings.NewReader(input))).WriteTo(&b)
 			require.NoError(t, err)
-			require.True(t, text == b.String(), name) // it would be long to show
+			require.True(t, text == b.String(), name) // its output would be long
 		}
 	}
 }

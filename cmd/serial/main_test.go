@@ -40,7 +40,7 @@ func onRedis(url string) environment { return environment{"SERIAL_REDIS_URL": ur
 
 func env(url string) func(string) string { return onRedis(url).get }
 
-// An environment holds variables by name, and as "stdin" the input.
+// An environment holds variables by name, and the input as "stdin".
 type environment map[string]string
 
 func (e environment) get(name string) string { return e[name] }
@@ -59,7 +59,7 @@ func (e environment) exits(t *testing.T, want int, args ...string) (stdout, stde
 	return stdout, stderr
 }
 
-// fails requires that a command line prints nothing but an error that contains a text, and returns the error.
+// fails requires that a command line prints only an error that contains a text, and returns the error.
 func (e environment) fails(t *testing.T, want int, says string, args ...string) string {
 	t.Helper()
 	stdout, stderr := e.exits(t, want, args...)
@@ -68,7 +68,7 @@ func (e environment) fails(t *testing.T, want int, says string, args ...string) 
 	return stderr
 }
 
-// prints requires that a command line succeeds, and prints that and no message.
+// prints requires that a command line succeeds, and prints exactly stdout and no message.
 func (e environment) prints(t *testing.T, stdout string, args ...string) {
 	t.Helper()
 	got, stderr := e.exits(t, 0, args...)
@@ -76,7 +76,7 @@ func (e environment) prints(t *testing.T, stdout string, args ...string) {
 	require.Empty(t, stderr, args)
 }
 
-// untouched requires that nobody has connected.
+// untouched requires that nobody has connected to m.
 func untouched(t *testing.T, m *miniredis.Miniredis, args []string) {
 	t.Helper()
 	require.Zero(t, m.TotalConnectionCount(), args)
@@ -129,7 +129,7 @@ func TestHelp(t *testing.T) {
 		require.Equal(t, strings.HasPrefix(row.begins, "Usage: serial COMMAND"), strings.Contains(stdout, "\nCommands:\n"),
 			stdout)
 	}
-	// A command's help has its own flags and no other command's.
+	// A command's help lists its own flags, and no others.
 	flags := func(command string) (names []string) {
 		_, stdout, _ := do("help", command)
 		for _, match := range regexp.MustCompile(`(?m)^  -(\S+)`).FindAllStringSubmatch(stdout, -1) {
@@ -390,7 +390,7 @@ func TestJSON(t *testing.T) {
 	y, mo, d := time.Now().In(loc).Date()
 	start := time.Date(y, mo, d, 0, 0, 0, 0, loc).Format(time.RFC3339)
 	none := fmt.Sprintf(`{"type":"IS","start":"%s","seq":0}`, start)
-	before := func(number string, next int) string { // the number, completed by the one that comes next
+	before := func(number string, next int) string { // the number, completed with the one that comes next
 		return fmt.Sprintf(`%s,"next":"IS%s%04d"}`, strings.TrimSuffix(number, "}"), day, next)
 	}
 	number := func(seq int) string {
@@ -419,7 +419,7 @@ func TestJSON(t *testing.T) {
 	require.Equal(t, lines("IS"+day+"%04d", 10, 10), stdout)
 }
 
-// A request gets the number that was printed for it, even if the template has changed.
+// A request gets the number printed for it, even if the template has changed.
 func TestOnceAfterAChange(t *testing.T) {
 	m := miniredis.RunT(t)
 	zone, day := noon()
@@ -444,7 +444,7 @@ func TestContextEnds(t *testing.T) {
 	require.Contains(t, errs.String(), "context canceled")
 }
 
-// TestBinary tests what run does not do: exit codes, signals, the silence of go-redis.
+// TestBinary tests what run does not cover: exit codes, signals, the silence of go-redis.
 func TestBinary(t *testing.T) {
 	binary := filepath.Join(t.TempDir(), "serial.exe")
 	output, err := exec.Command("go", "build", "-o", binary, ".").CombinedOutput()
@@ -500,7 +500,7 @@ func TestBinary(t *testing.T) {
 			require.Regexp(t, `^serial: (cannot write to )?stdout.*; nothing was sent\n$`, stderr, line)
 			untouched(t, m, []string{line})
 		}
-		code, stderr := shell(`"$0" next IS >/dev/null`) // asked for
+		code, stderr := shell(`"$0" next IS >/dev/null`) // requested
 		require.Equal(t, 0, code, stderr)
 		if _, err := os.Stat("/dev/full"); err == nil {
 			code, stderr = shell(`"$0" next IS >/dev/full`)
@@ -511,7 +511,7 @@ func TestBinary(t *testing.T) {
 		r, w, err := os.Pipe()
 		require.NoError(t, err)
 		defer w.Close()
-		require.NoError(t, r.Close()) // nobody reads
+		require.NoError(t, r.Close()) // without a reader
 		cmd, _, errs := command("redis://"+m.Addr(), "next", "IS")
 		cmd.Stdout = w
 		_ = cmd.Run()

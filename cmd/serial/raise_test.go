@@ -23,7 +23,7 @@ func TestAnnounce(t *testing.T) {
 		{"A" + day + "0001", []string{"prepare", "A"}, nil},
 		{"B" + day + "0100", []string{"prepare", "B"}, []string{"-start", "100"}},
 		{"C" + day + "0100", []string{"raise", "C", "0"}, []string{"-start", "100"}},
-		{"C" + day + "0101", []string{"raise", "C", "7"}, []string{"-start", "100"}}, // 0100 is issued by now
+		{"C" + day + "0101", []string{"raise", "C", "7"}, []string{"-start", "100"}}, // 0100 is already issued
 		{"D" + day + "0043", []string{"raise", "D", "42"}, nil},
 		{"E-" + day + "-10000", []string{"raise", "E", "9999"}, []string{"-template", "{type}-{date:yyyyMMdd}-{seq:4+}"}},
 		{"F" + day + "9999", []string{"raise", "F", "9998"}, nil},
@@ -52,8 +52,8 @@ func TestAnnounce(t *testing.T) {
 	surroundings.exits(t, 1, "next", "G")
 }
 
-// If a template prints a more exact date than the period, Redis does not know what was printed. So these commands print
-// the sequence, and the number with today's date.
+// If a template prints a more exact date than the period, Redis does not know the printed texts. So these commands
+// print the sequence, and the number with today's date.
 func TestTodaysNumber(t *testing.T) {
 	zone, day := noon()
 	for _, row := range []struct{ period, template, number string }{
@@ -87,8 +87,8 @@ func TestTodaysNumber(t *testing.T) {
 	}
 }
 
-// If the counter cannot be read after it was raised, what was skipped is printed all the same, since nothing can find
-// it out later.
+// If the counter cannot be read after it was raised, the skipped numbers are still printed, since they cannot be found
+// out later.
 func TestAnnounceFails(t *testing.T) {
 	m := miniredis.RunT(t)
 	zone, day := noon()
@@ -111,7 +111,7 @@ func TestAnnounceFails(t *testing.T) {
 		stdout)
 }
 
-// The counter is lost after it was raised.
+// The counter is lost after being raised.
 func TestAnnounceOfALostCounter(t *testing.T) {
 	m, e, day := issued(t, 3)
 	key := "serial:{IS}:" + day

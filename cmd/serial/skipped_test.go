@@ -13,13 +13,13 @@ var timePattern = regexp.MustCompile(`\d{4}-\d\d-\d\dT[^ ,)]*`)
 
 const skippedHeader = "first,last,reason,by,at,possible\n"
 
-// unskipped returns what a command printed, without what it skipped.
+// unskipped returns a command's output, without skipped numbers.
 func unskipped(stdout string) string {
 	stdout, _, _ = strings.Cut(stdout, skippedHeader)
 	return regexp.MustCompile(`,"skipped":\{[^}]*\}`).ReplaceAllString(stdout, "")
 }
 
-// Raise and takeover print what they skip in the form that audit reads. The reason is only possible, unless a person
+// Raise and takeover print skipped numbers in the form that audit reads. The reason is only possible, unless a person
 // gives it.
 func TestSkipped(t *testing.T) {
 	_, e, day := issued(t, 3)
@@ -64,7 +64,7 @@ func TestSkipped(t *testing.T) {
 	require.NotContains(t, stdout, "skipped")
 }
 
-// If the counter was lost, nobody knows what was skipped.
+// If the counter was lost, the skipped numbers are unknown.
 func TestSkippedOfALostCounter(t *testing.T) {
 	m, e, day := issued(t, 3)
 	for i, args := range [][]string{{"raise", "IS", "7"}, {"takeover", "IS", "8", "-reason", "moved", "-by", "Ada"},

@@ -134,7 +134,7 @@ func (c *client) invoice(t *testing.T, of, date string) (v invoice) {
 	return v
 }
 
-// An account is what period.json says of a period.
+// An account is the content of period.json for a period.
 type account struct {
 	Clean                                     bool
 	Last, Stored, MissingCount                int64
@@ -316,7 +316,7 @@ func TestVoid(t *testing.T) {
 	require.ErrorContains(t, err, "invoices are voided, not deleted")
 }
 
-// A deleted order leaves an explanation of its missing number. An order with an invoice cannot be deleted.
+// A deleted order leaves an explanation for its missing number. An order with an invoice cannot be deleted.
 func TestVoidOrder(t *testing.T) {
 	c := start(t)
 	var orders []order
@@ -339,7 +339,7 @@ func TestVoidOrder(t *testing.T) {
 	void(http.StatusOK, orders[1].Number, why)
 	void(http.StatusNotFound, orders[1].Number, why)
 
-	// What the program does not know is not explained.
+	// The program cannot explain what it does not know.
 	_, err := c.service.db.ExecContext(t.Context(), "DELETE FROM orders WHERE number = ?", orders[2].Number)
 	require.NoError(t, err)
 	a := c.account(t, orderType, today)
@@ -354,7 +354,7 @@ func TestVoidOrder(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	gone := make(chan struct{})
 	slow := c.process(t, rdb)
-	_, err = slow.place(t.Context(), draft{"Bob", 100}) // so that it knows the day
+	_, err = slow.place(t.Context(), draft{"Bob", 100}) // loads the day's state
 	require.NoError(t, err)
 	rdb.AddHook(meanwhile(func() { leave(); <-gone }))
 	_, err = slow.place(ctx, draft{"Bob", 100})
@@ -413,8 +413,8 @@ func (m meanwhile) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// A closed month takes no invoices until it is reopened. Who asked for it is stored, and the pages show that it is
-// closed.
+// A closed month takes no invoices until it is reopened. Who closed or reopened it is stored, and the pages show that
+// it is closed.
 func TestMonths(t *testing.T) {
 	c := start(t)
 	first, second := c.order(t, 100), c.order(t, 200)
@@ -497,7 +497,7 @@ func TestRefused(t *testing.T) {
 	require.Equal(t, []int64{0, 0}, []int64{a.Last, a.Stored})
 	require.True(t, a.Clean)
 	a = c.account(t, orderType, today)
-	require.EqualValues(t, 1, a.MissingCount, "the order of -1 cents")
+	require.EqualValues(t, 1, a.MissingCount, "the order for -1 cents")
 	require.Equal(t, []explained{because(3, "the order was refused: amount_cents must be 0 to 100000000", "orders")},
 		a.Explained)
 	require.True(t, a.Clean)
@@ -525,7 +525,7 @@ func TestAccount(t *testing.T) {
 	require.Equal(t, []int64{3, 3}, []int64{a.Last, a.Stored})
 	a = c.account(t, invoiceType, today)
 	require.True(t, a.Clean)
-	require.Equal(t, []int64{5, 5}, []int64{a.Last, a.Stored}, "one is of November")
+	require.Equal(t, []int64{5, 5}, []int64{a.Last, a.Stored}, "one is from November")
 
 	for _, query := range []string{
 		"DROP TRIGGER invoices_stay",

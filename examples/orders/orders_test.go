@@ -140,7 +140,7 @@ func TestSameKeyAtOnce(t *testing.T) {
 			}
 			wg.Wait()
 			require.Equal(t, map[int]int{201: 1, 200: 9, 422: 10}, statuses, processes[0].journal)
-			require.Len(t, numbers, 2, "one, and none in the refusals")
+			require.Len(t, numbers, 2, "one number, and none in the refusals")
 		}
 	})
 }
@@ -161,7 +161,7 @@ func TestFloor(t *testing.T) {
 		require.Regexp(t, "0004$", p.must(t, http.StatusCreated, "3", ada).Number, "deleted orders count")
 		require.NotContains(t, p.journal.String(), "was issued twice")
 
-		// This is what a floor does not know: 0005 is issued and not stored yet when Redis loses everything.
+		// A floor's blind spot: 0005 is issued but not stored yet when Redis loses everything.
 		_, err = p.gen.NextOnce(t.Context(), businessType, requestID("Ada", "slow"))
 		require.NoError(t, err)
 		m.FlushAll()
@@ -217,23 +217,23 @@ func TestRefusals(t *testing.T) {
 		{"empty customer", "POST", "/orders", from("", "a"), good, 403, "X-Forwarded-User"},
 		{"two customers", "POST", "/orders", http.Header{"X-Forwarded-User": {"Ada", "Bob"}}, good, 403, "X-Forwarded-User"},
 		{"long customer", "POST", "/orders", from(strings.Repeat("a", 129), "a"), good, 403, "X-Forwarded-User"},
-		{"customer not of UTF-8", "POST", "/orders", from("\xff", "a"), good, 403, "X-Forwarded-User"},
+		{"customer is not valid UTF-8", "POST", "/orders", from("\xff", "a"), good, 403, "X-Forwarded-User"},
 		{"customer in the body", "POST", "/orders", key("a"), `{"customer": "Bob", "amount_cents": 1}`, 400, "JSON"},
 		{"no key", "POST", "/orders", key(), good, 400, "Idempotency-Key"},
 		{"empty key", "POST", "/orders", key(""), good, 400, "Idempotency-Key"},
 		{"two keys", "POST", "/orders", key("a", "b"), good, 400, "Idempotency-Key"},
 		{"long key", "POST", "/orders", key(strings.Repeat("k", 129)), good, 400, "Idempotency-Key"},
 		{"key with a space", "POST", "/orders", key("a b"), good, 400, "Idempotency-Key"},
-		{"key not of ASCII", "POST", "/orders", key("é"), good, 400, "Idempotency-Key"},
+		{"key is not ASCII", "POST", "/orders", key("é"), good, 400, "Idempotency-Key"},
 		{"longest key", "POST", "/orders", key(strings.Repeat("k", 128)), good, 201, ""},
 		{"no body", "POST", "/orders", key("a"), "", 400, "JSON"},
 		{"half a body", "POST", "/orders", key("a"), good[:15], 400, "JSON"},
 		{"two bodies", "POST", "/orders", key("a"), good + good, 400, "JSON"},
 		{"unknown field", "POST", "/orders", key("a"), `{"amount_cents": 1, "x": 1}`, 400, "JSON"},
-		{"amount not whole", "POST", "/orders", key("a"), `{"amount_cents": 1.5}`, 400, "JSON"},
+		{"fractional amount", "POST", "/orders", key("a"), `{"amount_cents": 1.5}`, 400, "JSON"},
 		{"endless body", "POST", "/orders", key("a"), strings.Repeat(" ", 65<<10) + good, 400, "JSON"},
 		{"no amount", "POST", "/orders", key("a"), `{}`, 400, "amount"},
-		{"no customer asks", "GET", "/orders/IS" + today + "0001", nil, "", 403, "X-Forwarded-User"},
+		{"no customer", "GET", "/orders/IS" + today + "0001", nil, "", 403, "X-Forwarded-User"},
 		{"not a number", "GET", "/orders/IS20211024", key(), "", 400, "want the number of an order"},
 		{"no such day", "GET", "/orders/IS202102300001", key(), "", 400, "want the number of an order"},
 		{"no such order", "GET", "/orders/IS" + today + "0077", key(), "", 404, "no such order"},

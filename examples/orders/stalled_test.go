@@ -31,9 +31,9 @@ func TestStalledBody(t *testing.T) {
 		status                     int // 0 if there is no answer
 		logged                     string
 	}{
-		{"nothing comes", "POST /orders", key, "", 100, false, 408, "the body did not arrive in time"},
-		{"half comes", "POST /orders", key, good[:15], len(good), false, 408, "the body did not arrive in time"},
-		{"all but the end comes", "POST /orders", key, good, len(good) + 1, false, 408, "the body did not arrive in time"},
+		{"no body", "POST /orders", key, "", 100, false, 408, "the body did not arrive in time"},
+		{"half a body", "POST /orders", key, good[:15], len(good), false, 408, "the body did not arrive in time"},
+		{"most of a body", "POST /orders", key, good, len(good) + 1, false, 408, "the body did not arrive in time"},
 		{"an unwanted body", "POST /orders", ada, "", 100, false, 400, ""},
 		{"a wrong body", "POST /orders", key, "!", 100, false, 400, ""},
 		{"a body that is not read", "GET /orders/x", ada, "", 100, false, 400, ""},
@@ -54,7 +54,7 @@ func TestStalledBody(t *testing.T) {
 					require.NoError(t, err)
 					require.Equal(t, patience, time.Since(began))
 					require.Equal(t, tt.status, response.StatusCode)
-					require.True(t, response.Close, "what comes late is no next request")
+					require.True(t, response.Close, "a late body must not become the next request")
 					_, err = io.Copy(io.Discard, response.Body)
 					require.NoError(t, err)
 				}

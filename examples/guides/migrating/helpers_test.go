@@ -18,7 +18,7 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// A published is the old system: GET, INCR and a lock, as it is published in many places.
+// A published is the old system: GET, INCR and a lock, as published in many places.
 type published struct {
 	rdb  *redis.Client
 	zone *time.Location
@@ -37,7 +37,7 @@ func (o *published) next(ctx context.Context, typ string) (string, error) {
 			n, err = o.rdb.Incr(ctx, key).Result()
 		} else if errors.Is(err, redis.Nil) {
 			if n, err = o.open(ctx, key, time.Date(y, m, d+1, 0, 0, 0, 0, o.zone)); n == 0 && err == nil {
-				time.Sleep(5 * time.Millisecond) // another has the lock: so the sequence goes
+				time.Sleep(5 * time.Millisecond) // another has the lock; the published sequence just waits
 				continue
 			}
 		}
@@ -53,7 +53,7 @@ func (o *published) next(ctx context.Context, typ string) (string, error) {
 
 var errExhausted = errors.New("the old range is used up")
 
-// open creates the counter under the lock and returns its first number, or 0 if the sequence begins again.
+// open creates the counter under the lock and returns its first number, or 0 if the caller must start over.
 func (o *published) open(ctx context.Context, key string, midnight time.Time) (int64, error) {
 	if err := o.rdb.SetArgs(ctx, key+":oldlock", "1", redis.SetArgs{Mode: "NX", TTL: 8 * time.Second}).Err(); err != nil {
 		if errors.Is(err, redis.Nil) {
@@ -72,7 +72,7 @@ func (o *published) open(ctx context.Context, key string, midnight time.Time) (i
 	return 1, err
 }
 
-// A changed is the old system with the two commands that the guide has it use.
+// A changed is the old system with the two commands that the guide adds.
 type changed struct {
 	rdb  *redis.Client
 	zone *time.Location
@@ -107,7 +107,8 @@ type journal struct {
 	all []string
 }
 
-// run has workers of each source issue numbers of IS, all at once, until stop says so. pause comes between two of them.
+// run has workers of each source issue numbers of IS, all at once, until stop returns true. pause is the time between
+// two numbers.
 func (j *journal) run(t *testing.T, stop func(i int) bool, pause time.Duration, sources ...source) {
 	t.Helper()
 	var wg sync.WaitGroup
@@ -150,8 +151,8 @@ func (j *journal) requireAll(t *testing.T, day string, from, to int) {
 	require.Equal(t, want, got)
 }
 
-// simulate starts a miniredis on the clock of a synctest bubble, and returns a client. The address is an IP: a name would
-// be looked up by goroutines outside the bubble.
+// simulate starts a miniredis on the clock of a synctest bubble, and returns a client. The address is an IP, since
+// goroutines outside the bubble would look up a name.
 func simulate(t *testing.T) (*miniredis.Miniredis, *redis.Client) {
 	t.Helper()
 	m := miniredis.NewMiniRedis()

@@ -21,7 +21,8 @@ func newUpperHalf(rdb redis.UniversalClient, zone *time.Location) (*serial.Gener
 	return serial.New(rdb, serial.WithLocation(zone), serial.WithStart(5001))
 }
 
-// closeScript returns the last number of an old counter and leaves a text in its place, which INCR refuses. It may be repeated.
+// closeScript returns the last number of an old counter and replaces it with a text, which INCR refuses. It may be
+// repeated.
 var closeScript = redis.NewScript(`
 local held = redis.call('GET', KEYS[1]) or '0'
 local closed = string.match(held, '^closed at (%d+)$')

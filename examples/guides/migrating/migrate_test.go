@@ -19,7 +19,7 @@ import (
 	"github.com/dailyserial/serial/internal/redistest"
 )
 
-// The guide's code is this package's.
+// The guide's code comes from this package.
 func TestGuide(t *testing.T) { guidetest.RequireCode(t, "migrating.md", "migrate.go") }
 
 // errOf returns the error of a call.
@@ -27,7 +27,7 @@ func errOf[T any](_ T, err error) error { return err }
 
 func today(zone *time.Location) string { return time.Now().In(zone).Format("20060102") }
 
-// Old and new processes increment one counter, whoever opens the day.
+// Old and new processes increment one counter, whichever opens the day.
 func TestShared(t *testing.T) {
 	for _, first := range []string{"old", "new"} {
 		t.Run(first, func(t *testing.T) {
@@ -75,7 +75,7 @@ func TestSharedAtMidnight(t *testing.T) {
 	})
 }
 
-// What the old system must not do to the shared counter, and what comes of it.
+// Forbidden changes of the shared counter by the old system, and their consequences.
 func TestSharedMisused(t *testing.T) {
 	zone := guidetest.Noon()
 	for name, misuse := range map[string][]any{
@@ -99,7 +99,7 @@ func TestSharedMisused(t *testing.T) {
 	}
 }
 
-// Two counters, and no number in common.
+// Two counters have no number in common.
 func TestSplit(t *testing.T) {
 	rdb, zone := redistest.Start(t).Client(t), guidetest.Noon()
 	gen, err := newUpperHalf(rdb, zone)
@@ -117,8 +117,8 @@ func TestSplit(t *testing.T) {
 	require.ErrorIs(t, errOf(old.next(t.Context(), "IS")), errExhausted)
 }
 
-// In mid-day: new processes go on where the old ones stopped, an old one that was forgotten gets errors, back again, and over
-// once more.
+// In mid-day: new processes continue where the old ones stopped, a forgotten old one gets errors, then the old system
+// is used again, and then the new one.
 func TestCutOver(t *testing.T) {
 	rdb, zone := redistest.Start(t).Client(t), guidetest.Noon()
 	ctx, day := t.Context(), today(zone)
@@ -131,7 +131,7 @@ func TestCutOver(t *testing.T) {
 	j := new(journal)
 	j.run(t, times(10), 0, old)
 
-	// The old system is stopped, but for one process that nobody knew of.
+	// The old system is stopped, except for one process that nobody knew of.
 	var forgotten sync.WaitGroup
 	started, over := make(chan struct{}), make(chan struct{})
 	forgotten.Go(func() {
@@ -178,7 +178,7 @@ func TestCutOver(t *testing.T) {
 	require.NoError(t, errOf(again.Next(ctx, "IS")))
 }
 
-// At midnight: the date says which system is asked. Nothing has to be read, and an old process that lags gets errors.
+// At midnight, the date decides which system is asked. Nothing needs to be read, and a lagging old process gets errors.
 func TestCutOverAtMidnight(t *testing.T) {
 	zone, err := time.LoadLocation("Asia/Shanghai")
 	require.NoError(t, err)
@@ -218,11 +218,11 @@ func (s byDate) next(ctx context.Context, typ string) (string, error) {
 	return s.gen.Next(ctx, typ)
 }
 
-// The number is compared byte by byte. In MySQL, its column needs COLLATE utf8mb4_bin for that.
+// Numbers are compared byte by byte. In MySQL, the column needs COLLATE utf8mb4_bin for that.
 const orders = `CREATE TABLE orders (
 	number text NOT NULL UNIQUE, type text NOT NULL, day text NOT NULL, seq bigint NOT NULL, customer text NOT NULL)`
 
-// A maxPlusOne is the old system: SELECT max()+1, and once more if the number is taken.
+// A maxPlusOne is the old system: SELECT max()+1, repeated if the number is taken.
 type maxPlusOne struct {
 	db   *sql.DB
 	zone *time.Location
@@ -259,7 +259,7 @@ func (p placing) next(ctx context.Context, typ string) (string, error) {
 	return placeBesideMax(ctx, p.gen, p.db, typ, "new")
 }
 
-// Both run at once, then the new one alone, and the old one again.
+// Both systems run at once, then the new one alone, then the old one again.
 func TestMax(t *testing.T) {
 	db, _ := guidetest.PostgreSQL(t)
 	db.SetMaxOpenConns(8)
@@ -300,7 +300,7 @@ func (o *sequence) next(ctx context.Context, typ string) (string, error) {
 	return fmt.Sprintf("%s%s%04d", typ, today(o.zone), seq), err
 }
 
-// The sequence is closed while it is used, and opened again.
+// The sequence is closed while in use, and reopened.
 func TestSequence(t *testing.T) {
 	db, _ := guidetest.PostgreSQL(t)
 	db.SetMaxOpenConns(8)
@@ -315,7 +315,7 @@ func TestSequence(t *testing.T) {
 	closed := make(chan error, 1)
 	go func() { closed <- closeSequence(t.Context(), db, gen, "IS") }()
 	var refused error
-	for refused == nil { // the old system goes on until it is refused
+	for refused == nil { // the old system continues until it is refused
 		number, err := old.next(t.Context(), "IS")
 		if refused = err; err == nil {
 			j.all = append(j.all, number)
@@ -340,7 +340,7 @@ func TestSequence(t *testing.T) {
 	j.requireAll(t, today(zone), 1, n+45)
 }
 
-// A sequence that nobody has used is closed too; its first number is given up.
+// An unused sequence can be closed too; its first number is skipped.
 func TestUnusedSequence(t *testing.T) {
 	db, _ := guidetest.PostgreSQL(t)
 	guidetest.Exec(t, db, "CREATE SEQUENCE order_numbers")

@@ -47,7 +47,7 @@ func newPage(ctx context.Context, orders *serial.Generator, invoices *gapless.Ge
 	})
 }
 
-// stored yields all numbers that a query selects. The column must not have NULL.
+// stored yields all numbers that a query selects. The column must not contain NULL.
 func stored(db *sql.DB, query string, args ...any) func(_ context.Context, _, _ time.Time) iter.Seq2[string, error] {
 	return func(ctx context.Context, _, _ time.Time) iter.Seq2[string, error] {
 		return func(yield func(string, error) bool) {

@@ -72,7 +72,7 @@ func open(t *testing.T) *site {
 	return s
 }
 
-// newPage returns the page as another process has it.
+// newPage returns the page as served by another process.
 func (s *site) newPage(t *testing.T) http.Handler {
 	t.Helper()
 	page, err := newPage(t.Context(), s.orders, s.invoices, s.db)
@@ -139,7 +139,7 @@ func (b *browser) send(status int, method, address, body string, headers ...stri
 
 var links = regexp.MustCompile(`href="([^"#]*)"`)
 
-// walk follows all links from an address, and returns the pages by their addresses.
+// walk follows all links from an address, and returns the pages by address.
 func (b *browser) walk(address string) map[string]string {
 	b.t.Helper()
 	pages := map[string]string{}
@@ -158,7 +158,7 @@ func (b *browser) walk(address string) map[string]string {
 	return pages
 }
 
-// form is what the form of a page sends to explain the second number.
+// form returns the form data that explains the second number.
 func form(page, reason string) url.Values {
 	form := url.Values{"first": {regexp.MustCompile(`ORD\d{8}0002`).FindString(page)}, "reason": {reason}}
 	for _, m := range regexp.MustCompile(`name="(key|start|at)" value="([^"]*)"`).FindAllStringSubmatch(page, -1) {
@@ -167,7 +167,7 @@ func form(page, reason string) url.Values {
 	return form
 }
 
-// use goes through all pages that can be reached from an address, and explains the missing order.
+// use visits all pages that can be reached from an address, and explains the missing order.
 func use(t *testing.T, address string, headers ...string) {
 	t.Helper()
 	b := browse(t, ada)
@@ -221,7 +221,7 @@ func TestMounted(t *testing.T) {
 	}
 }
 
-// proxied serves what is at an address, through a proxy.
+// proxied serves the content of an address through a proxy.
 func proxied(t *testing.T, address string, rewrite func(*httputil.ProxyRequest)) string {
 	t.Helper()
 	target, err := url.Parse(address)
@@ -233,21 +233,21 @@ func proxied(t *testing.T, address string, rewrite func(*httputil.ProxyRequest))
 	}})
 }
 
-// Behind a proxy that keeps the path, one that has the pages at another path, and one that changes the host.
+// The pages work behind a proxy that keeps the path, one that has them at another path, and one that changes the host.
 func TestProxies(t *testing.T) {
 	moved := func(from, to string) func(*httputil.ProxyRequest) {
 		return func(r *httputil.ProxyRequest) {
 			path, found := strings.CutPrefix(r.In.URL.Path, from)
-			if !found { // another application's
+			if !found { // belongs to another application
 				path = "/nowhere"
 			}
 			r.Out.URL.Path = to + path
 		}
 	}
 	for name, c := range map[string]struct {
-		at      string // where people see the pages
+		at      string // where users see the pages
 		rewrite func(*httputil.ProxyRequest)
-		secure  bool // browsers say where a form comes from
+		secure  bool // browsers send the origin of a form
 	}{
 		"path kept":            {"/numbers", func(*httputil.ProxyRequest) {}, false},
 		"path longer":          {"/intranet/numbers", moved("/intranet", ""), false},
@@ -268,7 +268,7 @@ func TestProxies(t *testing.T) {
 	}
 }
 
-// A proxy that changes the host has browsers refused that do not say where a form comes from.
+// Behind a proxy that changes the host, browsers that do not send a form's origin are refused.
 func TestHostChanged(t *testing.T) {
 	s := open(t)
 	proxy := proxied(t, serve(t, login(map[string]string{ada: password}, withNetHTTP(s.page))),
@@ -277,7 +277,7 @@ func TestHostChanged(t *testing.T) {
 	browse(t, ada).send(http.StatusNotFound, "POST", proxy+"/numbers/explain", "key=none", "Sec-Fetch-Site", "same-origin")
 }
 
-// Behind a proxy that takes the prefix away, there is none.
+// Behind a proxy that removes the prefix, no page is found.
 func TestPrefixTakenAway(t *testing.T) {
 	s := open(t)
 	page, err := serialpage.NewHandler(serialpage.Options{Series: func(context.Context) ([]serialpage.Series, error) {
@@ -295,7 +295,7 @@ func TestPrefixTakenAway(t *testing.T) {
 	}
 }
 
-// The last part of a proxy's path is that of Prefix, or people come with the last slash.
+// The last part of a proxy's path must equal that of Prefix, unless users add the last slash.
 func TestLastPartOfThePath(t *testing.T) {
 	s := open(t)
 	proxy := proxied(t, serve(t, withNetHTTP(s.page)), func(r *httputil.ProxyRequest) {
@@ -307,7 +307,7 @@ func TestLastPartOfThePath(t *testing.T) {
 	require.Equal(t, "/numbers/", at.Path, "another page of the proxy, if any")
 }
 
-// What removes the last slash of all paths ends in a circle.
+// Middleware that removes the last slash of all paths causes a redirect loop.
 func TestRemovedSlash(t *testing.T) {
 	s := open(t)
 	router := chi.NewRouter()
@@ -323,7 +323,7 @@ func TestRemovedSlash(t *testing.T) {
 	require.ErrorContains(t, err, "stopped after 10 redirects")
 }
 
-// Whoever only reads gets no form. A prefix that was removed is an error that says so.
+// Users who may only read get no form. If the prefix was removed, the error says so.
 func TestMistakes(t *testing.T) {
 	s := open(t)
 	server := httptest.NewServer(withNetHTTP(s.page))
@@ -341,7 +341,7 @@ func TestMistakes(t *testing.T) {
 	}
 }
 
-// Tenants side by side have pages of their own. A proxy's origin is trusted, and its header is who explains.
+// Tenants have separate pages side by side. A proxy's origin is trusted, and its header names the user who explains.
 func TestTenants(t *testing.T) {
 	s := open(t)
 	tenants := map[string]*serial.Generator{}
@@ -375,7 +375,7 @@ func TestTenants(t *testing.T) {
 	browse(t, "").send(403, "POST", proxy+"/numbers/explain", "key=none", "Origin", "https://numbers.example.com")
 }
 
-// A framework's own login says who explains.
+// A framework's own login names the user who explains.
 func TestFrameworksLogin(t *testing.T) {
 	s := open(t)
 	ofGin := gin.New()
@@ -409,13 +409,13 @@ func TestFrameworksLogin(t *testing.T) {
 			require.Contains(t, page, "<form")
 			browse(t, ada).send(http.StatusOK, "POST", address+"/numbers/explain", form(page, "torn, says "+name).Encode())
 			page, _ = browse(t, ada).send(http.StatusOK, "GET", address+"/numbers"+s.today(t), "")
-			require.Regexp(t, `torn, says `+name+`</bdi></td>\s*<td [^>]*><bdi>`+ada+`<`, page, "a later reason is shown")
+			require.Regexp(t, `torn, says `+name+`</bdi></td>\s*<td [^>]*><bdi>`+ada+`<`, page, "the later reason")
 		})
 	}
-	require.Len(t, guidetest.Strings(t, s.db, "SELECT reason FROM serial_explanations"), 2, "and the first one is kept")
+	require.Len(t, guidetest.Strings(t, s.db, "SELECT reason FROM serial_explanations"), 2, "the first reason is kept")
 }
 
-// Another process shows an account of its own. A form that is sent to both is one explanation.
+// Another process shows its own account. A form that is sent to both counts as one explanation.
 func TestTwoProcesses(t *testing.T) {
 	s := open(t)
 	handler := func(page http.Handler) http.Handler {

@@ -15,8 +15,8 @@ import (
 	"github.com/dailyserial/serial/sqlledger"
 )
 
-// An Order is a document with a number, as a model of GORM. On MySQL, the column of the number needs a binary collation, by another
-// tag: type:varchar(100) COLLATE utf8mb4_bin.
+// An Order is a document with a number, as a model of GORM. On MySQL, the column of the number needs a binary
+// collation, set by another tag: type:varchar(100) COLLATE utf8mb4_bin.
 type Order struct {
 	ID       int64
 	Number   string `gorm:"uniqueIndex"`

@@ -22,10 +22,10 @@ import (
 	"github.com/dailyserial/serial/sqlledger"
 )
 
-// The guide's code is this package's.
+// The guide's code comes from this package.
 func TestGuide(t *testing.T) { guidetest.RequireCode(t, "transactions.md", "place.go") }
 
-// Orders are placed by every tool, while orders and ledger share a pool of one connection.
+// Every tool can place orders, while orders and ledger share a pool of one connection.
 func TestPlace(t *testing.T) {
 	db, _ := guidetest.PostgreSQL(t)
 	guidetest.Exec(t, db, guidetest.ReadFile(t, "sqlc/schema.sql"))
@@ -64,14 +64,14 @@ func TestPlace(t *testing.T) {
 	require.Equal(t, got, guidetest.Strings(t, db, "SELECT number FROM orders ORDER BY number"))
 }
 
-// Hooks are no place to take a number: they run inside of the transaction.
+// Hooks are the wrong place to take a number: they run inside the transaction.
 func TestHooksRunInTheTransaction(t *testing.T) {
 	db, _ := guidetest.PostgreSQL(t)
 	guidetest.Exec(t, db, guidetest.ReadFile(t, "sqlc/schema.sql"))
 	orm, err := gorm.Open(postgres.New(postgres.Config{Conn: db}))
 	require.NoError(t, err)
 	row := &hooked{Number: "1", Customer: "Ada"}
-	require.NoError(t, orm.Create(row).Error) // GORM begins one by itself
+	require.NoError(t, orm.Create(row).Error) // GORM begins a transaction by itself
 	require.True(t, row.inside)
 
 	client := ent.NewClient(ent.Driver(entsql.OpenDB(dialect.Postgres, db)))
@@ -104,7 +104,7 @@ func (h *hooked) BeforeCreate(tx *gorm.DB) error {
 	return nil
 }
 
-// A number taken inside of the transaction waits for it, as the guide shows, unless the ledger has a pool of its own.
+// A number taken inside a transaction waits for it, as the guide shows, unless the ledger has a separate pool.
 func TestInsideOfATransaction(t *testing.T) {
 	db, dsn := guidetest.PostgreSQL(t)
 	guidetest.Exec(t, db, guidetest.ReadFile(t, "sqlc/schema.sql"))
@@ -134,7 +134,7 @@ func TestInsideOfATransactionOfSQLite(t *testing.T) {
 	requireWaitsForItself(t, db, generator(t, db, sqlledger.SQLite), "another connection is writing to this file")
 }
 
-// requireWaitsForItself requires that the error is as the guide quotes it.
+// requireWaitsForItself requires the error that the guide quotes.
 func requireWaitsForItself(t *testing.T, db *sql.DB, gen *serial.Generator, says string) {
 	t.Helper()
 	tx, err := db.BeginTx(t.Context(), nil)
@@ -154,7 +154,7 @@ func requireWaitsForItself(t *testing.T, db *sql.DB, gen *serial.Generator, says
 	require.Contains(t, guide, advice)
 }
 
-// generator returns a Generator on a Redis of its own, with a ledger in db that is asked for every second number.
+// generator returns a Generator on a new Redis, with a ledger in db that is asked for every second number.
 func generator(t *testing.T, db *sql.DB, d sqlledger.Dialect) *serial.Generator {
 	t.Helper()
 	ledger, err := sqlledger.New(db, d, sqlledger.WithTable(fmt.Sprintf("ledger_%d", guidetest.Unique())))

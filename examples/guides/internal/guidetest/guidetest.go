@@ -1,4 +1,4 @@
-// Package guidetest has helpers for the tests of the guides in docs/: databases of their own, and the guides' text.
+// Package guidetest has helpers for the tests of the guides in docs/: test databases, and the guides' text.
 package guidetest
 
 import (
@@ -35,20 +35,20 @@ func ReadGuide(t testing.TB, name string) string {
 	return ReadFile(t, filepath.Join(docs, name))
 }
 
-// RequireCode requires that each block of Go in a guide appears in a file of the package under test, word for word, and that
-// the guide shows every function of the file.
+// RequireCode requires that each Go block in a guide appears verbatim in a file of the package under test, and that the
+// guide shows every function of the file.
 func RequireCode(t *testing.T, guide, file string) {
 	t.Helper()
 	text, source := ReadGuide(t, guide), ReadFile(t, file)
 	shown := 0
 	for _, block := range regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(text, -1) {
-		require.Contains(t, source, block[1], "%s is not what %s shows", file, guide)
+		require.Contains(t, source, block[1], "%s differs from the code in %s", file, guide)
 		shown += strings.Count("\n"+block[1], "\nfunc ")
 	}
 	require.Equal(t, strings.Count(source, "\nfunc "), shown, "functions of %s in %s", file, guide)
 }
 
-// PostgreSQL returns a schema of its own on the server that SERIAL_POSTGRES_DSN names, or on the one at the usual port, and
+// PostgreSQL returns a new schema on the server that SERIAL_POSTGRES_DSN names, or on the one at the usual port, and
 // its DSN. With SERIAL_REQUIRE_SQL=1, a missing server is a failure.
 func PostgreSQL(t testing.TB) (db *sql.DB, dsn string) {
 	t.Helper()
@@ -79,7 +79,7 @@ func PostgreSQL(t testing.TB) (db *sql.DB, dsn string) {
 	return open(t, "pgx", dsn), dsn
 }
 
-// SQLite returns a database in a file of its own. Under the race detector the test is skipped, see sqlite.go.
+// SQLite returns a database in a new file. Under the race detector the test is skipped; see sqlite.go.
 func SQLite(t testing.TB) *sql.DB {
 	t.Helper()
 	if !slices.Contains(sql.Drivers(), "sqlite") {
@@ -119,7 +119,7 @@ func Strings(t testing.TB, db *sql.DB, query string) (all []string) {
 	return all
 }
 
-// Noon returns a zone in which it is about noon, so that no test meets a midnight.
+// Noon returns a zone in which it is about noon, so no test runs over midnight.
 func Noon() *time.Location {
 	return time.FixedZone("noon", (12-time.Now().UTC().Hour())*3600)
 }
