@@ -75,7 +75,7 @@ func (l *Ledger) Purge(ctx context.Context, age time.Duration) (int64, error) {
 		from = found[len(found)-1] // these rows are not queried again, deleted or not
 	}
 	if kept > 0 {
-		return purged, fmt.Errorf("sqlledger: purge: %d old rows were found but not deleted, the first: period %q "+
+		return purged, fmt.Errorf("sqlledger: purge: %d old rows were found but not deleted, such as period %q "+
 			"of %q: row security, a rule or a trigger may prevent it", kept, first.period, first.series)
 	}
 	return purged, nil

@@ -94,7 +94,7 @@ func TestPurgeKept(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
 			purged, err := purging.Purge(ctx, 72*time.Hour)
-			stay := fmt.Sprintf("sqlledger: purge: %d old rows were found but not deleted, the first: "+
+			stay := fmt.Sprintf("sqlledger: purge: %d old rows were found but not deleted, such as "+
 				`period "000000" of "kept": row security, a rule or a trigger may prevent it`, more)
 			require.EqualError(t, err, stay)
 			require.EqualValues(t, more+10, purged)
