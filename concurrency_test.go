@@ -231,7 +231,7 @@ var errKilled = errors.New("killed")
 
 // faulty is a hook that makes one fault happen at a client's at-th command. A killed client sends nothing more.
 type faulty struct {
-	at       int64  // counting those of the connection's set-up,
+	at       int64  // including commands of the connection's set-up,
 	name     string // or at every command of this name
 	fault    func(f *faulty, run func() error) error
 	midnight time.Time

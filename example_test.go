@@ -446,7 +446,7 @@ func ExampleNumber_Value() {
 		log.Fatal(err)
 	}
 
-	fmt.Println(number.Value()) // what the driver gets
+	fmt.Println(number.Value()) // the value passed to the driver
 	fmt.Println(serial.Number{}.Value())
 	// Output:
 	// IS202110240017 <nil>

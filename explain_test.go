@@ -190,7 +190,7 @@ func TestUnused(t *testing.T) {
 			}
 			together(lose) // IS 3 and SO 2
 			wg.Wait()
-			require.NoError(t, errOf(gen.Next(t.Context(), "IS"))) // a quick one, so that later calls are not shared
+			require.NoError(t, errOf(gen.Next(t.Context(), "IS"))) // a quick call, so later ones are not shared
 			together(late)                                         // SO 4
 			require.ErrorIs(t, errOf(gen.Next(brief, "SO")), context.DeadlineExceeded)
 			wg.Wait()

@@ -105,7 +105,7 @@ func ledgerIf(with bool, block int64) []serial.Option {
 	return []serial.Option{serial.WithLedger(new(serialtest.Ledger), block)}
 }
 
-// noon returns a zone in which it is about noon, so that tests on the real clock never meet midnight.
+// noon returns a zone in which it is about noon, so tests on the real clock never run over midnight.
 func noon() *time.Location {
 	now := time.Now().UTC()
 	return time.FixedZone("noon", (12-now.Hour())*3600)

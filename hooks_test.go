@@ -592,7 +592,7 @@ func (s *secretSeries) once(gen *serial.Generator, id string) error {
 	return errOf(gen.NextOnce(s.t.Context(), "ORD", id))
 }
 
-// answerInfo sets what the server answers to INFO.
+// answerInfo sets the server's reply to INFO.
 func (s *secretSeries) answerInfo(answer func(c *server.Peer)) {
 	s.Server().SetPreHook(func(c *server.Peer, cmd string, _ ...string) bool {
 		if strings.EqualFold(cmd, "INFO") {

@@ -221,7 +221,7 @@ func TestOnceAsPrinted(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "b-20000101IS10001", first.String())
 
-		requireResult(t, "a-20000101IS10001", "what this template would make of it")(narrow.Next(t.Context(), "IS1"))
+		requireResult(t, "a-20000101IS10001", "as this template prints it")(narrow.Next(t.Context(), "IS1"))
 		odd := with("\"q\\\" é 1 \n{{{type}}} {date:yyMM\"dd} {seq:2}")
 		for _, gen := range []*serial.Generator{
 			wide, narrow, odd, with("{type}-{date:yyyy-MM}-{seq:6}", serial.WithPeriod(serial.PerMonth)),

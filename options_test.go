@@ -141,7 +141,7 @@ func TestReplicasOnGrowingCluster(t *testing.T) {
 		},
 	}))
 	s := backend{client: func(*testing.T) redis.UniversalClient { return client }}.series(t)
-	gen := s.generator(confirmedBy(1), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:9}")) // enough for the time
+	gen := s.generator(confirmedBy(1), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:9}")) // many fit
 	issued := int64(0)
 	next := func() {
 		t.Helper()

@@ -21,7 +21,7 @@ func against(ctx context.Context, cfg *config, addr string) error {
 	defer func() { _ = os.RemoveAll(dir) }()
 	var fleets [2]fleet // old and new
 	for i, checkout := range []string{cfg.against, ".."} {
-		// New is built too, so that both have the same tags and flags.
+		// New is built too, so both have the same tags and flags.
 		program := filepath.Join(dir, fmt.Sprint("bench", i))
 		if err := build(ctx, checkout, dir, program); err != nil {
 			return err
@@ -63,7 +63,7 @@ func takeTurns(ctx context.Context, cfg *config, m *meter, fleets [2]fleet) (str
 			if !cfg.only.MatchString(id) || !cfg.network.MatchString(n.name) || n.processes > 1 && !after.inFleet {
 				continue
 			}
-			// Only the two take turns, so that each round has them side by side.
+			// Only these two take turns, so each round has them side by side.
 			samples, err := m.rounds(ctx, cfg, n, n.counts(cfg), enter(1, baseline), []*entrant{before, after})
 			if err != nil {
 				return "", err

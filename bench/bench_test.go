@@ -199,7 +199,7 @@ func TestOpenings(t *testing.T) {
 		"\nThe 100 types of 8 processes ", "\n| without Prepare | ", "\n| with Prepare | "}})
 }
 
-// The README's figures are those of the last measurement.
+// The README's figures come from the last measurement.
 func TestReadmeFigures(t *testing.T) {
 	near, far, _ := strings.Cut(text(t, "results/results.md"), "\n## Network of 2 ms")
 	far, _, _ = strings.Cut(far, "\n## ")
@@ -223,7 +223,7 @@ func TestReadmeFigures(t *testing.T) {
 	}
 }
 
-// The guide's figures of gapless are those of the last measurement.
+// The guide's figures for gapless come from the last measurement.
 func TestGaplessFigures(t *testing.T) {
 	cells := map[string]string{}
 	rate := regexp.MustCompile(`(?m)^\w+/(\w+)/callers=(\d+)/types=(\d+)-\d+\s+\d+\s+(\d+)(\d{3}) gapless/s\s+\d+ ` +

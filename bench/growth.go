@@ -125,7 +125,7 @@ func (g *grower) speed(ctx context.Context, names []string) (rows []*row, openin
 	return rows, opening, after - before, err
 }
 
-// memory returns what the types take in this process while their period lasts, and once it is over. opening is how long
+// memory returns the types' memory in this process during their period, and after it. opening is how long
 // opening them all takes.
 func (g *grower) memory(ctx context.Context, names []string, opening time.Duration) (full, over int64, err error) {
 	before := heap()

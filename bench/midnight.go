@@ -18,8 +18,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// A meeting says how a worker meets midnight. First it opens its share of the types and reports that. When told to, it
-// opens all types, prepares its share, and reports that. When told to again, it asks for numbers until midnight, and
+// A meeting says how a worker meets midnight. First it opens its share of the types and reports that. On request, it
+// opens all types, prepares its share, and reports that. On the next request, it asks for numbers until midnight, and
 // then for one of every type.
 type meeting struct {
 	Types    int

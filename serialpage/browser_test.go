@@ -246,7 +246,7 @@ func pagesOf(s *site, today string) map[string]string {
 		"clean": "/numbers/" + yesterday, "problem": "/numbers/nothing", "refused": today}
 }
 
-// accounts opens the pages of the latest periods, so that the charts show their accounts.
+// accounts opens the pages of the latest periods, so the charts show their accounts.
 func (s *site) accounts() {
 	for day := 32; day >= 0; day-- {
 		s.get(200, "/numbers/"+address("period", "ORD", s.start.AddDate(0, 0, -day)))

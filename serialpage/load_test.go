@@ -239,7 +239,7 @@ func TestGaplessSeries(t *testing.T) {
 	s, _ := sample(t, nil)
 	i := slices.IndexFunc(s.series, func(one Series) bool { return one.Type == "INV" })
 	if i < 0 {
-		t.Skip("SQLite is tested without the race detector only")
+		t.Skip("SQLite is tested only without the race detector")
 	}
 	month := time.Date(s.start.Year(), s.start.Month(), 1, 0, 0, 0, 0, time.UTC)
 	series := s.get(200, "/numbers/series?key=INV")

@@ -70,7 +70,7 @@ var sqliteDriver driver.Driver
 func sqlite3(t *testing.T) *database {
 	t.Helper()
 	if sqliteDriver == nil {
-		t.Skip("SQLite is tested without the race detector only")
+		t.Skip("SQLite is tested only without the race detector")
 	}
 	return &database{dialect: sqlledger.SQLite, dsn: "file:" + filepath.Join(t.TempDir(), "ledger.db")}
 }

@@ -97,7 +97,7 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-// The limits of what a caller may pass: the interface's bounds, and the columns' sizes.
+// Limits of a caller's arguments: the interface's bounds, and the columns' sizes.
 const (
 	maxSeq    = 999_999_999_999_999
 	maxSeries = 255

@@ -122,7 +122,7 @@ func TestImportForce(t *testing.T) {
 		"as many as allowed":         {is(1, 1001), nil, nil},
 		"one":                        {is(9999), nil, nil},
 		"more than the numbers read": {upTo(1500) + is(3002), []string{"3002, is 1502 " + jump + ", 1500"}, nil},
-		"as many as numbers read":    {upTo(1500) + is(3001), nil, nil},
+		"as many as were read":       {upTo(1500) + is(3001), nil, nil},
 		"another day":                {"IS202001020300\nIS202001020300\nIS202001029999\nIS" + day + "0001", nil, nil},
 		"another type":               {strings.ReplaceAll(is(300, 300, 9999), "IS", "PO") + is(7), nil, []string{"IS", "-"}},
 		"that type":                  {"PO" + day + "0300\n" + is(7, 7), []string{twice}, []string{"IS", "-"}},

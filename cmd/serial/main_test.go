@@ -82,7 +82,7 @@ func untouched(t *testing.T, m *miniredis.Miniredis, args []string) {
 	require.Zero(t, m.TotalConnectionCount(), args)
 }
 
-// noon returns a zone in which it is about noon, so that no test runs over midnight, and the current day there.
+// noon returns a zone in which it is about noon, so no test runs over midnight, and the current day there.
 func noon() (zone, day string) {
 	now := time.Now().UTC()
 	zone = fmt.Sprintf("Etc/GMT%+d", now.Hour()-12) // the sign of these zones is reversed

@@ -35,7 +35,7 @@ func TestTemplate(t *testing.T) {
 	require.Contains(t, stdout, "period     year\nsequences  0007 to 10^15-1; they start again at ")
 	require.Regexp(t, `(?m)^(\d{4})-04-01T03:59:59\+08:00  IS/\d{4}-\d\d/0007 +the end of the business year$`, stdout)
 	require.Regexp(t, `(?m)^\d{4}-04-01T04:00:00\+08:00  IS/\d{4}-\d\d/0007 +the next business year$`, stdout)
-	for line := range strings.Lines(stdout) { // the years are those of the instants
+	for line := range strings.Lines(stdout) { // the years depend on the current date
 		var y, from, to int
 		if _, err := fmt.Sscanf(line, "%d-04-01T03:59:59+08:00  IS/%d-%d/", &y, &from, &to); err == nil {
 			require.Equal(t, []int{y - 1, y % 100}, []int{from, to})

@@ -118,7 +118,7 @@ func (c *client) try(ctx context.Context, method, path, body string, headers ...
 func withSQLite(t *testing.T) {
 	t.Helper()
 	if !slices.Contains(sql.Drivers(), "sqlite") {
-		t.Skip("SQLite is tested without the race detector only")
+		t.Skip("SQLite is tested only without the race detector")
 	}
 }
 

@@ -30,7 +30,7 @@ func each(t *testing.T, test func(t *testing.T, fresh func(t *testing.T) string)
 	t.Run("PostgreSQL", func(t *testing.T) { test(t, postgres) })
 	t.Run("SQLite", func(t *testing.T) {
 		if !hasSQLite() {
-			t.Skip("SQLite is tested without the race detector only")
+			t.Skip("SQLite is tested only without the race detector")
 		}
 		test(t, sqlite)
 	})
@@ -127,7 +127,7 @@ func client(t *testing.T, addr string) *redis.Client {
 	return rdb
 }
 
-// noon is a zone where it is noon, so that no test runs over midnight.
+// noon is a zone where it is noon, so no test runs over midnight.
 var noon = time.FixedZone("noon", (12-time.Now().UTC().Hour())*3600)
 
 // A process stands for a process that serves orders. It shares only Redis and the database.

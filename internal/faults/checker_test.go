@@ -266,7 +266,7 @@ func (j *journal) check(s setting, a allowance) verdict {
 					}
 				}
 			}
-			for _, l := range j.losses { // nobody knows how far a counter had come
+			for _, l := range j.losses { // the counter's last value is unknown
 				if l.from <= to && l.to >= from {
 					silent += a.block * l.blocks
 				}

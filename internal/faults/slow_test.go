@@ -42,7 +42,7 @@ func TestSlowReplies(t *testing.T) {
 									}
 									if took > worst {
 										worst = took
-										which = fmt.Sprintf("%s, replies %v late after the first %d, at last none %v: %v",
+										which = fmt.Sprintf("%s, replies %v late after the first %d, finally none %v: %v",
 											name, delay, spared, hangs, err)
 									}
 								})

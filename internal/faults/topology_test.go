@@ -25,7 +25,7 @@ type topology string
 
 const (
 	serverTopology   topology = "server"
-	pairTopology     topology = "pair" // a master and a replica behind an address that whoever promotes moves
+	pairTopology     topology = "pair" // a master and a replica behind an address that a promotion moves
 	sentinelTopology topology = "sentinel"
 	clusterTopology  topology = "cluster"
 )

@@ -113,7 +113,7 @@ func withEcho(page http.Handler) http.Handler {
 	return router
 }
 
-// newTenantsPage shows the orders of each tenant, who have generators with key prefixes of their own.
+// newTenantsPage shows the orders of all tenants, whose generators have different key prefixes.
 func newTenantsPage(tenants map[string]*serial.Generator, db *sql.DB, register *sqlledger.Register) (
 	http.Handler, error) {
 	return serialpage.NewHandler(serialpage.Options{

@@ -295,7 +295,7 @@ func TestPrefixTakenAway(t *testing.T) {
 	}
 }
 
-// The last part of a proxy's path must equal that of Prefix, unless users add the last slash.
+// The last part of a proxy's path must equal Prefix's, unless users add the last slash.
 func TestLastPartOfThePath(t *testing.T) {
 	s := open(t)
 	proxy := proxied(t, serve(t, withNetHTTP(s.page)), func(r *httputil.ProxyRequest) {

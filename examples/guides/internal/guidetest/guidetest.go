@@ -83,7 +83,7 @@ func PostgreSQL(t testing.TB) (db *sql.DB, dsn string) {
 func SQLite(t testing.TB) *sql.DB {
 	t.Helper()
 	if !slices.Contains(sql.Drivers(), "sqlite") {
-		t.Skip("SQLite is tested without the race detector only")
+		t.Skip("SQLite is tested only without the race detector")
 	}
 	return open(t, "sqlite", "file:"+filepath.Join(t.TempDir(), "guide.db")+
 		"?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)")
