@@ -336,7 +336,7 @@ func TestFarInstants(t *testing.T) {
 	}
 }
 
-// The date in the zone decides, with a day start the date of the business day.
+// The date in the zone decides; with a day start, the business day does.
 func TestFirstAndLastInstants(t *testing.T) {
 	for _, c := range []struct {
 		at   string

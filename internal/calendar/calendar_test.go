@@ -261,13 +261,13 @@ func newHistory(t *testing.T, loc *time.Location) *history {
 	return h
 }
 
-// wall is the reading of the clock at an instant.
+// wall returns the reading of the clock at an instant.
 func (h *history) wall(at int64) int64 {
 	_, offset := time.Unix(at, 0).In(h.loc).Zone()
 	return at + int64(offset)
 }
 
-// shown is the latest reading up to an instant.
+// shown returns the latest reading up to an instant.
 func (h *history) shown(at int64) int64 {
 	wall := h.wall(at)
 	if n := sort.Search(len(h.changes), func(i int) bool { return h.changes[i] > at }); n > 0 {

@@ -25,7 +25,7 @@ import (
 	"github.com/dailyserial/serial/internal/store"
 )
 
-// takes returns take, and take without its usual branch.
+// takes returns the scripts of take, with and without its usual branch.
 func takes(t *testing.T) (usual, full string) {
 	t.Helper()
 	usual = store.TakeSource
