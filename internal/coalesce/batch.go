@@ -52,10 +52,12 @@ func (b *Batch[K, P, R]) end() {
 	}
 }
 
-// endUnsent ends a batch that will not be sent.
-func (b *Batch[K, P, R]) endUnsent() {
-	b.err = ErrUnsent
-	b.end()
+// endUnsent ends batches that will not be sent.
+func endUnsent[K comparable, P, R any](unsent []*Batch[K, P, R]) {
+	for _, b := range unsent {
+		b.err = ErrUnsent
+		b.end()
+	}
 }
 
 // Waited returns how long the batch waited to be sent, from its first member on, without time during which this process

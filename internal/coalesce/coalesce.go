@@ -166,11 +166,8 @@ func (b *Batcher[K, P, R]) relieve() {
 		go b.dispatch(b.enter())
 	}
 	b.armed = true
-	time.AfterFunc(min(wait, stallInterval), func() { // the minimum round trip may shrink meanwhile
-		for _, batch := range b.check() {
-			batch.endUnsent()
-		}
-	})
+	// The minimum round trip may shrink meanwhile.
+	time.AfterFunc(min(wait, stallInterval), func() { endUnsent(b.check()) })
 }
 
 // check removes and returns the stale waiting batches, and relieves the others.
@@ -234,11 +231,7 @@ func (b *Batcher[K, P, R]) gather(answered int) {
 // none if nobody waits, or if the place was given up.
 func (b *Batcher[K, P, R]) next(begun time.Time) (next time.Time, batches []*Batch[K, P, R], members int) {
 	var unsent []*Batch[K, P, R]
-	defer func() { // runs without mu
-		for _, batch := range unsent {
-			batch.endUnsent()
-		}
-	}()
+	defer func() { endUnsent(unsent) }() // runs without mu
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if !b.exit(begun) || len(b.waiting) == 0 {

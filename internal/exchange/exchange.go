@@ -94,9 +94,6 @@ func (x *Exchange) NoteUsed(typ string, start, used int64) int64 {
 	return x.memory.noteUsed(typ, start, used)
 }
 
-// Remembered returns the number of types remembered.
-func (x *Exchange) Remembered() int { return x.memory.size() }
-
 // RecordKey returns the key of a type's record.
 func (x *Exchange) RecordKey(typ string) string { return x.store.RecordKey(typ) }
 

@@ -231,7 +231,7 @@ func TestMemory(t *testing.T) {
 		time.Sleep(24 * time.Hour)
 		m.remember("IS", tomorrow, 2, k)
 		require.EqualValues(t, 2, m.series("IS", tomorrow).HighWater)
-		require.Equal(t, 1, m.size(), "PO's period has ended")
+		require.Len(t, m.types, 1, "PO's period has ended")
 		m.remember("IS", today, 6, k)
 		require.Zero(t, m.series("IS", today).HighWater)
 		require.EqualValues(t, 2, m.series("IS", tomorrow).HighWater)
@@ -274,7 +274,7 @@ func TestMemoryOfNever(t *testing.T) {
 			m.remember("IS", always, 1+seq, k)
 			time.Sleep(12 * time.Hour)
 		}
-		require.Equal(t, 1, m.size())
+		require.Len(t, m.types, 1)
 		require.EqualValues(t, 20, m.series("IS", always).HighWater)
 		time.Sleep(23 * time.Hour)
 		m.remember("T0", always, 2, k)

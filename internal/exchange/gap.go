@@ -71,9 +71,6 @@ type Lift struct {
 // opening reports the sequences that an Open skipped, and its block if that can no longer be installed, now or when a
 // late answer comes.
 func (g *gaps) opening(span *Span, o *store.Open, lift Lift, r *store.Reply, err error) {
-	if g.report == nil {
-		return
-	}
 	g.skipped(span, o, lift, r)
 	if len(r.Unanswered) == 0 { // otherwise an earlier attempt may have installed the block, or still may
 		g.burned(span, o, lift, r, err)

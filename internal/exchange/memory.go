@@ -91,10 +91,3 @@ func (m *memory) noteUsed(typ string, start, used int64) (before int64) {
 	before, e.used = e.used, max(e.used, used)
 	return before
 }
-
-// size returns the number of types remembered.
-func (m *memory) size() int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return len(m.types)
-}

@@ -81,33 +81,26 @@ func (p *Pipe) Send(ctx context.Context, limit time.Duration, tag string, args .
 // own answer does. If the command is still queued when Wait gives up, it is not sent. If it was sent, it continues by
 // itself. Call Wait only once.
 func (s *Sending) Wait(ctx context.Context, patience time.Duration) (any, error) {
-	for {
+	for !s.batch.Finished() {
 		left := patience - s.silence()
-		if left <= 0 && s.batch.Leave(0) {
-			return nil, redisrun.ErrNoAnswer
-		}
-		over, err := s.waitFor(ctx, left)
 		switch {
-		case over && err == nil:
-			return s.cmd.Result()
-		case over && err == coalesce.ErrUnsent:
+		case left <= 0 && s.batch.Leave(0):
 			return nil, redisrun.ErrNoAnswer
-		case over || err != nil && s.batch.Leave(0):
-			return nil, err
+		case ctx.Err() != nil && s.batch.Leave(0):
+			return nil, ctx.Err()
 		}
+		within, cancel := context.WithTimeout(ctx, left)
+		_, _ = s.batch.Wait(within)
+		cancel()
 	}
-}
-
-// waitFor waits until the command is over, for at most limit. The error is ctx's, or says why the command has no reply.
-func (s *Sending) waitFor(ctx context.Context, limit time.Duration) (over bool, err error) {
-	within, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
-	_, err = s.batch.Wait(within)
-	if s.batch.Finished() {
-		_, err = s.batch.Wait(context.Background())
-		return true, err
+	switch _, err := s.batch.Wait(context.Background()); err {
+	case nil:
+		return s.cmd.Result()
+	case coalesce.ErrUnsent:
+		return nil, redisrun.ErrNoAnswer
+	default:
+		return nil, err
 	}
-	return false, ctx.Err()
 }
 
 // silence returns how long the server has been silent, as Wait counts it.
@@ -153,12 +146,10 @@ func (p *Pipe) send(n *redisrun.Node, q *queue, batches []*queued) {
 			q.finish(b)
 			continue
 		}
-		again := redisrun.Begin(func() (none any, _ error) {
+		defer redisrun.Beside(func() {
 			p.runner.Process(ctx, cmd)
 			q.finish(b)
-			return none, nil
-		})
-		defer func() { _, _, _ = again.Wait(context.Background(), redisrun.NoLimit) }()
+		})()
 	}
 }
 

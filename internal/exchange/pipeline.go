@@ -27,8 +27,7 @@ func (s *server) sendPipeline(requests []*pipelined) {
 	})
 	if i := slices.IndexFunc(requests, func(b *pipelined) bool { return b.Payload.budget.IsLate() }); i > 0 {
 		late := requests[i:]
-		sent := redisrun.Begin(func() (none any, _ error) { s.send(late); return none, nil })
-		defer func() { _, _, _ = sent.Wait(context.Background(), redisrun.NoLimit) }()
+		defer redisrun.Beside(func() { s.send(late) })()
 		requests = requests[:i]
 	}
 	s.send(requests)

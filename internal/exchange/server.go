@@ -57,8 +57,7 @@ func (s *server) sendBatches(batches []*batch) {
 	for i, b := range batches {
 		if b.Key.start != first.Key.start || isLate(b) != isLate(first) { // around midnight, or if the clock jumps
 			others := batches[i:]
-			sent := redisrun.Begin(func() (none any, _ error) { s.sendBatches(others); return none, nil })
-			defer func() { _, _, _ = sent.Wait(context.Background(), redisrun.NoLimit) }()
+			defer redisrun.Beside(func() { s.sendBatches(others) })()
 			batches = batches[:i]
 			break
 		}
@@ -72,16 +71,14 @@ func (s *server) sendBatches(batches []*batch) {
 			Series: s.memory.series(b.Key.typ, b.Payload.span), ClockUntrusted: s.clockUntrusted(),
 		}}
 	}
-	ended := false
 	defer func() {
-		for i := 0; !ended && i < len(batches); i++ { // a hook of the client has panicked
-			if !batches[i].Finished() {
-				s.gaps.lost(batches[i].Key.typ, batches[i].Payload.span, takes[i].Requested())
+		for i, b := range batches {
+			if !b.Finished() { // a hook of the client has panicked
+				s.gaps.lost(b.Key.typ, b.Payload.span, takes[i].Requested())
 			}
 		}
 	}()
 	s.sendTakes(ctx, takes, batches)
-	ended = true
 }
 
 // isLate reports whether a batch has used up more than half of its time while it waited.

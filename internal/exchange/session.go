@@ -143,10 +143,9 @@ func (s *Session) Open(ctx context.Context, span *Span, o *store.Open, lift Lift
 // sendOnce sends a request for a span, and sets r, which is large, to the reply.
 func (s *Session) sendOnce(ctx context.Context, span *Span, req store.Request, pipeline bool, r *Reply) (err error) {
 	*r = Reply{Span: span, About: &span.Stored}
-	waiting, note := s.server.takes, (*redisrun.Note)(nil)
-	take, ok := req.(*store.Take)
-	shared := ok && take.Purpose == store.Issue
-	if shared { // the take goes alone if nobody waits, and if the caller may itself wait for Redis
+	waiting := s.server.takes
+	// The take goes alone if nobody waits, and if the caller may itself wait for Redis.
+	if take, ok := req.(*store.Take); ok && take.Purpose == store.Issue {
 		key, mine := batchKey{s.Type, span.From}, payload{ctx, span, budget.New(true)}
 		b, place, begun := waiting.Join(key, mine, budget.First, ctx.Done() == nil)
 		if b != nil {
@@ -164,7 +163,7 @@ func (s *Session) sendOnce(ctx context.Context, span *Span, req store.Request, p
 		r.Reply, err = s.waitPipeline(ctx, req)
 		return err
 	}
-	in, err := s.server.runner.Run(ctx, &s.Budget, s.server.node, s.server.store.Command(req), note)
+	in, err := s.server.runner.Run(ctx, &s.Budget, s.server.node, s.server.store.Command(req), nil)
 	r.Reply, err = store.Read(in, err, s.sent)
 	return err
 }

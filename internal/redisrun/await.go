@@ -52,6 +52,15 @@ func Begin[T any](f func() (T, error)) Pending[T] {
 	return p
 }
 
+// Beside runs f in its own goroutine. wait waits until f has ended; if f panicked, so does wait.
+func Beside(f func()) (wait func()) {
+	running := Begin(func() (none any, _ error) {
+		f()
+		return none, nil
+	})
+	return func() { _, _, _ = running.Wait(context.Background(), NoLimit) }
+}
+
 // Wait waits for the results, as [Await] does. If they do not come in time, over is false, and Wait may be called
 // again.
 func (p Pending[T]) Wait(ctx context.Context, limit time.Duration) (v T, err error, over bool) {

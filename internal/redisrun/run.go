@@ -256,16 +256,14 @@ func (r *Runner) RunAll(ctx context.Context, budgets []*budget.Budget, node *Nod
 		if !Unsent(err) {
 			notes[i].Store(&err)
 		}
-		repeat := Begin(func() (none any, _ error) {
+		wait := Beside(func() {
 			reply, err := r.Run(ctx, budgets[i], node, commands[i], notes[i])
 			if lost != nil {
 				reply.Unanswered = append([]Attempt{*lost}, reply.Unanswered...)
 			}
 			outcome(i, reply, err)
-			return none, nil
 		})
-		// Deferred, so a panic in one repeat waits for the others.
-		defer func() { _, _, _ = repeat.Wait(context.Background(), NoLimit) }()
+		defer wait() // so a panic in one repeat waits for the others
 	}
 }
 
