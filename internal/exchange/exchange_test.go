@@ -3,6 +3,7 @@ package exchange
 import (
 	"context"
 	"fmt"
+	"io"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -193,6 +194,7 @@ func TestGapsOfOpenings(t *testing.T) {
 		"above the floor":          {store.Open{}, Lift{Seq: 20, Floor: 12}, issued, nil, "[{13 20 Raised}]"},
 		"by a block":               {open, Lift{}, issued, nil, "[{6 20 BlockSkipped}]"},
 		"by both":                  {open, Lift{Seq: 9}, issued, nil, "[{6 9 Raised} {10 20 BlockSkipped}]"},
+		"not as far as asked":      {store.Open{}, Lift{Seq: 30}, issued, nil, "[{6 20 Raised}]"},
 		"from a lost counter":      {store.Open{}, Lift{Seq: 20}, lost, nil, "[]"},
 		"refused":                  {open, Lift{}, late, nil, "[{21 30 BlockBurned}]"},
 		"callers without a ledger": {open, Lift{Mixed: true}, late, nil, "[]"},
@@ -214,6 +216,53 @@ func TestGapsOfOpenings(t *testing.T) {
 		g.opening(&Span{}, &test.open, test.lift, &test.reply, test.err)
 		require.Equal(t, test.want, fmt.Sprint(got), name)
 	}
+}
+
+// An attempt whose answer is lost may have taken any number above the high-water mark, unless the client says that it was
+// not sent. The clock probe takes none.
+func TestGapsOfLostAnswers(t *testing.T) {
+	for name, test := range map[string]struct {
+		err   error
+		probe bool
+		want  [][]int64
+	}{
+		"no answer":       {err: io.EOF, want: [][]int64{{6, 9999}}},
+		"not sent":        {err: redisrun.ErrUnsent},
+		"the clock probe": {err: io.EOF, probe: true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			x, gaps := newExchange(t, &redistest.Fake{})
+			s := x.Begin(t.Context(), "IS", "")
+			span := s.Current()
+			if test.probe {
+				span = x.spans.clockProbe
+			}
+			s.server.settle("IS", span, []store.LateReply{store.Failed(test.err)}, store.Requested{N: 1, HighWater: 5})
+			synctest.Wait()
+			var got [][]int64
+			for _, g := range *gaps {
+				require.Equal(t, AnswerLost, g.Cause)
+				got = append(got, []int64{g.First, g.Last})
+			}
+			require.Equal(t, test.want, got, name)
+		})
+	}
+}
+
+// The offset of a clock is read in the middle of the round trip, and only one of those who share a reply reports it.
+func TestOffset(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		x, _ := newExchange(t, &redistest.Fake{})
+		s, other := x.Begin(t.Context(), "IS", ""), x.Begin(t.Context(), "IS", "")
+		sent := time.Now()
+		reply := Reply{Span: s.Current(), Reply: store.Reply{Status: store.Clock, Timing: store.Timing{
+			Now: sent.Add(time.Hour + 2*time.Millisecond), Sent: sent, Received: sent.Add(4 * time.Millisecond),
+		}}}
+		require.NoError(t, s.observe(&reply, nil))
+		require.NoError(t, other.observe(&reply, nil))
+		require.Equal(t, time.Hour, s.Events().Offset)
+		require.Zero(t, other.Events().Offset)
+	})
 }
 
 // The high-water mark is that of the latest period, and late replies do not bring an old one back.

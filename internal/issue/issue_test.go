@@ -25,19 +25,26 @@ import (
 // fakeLocks grant the lock, or fail with err.
 type fakeLocks struct {
 	err      error
+	takes    time.Duration // time of an attempt
 	tried    atomic.Int32
 	released atomic.Int32
+	patience atomic.Int64 // of the last Release, as a time.Duration
 }
 
 func (l *fakeLocks) Try(context.Context, *budget.Budget, string, string) (Lock, error) {
+	time.Sleep(l.takes)
 	if l.tried.Add(1); l.err != nil {
 		return nil, l.err
 	}
 	return l, nil
 }
 
-func (l *fakeLocks) Content() string                        { return "token" }
-func (l *fakeLocks) Release(context.Context, time.Duration) { l.released.Add(1) }
+func (l *fakeLocks) Content() string { return "token" }
+
+func (l *fakeLocks) Release(_ context.Context, patience time.Duration) {
+	l.released.Add(1)
+	l.patience.Store(int64(patience))
+}
 
 // An office has an Issuer of days in UTC on a fake server.
 type office struct {
@@ -192,6 +199,49 @@ func TestSequence(t *testing.T) {
 	}
 }
 
+// An opening may come as late as the lock lasts, counted from when the lock was requested.
+func TestLeaseEndsWithTheLock(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		o := newOffice(t, func(c *Config) {
+			c.Floor = func(context.Context, string, time.Time) (int64, error) { return 0, nil }
+		})
+		o.locks.takes = 2 * time.Second
+		o.Answer = func(_ int, args []any) (any, error) {
+			if scriptOf(args) == "open" {
+				return int64(1), nil
+			}
+			return answer("take", store.Missing).value, nil
+		}
+		_, _, err := o.next(t.Context())
+		require.NoError(t, err)
+		require.Len(t, o.Requested, 3)
+		open := o.Requested[2]
+		lease := 2 + open[2].(int) + 11 // arguments follow the keys
+		require.Equal(t, (LockExpiry - o.locks.takes).Milliseconds(), open[lease])
+	})
+}
+
+// Giving the lock back waits for a server that answered, and not for one that did not.
+func TestGivingBackWaits(t *testing.T) {
+	for _, silent := range []bool{false, true} {
+		inBubble(t, func(t *testing.T) {
+			opened := answer("open", store.Exhausted, "9999")
+			if silent {
+				opened = reply{script: "open", err: io.EOF}
+			}
+			o := newOffice(t, nil, answer("take", store.Missing), opened)
+			_, _, err := o.next(t.Context())
+			require.Error(t, err)
+			require.EqualValues(t, 1, o.locks.released.Load())
+			want := LockPatience
+			if silent {
+				want = 0
+			}
+			require.EqualValues(t, want, o.locks.patience.Load(), silent)
+		})
+	}
+}
+
 // What refuses a call is data, and names the period and the high-water mark.
 func TestRefusals(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -219,6 +269,30 @@ func TestSkew(t *testing.T) {
 			_, _, err := o.next(t.Context())
 			require.Equal(t, refused, exchange.IsRefused(err, exchange.Skewed), skew)
 			require.Equal(t, refused, err != nil)
+		})
+	}
+}
+
+// So it is in a period that is too short for a lock.
+func TestSkewWithoutALock(t *testing.T) {
+	for skew, refused := range map[time.Duration]bool{
+		50 * time.Minute: false, 70 * time.Minute: true, -70 * time.Minute: true,
+	} {
+		inBubble(t, func(t *testing.T) {
+			time.Sleep(12 * time.Hour)
+			missing := reply{"take", []any{string(store.Missing), time.Now().Add(skew).Unix(), int64(0)}, nil}
+			o := newOffice(t, func(c *Config) {
+				seconds := calendar.Calendar{Location: time.UTC}.With(calendar.Second)
+				c.Calendar, c.Counts, c.Seconds = seconds, "seconds", true
+				c.SpanAt = func(at time.Time) (calendar.Span, error) {
+					p := seconds.At(at)
+					return calendar.Span{Period: *p, From: p.Start, To: p.End, Date: p.Label}, nil
+				}
+			}, missing, reply{script: "open", value: int64(1)})
+			_, _, err := o.next(t.Context())
+			require.Equal(t, refused, exchange.IsRefused(err, exchange.Skewed), skew)
+			require.Equal(t, refused, err != nil)
+			require.Zero(t, o.locks.tried.Load())
 		})
 	}
 }
@@ -332,6 +406,22 @@ func TestBlocks(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A claim is given back even if the caller does not know whether it was granted.
+func TestClaimThatMayHaveBeenGranted(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		replies := []reply{answer("take", store.Ceiling), {script: "take", err: io.ErrClosedPipe}, {script: "another"}}
+		o := newOffice(t, func(c *Config) {
+			c.Reserve = func(context.Context, string, string, int64, int64) (int64, error) { return 0, os.ErrInvalid }
+		}, replies...)
+		_, _, err := o.next(t.Context())
+		require.ErrorIs(t, err, io.ErrClosedPipe)
+		pass(time.Minute)
+		require.Len(t, o.Requested, len(replies))
+		token := o.Requested[2][len(o.Requested[2])-1]
+		require.True(t, slices.Contains(o.Requested[1], token), "it is the claim that was requested")
+	})
 }
 
 // Callers of one period wait for the one that opens it, and share an outage but no other error.
