@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -339,6 +340,98 @@ func TestFloor(t *testing.T) {
 			})
 		})
 	}
+}
+
+// argument returns a script's argument by its number in Lua.
+func argument(args []any, n int) any { return args[2+args[2].(int)+n] }
+
+// A start does not count above a floor's answer, and a floor may replace a counter that is lost.
+func TestFloorBelowTheStart(t *testing.T) {
+	for _, ledger := range []bool{false, true} {
+		inBubble(t, func(t *testing.T) {
+			id := "0123456789012345678901234567890123456789"
+			o := newOffice(t, func(c *Config) {
+				c.Base = 99
+				c.Floor = func(context.Context, string, time.Time) (int64, error) { return 40, nil }
+				if ledger {
+					c.Reserve = func(_ context.Context, _, _ string, above, _ int64) (int64, error) { return above, nil }
+				}
+			})
+			o.Answer = func(n int, args []any) (any, error) {
+				switch {
+				case scriptOf(args) == "open":
+					return int64(41), nil
+				case n == 1 && ledger:
+					require.Equal(t, "floor", argument(args, 8))
+					return answer("take", store.Reserved, id, int64(0), int64(1)).value, nil
+				}
+				return answer("take", store.Missing).value, nil
+			}
+			last, _, err := o.next(t.Context())
+			require.NoError(t, err)
+			require.EqualValues(t, 41, last)
+			require.Len(t, o.Requested, 3)
+			require.EqualValues(t, 0, argument(o.Requested[2], 8), "the base")
+		})
+	}
+}
+
+// Around midnight, a lock and a floor's answer count for their own period only.
+func TestOpeningAcrossMidnight(t *testing.T) {
+	for name, late := range map[string]struct{ lock, floor time.Duration }{
+		"the lock is late": {lock: 2 * time.Second}, "the floor is late": {floor: 2 * time.Second},
+	} {
+		inBubble(t, func(t *testing.T) {
+			time.Sleep(24*time.Hour - time.Second)
+			var asked []int
+			o := newOffice(t, func(c *Config) {
+				c.Floor = func(_ context.Context, _ string, start time.Time) (int64, error) {
+					asked = append(asked, start.Day())
+					time.Sleep(late.floor)
+					return 40, nil
+				}
+			})
+			o.locks.takes = late.lock
+			var opened []string
+			o.Answer = func(_ int, args []any) (any, error) {
+				label, _, _ := strings.Cut(argument(args, 1).(string), " ")
+				if current := time.Now().UTC().Format("20060102"); label != current {
+					opened = append(opened, label+" too late")
+					return answer("", store.Clock).value, nil
+				}
+				if scriptOf(args) == "take" {
+					return answer("", store.Missing).value, nil
+				}
+				opened = append(opened, label)
+				return int64(41), nil
+			}
+			_, _, err := o.next(t.Context())
+			require.NoError(t, err)
+			require.EqualValues(t, 2, o.locks.tried.Load(), "each period has its own lock")
+			if late.floor > 0 {
+				require.Equal(t, []string{"20000101 too late", "20000102"}, opened, name)
+				require.Equal(t, []int{1, 2}, asked)
+			} else {
+				require.Equal(t, []string{"20000102"}, opened, name)
+				require.Equal(t, []int{2}, asked)
+			}
+		})
+	}
+}
+
+// Each period that Prepare opens has its own budget.
+func TestPrepareRenewsTheBudget(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		o := newOffice(t, nil, reply{script: "another", value: int64(0)})
+		c, err := o.NewCall(t.Context(), "IS", "")
+		require.NoError(t, err)
+		fresh := c.session.Budget.Answer()
+		c.session.Budget.Spend(time.Second, time.Second)
+		require.Less(t, c.session.Budget.Answer(), fresh)
+		next := o.SpanAt(time.Now().Add(24 * time.Hour))
+		require.Equal(t, Outcome{}, c.Prepare(t.Context(), &next.Period, true))
+		require.Equal(t, fresh, c.session.Budget.Answer())
+	})
 }
 
 // A block is set aside under a claim, which is given back unless it was used, and a block that comes late is burned.
