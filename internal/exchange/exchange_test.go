@@ -175,6 +175,43 @@ func TestBatch(t *testing.T) {
 	})
 }
 
+// Batches that wait at midnight go to the server separately: a script counts all its types in one period.
+func TestBatchesAtMidnight(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(24*time.Hour - 2500*time.Microsecond)
+		got := map[string]string{} // period by counter
+		f := &redistest.Fake{}
+		f.Answer = func(n int, args []any) (any, error) {
+			if n == 0 {
+				time.Sleep(4 * time.Millisecond) // meanwhile, others wait
+			}
+			var replies []any
+			for i := 0; i < args[2].(int); i += 2 {
+				got[args[3+i].(string)] = period(args)
+				replies = append(replies, int64(1))
+			}
+			if len(replies) == 1 {
+				return replies[0], nil
+			}
+			return replies, nil
+		}
+		x, _ := newExchange(t, f)
+		for _, typ := range []string{"A", "B", "C"} {
+			go func() {
+				s := x.Begin(t.Context(), typ, "")
+				r, err := s.Send(t.Context(), s.TakeNumbers(1), false)
+				require.NoError(t, err)
+				require.EqualValues(t, 1, r.Last)
+			}()
+			time.Sleep(1500 * time.Microsecond)
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Equal(t, map[string]string{"serial:{A}:20000101": "20000101", "serial:{B}:20000101": "20000101",
+			"serial:{C}:20000102": "20000102"}, got)
+	})
+}
+
 // What an opening skips is only possible, and its block is burned only if it can no longer be installed.
 func TestGapsOfOpenings(t *testing.T) {
 	block := &store.Block{After: 20, Upto: 30}
