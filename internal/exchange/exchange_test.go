@@ -255,8 +255,8 @@ func TestGapsOfOpenings(t *testing.T) {
 	}
 }
 
-// An attempt whose answer is lost may have taken any number above the high-water mark, unless the client says that it was
-// not sent. The clock probe takes none.
+// An attempt whose answer is lost may have taken any number above the high-water mark, unless the client says that it
+// was not sent. The clock probe takes none.
 func TestGapsOfLostAnswers(t *testing.T) {
 	for name, test := range map[string]struct {
 		err   error

@@ -1046,6 +1046,28 @@ func TestOpeningsTogether(t *testing.T) {
 	}
 }
 
+// A span has its first instant, and not the first instant after it.
+func TestBoundsOfASpan(t *testing.T) {
+	for at, want := range map[time.Time]store.Status{
+		noon.Add(-12*time.Hour - time.Second): store.Clock, noon.Add(-12 * time.Hour): store.Issued,
+		noon.Add(12*time.Hour - time.Second): store.Issued, noon.Add(12 * time.Hour): store.Clock,
+	} {
+		for _, highWater := range []int64{0, 5} {
+			for _, purpose := range []store.Purpose{store.Issue, store.All} {
+				s := newFixture(t, 9999, false)
+				s.enter(s.today)
+				require.NoError(t, s.Set(s.counter, "5"))
+				s.SetTTL(s.counter, 48*time.Hour)
+				s.SetTime(at)
+				s.series.HighWater = highWater
+				r, err := s.send(t.Context(), s.series, &store.Take{N: 1, Purpose: purpose})
+				require.NoError(t, err)
+				require.Equal(t, want, r.Status, "%v %d %s", at, highWater, purpose)
+			}
+		}
+	}
+}
+
 // Prepare opens no period that does not directly follow the last one.
 func TestPrepareRefuses(t *testing.T) {
 	for name, test := range map[string]struct {
