@@ -7,6 +7,9 @@
 //	11-10   ISO 7064 MOD 11,10    digits              one digit               1 in 45
 //	97-10   ISO 7064 MOD 97-10    digits and letters  two digits, 02 to 98    B1, M2 and X3 and their reverse
 //	37-36   ISO 7064 MOD 37,36    digits and letters  one of 0–9 and A–Z      1 in 630, of two digits 1 in 180
+//	731     Finnish references    digits              one digit               digits that differ by 5
+//	be97    Belgian references    digits              two digits, 01 to 97    none
+//	10r     Swiss references      digits              one digit               1 in 45
 //
 // Each finds every single wrong character, with one exception: 97-10 misses 1 in 97 letters typed as a digit and 1 in
 // 97 digits typed as a letter. A letter counts as two digits, so everything before it moves by one place. These shares,
@@ -33,6 +36,9 @@ var Algorithms = map[string]Algorithm{
 	"11-10": {"11-10", 1, false},
 	"97-10": {"97-10", 2, true},
 	"37-36": {"37-36", 1, true},
+	"731":   {"731", 1, false},
+	"be97":  {"be97", 2, false},
+	"10r":   {"10r", 1, false},
 }
 
 // inline is the length up to which Append needs no heap: a template's 256 bytes and a type's 64.
@@ -63,18 +69,25 @@ func (a Algorithm) Append(b []byte, parts ...[]byte) []byte {
 	// Static calls: with a function variable, buf and parts would escape to the heap.
 	switch a.Name {
 	case "luhn":
-		return append(b, character(weighted(values, "0246813579"))) // the sum of the digits of 2d
+		return append(b, character(weighted(values, "0246813579", "0123456789"))) // the sum of the digits of 2d
 	case "damm":
 		return append(b, character(damm(values)))
 	case "gs1":
-		return append(b, character(weighted(values, "0369258147"))) // 3d, modulo 10
+		return append(b, character(weighted(values, "0369258147", "0123456789"))) // 3d, modulo 10
 	case "11-10":
 		return append(b, character(hybrid(values, 10)))
 	case "97-10":
-		check := mod97(values)
+		check := 98 - mod97(values)*100%97
 		return append(b, character(check/10), character(check%10))
 	case "37-36":
 		return append(b, character(hybrid(values, 36)))
+	case "731":
+		return append(b, character(weighted(values, "0741852963", "0369258147", "0123456789"))) // 7d, 3d, d
+	case "be97":
+		check := (mod97(values)+96)%97 + 1 // 97 for 0
+		return append(b, character(check/10), character(check%10))
+	case "10r":
+		return append(b, character(recursive(values)))
 	}
 	return b
 }
@@ -82,16 +95,15 @@ func (a Algorithm) Append(b []byte, parts ...[]byte) []byte {
 // character returns the character of a value, 0 to 35.
 func character(value int) byte { return "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"[value] }
 
-// weighted returns the check that makes the sum of the digits divisible by 10. From the last one, every other digit d
-// counts as weights[d].
-func weighted(digits []byte, weights string) int {
-	sum := 0
+// weighted returns the check that makes the sum of the digits divisible by 10. From the last one, a digit d counts as
+// weights[0][d], the digit before it by weights[1], and so on in turn.
+func weighted(digits []byte, weights ...string) int {
+	sum, turn := 0, 0
 	for i := range digits {
-		d := digits[len(digits)-1-i]
-		if i%2 == 0 {
-			d = weights[d] - '0'
+		sum += int(weights[turn][digits[len(digits)-1-i]] - '0')
+		if turn++; turn == len(weights) {
+			turn = 0
 		}
-		sum += int(d)
 	}
 	return (10 - sum%10) % 10
 }
@@ -119,6 +131,18 @@ func damm(digits []byte) int {
 	return interim
 }
 
+// recursive implements modulo 10, recursive, of Swiss payment slips: each digit is added to the carry modulo 10, and the
+// sum leads to the next carry. The check makes the last sum 0.
+//
+// A swap of neighbours is missed if their sums in the first place are 4 and 7: only these two grow by the same amount.
+func recursive(digits []byte) int {
+	carry := 0
+	for _, d := range digits {
+		carry = int("0946827135"[(carry+int(d))%10] - '0')
+	}
+	return (10 - carry) % 10
+}
+
 // hybrid implements the hybrid system MOD m+1,m of ISO 7064: each value is added modulo m, where m stands for 0, and
 // the sum is doubled modulo m+1. The check makes the last sum 1.
 //
@@ -139,8 +163,8 @@ func hybrid(values []byte, m int) int {
 	return (m + 1 - product) % m
 }
 
-// mod97 implements the pure system MOD 97-10 of ISO 7064: the check, 02 to 98, makes the whole number 1 modulo 97; a
-// letter counts as two digits.
+// mod97 returns the number modulo 97; a letter counts as two digits. In the pure system MOD 97-10 of ISO 7064, the
+// check, 02 to 98, makes the whole number 1 modulo 97. In Belgian references, it is the remainder itself.
 func mod97(values []byte) int {
 	remainder := uint64(0)
 	for _, v := range values {
@@ -152,5 +176,5 @@ func mod97(values []byte) int {
 			remainder %= 97
 		}
 	}
-	return 98 - int(remainder%97*100%97)
+	return int(remainder % 97)
 }

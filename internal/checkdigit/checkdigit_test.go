@@ -1,6 +1,7 @@
 package checkdigit_test
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math/big"
@@ -28,7 +29,7 @@ func valid(a checkdigit.Algorithm, number string) bool {
 }
 
 func TestAlgorithms(t *testing.T) {
-	require.Equal(t, []string{"11-10", "37-36", "97-10", "damm", "gs1", "luhn"}, names())
+	require.Equal(t, []string{"10r", "11-10", "37-36", "731", "97-10", "be97", "damm", "gs1", "luhn"}, names())
 	for name, a := range checkdigit.Algorithms {
 		require.Equal(t, name, a.Name)
 		require.Len(t, check(a, "4711"), a.Width)
@@ -79,6 +80,18 @@ func TestPublished(t *testing.T) {
 			{"0000-0000-3A8D-0000-0000-0000", "6"}, // ISAN, ISO 15706
 			{"0000-0001-8CFA-0000", "I"},
 			{"0000-0001-8CFA-0000-0000-0000", "K"},
+		},
+		"731": {{"123456", "1"}, {"1234567", "2"}, {"234823", "6"}}, // Finnish references
+		"be97": { // Belgian references
+			{"090/9337/554", "93"},
+			{"010/8068/171", "83"},
+			{"000/0000/001", "01"},
+			{"000/0000/097", "97"}, // the remainder 0
+		},
+		"10r": { // Swiss references and accounts
+			{"21 00000 00003 13947 14300 0901", "7"},
+			{"01-000162-", "8"},
+			{"80-000002-", "2"},
 		},
 	} {
 		a := checkdigit.Algorithms[name]
@@ -160,7 +173,10 @@ func TestSwaps(t *testing.T) {
 			return i+1 < len(number)-2 && pair(number[i], number[i+1], "B1", "M2", "X3") // a check has no letters
 		},
 		"37-36": func(number string, i int) bool { return hybridMisses(number, i, 36) },
+		"be97":  func(string, int) bool { return false },
+		"10r":   recursiveMisses,
 	}
+	misses["731"] = misses["gs1"]
 	rnd := rand.New(rand.NewPCG(3, 4))
 	for _, name := range names() {
 		a := checkdigit.Algorithms[name]
@@ -181,8 +197,26 @@ func TestSwaps(t *testing.T) {
 				}
 			}
 		}
-		require.Equal(t, name == "damm", missed == 0, "%s: an exception that never happens is not tested", name)
+		require.Equal(t, name == "damm" || name == "be97", missed == 0, "%s: an exception that never happens is not tested", name)
 	}
+}
+
+// recursiveMisses reports whether the sums of number[i] and number[i+1], each in the place of number[i], are 4 and 7.
+func recursiveMisses(number string, i int) bool {
+	carry := carryOf(number[:i])
+	a, b := (carry+int(number[i]-'0'))%10, (carry+int(number[i+1]-'0'))%10
+	return min(a, b) == 4 && max(a, b) == 7
+}
+
+// carryOf is the carry behind number, by the table that Swiss banks publish: rows are carries, columns the next digits.
+func carryOf(number string) int {
+	rows := []string{"0946827135", "9468271350", "4682713509", "6827135094", "8271350946", "2713509468", "7135094682",
+		"1350946827", "3509468271", "5094682713"}
+	carry := byte(0)
+	for i := range len(number) {
+		carry = rows[carry][number[i]-'0'] - '0'
+	}
+	return int(carry)
 }
 
 // hybridMisses reports whether the sums of number[i] and number[i+1], each in the place of number[i], are m/2 and
@@ -226,12 +260,14 @@ func TestMod97Misses(t *testing.T) {
 	require.Equal(t, map[bool]int{false: 260, true: 260}, missed)
 }
 
-// The hybrid systems miss 1 in 45 swaps of digits, 1 in 180 of digits and 1 in 630 of all characters: all pairs of
-// different characters are tried, behind everything that can stand before them.
+// The hybrid systems miss 1 in 45 swaps of digits, 1 in 180 of digits and 1 in 630 of all characters, and the recursive
+// one misses 1 in 45: all pairs of different characters are tried, behind everything that can stand before them.
 func TestHybridMisses(t *testing.T) {
-	for _, row := range []struct{ m, characters, share int }{{10, 10, 45}, {36, 10, 180}, {36, 36, 630}} {
+	for _, row := range []struct{ m, characters, share int }{
+		{10, 10, 45}, {36, 10, 180}, {36, 36, 630}, {0, 10, 45}, // 0 for the recursive one
+	} {
 		missed, all := 0, 0
-		for first := range row.m { // leads to each of the m states
+		for first := range cmp.Or(row.m, 10) { // leads to each of the m states
 			for a := range row.characters {
 				for b := range row.characters {
 					if a == b {
@@ -239,7 +275,7 @@ func TestHybridMisses(t *testing.T) {
 					}
 					all++
 					number := strconv.FormatInt(int64(first), 36) + strconv.FormatInt(int64(a), 36) + strconv.FormatInt(int64(b), 36)
-					if hybridMisses(number, 1, row.m) {
+					if row.m > 0 && hybridMisses(number, 1, row.m) || row.m == 0 && recursiveMisses(number, 1) {
 						missed++
 					}
 				}
@@ -266,7 +302,7 @@ func TestCovered(t *testing.T) {
 		require.Equal(t, check(a, strings.ReplaceAll(long, "-", "")), check(a, long), name)
 	}
 	for name, want := range map[string]string{"luhn": "0", "damm": "0", "gs1": "0", "11-10": "1", "97-10": "98",
-		"37-36": "1"} {
+		"37-36": "1", "731": "0", "be97": "97", "10r": "0"} {
 		require.Equal(t, want, check(checkdigit.Algorithms[name], "--"), name)
 	}
 }
@@ -350,6 +386,20 @@ var equations = map[string]func(number string) bool{
 		return ok && n.Mod(n, big.NewInt(97)).Int64() == 1 && "02" <= check && check <= "98"
 	},
 	"37-36": func(number string) bool { return hybridSum(number, 36) == 1 },
+	"731": func(number string) bool {
+		sum := 0 // the check counts once, like every third digit before it
+		for i := range len(number) {
+			sum += int(number[i]-'0') * []int{1, 7, 3}[(len(number)-1-i)%3]
+		}
+		return sum%10 == 0
+	},
+	"be97": func(number string) bool {
+		n, ok := new(big.Int).SetString("0"+number[:len(number)-2], 10)
+		check := number[len(number)-2:]
+		remainder := n.Mod(n, big.NewInt(97)).Int64()
+		return ok && check == fmt.Sprintf("%02d", cmp.Or(remainder, 97))
+	},
+	"10r": func(number string) bool { return carryOf(number) == 0 },
 }
 
 // hybridSum is the last sum of number in the system MOD m+1,m, modulo m.
