@@ -7,7 +7,7 @@ import "time"
 // A Period is a part of a calendar that one counter serves, such as 24 October 2021 in the calendar's time zone. It is
 // computed from one instant; key and expiry derive from it.
 type Period struct {
-	Label string    // name of the period in the counter's key, such as 20211024, 2024W01, 2024Q1 or all
+	Label string    // name of the period in the counter's key, such as 20211024, 2024W01, 2024Q1, 2024H1 or all
 	Wall  time.Time // wall-clock reading at its beginning, as if it were UTC
 	Start int64     // first instant of the period, Unix seconds
 	End   int64     // first instant after the period, Unix seconds

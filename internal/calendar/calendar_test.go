@@ -293,9 +293,9 @@ func (h *history) checkAround(t *testing.T, change int) {
 	dayStarts := [...]time.Duration{4 * time.Hour, 150 * time.Minute, 24*time.Hour - time.Second, 30 * time.Minute,
 		time.Second, time.Duration(h.random.Int64N(day)) * time.Second}
 	start := yearStarts[change%len(yearStarts)]
-	for unit := calendar.Second; unit < calendar.Never; unit++ {
-		if by == 0 && int(unit) != change%int(calendar.Never-1)+1 {
-			continue // nothing happens here, so one is enough
+	for unit := calendar.Second; unit.Valid(); unit++ {
+		if unit == calendar.Never || by == 0 && int(unit) != change%int(calendar.HalfYear)+1 {
+			continue // nothing happens here, so one will do
 		}
 		for _, dayStart := range []time.Duration{0, dayStarts[change%len(dayStarts)]} {
 			if dayStart > 0 && unit < calendar.Day {
@@ -357,7 +357,7 @@ func labelOf(wall int64, unit calendar.Unit, start yearStart) string {
 	case calendar.Week: // a week belongs to the year of its Thursday
 		thursday := at.AddDate(0, 0, 3-(int(at.Weekday())+6)%7)
 		return fmt.Sprintf("%04dW%02d", thursday.Year(), (thursday.YearDay()+6)/7)
-	case calendar.Quarter, calendar.Year:
+	case calendar.Quarter, calendar.HalfYear, calendar.Year:
 		begins := func(year, quarter int) bool {
 			return !at.Before(time.Date(year, start.month+time.Month(3*(quarter-1)), start.day, 0, 0, 0, 0, time.UTC))
 		}
@@ -371,6 +371,9 @@ func labelOf(wall int64, unit calendar.Unit, start yearStart) string {
 		if unit == calendar.Year {
 			return fmt.Sprintf("%04d", year)
 		}
+		if unit == calendar.HalfYear {
+			return fmt.Sprintf("%04dH%d", year, map[bool]int{false: 1, true: 2}[quarter > 2])
+		}
 		return fmt.Sprintf("%04dQ%d", year, quarter)
 	}
 	hour, minute, second := at.Clock()
@@ -378,7 +381,7 @@ func labelOf(wall int64, unit calendar.Unit, start yearStart) string {
 	return label[:len(labels[unit])]
 }
 
-// Known labels of weeks and quarters.
+// Weeks, quarters and half-years by their labels, known ones.
 func TestWeeksAndQuarters(t *testing.T) {
 	for _, c := range []struct {
 		unit        calendar.Unit
@@ -396,6 +399,11 @@ func TestWeeksAndQuarters(t *testing.T) {
 		{calendar.Quarter, yearStart{time.April, 1}, "2024-03-31", "2023Q4", "2024-01-01", "2024-03-31"},
 		{calendar.Quarter, yearStart{time.April, 6}, "2025-01-05", "2024Q3", "2024-10-06", "2025-01-05"},
 		{calendar.Quarter, yearStart{time.December, 28}, "2025-03-27", "2024Q1", "2024-12-28", "2025-03-27"},
+		{calendar.HalfYear, yearStart{time.January, 1}, "2024-06-30", "2024H1", "2024-01-01", "2024-06-30"},
+		{calendar.HalfYear, yearStart{}, "2024-07-01", "2024H2", "2024-07-01", "2024-12-31"},
+		{calendar.HalfYear, yearStart{time.April, 6}, "2025-04-05", "2024H2", "2024-10-06", "2025-04-05"},
+		{calendar.HalfYear, yearStart{time.July, 1}, "2024-06-30", "2023H2", "2024-01-01", "2024-06-30"},
+		{calendar.HalfYear, yearStart{time.December, 28}, "2025-06-27", "2024H1", "2024-12-28", "2025-06-27"},
 		{calendar.Year, yearStart{time.April, 6}, "2025-04-05", "2024", "2024-04-06", "2025-04-05"},
 		{calendar.Year, yearStart{time.October, 1}, "2024-10-01", "2024", "2024-10-01", "2025-09-30"},
 		{calendar.Year, yearStart{time.January, 1}, "2024-12-31", "2024", "2024-01-01", "2024-12-31"},

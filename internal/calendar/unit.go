@@ -2,6 +2,7 @@ package calendar
 
 import (
 	"fmt"
+	"strings"
 	"time"
 )
 
@@ -19,6 +20,7 @@ const (
 	Week // of ISO 8601
 	Quarter
 	Never // one period for all time
+	HalfYear
 )
 
 const daySeconds = 24 * 60 * 60
@@ -40,10 +42,12 @@ var units = [...]struct {
 	Week:    {"week", "weeks", 0, 7 * daySeconds, -3 * daySeconds, "", ""}, // the epoch was a Thursday
 	Quarter: {"quarter", "quarters", 3, 0, 0, "", ""},
 	Never:   {"never", "all time", 0, EndOfNever, 0, "all", "all time"},
+
+	HalfYear: {"half-year", "half-years", 6, 0, 0, "", ""},
 }
 
 // Valid reports whether u is one of the constants.
-func (u Unit) Valid() bool { return Second <= u && u <= Never }
+func (u Unit) Valid() bool { return Second <= u && u <= HalfYear }
 
 // Noun returns the word for one period, such as "day"; for Never, it returns "never".
 func (u Unit) Noun() string { return units[u].noun }
@@ -53,7 +57,7 @@ func (u Unit) ShorterThanDay() bool { return u < Day }
 
 // FormatLabel returns a period's label as people write dates, such as 2021-10-24. It returns any other text unchanged.
 func FormatLabel(label string) string {
-	if len(label) > 4 && (label[4] == 'W' || label[4] == 'Q') {
+	if len(label) > 4 && strings.IndexByte("WQH", label[4]) >= 0 {
 		return label[:4] + "-" + label[4:]
 	}
 	for _, unit := range units {
@@ -81,14 +85,17 @@ func (c Calendar) PeriodName(p *Period, start, end time.Time) string {
 		return fmt.Sprintf("week %d of %04d", week, year)
 	case Month:
 		return p.Wall.Format("January 2006")
-	case Quarter, Year:
+	case Quarter, HalfYear, Year:
 		year, quarter := c.YearStart.YearOf(p.Wall)
 		name := fmt.Sprintf("%04d", year)
 		if c.YearStart != (YearStart{}) {
 			name = "business year " + name
 		}
-		if c.Unit == Quarter {
+		switch c.Unit {
+		case Quarter:
 			name = fmt.Sprintf("quarter %d of %s", quarter, name)
+		case HalfYear:
+			name = fmt.Sprintf("half-year %d of %s", (quarter+1)/2, name)
 		}
 		return name
 	}
@@ -104,6 +111,9 @@ func (c Calendar) label(wall time.Time) string {
 	case Quarter:
 		year, quarter := c.YearStart.YearOf(wall)
 		return fmt.Sprintf("%04dQ%d", year, quarter)
+	case HalfYear:
+		year, quarter := c.YearStart.YearOf(wall)
+		return fmt.Sprintf("%04dH%d", year, (quarter+1)/2)
 	}
 	return wall.Format(units[c.Unit].label)
 }

@@ -49,7 +49,7 @@ const dayLayout, ofYears, fromDay = "January 2", " of years", " from "
 // Name returns the name of the calendar by which a series counts: the unit and, if business years matter, their start.
 // A series keeps it as long as it lives. businessYears reports whether a part of a business year is printed.
 func (c Calendar) Name(businessYears bool) string {
-	name, counts := units[c.Unit].plural, c.Unit == Year || c.Unit == Quarter
+	name, counts := units[c.Unit].plural, c.Unit == Year || c.Unit == HalfYear || c.Unit == Quarter
 	if c.YearStart == (YearStart{}) || !counts && !businessYears {
 		return name
 	}
