@@ -735,7 +735,8 @@ func TestAuditOfEveryPeriod(t *testing.T) {
 	for per, template := range map[serial.Period]string{
 		serial.PerSecond: "{type}{date:yyyyMMddHHmmss}{seq}", serial.PerHour: "{type}{date:yyyyMMddHH}{seq}",
 		serial.PerWeek: "{type}{date:GGGGWW}{seq}", serial.PerMonth: "{type}{date:yyyyMMdd}{seq}",
-		serial.PerQuarter: "{type}{date:FFFFQ}{seq}", serial.PerYear: "{type}{date:FFFF}{seq}", serial.Never: "{type}{seq}",
+		serial.PerHalfYear: "{type}{date:FFFFS}{seq}",
+		serial.PerQuarter:  "{type}{date:FFFFQ}{seq}", serial.PerYear: "{type}{date:FFFF}{seq}", serial.Never: "{type}{seq}",
 	} {
 		t.Run(per.String(), func(t *testing.T) {
 			inBubble(t, func(t *testing.T, m *simulation) {

@@ -22,11 +22,14 @@ const (
 	PerWeek    // an ISO 8601 week: from Monday, week 1 has the year's first Thursday
 	PerQuarter // of the business year
 	Never      // numbers never start again, until the year 9999
+
+	PerHalfYear // of the business year
 )
 
 var periodNames = [...]string{
 	PerSecond: "PerSecond", PerMinute: "PerMinute", PerHour: "PerHour", PerDay: "PerDay", PerMonth: "PerMonth",
 	PerYear: "PerYear", PerWeek: "PerWeek", PerQuarter: "PerQuarter", Never: "Never",
+	PerHalfYear: "PerHalfYear",
 }
 
 // String returns the name of the constant, such as "PerDay".
@@ -52,7 +55,8 @@ func WithLocation(loc *time.Location) Option {
 //	PerDay                          from midnight, or from [WithDayStart]
 //	PerWeek                         from Monday: ISO 8601, by which 30 December 2024 is in week 1 of 2025
 //	PerMonth                        from the 1st
-//	PerQuarter, PerYear             of the business year, see [WithYearStart]
+//	PerQuarter, PerHalfYear         of the business year, see [WithYearStart]
+//	PerYear                         the business year
 //	Never                           numbers never start again
 //
 // The template must print a date that identifies the period; see [WithTemplate]. The default template prints the day,
@@ -91,11 +95,12 @@ func WithDayStart(start time.Duration) Option {
 }
 
 // WithYearStart sets the first day of the business year: April 1 in India and Japan, April 6 for British taxes, July 1
-// in Australia, October 1 for the government of the United States. It affects [PerYear], [PerQuarter], and the tokens
-// FFFF, FF, EEEE, EE and Q of a template; elsewhere it has no effect. Quarters begin on the same day of every third
-// month. In keys and in a ledger, a year is named after the calendar year in which it begins.
+// in Australia, October 1 for the government of the United States. It affects [PerYear], [PerHalfYear],
+// [PerQuarter], and the tokens FFFF, FF, EEEE, EE, S and Q of a template; elsewhere it has no effect. Half-years begin
+// on the same day of every sixth month, quarters of every third. In keys and in a ledger, a year is named after the
+// calendar year in which it begins.
 //
-// If quarters or business years are counted or printed, every process that issues numbers of a type must use the same
+// If quarters, half-years or business years are counted or printed, every process that issues numbers of a type must use the same
 // start, for as long as the series lives; if one differs, its calls fail with [ErrConflict].
 //
 // Default January 1. The day must be 1 to 28.

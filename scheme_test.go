@@ -87,16 +87,19 @@ func TestTemplatesRefused(t *testing.T) {
 	}
 
 	// The date.
-	const tokens = "; want yyyy, yy, MM, dd, DDD, GGGG, GG, WW, Q, FFFF, FF, EEEE, EE, HH, mm, ss and separators"
+	const tokens = "; want yyyy, yy, BBBB, BB, MM, M, MMM, Mmm, R, dd, d, DDD, GGGG, GG, WW, FFFF, FF, EEEE, EE, S, Q, " +
+		"HH, mm, ss, separators and 'quoted text'"
 	for layout, unknown := range map[string]string{
-		"yyyyMd": `"M"`, "yyyyMMMdd": `"MMM"`, "yyyyyMMdd": `"yyyyy"`, "YYMMdd": `"YY"`, "yyyyMMddww": `"ww"`,
+		"yyyyMMMMdd": `"MMMM"`, "yyyy-MM-ddd": `"ddd"`, "yyyyyMMdd": `"yyyyy"`, "YYMMdd": `"YY"`, "yyyyMMddww": `"ww"`,
 		"FFFF-QQ": `"QQ"`, "yyyyMMddhh": `"hh"`, "yyyy-MM-ddT": `"T"`,
 	} {
 		refuseTemplate(serial.PerDay, date(layout), "unknown date token "+unknown+tokens)
 	}
 	for layout, want := range map[string]string{
-		"yyyy1MMdd":  "'1' in a date layout" + tokens + " (all but ASCII letters, digits, braces)",
-		"yyyy{MMdd":  "'{' in a date layout" + tokens + " (all but ASCII letters, digits, braces)",
+		"yyyy1MMdd":  `"1" in a date layout` + tokens + " (separators are all but ASCII letters, digits and braces)",
+		"yyyy{MMdd":  `"{" in a date layout` + tokens + " (separators are all but ASCII letters, digits and braces)",
+		"yyyyMd":     "M, which has no padding, needs a literal right before it that does not end in a digit, such as -",
+		"yyyy'MMdd":  "the quote in 'MMdd is not closed; write '' for a quote",
 		"MMdd":       "the calendar year (yyyy or yy) is missing: numbers of different days would read the same; print",
 		"yyyydd":     "the month (MM) is missing: numbers of different days would read the same; print yyyyMMdd",
 		"yyyyMM":     "the day (dd) is missing: numbers of different days would read the same; print yyyyMMdd",
@@ -114,6 +117,7 @@ func TestTemplatesRefused(t *testing.T) {
 	// A date that names other periods may be intended.
 	for layout, per := range map[string]string{
 		"yyyyMM": "PerMonth", "yy/MM": "PerMonth", "FFFF": "PerYear", "GGGG-WW": "PerWeek", "FFFF-Q": "PerQuarter",
+		"FFFF-'H'S": "PerHalfYear", "yyyy/M": "PerMonth",
 	} {
 		refuseTemplate(serial.PerDay, date(layout), "; print yyyyMMdd, or use WithPeriod("+per+") (WithTemplate)")
 	}
@@ -154,6 +158,10 @@ func TestTemplatesRefused(t *testing.T) {
 	notApart(serial.PerQuarter, "quarters", "yyyyQ", " in every calendar; print FFFF-Q", april1)
 	notApart(serial.PerQuarter, "quarters", "yyyyQ", ": ", april6)
 	notApart(serial.PerQuarter, "quarters", "FFFF", "")
+	notApart(serial.PerHalfYear, "half-years", "FFFF", "")
+	notApart(serial.PerHalfYear, "half-years", "yyyyMM", "", april6)
+	notApart(serial.PerHalfYear, "half-years", "yyyyS", "", april1)
+	notApart(serial.PerQuarter, "quarters", "FFFFS", "")
 	notApart(serial.PerDay, "days", "FFFFDDD", ": 2027091 is printed for 1 April 2027 and for 31 March 2028", april1)
 	notApart(serial.PerDay, "days", "GGGGMMdd", "")
 	refuseTemplate(serial.PerHour, date("yyyyDDD"),
@@ -175,18 +183,18 @@ func TestTemplatesRefused(t *testing.T) {
 	refuse(hour+"hours", serial.WithPeriod(serial.PerHour), serial.WithTemplate(date("yyyyMMdd")))
 	refuseTemplate(serial.PerSecond, date("yyyyMMddHHmm"), "the second (ss) is missing: numbers of different seconds")
 	refuseTemplate(serial.PerHour, date("yyyyMMddHH"), "WithDayStart: PerHour has no days; want PerDay, PerWeek, "+
-		"PerMonth, PerQuarter and PerYear", serial.WithDayStart(time.Hour))
+		"PerMonth, PerQuarter, PerHalfYear and PerYear", serial.WithDayStart(time.Hour))
 
 	// The alphabet and the check digit.
 	for template, want := range map[string]string{
 		"{type}-{seq:4+:base32}":               "a sequence in base32 cannot grow; only a decimal one can",
 		"{type}-{seq:10:base32}":               `width "10"; want 1 to 9`,
 		"{type}-{seq:0:base36}":                `width "0"; want 1 to 9`,
-		"{type}-{seq:4:base64}":                `unknown alphabet "base64"; want base32 and base36`,
+		"{type}-{seq:4:base64}":                `unknown alphabet "base64"; want base32, base36 and letters`,
 		"{type}-{seq:4:}":                      `unknown alphabet ""`,
 		"{type}-{seq::base32}":                 `width ""; want`,
 		"{type}-{seq}{check:luhn}{check:damm}": "{check} appears twice",
-		"{type}-{seq}{check:crc}":              `unknown check digit "crc"; want luhn, damm, gs1, 11-10, 97-10, 37-36`,
+		"{type}-{seq}{check:crc}":              `unknown check digit "crc"; want luhn, damm, gs1, 11-10, 97-10, 37-36, 731, be97, 10r`,
 		"{type}-{seq}{check}":                  `unknown check digit ""`,
 		"{type}-{seq}{check:Luhn}":             `unknown check digit "Luhn"`,
 		"{type}-{seq}{check:97-1}":             `unknown check digit "97-1"`,
@@ -194,6 +202,11 @@ func TestTemplatesRefused(t *testing.T) {
 		"{check:damm}{type}-{seq:4:base36}":    "{check:damm} covers digits only",
 		"{type}-{seq:4:base36}{check:gs1}":     "{check:gs1} covers digits only",
 		"{type}-{seq:4:base36}{check:11-10}":   "{check:11-10} covers digits only",
+		"{type}-{seq:4:letters}{check:731}":    "{check:731} covers digits only, and the sequence is printed in letters",
+		"{type}-{seq:4:base32}{check:be97}":    "{check:be97} covers digits only",
+		"{type}-{seq:4:base36}{check:10r}":     "{check:10r} covers digits only",
+		"{type}-{seq:3+:letters}":              "a sequence in letters cannot grow",
+		"{type}-{seq:10:letters}":              `width "10"; want 1 to 9`,
 	} {
 		refuseTemplate(serial.Never, template, want)
 	}
@@ -203,9 +216,10 @@ func TestTemplatesRefused(t *testing.T) {
 		"WithHiddenSequence: the template has 99999 sequences; want a million or more", hidden)
 	refuseTemplate(serial.Never, "{type}-{seq:3:base32}", "WithHiddenSequence", hidden)
 	refuseTemplate(serial.Never, "{type}-{seq:3:base36}", "WithHiddenSequence", hidden)
+	refuseTemplate(serial.Never, "{type}-{seq:4:letters}", "{seq:5:letters} or wider", hidden)
 	refuseTemplate(serial.Never, "{type}-{seq:6+}", "without +", hidden)
 	const yearStart = "; want January to December, and days 1 to 28"
-	const periods = ": want PerSecond, PerMinute, PerHour, PerDay, PerWeek, PerMonth, PerQuarter, PerYear and Never"
+	const periods = ": want PerSecond, PerMinute, PerHour, PerDay, PerWeek, PerMonth, PerQuarter, PerHalfYear, PerYear and Never"
 	refuse("WithHiddenSequence: a key of 15 bytes; want 16, 24 and 32", serial.WithHiddenSequence(make([]byte, 15)))
 	refuse("WithHiddenSequence: a key of 0 bytes", serial.WithHiddenSequence(nil))
 	refuse("WithYearStart: month 4, day 29"+yearStart, serial.WithYearStart(time.April, 29))
@@ -214,7 +228,7 @@ func TestTemplatesRefused(t *testing.T) {
 	refuse("WithYearStart: month 13, day 1"+yearStart, serial.WithYearStart(13, 1))
 	refuse("WithYearStart: month 5, day 0"+yearStart, serial.WithYearStart(time.May, 0))
 	refuse("WithPeriod(Period(0))"+periods, serial.WithPeriod(0))
-	refuse("WithPeriod(Period(10))"+periods, serial.WithPeriod(serial.Never+1))
+	refuse("WithPeriod(Period(11))"+periods, serial.WithPeriod(serial.PerHalfYear+1))
 	refuse("WithDayStart(-1s): want whole seconds from 0 to less than 24h", serial.WithDayStart(-time.Second))
 	refuse("WithDayStart(24h0m0s): want whole seconds from 0 to less than 24h", serial.WithDayStart(24*time.Hour))
 	refuse("WithDayStart(1ms): want whole seconds from 0 to less than 24h", serial.WithDayStart(time.Millisecond))
@@ -242,7 +256,8 @@ func TestTemplatesRefused(t *testing.T) {
 		{serial.PerYear, date("FFFF-EE")}, {serial.Never, "{type}-{seq}"}, {serial.Never, date("ss")},
 		{serial.PerDay, date("YYYYMMDD")}, {serial.PerMonth, date("yyyyMMddHHmmss")},
 		{serial.PerYear, "{type}{date:yyyy}{seq:9:base36}{check:37-36}"}, {serial.PerWeek, date("yyyyMMdd")},
-		{serial.PerQuarter, date("yyyyMM")},
+		{serial.PerQuarter, date("yyyyMM")}, {serial.PerHalfYear, date("yyyyMM")}, {serial.PerHalfYear, date("yyyyS")},
+		{serial.PerHalfYear, date("FFFFQ")}, {serial.PerHalfYear, "{type}{date:yyyyMMdd}{seq}"},
 	} {
 		newScheme(t, serial.WithPeriod(c.per), serial.WithTemplate(c.template))
 	}
@@ -300,6 +315,9 @@ func TestSchemesOfManyGoroutines(t *testing.T) {
 func TestSchemesAllocateLittle(t *testing.T) {
 	for template, most := range map[string]float64{
 		"{type}{date:yyyyMMdd}{seq:6}": 1, "{type}{date:yyyyMMdd}{seq:6:base32}": 1,
+		"{type}-{date:d.M.BBBB}-{seq:1+}": 1, "{type}-{date:d/R/yyyy}-{seq:6:letters}": 1,
+		"{type}-{date:ddMMMyyyy}-{seq:6}{check:731}": 1, "{type}-{date:yyyyMMdd}-{seq:6}{check:be97}": 1,
+		"{type}{date:yyyyMMdd}{seq:6}{check:10r}":  1,
 		"{type}{date:yyyyMMdd}{seq:6}{check:luhn}": 1, "{type}{date:yyyyMMdd}{seq:6}{check:damm}": 1,
 		"{type}{date:yyyyMMdd}{seq:6:base36}{check:37-36}": 1, "RF{check:97-10}{type}{date:yyyyMMdd}{seq:6}": 1,
 	} {
@@ -318,7 +336,7 @@ func TestFarInstants(t *testing.T) {
 	far := []time.Time{time.Unix(time.Now().UnixNano(), 0), time.Unix(1<<62, 0), time.Unix(-1<<62, 0),
 		time.Unix(253402300800+48*3600, 0), time.Unix(-48*3600, 0), {}}
 	for _, zone := range []string{"UTC", "America/New_York", "Europe/Berlin", "Pacific/Apia", "Asia/Gaza"} {
-		for per := serial.PerSecond; per <= serial.Never; per++ {
+		for per := serial.PerSecond; per <= serial.PerHalfYear; per++ {
 			s := newScheme(t, serial.WithPeriod(per), serial.WithLocation(location(t, zone)),
 				serial.WithTemplate("{type}{date:yyyyMMddHHmmssGGGGWWFFFFQ}{seq}"))
 			for _, at := range far {
@@ -409,6 +427,8 @@ func TestPeriodName(t *testing.T) {
 		{"week 53 of 2020", time.Date(2021, 1, 1, 12, 0, 0, 0, time.UTC), in(serial.PerWeek, "{date:GGGGWW}")},
 		{"quarter 4 of 2021", noon, in(serial.PerQuarter, "{date:yyyyQ}")},
 		{"quarter 3 of business year 2021", noon, in(serial.PerQuarter, "{date:FFFFQ}", april)},
+		{"half-year 2 of 2021", noon, in(serial.PerHalfYear, "{date:yyyyS}")},
+		{"half-year 2 of business year 2021", noon, in(serial.PerHalfYear, "{date:FFFFS}", april)},
 		{"2021", noon, in(serial.PerYear, "{date:yyyy}")},
 		{"business year 2020", time.Date(2021, 4, 5, 12, 0, 0, 0, time.UTC), in(serial.PerYear, "{date:FFFF}", april)},
 		{"all time", noon, in(serial.Never, "")},

@@ -604,7 +604,7 @@ func TestPeriodNames(t *testing.T) {
 	for per, name := range map[serial.Period]string{
 		serial.PerSecond: "PerSecond", serial.PerMinute: "PerMinute", serial.PerHour: "PerHour", serial.PerDay: "PerDay",
 		serial.PerMonth: "PerMonth", serial.PerYear: "PerYear", serial.PerWeek: "PerWeek", serial.PerQuarter: "PerQuarter",
-		serial.Never: "Never", 0: "Period(0)", -1: "Period(-1)", 10: "Period(10)",
+		serial.Never: "Never", serial.PerHalfYear: "PerHalfYear", 0: "Period(0)", -1: "Period(-1)", 11: "Period(11)",
 	} {
 		require.Equal(t, name, per.String())
 	}

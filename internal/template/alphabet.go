@@ -9,15 +9,17 @@ import (
 // An alphabet is a set of digits for printing sequences.
 type alphabet struct {
 	name, digits string
-	widest       int // greatest width, which keeps every sequence below 10^15
+	widest       int    // greatest width, which keeps every sequence below 10^15
+	noun         string // the digits, in a message
 }
 
-var decimal = &alphabet{"decimal", "0123456789", maxWidth}
+var decimal = &alphabet{"decimal", digits, maxWidth, "decimal digits"}
 
 // alphabets has the alphabets by their names in templates. base32 is Crockford's, without look-alikes.
 var alphabets = map[string]*alphabet{
-	"base32": {"base32", "0123456789ABCDEFGHJKMNPQRSTVWXYZ", 9},
-	"base36": {"base36", "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ", 9},
+	"base32":  {"base32", "0123456789ABCDEFGHJKMNPQRSTVWXYZ", 9, "base32 digits"},
+	"base36":  {"base36", "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ", 9, "base36 digits"},
+	"letters": {"letters", "ABCDEFGHIJKLMNOPQRSTUVWXYZ", 9, "letters"},
 }
 
 // zeros has as many zeros as the widest padding.
@@ -36,7 +38,7 @@ func (a *alphabet) largest(width int) int64 {
 func appendPadded(b []byte, n int64, width int, a *alphabet) []byte {
 	at, base, rest := len(b), uint64(len(a.digits)), uint64(n) // unsigned, so a negative n is wider than any field
 	b = append(b, zeros[:width]...)
-	for i := len(b) - 1; rest > 0 && i >= at; i-- {
+	for i := len(b) - 1; i >= at && (rest > 0 || a.digits[0] != '0'); i-- {
 		b[i] = a.digits[rest%base]
 		rest /= base
 	}
@@ -52,7 +54,7 @@ func parseDigits(s string, a *alphabet) (int64, error) {
 	for i := range len(s) {
 		digit := strings.IndexByte(a.digits, s[i])
 		if digit < 0 {
-			return 0, fmt.Errorf("got %q, want %d %s digits (%s)", s, len(s), a.name, a.digits)
+			return 0, fmt.Errorf("got %q, want %d %s (%s)", s, len(s), a.noun, a.digits)
 		}
 		v = v*int64(len(a.digits)) + int64(digit)
 	}

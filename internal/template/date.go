@@ -3,6 +3,7 @@ package template
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -17,28 +18,37 @@ func readingOf(wall time.Time, start calendar.YearStart) (r reading) {
 	r[year], r[month], r[day], r[dayOfYear] = wall.Year(), int(wall.Month()), wall.Day(), wall.YearDay()
 	r[weekYear], r[week] = wall.ISOWeek()
 	r[businessYear], r[quarter] = start.YearOf(wall)
+	r[half] = (r[quarter] + 1) / 2
 	r[businessEnd] = start.EndOf(r[businessYear])
 	r[hour], r[minute], r[second] = wall.Clock()
 	return r
 }
 
-// read parses a date as wide as the layout. Parts that are not printed are 0.
+// read parses a date. Parts that are not printed are 0.
 func (l *layout) read(s string) (r reading, err error) {
-	for _, f := range l.fields {
-		text := s[:len(f.text)]
-		s = s[len(f.text):]
-		if f.part == separator {
-			if text != f.text {
-				return r, fmt.Errorf("got %q, want %q", text, f.text)
-			}
+	for i := range l.fields {
+		f := &l.fields[i]
+		text := s[:f.width(s, false)]
+		s = s[len(text):]
+		var v int64
+		switch {
+		case f.part == separator && text != f.text:
+			return r, fmt.Errorf("got %q, want %q", text, f.text)
+		case f.part == separator:
 			continue
+		case f.names != nil:
+			if v = int64(slices.Index(f.names[:], text) + 1); v == 0 {
+				return r, fmt.Errorf("got %q, want one of %s", text, strings.Join(f.names[:], ", "))
+			}
+		case f.run != "" && (text == "" || text[0] == '0' || len(text) > 2):
+			return r, fmt.Errorf("got %q, want %s without padding", text, parts[f.part].name)
+		default:
+			if v, err = parseDigits(text, decimal); err != nil || len(text) < len(f.text) {
+				return r, cmp.Or(err, fmt.Errorf("got %q, want %d digits", text, len(f.text)))
+			}
 		}
-		v, err := parseDigits(text, decimal)
-		if err != nil {
-			return r, err
-		}
-		if f.isShort() {
-			v += 2000
+		if v -= int64(f.plus); f.isShort() {
+			v = 2000 + (v%100+100)%100
 		}
 		r[f.part] = int(v)
 	}
@@ -46,23 +56,30 @@ func (l *layout) read(s string) (r reading, err error) {
 }
 
 // sortableDates are token sequences. Integers made of the first tokens of one sequence, or of none, sort as dates do.
-const sortableDates = " yyyyMMddHHmmss yyyyDDDHHmmss GGGGWW FFFFQ EEEE"
+const sortableDates = " yyyyMMddHHmmss yyyyDDDHHmmss GGGGWW FFFFQ FFFFS EEEE"
 
 // sortable returns a date's digits from coarse to fine, and false if integers made of them would not sort as dates do.
 func (l *layout) sortable(date string) (digits []byte, ok bool) {
-	if len(date) != len(l.text) {
+	r, err := l.read(date)
+	if err != nil {
 		return nil, false
 	}
-	var texts [len(parts)]string
-	for _, f := range l.fields {
-		texts[f.part] = cmp.Or(texts[f.part], date[:len(f.text)])
-		date = date[len(f.text):]
+	var widths [len(parts)]int
+	for i := range l.fields {
+		f := &l.fields[i]
+		if f.run != "" || f.names != nil {
+			return nil, false
+		}
+		widths[f.part] = cmp.Or(widths[f.part], len(f.text))
 	}
 	tokens := ""
 	for p := year; p <= second; p++ {
 		if l.has[p] && !(p == businessEnd && l.has[businessYear]) {
 			tokens += parts[p].tokens[0]
-			digits = append(digits, texts[p]...)
+			if widths[p] == 2 { // a two-digit year keeps its two digits
+				r[p] %= 100
+			}
+			digits = appendPadded(digits, int64(r[p]), widths[p], decimal)
 		}
 	}
 	return digits, strings.Contains(sortableDates, " "+tokens)

@@ -27,7 +27,7 @@ type Dates struct {
 var usualDates = [...]string{
 	calendar.Second: "yyyyMMddHHmmss", calendar.Minute: "yyyyMMddHHmm", calendar.Hour: "yyyyMMddHH",
 	calendar.Day: "yyyyMMdd", calendar.Month: "yyyyMM", calendar.Year: "yyyy",
-	calendar.Week: "GGGG-WW", calendar.Quarter: "FFFF-Q", calendar.Never: "",
+	calendar.Week: "GGGG-WW", calendar.Quarter: "FFFF-Q", calendar.HalfYear: "FFFF-S", calendar.Never: "",
 }
 
 // usualDate returns a date layout that distinguishes the calendar's periods, "" if no date is needed.
@@ -114,8 +114,12 @@ func (d *Dates) ambiguity() string {
 func (d *Dates) checkYear(wall time.Time) error {
 	r := readingOf(wall, d.calendar.YearStart)
 	for i := range d.fields {
-		if f := &d.fields[i]; f.isShort() && (r[f.part] < 2000 || r[f.part] > 2099) {
+		f := &d.fields[i]
+		if f.isShort() && (r[f.part] < 2000 || r[f.part] > 2099) {
 			return fmt.Errorf("serial: the year %d cannot be printed as %s; want 2000 to 2099", r[f.part], f.text)
+		}
+		if last := 9999 - f.plus; f.plus != 0 && r[f.part] > last {
+			return fmt.Errorf("serial: the year %d cannot be printed as %s; want years up to %d", r[f.part], f.text, last)
 		}
 	}
 	for _, p := range years {
@@ -133,10 +137,12 @@ func (d *Dates) append(b []byte, wall time.Time) []byte {
 		switch f := &d.fields[i]; {
 		case f.part == separator:
 			b = append(b, f.text...)
+		case f.names != nil:
+			b = append(b, f.names[r[f.part]-1]...)
 		case f.isShort():
-			b = appendPadded(b, int64(r[f.part]%100), 2, decimal)
+			b = appendPadded(b, int64((r[f.part]+f.plus)%100), 2, decimal)
 		default:
-			b = appendPadded(b, int64(r[f.part]), len(f.text), decimal)
+			b = appendPadded(b, int64(r[f.part]+f.plus), len(f.text), decimal)
 		}
 	}
 	return b
@@ -144,7 +150,7 @@ func (d *Dates) append(b []byte, wall time.Time) []byte {
 
 // PrintBusinessYear reports whether the dates print a part of the business year.
 func (d *Dates) PrintBusinessYear() bool {
-	return d.has[businessYear] || d.has[businessEnd] || d.has[quarter]
+	return d.has[businessYear] || d.has[businessEnd] || d.has[half] || d.has[quarter]
 }
 
 // SpanAt returns the span of an instant, with an error if its date cannot be printed.
@@ -264,7 +270,7 @@ func (d *Dates) first(s string) (time.Time, error) {
 
 // describe returns a printed date as people write it, such as "day 2021-10-24".
 func (d *Dates) describe(r reading, s string) string {
-	if d.has != d.usual.has || !d.has[year] {
+	if d.has != d.usual.has || !d.has[year] || slices.Contains(d.tokens, "BBBB") {
 		return "date " + s
 	}
 	text := fmt.Sprintf("%04d-%02d-%02d %02d:%02d:%02d", r[year], r[month], r[day], r[hour], r[minute], r[second])

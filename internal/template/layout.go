@@ -1,6 +1,7 @@
 package template
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,7 +14,7 @@ import (
 type layout struct {
 	text   string // as in the template
 	fields []field
-	tokens []string         // tokens in their usual spelling
+	tokens []string         // tokens as they count in the print mark
 	has    [len(parts)]bool // set of printed parts
 	Finest calendar.Unit    // shortest unit after which the output changes; calendar.Day for dates
 }
@@ -32,6 +33,7 @@ const (
 	week              // W
 	businessYear      // F
 	businessEnd       // E, equivalent to F
+	half              // S
 	quarter           // Q
 	hour
 	minute
@@ -47,54 +49,108 @@ type partKind struct {
 
 // parts has a row for each part.
 var parts = [...]partKind{
-	year:         {"the calendar year (yyyy or yy)", []string{"yyyy", "yy", "YYYY"}, calendar.Year},
-	month:        {"the month (MM)", []string{"MM"}, calendar.Month},
-	day:          {"the day (dd)", []string{"dd", "DD"}, calendar.Day},
+	year:         {"the calendar year (yyyy or yy)", []string{"yyyy", "yy", "YYYY", "BBBB", "BB"}, calendar.Year},
+	month:        {"the month (MM)", []string{"MM", "M", "MMM", "Mmm", "R"}, calendar.Month},
+	day:          {"the day (dd)", []string{"dd", "d", "DD"}, calendar.Day},
 	dayOfYear:    {"the day of the year (DDD)", []string{"DDD"}, calendar.Day},
 	weekYear:     {"the week year (GGGG or GG)", []string{"GGGG", "GG"}, calendar.Week},
 	week:         {"the week (WW)", []string{"WW"}, calendar.Week},
 	businessYear: {"the business year (FFFF or FF)", []string{"FFFF", "FF"}, calendar.Year},
 	businessEnd:  {"the year in which the business year ends (EEEE or EE)", []string{"EEEE", "EE"}, calendar.Year},
+	half:         {"the half-year (S)", []string{"S"}, calendar.HalfYear},
 	quarter:      {"the quarter (Q)", []string{"Q"}, calendar.Quarter},
 	hour:         {"the hour (HH)", []string{"HH"}, calendar.Hour},
 	minute:       {"the minute (mm)", []string{"mm"}, calendar.Minute},
 	second:       {"the second (ss)", []string{"ss"}, calendar.Second},
 }
 
+// A form says how a token prints its part, if not in digits as many as its letters.
+type form struct {
+	mark  string      // token that it counts as in the print mark; "" for the usual one
+	plus  int         // added to the part's value
+	names *[12]string // printed instead of digits, from the value 1 on
+	run   string      // characters of a form of variable width, otherwise ""
+}
+
+const digits = "0123456789"
+
+// forms has the forms by their tokens.
+var forms = map[string]form{
+	"M":    {run: digits},
+	"d":    {run: digits},
+	"BBBB": {mark: "BBBB", plus: 543},
+	"BB":   {mark: "BBBB", plus: 543},
+	"R":    {"R", 0, &[12]string{"I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII"}, "IVX"},
+	"MMM": {mark: "MMM", names: &[12]string{"JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV",
+		"DEC"}},
+	"Mmm": {mark: "MMM", names: &[12]string{"Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov",
+		"Dec"}},
+}
+
 var years = []part{year, weekYear, businessYear, businessEnd}
 
-const allowedTokens = "want yyyy, yy, MM, dd, DDD, GGGG, GG, WW, Q, FFFF, FF, EEEE, EE, " +
-	"HH, mm, ss and separators"
+const allowedTokens = "want yyyy, yy, BBBB, BB, MM, M, MMM, Mmm, R, dd, d, DDD, GGGG, GG, WW, FFFF, FF, EEEE, EE, S, Q, " +
+	"HH, mm, ss, separators and 'quoted text'"
 
 // parseLayout parses the layout of a date field. It reads YYYY and DD, common in other libraries, as yyyy and dd;
 // beside weeks, YYYY is refused later.
 func parseLayout(text string) (l layout, err error) {
 	l.text, l.Finest = text, calendar.Day
 	for rest := text; rest != ""; {
-		c := rest[0]
+		c, literal := rest[0], rest[:1]
 		if lower := c | 0x20; lower < 'a' || lower > 'z' {
-			if c >= '0' && c <= '9' || c == '{' {
-				return l, fmt.Errorf("%q in a date layout; %s (all but ASCII letters, digits, braces)", c, allowedTokens)
+			after, closed := rest[1:], true
+			if c == '\'' {
+				literal, after, closed = cutQuoted(rest)
 			}
-			l.fields = appendLiteral(l.fields, rest[:1])
-			rest = rest[1:]
+			switch {
+			case !closed:
+				return l, fmt.Errorf("the quote in %s is not closed; write '' for a quote", rest)
+			case c >= '0' && c <= '9' || strings.Contains(literal, "{"):
+				return l, fmt.Errorf("%q in a date layout; %s (separators are all but ASCII letters, digits and braces)",
+					literal, allowedTokens)
+			}
+			l.fields, rest = appendLiteral(l.fields, literal), after
 			continue
 		}
-		token := rest[:len(rest)-len(strings.TrimLeft(rest, rest[:1]))]
+		token := cutToken(rest)
 		rest = rest[len(token):]
 		p := slices.IndexFunc(parts[:], func(k partKind) bool { return slices.Contains(k.tokens, token) })
 		if p < 0 {
 			return l, fmt.Errorf("unknown date token %q; %s", token, allowedTokens)
 		}
-		f := field{fieldDate, part(p), token}
-		// FFFF and FF may be printed together, as in 2024-24; two calendar years or days may not.
-		if slices.Contains(l.fields, f) || (f.part == year || f.part == day) && l.has[f.part] {
+		f := field{fieldDate, part(p), token, forms[token]}
+		// FFFF and FF may be printed together, as in 2024-24; two calendar years, months or days may not.
+		if slices.Contains(l.fields, f) || f.part <= day && l.has[f.part] {
 			return l, fmt.Errorf("%s appears twice", parts[f.part].name)
 		}
 		l.has[f.part], l.Finest = true, min(l.Finest, parts[f.part].unit)
-		l.fields, l.tokens = append(l.fields, f), append(l.tokens, parts[f.part].tokens[0])
+		l.fields, l.tokens = append(l.fields, f), append(l.tokens, cmp.Or(f.mark, parts[f.part].tokens[0]))
 	}
 	return l, nil
+}
+
+// cutToken returns the token at the beginning of s: a run of the same letter, or Mmm.
+func cutToken(s string) string {
+	token := s[:len(s)-len(strings.TrimLeft(s, s[:1]))]
+	if after := s[len(token):]; token == "M" && len(after)-len(strings.TrimLeft(after, "m")) == 2 {
+		return s[:3]
+	}
+	return token
+}
+
+// cutQuoted cuts quoted text off the beginning of s, which begins with a quote. Two quotes mean one.
+func cutQuoted(s string) (text, after string, closed bool) {
+	if after, two := strings.CutPrefix(s, "''"); two {
+		return "'", after, true
+	}
+	text, after, closed = strings.Cut(s[1:], "'")
+	for closed && strings.HasPrefix(after, "'") { // a quote within the text
+		var more string
+		more, after, closed = strings.Cut(after[1:], "'")
+		text += "'" + more
+	}
+	return text, after, closed
 }
 
 // appendLiteral appends literal text, joined to a literal right before it.
@@ -106,7 +162,18 @@ func appendLiteral(fields []field, text string) []field {
 	return append(fields, field{kind: fieldLiteral, text: text})
 }
 
-// isShort reports whether f is a two-digit year, which means 2000 to 2099.
+// width returns the width of the field at the beginning of s or, if atEnd, at its end.
+func (f *field) width(s string, atEnd bool) int {
+	switch {
+	case f.run == "":
+		return min(len(f.text), len(s))
+	case atEnd:
+		return len(s) - len(strings.TrimRight(s, f.run))
+	}
+	return len(s) - len(strings.TrimLeft(s, f.run))
+}
+
+// isShort reports whether f is a two-digit year, which means one of the calendar years 2000 to 2099.
 func (f *field) isShort() bool { return len(f.text) == 2 && slices.Contains(years, f.part) }
 
 // known returns the parts that are equal in any two dates that the layout prints the same. Parts that do not change
@@ -115,7 +182,7 @@ func (l *layout) known(start calendar.YearStart) (k [len(parts)]bool) {
 	// This is the table in the documentation of WithTemplate.
 	Y, M, D, N := l.has[year], l.has[month], l.has[day], l.has[dayOfYear]
 	G, W := l.has[weekYear], l.has[week]
-	F, Q := l.has[businessYear] || l.has[businessEnd], l.has[quarter]
+	F, S, Q := l.has[businessYear] || l.has[businessEnd], l.has[half], l.has[quarter]
 	if start == (calendar.YearStart{}) { // the business year is the calendar year
 		Y = Y || F
 		F = Y
@@ -126,6 +193,7 @@ func (l *layout) known(start calendar.YearStart) (k [len(parts)]bool) {
 	k[week] = k[day] || G && W
 	k[month] = k[day] || Y && M || first && F && M
 	k[quarter] = k[day] || F && Q || first && k[month]
+	k[half] = k[quarter] || F && S
 	k[businessYear] = k[day] || F || first && k[month]
 	k[year] = k[month] || Y
 	k[hour] = k[day] && l.has[hour]

@@ -31,7 +31,7 @@ var yearStarts = []yearStart{
 }
 
 // dateTokens are the tokens of dates, each of which prints a column of a day.
-var dateTokens = []string{"yyyy", "MM", "dd", "DDD", "GGGG", "WW", "FFFF", "Q"}
+var dateTokens = []string{"yyyy", "MM", "dd", "DDD", "GGGG", "WW", "FFFF", "Q", "S"}
 
 // A tokenSet is a set of dateTokens.
 type tokenSet uint
@@ -46,12 +46,14 @@ func (s tokenSet) String() string {
 	return strings.Join(names, " ")
 }
 
-var dayUnits = []calendar.Unit{calendar.Day, calendar.Week, calendar.Month, calendar.Quarter, calendar.Year}
+var dayUnits = []calendar.Unit{
+	calendar.Day, calendar.Week, calendar.Month, calendar.Quarter, calendar.HalfYear, calendar.Year,
+}
 
 // A printedDay is what each of the dateTokens prints of a day, and which of each of the dayUnits it lies in.
 type printedDay struct {
-	columns [8]int
-	periods [5]int32
+	columns [9]int
+	periods [6]int32
 }
 
 // daysOf are the days of 400 years, after which the calendar repeats, as a person would write them down.
@@ -69,9 +71,9 @@ func daysOf(start yearStart) []printedDay {
 			quarter--
 		}
 		days = append(days, printedDay{
-			columns: [8]int{year, int(month), day, at.YearDay(), weekYear, week, begins, quarter},
-			periods: [5]int32{int32(len(days)), int32(weekYear*100 + week), int32(year*12 + int(month)),
-				int32(begins*4 + quarter), int32(begins)},
+			columns: [9]int{year, int(month), day, at.YearDay(), weekYear, week, begins, quarter, 1 + quarter/3},
+			periods: [6]int32{int32(len(days)), int32(weekYear*100 + week), int32(year*12 + int(month)),
+				int32(begins*4 + quarter), int32(begins*2 + quarter/3), int32(begins)},
 		})
 	}
 	return days
@@ -103,6 +105,7 @@ var strictlyRefused = []string{
 	"yyyy Q", "yyyy MM Q", "yyyy MM WW", "yyyy dd WW", "yyyy WW Q", "yyyy WW FFFF", "MM GGGG WW", "DDD GGGG WW",
 	"GGGG WW Q", "DDD FFFF", "MM DDD FFFF", "dd DDD FFFF", "DDD FFFF Q", "DDD GGGG FFFF", "MM FFFF Q", "MM GGGG FFFF",
 	"MM WW FFFF", "dd WW FFFF", "WW FFFF Q",
+	"yyyy S", "yyyy FFFF", "yyyy MM S", "yyyy WW S", "GGGG WW S", "DDD FFFF S", "MM FFFF S", "WW FFFF S",
 }
 
 // What a layout prints determines the period for certain, or the layout is refused. To see that of all sets of tokens,
@@ -166,6 +169,7 @@ func TestSpellingsAndClocks(t *testing.T) {
 				want := determines(long, unit)
 				for _, other := range [][]string{
 					{"yyyy", "yy", "GGGG", "GG", "FFFF", "FF", " dd", " DD"}, {"FFFF", "EEEE"}, {"FFFF", "EE"},
+					{"MM", "M", "dd", "d"}, {"MM", "MMM", "yyyy", "BBBB"}, {"MM", "Mmm", "yyyy", "BB"}, {"MM", "R", " dd", "/d"},
 					{"yyyy", "YYYY", "FFFF", "FF-EE"},
 				} {
 					layout := strings.NewReplacer(other...).Replace(long)
@@ -186,5 +190,167 @@ func TestSpellingsAndClocks(t *testing.T) {
 			}
 			require.True(t, determines(long, calendar.Never))
 		}
+	}
+}
+
+// newTokens print what a person would write; see TestPairsOfTokens.
+var newTokens = map[string]func(day time.Time) string{
+	"M": func(day time.Time) string { return day.Format("1") },
+	"d": func(day time.Time) string { return day.Format("2") },
+	"R": func(day time.Time) string {
+		return strings.Fields("I II III IV V VI VII VIII IX X XI XII")[day.Month()-1]
+	},
+	"MMM":  func(day time.Time) string { return strings.ToUpper(day.Format("Jan")) },
+	"Mmm":  func(day time.Time) string { return day.Format("Jan") },
+	"BBBB": func(day time.Time) string { return fmt.Sprint(day.Year() + 543) },
+	"BB":   func(day time.Time) string { return fmt.Sprint(day.Year() + 543)[2:] },
+	"S": func(day time.Time) string { // of the business year from April 6
+		if md := day.Format("0102"); "0406" <= md && md < "1006" {
+			return "1"
+		}
+		return "2"
+	},
+}
+
+// Each new token, alone for a century and beside every other token for the 28 years after which weekdays come again,
+// prints each day as a person would, reads back, and where it is accepted, never prints days of two periods alike.
+func TestPairsOfTokens(t *testing.T) {
+	t.Parallel()
+	if race.Enabled {
+		t.Skip("one goroutine computes, which leaves nothing for the race detector")
+	}
+	formats := map[string]string{"yyyy": "2006", "yy": "06", "MM": "01", "dd": "02", "DDD": "002", "HH": "15", "mm": "04",
+		"ss": "05"}
+	others := []string{"", "GGGG", "GG", "WW", "FFFF", "FF", "EEEE", "EE", "Q"}
+	others = slices.AppendSeq(slices.AppendSeq(others, maps.Keys(newTokens)), maps.Keys(formats))
+	start := yearStart{time.April, 6}
+	accepted := map[calendar.Unit][]string{}
+	for first := range newTokens {
+		for _, second := range others {
+			layout, end := strings.TrimSuffix(first+"/"+second, "/"), 2028
+			if second == "" {
+				end = 2100
+			}
+			for unit := calendar.Day; unit.Valid(); unit++ {
+				s, err := parse(withText("{type}-{date:"+layout+"}-{seq:1+}"), per(unit), from(start.month, start.day))
+				if err != nil {
+					require.Regexp(t, "tell|is missing|appears twice", err.Error(), layout)
+					continue
+				}
+				accepted[unit] = append(accepted[unit], layout)
+				periods := map[string]int64{}
+				for day := time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC); day.Year() < end; day = day.AddDate(0, 0, 1) {
+					n, err := s.Number("IS", day, 7)
+					if err != nil { // of the business year 1999, or the one that ends in 2100
+						require.ErrorContains(t, err, "cannot be printed as", layout)
+						continue
+					}
+					for i, token := range strings.Split(layout, "/") {
+						want, got := "", strings.Split(strings.Split(n.String(), "-")[1], "/")[i]
+						if write := newTokens[token]; write != nil {
+							want = write(day)
+						} else if formats[token] == "" {
+							continue // today's tokens of weeks and business years have their own tests
+						} else {
+							want = day.Format(formats[token])
+						}
+						require.Equal(t, want, got, "%s of %v", token, day)
+					}
+					period := n.Start.Unix()
+					before, again := periods[n.String()]
+					require.True(t, !again || before == period, "%s prints %v like another period", layout, day)
+					if periods[n.String()] = period; !again {
+						requireResult(t, n)(s.Parse(n.String()))
+					}
+				}
+			}
+		}
+	}
+	for _, layouts := range accepted {
+		slices.Sort(layouts)
+	}
+	require.Greater(t, len(accepted[calendar.Never]), 100)
+	require.Equal(t, []string{"BB/DDD", "BBBB/DDD", "S/EE", "S/EEEE", "S/FF", "S/FFFF"}, accepted[calendar.HalfYear])
+	require.Equal(t, []string{"BB/DDD", "BBBB/DDD"}, accepted[calendar.Quarter])
+	require.Equal(t, []string{"BB/DDD", "BBBB/DDD"}, accepted[calendar.Day])
+}
+
+// What has no fixed width needs text around it.
+func TestNeighbours(t *testing.T) {
+	for pattern, want := range map[string]string{
+		"{type}{date:M-yyyy}{seq}":        "{date:M-yyyy}: M, which has no padding, needs a literal right before it that does not end in a digit, such as -",
+		"{type}-{date:yyyyM}-{seq}":       "M, which has no padding, needs a literal right before it",
+		"{type}-{date:Myyyy}-{seq}":       "M, which has no padding, needs a literal right after it",
+		"{type}-{date:yyyy-M}{seq}":       "M, which has no padding, needs a literal right after it",
+		"{type}-{date:yyyy-M}{{{seq}":     "",
+		"{type}-{date:yyyy-M}4-{seq}":     "after it that does not begin in a digit",
+		"{type}-{date:yyyy-M}٤-{seq}":     "after it that does not begin in a digit",
+		"{type}-{date:yyyy'4'M}-{seq}":    "before it that does not end in a digit",
+		"{type}-{date:yyyy'M'M}-{seq}":    "",
+		"{type}-{date:yyyyMMMd}-{seq}":    "d, which has no padding",
+		"{type}-{date:yyyyMM-d}{seq}":     "d, which has no padding",
+		"{date:d}{type}-{date:yy}":        "d",
+		"{date:d.MM.yyyy}-{type}-{seq}":   "",
+		"{type}-{seq}-{date:yyyy.MM.d}":   "",
+		"{type}-{seq}-{date:yyyy.M}":      "",
+		"{type}-{seq}-{date:yyyy-R}":      "",
+		"{type}-{date:yyyyR}-{seq}":       "R, which has no padding, needs a literal right before it that does not end in a letter",
+		"{type}-{date:yyyy'x'R}-{seq}":    "in a letter",
+		"{type}-{date:yyyy'é'R}-{seq}":    "in a letter",
+		"{type}-{date:yyyy-R}年-{seq}":     "in a letter",
+		"{type}-{date:yyyy-R}5-{seq}":     "",
+		"{type}-{date:R}{seq}-":           "R, which has no padding, needs a literal right after it",
+		"{type}{date:-R-yyyy}{seq}":       "",
+		"{type}-{date:yyyy-M}{check:gs1}": "M, which has no padding",
+	} {
+		if !strings.Contains(pattern, "{seq") {
+			pattern += "{seq}"
+		}
+		_, err := template.Parse(pattern, calendar.Calendar{Unit: calendar.Year, Location: time.UTC})
+		if want == "" {
+			require.NoError(t, err, pattern)
+			continue
+		}
+		require.ErrorContains(t, err, want, pattern)
+	}
+}
+
+// Runs, quotes, and how many parts of a kind a date may have.
+func TestLayoutsRefused(t *testing.T) {
+	for layout, want := range map[string]string{
+		"yyyyMMMMdd": `unknown date token "MMMM"`, "yyyyMmdd": `unknown date token "m"`, "yyyyMmmm": `unknown date token "mmm"`,
+		"yyyyMMm": `unknown date token "m"`, "yyyy-ddd": `unknown date token "ddd"`, "BBB": `unknown date token "BBB"`,
+		"yyyySS": `unknown date token "SS"`, "RR": `unknown date token "RR"`, "yyyy-mmM": `"M"`,
+		"yyyy'MMdd": "the quote in 'MMdd is not closed", "yyyy'''": "the quote in ' is not closed",
+		"yyyy'{'": `"{" in a date layout`, "'2024'": "prints nothing of the date",
+		"yyyy BBBB": "the calendar year (yyyy or yy) appears twice", "BB/BBBB": "the calendar year (yyyy or yy) appears twice",
+		"YYYY-BB": "appears twice", "yyyy-M-MM": "the month (MM) appears twice", "MMM-R": "the month (MM) appears twice",
+		"Mmm MMM": "the month (MM) appears twice", "dd.d": "the day (dd) appears twice", "S-S": "the half-year (S) appears twice",
+	} {
+		_, err := template.Parse("{type}-{date:"+layout+"}-{seq}", calendar.Calendar{Unit: calendar.Never, Location: time.UTC})
+		if layout == "yyyy-mmM" {
+			want = "M, which has no padding"
+		}
+		require.ErrorContains(t, err, want, layout)
+	}
+	_, err := template.Parse("{type}-{date:yyyy'}'}-{seq}", calendar.Calendar{Unit: calendar.Never, Location: time.UTC})
+	require.ErrorContains(t, err, "the quote in ' is not closed")
+	for year, fails := range map[int]bool{9456: false, 9457: true} {
+		s := newScheme(t, withText("{type}{date:BBBBMMdd}{seq}"))
+		_, err := s.Number("IS", time.Date(year, 12, 31, 0, 0, 0, 0, time.UTC), 1)
+		require.Equal(t, fails, err != nil, err)
+		if fails {
+			require.ErrorContains(t, err, "the year 9457 cannot be printed as BBBB; want years up to 9456")
+		}
+	}
+	for year, want := range map[int]string{1999: "", 2000: "430001", 2024: "670001", 2057: "000001", 2099: "420001", 2100: ""} {
+		s := newScheme(t, withText("{type}{date:BB}{seq}"), per(calendar.Year))
+		n, err := s.Number("IS", time.Date(year, 12, 31, 0, 0, 0, 0, time.UTC), 1)
+		if want == "" {
+			require.ErrorContains(t, err, "cannot be printed as BB; want 2000 to 2099")
+			continue
+		}
+		require.Equal(t, "IS"+want, n.String())
+		requireResult(t, n)(s.Parse(n.String()))
 	}
 }

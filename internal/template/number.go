@@ -97,7 +97,7 @@ func (t *Template) ParseNumber(s string) (n Number, err error) {
 		err := fmt.Errorf(msg, args...)
 		return Number{}, fmt.Errorf("%w: %.200q is not a number of this scheme: %w", ErrInvalidNumber, s, err)
 	}
-	typeWidth, seqWidth, err := t.widths(s)
+	widths, err := t.widthsIn(s)
 	if err != nil {
 		return bad("%w", err)
 	}
@@ -117,15 +117,15 @@ func (t *Template) ParseNumber(s string) (n Number, err error) {
 				err = fmt.Errorf("got %q, want %q", text, f.text)
 			}
 		case fieldType:
-			n.Type = read(typeWidth)
+			n.Type = read(widths[fieldType])
 			err = t.CheckType(n.Type)
 		case fieldDate:
-			date := read(len(f.text))
+			date := read(widths[fieldDate])
 			if n.Span, wrongDate = t.Dates.Find(date); wrongDate != nil {
 				_, err = t.Dates.read(date)
 			}
 		case fieldSeq:
-			text := read(seqWidth)
+			text := read(widths[fieldSeq])
 			n.Seq, err = parseDigits(text, t.alphabet)
 			wrongSeq = t.checkSeq(n.Seq, text)
 		case fieldCheck:
@@ -148,20 +148,37 @@ func (t *Template) ParseNumber(s string) (n Number, err error) {
 	return n, nil
 }
 
-// widths returns the widths of a number's type and sequence, in bytes.
-func (t *Template) widths(s string) (typ, seq int, err error) {
+// widths are the widths of a number's fields by their kinds, in bytes.
+type widths [fieldKinds]int
+
+// widthsIn returns the widths of a number's fields. The type takes what the fields on its two sides leave.
+func (t *Template) widthsIn(s string) (w widths, err error) {
 	if len(s) <= t.fixed {
-		return 0, 0, fmt.Errorf("it has %d bytes; at least %d are needed", len(s), t.fixed+1)
+		return w, fmt.Errorf("it has %d bytes; at least %d are needed", len(s), t.fixed+1)
 	}
-	seq = t.seqIn(s)
-	typ = len(s) - t.fixed - (seq - t.seqWidth)
-	switch {
+	w = t.least
+	w[fieldType] = len(s) - t.fixed
+	if !t.varies {
+		return w, nil
+	}
+	w = widths{}
+	rest, typ := s, find(t.pieces, fieldType)
+	for i := range t.pieces[:typ] {
+		n := t.pieces[i].width(rest, false)
+		w[t.pieces[i].kind], rest = w[t.pieces[i].kind]+n, rest[n:]
+	}
+	for i := len(t.pieces) - 1; i > typ; i-- {
+		n := t.pieces[i].width(rest, true)
+		w[t.pieces[i].kind], rest = w[t.pieces[i].kind]+n, rest[:len(rest)-n]
+	}
+	w[fieldType] = len(rest)
+	switch seq := w[fieldSeq]; {
 	case seq < t.seqWidth || seq > maxWidth:
-		return 0, 0, fmt.Errorf("its sequence has %d digits; want %d to %d", seq, t.seqWidth, maxWidth)
-	case typ < 1:
-		return 0, 0, errors.New("nothing is left for its type")
+		return w, fmt.Errorf("its sequence has %d digits; want %d to %d", seq, t.seqWidth, maxWidth)
+	case rest == "":
+		return w, errors.New("nothing is left for its type")
 	}
-	return typ, seq, nil
+	return w, nil
 }
 
 // checkSeq returns an error if a sequence would not be printed as text, unless it is hidden.
@@ -174,25 +191,4 @@ func (t *Template) checkSeq(seq int64, text string) error {
 		return fmt.Errorf("its sequence %s is padded to more than %d digits", text, t.seqWidth)
 	}
 	return nil
-}
-
-// seqIn returns the width of the sequence in s, in bytes; s is longer than fixed. The type is on one side of a growing
-// sequence, so all fields on the other side have a fixed width: seqIn cuts these off, and counts the digits at that end
-// of s.
-func (t *Template) seqIn(s string) int {
-	const digits = "0123456789"
-	if !t.grows {
-		return t.seqWidth
-	}
-	at := find(t.fields, fieldSeq)
-	if find(t.fields, fieldType) < at {
-		for _, f := range t.fields[at+1:] {
-			s = s[:len(s)-len(f.text)]
-		}
-		return len(s) - len(strings.TrimRight(s, digits))
-	}
-	for _, f := range t.fields[:at] {
-		s = s[len(f.text):]
-	}
-	return len(s) - len(strings.TrimLeft(s, digits))
 }

@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 	"unicode"
 	"unicode/utf8"
 
@@ -38,13 +37,16 @@ var (
 	ErrCheckDigit    = errors.New("serial: wrong check digit")
 )
 
-// A Template is a parsed template for the numbers of a calendar. All its fields have a fixed width, except the type and
-// a sequence that may grow.
+// A Template is a parsed template for the numbers of a calendar. All its fields have a fixed width, except the type, a
+// sequence that may grow, and unpadded parts of the date.
 type Template struct {
 	Dates    Dates
 	text     string
 	fields   []field // literals, type, date, sequence and check, in the template's order
-	fixed    int     // width in bytes of all fields but the type, if the sequence has not grown
+	pieces   []field // the same, with the date's tokens and separators in place of the date
+	least    widths  // least widths of the fields
+	fixed    int     // the sum of them, without the type
+	varies   bool    // not only the type may be wider
 	seqWidth int     // width to which the sequence is padded, in digits
 	grows    bool    // the sequence may be wider than seqWidth
 	alphabet *alphabet
@@ -63,6 +65,7 @@ const (
 	fieldSeq
 	fieldDate
 	fieldCheck
+	fieldKinds
 )
 
 var fieldNames = [...]string{fieldType: "type", fieldSeq: "seq", fieldDate: "date", fieldCheck: "check"}
@@ -71,7 +74,8 @@ var fieldNames = [...]string{fieldType: "type", fieldSeq: "seq", fieldDate: "dat
 type field struct {
 	kind fieldKind
 	part part   // part of a date; separator outside date layouts
-	text string // literal, token or layout, or zeros for a sequence or check; as wide as the field
+	text string // literal, token or layout, or zeros for a sequence or check; as wide as the field, but for a layout
+	form        // of a token; a sequence that may grow has a run of digits
 }
 
 // allowedFields is the end of messages about a template.
@@ -123,15 +127,24 @@ func (t *Template) parse() error {
 			return fmt.Errorf("{%s} is missing; %s", fieldNames[kind], allowedFields)
 		}
 	}
-	if err := t.checkGrowth(); err != nil {
-		return fmt.Errorf("{seq:%d+}: a sequence that may grow needs a literal %w", t.seqWidth, err)
+	for _, f := range t.fields {
+		inDate := []field{f}
+		if f.kind == fieldDate {
+			inDate = t.Dates.fields
+		}
+		for _, piece := range inDate {
+			piece.kind = f.kind
+			t.pieces, t.varies = append(t.pieces, piece), t.varies || piece.run != ""
+			t.least[f.kind] += len(piece.text)
+			t.fixed += len(piece.text)
+		}
+	}
+	if err := t.checkRuns(); err != nil {
+		return err
 	}
 	if t.check.Width > 0 && !t.check.Letters && t.alphabet != decimal {
 		return fmt.Errorf("{check:%s} covers digits only, and the sequence is printed in %s; "+
 			"want 97-10 and 37-36", t.check.Name, t.alphabet.name)
-	}
-	for _, f := range t.fields {
-		t.fixed += len(f.text)
 	}
 	return nil
 }
@@ -147,7 +160,9 @@ func (t *Template) parseField(body string) (err error) {
 			arg = "4"
 		}
 		err = t.parseSeq(arg)
-		f.text = zeros[:t.seqWidth]
+		if f.text = zeros[:t.seqWidth]; t.grows {
+			f.run = digits
+		}
 	case f.kind == fieldDate:
 		if t.Dates.layout, err = parseLayout(arg); err == nil && t.Dates.has == (layout{}).has {
 			err = fmt.Errorf("it prints nothing of the date: %s is missing; %s", parts[year].name, allowedTokens)
@@ -155,7 +170,7 @@ func (t *Template) parseField(body string) (err error) {
 		f.text = arg
 	case f.kind == fieldCheck:
 		if t.check = checkdigit.Algorithms[arg]; t.check.Width == 0 {
-			err = fmt.Errorf("unknown check digit %q; want luhn, damm, gs1, 11-10, 97-10, 37-36", arg)
+			err = fmt.Errorf("unknown check digit %q; want luhn, damm, gs1, 11-10, 97-10, 37-36, 731, be97, 10r", arg)
 		}
 		f.text = zeros[:t.check.Width]
 	default:
@@ -181,7 +196,7 @@ func (t *Template) parseSeq(arg string) error {
 	width, _ := strconv.Atoi(digits)
 	switch {
 	case t.alphabet == nil:
-		return fmt.Errorf("unknown alphabet %q; want base32 and base36, and none for decimal digits", name)
+		return fmt.Errorf("unknown alphabet %q; want base32, base36 and letters, and none for decimal digits", name)
 	case hasAlphabet && grows:
 		return fmt.Errorf("a sequence in %s cannot grow; only a decimal one can", name)
 	case width < 1 || width > t.alphabet.widest || strconv.Itoa(width) != digits:
@@ -191,30 +206,34 @@ func (t *Template) parseSeq(arg string) error {
 	return nil
 }
 
-// checkGrowth refuses a growing sequence whose digits may run into the text next to them: number 11 of type A would
-// read like number 1 of type A1. Between two literals, all digits belong to the sequence.
-func (t *Template) checkGrowth() error {
-	var before, after string // text around the sequence, with digits for everything but literals
-	text := &before
-	for _, f := range t.fields {
-		switch f.kind {
-		case fieldSeq:
-			text = &after
-		case fieldLiteral:
-			*text += f.text
-		case fieldDate:
-			*text += string(t.Dates.append(nil, time.Time{}))
-		default:
-			*text += "0"
+// checkRuns refuses a field of variable width whose characters may run into those next to it: with a sequence that may
+// grow, number 11 of type A would read like number 1 of type A1. Between two texts, all digits belong to the field.
+func (t *Template) checkRuns() error {
+	for i := range t.pieces {
+		f := &t.pieces[i]
+		if f.run == "" {
+			continue
 		}
-	}
-	last, _ := utf8.DecodeLastRuneInString(before)
-	first, _ := utf8.DecodeRuneInString(after)
-	switch {
-	case t.grows && (before == "" || unicode.IsDigit(last)):
-		return errors.New("right before it that does not end in a digit, such as -")
-	case t.grows && unicode.IsDigit(first):
-		return errors.New("right after it that does not begin with a digit, such as -, or the end of the template")
+		name, refused, letter := fmt.Sprintf("{seq:%d+}: a sequence that may grow", t.seqWidth), unicode.IsDigit, "digit"
+		if f.kind == fieldDate {
+			name = fmt.Sprintf("{date:%s}: %s, which has no padding,", t.Dates.text, f.text)
+		}
+		if f.names != nil {
+			refused, letter = unicode.IsLetter, "letter"
+		}
+		for j := max(i-1, 0); j <= i+1 && j < len(t.pieces); j++ {
+			next, decode, where := &t.pieces[j], utf8.DecodeLastRuneInString, "before it that does not end"
+			if j > i {
+				decode, where = utf8.DecodeRuneInString, "after it that does not begin"
+			}
+			// The name of a month is text next to a sequence, but tokens that run need a separator.
+			isText := next.kind == fieldLiteral ||
+				next.kind == fieldDate && (next.part == separator || next.names != nil && f.kind == fieldSeq)
+			if c, _ := decode(next.text); j != i && (!isText || refused(c)) {
+				return fmt.Errorf("%s needs a literal right %s in a %s, such as -, or an end of the template there",
+					name, where, letter)
+			}
+		}
 	}
 	return nil
 }

@@ -134,7 +134,8 @@ func randomTemplate(r *rand.Rand) string {
 	pick := func(of ...string) string { return of[r.IntN(len(of))] }
 	var layout []string
 	for _, part := range [][]string{
-		{"yyyy", "yy", "YYYY", "yyyy"}, {"MM"}, {"dd", "DD"}, {"DDD"}, {"GGGG", "GG", "GG-GGGG"}, {"WW"}, {"Q"},
+		{"yyyy", "yy", "YYYY", "yyyy", "BBBB", "BB"}, {"MM", "MM", "MMM", "Mmm", ":M:", "'5'R:"}, {"dd", "DD", "'d'd-"},
+		{"DDD"}, {"GGGG", "GG", "GG-GGGG"}, {"WW"}, {"Q"}, {"S"},
 		{"FFFF", "FF", "FF/FFFF", "FFFF"}, {"EEEE", "EE", "EE/EEEE"}, {"HH"}, {"mm"}, {"ss"},
 	} {
 		if r.IntN(3) == 0 {
@@ -152,12 +153,12 @@ func randomTemplate(r *rand.Rand) string {
 		date += token
 	}
 	fields := []string{"{type}", pick("{seq}", "{seq:1}", "{seq:6}", "{seq:6}", "{seq:15}", "-{seq:2+}.", "{seq:4:base32}",
-		"{seq:9:base32}", "{seq:1:base36}", "{seq:9:base36}")}
+		"{seq:9:base32}", "{seq:1:base36}", "{seq:9:base36}", "{seq:3:letters}", "{seq:9:letters}")}
 	if date != "" || r.IntN(5) > 0 {
 		fields = append(fields, "{date:"+date+"}")
 	}
 	if r.IntN(3) == 0 {
-		fields = append(fields, "{check:"+pick("luhn", "damm", "gs1", "11-10", "97-10", "97-10", "37-36", "37-36")+"}")
+		fields = append(fields, "{check:"+pick("luhn", "damm", "gs1", "11-10", "97-10", "97-10", "37-36", "37-36", "731", "be97", "10r")+"}")
 	}
 	r.Shuffle(len(fields), func(i, j int) { fields[i], fields[j] = fields[j], fields[i] })
 	pattern := ""
@@ -190,7 +191,7 @@ func TestNumbersReadBack(t *testing.T) {
 	numbers := 0
 	for made := 0; made < 500; {
 		pattern, zone := randomTemplate(r), zones[r.IntN(len(zones))]
-		unit, start := calendar.Unit(1+r.IntN(9)), yearStarts[r.IntN(len(yearStarts))]
+		unit, start := calendar.Unit(1+r.IntN(10)), yearStarts[r.IntN(len(yearStarts))]
 		opts := []setting{
 			withText(pattern), in(location(t, zone)), per(unit),
 			from(start.month, start.day),
@@ -298,6 +299,9 @@ func TestCheckDigits(t *testing.T) {
 		{"{type}{seq:4}{check:11-10}", "X", 794, "X07945"},
 		{"{type}{seq:4}{check:37-36}", "A12425GABC123", 4002, "A12425GABC1234002M"},
 		{"{type}{seq:4}{check:37-36}", "a12425gabc123", 4002, "a12425gabc1234002M"},
+		{"{type}{seq:5}{check:731}", "1", 23456, "1234561"},
+		{"+++{type}/{seq:4}/554{check:be97}+++", "090", 9337, "+++090/9337/55493+++"},
+		{"{type}{check:10r}{seq:15}", "21000000000", 313_947_143_000_901, "210000000007313947143000901"},
 	} {
 		s := newScheme(t, withText(c.pattern), per(calendar.Never))
 		n, err := s.Number(c.typ, at, c.seq)
@@ -307,7 +311,7 @@ func TestCheckDigits(t *testing.T) {
 	}
 
 	// Every wrong digit is found, also where the sequence would be 0 or the date does not exist.
-	for _, algorithm := range []string{"luhn", "damm", "gs1", "11-10", "97-10", "37-36"} {
+	for _, algorithm := range []string{"luhn", "damm", "gs1", "11-10", "97-10", "37-36", "731", "be97", "10r"} {
 		for _, pattern := range []string{"{type}{date:yyyyMMdd}{seq:4}{check:%s}", "{check:%s}{type}{date:yyyyMMdd}{seq:4}",
 			"{type}{date:yyyyMM}{check:%s}{date}{seq}"} {
 			pattern = strings.Replace(pattern, "{date}", "", 1)
@@ -345,6 +349,7 @@ func TestAlphabets(t *testing.T) {
 	}{
 		{"base32", 1, 31, "Z"}, {"base32", 4, 1<<20 - 1, "ZZZZ"}, {"base32", 9, 1<<45 - 1, "ZZZZZZZZZ"},
 		{"base36", 1, 35, "Z"}, {"base36", 2, 1295, "ZZ"}, {"base36", 9, 101559956668415, "ZZZZZZZZZ"},
+		{"letters", 1, 25, "Z"}, {"letters", 3, 17_575, "ZZZ"}, {"letters", 9, 5_429_503_678_975, "ZZZZZZZZZ"},
 	} {
 		s := newScheme(t, withText(fmt.Sprintf("{type}-{seq:%d:%s}", c.width, c.alphabet)),
 			per(calendar.Never))
@@ -365,7 +370,16 @@ func TestAlphabets(t *testing.T) {
 		n.Seq++ // as Peek shows it if something else wrote the counter
 		require.Equal(t, fmt.Sprint("T-", c.last+1), n.String())
 	}
-	s := newScheme(t, withText("{type}-{seq:4:base32}"), per(calendar.Never))
+	s := newScheme(t, withText("{type}-{seq:3:letters}"), per(calendar.Never))
+	for seq, want := range map[int64]string{1: "SEQ-AAB", 25: "SEQ-AAZ", 26: "SEQ-ABA", 17_575: "SEQ-ZZZ"} {
+		n, err := s.Number("SEQ", at, seq)
+		require.NoError(t, err)
+		require.Equal(t, want, n.String())
+		requireResult(t, n)(s.Parse(want))
+	}
+	require.ErrorContains(t, errOf(s.Parse("SEQ-AAA")), "its sequence is 0")
+	require.ErrorContains(t, errOf(s.Parse("SEQ-AA1")), `got "AA1", want 3 letters (ABCDEFGHIJKLMNOPQRSTUVWXYZ)`)
+	s = newScheme(t, withText("{type}-{seq:4:base32}"), per(calendar.Never))
 	for _, letter := range []string{"I", "L", "O", "U"} { // which are misread
 		require.ErrorContains(t, errOf(s.Parse("T-000"+letter)), "base32")
 	}
@@ -411,6 +425,13 @@ func TestHiddenSequences(t *testing.T) {
 	require.NoError(t, err)
 	require.NotEqual(t, n.Seq, back.Seq)
 
+	letters := encrypt(withText("{type}{date:yyyyMMdd}{seq:5:letters}"))
+	require.Regexp(t, "^IS20241230[A-Z]{5}$", "IS20241230"+image(letters, "IS", at, 1)[1:])
+	_, err = parse(withText("{type}{date:yyyyMMdd}{seq:4:letters}"), hidden(hiddenKey))
+	require.ErrorContains(t, err, "the template has 456975 sequences; want a million or more")
+	_, err = parse(withText("{type}{date:yyyyMMdd}{seq:9:letters}"), hidden(hiddenKey))
+	require.NoError(t, err)
+
 	// Sequences that are not issued print too: 0 as Peek shows it, and larger ones in full.
 	zero := n
 	zero.Seq = 0
@@ -430,12 +451,15 @@ func TestInt64(t *testing.T) {
 		"MM.yyyy": 2024120007, "dd.MM.yy": 2412300007, "HH dd MM yyyy": 2024123015_0007, "yyyyMMddHHmm": 202412301504_0007,
 		"ss:mm:HH yy-MM-dd": 241230150405_0007, "DDD/yyyy": 20243650007, "yyyyDDDHH": 202436515_0007,
 		"yyyyDDDHHmmss": 2024365150405_0007, "WW/GGGG": 2025010007, "GG-WW": 25010007, "Q/FFFF": 202430007,
-		"FFFF-EE Q": 202430007, "YYYYMMDD": 20241230_0007,
+		"FFFF-EE Q": 202430007, "YYYYMMDD": 20241230_0007, "BBBB": 20240007, "BB": 240007, "BBBB-MM": 2024120007,
+		"dd/MM/BB": 2412300007, "BBDDDHH": 24365150007, "FFFF-S": 202420007, "S/FF": 2420007, "FFFF-EE 'H'S": 202420007,
+		"yyyy'W'": 20240007,
 		// The others would not sort, or say the same in two ways.
 		"MM": 0, "dd": 0, "DDD": 0, "WW": 0, "Q": 0, "HH": 0, "mm": 0, "yyyy-FFFF": 0, "yyyy-GGGG": 0, "FFFFMM": 0,
 		"FFFF MM dd": 0, "GGGGWWdd": 0, "GGGG-GG WW dd": 0, "yyyyWW": 0, "yyyyQ": 0, "EEEEQ": 0, "yyyyMMDDD": 0,
 		"yyyyMMddDDD": 0, "yyyydd": 0, "yyyyMMHH": 0, "yyyyMMddmm": 0, "yyyyMMddHHss": 0, "yyyyDDDmm": 0, "GGGGWWHH": 0,
-		"yyyyHH": 0, "yyyyMMQ": 0, "yyyyMMddWW": 0, "FFFFQMM": 0,
+		"yyyy-M.": 0, "yyyy MMM": 0, "yyyyMmm": 0, "yyyy R-": 0, "yyyyMM.d.": 0, "S": 0, "yyyyS": 0, "FFFFSQ": 0, "EEEES": 0,
+		"-M-": 0, "yyyyHH": 0, "yyyyMMQ": 0, "yyyyMMddWW": 0, "FFFFQMM": 0,
 	} {
 		pattern := "{type}{date:" + layout + "}{check:luhn}{seq}"
 		s := newScheme(t, per(calendar.Never), from(time.April, 6),
@@ -452,7 +476,7 @@ func TestInt64(t *testing.T) {
 		require.Equal(t, want, integer, layout)
 	}
 	for pattern, want := range map[string]string{
-		"{type}{seq:4:base32}": "base32", "{type}{seq:4:base36}": "base36",
+		"{type}{seq:4:base32}": "base32", "{type}{seq:4:base36}": "base36", "{type}{seq:4:letters}": "letters",
 		"{type}{date:yyyyMMddHHmmss}{seq:9}": "larger than", "{type}-{seq:1+}": "outgrown",
 	} {
 		n, err := newScheme(t, per(calendar.Never), withText(pattern)).Number("IS", at, 10)
@@ -514,6 +538,23 @@ func TestDatesThatCannotBeRead(t *testing.T) {
 		{calendar.Year, "FFFF MM dd", "2024 02 29", "there is no date"}, // it is in 2023
 		{calendar.Day, "yyyyDDD", "2023366", "there is no date"},
 		{calendar.Day, "yyyyDDD", "2024000", "there is no date"},
+		{calendar.HalfYear, "FFFF-S", "2024-3", "there is no date"},
+		{calendar.HalfYear, "FFFF-S", "2024-0", "there is no date"},
+		{calendar.Day, "yyyy-M-d.", "2024-07-1.", `got "07", want the month (MM) without padding`},
+		{calendar.Day, "yyyy-M-d.", "2024-7-01.", `got "01", want the day (dd) without padding`},
+		{calendar.Day, "yyyy-M-d.", "2024--1.", `got "", want the month (MM) without padding`},
+		{calendar.Day, "yyyy-M-d.", "2024-123-1.", `got "123", want the month`},
+		{calendar.Day, "yyyy-M-d.", "2024-6-31.", "there is no day 2024-06-31"},
+		{calendar.Day, "yyyy-M-d.", "2024-13-1.", "there is no day 2024-13-01"},
+		{calendar.Day, "yyyy-R-dd", "2024-IIII-01", `got "IIII", want one of I, II, III, IV,`},
+		{calendar.Day, "yyyy-R-dd", "2024--01", `got "", want one of I, II`},
+		{calendar.Day, "yyyy-R-dd", "2024-i-01", "is not a number of this scheme"},
+		{calendar.Day, "yyyyMMMdd", "2024Jan01", `got "Jan", want one of JAN, FEB,`},
+		{calendar.Day, "yyyyMmmdd", "2024JAN01", `got "JAN", want one of Jan, Feb,`},
+		{calendar.Year, "'W'FFFF", "w2024", `got "w", want "W"`},
+		{calendar.Day, "BBBBMMdd", "25670230", "there is no date 25670230"},
+		{calendar.Day, "BBBBMMdd", "25120101", "before 1970"},
+		{calendar.Day, "BBBBMMdd", "00000101", "there is no date"},
 		{calendar.Year, "FFFF", "1968", "is before 1970"},
 		{calendar.Never, "ss", "60", "there is no date"},
 		{calendar.Never, "yyyyMMdd", "99991231", "is not before the end of all time"},
@@ -554,11 +595,20 @@ func TestPrintMarks(t *testing.T) {
 		mark(calendar.Day, "{type}{date:yyMMDDWW}{seq}"))
 	require.Equal(t, mark(calendar.Day, "{type}{date:YYYYMMddFFFF}{seq}"),
 		mark(calendar.Day, "{type}{date:yyMMDDFF}{seq}"))
+	require.Equal(t, mark(calendar.Day, "{type}{date:yyyyMMdd}{seq}"), mark(calendar.Day, "{type}{date:yy'W'/M/d}-{seq}"))
+	require.Equal(t, mark(calendar.Day, "{type}{date:BBBBMMMdd}{seq}"), mark(calendar.Day, "{type}{date:BBMmm'x'd}-{seq}"))
+	apart := map[string]bool{}
+	for _, date := range []string{"yyyyMMdd", "BBBBMMdd", "yyyyMMMdd", "yyyy-R-dd", "yyyyMMddS", "yyyyMMddQ"} {
+		apart[mark(calendar.Day, "{type}{date:"+date+"}{seq}")] = true
+	}
+	require.Len(t, apart, 6)
 	different := map[string]string{}
 	for _, pattern := range []string{
 		"{type}{date:GGGGWW}{seq:6}", "{type}{seq:6}{date:GGGGWW}", "{date:GGGGWW}{type}{seq:6}",
 		"{type}{date:WWGGGG}{seq:6}", "{type}{date:GGGGWWdd}{seq:6}", "{type}{date:GGGGWW}{seq:6:base32}",
 		"{type}{date:GGGGWW}{seq:6:base36}", "{type}{date:GGGGWW}{seq:6}{check:luhn}",
+		"{type}{date:GGGGWW}{seq:6:letters}", "{type}{date:GGGGWW}{seq:6}{check:731}",
+		"{type}{date:GGGGWW}{seq:6}{check:be97}", "{type}{date:GGGGWW}{seq:6}{check:10r}",
 		"{type}{date:GGGGWW}{seq:6}{check:damm}", "{type}{date:GGGGWW}{check:damm}{seq:6}", "{type}{date:yyyyMMdd}{seq:6}",
 	} {
 		for name, opts := range map[string][]setting{
@@ -592,7 +642,7 @@ func TestTemplates(t *testing.T) {
 		typ      string
 		seq      int64
 		want     string
-		integer  int64 // 0: it does not fit, or has outgrown its width
+		integer  int64 // 0: it does not fit, or has outgrown its width; -1: the date does not sort
 	}{
 		{calendar.Day, 0, "{type}{date:yyyyMMdd}{seq:4}", "IS", 7, "IS202110240007", 202110240007},
 		{calendar.Day, 0, "{type}{date:YYYYMMDD}{seq}", "IS", 7, "IS202110240007", 202110240007},
@@ -627,6 +677,22 @@ func TestTemplates(t *testing.T) {
 		{calendar.Day, 0, "{date:yyyy年MM月dd日}{seq:4+}/{type}", "IS", 10000, "2021年10月24日10000/IS", 0},
 		{calendar.Day, 0, "{type}{{{seq:4+}}}{date:yyMMdd}", "IS", 10000, "IS{10000}211024", 0},
 		{calendar.Second, 0, "{type}.{seq:4+}{date:-yyMMddHHmmss}", "IS", 10000, "IS.10000-211024153059", 0},
+		{calendar.Year, 0, "{seq:1+}/{date:yyyy}/{type}", "FV", 7, "7/2021/FV", 20217},
+		{calendar.Year, 0, "{seq:1+}/{date:yyyy}/{type}", "1/2", 10, "10/2021/1/2", 0},
+		{calendar.Day, 0, "{type}{date:yyyyddMMM}{seq:1+}", "IS", 10, "IS202124OCT10", 0},
+		{calendar.Day, 0, "{seq:1+}{date:Mmm-dd-yyyy} {type}", "IS", 10, "10Oct-24-2021 IS", 0},
+		{calendar.Day, 0, "{type}{date:dd.MM.yyyy'№'}{seq:1+}", "IS", 10, "IS24.10.2021№10", 0},
+
+		{calendar.HalfYear, 0, "{type}{date:yyyy-'H'S}-{seq:4}", "IS", 1, "IS2021-H2-0001", -1},
+		{calendar.Week, 0, "{type}{date:GGGG-'W'WW}-{seq:4}", "IS", 1, "IS2021-W42-0001", 2021420001},
+		{calendar.Day, 0, "{type}{date:yyyy''MM'o''clock'dd''''}{seq:2}", "IS", 1, "IS2021'10o'clock24''01", 2021102401},
+		{calendar.Day, 0, "{type}-{date:d.M.yyyy}-{seq:2}", "IS.1", 1, "IS.1-24.10.2021-01", -1},
+		{calendar.Day, 0, "{date:d/R/BBBB} {type} {seq:2}", "1", 1, "24/X/2564 1 01", -1},
+		{calendar.Month, 0, "{type} {date:Mmm BB} {seq:2}", "IS", 1, "IS Oct 64 01", -1},
+		{calendar.Minute, 0, "{type}{date:ddMMMyyyyHHmm}{seq:2}", "IS", 1, "IS24OCT2021153001", -1},
+		{calendar.Minute, 0, "{type}{date:yyyyddHHMMmm}{seq:2}", "IS", 1, "IS20212415103001", 20211024153001},
+		{calendar.Minute, 0, "{type}{date:yyyyddHHMMMmm}{seq:2}", "IS", 1, "IS20212415OCT3001", -1},
+		{calendar.Second, 0, "{type}{date:yyyyddHHmmMmmss}{seq:2}", "IS", 1, "IS2021241530Oct5901", -1},
 	} {
 		t.Run(fmt.Sprint(c.pattern, c.seq, c.dayStart), func(t *testing.T) {
 			s := newScheme(t, withText(c.pattern), dayStart(c.dayStart), per(c.per))
@@ -635,7 +701,9 @@ func TestTemplates(t *testing.T) {
 			require.Equal(t, c.want, n.String())
 			requireResult(t, n)(s.Parse(c.want))
 			integer, err := n.Int64()
-			if c.integer == 0 {
+			if c.integer < 0 {
+				require.ErrorContains(t, err, "do not sort as integers")
+			} else if c.integer == 0 {
 				require.Regexp(t, "larger than|outgrown", err)
 			} else {
 				require.NoError(t, err)
