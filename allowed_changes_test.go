@@ -1,6 +1,7 @@
 package serial_test
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"regexp"
@@ -24,6 +25,9 @@ func TestRollout(t *testing.T) {
 	}
 	ever := func(s string) []serial.Option {
 		return options(serial.WithPeriod(serial.Never), serial.WithTemplate(s))
+	}
+	halfYearly := func(s string) []serial.Option {
+		return options(serial.WithPeriod(serial.PerHalfYear), serial.WithTemplate(s))
 	}
 	monthly := options(serial.WithPeriod(serial.PerMonth), serial.WithTemplate("{type}-{date:yyyyMM}-{seq:4}"))
 	april, october := serial.WithYearStart(time.April, 1), serial.WithYearStart(time.October, 1)
@@ -91,6 +95,17 @@ func TestRollout(t *testing.T) {
 			{old: template("{type}-{date:yyMMdd}-{seq:4}"), new: template("{type}/{date:ddMMyy}/{seq:4}"), steps: byPrint(day)},
 			{old: template("{type}-{date:yyDDD}-{seq:4}"), new: template("{type}/{date:DDDyy}/{seq:4}"), steps: byPrint(day)},
 		},
+		"`yy` to `BB`": {
+			{old: template("{type}-{date:yyMMdd}-{seq:4}"), new: template("{type}/{date:BBMMdd}/{seq:4}"), steps: byPrint(day)},
+			{old: template("{type}-{date:yyMMdd}-{seq:4}"), new: template("{type}-{date:BBMMdd}-{seq:4}"), newType: "IT",
+				steps: atAnyTime(day)},
+		},
+		"`S` to `Q`, `M` to `Q`": {
+			{old: halfYearly("{type}{date:FFFF-S}-{seq:4}"), new: halfYearly("{type}{date:FFFF-Q}-{seq:4}"), newType: "IT",
+				steps: atAnyTime(183 * day)},
+			{old: halfYearly("{type}{date:FFFF-M}-{seq:4}"), new: halfYearly("{type}{date:FFFF-Q}-{seq:4}"), newType: "IT",
+				steps: atAnyTime(183 * day)},
+		},
 		"key": {
 			{old: template(dated + "{seq:6}"), new: append(template(dated+"{seq:6}"), key), steps: byPrint(day)},
 			{old: append(template(dated+"{seq:6}"), key), new: append(template(dated+"{seq:6}"), otherKey), steps: byPrint(day)},
@@ -125,6 +140,7 @@ func TestRolloutHasEveryRow(t *testing.T) {
 // A change consists of settings and the steps that follow.
 type change struct {
 	old, new []serial.Option
+	newType  string // of those with the new settings; "" for IS
 	steps    []step
 }
 
@@ -188,11 +204,15 @@ func (c change) run(t *testing.T) {
 	var mu sync.Mutex
 	seen, greatest := map[string]bool{}, int64(0)
 	burst := func(gens []*serial.Generator, callers int, succeeds bool) func() {
+		typ := "IS"
+		if gens[0] == newer[0] {
+			typ = cmp.Or(c.newType, typ)
+		}
 		var wg sync.WaitGroup
 		for i := range callers {
 			wg.Go(func() {
 				for range 3 {
-					n, err := gens[i%2].NextNumber(t.Context(), "IS")
+					n, err := gens[i%2].NextNumber(t.Context(), typ)
 					mu.Lock()
 					switch {
 					case succeeds && err != nil:

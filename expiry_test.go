@@ -37,6 +37,7 @@ func kindOf(name string, per serial.Period, date string, more ...serial.Option) 
 var (
 	weekly    = kindOf("weeks", serial.PerWeek, "GGGG-WW")
 	quarterly = kindOf("quarters", serial.PerQuarter, "FFFF-Q")
+	halfYears = kindOf("half-years", serial.PerHalfYear, "FFFF-'H'S")
 	fiscal    = kindOf("business years", serial.PerYear, "FFFF-EE", serial.WithYearStart(time.April, 1))
 	endless   = kindOf("never", serial.Never, "")
 	monthly   = kindOf("months", serial.PerMonth, "yyyyMM")
@@ -101,9 +102,9 @@ func requireExpiry(t *testing.T, rdb redis.UniversalClient, key string, at time.
 	require.InDelta(t, want, expires/1000, 2, key)
 }
 
-// testCalendars covers weeks, quarters, business years and Never, in the behaviour suite.
+// testCalendars covers weeks, quarters, half-years, business years and Never, in the behaviour suite.
 func testCalendars(t *testing.T, b backend) {
-	for _, k := range []kind{weekly, quarterly, fiscal, endless} {
+	for _, k := range []kind{weekly, quarterly, halfYears, fiscal, endless} {
 		b.run(t, k.name, func(t *testing.T, s *series) {
 			gen := s.generator(k.opts...)
 			label, start, end := gen.Scheme().Period(time.Now())
@@ -130,7 +131,7 @@ func testCalendars(t *testing.T, b backend) {
 			require.EqualValues(t, 10, last.Seq)
 			requireResult(t, []serial.Number{last})(gen.History(t.Context(), "IS", 100))
 
-			for _, other := range []kind{daily, monthly, yearly, weekly, quarterly, fiscal, endless} {
+			for _, other := range []kind{daily, monthly, yearly, weekly, quarterly, halfYears, fiscal, endless} {
 				if other.name == k.name {
 					continue
 				}
@@ -155,7 +156,7 @@ func testCalendars(t *testing.T, b backend) {
 
 // testCalendarsInALedger is the same for testLedger's backends, which have a replication ID.
 func testCalendarsInALedger(t *testing.T, b backend) {
-	for _, k := range []kind{weekly, quarterly, fiscal, endless} {
+	for _, k := range []kind{weekly, quarterly, halfYears, fiscal, endless} {
 		b.run(t, k.name, func(t *testing.T, s *series) {
 			l := new(spyLedger)
 			gen := s.generator(append(k.opts, serial.WithLedger(l, 5), fixedFloor(100))...)
@@ -245,6 +246,10 @@ func TestBordersOfCalendars(t *testing.T) {
 			[]string{"2024-04-06", "2024-07-06", "2024-10-06", "2025-01-06", "2025-04-06"},
 			[]string{"2023Q4", "2024Q1", "2024Q2", "2024Q3", "2024Q4", "2025Q1"},
 			[]string{"2023-4", "2024-1", "2024-2", "2024-3", "2024-4", "2025-1"}},
+		{kindOf("half-years from May 6", serial.PerHalfYear, "FFFF-'H'S", serial.WithYearStart(time.May, 6)),
+			[]string{"2024-05-06", "2024-11-06", "2025-05-06", "2025-11-06"},
+			[]string{"2023H2", "2024H1", "2024H2", "2025H1", "2025H2"},
+			[]string{"2023-H2", "2024-H1", "2024-H2", "2025-H1", "2025-H2"}},
 		{fiscal, []string{"2024-04-01", "2025-04-01"},
 			[]string{"2023", "2024", "2025"}, []string{"2023-24", "2024-25", "2025-26"}},
 	} {
@@ -384,6 +389,7 @@ var varyings = []varying{
 	{kindOf("a business year that prints the month", serial.PerYear, "yyyyMM", serial.WithYearStart(time.July, 1)),
 		"200601", "2024-01-01", "2024-06-01"},
 	{kindOf("a quarter that prints the day", serial.PerQuarter, "yyyyMMdd"), "20060102", "2024-02-29", "2024-03-31"},
+	{kindOf("a half-year that prints the day", serial.PerHalfYear, "d.M.yyyy"), "2.1.2006", "2024-02-29", "2024-06-30"},
 	{kindOf("a month that prints the day", serial.PerMonth, "dd.MM.yyyy"), "02.01.2006", "2024-02-29", "2024-02-29"},
 	{kindOf("a week that prints the day", serial.PerWeek, "yyyyMMdd"), "20060102", "2025-01-01", "2025-01-05"},
 	{kindOf("a day that prints the time", serial.PerDay, "yyyyMMddHHmmss"), "20060102150405", "2024-12-31 12:00",

@@ -42,8 +42,8 @@ func (n Number) String() string {
 // IS202110240001 gives 202110240001. The integers of one type and template sort in the order of issue. A two-digit year
 // keeps its two digits; check digits are left out.
 //
-// The date may have, in any order: a year alone, year MM [dd [HH [mm [ss]]]], year DDD [HH ...], GGGG WW, FFFF Q, or no
-// date at all. Of two years, as in FFFF-EE, the first counts. It is an error if the date has other tokens or is not
+// The date may have, in any order: a year alone, year MM [dd [HH [mm [ss]]]], year DDD [HH ...], GGGG WW, FFFF Q, FFFF S,
+// or no date at all. BBBB and BB count as yyyy and yy. Of two years, as in FFFF-EE, the first counts. It is an error if the date has other tokens or is not
 // known, if the digits do not fit into an int64, if the sequence has outgrown its padding (the integers would not
 // sort), if the sequence is hidden or printed with letters, and if no [Generator] or [Scheme] made the Number.
 func (n Number) Int64() (int64, error) {
@@ -120,11 +120,13 @@ func newNumber(t *template.Template, s calendar.Span, typ string, seq int64) Num
 //	{type}                the business type
 //	{date:LAYOUT}         the date and time of issue; see below. It is optional with Never.
 //	{seq:WIDTH}           the sequence, padded to WIDTH digits (1-15); {seq} is {seq:4}. A period has 10^WIDTH-1 numbers.
-//	{seq:WIDTH+}          the same, but it may grow wider: 10000 follows 9999, up to 10^15-1. It needs a literal right
-//	                      before it, and right after it unless it ends the template, with no digit next to it.
+//	{seq:WIDTH+}          the same, but it may grow wider: 10000 follows 9999, up to 10^15-1. On either side, it needs
+//	                      text without a digit next to it, or the template's end. Text is a literal, a separator,
+//	                      quoted text or the name of a month.
 //	{seq:WIDTH:base32}    the same in Crockford's digits 0123456789ABCDEFGHJKMNPQRSTVWXYZ, which have no look-alikes.
 //	                      WIDTH is 1 to 9, and a period has 32^WIDTH-1 numbers. They sort as the sequence does.
 //	{seq:WIDTH:base36}    the same in 0-9 and A-Z, with 36^WIDTH-1 numbers
+//	{seq:WIDTH:letters}   the same in A-Z, with 26^WIDTH-1 numbers; A is 0, so AAB is the first one of width 3
 //	{check:ALGORITHM}     a check digit, optional; see below
 //
 // {{ and }} print a brace. No field may appear twice. "{type}-{date:yyMMdd}-{seq:6}" gives "PO-211024-000001".
@@ -134,29 +136,38 @@ func newNumber(t *template.Template, s calendar.Span, typ string, seq int64) Num
 // A layout consists of one or more of these tokens, each at most once:
 //
 //	yyyy, yy      the calendar year
+//	BBBB, BB      the Buddhist year: the calendar year plus 543, up to 9999
 //	MM, dd        the month and the day
+//	M, d          the same without padding: 1 to 12, 1 to 31
+//	MMM, Mmm      the month by name: JAN to DEC, Jan to Dec
+//	R             the month in Roman figures, I to XII
 //	DDD           the day of the calendar year, 001 to 366
 //	GGGG, GG, WW  the year and the week of ISO 8601, 01 to 53
 //	FFFF, FF      the calendar year in which the business year begins; see [WithYearStart]
 //	EEEE, EE      the calendar year in which it ends: 2025 for the year from April 2024
-//	Q             the quarter of the business year, 1 to 4
+//	S, Q          the half and the quarter of the business year, 1 to 2 and 1 to 4
 //	HH, mm, ss    the hour (00 to 23), the minute and the second
 //
-// A two-digit year is one of 2000 to 2099; in other years, calls fail. No other spelling is accepted (MM is the month,
+// Text in single quotes is printed as it is: GGGG-'W'WW gives 2025-W01. It may not have braces; two quotes print one. A
+// date has at most one calendar year, one month and one day. On either side of M, d and R, there must be text (but not
+// the name of a month) or the template's end, with no digit next to M and d, and no letter next to R.
+//
+// A two-digit year is one of 2000 to 2099, BB one of 2543 to 2642; in other years, calls fail. No other spelling is accepted (MM is the month,
 // mm the minute), except that YYYY means yyyy and DD means dd. With PerWeek, or beside GGGG, GG or WW, YYYY is refused,
 // because many libraries use it for the year of the week. FFFF and FF may be used together, and so may the two forms of
-// the other business years and of the week's year. Any text except ASCII letters, digits and braces may separate
+// the other business years and of the week's year. Any text except ASCII letters, digits, quotes and braces may separate
 // tokens. All tokens print the business day: with a day start of 04:00, 03:00 on 1 April is 31 March.
 //
 // [New] refuses a layout that could print the same date for two periods, and proposes one that could not. Any of these
-// identifies a period, where Y is yyyy or yy, F is FFFF, FF, EEEE or EE, and G is GGGG or GG:
+// identifies a period, where Y is yyyy, yy, BBBB or BB, MM is any month, dd is dd or d, F is FFFF, FF, EEEE or EE, and G is GGGG or GG:
 //
-//	day      Y MM dd, Y DDD, G WW dd, F MM dd
-//	week     a day, G WW
-//	month    a day, Y MM; F MM if business years begin on the 1st of a month
-//	quarter  a day, F Q; a month if business years begin on the 1st of a month
-//	year     a day, F; a month if business years begin on the 1st of a month
-//	hour     a day and HH, for a minute mm too, for a second ss too
+//	day        Y MM dd, Y DDD, G WW dd, F MM dd
+//	week       a day, G WW
+//	month      a day, Y MM; F MM if business years begin on the 1st of a month
+//	quarter    a day, F Q; a month if business years begin on the 1st of a month
+//	half-year  a day, F S, F Q; a month if business years begin on the 1st of a month
+//	year       a day, F; a month if business years begin on the 1st of a month
+//	hour       a day and HH, for a minute mm too, for a second ss too
 //
 // With business years from January 1, F and Y are the same. So yyyy WW does not identify weeks (30 December 2024 is in
 // week 1 of 2025), yyyy does not identify business years from April, and F MM does not identify months if the year
@@ -176,12 +187,15 @@ func newNumber(t *template.Template, s calendar.Span, typ string, seq int64) Num
 //	97-10  two digits, by ISO 7064 MOD 97-10; misses the swaps of B1, M2 and X3, 1 in 97 letters typed as a
 //	       digit and 1 in 97 digits typed as a letter
 //	37-36  one digit or capital letter, by ISO 7064 MOD 37,36; misses 1 swap in 630, and 1 in 180 swaps of two digits
+//	731    one digit, as in Finnish payment references; misses swaps of digits that differ by 5
+//	be97   two digits, 01 to 97, as in Belgian payment references; misses no swap
+//	10r    one digit, modulo 10 recursive, as in Swiss payment references; misses 1 swap in 45
 //
 // These shares are averages over all numbers; a single template may differ. Each algorithm finds every other single
 // wrong character, and every other swap of two consecutive covered characters.
 //
-// The first four cover all ASCII digits in the rest of the number and nothing else, and are refused with base32 and
-// base36. The last two also cover all ASCII letters, treat lower case as upper case, and allow ASCII types only
+// Most cover all ASCII digits in the rest of the number and nothing else, and are refused with base32, base36 and
+// letters. 97-10 and 37-36 also cover all ASCII letters, treat lower case as upper case, and allow ASCII types only
 // ([ErrInvalidType]). The rest of the number is covered in the order printed, except that 97-10 covers the characters
 // after it first and then those before it. So "RF{check:97-10}..." is a creditor reference of ISO 11649, and at the end
 // of the template it is plain MOD 97-10. [Generator.Parse] returns [ErrCheckDigit] if the check digit is wrong.
@@ -214,7 +228,7 @@ func WithTemplate(template string) Option {
 // old numbers: with a wrong key, Parse returns a wrong Seq and no error.
 //
 // Default none. The key must have 16, 24 or 32 bytes, and the template must print at least a million numbers of one
-// width: {seq:6} to {seq:15}, or {seq:4:base32}, {seq:4:base36} and wider. {seq:WIDTH+} is refused.
+// width: {seq:6} to {seq:15}, or {seq:4:base32}, {seq:4:base36}, {seq:5:letters} and wider. {seq:WIDTH+} is refused.
 func WithHiddenSequence(key []byte) Option {
 	key = slices.Clone(key)
 	err := refuseIf(!slices.Contains([]int{16, 24, 32}, len(key)),

@@ -255,7 +255,7 @@ func TestYearsThatCannotBePrinted(t *testing.T) {
 func fuzzed(t *testing.T, template string, per uint8, dayStart uint32, zone uint8) *serial.Generator {
 	rdb := closing(t, redis.NewClient(&redis.Options{}))
 	zones := []string{"UTC", "America/New_York", "Pacific/Apia", "Australia/Lord_Howe", "Africa/Monrovia"}
-	start, period := yearStarts[int(zone)/len(zones)%len(yearStarts)], serial.Period(per%9+1)
+	start, period := yearStarts[int(zone)/len(zones)%len(yearStarts)], serial.Period(per%10+1)
 	opts := []serial.Option{
 		serial.WithTemplate(template), serial.WithLocation(location(t, zones[int(zone)%len(zones)])),
 		serial.WithPeriod(period), serial.WithYearStart(start.month, start.day),

@@ -127,6 +127,12 @@ func TestHistory(t *testing.T) {
 				[]string{"IS2024/4-0001", "IS2024/3-0002", "IS1969/4-0003"},
 			},
 			{
+				[]serial.Option{serial.WithPeriod(serial.PerHalfYear), serial.WithYearStart(time.April, 1),
+					serial.WithTemplate("{type}{date:FFFF/'H'S}-{seq:4}")},
+				[]string{"2025-01-01T00:00:00Z", "2024-09-25T00:00:00Z", "1970-01-01T00:00:00Z"},
+				[]string{"IS2024/H2-0001", "IS2024/H1-0002", "IS1969/H2-0003"},
+			},
+			{
 				[]serial.Option{serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}{date:yyyyMM}-{seq:4}")},
 				[]string{"2025-05-01T00:00:00Z", "2024-12-25T00:00:00Z"},
 				[]string{"2025-01-01 0001", "2024-01-01 0002"},

@@ -166,7 +166,14 @@ func TestSchemes(t *testing.T) {
 			false,
 		},
 		{
-			// The date prints more than the period.
+			[]serial.Option{serial.WithPeriod(serial.PerHalfYear), serial.WithYearStart(time.April, 1),
+				serial.WithTemplate("{seq:1+}/{date:FFFF-'H'S d.R.}/{type}")},
+			[]string{"2024-03-31T00:00:00Z", "2024-04-01T00:00:00Z", "2024-09-30T00:00:00Z", "2024-10-01T00:00:00Z"},
+			[]string{"1/2023-H2 31.III./IS", "1/2024-H1 1.IV./IS", "2/2024-H1 30.IX./IS", "1/2024-H2 1.X./IS"},
+			true,
+		},
+		{
+			// The date says more than the period.
 			[]serial.Option{serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}{date:yyyyMM}-{seq:4}")},
 			[]string{"2021-10-24T00:00:00Z", "2021-11-01T00:00:00Z", "2021-02-01T00:00:00Z", "2022-01-01T00:00:00Z"},
 			[]string{"IS202110-0001", "IS202111-0002", "IS202102-0003", "IS202201-0001"},

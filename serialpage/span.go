@@ -31,7 +31,7 @@ func spanOf(s *Series, start time.Time) span {
 // Days are the first and the last business day of a period whose name does not show them, such as a week.
 func (p span) Days() string {
 	if !strings.HasPrefix(p.Name, "week ") && !strings.HasPrefix(p.Name, "quarter ") &&
-		!strings.HasPrefix(p.Name, "business year ") {
+		!strings.HasPrefix(p.Name, "half-year ") && !strings.HasPrefix(p.Name, "business year ") {
 		return ""
 	}
 	// The last business day is the date before the one on which the next period begins.

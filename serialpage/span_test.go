@@ -120,6 +120,8 @@ func TestDaysOfPeriods(t *testing.T) {
 		{"November 2021: ", "UTC", "2021-11-24", in(serial.PerMonth, "{date:yyyyMM}", night)},
 		{"quarter 4 of 2021: 1 October 2021 to 31 December 2021", "UTC", "2021-11-24",
 			in(serial.PerQuarter, "{date:yyyyQ}", night)},
+		{"half-year 2 of 2021: 1 July 2021 to 31 December 2021", "UTC", "2021-11-24",
+			in(serial.PerHalfYear, "{date:yyyyS}", night)},
 		{"2021: ", "UTC", "2021-11-24", in(serial.PerYear, "{date:yyyy}", night)},
 		{"business year 2021: 6 April 2021 to 5 April 2022", "UTC", "2021-11-24", in(serial.PerYear, "{date:FFFF}",
 			serial.WithYearStart(time.April, 6), night)},

@@ -45,8 +45,8 @@ for this machine's. Default $SERIAL_TZ. Required with a Redis URL`,
 			s.opts = append(s.opts, serial.WithDayStart(start))
 			return err
 		}},
-	{"year-start", "MM-DD", `first day of the business year, such as 04-01; for the periods year
-and quarter and for the tokens FFFF, FF, EEEE, EE and Q. Default 01-01`,
+	{"year-start", "MM-DD", `first day of the business year, such as 04-01; for the periods year,
+half-year and quarter and for the tokens FFFF, FF, EEEE, EE, S and Q. Default 01-01`,
 		func(s *settings, value string) error {
 			day, err := time.Parse("01-02", value)
 			if err != nil {

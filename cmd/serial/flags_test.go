@@ -173,7 +173,7 @@ func TestMisuse(t *testing.T) {
 		{"want at least 1", []string{"prepare", "-n", "-1", "IS"}},
 		{"-once issues one number, but -n asks for 2", []string{"next", "-once", "a", "-n", "2", "IS"}},
 		{"-once", []string{"peek", "-once", "a", "IS"}},
-		{"want second, minute, hour, day, week, month, quarter, year or never",
+		{"want second, minute, hour, day, week, month, quarter, half-year, year or never",
 			[]string{"next", "-period", "decade", "IS"}},
 		{`"soon"`, []string{"next", "-day-start", "soon", "IS"}},
 		{"serial: WithDayStart", []string{"next", "-day-start", "24h", "IS"}},

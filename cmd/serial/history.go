@@ -32,6 +32,7 @@ var periods = []period{
 	{"week", serial.PerWeek, "GGGG-WW"},
 	{"month", serial.PerMonth, "yyyyMM"},
 	{"quarter", serial.PerQuarter, "FFFF-Q"},
+	{"half-year", serial.PerHalfYear, "FFFF-S"},
 	{"year", serial.PerYear, "yyyy"},
 	{"never", serial.Never, ""},
 }

@@ -69,7 +69,7 @@ func TestNeverIn1969(t *testing.T) {
 	require.Equal(t, "raised IS in all time: from 0000 to 0008; 1 number\n", unskipped(stdout))
 }
 
-// Weeks, quarters, business years and the period of Never are imported, and shown by name.
+// Weeks, quarters, half-years, business years and the period of Never are imported, and shown by their names.
 func TestPeriods(t *testing.T) {
 	zone, _ := noon()
 	loc, err := time.LoadLocation(zone)
@@ -87,6 +87,9 @@ func TestPeriods(t *testing.T) {
 		{fmt.Sprintf("IS%04d-%02d", year, week), fmt.Sprintf("week %d of %d", week, year), []string{"-period", "week"}},
 		{fmt.Sprintf("IS%04d-%d", fiscal, quarter), fmt.Sprintf("quarter %d of business year %d", quarter, fiscal),
 			[]string{"-period", "quarter", "-year-start", "04-01"}},
+		{fmt.Sprintf("IS%04d-%d", fiscal, (quarter+1)/2),
+			fmt.Sprintf("half-year %d of business year %d", (quarter+1)/2, fiscal),
+			[]string{"-period", "half-year", "-year-start", "04-01"}},
 		{fmt.Sprintf("IS%04d", fiscal), fmt.Sprintf("business year %d", fiscal),
 			[]string{"-period", "year", "-year-start=04-01"}},
 		{fmt.Sprintf("IS%04d", now.Year()), now.Format("2006"), []string{"-period", "year", "-year-start=01-01"}},
