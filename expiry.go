@@ -100,8 +100,8 @@ func WithDayStart(start time.Duration) Option {
 // on the same day of every sixth month, quarters of every third. In keys and in a ledger, a year is named after the
 // calendar year in which it begins.
 //
-// If quarters, half-years or business years are counted or printed, every process that issues numbers of a type must use the same
-// start, for as long as the series lives; if one differs, its calls fail with [ErrConflict].
+// If quarters, half-years or business years are counted or printed, every process that issues numbers of a type must
+// use the same start, for as long as the series lives; if one differs, its calls fail with [ErrConflict].
 //
 // Default January 1. The day must be 1 to 28.
 func WithYearStart(month time.Month, day int) Option {

@@ -42,10 +42,11 @@ func (n Number) String() string {
 // IS202110240001 gives 202110240001. The integers of one type and template sort in the order of issue. A two-digit year
 // keeps its two digits; check digits are left out.
 //
-// The date may have, in any order: a year alone, year MM [dd [HH [mm [ss]]]], year DDD [HH ...], GGGG WW, FFFF Q, FFFF S,
-// or no date at all. BBBB and BB count as yyyy and yy. Of two years, as in FFFF-EE, the first counts. It is an error if the date has other tokens or is not
-// known, if the digits do not fit into an int64, if the sequence has outgrown its padding (the integers would not
-// sort), if the sequence is hidden or printed with letters, and if no [Generator] or [Scheme] made the Number.
+// The date may have, in any order: a year alone, year MM [dd [HH [mm [ss]]]], year DDD [HH ...], GGGG WW, FFFF Q, FFFF
+// S, or no date at all. BBBB and BB count as yyyy and yy. Of two years, as in FFFF-EE, the first counts. It is an error
+// if the date has other tokens or is not known, if the digits do not fit into an int64, if the sequence has outgrown
+// its padding (the integers would not sort), if the sequence is hidden or printed with letters, and if no [Generator]
+// or [Scheme] made the Number.
 func (n Number) Int64() (int64, error) {
 	if n.template == nil {
 		_, err := n.text("Int64")
@@ -152,14 +153,16 @@ func newNumber(t *template.Template, s calendar.Span, typ string, seq int64) Num
 // date has at most one calendar year, one month and one day. On either side of M, d and R, there must be text (but not
 // the name of a month) or the template's end, with no digit next to M and d, and no letter next to R.
 //
-// A two-digit year is one of 2000 to 2099, BB one of 2543 to 2642; in other years, calls fail. No other spelling is accepted (MM is the month,
-// mm the minute), except that YYYY means yyyy and DD means dd. With PerWeek, or beside GGGG, GG or WW, YYYY is refused,
-// because many libraries use it for the year of the week. FFFF and FF may be used together, and so may the two forms of
-// the other business years and of the week's year. Any text except ASCII letters, digits, quotes and braces may separate
-// tokens. All tokens print the business day: with a day start of 04:00, 03:00 on 1 April is 31 March.
+// A two-digit year is one of 2000 to 2099, BB one of 2543 to 2642; in other years, calls fail. No other spelling is
+// accepted (MM is the month, mm the minute), except that YYYY means yyyy and DD means dd. With PerWeek, or beside GGGG,
+// GG or WW, YYYY is refused, because many libraries use it for the year of the week. FFFF and FF may be used together,
+// and so may the two forms of the other business years and of the week's year. Any text except ASCII letters, digits,
+// quotes and braces may separate tokens. All tokens print the business day: with a day start of 04:00, 03:00 on 1 April
+// is 31 March.
 //
 // [New] refuses a layout that could print the same date for two periods, and proposes one that could not. Any of these
-// identifies a period, where Y is yyyy, yy, BBBB or BB, MM is any month, dd is dd or d, F is FFFF, FF, EEEE or EE, and G is GGGG or GG:
+// identifies a period, where Y is yyyy, yy, BBBB or BB, MM is any month, dd is dd or d, F is FFFF, FF, EEEE or EE, and
+// G is GGGG or GG:
 //
 //	day        Y MM dd, Y DDD, G WW dd, F MM dd
 //	week       a day, G WW

@@ -333,3 +333,91 @@ func FuzzTemplate(f *testing.F) {
 		requireResult(t, n, "%q", n.String())(gen.Parse(n.String()))
 	})
 }
+
+// Numbers as firms and tax offices elsewhere print them. Those that no template can tell apart are refused with a
+// reason.
+func TestFormatsElsewhere(t *testing.T) {
+	april, july := serial.WithYearStart(time.April, 1), serial.WithYearStart(time.July, 1)
+	for _, c := range []struct {
+		number, template string
+		per              serial.Period
+		typ, day         string // "" for 30 December 2024
+		seq              int64
+		opt              serial.Option
+	}{
+		{"SINV-2024-00001", "{type}-{date:yyyy}-{seq:5}", serial.PerYear, "SINV", "", 1, nil},
+		{"INV20170500003", "{type}{date:yyyyMM}{seq:5}", serial.PerMonth, "INV", "2017-05-02", 3, nil},
+		{"INVOICE/001/07/17/PL", "{type}/{seq:3}/{date:MM/yy}/PL", serial.PerMonth, "INVOICE", "2017-07-31", 1, nil},
+		{"SINV-2017-2018-000001", "{type}-{date:FFFF-EEEE}-{seq:6}", serial.PerYear, "SINV", "2018-03-31", 1, april},
+		{"INV/17-18/ABC/0002", "INV/{date:FF-EE}/{type}/{seq:4}", serial.PerYear, "ABC", "2017-04-01", 2, april},
+		{"T-2024-365-0001", "{type}-{date:yyyy-DDD}-{seq:4}", serial.PerDay, "T", "", 1, nil},
+		{"EXAMPLE-05-test-red-42-00001", "{type}-{seq:5}", serial.Never, "EXAMPLE-05-test-red-42", "", 1, nil},
+		{"INV/2024/01/0001", "{type}/{date:yyyy/MM}/{seq:4}", serial.PerMonth, "INV", "2024-01-01", 1, nil},
+		{"INV/2025/00005", "{type}/{date:yyyy}/{seq:5}", serial.PerYear, "INV", "2025-01-01", 5, nil},
+		{"2022F00001", "{date:yyyy}{type}{seq:5}", serial.PerYear, "F", "2022-01-01", 1, nil},
+		{"F200520", "{type}{date:yy}{seq:4}", serial.PerYear, "F", "2020-01-01", 520, nil},
+		{"045-001-0000001", "{type}-{seq:7}", serial.Never, "045-001", "", 1, nil},
+		{"INV/2026/00010A", "{type}/{date:yyyy}/{seq:5}A", serial.PerYear, "INV", "2026-01-01", 10, nil},
+		{"26JAN_SEQ_00001", "{date:yyMMM}_{type}_{seq:5}", serial.PerMonth, "SEQ", "2026-01-31", 1, nil},
+		{"BILL/2563/0001", "{type}/{date:BBBB}/{seq:4}", serial.PerYear, "BILL", "2020-12-31", 1, nil},
+		{"001/INV/XI/2024", "{seq:3}/{type}/{date:R/yyyy}", serial.PerMonth, "INV", "2024-11-30", 1, nil},
+		{"FV/001/02/2023", "{type}/{seq:3}/{date:MM/yyyy}", serial.PerMonth, "FV", "2023-02-01", 1, nil},
+		{"FA2101-0001", "{type}{date:yyMM}-{seq:4}", serial.PerYear, "FA", "2021-01-01", 1, nil},
+		{"INV12340001", "{type}{seq:4}", serial.Never, "INV1234", "", 1, nil},
+		{"K1007/2024-1", "{type}/{date:yyyy}-{seq:1+}", serial.PerYear, "K1007", "", 1, nil},
+		{"FV 1/2018", "{type} {seq:1+}/{date:yyyy}", serial.PerYear, "FV", "2018-01-01", 1, nil},
+		{"INV-1-2023-3", "{type}-{seq:1+}-{date:yyyy-M}", serial.PerMonth, "INV", "2023-03-01", 1, nil},
+		{"RE-0351", "{type}-{seq:4}", serial.Never, "RE", "", 351, nil},
+		{"INV-2605-063", "{type}-{date:yyMM}-{seq:3}", serial.PerMonth, "INV", "2026-05-01", 63, nil},
+		{"DDLI00001/2025", "{type}{seq:5}/{date:yyyy}", serial.PerYear, "DDLI", "2025-01-01", 1, nil},
+		{"VET-411600001", "{type}{date:yy}{seq:5}", serial.PerYear, "VET-41", "2016-01-01", 1, nil},
+		{"120126-RF-000001", "{date:ddMMyy}-{type}-{seq:6}", serial.PerDay, "RF", "2026-01-12", 1, nil},
+		{"ABBV180001", "{type}{date:yy}{seq:4}", serial.PerYear, "ABBV", "2018-01-01", 1, nil},
+		{"5200000126", "{type}{seq:8}", serial.Never, "52", "", 126, nil},
+		{"0090009128", "{type}{seq:7}", serial.Never, "009", "", 9128, nil},
+		{"TS00001", "{type}{seq:5}", serial.Never, "TS", "", 1, nil},
+		{"PS-INV103001", "{type}{seq:6}", serial.Never, "PS-INV", "", 103001, serial.WithStart(103001)},
+		{"FT A2020/1", "{type} A{date:yyyy}/{seq:1+}", serial.PerYear, "FT", "2020-01-01", 1, nil},
+		{"B0100000001", "{type}{seq:8}", serial.Never, "B01", "", 1, nil},
+		{"E310000000001", "{type}{seq:10}", serial.Never, "E31", "", 1, nil},
+		{"00100001010000000001", "{type}{seq:10}", serial.Never, "0010000101", "", 1, nil},
+		{"F001-1", "{type}-{seq:1+}", serial.Never, "F001", "", 1, nil},
+		{"AB12345650", "{type}{seq:8}", serial.Never, "AB", "", 12345650, serial.WithStart(12345650)},
+		{"SO-99999", "{type}-{seq:5}", serial.Never, "SO", "", 99999, nil},
+		{"R24001", "{type}{date:yy}{seq:3}", serial.PerYear, "R", "", 1, nil},
+		{"#FA000001/2020", "#{type}{seq:6}/{date:yyyy}", serial.PerYear, "FA", "2020-01-01", 1, nil},
+		{"SEQ-AAB", "{type}-{seq:3:letters}", serial.Never, "SEQ", "", 1, nil},
+		{"FY24/25-0001", "{type}{date:FF/EE}-{seq:4}", serial.PerYear, "FY", "2025-06-30", 1, july},
+		{"Q1/2024-0001", "{type}{date:Q/yyyy}-{seq:4}", serial.PerQuarter, "Q", "2024-03-31", 1, nil},
+		{"123456700000017", "{type}{seq:7}{check:luhn}", serial.Never, "1234567", "", 1, nil},
+		{"1234561", "{type}{seq:5}{check:731}", serial.Never, "1", "", 23456, nil},
+		{"090933755493", "{type}{seq:7}{check:be97}", serial.Never, "090", "", 9337554, nil},
+		{"210000000003139471430009017", "{type}{seq:15}{check:10r}", serial.Never, "21000000000", "", 313947143000901, nil},
+	} {
+		at := time.Date(2024, time.December, 30, 12, 0, 0, 0, time.UTC)
+		if c.day != "" {
+			at = utc(t, c.day)
+		}
+		opts := options(serial.WithLocation(time.UTC), serial.WithPeriod(c.per), serial.WithTemplate(c.template))
+		if c.opt != nil {
+			opts = append(opts, c.opt)
+		}
+		s, err := serial.NewScheme(opts...)
+		require.NoError(t, err, c.number)
+		n, err := s.Number(c.typ, at, c.seq)
+		require.NoError(t, err, c.number)
+		require.Equal(t, c.number, n.String())
+		requireResult(t, n)(s.Parse(c.number))
+	}
+	for template, c := range map[string]struct {
+		per  serial.Period
+		want string
+	}{
+		"{type}-{date:yyyy-WW}-{seq:4}":      {serial.PerWeek, "print GGGG-WW"},               // T-2024-01-0001
+		"{type}/{date:FFFF-EEEE/MM}/{seq:4}": {serial.PerMonth, "does not tell months apart"}, // INV/2024-2025/03/0001
+	} {
+		_, err := serial.NewScheme(serial.WithPeriod(c.per), serial.WithTemplate(template),
+			serial.WithYearStart(time.March, 16))
+		require.ErrorContains(t, err, c.want)
+	}
+}

@@ -129,8 +129,8 @@ func (s *scheme) series(typ string) string { return s.prefix + ":" + typ }
 func (s *scheme) local(unix int64) time.Time { return time.Unix(unix, 0).In(s.calendar.Location) }
 
 // Calendar returns the calendar of every series of this Scheme, such as "days" or "years from April 1": its [Period]
-// and, if quarters, half-years or business years are counted or printed, the first day of the business year. A series keeps its
-// calendar as long as it lives: a process with another calendar gets [ErrConflict].
+// and, if quarters, half-years or business years are counted or printed, the first day of the business year. A series
+// keeps its calendar as long as it lives: a process with another calendar gets [ErrConflict].
 func (s *Scheme) Calendar() string { return s.counts() }
 
 func (s *scheme) counts() string {
@@ -174,9 +174,9 @@ func (s *Scheme) Period(at time.Time) (label string, start, end time.Time) {
 }
 
 // PeriodName returns the name of at's period as people write it, such as "24 October 2021", "October 2021", "week 42 of
-// 2021", "quarter 4 of 2021", "half-year 2 of 2021", "2021", "24 October 2021, 15:00 to 16:00" or "all time". A year that begins on another
-// day than 1 January is "business year 2021". Weeks are ISO 8601 weeks. If [Scheme.Period] returns zeros, the name is
-// "".
+// 2021", "quarter 4 of 2021", "half-year 2 of 2021", "2021", "24 October 2021, 15:00 to 16:00" or "all time". A year
+// that begins on another day than 1 January is "business year 2021". Weeks are ISO 8601 weeks. If [Scheme.Period]
+// returns zeros, the name is "".
 func (s *Scheme) PeriodName(at time.Time) string {
 	label, start, end := s.Period(at)
 	if label == "" {

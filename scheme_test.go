@@ -194,7 +194,7 @@ func TestTemplatesRefused(t *testing.T) {
 		"{type}-{seq:4:}":                      `unknown alphabet ""`,
 		"{type}-{seq::base32}":                 `width ""; want`,
 		"{type}-{seq}{check:luhn}{check:damm}": "{check} appears twice",
-		"{type}-{seq}{check:crc}":              `unknown check digit "crc"; want luhn, damm, gs1, 11-10, 97-10, 37-36, 731, be97, 10r`,
+		"{type}-{seq}{check:crc}":              `check digit "crc"; want luhn, damm, gs1, 11-10, 97-10, 37-36, 731, be97, 10r`,
 		"{type}-{seq}{check}":                  `unknown check digit ""`,
 		"{type}-{seq}{check:Luhn}":             `unknown check digit "Luhn"`,
 		"{type}-{seq}{check:97-1}":             `unknown check digit "97-1"`,
@@ -219,7 +219,8 @@ func TestTemplatesRefused(t *testing.T) {
 	refuseTemplate(serial.Never, "{type}-{seq:4:letters}", "{seq:5:letters} or wider", hidden)
 	refuseTemplate(serial.Never, "{type}-{seq:6+}", "without +", hidden)
 	const yearStart = "; want January to December, and days 1 to 28"
-	const periods = ": want PerSecond, PerMinute, PerHour, PerDay, PerWeek, PerMonth, PerQuarter, PerHalfYear, PerYear and Never"
+	const periods = ": want PerSecond, PerMinute, PerHour, PerDay, PerWeek, PerMonth, PerQuarter, PerHalfYear, PerYear " +
+		"and Never"
 	refuse("WithHiddenSequence: a key of 15 bytes; want 16, 24 and 32", serial.WithHiddenSequence(make([]byte, 15)))
 	refuse("WithHiddenSequence: a key of 0 bytes", serial.WithHiddenSequence(nil))
 	refuse("WithYearStart: month 4, day 29"+yearStart, serial.WithYearStart(time.April, 29))

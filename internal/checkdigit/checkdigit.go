@@ -131,8 +131,8 @@ func damm(digits []byte) int {
 	return interim
 }
 
-// recursive implements modulo 10, recursive, of Swiss payment slips: each digit is added to the carry modulo 10, and the
-// sum leads to the next carry. The check makes the last sum 0.
+// recursive implements modulo 10, recursive, of Swiss payment slips: each digit is added to the carry modulo 10, and
+// the sum leads to the next carry. The check makes the last sum 0.
 //
 // A swap of neighbours is missed if their sums in the first place are 4 and 7: only these two grow by the same amount.
 func recursive(digits []byte) int {

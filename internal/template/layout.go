@@ -81,16 +81,16 @@ var forms = map[string]form{
 	"BBBB": {mark: "BBBB", plus: 543},
 	"BB":   {mark: "BBBB", plus: 543},
 	"R":    {"R", 0, &[12]string{"I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI", "XII"}, "IVX"},
-	"MMM": {mark: "MMM", names: &[12]string{"JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV",
-		"DEC"}},
-	"Mmm": {mark: "MMM", names: &[12]string{"Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov",
-		"Dec"}},
+	"MMM": {mark: "MMM", names: &[12]string{
+		"JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC"}},
+	"Mmm": {mark: "MMM", names: &[12]string{
+		"Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"}},
 }
 
 var years = []part{year, weekYear, businessYear, businessEnd}
 
-const allowedTokens = "want yyyy, yy, BBBB, BB, MM, M, MMM, Mmm, R, dd, d, DDD, GGGG, GG, WW, FFFF, FF, EEEE, EE, S, Q, " +
-	"HH, mm, ss, separators and 'quoted text'"
+const allowedTokens = "want yyyy, yy, BBBB, BB, MM, M, MMM, Mmm, R, dd, d, DDD, GGGG, GG, WW, FFFF, FF, EEEE, EE, " +
+	"S, Q, HH, mm, ss, separators and 'quoted text'"
 
 // parseLayout parses the layout of a date field. It reads YYYY and DD, common in other libraries, as yyyy and dd;
 // beside weeks, YYYY is refused later.

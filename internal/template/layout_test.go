@@ -278,7 +278,8 @@ func TestPairsOfTokens(t *testing.T) {
 // What has no fixed width needs text around it.
 func TestNeighbours(t *testing.T) {
 	for pattern, want := range map[string]string{
-		"{type}{date:M-yyyy}{seq}":        "{date:M-yyyy}: M, which has no padding, needs a literal right before it that does not end in a digit, such as -",
+		"{type}{date:M-yyyy}{seq}": "{date:M-yyyy}: M, which has no padding, needs a literal right before it that does not " +
+			"end in a digit, such as -, or an end of the template there",
 		"{type}-{date:yyyyM}-{seq}":       "M, which has no padding, needs a literal right before it",
 		"{type}-{date:Myyyy}-{seq}":       "M, which has no padding, needs a literal right after it",
 		"{type}-{date:yyyy-M}{seq}":       "M, which has no padding, needs a literal right after it",
@@ -294,7 +295,7 @@ func TestNeighbours(t *testing.T) {
 		"{type}-{seq}-{date:yyyy.MM.d}":   "",
 		"{type}-{seq}-{date:yyyy.M}":      "",
 		"{type}-{seq}-{date:yyyy-R}":      "",
-		"{type}-{date:yyyyR}-{seq}":       "R, which has no padding, needs a literal right before it that does not end in a letter",
+		"{type}-{date:yyyyR}-{seq}":       "R, which has no padding, needs a literal right before it that does not end in a l",
 		"{type}-{date:yyyy'x'R}-{seq}":    "in a letter",
 		"{type}-{date:yyyy'é'R}-{seq}":    "in a letter",
 		"{type}-{date:yyyy-R}年-{seq}":     "in a letter",
@@ -317,23 +318,27 @@ func TestNeighbours(t *testing.T) {
 
 // Runs, quotes, and how many parts of a kind a date may have.
 func TestLayoutsRefused(t *testing.T) {
+	never := calendar.Calendar{Unit: calendar.Never, Location: time.UTC}
 	for layout, want := range map[string]string{
-		"yyyyMMMMdd": `unknown date token "MMMM"`, "yyyyMmdd": `unknown date token "m"`, "yyyyMmmm": `unknown date token "mmm"`,
-		"yyyyMMm": `unknown date token "m"`, "yyyy-ddd": `unknown date token "ddd"`, "BBB": `unknown date token "BBB"`,
+		"yyyyMMMMdd": `unknown date token "MMMM"`, "yyyyMmdd": `unknown date token "m"`,
+		"yyyyMmmm": `unknown date token "mmm"`,
+		"yyyyMMm":  `unknown date token "m"`, "yyyy-ddd": `unknown date token "ddd"`, "BBB": `unknown date token "BBB"`,
 		"yyyySS": `unknown date token "SS"`, "RR": `unknown date token "RR"`, "yyyy-mmM": `"M"`,
 		"yyyy'MMdd": "the quote in 'MMdd is not closed", "yyyy'''": "the quote in ' is not closed",
 		"yyyy'{'": `"{" in a date layout`, "'2024'": "prints nothing of the date",
-		"yyyy BBBB": "the calendar year (yyyy or yy) appears twice", "BB/BBBB": "the calendar year (yyyy or yy) appears twice",
-		"YYYY-BB": "appears twice", "yyyy-M-MM": "the month (MM) appears twice", "MMM-R": "the month (MM) appears twice",
-		"Mmm MMM": "the month (MM) appears twice", "dd.d": "the day (dd) appears twice", "S-S": "the half-year (S) appears twice",
+		"yyyy BBBB": "the calendar year (yyyy or yy) appears twice",
+		"BB/BBBB":   "the calendar year (yyyy or yy) appears twice",
+		"YYYY-BB":   "appears twice", "yyyy-M-MM": "the month (MM) appears twice", "MMM-R": "the month (MM) appears twice",
+		"Mmm MMM": "the month (MM) appears twice", "dd.d": "the day (dd) appears twice",
+		"S-S": "the half-year (S) appears twice",
 	} {
-		_, err := template.Parse("{type}-{date:"+layout+"}-{seq}", calendar.Calendar{Unit: calendar.Never, Location: time.UTC})
+		_, err := template.Parse("{type}-{date:"+layout+"}-{seq}", never)
 		if layout == "yyyy-mmM" {
 			want = "M, which has no padding"
 		}
 		require.ErrorContains(t, err, want, layout)
 	}
-	_, err := template.Parse("{type}-{date:yyyy'}'}-{seq}", calendar.Calendar{Unit: calendar.Never, Location: time.UTC})
+	_, err := template.Parse("{type}-{date:yyyy'}'}-{seq}", never)
 	require.ErrorContains(t, err, "the quote in ' is not closed")
 	for year, fails := range map[int]bool{9456: false, 9457: true} {
 		s := newScheme(t, withText("{type}{date:BBBBMMdd}{seq}"))
@@ -343,7 +348,9 @@ func TestLayoutsRefused(t *testing.T) {
 			require.ErrorContains(t, err, "the year 9457 cannot be printed as BBBB; want years up to 9456")
 		}
 	}
-	for year, want := range map[int]string{1999: "", 2000: "430001", 2024: "670001", 2057: "000001", 2099: "420001", 2100: ""} {
+	for year, want := range map[int]string{
+		1999: "", 2000: "430001", 2024: "670001", 2057: "000001", 2099: "420001", 2100: "",
+	} {
 		s := newScheme(t, withText("{type}{date:BB}{seq}"), per(calendar.Year))
 		n, err := s.Number("IS", time.Date(year, 12, 31, 0, 0, 0, 0, time.UTC), 1)
 		if want == "" {

@@ -158,7 +158,8 @@ func randomTemplate(r *rand.Rand) string {
 		fields = append(fields, "{date:"+date+"}")
 	}
 	if r.IntN(3) == 0 {
-		fields = append(fields, "{check:"+pick("luhn", "damm", "gs1", "11-10", "97-10", "97-10", "37-36", "37-36", "731", "be97", "10r")+"}")
+		fields = append(fields, "{check:"+pick("luhn", "damm", "gs1", "11-10", "97-10", "97-10", "37-36", "37-36", "731",
+			"be97", "10r")+"}")
 	}
 	r.Shuffle(len(fields), func(i, j int) { fields[i], fields[j] = fields[j], fields[i] })
 	pattern := ""
