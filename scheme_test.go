@@ -76,7 +76,7 @@ func TestTemplatesRefused(t *testing.T) {
 			fmt.Sprintf("width %q; want 1 to 15, followed by + for a sequence that may grow wider", width))
 	}
 	for _, template := range []string{"{type}{date:yyyyMMdd}{seq:4+}", "{date:yyyyMMdd}{type}{seq:4+}",
-		"{seq:4+}-{type}{date:yyyyMMdd}", "{type}{date:yyyyMMdd}-1{seq:4+}", "{type}{date:yyyyMMdd}-٣{seq:4+}"} {
+		"{type}{date:yyyyMMdd}-1{seq:4+}", "{type}{date:yyyyMMdd}-٣{seq:4+}"} {
 		refuseTemplate(serial.PerDay, template,
 			"{seq:4+}: a sequence that may grow needs a literal right before it that does not end in a digit, such as -")
 	}
@@ -258,7 +258,7 @@ func TestTemplatesRefused(t *testing.T) {
 		{serial.PerDay, date("YYYYMMDD")}, {serial.PerMonth, date("yyyyMMddHHmmss")},
 		{serial.PerYear, "{type}{date:yyyy}{seq:9:base36}{check:37-36}"}, {serial.PerWeek, date("yyyyMMdd")},
 		{serial.PerQuarter, date("yyyyMM")}, {serial.PerHalfYear, date("yyyyMM")}, {serial.PerHalfYear, date("yyyyS")},
-		{serial.PerHalfYear, date("FFFFQ")}, {serial.PerHalfYear, "{type}{date:yyyyMMdd}{seq}"},
+		{serial.PerHalfYear, date("FFFFQ")}, {serial.PerDay, "{seq:4+}-{type}{date:yyyyMMdd}"}, {serial.PerHalfYear, "{type}{date:yyyyMMdd}{seq}"},
 	} {
 		newScheme(t, serial.WithPeriod(c.per), serial.WithTemplate(c.template))
 	}

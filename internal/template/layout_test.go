@@ -279,13 +279,13 @@ func TestPairsOfTokens(t *testing.T) {
 func TestNeighbours(t *testing.T) {
 	for pattern, want := range map[string]string{
 		"{type}{date:M-yyyy}{seq}": "{date:M-yyyy}: M, which has no padding, needs a literal right before it that does not " +
-			"end in a digit, such as -, or an end of the template there",
+			"end in a digit, such as -, or the beginning of the template",
 		"{type}-{date:yyyyM}-{seq}":       "M, which has no padding, needs a literal right before it",
 		"{type}-{date:Myyyy}-{seq}":       "M, which has no padding, needs a literal right after it",
 		"{type}-{date:yyyy-M}{seq}":       "M, which has no padding, needs a literal right after it",
 		"{type}-{date:yyyy-M}{{{seq}":     "",
-		"{type}-{date:yyyy-M}4-{seq}":     "after it that does not begin in a digit",
-		"{type}-{date:yyyy-M}٤-{seq}":     "after it that does not begin in a digit",
+		"{type}-{date:yyyy-M}4-{seq}":     "after it that does not begin with a digit",
+		"{type}-{date:yyyy-M}٤-{seq}":     "after it that does not begin with a digit",
 		"{type}-{date:yyyy'4'M}-{seq}":    "before it that does not end in a digit",
 		"{type}-{date:yyyy'M'M}-{seq}":    "",
 		"{type}-{date:yyyyMMMd}-{seq}":    "d, which has no padding",
@@ -298,7 +298,7 @@ func TestNeighbours(t *testing.T) {
 		"{type}-{date:yyyyR}-{seq}":       "R, which has no padding, needs a literal right before it that does not end in a l",
 		"{type}-{date:yyyy'x'R}-{seq}":    "in a letter",
 		"{type}-{date:yyyy'é'R}-{seq}":    "in a letter",
-		"{type}-{date:yyyy-R}年-{seq}":     "in a letter",
+		"{type}-{date:yyyy-R}年-{seq}":     "with a letter",
 		"{type}-{date:yyyy-R}5-{seq}":     "",
 		"{type}-{date:R}{seq}-":           "R, which has no padding, needs a literal right after it",
 		"{type}{date:-R-yyyy}{seq}":       "",

@@ -222,16 +222,16 @@ func (t *Template) checkRuns() error {
 			refused, letter = unicode.IsLetter, "letter"
 		}
 		for j := max(i-1, 0); j <= i+1 && j < len(t.pieces); j++ {
-			next, decode, where := &t.pieces[j], utf8.DecodeLastRuneInString, "before it that does not end"
+			next, decode := &t.pieces[j], utf8.DecodeLastRuneInString
+			where := "before it that does not end in a %s, such as -, or the beginning"
 			if j > i {
-				decode, where = utf8.DecodeRuneInString, "after it that does not begin"
+				decode, where = utf8.DecodeRuneInString, "after it that does not begin with a %s, such as -, or the end"
 			}
 			// The name of a month is text next to a sequence, but tokens that run need a separator.
 			isText := next.kind == fieldLiteral ||
 				next.kind == fieldDate && (next.part == separator || next.names != nil && f.kind == fieldSeq)
 			if c, _ := decode(next.text); j != i && (!isText || refused(c)) {
-				return fmt.Errorf("%s needs a literal right %s in a %s, such as -, or an end of the template there",
-					name, where, letter)
+				return fmt.Errorf("%s needs a literal right "+where+" of the template", name, letter)
 			}
 		}
 	}
