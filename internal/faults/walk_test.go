@@ -47,7 +47,7 @@ var walkPrints = []struct {
 }
 
 var walkDates = []string{"yyyyMMdd", "yyyyMM", "FFFFMM", "FFFFQ", "FFFF", "GGGGWW", "yyyy", "yyyyMMddHH",
-	"yyyyMMddHHmm", "yyyyMMddHHmmss", "FFFFMMdd", "yyyyDDD", "", "FFFFS"}
+	"yyyyMMddHHmm", "yyyyMMddHHmmss", "FFFFMMdd", "yyyyDDD", ""}
 
 func (s walkSetting) options(ledger serial.Ledger) []serial.Option {
 	tag := "{type}" + string(rune('a'+slices.Index(walkDates, s.date)))
@@ -120,7 +120,7 @@ func (w *walk) setting() walkSetting {
 	starts := []time.Month{time.January, time.January, time.April, time.July}
 	period := serial.PerHour
 	if w.IntN(3) > 0 {
-		period = serial.Period(int(serial.PerSecond) + w.IntN(int(serial.PerHalfYear-serial.PerSecond)+1))
+		period = serial.Period(int(serial.PerSecond) + w.IntN(int(serial.Never-serial.PerSecond)+1))
 	}
 	return walkSetting{
 		period: period, zone: w.zones[w.IntN(len(w.zones))],
