@@ -59,7 +59,7 @@ func (r Report) Clean() bool {
 		r.ForeignCount == 0
 }
 
-// Audit accounts for the numbers of a type in the period that contains at. It finds the numbers that were issued but
+// Audit accounts for the numbers of a type in the period of at. It finds the numbers that were issued but
 // never used, used twice, or used but never issued. last is the last sequence issued, 0 if none was. used yields the
 // numbers as the application has stored them, in any order; numbers of other types and periods may be among them.
 // Blanks around a number (space, tab, U+00A0), as in CHAR columns, are ignored. [Generator.Audit] asks Redis for last.
@@ -70,12 +70,12 @@ func (r Report) Clean() bool {
 // Audit needs two bits of memory for each sequence, in pages of 4,096: 2.5 MB for ten million numbers. It is an error
 // if the sequences are spread so widely that it would need more than 256 MB.
 //
-// Other errors: [ErrInvalidType]; one for a last below 0 or above 10^15-1, for a nil used, for a nil option, for an
-// instant before 1970 or after the year 9999, and for a date that the template cannot print; one that names an
-// explanation of this series and period if it is out of bounds, see [Explanation.Validate], or if its Start lies in the
-// period but is not its first instant; and the first error from used or from the explanations, wrapped. With an error,
-// the Report is zero.
-func (s *Scheme) Audit(typ string, at time.Time, last int64, used iter.Seq2[string, error],
+// Other errors: [ErrInvalidType]; one for a last below 0 or above 10^15-1, for a nil used, for a nil option, for a
+// [When] that names no period, and for a date that the template cannot print; one that names an explanation of this
+// series and period if it is out of bounds, see [Explanation.Validate], or if its Start lies in the period but is not
+// its first instant; and the first error from used or from the explanations, wrapped. With an error, the Report is
+// zero.
+func (s *Scheme) Audit(typ string, at When, last int64, used iter.Seq2[string, error],
 	opts ...AuditOption) (Report, error) {
 	a, err := s.newAudit(typ, at, used, opts)
 	if err != nil {
@@ -113,8 +113,8 @@ type audit struct {
 	report  Report
 }
 
-func (s *scheme) newAudit(typ string, at time.Time, used iter.Seq2[string, error], opts []AuditOption) (*audit, error) {
-	span, err := s.template.Dates.DatedSpan(at)
+func (s *scheme) newAudit(typ string, at When, used iter.Seq2[string, error], opts []AuditOption) (*audit, error) {
+	span, err := s.spanOf(at)
 	err = cmp.Or(s.template.CheckType(typ), refuseIf(used == nil,
 		"serial: Audit: the used numbers are nil; if there are none, pass an iterator that yields nothing"), err)
 	if err != nil {
@@ -170,9 +170,8 @@ func (a *audit) explain(ctx context.Context) error {
 				continue
 			}
 			if !e.Start.Equal(r.Start) {
-				return fmt.Errorf("serial: explanation of %s %d to %d: Start %s lies in the period %s, which begins at %s",
-					e.Type, e.First, e.Last, e.Start.Format(time.RFC3339Nano), calendar.FormatLabel(a.period.Label),
-					r.Start.Format(time.RFC3339))
+				return fmt.Errorf("serial: explanation of %s %d to %d: Start %v lies in the period %s, which begins at %v",
+					e.Type, e.First, e.Last, At(e.Start), calendar.FormatLabel(a.period.Label), At(r.Start))
 			}
 			if err := e.Validate(); err != nil {
 				return err
@@ -242,7 +241,7 @@ func shorten(text string) string {
 	return strings.Clone(text[:end])
 }
 
-// Audit accounts for the numbers of a type in the period that contains at. It finds the numbers that were issued but
+// Audit accounts for the numbers of a type in the period of at. It finds the numbers that were issued but
 // never used, used twice, or used but never issued. used yields the numbers as the application has stored them, in any
 // order; numbers of other types and periods may be among them. See [Scheme.Audit] for what counts as missing, and for
 // the memory needed.
@@ -257,13 +256,13 @@ func shorten(text string) string {
 // with a floor or a ledger, or if it went back while used was read; [ErrClockSkew]; [ErrConflict]; one for a period
 // that has not begun, whose counter is no longer kept, or that ended during the audit and whose counter is not kept;
 // the errors of [Scheme.Audit]; ctx's; or a failure of Redis. With an error, the Report is zero.
-func (g *Generator) Audit(ctx context.Context, typ string, at time.Time,
+func (g *Generator) Audit(ctx context.Context, typ string, at When,
 	used iter.Seq2[string, error], opts ...AuditOption) (Report, error) {
 	r, err := g.audit(ctx, typ, at, used, opts)
 	return r, g.publicError(ctx, err)
 }
 
-func (g *Generator) audit(ctx context.Context, typ string, at time.Time, used iter.Seq2[string, error],
+func (g *Generator) audit(ctx context.Context, typ string, at When, used iter.Seq2[string, error],
 	opts []AuditOption) (r Report, err error) {
 	a, err := g.newAudit(typ, at, used, opts)
 	if err != nil {

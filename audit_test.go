@@ -64,7 +64,7 @@ func TestAudit(t *testing.T) {
 					case 2: // in the same year, another month
 						when = at.AddDate(0, []int{-3, 2}[rng.IntN(2)], 0)
 					}
-					n, err := s.Number(typ, when, 1+rng.Int64N(250))
+					n, err := s.Number(typ, serial.At(when), 1+rng.Int64N(250))
 					require.NoError(t, err)
 					text := n.String()
 					if rng.IntN(20) == 0 {
@@ -73,7 +73,7 @@ func TestAudit(t *testing.T) {
 					texts = append(texts, text)
 				}
 				want := serial.Report{Type: "IS", First: first, Last: last}
-				_, want.Start, _ = s.Period(at)
+				_, want.Start, _ = s.Period(serial.At(at))
 				times := map[int64]int{}
 				for _, text := range texts {
 					n, err := s.Parse(text)
@@ -110,7 +110,7 @@ func TestAudit(t *testing.T) {
 					}
 				}
 				want.Unexplained, want.UnexplainedCount = want.Missing, want.MissingCount
-				got, err := s.Audit("IS", at, last, used(texts...))
+				got, err := s.Audit("IS", serial.At(at), last, used(texts...))
 				require.NoError(t, err)
 				require.Equal(t, want, got)
 				require.Equal(t, max(0, last-first+1), got.Count+got.MissingCount)
@@ -124,7 +124,8 @@ func TestAuditOfPaddedNumbers(t *testing.T) {
 	at := time.Date(2021, 10, 24, 15, 0, 0, 0, time.UTC)
 	s := newScheme(t)
 	const number = "IS20211024000"
-	got, err := s.Audit("IS", at, 4, used(number+"1   ", "\t "+number+"2\u00a0", number+"3", "\u00a0"+number+"3 ",
+	got, err := s.Audit("IS", serial.At(at), 4, used(number+"1   ", "\t "+number+"2\u00a0", number+"3",
+		"\u00a0"+number+"3 ",
 		number+"5 ", number+" 4", " x ", number+"4\n", "PO202110240001 "))
 	require.NoError(t, err)
 	require.Equal(t, int64(3), got.Count)
@@ -136,7 +137,7 @@ func TestAuditOfPaddedNumbers(t *testing.T) {
 
 	// The template's own blanks belong to the number.
 	s = newScheme(t, serial.WithTemplate(" {type} {date:yyyyMMdd} {seq} "))
-	got, err = s.Audit("IS", at, 1, used(" IS 20211024 0001 ", "IS 20211024 0001"))
+	got, err = s.Audit("IS", serial.At(at), 1, used(" IS 20211024 0001 ", "IS 20211024 0001"))
 	require.NoError(t, err)
 	require.Equal(t, int64(1), got.Count)
 	require.Equal(t, []string{"IS 20211024 0001"}, got.Foreign)
@@ -144,7 +145,7 @@ func TestAuditOfPaddedNumbers(t *testing.T) {
 	gen := newGenerator(t, inMemory(t).client(t), serial.WithLocation(noon()))
 	issued, err := gen.Next(t.Context(), "IS")
 	require.NoError(t, err)
-	got, err = gen.Audit(t.Context(), "IS", time.Now(), used(issued+"   "))
+	got, err = gen.Audit(t.Context(), "IS", serial.At(time.Now()), used(issued+"   "))
 	require.NoError(t, err)
 	require.True(t, got.Clean())
 
@@ -153,7 +154,7 @@ func TestAuditOfPaddedNumbers(t *testing.T) {
 		for i := range texts {
 			texts[i] += pad
 		}
-		return testing.AllocsPerRun(10, func() { require.NoError(t, errOf(s.Audit("IS", at, 1, used(texts...)))) })
+		return testing.AllocsPerRun(10, func() { require.NoError(t, errOf(s.Audit("IS", serial.At(at), 1, used(texts...)))) })
 	}
 	s = newScheme(t)
 	require.InDelta(t, audit(""), audit("  "), 10)
@@ -169,7 +170,7 @@ func TestAuditLists(t *testing.T) {
 		number := fmt.Sprintf("IS20211024%09d", 2*n+1)
 		texts = append(texts, number, number, number, fmt.Sprintf("IS20211024%09d", 10_000+n%1500), fmt.Sprint("foreign ", n))
 	}
-	got, err := s.Audit("IS", at, 6000, used(texts...))
+	got, err := s.Audit("IS", serial.At(at), 6000, used(texts...))
 	require.NoError(t, err)
 	counts := []int64{got.Count, got.MissingCount, got.DuplicateCount, got.BeyondCount, got.ForeignCount, got.OtherCount}
 	require.Equal(t, []int64{3000, 3000, 3000 + 1500, 3000, 3000, 0}, counts)
@@ -191,7 +192,7 @@ func TestAuditLists(t *testing.T) {
 		strings.Repeat("é", 128):          strings.Repeat("é", 128),
 		strings.Repeat("é", 128) + "more": strings.Repeat("é", 128),
 	} {
-		got, err := s.Audit("IS", at, 0, used(text))
+		got, err := s.Audit("IS", serial.At(at), 0, used(text))
 		require.NoError(t, err)
 		require.Equal(t, []string{want}, got.Foreign)
 	}
@@ -231,7 +232,7 @@ func TestAuditRefuses(t *testing.T) {
 		{"Audit of IS in 2021-10-24: boom", errBoom, "IS", at, 1, broken},
 		{"Audit of IS in 2021-10-24: the sequences are spread so widely", nil, "IS", at, 1, wide},
 	} {
-		got, err := s.Audit(row.typ, row.at, row.last, row.used)
+		got, err := s.Audit(row.typ, serial.At(row.at), row.last, row.used)
 		require.ErrorContains(t, err, row.says)
 		require.True(t, strings.HasPrefix(err.Error(), "serial: "), err)
 		if row.is != nil {
@@ -240,7 +241,7 @@ func TestAuditRefuses(t *testing.T) {
 		require.Zero(t, got)
 		// A generator returns the same, without asking Redis.
 		if row.last == 1 && row.is != errBoom && !strings.Contains(row.says, "spread") {
-			_, err := gen.Audit(t.Context(), row.typ, row.at, row.used)
+			_, err := gen.Audit(t.Context(), row.typ, serial.At(row.at), row.used)
 			require.ErrorContains(t, err, row.says)
 			require.NotContains(t, err.Error(), "Redis")
 		}
@@ -263,7 +264,7 @@ func TestAuditExplains(t *testing.T) {
 	t.Parallel()
 	s := newScheme(t, serial.WithKeyPrefix("shop"), serial.WithLocation(location(t, "Asia/Shanghai")))
 	at := time.Date(2021, 10, 24, 15, 0, 0, 0, time.UTC)
-	_, start, end := s.Period(at)
+	_, start, end := s.Period(serial.At(at))
 	e := func(first, last int64, reason, by string) serial.Explanation {
 		return serial.Explanation{Series: "shop:IS", Type: "IS", Start: start, First: first, Last: last,
 			Reason: reason, By: by, At: at}
@@ -296,7 +297,7 @@ func TestAuditExplains(t *testing.T) {
 		}
 	}
 	numbers := []string{"IS202110240001", "IS202110240002", "IS202110240002", "IS202110240012"}
-	got, err := s.Audit("IS", at, 10, used(numbers...), given(append(others, void, left)...), given(lost),
+	got, err := s.Audit("IS", serial.At(at), 10, used(numbers...), given(append(others, void, left)...), given(lost),
 		given(beyond, skipped, raised, later, burned))
 	require.NoError(t, err)
 	burned.Type = "IS"
@@ -322,16 +323,16 @@ func TestAuditExplains(t *testing.T) {
 		{true, []string{"IS202110240001", "IS202110240003"}, []serial.AuditOption{given(left)}},
 		{false, []string{"IS202110240001", "IS202110240002"}, []serial.AuditOption{given(lost, raised)}},
 	} {
-		got, err := s.Audit("IS", at, 3, used(row.numbers...), row.opts...)
+		got, err := s.Audit("IS", serial.At(at), 3, used(row.numbers...), row.opts...)
 		require.NoError(t, err)
 		require.Equal(t, row.clean, got.Clean(), "%+v", got)
 	}
 
 	// The date of a number is unknown if it is not the period's.
 	s = newScheme(t, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:4}"), serial.WithPeriod(serial.PerMonth))
-	_, left.Start, _ = s.Period(at)
+	_, left.Start, _ = s.Period(serial.At(at))
 	left.Series = "serial:IS"
-	got, err = s.Audit("IS", at, 2, used("IS202110240001", "IS202110250002"), given(left))
+	got, err = s.Audit("IS", serial.At(at), 2, used("IS202110240001", "IS202110250002"), given(left))
 	require.NoError(t, err)
 	require.Len(t, got.Contradicted, 1)
 	require.EqualValues(t, 2, got.Contradicted[0].Seq)
@@ -343,7 +344,7 @@ func TestAuditRefusesExplanations(t *testing.T) {
 	t.Parallel()
 	s := newScheme(t)
 	at := time.Date(2021, 10, 24, 15, 0, 0, 0, time.UTC)
-	_, start, _ := s.Period(at)
+	_, start, _ := s.Period(serial.At(at))
 	fine := serial.Explanation{Series: "serial:IS", Type: "IS", Start: start, First: 3, Last: 5, Reason: "void", At: at}
 	broken := fine
 	broken.Unused, broken.Possible = true, true
@@ -354,10 +355,10 @@ func TestAuditRefusesExplanations(t *testing.T) {
 		"serial: WithExplanations: nil":  serial.WithExplanations(nil),
 		"serial: Audit: option 2 is nil": nil,
 	} {
-		got, err := s.Audit("IS", at, 1, unread, given(), opt)
+		got, err := s.Audit("IS", serial.At(at), 1, unread, given(), opt)
 		require.ErrorContains(t, err, says)
 		require.Zero(t, got)
-		_, err = parser(t).Audit(t.Context(), "IS", at, unread, given(), opt)
+		_, err = parser(t).Audit(t.Context(), "IS", serial.At(at), unread, given(), opt)
 		require.ErrorContains(t, err, says)
 	}
 	ends := func(e serial.Explanation, err error) serial.AuditOption {
@@ -365,20 +366,20 @@ func TestAuditRefusesExplanations(t *testing.T) {
 			require.False(t, yield(e, err), "went on")
 		})
 	}
-	got, err := s.Audit("IS", at, 9, used(), given(fine), ends(broken, nil))
+	got, err := s.Audit("IS", serial.At(at), 9, used(), given(fine), ends(broken, nil))
 	require.EqualError(t, err, "serial: explanation of IS 3 to 5: Unused and Possible are both set: "+
 		"either nobody got them, or some of them may be missing for this reason")
 	require.Zero(t, got)
-	got, err = s.Audit("IS", at, 9, used(), ends(within, nil))
+	got, err = s.Audit("IS", serial.At(at), 9, used(), ends(within, nil))
 	require.EqualError(t, err, "serial: explanation of IS 3 to 5: Start 2021-10-24T01:00:00Z lies in the period "+
 		"2021-10-24, "+
 		"which begins at 2021-10-24T00:00:00Z")
 	require.Zero(t, got)
-	got, err = s.Audit("IS", at, 9, used(), ends(serial.Explanation{}, errBoom))
+	got, err = s.Audit("IS", serial.At(at), 9, used(), ends(serial.Explanation{}, errBoom))
 	require.ErrorIs(t, err, errBoom)
 	require.ErrorContains(t, err, "serial: Audit of IS in 2021-10-24: boom")
 	require.Zero(t, got)
-	_, err = s.Audit("IS", at, 9, func(yield func(string, error) bool) { yield("", errBoom) },
+	_, err = s.Audit("IS", serial.At(at), 9, func(yield func(string, error) bool) { yield("", errBoom) },
 		serial.WithExplanations(func(func(serial.Explanation, error) bool) { t.Error("the explanations are read") }))
 	require.ErrorIs(t, err, errBoom)
 }
@@ -406,7 +407,7 @@ func TestAuditExplainsMeanwhile(t *testing.T) {
 			yield(e, nil)
 			open = false
 		})
-		got, err := gen.Audit(t.Context(), "IS", time.Now(), func(yield func(string, error) bool) {
+		got, err := gen.Audit(t.Context(), "IS", serial.At(time.Now()), func(yield func(string, error) bool) {
 			require.EqualValues(t, 1, readings.Swap(0))
 			open = true
 			require.NoError(t, errOf(gen.NextN(t.Context(), "IS", 2))) // 4 and 5
@@ -426,11 +427,11 @@ func TestAuditExplainsMeanwhile(t *testing.T) {
 			cancel()
 			require.False(t, yield(e, nil), "went on")
 		}
-		got, err = gen.Audit(ctx, "IS", time.Now(), used(), serial.WithExplanations(canceling))
+		got, err = gen.Audit(ctx, "IS", serial.At(time.Now()), used(), serial.WithExplanations(canceling))
 		require.ErrorIs(t, err, context.Canceled)
 		require.Zero(t, got)
 		e.Reason = ""
-		_, err = gen.Audit(t.Context(), "IS", time.Now(), used(), given(e))
+		_, err = gen.Audit(t.Context(), "IS", serial.At(time.Now()), used(), given(e))
 		require.ErrorContains(t, err, "explanation of IS 2 to 9: Reason")
 	})
 }
@@ -469,7 +470,7 @@ func TestAuditOfMany(t *testing.T) {
 	}
 	runtime.ReadMemStats(&after)
 	own := after.TotalAlloc - before.TotalAlloc
-	got, err := s.Audit("IS", time.Date(2021, 10, 24, 15, 0, 0, 0, time.UTC), n, texts)
+	got, err := s.Audit("IS", serial.At(time.Date(2021, 10, 24, 15, 0, 0, 0, time.UTC)), n, texts)
 	runtime.ReadMemStats(&before)
 	require.NoError(t, err)
 	require.Equal(t, n, got.Count)
@@ -483,7 +484,7 @@ func TestAuditMeanwhile(t *testing.T) {
 		gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithStart(3))
 		numbers, err := textsOf(gen.NextN(t.Context(), "IS", 10)) // 3 to 12
 		require.NoError(t, err)
-		got, err := gen.Audit(t.Context(), "IS", time.Now(), func(yield func(string, error) bool) {
+		got, err := gen.Audit(t.Context(), "IS", serial.At(time.Now()), func(yield func(string, error) bool) {
 			for _, n := range numbers[1:] {
 				yield(n, nil)
 			}
@@ -506,7 +507,7 @@ func TestAuditMeanwhile(t *testing.T) {
 		require.Equal(t, time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), got.Start)
 
 		late := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithStart(50))
-		got, err = late.Audit(t.Context(), "LA", time.Now(), func(yield func(string, error) bool) {
+		got, err = late.Audit(t.Context(), "LA", serial.At(time.Now()), func(yield func(string, error) bool) {
 			_, err := late.NextN(t.Context(), "LA", 6)
 			require.NoError(t, err)
 			yield("LA200001010010", nil)
@@ -515,7 +516,7 @@ func TestAuditMeanwhile(t *testing.T) {
 		require.EqualValues(t, 1, got.BeyondCount, "below the first, despite numbers issued meanwhile")
 
 		require.NoError(t, gen.Prepare(t.Context(), "PO", 1))
-		got, err = gen.Audit(t.Context(), "PO", time.Now(), used())
+		got, err = gen.Audit(t.Context(), "PO", serial.At(time.Now()), used())
 		require.NoError(t, err)
 		require.Zero(t, got.Last, "opened, and not used")
 	})
@@ -534,7 +535,7 @@ func TestAuditLastAfter(t *testing.T) {
 			}
 		}
 	}
-	r, err := s.Audit("IS", day, 2, numbers, serial.WithLastAfter(func() (int64, error) {
+	r, err := s.Audit("IS", serial.At(day), 2, numbers, serial.WithLastAfter(func() (int64, error) {
 		read = true
 		return 5, nil
 	}))
@@ -546,20 +547,21 @@ func TestAuditLastAfter(t *testing.T) {
 	require.EqualValues(t, 6, r.Beyond[0].Seq)
 
 	failure := errors.New("no connection")
-	_, err = s.Audit("IS", day, 2, used(), serial.WithLastAfter(func() (int64, error) { return 0, failure }))
+	_, err = s.Audit("IS", serial.At(day), 2, used(), serial.WithLastAfter(func() (int64, error) { return 0, failure }))
 	require.ErrorIs(t, err, failure)
-	_, err = s.Audit("IS", day, 2, used(), serial.WithLastAfter(func() (int64, error) { return 1, nil }))
+	_, err = s.Audit("IS", serial.At(day), 2, used(), serial.WithLastAfter(func() (int64, error) { return 1, nil }))
 	require.EqualError(t, err,
 		"serial: Audit of IS in 2021-10-24: the last sequence went back from 2 to 1 while the used numbers were read")
-	_, err = s.Audit("IS", day, 2, used(), serial.WithLastAfter(nil))
+	_, err = s.Audit("IS", serial.At(day), 2, used(), serial.WithLastAfter(nil))
 	require.EqualError(t, err, "serial: WithLastAfter: the function is nil")
-	_, err = s.Audit("IS", day, 2, used(), nil)
+	_, err = s.Audit("IS", serial.At(day), 2, used(), nil)
 	require.EqualError(t, err, "serial: Audit: option 1 is nil")
 	client := redis.NewClient(&redis.Options{Addr: "127.0.0.1:1"})
 	defer func() { require.NoError(t, client.Close()) }()
 	g, err := serial.New(client)
 	require.NoError(t, err)
-	_, err = g.Audit(t.Context(), "IS", day, used(), serial.WithLastAfter(func() (int64, error) { return 0, nil }))
+	_, err = g.Audit(t.Context(), "IS", serial.At(day), used(),
+		serial.WithLastAfter(func() (int64, error) { return 0, nil }))
 	require.EqualError(t, err, "serial: Audit: WithLastAfter is for Scheme.Audit; a Generator reads its counter itself")
 }
 
@@ -570,7 +572,7 @@ func TestAuditPeriods(t *testing.T) {
 		keeping := newGenerator(t, client, serial.WithLocation(loc), serial.WithRetention(2))
 		forgetting := newGenerator(t, client, serial.WithLocation(loc))
 		audit := func(gen *serial.Generator, typ string, at time.Time, numbers ...string) (serial.Report, error) {
-			return gen.Audit(t.Context(), typ, at, used(numbers...))
+			return gen.Audit(t.Context(), typ, serial.At(at), used(numbers...))
 		}
 		day1 := time.Now()
 		got, err := audit(keeping, "IS", day1)
@@ -614,11 +616,11 @@ func TestAuditPeriods(t *testing.T) {
 			yield("IS200001020002", nil)
 		}
 		day2 := time.Now()
-		got, err = keeping.Audit(t.Context(), "IS", day2, slow)
+		got, err = keeping.Audit(t.Context(), "IS", serial.At(day2), slow)
 		require.NoError(t, err)
 		require.EqualValues(t, []any{int64(2), int64(1)}, []any{got.Last, got.MissingCount})
 		require.NoError(t, errOf(forgetting.Next(t.Context(), "QQ")))
-		got, err = forgetting.Audit(t.Context(), "QQ", time.Now(), slow)
+		got, err = forgetting.Audit(t.Context(), "QQ", serial.At(time.Now()), slow)
 		require.ErrorContains(t, err, "no longer kept")
 		require.Zero(t, got)
 	})
@@ -636,22 +638,23 @@ func TestAuditOfALostCounter(t *testing.T) {
 				yield("IS200001010001", nil)
 			}
 		}
-		got, err := fresh.Audit(t.Context(), "IS", time.Now(), meanwhile(func() {
+		got, err := fresh.Audit(t.Context(), "IS", serial.At(time.Now()), meanwhile(func() {
 			require.NoError(t, m.Set("serial:{IS}:20000101", "2"))
 		}))
 		require.ErrorIs(t, err, serial.ErrCounterLost)
 		require.ErrorContains(t, err, "went back from 3 to 2")
 		require.Zero(t, got)
 		require.NoError(t, m.Set("serial:{IS}:20000101", "3"))
-		got, err = fresh.Audit(t.Context(), "IS", time.Now(), meanwhile(func() { m.Del("serial:{IS}:20000101") }))
+		got, err = fresh.Audit(t.Context(), "IS", serial.At(time.Now()), meanwhile(func() { m.Del("serial:{IS}:20000101") }))
 		require.ErrorIs(t, err, serial.ErrCounterLost)
 		require.Zero(t, got)
 		for _, gen := range []*serial.Generator{gen, fresh} {
-			_, err = gen.Audit(t.Context(), "IS", time.Now(), func(func(string, error) bool) { t.Error("the numbers are read") })
+			_, err = gen.Audit(t.Context(), "IS", serial.At(time.Now()),
+			func(func(string, error) bool) { t.Error("the numbers are read") })
 			require.ErrorIs(t, err, serial.ErrCounterLost)
 		}
 		elsewhere := newGenerator(t, m.Client(), serial.WithLocation(location(t, "Asia/Shanghai")))
-		require.ErrorIs(t, errOf(elsewhere.Audit(t.Context(), "IS", time.Now(), used())), serial.ErrConflict)
+		require.ErrorIs(t, errOf(elsewhere.Audit(t.Context(), "IS", serial.At(time.Now()), used())), serial.ErrConflict)
 	})
 }
 
@@ -667,7 +670,7 @@ func TestAuditBeforeALostCounter(t *testing.T) {
 		m.SetTime(time.Now().Add(4 * time.Second))
 		require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
 		m.Del("serial:{IS}:20000102")
-		got, err := newGenerator(t, m.Client(), opts...).Audit(t.Context(), "IS", day1, used("IS200001010001"))
+		got, err := newGenerator(t, m.Client(), opts...).Audit(t.Context(), "IS", serial.At(day1), used("IS200001010001"))
 		require.NoError(t, err)
 		require.EqualValues(t, 3, got.Last)
 	})
@@ -693,16 +696,18 @@ func TestAuditEnds(t *testing.T) {
 			}
 		}
 		ctx, cancel := context.WithCancel(t.Context())
-		got, err := gen.Audit(ctx, "IS", time.Now(), endless(5, cancel))
+		got, err := gen.Audit(ctx, "IS", serial.At(time.Now()), endless(5, cancel))
 		require.ErrorIs(t, err, context.Canceled)
 		require.Zero(t, got)
-		_, err = gen.Audit(ctx, "IS", time.Now(), func(func(string, error) bool) { t.Error("the numbers are read") })
+		_, err = gen.Audit(ctx, "IS", serial.At(time.Now()),
+			func(func(string, error) bool) { t.Error("the numbers are read") })
 		require.ErrorIs(t, err, context.Canceled)
 		ctx, cancel = context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		_, err = gen.Audit(ctx, "IS", time.Now(), endless(5, func() { time.Sleep(2 * time.Second) }))
+		_, err = gen.Audit(ctx, "IS", serial.At(time.Now()), endless(5, func() { time.Sleep(2 * time.Second) }))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		_, err = gen.Audit(t.Context(), "IS", time.Now(), func(yield func(string, error) bool) { yield("", errBoom) })
+		_, err = gen.Audit(t.Context(), "IS", serial.At(time.Now()),
+			func(yield func(string, error) bool) { yield("", errBoom) })
 		require.ErrorIs(t, err, errBoom)
 		require.NotErrorIs(t, err, context.Canceled)
 
@@ -716,13 +721,13 @@ func TestAuditEnds(t *testing.T) {
 		})
 		delay.Store(int64(8 * time.Second))
 		began := time.Now()
-		got, err = gen.Audit(t.Context(), "IS", time.Now(), used("IS200001010001"))
+		got, err = gen.Audit(t.Context(), "IS", serial.At(time.Now()), used("IS200001010001"))
 		require.NoError(t, err)
 		require.EqualValues(t, 1, got.Count)
 		require.Equal(t, 16*time.Second, time.Since(began))
 		delay.Store(int64(20 * time.Second))
 		began = time.Now()
-		_, err = gen.Audit(t.Context(), "IS", time.Now(), used("IS200001010001"))
+		_, err = gen.Audit(t.Context(), "IS", serial.At(time.Now()), used("IS200001010001"))
 		require.Error(t, err)
 		require.NotErrorIs(t, err, context.DeadlineExceeded)
 		require.LessOrEqual(t, time.Since(began), 10*time.Second)
@@ -748,9 +753,9 @@ func TestAuditOfEveryPeriod(t *testing.T) {
 				numbers, err := textsOf(gen.NextN(t.Context(), "IS", 5))
 				require.NoError(t, err)
 				at := time.Now()
-				_, _, end := gen.Scheme().Period(at)
+				_, _, end := gen.Scheme().Period(serial.At(at))
 				for range 2 {
-					got, err := gen.Audit(t.Context(), "IS", at, used(numbers[0], numbers[2], numbers[2]))
+					got, err := gen.Audit(t.Context(), "IS", serial.At(at), used(numbers[0], numbers[2], numbers[2]))
 					require.NoError(t, err)
 					require.EqualValues(t, []int64{5, 2, 3, 1}, []int64{got.Last, got.Count, got.MissingCount, got.DuplicateCount})
 					require.Equal(t, []string{numbers[2]}, texts(got.Duplicates))

@@ -393,7 +393,7 @@ func ExampleNumber_Equal() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	issued, err := orders.Number("IS", time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC), 17)
+	issued, err := orders.Number("IS", serial.At(time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC)), 17)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -413,7 +413,7 @@ func ExampleNumber_MarshalText() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	number, err := orders.Number("IS", time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC), 17)
+	number, err := orders.Number("IS", serial.At(time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC)), 17)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -441,7 +441,7 @@ func ExampleNumber_Value() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	number, err := orders.Number("IS", time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC), 17)
+	number, err := orders.Number("IS", serial.At(time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC)), 17)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -477,7 +477,7 @@ func ExampleGenerator_Audit() {
 	stored := func(yield func(string, error) bool) { // in a service, the rows of a query
 		_ = yield("IS202110240001", nil) && yield("IS202110240003", nil)
 	}
-	report, err := gen.Audit(ctx, "IS", noon, stored)
+	report, err := gen.Audit(ctx, "IS", serial.At(noon), stored)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -533,7 +533,7 @@ func ExampleScheme_Audit() {
 			}
 		}
 	}
-	report, err := scheme.Audit("IS", time.Date(2021, 10, 24, 0, 0, 0, 0, time.UTC), 7, stored)
+	report, err := scheme.Audit("IS", serial.At(time.Date(2021, 10, 24, 0, 0, 0, 0, time.UTC)), 7, stored)
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -560,7 +560,7 @@ func ExampleReport_Clean() {
 		_ = yield("IS202110240002", nil) && yield("IS202110240001", nil)
 	}
 	for _, last := range []int64{2, 3} {
-		report, err := scheme.Audit("IS", time.Date(2021, time.October, 24, 0, 0, 0, 0, time.UTC), last, stored)
+		report, err := scheme.Audit("IS", serial.At(time.Date(2021, time.October, 24, 0, 0, 0, 0, time.UTC)), last, stored)
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -592,7 +592,7 @@ func ExampleWithExplanations() {
 		e.First, e.Last, e.Possible, e.Reason, e.By = 3, 3, false, "voided by Ada", "Ada"
 		yield(e, nil)
 	}
-	report, err := scheme.Audit("IS", day, 5, stored, serial.WithExplanations(reasons))
+	report, err := scheme.Audit("IS", serial.At(day), 5, stored, serial.WithExplanations(reasons))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -620,7 +620,7 @@ func ExampleWithLastAfter() {
 		last = 4
 		_ = yield("IS202110240001", nil) && yield("IS202110240002", nil) && yield("IS202110240004", nil)
 	}
-	report, err := scheme.Audit("IS", time.Date(2021, time.October, 24, 0, 0, 0, 0, time.UTC), last, stored,
+	report, err := scheme.Audit("IS", serial.At(time.Date(2021, time.October, 24, 0, 0, 0, 0, time.UTC)), last, stored,
 		serial.WithLastAfter(func() (int64, error) { return last, nil }))
 	if err != nil {
 		log.Fatal(err)
@@ -1127,7 +1127,7 @@ func ExampleScheme() {
 		log.Fatal(err)
 	}
 
-	n, err := invoices.Number("INV", time.Date(2025, time.March, 31, 12, 0, 0, 0, time.UTC), 512)
+	n, err := invoices.Number("INV", serial.At(time.Date(2025, time.March, 31, 12, 0, 0, 0, time.UTC)), 512)
 	fmt.Println(n, err)
 	n, err = invoices.Parse("INV/2024-25/0512")
 	fmt.Println(n.Type, n.Start.Format(time.DateOnly), n.Seq, err)
@@ -1154,8 +1154,8 @@ func ExampleScheme_Number() {
 	}
 
 	day := time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC)
-	fmt.Println(slips.Number("PICK", day, 17))
-	_, err = slips.Number("PICK", day, 10_000)
+	fmt.Println(slips.Number("PICK", serial.At(day), 17))
+	_, err = slips.Number("PICK", serial.At(day), 10_000)
 	fmt.Println(errors.Is(err, serial.ErrExhausted))
 	// Output:
 	// PICK-211024-0017-1 <nil>
@@ -1187,7 +1187,7 @@ func ExampleScheme_Period() {
 		log.Fatal(err)
 	}
 
-	label, start, end := batches.Period(time.Date(2024, time.December, 31, 12, 0, 0, 0, time.UTC))
+	label, start, end := batches.Period(serial.At(time.Date(2024, time.December, 31, 12, 0, 0, 0, time.UTC)))
 	fmt.Println(label, start.Format(time.DateOnly), end.Format(time.DateOnly))
 	// Output:
 	// 2025W01 2024-12-30 2025-01-06
@@ -1201,7 +1201,7 @@ func ExampleScheme_PeriodName() {
 		log.Fatal(err)
 	}
 
-	fmt.Println(batches.PeriodName(time.Date(2024, time.December, 31, 12, 0, 0, 0, time.UTC)))
+	fmt.Println(batches.PeriodName(serial.At(time.Date(2024, time.December, 31, 12, 0, 0, 0, time.UTC))))
 	// Output:
 	// week 1 of 2025
 }
@@ -1228,7 +1228,7 @@ func ExampleGenerator_Scheme() {
 		log.Fatal(err)
 	}
 
-	fmt.Println(gen.Scheme().Number("IS", time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC), 17))
+	fmt.Println(gen.Scheme().Number("IS", serial.At(time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC)), 17))
 	// Output:
 	// IS202110240017 <nil>
 }
@@ -1284,7 +1284,7 @@ func ExampleScheme_Span() {
 		log.Fatal(err)
 	}
 
-	start, end, err := invoices.Span(time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC))
+	start, end, err := invoices.Span(serial.At(time.Date(2021, time.October, 24, 12, 0, 0, 0, time.UTC)))
 	fmt.Println(start.Format(time.DateOnly), end.Format(time.DateOnly), err)
 	// Output:
 	// 2021-10-01 2021-11-01 <nil>

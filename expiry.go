@@ -1,6 +1,7 @@
 package serial
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -122,4 +123,113 @@ func WithRetention(periods int) Option {
 	err := refuseIf(periods < 0 || periods > mostKept,
 		"serial: WithRetention(%d): want 0 to %d periods", periods, mostKept)
 	return option{"WithRetention", false, err, func(c *config) { c.issuing.Retention = periods }}
+}
+
+// A When names a calendar date or an instant, and thereby a period: a document's date is a date, and midnight UTC on 1
+// August is still July in Brazil. Make one with [On], [OnDateOf] or [At]. The zero When names nothing.
+//
+// A When is comparable: two are equal (==) if they name the same date or the same instant, whatever the time zone was.
+// A date never equals an instant.
+//
+// A [Scheme] finds the business day of a date by its own time zone and day start. A date names no period, which is an
+// error where it is passed in, if
+//
+//   - it does not exist, such as 31 June, or is not in 1970 to 9999;
+//   - it has no business day in the time zone: Apia skipped 30 December 2011;
+//   - periods are shorter than a day. Then use At.
+//
+// An instant names no period if its date, in the scheme's time zone, is not in 1970 to 9999. With [Never], an instant
+// must also be before 31 December 9999 in UTC, but any date from 1970 to 9999 names the only period.
+//
+// If periods last a day or longer, but the template prints HH, mm or ss, a date names a period but no number.
+// [Scheme.Number], [Scheme.Span] and the NextOn of package gapless then return an error. Use At.
+type When struct {
+	form             whenForm
+	year, month, day int       // of a date, as given
+	instant          time.Time // of an instant, in UTC and without a monotonic reading, so that == compares instants
+}
+
+type whenForm int
+
+const (
+	formDate whenForm = iota + 1 // zero is the form of the zero When
+	formInstant
+)
+
+// On returns the When of a date. Any date may be given, but one that does not exist is an error where it is passed in.
+func On(year int, month time.Month, day int) When {
+	return When{form: formDate, year: year, month: int(month), day: day}
+}
+
+// OnDateOf returns the When of the date that t shows in its own location: for a date from a form, or for a DATE column
+// that the driver returns as midnight UTC. Drivers that return it in another location can change the date;
+// docs/gapless.md says which, and what to do.
+func OnDateOf(t time.Time) When { return On(t.Date()) }
+
+// At returns the When of an instant, such as [time.Now]. For the date of a document, use [On] or [OnDateOf].
+func At(t time.Time) When { return When{form: formInstant, instant: t.Round(0).UTC()} }
+
+// String returns a date in the form 2026-08-01 and an instant in RFC 3339 in UTC, such as 2026-08-01T03:00:00Z. For the
+// zero When, it returns "".
+func (w When) String() string {
+	switch w.form {
+	case formDate:
+		return fmt.Sprintf("%04d-%02d-%02d", w.year, w.month, w.day)
+	case formInstant:
+		return w.instant.Format(time.RFC3339Nano)
+	}
+	return ""
+}
+
+// firstInstant returns the instant that w names or, for a date, the first instant of its business day.
+func (s *scheme) firstInstant(w When) (time.Time, error) {
+	c := s.calendar
+	switch wall := time.Date(w.year, time.Month(w.month), w.day, 0, 0, 0, 0, time.UTC); {
+	case w.form == formInstant && !c.Covers(w.instant):
+		return time.Time{}, fmt.Errorf("serial: %v in %v: want 1970 to 9999, "+
+			"and with Never only before 9999-12-31T00:00:00Z", w, c.Location)
+	case w.form == formInstant:
+		return w.instant, nil
+	case w.form != formDate:
+		return time.Time{}, errors.New("serial: the When is zero: want a date or an instant, from On, OnDateOf or At")
+	case w.year < 1970 || w.year > 9999:
+		return time.Time{}, fmt.Errorf("serial: the date %v: want 1970 to 9999", w)
+	case On(wall.Date()) != w:
+		return time.Time{}, fmt.Errorf("serial: the date %v does not exist: want a date of the calendar", w)
+	case c.Unit.ShorterThanDay():
+		return time.Time{}, fmt.Errorf("serial: the date %v has more than one period with %v: want an instant, from At", w,
+			Period(c.Unit))
+	default:
+		day := c.With(calendar.Day).Beginning(wall)
+		if day.Start >= day.End {
+			return time.Time{}, fmt.Errorf("serial: the date %v has no business day in %v, whose clocks skipped it", w,
+				c.Location)
+		}
+		return s.local(day.Start), nil
+	}
+}
+
+// spanOf returns the span of a When, or an error if its date cannot be printed.
+func (s *scheme) spanOf(w When) (calendar.Span, error) {
+	at, err := s.firstInstant(w)
+	if err != nil {
+		return calendar.Span{}, err
+	}
+	return s.template.Dates.SpanAt(at)
+}
+
+// numberedSpan is spanOf for a number, which needs more than a date if the template prints the time.
+func (s *scheme) numberedSpan(w When) (calendar.Span, error) {
+	span, err := s.spanOf(w)
+	switch {
+	case err != nil:
+		return calendar.Span{}, err
+	case w.form == formDate && s.template.Dates.Finest.ShorterThanDay():
+		return calendar.Span{}, fmt.Errorf("serial: the date %v has no time of day, which the template prints: "+
+			"want an instant, from At", w)
+	case span.From >= span.To:
+		return calendar.Span{}, fmt.Errorf("serial: the date %v cannot be printed: %v ends before it in %v", w,
+			Period(s.calendar.Unit), s.calendar.Location)
+	}
+	return span, nil
 }

@@ -107,7 +107,7 @@ func testCalendars(t *testing.T, b backend) {
 	for _, k := range []kind{weekly, quarterly, halfYears, fiscal, endless} {
 		b.run(t, k.name, func(t *testing.T, s *series) {
 			gen := s.generator(k.opts...)
-			label, start, end := gen.Scheme().Period(time.Now())
+			label, start, end := gen.Scheme().Period(serial.At(time.Now()))
 			counter := s.record + ":" + label
 			next := func(want int64) {
 				t.Helper()
@@ -160,7 +160,7 @@ func testCalendarsInALedger(t *testing.T, b backend) {
 		b.run(t, k.name, func(t *testing.T, s *series) {
 			l := new(spyLedger)
 			gen := s.generator(append(k.opts, serial.WithLedger(l, 5), fixedFloor(100))...)
-			label, _, end := gen.Scheme().Period(time.Now())
+			label, _, end := gen.Scheme().Period(serial.At(time.Now()))
 			for i := range 7 {
 				requireSeq(t, int64(101+i))(gen.NextNumber(t.Context(), "IS"))
 			}

@@ -1,7 +1,9 @@
 package serial
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"iter"
 	"time"
@@ -80,6 +82,34 @@ func (e Explanation) Validate() error {
 		return err("By: %s", wrong)
 	}
 	return nil
+}
+
+// Explanation returns an explanation for the missing numbers from first to last, such as those of voided documents. Its
+// At is now; set Unused or Possible on the result if they apply. The numbers may come from [Scheme.Parse],
+// [Scheme.Number], [Generator.Peek] and so on. Their Date need not be known.
+//
+// Errors: [ErrInvalidType]; one for a zero Number, for numbers of different series or periods, for a first after last,
+// and for a reason or by that is out of bounds, see [Explanation].
+func (s *Scheme) Explanation(first, last Number, reason, by string) (Explanation, error) {
+	series, err := s.Series(first.Type)
+	other, otherErr := s.Series(last.Type)
+	switch {
+	case first.Start.IsZero() || last.Start.IsZero():
+		return Explanation{}, errors.New("serial: Explanation: a Number is zero: want the first and the last to explain")
+	case cmp.Or(err, otherErr) != nil:
+		return Explanation{}, cmp.Or(err, otherErr)
+	case series != other:
+		return Explanation{}, fmt.Errorf("serial: Explanation of %s and %s: want numbers of one series", series, other)
+	case !first.Start.Equal(last.Start):
+		return Explanation{}, fmt.Errorf("serial: Explanation of %s: want numbers of one period, not of those that begin "+
+			"at %v and %v", series, At(first.Start), At(last.Start))
+	}
+	e := Explanation{Series: series, Type: first.Type, Start: first.Start, First: first.Seq, Last: last.Seq,
+		Reason: reason, By: by, At: time.Now().Round(0).UTC()}
+	if err := e.Validate(); err != nil {
+		return Explanation{}, err
+	}
+	return e, nil
 }
 
 // checkText says what is wrong with a text, or "": it must have least to most bytes of UTF-8, in allowed runes.

@@ -519,12 +519,12 @@ func TestDeletedDocument(t *testing.T) {
 			s.gen, s.other = newGenerator(t, m.Client(s.next.hook()), opts...), newGenerator(t, m.Client(), opts...)
 			row.happens(s)
 			all := reports.from(t, s.gen, s.other)
-			r, err := s.gen.Audit(t.Context(), "IS", time.Now(), used(s.stored...), given(all...))
+			r, err := s.gen.Audit(t.Context(), "IS", serial.At(time.Now()), used(s.stored...), given(all...))
 			require.NoError(t, err)
 			require.Zero(t, r.ContradictedCount+r.ExplainedCount)
 			deleted := fmt.Sprintf("IS%s%04d", today(time.UTC), row.deleted)
 			s.stored = slices.DeleteFunc(s.stored, func(n string) bool { return n == deleted })
-			r, err = s.gen.Audit(t.Context(), "IS", time.Now(), used(s.stored...), given(all...))
+			r, err = s.gen.Audit(t.Context(), "IS", serial.At(time.Now()), used(s.stored...), given(all...))
 			require.NoError(t, err)
 			require.Equal(t, row.unexplained, r.Unexplained)
 			require.Empty(t, r.Explained)
@@ -576,7 +576,7 @@ func TestDeletedDocumentsAfterAStall(t *testing.T) {
 	stored = append(stored, documents...)
 
 	audit := func(stored []string) serial.Report {
-		r, err := gen.Audit(t.Context(), "IS", time.Now(), used(stored...), given(all...))
+		r, err := gen.Audit(t.Context(), "IS", serial.At(time.Now()), used(stored...), given(all...))
 		require.NoError(t, err)
 		require.Zero(t, r.ContradictedCount)
 		return r
@@ -720,6 +720,6 @@ func TestUnusedWhileTheHookIsSlow(t *testing.T) {
 }
 
 func startOf(gen *serial.Generator, at time.Time) time.Time {
-	_, start, _ := gen.Scheme().Period(at)
+	_, start, _ := gen.Scheme().Period(serial.At(at))
 	return start
 }

@@ -81,7 +81,7 @@ func TestNumbersInJSON(t *testing.T) {
 		}},
 	} {
 		s := newScheme(t, c.opts...)
-		n, err := s.Number(c.typ, at, 7)
+		n, err := s.Number(c.typ, serial.At(at), 7)
 		require.NoError(t, err)
 		text, err := n.MarshalText()
 		require.NoError(t, err)
@@ -115,7 +115,7 @@ func TestNumbersInJSON(t *testing.T) {
 func TestNumbersInQueries(t *testing.T) {
 	var sent queries
 	db := closing(t, sql.OpenDB(&sent))
-	n, err := newScheme(t).Number("IS", time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC), 7)
+	n, err := newScheme(t).Number("IS", serial.At(time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC)), 7)
 	require.NoError(t, err)
 	require.NoError(t, errOf(db.ExecContext(t.Context(), "INSERT", n, &n, (*serial.Number)(nil))))
 	require.Equal(t, queries{"IS202110240007", "IS202110240007", nil}, sent)
@@ -183,7 +183,7 @@ func TestNumbersWithoutDate(t *testing.T) {
 func TestEqual(t *testing.T) {
 	at := time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC)
 	number := func(at time.Time, typ string, seq int64, opts ...serial.Option) serial.Number {
-		n, err := newScheme(t, opts...).Number(typ, at, seq)
+		n, err := newScheme(t, opts...).Number(typ, serial.At(at), seq)
 		require.NoError(t, err)
 		return n
 	}
@@ -297,7 +297,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		require.Equal(t, s, n.String())
-		made, err := gen.Scheme().Number(n.Type, n.Date, n.Seq)
+		made, err := gen.Scheme().Number(n.Type, serial.At(n.Date), n.Seq)
 		if n.Date.Year() < 1970 { // a period may begin before, such as Never west of Greenwich
 			require.Error(t, err)
 			return
@@ -326,7 +326,7 @@ func FuzzTemplate(f *testing.F) {
 		if gen == nil {
 			return
 		}
-		n, err := gen.Scheme().Number(typ, time.Unix(at%253402300800, 0), seq)
+		n, err := gen.Scheme().Number(typ, serial.At(time.Unix(at%253402300800, 0)), seq)
 		if err != nil {
 			return
 		}

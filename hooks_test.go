@@ -173,7 +173,7 @@ func TestHooksOfLosses(t *testing.T) {
 	next := func(ctx context.Context, gen *serial.Generator) error { return errOf(gen.Next(ctx, "IS")) }
 	peek := func(ctx context.Context, gen *serial.Generator) error { return errOf(gen.Peek(ctx, "IS")) }
 	audit := func(ctx context.Context, gen *serial.Generator) error {
-		return errOf(gen.Audit(ctx, "IS", time.Now(), func(func(string, error) bool) {}))
+		return errOf(gen.Audit(ctx, "IS", serial.At(time.Now()), func(func(string, error) bool) {}))
 	}
 	raise := func(ctx context.Context, gen *serial.Generator) error { return gen.Raise(ctx, "IS", 3) }
 	prepare := func(ctx context.Context, gen *serial.Generator) error { return gen.Prepare(ctx, "IS", 1) }
@@ -270,7 +270,7 @@ func TestHooksOfAuditAcrossMidnight(t *testing.T) {
 		require.NoError(t, errOf(generator().Next(t.Context(), "IS")))
 		m.Del("serial:{IS}:20000102")
 		ctx := context.WithValue(t.Context(), h, "")
-		require.NoError(t, errOf(generator().Audit(ctx, "IS", yesterday, used("IS200001010001"))))
+		require.NoError(t, errOf(generator().Audit(ctx, "IS", serial.At(yesterday), used("IS200001010001"))))
 		require.Contains(t, h.take(), `lost IS 20000102: "", not repaired`)
 	})
 }

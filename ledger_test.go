@@ -476,7 +476,7 @@ func testStartWithALedger(t *testing.T, b backend) {
 		require.NoError(t, first.Prepare(t.Context(), "IS", 2))
 		require.NoError(t, late.Prepare(t.Context(), "LA", 2))
 		require.NoError(t, late.Prepare(t.Context(), "UN", 2))
-		yesterday, _, _ := first.Scheme().Period(now)
+		yesterday, _, _ := first.Scheme().Period(serial.At(now))
 		require.NotEqual(t, s.day, yesterday)
 		require.EventuallyWithT(t, func(t *assert.CollectT) {
 			n, err := later.Peek(context.Background(), "IS")

@@ -281,7 +281,7 @@ func requireOtherCalendar(t *testing.T, m *miniredis.Miniredis, gen *serial.Gene
 		"Raise":    gen.Raise(t.Context(), "IS", 9),
 		"Takeover": gen.Takeover(t.Context(), "IS", 9),
 		"Prepare":  gen.Prepare(t.Context(), "IS", 1),
-		"Audit":    errOf(gen.Audit(t.Context(), "IS", time.Now(), func(func(string, error) bool) {})),
+		"Audit":    errOf(gen.Audit(t.Context(), "IS", serial.At(time.Now()), func(func(string, error) bool) {})),
 	} {
 		require.ErrorIs(t, err, serial.ErrConflict, name)
 		counts := fmt.Sprintf("it is counted by %s, but this generator counts by %s;", theirs, ours)

@@ -660,7 +660,7 @@ func TestCallPaths(t *testing.T) {
 	peek := func(gen *serial.Generator, typ string) error { return errOf(gen.Peek(ctx, typ)) }
 	history := func(gen *serial.Generator, typ string) error { return errOf(gen.History(ctx, typ, 2)) }
 	audit := func(gen *serial.Generator, typ string) error {
-		return errOf(gen.Audit(ctx, typ, time.Now(), func(func(string, error) bool) {}))
+		return errOf(gen.Audit(ctx, typ, serial.At(time.Now()), func(func(string, error) bool) {}))
 	}
 	midnight := func(*serial.Generator, string) error { time.Sleep(24 * time.Hour); return nil }
 	type calls []func(gen *serial.Generator, typ string) error

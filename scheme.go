@@ -77,16 +77,17 @@ func (s *scheme) complete() (errs []error) {
 	return errs
 }
 
-// Number returns the number of a type with the sequence seq, as printed if issued at the instant at. It need not have
-// been issued.
+// Number returns the number of a type with the sequence seq, as printed if issued on the date or at the instant at. It
+// need not have been issued.
 //
-// Errors: [ErrInvalidType]; [ErrExhausted] if seq is above the last sequence of [Scheme.Limits]; one for a seq below 1,
-// for an instant before 1970 or after the year 9999, and for a date that the template cannot print.
-func (s *Scheme) Number(typ string, at time.Time, seq int64) (Number, error) {
+// Errors: [ErrInvalidType]; [ErrExhausted] if seq is above the last sequence of [Scheme.Limits]; one for a seq below 1;
+// one for a [When] that names no period, for a date if the template prints the time of day, and for a date that the
+// template cannot print.
+func (s *Scheme) Number(typ string, at When, seq int64) (Number, error) {
 	if err := s.template.CheckType(typ); err != nil {
 		return Number{}, err
 	}
-	span, err := s.template.Dates.DatedSpan(at)
+	span, err := s.numberedSpan(at)
 	switch {
 	case err != nil:
 		return Number{}, err
@@ -146,13 +147,13 @@ func (s *scheme) counts() string {
 // another print mark gets [ErrConflict] until a later period begins.
 func (s *Scheme) PrintMark() string { return s.template.PrintMark() }
 
-// Span returns the span around at in which the same date is printed. It begins at start and ends before end. It is the
+// Span returns the span of at in which the same date is printed. It begins at start and ends before end. It is the
 // period of at, or a part of it if the template prints more than the period.
 //
-// It is an error if the date of at is not in 1970 to 9999 in the Scheme's time zone, or if the template cannot print
-// it.
-func (s *Scheme) Span(at time.Time) (start, end time.Time, err error) {
-	span, err := s.template.Dates.DatedSpan(at)
+// It is an error if at names no period, which the error explains; if at is a date and the template prints the time of
+// day; and if the template cannot print the date.
+func (s *Scheme) Span(at When) (start, end time.Time, err error) {
+	span, err := s.numberedSpan(at)
 	if err != nil {
 		return time.Time{}, time.Time{}, err
 	}
@@ -160,29 +161,39 @@ func (s *Scheme) Span(at time.Time) (start, end time.Time, err error) {
 }
 
 // Period returns the period of at: its label, as in keys and in a ledger, its first instant, and the first instant
-// after it. If the date of at is not in 1970 to 9999 in the Scheme's time zone, all three are zero. With [Never], start
-// and end are in UTC.
-func (s *Scheme) Period(at time.Time) (label string, start, end time.Time) {
-	p, covered := s.calendar.At(at), s.calendar.Covers(at)
-	if s.calendar.Unit == calendar.Never { // its dates are in UTC: west of Greenwich, it begins in 1969
-		covered = p.Start <= at.Unix() && at.Unix() < p.End
+// after it. If at names no period, all three are zero, and [Scheme.Span] says why. With [Never], start and end are in
+// UTC.
+func (s *Scheme) Period(at When) (label string, start, end time.Time) {
+	if p := s.period(at); p != nil {
+		label, start, end = p.Label, s.local(p.Start), s.local(p.End)
 	}
-	if !covered {
-		return "", time.Time{}, time.Time{}
+	return label, start, end
+}
+
+// period returns the period of a When, nil if it names none.
+func (s *scheme) period(w When) *calendar.Period {
+	at, err := s.firstInstant(w)
+	if w.form == formInstant && s.calendar.Unit == calendar.Never { // in UTC: west of Greenwich, it begins in 1969
+		if at = w.instant; at.Unix() >= 0 && at.Unix() < calendar.EndOfNever {
+			err = nil
+		}
 	}
-	return p.Label, s.local(p.Start), s.local(p.End)
+	if err != nil {
+		return nil
+	}
+	return s.calendar.At(at)
 }
 
 // PeriodName returns the name of at's period as people write it, such as "24 October 2021", "October 2021", "week 42 of
 // 2021", "quarter 4 of 2021", "half-year 2 of 2021", "2021", "24 October 2021, 15:00 to 16:00" or "all time". A year
 // that begins on another day than 1 January is "business year 2021". Weeks are ISO 8601 weeks. If [Scheme.Period]
 // returns zeros, the name is "".
-func (s *Scheme) PeriodName(at time.Time) string {
-	label, start, end := s.Period(at)
-	if label == "" {
+func (s *Scheme) PeriodName(at When) string {
+	p := s.period(at)
+	if p == nil {
 		return ""
 	}
-	return s.calendar.PeriodName(s.calendar.At(at), start, end)
+	return s.calendar.PeriodName(p, s.local(p.Start), s.local(p.End))
 }
 
 // Limits returns the first and the last sequence of a period.

@@ -272,7 +272,7 @@ func TestSchemeErrors(t *testing.T) {
 	require.Equal(t, []int64{100, 9999}, []int64{first, last})
 	for seq, want := range map[int64]string{0: "want 1 to 9999", -1: "want 1 to 9999",
 		10_000: "numbers exhausted"} {
-		n, err := s.Number("IS", at, seq)
+		n, err := s.Number("IS", serial.At(at), seq)
 		require.ErrorContains(t, err, want)
 		require.Zero(t, n)
 	}
@@ -280,14 +280,14 @@ func TestSchemeErrors(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, int64(1), n.Seq)
 	for _, at := range []time.Time{time.Unix(-1, 0), time.Unix(253402300800, 0), {}, time.Unix(1<<40, 0)} {
-		require.Error(t, errOf(s.Number("IS", at, 1)), "%v", at)
+		require.Error(t, errOf(s.Number("IS", serial.At(at), 1)), "%v", at)
 		never := newScheme(t, serial.WithPeriod(serial.Never), serial.WithTemplate("{type}{seq}"))
-		require.ErrorContains(t, errOf(never.Number("IS", at, 1)),
+		require.ErrorContains(t, errOf(never.Number("IS", serial.At(at), 1)),
 			"want 1970 to 9999, and with Never only before 9999-12-31T00:00:00Z")
 	}
-	require.ErrorIs(t, errOf(s.Number("a b", at, 1)), serial.ErrInvalidType)
+	require.ErrorIs(t, errOf(s.Number("a b", serial.At(at), 1)), serial.ErrInvalidType)
 	_, err = newScheme(t, serial.WithTemplate("{type}{date:yyMMdd}{seq}")).Number("IS",
-		time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC), 1)
+		serial.At(time.Date(2100, 1, 1, 0, 0, 0, 0, time.UTC)), 1)
 	require.ErrorContains(t, err, "the year 2100 cannot be printed as yy")
 }
 
@@ -299,7 +299,7 @@ func TestSchemesOfManyGoroutines(t *testing.T) {
 	for i := range 8 {
 		wg.Go(func() {
 			for seq := int64(1); seq <= 200; seq++ {
-				n, err := s.Number("IS", time.Date(2024, time.Month(1+i), 1+int(seq)%28, 0, 0, 0, 0, time.UTC), seq)
+				n, err := s.Number("IS", serial.At(time.Date(2024, time.Month(1+i), 1+int(seq)%28, 0, 0, 0, 0, time.UTC)), seq)
 				back, wrong := s.Parse(n.String())
 				if err != nil || wrong != nil || n != back {
 					t.Error(n, back, err, wrong)
@@ -323,7 +323,7 @@ func TestSchemesAllocateLittle(t *testing.T) {
 		"{type}{date:yyyyMMdd}{seq:6:base36}{check:37-36}": 1, "RF{check:97-10}{type}{date:yyyyMMdd}{seq:6}": 1,
 	} {
 		s := newScheme(t, serial.WithTemplate(template))
-		n, err := s.Number("IS", time.Date(2024, 12, 30, 12, 0, 0, 0, time.UTC), 4711)
+		n, err := s.Number("IS", serial.At(time.Date(2024, 12, 30, 12, 0, 0, 0, time.UTC)), 4711)
 		require.NoError(t, err)
 		text := n.String()
 		require.EqualValues(t, 1, testing.AllocsPerRun(100, func() { _ = n.String() }), template)
@@ -342,12 +342,12 @@ func TestFarInstants(t *testing.T) {
 				serial.WithTemplate("{type}{date:yyyyMMddHHmmssGGGGWWFFFFQ}{seq}"))
 			for _, at := range far {
 				name := fmt.Sprint(per, zone, at.Unix())
-				require.ErrorContains(t, errOf(s.Number("IS", at, 1)), "want 1970 to", name)
-				_, _, err := s.Span(at)
+				require.ErrorContains(t, errOf(s.Number("IS", serial.At(at), 1)), "want 1970 to", name)
+				_, _, err := s.Span(serial.At(at))
 				require.ErrorContains(t, err, "want 1970 to", name)
-				_, err = s.Audit("IS", at, 1, func(func(string, error) bool) {})
+				_, err = s.Audit("IS", serial.At(at), 1, func(func(string, error) bool) {})
 				require.ErrorContains(t, err, "want 1970 to", name)
-				label, start, end := s.Period(at)
+				label, start, end := s.Period(serial.At(at))
 				require.Zero(t, label, name)
 				require.True(t, start.IsZero() && end.IsZero(), name)
 			}
@@ -374,9 +374,9 @@ func TestFirstAndLastInstants(t *testing.T) {
 		at, err := time.Parse(time.RFC3339, c.at)
 		require.NoError(t, err)
 		s := newScheme(t, append([]serial.Option{serial.WithLocation(time.UTC)}, c.opts...)...)
-		_, err = s.Number("IS", at, 1)
+		_, err = s.Number("IS", serial.At(at), 1)
 		require.Equal(t, c.ok, err == nil, "%s: %v", c.at, err)
-		label, _, _ := s.Period(at)
+		label, _, _ := s.Period(serial.At(at))
 		require.Equal(t, c.ok, label != "", c.at)
 	}
 }
@@ -387,11 +387,11 @@ func TestPeriodOfNever(t *testing.T) {
 		s := newScheme(t, serial.WithPeriod(serial.Never), serial.WithTemplate("{type}{seq}"),
 			serial.WithLocation(time.FixedZone("", east)))
 		for at, want := range map[int64]string{-1: "", 0: "all", 7200: "all", 253402214399: "all", 253402214400: ""} {
-			label, start, _ := s.Period(time.Unix(at, 0))
+			label, start, _ := s.Period(serial.At(time.Unix(at, 0)))
 			require.Equal(t, want, label, "%d at %d", east, at)
 			require.Equal(t, want == "", start.IsZero(), "%d at %d", east, at)
 			if want == "" {
-				require.Error(t, errOf(s.Number("IS", time.Unix(at, 0), 1)), "%d at %d", east, at)
+				require.Error(t, errOf(s.Number("IS", serial.At(time.Unix(at, 0)), 1)), "%d at %d", east, at)
 			}
 		}
 	}
@@ -438,6 +438,6 @@ func TestPeriodName(t *testing.T) {
 	} {
 		scheme, err := serial.NewScheme(append(options(serial.WithLocation(time.UTC)), test.opts...)...)
 		require.NoError(t, err, test.want)
-		require.Equal(t, test.want, scheme.PeriodName(test.at))
+		require.Equal(t, test.want, scheme.PeriodName(serial.At(test.at)))
 	}
 }

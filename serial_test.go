@@ -536,7 +536,7 @@ func testStart(t *testing.T, b backend) {
 			} {
 				requireSeq(t, want, typ, start)(gen.Peek(t.Context(), typ))
 				requireSeq(t, want, typ, start)(lastOf(gen.History(t.Context(), typ, 2)))
-				report, err := gen.Audit(t.Context(), typ, time.Now(), used())
+				report, err := gen.Audit(t.Context(), typ, serial.At(time.Now()), used())
 				require.NoError(t, err)
 				require.Equal(t, want, report.Last, typ, start)
 			}

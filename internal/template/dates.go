@@ -184,15 +184,6 @@ func (d *Dates) SpanOf(p *calendar.Period) calendar.Span {
 	return s
 }
 
-// DatedSpan returns the span of an instant, or an error if its date cannot be printed.
-func (d *Dates) DatedSpan(at time.Time) (calendar.Span, error) {
-	if c := d.calendar; !c.Covers(at) {
-		return calendar.Span{}, fmt.Errorf("serial: a number at Unix time %d in %v: want 1970 to 9999, "+
-			"and with Never only before 9999-12-31T00:00:00Z", at.Unix(), c.Location)
-	}
-	return d.SpanAt(at)
-}
-
 // Instants returns the first instant of a span's period, and the first instant at which the period prints the span's
 // date, zero if that date is not known.
 func (d *Dates) Instants(s *calendar.Span) (start, date time.Time) {

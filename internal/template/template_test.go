@@ -45,7 +45,10 @@ func (s *scheme) Number(typ string, at time.Time, seq int64) (number, error) {
 	if err := s.CheckType(typ); err != nil {
 		return number{}, err
 	}
-	span, err := s.Dates.DatedSpan(at)
+	span, err := s.Dates.SpanAt(at)
+	if !s.calendar.Covers(at) {
+		err = fmt.Errorf("%v: want 1970 to 9999", at)
+	}
 	if err != nil {
 		return number{}, err
 	}
