@@ -343,7 +343,7 @@ func TestFarDays(t *testing.T) {
 				all, err := gen.History(t.Context(), "IS", 2)
 				require.NoError(t, err)
 				require.Equal(t, fmt.Sprint(tomorrow, "0001 ", today, "0009"), fmt.Sprintf("%s %s", all[0], all[1]))
-				report, err := gen.Audit(t.Context(), "IS", now, func(func(string, error) bool) {})
+				report, err := gen.Audit(t.Context(), "IS", serial.At(now), func(func(string, error) bool) {})
 				require.NoError(t, err)
 				require.EqualValues(t, 9, report.Last)
 			})

@@ -16,7 +16,7 @@ var errFound = errors.New("not all numbers are accounted for")
 
 // audit prints which numbers of a period are missing, duplicate, beyond the counter or foreign.
 func (c *command) audit(ctx context.Context) error {
-	at, err := c.instant()
+	at, err := c.when()
 	if err != nil {
 		return err
 	}
@@ -41,7 +41,7 @@ func (c *command) audit(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		at = last.Start
+		at = serial.At(last.Start)
 	}
 	var opts []serial.AuditOption
 	if c.explained != "" {
@@ -73,25 +73,30 @@ func (c *command) audit(ctx context.Context) error {
 // dates are the layouts of -date, shortest first.
 var dates = []string{time.DateOnly, "2006-01-02 15:04", time.DateTime, "2006-01-02T15:04", "2006-01-02T15:04:05"}
 
-// instant returns an instant in the period that -date names, or zero without -date.
-func (s *settings) instant() (time.Time, error) {
-	if s.date == "" {
-		return time.Time{}, nil
+// when returns what -date names, or zero without -date.
+func (c *command) when() (serial.When, error) {
+	if c.date == "" {
+		return serial.When{}, nil
 	}
 	for _, layout := range dates {
-		wall, err := time.Parse(layout, s.date)
+		wall, err := time.Parse(layout, c.date)
 		switch {
 		case err != nil:
 			continue
 		case layout != time.DateOnly:
-			return s.instantOf(wall)
-		case s.period.shorter():
-			return time.Time{}, misused("-date %q: -period %s needs a time, too, as in \"2021-10-24 15:04\"", s.date,
-				s.period.name)
+			at, err := c.instantOf(wall)
+			return serial.At(at), err
+		case c.period.shorter():
+			return serial.When{}, misused("-date %q: -period %s needs a time, too, as in \"2021-10-24 15:04\"", c.date,
+				c.period.name)
 		}
-		return s.beginningOf(wall)
+		date := serial.OnDateOf(wall)
+		if label, _, _ := c.scheme.Period(date); label == "" && wall.Year() >= 1970 { // Audit refuses earlier years
+			return serial.When{}, c.skippedDate()
+		}
+		return date, nil
 	}
-	return time.Time{}, misused("-date %q: want a date such as 2021-10-24", s.date)
+	return serial.When{}, misused("-date %q: want a date such as 2021-10-24", c.date)
 }
 
 // instantOf returns the instant at which clocks in the zone show wall.
@@ -103,22 +108,6 @@ func (s *settings) instantOf(wall time.Time) (time.Time, error) {
 		return time.Time{}, s.skippedDate()
 	}
 	return at, nil
-}
-
-// beginningOf returns when the business day of a date begins.
-func (s *settings) beginningOf(date time.Time) (time.Time, error) {
-	if date.Year() < 1970 {
-		return date, nil // Audit refuses it
-	}
-	days, err := serial.NewScheme(serial.WithLocation(s.zone), serial.WithDayStart(s.dayStart))
-	if err != nil {
-		return time.Time{}, err
-	}
-	n, err := days.Parse("X" + date.Format("20060102") + "0001")
-	if err != nil {
-		return time.Time{}, s.skippedDate()
-	}
-	return n.Start, nil
 }
 
 func (s *settings) skippedDate() error {

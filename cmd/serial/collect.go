@@ -25,7 +25,7 @@ func (c *command) collect(ctx context.Context, input io.Reader, typ string, now 
 		typ   string
 		start int64
 	}
-	_, start, _ := c.scheme.Period(now.Add(-tolerance))
+	_, start, _ := c.scheme.Period(serial.At(now.Add(-tolerance)))
 	all, bad := map[key]*found{}, unreadable{}
 	for e, err := range c.in.entries(ctx, input) {
 		if err != nil {

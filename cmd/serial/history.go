@@ -95,7 +95,7 @@ func (p *printer) name(start time.Time) string {
 	if first := time.Date(1970, 1, 1, 0, 0, int(p.dayStart/time.Second), 0, p.zone); start.Before(first) {
 		start = first
 	}
-	return p.scheme.PeriodName(start)
+	return p.scheme.PeriodName(serial.At(start))
 }
 
 // bar draws a share from 0 to 1, in eighths of a character.

@@ -141,7 +141,7 @@ func (c *command) last(ctx context.Context, typ string) (serial.Number, error) {
 		return n, err
 	}
 	now, err := c.redisTime(ctx) // it determines the current period
-	_, start, _ := c.scheme.Period(now)
+	_, start, _ := c.scheme.Period(serial.At(now))
 	return serial.Number{Type: typ, Start: start, Seq: -1}, err
 }
 

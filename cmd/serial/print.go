@@ -76,10 +76,10 @@ func (c *command) dateNow(ctx context.Context, n serial.Number) (serial.Number, 
 	if err != nil {
 		return serial.Number{}, err
 	}
-	if _, start, _ := c.scheme.Period(now); !start.Equal(n.Start) {
+	if _, start, _ := c.scheme.Period(serial.At(now)); !start.Equal(n.Start) {
 		now = n.Start
 	}
-	dated, _ := c.scheme.Number(n.Type, now, n.Seq) // fails if something else wrote the counter
+	dated, _ := c.scheme.Number(n.Type, serial.At(now), n.Seq) // fails if something else wrote the counter
 	return dated, nil
 }
 

@@ -43,7 +43,7 @@ func (c *command) explain(context.Context) error {
 	const typ = "IS"
 	first, last := c.scheme.Limits()
 	now := time.Now().In(c.zone).Truncate(time.Second)
-	_, _, end := c.scheme.Period(now)
+	_, _, end := c.scheme.Period(serial.At(now))
 	if !c.json {
 		holds := c.out.digits(first) + " to " + c.out.digits(last)
 		if last == mostEver {
@@ -60,7 +60,7 @@ func (c *command) explain(context.Context) error {
 		}
 	}
 	for _, e := range c.examples(now) {
-		n, err := c.scheme.Number(typ, e.at, first)
+		n, err := c.scheme.Number(typ, serial.At(e.at), first)
 		switch {
 		case c.json && err == nil:
 			_ = json.NewEncoder(c.out).Encode(struct {
@@ -77,7 +77,7 @@ func (c *command) explain(context.Context) error {
 	if c.json {
 		return nil
 	}
-	n, err := c.scheme.Number(typ, now, first)
+	n, err := c.scheme.Number(typ, serial.At(now), first)
 	if err != nil {
 		return err
 	}
@@ -123,11 +123,11 @@ func (p *printer) printed() (base, width int) {
 	}
 	width = len(strconv.FormatInt(last, 10))
 	now := time.Now()
-	short, err := p.scheme.Number("IS", now, 1)
+	short, err := p.scheme.Number("IS", serial.At(now), 1)
 	if err != nil {
 		return 10, width
 	}
-	long, err := p.scheme.Number("IS", now, last)
+	long, err := p.scheme.Number("IS", serial.At(now), last)
 	if err != nil {
 		return 10, width
 	}

@@ -323,7 +323,8 @@ func (s setting) audit(typ, day string, calls []call, explained []explanation) (
 			stored = append(stored, seq)
 		}
 	}
-	return s.scheme().Audit(typ, at, slices.Max(stored), s.documents(typ, at, stored), s.explanations(typ, at, explained))
+	return s.scheme().Audit(typ, serial.At(at), slices.Max(stored), s.documents(typ, at, stored),
+		s.explanations(typ, at, explained))
 }
 
 // instantOf returns an instant of a day, taken from the calls that got its numbers.
@@ -339,7 +340,7 @@ func (s setting) instantOf(day string, calls []call) time.Time {
 func (s setting) documents(typ string, at time.Time, seqs []int64) iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		for _, seq := range seqs {
-			n, err := s.scheme().Number(typ, at, seq)
+			n, err := s.scheme().Number(typ, serial.At(at), seq)
 			if !yield(n.String(), err) || err != nil {
 				return
 			}
@@ -352,7 +353,7 @@ func (s setting) explanations(typ string, at time.Time, explained []explanation,
 	more ...explanation) serial.AuditOption {
 	return serial.WithExplanations(func(yield func(serial.Explanation, error) bool) {
 		series, err := s.scheme().Series(typ)
-		_, start, _ := s.scheme().Period(at)
+		_, start, _ := s.scheme().Period(serial.At(at))
 		for _, e := range slices.Concat(explained, more) {
 			if !yield(serial.Explanation{Series: series, Type: typ, Start: start, First: e.first, Last: e.last,
 				Unused: e.unused, Possible: e.possible, Reason: "reported", By: e.by, At: at}, err) || err != nil {

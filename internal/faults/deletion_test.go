@@ -214,12 +214,12 @@ func (w *world) deleteDocuments(random *rand.Rand) {
 		explained := w.journal.explained[s]
 		last := slices.Max(all)
 		audit := func(stored []int64, more ...explanation) (serial.Report, error) {
-			return scheme.Audit(s.typ, at, last, w.setting.documents(s.typ, at, stored),
+			return scheme.Audit(s.typ, serial.At(at), last, w.setting.documents(s.typ, at, stored),
 				w.setting.explanations(s.typ, at, explained, more...))
 		}
 		if s.day == w.setting.dayOf(stamp()) && slices.Contains(alwaysUsed, s.typ) {
 			audit = func(stored []int64, more ...explanation) (serial.Report, error) {
-				return gen.Audit(context.Background(), s.typ, at, w.setting.documents(s.typ, at, stored),
+				return gen.Audit(context.Background(), s.typ, serial.At(at), w.setting.documents(s.typ, at, stored),
 					w.setting.explanations(s.typ, at, explained, more...))
 			}
 		}

@@ -200,7 +200,7 @@ func (w *walk) setTime() {
 
 // nextPeriod advances to about the beginning of a process's next period, unless it is far away.
 func (w *walk) nextPeriod(p *walker, far, off time.Duration) {
-	_, _, end := p.gen.Scheme().Period(w.now())
+	_, _, end := p.gen.Scheme().Period(serial.At(w.now()))
 	if jump := end.Sub(w.now()); jump < far && jump+off > 0 {
 		w.truth = w.truth.Add(jump + off)
 		w.setTime()
@@ -245,7 +245,7 @@ func (w *walk) issue(p *walker, typ string) bool {
 			require.Fail(w.t, "issued twice", "%s, first in step %d\n%s", n, before, strings.Join(w.trace, "\n"))
 		}
 		w.texts[n.String()] = len(w.trace) - 1
-		label, _, _ := p.gen.Scheme().Period(w.now())
+		label, _, _ := p.gen.Scheme().Period(serial.At(w.now()))
 		w.used[series+" "+label] = max(w.used[series+" "+label], n.Seq)
 		w.said["issued"]++
 	}
@@ -260,7 +260,7 @@ func (w *walk) issue(p *walker, typ string) bool {
 // a period may be the start of some process. With a ledger, losses skip some. If the ledger has refused a reservation
 // since everything was lost, the next caller does not know the last number.
 func (w *walk) follows(p *walker, series string, first int64) {
-	label, _, _ := p.gen.Scheme().Period(w.now())
+	label, _, _ := p.gen.Scheme().Period(serial.At(w.now()))
 	befores := []int64{w.used[series+" "+label]}
 	if befores[0] == 0 || w.refused[series] {
 		for _, s := range w.settings {
@@ -285,7 +285,7 @@ func (w *walk) hasLedger() bool {
 // peek has a process read the last number, which is the last one issued, whatever the start of that process.
 func (w *walk) peek(p *walker, typ string) {
 	series := w.series(typ)
-	label, _, _ := p.gen.Scheme().Period(w.now())
+	label, _, _ := p.gen.Scheme().Period(serial.At(w.now()))
 	n, err := p.gen.Peek(w.t.Context(), series)
 	if w.tell("Peek", p, series, []serial.Number{n}, err) && !w.hasLedger() { // a ledger may have skipped some
 		require.Equal(w.t, w.used[series+" "+label], n.Seq, "%s %s\n%s", series, label, strings.Join(w.trace, "\n"))
@@ -323,7 +323,7 @@ func (w *walk) issueOn(p *walker, typ string, periods int) {
 func (w *walk) goWest(p *walker, typ string) {
 	run := 2 + w.IntN(4)
 	w.issueOn(p, typ, run)
-	_, start, end := p.gen.Scheme().Period(w.now())
+	_, start, end := p.gen.Scheme().Period(serial.At(w.now()))
 	_, east := start.Zone()
 	offset := east - int(min(time.Duration(1+w.IntN(run))*end.Sub(start), 48*time.Hour).Seconds())
 	if offset < -35*60*60 { // with day starts, no two zones are farther apart
@@ -346,12 +346,12 @@ func (w *walk) runAhead(p *walker, typ string) {
 	back, ahead := w.skew, 1+w.IntN(3)
 	w.issue(p, typ)
 	for range ahead {
-		_, _, end := p.gen.Scheme().Period(w.now())
+		_, _, end := p.gen.Scheme().Period(serial.At(w.now()))
 		w.skew = min(w.skew+end.Sub(w.now()), farthest)
 		w.setTime()
 		w.issue(p, typ)
 	}
-	last, _, _ := p.gen.Scheme().Period(w.now())
+	last, _, _ := p.gen.Scheme().Period(serial.At(w.now()))
 	w.skew = back
 	w.setTime()
 	w.restart(p, p.walkSetting) // it remembers nothing
@@ -375,7 +375,7 @@ func (w *walk) prepare(p *walker, typ string, periods int) {
 // operate has an honest operator raise or take over.
 func (w *walk) operate(p *walker, typ string, takeover bool) {
 	typ = w.series(typ)
-	label, _, _ := p.gen.Scheme().Period(w.now())
+	label, _, _ := p.gen.Scheme().Period(serial.At(w.now()))
 	what, do := "Raise", p.gen.Raise
 	if takeover {
 		what, do = "Takeover", p.gen.Takeover
@@ -427,7 +427,7 @@ func (w *walk) step() {
 	case 9: // restarts with settings close to another's
 		w.restart(p, w.mutate(w.procs[w.IntN(len(w.procs))].walkSetting))
 	case 10:
-		label, _, _ := p.gen.Scheme().Period(w.now())
+		label, _, _ := p.gen.Scheme().Period(serial.At(w.now()))
 		w.loseCounter(typ, label)
 	case 11:
 		if w.lose {

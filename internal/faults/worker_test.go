@@ -87,7 +87,7 @@ var schemes sync.Map // made so far
 
 // label names the period of an instant.
 func (s setting) label(t time.Time) string {
-	label, _, _ := s.scheme().Period(t)
+	label, _, _ := s.scheme().Period(serial.At(t))
 	return label
 }
 

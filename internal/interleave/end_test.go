@@ -133,7 +133,8 @@ func (r *run) audit(t *testing.T, gen *serial.Generator, issued []string) {
 	}
 	unexplained := int64(0)
 	for day, last := range days {
-		report, err := schemes[day].Audit("IS", day, last, each(issued), serial.WithExplanations(each(r.explained)))
+		report, err := schemes[day].Audit("IS", serial.At(day), last, each(issued),
+			serial.WithExplanations(each(r.explained)))
 		require.NoError(t, err)
 		require.Zero(t, report.DuplicateCount+report.BeyondCount+report.ForeignCount+report.ContradictedCount, "%+v", report)
 		unexplained += report.UnexplainedCount
