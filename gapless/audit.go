@@ -25,7 +25,7 @@ import (
 // Audit writes nothing, and waits for nobody, except on MySQL in a transaction at SERIALIZABLE. No query of Audit runs
 // while used is read, so that one connection suffices. If ctx ends, Audit ends before the next number. Errors are those
 // of [Generator.Last] and of Scheme.Audit, and ctx's. With an error, the Report is zero.
-func (g *Generator) Audit(ctx context.Context, q Querier, typ string, at time.Time, used iter.Seq2[string, error],
+func (g *Generator) Audit(ctx context.Context, q Querier, typ string, at serial.When, used iter.Seq2[string, error],
 	opts ...serial.AuditOption) (serial.Report, error) {
 	read := func() (int64, error) {
 		n, err := g.Last(ctx, q, typ, at)
@@ -93,7 +93,7 @@ func (g *Generator) History(ctx context.Context, q Querier, typ string, periods 
 		if !ok {
 			return nil, fmt.Errorf("gapless: %s: the table has a period %q, and the scheme has not", what, r.label)
 		}
-		s, err := g.newSpan(typ, at)
+		s, err := g.newSpan(typ, serial.At(at))
 		if err != nil {
 			return nil, err
 		}
@@ -151,13 +151,13 @@ func (g *Generator) instantOf(label string) (at time.Time, ok bool) {
 	from, to := int64(-dated), int64(datedEnd+2*dated) // wherever the scheme's time zone is
 	for from < to {
 		middle := from + (to-from)/2
-		if found, _, _ := g.scheme.Period(time.Unix(middle, 0)); found >= label || found == "" && middle > dated {
+		if found, _, _ := g.scheme.Period(serial.At(time.Unix(middle, 0))); found >= label || found == "" && middle > dated {
 			to = middle
 		} else {
 			from = middle + 1
 		}
 	}
 	at = time.Unix(from, 0)
-	found, _, _ := g.scheme.Period(at)
+	found, _, _ := g.scheme.Period(serial.At(at))
 	return at, found == label
 }

@@ -35,14 +35,14 @@ func TestAudit(t *testing.T) {
 		take := func(n int) {
 			commits(t, db, func(tx *sql.Tx) {
 				for range n {
-					require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(24))))
+					require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(24)))))
 				}
 			})
 		}
 		take(3)
 		audit := func(q gapless.Querier, between func(int)) serial.Report {
 			t.Helper()
-			r, err := g.Audit(t.Context(), q, "IS", october(24), numbers(between, "IS202110240001", "IS202110240003",
+			r, err := g.Audit(t.Context(), q, "IS", serial.At(october(24)), numbers(between, "IS202110240001", "IS202110240003",
 				"IS202110240004", "IS202110240004", "IS202110240006", "IS202110250001", "no number"))
 			require.NoError(t, err)
 			return r
@@ -72,19 +72,20 @@ func TestAudit(t *testing.T) {
 		require.Equal(t, r, audit(db, func(int) {}))
 
 		// Options are passed on.
-		_, err := g.Audit(t.Context(), db, "IS", october(24), numbers(nil), nil)
+		_, err := g.Audit(t.Context(), db, "IS", serial.At(october(24)), numbers(nil), nil)
 		require.ErrorContains(t, err, "gapless: serial: Audit: option 2 is nil")
-		_, err = g.Audit(t.Context(), db, "IS", october(24), nil)
+		_, err = g.Audit(t.Context(), db, "IS", serial.At(october(24)), nil)
 		require.ErrorContains(t, err, "the used numbers are nil")
-		_, err = g.Audit(t.Context(), db, "I S", october(24), numbers(nil))
+		_, err = g.Audit(t.Context(), db, "I S", serial.At(october(24)), numbers(nil))
 		require.ErrorIs(t, err, serial.ErrInvalidType)
-		_, err = g.Audit(t.Context(), nil, "IS", october(24), numbers(nil))
+		_, err = g.Audit(t.Context(), nil, "IS", serial.At(october(24)), numbers(nil))
 		require.EqualError(t, err, "gapless: the Querier is nil")
 		failure := errors.New("no connection")
-		_, err = g.Audit(t.Context(), db, "IS", october(24), func(yield func(string, error) bool) { yield("", failure) })
+		_, err = g.Audit(t.Context(), db, "IS", serial.At(october(24)),
+			func(yield func(string, error) bool) { yield("", failure) })
 		require.ErrorIs(t, err, failure)
 		ctx, cancel := context.WithCancel(t.Context())
-		_, err = g.Audit(ctx, db, "IS", october(24), numbers(func(i int) {
+		_, err = g.Audit(ctx, db, "IS", serial.At(october(24)), numbers(func(i int) {
 			require.Zero(t, i)
 			cancel()
 		}, "IS202110240001", "IS202110240002"))
@@ -165,10 +166,10 @@ func TestHistory(t *testing.T) {
 					require.NoError(t, err)
 					require.NoError(t, errOf(g.NextN(t.Context(), tx, "IT", n)))
 					for range n {
-						require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", at)))
+						require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(at))))
 					}
 				}
-				require.NoError(t, g.Raise(t.Context(), tx, "IS", october(2), 0)) // opened, but no number was taken
+				require.NoError(t, g.Raise(t.Context(), tx, "IS", serial.At(october(2)), 0)) // opened, but no number was taken
 				require.Equal(t, r.want, history(tx, 10_000))
 				require.Equal(t, r.want[:1], history(tx, 1))
 			})
@@ -187,7 +188,7 @@ func TestHistoryStatements(t *testing.T) {
 		db, g := d.start(t)
 		commits(t, db, func(tx *sql.Tx) {
 			for day := range 100 {
-				require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(1).AddDate(0, 0, day))))
+				require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(1).AddDate(0, 0, day)))))
 			}
 		})
 		tx := beginAt(t, db, d.readCommitted())
@@ -223,8 +224,8 @@ func TestHistoryRefused(t *testing.T) {
 		g, letters := d.generator(t, db), d.generator(t, db, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:4:base36}"))
 		weeks := d.generator(t, db, perWeek()...)
 		commits(t, db, func(tx *sql.Tx) {
-			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(24))))
-			require.NoError(t, errOf(letters.NextOn(t.Context(), tx, "IS", october(25))))
+			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(24)))))
+			require.NoError(t, errOf(letters.NextOn(t.Context(), tx, "IS", serial.At(october(25)))))
 		})
 		numbers, err := letters.History(t.Context(), db, "IS", 2)
 		require.NoError(t, err)

@@ -27,15 +27,15 @@ func requireConflict(t *testing.T, g *gapless.Generator, tx *sql.Tx, typ, want s
 	require.ErrorIs(t, err, serial.ErrConflict)
 	require.ErrorContains(t, err, want)
 	for _, day := range []string{"1999-10-24", "2021-10-24", "2040-10-24"} {
-		_, err = g.NextOn(t.Context(), tx, typ, date(t, day))
+		_, err = g.NextOn(t.Context(), tx, typ, serial.At(date(t, day)))
 		require.ErrorIs(t, err, serial.ErrConflict)
 		require.ErrorContains(t, err, want)
 		require.ErrorContains(t, err,
 			"to count in another way, use another type, or another key prefix together with another literal in the template")
-		err = g.Raise(t.Context(), tx, typ, date(t, day), 5)
+		err = g.Raise(t.Context(), tx, typ, serial.At(date(t, day)), 5)
 		require.ErrorIs(t, err, serial.ErrConflict)
 		require.ErrorContains(t, err, want)
-		_, err = g.Last(t.Context(), tx, typ, date(t, day))
+		_, err = g.Last(t.Context(), tx, typ, serial.At(date(t, day)))
 		require.ErrorIs(t, err, serial.ErrConflict)
 		require.ErrorContains(t, err, want)
 	}
@@ -50,12 +50,12 @@ func TestOneCalendar(t *testing.T) {
 		day := date(t, "2021-10-24")
 		takes := func(g *gapless.Generator, tx *sql.Tx, typ string, want int64) {
 			t.Helper()
-			requireSeq(t, want)(g.NextOn(t.Context(), tx, typ, day))
+			requireSeq(t, want)(g.NextOn(t.Context(), tx, typ, serial.At(day)))
 		}
 		commits(t, db, func(tx *sql.Tx) { // before and after others see the rows
 			takes(days, tx, "D", 1)
 			takes(april, tx, "A", 1)
-			require.NoError(t, weeks.Raise(t.Context(), tx, "W", day, 7))
+			require.NoError(t, weeks.Raise(t.Context(), tx, "W", serial.At(day), 7))
 			requireConflict(t, weeks, tx, "D", "D is counted by days, but this scheme counts by weeks;")
 			takes(days, tx, "D", 2)
 		})
@@ -76,7 +76,7 @@ func TestOneCalendar(t *testing.T) {
 			require.NoError(t, err)
 			requireConflict(t, weeks, tx, "D", "D is counted by days, but this scheme counts by weeks;")
 			takes(days, tx, "D", 4)
-			require.NoError(t, errOf(days.NextOn(t.Context(), tx, "D", date(t, "2022-10-24"))))
+			require.NoError(t, errOf(days.NextOn(t.Context(), tx, "D", serial.At(date(t, "2022-10-24")))))
 			_, err = tx.ExecContext(t.Context(), "DELETE FROM serial_gapless")
 			require.NoError(t, err)
 			requireConflict(t, weeks, tx, "D", "D is counted by days, but this scheme counts by weeks;")
@@ -94,7 +94,7 @@ func TestCalendarsAtOnce(t *testing.T) {
 		day := date(t, "2021-10-24")
 		for typ, end := range map[string]func(*sql.Tx) error{"C": (*sql.Tx).Commit, "R": (*sql.Tx).Rollback} {
 			first := begin(t, db)
-			require.NoError(t, errOf(days.NextOn(t.Context(), first, typ, day)))
+			require.NoError(t, errOf(days.NextOn(t.Context(), first, typ, serial.At(day))))
 			second := make(chan error)
 			go func() {
 				tx, err := db.BeginTx(t.Context(), nil)
@@ -102,7 +102,7 @@ func TestCalendarsAtOnce(t *testing.T) {
 					second <- err
 					return
 				}
-				_, err = weeks.NextOn(t.Context(), tx, typ, day)
+				_, err = weeks.NextOn(t.Context(), tx, typ, serial.At(day))
 				if committed := tx.Commit(); err == nil {
 					err = committed
 				}
@@ -117,7 +117,7 @@ func TestCalendarsAtOnce(t *testing.T) {
 			} else {
 				require.NoError(t, err)
 			}
-			requireSeq(t, 1)(last.Last(t.Context(), db, typ, day))
+			requireSeq(t, 1)(last.Last(t.Context(), db, typ, serial.At(day)))
 		}
 	})
 }
@@ -130,12 +130,12 @@ func TestRefusedCalendarStaysRefused(t *testing.T) {
 		months := d.generator(t, db, serial.WithPeriod(serial.PerMonth), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:4}"))
 		day := date(t, "2021-10-24")
 		commits(t, db, func(tx *sql.Tx) {
-			require.NoError(t, errOf(days.NextOn(t.Context(), tx, "IS", day)))
+			require.NoError(t, errOf(days.NextOn(t.Context(), tx, "IS", serial.At(day))))
 		})
 		for _, level := range []sql.IsolationLevel{sql.LevelSerializable, sql.LevelDefault, sql.LevelSerializable} {
 			tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: level})
 			require.NoError(t, err)
-			require.ErrorIs(t, errOf(months.NextOn(t.Context(), tx, "IS", day)), serial.ErrConflict)
+			require.ErrorIs(t, errOf(months.NextOn(t.Context(), tx, "IS", serial.At(day))), serial.ErrConflict)
 			require.NoError(t, tx.Commit())
 		}
 	})

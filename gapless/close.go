@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
+
+	"github.com/dailyserial/serial"
 )
 
 // ErrPeriodClosed is the error for a number of a period that [Generator.ClosePeriods] has closed. Nothing was taken,
@@ -45,9 +47,9 @@ var ErrPeriodOpen = errors.New("gapless: period has not ended")
 // or in which another call is taking a number. After these, nothing was closed and tx can go on. If the database has
 // ended the transaction, that is an error, and nothing was closed. Every other error wraps the driver's, such as for a
 // deadlock, and also matches the error of ctx if that has ended. Then tx must be rolled back, and nothing was closed.
-func (g *Generator) ClosePeriods(ctx context.Context, tx Tx, typ string, before time.Time) error {
+func (g *Generator) ClosePeriods(ctx context.Context, tx Tx, typ string, before serial.When) error {
 	what := "close periods of " + typ
-	series, err := g.boundary(typ, before, what)
+	series, end, err := g.boundary(typ, before, what)
 	if err != nil {
 		return err
 	}
@@ -65,11 +67,11 @@ func (g *Generator) ClosePeriods(ctx context.Context, tx Tx, typ string, before 
 		return fmt.Errorf("gapless: %s at %s: its snapshot may miss numbers taken since; want READ COMMITTED", what,
 			strings.ToUpper(level))
 	}
-	if now.Before(before) {
-		return fmt.Errorf("%w: %s up to %s: by the database's clock it is %s", ErrPeriodOpen, what,
-			before.Format(time.RFC3339), now.In(before.Location()).Format(time.RFC3339))
+	if now.Before(end) {
+		return fmt.Errorf("%w: %s up to %v: by the database's clock it is %v", ErrPeriodOpen, what, g.nameBoundary(end),
+			serial.At(now))
 	}
-	return g.moveEnd(ctx, tx, typ, series, what, before.Unix(), true)
+	return g.moveEnd(ctx, tx, typ, series, what, end.Unix(), true)
 }
 
 // ReopenPeriods opens the closed periods of a type that end after the instant from, if tx is committed: numbers can be
@@ -78,9 +80,9 @@ func (g *Generator) ClosePeriods(ctx context.Context, tx Tx, typ string, before 
 //
 // Errors are those of ClosePeriods, except [ErrPeriodOpen] and those for the level of isolation and for earlier
 // versions.
-func (g *Generator) ReopenPeriods(ctx context.Context, tx Tx, typ string, from time.Time) error {
+func (g *Generator) ReopenPeriods(ctx context.Context, tx Tx, typ string, from serial.When) error {
 	what := "reopen periods of " + typ
-	series, err := g.boundary(typ, from, what)
+	series, end, err := g.boundary(typ, from, what)
 	if err != nil {
 		return err
 	}
@@ -89,7 +91,7 @@ func (g *Generator) ReopenPeriods(ctx context.Context, tx Tx, typ string, from t
 		return err
 	}
 	defer leave()
-	return g.moveEnd(ctx, tx, typ, series, what, from.Unix(), false)
+	return g.moveEnd(ctx, tx, typ, series, what, end.Unix(), false)
 }
 
 // ClosedUntil returns the end of the last closed period of a type, in the scheme's time zone, or the zero time if none
@@ -122,23 +124,44 @@ func (g *Generator) ClosedUntil(ctx context.Context, q Querier, typ string) (tim
 	return g.local(gate.closed.Int64), nil
 }
 
-// boundary returns the series of a type, or an error unless a period begins at at.
-func (g *Generator) boundary(typ string, at time.Time, what string) (series string, err error) {
+// boundary returns the series of a type and the instant that at names, or an error unless a period begins there.
+func (g *Generator) boundary(typ string, at serial.When, what string) (series string, start time.Time, err error) {
 	series, err = g.scheme.Series(typ)
 	if err != nil {
-		return "", fmt.Errorf("gapless: %w", err)
+		return "", start, fmt.Errorf("gapless: %w", err)
 	}
 	label, start, end := g.scheme.Period(at)
 	switch {
 	case label == "":
-		return "", fmt.Errorf("gapless: %s: %v: want a year from 1970 to 9999", what, at)
+		_, _, err = g.scheme.Span(at)
+		return "", start, fmt.Errorf("gapless: %s: %w", what, err)
 	case label == "all":
-		return "", fmt.Errorf("gapless: %s: numbers that never start again have no periods to close or reopen", what)
-	case !start.Equal(at):
-		return "", fmt.Errorf("gapless: %s: no period begins at %s: want %s or %s", what,
-			at.In(start.Location()).Format(time.RFC3339Nano), start.Format(time.RFC3339), end.Format(time.RFC3339))
+		return "", start, fmt.Errorf("gapless: %s: numbers that never start again have no periods to close or reopen", what)
+	case at != serial.At(start) && at != g.firstDate(start):
+		return "", start, fmt.Errorf("gapless: %s: no period begins at %v: want %s or %s", what, at,
+			g.nameBoundary(start), g.nameBoundary(end))
 	}
-	return series, nil
+	return series, start, nil
+}
+
+// firstDate returns the first date of the period that begins at start, or the zero When if no date names that period.
+func (g *Generator) firstDate(start time.Time) serial.When {
+	// Clocks that skip a date can make its business day begin on the next one.
+	for days := -1; days <= 0; days++ {
+		date := serial.OnDateOf(time.Date(start.Year(), start.Month(), start.Day()+days, 0, 0, 0, 0, time.UTC))
+		if _, begin, _ := g.scheme.Period(date); begin.Equal(start) {
+			return date
+		}
+	}
+	return serial.When{}
+}
+
+// nameBoundary returns the date and the instant at which a period begins: either can be passed in.
+func (g *Generator) nameBoundary(start time.Time) string {
+	if date := g.firstDate(start); date != (serial.When{}) {
+		return fmt.Sprintf("%v (%v)", date, serial.At(start))
+	}
+	return serial.At(start).String()
 }
 
 // moveEnd makes end the end of the last closed period, if that closes more periods or, if not closes, fewer. If it
@@ -222,5 +245,5 @@ func (g *Generator) tryMoveEnd(ctx context.Context, tx Tx, typ, series string, e
 
 func (g *Generator) closedError(typ, label string, end int64) error {
 	return fmt.Errorf("%w: %s in period %s: all periods that end by %s are closed; use a later one",
-		ErrPeriodClosed, typ, label, g.local(end).Format(time.RFC3339))
+		ErrPeriodClosed, typ, label, g.nameBoundary(g.local(end)))
 }

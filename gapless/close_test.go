@@ -34,7 +34,7 @@ func beginAt(t testing.TB, db *sql.DB, level sql.IsolationLevel) *sql.Tx {
 func (d *database) closes(t testing.TB, db *sql.DB, g *gapless.Generator, before time.Time) {
 	t.Helper()
 	tx := beginAt(t, db, d.readCommitted())
-	require.NoError(t, g.ClosePeriods(t.Context(), tx, "IS", before))
+	require.NoError(t, g.ClosePeriods(t.Context(), tx, "IS", serial.At(before)))
 	require.NoError(t, tx.Commit())
 }
 
@@ -48,20 +48,20 @@ func TestClosePeriods(t *testing.T) {
 		}
 		takes := func(tx *sql.Tx, day int, want int64) {
 			t.Helper()
-			requireSeq(t, want)(g.NextOn(t.Context(), tx, "IS", october(day)))
+			requireSeq(t, want)(g.NextOn(t.Context(), tx, "IS", serial.At(october(day))))
 		}
 		refuses := func(tx *sql.Tx, days ...int) {
 			t.Helper()
 			for _, g := range []*gapless.Generator{g, another} {
 				for _, day := range days {
 					at := october(day + 1).Add(-time.Second)
-					before, err := g.Last(t.Context(), tx, "IS", at)
+					before, err := g.Last(t.Context(), tx, "IS", serial.At(at))
 					require.NoError(t, err)
-					require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "IS", at)), gapless.ErrPeriodClosed)
+					require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(at))), gapless.ErrPeriodClosed)
 					for _, seq := range []int64{0, before.Seq + 3} {
-						require.ErrorIs(t, g.Raise(t.Context(), tx, "IS", at, seq), gapless.ErrPeriodClosed)
+						require.ErrorIs(t, g.Raise(t.Context(), tx, "IS", serial.At(at), seq), gapless.ErrPeriodClosed)
 					}
-					requireResult(t, before)(g.Last(t.Context(), tx, "IS", at))
+					requireResult(t, before)(g.Last(t.Context(), tx, "IS", serial.At(at)))
 				}
 			}
 		}
@@ -79,20 +79,20 @@ func TestClosePeriods(t *testing.T) {
 
 		// With rows and without, in the closing transaction and after it.
 		tx := beginAt(t, db, d.readCommitted())
-		require.NoError(t, g.ClosePeriods(t.Context(), tx, "IS", october(5)))
+		require.NoError(t, g.ClosePeriods(t.Context(), tx, "IS", serial.At(october(5))))
 		refuses(tx, 1, 2, 3, 4)
 		until(tx, october(5))
 		require.NoError(t, tx.Commit())
 		until(db, october(5))
 		commits(t, db, func(tx *sql.Tx) {
-			_, err := g.NextOn(t.Context(), tx, "IS", october(3))
+			_, err := g.NextOn(t.Context(), tx, "IS", serial.At(october(3)))
 			require.EqualError(t, err, "gapless: period closed: IS in period 20211003: all periods that end by "+
 				"2021-10-05T00:00:00Z are closed; use a later one")
 			refuses(tx, 1, 2, 3, 4)
 			takes(tx, 5, 2)
 			takes(tx, 6, 1)
 			requireSeq(t, 1)(g.Next(t.Context(), tx, "IS"))
-			requireSeq(t, 1)(g.NextOn(t.Context(), tx, "IT", october(3))) // another type
+			requireSeq(t, 1)(g.NextOn(t.Context(), tx, "IT", serial.At(october(3)))) // another type
 		})
 
 		// Closed periods stay closed: an earlier end changes nothing. A closing that is rolled back has no effect.
@@ -102,26 +102,26 @@ func TestClosePeriods(t *testing.T) {
 		tx = beginAt(t, db, d.readCommitted())
 		takes(tx, 6, 2)
 		execTx(t, tx, "SAVEPOINT s")
-		require.NoError(t, g.ClosePeriods(t.Context(), tx, "IS", october(7)))
+		require.NoError(t, g.ClosePeriods(t.Context(), tx, "IS", serial.At(october(7))))
 		refuses(tx, 5, 6)
 		execTx(t, tx, "ROLLBACK TO SAVEPOINT s")
 		until(tx, october(5))
 		takes(tx, 6, 3)
 		execTx(t, tx, "SAVEPOINT s")
-		require.NoError(t, g.ReopenPeriods(t.Context(), tx, "IS", october(2)))
+		require.NoError(t, g.ReopenPeriods(t.Context(), tx, "IS", serial.At(october(2))))
 		takes(tx, 2, 2)
 		execTx(t, tx, "ROLLBACK TO SAVEPOINT s")
 		refuses(tx, 2)
-		require.NoError(t, g.ClosePeriods(t.Context(), tx, "IS", october(7)))
+		require.NoError(t, g.ClosePeriods(t.Context(), tx, "IS", serial.At(october(7))))
 		require.NoError(t, tx.Rollback())
 		until(db, october(5))
 		commits(t, db, func(tx *sql.Tx) { takes(tx, 6, 2) })
 
 		// Reopened from a period on; closed again, up to another.
 		commits(t, db, func(tx *sql.Tx) {
-			require.NoError(t, g.ReopenPeriods(t.Context(), tx, "IS", october(5))) // already closed until then
+			require.NoError(t, g.ReopenPeriods(t.Context(), tx, "IS", serial.At(october(5)))) // already closed until then
 			until(tx, october(5))
-			require.NoError(t, g.ReopenPeriods(t.Context(), tx, "IS", october(3)))
+			require.NoError(t, g.ReopenPeriods(t.Context(), tx, "IS", serial.At(october(3))))
 			until(tx, october(3))
 			refuses(tx, 1, 2)
 			takes(tx, 3, 2)
@@ -135,7 +135,7 @@ func TestClosePeriods(t *testing.T) {
 		commits(t, db, func(tx *sql.Tx) {
 			refuses(tx, 1, 2, 3)
 			takes(tx, 4, 2)
-			require.NoError(t, g.ReopenPeriods(t.Context(), tx, "IS", time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC)))
+			require.NoError(t, g.ReopenPeriods(t.Context(), tx, "IS", serial.At(time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC))))
 			until(tx, time.Time{})
 			takes(tx, 1, 1)
 			takes(tx, 2, 2)
@@ -161,7 +161,7 @@ func TestClosePeriodsRefused(t *testing.T) {
 		tx := beginAt(t, db, d.readCommitted())
 		weeks := d.generator(t, db, perWeek()...)
 		today := d.clock(t, db).UTC().Truncate(24 * time.Hour)
-		_, monday, _ := weeks.Scheme().Period(today)
+		_, monday, _ := weeks.Scheme().Period(serial.At(today))
 		for _, r := range []struct {
 			g      *gapless.Generator
 			typ    string
@@ -181,27 +181,27 @@ func TestClosePeriodsRefused(t *testing.T) {
 			{g, "IS", today.AddDate(0, 0, 1), gapless.ErrPeriodOpen.Error()},
 			{g, "IS", today.AddDate(20, 0, 0), gapless.ErrPeriodOpen.Error()},
 		} {
-			err := r.g.ClosePeriods(t.Context(), tx, r.typ, r.before)
+			err := r.g.ClosePeriods(t.Context(), tx, r.typ, serial.At(r.before))
 			require.ErrorContains(t, err, r.want)
 			open := r.want == gapless.ErrPeriodOpen.Error()
 			require.Equal(t, open, errors.Is(err, gapless.ErrPeriodOpen))
 			if !open {
-				require.Error(t, r.g.ReopenPeriods(t.Context(), tx, r.typ, r.before))
+				require.Error(t, r.g.ReopenPeriods(t.Context(), tx, r.typ, serial.At(r.before)))
 			}
 		}
 		require.Zero(t, rows(tx))
-		require.NoError(t, g.ClosePeriods(t.Context(), tx, "IS", today), "periods that ended yesterday")
-		require.ErrorIs(t, weeks.ClosePeriods(t.Context(), tx, "IS", monday), serial.ErrConflict)
-		require.ErrorIs(t, weeks.ReopenPeriods(t.Context(), tx, "IS", monday), serial.ErrConflict)
+		require.NoError(t, g.ClosePeriods(t.Context(), tx, "IS", serial.At(today)), "periods that ended yesterday")
+		require.ErrorIs(t, weeks.ClosePeriods(t.Context(), tx, "IS", serial.At(monday)), serial.ErrConflict)
+		require.ErrorIs(t, weeks.ReopenPeriods(t.Context(), tx, "IS", serial.At(monday)), serial.ErrConflict)
 		require.ErrorIs(t, errOf(weeks.ClosedUntil(t.Context(), tx, "IS")), serial.ErrConflict)
 		require.NoError(t, errOf(g.Next(t.Context(), tx, "IS")))
 		execTx(t, tx, "DELETE FROM serial_gapless_series") // breaks the rules: the calendar is kept
-		require.ErrorIs(t, weeks.ClosePeriods(t.Context(), tx, "IS", october(4)), serial.ErrConflict)
+		require.ErrorIs(t, weeks.ClosePeriods(t.Context(), tx, "IS", serial.At(october(4))), serial.ErrConflict)
 		require.Equal(t, 1, rows(tx))
 		require.NoError(t, tx.Commit())
 		for _, tx := range []gapless.Tx{nil, (*sql.Tx)(nil)} {
-			require.EqualError(t, g.ClosePeriods(t.Context(), tx, "IS", today), "gapless: the transaction is nil")
-			require.EqualError(t, g.ReopenPeriods(t.Context(), tx, "IS", today), "gapless: the transaction is nil")
+			require.EqualError(t, g.ClosePeriods(t.Context(), tx, "IS", serial.At(today)), "gapless: the transaction is nil")
+			require.EqualError(t, g.ReopenPeriods(t.Context(), tx, "IS", serial.At(today)), "gapless: the transaction is nil")
 		}
 		require.EqualError(t, errOf(g.ClosedUntil(t.Context(), nil, "IS")), "gapless: the Querier is nil")
 	})
@@ -216,8 +216,8 @@ func TestClosePeriodsEnded(t *testing.T) {
 			tx := beginAt(t, db, d.readCommitted())
 			execTx(t, tx, "ROLLBACK")
 			const ended = "the database has ended the transaction"
-			require.ErrorContains(t, g.ClosePeriods(t.Context(), tx, "IS", october(5)), ended)
-			require.ErrorContains(t, g.ReopenPeriods(t.Context(), tx, "IS", october(1)), ended)
+			require.ErrorContains(t, g.ClosePeriods(t.Context(), tx, "IS", serial.At(october(5))), ended)
+			require.ErrorContains(t, g.ReopenPeriods(t.Context(), tx, "IS", serial.At(october(1))), ended)
 			_ = tx.Rollback()
 			requireResult(t, october(2))(g.ClosedUntil(t.Context(), db, "IS"))
 		})
@@ -247,17 +247,18 @@ func TestClosedUntilInZone(t *testing.T) {
 		} {
 			g := d.generator(t, db, append(r.opts, serial.WithLocation(east), serial.WithKeyPrefix(prefix))...)
 			first := time.Date(1970, 1, 1, 4, 0, 0, 0, east)
-			commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", first))) })
+			commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(first)))) })
 			d.closes(t, db, g, r.before)
 			requireResult(t, r.want, prefix)(g.ClosedUntil(t.Context(), db, "IS"))
 			commits(t, db, func(tx *sql.Tx) {
 				if r.want.IsZero() {
-					require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", first)))
+					require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(first))))
 					return
 				}
-				require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "IS", first)), gapless.ErrPeriodClosed)
-				require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "IS", r.want.Add(-time.Second))), gapless.ErrPeriodClosed)
-				require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", r.want)))
+				require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(first))), gapless.ErrPeriodClosed)
+				require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(r.want.Add(-time.Second)))),
+					gapless.ErrPeriodClosed)
+				require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(r.want))))
 			})
 		}
 	})
@@ -272,11 +273,11 @@ func TestNextOfAClosedPeriod(t *testing.T) {
 		for _, typ := range []string{"IS", "ROW"} {
 			commits(t, db, func(tx *sql.Tx) {
 				if typ == "ROW" {
-					require.NoError(t, errOf(g.NextOn(t.Context(), tx, typ, now.AddDate(0, 0, -1))))
+					require.NoError(t, errOf(g.NextOn(t.Context(), tx, typ, serial.At(now.AddDate(0, 0, -1)))))
 				}
 			})
 			tx := beginAt(t, db, d.readCommitted())
-			require.NoError(t, g.ClosePeriods(t.Context(), tx, typ, now.UTC().Truncate(24*time.Hour)))
+			require.NoError(t, g.ClosePeriods(t.Context(), tx, typ, serial.At(now.UTC().Truncate(24*time.Hour))))
 			require.NoError(t, tx.Commit())
 			commits(t, db, func(tx *sql.Tx) {
 				for want := range int64(2) {
@@ -290,7 +291,7 @@ func TestNextOfAClosedPeriod(t *testing.T) {
 			commits(t, db, func(tx *sql.Tx) {
 				require.ErrorIs(t, errOf(g.Next(t.Context(), tx, typ)), gapless.ErrPeriodClosed)
 				require.ErrorIs(t, errOf(g.NextN(t.Context(), tx, typ, 3)), gapless.ErrPeriodClosed)
-				require.NoError(t, errOf(g.NextOn(t.Context(), tx, typ, now.AddDate(0, 0, 4))))
+				require.NoError(t, errOf(g.NextOn(t.Context(), tx, typ, serial.At(now.AddDate(0, 0, 4)))))
 			})
 		}
 	})
@@ -317,7 +318,9 @@ func TestCurrentPeriodGoesOn(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db, g := d.start(t)
 		for day := range 3 {
-			commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(1+day)))) })
+			commits(t, db, func(tx *sql.Tx) {
+				require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(1+day)))))
+			})
 		}
 		commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.Next(t.Context(), tx, "IS"))) })
 		levels := []sql.IsolationLevel{d.readCommitted()}
@@ -331,7 +334,7 @@ func TestCurrentPeriodGoesOn(t *testing.T) {
 				require.NoError(t, before.Commit())
 			}
 			closer := beginAt(t, db, level)
-			require.NoError(t, g.ClosePeriods(t.Context(), closer, "IS", october(3+i)))
+			require.NoError(t, g.ClosePeriods(t.Context(), closer, "IS", serial.At(october(3+i))))
 			if d.dialect == gapless.SQLite {
 				require.NoError(t, closer.Commit())
 			} else {
@@ -342,7 +345,7 @@ func TestCurrentPeriodGoesOn(t *testing.T) {
 			require.NoError(t, errOf(g.Next(t.Context(), tx, "IS")))
 			want := map[gapless.Dialect]int{gapless.PostgreSQL: 1, gapless.MySQL: 2, gapless.SQLite: 2}[d.dialect]
 			require.Equal(t, want, statements)
-			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", d.clock(t, db))))
+			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(d.clock(t, db)))))
 			require.Equal(t, 2*want, statements)
 			require.NoError(t, tx.Commit())
 			if d.dialect != gapless.SQLite {
@@ -362,9 +365,9 @@ func closingCases(t *testing.T,
 				t.Run(fmt.Sprintf("row=%v/late=%v", row, late), func(t *testing.T) {
 					db, g := d.start(t, serial.WithKeyPrefix(fmt.Sprintf("%v-%v", row, late)))
 					commits(t, db, func(tx *sql.Tx) {
-						require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(9))))
+						require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(9)))))
 						if row {
-							require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(1))))
+							require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(1)))))
 						}
 					})
 					test(t, d, db, g, row, late)
@@ -379,7 +382,7 @@ func takes(ctx context.Context, tx gapless.Tx, g *gapless.Generator, late bool) 
 	if late {
 		g.Misjudge(time.Until(october(1)))
 	}
-	return g.NextOn(ctx, tx, "IS", october(1))
+	return g.NextOn(ctx, tx, "IS", serial.At(october(1)))
 }
 
 // A closing transaction waits until all transactions that have taken a number of the period have ended. After that,
@@ -398,7 +401,7 @@ func TestCloseWaits(t *testing.T) {
 		}
 		closer := beginAt(t, db, d.readCommitted())
 		closed := make(chan error)
-		go func() { closed <- other.ClosePeriods(t.Context(), closer, "IS", october(2)) }()
+		go func() { closed <- other.ClosePeriods(t.Context(), closer, "IS", serial.At(october(2))) }()
 		d.waiting(t, db, 1)
 		if row && late { // the closing transaction has the gate, and waits for the row
 			require.NoError(t, taker.Rollback())
@@ -408,9 +411,9 @@ func TestCloseWaits(t *testing.T) {
 		}
 		require.NoError(t, <-closed)
 		require.NoError(t, closer.Commit())
-		requireSeq(t, n.Seq)(g.Last(t.Context(), db, "IS", october(1)))
+		requireSeq(t, n.Seq)(g.Last(t.Context(), db, "IS", serial.At(october(1))))
 		require.ErrorIs(t, errOf(takes(t.Context(), second, g, late)), gapless.ErrPeriodClosed)
-		require.NoError(t, errOf(g.NextOn(t.Context(), second, "IS", october(9))))
+		require.NoError(t, errOf(g.NextOn(t.Context(), second, "IS", serial.At(october(9)))))
 		require.NoError(t, second.Commit())
 		for i, tx := range early {
 			_, err := takes(t.Context(), tx, g, late)
@@ -439,9 +442,9 @@ func TestTakerWaits(t *testing.T) {
 		}{{false, false, false}, {false, true, true}, {true, false, true}, {true, true, false}} {
 			closer := beginAt(t, db, d.readCommitted())
 			if r.reopen {
-				require.NoError(t, g.ReopenPeriods(t.Context(), closer, "IS", october(1)))
+				require.NoError(t, g.ReopenPeriods(t.Context(), closer, "IS", serial.At(october(1))))
 			} else {
-				require.NoError(t, g.ClosePeriods(t.Context(), closer, "IS", october(2)))
+				require.NoError(t, g.ClosePeriods(t.Context(), closer, "IS", serial.At(october(2))))
 			}
 			taker := beginAt(t, db, d.readCommitted())
 			taken := make(chan error)
@@ -486,14 +489,14 @@ func TestTwoClose(t *testing.T) {
 			g := d.generator(t, db, serial.WithKeyPrefix(fmt.Sprint("two", i)))
 			if r.used {
 				commits(t, db, func(tx *sql.Tx) {
-					require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(1))))
-					require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(4))))
+					require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(1)))))
+					require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(4)))))
 				})
 			}
 			first, second := beginAt(t, db, d.readCommitted()), beginAt(t, db, d.readCommitted())
-			require.NoError(t, g.ClosePeriods(t.Context(), first, "IS", october(r.first)))
+			require.NoError(t, g.ClosePeriods(t.Context(), first, "IS", serial.At(october(r.first))))
 			closed := make(chan error)
-			go func() { closed <- g.ClosePeriods(t.Context(), second, "IS", october(r.second)) }()
+			go func() { closed <- g.ClosePeriods(t.Context(), second, "IS", serial.At(october(r.second))) }()
 			d.waiting(t, db, 1)
 			if r.commit {
 				require.NoError(t, first.Commit())
@@ -505,7 +508,7 @@ func TestTwoClose(t *testing.T) {
 			requireResult(t, october(r.until), "%+v", r)(g.ClosedUntil(t.Context(), db, "IS"))
 			for day := 1; day <= 6; day++ {
 				tx := begin(t, db)
-				err := errOf(g.NextOn(t.Context(), tx, "IS", october(day)))
+				err := errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(day))))
 				if day < r.until {
 					require.ErrorIs(t, err, gapless.ErrPeriodClosed, "%+v: day %d", r, day)
 				} else {
@@ -523,9 +526,9 @@ func TestCloseLevels(t *testing.T) {
 	db, g := d.start(t)
 	for _, level := range []sql.IsolationLevel{sql.LevelReadUncommitted, sql.LevelRepeatableRead, sql.LevelSerializable} {
 		tx := beginAt(t, db, level)
-		require.ErrorContains(t, g.ClosePeriods(t.Context(), tx, "IS", october(1)), "want READ COMMITTED")
-		require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(1))))
-		require.NoError(t, g.ReopenPeriods(t.Context(), tx, "IS", october(1)))
+		require.ErrorContains(t, g.ClosePeriods(t.Context(), tx, "IS", serial.At(october(1))), "want READ COMMITTED")
+		require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(1)))))
+		require.NoError(t, g.ReopenPeriods(t.Context(), tx, "IS", serial.At(october(1))))
 		require.NoError(t, tx.Commit())
 	}
 }
@@ -584,9 +587,9 @@ func TestCloseFates(t *testing.T) {
 					}
 					if r.IntN(8) == 0 {
 						late.Misjudge(time.Until(october(1 + r.IntN(days))))
-						n, err = late.NextOn(t.Context(), tx, "IS", october(1+r.IntN(days)))
+						n, err = late.NextOn(t.Context(), tx, "IS", serial.At(october(1+r.IntN(days))))
 					} else {
-						n, err = g.NextOn(t.Context(), tx, "IS", october(1+r.IntN(days)))
+						n, err = g.NextOn(t.Context(), tx, "IS", serial.At(october(1+r.IntN(days))))
 					}
 				}
 				if errors.Is(err, gapless.ErrPeriodClosed) {
@@ -621,7 +624,9 @@ func TestCloseFates(t *testing.T) {
 			}
 			return tx.Commit()
 		}
-		commits(t, db, func(tx *sql.Tx) { require.NoError(t, closers.ClosePeriods(t.Context(), tx, "IS", october(3))) })
+		commits(t, db, func(tx *sql.Tx) {
+			require.NoError(t, closers.ClosePeriods(t.Context(), tx, "IS", serial.At(october(3))))
+		})
 		var workers, closing sync.WaitGroup
 		var working atomic.Int64
 		working.Add(goroutines)
@@ -658,7 +663,7 @@ func TestCloseFates(t *testing.T) {
 				return err
 			}
 			defer func() { _ = tx.Rollback() }()
-			if err := closers.ClosePeriods(ctx, tx, "IS", october(day)); err != nil {
+			if err := closers.ClosePeriods(ctx, tx, "IS", serial.At(october(day))); err != nil {
 				return err
 			}
 			before := count(tx, day)
@@ -683,7 +688,7 @@ func TestCloseFates(t *testing.T) {
 			}
 			for {
 				err := inTx(ctx, admin, d.readCommitted(), func(tx *sql.Tx) error {
-					if err := closers.ReopenPeriods(ctx, tx, "IS", october(1+r.IntN(days))); err != nil {
+					if err := closers.ReopenPeriods(ctx, tx, "IS", serial.At(october(1+r.IntN(days)))); err != nil {
 						return err
 					}
 					if after := count(tx, day); before != after {

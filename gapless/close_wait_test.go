@@ -64,7 +64,7 @@ func TestCloseWhileFiftyBook(t *testing.T) {
 				defer cancel()
 				book := func(day int) error {
 					return inTx(ctx, db, sql.LevelDefault, func(tx *sql.Tx) error {
-						n, err := g.NextOn(ctx, tx, "IS", october(day))
+						n, err := g.NextOn(ctx, tx, "IS", serial.At(october(day)))
 						return stored(ctx, tx, n, err)
 					})
 				}
@@ -95,7 +95,8 @@ func TestCloseWhileFiftyBook(t *testing.T) {
 				deadline, stop := context.WithTimeout(ctx, 20*time.Second)
 				defer stop()
 				start := time.Now()
-				if err := closer.ClosePeriods(deadline, tx, "IS", time.Date(2021, 11, 1, 0, 0, 0, 0, time.UTC)); err != nil {
+				november := serial.At(time.Date(2021, 11, 1, 0, 0, 0, 0, time.UTC))
+				if err := closer.ClosePeriods(deadline, tx, "IS", november); err != nil {
 					cancel()
 					working.Wait()
 					require.NoError(t, err)
@@ -103,7 +104,7 @@ func TestCloseWhileFiftyBook(t *testing.T) {
 				waited, before := time.Since(start), booked.Load()
 				seen := 0
 				for day := 1; day <= 31; day++ {
-					report, err := closer.Audit(t.Context(), tx, "IS", october(day), documentsOf(t.Context(), tx))
+					report, err := closer.Audit(t.Context(), tx, "IS", serial.At(october(day)), documentsOf(t.Context(), tx))
 					require.NoError(t, err)
 					require.True(t, report.Clean(), "%+v", report)
 					seen += int(report.Count)
@@ -127,15 +128,17 @@ func TestTakersQueueBehindACloser(t *testing.T) {
 	servers(t, func(t *testing.T, d *database) {
 		takers := map[string]func(g *gapless.Generator, tx *sql.Tx) error{
 			"NextOn with a row": func(g *gapless.Generator, tx *sql.Tx) error {
-				return errOf(g.NextOn(t.Context(), tx, "IS", october(1)))
+				return errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(1))))
 			},
 			"NextOn without a row": func(g *gapless.Generator, tx *sql.Tx) error {
-				return errOf(g.NextOn(t.Context(), tx, "IS", october(2)))
+				return errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(2))))
 			},
-			"Raise":       func(g *gapless.Generator, tx *sql.Tx) error { return g.Raise(t.Context(), tx, "IS", october(1), 5) },
+			"Raise": func(g *gapless.Generator, tx *sql.Tx) error {
+				return g.Raise(t.Context(), tx, "IS", serial.At(october(1)), 5)
+			},
 			"Next, first": func(g *gapless.Generator, tx *sql.Tx) error { return errOf(g.Next(t.Context(), tx, "IS")) },
 			"NextOn for tomorrow": func(g *gapless.Generator, tx *sql.Tx) error {
-				return errOf(g.NextOn(t.Context(), tx, "IS", time.Now().AddDate(0, 0, 1)))
+				return errOf(g.NextOn(t.Context(), tx, "IS", serial.At(time.Now().AddDate(0, 0, 1))))
 			},
 		}
 		levels := []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable}
@@ -146,18 +149,18 @@ func TestTakersQueueBehindACloser(t *testing.T) {
 					t.Run(fmt.Sprintf("%s/%v/reopens=%v", name, level, reopens), func(t *testing.T) {
 						prefix++
 						db, g := d.start(t, serial.WithKeyPrefix(fmt.Sprint("q", prefix)))
-						commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(1)))) })
+						commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(1))))) })
 						if reopens {
 							d.closes(t, db, g, october(3))
 						}
 						before, closer, after := begin(t, db), beginAt(t, db, sql.LevelReadCommitted), beginAt(t, db, level)
-						require.NoError(t, errOf(g.NextOn(t.Context(), before, "IS", october(4))))
+						require.NoError(t, errOf(g.NextOn(t.Context(), before, "IS", serial.At(october(4)))))
 						closed, taken := make(chan error, 1), make(chan error, 1)
 						go func() {
 							if reopens {
-								closed <- g.ReopenPeriods(t.Context(), closer, "IS", october(1))
+								closed <- g.ReopenPeriods(t.Context(), closer, "IS", serial.At(october(1)))
 							} else {
-								closed <- g.ClosePeriods(t.Context(), closer, "IS", october(5))
+								closed <- g.ClosePeriods(t.Context(), closer, "IS", serial.At(october(5)))
 							}
 						}()
 						d.waiting(t, db, 1)
@@ -189,7 +192,7 @@ func TestGateIsOfOneSeries(t *testing.T) {
 	servers(t, func(t *testing.T, d *database) {
 		db, g := d.start(t)
 		closer := beginAt(t, db, sql.LevelReadCommitted)
-		require.NoError(t, g.ClosePeriods(t.Context(), closer, "IS", october(5)))
+		require.NoError(t, g.ClosePeriods(t.Context(), closer, "IS", serial.At(october(5))))
 		another, err := gapless.New(d.dialect, scheme(t), gapless.WithTable("another"))
 		require.NoError(t, err)
 		require.NoError(t, another.CreateTable(t.Context(), db))
@@ -210,7 +213,7 @@ func TestGateIsOfOneSeries(t *testing.T) {
 			{e.generator(t, far), far, "IS"},
 		} {
 			tx := begin(t, r.db)
-			require.NoError(t, errOf(r.g.NextOn(ctx, tx, r.typ, october(1))))
+			require.NoError(t, errOf(r.g.NextOn(ctx, tx, r.typ, serial.At(october(1)))))
 			require.NoError(t, tx.Commit())
 		}
 	})
@@ -230,7 +233,7 @@ func TestNeighboursGoOn(t *testing.T) {
 			for _, typ := range []string{"IR", "IS", "IT"} {
 				commits(t, db, func(tx *sql.Tx) {
 					for day := 1; day <= 3; day++ {
-						require.NoError(t, errOf(g.NextOn(t.Context(), tx, typ, october(day))))
+						require.NoError(t, errOf(g.NextOn(t.Context(), tx, typ, serial.At(october(day)))))
 					}
 					require.NoError(t, errOf(g.Next(t.Context(), tx, typ)))
 				})
@@ -238,16 +241,16 @@ func TestNeighboursGoOn(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
 			for _, change := range []func(tx *sql.Tx) error{
-				func(tx *sql.Tx) error { return g.ClosePeriods(ctx, tx, "IS", october(3)) },
-				func(tx *sql.Tx) error { return g.ClosePeriods(ctx, tx, "IS", october(6)) },
-				func(tx *sql.Tx) error { return g.ReopenPeriods(ctx, tx, "IS", october(2)) },
+				func(tx *sql.Tx) error { return g.ClosePeriods(ctx, tx, "IS", serial.At(october(3))) },
+				func(tx *sql.Tx) error { return g.ClosePeriods(ctx, tx, "IS", serial.At(october(6))) },
+				func(tx *sql.Tx) error { return g.ReopenPeriods(ctx, tx, "IS", serial.At(october(2))) },
 			} {
 				var held []*sql.Tx
 				for _, typ := range []string{"IR", "IS", "IT"} {
 					tx := begin(t, db)
 					require.NoError(t, errOf(g.Next(t.Context(), tx, typ)))
 					if typ != "IS" {
-						require.NoError(t, errOf(g.NextOn(t.Context(), tx, typ, october(1))))
+						require.NoError(t, errOf(g.NextOn(t.Context(), tx, typ, serial.At(october(1)))))
 					}
 					if held = append(held, tx); !holds {
 						require.NoError(t, tx.Rollback())
@@ -264,10 +267,10 @@ func TestNeighboursGoOn(t *testing.T) {
 					tx := begin(t, db)
 					require.NoError(t, errOf(g.Next(ctx, tx, typ)))
 					if typ != "IS" {
-						require.NoError(t, errOf(g.NextOn(ctx, tx, typ, october(1))))
+						require.NoError(t, errOf(g.NextOn(ctx, tx, typ, serial.At(october(1)))))
 						if level == sql.LevelReadCommitted {
-							require.NoError(t, errOf(g.NextOn(ctx, tx, typ, time.Now().AddDate(0, 0, 1))))
-							require.NoError(t, errOf(g.NextOn(ctx, tx, typ, october(0))))
+							require.NoError(t, errOf(g.NextOn(ctx, tx, typ, serial.At(time.Now().AddDate(0, 0, 1)))))
+							require.NoError(t, errOf(g.NextOn(ctx, tx, typ, serial.At(october(0)))))
 						}
 					}
 					require.NoError(t, tx.Rollback())
@@ -305,7 +308,7 @@ func TestCloseBehindASnapshot(t *testing.T) {
 	g := d.generator(t, db, serial.WithTemplate("{type}{date:yyyyMMdd}-{seq:4}"))
 	books := func(tx *sql.Tx, typ string, at time.Time) {
 		t.Helper()
-		n, err := g.NextOn(t.Context(), tx, typ, at)
+		n, err := g.NextOn(t.Context(), tx, typ, serial.At(at))
 		require.NoError(t, err)
 		require.NoError(t, store(t.Context(), tx, n))
 	}
@@ -342,7 +345,7 @@ func TestCloseBehindASnapshot(t *testing.T) {
 			tx := begin(t, db)
 			late := d.generator(t, db, serial.WithTemplate("{type}{date:yyyyMMdd}-{seq:4}"))
 			late.Misjudge(time.Until(october(1)))
-			n, err := late.NextOn(t.Context(), tx, typ, october(1)) // without the gate
+			n, err := late.NextOn(t.Context(), tx, typ, serial.At(october(1))) // without the gate
 			require.NoError(t, err)
 			require.NoError(t, store(t.Context(), tx, n))
 			closing()
@@ -366,10 +369,10 @@ func TestCloseBehindASnapshot(t *testing.T) {
 				commits(t, db, func(tx *sql.Tx) { books(tx, typ, october(1)) })
 				tx := beginAt(t, db, level)
 				if c.snapshot {
-					require.NoError(t, errOf(g.Last(t.Context(), tx, typ, october(1))))
+					require.NoError(t, errOf(g.Last(t.Context(), tx, typ, serial.At(october(1)))))
 				}
 				closed := make(chan error, 1)
-				c.change(t, typ, func() { go func() { closed <- g.ClosePeriods(t.Context(), tx, typ, october(5)) }() })
+				c.change(t, typ, func() { go func() { closed <- g.ClosePeriods(t.Context(), tx, typ, serial.At(october(5))) }() })
 				err := <-closed
 				if c.old && level == sql.LevelRepeatableRead {
 					require.ErrorContains(t, err, "READ COMMITTED")
@@ -381,13 +384,14 @@ func TestCloseBehindASnapshot(t *testing.T) {
 				}
 				require.NoError(t, err)
 				for day := 1; day < 5; day++ {
-					report, err := g.Audit(t.Context(), tx, typ, october(day), documentsOf(t.Context(), tx))
+					report, err := g.Audit(t.Context(), tx, typ, serial.At(october(day)), documentsOf(t.Context(), tx))
 					require.NoError(t, err)
 					require.True(t, report.Clean(), "%+v", report)
 				}
 				require.NoError(t, tx.Commit())
 				for day := 1; day < 5; day++ {
-					require.ErrorIs(t, errOf(g.NextOn(t.Context(), begin(t, db), typ, october(day))), gapless.ErrPeriodClosed)
+					require.ErrorIs(t, errOf(g.NextOn(t.Context(), begin(t, db), typ, serial.At(october(day)))),
+						gapless.ErrPeriodClosed)
 				}
 			})
 		}
@@ -404,7 +408,7 @@ func TestCloseOfNothing(t *testing.T) {
 			commits(t, db, func(tx *sql.Tx) {
 				require.NoError(t, errOf(g.Next(t.Context(), tx, typ)))
 				if typ != "IS" {
-					require.NoError(t, errOf(g.NextOn(t.Context(), tx, typ, october(1))))
+					require.NoError(t, errOf(g.NextOn(t.Context(), tx, typ, serial.At(october(1)))))
 				}
 			})
 			tx := begin(t, db)
@@ -414,7 +418,7 @@ func TestCloseOfNothing(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 		defer cancel()
 		closer := beginAt(t, db, sql.LevelReadCommitted)
-		require.NoError(t, g.ClosePeriods(ctx, closer, "IS", october(3)))
+		require.NoError(t, g.ClosePeriods(ctx, closer, "IS", serial.At(october(3))))
 		for _, tx := range held {
 			require.NoError(t, tx.Commit())
 		}
@@ -422,7 +426,7 @@ func TestCloseOfNothing(t *testing.T) {
 			tx := begin(t, db)
 			require.NoError(t, errOf(g.Next(ctx, tx, typ)))
 			if typ != "IS" {
-				require.NoError(t, errOf(g.NextOn(ctx, tx, typ, october(1))))
+				require.NoError(t, errOf(g.NextOn(ctx, tx, typ, serial.At(october(1)))))
 			}
 			require.NoError(t, tx.Rollback())
 		}
@@ -431,9 +435,9 @@ func TestCloseOfNothing(t *testing.T) {
 			return // ClosePeriods refuses its level
 		}
 		tx := beginAt(t, db, sql.LevelRepeatableRead)
-		require.NoError(t, errOf(g.Last(ctx, tx, "NEW", october(1))))
-		commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(ctx, tx, "NEW", october(1)))) })
-		require.ErrorContains(t, g.ClosePeriods(ctx, tx, "NEW", october(3)), "READ COMMITTED")
+		require.NoError(t, errOf(g.Last(ctx, tx, "NEW", serial.At(october(1)))))
+		commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(ctx, tx, "NEW", serial.At(october(1))))) })
+		require.ErrorContains(t, g.ClosePeriods(ctx, tx, "NEW", serial.At(october(3))), "READ COMMITTED")
 	})
 }
 
@@ -442,11 +446,11 @@ func TestReopenBehindASnapshot(t *testing.T) {
 	for name, d := range map[string]*database{"PostgreSQL": postgreSQL(t), "MariaDB": mariaDB(t)} {
 		t.Run(name, func(t *testing.T) {
 			db, g := d.start(t)
-			commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(1)))) })
+			commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(1))))) })
 			tx := beginAt(t, db, sql.LevelRepeatableRead)
-			require.NoError(t, errOf(g.Last(t.Context(), tx, "IS", october(1))))
+			require.NoError(t, errOf(g.Last(t.Context(), tx, "IS", serial.At(october(1)))))
 			d.closes(t, db, g, october(2))
-			err := g.ReopenPeriods(t.Context(), tx, "IS", october(1))
+			err := g.ReopenPeriods(t.Context(), tx, "IS", serial.At(october(1)))
 			require.Error(t, err)
 			if d.dialect == gapless.MySQL {
 				require.ErrorContains(t, err, "READ COMMITTED")
@@ -456,7 +460,7 @@ func TestReopenBehindASnapshot(t *testing.T) {
 				require.NoError(t, tx.Rollback())
 			}
 			requireResult(t, october(2))(g.ClosedUntil(t.Context(), db, "IS"))
-			commits(t, db, func(tx *sql.Tx) { require.NoError(t, g.ReopenPeriods(t.Context(), tx, "IS", october(1))) })
+			commits(t, db, func(tx *sql.Tx) { require.NoError(t, g.ReopenPeriods(t.Context(), tx, "IS", serial.At(october(1)))) })
 			commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(takes(t.Context(), tx, g, true))) })
 		})
 	}
@@ -472,9 +476,9 @@ func TestCloseWithSnapshotIsolation(t *testing.T) {
 	g := d.generator(t, db)
 	for _, level := range []sql.IsolationLevel{sql.LevelRepeatableRead, sql.LevelReadCommitted} {
 		tx := beginAt(t, db, level)
-		require.NoError(t, errOf(g.Last(t.Context(), tx, "IS", october(1))))
-		commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(1)))) })
-		err := g.ClosePeriods(t.Context(), tx, "IS", october(2))
+		require.NoError(t, errOf(g.Last(t.Context(), tx, "IS", serial.At(october(1)))))
+		commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(1))))) })
+		err := g.ClosePeriods(t.Context(), tx, "IS", serial.At(october(2)))
 		if level == sql.LevelReadCommitted {
 			require.NoError(t, err)
 			require.NoError(t, tx.Commit())
@@ -492,18 +496,18 @@ func TestCloseIgnoresUnusedRows(t *testing.T) {
 	db := d.open(t)
 	closer := d.generator(t, db)
 	commits(t, db, func(tx *sql.Tx) {
-		require.NoError(t, errOf(closer.NextOn(t.Context(), tx, "IS", october(1))))
-		require.NoError(t, closer.Raise(t.Context(), tx, "IS", october(2), 0))
+		require.NoError(t, errOf(closer.NextOn(t.Context(), tx, "IS", serial.At(october(1)))))
+		require.NoError(t, closer.Raise(t.Context(), tx, "IS", serial.At(october(2)), 0))
 	})
 	late := func(tx *sql.Tx, day int) error {
 		g := d.generator(t, db)
 		g.Misjudge(time.Until(october(day)))
-		return errOf(g.NextOn(t.Context(), tx, "IS", october(day)))
+		return errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(day))))
 	}
 	before, closing, after := begin(t, db), beginAt(t, db, sql.LevelReadCommitted), begin(t, db)
 	require.NoError(t, late(before, 1))
 	closed, taken := make(chan error, 1), make(chan error, 1)
-	go func() { closed <- closer.ClosePeriods(t.Context(), closing, "IS", october(3)) }()
+	go func() { closed <- closer.ClosePeriods(t.Context(), closing, "IS", serial.At(october(3))) }()
 	d.waiting(t, db, 1)
 	go func() { taken <- late(after, 2) }()
 	d.waiting(t, db, 2)
@@ -521,7 +525,7 @@ func TestCurrentPeriodAtEveryLevel(t *testing.T) {
 		db, g := d.start(t)
 		commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.Next(t.Context(), tx, "IS"))) })
 		closer := beginAt(t, db, sql.LevelReadCommitted)
-		require.NoError(t, g.ClosePeriods(t.Context(), closer, "IS", october(2)))
+		require.NoError(t, g.ClosePeriods(t.Context(), closer, "IS", serial.At(october(2))))
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		for _, level := range []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable} {
@@ -537,7 +541,7 @@ func TestCurrentPeriodAtEveryLevel(t *testing.T) {
 func TestClosedErrorNamesTheEnd(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db, g := d.start(t)
-		commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(1)))) })
+		commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(1))))) })
 		d.closes(t, db, g, october(2))
 		d.closes(t, db, g, october(5))
 		levels := []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable}
@@ -567,16 +571,16 @@ func (tx old) QueryRowContext(ctx context.Context, query string, args ...any) *s
 func TestCloseWithoutSkipLocked(t *testing.T) {
 	d := mariaDB(t)
 	db, g := d.start(t)
-	commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(1)))) })
+	commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(1))))) })
 	for _, typ := range []string{"IS", "NEW"} {
 		before := rowsOf(t, db)
 		commits(t, db, func(tx *sql.Tx) {
 			const want = "SKIP LOCKED; want MariaDB 10.6, MySQL 8.0 or later"
-			require.ErrorContains(t, g.ClosePeriods(t.Context(), old{tx}, typ, october(2)), want)
+			require.ErrorContains(t, g.ClosePeriods(t.Context(), old{tx}, typ, serial.At(october(2))), want)
 		})
 		require.Equal(t, before, rowsOf(t, db))
 	}
-	commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(1)))) })
+	commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(1))))) })
 }
 
 // If the closing process dies, while waiting or afterwards, nothing is closed, and the transactions behind it continue.
@@ -584,21 +588,21 @@ func TestCloserDies(t *testing.T) {
 	servers(t, func(t *testing.T, d *database) {
 		for _, waits := range []bool{true, false} {
 			db, g := d.start(t, serial.WithKeyPrefix(fmt.Sprint(waits)))
-			commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(1)))) })
+			commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(1))))) })
 			before, closer, after := begin(t, db), beginAt(t, db, sql.LevelReadCommitted), begin(t, db)
 			id, err := d.connection(t.Context(), closer)
 			require.NoError(t, err)
 			closed, taken := make(chan error, 1), make(chan error, 1)
 			if waits {
-				require.NoError(t, errOf(g.NextOn(t.Context(), before, "IS", october(1))))
+				require.NoError(t, errOf(g.NextOn(t.Context(), before, "IS", serial.At(october(1)))))
 			}
-			go func() { closed <- g.ClosePeriods(t.Context(), closer, "IS", october(2)) }()
+			go func() { closed <- g.ClosePeriods(t.Context(), closer, "IS", serial.At(october(2))) }()
 			if waits {
 				d.waiting(t, db, 1)
 			} else {
 				require.NoError(t, <-closed)
 			}
-			go func() { taken <- errOf(g.NextOn(t.Context(), after, "IS", october(2))) }()
+			go func() { taken <- errOf(g.NextOn(t.Context(), after, "IS", serial.At(october(2)))) }()
 			if waits {
 				d.waiting(t, db, 2)
 			} else {
@@ -615,7 +619,9 @@ func TestCloserDies(t *testing.T) {
 			until, err := g.ClosedUntil(t.Context(), db, "IS")
 			require.NoError(t, err)
 			require.Zero(t, until)
-			commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(1)))) })
+			commits(t, db, func(tx *sql.Tx) {
+				require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(1)))))
+			})
 		}
 	})
 }
@@ -624,14 +630,14 @@ func TestCloserDies(t *testing.T) {
 func TestCloserGivesUp(t *testing.T) {
 	d := postgreSQL(t)
 	db, g := d.start(t)
-	commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(9)))) })
+	commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(9))))) })
 	before, closer, after := begin(t, db), beginAt(t, db, sql.LevelReadCommitted), begin(t, db)
-	require.NoError(t, errOf(g.NextOn(t.Context(), before, "IS", october(1))))
+	require.NoError(t, errOf(g.NextOn(t.Context(), before, "IS", serial.At(october(1)))))
 	ctx, cancel := context.WithCancel(t.Context())
 	closed, taken := make(chan error, 1), make(chan error, 1)
-	go func() { closed <- g.ClosePeriods(ctx, closer, "IS", october(2)) }()
+	go func() { closed <- g.ClosePeriods(ctx, closer, "IS", serial.At(october(2))) }()
 	d.waiting(t, db, 1)
-	go func() { taken <- errOf(g.NextOn(t.Context(), after, "IS", october(2))) }()
+	go func() { taken <- errOf(g.NextOn(t.Context(), after, "IS", serial.At(october(2)))) }()
 	d.waiting(t, db, 2)
 	cancel()
 	require.ErrorIs(t, <-closed, context.Canceled)
@@ -648,14 +654,14 @@ func TestCloseInOneTransaction(t *testing.T) {
 		require.NoError(t, err)
 		defer func() { _ = tx.Rollback() }()
 		for day := 1; day < 4; day++ {
-			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(day))))
-			require.NoError(t, g.ClosePeriods(t.Context(), tx, "IS", october(day+1)))
-			require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "IS", october(day))), gapless.ErrPeriodClosed)
-			require.ErrorIs(t, g.Raise(t.Context(), tx, "IS", october(1), 7), gapless.ErrPeriodClosed)
-			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(day+2))))
+			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(day)))))
+			require.NoError(t, g.ClosePeriods(t.Context(), tx, "IS", serial.At(october(day+1))))
+			require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(day)))), gapless.ErrPeriodClosed)
+			require.ErrorIs(t, g.Raise(t.Context(), tx, "IS", serial.At(october(1)), 7), gapless.ErrPeriodClosed)
+			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(day+2)))))
 		}
-		require.NoError(t, g.ReopenPeriods(t.Context(), tx, "IS", october(2)))
-		require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(2))))
+		require.NoError(t, g.ReopenPeriods(t.Context(), tx, "IS", serial.At(october(2))))
+		require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(2)))))
 		require.NoError(t, tx.Commit())
 		requireResult(t, october(2))(g.ClosedUntil(t.Context(), db, "IS"))
 	})
@@ -669,7 +675,7 @@ func TestNoDeadlockWithACloser(t *testing.T) {
 		db.SetMaxIdleConns(16)
 		d.documents(t, db)
 		g := d.generator(t, db, serial.WithTemplate("{type}{date:yyyyMMdd}-{seq:4}"))
-		commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(0)))) })
+		commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(0))))) })
 		run := func(f func(tx *sql.Tx) error) {
 			tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 			if err == nil {
@@ -690,7 +696,7 @@ func TestNoDeadlockWithACloser(t *testing.T) {
 					day := 1 + r.IntN(20)
 					run(func(tx *sql.Tx) error {
 						for _, on := range []int{day, day + 1 + r.IntN(4)} {
-							n, err := g.NextOn(t.Context(), tx, "IS", october(on))
+							n, err := g.NextOn(t.Context(), tx, "IS", serial.At(october(on)))
 							if err := stored(t.Context(), tx, n, err); err != nil {
 								return err
 							}
@@ -701,9 +707,9 @@ func TestNoDeadlockWithACloser(t *testing.T) {
 			})
 		}
 		for i := range 20 {
-			run(func(tx *sql.Tx) error { return g.ClosePeriods(t.Context(), tx, "IS", october(1+i)) })
+			run(func(tx *sql.Tx) error { return g.ClosePeriods(t.Context(), tx, "IS", serial.At(october(1+i))) })
 			if i%3 == 2 {
-				run(func(tx *sql.Tx) error { return g.ReopenPeriods(t.Context(), tx, "IS", october(i-1)) })
+				run(func(tx *sql.Tx) error { return g.ReopenPeriods(t.Context(), tx, "IS", serial.At(october(i-1))) })
 			}
 		}
 		working.Wait()
@@ -717,7 +723,7 @@ func TestCloseTouchesWhatChanges(t *testing.T) {
 	servers(t, func(t *testing.T, d *database) {
 		db, g := d.start(t, serial.WithPeriod(serial.PerMinute), serial.WithTemplate("{type}{date:yyyyMMddHHmm}-{seq:4}"))
 		start := october(1)
-		commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", start))) })
+		commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(start)))) })
 		fill := "INSERT INTO serial_gapless SELECT series, convert_to(to_char(timestamp '2021-10-01' + i * interval '1 " +
 			"minute', " +
 			"'YYYYMMDDHH24MI'), 'UTF8'), mark, 0, 1, NULL FROM serial_gapless, generate_series(1, %d) i"
@@ -734,7 +740,7 @@ func TestCloseTouchesWhatChanges(t *testing.T) {
 		if d.dialect == gapless.MySQL {
 			short := d.with("group_concat_max_len=40").open(t)
 			tx := beginAt(t, short, sql.LevelReadCommitted)
-			require.ErrorContains(t, g.ClosePeriods(t.Context(), tx, "IS", start.Add(closed*time.Minute)),
+			require.ErrorContains(t, g.ClosePeriods(t.Context(), tx, "IS", serial.At(start.Add(closed*time.Minute))),
 				"group_concat_max_len")
 			require.NoError(t, tx.Rollback())
 		}
@@ -747,14 +753,16 @@ func TestCloseTouchesWhatChanges(t *testing.T) {
 			gapless.MySQL: "ANALYZE TABLE serial_gapless"}[d.dialect])
 		for _, change := range []func(tx *sql.Tx) error{
 			func(tx *sql.Tx) error {
-				return g.ClosePeriods(t.Context(), tx, "IS", start.Add((closed+3)*time.Minute))
+				return g.ClosePeriods(t.Context(), tx, "IS", serial.At(start.Add((closed+3)*time.Minute)))
 			},
 			func(tx *sql.Tx) error {
-				return g.ReopenPeriods(t.Context(), tx, "IS", start.Add((closed+1)*time.Minute))
+				return g.ReopenPeriods(t.Context(), tx, "IS", serial.At(start.Add((closed+1)*time.Minute)))
 			},
-			func(tx *sql.Tx) error { return g.ClosePeriods(t.Context(), tx, "IS", start.Add(closed*time.Minute)) },
 			func(tx *sql.Tx) error {
-				return g.ClosePeriods(t.Context(), tx, "IS", start.Add((closed+5)*time.Minute))
+				return g.ClosePeriods(t.Context(), tx, "IS", serial.At(start.Add(closed*time.Minute)))
+			},
+			func(tx *sql.Tx) error {
+				return g.ClosePeriods(t.Context(), tx, "IS", serial.At(start.Add((closed+5)*time.Minute)))
 			},
 		} {
 			tx := beginAt(t, db, sql.LevelReadCommitted)
@@ -767,8 +775,8 @@ func TestCloseTouchesWhatChanges(t *testing.T) {
 			require.Less(t, count()-before, float64(limit))
 			require.NoError(t, tx.Commit())
 		}
-		require.ErrorIs(t, errOf(g.NextOn(t.Context(), begin(t, db), "IS", start.Add((closed+4)*time.Minute))),
+		require.ErrorIs(t, errOf(g.NextOn(t.Context(), begin(t, db), "IS", serial.At(start.Add((closed+4)*time.Minute)))),
 			gapless.ErrPeriodClosed)
-		require.NoError(t, errOf(g.NextOn(t.Context(), begin(t, db), "IS", start.Add((closed+5)*time.Minute))))
+		require.NoError(t, errOf(g.NextOn(t.Context(), begin(t, db), "IS", serial.At(start.Add((closed+5)*time.Minute)))))
 	})
 }

@@ -68,7 +68,7 @@ func (d *database) requireGapless(t *testing.T, db *sql.DB, g *gapless.Generator
 		require.NoError(t, rows.Scan(&text))
 		n, err := s.Parse(text)
 		require.NoError(t, err)
-		label, _, _ := s.Period(n.Start)
+		label, _, _ := s.Period(serial.At(n.Start))
 		key := series{n.Type, label}
 		seqs[key], at[key] = append(seqs[key], n.Seq), n.Start
 		count++
@@ -81,7 +81,7 @@ func (d *database) requireGapless(t *testing.T, db *sql.DB, g *gapless.Generator
 		for i, seq := range found {
 			require.Equal(t, first+int64(i), seq, "%v has a gap or a duplicate: %v", key, found)
 		}
-		requireSeq(t, found[len(found)-1], "%v", key)(g.Last(t.Context(), tx, key.typ, at[key]))
+		requireSeq(t, found[len(found)-1], "%v", key)(g.Last(t.Context(), tx, key.typ, serial.At(at[key])))
 	}
 	return count
 }
@@ -148,7 +148,7 @@ func TestFates(t *testing.T) {
 				var n serial.Number
 				var err error
 				if on {
-					n, err = g.NextOn(ctx, tx, typ, back)
+					n, err = g.NextOn(ctx, tx, typ, serial.At(back))
 				} else {
 					n, err = g.Next(ctx, tx, typ)
 				}
@@ -316,7 +316,7 @@ func TestPeriodEnds(t *testing.T) {
 				var err error
 				before, err = g.Next(t.Context(), first, "IS")
 				require.NoError(t, err)
-				_, _, end = s.Period(before.Start)
+				_, _, end = s.Period(serial.At(before.Start))
 				if end.Before(d.clock(t, admin).Add(time.Minute)) {
 					break
 				}
@@ -355,7 +355,7 @@ func TestPeriodEnds(t *testing.T) {
 				}
 			}
 			require.Equal(t, waiting+1, d.requireGapless(t, db, g, s))
-			last, err := g.Last(t.Context(), db, "IS", before.Start)
+			last, err := g.Last(t.Context(), db, "IS", serial.At(before.Start))
 			require.NoError(t, err)
 			if day {
 				require.EqualValues(t, 1, last.Seq, "no number of the past day was taken")
@@ -378,7 +378,7 @@ func TestOrder(t *testing.T) {
 				for range 10 {
 					if err := untilAlone(func() error {
 						return inTx(t.Context(), db, d.readCommitted(), func(tx *sql.Tx) error {
-							n, err := g.NextOn(t.Context(), tx, "IS", day)
+							n, err := g.NextOn(t.Context(), tx, "IS", serial.At(day))
 							if err != nil {
 								return err
 							}
@@ -414,17 +414,17 @@ func TestIndependent(t *testing.T) {
 		db, g := d.start(t)
 		other := d.generator(t, db, serial.WithKeyPrefix("other"))
 		commits(t, db, func(tx *sql.Tx) { // transactions that begin a series do wait
-			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-23"))))
+			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(date(t, "2021-10-23")))))
 		})
 		for range 2 { // first with new rows, then with existing ones
 			held := begin(t, db)
-			require.NoError(t, errOf(g.NextOn(t.Context(), held, "IS", date(t, "2021-10-24"))))
+			require.NoError(t, errOf(g.NextOn(t.Context(), held, "IS", serial.At(date(t, "2021-10-24")))))
 			commits(t, db, func(tx *sql.Tx) {
-				require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IT", date(t, "2021-10-24"))))
-				require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-25"))))
-				require.NoError(t, errOf(other.NextOn(t.Context(), tx, "IS", date(t, "2021-10-24"))))
+				require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IT", serial.At(date(t, "2021-10-24")))))
+				require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(date(t, "2021-10-25")))))
+				require.NoError(t, errOf(other.NextOn(t.Context(), tx, "IS", serial.At(date(t, "2021-10-24")))))
 			})
-			last, err := g.Last(t.Context(), db, "IS", date(t, "2021-10-24")) // waits for nobody
+			last, err := g.Last(t.Context(), db, "IS", serial.At(date(t, "2021-10-24"))) // waits for nobody
 			require.NoError(t, err)
 			require.Less(t, last.Seq, int64(2))
 			require.NoError(t, held.Commit())
@@ -440,15 +440,15 @@ func TestContextEnds(t *testing.T) {
 		}
 		db, g := d.start(t)
 		held := begin(t, db)
-		require.NoError(t, errOf(g.NextOn(t.Context(), held, "IS", date(t, "2021-10-24"))))
+		require.NoError(t, errOf(g.NextOn(t.Context(), held, "IS", serial.At(date(t, "2021-10-24")))))
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 		defer cancel()
 		tx := begin(t, db)
-		require.ErrorIs(t, errOf(g.NextOn(ctx, tx, "IS", date(t, "2021-10-24"))), context.DeadlineExceeded)
+		require.ErrorIs(t, errOf(g.NextOn(ctx, tx, "IS", serial.At(date(t, "2021-10-24")))), context.DeadlineExceeded)
 		_ = tx.Rollback()
 		require.NoError(t, held.Rollback())
 		commits(t, db, func(tx *sql.Tx) {
-			requireSeq(t, 1)(g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-24")))
+			requireSeq(t, 1)(g.NextOn(t.Context(), tx, "IS", serial.At(date(t, "2021-10-24"))))
 		})
 	})
 }
@@ -459,16 +459,16 @@ func TestRepeatableRead(t *testing.T) {
 	db, g := d.start(t)
 	day := date(t, "2021-10-24")
 	commits(t, db, func(tx *sql.Tx) {
-		require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", day)))
+		require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(day))))
 	})
 	tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelRepeatableRead})
 	require.NoError(t, err)
 	var one int
 	require.NoError(t, tx.QueryRowContext(t.Context(), "SELECT 1").Scan(&one)) // its snapshot
 	commits(t, db, func(tx *sql.Tx) {
-		require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", day)))
+		require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(day))))
 	})
-	_, err = g.NextOn(t.Context(), tx, "IS", day)
+	_, err = g.NextOn(t.Context(), tx, "IS", serial.At(day))
 	var state interface{ SQLState() string }
 	require.ErrorAs(t, err, &state)
 	require.Equal(t, "40001", state.SQLState())
@@ -512,7 +512,7 @@ func hang(arguments []string) error {
 	if err != nil {
 		return err
 	}
-	n, err := g.NextOn(ctx, tx, "IS", time.Date(2021, 10, 24, 0, 0, 0, 0, time.UTC))
+	n, err := g.NextOn(ctx, tx, "IS", serial.At(time.Date(2021, 10, 24, 0, 0, 0, 0, time.UTC)))
 	if err := stored(ctx, tx, n, err); err != nil {
 		return err
 	}
@@ -551,7 +551,7 @@ func TestKilled(t *testing.T) {
 				defer close(done)
 				var n serial.Number
 				if err := inTx(t.Context(), db, sql.LevelDefault, func(tx *sql.Tx) (err error) {
-					n, err = g.NextOn(t.Context(), tx, "IS", day)
+					n, err = g.NextOn(t.Context(), tx, "IS", serial.At(day))
 					return stored(t.Context(), tx, n, err)
 				}); err != nil {
 					t.Error(err)

@@ -31,12 +31,12 @@ func TestSQLX(t *testing.T) {
 		for _, end := range []func(*sqlx.Tx) error{(*sqlx.Tx).Rollback, (*sqlx.Tx).Commit} {
 			tx, err := x.BeginTxx(t.Context(), nil)
 			require.NoError(t, err)
-			n, err := g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-24"))
+			n, err := g.NextOn(t.Context(), tx, "IS", serial.At(date(t, "2021-10-24")))
 			require.NoError(t, err)
 			require.Equal(t, "IS202110240001", n.String())
 			require.NoError(t, end(tx))
 		}
-		requireSeq(t, 1)(g.Last(t.Context(), x, "IS", date(t, "2021-10-24")))
+		requireSeq(t, 1)(g.Last(t.Context(), x, "IS", serial.At(date(t, "2021-10-24"))))
 	})
 }
 
@@ -50,14 +50,14 @@ func TestBun(t *testing.T) {
 	require.NoError(t, err)
 	const dropped = "drops the arguments of PostgreSQL's statements: use what it embeds, such as tx.Tx"
 	for _, tx := range []gapless.Tx{tx, &tx} {
-		require.ErrorContains(t, errOf(g.NextOn(t.Context(), tx, "IS", day)), dropped)
-		require.ErrorContains(t, g.Raise(t.Context(), tx, "IS", day, 3), dropped)
-		require.ErrorContains(t, errOf(g.Last(t.Context(), tx, "IS", day)), dropped)
+		require.ErrorContains(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(day))), dropped)
+		require.ErrorContains(t, g.Raise(t.Context(), tx, "IS", serial.At(day), 3), dropped)
+		require.ErrorContains(t, errOf(g.Last(t.Context(), tx, "IS", serial.At(day))), dropped)
 	}
-	require.ErrorContains(t, errOf(g.Last(t.Context(), orm, "IS", day)), dropped)
-	requireSeq(t, 1)(g.NextOn(t.Context(), tx.Tx, "IS", day))
+	require.ErrorContains(t, errOf(g.Last(t.Context(), orm, "IS", serial.At(day))), dropped)
+	requireSeq(t, 1)(g.NextOn(t.Context(), tx.Tx, "IS", serial.At(day)))
 	require.NoError(t, tx.Commit())
-	requireSeq(t, 1)(g.Last(t.Context(), orm.DB, "IS", day))
+	requireSeq(t, 1)(g.Last(t.Context(), orm.DB, "IS", serial.At(day)))
 }
 
 // PostgreSQL has another widely used driver.
@@ -81,7 +81,7 @@ func TestPQ(t *testing.T) {
 	commits(t, db, func(tx *sql.Tx) {
 		requireSeq(t, 1)(g.Next(t.Context(), tx, "IS"))
 		require.ErrorIs(t, errOf(g.NextN(t.Context(), tx, "IS", 9)), serial.ErrExhausted)
-		require.NoError(t, g.Raise(t.Context(), tx, "IS", d.clock(t, db), 5))
+		require.NoError(t, g.Raise(t.Context(), tx, "IS", serial.At(d.clock(t, db)), 5))
 		numbers, err := g.NextN(t.Context(), tx, "IS", 4)
 		require.NoError(t, err)
 		require.EqualValues(t, 9, numbers[3].Seq)
@@ -123,7 +123,7 @@ func TestGORM(t *testing.T) {
 			day := date(t, "2021-10-24").AddDate(0, 0, i)
 			place := func(fails error) error {
 				return orm.WithContext(t.Context()).Transaction(func(tx *gorm.DB) error {
-					n, err := g.NextOn(t.Context(), tx.Statement.ConnPool.(gapless.Tx), "IS", day)
+					n, err := g.NextOn(t.Context(), tx.Statement.ConnPool.(gapless.Tx), "IS", serial.At(day))
 					if err != nil {
 						return err
 					}

@@ -18,23 +18,23 @@ func requireEnded(t *testing.T, db *sql.DB, g *gapless.Generator, tx *sql.Tx, wa
 	t.Helper()
 	day := date(t, "2021-10-24")
 	for _, typ := range []string{"IS", "NEW"} {
-		before, err := g.Last(t.Context(), db, typ, day)
+		before, err := g.Last(t.Context(), db, typ, serial.At(day))
 		require.NoError(t, err)
 		for range 2 {
-			_, err = g.NextOn(t.Context(), tx, typ, day)
+			_, err = g.NextOn(t.Context(), tx, typ, serial.At(day))
 			require.ErrorContains(t, err, want)
 			require.NotErrorIs(t, err, serial.ErrConflict)
-			require.ErrorContains(t, g.Raise(t.Context(), tx, typ, day, 100), want)
+			require.ErrorContains(t, g.Raise(t.Context(), tx, typ, serial.At(day), 100), want)
 		}
 		require.ErrorContains(t, errOf(g.Next(t.Context(), tx, typ)), want)
-		requireResult(t, before)(g.Last(t.Context(), db, typ, day))
+		requireResult(t, before)(g.Last(t.Context(), db, typ, serial.At(day)))
 	}
 	_ = tx.Rollback() // some drivers report that there is none
 	var rows int
 	require.NoError(t, db.QueryRowContext(t.Context(), countRows).Scan(&rows))
 	require.Equal(t, 2, rows, "the row of IS and its gate")
 	commits(t, db, func(tx *sql.Tx) {
-		requireSeq(t, 2)(g.NextOn(t.Context(), tx, "IS", day))
+		requireSeq(t, 2)(g.NextOn(t.Context(), tx, "IS", serial.At(day)))
 	})
 }
 
@@ -52,7 +52,7 @@ func TestDatabaseEndsTransaction(t *testing.T) {
 		execSQL(t, db, "CREATE TABLE documents (number varchar(100) NOT NULL PRIMARY KEY)")
 		execSQL(t, db, "INSERT INTO documents VALUES ('a'), ('b')")
 		commits(t, db, func(tx *sql.Tx) {
-			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-24"))))
+			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(date(t, "2021-10-24")))))
 		})
 		tx := begin(t, db)
 		run(t, tx, "INSERT INTO documents VALUES ('c')")
@@ -138,18 +138,18 @@ func TestSavepoints(t *testing.T) {
 	for want := range int64(3) {
 		commits(t, db, func(tx *sql.Tx) {
 			require.NoError(t, errOf(tx.ExecContext(t.Context(), "SAVEPOINT mine")))
-			requireSeq(t, want+1)(g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-24")))
+			requireSeq(t, want+1)(g.NextOn(t.Context(), tx, "IS", serial.At(date(t, "2021-10-24"))))
 			require.NoError(t, errOf(tx.ExecContext(t.Context(), "RELEASE SAVEPOINT mine")))
 		})
 	}
 	g = d.generator(t, db)
 	g.WithoutVariable() // makes the server treat the variable as a comment
 	commits(t, db, func(tx *sql.Tx) {
-		requireSeq(t, 4)(g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-24")))
+		requireSeq(t, 4)(g.NextOn(t.Context(), tx, "IS", serial.At(date(t, "2021-10-24"))))
 	})
 	tx := begin(t, db)
 	require.NoError(t, errOf(tx.ExecContext(t.Context(), "ROLLBACK")))
-	_, err := g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-24"))
+	_, err := g.NextOn(t.Context(), tx, "IS", serial.At(date(t, "2021-10-24")))
 	require.ErrorContains(t, err, "the database has ended the transaction")
 }
 
@@ -187,17 +187,18 @@ func TestSharedTx(t *testing.T) {
 		tx := slow{begin(t, db), make(chan struct{}), make(chan struct{}), new(sync.Once)}
 		first := make(chan error)
 		go func() {
-			_, err := g.NextOn(context.Background(), tx, "IS", day)
+			_, err := g.NextOn(context.Background(), tx, "IS", serial.At(day))
 			first <- err
 		}()
 		<-tx.started
 		for _, g := range []*gapless.Generator{g, other} {
-			require.ErrorContains(t, errOf(g.NextOn(t.Context(), tx, "IS", day)), "a Tx is for one goroutine at a time")
-			require.ErrorContains(t, g.Raise(t.Context(), tx, "IS", day, 7), "a Tx is for one goroutine at a time")
+			require.ErrorContains(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(day))),
+				"a Tx is for one goroutine at a time")
+			require.ErrorContains(t, g.Raise(t.Context(), tx, "IS", serial.At(day), 7), "a Tx is for one goroutine at a time")
 		}
 		close(tx.goOn)
 		require.NoError(t, <-first)
-		requireSeq(t, 2)(other.NextOn(t.Context(), tx, "IS", day))
+		requireSeq(t, 2)(other.NextOn(t.Context(), tx, "IS", serial.At(day)))
 	})
 }
 
@@ -212,7 +213,7 @@ func TestSharedTxUnique(t *testing.T) {
 	for range 2 {
 		workers.Go(func() {
 			for range 500 {
-				n, err := g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-24"))
+				n, err := g.NextOn(t.Context(), tx, "IS", serial.At(date(t, "2021-10-24")))
 				if err != nil {
 					continue
 				}

@@ -99,7 +99,7 @@ func ExampleGenerator_NextOn() {
 		time.Date(2025, 4, 1, 0, 0, 0, 0, time.UTC),
 		time.Date(2025, 3, 30, 0, 0, 0, 0, time.UTC),
 	} {
-		number, err := numbers.NextOn(ctx, tx, "INV", date)
+		number, err := numbers.NextOn(ctx, tx, "INV", serial.At(date))
 		if err != nil {
 			log.Fatal(err)
 		}
@@ -134,7 +134,7 @@ func ExampleGenerator_Raise() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	if err := numbers.Raise(ctx, tx, "INV", time.Now(), 9997); err != nil {
+	if err := numbers.Raise(ctx, tx, "INV", serial.At(time.Now()), 9997); err != nil {
 		log.Fatal(err)
 	}
 	for range 2 {
@@ -149,7 +149,7 @@ func ExampleGenerator_Raise() {
 	if err := tx.Commit(); err != nil { // the transaction can continue
 		log.Fatal(err)
 	}
-	last, err := numbers.Last(ctx, db, "INV", time.Now())
+	last, err := numbers.Last(ctx, db, "INV", serial.At(time.Now()))
 	if err != nil {
 		log.Fatal(err)
 	}
@@ -183,18 +183,18 @@ func ExampleGenerator_ClosePeriods() {
 		log.Fatal(err)
 	}
 	posted := time.Date(2021, 10, 24, 0, 0, 0, 0, time.UTC)
-	number, err := numbers.NextOn(ctx, tx, "INV", posted)
+	number, err := numbers.NextOn(ctx, tx, "INV", serial.At(posted))
 	if err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println(number)
-	if err := numbers.ClosePeriods(ctx, tx, "INV", time.Date(2021, 11, 1, 0, 0, 0, 0, time.UTC)); err != nil {
+	if err := numbers.ClosePeriods(ctx, tx, "INV", serial.At(time.Date(2021, 11, 1, 0, 0, 0, 0, time.UTC))); err != nil {
 		log.Fatal(err)
 	}
-	number, err = numbers.NextOn(ctx, tx, "INV", posted)
+	number, err = numbers.NextOn(ctx, tx, "INV", serial.At(posted))
 	if errors.Is(err, gapless.ErrPeriodClosed) {
 		if posted, err = numbers.ClosedUntil(ctx, tx, "INV"); err == nil { // where the first open period begins
-			number, err = numbers.NextOn(ctx, tx, "INV", posted)
+			number, err = numbers.NextOn(ctx, tx, "INV", serial.At(posted))
 		}
 	}
 	if err != nil {
@@ -231,7 +231,7 @@ func ExampleGenerator_Audit() {
 		log.Fatal(err)
 	}
 	for _, day := range []int{1, 24, 33} {
-		if _, err := numbers.NextOn(ctx, tx, "INV", time.Date(2021, 10, day, 0, 0, 0, 0, time.UTC)); err != nil {
+		if _, err := numbers.NextOn(ctx, tx, "INV", serial.At(time.Date(2021, 10, day, 0, 0, 0, 0, time.UTC))); err != nil {
 			log.Fatal(err)
 		}
 	}
@@ -244,7 +244,7 @@ func ExampleGenerator_Audit() {
 	}
 	stored := map[string]error{"INV-202110-0002": nil, "INV-202111-0001": nil}
 	for _, last := range months {
-		report, err := numbers.Audit(ctx, db, "INV", last.Start, maps.All(stored))
+		report, err := numbers.Audit(ctx, db, "INV", serial.At(last.Start), maps.All(stored))
 		if err != nil {
 			log.Fatal(err)
 		}

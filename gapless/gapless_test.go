@@ -80,7 +80,7 @@ func TestNext(t *testing.T) {
 		}
 		last := func(q gapless.Querier, want int64) {
 			t.Helper()
-			n, err := g.Last(t.Context(), q, "INV", now)
+			n, err := g.Last(t.Context(), q, "INV", serial.At(now))
 			require.NoError(t, err)
 			require.Equal(t, want, n.Seq)
 			require.Equal(t, fmt.Sprintf("INV-%s-%04d", year, want), n.String())
@@ -217,9 +217,9 @@ func TestSchemes(t *testing.T) {
 				at, err := time.Parse(time.RFC3339, on)
 				require.NoError(t, err)
 				commits(t, db, func(tx *sql.Tx) {
-					n, err := g.NextOn(t.Context(), tx, "IS", at)
+					n, err := g.NextOn(t.Context(), tx, "IS", serial.At(at))
 					require.NoError(t, err, on)
-					label, start, _ := of.Period(at)
+					label, start, _ := of.Period(serial.At(at))
 					require.Equal(t, first+used[label], n.Seq, on)
 					used[label]++
 					if s.prints != nil {
@@ -231,7 +231,7 @@ func TestSchemes(t *testing.T) {
 					require.Equal(t, n.Seq, back.Seq)
 					require.True(t, n.Date.Equal(back.Date))
 
-					last, err := g.Last(t.Context(), tx, "IS", at)
+					last, err := g.Last(t.Context(), tx, "IS", serial.At(at))
 					require.NoError(t, err)
 					require.Equal(t, n.Seq, last.Seq)
 					require.True(t, last.Start.Equal(start))
@@ -266,29 +266,29 @@ func TestRefused(t *testing.T) {
 		commits(t, db, func(tx *sql.Tx) {
 			on := func(g *gapless.Generator, typ string, want int64) {
 				t.Helper()
-				requireSeq(t, want)(g.NextOn(t.Context(), tx, typ, day))
+				requireSeq(t, want)(g.NextOn(t.Context(), tx, typ, serial.At(day)))
 			}
 			last := func(typ string, want int64) {
 				t.Helper()
-				requireSeq(t, want)(g.Last(t.Context(), tx, typ, day))
+				requireSeq(t, want)(g.Last(t.Context(), tx, typ, serial.At(day)))
 			}
 			for _, typ := range []string{"", "I S", strings.Repeat("x", 65), "Ａ"} {
 				require.ErrorIs(t, errOf(g.Next(t.Context(), tx, typ)), serial.ErrInvalidType)
 				require.ErrorIs(t, errOf(g.NextN(t.Context(), tx, typ, 1)), serial.ErrInvalidType)
-				require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, typ, day)), serial.ErrInvalidType)
-				require.ErrorIs(t, errOf(g.Last(t.Context(), tx, typ, day)), serial.ErrInvalidType)
-				require.ErrorIs(t, g.Raise(t.Context(), tx, typ, day, 1), serial.ErrInvalidType)
+				require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, typ, serial.At(day))), serial.ErrInvalidType)
+				require.ErrorIs(t, errOf(g.Last(t.Context(), tx, typ, serial.At(day))), serial.ErrInvalidType)
+				require.ErrorIs(t, g.Raise(t.Context(), tx, typ, serial.At(day), 1), serial.ErrInvalidType)
 			}
 			for _, n := range []int{-1, 0, 100_001} {
 				require.ErrorIs(t, errOf(g.NextN(t.Context(), tx, "IS", n)), serial.ErrInvalidRequest)
 			}
 			for _, at := range []time.Time{{}, date(t, "1969-12-30"), date(t, "1999-12-30"), date(t, "2100-01-02")} { // yy
-				require.Error(t, errOf(g.NextOn(t.Context(), tx, "IS", at)))
-				require.Error(t, errOf(g.Last(t.Context(), tx, "IS", at)))
-				require.Error(t, g.Raise(t.Context(), tx, "IS", at, 1))
+				require.Error(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(at))))
+				require.Error(t, errOf(g.Last(t.Context(), tx, "IS", serial.At(at))))
+				require.Error(t, g.Raise(t.Context(), tx, "IS", serial.At(at), 1))
 			}
 			for _, seq := range []int64{-1, 10} {
-				require.ErrorContains(t, g.Raise(t.Context(), tx, "IS", day, seq), "want 0 to 9")
+				require.ErrorContains(t, g.Raise(t.Context(), tx, "IS", serial.At(day), seq), "want 0 to 9")
 			}
 
 			// Exhausted, first in an unused period.
@@ -307,43 +307,43 @@ func TestRefused(t *testing.T) {
 			for range 2 {
 				require.ErrorIs(t, errOf(g.Next(t.Context(), tx, "NN")), serial.ErrExhausted)
 			}
-			n, err := g.Last(t.Context(), tx, "NN", today)
+			n, err := g.Last(t.Context(), tx, "NN", serial.At(today))
 			require.NoError(t, err)
 			require.EqualValues(t, 9, n.Seq)
 			last("IS", 7)
 
 			// A scheme that prints sequences differently is refused, unless no number was taken.
-			require.ErrorIs(t, errOf(other.NextOn(t.Context(), tx, "IS", day)), serial.ErrConflict)
-			require.ErrorIs(t, other.Raise(t.Context(), tx, "IS", day, 9), serial.ErrConflict)
-			require.ErrorIs(t, errOf(other.Last(t.Context(), tx, "IS", day)), serial.ErrConflict)
+			require.ErrorIs(t, errOf(other.NextOn(t.Context(), tx, "IS", serial.At(day))), serial.ErrConflict)
+			require.ErrorIs(t, other.Raise(t.Context(), tx, "IS", serial.At(day), 9), serial.ErrConflict)
+			require.ErrorIs(t, errOf(other.Last(t.Context(), tx, "IS", serial.At(day))), serial.ErrConflict)
 			last("IS", 7)
 			on(g, "IS", 8)
-			require.NoError(t, other.Raise(t.Context(), tx, "NO", day, 0))
+			require.NoError(t, other.Raise(t.Context(), tx, "NO", serial.At(day), 0))
 			last("NO", 0)
 			on(g, "NO", 1)
-			require.ErrorIs(t, errOf(other.NextOn(t.Context(), tx, "NO", day)), serial.ErrConflict)
+			require.ErrorIs(t, errOf(other.NextOn(t.Context(), tx, "NO", serial.At(day))), serial.ErrConflict)
 
 			on(other, "OT", 1)
-			require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "OT", day)), serial.ErrConflict)
+			require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "OT", serial.At(day))), serial.ErrConflict)
 
 			// Raise never lowers. Last does not count the numbers below a start.
-			require.NoError(t, g.Raise(t.Context(), tx, "IS", day, 3))
+			require.NoError(t, g.Raise(t.Context(), tx, "IS", serial.At(day), 3))
 			last("IS", 8)
-			require.NoError(t, g.Raise(t.Context(), tx, "UP", day, 3))
+			require.NoError(t, g.Raise(t.Context(), tx, "UP", serial.At(day), 3))
 			last("UP", 3)
 			on(g, "UP", 4)
 			on(late, "UP", 5)
 			on(late, "UP", 6)
-			require.NoError(t, g.Raise(t.Context(), tx, "UP", day, 8))
+			require.NoError(t, g.Raise(t.Context(), tx, "UP", serial.At(day), 8))
 			on(g, "UP", 9)
 			on(late, "ST", 5)
 			// A start counts only in an unused period.
 			on(g, "SZ", 1)
 			on(late, "SZ", 2)
-			require.NoError(t, late.Raise(t.Context(), tx, "SZ", day, 3))
+			require.NoError(t, late.Raise(t.Context(), tx, "SZ", serial.At(day), 3))
 			on(late, "SZ", 4)
 			on(g, "SZ", 5)
-			require.NoError(t, late.Raise(t.Context(), tx, "RL", day, 2))
+			require.NoError(t, late.Raise(t.Context(), tx, "RL", serial.At(day), 2))
 			on(late, "RL", 3)
 			require.ErrorIs(t, errOf(late.NextN(t.Context(), tx, "SX", 6)), serial.ErrExhausted)
 			last("SX", 0)
@@ -351,16 +351,16 @@ func TestRefused(t *testing.T) {
 			numbers, err = g.NextN(t.Context(), tx, "SY", 2)
 			require.NoError(t, err)
 			require.ErrorIs(t, errOf(late.NextN(t.Context(), tx, "SY", 100_000)), serial.ErrExhausted)
-			requireSeq(t, 2)(g.Last(t.Context(), tx, "SY", numbers[1].Start))
-			require.NoError(t, g.Raise(t.Context(), tx, "RM", day, 9))
-			require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "RM", day)), serial.ErrExhausted)
+			requireSeq(t, 2)(g.Last(t.Context(), tx, "SY", serial.At(numbers[1].Start)))
+			require.NoError(t, g.Raise(t.Context(), tx, "RM", serial.At(day), 9))
+			require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "RM", serial.At(day))), serial.ErrExhausted)
 			last("RM", 9)
 		})
 		for _, tx := range []gapless.Tx{nil, (*sql.Tx)(nil), (*sqlx.Tx)(nil)} {
 			require.EqualError(t, errOf(g.Next(t.Context(), tx, "IS")), "gapless: the transaction is nil")
-			require.EqualError(t, g.Raise(t.Context(), tx, "IS", day, 1), "gapless: the transaction is nil")
+			require.EqualError(t, g.Raise(t.Context(), tx, "IS", serial.At(day), 1), "gapless: the transaction is nil")
 		}
-		require.EqualError(t, errOf(g.Last(t.Context(), nil, "IS", day)), "gapless: the Querier is nil")
+		require.EqualError(t, errOf(g.Last(t.Context(), nil, "IS", serial.At(day))), "gapless: the Querier is nil")
 	})
 }
 
@@ -392,13 +392,13 @@ func TestUndated(t *testing.T) {
 		} {
 			g := d.generator(t, db, append(r.opts, serial.WithKeyPrefix(prefix))...)
 			commits(t, db, func(tx *sql.Tx) {
-				require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", r.good)), prefix)
+				require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(r.good))), prefix)
 				ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
 				for at, want := range r.wrong {
-					require.ErrorContains(t, errOf(g.NextOn(ctx, tx, "IS", at)), want, "%v of %s", at, prefix)
-					require.ErrorContains(t, errOf(g.Last(ctx, tx, "IS", at)), want)
-					require.ErrorContains(t, g.Raise(ctx, tx, "IS", at, 1), want)
+					require.ErrorContains(t, errOf(g.NextOn(ctx, tx, "IS", serial.At(at))), want, "%v of %s", at, prefix)
+					require.ErrorContains(t, errOf(g.Last(ctx, tx, "IS", serial.At(at))), want)
+					require.ErrorContains(t, g.Raise(ctx, tx, "IS", serial.At(at), 1), want)
 				}
 				require.NoError(t, ctx.Err())
 			})
@@ -420,14 +420,14 @@ func TestAutocommitOff(t *testing.T) {
 			var n serial.Number
 			commits(t, db, func(tx *sql.Tx) {
 				var err error
-				n, err = g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-24"))
+				n, err = g.NextOn(t.Context(), tx, "IS", serial.At(date(t, "2021-10-24")))
 				require.NoError(t, err)
 			})
-			requireResult(t, n)(g.Last(t.Context(), q, "IS", date(t, "2021-10-24")))
+			requireResult(t, n)(g.Last(t.Context(), q, "IS", serial.At(date(t, "2021-10-24"))))
 		}
 	}
 	tx := begin(t, pool)
-	requireSeq(t, 7)(g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-24")))
+	requireSeq(t, 7)(g.NextOn(t.Context(), tx, "IS", serial.At(date(t, "2021-10-24"))))
 }
 
 // The column that the documentation gives for numbers distinguishes types that MariaDB's default collation equates.
@@ -473,7 +473,7 @@ func TestNoTable(t *testing.T) {
 		db := d.open(t)
 		g, err := gapless.New(d.dialect, scheme(t), gapless.WithTable("missing"))
 		require.NoError(t, err)
-		_, err = g.Last(t.Context(), db, "IS", date(t, "2021-10-24"))
+		_, err = g.Last(t.Context(), db, "IS", serial.At(date(t, "2021-10-24")))
 		require.ErrorContains(t, err, "gapless: the last number of IS: ")
 		tx := begin(t, db)
 		_, err = g.Next(t.Context(), tx, "IS")
@@ -483,7 +483,7 @@ func TestNoTable(t *testing.T) {
 		require.EqualError(t, g.CreateTable(t.Context(), nil), "gapless: create the table: the database is nil")
 		for _, q := range []gapless.Querier{nil, (*sql.Tx)(nil), (*sql.DB)(nil), (*sql.Conn)(nil), (*sqlx.Tx)(nil),
 			(*sqlx.DB)(nil)} {
-			require.EqualError(t, errOf(g.Last(t.Context(), q, "IS", time.Now())), "gapless: the Querier is nil")
+			require.EqualError(t, errOf(g.Last(t.Context(), q, "IS", serial.At(time.Now()))), "gapless: the Querier is nil")
 		}
 	})
 }
@@ -540,7 +540,7 @@ func TestCreateMissingTable(t *testing.T) {
 		day := date(t, "2021-10-24")
 		for want := int64(1); want < 3; want++ {
 			commits(t, db, func(tx *sql.Tx) {
-				requireSeq(t, want)(g.NextOn(t.Context(), tx, "IS", day))
+				requireSeq(t, want)(g.NextOn(t.Context(), tx, "IS", serial.At(day)))
 			})
 			execSQL(t, db, "DROP TABLE serial_gapless_series")
 			require.NoError(t, g.CreateTable(t.Context(), db))
@@ -551,7 +551,7 @@ func TestCreateMissingTable(t *testing.T) {
 		}
 		execSQL(t, db, "DROP TABLE serial_gapless")
 		require.NoError(t, g.CreateTable(t.Context(), db))
-		commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", day))) })
+		commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(day)))) })
 	})
 }
 
@@ -579,8 +579,8 @@ func TestClock(t *testing.T) {
 					}
 					require.WithinRange(t, n.Date, before.UTC().Truncate(24*time.Hour), d.clock(t, db))
 				})
-				if of, err := scheme(t, opts...).Number("IS", before.Add(ahead), 1); ahead != 0 && err == nil {
-					last, err := g.Last(t.Context(), db, "IS", before.Add(ahead))
+				if of, err := scheme(t, opts...).Number("IS", serial.At(before.Add(ahead)), 1); ahead != 0 && err == nil {
+					last, err := g.Last(t.Context(), db, "IS", serial.At(before.Add(ahead)))
 					require.NoError(t, err)
 					if i != 3 || of.Start.Year() != before.UTC().Year() {
 						require.Zero(t, last.Seq)
@@ -661,10 +661,10 @@ func TestSearchPath(t *testing.T) {
 	for _, db := range []*sql.DB{db, later} {
 		require.NoError(t, g.CreateTable(t.Context(), later))
 		commits(t, db, func(tx *sql.Tx) {
-			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-24"))))
+			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(date(t, "2021-10-24")))))
 		})
 	}
-	requireSeq(t, 2)(g.Last(t.Context(), db, "IS", date(t, "2021-10-24")))
+	requireSeq(t, 2)(g.Last(t.Context(), db, "IS", serial.At(date(t, "2021-10-24"))))
 }
 
 // At SERIALIZABLE, transactions of PostgreSQL that take numbers of different types do not disturb each other.
@@ -678,7 +678,7 @@ func TestSerializable(t *testing.T) {
 		for i, typ := range []string{"A", "Z"} {
 			tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelSerializable})
 			require.NoError(t, err)
-			require.NoError(t, errOf(g.NextOn(t.Context(), tx, typ, day)))
+			require.NoError(t, errOf(g.NextOn(t.Context(), tx, typ, serial.At(day))))
 			both[i] = tx
 		}
 		require.NoError(t, both[0].Commit())
@@ -706,7 +706,7 @@ func TestSettings(t *testing.T) {
 		db, g := d.start(t)
 		for want := range int64(3) {
 			commits(t, db, func(tx *sql.Tx) {
-				n, err := g.NextOn(t.Context(), tx, "É", date(t, "2021-10-24"))
+				n, err := g.NextOn(t.Context(), tx, "É", serial.At(date(t, "2021-10-24")))
 				require.NoError(t, err)
 				require.Equal(t, want+1, n.Seq)
 				n, err = g.Next(t.Context(), tx, "IS")
@@ -717,16 +717,16 @@ func TestSettings(t *testing.T) {
 		d.closes(t, db, g, october(2))
 		d.closes(t, db, g, october(3))
 		commits(t, db, func(tx *sql.Tx) {
-			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(3))))
-			require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "IS", october(2))), gapless.ErrPeriodClosed)
+			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(3)))))
+			require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(2)))), gapless.ErrPeriodClosed)
 		})
 		d.closes(t, db, g, october(4))
 		tx := beginAt(t, db, d.readCommitted())
-		require.NoError(t, g.ReopenPeriods(t.Context(), tx, "IS", october(3)))
-		require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", october(3))))
+		require.NoError(t, g.ReopenPeriods(t.Context(), tx, "IS", serial.At(october(3))))
+		require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(3)))))
 		require.NoError(t, tx.Commit())
 		requireResult(t, october(3))(g.ClosedUntil(t.Context(), db, "IS"))
-		require.NoError(t, errOf(g.NextOn(t.Context(), begin(t, db), "é", date(t, "2021-10-24"))))
+		require.NoError(t, errOf(g.NextOn(t.Context(), begin(t, db), "é", serial.At(date(t, "2021-10-24")))))
 	}
 	for _, dsn := range []string{
 		"default_query_exec_mode=simple_protocol", "default_query_exec_mode=exec", "default_query_exec_mode=describe_exec",
@@ -756,12 +756,12 @@ func TestSnapshot(t *testing.T) {
 	db, g := d.start(t)
 	day := date(t, "2021-10-24")
 	tx := begin(t, db)
-	require.NoError(t, errOf(g.Last(t.Context(), tx, "IS", day)))
+	require.NoError(t, errOf(g.Last(t.Context(), tx, "IS", serial.At(day))))
 	for range 2 { // the second time, there is nothing left to write
-		commits(t, db, func(tx *sql.Tx) { require.NoError(t, g.Raise(t.Context(), tx, "IS", day, 5)) })
+		commits(t, db, func(tx *sql.Tx) { require.NoError(t, g.Raise(t.Context(), tx, "IS", serial.At(day), 5)) })
 	}
-	require.NoError(t, g.Raise(t.Context(), tx, "IS", day, 5))
-	requireSeq(t, 6)(g.NextOn(t.Context(), tx, "IS", day))
+	require.NoError(t, g.Raise(t.Context(), tx, "IS", serial.At(day), 5))
+	requireSeq(t, 6)(g.NextOn(t.Context(), tx, "IS", serial.At(day)))
 }
 
 // LAST_INSERT_ID stays the caller's.
@@ -776,7 +776,7 @@ func TestLastInsertID(t *testing.T) {
 			require.NoError(t, tx.QueryRowContext(t.Context(), "SELECT LAST_INSERT_ID()").Scan(&before))
 			require.GreaterOrEqual(t, before, int64(4711))
 			require.NoError(t, errOf(g.Next(t.Context(), tx, "IS")))
-			require.NoError(t, g.Raise(t.Context(), tx, "IS", date(t, "2021-10-24"), 7))
+			require.NoError(t, g.Raise(t.Context(), tx, "IS", serial.At(date(t, "2021-10-24")), 7))
 			require.NoError(t, tx.QueryRowContext(t.Context(), "SELECT LAST_INSERT_ID()").Scan(&after))
 			require.Equal(t, before, after)
 		})

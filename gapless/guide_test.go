@@ -16,7 +16,7 @@ import (
 
 // account compares the numbers of all invoices with the numbers taken in a period.
 func account(ctx context.Context, db *sql.DB, numbers *gapless.Generator, at time.Time) (serial.Report, error) {
-	return numbers.Audit(ctx, db, "INV", at, func(yield func(string, error) bool) {
+	return numbers.Audit(ctx, db, "INV", serial.At(at), func(yield func(string, error) bool) {
 		rows, err := db.QueryContext(ctx, "SELECT number FROM invoices")
 		if err != nil {
 			yield("", err)
@@ -43,7 +43,7 @@ func closeBooks(ctx context.Context, db *sql.DB, numbers *gapless.Generator, unt
 		return err
 	}
 	defer func() { _ = tx.Rollback() }()
-	if err := numbers.ClosePeriods(ctx, tx, "INV", until); err != nil {
+	if err := numbers.ClosePeriods(ctx, tx, "INV", serial.At(until)); err != nil {
 		return err
 	}
 	_, err = tx.ExecContext(ctx, "INSERT INTO closings (until, who, why) VALUES ($1, $2, $3)", until, who, why)
@@ -78,7 +78,7 @@ func TestAccount(t *testing.T) {
 		g, day := d.generator(t, db), date(t, "2021-10-24")
 		place := func(stored bool) {
 			commits(t, db, func(tx *sql.Tx) {
-				n, err := g.NextOn(t.Context(), tx, "INV", day)
+				n, err := g.NextOn(t.Context(), tx, "INV", serial.At(day))
 				require.NoError(t, err)
 				if stored {
 					_, err = tx.ExecContext(t.Context(), "INSERT INTO invoices VALUES ('"+n.String()+"')")

@@ -5,7 +5,6 @@ import (
 	"database/sql"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/dailyserial/serial"
 )
@@ -21,12 +20,12 @@ import (
 // if those of the period were taken by a scheme that prints sequences in another way; an error for a date that is not
 // in 1970 to 9999 or that the template cannot print; one for a q that is nil or bun's on PostgreSQL; the driver's own,
 // as for a missing table.
-func (g *Generator) Last(ctx context.Context, q Querier, typ string, at time.Time) (serial.Number, error) {
+func (g *Generator) Last(ctx context.Context, q Querier, typ string, at serial.When) (serial.Number, error) {
 	series, err := g.scheme.Series(typ)
 	if err != nil {
 		return serial.Number{}, fmt.Errorf("gapless: %w", err)
 	}
-	s, err := g.spanAt(typ, at)
+	s, err := g.periodOf(typ, at)
 	if err != nil {
 		return serial.Number{}, err
 	}

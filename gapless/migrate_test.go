@@ -84,14 +84,14 @@ func TestTableOfV040(t *testing.T) {
 		commits(t, db, func(tx *sql.Tx) {
 			requireConflict(t, weeks, tx, "IS", "IS is counted by days, but this scheme counts by weeks;")
 			for typ, want := range map[string]int64{"IS": 42, "IT": 4, "NEW": 1} {
-				requireSeq(t, want)(g.NextOn(t.Context(), tx, typ, date(t, "2021-10-24")))
+				requireSeq(t, want)(g.NextOn(t.Context(), tx, typ, serial.At(date(t, "2021-10-24"))))
 			}
 			require.NoError(t, errOf(g.Next(t.Context(), tx, "IS")))
 		})
 		d.closes(t, db, g, october(24))
 		commits(t, db, func(tx *sql.Tx) {
-			require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-23"))), gapless.ErrPeriodClosed)
-			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", date(t, "2021-10-24"))))
+			require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(date(t, "2021-10-23")))), gapless.ErrPeriodClosed)
+			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(date(t, "2021-10-24")))))
 		})
 		require.NoError(t, g.CreateTable(t.Context(), db))
 		history, err := g.History(t.Context(), db, "IS", 5)

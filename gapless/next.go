@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/dailyserial/serial"
 )
@@ -38,7 +37,7 @@ func (g *Generator) NextN(ctx context.Context, tx Tx, typ string, n int) ([]seri
 // are dated back or ahead. The number prints date in the scheme's time zone. In that zone, date may be any from 1970 to
 // 9999 that the template can print; with [serial.Never], it must be before 31 December 9999 in UTC. Errors are those of
 // [Generator.Next], such as [ErrPeriodClosed] in a period that [Generator.ClosePeriods] has closed.
-func (g *Generator) NextOn(ctx context.Context, tx Tx, typ string, date time.Time) (serial.Number, error) {
+func (g *Generator) NextOn(ctx context.Context, tx Tx, typ string, date serial.When) (serial.Number, error) {
 	return single(g.next(ctx, tx, typ, &date, 1))
 }
 
@@ -49,12 +48,12 @@ func (g *Generator) NextOn(ctx context.Context, tx Tx, typ string, date time.Tim
 // Errors: an error for a seq that is not 0 to the largest sequence, after which nothing was raised and tx can go on;
 // otherwise those of [Generator.Next], except [serial.ErrExhausted]. In a closed period, every seq is
 // [ErrPeriodClosed].
-func (g *Generator) Raise(ctx context.Context, tx Tx, typ string, at time.Time, seq int64) error {
+func (g *Generator) Raise(ctx context.Context, tx Tx, typ string, at serial.When, seq int64) error {
 	series, err := g.scheme.Series(typ)
 	if err != nil {
 		return fmt.Errorf("gapless: %w", err)
 	}
-	s, err := g.spanAt(typ, at)
+	s, err := g.periodOf(typ, at)
 	if err != nil {
 		return err
 	}
@@ -88,7 +87,7 @@ func single(numbers []serial.Number, err error) (serial.Number, error) {
 }
 
 // next takes n numbers in the period of date or, if that is nil, of the database's clock.
-func (g *Generator) next(ctx context.Context, tx Tx, typ string, date *time.Time, n int) ([]serial.Number, error) {
+func (g *Generator) next(ctx context.Context, tx Tx, typ string, date *serial.When, n int) ([]serial.Number, error) {
 	series, err := g.scheme.Series(typ)
 	if err != nil {
 		return nil, fmt.Errorf("gapless: %w", err)

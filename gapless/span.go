@@ -26,10 +26,10 @@ const (
 	datedEnd = 253_402_300_800 - 4*24*3600
 )
 
-// begin is spanAt for date or, if that is nil, for the time now by the database's clock.
-func (g *Generator) begin(ctx context.Context, tx Tx, typ string, date *time.Time, what string) (*span, error) {
+// begin is newSpan for date or, if that is nil, spanAt for the time now by the database's clock.
+func (g *Generator) begin(ctx context.Context, tx Tx, typ string, date *serial.When, what string) (*span, error) {
 	if date != nil {
-		return g.spanAt(typ, *date)
+		return g.newSpan(typ, *date)
 	}
 	if c := g.clock.Load(); c != nil {
 		if s, err := g.spanAt(typ, c.now()); err == nil {
@@ -49,14 +49,15 @@ func (g *Generator) spanAt(typ string, at time.Time) (*span, error) {
 	if s := g.span.Load(); s != nil && s.contains(at) {
 		return s, nil
 	}
-	s, err := g.newSpan(typ, at)
+	s, err := g.newSpan(typ, serial.At(at))
 	if err == nil {
 		g.span.Store(s)
 	}
 	return s, err
 }
 
-func (g *Generator) newSpan(typ string, at time.Time) (*span, error) {
+// newSpan is spanAt for a date or an instant, without a cache.
+func (g *Generator) newSpan(typ string, at serial.When) (*span, error) {
 	number, err := g.scheme.Number(typ, at, 1)
 	if err != nil {
 		return nil, fmt.Errorf("gapless: %w", err)
@@ -70,14 +71,30 @@ func (g *Generator) newSpan(typ string, at time.Time) (*span, error) {
 		end: end.Unix(), whole: from.Equal(start) && to.Equal(end)}, nil
 }
 
+// periodOf is newSpan for callers who print no number: if the template prints the time of day, a date is enough.
+func (g *Generator) periodOf(typ string, at serial.When) (*span, error) {
+	s, err := g.newSpan(typ, at)
+	if err == nil {
+		return s, nil
+	}
+	// An audit needs no number either, and is an error for a date that cannot be printed.
+	nothing := func(func(string, error) bool) {}
+	if _, err := g.scheme.Audit(typ, at, 0, nothing); err != nil {
+		return nil, fmt.Errorf("gapless: %w", err)
+	}
+	label, start, end := g.scheme.Period(at)
+	from, to := start.Unix(), end.Unix()
+	return &span{number: serial.Number{Start: start}, label: label, from: from, to: to, end: to}, nil
+}
+
 // labelBefore returns the label of the period that ends at a Unix time, "" if that is the end of none.
 func (g *Generator) labelBefore(end int64) string {
-	label, _, _ := g.scheme.Period(time.Unix(end-1, 0))
+	label, _, _ := g.scheme.Period(serial.At(time.Unix(end-1, 0)))
 	return label
 }
 
 // local returns the end of a period in the scheme's time zone.
 func (g *Generator) local(end int64) time.Time {
-	_, _, zoned := g.scheme.Period(time.Unix(end-1, 0))
+	_, _, zoned := g.scheme.Period(serial.At(time.Unix(end-1, 0)))
 	return time.Unix(end, 0).In(zoned.Location())
 }

@@ -17,7 +17,7 @@ type printer struct {
 }
 
 func newPrinter(s *Series, p span) printer {
-	start, end, err := s.Source.scheme().Span(p.Start)
+	start, end, err := s.Source.scheme().Span(serial.At(p.Start))
 	return printer{s, p, err == nil && start.Equal(p.Start) && end.Equal(p.End), hides(s, p.Start)}
 }
 
@@ -27,7 +27,7 @@ func newPrinter(s *Series, p span) printer {
 func hides(s *Series, at time.Time) bool {
 	var texts []string
 	for seq := int64(1); seq <= 8; seq++ {
-		n, err := s.Source.scheme().Number(s.Type, at, seq)
+		n, err := s.Source.scheme().Number(s.Type, serial.At(at), seq)
 		if err != nil {
 			return false
 		}
@@ -45,7 +45,7 @@ func hides(s *Series, at time.Time) bool {
 // whole is a number as the form takes it, or "" if the template cannot print the period. If the printed date is not
 // known, the number has the date of the period's start.
 func (n printer) whole(seq int64) string {
-	number, err := n.series.Source.scheme().Number(n.series.Type, n.period.Start, seq)
+	number, err := n.series.Source.scheme().Number(n.series.Type, serial.At(n.period.Start), seq)
 	if err != nil {
 		return ""
 	}

@@ -175,12 +175,12 @@ func table(t *testing.T, now time.Time) Series {
 	month := time.Date(now.Year(), now.Month(), 1, 12, 0, 0, 0, time.UTC)
 	for i, many := range []int{212, 187, 64} {
 		for range many {
-			n, err := gen.NextOn(t.Context(), tx, "INV", month.AddDate(0, i-2, 0))
+			n, err := gen.NextOn(t.Context(), tx, "INV", serial.At(month.AddDate(0, i-2, 0)))
 			require.NoError(t, err)
 			numbers = append(numbers, n.String())
 		}
 	}
-	require.NoError(t, gen.ClosePeriods(t.Context(), tx, "INV", month.AddDate(0, -1, 0).Truncate(24*time.Hour)))
+	require.NoError(t, gen.ClosePeriods(t.Context(), tx, "INV", serial.At(month.AddDate(0, -1, 0).Truncate(24*time.Hour))))
 	require.NoError(t, tx.Commit())
 	return Series{Type: "INV", Name: "Invoices", Source: Table(db, gen),
 		Stored: func(context.Context, time.Time, time.Time) iter.Seq2[string, error] { return yields(numbers) }}

@@ -39,7 +39,7 @@ func (s redisSource) history(ctx context.Context, typ string, periods int) ([]se
 
 func (s redisSource) audit(ctx context.Context, typ string, at time.Time, used iter.Seq2[string, error],
 	opts ...serial.AuditOption) (serial.Report, error) {
-	return s.gen.Audit(ctx, typ, at, used, opts...)
+	return s.gen.Audit(ctx, typ, serial.At(at), used, opts...)
 }
 
 func (s redisSource) closed(context.Context, string) (time.Time, error) { return time.Time{}, nil }
@@ -56,7 +56,7 @@ type tableSource struct {
 func (s tableSource) scheme() *serial.Scheme { return s.gen.Scheme() }
 
 func (s tableSource) last(ctx context.Context, typ string) (serial.Number, error) {
-	return s.gen.Last(ctx, s.q, typ, time.Now())
+	return s.gen.Last(ctx, s.q, typ, serial.At(time.Now()))
 }
 
 func (s tableSource) history(ctx context.Context, typ string, periods int) ([]serial.Number, error) {
@@ -65,7 +65,7 @@ func (s tableSource) history(ctx context.Context, typ string, periods int) ([]se
 
 func (s tableSource) audit(ctx context.Context, typ string, at time.Time, used iter.Seq2[string, error],
 	opts ...serial.AuditOption) (serial.Report, error) {
-	return s.gen.Audit(ctx, s.q, typ, at, used, opts...)
+	return s.gen.Audit(ctx, s.q, typ, serial.At(at), used, opts...)
 }
 
 func (s tableSource) closed(ctx context.Context, typ string) (time.Time, error) {

@@ -16,8 +16,8 @@ type span struct {
 
 // spanAt returns the period that contains an instant.
 func spanAt(scheme *serial.Scheme, at time.Time) (p span, ok bool) {
-	label, start, end := scheme.Period(at)
-	return span{label, scheme.PeriodName(at), start, end}, label != ""
+	label, start, end := scheme.Period(serial.At(at))
+	return span{label, scheme.PeriodName(serial.At(at)), start, end}, label != ""
 }
 
 // spanOf returns the period that begins at start.

@@ -40,7 +40,7 @@ func TestYear9999(t *testing.T) {
 		}
 		text := s.get(200, "/numbers/"+strings.Replace(period, "period", "period.json", 1))
 		require.NoError(t, json.Unmarshal([]byte(text), &out))
-		_, start, _ := scheme.Period(c.at)
+		_, start, _ := scheme.Period(serial.At(c.at))
 		require.True(t, start.Equal(out.Start))
 		require.Nil(t, out.End)
 		require.EqualValues(t, 3, out.Last)
@@ -57,7 +57,7 @@ type fixed struct {
 func (f fixed) scheme() *serial.Scheme { return f.of }
 
 func (f fixed) last(_ context.Context, typ string) (serial.Number, error) {
-	n, err := f.of.Number(typ, f.when, f.seq)
+	n, err := f.of.Number(typ, serial.At(f.when), f.seq)
 	return n, err
 }
 
@@ -68,12 +68,12 @@ func (f fixed) history(ctx context.Context, typ string, _ int) ([]serial.Number,
 
 func (f fixed) audit(_ context.Context, typ string, at time.Time, used iter.Seq2[string, error],
 	opts ...serial.AuditOption) (serial.Report, error) {
-	_, start, end := f.of.Period(f.when)
+	_, start, end := f.of.Period(serial.At(f.when))
 	last := f.seq
 	if at.Before(start) || !at.Before(end) {
 		last = 0
 	}
-	return f.of.Audit(typ, at, last, used, opts...)
+	return f.of.Audit(typ, serial.At(at), last, used, opts...)
 }
 
 func (f fixed) closed(context.Context, string) (time.Time, error) { return time.Time{}, nil }

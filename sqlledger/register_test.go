@@ -288,7 +288,7 @@ func TestRegisterOrder(t *testing.T) {
 		scheme, err := serial.NewScheme(serial.WithLocation(time.UTC))
 		require.NoError(t, err)
 		nothing := func(func(string, error) bool) {}
-		report, err := scheme.Audit("IS", noon, 5, nothing,
+		report, err := scheme.Audit("IS", serial.At(noon), 5, nothing,
 			serial.WithExplanations(here.Explanations(t.Context(), "serial:IS", midnight)))
 		require.NoError(t, err)
 		require.Equal(t, want[len(want)-1], report.Explained[len(report.Explained)-1].Explanation)

@@ -55,7 +55,7 @@ func sample(ctx context.Context, m *miniredis.Miniredis, rdb redis.UniversalClie
 			}
 		}
 	}
-	_, month, _ := s.invoices.Scheme().Period(now)
+	_, month, _ := s.invoices.Scheme().Period(serial.At(now))
 	if err := s.closeMonth(ctx, month.Add(-time.Second), "reported", "Ada"); err != nil {
 		return err
 	}

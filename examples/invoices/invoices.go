@@ -43,7 +43,7 @@ func (s *service) invoice(ctx context.Context, orderNumber string, date time.Tim
 	if date.IsZero() {
 		number, err = s.invoices.Next(ctx, tx, invoiceType) // by the database's clock
 	} else {
-		number, err = s.invoices.NextOn(ctx, tx, invoiceType, date)
+		number, err = s.invoices.NextOn(ctx, tx, invoiceType, serial.At(date))
 	}
 	if errors.Is(err, gapless.ErrPeriodClosed) {
 		return v, false, refusal{http.StatusConflict, "the month is closed"}

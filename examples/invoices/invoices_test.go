@@ -594,7 +594,7 @@ func TestSample(t *testing.T) {
 		require.Equal(t, 1, strings.Count(page, `<rect class="unexplained"`))
 		days, accounts := c.periods(t, page)
 		require.Len(t, days, sampled)
-		_, day, _ := c.service.orders.Scheme().Period(now)
+		_, day, _ := c.service.orders.Scheme().Period(serial.At(now))
 		require.Contains(t, days[0], url.QueryEscape(day.UTC().Format(time.RFC3339)))
 		require.Contains(t, get(days[0]), "ordered twice")
 		require.Equal(t, []int64{12, 10}, []int64{accounts[0].Last, accounts[0].Stored})

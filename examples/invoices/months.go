@@ -11,20 +11,20 @@ import (
 // closeMonth closes the month of a day and all earlier months: their invoices get no more numbers. It waits for
 // transactions that are taking a number.
 func (s *service) closeMonth(ctx context.Context, day time.Time, reason, by string) error {
-	_, start, end := s.invoices.Scheme().Period(day)
+	_, start, end := s.invoices.Scheme().Period(serial.At(day))
 	if time.Now().Before(end) {
 		return refusal{http.StatusConflict, "the month has not ended"}
 	}
 	return s.record(ctx, "close", start, reason, by, func(tx *sql.Tx) error {
-		return s.invoices.ClosePeriods(ctx, tx, invoiceType, end)
+		return s.invoices.ClosePeriods(ctx, tx, invoiceType, serial.At(end))
 	})
 }
 
 // reopenMonth reopens the month of a day and all later months.
 func (s *service) reopenMonth(ctx context.Context, day time.Time, reason, by string) error {
-	_, start, _ := s.invoices.Scheme().Period(day)
+	_, start, _ := s.invoices.Scheme().Period(serial.At(day))
 	return s.record(ctx, "reopen", start, reason, by, func(tx *sql.Tx) error {
-		return s.invoices.ReopenPeriods(ctx, tx, invoiceType, start)
+		return s.invoices.ReopenPeriods(ctx, tx, invoiceType, serial.At(start))
 	})
 }
 
