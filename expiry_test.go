@@ -619,3 +619,152 @@ func TestSecondsOfADayOverANetwork(t *testing.T) {
 		})
 	}
 }
+
+// Whens are equal if they name the same date or the same instant, whatever the zone was.
+func TestWhen(t *testing.T) {
+	t.Parallel()
+	saoPaulo, kolkata := location(t, "America/Sao_Paulo"), location(t, "Asia/Kolkata")
+	at := time.Date(2026, 8, 1, 0, 0, 0, 0, time.UTC)
+	require.True(t, serial.At(at) == serial.At(at.In(saoPaulo)))
+	now := time.Now()
+	require.True(t, serial.At(now) == serial.At(time.Unix(0, now.UnixNano()).In(kolkata)))
+	require.False(t, serial.At(at) == serial.At(at.Add(1)))
+	date := serial.On(2026, time.August, 1)
+	require.True(t, date == serial.OnDateOf(time.Date(2026, 8, 1, 23, 59, 0, 0, saoPaulo)))
+	require.True(t, date == serial.OnDateOf(at))
+	require.False(t, date == serial.OnDateOf(at.In(saoPaulo)))
+	require.False(t, date == serial.At(at))
+	require.False(t, serial.On(2026, time.June, 31) == serial.On(2026, time.July, 1))
+	for want, when := range map[string]serial.When{
+		"2026-08-01": date, "0033-04-03": serial.On(33, time.April, 3), "2026-06-31": serial.On(2026, time.June, 31),
+		"2026-08-01T00:00:00Z": serial.At(at.In(saoPaulo)),
+		"2026-07-31T18:30:00Z":   serial.At(time.Date(2026, 8, 1, 0, 0, 0, 0, kolkata)),
+		"2026-08-01T00:00:00.5Z": serial.At(at.Add(time.Second / 2)), "": {},
+	} {
+		require.Equal(t, want, when.String())
+	}
+}
+
+// A date names its business day, wherever and whenever that begins.
+func TestDates(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		zone     string
+		dayStart time.Duration
+		date     serial.When
+		begins   string
+	}{
+		{"America/Sao_Paulo", 0, serial.On(2026, time.August, 1), "2026-08-01T03:00:00Z"},
+		{"America/Sao_Paulo", 0, serial.On(2018, time.November, 4), "2018-11-04T03:00:00Z"}, // 01:00, there is no midnight
+		{"America/Sao_Paulo", 30 * time.Minute, serial.On(2018, time.November, 4), "2018-11-04T03:00:00Z"},
+		{"America/Sao_Paulo", 4 * time.Hour, serial.On(2018, time.November, 4), "2018-11-04T06:00:00Z"},
+		{"Asia/Kolkata", 0, serial.On(2026, time.August, 1), "2026-07-31T18:30:00Z"},
+		{"Asia/Kolkata", 4 * time.Hour, serial.On(2026, time.August, 1), "2026-07-31T22:30:00Z"},
+		{"Pacific/Apia", 0, serial.On(2011, time.December, 29), "2011-12-29T10:00:00Z"},
+		{"Pacific/Apia", 0, serial.On(2011, time.December, 30), ""}, // Apia skipped this date,
+		{"Pacific/Apia", 0, serial.On(2011, time.December, 31), "2011-12-30T10:00:00Z"},
+		{"Pacific/Apia", 4 * time.Hour, serial.On(2011, time.December, 30), "2011-12-30T10:00:00Z"}, // not its business day
+		{"America/Havana", 0, serial.On(2025, time.November, 2), "2025-11-02T04:00:00Z"},            // midnight comes twice
+		{"UTC", 0, serial.On(1970, time.January, 1), "1970-01-01T00:00:00Z"},
+		{"UTC", 0, serial.On(9999, time.December, 31), "9999-12-31T00:00:00Z"},
+		{"UTC", 0, serial.On(1969, time.December, 31), ""},
+		{"UTC", 0, serial.On(10000, time.January, 1), ""},
+		{"UTC", 0, serial.On(2026, time.June, 31), ""},
+		{"UTC", 0, serial.On(2026, 13, 1), ""},
+		{"UTC", 0, serial.On(2026, time.August, 0), ""},
+		{"UTC", 0, serial.When{}, ""},
+	} {
+		for per, template := range map[serial.Period]string{
+			serial.PerDay: "{type}{date:yyyyMMdd}{seq}", serial.PerMonth: "{type}{date:yyyyMMdd}{seq}",
+			serial.PerYear: "{type}{date:yyyyMMdd}{seq}", serial.PerWeek: "{type}{date:yyyyMMdd}{seq}",
+		} {
+			name := fmt.Sprint(c.zone, c.dayStart, c.date, per)
+			s := newScheme(t, serial.WithLocation(location(t, c.zone)), serial.WithDayStart(c.dayStart),
+				serial.WithPeriod(per), serial.WithTemplate(template))
+			label, start, end := s.Period(c.date)
+			from, to, err := s.Span(c.date)
+			n, invalid := s.Number("IS", c.date, 7)
+			r, failed := s.Audit("IS", c.date, 1, used())
+			require.Equal(t, label == "", s.PeriodName(c.date) == "", name)
+			if c.begins == "" {
+				require.Zero(t, label, name)
+				require.True(t, start.IsZero() && end.IsZero(), name)
+				for _, err := range []error{err, invalid, failed} {
+					require.ErrorContains(t, err, "want ", name)
+				}
+				continue
+			}
+			require.NoError(t, errors.Join(err, invalid, failed), name)
+			begins, err := time.Parse(time.RFC3339, c.begins)
+			require.NoError(t, err)
+			require.True(t, from.Equal(begins), "%s: %v", name, from)
+			require.True(t, !start.After(from) && from.Before(to) && !to.After(end), name)
+			require.True(t, n.Date.Equal(begins) && n.Start.Equal(start) && r.Start.Equal(start), name)
+			require.Equal(t, "IS"+strings.ReplaceAll(c.date.String(), "-", "")+"0007", n.String(), name)
+			back, err := s.Parse(n.String())
+			require.NoError(t, err, name)
+			require.True(t, n.Equal(back), name)
+			sameLabel, _, _ := s.Period(serial.At(begins))
+			require.Equal(t, label, sameLabel, name)
+			if per == serial.PerDay {
+				require.True(t, start.Equal(begins), name)
+			}
+		}
+	}
+}
+
+// Where a date does not say enough, the error says to use At.
+func TestDatesWithoutTimes(t *testing.T) {
+	t.Parallel()
+	date := serial.On(2026, time.August, 1)
+	hours := newScheme(t, serial.WithPeriod(serial.PerHour), serial.WithTemplate("{type}{date:yyyyMMddHH}{seq}"))
+	label, _, _ := hours.Period(date)
+	require.Empty(t, label)
+	_, _, err := hours.Span(date)
+	for _, err := range []error{err, errOf(hours.Number("IS", date, 1)), errOf(hours.Audit("IS", date, 1, used()))} {
+		require.ErrorContains(t, err, "2026-08-01 has more than one period with PerHour: want an instant, from At")
+	}
+	for _, tokens := range []string{"yyyyMMddHH", "yyyyMMddmm", "yyyyMMddss"} {
+		for _, per := range []serial.Period{serial.PerDay, serial.PerMonth, serial.Never} {
+			s := newScheme(t, serial.WithPeriod(per), serial.WithTemplate("{type}{date:"+tokens+"}{seq}"))
+			label, start, _ := s.Period(date)
+			require.NotEmpty(t, label)
+			r, err := s.Audit("IS", date, 0, used())
+			require.NoError(t, err)
+			require.Equal(t, start, r.Start)
+			_, _, err = s.Span(date)
+			for _, err := range []error{err, errOf(s.Number("IS", date, 1))} {
+				require.ErrorContains(t, err, "2026-08-01 has no time of day, which the template prints: want an instant, from At")
+			}
+			require.NoError(t, errOf(s.Number("IS", serial.At(time.Unix(1785542400, 0)), 1)))
+		}
+	}
+}
+
+// With Never, every date from 1970 to 9999 names the only period, in every zone.
+func TestDatesOfNever(t *testing.T) {
+	t.Parallel()
+	for _, zone := range []string{"UTC", "America/Sao_Paulo", "Asia/Kolkata", "Pacific/Apia", "Pacific/Kiritimati"} {
+		for _, template := range []string{"{type}{seq}", "{type}{date:yyyyMMdd}{seq}"} {
+			s := newScheme(t, serial.WithPeriod(serial.Never), serial.WithLocation(location(t, zone)),
+				serial.WithTemplate(template))
+			for _, date := range []serial.When{serial.On(1970, time.January, 1), serial.On(2026, time.August, 1),
+				serial.On(9999, time.December, 30), serial.On(9999, time.December, 31)} {
+				label, start, _ := s.Period(date)
+				require.Equal(t, "all", label, "%s %v", zone, date)
+				require.Zero(t, start.Unix())
+				require.Equal(t, "all time", s.PeriodName(date))
+				require.NoError(t, errOf(s.Audit("IS", date, 1, used())))
+				n, err := s.Number("IS", date, 1)
+				if err == nil {
+					require.NoError(t, errOf(s.Parse(n.String())))
+				} else { // the period ends as that day begins, or before
+					require.Equal(t, serial.On(9999, time.December, 31), date)
+					require.NotEqual(t, "{type}{seq}", template)
+				}
+			}
+			label, _, _ := s.Period(serial.On(1969, time.December, 31))
+			require.Empty(t, label)
+		}
+	}
+}

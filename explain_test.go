@@ -723,3 +723,45 @@ func startOf(gen *serial.Generator, at time.Time) time.Time {
 	_, start, _ := gen.Scheme().Period(serial.At(at))
 	return start
 }
+
+// An explanation from numbers fits an audit of their period, in every zone; what does not fit is an error.
+func TestSchemeExplanation(t *testing.T) {
+	t.Parallel()
+	for _, zone := range []string{"America/Sao_Paulo", "Asia/Kolkata", "Pacific/Apia"} {
+		for _, dayStart := range []time.Duration{0, 4 * time.Hour} {
+			s := newScheme(t, serial.WithLocation(location(t, zone)), serial.WithDayStart(dayStart),
+				serial.WithPeriod(serial.PerMonth), serial.WithTemplate("{type}{date:yyyyMMdd}{seq}"))
+			number := func(typ string, month time.Month, seq int64) serial.Number {
+				n, err := s.Number(typ, serial.On(2026, month, 1), seq)
+				require.NoError(t, err)
+				return n
+			}
+			first, last := number("IS", time.August, 2), number("IS", time.August, 3)
+			last.Date = time.Time{}
+			before := time.Now()
+			e, err := s.Explanation(first, serial.Number{Type: "IS", Start: last.Start, Seq: 3}, "void", "Ada")
+			require.NoError(t, err)
+			require.True(t, !e.At.Before(before.Round(0)) && !e.At.After(time.Now()))
+			require.Equal(t, serial.Explanation{Series: "serial:IS", Type: "IS", Start: first.Start, First: 2, Last: 3,
+				Reason: "void", By: "Ada", At: e.At}, e)
+			r, err := s.Audit("IS", serial.On(2026, time.August, 31), 4, used(number("IS", time.August, 1).String(),
+				number("IS", time.August, 4).String()), given(e))
+			require.NoError(t, err)
+			require.True(t, r.Clean())
+			// Midnight UTC is not the beginning of a month here: it is within this one or another.
+			e.Start = time.Date(2026, 8, 1, 0, 0, 0, 0, time.UTC)
+			_, err = s.Audit("IS", serial.At(e.Start), 4, used(), given(e))
+			require.ErrorContains(t, err, "Start 2026-08-01T00:00:00Z lies in the period 2026-0")
+			for says, err := range map[string]error{
+				"a Number is zero":       errOf(s.Explanation(first, serial.Number{}, "void", "Ada")),
+				"want numbers of one se": errOf(s.Explanation(first, number("RE", time.August, 3), "void", "Ada")),
+				"want numbers of one pe": errOf(s.Explanation(first, number("IS", time.September, 3), "void", "Ada")),
+				"in order":               errOf(s.Explanation(last, first, "void", "Ada")),
+				"Reason: 0 bytes":        errOf(s.Explanation(first, last, "", "Ada")),
+				"By: ":                   errOf(s.Explanation(first, last, "void", strings.Repeat("A", 101))),
+			} {
+				require.ErrorContains(t, err, says)
+			}
+		}
+	}
+}

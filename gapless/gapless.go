@@ -74,10 +74,10 @@
 // # Closing periods
 //
 // When a month has been reported, nothing may be booked into it any more. [Generator.ClosePeriods] closes all periods
-// that end by an instant. From then on, their numbers are [ErrPeriodClosed], until [Generator.ReopenPeriods] opens them
+// that end by a date or an instant. From then on, their numbers are [ErrPeriodClosed], until [Generator.ReopenPeriods] opens them
 // again:
 //
-//	month := time.Date(2026, time.November, 1, 0, 0, 0, 0, zone)
+//	month := serial.On(2026, time.November, 1)
 //	err := numbers.ClosePeriods(ctx, tx, "INV", month) // October and all before; in force once tx is committed
 //
 // It waits for the transactions that have taken a number there. For numbers of the current period it costs nothing.

@@ -15,8 +15,8 @@ import (
 )
 
 // account compares the numbers of all invoices with the numbers taken in a period.
-func account(ctx context.Context, db *sql.DB, numbers *gapless.Generator, at time.Time) (serial.Report, error) {
-	return numbers.Audit(ctx, db, "INV", serial.At(at), func(yield func(string, error) bool) {
+func account(ctx context.Context, db *sql.DB, numbers *gapless.Generator, at serial.When) (serial.Report, error) {
+	return numbers.Audit(ctx, db, "INV", at, func(yield func(string, error) bool) {
 		rows, err := db.QueryContext(ctx, "SELECT number FROM invoices")
 		if err != nil {
 			yield("", err)
@@ -37,16 +37,16 @@ func account(ctx context.Context, db *sql.DB, numbers *gapless.Generator, at tim
 }
 
 // closeBooks closes the books of INV up to a day, and records who did it and why.
-func closeBooks(ctx context.Context, db *sql.DB, numbers *gapless.Generator, until time.Time, who, why string) error {
+func closeBooks(ctx context.Context, db *sql.DB, numbers *gapless.Generator, until serial.When, who, why string) error {
 	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}) // without effect on SQLite
 	if err != nil {
 		return err
 	}
 	defer func() { _ = tx.Rollback() }()
-	if err := numbers.ClosePeriods(ctx, tx, "INV", serial.At(until)); err != nil {
+	if err := numbers.ClosePeriods(ctx, tx, "INV", until); err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, "INSERT INTO closings (until, who, why) VALUES ($1, $2, $3)", until, who, why)
+	_, err = tx.ExecContext(ctx, "INSERT INTO closings (until, who, why) VALUES ($1, $2, $3)", until.String(), who, why)
 	if err != nil {
 		return err
 	}
@@ -101,13 +101,13 @@ func TestAccount(t *testing.T) {
 				running = false
 			default:
 			}
-			r, err := account(t.Context(), db, g, day)
+			r, err := account(t.Context(), db, g, serial.At(day))
 			require.NoError(t, err)
 			require.Zero(t, r.MissingCount+r.DuplicateCount+r.BeyondCount+r.ForeignCount, "%+v", r)
 		}
 		place(false)
 		place(true)
-		r, err := account(t.Context(), db, g, day)
+		r, err := account(t.Context(), db, g, serial.At(day))
 		require.NoError(t, err)
 		require.Equal(t, []serial.Range{{First: more + 2, Last: more + 2}}, r.Missing)
 		require.EqualValues(t, more+2, r.Count)
@@ -119,9 +119,9 @@ func TestCloseBooks(t *testing.T) {
 	requireInGuide(t, "// closeBooks ")
 	d := postgreSQL(t)
 	db, g := d.start(t)
-	execSQL(t, db, "CREATE TABLE closings (until timestamptz NOT NULL, who text NOT NULL, why text NOT NULL)")
-	require.NoError(t, closeBooks(t.Context(), db, g, october(5), "Ada", "September is reported"))
-	require.Error(t, closeBooks(t.Context(), db, g, time.Now().AddDate(0, 1, 0), "Bob", "by mistake"))
+	execSQL(t, db, "CREATE TABLE closings (until date NOT NULL, who text NOT NULL, why text NOT NULL)")
+	require.NoError(t, closeBooks(t.Context(), db, g, serial.On(2021, time.October, 5), "Ada", "September is reported"))
+	require.Error(t, closeBooks(t.Context(), db, g, serial.OnDateOf(time.Now().UTC().AddDate(0, 1, 0)), "Bob", "by mistake"))
 	var closings int
 	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM closings").Scan(&closings))
 	require.Equal(t, 1, closings)

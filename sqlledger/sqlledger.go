@@ -39,7 +39,7 @@
 // takes both into account:
 //
 //	explained := serial.WithExplanations(register.Explanations(ctx, "serial:IS", start))
-//	report, err := gen.Audit(ctx, "IS", start, stored, explained)
+//	report, err := gen.Audit(ctx, "IS", serial.At(start), stored, explained)
 //
 // A Register needs no Ledger, and what follows is about Ledgers only.
 //

@@ -56,7 +56,7 @@ func sample(ctx context.Context, m *miniredis.Miniredis, rdb redis.UniversalClie
 		}
 	}
 	_, month, _ := s.invoices.Scheme().Period(serial.At(now))
-	if err := s.closeMonth(ctx, month.Add(-time.Second), "reported", "Ada"); err != nil {
+	if err := s.closeMonth(ctx, serial.At(month.Add(-time.Second)), "reported", "Ada"); err != nil {
 		return err
 	}
 	return s.visit(ctx, handler)
@@ -78,7 +78,7 @@ func (s *service) sampleOrder(ctx context.Context, at time.Time, ago, i int) err
 	case i == 3 && ago%5 == 0:
 		return s.voidOrder(ctx, o.Number, "ordered twice", "Ada")
 	}
-	v, _, err := s.invoice(ctx, o.Number, at)
+	v, _, err := s.invoice(ctx, o.Number, serial.At(at))
 	if err == nil && i == 5 && ago%3 == 0 {
 		_, err = s.void(ctx, v.Number)
 	}

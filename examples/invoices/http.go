@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dailyserial/serial"
 	"github.com/dailyserial/serial/serialpage"
 )
 
@@ -61,12 +62,14 @@ func (s *service) postOrder(w http.ResponseWriter, r *http.Request) error {
 
 func (s *service) postInvoice(w http.ResponseWriter, r *http.Request) error {
 	var dated struct{ Date string }
-	var date time.Time
+	var day time.Time
+	var date serial.When
 	err := read(w, r, &dated)
 	if err == nil && dated.Date != "" {
-		date, err = s.day(dated.Date)
+		day, err = s.day(dated.Date)
+		date = serial.OnDateOf(day)
 	}
-	if err != nil || date.After(time.Now().Add(12*time.Hour)) { // today's noon may be yet to come
+	if err != nil || day.After(time.Now().Add(12*time.Hour)) { // today's noon may be yet to come
 		return wrongBody(err, `empty, or {"date": "2021-10-24"} to backdate the invoice`)
 	}
 	v, created, err := s.invoice(r.Context(), r.PathValue("number"), date)
@@ -91,7 +94,7 @@ func (s *service) postVoid(w http.ResponseWriter, r *http.Request) error {
 }
 
 // postMonth returns a function that closes or reopens the month in the path.
-func (s *service) postMonth(change func(_ context.Context, day time.Time, reason, by string) error) func(
+func (s *service) postMonth(change func(_ context.Context, day serial.When, reason, by string) error) func(
 	http.ResponseWriter, *http.Request) error {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		day, err := s.day(r.PathValue("month") + "-01")
@@ -102,7 +105,7 @@ func (s *service) postMonth(change func(_ context.Context, day time.Time, reason
 		if err != nil {
 			return err
 		}
-		return write(w, http.StatusOK, why, change(r.Context(), day, why.Reason, why.By))
+		return write(w, http.StatusOK, why, change(r.Context(), serial.OnDateOf(day), why.Reason, why.By))
 	}
 }
 

@@ -21,7 +21,7 @@ type invoice struct {
 // invoice stores the invoice of an order, or finds the existing one. The number and its invoice are committed together
 // or not at all: whatever fails, the next invoice gets the number. If date is not zero, the invoice is backdated: it
 // prints that day, and gets the next number of that month.
-func (s *service) invoice(ctx context.Context, orderNumber string, date time.Time) (v invoice, created bool,
+func (s *service) invoice(ctx context.Context, orderNumber string, date serial.When) (v invoice, created bool,
 	err error) {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -40,10 +40,10 @@ func (s *service) invoice(ctx context.Context, orderNumber string, date time.Tim
 
 	// The number comes last: from here until the commit, everybody else waits.
 	var number serial.Number
-	if date.IsZero() {
+	if date == (serial.When{}) {
 		number, err = s.invoices.Next(ctx, tx, invoiceType) // by the database's clock
 	} else {
-		number, err = s.invoices.NextOn(ctx, tx, invoiceType, serial.At(date))
+		number, err = s.invoices.NextOn(ctx, tx, invoiceType, date)
 	}
 	if errors.Is(err, gapless.ErrPeriodClosed) {
 		return v, false, refusal{http.StatusConflict, "the month is closed"}

@@ -6,12 +6,14 @@ import (
 	"errors"
 	"net/http"
 	"time"
+
+	"github.com/dailyserial/serial"
 )
 
 // closeMonth closes the month of a day and all earlier months: their invoices get no more numbers. It waits for
 // transactions that are taking a number.
-func (s *service) closeMonth(ctx context.Context, day time.Time, reason, by string) error {
-	_, start, end := s.invoices.Scheme().Period(serial.At(day))
+func (s *service) closeMonth(ctx context.Context, day serial.When, reason, by string) error {
+	_, start, end := s.invoices.Scheme().Period(day)
 	if time.Now().Before(end) {
 		return refusal{http.StatusConflict, "the month has not ended"}
 	}
@@ -21,8 +23,8 @@ func (s *service) closeMonth(ctx context.Context, day time.Time, reason, by stri
 }
 
 // reopenMonth reopens the month of a day and all later months.
-func (s *service) reopenMonth(ctx context.Context, day time.Time, reason, by string) error {
-	_, start, _ := s.invoices.Scheme().Period(serial.At(day))
+func (s *service) reopenMonth(ctx context.Context, day serial.When, reason, by string) error {
+	_, start, _ := s.invoices.Scheme().Period(day)
 	return s.record(ctx, "reopen", start, reason, by, func(tx *sql.Tx) error {
 		return s.invoices.ReopenPeriods(ctx, tx, invoiceType, serial.At(start))
 	})
