@@ -650,7 +650,7 @@ func TestAuditOfALostCounter(t *testing.T) {
 		require.Zero(t, got)
 		for _, gen := range []*serial.Generator{gen, fresh} {
 			_, err = gen.Audit(t.Context(), "IS", serial.At(time.Now()),
-			func(func(string, error) bool) { t.Error("the numbers are read") })
+				func(func(string, error) bool) { t.Error("the numbers are read") })
 			require.ErrorIs(t, err, serial.ErrCounterLost)
 		}
 		elsewhere := newGenerator(t, m.Client(), serial.WithLocation(location(t, "Asia/Shanghai")))

@@ -2,6 +2,7 @@ package serial_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -637,7 +638,7 @@ func TestWhen(t *testing.T) {
 	require.False(t, serial.On(2026, time.June, 31) == serial.On(2026, time.July, 1))
 	for want, when := range map[string]serial.When{
 		"2026-08-01": date, "0033-04-03": serial.On(33, time.April, 3), "2026-06-31": serial.On(2026, time.June, 31),
-		"2026-08-01T00:00:00Z": serial.At(at.In(saoPaulo)),
+		"2026-08-01T00:00:00Z":   serial.At(at.In(saoPaulo)),
 		"2026-07-31T18:30:00Z":   serial.At(time.Date(2026, 8, 1, 0, 0, 0, 0, kolkata)),
 		"2026-08-01T00:00:00.5Z": serial.At(at.Add(time.Second / 2)), "": {},
 	} {

@@ -121,7 +121,8 @@ func TestCloseBooks(t *testing.T) {
 	db, g := d.start(t)
 	execSQL(t, db, "CREATE TABLE closings (until date NOT NULL, who text NOT NULL, why text NOT NULL)")
 	require.NoError(t, closeBooks(t.Context(), db, g, serial.On(2021, time.October, 5), "Ada", "September is reported"))
-	require.Error(t, closeBooks(t.Context(), db, g, serial.OnDateOf(time.Now().UTC().AddDate(0, 1, 0)), "Bob", "by mistake"))
+	open := serial.OnDateOf(time.Now().UTC().AddDate(0, 1, 0))
+	require.ErrorIs(t, closeBooks(t.Context(), db, g, open, "Bob", "by mistake"), gapless.ErrPeriodOpen)
 	var closings int
 	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM closings").Scan(&closings))
 	require.Equal(t, 1, closings)

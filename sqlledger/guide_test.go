@@ -51,7 +51,8 @@ func voidOrder(ctx context.Context, register *sqlledger.Register, tx *sql.Tx, n 
 // accountOf audits the orders of a period, with their explanations.
 func accountOf(ctx context.Context, gen *serial.Generator, register *sqlledger.Register, start time.Time,
 	stored iter.Seq2[string, error]) (serial.Report, error) {
-	return gen.Audit(ctx, "IS", serial.At(start), stored, serial.WithExplanations(register.Explanations(ctx, "serial:IS", start)))
+	return gen.Audit(ctx, "IS", serial.At(start), stored,
+		serial.WithExplanations(register.Explanations(ctx, "serial:IS", start)))
 }
 
 // printAccount prints an audit's results.
