@@ -1289,3 +1289,75 @@ func ExampleScheme_Span() {
 	// Output:
 	// 2021-10-01 2021-11-01 <nil>
 }
+
+// A date names its business day by the scheme's calendar.
+func ExampleOn() {
+	zone, err := time.LoadLocation("America/Sao_Paulo")
+	if err != nil {
+		log.Fatal(err)
+	}
+	invoices, err := serial.NewScheme(serial.WithLocation(zone), serial.WithPeriod(serial.PerMonth),
+		serial.WithTemplate("{type}-{date:yyyyMM}-{seq:5}"))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	fmt.Println(invoices.PeriodName(serial.On(2026, time.August, 1)))
+	_, _, err = invoices.Span(serial.On(2026, time.June, 31))
+	fmt.Println(err)
+	// Output:
+	// August 2026
+	// serial: the date 2026-06-31 does not exist: want a date of the calendar
+}
+
+// Forms and DATE columns give dates as midnight UTC, which is still the evening before in Brazil.
+func ExampleOnDateOf() {
+	zone, err := time.LoadLocation("America/Sao_Paulo")
+	if err != nil {
+		log.Fatal(err)
+	}
+	invoices, err := serial.NewScheme(serial.WithLocation(zone), serial.WithPeriod(serial.PerMonth),
+		serial.WithTemplate("{type}-{date:yyyyMM}-{seq:5}"))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	date, err := time.Parse(time.DateOnly, "2026-08-01")
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(invoices.PeriodName(serial.OnDateOf(date)))
+	fmt.Println(invoices.PeriodName(serial.At(date)))
+	// Output:
+	// August 2026
+	// July 2026
+}
+
+// Instants are equal whatever their zone.
+func ExampleAt() {
+	at := time.Date(2026, time.August, 1, 0, 0, 0, 0, time.FixedZone("", -3*60*60))
+	fmt.Println(serial.At(at), serial.At(at) == serial.At(at.UTC()))
+	// Output:
+	// 2026-08-01T03:00:00Z true
+}
+
+// An order with two numbers was never stored, and somebody knows why.
+func ExampleScheme_Explanation() {
+	orders, err := serial.NewScheme(serial.WithLocation(time.UTC))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	first, err := orders.Parse("IS202110240002")
+	if err != nil {
+		log.Fatal(err)
+	}
+	last, err := orders.Parse("IS202110240003")
+	if err != nil {
+		log.Fatal(err)
+	}
+	e, err := orders.Explanation(first, last, "the till was reset", "Ada")
+	fmt.Println(e.Series, e.First, e.Last, e.Reason, e.By, err)
+	// Output:
+	// serial:IS 2 3 the till was reset Ada <nil>
+}

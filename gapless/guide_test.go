@@ -36,6 +36,16 @@ func account(ctx context.Context, db *sql.DB, numbers *gapless.Generator, at ser
 	})
 }
 
+// dateOf reads the date of a document, whatever the driver makes of a DATE.
+func dateOf(ctx context.Context, tx gapless.Tx, query string) (serial.When, error) {
+	var text string // in MySQL and SQLite, select CAST(day AS char)
+	if err := tx.QueryRowContext(ctx, query).Scan(&text); err != nil {
+		return serial.When{}, err
+	}
+	date, err := time.Parse(time.DateOnly, text)
+	return serial.OnDateOf(date), err
+}
+
 // closeBooks closes the books of INV up to a day, and records who did it and why.
 func closeBooks(ctx context.Context, db *sql.DB, numbers *gapless.Generator, until serial.When, who, why string) error {
 	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}) // without effect on SQLite

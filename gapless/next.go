@@ -33,15 +33,18 @@ func (g *Generator) NextN(ctx context.Context, tx Tx, typ string, n int) ([]seri
 	return g.next(ctx, tx, typ, nil, n)
 }
 
-// NextOn takes the next number of the period that date lies in, whatever the database's clock says: for documents that
-// are dated back or ahead. The number prints date in the scheme's time zone. In that zone, date may be any from 1970 to
-// 9999 that the template can print; with [serial.Never], it must be before 31 December 9999 in UTC. Errors are those of
-// [Generator.Next], such as [ErrPeriodClosed] in a period that [Generator.ClosePeriods] has closed.
+// NextOn takes the next number of the period that date names, whatever the database's clock says: for documents that
+// are dated back or ahead. For the date of a document, use [serial.On] or [serial.OnDateOf]; if the template prints the
+// time of day, use [serial.At]. The number prints the date by the scheme's time zone and day start.
+//
+// Errors are those of [Generator.Next], such as [ErrPeriodClosed] in a period that [Generator.ClosePeriods] has closed,
+// and one for a date that names no period or no number; see [serial.When]. After that one, nothing was taken and tx can
+// go on.
 func (g *Generator) NextOn(ctx context.Context, tx Tx, typ string, date serial.When) (serial.Number, error) {
 	return single(g.next(ctx, tx, typ, &date, 1))
 }
 
-// Raise makes sure that the next number of a type is at least seq+1, in the period that at lies in, if tx is committed.
+// Raise makes sure that the next number of a type is at least seq+1, in the period that at names, if tx is committed.
 // It never lowers anything. Use it once, to continue a series from elsewhere: seq is the last number used there. Others
 // who want a number of that type and period wait until tx ends.
 //
