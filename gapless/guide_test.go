@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
@@ -137,4 +138,99 @@ func TestCloseBooks(t *testing.T) {
 	require.NoError(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM closings").Scan(&closings))
 	require.Equal(t, 1, closings)
 	requireResult(t, october(5))(g.ClosedUntil(t.Context(), db, "INV"))
+}
+
+// A DATE column names its date as each driver returns it, also one whose midnight does not exist. Where a setting of
+// MySQL's driver makes it another one, the guide's text is right.
+func TestDateColumns(t *testing.T) {
+	requireInGuide(t, "// dateOf ")
+	saoPaulo, err := time.LoadLocation("America/Sao_Paulo")
+	require.NoError(t, err)
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t)
+		g := d.generator(t, db, serial.WithLocation(saoPaulo))
+		local := db // with the setting
+		if d.dialect == gapless.MySQL {
+			connect := func(loc *time.Location) *sql.DB {
+				config, err := mysql.ParseDSN(d.dsn)
+				require.NoError(t, err)
+				config.DBName, config.ParseTime, config.Loc = d.name, true, loc
+				connector, err := mysql.NewConnector(config)
+				require.NoError(t, err)
+				db := sql.OpenDB(connector)
+				t.Cleanup(func() { _ = db.Close() })
+				return db
+			}
+			db, local = connect(time.UTC), connect(saoPaulo)
+		}
+		execSQL(t, db, "CREATE TABLE documents (day date NOT NULL)")
+		for _, want := range []string{"2018-11-04", "2026-08-01"} {
+			execSQL(t, db, "DELETE FROM documents")
+			execSQL(t, db, "INSERT INTO documents VALUES ('"+want+"')")
+			var day time.Time
+			require.NoError(t, db.QueryRowContext(t.Context(), "SELECT day FROM documents").Scan(&day))
+			require.Equal(t, want, serial.OnDateOf(day).String())
+			commits(t, db, func(tx *sql.Tx) {
+				n, err := g.NextOn(t.Context(), tx, "INV", serial.OnDateOf(day))
+				require.NoError(t, err)
+				require.Equal(t, "INV"+strings.ReplaceAll(want, "-", "")+"0001", n.String())
+				last, err := g.Last(t.Context(), tx, "INV", serial.OnDateOf(day))
+				require.NoError(t, err)
+				require.Equal(t, n.String(), last.String())
+			})
+			if d.dialect == gapless.PostgreSQL {
+				continue
+			}
+			commits(t, local, func(tx *sql.Tx) {
+				on, err := dateOf(t.Context(), tx, "SELECT CAST(day AS char) FROM documents")
+				require.NoError(t, err)
+				require.Equal(t, serial.OnDateOf(day), on)
+				require.NoError(t, errOf(g.NextOn(t.Context(), tx, "INV", on)))
+				if d.dialect == gapless.MySQL && want == "2018-11-04" {
+					require.NoError(t, tx.QueryRowContext(t.Context(), "SELECT day FROM documents").Scan(&day))
+					require.Equal(t, "2018-11-03", serial.OnDateOf(day).String())
+				}
+			})
+		}
+	})
+}
+
+// A boundary is a date or an instant. What is neither is an error that names both of those around it.
+func TestBoundaryDates(t *testing.T) {
+	saoPaulo, err := time.LoadLocation("America/Sao_Paulo")
+	require.NoError(t, err)
+	d := postgreSQL(t)
+	db := d.open(t)
+	g := d.generator(t, db, serial.WithLocation(saoPaulo), serial.WithDayStart(4*time.Hour),
+		serial.WithPeriod(serial.PerMonth), serial.WithTemplate("{type}{date:yyyyMM}{seq}"))
+	commits(t, db, func(tx *sql.Tx) {
+		err := g.ClosePeriods(t.Context(), tx, "INV", serial.On(2021, time.October, 2))
+		require.ErrorContains(t, err, "no period begins at 2021-10-02: want 2021-10-01 (2021-10-01T07:00:00Z) or "+
+			"2021-11-01 (2021-11-01T07:00:00Z)")
+		require.ErrorContains(t, g.ClosePeriods(t.Context(), tx, "INV", serial.On(2021, time.June, 31)), "does not exist")
+		require.ErrorContains(t, g.ClosePeriods(t.Context(), tx, "INV", serial.When{}), "the When is zero")
+		require.NoError(t, g.ClosePeriods(t.Context(), tx, "INV", serial.On(2021, time.October, 1)))
+		require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "INV", serial.On(2021, time.September, 30))),
+			gapless.ErrPeriodClosed)
+		require.NoError(t, g.ReopenPeriods(t.Context(), tx, "INV", serial.On(2021, time.September, 1)))
+		require.NoError(t, errOf(g.NextOn(t.Context(), tx, "INV", serial.On(2021, time.September, 30))))
+	})
+}
+
+// If the template prints the time of day, a date names a period but no number.
+func TestDatesWithoutTimes(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t)
+		g := d.generator(t, db, serial.WithTemplate("{type}{date:yyMMddHH}{seq}"))
+		date, before := serial.On(2021, time.October, 24), serial.On(1999, time.October, 24)
+		commits(t, db, func(tx *sql.Tx) {
+			require.ErrorContains(t, errOf(g.NextOn(t.Context(), tx, "IS", date)), "want an instant, from At")
+			require.NoError(t, g.Raise(t.Context(), tx, "IS", date, 5))
+			last, err := g.Last(t.Context(), tx, "IS", date)
+			require.NoError(t, err)
+			require.EqualValues(t, 5, last.Seq)
+			require.Equal(t, october(24), last.Start)
+			require.ErrorContains(t, g.Raise(t.Context(), tx, "IS", before, 5), "cannot be printed as yy")
+		})
+	})
 }
