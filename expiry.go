@@ -202,8 +202,8 @@ func (s *scheme) firstInstant(w When) (time.Time, error) {
 	default:
 		day := c.With(calendar.Day).Beginning(wall)
 		if day.Start >= day.End {
-			return time.Time{}, fmt.Errorf("serial: the date %v has no business day in %v, whose clocks skipped it", w,
-				c.Location)
+			return time.Time{}, fmt.Errorf("serial: the date %v has no business day in %v, "+
+				"whose clocks skipped it: want another date", w, c.Location)
 		}
 		return s.local(day.Start), nil
 	}

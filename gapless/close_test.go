@@ -174,10 +174,10 @@ func TestClosePeriodsRefused(t *testing.T) {
 			{g, "IS", time.Time{}, "want 1970 to 9999"},
 			{g, "IS", time.Unix(1<<62, 0), "want 1970 to 9999"},
 			{g, "IS", october(2).Add(time.Nanosecond), "gapless: close periods of IS: no period begins at " +
-				"2021-10-02T00:00:00.000000001Z: want 2021-10-02T00:00:00Z or 2021-10-03T00:00:00Z"},
+				"2021-10-02T00:00:00.000000001Z: want 2021-10-02 (2021-10-02T00:00:00Z) or 2021-10-03 (2021-10-03T00:00:00Z)"},
 			{g, "IS", october(2).Add(-time.Second).In(time.FixedZone("", 3600)), "no period begins at 2021-10-01T23:59:59Z"},
-			{weeks, "IS", october(3), "no period begins at 2021-10-03T00:00:00Z: want 2021-09-27T00:00:00Z or " +
-				"2021-10-04T00:00:00Z"},
+			{weeks, "IS", october(3), "no period begins at 2021-10-03T00:00:00Z: " +
+				"want 2021-09-27 (2021-09-27T00:00:00Z) or 2021-10-04 (2021-10-04T00:00:00Z)"},
 			{g, "IS", today.AddDate(0, 0, 1), gapless.ErrPeriodOpen.Error()},
 			{g, "IS", today.AddDate(20, 0, 0), gapless.ErrPeriodOpen.Error()},
 		} {
