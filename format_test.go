@@ -404,7 +404,7 @@ func TestFormatsElsewhere(t *testing.T) {
 		}
 		s, err := serial.NewScheme(opts...)
 		require.NoError(t, err, c.number)
-		n, err := s.Number(c.typ, at, c.seq)
+		n, err := s.Number(c.typ, serial.At(at), c.seq)
 		require.NoError(t, err, c.number)
 		require.Equal(t, c.number, n.String())
 		requireResult(t, n)(s.Parse(c.number))

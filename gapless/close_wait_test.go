@@ -149,7 +149,9 @@ func TestTakersQueueBehindACloser(t *testing.T) {
 					t.Run(fmt.Sprintf("%s/%v/reopens=%v", name, level, reopens), func(t *testing.T) {
 						prefix++
 						db, g := d.start(t, serial.WithKeyPrefix(fmt.Sprint("q", prefix)))
-						commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(1))))) })
+						commits(t, db, func(tx *sql.Tx) {
+							require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(1)))))
+						})
 						if reopens {
 							d.closes(t, db, g, october(3))
 						}
@@ -446,7 +448,9 @@ func TestReopenBehindASnapshot(t *testing.T) {
 	for name, d := range map[string]*database{"PostgreSQL": postgreSQL(t), "MariaDB": mariaDB(t)} {
 		t.Run(name, func(t *testing.T) {
 			db, g := d.start(t)
-			commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(1))))) })
+			commits(t, db, func(tx *sql.Tx) {
+				require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(1)))))
+			})
 			tx := beginAt(t, db, sql.LevelRepeatableRead)
 			require.NoError(t, errOf(g.Last(t.Context(), tx, "IS", serial.At(october(1)))))
 			d.closes(t, db, g, october(2))
@@ -460,7 +464,9 @@ func TestReopenBehindASnapshot(t *testing.T) {
 				require.NoError(t, tx.Rollback())
 			}
 			requireResult(t, october(2))(g.ClosedUntil(t.Context(), db, "IS"))
-			commits(t, db, func(tx *sql.Tx) { require.NoError(t, g.ReopenPeriods(t.Context(), tx, "IS", serial.At(october(1)))) })
+			commits(t, db, func(tx *sql.Tx) {
+				require.NoError(t, g.ReopenPeriods(t.Context(), tx, "IS", serial.At(october(1))))
+			})
 			commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(takes(t.Context(), tx, g, true))) })
 		})
 	}
@@ -477,7 +483,9 @@ func TestCloseWithSnapshotIsolation(t *testing.T) {
 	for _, level := range []sql.IsolationLevel{sql.LevelRepeatableRead, sql.LevelReadCommitted} {
 		tx := beginAt(t, db, level)
 		require.NoError(t, errOf(g.Last(t.Context(), tx, "IS", serial.At(october(1)))))
-		commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(1))))) })
+		commits(t, db, func(tx *sql.Tx) {
+			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(1)))))
+		})
 		err := g.ClosePeriods(t.Context(), tx, "IS", serial.At(october(2)))
 		if level == sql.LevelReadCommitted {
 			require.NoError(t, err)
@@ -541,7 +549,9 @@ func TestCurrentPeriodAtEveryLevel(t *testing.T) {
 func TestClosedErrorNamesTheEnd(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		db, g := d.start(t)
-		commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(1))))) })
+		commits(t, db, func(tx *sql.Tx) {
+			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(1)))))
+		})
 		d.closes(t, db, g, october(2))
 		d.closes(t, db, g, october(5))
 		levels := []sql.IsolationLevel{sql.LevelReadCommitted, sql.LevelRepeatableRead, sql.LevelSerializable}
@@ -571,7 +581,9 @@ func (tx old) QueryRowContext(ctx context.Context, query string, args ...any) *s
 func TestCloseWithoutSkipLocked(t *testing.T) {
 	d := mariaDB(t)
 	db, g := d.start(t)
-	commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(1))))) })
+	commits(t, db, func(tx *sql.Tx) {
+		require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(1)))))
+	})
 	for _, typ := range []string{"IS", "NEW"} {
 		before := rowsOf(t, db)
 		commits(t, db, func(tx *sql.Tx) {
@@ -580,7 +592,9 @@ func TestCloseWithoutSkipLocked(t *testing.T) {
 		})
 		require.Equal(t, before, rowsOf(t, db))
 	}
-	commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(1))))) })
+	commits(t, db, func(tx *sql.Tx) {
+		require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(1)))))
+	})
 }
 
 // If the closing process dies, while waiting or afterwards, nothing is closed, and the transactions behind it continue.
@@ -588,7 +602,9 @@ func TestCloserDies(t *testing.T) {
 	servers(t, func(t *testing.T, d *database) {
 		for _, waits := range []bool{true, false} {
 			db, g := d.start(t, serial.WithKeyPrefix(fmt.Sprint(waits)))
-			commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(1))))) })
+			commits(t, db, func(tx *sql.Tx) {
+				require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(1)))))
+			})
 			before, closer, after := begin(t, db), beginAt(t, db, sql.LevelReadCommitted), begin(t, db)
 			id, err := d.connection(t.Context(), closer)
 			require.NoError(t, err)
@@ -630,7 +646,9 @@ func TestCloserDies(t *testing.T) {
 func TestCloserGivesUp(t *testing.T) {
 	d := postgreSQL(t)
 	db, g := d.start(t)
-	commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(9))))) })
+	commits(t, db, func(tx *sql.Tx) {
+		require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(9)))))
+	})
 	before, closer, after := begin(t, db), beginAt(t, db, sql.LevelReadCommitted), begin(t, db)
 	require.NoError(t, errOf(g.NextOn(t.Context(), before, "IS", serial.At(october(1)))))
 	ctx, cancel := context.WithCancel(t.Context())
@@ -675,7 +693,9 @@ func TestNoDeadlockWithACloser(t *testing.T) {
 		db.SetMaxIdleConns(16)
 		d.documents(t, db)
 		g := d.generator(t, db, serial.WithTemplate("{type}{date:yyyyMMdd}-{seq:4}"))
-		commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(0))))) })
+		commits(t, db, func(tx *sql.Tx) {
+			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(october(0)))))
+		})
 		run := func(f func(tx *sql.Tx) error) {
 			tx, err := db.BeginTx(t.Context(), &sql.TxOptions{Isolation: sql.LevelReadCommitted})
 			if err == nil {
@@ -723,7 +743,9 @@ func TestCloseTouchesWhatChanges(t *testing.T) {
 	servers(t, func(t *testing.T, d *database) {
 		db, g := d.start(t, serial.WithPeriod(serial.PerMinute), serial.WithTemplate("{type}{date:yyyyMMddHHmm}-{seq:4}"))
 		start := october(1)
-		commits(t, db, func(tx *sql.Tx) { require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(start)))) })
+		commits(t, db, func(tx *sql.Tx) {
+			require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(start))))
+		})
 		fill := "INSERT INTO serial_gapless SELECT series, convert_to(to_char(timestamp '2021-10-01' + i * interval '1 " +
 			"minute', " +
 			"'YYYYMMDDHH24MI'), 'UTF8'), mark, 0, 1, NULL FROM serial_gapless, generate_series(1, %d) i"

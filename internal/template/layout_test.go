@@ -295,7 +295,7 @@ func TestNeighbours(t *testing.T) {
 		"{type}-{seq}-{date:yyyy.MM.d}":   "",
 		"{type}-{seq}-{date:yyyy.M}":      "",
 		"{type}-{seq}-{date:yyyy-R}":      "",
-		"{type}-{date:yyyyR}-{seq}":       "R, which has no padding, needs a literal right before it that does not end in a l",
+		"{type}-{date:yyyyR}-{seq}":       "R, which has no padding, needs a literal right before it that does not end",
 		"{type}-{date:yyyy'x'R}-{seq}":    "in a letter",
 		"{type}-{date:yyyy'é'R}-{seq}":    "in a letter",
 		"{type}-{date:yyyy-R}年-{seq}":     "with a letter",
