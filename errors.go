@@ -26,8 +26,8 @@ var (
 	ErrInvalidType = template.ErrInvalidType
 
 	// ErrExhausted means that the period has fewer numbers left than the call asked for. The counter did not move,
-	// although a ledger may have moved it to the start of a new block. A smaller batch may still succeed. To continue the
-	// period, make {seq} wider.
+	// although a ledger may have moved it to the start of a new block. A smaller batch may still succeed. To continue
+	// the period, make {seq} wider.
 	ErrExhausted = errors.New("serial: numbers exhausted")
 
 	// ErrCounterLost means that the period was open, but its counter is gone, went back or holds something other than a
@@ -38,7 +38,8 @@ var (
 	ErrCounterLost = errors.New("serial: counter lost")
 
 	// ErrClockSkew means that Redis's clock is more than 5 s behind the start of a period already entered, or that it
-	// differs from this host's clock by more than [WithMaxSkew] when a period is opened or a prepared period is entered.
+	// differs from this host's clock by more than [WithMaxSkew] when a period is opened or a prepared period is
+	// entered.
 	ErrClockSkew = errors.New("serial: clock skew")
 
 	// ErrConflict means that the type is in use with other settings. The message names them:
@@ -47,11 +48,11 @@ var (
 	//     type, or another key prefix together with another literal in the template.
 	//   - other period bounds, for example from another time zone, or a ledger that this Generator does not have: the
 	//     conflict ends with the period in force, or at once with [Generator.Takeover].
-	//   - a template or key that could print two sequences as the same number: the conflict ends with the last period in
-	//     which the other one was used.
+	//   - a template or key that could print two sequences as the same number: the conflict ends with the last period
+	//     in which the other one was used.
 	//
-	// From [Generator.NextOnce] it may also mean that the stored answer has a sequence hidden by a key that this Generator
-	// does not have.
+	// From [Generator.NextOnce] it may also mean that the stored answer has a sequence hidden by a key that this
+	// Generator does not have.
 	ErrConflict = errors.New("serial: conflicting period")
 
 	// ErrInvalidRequest means that the request ID for [Generator.NextOnce] is not 1 to 128 bytes of printable UTF-8, or

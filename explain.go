@@ -23,20 +23,22 @@ import (
 // If every process of the series has a ledger, a number with Unused is never issued. Otherwise, Redis may issue it
 // again after a loss.
 const (
-	// CallerLeft: the caller's context or time ended before the answer with exactly these numbers came. Nobody got them.
+	// CallerLeft: the caller's context or time ended before the answer with exactly these numbers came. Nobody got
+	// them.
 	CallerLeft = "caller left"
 	// NotReplicated: the call returned [ErrNotReplicated], and exactly these are its numbers. With a ledger, nobody
 	// gets them. Without one, it is a possible reason, since a failover may issue them again.
 	NotReplicated = "not replicated"
 	// BlockBurned: this process set these aside in the ledger, and their block can no longer be installed.
 	BlockBurned = "block burned"
-	// AnswerLost, a possible reason: an attempt that may have counted got no answer, or an error that does not prove that
-	// the script did not run. The range begins above the greatest sequence that the process had returned before, and ends
-	// with the largest sequence. Attempts of one type and period within a second make one explanation, which says how many
-	// there were: "answer lost: 3 attempts".
+	// AnswerLost, a possible reason: an attempt that may have counted got no answer, or an error that does not prove
+	// that the script did not run. The range begins above the greatest sequence that the process had returned before,
+	// and ends with the largest sequence. Attempts of one type and period within a second make one explanation, which
+	// says how many there were: "answer lost: 3 attempts".
 	AnswerLost = "answer lost"
-	// Raised, a possible reason: [Generator.Raise] or [Generator.Takeover] lifted the counter over these. Redis may have
-	// lost data before that, so callers may have some of them. Nothing is reported if the counter or the answer was lost.
+	// Raised, a possible reason: [Generator.Raise] or [Generator.Takeover] lifted the counter over these. Redis may
+	// have lost data before that, so callers may have some of them. Nothing is reported if the counter or the answer
+	// was lost.
 	Raised = "raised"
 	// BlockSkipped, a possible reason: a block of the ledger did not follow on from the counter. Redis may have issued
 	// some of these before it lost data. Nothing is reported if there was no counter.

@@ -16,10 +16,10 @@ import (
 type Number struct {
 	Type  string    // business type, such as "IS"
 	Start time.Time // first instant of the number's period, in the Generator's time zone
-	// Date is the first instant of the printed date. It equals Start unless the template prints more than its period: if
-	// numbers are counted by the year and print the month, Date is the first instant of that month. With such templates,
-	// Peek and History return a zero Date, and some numbers in a Report have one, because the date is not known. If the
-	// same date is printed again within the period (a day without its month), Date is the first time.
+	// Date is the first instant of the printed date. It equals Start unless the template prints more than its period:
+	// if numbers are counted by the year and print the month, Date is the first instant of that month. With such
+	// templates, Peek and History return a zero Date, and some numbers in a Report have one, because the date is not
+	// known. If the same date is printed again within the period (a day without its month), Date is the first time.
 	Date time.Time
 	Seq  int64 // sequence within the period, at least 1; 0 from Peek and History if none was issued
 

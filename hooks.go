@@ -32,18 +32,19 @@ type Hooks struct {
 	// several calls find the same loss, Lost is called for each. History does not call it, because it leaves out lost
 	// counters.
 	Lost func(context.Context, LostInfo)
-	// ClockCorrected is called if a server's clock is in another period than this process assumed, for example because the
-	// host's clock is wrong. From then on, the process corrects for the offset. Around midnight, an offset of a few
+	// ClockCorrected is called if a server's clock is in another period than this process assumed, for example because
+	// the host's clock is wrong. From then on, the process corrects for the offset. Around midnight, an offset of a few
 	// milliseconds is enough.
 	ClockCorrected func(context.Context, ClockInfo)
 	// NearlyExhausted is called once per type and period by each Generator, when the share NearlyExhaustedAt of the
 	// period's numbers has been used.
 	NearlyExhausted func(context.Context, ExhaustionInfo)
-	// Unused receives the numbers that were counted or skipped but that nobody received, as far as this process can know;
-	// see [CallerLeft] and the other constants. It runs in a goroutine of its own, one call at a time for each Generator,
-	// and its context never ends. [Generator.Flush] waits for it. Up to 10,000 explanations wait. Beyond that, a new one
-	// is merged into the newest waiting one of the same type, period and reason, if their ranges touch or if they are
-	// possible reasons. Otherwise it is dropped, and the Reason of the next one says how many were dropped.
+	// Unused receives the numbers that were counted or skipped but that nobody received, as far as this process can
+	// know; see [CallerLeft] and the other constants. It runs in a goroutine of its own, one call at a time for each
+	// Generator, and its context never ends. [Generator.Flush] waits for it. Up to 10,000 explanations wait. Beyond
+	// that, a new one is merged into the newest waiting one of the same type, period and reason, if their ranges touch
+	// or if they are possible reasons. Otherwise it is dropped, and the Reason of the next one says how many were
+	// dropped.
 	Unused func(context.Context, Explanation)
 	// NearlyExhaustedAt is a share of a period's numbers, more than 0 and at most 1; 0 means 0.8.
 	NearlyExhaustedAt float64

@@ -12,18 +12,18 @@ import (
 // [WithLedger]. Any number of processes and goroutines may call it at once. Package
 // github.com/dailyserial/serial/sqlledger keeps one in a database.
 type Ledger interface {
-	// Reserve durably sets aside r.N consecutive sequences of one period, all greater than r.Above and every sequence ever
-	// set aside for that series and period. It returns the sequence just before the first: after+1 to after+r.N are set
-	// aside. It must not return before they would survive a crash of the storage.
+	// Reserve durably sets aside r.N consecutive sequences of one period, all greater than r.Above and every sequence
+	// ever set aside for that series and period. It returns the sequence just before the first: after+1 to after+r.N
+	// are set aside. It must not return before they would survive a crash of the storage.
 	//
-	// Reserve should also keep the calendar of each series and the print mark of each period, from the first reservation.
-	// If a later reservation has another one, Reserve should return the error of [Reservation.Check], which matches
-	// [ErrConflict], and set nothing aside; the first reservation decides, even if its caller crashed. Redis compares them
-	// too, but once it has lost its record, only the ledger can. If the ledger does not compare them, a number may be
-	// issued twice if a series's settings change and Redis loses its data.
+	// Reserve should also keep the calendar of each series and the print mark of each period, from the first
+	// reservation. If a later reservation has another one, Reserve should return the error of [Reservation.Check],
+	// which matches [ErrConflict], and set nothing aside; the first reservation decides, even if its caller crashed.
+	// Redis compares them too, but once it has lost its record, only the ledger can. If the ledger does not compare
+	// them, a number may be issued twice if a series's settings change and Redis loses its data.
 	//
-	// After an error the sequences may or may not have been set aside; if they were, they are a gap. The same is true if
-	// ctx ends, which it does before the lock or the claim for the reservation expires.
+	// After an error the sequences may or may not have been set aside; if they were, they are a gap. The same is true
+	// if ctx ends, which it does before the lock or the claim for the reservation expires.
 	Reserve(ctx context.Context, r Reservation) (after int64, err error)
 }
 

@@ -27,7 +27,8 @@ type contestant struct {
 	far     bool // also measured on the network
 	inFleet bool // also measured in a fleet
 	drawn   bool // has a curve in the plots
-	// open returns the operation to measure, ready for use: periods are open and keys exist. It may return errUnsupported.
+	// open returns the operation to measure, ready for use: periods are open and keys exist. It may return
+	// errUnsupported.
 	open func(ctx context.Context, t *target) (op, error)
 }
 

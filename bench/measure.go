@@ -289,8 +289,8 @@ func (m *meter) call(ctx context.Context, e *entrant, callers int, length time.D
 			ready.Done()
 			<-gate
 			n := 0
-			// The clock is read once per call: one call's end is the next one's beginning. Each caller makes at least one call,
-			// even if the round is over before the caller runs.
+			// The clock is read once per call: one call's end is the next one's beginning. Each caller makes at least
+			// one call, even if the round is over before the caller runs.
 			for last := time.Since(t.Start); (n == 0 || last < length) && errs[i] == nil; n++ {
 				errs[i] = e.do(ctx, rnd)
 				now := time.Since(t.Start)

@@ -19,11 +19,11 @@ var ErrPeriodClosed = errors.New("gapless: period closed")
 // Nothing was closed, and the transaction can go on.
 var ErrPeriodOpen = errors.New("gapless: period has not ended")
 
-// ClosePeriods closes the periods of a type that end at or before the date or instant before, if tx is committed. In a closed
-// period, [Generator.Next], [Generator.NextN], [Generator.NextOn] and [Generator.Raise] return [ErrPeriodClosed];
-// [Generator.Last], [Generator.History] and [Generator.Audit] read it as always. A period must begin at before. If
-// later periods are closed already, nothing changes. Who may close periods, and why they did, is for the application to
-// record, in the same transaction.
+// ClosePeriods closes the periods of a type that end at or before the date or instant before, if tx is committed. In a
+// closed period, [Generator.Next], [Generator.NextN], [Generator.NextOn] and [Generator.Raise] return
+// [ErrPeriodClosed]; [Generator.Last], [Generator.History] and [Generator.Audit] read it as always. A period must begin
+// at before. If later periods are closed already, nothing changes. Who may close periods, and why they did, is for the
+// application to record, in the same transaction.
 //
 // ClosePeriods waits until every transaction that has taken a number of such a period has ended, and for no others:
 // those that come later wait behind it. So give ctx a deadline. Once ClosePeriods has returned, tx sees the documents
@@ -41,8 +41,8 @@ var ErrPeriodOpen = errors.New("gapless: period has not ended")
 // needs MySQL 8.0 or MariaDB 10.6.
 //
 // Errors: [serial.ErrInvalidType]; [ErrPeriodOpen]; [serial.ErrConflict] if the type's numbers count by another period
-// or year start; an error for a before that names no period, see [serial.When], or at which no period begins, which names
-// the boundaries before and after it; one for a scheme with [serial.Never]; one for a transaction that is not at
+// or year start; an error for a before that names no period, see [serial.When], or at which no period begins, which
+// names the boundaries before and after it; one for a scheme with [serial.Never]; one for a transaction that is not at
 // READ COMMITTED; one for MySQL or MariaDB of an earlier version; one for a tx that is nil, that [Tx] says is refused,
 // or in which another call is taking a number. After these, nothing was closed and tx can go on. If the database has
 // ended the transaction, that is an error, and nothing was closed. Every other error wraps the driver's, such as for a

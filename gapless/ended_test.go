@@ -111,7 +111,8 @@ func TestDatabaseEndsTransaction(t *testing.T) {
 		for {
 			ctx, cancel := context.WithCancel(t.Context())
 			go cancel() // before the write, or during it
-			// A driver may interrupt just before the first step, which has no effect: then the statement runs to its end.
+			// A driver may interrupt just before the first step, which has no effect: then the statement runs to its
+			// end.
 			_, err := tx.ExecContext(ctx, "INSERT INTO documents "+
 				"WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 100000) SELECT 'n' || i FROM n")
 			if _, failed := tx.ExecContext(t.Context(), "ROLLBACK"); failed != nil {

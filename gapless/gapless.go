@@ -33,20 +33,21 @@
 //
 // # What is guaranteed
 //
-//   - No gaps: the numbers of committed transactions of one type and period are 1, 2, 3, and so on. If a transaction is rolled
-//     back, also to a savepoint, its number is free again, and the next transaction gets it. The same holds if its connection
-//     breaks, or its process or the database crashes.
+//   - No gaps: the numbers of committed transactions of one type and period are 1, 2, 3, and so on. If a transaction is
+//     rolled back, also to a savepoint, its number is free again, and the next transaction gets it. The same holds if
+//     its connection breaks, or its process or the database crashes.
 //   - No duplicates, however many processes ask at once.
 //   - The order of numbers is the order of commits.
-//   - The period is that of the database's clock at the instant when the number was taken, after any wait for others. The
-//     clock of the program's host does not matter.
+//   - The period is that of the database's clock at the instant when the number was taken, after any wait for others.
+//     The clock of the program's host does not matter.
 //
 // This holds as long as nothing else writes to the tables, and documents are not deleted: void them instead. It holds
 // for one scheme per type at a time:
 //
-//   - A series, which is a key prefix and a type, keeps its period and year start, its [serial.Scheme.Calendar], as long as any of
-//     its rows exists. A scheme with another calendar gets [serial.ErrConflict] in every period. To count in another way, begin
-//     another series: another type, or another key prefix together with another literal in the template.
+//   - A series, which is a key prefix and a type, keeps its period and year start, its [serial.Scheme.Calendar], as
+//     long as any of its rows exists. A scheme with another calendar gets [serial.ErrConflict] in every period. To
+//     count in another way, begin another series: another type, or another key prefix together with another literal in
+//     the template.
 //   - A period keeps the order of fields, the alphabet, the check digit and the key. A scheme with others gets
 //     [serial.ErrConflict] in that period.
 //   - Another time zone, day start or literal is not noticed: change it together with the type.
@@ -74,8 +75,8 @@
 // # Closing periods
 //
 // When a month has been reported, nothing may be booked into it any more. [Generator.ClosePeriods] closes all periods
-// that end by a date or an instant. From then on, their numbers are [ErrPeriodClosed], until [Generator.ReopenPeriods] opens them
-// again:
+// that end by a date or an instant. From then on, their numbers are [ErrPeriodClosed], until [Generator.ReopenPeriods]
+// opens them again:
 //
 //	month := serial.On(2026, time.November, 1)
 //	err := numbers.ClosePeriods(ctx, tx, "INV", month) // October and all before; in force once tx is committed

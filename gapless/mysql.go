@@ -33,8 +33,8 @@ var mySQL = statements{
 	// This is the start of the statement, which follows the wait for the row's lock.
 	now: "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))",
 	// Assignments are made from left to right: last is the old one until it is set. LAST_INSERT_ID stays as it is,
-	// since the tables have no AUTO_INCREMENT. Without FOR UPDATE, REPEATABLE READ would show the row as it was when the
-	// transaction began to read.
+	// since the tables have no AUTO_INCREMENT. Without FOR UPDATE, REPEATABLE READ would show the row as it was when
+	// the transaction began to read.
 	upsert: upsert{
 		`INSERT INTO {table} (series, period, mark, previous, last)
 			SELECT {series}, {period}, {mark}, 0, {first} FROM DUAL WHERE ` + inTransaction + `
@@ -53,8 +53,8 @@ var mySQL = statements{
 	lockRows: "SELECT count(*) FROM (SELECT period AS label FROM {table} WHERE " + changing + " ORDER BY period " +
 		noLimit + ") AS r" + byKey + "FOR UPDATE",
 	seen: "SELECT concat_ws(' ', count(*), sum(last), max(period)) FROM {table} WHERE " + changing,
-	// Both end at a row that changes, if there is one: a reading that went on to the end of the range would lock the row
-	// behind it, which may be in use.
+	// Both end at a row that changes, if there is one: a reading that went on to the end of the range would lock the
+	// row behind it, which may be in use.
 	present: "SELECT concat_ws(' ', count(*), sum(last), max(period)) FROM (SELECT period, last" + rowsInRange +
 		" ORDER BY series, period LIMIT {limit} FOR UPDATE SKIP LOCKED) AS r",
 	greatest: "SELECT period" + rowsInRange + " ORDER BY series DESC, period DESC LIMIT 1 FOR UPDATE SKIP LOCKED",

@@ -8,8 +8,8 @@ import (
 )
 
 // statements are the statements of one dialect. In them, {table} stands for the quoted table of periods, {gates} for
-// the table of series, {this} and {name} for either one and its name, and {now} for a reading of the clock. Other names in braces
-// are arguments:
+// the table of series, {this} and {name} for either one and its name, and {now} for a reading of the clock. Other names
+// in braces are arguments:
 //
 //	series, period   what identifies a row
 //	mark             calendar and print mark of the scheme
@@ -36,15 +36,15 @@ type statements struct {
 	// missing row locks the gap, and then nobody can fill it.
 	update string
 
-	// upsert adds to a row or inserts it, and returns last, previous, mark, closed and now. A row from which nothing was
-	// taken has no mark yet.
+	// upsert adds to a row or inserts it, and returns last, previous, mark, closed and now. A row from which nothing
+	// was taken has no mark yet.
 	upsert upsert
 
 	// gate returns calendar and closed of the series' gate. It locks nothing.
 	gate string
 
-	// find is gate for those who take numbers. In PostgreSQL, it locks the gate in share mode. In MySQL, share does, which
-	// is empty elsewhere: there a locking read of what is missing locks the gap.
+	// find is gate for those who take numbers. In PostgreSQL, it locks the gate in share mode. In MySQL, share does,
+	// which is empty elsewhere: there a locking read of what is missing locks the gap.
 	find, share string
 
 	// newGate inserts the gate. If others do the same, it waits for them, and leaves theirs alone: who then locks it in
@@ -57,9 +57,9 @@ type statements struct {
 	// other returns the mark of another period from which numbers were taken.
 	other string
 
-	// lock acquires the advisory lock of the series until the transaction ends. lockShared acquires it in shared mode and
-	// returns whether find may be used, or returns nothing and acquires nothing. Both are empty except in PostgreSQL,
-	// where those who lock a row in share mode pass whoever waits to lock it exclusively.
+	// lock acquires the advisory lock of the series until the transaction ends. lockShared acquires it in shared mode
+	// and returns whether find may be used, or returns nothing and acquires nothing. Both are empty except in
+	// PostgreSQL, where those who lock a row in share mode pass whoever waits to lock it exclusively.
 	lock, lockShared string
 
 	setEnd string // sets closed in the gate
@@ -75,7 +75,8 @@ type statements struct {
 
 	history string // returns period, mark and last of periods before one from which numbers were taken, newest first
 
-	// last returns the gate's calendar, what other returns, and the period's mark and last, or NULL for what is missing.
+	// last returns the gate's calendar, what other returns, and the period's mark and last, or NULL for what is
+	// missing.
 	last string
 
 	undo  string // reverts what was added to a row

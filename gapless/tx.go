@@ -14,7 +14,8 @@ import (
 //   - [*sql.Tx], whatever the driver; pgx is used through its package stdlib, and its own pgx.Tx is not a Tx
 //   - sqlx's *sqlx.Tx
 //   - GORM's tx.Statement.ConnPool.(gapless.Tx), with the tx that its method Transaction passes to a function
-//   - bun's tx.Tx, which its bun.Tx embeds; bun.Tx itself is refused on PostgreSQL, because it drops the arguments of statements
+//   - bun's tx.Tx, which its bun.Tx embeds; bun.Tx itself is refused on PostgreSQL, because it drops the arguments of
+//     statements
 //
 // A [*sql.DB] or [*sql.Conn] is not a Tx, and does not compile: without a transaction nothing is guaranteed. This
 // package never calls Commit and Rollback.

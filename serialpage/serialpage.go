@@ -32,26 +32,26 @@ import (
 
 // Options configures the handler that [NewHandler] returns.
 type Options struct {
-	// Prefix is the path where the handler is mounted: "" or a path such as "/numbers". The handler needs the full path:
-	// do not wrap it in http.StripPrefix. A proxy may show the pages at another path. If that path does not end with the
-	// last part of Prefix, the proxy must redirect it to the same path with a slash at the end, because the handler's
-	// own redirect leads to the last part of Prefix.
+	// Prefix is the path where the handler is mounted: "" or a path such as "/numbers". The handler needs the full
+	// path: do not wrap it in http.StripPrefix. A proxy may show the pages at another path. If that path does not end
+	// with the last part of Prefix, the proxy must redirect it to the same path with a slash at the end, because the
+	// handler's own redirect leads to the last part of Prefix.
 	Prefix string
 
-	// Series returns the series to show, in that order. It is called for every page, with the context of the request. It
-	// must not be nil.
+	// Series returns the series to show, in that order. It is called for every page, with the context of the request.
+	// It must not be nil.
 	Series func(context.Context) ([]Series, error)
 
 	// User returns the name of the person who sent the request and may explain missing numbers: at most 100 bytes of
 	// printable UTF-8. If it is nil, fails or returns "", the pages have no form, and a form that is sent gets 403.
 	User func(*http.Request) (name string, err error)
 
-	// TrustedOrigins are origins, such as "https://example.com", from which forms are accepted besides the page's own: see
-	// [http.CrossOriginProtection]. They are needed behind a proxy that changes the Host header.
+	// TrustedOrigins are origins, such as "https://example.com", from which forms are accepted besides the page's own:
+	// see [http.CrossOriginProtection]. They are needed behind a proxy that changes the Host header.
 	TrustedOrigins []string
 
-	// Limit is how long a request may take, including its body and an audit, whatever the functions given here do. It is
-	// at most an hour. The context passed to these functions ends a little earlier. If a function ignores it, its
+	// Limit is how long a request may take, including its body and an audit, whatever the functions given here do. It
+	// is at most an hour. The context passed to these functions ends a little earlier. If a function ignores it, its
 	// goroutine is left behind. The server's WriteTimeout must be longer than Limit. Default 10 s.
 	Limit time.Duration
 

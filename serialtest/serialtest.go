@@ -133,11 +133,11 @@ func (r *Redis) Client() redis.UniversalClient {
 		Dialer: r.dial,
 		// No command waits for a connection: go-redis reuses the timers of such waits, and bubbles cannot share timers.
 		PoolSize: 1000,
-		// Connections that are idle in Stop are dead after Start. A command on such a connection is sent again, up to three
-		// times.
+		// Connections that are idle in Stop are dead after Start. A command on such a connection is sent again, up to
+		// three times.
 		MaxIdleConns: 2,
-		// The greeting of a new connection is sent again, too. Longer pauses would be useless, since nothing changes unless
-		// the test changes it.
+		// The greeting of a new connection is sent again, too. Longer pauses would be useless, since nothing changes
+		// unless the test changes it.
 		MinRetryBackoff: time.Millisecond,
 		MaxRetryBackoff: 2 * time.Millisecond,
 		// These need a goroutine with a ticker, which would be busy in a bubble that sleeps for a year.

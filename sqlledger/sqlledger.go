@@ -48,12 +48,12 @@
 // Any driver that returns the database's errors will do. Every reservation checks for settings that would let the
 // database lose committed data if it crashed. If the reservation finds one, it fails and names it:
 //
-//   - PostgreSQL: fsync must be on, and the table neither unlogged nor temporary. If synchronous_commit is less than on, it
-//     is raised to on for the transaction; remote_apply stays.
-//   - MySQL and MariaDB: the table must use InnoDB and not be temporary, innodb_flush_log_at_trx_commit must be 1 and, if
-//     there is a binary log, sync_binlog 1, which is not MariaDB's default.
-//   - SQLite: it must be a file, on a local disk, with a journal_mode other than off and memory; a database in memory is
-//     refused. PRAGMA synchronous is EXTRA for the transaction. On macOS, set PRAGMA fullfsync too.
+//   - PostgreSQL: fsync must be on, and the table neither unlogged nor temporary. If synchronous_commit is less than
+//     on, it is raised to on for the transaction; remote_apply stays.
+//   - MySQL and MariaDB: the table must use InnoDB and not be temporary, innodb_flush_log_at_trx_commit must be 1 and,
+//     if there is a binary log, sync_binlog 1, which is not MariaDB's default.
+//   - SQLite: it must be a file, on a local disk, with a journal_mode other than off and memory; a database in memory
+//     is refused. PRAGMA synchronous is EXTRA for the transaction. On macOS, set PRAGMA fullfsync too.
 //
 // The checks concern the table that the reservation wrote to. A temporary table of the same name, which hides the table
 // on one connection, is refused there. A trigger or rule that prevents a write, or sets the last sequence back, is an
@@ -71,11 +71,11 @@
 // A promoted replica lacks the data that it had not received. So a committed block can be lost unless the old primary
 // waited for that replica:
 //
-//   - PostgreSQL: name the replicas in synchronous_standby_names and promote no other. Even so, pg_cancel_backend ends that
-//     wait, and PostgreSQL then reports success.
-//   - MySQL and MariaDB: use semi-synchronous replication, with a rpl_semi_sync_*_timeout that never passes (the default
-//     falls back to asynchronous after 10 s) and the wait point AFTER_SYNC. A Galera cluster or group replication loses
-//     nothing as long as a majority lives.
+//   - PostgreSQL: name the replicas in synchronous_standby_names and promote no other. Even so, pg_cancel_backend ends
+//     that wait, and PostgreSQL then reports success.
+//   - MySQL and MariaDB: use semi-synchronous replication, with a rpl_semi_sync_*_timeout that never passes (the
+//     default falls back to asynchronous after 10 s) and the wait point AFTER_SYNC. A Galera cluster or group
+//     replication loses nothing as long as a majority lives.
 //   - SQLite: there is no failover; if the disk is lost, everything is. Tools that copy the file elsewhere lag behind.
 //
 // A restored backup lacks everything that was written since it was made.

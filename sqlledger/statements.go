@@ -3,8 +3,8 @@ package sqlledger
 import "strings"
 
 // statements are the statements of one dialect. In them, {table} stands for the quoted table, {name} and {in} for its
-// name and schema as values, and {none} for the empty period of a series' own row, whose literal differs. Other names in
-// braces are arguments; see arguments.
+// name and schema as values, and {none} for the empty period of a series' own row, whose literal differs. Other names
+// in braces are arguments; see arguments.
 //
 // Every reservation locks its series' row first, and then its period's row. So reservations with different calendars
 // run one after another, whatever their periods, and cannot deadlock.

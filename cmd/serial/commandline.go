@@ -79,8 +79,8 @@ func (s *settings) split(line []string) error {
 				return misused("-%s needs a value, but a flag follows; if that is the value, write -%s=VALUE", name, name)
 			}
 		}
-		// An empty value usually comes from an unset shell variable. If it meant the default, the command would issue numbers
-		// without the URL, or without -once.
+		// An empty value usually comes from an unset shell variable. If it meant the default, the command would issue
+		// numbers without the URL, or without -once.
 		if value == "" {
 			return misused("-%s is empty, perhaps because a shell variable is not set; give a value, or omit the flag", name)
 		}

@@ -47,8 +47,8 @@ func (c *command) next(ctx context.Context) error {
 	for done := 0; done < c.n; {
 		width, _ := fmt.Fprintf(progress, "serial: %d of %d numbers", done, c.n)
 		numbers, err := c.gen.NextN(ctx, c.args[0], min(batch, c.n-done))
-		// The progress is erased before anything else is written, since stdout may be the same terminal. Blanks erase it,
-		// since not every terminal has an escape sequence for that.
+		// The progress is erased before anything else is written, since stdout may be the same terminal. Blanks erase
+		// it, since not every terminal has an escape sequence for that.
 		_, _ = fmt.Fprintf(progress, "\r%*s\r", width, "")
 		if err != nil && done > 0 {
 			return fmt.Errorf("%w; %d of %d numbers were printed", err, done, c.n)
@@ -90,7 +90,8 @@ func checkOpen(stdout io.Writer) error {
 	if _, err := file.Write(nil); err != nil {
 		return fmt.Errorf("cannot write to stdout: %w", err)
 	}
-	// If stdout is closed, Go opens os.DevNull in its place, for reading and writing. With "> /dev/null", reading fails.
+	// If stdout is closed, Go opens os.DevNull in its place, for reading and writing. With "> /dev/null", reading
+	// fails.
 	info, err := file.Stat()
 	if err != nil || !isNull(info) || runtime.GOOS == "windows" {
 		return nil

@@ -169,8 +169,8 @@ func (s *service) handle(f func(http.ResponseWriter, *http.Request) error) http.
 		ctx, cancel := context.WithTimeout(r.Context(), patience)
 		defer cancel()
 		if deadline, _ := ctx.Deadline(); r.ContentLength != 0 {
-			// A context does not end the read of a body, so a deadline does. If w does not support deadlines, ReadTimeout
-			// remains.
+			// A context does not end the read of a body, so a deadline does. If w does not support deadlines,
+			// ReadTimeout remains.
 			_ = http.NewResponseController(w).SetReadDeadline(deadline)
 		}
 		err := f(w, r.WithContext(ctx))

@@ -43,8 +43,8 @@ func newService(ctx context.Context, rdb redis.UniversalClient, db *sql.DB, zone
 	if err := s.register.CreateTable(ctx); err != nil {
 		return nil, err
 	}
-	// Orders are counted by day. If Redis loses a counter, it continues above the stored orders. Numbers that are lost on
-	// their way from Redis are explained.
+	// Orders are counted by day. If Redis loses a counter, it continues above the stored orders. Numbers that are lost
+	// on their way from Redis are explained.
 	opts = append(opts, serial.WithLocation(zone), serial.WithRetention(kept), serial.WithFloor(s.lastOrder),
 		serial.WithHooks(s.register.Hooks(s.notKept)))
 	s.orders, err = serial.New(rdb, opts...)

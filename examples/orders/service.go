@@ -17,8 +17,8 @@ import (
 )
 
 const (
-	// patience is how long a request may take, including its body. After that, the client is asked to retry with the same
-	// key.
+	// patience is how long a request may take, including its body. After that, the client is asked to retry with the
+	// same key.
 	patience = 5 * time.Second
 
 	// readyWithin is less than the second that Kubernetes waits for a probe.
@@ -68,7 +68,8 @@ func (s *service) place(ctx context.Context, key string, d draft) (o order, crea
 		if created || err != nil {
 			return order{number.String(), d}, created, err
 		}
-		// There was a conflict, usually because the same request was sent twice at the same time. Step 1 now finds its order.
+		// There was a conflict, usually because the same request was sent twice at the same time. Step 1 now finds its
+		// order.
 	}
 	return o, false, errTaken
 }
@@ -241,8 +242,8 @@ func (s *service) handle(f func(http.ResponseWriter, *http.Request) error) http.
 		ctx, cancel := context.WithTimeout(r.Context(), patience)
 		defer cancel()
 		if deadline, _ := ctx.Deadline(); r.ContentLength != 0 {
-			// A context does not end the read of a body, so a deadline does, until the body is read. If w does not support
-			// deadlines, ReadTimeout remains.
+			// A context does not end the read of a body, so a deadline does, until the body is read. If w does not
+			// support deadlines, ReadTimeout remains.
 			_ = http.NewResponseController(w).SetReadDeadline(deadline)
 		}
 		err := f(w, r.WithContext(ctx))

@@ -9,8 +9,8 @@ import (
 const (
 	// Answers is the total time for Redis and the lock servers to answer.
 	Answers = 10 * time.Second
-	// Others is the total time that a call without a deadline waits for others: for holders of the lock, or of the claim
-	// to a block.
+	// Others is the total time that a call without a deadline waits for others: for holders of the lock, or of the
+	// claim to a block.
 	Others = 30 * time.Second
 	// Last is the part of Answers reserved for one last, quick attempt, in case the rest passed while the process was
 	// suspended.

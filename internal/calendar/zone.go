@@ -52,8 +52,8 @@ func segment(t int64, loc *time.Location) (offset, end int64) {
 	case until.IsZero():
 		end = forever
 	case end <= t:
-		// If a zone follows a rule, Go also ends segments at the end of the year. In leap years it ends them a day too early,
-		// so this day is in no segment. No zone changes its clocks on that day.
+		// If a zone follows a rule, Go also ends segments at the end of the year. In leap years it ends them a day too
+		// early, so this day is in no segment. No zone changes its clocks on that day.
 		end = t + 60*60
 	}
 	return int64(ahead), end

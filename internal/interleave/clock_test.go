@@ -39,8 +39,8 @@ const jump = 3 * 24 * time.Hour
 // observe notes a sequence from a script's reply.
 func (c *serverClock) observe(key string, seq int64) { c.top[key] = max(c.top[key], seq) }
 
-// mayCause reports whether a process may get err between the clock's return and the operator's Raise: the period entered
-// is in the future, or, if nobody entered one meanwhile, today's counter has expired.
+// mayCause reports whether a process may get err between the clock's return and the operator's Raise: the period
+// entered is in the future, or, if nobody entered one meanwhile, today's counter has expired.
 func (c *serverClock) mayCause(err error) bool {
 	return errors.Is(err, serial.ErrClockSkew) || len(c.expired) > 0 && errors.Is(err, serial.ErrCounterLost)
 }
@@ -65,8 +65,8 @@ func (r *run) clockEvents() (all []event) {
 	return all
 }
 
-// applyClock lets an event of the clock or the operator happen, and reports whether it is one. While the clock is ahead,
-// it moves at events only. The caller holds mu.
+// applyClock lets an event of the clock or the operator happen, and reports whether it is one. While the clock is
+// ahead, it moves at events only. The caller holds mu.
 func (r *run) applyClock(what string) (applied bool) {
 	c := &r.clock
 	switch what {

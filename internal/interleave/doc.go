@@ -1,6 +1,6 @@
-// Package interleave runs generators one Redis command at a time, in every order of their commands, while one thing goes
-// wrong at any point: a process dies or stops, a caller leaves, a counter is lost, a clock is ahead. It has nothing but
-// tests.
+// Package interleave runs generators one Redis command at a time, in every order of their commands, while one thing
+// goes wrong at any point: a process dies or stops, a caller leaves, a counter is lost, a clock is ahead. It has
+// nothing but tests.
 //
 //	go test ./internal/interleave                       some of the orders, others each time
 //	SERIAL_TEST_LONG=1 go test ./internal/interleave    every order

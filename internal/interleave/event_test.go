@@ -95,8 +95,8 @@ func (r *run) disturbances(i int) (all []event) {
 	return all
 }
 
-// eventsAfterLeaving returns the one event that can follow: commands proceed in the order in which they came. The caller
-// holds mu.
+// eventsAfterLeaving returns the one event that can follow: commands proceed in the order in which they came. The
+// caller holds mu.
 func (r *run) eventsAfterLeaving() []event {
 	next, first, othersDone := -1, 0, true
 	for i, p := range r.processes {

@@ -35,8 +35,8 @@ func runEach(t *testing.T, settings []namedSetting) {
 // fewRuns is how many runs of a setting there are if not all are wanted.
 const fewRuns = 50
 
-// runAll runs a setting in every order, and requires that these are at least as many as least. If SERIAL_TEST_LONG is not
-// set, it runs some of the orders, others each time.
+// runAll runs a setting in every order, and requires that these are at least as many as least. If SERIAL_TEST_LONG is
+// not set, it runs some of the orders, others each time.
 func (s setting) runAll(t *testing.T, least float64) {
 	if race.Enabled {
 		t.Skip("one command at a time leaves nothing for the race detector, and it makes this take minutes")
@@ -177,9 +177,9 @@ func (s setting) runRandomly(t *testing.T, random *rand.Rand, rarely int) {
 
 var instants = regexp.MustCompile(`\b\d{12,13}\b`)
 
-// state returns everything that the rest of a run depends on. Of the time it has the day only: a run takes less than the
-// lock's expiry unless a process stops or dies, which the state shows. Which process is which makes no difference, unless
-// they differ.
+// state returns everything that the rest of a run depends on. Of the time it has the day only: a run takes less than
+// the lock's expiry unless a process stops or dies, which the state shows. Which process is which makes no difference,
+// unless they differ.
 func (r *run) state() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()

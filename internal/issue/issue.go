@@ -30,7 +30,8 @@ type Config struct {
 
 	// Floor returns the highest sequence that may have been used; nil for none.
 	Floor func(ctx context.Context, typ string, start time.Time) (int64, error)
-	// Reserve sets sequences aside in a ledger, Block at a time, and returns the sequence before the first; nil for none.
+	// Reserve sets sequences aside in a ledger, Block at a time, and returns the sequence before the first; nil for
+	// none.
 	Reserve func(ctx context.Context, typ, label string, above, n int64) (after int64, err error)
 	Block   int64
 }

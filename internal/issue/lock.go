@@ -15,8 +15,8 @@ import (
 const (
 	// LockExpiry is how long a crashed holder of the lock delays the others.
 	LockExpiry = 8 * time.Second
-	// LockPatience is how long an attempt at the lock waits for a silent server, unless a majority answers first. It also
-	// limits giving the lock back, and the wait of a caller for that.
+	// LockPatience is how long an attempt at the lock waits for a silent server, unless a majority answers first. It
+	// also limits giving the lock back, and the wait of a caller for that.
 	LockPatience = 2 * time.Second
 	// floorMargin is the part of the lock's time left to open the period after the floor has answered.
 	floorMargin = time.Second
@@ -24,8 +24,8 @@ const (
 
 // Locks grants a key's lock to one caller at a time, across all processes.
 type Locks interface {
-	// Try makes one attempt at a type's lock. It returns when ctx ends, and otherwise within one attempt's time in b. The
-	// error is ErrTaken if another caller holds the lock.
+	// Try makes one attempt at a type's lock. It returns when ctx ends, and otherwise within one attempt's time in b.
+	// The error is ErrTaken if another caller holds the lock.
 	Try(ctx context.Context, b *budget.Budget, typ, key string) (Lock, error)
 }
 

@@ -98,8 +98,8 @@ func (r *Runner) Run(ctx context.Context, b *budget.Budget, node *Node, c Comman
 		failure := err // keeps err itself off the heap
 		note.Store(&failure)
 		if !final && isTimeout(err) {
-			// Our own time limit. Either Redis is unreachable, or this process was suspended for some seconds: one more quick
-			// attempt shows which.
+			// Our own time limit. Either Redis is unreachable, or this process was suspended for some seconds: one more
+			// quick attempt shows which.
 			if c.NoRepeat {
 				return reply, ErrUnanswered
 			}

@@ -33,8 +33,8 @@ func StartCluster(t testing.TB, args ...string) *Cluster {
 		}
 	}
 	for i, s := range c.Servers {
-		// The epoch can only be set while a node knows no other node. Nodes with equal epochs would first have to resolve the
-		// conflict.
+		// The epoch can only be set while a node knows no other node. Nodes with equal epochs would first have to
+		// resolve the conflict.
 		do(s, "CLUSTER", "SET-CONFIG-EPOCH", i+1)
 		do(s, addSlots(i*16384/3, (i+1)*16384/3-1)...)
 	}

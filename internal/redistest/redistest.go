@@ -241,7 +241,8 @@ func spawn(binary, dir string, args []string) (*process, error) {
 	p.cmd.SysProcAttr = dieWithParent()
 	started := make(chan error)
 	go func() {
-		// For Linux, the parent is the thread, and the runtime may end any thread: this one is kept until the child is gone.
+		// For Linux, the parent is the thread, and the runtime may end any thread: this one is kept until the child is
+		// gone.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		err := p.cmd.Start()

@@ -49,8 +49,8 @@ func StartSentinel(t testing.TB) *Sentinel {
 		eventually(t, "sentinel", func() error { return watching(sentinel.Addr()) })
 	}
 	for _, sentinel := range s.Sentinels {
-		// A replica that has been a master for four of these periods is demoted by any sentinel. So the period must be longer
-		// than a failover's leader takes to notice its own success: 1 s, plus delays on a busy machine.
+		// A replica that has been a master for four of these periods is demoted by any sentinel. So the period must be
+		// longer than a failover's leader takes to notice its own success: 1 s, plus delays on a busy machine.
 		pace(t, sentinel, "PUBLISH-PERIOD", 1000)
 	}
 	return s

@@ -1,5 +1,5 @@
-// Package migrating moves series from other systems to package serial, and back. docs/migrating.md explains the steps; its
-// code is this file's.
+// Package migrating moves series from other systems to package serial, and back. docs/migrating.md explains the steps;
+// its code is this file's.
 package migrating
 
 import (

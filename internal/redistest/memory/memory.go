@@ -16,8 +16,8 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Miniredis makes a new Lua state for every script that it runs. With Go's default, collecting them takes a third of the
-// tests' CPU time.
+// Miniredis makes a new Lua state for every script that it runs. With Go's default, collecting them takes a third of
+// the tests' CPU time.
 func init() {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(400)
