@@ -1341,6 +1341,15 @@ func ExampleAt() {
 	// 2026-08-01T03:00:00Z true
 }
 
+// Messages show a date as it was given, and an instant in UTC.
+func ExampleWhen_String() {
+	fmt.Println(serial.On(2026, time.August, 1))
+	fmt.Println(serial.At(time.Date(2026, time.August, 1, 8, 30, 0, 0, time.FixedZone("", 5*60*60+30*60))))
+	// Output:
+	// 2026-08-01
+	// 2026-08-01T03:00:00Z
+}
+
 // An order with two numbers was never stored, and somebody knows why.
 func ExampleScheme_Explanation() {
 	orders, err := serial.NewScheme(serial.WithLocation(time.UTC))

@@ -564,7 +564,7 @@ func main() {
 	rotated := time.Date(2025, time.January, 1, 0, 0, 0, 0, time.UTC)
 	for s, day := range map[*serial.Scheme]time.Time{old: rotated.Add(-time.Second), current: rotated} {
 		for seq := range int64(2000) {
-			printed, err := s.Number("ORD", day, seq+1)
+			printed, err := s.Number("ORD", serial.At(day), seq+1)
 			check(err)
 			if n, err := parse(printed.String(), old, current, rotated); err != nil || n.Seq != seq+1 {
 				log.Fatal(printed, n.Seq, err)
