@@ -46,9 +46,7 @@ func TestConflict(t *testing.T) {
 				period, "serial:IS")
 		}
 
-		after, err := reserve("serial:IS", "2024W45", "weeks", "a")
-		require.NoError(t, err)
-		require.Zero(t, after)
+		requireResult(t, int64(0))(reserve("serial:IS", "2024W45", "weeks", "a"))
 		for _, other := range []string{"days", "Weeks", "weeks ", "week", "years from April 1", strings.Repeat("é", 32)} {
 			refused("serial:IS", "2024W45", other, "a", calendars("weeks", other))
 			refused("serial:IS", "20241104", other, "a", calendars("weeks", other))
@@ -56,25 +54,16 @@ func TestConflict(t *testing.T) {
 		for _, other := range []string{"b", "A", "a ", strings.Repeat("é", 32)} {
 			refused("serial:IS", "2024W45", "weeks", other, printed("2024W45"))
 		}
-		after, err = reserve("serial:IS", "2024W45", "weeks", "a")
-		require.NoError(t, err)
-		require.EqualValues(t, 10, after, "nothing was set aside meanwhile")
-		after, err = reserve("serial:IS", "20241104", "weeks", "b")
-		require.NoError(t, err)
-		require.Zero(t, after, "nothing is kept")
+		requireResult(t, int64(10), "nothing was set aside meanwhile")(reserve("serial:IS", "2024W45", "weeks", "a"))
+		requireResult(t, int64(0), "nothing is kept")(reserve("serial:IS", "20241104", "weeks", "b"))
 		refused("serial:IS", "20241104", "weeks", "a", printed("20241104"))
 		for i, long := range []string{strings.Repeat("é", 32), strings.Repeat("é", 31) + "e"} {
-			after, err = reserve(fmt.Sprint(i), "2024", long, long)
-			require.NoError(t, err)
-			require.Zero(t, after, "other series have their own calendars")
+			requireResult(t, int64(0), "other series have their own calendars")(reserve(fmt.Sprint(i), "2024", long, long))
 		}
 
-		_, err = db.ExecContext(t.Context(), "DELETE FROM serial_ledger WHERE period <> "+literal(d, ""))
-		require.NoError(t, err)
+		execSQL(t, db, "DELETE FROM serial_ledger WHERE period <> "+literal(d, ""))
 		refused("serial:IS", "2024W45", "days", "b", calendars("weeks", "days"))
-		after, err = reserve("serial:IS", "2024W45", "weeks", "b")
-		require.NoError(t, err)
-		require.Zero(t, after)
+		requireResult(t, int64(0))(reserve("serial:IS", "2024W45", "weeks", "b"))
 		for _, c := range conns {
 			require.Same(t, conns[0], c, "a conflict costs no connection")
 		}

@@ -23,14 +23,9 @@ func TestPostgreSQLCommitsDurably(t *testing.T) {
 			}
 			return s.run(s.text)
 		}), "SET synchronous_commit = "+set)
-		l, err := sqlledger.New(db, d.dialect)
-		require.NoError(t, err)
-		require.NoError(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 1))))
+		require.NoError(t, errOf(d.ledgerOn(t, db).Reserve(t.Context(), days("IS", day, 0, 1))))
 		require.Equal(t, want, commit, set)
-
-		var after string
-		require.NoError(t, db.QueryRowContext(t.Context(), "SHOW synchronous_commit").Scan(&after))
-		require.Equal(t, set, after, "only for the transaction")
+		require.Equal(t, set, value[string](t, db, "SHOW synchronous_commit"), "only for the transaction")
 	}
 }
 
@@ -49,10 +44,7 @@ func TestSQLiteCommitsDurably(t *testing.T) {
 			db.SetMaxOpenConns(1)
 			require.NoError(t, errOf(newLedger(t, d, db).Reserve(t.Context(), days("IS", day, 0, 1))))
 			require.Equal(t, "3", commit)
-
-			var after string
-			require.NoError(t, db.QueryRowContext(t.Context(), "PRAGMA synchronous").Scan(&after))
-			require.Equal(t, set, after, "only for the transaction")
+			require.Equal(t, set, value[string](t, db, "PRAGMA synchronous"), "only for the transaction")
 		}
 	}
 }
@@ -99,9 +91,7 @@ func TestLossy(t *testing.T) {
 			db := d.open(t, nil)
 			db.SetMaxOpenConns(1)
 			execSQL(t, db, strings.Replace(sqlledger.PostgreSQLSchema, "CREATE", "CREATE "+kind, 1))
-			l, err := sqlledger.New(db, d.dialect)
-			require.NoError(t, err)
-			refused(t, l, "the table is unlogged or temporary")
+			refused(t, d.ledgerOn(t, db), "the table is unlogged or temporary")
 		}
 	})
 	t.Run("MySQL/table", func(t *testing.T) {
@@ -115,9 +105,7 @@ func TestLossy(t *testing.T) {
 			db.SetMaxOpenConns(1)
 			execSQL(t, db, "CREATE TABLE other (a int) ENGINE = InnoDB")
 			execSQL(t, db, changed)
-			l, err := sqlledger.New(db, d.dialect)
-			require.NoError(t, err)
-			_, err = l.Reserve(t.Context(), days("IS", day, 0, 10))
+			_, err := d.ledgerOn(t, db).Reserve(t.Context(), days("IS", day, 0, 10))
 			// MariaDB 11.2 and later list temporary tables, and may report only that reason.
 			require.ErrorContains(t, err, "the database can lose what it commits: the table is temporary")
 		}
@@ -126,9 +114,7 @@ func TestLossy(t *testing.T) {
 		for _, mode := range []string{"off", "memory"} {
 			d := sqlite3(t)
 			d.ledger(t, nil)
-			l, err := sqlledger.New(d.open(t, nil, "PRAGMA journal_mode = "+mode), d.dialect)
-			require.NoError(t, err)
-			refused(t, l, "journal_mode is "+mode)
+			refused(t, d.ledgerOn(t, d.open(t, nil, "PRAGMA journal_mode = "+mode)), "journal_mode is "+mode)
 		}
 	})
 	t.Run("SQLite/memory", func(t *testing.T) {
@@ -141,8 +127,7 @@ func TestLossy(t *testing.T) {
 			db := d.open(t, nil)
 			db.SetMaxOpenConns(1)
 			execSQL(t, db, sqlledger.SQLiteSchema)
-			l, err := sqlledger.New(db, d.dialect)
-			require.NoError(t, err)
+			l := d.ledgerOn(t, db)
 			refused(t, l, why)
 			require.ErrorContains(t, l.CreateTable(t.Context()), why)
 		}
@@ -150,8 +135,7 @@ func TestLossy(t *testing.T) {
 	t.Run("SQLite/read only", func(t *testing.T) {
 		d := sqlite3(t)
 		d.ledger(t, nil)
-		l, err := sqlledger.New(d.with("mode=ro").open(t, nil), d.dialect)
-		require.NoError(t, err)
+		l := d.ledgerOn(t, d.with("mode=ro").open(t, nil))
 		require.ErrorContains(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 10))), "readonly")
 	})
 	t.Run("SQLite/temporary table", func(t *testing.T) {

@@ -34,6 +34,13 @@ func requireResult[T any](t testing.TB, want T, message ...any) func(got T, err 
 	}
 }
 
+// value returns the only value of a query's only row.
+func value[T any](t *testing.T, db *sql.DB, query string) (v T) {
+	t.Helper()
+	require.NoError(t, db.QueryRowContext(t.Context(), query).Scan(&v), query)
+	return v
+}
+
 // A database is one test's own: a schema of a PostgreSQL server, a database of a MySQL server, or a file.
 type database struct {
 	dialect sqlledger.Dialect
@@ -160,9 +167,16 @@ func days(series, period string, above, n int64) serial.Reservation {
 
 func newLedger(t *testing.T, d *database, db *sql.DB) *sqlledger.Ledger {
 	t.Helper()
-	l, err := sqlledger.New(db, d.dialect)
-	require.NoError(t, err)
+	l := d.ledgerOn(t, db)
 	require.NoError(t, l.CreateTable(t.Context()))
+	return l
+}
+
+// ledgerOn returns a ledger without creating its table.
+func (d *database) ledgerOn(t *testing.T, db *sql.DB, opts ...sqlledger.Option) *sqlledger.Ledger {
+	t.Helper()
+	l, err := sqlledger.New(db, d.dialect, opts...)
+	require.NoError(t, err)
 	return l
 }
 

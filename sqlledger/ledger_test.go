@@ -38,9 +38,8 @@ func reserves(t *testing.T, l *sqlledger.Ledger) {
 	} {
 		requireResult(t, s.after, "reservation %d", i)(l.Reserve(t.Context(), days("serial:IS", day, s.above, s.n)))
 	}
-	after, err := l.Reserve(t.Context(), days("serial:PO", day, 41, 1))
-	require.NoError(t, err)
-	require.EqualValues(t, 41, after, "a period's first block also begins above")
+	requireResult(t, int64(41), "a period's first block also begins above")(
+		l.Reserve(t.Context(), days("serial:PO", day, 41, 1)))
 
 	// Series and periods are compared byte by byte, up to the longest: each pair has its own sequence.
 	for _, name := range []struct{ series, period string }{
@@ -51,9 +50,8 @@ func reserves(t *testing.T, l *sqlledger.Ledger) {
 		{strings.Repeat("x", 255), day}, {strings.Repeat("x", 254), day}, {"IS", strings.Repeat("é", 32)},
 		{"IS", strings.Repeat("é", 31)},
 	} {
-		after, err := l.Reserve(t.Context(), days(name.series, name.period, 0, 3))
-		require.NoError(t, err)
-		require.Zero(t, after, "%q %q", name.series, name.period)
+		requireResult(t, int64(0), "%q %q", name.series, name.period)(
+			l.Reserve(t.Context(), days(name.series, name.period, 0, 3)))
 	}
 }
 
@@ -66,7 +64,7 @@ func TestSettings(t *testing.T) {
 		"default_transaction_isolation=serializable", "default_transaction_read_only=on", "DateStyle=SQL,DMY",
 		"standard_conforming_strings=off", "client_encoding=LATIN1", "TimeZone=Asia/Shanghai",
 	} {
-		t.Run("PostgreSQL/"+dsn, func(t *testing.T) { d := postgres(t); reserves(t, d.with(dsn).ledgerOn(t, d)) })
+		t.Run("PostgreSQL/"+dsn, func(t *testing.T) { d := postgres(t); reserves(t, d.with(dsn).ledgerOf(t, d)) })
 	}
 	for _, dsn := range []string{
 		"clientFoundRows=true", "interpolateParams=true", "parseTime=true&loc=Asia%2FShanghai", "autocommit=0",
@@ -79,13 +77,7 @@ func TestSettings(t *testing.T) {
 	// With this mode, '' is NULL. MySQL does not have it.
 	for _, dsn := range []string{"", "&interpolateParams=true"} {
 		t.Run("MariaDB/EMPTY_STRING_IS_NULL"+dsn, func(t *testing.T) {
-			d := mariadb(t)
-			var version string
-			require.NoError(t, d.open(t, nil).QueryRowContext(t.Context(), "SELECT version()").Scan(&version))
-			if !strings.Contains(version, "MariaDB") {
-				t.Skip("MySQL does not have this mode")
-			}
-			d = d.with("sql_mode=%27TRADITIONAL%2CEMPTY_STRING_IS_NULL%27" + dsn)
+			d := onlyMariaDB(t).with("sql_mode=%27TRADITIONAL%2CEMPTY_STRING_IS_NULL%27" + dsn)
 			purges(t, d)
 			execSQL(t, d.open(t, nil), "DELETE FROM serial_ledger")
 			reserves(t, d.ledger(t, nil))
@@ -98,7 +90,7 @@ func TestSettings(t *testing.T) {
 	}
 	t.Run("MySQL/read only", func(t *testing.T) {
 		d := mariadb(t)
-		reserves(t, d.ledgerOn(t, d, "SET SESSION TRANSACTION READ ONLY"))
+		reserves(t, d.ledgerOf(t, d, "SET SESSION TRANSACTION READ ONLY"))
 	})
 	for _, dsn := range []string{
 		"_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)", "_pragma=journal_mode(TRUNCATE)&_pragma=busy_timeout(1000)",
@@ -108,13 +100,21 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// ledgerOn returns a ledger whose table was created through other, another connection to the same database.
-func (d *database) ledgerOn(t *testing.T, other *database, init ...string) *sqlledger.Ledger {
+// ledgerOf returns a ledger whose table was created through other, another connection to the same database.
+func (d *database) ledgerOf(t *testing.T, other *database, init ...string) *sqlledger.Ledger {
 	t.Helper()
 	other.ledger(t, nil)
-	l, err := sqlledger.New(d.open(t, nil, init...), d.dialect)
-	require.NoError(t, err)
-	return l
+	return d.ledgerOn(t, d.open(t, nil, init...))
+}
+
+// onlyMariaDB is mariadb for modes that MySQL does not have.
+func onlyMariaDB(t *testing.T) *database {
+	t.Helper()
+	d := mariadb(t)
+	if !strings.Contains(value[string](t, d.open(t, nil), "SELECT version()"), "MariaDB") {
+		t.Skip("MySQL does not have this mode")
+	}
+	return d
 }
 
 // A block is what a reservation returned.
@@ -161,9 +161,7 @@ func connections(t *testing.T, d *database, prefix string, init []string) {
 	for i := range ledgers {
 		db := d.open(t, nil, init...)
 		db.SetMaxOpenConns(1)
-		var err error
-		ledgers[i], err = sqlledger.New(db, d.dialect)
-		require.NoError(t, err)
+		ledgers[i] = d.ledgerOn(t, db)
 	}
 	var mu sync.Mutex
 	blocks := make(map[string][]block)
@@ -276,8 +274,7 @@ func TestTables(t *testing.T) {
 		requireResult(t, int64(0))(l.Reserve(t.Context(), days("IS", day, 0, 5)))
 
 		d.eachTable(t, func(name string, db *sql.DB) {
-			other, err := sqlledger.New(db, d.dialect, sqlledger.WithTable(name))
-			require.NoError(t, err)
+			other := d.ledgerOn(t, db, sqlledger.WithTable(name))
 			require.Error(t, errOf(other.Reserve(t.Context(), days("IS", day, 0, 5))), "there is no table yet")
 			require.NoError(t, other.CreateTable(t.Context()))
 			requireResult(t, int64(0), "its own table")(other.Reserve(t.Context(), days("IS", day, 0, 5)))

@@ -89,8 +89,7 @@ func TestPurgeKept(t *testing.T) {
 				})
 				init = []string{"SET ROLE " + d.name}
 			}
-			purging, err := sqlledger.New(d.open(t, s.hook, init...), d.dialect)
-			require.NoError(t, err)
+			purging := d.ledgerOn(t, d.open(t, s.hook, init...))
 			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 			defer cancel()
 			purged, err := purging.Purge(ctx, 72*time.Hour)
@@ -105,7 +104,7 @@ func TestPurgeKept(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
 			var deletes atomic.Int32
-			stopped, err := sqlledger.New(d.open(t, on("DELETE", func(st *statement) error {
+			stopped := d.ledgerOn(t, d.open(t, on("DELETE", func(st *statement) error {
 				if deletes.Add(1) == 5 {
 					stop()
 				}
@@ -113,8 +112,7 @@ func TestPurgeKept(t *testing.T) {
 					return s.hook(st)
 				}
 				return st.run(st.text)
-			}), init...), d.dialect)
-			require.NoError(t, err)
+			}), init...))
 			require.ErrorIs(t, errOf(stopped.Purge(ctx, 72*time.Hour)), context.Canceled)
 			require.Less(t, deletes.Load(), int32(10))
 		})
@@ -128,7 +126,7 @@ func TestPurgeAtOnce(t *testing.T) {
 		oldRows(t, d, l, "a", 1100)
 		oldRows(t, d, l, "b", 1)
 		var once atomic.Bool
-		purging, err := sqlledger.New(d.open(t, on("DELETE", func(s *statement) error {
+		purging := d.ledgerOn(t, d.open(t, on("DELETE", func(s *statement) error {
 			if once.CompareAndSwap(false, true) {
 				_, err := l.Reserve(context.Background(), days("a", "000500", 0, 1))
 				purged, failed := l.Purge(context.Background(), 72*time.Hour)
@@ -137,8 +135,7 @@ func TestPurgeAtOnce(t *testing.T) {
 				}
 			}
 			return s.run(s.text)
-		})), d.dialect)
-		require.NoError(t, err)
+		})))
 		requireResult(t, int64(0))(purging.Purge(t.Context(), 72*time.Hour))
 		require.True(t, once.Load())
 	})

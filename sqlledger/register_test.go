@@ -37,9 +37,16 @@ func void(seq int64) serial.Explanation {
 
 func newRegister(t *testing.T, d *database, db *sql.DB) *sqlledger.Register {
 	t.Helper()
-	r, err := sqlledger.NewRegister(db, d.dialect)
-	require.NoError(t, err)
+	r := d.registerOn(t, db)
 	require.NoError(t, r.CreateTable(t.Context()))
+	return r
+}
+
+// registerOn returns a register without creating its table.
+func (d *database) registerOn(t *testing.T, db *sql.DB, opts ...sqlledger.RegisterOption) *sqlledger.Register {
+	t.Helper()
+	r, err := sqlledger.NewRegister(db, d.dialect, opts...)
+	require.NoError(t, err)
 	return r
 }
 
@@ -71,9 +78,7 @@ func tick(t *testing.T, d *database, db *sql.DB) {
 		sqlledger.SQLite:     "strftime('%Y-%m-%d %H:%M:%f', 'now')",
 	}[d.dialect]
 	for end := time.Now().Add(10 * time.Second); ; {
-		var rows int
-		count := "SELECT count(*) FROM serial_explanations WHERE recorded_at >= " + clock
-		require.NoError(t, db.QueryRowContext(t.Context(), count).Scan(&rows))
+		rows := value[int](t, db, "SELECT count(*) FROM serial_explanations WHERE recorded_at >= "+clock)
 		if rows == 0 {
 			return
 		}
@@ -182,9 +187,8 @@ func registers(t *testing.T, d *database, r *sqlledger.Register) {
 		{"serial:IS", time.Date(1000, time.January, 1, 0, 0, 0, 0, time.UTC)},
 		{"serial:IS", time.Date(9999, time.December, 31, 23, 59, 59, 0, time.UTC)},
 	} {
-		found, err := collect(r, other.series, other.start)
-		require.NoError(t, err)
-		require.Empty(t, found, "%q %v", other.series, other.start)
+		none := []serial.Explanation(nil)
+		requireResult(t, none, "%q %v", other.series, other.start)(collect(r, other.series, other.start))
 		e := void(7)
 		e.Series, e.Start = other.series, other.start.In(zone)
 		require.NoError(t, r.Explain(t.Context(), e))
@@ -200,8 +204,7 @@ func TestRegisterSettings(t *testing.T) {
 		t.Run(name+"/"+dsn+strings.Join(init, ""), func(t *testing.T) {
 			d := open(t)
 			plain := newRegister(t, d, d.open(t, nil))
-			r, err := sqlledger.NewRegister(d.with(dsn).open(t, nil, init...), d.dialect)
-			require.NoError(t, err)
+			r := d.registerOn(t, d.with(dsn).open(t, nil, init...))
 			registers(t, d, r)
 			require.Equal(t, list(t, r), list(t, plain))
 		})
@@ -223,15 +226,7 @@ func TestRegisterSettings(t *testing.T) {
 	}
 	run("MySQL", mariadb, "", "SET SESSION TRANSACTION READ ONLY")
 	for _, dsn := range []string{"", "&interpolateParams=true"} {
-		run("MariaDB", func(t *testing.T) *database {
-			d := mariadb(t)
-			var version string
-			require.NoError(t, d.open(t, nil).QueryRowContext(t.Context(), "SELECT version()").Scan(&version))
-			if !strings.Contains(version, "MariaDB") {
-				t.Skip("MySQL does not have this mode")
-			}
-			return d
-		}, "sql_mode=%27TRADITIONAL%2CEMPTY_STRING_IS_NULL%27"+dsn)
+		run("MariaDB", onlyMariaDB, "sql_mode=%27TRADITIONAL%2CEMPTY_STRING_IS_NULL%27"+dsn)
 	}
 	for _, dsn := range []string{"_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)", "_txlock=exclusive"} {
 		run("SQLite", sqlite3, dsn)
@@ -253,8 +248,7 @@ func TestRegisterOrder(t *testing.T) {
 			sqlledger.MySQL:      "SET time_zone = '+08:00'",
 			sqlledger.SQLite:     "PRAGMA busy_timeout = 5000", // it has no zones
 		}[d.dialect]
-		there, err := sqlledger.NewRegister(d.open(t, nil, zone), d.dialect)
-		require.NoError(t, err)
+		there := d.registerOn(t, d.open(t, nil, zone))
 		var want []serial.Explanation
 		next := func(seq int64, at time.Time) serial.Explanation {
 			tick(t, d, db)
@@ -302,9 +296,8 @@ func TestRegisterDigest(t *testing.T) {
 		e := void(7)
 		e.Reason, e.By, e.Unused = "it's 😀", "", true
 		require.NoError(t, newRegister(t, d, db).Explain(t.Context(), e))
-		var digest string
-		require.NoError(t, db.QueryRowContext(t.Context(), "SELECT digest FROM serial_explanations").Scan(&digest))
-		require.Equal(t, "b61b71cf4ef84f4d5cbe6b8c7d2db0673ce8979ea8b9fc66fa7ff9be04c2655e", digest)
+		require.Equal(t, "b61b71cf4ef84f4d5cbe6b8c7d2db0673ce8979ea8b9fc66fa7ff9be04c2655e",
+			value[string](t, db, "SELECT digest FROM serial_explanations"))
 	})
 }
 
@@ -373,15 +366,12 @@ func TestRegisterTables(t *testing.T) {
 		require.NoError(t, r.Explain(t.Context(), void(1)))
 
 		for series, want := range map[string]int{"serial:IS": 1, "serial:is": 0} {
-			var rows int
-			count := "SELECT count(*) FROM serial_explanations WHERE series = '" + series + "'"
-			require.NoError(t, db.QueryRowContext(t.Context(), count).Scan(&rows))
+			rows := value[int](t, db, "SELECT count(*) FROM serial_explanations WHERE series = '"+series+"'")
 			require.Equal(t, want, rows, "people can distinguish %s too", series)
 		}
 
 		d.eachTable(t, func(name string, db *sql.DB) {
-			other, err := sqlledger.NewRegister(db, d.dialect, sqlledger.WithRegisterTable(name))
-			require.NoError(t, err)
+			other := d.registerOn(t, db, sqlledger.WithRegisterTable(name))
 			require.Error(t, other.Explain(t.Context(), void(1)), "there is no table yet")
 			require.NoError(t, other.CreateTable(t.Context()))
 			require.Empty(t, list(t, other), "it has a separate table")
@@ -402,8 +392,7 @@ func TestRegisterOtherTable(t *testing.T) {
 		newRegister(t, d, db)
 		execSQL(t, db, "CREATE TABLE old AS SELECT series, start, first, last, reason FROM serial_explanations")
 		for _, table := range []string{"serial_ledger", "old"} {
-			r, err := sqlledger.NewRegister(db, d.dialect, sqlledger.WithRegisterTable(table))
-			require.NoError(t, err)
+			r := d.registerOn(t, db, sqlledger.WithRegisterTable(table))
 			tx := begin(t, db)
 			for _, err := range []error{
 				r.CreateTable(t.Context()), r.Explain(t.Context(), void(1)), r.ExplainIn(t.Context(), tx, void(1)),
@@ -417,9 +406,8 @@ func TestRegisterOtherTable(t *testing.T) {
 
 		// Without its key, a table would store the same explanation twice.
 		execSQL(t, db, "CREATE TABLE loose AS SELECT * FROM serial_explanations")
-		r, err := sqlledger.NewRegister(db, d.dialect, sqlledger.WithRegisterTable("loose"))
-		require.NoError(t, err)
-		err = r.CreateTable(t.Context())
+		r := d.registerOn(t, db, sqlledger.WithRegisterTable("loose"))
+		err := r.CreateTable(t.Context())
 		if d.dialect != sqlledger.MySQL {
 			require.NoError(t, err)
 			err = r.Explain(t.Context(), void(1))
@@ -515,9 +503,7 @@ func TestExplainIn(t *testing.T) {
 				require.NoError(t, tx.Rollback())
 			}
 			require.Equal(t, want, list(t, r))
-			var stored int
-			require.NoError(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM orders").Scan(&stored))
-			require.Equal(t, rows, stored)
+			require.Equal(t, rows, value[int](t, db, "SELECT count(*) FROM orders"))
 		}
 
 		conn, err := db.Conn(t.Context())
@@ -690,8 +676,7 @@ func TestRegisterConnectionLost(t *testing.T) {
 func TestRegisterDiskFull(t *testing.T) {
 	d := sqlite3(t)
 	newRegister(t, d, d.open(t, nil))
-	var pages int
-	require.NoError(t, d.open(t, nil).QueryRowContext(t.Context(), "PRAGMA page_count").Scan(&pages))
+	pages := value[int](t, d.open(t, nil), "PRAGMA page_count")
 	r := newRegister(t, d, d.open(t, nil, fmt.Sprintf("PRAGMA max_page_count = %d", pages+1)))
 	var kept []serial.Explanation
 	var err error
@@ -737,8 +722,7 @@ func TestRegisterRights(t *testing.T) {
 			theirs.dsn = config.FormatDSN()
 			db = theirs.open(t, nil)
 		}
-		r, err := sqlledger.NewRegister(db, d.dialect)
-		require.NoError(t, err)
+		r := d.registerOn(t, db)
 		for range 2 {
 			require.NoError(t, r.Explain(t.Context(), void(1)))
 		}
@@ -777,8 +761,7 @@ func TestRegisterHooks(t *testing.T) {
 					return sqliteDriver.Open(d.dsn)
 				}})
 				defer func() { require.NoError(t, db.Close()) }()
-				r, err := sqlledger.NewRegister(db, d.dialect)
-				require.NoError(t, err)
+				r := d.registerOn(t, db)
 				var failed []error
 				hooks := r.Hooks(func(e serial.Explanation, err error) {
 					require.Equal(t, void(1), e)

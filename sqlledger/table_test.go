@@ -26,18 +26,15 @@ func TestHidden(t *testing.T) {
 		next := int64(0)
 		for _, schema := range schemas {
 			db := d.open(t, nil, strings.Replace(schema, "CREATE", "CREATE TEMPORARY", 1))
-			hidden, err := sqlledger.New(db, d.dialect)
-			require.NoError(t, err)
+			hidden := d.ledgerOn(t, db)
 			if d.dialect == sqlledger.MySQL {
 				require.NoError(t, hidden.CreateTable(t.Context()))
 			}
 			for range 2 {
-				after, err := l.Reserve(t.Context(), days("IS", day, 0, n))
-				require.NoError(t, err)
-				require.Equal(t, next, after)
+				requireResult(t, next)(l.Reserve(t.Context(), days("IS", day, 0, n)))
 				next += n
 
-				after, err = hidden.Reserve(t.Context(), days("IS", day, 0, n))
+				after, err := hidden.Reserve(t.Context(), days("IS", day, 0, n))
 				if d.dialect == sqlledger.SQLite { // its statements name the schema
 					require.NoError(t, err)
 					require.Equal(t, next, after)
@@ -51,8 +48,7 @@ func TestHidden(t *testing.T) {
 				continue
 			}
 			// If the name includes the schema, the table is hidden in MySQL and found in PostgreSQL.
-			named, err := sqlledger.New(db, d.dialect, sqlledger.WithTable(d.name+".serial_ledger"))
-			require.NoError(t, err)
+			named := d.ledgerOn(t, db, sqlledger.WithTable(d.name+".serial_ledger"))
 			after, err := named.Reserve(t.Context(), days("IS", day, 0, n))
 			if d.dialect == sqlledger.MySQL {
 				require.ErrorContains(t, err, "temporary")
@@ -71,8 +67,7 @@ func TestHidden(t *testing.T) {
 		execSQL(t, db, strings.Replace(sqlledger.PostgreSQLSchema, "CREATE", "CREATE UNLOGGED", 1))
 		execSQL(t, db, "CREATE TEMPORARY TABLE pg_class AS "+
 			"SELECT oid, relnamespace, 'p'::\"char\" AS relpersistence FROM pg_class")
-		l, err := sqlledger.New(db, d.dialect)
-		require.NoError(t, err)
+		l := d.ledgerOn(t, db)
 		require.ErrorContains(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 10))), "the table is unlogged or temporary")
 	})
 }
@@ -85,9 +80,7 @@ func TestView(t *testing.T) {
 		execSQL(t, db, "ALTER TABLE serial_ledger RENAME TO other")
 		execSQL(t, db, "CREATE VIEW serial_ledger AS SELECT * FROM other")
 		require.Error(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 10))))
-		var rows int
-		require.NoError(t, db.QueryRowContext(t.Context(), "SELECT count(*) FROM other").Scan(&rows))
-		require.Zero(t, rows)
+		require.Zero(t, value[int](t, db, "SELECT count(*) FROM other"))
 	})
 }
 
@@ -102,11 +95,9 @@ func TestOtherSchema(t *testing.T) {
 		db := d.open(t, nil)
 		db.SetMaxOpenConns(1)
 		l := newLedger(t, d, db)
-		after, err := l.Reserve(t.Context(), days("IS", day, 0, 10))
-		require.NoError(t, err)
-		require.Zero(t, after)
+		requireResult(t, int64(0))(l.Reserve(t.Context(), days("IS", day, 0, 10)))
 		execSQL(t, db, to+other.name)
-		_, err = l.Reserve(t.Context(), days("IS", day, 0, 10))
+		_, err := l.Reserve(t.Context(), days("IS", day, 0, 10))
 		require.EqualError(t, err, fmt.Sprintf("sqlledger: reserve: the table is in %s on this connection, but was in "+
 			"%s: name the schema with WithTable", other.name, d.name))
 		execSQL(t, db, to+d.name)

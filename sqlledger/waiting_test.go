@@ -54,10 +54,8 @@ func TestWaitsForItselfInTheFile(t *testing.T) {
 
 			require.NoError(t, tx.Rollback())
 			require.NoError(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 1))))
-			var after string
 			db.SetMaxOpenConns(1)
-			require.NoError(t, db.QueryRowContext(t.Context(), "PRAGMA busy_timeout").Scan(&after))
-			require.Equal(t, busy, after, "only for the reservation")
+			require.Equal(t, busy, value[string](t, db, "PRAGMA busy_timeout"), "only for the reservation")
 		})
 	}
 }
@@ -80,9 +78,7 @@ func TestWaitChangedAtTheEnd(t *testing.T) {
 			require.Equal(t, nth == 1, errors.Is(err, context.DeadlineExceeded), err)
 			require.Equal(t, nth, changes)
 			db.SetMaxOpenConns(1)
-			var after string
-			require.NoError(t, db.QueryRowContext(t.Context(), "PRAGMA busy_timeout").Scan(&after))
-			require.Equal(t, "60000", after)
+			require.Equal(t, "60000", value[string](t, db, "PRAGMA busy_timeout"))
 		})
 	}
 }
