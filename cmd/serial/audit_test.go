@@ -35,6 +35,14 @@ func issued(t *testing.T, n int, flags ...string) (*miniredis.Miniredis, environ
 	return m, e, day
 }
 
+// zoneOf returns the time zone of an environment.
+func zoneOf(t *testing.T, e environment) *time.Location {
+	t.Helper()
+	loc, err := time.LoadLocation(e["SERIAL_TZ"])
+	require.NoError(t, err)
+	return loc
+}
+
 // with returns the environment with an input.
 func (e environment) with(stdin string) environment {
 	return environment{"SERIAL_REDIS_URL": e["SERIAL_REDIS_URL"], "SERIAL_TZ": e["SERIAL_TZ"],

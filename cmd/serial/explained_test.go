@@ -12,8 +12,7 @@ import (
 // Missing numbers are printed with their reasons, followed by unexplained ones.
 func TestAuditExplained(t *testing.T) {
 	m, e, day := issued(t, 12)
-	zone, err := time.LoadLocation(e["SERIAL_TZ"])
-	require.NoError(t, err)
+	zone := zoneOf(t, e)
 	early := time.Date(2021, 10, 24, 15, 5, 0, 0, time.UTC).In(zone).Format(time.RFC3339)
 	late := time.Date(2021, 10, 24, 17, 5, 0, 0, time.UTC).In(zone).Format(time.RFC3339)
 	before := m.Dump()
@@ -92,12 +91,9 @@ func TestAuditExplainedRefuses(t *testing.T) {
 		require.Contains(t, stderr, "explanations in "+file+": ")
 	}
 	m.FlushAll()
-	_, stderr := e.with("").exits(t, 1, "audit", "IS", "-explained", filepath.Join(t.TempDir(), "gone"))
-	require.Contains(t, stderr, "no such file")
+	e.with("").fails(t, 1, "no such file", "audit", "IS", "-explained", filepath.Join(t.TempDir(), "gone"))
 	for _, args := range [][]string{{"audit", "IS"}, {"audit", "IS", "-"}} {
-		_, stderr = e.with("").exits(t, 2, append(args, "-explained", "-")...)
-		require.Contains(t, stderr, "-explained -: the numbers come from stdin")
+		e.with("").fails(t, 2, "-explained -: the numbers come from stdin", append(args, "-explained", "-")...)
 	}
-	_, stderr = e.with("x\n").exits(t, 1, "audit", "IS", written(t, ""), "-explained", "-")
-	require.Contains(t, stderr, "explanations in stdin: the columns are")
+	e.with("x\n").fails(t, 1, "explanations in stdin: the columns are", "audit", "IS", written(t, ""), "-explained", "-")
 }

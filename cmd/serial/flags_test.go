@@ -36,9 +36,7 @@ func TestZone(t *testing.T) {
 		{`$SERIAL_TZ "Asia": want an IANA`, environment{"SERIAL_TZ": "Asia"}, []string{"parse", "IS202110240001"}},
 		{`-tz "Asia": want an IANA`, environment{"SERIAL_TZ": zone}, []string{"parse", "-tz", "Asia", "IS202110240001"}},
 	} {
-		stdout, stderr := row.env.exits(t, 2, row.args...)
-		require.Empty(t, stdout, row.args)
-		isReason(t, stderr, row.says)
+		row.env.misused(t, row.says, row.args...)
 		untouched(t, m, row.args)
 	}
 	for i, row := range []struct {
@@ -244,17 +242,17 @@ func TestMisuse(t *testing.T) {
 		{"PoolSize", []string{"peek", "-redis", "redis://localhost?pool_size=9999999999", "IS"}},
 	} {
 		t.Run(strings.Join(row.args, " "), func(t *testing.T) {
-			stdout, stderr := surroundings.exits(t, 2, row.args...)
-			require.Empty(t, stdout)
-			isReason(t, stderr, row.says)
+			surroundings.misused(t, row.says, row.args...)
 			untouched(t, m, row.args)
 		})
 	}
 }
 
-// isReason requires that an error output is a line about the usage, followed only by reasons.
-func isReason(t *testing.T, stderr, why string) {
+// misused requires that a command line prints only a line about its usage, followed by reasons that include why.
+func (e environment) misused(t *testing.T, why string, args ...string) {
 	t.Helper()
+	stdout, stderr := e.exits(t, 2, args...)
+	require.Empty(t, stdout, args)
 	require.Regexp(t, `^usage: serial \S.* \("serial help.*\n(serial: .*\n)+$`, stderr)
 	require.NotContains(t, stderr, "serial: serial: ")
 	_, reasons, _ := strings.Cut(stderr, "\n")
@@ -301,18 +299,14 @@ func TestEmpty(t *testing.T) {
 		{"NUMBER is empty", []string{"parse", ""}},
 		{"SEQ is empty", []string{"raise", "IS", ""}},
 	} {
-		stdout, stderr := onRedis("redis://"+m.Addr()).exits(t, 2, row.args...)
-		require.Empty(t, stdout, row.args)
-		isReason(t, stderr, row.says)
+		onRedis("redis://"+m.Addr()).misused(t, row.says, row.args...)
 		untouched(t, m, row.args)
 	}
 }
 
 // Leading zeros do not make a number octal: a sequence may be copied as printed.
 func TestDecimal(t *testing.T) {
-	m := miniredis.RunT(t)
-	zone, day := noon()
-	e := environment{"SERIAL_REDIS_URL": "redis://" + m.Addr(), "SERIAL_TZ": zone}
+	m, e, day := issued(t, 0)
 	for _, row := range []struct {
 		stdout string
 		args   []string
@@ -326,8 +320,7 @@ func TestDecimal(t *testing.T) {
 		stdout, _ := e.exits(t, 0, row.args...)
 		require.Equal(t, row.stdout, unskipped(stdout))
 	}
-	loc, err := time.LoadLocation(zone)
-	require.NoError(t, err)
+	loc := zoneOf(t, e)
 	y, mo, d := time.Now().In(loc).Date()
 	after := func(days int) time.Time { return time.Date(y, mo, d+days, 0, 0, 0, 0, loc) }
 	expires := time.Now().Add(m.TTL("serial:{D}:" + day))

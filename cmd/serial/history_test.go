@@ -6,28 +6,21 @@ import (
 	"testing"
 	"time"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/stretchr/testify/require"
 )
 
 // Bars for days, with another start, for a template without a limit, and for an unused type.
 func TestHistory(t *testing.T) {
-	m := miniredis.RunT(t)
-	zone, day := noon()
-	url := "redis://" + m.Addr()
-	loc, err := time.LoadLocation(zone)
-	require.NoError(t, err)
+	m, e, day := issued(t, 0)
+	loc := zoneOf(t, e)
 	at := func(n int) time.Time { return time.Now().In(loc).AddDate(0, 0, n) }
 	key := func(n int) string { return "serial:{IS}:" + at(n).Format("20060102") }
 	for n, seq := range map[int]string{-1: "9999", -2: "0", -3: "1", -5: "5000"} {
 		require.NoError(t, m.Set(key(n), seq))
 	}
-	_, _, stderr := doEnv(url, "next", "-n", "1250", "-tz", zone, "IS")
-	require.Empty(t, stderr)
+	e.exits(t, 0, "next", "-n", "1250", "IS")
 	full := func(n int) string { return strings.Repeat("█", n) + strings.Repeat("·", 24-n) }
 
-	stdout, stderr := onRedis(url).exits(t, 0, "history", "-tz", zone, "IS")
-	require.Empty(t, stderr)
 	width := 0
 	for n := range 6 {
 		width = max(width, len(at(-n).Format("2 January 2006")))
@@ -35,30 +28,27 @@ func TestHistory(t *testing.T) {
 	line := func(n int, rest string) string {
 		return fmt.Sprintf("%-*s %s\n", width, at(n).Format("2 January 2006"), rest)
 	}
-	require.Equal(t, line(0, full(3)+" 1250  12.5%")+line(-1, full(24)+" 9999 100.0%")+line(-2, full(0)+"    0   0.0%")+
-		line(-3, "▏"+strings.Repeat("·", 23)+"    1   0.0%")+line(-5, full(12)+" 5000  50.0%"), stdout)
+	e.prints(t, line(0, full(3)+" 1250  12.5%")+line(-1, full(24)+" 9999 100.0%")+line(-2, full(0)+"    0   0.0%")+
+		line(-3, "▏"+strings.Repeat("·", 23)+"    1   0.0%")+line(-5, full(12)+" 5000  50.0%"), "history", "IS")
 
-	_, stdout, _ = doEnv(url, "history", "-n", "2", "-tz", zone, "-json", "-start", "1000", "IS")
 	midnight := func(n int) string {
 		y, m, d := at(n).Date()
 		return time.Date(y, m, d, 0, 0, 0, 0, loc).Format(time.RFC3339)
 	}
-	require.Equal(t, fmt.Sprintf(`{"number":"IS%s1250","type":"IS","start":"%s","seq":1250,"used":%v}`+"\n"+
+	e.prints(t, fmt.Sprintf(`{"number":"IS%s1250","type":"IS","start":"%s","seq":1250,"used":%v}`+"\n"+
 		`{"number":"IS%s9999","type":"IS","start":"%s","seq":9999,"used":1}`+"\n",
-		day, midnight(0), 251.0/9000, at(-1).Format("20060102"), midnight(-1)), stdout)
+		day, midnight(0), 251.0/9000, at(-1).Format("20060102"), midnight(-1)),
+		"history", "-n", "2", "-json", "-start", "1000", "IS")
 
-	_, stdout, _ = doEnv(url, "history", "-n", "2", "-tz", zone, "-template", "{type}{date:yyyyMMdd}-{seq:3+}", "IS")
-	require.Equal(t, line(0, full(3)+" 1250")+line(-1, full(24)+" 9999"), stdout, "relative to the maximum")
+	// Bars are relative to the maximum where there is no limit, and to the field, not to the literal.
+	e.prints(t, line(0, full(3)+" 1250")+line(-1, full(24)+" 9999"),
+		"history", "-n", "2", "-template", "{type}{date:yyyyMMdd}-{seq:3+}", "IS")
+	e.prints(t, line(0, full(3)+" 1250  12.5%"),
+		"history", "-n", "1", "-template", "{{seq:9}}-{type}-{date:yyyyMMdd}-{seq}", "IS")
 
-	_, stdout, _ = doEnv(url, "history", "-n", "1", "-tz", zone, "-template", "{{seq:9}}-{type}-{date:yyyyMMdd}-{seq}",
-		"IS")
-	require.Equal(t, line(0, full(3)+" 1250  12.5%"), stdout, "relative to the field, not to the literal")
-
-	stdout, stderr = onRedis(url).exits(t, 0, "history", "-tz", zone, "PO")
-	require.Empty(t, stdout)
+	stderr := e.fails(t, 0, "PO", "history", "PO")
 	require.Equal(t, "serial: PO has no counter in the last 7 periods\n", stderr)
-	_, stderr = onRedis(url).exits(t, 1, "history", "-n", "10001", "-tz", zone, "IS")
-	require.Contains(t, stderr, "want 1 to 10000")
+	e.fails(t, 1, "want 1 to 10000", "history", "-n", "10001", "IS")
 }
 
 // The only period of Never began in 1969 west of Greenwich.
@@ -97,9 +87,8 @@ func TestPeriods(t *testing.T) {
 	} {
 		_, e, _ := issued(t, 0)
 		with := func(args ...string) []string { return append(args, row.flags...) }
-		stdout, _ := e.exits(t, 0, with("next", "IS")...)
-		require.Equal(t, row.number+"0001\n", stdout)
-		stdout, _ = e.with(row.number+"0008").exits(t, 0, with("import")...)
+		e.prints(t, row.number+"0001\n", with("next", "IS")...)
+		stdout, _ := e.with(row.number+"0008").exits(t, 0, with("import")...)
 		require.Equal(t, "raised IS in "+row.name+": from 0001 to 0008; 1 number\n", unskipped(stdout))
 		stdout, _ = e.exits(t, 0, with("history", "IS")...)
 		require.True(t, strings.HasPrefix(stdout, row.name+" "), stdout)
@@ -109,9 +98,7 @@ func TestPeriods(t *testing.T) {
 		require.Contains(t, stdout, "missing    1\n  0001\n")
 	}
 	for _, value := range []string{"4-31", "13-01", "april", "04-31"} {
-		_, stderr := environment{}.exits(t, 2, "parse", "-year-start", value, "IS202110240001")
-		require.Contains(t, stderr, "want a month and a day such as 04-01")
+		environment{}.fails(t, 2, "want a month and a day such as 04-01", "parse", "-year-start", value, "IS202110240001")
 	}
-	_, stderr := environment{}.exits(t, 2, "parse", "-year-start", "02-29", "IS202110240001")
-	require.Contains(t, stderr, "WithYearStart")
+	environment{}.fails(t, 2, "WithYearStart", "parse", "-year-start", "02-29", "IS202110240001")
 }

@@ -28,17 +28,14 @@ func identify(m *miniredis.Miniredis) {
 func serviceWithLedger(t *testing.T, opts ...serial.Option) (
 	m *miniredis.Miniredis, gen *serial.Generator, e environment, day string) {
 	t.Helper()
-	m = miniredis.RunT(t)
+	m, e, day = issued(t, 0)
 	identify(m)
-	zone, day := noon()
-	loc, err := time.LoadLocation(zone)
-	require.NoError(t, err)
 	client := redis.NewClient(&redis.Options{Addr: m.Addr()})
 	t.Cleanup(func() { client.Close() })
-	opts = append(opts, serial.WithLocation(loc), serial.WithLedger(new(serialtest.Ledger), 10))
-	gen, err = serial.New(client, opts...)
+	opts = append(opts, serial.WithLocation(zoneOf(t, e)), serial.WithLedger(new(serialtest.Ledger), 10))
+	gen, err := serial.New(client, opts...)
 	require.NoError(t, err)
-	return m, gen, environment{"SERIAL_REDIS_URL": "redis://" + m.Addr(), "SERIAL_TZ": zone}, day
+	return m, gen, e, day
 }
 
 // The command can read the numbers of a series with a ledger. Only the service with the ledger can issue and raise
@@ -47,9 +44,8 @@ func TestLedger(t *testing.T) {
 	m, gen, surroundings, day := serviceWithLedger(t)
 	_, err := gen.NextN(t.Context(), "IS", 3)
 	require.NoError(t, err)
-	stdout, _ := surroundings.exits(t, 0, "peek", "IS")
-	require.Equal(t, "IS"+day+"0003\n", stdout)
-	stdout, _ = surroundings.exits(t, 0, "history", "IS")
+	surroundings.prints(t, "IS"+day+"0003\n", "peek", "IS")
+	stdout, _ := surroundings.exits(t, 0, "history", "IS")
 	require.Regexp(t, ` 3 +0\.0%\n$`, stdout)
 
 	refusals := func() {
@@ -97,8 +93,7 @@ func TestLeaveLedger(t *testing.T) {
 	stdout, stderr = e.exits(t, 0, "takeover", "PO", "7", "-leave-ledger")
 	require.Equal(t, "next PO"+day+"0008\n", unskipped(stdout))
 	require.Empty(t, stderr)
-	_, stderr = e.exits(t, 2, "raise", "-leave-ledger", "IS", "20")
-	isReason(t, stderr, "raise has no flag -leave-ledger")
+	e.misused(t, "raise has no flag -leave-ledger", "raise", "-leave-ledger", "IS", "20")
 }
 
 // This also holds if the series is in another time zone, and before the first number of a period.

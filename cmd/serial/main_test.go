@@ -181,9 +181,7 @@ func TestWithoutURL(t *testing.T) {
 
 	for _, args := range [][]string{{"peek", "IS"}, {"history", "IS"}, {"prepare", "IS"}, {"raise", "IS", "7"},
 		{"audit", "IS"}, {"import"}} {
-		stdout, stderr := environment{}.exits(t, 2, append(args, "-tz", zone)...)
-		require.Empty(t, stdout)
-		isReason(t, stderr, args[0]+" needs a Redis URL: -redis or $SERIAL_REDIS_URL")
+		environment{}.misused(t, args[0]+" needs a Redis URL: -redis or $SERIAL_REDIS_URL", append(args, "-tz", zone)...)
 	}
 }
 
@@ -212,38 +210,34 @@ func TestWithURL(t *testing.T) {
 		require.Equal(t, step.stdout, unskipped(stdout), step.args)
 		require.Empty(t, stderr, step.args)
 	}
-	_, stdout, _ := doEnv(url, "peek", "-tz", zone, "IS")
-	require.Equal(t, "IS"+day+"0042\n", stdout)
+	onRedis(url).prints(t, "IS"+day+"0042\n", "peek", "-tz", zone, "IS")
 	require.True(t, m.Exists("other:{IS}:"+day))
 }
 
 func TestPeekOfNothing(t *testing.T) {
-	m := miniredis.RunT(t)
-	zone, day := noon()
+	m, e, day := issued(t, 0)
 	says := "no number of type IS was issued since " + day[:4] + "-" + day[4:6] + "-" + day[6:] + "T00:00:00"
-	stderr := onRedis("redis://"+m.Addr()).fails(t, 0, says, "peek", "-tz", zone, "IS")
+	stderr := e.fails(t, 0, says, "peek", "IS")
 	require.Equal(t, 1, strings.Count(stderr, "\n"))
 	require.Empty(t, m.Keys())
 }
 
 func TestFailure(t *testing.T) {
-	m := miniredis.RunT(t)
-	zone, _ := noon()
-	onRedis("redis://"+m.Addr()).exits(t, 0, "next", "-tz", zone, "IS")
+	_, e, _ := issued(t, 1)
 	for _, row := range []struct {
 		says string
 		args []string
 	}{
-		{`invalid type "I S"`, []string{"next", "-tz", zone, "I S"}},
-		{"numbers exhausted", []string{"next", "-tz", zone, "-n", "9999", "IS"}},
-		{"numbers exhausted", []string{"next", "-tz", zone, "-n", "250000", "IS"}},
-		{"0 to 9999", []string{"raise", "-tz", zone, "IS", "10000"}},
+		{`invalid type "I S"`, []string{"next", "I S"}},
+		{"numbers exhausted", []string{"next", "-n", "9999", "IS"}},
+		{"numbers exhausted", []string{"next", "-n", "250000", "IS"}},
+		{"0 to 9999", []string{"raise", "IS", "10000"}},
 		{"conflicting period", []string{"next", "-tz", "Asia/Kathmandu", "IS"}},
 		{"no day 2021-02-29", []string{"parse", "IS202102290001"}},
 		{"is not a number of this scheme", []string{"parse", "IS"}},
 		{"is not a number of this scheme", []string{"parse", "-template", "{type}/{date:yyMMdd}/{seq}", "IS202110240001"}},
 	} {
-		stderr := onRedis("redis://"+m.Addr()).fails(t, 1, row.says, row.args...)
+		stderr := e.fails(t, 1, row.says, row.args...)
 		require.Regexp(t, `^serial: [^\n]*\n$`, stderr)
 		require.NotRegexp(t, `^serial: serial: `, stderr)
 		require.NotContains(t, stderr, "were printed")
@@ -374,19 +368,14 @@ func TestPrepare(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "6", value)
 	}
-	_, stdout, _ = doEnv(url, append([]string{"next"}, with...)...)
-	require.Equal(t, first, stdout)
-	_, stderr := onRedis(url).exits(t, 1, "prepare", "-tz", "UTC", "-n", "101", "IS")
-	require.Contains(t, stderr, "want 1 to 100")
+	onRedis(url).prints(t, first, append([]string{"next"}, with...)...)
+	onRedis(url).fails(t, 1, "want 1 to 100", "prepare", "-tz", "UTC", "-n", "101", "IS")
 }
 
 // Every command prints the same kind of JSON.
 func TestJSON(t *testing.T) {
-	m := miniredis.RunT(t)
-	zone, day := noon()
-	url := "redis://" + m.Addr()
-	loc, err := time.LoadLocation(zone)
-	require.NoError(t, err)
+	_, e, day := issued(t, 0)
+	loc := zoneOf(t, e)
 	y, mo, d := time.Now().In(loc).Date()
 	start := time.Date(y, mo, d, 0, 0, 0, 0, loc).Format(time.RFC3339)
 	none := fmt.Sprintf(`{"type":"IS","start":"%s","seq":0}`, start)
@@ -411,26 +400,21 @@ func TestJSON(t *testing.T) {
 		{before(number(9), 10), []string{"raise", "IS", "9"}},
 		{number(3), []string{"parse", "IS" + day + "0003"}},
 	} {
-		stdout, stderr := onRedis(url).exits(t, 0, append([]string{row.args[0], "-json", "-tz", zone}, row.args[1:]...)...)
+		stdout, stderr := e.exits(t, 0, append([]string{row.args[0], "-json"}, row.args[1:]...)...)
 		require.Empty(t, stderr)
 		require.Equal(t, row.want+"\n", unskipped(stdout), row.args)
 	}
-	_, stdout, _ := doEnv(url, "next", "-tz", zone, "-once", "b", "IS")
-	require.Equal(t, lines("IS"+day+"%04d", 10, 10), stdout)
+	e.prints(t, lines("IS"+day+"%04d", 10, 10), "next", "-once", "b", "IS")
 }
 
 // A request gets the number printed for it, even if the template has changed.
 func TestOnceAfterAChange(t *testing.T) {
-	m := miniredis.RunT(t)
-	zone, day := noon()
-	e := environment{"SERIAL_REDIS_URL": "redis://" + m.Addr(), "SERIAL_TZ": zone}
+	_, e, day := issued(t, 0)
 	_, before, _ := e.do("next", "-json", "-once", "a", "IS")
 	require.Contains(t, before, `{"number":"IS`+day+`0001","type":"IS",`)
 	for _, template := range []string{"{type}-{date:yyMMdd}-{seq:6}", "{seq:6}{date:yyyyMMdd}{type}"} {
-		stdout, _ := e.exits(t, 0, "next", "-json", "-once", "a", "-template", template, "IS")
-		require.Equal(t, before, stdout, template)
-		_, stdout, _ = e.do("next", "-once", "a", "-template", template, "IS")
-		require.Equal(t, "IS"+day+"0001\n", stdout)
+		e.prints(t, before, "next", "-json", "-once", "a", "-template", template, "IS")
+		e.prints(t, "IS"+day+"0001\n", "next", "-once", "a", "-template", template, "IS")
 	}
 }
 

@@ -5,16 +5,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
 	"github.com/stretchr/testify/require"
 )
 
 // Prepare and raise announce the number that next then issues.
 func TestAnnounce(t *testing.T) {
-	m := miniredis.RunT(t)
-	zone, day := noon()
-	surroundings := environment{"SERIAL_REDIS_URL": "redis://" + m.Addr(), "SERIAL_TZ": zone}
+	_, e, day := issued(t, 0)
 	for _, row := range []struct {
 		next string
 		args []string
@@ -28,11 +25,10 @@ func TestAnnounce(t *testing.T) {
 		{"E-" + day + "-10000", []string{"raise", "E", "9999"}, []string{"-template", "{type}-{date:yyyyMMdd}-{seq:4+}"}},
 		{"F" + day + "9999", []string{"raise", "F", "9998"}, nil},
 	} {
-		stdout, stderr := surroundings.exits(t, 0, append(row.args, row.with...)...)
+		stdout, stderr := e.exits(t, 0, append(row.args, row.with...)...)
 		require.Equal(t, "next "+row.next+"\n", unskipped(stdout))
 		require.Empty(t, stderr)
-		_, stdout, _ = surroundings.do(append([]string{"next", row.args[1]}, row.with...)...)
-		require.Equal(t, row.next+"\n", stdout)
+		e.prints(t, row.next+"\n", append([]string{"next", row.args[1]}, row.with...)...)
 	}
 
 	const grows = "{type}-{date:yyyyMMdd}-{seq:4+}"
@@ -41,28 +37,27 @@ func TestAnnounce(t *testing.T) {
 		{"raise", "G", "9999"}, {"prepare", "G"},
 		{"raise", "-template", grows, "H", "999999999999999"}, {"prepare", "-template", grows, "H"},
 	} {
-		stdout, stderr := surroundings.exits(t, 0, args...)
+		stdout, stderr := e.exits(t, 0, args...)
 		require.NotContains(t, stdout, "next", args)
 		require.Contains(t, stderr, "is left in the period that began at "+start, args)
 		require.Equal(t, 1, strings.Count(stderr, "\n"))
 	}
-	_, stdout, stderr := surroundings.do("raise", "-json", "G", "0")
+	_, stdout, stderr := e.do("raise", "-json", "G", "0")
 	require.Regexp(t, `^\{"number":"G`+day+`9999","type":"G","start":"`+start+`[^"]*","seq":9999\}\n$`, stdout)
 	require.Contains(t, stderr, "no number of type G is left")
-	surroundings.exits(t, 1, "next", "G")
+	e.exits(t, 1, "next", "G")
 }
 
 // If a template prints a more exact date than the period, Redis does not know the printed texts. So these commands
 // print the sequence, and the number with today's date.
 func TestTodaysNumber(t *testing.T) {
-	zone, day := noon()
+	_, day := noon()
 	for _, row := range []struct{ period, template, number string }{
 		{"month", "{type}-{date:yyyyMMdd}-{seq:5}", "IS-" + day + "-%05d"},
 		{"never", "{type}-{date:yyyyMMdd}-{seq:5}", "IS-" + day + "-%05d"},
 		{"year", "{seq:5}/{date:yyMMdd}/{type}", "%05d/" + day[2:] + "/IS"},
 	} {
-		m := miniredis.RunT(t)
-		e := environment{"SERIAL_REDIS_URL": "redis://" + m.Addr(), "SERIAL_TZ": zone}
+		_, e, _ := issued(t, 0)
 		number := func(seq int) string { return fmt.Sprintf(row.number, seq) }
 		ok := func(want string, args ...string) {
 			t.Helper()
@@ -90,8 +85,7 @@ func TestTodaysNumber(t *testing.T) {
 // If the counter cannot be read after it was raised, the skipped numbers are still printed, since they cannot be found
 // out later.
 func TestAnnounceFails(t *testing.T) {
-	m := miniredis.RunT(t)
-	zone, day := noon()
+	m, e, day := issued(t, 0)
 	scripts := 0
 	m.Server().SetPreHook(func(p *server.Peer, command string, args ...string) bool {
 		if strings.HasPrefix(strings.ToUpper(command), "EVAL") && m.Exists("serial:{IS}:"+day) {
@@ -100,13 +94,12 @@ func TestAnnounceFails(t *testing.T) {
 		}
 		return scripts > 0
 	})
-	stdout, stderr := onRedis("redis://"+m.Addr()).exits(t, 1, "raise", "-tz", zone, "IS", "7")
+	stdout, stderr := e.exits(t, 1, "raise", "IS", "7")
 	require.Regexp(t, `^first,last,reason,by,at,possible\n1,7,raised,,[^\n]*,true\n$`, stdout)
 	require.Regexp(t, `^serial: raise succeeded, but the next number could not be read: .*no more.*\n$`, stderr)
 	m.FlushAll()
 	scripts = 0
-	stdout, _ = onRedis("redis://"+m.Addr()).exits(t, 1, "raise", "-tz", zone, "-json", "IS", "7", "-reason", "moved",
-		"-by", "Ada")
+	stdout, _ = e.exits(t, 1, "raise", "-json", "IS", "7", "-reason", "moved", "-by", "Ada")
 	require.Regexp(t, `^\{"skipped":\{"first":1,"last":7,"reason":"moved","by":"Ada","at":"[^"]*","possible":false\}\}\n$`,
 		stdout)
 }
@@ -130,12 +123,8 @@ func TestAnnounceOfALostCounter(t *testing.T) {
 
 // The error for a series with other periods differs from the error for one with a ledger.
 func TestConflict(t *testing.T) {
-	m := miniredis.RunT(t)
-	zone, _ := noon()
-	url := "redis://" + m.Addr()
-	_, _, stderr := doEnv(url, "next", "-tz", zone, "IS")
-	require.Empty(t, stderr)
+	_, e, _ := issued(t, 1)
 	for _, args := range [][]string{{"raise", "IS", "7"}, {"next", "IS"}, {"prepare", "IS"}} {
-		onRedis(url).fails(t, 1, "conflicting period", append(args, "-tz", "Asia/Kathmandu")...)
+		e.fails(t, 1, "conflicting period", append(args, "-tz", "Asia/Kathmandu")...)
 	}
 }

@@ -73,7 +73,6 @@ func TestTemplate(t *testing.T) {
 		{"omit -template", []string{"template", "-template", "a", "b"}},
 		{"too many arguments", []string{"template", "a", "b"}},
 	} {
-		_, stderr := e.exits(t, 2, row.args...)
-		require.Contains(t, stderr, row.says)
+		e.fails(t, 2, row.says, row.args...)
 	}
 }
