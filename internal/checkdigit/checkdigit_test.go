@@ -414,16 +414,3 @@ func TestAllocations(t *testing.T) {
 		}), name)
 	}
 }
-
-func BenchmarkAppend(b *testing.B) {
-	number := []byte("IS202110240000000001")
-	buf := make([]byte, 0, 8)
-	for name, a := range checkdigit.Algorithms {
-		b.Run(name, func(b *testing.B) {
-			b.ReportAllocs()
-			for b.Loop() {
-				buf = a.Append(buf[:0], number[10:], number[:10])
-			}
-		})
-	}
-}

@@ -34,9 +34,9 @@ type server struct {
 	err     error // of every batch
 }
 
-func newServer(together int) *server { return newServerFor(together, 1) }
+func newServer(together int) *server { return newServerFor(together, 1, nil) }
 
-func newServerFor(together, base int) *server {
+func newServerFor(together, base int, unsent func(b *batch, place int)) *server {
 	s := &server{calls: make(chan []*batch, 10000), answers: make(chan struct{})}
 	s.batcher = coalesce.New(together, base, most, func(batches []*batch) {
 		s.calls <- batches
@@ -44,7 +44,7 @@ func newServerFor(together, base int) *server {
 		for _, b := range batches {
 			b.Finish(b.Size(), s.err)
 		}
-	}, nil)
+	}, unsent)
 	return s
 }
 
@@ -243,7 +243,7 @@ func TestExactParts(t *testing.T) {
 func TestBase(t *testing.T) {
 	for _, base := range []int{1, 2} {
 		synctest.Test(t, func(t *testing.T) {
-			s := newServerFor(10, base)
+			s := newServerFor(10, base, nil)
 			for i := range 4 {
 				s.join(fmt.Sprint(i))
 			}
@@ -588,14 +588,7 @@ func TestNobodyWaitsForABatch(t *testing.T) {
 	for _, returns := range []bool{false, true} { // the previous call
 		synctest.Test(t, func(t *testing.T) {
 			var answered []int
-			s := newServer(3)
-			s.batcher = coalesce.New(3, 1, most, func(batches []*batch) {
-				s.calls <- batches
-				<-s.answers
-				for _, b := range batches {
-					b.Finish(b.Size(), nil)
-				}
-			}, func(b *batch, place int) {
+			s := newServerFor(3, 1, func(b *batch, place int) {
 				_, err := b.Result()
 				require.ErrorIs(t, err, coalesce.ErrUnsent)
 				answered = append(answered, place)
@@ -700,28 +693,13 @@ func TestSendIsEnded(t *testing.T) {
 	}
 }
 
-// A burst leaves nothing behind: no goroutine (or its bubble would not end), no timer, no memory for any key.
-func TestIdle(t *testing.T) {
-	inBubble(t, 10, func(t *testing.T, s *server) {
-		for i := range 1000 {
-			s.Join(fmt.Sprint(i), 0, patience, false)
-		}
-		synctest.Wait()
-		require.False(t, s.Idle())
-	})
-}
-
-func instant(batches []*batch) {
-	for _, b := range batches {
-		b.Finish(0, nil)
-	}
-}
-
 // counted returns instantly, and counts its calls.
 func counted(calls *atomic.Int64) func([]*batch) {
 	return func(batches []*batch) {
 		calls.Add(1)
-		instant(batches)
+		for _, b := range batches {
+			b.Finish(0, nil)
+		}
 	}
 }
 
@@ -729,29 +707,4 @@ func counted(calls *atomic.Int64) func([]*batch) {
 func share(l *batcher) {
 	b, _, _ := l.Join("A", 0, patience, false)
 	_, _ = b.Wait(context.Background())
-}
-
-func BenchmarkAlone(b *testing.B) {
-	l := coalesce.New(256, 1, most, instant, nil)
-	b.ReportAllocs()
-	for b.Loop() {
-		if p, ok := l.Alone(); ok {
-			l.Leave(p, true)
-		}
-	}
-}
-
-func BenchmarkJoin(b *testing.B) {
-	for _, callers := range []int{1, 4, 100, 1000} {
-		b.Run(fmt.Sprint(callers), func(b *testing.B) {
-			l := coalesce.New(256, 1, most, instant, nil)
-			b.ReportAllocs()
-			b.SetParallelism(max(1, callers/runtime.GOMAXPROCS(0)))
-			b.RunParallel(func(pb *testing.PB) {
-				for pb.Next() {
-					share(l)
-				}
-			})
-		})
-	}
 }

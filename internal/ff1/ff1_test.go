@@ -293,19 +293,3 @@ func TestAllocations(t *testing.T) {
 		require.LessOrEqual(t, testing.AllocsPerRun(100, func() { n = c.Decrypt([]byte(key), n) }), 1.0)
 	}
 }
-
-func BenchmarkEncrypt(b *testing.B) {
-	tweak := []byte("serial:{IS}:20211024")
-	for name, domain := range map[string]struct{ radix, width int }{
-		"6 digits": {10, 6}, "15 digits": {10, 15}, "9 of base36": {36, 9},
-	} {
-		b.Run(name, func(b *testing.B) {
-			c := newCipher(b, make([]byte, 32), domain.radix, domain.width)
-			b.ReportAllocs()
-			n := int64(4711)
-			for b.Loop() {
-				n = c.Encrypt(tweak, n)
-			}
-		})
-	}
-}

@@ -40,16 +40,18 @@ func once(key string) redisrun.Command {
 // errOf returns the error of a call.
 func errOf[T any](_ T, err error) error { return err }
 
+// A hook is called instead of a script or a pipeline, with the means to send it.
+type hook func(ctx context.Context, next func() error) error
+
 // A fixture is a miniredis, and controls between it and its client.
 type fixture struct {
 	*miniredis.Miniredis
-	client *redis.Client
-	node   *redisrun.Node
-	hang   atomic.Bool // no connection can be made
+	node *redisrun.Node
+	hang atomic.Bool // no connection can be made
 
 	mu   sync.Mutex
-	hook func(next func() error) error // around each script or pipeline, nil for none; guarded by mu
-	sent []string                      // names of commands; guarded by mu
+	hook hook     // around each script or pipeline, nil for none; guarded by mu
+	sent []string // names of commands; guarded by mu
 }
 
 // inBubble runs f in a synctest bubble.
@@ -70,7 +72,6 @@ func inBubble(t *testing.T, replicas redisrun.Replicas, f func(t *testing.T, x *
 		})
 		t.Cleanup(func() { _ = client.Close() })
 		client.AddHook(x)
-		x.client = client
 		r := redisrun.New(client, replicas)
 		x.node = single(t, r)
 		defer time.Sleep(time.Minute) // for abandoned commands
@@ -87,17 +88,17 @@ func (x *fixture) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (x *fixture) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		return x.around([]redis.Cmder{cmd}, func() error { return next(ctx, cmd) })
+		return x.around(ctx, []redis.Cmder{cmd}, func() error { return next(ctx, cmd) })
 	}
 }
 
 func (x *fixture) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		return x.around(cmds, func() error { return next(ctx, cmds) })
+		return x.around(ctx, cmds, func() error { return next(ctx, cmds) })
 	}
 }
 
-func (x *fixture) around(cmds []redis.Cmder, next func() error) error {
+func (x *fixture) around(ctx context.Context, cmds []redis.Cmder, next func() error) error {
 	if !strings.HasPrefix(cmds[0].Name(), "eval") { // go-redis sends these itself on a new connection
 		return next()
 	}
@@ -111,7 +112,7 @@ func (x *fixture) around(cmds []redis.Cmder, next func() error) error {
 		return next()
 	}
 	var ran error
-	err := hook(func() error { ran = next(); return ran })
+	err := hook(ctx, func() error { ran = next(); return ran })
 	if err != ran {
 		for _, cmd := range cmds {
 			cmd.SetErr(err)
@@ -120,7 +121,7 @@ func (x *fixture) around(cmds []redis.Cmder, next func() error) error {
 	return err
 }
 
-func (x *fixture) setHook(hook func(next func() error) error) {
+func (x *fixture) setHook(hook hook) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.hook = hook
@@ -137,7 +138,7 @@ func (x *fixture) names() []string {
 
 // loseAnswer lets the next command or pipeline run, but loses its answer.
 func (x *fixture) loseAnswer() {
-	x.setHook(func(next func() error) error {
+	x.setHook(func(_ context.Context, next func() error) error {
 		x.setHook(nil)
 		_ = next()
 		return io.EOF
@@ -231,7 +232,7 @@ func TestSentAgainAfterReadOnly(t *testing.T) {
 	for _, says := range []string{refusal,
 		"ERR Error running script (call to f_0): @user_script:1: @user_script: 1: -" + refusal} {
 		inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
-			x.setHook(func(next func() error) error {
+			x.setHook(func(_ context.Context, next func() error) error {
 				x.setHook(nil)
 				x.SetError(says)
 				defer x.SetError("")
@@ -276,32 +277,20 @@ func TestUnreachable(t *testing.T) {
 	})
 }
 
-// A processHook wraps every single command.
-type processHook func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error
-
-func (h processHook) DialHook(next redis.DialHook) redis.DialHook { return next }
-func (h processHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error { return h(ctx, cmd, next) }
-}
-func (h processHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return next
-}
-
 // A caller that waits for Redis in its own goroutine allows for the client's read timeout when others take the idle
 // connection. That time remains for the next attempt.
 func TestNoConnectionBecomesFree(t *testing.T) {
 	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
-		_, err := x.run(t.Context(), r, command("k"), nil)
-		require.NoError(t, err)
+		require.NoError(t, errOf(x.run(t.Context(), r, command("k"), nil)))
 		var waited atomic.Bool
-		x.client.AddHook(processHook(func(ctx context.Context, cmd redis.Cmder, next redis.ProcessHook) error {
+		x.setHook(func(ctx context.Context, next func() error) error {
 			if waited.CompareAndSwap(false, true) {
 				<-ctx.Done()
 				return ctx.Err()
 			}
 			time.Sleep(2 * time.Second)
-			return next(ctx, cmd)
-		}))
+			return next()
+		})
 		reply, err := x.run(context.Background(), r, command("k"), nil)
 		require.NoError(t, err)
 		require.EqualValues(t, 2, reply.Value)
@@ -321,7 +310,7 @@ func TestNobodyWaits(t *testing.T) {
 		for _, wait := range []waiters{false, true} {
 			inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
 				sent := func(send func() error) int {
-					x.setHook(func(next func() error) error {
+					x.setHook(func(_ context.Context, next func() error) error {
 						x.setHook(nil)
 						return failure
 					})
@@ -338,8 +327,7 @@ func TestNobodyWaits(t *testing.T) {
 					}
 				}
 				require.Equal(t, want, sent(func() error { return errOf(x.run(t.Context(), r, c, nil)) }), "%v", failure)
-				_, err := x.run(t.Context(), r, command("A"), nil) // the server knows the script
-				require.NoError(t, err)
+				require.NoError(t, errOf(x.run(t.Context(), r, command("A"), nil))) // the server knows the script
 				x.names()
 				c.Args, other.Args = command("A").Args, command("B").Args
 				other.Waiters = waiters(true)
@@ -360,7 +348,7 @@ func TestNobodyWaits(t *testing.T) {
 // A time limit that is already over is no reason to try forever.
 func TestOneMoreAttemptAfterATimeLimit(t *testing.T) {
 	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
-		x.setHook(func(func() error) error { return context.DeadlineExceeded })
+		x.setHook(func(context.Context, func() error) error { return context.DeadlineExceeded })
 		_, err := x.run(t.Context(), r, command("k"), nil)
 		require.True(t, redisrun.IsOutage(err))
 		require.Len(t, x.names(), 2)
@@ -369,7 +357,7 @@ func TestOneMoreAttemptAfterATimeLimit(t *testing.T) {
 
 func TestCallerLeaves(t *testing.T) {
 	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
-		x.setHook(func(next func() error) error { time.Sleep(time.Minute); return next() })
+		x.setHook(func(_ context.Context, next func() error) error { time.Sleep(time.Minute); return next() })
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		var note redisrun.Note
@@ -400,7 +388,7 @@ func TestProcessStoodStill(t *testing.T) {
 				if test.connected {
 					require.NoError(t, errOf(x.run(ctx, r, command("k"), nil)))
 				}
-				x.setHook(func(next func() error) error { defer time.Sleep(time.Minute); return next() })
+				x.setHook(func(_ context.Context, next func() error) error { defer time.Sleep(time.Minute); return next() })
 				b := budget.New(false)
 				reply, err := r.Run(ctx, &b, x.node, command("k"), nil)
 				require.NoError(t, err)
@@ -483,7 +471,7 @@ func TestRunAllOnce(t *testing.T) {
 		require.NoError(t, o[1].Err)
 		require.EqualValues(t, 3, o[1].Reply.Value, "it ran twice")
 
-		x.setHook(func(next func() error) error {
+		x.setHook(func(_ context.Context, next func() error) error {
 			x.setHook(nil)
 			err := next()
 			x.hang.Store(true)
@@ -508,12 +496,11 @@ func TestRunAllOnce(t *testing.T) {
 // A command that must be repeated delays none of the others.
 func TestOutcomesComeAsTheyAreKnown(t *testing.T) {
 	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
-		_, err := x.run(t.Context(), r, command("A"), nil) // the server knows the script
-		require.NoError(t, err)
+		require.NoError(t, errOf(x.run(t.Context(), r, command("A"), nil))) // the server knows the script
 		x.HSet("B", "f", "v")
 		x.HSet("C", "f", "v")
 		var calls atomic.Int32
-		x.setHook(func(next func() error) error {
+		x.setHook(func(_ context.Context, next func() error) error {
 			if calls.Add(1) == 2 { // the first repeat
 				time.Sleep(5 * time.Second)
 			}
@@ -530,10 +517,10 @@ func TestOutcomesComeAsTheyAreKnown(t *testing.T) {
 func TestHooksThatBreak(t *testing.T) {
 	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
 		all := func() []outcome { return x.runAll(t.Context(), r, []redisrun.Command{command("A")}) }
-		x.setHook(func(func() error) error { runtime.Goexit(); return nil })
+		x.setHook(func(context.Context, func() error) error { runtime.Goexit(); return nil })
 		require.ErrorIs(t, errOf(x.run(t.Context(), r, command("A"), nil)), redisrun.ErrEnded)
 		require.ErrorIs(t, all()[0].Err, redisrun.ErrEnded)
-		x.setHook(func(func() error) error { panic("hook") })
+		x.setHook(func(context.Context, func() error) error { panic("hook") })
 		require.PanicsWithValue(t, "hook", func() { _, _ = x.run(t.Context(), r, command("A"), nil) })
 		require.PanicsWithValue(t, "hook", func() { all() })
 	})
@@ -543,7 +530,7 @@ func TestHooksThatBreak(t *testing.T) {
 func TestPanicsOfRepeats(t *testing.T) {
 	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
 		var calls atomic.Int32
-		x.setHook(func(next func() error) error {
+		x.setHook(func(_ context.Context, next func() error) error {
 			switch calls.Add(1) {
 			case 1: // the pipeline, whose script the server does not know
 				return next()
@@ -613,11 +600,10 @@ func (l *leavers) Wanted() bool { return !l.gone.Load() }
 // A command is not repeated for callers who leave during the pause before it.
 func TestNobodyWaitsAfterAPause(t *testing.T) {
 	inBubble(t, redisrun.Replicas{}, func(t *testing.T, x *fixture, r *redisrun.Runner) {
-		_, err := x.run(t.Context(), r, command("A"), nil)
-		require.NoError(t, err)
+		require.NoError(t, errOf(x.run(t.Context(), r, command("A"), nil)))
 		x.names()
 		var l leavers
-		x.setHook(func(func() error) error {
+		x.setHook(func(context.Context, func() error) error {
 			x.setHook(nil)
 			time.AfterFunc(time.Millisecond, func() { l.gone.Store(true) }) // the pause is at least 4 ms
 			return io.EOF
