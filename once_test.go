@@ -29,7 +29,12 @@ func testOnce(t *testing.T, b backend) {
 		once(s, s.gen, "order 2", 2)
 		once(s, s.generator(), "order 1", 1)
 		s.next(s.gen, 3)
-		once(s, s.gen, "order 2", 2)
+		require.ErrorIs(t, s.rdb.Watch(t.Context(), func(tx *redis.Tx) error {
+			once(s, s.gen, "order 2", 2)
+			return errOf(tx.TxPipelined(t.Context(), func(p redis.Pipeliner) error {
+				return p.Get(t.Context(), s.counter).Err()
+			}))
+		}, s.record+":once:order 2"), redis.TxFailedErr, "the answer is written again, so that replicas can confirm it")
 		once(s, s.gen, "订单/{3}:*", 4)
 		once(s, s.generator(), "订单/{3}:*", 4)
 		other, err := textOf(s.gen.NextOnce(t.Context(), "PO", "order 1"))

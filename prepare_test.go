@@ -91,7 +91,8 @@ func testPrepare(t *testing.T, b backend) {
 			asked[start.Format("20060102")].Add(1)
 			return int64(10 * start.Day()), nil
 		})
-		gens := []*serial.Generator{s.generator(floor), s.generator(floor)}
+		start := serial.WithStart(9000) // it does not count: numbers were used
+		gens := []*serial.Generator{s.generator(floor, start), s.generator(floor, start)}
 		barrier(t, 10, func(i int) (string, error) { return "", gens[i%2].Prepare(t.Context(), "IS", 3) })
 		for n := range 3 {
 			start := time.Now().In(s.loc).AddDate(0, 0, n)
@@ -203,6 +204,10 @@ func testPrepare(t *testing.T, b backend) {
 		got, err = s.gen.History(t.Context(), "IS", 2500)
 		require.NoError(t, err)
 		require.Len(t, got, 4, "today's is lost")
+		require.NoError(t, s.rdb.Set(t.Context(), s.counter, 0, time.Minute).Err())
+		got, err = s.gen.History(t.Context(), "IS", 2500)
+		require.NoError(t, err)
+		require.Len(t, got, 4, "it was set back")
 		for _, n := range []int{-1, 0, 10_001} {
 			require.ErrorContains(t, errOf(s.gen.History(t.Context(), "IS", n)), "want 1 to 10000")
 		}

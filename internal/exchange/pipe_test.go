@@ -41,19 +41,19 @@ func (r refusal) Error() string { return string(r) }
 func (refusal) RedisError()     {}
 
 // A pipelineHook is around every command and every pipeline.
-type pipelineHook func(cmds []redis.Cmder, next func([]redis.Cmder) error) error
+type pipelineHook func(ctx context.Context, cmds []redis.Cmder, next func([]redis.Cmder) error) error
 
 func (h pipelineHook) DialHook(next redis.DialHook) redis.DialHook { return next }
 
 func (h pipelineHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	return func(ctx context.Context, cmd redis.Cmder) error {
-		return h([]redis.Cmder{cmd}, func([]redis.Cmder) error { return next(ctx, cmd) })
+		return h(ctx, []redis.Cmder{cmd}, func([]redis.Cmder) error { return next(ctx, cmd) })
 	}
 }
 
 func (h pipelineHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
 	return func(ctx context.Context, cmds []redis.Cmder) error {
-		return h(cmds, func(some []redis.Cmder) error { return next(ctx, some) })
+		return h(ctx, cmds, func(some []redis.Cmder) error { return next(ctx, some) })
 	}
 }
 
@@ -63,7 +63,18 @@ func TestPipe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		x, client := newRedis(t)
 		var calls atomic.Int32
-		client.AddHook(pipelineHook(func(cmds []redis.Cmder, next func([]redis.Cmder) error) error {
+		limitOf := func(args []any) time.Duration { // by the last character of the key
+			key := fmt.Sprint(args[min(1, len(args)-1)])
+			return time.Duration(1+key[len(key)-1]%3) * time.Minute
+		}
+		client.AddHook(pipelineHook(func(ctx context.Context, cmds []redis.Cmder, next func([]redis.Cmder) error) error {
+			var longest time.Duration
+			for _, cmd := range cmds {
+				longest = max(longest, limitOf(cmd.Args()))
+			}
+			if deadline, _ := ctx.Deadline(); cmds[0].Name() == "set" {
+				require.Equal(t, longest, time.Until(deadline), "none has less than its time")
+			}
 			calls.Add(1)
 			time.Sleep(100 * time.Microsecond)
 			return next(cmds)
@@ -74,7 +85,7 @@ func TestPipe(t *testing.T) {
 		calls.Store(0)
 		var all sync.WaitGroup
 		do := func(ctx context.Context, args ...any) (any, error) {
-			return p.Send(ctx, time.Minute, "", args...).Wait(ctx, time.Minute)
+			return p.Send(ctx, limitOf(args), "", args...).Wait(ctx, time.Minute)
 		}
 		set := func(key string) (any, error) { return do(t.Context(), "set", key, "mine", "nx") }
 		for i := range 40 {
@@ -89,7 +100,7 @@ func TestPipe(t *testing.T) {
 		all.Wait()
 		require.LessOrEqual(t, calls.Load(), int32(20), "alone, they take 42")
 
-		client.AddHook(pipelineHook(func(cmds []redis.Cmder, next func([]redis.Cmder) error) error {
+		client.AddHook(pipelineHook(func(_ context.Context, cmds []redis.Cmder, next func([]redis.Cmder) error) error {
 			if cmds[0].Name() == "get" {
 				time.Sleep(time.Hour)
 			}
@@ -117,7 +128,7 @@ func TestPipeWaits(t *testing.T) {
 		x, client := newRedis(t)
 		const patience = 2 * time.Second
 		var takes atomic.Int64 // time of a call
-		client.AddHook(pipelineHook(func(cmds []redis.Cmder, next func([]redis.Cmder) error) error {
+		client.AddHook(pipelineHook(func(_ context.Context, cmds []redis.Cmder, next func([]redis.Cmder) error) error {
 			if cmds[0].Name() == "incr" {
 				time.Sleep(time.Duration(takes.Load()))
 			}
@@ -151,7 +162,7 @@ func TestPipeWaits(t *testing.T) {
 		require.Equal(t, 1000, sent(all))
 		x.CheckGet(t, "k", "1000")
 
-		takes.Store(int64(time.Minute))
+		takes.Store(int64(patience + time.Second))
 		for _, ctxs := range []struct {
 			limit, want time.Duration
 			err         error
@@ -176,7 +187,7 @@ func TestPipeSendsAgain(t *testing.T) {
 		_, client := newRedis(t)
 		var mode atomic.Value
 		mode.Store("")
-		client.AddHook(pipelineHook(func(cmds []redis.Cmder, next func([]redis.Cmder) error) error {
+		client.AddHook(pipelineHook(func(_ context.Context, cmds []redis.Cmder, next func([]redis.Cmder) error) error {
 			time.Sleep(time.Millisecond)
 			switch m := mode.Load(); {
 			case len(cmds) > 1 && m == "moved":

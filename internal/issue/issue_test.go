@@ -575,6 +575,34 @@ func TestFlightOfALateCaller(t *testing.T) {
 	})
 }
 
+// A caller that has waited for another process until midnight opens the new day for its own process.
+func TestFlightAcrossMidnight(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		time.Sleep(24*time.Hour - time.Second)
+		o := newOffice(t, nil)
+		o.locks.takes, o.locks.err = 2*time.Second, ErrTaken
+		var opened atomic.Bool
+		o.Answer = func(n int, args []any) (any, error) {
+			switch {
+			case n == 1: // the new day
+				o.locks.err = nil
+			case scriptOf(args) == "open":
+				opened.Store(true)
+				return int64(1), nil
+			case opened.Load():
+				return int64(2), nil
+			}
+			return answer("take", store.Missing).value, nil
+		}
+		go func() { _, _, _ = o.next(t.Context()) }()
+		pass(3 * time.Second)
+		last, _, err := o.next(t.Context())
+		require.NoError(t, err)
+		require.EqualValues(t, 2, last)
+		require.EqualValues(t, 2, o.locks.tried.Load(), "one for each day")
+	})
+}
+
 // An opening continues without a caller who leaves, and its number is explained.
 func TestOpeningWithoutItsCaller(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
@@ -605,24 +633,28 @@ func TestRaise(t *testing.T) {
 		replies func() []reply
 		seq     int64
 		asked   int
+		refused bool
 	}{
 		"it is lower": {func() []reply {
 			return []reply{{script: "take", value: int64(5)}, {script: "open", value: int64(9)}}
-		}, 9, 2},
-		"it is higher": {func() []reply { return []reply{{script: "take", value: int64(12)}} }, 9, 1},
+		}, 9, 2, false},
+		"it is higher": {func() []reply { return []reply{{script: "take", value: int64(12)}} }, 9, 1, false},
 		"it is missing": {func() []reply {
 			return []reply{answer("take", store.Missing), {script: "open", value: int64(9)}}
-		}, 9, 2},
+		}, 9, 2, false},
+		"it is another's": {func() []reply { return []reply{answer("take", store.Conflict)} }, 9, 1, true},
 		"the period is over before": {func() []reply {
 			return []reply{{script: "take", value: int64(5)}, answer("open", store.Clock), {script: "take", value: int64(9)}}
-		}, 9, 3},
+		}, 9, 3, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, func(t *testing.T) {
 				o := newOffice(t, nil, test.replies()...)
 				c, err := o.NewCall(t.Context(), "IS", "")
 				require.NoError(t, err)
-				require.NoError(t, c.Raise(t.Context(), ForRaise, test.seq))
+				err = c.Raise(t.Context(), ForRaise, test.seq)
+				require.Equal(t, test.refused, exchange.IsRefused(err, store.Conflict))
+				require.Equal(t, test.refused, err != nil)
 				require.Len(t, o.Requested, test.asked)
 				for _, args := range o.Requested {
 					require.Equal(t, scriptOf(args) == "open", slices.Contains(args, any(test.seq)))

@@ -840,6 +840,9 @@ func TestOpenLooksAgain(t *testing.T) {
 			require.Equal(t, test.want, r.Status)
 			require.Equal(t, test.there, r.Status == store.Issued && !r.Skipped.Opened)
 			require.Equal(t, test.last, r.Last)
+			if test.last == 18 {
+				require.Equal(t, store.Skipped{Opened: true, From: 7, Upto: 16}, r.Skipped)
+			}
 			s.CheckGet(t, s.counter, test.held)
 			require.Equal(t, test.locked != "", s.Exists(s.counter+":lock"))
 		})
