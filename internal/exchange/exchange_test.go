@@ -212,6 +212,42 @@ func TestBatchesAtMidnight(t *testing.T) {
 	})
 }
 
+// If the answer to a shared call comes late, every type's own number is reported.
+func TestLateAnswerOfTypes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &redistest.Fake{Answer: func(n int, _ []any) (any, error) {
+			switch n {
+			case 0:
+				time.Sleep(4 * time.Millisecond) // meanwhile, B and C wait
+				return int64(1), nil
+			case 1:
+				time.Sleep(12 * time.Second)
+				return []any{int64(5), int64(8)}, nil
+			}
+			return []any{int64(6), int64(9)}, nil
+		}}
+		x, gaps := newExchange(t, f)
+		for typ, last := range map[string]int64{"A": 1, "B": 6, "C": 9} {
+			go func() {
+				time.Sleep(time.Duration(typ[0]-'A') * time.Millisecond)
+				s := x.Begin(t.Context(), typ, "")
+				r, err := s.Send(t.Context(), s.TakeNumbers(1), false)
+				require.NoError(t, err)
+				require.Equal(t, last, r.Last)
+			}()
+		}
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		require.Len(t, f.Requested, 3)
+		got := map[string][2]int64{}
+		for _, g := range *gaps {
+			require.Equal(t, CallerLeft, g.Cause)
+			got[g.Type] = [2]int64{g.First, g.Last}
+		}
+		require.Equal(t, map[string][2]int64{"B": {5, 5}, "C": {8, 8}}, got)
+	})
+}
+
 // What an opening skips is only possible, and its block is burned only if it can no longer be installed.
 func TestGapsOfOpenings(t *testing.T) {
 	block := &store.Block{After: 20, Upto: 30}
