@@ -55,7 +55,7 @@ func (d *Dates) check() error {
 			return fmt.Errorf("%s: with a day start, the date is the business day, which has no hours", f.text)
 		}
 	}
-	if d.tells(&d.usual, d.calendar.YearStart) {
+	if d.determines(&d.usual, d.calendar.YearStart) {
 		return nil
 	}
 	return fmt.Errorf("%s; print %s", d.ambiguity(), d.usual.text)
@@ -65,12 +65,12 @@ func (d *Dates) check() error {
 // calendar.
 func (d *Dates) Named() (calendar.Unit, bool) {
 	start := d.calendar.YearStart
-	if d.tells(&d.usual, start) {
+	if d.determines(&d.usual, start) {
 		return 0, false
 	}
 	for unit := calendar.Second; unit.Valid(); unit++ {
 		usual, _ := parseLayout(usualDate(d.calendar.With(unit)))
-		if d.tells(&usual, start) && usual.tells(&d.layout, start) {
+		if d.determines(&usual, start) && usual.determines(&d.layout, start) {
 			return unit, true
 		}
 	}

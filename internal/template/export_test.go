@@ -12,5 +12,5 @@ func Determines(layout string, unit calendar.Unit, start calendar.YearStart) boo
 	if err != nil {
 		panic(err)
 	}
-	return l.tells(&usual, start)
+	return l.determines(&usual, start)
 }

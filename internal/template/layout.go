@@ -203,9 +203,9 @@ func (l *layout) known(start calendar.YearStart) (k [len(parts)]bool) {
 	return k
 }
 
-// tells reports whether any two dates that l prints the same are also the same in other. If l does not tell itself, a
-// date recurs after another one: the day alone recurs every month.
-func (l *layout) tells(other *layout, start calendar.YearStart) bool {
+// determines reports whether dates that l prints the same are always the same in other. If l does not determine itself,
+// a date recurs after another one: the day alone recurs every month.
+func (l *layout) determines(other *layout, start calendar.YearStart) bool {
 	known := l.known(start)
 	for p, has := range other.has {
 		if has && !known[p] {

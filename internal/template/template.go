@@ -90,7 +90,7 @@ func Parse(template string, c calendar.Calendar) (*Template, error) {
 	if err := t.parse(); err != nil {
 		return nil, fmt.Errorf("serial: template %.256q: %w", template, err)
 	}
-	d.Vary, d.repeat = !d.usual.tells(&d.layout, c.YearStart), !d.tells(&d.layout, c.YearStart)
+	d.Vary, d.repeat = !d.usual.determines(&d.layout, c.YearStart), !d.determines(&d.layout, c.YearStart)
 	return t, nil
 }
 
