@@ -138,8 +138,8 @@ func WithRetention(periods int) Option {
 //   - it has no business day in the time zone: Apia skipped 30 December 2011;
 //   - periods are shorter than a day. Then use At.
 //
-// An instant names no period if its date, in the scheme's time zone, is not in 1970 to 9999. With [Never], an instant
-// must also be before 31 December 9999 in UTC, but any date from 1970 to 9999 names the only period.
+// An instant names no period if its date, in the scheme's time zone, is not in 1970 to 9999. With [Never], the only
+// period is 1 January 1970 to 30 December 9999 in UTC, and any date from 1970 to 9999 names it.
 //
 // If periods last a day or longer, but the template prints HH, mm or ss, a date names a period but no number.
 // [Scheme.Number], [Scheme.Span] and the NextOn of package gapless then return an error. Use At.
@@ -185,9 +185,8 @@ func (w When) String() string {
 func (s *scheme) firstInstant(w When) (time.Time, error) {
 	c := s.calendar
 	switch wall := time.Date(w.year, time.Month(w.month), w.day, 0, 0, 0, 0, time.UTC); {
-	case w.form == formInstant && !c.Covers(w.instant):
-		return time.Time{}, fmt.Errorf("serial: %v in %v: want 1970 to 9999, "+
-			"and with Never only before 9999-12-31T00:00:00Z", w, c.Location)
+	case w.form == formInstant && !c.HasPeriod(w.instant):
+		return time.Time{}, s.notCovered(w)
 	case w.form == formInstant:
 		return w.instant, nil
 	case w.form != formDate:
@@ -218,12 +217,20 @@ func (s *scheme) spanOf(w When) (calendar.Span, error) {
 	return s.template.Dates.SpanAt(at)
 }
 
+// notCovered returns the error for an instant that names no period, or whose date no number prints.
+func (s *scheme) notCovered(w When) error {
+	return fmt.Errorf("serial: %v in %v: want 1970 to 9999, and with Never only before 9999-12-31T00:00:00Z", w,
+		s.calendar.Location)
+}
+
 // numberedSpan is spanOf for a number, which needs more than a date if the template prints the time.
 func (s *scheme) numberedSpan(w When) (calendar.Span, error) {
 	span, err := s.spanOf(w)
 	switch {
 	case err != nil:
 		return calendar.Span{}, err
+	case w.form == formInstant && !s.calendar.Covers(w.instant):
+		return calendar.Span{}, s.notCovered(w)
 	case w.form == formDate && s.template.Dates.Finest.ShorterThanDay():
 		return calendar.Span{}, fmt.Errorf("serial: the date %v has no time of day, which the template prints: "+
 			"want an instant, from At", w)

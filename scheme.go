@@ -173,11 +173,6 @@ func (s *Scheme) Period(at When) (label string, start, end time.Time) {
 // period returns the period of a When, nil if it names none.
 func (s *scheme) period(w When) *calendar.Period {
 	at, err := s.firstInstant(w)
-	if w.form == formInstant && s.calendar.Unit == calendar.Never { // in UTC: west of Greenwich, it begins in 1969
-		if at = w.instant; at.Unix() >= 0 && at.Unix() < calendar.EndOfNever {
-			err = nil
-		}
-	}
 	if err != nil {
 		return nil
 	}

@@ -57,6 +57,8 @@ func TestNeverIn1969(t *testing.T) {
 	e["SERIAL_TZ"] = "America/New_York"
 	stdout, _ := e.with("IS0008").exits(t, 0, "import", "-period", "never")
 	require.Equal(t, "raised IS in all time: from 0000 to 0008; 1 number\n", unskipped(stdout))
+	stdout, _ = e.with("IS0008").exits(t, 3, "audit", "-period", "never", "IS")
+	require.Contains(t, stdout, "IS in all time: not all numbers are accounted for")
 }
 
 // Weeks, quarters, half-years, business years and the period of Never are imported, and shown by their names.

@@ -67,6 +67,15 @@ func (c Calendar) Covers(t time.Time) bool {
 	return inUTC && day.Start <= at && at < day.End && year >= 1970 && year <= 9999
 }
 
+// HasPeriod reports whether an instant has a period: if the calendar covers it, and everywhere in the endless period,
+// which begins in 1969 west of Greenwich.
+func (c Calendar) HasPeriod(t time.Time) bool {
+	if c.Unit == Never {
+		return 0 <= t.Unix() && t.Unix() < EndOfNever
+	}
+	return c.Covers(t)
+}
+
 // Beginning returns the period that begins with the reading wall. The period is empty if clocks jumped over wall: Apia
 // skipped 30 December 2011.
 func (c Calendar) Beginning(wall time.Time) *Period { return c.nth(c.Index(wall.Unix())) }
