@@ -13,7 +13,8 @@ import (
 )
 
 // Two processes run in every order of their commands, and one dies or stops at any point: no number is issued twice,
-// and nobody waits for ever. Guarantees: opener-killed.
+// and nobody waits for ever.
+// Guarantees: opener-killed.
 func TestInterleavings(t *testing.T) {
 	ahead := func(t *testing.T, m *memory.Redis, opts []serial.Option) []string {
 		require.NoError(t, newGenerator(t, m.Client(), opts...).Prepare(context.Background(), "IS", 2))
@@ -55,8 +56,8 @@ func TestInterleavingsWhereACallerLeaves(t *testing.T) {
 }
 
 // The counter is lost at any point: with a ledger everybody gets a number, without one a later number or
-// ErrCounterLost. TestInterleavings does not cover this: there Redis keeps what it acknowledged. Guarantees:
-// counter-lost.
+// ErrCounterLost. TestInterleavings does not cover this: there Redis keeps what it acknowledged.
+// Guarantees: counter-lost.
 func TestInterleavingsWithALoss(t *testing.T) {
 	runEach(t, []namedSetting{
 		{"without a ledger", 100, setting{processes: 2, each: 2, undisturbed: true, losing: true}},
