@@ -1006,6 +1006,31 @@ func ExampleWithLockClients() {
 	// IS202110240001 <nil>
 }
 
+// A queue may deliver a message again after a long weekend.
+func ExampleWithOnceFor() {
+	m, err := miniredis.Run() // a Redis in memory, in place of yours
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer rdb.Close()
+	gen, err := serial.New(rdb, serial.WithLocation(time.UTC), serial.WithOnceFor(7*24*time.Hour))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	first, err := gen.NextOnce(context.Background(), "IS", "message 4711")
+	if err != nil {
+		log.Fatal(err)
+	}
+	m.FastForward(6 * 24 * time.Hour)
+	again, err := gen.NextOnce(context.Background(), "IS", "message 4711")
+	fmt.Println(again.Equal(first), err)
+	// Output:
+	// true <nil>
+}
+
 // A Redis whose clock is years off opens no day.
 func ExampleWithMaxSkew() {
 	m, err := miniredis.Run() // a Redis in memory, in place of yours

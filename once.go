@@ -10,16 +10,16 @@ import (
 	"github.com/dailyserial/serial/internal/template"
 )
 
-// NextOnce issues a number for a request that may be repeated. For 48 hours, across midnights too, the same request of
-// the same type gets the same number, from any process. It is for callers that deliver at least once, such as queues
+// NextOnce issues a number for a request that may be repeated. For 48 hours, or as long as [WithOnceFor] says, the same
+// request of the same type gets the same number, across midnights and from any process. It is for callers that deliver at least once, such as queues
 // and HTTP clients that retry, and for repeating a call whose answer was lost: the repetition leaves neither a
 // duplicate nor a gap.
 //
 // requestID is 1 to 128 bytes of printable UTF-8 that distinguish the request from every other of that type, such as a
 // message's ID. An Idempotency-Key alone is not enough: two users may send the same one, so combine it with the user's
 // ID, as the recipe in the README does. A refused request is not remembered. An answered request gets its answer again
-// even if the period is exhausted or lost by then. A request takes about 250 bytes of Redis's memory for those 48
-// hours; if Redis loses them, a repeated request gets another number.
+// even if the period is exhausted or lost by then. A request takes about 250 bytes of Redis's memory for that time; if
+// Redis loses them, a repeated request gets another number.
 //
 // The number is repeated as it was printed, even by a Generator with another template or [Period]. Only a Generator
 // that has its key can repeat a hidden number; see [WithHiddenSequence].

@@ -143,6 +143,34 @@ func TestOnceAcrossMidnight(t *testing.T) {
 	})
 }
 
+// An answer is kept for as long as the option says, counted from when it was given, and by the generator that gave it.
+func TestOnceFor(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *simulation) {
+		for _, kept := range []time.Duration{time.Minute, 90*time.Second + 500*time.Millisecond, 40 * 24 * time.Hour} {
+			id := kept.String()
+			gen := newGenerator(t, m.Client(), serial.WithLocation(time.UTC), serial.WithOnceFor(kept))
+			first, err := gen.NextOnce(t.Context(), "IS", id)
+			require.NoError(t, err)
+			time.Sleep(kept - time.Millisecond)
+			other := newGenerator(t, m.Client(), serial.WithLocation(time.UTC))
+			repeated, err := other.NextOnce(t.Context(), "IS", id)
+			require.NoError(t, err)
+			require.True(t, repeated.Equal(first), "%v: a repetition does not extend it", kept)
+			time.Sleep(2 * time.Millisecond)
+			again, err := gen.NextOnce(t.Context(), "IS", id)
+			require.NoError(t, err)
+			require.False(t, again.Equal(first), "%v", kept)
+		}
+	})
+	for _, d := range []time.Duration{-time.Hour, 0, time.Minute - 1, 40*24*time.Hour + 1} {
+		rdb := closing(t, redis.NewClient(&redis.Options{}))
+		_, err := serial.New(rdb, serial.WithLocation(time.UTC), serial.WithOnceFor(d))
+		require.ErrorContains(t, err, "want 1m to 960h")
+	}
+	_, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithOnceFor(time.Hour))
+	require.ErrorContains(t, err, "WithOnceFor")
+}
+
 // testOnceWithReplicas covers a repeated request that waits for replicas, though it issues nothing.
 func testOnceWithReplicas(t *testing.T, b backend, down func(func())) {
 	s := b.series(t, confirmedBy(1))

@@ -62,7 +62,7 @@ type config struct {
 
 func newConfig(client redis.UniversalClient, opts []Option) (*config, error) {
 	c := &config{scheme: newScheme()}
-	c.issuing.Client, c.issuing.MaxSkew = client, time.Hour
+	c.issuing.Client, c.issuing.MaxSkew, c.issuing.OnceFor = client, time.Hour, 48*time.Hour
 	err := checkClient(client)
 	errs := append([]error{err}, c.applyAll(opts)...)
 	if err == nil {
@@ -209,6 +209,16 @@ func WithMaxSkew(skew time.Duration) Option {
 	err := refuseIf(skew == 0, "serial: WithMaxSkew(0) would refuse every clock; "+
 		"want positive values, and negative ones to turn the check off")
 	return option{"WithMaxSkew", false, err, func(c *config) { c.issuing.MaxSkew = skew }}
+}
+
+// WithOnceFor sets how long [Generator.NextOnce] remembers an answer, from when it was first given; a repetition does
+// not extend that. It applies to requests answered from then on. Redis needs about 250 bytes for each.
+//
+// Default 48 h. It must be a minute to 40 days.
+func WithOnceFor(d time.Duration) Option {
+	err := refuseIf(d < time.Minute || d > 40*24*time.Hour,
+		"serial: WithOnceFor(%v): want 1m to 960h, which is 40 days", d)
+	return option{"WithOnceFor", false, err, func(c *config) { c.issuing.OnceFor = d }}
 }
 
 // WithReplicas requires that n replicas confirm every number within timeout, before it is returned. If n is the number

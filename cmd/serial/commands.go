@@ -42,7 +42,7 @@ were issued but could not be printed, the error names them. If stdout is closed,
 nothing is issued.`,
 		flags: []option{
 			count("N", "issue N numbers, one per line. Default 1"),
-			{"once", "ID", "issue a number to this request; for 48 hours, the same request gets the\nsame number again",
+			{"once", "ID", "issue a number to this request; until -once-for has passed, the same\nrequest gets the same number",
 				func(s *settings, id string) error { s.once = id; return nil }},
 		},
 	},

@@ -67,6 +67,15 @@ date that matches -period`,
 			s.more = append(s.more, serial.WithRetention(int(n)))
 			return err
 		}},
+	{"once-for", "DURATION", "how long a request's answer is kept, such as 72h. Default 48h",
+		func(s *settings, value string) error {
+			d, err := time.ParseDuration(value)
+			if err != nil {
+				return errors.New("want a duration such as 72h")
+			}
+			s.more = append(s.more, serial.WithOnceFor(d))
+			return nil
+		}},
 	{"hidden-key", "FILE", `file with the key that hides sequences, in hexadecimal digits.
 Default $SERIAL_HIDDEN_KEY, which contains these digits`,
 		func(s *settings, name string) error {

@@ -17,4 +17,5 @@ type common struct {
 	maxSkew time.Duration
 	seconds bool
 	key     string
+	onceFor time.Duration
 }

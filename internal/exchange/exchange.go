@@ -27,10 +27,11 @@ type Config struct {
 	Limit     int64  // largest sequence
 	Seconds   bool   // a period or a span lasts one second
 	MaxSkew   time.Duration
-	Retention int    // periods for which a counter is kept after its own
-	Template  string // stored with the answer to a request
-	Key       string // fingerprint of the key that hides sequences, or "plain"; likewise
-	Ledger    bool   // a ledger sets sequences aside before they are issued
+	Retention int           // periods for which a counter is kept after its own
+	Template  string        // stored with the answer to a request
+	Key       string        // fingerprint of the key that hides sequences, or "plain"; likewise
+	OnceFor   time.Duration // duration for which the answer to a request is stored
+	Ledger    bool          // a ledger sets sequences aside before they are issued
 
 	// SpanAt returns the span of an instant, and an error if its numbers cannot be printed.
 	SpanAt func(time.Time) (calendar.Span, error)
@@ -52,7 +53,7 @@ func New(c *Config) *Exchange {
 	x := &Exchange{common: common{
 		runner:  redisrun.New(c.Client, c.Replicas),
 		store:   store.New(c.Prefix, c.Limit, c.Counts, c.PrintMark, c.Ledger),
-		maxSkew: c.MaxSkew, seconds: c.Seconds, key: c.Key,
+		maxSkew: c.MaxSkew, seconds: c.Seconds, key: c.Key, onceFor: c.OnceFor,
 	}}
 	clockProbe := &Span{Stored: x.store.NewPeriod("0", 0, 0, 0, 0, 0)}
 	clockProbe.Label = "0"

@@ -172,9 +172,14 @@ func (s *Session) sendOnce(ctx context.Context, span *Span, req store.Request, p
 func (s *Session) target(span *Span) store.Target {
 	return store.Target{
 		Series:         s.server.memory.series(s.Type, span),
-		Repeatable:     store.Repeatable{ID: s.request, Printed: span.printed, Key: s.server.key},
+		Repeatable:     s.repeatable(span),
 		ClockUntrusted: s.server.clockUntrusted(),
 	}
+}
+
+// repeatable returns the caller's request if it may be repeated, else zero.
+func (s *Session) repeatable(span *Span) store.Repeatable {
+	return store.Repeatable{ID: s.request, Printed: span.printed, Key: s.server.key, Life: s.server.onceFor}
 }
 
 // waitBatch waits for the reply to a batch, and sets part to the share that belongs to the session's place.

@@ -154,7 +154,7 @@ func (l *lab) call(types int) *call {
 		}
 	}
 	if c.request = types == 1 && l.IntN(5) == 0; c.request {
-		c.more = append(c.more, `"20211024" "{seq}"`, pick(l, "", "plain"))
+		c.more = append(c.more, `"20211024" "{seq}"`, pick(l, "", "plain"), 48*60*60*1000)
 	}
 	return c
 }

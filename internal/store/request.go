@@ -39,8 +39,9 @@ func (t *Target) Requested() Requested { return Requested{} }
 // A Repeatable is a request that the caller may repeat: it then gets its earlier answer.
 type Repeatable struct {
 	ID      string
-	Printed string // date and template of its number, stored with the answer
-	Key     string // fingerprint of the key that hides the sequence, or "plain"
+	Printed string        // date and template of its number, stored with the answer
+	Key     string        // fingerprint of the key that hides the sequence, or "plain"
+	Life    time.Duration // duration for which the answer is stored
 }
 
 // Requested describes a request, for reading its reply.
@@ -226,7 +227,7 @@ func (s *Store) Command(r Request) redisrun.Command { return r.command(s) }
 func (s *Store) script(script *redisrun.Script, t *Target, keys []any, more ...any) redisrun.Command {
 	if t.Repeatable.ID != "" {
 		keys = append(keys, s.RequestKey(t.Type, t.Repeatable.ID))
-		more = append(more, t.Repeatable.Printed, t.Repeatable.Key)
+		more = append(more, t.Repeatable.Printed, t.Repeatable.Key, t.Repeatable.Life.Milliseconds())
 	}
 	p := t.Period
 	args := make([]any, 0, 5+len(keys)+5+len(more))
