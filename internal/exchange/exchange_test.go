@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"maps"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -179,7 +180,7 @@ func TestBatch(t *testing.T) {
 func TestBatchesAtMidnight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(24*time.Hour - 2500*time.Microsecond)
-		got := map[string]string{} // period by counter
+		var got sync.Map // period by counter
 		f := &redistest.Fake{}
 		f.Answer = func(n int, args []any) (any, error) {
 			if n == 0 {
@@ -187,7 +188,7 @@ func TestBatchesAtMidnight(t *testing.T) {
 			}
 			var replies []any
 			for i := 0; i < args[2].(int); i += 2 {
-				got[args[3+i].(string)] = period(args)
+				got.Store(args[3+i], period(args))
 				replies = append(replies, int64(1))
 			}
 			if len(replies) == 1 {
@@ -207,8 +208,8 @@ func TestBatchesAtMidnight(t *testing.T) {
 		}
 		time.Sleep(time.Minute)
 		synctest.Wait()
-		require.Equal(t, map[string]string{"serial:{A}:20000101": "20000101", "serial:{B}:20000101": "20000101",
-			"serial:{C}:20000102": "20000102"}, got)
+		require.Equal(t, map[any]any{"serial:{A}:20000101": "20000101", "serial:{B}:20000101": "20000101",
+			"serial:{C}:20000102": "20000102"}, maps.Collect(got.Range))
 	})
 }
 
