@@ -186,11 +186,12 @@ func (l *line) step() time.Time {
 	return time.Now().Add(delay)
 }
 
-// client returns a client of s, with a pool as large as its other clients'.
+// client returns a client of s, with a pool in which no caller waits: go-redis keeps the timers of those who do for the
+// next one, in whichever bubble that is.
 func (l *line) client(s *simulation, read time.Duration) *redis.Client {
 	return closing(s.t, redis.NewClient(&redis.Options{
 		Addr:        "127.0.0.1:6379",
-		PoolSize:    1000,
+		PoolSize:    2 * manyTypes,
 		ReadTimeout: read,
 		Dialer: func(context.Context, string, string) (net.Conn, error) {
 			time.Sleep(time.Until(l.step()))

@@ -5,8 +5,6 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"os"
-	"runtime/debug"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,14 +13,6 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 	"github.com/redis/go-redis/v9"
 )
-
-// Miniredis makes a new Lua state for every script that it runs. With Go's default, collecting them takes a third of
-// the tests' CPU time.
-func init() {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(400)
-	}
-}
 
 // A Redis is a miniredis with a replication ID. In a bubble of testing/synctest, it takes its time from the bubble,
 // also for expiries.
