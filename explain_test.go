@@ -136,7 +136,7 @@ func refuse(cmd redis.Cmder, _ func() error) error {
 	return err
 }
 
-// What was counted and nobody received is reported with its reason, and nothing else.
+// Exactly those numbers that were counted but never received are reported, each with its reason.
 //
 // Guarantees: gap-explained.
 func TestUnused(t *testing.T) {

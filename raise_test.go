@@ -584,7 +584,7 @@ func TestLedgerBeforeAFastClock(t *testing.T) {
 	}
 }
 
-// It does not repair a day that was used without it, between a day entered by a Raise and those of a fast clock.
+// A ledger does not repair a day that was used without it, between a day entered by a Raise and those of a fast clock.
 func TestLedgerBeforeADayWithoutOne(t *testing.T) {
 	s := newStage(t)
 	ledger := serial.WithLedger(new(serialtest.Ledger), 10)
@@ -640,8 +640,8 @@ func TestPrintMarkBeforeAFastClock(t *testing.T) {
 	require.ErrorIs(t, errOf(gen.Next(t.Context(), "IS")), serial.ErrConflict, "that day was printed in decimal")
 }
 
-// Generators that might print different sequences of a period alike refuse each other until it has ended. Nothing is
-// written.
+// Generators that might print different sequences of a period as the same number refuse each other until the period
+// ends. Nothing is written.
 // Guarantees: print-changed.
 func TestPrintsOfAPeriod(t *testing.T) {
 	key, other := []byte("0123456789abcdef"), []byte("fedcba9876543210")

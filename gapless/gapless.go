@@ -38,7 +38,7 @@
 //     its connection breaks, or its process or the database crashes.
 //   - No duplicates, however many processes ask at once.
 //   - The order of numbers is the order of commits.
-//   - The period is that of the database's clock at the instant when the number was taken, after any wait for others.
+//   - The database's clock decides the period, at the instant when the number is taken, after any wait for others.
 //     The clock of the program's host does not matter.
 //
 // This holds as long as nothing else writes to the tables, and documents are not deleted: void them instead. It holds

@@ -277,7 +277,7 @@ func (r *Register) arguments(e serial.Explanation) ([]any, error) {
 	}), nil
 }
 
-// digest returns a hash of the fields, each as a netstring, so no two lists of fields hash alike.
+// digest returns a hash of the fields, each as a netstring, so different lists are never hashed as the same text.
 func digest(fields ...any) string {
 	var all strings.Builder
 	for _, field := range fields {

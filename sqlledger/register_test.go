@@ -788,7 +788,7 @@ func TestRegisterHooks(t *testing.T) {
 	}
 }
 
-// What the hook's caller can no longer wait for is reported at once.
+// When the hook's context ends, an explanation that could not be stored is reported as failed at once.
 func TestRegisterHooksEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		refused := errors.New("connection refused")

@@ -9,7 +9,7 @@ import (
 	"github.com/dailyserial/serial/internal/calendar"
 )
 
-// What a series counts by names the unit, and where business years start if that matters.
+// The name of a calendar states the unit and, if it matters, where business years start.
 func TestNames(t *testing.T) {
 	for unit := calendar.Second; unit.Valid(); unit++ {
 		for _, start := range yearStarts {

@@ -579,7 +579,7 @@ func TestDatesThatCannotBeRead(t *testing.T) {
 	require.True(t, n == back)
 }
 
-// Templates that could print two sequences alike have different marks.
+// Two templates that could print different sequences as the same number have different marks.
 func TestPrintMarks(t *testing.T) {
 	mark := func(unit calendar.Unit, pattern string, opts ...setting) string {
 		return newScheme(t, append(opts, per(unit), withText(pattern))...).PrintMark()
