@@ -23,6 +23,7 @@ import (
 
 	"github.com/dailyserial/serial"
 	"github.com/dailyserial/serial/internal/calendar"
+	"github.com/dailyserial/serial/internal/race"
 	"github.com/dailyserial/serial/internal/redistest"
 )
 
@@ -85,7 +86,7 @@ func TestMidnight(t *testing.T) {
 		"UTC", "Asia/Shanghai", "America/Havana",
 	} {
 		t.Run(zone, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) { crossMidnights(t, location(t, zone), time.Now(), 2, 80*time.Millisecond) })
+			race.Bubble(t, func(t *testing.T) { crossMidnights(t, location(t, zone), time.Now(), 2, 80*time.Millisecond) })
 		})
 	}
 }
@@ -101,7 +102,7 @@ func TestUnusualMidnights(t *testing.T) {
 		{"Pacific/Apia", "2011-12-28"},     // the 30th was skipped
 	} {
 		t.Run(c.zone+" "+c.around, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			race.Bubble(t, func(t *testing.T) {
 				loc := location(t, c.zone)
 				from, err := time.ParseInLocation("2006-01-02 15:04", c.around+" 12:00", loc)
 				require.NoError(t, err)

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -18,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/race"
 	"github.com/dailyserial/serial/serialtest"
 )
 
@@ -489,7 +489,7 @@ func TestManyAcrossABorder(t *testing.T) {
 	for _, v := range varyings {
 		for _, ledger := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, ledger %v", v.name, ledger), func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				race.Bubble(t, func(t *testing.T) {
 					const callers, each = 100, 6
 					m := simulate(t)
 					// Opening the period takes a while, and no block may be in flight at the boundary.

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/race"
 	"github.com/dailyserial/serial/internal/redistest"
 	"github.com/dailyserial/serial/internal/redistest/memory"
 )
@@ -626,7 +627,7 @@ func TestValidateExplanation(t *testing.T) {
 }
 
 func TestFlush(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	race.Bubble(t, func(t *testing.T) {
 		m := simulate(t)
 		next, stop := &fault{}, make(chan struct{})
 		var reports []serial.Explanation

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -21,6 +20,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/race"
 	"github.com/dailyserial/serial/internal/redistest"
 	"github.com/dailyserial/serial/internal/redistest/memory"
 	"github.com/dailyserial/serial/internal/store"
@@ -194,7 +194,7 @@ func simulate(t *testing.T) *simulation { return &simulation{memory.Start(t), t}
 // inBubble runs f in a bubble with a simulation.
 func inBubble(t *testing.T, f func(t *testing.T, m *simulation)) {
 	t.Helper()
-	synctest.Test(t, func(t *testing.T) { f(t, simulate(t)) })
+	race.Bubble(t, func(t *testing.T) { f(t, simulate(t)) })
 }
 
 // runInBubble runs f as a subtest in a bubble with a simulation.

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/race"
 	"github.com/dailyserial/serial/internal/redistest"
 )
 
@@ -260,7 +261,7 @@ func TestSlowServerAndStaleConnections(t *testing.T) {
 			for delay := 500 * time.Millisecond; delay < 6*time.Second; delay += step {
 				for _, typ := range []string{"open", "new"} {
 					for _, endless := range []bool{true, false} {
-						synctest.Test(t, func(t *testing.T) {
+						race.Bubble(t, func(t *testing.T) {
 							var l line
 							gen := newGenerator(t, l.client(simulate(t), read))
 							require.NoError(t, errOf(gen.Next(t.Context(), "open")))
@@ -295,7 +296,7 @@ func TestSlowStepsOfAStaleConnection(t *testing.T) {
 	delays := []time.Duration{0, 4300 * time.Millisecond, 4900 * time.Millisecond}
 	var late []string
 	for k := range 3 * 3 * 3 * 3 * 3 {
-		synctest.Test(t, func(t *testing.T) {
+		race.Bubble(t, func(t *testing.T) {
 			var l line
 			gen := newGenerator(t, l.client(simulate(t), 0))
 			require.NoError(t, errOf(gen.Next(context.Background(), "IS")))
@@ -481,7 +482,7 @@ func TestStalledServerAndManyTypes(t *testing.T) {
 				continue
 			}
 			t.Run(kind+", "+stage, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				race.Bubble(t, func(t *testing.T) {
 					var n servers
 					gen := n.generator(t, kind)
 					if stage == "open already" {
@@ -505,7 +506,7 @@ func TestStalledServerAndManyTypes(t *testing.T) {
 // A slow lock server is not mistaken for other processes at work: a lock that it grants after its expiry is useless,
 // but nobody else has it.
 func TestSlowLockServerAndManyTypes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	race.Bubble(t, func(t *testing.T) {
 		var n, locks servers
 		var quick atomic.Bool
 		var once sync.Once
@@ -535,7 +536,7 @@ func TestManyCallersLeaveAStalledServer(t *testing.T) {
 	for _, kind := range []string{"plain", "embedded"} {
 		for _, stage := range []string{"take", "lock"} {
 			t.Run(kind+", "+stage, func(t *testing.T) {
-				synctest.Test(t, func(t *testing.T) {
+				race.Bubble(t, func(t *testing.T) {
 					var n servers
 					gen := n.generator(t, kind)
 					n.hangsAt, n.reached = stage, time.Now().Add(time.Second)
@@ -554,7 +555,7 @@ func TestManyCallersLeaveAStalledServer(t *testing.T) {
 
 // Types that wait for a hanging server on both sides of midnight do not wait for each other.
 func TestStalledServerAtMidnight(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	race.Bubble(t, func(t *testing.T) {
 		var n servers
 		gen := n.generator(t, "plain")
 		time.Sleep(24*time.Hour - 2*time.Millisecond) // after midnight
@@ -578,7 +579,7 @@ func TestStalledServerAndVeryManyTypes(t *testing.T) {
 	if !redistest.Long() {
 		t.Skip("60,000 calls are left out without SERIAL_TEST_LONG=1")
 	}
-	synctest.Test(t, func(t *testing.T) {
+	race.Bubble(t, func(t *testing.T) {
 		var n servers
 		gen := n.generator(t, "plain")
 		n.slow(time.Hour)
@@ -595,7 +596,7 @@ func TestStalledServerAndVeryManyTypes(t *testing.T) {
 func TestFarServerAndManyTypes(t *testing.T) {
 	for _, kind := range []string{"plain", "embedded", "cluster", "lock clients", "floor"} {
 		t.Run(kind, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			race.Bubble(t, func(t *testing.T) {
 				var n servers
 				gen := n.generator(t, kind)
 				n.slow(100 * time.Millisecond)
@@ -664,7 +665,7 @@ func TestLockServersHangForMany(t *testing.T) {
 	_, _ = net.LookupHost("localhost") // whose first use must not be in a bubble
 	for _, callers := range []int{1, 2, 10, 100} {
 		for _, delay := range []time.Duration{2900 * time.Millisecond, 6 * time.Second, 50 * time.Second} {
-			synctest.Test(t, func(t *testing.T) {
+			race.Bubble(t, func(t *testing.T) {
 				var locks []redis.UniversalClient
 				for range 3 {
 					var l line

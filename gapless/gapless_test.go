@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -19,6 +18,7 @@ import (
 
 	"github.com/dailyserial/serial"
 	"github.com/dailyserial/serial/gapless"
+	"github.com/dailyserial/serial/internal/race"
 )
 
 func TestNew(t *testing.T) {
@@ -609,7 +609,7 @@ func TestNoOtherPeriod(t *testing.T) {
 				require.NoError(t, errOf(g.Next(t.Context(), tx, typ)))
 			})
 		}
-		synctest.Test(t, func(t *testing.T) { // the host's clock says 2000
+		race.Bubble(t, func(t *testing.T) { // the host's clock says 2000
 			db, g := d.start(t, opts...)
 			tx := begin(t, db)
 			require.NoError(t, errOf(g.Next(t.Context(), tx, "IS")))

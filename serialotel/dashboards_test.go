@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -19,6 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/race"
 	"github.com/dailyserial/serial/serialotel"
 )
 
@@ -137,7 +137,7 @@ func alertQueries(t *testing.T) (queries []string) {
 func exportedToPrometheus(t *testing.T) (exported, values map[string][]string) {
 	t.Helper()
 	o := observe(t)
-	synctest.Test(t, func(t *testing.T) {
+	race.Bubble(t, func(t *testing.T) {
 		hooks := o.hooks(serialotel.WithTypes("IS"))
 		_, client := simulate(t)
 		gen := newGenerator(t, client, hooks)

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
@@ -27,13 +26,14 @@ import (
 	tracenoop "go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/race"
 	"github.com/dailyserial/serial/serialotel"
 )
 
 const scope = "github.com/dailyserial/serial/serialotel"
 
 func TestIssue(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	race.Bubble(t, func(t *testing.T) {
 		_, client := simulate(t)
 		client.AddHook(slow("set")) // the lock
 		o := observe(t)
@@ -83,7 +83,7 @@ func TestIssue(t *testing.T) {
 }
 
 func TestFailures(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	race.Bubble(t, func(t *testing.T) {
 		m, client := simulate(t)
 		o := observe(t)
 		hooks := o.hooks()
@@ -175,7 +175,7 @@ func TestErrorType(t *testing.T) {
 
 // Unusual occurrences are counted and added to the caller's span, also by calls without a span.
 func TestEvents(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	race.Bubble(t, func(t *testing.T) {
 		m, client := simulate(t)
 		o := observe(t)
 		floor := func(context.Context, string, time.Time) (int64, error) { return 5, nil }
@@ -220,7 +220,7 @@ func TestEvents(t *testing.T) {
 
 // Metrics do not have types unless WithTypes names them, however many types there are.
 func TestTypes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	race.Bubble(t, func(t *testing.T) {
 		_, client := simulate(t)
 		all, some := observe(t), observe(t)
 		plain := newGenerator(t, client, all.hooks())
@@ -317,7 +317,7 @@ func TestInstruments(t *testing.T) {
 
 // Lost counters are counted by whether the call repaired them, so an alert can leave out those that need no operator.
 func TestLost(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	race.Bubble(t, func(t *testing.T) {
 		m, client := simulate(t)
 		o := observe(t)
 		hooks := o.hooks(serialotel.WithTypes("IS"))

@@ -10,7 +10,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -18,6 +17,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/race"
 	"github.com/dailyserial/serial/serialtest"
 )
 
@@ -29,7 +29,7 @@ var (
 // everywhere runs f in a bubble and outside. The test fails if f leaves goroutines behind: a bubble ends only when its
 // goroutines have ended, and outside they are counted.
 func everywhere(t *testing.T, f func(t *testing.T)) {
-	t.Run("bubble", func(t *testing.T) { synctest.Test(t, f) })
+	t.Run("bubble", func(t *testing.T) { race.Bubble(t, f) })
 	t.Run("outside", func(t *testing.T) {
 		before := goleak.IgnoreCurrent()
 		t.Cleanup(func() { goleak.VerifyNone(t, before) })
@@ -61,7 +61,7 @@ func together[T any](n int, f func(i int) T) []T {
 // Clients of different bubbles share nothing, although go-redis reuses timers by which commands wait for a connection.
 func TestBubbles(t *testing.T) {
 	for range 2 {
-		synctest.Test(t, func(t *testing.T) {
+		race.Bubble(t, func(t *testing.T) {
 			client := serialtest.NewRedis(t, noon).Client()
 			for _, err := range together(100, func(int) error {
 				return client.BLPop(t.Context(), time.Second, "nothing").Err()
@@ -147,7 +147,7 @@ func TestMidnight(t *testing.T) {
 
 // In a bubble, Redis's clock can follow the bubble's clock.
 func TestMidnightOfBubble(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	race.Bubble(t, func(t *testing.T) {
 		gen, r := serialtest.New(t, time.Now(), serial.WithMaxSkew(time.Second))
 		for range 3 {
 			next(t, gen, time.Now().UTC().Format("IS20060102")+"0001")
@@ -353,7 +353,7 @@ func TestFarDays(t *testing.T) {
 
 // A call that waits for a clock that stands still ends by itself, or when the clock is corrected.
 func TestClockStands(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	race.Bubble(t, func(t *testing.T) {
 		for _, behind := range []time.Duration{200 * time.Millisecond, 5 * time.Second} {
 			gen, r := serialtest.New(t, night)
 			next(t, gen, "IS202110250001")
@@ -434,7 +434,7 @@ func TestDownAndBack(t *testing.T) {
 
 // A call that is interrupted while it holds a lock and a claim cannot release them, and neither would ever expire.
 func TestDownAtWork(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	race.Bubble(t, func(t *testing.T) {
 		var ledger interrupted
 		gen, r := serialtest.New(t, noon, serial.WithLedger(&ledger, 10))
 		ledger.by = r.Stop

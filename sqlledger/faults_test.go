@@ -14,13 +14,13 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dailyserial/serial/internal/race"
 	"github.com/dailyserial/serial/sqlledger"
 )
 
@@ -365,7 +365,7 @@ func TestWaits(t *testing.T) {
 		d := sqlite3(t)
 		d.ledger(t, nil)
 		locked := errors.New("database is locked")
-		synctest.Test(t, func(t *testing.T) {
+		race.Bubble(t, func(t *testing.T) {
 			l := d.ledgerOn(t, d.open(t, on("BEGIN", func(*statement) error { return locked })))
 			start := time.Now()
 			require.ErrorIs(t, errOf(l.Reserve(t.Context(), days("IS", day, 0, 3))), locked)

@@ -13,13 +13,13 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/race"
 	"github.com/dailyserial/serial/sqlledger"
 )
 
@@ -752,7 +752,7 @@ func TestRegisterHooks(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			d := sqlite3(t)
 			plain := newRegister(t, d, d.open(t, nil))
-			synctest.Test(t, func(t *testing.T) {
+			race.Bubble(t, func(t *testing.T) {
 				start := time.Now()
 				db := sql.OpenDB(&connector{connect: func(ctx context.Context) (driver.Conn, error) {
 					if time.Since(start) < s.away {
@@ -790,7 +790,7 @@ func TestRegisterHooks(t *testing.T) {
 
 // When the hook's context ends, an explanation that could not be stored is reported as failed at once.
 func TestRegisterHooksEnd(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	race.Bubble(t, func(t *testing.T) {
 		refused := errors.New("connection refused")
 		db := sql.OpenDB(&connector{connect: func(context.Context) (driver.Conn, error) { return nil, refused }})
 		defer func() { require.NoError(t, db.Close()) }()

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial/internal/coalesce"
+	"github.com/dailyserial/serial/internal/race"
 )
 
 type (
@@ -71,7 +72,7 @@ func (s *server) end(t *testing.T) {
 
 // inBubble runs f in a bubble, with a server that ends with it.
 func inBubble(t *testing.T, together int, f func(t *testing.T, s *server)) {
-	synctest.Test(t, func(t *testing.T) {
+	race.Bubble(t, func(t *testing.T) {
 		s := newServer(together)
 		f(t, s)
 		s.end(t)
@@ -160,7 +161,7 @@ func TestNobodyIsAloneWhileOthersWait(t *testing.T) {
 
 // Callers who arrive during a call share the next one, in their order of arrival.
 func TestCallersShareTheNextCall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	race.Bubble(t, func(t *testing.T) {
 		s := newServer(1)
 		_, leave := s.fill()
 		var first *batch
@@ -242,7 +243,7 @@ func TestExactParts(t *testing.T) {
 // Whatever the round trip, base calls may be in flight, and no more.
 func TestBase(t *testing.T) {
 	for _, base := range []int{1, 2} {
-		synctest.Test(t, func(t *testing.T) {
+		race.Bubble(t, func(t *testing.T) {
 			s := newServerFor(10, base, nil)
 			for i := range 4 {
 				s.join(fmt.Sprint(i))
@@ -327,7 +328,7 @@ func TestLimit(t *testing.T) {
 		{nil, 1}, {[]time.Duration{249 * µs}, 1}, {[]time.Duration{250 * µs}, 2}, {[]time.Duration{ms}, 5},
 		{[]time.Duration{100 * ms}, 7}, {[]time.Duration{100 * ms, 600 * µs, 100 * ms}, 3},
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		race.Bubble(t, func(t *testing.T) {
 			s := newServer(1)
 			for _, d := range c.trips {
 				s.trip(t, d)
@@ -461,7 +462,7 @@ func TestLongQueue(t *testing.T) {
 
 // A slow first call does not delay for long the reaction to one that stalls later.
 func TestStalledAfterASlowStart(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	race.Bubble(t, func(t *testing.T) {
 		var took atomic.Int64
 		took.Store(int64(3 * time.Second))
 		batcher := coalesce.New(1, 1, most, func(batches []*coalesce.Batch[string, int, int]) {
@@ -494,7 +495,7 @@ func TestStalledAfterASlowStart(t *testing.T) {
 
 // A member that leaves does not stop the others, and keeps its part.
 func TestMembersLeave(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	race.Bubble(t, func(t *testing.T) {
 		s := newServer(1)
 		ctx, cancel := context.WithCancel(t.Context())
 		b, _ := s.join("A")
@@ -586,7 +587,7 @@ func TestSuspended(t *testing.T) {
 // A batch whose members have all left is not sent. One that has a member is sent for all.
 func TestNobodyWaitsForABatch(t *testing.T) {
 	for _, returns := range []bool{false, true} { // the previous call
-		synctest.Test(t, func(t *testing.T) {
+		race.Bubble(t, func(t *testing.T) {
 			var answered []int
 			s := newServerFor(3, 1, func(b *batch, place int) {
 				_, err := b.Result()
@@ -642,7 +643,7 @@ func TestSendIsEnded(t *testing.T) {
 		"return": func() {},
 	} {
 		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
+			race.Bubble(t, func(t *testing.T) {
 				harmed := false
 				s := &server{calls: make(chan []*batch, 10), answers: make(chan struct{})}
 				s.batcher = coalesce.New(3, 1, most, func(batches []*batch) {

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial/internal/calendar"
+	"github.com/dailyserial/serial/internal/race"
 	"github.com/dailyserial/serial/internal/redisrun"
 	"github.com/dailyserial/serial/internal/redistest"
 	"github.com/dailyserial/serial/internal/store"
@@ -55,7 +56,7 @@ func period(args []any) string {
 
 // A request is aimed again where the server's clock is, and the next one goes there at once.
 func TestAimAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	race.Bubble(t, func(t *testing.T) {
 		ahead := time.Now().Add(24 * time.Hour)
 		f := &redistest.Fake{Answer: func(n int, args []any) (any, error) {
 			if period(args) != "20000102" {
@@ -83,7 +84,7 @@ func TestAimAgain(t *testing.T) {
 
 // A clock that is somewhere else in every reply is not followed for ever.
 func TestUnsteadyClock(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	race.Bubble(t, func(t *testing.T) {
 		f := &redistest.Fake{Answer: func(n int, _ []any) (any, error) {
 			return status(store.Clock, time.Now().AddDate(0, 0, 2*(n%2)+1)), nil
 		}}
@@ -105,7 +106,7 @@ func TestAwaitClock(t *testing.T) {
 		{ahead: 6 * time.Second, limit: time.Minute, asked: 1},
 		{ahead: 3 * time.Second, limit: 2 * time.Second, asked: 1},
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		race.Bubble(t, func(t *testing.T) {
 			begins := time.Now().Add(test.ahead)
 			f := &redistest.Fake{Answer: func(int, []any) (any, error) {
 				if time.Now().Before(begins) {
@@ -128,7 +129,7 @@ func TestAwaitClock(t *testing.T) {
 
 // A period that has begun by the server's clock is not prepared, and nothing is sent.
 func TestAimedTooLate(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	race.Bubble(t, func(t *testing.T) {
 		f := &redistest.Fake{Answer: func(int, []any) (any, error) { return nil, redis.ErrClosed }}
 		x, _ := newExchange(t, f)
 		s := x.Begin(t.Context(), "IS", "")
@@ -141,7 +142,7 @@ func TestAimedTooLate(t *testing.T) {
 
 // The members of a batch get their parts of the reply, in the order in which they came, and who has left is explained.
 func TestBatch(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	race.Bubble(t, func(t *testing.T) {
 		f := &redistest.Fake{Answer: func(n int, _ []any) (any, error) {
 			time.Sleep(4 * time.Millisecond)
 			if n == 0 {
@@ -178,7 +179,7 @@ func TestBatch(t *testing.T) {
 
 // Batches that wait at midnight go to the server separately: a script counts all its types in one period.
 func TestBatchesAtMidnight(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	race.Bubble(t, func(t *testing.T) {
 		time.Sleep(24*time.Hour - 2500*time.Microsecond)
 		var got sync.Map // period by counter
 		f := &redistest.Fake{}
@@ -215,7 +216,7 @@ func TestBatchesAtMidnight(t *testing.T) {
 
 // If the answer to a shared call comes late, every type's own number is reported.
 func TestLateAnswerOfTypes(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	race.Bubble(t, func(t *testing.T) {
 		f := &redistest.Fake{Answer: func(n int, _ []any) (any, error) {
 			switch n {
 			case 0:
@@ -304,7 +305,7 @@ func TestGapsOfLostAnswers(t *testing.T) {
 		"not sent":        {err: redisrun.ErrUnsent},
 		"the clock probe": {err: io.EOF, probe: true},
 	} {
-		synctest.Test(t, func(t *testing.T) {
+		race.Bubble(t, func(t *testing.T) {
 			x, gaps := newExchange(t, &redistest.Fake{})
 			s := x.Begin(t.Context(), "IS", "")
 			span := s.Current()
@@ -325,7 +326,7 @@ func TestGapsOfLostAnswers(t *testing.T) {
 
 // The offset of a clock is read in the middle of the round trip, and only one of those who share a reply reports it.
 func TestOffset(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	race.Bubble(t, func(t *testing.T) {
 		x, _ := newExchange(t, &redistest.Fake{})
 		s, other := x.Begin(t.Context(), "IS", ""), x.Begin(t.Context(), "IS", "")
 		sent := time.Now()
@@ -341,7 +342,7 @@ func TestOffset(t *testing.T) {
 
 // The high-water mark is that of the latest period, and late replies do not bring an old one back.
 func TestMemory(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	race.Bubble(t, func(t *testing.T) {
 		x, _ := newExchange(t, &redistest.Fake{})
 		m, k := &x.memory, &clock{}
 		today, tomorrow := x.SpanAt(time.Now()), x.SpanAt(time.Now().Add(24*time.Hour))
@@ -364,7 +365,7 @@ func TestMemory(t *testing.T) {
 // A clock that was ahead and is right again leaves no type without a high-water mark. A day that has begun by one
 // server's clock forgets no type of a server where it has not.
 func TestMemoryOfOtherClocks(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	race.Bubble(t, func(t *testing.T) {
 		x, _ := newExchange(t, &redistest.Fake{})
 		m, k, ahead := &x.memory, &clock{}, &clock{}
 		today, later := x.SpanAt(time.Now()), x.SpanAt(time.Now().Add(72*time.Hour))
@@ -386,7 +387,7 @@ func TestMemoryOfOtherClocks(t *testing.T) {
 // In a period that never ends, a type is forgotten once it has not been used for 48 hours or a little longer, and one
 // that is used is not.
 func TestMemoryOfNever(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	race.Bubble(t, func(t *testing.T) {
 		x, _ := newExchange(t, &redistest.Fake{})
 		m := &memory{keys: x.memory.keys, types: map[string]*entry{}, endless: true, made: time.Now()}
 		k, always := &clock{}, x.SpanAt(time.Unix(0, 0))

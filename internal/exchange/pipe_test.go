@@ -15,6 +15,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/dailyserial/serial/internal/race"
 	"github.com/dailyserial/serial/internal/redisrun"
 )
 
@@ -60,7 +61,7 @@ func (h pipelineHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.
 // Commands that are ready at the same moment go together. Each has its own outcome, and its caller leaves when it wants
 // to.
 func TestPipe(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	race.Bubble(t, func(t *testing.T) {
 		x, client := newRedis(t)
 		var calls atomic.Int32
 		limitOf := func(args []any) time.Duration { // by the last character of the key
@@ -124,7 +125,7 @@ func TestPipe(t *testing.T) {
 
 // A command waits to be sent for as long as its server answers others, and is not sent once nobody waits for it.
 func TestPipeWaits(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	race.Bubble(t, func(t *testing.T) {
 		x, client := newRedis(t)
 		const patience = 2 * time.Second
 		var takes atomic.Int64 // time of a call
@@ -183,7 +184,7 @@ func TestPipeWaits(t *testing.T) {
 // A command that one server of a pipeline refuses is sent again alone, since the client follows redirections. A panic
 // reaches its caller.
 func TestPipeSendsAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	race.Bubble(t, func(t *testing.T) {
 		_, client := newRedis(t)
 		var mode atomic.Value
 		mode.Store("")

@@ -11,12 +11,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/race"
 )
 
 // Redis's clock jumps between calls and in the middle of them: forward, back, across midnight. With a ledger, Redis
@@ -32,7 +32,7 @@ func TestClockJumps(t *testing.T) {
 			t.Parallel()
 			refused, issued := 0, 0
 			for i := range uint64(courses) {
-				synctest.Test(t, func(t *testing.T) {
+				race.Bubble(t, func(t *testing.T) {
 					w := newClockWorld(t, p, rand.New(rand.NewPCG(seed, i)))
 					for range 25 {
 						w.round()
@@ -227,7 +227,7 @@ func TestClockCameBack(t *testing.T) {
 					for _, back := range []int{0, 1} { // the period when the clock is right again
 						title := fmt.Sprintf("%v, %s, %+v, restarted %v, back in %d", per.unit, name, p, restarted, back)
 						t.Run(title, func(t *testing.T) {
-							synctest.Test(t, func(t *testing.T) {
+							race.Bubble(t, func(t *testing.T) {
 								newCourse(t, p, per.unit, restarted, per.opts).play(path, back)
 							})
 						})

@@ -10,12 +10,12 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/race"
 )
 
 // An opening is a way to open a period or to reserve a block, during which one caller may delay another.
@@ -147,7 +147,7 @@ func TestCallerLeavesOpening(t *testing.T) {
 		t.Run(o.name, func(t *testing.T) {
 			for boundary, passed := -1, 0; boundary < passed; boundary++ { // the first call runs to its end
 				var took time.Duration
-				synctest.Test(t, func(t *testing.T) {
+				race.Bubble(t, func(t *testing.T) {
 					w := newMeeting(t, o)
 					ctx, leave := context.WithCancel(t.Context())
 					left := make(chan struct{})
@@ -191,7 +191,7 @@ func TestHolderStandsStill(t *testing.T) {
 					pause, dies = 1900*time.Millisecond, still+2
 				}
 				var took time.Duration
-				synctest.Test(t, func(t *testing.T) {
+				race.Bubble(t, func(t *testing.T) {
 					w := newMeeting(t, o)
 					holds, dead := make(chan struct{}), make(chan struct{})
 					var once sync.Once

@@ -6,12 +6,12 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/race"
 )
 
 // timely is how long a call without a deadline may take if nobody else holds the lock, with half a second to spare.
@@ -35,7 +35,7 @@ func TestSlowReplies(t *testing.T) {
 					for _, delay := range []time.Duration{1900 * time.Millisecond, 2900 * time.Millisecond, 9 * time.Second} {
 						for _, hangs := range []bool{false, true} { // after 9 s of slowness
 							for spared := range 7 { // replies before it is slow
-								synctest.Test(t, func(t *testing.T) {
+								race.Bubble(t, func(t *testing.T) {
 									took, err := slowly(t, p, read, delay, hangs, spared, call)
 									if all++; took > timely {
 										late++

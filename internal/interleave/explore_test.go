@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -78,7 +77,7 @@ func (s setting) explore(t *testing.T, most int, random *rand.Rand) (orders floa
 		choices := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
 		runs++
-		synctest.Test(t, func(t *testing.T) {
+		race.Bubble(t, func(t *testing.T) {
 			r := s.start(t)
 			defer r.close(t)
 			before := ""
@@ -150,7 +149,7 @@ func countOrders(nodes map[string]*node, state string) float64 {
 // runRandomly runs a setting in a random order. On average one event in rarely is something else than that a process
 // proceeds.
 func (s setting) runRandomly(t *testing.T, random *rand.Rand, rarely int) {
-	synctest.Test(t, func(t *testing.T) {
+	race.Bubble(t, func(t *testing.T) {
 		r := s.start(t)
 		defer r.close(t)
 		for step := 0; ; step++ {

@@ -19,6 +19,7 @@ import (
 	"github.com/dailyserial/serial/internal/budget"
 	"github.com/dailyserial/serial/internal/calendar"
 	"github.com/dailyserial/serial/internal/exchange"
+	"github.com/dailyserial/serial/internal/race"
 	"github.com/dailyserial/serial/internal/redistest"
 	"github.com/dailyserial/serial/internal/store"
 )
@@ -153,7 +154,7 @@ func pass(d time.Duration) {
 }
 
 // inBubble runs f, at the time of the bubble.
-func inBubble(t *testing.T, f func(t *testing.T)) { synctest.Test(t, f) }
+func inBubble(t *testing.T, f func(t *testing.T)) { race.Bubble(t, f) }
 
 // The steps of the published sequence, as the replies lead to them.
 func TestSequence(t *testing.T) {

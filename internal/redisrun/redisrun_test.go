@@ -21,6 +21,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial/internal/budget"
+	"github.com/dailyserial/serial/internal/race"
 	"github.com/dailyserial/serial/internal/redisrun"
 )
 
@@ -56,7 +57,7 @@ type fixture struct {
 
 // inBubble runs f in a synctest bubble.
 func inBubble(t *testing.T, replicas redisrun.Replicas, f func(t *testing.T, x *fixture, r *redisrun.Runner)) {
-	synctest.Test(t, func(t *testing.T) {
+	race.Bubble(t, func(t *testing.T) {
 		x := &fixture{Miniredis: miniredis.NewMiniRedis()}
 		t.Cleanup(x.Close)
 		client := redis.NewClient(&redis.Options{
