@@ -21,10 +21,11 @@ import (
 // [Report.Clean] reports whether they agree. The lists hold the first 1,000 entries; the counts are exact. Count +
 // MissingCount is Last - First + 1, or 0 if that is negative.
 type Report struct {
-	Type  string
-	Start time.Time // first instant of the period
-	First int64     // first sequence of a period, see [WithStart]
-	Last  int64     // last sequence issued before the used numbers were read; 0 if none was
+	Series string // as [Scheme.Series] returns it
+	Type   string
+	Start  time.Time // first instant of the period
+	First  int64     // first sequence of a period, see [WithStart]
+	Last   int64     // last sequence issued before the used numbers were read; 0 if none was
 
 	Count      int64    // different sequences of this type and period among the used numbers, from First to Last
 	Missing    []Range  // sequences from First to Last that are not among the used numbers, in ascending order
@@ -82,7 +83,7 @@ func (s *Scheme) Audit(typ string, at When, last int64, used iter.Seq2[string, e
 		return Report{}, err
 	}
 	if most := template.MaxSequence; last < 0 || last > most {
-		return Report{}, fmt.Errorf("serial: Audit of %s: last sequence %d: want 0 to %d", typ, last, most)
+		return Report{}, fmt.Errorf("serial: Audit of %s: last sequence %d: want 0 to %d", s.subject(typ), last, most)
 	}
 	ctx, after := context.Background(), last
 	if err := a.read(ctx, used, last); err != nil {
@@ -120,7 +121,7 @@ func (s *scheme) newAudit(typ string, at When, used iter.Seq2[string, error], op
 	if err != nil {
 		return nil, err
 	}
-	report := Report{Type: strings.Clone(typ), Start: s.local(span.Start), First: s.base + 1}
+	report := Report{Series: s.series(typ), Type: strings.Clone(typ), Start: s.local(span.Start), First: s.base + 1}
 	a := &audit{scheme: s, period: s.template.Dates.SpanOf(&span.Period), report: report}
 	for i, o := range opts {
 		if o == nil {
@@ -147,7 +148,7 @@ func (a *audit) read(ctx context.Context, used iter.Seq2[string, error], last in
 			if r.ForeignCount++; len(r.Foreign) < account.Listed {
 				r.Foreign = append(r.Foreign, shorten(text))
 			}
-		case n.Type != r.Type || n.Span.Label != a.period.Label:
+		case !a.scheme.shared && n.Type != r.Type || n.Span.Label != a.period.Label:
 			r.OtherCount++
 		default:
 			if err := a.account.Add(n.Seq, text); err != nil {
@@ -160,18 +161,18 @@ func (a *audit) read(ctx context.Context, used iter.Seq2[string, error], last in
 
 // explain adds the explanations of the series and the period.
 func (a *audit) explain(ctx context.Context) error {
-	r, series := &a.report, a.scheme.series(a.report.Type)
+	r := &a.report
 	for _, all := range a.explanations {
 		for e, err := range all {
 			if err = cmp.Or(err, ctx.Err()); err != nil {
 				return a.failed(err)
 			}
-			if at := e.Start.Unix(); e.Series != series || at < a.period.Start || at >= a.period.End {
+			if at := e.Start.Unix(); e.Series != r.Series || at < a.period.Start || at >= a.period.End {
 				continue
 			}
 			if !e.Start.Equal(r.Start) {
 				return fmt.Errorf("serial: explanation of %s %d to %d: Start %v lies in the period %s, which begins at %v",
-					e.Type, e.First, e.Last, At(e.Start), calendar.FormatLabel(a.period.Label), At(r.Start))
+					cmp.Or(e.Type, e.Series), e.First, e.Last, At(e.Start), calendar.FormatLabel(a.period.Label), At(r.Start))
 			}
 			if err := e.Validate(); err != nil {
 				return err
@@ -185,7 +186,8 @@ func (a *audit) explain(ctx context.Context) error {
 
 // failed wraps an error from the used numbers or the explanations.
 func (a *audit) failed(err error) error {
-	return fmt.Errorf("serial: Audit of %s in %s: %w", a.report.Type, calendar.FormatLabel(a.period.Label), err)
+	return fmt.Errorf("serial: Audit of %s in %s: %w", a.scheme.subject(a.report.Type),
+		calendar.FormatLabel(a.period.Label), err)
 }
 
 // close returns the report. Sequences up to last that were issued while the used numbers were read are ignored.
@@ -214,7 +216,7 @@ func (a *audit) close(last int64) Report {
 // explanation converts an explanation of the account, and adds its type and period.
 func (a *audit) explanation(e account.Explanation) Explanation {
 	return Explanation{
-		Series: a.scheme.series(a.report.Type), Type: a.report.Type, Start: a.report.Start, First: e.First, Last: e.Last,
+		Series: a.report.Series, Type: a.report.Type, Start: a.report.Start, First: e.First, Last: e.Last,
 		Reason: e.Reason, By: e.By, At: e.At, Unused: e.Unused, Possible: e.Possible,
 	}
 }
@@ -222,11 +224,11 @@ func (a *audit) explanation(e account.Explanation) Explanation {
 // numbers returns the used numbers. A use without a text becomes the number of its sequence in the period.
 func (a *audit) numbers(uses []account.Use) (numbers []Number) {
 	for _, u := range uses {
-		span := a.period
+		span, typ := a.period, a.report.Type
 		if n, err := a.scheme.template.ParseStored(u.Text); err == nil {
-			span = *n.Span
+			span, typ = *n.Span, n.Type
 		}
-		numbers = append(numbers, newNumber(a.scheme.template, span, a.report.Type, u.Seq))
+		numbers = append(numbers, newNumber(a.scheme.template, span, typ, u.Seq))
 	}
 	return numbers
 }
@@ -284,7 +286,7 @@ func (g *Generator) audit(ctx context.Context, typ string, at When, used iter.Se
 	}
 	if after < last {
 		return r, fmt.Errorf("%w: the counter of %s in %s went back from %d to %d while the used numbers were read",
-			ErrCounterLost, typ, calendar.FormatLabel(a.period.Label), last, after)
+			ErrCounterLost, g.subject(typ), calendar.FormatLabel(a.period.Label), last, after)
 	}
 	if err := a.explain(ctx); err != nil {
 		return r, err
@@ -318,11 +320,11 @@ func (g *Generator) read(ctx context.Context, c *issue.Call, typ string, p *cale
 			return 0, err
 		case p.Start > current.Start:
 			return 0, fmt.Errorf("serial: Audit of %s in %s: the period has not begun by Redis's clock, which is in %s",
-				typ, label, calendar.FormatLabel(current.Label))
+				g.subject(typ), label, calendar.FormatLabel(current.Label))
 		case past != (p.Start < current.Start): // this host's clock was ahead, or the period has just ended
 		case counted.Last < 0:
 			return 0, fmt.Errorf("serial: Audit of %s in %s: Redis has no counter of it: none was issued, or it is no "+
-				"longer kept; WithRetention keeps counters beyond their period", typ, label)
+				"longer kept; WithRetention keeps counters beyond their period", g.subject(typ), label)
 		default:
 			return counted.Last, nil
 		}

@@ -94,7 +94,7 @@ func (g *Generator) publicError(ctx context.Context, err error) error {
 
 // describe says why numbers were refused: what happened, with dates, and what ends it.
 func (g *Generator) describe(r *exchange.Refusal) error {
-	label := calendar.FormatLabel(r.Period.Label)
+	typ, label := g.subject(r.Type), calendar.FormatLabel(r.Period.Label)
 	entered := r.EnteredPeriod() // scripts reply Future and Conflict only for records that this version wrote
 	switch r.Status {
 	case exchange.Unconfirmed:
@@ -103,13 +103,13 @@ func (g *Generator) describe(r *exchange.Refusal) error {
 		return fmt.Errorf("%w: Redis's clock says %s, and does not stay in one period", ErrClockSkew, utc(r.Now))
 	case exchange.Skewed:
 		return fmt.Errorf("%w: %s of %s would be opened at %s by Redis's clock, and it is %s by this host's: "+
-			"want %v; set the wrong clock", ErrClockSkew, r.Type, label, utc(r.Now), utc(r.Received), g.issuing.MaxSkew)
+			"want %v; set the wrong clock", ErrClockSkew, typ, label, utc(r.Now), utc(r.Received), g.issuing.MaxSkew)
 	case exchange.Exhausted:
 		if r.EarlierErr != nil { // that attempt may have consumed the rest, but ErrExhausted means that nothing was consumed
 			return fmt.Errorf("serial: Redis failed, and has too few numbers left since: %w", redisrun.Foreign(r.EarlierErr))
 		}
 		return fmt.Errorf("%w: %s of %s is at %s of %d; a wider {seq} in the template takes effect at once",
-			ErrExhausted, r.Type, label, r.Detail, g.limit)
+			ErrExhausted, typ, label, r.Detail, g.limit)
 	case exchange.Lost:
 		content := fmt.Sprintf("holds %.40q", r.Detail)
 		if r.Detail == "" {
@@ -119,10 +119,10 @@ func (g *Generator) describe(r *exchange.Refusal) error {
 			content += fmt.Sprintf(", and %d is the last number that this process has seen", r.HighWater)
 		}
 		return fmt.Errorf("%w: numbers of %s were issued in %s, and %s %s; find the last one used, and run: %s",
-			ErrCounterLost, r.Type, label, g.issuer.CounterKey(r.Type, r.Period.Label), content, g.operate(r, "raise"))
+			ErrCounterLost, typ, label, g.issuer.CounterKey(r.Type, r.Period.Label), content, g.operate(r, "raise"))
 	case exchange.Future:
 		return fmt.Errorf("%w: Redis's clock says %s, and %s is in %s already, entered by a clock that was "+
-			"ahead; if Redis's clock is right now, run: %s", ErrClockSkew, utc(r.Now), r.Type, g.interval(entered),
+			"ahead; if Redis's clock is right now, run: %s", ErrClockSkew, utc(r.Now), typ, g.interval(entered),
 			g.operate(r, "raise"))
 	case exchange.Unknown:
 		if strings.HasPrefix(r.Detail, "role:") {
@@ -139,7 +139,7 @@ func (g *Generator) describe(r *exchange.Refusal) error {
 			cure = "give it its old template and key until " + last + " has ended, and then the new one to all processes"
 		}
 		return fmt.Errorf("%w: numbers of %s %s were printed with another order of fields, alphabet, check digit or key, "+
-			"so that this generator might print the same text again; %s", ErrConflict, r.Type, used, cure)
+			"so that this generator might print the same text again; %s", ErrConflict, typ, used, cure)
 	case exchange.Calendar:
 		if entered.Calendar == "" {
 			return fmt.Errorf("%w: %s holds %.80q, which this version did not write; find the last number used, delete the "+
@@ -164,10 +164,10 @@ func (g *Generator) describeConflict(r *exchange.Refusal, entered exchange.Perio
 		}
 		return fmt.Errorf("%w: the numbers of %s in %s are %w, which this generator does not have; use the service's own "+
 			"program, which has the ledger (the command serial has none); to leave the ledger, stop that program and run: %s",
-			ErrConflict, r.Type, in, issue.ErrSetAside, g.operate(r, "takeover", "-leave-ledger"))
+			ErrConflict, g.subject(r.Type), in, issue.ErrSetAside, g.operate(r, "takeover", "-leave-ledger"))
 	}
 	return fmt.Errorf("%w: %s is in %s, and by this generator's clock it would be in %s: another time zone or day start "+
-		"is in use; if this generator is right, stop the other process and run: %s", ErrConflict, r.Type,
+		"is in use; if this generator is right, stop the other process and run: %s", ErrConflict, g.subject(r.Type),
 		g.interval(entered), g.interval(here), g.operate(r, "takeover"))
 }
 
@@ -205,6 +205,9 @@ func (g *Generator) operate(r *exchange.Refusal, command string, flags ...string
 	flag("day-start", (time.Duration(g.calendar.DayStart) * time.Second).String(), "0s")
 	flag("template", g.text, template.Usual(g.calendar))
 	flag("prefix", g.prefix, defaultPrefix)
-	return fmt.Sprintf("%s %s SEQ, where SEQ is the last number used of %s, or 0",
-		line, r.Type, calendar.FormatLabel(r.Period.Label))
+	if g.shared {
+		line += " -shared"
+	}
+	return fmt.Sprintf("%s SEQ, where SEQ is the last number used of %s, or 0",
+		strings.TrimRight(line+" "+r.Type, " "), calendar.FormatLabel(r.Period.Label))
 }

@@ -66,7 +66,8 @@ type Explanation struct {
 func (e Explanation) Validate() error {
 	const most = template.MaxSequence
 	err := func(format string, args ...any) error {
-		return fmt.Errorf("serial: explanation of %s %d to %d: "+format, append([]any{e.Type, e.First, e.Last}, args...)...)
+		about := []any{cmp.Or(e.Type, e.Series), e.First, e.Last}
+		return fmt.Errorf("serial: explanation of %s %d to %d: "+format, append(about, args...)...)
 	}
 	switch {
 	case e.First < 1 || e.First > e.Last || e.Last > most:

@@ -36,7 +36,7 @@ type Hooks struct {
 	// the host's clock is wrong. From then on, the process corrects for the offset. Around midnight, an offset of a few
 	// milliseconds is enough.
 	ClockCorrected func(context.Context, ClockInfo)
-	// NearlyExhausted is called once per type and period by each Generator, when the share NearlyExhaustedAt of the
+	// NearlyExhausted is called once per series and period by each Generator, when the share NearlyExhaustedAt of the
 	// period's numbers has been used.
 	NearlyExhausted func(context.Context, ExhaustionInfo)
 	// Unused receives the numbers that were counted or skipped but that nobody received, as far as this process can
@@ -52,6 +52,7 @@ type Hooks struct {
 
 // IssuedInfo describes a call that returned numbers.
 type IssuedInfo struct {
+	Series   string        // with [WithSharedCounter], as [Scheme.Series] returns it; otherwise "", here and below
 	Last     Number        // last number issued
 	Count    int           // count of numbers issued; 0 if [Generator.NextOnce] repeated an earlier answer
 	Duration time.Duration // duration of the call
@@ -59,6 +60,7 @@ type IssuedInfo struct {
 
 // FailedInfo describes a call that returned an error instead of numbers.
 type FailedInfo struct {
+	Series   string        // as in IssuedInfo
 	Type     string        // requested type; it may be invalid
 	Count    int           // count of numbers requested
 	Err      error         // error that the call returns
@@ -67,9 +69,10 @@ type FailedInfo struct {
 
 // OpenedInfo describes a period that was opened.
 type OpenedInfo struct {
-	Type  string
-	Start time.Time     // first instant of the period
-	Wait  time.Duration // time from the beginning of the call until the period was open
+	Series string // as in IssuedInfo
+	Type   string
+	Start  time.Time     // first instant of the period
+	Wait   time.Duration // time from the beginning of the call until the period was open
 }
 
 // LostInfo describes a counter that is gone or was set back. If neither Repaired nor Pending is set, the call returned
@@ -78,6 +81,7 @@ type OpenedInfo struct {
 // Pending is set if the call failed with another error, for example because its caller left or the ledger failed. It is
 // also set for Peek and Audit, which repair nothing, if the Generator has a floor or a ledger.
 type LostInfo struct {
+	Series   string // as in IssuedInfo
 	Type     string
 	Start    time.Time // first instant of the period
 	Held     string    // content of the counter when the loss was found, if known
@@ -92,6 +96,7 @@ type ClockInfo struct {
 
 // ExhaustionInfo describes a period that has few numbers left.
 type ExhaustionInfo struct {
+	Series     string // as in IssuedInfo
 	Last       Number // last number issued
 	Used, Size int64  // count of the period's used sequences, and of all its sequences
 }
@@ -129,15 +134,24 @@ func (g *Generator) finish(ctx context.Context, c *issue.Call, err error) error 
 	}
 	for _, h := range g.hooks {
 		if e.Opened != nil {
-			tell(ctx, h.Opened, OpenedInfo{e.Type, g.local(e.Opened.Start), e.Wait})
+			tell(ctx, h.Opened, OpenedInfo{g.sharedSeries(), e.Type, g.local(e.Opened.Start), e.Wait})
 		}
 	}
 	return err
 }
 
+// sharedSeries returns the series that all types share, "" if each has its own.
+func (g *Generator) sharedSeries() string {
+	if !g.shared {
+		return ""
+	}
+	return g.series("")
+}
+
 // lostInfo describes the loss found by a call that ended with err.
 func (g *Generator) lostInfo(e exchange.Events, err error) LostInfo {
-	info := LostInfo{Type: e.Type, Start: g.local(e.Lost.Start), Held: e.Held, Repaired: err == nil && !e.Reads}
+	info := LostInfo{Series: g.sharedSeries(), Type: e.Type, Start: g.local(e.Lost.Start), Held: e.Held,
+		Repaired: err == nil && !e.Reads}
 	if e.Reads {
 		info.Pending = g.issuing.Floor != nil || g.ledger != nil
 	} else {
@@ -151,7 +165,7 @@ func (g *Generator) failed(ctx context.Context, c *issue.Call, typ string, n int
 	took := time.Since(began)
 	err = g.finish(ctx, c, err)
 	for _, h := range g.hooks {
-		tell(ctx, h.Failed, FailedInfo{typ, n, err, took})
+		tell(ctx, h.Failed, FailedInfo{g.sharedSeries(), typ, n, err, took})
 	}
 	return err
 }
@@ -161,7 +175,7 @@ func (g *Generator) issued(ctx context.Context, c *issue.Call, last Number, n in
 	took := time.Since(began)
 	_ = g.finish(ctx, c, nil)
 	for _, h := range g.hooks {
-		tell(ctx, h.Issued, IssuedInfo{last, n, took})
+		tell(ctx, h.Issued, IssuedInfo{g.sharedSeries(), last, n, took})
 	}
 	if n == 0 {
 		return
@@ -181,7 +195,7 @@ func (g *Generator) issued(ctx context.Context, c *issue.Call, last Number, n in
 			seen = g.issuer.NoteUsed(last.Type, last.Start.Unix(), used)
 		}
 		if seen < due {
-			tell(ctx, h.NearlyExhausted, ExhaustionInfo{last, used, size})
+			tell(ctx, h.NearlyExhausted, ExhaustionInfo{g.sharedSeries(), last, used, size})
 		}
 	}
 }

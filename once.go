@@ -11,9 +11,9 @@ import (
 )
 
 // NextOnce issues a number for a request that may be repeated. For 48 hours, or as long as [WithOnceFor] says, the same
-// request of the same type gets the same number, across midnights and from any process. It is for callers that deliver at least once, such as queues
-// and HTTP clients that retry, and for repeating a call whose answer was lost: the repetition leaves neither a
-// duplicate nor a gap.
+// request of the same type gets the same number, across midnights and from any process. It is for callers that deliver
+// at least once, such as queues and HTTP clients that retry, and for repeating a call whose answer was lost: the
+// repetition leaves neither a duplicate nor a gap.
 //
 // requestID is 1 to 128 bytes of printable UTF-8 that distinguish the request from every other of that type, such as a
 // message's ID. An Idempotency-Key alone is not enough: two users may send the same one, so combine it with the user's
@@ -29,8 +29,8 @@ import (
 //
 // The call costs one round trip, which it does not share with other calls. Errors: as for [Generator.NextNumber], and
 // [ErrInvalidRequest] for an invalid requestID, in which case nothing was sent. [ErrConflict] may also mean that the
-// stored answer is a hidden number whose key this Generator does not have. After any other error, and after a cancelled
-// call, ask again with the same requestID.
+// stored answer is a hidden number whose key this Generator does not have, or, with [WithSharedCounter], that it has
+// another type. After any other error, and after a cancelled call, ask again with the same requestID.
 func (g *Generator) NextOnce(ctx context.Context, typ, requestID string) (Number, error) {
 	var refused error
 	if wrong := checkText(requestID, 1, 128, unicode.IsPrint); wrong != "" {
@@ -49,18 +49,22 @@ func (g *Generator) repeated(typ, request string, a *issue.Answer) (Number, erro
 		return Number{}, fmt.Errorf("%w: %s was answered with a hidden sequence, whose key this generator does not have",
 			ErrConflict, key)
 	}
-	span, t, err := g.readAnswer(a)
+	span, t, answered, err := g.readAnswer(a)
 	if err != nil {
 		return Number{}, fmt.Errorf("serial: %s holds %q, which is not a stored answer: %w", key, a.Text, err)
+	}
+	if g.shared && answered != typ {
+		return Number{}, fmt.Errorf("%w: %s was answered with the type %q, not %q", ErrConflict, key, answered, typ)
 	}
 	return newNumber(t, span, typ, a.Seq), nil
 }
 
-// readAnswer returns an answer's span, and the template that printed it, which may not be this Generator's.
-func (g *Generator) readAnswer(a *issue.Answer) (s calendar.Span, t *template.Template, err error) {
+// readAnswer returns an answer's span, the template that printed it, which may not be this Generator's, and its type if
+// types share a counter.
+func (g *Generator) readAnswer(a *issue.Answer) (s calendar.Span, t *template.Template, typ string, err error) {
 	unit, start, ok := calendar.ParseName(a.Period.Calendar)
 	if !ok {
-		return s, nil, fmt.Errorf("got calendar %q; want a period, a date, a template, a sequence and a key",
+		return s, nil, "", fmt.Errorf("got calendar %q; want a period, a date, a template, a sequence and a key",
 			a.Period.Calendar)
 	}
 	c := g.calendar.With(unit)
@@ -68,18 +72,22 @@ func (g *Generator) readAnswer(a *issue.Answer) (s calendar.Span, t *template.Te
 	s.Period = calendar.Period{Label: a.Period.Label, Start: a.Period.Start, End: a.Period.End}
 	s.From, s.To = s.Start, s.End
 	var text string
-	_, err = fmt.Sscanf(a.Printed, "%q %q", &s.Date, &text)
+	into := []any{&s.Date, &text, &typ}
+	if !g.shared {
+		into = into[:2]
+	}
+	_, err = fmt.Sscanf(a.Printed, "%q %q %q"[:3*len(into)-1], into...)
 	if err == nil {
 		t, err = template.Parse(text, c)
 	}
 	if err == nil && a.Key != plain {
-		err = t.Hide(g.key, g.prefix)
+		err = t.Hide(g.key, g.prefix, g.sharedType())
 	}
 	if err != nil {
-		return s, nil, err
+		return s, nil, "", err
 	}
 	if first, err := t.Dates.Find(s.Date); err == nil && s.Start <= first.From && first.From < s.End {
 		s.From = first.From
 	}
-	return s, t, nil
+	return s, t, typ, nil
 }

@@ -35,7 +35,8 @@ type option struct {
 func (o option) apply(c *config) error {
 	if c.schemeOnly && !o.forScheme {
 		return fmt.Errorf("serial: NewScheme: %s is for a Generator; want WithLocation, WithTemplate, "+
-			"WithPeriod, WithDayStart, WithYearStart, WithStart, WithHiddenSequence and WithKeyPrefix", o.name)
+			"WithPeriod, WithDayStart, WithYearStart, WithStart, WithSharedCounter, WithHiddenSequence and WithKeyPrefix",
+			o.name)
 	}
 	if o.err == nil {
 		o.set(c)
@@ -94,9 +95,12 @@ func (c *config) applyAll(opts []Option) (errs []error) {
 // newIssuer returns an issuer of numbers of c's scheme.
 func (c *config) newIssuer() *issue.Issuer {
 	i, t := c.issuing, c.template
-	i.Prefix, i.Calendar, i.Counts, i.PrintMark = c.prefix, c.calendar, c.counts(), t.PrintMark()
+	i.Prefix, i.Shared, i.Calendar, i.Counts, i.PrintMark = c.prefix, c.shared, c.calendar, c.counts(), t.PrintMark()
 	i.Base, i.Limit, i.Template, i.Key = c.base, c.limit, c.text, cmp.Or(t.Fingerprint, plain)
 	i.Seconds, i.SpanAt = t.Dates.Finest == calendar.Second, t.Dates.SpanAt
+	if floor := i.Floor; c.shared && floor != nil {
+		i.Floor = func(ctx context.Context, _ string, start time.Time) (int64, error) { return floor(ctx, "", start) }
+	}
 	if c.ledger != nil {
 		i.Reserve = func(ctx context.Context, typ, label string, above, n int64) (int64, error) {
 			return c.ledger.Reserve(ctx, Reservation{c.series(typ), label, i.Counts, i.PrintMark, above, n})
@@ -267,6 +271,24 @@ func WithKeyPrefix(prefix string) Option {
 		err = fmt.Errorf("serial: WithKeyPrefix(%.80q): %w", prefix, err)
 	}
 	return option{"WithKeyPrefix", true, err, func(c *config) { c.prefix = prefix }}
+}
+
+// WithSharedCounter makes all types of the key prefix count together, as one series: FA2101-0001, AV2101-0002. Each
+// number is printed with its caller's type. Only with this option may a template leave {type} out; the type is then "",
+// in calls and in Numbers, and any other is [ErrInvalidType].
+//
+// Every process of the key prefix must have this option: nothing detects one without it, which would count types of its
+// own and could print the same numbers. To join types that have counted separately, give them a new key prefix and
+// another literal; or begin with a new period, while no process runs, and delete nothing. See docs/settings.md.
+//
+// A [Ledger] and package gapless see the series that [Scheme.Series] returns, such as "serial:*". A floor is called with
+// "", and must answer for all types. [Generator.Peek], [Generator.Raise] and all others act on the series, whatever
+// valid type they are given, and print its numbers with that type. [Generator.NextOnce] with an ID that was answered
+// with another type is [ErrConflict].
+//
+// Default: each type has a series of its own.
+func WithSharedCounter() Option {
+	return option{"WithSharedCounter", true, nil, func(c *config) { c.shared = true }}
 }
 
 // WithFloor sets a function that asks a source that outlives Redis, usually for the greatest number in a database. It

@@ -48,7 +48,7 @@ func (g *Generator) Takeover(ctx context.Context, typ string, seq int64) error {
 
 func (g *Generator) raise(ctx context.Context, method string, purpose issue.Purpose, typ string, seq int64) error {
 	c, err := g.begin(ctx, typ, "", refuseIf(seq < 0 || seq > g.limit,
-		"serial: %s of %s to %d: want 0 to %d", method, typ, seq, g.limit))
+		"serial: %s of %s to %d: want 0 to %d", method, g.subject(typ), seq, g.limit))
 	if err == nil {
 		err = c.Raise(ctx, purpose, seq)
 	}

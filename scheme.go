@@ -1,6 +1,7 @@
 package serial
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"strings"
@@ -23,6 +24,7 @@ type scheme struct {
 	limit    int64              // largest sequence that the template prints
 	base     int64              // sequence just before a period's first
 	prefix   string             // first part of every key
+	shared   bool               // all types of the prefix have one series
 	key      []byte             // key that hides sequences, nil if they are not hidden
 }
 
@@ -34,7 +36,8 @@ func newScheme() scheme {
 }
 
 // NewScheme returns a Scheme. It takes the options [WithLocation], [WithTemplate], [WithPeriod], [WithDayStart],
-// [WithYearStart], [WithStart], [WithHiddenSequence] and [WithKeyPrefix], on which hidden sequences depend.
+// [WithYearStart], [WithStart], [WithSharedCounter], [WithHiddenSequence] and [WithKeyPrefix], on which hidden sequences
+// depend.
 //
 // Any other option is an error, and so is an invalid option. The message names the option and says what is allowed.
 func NewScheme(opts ...Option) (*Scheme, error) {
@@ -54,7 +57,7 @@ func (s *scheme) complete() (errs []error) {
 	}
 	t, err := template.Parse(s.text, c)
 	if err == nil {
-		if err = t.Prove(); err != nil && s.text != template.Default {
+		if err = t.Prove(s.shared); err != nil && s.text != template.Default {
 			if unit, ok := t.Dates.Named(); ok {
 				err = fmt.Errorf("%w, or use WithPeriod(%v)", err, Period(unit))
 			}
@@ -72,7 +75,7 @@ func (s *scheme) complete() (errs []error) {
 	errs = append(errs, refuseIf(s.base >= s.limit,
 		"serial: WithStart(%d): the template prints sequences up to %d; want 1 to that", s.base+1, s.limit))
 	if s.key != nil {
-		errs = append(errs, t.Hide(s.key, s.prefix))
+		errs = append(errs, t.Hide(s.key, s.prefix, s.sharedType()))
 	}
 	return errs
 }
@@ -92,9 +95,9 @@ func (s *Scheme) Number(typ string, at When, seq int64) (Number, error) {
 	case err != nil:
 		return Number{}, err
 	case seq < 1:
-		return Number{}, fmt.Errorf("serial: sequence %d of %s: want 1 to %d", seq, typ, s.limit)
+		return Number{}, fmt.Errorf("serial: sequence %d of %s: want 1 to %d", seq, s.subject(typ), s.limit)
 	case seq > s.limit:
-		return Number{}, fmt.Errorf("%w: sequence %d of %s: want 1 to %d", ErrExhausted, seq, typ, s.limit)
+		return Number{}, fmt.Errorf("%w: sequence %d of %s: want 1 to %d", ErrExhausted, seq, s.subject(typ), s.limit)
 	}
 	return newNumber(s.template, span, strings.Clone(typ), seq), nil
 }
@@ -116,7 +119,8 @@ func (s *scheme) parse(number string) (Number, error) {
 }
 
 // Series returns the name of a type's series, as a [Ledger] and package gapless use it: the key prefix, a colon and the
-// type, such as "serial:IS". The only error is [ErrInvalidType].
+// type, such as "serial:IS". With [WithSharedCounter] it is the same for every type, such as "serial:*". The only error
+// is [ErrInvalidType].
 func (s *Scheme) Series(typ string) (string, error) {
 	if err := s.template.CheckType(typ); err != nil {
 		return "", err
@@ -124,7 +128,18 @@ func (s *Scheme) Series(typ string) (string, error) {
 	return s.series(typ), nil
 }
 
-func (s *scheme) series(typ string) string { return s.prefix + ":" + typ }
+func (s *scheme) series(typ string) string { return s.prefix + ":" + cmp.Or(s.sharedType(), typ) }
+
+// sharedType returns the type that all types count as, "" if each has a series of its own. No type has an asterisk.
+func (s *scheme) sharedType() string {
+	if s.shared {
+		return "*"
+	}
+	return ""
+}
+
+// subject names a type's numbers in messages: by the type, or by the series if the template prints no type.
+func (s *scheme) subject(typ string) string { return cmp.Or(typ, s.series(typ)) }
 
 // local returns a Unix time in the time zone of the scheme.
 func (s *scheme) local(unix int64) time.Time { return time.Unix(unix, 0).In(s.calendar.Location) }

@@ -95,7 +95,7 @@ func (g *Generator) NextN(ctx context.Context, typ string, n int) ([]Number, err
 	case n < 1 || n > most:
 		refused = fmt.Errorf("%w: %d numbers at once: want 1 to %d", ErrInvalidRequest, n, most)
 	case int64(n) > g.limit: // a period opened before WithStart took effect may have more
-		refused = fmt.Errorf("%w: %d of %s were asked for, and a period has %d", ErrExhausted, n, typ, g.limit)
+		refused = fmt.Errorf("%w: %d of %s were asked for, and a period has %d", ErrExhausted, n, g.subject(typ), g.limit)
 	}
 	last, err := g.issue(ctx, typ, "", n, refused)
 	if err != nil {

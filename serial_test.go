@@ -51,6 +51,7 @@ func testBehaviour(t *testing.T, b backend) {
 	testRaise(t, b)
 	testStart(t, b)
 	testOnce(t, b)
+	testShared(t, b)
 	testPeriods(t, b)
 	testCalendars(t, b)
 	testPrepare(t, b)

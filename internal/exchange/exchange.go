@@ -21,6 +21,7 @@ type Config struct {
 	Client    redis.UniversalClient
 	Replicas  redisrun.Replicas
 	Prefix    string // of keys
+	Shared    bool   // all types have one series
 	Calendar  calendar.Calendar
 	Counts    string // calendar of a series, as in the record
 	PrintMark string // print mark of every period, hexadecimal digits
@@ -52,7 +53,7 @@ type Exchange struct {
 func New(c *Config) *Exchange {
 	x := &Exchange{common: common{
 		runner:  redisrun.New(c.Client, c.Replicas),
-		store:   store.New(c.Prefix, c.Limit, c.Counts, c.PrintMark, c.Ledger),
+		store:   store.New(c.Prefix, c.Limit, c.Counts, c.PrintMark, c.Ledger, c.Shared),
 		maxSkew: c.MaxSkew, seconds: c.Seconds, key: c.Key, onceFor: c.OnceFor,
 	}}
 	clockProbe := &Span{Stored: x.store.NewPeriod("0", 0, 0, 0, 0, 0)}
@@ -63,7 +64,7 @@ func New(c *Config) *Exchange {
 	}
 	x.gaps = gaps{c.Explain, c.Pending, c.Limit, clockProbe}
 	x.memory = memory{
-		types: map[string]*entry{}, keys: x.store.KeysOf, made: time.Now(), endless: c.Calendar.Unit == calendar.Never,
+		types: map[string]*entry{}, store: x.store, made: time.Now(), endless: c.Calendar.Unit == calendar.Never,
 	}
 	x.nodes = redisrun.NewNodes(x.runner, x.newServer)
 	return x
@@ -82,7 +83,7 @@ func (x *Exchange) newServer(n *redisrun.Node) *server {
 func (x *Exchange) Begin(ctx context.Context, typ, requestID string) Session {
 	_, limited := ctx.Deadline()
 	return Session{
-		Type: typ, Budget: budget.New(limited), server: x.nodes.Of(ctx, typ), request: requestID,
+		Type: typ, Budget: budget.New(limited), server: x.nodes.Of(ctx, x.store.CountedAs(typ)), request: requestID,
 	}
 }
 
@@ -94,6 +95,9 @@ func (x *Exchange) SpanAt(t time.Time) *Span { return x.spans.make(t) }
 func (x *Exchange) NoteUsed(typ string, start, used int64) int64 {
 	return x.memory.noteUsed(typ, start, used)
 }
+
+// CountedAs returns the type that a type counts as: itself, or * if all types have one series.
+func (x *Exchange) CountedAs(typ string) string { return x.store.CountedAs(typ) }
 
 // RecordKey returns the key of a type's record.
 func (x *Exchange) RecordKey(typ string) string { return x.store.RecordKey(typ) }

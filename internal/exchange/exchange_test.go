@@ -389,7 +389,7 @@ func TestMemoryOfOtherClocks(t *testing.T) {
 func TestMemoryOfNever(t *testing.T) {
 	race.Bubble(t, func(t *testing.T) {
 		x, _ := newExchange(t, &redistest.Fake{})
-		m := &memory{keys: x.memory.keys, types: map[string]*entry{}, endless: true, made: time.Now()}
+		m := &memory{store: x.store, types: map[string]*entry{}, endless: true, made: time.Now()}
 		k, always := &clock{}, x.SpanAt(time.Unix(0, 0))
 		for i := range 500 {
 			m.remember(fmt.Sprint("T", i), always, 1, k)

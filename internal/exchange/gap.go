@@ -9,7 +9,7 @@ import (
 
 // A Gap is a range of sequences of a type and period that nobody received, or may have received, and the cause.
 type Gap struct {
-	Type        string
+	Type        string // "" if callers of several types may have shared the request
 	Span        *Span
 	First, Last int64
 	Cause       Cause
@@ -47,6 +47,9 @@ func (g *gaps) addPending(n int) {
 // skip reports the sequences after+1 to last, unless there are none. It returns the greater of after and last.
 func (g *gaps) skip(typ string, s *Span, cause Cause, after, last int64) int64 {
 	if g.report != nil && after < last {
+		if typ == store.SharedType {
+			typ = ""
+		}
 		// typ may share memory with a large string.
 		g.report(Gap{Type: strings.Clone(typ), Span: s, First: after + 1, Last: last, Cause: cause})
 	}

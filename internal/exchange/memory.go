@@ -11,7 +11,7 @@ import (
 // A memory holds, per type, the greatest sequence returned in its latest period. Uniqueness does not depend on it, but
 // it detects a counter that went back.
 type memory struct {
-	keys    func(typ string, p *store.Period) store.Keys
+	store   *store.Store
 	endless bool      // the period never ends
 	made    time.Time // creation time, with the monotonic clock
 
@@ -37,10 +37,10 @@ type entry struct {
 func (m *memory) series(typ string, s *Span) store.Series {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if e := m.types[typ]; e != nil && e.start == s.Start {
+	if e := m.types[m.store.CountedAs(typ)]; e != nil && e.start == s.Start {
 		return store.Series{Type: typ, Period: &s.Stored, HighWater: e.highest, Keys: e.keys}
 	}
-	return store.Series{Type: typ, Period: &s.Stored, Keys: m.keys(typ, &s.Stored)}
+	return store.Series{Type: typ, Period: &s.Stored, Keys: m.store.KeysOf(typ, &s.Stored)}
 }
 
 // remember notes that seq was returned. The first number in a new period forgets the periods that have ended, so a type
@@ -48,6 +48,7 @@ func (m *memory) series(typ string, s *Span) store.Series {
 func (m *memory) remember(typ string, s *Span, seq int64, clock *clock) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	typ = m.store.CountedAs(typ)
 	newest, end := s.Start, s.End
 	if m.endless {
 		now := int64(time.Since(m.made) / time.Second)
@@ -76,7 +77,7 @@ func (m *memory) remember(typ string, s *Span, seq int64, clock *clock) {
 		m.newest = s.Start // the server's clock was ahead in the old period, and is far from it now
 	}
 	typ = strings.Clone(typ) // typ may share memory with a large string
-	m.types[typ] = &entry{start: s.Start, end: end, highest: seq, clock: clock, keys: m.keys(typ, &s.Stored)}
+	m.types[typ] = &entry{start: s.Start, end: end, highest: seq, clock: clock, keys: m.store.KeysOf(typ, &s.Stored)}
 }
 
 // noteUsed notes how many sequences of a type's period are used, and returns the greatest count noted before, 0 if
@@ -84,7 +85,7 @@ func (m *memory) remember(typ string, s *Span, seq int64, clock *clock) {
 func (m *memory) noteUsed(typ string, start, used int64) (before int64) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	e := m.types[typ]
+	e := m.types[m.store.CountedAs(typ)]
 	if e == nil || e.start != start {
 		return used
 	}

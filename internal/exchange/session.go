@@ -2,6 +2,7 @@ package exchange
 
 import (
 	"context"
+	"strconv"
 	"sync"
 	"time"
 
@@ -146,7 +147,7 @@ func (s *Session) sendOnce(ctx context.Context, span *Span, req store.Request, p
 	waiting := s.server.takes
 	// The take goes alone if nobody waits, and if the caller may itself wait for Redis.
 	if take, ok := req.(*store.Take); ok && take.Purpose == store.Issue {
-		key, mine := batchKey{s.Type, span.From}, payload{ctx, span, budget.New(true)}
+		key, mine := batchKey{s.server.store.CountedAs(s.Type), span.From}, payload{ctx, span, budget.New(true)}
 		b, place, begun := waiting.Join(key, mine, budget.First, ctx.Done() == nil)
 		if b != nil {
 			return s.waitBatch(ctx, b, place, &r.Reply)
@@ -179,7 +180,11 @@ func (s *Session) target(span *Span) store.Target {
 
 // repeatable returns the caller's request if it may be repeated, else zero.
 func (s *Session) repeatable(span *Span) store.Repeatable {
-	return store.Repeatable{ID: s.request, Printed: span.printed, Key: s.server.key, Life: s.server.onceFor}
+	printed := span.printed
+	if s.request != "" && s.server.store.CountedAs(s.Type) != s.Type {
+		printed += " " + strconv.Quote(s.Type)
+	}
+	return store.Repeatable{ID: s.request, Printed: printed, Key: s.server.key, Life: s.server.onceFor}
 }
 
 // waitBatch waits for the reply to a batch, and sets part to the share that belongs to the session's place.

@@ -14,7 +14,7 @@ type Span struct {
 	calendar.Span
 	Unprintable error        // reason why its numbers cannot be printed, nil if they can
 	Stored      store.Period // period as Redis stores it
-	printed     string       // date and template, as in the stored answer to a request
+	printed     string       // as in the stored answer to a request: date and template
 }
 
 // spans makes spans.

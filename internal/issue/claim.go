@@ -120,7 +120,7 @@ func (cl *claim) askLedger(ctx context.Context, span *exchange.Span, above, size
 		block, err = c.issuer.newBlock(after, above, size)
 	}
 	if err != nil {
-		return store.Block{}, redisrun.Outage(fmt.Errorf("serial: %w of %s %s: %w", ErrLedger, typ, span.Label, err))
+		return store.Block{}, redisrun.Outage(fmt.Errorf("serial: %w of %s %s: %w", ErrLedger, c.subject(), span.Label, err))
 	}
 	return block, nil
 }

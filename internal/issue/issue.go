@@ -4,6 +4,7 @@
 package issue
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,6 +76,9 @@ func (i *Issuer) NewCall(ctx context.Context, typ, requestID string) (*Call, err
 
 // Events returns the call's events so far.
 func (c *Call) Events() exchange.Events { return c.session.Events() }
+
+// subject names what the call counts, for messages: its type, or the series of a template without one.
+func (c *Call) subject() string { return cmp.Or(c.session.Type, c.issuer.Prefix+":*") }
 
 // Current returns the current span by the server's clock, as far as it is known.
 func (c *Call) Current() *exchange.Span { return c.session.Current() }

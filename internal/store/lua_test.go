@@ -589,7 +589,7 @@ type sender struct {
 func newSender(client *redis.Client, limit int64, ledger bool) *sender {
 	runner := redisrun.New(client, redisrun.Replicas{})
 	node := redisrun.NewNodes(runner, func(n *redisrun.Node) *redisrun.Node { return n }).Of(context.Background(), "")
-	return &sender{store.New("serial", limit, "days", "0123456789ab", ledger), runner, node}
+	return &sender{store.New("serial", limit, "days", "0123456789ab", ledger, false), runner, node}
 }
 
 // send sends a request for a series.

@@ -39,7 +39,7 @@ func (t *Target) Requested() Requested { return Requested{} }
 // A Repeatable is a request that the caller may repeat: it then gets its earlier answer.
 type Repeatable struct {
 	ID      string
-	Printed string        // date and template of its number, stored with the answer
+	Printed string        // date and template of its number, and perhaps its type, stored with the answer
 	Key     string        // fingerprint of the key that hides the sequence, or "plain"
 	Life    time.Duration // duration for which the answer is stored
 }

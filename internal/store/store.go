@@ -20,17 +20,21 @@ type Store struct {
 	limit  any    // largest sequence of a period, an int64
 	suffix string // end of a period in the record: calendar, print mark and ledger
 	ledger bool   // numbers are set aside before they are issued
+	shared bool   // all types have one series
 }
+
+// SharedType is the name of the type that all types count as if they share a series. No type has an asterisk.
+const SharedType = "*"
 
 // New returns the Store of a key prefix. limit is the largest sequence of a period, at most [MaxSeq]. calendar names
 // the calendar of its series, in letters, digits and spaces. print is the print mark, hexadecimal digits. With a
-// ledger, numbers are set aside before they are issued.
-func New(prefix string, limit int64, calendar, print string, ledger bool) *Store {
+// ledger, numbers are set aside before they are issued. If shared, all types have one series.
+func New(prefix string, limit int64, calendar, print string, ledger, shared bool) *Store {
 	suffix := " " + calendar + " #" + print
 	if ledger {
 		suffix += " ledger"
 	}
-	return &Store{prefix, limit, suffix, ledger}
+	return &Store{prefix, limit, suffix, ledger, shared}
 }
 
 // A Period is the span that one counter serves.
@@ -72,8 +76,16 @@ func (s *Store) KeysOf(typ string, p *Period) Keys {
 	return Keys{s.CounterKey(typ, p.Label), s.RecordKey(typ)}
 }
 
+// CountedAs returns the type that a type counts as: itself, or [SharedType].
+func (s *Store) CountedAs(typ string) string {
+	if s.shared {
+		return SharedType
+	}
+	return typ
+}
+
 // RecordKey returns the key of a type's record. It names the series in a ledger.
-func (s *Store) RecordKey(typ string) string { return s.prefix + ":{" + typ + "}" }
+func (s *Store) RecordKey(typ string) string { return s.prefix + ":{" + s.CountedAs(typ) + "}" }
 
 // CounterKey returns the key of a type's counter in the period with that label.
 func (s *Store) CounterKey(typ, label string) string { return s.RecordKey(typ) + ":" + label }

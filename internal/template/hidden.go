@@ -1,6 +1,7 @@
 package template
 
 import (
+	"cmp"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
@@ -9,8 +10,9 @@ import (
 	"github.com/dailyserial/serial/internal/ff1"
 )
 
-// Hide makes the template print encrypted sequences. prefix is the prefix of keys in Redis.
-func (t *Template) Hide(key []byte, prefix string) error {
+// Hide makes the template print encrypted sequences. prefix is the prefix of keys in Redis; counter is the name of the
+// counter that all types share, "" if each has its own.
+func (t *Template) Hide(key []byte, prefix, counter string) error {
 	if n := t.alphabet.largest(t.seqWidth); t.grows || n < 999_999 {
 		return fmt.Errorf("serial: WithHiddenSequence: the template has %d sequences; want a million or more "+
 			"of one width: {seq:6} to {seq:15}, {seq:4:base32}, {seq:4:base36}, {seq:5:letters} or wider, "+
@@ -22,13 +24,13 @@ func (t *Template) Hide(key []byte, prefix string) error {
 	}
 	mac := hmac.New(sha256.New, key)
 	mac.Write([]byte("serial: fingerprint of a key for hidden sequences"))
-	t.cipher, t.prefix, t.Fingerprint = cipher, prefix, hex.EncodeToString(mac.Sum(nil)[:8])
+	t.cipher, t.prefix, t.counter, t.Fingerprint = cipher, prefix, counter, hex.EncodeToString(mac.Sum(nil)[:8])
 	return nil
 }
 
 // tweak appends the counter's key in Redis, so each counter has its own encryption.
 func (t *Template) tweak(b []byte, typ, label string) []byte {
 	b = append(append(b, t.prefix...), ":{"...)
-	b = append(append(b, typ...), "}:"...)
+	b = append(append(b, cmp.Or(t.counter, typ)...), "}:"...)
 	return append(b, label...)
 }

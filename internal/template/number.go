@@ -151,18 +151,25 @@ func (t *Template) ParseNumber(s string) (n Number, err error) {
 // widths are the widths of a number's fields by their kinds, in bytes.
 type widths [fieldKinds]int
 
-// widthsIn returns the widths of a number's fields. The type takes what the fields on its two sides leave.
+// widthsIn returns the widths of a number's fields. The type takes what the fields on its two sides leave; without one,
+// nothing may be left.
 func (t *Template) widthsIn(s string) (w widths, err error) {
-	if len(s) <= t.fixed {
-		return w, fmt.Errorf("it has %d bytes; at least %d are needed", len(s), t.fixed+1)
+	least, typ := t.fixed, find(t.pieces, fieldType)
+	if t.Typed {
+		least++
+	} else {
+		typ = len(t.pieces)
+	}
+	if len(s) < least {
+		return w, fmt.Errorf("it has %d bytes; at least %d are needed", len(s), least)
 	}
 	w = t.least
 	w[fieldType] = len(s) - t.fixed
-	if !t.varies {
+	if !t.varies && (t.Typed || len(s) == least) {
 		return w, nil
 	}
 	w = widths{}
-	rest, typ := s, find(t.pieces, fieldType)
+	rest := s
 	for i := range t.pieces[:typ] {
 		n := t.pieces[i].width(rest, false)
 		w[t.pieces[i].kind], rest = w[t.pieces[i].kind]+n, rest[n:]
@@ -175,8 +182,12 @@ func (t *Template) widthsIn(s string) (w widths, err error) {
 	switch seq := w[fieldSeq]; {
 	case seq < t.seqWidth || seq > maxWidth:
 		return w, fmt.Errorf("its sequence has %d digits; want %d to %d", seq, t.seqWidth, maxWidth)
-	case rest == "":
+	case t.Typed && rest == "":
 		return w, errors.New("nothing is left for its type")
+	case !t.Typed && rest != "":
+		return w, fmt.Errorf("%q is left over at its end", rest)
+	case w[fieldLiteral] < t.least[fieldLiteral] || w[fieldCheck] < t.least[fieldCheck]:
+		return w, errors.New("its end is missing")
 	}
 	return w, nil
 }

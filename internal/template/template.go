@@ -41,6 +41,7 @@ var (
 // sequence that may grow, and unpadded parts of the date.
 type Template struct {
 	Dates    Dates
+	Typed    bool // the template prints the type
 	text     string
 	fields   []field // literals, type, date, sequence and check, in the template's order
 	pieces   []field // the same, with the date's tokens and separators in place of the date
@@ -54,6 +55,7 @@ type Template struct {
 
 	cipher      *ff1.Cipher // cipher of a hidden sequence, otherwise nil
 	prefix      string      // prefix of keys in Redis, for the cipher
+	counter     string      // name of the counter that all types share, for the cipher; "" for none
 	Fingerprint string      // identifies the cipher's key without revealing it; "" without a cipher
 }
 
@@ -122,11 +124,10 @@ func (t *Template) parse() error {
 			rest = rest[1:]
 		}
 	}
-	for _, kind := range []fieldKind{fieldType, fieldSeq} {
-		if find(t.fields, kind) < 0 {
-			return fmt.Errorf("{%s} is missing; %s", fieldNames[kind], allowedFields)
-		}
+	if find(t.fields, fieldSeq) < 0 {
+		return fmt.Errorf("{seq} is missing; %s", allowedFields)
 	}
+	t.Typed = find(t.fields, fieldType) >= 0
 	for _, f := range t.fields {
 		inDate := []field{f}
 		if f.kind == fieldDate {
@@ -243,10 +244,14 @@ func find(fields []field, kind fieldKind) int {
 	return slices.IndexFunc(fields, func(f field) bool { return f.kind == kind })
 }
 
-// Prove refuses a template that could print the same number in different periods, or whose date does not suit the
-// calendar.
-func (t *Template) Prove() error {
+// Prove refuses a template that could print the same number for two types, unless they share their counters, or in
+// different periods, or whose date does not suit the calendar.
+func (t *Template) Prove(shared bool) error {
 	d := &t.Dates
+	if !t.Typed && !shared {
+		return fmt.Errorf("serial: template %q: {type} is missing; %s; only numbers of WithSharedCounter need none",
+			t.text, allowedFields)
+	}
 	if d.text == "" && d.calendar.Unit != calendar.Never {
 		return fmt.Errorf("serial: template %q: {date} is missing; only numbers of Never need none", t.text)
 	}
@@ -264,8 +269,15 @@ func (t *Template) Largest() int64 {
 	return t.alphabet.largest(t.seqWidth)
 }
 
-// CheckType refuses a type that the template cannot print. Check digits that cover letters cover only ASCII letters.
+// CheckType refuses a type that the template cannot print: any but "" if it prints none. Check digits that cover letters
+// cover only ASCII letters.
 func (t *Template) CheckType(typ string) error {
+	if !t.Typed {
+		if typ != "" {
+			return fmt.Errorf("%w %.80q: the template prints none; want \"\"", ErrInvalidType, typ)
+		}
+		return nil
+	}
 	if err := name.Check(typ); err != nil {
 		return fmt.Errorf("%w %.80q: %w", ErrInvalidType, typ, err)
 	}

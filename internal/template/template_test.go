@@ -68,6 +68,15 @@ type settings struct {
 	calendar.Calendar
 	text, prefix string
 	key          []byte
+	shared       bool
+}
+
+// counter returns the name of the counter that all types share, "" for none.
+func (s *settings) counter() string {
+	if s.shared {
+		return "*"
+	}
+	return ""
 }
 
 type setting func(s *settings)
@@ -75,6 +84,7 @@ type setting func(s *settings)
 func withText(text string) setting     { return func(s *settings) { s.text = text } }
 func withPrefix(prefix string) setting { return func(s *settings) { s.prefix = prefix } }
 func hidden(key []byte) setting        { return func(s *settings) { s.key = key } }
+func shared(s *settings)               { s.shared = true }
 func per(unit calendar.Unit) setting   { return func(s *settings) { s.Unit = unit } }
 func in(loc *time.Location) setting    { return func(s *settings) { s.Location = loc } }
 func dayStart(start time.Duration) setting {
@@ -93,10 +103,10 @@ func parse(all ...setting) (*scheme, error) {
 	}
 	t, err := template.Parse(c.text, c.Calendar)
 	if err == nil {
-		err = t.Prove()
+		err = t.Prove(c.shared)
 	}
 	if err == nil && c.key != nil {
-		err = t.Hide(c.key, c.prefix)
+		err = t.Hide(c.key, c.prefix, c.counter())
 	}
 	if err == nil && c.DayStart != 0 && (c.Unit.ShorterThanDay() || c.Unit == calendar.Never) {
 		err = errors.New("such periods have no business days") // package serial refuses this
@@ -155,7 +165,7 @@ func randomTemplate(r *rand.Rand) string {
 		}
 		date += token
 	}
-	fields := []string{"{type}", pick("{seq}", "{seq:1}", "{seq:6}", "{seq:6}", "{seq:15}", "-{seq:2+}.", "{seq:4:base32}",
+	fields := []string{pick("{type}", "{type}", "{type}", ""), pick("{seq}", "{seq:1}", "{seq:6}", "{seq:6}", "{seq:15}", "-{seq:2+}.", "{seq:4:base32}",
 		"{seq:9:base32}", "{seq:1:base36}", "{seq:9:base36}", "{seq:3:letters}", "{seq:9:letters}")}
 	if date != "" || r.IntN(5) > 0 {
 		fields = append(fields, "{date:"+date+"}")
@@ -206,6 +216,9 @@ func TestNumbersReadBack(t *testing.T) {
 		if r.IntN(4) == 0 {
 			opts = append(opts, hidden(hiddenKey))
 		}
+		if r.IntN(2) == 0 {
+			opts = append(opts, shared)
+		}
 		s, err := parse(opts...)
 		if err != nil {
 			continue
@@ -220,6 +233,9 @@ func TestNumbersReadBack(t *testing.T) {
 				at = r.Int64N(2145916800)
 			}
 			typ := []string{"IS", "7", "a/b-1", "X2", "订单"}[r.IntN(5)]
+			if !s.Typed {
+				typ = ""
+			}
 			last := s.Largest()
 			seq := []int64{1, last, 1 + r.Int64N(last)}[r.IntN(3)]
 			name := fmt.Sprintf("%s %v from %v in %s at %d: %s %d", pattern, unit, start, zone, at, typ, seq)
