@@ -30,6 +30,7 @@ type walkSetting struct {
 	print     int    // index of walkPrints
 	start     int64
 	ledger    bool
+	shared    bool // all types share a counter
 }
 
 // walkPrints print sequences in ways of which some pairs agree on some sequences. A date layout has its own literal:
@@ -64,12 +65,15 @@ func (s walkSetting) options(ledger serial.Ledger) []serial.Option {
 	if s.ledger {
 		opts = append(opts, serial.WithLedger(ledger, 3))
 	}
+	if s.shared {
+		opts = append(opts, serial.WithSharedCounter())
+	}
 	return opts
 }
 
 func (s walkSetting) String() string {
-	return fmt.Sprintf("%v %v day start %v year start %v %d, %q print %d start %d ledger %v",
-		s.period, s.zone, s.dayStart, s.yearStart, s.yearDay, s.date, s.print, s.start, s.ledger)
+	return fmt.Sprintf("%v %v day start %v year start %v %d, %q print %d start %d ledger %v shared %v",
+		s.period, s.zone, s.dayStart, s.yearStart, s.yearDay, s.date, s.print, s.start, s.ledger, s.shared)
 }
 
 // A walk is a random way through settings, times and losses.
@@ -85,6 +89,7 @@ type walk struct {
 	skew      time.Duration // of Redis's clock, at most farthest: a record must outlive a jump back
 	lose      bool          // Redis may lose everything, since all processes have the ledger
 	starts    bool          // processes differ only in their starts
+	shared    bool          // all types share a counter, and all processes a calendar and a date
 	procs     []*walker
 	settings  []walkSetting    // every setting that a process has ever had
 	calendars map[string]bool  // calendars of these settings
@@ -127,6 +132,7 @@ func (w *walk) setting() walkSetting {
 		dayStart: []time.Duration{0, 0, 0, 4 * time.Hour, 23 * time.Hour}[w.IntN(5)], yearStart: starts[w.IntN(len(starts))],
 		yearDay: 1 + 5*w.IntN(2), date: walkDates[w.IntN(len(walkDates))], print: w.IntN(len(walkPrints)),
 		start: walkStarts[w.IntN(len(walkStarts))], ledger: w.lose || w.IntN(4) == 0,
+		shared: w.shared,
 	}
 }
 
@@ -141,6 +147,9 @@ func (w *walk) mutate(s walkSetting) walkSetting {
 	}
 	for range w.IntN(3) {
 		other := w.setting()
+		if w.shared { // another calendar or layout needs another key prefix or literal
+			other.period, other.yearStart, other.yearDay, other.date = s.period, s.yearStart, s.yearDay, s.date
+		}
 		switch w.IntN(7) {
 		case 0:
 			s.period = other.period
@@ -211,7 +220,7 @@ func (w *walk) nextPeriod(p *walker, far, off time.Duration) {
 func (w *walk) tell(what string, p *walker, typ string, issued []serial.Number, err error) bool {
 	w.note("%s %s by %d: %v %v", what, typ, slices.Index(w.procs, p), issued, err)
 	if err != nil {
-		w.refused[typ] = w.refused[typ] || strings.Contains(err.Error(), "the ledger of")
+		w.refused[w.counted(typ)] = w.refused[w.counted(typ)] || strings.Contains(err.Error(), "the ledger of")
 		for _, known := range []error{serial.ErrConflict, serial.ErrClockSkew, serial.ErrCounterLost, serial.ErrExhausted} {
 			if errors.Is(err, known) {
 				w.said[known.Error()]++
@@ -241,12 +250,16 @@ func (w *walk) issue(p *walker, typ string) bool {
 	}
 	w.follows(p, series, issued[0].Seq)
 	for _, n := range issued {
-		if before, twice := w.texts[n.String()]; twice {
+		text := n.String()
+		if w.shared { // two types must not have the same number either
+			text = strings.TrimPrefix(text, series)
+		}
+		if before, twice := w.texts[text]; twice {
 			require.Fail(w.t, "issued twice", "%s, first in step %d\n%s", n, before, strings.Join(w.trace, "\n"))
 		}
-		w.texts[n.String()] = len(w.trace) - 1
-		label, _, _ := p.gen.Scheme().Period(serial.At(w.now()))
-		w.used[series+" "+label] = max(w.used[series+" "+label], n.Seq)
+		w.texts[text] = len(w.trace) - 1
+		period := w.periodOf(p, series)
+		w.used[period] = max(w.used[period], n.Seq)
 		w.said["issued"]++
 	}
 	if what == "NextOnce" {
@@ -260,9 +273,8 @@ func (w *walk) issue(p *walker, typ string) bool {
 // a period may be the start of some process. With a ledger, losses skip some. If the ledger has refused a reservation
 // since everything was lost, the next caller does not know the last number.
 func (w *walk) follows(p *walker, series string, first int64) {
-	label, _, _ := p.gen.Scheme().Period(serial.At(w.now()))
-	befores := []int64{w.used[series+" "+label]}
-	if befores[0] == 0 || w.refused[series] {
+	befores := []int64{w.used[w.periodOf(p, series)]}
+	if befores[0] == 0 || w.refused[w.counted(series)] {
 		for _, s := range w.settings {
 			befores = append(befores, s.start-1)
 		}
@@ -273,8 +285,8 @@ func (w *walk) follows(p *walker, series string, first int64) {
 	}
 	require.True(w.t, slices.ContainsFunc(befores, func(before int64) bool {
 		return before < first && first <= before+1+skipped
-	}), "%d after %v of %s %s\n%s", first, befores, series, label, strings.Join(w.trace, "\n"))
-	w.refused[series] = false
+	}), "%d after %v of %s %s\n%s", first, befores, series, w.now(), strings.Join(w.trace, "\n"))
+	w.refused[w.counted(series)] = false
 }
 
 // hasLedger reports whether any process has had the ledger.
@@ -285,10 +297,9 @@ func (w *walk) hasLedger() bool {
 // peek has a process read the last number, which is the last one issued, whatever the start of that process.
 func (w *walk) peek(p *walker, typ string) {
 	series := w.series(typ)
-	label, _, _ := p.gen.Scheme().Period(serial.At(w.now()))
 	n, err := p.gen.Peek(w.t.Context(), series)
 	if w.tell("Peek", p, series, []serial.Number{n}, err) && !w.hasLedger() { // a ledger may have skipped some
-		require.Equal(w.t, w.used[series+" "+label], n.Seq, "%s %s\n%s", series, label, strings.Join(w.trace, "\n"))
+		require.Equal(w.t, w.used[w.periodOf(p, series)], n.Seq, "%s %s\n%s", series, w.now(), strings.Join(w.trace, "\n"))
 	}
 }
 
@@ -363,7 +374,7 @@ func (w *walk) runAhead(p *walker, typ string) {
 
 func (w *walk) loseCounter(typ, label string) {
 	typ = w.series(typ)
-	require.NoError(w.t, w.client.Del(w.t.Context(), "serial:{"+typ+"}:"+label).Err())
+	require.NoError(w.t, w.client.Del(w.t.Context(), "serial:{"+w.counted(typ)+"}:"+label).Err())
 	w.note("the counter of %s in %s is lost", typ, label)
 }
 
@@ -375,22 +386,36 @@ func (w *walk) prepare(p *walker, typ string, periods int) {
 // operate has an honest operator raise or take over.
 func (w *walk) operate(p *walker, typ string, takeover bool) {
 	typ = w.series(typ)
-	label, _, _ := p.gen.Scheme().Period(serial.At(w.now()))
 	what, do := "Raise", p.gen.Raise
 	if takeover {
 		what, do = "Takeover", p.gen.Takeover
 	}
-	err := do(w.t.Context(), typ, w.used[typ+" "+label])
+	err := do(w.t.Context(), typ, w.used[w.periodOf(p, typ)])
 	if w.tell(what, p, typ, nil, err) {
 		w.said[what]++
 	}
+}
+
+// counted returns the type that a type counts as.
+func (w *walk) counted(typ string) string {
+	if w.shared {
+		return "*"
+	}
+	return typ
+}
+
+// periodOf names the current period of a type by the settings of a process.
+func (w *walk) periodOf(p *walker, typ string) string {
+	label, _, _ := p.gen.Scheme().Period(serial.At(w.now()))
+	return w.counted(typ) + " " + label
 }
 
 // series returns the name of a type's current series: a new one where its record has expired and not all processes use
 // one calendar. Only a ledger can distinguish a series that was unused for so long from a new one.
 func (w *walk) series(typ string) string {
 	name := fmt.Sprint(typ, "-", w.begun[typ])
-	if !w.lose && len(w.calendars) > 1 && w.seen[name] && w.client.Exists(w.t.Context(), "serial:{"+name+"}").Val() == 0 {
+	record := "serial:{" + w.counted(name) + "}"
+	if !w.lose && len(w.calendars) > 1 && w.seen[name] && w.client.Exists(w.t.Context(), record).Val() == 0 {
 		w.begun[typ]++
 	}
 	name = fmt.Sprint(typ, "-", w.begun[typ])
@@ -484,7 +509,7 @@ func TestWalk(t *testing.T) {
 		w := &walk{Rand: rand.New(rand.NewPCG(first, walks)), t: t, redis: r, client: client, ledger: new(serialtest.Ledger),
 			zones: zones, texts: map[string]int{}, used: map[string]int64{}, begun: map[string]int{}, seen: map[string]bool{},
 			refused: map[string]bool{}, calendars: map[string]bool{}, said: said}
-		w.lose, w.starts = w.IntN(3) == 0, w.IntN(3) == 0
+		w.lose, w.starts, w.shared = w.IntN(3) == 0, w.IntN(3) == 0, w.IntN(3) == 0
 		w.truth = time.Date(2024, 1, 1, 0, 0, 0, 0, time.UTC).Add(time.Duration(w.Int64N(int64(800 * 24 * time.Hour))))
 		w.note("walk %d of seed %d", walks, first)
 		w.start()

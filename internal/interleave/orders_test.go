@@ -38,6 +38,10 @@ func TestInterleavings(t *testing.T) {
 			setting{processes: 2, each: 2, twoStarts: true, ledger: true, prepare: fullBlock}},
 		{"with two starts and a ledger, prepared, across midnight", 100,
 			setting{processes: 2, each: 1, twoStarts: true, ledger: true, midnight: true, prepare: ahead}},
+		{"of two types that share a counter, across midnight", 1000,
+			setting{processes: 2, each: 1, shared: true, midnight: true}},
+		{"of two types that share a counter, with a ledger", 1000,
+			setting{processes: 2, each: 2, shared: true, ledger: true}},
 	})
 }
 

@@ -44,6 +44,7 @@ type setting struct {
 	fastClock   bool // the server's clock may jump ahead and come back; the last process is an operator
 	printsDay   bool // numbers count through the year and print the day
 	twoStarts   bool // the last process has laterStart, the others have 1
+	shared      bool // each process asks for another type, and the types share a counter
 
 	prepare func(t *testing.T, m *memory.Redis, opts []serial.Option) (issued []string) // runs before all others
 }
@@ -63,6 +64,9 @@ func (s setting) options(l serial.Ledger) []serial.Option {
 	}
 	if s.fastClock {
 		all = append(all, serial.WithMaxSkew(-1))
+	}
+	if s.shared {
+		all = append(all, serial.WithSharedCounter())
 	}
 	if s.printsDay {
 		all = append(all, serial.WithPeriod(serial.PerYear))
@@ -133,7 +137,7 @@ func (s setting) start(t *testing.T) *run {
 	r := &run{setting: s, redis: m, ledger: new(serialtest.Ledger), over: cancel, isOver: ctx.Done(),
 		owners: map[string]int{}, byRequest: map[string]string{}, stopped: -1, resumed: -1, left: -1}
 	time.Sleep(24*time.Hour - 20*time.Second) // midnight is near, and comes when it is meant to
-	first := newGenerator(t, m.Client(), s.options(r.ledger)...)
+	first := newGenerator(t, m.Client(), append(s.options(r.ledger), serial.WithKeyPrefix("other"))...)
 	_, err := first.Next(ctx, "OTHER") // the server knows the scripts
 	require.NoError(t, err)
 	if s.sameRequest {
@@ -208,8 +212,15 @@ func (r *run) ask(i, nth int) {
 	r.mu.Lock()
 	raised := r.clock.raised
 	r.mu.Unlock()
-	n, err := next(ctx, "IS")
+	typ := "IS"
+	if r.shared {
+		typ = fmt.Sprint("T", i)
+	}
+	n, err := next(ctx, typ)
 	number := n.String()
+	if r.shared && err == nil {
+		number = "IS" + strings.TrimPrefix(number, typ) // two types must not have the same sequence
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	p.results = append(p.results, number)
@@ -252,7 +263,15 @@ func (r *run) mayGet(i int, err error) bool {
 
 // dayHasLedger reports whether the record says that the day has a ledger.
 func (r *run) dayHasLedger() bool {
-	return strings.HasSuffix(r.redis.HGet("serial:{IS}", "entered"), " ledger")
+	return strings.HasSuffix(r.redis.HGet(r.record(), "entered"), " ledger")
+}
+
+// record returns the key of the record.
+func (r *run) record() string {
+	if r.shared {
+		return "serial:{*}"
+	}
+	return "serial:{IS}"
 }
 
 // counter returns the key of the day's counter.
@@ -261,7 +280,7 @@ func (r *run) counter() string {
 	if r.printsDay {
 		layout = "2006"
 	}
-	return "serial:{IS}:" + time.Now().UTC().Format(layout)
+	return r.record() + ":" + time.Now().UTC().Format(layout)
 }
 
 // hold holds a command back until it is resumed, and returns what happens to it.

@@ -165,7 +165,8 @@ func randomTemplate(r *rand.Rand) string {
 		}
 		date += token
 	}
-	fields := []string{pick("{type}", "{type}", "{type}", ""), pick("{seq}", "{seq:1}", "{seq:6}", "{seq:6}", "{seq:15}", "-{seq:2+}.", "{seq:4:base32}",
+	fields := []string{pick("{type}", "{type}", "{type}", ""), pick("{seq}",
+		"{seq:1}", "{seq:6}", "{seq:6}", "{seq:15}", "-{seq:2+}.", "{seq:4:base32}",
 		"{seq:9:base32}", "{seq:1:base36}", "{seq:9:base36}", "{seq:3:letters}", "{seq:9:letters}")}
 	if date != "" || r.IntN(5) > 0 {
 		fields = append(fields, "{date:"+date+"}")
