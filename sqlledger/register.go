@@ -298,7 +298,7 @@ func (r *Register) text(s string) any {
 
 // checkFields returns an error unless the explanation fits the table.
 func checkFields(e serial.Explanation) error {
-	return cmp.Or(e.Validate(), checkName("Series", e.Series, maxSeries), checkName("Type", e.Type, maxText),
+	return cmp.Or(e.Validate(), checkName("Series", e.Series, maxSeries), checkName("Type", cmp.Or(e.Type, "-"), maxText),
 		checkStart(e.Start), checkYear("At", e.At))
 }
 

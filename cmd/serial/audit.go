@@ -118,7 +118,7 @@ func (s *settings) skippedDate() error {
 func (p *printer) printReport(r *serial.Report) {
 	all := max(0, r.Last-r.First+1)
 	period := p.name(r.Start)
-	_, _ = fmt.Fprintf(p, "%s in %s (from %s)\n", r.Type, period, r.Start.Format(time.RFC3339))
+	_, _ = fmt.Fprintf(p, "%s in %s (from %s)\n", p.series(r.Type), period, r.Start.Format(time.RFC3339))
 	if all == 0 {
 		_, _ = fmt.Fprintln(p, "issued     0")
 	} else {
@@ -150,7 +150,8 @@ func (p *printer) printReport(r *serial.Report) {
 	if !r.Clean() {
 		verdict = errFound.Error()
 	}
-	_, _ = fmt.Fprintf(p, "%s in %s: %s\nchecked %s, signed ______________________________\n", r.Type, period, verdict,
+	_, _ = fmt.Fprintf(p, "%s in %s: %s\nchecked %s, signed ______________________________\n",
+		p.series(r.Type), period, verdict,
 		p.time(time.Now()))
 }
 

@@ -300,6 +300,8 @@ func TestAuditDigits(t *testing.T) {
 		{"0011", []string{"-template", "{type}{date:yyyyMMdd}{seq:4:base32}"}, 33},
 		{"00Z", []string{"-template", "{type}{date:yyyyMMdd}{seq:3:base32}"}, 31},
 		{"0000X", []string{"-template", "{type}{date:yyyyMMdd}{seq:5:base36}"}, 33},
+		{"AABH", []string{"-template", "{type}{date:yyyyMMdd}{seq:4:letters}"}, 33},
+		{"AAZ", []string{"-template", "{type}{date:yyyyMMdd}{seq:3:letters}"}, 25},
 		{"000033", []string{"-template", "{type}{date:yyyyMMdd}{seq:6}"}, 33},
 	} {
 		_, e, _ := issued(t, 0)

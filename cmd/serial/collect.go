@@ -36,7 +36,7 @@ func (c *command) collect(ctx context.Context, input io.Reader, typ string, now 
 			bad.add(fmt.Errorf("line %d: %s", e.line, strings.TrimPrefix(err.Error(), "serial: ")))
 			continue
 		}
-		k := key{n.Type, n.Start.Unix()}
+		k := key{c.series(n.Type), n.Start.Unix()}
 		f := all[k]
 		if f == nil {
 			f = &found{Type: n.Type, Start: n.Start, Action: ignored}

@@ -31,13 +31,34 @@ func (s *settings) read(line []string, getenv func(string) string) error {
 	if err := s.split(line); err != nil {
 		return err
 	}
-	if err := s.row.check(s.args); err != nil {
+	args, typeless := s.row.args, s.typeless()
+	if typeless {
+		args = strings.TrimPrefix(strings.TrimPrefix(args, "TYPE "), "[TYPE] ")
+		args = strings.TrimPrefix(args, "TYPE")
+	}
+	if err := s.row.check(args, s.args); err != nil {
 		return err
 	}
 	if s.row.needs == nothing {
 		return nil
 	}
+	if args != s.row.args {
+		s.args = append([]string{""}, s.args...)
+	}
 	return s.complete(getenv)
+}
+
+// typeless reports whether numbers have no type.
+func (s *settings) typeless() bool {
+	return s.shared && s.template != "" && !strings.Contains(strings.ReplaceAll(s.template, "{{", ""), "{type}")
+}
+
+// series names a type's numbers: by the type, or by the series if types share it.
+func (s *settings) series(typ string) string {
+	if s.shared {
+		typ, _ = s.scheme.Series(typ)
+	}
+	return typ
 }
 
 // split separates flags from arguments, and sets the flags. Package flag would stop at the first argument.
@@ -140,6 +161,9 @@ func (s *settings) complete(getenv func(string) string) error {
 	}
 	s.opts = append(s.opts, serial.WithLocation(s.zone), serial.WithPeriod(s.period.per), serial.WithTemplate(s.template),
 		serial.WithStart(s.start))
+	if s.shared {
+		s.opts = append(s.opts, serial.WithSharedCounter())
+	}
 	return nil
 }
 

@@ -197,18 +197,18 @@ func (s *subcommand) options() []option {
 
 // check refuses empty arguments and a wrong number of arguments. It never prints an argument, which may be a URL with a
 // password.
-func (s *subcommand) check(args []string) error {
-	names := strings.Fields(s.args)
+func (s *subcommand) check(want string, args []string) error {
+	names := strings.Fields(want)
 	for i, name := range names {
 		switch {
 		case i < len(args) && args[i] == "":
 			return misused("%s is empty, perhaps because a shell variable is not set", strings.Trim(name, "[]"))
 		case i >= len(args) && !strings.HasPrefix(name, "["):
-			return misused("%s takes %s, but %s is missing", s.name, s.args, name)
+			return misused("%s takes %s, but %s is missing", s.name, want, name)
 		}
 	}
 	if len(args) > len(names) {
-		return misused("too many arguments: got %d, but %s takes %s", len(args), s.name, cmp.Or(s.args, "none"))
+		return misused("too many arguments: got %d, but %s takes %s", len(args), s.name, cmp.Or(want, "none"))
 	}
 	return nil
 }

@@ -93,6 +93,8 @@ Default $SERIAL_HIDDEN_KEY, which contains these digits`,
 			s.opts = append(s.opts, serial.WithKeyPrefix(prefix))
 			return nil
 		}},
+	toggle("shared", `all types of the prefix share a counter. Without {type} in the template,
+there is no TYPE`, func(s *settings) *bool { return &s.shared }),
 	toggle("json", "print one JSON object per line", func(s *settings) *bool { return &s.json }),
 }
 

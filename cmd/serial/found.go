@@ -76,7 +76,7 @@ func (f *found) account() {
 
 // doubts describes what looks like a mistake in the input.
 func (p *printer) doubts(f *found) (all []error) {
-	series := f.Type + " in " + p.name(f.Start)
+	series := p.series(f.Type) + " in " + p.name(f.Start)
 	for i, number := range f.Duplicates {
 		n, _ := p.scheme.Parse(number)
 		all = append(all, fmt.Errorf("line %d: %s: the sequence %s of %s appears twice", f.lines[i], number, p.digits(n.Seq),
@@ -109,7 +109,7 @@ func (p *printer) printFound(f *found) {
 	default:
 		how = fmt.Sprintf("from %s to %s; %s", p.digits(*f.Last), greatest, found)
 	}
-	_, _ = fmt.Fprintf(p, "%s %s in %s: %s\n", f.Action, f.Type, p.name(f.Start), how)
+	_, _ = fmt.Fprintf(p, "%s %s in %s: %s\n", f.Action, p.series(f.Type), p.name(f.Start), how)
 	if f.MissingCount > 0 {
 		p.listRanges("lacks", f.MissingCount, f.Missing)
 	}

@@ -78,7 +78,7 @@ func (c *command) history(ctx context.Context) error {
 		_, _ = fmt.Fprintf(c.out, "%-*s %s %*d%s\n", width, c.out.name(n.Start), bar(used), digits, c.count(n), percent)
 	}
 	if len(numbers) == 0 {
-		_, _ = fmt.Fprintf(c.stderr, "serial: %s has no counter in the last %d periods\n", c.args[0], c.n)
+		_, _ = fmt.Fprintf(c.stderr, "serial: %s has no counter in the last %d periods\n", c.series(c.args[0]), c.n)
 	}
 	return nil
 }

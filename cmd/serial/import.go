@@ -19,6 +19,9 @@ func (c *command) imports(ctx context.Context) error {
 	if len(c.args) == 1 && c.in.isFile(typ) {
 		typ, name = "", typ
 	}
+	if c.shared { // all types count
+		typ = ""
+	}
 	dry := isTerminal(c.in.stdin)
 	if c.dryRun != nil {
 		dry = *c.dryRun
@@ -75,7 +78,8 @@ func (c *command) plan(ctx context.Context, all []*found, typ string) (doubts []
 			continue
 		}
 		if f.sequences == nil {
-			return nil, fmt.Errorf("%s: Redis's clock went back while the input was read, so nothing was written", f.Type)
+			return nil, fmt.Errorf("%s: Redis's clock went back while the input was read, so nothing was written",
+				c.series(f.Type))
 		}
 		f.Action = wouldRaise
 		if last.Seq >= 0 {
@@ -103,7 +107,7 @@ func (c *command) liftAll(ctx context.Context, all []*found, dry bool) (failed e
 	for _, f := range all {
 		if f.Action == wouldRaise && !dry && failed == nil {
 			if err := c.lift(ctx, f); err != nil {
-				failed = fmt.Errorf("%w; %s raised before %s, and none after it", err, counted(lifted, "type"), f.Type)
+				failed = fmt.Errorf("%w; %s raised before %s, and none after it", err, counted(lifted, "type"), c.series(f.Type))
 			} else {
 				f.Action = raised
 				lifted++
@@ -156,7 +160,7 @@ func (c *command) lift(ctx context.Context, f *found) error {
 	}
 	if !now.Start.Equal(f.Start) {
 		return fmt.Errorf("%s: %s ended meanwhile, and the counter that was raised may be that of %s",
-			f.Type, c.out.name(f.Start), c.out.name(now.Start))
+			c.series(f.Type), c.out.name(f.Start), c.out.name(now.Start))
 	}
 	return nil
 }

@@ -159,6 +159,7 @@ type settings struct {
 	yearStart string // as given; "" for January 1
 	hiddenKey []byte // nil for none
 	template  string // "" for the default
+	shared    bool   // all types share a counter
 	start     int64
 	opts      []serial.Option // for a scheme
 	more      []serial.Option // for a generator, in addition to opts

@@ -138,7 +138,7 @@ func TestHelp(t *testing.T) {
 		return names
 	}
 	all := []string{"redis", "tz", "period", "day-start", "year-start", "template", "start", "retention", "once-for",
-		"hidden-key", "prefix", "json"}
+		"hidden-key", "prefix", "shared", "json"}
 	require.Equal(t, append([]string{"n", "once"}, all...), flags("next"))
 	require.Equal(t, append([]string{"n"}, all...), flags("history"))
 	require.Equal(t, append([]string{"n"}, all...), flags("prepare"))

@@ -18,7 +18,7 @@ func (c *command) peek(ctx context.Context) error {
 	case c.json:
 		c.out.printJSON(line)
 	case number.Seq == 0:
-		_, _ = fmt.Fprintf(c.stderr, "serial: no number of type %s was issued since %s\n", number.Type,
+		_, _ = fmt.Fprintf(c.stderr, "serial: no number of type %s was issued since %s\n", c.series(number.Type),
 			number.Start.Format(time.RFC3339))
 	case number.Date.IsZero(): // Redis does not store the printed date
 		_, _ = fmt.Fprintf(c.out, "seq %d\n", number.Seq)

@@ -65,7 +65,7 @@ func (c *command) announce(ctx context.Context, s *skipped) error {
 	}
 	if l.Next == "" {
 		_, _ = fmt.Fprintf(c.stderr, "serial: no number of type %s is left in the period that began at %s\n",
-			l.Type, l.Start.Format(time.RFC3339))
+			c.series(l.Type), l.Start.Format(time.RFC3339))
 	}
 	if c.json {
 		l.Skipped = s

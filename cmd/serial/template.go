@@ -40,7 +40,7 @@ func (s *settings) examples(now time.Time) []example {
 
 // explain shows what a template prints, and which sequences it can print. A refused template was reported earlier.
 func (c *command) explain(context.Context) error {
-	const typ = "IS"
+	typ := c.exampleType()
 	first, last := c.scheme.Limits()
 	now := time.Now().In(c.zone).Truncate(time.Second)
 	_, _, end := c.scheme.Period(serial.At(now))
@@ -89,20 +89,38 @@ func (c *command) explain(context.Context) error {
 	return nil
 }
 
+// exampleType returns a type for examples, "" if numbers have none.
+func (s *settings) exampleType() string {
+	if s.typeless() {
+		return ""
+	}
+	return "IS"
+}
+
 // digits prints a sequence padded and in the alphabet of the template, but never hidden.
 func (p *printer) digits(seq int64) string {
 	base, width := p.printed()
-	text := strconv.FormatInt(seq, 10)
+	text, zero := strconv.FormatInt(seq, 10), "0"
 	switch {
 	case base == 36:
 		text = strings.ToUpper(strconv.FormatInt(seq, base))
 	case base == 32:
 		text = crockford.Replace(strconv.FormatInt(seq, base))
+	case base == 26:
+		text, zero = strings.Map(letter, strconv.FormatInt(seq, base)), "A"
 	}
 	if len(text) > width && base != 10 { // something else wrote the counter; the library does the same
 		return strconv.FormatInt(seq, 10)
 	}
-	return strings.Repeat("0", max(0, width-len(text))) + text
+	return strings.Repeat(zero, max(0, width-len(text))) + text
+}
+
+// letter replaces a digit of base 26 by a letter: 0 by A, p by Z.
+func letter(digit rune) rune {
+	if digit <= '9' {
+		return digit - '0' + 'A'
+	}
+	return digit - 'a' + 'K'
 }
 
 // crockford replaces Go's digits of base 32 by Crockford's.
@@ -111,10 +129,11 @@ var crockford = strings.NewReplacer("a", "A", "b", "B", "c", "C", "d", "D", "e",
 	"u", "Y", "v", "Z")
 
 // printed returns the base and the width in which the template prints sequences. Both follow from the largest sequence,
-// 10ⁿ-1, 32ⁿ-1 or 36ⁿ-1, since no two of these are equal. If a sequence may grow, numbers differ in length.
+// 10ⁿ-1, 26ⁿ-1, 32ⁿ-1 or
+// 36ⁿ-1, since no two of these are equal. If a sequence may grow, numbers differ in length.
 func (p *printer) printed() (base, width int) {
 	_, last := p.scheme.Limits()
-	for _, base := range []int64{32, 36} {
+	for _, base := range []int64{26, 32, 36} {
 		for width, n := 1, base; n <= last+1; width, n = width+1, n*base {
 			if n == last+1 {
 				return int(base), width
@@ -123,11 +142,11 @@ func (p *printer) printed() (base, width int) {
 	}
 	width = len(strconv.FormatInt(last, 10))
 	now := time.Now()
-	short, err := p.scheme.Number("IS", serial.At(now), 1)
+	short, err := p.scheme.Number(p.exampleType(), serial.At(now), 1)
 	if err != nil {
 		return 10, width
 	}
-	long, err := p.scheme.Number("IS", serial.At(now), last)
+	long, err := p.scheme.Number(p.exampleType(), serial.At(now), last)
 	if err != nil {
 		return 10, width
 	}

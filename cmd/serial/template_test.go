@@ -48,6 +48,11 @@ func TestTemplate(t *testing.T) {
 	_, stdout, _ = e.do("template", "{type}{seq:3:base32}", "-period", "never")
 	require.Contains(t, stdout, "sequences  001 to ZZZ; they never start again\n")
 	require.Contains(t, stdout, "integer    none: the sequence is printed in base32\n")
+	_, stdout, _ = e.do("template", "{type}{seq:3:letters}", "-period", "never")
+	require.Contains(t, stdout, "sequences  AAB to ZZZ; they never start again\n")
+	_, stdout, _ = e.do("template", "-shared", "{seq:1+}/{date:yyyy}", "-period", "year")
+	require.Contains(t, stdout, "sequences  1 to 10^15-1; they start again at ")
+	require.Regexp(t, `(?m)^\S+  1/\d{4} +now$`, stdout)
 	_, stdout, _ = e.do("template", "-json", "{type}{date:yyyyMMdd}{seq}")
 	require.Regexp(t, `^\{"example":"now","at":"[^"]+","number":"IS\d{8}0001","type":"IS","start":"[^"]+","seq":1\}\n`,
 		stdout)
