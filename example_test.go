@@ -1395,3 +1395,31 @@ func ExampleScheme_Explanation() {
 	// Output:
 	// serial:IS 2 3 the till was reset Ada <nil>
 }
+
+func ExampleWithSharedCounter() {
+	m, err := miniredis.Run() // a Redis in memory, in place of yours
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	m.SetTime(time.Date(2021, 1, 9, 12, 0, 0, 0, time.UTC))
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer rdb.Close()
+	gen, err := serial.New(rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1), serial.WithSharedCounter(),
+		serial.WithPeriod(serial.PerYear), serial.WithTemplate("{type}{date:yyMM}-{seq:4}"))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	for _, typ := range []string{"FA", "AV", "FA"} { // invoices and credit notes
+		number, err := gen.Next(context.Background(), typ)
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(number)
+	}
+	// Output:
+	// FA2101-0001
+	// AV2101-0002
+	// FA2101-0003
+}

@@ -61,7 +61,7 @@ func (g *Generator) Raise(ctx context.Context, tx Tx, typ string, at serial.When
 		return err
 	}
 	if _, last := g.scheme.Limits(); seq < 0 || seq > last {
-		return fmt.Errorf("gapless: Raise of %s to %d: want 0 to %d", typ, seq, last)
+		return fmt.Errorf("gapless: Raise of %s to %d: want 0 to %d", series, seq, last)
 	}
 	leave, err := g.enter(tx)
 	if err != nil {

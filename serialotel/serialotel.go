@@ -54,6 +54,7 @@
 // siblings. Its attributes are:
 //
 //	serial.type          business type; omitted if it was refused as invalid
+//	serial.series        the series that all types share; only with [serial.WithSharedCounter]
 //	serial.period.start  first instant of the period, RFC 3339, in the Generator's time zone
 //	serial.sequence      sequence of the last number
 //	serial.count         numbers issued; 0 for a repeated request
@@ -101,6 +102,7 @@ const scope = "github.com/dailyserial/serial/serialotel"
 
 const (
 	typeKey     = attribute.Key("serial.type")
+	seriesKey   = attribute.Key("serial.series")
 	startKey    = attribute.Key("serial.period.start")
 	waitKey     = attribute.Key("serial.period.wait")
 	sequenceKey = attribute.Key("serial.sequence")
@@ -202,6 +204,7 @@ func (t *telemetry) issued(ctx context.Context, i serial.IssuedInfo) {
 	}
 	span.SetAttributes(typeKey.String(i.Last.Type), start(i.Last.Start), sequenceKey.Int64(i.Last.Seq),
 		countKey.Int(i.Count))
+	span.SetAttributes(shared(i.Series)...)
 	span.End(trace.WithTimestamp(end))
 }
 
@@ -214,6 +217,7 @@ func (t *telemetry) failed(ctx context.Context, i serial.FailedInfo) {
 		return
 	}
 	span.SetAttributes(causes[cause].attr, askedKey.Int(i.Count))
+	span.SetAttributes(shared(i.Series)...)
 	if causes[cause].err != serial.ErrInvalidType { // an invalid type may be anything, of any length
 		span.SetAttributes(typeKey.String(i.Type))
 	}
@@ -226,7 +230,8 @@ func (t *telemetry) opened(ctx context.Context, i serial.OpenedInfo) {
 	t.openings.Record(ctx, i.Wait.Seconds(), t.seriesOf(i.Type).issued...)
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		span.AddEvent("serial.period.opened",
-			trace.WithAttributes(typeKey.String(i.Type), start(i.Start), waitKey.Float64(i.Wait.Seconds())))
+			trace.WithAttributes(typeKey.String(i.Type), start(i.Start), waitKey.Float64(i.Wait.Seconds())),
+			trace.WithAttributes(shared(i.Series)...))
 	}
 }
 
@@ -236,7 +241,8 @@ func (t *telemetry) lost(ctx context.Context, i serial.LostInfo) {
 	t.losses.Add(ctx, 1, t.seriesOf(i.Type).lost[outcome]...)
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		span.AddEvent("serial.counter.lost",
-			trace.WithAttributes(typeKey.String(i.Type), start(i.Start), outcomes[outcome]))
+			trace.WithAttributes(typeKey.String(i.Type), start(i.Start), outcomes[outcome]),
+			trace.WithAttributes(shared(i.Series)...))
 	}
 }
 
@@ -251,7 +257,7 @@ func (t *telemetry) nearlyExhausted(ctx context.Context, i serial.ExhaustionInfo
 	t.nearly.Add(ctx, 1, t.seriesOf(i.Last.Type).add...)
 	if span := trace.SpanFromContext(ctx); span.IsRecording() {
 		span.AddEvent("serial.period.nearly_exhausted", trace.WithAttributes(typeKey.String(i.Last.Type), start(i.Last.Start),
-			usedKey.Int64(i.Used), sizeKey.Int64(i.Size)))
+			usedKey.Int64(i.Used), sizeKey.Int64(i.Size)), trace.WithAttributes(shared(i.Series)...))
 	}
 }
 
@@ -266,6 +272,14 @@ func (t *telemetry) unusedNumbers(ctx context.Context, e serial.Explanation) {
 		}
 		counter.Add(ctx, n, t.seriesOf(e.Type).byReason[i]...)
 	}
+}
+
+// shared returns the attribute of a series that all types share, or none.
+func shared(series string) []attribute.KeyValue {
+	if series == "" {
+		return nil
+	}
+	return []attribute.KeyValue{seriesKey.String(series)}
 }
 
 // start returns the attribute of a period's start.

@@ -1,6 +1,7 @@
 package serialpage
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,22 +21,20 @@ func (h *handler) allSeries(ctx context.Context) ([]Series, error) {
 	all = slices.Clone(all) // the caller's slice does not change
 	for i := range all {
 		s := &all[i]
-		if s.Key == "" {
-			s.Key = s.Type
-		}
-		if s.Name == "" {
-			s.Name = s.Type
-		}
-		var wrong error
-		switch {
-		case s.Source == nil:
+		series, wrong := "", error(nil)
+		if s.Source == nil {
 			wrong = errors.New("Source is nil")
+		} else {
+			series, wrong = s.Source.scheme().Series(s.Type)
+		}
+		s.Key = cmp.Or(s.Key, s.Type, series) // numbers may have no type
+		s.Name = cmp.Or(s.Name, s.Type, series)
+		switch {
+		case wrong != nil:
 		case seen[s.Key]:
 			wrong = errors.New("another series has the same Key")
 		case len(s.Key) > 255:
 			wrong = fmt.Errorf("a Key of %d bytes; want at most 255", len(s.Key))
-		default:
-			_, wrong = s.Source.scheme().Series(s.Type)
 		}
 		if wrong != nil {
 			return nil, &problem{status: http.StatusInternalServerError, text: "These pages are not configured correctly.",

@@ -95,13 +95,16 @@ func (in *form) given(numbers printer) (r serial.Range, wrong string) {
 
 // sequence reads a number of the period, or says what is wrong with it.
 func (n printer) sequence(text string) (seq int64, wrong string) {
-	number, err := n.series.Source.scheme().Parse(text)
+	scheme := n.series.Source.scheme()
+	number, err := scheme.Parse(text)
+	series, _ := scheme.Series(n.series.Type)
+	given, _ := scheme.Series(number.Type)
 	switch {
 	case errors.Is(err, serial.ErrCheckDigit):
 		return 0, "A number was mistyped: its check digit does not fit."
 	case err != nil:
 		return 0, "Enter numbers of this series, whole, as they are printed."
-	case number.Type != n.series.Type || !number.Start.Equal(n.period.Start):
+	case given != series || !number.Start.Equal(n.period.Start):
 		return 0, "Enter numbers of this series and period."
 	}
 	return number.Seq, ""

@@ -63,7 +63,7 @@ type Options struct {
 // for a minute and shown to everybody who asks for that Key.
 type Series struct {
 	Key    string // at most 255 bytes of printable UTF-8; "" means Type
-	Type   string
+	Type   string // with serial.WithSharedCounter, any type, or "" if the template prints none; the page shows all types
 	Name   string // for people, such as "Sales orders"; "" means Type
 	Source Source // where the numbers are counted
 
