@@ -13,7 +13,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -66,7 +65,7 @@ func requireCompiles(t *testing.T, code string) {
 	withoutRaceDetector(t)
 	source := "package main\n"
 	for name, path := range map[string]string{
-		"context.": "context", "fmt.": "fmt", "iter.": "iter", "log.": "log", "sql.": "database/sql", "testing.": "testing",
+		"context.": "context", "fmt.": "fmt", "iter.": "iter", "log.": "log", "sql.": "database/sql", "testing.": "testing", "utf8.": "unicode/utf8",
 		"time.": "time", "redis.": "github.com/redis/go-redis/v9", "serial.": "github.com/dailyserial/serial",
 		"serialtest.": "github.com/dailyserial/serial/serialtest", "require.": "github.com/stretchr/testify/require",
 	} {
@@ -226,85 +225,6 @@ func main() {
 }
 
 var recipes = []func(rdb *redis.Client, gen *serial.Generator) error{
-`
-
-// docs/business-numbers.md shows the correct texts: the first number and the 1,000th of 30 December 2024.
-func TestBusinessNumbers(t *testing.T) {
-	t.Parallel()
-	rows := tableRows(t, "docs/business-numbers.md", "# Business numbers",
-		"\\| (.*?) \\| `(serial\\..*)` \\| `(.*?)` \\| `(.*?)`, `(.*?)` \\|")
-	source := businessProgram
-	for _, row := range rows {
-		source += fmt.Sprintf("\t// %s\n\t{%q, []string{%q, %q}, []serial.Option{%s}},\n", row[1], row[3], row[4],
-			row[5], row[2])
-		if strings.Contains(row[1], "GST") {
-			require.Len(t, row[4], 16, "rule 46 allows no more")
-		}
-		if digits, isRF := strings.CutPrefix(row[4], "RF"); isRF {
-			rest := 0
-			for _, c := range digits[2:] + "RF" + digits[:2] {
-				v, err := strconv.ParseInt(string(c), 36, 0)
-				require.NoError(t, err)
-				shift := 10
-				if v > 9 { // a letter is two digits
-					shift = 100
-				}
-				rest = (rest*shift + int(v)) % 97
-			}
-			require.Equal(t, 1, rest, "%s: moved to the end, RF and check digits make 1", row[4])
-		}
-	}
-	requireRuns(t, source+"}\n")
-}
-
-const businessProgram = `package main
-
-import (
-	"context"
-	"log"
-	"time"
-
-	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
-
-	"github.com/dailyserial/serial"
-)
-
-var key = []byte("an example's key")
-
-func main() {
-	ctx := context.Background()
-	for _, r := range rows {
-		m := miniredis.NewMiniRedis()
-		if err := m.Start(); err != nil {
-			log.Fatal(err)
-		}
-		m.SetTime(time.Date(2024, time.December, 30, 12, 0, 0, 0, time.UTC))
-		rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
-		gen, err := serial.New(rdb, append(r.options, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1))...)
-		if err != nil {
-			log.Fatal(err)
-		}
-		for i, want := range r.prints {
-			if err := gen.Raise(ctx, r.typ, []int64{0, 999}[i]); err != nil {
-				log.Fatal(err)
-			}
-			n, err := gen.NextNumber(ctx, r.typ)
-			if err != nil || n.String() != want {
-				log.Fatalf("%s, %v, instead of %s", n, err, want)
-			}
-			if back, err := gen.Parse(want); err != nil || back != n {
-				log.Fatalf("%s parsed: %+v, %v", want, back, err)
-			}
-		}
-	}
-}
-
-var rows = []struct {
-	typ     string
-	prints  []string
-	options []serial.Option
-}{
 `
 
 // The command's output matches docs/command.md, after the README's program has issued a number.
