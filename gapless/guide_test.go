@@ -234,3 +234,64 @@ func TestDatesWithoutTimes(t *testing.T) {
 		})
 	})
 }
+
+// docs/audit.md says how to audit a column that holds other series too, and what a CHAR column does to a number.
+func TestColumnOfOtherSeries(t *testing.T) {
+	text, err := os.ReadFile("../docs/audit.md")
+	require.NoError(t, err)
+	const query = "SELECT number FROM invoices WHERE number LIKE 'INV%'"
+	require.Contains(t, string(text), "\n    "+query+"\n")
+
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t)
+		execSQL(t, db, "CREATE TABLE invoices (number char(30) NOT NULL)")
+		g, day := d.generator(t, db), serial.At(date(t, "2021-10-24"))
+		for _, typ := range []string{"INV", "QUO", "INV"} {
+			commits(t, db, func(tx *sql.Tx) {
+				n, err := g.NextOn(t.Context(), tx, typ, day)
+				require.NoError(t, err)
+				_, err = tx.ExecContext(t.Context(), "INSERT INTO invoices VALUES ('"+n.String()+"')")
+				require.NoError(t, err)
+			})
+		}
+		execSQL(t, db, "INSERT INTO invoices VALUES ('OLD-17')")
+		audit := func(query string) serial.Report {
+			r, err := g.Audit(t.Context(), db, "INV", day, func(yield func(string, error) bool) {
+				for _, number := range column(t, db, query) {
+					if !yield(number, nil) {
+						return
+					}
+				}
+			})
+			require.NoError(t, err)
+			return r
+		}
+		r := audit("SELECT number FROM invoices")
+		require.Equal(t, []int64{1, 1}, []int64{r.OtherCount, r.ForeignCount})
+		require.False(t, r.Clean())
+		require.True(t, audit(query).Clean())
+
+		stored := column(t, db, query)[0]
+		require.Equal(t, d.dialect == gapless.PostgreSQL, strings.HasSuffix(stored, " "))
+		_, err = scheme(t).Parse(strings.TrimRight(stored, " "))
+		require.NoError(t, err)
+		if _, err = scheme(t).Parse(stored); d.dialect == gapless.PostgreSQL {
+			require.ErrorIs(t, err, serial.ErrInvalidNumber)
+		}
+	})
+}
+
+// column returns the texts that a query selects.
+func column(t *testing.T, db *sql.DB, query string) (texts []string) {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), query)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, rows.Close()) }()
+	for rows.Next() {
+		var text string
+		require.NoError(t, rows.Scan(&text))
+		texts = append(texts, text)
+	}
+	require.NoError(t, rows.Err())
+	return texts
+}
