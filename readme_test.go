@@ -65,8 +65,9 @@ func requireCompiles(t *testing.T, code string) {
 	withoutRaceDetector(t)
 	source := "package main\n"
 	for name, path := range map[string]string{
-		"context.": "context", "fmt.": "fmt", "iter.": "iter", "log.": "log", "sql.": "database/sql", "testing.": "testing", "utf8.": "unicode/utf8",
-		"time.": "time", "redis.": "github.com/redis/go-redis/v9", "serial.": "github.com/dailyserial/serial",
+		"context.": "context", "fmt.": "fmt", "iter.": "iter", "log.": "log", "sql.": "database/sql", "testing.": "testing",
+		"time.": "time", "utf8.": "unicode/utf8",
+		"redis.": "github.com/redis/go-redis/v9", "serial.": "github.com/dailyserial/serial",
 		"serialtest.": "github.com/dailyserial/serial/serialtest", "require.": "github.com/stretchr/testify/require",
 	} {
 		if regexp.MustCompile(`\b` + regexp.QuoteMeta(name)).MatchString(code) {
