@@ -22,7 +22,9 @@ func TestShared(t *testing.T) {
 	e.prints(t, "AV"+day+"0010\n", "next", "-shared", "AV")
 
 	typeless := []string{"-shared", "-prefix", "plain", "-template", "{date:yyyyMMdd}-{seq:3}"}
-	command := func(name string, args ...string) []string { return append(append([]string{name}, typeless...), args...) }
+	command := func(name string, args ...string) []string {
+		return append(append([]string{name}, typeless...), args...)
+	}
 	e.prints(t, day+"-001\n", command("next")...)
 	require.Contains(t, e.fails(t, 2, "too many arguments: got 1, but next takes none", command("next", "IS")...), "usage")
 	stdout, _ = e.exits(t, 0, command("raise", "7")...)
