@@ -31,7 +31,7 @@ type Report struct {
 	Missing    []Range  // sequences from First to Last that are not among the used numbers, in ascending order
 	Duplicates []Number // second occurrence of each sequence used more than once, whatever its text
 	Beyond     []Number // each occurrence of a sequence above Last or below First
-	Foreign    []string // texts that are not numbers of this scheme, cut at 256 bytes
+	Foreign    []string // texts that are not numbers of this scheme or an earlier one, cut at 256 bytes
 
 	MissingCount   int64 // sequences
 	DuplicateCount int64 // sequences
@@ -74,8 +74,8 @@ func (r Report) Clean() bool {
 // Other errors: [ErrInvalidType]; one for a last below 0 or above 10^15-1, for a nil used, for a nil option, for a
 // [When] that names no period, and for a date that the template cannot print; one that names an explanation of this
 // series and period if it is out of bounds, see [Explanation.Validate], or if its Start lies in the period but is not
-// its first instant; and the first error from used or from the explanations, wrapped. With an error, the Report is
-// zero.
+// its first instant; one for a scheme that [WithEarlier] refuses; and the first error from used or from the
+// explanations, wrapped. With an error, the Report is zero.
 func (s *Scheme) Audit(typ string, at When, last int64, used iter.Seq2[string, error],
 	opts ...AuditOption) (Report, error) {
 	a, err := s.newAudit(typ, at, used, opts)
@@ -112,6 +112,9 @@ type audit struct {
 	period  calendar.Span // span of the whole period
 	account *account.Account
 	report  Report
+
+	schemes []*scheme          // scheme, then the earlier ones
+	periods []*calendar.Period // by each of the schemes that has a period with the label of period
 }
 
 func (s *scheme) newAudit(typ string, at When, used iter.Seq2[string, error], opts []AuditOption) (*audit, error) {
@@ -123,6 +126,7 @@ func (s *scheme) newAudit(typ string, at When, used iter.Seq2[string, error], op
 	}
 	report := Report{Series: s.series(typ), Type: strings.Clone(typ), Start: s.local(span.Start), First: s.base + 1}
 	a := &audit{scheme: s, period: s.template.Dates.SpanOf(&span.Period), report: report}
+	a.schemes, a.periods = []*scheme{s}, []*calendar.Period{&a.period.Period}
 	for i, o := range opts {
 		if o == nil {
 			return nil, fmt.Errorf("serial: Audit: option %d is nil", i+1)
@@ -131,7 +135,7 @@ func (s *scheme) newAudit(typ string, at When, used iter.Seq2[string, error], op
 			return nil, err
 		}
 	}
-	return a, nil
+	return a, a.addEarlier()
 }
 
 // read accounts for the used numbers. last is the last sequence issued so far.
@@ -142,17 +146,16 @@ func (a *audit) read(ctx context.Context, used iter.Seq2[string, error], last in
 		if err = cmp.Or(err, ctx.Err()); err != nil {
 			return a.failed(err)
 		}
-		n, invalid := a.scheme.template.ParseStored(text)
-		switch {
-		case invalid != nil:
-			if r.ForeignCount++; len(r.Foreign) < account.Listed {
-				r.Foreign = append(r.Foreign, shorten(text))
-			}
-		case !a.scheme.shared && n.Type != r.Type || n.Span.Label != a.period.Label:
-			r.OtherCount++
-		default:
+		switch s, n, other := a.find(text); {
+		case s != nil:
 			if err := a.account.Add(n.Seq, text); err != nil {
 				return a.failed(err)
+			}
+		case other:
+			r.OtherCount++
+		default:
+			if r.ForeignCount++; len(r.Foreign) < account.Listed {
+				r.Foreign = append(r.Foreign, shorten(text))
 			}
 		}
 	}
@@ -167,10 +170,10 @@ func (a *audit) explain(ctx context.Context) error {
 			if err = cmp.Or(err, ctx.Err()); err != nil {
 				return a.failed(err)
 			}
-			if at := e.Start.Unix(); e.Series != r.Series || at < a.period.Start || at >= a.period.End {
+			switch begins, inside := a.begins(e.Start); {
+			case e.Series != r.Series || !begins && !inside:
 				continue
-			}
-			if !e.Start.Equal(r.Start) {
+			case inside:
 				return fmt.Errorf("serial: explanation of %s %d to %d: Start %v lies in the period %s, which begins at %v",
 					cmp.Or(e.Type, e.Series), e.First, e.Last, At(e.Start), calendar.FormatLabel(a.period.Label), At(r.Start))
 			}
@@ -224,11 +227,11 @@ func (a *audit) explanation(e account.Explanation) Explanation {
 // numbers returns the used numbers. A use without a text becomes the number of its sequence in the period.
 func (a *audit) numbers(uses []account.Use) (numbers []Number) {
 	for _, u := range uses {
-		span, typ := a.period, a.report.Type
-		if n, err := a.scheme.template.ParseStored(u.Text); err == nil {
-			span, typ = *n.Span, n.Type
+		t, span, typ := a.scheme.template, a.period, a.report.Type
+		if s, n, _ := a.find(u.Text); s != nil {
+			t, span, typ = s.template, *n.Span, n.Type
 		}
-		numbers = append(numbers, newNumber(a.scheme.template, span, typ, u.Seq))
+		numbers = append(numbers, newNumber(t, span, typ, u.Seq))
 	}
 	return numbers
 }

@@ -189,6 +189,7 @@ type AuditOption interface{ applyAudit(*auditConfig) error }
 type auditConfig struct {
 	explanations []iter.Seq2[Explanation, error]
 	lastAfter    func() (int64, error) // reads the last sequence again; nil if there is no need
+	earlier      []*Scheme             // schemes of numbers printed before a change
 }
 
 type auditOption func(*auditConfig) error
