@@ -20,6 +20,13 @@ func (c *command) audit(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	for _, template := range c.earlier {
+		earlier, err := c.scheme.WithTemplate(template)
+		if err != nil {
+			return misused("-earlier: %w", err)
+		}
+		c.earlierSchemes = append(c.earlierSchemes, earlier)
+	}
 	file := c.arg(1)
 	if c.explained == "-" && (file == "" || file == "-") {
 		return misused("-explained -: the numbers come from stdin; name a FILE for one of them")
@@ -43,11 +50,10 @@ func (c *command) audit(ctx context.Context) error {
 		}
 		at = serial.At(last.Start)
 	}
-	var opts []serial.AuditOption
+	opts := []serial.AuditOption{serial.WithEarlier(c.earlierSchemes...)}
 	if c.explained != "" {
 		_, start, _ := c.scheme.Period(at)
-		opts = []serial.AuditOption{serial.WithExplanations(
-			c.explanations(ctx, c.explained, explained, c.args[0], start))}
+		opts = append(opts, serial.WithExplanations(c.explanations(ctx, c.explained, explained, c.args[0], start)))
 	}
 	report, err := c.gen.Audit(ctx, c.args[0], at, func(yield func(string, error) bool) {
 		for e, err := range c.in.entries(ctx, input) {

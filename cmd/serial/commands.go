@@ -104,6 +104,10 @@ are sequences of the audited period. Optional columns are by, at (such as
 2021-10-24T17:05:00Z), unused (true if no document may have the numbers)
 and possible (true if the reason is shown, but explains nothing)`,
 				func(s *settings, name string) error { s.explained = name; return nil }},
+			{"earlier", "TEMPLATE", `a template with which numbers of this period were printed before it
+was changed. Give the flag once for each; -template comes first, then these,
+in order`,
+				func(s *settings, template string) error { s.earlier = append(s.earlier, template); return nil }},
 		},
 	},
 	{

@@ -56,7 +56,7 @@ func (c *command) readExplanations(ctx context.Context, input io.Reader, typ str
 		if slices.Equal(record, header) { // in concatenated files
 			continue
 		}
-		e, err := explanationOf(columns.of(record), c.scheme, typ, start, now)
+		e, err := c.explanationOf(columns.of(record), typ, start, now)
 		if err != nil {
 			line, _ := r.FieldPos(0)
 			return fmt.Errorf("line %d: %w", line, err)
@@ -98,7 +98,7 @@ func (c explanationColumns) of(record []string) func(name string) string {
 }
 
 // explanationOf reads the fields of a line.
-func explanationOf(field func(name string) string, scheme *serial.Scheme, typ string, start, now time.Time) (
+func (c *command) explanationOf(field func(name string) string, typ string, start, now time.Time) (
 	serial.Explanation, error) {
 	e := serial.Explanation{Type: typ, Start: start, Reason: field("reason"), By: field("by"), At: now}
 	sequence := func(to *int64) func(string) error {
@@ -130,17 +130,34 @@ func explanationOf(field func(name string) string, scheme *serial.Scheme, typ st
 		if field("first")+field("last") != "" {
 			return e, errors.New("got a number and first or last; want one or the other")
 		}
-		n, err := scheme.Parse(number)
+		n, err := c.parseEarlier(number, typ, start)
 		if err != nil {
 			return e, err
 		}
 		e.Type, e.Start, e.First, e.Last = n.Type, n.Start, n.Seq, n.Seq
 	}
 	var err error
-	if e.Series, err = scheme.Series(e.Type); err != nil {
+	if e.Series, err = c.scheme.Series(e.Type); err != nil {
 		return e, err
 	}
 	return e, e.Validate()
+}
+
+// parseEarlier parses a number as the first template prints it that gives typ and the period that begins at start. If
+// none does, another type or period will do.
+func (c *command) parseEarlier(number, typ string, start time.Time) (serial.Number, error) {
+	first, err := c.scheme.Parse(number)
+	for _, s := range append([]*serial.Scheme{c.scheme}, c.earlierSchemes...) {
+		n, failed := s.Parse(number)
+		switch {
+		case failed != nil:
+		case n.Type == typ && n.Start.Equal(start):
+			return n, nil
+		case err != nil:
+			first, err = n, nil
+		}
+	}
+	return first, err
 }
 
 // printExplained prints the missing numbers with their reasons, those without a reason, and possible reasons.

@@ -43,7 +43,8 @@
 // Audit reads the counter of the current period, or of the period of -date if its counter is still kept. It lists the
 // numbers that are missing, appear twice or were never issued, and the lines that are not numbers. If it finds any, the
 // exit code is 3. With -explained, it reads from a CSV file why numbers are missing, prints the reasons, and counts
-// only unexplained numbers as missing.
+// only unexplained numbers as missing. With -earlier, once for each template, it also counts numbers that were printed
+// before the template was changed.
 //
 // Import raises the counter of every type's current period to the greatest number found. It lists what it did, which
 // sequences between the smallest and the greatest are missing from the input, and which numbers of other periods it
@@ -139,12 +140,13 @@ type settings struct {
 	row  *subcommand // nil if the command line names none
 	args []string
 
-	n         int    // numbers or periods
-	once      string // request ID of next; "" for none
-	date      string // in the period to audit; "" for the current one
-	column    string // of CSV; "" for lines
-	explained string // file with explanations; "" for none
-	dryRun    *bool  // nil if not given
+	n         int      // numbers or periods
+	once      string   // request ID of next; "" for none
+	date      string   // in the period to audit; "" for the current one
+	column    string   // of CSV; "" for lines
+	explained string   // file with explanations; "" for none
+	earlier   []string // templates
+	dryRun    *bool    // nil if not given
 
 	force       bool   // for import
 	leaveLedger bool   // for takeover
@@ -178,6 +180,8 @@ type command struct {
 	out    *printer // to stdout
 	stderr io.Writer
 	skip   skip
+
+	earlierSchemes []*serial.Scheme // of the earlier templates
 }
 
 // execute runs the command.
