@@ -56,11 +56,11 @@ func TestAuditEarlierRefuses(t *testing.T) {
 	m, e, _ := issued(t, 0)
 	for says, args := range map[string][]string{
 		`serial: -earlier: serial: template "{type}": {seq} is missing`: {"-earlier", "{type}"},
-		"{date} is missing":         {"-earlier", "{type}-{date:yyyyMMdd}-{seq}", "-earlier", "{type}{seq}"},
-		"-earlier is empty":         {"-earlier", ""},
-		"-earlier needs a value":    {"-earlier"},
+		"{date} is missing":                     {"-earlier", "{type}-{date:yyyyMMdd}-{seq}", "-earlier", "{type}{seq}"},
+		"-earlier is empty":                     {"-earlier", ""},
+		"-earlier needs a value":                {"-earlier"},
 		"the template prints sequences up to 9": {"-earlier", "{type}{date:yyyyMMdd}{seq:1}", "-start", "50"},
-		"next has no flag -earlier": nil,
+		"next has no flag -earlier":             nil,
 	} {
 		args = append([]string{"audit", "IS"}, args...)
 		if len(args) == 2 {
