@@ -59,18 +59,21 @@ func (h *handler) audit(ctx context.Context, w http.ResponseWriter, s *Series, p
 // makeAudit accounts for the numbers of a period.
 func makeAudit(ctx context.Context, s *Series, p span) (*audit, error) {
 	used, long := noTexts, &longTexts{}
+	starts, from, to := s.reach(p)
 	if s.Stored != nil {
-		used = long.record(s.Stored(ctx, p.Start, p.End))
+		used = long.record(s.Stored(ctx, from, to))
 	}
-	var opts []serial.AuditOption
-	read := &readExplanations{start: p.Start}
+	opts := []serial.AuditOption{serial.WithEarlier(s.Earlier...)}
+	read := &readExplanations{starts: starts}
 	if s.Explanations != nil {
 		series, err := s.Source.scheme().Series(s.Type)
 		if err != nil {
 			return nil, unavailable(err)
 		}
 		read.series = series
-		opts = append(opts, serial.WithExplanations(read.record(s.Explanations.Explanations(ctx, series, p.Start))))
+		for _, start := range starts {
+			opts = append(opts, serial.WithExplanations(read.record(s.Explanations.Explanations(ctx, series, start))))
+		}
 	}
 	report, err := s.Source.audit(ctx, s.Type, p.Start, used, opts...)
 	if err != nil {

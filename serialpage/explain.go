@@ -100,7 +100,8 @@ func (h *handler) missingIn(ctx context.Context, numbers printer, e serial.Expla
 		return serial.Report{}, err
 	}
 	defer h.audits.end(k, nil)
-	report, err := s.Source.audit(ctx, s.Type, p.Start, s.Stored(ctx, p.Start, p.End),
+	_, from, to := s.reach(p)
+	report, err := s.Source.audit(ctx, s.Type, p.Start, s.Stored(ctx, from, to), serial.WithEarlier(s.Earlier...),
 		serial.WithExplanations(allOthers(e)))
 	if err != nil {
 		return serial.Report{}, auditError(ctx, s, p, err)

@@ -9,6 +9,8 @@ import (
 	"net/url"
 	"slices"
 	"time"
+
+	"github.com/dailyserial/serial"
 )
 
 // allSeries returns the series that the application shows, with their defaults.
@@ -35,6 +37,8 @@ func (h *handler) allSeries(ctx context.Context) ([]Series, error) {
 			wrong = errors.New("another series has the same Key")
 		case len(s.Key) > 255:
 			wrong = fmt.Errorf("a Key of %d bytes; want at most 255", len(s.Key))
+		case len(s.Earlier) > 0: // an audit of nothing refuses schemes that do not fit
+			_, wrong = s.Source.scheme().Audit(s.Type, serial.At(time.Now()), 0, noTexts, serial.WithEarlier(s.Earlier...))
 		}
 		if wrong != nil {
 			return nil, &problem{status: http.StatusInternalServerError, text: "These pages are not configured correctly.",

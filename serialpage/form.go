@@ -95,19 +95,23 @@ func (in *form) given(numbers printer) (r serial.Range, wrong string) {
 
 // sequence reads a number of the period, or says what is wrong with it.
 func (n printer) sequence(text string) (seq int64, wrong string) {
-	scheme := n.series.Source.scheme()
-	number, err := scheme.Parse(text)
-	series, _ := scheme.Series(n.series.Type)
-	given, _ := scheme.Series(number.Type)
-	switch {
-	case errors.Is(err, serial.ErrCheckDigit):
-		return 0, "A number was mistyped: its check digit does not fit."
-	case err != nil:
-		return 0, "Enter numbers of this series, whole, as they are printed."
-	case given != series || !number.Start.Equal(n.period.Start):
-		return 0, "Enter numbers of this series and period."
+	read, mistyped := false, false
+	series, _ := n.series.Source.scheme().Series(n.series.Type)
+	for _, scheme := range n.series.schemes() {
+		number, err := scheme.Parse(text)
+		label, _, _ := scheme.Period(serial.At(number.Start))
+		if given, _ := scheme.Series(number.Type); err == nil && given == series && label == n.period.label {
+			return number.Seq, ""
+		}
+		read, mistyped = read || err == nil, mistyped || errors.Is(err, serial.ErrCheckDigit)
 	}
-	return number.Seq, ""
+	switch {
+	case read:
+		return 0, "Enter numbers of this series and period."
+	case mistyped:
+		return 0, "A number was mistyped: its check digit does not fit."
+	}
+	return 0, "Enter numbers of this series, whole, as they are printed."
 }
 
 // wrongReason says what is wrong with the reason, or nothing.

@@ -21,7 +21,7 @@ type replacement struct {
 // readExplanations are the first explanations that an audit reads of a series and period.
 type readExplanations struct {
 	series string
-	start  time.Time
+	starts []time.Time // of the period, by all schemes
 	all    []serial.Explanation
 	more   bool // there are more than were recorded
 }
@@ -30,7 +30,7 @@ type readExplanations struct {
 func (r *readExplanations) record(all iter.Seq2[serial.Explanation, error]) iter.Seq2[serial.Explanation, error] {
 	return func(yield func(serial.Explanation, error) bool) {
 		for e, err := range all {
-			if err == nil && e.Series == r.series && e.Start.Equal(r.start) && !e.Possible {
+			if err == nil && e.Series == r.series && slices.ContainsFunc(r.starts, e.Start.Equal) && !e.Possible {
 				if r.more = r.more || len(r.all) == mostCompared; !r.more {
 					r.all = append(r.all, e)
 				}

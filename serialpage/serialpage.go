@@ -74,6 +74,12 @@ type Series struct {
 
 	// Explanations stores the reasons. If it is nil, nothing can be explained.
 	Explanations Explanations
+
+	// Earlier are the schemes of numbers that were printed before a template, time zone or day start was changed, as
+	// [serial.WithEarlier] takes them. Numbers of all schemes are accounted for together. If the first instants of a
+	// period differ, start and end in Stored include that period by every scheme, and Explanations is asked for each of
+	// these instants; what is explained for the current one comes before the others.
+	Earlier []*serial.Scheme
 }
 
 // Explanations stores why numbers are missing. Explain must change nothing if an equal explanation is already stored.

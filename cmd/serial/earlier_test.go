@@ -11,7 +11,8 @@ import (
 func TestAuditEarlier(t *testing.T) {
 	_, e, day := issued(t, 9, "-template", "{type}{date:yyyyMMdd}{seq:1}")
 	e.exits(t, 0, "next", "-n", "3", "IS", "-template", "{type}{date:yyyyMMdd}{seq:6}")
-	stored := lines("IS"+day+"%d", 1, 6) + "IS/" + day + "/7\n" + lines("IS"+day+"%06d", 10, 11) + "IS" + day + "12\nPO" + day + "1\n"
+	stored := lines("IS"+day+"%d", 1, 6) + "IS/" + day + "/7\n" + lines("IS"+day+"%06d", 10, 11) + "IS" + day + "12\n" +
+		"PO" + day + "1\n"
 	audit := func(stdin string, code int, flags ...string) (stdout, stderr string) {
 		args := append([]string{"audit", "IS", "-template", "{type}{date:yyyyMMdd}{seq:6}"}, flags...)
 		return e.with(stdin).exits(t, code, args...)
@@ -42,8 +43,9 @@ func TestAuditEarlierReadsTwice(t *testing.T) {
 	require.NoError(t, m.Set("serial:{IS}:201112", "2"))
 	require.NoError(t, m.Set("serial:{IS}:201211", "2"))
 	file := written(t, "number,reason\nIS11120001,void\nPO11120002,void\n")
-	for date, template := range map[string]string{"2011-12-24": "{type}{date:MMyy}{seq:4}", "2012-11-24": "{type}{date:yyMM}{seq:4}"} {
-		for _, earlier := range []string{"{type}{date:MMyy}{seq:4}", "{type}{date:yyMM}{seq:4}"} {
+	const monthFirst, yearFirst = "{type}{date:MMyy}{seq:4}", "{type}{date:yyMM}{seq:4}"
+	for date, template := range map[string]string{"2011-12-24": monthFirst, "2012-11-24": yearFirst} {
+		for _, earlier := range []string{monthFirst, yearFirst} {
 			stdout, _ := e.with("").exits(t, 3, "audit", "IS", "-period", "month", "-date", date, "-template", template,
 				"-earlier", earlier, "-explained", file)
 			require.Equal(t, template != earlier, strings.Contains(stdout, "\nexplained  1\n"), stdout)
