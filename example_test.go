@@ -630,6 +630,50 @@ func ExampleWithLastAfter() {
 	// 2 [] true
 }
 
+// In June, the template was widened. Numbers printed before that are accounted for, too.
+func ExampleWithEarlier() {
+	scheme, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerYear),
+		serial.WithTemplate("{type}{date:yyyy}-{seq:6}"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	earlier, err := scheme.WithTemplate("{type}{date:yyyy}-{seq:4}")
+	if err != nil {
+		log.Fatal(err)
+	}
+	stored := func(yield func(string, error) bool) {
+		_ = yield("IS2021-0001", nil) && yield("IS2021-0002", nil) && yield("IS2021-000004", nil)
+	}
+	report, err := scheme.Audit("IS", serial.On(2021, time.June, 30), 4, stored, serial.WithEarlier(earlier))
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println(report.Count, report.Missing, report.Foreign)
+	// Output:
+	// 3 [{3 3}] []
+}
+
+// The other scheme has the same key, so it reads the numbers that its template printed.
+func ExampleScheme_WithTemplate() {
+	scheme, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithHiddenSequence([]byte("0123456789abcdef")),
+		serial.WithTemplate("{type}-{date:yyyyMMdd}-{seq:8}"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	earlier, err := scheme.WithTemplate("{type}{date:yyyyMMdd}{seq:6}")
+	if err != nil {
+		log.Fatal(err)
+	}
+	number, err := earlier.Number("IS", serial.On(2021, time.October, 24), 7)
+	if err != nil {
+		log.Fatal(err)
+	}
+	parsed, err := earlier.Parse(number.String())
+	fmt.Println(len(number.String()), parsed.Seq, err)
+	// Output:
+	// 16 7 <nil>
+}
+
 // whatToDo sorts a call's errors by who can resolve them.
 func whatToDo(err error) string {
 	switch {

@@ -242,3 +242,44 @@ func TestHistoryRefused(t *testing.T) {
 		require.EqualError(t, errOf(g.History(t.Context(), nil, "IS", 1)), "gapless: the Querier is nil")
 	})
 }
+
+// Numbers that were taken before the template was changed are accounted for, with their explanations, while numbers are
+// taken.
+func TestAuditWithEarlier(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		db, before := d.start(t, serial.WithTemplate("{type}{date:yyyyMMdd}-{seq:1}"))
+		after := d.generator(t, db, serial.WithTemplate("{type}{date:yyyyMMdd}-{seq:6}"))
+		take := func(g *gapless.Generator) {
+			commits(t, db, func(tx *sql.Tx) {
+				for range 3 {
+					require.NoError(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.On(2021, time.October, 24))))
+				}
+			})
+		}
+		take(before)
+		take(after)
+		stored := func(between func(int)) iter.Seq2[string, error] {
+			return numbers(between, "IS20211024-1", "IS20211024-3", "IS20211024-000004", "IS20211024-000007", "IS20211024-000006")
+		}
+		first, err := before.Scheme().Number("IS", serial.On(2021, time.October, 24), 2)
+		require.NoError(t, err)
+		void, err := before.Scheme().Explanation(first, first, "void", "Ada")
+		require.NoError(t, err)
+		r, err := after.Audit(t.Context(), db, "IS", serial.On(2021, time.October, 24), stored(func(i int) {
+			if i == 0 {
+				take(after)
+			}
+		}), serial.WithEarlier(before.Scheme()), serial.WithExplanations(func(yield func(serial.Explanation, error) bool) {
+			yield(void, nil)
+		}))
+		require.NoError(t, err)
+		require.Equal(t, []int64{6, 4, 2, 1, 0, 0},
+			[]int64{r.Last, r.Count, r.MissingCount, r.ExplainedCount, r.BeyondCount, r.ForeignCount})
+		require.Equal(t, []serial.Range{{First: 5, Last: 5}}, r.Unexplained)
+
+		other := scheme(t, serial.WithKeyPrefix("other"))
+		unread := stored(func(int) { t.Error("the numbers are read") })
+		_, err = after.Audit(t.Context(), db, "IS", serial.On(2021, time.October, 24), unread, serial.WithEarlier(other))
+		require.ErrorContains(t, err, `gapless: serial: WithEarlier: scheme 1 has the key prefix "other"; want "serial"`)
+	})
+}
