@@ -72,7 +72,7 @@ func TestAudit(t *testing.T) {
 					}
 					texts = append(texts, text)
 				}
-				want := serial.Report{Type: "IS", First: first, Last: last}
+				want := serial.Report{Series: "serial:IS", Type: "IS", First: first, Last: last}
 				_, want.Start, _ = s.Period(serial.At(at))
 				times := map[int64]int{}
 				for _, text := range texts {
@@ -577,7 +577,9 @@ func TestAuditPeriods(t *testing.T) {
 		day1 := time.Now()
 		got, err := audit(keeping, "IS", day1)
 		require.NoError(t, err, "never used")
-		require.Equal(t, serial.Report{Type: "IS", Start: time.Date(2000, 1, 1, 0, 0, 0, 0, loc), First: 1}, got)
+		require.Equal(t, serial.Report{
+			Series: "serial:IS", Type: "IS", Start: time.Date(2000, 1, 1, 0, 0, 0, 0, loc), First: 1,
+		}, got)
 		got, err = audit(keeping, "IS", day1, "IS200001010001")
 		require.NoError(t, err)
 		require.EqualValues(t, 1, got.BeyondCount)

@@ -58,6 +58,23 @@ func together[T any](n int, f func(i int) T) []T {
 	return all
 }
 
+// Types that share a counter do so here too, with the ledger's blocks and through its losses.
+func TestSharedCounter(t *testing.T) {
+	everywhere(t, func(t *testing.T) {
+		gen, r := serialtest.New(t, noon, serial.WithSharedCounter(), serial.WithLedger(new(serialtest.Ledger), 10))
+		requireNext := func(typ, want string) {
+			t.Helper()
+			got, err := gen.Next(t.Context(), typ)
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+		}
+		requireNext("FA", "FA202110240001")
+		requireNext("AV", "AV202110240002")
+		r.Lose()
+		requireNext("CN", "CN202110240011")
+	})
+}
+
 // Clients of different bubbles share nothing, although go-redis reuses timers by which commands wait for a connection.
 func TestBubbles(t *testing.T) {
 	for range 2 {
