@@ -206,5 +206,15 @@ func (s *Scheme) PeriodName(at When) string {
 	return s.calendar.PeriodName(p, s.local(p.Start), s.local(p.End))
 }
 
+// BusinessDate returns the date that at has by the scheme's time zone and day start: a date for itself, and for an
+// instant the date of its business day. If [Scheme.Period] returns zeros, BusinessDate returns the zero When.
+func (s *Scheme) BusinessDate(at When) When {
+	first, err := s.firstInstant(at)
+	if err != nil {
+		return When{}
+	}
+	return OnDateOf(s.calendar.With(calendar.Day).At(first).Wall)
+}
+
 // Limits returns the first and the last sequence of a period.
 func (s *Scheme) Limits() (first, last int64) { return s.base + 1, s.limit }

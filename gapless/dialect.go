@@ -18,12 +18,13 @@ const (
 
 var dialects = map[Dialect]statements{PostgreSQL: postgreSQL, MySQL: mySQL, SQLite: sqlite}
 
-// postgresAgain are the errors that some of several simultaneous CREATE TABLE get in spite of IF NOT EXISTS.
-var postgresAgain = []string{"23505", "42P07", "42710"}
+// postgresAgain are the errors that some of several simultaneous CREATE TABLE get in spite of IF NOT EXISTS, and the one
+// for a column that another process has just added.
+var postgresAgain = []string{"23505", "42P07", "42710", "42701"}
 
-// mysqlAgain matches the errors for a deadlock and for a lock wait timeout. Drivers share no type for errors, but all
+// mysqlAgain matches the errors for a deadlock, for a lock wait timeout and for a column that exists. Drivers share no type for errors, but all
 // print the number.
-var mysqlAgain = regexp.MustCompile(`(?i)\berror (1213|1205)\b`)
+var mysqlAgain = regexp.MustCompile(`(?i)\berror (1213|1205|1060)\b`)
 
 // syntaxError is the error of a server that does not know SKIP LOCKED.
 var syntaxError = regexp.MustCompile(`(?i)\berror 1064\b`)
@@ -44,6 +45,6 @@ func (d Dialect) again(err error) bool {
 		return mysqlAgain.MatchString(err.Error())
 	default:
 		// SQLite's own words are the same in every driver: "database is locked", "database table is locked".
-		return strings.Contains(err.Error(), "is locked")
+		return strings.Contains(err.Error(), "is locked") || strings.Contains(err.Error(), "duplicate column name")
 	}
 }

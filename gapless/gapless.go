@@ -132,7 +132,9 @@ type Generator struct {
 	calendar   string // of the scheme
 	mark       string // calendar and print mark, for rows of periods
 	dialect    Dialect
+	chronology bool
 	sql        statements
+	plain      *statements // sql without the dates of WithChronology
 	clock      atomic.Pointer[clock]
 	span       atomic.Pointer[span] // of the last instant asked for
 	savepoints atomic.Bool          // the server is MySQL, where only a savepoint shows whether there is a transaction
@@ -141,7 +143,10 @@ type Generator struct {
 // An Option configures the Generator that [New] returns.
 type Option interface{ apply(*config) }
 
-type config struct{ table string }
+type config struct {
+	table      string
+	chronology bool
+}
 
 type optionFunc func(*config)
 
@@ -170,7 +175,7 @@ func New(dialect Dialect, scheme *serial.Scheme, opts ...Option) (*Generator, er
 		}
 		o.apply(&c)
 	}
-	s, err := dialect.forTable(c.table)
+	s, err := dialect.forTable(c.table, c.chronology)
 	if err != nil {
 		return nil, err
 	}
@@ -178,8 +183,13 @@ func New(dialect Dialect, scheme *serial.Scheme, opts ...Option) (*Generator, er
 	if calendar == "" {
 		return nil, errors.New("gapless: the scheme is empty; want one from serial.NewScheme or Generator.Scheme")
 	}
-	return &Generator{scheme: scheme, calendar: calendar, mark: calendar + markJoint + scheme.PrintMark(),
-		dialect: dialect, sql: s}, nil
+	g := &Generator{scheme: scheme, calendar: calendar, mark: calendar + markJoint + scheme.PrintMark(),
+		dialect: dialect, chronology: c.chronology, sql: s}
+	if g.plain = &g.sql; c.chronology {
+		s, err = dialect.forTable(c.table, false)
+		g.plain = &s
+	}
+	return g, err
 }
 
 // Scheme returns the scheme of g's numbers.

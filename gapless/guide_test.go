@@ -69,13 +69,18 @@ func requireInGuide(t *testing.T, comment string) {
 	t.Helper()
 	source, err := os.ReadFile("guide_test.go")
 	require.NoError(t, err)
-	text, err := os.ReadFile("../docs/gapless.md")
-	require.NoError(t, err)
-	unix := strings.NewReplacer("\r\n", "\n")
-	_, code, found := strings.Cut(unix.Replace(string(text)), "```go\n"+comment)
+	_, code, found := strings.Cut(guideText(t), "```go\n"+comment)
 	require.True(t, found)
 	code, _, _ = strings.Cut(code, "```")
-	require.Contains(t, unix.Replace(string(source)), comment+code)
+	require.Contains(t, strings.ReplaceAll(string(source), "\r\n", "\n"), comment+code)
+}
+
+// guideText returns the guide's text.
+func guideText(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile("../docs/gapless.md")
+	require.NoError(t, err)
+	return strings.ReplaceAll(string(text), "\r\n", "\n")
 }
 
 // The guide's account is the function above. It is clean at every instant while invoices are issued, and finds missing

@@ -19,7 +19,9 @@ var mySQL = statements{
 	mark     varbinary(64)  NOT NULL,
 	previous bigint         NOT NULL,
 	last     bigint         NOT NULL,
-	closed   bigint,
+	closed   bigint,[
+	dated        integer,
+	dated_before integer,]
 	PRIMARY KEY (series, period)
 ) ENGINE = InnoDB`, `CREATE TABLE IF NOT EXISTS {this} (
 	series   varbinary(255) NOT NULL,
@@ -36,11 +38,12 @@ var mySQL = statements{
 	// since the tables have no AUTO_INCREMENT. Without FOR UPDATE, REPEATABLE READ would show the row as it was when
 	// the transaction began to read.
 	upsert: upsert{
-		`INSERT INTO {table} (series, period, mark, previous, last)
-			SELECT {series}, {period}, {mark}, 0, {first} FROM DUAL WHERE ` + inTransaction + `
-			ON DUPLICATE KEY UPDATE mark = IF(last = 0, {mark}, mark), previous = last,
+		`INSERT INTO {table} (series, period, mark, previous, last[, dated])
+			SELECT {series}, {period}, {mark}, 0, {first}[, {dated}] FROM DUAL WHERE ` + inTransaction + `
+			ON DUPLICATE KEY UPDATE mark = IF(last = 0, {mark}, mark), previous = last,[
+				dated_before = dated, dated = {dated},]
 				last = GREATEST(last + {n}, IF(last = 0, {first}, {least}))`,
-		`SELECT last, previous, mark, closed, {now} FROM {table} WHERE series = {series} AND period = {period}
+		`SELECT last, previous, mark, closed[, dated_before], {now} FROM {table} WHERE series = {series} AND period = {period}
 			AND ` + inTransaction + ` FOR UPDATE`,
 	},
 	share: "SELECT calendar, closed " + gates + " LOCK IN SHARE MODE",

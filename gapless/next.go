@@ -68,10 +68,11 @@ func (g *Generator) Raise(ctx context.Context, tx Tx, typ string, at serial.When
 		return err
 	}
 	defer leave()
+	s.date = 0
 	// To take no numbers after seq means to raise to seq.
 	c, err := g.take(ctx, tx, typ, series, s, seq, 0)
 	if err == nil && c.mark != g.mark {
-		if err = g.undo(ctx, tx, series, s.label); err == nil {
+		if err = g.undo(ctx, tx, series, s); err == nil {
 			return g.conflict(typ, s.label, c.mark)
 		}
 	}
@@ -110,7 +111,7 @@ func (g *Generator) next(ctx context.Context, tx Tx, typ string, date *serial.Wh
 	}
 	for range patience {
 		numbers, current, err := g.takeIn(ctx, tx, typ, series, what, s, date == nil, n)
-		if err != nil || current.label == s.label {
+		if err != nil || current.like(s) {
 			return numbers, err
 		}
 		s = current
@@ -142,15 +143,17 @@ func (g *Generator) takeIn(ctx context.Context, tx Tx, typ, series, what string,
 		return nil, s, g.failed(ctx, what, err)
 	}
 	current = s
-	if byClock && !s.contains(c.now) {
+	if byClock && !g.holds(s, c.now) {
 		// Only now is it known when the number was taken. If that was in the period that was tried, the number is good,
 		// even if the printed date says more.
 		current, err = g.spanAt(typ, c.now)
 	}
-	if err == nil && current.label == s.label {
+	if err == nil && current.like(s) {
 		switch {
 		case c.mark != g.mark:
 			err = g.conflict(typ, s.label, c.mark)
+		case c.dated.Int64 > s.date:
+			err = outOfOrder(typ, s, c.dated.Int64)
 		case c.last > last:
 			err = fmt.Errorf("gapless: %w: %d more after sequence %d of %s in period %s: want %d to %d",
 				serial.ErrExhausted, n, cmp.Or(c.previous, first-1), typ, s.label, first, last)
@@ -158,7 +161,7 @@ func (g *Generator) takeIn(ctx context.Context, tx Tx, typ, series, what string,
 			return batch(current.number, typ, c.last, n), current, nil
 		}
 	}
-	if failure := g.undo(ctx, tx, series, s.label); failure != nil {
+	if failure := g.undo(ctx, tx, series, s); failure != nil {
 		return nil, s, g.failed(ctx, what, failure)
 	}
 	return nil, current, err

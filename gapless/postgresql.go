@@ -17,7 +17,9 @@ var postgreSQL = statements{
 	mark     bytea  NOT NULL,
 	previous bigint NOT NULL,
 	last     bigint NOT NULL,
-	closed   bigint,
+	closed   bigint,[
+	dated        integer,
+	dated_before integer,]
 	PRIMARY KEY (series, period)
 )`, `CREATE TABLE IF NOT EXISTS {this} (
 	series   bytea NOT NULL,
@@ -34,12 +36,13 @@ var postgreSQL = statements{
 	now: "floor(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
 	// At SERIALIZABLE, an update that reads a small table from end to end conflicts with those of other types.
 	update: strings.Replace(update, "WHERE", "WHERE "+notSerializable+" AND", 1),
-	upsert: upsert{read: `INSERT INTO {table} AS c (series, period, mark, previous, last)
-			VALUES ({series}::bytea, {period}::bytea, {mark}::bytea, 0, {first}::bigint)
+	upsert: upsert{read: `INSERT INTO {table} AS c (series, period, mark, previous, last[, dated])
+			VALUES ({series}::bytea, {period}::bytea, {mark}::bytea, 0, {first}::bigint[, {dated}::integer])
 			ON CONFLICT (series, period) DO UPDATE
-			SET mark = CASE c.last WHEN 0 THEN {mark}::bytea ELSE c.mark END, previous = c.last,
+			SET mark = CASE c.last WHEN 0 THEN {mark}::bytea ELSE c.mark END, previous = c.last,[
+				dated_before = c.dated, dated = {dated}::integer,]
 				last = GREATEST(c.last + {n}::bigint, CASE c.last WHEN 0 THEN {first}::bigint ELSE {least}::bigint END)
-			RETURNING c.last, c.previous, c.mark, c.closed, {now}`},
+			RETURNING c.last, c.previous, c.mark, c.closed[, c.dated_before], {now}`},
 	find: "SELECT calendar, closed " + gates + " FOR SHARE",
 	newGate: `INSERT INTO {gates} (series, calendar) VALUES ({series}::bytea, {calendar}::bytea)
 			ON CONFLICT DO NOTHING`,

@@ -15,10 +15,16 @@ type span struct {
 	from, to int64         // Unix seconds
 	end      int64         // end of the period, in Unix seconds
 	whole    bool          // it is the whole period
+	date     int64         // with WithChronology, the business date that the number is to have; else 0
 }
 
-// contains reports whether t is in s.
-func (s *span) contains(t time.Time) bool { return s.from <= t.Unix() && t.Unix() < s.to }
+// holds reports whether t is in s, and has its business date.
+func (g *Generator) holds(s *span, t time.Time) bool {
+	return s.from <= t.Unix() && t.Unix() < s.to && s.date == g.dateOf(serial.At(t))
+}
+
+// like reports whether a number of o may be taken as one of s: the row and the date are the same.
+func (s *span) like(o *span) bool { return s.label == o.label && s.date == o.date }
 
 // Whatever the zone, these instants have dates in 1970 to 9999.
 const (
@@ -46,7 +52,7 @@ func (g *Generator) begin(ctx context.Context, tx Tx, typ string, date *serial.W
 // spanAt returns a span that contains at and in which a number of typ can be printed, or an error if there is none. The
 // span is cut off at dated and datedEnd, unless at lies beyond.
 func (g *Generator) spanAt(typ string, at time.Time) (*span, error) {
-	if s := g.span.Load(); s != nil && s.contains(at) {
+	if s := g.span.Load(); s != nil && g.holds(s, at) {
 		return s, nil
 	}
 	s, err := g.newSpan(typ, serial.At(at))
@@ -68,7 +74,7 @@ func (g *Generator) newSpan(typ string, at serial.When) (*span, error) {
 	}
 	label, start, end := g.scheme.Period(at)
 	return &span{number: number, label: label, from: max(from.Unix(), dated), to: min(to.Unix(), datedEnd),
-		end: end.Unix(), whole: from.Equal(start) && to.Equal(end)}, nil
+		end: end.Unix(), whole: from.Equal(start) && to.Equal(end), date: g.dateOf(at)}, nil
 }
 
 // periodOf is newSpan for callers who print no number: if the template prints the time of day, a date is enough.

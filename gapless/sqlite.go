@@ -7,7 +7,9 @@ var sqlite = statements{
 	mark     BLOB    NOT NULL,
 	previous INTEGER NOT NULL,
 	last     INTEGER NOT NULL,
-	closed   INTEGER,
+	closed   INTEGER,[
+	dated        INTEGER,
+	dated_before INTEGER,]
 	PRIMARY KEY (series, period)
 ) WITHOUT ROWID`, `CREATE TABLE IF NOT EXISTS {this} (
 	series   BLOB NOT NULL,
@@ -18,12 +20,13 @@ var sqlite = statements{
 	quote:  `"`,
 	now:    "julianday('now')", // a short one: drivers parse a statement each time they run it
 	update: update,
-	upsert: upsert{read: `INSERT INTO {table} AS c (series, period, mark, previous, last)
-			VALUES ({series}, {period}, {mark}, 0, {first})
+	upsert: upsert{read: `INSERT INTO {table} AS c (series, period, mark, previous, last[, dated])
+			VALUES ({series}, {period}, {mark}, 0, {first}[, {dated}])
 			ON CONFLICT (series, period) DO UPDATE
-			SET mark = CASE c.last WHEN 0 THEN {mark} ELSE c.mark END, previous = c.last,
+			SET mark = CASE c.last WHEN 0 THEN {mark} ELSE c.mark END, previous = c.last,[
+				dated_before = c.dated, dated = {dated},]
 				last = max(c.last + {n}, CASE c.last WHEN 0 THEN {first} ELSE {least} END)
-			RETURNING last, previous, mark, closed, {now}`},
+			RETURNING last, previous, mark, closed[, dated_before], {now}`},
 	lockGate: upsert{read: `INSERT INTO {gates} AS g (series, calendar) VALUES ({series}, {calendar})
 			ON CONFLICT (series) DO UPDATE SET calendar = g.calendar RETURNING calendar, closed, {now}`},
 	mark: mark,

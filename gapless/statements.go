@@ -22,14 +22,19 @@ import (
 //	labels           labels of rows
 //	limit            how many rows
 //	before           a label
+//	dated            business date
+//
+// What is in brackets is only for generators with WithChronology.
 type statements struct {
 	create [2]string // create the two tables
 	probe  [2]string // fail if the table lacks a column
 	exists string    // returns whether the table exists in any schema; empty if create looks in the same places
 	flaw   string    // returns why the table is unfit, or "-" if it is fit; empty if nothing can be wrong
 	tables [2]table  // forTable makes them from the above
-	quote  string    // quotation mark around an identifier
-	now    string
+
+	columns [2]column // that WithChronology needs, empty without it
+	quote   string    // quotation mark around an identifier
+	now     string
 
 	// update adds to a row of this mark that is not closed, which is the usual case, for less than an upsert costs. It
 	// returns last and now, or nothing where an upsert is needed. It is empty in MySQL, where everyone who updates a
@@ -37,7 +42,7 @@ type statements struct {
 	update string
 
 	// upsert adds to a row or inserts it, and returns last, previous, mark, closed and now. A row from which nothing
-	// was taken has no mark yet.
+	// was taken has no mark yet. With dates, update and upsert return dated_before in front of now.
 	upsert upsert
 
 	// gate returns calendar and closed of the series' gate. It locks nothing.
@@ -85,6 +90,9 @@ type statements struct {
 	level string // returns the level of isolation in PostgreSQL, and now
 }
 
+// A column has a statement that fails if the table of periods lacks it, and one that adds it.
+type column struct{ probe, add string }
+
 // A table has the statements of that name for one of the two tables.
 type table struct{ create, probe, exists, flaw string }
 
@@ -94,10 +102,10 @@ type upsert struct{ write, read string }
 
 const (
 	// After waiting for the row's lock, a transaction sees the row as it is then.
-	update = "UPDATE {table} SET previous = last, last = last + {n} " +
+	update = "UPDATE {table} SET previous = last, last = last + {n}[, dated_before = dated, dated = {dated}] " +
 		"WHERE series = {series} AND period = {period} AND mark = {mark} AND closed IS NULL " +
-		"AND last > 0 AND last >= {least} RETURNING last, {now}"
-	undo  = "UPDATE {table} SET last = previous WHERE series = {series} AND period = {period}"
+		"AND last > 0 AND last >= {least} RETURNING last[, dated_before], {now}"
+	undo  = "UPDATE {table} SET last = previous[, dated = dated_before] WHERE series = {series} AND period = {period}"
 	gates = "FROM {gates} WHERE series = {series}"
 	other = "SELECT mark FROM {table} WHERE series = {series} AND period <> {period} AND last > 0 ORDER BY period LIMIT 1"
 	last  = "SELECT (SELECT calendar " + gates + "), (" + other + "), " +
@@ -112,10 +120,21 @@ const (
 		"WHERE series = {series} AND period < {before} AND last > 0 ORDER BY period DESC LIMIT {limit}"
 )
 
+// The columns hold dates such as 20261124: integers compare as the dates do, and no driver converts them to a time.Time
+// or shifts them, as drivers do with dates.
+var dateColumns = [2]column{
+	{"SELECT dated FROM {table} WHERE 1 = 0", "ALTER TABLE {table} ADD COLUMN dated integer"},
+	{"SELECT dated_before FROM {table} WHERE 1 = 0", "ALTER TABLE {table} ADD COLUMN dated_before integer"},
+}
+
+// optional is a part of a statement that is only for WithChronology.
+var optional = regexp.MustCompile(`(?s)\[(.*?)\]`)
+
 var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,55}$`)
 
-// forTable returns the statements of d for a table of periods with this name, and a table of series.
-func (d Dialect) forTable(name string) (s statements, err error) {
+// forTable returns the statements of d for a table of periods with this name, and a table of series. They keep dates
+// only if chronology is set.
+func (d Dialect) forTable(name string, chronology bool) (s statements, err error) {
 	s, ok := dialects[d]
 	if !ok {
 		return s, fmt.Errorf("gapless: there is no dialect %d; want PostgreSQL, MySQL and SQLite", int(d))
@@ -124,7 +143,7 @@ func (d Dialect) forTable(name string) (s statements, err error) {
 		return s, fmt.Errorf("gapless: table %.80q: want 1 to 56 ASCII letters, digits and _, no digit first", name)
 	}
 	s.probe = [2]string{
-		"SELECT series, period, mark, previous, last, closed FROM {this} WHERE 1 = 0",
+		"SELECT series, period, mark, previous, last, closed[, dated, dated_before] FROM {this} WHERE 1 = 0",
 		"SELECT series, calendar, closed FROM {this} WHERE 1 = 0",
 	}
 	s.gate = "SELECT calendar, closed " + gates
@@ -132,17 +151,23 @@ func (d Dialect) forTable(name string) (s statements, err error) {
 	s.undo, s.other, s.history, s.last, s.ask = undo, other, history, last, "SELECT {now}"
 	s.setEnd = cmp.Or(s.setEnd, setEnd)
 	s.level = cmp.Or(s.level, "SELECT '-', {now}") // not '', which MariaDB may read as NULL
+	part := ""
+	if chronology {
+		part, s.columns = "$1", dateColumns
+	}
 	quoted := func(name string) string { return s.quote + name + s.quote }
 	names := [2]string{name, name + "_series"}
 	for i, name := range names {
 		replace := strings.NewReplacer("{this}", quoted(name), "{name}", name).Replace
-		s.tables[i] = table{replace(s.create[i]), replace(s.probe[i]), replace(s.exists), replace(s.flaw)}
+		create, probe := optional.ReplaceAllString(s.create[i], part), optional.ReplaceAllString(s.probe[i], part)
+		s.tables[i] = table{replace(create), replace(probe), replace(s.exists), replace(s.flaw)}
 	}
 	replace := strings.NewReplacer("{table}", quoted(names[0]), "{gates}", quoted(names[1]), "{now}", s.now)
 	for _, statement := range []*string{&s.update, &s.upsert.write, &s.upsert.read, &s.gate, &s.find, &s.share, &s.newGate,
 		&s.lockGate.write, &s.lockGate.read, &s.other, &s.lock, &s.lockShared, &s.setEnd, &s.mark, &s.lockRows, &s.seen,
-		&s.present, &s.greatest, &s.list, &s.markRows, &s.history, &s.last, &s.undo, &s.ask, &s.level} {
-		*statement = replace.Replace(*statement)
+		&s.present, &s.greatest, &s.list, &s.markRows, &s.history, &s.last, &s.undo, &s.ask, &s.level,
+		&s.columns[0].probe, &s.columns[0].add, &s.columns[1].probe, &s.columns[1].add} {
+		*statement = optional.ReplaceAllString(replace.Replace(*statement), part)
 	}
 	return s, nil
 }

@@ -50,7 +50,7 @@ func (g *Generator) CreateTable(ctx context.Context, db *sql.DB) error {
 	}
 	end := time.Now().Add(30 * time.Second)
 	for wait := time.Millisecond; ; wait = min(2*wait, 64*time.Millisecond) {
-		err := g.create(ctx, db)
+		err := g.create(ctx, db, end)
 		if err == nil {
 			break
 		}
@@ -81,8 +81,8 @@ func (g *Generator) CreateTable(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// create creates the tables that do not exist.
-func (g *Generator) create(ctx context.Context, db *sql.DB) error {
+// create creates the tables and columns that do not exist. From end on, it adds no column.
+func (g *Generator) create(ctx context.Context, db *sql.DB, end time.Time) error {
 	for _, t := range g.sql.tables {
 		if t.exists != "" {
 			var exists bool
@@ -95,6 +95,19 @@ func (g *Generator) create(ctx context.Context, db *sql.DB) error {
 		}
 		if _, err := db.ExecContext(ctx, t.create); err != nil {
 			return err
+		}
+	}
+	if !g.chronology {
+		return nil
+	}
+	adding, cancel := context.WithDeadline(ctx, end)
+	defer cancel()
+	for _, c := range g.sql.columns {
+		if _, err := db.ExecContext(ctx, c.probe); err == nil {
+			continue
+		}
+		if _, err := db.ExecContext(adding, c.add); err != nil {
+			return fmt.Errorf("add a column of WithChronology: %w", err)
 		}
 	}
 	return nil

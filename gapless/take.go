@@ -16,6 +16,7 @@ type counter struct {
 	last     int64         // sequence taken, 0 for none
 	previous int64         // last before the statement
 	mark     string        // calendar and print mark of the scheme that took the numbers
+	dated    sql.NullInt64 // date of the number before, NULL if it has none; not read for a span without a date
 	closed   sql.NullInt64 // if the period is closed, the end of the last closed period then, in Unix seconds
 	now      time.Time     // by the database's clock, after the lock was got
 }
@@ -38,13 +39,16 @@ func (g *Generator) take(ctx context.Context, tx Tx, typ, series string, s *span
 	}
 	a := g.row(series, s.label)
 	a["n"], a["first"], a["least"] = n, above+n, least(above, n)
+	if s.date != 0 {
+		a["dated"] = s.date
+	}
 	// If the period has ended or has no row yet, the series' gate judges. It is locked first, if possible: then whoever
 	// waits for it, because others close periods or begin the series, holds no row that those wait for.
 	ended, judged := s.end <= g.now().Unix(), false
 	if !ended && g.sql.update != "" {
 		c := counter{mark: g.mark}
 		var err error
-		c.now, err = g.query(ctx, tx, g.sql.update, a, &c.last)
+		c.now, err = g.query(ctx, tx, g.statementsOf(s).update, a, c.into(s, &c.last)...)
 		if !errors.Is(err, sql.ErrNoRows) {
 			c.previous = c.last - n
 			return c, err
@@ -58,7 +62,7 @@ func (g *Generator) take(ctx context.Context, tx Tx, typ, series string, s *span
 	}
 	var c counter
 	var err error
-	c.now, err = g.upsert(ctx, tx, g.sql.upsert, a, &c.last, &c.previous, &c.mark, &c.closed)
+	c.now, err = g.upsert(ctx, tx, g.statementsOf(s).upsert, a, c.into(s, &c.last, &c.previous, &c.mark, &c.closed)...)
 	switch {
 	case err != nil:
 		return c, err
@@ -73,7 +77,7 @@ func (g *Generator) take(ctx context.Context, tx Tx, typ, series string, s *span
 		_, err = g.judge(ctx, tx, typ, series, s, true)
 	}
 	if refused(err) {
-		if err := g.undo(ctx, tx, series, s.label); err != nil {
+		if err := g.undo(ctx, tx, series, s); err != nil {
 			return c, err
 		}
 	}
@@ -95,8 +99,8 @@ func refused(err error) bool {
 }
 
 // undo reverts what take did to the counter, whose lock is held.
-func (g *Generator) undo(ctx context.Context, tx Tx, series, label string) error {
-	return g.exec(ctx, tx, g.sql.undo, g.row(series, label))
+func (g *Generator) undo(ctx context.Context, tx Tx, series string, s *span) error {
+	return g.exec(ctx, tx, g.statementsOf(s).undo, g.row(series, s.label))
 }
 
 // upsert runs u, and scans what it returns before the clock. It returns an error unless tx is in a transaction.

@@ -1,0 +1,506 @@
+package gapless_test
+
+import (
+	"cmp"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-sql-driver/mysql"
+	"github.com/lib/pq"
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/gapless"
+)
+
+// perMonth counts by the month and prints the day.
+func perMonth(opts ...serial.Option) []serial.Option {
+	return append([]serial.Option{serial.WithPeriod(serial.PerMonth),
+		serial.WithTemplate("{type}{date:yyyyMMdd}-{seq:3}")}, opts...)
+}
+
+// chronological returns a generator with WithChronology, and creates what it needs.
+func (d *database) chronological(t testing.TB, db *sql.DB, opts ...serial.Option) *gapless.Generator {
+	t.Helper()
+	g, err := gapless.New(d.dialect, scheme(t, opts...), gapless.WithChronology())
+	require.NoError(t, err)
+	require.NoError(t, g.CreateTable(t.Context(), db))
+	return g
+}
+
+// row returns the last sequence of IS in a period, its date and the date before, 0 for none.
+func (d *database) row(t testing.TB, tx gapless.Querier, period string) (row [3]int64) {
+	t.Helper()
+	literal := "x'%x'"
+	if d.dialect == gapless.PostgreSQL {
+		literal = `'\x%x'`
+	}
+	query := fmt.Sprintf("SELECT last, coalesce(dated, 0), coalesce(dated_before, 0) FROM serial_gapless "+
+		"WHERE series = "+literal+" AND period = "+literal, "serial:IS", period)
+	require.NoError(t, tx.QueryRowContext(t.Context(), query).Scan(&row[0], &row[1], &row[2]))
+	return row
+}
+
+// A number with an earlier date than one before it is refused, whatever has happened to the row in between. A refused
+// call takes nothing, and the transaction goes on.
+func TestChronology(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t)
+		g, hexadecimal := d.chronological(t, db, perMonth()...),
+			d.chronological(t, db, perMonth(serial.WithTemplate("{type}{date:yyyyMMdd}-{seq:3:base36}"))...)
+		requireChronology(t, d, db, g, hexadecimal)
+	})
+}
+
+func requireChronology(t *testing.T, d *database, db *sql.DB, g, other *gapless.Generator) {
+	t.Helper()
+	day := func(day int) serial.When { return serial.On(2021, time.October, day) }
+	on := func(tx *sql.Tx, at serial.When, want int64) {
+		t.Helper()
+		requireSeq(t, want)(g.NextOn(t.Context(), tx, "IS", at))
+	}
+	late := func(tx *sql.Tx, at serial.When) {
+		t.Helper()
+		before := d.row(t, tx, "202110")
+		_, err := g.NextOn(t.Context(), tx, "IS", at)
+		require.ErrorIs(t, err, gapless.ErrOutOfOrder)
+		last := fmt.Sprint(before[1])
+		require.ErrorContains(t, err, " a number of "+last[:4]+"-"+last[4:6]+"-"+last[6:]+"; want that date or a later one")
+		after := d.row(t, tx, "202110")
+		require.Equal(t, before[:2], after[:2])
+	}
+	commits(t, db, func(tx *sql.Tx) {
+		on(tx, day(5), 1)
+		late(tx, day(4))
+		on(tx, day(5), 2)
+		on(tx, day(6), 3)
+		on(tx, serial.On(2021, time.September, 30), 1) // another period
+		on(tx, serial.At(october(6).Add(23*time.Hour)), 4)
+		late(tx, serial.At(october(6).Add(-time.Second)))
+		require.Equal(t, [3]int64{4, 20211006, 20211006}, d.row(t, tx, "202110"))
+		numbers, err := g.NextN(t.Context(), tx, "IS", 2)
+		require.NoError(t, err)
+		require.EqualValues(t, 2, numbers[1].Seq) // of the current month
+	})
+
+	// What is rolled back, also to a savepoint, leaves no date.
+	tx := begin(t, db)
+	on(tx, day(30), 5)
+	require.NoError(t, tx.Rollback())
+	commits(t, db, func(tx *sql.Tx) {
+		execTx(t, tx, "SAVEPOINT s")
+		on(tx, day(30), 5)
+		execTx(t, tx, "ROLLBACK TO SAVEPOINT s")
+		on(tx, day(8), 5)
+		require.Equal(t, [3]int64{5, 20211008, 20211006}, d.row(t, tx, "202110"))
+	})
+
+	// Other refusals restore the date, too, and Raise writes none.
+	commits(t, db, func(tx *sql.Tx) {
+		require.ErrorIs(t, errOf(other.NextOn(t.Context(), tx, "IS", day(30))), serial.ErrConflict)
+		require.Equal(t, [3]int64{5, 20211008, 20211008}, d.row(t, tx, "202110"))
+		on(tx, day(9), 6)
+		row := [3]int64{6, 20211009, 20211008}
+		require.Equal(t, row, d.row(t, tx, "202110"))
+		require.ErrorIs(t, other.Raise(t.Context(), tx, "IS", day(30), 20), serial.ErrConflict)
+		require.Equal(t, row, d.row(t, tx, "202110"))
+		require.NoError(t, g.Raise(t.Context(), tx, "IS", day(1), 20))
+		row[0] = 20
+		require.Equal(t, row, d.row(t, tx, "202110"))
+		late(tx, day(8))
+		on(tx, day(9), 21)
+		require.NoError(t, g.Raise(t.Context(), tx, "IS", serial.On(2021, time.August, 1), 7)) // a new row
+		require.Equal(t, [3]int64{7, 0, 0}, d.row(t, tx, "202108"))
+		on(tx, serial.On(2021, time.August, 2), 8)
+		require.NoError(t, g.Raise(t.Context(), tx, "IS", day(1), 998))
+		on(tx, day(9), 999)
+		require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "IS", day(30))), serial.ErrExhausted)
+		late(tx, day(8))
+		require.Equal(t, [3]int64{999, 20211009, 20211009}, d.row(t, tx, "202110"))
+	})
+	d.closes(t, db, g, october(1))
+	commits(t, db, func(tx *sql.Tx) {
+		september := serial.On(2021, time.September, 30)
+		for _, at := range []serial.When{serial.On(2021, time.September, 1), september} {
+			require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "IS", at)), gapless.ErrPeriodClosed)
+		}
+		require.NoError(t, g.ReopenPeriods(t.Context(), tx, "IS", serial.On(2021, time.September, 1)))
+		require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.On(2021, time.September, 29))),
+			gapless.ErrOutOfOrder)
+		on(tx, september, 2)
+	})
+}
+
+// Every driver reads the dates back, whatever its settings make of a DATE.
+func TestChronologyOfDrivers(t *testing.T) {
+	saoPaulo, err := time.LoadLocation("America/Sao_Paulo")
+	require.NoError(t, err)
+	other := serial.WithTemplate("{type}{date:yyyyMMdd}-{seq:3:base36}")
+	t.Run("lib/pq", func(t *testing.T) {
+		d := postgreSQL(t)
+		connector, err := pq.NewConnector(d.dsn + "&search_path=" + d.name)
+		require.NoError(t, err)
+		db := sql.OpenDB(connector)
+		t.Cleanup(func() { _ = db.Close() })
+		requireChronology(t, d, db, d.chronological(t, db, perMonth()...), d.chronological(t, db, perMonth(other)...))
+	})
+	t.Run("parseTime and loc", func(t *testing.T) {
+		d := mariaDB(t)
+		config, err := mysql.ParseDSN(d.dsn)
+		require.NoError(t, err)
+		config.DBName, config.ParseTime, config.Loc = d.name, true, saoPaulo
+		connector, err := mysql.NewConnector(config)
+		require.NoError(t, err)
+		db := sql.OpenDB(connector)
+		t.Cleanup(func() { _ = db.Close() })
+		requireChronology(t, d, db, d.chronological(t, db, perMonth()...), d.chronological(t, db, perMonth(other)...))
+	})
+}
+
+// Next takes the date of the database's clock, whatever the program takes it for, also if the template prints no day. A
+// number that is dated ahead keeps it from taking numbers until that day.
+func TestChronologyOfClock(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t)
+		g := d.chronological(t, db, serial.WithPeriod(serial.Never), serial.WithTemplate("{type}-{seq:4}"))
+		today := d.clock(t, db).UTC()
+		if today.Add(time.Minute).Day() != today.Day() {
+			t.Skip("the day ends while this test runs")
+		}
+		number := func(at time.Time) (n int64) {
+			year, month, day := at.Date()
+			return int64(year*10_000 + int(month)*100 + day)
+		}
+		commits(t, db, func(tx *sql.Tx) {
+			for i, ahead := range []int{0, -1, -400, 0, 1, 400} {
+				g.Misjudge(time.Duration(ahead) * 24 * time.Hour)
+				requireSeq(t, int64(i+1))(g.Next(t.Context(), tx, "IS"))
+				require.Equal(t, number(today), d.row(t, tx, "all")[1])
+			}
+			g.Misjudge(24 * time.Hour)
+			require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.OnDateOf(today.AddDate(0, 0, -1)))),
+				gapless.ErrOutOfOrder)
+			requireSeq(t, 7)(g.NextOn(t.Context(), tx, "IS", serial.OnDateOf(today.AddDate(0, 0, 2))))
+			for _, ahead := range []int{0, 3, -3} {
+				g.Misjudge(time.Duration(ahead) * 24 * time.Hour)
+				_, err := g.Next(t.Context(), tx, "IS")
+				require.ErrorIs(t, err, gapless.ErrOutOfOrder)
+				require.ErrorContains(t, err, today.Format(time.DateOnly)+": period all has a number of "+
+					today.AddDate(0, 0, 2).Format(time.DateOnly))
+				require.ErrorIs(t, errOf(g.NextN(t.Context(), tx, "IS", 3)), gapless.ErrOutOfOrder)
+			}
+			requireSeq(t, 8)(g.NextOn(t.Context(), tx, "IS", serial.OnDateOf(today.AddDate(0, 0, 2))))
+		})
+
+		// The day ends in a few seconds. Then the number that is dated ahead is no longer in the way.
+		left := 24*3600 - int(d.clock(t, db).Unix()%(24*3600)) - 3
+		zone := serial.WithLocation(time.FixedZone("", left))
+		late := d.chronological(t, db, serial.WithPeriod(serial.Never), serial.WithTemplate("{type}-{seq:4}"), zone,
+			serial.WithKeyPrefix("late"))
+		now := d.clock(t, db).In(time.FixedZone("", left))
+		commits(t, db, func(tx *sql.Tx) {
+			requireSeq(t, 1)(late.NextOn(t.Context(), tx, "IS", serial.OnDateOf(now.AddDate(0, 0, 1))))
+		})
+		require.Eventually(t, func() bool {
+			err := inTx(t.Context(), db, sql.LevelDefault, func(tx *sql.Tx) error {
+				return errOf(late.Next(t.Context(), tx, "IS"))
+			})
+			tomorrow := d.clock(t, db).In(now.Location()).Day() != now.Day()
+			require.True(t, err == nil || errors.Is(err, gapless.ErrOutOfOrder), "%v", err)
+			require.True(t, err != nil || tomorrow)
+			return err == nil
+		}, 20*time.Second, 50*time.Millisecond)
+	})
+}
+
+// The date is the scheme's business date, by its time zone and day start.
+func TestChronologyOfBusinessDates(t *testing.T) {
+	apia, err := time.LoadLocation("Pacific/Apia")
+	require.NoError(t, err)
+	d := inFile(t)
+	db := d.open(t)
+	g := d.chronological(t, db, perMonth(serial.WithLocation(apia), serial.WithDayStart(4*time.Hour))...)
+	commits(t, db, func(tx *sql.Tx) {
+		at := func(day, hour int) serial.When {
+			return serial.At(time.Date(2011, time.December, day, hour, 59, 0, 0, apia))
+		}
+		requireSeq(t, 1)(g.NextOn(t.Context(), tx, "IS", serial.On(2011, time.December, 29)))
+		requireSeq(t, 2)(g.NextOn(t.Context(), tx, "IS", at(31, 3))) // the 30th does not exist
+		require.Equal(t, [3]int64{2, 20111229, 20111229}, d.row(t, tx, "201112"))
+		requireSeq(t, 3)(g.NextOn(t.Context(), tx, "IS", at(31, 4)))
+		require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "IS", at(31, 3))), gapless.ErrOutOfOrder)
+		require.Equal(t, [3]int64{3, 20111231, 20111231}, d.row(t, tx, "201112"))
+	})
+}
+
+// CreateTable adds the columns to a table that exists, also if many processes do so at once. Generators without the
+// option go on with it, and their numbers have no date.
+func TestChronologyOfOldTable(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t)
+		plain := d.generator(t, db, perMonth()...)
+		day := func(day int) serial.When { return serial.On(2021, time.October, day) }
+		takes := func(g *gapless.Generator, at, want int) {
+			t.Helper()
+			commits(t, db, func(tx *sql.Tx) { requireSeq(t, int64(want))(g.NextOn(t.Context(), tx, "IS", day(at))) })
+		}
+		takes(plain, 9, 1)
+		g, err := gapless.New(d.dialect, scheme(t, perMonth()...), gapless.WithChronology())
+		require.NoError(t, err)
+		tx := begin(t, db)
+		_, err = g.NextOn(t.Context(), tx, "IS", day(9))
+		require.ErrorContains(t, err, "dated") // the driver's
+		require.NoError(t, tx.Rollback())
+		require.NoError(t, plain.CreateTable(t.Context(), db))
+		require.ErrorContains(t, errOf(db.ExecContext(t.Context(), "SELECT dated FROM serial_gapless")), "dated")
+
+		var creators sync.WaitGroup
+		for range 16 {
+			other := d.open(t)
+			creators.Go(func() {
+				if err := g.CreateTable(t.Context(), other); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		creators.Wait()
+		takes(g, 4, 2) // later than no date that is known
+		takes(plain, 20, 3)
+		takes(g, 5, 4)
+		takes(plain, 1, 5)
+		require.Equal(t, [3]int64{5, 20211005, 20211004}, d.row(t, db, "202110"))
+		commits(t, db, func(tx *sql.Tx) {
+			require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "IS", day(4))), gapless.ErrOutOfOrder)
+		})
+		takes(g, 5, 6)
+
+		// The documented statements do the same, and CreateTable then changes nothing.
+		execSQL(t, db, "DROP TABLE serial_gapless")
+		require.NoError(t, plain.CreateTable(t.Context(), db))
+		statements := documented(t)
+		for i, statement := range statements {
+			if i > 0 { // one column is there already
+				require.NoError(t, g.CreateTable(t.Context(), db))
+				execSQL(t, db, "ALTER TABLE serial_gapless DROP COLUMN dated_before")
+			}
+			execSQL(t, db, statement)
+		}
+		require.Len(t, statements, 2)
+		takes(g, 5, 1)
+		columns := func() string {
+			rows, err := db.QueryContext(t.Context(), "SELECT dated, dated_before FROM serial_gapless")
+			require.NoError(t, err)
+			defer func() { _ = rows.Close() }()
+			types, err := rows.ColumnTypes()
+			require.NoError(t, err)
+			return types[0].DatabaseTypeName() + types[1].DatabaseTypeName()
+		}
+		altered := columns()
+		execSQL(t, db, "DROP TABLE serial_gapless")
+		execSQL(t, db, g.Schema()[0])
+		require.Equal(t, strings.ToUpper(altered), strings.ToUpper(columns()))
+	})
+}
+
+// documented returns the guide's statements that add the columns.
+func documented(t *testing.T) (statements []string) {
+	t.Helper()
+	for line := range strings.Lines(guideText(t)) {
+		if line = strings.TrimSpace(line); strings.HasPrefix(line, "ALTER TABLE serial_gapless ADD COLUMN dated") {
+			statements = append(statements, strings.TrimSuffix(line, ";"))
+		}
+	}
+	return statements
+}
+
+// While another transaction has used the table, its columns cannot be added. CreateTable gives up as its context ends,
+// and then nobody waits any more.
+func TestChronologyOfTableInUse(t *testing.T) {
+	servers(t, func(t *testing.T, d *database) {
+		db, plain := d.start(t, perMonth()...)
+		held := begin(t, db)
+		require.NoError(t, errOf(plain.Next(t.Context(), held, "IS")))
+		g, err := gapless.New(d.dialect, scheme(t, perMonth()...), gapless.WithChronology())
+		require.NoError(t, err)
+		ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+		defer cancel()
+		require.ErrorIs(t, g.CreateTable(ctx, db), context.DeadlineExceeded)
+		commits(t, db, func(tx *sql.Tx) {
+			require.NoError(t, errOf(plain.NextOn(t.Context(), tx, "IS", serial.On(2021, time.October, 5))))
+		})
+		require.NoError(t, held.Commit())
+		require.NoError(t, g.CreateTable(t.Context(), db))
+	})
+}
+
+// requireOrdered checks that the dates of the documents never decrease in the order of their sequences and, except for
+// type R, that these have no gap. It returns how many there are.
+func requireOrdered(t *testing.T, db *sql.DB, s *serial.Scheme) int {
+	t.Helper()
+	rows, err := db.QueryContext(t.Context(), "SELECT number FROM documents")
+	require.NoError(t, err)
+	defer func() { _ = rows.Close() }()
+	series := map[string][]serial.Number{}
+	count := 0
+	for ; rows.Next(); count++ {
+		var text string
+		require.NoError(t, rows.Scan(&text))
+		n, err := s.Parse(text)
+		require.NoError(t, err)
+		key := n.Type + n.Start.String()
+		series[key] = append(series[key], n)
+	}
+	require.NoError(t, rows.Err())
+	for key, numbers := range series {
+		slices.SortFunc(numbers, func(a, b serial.Number) int { return cmp.Compare(a.Seq, b.Seq) })
+		for i, n := range numbers {
+			if n.Type != "R" {
+				require.EqualValues(t, i+1, n.Seq, "%s: %v", key, numbers)
+			}
+			if i > 0 {
+				require.False(t, n.Date.Before(numbers[i-1].Date), "%s: %v after %v", key, n, numbers[i-1])
+			}
+		}
+	}
+	return count
+}
+
+// Many transactions want numbers of all dates at once, are refused, go on, and end in all ways, while months are closed
+// and reopened. The dates are in order at every instant.
+func TestChronologyOfMany(t *testing.T) {
+	const goroutines, rounds, months = 32, 20, 4
+	s := scheme(t, perMonth()...)
+	each(t, func(t *testing.T, d *database) {
+		db, admin := d.open(t), d.open(t)
+		connections := 16
+		if d.dialect == gapless.SQLite {
+			connections = 8
+		}
+		db.SetMaxOpenConns(connections)
+		db.SetMaxIdleConns(connections)
+		d.documents(t, db)
+		g := d.chronological(t, db, perMonth()...)
+		var progress, refused, closed atomic.Int64
+		run := func(r *rand.Rand) error {
+			return inTx(t.Context(), db, d.readCommitted(), func(tx *sql.Tx) error {
+				typ, month := []string{"A", "B", "R"}[r.IntN(3)], time.Month(7+r.IntN(months))
+				year := 2021 + 20*r.IntN(2) // ended, and not begun
+				// Dates that rise as the test goes on, by and large.
+				today := int(progress.Add(1) * 28 / (goroutines * rounds))
+				date := serial.On(year, month, min(max(today+r.IntN(7)-3, 1), 28))
+				take := func() (n serial.Number, err error) {
+					if r.IntN(5) == 0 {
+						return g.Next(t.Context(), tx, typ)
+					}
+					n, err = g.NextOn(t.Context(), tx, typ, date)
+					if errors.Is(err, gapless.ErrOutOfOrder) {
+						// The transaction has the row's lock: the date in the message is still the last one.
+						refused.Add(1)
+						_, text, _ := strings.Cut(err.Error(), "has a number of ")
+						last, err := time.Parse(time.DateOnly, text[:len(time.DateOnly)])
+						if err != nil {
+							return n, err
+						}
+						n, err = g.NextOn(t.Context(), tx, typ, serial.OnDateOf(last))
+						if errors.Is(err, gapless.ErrOutOfOrder) {
+							t.Errorf("%v, right after %s", err, text)
+						}
+						return n, err
+					}
+					return n, err
+				}
+				kind := r.IntN(8)
+				if kind == 0 {
+					if err := errOf(tx.ExecContext(t.Context(), "SAVEPOINT s")); err != nil {
+						return err
+					}
+					if _, err := take(); err != nil && !errors.Is(err, gapless.ErrPeriodClosed) {
+						return err
+					}
+					if err := errOf(tx.ExecContext(t.Context(), "ROLLBACK TO SAVEPOINT s")); err != nil {
+						return err
+					}
+				}
+				if kind == 1 {
+					_, err := g.NextN(t.Context(), tx, typ, 1000) // more than a month has
+					if !errors.Is(err, serial.ErrExhausted) {
+						return fmt.Errorf("too many: %w", err)
+					}
+				}
+				n, err := take()
+				if errors.Is(err, gapless.ErrPeriodClosed) {
+					closed.Add(1)
+					return nil
+				}
+				if err := stored(t.Context(), tx, n, err); err != nil {
+					return err
+				}
+				above := int64(0)
+				if typ == "R" {
+					above = n.Seq + 1
+				}
+				switch kind {
+				case 2:
+					return g.Raise(t.Context(), tx, typ, serial.At(n.Date), above)
+				case 3:
+					return tx.Rollback()
+				case 4:
+					n, err := g.NextOn(t.Context(), tx, typ, serial.At(n.Date))
+					return stored(t.Context(), tx, n, err)
+				}
+				return nil
+			})
+		}
+		var workers sync.WaitGroup
+		for i := range goroutines {
+			workers.Go(func() {
+				r := rand.New(rand.NewPCG(uint64(i), 7))
+				for range rounds {
+					err := run(r)
+					for tries := 0; err != nil && tries < 20 && repeatable(err); tries++ {
+						err = run(r)
+					}
+					if err != nil && !errors.Is(err, sql.ErrTxDone) {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			workers.Wait()
+		}()
+		for running := true; running; {
+			requireOrdered(t, admin, s)
+			r := rand.New(rand.NewPCG(uint64(progress.Load()), 8))
+			month := serial.On(2021, time.Month(7+r.IntN(months)), 1)
+			if err := inTx(t.Context(), admin, d.readCommitted(), func(tx *sql.Tx) error {
+				if r.IntN(2) == 0 {
+					return g.ClosePeriods(t.Context(), tx, "A", month)
+				}
+				return g.ReopenPeriods(t.Context(), tx, "A", month)
+			}); err != nil && !repeatable(err) {
+				t.Error(err)
+			}
+			select {
+			case <-ended:
+				running = false
+			case <-time.After(20 * time.Millisecond):
+			}
+		}
+		count := requireOrdered(t, admin, s)
+		t.Logf("%d documents, %d out of order, %d in closed months", count, refused.Load(), closed.Load())
+		require.Greater(t, count, goroutines*rounds/2)
+		require.Greater(t, refused.Load(), int64(20))
+	})
+}
