@@ -1262,6 +1262,20 @@ func ExampleScheme_Period() {
 	// 2025W01 2024-12-30 2025-01-06
 }
 
+// Before the business day begins at 04:00, an instant has the date of the day before.
+func ExampleScheme_BusinessDate() {
+	shifts, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithDayStart(4*time.Hour))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	fmt.Println(shifts.BusinessDate(serial.At(time.Date(2026, time.August, 1, 3, 59, 0, 0, time.UTC))))
+	fmt.Println(shifts.BusinessDate(serial.On(2026, time.August, 1)))
+	// Output:
+	// 2026-07-31
+	// 2026-08-01
+}
+
 // A week in words.
 func ExampleScheme_PeriodName() {
 	batches, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerWeek),

@@ -444,3 +444,45 @@ func TestPeriodName(t *testing.T) {
 		require.Equal(t, test.want, scheme.PeriodName(serial.At(test.at)))
 	}
 }
+
+// A business date is the date that a template with year, month and day prints, also where clocks skip a date or a day
+// begins late.
+func TestBusinessDate(t *testing.T) {
+	for _, zone := range []string{"UTC", "America/Sao_Paulo", "Asia/Kolkata", "Pacific/Apia"} {
+		loc, err := time.LoadLocation(zone)
+		require.NoError(t, err)
+		for _, period := range []serial.Period{serial.PerHour, serial.PerDay, serial.PerWeek, serial.PerYear, serial.Never} {
+			for _, start := range []time.Duration{0, 4 * time.Hour, 24*time.Hour - time.Second} {
+				layout := "yyyy-MM-dd"
+				if period == serial.PerHour {
+					layout += "'T'HH"
+				}
+				opts := []serial.Option{serial.WithLocation(loc), serial.WithPeriod(period),
+					serial.WithTemplate("{date:" + layout + "}-{type}{seq:4}")}
+				if period != serial.PerHour && period != serial.Never {
+					opts = append(opts, serial.WithDayStart(start))
+				}
+				s := newScheme(t, opts...)
+				for _, from := range []time.Time{time.Date(2011, time.December, 27, 0, 0, 0, 0, loc),
+					time.Date(2018, time.November, 2, 0, 0, 0, 0, loc), time.Date(2024, time.February, 28, 0, 0, 0, 0, loc)} {
+					for at := from; at.Before(from.AddDate(0, 0, 5)); at = at.Add(30*time.Minute - time.Second) {
+						n, err := s.Number("IS", serial.At(at), 1)
+						require.NoError(t, err)
+						date := s.BusinessDate(serial.At(at))
+						require.Equal(t, n.String()[:10], date.String(), "%v %v %v %v", zone, period, start, at)
+						if period != serial.PerHour {
+							require.Contains(t, []serial.When{date, {}}, s.BusinessDate(date)) // Apia's 30th names no day
+						}
+					}
+				}
+			}
+		}
+	}
+	hours := newScheme(t, serial.WithPeriod(serial.PerHour), serial.WithTemplate("{type}{date:yyyyMMddHH}{seq}"))
+	require.Zero(t, hours.BusinessDate(serial.On(2021, time.October, 24)))
+	days := newScheme(t)
+	for _, w := range []serial.When{{}, serial.On(2021, time.June, 31), serial.On(1969, time.December, 31),
+		serial.At(time.Date(1969, time.December, 31, 12, 0, 0, 0, time.UTC))} {
+		require.Zero(t, days.BusinessDate(w), "%v", w)
+	}
+}

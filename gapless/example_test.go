@@ -114,6 +114,48 @@ func ExampleGenerator_NextOn() {
 	// INV/2024-25/0002
 }
 
+// An invoice that is dated back would break the order of dates. It is refused, and then issued with today's date.
+func ExampleWithChronology() {
+	ctx := context.Background()
+	db := openShop()
+	defer db.Close()
+	scheme, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerMonth),
+		serial.WithTemplate("{type}-{date:yyyyMMdd}-{seq:3}"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	numbers, err := gapless.New(gapless.SQLite, scheme, gapless.WithChronology())
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := numbers.CreateTable(ctx, db); err != nil {
+		log.Fatal(err)
+	}
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, day := range []int{24, 20, 26} {
+		number, err := numbers.NextOn(ctx, tx, "INV", serial.On(2026, time.November, day))
+		if errors.Is(err, gapless.ErrOutOfOrder) {
+			fmt.Println(err)
+			number, err = numbers.NextOn(ctx, tx, "INV", serial.On(2026, time.November, 26))
+		}
+		if err != nil {
+			log.Fatal(err)
+		}
+		fmt.Println(number)
+	}
+	if err := tx.Commit(); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// INV-20261124-001
+	// gapless: out of order: INV on 2026-11-20: period 202611 has a number of 2026-11-24; want that date or a later one
+	// INV-20261126-002
+	// INV-20261126-003
+}
+
 // Numbers that an old system has used are not taken again.
 func ExampleGenerator_Raise() {
 	ctx := context.Background()
