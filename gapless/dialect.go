@@ -18,12 +18,12 @@ const (
 
 var dialects = map[Dialect]statements{PostgreSQL: postgreSQL, MySQL: mySQL, SQLite: sqlite}
 
-// postgresAgain are the errors that some of several simultaneous CREATE TABLE get in spite of IF NOT EXISTS, and the one
-// for a column that another process has just added.
+// postgresAgain are the errors that some of several simultaneous CREATE TABLE get in spite of IF NOT EXISTS, and the
+// one for a column that another process has just added.
 var postgresAgain = []string{"23505", "42P07", "42710", "42701"}
 
-// mysqlAgain matches the errors for a deadlock, for a lock wait timeout and for a column that exists. Drivers share no type for errors, but all
-// print the number.
+// mysqlAgain matches the errors for a deadlock, for a lock wait timeout and for a column that exists. Drivers share
+// no type for errors, but all print the number.
 var mysqlAgain = regexp.MustCompile(`(?i)\berror (1213|1205|1060)\b`)
 
 // syntaxError is the error of a server that does not know SKIP LOCKED.

@@ -37,7 +37,7 @@
 //     rolled back, also to a savepoint, its number is free again, and the next transaction gets it. The same holds if
 //     its connection breaks, or its process or the database crashes.
 //   - No duplicates, however many processes ask at once.
-//   - The order of numbers is the order of commits.
+//   - The order of numbers is the order of commits. With [WithChronology], it is also the order of the documents' dates.
 //   - The database's clock decides the period, at the instant when the number is taken, after any wait for others.
 //     The clock of the program's host does not matter.
 //
@@ -132,9 +132,9 @@ type Generator struct {
 	calendar   string // of the scheme
 	mark       string // calendar and print mark, for rows of periods
 	dialect    Dialect
-	chronology bool
+	chronology bool // numbers are kept in the order of their dates
 	sql        statements
-	plain      *statements // sql without the dates of WithChronology
+	plain      *statements // sql without the dates
 	clock      atomic.Pointer[clock]
 	span       atomic.Pointer[span] // of the last instant asked for
 	savepoints atomic.Bool          // the server is MySQL, where only a savepoint shows whether there is a transaction

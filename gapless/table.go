@@ -21,7 +21,8 @@ import (
 //	SELECT convert_from(series, 'UTF8'), convert_from(period, 'UTF8'), last FROM serial_gapless
 //
 // Elsewhere no conversion is needed. The second table, whose name ends with _series, has a row for each series: its
-// calendar, and in closed the end of the last closed period in Unix seconds, NULL if none is closed.
+// calendar, and in closed the end of the last closed period in Unix seconds, NULL if none is closed. With
+// [WithChronology], the first table has two more columns, which are described there.
 //
 // Never delete rows of periods in which numbers may still be taken, also by [Generator.NextOn], nor rows of the second
 // table: without any row, a series starts over, with any calendar.
@@ -37,12 +38,15 @@ func (g *Generator) Schema() []string {
 	return []string{g.sql.tables[0].create, g.sql.tables[1].create}
 }
 
-// CreateTable creates the two tables unless they exist, in PostgreSQL anywhere in search_path. Any number of processes
-// may do so at once. The database's user needs the right to create them, in MySQL even if they exist. It is an error if
-// a table would not keep numbers together with documents, because it is unlogged in PostgreSQL or does not use InnoDB
+// CreateTable creates the two tables unless they exist, in PostgreSQL anywhere in search_path. With
+// [WithChronology], it adds the columns dated and dated_before to a table without them. Any number of processes may
+// do so at once. The database's user needs the right to create the tables, in MySQL even if they exist, and to alter
+// the one that lacks a column, in PostgreSQL as its owner. In PostgreSQL and MySQL, adding a column waits for the
+// transactions that have used the table, and until then others who want to use it wait, too. It is an error if a
+// table would not keep numbers together with documents, because it is unlogged in PostgreSQL or does not use InnoDB
 // in MySQL. Every other error wraps the driver's, as for a table of that name without the columns of
-// [Generator.Schema]; after it, or if ctx has ended, the tables may exist or not, and CreateTable may be repeated. If
-// others are in the way, it ends within 30 s plus the time of a few statements.
+// [Generator.Schema]; after it, or if ctx has ended, the tables may exist or not, and CreateTable may be repeated.
+// If others are in the way, it ends within 30 s plus the time of a few statements.
 func (g *Generator) CreateTable(ctx context.Context, db *sql.DB) error {
 	const what = "create the table"
 	if db == nil {
