@@ -266,6 +266,10 @@ func TestChronologyOfOldTable(t *testing.T) {
 		require.NoError(t, plain.CreateTable(t.Context(), db))
 		require.ErrorContains(t, errOf(db.ExecContext(t.Context(), "SELECT dated FROM serial_gapless")), "dated")
 
+		held := begin(t, db)
+		if d.dialect == gapless.PostgreSQL { // so that all look for the columns before one adds them
+			execTx(t, held, "LOCK TABLE serial_gapless")
+		}
 		var creators sync.WaitGroup
 		for range 16 {
 			other := d.open(t)
@@ -275,6 +279,10 @@ func TestChronologyOfOldTable(t *testing.T) {
 				}
 			})
 		}
+		if d.dialect == gapless.PostgreSQL {
+			d.waiting(t, d.open(t), 16)
+		}
+		require.NoError(t, held.Commit())
 		creators.Wait()
 		takes(g, 4, 2) // later than no date that is known
 		takes(plain, 20, 3)
