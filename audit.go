@@ -113,8 +113,7 @@ type audit struct {
 	account *account.Account
 	report  Report
 
-	schemes []*scheme          // scheme, then the earlier ones
-	periods []*calendar.Period // by each of the schemes that has a period with the label of period
+	schemes []*scheme // scheme, then the earlier ones
 }
 
 func (s *scheme) newAudit(typ string, at When, used iter.Seq2[string, error], opts []AuditOption) (*audit, error) {
@@ -125,8 +124,7 @@ func (s *scheme) newAudit(typ string, at When, used iter.Seq2[string, error], op
 		return nil, err
 	}
 	report := Report{Series: s.series(typ), Type: strings.Clone(typ), Start: s.local(span.Start), First: s.base + 1}
-	a := &audit{scheme: s, period: s.template.Dates.SpanOf(&span.Period), report: report}
-	a.schemes, a.periods = []*scheme{s}, []*calendar.Period{&a.period.Period}
+	a := &audit{scheme: s, schemes: []*scheme{s}, period: s.template.Dates.SpanOf(&span.Period), report: report}
 	for i, o := range opts {
 		if o == nil {
 			return nil, fmt.Errorf("serial: Audit: option %d is nil", i+1)

@@ -1,7 +1,6 @@
 package serial
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -30,15 +29,15 @@ func (s *Scheme) WithTemplate(template string) (*Scheme, error) {
 // A text counts for the first scheme that reads it as a number of the audited type, in the period with the same label,
 // as [Scheme.Period] returns it. If there is none, the text is of another type or period if any scheme reads it, and
 // foreign if none does. A sequence that two schemes have printed is a duplicate. In a [Report], a number looks as the
-// scheme prints that read it, and its Start is by that scheme; other numbers, Start, First and Last are by the audited
-// scheme.
+// scheme that read it prints it, and its Start is by that scheme. Contradicted numbers, explanations, Start, First and
+// Last are by the audited scheme.
 //
 // An explanation counts if its Start is the first instant of the period with that label by any of the schemes. Ask a
 // register for each of these instants that differ.
 //
 // The key prefix, [Scheme.Calendar], [WithSharedCounter] and the key of the hidden sequence must be those of the audited
-// scheme. Template, time zone and day start may differ. It is an error if a setting does not fit, or if a scheme is nil; the audit returns
-// it before it reads the used numbers. Default none.
+// scheme. Otherwise, and if a scheme is nil, the audit returns an error before it reads the used numbers. Template, time
+// zone, day start and [WithStart] may differ. Default none.
 func WithEarlier(schemes ...*Scheme) AuditOption {
 	return auditOption(func(c *auditConfig) error {
 		c.earlier = append(c.earlier, schemes...)
@@ -46,28 +45,18 @@ func WithEarlier(schemes ...*Scheme) AuditOption {
 	})
 }
 
-// addEarlier adds the earlier schemes to an audit, after the audited one, with their periods of the audited label.
+// addEarlier adds the earlier schemes to an audit, after the audited one.
 func (a *audit) addEarlier() error {
 	s := a.scheme
 	for i, e := range a.earlier {
 		if e == nil {
 			return fmt.Errorf("serial: WithEarlier: scheme %d is nil", i+1)
 		}
-		want := func(setting, got, audited string) error {
-			return refuseIf(got != audited, "serial: WithEarlier: scheme %d has the %s %q; want %q, as in the audited scheme",
-				i+1, setting, got, audited)
-		}
-		if err := cmp.Or(want("key prefix", e.prefix, s.prefix), want("calendar", e.counts(), s.counts()),
-			refuseIf(e.shared != s.shared, "serial: WithEarlier: scheme %d has WithSharedCounter and the audited scheme does "+
-				"not, or the other way round", i+1),
-			refuseIf(string(e.key) != string(s.key), "serial: WithEarlier: scheme %d has another key of the hidden "+
-				"sequence than the audited scheme, or one of them has none", i+1)); err != nil {
-			return err
+		if e.prefix != s.prefix || e.counts() != s.counts() || e.shared != s.shared || string(e.key) != string(s.key) {
+			return fmt.Errorf("serial: WithEarlier: scheme %d has the key prefix %q and the calendar %q: want %q, %q and the "+
+				"same hidden key and WithSharedCounter, as in the audited scheme", i+1, e.prefix, e.counts(), s.prefix, s.counts())
 		}
 		a.schemes = append(a.schemes, &e.scheme)
-		if p := e.calendar.Beginning(a.period.Wall); p.Start < p.End { // its clocks may have skipped that period
-			a.periods = append(a.periods, p)
-		}
 	}
 	return nil
 }
@@ -85,15 +74,18 @@ func (a *audit) find(text string) (s *scheme, n template.Number, other bool) {
 	return nil, n, other
 }
 
-// begins reports whether a period with the audited label begins at an instant, by any of the schemes, and whether the
-// instant lies in such a period although no period at all begins there.
+// begins reports whether the period with the audited label begins at an instant, by any of the schemes, and whether the
+// instant lies in such a period although no scheme has a period that begins there.
 func (a *audit) begins(at time.Time) (begins, inside bool) {
-	for _, p := range a.periods {
-		begins = begins || at.Equal(time.Unix(p.Start, 0))
-		inside = inside || p.Start <= at.Unix() && at.Unix() < p.End
+	if at.Equal(a.report.Start) {
+		return true, false
 	}
+	first := false
 	for _, s := range a.schemes {
-		inside = inside && !begins && !at.Equal(time.Unix(s.calendar.At(at).Start, 0))
+		p := s.calendar.At(at)
+		audited, begun := p.Label == a.period.Label, at.Equal(time.Unix(p.Start, 0))
+		first, begins = first || begun, begins || begun && audited
+		inside = inside || audited && p.Start <= at.Unix() && at.Unix() < p.End
 	}
-	return begins, inside
+	return begins, inside && !first
 }

@@ -168,6 +168,26 @@ func TestWithEarlierRefusesExplanations(t *testing.T) {
 	}
 }
 
+// The only period of Never contains no instant before 1970.
+func TestWithEarlierOfNever(t *testing.T) {
+	t.Parallel()
+	s := newScheme(t, serial.WithPeriod(serial.Never), serial.WithTemplate("{type}{seq:6}"))
+	day := time.Date(2021, 10, 24, 0, 0, 0, 0, time.UTC)
+	e := serial.Explanation{Series: "serial:IS", Type: "IS", First: 1, Last: 1, Reason: "void", At: day}
+	audit := func(start time.Time) (serial.Report, error) {
+		e.Start = start
+		return s.Audit("IS", serial.At(day), 3, used("IS0002", "IS000003"),
+			serial.WithEarlier(retemplated(t, s, "{type}{seq:4}")), given(e))
+	}
+	got, err := audit(time.Unix(0, 0))
+	require.NoError(t, err)
+	require.True(t, got.Clean())
+	got, err = audit(time.Time{})
+	require.NoError(t, err)
+	require.Equal(t, []serial.Range{{First: 1, Last: 1}}, got.Unexplained)
+	require.ErrorContains(t, errOf(audit(day)), "lies in the period all time")
+}
+
 // Settings that must be the same are compared before anything is read.
 func TestWithEarlierRefuses(t *testing.T) {
 	t.Parallel()
@@ -176,22 +196,23 @@ func TestWithEarlierRefuses(t *testing.T) {
 	quarter := serial.WithTemplate("{type}{date:FFFF-Q}{seq:6}")
 	april := options(quarter, serial.WithPeriod(serial.PerQuarter), serial.WithYearStart(time.April, 1))
 	plain, hidden := options(six), options(six, key(1))
+	const same = " and the same hidden key, as in the audited scheme"
+	days := `scheme 2 has the key prefix "serial" and the calendar "days": want "serial", "days"` + same
 	for name, row := range map[string]struct {
 		audited, earlier []serial.Option
 		says             string
 	}{
 		"same": {plain, options(serial.WithStart(7), serial.WithDayStart(time.Hour), serial.WithLocation(noon())), ""},
 		"prefix": {plain, options(serial.WithKeyPrefix("shop")),
-			`scheme 2 has the key prefix "shop"; want "serial", as in the audited scheme`},
-		"period": {plain, options(serial.WithPeriod(serial.PerMonth)),
-			`scheme 2 has the calendar "months"; want "days", as in the audited scheme`},
+			`scheme 2 has the key prefix "shop" and the calendar "days": want "serial", "days"` + same},
+		"period": {plain, options(six, serial.WithPeriod(serial.PerMonth)),
+			`scheme 2 has the key prefix "serial" and the calendar "months": want "serial", "days"` + same},
 		"year start": {april, options(quarter, serial.WithPeriod(serial.PerQuarter)),
-			`scheme 2 has the calendar "quarters"; want "quarters from April 1", as in the audited scheme`},
-		"key": {hidden, options(six, key(1)), ""},
-		"other key": {hidden, options(six, key(2)),
-			"scheme 2 has another key of the hidden sequence than the audited scheme, or one of them has none"},
-		"no key":  {hidden, plain, "scheme 2 has another key of the hidden sequence"},
-		"new key": {plain, hidden, "scheme 2 has another key of the hidden sequence"},
+			`scheme 2 has the key prefix "serial" and the calendar "quarters": want "serial", "quarters from April 1"` + same},
+		"key":       {hidden, options(six, key(1)), ""},
+		"other key": {hidden, options(six, key(2)), days},
+		"no key":    {hidden, plain, days},
+		"new key":   {plain, hidden, days},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, earlier, gen := newScheme(t, row.audited...), newScheme(t, row.earlier...), parser(t, row.audited...)

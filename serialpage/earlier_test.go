@@ -126,8 +126,9 @@ func TestPeriodByAnotherScheme(t *testing.T) {
 		per  serial.Period
 		date string
 	}{
-		{serial.PerSecond, "{date:yyyyMMddHHmmss}"}, {serial.PerHour, "{date:yyyyMMddHH}"}, {serial.PerDay, "{date:yyyyMMdd}"},
-		{serial.PerWeek, "{date:GGGGWW}"}, {serial.PerYear, "{date:yyyy}"}, {serial.Never, ""},
+		{serial.PerSecond, "{date:yyyyMMddHHmmss}"}, {serial.PerHour, "{date:yyyyMMddHH}"},
+		{serial.PerDay, "{date:yyyyMMdd}"}, {serial.PerWeek, "{date:GGGGWW}"}, {serial.PerYear, "{date:yyyy}"},
+		{serial.Never, ""},
 	} {
 		day := []serial.Option{nil, nil}
 		for i, start := range []time.Duration{0, 23 * time.Hour} {
@@ -139,8 +140,8 @@ func TestPeriodByAnotherScheme(t *testing.T) {
 		opts := func(i int) []serial.Option { return []serial.Option{serial.WithPeriod(unit.per), day[i]} }
 		apia := schemeOf(t, "{type}"+unit.date+"{seq}", "Pacific/Apia", opts(0)...)
 		honolulu := schemeOf(t, "{type}-"+unit.date+"{seq}", "Pacific/Honolulu", opts(1)...)
-		for _, at := range []time.Time{time.Date(1970, 1, 20, 5, 0, 0, 0, time.UTC), time.Date(2021, 10, 31, 0, 30, 0, 0, time.UTC),
-			time.Date(2026, 3, 29, 1, 30, 0, 0, time.UTC)} {
+		for _, at := range []time.Time{time.Date(1970, 1, 20, 5, 0, 0, 0, time.UTC),
+			time.Date(2021, 10, 31, 0, 30, 0, 0, time.UTC), time.Date(2026, 3, 29, 1, 30, 0, 0, time.UTC)} {
 			for from, to := range map[*serial.Scheme]*serial.Scheme{apia: honolulu, honolulu: apia} {
 				p, ok := spanAt(from, at)
 				require.True(t, ok)
@@ -167,9 +168,11 @@ func TestPeriodByAnotherScheme(t *testing.T) {
 func TestEarlierRefused(t *testing.T) {
 	s := open(t, nil)
 	for says, scheme := range map[string]*serial.Scheme{
-		"WithEarlier: scheme 1 is nil":                      nil,
-		`WithEarlier: scheme 1 has the key prefix \"shop\"`: schemeOf(t, "{type}{date:yyyyMMdd}{seq}", "UTC", serial.WithKeyPrefix("shop")),
-		"WithEarlier: scheme 1 has the calendar":            schemeOf(t, "{type}{date:yyyyMM}{seq}", "UTC", serial.WithPeriod(serial.PerMonth)),
+		"WithEarlier: scheme 1 is nil": nil,
+		`WithEarlier: scheme 1 has the key prefix \"shop\"`: schemeOf(t, "{type}{date:yyyyMMdd}{seq}", "UTC",
+			serial.WithKeyPrefix("shop")),
+		`has the key prefix \"serial\" and the calendar \"months\"`: schemeOf(t, "{type}{date:yyyyMM}{seq}", "UTC",
+			serial.WithPeriod(serial.PerMonth)),
 	} {
 		s.series[0].Earlier = []*serial.Scheme{scheme}
 		for _, page := range []string{today, "/numbers/", "/numbers/series?key=IS"} {

@@ -151,7 +151,7 @@ func (c *command) parseEarlier(number, typ string, start time.Time) (serial.Numb
 		n, failed := s.Parse(number)
 		switch {
 		case failed != nil:
-		case n.Type == typ && n.Start.Equal(start):
+		case (c.shared || n.Type == typ) && n.Start.Equal(start):
 			return n, nil
 		case err != nil:
 			first, err = n, nil
