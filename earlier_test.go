@@ -196,7 +196,7 @@ func TestWithEarlierRefuses(t *testing.T) {
 	quarter := serial.WithTemplate("{type}{date:FFFF-Q}{seq:6}")
 	april := options(quarter, serial.WithPeriod(serial.PerQuarter), serial.WithYearStart(time.April, 1))
 	plain, hidden := options(six), options(six, key(1))
-	const same = " and the same hidden key, as in the audited scheme"
+	const same = " and the same hidden key and WithSharedCounter, as in the audited scheme"
 	days := `scheme 2 has the key prefix "serial" and the calendar "days": want "serial", "days"` + same
 	for name, row := range map[string]struct {
 		audited, earlier []serial.Option
@@ -213,6 +213,9 @@ func TestWithEarlierRefuses(t *testing.T) {
 		"other key": {hidden, options(six, key(2)), days},
 		"no key":    {hidden, plain, days},
 		"new key":   {plain, hidden, days},
+		"shared":    {plain, options(six, serial.WithSharedCounter()), days},
+		"also shared": {options(six, serial.WithSharedCounter()),
+			options(serial.WithSharedCounter(), serial.WithTemplate("{date:yyyyMMdd}{seq:6}")), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, earlier, gen := newScheme(t, row.audited...), newScheme(t, row.earlier...), parser(t, row.audited...)
