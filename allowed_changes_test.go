@@ -52,6 +52,9 @@ func TestRollout(t *testing.T) {
 		"first sequence, retention": {
 			{new: options(serial.WithStart(101), serial.WithRetention(30)), steps: atAnyTime(day)},
 		},
+		"last sequence, last day": {
+			{new: options(serial.WithLast(5000), serial.WithUntil(serial.On(2021, time.December, 31))), steps: atAnyTime(day)},
+		},
 		"floor, skew, hooks, lock servers, replicas": {
 			{new: options(fixedFloor(0), serial.WithHooks(serial.Hooks{}), serial.WithMaxSkew(-1)), steps: atAnyTime(day)},
 		},

@@ -9,13 +9,14 @@ import (
 )
 
 // WithTemplate returns the same Scheme with another template, which the key of the hidden sequence, if there is one,
-// hides too. [WithEarlier] takes the result for numbers printed before a template was changed. s does not change.
+// hides too, and without [WithLast]. [WithEarlier] takes the result for numbers printed before a template was changed. s
+// does not change.
 //
 // The errors are those of [NewScheme]: for a template that is not valid, that does not suit the calendar, that cannot
 // hide sequences, or that cannot print the first sequence of [WithStart].
 func (s *Scheme) WithTemplate(template string) (*Scheme, error) {
 	other := s.scheme
-	other.text = template
+	other.text, other.last = template, 0
 	if err := errors.Join(other.complete()...); err != nil {
 		return nil, err
 	}

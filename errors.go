@@ -27,7 +27,8 @@ var (
 
 	// ErrExhausted means that the period has fewer numbers left than the call asked for. The counter did not move,
 	// although a ledger may have moved it to the start of a new block. A smaller batch may still succeed. To continue
-	// the period, make {seq} wider.
+	// the period, make {seq} wider, or the last sequence of [WithLast] larger. It also means that the day of [WithUntil]
+	// has ended.
 	ErrExhausted = errors.New("serial: numbers exhausted")
 
 	// ErrCounterLost means that the period was open, but its counter is gone, went back or holds something other than a
@@ -104,12 +105,8 @@ func (g *Generator) describe(r *exchange.Refusal) error {
 	case exchange.Skewed:
 		return fmt.Errorf("%w: %s of %s would be opened at %s by Redis's clock, and it is %s by this host's: "+
 			"want %v; set the wrong clock", ErrClockSkew, typ, label, utc(r.Now), utc(r.Received), g.issuing.MaxSkew)
-	case exchange.Exhausted:
-		if r.EarlierErr != nil { // that attempt may have consumed the rest, but ErrExhausted means that nothing was consumed
-			return fmt.Errorf("serial: Redis failed, and has too few numbers left since: %w", redisrun.Foreign(r.EarlierErr))
-		}
-		return fmt.Errorf("%w: %s of %s is at %s of %d; a wider {seq} in the template takes effect at once",
-			ErrExhausted, typ, label, r.Detail, g.limit)
+	case exchange.Exhausted, exchange.Over:
+		return g.describeExhausted(r)
 	case exchange.Lost:
 		content := fmt.Sprintf("holds %.40q", r.Detail)
 		if r.Detail == "" {
@@ -152,6 +149,24 @@ func (g *Generator) describe(r *exchange.Refusal) error {
 		return g.describeConflict(r, entered)
 	}
 	return fmt.Errorf("serial: unexpected script reply %q", r.Status)
+}
+
+// describeExhausted describes that too few numbers are left, or that the last day has ended.
+func (g *Generator) describeExhausted(r *exchange.Refusal) error {
+	over, cure := r.Status == exchange.Over, "wider {seq} in the template"
+	switch {
+	case r.EarlierErr != nil && over: // that attempt may have consumed numbers, but ErrExhausted means that none were
+		return fmt.Errorf("serial: Redis failed, and the last day has ended since: %w", redisrun.Foreign(r.EarlierErr))
+	case r.EarlierErr != nil:
+		return fmt.Errorf("serial: Redis failed, and has too few numbers left since: %w", redisrun.Foreign(r.EarlierErr))
+	case over:
+		return fmt.Errorf("%w: the last day for numbers of %s was %v, and Redis's clock says %s; a later WithUntil takes "+
+			"effect at once", ErrExhausted, g.subject(r.Type), g.until, utc(r.Now))
+	case g.limit < g.template.Largest():
+		cure = "larger WithLast"
+	}
+	return fmt.Errorf("%w: %s of %s is at %s of %d; a %s takes effect at once",
+		ErrExhausted, g.subject(r.Type), calendar.FormatLabel(r.Period.Label), r.Detail, g.limit, cure)
 }
 
 // describeConflict describes a conflict with the settings of the period entered.

@@ -1050,6 +1050,59 @@ func ExampleWithLockClients() {
 	// IS202110240001 <nil>
 }
 
+// An office has authorised the numbers up to 500, and until the end of 2026.
+func ExampleWithLast() {
+	scheme, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithPeriod(serial.Never),
+		serial.WithTemplate("{type}{seq:8}"), serial.WithStart(101), serial.WithLast(500),
+		serial.WithUntil(serial.On(2026, time.December, 31)))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	fmt.Println(scheme.Limits())
+	fmt.Println(scheme.Until())
+	// Output:
+	// 101 500
+	// 2026-12-31 true
+}
+
+// After the last day, no number is issued.
+func ExampleWithUntil() {
+	m, err := miniredis.Run() // a Redis in memory, in place of yours
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer m.Close()
+	rdb := redis.NewClient(&redis.Options{Addr: m.Addr()})
+	defer rdb.Close()
+	gen, err := serial.New(rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1),
+		serial.WithUntil(serial.On(2026, time.December, 31)))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	m.SetTime(time.Date(2026, time.December, 31, 23, 59, 59, 0, time.UTC))
+	fmt.Println(gen.Next(context.Background(), "IS"))
+	m.SetTime(time.Date(2027, time.January, 1, 0, 0, 0, 0, time.UTC))
+	_, err = gen.Next(context.Background(), "IS")
+	fmt.Println(errors.Is(err, serial.ErrExhausted))
+	// Output:
+	// IS202612310001 <nil>
+	// true
+}
+
+// The day on which an authorisation ends.
+func ExampleScheme_Until() {
+	scheme, err := serial.NewScheme(serial.WithUntil(serial.On(2026, time.December, 31)))
+	if err != nil {
+		log.Fatal(err)
+	}
+
+	fmt.Println(scheme.Until())
+	// Output:
+	// 2026-12-31 true
+}
+
 // A queue may deliver a message again after a long weekend.
 func ExampleWithOnceFor() {
 	m, err := miniredis.Run() // a Redis in memory, in place of yours

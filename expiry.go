@@ -113,6 +113,33 @@ func WithYearStart(month time.Month, day int) Option {
 	}}
 }
 
+// WithUntil sets the last business day for which a number is issued, by Redis's clock, whatever the period: the day on
+// which the authorisation of a range ends. Once that day has ended, in the time zone and with the day start of the
+// Generator, calls for numbers fail with [ErrExhausted], and so do [Generator.Prepare], [Generator.Raise] and
+// [Generator.Takeover]. [Generator.NextOnce] still returns answers that it has given before. Reading, auditing and
+// parsing numbers ignore the date; [Scheme.Until] returns it. It may change at any time, and processes may differ
+// meanwhile. From 29 days before it, hooks get a warning; see [Hooks].
+//
+// Default none. It must be a date that has a business day, from [On] or [OnDateOf]; [At] is refused.
+func WithUntil(last When) Option {
+	err := refuseIf(last.form != formDate, "serial: WithUntil(%v): want a date, from On or OnDateOf", last)
+	return option{"WithUntil", true, err, func(c *config) { c.until = last }}
+}
+
+// setUntil finds the instants that belong to the last day, if there is one.
+func (s *scheme) setUntil() error {
+	if s.until == (When{}) {
+		return nil
+	}
+	day, err := s.businessDay(s.until)
+	if err != nil {
+		return fmt.Errorf("%w (WithUntil)", err)
+	}
+	s.over = day.End
+	s.nearOver = s.calendar.With(calendar.Day).Beginning(day.Wall.AddDate(0, 0, -29)).Start
+	return nil
+}
+
 // WithRetention keeps every counter for a number of periods after its own, for [Generator.History] and
 // [Generator.Audit]; then Redis drops it. It applies to counters created from then on. If several Generators with
 // different retentions open a period, the longest one counts. A counter takes about 100 bytes of Redis's memory.
@@ -183,29 +210,40 @@ func (w When) String() string {
 
 // firstInstant returns the instant that w names or, for a date, the first instant of its business day.
 func (s *scheme) firstInstant(w When) (time.Time, error) {
-	c := s.calendar
-	switch wall := time.Date(w.year, time.Month(w.month), w.day, 0, 0, 0, 0, time.UTC); {
-	case w.form == formInstant && !c.HasPeriod(w.instant):
+	switch {
+	case w.form == formInstant && !s.calendar.HasPeriod(w.instant):
 		return time.Time{}, s.notCovered(w)
 	case w.form == formInstant:
 		return w.instant, nil
 	case w.form != formDate:
 		return time.Time{}, errors.New("serial: the When is zero: want a date or an instant, from On, OnDateOf or At")
-	case w.year < 1970 || w.year > 9999:
-		return time.Time{}, fmt.Errorf("serial: the date %v: want 1970 to 9999", w)
-	case On(wall.Date()) != w:
-		return time.Time{}, fmt.Errorf("serial: the date %v does not exist: want a date of the calendar", w)
-	case c.Unit.ShorterThanDay():
-		return time.Time{}, fmt.Errorf("serial: the date %v has more than one period with %v: want an instant, from At", w,
-			Period(c.Unit))
-	default:
-		day := c.With(calendar.Day).Beginning(wall)
-		if day.Start >= day.End {
-			return time.Time{}, fmt.Errorf("serial: the date %v has no business day in %v, "+
-				"whose clocks skipped it: want another date", w, c.Location)
-		}
-		return s.local(day.Start), nil
 	}
+	day, err := s.businessDay(w)
+	switch {
+	case err != nil:
+		return time.Time{}, err
+	case s.calendar.Unit.ShorterThanDay():
+		return time.Time{}, fmt.Errorf("serial: the date %v has more than one period with %v: want an instant, from At", w,
+			Period(s.calendar.Unit))
+	}
+	return s.local(day.Start), nil
+}
+
+// businessDay returns the business day of a date.
+func (s *scheme) businessDay(w When) (*calendar.Period, error) {
+	wall := time.Date(w.year, time.Month(w.month), w.day, 0, 0, 0, 0, time.UTC)
+	switch {
+	case w.year < 1970 || w.year > 9999:
+		return nil, fmt.Errorf("serial: the date %v: want 1970 to 9999", w)
+	case On(wall.Date()) != w:
+		return nil, fmt.Errorf("serial: the date %v does not exist: want a date of the calendar", w)
+	}
+	day := s.calendar.With(calendar.Day).Beginning(wall)
+	if day.Start >= day.End {
+		return nil, fmt.Errorf("serial: the date %v has no business day in %v, whose clocks skipped it: want another date",
+			w, s.calendar.Location)
+	}
+	return day, nil
 }
 
 // spanOf returns the span of a When, or an error if its date cannot be printed.

@@ -37,7 +37,8 @@ type Hooks struct {
 	// milliseconds is enough.
 	ClockCorrected func(context.Context, ClockInfo)
 	// NearlyExhausted is called once per series and period by each Generator, when the share NearlyExhaustedAt of the
-	// period's numbers has been used.
+	// period's numbers has been used. With [WithUntil], it is also called once per series by each Generator, for the first
+	// number issued from 29 days before that date on, whatever the share.
 	NearlyExhausted func(context.Context, ExhaustionInfo)
 	// Unused receives the numbers that were counted or skipped but that nobody received, as far as this process can
 	// know; see [CallerLeft] and the other constants. It runs in a goroutine of its own, one call at a time for each
@@ -94,11 +95,12 @@ type ClockInfo struct {
 	Offset, Before time.Duration // new and previous estimate, each accurate to half a round trip
 }
 
-// ExhaustionInfo describes a period that has few numbers left.
+// ExhaustionInfo describes a period that has few numbers left, or a type whose numbers soon end on a date.
 type ExhaustionInfo struct {
 	Series     string // as in IssuedInfo
 	Last       Number // last number issued
 	Used, Size int64  // count of the period's used sequences, and of all its sequences
+	Until      When   // last day for which numbers are issued, zero for none; see [WithUntil]
 }
 
 // WithHooks adds functions to call as the Generator works; see [Hooks]. If it is given more than once, all are called,
@@ -185,8 +187,17 @@ func (g *Generator) issued(ctx context.Context, c *issue.Call, last Number, n in
 		before = 0
 	}
 	used, size := last.Seq-before, g.limit-before
+	info := ExhaustionInfo{g.sharedSeries(), last, used, size, g.until}
+	ends := g.over > 0 && c.Events().Now.Unix() >= g.nearOver
+	if ends {
+		_, warned := g.warned.LoadOrStore(g.series(last.Type), true)
+		ends = !warned
+	}
 	seen := int64(-1) // greatest count for which hooks were called
 	for _, h := range g.hooks {
+		if ends {
+			tell(ctx, h.NearlyExhausted, info)
+		}
 		due := int64(math.Ceil(h.NearlyExhaustedAt * float64(size)))
 		if h.NearlyExhausted == nil || used < due {
 			continue
@@ -195,7 +206,7 @@ func (g *Generator) issued(ctx context.Context, c *issue.Call, last Number, n in
 			seen = g.issuer.NoteUsed(last.Type, last.Start.Unix(), used)
 		}
 		if seen < due {
-			tell(ctx, h.NearlyExhausted, ExhaustionInfo{g.sharedSeries(), last, used, size})
+			tell(ctx, h.NearlyExhausted, info)
 		}
 	}
 }

@@ -24,7 +24,7 @@ import (
 //	serial: counter lost              Error  type, start (Warn if a later call may repair it, see [LostInfo])
 //	serial: counter repaired          Warn   type, start
 //	serial: clock corrected           Warn   offset, before (Info if they differ by less than a second)
-//	serial: numbers nearly exhausted  Warn   type, start
+//	serial: numbers nearly exhausted  Warn   type, start, until (if there is a date, see [WithUntil])
 //	serial: no number issued          Error  type, error, duration (Warn or Info for what may be the caller's doing)
 //
 // A failed call is logged at Warn if the caller's deadline has passed, which may be due to an outage, and at Info if
@@ -70,8 +70,11 @@ func LogHooks(logger *slog.Logger) Hooks {
 			log(ctx, level, "clock corrected", slog.Duration("offset", i.Offset), slog.Duration("before", i.Before))
 		},
 		NearlyExhausted: func(ctx context.Context, i ExhaustionInfo) {
-			log(ctx, slog.LevelWarn, "numbers nearly exhausted",
-				slog.String("type", i.Last.Type), slog.Time("start", i.Last.Start))
+			attrs := []slog.Attr{slog.String("type", i.Last.Type), slog.Time("start", i.Last.Start)}
+			if i.Until != (When{}) {
+				attrs = append(attrs, slog.String("until", i.Until.String()))
+			}
+			log(ctx, slog.LevelWarn, "numbers nearly exhausted", attrs...)
 		},
 		Failed: func(ctx context.Context, i FailedInfo) {
 			attrs := []slog.Attr{slog.String("type", i.Type), slog.String("error", loggable(i.Err)),

@@ -34,9 +34,9 @@ type option struct {
 
 func (o option) apply(c *config) error {
 	if c.schemeOnly && !o.forScheme {
-		return fmt.Errorf("serial: NewScheme: %s is for a Generator; want WithLocation, WithTemplate, "+
-			"WithPeriod, WithDayStart, WithYearStart, WithStart, WithSharedCounter, WithHiddenSequence and WithKeyPrefix",
-			o.name)
+		return fmt.Errorf("serial: NewScheme: %s is for a Generator; want WithLocation, WithTemplate, WithPeriod, "+
+			"WithDayStart, WithYearStart, WithStart, WithLast, WithUntil, WithSharedCounter, WithHiddenSequence and "+
+			"WithKeyPrefix", o.name)
 	}
 	if o.err == nil {
 		o.set(c)
@@ -97,6 +97,7 @@ func (c *config) newIssuer() *issue.Issuer {
 	i, t := c.issuing, c.template
 	i.Prefix, i.Shared, i.Calendar, i.Counts, i.PrintMark = c.prefix, c.shared, c.calendar, c.counts(), t.PrintMark()
 	i.Base, i.Limit, i.Template, i.Key = c.base, c.limit, c.text, cmp.Or(t.Fingerprint, plain)
+	i.Largest, i.Until = t.Largest(), c.over
 	i.Seconds, i.SpanAt = t.Dates.Finest == calendar.Second, t.Dates.SpanAt
 	if floor := i.Floor; c.shared && floor != nil {
 		i.Floor = func(ctx context.Context, _ string, start time.Time) (int64, error) { return floor(ctx, "", start) }
@@ -134,6 +135,19 @@ func WithStart(seq int64) Option {
 	err := refuseIf(seq < 1,
 		"serial: WithStart(%d): want 1 to the largest sequence that the template prints", seq)
 	return option{"WithStart", true, err, func(c *config) { c.base = seq - 1 }}
+}
+
+// WithLast sets the last sequence of every period: the end of an authorised range of numbers. After it, calls fail with
+// [ErrExhausted]. It may change at any time, and processes may differ meanwhile. [Generator.Raise] and
+// [Generator.Takeover] above it are refused. A floor may answer more, up to the largest sequence that the template
+// prints: the range is then used up. Reading and parsing numbers ignore it; [Scheme.Limits] returns it.
+//
+// Default the largest sequence that the template prints. It must be at least the first sequence, see [WithStart], and
+// at most that largest one.
+func WithLast(seq int64) Option {
+	err := refuseIf(seq < 1,
+		"serial: WithLast(%d): want the first sequence to the largest that the template prints", seq)
+	return option{"WithLast", true, err, func(c *config) { c.last = seq }}
 }
 
 // WithLockClients sets the servers that keep the lock for opening a period: independent masters, of which a majority
@@ -300,7 +314,8 @@ func WithSharedCounter() Option {
 //
 // The function's context ends with the caller's, and at the latest 7 s after the lock was requested, before the lock
 // expires. It ends earlier if Redis was slow, because all steps of a call share 10 s. If the function fails, the call
-// returns its error, and nothing is issued. An answer below 0 or above the largest sequence is an error too.
+// returns its error, and nothing is issued. An answer below 0, or above the largest sequence that
+// the template prints, is an error too.
 //
 // Default none; nil is refused.
 func WithFloor(floor func(ctx context.Context, typ string, start time.Time) (int64, error)) Option {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"slices"
 	"strings"
@@ -369,4 +370,315 @@ func TestReplicasOptions(t *testing.T) {
 		newGenerator(t, slow, serial.WithReplicas(1, ok))
 	}
 	newGenerator(t, slow, serial.WithReplicas(0, 0))
+}
+
+// A range ends: with its last sequence, and with its last day, at the first instant of the next by Redis's clock.
+func TestUntil(t *testing.T) {
+	hours := kindOf("hours", serial.PerHour, "yyyyMMddHH")
+	seconds := kindOf("seconds", serial.PerSecond, "yyyyMMddHHmmss")
+	dated := kindOf("never, dated", serial.Never, "yyyyMMdd")
+	timed := kindOf("years with hours", serial.PerYear, "yyyyMMddHH")
+	four := func(k kind) kind {
+		return kind{k.name + " from 04:00", append(k.opts[:len(k.opts):len(k.opts)], serial.WithDayStart(4*time.Hour))}
+	}
+	for _, z := range []struct {
+		zone  string
+		last  serial.When
+		over  string // first instant after the last day, UTC
+		over4 string // with days from 04:00
+	}{
+		{"UTC", serial.On(2025, time.December, 31), "2026-01-01", "2026-01-01 04:00"},
+		{"America/Sao_Paulo", serial.On(2018, time.November, 3), "2018-11-04 03:00", "2018-11-04 06:00"}, // no midnight
+		{"Europe/Berlin", serial.On(2024, time.October, 27), "2024-10-27 23:00", "2024-10-28 03:00"},     // 25 hours
+		{"America/New_York", serial.On(2025, time.March, 9), "2025-03-10 04:00", "2025-03-10 08:00"},     // 23 hours
+	} {
+		for _, k := range []kind{daily, weekly, monthly, quarterly, fiscal, endless, dated, hours, seconds, timed,
+			four(daily), four(weekly), four(monthly), four(fiscal)} {
+			for _, with := range []bool{false, true} {
+				over := utc(t, z.over)
+				if strings.HasSuffix(k.name, "from 04:00") {
+					over = utc(t, z.over4)
+				}
+				before := time.Nanosecond // the last instant
+				if k.name == seconds.name {
+					if with {
+						continue // no ledger
+					}
+					before = time.Second // this host's clock goes on while the server's stands still
+				}
+				t.Run(fmt.Sprintf("%s, %s, ledger %v", z.zone, k.name, with), func(t *testing.T) {
+					testUntil(t, z.zone, z.last, over, before, append(ledgerIf(with, 10), k.opts...))
+				})
+			}
+		}
+	}
+}
+
+func testUntil(
+	t *testing.T, zone string, last serial.When, over time.Time, before time.Duration, opts []serial.Option,
+) {
+	m, rdb := startMini(t)
+	loc, ctx := location(t, zone), t.Context()
+	opts = append(opts, serial.WithLocation(loc), serial.WithMaxSkew(-1), serial.WithUntil(last), serial.WithRetention(0))
+	gen := newGenerator(t, rdb, opts...)
+	second := newGenerator(t, rdb, opts...)
+	m.SetTime(over.Add(-before))
+	require.NoError(t, errOf(gen.Next(ctx, "IS")))
+	require.NoError(t, errOf(gen.NextN(ctx, "IS", 4)))
+	once, err := gen.NextOnce(ctx, "IS", "a")
+	require.NoError(t, err)
+	require.NoError(t, gen.Raise(ctx, "IS", 20))
+	requireSeq(t, 20)(second.Peek(ctx, "IS"))
+	at, used := serial.At(over.Add(-time.Nanosecond)), func(yield func(string, error) bool) { yield(once.String(), nil) }
+
+	m.SetTime(over)
+	label, _, _ := gen.Scheme().Period(at)
+	now, _, _ := gen.Scheme().Period(serial.At(over))
+	keys := m.Keys()
+	for _, gen := range []*serial.Generator{gen, second, newGenerator(t, rdb, opts...)} {
+		for name, err := range map[string]error{
+			"Next": errOf(gen.Next(ctx, "IS")), "NextN": errOf(gen.NextN(ctx, "IS", 2)),
+			"NextOnce": errOf(gen.NextOnce(ctx, "IS", "b")), "Prepare": gen.Prepare(ctx, "IS", 1),
+			"Raise": gen.Raise(ctx, "IS", 30), "Takeover": gen.Takeover(ctx, "IS", 30),
+		} {
+			require.ErrorIs(t, err, serial.ErrExhausted, name)
+			require.ErrorContains(t, err, "the last day for numbers of IS was "+last.String()+", and Redis's clock says "+
+				over.Format(time.RFC3339)+"; a later WithUntil takes effect at once", name)
+		}
+		requireResult(t, once.String())(textOf(gen.NextOnce(ctx, "IS", "a")))
+		n, err := gen.Peek(ctx, "IS")
+		require.NoError(t, err)
+		all, err := gen.History(ctx, "IS", 1)
+		require.NoError(t, err)
+		if label == now {
+			require.EqualValues(t, 20, n.Seq)
+			require.Len(t, all, 1)
+			report, err := gen.Audit(ctx, "IS", at, used)
+			require.NoError(t, err)
+			require.EqualValues(t, 20, report.Last)
+			require.EqualValues(t, 1, report.Count)
+		} else {
+			require.Zero(t, n.Seq)
+			require.Empty(t, all)
+		}
+		requireSeq(t, once.Seq)(gen.Parse(once.String()))
+	}
+	for _, key := range m.Keys() {
+		require.Contains(t, keys, key, "nothing was opened")
+	}
+
+	// A later date takes effect at once.
+	later := newGenerator(t, rdb, append(opts, serial.WithUntil(serial.On(2030, time.January, 1)))...)
+	n, err := later.NextNumber(ctx, "IS")
+	require.NoError(t, err)
+	require.Equal(t, label == now, n.Seq == 21)
+	m.SetTime(over.Add(-time.Second))
+	if label == now {
+		requireSeq(t, 22)(gen.NextNumber(ctx, "IS")) // Redis's clock decides, not what this process has seen of it
+	}
+}
+
+// testEndOfRange covers the last sequence, and the last day as it ends by the server's own clock.
+func testEndOfRange(t *testing.T, b backend) {
+	b.run(t, "the last sequence", func(t *testing.T, s *series) {
+		s.firstNumbers(s.gen, 3)
+		s.refused(s.gen, serial.ErrExhausted)
+		s.next(s.generator(), 4)
+		s.refused(s.gen, serial.ErrExhausted)
+	}, serial.WithLast(3))
+
+	b.run(t, "the last day", func(t *testing.T, s *series) {
+		now := time.Now().In(s.loc)
+		ends := now.Add(2 * time.Second).Truncate(time.Second)
+		start := ends.Sub(time.Date(ends.Year(), ends.Month(), ends.Day(), 0, 0, 0, 0, s.loc))
+		opts := []serial.Option{serial.WithPeriod(serial.PerMonth), serial.WithTemplate("{type}{date:yyyyMM}{seq:6}"),
+			serial.WithDayStart(start)}
+		last := s.generator(opts...).Scheme().BusinessDate(serial.At(now))
+		gen := s.generator(append(opts, serial.WithUntil(last))...)
+		once, err := gen.NextOnce(t.Context(), "IS", "a")
+		require.NoError(t, err)
+		var began time.Time
+		for issued := int64(1); ; issued++ {
+			before := time.Now()
+			if _, err = gen.NextN(t.Context(), "IS", 2); err != nil {
+				requireSeq(t, 2*issued-1)(gen.Peek(t.Context(), "IS"))
+				break
+			}
+			began = before
+			time.Sleep(time.Millisecond)
+		}
+		require.ErrorIs(t, err, serial.ErrExhausted)
+		require.False(t, time.Now().Before(ends))
+		require.True(t, began.Before(ends))
+		require.ErrorIs(t, gen.Raise(t.Context(), "IS", 5), serial.ErrExhausted)
+		requireResult(t, once.String())(textOf(gen.NextOnce(t.Context(), "IS", "a")))
+	})
+}
+
+// WithLast ends every period, for batches, operators and floors.
+func TestLast(t *testing.T) {
+	for _, with := range []bool{false, true} {
+		t.Run(fmt.Sprintf("ledger %v", with), func(t *testing.T) {
+			_, rdb := startMini(t)
+			ctx, ledger := t.Context(), ledgerIf(with, 10)
+			limited := func(last int64, opts ...serial.Option) *serial.Generator {
+				return newGenerator(t, rdb, slices.Concat(ledger, []serial.Option{serial.WithLocation(noon()),
+					serial.WithStart(5), serial.WithLast(last)}, opts)...)
+			}
+			gen := limited(9)
+			first, last := gen.Scheme().Limits()
+			require.Equal(t, []int64{5, 9}, []int64{first, last})
+			require.ErrorIs(t, errOf(gen.NextN(ctx, "IS", 10)), serial.ErrExhausted)
+			requireSeq(t, 5)(gen.NextNumber(ctx, "IS"))
+			require.ErrorIs(t, errOf(gen.NextN(ctx, "IS", 5)), serial.ErrExhausted)
+			require.EqualError(t, gen.Raise(ctx, "IS", 10), "serial: Raise of IS to 10: want 0 to 9")
+			require.EqualError(t, gen.Takeover(ctx, "IS", 10), "serial: Takeover of IS to 10: want 0 to 9")
+			require.NoError(t, errOf(gen.NextN(ctx, "IS", 4)))
+			err := errOf(gen.Next(ctx, "IS"))
+			require.ErrorIs(t, err, serial.ErrExhausted)
+			require.ErrorContains(t, err, "is at 9 of 9; a larger WithLast takes effect at once")
+			requireSeq(t, 10)(limited(20).NextNumber(ctx, "IS"))
+			requireSeq(t, 10)(gen.Peek(ctx, "IS"))
+			require.NoError(t, gen.Raise(ctx, "IS", 9), "the counter is above it already")
+			n, err := gen.Scheme().Number("IS", serial.At(time.Now()), 9999)
+			require.NoError(t, err)
+			requireSeq(t, 9999)(gen.Parse(n.String()))
+			require.ErrorIs(t, errOf(gen.Scheme().Number("IS", serial.At(time.Now()), 10_000)), serial.ErrExhausted)
+
+			// A floor above it: the range is used up, and the next one continues above the floor.
+			floored := limited(9, fixedFloor(40))
+			err = errOf(floored.Next(ctx, "FL"))
+			require.ErrorIs(t, err, serial.ErrExhausted)
+			require.ErrorIs(t, errOf(floored.NextOnce(ctx, "FL", "a")), serial.ErrExhausted)
+			require.NoError(t, errOf(floored.Peek(ctx, "FL")))
+			n, err = limited(50, fixedFloor(40)).NextNumber(ctx, "FL")
+			require.NoError(t, err)
+			require.Greater(t, n.Seq, int64(40))
+			require.ErrorContains(t, errOf(limited(9, fixedFloor(10_000)).Next(ctx, "FM")), "answered 10000: want 0 to 9999")
+			require.NoError(t, floored.Prepare(ctx, "FP", 2))
+			require.NoError(t, floored.Raise(ctx, "FR", 3))
+			n, err = limited(50, fixedFloor(40)).NextNumber(ctx, "FR")
+			require.NoError(t, err)
+			require.Greater(t, n.Seq, int64(40))
+		})
+	}
+}
+
+// Prepare opens no period that begins after the last day.
+func TestPrepareUntil(t *testing.T) {
+	m, rdb := startMini(t)
+	m.SetTime(utc(t, "2025-12-28"))
+	gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1),
+		serial.WithUntil(serial.On(2025, time.December, 30)))
+	require.NoError(t, gen.Prepare(t.Context(), "IS", 7))
+	requireResult(t, ";20251229 1766966400 1767052800;20251230 1767052800 1767139200;")(
+		m.HGet("serial:{IS}", "ahead"), nil)
+}
+
+// A request that reaches Redis after the last day is refused, however late, and an answer that was lost is not taken
+// for a refusal.
+func TestUntilOverANetwork(t *testing.T) {
+	for _, k := range []kind{daily, monthly, endless, kindOf("seconds", serial.PerSecond, "yyyyMMddHHmmss")} {
+		runInBubble(t, k.name, func(t *testing.T, m *simulation) {
+			opts := append(k.opts[:len(k.opts):len(k.opts)], serial.WithLocation(time.UTC),
+				serial.WithUntil(serial.OnDateOf(time.Now().UTC())))
+			over := time.Now().UTC().Truncate(24 * time.Hour).Add(24 * time.Hour)
+			far := network(200 * time.Millisecond)
+			gens := []*serial.Generator{newGenerator(t, m.Client(far), opts...), newGenerator(t, m.Client(far), opts...)}
+			time.Sleep(time.Until(over) - 5*time.Second)
+			var mu sync.Mutex
+			var latest time.Time // when the last number was issued, at the earliest
+			refused := 0
+			var wg sync.WaitGroup
+			for i := range 40 {
+				wg.Go(func() {
+					for k := 0; time.Now().Before(over.Add(time.Second)); k++ {
+						began := time.Now()
+						var err error
+						switch i % 4 {
+						case 0:
+							err = errOf(gens[i%2].NextN(t.Context(), "IS", 3))
+						case 1:
+							err = errOf(gens[i%2].NextOnce(t.Context(), "IS", fmt.Sprint(i, " ", k)))
+						default:
+							err = errOf(gens[i%2].NextNumber(t.Context(), "IS"))
+						}
+						mu.Lock()
+						if err == nil && began.After(latest) {
+							latest = began
+						}
+						if err != nil {
+							require.ErrorIs(t, err, serial.ErrExhausted)
+							require.False(t, time.Now().Before(over), "refused too early")
+							refused++
+						}
+						mu.Unlock()
+						time.Sleep(time.Duration(i) * time.Millisecond)
+					}
+				})
+			}
+			wg.Wait()
+			require.LessOrEqual(t, latest, over.Add(-200*time.Millisecond), "issued after the day")
+			require.Greater(t, latest, over.Add(-3*time.Second))
+			require.Greater(t, refused, 40)
+		})
+	}
+}
+
+// An attempt whose answer was lost may have counted, so a refusal of the next attempt after the last day says so.
+func TestUntilByALostTry(t *testing.T) {
+	m, rdb := startMini(t)
+	over := utc(t, "2025-12-31")
+	m.SetTime(over.Add(-time.Second))
+	gen := newGenerator(t, rdb, serial.WithLocation(time.UTC), serial.WithMaxSkew(-1),
+		serial.WithUntil(serial.On(2025, time.December, 30)))
+	require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
+	var lost atomic.Bool
+	rdb.AddHook(losing(io.EOF, func(redis.Cmder, error) bool {
+		first := lost.CompareAndSwap(false, true)
+		if first {
+			m.SetTime(over)
+		}
+		return first
+	}))
+	err := errOf(gen.NextN(t.Context(), "IS", 2))
+	require.ErrorIs(t, err, io.EOF)
+	require.ErrorContains(t, err, "the last day has ended since")
+	require.NotErrorIs(t, err, serial.ErrExhausted)
+	m.SetTime(over.Add(-time.Second))
+	requireSeq(t, 3)(gen.Peek(t.Context(), "IS"))
+}
+
+// NearlyExhausted is called once for the last day, from 29 days before it on, for each type and by each Generator.
+func TestNearlyUntil(t *testing.T) {
+	for _, k := range []kind{daily, monthly, endless} {
+		runInBubble(t, k.name, func(t *testing.T, m *simulation) {
+			last := serial.OnDateOf(time.Now().UTC().AddDate(0, 0, 60))
+			var said []string
+			hooks := func(name string) serial.Option {
+				return serial.WithHooks(serial.Hooks{NearlyExhausted: func(_ context.Context, i serial.ExhaustionInfo) {
+					said = append(said, fmt.Sprintf("%s %s %d until %v", name, i.Last.Type, i.Used, i.Until))
+				}})
+			}
+			opts := append(k.opts[:len(k.opts):len(k.opts)], serial.WithLocation(time.UTC), serial.WithUntil(last), hooks("a"),
+				hooks("b"), serial.WithHooks(serial.Hooks{}))
+			gen := newGenerator(t, m.Client(), opts...)
+			time.Sleep(31*24*time.Hour - time.Second)
+			require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
+			require.Empty(t, said)
+			for _, wait := range []time.Duration{time.Second, time.Second, 24 * time.Hour} {
+				time.Sleep(wait)
+				require.NoError(t, errOf(gen.Next(t.Context(), "IS")))
+				require.Len(t, said, 2, "from the first instant of the 29th day before")
+			}
+			require.Len(t, said, 2, said)
+			require.Regexp(t, `^a IS \d until `+last.String()+"$", said[0])
+			require.Regexp(t, `^b IS \d until `+last.String()+"$", said[1])
+			require.NoError(t, errOf(gen.Next(t.Context(), "PO")))
+			require.NoError(t, errOf(newGenerator(t, m.Client(), opts...).Next(t.Context(), "IS")))
+			require.Len(t, said, 6, said)
+			require.NoError(t, errOf(gen.NextN(t.Context(), "PO", 8000)))
+			require.Len(t, said, 8, "and for the share")
+		})
+	}
 }

@@ -20,10 +20,13 @@ import (
 // the first call in that period repairs it; without one, [Generator.Raise] does once the period has begun. With a
 // ledger, the first call in a period still sets a block aside.
 //
+// Of the following periods, only those are opened that begin no later than the day of [WithUntil]; after that day, the
+// error is [ErrExhausted].
+//
 // Prepare costs one round trip per period, and one more to compare the clocks if any period must be opened. With a
 // floor, each period that must be opened also costs the lock and a call to the floor. After an error, or if ctx ends,
-// some of the periods may be open; Prepare may be repeated. Errors: [ErrInvalidType], [ErrCounterLost], [ErrClockSkew],
-// [ErrConflict], [ErrNotReplicated], one for an invalid periods, the floor's or the ledger's own, ctx's, or a failure
+// some of the periods may be open; Prepare may be repeated. Errors: [ErrInvalidType], [ErrExhausted] as said above,
+// [ErrCounterLost], [ErrClockSkew], [ErrConflict], [ErrNotReplicated], one for an invalid periods, the floor's or the ledger's own, ctx's, or a failure
 // of Redis.
 func (g *Generator) Prepare(ctx context.Context, typ string, periods int) error {
 	most := 100
@@ -46,7 +49,7 @@ func (g *Generator) prepare(ctx context.Context, c *issue.Call, periods int) (er
 		return err
 	}
 	last, compared := g.calendar.Later(opened, periods-1), false // the clocks
-	for opened.Start < last.Start {
+	for opened.Start < last.Start && (g.over == 0 || opened.End < g.over) {
 		next := g.calendar.Next(opened)
 		out := c.Prepare(ctx, next, compared)
 		switch out.Step {

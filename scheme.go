@@ -21,8 +21,12 @@ type scheme struct {
 	calendar calendar.Calendar
 	text     string             // template as given
 	template *template.Template // text, parsed
-	limit    int64              // largest sequence that the template prints
+	last     int64              // largest sequence of a period, as given; 0 for the template's largest
+	limit    int64              // largest sequence of a period
 	base     int64              // sequence just before a period's first
+	until    When               // last day for which numbers are issued, zero for none
+	over     int64              // first instant after that day, Unix seconds; 0 for none
+	nearOver int64              // from this instant on, hooks warn of that day, Unix seconds
 	prefix   string             // first part of every key
 	shared   bool               // all types of the prefix have one series
 	key      []byte             // key that hides sequences, nil if they are not hidden
@@ -36,8 +40,8 @@ func newScheme() scheme {
 }
 
 // NewScheme returns a Scheme. It takes the options [WithLocation], [WithTemplate], [WithPeriod], [WithDayStart],
-// [WithYearStart], [WithStart], [WithSharedCounter], [WithHiddenSequence] and [WithKeyPrefix], on which hidden sequences
-// depend.
+// [WithYearStart], [WithStart], [WithLast], [WithUntil], [WithSharedCounter], [WithHiddenSequence] and [WithKeyPrefix],
+// on which hidden sequences depend.
 //
 // Any other option is an error, and so is an invalid option. The message names the option and says what is allowed.
 func NewScheme(opts ...Option) (*Scheme, error) {
@@ -71,9 +75,14 @@ func (s *scheme) complete() (errs []error) {
 		}
 		return append(errs, fmt.Errorf("%w (WithTemplate)", err))
 	}
-	s.template, s.limit = t, t.Largest()
-	errs = append(errs, refuseIf(s.base >= s.limit,
-		"serial: WithStart(%d): the template prints sequences up to %d; want 1 to that", s.base+1, s.limit))
+	largest := t.Largest()
+	s.template, s.limit = t, cmp.Or(s.last, largest)
+	errs = append(errs, s.setUntil(), cmp.Or(
+		refuseIf(s.base >= largest,
+			"serial: WithStart(%d): the template prints sequences up to %d; want 1 to that", s.base+1, largest),
+		refuseIf(s.limit <= s.base || s.limit > largest,
+			"serial: WithLast(%d): want %d to %d, from the first sequence to the largest that the template prints",
+			s.limit, s.base+1, largest)))
 	if s.key != nil {
 		errs = append(errs, t.Hide(s.key, s.prefix, s.sharedType()))
 	}
@@ -83,21 +92,21 @@ func (s *scheme) complete() (errs []error) {
 // Number returns the number of a type with the sequence seq, as printed if issued on the date or at the instant at. It
 // need not have been issued.
 //
-// Errors: [ErrInvalidType]; [ErrExhausted] if seq is above the last sequence of [Scheme.Limits]; one for a seq below 1;
-// one for a [When] that names no period, for a date if the template prints the time of day, and for a date that the
-// template cannot print.
+// Errors: [ErrInvalidType]; [ErrExhausted] if seq is above the largest sequence that the template prints; one for a seq
+// below 1; one for a [When] that names no period, for a date if the template prints the time of day, and for a date that
+// the template cannot print. [WithLast] and [WithUntil] have no effect: the number may have been issued before.
 func (s *Scheme) Number(typ string, at When, seq int64) (Number, error) {
 	if err := s.template.CheckType(typ); err != nil {
 		return Number{}, err
 	}
 	span, err := s.numberedSpan(at)
-	switch {
+	switch largest := s.template.Largest(); {
 	case err != nil:
 		return Number{}, err
 	case seq < 1:
-		return Number{}, fmt.Errorf("serial: sequence %d of %s: want 1 to %d", seq, s.subject(typ), s.limit)
-	case seq > s.limit:
-		return Number{}, fmt.Errorf("%w: sequence %d of %s: want 1 to %d", ErrExhausted, seq, s.subject(typ), s.limit)
+		return Number{}, fmt.Errorf("serial: sequence %d of %s: want 1 to %d", seq, s.subject(typ), largest)
+	case seq > largest:
+		return Number{}, fmt.Errorf("%w: sequence %d of %s: want 1 to %d", ErrExhausted, seq, s.subject(typ), largest)
 	}
 	return newNumber(s.template, span, strings.Clone(typ), seq), nil
 }
@@ -166,7 +175,7 @@ func (s *Scheme) PrintMark() string { return s.template.PrintMark() }
 // period of at, or a part of it if the template prints more than the period.
 //
 // It is an error if at names no period, which the error explains; if at is a date and the template prints the time of
-// day; and if the template cannot print the date.
+// day; and if the template cannot print the date. [WithUntil] has no effect.
 func (s *Scheme) Span(at When) (start, end time.Time, err error) {
 	span, err := s.numberedSpan(at)
 	if err != nil {
@@ -216,5 +225,8 @@ func (s *Scheme) BusinessDate(at When) When {
 	return OnDateOf(s.calendar.With(calendar.Day).At(first).Wall)
 }
 
-// Limits returns the first and the last sequence of a period.
+// Limits returns the first and the last sequence of a period; see [WithStart] and [WithLast].
 func (s *Scheme) Limits() (first, last int64) { return s.base + 1, s.limit }
+
+// Until returns the last day for which a number is issued, and false if there is none; see [WithUntil].
+func (s *Scheme) Until() (last When, ok bool) { return s.until, s.over > 0 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -49,6 +50,7 @@ type Generator struct {
 	issuer   *issue.Issuer
 	locks    locks
 	reporter *reporter // reports unused numbers; nil without an Unused hook
+	warned   sync.Map  // series, whose hooks were warned of the last day
 }
 
 // New returns a Generator that keeps its counters in client, which may be a *redis.Client (of a single server or from

@@ -55,6 +55,7 @@ func testBehaviour(t *testing.T, b backend) {
 	testPeriods(t, b)
 	testCalendars(t, b)
 	testPrepare(t, b)
+	testEndOfRange(t, b)
 }
 
 // testTake covers step 1: the counter exists and is incremented.
@@ -575,6 +576,20 @@ func TestNewRefuses(t *testing.T) {
 	refuse("WithFloor: the function is nil", rdb, serial.WithFloor(nil))
 	refuse("WithRetention(-1): want 0 to 10000 periods", rdb, serial.WithRetention(-1))
 	refuse("WithRetention(10001): want 0 to 10000 periods", rdb, serial.WithRetention(10_001))
+	today, apia := serial.On(2026, time.June, 1), serial.WithLocation(location(t, "Pacific/Apia"))
+	refuse("WithLast(0): want the first sequence to the largest that the template prints", rdb, serial.WithLast(0))
+	refuse("WithLast(10000): want 1 to 9999, from the first sequence to the largest that the template prints", rdb,
+		serial.WithLast(10_000))
+	refuse("WithLast(7): want 8 to 9999", rdb, serial.WithLast(7), serial.WithStart(8))
+	refuse("WithUntil(): want a date, from On or OnDateOf", rdb, serial.WithUntil(serial.When{}))
+	refuse("WithUntil(2026-06-01T00:00:00Z): want a date", rdb,
+		serial.WithUntil(serial.At(time.Date(2026, time.June, 1, 0, 0, 0, 0, time.UTC))))
+	refuse("the date 2026-06-31 does not exist: want a date of the calendar (WithUntil)", rdb,
+		serial.WithUntil(serial.On(2026, time.June, 31)), serial.WithUntil(serial.On(2026, time.June, 31)))
+	refuse("the date 2011-12-30 has no business day in Pacific/Apia", rdb, apia,
+		serial.WithUntil(serial.On(2011, time.December, 30)))
+	newGenerator(t, rdb, serial.WithLast(7), serial.WithStart(7), serial.WithUntil(serial.On(0, 0, 0)),
+		serial.WithUntil(today)) // the last one counts
 	for _, share := range []float64{-0.1, 1.1, math.NaN()} {
 		refuse(fmt.Sprintf("WithHooks: NearlyExhaustedAt %v: want more than 0 to 1, and 0 for 0.8", share), rdb,
 			serial.WithHooks(serial.Hooks{NearlyExhaustedAt: share}))

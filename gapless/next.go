@@ -14,16 +14,17 @@ import (
 // If others have taken numbers of that type and period and not yet ended their transactions, it waits for them. From
 // then on, others wait for tx to end.
 //
-// Errors: [serial.ErrInvalidType]; [serial.ErrExhausted] if the period has no number left; [ErrPeriodClosed] if the
-// period is closed, which the current one can only be if the database's clock went back; [ErrOutOfOrder] if g has
-// [WithChronology] and a number of the period has a later date; [serial.ErrConflict] if the type's numbers count by
-// another period or year start, or if those of this period were taken by a scheme that prints sequences in another
-// way; an error for a date that is not in 1970 to 9999 or that the template cannot print; an error for a tx that is
-// nil, that [Tx] says is refused, or in which another call is taking a number. After these, nothing was taken and tx
-// can go on. If the database has ended the transaction, that is an error, and nothing was taken: roll back and
-// repeat. If 20 periods (with WithChronology, 20 days) end, one after another, while it waits for others, that is an
-// error too: roll back and repeat. Every other error wraps the driver's, and also matches the error of ctx if that
-// has ended. Then tx must be rolled back: a number may have been taken, and would be a gap.
+// Errors: [serial.ErrInvalidType]; [serial.ErrExhausted] if the period has no number left, or after the last day of
+// [serial.WithUntil] by the database's clock; [ErrPeriodClosed] if the period is closed, which the current one can only
+// be if the database's clock went back; [ErrOutOfOrder] if g has [WithChronology] and a number of the period has a later
+// date; [serial.ErrConflict] if the type's numbers count by another period or year start, or if those of this period
+// were taken by a scheme that prints sequences in another way; an error for a date that is not in 1970 to 9999 or that
+// the template cannot print; an error for a tx that is nil, that [Tx] says is refused, or in which another call is taking
+// a number. After these, nothing was taken and tx can go on. If the database has ended the transaction, that is an
+// error, and nothing was taken: roll back and repeat. If 20 periods (with WithChronology, 20 days) end, one after
+// another, while it waits for others, that is an error too: roll back and repeat. Every other error wraps the driver's,
+// and also matches the error of ctx if that has ended. Then tx must be rolled back: a number may have been taken, and
+// would be a gap.
 func (g *Generator) Next(ctx context.Context, tx Tx, typ string) (serial.Number, error) {
 	return single(g.next(ctx, tx, typ, nil, 1))
 }
@@ -40,7 +41,7 @@ func (g *Generator) NextN(ctx context.Context, tx Tx, typ string, n int) ([]seri
 //
 // Errors are those of [Generator.Next], such as [ErrPeriodClosed] in a period that [Generator.ClosePeriods] has closed,
 // and one for a date that names no period or no number; see [serial.When]. After that one, nothing was taken and tx can
-// go on.
+// go on. The date, not the clock, must be no later than that of [serial.WithUntil].
 func (g *Generator) NextOn(ctx context.Context, tx Tx, typ string, date serial.When) (serial.Number, error) {
 	return single(g.next(ctx, tx, typ, &date, 1))
 }
@@ -49,8 +50,9 @@ func (g *Generator) NextOn(ctx context.Context, tx Tx, typ string, date serial.W
 // It never lowers anything. Use it once, to continue a series from elsewhere: seq is the last number used there. Others
 // who want a number of that type and period wait until tx ends.
 //
-// Errors: an error for a seq that is not 0 to the largest sequence, after which nothing was raised and tx can go on;
-// otherwise those of [Generator.Next], except [serial.ErrExhausted] and [ErrOutOfOrder]. In a closed period, every
+// Errors: an error for a seq that is not 0 to the last sequence of [serial.Scheme.Limits], and [serial.ErrExhausted] for
+// an at after the last day of [serial.WithUntil]: after these, nothing was raised and tx can go on. Otherwise those of
+// [Generator.Next], except [ErrOutOfOrder] and that a period without numbers left is none. In a closed period, every
 // seq is [ErrPeriodClosed].
 func (g *Generator) Raise(ctx context.Context, tx Tx, typ string, at serial.When, seq int64) error {
 	series, err := g.scheme.Series(typ)
@@ -63,6 +65,9 @@ func (g *Generator) Raise(ctx context.Context, tx Tx, typ string, at serial.When
 	}
 	if _, last := g.scheme.Limits(); seq < 0 || seq > last {
 		return fmt.Errorf("gapless: Raise of %s to %d: want 0 to %d", series, seq, last)
+	}
+	if err := g.checkUntil(typ, at); err != nil {
+		return err
 	}
 	leave, err := g.enter(tx)
 	if err != nil {
@@ -83,6 +88,19 @@ func (g *Generator) Raise(ctx context.Context, tx Tx, typ string, at serial.When
 	return nil
 }
 
+// checkUntil returns an error if the scheme issues no numbers any more on the business day of at.
+func (g *Generator) checkUntil(typ string, at serial.When) error {
+	last, ok := g.scheme.Until()
+	if !ok {
+		return nil
+	}
+	if date := g.scheme.BusinessDate(at); date.String() > last.String() { // the form 2026-08-01
+		return fmt.Errorf("gapless: %w: the last day for numbers of %s is %v, and the date is %v; a later WithUntil takes "+
+			"effect at once", serial.ErrExhausted, typ, last, date)
+	}
+	return nil
+}
+
 // single returns the only number of a batch of one.
 func single(numbers []serial.Number, err error) (serial.Number, error) {
 	if err != nil {
@@ -99,6 +117,11 @@ func (g *Generator) next(ctx context.Context, tx Tx, typ string, date *serial.Wh
 	}
 	if n < 1 || n > most {
 		return nil, fmt.Errorf("gapless: %w: %d numbers at once: want 1 to %d", serial.ErrInvalidRequest, n, most)
+	}
+	if date != nil {
+		if err := g.checkUntil(typ, *date); err != nil {
+			return nil, err
+		}
 	}
 	leave, err := g.enter(tx)
 	if err != nil {
@@ -150,7 +173,11 @@ func (g *Generator) takeIn(ctx context.Context, tx Tx, typ, series, what string,
 		current, err = g.spanAt(typ, c.now)
 	}
 	if err == nil && current.like(s) {
+		if byClock {
+			err = g.checkUntil(typ, serial.At(c.now))
+		}
 		switch {
+		case err != nil:
 		case c.mark != g.mark:
 			err = g.conflict(typ, s.label, c.mark)
 		case c.dated.Int64 > s.date:

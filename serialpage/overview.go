@@ -28,6 +28,7 @@ type overviewRow struct {
 	Last             string // number, or its sequence; "" if none was issued
 	Issued           int64
 	Full             string // share of the period's numbers that was issued; "" if the period never fills up
+	Until            string // last day for which numbers are issued, "" if there is none
 	Chart            chart
 	Audited          *result // last audit; nil if there was none
 	Checked          int64   // periods that were audited
@@ -165,6 +166,10 @@ func (row *overviewRow) read(ctx context.Context, s *Series) error {
 	row.Issued = max(0, last.Seq-first+1)
 	if size := largest - first + 1; size < endless {
 		row.Full = fullText(row.Issued, size)
+	}
+	if day, ok := scheme.Until(); ok {
+		date, _ := time.Parse(time.DateOnly, day.String())
+		row.Until = date.Format("2 January 2006")
 	}
 	row.Chart = usage(s, history, first)
 	return nil

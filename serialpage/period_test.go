@@ -224,6 +224,15 @@ func TestFullText(t *testing.T) {
 	}
 }
 
+// The overview says until when numbers are issued.
+func TestUntil(t *testing.T) {
+	scheme, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithLast(50),
+		serial.WithUntil(serial.On(2021, time.December, 31)))
+	require.NoError(t, err)
+	s := open(t, func(s *site) { s.series[0].Source = fixed{scheme, 3, time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC)} })
+	require.Regexp(t, `6\.0% of 50 until 31 December 2021`, textOf(strings.ReplaceAll(s.get(200, "/numbers/"), "<", " <")))
+}
+
 // If a user types the address of a period without numbers, its audit does not count as the series' last check. Neither
 // does a future period's, which counts as checked if it has numbers.
 func TestFuturePeriod(t *testing.T) {

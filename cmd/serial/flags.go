@@ -61,6 +61,21 @@ date that matches -period`,
 		func(s *settings, template string) error { s.template = template; return nil }},
 	{"start", "SEQ", "the first sequence of a period. Default 1",
 		func(s *settings, value string) (err error) { s.start, err = integer(value, 64); return err }},
+	{"last", "SEQ", "the last sequence of a period. Default the largest that the template prints",
+		func(s *settings, value string) error {
+			last, err := integer(value, 64)
+			s.opts = append(s.opts, serial.WithLast(last))
+			return err
+		}},
+	{"until", "DATE", "the last day for which numbers are issued, such as 2026-12-31. Default none",
+		func(s *settings, value string) error {
+			day, err := time.Parse(time.DateOnly, value)
+			if err != nil {
+				return errors.New("want a date such as 2026-12-31")
+			}
+			s.opts = append(s.opts, serial.WithUntil(serial.OnDateOf(day)))
+			return nil
+		}},
 	{"retention", "N", "how many periods to keep counters after their own period, for history\nand audit. Default 0",
 		func(s *settings, value string) error {
 			n, err := integer(value, strconv.IntSize)

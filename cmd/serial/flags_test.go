@@ -177,6 +177,9 @@ func TestMisuse(t *testing.T) {
 		{"serial: WithDayStart", []string{"next", "-day-start", "24h", "IS"}},
 		{"PerHour has no days", []string{"next", "-day-start", "4h", "-period", "hour", "IS"}},
 		{"serial: WithStart(0)", []string{"next", "-start", "0", "IS"}},
+		{"serial: WithLast(10000): want 1 to 9999", []string{"next", "-last", "10000", "IS"}},
+		{`-until "31.12.2026": want a date such as 2026-12-31`, []string{"next", "-until", "31.12.2026", "IS"}},
+		{`-until "2026-02-30": want a date`, []string{"next", "-until", "2026-02-30", "IS"}},
 		{"serial: WithRetention", []string{"next", "-retention", "-1", "IS"}},
 		{"of different months would read the same",
 			[]string{"next", "-period", "month", "-template", "{type}{date:yyyy}{seq}", "IS"}},
@@ -313,6 +316,7 @@ func TestDecimal(t *testing.T) {
 	}{
 		{"A" + day + "5001\n", []string{"next", "-start", "05001", "A"}},
 		{lines("B"+day+"%04d", 1, 10), []string{"next", "-n", "010", "B"}},
+		{"E" + day + "0001\n", []string{"next", "-last", "01", "-until", "2999-12-31", "E"}},
 		{"next C" + day + "0341\n", []string{"raise", "C", "0340"}},
 		{"next C" + day + "0342\n", []string{"takeover", "C", "0341"}},
 		{"next D" + day + "0001\n", []string{"prepare", "-n", "011", "-retention", "010", "D"}},

@@ -137,8 +137,8 @@ func TestHelp(t *testing.T) {
 		}
 		return names
 	}
-	all := []string{"redis", "tz", "period", "day-start", "year-start", "template", "start", "retention", "once-for",
-		"hidden-key", "prefix", "shared", "json"}
+	all := []string{"redis", "tz", "period", "day-start", "year-start", "template", "start", "last", "until",
+		"retention", "once-for", "hidden-key", "prefix", "shared", "json"}
 	require.Equal(t, append([]string{"n", "once"}, all...), flags("next"))
 	require.Equal(t, append([]string{"n"}, all...), flags("history"))
 	require.Equal(t, append([]string{"n"}, all...), flags("prepare"))

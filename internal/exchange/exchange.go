@@ -4,7 +4,9 @@
 package exchange
 
 import (
+	"cmp"
 	"context"
+	"math"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -26,6 +28,7 @@ type Config struct {
 	Counts    string // calendar of a series, as in the record
 	PrintMark string // print mark of every period, hexadecimal digits
 	Limit     int64  // largest sequence
+	Until     int64  // first instant at which no number is issued any more, Unix seconds; 0 for none
 	Seconds   bool   // a period or a span lasts one second
 	MaxSkew   time.Duration
 	Retention int           // periods for which a counter is kept after its own
@@ -60,7 +63,7 @@ func New(c *Config) *Exchange {
 	clockProbe.Label = "0"
 	x.spans = spans{
 		calendar: c.Calendar, retention: c.Retention, template: c.Template, find: c.SpanAt, store: x.store,
-		clockProbe: clockProbe,
+		clockProbe: clockProbe, until: cmp.Or(c.Until, math.MaxInt64),
 	}
 	x.gaps = gaps{c.Explain, c.Pending, c.Limit, clockProbe}
 	x.memory = memory{

@@ -27,6 +27,7 @@ const (
 	Skewed      store.Status = "skewed"      // the server's clock is too far from this host's
 	Unsteady    store.Status = "unsteady"    // the server's clock does not stay in one period
 	Unconfirmed store.Status = "unconfirmed" // replicas did not confirm the number
+	Over        store.Status = "over"        // the last day on which numbers are issued has ended
 )
 
 func (r *Refusal) Error() string { return "serial: " + string(r.Status) }

@@ -44,13 +44,14 @@ type Events struct {
 	Held           string        // content of the lost counter
 	Reads          bool          // the call reads, and repairs nothing
 	Offset, Before time.Duration // new and previous offset of the server's clock
+	Now            time.Time     // time by the server's clock, as far as it is known
 }
 
 // Events returns the call's events so far.
 func (s *Session) Events() Events {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.events.Type = s.Type
+	s.events.Type, s.events.Now = s.Type, s.server.clock.now()
 	return s.events
 }
 
@@ -69,14 +70,14 @@ func (s *Session) NoteOpened(span *Span, wait time.Duration) {
 }
 
 // Current returns the current span by the server's clock, as far as it is known: the span of now or, if spans last a
-// second, of the instant when a request arrives. If that span cannot be printed, this host's clock may be wrong, and a
-// request must first ask the server for the time.
+// second, of the instant when a request arrives. If the call gets no number in that span, this host's clock may be wrong,
+// and a request must first ask the server for the time.
 func (s *Session) Current() *Span {
 	at := s.server.clock.now()
 	if s.server.seconds {
 		at = s.server.clock.arrival()
 	}
-	if span := s.server.spans.at(at); span.Unprintable == nil {
+	if span := s.server.spans.at(at); span.Unprintable == nil && !span.isOver(s.events.Reads) {
 		return span
 	}
 	return s.server.spans.clockProbe
@@ -119,8 +120,15 @@ func (s *Session) Send(ctx context.Context, req store.Request, pipeline bool) (r
 			if s.server.seconds {
 				at = at.Add(r.Received.Sub(r.Sent)) // when the next request arrives
 			}
-			if span = s.server.spans.at(at); span.Unprintable != nil {
+			if span = s.server.spans.at(at); span.isOver(s.events.Reads) {
+				span = s.server.spans.at(r.Now) // the next request may still arrive in time
+			}
+			if span.Unprintable != nil {
 				return r, span.Unprintable
+			}
+			if span.isOver(s.events.Reads) {
+				r.Span, r.About, r.Status = span, &span.Stored, Over
+				return r, s.Refuse(&r)
 			}
 		case store.Future:
 			if again, err := s.awaitClock(ctx, &r); !again {

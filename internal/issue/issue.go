@@ -27,6 +27,7 @@ type Answer = store.Answer
 type Config struct {
 	exchange.Config
 	Base        int64 // sequence just before a period's first
+	Largest     int64 // largest sequence that a floor may answer, if that is more than Limit
 	MeasureWait bool  // openings are timed for a hook
 
 	// Floor returns the highest sequence that may have been used; nil for none.

@@ -138,7 +138,7 @@ func (o *opening) install(ctx context.Context, span *exchange.Span, request stor
 			return r, err
 		}
 	}
-	if now := c.session.Current(); now.Start == span.Start {
+	if now := c.session.Current(); now.Label == span.Label {
 		span = now // the date may be printed differently by now
 	}
 	r, err = c.session.Open(ctx, span, &request, exchange.Lift{Floor: o.floor, Seq: o.seq, Mixed: o.claim.period.Mixed})

@@ -24,7 +24,7 @@ func (c *Call) askFloor(ctx context.Context, span *exchange.Span, until time.Tim
 	if err != nil {
 		return 0, fmt.Errorf("serial: %w of %s %s: %w", ErrFloor, c.subject(), span.Label, err)
 	}
-	if limit := c.issuer.Limit; used < 0 || used > limit {
+	if limit := max(c.issuer.Limit, c.issuer.Largest); used < 0 || used > limit {
 		return 0, fmt.Errorf("serial: %w of %s %s answered %d: want 0 to %d", ErrFloor, c.subject(), span.Label, used, limit)
 	}
 	return used, nil

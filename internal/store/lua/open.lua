@@ -7,7 +7,7 @@
 --       7  highWater  the greatest sequence of the period that the caller has seen, 0 if none
 --       8  base     the sequence before the period's first, at most the limit; it counts only if nothing was used. 0 if
 --                   the floor or the ledger says that something was used
---       9  floor    the highest sequence that may have been used, at most the limit; "" without a floor
+--       9  floor    the highest sequence that may have been used, at most 10^15-1; "" without a floor
 --      10  checked  when the caller saw that the counter was missing, either before it asked for the lock or while it
 --                   held the lock, milliseconds by the server's clock. An operator, who needs no lock, sends a purpose
 --                   instead: "raise" replaces a record that lies in the future, "takeover" also one of another time

@@ -1,0 +1,100 @@
+package gapless_test
+
+import (
+	"database/sql"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/gapless"
+)
+
+// A series ends on a day and with a sequence. After a call that is refused, the transaction goes on, and nothing was
+// taken.
+func TestUntil(t *testing.T) {
+	each(t, func(t *testing.T, d *database) {
+		endless := []serial.Option{serial.WithPeriod(serial.Never), serial.WithTemplate("{type}{seq:8}")}
+		dated := []serial.Option{serial.WithPeriod(serial.Never), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:8}")}
+		hours := []serial.Option{serial.WithPeriod(serial.PerHour), serial.WithTemplate("{type}{date:yyyyMMddHH}{seq:8}")}
+		for typ, opts := range map[string][]serial.Option{"N": endless, "D": dated, "H": hours, "P": nil} {
+			db := d.open(t)
+			now := d.clock(t, db)
+			noon := time.FixedZone("noon", (12-now.UTC().Hour())*3600)
+			today := serial.OnDateOf(now.In(noon))
+			yesterday := serial.OnDateOf(now.In(noon).AddDate(0, 0, -1))
+			range1 := func(last int64, until serial.When) *gapless.Generator {
+				return d.generator(t, db, append(opts, serial.WithLocation(noon), serial.WithLast(last),
+					serial.WithUntil(until))...)
+			}
+			open, over := range1(3, today), range1(9, yesterday)
+			at := serial.At(now)
+			commits(t, db, func(tx *sql.Tx) {
+				requireSeq(t, 1)(open.Next(t.Context(), tx, typ))
+				for name, err := range map[string]error{
+					"Next":  errOf(over.Next(t.Context(), tx, typ)),
+					"NextN": errOf(over.NextN(t.Context(), tx, typ, 2)),
+					"On":    errOf(over.NextOn(t.Context(), tx, typ, at)),
+					"Raise": over.Raise(t.Context(), tx, typ, at, 5),
+				} {
+					require.ErrorIs(t, err, serial.ErrExhausted, name)
+					require.ErrorContains(t, err, "the last day for numbers of "+typ+" is "+yesterday.String()+
+						", and the date is "+today.String()+"; a later WithUntil takes effect at once", name)
+				}
+				requireSeq(t, 1)(over.Last(t.Context(), tx, typ, at))
+				requireSeq(t, 2)(open.Next(t.Context(), tx, typ))
+			})
+			commits(t, db, func(tx *sql.Tx) {
+				require.ErrorIs(t, errOf(open.NextN(t.Context(), tx, typ, 2)), serial.ErrExhausted)
+				require.ErrorContains(t, open.Raise(t.Context(), tx, typ, at, 4), "want 0 to 3")
+				requireSeq(t, 3)(open.Next(t.Context(), tx, typ))
+				require.ErrorIs(t, errOf(open.Next(t.Context(), tx, typ)), serial.ErrExhausted)
+				if typ != "H" { // a document of the last day, posted later
+					n, err := over.NextOn(t.Context(), tx, typ, yesterday)
+					require.NoError(t, err)
+					if typ != "P" {
+						require.EqualValues(t, 4, n.Seq)
+					}
+				}
+			})
+			report, err := over.Audit(t.Context(), db, typ, at, func(yield func(string, error) bool) {})
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, report.Last, int64(3))
+		}
+	})
+}
+
+// The database's clock decides, once the transactions before have ended: a call that began on the last day, and waited
+// until it was over, gets no number.
+func TestUntilWhileWaiting(t *testing.T) {
+	servers(t, func(t *testing.T, d *database) {
+		db := d.open(t)
+		now := d.clock(t, db).UTC()
+		ends := now.Add(3 * time.Second).Truncate(time.Second)
+		start := ends.Sub(time.Date(ends.Year(), ends.Month(), ends.Day(), 0, 0, 0, 0, time.UTC))
+		opts := []serial.Option{serial.WithPeriod(serial.PerMonth), serial.WithTemplate("{type}{date:yyyyMM}{seq}"),
+			serial.WithDayStart(start)}
+		last := scheme(t, opts...).BusinessDate(serial.At(now))
+		g := d.generator(t, db, append(opts, serial.WithUntil(last))...)
+		before := serial.At(ends.Add(-time.Second))
+		tx := begin(t, db)
+		requireSeq(t, 1)(g.Next(t.Context(), tx, "IS"))
+		require.ErrorIs(t, errOf(g.NextOn(t.Context(), tx, "IS", serial.At(ends))), serial.ErrExhausted)
+		waited := make(chan error)
+		go func() {
+			waited <- inTx(t.Context(), db, sql.LevelReadCommitted, func(tx *sql.Tx) error {
+				_, err := g.NextN(t.Context(), tx, "IS", 2)
+				return err
+			})
+		}()
+		d.waiting(t, db, 1)
+		for d.clock(t, db).Before(ends) {
+			time.Sleep(50 * time.Millisecond)
+		}
+		require.NoError(t, tx.Commit())
+		require.ErrorIs(t, <-waited, serial.ErrExhausted)
+		requireSeq(t, 1)(g.Last(t.Context(), db, "IS", before))
+		commits(t, db, func(tx *sql.Tx) { requireSeq(t, 2)(g.NextOn(t.Context(), tx, "IS", before)) })
+	})
+}
