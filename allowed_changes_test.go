@@ -113,6 +113,11 @@ func TestRollout(t *testing.T) {
 			{old: template(dated + "{seq:6}"), new: append(template(dated+"{seq:6}"), key), steps: byPrint(day)},
 			{old: append(template(dated+"{seq:6}"), key), new: append(template(dated+"{seq:6}"), otherKey), steps: byPrint(day)},
 		},
+		"`WithSharedCounter`": {
+			{old: template("{type}-{date:yyyyMMdd}-{seq:4}"),
+				new: append(template("{type}/{date:yyyyMMdd}/{seq:4}"), serial.WithKeyPrefix("other"),
+					serial.WithSharedCounter()), steps: atAnyTime(day)},
+		},
 		"key prefix": {
 			{old: template("{type}-{date:yyyyMMdd}-{seq:4}"),
 				new: append(template("{type}/{date:yyyyMMdd}/{seq:4}"), serial.WithKeyPrefix("other")), steps: atAnyTime(day)},

@@ -52,7 +52,7 @@ func TestTemplatesRefused(t *testing.T) {
 	// The fields.
 	const fields = "; want {type}, {date:LAYOUT}, {seq:WIDTH} and {check:ALGORITHM}, each once"
 	for template, want := range map[string]string{
-		"":                                  "{type} is missing" + fields,
+		"":                                  "{seq} is missing" + fields,
 		"{date:yyyyMMdd}{seq}":              "{type} is missing" + fields,
 		"{type}{seq}":                       "{date} is missing; only numbers of Never need none",
 		"{type}{date:yyyyMMdd}":             "{seq} is missing" + fields,
