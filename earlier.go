@@ -9,8 +9,8 @@ import (
 )
 
 // WithTemplate returns the same Scheme with another template, which the key of the hidden sequence, if there is one,
-// hides too, and without [WithLast]. [WithEarlier] takes the result for numbers printed before a template was changed. s
-// does not change.
+// hides too, and without [WithLast]. [WithEarlier] takes the result for numbers printed before a template was changed.
+// s does not change.
 //
 // The errors are those of [NewScheme]: for a template that is not valid, that does not suit the calendar, that cannot
 // hide sequences, or that cannot print the first sequence of [WithStart].
@@ -36,9 +36,9 @@ func (s *Scheme) WithTemplate(template string) (*Scheme, error) {
 // An explanation counts if its Start is the first instant of the period with that label by any of the schemes. Ask a
 // register for each of these instants that differ.
 //
-// The key prefix, [Scheme.Calendar], [WithSharedCounter] and the key of the hidden sequence must be those of the audited
-// scheme. Otherwise, and if a scheme is nil, the audit returns an error before it reads the used numbers. Template, time
-// zone, day start and [WithStart] may differ. Default none.
+// The key prefix, [Scheme.Calendar], [WithSharedCounter] and the key of the hidden sequence must be those of the
+// audited scheme. Otherwise, and if a scheme is nil, the audit returns an error before it reads the used numbers.
+// Template, time zone, day start and [WithStart] may differ. Default none.
 func WithEarlier(schemes ...*Scheme) AuditOption {
 	return auditOption(func(c *auditConfig) error {
 		c.earlier = append(c.earlier, schemes...)

@@ -291,14 +291,14 @@ func WithKeyPrefix(prefix string) Option {
 // number is printed with its caller's type. Only with this option may a template leave {type} out; the type is then "",
 // in calls and in Numbers, and any other is [ErrInvalidType].
 //
-// Every process of the key prefix must have this option. Nothing detects one without it, which counts each type by itself
-// and so prints numbers that exist already. To join types that have counted by themselves, start all processes again
-// when a period begins, or use another key prefix and another literal in the template; see docs/settings.md.
+// Every process of the key prefix must have this option. Nothing detects one without it, which counts each type by
+// itself and so prints numbers that exist already. To join types that have counted by themselves, start all processes
+// again when a period begins, or use another key prefix and another literal in the template; see docs/settings.md.
 //
-// A [Ledger] and package gapless see the series that [Scheme.Series] returns, such as "serial:*". A floor is called with
-// "", and must answer for all types. [Generator.Peek], [Generator.Raise] and the other methods take any valid type, act on
-// the series, and print its numbers with that type. An audit counts the numbers of all types. [Generator.NextOnce] with
-// an ID that was answered with another type is [ErrConflict].
+// A [Ledger] and package gapless see the series that [Scheme.Series] returns, such as "serial:*". A floor is called
+// with "", and must answer for all types. [Generator.Peek], [Generator.Raise] and the other methods take any valid
+// type, act on the series, and print its numbers with that type. An audit counts the numbers of all types.
+// [Generator.NextOnce] with an ID that was answered with another type is [ErrConflict].
 //
 // Default: each type has a series of its own.
 func WithSharedCounter() Option {

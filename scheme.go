@@ -93,8 +93,8 @@ func (s *scheme) complete() (errs []error) {
 // need not have been issued.
 //
 // Errors: [ErrInvalidType]; [ErrExhausted] if seq is above the largest sequence that the template prints; one for a seq
-// below 1; one for a [When] that names no period, for a date if the template prints the time of day, and for a date that
-// the template cannot print. [WithLast] and [WithUntil] have no effect: the number may have been issued before.
+// below 1; one for a [When] that names no period, for a date if the template prints the time of day, and for a date
+// that the template cannot print. [WithLast] and [WithUntil] have no effect: the number may have been issued before.
 func (s *Scheme) Number(typ string, at When, seq int64) (Number, error) {
 	if err := s.template.CheckType(typ); err != nil {
 		return Number{}, err

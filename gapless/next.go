@@ -16,12 +16,12 @@ import (
 //
 // Errors: [serial.ErrInvalidType]; [serial.ErrExhausted] if the period has no number left, or after the last day of
 // [serial.WithUntil] by the database's clock; [ErrPeriodClosed] if the period is closed, which the current one can only
-// be if the database's clock went back; [ErrOutOfOrder] if g has [WithChronology] and a number of the period has a later
-// date; [serial.ErrConflict] if the type's numbers count by another period or year start, or if those of this period
-// were taken by a scheme that prints sequences in another way; an error for a date that is not in 1970 to 9999 or that
-// the template cannot print; an error for a tx that is nil, that [Tx] says is refused, or in which another call is taking
-// a number. After these, nothing was taken and tx can go on. If the database has ended the transaction, that is an
-// error, and nothing was taken: roll back and repeat. If 20 periods (with WithChronology, 20 days) end, one after
+// be if the database's clock went back; [ErrOutOfOrder] if g has [WithChronology] and a number of the period has a
+// later date; [serial.ErrConflict] if the type's numbers count by another period or year start, or if those of this
+// period were taken by a scheme that prints sequences in another way; an error for a date that is not in 1970 to 9999
+// or that the template cannot print; an error for a tx that is nil, that [Tx] says is refused, or in which another call
+// is taking a number. After these, nothing was taken and tx can go on. If the database has ended the transaction, that
+// is an error, and nothing was taken: roll back and repeat. If 20 periods (with WithChronology, 20 days) end, one after
 // another, while it waits for others, that is an error too: roll back and repeat. Every other error wraps the driver's,
 // and also matches the error of ctx if that has ended. Then tx must be rolled back: a number may have been taken, and
 // would be a gap.
@@ -50,9 +50,9 @@ func (g *Generator) NextOn(ctx context.Context, tx Tx, typ string, date serial.W
 // It never lowers anything. Use it once, to continue a series from elsewhere: seq is the last number used there. Others
 // who want a number of that type and period wait until tx ends.
 //
-// Errors: an error for a seq that is not 0 to the last sequence of [serial.Scheme.Limits], and [serial.ErrExhausted] for
-// an at after the last day of [serial.WithUntil]: after these, nothing was raised and tx can go on. Otherwise those of
-// [Generator.Next], except [ErrOutOfOrder] and that a period without numbers left is none. In a closed period, every
+// Errors: an error for a seq that is not 0 to the last sequence of [serial.Scheme.Limits], and [serial.ErrExhausted]
+// for an at after the last day of [serial.WithUntil]: after these, nothing was raised and tx can go on. Otherwise those
+// of [Generator.Next], except [ErrOutOfOrder] and that a period without numbers left is none. In a closed period, every
 // seq is [ErrPeriodClosed].
 func (g *Generator) Raise(ctx context.Context, tx Tx, typ string, at serial.When, seq int64) error {
 	series, err := g.scheme.Series(typ)

@@ -15,7 +15,7 @@
 //	serial.requests.repeated        counter    {request}      repeated requests that got the same number
 //	serial.call.duration            histogram  s              calls for numbers, including failed ones; error.type
 //	serial.period.open.duration     histogram  s              opened periods, from the beginning of the call
-//	serial.period.nearly_exhausted  counter    {period}       periods with few numbers left, and series whose last day is near, per Generator
+//	serial.period.nearly_exhausted  counter    {period}       periods with few numbers left, or near the last day
 //	serial.counter.lost             counter    {call}         calls that found a lost counter; serial.repaired
 //	serial.numbers.unused           counter    {number}       numbers that certainly nobody received; serial.reason
 //	serial.explanations.possible    counter    {explanation}  possible reasons for missing numbers; serial.reason

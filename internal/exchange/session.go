@@ -70,8 +70,8 @@ func (s *Session) NoteOpened(span *Span, wait time.Duration) {
 }
 
 // Current returns the current span by the server's clock, as far as it is known: the span of now or, if spans last a
-// second, of the instant when a request arrives. If the call gets no number in that span, this host's clock may be wrong,
-// and a request must first ask the server for the time.
+// second, of the instant when a request arrives. If the call gets no number in that span, this host's clock may be
+// wrong, and a request must first ask the server for the time.
 func (s *Session) Current() *Span {
 	at := s.server.clock.now()
 	if s.server.seconds {

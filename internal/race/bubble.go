@@ -12,8 +12,8 @@ var cpus struct {
 	bubbles, before int
 }
 
-// Bubble is synctest.Test. With the race detector, it leaves the program one CPU while a bubble runs: with more, Go 1.26
-// may crash where several timers of a bubble end at the same instant (golang/go#78156).
+// Bubble is synctest.Test. With the race detector, it leaves the program one CPU while a bubble runs: with more, Go
+// 1.26 may crash where several timers of a bubble end at the same instant (golang/go#78156).
 func Bubble(t *testing.T, f func(t *testing.T)) {
 	t.Helper()
 	if Enabled {

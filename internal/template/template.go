@@ -269,8 +269,8 @@ func (t *Template) Largest() int64 {
 	return t.alphabet.largest(t.seqWidth)
 }
 
-// CheckType refuses a type that the template cannot print: any but "" if it prints none. Check digits that cover letters
-// cover only ASCII letters.
+// CheckType refuses a type that the template cannot print: any but "" if it prints none. Check digits that cover
+// letters cover only ASCII letters.
 func (t *Template) CheckType(typ string) error {
 	if !t.Typed {
 		if typ != "" {
