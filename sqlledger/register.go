@@ -100,7 +100,7 @@ func (r *Register) CreateTable(ctx context.Context) error {
 // not, the call can simply be repeated.
 //
 // Explain refuses an explanation that [serial.Explanation.Validate] refuses, a Series that is not 1 to 255 bytes of
-// printable UTF-8 without spaces, a Type that is not 1 to 64 such bytes, a Start that is not a whole second, and a
+// printable UTF-8 without spaces, a Type of more than 64 such bytes, a Start that is not a whole second, and a
 // Start or an At outside the years 1000 to 9999 in UTC. Nothing is sent to the database then.
 //
 // After a deadlock, or if a lock is in the way, Explain tries again, for 30 s at most, while the context lives. Other
@@ -187,7 +187,7 @@ func (r *Register) Explanations(ctx context.Context, series string,
 // list yields the explanations, without errors. If yield returns false, list returns nil.
 func (r *Register) list(ctx context.Context, series string, start time.Time,
 	yield func(serial.Explanation, error) bool) error {
-	if err := cmp.Or(checkName("Series", series, maxSeries), checkStart(start)); err != nil {
+	if err := cmp.Or(checkName("Series", series, 1, maxSeries), checkStart(start)); err != nil {
 		return err
 	}
 	c, err := r.db.Conn(ctx)
@@ -298,14 +298,14 @@ func (r *Register) text(s string) any {
 
 // checkFields returns an error unless the explanation fits the table.
 func checkFields(e serial.Explanation) error {
-	return cmp.Or(e.Validate(), checkName("Series", e.Series, maxSeries), checkName("Type", cmp.Or(e.Type, "-"), maxText),
+	return cmp.Or(e.Validate(), checkName("Series", e.Series, 1, maxSeries), checkName("Type", e.Type, 0, maxText),
 		checkStart(e.Start), checkYear("At", e.At))
 }
 
 // checkName applies the limits of series and types: MySQL ignores trailing spaces when comparing texts.
-func checkName(field, name string, most int) error {
-	if len(name) < 1 || len(name) > most {
-		return fmt.Errorf("%s has %d bytes: want 1 to %d", field, len(name), most)
+func checkName(field, name string, least, most int) error {
+	if len(name) < least || len(name) > most {
+		return fmt.Errorf("%s has %d bytes: want %d to %d", field, len(name), least, most)
 	}
 	refused := func(r rune) bool { return r == ' ' || !unicode.IsPrint(r) }
 	if !utf8.ValidString(name) || strings.ContainsFunc(name, refused) {

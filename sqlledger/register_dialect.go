@@ -104,7 +104,8 @@ var registers = map[Dialect]registerStatements{
 		check: query{text: registerCheck + "FORCE INDEX (PRIMARY) LIMIT 0"},
 		// With EMPTY_STRING_IS_NULL in MariaDB's sql_mode, an empty argument is NULL.
 		insert: query{text: `INSERT INTO {table} (` + registerColumns + `) VALUES (
-			UNHEX({series}), UNHEX({type}), {start}, {first}, {last}, UNHEX({reason}), coalesce(UNHEX({by}), X''), {at},
+			UNHEX({series}), coalesce(UNHEX({type}), X''), {start}, {first}, {last},
+			UNHEX({reason}), coalesce(UNHEX({by}), X''), {at},
 			{unused}, {possible}, {digest}, UTC_TIMESTAMP(6))`},
 		list: query{text: `SELECT digest, CAST(type AS BINARY), first, last, CAST(reason AS BINARY),
 			CAST(explained_by AS BINARY), CAST(explained_at AS CHAR), unused, possible
