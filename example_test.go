@@ -1534,3 +1534,36 @@ func ExampleWithSharedCounter() {
 	// AV2101-0002
 	// FA2101-0003
 }
+
+// A form checks what a person has entered before it stores the explanation.
+func ExampleExplanation_Validate() {
+	e := serial.Explanation{
+		Series: "serial:IS", Type: "IS", Start: time.Date(2021, 10, 24, 0, 0, 0, 0, time.UTC), First: 17, Last: 12,
+		Reason: "voided", By: "Ada", At: time.Now(),
+	}
+	fmt.Println(e.Validate())
+	e.Last = 17
+	fmt.Println(e.Validate())
+	// Output:
+	// serial: explanation of IS 17 to 12: sequences must be 1 to 999999999999999, in order
+	// <nil>
+}
+
+// A ledger refuses a process that counts the series in another way.
+func ExampleReservation_Check() {
+	months, err := serial.NewScheme(serial.WithPeriod(serial.PerMonth), serial.WithTemplate("{type}{date:yyyyMM}{seq:4}"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	series, err := months.Series("IS")
+	if err != nil {
+		log.Fatal(err)
+	}
+	r := serial.Reservation{Series: series, Period: "202110", Calendar: months.Calendar(), Print: months.PrintMark(), N: 100}
+
+	fmt.Println(r.Check("months", months.PrintMark()))
+	fmt.Println(errors.Is(r.Check("days", months.PrintMark()), serial.ErrConflict))
+	// Output:
+	// <nil>
+	// true
+}

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/dailyserial/serial"
@@ -295,4 +296,175 @@ func ExampleGenerator_Audit() {
 	// Output:
 	// INV-202111-0001 true []
 	// INV-202110-0002 false [{1 1}]
+}
+
+// openNumbers opens a shop's database with the tables of a generator, which counts invoices by the year.
+func openNumbers(ctx context.Context) (*sql.DB, *gapless.Generator) {
+	scheme, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithPeriod(serial.PerYear),
+		serial.WithTemplate("{type}-{date:yyyy}-{seq:4}"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	numbers, err := gapless.New(gapless.SQLite, scheme)
+	if err != nil {
+		log.Fatal(err)
+	}
+	db := openShop()
+	if err := numbers.CreateTable(ctx, db); err != nil {
+		log.Fatal(err)
+	}
+	return db, numbers
+}
+
+// inTransaction runs f in a transaction, and commits it unless f fails.
+func inTransaction(ctx context.Context, db *sql.DB, f func(tx *sql.Tx) error) {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback() }() // does nothing after Commit
+	if err = f(tx); err == nil {
+		err = tx.Commit()
+	}
+	if err != nil {
+		log.Fatal(err)
+	}
+}
+
+// Every invoice takes its number in the transaction that stores it.
+func ExampleGenerator_Next() {
+	ctx := context.Background()
+	db, numbers := openNumbers(ctx)
+	defer db.Close()
+	inTransaction(ctx, db, func(tx *sql.Tx) error {
+		number, err := numbers.Next(ctx, tx, "INV")
+		if err != nil {
+			return err
+		}
+		fmt.Println(number.Type, number.Seq)
+		_, err = tx.ExecContext(ctx, "INSERT INTO invoices VALUES (?, ?)", number, 1200)
+		return err
+	})
+	// Output:
+	// INV 1
+}
+
+// A batch of invoices takes its numbers at once.
+func ExampleGenerator_NextN() {
+	ctx := context.Background()
+	db, numbers := openNumbers(ctx)
+	defer db.Close()
+	inTransaction(ctx, db, func(tx *sql.Tx) error {
+		batch, err := numbers.NextN(ctx, tx, "INV", 3)
+		for _, number := range batch {
+			fmt.Println(number.Seq)
+		}
+		return err
+	})
+	// Output:
+	// 1
+	// 2
+	// 3
+}
+
+// The last number of a year says how many were taken.
+func ExampleGenerator_Last() {
+	ctx := context.Background()
+	db, numbers := openNumbers(ctx)
+	defer db.Close()
+	may := serial.On(2021, time.May, 3)
+	inTransaction(ctx, db, func(tx *sql.Tx) error {
+		_, err := numbers.NextOn(ctx, tx, "INV", may)
+		return err
+	})
+	last, err := numbers.Last(ctx, db, "INV", may)
+	fmt.Println(last, err)
+	// Output:
+	// INV-2021-0001 <nil>
+}
+
+// History lists the last number of each year, the latest first.
+func ExampleGenerator_History() {
+	ctx := context.Background()
+	db, numbers := openNumbers(ctx)
+	defer db.Close()
+	inTransaction(ctx, db, func(tx *sql.Tx) error {
+		for _, year := range []int{2020, 2021, 2021} {
+			if _, err := numbers.NextOn(ctx, tx, "INV", serial.On(year, time.May, 3)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	years, err := numbers.History(ctx, db, "INV", 10)
+	fmt.Println(years, err)
+	// Output:
+	// [INV-2021-0002 INV-2020-0001] <nil>
+}
+
+// The tax adviser needs another invoice in a year that is closed already.
+func ExampleGenerator_ReopenPeriods() {
+	ctx := context.Background()
+	db, numbers := openNumbers(ctx)
+	defer db.Close()
+	inTransaction(ctx, db, func(tx *sql.Tx) error {
+		return numbers.ClosePeriods(ctx, tx, "INV", serial.On(2022, time.January, 1)) // all years up to 2021
+	})
+	inTransaction(ctx, db, func(tx *sql.Tx) error {
+		if err := numbers.ReopenPeriods(ctx, tx, "INV", serial.On(2021, time.January, 1)); err != nil {
+			return err
+		}
+		number, err := numbers.NextOn(ctx, tx, "INV", serial.On(2021, time.December, 30))
+		fmt.Println(number)
+		return err
+	})
+	// Output:
+	// INV-2021-0001
+}
+
+// ClosedUntil says which years are closed.
+func ExampleGenerator_ClosedUntil() {
+	ctx := context.Background()
+	db, numbers := openNumbers(ctx)
+	defer db.Close()
+	inTransaction(ctx, db, func(tx *sql.Tx) error {
+		return numbers.ClosePeriods(ctx, tx, "INV", serial.On(2022, time.January, 1))
+	})
+	end, err := numbers.ClosedUntil(ctx, db, "INV")
+	fmt.Println(end.Format(time.DateOnly), err)
+	// Output:
+	// 2022-01-01 <nil>
+}
+
+// Programs that manage their schema themselves run these statements in a migration, instead of CreateTable.
+func ExampleGenerator_Schema() {
+	db, numbers := openNumbers(context.Background())
+	defer db.Close()
+	for _, statement := range numbers.Schema() {
+		first, _, _ := strings.Cut(statement, "\n")
+		fmt.Println(first)
+	}
+	// Output:
+	// CREATE TABLE IF NOT EXISTS "serial_gapless" (
+	// CREATE TABLE IF NOT EXISTS "serial_gapless_series" (
+}
+
+// CreateTable may run at every start of every process.
+func ExampleGenerator_CreateTable() {
+	ctx := context.Background()
+	db, numbers := openNumbers(ctx) // calls it, too
+	defer db.Close()
+	fmt.Println(numbers.CreateTable(ctx, db))
+	// Output:
+	// <nil>
+}
+
+// The scheme parses a number that a customer quotes.
+func ExampleGenerator_Scheme() {
+	db, numbers := openNumbers(context.Background())
+	defer db.Close()
+	number, err := numbers.Scheme().Parse("INV-2021-0042")
+	fmt.Println(number.Start.Year(), number.Seq, err)
+	// Output:
+	// 2021 42 <nil>
 }
