@@ -19,8 +19,9 @@ func against(ctx context.Context, cfg *config, addr string) error {
 		return err
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	var fleets [2]fleet // old and new
-	for i, checkout := range []string{cfg.against, ".."} {
+	// Old, new, and new again for INCR: what INCR leaves in a process would slow down only one of the two.
+	var fleets [3]fleet
+	for i, checkout := range []string{cfg.against, "..", ".."} {
 		// New is built too, so both have the same tags and flags.
 		program := filepath.Join(dir, fmt.Sprint("bench", i))
 		if err := build(ctx, checkout, dir, program); err != nil {
@@ -51,7 +52,7 @@ func against(ctx context.Context, cfg *config, addr string) error {
 }
 
 // takeTurns measures old and new in one process and in many, and returns the table of both.
-func takeTurns(ctx context.Context, cfg *config, m *meter, fleets [2]fleet) (string, error) {
+func takeTurns(ctx context.Context, cfg *config, m *meter, fleets [3]fleet) (string, error) {
 	var b strings.Builder
 	b.WriteString("| processes × callers | | old, ×INCR | new, ×INCR | new / old (quartiles) " +
 		"| allocations per call, old | new | server CPU per number, old | new | new / old (quartiles) |\n" +
@@ -64,7 +65,7 @@ func takeTurns(ctx context.Context, cfg *config, m *meter, fleets [2]fleet) (str
 				continue
 			}
 			// Only these two take turns, so each round has them side by side.
-			samples, err := m.rounds(ctx, cfg, n, n.counts(cfg), enter(1, baseline), []*entrant{before, after})
+			samples, err := m.rounds(ctx, cfg, n, n.counts(cfg), enter(2, baseline), []*entrant{before, after})
 			if err != nil {
 				return "", err
 			}
