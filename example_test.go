@@ -1559,7 +1559,9 @@ func ExampleReservation_Check() {
 	if err != nil {
 		log.Fatal(err)
 	}
-	r := serial.Reservation{Series: series, Period: "202110", Calendar: months.Calendar(), Print: months.PrintMark(), N: 100}
+	r := serial.Reservation{
+		Series: series, Period: "202110", Calendar: months.Calendar(), Print: months.PrintMark(), N: 100,
+	}
 
 	fmt.Println(r.Check("months", months.PrintMark()))
 	fmt.Println(errors.Is(r.Check("days", months.PrintMark()), serial.ErrConflict))
