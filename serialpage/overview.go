@@ -28,7 +28,9 @@ type overviewRow struct {
 	Last             string // number, or its sequence; "" if none was issued
 	Issued           int64
 	Full             string // share of the period's numbers that was issued; "" if the period never fills up
-	Until            string // last day for which numbers are issued, "" if there is none
+	Until            string // last day for which numbers are issued, as text; "" if there is none
+	NearlyFull       bool   // four fifths of the period's numbers were issued
+	NearlyOver       bool   // that day is near or past
 	Chart            chart
 	Audited          *result // last audit; nil if there was none
 	Checked          int64   // periods that were audited
@@ -166,13 +168,29 @@ func (row *overviewRow) read(ctx context.Context, s *Series) error {
 	row.Issued = max(0, last.Seq-first+1)
 	if size := largest - first + 1; size < endless {
 		row.Full = fullText(row.Issued, size)
+		if row.NearlyFull = float64(row.Issued) >= 0.8*float64(size); row.NearlyFull {
+			row.Full = "nearly full: " + row.Full
+		}
 	}
 	if day, ok := scheme.Until(); ok {
-		date, _ := time.Parse(time.DateOnly, day.String())
-		row.Until = date.Format("2 January 2006")
+		row.Until, row.NearlyOver = untilText(day.String(), scheme.BusinessDate(serial.At(time.Now())).String())
 	}
 	row.Chart = usage(s, history, first)
 	return nil
+}
+
+// untilText says until when numbers are issued, and whether that is at most 29 days away or past, as the hooks' warning
+// has it. Both days look like 2026-08-01.
+func untilText(last, today string) (text string, near bool) {
+	date, _ := time.Parse(time.DateOnly, last)
+	text = date.Format("2 January 2006")
+	switch {
+	case today > last:
+		return "ended on " + text, true
+	case today >= date.AddDate(0, 0, -29).Format(time.DateOnly):
+		return "only until " + text, true
+	}
+	return "until " + text, false
 }
 
 // endless is more numbers than anybody will issue in a period.

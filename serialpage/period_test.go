@@ -224,13 +224,36 @@ func TestFullText(t *testing.T) {
 	}
 }
 
-// The overview says until when numbers are issued.
+// The overview says until when numbers are issued, and warns 29 days before, and when four fifths were issued.
 func TestUntil(t *testing.T) {
-	scheme, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithLast(50),
-		serial.WithUntil(serial.On(2021, time.December, 31)))
-	require.NoError(t, err)
-	s := open(t, func(s *site) { s.series[0].Source = fixed{scheme, 3, time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC)} })
-	require.Regexp(t, `6\.0% of 50 until 31 December 2021`, textOf(strings.ReplaceAll(s.get(200, "/numbers/"), "<", " <")))
+	for _, row := range []struct {
+		last, today, says string
+		near              bool
+	}{
+		{"2026-12-31", "2026-12-01", "until 31 December 2026", false},
+		{"2026-12-31", "2026-12-02", "only until 31 December 2026", true},
+		{"2026-12-31", "2026-12-31", "only until 31 December 2026", true},
+		{"2026-12-31", "2027-01-01", "ended on 31 December 2026", true},
+		{"9999-12-30", "2026-12-01", "until 30 December 9999", false},
+	} {
+		says, near := untilText(row.last, row.today)
+		require.Equal(t, row.says, says, row.today)
+		require.Equal(t, row.near, near, row.today)
+	}
+
+	overview := func(seq int64, until serial.When) string {
+		scheme, err := serial.NewScheme(serial.WithLocation(time.UTC), serial.WithLast(50), serial.WithUntil(until))
+		require.NoError(t, err)
+		noon := time.Date(2021, 10, 24, 12, 0, 0, 0, time.UTC)
+		s := open(t, func(s *site) { s.series[0].Source = fixed{scheme, seq, noon} })
+		return s.get(200, "/numbers/")
+	}
+	page := overview(39, serial.On(9999, time.December, 30))
+	require.Contains(t, page, `<span class="quiet block">78.0% of 50</span>`+
+		`<span class="quiet block">until 30 December 9999</span>`)
+	page = overview(40, serial.On(2021, time.December, 31))
+	require.Contains(t, page, `<span class="alert block">nearly full: 80.0% of 50</span>`+
+		`<span class="alert block">ended on 31 December 2021</span>`)
 }
 
 // If a user types the address of a period without numbers, its audit does not count as the series' last check. Neither
