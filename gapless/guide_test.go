@@ -200,7 +200,8 @@ func TestDateColumns(t *testing.T) {
 	})
 }
 
-// A boundary is a date or an instant. What is neither is an error that names both of those around it.
+// A boundary is a date or an instant. A date or an instant that is not one is an error that names the boundaries around
+// it.
 func TestBoundaryDates(t *testing.T) {
 	saoPaulo, err := time.LoadLocation("America/Sao_Paulo")
 	require.NoError(t, err)

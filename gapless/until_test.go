@@ -11,8 +11,8 @@ import (
 	"github.com/dailyserial/serial/gapless"
 )
 
-// A series ends on a day and with a sequence. After a call that is refused, the transaction goes on, and nothing was
-// taken.
+// WithUntil ends a series on a day, and WithLast with a sequence. After a call that is refused, the transaction goes
+// on, and nothing was taken.
 func TestUntil(t *testing.T) {
 	each(t, func(t *testing.T, d *database) {
 		endless := []serial.Option{serial.WithPeriod(serial.Never), serial.WithTemplate("{type}{seq:8}")}

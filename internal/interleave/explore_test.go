@@ -176,7 +176,7 @@ func (s setting) runRandomly(t *testing.T, random *rand.Rand, rarely int) {
 
 var instants = regexp.MustCompile(`\b\d{12,13}\b`)
 
-// state returns everything that the rest of a run depends on. Of the time it has the day only: a run takes less than
+// state returns everything that the rest of a run depends on. It has the day, but not the time: a run takes less than
 // the lock's expiry unless a process stops or dies, which the state shows. Which process is which makes no difference,
 // unless they differ.
 func (r *run) state() string {
