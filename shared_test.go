@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -303,4 +304,23 @@ func TestSharedCounterHidden(t *testing.T) {
 		require.False(t, seen[ends[0]])
 		seen[ends[0]] = true
 	}
+}
+
+// One caller of a process opens the period for all types.
+func TestSharedCounterOpensOnce(t *testing.T) {
+	inBubble(t, func(t *testing.T, m *simulation) {
+		var locks atomic.Int64
+		gen := newGenerator(t, m.Client(everyCall(func(cmds []redis.Cmder, send func() error) error {
+			for _, cmd := range cmds {
+				if cmd.Name() == "set" {
+					locks.Add(1)
+				}
+			}
+			time.Sleep(time.Millisecond) // others come meanwhile
+			return send()
+		})), serial.WithSharedCounter())
+		got := barrier(t, 20, func(i int) (string, error) { return gen.Next(t.Context(), fmt.Sprint("T", i)) })
+		require.Len(t, got, 20)
+		require.EqualValues(t, 1, locks.Load())
+	})
 }
