@@ -1,15 +1,20 @@
 package serial
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/dailyserial/serial/internal/calendar"
 	"github.com/dailyserial/serial/internal/exchange"
 	"github.com/dailyserial/serial/internal/issue"
+	"github.com/dailyserial/serial/internal/program"
 	"github.com/dailyserial/serial/internal/redisrun"
 	"github.com/dailyserial/serial/internal/template"
 )
@@ -154,6 +159,9 @@ func (g *Generator) describe(r *exchange.Refusal) error {
 // describeExhausted describes that too few numbers are left, or that the last day has ended.
 func (g *Generator) describeExhausted(r *exchange.Refusal) error {
 	over, cure := r.Status == exchange.Over, "wider {seq} in the template"
+	if wider := g.wider(); wider != "" {
+		cure = "wider template, such as " + wider + ","
+	}
 	switch {
 	case r.EarlierErr != nil && over: // that attempt may have consumed numbers, but ErrExhausted means that none were
 		return fmt.Errorf("serial: Redis failed, and the last day has ended since: %w", redisrun.Foreign(r.EarlierErr))
@@ -178,7 +186,7 @@ func (g *Generator) describeConflict(r *exchange.Refusal, entered exchange.Perio
 			in = g.interval(entered)
 		}
 		return fmt.Errorf("%w: the numbers of %s in %s are %w, which this generator does not have; use the service's own "+
-			"program, which has the ledger (the command serial has none); to leave the ledger, stop that program and run: %s",
+			"command, which has the ledger (see package serialcmd); to leave the ledger, stop the service and run: %s",
 			ErrConflict, g.subject(r.Type), in, issue.ErrSetAside, g.operate(r, "takeover", "-leave-ledger"))
 	}
 	return fmt.Errorf("%w: %s is in %s, and by this generator's clock it would be in %s: another time zone or day start "+
@@ -196,33 +204,121 @@ func (g *Generator) interval(p exchange.Period) string {
 		from.In(zone).Format(time.DateTime), to.In(zone).Format(time.DateTime), zone)
 }
 
-// operate returns the cmd/serial command that ends a refusal, with flags for the settings. The operator fills in SEQ. A
-// process without the ledger or the key cannot use it.
-func (g *Generator) operate(r *exchange.Refusal, command string, flags ...string) string {
-	if g.ledger != nil || g.key != nil {
-		what := "ledger"
-		if g.ledger == nil {
-			what = "key of the hidden sequence"
+// Package serialcmd reaches settings of a Generator through package program.
+func init() {
+	program.Describe = func(of any) program.Facts {
+		if s, ok := of.(*Scheme); ok {
+			return s.facts()
 		}
-		method := strings.ToUpper(command[:1]) + command[1:]
-		return fmt.Sprintf("Generator.%s(ctx, %q, SEQ) in a process with the %s", method, r.Type, what)
+		g := of.(*Generator)
+		f := g.facts()
+		f.Client, f.Leave = g.issuing.Client, g.leave
+		l, ok := g.ledger.(*watchedLedger)
+		f.Ledger, f.LedgerFails = g.ledger != nil, func() bool { return ok && l.failing.Load() }
+		return f
 	}
-	line := strings.Join(append([]string{"serial", command}, flags...), " ")
+	program.Derive = func(generator any, name string, flags bool, hooks any) any {
+		c := generator.(*Generator).config
+		c.program, c.hooks = programName{name, flags}, append(slices.Clip(c.hooks), hooks.(Hooks))
+		if c.ledger != nil {
+			c.ledger = &watchedLedger{Ledger: c.ledger}
+		}
+		return newGenerator(&c)
+	}
+}
+
+func (s *scheme) facts() program.Facts {
+	return program.Facts{Calendar: s.calendar, Template: s.text, PrintSeq: s.template.PrintSeq, Shared: s.shared,
+		Hidden: s.key != nil}
+}
+
+// A watchedLedger reports whether a ledger fails.
+type watchedLedger struct {
+	Ledger
+	failing atomic.Bool // the last request has not succeeded, or not yet
+}
+
+func (l *watchedLedger) Reserve(ctx context.Context, r Reservation) (after int64, err error) {
+	l.failing.Store(true)
+	if after, err = l.Ledger.Reserve(ctx, r); err == nil {
+		l.failing.Store(false)
+	}
+	return after, err
+}
+
+// A programName is the name of the command that errors name; "" in a process that is not one.
+type programName struct {
+	name  string
+	flags bool // the command needs flags for the settings
+}
+
+// operate returns the command that ends a refusal. The operator fills in SEQ.
+func (g *Generator) operate(r *exchange.Refusal, command string, flags ...string) string {
+	where := "SEQ is the last number used of " + calendar.FormatLabel(r.Period.Label) + ", or 0"
+	line := append([]string{cmp.Or(g.program.name, "serial"), command}, flags...)
+	switch own := g.ledger != nil || g.issuing.Floor != nil || g.key != nil; {
+	case g.program.flags || g.program.name == "" && !own:
+		line = append(line, g.flags()...)
+	case g.program.name == "":
+		line[0] = "PROGRAM"
+		where = "PROGRAM is the service's own command (see package serialcmd), and " + where
+	}
+	return strings.Join(append(line, operands(r.Type)...), " ") + ", where " + where
+}
+
+// leave returns the command that leaves the ledger, which only a program without it can run.
+func (g *Generator) leave(typ string) string {
+	line := append([]string{"serial", "takeover", "-leave-ledger"}, g.flags()...)
+	where := "SEQ is the last number used in the current period, or 0"
+	if g.key != nil {
+		line = append(line, "-hidden-key", "FILE")
+		where = "FILE has the key that hides sequences, and " + where
+	}
+	return strings.Join(append(line, operands(typ)...), " ") + ", where " + where
+}
+
+// operands returns the arguments TYPE and SEQ.
+func operands(typ string) []string {
+	switch {
+	case typ == "":
+		return []string{"SEQ"}
+	case typ[0] == '-':
+		return []string{"--", typ, "SEQ"}
+	}
+	return []string{typ, "SEQ"}
+}
+
+// flags returns cmd/serial's flags for the settings of a scheme that are not the default, except a hidden key.
+func (s *scheme) flags() (line []string) {
 	flag := func(name, value, usual string) {
 		if value != usual {
-			line += fmt.Sprintf(" -%s '%s'", name, strings.ReplaceAll(value, "'", `'\''`))
+			line = append(line, fmt.Sprintf("-%s '%s'", name, strings.ReplaceAll(value, "'", `'\''`)))
 		}
 	}
-	flag("tz", g.calendar.Location.String(), "")
-	flag("period", g.calendar.Unit.Noun(), calendar.Day.Noun())
-	y := g.calendar.YearStart
+	flag("tz", s.calendar.Location.String(), "")
+	flag("period", s.calendar.Unit.Noun(), calendar.Day.Noun())
+	y := s.calendar.YearStart
 	flag("year-start", fmt.Sprintf("%02d-%02d", y.Month+1, y.Day+1), "01-01")
-	flag("day-start", (time.Duration(g.calendar.DayStart) * time.Second).String(), "0s")
-	flag("template", g.text, template.Usual(g.calendar))
-	flag("prefix", g.prefix, defaultPrefix)
-	if g.shared {
-		line += " -shared"
+	flag("day-start", (time.Duration(s.calendar.DayStart) * time.Second).String(), "0s")
+	flag("template", s.text, template.Usual(s.calendar))
+	flag("start", strconv.FormatInt(s.base+1, 10), "1")
+	flag("last", strconv.FormatInt(s.last, 10), "0")
+	flag("prefix", s.prefix, defaultPrefix)
+	if s.over > 0 {
+		line = append(line, "-until "+s.until.String())
 	}
-	return fmt.Sprintf("%s SEQ, where SEQ is the last number used of %s, or 0",
-		strings.TrimRight(line+" "+r.Type, " "), calendar.FormatLabel(r.Period.Label))
+	if s.shared {
+		line = append(line, "-shared")
+	}
+	return line
+}
+
+// wider returns a template with one more character for the sequence, "" if this calendar has none.
+func (s *scheme) wider() string {
+	other := *s
+	other.text, other.last = s.template.Widen(), 0
+	if errors.Join(other.complete()...) != nil {
+		return ""
+	}
+	return other.text
 }

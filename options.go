@@ -59,6 +59,7 @@ type config struct {
 	ledger      Ledger                  // nil for none
 	lockClients []redis.UniversalClient // nil for the counters' own client
 	hooks       []Hooks
+	program     programName // of the command that errors name
 }
 
 func newConfig(client redis.UniversalClient, opts []Option) (*config, error) {

@@ -62,12 +62,16 @@ func New(client redis.UniversalClient, opts ...Option) (*Generator, error) {
 	if err != nil {
 		return nil, err
 	}
+	return newGenerator(c), nil
+}
+
+func newGenerator(c *config) *Generator {
 	g := &Generator{config: *c, reporter: newReporter(c)}
 	if g.reporter != nil {
 		c.issuing.Explain, c.issuing.Pending = g.reporter.report, g.reporter.addPending
 	}
-	g.issuer, g.locks = c.newIssuer(), newLocks(client, c.lockClients)
-	return g, nil
+	g.issuer, g.locks = c.newIssuer(), newLocks(c.issuing.Client, c.lockClients)
+	return g
 }
 
 // NextNumber issues the next number of a type, for the period that Redis's clock shows at the instant of issue.

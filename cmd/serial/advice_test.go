@@ -7,10 +7,11 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
-	"github.com/dailyserial/serial"
-	"github.com/dailyserial/serial/serialtest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/serialtest"
 )
 
 var advice = regexp.MustCompile(`run: serial (.*) SEQ, where SEQ is`)

@@ -3,10 +3,8 @@ package main
 import (
 	"encoding/binary"
 	"fmt"
-	"io"
 	"strings"
 	"testing"
-	"testing/iotest"
 	"unicode/utf16"
 
 	"github.com/stretchr/testify/require"
@@ -81,20 +79,6 @@ func TestInputOfSpreadsheets(t *testing.T) {
 	text := inUTF16(binary.BigEndian, one+"\n"+two+"\n\U0001d11e\n") + "\xd8\x00\x00\x31"
 	stdout, _ := e.with(text).exits(t, 3, "audit", "IS")
 	require.Contains(t, stdout, "foreign    2\n  \"\U0001d11e\"\n  \"\ufffd1\"\n", "half a character is invalid")
-}
-
-// UTF-16 may arrive in any pieces.
-func TestUTF16InPieces(t *testing.T) {
-	for n, pieces := range map[int]func(io.Reader) io.Reader{500: iotest.OneByteReader, 50_000: iotest.HalfReader} {
-		text := strings.Repeat("é\u20ac𝄞\n", n)
-		for name, input := range map[string]string{"least first": inUTF16(binary.LittleEndian, text),
-			"most first": inUTF16(binary.BigEndian, text)} {
-			var b strings.Builder
-			_, err := newReader(t.Context(), pieces(strings.NewReader(input))).WriteTo(&b)
-			require.NoError(t, err)
-			require.True(t, text == b.String(), name) // its output would be long
-		}
-	}
 }
 
 // Explanations may come from spreadsheets, too.

@@ -7,10 +7,11 @@ import (
 
 	"github.com/alicebob/miniredis/v2"
 	"github.com/alicebob/miniredis/v2/server"
-	"github.com/dailyserial/serial"
-	"github.com/dailyserial/serial/serialtest"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/serialtest"
 )
 
 // identify gives a miniredis a replication ID, which it lacks and ledgers need.
@@ -53,8 +54,8 @@ func TestLedger(t *testing.T) {
 			stdout, stderr := surroundings.exits(t, 1, args...)
 			require.Empty(t, stdout, args)
 			require.Regexp(t, `^serial: conflicting period: the numbers of IS in .* are set aside in a ledger, which this `+
-				`generator does not have; use the service's own program, which has the ledger \(the command serial has `+
-				`none\); .* run: serial takeover -leave-ledger .*\n$`, stderr)
+				`generator does not have; use the service's own command, which has the ledger \(see package serialcmd\); `+
+				`to leave the ledger, stop the service and run: serial takeover -leave-ledger .*\n$`, stderr)
 		}
 	}
 	refusals()

@@ -10,9 +10,10 @@
 //	serial import [-dry-run] [TYPE] [FILE]   raise counters to the numbers of another system
 //	serial parse NUMBER                      print a number's type, sequence and start of the period
 //	serial template TEMPLATE                 explain a template by examples, or say why it is refused
+//	serial completion SHELL                  print the completion script of bash, zsh or fish
 //	serial version                           print the version of this program
 //
-// "serial help next" lists the flags of next. Flags may come before or after the arguments, as in
+// "serial help next" lists the flags of next. Flags may come before or after the command and its arguments, as in
 //
 //	serial next IS -redis redis://localhost:6379/0 -tz Asia/Shanghai
 //
@@ -56,9 +57,11 @@
 // -reason and -by, it explains why nobody has these numbers. Without these flags, the reason is only possible, and
 // explains nothing.
 //
-// If a program sets a type's numbers aside in a ledger, only programs with that ledger can issue, prepare and raise
-// them, and takeover needs -leave-ledger. That gives up the ledger: if Redis loses data after that, numbers may be
-// issued twice.
+// If a service sets a type's numbers aside in a ledger, only programs with that ledger can issue, prepare and raise
+// them: the service has a command of its own, with package serialcmd. Takeover needs -leave-ledger. That gives up the
+// ledger: if Redis loses data after that, numbers may be issued twice.
+//
+// For bash, "source <(serial completion bash)" completes commands and flags; for fish, "serial completion fish | source".
 //
 // Results go to stdout, with -json as one JSON object per line. Everything else goes to stderr, and the last line of an
 // error is its reason. The exit code is 0 for success, 1 for a failure, 2 for an invalid command line, for which
@@ -68,153 +71,10 @@
 package main
 
 import (
-	"bufio"
-	"context"
-	"errors"
-	"fmt"
-	"io"
 	"os"
-	"os/signal"
-	"slices"
-	"strings"
-	"syscall"
-	"time"
 	_ "time/tzdata" // -tz works on a host without a zone database, too
 
-	"github.com/dailyserial/serial"
-	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/logging"
+	"github.com/dailyserial/serial/serialcmd"
 )
 
-// A misuse is an error in the command line itself.
-type misuse struct{ error }
-
-func misused(format string, args ...any) error { return misuse{fmt.Errorf(format, args...)} }
-
-func main() {
-	// go-redis would report every lost connection on stderr, but the error says what matters.
-	logging.Disable()
-	signal.Ignore(syscall.SIGPIPE) // a write to a pipe without readers fails, and the error names what was issued
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal kills the process, if a write blocks
-	os.Exit(run(ctx, os.Args[1:], os.Getenv, os.Stdin, os.Stdout, os.Stderr))
-}
-
-// run carries out a command line and returns the exit code.
-func run(ctx context.Context, args []string, getenv func(string) string, stdin io.Reader,
-	stdout, stderr io.Writer) int {
-	out := bufio.NewWriter(stdout) // it remembers errors, so only Flush is checked
-	s := &settings{}
-	err := s.read(args, getenv)
-	if err == nil {
-		c := &command{settings: s, in: source{stdin, stderr, s.column}, stdout: stdout,
-			out: &printer{Writer: out, settings: s}, stderr: stderr}
-		err = c.execute(ctx)
-	}
-	if errors.Is(err, errHelp) {
-		_, _ = out.WriteString(help(s.row))
-		err = nil
-	}
-	if failed := out.Flush(); failed != nil && !errors.Is(err, failed) {
-		err = errors.Join(err, fmt.Errorf("the output could not be written: %w", failed))
-	}
-	if err == nil {
-		return 0
-	}
-	code := 1
-	if err == errFound {
-		code = 3
-	}
-	if _, ok := errors.AsType[misuse](err); ok {
-		code = 2
-		_, _ = fmt.Fprintln(stderr, hint(s.row)) // first, so that the reason comes last
-	}
-	for line := range strings.Lines(asFlags(err.Error())) { // one for each option that New refuses
-		_, _ = fmt.Fprintf(stderr, "serial: %s\n", strings.TrimPrefix(strings.TrimSuffix(line, "\n"), "serial: "))
-	}
-	return code
-}
-
-// settings are what the command line and the environment ask for.
-type settings struct {
-	row  *subcommand // nil if the command line names none
-	args []string
-
-	n         int      // numbers or periods
-	once      string   // request ID of next; "" for none
-	date      string   // in the period to audit; "" for the current one
-	column    string   // of CSV; "" for lines
-	explained string   // file with explanations; "" for none
-	earlier   []string // templates
-	dryRun    *bool    // nil if not given
-
-	force       bool   // for import
-	leaveLedger bool   // for takeover
-	reason, by  string // of raise and takeover; "" for none
-
-	json   bool
-	url    string // "" for none
-	zone   *time.Location
-	period period
-
-	dayStart  time.Duration
-	yearStart string // as given; "" for January 1
-	hiddenKey []byte // nil for none
-	template  string // "" for the default
-	shared    bool   // all types share a counter
-	start     int64
-	opts      []serial.Option // for a scheme
-	more      []serial.Option // for a generator, in addition to opts
-
-	scheme *serial.Scheme // made of opts by execute; nil for a command that needs nothing
-}
-
-// A command is a parsed command line, with everything needed to run it.
-type command struct {
-	*settings
-
-	client redis.UniversalClient // nil for a command that needs no Redis, like gen
-	gen    *serial.Generator
-	in     source
-	stdout io.Writer
-	out    *printer // to stdout
-	stderr io.Writer
-	skip   skip
-
-	earlierSchemes []*serial.Scheme // of the earlier templates
-}
-
-// execute runs the command.
-func (c *command) execute(ctx context.Context) error {
-	if c.row.needs == nothing {
-		return c.row.run(c, ctx)
-	}
-	if c.row.needs == scheme {
-		var err error
-		if c.scheme, err = serial.NewScheme(c.opts...); err != nil && !c.row.explains {
-			return misuse{err}
-		} else if err != nil {
-			return err
-		}
-		return c.row.run(c, ctx)
-	}
-	var err error
-	if c.client, err = c.connect(); err != nil {
-		return misuse{err}
-	}
-	defer c.client.Close()
-	opts := slices.Concat(c.opts, c.more, []serial.Option{serial.WithHooks(c.skip.hooks())})
-	if c.gen, err = serial.New(c.client, opts...); err != nil {
-		return misuse{err}
-	}
-	c.scheme = c.gen.Scheme()
-	return c.row.run(c, ctx)
-}
-
-// arg returns an optional argument, or "" if it is omitted.
-func (s *settings) arg(i int) string {
-	if i < len(s.args) {
-		return s.args[i]
-	}
-	return ""
-}
+func main() { os.Exit(serialcmd.Main(nil, new(settings))) }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -21,11 +22,28 @@ import (
 	"github.com/alicebob/miniredis/v2"
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/stretchr/testify/require"
+
+	"github.com/dailyserial/serial/internal/program"
+	"github.com/dailyserial/serial/serialcmd"
 )
 
 func TestMain(m *testing.M) {
-	logging.Disable() // as main does; TestBinary checks that it does
+	logging.Disable() // as Main does; TestBinary checks that it does
 	os.Exit(m.Run())
+}
+
+// surroundings stand in for the process's.
+type surroundings program.Config
+
+func (s *surroundings) Apply(c *program.Config) {
+	c.Name, c.Args, c.Getenv, c.Context = "serial", s.Args, s.Getenv, s.Context
+	c.Stdin, c.Stdout, c.Stderr = s.Stdin, s.Stdout, s.Stderr
+}
+
+func run(ctx context.Context, args []string, getenv func(string) string, stdin io.Reader,
+	stdout, stderr io.Writer) int {
+	return serialcmd.Main(nil, new(settings), &surroundings{Args: args, Getenv: getenv, Context: ctx, Stdin: stdin,
+		Stdout: stdout, Stderr: stderr})
 }
 
 // do runs a command line with an empty environment.
@@ -152,16 +170,28 @@ func TestHelp(t *testing.T) {
 	require.Empty(t, flags("version"))
 }
 
+// listed returns the commands that the help lists, and their summaries.
+func listed(t *testing.T) (commands [][2]string) {
+	t.Helper()
+	_, stdout, _ := do("help")
+	for _, line := range regexp.MustCompile(`(?m)^  (\S.*?)  +(.*)$`).FindAllStringSubmatch(stdout, -1) {
+		commands = append(commands, [2]string{line[1], line[2]})
+	}
+	require.Greater(t, len(commands), 10)
+	return commands
+}
+
 // The package's documentation lists the same commands as the help.
 func TestDocumentation(t *testing.T) {
 	source, err := os.ReadFile("main.go")
 	require.NoError(t, err)
-	for _, s := range commands {
-		_, args, _ := strings.Cut(s.synopsis(), s.name)
-		require.Regexp(t, `(?m)^//\tserial `+s.name+`( \[[^]]*\])?`+regexp.QuoteMeta(args)+` +`+regexp.QuoteMeta(s.summary)+
-			`$`, string(source))
+	for _, command := range listed(t) {
+		name, args, _ := strings.Cut(command[0], " ")
+		require.Regexp(t, `(?m)^//\tserial `+name+`( \[[^]]*\])? *`+regexp.QuoteMeta(args)+` +`+
+			regexp.QuoteMeta(command[1])+`$`, string(source))
 	}
-	for text := range strings.Lines(help(nil)) {
+	_, help, _ := do("help")
+	for text := range strings.Lines(help) {
 		require.LessOrEqual(t, len(text), 90)
 	}
 }

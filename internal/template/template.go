@@ -49,6 +49,8 @@ type Template struct {
 	fixed    int     // the sum of them, without the type
 	varies   bool    // not only the type may be wider
 	seqWidth int     // width to which the sequence is padded, in digits
+	seqAt    int     // offset of the sequence's field in text
+	seqEnd   int     // offset of its end
 	grows    bool    // the sequence may be wider than seqWidth
 	alphabet *alphabet
 	check    checkdigit.Algorithm // check digit, zero for none
@@ -117,6 +119,9 @@ func (t *Template) parse() error {
 			}
 			if err := t.parseField(body); err != nil {
 				return err
+			}
+			if t.fields[len(t.fields)-1].kind == fieldSeq {
+				t.seqAt, t.seqEnd = len(t.text)-len(rest), len(t.text)-len(after)
 			}
 			rest = after
 		default:
@@ -267,6 +272,20 @@ func (t *Template) Largest() int64 {
 		return MaxSequence
 	}
 	return t.alphabet.largest(t.seqWidth)
+}
+
+// PrintSeq returns a sequence as the template prints it, but never hidden.
+func (t *Template) PrintSeq(seq int64) string {
+	return string(appendPadded(nil, seq, t.seqWidth, t.alphabet))
+}
+
+// Widen returns the template's text with a sequence that is one character wider.
+func (t *Template) Widen() string {
+	name := ""
+	if t.alphabet != decimal {
+		name = ":" + t.alphabet.name
+	}
+	return fmt.Sprintf("%s{seq:%d%s}%s", t.text[:t.seqAt], t.seqWidth+1, name, t.text[t.seqEnd:])
 }
 
 // CheckType refuses a type that the template cannot print: any but "" if it prints none. Check digits that cover

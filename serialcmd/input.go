@@ -1,4 +1,4 @@
-package main
+package serialcmd
 
 import (
 	"bufio"
@@ -24,36 +24,29 @@ type entry struct {
 	line int
 }
 
-// A source is where audit and import read numbers from.
-type source struct {
-	stdin  io.Reader
-	stderr io.Writer
-	column string // of CSV; "" for lines
-}
-
-// open opens the file of that name, or stdin if the name is empty.
-func (s *source) open(name string) (io.ReadCloser, error) {
+// openInput opens the file of that name, or stdin if the name is empty.
+func (c *command) openInput(name string) (io.ReadCloser, error) {
 	if name == "" || name == "-" {
-		if isTerminal(s.stdin) {
-			_, _ = fmt.Fprintln(s.stderr, "serial: reading numbers from this terminal, one per line")
+		if isTerminal(c.Stdin) {
+			_, _ = fmt.Fprintln(c.Stderr, "serial: reading numbers from this terminal, one per line")
 		}
-		return io.NopCloser(s.stdin), nil
+		return io.NopCloser(c.Stdin), nil
 	}
 	return os.Open(name)
 }
 
 // entries yields the entries of the input, without blank ones, until ctx ends. The first error ends it.
-func (s *source) entries(ctx context.Context, input io.Reader) iter.Seq2[entry, error] {
+func (c *command) entries(ctx context.Context, input io.Reader) iter.Seq2[entry, error] {
 	const often = 500_000
 	return func(yield func(entry, error) bool) {
 		progress, width := io.Discard, 0
-		if isTerminal(s.stderr) {
-			progress = s.stderr
+		if isTerminal(c.Stderr) {
+			progress = c.Stderr
 		}
 		// Progress is erased, as in next.
 		erase := func() { _, _ = fmt.Fprintf(progress, "\r%*s\r", width, "") }
 		n := 0
-		for e, err := range s.fields(ctx, input) {
+		for e, err := range c.fields(ctx, input) {
 			if err == nil {
 				err = ctx.Err()
 			}
@@ -64,7 +57,7 @@ func (s *source) entries(ctx context.Context, input io.Reader) iter.Seq2[entry, 
 				if width > 0 {
 					erase()
 				}
-				width, _ = fmt.Fprintf(progress, "serial: %d numbers read", n)
+				width, _ = fmt.Fprintf(progress, c.Name+": %d numbers read", n)
 			}
 			if !yield(e, err) || err != nil {
 				break
@@ -77,9 +70,9 @@ func (s *source) entries(ctx context.Context, input io.Reader) iter.Seq2[entry, 
 }
 
 // fields yields the lines of the input or, with -column, the fields of that column.
-func (s *source) fields(ctx context.Context, input io.Reader) iter.Seq2[entry, error] {
-	if s.column != "" {
-		return s.csv(newCSV(ctx, input))
+func (c *command) fields(ctx context.Context, input io.Reader) iter.Seq2[entry, error] {
+	if c.column != "" {
+		return c.csvFields(newCSV(ctx, input))
 	}
 	r := newReader(ctx, input)
 	discardSeparator(r)
@@ -208,8 +201,8 @@ func newCSV(ctx context.Context, input io.Reader) *csv.Reader {
 	return records
 }
 
-// csv yields the fields of a column that the first record names.
-func (s *source) csv(r *csv.Reader) iter.Seq2[entry, error] {
+// csvFields yields the fields of a column that the first record names.
+func (c *command) csvFields(r *csv.Reader) iter.Seq2[entry, error] {
 	return func(yield func(entry, error) bool) {
 		r.ReuseRecord = true
 		at := -1
@@ -223,7 +216,7 @@ func (s *source) csv(r *csv.Reader) iter.Seq2[entry, error] {
 			case err != nil:
 				err = fmt.Errorf("the input cannot be read as CSV: %w", err)
 			case at < 0:
-				if at, err = columnOf(record, s.column); err == nil {
+				if at, err = columnOf(record, c.column); err == nil {
 					continue
 				}
 			}

@@ -1,7 +1,6 @@
-package main
+package serialcmd
 
 import (
-	"bufio"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -11,18 +10,12 @@ import (
 	"github.com/dailyserial/serial/internal/redisrun"
 )
 
-// A printer writes results as the settings ask.
-type printer struct {
-	*bufio.Writer // of stdout
-	*settings
-}
-
 // print prints a number that was issued.
-func (p *printer) print(n serial.Number) {
-	if p.json {
-		p.printJSON(lineOf(n))
+func (c *command) print(n serial.Number) {
+	if c.json {
+		c.printJSON(lineOf(n))
 	} else {
-		_, _ = fmt.Fprintln(p, n)
+		c.println(n)
 	}
 }
 
@@ -62,7 +55,7 @@ func (c *command) lineNow(ctx context.Context, n serial.Number) (line, error) {
 func (c *command) redisTime(ctx context.Context) (time.Time, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
-	now, err := c.client.Time(ctx).Result()
+	now, err := c.Client.Time(ctx).Result()
 	if err != nil {
 		return time.Now(), redisrun.Failed("Redis", err, false)
 	}
@@ -83,4 +76,18 @@ func (c *command) dateNow(ctx context.Context, n serial.Number) (serial.Number, 
 	return dated, nil
 }
 
-func (p *printer) printJSON(l line) { _ = json.NewEncoder(p).Encode(l) }
+func (c *command) printJSON(l line) { _ = json.NewEncoder(c.out).Encode(l) }
+
+// printf prints on stdout, which remembers errors.
+func (c *command) printf(format string, args ...any) { _, _ = fmt.Fprintf(c.out, format, args...) }
+
+// println prints on stdout, which remembers errors.
+func (c *command) println(args ...any) { _, _ = fmt.Fprintln(c.out, args...) }
+
+// series names a type's numbers: by the type, or by the series if types share it.
+func (c *command) series(typ string) string {
+	if c.Shared {
+		typ, _ = c.scheme.Series(typ)
+	}
+	return typ
+}

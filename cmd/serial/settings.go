@@ -1,0 +1,354 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/hex"
+	"errors"
+	"flag"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/alicebob/miniredis/v2"
+	"github.com/redis/go-redis/v9"
+
+	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/calendar"
+	"github.com/dailyserial/serial/internal/program"
+	"github.com/dailyserial/serial/internal/template"
+)
+
+// settings are flags for the settings of a generator. They are an option of serialcmd.
+type settings struct {
+	*program.Config
+
+	url      string // "" for none
+	zone     *time.Location
+	calendar calendar.Calendar // by which the default template is chosen
+	template string            // "" for the default
+	shared   bool
+	keyFile  string          // file with the key of a hidden sequence; "" for none
+	opts     []serial.Option // for a scheme
+	more     []serial.Option // for a generator, in addition to opts
+}
+
+// Apply makes the command use these flags.
+func (s *settings) Apply(c *program.Config) { s.Config, c.Settings = c, s }
+
+// Define implements [program.Settings]. All commands that issue or read numbers have all of these flags, so a script can
+// keep a type's flags in one variable.
+func (s *settings) Define(flags *flag.FlagSet) (names []string) {
+	s.calendar.Unit = calendar.Day
+	add := func(name, usage string, set func(value string) error) {
+		flags.Func(name, usage, set)
+		names = append(names, name)
+	}
+	text := func(at *string) func(string) error { return func(value string) error { *at = value; return nil } }
+	whole := func(option func(int64) serial.Option) func(string) error {
+		return func(value string) error {
+			n, err := program.Integer(value, 64)
+			s.opts = append(s.opts, option(n))
+			return err
+		}
+	}
+	add("redis", "`URL`: redis://, rediss:// or unix://. Add ?master_name=NAME for Sentinel,\nor ?addr=HOST:PORT of another "+
+		"node for Cluster. Default $SERIAL_REDIS_URL", text(&s.url))
+	add("tz", "time `ZONE` whose midnight resets the counters: an IANA name, or Local\nfor this machine's. Default $SERIAL_TZ. "+
+		"Required with a Redis URL", func(name string) (err error) { s.zone, err = zone(name); return err })
+	add("period", "`PERIOD` after which numbers start again: one of\n"+choices()+".\nDefault day", s.setPeriod)
+	add("day-start", "`TIME` at which a business day begins, such as 04:00 or 4h. Default 0,\nmidnight",
+		func(value string) error {
+			start, err := timeOfDay(value)
+			s.opts = append(s.opts, serial.WithDayStart(start))
+			return err
+		})
+	add("year-start", "`MM-DD`, the first day of the business year, such as 04-01; for the\nperiods year, half-year and "+
+		"quarter and for the tokens FFFF, FF, EEEE, EE,\nS and Q. Default 01-01", s.setYearStart)
+	add("template", "`TEXT` that says how a number is printed. Default\n{type}{date:yyyyMMdd}{seq:4}, with a date that "+
+		"matches -period", text(&s.template))
+	add("start", "the first `SEQ` of a period. Default 1", whole(serial.WithStart))
+	add("last", "the last `SEQ` of a period. Default the largest that the template prints", whole(serial.WithLast))
+	add("until", "the last `DATE` for which numbers are issued, such as 2026-12-31. Default none",
+		func(value string) error {
+			day, err := time.Parse(time.DateOnly, value)
+			if err != nil {
+				return errors.New("want a date such as 2026-12-31")
+			}
+			s.opts = append(s.opts, serial.WithUntil(serial.OnDateOf(day)))
+			return nil
+		})
+	add("retention", "how many periods, `N`, to keep counters after their own period, for\nhistory and audit. Default 0",
+		func(value string) error {
+			n, err := program.Integer(value, strconv.IntSize)
+			s.more = append(s.more, serial.WithRetention(int(n)))
+			return err
+		})
+	add("once-for", "the `DURATION` for which a request's answer is kept, such as 72h. Default\n48h",
+		func(value string) error {
+			d, err := time.ParseDuration(value)
+			if err != nil {
+				return errors.New("want a duration such as 72h")
+			}
+			s.more = append(s.more, serial.WithOnceFor(d))
+			return nil
+		})
+	add("hidden-key", "`FILE` with the key that hides sequences, in hexadecimal digits.\nDefault $SERIAL_HIDDEN_KEY, which "+
+		"contains these digits", text(&s.keyFile))
+	add("prefix", "`NAME` that all keys in Redis begin with. Default serial", func(prefix string) error {
+		s.opts = append(s.opts, serial.WithKeyPrefix(prefix))
+		return nil
+	})
+	flags.BoolFunc("shared", "all types of the prefix share a counter. Without {type} in the template,\nthere is no TYPE",
+		func(value string) error {
+			shared, err := strconv.ParseBool(value)
+			if err != nil {
+				return errors.New("want true or false")
+			}
+			s.shared = shared
+			return nil
+		})
+	return append(names, "shared")
+}
+
+func (s *settings) setPeriod(name string) error {
+	for _, unit := range units {
+		if unit.Noun() == name {
+			s.calendar.Unit = unit
+			return nil
+		}
+	}
+	return errors.New("want " + choices())
+}
+
+func (s *settings) setYearStart(value string) error {
+	day, err := time.Parse("01-02", value)
+	if err != nil {
+		return errors.New("want a month and a day such as 04-01")
+	}
+	s.calendar.YearStart = calendar.NewYearStart(day.Month(), day.Day())
+	s.opts = append(s.opts, serial.WithYearStart(day.Month(), day.Day()))
+	return nil
+}
+
+// Help implements [program.Settings].
+func (s *settings) Help() string {
+	return `$SERIAL_REDIS_URL and $SERIAL_TZ are the defaults of -redis and -tz. With a Redis
+URL, the time zone is required. Without one, only next, parse, template,
+completion and version work, and next counts in memory, for this run only.
+Parse and template do not use Redis, and ignore $SERIAL_REDIS_URL.
+`
+}
+
+// Typeless implements [program.Settings].
+func (s *settings) Typeless() bool {
+	return s.shared && s.template != "" && !strings.Contains(strings.ReplaceAll(s.template, "{{", ""), "{type}")
+}
+
+// Open implements [program.Settings].
+func (s *settings) Open(need program.Need, command, text string) (any, func() error, error) {
+	if err := s.complete(need, command); err != nil {
+		return nil, nil, program.Misused(err)
+	}
+	if need == program.Scheme {
+		if command == "template" && s.template != "" {
+			return nil, nil, program.Misused(fmt.Errorf("%s takes the template as its argument; omit -template", command))
+		}
+		scheme, err := serial.NewScheme(s.options(cmp.Or(text, s.template))...)
+		if err != nil && command != "template" {
+			err = program.Misused(err)
+		}
+		return scheme, nil, err
+	}
+	client, err := s.connect()
+	if err != nil {
+		return nil, nil, program.Misused(err)
+	}
+	gen, err := serial.New(client, append(s.options(s.template), s.more...)...)
+	if err != nil {
+		return nil, nil, program.Misused(errors.Join(err, client.Close()))
+	}
+	return gen, client.Close, nil
+}
+
+// complete adds values from the environment and defaults, and fails if a required one is missing.
+func (s *settings) complete(need program.Need, command string) (err error) {
+	if need != program.Scheme && s.url == "" { // these commands only use a URL on the command line
+		s.url = s.Getenv("SERIAL_REDIS_URL") // here, empty means not set
+	}
+	if need == program.Redis && s.url == "" {
+		return fmt.Errorf("%s needs a Redis URL: -redis or $SERIAL_REDIS_URL", command)
+	}
+	if name := s.Getenv("SERIAL_TZ"); s.zone == nil && name != "" {
+		if s.zone, err = zone(name); err != nil {
+			return fmt.Errorf("$SERIAL_TZ %q: %w", name, err)
+		}
+	}
+	if s.zone == nil && s.url != "" {
+		return errors.New("with a Redis URL, the time zone of all other processes is required: -tz or $SERIAL_TZ")
+	}
+	local := "this machine's" // Go does not know its name
+	if s.zone == nil {
+		s.zone = time.Local
+	}
+	if s.zone != time.Local {
+		local = s.zone.String()
+	}
+	s.Warning = fmt.Sprintf("no Redis URL, so nothing is kept; the time zone is %s, now UTC%s", local,
+		time.Now().In(s.zone).Format("-07:00"))
+	return s.hide()
+}
+
+// hide adds the key of a hidden sequence, if there is one.
+func (s *settings) hide() error {
+	digits, from := s.Getenv("SERIAL_HIDDEN_KEY"), "$SERIAL_HIDDEN_KEY"
+	if s.keyFile != "" {
+		text, err := os.ReadFile(s.keyFile)
+		if err != nil { // the name may be the key itself, so it is not shown
+			return fmt.Errorf("-hidden-key: the file cannot be read: %w", errors.Unwrap(err))
+		}
+		digits, from = string(text), "-hidden-key"
+	}
+	if digits == "" && s.keyFile == "" {
+		return nil
+	}
+	key, err := hex.DecodeString(strings.TrimSpace(digits))
+	if err != nil || len(key) == 0 { // err would show a part of the key
+		return fmt.Errorf("%s: want a key of 32, 48 or 64 hexadecimal digits", from)
+	}
+	s.opts = append(s.opts, serial.WithHiddenSequence(key))
+	return nil
+}
+
+// options returns the options for a scheme with a template, "" for the default.
+func (s *settings) options(text string) []serial.Option {
+	opts := slices.Clip(s.opts)
+	if s.shared {
+		opts = append(opts, serial.WithSharedCounter())
+	}
+	return append(opts, serial.WithLocation(s.zone), serial.WithPeriod(serial.Period(s.calendar.Unit)),
+		serial.WithTemplate(cmp.Or(text, template.Usual(s.calendar))))
+}
+
+// connect returns the client that the command needs. It does not send anything yet.
+func (s *settings) connect() (redis.UniversalClient, error) {
+	if s.url == "" {
+		return embedded(), nil
+	}
+	s.Warning = ""
+	client, err := dial(s.url)
+	if err != nil {
+		return nil, fmt.Errorf("the Redis URL: %w", err)
+	}
+	return client, nil
+}
+
+// embedded returns a client of a Redis in this process's memory. That Redis starts with the first command and does not
+// listen on the network.
+func embedded() redis.UniversalClient {
+	m := miniredis.NewMiniRedis()
+	m.ClockTTL(true) // expire keys by the clock
+	return redis.NewClient(&redis.Options{
+		Addr:   "127.0.0.1:0", // never dialled; a host name would be looked up
+		Dialer: func(context.Context, string, string) (net.Conn, error) { return m.Dial() },
+	})
+}
+
+// dial returns the client that a URL describes. Its errors never show a password or a part of it.
+func dial(address string) (client redis.UniversalClient, err error) {
+	query, err := check(address)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if p := recover(); p != nil { // go-redis panics on some options that it can parse but not use
+			client, err = nil, fmt.Errorf("invalid option: %v", p)
+		}
+		if err != nil && query.Has("password") { // after an & in it, the error would show the rest as an option
+			err = errors.New("unknown option or wrong value; in a password, write & as %26")
+		}
+	}()
+	switch {
+	case query.Get("master_name") != "":
+		o, err := redis.ParseFailoverURL(address)
+		if err != nil {
+			return nil, err
+		}
+		if o.DialerRetries == 0 { // by default, go-redis's five attempts use up the time of a call, and hide the cause
+			o.DialerRetries = 1
+		}
+		return redis.NewFailoverClient(o), nil
+	case query.Has("addr"):
+		o, err := redis.ParseClusterURL(address)
+		if err != nil {
+			return nil, err
+		}
+		return redis.NewClusterClient(o), nil
+	}
+	o, err := redis.ParseURL(address)
+	if err != nil {
+		return nil, err
+	}
+	return redis.NewClient(o), nil
+}
+
+// check refuses a URL that may have been split by a special character in the password. Part of the password would be
+// taken for the port, the path or an option, and errors could show it.
+func check(address string) (url.Values, error) {
+	const encode = "percent-encode special characters: %2F for /, %3F for ?, %23 for #, %40 for @, %25 for %"
+	u, err := url.Parse(address)
+	if err != nil || u.Opaque != "" || strings.Contains(address, "#") {
+		return nil, errors.New("want redis://USER:PASSWORD@HOST:PORT/DB; " + encode)
+	}
+	query, err := url.ParseQuery(u.RawQuery)
+	if err != nil {
+		return nil, errors.New("invalid query; " + encode)
+	}
+	socket := u.Scheme == "unix" && u.Host == "" // its path may contain an @, but no part of a password
+	if strings.Contains(u.RawQuery, "@") || !socket && strings.Contains(u.EscapedPath(), "@") {
+		return nil, errors.New("got an @ after the host; " + encode)
+	}
+	return query, nil
+}
+
+// units are the values of -period.
+var units = []calendar.Unit{calendar.Second, calendar.Minute, calendar.Hour, calendar.Day, calendar.Week, calendar.Month,
+	calendar.Quarter, calendar.HalfYear, calendar.Year, calendar.Never}
+
+// choices lists the values of -period.
+func choices() string {
+	var names []string
+	for _, unit := range units {
+		names = append(names, unit.Noun())
+	}
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
+
+// zone finds a time zone. The name must not be empty, which LoadLocation takes for UTC.
+func zone(name string) (*time.Location, error) {
+	loc, err := time.LoadLocation(name)
+	if err != nil {
+		return nil, errors.New("want an IANA time zone such as Asia/Shanghai")
+	}
+	return loc, nil
+}
+
+// timeOfDay reads a time of day or a duration, and returns it as the time since midnight.
+func timeOfDay(value string) (time.Duration, error) {
+	for _, layout := range []string{"15:04", "15:04:05"} {
+		if t, err := time.Parse(layout, value); err == nil {
+			return t.Sub(time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC)), nil
+		}
+	}
+	d, err := time.ParseDuration(value)
+	if err != nil {
+		return 0, errors.New("want a time of day such as 04:00, or a duration such as 4h")
+	}
+	return d, nil
+}

@@ -1,0 +1,94 @@
+// Package program connects package serialcmd with what it needs and the public API does not have: the settings of a
+// Generator, and flags for such settings in cmd/serial.
+//
+// Package serial imports this package, so Generators and Schemes have type any here.
+package program
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"io"
+	"strconv"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/dailyserial/serial/internal/calendar"
+)
+
+// A Config is what the options of serialcmd set.
+type Config struct {
+	Name     string // of the program, for messages
+	Args     []string
+	Getenv   func(string) string
+	Stdin    io.Reader
+	Stdout   io.Writer
+	Stderr   io.Writer
+	Context  context.Context
+	Register any      // a serialcmd.Register; nil for none
+	Settings Settings // nil if the program has a Generator of its own
+	Warning  string   // for whoever issues numbers; "" for none. Settings.Open sets it
+}
+
+// Settings are flags for the settings of a Generator.
+type Settings interface {
+	// Define adds the flags. It returns their names in the order of the help.
+	Define(flags *flag.FlagSet) (names []string)
+	// Help is the part of the program's help about these flags.
+	Help() string
+	// Typeless reports whether the flags say that numbers have no type.
+	Typeless() bool
+	// Open returns the *serial.Generator, or the *serial.Scheme if the command needs no Redis. A template is that
+	// command's argument. close is nil if there is nothing to close. A Misuse is an error in the command line.
+	Open(need Need, command, template string) (generator any, close func() error, err error)
+}
+
+// A Need is what a command requires.
+type Need int
+
+// In increasing order.
+const (
+	Nothing  Need = iota // not even the form of numbers
+	Scheme               // the form of numbers
+	Counters             // Redis or, in cmd/serial, counters in memory
+	Redis
+)
+
+// A Misuse is an error in the command line.
+type Misuse struct{ error }
+
+// Misused returns a Misuse that wraps err.
+func Misused(err error) error { return Misuse{err} }
+
+// Facts are settings of a *serial.Generator or a *serial.Scheme. The second part is zero for a Scheme.
+type Facts struct {
+	Calendar calendar.Calendar
+	Template string
+	PrintSeq func(seq int64) string // as the template prints it, but never hidden
+	Shared   bool                   // types share a counter
+	Hidden   bool                   // a key hides sequences
+
+	Client      redis.UniversalClient
+	Ledger      bool
+	LedgerFails func() bool             // the last request to the ledger has not succeeded
+	Leave       func(typ string) string // command that leaves the ledger
+}
+
+// Describe returns the facts of a *serial.Generator or a *serial.Scheme. Package serial sets it.
+var Describe func(generator any) Facts
+
+// Derive returns a copy of a *serial.Generator whose errors name commands of the program. flags reports whether these
+// need flags for its settings. hooks are serial.Hooks, in addition to the Generator's. Package serial sets it.
+var Derive func(generator any, name string, flags bool, hooks any) any
+
+// Integer reads a whole decimal number. It may have leading zeros, as a sequence copied from a number does.
+func Integer(value string, bits int) (int64, error) {
+	n, err := strconv.ParseInt(value, 10, bits)
+	switch {
+	case errors.Is(err, strconv.ErrRange):
+		return 0, errors.New("out of range")
+	case err != nil:
+		return 0, errors.New("want a whole number such as 1000, without underscores or prefixes such as 0x")
+	}
+	return n, nil
+}

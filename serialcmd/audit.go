@@ -1,0 +1,477 @@
+package serialcmd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/program"
+)
+
+// errFound means that an audit found something, which it has printed. The exit code is 3.
+var errFound = errors.New("not all numbers are accounted for")
+
+// audit prints which numbers of a period are missing, duplicate, beyond the counter or foreign.
+func (c *command) audit(ctx context.Context) error {
+	at, err := c.when()
+	if err != nil {
+		return err
+	}
+	for _, template := range c.earlier {
+		earlier, err := c.scheme.WithTemplate(template)
+		if err != nil {
+			return misused("-earlier: %w", err)
+		}
+		c.earlierSchemes = append(c.earlierSchemes, earlier)
+	}
+	file := c.arg(1)
+	if c.explained == "-" && (file == "" || file == "-") {
+		return misused("-explained -: the numbers come from stdin; name a FILE for one of them")
+	}
+	input, err := c.openInput(file)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = input.Close() }()
+	var explained io.ReadCloser
+	if c.explained != "" {
+		if explained, err = c.openInput(c.explained); err != nil {
+			return err
+		}
+		defer func() { _ = explained.Close() }()
+	}
+	if c.date == "" {
+		last, err := c.gen.Peek(ctx, c.args[0]) // Redis's clock determines the current period
+		if err != nil {
+			return err
+		}
+		at = serial.At(last.Start)
+	}
+	opts := []serial.AuditOption{serial.WithEarlier(c.earlierSchemes...)}
+	if c.readsExplanations() {
+		_, start, _ := c.scheme.Period(at)
+		opts = append(opts, serial.WithExplanations(c.explanations(ctx, explained, c.args[0], start)))
+	}
+	report, err := c.gen.Audit(ctx, c.args[0], at, func(yield func(string, error) bool) {
+		for e, err := range c.entries(ctx, input) {
+			if !yield(e.text, err) {
+				return
+			}
+		}
+	}, opts...)
+	if err != nil {
+		return err
+	}
+	if c.json {
+		c.printReportJSON(&report)
+	} else {
+		c.printReport(&report)
+	}
+	if !report.Clean() {
+		return errFound
+	}
+	return nil
+}
+
+// dates are the layouts of -date, shortest first.
+var dates = []string{time.DateOnly, "2006-01-02 15:04", time.DateTime, "2006-01-02T15:04", "2006-01-02T15:04:05"}
+
+// when returns what -date names, or zero without -date.
+func (c *command) when() (serial.When, error) {
+	if c.date == "" {
+		return serial.When{}, nil
+	}
+	for _, layout := range dates {
+		wall, err := time.Parse(layout, c.date)
+		switch {
+		case err != nil:
+			continue
+		case layout != time.DateOnly:
+			at, err := c.instantOf(wall)
+			return serial.At(at), err
+		case c.Calendar.Unit.ShorterThanDay():
+			return serial.When{}, misused("-date %q needs a time, too, as in \"2021-10-24 15:04\", since a period is "+
+				"one %s", c.date, c.Calendar.Unit.Noun())
+		}
+		date := serial.OnDateOf(wall)
+		if label, _, _ := c.scheme.Period(date); label == "" && wall.Year() >= 1970 { // Audit refuses earlier years
+			return serial.When{}, c.skippedDate()
+		}
+		return date, nil
+	}
+	return serial.When{}, misused("-date %q: want a date such as 2021-10-24", c.date)
+}
+
+// instantOf returns the instant at which clocks in the zone show wall.
+func (c *command) instantOf(wall time.Time) (time.Time, error) {
+	y, m, d := wall.Date()
+	hour, minute, second := wall.Clock()
+	at := time.Date(y, m, d, hour, minute, second, 0, c.Calendar.Location)
+	if at.Format(time.DateTime) != wall.Format(time.DateTime) {
+		return time.Time{}, c.skippedDate()
+	}
+	return at, nil
+}
+
+func (c *command) skippedDate() error {
+	return misused("-date %q: the clocks of %v skipped it", c.date, c.Calendar.Location)
+}
+
+// printReport prints a report for people: a line for each count, and below it the numbers counted.
+func (c *command) printReport(r *serial.Report) {
+	all := max(0, r.Last-r.First+1)
+	period := c.name(r.Start)
+	c.printf("%s in %s (from %s)\n", c.series(r.Type), period, r.Start.Format(time.RFC3339))
+	if all == 0 {
+		c.println("issued     0")
+	} else {
+		c.printf("issued     %d: %s to %s\n", all, c.PrintSeq(r.First), c.PrintSeq(r.Last))
+	}
+	c.printf("used       %d\n", r.Count)
+	var doubles, beyond, foreign []string
+	for _, n := range r.Duplicates {
+		doubles = append(doubles, c.PrintSeq(n.Seq))
+	}
+	for _, n := range r.Beyond {
+		beyond = append(beyond, c.PrintSeq(n.Seq))
+	}
+	for _, text := range r.Foreign {
+		foreign = append(foreign, fmt.Sprintf("%q", text))
+	}
+	if c.readsExplanations() {
+		c.printExplained(r)
+	} else {
+		c.listRanges("missing", r.MissingCount, gaps(r.Missing))
+	}
+	c.list("double", r.DuplicateCount, r.DuplicateCount-int64(len(doubles)), doubles)
+	c.list("beyond", r.BeyondCount, r.BeyondCount-int64(len(beyond)), beyond)
+	c.list("foreign", r.ForeignCount, r.ForeignCount-int64(len(foreign)), foreign)
+	if r.OtherCount > 0 {
+		c.printf("others     %d, of other types or periods\n", r.OtherCount)
+	}
+	verdict := "all numbers are accounted for"
+	if !r.Clean() {
+		verdict = errFound.Error()
+	}
+	c.printf("%s in %s: %s\nchecked %s, signed ______________________________\n",
+		c.series(r.Type), period, verdict,
+		c.time(time.Now()))
+}
+
+// list prints a count and the items counted; more is the number of items not listed.
+func (c *command) list(name string, count, more int64, all []string) {
+	c.printf("%-10s %d\n", name, count)
+	for _, item := range all {
+		c.println(" ", item)
+	}
+	if more > 0 {
+		c.printf("  and %d more\n", more)
+	}
+}
+
+// listRanges prints a count of sequences, and ranges of them.
+func (c *command) listRanges(name string, count int64, ranges []gap) {
+	var items []string
+	more := count
+	for _, r := range ranges {
+		items = append(items, c.rangeOf(r))
+		more -= r.Last - r.First + 1
+	}
+	c.list(name, count, more, items)
+}
+
+// rangeOf prints a range of sequences, such as 0007 or 0007-0012.
+func (c *command) rangeOf(r gap) string {
+	if r.First == r.Last {
+		return c.PrintSeq(r.First)
+	}
+	return c.PrintSeq(r.First) + "-" + c.PrintSeq(r.Last)
+}
+
+// A gap is a range as JSON.
+type gap struct {
+	First int64 `json:"first"`
+	Last  int64 `json:"last"`
+}
+
+func gaps(ranges []serial.Range) []gap {
+	all := []gap{}
+	for _, r := range ranges {
+		all = append(all, gap(r))
+	}
+	return all
+}
+
+// printReportJSON prints a report on one line.
+func (c *command) printReportJSON(r *serial.Report) {
+	out := struct {
+		Type           string    `json:"type"`
+		Start          time.Time `json:"start"`
+		First          int64     `json:"first"`
+		Last           int64     `json:"last"`
+		Count          int64     `json:"count"`
+		Missing        []gap     `json:"missing"`
+		Duplicates     []string  `json:"duplicates"`
+		Beyond         []string  `json:"beyond"`
+		Foreign        []string  `json:"foreign"`
+		MissingCount   int64     `json:"missingCount"`
+		DuplicateCount int64     `json:"duplicateCount"`
+		BeyondCount    int64     `json:"beyondCount"`
+		ForeignCount   int64     `json:"foreignCount"`
+		OtherCount     int64     `json:"otherCount"`
+		*explainedJSON
+	}{
+		r.Type, r.Start, r.First, r.Last, r.Count, gaps(r.Missing), c.texts(r.Duplicates), c.texts(r.Beyond),
+		append([]string{}, r.Foreign...), r.MissingCount, r.DuplicateCount, r.BeyondCount, r.ForeignCount, r.OtherCount, nil,
+	}
+	if c.readsExplanations() {
+		out.explainedJSON = c.explainedOf(r)
+	}
+	_ = json.NewEncoder(c.out).Encode(out)
+}
+
+// texts returns the numbers as issued, or their sequences if their printed dates are not known.
+func (c *command) texts(numbers []serial.Number) []string {
+	all := []string{}
+	for _, n := range numbers {
+		text := n.String()
+		if text == "" {
+			text = c.PrintSeq(n.Seq)
+		}
+		all = append(all, text)
+	}
+	return all
+}
+
+// explanations yields the explanations of the register and, after them, so that they win, those of a CSV file. They are
+// of typ, in the period that begins at start. The first error ends it.
+func (c *command) explanations(ctx context.Context, file io.Reader, typ string,
+	start time.Time) iter.Seq2[serial.Explanation, error] {
+	return func(yield func(serial.Explanation, error) bool) {
+		if r := c.register(); r != nil {
+			series, _ := c.scheme.Series(typ) // the audit has checked the type
+			for e, err := range r.Explanations(ctx, series, start) {
+				if err != nil {
+					err = fmt.Errorf("the register: %w", err)
+				}
+				if !yield(e, err) || err != nil {
+					return
+				}
+			}
+		}
+		if c.explained == "" {
+			return
+		}
+		err := c.readExplanations(ctx, file, typ, start, func(e serial.Explanation) bool { return yield(e, nil) })
+		if err != nil {
+			name := c.explained
+			if name == "-" {
+				name = "stdin"
+			}
+			yield(serial.Explanation{}, fmt.Errorf("explanations in %s: %w", name, err))
+		}
+	}
+}
+
+// readExplanations calls yield for each explanation of a CSV file until yield returns false. The error names the line.
+func (c *command) readExplanations(ctx context.Context, input io.Reader, typ string, start time.Time,
+	yield func(serial.Explanation) bool) error {
+	r := newCSV(ctx, input)
+	now := time.Now()
+	header, err := r.Read()
+	if errors.Is(err, io.EOF) {
+		return errors.New("empty; want a first line that names the columns")
+	}
+	if err != nil {
+		return err
+	}
+	columns, err := explanationColumnsOf(header)
+	if err != nil {
+		return err
+	}
+	for {
+		record, err := r.Read()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if slices.Equal(record, header) { // in concatenated files
+			continue
+		}
+		e, err := c.explanationOf(columns.of(record), typ, start, now)
+		if err != nil {
+			line, _ := r.FieldPos(0)
+			return fmt.Errorf("line %d: %w", line, err)
+		}
+		if !yield(e) {
+			return nil
+		}
+	}
+}
+
+// explanationColumns are the indexes of the columns, by name.
+type explanationColumns map[string]int
+
+func explanationColumnsOf(header []string) (explanationColumns, error) {
+	columns := explanationColumns{}
+	for _, name := range []string{"number", "first", "last", "reason", "by", "at", "unused", "possible"} {
+		if at, err := columnOf(header, name); err == nil {
+			columns[name] = at
+		} else if slices.Contains(header, name) { // twice
+			return nil, err
+		}
+	}
+	has := func(name string) bool { _, ok := columns[name]; return ok }
+	if !has("reason") || has("first") != has("last") || !has("number") && !has("first") {
+		return nil, fmt.Errorf("the columns are %q; want reason, and number or first and last; by, at, unused and "+
+			"possible are optional", header)
+	}
+	return columns, nil
+}
+
+// of returns a function that returns the field of a column, or "".
+func (c explanationColumns) of(record []string) func(name string) string {
+	return func(name string) string {
+		if at, ok := c[name]; ok {
+			return strings.TrimSpace(record[at])
+		}
+		return ""
+	}
+}
+
+// explanationOf reads the fields of a line.
+func (c *command) explanationOf(field func(name string) string, typ string, start, now time.Time) (
+	serial.Explanation, error) {
+	e := serial.Explanation{Type: typ, Start: start, Reason: field("reason"), By: field("by"), At: now}
+	sequence := func(to *int64) func(string) error {
+		return func(value string) (err error) { *to, err = program.Integer(value, 64); return err }
+	}
+	instant := func(value string) (err error) {
+		if e.At, err = time.Parse(time.RFC3339, value); err != nil {
+			err = errors.New("want an RFC 3339 time such as 2021-10-24T17:05:00Z")
+		}
+		return err
+	}
+	for _, column := range []struct {
+		name string
+		set  func(value string) error
+	}{
+		{"first", sequence(&e.First)}, {"last", sequence(&e.Last)},
+		{"at", instant}, {"unused", switchOf(&e.Unused)}, {"possible", switchOf(&e.Possible)},
+	} {
+		if value := field(column.name); value != "" {
+			if err := column.set(value); err != nil {
+				return e, fmt.Errorf("%s %q: %w", column.name, value, err)
+			}
+		}
+	}
+	if number := field("number"); number != "" {
+		if field("first")+field("last") != "" {
+			return e, errors.New("got a number and first or last; want one or the other")
+		}
+		n, err := c.parseEarlier(number, typ, start)
+		if err != nil {
+			return e, err
+		}
+		e.Type, e.Start, e.First, e.Last = n.Type, n.Start, n.Seq, n.Seq
+	}
+	var err error
+	if e.Series, err = c.scheme.Series(e.Type); err != nil {
+		return e, err
+	}
+	return e, e.Validate()
+}
+
+// parseEarlier parses a number as the first template prints it that gives typ and the period that begins at start. If
+// none does, another type or period will do.
+func (c *command) parseEarlier(number, typ string, start time.Time) (serial.Number, error) {
+	first, err := c.scheme.Parse(number)
+	for _, s := range append([]*serial.Scheme{c.scheme}, c.earlierSchemes...) {
+		n, failed := s.Parse(number)
+		switch {
+		case failed != nil:
+		case (c.Shared || n.Type == typ) && n.Start.Equal(start):
+			return n, nil
+		case err != nil:
+			first, err = n, nil
+		}
+	}
+	return first, err
+}
+
+// printExplained prints the missing numbers with their reasons, those without a reason, and possible reasons.
+func (c *command) printExplained(r *serial.Report) {
+	var reasons, possible, contradicted []string
+	line := func(of gap, e *serial.Explanation) string {
+		who := c.time(e.At)
+		if e.By != "" {
+			who = e.By + ", " + who
+		}
+		return fmt.Sprintf("%s %s (%s)", c.rangeOf(of), e.Reason, who)
+	}
+	more := r.ExplainedCount
+	for _, e := range r.Explained {
+		reasons = append(reasons, line(gap(e.Range), &e.Explanation))
+		more -= e.Last - e.First + 1
+	}
+	for _, e := range r.Possible {
+		possible = append(possible, line(gap{e.First, e.Last}, &e))
+	}
+	for _, n := range r.Contradicted {
+		contradicted = append(contradicted, c.PrintSeq(n.Seq))
+	}
+	c.printf("%-10s %d\n", "missing", r.MissingCount)
+	c.list("explained", r.ExplainedCount, more, reasons)
+	c.listRanges("not explained", r.UnexplainedCount, gaps(r.Unexplained))
+	if r.PossibleCount > 0 {
+		c.list("possible", r.PossibleCount, r.PossibleCount-int64(len(possible)), possible)
+	}
+	c.list("contradicted", r.ContradictedCount, r.ContradictedCount-int64(len(contradicted)), contradicted)
+}
+
+// time prints an instant in the time zone of the scheme.
+func (c *command) time(at time.Time) string { return at.In(c.Calendar.Location).Format(time.RFC3339) }
+
+// explainedJSON is what -json adds to a report if explanations were given.
+type explainedJSON struct {
+	Explained         []explainedRange `json:"explained"`
+	Unexplained       []gap            `json:"unexplained"`
+	Possible          []explainedRange `json:"possible"`
+	Contradicted      []string         `json:"contradicted"`
+	ExplainedCount    int64            `json:"explainedCount"`
+	UnexplainedCount  int64            `json:"unexplainedCount"`
+	PossibleCount     int64            `json:"possibleCount"`
+	ContradictedCount int64            `json:"contradictedCount"`
+}
+
+type explainedRange struct {
+	gap
+	Reason string    `json:"reason"`
+	By     string    `json:"by,omitempty"`
+	At     time.Time `json:"at"`
+	Unused bool      `json:"unused,omitempty"`
+}
+
+func (c *command) explainedOf(r *serial.Report) *explainedJSON {
+	out := &explainedJSON{[]explainedRange{}, gaps(r.Unexplained), []explainedRange{}, c.texts(r.Contradicted),
+		r.ExplainedCount, r.UnexplainedCount, r.PossibleCount, r.ContradictedCount}
+	of := func(g gap, e *serial.Explanation) explainedRange {
+		return explainedRange{g, e.Reason, e.By, e.At, e.Unused}
+	}
+	for _, e := range r.Explained {
+		out.Explained = append(out.Explained, of(gap(e.Range), &e.Explanation))
+	}
+	for _, e := range r.Possible {
+		out.Possible = append(out.Possible, of(gap{e.First, e.Last}, &e))
+	}
+	return out
+}

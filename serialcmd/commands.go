@@ -1,0 +1,367 @@
+package serialcmd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/dailyserial/serial/internal/program"
+)
+
+// A subcommand is a row of the table of commands.
+type subcommand struct {
+	name     string
+	args     string // such as "TYPE [FILE]"; also determines how many are accepted
+	summary  string // one line
+	detail   string // the rest of its help
+	needs    program.Need
+	flags    []string // its own
+	n        int      // the default of -n
+	explains bool     // takes a template, and reports a refused one as a result, not as misuse
+	run      func(*command, context.Context) error
+}
+
+// commands returns all commands except help. It is a function, since completion and help list the commands.
+func commands() []subcommand {
+	return []subcommand{
+		{
+			name: "next", args: "TYPE", needs: program.Counters, n: 1, flags: []string{"n", "once"}, run: (*command).next,
+			summary: "issue the next number, the next N, or a request's number",
+			detail: `If only some of the N numbers can be issued, they are printed, and the exit code
+is 1. If numbers were issued but could not be printed, the error names them. If
+stdout is closed, nothing is issued.`,
+		},
+		{
+			name: "peek", args: "TYPE", needs: program.Redis, run: (*command).peek,
+			summary: "print the last number issued in this period, if any",
+			detail: `If none was issued, a line on stderr says so, and stdout stays empty.
+` + undated,
+		},
+		{
+			name: "history", args: "TYPE", needs: program.Redis, n: 7, flags: []string{"n"}, run: (*command).history,
+			summary: "print how many numbers each of the last periods issued",
+			detail: `The newest period comes first. Unused periods, and periods whose counter is no
+longer kept, are omitted.`,
+		},
+		{
+			name: "prepare", args: "TYPE", needs: program.Redis, n: 2, flags: []string{"n"}, run: (*command).prepare,
+			summary: "open this period and the next ones; print the next number",
+			detail:  undated,
+		},
+		{
+			name: "raise", args: "TYPE SEQ", needs: program.Redis, flags: []string{"reason", "by"}, run: (*command).raise,
+			summary: "make the next number at least SEQ+1, and print it",
+			detail: `SEQ is the last sequence used, or 0 if none was. A counter is never lowered. If
+the type's numbers are set aside in a ledger, only a program with the ledger can
+raise its counter.
+` + undated + "\n" + skipping,
+		},
+		{
+			name: "takeover", args: "TYPE SEQ", needs: program.Redis, flags: []string{"reason", "by", "leave-ledger"},
+			run:     (*command).takeover,
+			summary: "give the series to this calendar; print the next number",
+			detail: `This ends "conflicting period" if a process with another time zone or day start,
+or with a ledger, opened the period. Stop that process first, since it is refused
+from then on. SEQ is the last sequence used in the current period of this
+program's time zone and day start, or 0 if none was. A counter is never lowered.
+` + undated + "\n" + skipping,
+		},
+		{
+			name: "audit", args: "TYPE [FILE]", needs: program.Redis, flags: []string{"date", "column", "explained", "earlier"},
+			run:     (*command).audit,
+			summary: "list the numbers that are missing, double or never issued",
+			detail: `FILE or stdin contains the numbers used, one per line. The exit code is 3 unless
+all numbers are accounted for. Numbers issued during the audit do not matter.
+Missing numbers include those that nobody got: raise, a floor or a ledger's block
+skipped them, or their caller gave up. With -explained or a register, the reasons
+are printed, and explained numbers no longer count as missing.`,
+		},
+		{
+			name: "import", args: "[TYPE] [FILE]", needs: program.Redis, flags: []string{"dry-run", "force", "column"},
+			run:     (*command).imports,
+			summary: "raise counters to the numbers of another system",
+			detail: `FILE or stdin contains the numbers, one per line. For each type, or only for TYPE,
+the counter of the current period is raised to the greatest number found. The
+output lists what was done, which sequences between the smallest and the greatest
+are missing from the input, and the numbers of other periods, which are ignored.
+If a line is not a number, nothing is written. Without -force, nothing is written
+either if a sequence appears twice, or if a type's greatest sequence exceeds the
+second greatest by more than 1,000 and by more than the input's sequences of that
+type. A single argument is FILE if such a file exists.`,
+		},
+		{
+			name: "parse", args: "NUMBER", needs: program.Scheme, run: (*command).parseNumber,
+			summary: "print a number's type, sequence and start of the period",
+		},
+		{
+			name: "template", args: "TEMPLATE", needs: program.Scheme, explains: true, run: (*command).explain,
+			summary: "explain a template by examples, or say why it is refused",
+			detail:  `If the template is refused, the exit code is 1.`,
+		},
+		{
+			name: "completion", args: "SHELL", run: (*command).completion,
+			summary: "print the completion script of bash, zsh or fish",
+		},
+		{
+			name: "version", run: (*command).version,
+			summary: "print the version of this program",
+		},
+	}
+}
+
+// undated is the help about numbers whose date is not known.
+const undated = `If the template prints a more exact date than the period, this prints the
+sequence, and the number with today's date.`
+
+// skipping is the help of commands that skip sequences.
+const skipping = `If sequences were skipped, two lines of CSV list them: a file for audit
+-explained. With -reason and -by, they explain why nobody has these numbers.
+Without these flags, the reason is only possible, and explains nothing.`
+
+// A commandLine is the command line, parsed.
+type commandLine struct {
+	row      *subcommand // nil if the command line names none
+	args     []string
+	flags    *flag.FlagSet // of all commands
+	settings []*flag.Flag  // those of Config.Settings
+
+	n         int      // numbers or periods
+	once      string   // request ID of next; "" for none
+	date      string   // in the period to audit; "" for the current one
+	column    string   // of CSV; "" for lines
+	explained string   // file with explanations; "" for none
+	earlier   []string // templates
+	dryRun    *bool    // nil if not given
+
+	force       bool   // for import
+	leaveLedger bool   // for takeover
+	reason, by  string // of raise and takeover; "" for none
+	json        bool
+}
+
+// define defines the flags of all commands.
+func (c *command) define() {
+	c.flags = flag.NewFlagSet("", flag.ContinueOnError)
+	text := func(at *string, name, usage string) {
+		c.flags.Func(name, usage, func(value string) error { *at = value; return nil })
+	}
+	person := func(at *string, name, usage string) {
+		c.flags.Func(name, usage, func(value string) error {
+			if *at = value; strings.TrimSpace(value) == "" { // audit would read it as empty
+				return errors.New("blank")
+			}
+			return nil
+		})
+	}
+	c.flags.Func("n", "how many numbers, or periods with the current one, up to `N`.\nDefault 1 for next, 7 for history, "+
+		"2 for prepare", func(value string) error {
+		n, err := program.Integer(value, strconv.IntSize)
+		if c.n = int(n); err == nil && n < 1 {
+			err = errors.New("want at least 1")
+		}
+		return err
+	})
+	text(&c.once, "once", "issue a number to this request, `ID`; while its answer is kept, the same\nrequest gets the "+
+		"same number")
+	text(&c.date, "date", "a `DATE` in the period, such as 2021-10-24; if periods are shorter than\na day, with a time, as "+
+		"in \"2021-10-24 15:04\". Default now")
+	text(&c.column, "column", "read the numbers from the column `NAME` of CSV input, whose first\nline names the columns")
+	text(&c.explained, "explained", "CSV `FILE` that says why numbers are missing, or - for stdin. Its first\n"+
+		"line names its columns: reason, and either number or first and last, which\n"+
+		"are sequences of the audited period. Optional columns are by, at (such as\n"+
+		"2021-10-24T17:05:00Z), unused (true if no document may have the numbers)\n"+
+		"and possible (true if the reason is shown, but explains nothing)")
+	c.flags.Func("earlier", "a `TEMPLATE` with which numbers of this period were printed before it\nwas changed. Give the "+
+		"flag once for each; the present one comes first,\nthen these, in order",
+		func(value string) error { c.earlier = append(c.earlier, value); return nil })
+	c.flags.BoolFunc("dry-run", "only list what would be done. Default if stdin is a terminal;\n-dry-run=false writes",
+		func(value string) error { c.dryRun = new(bool); return switchOf(c.dryRun)(value) })
+	c.flags.BoolFunc("force", "raise counters even if a sequence appears twice, or one is far above\nthe others",
+		switchOf(&c.force))
+	c.flags.BoolFunc("leave-ledger", "give up the series' ledger, if it has one: if Redis loses\ndata after that, numbers "+
+		"may be issued twice", switchOf(&c.leaveLedger))
+	person(&c.reason, "reason", "`TEXT`: why nobody has the skipped numbers; requires -by")
+	person(&c.by, "by", "`NAME` of who says so; requires -reason")
+	if c.Settings != nil {
+		for _, name := range c.Settings.Define(c.flags) {
+			c.settings = append(c.settings, c.flags.Lookup(name))
+		}
+	}
+	c.flags.BoolFunc("json", "print one JSON object per line", switchOf(&c.json))
+}
+
+// switchOf returns a function that sets a switch.
+func switchOf(on *bool) func(value string) error {
+	return func(value string) (err error) {
+		if *on, err = strconv.ParseBool(value); err != nil {
+			return errors.New("want true or false")
+		}
+		return nil
+	}
+}
+
+// parse reads the command line. Its error is a misuse or errHelp.
+func (c *command) parse() error {
+	c.define()
+	names, asked, wrong := c.split()
+	if len(c.args) > 0 && c.args[0] == "help" {
+		asked, c.args = true, c.args[1:]
+	}
+	if len(c.args) > 0 && c.args[0] != "help" {
+		all := commands()
+		i := slices.IndexFunc(all, func(s subcommand) bool { return s.name == c.args[0] })
+		if i < 0 {
+			return cmp.Or(wrong, misused("unknown command %q", c.args[0]))
+		}
+		c.row, c.args = &all[i], c.args[1:]
+	}
+	for _, name := range names {
+		switch {
+		case c.row != nil && !c.row.has(c, name):
+			return misused("%s has no flag -%s", c.row.name, name)
+		case c.flags.Lookup(name) == nil:
+			return misused("no command has a flag -%s", name)
+		}
+	}
+	switch {
+	case wrong != nil:
+		return wrong
+	case asked:
+		return errHelp
+	case c.row == nil:
+		return misused("no command")
+	}
+	c.n = cmp.Or(c.n, c.row.n)
+	return nil
+}
+
+// split sets the flags and collects the arguments. It returns the names of the flags, known or not, and whether help was
+// asked for. Package flag would stop at the first argument.
+func (c *command) split() (names []string, asked bool, err error) {
+	for line := c.Args; len(line) > 0; {
+		word := line[0]
+		line = line[1:]
+		if word == "--" {
+			c.args = append(c.args, line...)
+			break
+		}
+		if !isFlag(word) {
+			c.args = append(c.args, word)
+			continue
+		}
+		f, name, value, given := c.lookup(word)
+		if f == nil && (name == "h" || name == "help") {
+			asked = true
+			continue
+		}
+		if names = append(names, name); f == nil {
+			continue
+		}
+		switch {
+		case given:
+		case isSwitch(f):
+			value = "true"
+		case len(line) == 0:
+			return names, asked, misused("-%s needs a value", name)
+		default:
+			value, line = line[0], line[1:]
+			// An unset variable without quotes leaves no word at all. Then the next word is not the value.
+			if next, _, _, _ := c.lookup(value); value == "--" || isFlag(value) && next != nil {
+				return names, asked, misused("-%s needs a value, but a flag follows; if that is the value, write -%s=VALUE",
+					name, name)
+			}
+		}
+		// An empty value usually comes from an unset shell variable. If it meant the default, the command would issue
+		// numbers without the URL, or without -once.
+		if value == "" {
+			return names, asked, misused("-%s is empty, perhaps because a shell variable is not set; give a value, or omit "+
+				"the flag", name)
+		}
+		if err := f.Value.Set(value); err != nil {
+			return names, asked, misused("-%s %q: %w", name, value, err)
+		}
+	}
+	return names, asked, nil
+}
+
+// lookup returns the flag that a word names, nil if there is none, and the value if the word gives one.
+func (c *command) lookup(word string) (f *flag.Flag, name, value string, given bool) {
+	name, value, given = strings.Cut(strings.TrimPrefix(strings.TrimPrefix(word, "-"), "-"), "=")
+	return c.flags.Lookup(name), name, value, given
+}
+
+// isFlag reports whether a word is a flag. "-" and negative numbers are arguments.
+func isFlag(word string) bool {
+	return len(word) > 1 && word[0] == '-' && (word[1] < '0' || word[1] > '9')
+}
+
+// isSwitch reports whether a flag needs no value.
+func isSwitch(f *flag.Flag) bool {
+	b, ok := f.Value.(interface{ IsBoolFlag() bool })
+	return ok && b.IsBoolFlag()
+}
+
+// has reports whether the command has a flag of that name.
+func (s *subcommand) has(c *command, name string) bool {
+	return slices.ContainsFunc(s.options(c), func(f *flag.Flag) bool { return f.Name == name })
+}
+
+// options returns all flags of a command: its own, those for settings, and -json.
+func (s *subcommand) options(c *command) (all []*flag.Flag) {
+	for _, name := range s.flags {
+		all = append(all, c.flags.Lookup(name))
+	}
+	if s.needs == program.Nothing {
+		return all
+	}
+	return append(append(all, c.settings...), c.flags.Lookup("json"))
+}
+
+// checkArgs refuses empty arguments and a wrong number of arguments. If numbers have no type, it inserts "" for TYPE. It
+// never prints an argument, which may be a URL with a password.
+func (c *command) checkArgs() error {
+	want := c.row.args
+	if c.typeless() {
+		want = strings.TrimSpace(strings.TrimPrefix(strings.TrimPrefix(want, "[TYPE]"), "TYPE"))
+	}
+	names := strings.Fields(want)
+	for i, name := range names {
+		switch {
+		case i < len(c.args) && c.args[i] == "":
+			return misused("%s is empty, perhaps because a shell variable is not set", strings.Trim(name, "[]"))
+		case i >= len(c.args) && !strings.HasPrefix(name, "["):
+			return misused("%s takes %s, but %s is missing", c.row.name, want, name)
+		}
+	}
+	if len(c.args) > len(names) {
+		return misused("too many arguments: got %d, but %s takes %s", len(c.args), c.row.name, cmp.Or(want, "none"))
+	}
+	if want != c.row.args {
+		c.args = slices.Insert(c.args, 0, "")
+	}
+	return nil
+}
+
+// typeless reports whether numbers have no type.
+func (c *command) typeless() bool {
+	if c.Settings != nil {
+		return c.Settings.Typeless()
+	}
+	_, err := c.gen.Scheme().Series("")
+	return err == nil
+}
+
+// arg returns an optional argument, or "" if it is omitted.
+func (c *command) arg(i int) string {
+	if i < len(c.args) {
+		return c.args[i]
+	}
+	return ""
+}
+
+func misused(format string, args ...any) error { return program.Misused(fmt.Errorf(format, args...)) }

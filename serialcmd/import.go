@@ -1,0 +1,364 @@
+package serialcmd
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/issue"
+	"github.com/dailyserial/serial/internal/tally"
+	"github.com/dailyserial/serial/internal/template"
+)
+
+// imports raises the counters of the current period to the greatest numbers of another system. It checks everything it
+// can before the first write. Only raising a series shows whether it has a ledger, which imports cannot raise.
+func (c *command) imports(ctx context.Context) error {
+	typ, name := c.arg(0), c.arg(1)
+	if len(c.args) == 1 && c.isFile(typ) {
+		typ, name = "", typ
+	}
+	if c.Shared { // all types count
+		typ = ""
+	}
+	dry := isTerminal(c.Stdin)
+	if c.dryRun != nil {
+		dry = *c.dryRun
+	}
+	input, err := c.openInput(name)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = input.Close() }()
+	now, down := c.redisTime(ctx)
+	all, err := c.collect(ctx, input, typ, now)
+	if err = cmp.Or(err, down); err != nil { // lines that cannot be parsed come first
+		return err
+	}
+	doubts, err := c.plan(ctx, all, typ)
+	if err != nil {
+		return err
+	}
+	if len(doubts) > 0 && !c.force {
+		for _, f := range all {
+			c.printFound(f)
+		}
+		return errors.Join(append(doubts, errors.New("nothing was written; if the numbers are right, use -force"))...)
+	}
+	for _, doubt := range doubts {
+		c.warn("%v", doubt)
+	}
+	if err := c.liftAll(ctx, all, dry); err != nil {
+		return err
+	}
+	if why := nothingWritten(all, dry); why != "" {
+		c.warn("%s", why)
+	}
+	return nil
+}
+
+// plan decides what to do with the numbers of each type and period, and returns what looks like a mistake. If typ is
+// not empty, the other types are ignored.
+func (c *command) plan(ctx context.Context, all []*found, typ string) (doubts []error, err error) {
+	first, _ := c.scheme.Limits()
+	current := map[string]serial.Number{}
+	for _, f := range all {
+		if typ != "" && f.Type != typ {
+			continue
+		}
+		last, ok := current[f.Type]
+		if !ok {
+			if last, err = c.last(ctx, f.Type); err != nil {
+				return nil, err
+			}
+			current[f.Type] = last
+		}
+		if !last.Start.Equal(f.Start) {
+			continue
+		}
+		if f.sequences == nil {
+			return nil, fmt.Errorf("%s: Redis's clock went back while the input was read, so nothing was written",
+				c.series(f.Type))
+		}
+		f.Action = wouldRaise
+		if last.Seq >= 0 {
+			f.Last = &last.Seq
+			if max(last.Seq, first-1) >= f.Greatest {
+				f.Action = stays
+			}
+		}
+		f.account()
+		doubts = append(doubts, c.doubts(f)...)
+	}
+	if typ != "" && len(current) == 0 {
+		hint := ""
+		if len(c.args) == 1 {
+			hint = ", and there is no file of that name"
+		}
+		return nil, fmt.Errorf("the input has no numbers of type %s%s, so nothing was written", typ, hint)
+	}
+	return doubts, nil
+}
+
+// liftAll raises the counters as planned, unless dry, and prints what was found. After an error it raises no more.
+func (c *command) liftAll(ctx context.Context, all []*found, dry bool) (failed error) {
+	lifted := int64(0)
+	for _, f := range all {
+		if f.Action == wouldRaise && !dry && failed == nil {
+			if err := c.lift(ctx, f); err != nil {
+				failed = fmt.Errorf("%w; %s raised before %s, and none after it", err, counted(lifted, "type"), c.series(f.Type))
+			} else {
+				f.Action = raised
+				lifted++
+			}
+		}
+		c.printFound(f)
+	}
+	return failed
+}
+
+// nothingWritten says why an import wrote nothing, or returns "" if it wrote or found that all counters are high
+// enough.
+func nothingWritten(all []*found, dry bool) string {
+	switch {
+	case len(all) == 0:
+		return "the input has no numbers, so nothing was written"
+	case !slices.ContainsFunc(all, func(f *found) bool { return f.Action != ignored }):
+		return "none of the numbers belongs to a current period, so nothing was written; is the time zone right?"
+	case dry:
+		return "nothing was written; -dry-run=false writes"
+	}
+	return ""
+}
+
+// isFile reports whether the only argument is FILE, not TYPE: such a file exists, or there is nothing else to read.
+func (c *command) isFile(arg string) bool {
+	_, err := os.Stat(arg)
+	return err == nil || arg == "-" || isTerminal(c.Stdin)
+}
+
+// last returns the last number of a type. If the counter is lost, which raising repairs, its Seq is negative.
+func (c *command) last(ctx context.Context, typ string) (serial.Number, error) {
+	n, err := c.gen.Peek(ctx, typ)
+	if !errors.Is(err, serial.ErrCounterLost) {
+		return n, err
+	}
+	now, err := c.redisTime(ctx) // it determines the current period
+	_, start, _ := c.scheme.Period(serial.At(now))
+	return serial.Number{Type: typ, Start: start, Seq: -1}, err
+}
+
+// lift raises a counter, and verifies that it belongs to the intended period, since Raise knows only the current one.
+func (c *command) lift(ctx context.Context, f *found) error {
+	if err := c.gen.Raise(issue.KeepLedger(ctx), f.Type, f.Greatest); err != nil {
+		return err
+	}
+	now, err := c.gen.Peek(ctx, f.Type)
+	if err != nil {
+		return err
+	}
+	if !now.Start.Equal(f.Start) {
+		return fmt.Errorf("%s: %s ended meanwhile, and the counter that was raised may be that of %s",
+			c.series(f.Type), c.name(f.Start), c.name(now.Start))
+	}
+	return nil
+}
+
+// A found sums up the input's numbers of one type and period.
+type found struct {
+	Type     string    `json:"type"`
+	Start    time.Time `json:"start"`
+	Action   string    `json:"action"` // see below
+	Count    int64     `json:"count"`  // numbers found
+	Greatest int64     `json:"greatest"`
+	Last     *int64    `json:"last,omitempty"` // the counter before; omitted if lost, or if the numbers are ignored
+
+	// These are omitted if the numbers are ignored.
+	Missing        []gap    `json:"missing,omitempty"`        // ranges between the least and the greatest; the first 1,000
+	MissingCount   int64    `json:"missingCount,omitempty"`   // sequences
+	Duplicates     []string `json:"duplicates,omitempty"`     // second occurrence of each sequence; the first 10
+	DuplicateCount int64    `json:"duplicateCount,omitempty"` // sequences
+	Jump           int64    `json:"jump,omitempty"`           // from the second greatest to the greatest, if suspicious
+
+	sequences *tally.Tally // nil for ignored types, and for periods that were over when the input was opened
+	below     int64        // the second greatest sequence
+	lines     []int        // of the Duplicates
+}
+
+// The actions of import.
+const (
+	raised     = "raised"      // to the greatest number found
+	wouldRaise = "would raise" // if the import wrote anything
+	stays      = "stays"       // the counter is already at that number, or above
+	ignored    = "ignored"     // of another period, or not of the named type
+)
+
+// add records a number of the input.
+func (f *found) add(n serial.Number, line int) error {
+	f.Count++
+	f.Greatest = max(f.Greatest, n.Seq)
+	if f.sequences == nil {
+		return nil
+	}
+	before, err := f.sequences.Add(n.Seq)
+	if err != nil || before != 1 {
+		return err
+	}
+	if f.DuplicateCount++; len(f.Duplicates) < mostShown {
+		f.Duplicates, f.lines = append(f.Duplicates, n.String()), append(f.lines, line)
+	}
+	return nil
+}
+
+// account finds the missing sequences, and whether the greatest one is far above the others.
+func (f *found) account() {
+	const most, far = 1000, 1000
+	var last, different int64
+	for seq := range f.sequences.All() {
+		if f.below = last; different > 0 && seq > last+1 {
+			f.MissingCount += seq - last - 1
+			if len(f.Missing) < most {
+				f.Missing = append(f.Missing, gap{last + 1, seq - 1})
+			}
+		}
+		last = seq
+		different++
+	}
+	if jump := last - f.below; different > 1 && jump > far && jump > different {
+		f.Jump = jump
+	}
+}
+
+// doubts describes what looks like a mistake in the input.
+func (c *command) doubts(f *found) (all []error) {
+	series := c.series(f.Type) + " in " + c.name(f.Start)
+	for i, number := range f.Duplicates {
+		n, _ := c.scheme.Parse(number)
+		all = append(all, fmt.Errorf("line %d: %s: the sequence %s of %s appears twice", f.lines[i], number, c.PrintSeq(n.Seq),
+			series))
+	}
+	if f.DuplicateCount > mostShown {
+		all = append(all, fmt.Errorf("%d sequences of %s appear twice, of which the first %d are shown", f.DuplicateCount,
+			series, mostShown))
+	}
+	if f.Jump > 0 {
+		all = append(all, fmt.Errorf("the greatest sequence of %s, %s, is %d above the next lower one, %s", series,
+			c.PrintSeq(f.Greatest), f.Jump, c.PrintSeq(f.below)))
+	}
+	return all
+}
+
+func (c *command) printFound(f *found) {
+	if c.json {
+		_ = json.NewEncoder(c.out).Encode(f)
+		return
+	}
+	how, found := "", counted(f.Count, "number")
+	switch greatest := c.PrintSeq(f.Greatest); {
+	case f.Action == ignored:
+		how = fmt.Sprintf("%s up to %s", found, greatest)
+	case f.Action == stays:
+		how = fmt.Sprintf("at %s; %s up to %s", c.PrintSeq(*f.Last), found, greatest)
+	case f.Last == nil:
+		how = fmt.Sprintf("to %s, the counter is lost; %s", greatest, found)
+	default:
+		how = fmt.Sprintf("from %s to %s; %s", c.PrintSeq(*f.Last), greatest, found)
+	}
+	c.printf("%s %s in %s: %s\n", f.Action, c.series(f.Type), c.name(f.Start), how)
+	if f.MissingCount > 0 {
+		c.listRanges("lacks", f.MissingCount, f.Missing)
+	}
+}
+
+// counted returns a count with its noun, as in "3 numbers".
+func counted(n int64, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// collect reads the input and sums it up by type and period, in this order. If lines are not numbers, the error lists
+// them. For periods that have not ended by now, collect keeps the sequences of typ, or of all types if typ is empty.
+func (c *command) collect(ctx context.Context, input io.Reader, typ string, now time.Time) ([]*found, error) {
+	const tolerance = 5 * time.Second // between the clocks of servers
+	type key struct {
+		typ   string
+		start int64
+	}
+	_, start, _ := c.scheme.Period(serial.At(now.Add(-tolerance)))
+	all, bad := map[key]*found{}, unreadable{}
+	for e, err := range c.entries(ctx, input) {
+		if err != nil {
+			return nil, err
+		}
+		n, err := c.parsePadded(e.text)
+		if err != nil {
+			bad.add(fmt.Errorf("line %d: %s", e.line, strings.TrimPrefix(err.Error(), "serial: ")))
+			continue
+		}
+		k := key{c.series(n.Type), n.Start.Unix()}
+		f := all[k]
+		if f == nil {
+			f = &found{Type: n.Type, Start: n.Start, Action: ignored}
+			if !n.Start.Before(start) && (typ == "" || n.Type == typ) {
+				f.sequences = tally.New(math.MaxInt64)
+			}
+			all[k] = f
+		}
+		if err := f.add(n, e.line); err != nil {
+			return nil, fmt.Errorf("line %d: %w", e.line, err)
+		}
+	}
+	return slices.SortedFunc(maps.Values(all), func(a, b *found) int {
+		return cmp.Or(cmp.Compare(a.Type, b.Type), a.Start.Compare(b.Start))
+	}), bad.report()
+}
+
+// parsePadded parses a number that may have blanks around it. They may also be part of the template.
+func (c *command) parsePadded(text string) (serial.Number, error) {
+	n, err := c.scheme.Parse(strings.Trim(text, template.Blanks))
+	if err != nil {
+		if padded, err := c.scheme.Parse(text); err == nil {
+			return padded, nil
+		}
+	}
+	return n, err
+}
+
+// mostShown is how many lines of the input are shown for each kind of problem.
+const mostShown = 10
+
+// unreadable collects lines of the input that are not numbers.
+type unreadable struct {
+	count int64
+	first []error
+}
+
+func (u *unreadable) add(err error) {
+	if u.count++; len(u.first) < mostShown {
+		u.first = append(u.first, err)
+	}
+}
+
+// report returns an error that shows the first of these lines, or nil if there are none.
+func (u *unreadable) report() error {
+	if u.count == 0 {
+		return nil
+	}
+	more := ""
+	if n := u.count - int64(len(u.first)); n > 0 {
+		more = fmt.Sprintf(", of which the first %d are shown", len(u.first))
+	}
+	return errors.Join(append(u.first, fmt.Errorf("%s cannot be parsed%s; nothing was written", counted(u.count, "line"),
+		more))...)
+}

@@ -1,0 +1,324 @@
+package serialcmd
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"math"
+	"os"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/calendar"
+	"github.com/dailyserial/serial/internal/template"
+)
+
+// batch is how many numbers a call of NextN issues at most.
+const batch = 100_000
+
+// next prints each batch before it asks for the next one. So a later failure loses no issued numbers, and issuing stops
+// when nobody reads them any more.
+func (c *command) next(ctx context.Context) error {
+	if c.once != "" && c.n > 1 {
+		return misused("-once issues one number, but -n asks for %d", c.n)
+	}
+	if err := checkOpen(c.Stdout); err != nil {
+		return fmt.Errorf("%w; nothing was sent", err)
+	}
+	if c.Warning != "" {
+		c.warn("%s", c.Warning)
+	}
+	if c.once != "" {
+		number, err := c.gen.NextOnce(ctx, c.args[0], c.once)
+		if err != nil {
+			return err
+		}
+		return c.printAll([]serial.Number{number})
+	}
+	progress := io.Discard
+	if c.n > batch && isTerminal(c.Stderr) {
+		progress = c.Stderr
+	}
+	for done := 0; done < c.n; {
+		width, _ := fmt.Fprintf(progress, c.Name+": %d of %d numbers", done, c.n)
+		numbers, err := c.gen.NextN(ctx, c.args[0], min(batch, c.n-done))
+		// The progress is erased before anything else is written, since stdout may be the same terminal. Blanks erase
+		// it, since not every terminal has an escape sequence for that.
+		_, _ = fmt.Fprintf(progress, "\r%*s\r", width, "")
+		if err != nil && done > 0 {
+			return fmt.Errorf("%w; %d of %d numbers were printed", err, done, c.n)
+		}
+		if err != nil {
+			return err
+		}
+		if err := c.printAll(numbers); err != nil {
+			return err
+		}
+		done += len(numbers)
+	}
+	return nil
+}
+
+// printAll prints issued numbers. Its error names them, since nobody else will get them.
+func (c *command) printAll(numbers []serial.Number) error {
+	for _, n := range numbers {
+		c.print(n)
+	}
+	err := c.out.Flush()
+	switch first, last := numbers[0], numbers[len(numbers)-1]; {
+	case err == nil:
+		return nil
+	case len(numbers) == 1:
+		return fmt.Errorf("the number %s was issued but could not be written: %w", first, err)
+	default:
+		return fmt.Errorf("the %d numbers from %s to %s were issued but could not all be written: %w",
+			len(numbers), first, last, err)
+	}
+}
+
+// checkOpen returns an error if stdout certainly accepts no output.
+func checkOpen(stdout io.Writer) error {
+	file, ok := stdout.(*os.File)
+	if !ok {
+		return nil
+	}
+	if _, err := file.Write(nil); err != nil {
+		return fmt.Errorf("cannot write to stdout: %w", err)
+	}
+	// If stdout is closed, Go opens os.DevNull in its place, for reading and writing. With "> /dev/null", reading
+	// fails.
+	info, err := file.Stat()
+	if err != nil || !isNull(info) || runtime.GOOS == "windows" {
+		return nil
+	}
+	if _, err := file.Read(make([]byte, 1)); err == io.EOF {
+		return errors.New("stdout is closed, or is " + os.DevNull + " opened for reading and writing, which looks the same")
+	}
+	return nil
+}
+
+// isTerminal reports whether an input or output seems to be a terminal.
+func isTerminal(stream any) bool {
+	file, ok := stream.(interface{ Stat() (fs.FileInfo, error) })
+	if !ok {
+		return false
+	}
+	info, err := file.Stat()
+	if err != nil || info.Mode()&fs.ModeCharDevice == 0 {
+		return false
+	}
+	return !isNull(info) // which is the stdin of a service
+}
+
+// isNull reports whether a file is os.DevNull.
+func isNull(info fs.FileInfo) bool {
+	null, err := os.Stat(os.DevNull)
+	return err == nil && os.SameFile(info, null)
+}
+
+func (c *command) peek(ctx context.Context) error {
+	number, err := c.gen.Peek(ctx, c.args[0])
+	if err != nil {
+		return err
+	}
+	line, err := c.lineNow(ctx, number)
+	switch {
+	case err != nil:
+		return err
+	case c.json:
+		c.printJSON(line)
+	case number.Seq == 0:
+		c.warn("no number of type %s was issued since %s", c.series(number.Type),
+			number.Start.Format(time.RFC3339))
+	case number.Date.IsZero(): // Redis does not store the printed date
+		c.printf("seq %d\n", number.Seq)
+		if line.Today != "" {
+			c.println("today", line.Today)
+		}
+	default:
+		c.println(number)
+	}
+	return nil
+}
+
+func (c *command) parseNumber(context.Context) error {
+	number, err := c.scheme.Parse(c.args[0])
+	switch {
+	case err != nil:
+		return err
+	case c.json:
+		c.printJSON(lineOf(number))
+	default:
+		c.printf("type %s\nstart %s\nseq %d\n", number.Type, number.Start.Format(time.RFC3339), number.Seq)
+	}
+	return nil
+}
+
+// periodFlags replaces the period's option in a message of the library by cmd/serial's flag.
+func periodFlags(message string) string {
+	for unit := calendar.Second; unit.Valid(); unit++ {
+		message = strings.ReplaceAll(message, fmt.Sprintf("WithPeriod(%v)", serial.Period(unit)), "-period "+unit.Noun())
+	}
+	return message
+}
+
+// history prints a line with a bar for each period, newest first. The bar shows the share of the period's numbers that
+// were issued or, if they have no limit, the count relative to the largest one.
+func (c *command) history(ctx context.Context) error {
+	numbers, err := c.gen.History(ctx, c.args[0], c.n)
+	if err != nil {
+		return err
+	}
+	var most int64
+	width := 0 // of the longest name
+	for _, n := range numbers {
+		most, width = max(most, c.count(n)), max(width, len(c.name(n.Start)))
+	}
+	digits := len(strconv.FormatInt(most, 10))
+	first, largest := c.scheme.Limits()
+	limited := largest < template.MaxSequence
+	all := largest - first + 1
+	if !limited {
+		all = max(most, 1)
+	}
+	for _, n := range numbers {
+		used, percent := float64(c.count(n))/float64(all), ""
+		line := lineOf(n)
+		if limited {
+			percent = fmt.Sprintf(" %5.1f%%", 100*used)
+			line.Used = &used
+		}
+		if c.json {
+			c.printJSON(line)
+			continue
+		}
+		c.printf("%-*s %s %*d%s\n", width, c.name(n.Start), bar(used), digits, c.count(n), percent)
+	}
+	if len(numbers) == 0 {
+		c.warn("%s has no counter in the last %d periods", c.series(c.args[0]), c.n)
+	}
+	return nil
+}
+
+// count returns how many numbers were issued up to n.
+func (c *command) count(n serial.Number) int64 {
+	first, _ := c.scheme.Limits()
+	return max(n.Seq-first+1, 0)
+}
+
+// name returns the name that people use for the period that begins at start.
+func (c *command) name(start time.Time) string {
+	// Only dates from 1970 on have a label, and the first period may have begun earlier.
+	if first := c.businessDay(1970, time.January, 1); start.Before(first) {
+		start = first
+	}
+	return c.scheme.PeriodName(serial.At(start))
+}
+
+// bar draws a share from 0 to 1, in eighths of a character.
+func bar(share float64) string {
+	const width = 24
+	eighths := int(math.Round(share * width * 8))
+	if share > 0 {
+		eighths = max(eighths, 1) // a small share is visible
+	}
+	eighths = min(eighths, width*8)
+	full := strings.Repeat("█", eighths/8)
+	if rest := eighths % 8; rest > 0 {
+		full += string(rune('█' + 8 - rest)) // ▏ to ▉ follow the full block
+	}
+	return full + strings.Repeat("·", width-(eighths+7)/8)
+}
+
+// An example is an instant for which the command shows a number.
+type example struct {
+	what string
+	at   time.Time
+}
+
+// examples returns the instants at which templates differ, and the last second before each, in chronological order.
+func (c *command) examples(now time.Time) []example {
+	y, m, _ := now.Date()
+	all := []example{{"now", now}}
+	turn := func(before, after string, y int, m time.Month, d int) {
+		at := c.businessDay(y, m, d)
+		all = append(all, example{before, at.Add(-time.Second)}, example{after, at})
+	}
+	turn("the end of the month", "the next month", y, m+1, 1)
+	turn("the end of the year", "New Year", y+1, time.January, 1)
+	if first := c.Calendar.YearStart; first != (calendar.YearStart{}) {
+		month, day := time.Month(first.Month+1), first.Day+1
+		if !c.businessDay(y, month, day).After(now) {
+			y++
+		}
+		turn("the end of the business year", "the next business year", y, month, day)
+	}
+	slices.SortStableFunc(all, func(a, b example) int { return a.at.Compare(b.at) })
+	return slices.CompactFunc(all, func(a, b example) bool { return a.at.Equal(b.at) })
+}
+
+// businessDay returns the beginning of a business day.
+func (c *command) businessDay(y int, m time.Month, d int) time.Time {
+	return time.Date(y, m, d, 0, 0, int(c.Calendar.DayStart), 0, c.Calendar.Location)
+}
+
+// explain shows what a template prints, and which sequences it can print. A refused template was reported earlier.
+func (c *command) explain(context.Context) error {
+	typ := "IS"
+	if _, err := c.scheme.Series(""); err == nil { // numbers have no type
+		typ = ""
+	}
+	first, last := c.scheme.Limits()
+	now := time.Now().In(c.Calendar.Location).Truncate(time.Second)
+	_, _, end := c.scheme.Period(serial.At(now))
+	if !c.json {
+		holds := c.PrintSeq(first) + " to " + c.PrintSeq(last)
+		if last == template.MaxSequence {
+			holds = c.PrintSeq(first) + " to 10^15-1"
+		}
+		again := "they start again at " + end.Format(time.RFC3339)
+		if c.Calendar.Unit == calendar.Never {
+			again = "they never start again"
+		}
+		c.printf("template   %s\nperiod     %s\nsequences  %s; %s\n", c.Template, c.Calendar.Unit.Noun(),
+			holds, again)
+		if c.Hidden {
+			c.println("           hidden: the printed number does not show them")
+		}
+	}
+	for _, e := range c.examples(now) {
+		n, err := c.scheme.Number(typ, serial.At(e.at), first)
+		switch {
+		case c.json && err == nil:
+			_ = json.NewEncoder(c.out).Encode(struct {
+				Example string    `json:"example"`
+				At      time.Time `json:"at"`
+				line
+			}{e.what, e.at, lineOf(n)})
+		case err == nil:
+			c.printf("%s  %-24s %s\n", e.at.Format(time.RFC3339), n, e.what)
+		default:
+			c.warn("%s: %s", e.what, strings.TrimPrefix(err.Error(), "serial: "))
+		}
+	}
+	if c.json {
+		return nil
+	}
+	n, err := c.scheme.Number(typ, serial.At(now), first)
+	if err != nil {
+		return err
+	}
+	if v, err := n.Int64(); err == nil {
+		c.printf("integer    %d\n", v)
+	} else {
+		c.printf("integer    none: %s\n", strings.TrimPrefix(err.Error(), "serial: Int64: "))
+	}
+	return nil
+}

@@ -1,0 +1,254 @@
+package serialcmd
+
+import (
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/issue"
+	"github.com/dailyserial/serial/internal/program"
+)
+
+func (c *command) raise(ctx context.Context) error {
+	return c.skipping(ctx, func(seq int64) error { return c.gen.Raise(issue.KeepLedger(ctx), c.args[0], seq) })
+}
+
+// takeover leaves a ledger only if asked to. The script that would leave it checks first, so no ledger can be turned on
+// in between.
+func (c *command) takeover(ctx context.Context) error {
+	if c.leaveLedger && c.Ledger {
+		return misused("-leave-ledger: this program has the ledger; to leave it, stop the service and run: %s",
+			c.Leave(c.args[0]))
+	}
+	return c.skipping(ctx, func(seq int64) error {
+		typ := c.args[0]
+		err := c.gen.Takeover(issue.KeepLedger(ctx), typ, seq)
+		if !errors.Is(err, issue.ErrSetAside) {
+			return err
+		}
+		does := "would leave"
+		if c.leaveLedger {
+			does = "leaves"
+		}
+		c.warn("takeover %s the ledger of %s: if Redis loses data after that, numbers may be issued twice, and a program "+
+			"with the ledger skips the rest of the numbers that it set aside", does, typ)
+		if c.leaveLedger {
+			err = c.gen.Takeover(ctx, typ, seq)
+		}
+		return err
+	})
+}
+
+// seq reads the argument SEQ.
+func (c *command) seq() (int64, error) {
+	seq, err := program.Integer(c.args[1], 64)
+	if err == nil && seq < 0 {
+		err = errors.New("want at least 0")
+	}
+	if err != nil {
+		return 0, misused("SEQ %q: %w", c.args[1], err)
+	}
+	return seq, nil
+}
+
+func (c *command) prepare(ctx context.Context) error {
+	if err := c.gen.Prepare(ctx, c.args[0], c.n); err != nil {
+		return err
+	}
+	return c.announce(ctx, nil)
+}
+
+// announce prints the next number, which others may issue meanwhile, and what was skipped, if anything. If the date of
+// the next number is not known, announce prints the number with today's date, and the sequence.
+func (c *command) announce(ctx context.Context, s *skipped) error {
+	l, undated, err := c.upcoming(ctx)
+	if err != nil {
+		c.printSkipped(s)
+		return fmt.Errorf("%s succeeded, but %w", c.row.name, err)
+	}
+	if l.Next == "" {
+		c.warn("no number of type %s is left in the period that began at %s",
+			c.series(l.Type), l.Start.Format(time.RFC3339))
+	}
+	if c.json {
+		l.Skipped = s
+		c.printJSON(l)
+	} else {
+		if l.Next != "" {
+			c.println("next", l.Next)
+		}
+		if undated > 0 {
+			c.println("seq", undated)
+		}
+		c.printSkipped(s)
+	}
+	if err := c.out.Flush(); err != nil {
+		return fmt.Errorf("%s succeeded, but the output could not be written: %w", c.row.name, err)
+	}
+	return nil
+}
+
+// upcoming returns the line of the last number, with the next number if one is left. If the date of the next number is
+// not known, undated is its sequence.
+func (c *command) upcoming(ctx context.Context) (l line, undated int64, err error) {
+	last, err := c.gen.Peek(ctx, c.args[0])
+	if err != nil {
+		return line{}, 0, fmt.Errorf("the next number could not be read: %w", err)
+	}
+	const noDate = "the date of the next number could not be read: %w"
+	if l, err = c.lineNow(ctx, last); err != nil {
+		return line{}, 0, fmt.Errorf(noDate, err)
+	}
+	next, left := c.after(last)
+	if !left {
+		return l, 0, nil
+	}
+	if next.Date.IsZero() {
+		undated = next.Seq
+		if next, err = c.dateNow(ctx, next); err != nil {
+			return line{}, 0, fmt.Errorf(noDate, err)
+		}
+	}
+	l.Next = next.String()
+	return l, undated, nil
+}
+
+// after returns the number that follows the last one issued, and false if the period has no more.
+func (c *command) after(last serial.Number) (serial.Number, bool) {
+	next := last
+	next.Seq++
+	first, largest := c.scheme.Limits()
+	if last.Seq == 0 {
+		next.Seq = first
+	}
+	return next, next.Seq <= largest
+}
+
+// A skip collects what raise or takeover skipped, as the library reports it. It is safe for concurrent use.
+type skip struct {
+	mu     sync.Mutex
+	raised *serial.Explanation // nil if nothing was skipped
+	lost   bool                // the counter was lost, so nobody knows what was skipped
+}
+
+// hooks collect the skip.
+func (s *skip) hooks() serial.Hooks {
+	return serial.Hooks{
+		Unused: func(_ context.Context, e serial.Explanation) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			if e.Reason == serial.Raised {
+				s.raised = &e
+			}
+		},
+		Lost: func(context.Context, serial.LostInfo) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.lost = true
+		},
+	}
+}
+
+func (s *skip) get() (raised *serial.Explanation, lost bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.raised, s.lost
+}
+
+// A skipped is a range of skipped sequences, as a line of a file for audit -explained.
+type skipped struct {
+	gap
+	Reason   string    `json:"reason"`
+	By       string    `json:"by"`
+	At       time.Time `json:"at"`
+	Possible bool      `json:"possible"`
+}
+
+// skipping lifts a counter, and prints the next number and what was skipped. Nothing can find that out later, so it is
+// printed even if something else failed.
+func (c *command) skipping(ctx context.Context, lift func(seq int64) error) error {
+	seq, err := c.seq()
+	if err != nil {
+		return err
+	}
+	if err := c.checkReason(); err != nil {
+		return err
+	}
+	err = lift(seq)
+	unknown := c.flush(ctx)
+	s, unstored := c.explainSkip(ctx)
+	_, lost := c.skip.get()
+	switch {
+	case err != nil:
+		c.printSkipped(s)
+		return errors.Join(unstored, err)
+	case unknown != nil:
+		unknown = fmt.Errorf("what %s skipped is not known: %w", c.row.name, unknown)
+	case s == nil && lost && seq > 0:
+		c.warn("the counter was lost, so it is not known which numbers were skipped, and none are explained")
+	}
+	return errors.Join(c.announce(ctx, s), unstored, unknown)
+}
+
+// explainSkip returns what was skipped, nil if nothing was. It stores a person's explanation in the register.
+func (c *command) explainSkip(ctx context.Context) (*skipped, error) {
+	raised, _ := c.skip.get()
+	if raised == nil {
+		return nil, nil
+	}
+	e := *raised
+	e.At = e.At.In(c.Calendar.Location).Truncate(time.Second)
+	var failed error
+	if c.reason != "" {
+		e.Reason, e.By, e.Possible = c.reason, c.by, false
+		if r := c.register(); r != nil {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+			defer cancel()
+			if failed = r.Explain(ctx, e); failed != nil {
+				failed = fmt.Errorf("the explanation could not be stored, so keep these lines for audit -explained: %w", failed)
+			}
+		}
+	}
+	return &skipped{gap{e.First, e.Last}, e.Reason, e.By, e.At, e.Possible}, failed
+}
+
+// checkReason refuses a reason or name that is invalid in an explanation, and one without the other.
+func (c *command) checkReason() error {
+	switch {
+	case c.reason == "" && c.by == "":
+		return nil
+	case c.by == "":
+		return misused("-reason needs -by NAME: who says so")
+	case c.reason == "":
+		return misused("-by needs -reason TEXT: why nobody has the numbers")
+	}
+	err := serial.Explanation{First: 1, Last: 1, Reason: c.reason, By: c.by, At: time.Now()}.Validate()
+	if err == nil {
+		return nil
+	}
+	_, wrong, _ := strings.Cut(err.Error(), "1 to 1: ")
+	field, wrong, _ := strings.Cut(wrong, ": ")
+	return misused("-%s: %s", strings.ToLower(field), wrong)
+}
+
+// printSkipped prints what was skipped, unless s is nil.
+func (c *command) printSkipped(s *skipped) {
+	switch {
+	case s == nil:
+	case c.json:
+		_ = json.NewEncoder(c.out).Encode(map[string]any{"skipped": s})
+	default:
+		_ = csv.NewWriter(c.out).WriteAll([][]string{ // out remembers an error
+			{"first", "last", "reason", "by", "at", "possible"},
+			{strconv.FormatInt(s.First, 10), strconv.FormatInt(s.Last, 10), s.Reason, s.By, c.time(s.At),
+				strconv.FormatBool(s.Possible)},
+		})
+	}
+}

@@ -1,0 +1,213 @@
+// Package serialcmd is the command serial for a service's own generator: with its template, time zone, ledger, floor,
+// hidden key and hooks. A service with any of these has such a command, because an operator at night needs one:
+//
+//	func main() {
+//		gen, err := numbers.NewGenerator() // the function that the service calls, too
+//		if err != nil {
+//			log.Fatal(err)
+//		}
+//		os.Exit(serialcmd.Main(gen))
+//	}
+//
+// If that program is orders-serial, then "orders-serial raise IS 41" raises the counter of IS, as the service's errors
+// suggest, and "orders-serial help" lists the commands. Command serial, in cmd/serial, is the same with flags for the
+// settings.
+package serialcmd
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"iter"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/redis/go-redis/v9/logging"
+
+	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/internal/program"
+)
+
+// An Option configures [Main]. Only this package and cmd/serial have options.
+type Option interface {
+	Apply(*program.Config)
+}
+
+type option func(*program.Config)
+
+func (o option) Apply(c *program.Config) { o(c) }
+
+// A Register keeps explanations. Package github.com/dailyserial/serial/sqlledger has one in a database.
+type Register interface {
+	// Explain stores an explanation.
+	Explain(ctx context.Context, e serial.Explanation) error
+	// Explanations yields the explanations of a series, as [serial.Scheme.Series] returns it, in the period that begins
+	// at start. The first error ends it.
+	Explanations(ctx context.Context, series string, start time.Time) iter.Seq2[serial.Explanation, error]
+}
+
+// WithRegister gives the command a register: raise and takeover store there what they skip, if a person says why, and
+// audit reads it. Default none. It panics if r is nil.
+func WithRegister(r Register) Option {
+	if v := reflect.ValueOf(r); !v.IsValid() || v.Kind() == reflect.Pointer && v.IsNil() {
+		panic("serialcmd: WithRegister: the register is nil")
+	}
+	return option(func(c *program.Config) { c.Register = r })
+}
+
+// Main runs the command line in [os.Args] on gen's series, and returns the exit code: 0 for success, 1 for a failure, 2
+// for an invalid command line, for which nothing was sent to Redis, and 3 for an audit that found something. The first
+// SIGINT or SIGTERM ends the command, and a second one ends the process. Before Main returns, it waits until the Unused
+// hooks have received all unused numbers: up to 10 s, or 1 s after a signal.
+//
+// Main calls gen's hooks, but does not change gen, and closes nothing. It is for a process that does nothing else: it
+// turns off go-redis's log and ignores SIGPIPE. It reads no environment variable. It panics if gen is nil.
+func Main(gen *serial.Generator, opts ...Option) int {
+	// go-redis would report every lost connection on stderr, but the error says what matters.
+	logging.Disable()
+	signal.Ignore(syscall.SIGPIPE) // a write to a pipe without readers fails, and the error names what was issued
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	context.AfterFunc(ctx, stop) // a second signal kills the process, if a write blocks
+	c := program.Config{Name: strings.TrimSuffix(filepath.Base(os.Args[0]), ".exe"), Args: os.Args[1:],
+		Getenv: os.Getenv, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Context: ctx}
+	return run(gen, &c, opts)
+}
+
+// run carries out a command line and returns the exit code.
+func run(gen *serial.Generator, c *program.Config, opts []Option) int {
+	for _, o := range opts {
+		o.Apply(c)
+	}
+	if gen == nil && c.Settings == nil {
+		panic("serialcmd: Main: the generator is nil")
+	}
+	out := bufio.NewWriter(c.Stdout) // it remembers errors, so only Flush is checked
+	cmd := &command{Config: c, out: out, gen: gen}
+	err := cmd.parse()
+	if err == nil {
+		err = cmd.execute(c.Context)
+	}
+	if errors.Is(err, errHelp) {
+		_, _ = out.WriteString(cmd.help())
+		err = nil
+	}
+	if failed := out.Flush(); failed != nil && !errors.Is(err, failed) {
+		err = errors.Join(err, fmt.Errorf("the output could not be written: %w", failed))
+	}
+	if err == nil {
+		return 0
+	}
+	code := 1
+	if err == errFound {
+		code = 3
+	}
+	if _, ok := errors.AsType[program.Misuse](err); ok {
+		code = 2
+		_, _ = fmt.Fprintln(c.Stderr, cmd.hint()) // first, so that the reason comes last
+	}
+	for line := range strings.Lines(periodFlags(err.Error())) { // one for each option that New refuses
+		cmd.warn("%s", strings.TrimPrefix(strings.TrimSuffix(line, "\n"), "serial: "))
+	}
+	return code
+}
+
+// A command is a command line with everything needed to run it.
+type command struct {
+	*program.Config
+	commandLine
+	program.Facts
+
+	gen    *serial.Generator // nil if the command needs no Redis
+	scheme *serial.Scheme    // nil if it needs nothing
+	out    *bufio.Writer     // to stdout
+	skip   skip
+
+	earlierSchemes []*serial.Scheme // of the earlier templates
+}
+
+// warn prints a line on stderr.
+func (c *command) warn(format string, args ...any) {
+	_, _ = fmt.Fprintf(c.Stderr, c.Name+": "+format+"\n", args...)
+}
+
+// execute runs the command.
+func (c *command) execute(ctx context.Context) (err error) {
+	if err := c.checkArgs(); err != nil {
+		return err
+	}
+	if c.row.needs == program.Nothing {
+		return c.row.run(c, ctx)
+	}
+	closes, err := c.open()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closes != nil {
+			err = cmp.Or(err, closes())
+		}
+	}()
+	if err = c.row.run(c, ctx); c.gen == nil || c.Settings != nil { // a generator made of flags has no other hooks
+		return err
+	}
+	if err := c.flush(ctx); err != nil {
+		c.warn("%s", strings.TrimPrefix(err.Error(), "serial: "))
+	}
+	if err != nil && c.LedgerFails() && !errors.Is(err, serial.ErrConflict) {
+		c.warn("the ledger failed: wait for its database; or, to leave the ledger, stop the service and run: %s",
+			c.Leave(c.args[0]))
+	}
+	return err
+}
+
+// open gets the generator or the scheme that the command needs, and its settings.
+func (c *command) open() (closes func() error, err error) {
+	var opened any = c.gen
+	if c.Settings != nil {
+		text := ""
+		if c.row.explains && len(c.args) > 0 {
+			text = c.args[0]
+		}
+		opened, closes, err = c.Settings.Open(c.row.needs, c.row.name, text)
+		if err != nil {
+			return nil, err
+		}
+	}
+	switch made := opened.(type) {
+	case *serial.Scheme:
+		c.scheme, c.gen = made, nil
+	case *serial.Generator:
+		c.gen = program.Derive(made, c.Name, c.Settings != nil, c.skip.hooks()).(*serial.Generator)
+		c.scheme, opened = c.gen.Scheme(), c.gen
+	}
+	c.Facts = program.Describe(opened)
+	return closes, nil
+}
+
+// flush waits until the hooks have received all unused numbers: up to 10 s, or 1 s after a signal.
+func (c *command) flush(ctx context.Context) error {
+	limit := 10 * time.Second
+	if ctx.Err() != nil {
+		limit = time.Second
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), limit)
+	defer cancel()
+	return c.gen.Flush(ctx)
+}
+
+// register returns the program's register, or nil.
+func (c *command) register() Register {
+	r, _ := c.Register.(Register)
+	return r
+}
+
+// readsExplanations reports whether an audit reads explanations.
+func (c *command) readsExplanations() bool { return c.explained != "" || c.register() != nil }
