@@ -211,30 +211,54 @@ func gaps(ranges []serial.Range) []gap {
 
 // printReportJSON prints a report on one line.
 func (c *command) printReportJSON(r *serial.Report) {
-	out := struct {
-		Type           string    `json:"type"`
-		Start          time.Time `json:"start"`
-		First          int64     `json:"first"`
-		Last           int64     `json:"last"`
-		Count          int64     `json:"count"`
-		Missing        []gap     `json:"missing"`
-		Duplicates     []string  `json:"duplicates"`
-		Beyond         []string  `json:"beyond"`
-		Foreign        []string  `json:"foreign"`
-		MissingCount   int64     `json:"missingCount"`
-		DuplicateCount int64     `json:"duplicateCount"`
-		BeyondCount    int64     `json:"beyondCount"`
-		ForeignCount   int64     `json:"foreignCount"`
-		OtherCount     int64     `json:"otherCount"`
-		*explainedJSON
+	explained, possible := []explainedRange{}, []explainedRange{}
+	for _, e := range r.Explained {
+		explained = append(explained, rangeJSON(gap(e.Range), &e.Explanation))
+	}
+	for _, e := range r.Possible {
+		possible = append(possible, rangeJSON(gap{e.First, e.Last}, &e))
+	}
+	_ = json.NewEncoder(c.out).Encode(struct {
+		Type              string           `json:"type"`
+		Start             time.Time        `json:"start"`
+		First             int64            `json:"first"`
+		Last              int64            `json:"last"`
+		Count             int64            `json:"count"`
+		Missing           []gap            `json:"missing"`
+		Duplicates        []string         `json:"duplicates"`
+		Beyond            []string         `json:"beyond"`
+		Foreign           []string         `json:"foreign"`
+		MissingCount      int64            `json:"missingCount"`
+		DuplicateCount    int64            `json:"duplicateCount"`
+		BeyondCount       int64            `json:"beyondCount"`
+		ForeignCount      int64            `json:"foreignCount"`
+		OtherCount        int64            `json:"otherCount"`
+		Explained         []explainedRange `json:"explained"`
+		Unexplained       []gap            `json:"unexplained"`
+		Possible          []explainedRange `json:"possible"`
+		Contradicted      []string         `json:"contradicted"`
+		ExplainedCount    int64            `json:"explainedCount"`
+		UnexplainedCount  int64            `json:"unexplainedCount"`
+		PossibleCount     int64            `json:"possibleCount"`
+		ContradictedCount int64            `json:"contradictedCount"`
 	}{
 		r.Type, r.Start, r.First, r.Last, r.Count, gaps(r.Missing), c.texts(r.Duplicates), c.texts(r.Beyond),
-		append([]string{}, r.Foreign...), r.MissingCount, r.DuplicateCount, r.BeyondCount, r.ForeignCount, r.OtherCount, nil,
-	}
-	if c.readsExplanations() {
-		out.explainedJSON = c.explainedOf(r)
-	}
-	_ = json.NewEncoder(c.out).Encode(out)
+		append([]string{}, r.Foreign...), r.MissingCount, r.DuplicateCount, r.BeyondCount, r.ForeignCount, r.OtherCount,
+		explained, gaps(r.Unexplained), possible, c.texts(r.Contradicted),
+		r.ExplainedCount, r.UnexplainedCount, r.PossibleCount, r.ContradictedCount,
+	})
+}
+
+type explainedRange struct {
+	gap
+	Reason string    `json:"reason"`
+	By     string    `json:"by,omitempty"`
+	At     time.Time `json:"at"`
+	Unused bool      `json:"unused,omitempty"`
+}
+
+func rangeJSON(g gap, e *serial.Explanation) explainedRange {
+	return explainedRange{g, e.Reason, e.By, e.At, e.Unused}
 }
 
 // texts returns the numbers as issued, or their sequences if their printed dates are not known.
@@ -292,10 +316,10 @@ func (c *command) readExplanations(ctx context.Context, input io.Reader, typ str
 	if err != nil {
 		return err
 	}
-	columns, err := explanationColumnsOf(header)
-	if err != nil {
+	if err := checkHeader(header); err != nil {
 		return err
 	}
+	header = slices.Clone(header)
 	for {
 		record, err := r.Read()
 		if errors.Is(err, io.EOF) {
@@ -307,7 +331,11 @@ func (c *command) readExplanations(ctx context.Context, input io.Reader, typ str
 		if slices.Equal(record, header) { // in concatenated files
 			continue
 		}
-		e, err := c.explanationOf(columns.of(record), typ, start, now)
+		fields := map[string]string{}
+		for i, name := range header {
+			fields[name] = strings.TrimSpace(record[i])
+		}
+		e, err := c.explanationOf(fields, typ, start, now)
 		if err != nil {
 			line, _ := r.FieldPos(0)
 			return fmt.Errorf("line %d: %w", line, err)
@@ -318,40 +346,25 @@ func (c *command) readExplanations(ctx context.Context, input io.Reader, typ str
 	}
 }
 
-// explanationColumns are the indexes of the columns, by name.
-type explanationColumns map[string]int
-
-func explanationColumnsOf(header []string) (explanationColumns, error) {
-	columns := explanationColumns{}
+// checkHeader refuses columns that do not make explanations. Other columns may be there, too.
+func checkHeader(header []string) error {
+	has := func(name string) bool { return slices.Contains(header, name) }
 	for _, name := range []string{"number", "first", "last", "reason", "by", "at", "unused", "possible"} {
-		if at, err := columnOf(header, name); err == nil {
-			columns[name] = at
-		} else if slices.Contains(header, name) { // twice
-			return nil, err
+		if _, err := columnOf(header, name); err != nil && has(name) { // twice
+			return err
 		}
 	}
-	has := func(name string) bool { _, ok := columns[name]; return ok }
 	if !has("reason") || has("first") != has("last") || !has("number") && !has("first") {
-		return nil, fmt.Errorf("the columns are %q; want reason, and number or first and last; by, at, unused and "+
-			"possible are optional", header)
+		return fmt.Errorf("the columns are %q; want reason, and number or first and last; by, at, unused and possible are "+
+			"optional", header)
 	}
-	return columns, nil
-}
-
-// of returns a function that returns the field of a column, or "".
-func (c explanationColumns) of(record []string) func(name string) string {
-	return func(name string) string {
-		if at, ok := c[name]; ok {
-			return strings.TrimSpace(record[at])
-		}
-		return ""
-	}
+	return nil
 }
 
 // explanationOf reads the fields of a line.
-func (c *command) explanationOf(field func(name string) string, typ string, start, now time.Time) (
+func (c *command) explanationOf(fields map[string]string, typ string, start, now time.Time) (
 	serial.Explanation, error) {
-	e := serial.Explanation{Type: typ, Start: start, Reason: field("reason"), By: field("by"), At: now}
+	e := serial.Explanation{Type: typ, Start: start, Reason: fields["reason"], By: fields["by"], At: now}
 	sequence := func(to *int64) func(string) error {
 		return func(value string) (err error) { *to, err = program.Integer(value, 64); return err }
 	}
@@ -368,14 +381,14 @@ func (c *command) explanationOf(field func(name string) string, typ string, star
 		{"first", sequence(&e.First)}, {"last", sequence(&e.Last)},
 		{"at", instant}, {"unused", switchOf(&e.Unused)}, {"possible", switchOf(&e.Possible)},
 	} {
-		if value := field(column.name); value != "" {
+		if value := fields[column.name]; value != "" {
 			if err := column.set(value); err != nil {
 				return e, fmt.Errorf("%s %q: %w", column.name, value, err)
 			}
 		}
 	}
-	if number := field("number"); number != "" {
-		if field("first")+field("last") != "" {
+	if number := fields["number"]; number != "" {
+		if fields["first"]+fields["last"] != "" {
 			return e, errors.New("got a number and first or last; want one or the other")
 		}
 		n, err := c.parseEarlier(number, typ, start)
@@ -440,38 +453,3 @@ func (c *command) printExplained(r *serial.Report) {
 
 // time prints an instant in the time zone of the scheme.
 func (c *command) time(at time.Time) string { return at.In(c.Calendar.Location).Format(time.RFC3339) }
-
-// explainedJSON is what -json adds to a report if explanations were given.
-type explainedJSON struct {
-	Explained         []explainedRange `json:"explained"`
-	Unexplained       []gap            `json:"unexplained"`
-	Possible          []explainedRange `json:"possible"`
-	Contradicted      []string         `json:"contradicted"`
-	ExplainedCount    int64            `json:"explainedCount"`
-	UnexplainedCount  int64            `json:"unexplainedCount"`
-	PossibleCount     int64            `json:"possibleCount"`
-	ContradictedCount int64            `json:"contradictedCount"`
-}
-
-type explainedRange struct {
-	gap
-	Reason string    `json:"reason"`
-	By     string    `json:"by,omitempty"`
-	At     time.Time `json:"at"`
-	Unused bool      `json:"unused,omitempty"`
-}
-
-func (c *command) explainedOf(r *serial.Report) *explainedJSON {
-	out := &explainedJSON{[]explainedRange{}, gaps(r.Unexplained), []explainedRange{}, c.texts(r.Contradicted),
-		r.ExplainedCount, r.UnexplainedCount, r.PossibleCount, r.ContradictedCount}
-	of := func(g gap, e *serial.Explanation) explainedRange {
-		return explainedRange{g, e.Reason, e.By, e.At, e.Unused}
-	}
-	for _, e := range r.Explained {
-		out.Explained = append(out.Explained, of(gap(e.Range), &e.Explanation))
-	}
-	for _, e := range r.Possible {
-		out.Possible = append(out.Possible, of(gap{e.First, e.Last}, &e))
-	}
-	return out
-}

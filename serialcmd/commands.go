@@ -158,34 +158,34 @@ func (c *command) define() {
 			return nil
 		})
 	}
-	c.flags.Func("n", "how many numbers, or periods with the current one, up to `N`.\nDefault 1 for next, 7 for history, "+
-		"2 for prepare", func(value string) error {
+	c.flags.Func("n", "how many numbers, or periods with the current one, up to `N`. Default 1 for next, 7 for "+
+		"history, 2 for prepare", func(value string) error {
 		n, err := program.Integer(value, strconv.IntSize)
 		if c.n = int(n); err == nil && n < 1 {
 			err = errors.New("want at least 1")
 		}
 		return err
 	})
-	text(&c.once, "once", "issue a number to this request, `ID`; while its answer is kept, the same\nrequest gets the "+
-		"same number")
-	text(&c.date, "date", "a `DATE` in the period, such as 2021-10-24; if periods are shorter than\na day, with a time, as "+
-		"in \"2021-10-24 15:04\". Default now")
-	text(&c.column, "column", "read the numbers from the column `NAME` of CSV input, whose first\nline names the columns")
-	text(&c.explained, "explained", "CSV `FILE` that says why numbers are missing, or - for stdin. Its first\n"+
-		"line names its columns: reason, and either number or first and last, which\n"+
-		"are sequences of the audited period. Optional columns are by, at (such as\n"+
-		"2021-10-24T17:05:00Z), unused (true if no document may have the numbers)\n"+
-		"and possible (true if the reason is shown, but explains nothing)")
-	c.flags.Func("earlier", "a `TEMPLATE` with which numbers of this period were printed before it\nwas changed. Give the "+
-		"flag once for each; the present one comes first,\nthen these, in order",
+	text(&c.once, "once",
+		"issue a number to this request, `ID`; while its answer is kept, the same request gets the same number")
+	text(&c.date, "date", "a `DATE` in the period, such as 2021-10-24; if periods are shorter than a day, with a time, "+
+		"as in \"2021-10-24 15:04\". Default now")
+	text(&c.column, "column",
+		"read the numbers from the column `NAME` of CSV input, whose first line names the columns")
+	text(&c.explained, "explained", "CSV `FILE` that says why numbers are missing, or - for stdin. Its first line names "+
+		"its columns: reason, and either number or first and last, which are sequences of the audited period. Optional "+
+		"columns are by, at (such as 2021-10-24T17:05:00Z), unused (true if no document may have the numbers) and "+
+		"possible (true if the reason is shown, but explains nothing)")
+	c.flags.Func("earlier", "a `TEMPLATE` with which numbers of this period were printed before it was changed. Give the "+
+		"flag once for each; the present template comes first, then these, in order",
 		func(value string) error { c.earlier = append(c.earlier, value); return nil })
-	c.flags.BoolFunc("dry-run", "only list what would be done. Default if stdin is a terminal;\n-dry-run=false writes",
+	c.flags.BoolFunc("dry-run", "only list what would be done. Default if stdin is a terminal; -dry-run=false writes",
 		func(value string) error { c.dryRun = new(bool); return switchOf(c.dryRun)(value) })
-	c.flags.BoolFunc("force", "raise counters even if a sequence appears twice, or one is far above\nthe others",
+	c.flags.BoolFunc("force", "raise counters even if a sequence appears twice, or one is far above the others",
 		switchOf(&c.force))
-	c.flags.BoolFunc("leave-ledger", "give up the series' ledger, if it has one: if Redis loses\ndata after that, numbers "+
+	c.flags.BoolFunc("leave-ledger", "give up the series' ledger, if it has one: if Redis loses data after that, numbers "+
 		"may be issued twice", switchOf(&c.leaveLedger))
-	person(&c.reason, "reason", "`TEXT`: why nobody has the skipped numbers; requires -by")
+	person(&c.reason, "reason", "`TEXT` that says why nobody has the skipped numbers; requires -by")
 	person(&c.by, "by", "`NAME` of who says so; requires -reason")
 	if c.Settings != nil {
 		for _, name := range c.Settings.Define(c.flags) {

@@ -63,8 +63,17 @@ for which nothing was sent to Redis, and 3 for an audit that found something.
 		if isSwitch(f) {
 			value = ""
 		}
-		text = strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", 20))
-		fmt.Fprintf(&b, "  %-17s %s\n", strings.TrimSuffix("-"+f.Name+" "+value, " "), text)
+		fmt.Fprintf(&b, "  %-17s", strings.TrimSuffix("-"+f.Name+" "+value, " "))
+		for column := 20; text != ""; {
+			var word string
+			if word, text, _ = strings.Cut(text, " "); column+len(word) >= 90 {
+				b.WriteString("\n" + strings.Repeat(" ", 19))
+				column = 20
+			}
+			b.WriteString(" " + word)
+			column += len(word) + 1
+		}
+		b.WriteString("\n")
 	}
 	return b.String()
 }
@@ -176,7 +185,7 @@ func (c *command) completeFish() {
 			if isSwitch(f) {
 				value = ""
 			}
-			line(seen+s.name, "-o %s%s -d %s", f.Name, value, quoted(strings.ReplaceAll(text, "\n", " ")))
+			line(seen+s.name, "-o %s%s -d %s", f.Name, value, quoted(text))
 		}
 	}
 }

@@ -243,8 +243,8 @@ func (c *command) doubts(f *found) (all []error) {
 	series := c.series(f.Type) + " in " + c.name(f.Start)
 	for i, number := range f.Duplicates {
 		n, _ := c.scheme.Parse(number)
-		all = append(all, fmt.Errorf("line %d: %s: the sequence %s of %s appears twice", f.lines[i], number, c.PrintSeq(n.Seq),
-			series))
+		all = append(all, fmt.Errorf("line %d: %s: the sequence %s of %s appears twice", f.lines[i], number,
+			c.PrintSeq(n.Seq), series))
 	}
 	if f.DuplicateCount > mostShown {
 		all = append(all, fmt.Errorf("%d sequences of %s appear twice, of which the first %d are shown", f.DuplicateCount,

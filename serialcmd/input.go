@@ -3,8 +3,8 @@ package serialcmd
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
-	"encoding/binary"
 	"encoding/csv"
 	"errors"
 	"fmt"
@@ -14,8 +14,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"unicode/utf16"
-	"unicode/utf8"
+
+	"golang.org/x/text/encoding/unicode"
+	"golang.org/x/text/transform"
 )
 
 // An entry is a line of the input, or a field of its column.
@@ -28,7 +29,7 @@ type entry struct {
 func (c *command) openInput(name string) (io.ReadCloser, error) {
 	if name == "" || name == "-" {
 		if isTerminal(c.Stdin) {
-			_, _ = fmt.Fprintln(c.Stderr, "serial: reading numbers from this terminal, one per line")
+			c.warn("reading numbers from this terminal, one per line")
 		}
 		return io.NopCloser(c.Stdin), nil
 	}
@@ -37,34 +38,14 @@ func (c *command) openInput(name string) (io.ReadCloser, error) {
 
 // entries yields the entries of the input, without blank ones, until ctx ends. The first error ends it.
 func (c *command) entries(ctx context.Context, input io.Reader) iter.Seq2[entry, error] {
-	const often = 500_000
 	return func(yield func(entry, error) bool) {
-		progress, width := io.Discard, 0
-		if isTerminal(c.Stderr) {
-			progress = c.Stderr
-		}
-		// Progress is erased, as in next.
-		erase := func() { _, _ = fmt.Fprintf(progress, "\r%*s\r", width, "") }
-		n := 0
 		for e, err := range c.fields(ctx, input) {
-			if err == nil {
-				err = ctx.Err()
-			}
-			if err == nil && strings.TrimSpace(e.text) == "" {
+			if err = cmp.Or(err, ctx.Err()); err == nil && strings.TrimSpace(e.text) == "" {
 				continue
 			}
-			if n++; n%often == 0 {
-				if width > 0 {
-					erase()
-				}
-				width, _ = fmt.Fprintf(progress, c.Name+": %d numbers read", n)
-			}
 			if !yield(e, err) || err != nil {
-				break
+				return
 			}
-		}
-		if width > 0 {
-			erase()
 		}
 	}
 }
@@ -106,55 +87,9 @@ func (c *command) fields(ctx context.Context, input io.Reader) iter.Seq2[entry, 
 var separatorLine = regexp.MustCompile(`^("?(?i:sep)=([,;\t])"?)(\r?\n|$)`)
 
 // newReader reads the input as UTF-8 until ctx ends. It drops a byte order mark, which Windows programs write, and
-// decodes UTF-16 if the mark says so.
+// decodes UTF-16 if the mark says so: half a character becomes U+FFFD.
 func newReader(ctx context.Context, input io.Reader) *bufio.Reader {
-	const size = 64 << 10
-	r := bufio.NewReaderSize(interruptible{ctx, input}, size)
-	const mark = "\ufeff"
-	start, _ := r.Peek(len(mark))
-	switch {
-	case string(start) == mark:
-		_, _ = r.Discard(len(mark))
-	case bytes.HasPrefix(start, []byte("\xff\xfe")):
-		_, _ = r.Discard(2)
-		return bufio.NewReaderSize(utf16Reader{r, binary.LittleEndian}, size)
-	case bytes.HasPrefix(start, []byte("\xfe\xff")):
-		_, _ = r.Discard(2)
-		return bufio.NewReaderSize(utf16Reader{r, binary.BigEndian}, size)
-	}
-	return r
-}
-
-// A utf16Reader reads UTF-16 as UTF-8. Invalid characters read as U+FFFD.
-type utf16Reader struct {
-	input *bufio.Reader
-	order binary.ByteOrder
-}
-
-func (u utf16Reader) Read(p []byte) (n int, err error) {
-	const unit = 2
-	for n+utf8.UTFMax <= len(p) && (n == 0 || u.input.Buffered() >= 2*unit) {
-		b, err := u.input.Peek(unit)
-		if len(b) == 1 && err == io.EOF {
-			err = errors.New("the text in UTF-16 ends in the middle of a character")
-		}
-		if err != nil {
-			return n, err
-		}
-		r := rune(u.order.Uint16(b))
-		_, _ = u.input.Discard(unit)
-		if utf16.IsSurrogate(r) { // half of a character
-			second, _ := u.input.Peek(unit)
-			if len(second) == unit {
-				r = utf16.DecodeRune(r, rune(u.order.Uint16(second)))
-			}
-			if !utf16.IsSurrogate(r) && r != utf8.RuneError {
-				_, _ = u.input.Discard(unit)
-			}
-		}
-		n += utf8.EncodeRune(p[n:], r) // a lone surrogate becomes U+FFFD
-	}
-	return n, nil
+	return bufio.NewReaderSize(transform.NewReader(interruptible{ctx, input}, unicode.BOMOverride(transform.Nop)), 64<<10)
 }
 
 // discardSeparator discards the line that names the separator, if the input begins with one, and returns the separator.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
@@ -15,6 +16,11 @@ import (
 	"github.com/alicebob/miniredis/v2/server"
 	"github.com/stretchr/testify/require"
 )
+
+type info struct{ fs.FileInfo }
+
+func (i info) Stat() (fs.FileInfo, error) { return i, nil }
+func (i info) Mode() fs.FileMode          { return fs.ModeDevice | fs.ModeCharDevice }
 
 // A keyboard is an input that claims to be a terminal.
 type keyboard struct {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"net"
 	"os"
 	"os/exec"
@@ -287,17 +286,6 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// A terminal is a buffer that claims to be a terminal.
-type terminal struct {
-	bytes.Buffer
-	info
-}
-
-type info struct{ fs.FileInfo }
-
-func (i info) Stat() (fs.FileInfo, error) { return i, nil }
-func (i info) Mode() fs.FileMode          { return fs.ModeDevice | fs.ModeCharDevice }
-
 func TestBatches(t *testing.T) {
 	const n = 250_000
 	m := miniredis.RunT(t)
@@ -307,18 +295,6 @@ func TestBatches(t *testing.T) {
 	stdout, stderr := onRedis("redis://"+m.Addr()).exits(t, 0, next...)
 	require.True(t, lines("IS"+day+"%06d", 1, n) == stdout) // not Equal: it would print both
 	require.Empty(t, stderr)
-
-	var out bytes.Buffer
-	var errs terminal
-	code := run(context.Background(), next, env("redis://"+m.Addr()), nil, &out, &errs)
-	require.Equal(t, 0, code)
-	require.True(t, lines("IS"+day+"%06d", n+1, 2*n) == out.String())
-	progress := ""
-	for _, done := range []int{0, 100_000, 200_000} {
-		line := fmt.Sprintf("serial: %d of 250000 numbers", done)
-		progress += line + "\r" + strings.Repeat(" ", len(line)) + "\r"
-	}
-	require.Equal(t, progress, errs.String())
 
 	// The numbers left are enough for one batch, but not for two.
 	onRedis("redis://"+m.Addr()).exits(t, 0, "raise", "-tz", zone, next[3], next[4], "IS", "849999")

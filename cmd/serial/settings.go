@@ -57,20 +57,20 @@ func (s *settings) Define(flags *flag.FlagSet) (names []string) {
 			return err
 		}
 	}
-	add("redis", "`URL`: redis://, rediss:// or unix://. Add ?master_name=NAME for Sentinel,\nor ?addr=HOST:PORT of another "+
-		"node for Cluster. Default $SERIAL_REDIS_URL", text(&s.url))
-	add("tz", "time `ZONE` whose midnight resets the counters: an IANA name, or Local\nfor this machine's. Default $SERIAL_TZ. "+
-		"Required with a Redis URL", func(name string) (err error) { s.zone, err = zone(name); return err })
-	add("period", "`PERIOD` after which numbers start again: one of\n"+choices()+".\nDefault day", s.setPeriod)
-	add("day-start", "`TIME` at which a business day begins, such as 04:00 or 4h. Default 0,\nmidnight",
+	add("redis", "`URL`: redis://, rediss:// or unix://. Add ?master_name=NAME for Sentinel, or ?addr=HOST:PORT of "+
+		"another node for Cluster. Default $SERIAL_REDIS_URL", text(&s.url))
+	add("tz", "time `ZONE` whose midnight resets the counters: an IANA name, or Local for this machine's. Default "+
+		"$SERIAL_TZ. Required with a Redis URL", func(name string) (err error) { s.zone, err = zone(name); return err })
+	add("period", "`PERIOD` after which numbers start again: one of "+choices()+". Default day", s.setPeriod)
+	add("day-start", "`TIME` at which a business day begins, such as 04:00 or 4h. Default 0, midnight",
 		func(value string) error {
 			start, err := timeOfDay(value)
 			s.opts = append(s.opts, serial.WithDayStart(start))
 			return err
 		})
-	add("year-start", "`MM-DD`, the first day of the business year, such as 04-01; for the\nperiods year, half-year and "+
-		"quarter and for the tokens FFFF, FF, EEEE, EE,\nS and Q. Default 01-01", s.setYearStart)
-	add("template", "`TEXT` that says how a number is printed. Default\n{type}{date:yyyyMMdd}{seq:4}, with a date that "+
+	add("year-start", "`MM-DD`, the first day of the business year, such as 04-01; for the periods year, half-year and "+
+		"quarter and for the tokens FFFF, FF, EEEE, EE, S and Q. Default 01-01", s.setYearStart)
+	add("template", "`TEXT` that says how a number is printed. Default {type}{date:yyyyMMdd}{seq:4}, with a date that "+
 		"matches -period", text(&s.template))
 	add("start", "the first `SEQ` of a period. Default 1", whole(serial.WithStart))
 	add("last", "the last `SEQ` of a period. Default the largest that the template prints", whole(serial.WithLast))
@@ -83,13 +83,13 @@ func (s *settings) Define(flags *flag.FlagSet) (names []string) {
 			s.opts = append(s.opts, serial.WithUntil(serial.OnDateOf(day)))
 			return nil
 		})
-	add("retention", "how many periods, `N`, to keep counters after their own period, for\nhistory and audit. Default 0",
+	add("retention", "how many periods, `N`, to keep counters after their own period, for history and audit. Default 0",
 		func(value string) error {
 			n, err := program.Integer(value, strconv.IntSize)
 			s.more = append(s.more, serial.WithRetention(int(n)))
 			return err
 		})
-	add("once-for", "the `DURATION` for which a request's answer is kept, such as 72h. Default\n48h",
+	add("once-for", "the `DURATION` for which a request's answer is kept, such as 72h. Default 48h",
 		func(value string) error {
 			d, err := time.ParseDuration(value)
 			if err != nil {
@@ -98,13 +98,13 @@ func (s *settings) Define(flags *flag.FlagSet) (names []string) {
 			s.more = append(s.more, serial.WithOnceFor(d))
 			return nil
 		})
-	add("hidden-key", "`FILE` with the key that hides sequences, in hexadecimal digits.\nDefault $SERIAL_HIDDEN_KEY, which "+
-		"contains these digits", text(&s.keyFile))
+	add("hidden-key", "`FILE` with the key that hides sequences, in hexadecimal digits. Default $SERIAL_HIDDEN_KEY, "+
+		"which contains these digits", text(&s.keyFile))
 	add("prefix", "`NAME` that all keys in Redis begin with. Default serial", func(prefix string) error {
 		s.opts = append(s.opts, serial.WithKeyPrefix(prefix))
 		return nil
 	})
-	flags.BoolFunc("shared", "all types of the prefix share a counter. Without {type} in the template,\nthere is no TYPE",
+	flags.BoolFunc("shared", "all types of the prefix share a counter. Without {type} in the template, there is no TYPE",
 		func(value string) error {
 			shared, err := strconv.ParseBool(value)
 			if err != nil {
@@ -317,8 +317,8 @@ func check(address string) (url.Values, error) {
 }
 
 // units are the values of -period.
-var units = []calendar.Unit{calendar.Second, calendar.Minute, calendar.Hour, calendar.Day, calendar.Week, calendar.Month,
-	calendar.Quarter, calendar.HalfYear, calendar.Year, calendar.Never}
+var units = []calendar.Unit{calendar.Second, calendar.Minute, calendar.Hour, calendar.Day, calendar.Week,
+	calendar.Month, calendar.Quarter, calendar.HalfYear, calendar.Year, calendar.Never}
 
 // choices lists the values of -period.
 func choices() string {
