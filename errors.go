@@ -109,7 +109,8 @@ func (g *Generator) describe(r *exchange.Refusal) error {
 		return fmt.Errorf("%w: Redis's clock says %s, and does not stay in one period", ErrClockSkew, utc(r.Now))
 	case exchange.Skewed:
 		return fmt.Errorf("%w: %s of %s would be opened at %s by Redis's clock, and it is %s by this host's: "+
-			"want %v; set the wrong clock", ErrClockSkew, typ, label, utc(r.Now), utc(r.Received), g.issuing.MaxSkew)
+			"want at most %v apart; correct the clock that is wrong", ErrClockSkew, typ, label, utc(r.Now), utc(r.Received),
+			g.issuing.MaxSkew)
 	case exchange.Exhausted, exchange.Over:
 		return g.describeExhausted(r)
 	case exchange.Lost:

@@ -55,9 +55,13 @@ func (c *command) audit(ctx context.Context) error {
 		at = serial.At(last.Start)
 	}
 	opts := []serial.AuditOption{serial.WithEarlier(c.earlierSchemes...)}
-	if c.readsExplanations() {
-		_, start, _ := c.scheme.Period(at)
-		opts = append(opts, serial.WithExplanations(c.explanations(ctx, explained, c.args[0], start)))
+	_, start, _ := c.scheme.Period(at)
+	if r := c.register(); r != nil {
+		series, _ := c.scheme.Series(c.args[0]) // the audit checks the type
+		opts = append(opts, serial.WithExplanations(r.Explanations(ctx, series, start)))
+	}
+	if c.explained != "" { // later than the register, so that the file's win
+		opts = append(opts, serial.WithExplanations(c.explanations(ctx, c.explained, explained, c.args[0], start)))
 	}
 	report, err := c.gen.Audit(ctx, c.args[0], at, func(yield func(string, error) bool) {
 		for e, err := range c.entries(ctx, input) {
@@ -274,33 +278,19 @@ func (c *command) texts(numbers []serial.Number) []string {
 	return all
 }
 
-// explanations yields the explanations of the register and, after them, so that they win, those of a CSV file. They are
-// of typ, in the period that begins at start. The first error ends it.
-func (c *command) explanations(ctx context.Context, file io.Reader, typ string,
+// explanations yields the explanations of a CSV file. Its sequences are of typ, in the period that begins at start. The
+// first error ends it, and names the file and the line.
+func (c *command) explanations(ctx context.Context, name string, input io.Reader, typ string,
 	start time.Time) iter.Seq2[serial.Explanation, error] {
 	return func(yield func(serial.Explanation, error) bool) {
-		if r := c.register(); r != nil {
-			series, _ := c.scheme.Series(typ) // the audit has checked the type
-			for e, err := range r.Explanations(ctx, series, start) {
-				if err != nil {
-					err = fmt.Errorf("the register: %w", err)
-				}
-				if !yield(e, err) || err != nil {
-					return
-				}
-			}
-		}
-		if c.explained == "" {
+		err := c.readExplanations(ctx, input, typ, start, func(e serial.Explanation) bool { return yield(e, nil) })
+		if err == nil {
 			return
 		}
-		err := c.readExplanations(ctx, file, typ, start, func(e serial.Explanation) bool { return yield(e, nil) })
-		if err != nil {
-			name := c.explained
-			if name == "-" {
-				name = "stdin"
-			}
-			yield(serial.Explanation{}, fmt.Errorf("explanations in %s: %w", name, err))
+		if name == "-" {
+			name = "stdin"
 		}
+		yield(serial.Explanation{}, fmt.Errorf("explanations in %s: %w", name, err))
 	}
 }
 
