@@ -218,7 +218,7 @@ func init() {
 		f.Ledger, f.LedgerFails = g.ledger != nil, func() bool { return ok && l.failing.Load() }
 		return f
 	}
-	program.Derive = func(generator any, name string, flags bool, hooks any) any {
+	program.Derive = func(generator any, name string, flags []string, hooks any) any {
 		c := generator.(*Generator).config
 		c.program, c.hooks = programName{name, flags}, append(slices.Clip(c.hooks), hooks.(Hooks))
 		if c.ledger != nil {
@@ -250,7 +250,7 @@ func (l *watchedLedger) Reserve(ctx context.Context, r Reservation) (after int64
 // A programName is the name of the command that errors name; "" in a process that is not one.
 type programName struct {
 	name  string
-	flags bool // the command needs flags for the settings
+	flags []string // after those for the settings; nil if the command needs none
 }
 
 // operate returns the command that ends a refusal. The operator fills in SEQ.
@@ -258,8 +258,8 @@ func (g *Generator) operate(r *exchange.Refusal, command string, flags ...string
 	where := "SEQ is the last number used of " + calendar.FormatLabel(r.Period.Label) + ", or 0"
 	line := append([]string{cmp.Or(g.program.name, "serial"), command}, flags...)
 	switch own := g.ledger != nil || g.issuing.Floor != nil || g.key != nil; {
-	case g.program.flags || g.program.name == "" && !own:
-		line = append(line, g.flags()...)
+	case g.program.flags != nil || g.program.name == "" && !own:
+		line = append(append(line, g.flags()...), g.program.flags...)
 	case g.program.name == "":
 		line[0] = "PROGRAM"
 		where = "PROGRAM is the service's own command (see package serialcmd), and " + where

@@ -31,7 +31,7 @@ func (c *command) audit(ctx context.Context) error {
 		}
 		c.earlierSchemes = append(c.earlierSchemes, earlier)
 	}
-	file := c.arg(1)
+	file := c.args[1]
 	if c.explained == "-" && (file == "" || file == "-") {
 		return misused("-explained -: the numbers come from stdin; name a FILE for one of them")
 	}
@@ -215,36 +215,36 @@ func gaps(ranges []serial.Range) []gap {
 
 // printReportJSON prints a report on one line.
 func (c *command) printReportJSON(r *serial.Report) {
-	explained, possible := []explainedRange{}, []explainedRange{}
+	explained, possible := []explanation{}, []explanation{}
 	for _, e := range r.Explained {
-		explained = append(explained, rangeJSON(gap(e.Range), &e.Explanation))
+		explained = append(explained, explanationOf(gap(e.Range), &e.Explanation))
 	}
 	for _, e := range r.Possible {
-		possible = append(possible, rangeJSON(gap{e.First, e.Last}, &e))
+		possible = append(possible, explanationOf(gap{e.First, e.Last}, &e))
 	}
 	_ = json.NewEncoder(c.out).Encode(struct {
-		Type              string           `json:"type"`
-		Start             time.Time        `json:"start"`
-		First             int64            `json:"first"`
-		Last              int64            `json:"last"`
-		Count             int64            `json:"count"`
-		Missing           []gap            `json:"missing"`
-		Duplicates        []string         `json:"duplicates"`
-		Beyond            []string         `json:"beyond"`
-		Foreign           []string         `json:"foreign"`
-		MissingCount      int64            `json:"missingCount"`
-		DuplicateCount    int64            `json:"duplicateCount"`
-		BeyondCount       int64            `json:"beyondCount"`
-		ForeignCount      int64            `json:"foreignCount"`
-		OtherCount        int64            `json:"otherCount"`
-		Explained         []explainedRange `json:"explained"`
-		Unexplained       []gap            `json:"unexplained"`
-		Possible          []explainedRange `json:"possible"`
-		Contradicted      []string         `json:"contradicted"`
-		ExplainedCount    int64            `json:"explainedCount"`
-		UnexplainedCount  int64            `json:"unexplainedCount"`
-		PossibleCount     int64            `json:"possibleCount"`
-		ContradictedCount int64            `json:"contradictedCount"`
+		Type              string        `json:"type"`
+		Start             time.Time     `json:"start"`
+		First             int64         `json:"first"`
+		Last              int64         `json:"last"`
+		Count             int64         `json:"count"`
+		Missing           []gap         `json:"missing"`
+		Duplicates        []string      `json:"duplicates"`
+		Beyond            []string      `json:"beyond"`
+		Foreign           []string      `json:"foreign"`
+		MissingCount      int64         `json:"missingCount"`
+		DuplicateCount    int64         `json:"duplicateCount"`
+		BeyondCount       int64         `json:"beyondCount"`
+		ForeignCount      int64         `json:"foreignCount"`
+		OtherCount        int64         `json:"otherCount"`
+		Explained         []explanation `json:"explained"`
+		Unexplained       []gap         `json:"unexplained"`
+		Possible          []explanation `json:"possible"`
+		Contradicted      []string      `json:"contradicted"`
+		ExplainedCount    int64         `json:"explainedCount"`
+		UnexplainedCount  int64         `json:"unexplainedCount"`
+		PossibleCount     int64         `json:"possibleCount"`
+		ContradictedCount int64         `json:"contradictedCount"`
 	}{
 		r.Type, r.Start, r.First, r.Last, r.Count, gaps(r.Missing), c.texts(r.Duplicates), c.texts(r.Beyond),
 		append([]string{}, r.Foreign...), r.MissingCount, r.DuplicateCount, r.BeyondCount, r.ForeignCount, r.OtherCount,
@@ -253,16 +253,18 @@ func (c *command) printReportJSON(r *serial.Report) {
 	})
 }
 
-type explainedRange struct {
+// An explanation is a range of sequences with its reason, as JSON.
+type explanation struct {
 	gap
-	Reason string    `json:"reason"`
-	By     string    `json:"by,omitempty"`
-	At     time.Time `json:"at"`
-	Unused bool      `json:"unused,omitempty"`
+	Reason   string    `json:"reason"`
+	By       string    `json:"by"`
+	At       time.Time `json:"at"`
+	Unused   bool      `json:"unused,omitempty"`
+	Possible bool      `json:"possible"`
 }
 
-func rangeJSON(g gap, e *serial.Explanation) explainedRange {
-	return explainedRange{g, e.Reason, e.By, e.At, e.Unused}
+func explanationOf(g gap, e *serial.Explanation) explanation {
+	return explanation{g, e.Reason, e.By, e.At, e.Unused, e.Possible}
 }
 
 // texts returns the numbers as issued, or their sequences if their printed dates are not known.
@@ -325,7 +327,7 @@ func (c *command) readExplanations(ctx context.Context, input io.Reader, typ str
 		for i, name := range header {
 			fields[name] = strings.TrimSpace(record[i])
 		}
-		e, err := c.explanationOf(fields, typ, start, now)
+		e, err := c.readExplanation(fields, typ, start, now)
 		if err != nil {
 			line, _ := r.FieldPos(0)
 			return fmt.Errorf("line %d: %w", line, err)
@@ -351,8 +353,8 @@ func checkHeader(header []string) error {
 	return nil
 }
 
-// explanationOf reads the fields of a line.
-func (c *command) explanationOf(fields map[string]string, typ string, start, now time.Time) (
+// readExplanation reads the fields of a line.
+func (c *command) readExplanation(fields map[string]string, typ string, start, now time.Time) (
 	serial.Explanation, error) {
 	e := serial.Explanation{Type: typ, Start: start, Reason: fields["reason"], By: fields["by"], At: now}
 	sequence := func(to *int64) func(string) error {

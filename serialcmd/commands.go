@@ -322,8 +322,8 @@ func (s *subcommand) options(c *command) (all []*flag.Flag) {
 	return append(append(all, c.settings...), c.flags.Lookup("json"))
 }
 
-// checkArgs refuses empty arguments and a wrong number of arguments. If numbers have no type, it inserts "" for TYPE. It
-// never prints an argument, which may be a URL with a password.
+// checkArgs refuses empty arguments and a wrong number of arguments. It sets those that are
+// omitted, and TYPE if numbers have no type, to "". It never prints an argument, which may be a URL with a password.
 func (c *command) checkArgs() error {
 	want := c.row.args
 	if c.typeless() {
@@ -341,6 +341,9 @@ func (c *command) checkArgs() error {
 	if len(c.args) > len(names) {
 		return misused("too many arguments: got %d, but %s takes %s", len(c.args), c.row.name, cmp.Or(want, "none"))
 	}
+	for range len(names) - len(c.args) {
+		c.args = append(c.args, "")
+	}
 	if want != c.row.args {
 		c.args = slices.Insert(c.args, 0, "")
 	}
@@ -354,14 +357,6 @@ func (c *command) typeless() bool {
 	}
 	_, err := c.gen.Scheme().Series("")
 	return err == nil
-}
-
-// arg returns an optional argument, or "" if it is omitted.
-func (c *command) arg(i int) string {
-	if i < len(c.args) {
-		return c.args[i]
-	}
-	return ""
 }
 
 func misused(format string, args ...any) error { return program.Misused(fmt.Errorf(format, args...)) }

@@ -1,6 +1,7 @@
 package serialcmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -87,27 +88,16 @@ func (c *command) version(context.Context) error {
 	return nil
 }
 
-// describe returns the program's version, the revision it was built from, the version of the library if it is another
-// module, and the version of Go.
+// describe returns the version of the program, which names the revision it was built from, of the library if it is
+// another module, and of Go.
 func describe(name string, info *debug.BuildInfo) string {
-	version, revision := info.Main.Version, ""
-	if version == "" {
-		version = "(devel)"
-	}
-	for _, s := range info.Settings {
-		switch {
-		case s.Key == "vcs.revision":
-			revision = ", revision " + s.Value + revision
-		case s.Key == "vcs.modified" && s.Value == "true":
-			revision += ", modified"
-		}
-	}
+	text := name + " " + cmp.Or(info.Main.Version, "(devel)")
 	for _, m := range info.Deps {
 		if m.Path == "github.com/dailyserial/serial" {
-			revision += ", serial " + m.Version
+			text += ", serial " + m.Version
 		}
 	}
-	return fmt.Sprintf("%s %s%s, %s", name, version, revision, info.GoVersion)
+	return text + ", " + info.GoVersion
 }
 
 // completion prints a script that completes commands and flags, and elsewhere the names of files.

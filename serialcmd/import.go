@@ -23,8 +23,8 @@ import (
 // imports raises the counters of the current period to the greatest numbers of another system. It checks everything it
 // can before the first write. Only raising a series shows whether it has a ledger, which imports cannot raise.
 func (c *command) imports(ctx context.Context) error {
-	typ, name := c.arg(0), c.arg(1)
-	if len(c.args) == 1 && c.isFile(typ) {
+	typ, name := c.args[0], c.args[1]
+	if typ != "" && name == "" && c.isFile(typ) {
 		typ, name = "", typ
 	}
 	if c.Shared { // all types count
@@ -101,7 +101,7 @@ func (c *command) plan(ctx context.Context, all []*found, typ string) (doubts []
 	}
 	if typ != "" && len(current) == 0 {
 		hint := ""
-		if len(c.args) == 1 {
+		if c.args[1] == "" {
 			hint = ", and there is no file of that name"
 		}
 		return nil, fmt.Errorf("the input has no numbers of type %s%s, so nothing was written", typ, hint)

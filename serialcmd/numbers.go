@@ -215,19 +215,14 @@ func (c *command) name(start time.Time) string {
 	return c.scheme.PeriodName(serial.At(start))
 }
 
-// bar draws a share from 0 to 1, in eighths of a character.
+// bar draws a share from 0 to 1.
 func bar(share float64) string {
 	const width = 24
-	eighths := int(math.Round(share * width * 8))
+	full := min(width, int(math.Round(share*width)))
 	if share > 0 {
-		eighths = max(eighths, 1) // a small share is visible
+		full = max(full, 1) // a small share is visible
 	}
-	eighths = min(eighths, width*8)
-	full := strings.Repeat("█", eighths/8)
-	if rest := eighths % 8; rest > 0 {
-		full += string(rune('█' + 8 - rest)) // ▏ to ▉ follow the full block
-	}
-	return full + strings.Repeat("·", width-(eighths+7)/8)
+	return strings.Repeat("█", full) + strings.Repeat("·", width-full)
 }
 
 // An example is an instant for which the command shows a number.
@@ -335,7 +330,7 @@ type line struct {
 	Used   *float64  `json:"used,omitempty"`  // share of the period's numbers that were issued
 	Next   string    `json:"next,omitempty"`  // the number after this one; omitted if none is left
 
-	Skipped *skipped `json:"skipped,omitempty"`
+	Skipped *explanation `json:"skipped,omitempty"`
 }
 
 func lineOf(n serial.Number) line {

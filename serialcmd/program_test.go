@@ -50,7 +50,8 @@ func newService(t *testing.T, more ...serial.Option) *service {
 
 func (s *service) generator(t *testing.T, opts ...serial.Option) *serial.Generator {
 	t.Helper()
-	gen, err := serial.New(s.redis.Client(), append([]serial.Option{serial.WithLocation(time.UTC), serial.WithMaxSkew(-1)}, opts...)...)
+	opts = append([]serial.Option{serial.WithLocation(time.UTC), serial.WithMaxSkew(-1)}, opts...)
+	gen, err := serial.New(s.redis.Client(), opts...)
 	require.NoError(t, err)
 	return gen
 }
@@ -106,8 +107,8 @@ func TestMainOfService(t *testing.T) {
 		require.Empty(t, stdout, args)
 		require.Regexp(t, `^usage: orders-serial .*\n(orders-serial: .*\n)+$`, stderr)
 	}
-	require.Contains(t, stderr, "to leave it, stop the service and run: serial takeover -leave-ledger -tz 'UTC' -template "+
-		"'{type}-{date:yyMMdd}-{seq:5}' -prefix 'shop' IS SEQ, where SEQ is")
+	require.Contains(t, stderr, "to leave it, stop the service and run: serial takeover -leave-ledger -tz 'UTC' "+
+		"-template '{type}-{date:yyMMdd}-{seq:5}' -prefix 'shop' IS SEQ, where SEQ is")
 	number, err = s.Next(t.Context(), "IS")
 	require.NoError(t, err)
 	require.Equal(t, "IS-211024-00051", number, "nothing was sent")
@@ -137,7 +138,7 @@ func TestPrintedCommands(t *testing.T) {
 		{"settings", "serial", "-tz 'UTC' -template '{type}-{date:yyMMdd}-{seq:5}' -start '5' -last '5000' -prefix 'shop' " +
 			"-until 2021-12-31 -shared ",
 			[]serial.Option{serial.WithTemplate("{type}-{date:yyMMdd}-{seq:5}"), serial.WithKeyPrefix("shop"),
-				serial.WithStart(5), serial.WithLast(5000), serial.WithUntil(serial.OnDateOf(time.Date(2021, 12, 31, 0, 0, 0, 0, time.UTC))),
+				serial.WithStart(5), serial.WithLast(5000), serial.WithUntil(serial.On(2021, 12, 31)),
 				serial.WithSharedCounter()}},
 	} {
 		t.Run(row.name, func(t *testing.T) {
@@ -216,8 +217,9 @@ func TestLedgerFails(t *testing.T) {
 	stdout, stderr := failing.exits(t, 1, "", "next", "IS")
 	require.Empty(t, stdout)
 	lines := strings.Split(strings.TrimSpace(stderr), "\n")
-	require.Equal(t, "orders-serial: the ledger failed: wait for its database; or, to leave the ledger, stop the service and "+
-		"run: serial takeover -leave-ledger -tz 'UTC' IS SEQ, where SEQ is the last number used in the current period, or 0",
+	require.Equal(t, "orders-serial: the ledger failed: wait for its database; or, to leave the ledger, stop the service "+
+		"and run: serial takeover -leave-ledger -tz 'UTC' IS SEQ, where SEQ is the last number used in the current period, "+
+		"or 0",
 		lines[0])
 	require.Len(t, lines, 2)
 	require.Contains(t, lines[1], away.Error())
@@ -225,9 +227,8 @@ func TestLedgerFails(t *testing.T) {
 	require.Empty(t, stderr, "the ledger is not asked")
 
 	other := &service{redis: s.redis} // another calendar: no waiting helps
-	other.Generator = s.generator(t, serial.WithLedger(ledger(func(_ context.Context, r serial.Reservation) (int64, error) {
-		return 0, r.Check("months", r.Print)
-	}), 10))
+	months := func(_ context.Context, r serial.Reservation) (int64, error) { return 0, r.Check("months", r.Print) }
+	other.Generator = s.generator(t, serial.WithLedger(ledger(months), 10))
 	_, stderr = other.exits(t, 1, "", "next", "PO")
 	require.NotContains(t, stderr, "wait for its database")
 }
@@ -331,6 +332,7 @@ func TestCompletion(t *testing.T) {
 		t.Run(shell, func(t *testing.T) {
 			stdout, _ := s.exits(t, 0, "", "completion", shell)
 			if _, err := exec.LookPath(shell); err != nil {
+				require.NotEqual(t, "1", os.Getenv("SERIAL_REQUIRE_SHELLS"), err)
 				t.Skip(err)
 			}
 			file := t.TempDir() + "/completion"

@@ -67,7 +67,7 @@ func (c *command) prepare(ctx context.Context) error {
 
 // announce prints the next number, which others may issue meanwhile, and what was skipped, if anything. If the date of
 // the next number is not known, announce prints the number with today's date, and the sequence.
-func (c *command) announce(ctx context.Context, s *skipped) error {
+func (c *command) announce(ctx context.Context, s *explanation) error {
 	l, undated, err := c.upcoming(ctx)
 	if err != nil {
 		c.printSkipped(s)
@@ -162,15 +162,6 @@ func (s *skip) get() (raised *serial.Explanation, lost bool) {
 	return s.raised, s.lost
 }
 
-// A skipped is a range of skipped sequences, as a line of a file for audit -explained.
-type skipped struct {
-	gap
-	Reason   string    `json:"reason"`
-	By       string    `json:"by"`
-	At       time.Time `json:"at"`
-	Possible bool      `json:"possible"`
-}
-
 // skipping lifts a counter, and prints the next number and what was skipped. Nothing can find that out later, so it is
 // printed even if something else failed.
 func (c *command) skipping(ctx context.Context, lift func(seq int64) error) error {
@@ -198,7 +189,7 @@ func (c *command) skipping(ctx context.Context, lift func(seq int64) error) erro
 }
 
 // explainSkip returns what was skipped, nil if nothing was. It stores a person's explanation in the register.
-func (c *command) explainSkip(ctx context.Context) (*skipped, error) {
+func (c *command) explainSkip(ctx context.Context) (*explanation, error) {
 	raised, _ := c.skip.get()
 	if raised == nil {
 		return nil, nil
@@ -216,7 +207,8 @@ func (c *command) explainSkip(ctx context.Context) (*skipped, error) {
 			}
 		}
 	}
-	return &skipped{gap{e.First, e.Last}, e.Reason, e.By, e.At, e.Possible}, failed
+	s := explanationOf(gap{e.First, e.Last}, &e)
+	return &s, failed
 }
 
 // checkReason refuses a reason or name that is invalid in an explanation, and one without the other.
@@ -239,7 +231,7 @@ func (c *command) checkReason() error {
 }
 
 // printSkipped prints what was skipped, unless s is nil.
-func (c *command) printSkipped(s *skipped) {
+func (c *command) printSkipped(s *explanation) {
 	switch {
 	case s == nil:
 	case c.json:

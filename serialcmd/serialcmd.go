@@ -150,11 +150,7 @@ func (c *command) execute(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if closes != nil {
-			err = cmp.Or(err, closes())
-		}
-	}()
+	defer func() { err = cmp.Or(err, closes()) }()
 	if err = c.row.run(c, ctx); c.gen == nil || c.Settings != nil { // a generator made of flags has no other hooks
 		return err
 	}
@@ -171,21 +167,23 @@ func (c *command) execute(ctx context.Context) (err error) {
 // open gets the generator or the scheme that the command needs, and its settings.
 func (c *command) open() (closes func() error, err error) {
 	var opened any = c.gen
+	var flags []string
+	closes = func() error { return nil }
 	if c.Settings != nil {
 		text := ""
 		if c.row.explains && len(c.args) > 0 {
 			text = c.args[0]
 		}
-		opened, closes, err = c.Settings.Open(c.row.needs, c.row.name, text)
-		if err != nil {
+		if opened, closes, err = c.Settings.Open(c.row.needs, c.row.name, text); err != nil {
 			return nil, err
 		}
+		flags = c.Settings.Secret()
 	}
 	switch made := opened.(type) {
 	case *serial.Scheme:
 		c.scheme, c.gen = made, nil
 	case *serial.Generator:
-		c.gen = program.Derive(made, c.Name, c.Settings != nil, c.skip.hooks()).(*serial.Generator)
+		c.gen = program.Derive(made, c.Name, flags, c.skip.hooks()).(*serial.Generator)
 		c.scheme, opened = c.gen.Scheme(), c.gen
 	}
 	c.Facts = program.Describe(opened)

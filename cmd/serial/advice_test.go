@@ -1,6 +1,8 @@
 package main
 
 import (
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -89,6 +91,24 @@ func TestAdvice(t *testing.T) {
 			require.Equal(t, row.next, got)
 		})
 	}
+}
+
+// The command's own errors name the command that ends them, with the file of the key if that was given.
+func TestAdviceOfCommand(t *testing.T) {
+	m, e, day := issued(t, 0)
+	key := filepath.Join(t.TempDir(), "the key's file")
+	require.NoError(t, os.WriteFile(key, []byte(strings.Repeat("0f", 16)), 0o600))
+	flags := []string{"-hidden-key", key, "-template", "{type}{date:yyyyMMdd}{seq:6}", "-start", "7"}
+	e.exits(t, 0, append([]string{"next", "IS"}, flags...)...)
+	m.Del("serial:{IS}:" + day)
+	_, stderr := e.exits(t, 1, append([]string{"peek", "IS"}, flags...)...)
+	found := advice.FindStringSubmatch(stderr)
+	require.NotNil(t, found, stderr)
+	stdout, _ := e.exits(t, 0, append(words(t, found[1]), "41")...)
+	next := strings.TrimSuffix(strings.TrimPrefix(stdout, "next "), "\n")
+	e.prints(t, next+"\n", append([]string{"next", "IS"}, flags...)...)
+	parsed, _ := e.exits(t, 0, append([]string{"parse", next}, flags...)...)
+	require.Contains(t, parsed, "seq 42\n")
 }
 
 // words splits a command line with single quotes as a shell does.

@@ -46,11 +46,13 @@ double     0
 	stdout, _ = e.with(stored).exits(t, 3, "audit", "IS", "-explained", file, "-json")
 	require.Equal(t, 1, strings.Count(stdout, "\n"))
 	require.Contains(t, stdout, `"otherCount":0,"explained":[`+
-		`{"first":3,"last":3,"reason":"void","by":"Ada","at":"2021-10-24T15:05:00Z"},`+
-		`{"first":5,"last":7,"reason":"caller left, said a log","at":"2021-10-24T17:05:00Z"}],`+
+		`{"first":3,"last":3,"reason":"void","by":"Ada","at":"2021-10-24T15:05:00Z","possible":false},`+
+		`{"first":5,"last":7,"reason":"caller left, said a log","by":"","at":"2021-10-24T17:05:00Z",`+
+		`"possible":false}],`+
 		`"unexplained":[{"first":4,"last":4},{"first":8,"last":9}],`+
-		`"possible":[{"first":9,"last":9,"reason":"raised","by":"Bob","at":"2021-10-24T15:05:00Z"},`+
-		`{"first":4,"last":12,"reason":"answer lost: 2 attempts","at":"2021-10-24T17:05:00Z"}],`+
+		`"possible":[{"first":9,"last":9,"reason":"raised","by":"Bob","at":"2021-10-24T15:05:00Z","possible":true},`+
+		`{"first":4,"last":12,"reason":"answer lost: 2 attempts","by":"","at":"2021-10-24T17:05:00Z",`+
+		`"possible":true}],`+
 		`"contradicted":["`+number+`0002"],`+
 		`"explainedCount":4,"unexplainedCount":3,"possibleCount":2,"contradictedCount":1}`)
 	require.Equal(t, before, m.Dump(), "it writes nothing")

@@ -29,7 +29,7 @@ func TestHistory(t *testing.T) {
 		return fmt.Sprintf("%-*s %s\n", width, at(n).Format("2 January 2006"), rest)
 	}
 	e.prints(t, line(0, full(3)+" 1250  12.5%")+line(-1, full(24)+" 9999 100.0%")+line(-2, full(0)+"    0   0.0%")+
-		line(-3, "▏"+strings.Repeat("·", 23)+"    1   0.0%")+line(-5, full(12)+" 5000  50.0%"), "history", "IS")
+		line(-3, full(1)+"    1   0.0%")+line(-5, full(12)+" 5000  50.0%"), "history", "IS")
 
 	midnight := func(n int) string {
 		y, m, d := at(n).Date()

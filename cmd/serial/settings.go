@@ -150,6 +150,14 @@ func (s *settings) Typeless() bool {
 	return s.shared && s.template != "" && !strings.Contains(strings.ReplaceAll(s.template, "{{", ""), "{type}")
 }
 
+// Secret implements [program.Settings].
+func (s *settings) Secret() []string {
+	if s.keyFile == "" {
+		return []string{}
+	}
+	return []string{"-hidden-key", "'" + strings.ReplaceAll(s.keyFile, "'", `'\''`) + "'"}
+}
+
 // Open implements [program.Settings].
 func (s *settings) Open(need program.Need, command, text string) (any, func() error, error) {
 	if err := s.complete(need, command); err != nil {
@@ -163,7 +171,7 @@ func (s *settings) Open(need program.Need, command, text string) (any, func() er
 		if err != nil && command != "template" {
 			err = program.Misused(err)
 		}
-		return scheme, nil, err
+		return scheme, func() error { return nil }, err
 	}
 	client, err := s.connect()
 	if err != nil {

@@ -38,8 +38,10 @@ type Settings interface {
 	Help() string
 	// Typeless reports whether the flags say that numbers have no type.
 	Typeless() bool
+	// Secret returns the flags that say where a secret of the Generator is, as they were given.
+	Secret() (flags []string)
 	// Open returns the *serial.Generator, or the *serial.Scheme if the command needs no Redis. A template is that
-	// command's argument. close is nil if there is nothing to close. A Misuse is an error in the command line.
+	// command's argument. A Misuse is an error in the command line.
 	Open(need Need, command, template string) (generator any, close func() error, err error)
 }
 
@@ -77,9 +79,10 @@ type Facts struct {
 // Describe returns the facts of a *serial.Generator or a *serial.Scheme. Package serial sets it.
 var Describe func(generator any) Facts
 
-// Derive returns a copy of a *serial.Generator whose errors name commands of the program. flags reports whether these
-// need flags for its settings. hooks are serial.Hooks, in addition to the Generator's. Package serial sets it.
-var Derive func(generator any, name string, flags bool, hooks any) any
+// Derive returns a copy of a *serial.Generator whose errors name commands of the program. flags are nil if these need no
+// flags for its settings; otherwise they come after the others. hooks are serial.Hooks, in addition to the Generator's.
+// Package serial sets it.
+var Derive func(generator any, name string, flags []string, hooks any) any
 
 // Integer reads a whole decimal number. It may have leading zeros, as a sequence copied from a number does.
 func Integer(value string, bits int) (int64, error) {
