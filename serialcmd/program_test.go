@@ -306,9 +306,16 @@ func TestFlush(t *testing.T) {
 		time.Sleep(time.Millisecond) // slower than the command
 		unused = append(unused, e)
 	}}))
-	s.exits(t, 0, "", "raise", "IS", "7")
+	s.exits(t, 0, "", "next", "-n", "10", "IS") // a block
+	series, err := s.Scheme().Series("IS")
+	require.NoError(t, err)
+	_, err = s.ledger.Reserve(t.Context(), serial.Reservation{Series: series, Period: "20211024",
+		Calendar: s.Scheme().Calendar(), Print: s.Scheme().PrintMark(), N: 7})
+	require.NoError(t, err)
+	s.exits(t, 0, "", "next", "IS") // the next block does not follow on from the counter
 	require.Len(t, unused, 1)
-	require.Equal(t, []int64{1, 7}, []int64{unused[0].First, unused[0].Last})
+	require.Equal(t, serial.BlockSkipped, unused[0].Reason)
+	require.Equal(t, []int64{11, 17}, []int64{unused[0].First, unused[0].Last})
 }
 
 func TestNil(t *testing.T) {
