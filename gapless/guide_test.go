@@ -3,7 +3,9 @@ package gapless_test
 import (
 	"context"
 	"database/sql"
+	"iter"
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +19,12 @@ import (
 
 // account compares the numbers of all invoices with the numbers taken in a period.
 func account(ctx context.Context, db *sql.DB, numbers *gapless.Generator, at serial.When) (serial.Report, error) {
-	return numbers.Audit(ctx, db, "INV", at, func(yield func(string, error) bool) {
+	return numbers.Audit(ctx, db, "INV", at, storedInvoices(ctx, db))
+}
+
+// storedInvoices yields the numbers of all invoices.
+func storedInvoices(ctx context.Context, db *sql.DB) iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
 		rows, err := db.QueryContext(ctx, "SELECT number FROM invoices")
 		if err != nil {
 			yield("", err)
@@ -34,7 +41,7 @@ func account(ctx context.Context, db *sql.DB, numbers *gapless.Generator, at ser
 		if err := rows.Err(); err != nil {
 			yield("", err)
 		}
-	})
+	}
 }
 
 // dateOf reads the date of a document, whatever the driver makes of a DATE.
@@ -283,6 +290,34 @@ func TestColumnOfOtherSeries(t *testing.T) {
 		require.NoError(t, err)
 		if _, err = scheme(t).Parse(stored); d.dialect == gapless.PostgreSQL {
 			require.ErrorIs(t, err, serial.ErrInvalidNumber)
+		}
+	})
+}
+
+// The floor's query in docs/transactions.md returns the greatest sequence of a type and day in each database, and its
+// index can be created there.
+func TestFloorInSQL(t *testing.T) {
+	text, err := os.ReadFile("../docs/transactions.md")
+	require.NoError(t, err)
+	query := regexp.MustCompile(`"(SELECT coalesce.*)",`).FindSubmatch(text)
+	require.NotNil(t, query)
+	index := regexp.MustCompile(`(?m)^CREATE INDEX orders_floor ON .*\);$`).Find(text)
+	require.NotNil(t, index)
+	each(t, func(t *testing.T, d *database) {
+		db := d.open(t)
+		column, floor := "varchar(64)", string(query[1])
+		if d.dialect == gapless.MySQL {
+			column += " CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"
+			floor = regexp.MustCompile(`\$\d`).ReplaceAllString(floor, "?")
+		}
+		execSQL(t, db, "CREATE TABLE orders (type "+column+" NOT NULL, day date NOT NULL, seq bigint NOT NULL)")
+		execSQL(t, db, string(index))
+		execSQL(t, db, `INSERT INTO orders VALUES
+			('IS', '2021-10-24', 9), ('IS', '2021-10-24', 10), ('IS', '2021-10-25', 11), ('is', '2021-10-24', 12)`)
+		for day, want := range map[string]int64{"2021-10-24": 10, "2021-10-25": 11, "2021-10-26": 0} {
+			var last int64
+			require.NoError(t, db.QueryRowContext(t.Context(), floor, "IS", day).Scan(&last))
+			require.Equal(t, want, last, day)
 		}
 	})
 }

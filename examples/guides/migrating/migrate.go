@@ -74,15 +74,6 @@ func cutOverAgain(ctx context.Context, rdb redis.UniversalClient, gen *serial.Ge
 	return gen.Raise(ctx, typ, used)
 }
 
-func lastStored(db *sql.DB) serial.Option {
-	return serial.WithFloor(func(ctx context.Context, typ string, start time.Time) (last int64, err error) {
-		row := db.QueryRowContext(ctx, "SELECT coalesce(max(seq), 0) FROM orders WHERE type = $1 AND day = $2",
-			typ, start.Format(time.DateOnly))
-		err = row.Scan(&last)
-		return last, err
-	})
-}
-
 func placeBesideMax(ctx context.Context, gen *serial.Generator, db *sql.DB, typ, customer string) (string, error) {
 	for {
 		number, err := gen.NextNumber(ctx, typ)

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/examples/guides/floor"
 	"github.com/dailyserial/serial/examples/guides/internal/guidetest"
 	"github.com/dailyserial/serial/internal/redistest"
 )
@@ -265,7 +266,7 @@ func TestMax(t *testing.T) {
 	db.SetMaxOpenConns(8)
 	guidetest.Exec(t, db, orders)
 	rdb, zone := redistest.Start(t).Client(t), guidetest.Noon()
-	gen, err := serial.New(rdb, serial.WithLocation(zone), lastStored(db))
+	gen, err := serial.New(rdb, serial.WithLocation(zone), floor.LastStored(db))
 	require.NoError(t, err)
 	old := &maxPlusOne{db, zone}
 	j := new(journal)

@@ -7,11 +7,11 @@ import (
 	"database/sql"
 	"errors"
 
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/jackc/pgx/v5/stdlib"
 	"gorm.io/gorm"
 
 	"github.com/dailyserial/serial"
-	"github.com/dailyserial/serial/examples/guides/transactions/ent"
-	"github.com/dailyserial/serial/examples/guides/transactions/sqlc"
 	"github.com/dailyserial/serial/sqlledger"
 )
 
@@ -50,51 +50,46 @@ func placeGORM(ctx context.Context, gen *serial.Generator, db *gorm.DB, customer
 	})
 }
 
-func placeSQLC(ctx context.Context, gen *serial.Generator, db *sql.DB, customer string) (string, error) {
-	number, err := gen.Next(ctx, "IS") // before the transaction begins
+// placeOnce stores the order of a request that may be repeated. It returns the same number each time.
+func placeOnce(ctx context.Context, gen *serial.Generator, db *sql.DB, request, customer string) (string, error) {
+	number, err := gen.NextOnce(ctx, "IS", request)
 	if err != nil {
 		return "", err
 	}
-	tx, err := db.BeginTx(ctx, nil)
+	_, err = db.ExecContext(ctx, `INSERT INTO orders (number, request, customer) VALUES ($1, $2, $3)
+		ON CONFLICT DO NOTHING`, number, request, customer)
 	if err != nil {
 		return "", err
 	}
-	defer func() { _ = tx.Rollback() }() // does nothing after Commit
-	err = sqlc.New(db).WithTx(tx).InsertOrder(ctx, sqlc.InsertOrderParams{Number: number, Customer: customer})
-	if err != nil {
-		return "", err
+	var stored, orderedBy string // in the row just inserted, or in that of an earlier attempt
+	row := db.QueryRowContext(ctx, "SELECT number, customer FROM orders WHERE request = $1", request)
+	if err := row.Scan(&stored, &orderedBy); err != nil {
+		return "", err // sql.ErrNoRows: the number is in another request's row, so somebody made it up
 	}
-	return number, tx.Commit()
+	if orderedBy != customer {
+		return "", errors.New("the request ID was used for another order") // HTTP 422
+	}
+	return stored, nil
 }
 
-func placeEnt(ctx context.Context, gen *serial.Generator, client *ent.Client, customer string) (string, error) {
-	number, err := gen.Next(ctx, "IS") // before the transaction begins
+// openLedger returns a ledger with a pool of its own, and a function that closes the pool.
+func openLedger(ctx context.Context, dsn string) (*sqlledger.Ledger, func(), error) {
+	config, err := pgxpool.ParseConfig(dsn)
 	if err != nil {
-		return "", err
+		return nil, nil, err
 	}
-	tx, err := client.Tx(ctx)
+	config.MaxConns = 2
+	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
-		return "", err
+		return nil, nil, err
 	}
-	err = tx.Order.Create().SetNumber(number).SetCustomer(customer).Exec(ctx)
-	if err != nil {
-		return "", errors.Join(err, tx.Rollback())
-	}
-	return number, tx.Commit()
-}
-
-func openLedger(ctx context.Context, dsn string) (*sqlledger.Ledger, error) {
-	db, err := sql.Open("pgx", dsn)
-	if err != nil {
-		return nil, err
-	}
-	db.SetMaxOpenConns(2)
-	ledger, err := sqlledger.New(db, sqlledger.PostgreSQL)
+	ledger, err := sqlledger.New(stdlib.OpenDBFromPool(pool), sqlledger.PostgreSQL)
 	if err == nil {
 		err = ledger.CreateTable(ctx)
 	}
 	if err != nil {
-		return nil, errors.Join(err, db.Close())
+		pool.Close()
+		return nil, nil, err
 	}
-	return ledger, nil
+	return ledger, pool.Close, nil
 }

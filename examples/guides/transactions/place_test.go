@@ -22,8 +22,8 @@ import (
 	"github.com/dailyserial/serial/sqlledger"
 )
 
-// The guide's code comes from this package.
-func TestGuide(t *testing.T) { guidetest.RequireCode(t, "transactions.md", "place.go") }
+// The guide's code comes from this package and from package floor.
+func TestGuide(t *testing.T) { guidetest.RequireCode(t, "transactions.md", "place.go", "../floor/floor.go") }
 
 // Every tool can place orders, while orders and ledger share a pool of one connection.
 func TestPlace(t *testing.T) {
@@ -62,6 +62,40 @@ func TestPlace(t *testing.T) {
 	slices.Sort(got)
 	require.Len(t, slices.Compact(slices.Clone(got)), 4*3*4)
 	require.Equal(t, got, guidetest.Strings(t, db, "SELECT number FROM orders ORDER BY number"))
+}
+
+// A request that is repeated, at once or later, gets the number of its row, also when Redis has forgotten it.
+func TestPlaceOnce(t *testing.T) {
+	db, _ := guidetest.PostgreSQL(t)
+	guidetest.Exec(t, db, guidetest.ReadFile(t, "sqlc/schema.sql"))
+	guidetest.Exec(t, db, "ALTER TABLE orders ADD COLUMN request text UNIQUE")
+	rdb := redistest.Start(t).Client(t)
+	gen, err := serial.New(rdb, serial.WithLocation(guidetest.Noon()))
+	require.NoError(t, err)
+	var numbers [8]string
+	var wg sync.WaitGroup
+	for i := range numbers {
+		wg.Go(func() {
+			number, err := placeOnce(t.Context(), gen, db, "request 1", "Ada")
+			if err != nil {
+				t.Error(err)
+			}
+			numbers[i] = number
+		})
+	}
+	wg.Wait()
+	require.Len(t, slices.Compact(numbers[:]), 1)
+	require.NoError(t, rdb.Del(t.Context(), "serial:{IS}:once:request 1").Err())
+	number, err := placeOnce(t.Context(), gen, db, "request 1", "Ada")
+	require.NoError(t, err)
+	require.Equal(t, numbers[0], number)
+	require.Equal(t, []string{number}, guidetest.Strings(t, db, "SELECT number FROM orders"))
+
+	_, err = placeOnce(t.Context(), gen, db, "request 1", "Bob")
+	require.ErrorContains(t, err, "used for another order")
+	other, err := placeOnce(t.Context(), gen, db, "request 2", "Bob")
+	require.NoError(t, err)
+	require.NotEqual(t, number, other)
 }
 
 // Hooks are the wrong place to take a number: they run inside the transaction.
@@ -111,8 +145,9 @@ func TestInsideOfATransaction(t *testing.T) {
 	db.SetMaxOpenConns(1)
 	requireWaitsForItself(t, db, generator(t, db, sqlledger.PostgreSQL), "the pool were in use (it has 1)")
 
-	ledger, err := openLedger(t.Context(), dsn)
+	ledger, closePool, err := openLedger(t.Context(), dsn)
 	require.NoError(t, err)
+	t.Cleanup(closePool)
 	gen, err := serial.New(redistest.Start(t).Client(t), serial.WithLedger(ledger, 10))
 	require.NoError(t, err)
 	tx, err := db.BeginTx(t.Context(), nil)

@@ -35,17 +35,20 @@ func ReadGuide(t testing.TB, name string) string {
 	return ReadFile(t, filepath.Join(docs, name))
 }
 
-// RequireCode requires that each Go block in a guide appears verbatim in a file of the package under test, and that the
-// guide shows every function of the file.
-func RequireCode(t *testing.T, guide, file string) {
+// RequireCode requires that each Go block in a guide appears verbatim in one of the files, which are named relative to the
+// package under test, and that the guide shows every function of these files.
+func RequireCode(t *testing.T, guide string, files ...string) {
 	t.Helper()
-	text, source := ReadGuide(t, guide), ReadFile(t, file)
-	shown := 0
+	var all strings.Builder
+	for _, file := range files {
+		all.WriteString(ReadFile(t, file))
+	}
+	text, source, shown := ReadGuide(t, guide), all.String(), 0
 	for _, block := range regexp.MustCompile("(?s)```go\n(.*?)```").FindAllStringSubmatch(text, -1) {
-		require.Contains(t, source, block[1], "%s differs from the code in %s", file, guide)
+		require.Contains(t, source, block[1], "code in %s differs from %s", guide, files)
 		shown += strings.Count("\n"+block[1], "\nfunc ")
 	}
-	require.Equal(t, strings.Count(source, "\nfunc "), shown, "functions of %s in %s", file, guide)
+	require.Equal(t, strings.Count(source, "\nfunc "), shown, "functions of %s in %s", files, guide)
 }
 
 // PostgreSQL returns a new schema on the server that SERIAL_POSTGRES_DSN names, or on the one at the usual port, and
