@@ -223,7 +223,7 @@ func TestReadmeFigures(t *testing.T) {
 	}
 }
 
-// The guide's figures for gapless come from the last measurement.
+// The README's figures for gapless come from the last measurement.
 func TestGaplessFigures(t *testing.T) {
 	cells := map[string]string{}
 	rate := regexp.MustCompile(`(?m)^\w+/(\w+)/callers=(\d+)/types=(\d+)-\d+\s+\d+\s+(\d+)(\d{3}) gapless/s\s+\d+ ` +
@@ -236,9 +236,9 @@ func TestGaplessFigures(t *testing.T) {
 		cells[m[1]+" "+m[2]+" "+m[3]] = fmt.Sprintf("%s,%s (%.2f)", m[4], m[5], ratio)
 	}
 	rows := regexp.MustCompile(`(?m)^\| (\d+) \| (\d+) \| (.*) \| (.*) \| (.*) \|$`).
-		FindAllStringSubmatch(text(t, "../docs/gapless.md"), -1)
+		FindAllStringSubmatch(text(t, "README.md"), -1)
 	if len(rows) == 0 {
-		t.Fatal("docs/gapless.md has no figures")
+		t.Fatal("README.md has no figures of gapless")
 	}
 	for _, row := range rows {
 		for i, database := range []string{"PostgreSQL", "MySQL", "SQLite"} {

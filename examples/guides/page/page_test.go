@@ -28,7 +28,18 @@ import (
 	"github.com/dailyserial/serial/sqlledger"
 )
 
-func TestGuide(t *testing.T) { guidetest.RequireCode(t, "page.md", "page.go") }
+func TestGuide(t *testing.T) {
+	guidetest.RequireCode(t, "page.md", "page.go")
+	_, table, found := strings.Cut(guidetest.ReadGuide(t, "page.md"), "| router | mounted with |\n")
+	require.True(t, found)
+	table, _, _ = strings.Cut(table, "\n\n")
+	routers := guidetest.ReadFile(t, "routers.go")
+	calls := regexp.MustCompile("`([a-z]+\\..+?)`").FindAllStringSubmatch(table, -1)
+	require.Len(t, calls, 8)
+	for _, call := range calls {
+		require.Contains(t, routers, "\t"+call[1]+"\n")
+	}
+}
 
 func init() { gin.SetMode(gin.ReleaseMode) }
 

@@ -23,7 +23,9 @@ import (
 )
 
 // The guide's code comes from this package and from package floor.
-func TestGuide(t *testing.T) { guidetest.RequireCode(t, "transactions.md", "place.go", "../floor/floor.go") }
+func TestGuide(t *testing.T) {
+	guidetest.RequireCode(t, "transactions.md", "place.go", "../floor/floor.go")
+}
 
 // Every tool can place orders, while orders and ledger share a pool of one connection.
 func TestPlace(t *testing.T) {
