@@ -29,10 +29,17 @@ func ReadFile(t testing.TB, name string) string {
 	return string(text)
 }
 
-// ReadGuide returns the text of a guide.
+// ReadGuide returns the text of a guide or, with a heading after a #, of its section.
 func ReadGuide(t testing.TB, name string) string {
 	t.Helper()
-	return ReadFile(t, filepath.Join(docs, name))
+	name, heading, inSection := strings.Cut(name, "#")
+	text := ReadFile(t, filepath.Join(docs, name))
+	if inSection {
+		_, section, found := strings.Cut(text, "\n## "+heading+"\n")
+		require.True(t, found, "%s has no section %q", name, heading)
+		text, _, _ = strings.Cut(section, "\n## ")
+	}
+	return text
 }
 
 // RequireCode requires that each Go block in a guide appears verbatim in one of the files, which are named relative to the

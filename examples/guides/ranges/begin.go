@@ -1,0 +1,47 @@
+package ranges
+
+import (
+	"context"
+	"database/sql"
+	"fmt"
+
+	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/gapless"
+	"github.com/dailyserial/serial/sqlledger"
+)
+
+// beginRange continues a series with the next range, from the sequence first on, and records why the numbers before it
+// are missing. numbers is a Generator of the new range.
+func beginRange(ctx context.Context, db *sql.DB, numbers *gapless.Generator, register *sqlledger.Register, typ string,
+	first int64, today serial.When, who string) error {
+	tx, err := db.BeginTx(ctx, &sql.TxOptions{Isolation: sql.LevelReadCommitted}) // without effect on SQLite
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }()
+	if err := numbers.Raise(ctx, tx, typ, today, 0); err != nil { // raises nothing, but from here on others wait
+		return err
+	}
+	last, err := numbers.Last(ctx, tx, typ, today)
+	if err != nil {
+		return err
+	}
+	if last.Seq >= first {
+		return fmt.Errorf("%s is at %d, which is in the new range", typ, last.Seq)
+	}
+	if err := numbers.Raise(ctx, tx, typ, today, first-1); err != nil {
+		return err
+	}
+	if last.Seq < first-1 {
+		from, to := last, last
+		from.Seq, to.Seq = last.Seq+1, first-1
+		e, err := numbers.Scheme().Explanation(from, to, "before the range from "+fmt.Sprint(first), who)
+		if err != nil {
+			return err
+		}
+		if err := register.ExplainIn(ctx, tx, e); err != nil {
+			return err
+		}
+	}
+	return tx.Commit()
+}
