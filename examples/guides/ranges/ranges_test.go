@@ -15,7 +15,9 @@ import (
 	"github.com/dailyserial/serial/sqlledger"
 )
 
-func TestGuide(t *testing.T) { guidetest.RequireCode(t, "business-numbers.md#An authorised range", "ranges.go") }
+func TestGuide(t *testing.T) {
+	guidetest.RequireCode(t, "business-numbers.md#An authorised range", "ranges.go")
+}
 
 // A range is used up by half when the next one begins, in the same series, while invoices are still issued. The rest
 // and everything between is explained, and the audit is clean.
