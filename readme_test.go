@@ -840,12 +840,6 @@ func requirePrints(m *miniredis.Miniredis, gen *serial.Generator, want string) {
 
 // requireGuides runs the guide's functions.
 func requireGuides() {
-	if err := typed("PICK-241230-0001-7"); err != nil {
-		log.Fatal(err)
-	}
-	if err := typed("PICK-241230-0010-7"); !errors.Is(err, serial.ErrCheckDigit) {
-		log.Fatal(err)
-	}
 	for _, c := range []struct {
 		typ, template string
 		want          bool
