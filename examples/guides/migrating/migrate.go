@@ -11,14 +11,6 @@ import (
 	"github.com/dailyserial/serial"
 )
 
-func newShared(rdb redis.UniversalClient, zone *time.Location) (*serial.Generator, error) {
-	return serial.New(rdb, serial.WithLocation(zone), serial.WithTemplate("{type}{date:yyyyMMdd}{seq:4}"))
-}
-
-func newUpperHalf(rdb redis.UniversalClient, zone *time.Location) (*serial.Generator, error) {
-	return serial.New(rdb, serial.WithLocation(zone), serial.WithStart(5001))
-}
-
 // closeScript returns the last number of an old counter and replaces it with a text, which INCR refuses. It may be
 // repeated.
 var closeScript = redis.NewScript(`
