@@ -688,7 +688,7 @@ func TestBusinessNumbers(t *testing.T) {
 	source, printed, refused, pending := "", 0, 0, 0
 	for _, section := range strings.Split(unix(t, "docs/business-numbers.md"), "\n## ")[1:] {
 		name, text, _ := strings.Cut(section, "\n")
-		_, shared, _ := strings.Cut("\n"+strings.Split(text, "\n|")[0], "\nOptions: ")
+		_, shared, _ := strings.Cut(strings.Split(text, "\n| ---")[0], "; all with ")
 		_, table, found := strings.Cut(text, "\n| ---")
 		if !found {
 			continue
