@@ -235,6 +235,6 @@ func WithTemplate(template string) Option {
 func WithHiddenSequence(key []byte) Option {
 	key = slices.Clone(key)
 	err := refuseIf(!slices.Contains([]int{16, 24, 32}, len(key)),
-		"serial: WithHiddenSequence: a key of %d bytes; want 16, 24 and 32", len(key))
+		"serial: WithHiddenSequence: a key of %d bytes; want 16, 24 or 32", len(key))
 	return option{"WithHiddenSequence", true, err, func(c *config) { c.key = key }}
 }

@@ -31,7 +31,7 @@ func TestTypesAndPrefixes(t *testing.T) {
 		strings.Repeat("x", 65): "65 bytes; want 1 to 64",
 		"a\xff":                 "not valid UTF-8",
 		"a:b":                   "it has ':' (U+003A); want letters, digits and - _ . /",
-		"IS\u115f":              "it has U+115F, which prints nothing",
+		"IS\u115f":              "it has U+115F, which is invisible",
 		"ＩＳ":                    `it has "Ｉ" (U+FF29), which NFKC changes to "I"`,
 	} {
 		_, err := gen.Next(t.Context(), name)

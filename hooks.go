@@ -111,7 +111,7 @@ func WithHooks(hooks Hooks) Option {
 	hooks.NearlyExhaustedAt = cmp.Or(hooks.NearlyExhaustedAt, 0.8)
 	at := hooks.NearlyExhaustedAt
 	err := refuseIf(!(at >= 0 && at <= 1),
-		"serial: WithHooks: NearlyExhaustedAt %v: want more than 0 to 1, and 0 for 0.8", at)
+		"serial: WithHooks: NearlyExhaustedAt %v: want more than 0 and at most 1, or 0 for 0.8", at)
 	return option{"WithHooks", false, err, func(c *config) {
 		c.hooks, c.issuing.MeasureWait = append(c.hooks, hooks), true
 	}}

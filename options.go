@@ -74,7 +74,7 @@ func newConfig(client redis.UniversalClient, opts []Option) (*config, error) {
 	errs = append(errs,
 		refuseIf(unit == calendar.Second && (c.issuing.Floor != nil || c.ledger != nil),
 			"serial: WithPeriod(PerSecond): a second is too short to ask a floor or a ledger; "+
-				"want PerMinute and longer, or PerSecond without WithFloor and WithLedger"),
+				"want PerMinute or longer, or PerSecond without WithFloor and WithLedger"),
 		refuseIf(unit == calendar.Never && c.issuing.Retention > 0,
 			"serial: WithRetention(%d): Never has one period, which is kept anyway; leave the option out",
 			c.issuing.Retention))
@@ -125,7 +125,7 @@ func checkClient(client redis.UniversalClient) error {
 	return cmp.Or(
 		refuseIf(isNil(client), "serial: the Redis client is nil"),
 		refuseIf(ring, "serial: *redis.Ring moves counters to another shard when one dies; "+
-			"want *redis.Client, a Sentinel client and *redis.ClusterClient"))
+			"want *redis.Client, a Sentinel client or *redis.ClusterClient"))
 }
 
 // WithStart sets the first sequence of every period. It applies to periods opened from then on; a period that is
@@ -226,7 +226,7 @@ func endpointsOf(client redis.UniversalClient) (all []endpoint) {
 // Default 1 h. 0 is refused; a negative value turns the check off.
 func WithMaxSkew(skew time.Duration) Option {
 	err := refuseIf(skew == 0, "serial: WithMaxSkew(0) would refuse every clock; "+
-		"want positive values, and negative ones to turn the check off")
+		"want positive values, or negative ones to turn the check off")
 	return option{"WithMaxSkew", false, err, func(c *config) { c.issuing.MaxSkew = skew }}
 }
 
@@ -267,7 +267,7 @@ func checkReplicas(client redis.UniversalClient, c redisrun.Replicas) error {
 	case *redis.Client, *redis.ClusterClient:
 	default:
 		return fmt.Errorf("serial: WithReplicas with a client of type %T; "+
-			"want *redis.Client and *redis.ClusterClient", client)
+			"want *redis.Client or *redis.ClusterClient", client)
 	}
 	_, read := redisrun.Configured(client)
 	most := cmp.Or(read/2, budget.Answers/4)

@@ -57,7 +57,7 @@ func (s *scheme) complete() (errs []error) {
 	c, per := s.calendar, Period(s.calendar.Unit)
 	if !c.Unit.Valid() {
 		return []error{fmt.Errorf("serial: WithPeriod(%v): want "+
-			"PerSecond, PerMinute, PerHour, PerDay, PerWeek, PerMonth, PerQuarter, PerHalfYear, PerYear and Never", per)}
+			"PerSecond, PerMinute, PerHour, PerDay, PerWeek, PerMonth, PerQuarter, PerHalfYear, PerYear or Never", per)}
 	}
 	t, err := template.Parse(s.text, c)
 	if err == nil {
@@ -68,7 +68,7 @@ func (s *scheme) complete() (errs []error) {
 		}
 	}
 	errs = append(errs, refuseIf(c.DayStart != 0 && (c.Unit.ShorterThanDay() || per == Never),
-		"serial: WithDayStart: %v has no days; want PerDay, PerWeek, PerMonth, PerQuarter, PerHalfYear and PerYear", per))
+		"serial: WithDayStart: %v has no days; want PerDay, PerWeek, PerMonth, PerQuarter, PerHalfYear or PerYear", per))
 	if err != nil {
 		if s.text == template.Default {
 			err = fmt.Errorf("%w; %v needs a template of its own, such as %q", err, per, template.Usual(c))

@@ -183,7 +183,7 @@ func TestTemplatesRefused(t *testing.T) {
 	refuse(hour+"hours", serial.WithPeriod(serial.PerHour), serial.WithTemplate(date("yyyyMMdd")))
 	refuseTemplate(serial.PerSecond, date("yyyyMMddHHmm"), "the second (ss) is missing: numbers of different seconds")
 	refuseTemplate(serial.PerHour, date("yyyyMMddHH"), "WithDayStart: PerHour has no days; want PerDay, PerWeek, "+
-		"PerMonth, PerQuarter, PerHalfYear and PerYear", serial.WithDayStart(time.Hour))
+		"PerMonth, PerQuarter, PerHalfYear or PerYear", serial.WithDayStart(time.Hour))
 
 	// The alphabet and the check digit.
 	for template, want := range map[string]string{
@@ -220,8 +220,8 @@ func TestTemplatesRefused(t *testing.T) {
 	refuseTemplate(serial.Never, "{type}-{seq:6+}", "without +", hidden)
 	const yearStart = "; want January to December, and days 1 to 28"
 	const periods = ": want PerSecond, PerMinute, PerHour, PerDay, PerWeek, PerMonth, PerQuarter, PerHalfYear, PerYear " +
-		"and Never"
-	refuse("WithHiddenSequence: a key of 15 bytes; want 16, 24 and 32", serial.WithHiddenSequence(make([]byte, 15)))
+		"or Never"
+	refuse("WithHiddenSequence: a key of 15 bytes; want 16, 24 or 32", serial.WithHiddenSequence(make([]byte, 15)))
 	refuse("WithHiddenSequence: a key of 0 bytes", serial.WithHiddenSequence(nil))
 	refuse("WithYearStart: month 4, day 29"+yearStart, serial.WithYearStart(time.April, 29))
 	refuse("WithYearStart: month 2, day 29"+yearStart, serial.WithYearStart(time.February, 29))

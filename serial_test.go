@@ -564,13 +564,13 @@ func TestNewRefuses(t *testing.T) {
 
 	const isNil = "the Redis client is nil"
 	const ofRing = "*redis.Ring moves counters to another shard when one dies; want *redis.Client, a Sentinel " +
-		"client and *redis.ClusterClient"
+		"client or *redis.ClusterClient"
 	refuse(isNil, nil)
 	refuse(isNil, (*redis.Client)(nil))
 	refuse(isNil, (*redis.ClusterClient)(nil))
 	refuse(ofRing, ring)
 	refuse(ofRing, struct{ *redis.Ring }{ring})
-	refuse("WithReplicas with a client of type struct { redis.UniversalClient }; want *redis.Client and "+
+	refuse("WithReplicas with a client of type struct { redis.UniversalClient }; want *redis.Client or "+
 		"*redis.ClusterClient", struct{ redis.UniversalClient }{rdb}, confirmedBy(1)) // it may be any client
 	refuse("WithLedger: the ledger is nil", rdb, serial.WithLedger(ledgerFunc(nil), 1))
 	refuse("WithFloor: the function is nil", rdb, serial.WithFloor(nil))
@@ -591,10 +591,10 @@ func TestNewRefuses(t *testing.T) {
 	newGenerator(t, rdb, serial.WithLast(7), serial.WithStart(7), serial.WithUntil(serial.On(0, 0, 0)),
 		serial.WithUntil(today)) // the last one counts
 	for _, share := range []float64{-0.1, 1.1, math.NaN()} {
-		refuse(fmt.Sprintf("WithHooks: NearlyExhaustedAt %v: want more than 0 to 1, and 0 for 0.8", share), rdb,
+		refuse(fmt.Sprintf("WithHooks: NearlyExhaustedAt %v: want more than 0 and at most 1, or 0 for 0.8", share), rdb,
 			serial.WithHooks(serial.Hooks{NearlyExhaustedAt: share}))
 	}
-	refuse("WithMaxSkew(0) would refuse every clock; want positive values, and negative ones", rdb,
+	refuse("WithMaxSkew(0) would refuse every clock; want positive values, or negative ones", rdb,
 		serial.WithMaxSkew(0))
 	refuse("WithLockClients: no client is given", rdb, serial.WithLockClients())
 	refuse(isNil+" (client 2 of WithLockClients)", rdb, serial.WithLockClients(rdb, nil))
@@ -607,7 +607,7 @@ func TestNewRefuses(t *testing.T) {
 
 	second := []serial.Option{serial.WithPeriod(serial.PerSecond), serial.WithTemplate("{type}{date:yyyyMMddHHmmss}{seq}")}
 	for _, slow := range []serial.Option{fixedFloor(0), serial.WithLedger(new(serialtest.Ledger), 1)} {
-		refuse("WithPeriod(PerSecond): a second is too short to ask a floor or a ledger; want PerMinute and longer",
+		refuse("WithPeriod(PerSecond): a second is too short to ask a floor or a ledger; want PerMinute or longer",
 			rdb, append(second, slow)...)
 	}
 }

@@ -29,8 +29,8 @@ func TestNew(t *testing.T) {
 		opts    []gapless.Option
 		want    string
 	}{
-		{0, s, nil, "gapless: there is no dialect 0; want PostgreSQL, MySQL and SQLite"},
-		{4, s, nil, "gapless: there is no dialect 4; want PostgreSQL, MySQL and SQLite"},
+		{0, s, nil, "gapless: there is no dialect 0; want PostgreSQL, MySQL or SQLite"},
+		{4, s, nil, "gapless: there is no dialect 4; want PostgreSQL, MySQL or SQLite"},
 		{gapless.MySQL, nil, nil, "gapless: the scheme is nil"},
 		{gapless.MySQL, new(serial.Scheme), nil,
 			"gapless: the scheme is empty; want one from serial.NewScheme or Generator.Scheme"},

@@ -137,7 +137,7 @@ var identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,55}$`)
 func (d Dialect) forTable(name string, chronology bool) (s statements, err error) {
 	s, ok := dialects[d]
 	if !ok {
-		return s, fmt.Errorf("gapless: there is no dialect %d; want PostgreSQL, MySQL and SQLite", int(d))
+		return s, fmt.Errorf("gapless: there is no dialect %d; want PostgreSQL, MySQL or SQLite", int(d))
 	}
 	if !identifier.MatchString(name) {
 		return s, fmt.Errorf("gapless: table %.80q: want 1 to 56 ASCII letters, digits and _, no digit first", name)

@@ -294,6 +294,7 @@ func TestRegister(t *testing.T) {
 	require.Regexp(t, `^next IS202110240010\nfirst,.*\n8,9,moved,Bob,[^,]*,false\n$`, stdout)
 	require.Contains(t, stderr, "the explanation could not be stored, so keep these lines for audit -explained: "+
 		"the register is away\n")
+	require.NotContains(t, stderr, "the ledger failed")
 	s.exits(t, 0, "", "raise", "IS", "11")
 	_, stderr = s.exits(t, 1, "IS202110240001\n", "audit", "IS")
 	require.Contains(t, stderr, "the register is away")

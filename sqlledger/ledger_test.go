@@ -225,7 +225,7 @@ func TestRefused(t *testing.T) {
 		require.EqualError(t, err, fmt.Sprintf("sqlledger: the length of print is %d: want 1 to 64", length))
 	}
 	_, err = l.Purge(t.Context(), 72*time.Hour-1)
-	require.EqualError(t, err, "sqlledger: purge: an age of 71h59m59.999999999s: want 72h0m0s and more")
+	require.EqualError(t, err, "sqlledger: purge: an age of 71h59m59.999999999s: want 72h0m0s or more")
 }
 
 func TestNew(t *testing.T) {

@@ -32,7 +32,7 @@ const (
 // enough.
 func (l *Ledger) Purge(ctx context.Context, age time.Duration) (int64, error) {
 	if age < minAge {
-		return 0, fmt.Errorf("sqlledger: purge: an age of %v: want %v and more", age, minAge)
+		return 0, fmt.Errorf("sqlledger: purge: an age of %v: want %v or more", age, minAge)
 	}
 	seconds := int64((age + time.Second - 1) / time.Second)
 	var purged, kept int64

@@ -93,21 +93,24 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
-// The command's own errors name the command that ends them, with the file of the key if that was given.
+// The command's own errors name the command that ends them, with the file of the key if that was given, and with -- if
+// the type looks like a flag.
 func TestAdviceOfCommand(t *testing.T) {
 	m, e, day := issued(t, 0)
 	key := filepath.Join(t.TempDir(), "the key's file")
 	require.NoError(t, os.WriteFile(key, []byte(strings.Repeat("0f", 16)), 0o600))
-	flags := []string{"-hidden-key", key, "-template", "{type}{date:yyyyMMdd}{seq:6}", "-start", "7"}
-	e.exits(t, 0, append([]string{"next", "IS"}, flags...)...)
-	m.Del("serial:{IS}:" + day)
-	_, stderr := e.exits(t, 1, append([]string{"peek", "IS"}, flags...)...)
+	command := func(args ...string) []string {
+		return append([]string{"-hidden-key", key, "-template", "{type}{date:yyyyMMdd}{seq:6}", "-start", "7"}, args...)
+	}
+	e.exits(t, 0, command("next", "--", "-x")...)
+	m.Del("serial:{-x}:" + day)
+	_, stderr := e.exits(t, 1, command("peek", "--", "-x")...)
 	found := advice.FindStringSubmatch(stderr)
 	require.NotNil(t, found, stderr)
 	stdout, _ := e.exits(t, 0, append(words(t, found[1]), "41")...)
 	next := strings.TrimSuffix(strings.TrimPrefix(stdout, "next "), "\n")
-	e.prints(t, next+"\n", append([]string{"next", "IS"}, flags...)...)
-	parsed, _ := e.exits(t, 0, append([]string{"parse", next}, flags...)...)
+	e.prints(t, next+"\n", command("next", "--", "-x")...)
+	parsed, _ := e.exits(t, 0, command("parse", "--", next)...)
 	require.Contains(t, parsed, "seq 42\n")
 }
 

@@ -340,7 +340,7 @@ func TestHiddenKey(t *testing.T) {
 	}{
 		{"$SERIAL_HIDDEN_KEY: want a key of 32, 48 or 64 hexadecimal digits", environment{"SERIAL_HIDDEN_KEY": "hunter2"},
 			nil},
-		{"a key of 4 bytes; want 16, 24 and 32", environment{"SERIAL_HIDDEN_KEY": "deadbeef"}, nil},
+		{"a key of 4 bytes; want 16, 24 or 32", environment{"SERIAL_HIDDEN_KEY": "deadbeef"}, nil},
 		{"-hidden-key: the file cannot be read: no such file", nil, []string{"-hidden-key", "hunter2"}},
 		{"-hidden-key: want a key of 32, 48 or 64 hexadecimal digits", nil, []string{"-hidden-key", written(t, "hunter2")}},
 		{"-hidden-key: want a key of 32, 48 or 64 hexadecimal digits", nil, []string{"-hidden-key", written(t, "\n")}},

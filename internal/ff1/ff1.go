@@ -34,7 +34,7 @@ type Cipher struct {
 func New(key []byte, radix, width int) (*Cipher, error) {
 	block, err := aes.NewCipher(key)
 	if err != nil {
-		return nil, fmt.Errorf("ff1: the key has %d bytes; want 16, 24 and 32", len(key))
+		return nil, fmt.Errorf("ff1: the key has %d bytes; want 16, 24 or 32", len(key))
 	}
 	c := &Cipher{block: block, mod: [2]uint64{1, 1}}
 	copy(c.p[:], []byte{1, 2, 1, 0, 0, byte(radix), 10, byte(width / 2)})

@@ -194,9 +194,9 @@ func TestNew(t *testing.T) {
 		{key, 36, 12, ""},
 		{key, 2, 20, ""},
 		{key, 2, 62, ""},
-		{nil, 10, 6, "ff1: the key has 0 bytes; want 16, 24 and 32"},
-		{key[:15], 10, 6, "ff1: the key has 15 bytes; want 16, 24 and 32"},
-		{make([]byte, 64), 10, 6, "ff1: the key has 64 bytes; want 16, 24 and 32"},
+		{nil, 10, 6, "ff1: the key has 0 bytes; want 16, 24 or 32"},
+		{key[:15], 10, 6, "ff1: the key has 15 bytes; want 16, 24 or 32"},
+		{make([]byte, 64), 10, 6, "ff1: the key has 64 bytes; want 16, 24 or 32"},
 	} {
 		c, err := ff1.New(test.key, test.radix, test.width)
 		if test.want != "" {

@@ -38,7 +38,7 @@ func Check(name string) error {
 			return fmt.Errorf("it has %q (%U); %s", r, r, allowed)
 		case unicode.Is(unicode.Other_Default_Ignorable_Code_Point, r), r == 0x13441, r == 0x13442:
 			// Fillers, which Unicode lists as ignorable, and two blanks among hieroglyphs.
-			return fmt.Errorf("it has %U, which prints nothing; %s", r, allowed)
+			return fmt.Errorf("it has %U, which is invisible; %s", r, allowed)
 		}
 	}
 	// NFKC can change several characters at once, such as the parts of a Hangul syllable.

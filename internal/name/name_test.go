@@ -52,12 +52,12 @@ var refused = []struct{ name, says string }{
 	{"हिन्दी", "(U+093F)"},
 
 	// Letters that print nothing.
-	{"IS\u115f", "it has U+115F, which prints nothing; want letters, digits and - _ . /"},
-	{"IS\u1160", "it has U+1160, which prints nothing"},
-	{"\u3164", "it has U+3164, which prints nothing"},
-	{"IS\uffa0", "it has U+FFA0, which prints nothing"},
-	{"IS\U00013441", "it has U+13441, which prints nothing"},
-	{"IS\U00013442", "it has U+13442, which prints nothing"},
+	{"IS\u115f", "it has U+115F, which is invisible; want letters, digits and - _ . /"},
+	{"IS\u1160", "it has U+1160, which is invisible"},
+	{"\u3164", "it has U+3164, which is invisible"},
+	{"IS\uffa0", "it has U+FFA0, which is invisible"},
+	{"IS\U00013441", "it has U+13441, which is invisible"},
+	{"IS\U00013442", "it has U+13442, which is invisible"},
 
 	// What NFKC changes.
 	{"\u212a", `it has "` + "\u212a" + `" (U+212A), which NFKC changes to "K"; want letters and digits as NFKC ` +

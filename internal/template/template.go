@@ -150,7 +150,7 @@ func (t *Template) parse() error {
 	}
 	if t.check.Width > 0 && !t.check.Letters && t.alphabet != decimal {
 		return fmt.Errorf("{check:%s} covers digits only, and the sequence is printed in %s; "+
-			"want 97-10 and 37-36", t.check.Name, t.alphabet.name)
+			"want 97-10 or 37-36", t.check.Name, t.alphabet.name)
 	}
 	return nil
 }
@@ -202,7 +202,7 @@ func (t *Template) parseSeq(arg string) error {
 	width, _ := strconv.Atoi(digits)
 	switch {
 	case t.alphabet == nil:
-		return fmt.Errorf("unknown alphabet %q; want base32, base36 and letters, and none for decimal digits", name)
+		return fmt.Errorf("unknown alphabet %q; want base32, base36 or letters, or none for decimal digits", name)
 	case hasAlphabet && grows:
 		return fmt.Errorf("a sequence in %s cannot grow; only a decimal one can", name)
 	case width < 1 || width > t.alphabet.widest || strconv.Itoa(width) != digits:
