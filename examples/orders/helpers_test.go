@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/examples/orders/internal/numbers"
 )
 
 // each runs a test on both databases. fresh returns the address of an empty database, which is dropped when the test
@@ -127,8 +128,17 @@ func client(t *testing.T, addr string) *redis.Client {
 	return rdb
 }
 
-// noon is a zone where it is noon, so no test runs over midnight.
-var noon = time.FixedZone("noon", (12-time.Now().UTC().Hour())*3600)
+// noon is a zone where it is about noon, so no test runs over midnight.
+var noon = zoneOf(12)
+
+// zoneOf returns a zone where it is about that hour of the current day or a neighbouring one.
+func zoneOf(hour int) *time.Location {
+	zone, err := time.LoadLocation(fmt.Sprintf("Etc/GMT%+d", time.Now().UTC().Hour()-hour)) // their sign is reversed
+	if err != nil {
+		panic(err)
+	}
+	return zone
+}
 
 // A process stands for a process that serves orders. It shares only Redis and the database.
 type process struct {
@@ -137,20 +147,29 @@ type process struct {
 	*httptest.Server
 }
 
-// start starts a process with the generator for -protect or, if there are options, with a generator made from them.
+// start starts a process with that protection or, if there are options, with a generator made from them.
 func start(t *testing.T, rdb *redis.Client, dsn, protect string, opts ...serial.Option) *process {
 	t.Helper()
+	s := numbers.FromEnvironment()
+	s.RedisURL, s.Database, s.Protect, s.Zone = "redis://"+rdb.Options().Addr, dsn, protect, noon.String()
+	return startWith(t, s, opts...)
+}
+
+func startWith(t *testing.T, s numbers.Settings, opts ...serial.Option) *process {
+	t.Helper()
 	p := &process{journal: &journal{}}
-	orders, err := openTable(t.Context(), dsn)
+	gen, err := numbers.Open(s, p.logger())
 	require.NoError(t, err)
-	orders.db.SetMaxOpenConns(min(orders.db.Stats().MaxOpenConnections, 8)) // other tests use the server, too
-	t.Cleanup(func() { _ = orders.db.Close() })
-	gen, err := newGenerator(t.Context(), rdb, orders, protect, noon, p.logger())
+	t.Cleanup(func() { _ = gen.Close() })
+	gen.DB.SetMaxOpenConns(min(gen.DB.Stats().MaxOpenConnections, 8)) // other tests use the server, too
+	orders, err := newTable(t.Context(), gen.DB)
+	require.NoError(t, err)
+	require.NoError(t, gen.CreateTable(t.Context()))
 	if len(opts) > 0 {
-		gen, err = serial.New(rdb, opts...)
+		gen.Generator, err = serial.New(client(t, strings.TrimPrefix(s.RedisURL, "redis://")), opts...)
+		require.NoError(t, err)
 	}
-	require.NoError(t, err)
-	p.service = &service{gen, orders, p.logger()}
+	p.service = &service{gen.Generator, orders, p.logger()}
 	p.Server = httptest.NewServer(p.routes())
 	t.Cleanup(p.Server.Close)
 	p.Client().Transport.(*http.Transport).MaxIdleConnsPerHost = 100

@@ -17,12 +17,13 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/examples/orders/internal/numbers"
 	"github.com/dailyserial/serial/internal/redistest"
-	"github.com/dailyserial/serial/sqlledger"
 )
 
 var ada = draft{"Ada", 1250}
@@ -89,13 +90,13 @@ func TestRequestID(t *testing.T) {
 		{"a", "bc"}, {"ab", "c"}, {"a", "b/c"}, {"a/b", "c"}, {"a", `b" "c`}, {`a" "b`, "c"}, {`a\`, `b`}, {`a`, `\b`},
 		{long, long}, {long, long[1:]}, {long[1:], long},
 	}
-	numbers := map[string]bool{}
+	issued := map[string]bool{}
 	for _, pair := range pairs {
-		number, err := gen.NextOnce(t.Context(), businessType, requestID(pair[0], pair[1]))
+		number, err := gen.NextOnce(t.Context(), numbers.Type, requestID(pair[0], pair[1]))
 		require.NoError(t, err)
-		numbers[number.String()] = true
+		issued[number.String()] = true
 	}
-	require.Len(t, numbers, len(pairs))
+	require.Len(t, issued, len(pairs))
 }
 
 // A request fails after it got its number and before it stored the order.
@@ -104,7 +105,7 @@ func TestRequestComesAgain(t *testing.T) {
 		rdb, m := embedded(t)
 		p := start(t, rdb, fresh(t), "ledger")
 		for _, key := range []string{"kept", "lost"} {
-			number, err := p.gen.NextOnce(t.Context(), businessType, requestID("Ada", key))
+			number, err := p.gen.NextOnce(t.Context(), numbers.Type, requestID("Ada", key))
 			require.NoError(t, err)
 			p.must(t, http.StatusCreated, "after-"+key, ada)
 			if key == "lost" {
@@ -162,7 +163,7 @@ func TestFloor(t *testing.T) {
 		require.NotContains(t, p.journal.String(), "was issued twice")
 
 		// A floor's blind spot: 0005 is issued but not stored yet when Redis loses everything.
-		_, err = p.gen.NextOnce(t.Context(), businessType, requestID("Ada", "slow"))
+		_, err = p.gen.NextOnce(t.Context(), numbers.Type, requestID("Ada", "slow"))
 		require.NoError(t, err)
 		m.FlushAll()
 		p = start(t, rdb, dsn, "floor")
@@ -196,6 +197,7 @@ func TestNumberTaken(t *testing.T) {
 		}
 		require.Empty(t, p.must(t, http.StatusServiceUnavailable, "third", ada).header.Get("Retry-After"))
 		require.Contains(t, p.journal.String(), "needs an operator")
+		require.Contains(t, p.journal.String(), "run: orders-serial raise IS SEQ")
 		require.Regexp(t, "0020$", p.must(t, http.StatusCreated, "third", ada).Number, "each attempt moves the counter on")
 	})
 }
@@ -267,14 +269,14 @@ func TestUnavailable(t *testing.T) {
 	}{
 		{"exhausted", []serial.Option{zone, serial.WithTemplate("{type}{date:yyyyMMdd}{seq:1}")},
 			func(t *testing.T, p *process, _ *redis.Client) { require.NoError(t, p.gen.Raise(t.Context(), "IS", 9)) },
-			"no numbers left"},
+			"a wider template, such as {type}{date:yyyyMMdd}{seq:2}, takes effect at once"},
 		{"counter lost", []serial.Option{zone},
 			func(t *testing.T, p *process, rdb *redis.Client) {
 				number, err := p.gen.Next(t.Context(), "IS")
 				require.NoError(t, err)
 				require.NoError(t, rdb.Del(t.Context(), "serial:{IS}:"+number[2:10]).Err())
 			},
-			"serial raise IS"},
+			"run: serial raise -tz '" + noon.String() + "' IS SEQ, where"},
 		{"conflict", nil,
 			func(t *testing.T, _ *process, rdb *redis.Client) {
 				_, offset := time.Now().In(noon).Zone()
@@ -283,7 +285,7 @@ func TestUnavailable(t *testing.T) {
 				_, err = other.Next(t.Context(), "IS")
 				require.NoError(t, err)
 			},
-			"another -tz"},
+			"run: orders-serial takeover IS SEQ, where"},
 		{"not replicated", []serial.Option{zone, serial.WithReplicas(1, 10*time.Millisecond)},
 			func(*testing.T, *process, *redis.Client) {}, ""},
 		{"database down", nil,
@@ -381,7 +383,7 @@ func TestReadyForRepair(t *testing.T) {
 			require.Equal(t, http.StatusOK, status(t, p, "/readyz"))
 			first := p.must(t, http.StatusCreated, "first", ada)
 			m.FlushAll()
-			_, err := p.gen.Peek(t.Context(), businessType)
+			_, err := p.gen.Peek(t.Context(), numbers.Type)
 			require.ErrorIs(t, err, serial.ErrCounterLost)
 			require.Equal(t, http.StatusOK, status(t, p, "/readyz"))
 			require.Greater(t, p.must(t, http.StatusCreated, "second", ada).Number, first.Number)
@@ -475,10 +477,10 @@ func TestRunRefuses(t *testing.T) {
 	}{
 		{[]string{"-protect", "luck"}, "want ledger or floor"},
 		{[]string{"-tz", "Mars/Olympus"}, "Mars"},
-		{[]string{"-tz", ""}, "-tz is empty"},
-		{[]string{"-redis", ""}, "-redis is empty"},
-		{[]string{"-database", ""}, "-database is empty"},
-		{[]string{"-addr", ""}, "-addr is empty"},
+		{[]string{"-tz", ""}, `value "" for flag -tz: give a value`},
+		{[]string{"-redis", ""}, `value "" for flag -redis: give a value`},
+		{[]string{"-database", ""}, `value "" for flag -database: give a value`},
+		{[]string{"-addr", ""}, `value "" for flag -addr: give a value`},
 		{[]string{"-redis", "redis://:p%ssword@localhost"}, "not of the form"},
 		{[]string{"-database", "postgres://orders:password@127.0.0.1:1/orders"}, created},
 		{[]string{"-database", "host=127.0.0.1 port=1 user=orders password=password dbname=orders"}, created},
@@ -498,7 +500,7 @@ func TestRunRefuses(t *testing.T) {
 		err := run(ctx, tt.args, out, out.logger())
 		cancel()
 		require.ErrorContains(t, err, tt.want)
-		require.NotRegexp(t, "ss ?word", strings.ReplaceAll(err.Error(), errDatabase.Error(), "")+out.String())
+		require.NotRegexp(t, "ss ?word", strings.ReplaceAll(err.Error(), numbers.ErrDatabase.Error(), "")+out.String())
 	}
 	files, err := os.ReadDir(".")
 	require.NoError(t, err)
@@ -514,7 +516,7 @@ func TestKeywords(t *testing.T) {
 		config.Host, config.Port, config.User, config.Password, config.Database, config.RuntimeParams["search_path"])
 	p := start(t, rdb, dsn, "ledger")
 	p.must(t, http.StatusCreated, "first", ada)
-	require.Equal(t, sqlledger.PostgreSQL, p.orders.dialect)
+	require.IsType(t, stdlib.GetDefaultDriver(), p.orders.db.Driver())
 }
 
 // Requests from pages of other sites place no orders. Programs and the site's own pages do.

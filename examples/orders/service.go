@@ -10,10 +10,12 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/examples/orders/internal/numbers"
 )
 
 const (
@@ -80,9 +82,9 @@ func (s *service) number(ctx context.Context, customer, key string, attempt int)
 	if attempt > 0 {
 		s.log.ErrorContext(ctx, "a number was issued twice: Redis lost more than the floor knows", "customer", customer,
 			"key", key)
-		return s.gen.NextNumber(ctx, businessType)
+		return s.gen.NextNumber(ctx, numbers.Type)
 	}
-	return s.gen.NextOnce(ctx, businessType, requestID(customer, key))
+	return s.gen.NextOnce(ctx, numbers.Type, requestID(customer, key))
 }
 
 // requestID returns an ID that is unique to a request, even if two customers choose the same key. %q separates customer
@@ -140,13 +142,13 @@ func (s *service) get(w http.ResponseWriter, r *http.Request) error {
 func (s *service) ready(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), readyWithin)
 	defer cancel()
-	_, err := s.gen.Peek(ctx, businessType)
+	_, err := s.gen.Peek(ctx, numbers.Type)
 	// The next order repairs a lost counter, so it must be let through.
 	if err == nil || errors.Is(err, serial.ErrCounterLost) {
 		err = s.orders.db.PingContext(ctx)
 	}
 	if err != nil {
-		s.log.WarnContext(ctx, "not ready", "err", err)
+		s.log.WarnContext(ctx, "not ready", cause(err))
 		http.Error(w, "not ready", http.StatusServiceUnavailable)
 		return
 	}
@@ -220,20 +222,19 @@ var errForeign = refusal{http.StatusForbidden, "a page of another site sent this
 
 var errStalled = refusal{http.StatusRequestTimeout, "the body did not arrive in time; retry with the same key"}
 
-var errTaken = errors.New("every number tried already belongs to another order")
+var errTaken = errors.New("every number tried already belongs to another order; find the last number used today, and " +
+	"run: " + command + " raise " + numbers.Type + " SEQ, where SEQ is its sequence")
 
-// The command reads SERIAL_REDIS_URL and SERIAL_TZ instead of this service's -redis and -tz.
-const raise = "find the last number used today, set SERIAL_REDIS_URL and SERIAL_TZ, and run: serial raise " +
-	businessType + " LAST"
+// command is the service's own command, in cmd. The library's errors call it PROGRAM.
+const command = "orders-serial"
 
-// advice says what an operator has to do if retrying does not help.
-var advice = map[error]string{
-	serial.ErrExhausted:   "the day has no numbers left: widen {seq} in the template, in every process",
-	serial.ErrCounterLost: raise,
-	serial.ErrClockSkew:   "correct the clock of Redis or of this host",
-	serial.ErrConflict:    "other processes have another -tz or -protect: use the same in all of them",
-	errTaken:              raise,
+// cause is an error as it is logged. The operator can type the command that it names.
+func cause(err error) slog.Attr {
+	return slog.String("err", strings.ReplaceAll(err.Error(), "PROGRAM", command))
 }
+
+// permanent are the errors that last until an operator does what they say.
+var permanent = []error{serial.ErrExhausted, serial.ErrCounterLost, serial.ErrClockSkew, serial.ErrConflict, errTaken}
 
 // handle limits the time of f, and answers if f returns an error: the client learns what to do, and the cause is
 // logged.
@@ -250,7 +251,7 @@ func (s *service) handle(f func(http.ResponseWriter, *http.Request) error) http.
 		if err == nil {
 			return
 		}
-		log := s.log.With("method", r.Method, "path", r.URL.Path, "err", err)
+		log := s.log.With("method", r.Method, "path", r.URL.Path, cause(err))
 		var refused refusal
 		switch {
 		case errors.Is(err, errStalled): // before the next case, since a failed read also ends the context of r
@@ -264,8 +265,8 @@ func (s *service) handle(f func(http.ResponseWriter, *http.Request) error) http.
 			refused = refusal{http.StatusNotFound, "no such order"}
 		case !errors.As(err, &refused):
 			refused = refusal{http.StatusServiceUnavailable, "orders are temporarily unavailable; retry with the same key"}
-			if do := adviceOn(err); do != "" {
-				log.Error("needs an operator", "do", do)
+			if slices.ContainsFunc(permanent, func(p error) bool { return errors.Is(err, p) }) {
+				log.Error("needs an operator")
 				break
 			}
 			log.Warn("unavailable") // Redis, a replica or the database is unreachable or slow
@@ -275,15 +276,6 @@ func (s *service) handle(f func(http.ResponseWriter, *http.Request) error) http.
 			"title": http.StatusText(refused.status), "status": refused.status, "detail": refused.detail,
 		})
 	}
-}
-
-func adviceOn(err error) string {
-	for cause, do := range advice {
-		if errors.Is(err, cause) {
-			return do
-		}
-	}
-	return ""
 }
 
 func write(w http.ResponseWriter, status int, contentType string, v any) {

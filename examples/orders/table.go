@@ -5,16 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"regexp"
-	"slices"
-	"strings"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	_ "github.com/jackc/pgx/v5/stdlib"
-
 	"github.com/dailyserial/serial"
-	"github.com/dailyserial/serial/sqlledger"
 )
 
 // schema creates the orders table in either database. In production, leave this to your migrations.
@@ -51,48 +44,17 @@ type draft struct {
 
 var errNone = errors.New("no such order")
 
-var errDatabase = errors.New("invalid database: want postgres://USER:PASSWORD@HOST:PORT/NAME, \"host=HOST port=PORT " +
-	"user=USER password=PASSWORD dbname=NAME\", or a file name without =, @ and ://")
-
 // A table stores the orders.
-type table struct {
-	db      *sql.DB
-	dialect sqlledger.Dialect
-}
+type table struct{ db *sql.DB }
 
-// keywords matches what libpq calls a keyword/value string, such as "host=localhost dbname=shop".
-var keywords = regexp.MustCompile(`^\s*\w+\s*=`)
-
-// openTable opens PostgreSQL or an SQLite file, and creates the table. Its errors never show a password.
-func openTable(ctx context.Context, dsn string) (*table, error) {
-	dialect, driver, connections := sqlledger.PostgreSQL, "pgx", 20
-	if strings.HasPrefix(dsn, "postgres://") || strings.HasPrefix(dsn, "postgresql://") || keywords.MatchString(dsn) {
-		if _, err := pgx.ParseConfig(dsn); err != nil {
-			return nil, errDatabase // err may show part of a password
-		}
-	} else {
-		if strings.Contains(dsn, "://") || strings.Contains(dsn, "@") { // an address of another kind of database
-			return nil, errDatabase
-		}
-		// SQLite has one writer at a time, so callers queue for the connection instead.
-		dialect, driver, connections = sqlledger.SQLite, "sqlite", 1
-		dsn = "file:" + dsn + "?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)"
-		if !slices.Contains(sql.Drivers(), driver) {
-			return nil, errors.New("built with the race detector, and therefore without SQLite: -database must be PostgreSQL")
-		}
-	}
-	db, err := sql.Open(driver, dsn)
-	if err != nil {
-		return nil, err
-	}
-	db.SetMaxOpenConns(connections)
-	db.SetMaxIdleConns(connections)
+// newTable returns the table of a database, and creates it unless it exists.
+func newTable(ctx context.Context, db *sql.DB) (*table, error) {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	if _, err := db.ExecContext(ctx, schema); err != nil {
-		return nil, errors.Join(fmt.Errorf("create the orders table: %w", err), db.Close())
+		return nil, fmt.Errorf("create the orders table: %w", err)
 	}
-	return &table{db, dialect}, nil
+	return &table{db}, nil
 }
 
 // byKey also finds a deleted order, since its key remains in use.
@@ -124,17 +86,4 @@ func (t *table) insert(ctx context.Context, key string, n serial.Number, d draft
 	}
 	rows, err := result.RowsAffected()
 	return rows > 0, err
-}
-
-// lastSeq is a floor for [serial.WithFloor]: it returns the highest sequence of a day, including deleted orders. The
-// table has one type only.
-//
-// It does not know numbers that are issued but not committed yet. If Redis loses everything at that moment, they are
-// issued again, and the order that reaches the table second has to take another number. This is harmless here, because
-// nobody learns a number before its order is stored. If numbers are printed or sent earlier, use the ledger.
-func (t *table) lastSeq(ctx context.Context, _ string, start time.Time) (last int64, err error) {
-	row := t.db.QueryRowContext(ctx, "SELECT coalesce(max(seq), 0) FROM orders WHERE day = $1",
-		start.Format(time.DateOnly))
-	err = row.Scan(&last)
-	return last, err
 }

@@ -1,0 +1,21 @@
+// Command orders-serial is for whoever operates the order service: it issues, raises and audits order numbers, and does
+// what the service's errors ask for. It reads the environment of the service. "orders-serial help" lists its commands.
+package main
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+
+	"github.com/dailyserial/serial/examples/orders/internal/numbers"
+	"github.com/dailyserial/serial/serialcmd"
+)
+
+func main() {
+	gen, err := numbers.Open(numbers.FromEnvironment(), slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "orders-serial:", err)
+		os.Exit(1)
+	}
+	os.Exit(serialcmd.Main(gen.Generator))
+}
