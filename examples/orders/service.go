@@ -125,11 +125,12 @@ func (s *service) get(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	number, err := s.gen.Parse(r.PathValue("number"))
-	if err != nil {
+	// Parse would not read numbers of an earlier template.
+	number := r.PathValue("number")
+	if !visible(number) {
 		return refusal{http.StatusBadRequest, "want the number of an order, such as IS202110240001"}
 	}
-	o, err := s.orders.byNumber(r.Context(), customer, number.String())
+	o, err := s.orders.byNumber(r.Context(), customer, number)
 	if err != nil {
 		return err
 	}
@@ -181,11 +182,15 @@ func idempotencyKey(h http.Header) (string, error) {
 // only returns a header that must appear exactly once, with 1 to 128 visible ASCII characters.
 func only(h http.Header, name string) (value string, ok bool) {
 	values := h.Values(name)
-	invisible := func(r rune) bool { return r < '!' || r > '~' }
-	if len(values) != 1 || values[0] == "" || len(values[0]) > 128 || strings.ContainsFunc(values[0], invisible) {
+	if len(values) != 1 || !visible(values[0]) {
 		return "", false
 	}
 	return values[0], true
+}
+
+// visible reports whether a text has 1 to 128 bytes, all of them visible ASCII characters.
+func visible(text string) bool {
+	return text != "" && len(text) <= 128 && !strings.ContainsFunc(text, func(r rune) bool { return r < '!' || r > '~' })
 }
 
 // readDraft reads the whole body, for which handle has set a deadline.
