@@ -1,11 +1,8 @@
 package main
 
 import (
-	"context"
-	"database/sql"
 	"errors"
 	"fmt"
-	"slices"
 )
 
 // schema creates the tables. In production, leave this to your migrations.
@@ -41,26 +38,6 @@ CREATE TABLE IF NOT EXISTS closings (
 	reason  text NOT NULL,
 	done_at text NOT NULL DEFAULT (strftime('%%Y-%%m-%%dT%%H:%%M:%%SZ', 'now'))
 )`, largest)
-
-// openDatabase opens an SQLite file and creates the service's tables. Transactions begin with BEGIN IMMEDIATE: a
-// transaction that reads first and writes later would fail at once if another one wrote in between. Writers wait for
-// each other up to the busy timeout, and for a connection as long as their contexts allow.
-func openDatabase(ctx context.Context, file string) (*sql.DB, error) {
-	if !slices.Contains(sql.Drivers(), "sqlite") {
-		return nil, errors.New("built with the race detector, and therefore without SQLite")
-	}
-	db, err := sql.Open("sqlite", "file:"+file+
-		"?_txlock=immediate&_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_pragma=foreign_keys(1)")
-	if err != nil {
-		return nil, err
-	}
-	db.SetMaxOpenConns(4)
-	db.SetMaxIdleConns(4)
-	if _, err := db.ExecContext(ctx, schema); err != nil {
-		return nil, errors.Join(fmt.Errorf("create the tables: %w", err), db.Close())
-	}
-	return db, nil
-}
 
 // SQLite's codes for violated constraints.
 const (

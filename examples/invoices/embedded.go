@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/examples/invoices/internal/numbers"
 )
 
 // embeddedRedis starts a Redis in this process's memory, FOR DEMONSTRATION ONLY: its data is lost when the process
@@ -31,13 +31,16 @@ const sampled = 40
 // sample stores orders and invoices of the last days, closes the previous month, and has handler make the account of
 // every period. The database refuses some orders that are too large after they got their numbers, which leaves gaps. It
 // also refuses some invoices with nothing to pay, which leaves no gaps.
-func sample(ctx context.Context, m *miniredis.Miniredis, rdb redis.UniversalClient, s *service, handler http.Handler,
-	now time.Time) error {
+func sample(ctx context.Context, m *miniredis.Miniredis, s *service, handler http.Handler, now time.Time) error {
 	defer func() {
 		m.SetTime(time.Time{}) // the clock runs again
 		m.ClockTTL(true)       // otherwise miniredis sees a jump of two thousand years, and every key expires
 	}()
-	past, err := newService(ctx, rdb, s.db, s.zone, s.log, serial.WithMaxSkew(-1)) // the clock is set back on purpose
+	pastOrders, err := numbers.New(s.orders.Redis, s.db, s.zone, s.log, serial.WithMaxSkew(-1)) // the clock is set back
+	if err != nil {
+		return err
+	}
+	past, err := newService(ctx, pastOrders, s.log)
 	if err != nil {
 		return err
 	}

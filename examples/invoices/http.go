@@ -183,7 +183,9 @@ func (s *service) handle(f func(http.ResponseWriter, *http.Request) error) http.
 		case errors.Is(err, sql.ErrNoRows):
 			refused = refusal{http.StatusNotFound, "no such number"}
 		case r.Context().Err() == nil: // otherwise the client has left
-			s.log.Error("unavailable", "method", r.Method, "path", r.URL.Path, "err", err)
+			// The library's errors call the service's own command PROGRAM.
+			cause := strings.ReplaceAll(err.Error(), "PROGRAM", "invoices-serial")
+			s.log.Error("unavailable", "method", r.Method, "path", r.URL.Path, "err", cause)
 		}
 		_ = write(w, refused.status, map[string]string{"error": refused.detail}, nil)
 	}

@@ -15,6 +15,8 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -29,6 +31,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/examples/invoices/internal/numbers"
 )
 
 // today is Redis's day in tests, until they change it. The database uses the machine's day.
@@ -40,6 +43,7 @@ type client struct {
 	service *service
 	redis   *miniredis.Miniredis
 	rdb     *redis.Client
+	file    string        // of the database
 	journal *bytes.Buffer // guarded by slog's handler; read it when no request is under way
 }
 
@@ -53,12 +57,15 @@ func startIn(t *testing.T, zone *time.Location) *client {
 	t.Cleanup(m.Close)
 	c := &client{redis: m, rdb: redis.NewClient(&redis.Options{Addr: m.Addr()}), journal: new(bytes.Buffer)}
 	t.Cleanup(func() { _ = c.rdb.Close() })
-	db, err := openDatabase(t.Context(), filepath.Join(t.TempDir(), "invoices.db"))
+	c.file = filepath.Join(t.TempDir(), "invoices.db")
+	db, err := numbers.OpenDatabase(c.file)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = db.Close() })
 	m.SetTime(time.Date(2021, 10, 24, 12, 0, 0, 0, zone))
 	log := slog.New(slog.NewTextHandler(c.journal, nil))
-	c.service, err = newService(t.Context(), c.rdb, db, zone, log, serial.WithMaxSkew(-1))
+	orders, err := numbers.New(c.rdb, db, zone, log, serial.WithMaxSkew(-1))
+	require.NoError(t, err)
+	c.service, err = newService(t.Context(), orders, log)
 	require.NoError(t, err)
 	c.Server = httptest.NewServer(c.handler(t, access{header: "X-User"}))
 	t.Cleanup(c.Close)
@@ -68,7 +75,9 @@ func startIn(t *testing.T, zone *time.Location) *client {
 // process returns the service of another process.
 func (c *client) process(t *testing.T, rdb *redis.Client) *service {
 	t.Helper()
-	s, err := newService(t.Context(), rdb, c.service.db, c.service.zone, c.service.log, serial.WithMaxSkew(-1))
+	orders, err := numbers.New(rdb, c.service.db, c.service.zone, c.service.log, serial.WithMaxSkew(-1))
+	require.NoError(t, err)
+	s, err := newService(t.Context(), orders, c.service.log)
 	require.NoError(t, err)
 	return s
 }
@@ -580,7 +589,7 @@ func TestSample(t *testing.T) {
 		now, err := time.Parse(time.RFC3339, at.now)
 		require.NoError(t, err)
 		c := startIn(t, zone)
-		require.NoError(t, sample(t.Context(), c.redis, c.rdb, c.service, c.Config.Handler, now))
+		require.NoError(t, sample(t.Context(), c.redis, c.service, c.Config.Handler, now))
 		c.redis.SetTime(now)
 		get := func(path string) string { return c.send(t, http.StatusOK, "GET", path, "") }
 
@@ -626,6 +635,8 @@ func TestSample(t *testing.T) {
 // The program prints an address, whose pages show accounts. In the demonstration, anyone may explain numbers.
 func TestRun(t *testing.T) {
 	withSQLite(t)
+	t.Setenv("INVOICES_REDIS_URL", "")
+	t.Setenv("INVOICES_DATABASE", "")
 	log := slog.New(slog.DiscardHandler)
 	require.ErrorContains(t, run(t.Context(), []string{"-origin", "numbers.example.com"}, io.Discard, log), "origin")
 
@@ -677,6 +688,42 @@ func TestRun(t *testing.T) {
 	}
 	cancel()
 	require.NoError(t, <-ended)
+}
+
+// What an operator skips with the command, and why, is in the service's register and on its pages.
+func TestCommand(t *testing.T) {
+	c := start(t)
+	c.order(t, 100)
+	program := filepath.Join(t.TempDir(), "invoices-serial")
+	_, err := os.ReadDir("cmd/invoices-serial") // so that go test notices changes
+	require.NoError(t, err)
+	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", program, "./cmd/invoices-serial").CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	t.Setenv("INVOICES_REDIS_URL", "redis://"+c.redis.Addr())
+	t.Setenv("INVOICES_DATABASE", c.file)
+	run := func(args ...string) {
+		t.Helper()
+		out, err = exec.CommandContext(t.Context(), program, args...).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	}
+	run("next", "ORD")
+	run("raise", "ORD", "9", "-reason", "printed by hand", "-by", "Ada")
+	require.Equal(t, "ORD202110240010", c.order(t, 100).Number)
+	a := c.account(t, "ORD", today)
+	require.Equal(t, []serial.Range{{First: 2, Last: 2}}, a.Unexplained)
+	require.Equal(t, "printed by hand", a.Explained[0].Reason)
+}
+
+// The service's log names the command.
+func TestCommandInLog(t *testing.T) {
+	c := start(t)
+	_, err := c.process(t, c.rdb).orders.Next(t.Context(), orderType)
+	require.NoError(t, err)
+	other, err := serial.New(c.rdb, serial.WithLocation(time.FixedZone("", 3600)), serial.WithMaxSkew(-1))
+	require.NoError(t, err)
+	require.NoError(t, other.Takeover(t.Context(), orderType, 0))
+	c.send(t, http.StatusServiceUnavailable, "POST", "/orders", `{"customer": "Ada", "amount_cents": 100}`)
+	require.Contains(t, c.journal.String(), "run: invoices-serial takeover ORD SEQ, where")
 }
 
 // Only users whom the login proxy names may explain numbers. Their names are stored with the reasons.

@@ -4,7 +4,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -18,10 +17,10 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
-	_ "time/tzdata" // -tz works on a host without a zone database, too
 
 	"github.com/alicebob/miniredis/v2"
-	"github.com/redis/go-redis/v9"
+
+	"github.com/dailyserial/serial/examples/invoices/internal/numbers"
 )
 
 func main() {
@@ -36,34 +35,31 @@ func main() {
 
 // A config is what the command line and the environment ask for.
 type config struct {
-	addr     string
-	redisURL string // "" for a Redis in memory
-	file     string // of SQLite; "" for a temporary one
-	zone     *time.Location
-	users    access
-	demo     *miniredis.Miniredis // gets sample data; nil if Redis or the database is named
+	numbers.Settings // without RedisURL, a Redis in memory; without Database, a temporary SQLite file
+
+	addr  string
+	users access
+	demo  *miniredis.Miniredis // gets sample data; nil if Redis or the database is named
 }
 
 func parseFlags(args []string) (*config, error) {
-	cfg := &config{}
+	cfg := &config{Settings: numbers.FromEnvironment()}
 	flags := flag.NewFlagSet("invoices", flag.ContinueOnError)
 	flags.StringVar(&cfg.addr, "addr", "127.0.0.1:8080", "the `address` to listen on")
-	flags.StringVar(&cfg.redisURL, "redis", "",
-		"`URL` of Redis; default $INVOICES_REDIS_URL, else one in memory, for demonstration")
-	flags.StringVar(&cfg.file, "database", "", "SQLite `file`; default a temporary one")
-	tz := flags.String("tz", "UTC", "the time `zone` whose midnight begins a new day; the same in every process")
+	set := func(value *string) func(string) error {
+		return func(given string) error { *value = given; return nil }
+	}
+	flags.Func("redis", "`URL` of Redis; default $INVOICES_REDIS_URL, else one in memory, for demonstration",
+		set(&cfg.RedisURL))
+	flags.Func("database", "SQLite `file`; default $INVOICES_DATABASE, else a temporary one", set(&cfg.Database))
+	flags.Func("tz", "the time `zone` whose midnight begins a new day; the same in every process; "+
+		"default $INVOICES_TZ, else UTC", set(&cfg.Zone))
 	flags.StringVar(&cfg.users.header, "user-header", "X-Forwarded-User",
 		"the `header` in which the login proxy passes the name of the user, who may explain numbers")
 	flags.StringVar(&cfg.users.origin, "origin", "",
 		"the `origin` under which browsers reach the login proxy, such as https://numbers.example.com; needed if the proxy "+
 			"changes the Host header")
-	if err := flags.Parse(args); err != nil {
-		return nil, err
-	}
-	cfg.redisURL = cmp.Or(cfg.redisURL, os.Getenv("INVOICES_REDIS_URL"))
-	var err error
-	cfg.zone, err = time.LoadLocation(*tz)
-	return cfg, err
+	return cfg, flags.Parse(args)
 }
 
 // run starts what the command line does not name, for demonstration, and serves until ctx ends.
@@ -73,22 +69,22 @@ func run(ctx context.Context, args []string, out io.Writer, log *slog.Logger) er
 		return err
 	}
 	var memory *miniredis.Miniredis
-	if cfg.redisURL == "" {
+	if cfg.RedisURL == "" {
 		if memory, err = embeddedRedis(); err != nil {
 			return err
 		}
 		defer memory.Close()
-		cfg.redisURL = "redis://" + memory.Addr()
-		_, _ = fmt.Fprintln(out, "Redis in memory, for demonstration:", cfg.redisURL)
+		cfg.RedisURL = "redis://" + memory.Addr()
+		_, _ = fmt.Fprintln(out, "Redis in memory, for demonstration:", cfg.RedisURL)
 	}
-	if cfg.file == "" {
+	if cfg.Database == "" {
 		folder, err := os.MkdirTemp("", "invoices")
 		if err != nil {
 			return err
 		}
 		defer func() { _ = os.RemoveAll(folder) }()
-		cfg.file = filepath.Join(folder, "invoices.db")
-		_, _ = fmt.Fprintln(out, "SQLite in a temporary file:", cfg.file)
+		cfg.Database = filepath.Join(folder, "invoices.db")
+		_, _ = fmt.Fprintln(out, "SQLite in a temporary file:", cfg.Database)
 		if memory != nil {
 			cfg.demo, cfg.users.user = memory, "demo" // nobody is behind a proxy here
 		}
@@ -98,18 +94,12 @@ func run(ctx context.Context, args []string, out io.Writer, log *slog.Logger) er
 
 // serve connects to Redis and the database, and answers requests until ctx ends.
 func (cfg *config) serve(ctx context.Context, out io.Writer, log *slog.Logger) (err error) {
-	options, err := redis.ParseURL(cfg.redisURL)
-	if err != nil {
-		return errors.New("the URL of Redis is not of the form redis://USER:PASSWORD@HOST:PORT/DB") // err may show a password
-	}
-	rdb := redis.NewClient(options)
-	defer func() { err = errors.Join(err, rdb.Close()) }()
-	db, err := openDatabase(ctx, cfg.file)
+	orders, err := numbers.Open(cfg.Settings, log)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	s, err := newService(ctx, rdb, db, cfg.zone, log)
+	defer func() { err = errors.Join(err, orders.Close()) }()
+	s, err := newService(ctx, orders, log)
 	if err != nil {
 		return err
 	}
@@ -118,7 +108,7 @@ func (cfg *config) serve(ctx context.Context, out io.Writer, log *slog.Logger) (
 		return err
 	}
 	if cfg.demo != nil {
-		if err := sample(ctx, cfg.demo, rdb, s, handler, time.Now()); err != nil {
+		if err := sample(ctx, cfg.demo, s, handler, time.Now()); err != nil {
 			return err
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"database/sql"
 	"fmt"
 	"net/http"
-	"strings"
 	"time"
 
 	"github.com/dailyserial/serial"
@@ -21,35 +20,6 @@ type draft struct {
 type order struct {
 	Number string `json:"number"`
 	draft
-}
-
-// lastOrder is the floor for [serial.WithFloor]. Deleted orders count, since their numbers may be on paper, and so do
-// numbers that an operator skipped with Raise. Other possible reasons do not: the range of a lost answer reaches up to
-// the largest number.
-func (s *service) lastOrder(ctx context.Context, typ string, start time.Time) (last int64, err error) {
-	row := s.db.QueryRowContext(ctx, "SELECT coalesce(max(seq), 0) FROM orders WHERE day = ?", start.Format(time.DateOnly))
-	if err := row.Scan(&last); err != nil {
-		return 0, err
-	}
-	series, err := s.orders.Scheme().Series(typ)
-	if err != nil {
-		return 0, err
-	}
-	for e, err := range s.register.Explanations(ctx, series, start) {
-		if err != nil {
-			return 0, err
-		}
-		if !e.Possible || strings.HasPrefix(e.Reason, serial.Raised) {
-			last = max(last, e.Last)
-		}
-	}
-	return last, nil
-}
-
-// notKept logs an explanation that could not be stored.
-func (s *service) notKept(e serial.Explanation, err error) {
-	s.log.Error("an explanation could not be stored", "type", e.Type, "first", e.First, "last", e.Last, "reason", e.Reason,
-		"err", err)
 }
 
 // explanation returns the explanation of why an order's number is missing.
@@ -81,7 +51,7 @@ func (s *service) place(ctx context.Context, d draft) (order, error) {
 	defer cancel()
 	e, failed := s.explanation(number, reason, "orders")
 	if failed = cmp.Or(failed, s.register.Explain(ctx, e)); failed != nil {
-		s.notKept(e, failed)
+		s.orders.NotKept(e, failed)
 	}
 	return order{}, err
 }

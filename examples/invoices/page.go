@@ -36,7 +36,7 @@ func (a access) name(r *http.Request) (string, error) {
 // needs a transaction.
 func (s *service) series(context.Context) ([]serialpage.Series, error) {
 	return []serialpage.Series{{
-		Type: orderType, Name: "Orders", Source: serialpage.Redis(s.orders),
+		Type: orderType, Name: "Orders", Source: serialpage.Redis(s.orders.Generator),
 		Stored: s.stored("SELECT number FROM orders"), Explanations: s.register,
 	}, {
 		Type: invoiceType, Name: "Invoices", Source: serialpage.Table(s.db, s.invoices),

@@ -3,12 +3,12 @@ package main
 import (
 	"context"
 	"database/sql"
+	"fmt"
 	"log/slog"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/dailyserial/serial"
+	"github.com/dailyserial/serial/examples/invoices/internal/numbers"
 	"github.com/dailyserial/serial/gapless"
 	"github.com/dailyserial/serial/sqlledger"
 )
@@ -19,40 +19,29 @@ const (
 
 	largest  = 1_000_000_00     // cents of an order
 	patience = 10 * time.Second // per request
-	kept     = 400              // days for which Redis keeps the counters of orders
 )
 
 // A service answers requests. It is safe for use by any number of goroutines.
 type service struct {
 	db       *sql.DB
 	zone     *time.Location
-	orders   *serial.Generator
+	orders   *numbers.Generator
 	invoices *gapless.Generator
 	register *sqlledger.Register // why numbers are missing
 	log      *slog.Logger
 }
 
-// newService returns a service. It uses the database, but does not contact Redis yet.
-func newService(ctx context.Context, rdb redis.UniversalClient, db *sql.DB, zone *time.Location, log *slog.Logger,
-	opts ...serial.Option) (*service, error) {
-	s := &service{db: db, zone: zone, log: log}
-	var err error
-	if s.register, err = sqlledger.NewRegister(db, sqlledger.SQLite); err != nil {
-		return nil, err
+// newService returns a service, and creates its tables. It does not contact Redis yet.
+func newService(ctx context.Context, orders *numbers.Generator, log *slog.Logger) (*service, error) {
+	s := &service{db: orders.DB, zone: orders.Zone, orders: orders, register: orders.Register, log: log}
+	if _, err := s.db.ExecContext(ctx, schema); err != nil {
+		return nil, fmt.Errorf("create the tables: %w", err)
 	}
 	if err := s.register.CreateTable(ctx); err != nil {
 		return nil, err
 	}
-	// Orders are counted by day. If Redis loses a counter, it continues above the stored orders. Numbers that are lost
-	// on their way from Redis are explained.
-	opts = append(opts, serial.WithLocation(zone), serial.WithRetention(kept), serial.WithFloor(s.lastOrder),
-		serial.WithHooks(s.register.Hooks(s.notKept)))
-	s.orders, err = serial.New(rdb, opts...)
-	if err != nil {
-		return nil, err
-	}
 	// Invoices print the day, and are counted by month.
-	scheme, err := serial.NewScheme(serial.WithLocation(zone), serial.WithPeriod(serial.PerMonth),
+	scheme, err := serial.NewScheme(serial.WithLocation(s.zone), serial.WithPeriod(serial.PerMonth),
 		serial.WithTemplate("{type}-{date:yyyyMMdd}-{seq:5}"))
 	if err != nil {
 		return nil, err
@@ -60,5 +49,5 @@ func newService(ctx context.Context, rdb redis.UniversalClient, db *sql.DB, zone
 	if s.invoices, err = gapless.New(gapless.SQLite, scheme); err != nil {
 		return nil, err
 	}
-	return s, s.invoices.CreateTable(ctx, db)
+	return s, s.invoices.CreateTable(ctx, s.db)
 }
