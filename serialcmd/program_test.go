@@ -107,7 +107,8 @@ func TestMainOfService(t *testing.T) {
 		require.Empty(t, stdout, args)
 		require.Regexp(t, `^usage: orders-serial .*\n(orders-serial: .*\n)+$`, stderr)
 	}
-	require.Contains(t, stderr, "to leave it, stop the service and run: serial takeover -leave-ledger -tz 'UTC' "+
+	require.Contains(t, stderr, "to leave it, stop the service, remove WithLedger from it, and run: "+
+		"serial takeover -leave-ledger -tz 'UTC' "+
 		"-template '{type}-{date:yyMMdd}-{seq:5}' -prefix 'shop' IS SEQ, where SEQ is")
 	number, err = s.Next(t.Context(), "IS")
 	require.NoError(t, err)
@@ -217,9 +218,9 @@ func TestLedgerFails(t *testing.T) {
 	stdout, stderr := failing.exits(t, 1, "", "next", "IS")
 	require.Empty(t, stdout)
 	lines := strings.Split(strings.TrimSpace(stderr), "\n")
-	require.Equal(t, "orders-serial: the ledger failed: wait for its database; or, to leave the ledger, stop the service "+
-		"and run: serial takeover -leave-ledger -tz 'UTC' IS SEQ, where SEQ is the last number used in the current period, "+
-		"or 0",
+	require.Equal(t, "orders-serial: the ledger failed: wait for its database; or, to leave the ledger, stop the service, "+
+		"remove WithLedger from it, and run: serial takeover -leave-ledger -tz 'UTC' IS SEQ, where SEQ is the last number "+
+		"used in the current period, or 0",
 		lines[0])
 	require.Len(t, lines, 2)
 	require.Contains(t, lines[1], away.Error())

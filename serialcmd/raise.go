@@ -24,8 +24,7 @@ func (c *command) raise(ctx context.Context) error {
 // in between.
 func (c *command) takeover(ctx context.Context) error {
 	if c.leaveLedger && c.Ledger {
-		return misused("-leave-ledger: this program has the ledger; to leave it, stop the service and run: %s",
-			c.Leave(c.args[0]))
+		return misused("-leave-ledger: this program has the ledger; to leave it, %s", c.leaving())
 	}
 	return c.skipping(ctx, func(seq int64) error {
 		typ := c.args[0]

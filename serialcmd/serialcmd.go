@@ -158,10 +158,14 @@ func (c *command) execute(ctx context.Context) (err error) {
 		c.warn("%s", strings.TrimPrefix(err.Error(), "serial: "))
 	}
 	if err != nil && c.LedgerFails() && !errors.Is(err, serial.ErrConflict) {
-		c.warn("the ledger failed: wait for its database; or, to leave the ledger, stop the service and run: %s",
-			c.Leave(c.args[0]))
+		c.warn("the ledger failed: wait for its database; or, to leave the ledger, %s", c.leaving())
 	}
 	return err
+}
+
+// leaving says how to leave the ledger.
+func (c *command) leaving() string {
+	return "stop the service, remove WithLedger from it, and run: " + c.Leave(c.args[0])
 }
 
 // open gets the generator or the scheme that the command needs, and its settings.
