@@ -15,15 +15,14 @@ import (
 
 // A subcommand is a row of the table of commands.
 type subcommand struct {
-	name     string
-	args     string // such as "TYPE [FILE]"; also determines how many are accepted
-	summary  string // one line
-	detail   string // the rest of its help
-	needs    program.Need
-	flags    []string // its own
-	n        int      // the default of -n
-	explains bool     // takes a template, and reports a refused one as a result, not as misuse
-	run      func(*command, context.Context) error
+	name    string
+	args    string // such as "TYPE [FILE]"; also determines how many are accepted
+	summary string // one line
+	detail  string // the rest of its help
+	needs   program.Need
+	flags   []string // its own
+	n       int      // the default of -n
+	run     func(*command, context.Context) error
 }
 
 // commands returns all commands except help. It is a function, since completion and help list the commands.
@@ -99,7 +98,7 @@ type. A single argument is FILE if such a file exists.`,
 			summary: "print a number's type, sequence and start of the period",
 		},
 		{
-			name: "template", args: "TEMPLATE", needs: program.Scheme, explains: true, run: (*command).explain,
+			name: "template", args: "TEMPLATE", needs: program.Scheme, run: (*command).explain,
 			summary: "explain a template by examples, or say why it is refused",
 			detail:  `If the template is refused, the exit code is 1.`,
 		},

@@ -60,10 +60,7 @@ for which nothing was sent to Redis, and 3 for an audit that found something.
 		if i == 0 {
 			b.WriteString("\nFlags, before or after the arguments:\n")
 		}
-		value, text := flag.UnquoteUsage(f)
-		if isSwitch(f) {
-			value = ""
-		}
+		value, text := flag.UnquoteUsage(f) // "" for a switch
 		fmt.Fprintf(&b, "  %-17s", strings.TrimSuffix("-"+f.Name+" "+value, " "))
 		for column := 20; text != ""; {
 			var word string

@@ -17,6 +17,7 @@ import (
 
 	"github.com/dailyserial/serial"
 	"github.com/dailyserial/serial/internal/calendar"
+	"github.com/dailyserial/serial/internal/program"
 	"github.com/dailyserial/serial/internal/redisrun"
 	"github.com/dailyserial/serial/internal/template"
 )
@@ -62,7 +63,11 @@ func (c *command) next(ctx context.Context) error {
 // printAll prints issued numbers. Its error names them, since nobody else will get them.
 func (c *command) printAll(numbers []serial.Number) error {
 	for _, n := range numbers {
-		c.print(n)
+		if c.json {
+			c.printJSON(lineOf(n))
+		} else {
+			c.println(n)
+		}
 	}
 	err := c.out.Flush()
 	switch first, last := numbers[0], numbers[len(numbers)-1]; {
@@ -257,8 +262,15 @@ func (c *command) businessDay(y int, m time.Month, d int) time.Time {
 	return time.Date(y, m, d, 0, 0, int(c.Calendar.DayStart), 0, c.Calendar.Location)
 }
 
-// explain shows what a template prints, and which sequences it can print. A refused template was reported earlier.
-func (c *command) explain(context.Context) error {
+// explain shows what a template prints, and which sequences it can print.
+func (c *command) explain(context.Context) (err error) {
+	if c.Settings == nil { // else the scheme has the template
+		if c.scheme, err = c.scheme.WithTemplate(c.args[0]); err != nil {
+			return err
+		}
+		f := program.Describe(c.scheme)
+		c.Template, c.PrintSeq = f.Template, f.PrintSeq
+	}
 	typ := "IS"
 	if _, err := c.scheme.Series(""); err == nil { // numbers have no type
 		typ = ""
@@ -309,15 +321,6 @@ func (c *command) explain(context.Context) error {
 		c.printf("integer    none: %s\n", strings.TrimPrefix(err.Error(), "serial: Int64: "))
 	}
 	return nil
-}
-
-// print prints a number that was issued.
-func (c *command) print(n serial.Number) {
-	if c.json {
-		c.printJSON(lineOf(n))
-	} else {
-		c.println(n)
-	}
 }
 
 // A line is what -json prints.

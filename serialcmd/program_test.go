@@ -79,6 +79,10 @@ func TestMainOfService(t *testing.T) {
 	require.Equal(t, `{"number":"IS-211024-00003","type":"IS","start":"2021-10-24T00:00:00Z","seq":3}`+"\n", stdout)
 	stdout, _ = s.exits(t, 0, "", "parse", "IS-211024-00003")
 	require.Equal(t, "type IS\nstart 2021-10-24T00:00:00Z\nseq 3\n", stdout)
+	stdout, _ = s.exits(t, 0, "", "template", "{type}{date:yyyyMMdd}{seq:3:base32}")
+	require.Contains(t, stdout, "template   {type}{date:yyyyMMdd}{seq:3:base32}\nperiod     day\nsequences  001 to ZZZ; ")
+	s.exits(t, 1, "", "template", "{type}{date:yyyy}{seq}")
+	s.exits(t, 1, "", "template", "{type:x}{date:yyyyMMdd}{seq}")
 	stdout, _ = s.exits(t, 0, "", "history", "IS")
 	require.Contains(t, stdout, " 3 ")
 	stdout, _ = s.exits(t, 0, "", "prepare", "IS")
@@ -218,9 +222,9 @@ func TestLedgerFails(t *testing.T) {
 	stdout, stderr := failing.exits(t, 1, "", "next", "IS")
 	require.Empty(t, stdout)
 	lines := strings.Split(strings.TrimSpace(stderr), "\n")
-	require.Equal(t, "orders-serial: the ledger failed: wait for its database; or, to leave the ledger, stop the service, "+
-		"remove WithLedger from it, and run: serial takeover -leave-ledger -tz 'UTC' IS SEQ, where SEQ is the last number "+
-		"used in the current period, or 0",
+	require.Equal(t, "orders-serial: the ledger failed: wait for its database; or, to leave the ledger, stop the "+
+		"service, remove WithLedger from it, and run: serial takeover -leave-ledger -tz 'UTC' IS SEQ, where SEQ is "+
+		"the last number used in the current period, or 0",
 		lines[0])
 	require.Len(t, lines, 2)
 	require.Contains(t, lines[1], away.Error())

@@ -174,11 +174,7 @@ func (c *command) open() (closes func() error, err error) {
 	var flags []string
 	closes = func() error { return nil }
 	if c.Settings != nil {
-		text := ""
-		if c.row.explains && len(c.args) > 0 {
-			text = c.args[0]
-		}
-		if opened, closes, err = c.Settings.Open(c.row.needs, c.row.name, text); err != nil {
+		if opened, closes, err = c.Settings.Open(c.row.needs, c.row.name, c.args[0]); err != nil {
 			return nil, err
 		}
 		flags = c.Settings.Secret()

@@ -159,19 +159,23 @@ func (s *settings) Secret() []string {
 }
 
 // Open implements [program.Settings].
-func (s *settings) Open(need program.Need, command, text string) (any, func() error, error) {
+func (s *settings) Open(need program.Need, command, argument string) (any, func() error, error) {
 	if err := s.complete(need, command); err != nil {
 		return nil, nil, program.Misused(err)
 	}
-	if need == program.Scheme {
-		if command == "template" && s.template != "" {
-			return nil, nil, program.Misused(fmt.Errorf("%s takes the template as its argument; omit -template", command))
-		}
-		scheme, err := serial.NewScheme(s.options(cmp.Or(text, s.template))...)
-		if err != nil && command != "template" {
+	nothing := func() error { return nil }
+	switch {
+	case command == "template" && s.template != "":
+		return nil, nil, program.Misused(errors.New("template takes the template as its argument; omit -template"))
+	case command == "template": // a refused one is a result
+		scheme, err := serial.NewScheme(s.options(argument)...)
+		return scheme, nothing, err
+	case need == program.Scheme:
+		scheme, err := serial.NewScheme(s.options(s.template)...)
+		if err != nil {
 			err = program.Misused(err)
 		}
-		return scheme, func() error { return nil }, err
+		return scheme, nothing, err
 	}
 	client, err := s.connect()
 	if err != nil {

@@ -40,9 +40,9 @@ type Settings interface {
 	Typeless() bool
 	// Secret returns the flags that say where a secret of the Generator is, as they were given.
 	Secret() (flags []string)
-	// Open returns the *serial.Generator, or the *serial.Scheme if the command needs no Redis. A template is that
-	// command's argument. A Misuse is an error in the command line.
-	Open(need Need, command, template string) (generator any, close func() error, err error)
+	// Open returns the *serial.Generator, or the *serial.Scheme if the command needs no Redis. argument is the command's
+	// first one. A Misuse is an error in the command line.
+	Open(need Need, command, argument string) (generator any, close func() error, err error)
 }
 
 // A Need is what a command requires.
